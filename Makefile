@@ -1,0 +1,69 @@
+# Everything a developer types. `make` alone builds.
+GO      ?= go
+PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp
+PKGS    := ./...
+export CGO_ENABLED = 0
+
+.PHONY: durable build man demo test check fmt vet lint race fuzz bench bench-quick soak microbench interop clean help
+
+build: ## the static binary bin/brine, and a link for each of Salt's programs
+	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
+	@cd bin && for p in $(PROGRAMS); do ln -sf brine $$p; done
+
+man: build ## manual pages of all programs, in bin/man
+	@bin/brine man --dir bin/man
+
+demo: build ## two masters and three minions on loopback, one master dies and returns
+	@bin/brine demo
+
+test: ## all tests
+	$(GO) test $(PKGS)
+
+race: ## all tests under the race detector, which needs cgo
+	CGO_ENABLED=1 $(GO) test -race $(PKGS)
+
+fmt:
+	@files=$$(gofmt -l bench cmd internal test); if [ -n "$$files" ]; then echo "gofmt these:"; echo "$$files"; exit 1; fi
+
+vet:
+	$(GO) vet $(PKGS)
+
+lint:
+	$(GO) tool staticcheck $(PKGS)
+
+check: fmt vet lint test race ## what CI runs
+
+FUZZTIME ?= 30s
+fuzz: ## every fuzz target for FUZZTIME
+	@for p in $$($(GO) list ./internal/...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+		done; \
+	done
+
+bench: build ## all figures of docs/performance.md, beside stock Salt if BRINE_STOCK_SALT names it; takes half an hour
+	$(GO) run ./bench -out docs/performance $(BENCHFLAGS)
+
+bench-quick: build ## the same with a tenth of the load, once, in some minutes
+	$(GO) run ./bench -scale 0.1 -repeat 1 $(BENCHFLAGS)
+
+SOAK ?= 1h
+soak: build ## a busy master for SOAK, whose memory must not grow
+	$(GO) run ./bench -soak $(SOAK)
+
+microbench: ## benchmarks of the packages
+	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)
+
+interop: build ## against stock Salt, whose source tree BRINE_STOCK_SALT names
+	@test -n "$$BRINE_STOCK_SALT" || { echo "set BRINE_STOCK_SALT to a source tree of Salt 3007"; exit 1; }
+	$(GO) test -count=1 -v -timeout 20m ./test/interop
+
+DURABLE ?= 1000x50
+durable: ## jobs x minions over three masters that are killed in turn: each must run once and return once
+	BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 60m -run 'TestManyJobs|TestLedger' ./test/durable
+
+clean:
+	rm -rf bin
+
+help:
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'

@@ -1,0 +1,407 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/bench/simulate"
+	"brine/bench/system"
+	"brine/internal/event"
+	"brine/internal/value"
+)
+
+// runStalled measures what the few that misbehave cost the others.
+func runStalled(ctx context.Context, b *bench, k kind) error {
+	n := b.size(2000)
+	var each [2]time.Duration
+	for i, stalled := range []int{0, n / 100} {
+		cost, err := b.publishCost(ctx, k, n, stalled)
+		if err != nil {
+			return err
+		}
+		each[i] = cost
+	}
+	b.add("stalled-publish", k, 0, 100*(each[1].Seconds()/each[0].Seconds()-1))
+	return b.hostile(ctx, k)
+}
+
+// publishCost returns the cost of a publication to n minions that listen and
+// some that do not.
+func (b *bench) publishCost(ctx context.Context, k kind, n, stalled int) (time.Duration, error) {
+	m, err := b.newMaster(k, "zeromq", n+stalled, "")
+	if err != nil {
+		return 0, err
+	}
+	defer m.remove()
+	if err := m.run(ctx, b); err != nil {
+		return 0, err
+	}
+	op, err := m.operator()
+	if err != nil {
+		return 0, err
+	}
+	defer op.Close()
+	f := m.fleet(b, n+stalled, 0)
+	defer f.Close()
+	a := &audience{}
+	if err := a.gather(ctx, m, op, f, stalled); err != nil {
+		return 0, err
+	}
+	each, _, _, err := a.measure(ctx, m, op, 100)
+	return each, err
+}
+
+// hostile measures what others add to returns: one request in a hundred that
+// is garbage, and 1 % of connections that begin a request and never end it. It
+// compares in turn, several times.
+func (b *bench) hostile(ctx context.Context, k kind) error {
+	n := b.size(500)
+	m, err := b.newMaster(k, "zeromq", n, "")
+	if err != nil {
+		return err
+	}
+	defer m.remove()
+	if err := m.run(ctx, b); err != nil {
+		return err
+	}
+	f := m.fleet(b, n, 0)
+	defer f.Close()
+	if err := f.SignIn(ctx, 64); err != nil {
+		return err
+	}
+	var alone, among float64
+	for range 3 {
+		ms, err := returns(ctx, b, m, f)
+		if err != nil {
+			return err
+		}
+		alone += ms
+		stop, err := m.pester(ctx, f)
+		if err != nil {
+			return err
+		}
+		ms, err = returns(ctx, b, m, f)
+		stop()
+		if err != nil {
+			return err
+		}
+		among += ms
+	}
+	b.add("stalled-return", k, 0, 100*(among/alone-1))
+	return nil
+}
+
+// pester has hostile peers at work until stop is called.
+func (m *master) pester(ctx context.Context, f *simulate.Fleet) (stop func(), err error) {
+	var conns []net.Conn
+	for range max(len(f.Minions)/100, 1) {
+		c, err := net.Dial("tcp", m.request)
+		if err != nil {
+			return nil, err
+		}
+		conns = append(conns, c)
+		c.Write([]byte{0xff, 0, 0, 0}) // the beginning of a greeting
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	garbage := make(chan int, 100)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for i := range garbage {
+				f.Minions[i%len(f.Minions)].Garbage(ctx, i)
+			}
+		})
+	}
+	var count atomic.Int64
+	f.Before = func() {
+		if i := count.Add(1); i%100 == 0 {
+			select {
+			case garbage <- int(i / 100):
+			default: // it does not wait for the master
+			}
+		}
+	}
+	return func() {
+		f.Before = nil
+		close(garbage)
+		cancel()
+		wg.Wait()
+		for _, c := range conns {
+			c.Close()
+		}
+	}, nil
+}
+
+// runMemory watches the memory of a master with 1,000 connected minions over
+// many requests.
+func runMemory(ctx context.Context, b *bench, k kind, tr string) error {
+	n := b.size(1000)
+	m, err := b.newMaster(k, tr, n, "")
+	if err != nil {
+		return err
+	}
+	defer m.remove()
+	if err := m.run(ctx, b); err != nil {
+		return err
+	}
+	idle, err := m.memory()
+	if err != nil {
+		return err
+	}
+	f := m.fleet(b, n, 0)
+	defer f.Close()
+	if err := f.SignIn(ctx, 64); err != nil {
+		return err
+	}
+	if err := f.Subscribe(ctx, 64, nil); err != nil {
+		return err
+	}
+	now, err := m.memory()
+	if err != nil {
+		return err
+	}
+	b.add("memory-minion-"+tr, k, 0, float64(now.PSS-idle.PSS)/float64(n)/1e3)
+	return b.memoryOver(ctx, m, f, tr)
+}
+
+// restTime is when a master that has nothing to do has given back what it does
+// not need.
+const restTime = 5 * time.Second
+
+// memory returns the master's memory at rest.
+func (m *master) memory() (system.Memory, error) {
+	if _, err := m.settled(); err != nil {
+		return system.Memory{}, err
+	}
+	time.Sleep(restTime)
+	return system.MemoryOf(m.pid())
+}
+
+// memoryOver notes the memory after ever more requests: half of them returns,
+// half of them events.
+func (b *bench) memoryOver(ctx context.Context, m *master, f *simulate.Fleet, tr string) error {
+	op, err := m.operator()
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	data := value.DictOf("value", "x")
+	done := 0
+	for _, upto := range []int{2000, 10000, 100000} {
+		if m.kind == stock && upto > 10000 {
+			break
+		}
+		for ; done < b.size(upto); done += 2 * len(f.Minions) {
+			jid, err := op.Publish(ctx, "test.ping")
+			if err != nil {
+				return err
+			}
+			if err := f.Each(64, func(mi *simulate.Minion) error {
+				if err := mi.Return(ctx, jid); err != nil {
+					return err
+				}
+				return mi.Event(ctx, "bench/event", data)
+			}); err != nil {
+				return err
+			}
+		}
+		mem, err := m.memory()
+		if err != nil {
+			return err
+		}
+		b.add("memory-curve-"+tr, m.kind, float64(upto), float64(mem.PSS)/1e6)
+		b.add("memory-own-"+tr, m.kind, float64(upto), float64(mem.Own)/1e6)
+	}
+	return nil
+}
+
+// runCurve measures whether costs depend on the size of the fleet.
+func runCurve(ctx context.Context, b *bench, k kind) error {
+	for _, n := range []int{100, 1000, maxMinions} {
+		if k == stock && n == maxMinions {
+			continue // it would take minutes
+		}
+		if err := b.curvePoint(ctx, k, b.size(n)); err != nil {
+			return fmt.Errorf("%d minions: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) curvePoint(ctx context.Context, k kind, n int) error {
+	m, err := b.newMaster(k, "zeromq", n, "")
+	if err != nil {
+		return err
+	}
+	defer m.remove()
+	if err := m.run(ctx, b); err != nil {
+		return err
+	}
+	op, err := m.operator()
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	f := m.fleet(b, n, 100)
+	defer f.Close()
+	// The first sign-in of each makes its session key, which counts as well.
+	cost, err := m.cost(func() error { return f.SignIn(ctx, 64) })
+	if err != nil {
+		return err
+	}
+	b.add("curve-signin", k, float64(n), per(cost, n))
+	ms, err := returns(ctx, b, m, f)
+	if err != nil {
+		return err
+	}
+	b.add("curve-return", k, float64(n), ms)
+	a := &audience{}
+	if err := a.gather(ctx, m, op, f, 0); err != nil {
+		return err
+	}
+	each, _, _, err := a.measure(ctx, m, op, max(10, 20000/n))
+	b.add("curve-publish", k, float64(n), each.Seconds()*1e6/float64(n))
+	return err
+}
+
+// authTimeout is how long a minion waits for the answer to a sign-in.
+const authTimeout = 5 * time.Second
+
+// runRestart has 5,000 minions sign in at once, as after a master's restart,
+// first by the rules of Brine's minions and then by those of Salt's.
+func runRestart(ctx context.Context, b *bench, k kind) error {
+	n := b.size(5000)
+	m, err := b.newMaster(k, "zeromq", n, "")
+	if err != nil {
+		return err
+	}
+	defer m.remove()
+	if err := m.run(ctx, b); err != nil {
+		return err
+	}
+	f := m.fleet(b, n, 100)
+	defer f.Close()
+	if err := f.SignIn(ctx, 64); err != nil {
+		return err
+	}
+	if err := b.restart(ctx, m, f, "restart"); err != nil || k == stock {
+		return err
+	}
+	f.NoHints = true
+	return b.restart(ctx, m, f, "restart-salt")
+}
+
+func (b *bench) restart(ctx context.Context, m *master, f *simulate.Fleet, name string) error {
+	m.stop()
+	if err := m.run(ctx, b); err != nil {
+		return err
+	}
+	k, n := m.kind, len(f.Minions)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	answered, stop, err := m.countAuth(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	f.AuthTimeout = authTimeout
+	f.Hints.Store(0)
+	var late atomic.Int64
+	from := time.Now()
+	var wall time.Duration
+	cost, err := m.cost(func() error {
+		err := f.Each(n, func(mi *simulate.Minion) error { return persist(ctx, mi, &late) })
+		wall = time.Since(from)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	b.add(name+"-cpu", k, 0, cost.Seconds())
+	b.add(name+"-wall", k, 0, wall.Seconds())
+	b.add(name+"-vain", k, 0, float64(answered.Load()-int64(n)))
+	b.add(name+"-late", k, 0, float64(late.Load()))
+	b.add(name+"-hints", k, 0, float64(f.Hints.Load()))
+	return nil
+}
+
+// persist signs in again and again, each time with a minion's patience, and
+// counts the sign-ins that were not answered in time.
+func persist(ctx context.Context, mi *simulate.Minion, late *atomic.Int64) error {
+	for {
+		err := mi.SignInAnew(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		late.Add(1)
+		mi.Pause()
+	}
+}
+
+// countAuth counts the sign-ins that a master decides about.
+func (m *master) countAuth(ctx context.Context) (*atomic.Int64, func(), error) {
+	ctx, cancel := context.WithCancel(ctx)
+	r, err := event.Dial(ctx, m.sockets())
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	n := &atomic.Int64{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, err := range r.Events("salt/auth") {
+			if err != nil {
+				return
+			}
+			n.Add(1)
+		}
+	}()
+	return n, func() { cancel(); <-done }, nil
+}
+
+// runJobs measures whether finding a job takes longer among many.
+func runJobs(ctx context.Context, b *bench, k kind) error {
+	m, err := b.newMaster(k, "zeromq", 10, "job_cache_for_stock_cli: False\n")
+	if err != nil {
+		return err
+	}
+	defer m.remove()
+	if err := m.run(ctx, b); err != nil {
+		return err
+	}
+	op, err := m.operator()
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	var jid string
+	kept := 0
+	for _, n := range []int{100, 1000, 10000} {
+		for ; kept < b.size(n); kept++ {
+			if jid, err = op.Publish(ctx, "test.ping"); err != nil {
+				return err
+			}
+		}
+		const runs = 10
+		cost, err := m.cost(func() error {
+			cli, _, err := cpuOfRuns(runs, func() *exec.Cmd {
+				return b.command(ctx, k, "salt-run", "-c", m.dir, "jobs.list_job", jid)
+			})
+			b.add("jobs-lookup-cli", k, float64(n), cli)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		b.add("jobs-lookup", k, float64(n), cost.Seconds()/runs)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+
+	"brine/bench/report"
+)
+
+// maxMinions is the largest fleet: each takes a file at both ends.
+const maxMinions = 9900
+
+// scenario is one load, which may give several figures.
+type scenario struct {
+	name string
+	run  func(ctx context.Context, b *bench, k kind) error
+	// brineOnly leaves stock Salt out, because it has no such thing or takes
+	// too long.
+	brineOnly bool
+	// most, if not 0, bounds the repetitions; stockRepeat those with stock
+	// Salt, where they take long.
+	most, stockRepeat int
+}
+
+func (s scenario) times(repeat int) int {
+	if repeat == 0 {
+		repeat = 1 << 10
+	}
+	if s.most > 0 {
+		repeat = min(repeat, s.most)
+	}
+	return repeat
+}
+
+var scenarios = []scenario{
+	{name: "programs", run: runPrograms},
+	{name: "minion", run: runMinion},
+	{name: "requests-zeromq", run: func(ctx context.Context, b *bench, k kind) error { return runRequests(ctx, b, k, "zeromq") }},
+	{name: "requests-tcp", run: func(ctx context.Context, b *bench, k kind) error { return runRequests(ctx, b, k, "tcp") }},
+	{name: "ping", run: runPing},
+	{name: "publish-zeromq", run: func(ctx context.Context, b *bench, k kind) error { return runPublish(ctx, b, k, "zeromq", maxMinions) }},
+	{name: "publish-tcp", run: func(ctx context.Context, b *bench, k kind) error { return runPublish(ctx, b, k, "tcp", 2000) }},
+	{name: "stalled", run: runStalled, brineOnly: true},
+	{name: "memory-zeromq", run: func(ctx context.Context, b *bench, k kind) error { return runMemory(ctx, b, k, "zeromq") }, most: 3, stockRepeat: 1},
+	{name: "memory-tcp", run: func(ctx context.Context, b *bench, k kind) error { return runMemory(ctx, b, k, "tcp") }, most: 3, stockRepeat: 1},
+	{name: "curve", run: runCurve, most: 2, stockRepeat: 1},
+	{name: "restart", run: runRestart, most: 1, stockRepeat: 1},
+	{name: "jobs", run: runJobs, brineOnly: true, most: 1},
+}
+
+// figures are what the scenarios measure, in the order of the report.
+func figures() []*report.Figure {
+	return []*report.Figure{
+		{Name: "return-zeromq", Title: "A job return, 500 minions, zeromq: master CPU", Unit: "ms", AtMost: 0.3},
+		{Name: "return-tcp", Title: "A job return, 500 minions, tcp: master CPU", Unit: "ms", AtMost: 0.3},
+		{Name: "return-paced-zeromq", Title: "A job return at 100 per second, zeromq: master CPU", Unit: "ms"},
+		{Name: "return-paced-tcp", Title: "A job return at 100 per second, tcp: master CPU", Unit: "ms"},
+		{Name: "return-p50-zeromq", Title: "Latency of a return at 100 per second, zeromq: median", Unit: "ms"},
+		{Name: "return-p99-zeromq", Title: "Latency of a return at 100 per second, zeromq: 99 %", Unit: "ms"},
+		{Name: "return-p50-tcp", Title: "Latency of a return at 100 per second, tcp: median", Unit: "ms"},
+		{Name: "return-p99-tcp", Title: "Latency of a return at 100 per second, tcp: 99 %", Unit: "ms"},
+		{Name: "event-zeromq", Title: "An event of 5 KB with one reader, zeromq: master CPU", Unit: "ms", AtMost: 0.15},
+		{Name: "event-tcp", Title: "An event of 5 KB with one reader, tcp: master CPU", Unit: "ms", AtMost: 0.15},
+		{Name: "event-lost", Title: "Events that the reader missed", Unit: ""},
+		{Name: "signin-zeromq", Title: "Sign-in of a known minion, zeromq: master CPU", Unit: "ms", AtMost: 3.5},
+		{Name: "signin-tcp", Title: "Sign-in of a known minion, tcp: master CPU", Unit: "ms", AtMost: 3.5},
+		{Name: "ping-cpu", Title: "salt '*' test.ping, 1,000 minions: CLI and master CPU", Unit: "s", AtMost: 0.6},
+		{Name: "ping-cli", Title: "salt '*' test.ping, 1,000 minions: CLI CPU", Unit: "s"},
+		{Name: "ping-wall", Title: "salt '*' test.ping, 1,000 minions: time", Unit: "s"},
+		{Name: "ping-lost", Title: "salt '*' test.ping, 1,000 minions: not shown", Unit: ""},
+		{Name: "publish-cpu-zeromq", Title: "A publication to 9,900, 1 % stalled, zeromq: master CPU each", Unit: "µs", AtMost: 10},
+		{Name: "publish-last-zeromq", Title: "A publication to 9,900, 1 % stalled, zeromq: the last one", Unit: "s", AtMost: 0.15},
+		{Name: "publish-lost-zeromq", Title: "Publications to 9,900, 1 % stalled, zeromq: lost", Unit: ""},
+		{Name: "publish-cpu-tcp", Title: "A publication to 2,000, 1 % stalled, tcp: master CPU each", Unit: "µs"},
+		{Name: "publish-last-tcp", Title: "A publication to 2,000, 1 % stalled, tcp: the last one", Unit: "s", AtMost: 0.05},
+		{Name: "publish-lost-tcp", Title: "Publications to 2,000, 1 % stalled, tcp: lost", Unit: ""},
+		{Name: "stalled-publish", Title: "What 1 % of stalled subscribers add to the rest: CPU", Unit: "%", AtMost: 5},
+		{Name: "stalled-return", Title: "What 1 % that sends garbage adds to a return: CPU", Unit: "%", AtMost: 5},
+		{Name: "memory-idle", Title: "Idle master: PSS of all its processes", Unit: "MB", AtMost: 40},
+		{Name: "memory-minion-zeromq", Title: "Master memory per connected minion, zeromq", Unit: "KB", AtMost: 30},
+		{Name: "memory-minion-tcp", Title: "Master memory per connected minion, tcp", Unit: "KB", AtMost: 30},
+		{Name: "memory-curve-zeromq", Title: "Master memory with 1,000 minions, zeromq", Unit: "MB", X: "requests"},
+		{Name: "memory-own-zeromq", Title: "The same without mapped files, zeromq", Unit: "MB", X: "requests"},
+		{Name: "memory-curve-tcp", Title: "Master memory with 1,000 minions, tcp", Unit: "MB", X: "requests"},
+		{Name: "memory-own-tcp", Title: "The same without mapped files, tcp", Unit: "MB", X: "requests"},
+		{Name: "memory-idle-minion", Title: "Idle minion: PSS of all its processes", Unit: "MB", AtMost: 20},
+		{Name: "cpu-salt-call", Title: "salt-call --local test.ping: CPU", Unit: "s", AtMost: 0.03},
+		{Name: "cpu-salt-version", Title: "salt --version: CPU", Unit: "s", AtMost: 0.01},
+		{Name: "cpu-salt-key", Title: "salt-key -L, 5,000 keys: CPU", Unit: "s", AtMost: 0.03},
+		{Name: "start-master", Title: "Master start to first sign-in: time", Unit: "s", AtMost: 0.2},
+		{Name: "start-minion", Title: "Minion start to ready: time", Unit: "s", AtMost: 0.1},
+		{Name: "curve-return", Title: "A job return: master CPU", Unit: "ms", X: "minions"},
+		{Name: "curve-signin", Title: "A sign-in: master CPU", Unit: "ms", X: "minions"},
+		{Name: "curve-publish", Title: "A publication: master CPU for each subscriber", Unit: "µs", X: "minions"},
+		{Name: "restart-cpu", Title: "5,000 minions sign in after a master's restart: master CPU", Unit: "s", AtMost: 20},
+		{Name: "restart-wall", Title: "5,000 minions sign in after a master's restart: time", Unit: "s"},
+		{Name: "restart-vain", Title: "5,000 minions sign in after a restart: answers in vain", Unit: ""},
+		{Name: "restart-late", Title: "5,000 minions sign in after a restart: not answered in time", Unit: ""},
+		{Name: "restart-hints", Title: "5,000 minions sign in after a restart: put off by the master", Unit: ""},
+		{Name: "restart-salt-cpu", Title: "The same by the rules of Salt's minions: master CPU", Unit: "s", AtMost: 20},
+		{Name: "restart-salt-wall", Title: "The same by the rules of Salt's minions: time", Unit: "s"},
+		{Name: "restart-salt-vain", Title: "The same by the rules of Salt's minions: answers in vain", Unit: ""},
+		{Name: "restart-salt-late", Title: "The same by the rules of Salt's minions: not answered in time", Unit: ""},
+		{Name: "restart-salt-hints", Title: "The same by the rules of Salt's minions: put off by the master", Unit: ""},
+		{Name: "jobs-lookup", Title: "salt-run jobs.list_job: master CPU", Unit: "s", X: "jobs kept"},
+		{Name: "jobs-lookup-cli", Title: "salt-run jobs.list_job: CLI CPU", Unit: "s", X: "jobs kept"},
+	}
+}

@@ -1,0 +1,295 @@
+package simulate
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/crypt"
+	"brine/internal/handshake"
+	"brine/internal/msgpack"
+	"brine/internal/salt"
+	"brine/internal/transport"
+	"brine/internal/value"
+)
+
+// Minion is one of the fleet.
+type Minion struct {
+	ID string
+
+	fleet   *Fleet
+	key     *Key
+	signer  *handshake.Minion
+	local   net.Addr
+	again   atomic.Bool // it has signed in before
+	req     transport.Requester
+	session atomic.Pointer[crypt.Crypticle] // a sign-in replaces it while requests are under way
+
+	mu  sync.Mutex
+	sub transport.Subscription
+}
+
+const protocolVersion = 3
+
+func nonce() string {
+	var b [16]byte
+	crand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// SignIn signs in over the minion's connection.
+func (m *Minion) SignIn(ctx context.Context) error { return m.signIn(ctx, m.req) }
+
+// SignInAnew signs in over a connection made for it, as minions do, and comes
+// back when a busy master says so.
+func (m *Minion) SignInAnew(ctx context.Context) error {
+	for {
+		err := m.signInOnce(ctx)
+		var busy *handshake.Busy
+		if !errors.As(err, &busy) {
+			return err
+		}
+		m.fleet.Hints.Add(1)
+		select {
+		case <-time.After(busy.Wait):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func (m *Minion) signInOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, m.fleet.authTimeout())
+	defer cancel()
+	r := m.fleet.cfg.Transport.NewRequester(m.fleet.cfg.Request, transport.DialOptions{LocalAddr: m.local})
+	defer r.Close()
+	return m.signIn(ctx, r)
+}
+
+func (m *Minion) signIn(ctx context.Context, r transport.Requester) error {
+	a, err := m.signer.Begin(nonce(), nil)
+	if err != nil {
+		return err
+	}
+	if m.again.Swap(true) && !m.fleet.NoHints {
+		a.Load.Set(handshake.TakesHints, true)
+	}
+	body, err := msgpack.Marshal(value.DictOf("enc", "clear", "load", a.Load, "version", protocolVersion), msgpack.NewSpec)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.fleet.cfg.Timeout)
+	defer cancel()
+	raw, err := r.Request(ctx, body)
+	if err != nil {
+		return fmt.Errorf("%s: sign-in: %w", m.ID, err)
+	}
+	if err := m.install(a, raw); err != nil {
+		return fmt.Errorf("%s: sign-in: %w", m.ID, err)
+	}
+	return nil
+}
+
+// install reads the session key out of the answer to a sign-in.
+func (m *Minion) install(a *handshake.Attempt, raw []byte) error {
+	v, err := msgpack.Unmarshal(raw)
+	if err != nil {
+		return err
+	}
+	reply, ok := v.(*value.Dict)
+	if !ok {
+		return fmt.Errorf("the master answered %.80q", value.Str(v))
+	}
+	if reply.Dict("load") != nil { // no acceptance
+		_, err := a.Finish(reply)
+		return err
+	}
+	if v, err = msgpack.Unmarshal(reply.Bytes("load")); err != nil {
+		return fmt.Errorf("the master answered %.200q", value.Repr(reply))
+	}
+	inner, ok := v.(*value.Dict)
+	if !ok || !inner.Has("session") {
+		return errors.New("the master did not accept: " + value.Repr(v))
+	}
+	session, err := m.key.private.Decrypt(crypt.OAEPSHA1, inner.Bytes("session"))
+	if err != nil {
+		return err
+	}
+	c, err := crypt.NewCrypticle(string(session))
+	if err != nil {
+		return err
+	}
+	m.session.Store(c)
+	return m.fleet.learn(m.key, inner.Bytes("aes"), inner.Bytes("sig"))
+}
+
+// Request sends a command under the session key and returns the answer. load
+// is changed.
+func (m *Minion) Request(ctx context.Context, load *value.Dict) (any, error) {
+	if m.fleet.Before != nil {
+		m.fleet.Before()
+	}
+	n, session := nonce(), m.session.Load()
+	load.Set("nonce", n)
+	load.Set("ts", time.Now().Unix())
+	load.Set("tok", m.key.tok)
+	load.Set("id", m.ID)
+	plain, err := msgpack.Marshal(load, msgpack.Wire)
+	if err != nil {
+		return nil, err
+	}
+	body, err := msgpack.Marshal(value.DictOf("enc", "aes", "load", session.Seal(plain, ""), "version", protocolVersion,
+		"id", m.ID, "enc_algo", crypt.OAEPSHA1, "sig_algo", crypt.PKCS1v15SHA1), msgpack.NewSpec)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, m.fleet.cfg.Timeout)
+	defer cancel()
+	raw, err := m.req.Request(ctx, body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", m.ID, load.Str("cmd"), err)
+	}
+	sealed, ok := msgpack.Text(raw)
+	if !ok {
+		return nil, fmt.Errorf("%s: %s: the reply is not sealed", m.ID, load.Str("cmd"))
+	}
+	if plain, err = session.OpenNonce(sealed, n); err != nil {
+		return nil, fmt.Errorf("%s: %s: the master answered %.80q: %w", m.ID, load.Str("cmd"), sealed, err)
+	}
+	return msgpack.Unmarshal(plain)
+}
+
+// Return sends what test.ping returned for a job.
+func (m *Minion) Return(ctx context.Context, jid string) error {
+	return m.ReturnValue(ctx, jid, "test.ping", true)
+}
+
+// ReturnValue sends what a function returned for a job.
+func (m *Minion) ReturnValue(ctx context.Context, jid, fun string, v any) error {
+	_, err := m.Request(ctx, value.DictOf("cmd", "_return", "id", m.ID, "success", true, "return", v, "retcode", 0,
+		"jid", jid, "fun", fun, "fun_args", &value.List{}, "user", "root"))
+	return err
+}
+
+// Event fires an event on the master's bus.
+func (m *Minion) Event(ctx context.Context, tag string, data *value.Dict) error {
+	_, err := m.Request(ctx, value.DictOf("id", m.ID, "cmd", "_minion_event", "pretag", nil, "tag", tag, "data", data))
+	return err
+}
+
+// Garbage sends something that is no request, of one sort or another.
+func (m *Minion) Garbage(ctx context.Context, sort int) {
+	ctx, cancel := context.WithTimeout(ctx, m.fleet.cfg.Timeout)
+	defer cancel()
+	forged, _ := msgpack.Marshal(value.DictOf("enc", "aes", "load", make([]byte, 1000), "version", protocolVersion, "id", m.ID), msgpack.NewSpec)
+	bodies := [][]byte{{0xc1}, {0xa3, 'a', 'b', 'c'}, forged}
+	m.req.Request(ctx, bodies[sort%len(bodies)])
+}
+
+// Pause is how long a minion waits before it tries to sign in again.
+func (m *Minion) Pause() { time.Sleep(time.Duration(500+rand.IntN(1000)) * time.Millisecond) }
+
+// Subscribe connects to the publish port, and registers where the transport
+// has a place for that; the minion must be signed in for it. handle may be
+// nil.
+func (m *Minion) Subscribe(ctx context.Context, handle func(*Minion, *Publication)) error {
+	s, err := m.connect(ctx)
+	if err != nil {
+		return err
+	}
+	m.fleet.wg.Go(func() { m.listen(s, handle) })
+	return nil
+}
+
+// Stall subscribes and never reads what comes.
+func (m *Minion) Stall(ctx context.Context) error {
+	_, err := m.connect(ctx)
+	return err
+}
+
+func (m *Minion) connect(ctx context.Context) (transport.Subscription, error) {
+	s, err := m.fleet.cfg.Transport.Subscribe(ctx, m.fleet.cfg.Publish, transport.DialOptions{LocalAddr: m.local, Identity: m.ID})
+	if err != nil {
+		return nil, err
+	}
+	if sender, ok := s.(transport.Sender); ok {
+		if err := m.register(sender); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sub = s
+	return s, nil
+}
+
+func (m *Minion) register(s transport.Sender) error {
+	key := m.fleet.aes.Load()
+	if key == nil {
+		return errors.New("nobody has signed in yet")
+	}
+	plain, err := msgpack.Marshal(value.DictOf("id", m.ID, "tok", m.key.tok), msgpack.Wire)
+	if err != nil {
+		return err
+	}
+	body, err := msgpack.Marshal(value.DictOf("enc", "aes", "load", key.cipher.Seal(plain, ""), "version", protocolVersion), msgpack.NewSpec)
+	if err != nil {
+		return err
+	}
+	return s.Send(body)
+}
+
+func (m *Minion) listen(s transport.Subscription, handle func(*Minion, *Publication)) {
+	for {
+		payload, err := s.Receive()
+		if err != nil {
+			return
+		}
+		if handle == nil {
+			continue
+		}
+		p, err := m.fleet.openPublication(payload)
+		if err == nil {
+			handle(m, p)
+		}
+	}
+}
+
+// Unsubscribe ends the subscription.
+func (m *Minion) Unsubscribe() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sub != nil {
+		m.sub.Close()
+		m.sub = nil
+	}
+}
+
+// Answer is a handler for Subscribe: it does what minions do with test.ping
+// and with the question whether a job still runs. failed is told of a return
+// that the master did not take.
+func Answer(ctx context.Context, failed func(error)) func(*Minion, *Publication) {
+	return func(m *Minion, p *Publication) {
+		if !p.For(m.ID) {
+			return
+		}
+		var err error
+		switch p.Fun {
+		case "test.ping":
+			err = m.Return(ctx, p.JID)
+		case "saltutil.find_job":
+			err = m.ReturnValue(ctx, p.JID, p.Fun, value.NewDict(0))
+		}
+		if err != nil && salt.KindOf(ctx.Err()) != salt.Timeout && ctx.Err() == nil {
+			failed(err)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/bench/simulate"
+	"brine/bench/system"
+)
+
+// Rates of the soak test, per second. A publication is for 15 minions, which
+// makes 300 returns.
+const (
+	soakSignIns   = 10
+	soakPublish   = 20
+	soakMinions   = 500
+	soakSlack     = 1.25        // by how much memory may grow after the first quarter
+	soakMinGrowth = 8           // MB that are no growth
+	soakJudged    = time.Minute // what is shorter says nothing about growth
+)
+
+// soakTest runs the soak test and keeps what it says in the folder for reports.
+func (b *bench) soakTest(ctx context.Context) error {
+	var text bytes.Buffer
+	b.log = io.MultiWriter(os.Stdout, &text)
+	err := b.keepBusy(ctx)
+	if err != nil {
+		fmt.Fprintln(&text, err)
+	}
+	if b.out == "" {
+		return err
+	}
+	return errors.Join(err, os.MkdirAll(b.out, 0o755), os.WriteFile(filepath.Join(b.out, "soak.txt"), text.Bytes(), 0o644))
+}
+
+// keepBusy keeps a Brine master busy and watches its memory and its log. It
+// fails when one grows or the other says anything.
+func (b *bench) keepBusy(ctx context.Context) error {
+	m, err := b.newMaster(brine, "zeromq", soakMinions, "")
+	if err != nil {
+		return err
+	}
+	defer m.remove()
+	if err := m.run(ctx, b); err != nil {
+		return err
+	}
+	op, err := m.operator()
+	if err != nil {
+		return err
+	}
+	defer op.Close()
+	f := m.fleet(b, soakMinions, 0)
+	defer f.Close()
+	if err := f.SignIn(ctx, 64); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.soak)
+	defer cancel()
+	failures := make(chan error, 100)
+	fail := func(err error) {
+		select {
+		case failures <- err:
+		default:
+		}
+	}
+	if err := f.Subscribe(ctx, 64, b.counted(simulate.Answer(ctx, fail))); err != nil {
+		return err
+	}
+	f.AuthTimeout = authTimeout
+	var wg sync.WaitGroup
+	next, group := counter(f), atomic.Int64{}
+	for _, load := range []struct {
+		rate int
+		do   func() error
+	}{
+		{soakSignIns, func() error { return persist(ctx, next(), &b.late) }},
+		{soakPublish, func() error {
+			// 15 of 500 minions, others each time.
+			_, err := op.PublishTo(ctx, fmt.Sprintf("minion-*[0-2]%d", group.Add(1)%10), "test.ping")
+			return err
+		}},
+	} {
+		wg.Go(func() { atRate(ctx, load.rate, load.do, fail) })
+	}
+	err = b.watch(ctx, m, failures)
+	cancel()
+	wg.Wait()
+	return err
+}
+
+// counted counts the publications that an answer is due to.
+func (b *bench) counted(answer func(*simulate.Minion, *simulate.Publication)) func(*simulate.Minion, *simulate.Publication) {
+	return func(mi *simulate.Minion, p *simulate.Publication) {
+		answer(mi, p)
+		if p.For(mi.ID) {
+			b.returns.Add(1)
+		}
+	}
+}
+
+// goroutines asks a master that gives out profiles for their number.
+func goroutines(m *master) (n int, err error) {
+	rep, err := http.Get("http://" + m.profiling + "/debug/pprof/goroutine?debug=1")
+	if err != nil {
+		return 0, err
+	}
+	defer rep.Body.Close()
+	_, err = fmt.Fscanf(rep.Body, "goroutine profile: total %d", &n)
+	return n, err
+}
+
+// counter deals the minions out in turn.
+func counter(f *simulate.Fleet) func() *simulate.Minion {
+	var mu sync.Mutex
+	i := 0
+	return func() *simulate.Minion {
+		mu.Lock()
+		defer mu.Unlock()
+		i++
+		return f.Minions[i%len(f.Minions)]
+	}
+}
+
+// atRate calls do so often per second, whatever the calls take, until ctx
+// ends.
+func atRate(ctx context.Context, rate int, do func() error, fail func(error)) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	tick := time.NewTicker(time.Second / time.Duration(rate))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		wg.Go(func() {
+			if err := do(); err != nil && ctx.Err() == nil {
+				fail(err)
+			}
+		})
+	}
+}
+
+// watch notes what the master takes until ctx ends, and judges it. A quarter of
+// the time is for getting to what is usual.
+func (b *bench) watch(ctx context.Context, m *master, failures <-chan error) error {
+	from := time.Now()
+	var base health
+	tick := time.NewTicker(max(b.soak/60, time.Second))
+	defer tick.Stop()
+	fmt.Fprintf(b.log, "%d minions, %d returns, %d sign-ins and %d publications per second, for %v\n",
+		soakMinions, 15*soakPublish, soakSignIns, soakPublish, b.soak)
+	for {
+		select {
+		case err := <-failures:
+			return err
+		case <-ctx.Done():
+			if text := m.complaints(); text != "" {
+				return fmt.Errorf("the master complained: %s", text)
+			}
+			fmt.Fprintf(b.log, "flat, and no error logged; %.0f returns per second; %d sign-ins took a second attempt\n",
+				float64(b.returns.Load())/time.Since(from).Seconds(), b.late.Load())
+			return nil
+		case <-tick.C:
+		}
+		now, err := m.health()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(b.log, "%7.0f s  %s\n", time.Since(from).Seconds(), now)
+		if b.soak < soakJudged || time.Since(from) < b.soak/4 {
+			base = base.max(now)
+		} else if err := now.flat(base); err != nil {
+			return err
+		}
+	}
+}
+
+// health is what must not grow.
+type health struct {
+	mem        system.Memory
+	cpu        time.Duration
+	goroutines int
+}
+
+func (m *master) health() (h health, err error) {
+	if h.mem, err = system.MemoryOf(m.pid()); err != nil {
+		return h, err
+	}
+	if h.cpu, err = system.CPU(m.pid()); err != nil {
+		return h, err
+	}
+	h.goroutines, err = goroutines(m)
+	return h, err
+}
+
+func (h health) String() string {
+	return fmt.Sprintf("own memory %6.1f MB, with mapped files %6.1f MB, %d goroutines, %6.1f s CPU",
+		float64(h.mem.Own)/1e6, float64(h.mem.PSS)/1e6, h.goroutines, h.cpu.Seconds())
+}
+
+func (h health) max(o health) health {
+	h.mem.Own, h.goroutines = max(h.mem.Own, o.mem.Own), max(h.goroutines, o.goroutines)
+	return h
+}
+
+// flat tells whether h is no more than base. The pages of the job database are
+// left out: it grows with the jobs that are kept.
+func (h health) flat(base health) error {
+	if own := float64(h.mem.Own); own > float64(base.mem.Own)*soakSlack && own > float64(base.mem.Own)+soakMinGrowth*1e6 {
+		return fmt.Errorf("the master's memory grew from %.1f to %.1f MB", float64(base.mem.Own)/1e6, own/1e6)
+	}
+	if float64(h.goroutines) > float64(base.goroutines)*soakSlack {
+		return fmt.Errorf("the master's goroutines grew from %d to %d", base.goroutines, h.goroutines)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+//go:build linux
+
+// Package system reads what processes have cost: CPU time and memory, over a
+// process and all its descendants, from /proc. It is for Linux.
+package system
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// tick is the unit of times in /proc/PID/stat; Linux has 100 a second for
+// programs, whatever the kernel uses itself.
+const tick = 10 * time.Millisecond
+
+// stat is what is used of /proc/PID/stat.
+type stat struct {
+	pid, parent int
+	cpu         time.Duration // own, and of children that were waited for
+}
+
+func readStat(pid int) (stat, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return stat{}, err
+	}
+	// The name in parentheses may hold anything.
+	f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(f) < 15 {
+		return stat{}, fmt.Errorf("/proc/%d/stat is too short", pid)
+	}
+	s := stat{pid: pid}
+	s.parent, _ = strconv.Atoi(f[1])
+	for _, v := range f[11:15] {
+		n, _ := strconv.ParseInt(v, 10, 64)
+		s.cpu += time.Duration(n) * tick
+	}
+	return s, nil
+}
+
+// tree returns the process and its descendants.
+func tree(root int) ([]stat, error) {
+	names, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	children := map[int][]stat{}
+	for _, name := range names {
+		pid, err := strconv.Atoi(filepath.Base(name))
+		if err != nil {
+			continue
+		}
+		s, err := readStat(pid)
+		if err != nil {
+			continue // it has ended
+		}
+		children[s.parent] = append(children[s.parent], s)
+	}
+	first, err := readStat(root)
+	if err != nil {
+		return nil, err
+	}
+	all := []stat{first}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i].pid]...)
+	}
+	return all, nil
+}
+
+// CPU returns the CPU time that a process and its descendants have used, to
+// 10 ms for each of them.
+func CPU(pid int) (time.Duration, error) {
+	all, err := tree(pid)
+	var sum time.Duration
+	for _, s := range all {
+		sum += s.cpu
+	}
+	return sum, err
+}
+
+// Memory is what processes take in all, in bytes: what they share is counted
+// once.
+type Memory struct {
+	PSS int64
+	// Own is the part that is theirs alone to give back. The rest is pages of
+	// files that they have mapped, programs and databases, which the system
+	// takes back when it needs room.
+	Own int64
+}
+
+// MemoryOf returns the memory of a process and its descendants.
+func MemoryOf(pid int) (Memory, error) {
+	all, err := tree(pid)
+	if err != nil {
+		return Memory{}, err
+	}
+	var sum Memory
+	for _, s := range all {
+		m, err := memory(s.pid)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue
+		}
+		if err != nil {
+			return Memory{}, err
+		}
+		sum.PSS += m.PSS
+		sum.Own += m.Own
+	}
+	return sum, nil
+}
+
+// memory reads /proc/PID/smaps_rollup. It is empty for a process that has
+// ended and was not waited for.
+func memory(pid int) (m Memory, err error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return m, err
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		kb, _ := strconv.ParseInt(f[1], 10, 64)
+		switch f[0] {
+		case "Pss:":
+			m.PSS = kb << 10
+		case "Pss_Anon:":
+			m.Own = kb << 10
+		}
+	}
+	return m, nil
+}
+
+// Files returns the limit of open files after raising it as far as the system
+// allows.
+func Files() (uint64, error) {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return 0, err
+	}
+	l.Cur = l.Max
+	return l.Cur, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l)
+}
+
+// Release returns the kernel's release.
+func Release() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return strings.TrimSpace(string(b))
+}

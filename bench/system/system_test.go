@@ -1,0 +1,61 @@
+//go:build linux
+
+package system
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+func TestCPUCountsChildren(t *testing.T) {
+	from, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One child that is waited for, and one that lives on.
+	if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done").Run(); err != nil {
+		t.Fatal(err)
+	}
+	done, err := CPU(os.Getpid())
+	if err != nil || done <= from {
+		t.Errorf("%v before a child worked, %v after it: %v", from, done, err)
+	}
+	c := exec.Command("sh", "-c", "while :; do :; done")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Wait()
+	defer c.Process.Kill()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if now, err := CPU(os.Getpid()); err == nil && now >= done+50*time.Millisecond {
+			return
+		}
+	}
+	t.Error("a child that works is not seen")
+}
+
+func TestMemory(t *testing.T) {
+	before, err := MemoryOf(os.Getpid())
+	if err != nil || before.PSS < 1<<20 || before.Own > before.PSS || before.Own < 1<<19 {
+		t.Fatalf("this process takes %+v: %v", before, err)
+	}
+	big := make([]byte, 64<<20)
+	for i := range big {
+		big[i] = 1
+	}
+	after, err := MemoryOf(os.Getpid())
+	if err != nil || after.PSS-before.PSS < 32<<20 || after.Own-before.Own < 32<<20 {
+		t.Errorf("%+v became %+v with %d more: %v", before, after, len(big), err)
+	}
+	if _, err := MemoryOf(1 << 30); err == nil {
+		t.Error("a process that is not there has memory")
+	}
+}
+
+func TestFiles(t *testing.T) {
+	if n, err := Files(); err != nil || n == 0 {
+		t.Errorf("%d open files: %v", n, err)
+	}
+}

@@ -1,0 +1,342 @@
+// Package cache keeps values on disk in banks, in the layout of Salt's cache
+// localfs: CACHEDIR/BANK/KEY.p holds one value as new-spec msgpack, mode 0600.
+// A bank is a path of words, such as minions/web1.
+//
+// What the master knows of a minion is bank minions/ID: key data is
+// {grains, pillar} as of the minion's last pillar, key mine what it published.
+// Both contents come from minions, names included, so every name is checked
+// and can never leave the folder.
+//
+// It is a cache: writing replaces a file as a whole, but does not wait for the
+// disk, and a file that is damaged counts as absent where the caller can do
+// without it.
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"brine/internal/atomicfile"
+	"brine/internal/msgpack"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// Options say what is kept.
+type Options struct {
+	MinionDataCache  bool `salt:"minion_data_cache"        default:"true" doc:"keep the grains and pillar of minions, to target by them"                                             change:"restart"`
+	MinionDataMemory int  `salt:"minion_data_cache_memory" default:"64"   doc:"MiB of minion data, as on disk, to hold decoded in memory; it takes about six times as much there" change:"restart"`
+}
+
+// maxFile bounds a file in bytes.
+const maxFile = 100 << 20
+
+const suffix = ".p"
+
+// Cache is the banks in one folder. It may be used by any number of
+// goroutines and processes.
+type Cache struct {
+	dir string
+	o   Options
+	log *slog.Logger
+
+	mu      sync.RWMutex
+	minions map[string]minionEntry
+	bytes   int64 // of the files in minions
+}
+
+// New returns the cache in cachedir, which need not exist yet.
+func New(cachedir string, o Options, log *slog.Logger) *Cache {
+	return &Cache{dir: cachedir, o: o, log: log, minions: map[string]minionEntry{}}
+}
+
+// checkName refuses what is not the name of a file in a folder.
+func checkName(what, name string) error {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00\n") || strings.HasPrefix(name, atomicfile.TempPrefix) {
+		return salt.Errorf(salt.Invalid, "%q cannot name a cache %s", name, what)
+	}
+	return nil
+}
+
+func (c *Cache) bank(bank string) (string, error) {
+	for part := range strings.SplitSeq(bank, "/") {
+		if err := checkName("bank", part); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(c.dir, bank), nil
+}
+
+func (c *Cache) file(bank, key string) (string, error) {
+	dir, err := c.bank(bank)
+	if err == nil {
+		err = checkName("key", key)
+	}
+	return filepath.Join(dir, key+suffix), err
+}
+
+// Store keeps v under key.
+func (c *Cache) Store(bank, key string, v any) error {
+	path, err := c.file(bank, key)
+	if err != nil {
+		return err
+	}
+	b, err := msgpack.Marshal(v, msgpack.NewSpec)
+	if err != nil {
+		return salt.Errorf(salt.Invalid, "cannot cache %s of %s: %w", key, bank, err)
+	}
+	err = atomicfile.Write(path, b, 0o600, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			err = atomicfile.Write(path, b, 0o600, false)
+		}
+	}
+	if id, ok := strings.CutPrefix(bank, minionBank); ok {
+		c.forget(id)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot cache %s of %s: %w", key, bank, err)
+	}
+	return nil
+}
+
+// Fetch returns what is kept under key. ok is false if there is nothing. A
+// damaged file is an error of kind Invalid.
+func (c *Cache) Fetch(bank, key string) (v any, ok bool, err error) {
+	path, err := c.file(bank, key)
+	if err != nil {
+		return nil, false, err
+	}
+	v, _, err = read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return v, err == nil, err
+}
+
+// read returns the value in a file. The error matches fs.ErrNotExist if there
+// is no such file.
+func read(path string) (any, fs.FileInfo, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, salt.Errorf(salt.Unavailable, "cannot read the cache: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fs.ErrNotExist
+	case info.Size() > maxFile:
+		err = fmt.Errorf("larger than %d bytes", maxFile)
+	}
+	var b []byte
+	if err == nil {
+		b = make([]byte, info.Size())
+		_, err = io.ReadFull(f, b)
+	}
+	if err != nil {
+		return nil, nil, salt.Errorf(salt.Unavailable, "cannot read the cache file %s: %w", path, err)
+	}
+	v, err := msgpack.UnmarshalTyped(b)
+	if err != nil {
+		return nil, nil, salt.Errorf(salt.Invalid, "the cache file %s is damaged, remove it: %w", path, err)
+	}
+	return v, info, nil
+}
+
+// Contains reports whether something is kept under key; with key "", whether
+// the bank exists.
+func (c *Cache) Contains(bank, key string) bool {
+	path, err := c.bank(bank)
+	if key != "" {
+		path, err = c.file(bank, key)
+	}
+	if err != nil {
+		return false
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir() == (key == "")
+}
+
+// Flush removes a key, or with key "" the bank and all banks below it. It
+// reports whether there was anything.
+func (c *Cache) Flush(bank, key string) (bool, error) {
+	path, err := c.bank(bank)
+	if key != "" {
+		path, err = c.file(bank, key)
+	}
+	if err != nil {
+		return false, err
+	}
+	if !c.Contains(bank, key) {
+		return false, nil
+	}
+	if key == "" {
+		err = os.RemoveAll(path)
+	} else {
+		err = os.Remove(path)
+	}
+	id, ok := strings.CutPrefix(bank, minionBank)
+	switch {
+	case ok:
+		c.forget(id)
+	case bank+"/" == minionBank:
+		c.forgetAll()
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, salt.Errorf(salt.Unavailable, "cannot flush the cache: %w", err)
+	}
+	return true, nil
+}
+
+// List returns the names in a bank, keys and banks below it, sorted.
+func (c *Cache) List(bank string) ([]string, error) {
+	dir, err := c.bank(bank)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, salt.Errorf(salt.Unavailable, "cannot list the cache: %w", err)
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), atomicfile.TempPrefix) {
+			names = append(names, strings.TrimSuffix(e.Name(), suffix))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+const (
+	minionBank = "minions/"
+	minionKey  = "data"
+)
+
+// Minion is what is known of a minion. A field is nil if it is not known.
+type Minion struct {
+	Grains, Pillar *value.Dict
+}
+
+type minionEntry struct {
+	info fs.FileInfo
+	data Minion
+}
+
+// StoreMinion keeps the grains and pillar of a minion. It does nothing if
+// minion data is not to be kept.
+func (c *Cache) StoreMinion(id string, m Minion) error {
+	if !c.o.MinionDataCache {
+		return nil
+	}
+	if err := checkName("minion", id); err != nil {
+		return err
+	}
+	d := value.NewDict(2)
+	d.Set("grains", orNil(m.Grains))
+	d.Set("pillar", orNil(m.Pillar))
+	return c.Store(minionBank+id, minionKey, d)
+}
+
+func orNil(d *value.Dict) any {
+	if d == nil {
+		return nil
+	}
+	return d
+}
+
+// Minions returns the ids that something is kept about, sorted.
+func (c *Cache) Minions() ([]string, error) { return c.List("minions") }
+
+// MinionData returns the grains and pillar of a minion, the zero Minion if
+// none are kept. It costs one stat while the file does not change. The dicts
+// are shared: do not write to them. A file that cannot be used counts as none
+// and is logged.
+func (c *Cache) MinionData(id string) Minion {
+	if !c.o.MinionDataCache || checkName("minion", id) != nil {
+		return Minion{}
+	}
+	path := filepath.Join(c.dir, minionBank, id, minionKey+suffix)
+	info, err := os.Stat(path)
+	if err == nil {
+		c.mu.RLock()
+		e, ok := c.minions[id]
+		c.mu.RUnlock()
+		if ok && same(e.info, info) {
+			return e.data
+		}
+	}
+	c.forget(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Minion{}
+	}
+	v, info, err := read(path)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			c.log.Warn("what is kept of a minion is not used", "minion", id, "error", err)
+		}
+		return Minion{}
+	}
+	d, _ := v.(*value.Dict)
+	m := Minion{Grains: d.Dict("grains"), Pillar: d.Dict("pillar")}
+	c.remember(id, minionEntry{info, m})
+	return m
+}
+
+// same reports whether a file is the one seen before. Writers replace the
+// file, so that a new content has a new inode.
+func same(a, b fs.FileInfo) bool {
+	return a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && os.SameFile(a, b)
+}
+
+func (c *Cache) remember(id string, e minionEntry) {
+	limit := int64(c.o.MinionDataMemory) << 20
+	if e.info.Size() > limit/4 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(id)
+	c.minions[id] = e
+	c.bytes += e.info.Size()
+	for other := range c.minions {
+		if c.bytes <= limit {
+			break
+		}
+		// Any will do: minions are mostly asked for one after the other,
+		// where dropping the oldest would drop the next one to be needed.
+		if other != id {
+			c.drop(other)
+		}
+	}
+}
+
+func (c *Cache) drop(id string) {
+	if e, ok := c.minions[id]; ok {
+		c.bytes -= e.info.Size()
+		delete(c.minions, id)
+	}
+}
+
+func (c *Cache) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(id)
+}
+
+func (c *Cache) forgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.minions)
+	c.bytes = 0
+}

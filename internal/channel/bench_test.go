@@ -1,0 +1,126 @@
+package channel
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"brine/internal/crypt"
+	"brine/internal/transport"
+	"brine/internal/value"
+)
+
+// returnLoad is the return of a job, with about 300 bytes of output.
+func returnLoad(seal *sealer) *value.Dict {
+	return seal.load("cmd", "_return", "success", true, "return", strings.Repeat("output ", 43), "retcode", 0,
+		"jid", "20261121035835876743", "fun", "cmd.run", "fun_args", []any{"uptime"}, "user", "root",
+		"_stamp", "2026-11-21T03:58:35.988668")
+}
+
+// handling returns a function that has the server handle one return. There
+// are so many that the first is forgotten when it comes again.
+func handling(t testing.TB) func() {
+	t.Helper()
+	const n = 4 * nonceWindow
+	s := newVecServer(t, func(c *Call) { c.Reply(nil) })
+	seal := newSealer(t, vecSession, "minion")
+	bodies := make([][]byte, n)
+	for i := range bodies {
+		bodies[i] = seal.request(t, returnLoad(seal))
+	}
+	var size, i int
+	req := &transport.Request{Reply: func(b []byte) { size = len(b) }}
+	return func() {
+		req.Body = append(req.Body[:0], bodies[i%n]...) // the server may write to it
+		i++
+		size = 0
+		s.Handle(req)
+		if size < crypt.Overhead {
+			t.Fatal("refused")
+		}
+	}
+}
+
+func BenchmarkHandleReturn(b *testing.B) {
+	handle := handling(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		handle()
+	}
+}
+
+func BenchmarkHandleReturnParallel(b *testing.B) {
+	var mu sync.Mutex
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		mu.Lock()
+		handle := handling(b)
+		mu.Unlock()
+		for pb.Next() {
+			handle()
+		}
+	})
+}
+
+// publishing returns a function that publishes a small job.
+func publishing(t testing.TB, sign bool) func() {
+	t.Helper()
+	s := newServer(t, echo)
+	p, err := NewPublishServer(PublishOptions{SignPubMessages: sign, PublishSigningAlgorithm: crypt.PKCS1v15SHA1},
+		s.auth.Identity(), []transport.Publisher{nowhere{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := value.DictOf("fun", "test.ping", "arg", []any{}, "tgt", "*", "jid", "20261121035835876743", "ret", "",
+		"tgt_type", "glob", "user", "root")
+	return func() {
+		if err := p.Publish(job, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+type nowhere struct{ transport.Publisher }
+
+func (nowhere) Publish(transport.Publication) {}
+
+func BenchmarkPublish(b *testing.B) {
+	for name, sign := range map[string]bool{"signed": true, "unsigned": false} {
+		b.Run(name, func(b *testing.B) {
+			publish := publishing(b, sign)
+			b.ReportAllocs()
+			for b.Loop() {
+				publish()
+			}
+		})
+	}
+}
+
+func BenchmarkSignIn(b *testing.B) {
+	s := newServer(b, echo)
+	s.book.accept("one", private(b, "minion").Public())
+	body := signInBody(b, "one", "minion")
+	b.ReportAllocs()
+	for b.Loop() {
+		s.ask(b, body, false)
+	}
+}
+
+// TestAllocations keeps the hot paths from growing unnoticed.
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates, too")
+	}
+	for _, c := range []struct {
+		name string
+		f    func()
+		max  float64
+	}{
+		{"Handle of a return", handling(t), 85},
+		{"Publish, signed", publishing(t, true), 18},
+	} {
+		if got := testing.AllocsPerRun(200, c.f); got > c.max {
+			t.Errorf("%s: %.0f allocations, at most %.0f were meant", c.name, got, c.max)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package channel
+
+import (
+	"crypto/subtle"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"sync"
+	"time"
+
+	"brine/internal/crypt"
+)
+
+// Keys is what the channel asks of the store of minion keys. AcceptedKey is
+// called for every request, so it must be cheap for an unchanged key.
+type Keys interface {
+	// AcceptedKey returns id's accepted key, the same pointer as long as the
+	// key is unchanged; ok is false if id is not an accepted minion.
+	AcceptedKey(id string) (key *crypt.PublicKey, ok bool, err error)
+}
+
+// sessionCheck is how long a session key is used without a look at its file,
+// which another master on the same folder may have replaced.
+const sessionCheck = time.Second
+
+// minionState is what the master remembers of one accepted minion that has
+// spoken. All of it can be made again from the files, but for the nonces: a
+// master that was restarted takes an old request once more, unless
+// request_server_ttl is set.
+type minionState struct {
+	pub *crypt.PublicKey
+
+	mu      sync.Mutex
+	tok     []byte // a token that was found good
+	session string
+	cipher  *crypt.Crypticle // of session
+	stamp   stamp
+	checked time.Time
+	nonces  nonceRing
+	warned  time.Time
+}
+
+// minionTable holds the state of minions. Nobody enters it who is not
+// accepted, so that strangers cannot make it grow. Reads of different minions
+// share nothing but the map.
+type minionTable struct {
+	keys     Keys
+	sessions *Sessions
+	log      *slog.Logger
+	seed     maphash.Seed
+	m        sync.Map // id -> *minionState
+}
+
+var errNotAccepted = errors.New("the minion's key is not accepted")
+
+// get returns the state of id, whose key must be accepted now.
+func (t *minionTable) get(id string) (*minionState, error) {
+	pub, ok, err := t.keys.AcceptedKey(id)
+	if err != nil {
+		return nil, err
+	}
+	v, known := t.m.Load(id)
+	if known {
+		// A cache in between may have let go of an unchanged key.
+		if s := v.(*minionState); ok && (s.pub == pub || s.pub.Equal(pub)) {
+			return s, nil
+		}
+		t.forget(id)
+	}
+	if !ok {
+		return nil, errNotAccepted
+	}
+	v, _ = t.m.LoadOrStore(id, &minionState{pub: pub})
+	return v.(*minionState), nil
+}
+
+// forget drops id and its session key, which must not pass to the next minion
+// of that id: the last one knows it.
+func (t *minionTable) forget(id string) {
+	if err := t.sessions.Forget(id); err != nil {
+		t.log.Error("a session key is still there", "minion", id, "err", err)
+	}
+	t.drop(id)
+}
+
+func (t *minionTable) drop(id string) { t.m.Delete(id) }
+
+// cipherOf returns the cipher of the minion's current session key.
+func (t *minionTable) cipherOf(id string, s *minionState, now time.Time) (*crypt.Crypticle, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cipher != nil {
+		if now.Sub(s.checked) < sessionCheck && !now.Before(s.checked) {
+			return s.cipher, nil
+		}
+		if st, err := t.sessions.stat(id); err == nil && st == s.stamp {
+			s.checked = now
+			return s.cipher, nil
+		}
+	}
+	_, err := t.reload(id, s, now)
+	return s.cipher, err
+}
+
+// refresh reads the session file again, for a request that the cached key
+// could not open. It returns nil if there is no other key.
+func (t *minionTable) refresh(id string, s *minionState, now time.Time) *crypt.Crypticle {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if changed, err := t.reload(id, s, now); err != nil || !changed {
+		return nil
+	}
+	return s.cipher
+}
+
+func (t *minionTable) reload(id string, s *minionState, now time.Time) (changed bool, err error) {
+	key, st, err := t.sessions.Get(id)
+	if err != nil {
+		return false, err
+	}
+	if key != s.session {
+		c, err := crypt.NewCrypticle(key)
+		if err != nil {
+			return false, err
+		}
+		s.session, s.cipher, changed = key, c, true
+	}
+	s.stamp, s.checked = st, now
+	return changed, nil
+}
+
+// checkToken verifies tok, the minion's signature over the word "salt". It
+// never changes for a key, so only a new one costs an RSA operation.
+func (s *minionState) checkToken(tok []byte) bool {
+	s.mu.Lock()
+	known := s.tok
+	s.mu.Unlock()
+	if known != nil && subtle.ConstantTimeCompare(known, tok) == 1 {
+		return true
+	}
+	msg, err := s.pub.RecoverX931(tok)
+	if err != nil || string(msg) != "salt" {
+		return false
+	}
+	s.mu.Lock()
+	s.tok = append([]byte(nil), tok...)
+	s.mu.Unlock()
+	return true
+}
+
+// fresh records the nonce of a request and reports whether the request may
+// be served: it is new, or Salt's minions are known to repeat it. Without a
+// nonce it is not judged.
+func (t *minionTable) fresh(s *minionState, nonce, cmd string, now time.Time) bool {
+	if nonce == "" {
+		return true
+	}
+	h := maphash.String(t.seed, nonce)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, before := s.nonces.add(h, now)
+	return !before || cmd == "_pillar" && now.Sub(seen) < repeatTime
+}
+
+// repeatTime is how long a pillar may be asked for in one and the same
+// message. Salt's minion sends it up to three times, a minute apart, while
+// the answer does not come. All else it packs anew, and nothing but a pillar
+// can be refused to a replay without harm to an honest minion.
+const repeatTime = 5 * time.Minute
+
+// mayWarn limits the warnings that one minion causes to one a minute.
+func (s *minionState) mayWarn(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since := now.Sub(s.warned); since >= 0 && since < time.Minute {
+		return false
+	}
+	s.warned = now
+	return true
+}
+
+// nonceWindow is the number of requests of one minion within which a replayed
+// one is recognised.
+const nonceWindow = 128
+
+// nonceRing remembers the hashes of the last nonces and the second in which
+// they came. It takes 1.5 KiB for a minion that talks much; the nonces
+// themselves would take several times as much, for each of thousands of minions.
+type nonceRing struct {
+	hashes []uint64
+	times  []uint32 // of the Unix clock, good until 2106
+	next   int
+}
+
+// add enters a nonce; if it is there already it returns since when.
+func (r *nonceRing) add(h uint64, now time.Time) (since time.Time, before bool) {
+	for i, x := range r.hashes {
+		if x == h {
+			return time.Unix(int64(r.times[i]), 0), true
+		}
+	}
+	if len(r.hashes) < nonceWindow {
+		r.hashes, r.times = append(r.hashes, h), append(r.times, uint32(now.Unix()))
+		return now, false
+	}
+	r.hashes[r.next], r.times[r.next] = h, uint32(now.Unix())
+	r.next = (r.next + 1) % nonceWindow
+	return now, false
+}

@@ -1,0 +1,124 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/atomicfile"
+	"brine/internal/crypt"
+	"brine/internal/salt"
+)
+
+// Sessions keeps the session keys of minions in files, one per id, so that
+// they outlive the master's process, as Salt does in cachedir/sessions. Other
+// masters may work in the same folder.
+type Sessions struct {
+	dir    string
+	maxAge time.Duration
+	now    func() time.Time
+
+	// making is held while a key is made, so that two who need the same key
+	// do not replace each other's.
+	making sync.Mutex
+}
+
+// NewSessions keeps the keys in dir, which is made when missing. A key older
+// than maxAge (publish_session) is replaced; 0 means never.
+func NewSessions(dir string, maxAge time.Duration) (*Sessions, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder for session keys: %w", err)
+	}
+	atomicfile.RemoveTemps(dir)
+	return &Sessions{dir: dir, maxAge: maxAge, now: time.Now}, nil
+}
+
+// stamp tells one state of a session file from another. A file that is
+// replaced within a tick of the file system's clock keeps its stamp.
+type stamp struct {
+	mtime time.Time
+	size  int64
+}
+
+// errUnusable is the error of a key that must be made anew.
+var errUnusable = errors.New("too old or damaged")
+
+// Get returns the session key of id, making one if there is none, if it is
+// too old or damaged.
+func (s *Sessions) Get(id string) (key string, st stamp, err error) {
+	if err := salt.CheckID(id); err != nil {
+		return "", stamp{}, err
+	}
+	if key, st, err = s.read(id); !replaceable(err) {
+		return key, st, err
+	}
+	s.making.Lock()
+	defer s.making.Unlock()
+	if key, st, err = s.read(id); !replaceable(err) {
+		return key, st, err
+	}
+	path, now := filepath.Join(s.dir, id), s.now()
+	if err := atomicfile.Write(path, []byte(crypt.NewKey()), 0o600, false); err != nil {
+		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
+	}
+	// Its age is measured with our clock, not that of a file server.
+	if err := os.Chtimes(path, now, now); err != nil {
+		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
+	}
+	// What is there now counts: another master may have been quicker.
+	return s.read(id)
+}
+
+// replaceable tells an error that a new key cures from one that would throw
+// away a good key, such as too many open files.
+func replaceable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errUnusable)
+}
+
+// stat returns the state of id's file; it fails if there is none or the key
+// in it is too old.
+func (s *Sessions) stat(id string) (stamp, error) {
+	fi, err := os.Stat(filepath.Join(s.dir, id))
+	if err != nil {
+		return stamp{}, err
+	}
+	// A time in the future means that the clock was set back; it must not
+	// let a key live longer than that.
+	if age := s.now().Sub(fi.ModTime()); s.maxAge > 0 && (age > s.maxAge || age < -s.maxAge) {
+		return stamp{}, errUnusable
+	}
+	return stamp{fi.ModTime(), fi.Size()}, nil
+}
+
+func (s *Sessions) read(id string) (string, stamp, error) {
+	st, err := s.stat(id)
+	if err != nil {
+		return "", stamp{}, err
+	}
+	b, err := os.ReadFile(filepath.Join(s.dir, id))
+	if err != nil {
+		return "", stamp{}, err
+	}
+	key := strings.TrimSpace(string(b))
+	if _, err := crypt.NewCrypticle(key); err != nil {
+		return "", stamp{}, errUnusable
+	}
+	return key, st, nil
+}
+
+// Forget removes the session key of id; a minion whose key was deleted must
+// not be able to read on.
+func (s *Sessions) Forget(id string) error {
+	if err := salt.CheckID(id); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(s.dir, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the session key of %s: %w", id, err)
+	}
+	return nil
+}

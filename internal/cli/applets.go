@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"brine/internal/cli/call"
+	"brine/internal/cli/complete"
+	"brine/internal/cli/cp"
+	"brine/internal/cli/daemon"
+	"brine/internal/cli/demo"
+	"brine/internal/cli/frame"
+	"brine/internal/cli/ha"
+	"brine/internal/cli/key"
+	"brine/internal/cli/man"
+	"brine/internal/cli/run"
+	"brine/internal/cli/salt"
+)
+
+// Applets returns all programs that the binary holds. A program is added by
+// one line here.
+func Applets() []frame.Applet {
+	all := []frame.Applet{
+		daemon.MasterApplet(),
+		daemon.MinionApplet(),
+		key.Applet(),
+		salt.Applet(),
+		run.Applet(),
+		call.Applet(),
+		cp.Applet(),
+		demo.Applet(),
+		ha.Applet(),
+	}
+	// These speak of all programs, themselves included.
+	list := func() []frame.Applet { return Applets() }
+	return append(all, man.Applet(all), complete.Applet(list), complete.Answer(list))
+}

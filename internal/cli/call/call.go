@@ -1,0 +1,362 @@
+// Package call is the program salt-call: it runs an execution function on
+// this minion, outside of the daemon, and shows the result under "local".
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"golang.org/x/term"
+
+	"brine/internal/cli/daemon"
+	"brine/internal/cli/frame"
+	"brine/internal/config"
+	"brine/internal/fn"
+	"brine/internal/handshake"
+	"brine/internal/log"
+	"brine/internal/minion"
+	"brine/internal/output"
+	"brine/internal/salt"
+	"brine/internal/value"
+	"brine/internal/yaml"
+)
+
+type options struct {
+	frame.Config
+	frame.Saltfile
+	frame.HardCrash
+	frame.StrictExit
+	frame.NoParse
+	frame.ArgsStdin
+	frame.Logging `group:"Logging Options"`
+	frame.Output  `group:"Output Options"`
+
+	Grains        bool   `flag:"-g --grains" doc:"Show the grains."`
+	Doc           bool   `flag:"-d --doc --documentation" doc:"Show the documentation of a function, a module or all of them."`
+	Local         bool   `flag:"--local" doc:"Work without a master."`
+	Master        string `flag:"--master" arg:"MASTER" doc:"Use this master in place of the configured ones."`
+	ID            string `flag:"--id" arg:"ID" doc:"Use this minion id in place of the configured one."`
+	Passthrough   bool   `flag:"--retcode-passthrough" doc:"End with the function's exit code."`
+	Metadata      bool   `flag:"--metadata" doc:"Show the job's id and exit code along with the result."`
+	NoReturnEvent bool   `flag:"--no-return-event" doc:"Do not send the result to the master."`
+	SkipGrains    bool   `flag:"--skip-grains" doc:"Gather no grains: there are none then."`
+	RefreshCache  bool   `flag:"--refresh-grains-cache" doc:"Gather the grains anew even if they are cached."`
+	Timeout       int    `flag:"-t --timeout" arg:"SECONDS" dest:"auth_timeout" doc:"Seconds to wait for a master. Default: as configured (auth_timeout), else 5."`
+	OutputDiff    bool   `flag:"--output-diff" dest:"state_output_diff" doc:"Show only states that changed something or failed."`
+	SetMetadata   string `flag:"--set-metadata" arg:"DATA" doc:"Data to keep with the job, by which it can be found."`
+	CacheDir      string `flag:"--cachedir" arg:"DIR" doc:"Use this cache folder in place of the configured one."`
+	FileRoot      string `flag:"--file-root" arg:"DIR" doc:"Use this folder as the only file root of the environment base."`
+	PillarRoot    string `flag:"--pillar-root" arg:"DIR" doc:"Use this folder as the only pillar root of the environment base."`
+	Executors     string `flag:"--module-executors" arg:"LIST" doc:"What to call the function by in place of what is configured: direct_call, or splay before it."`
+	ExecutorOpts  string `flag:"--executor-opts" arg:"MAP" doc:"Options of the executors, such as {splaytime: 60}."`
+	absent
+}
+
+// absent are options of Salt's program that have no meaning here. They are
+// refused, not ignored.
+type absent struct {
+	ProxyID      string   `flag:"--proxyid" hidden:"y" doc:"Id of a proxy minion."`
+	StatesDir    string   `flag:"--states-dir" hidden:"y" doc:"Folder of further state modules."`
+	ModuleDirs   []string `flag:"-m --module-dirs" hidden:"y" doc:"Folders of further modules."`
+	Return       string   `flag:"--return" hidden:"y" doc:"Returners for the result."`
+	Profiling    bool     `flag:"--enable-profiling" hidden:"y" doc:"Profile the call."`
+	ProfilingDir string   `flag:"--profiling-path" hidden:"y" doc:"Folder for the profile."`
+}
+
+// refuse says of the first of these options that was given why it is not
+// there, or returns "".
+func (a *absent) refuse() string {
+	for _, o := range []struct {
+		given     bool
+		name, why string
+	}{
+		{a.ProxyID != "", "--proxyid", "there are no proxy minions"},
+		{a.StatesDir != "", "--states-dir", "state modules are part of the program, and ones in Python cannot be loaded"},
+		{len(a.ModuleDirs) > 0, "--module-dirs", "modules are part of the program, and ones in Python cannot be loaded"},
+		{a.Return != "" && a.Return != "local", "--return", "there are no returners; without --local the result is among the master's jobs"},
+		{a.Profiling, "--enable-profiling", "the profiler of Python has no counterpart; the debug log says what takes how long"},
+		{a.ProfilingDir != "", "--profiling-path", "the profiler of Python has no counterpart; the debug log says what takes how long"},
+	} {
+		if o.given {
+			return "the option " + o.name + " of Salt is not supported: " + o.why
+		}
+	}
+	return ""
+}
+
+var command = &frame.Command{
+	Name: "salt-call", Usage: "[options] <function> [arguments]",
+	Doc: "Runs an execution function on this minion.",
+}
+
+// Applet is the entry in the table of programs.
+func Applet() frame.Applet {
+	return frame.Applet{Name: "salt-call", Summary: "run a function on this minion", Run: run}
+}
+
+func run(ctx context.Context, env *frame.Env, args []string) int {
+	o := &options{}
+	inv, code, ok := command.Parse(env, o, args)
+	if !ok {
+		return code
+	}
+	if text := o.refuse(); text != "" {
+		return command.Fail(env, text)
+	}
+	if len(inv.Args) == 0 && !o.Grains && !o.Doc {
+		command.Parse(env, &options{}, []string{"--help"})
+		return command.Fail(env, "Requires function, --grains or --doc")
+	}
+	cfg, tree, err := configure(env, o)
+	if err != nil {
+		env.Errorf("%v", err)
+		return config.ExitCode(err)
+	}
+	logger, err := o.Logging.Open(env, cfg.Log, &o.Output)
+	if err != nil {
+		env.Errorf("%v", err)
+		return frame.ExitFailure
+	}
+	defer logger.Close()
+	if o.OutputDiff {
+		cfg.Output.StateDiff = true
+	}
+	show, err := o.Output.Open(env, cfg.Output, logger.Logger)
+	if err != nil {
+		return command.Fail(env, err.Error())
+	}
+	defer show.Close()
+	logger.Debug("read the configuration", "file", cfg.Files.ConfFile, "id", cfg.Files.ID)
+	r := &runner{env: env, o: o, args: inv.Args, show: show, log: logger.Logger}
+	return r.run(ctx, cfg, tree)
+}
+
+func configure(env *frame.Env, o *options) (*config.Minion, *config.Tree, error) {
+	early, err := log.Open(log.Options{Level: "warning", Format: log.ConsoleFormat}, env.Stderr)
+	if err != nil {
+		return nil, nil, err
+	}
+	dir := o.Resolve(env)
+	t, err := config.Load(config.Path(config.MinionKind, dir, env.Getenv), config.MinionKind, early.Logger)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, set := range []struct {
+		name, text string
+		v          any
+	}{
+		{"master", o.Master, o.Master}, {"id", o.ID, o.ID}, {"cachedir", o.CacheDir, o.CacheDir},
+		{"file_roots", o.FileRoot, value.DictOf("base", value.ListOf(o.FileRoot))},
+		{"pillar_roots", o.PillarRoot, value.DictOf("base", value.ListOf(o.PillarRoot))},
+	} {
+		if set.text != "" {
+			t.Set(set.name, set.v, "command line")
+		}
+	}
+	if o.Local {
+		t.Set("file_client", "local", "command line")
+	}
+	if o.Timeout > 0 {
+		t.Set("auth_timeout", o.Timeout, "command line")
+	}
+	if o.RefreshCache {
+		t.Set("grains_cache_expiration", 0, "command line")
+	}
+	cfg, err := config.NewMinion(t, config.ThisMachine(), false, early.Logger)
+	return cfg, t, err
+}
+
+// runner is one call with what it needs.
+type runner struct {
+	env  *frame.Env
+	o    *options
+	args []string
+	show *frame.Display
+	log  *slog.Logger
+}
+
+func (r *runner) run(ctx context.Context, cfg *config.Minion, tree *config.Tree) int {
+	mc, err := daemon.MinionConfig(cfg, tree, r.log)
+	if err != nil {
+		r.env.Errorf("%v", err)
+		return config.ExitCode(err)
+	}
+	mc.LateGrains = true
+	if r.env.IsTerminal(r.env.Stderr) {
+		line := &progress{w: r.env.Stderr, width: terminalWidth(r.env.Stderr)}
+		mc.StateWatch = line
+		defer line.clear()
+	}
+	if r.o.SkipGrains {
+		mc.CollectGrains = func(context.Context) *value.Dict { return value.NewDict(0) }
+	}
+	c, err := minion.NewCaller(ctx, mc, r.o.Local || r.o.Doc || r.o.Grains, r.log)
+	if ctx.Err() != nil {
+		return r.interrupted()
+	}
+	if err != nil {
+		return r.noMaster(err)
+	}
+	defer c.Close()
+	switch {
+	case r.o.Grains:
+		return r.print(c.Grains(), "", 0)
+	case r.o.Doc:
+		return r.doc(c)
+	}
+	return r.call(ctx, c)
+}
+
+// terminalWidth returns how many columns a terminal has.
+func terminalWidth(w io.Writer) int {
+	if f, ok := w.(interface{ Fd() uintptr }); ok {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 20 {
+			return n
+		}
+	}
+	return 80
+}
+
+// interrupted says goodbye after Ctrl-C.
+func (r *runner) interrupted() int {
+	r.env.Errorf("\nExiting gracefully on Ctrl-c")
+	if r.o.HardCrash.HardCrash {
+		return frame.ExitFailure
+	}
+	return r.o.Strict(frame.ExitInterrupted)
+}
+
+// noMaster explains why there is no master to work with.
+func (r *runner) noMaster(err error) int {
+	var mismatch *handshake.KeyMismatch
+	switch {
+	case errors.Is(err, handshake.ErrPending):
+		r.env.Errorf("Unable to sign_in to master: %v", err)
+		return frame.ExitNoReturn
+	case errors.Is(err, handshake.ErrFinger):
+		r.env.Errorf("Unable to sign_in to master: %v", err)
+		return minion.ExitFinger
+	case errors.Is(err, handshake.ErrRejected):
+		r.env.Errorf("Unable to sign_in to master: %v", err)
+		return minion.ExitRejected
+	case errors.As(err, &mismatch):
+		r.env.Errorf("Unable to sign_in to master: Invalid master key")
+		r.env.Errorf("%v", err)
+		return frame.ExitFailure
+	case salt.KindOf(err) == salt.Unavailable:
+		r.env.Errorf("Unable to sign_in to master: Attempt to authenticate with the salt master failed with timeout error")
+		r.env.Errorf("%v", err)
+		return frame.ExitFailure
+	}
+	r.env.Errorf("%v", err)
+	return config.ExitCode(err)
+}
+
+func (r *runner) doc(c *minion.Caller) int {
+	names := r.args
+	if len(names) == 0 {
+		names = []string{"*"}
+	}
+	for _, n := range names {
+		docs := c.Functions().Docs(docPattern(n))
+		for _, k := range docs.Keys() {
+			fmt.Fprintf(r.show.Writer(), "%s:\n%s\n\n", value.Str(k), value.Str(docs.At(k)))
+		}
+	}
+	return frame.ExitOK
+}
+
+// docPattern makes a module's name mean all of its functions.
+func docPattern(name string) string {
+	if strings.ContainsAny(name, ".*?[") {
+		return name
+	}
+	return name + ".*"
+}
+
+func (r *runner) call(ctx context.Context, c *minion.Caller) int {
+	raw := map[string]bool{}
+	for _, n := range r.o.Names() {
+		raw[n] = true
+	}
+	words, kwargs := fn.ParseWords(r.args[1:], raw)
+	args, fun := fn.Wire(words, kwargs), r.args[0]
+	if r.o.SetMetadata != "" {
+		c.Metadata = yaml.LoadArg(r.o.SetMetadata)
+	}
+	if r.o.Executors != "" {
+		c.Executors = yaml.LoadArg(r.o.Executors)
+	}
+	if r.o.ExecutorOpts != "" {
+		c.ExecutorOpts = yaml.LoadArg(r.o.ExecutorOpts)
+	}
+	o := c.Call(ctx, fun, args)
+	if ctx.Err() != nil {
+		return r.interrupted()
+	}
+	if code, failed := r.explain(c, fun, o); failed {
+		return code
+	}
+	code := frame.ExitOK
+	if o.Retcode != 0 {
+		code = frame.ExitFailure
+	}
+	if r.o.Passthrough {
+		code = o.Retcode
+	}
+	if code == frame.ExitOK && o.Return == false {
+		code = r.o.Strict(frame.ExitFailure)
+	}
+	shown := o.Return
+	if r.o.Metadata {
+		shown = value.DictOf("fun", fun, "fun_args", &value.List{Items: args}, "id", c.ID(), "jid", c.JID(), "retcode", o.Retcode, "return", o.Return)
+	}
+	if c := r.print(shown, o.Out, o.Retcode); c != frame.ExitOK {
+		return c
+	}
+	if !r.o.NoReturnEvent {
+		if err := c.Return(ctx, fun, args, o); err != nil {
+			r.log.Warn("the result could not be sent to the master", "err", err)
+		}
+	}
+	return code
+}
+
+// explain tells of a call that could not be made, in Salt's words.
+func (r *runner) explain(c *minion.Caller, fun string, o fn.Outcome) (code int, failed bool) {
+	var (
+		unknown *fn.UnknownError
+		args    *fn.ArgumentError
+		command *fn.CommandError
+	)
+	switch {
+	case o.Err == nil:
+		return 0, false
+	case errors.As(o.Err, &unknown):
+		r.env.Errorf("%v", o.Err)
+		return frame.ExitUnknownFunc, true
+	case errors.As(o.Err, &args):
+		r.env.Errorf("\nPassed invalid arguments: %v.\n\nUsage:", o.Err)
+		if f, err := c.Functions().Lookup(fun); err == nil {
+			fmt.Fprintln(r.show.Writer(), f.Doc())
+		}
+	case errors.As(o.Err, &command):
+		r.env.Errorf("Error running '%s': %v", fun, o.Err)
+	default:
+		r.env.Errorf("%s", value.Str(o.Return))
+	}
+	return frame.ExitFailure, true
+}
+
+func (r *runner) print(data any, out string, retcode int) int {
+	err := r.show.Show(value.DictOf("local", data), out, output.Call{Retcode: retcode})
+	if err != nil {
+		r.env.Errorf("%v", err)
+		return frame.ExitFailure
+	}
+	return frame.ExitOK
+}

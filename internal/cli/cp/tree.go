@@ -1,0 +1,85 @@
+package cp
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// item is a file or an empty folder to copy.
+type item struct {
+	source string // the argument that it is, or is in
+	path   string
+	mode   int // its permissions
+	size   int64
+}
+
+func (f item) open() (*os.File, error) {
+	r, err := os.Open(f.path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a file to copy: %w", err)
+	}
+	return r, nil
+}
+
+// tree collects what is to be copied.
+type tree struct {
+	log   *slog.Logger
+	files []item
+	empty []item // folders
+}
+
+// add adds a file, or a folder with all that is in it.
+func (t *tree) add(source string) error {
+	return t.walk(source, source, nil)
+}
+
+// walk adds what is at a path. Links are followed, but not to a folder that
+// path is in (above).
+func (t *tree) walk(source, path string, above []os.FileInfo) error {
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && path == source:
+		return fmt.Errorf("%s does not exist", path)
+	case err != nil && path != source:
+		t.log.Warn("not copied", "err", err)
+		return nil
+	case err != nil:
+		return err
+	case st.Mode().IsRegular():
+		t.files = append(t.files, item{source, path, unixMode(st), st.Size()})
+		return nil
+	case !st.IsDir():
+		t.log.Warn("not copied, since it is neither file nor folder", "path", path)
+		return nil
+	case slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, st) }):
+		t.log.Warn("not copied, since it is a folder around itself", "path", path)
+		return nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 0 {
+		t.empty = append(t.empty, item{source: source, path: path})
+	}
+	for _, e := range entries {
+		if err := t.walk(source, filepath.Join(path, e.Name()), append(above, st)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unixMode returns permissions with the bits for setuid, setgid and sticky.
+func unixMode(st os.FileInfo) int {
+	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+		return int(sys.Mode & 0o7777)
+	}
+	return int(st.Mode().Perm())
+}

@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"brine/internal/cli/frame"
+)
+
+// backgroundEnv marks the process that was started in the background; its
+// file 3 is where it tells its starter whether it is up.
+const backgroundEnv = "BRINE_BACKGROUND"
+
+// background starts this program again without a terminal, and waits until it
+// is up, so that its exit code tells whether it came up.
+func (b *blueprint) background(env *frame.Env, args []string) int {
+	self, err := os.Executable()
+	if err != nil {
+		env.Errorf("%v", err)
+		return frame.ExitFailure
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		env.Errorf("%v", err)
+		return frame.ExitFailure
+	}
+	defer r.Close()
+	cmd := exec.Command(self, args...)
+	cmd.Args[0] = b.command.Name
+	cmd.Env = append(os.Environ(), backgroundEnv+"=1")
+	cmd.ExtraFiles = []*os.File{w}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		env.Errorf("cannot start in the background: %v", err)
+		return frame.ExitFailure
+	}
+	w.Close()
+	line, _ := bufio.NewReader(r).ReadString('\n')
+	if line == "up\n" {
+		return frame.ExitOK
+	}
+	if line = strings.TrimSpace(line); line != "" {
+		env.Errorf("%s: %s", b.command.Name, line)
+	}
+	err = cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return frame.ExitFailure
+}
+
+// detach finishes what makes a process one of the background: it keeps no
+// folder busy, and the files it makes are not open to all by the whim of a
+// terminal.
+func detach() {
+	syscall.Umask(0o022)
+	os.Chdir("/") // at worst a folder is kept busy
+}
+
+// started tells the starter of a background process that it is up, or why not.
+func started(err error) {
+	if os.Getenv(backgroundEnv) == "" {
+		return
+	}
+	os.Unsetenv(backgroundEnv)
+	w := os.NewFile(3, "starter")
+	defer w.Close()
+	if err != nil {
+		fmt.Fprintln(w, strings.ReplaceAll(err.Error(), "\n", "; "))
+		return
+	}
+	fmt.Fprintln(w, "up")
+}

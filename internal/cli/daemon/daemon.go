@@ -1,0 +1,321 @@
+// Package daemon holds the programs that stay: salt-master and salt-minion.
+// They read the configuration, build the daemon, and run it until a signal
+// ends it. SIGTERM and SIGINT end it in order, SIGHUP makes it read its
+// configuration and open its log file anew.
+//
+// The user to run as (option user, or -u) is taken on before anything is
+// bound or read, see become. The pid file is locked for the life of the
+// daemon. A second minion with the same pid file is refused; a second master
+// is not, since nothing but its ports can clash, and those do so loudly. No
+// daemon starts itself again: that is the service manager's to do, for which
+// packaging/systemd has units.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"brine/internal/cli/frame"
+	"brine/internal/config"
+	"brine/internal/log"
+	"brine/internal/profile"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// Exit codes that only daemons have.
+const (
+	exitPorts  = 4  // ports cannot be bound
+	exitNoUser = 67 // the user to run as does not exist
+)
+
+// options are those of both daemons.
+type options struct {
+	frame.Config
+	frame.Saltfile
+	frame.Daemon
+	frame.Logging `group:"Logging Options"`
+	CheckConfig   bool `flag:"--check-config" doc:"Check the configuration, tell what is wrong with it, and exit."`
+}
+
+// service is what a daemon is once it is built.
+type service interface {
+	// Run serves until ctx ends.
+	Run(ctx context.Context) error
+}
+
+// blueprint is what tells one daemon from the other.
+type blueprint struct {
+	command *frame.Command
+	kind    config.Kind
+	// title is the daemon's name in what it says at its end, class that of
+	// Salt's class.
+	title, class string
+	// alone says that a pid file in use is a reason not to start.
+	alone bool
+	// load checks the configuration and returns what is the same for both.
+	// starting says that the daemon is about to start with it.
+	load func(t *config.Tree, starting bool, log *slog.Logger) (*common, error)
+}
+
+// common is the part of a configuration that this package acts upon.
+type common struct {
+	log     *log.Options
+	pidFile string
+	// user is who to run as, "" for who started it.
+	user string
+	// folders are those that the daemon writes to.
+	folders []string
+	// check looks for what would go wrong at a start.
+	check   func(ctx context.Context, c *checker)
+	profile profile.Options
+	// build makes the daemon, binding what it needs.
+	build func(ctx context.Context, log *slog.Logger) (service, error)
+	// reload hands this configuration to a daemon that was built with another;
+	// it may be nil.
+	reload func(s service, log *slog.Logger) error
+}
+
+func (b *blueprint) run(ctx context.Context, env *frame.Env, args []string) int {
+	o := &options{}
+	inv, code, ok := b.command.Parse(env, o, args)
+	if !ok {
+		return code
+	}
+	if len(inv.Args) > 0 {
+		return b.command.Fail(env, fmt.Sprintf("unexpected argument %q", inv.Args[0]))
+	}
+	dir := o.Resolve(env)
+	early, err := log.Open(log.Options{Level: "warning", Format: log.ConsoleFormat}, env.Stderr)
+	if err != nil {
+		env.Errorf("%v", err)
+		return frame.ExitFailure
+	}
+	load := func(starting bool, logger *slog.Logger) (*common, error) {
+		c, err := b.configure(env, inv.Overrides(), dir, starting, logger)
+		if err == nil {
+			o.Apply(c.log)
+		}
+		return c, err
+	}
+	c, err := load(!o.CheckConfig, early.Logger)
+	if err != nil {
+		env.Errorf("%v", err)
+		return config.ExitCode(err)
+	}
+	if err := absolute(&c.log.File, &c.pidFile); err != nil {
+		env.Errorf("%v", err)
+		return frame.ExitFailure
+	}
+	if o.CheckConfig {
+		return b.check(ctx, env, c, config.Path(b.kind, dir, env.Getenv))
+	}
+	if o.Daemon.Daemon && env.Getenv(backgroundEnv) == "" {
+		return b.background(env, args)
+	}
+	if env.Getenv(backgroundEnv) != "" {
+		detach()
+	}
+	return b.serve(ctx, env, c, func(logger *slog.Logger) (*common, error) { return load(false, logger) })
+}
+
+// configure reads the configuration, with the command line's word over it.
+func (b *blueprint) configure(env *frame.Env, over *value.Dict, dir string, starting bool, logger *slog.Logger) (*common, error) {
+	path := config.Path(b.kind, dir, env.Getenv)
+	t, err := config.Load(path, b.kind, logger)
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range over.All() {
+		if name, ok := k.(string); ok && overridable[name] {
+			t.Set(name, v, "command line")
+		}
+	}
+	return b.load(t, starting, logger)
+}
+
+// overridable are the options that the command line can set.
+var overridable = map[string]bool{"user": true, "pidfile": true, "log_level": true, "log_file": true, "log_level_logfile": true}
+
+// absolute makes paths hold in every folder that this process may change to.
+func absolute(paths ...*string) error {
+	for _, p := range paths {
+		if *p == "" || strings.Contains(*p, "://") {
+			continue
+		}
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return err
+		}
+		*p = abs
+	}
+	return nil
+}
+
+// check tells what would go wrong at a start.
+func (b *blueprint) check(ctx context.Context, env *frame.Env, c *common, path string) int {
+	k := &checker{w: env.Stdout}
+	for _, dir := range c.folders {
+		k.folder(dir)
+	}
+	if c.log.File != "" && !strings.Contains(c.log.File, "://") {
+		k.folder(filepath.Dir(c.log.File))
+	}
+	if c.user != "" {
+		if _, err := user.Lookup(c.user); err != nil {
+			k.fault("user: %v", err)
+		}
+	}
+	c.check(ctx, k)
+	if k.faults > 0 {
+		fmt.Fprintf(env.Stdout, "%s: %d fault(s) in %s\n", b.command.Name, k.faults, path)
+		return frame.ExitFailure
+	}
+	fmt.Fprintf(env.Stdout, "OK: the configuration in %s is fine.\n", path)
+	return frame.ExitOK
+}
+
+func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, load func(*slog.Logger) (*common, error)) int {
+	logger, err := log.Open(*c.log, env.Stderr)
+	if logger == nil {
+		env.Errorf("%v", err)
+		started(err)
+		return frame.ExitFailure
+	}
+	defer logger.Close()
+	if err != nil {
+		logger.Warn("going on without the log file", "err", err)
+	}
+	pid, s, err := b.start(ctx, c, logger)
+	defer pid.remove()
+	if err != nil {
+		env.Errorf("%s: %v", b.command.Name, err)
+		started(err)
+		return b.exitCode(err)
+	}
+	defer serveProfiles(c.profile, logger.Logger)()
+	go giveBackMemory(ctx)
+	defer b.onHangup(logger, s, load)()
+	m := serviceManager()
+	started(nil)
+	m.tell("READY=1")
+	logger.Info(b.command.Name+" is up", "pid", os.Getpid())
+	err = s.Run(ctx)
+	m.tell("STOPPING=1")
+	if err != nil {
+		logger.Error(b.command.Name+" failed", "err", err)
+		var coded interface{ ExitCode() int }
+		if errors.As(err, &coded) {
+			return coded.ExitCode()
+		}
+		return frame.ExitFailure
+	}
+	b.goodbye(ctx, env, logger)
+	return frame.ExitOK
+}
+
+// start claims the pid file, becomes the user to run as and builds the
+// daemon. The pid file may be there even if there is an error.
+func (b *blueprint) start(ctx context.Context, c *common, logger *log.Log) (*pidFile, service, error) {
+	var pid *pidFile
+	var claim error
+	if c.pidFile != "" {
+		pid, claim = claimPID(c.pidFile, b.command.Name)
+	}
+	var running *runningError
+	if errors.As(claim, &running) {
+		if b.alone {
+			return nil, nil, claim
+		}
+		logger.Warn("the pid file is left alone", "err", claim)
+	} else if claim != nil {
+		logger.Warn("cannot write the pid file", "err", claim)
+	}
+	if err := become(c.user, c.folders, []string{c.log.File, c.pidFile}); err != nil {
+		return pid, nil, err
+	}
+	s, err := c.build(ctx, logger.Logger)
+	if err != nil && running != nil {
+		err = fmt.Errorf("%w (%w)", err, running)
+	}
+	return pid, s, err
+}
+
+// goodbye says why the daemon ends, in Salt's words.
+func (b *blueprint) goodbye(ctx context.Context, env *frame.Env, logger *log.Log) {
+	text := "The " + b.title + " is shutdown."
+	for word, name := range map[string]string{"interrupt": "SIGINT", "terminated": "SIGTERM"} {
+		if cause := context.Cause(ctx); cause != nil && strings.HasPrefix(cause.Error(), word) {
+			logger.Warn(b.class + " received a " + name + ". Exiting.")
+			text += " " + b.class + " received a " + name + ". Exited."
+		}
+	}
+	env.Errorf("%s", text)
+}
+
+// exitCode is that of a daemon that does not come up. A second master fails
+// at its ports, or at what else the first one holds.
+func (b *blueprint) exitCode(err error) int {
+	var (
+		running  *runningError
+		noUser   noUserError
+		noSwitch noSwitchError
+	)
+	switch {
+	case errors.As(err, &noUser):
+		return exitNoUser
+	case errors.As(err, &noSwitch):
+		return frame.ExitNoPerm
+	case errors.As(err, &running) && !b.alone:
+		return exitPorts
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE), errors.Is(err, syscall.EADDRNOTAVAIL):
+		return exitPorts
+	case errors.Is(err, syscall.EACCES) && salt.KindOf(err) == salt.Denied: // a port below 1024
+		return exitPorts
+	case errors.Is(err, syscall.EACCES): // a folder
+		return frame.ExitNoPerm
+	}
+	return config.ExitCode(err)
+}
+
+// onHangup acts on SIGHUP until the returned function is called.
+func (b *blueprint) onHangup(logger *log.Log, s service, load func(*slog.Logger) (*common, error)) (stop func()) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-hangup:
+			}
+			if err := logger.Reopen(); err != nil {
+				logger.Error("cannot open the log file anew; going on with the old one", "err", err)
+			}
+			c, err := load(logger.Logger)
+			if err == nil {
+				err = logger.SetLevels(*c.log)
+			}
+			if err == nil && c.reload != nil {
+				err = c.reload(s, logger.Logger)
+			}
+			if err != nil {
+				logger.Error("the changed configuration is not taken over; the old one stays", "err", err)
+				continue
+			}
+			logger.Info("the configuration was read anew; what needs a restart stays as it was")
+		}
+	}()
+	return func() { signal.Stop(hangup); close(done) }
+}

@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+
+	"brine/internal/cli/frame"
+	"brine/internal/config"
+	"brine/internal/master"
+	"brine/internal/salt"
+	"brine/internal/transport/named"
+)
+
+// MasterApplet is the entry of salt-master in the table of programs.
+func MasterApplet() frame.Applet {
+	b := &blueprint{
+		command: &frame.Command{Name: "salt-master", Doc: "The master daemon: commands minions and keeps what they return."},
+		kind:    config.MasterKind, title: "salt master", class: "Master",
+		load: loadMaster,
+	}
+	return frame.Applet{Name: "salt-master", Summary: "the master daemon", Run: b.run}
+}
+
+func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
+	cfg, err := config.NewMaster(t, config.ThisMachine(), log)
+	if err != nil {
+		return nil, err
+	}
+	return &common{
+		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, user: cfg.Files.User,
+		folders: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
+		check: func(_ context.Context, c *checker) {
+			c.key(filepath.Join(cfg.Files.PKIDir, "master.pem"), cfg.Options.KeyPass)
+			if endpoints, err := cfg.Network.Endpoints(); err != nil {
+				c.fault("%v", err)
+			} else {
+				c.ports(endpoints, noted(cfg.Files.PIDFile, "salt-master"))
+			}
+		},
+		build: func(_ context.Context, log *slog.Logger) (service, error) {
+			mc, err := masterConfig(cfg, t, log)
+			if err != nil {
+				return nil, err
+			}
+			return master.New(mc, log)
+		},
+		reload: func(s service, log *slog.Logger) error {
+			mc, err := masterConfig(cfg, t, log)
+			if err == nil {
+				s.(*master.Master).Reload(mc)
+			}
+			return err
+		},
+	}, nil
+}
+
+func masterConfig(cfg *config.Master, t *config.Tree, log *slog.Logger) (master.Config, error) {
+	opts, err := config.Dump(t, cfg)
+	if err != nil {
+		return master.Config{}, err
+	}
+	opts.Set("conf_file", cfg.Files.ConfFile)
+	opts.Set("__role", "master")
+	listen, err := listens(cfg, log)
+	if err != nil {
+		return master.Config{}, err
+	}
+	f := cfg.Files
+	return master.Config{
+		ID: f.ID, MasterID: f.MasterID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, User: f.User, Listen: listen,
+		Options: cfg.Options, Channel: cfg.Channel, Publish: cfg.Publish, Keys: cfg.Keys, Cache: cfg.Cache, Client: cfg.Client,
+		Jobs: cfg.Jobs, Events: cfg.Events, Files: cfg.Served, Top: cfg.Top, Pillar: cfg.Pillar, Opts: opts,
+	}, nil
+}
+
+// listens returns the transports to serve: that of the option transport first,
+// whose port is the one announced, and those of transport_opts.
+func listens(cfg *config.Master, log *slog.Logger) ([]master.Listen, error) {
+	endpoints, err := cfg.Network.Endpoints()
+	if err != nil {
+		return nil, salt.Errorf(salt.Invalid, "%w", err)
+	}
+	var out []master.Listen
+	for _, e := range endpoints {
+		tr, err := named.New(e.Transport, log)
+		if err != nil {
+			return nil, err
+		}
+		o, err := cfg.Network.Listen(e.Transport)
+		if err != nil {
+			return nil, salt.Errorf(salt.Invalid, "%w", err)
+		}
+		out = append(out, master.Listen{Transport: tr, Options: o, Publish: e.Publish, Request: e.Requests})
+	}
+	return out, nil
+}

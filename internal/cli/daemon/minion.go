@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+
+	"brine/internal/cli/frame"
+	"brine/internal/config"
+	"brine/internal/grains"
+	"brine/internal/minion"
+	"brine/internal/transport/named"
+	"brine/internal/value"
+)
+
+// MinionApplet is the entry of salt-minion in the table of programs.
+func MinionApplet() frame.Applet {
+	b := &blueprint{
+		command: &frame.Command{Name: "salt-minion", Doc: "The minion daemon: runs what its masters ask for."},
+		kind:    config.MinionKind, title: "Salt Minion", class: "Minion", alone: true,
+		load: loadMinion,
+	}
+	return frame.Applet{Name: "salt-minion", Summary: "the minion daemon", Run: b.run}
+}
+
+func loadMinion(t *config.Tree, starting bool, log *slog.Logger) (*common, error) {
+	cfg, err := config.NewMinion(t, config.ThisMachine(), starting, log)
+	if err != nil {
+		return nil, err
+	}
+	return &common{
+		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, user: cfg.Files.User,
+		folders: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
+		check: func(ctx context.Context, c *checker) {
+			c.key(filepath.Join(cfg.Files.PKIDir, "minion.pem"), "")
+			c.masters(ctx, cfg.Options.Master)
+		},
+		build: func(ctx context.Context, log *slog.Logger) (service, error) {
+			mc, err := MinionConfig(cfg, t, log)
+			if err != nil {
+				return nil, err
+			}
+			return minion.New(ctx, mc, log)
+		},
+	}, nil
+}
+
+// MinionConfig turns the options into what the minion needs. salt-call uses
+// it, too.
+func MinionConfig(cfg *config.Minion, t *config.Tree, log *slog.Logger) (minion.Config, error) {
+	tr, err := named.New(cfg.Network.Transport, log)
+	if err != nil {
+		return minion.Config{}, err
+	}
+	dial, subscribe, err := cfg.Network.Dial()
+	if err != nil {
+		return minion.Config{}, err
+	}
+	opts, err := config.Dump(t, cfg)
+	if err != nil {
+		return minion.Config{}, err
+	}
+	opts.Set("conf_file", cfg.Files.ConfFile)
+	opts.Set("config_dir", filepath.Dir(cfg.Files.ConfFile))
+	opts.Set("__role", "minion")
+	f := cfg.Files
+	g := cfg.Grains
+	g.ID, g.ConfFile, g.CacheDir, g.Opts, g.Version = f.ID, f.ConfFile, f.CacheDir, opts, frame.Version
+	g.Master = masterGrain(cfg.Options.Master)
+	return minion.Config{
+		ID: f.ID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ConfDir: f.ConfFile,
+		Options: cfg.Options, Handshake: cfg.Handshake, Transport: tr, Dial: dial, SubscribeDial: subscribe, Events: cfg.Events, Files: cfg.Served, Pillar: cfg.Pillar, Top: cfg.Top, Keysize: f.Keysize, Opts: opts,
+		CollectGrains: func(ctx context.Context) *value.Dict {
+			d, err := grains.Collect(ctx, g, log)
+			if err != nil {
+				log.Error("some grains could not be gathered", "err", err)
+			}
+			return d
+		},
+	}, nil
+}
+
+func masterGrain(masters minion.Masters) any {
+	if len(masters) == 1 {
+		return masters[0]
+	}
+	return value.Strings(masters)
+}

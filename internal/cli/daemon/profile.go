@@ -1,0 +1,29 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"brine/internal/profile"
+)
+
+// serveProfiles gives out profiles of this process, if that is asked for, until
+// the returned function is called. A daemon does its work without them, too.
+func serveProfiles(o profile.Options, log *slog.Logger) (stop func()) {
+	p, err := profile.New(o, log)
+	if err != nil {
+		log.Warn("no profiles can be had", "err", err)
+	}
+	if p == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := p.Run(ctx); err != nil {
+			log.Warn("no profiles can be had any more", "err", err)
+		}
+	})
+	return func() { cancel(); running.Wait() }
+}

@@ -1,0 +1,253 @@
+// Package demo is the program `brine demo`: it shows on this one machine, in
+// a temporary folder and on loopback, what Brine is for. Two masters that
+// share a key command three minions; one master is killed, the other goes
+// on; it is started again and commands the fleet as before.
+//
+// It starts the very programs that users start, as processes of their own,
+// and talks to them through the command line. Whatever is not as it should be
+// ends it with exit code 1. It leaves nothing behind.
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"brine/internal/cli/frame"
+	"brine/internal/cli/tempfleet"
+)
+
+// Applet is the entry in the table of programs.
+func Applet() frame.Applet {
+	return frame.Applet{Name: "demo", Summary: "two masters and three minions on this machine; one master dies and comes back", Run: run}
+}
+
+var command = frame.Command{
+	Name: "demo", Doc: "Starts two masters and three minions on loopback, commands them, and has one master die and come back.",
+}
+
+func run(ctx context.Context, env *frame.Env, args []string) int {
+	inv, code, ok := command.Parse(env, &struct{}{}, args)
+	if !ok {
+		return code
+	}
+	if len(inv.Args) > 0 {
+		return command.Fail(env, "it takes no arguments")
+	}
+	d := &demo{out: env.Stdout, began: time.Now()}
+	err := d.run(ctx)
+	if err != nil {
+		fmt.Fprintf(env.Stdout, "\nFAILED: %v\n", err)
+		d.showLogs(env.Stderr)
+	}
+	if e := d.cleanUp(); e != nil && err == nil {
+		fmt.Fprintf(env.Stdout, "\nFAILED: cannot clean up: %v\n", e)
+		err = e
+	}
+	if err != nil {
+		return frame.ExitFailure
+	}
+	fmt.Fprintf(env.Stdout, "\nAll as it should be, in %s. Nothing is left behind.\n", seconds(time.Since(d.began)))
+	return frame.ExitOK
+}
+
+// minions and their role, a grain.
+var minions = []tempfleet.Minion{{ID: "alpha", Role: "web"}, {ID: "beta", Role: "web"}, {ID: "gamma", Role: "db"}}
+
+type demo struct {
+	out   io.Writer
+	began time.Time
+	fleet *tempfleet.Fleet
+	steps int
+}
+
+// step runs one part, shows what it does and how long it took.
+func (d *demo) step(title string, do func() (string, error)) error {
+	d.steps++
+	fmt.Fprintf(d.out, "%2d. %s\n", d.steps, title)
+	from := time.Now()
+	text, err := do()
+	if err != nil {
+		return fmt.Errorf("step %d (%s): %w", d.steps, title, err)
+	}
+	for line := range strings.Lines(text) {
+		fmt.Fprintf(d.out, "      %s\n", strings.TrimRight(line, "\n"))
+	}
+	fmt.Fprintf(d.out, "      %s\n", seconds(time.Since(from)))
+	return nil
+}
+
+func seconds(t time.Duration) string { return fmt.Sprintf("%.2f s", t.Seconds()) }
+
+func (d *demo) run(ctx context.Context) (err error) {
+	if d.fleet, err = tempfleet.New(minions, "", ""); err != nil {
+		return err
+	}
+	f := d.fleet
+	one, two := f.Masters[0], f.Masters[1]
+	fmt.Fprintf(d.out, "Two hot masters with one key, three minions, all below %s\n\n", f.Dir)
+	for _, s := range []struct {
+		title string
+		do    func() (string, error)
+	}{
+		{"Start master one, and master two with a copy of its master.pem and master.pub", func() (string, error) { return "", f.StartMasters(ctx) }},
+		{"Start minions alpha, beta and gamma, each with both masters in its list", func() (string, error) { return "", f.StartMinions() }},
+		{"Accept their keys on each master with salt-key", func() (string, error) { return d.acceptKeys(ctx) }},
+		{"salt '*' test.ping on master one", func() (string, error) { return d.pingAll(ctx, one) }},
+		{"salt '*' test.ping on master two", func() (string, error) { return d.pingAll(ctx, two) }},
+		{"salt -G role:web cmd.run 'echo I am $0' on master one", func() (string, error) { return d.runByGrain(ctx, one) }},
+		{"Kill master one (SIGKILL), and at once salt '*' test.ping on master two", func() (string, error) {
+			one.Kill()
+			return d.pingAll(ctx, two)
+		}},
+		{"Ten more pings through master two while master one is dead", func() (string, error) { return d.pingMany(ctx, two, 10) }},
+		{"Start master one again; time until it commands all minions", func() (string, error) { return d.revive(ctx, one) }},
+		{"Both masters command the fleet", func() (string, error) {
+			a, err := d.pingAll(ctx, one)
+			if err != nil {
+				return "", err
+			}
+			b, err := d.pingAll(ctx, two)
+			return "one: " + a + "\ntwo: " + b, err
+		}},
+	} {
+		if err := d.step(s.title, s.do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demo) acceptKeys(ctx context.Context) (string, error) {
+	for _, m := range d.fleet.Masters {
+		if err := d.fleet.Await(ctx, "all keys to be pending on "+m.Name, func() error { return d.pending(ctx, m) }); err != nil {
+			return "", err
+		}
+		if _, err := m.Command(ctx, "salt-key", "-y", "-A"); err != nil {
+			return "", err
+		}
+	}
+	for _, m := range d.fleet.Masters {
+		err := d.fleet.Await(ctx, "the minions to be connected to "+m.Name, func() error {
+			_, err := d.pingAll(ctx, m)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return "3 keys accepted on each", nil
+}
+
+func (d *demo) pending(ctx context.Context, m *tempfleet.Daemon) error {
+	out, err := m.Command(ctx, "salt-key", "-L", "--out=json")
+	if err != nil {
+		return err
+	}
+	var keys struct {
+		Pending []string `json:"minions_pre"`
+	}
+	if err := json.Unmarshal([]byte(out), &keys); err != nil {
+		return fmt.Errorf("salt-key did not print JSON: %w", err)
+	}
+	if len(keys.Pending) != len(minions) {
+		return fmt.Errorf("pending: %v", keys.Pending)
+	}
+	return nil
+}
+
+// pingAll demands an answer of every minion.
+func (d *demo) pingAll(ctx context.Context, m *tempfleet.Daemon) (string, error) {
+	out, err := m.Command(ctx, "salt", "--static", "--out=json", "-t", "3", "*", "test.ping")
+	if err != nil {
+		return "", err
+	}
+	var rets map[string]any
+	if err := json.Unmarshal([]byte(out), &rets); err != nil {
+		return "", fmt.Errorf("salt did not print JSON: %w", err)
+	}
+	var names []string
+	for _, w := range minions {
+		if rets[w.ID] != true {
+			return "", fmt.Errorf("%s: no answer from %s: %s", m.Name, w.ID, strings.TrimSpace(out))
+		}
+		names = append(names, w.ID)
+	}
+	return strings.Join(names, ", ") + " answered", nil
+}
+
+func (d *demo) pingMany(ctx context.Context, m *tempfleet.Daemon, n int) (string, error) {
+	for i := range n {
+		if _, err := d.pingAll(ctx, m); err != nil {
+			return "", fmt.Errorf("ping %d of %d: %w", i+1, n, err)
+		}
+	}
+	return fmt.Sprintf("%d of %d answered by all", n, n), nil
+}
+
+func (d *demo) runByGrain(ctx context.Context, m *tempfleet.Daemon) (string, error) {
+	out, err := m.Command(ctx, "salt", "--static", "--out=json", "-G", "role:web", "cmd.run", "echo I am $0")
+	if err != nil {
+		return "", err
+	}
+	var rets map[string]string
+	if err := json.Unmarshal([]byte(out), &rets); err != nil {
+		return "", fmt.Errorf("salt did not print JSON: %w", err)
+	}
+	if len(rets) != 2 || !strings.HasPrefix(rets["alpha"], "I am ") || !strings.HasPrefix(rets["beta"], "I am ") {
+		return "", fmt.Errorf("expected alpha and beta to answer, got %s", out)
+	}
+	return fmt.Sprintf("alpha: %s\nbeta:  %s", rets["alpha"], rets["beta"]), nil
+}
+
+// limit is within what time of listening a master that comes back must
+// command all minions.
+const limit = 3 * time.Second
+
+func (d *demo) revive(ctx context.Context, m *tempfleet.Daemon) (string, error) {
+	if err := m.Start(); err != nil {
+		return "", err
+	}
+	if err := m.Listening(ctx); err != nil {
+		return "", err
+	}
+	from := time.Now()
+	for {
+		_, err := d.pingAll(ctx, m)
+		took := time.Since(from)
+		switch {
+		case err == nil && took <= limit:
+			return fmt.Sprintf("all minions answered %s after it listened", seconds(took)), nil
+		case err == nil:
+			return "", fmt.Errorf("it took %s, more than %s", seconds(took), limit)
+		case took > tempfleet.Patience || ctx.Err() != nil:
+			return "", errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+// showLogs prints the ends of the daemons' logs, for a failed demo.
+func (d *demo) showLogs(w io.Writer) {
+	if d.fleet == nil {
+		return
+	}
+	for _, p := range d.fleet.Daemons() {
+		b, err := os.ReadFile(p.Log)
+		if err != nil {
+			continue
+		}
+		fmt.Fprintf(w, "\n--- log of %s\n%s", p.Name, b[max(0, len(b)-4000):])
+	}
+}
+
+func (d *demo) cleanUp() error {
+	if d.fleet == nil {
+		return nil
+	}
+	return d.fleet.Remove()
+}

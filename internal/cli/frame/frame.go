@@ -1,0 +1,121 @@
+// Package frame is what the programs of Brine have in common: their
+// surroundings (Env), the declaration of options (Command), the groups of
+// options that most of them share, exit codes, usage errors and versions.
+//
+// A program is an Applet. It declares its options once, as the tagged fields
+// of a struct, and parses with Command.Parse; help, and the texts of errors,
+// come from the same tags:
+//
+//	type options struct {
+//		frame.Config
+//		frame.Output `group:"Output Options"`
+//
+//		Static bool   `flag:"-s --static" doc:"Show all returns at once at the end."`
+//		Batch  string `flag:"-b --batch --batch-size" arg:"N or N%" doc:"Run on so many minions at a time."`
+//	}
+//
+//	func Applet() frame.Applet { return frame.Applet{Name: "salt", Summary: "…", Run: run} }
+//
+//	func run(ctx context.Context, env *frame.Env, args []string) int {
+//		o := options{}
+//		inv, code, ok := command.Parse(env, &o, args)
+//		if !ok {
+//			return code
+//		}
+//		…
+//	}
+//
+// The package reads no configuration of daemons and starts nothing.
+package frame
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// Exit codes, as Salt's programs use them.
+const (
+	ExitOK          = 0
+	ExitFailure     = 1   // something failed, or a minion did
+	ExitNoReturn    = 2   // no minion returned, or the program could not start
+	ExitIncomplete  = 42  // target or function missing
+	ExitUsage       = 64  // the command line is wrong
+	ExitUnavailable = 69  // something needed is not there
+	ExitNoPerm      = 77  // the user may not
+	ExitKeepalive   = 99  // a daemon asks to be started again
+	ExitInterrupted = 130 // Ctrl-C, with --strict-exit
+	ExitUnknownFunc = 255 // salt-call: there is no such function
+)
+
+// Applet is one program: what `salt-key` or `brine key` starts.
+type Applet struct {
+	Name    string // as users type it, "salt-key"
+	Summary string // one line, without a full stop
+	Hidden  bool   // is for programs, not for people
+	// Run does the work and returns the exit code. It returns soon after ctx
+	// is done, which is how signals arrive.
+	Run func(ctx context.Context, env *Env, args []string) int
+}
+
+// Env is the surroundings of a program, so that tests can give it others.
+type Env struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	// Getenv returns a variable of the environment, "" if it is not set.
+	Getenv func(string) string
+	// IsTerminal reports whether one of the three streams is a terminal.
+	IsTerminal func(stream any) bool
+
+	// describe, if set, is told of the declarations in place of parsing.
+	describe func(Description)
+}
+
+// Description is what a program declares: what its help, its manual page and
+// the completion of its command line are made of.
+type Description struct {
+	Command
+	// Groups hold all options, those that every program has first.
+	Groups []Group
+}
+
+// Describe returns what the program declares, without running it.
+func (a *Applet) Describe() Description {
+	var d Description
+	env := &Env{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard,
+		Getenv: func(string) string { return "" }, IsTerminal: func(any) bool { return false }}
+	env.describe = func(x Description) { d = x }
+	a.Run(context.Background(), env, nil)
+	return d
+}
+
+// OSEnv returns the surroundings of this process.
+func OSEnv() *Env {
+	return &Env{
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
+		IsTerminal: func(stream any) bool {
+			f, ok := stream.(interface{ Fd() uintptr })
+			return ok && term.IsTerminal(int(f.Fd()))
+		},
+	}
+}
+
+// Width returns how many columns help may fill.
+func (e *Env) Width() int {
+	if f, ok := e.Stdout.(interface{ Fd() uintptr }); ok && e.IsTerminal(e.Stdout) {
+		if w, _, err := term.GetSize(int(f.Fd())); err == nil && w >= 40 {
+			return min(w, 100)
+		}
+	}
+	return 80
+}
+
+// Errorf writes a line to stderr.
+func (e *Env) Errorf(format string, args ...any) {
+	fmt.Fprintf(e.Stderr, format+"\n", args...)
+}

@@ -1,0 +1,142 @@
+package ha
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+
+	"brine/internal/cli/daemon"
+	"brine/internal/config"
+	"brine/internal/crypt"
+	"brine/internal/minion"
+	"brine/internal/value"
+)
+
+// ofMinion looks at the masters that a minion names, as that minion: with its
+// key it signs in to each, which must have accepted it, and asks for what a
+// minion may know.
+func ofMinion(ctx context.Context, path string, log *slog.Logger) ([]*facts, error) {
+	tree, err := config.Load(path, config.MinionKind, log)
+	if err != nil {
+		return nil, err
+	}
+	conf, err := config.NewMinion(tree, config.ThisMachine(), false, log)
+	if err != nil {
+		return nil, err
+	}
+	mc, err := daemon.MinionConfig(conf, tree, log)
+	if err != nil {
+		return nil, err
+	}
+	mc.LateGrains = true
+	mc.Options.MasterType, mc.Options.MasterTries, mc.Options.AuthTries = "str", 1, 1
+	var out []*facts
+	for _, master := range mc.Options.Master {
+		one := mc
+		one.Options.Master = minion.Masters{master}
+		out = append(out, ask(ctx, one, master, log))
+	}
+	return out, nil
+}
+
+// ask collects what one master tells a minion.
+func ask(ctx context.Context, cfg minion.Config, master string, log *slog.Logger) *facts {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	f := newFacts(master, "as minion "+cfg.ID)
+	c, err := minion.NewCaller(ctx, cfg, false, log)
+	if err != nil {
+		f.set(secMinion, "signs in", err.Error())
+		f.note("this master could not be asked: %v", err)
+		return f
+	}
+	defer c.Close()
+	f.set(secMinion, "signs in", "yes")
+	if pub, err := os.ReadFile(filepath.Join(cfg.PKIDir, "minion_master.pub")); err == nil && !cfg.Handshake.VerifyMasterPubkeySign {
+		f.set(secKey, "fingerprint", crypt.Fingerprint(pub, cfg.Handshake.HashType))
+	}
+	f.about(ctx, c)
+	f.set(secPillar, "pillar of "+cfg.ID, hashValue(c.Pillar()))
+	if err := f.files(ctx, c); err != nil {
+		f.note("file_roots cannot be compared: %v", err)
+		delete(f.Sections, secFiles)
+	}
+	return f
+}
+
+// maxSkew is by how much a clock may be off, beside the time of the question.
+const maxSkew = 2 * time.Second
+
+func (f *facts) about(ctx context.Context, c *minion.Caller) {
+	from := time.Now()
+	v, err := c.Ask(ctx, value.DictOf("cmd", "_brine_about"))
+	took := time.Since(from)
+	d, ok := v.(*value.Dict)
+	if err != nil || !ok || !d.Has("time") {
+		f.set(secVersion, "kind", "a master of Salt")
+		f.note("its clock is not known: a master of Salt does not tell it")
+		return
+	}
+	f.set(secVersion, "kind", "a master of Brine")
+	there, _ := d.At("time").(float64)
+	off := time.Duration(there*1e9) - time.Duration(from.UnixNano()) - took/2
+	if math.Abs(float64(off)) <= float64(maxSkew+took) {
+		f.set(secClock, "off from here", "no")
+	} else {
+		f.set(secClock, "off from here", fmt.Sprintf("by %s", off.Round(time.Second)))
+	}
+}
+
+// maxAsked bounds the files whose hashes are asked for.
+const maxAsked = 5000
+
+// files asks for the names and hashes of the files of all environments.
+func (f *facts) files(ctx context.Context, c *minion.Caller) error {
+	v, err := c.Ask(ctx, value.DictOf("cmd", "_file_envs"))
+	if err != nil {
+		return err
+	}
+	envs, ok := v.(*value.List)
+	if !ok {
+		return fmt.Errorf("the list of environments is a %s", value.TypeName(v))
+	}
+	f.has(secFiles)
+	n := 0
+	for _, env := range envs.Items {
+		v, err := c.Ask(ctx, value.DictOf("cmd", "_file_list", "saltenv", env, "prefix", ""))
+		if err != nil {
+			return err
+		}
+		names, _ := v.(*value.List)
+		for i := range names.Len() {
+			if n++; n > maxAsked {
+				return fmt.Errorf("there are more than %d files; compare the masters' folders instead", maxAsked)
+			}
+			v, err := c.Ask(ctx, value.DictOf("cmd", "_file_hash", "path", names.Items[i], "saltenv", env))
+			if err != nil {
+				return err
+			}
+			sum := value.Repr(v)
+			if d, ok := v.(*value.Dict); ok {
+				sum = d.Str("hsum")
+			}
+			f.set(secFiles, value.Str(env)+": "+value.Str(names.Items[i]), sum)
+		}
+	}
+	return nil
+}
+
+// hashValue is a short name for data of which nothing is to be shown.
+func hashValue(d *value.Dict) string {
+	if d == nil {
+		return "none"
+	}
+	sum := sha256.Sum256([]byte(value.Repr(sorted(d))))
+	return hex.EncodeToString(sum[:8])
+}

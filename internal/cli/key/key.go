@@ -1,0 +1,292 @@
+// Package key is salt-key: it lists, accepts, rejects, deletes, shows and
+// makes keys of minions.
+//
+// It works on the master's folder of keys itself, without asking a master, so
+// it also works while none runs. A master that runs learns of changes from the
+// folder, from the event salt/key, and from the drop file that asks it for a
+// new session key.
+package key
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/user"
+	"strings"
+
+	"brine/internal/cli/frame"
+	"brine/internal/config"
+	"brine/internal/keystore"
+	"brine/internal/log"
+	"brine/internal/output"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+var command = frame.Command{
+	Name: "salt-key",
+	Doc: "salt-key manages the keys of minions. Keys are named by globs or by lists with commas. " +
+		"Without an option all keys are listed.",
+}
+
+// Applet returns the program.
+func Applet() frame.Applet {
+	return frame.Applet{Name: command.Name, Summary: "manage the keys of minions", Run: run}
+}
+
+type options struct {
+	frame.Config
+	frame.Saltfile
+	frame.HardCrash
+	frame.User
+	actions `group:"Actions"`
+
+	Quiet    bool  `flag:"-q --quiet" doc:"No warnings. What is asked for is shown all the same."`
+	Yes      bool  `flag:"-y --yes" doc:"Answer yes to all questions."`
+	Rotate   *bool `flag:"--rotate-aes-key" arg:"BOOL" doc:"Whether the master makes a new session key when accepted keys are deleted or rejected. Without it they can still follow what the master publishes. Default: True."`
+	Preserve *bool `flag:"--preserve-minions" arg:"BOOL" doc:"Whether to keep the cached data of minions whose keys are deleted. Default: False."`
+
+	generation    `group:"Key Generation Options"`
+	frame.Logging `group:"Logging Options"`
+	frame.Output  `group:"Output Options"`
+	frame.EAuth   `group:"External Authentication"`
+}
+
+type actions struct {
+	List            string `flag:"-l --list" arg:"ARG" doc:"List keys: pre, un or unaccepted; acc or accepted; rej or rejected; den or denied; all."`
+	ListAll         bool   `flag:"-L --list-all" doc:"List all keys."`
+	Accept          string `flag:"-a --accept" arg:"KEYS" doc:"Accept unaccepted keys."`
+	AcceptAll       bool   `flag:"-A --accept-all" doc:"Accept all unaccepted keys."`
+	Reject          string `flag:"-r --reject" arg:"KEYS" doc:"Reject unaccepted keys."`
+	RejectAll       bool   `flag:"-R --reject-all" doc:"Reject all unaccepted keys."`
+	IncludeAll      bool   `flag:"--include-all" doc:"Accept rejected and reject accepted keys too."`
+	IncludeAccepted bool   `flag:"--include-accepted" doc:"Reject accepted keys too."`
+	IncludeRejected bool   `flag:"--include-rejected" doc:"Accept rejected keys too."`
+	IncludeDenied   bool   `flag:"--include-denied" doc:"Accept or reject denied keys too."`
+	Print           string `flag:"-p --print" arg:"KEYS" doc:"Show keys in full."`
+	PrintAll        bool   `flag:"-P --print-all" doc:"Show all keys in full."`
+	Delete          string `flag:"-d --delete" arg:"KEYS" doc:"Delete keys, in whatever state they are."`
+	DeleteAll       bool   `flag:"-D --delete-all" doc:"Delete all keys."`
+	Finger          string `flag:"-f --finger" arg:"KEYS" doc:"Show the fingerprints of keys."`
+	FingerAll       bool   `flag:"-F --finger-all" doc:"Show the fingerprints of all keys."`
+}
+
+type generation struct {
+	GenKeys       string `flag:"--gen-keys" arg:"NAME" doc:"Make a key pair, NAME.pem and NAME.pub."`
+	GenKeysDir    string `flag:"--gen-keys-dir" arg:"DIR" default:"." doc:"Folder for --gen-keys. Default: the current one."`
+	KeySize       *int   `flag:"--keysize" arg:"BITS" doc:"Size of a new key, 2048 or more. Default: 2048."`
+	GenSignature  bool   `flag:"--gen-signature" doc:"Sign the master's public key and write the signature to a file, for minions that verify it."`
+	Priv          string `flag:"--priv" arg:"FILE" doc:"Private key to sign with. Default: master_sign.pem."`
+	Pub           string `flag:"--pub" arg:"FILE" doc:"Public key to sign. Default: master.pub."`
+	SignaturePath string `flag:"--signature-path" arg:"DIR" doc:"Folder for the signature. Default: that of the master's keys."`
+	AutoCreate    bool   `flag:"--auto-create" doc:"Make a key pair for signing if there is none."`
+}
+
+// program is one run of salt-key.
+type program struct {
+	env  *frame.Env
+	in   *bufio.Reader
+	opts options
+	conf *conf
+	log  *log.Log
+	show *frame.Display
+	keys *keystore.Store
+	bus  *bus
+}
+
+func run(ctx context.Context, env *frame.Env, args []string) int {
+	p := &program{env: env, in: bufio.NewReader(env.Stdin)}
+	inv, code, ok := command.Parse(env, &p.opts, args)
+	if !ok {
+		return code
+	}
+	if text := p.opts.check(); text != "" {
+		return command.Fail(env, text)
+	}
+	for _, a := range inv.Args {
+		if p.opts.Quiet {
+			break
+		}
+		env.Errorf("WARNING: argument '%s' has no meaning and is ignored. Several keys are written with commas: a,b", a)
+	}
+	err := p.setup(inv)
+	if err == nil {
+		defer p.close()
+		err = p.do(ctx)
+	}
+	return p.exitCode(err)
+}
+
+// usageError is an error that is the user's, found only after parsing.
+type usageError struct{ error }
+
+// errInterrupted ends a question that was answered with Ctrl-C.
+var errInterrupted = errors.New("\nExiting on CTRL-c")
+
+func (p *program) exitCode(err error) int {
+	var usage usageError
+	switch {
+	case err == nil:
+		return frame.ExitOK
+	case errors.As(err, &usage):
+		return command.Fail(p.env, err.Error())
+	case errors.Is(err, errInterrupted):
+		p.env.Errorf("%s", err)
+		return frame.ExitFailure
+	case errors.Is(err, fs.ErrPermission), salt.KindOf(err) == salt.Denied:
+		p.env.Errorf("%s: error: %s", command.Name, err)
+		return frame.ExitNoPerm
+	}
+	p.env.Errorf("%s: error: %s", command.Name, err)
+	return frame.ExitFailure
+}
+
+// check returns what is wrong with the options, or "".
+func (o *options) check() string {
+	if o.List != "" {
+		if _, ok := listed(o.List); !ok {
+			return fmt.Sprintf("'%s' is not a valid argument to '--list'", o.List)
+		}
+	}
+	switch {
+	case o.KeySize != nil && *o.KeySize < 2048:
+		return "The minimum value for keysize is 2048"
+	case o.KeySize != nil && *o.KeySize > 32768:
+		return "The maximum value for keysize is 32768"
+	case o.EAuth.EAuth != "" || o.MakeToken || o.Username != "" || o.Password != "":
+		return "external authentication is not supported here: run salt-key as the user that owns the master's keys"
+	case o.StateOutput != "" || o.StateVerbose != nil:
+		return "the options --state-output and --state-verbose are not supported here: salt-key shows no states"
+	}
+	return ""
+}
+
+// setup reads the configuration and opens what every action needs.
+func (p *program) setup(inv *frame.Invocation) error {
+	o := &p.opts
+	// Making keys needs no configuration: no warning that there is none.
+	dir := o.ConfigDir
+	if st, err := os.Stat(dir); o.GenKeys == "" || err == nil && st.IsDir() {
+		dir = o.Resolve(p.env)
+	}
+	if !inv.Given("config_dir") {
+		dir = "" // as the environment says, for which there is more than one way
+	}
+	if o.User.User != "" {
+		if _, err := user.Lookup(o.User.User); err != nil {
+			return usageError{fmt.Errorf("--user: there is no user %s", o.User.User)}
+		}
+	}
+	var err error
+	if p.conf, err = loadConf(config.Path(config.MasterKind, dir, p.env.Getenv), o); err != nil {
+		return err
+	}
+	lo := p.conf.Log
+	lo.File = p.conf.logFile
+	if o.Quiet {
+		lo.Level = "quiet"
+	}
+	if p.log, err = o.Logging.Open(p.env, lo, &o.Output); err != nil {
+		return usageError{err}
+	}
+	p.log.Debug("read the configuration", "file", p.conf.Files.ConfFile, "keys", p.conf.keyDir())
+	if p.show, err = o.Output.Open(p.env, p.conf.Output, p.log.Logger); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+func (p *program) close() {
+	p.bus.close()
+	p.show.Close()
+	p.log.Close()
+}
+
+// do runs the one action asked for. When there are several, the first of this
+// order counts, as in Salt.
+func (p *program) do(ctx context.Context) error {
+	o := &p.opts
+	switch {
+	case o.GenKeys != "":
+		return p.genKeys()
+	case o.GenSignature:
+		return p.genSignature()
+	}
+	var err error
+	if p.keys, err = keystore.Open(p.conf.keyDir(), p.log.Logger); err != nil {
+		return err
+	}
+	p.bus = &bus{at: p.conf.Events.Sockets(), max: p.conf.Events.MaxEventSize, log: p.log.Logger}
+	all := func(one string, all bool) (string, bool) {
+		if one == "" && all {
+			one = "*"
+		}
+		return one, one != ""
+	}
+	if o.List != "" {
+		return p.list(o.List)
+	}
+	if o.ListAll {
+		return p.list("all")
+	}
+	for _, a := range []struct {
+		one string
+		all bool
+		do  func(match string) error
+	}{
+		{o.Print, o.PrintAll, p.print},
+		{o.Accept, o.AcceptAll, func(m string) error { return p.change(ctx, accepting(o), m) }},
+		{o.Reject, o.RejectAll, func(m string) error { return p.change(ctx, rejecting(o), m) }},
+		{o.Delete, o.DeleteAll, func(m string) error { return p.change(ctx, deleting(o), m) }},
+		{o.Finger, o.FingerAll, p.finger},
+	} {
+		if match, ok := all(a.one, a.all); ok {
+			return a.do(match)
+		}
+	}
+	return p.list("all")
+}
+
+// display shows data in the form for keys, unless the user wants another.
+func (p *program) display(data any) error {
+	return p.show.Show(data, "key", output.Call{})
+}
+
+func (p *program) say(format string, args ...any) {
+	fmt.Fprintf(p.env.Stdout, format, args...)
+}
+
+// ask puts a question and returns the first letter of the answer in lower
+// case, or the default when the line is empty.
+func (p *program) ask(ctx context.Context, question, byDefault string) (string, error) {
+	p.say("%s", question)
+	type answer struct {
+		line string
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() { // ends with the process at the latest: a read cannot be called off
+		line, err := p.in.ReadString('\n')
+		got <- answer{line, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return "", errInterrupted
+	case a := <-got:
+		if a.err != nil && (a.line == "" || !errors.Is(a.err, io.EOF)) {
+			return "", fmt.Errorf("no answer could be read: %w; use -y to go on without being asked", a.err)
+		}
+		line := strings.ToLower(strings.TrimRight(a.line, "\r\n"))
+		if line == "" {
+			return byDefault, nil
+		}
+		return line[:1], nil
+	}
+}
+
+// single returns data under the heading that results other than keys have.
+func single(v any) *value.Dict { return value.DictOf("return", v) }

@@ -1,0 +1,198 @@
+// Package man is the program `brine man`: it writes the manual pages of all
+// programs, from the declarations that their help comes from.
+package man
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/atomicfile"
+	"brine/internal/cli/frame"
+)
+
+var command = frame.Command{
+	Name: "man", Usage: "[options] [PROGRAM]",
+	Doc: "Writes the manual page of a program in the language of man(7), to be read with man -l -. With --dir the pages of all programs are written to files.",
+}
+
+type options struct {
+	Dir string `flag:"--dir" arg:"DIR" doc:"Write the pages of all programs to this folder, which is made if it is not there."`
+}
+
+// section is that of a program: of daemons for the administrator.
+func section(program string) int {
+	if program == "salt-master" || program == "salt-minion" {
+		return 8
+	}
+	return 1
+}
+
+// Applet returns the program, which describes the given ones.
+func Applet(applets []frame.Applet) frame.Applet {
+	return frame.Applet{Name: command.Name, Summary: "write manual pages", Run: func(_ context.Context, env *frame.Env, args []string) int {
+		o := &options{}
+		inv, code, ok := command.Parse(env, o, args)
+		if !ok {
+			return code
+		}
+		switch {
+		case o.Dir != "":
+			if err := writeAll(o.Dir, applets); err != nil {
+				env.Errorf("man: %v", err)
+				return frame.ExitFailure
+			}
+			return frame.ExitOK
+		case len(inv.Args) != 1:
+			return command.Fail(env, "name one program, or a folder with --dir")
+		}
+		for i := range applets {
+			if name := applets[i].Name; name == inv.Args[0] || name == "salt-"+inv.Args[0] {
+				fmt.Fprint(env.Stdout, page(&applets[i], applets))
+				return frame.ExitOK
+			}
+		}
+		return command.Fail(env, "no such program: "+inv.Args[0])
+	}}
+}
+
+func writeAll(dir string, applets []frame.Applet) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var faults []error
+	for i := range applets {
+		a := &applets[i]
+		name := fmt.Sprintf("%s.%d", title(a), section(a.Name))
+		faults = append(faults, atomicfile.Write(filepath.Join(dir, name), []byte(page(a, applets)), 0o644, false))
+	}
+	return errors.Join(faults...)
+}
+
+// title is the page's name. What is no program of Salt's is one of brine.
+func title(a *frame.Applet) string {
+	if strings.HasPrefix(a.Name, "salt") {
+		return a.Name
+	}
+	return "brine-" + a.Name
+}
+
+// page is the manual page of a program.
+func page(a *frame.Applet, applets []frame.Applet) string {
+	d := a.Describe()
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH %s %d \"\" \"Brine %s\" \"Brine\"\n", quote(strings.ToUpper(title(a))), section(a.Name), frame.Version)
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", text(title(a)), text(a.Summary))
+	usage := d.Usage
+	if usage == "" {
+		usage = "[options]"
+	}
+	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n%s\n", text(strings.Replace(title(a), "brine-", "brine ", 1)), line(usage))
+	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n", line(d.Doc))
+	for _, g := range d.Groups {
+		writeGroup(&b, g)
+	}
+	b.WriteString(exitCodes)
+	b.WriteString(".SH SEE ALSO\n")
+	var others []string
+	for i := range applets {
+		if o := &applets[i]; o.Name != a.Name {
+			others = append(others, fmt.Sprintf(".BR %s (%d)", text(title(o)), section(o.Name)))
+		}
+	}
+	b.WriteString(strings.Join(others, ",\n") + "\n")
+	return b.String()
+}
+
+func writeGroup(b *strings.Builder, g frame.Group) {
+	name := g.Name
+	if name == "" {
+		name = "Options"
+	}
+	shown := 0
+	for i := range g.Options {
+		o := &g.Options[i]
+		if o.Hidden {
+			continue
+		}
+		if shown++; shown == 1 {
+			fmt.Fprintf(b, ".SH %s\n", quote(strings.ToUpper(name)))
+			if g.Doc != "" {
+				b.WriteString(line(g.Doc) + "\n")
+			}
+		}
+		fmt.Fprintf(b, ".TP\n%s\n%s\n", spellings(o), line(o.Text()))
+		if o.Env != "" {
+			fmt.Fprintf(b, "Environment: $%s.\n", text(o.Env))
+		}
+	}
+}
+
+// spellings are all ways to write an option.
+func spellings(o *frame.Option) string {
+	var out []string
+	add := func(name, joint string) {
+		s := "\\fB" + text(name) + "\\fR"
+		if o.Arg != "" {
+			s += joint + "\\fI" + text(o.Arg) + "\\fR"
+		}
+		out = append(out, s)
+	}
+	if o.Short != "" {
+		add("-"+o.Short, " ")
+	}
+	for _, l := range o.Long {
+		add("--"+l, "=")
+	}
+	return strings.Join(out, ", ")
+}
+
+// text makes characters stand for themselves.
+func text(s string) string {
+	return strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, "…", `\[u2026]`).Replace(s)
+}
+
+// wide is how long a line of a page may be, in bytes.
+const wide = 75
+
+// line is running text: a new line for each sentence, as man(7) asks for, and
+// where a line becomes too long, and none that looks like a request.
+func line(s string) string {
+	var lines []string
+	begin := true
+	for _, w := range strings.Fields(s) {
+		w = text(w)
+		last := len(lines) - 1
+		if begin || len(lines[last])+1+len(w) > wide {
+			if w[0] == '.' {
+				w = `\&` + w
+			}
+			lines = append(lines, w)
+		} else {
+			lines[last] += " " + w
+		}
+		begin = strings.ContainsAny(w[len(w)-1:], ".?!")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// quote makes one argument of a request.
+func quote(s string) string { return `"` + strings.ReplaceAll(text(s), `"`, `\(dq`) + `"` }
+
+const exitCodes = `.SH EXIT STATUS
+.TP
+.B 0
+All went well.
+.TP
+.B 1
+Something failed.
+.TP
+.B 64
+The command line is wrong.
+.TP
+.B 77
+The user may not read the configuration.
+`

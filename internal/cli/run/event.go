@@ -1,0 +1,88 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"brine/internal/client"
+	"brine/internal/event"
+	"brine/internal/fn"
+	"brine/internal/output"
+	"brine/internal/runners"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// redial is the pause between two attempts to reach a master that went away.
+const redial = time.Second
+
+// watch runs state.event here and not in the master: it prints without end,
+// and what it prints must not become events again.
+func (p *program) watch(ctx context.Context, r client.Runner) error {
+	reg, err := fn.NewRegistry(nil, runners.State(runners.Watcher{
+		Listen: p.listen,
+		Print: func(line string) error {
+			_, err := fmt.Fprintln(p.Env.Stdout, line)
+			return err
+		},
+	}))
+	if err != nil {
+		return err
+	}
+	c := &fn.Call{Config: fn.Tree{Dict: value.DictOf("sock_dir", p.Conf.Events.SockDir)}}
+	o := runners.Run(ctx, reg, c, fn.Job{Fun: r.Fun, Arg: fn.Wire(r.Args, r.Kwargs)})
+	if errors.Is(o.Err, context.Canceled) || salt.KindOf(o.Err) == salt.Unavailable {
+		return o.Err
+	}
+	if !p.opts.Quiet {
+		if err := p.Show.Show(o.Return, "", output.Call{}); err != nil {
+			return err
+		}
+	}
+	if o.Retcode != 0 {
+		return exit(o.Retcode)
+	}
+	return p.strict(r.Fun, !o.Success, o.Return)
+}
+
+// listen yields the master's events. That there is no master is an error only
+// at first: later it is waited for.
+func (p *program) listen(ctx context.Context) iter.Seq2[*event.Event, error] {
+	return func(yield func(*event.Event, error) bool) {
+		at := p.Conf.Events.Sockets()
+		r, err := event.Dial(ctx, at)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for {
+			for e, err := range r.Events() {
+				if err != nil {
+					break
+				}
+				if !yield(e, nil) {
+					r.Close()
+					return
+				}
+			}
+			r.Close()
+			if ctx.Err() != nil {
+				return
+			}
+			p.Log.Warn("the master's event bus has gone; waiting for it")
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(redial):
+				}
+				if r, err = event.Dial(ctx, at); err == nil {
+					break
+				}
+			}
+		}
+	}
+}

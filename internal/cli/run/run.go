@@ -1,0 +1,297 @@
+// Package run is salt-run: it has the master run one of its own functions, a
+// runner, and shows what it returns. The runner works in the master and not in
+// this program, which only waits; so it needs a master that runs.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"brine/internal/cli/frame"
+	"brine/internal/cli/session"
+	"brine/internal/client"
+	"brine/internal/fn"
+	"brine/internal/output"
+	"brine/internal/runners"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+var command = frame.Command{
+	Name: "salt-run", Usage: "[options] <function> [arguments]",
+	Doc: "salt-run has the master run a function of its own. Without a function it shows the documentation of all.",
+}
+
+// Applet returns the program.
+func Applet() frame.Applet {
+	return frame.Applet{Name: command.Name, Summary: "run functions on the master", Run: run}
+}
+
+type options struct {
+	session.Options
+	Timeout    int    `flag:"-t --timeout" arg:"SECONDS" doc:"Seconds for functions that have an argument timeout, which is set to this unless it is given."`
+	Doc        bool   `flag:"-d --doc --documentation" doc:"Show the documentation of a runner or function, or of all."`
+	Async      bool   `flag:"--async" doc:"Start the function and do not wait for it."`
+	Quiet      bool   `flag:"--quiet" doc:"Do not show the result."`
+	SkipGrains bool   `flag:"--skip-grains" doc:"Gather no grains of the master: there are none then."`
+	JID        string `flag:"--jid" arg:"JID" doc:"Use this job id in place of a new one."`
+	ShowJID    bool   `flag:"--show-jid" hidden:"yes" doc:"Show the job id."`
+	Profiling  bool   `flag:"--enable-profiling" dest:"profiling_enabled" hidden:"yes" doc:"Profile the function."`
+	ProfileDir string `flag:"--profiling-path" arg:"DIR" hidden:"yes" doc:"Folder for the profile."`
+}
+
+// check returns what is wrong with the options, or "".
+func (o *options) check() string {
+	switch {
+	case o.JID != "" && !salt.ValidJID(o.JID):
+		return "'" + o.JID + "' is not a valid JID"
+	case o.Profiling, o.ProfileDir != "":
+		return "the options --enable-profiling and --profiling-path of Salt are not supported: the function runs in the master, whose option profiling_address gives out profiles"
+	}
+	return ""
+}
+
+// program is one run of salt-run.
+type program struct {
+	*session.Session
+	opts options
+}
+
+func run(ctx context.Context, env *frame.Env, args []string) int {
+	p := &program{}
+	inv, code, ok := command.Parse(env, &p.opts, args)
+	if !ok {
+		return code
+	}
+	if text := p.opts.check(); text != "" {
+		return command.Fail(env, text)
+	}
+	if p.opts.Doc && len(inv.Args) > 1 {
+		return command.Fail(env, "You can only get documentation for one method at one time")
+	}
+	var err error
+	if p.Session, err = session.Open(env, inv, &p.opts.Options, nil); err != nil {
+		return session.Fail(env, &command, err)
+	}
+	defer p.Close()
+	return p.exitCode(p.do(ctx, inv.Args))
+}
+
+// exit is an error that stands for an exit code.
+type exit int
+
+func (exit) Error() string { return "" }
+
+func (p *program) exitCode(err error) int {
+	var (
+		e       exit
+		refused *client.Refused
+	)
+	switch {
+	case err == nil:
+		return frame.ExitOK
+	case errors.As(err, &e):
+		return int(e)
+	case errors.Is(err, context.Canceled):
+		return p.interrupted("")
+	case errors.Is(err, session.ErrAuthentication):
+		p.Log.Error("Authentication failed")
+		return p.opts.Strict(frame.ExitNoPerm)
+	case errors.As(err, &refused):
+		if !p.opts.Quiet {
+			p.Show.Show(err.Error(), "nested", output.Call{})
+		}
+		if salt.KindOf(err) == salt.Denied {
+			return p.opts.Strict(frame.ExitNoPerm)
+		}
+		return p.opts.Strict(frame.ExitFailure)
+	}
+	p.Env.Errorf("%s", err)
+	return frame.ExitFailure
+}
+
+// interrupted says goodbye after Ctrl-C.
+func (p *program) interrupted(jid string) int {
+	text := "\nExiting gracefully on Ctrl-c"
+	if jid != "" {
+		text += "\nThe master goes on with the function. Its result will be the event salt/run/" + jid + "/ret"
+	}
+	p.Env.Errorf("%s", text)
+	if p.opts.HardCrash.HardCrash {
+		return frame.ExitFailure
+	}
+	return p.opts.Strict(frame.ExitInterrupted)
+}
+
+func (p *program) do(ctx context.Context, args []string) error {
+	if err := p.Authenticate(ctx); err != nil {
+		return err
+	}
+	switch {
+	case p.opts.Doc:
+		return p.docs(ctx, args)
+	case len(args) == 0:
+		return p.execute(ctx, client.Runner{Fun: "doc.runner"})
+	}
+	raw := map[string]bool{}
+	for _, n := range p.opts.Names() {
+		raw[n] = true
+	}
+	pos, kwargs := fn.ParseWords(args[1:], raw)
+	r := client.Runner{Fun: args[0], Args: fn.Wire(pos, nil), Kwargs: p.timed(args[0], len(pos), kwargs), JID: p.opts.JID, SkipGrains: p.opts.SkipGrains}
+	switch {
+	case p.opts.Async:
+		return p.async(ctx, r)
+	case r.Fun == "state.event":
+		return p.watch(ctx, r)
+	}
+	return p.execute(ctx, r)
+}
+
+// timed adds the option --timeout to the arguments of a function that has one
+// of that name and is not given it.
+func (p *program) timed(fun string, given int, kwargs *value.Dict) *value.Dict {
+	if p.opts.Timeout == 0 || kwargs.Has("timeout") {
+		return kwargs
+	}
+	all, err := fn.NewRegistry(nil, runners.New(runners.Deps{})...)
+	if err != nil {
+		return kwargs
+	}
+	f, err := all.Lookup(fun)
+	if err != nil {
+		return kwargs
+	}
+	at := slices.IndexFunc(f.Params(), func(a fn.Param) bool { return a.Name == "timeout" })
+	if at < 0 || at < given {
+		return kwargs
+	}
+	if kwargs == nil {
+		kwargs = value.NewDict(1)
+	}
+	kwargs.Set("timeout", p.opts.Timeout)
+	return kwargs
+}
+
+func (p *program) async(ctx context.Context, r client.Runner) error {
+	_, tag, err := p.Client.RunAsync(ctx, r)
+	if err != nil {
+		return err
+	}
+	p.Log.Warn("Running in asynchronous mode. Results of this execution may be collected by attaching to the master event bus " +
+		"or by examining the master job cache, if configured. This execution is running under tag " + tag)
+	return nil
+}
+
+// execute runs a function and shows what it tells and returns.
+func (p *program) execute(ctx context.Context, r client.Runner) error {
+	jid := ""
+	started := func(id string) {
+		if jid = id; p.opts.ShowJID {
+			fmt.Fprintf(p.Env.Stdout, "jid: %s\n", id)
+		}
+	}
+	var broken error
+	data, err := p.Client.Run(ctx, r, started, func(e client.RunnerEvent) {
+		if !p.opts.Quiet && broken == nil {
+			broken = p.Show.Show(value.DictOf("suffix", e.Name, "event", e.Data), outputterOf(e.Data), output.Call{})
+		}
+	})
+	if errors.Is(err, context.Canceled) {
+		return exit(p.interrupted(jid))
+	}
+	if err != nil {
+		return err
+	}
+	shown, out := result(data)
+	if !p.opts.Quiet {
+		if err := errors.Join(broken, p.Show.Show(shown, out, output.Call{})); err != nil {
+			return err
+		}
+	}
+	if code := exitOf(data); code != 0 {
+		return exit(code)
+	}
+	return p.strict(r.Fun, data.At("success") == false, shown)
+}
+
+// strict is the error of a runner that failed although Salt's program would
+// end with 0.
+func (p *program) strict(fun string, failed bool, ret any) error {
+	code := frame.ExitOK
+	text, _ := ret.(string)
+	switch {
+	case failed && strings.HasPrefix(text, "'"+fun+"' is not available"):
+		code = frame.ExitUnknownFunc
+	case failed, ret == false:
+		code = frame.ExitFailure
+	}
+	if code = p.opts.Strict(code); code != 0 {
+		return exit(code)
+	}
+	return nil
+}
+
+// outputterOf is the outputter that an event suggests, or "".
+func outputterOf(data *value.Dict) string {
+	if out := data.Str("outputter"); out != "" {
+		return out
+	}
+	return data.Dict("return").Str("outputter")
+}
+
+// result is what to show of the last event, and in which form. A runner that
+// wants a certain form returns a map of outputter and data.
+func result(data *value.Dict) (shown any, out string) {
+	out = outputterOf(data)
+	ret := data.At("return")
+	if d, ok := ret.(*value.Dict); ok && d.Len() == 2 && d.Has("data") && d.Has("outputter") {
+		return d.At("data"), value.Str(d.At("outputter"))
+	}
+	return ret, out
+}
+
+// exitOf is the exit code: that of the event, or one that the runner put into
+// what it returned.
+func exitOf(data *value.Dict) int {
+	for _, d := range []*value.Dict{data, data.Dict("return"), data.Dict("return").Dict("data")} {
+		if d.Has("retcode") {
+			return int(d.Int("retcode"))
+		}
+	}
+	return 0
+}
+
+// docs shows the documentation of the functions that the word means: one
+// function, a module, or a pattern.
+func (p *program) docs(ctx context.Context, args []string) error {
+	data, err := p.Client.Run(ctx, client.Runner{Fun: "doc.runner"}, nil, nil)
+	if err != nil {
+		return err
+	}
+	all, ok := data.At("return").(*value.Dict)
+	if !ok {
+		return fmt.Errorf("the master has no documentation: %s", value.Str(data.At("return")))
+	}
+	word := ""
+	if len(args) > 0 {
+		word = args[0]
+	}
+	var funs []string
+	for k := range all.All() {
+		if name := value.Str(k); means(word, name) {
+			funs = append(funs, name)
+		}
+	}
+	slices.Sort(funs)
+	for _, name := range funs {
+		if err := p.Show.Show(name+":", "txt", output.Call{}); err != nil {
+			return err
+		}
+		fmt.Fprintln(p.Env.Stdout, strings.ReplaceAll(value.Str(all.At(name)), "\x1b", "?"))
+	}
+	return nil
+}

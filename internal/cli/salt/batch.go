@@ -1,0 +1,149 @@
+package salt
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"brine/internal/cli/frame"
+	"brine/internal/client"
+	"brine/internal/output"
+	"brine/internal/value"
+)
+
+// textBadBatch is what users read who give a bad size.
+const textBadBatch = "Invalid batch data sent: %s\nData must be in the form of %%10, 10%% or 3\n"
+
+// batchSize reads a size as users write it: a number or a percentage.
+func batchSize(text string) (size func(minions int) int, ok bool) {
+	if t := strings.Trim(text, "%"); t != text {
+		share, err := strconv.ParseFloat(strings.TrimSpace(t), 64)
+		if err != nil || !(share > 0) || math.IsInf(share, 0) {
+			return nil, false
+		}
+		return func(n int) int {
+			part := share / 100 * float64(n)
+			if part < 1 {
+				part = math.Ceil(part)
+			}
+			return int(min(part, math.MaxInt32))
+		}, true
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || n < 1 {
+		return nil, false
+	}
+	return func(int) int { return n }, true
+}
+
+// newBatch is the batch that the command line asks for.
+func (p *program) newBatch() (client.Batch, error) {
+	size, ok := batchSize(p.opts.Batch)
+	if !ok {
+		p.say(textBadBatch, p.opts.Batch)
+		return client.Batch{}, exit{code: 1}
+	}
+	return client.Batch{Job: p.job(), Size: size, Rest: time.Duration(p.opts.BatchWait * float64(time.Second))}, nil
+}
+
+// batch runs the job on some minions at a time. Its exit code is the highest
+// of theirs.
+func (p *program) batch(ctx context.Context) error {
+	b, err := p.newBatch()
+	if err != nil {
+		return err
+	}
+	var halted string
+	if p.opts.Failhard {
+		b.Stop = func(r client.Result) bool {
+			if code := r.Retcode; code > 0 || r.Absent {
+				halted = r.ID
+			}
+			return halted != ""
+		}
+	}
+	code := 0
+	for step, err := range p.Client.RunBatch(ctx, b) {
+		if err != nil {
+			return p.stopped(p.batchError(err), "")
+		}
+		n, err := p.batchStep(step)
+		if err != nil {
+			return err
+		}
+		code = max(code, n)
+	}
+	if halted != "" {
+		p.Log.Error("Minion " + halted + " returned with non-zero exit code. Batch run stopped due to failhard")
+	}
+	if code != 0 {
+		return exit{code: code}
+	}
+	return nil
+}
+
+// batchError adds to an error what Salt's batches say.
+func (p *program) batchError(err error) error {
+	if !errors.Is(err, client.ErrNoMatch) {
+		return err
+	}
+	p.say("%s\nNo minions matched the target.\n", err)
+	return p.strict(frame.ExitNoReturn, textNoReturn)
+}
+
+// batchStep shows one step and returns the exit code of a result.
+func (p *program) batchStep(s client.BatchStep) (code int, err error) {
+	if len(s.Down) > 0 {
+		code = p.opts.Strict(frame.ExitFailure)
+	}
+	for _, id := range s.Down {
+		p.say("Minion %s did not respond. No job will be sent.\n", id)
+	}
+	if s.Begin != nil {
+		p.say("\nExecuting run on %s\n\n", value.Repr(value.Strings(s.Begin)))
+	}
+	r := s.Result
+	switch {
+	case r == nil:
+		return code, nil
+	case r.Absent:
+		p.say("Minion '%s' failed to respond to job sent\n", r.ID)
+		return 1, nil
+	}
+	data := value.NewDict(3)
+	if r.Event.Has("retcode") {
+		data.Set("retcode", int64(r.Retcode))
+	}
+	if r.Event.Has("jid") {
+		data.Set("jid", r.Event.At("jid"))
+	}
+	data.Set(r.ID, r.Return)
+	if code = r.Retcode; code == 0 && p.falls(*r) {
+		code = frame.ExitFailure
+	}
+	return code, p.Show.Show(data, r.Out, output.Call{})
+}
+
+// staticBatch runs a batch and shows all returns as one.
+func (p *program) staticBatch(ctx context.Context) error {
+	b, err := p.newBatch()
+	if err != nil {
+		return err
+	}
+	all := value.NewDict(0)
+	failed := false
+	for step, err := range p.Client.RunBatch(ctx, b) {
+		if err != nil {
+			return p.stopped(err, "")
+		}
+		r := step.Result
+		failed = failed || len(step.Down) > 0 || r != nil && p.falls(*r)
+		if r != nil && !r.Absent {
+			all.Set(r.ID, r.Return)
+		}
+	}
+	return p.allPrinted(all, failed)
+}

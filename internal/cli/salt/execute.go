@@ -1,0 +1,228 @@
+package salt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/cli/frame"
+	"brine/internal/client"
+	"brine/internal/output"
+	"brine/internal/value"
+)
+
+// job is the job that the command line asks for.
+func (p *program) job() client.Job {
+	return client.Job{
+		Target: p.cmd.target, Type: p.opts.targetType(), Fun: p.cmd.fun, Arg: p.cmd.arg, Ret: p.opts.Return,
+		Kwargs: p.tell(), Timeout: time.Duration(p.opts.Timeout) * time.Second,
+	}
+}
+
+func (p *program) async(ctx context.Context) error {
+	pub, err := p.Client.Publish(ctx, p.job())
+	if errors.Is(err, client.ErrNoMatch) {
+		p.say("%s\nExecuted command with job ID: 0\n", err)
+		return p.strict(frame.ExitNoReturn, textNoReturn)
+	}
+	if err != nil {
+		return err
+	}
+	p.say("Executed command with job ID: %s\n", pub.JID)
+	return nil
+}
+
+// strict is the error of a failure for which Salt's program ends with 0, or
+// nil.
+func (p *program) strict(code int, text string) error {
+	if code = p.opts.Strict(code); code != 0 {
+		return exit{code, text}
+	}
+	return nil
+}
+
+// falls says whether a result is a failure if exit codes are strict.
+func (p *program) falls(r client.Result) bool {
+	return p.opts.Strict(frame.ExitFailure) != 0 && (r.Absent || r.Retcode != 0 || r.Return == false)
+}
+
+// start sends the job and says its id if that is wanted.
+func (p *program) start(ctx context.Context) (*client.Running, error) {
+	j := p.job()
+	if p.opts.Subset > 0 {
+		ids, err := p.subset(ctx)
+		if err != nil {
+			return nil, err
+		}
+		j.Target, j.Type = value.Strings(ids), "list"
+	}
+	if p.opts.Verbose {
+		j.StillRunning = func(id string) { p.say("Execution is still running on %s\n", id) }
+	}
+	if p.opts.Verbose {
+		j.Told = func(jid, id, state string) { p.told(jid, id, state, "") }
+	}
+	r, err := p.Client.Start(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	if p.opts.Verbose {
+		text := "Executing job with jid " + r.JID
+		p.say("%s\n%s\n\n", text, strings.Repeat("-", len(text)))
+	} else if p.opts.ShowJID {
+		p.say("jid: %s\n", r.JID)
+	}
+	return r, nil
+}
+
+// subset chooses minions at random that have the function.
+func (p *program) subset(ctx context.Context) ([]string, error) {
+	j := p.job()
+	j.Fun, j.Arg, j.Ret = "sys.list_functions", nil, ""
+	j.Kwargs.Delete("metadata")
+	_, results, err := p.Client.Call(ctx, j)
+	if err != nil {
+		return nil, p.stopped(err, "")
+	}
+	var ids []string
+	for _, r := range results {
+		l, ok := r.Return.(*value.List)
+		if ok && !slices.ContainsFunc(p.cmd.funs(), func(f string) bool { return !slices.Contains(l.Items, any(f)) }) {
+			ids = append(ids, r.ID)
+		}
+	}
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	return ids[:min(len(ids), p.opts.Subset)], nil
+}
+
+// execute runs the job and shows each return as it comes.
+func (p *program) execute(ctx context.Context) error {
+	r, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var sum summary
+	docs := value.NewDict(0)
+	progress := p.newProgress(len(r.Minions))
+	var absent []string
+	failed := false
+	for res, err := range r.Results(ctx) {
+		progress.clear()
+		if err != nil {
+			return p.stopped(err, r.JID)
+		}
+		failed = failed || p.falls(res)
+		if res.Absent && !res.Unknown && p.opts.HideTimeout && !p.opts.Verbose {
+			continue
+		}
+		if res.Absent && !res.Unknown {
+			absent = append(absent, res.ID)
+		}
+		shown := p.shape(res, r.JID)
+		sum.add(res, res.Absent && p.notConnected(res.ID))
+		failed = failed || shown.retcode != 0
+		if p.cmd.doc() {
+			addDocs(docs, res)
+			failed = false
+		} else if err := p.print(shown); err != nil {
+			return err
+		}
+		progress.step()
+	}
+	progress.clear()
+	if p.cmd.doc() {
+		return p.printDocs(docs, sum.targeted())
+	}
+	if p.opts.Summary && p.Show.Wanted() == "" {
+		sum.print(p.Env.Stdout, p.opts.Verbose)
+	}
+	p.tellStates(ctx, r.JID, absent, sum.returned)
+	if failed {
+		return exit{1, textFailed}
+	}
+	return nil
+}
+
+// static runs the job and shows all returns as one.
+func (p *program) static(ctx context.Context) error {
+	r, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	all := value.NewDict(len(r.Minions))
+	var absent []string
+	failed := false
+	for res, err := range r.Results(ctx) {
+		if err != nil {
+			return p.stopped(err, r.JID)
+		}
+		failed = failed || p.falls(res)
+		if !res.Absent {
+			all.Set(res.ID, res.Return)
+		} else if !res.Unknown {
+			absent = append(absent, res.ID)
+		}
+	}
+	defer p.tellStates(ctx, r.JID, absent, all.Len())
+	return p.allPrinted(all, failed)
+}
+
+// allPrinted shows the returns of all minions as one, of which some failed.
+func (p *program) allPrinted(all *value.Dict, failed bool) error {
+	if err := p.printAll(all); err != nil || !failed || p.cmd.doc() {
+		return err
+	}
+	return p.strict(frame.ExitFailure, textFailed)
+}
+
+// printAll shows the returns of all minions as one.
+func (p *program) printAll(all *value.Dict) error {
+	if p.cmd.doc() {
+		docs := value.NewDict(0)
+		for id, ret := range all.All() {
+			addDocs(docs, client.Result{ID: value.Str(id), Return: ret})
+		}
+		return p.printDocs(docs, all.Len())
+	}
+	out := ""
+	if strings.HasPrefix(p.cmd.funs()[0], "state.") {
+		out = "highstate"
+	}
+	if err := p.Show.Show(all, out, output.Call{}); err != nil {
+		return err
+	}
+	if all.Len() == 0 {
+		return exit{2, textNoReturn}
+	}
+	return nil
+}
+
+// shown is a return in the form in which it is printed.
+type shown struct {
+	data    *value.Dict
+	out     string
+	retcode int
+}
+
+// shape makes a result printable; it puts in words that a minion did not
+// return.
+func (p *program) shape(res client.Result, jid string) shown {
+	if !res.Absent {
+		return shown{value.DictOf(res.ID, res.Return), res.Out, res.Retcode}
+	}
+	text := fmt.Sprintf("Minion did not return. [No response]\n"+lookupHint, jid)
+	if p.notConnected(res.ID) {
+		text = "Minion did not return. [Not connected]"
+	}
+	return shown{value.DictOf(res.ID, text), "no_return", 1}
+}
+
+func (p *program) print(s shown) error {
+	return p.Show.Show(s.data, s.out, output.Call{Retcode: s.retcode})
+}

@@ -1,0 +1,278 @@
+// Package salt is the salt program: it has minions run functions and shows
+// what they return, each as soon as it comes.
+package salt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"brine/internal/cli/frame"
+	"brine/internal/cli/session"
+	"brine/internal/client"
+	"brine/internal/config"
+	"brine/internal/output"
+	"brine/internal/salt"
+	"brine/internal/value"
+	"brine/internal/yaml"
+)
+
+var command = frame.Command{
+	Name: "salt", Usage: "[options] '<target>' <function> [arguments]",
+	Doc: "salt has any number of minions, chosen by a target, run a function at once, and shows what each returns.",
+}
+
+// Applet returns the program.
+func Applet() frame.Applet {
+	return frame.Applet{Name: command.Name, Summary: "run functions on minions", Run: run}
+}
+
+type options struct {
+	session.Options
+	Executors    string `flag:"--module-executors" arg:"LIST" doc:"Executors to use in place of those that the minions are configured with."`
+	ExecutorOpts string `flag:"--executor-opts" arg:"OPTS" doc:"Options of the executors."`
+	Timeout      int    `flag:"-t --timeout" arg:"SECONDS" doc:"Seconds to wait for returns before minions are asked whether they still work. Default: as configured, else 5."`
+	Expire       string `flag:"--expire" arg:"TIME" doc:"How long the master keeps the job for minions that are away, in seconds, or as 10m, 2h, 1d; 0: not at all. Default: as long as this program waits for returns."`
+	Static       bool   `flag:"-s --static" doc:"Show all returns at once in the end, without minions that did not return."`
+	Progress     bool   `flag:"-p --progress" doc:"Show on a terminal how many minions have returned."`
+	Failhard     bool   `flag:"--failhard" doc:"Stop a batch at the first failure."`
+	Async        bool   `flag:"--async" doc:"Send the job and do not wait for returns."`
+	Subset       int    `flag:"--subset" arg:"N" doc:"Use only so many minions of the target, chosen at random among those that have the function."`
+	Verbose      bool   `flag:"-v --verbose" doc:"Show the job id, and which minions still work."`
+	HideTimeout  bool   `flag:"--hide-timeout" doc:"Do not mention minions that do not return."`
+	ShowTimeout  bool   `flag:"--show-timeout" doc:"Mention minions that do not return, which is the default unless the configuration or the Saltfile has show_timeout: False."`
+	ShowJID      bool   `flag:"--show-jid" doc:"Show the job id."`
+	batching
+	Return       string `flag:"--return" arg:"RETURNER" doc:"Returners that the minions send their results to as well, separated by commas."`
+	ReturnConfig string `flag:"--return_config" arg:"NAME" doc:"Alternative configuration of the returner."`
+	ReturnKwargs string `flag:"--return_kwargs" arg:"MAP" doc:"Options for the returner."`
+	Doc          bool   `flag:"-d --doc --documentation" doc:"Show the documentation of a module or function, or of all."`
+	Separator    string `flag:"--args-separator" arg:"TEXT" default:"," doc:"What separates the arguments of several functions. Default: %default."`
+	Summary      bool   `flag:"--summary" dest:"cli_summary" doc:"Show in the end how many minions returned and failed."`
+	Metadata     string `flag:"--metadata" arg:"DATA" doc:"Data to keep with the job, by which it can be found."`
+	OutputDiff   bool   `flag:"--output-diff" dest:"state_output_diff" doc:"Show only states that changed something or failed."`
+	ConfigDump   bool   `flag:"--config-dump" doc:"Show the configuration of the master and do nothing else."`
+	Preview      bool   `flag:"--preview-target" doc:"Show which minions are expected to match and do nothing else."`
+	targeting    `group:"Target Options" doc:"Without one of these the target is a glob of minion ids."`
+	Delimiter    string `flag:"--delimiter" arg:"TEXT" default:":" group:"Additional Target Options" doc:"What separates the steps of a grain or pillar target. Default: '%default'."`
+}
+
+type batching struct {
+	Batch     string  `flag:"-b --batch --batch-size" arg:"N or N%" doc:"Run on so many minions at a time."`
+	BatchWait float64 `flag:"--batch-wait" arg:"SECONDS" doc:"Seconds to wait after each minion before the next one takes its place."`
+	SafeLimit int     `flag:"--batch-safe-limit" arg:"N" doc:"Run in batches if so many minions or more are targeted."`
+	SafeSize  string  `flag:"--batch-safe-size" arg:"N or N%" default:"8" doc:"Size of the batches of --batch-safe-limit. Default: %default."`
+}
+
+// program is one run of salt.
+type program struct {
+	*session.Session
+	opts options
+	cmd  *call
+
+	peers map[netip.Addr]bool // connected to the master; nil before the first look
+}
+
+func run(ctx context.Context, env *frame.Env, args []string) int {
+	return new(program).run(ctx, env, args)
+}
+
+func (p *program) run(ctx context.Context, env *frame.Env, args []string) int {
+	inv, code, ok := command.Parse(env, &p.opts, args)
+	if !ok {
+		return code
+	}
+	if text := p.opts.check(); text != "" {
+		return command.Fail(env, text)
+	}
+	var err error
+	if !p.opts.ConfigDump {
+		if p.cmd, err = p.opts.parse(inv.Args); err != nil {
+			return incomplete(env, err)
+		}
+	}
+	if p.Session, err = session.Open(env, inv, &p.opts.Options, p.tune); err != nil {
+		return session.Fail(env, &command, err)
+	}
+	defer p.Close()
+	if v, ok := p.Tree.Values.Get("show_timeout"); inv.Given("show_timeout") {
+		p.opts.HideTimeout = p.opts.HideTimeout || !p.opts.ShowTimeout // that may be from the Saltfile
+	} else if ok && !value.Truth(v) {
+		p.opts.HideTimeout = true
+	}
+	return p.exitCode(p.do(ctx))
+}
+
+// do does what was asked for. Its error decides about the exit code.
+func (p *program) do(ctx context.Context) error {
+	o := &p.opts
+	switch {
+	case o.ConfigDump:
+		return p.configDump()
+	case o.Preview:
+		return p.preview()
+	}
+	if err := p.Authenticate(ctx); err != nil {
+		return err
+	}
+	if o.SafeLimit > 1 && o.Batch == "" && !o.Static {
+		ids, err := p.targeted()
+		if err != nil {
+			return err
+		}
+		if len(ids) >= o.SafeLimit {
+			p.say("\nNOTICE: Too many minions targeted, switching to batch execution.\n")
+			o.Batch = o.SafeSize
+		}
+	}
+	switch {
+	case o.Async:
+		return p.async(ctx)
+	case o.Batch != "" && o.Static:
+		return p.staticBatch(ctx)
+	case o.Batch != "":
+		return p.batch(ctx)
+	case o.Static:
+		return p.static(ctx)
+	}
+	return p.execute(ctx)
+}
+
+// exit is an error that stands for an exit code, with a last line for stderr
+// unless it is empty.
+type exit struct {
+	code int
+	text string
+}
+
+func (e exit) Error() string { return e.text }
+
+// Last lines of stderr.
+const (
+	textFailed   = "ERROR: Minions returned with non-zero exit code"
+	textNoReturn = "ERROR: No return received"
+)
+
+// exitCode reports an error and maps it to the exit code. What the master
+// says against a job counts as output and as success, as in Salt.
+func (p *program) exitCode(err error) int {
+	var (
+		e       exit
+		refused *client.Refused
+		lost    *client.Lost
+	)
+	switch {
+	case err == nil:
+		return frame.ExitOK
+	case errors.As(err, &e):
+		if e.text != "" {
+			p.Env.Errorf("%s", e.text)
+		}
+		return e.code
+	case errors.Is(err, context.Canceled):
+		return p.interrupted("")
+	case errors.Is(err, session.ErrAuthentication):
+		p.Env.Errorf("%s", err)
+		return frame.ExitNoReturn
+	case errors.Is(err, client.ErrNoMatch):
+		p.say("%s\n", err)
+		p.Env.Errorf(textNoReturn)
+		return frame.ExitNoReturn
+	case errors.Is(err, client.ErrNoReply):
+		p.Env.Errorf(textNoReturn)
+		return frame.ExitNoReturn
+	case errors.As(err, &lost):
+		p.Env.Errorf("ERROR: %s", err)
+		return frame.ExitFailure
+	case errors.As(err, &refused), salt.KindOf(err) == salt.Unavailable, salt.KindOf(err) == salt.Timeout, salt.KindOf(err) == salt.Invalid:
+		if err := p.Show.Show(err.Error(), "", output.Call{Retcode: 1}); err != nil {
+			p.Env.Errorf("ERROR: %s", err)
+			return frame.ExitFailure
+		}
+		return p.opts.Strict(refusal(err))
+	}
+	p.Env.Errorf("ERROR: %s", err)
+	return frame.ExitFailure
+}
+
+// refusal is the exit code for a job that could not be sent.
+func refusal(err error) int {
+	switch salt.KindOf(err) {
+	case salt.Denied:
+		return frame.ExitNoPerm
+	case salt.Unavailable, salt.Timeout:
+		return frame.ExitUnavailable
+	}
+	return frame.ExitFailure
+}
+
+// lookupHint tells how to see the returns of a job later.
+const lookupHint = "The minions may not have all finished running and any remaining minions will return upon completion. " +
+	"To look up the return data for this job later, run the following command:\n\nsalt-run jobs.lookup_jid %s"
+
+// interrupted says goodbye after Ctrl-C. jid is that of the job, or "".
+func (p *program) interrupted(jid string) int {
+	text := "\nExiting gracefully on Ctrl-c"
+	if jid != "" {
+		text += fmt.Sprintf("\nThis job's jid is: %s\n"+lookupHint, jid, jid)
+	}
+	p.Env.Errorf("%s", text)
+	if p.opts.HardCrash.HardCrash {
+		return frame.ExitFailure
+	}
+	return p.opts.Strict(frame.ExitInterrupted)
+}
+
+// stopped turns the end of a wait by Ctrl-C into the exit code, and leaves
+// other errors as they are.
+func (p *program) stopped(err error, jid string) error {
+	if errors.Is(err, context.Canceled) {
+		return exit{code: p.interrupted(jid)}
+	}
+	return err
+}
+
+func (p *program) say(format string, args ...any) {
+	fmt.Fprintf(p.Env.Stdout, format, args...)
+}
+
+func (p *program) configDump() error {
+	all, err := config.Dump(p.Tree, p.Conf)
+	if err != nil {
+		return err
+	}
+	p.say("%s", yaml.Dump(all))
+	return nil
+}
+
+// tune changes the options of the output by those of this program.
+func (p *program) tune(o *output.Options) {
+	if p.opts.OutputDiff {
+		o.StateDiff = true
+	}
+	if p.cmd == nil {
+		return
+	}
+	kwargs := p.cmd.kwargs()
+	if v, ok := kwargs.Get("exclude"); ok {
+		o.StateExclude = words(v)
+	}
+	if v, ok := kwargs.Get("terse"); ok {
+		o.StateTerse = words(v)
+	}
+}
+
+// words are the items of a list, or the parts of a text with commas.
+func words(v any) []string {
+	var out []string
+	switch x := v.(type) {
+	case *value.List:
+		for _, it := range x.Items {
+			out = append(out, value.Str(it))
+		}
+	case string:
+		out = splitComma(x)
+	}
+	return out
+}

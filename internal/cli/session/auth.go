@@ -1,0 +1,134 @@
+package session
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/term"
+
+	"brine/internal/value"
+)
+
+type tokenOptions struct {
+	TokenFile string `salt:"token_file" default:"" doc:"file for the token of --make-token; empty: .salt_token in the user's home"`
+}
+
+// systems are the external authentication systems that masters know. Whether
+// one is configured is for the master to say.
+var systems = []string{"auto", "file", "keystone", "ldap", "pam", "pki", "rest", "sharedsecret", "yubico"}
+
+// ErrAuthentication says that no credentials could be had. What is wrong has
+// been printed.
+var ErrAuthentication = errors.New("ERROR: Authentication failed")
+
+// Authenticate heeds the options about external authentication: it asks for
+// what is missing and makes the client show it. Without such options it does
+// nothing.
+func (s *Session) Authenticate(ctx context.Context) error {
+	o := &s.opts.EAuth
+	if o.EAuth == "" {
+		return nil
+	}
+	if !slices.Contains(systems, o.EAuth) {
+		fmt.Fprintf(s.Env.Stdout, "The specified external authentication system \"%s\" is not available\nAvailable eauth types: %s\n",
+			o.EAuth, strings.Join(systems, ", "))
+		return ErrAuthentication
+	}
+	if tok := s.readToken(); tok != "" {
+		s.Client = s.Client.As(value.DictOf("token", tok))
+		return nil
+	}
+	in := bufio.NewReader(s.Env.Stdin)
+	name, err := s.askUnless(o.Username, "username: ", in, false)
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+	}
+	password, err := s.askUnless(o.Password, "password: ", in, true)
+	if err != nil {
+		return err
+	}
+	creds := value.DictOf("username", name, "password", password, "eauth", o.EAuth)
+	if o.MakeToken {
+		tok, err := s.makeToken(ctx, creds)
+		if err != nil {
+			return err
+		}
+		creds = value.DictOf("token", tok)
+	}
+	s.Client = s.Client.As(creds)
+	return nil
+}
+
+func (s *Session) askUnless(given, question string, in *bufio.Reader, hidden bool) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	fmt.Fprint(s.Env.Stderr, question)
+	if f, ok := s.Env.Stdin.(*os.File); ok && hidden && s.Env.IsTerminal(f) {
+		b, err := term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(s.Env.Stderr)
+		return string(b), err
+	}
+	line, err := in.ReadString('\n')
+	if err != nil && line == "" {
+		return "", fmt.Errorf("no answer to the question for the %s: %w", strings.TrimSuffix(question, ": "), err)
+	}
+	return strings.TrimRight(line, "\r\n"), nil
+}
+
+func (s *Session) tokenPath() string {
+	if p := s.Settings.TokenFile.TokenFile; p != "" {
+		return p
+	}
+	return filepath.Join(s.Env.Getenv("HOME"), ".salt_token")
+}
+
+// maxToken bounds the file of a token in bytes.
+const maxToken = 4096
+
+// readToken returns the token that is kept, unless the user names an account.
+func (s *Session) readToken() string {
+	o := &s.opts.EAuth
+	if o.Username != "" || o.Password != "" || o.MakeToken {
+		return ""
+	}
+	b, err := os.ReadFile(s.tokenPath())
+	if err != nil || len(b) > maxToken {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// makeToken asks the master for a token and keeps it where only the user can
+// read it.
+func (s *Session) makeToken(ctx context.Context, creds *value.Dict) (string, error) {
+	load := value.DictOf("cmd", "mk_token")
+	load.Update(creds)
+	reply, err := s.local.Request(ctx, load)
+	if err != nil {
+		return "", fmt.Errorf("cannot ask the master for a token: %w", err)
+	}
+	d, _ := reply.(*value.Dict)
+	tok := d.Str("token")
+	if tok == "" {
+		return "", ErrAuthentication
+	}
+	path := s.tokenPath()
+	os.Remove(path) // so that the mode is that of a new file
+	if err := os.WriteFile(path, []byte(tok), 0o600); err != nil {
+		s.Log.Warn("cannot keep the token", "err", err)
+	}
+	return tok, nil
+}

@@ -1,0 +1,153 @@
+// Package session opens what salt and salt-run share: the master's
+// configuration, the log, the output, and the way to the master on this
+// machine. It prints nothing of its own but questions for a password.
+package session
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+
+	"brine/internal/cli/frame"
+	"brine/internal/client"
+	"brine/internal/config"
+	"brine/internal/log"
+	"brine/internal/output"
+	"brine/internal/salt"
+	"brine/internal/transport"
+)
+
+// Options are the command line options that both programs have.
+type Options struct {
+	frame.Config
+	frame.Saltfile
+	frame.HardCrash
+	frame.StrictExit
+	frame.NoParse
+	frame.ArgsStdin
+	frame.Logging `group:"Logging Options"`
+	frame.Output  `group:"Output Options"`
+	frame.EAuth   `group:"External Authentication" doc:"For users that the master does not know by the accounts of this machine."`
+}
+
+// Settings are options of the master's configuration that both programs need
+// beside those of config.Master.
+type Settings struct {
+	Client    client.Options
+	TokenFile tokenOptions
+}
+
+// Session is an opened program. Close must be called.
+type Session struct {
+	Env      *frame.Env
+	Conf     *config.Master
+	Tree     *config.Tree
+	Settings Settings
+	Log      *log.Log
+	Show     *frame.Display
+	Client   *client.Client
+
+	opts  *Options
+	local *client.Local
+}
+
+// UsageError is an error that is the user's, found only after parsing.
+type UsageError struct{ error }
+
+// Unwrap returns what is wrong.
+func (e UsageError) Unwrap() error { return e.error }
+
+// Open reads the configuration and opens all. tune, if not nil, changes the
+// options of the output by those of the program.
+func Open(env *frame.Env, inv *frame.Invocation, o *Options, tune func(*output.Options)) (*Session, error) {
+	s := &Session{Env: env, opts: o}
+	dir := o.Resolve(env)
+	if !inv.Given("config_dir") {
+		dir = "" // as the environment says, for which there is more than one way
+	}
+	if err := s.load(config.Path(config.MasterKind, dir, env.Getenv)); err != nil {
+		return nil, err
+	}
+	var err error
+	lo := s.Conf.Log
+	lo.File = "" // the file is that of the daemon
+	if s.Log, err = o.Logging.Open(env, lo, &o.Output); err != nil {
+		return nil, UsageError{err}
+	}
+	s.Log.Debug("read the configuration", "file", s.Conf.Files.ConfFile)
+	out := s.Conf.Output
+	if tune != nil {
+		tune(&out)
+	}
+	if s.Show, err = o.Output.Open(env, out, s.Log.Logger); err != nil {
+		s.Log.Close()
+		return nil, UsageError{err}
+	}
+	if err := s.connect(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// load reads the configuration. Odd but harmless things in it are the
+// daemon's to complain about.
+func (s *Session) load(path string) error {
+	quiet := slog.New(slog.DiscardHandler)
+	tree, err := config.Load(path, config.MasterKind, quiet)
+	if err != nil {
+		return err
+	}
+	machine := config.ThisMachine()
+	machine.FullName = func(name string) string { return name } // without asking DNS
+	s.Tree = tree
+	if s.Conf, err = config.NewMaster(tree, machine, quiet); err != nil {
+		return err
+	}
+	return config.Decode(tree, &s.Settings)
+}
+
+// connect makes the client; it sends nothing yet.
+func (s *Session) connect() error {
+	var conf *tls.Config
+	ssl, err := transport.ParseTLS(s.Conf.Network.SSL)
+	if err == nil && ssl != nil && s.Conf.Network.Transport != "zeromq" {
+		conf, err = transport.ClientTLS(*ssl)
+	}
+	if err != nil {
+		return err
+	}
+	f, n := &s.Conf.Files, &s.Conf.Network
+	s.local, err = client.NewLocal(client.Place{
+		Interface: n.Interface, RetPort: n.RetPort, Transport: n.Transport, TLS: conf,
+		Sockets: s.Conf.Events.Sockets(), CacheDir: f.CacheDir, User: f.User,
+	}, client.Caller(s.Env.Getenv), s.Log.Logger)
+	if err != nil {
+		return err
+	}
+	s.Client = client.New(s.Settings.Client, f.ConfFile, s.local, s.local, s.Log.Logger)
+	return nil
+}
+
+// Close closes all that Open opened.
+func (s *Session) Close() {
+	if s.local != nil {
+		s.local.Close()
+	}
+	s.Show.Close()
+	s.Log.Close()
+}
+
+// Fail reports an error of Open and returns the exit code.
+func Fail(env *frame.Env, c *frame.Command, err error) int {
+	var usage UsageError
+	if errors.As(err, &usage) {
+		return c.Fail(env, err.Error())
+	}
+	env.Errorf("%s: error: %s", c.Name, err)
+	switch salt.KindOf(err) {
+	case salt.Denied, salt.Invalid: // above all a configuration that is of no use
+		return config.ExitCode(err)
+	}
+	return frame.ExitNoReturn
+}

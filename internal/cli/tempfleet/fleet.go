@@ -1,0 +1,281 @@
+// Package tempfleet runs masters and minions as processes of this very binary,
+// in a temporary folder and on loopback, for programs that show or try
+// something. Nothing of it outlives the program.
+package tempfleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Patience bounds every wait.
+const Patience = 15 * time.Second
+
+// Fleet is the daemons and the folder that they live in.
+type Fleet struct {
+	// Dir is the folder of all.
+	Dir              string
+	Masters, Minions []*Daemon
+}
+
+// Daemon is one process of this very binary.
+type Daemon struct {
+	Name     string // "master one"
+	program  string
+	self     string // the binary
+	Dir, Log string
+	Addr     string // masters: request address
+	Ports    []int  // masters: publish and request port
+
+	mu   sync.Mutex
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// Minion is one to be.
+type Minion struct {
+	ID, Role string
+	// More is added to its configuration.
+	More string
+}
+
+// New prepares two masters, one and two, that will share a key, and minions of
+// both. at, if not "", is the address at which minions look for the first, on
+// the ports that it has; more is added to the configuration of the masters.
+func New(minions []Minion, at, more string) (*Fleet, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "brine-demo-")
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{Dir: dir}
+	ports, err := freePorts(4)
+	if err != nil {
+		return f, err
+	}
+	var addrs []string
+	for i, name := range []string{"one", "two"} {
+		pub, ret := ports[2*i], ports[2*i+1]
+		m := &Daemon{Name: "master " + name, program: "salt-master", self: self, Dir: filepath.Join(dir, name), Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(ret))}
+		if i == 0 && at != "" {
+			addrs = append(addrs, net.JoinHostPort(at, strconv.Itoa(ret)))
+		} else {
+			addrs = append(addrs, m.Addr)
+		}
+		m.Ports = []int{pub, ret}
+		f.Masters = append(f.Masters, m)
+		err = errors.Join(err, m.configure("master", fmt.Sprintf(
+			"root_dir: %s\nid: %s\ninterface: 127.0.0.1\npublish_port: %d\nret_port: %d\n%s", m.Dir, name, pub, ret, more)))
+	}
+	for _, w := range minions {
+		m := &Daemon{Name: "minion " + w.ID, program: "salt-minion", self: self, Dir: filepath.Join(dir, w.ID)}
+		f.Minions = append(f.Minions, m)
+		err = errors.Join(err, m.configure("minion", fmt.Sprintf(
+			"root_dir: %s\nid: %s\nmaster: [%s]\nacceptance_wait_time: 1\ngrains: {role: %s}\nenable_fqdns_grains: False\n",
+			m.Dir, w.ID, `"`+strings.Join(addrs, `", "`)+`"`, w.Role)+w.More))
+	}
+	return f, err
+}
+
+// freePorts asks the system for ports that nobody uses now.
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}
+
+// configure writes the configuration file that the programs read with -c.
+func (d *Daemon) configure(file, text string) error {
+	d.Log = filepath.Join(d.Dir, "log")
+	if err := os.MkdirAll(d.Dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(d.Dir, file), []byte(text), 0o600)
+}
+
+// Start runs the daemon as a process; it dies with the demo.
+func (d *Daemon) Start() error {
+	log, err := os.OpenFile(d.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(d.self, d.program, "-c", d.Dir, "-l", "info")
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = dieWithParent()
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("cannot start %s: %w", d.Name, err)
+	}
+	done := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(done)
+	}()
+	d.mu.Lock()
+	d.cmd, d.done = cmd, done
+	d.mu.Unlock()
+	return nil
+}
+
+// Kill ends the process as a power cut would, and waits until it is gone.
+func (d *Daemon) Kill() { d.End(syscall.SIGKILL) }
+
+// End sends a signal and waits for the end, which comes by force after a while.
+func (d *Daemon) End(sig os.Signal) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cmd == nil {
+		return
+	}
+	_ = d.cmd.Process.Signal(sig)
+	select {
+	case <-d.done:
+	case <-time.After(5 * time.Second):
+		_ = d.cmd.Process.Kill()
+		<-d.done
+	}
+	d.cmd = nil
+}
+
+// Ended tells whether the process has ended by itself.
+func (d *Daemon) Ended() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-d.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Listening waits until the master takes requests.
+func (d *Daemon) Listening(ctx context.Context) error {
+	deadline := time.Now().Add(Patience)
+	for {
+		c, err := net.DialTimeout("tcp", d.Addr, time.Second)
+		if err == nil {
+			c.Close()
+			return nil
+		}
+		if d.Ended() {
+			return fmt.Errorf("%s ended at once", d.Name)
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return fmt.Errorf("%s does not listen: %w", d.Name, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Command runs one of the programs against this master and returns what it
+// printed.
+func (d *Daemon) Command(ctx context.Context, program string, args ...string) (string, error) {
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, d.self, append([]string{program, "-c", d.Dir}, args...)...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(errs.String()+out.String()))
+	}
+	return out.String(), nil
+}
+
+// Daemons returns all.
+func (f *Fleet) Daemons() []*Daemon {
+	return append(append([]*Daemon(nil), f.Masters...), f.Minions...)
+}
+
+// StartMasters starts the first master, which makes its key pair, copies the
+// pair to the second as its only preparation, and starts that.
+func (f *Fleet) StartMasters(ctx context.Context) error {
+	one, two := f.Masters[0], f.Masters[1]
+	if err := one.Start(); err != nil {
+		return err
+	}
+	if err := one.Listening(ctx); err != nil {
+		return err
+	}
+	pki := filepath.Join("etc", "salt", "pki", "master")
+	if err := os.MkdirAll(filepath.Join(two.Dir, pki), 0o700); err != nil {
+		return err
+	}
+	for _, name := range []string{"master.pem", "master.pub"} {
+		b, err := os.ReadFile(filepath.Join(one.Dir, pki, name))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(two.Dir, pki, name), b, 0o400); err != nil {
+			return err
+		}
+	}
+	if err := two.Start(); err != nil {
+		return err
+	}
+	return two.Listening(ctx)
+}
+
+// StartMinions starts the minions.
+func (f *Fleet) StartMinions() error {
+	for _, m := range f.Minions {
+		if err := m.Start(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Await asks again until ok returns nil.
+func (f *Fleet) Await(ctx context.Context, what string, ok func() error) error {
+	deadline := time.Now().Add(Patience)
+	for {
+		err := ok()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return fmt.Errorf("waited for %s: %w", what, err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// Remove ends all processes and removes the folder.
+func (f *Fleet) Remove() error {
+	var wg sync.WaitGroup
+	for _, d := range f.Daemons() {
+		wg.Go(func() { d.End(syscall.SIGTERM) })
+	}
+	wg.Wait()
+	return os.RemoveAll(f.Dir)
+}
+
+// Signal sends a signal to the process and does not wait.
+func (d *Daemon) Signal(sig os.Signal) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cmd == nil {
+		return errors.New(d.Name + " does not run")
+	}
+	return d.cmd.Process.Signal(sig)
+}

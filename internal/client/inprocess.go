@@ -1,0 +1,69 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"brine/internal/event"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// InProcess is the Master and the Bus for functions that a master runs itself.
+type InProcess struct {
+	// Publish starts a job and returns what a client would get as the reply.
+	Publish func(load *value.Dict) *value.Dict
+	// Events is the master's bus.
+	Events *event.Bus
+	// User is who the jobs are from.
+	User string
+}
+
+var (
+	_ Master = (*InProcess)(nil)
+	_ Bus    = (*InProcess)(nil)
+)
+
+// Request implements Master. Only jobs can be asked for.
+func (p *InProcess) Request(ctx context.Context, load *value.Dict) (any, error) {
+	if cmd := load.Str("cmd"); cmd != "publish" {
+		return nil, salt.Errorf(salt.Invalid, "a runner cannot ask for %q", cmd)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	load.Delete("key")
+	load.Set("user", p.User)
+	return p.Publish(load), nil
+}
+
+// inProcessQueue is how many events wait for a runner. It does nothing but
+// take them, so that this is enough for any burst.
+const inProcessQueue = 1 << 16
+
+// Subscribe implements Bus.
+func (p *InProcess) Subscribe(_ context.Context, prefixes ...string) (Events, error) {
+	return &inProcessEvents{p.Events.Subscribe(inProcessQueue, prefixes...)}, nil
+}
+
+type inProcessEvents struct{ s *event.Subscription }
+
+func (e *inProcessEvents) Next(ctx context.Context) (*event.Event, error) {
+	if n := e.s.Dropped(); n > 0 {
+		return nil, fmt.Errorf("%d events came faster than they could be taken", n)
+	}
+	select {
+	case ev, ok := <-e.s.C:
+		if !ok {
+			return nil, errEnded
+		}
+		return ev, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (e *inProcessEvents) Close() error {
+	e.s.Close()
+	return nil
+}

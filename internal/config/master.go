@@ -1,0 +1,123 @@
+package config
+
+import (
+	"log/slog"
+	"path/filepath"
+
+	"brine/internal/cache"
+	"brine/internal/channel"
+	"brine/internal/client"
+	"brine/internal/event"
+	"brine/internal/fileserver"
+	"brine/internal/job"
+	"brine/internal/keystore"
+	"brine/internal/log"
+	"brine/internal/master"
+	"brine/internal/output"
+	"brine/internal/pillar"
+	"brine/internal/profile"
+	"brine/internal/top"
+	"brine/internal/transport"
+)
+
+// Master is the configuration of the master's side: the Options of every
+// package that it is made of.
+type Master struct {
+	Files   MasterFiles
+	Network transport.Options
+	Log     log.Options
+	Channel channel.Options
+	Publish channel.PublishOptions
+	Keys    keystore.Options
+	Cache   cache.Options
+	Events  event.MasterOptions
+	Options master.Options
+	Client  client.Options
+	Jobs    job.Options
+	Served  fileserver.Options
+	Top     top.Options
+	Pillar  pillar.Options
+	Output  output.Options
+	Profile profile.Options
+}
+
+// MasterFiles say who the master is and where it keeps things. The folders
+// have root_dir applied.
+type MasterFiles struct {
+	RootDir          string `salt:"root_dir" default:"/" doc:"folder that all other folders are below" change:"restart"`
+	User             string `salt:"user" default:"" doc:"user to run as; empty: the one who starts the program" change:"restart"`
+	PKIDir           string `salt:"pki_dir" default:"/etc/salt/pki/master" doc:"folder of keys" change:"restart"`
+	CacheDir         string `salt:"cachedir" default:"/var/cache/salt/master" doc:"folder of jobs and what is known of minions" change:"restart"`
+	SockDir          string `salt:"sock_dir" default:"/var/run/salt/master" doc:"folder of the master's socket files" change:"restart"`
+	PIDFile          string `salt:"pidfile" default:"/var/run/salt-master.pid" doc:"file for the number of the process" change:"restart"`
+	ExtensionModules string `salt:"extension_modules" default:"" doc:"folder of the user's own modules; empty: extmods in cachedir" change:"restart"`
+	LogDir           string `salt:"log_dir" default:"" doc:"folder of log files whose names have none" change:"restart"`
+	KeyLogFile       string `salt:"key_logfile" default:"/var/log/salt/key" doc:"log file of salt-key" change:"restart"`
+	MasterID         string `salt:"master_id" default:"" doc:"name stamped on jobs, for syndics below more than one master" change:"restart"`
+	DefaultInclude   any    `salt:"default_include" default:"master.d/*.conf" doc:"further files, relative to this one; later ones win" change:"restart"`
+	Include          any    `salt:"include" default:"null" doc:"path, pattern or list of further files, which win over all others" change:"restart"`
+
+	Identity
+
+	// TokenDir and SyndicDir are in CacheDir.
+	TokenDir, SyndicDir string
+	// ConfFile is the main file.
+	ConfFile string
+}
+
+const masterLog = "/var/log/salt/master"
+
+// usual returns the defaults that a part cannot know.
+func (*Master) usual() map[string]any {
+	return map[string]any{"log_file": masterLog, "file_roots": fileserver.UsualRoots(), "pillar_roots": pillar.UsualRoots()}
+}
+
+// NewMaster fills the master's options from a tree. Its error holds all
+// faults. The id is that of the options, or guessed from machine with
+// "_master" added; it is not kept.
+func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
+	m := &Master{}
+	faults := faultList{}
+	faults.stage(t.normalize()...)
+	faults.stage(Decode(t, m))
+	faults.stage(t.checkTransport(m.Network.Transport)...)
+	faults.stage(t.checkWords()...)
+	faults.stage(t.checkLog(&m.Log)...)
+	f := &m.Files
+	id, err := f.identify(machine, f.RootDir, false, log)
+	faults.stage(t.blame(err)...)
+	if err := faults.err(t); err != nil {
+		return nil, err
+	}
+	if f.ID == "" {
+		id += "_master"
+	}
+	f.ID = id
+	f.ConfFile = t.Path
+	if m.Served.FileRoots == nil {
+		m.Served.FileRoots = fileserver.UsualRoots()
+	}
+	if m.Pillar.Roots == nil {
+		m.Pillar.Roots = pillar.UsualRoots()
+	}
+	m.Log.File = t.logFile(m.Log.File, f.LogDir, masterLog)
+	f.SockDir = sockDir(f.SockDir, f.CacheDir)
+	m.Events.SockDir = f.SockDir
+	if f.ExtensionModules == "" {
+		f.ExtensionModules = filepath.Join(f.CacheDir, "extmods")
+	}
+	if err := rootPaths(m, f.RootDir); err != nil {
+		return nil, err
+	}
+	f.TokenDir = filepath.Join(f.CacheDir, "tokens")
+	f.SyndicDir = filepath.Join(f.CacheDir, "syndics")
+	return m, nil
+}
+
+// LoadMaster is Load and NewMaster for a program without options of its own.
+// Faults of both are reported together.
+func LoadMaster(path string, log *slog.Logger) (*Master, *Tree, error) {
+	t, err := Load(path, MasterKind, log)
+	m, err2 := NewMaster(t, ThisMachine(), log)
+	return m, t, both(t, err, err2)
+}

@@ -1,0 +1,49 @@
+// Package crypt is Salt's cryptography: bytes in, bytes out. It knows no
+// msgpack, no message and no socket.
+//
+// A Crypticle is the symmetric half. Its key is text, standard base64 of 56
+// bytes: 24 of AES-192 key, then 32 of HMAC-SHA256 key.
+//
+//	ciphertext = iv(16) || AES-CBC(plaintext, PKCS#7 padding) || HMAC(iv || cbc)(32)
+//	plaintext  = "pickle::" || nonce || payload
+//
+// The nonce is there only in replies, where both sides know it.
+//
+// PrivateKey and PublicKey are the RSA half: OAEP to hand over such keys,
+// PKCS#1 v1.5 signatures, and signatures from which the message is recovered
+// (ANSI X9.31 padding, no hash):
+//
+//	block     = 6B || BB ... BB || BA || message || CC    as long as the modulus
+//	signature = min(s, n-s) where s = block^d mod n
+//
+// Keys and Crypticles are immutable and safe for concurrent use. Errors match
+// one of the Err variables; none of them contains a secret.
+package crypt
+
+import "errors"
+
+var (
+	// ErrAuth says that a ciphertext was not made with this key, or was
+	// changed on its way.
+	ErrAuth = errors.New("message authentication failed")
+	// ErrFormat says that a ciphertext is authentic and yet not what Salt
+	// sends: bad padding or no prefix.
+	ErrFormat = errors.New("malformed plaintext")
+	// ErrNonce says that a reply is authentic but does not belong to the
+	// request.
+	ErrNonce = errors.New("the nonce of the reply is not that of the request")
+	// ErrKey says that a key cannot be read or must not be used.
+	ErrKey = errors.New("invalid key")
+	// ErrPassphrase says that a private key is encrypted and the passphrase
+	// is missing or wrong.
+	ErrPassphrase = errors.New("the private key is encrypted and the passphrase does not fit")
+	// ErrUnsupportedAlgorithm says that an algorithm has none of the names
+	// that Salt knows for this purpose.
+	ErrUnsupportedAlgorithm = errors.New("unsupported algorithm")
+	// ErrDecrypt says that a message was not encrypted for this RSA key.
+	ErrDecrypt = errors.New("cannot decrypt the message with this key")
+	// ErrSignature says that a signature does not fit.
+	ErrSignature = errors.New("the signature does not fit")
+	// ErrTooLong says that a message is too long for the RSA key.
+	ErrTooLong = errors.New("the message is too long for the key")
+)

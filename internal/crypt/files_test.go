@@ -1,0 +1,92 @@
+package crypt
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestWriteKeyPair(t *testing.T) {
+	dir := t.TempDir()
+	k := private(t, "minion")
+	if err := WriteKeyPair(dir, "minion", k); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]fs.FileMode{"minion.pem": 0o400, "minion.pub": 0o644} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != want {
+			t.Errorf("%s has mode %v, want %v", name, info.Mode(), want)
+		}
+		if got := read(t, dir, name); !bytes.Equal(got, read(t, vectors, "keys", name)) {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if got, err := LoadPrivate(filepath.Join(dir, "minion.pem"), ""); err != nil || !bytes.Equal(got.PEM(), k.PEM()) {
+		t.Errorf("LoadPrivate: %v", err)
+	}
+	if got, err := LoadPublic(filepath.Join(dir, "minion.pub")); err != nil || !got.Equal(k.Public()) {
+		t.Errorf("LoadPublic: %v", err)
+	}
+
+	// The key of another process must survive.
+	err := WriteKeyPair(dir, "minion", private(t, "minion_other"))
+	if !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "minion.pem") {
+		t.Errorf("second pair: %v", err)
+	}
+	if !bytes.Equal(read(t, dir, "minion.pem"), k.PEM()) || !bytes.Equal(read(t, dir, "minion.pub"), k.Public().PEM()) {
+		t.Error("the first pair was replaced")
+	}
+	// A public key may be replaced.
+	if err := WritePublic(filepath.Join(dir, "minion.pub"), public(t, "master")); err != nil {
+		t.Error(err)
+	}
+	if got, err := LoadPublic(filepath.Join(dir, "minion.pub")); err != nil || !got.Equal(public(t, "master")) {
+		t.Errorf("after WritePublic: %v", err)
+	}
+
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+}
+
+func TestFileErrors(t *testing.T) {
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "broken")
+	if err := os.WriteFile(broken, []byte("no key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(dir, "no such", "key")
+	load := func(path, pass string) error { _, err := LoadPrivate(path, pass); return err }
+	loadPub := func(path string) error { _, err := LoadPublic(path); return err }
+	for _, c := range []struct {
+		err  error
+		kind error
+		says []string
+	}{
+		{load(missing, ""), fs.ErrNotExist, []string{missing}},
+		{loadPub(missing), fs.ErrNotExist, []string{missing}},
+		{load(broken, ""), ErrKey, []string{broken, "restore"}},
+		{loadPub(broken), ErrKey, []string{broken, "delete"}},
+		{load("testdata/encrypted.pem", "wrong"), ErrPassphrase, []string{"testdata/encrypted.pem", "set the right passphrase"}},
+		{WriteKeyPair(missing, "minion", private(t, "minion")), fs.ErrNotExist, []string{"create the directory " + missing}},
+		{WritePublic(missing, public(t, "minion")), fs.ErrNotExist, []string{"create the directory"}},
+	} {
+		if !errors.Is(c.err, c.kind) {
+			t.Errorf("%v is not %v", c.err, c.kind)
+			continue
+		}
+		for _, s := range c.says {
+			if !strings.Contains(c.err.Error(), s) {
+				t.Errorf("%q does not say %q", c.err, s)
+			}
+		}
+	}
+}

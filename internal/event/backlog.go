@@ -1,0 +1,132 @@
+package event
+
+import "sync"
+
+// backlog holds the newest frames for all readers of a server together, so
+// that slow readers, however many, cost a bounded amount of memory. A reader
+// that falls behind further than the backlog reaches misses frames.
+type backlog struct {
+	maxFrames int
+	maxBytes  int
+
+	mu      sync.Mutex
+	more    sync.Cond // something was appended, or a reader was removed
+	frames  [][]byte
+	first   uint64 // number of frames[0]
+	bytes   int
+	readers map[*cursor]struct{}
+}
+
+// cursor is the place of one reader.
+type cursor struct {
+	next    uint64
+	missed  uint64
+	removed bool
+}
+
+func newBacklog(maxFrames, maxBytes int) *backlog {
+	b := &backlog{maxFrames: max(maxFrames, 1), maxBytes: maxBytes, readers: map[*cursor]struct{}{}}
+	b.more.L = &b.mu
+	return b
+}
+
+// open adds a reader that gets what is appended from now on.
+func (b *backlog) open() *cursor {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := &cursor{next: b.first + uint64(len(b.frames))}
+	b.readers[c] = struct{}{}
+	return c
+}
+
+// remove takes a reader away; its take returns nothing.
+func (b *backlog) remove(c *cursor) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.removed = true
+	delete(b.readers, c)
+	b.release()
+	b.more.Broadcast()
+}
+
+// wanted reports whether there is a reader.
+func (b *backlog) wanted() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.readers) > 0
+}
+
+// add appends a frame. It never waits for a reader.
+func (b *backlog) add(frame []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.readers) == 0 {
+		return
+	}
+	b.frames = append(b.frames, frame)
+	b.bytes += len(frame)
+	for len(b.frames) > 1 && (len(b.frames) > b.maxFrames || b.bytes > b.maxBytes) {
+		b.drop(1)
+	}
+	b.more.Broadcast()
+}
+
+// drop forgets the n oldest frames.
+func (b *backlog) drop(n int) {
+	for i := range n {
+		b.bytes -= len(b.frames[i])
+		b.frames[i] = nil
+	}
+	b.frames = b.frames[n:]
+	b.first += uint64(n)
+	if len(b.frames) == 0 {
+		b.frames = nil
+	}
+}
+
+// release forgets what every reader has taken.
+func (b *backlog) release() {
+	oldest := b.first + uint64(len(b.frames))
+	for c := range b.readers {
+		oldest = min(oldest, c.next)
+		if oldest <= b.first {
+			return
+		}
+	}
+	b.drop(int(oldest - b.first))
+}
+
+// take waits for frames and appends at most n of them, and about size bytes,
+// to dst. ok is false when the reader was removed.
+func (b *backlog) take(c *cursor, dst [][]byte, n, size int) (frames [][]byte, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !c.removed && c.next == b.first+uint64(len(b.frames)) {
+		b.more.Wait()
+	}
+	if c.removed {
+		return nil, false
+	}
+	if c.next < b.first {
+		c.missed += b.first - c.next
+		c.next = b.first
+	}
+	from := c.next
+	for i := int(from - b.first); i < len(b.frames) && n > 0 && size > 0; i++ {
+		dst = append(dst, b.frames[i])
+		size -= len(b.frames[i])
+		n--
+		c.next++
+	}
+	if from == b.first {
+		b.release()
+	}
+	return dst, true
+}
+
+// missed counts the frames that a reader lost.
+func (b *backlog) missed(c *cursor) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return c.missed
+}

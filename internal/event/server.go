@@ -1,0 +1,295 @@
+package event
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"brine/internal/salt"
+)
+
+// Server offers a bus to other programs.
+type Server struct {
+	bus     *Bus
+	log     *slog.Logger
+	sockets Sockets
+	pub     net.Listener
+	pull    net.Listener
+	files   []ownFile
+	backlog *backlog
+	remove  func()
+	conns   sync.WaitGroup
+}
+
+// ownFile is a socket file that this server made.
+type ownFile struct {
+	path string
+	info fs.FileInfo
+}
+
+// Listen binds the sockets. Files that a dead process left are replaced; a
+// living one is an error of kind Exists.
+func Listen(bus *Bus, at Sockets, o Options, log *slog.Logger) (*Server, error) {
+	if err := at.check(); err != nil {
+		return nil, err
+	}
+	s := &Server{bus: bus, log: log, sockets: at, backlog: newBacklog(o.PubHWM, o.PubBuffer<<20)}
+	var err error
+	if s.pub, err = s.listen(at.Pub, fs.FileMode(at.PubMode)); err == nil {
+		s.pull, err = s.listen(at.Pull, 0o600)
+	}
+	if err == nil && at.Marker != "" {
+		err = makeMarker(at.Marker)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	if at.Network == "tcp" {
+		s.sockets.Pub, s.sockets.Pull = s.pub.Addr().String(), s.pull.Addr().String()
+	}
+	s.remove = bus.Handle(s.publish)
+	return s, nil
+}
+
+// Sockets returns where the server listens; ports are real even if 0 was asked
+// for.
+func (s *Server) Sockets() Sockets { return s.sockets }
+
+func (s *Server) listen(addr string, mode fs.FileMode) (net.Listener, error) {
+	if s.sockets.Network == "tcp" {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return nil, salt.Errorf(salt.Unavailable, "cannot listen for programs that use the event bus: %w", err)
+		}
+		return l, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(addr), 0o755); err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cannot make the folder of the event bus (sock_dir): %w", err)
+	}
+	if err := removeStale(addr); err != nil {
+		return nil, err
+	}
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		// Linux gives the file the mode of the socket, so that nobody can
+		// connect before the chmod below.
+		return c.Control(func(fd uintptr) { syscall.Fchmod(int(fd), uint32(mode.Perm())) })
+	}}
+	l, err := lc.Listen(context.Background(), "unix", addr)
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cannot make the socket of the event bus: %w", err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // by then it may be a successor's
+	info, err := os.Lstat(addr)
+	if err == nil {
+		s.files = append(s.files, ownFile{addr, info})
+		err = os.Chmod(addr, mode)
+	}
+	if err != nil {
+		l.Close()
+		return nil, salt.Errorf(salt.Unavailable, "cannot set up the socket of the event bus: %w", err)
+	}
+	return l, nil
+}
+
+// removeStale removes what a dead process left at path.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a folder", path)
+	}
+	if err == nil && info.Mode().Type() == fs.ModeSocket {
+		if c, dialErr := net.DialTimeout("unix", path, time.Second); dialErr == nil {
+			c.Close()
+			return salt.Errorf(salt.Exists, "another process serves the event bus at %s; stop it or set another sock_dir", path)
+		}
+	}
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot replace an old socket of the event bus: %w", err)
+	}
+	return nil
+}
+
+// makeMarker makes an empty file if there is nothing.
+func makeMarker(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot make a file that the salt command wants to see: %w", err)
+	}
+	return f.Close()
+}
+
+// Close unbinds a server whose Serve was never called.
+func (s *Server) Close() error {
+	if s.remove != nil {
+		s.remove()
+	}
+	for _, l := range []net.Listener{s.pub, s.pull} {
+		if l != nil {
+			l.Close()
+		}
+	}
+	for _, f := range s.files {
+		if now, err := os.Lstat(f.path); err == nil && os.SameFile(now, f.info) {
+			os.Remove(f.path)
+		}
+	}
+	return nil
+}
+
+// Serve accepts programs until ctx ends, then closes all and removes the
+// socket files. It returns after every goroutine of the server has ended.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var loops sync.WaitGroup
+	for _, a := range []struct {
+		l      net.Listener
+		handle func(context.Context, net.Conn) func()
+	}{{s.pub, s.reader}, {s.pull, s.writer}} {
+		loops.Go(func() {
+			if err := s.accept(ctx, a.l, a.handle); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	<-ctx.Done()
+	s.Close()
+	loops.Wait()
+	s.conns.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// accept hands out connections until the listener is closed. A lack of file
+// handles passes.
+func (s *Server) accept(ctx context.Context, l net.Listener, handle func(context.Context, net.Conn) func()) error {
+	for {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if conn != nil {
+				conn.Close()
+			}
+			return nil
+		case err == nil:
+			serve := handle(ctx, conn)
+			s.conns.Go(func() {
+				stop := context.AfterFunc(ctx, func() { conn.Close() })
+				defer stop()
+				defer conn.Close()
+				serve()
+			})
+		case errors.Is(err, net.ErrClosed):
+			return salt.Errorf(salt.Internal, "the event bus stopped listening: %w", err)
+		default:
+			s.log.Warn("the event bus cannot accept a program", "error", err)
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// publish puts an event before all readers.
+func (s *Server) publish(e *Event) {
+	if !s.backlog.wanted() {
+		return
+	}
+	frame, err := e.Frame()
+	if err != nil {
+		s.log.Error("an event cannot be encoded for other programs", "tag", e.Tag, "error", err)
+		return
+	}
+	s.backlog.add(frame)
+}
+
+const (
+	batchFrames = 64
+	batchBytes  = 256 << 10
+)
+
+// reader gives a program its place in the backlog at once, because the salt
+// command publishes a job as soon as it is connected.
+func (s *Server) reader(_ context.Context, conn net.Conn) func() {
+	cur := s.backlog.open()
+	return func() { s.serveReader(conn, cur) }
+}
+
+// serveReader sends events until the other side goes away.
+func (s *Server) serveReader(conn net.Conn, cur *cursor) {
+	var gone sync.WaitGroup
+	gone.Go(func() {
+		defer s.backlog.remove(cur)
+		defer conn.Close()        // ends a write that waits
+		io.Copy(io.Discard, conn) // readers send nothing: this waits for the end
+	})
+	defer gone.Wait()
+	defer conn.Close()
+	var batch [][]byte
+	for {
+		var ok bool
+		if batch, ok = s.backlog.take(cur, batch[:0], batchFrames, batchBytes); !ok {
+			break
+		}
+		bufs := net.Buffers(batch)
+		if _, err := bufs.WriteTo(conn); err != nil {
+			break
+		}
+		clear(batch)
+	}
+	if n := s.backlog.missed(cur); n > 0 {
+		s.log.Warn("a program that reads events was too slow and missed some", "missed", n)
+	}
+}
+
+func (s *Server) writer(ctx context.Context, conn net.Conn) func() {
+	return func() { s.serveWriter(ctx, conn) }
+}
+
+// serveWriter puts the events that come on the bus.
+func (s *Server) serveWriter(ctx context.Context, conn net.Conn) {
+	frames := frameReader{r: conn}
+	for {
+		body, err := frames.next()
+		if err != nil {
+			if ctx.Err() == nil && err != io.EOF {
+				s.log.Warn("a program that sends events is cut off", "error", err)
+			}
+			return
+		}
+		e, err := parseBody(body)
+		if err != nil {
+			s.log.Warn("an event of another program is dropped", "error", err)
+			continue
+		}
+		if !e.Data.Has("_stamp") {
+			if err := s.bus.Fire(e.Tag, e.Data); err != nil {
+				s.log.Warn("an event of another program is dropped", "error", err)
+			}
+			continue
+		}
+		s.bus.forward(e)
+	}
+}

@@ -1,0 +1,302 @@
+package fileclient
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/atomicfile"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+const (
+	// attempts bounds how often a file is fetched that changes meanwhile.
+	attempts = 5
+	// maxInflated bounds what one compressed part may grow to, in bytes. A
+	// master sends parts of file_buffer_size, 1 MiB by default.
+	maxInflated = 256 << 20
+)
+
+// CacheFile makes sure that the cache has a file as its source has it now, and
+// returns its path. Besides salt:// it takes http, https and ftp URLs, and
+// paths and file:// URLs of this machine, which are returned as they are.
+func (c *Client) CacheFile(ctx context.Context, url, saltenv string) (string, error) {
+	return c.GetURL(ctx, url, "", URLOptions{Saltenv: saltenv, Makedirs: true})
+}
+
+// Open opens a salt:// file. What is read from it is what the source has told
+// the hash of, whatever happens to the cache meanwhile.
+func (c *Client) Open(ctx context.Context, url, saltenv string) (*os.File, error) {
+	at, ok := locate(url, saltenv)
+	if !ok {
+		return nil, errScheme(url)
+	}
+	f, err := c.fetch(ctx, at, c.cachePath(at), fetchOptions{cache: true})
+	return f, err
+}
+
+// Read returns the content of a salt:// file; see Open.
+func (c *Client) Read(ctx context.Context, url, saltenv string) ([]byte, error) {
+	f, err := c.Open(ctx, url, saltenv)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// GetOptions say how a salt:// file is put somewhere.
+type GetOptions struct {
+	Saltenv string
+	// Makedirs makes the folder of the file; without, a folder that is not
+	// there is an error of kind NotFound.
+	Makedirs bool
+	// Gzip is the level of compression on the way, 1 to 9; 0 is none.
+	Gzip int
+}
+
+// GetFile puts a salt:// file at dest, or into the cache if dest is empty, and
+// returns its path. A dest that is a folder, or ends in a slash, keeps the
+// file's own name. A file that has the right content already is left alone;
+// one that has not keeps its mode and owner.
+func (c *Client) GetFile(ctx context.Context, url, dest string, o GetOptions) (string, error) {
+	at, ok := locate(url, o.Saltenv)
+	if !ok {
+		return "", errScheme(url)
+	}
+	fo := fetchOptions{makedirs: o.Makedirs, gzip: min(max(o.Gzip, 0), 9)}
+	switch {
+	case dest == "":
+		dest, fo.cache = c.cachePath(at), true
+	case isDir(dest) || strings.HasSuffix(dest, "/"):
+		dest = filepath.Join(dest, path.Base(at.file()))
+	}
+	f, err := c.fetch(ctx, at, dest, fo)
+	if err != nil {
+		return "", err
+	}
+	return dest, f.Close()
+}
+
+func isDir(p string) bool {
+	st, err := os.Stat(p)
+	return err == nil && st.IsDir()
+}
+
+type fetchOptions struct {
+	cache    bool // dest is in the cache, and ours
+	makedirs bool
+	gzip     int
+}
+
+// fetch makes dest the file that the source has, and returns it open.
+func (c *Client) fetch(ctx context.Context, at location, dest string, o fetchOptions) (*os.File, error) {
+	if err := at.check(); err != nil {
+		return nil, err
+	}
+	for try := 1; ; try++ {
+		want, err := c.hashRemote(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if f := unchanged(dest, want); f != nil {
+			return f, nil
+		}
+		f, err := c.download(ctx, at, dest, want, o)
+		var changed *changedError
+		if !errors.As(err, &changed) || try == attempts {
+			return f, err
+		}
+		c.log.Debug("a file has changed while it was fetched; it is fetched again", "file", at.path, "saltenv", at.env)
+	}
+}
+
+// unchanged opens a file that has this hash, or returns nil.
+func unchanged(path string, want Hash) *os.File {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil
+	}
+	if sum, err := hashOf(f, want.Type); err != nil || sum != want.Sum {
+		f.Close()
+		return nil
+	}
+	return f
+}
+
+// changedError says that a file is not the one that the hash was told of.
+type changedError struct{ at location }
+
+func (e *changedError) Error() string {
+	return fmt.Sprintf("the file salt://%s of the environment %s does not have the hash that its source tells", e.at.path, e.at.env)
+}
+
+// download fetches a file to dest by way of a temporary file.
+func (c *Client) download(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
+	if err := prepare(dest, o); err != nil {
+		return nil, err
+	}
+	var f *os.File
+	pour := func(w io.Writer) error {
+		if err := c.receive(ctx, at, w, want, o.gzip); err != nil {
+			return err
+		}
+		var err error
+		f, err = openRegular(w.(*os.File).Name())
+		return err
+	}
+	mode := -1
+	if o.cache {
+		mode = 0o600
+	}
+	err := atomicfile.Replace(dest, mode, pour)
+	if err != nil && f != nil {
+		f.Close()
+		f = nil
+	}
+	return f, err
+}
+
+// prepare makes the folder of a file. In the cache, what is in the way is what
+// once was there on the source, and is removed.
+func prepare(dest string, o fetchOptions) error {
+	dir := filepath.Dir(dest)
+	if !o.cache {
+		if isDir(dir) {
+			return nil
+		}
+		if !o.makedirs {
+			return salt.Errorf(salt.NotFound, "there is no folder %s; makedirs=True makes it", dir)
+		}
+		return os.MkdirAll(dir, 0o777)
+	}
+	if st, err := os.Lstat(dest); err == nil && !st.Mode().IsRegular() {
+		if err := os.RemoveAll(dest); err != nil {
+			return err
+		}
+	}
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		return nil
+	}
+	for p := dir; len(p) > 1; p = filepath.Dir(p) { // a file where a folder is to be
+		if st, e := os.Lstat(p); e == nil {
+			if !st.IsDir() {
+				os.Remove(p)
+			}
+			break
+		}
+	}
+	return os.MkdirAll(dir, 0o700)
+}
+
+// receive writes all parts of a file to w. The error is a *changedError if
+// they do not have the hash.
+func (c *Client) receive(ctx context.Context, at location, w io.Writer, want Hash, level int) error {
+	h := NewHash(want.Type)
+	if h == nil {
+		return salt.Errorf(salt.Invalid, "the file server uses the hash %q, which is not known here", want.Type)
+	}
+	pairs := []any{"path", at.path, "saltenv", at.env, "loc", int64(0)}
+	if level > 0 {
+		pairs = append(pairs, "gzip", int64(level))
+	}
+	for loc := int64(0); ; {
+		pairs[5] = loc
+		v, err := c.request(ctx, "_serve_file", pairs...)
+		if err != nil {
+			return err
+		}
+		d, ok := v.(*value.Dict)
+		if !ok || !d.Has("data") {
+			return fmt.Errorf("the file server answered with a %s in place of a part of a file", value.TypeName(v))
+		}
+		part := d.Bytes("data")
+		if len(part) == 0 {
+			break
+		}
+		if d.Bool("gzip") {
+			if part, err = inflate(part); err != nil {
+				return err
+			}
+		}
+		h.Write(part)
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+		loc += int64(len(part))
+	}
+	if hex.EncodeToString(h.Sum(nil)) != want.Sum {
+		return &changedError{at}
+	}
+	return nil
+}
+
+func inflate(part []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(part))
+	if err != nil {
+		return nil, fmt.Errorf("a part of a file cannot be unpacked: %w", err)
+	}
+	out, err := io.ReadAll(io.LimitReader(z, maxInflated+1))
+	if err == nil && len(out) > maxInflated {
+		err = fmt.Errorf("it has more than %d bytes", maxInflated)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("a part of a file cannot be unpacked: %w", err)
+	}
+	return out, nil
+}
+
+// CacheLocal copies a file of this machine into the cache, unless the same is
+// there already, and returns its path there.
+func (c *Client) CacheLocal(path string) (string, error) {
+	want, err := c.hashLocal(path)
+	if err != nil {
+		return "", err
+	}
+	dest := filepath.Join(c.o.CacheDir, "localfiles", path)
+	if f := unchanged(dest, want); f != nil {
+		return dest, f.Close()
+	}
+	from, err := openRegular(path)
+	if err != nil {
+		return "", missing(err)
+	}
+	defer from.Close()
+	if err := prepare(dest, fetchOptions{cache: true}); err != nil {
+		return "", err
+	}
+	return dest, atomicfile.Replace(dest, 0o600, func(w io.Writer) error { _, err := io.Copy(w, from); return err })
+}
+
+// walkFiles returns the files below some folders, sorted.
+func walkFiles(dirs ...string) ([]string, error) {
+	var out []string
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err != nil:
+				return err
+			case !d.IsDir() && !strings.HasPrefix(d.Name(), atomicfile.TempPrefix):
+				out = append(out, p)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return sorted(out), nil
+}

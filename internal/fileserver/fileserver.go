@@ -1,0 +1,251 @@
+// Package fileserver serves the files of a master to its minions, and to a
+// masterless minion those of its own machine. It answers the commands of
+// Salt's protocol by a table (Request); where files come from is a Backend,
+// one per file: roots.go has the folders of the option file_roots.
+//
+// # Contract
+//
+// Every request is hostile: whatever path, environment, place or prefix it
+// names, nothing outside of the environments' folders is told or served. With
+// fileserver_followsymlinks (Salt's default) symbolic links in these folders
+// are followed wherever they lead, for whoever may write there is trusted;
+// without, only as far as they stay inside.
+//
+// A Server may be used by any number of goroutines. Lists and hashes are kept
+// and compared with the folders' and files' time stamps at each request: a
+// change is seen at once.
+package fileserver
+
+import (
+	"context"
+	"log/slog"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// Backend is one kind of place that files come from.
+type Backend interface {
+	// Name is what the option fileserver_backend calls it.
+	Name() string
+	// Envs returns the names of the environments, sorted.
+	Envs() []string
+	// Find looks for a file. name is relative, clean and without "..", env is
+	// a name that does not lead out of a folder. query holds what the URL said
+	// behind a question mark.
+	Find(env, name string, query map[string]string) (Found, bool)
+	// Lists returns what an environment holds. It must not be changed.
+	Lists(ctx context.Context, env string) (*Lists, error)
+	// Update looks for changes and returns them.
+	Update(ctx context.Context) (Changes, error)
+	// Forget drops the lists that are kept of some environments, or of all if
+	// envs is nil, and returns whose there were.
+	Forget(envs []string) []string
+}
+
+// Found is a file that can be served.
+type Found struct {
+	// Path is where it lies, Rel its name in the environment.
+	Path, Rel string
+	// Backend names the backend.
+	Backend string
+}
+
+// Lists is what an environment holds; the names are relative and sorted.
+type Lists struct {
+	Files, Dirs, EmptyDirs []string
+	// Links are the symbolic links and what they point to.
+	Links map[string]string
+}
+
+// Changes is what has happened to a backend's files since the last look.
+type Changes struct {
+	Backend                 string
+	Changed, Removed, Added []string
+	// Any says whether there were any.
+	Any bool
+}
+
+// Event returns the changes as the data of Salt's event.
+func (c Changes) Event() *value.Dict {
+	return value.DictOf("changed", c.Any, "files", value.DictOf("changed", value.Strings(c.Changed),
+		"removed", value.Strings(c.Removed), "added", value.Strings(c.Added)), "backend", c.Backend)
+}
+
+// Server answers for all backends of the option fileserver_backend; of two
+// that have a file the first one wins.
+type Server struct {
+	backends []Backend
+	part     int64 // bytes
+
+	hashes *hashCache
+	log    *slog.Logger
+}
+
+// Config is what a Server needs besides its options.
+type Config struct {
+	// CacheDir is where Update notes the files that it has seen.
+	CacheDir string
+	// HashType is the option hash_type, BufferSize that of the largest part
+	// of a file in bytes (file_buffer_size); 0 means 1 MiB.
+	HashType   string
+	BufferSize int
+}
+
+// New returns the file server of some options.
+func New(o Options, c Config, log *slog.Logger) *Server {
+	s := &Server{log: log, hashes: newHashCache(strings.ToLower(c.HashType)), part: int64(min(c.BufferSize, maxPart))}
+	if s.part <= 0 {
+		s.part = 1 << 20
+	}
+	ignore := newIgnore(o, log)
+	for _, name := range o.Backends {
+		switch name {
+		case "roots":
+			s.backends = append(s.backends, newRoots(o, ignore, filepath.Join(c.CacheDir, "roots"), log))
+		default:
+			log.Error("there is no such file server here; its files are not served", "fileserver_backend", name)
+		}
+	}
+	return s
+}
+
+// maxPart bounds a part of a file in bytes: it has to fit a message.
+const maxPart = 16 << 20
+
+// Backends returns the names of the backends that a list names: those that are
+// there. A name that begins with - takes one away; nil means all.
+func (s *Server) Backends(names []string) []string {
+	var out []string
+	subtract := len(names) > 0 && !slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "-") })
+	for _, b := range s.backends {
+		if len(names) == 0 || slices.Contains(names, b.Name()) || subtract && !slices.Contains(names, "-"+b.Name()) {
+			out = append(out, b.Name())
+		}
+	}
+	return out
+}
+
+func (s *Server) chosen(names []string) []Backend {
+	on := s.Backends(names)
+	return slices.DeleteFunc(slices.Clone(s.backends), func(b Backend) bool { return !slices.Contains(on, b.Name()) })
+}
+
+// Envs returns the names of all environments, sorted.
+func (s *Server) Envs(backends ...string) []string {
+	var out []string
+	for _, b := range s.chosen(backends) {
+		out = append(out, b.Envs()...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Find looks for a file as a request names it: a relative path, perhaps with a
+// query behind a question mark; a | at the beginning says that there is none.
+func (s *Server) Find(name, env string) (Found, bool) {
+	var query map[string]string
+	if rest, escaped := strings.CutPrefix(name, "|"); escaped {
+		name = strings.TrimLeft(rest, "|")
+	} else if name, query = splitQuery(name); query["saltenv"] != "" {
+		env = query["saltenv"]
+	}
+	name, ok := cleanName(name)
+	if !ok || !validEnv(env) {
+		return Found{}, false
+	}
+	for _, b := range s.backends {
+		if f, ok := b.Find(env, name, query); ok {
+			f.Backend = b.Name()
+			return f, true
+		}
+	}
+	return Found{}, false
+}
+
+func splitQuery(name string) (string, map[string]string) {
+	name, rest, ok := strings.Cut(name, "?")
+	if !ok {
+		return name, nil
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	query := map[string]string{}
+	for part := range strings.SplitSeq(rest, "&") {
+		if k, v, ok := strings.Cut(part, "="); ok {
+			query[k] = v
+		}
+	}
+	return name, query
+}
+
+// cleanName refuses what is no name of a file below a folder.
+func cleanName(name string) (string, bool) {
+	if name == "" || path.IsAbs(name) || strings.Contains(name, "../") || strings.ContainsRune(name, 0) {
+		return "", false
+	}
+	name = path.Clean(name)
+	return name, name != "." && filepath.IsLocal(name)
+}
+
+// validEnv refuses what would lead out of a folder whose name has the
+// environment in it.
+func validEnv(env string) bool {
+	return env != "" && filepath.IsLocal(env) && path.Clean(env) == env && !strings.ContainsRune(env, 0)
+}
+
+// Lists returns what an environment holds, over some backends or all.
+func (s *Server) Lists(ctx context.Context, env string, backends ...string) (*Lists, error) {
+	if !validEnv(env) {
+		return &Lists{}, nil
+	}
+	on := s.chosen(backends)
+	if len(on) == 1 {
+		return on[0].Lists(ctx, env)
+	}
+	out := &Lists{Links: map[string]string{}}
+	for _, b := range on {
+		l, err := b.Lists(ctx, env)
+		if err != nil {
+			return nil, err
+		}
+		out.Files, out.Dirs, out.EmptyDirs = append(out.Files, l.Files...), append(out.Dirs, l.Dirs...), append(out.EmptyDirs, l.EmptyDirs...)
+		for k, v := range l.Links {
+			out.Links[k] = v
+		}
+	}
+	for _, p := range []*[]string{&out.Files, &out.Dirs, &out.EmptyDirs} {
+		slices.Sort(*p)
+		*p = slices.Compact(*p)
+	}
+	return out, nil
+}
+
+// Forget drops what is kept of lists of some environments (nil: all) and of
+// hashes, and returns the environments by backend whose lists there were.
+func (s *Server) Forget(envs []string, backends ...string) map[string][]string {
+	out := map[string][]string{}
+	for _, b := range s.chosen(backends) {
+		if gone := b.Forget(envs); len(gone) > 0 {
+			out[b.Name()] = gone
+		}
+	}
+	s.hashes.forget()
+	return out
+}
+
+// Update looks for changes in some backends, or all.
+func (s *Server) Update(ctx context.Context, backends ...string) ([]Changes, error) {
+	var out []Changes
+	for _, b := range s.chosen(backends) {
+		c, err := b.Update(ctx)
+		if err != nil {
+			return out, salt.Errorf(salt.Internal, "the file server %s: %w", b.Name(), err)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}

@@ -1,0 +1,112 @@
+package fileserver
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+
+	"brine/internal/crypt"
+)
+
+// hashCache knows the hashes of files as long as they do not change. A file
+// that many ask for at once is read once.
+type hashCache struct {
+	form string
+	mu   sync.Mutex
+	sums map[string]*hashEntry
+}
+
+type hashEntry struct {
+	stamp stamp
+	done  chan struct{} // closed when sum and err are known
+	sum   string
+	err   error
+}
+
+// maxHashes bounds the files whose hashes are kept.
+const maxHashes = 1 << 18
+
+func newHashCache(form string) *hashCache {
+	return &hashCache{form: form, sums: map[string]*hashEntry{}}
+}
+
+// of returns the hash of a file in hexadecimal.
+func (h *hashCache) of(path string) (string, error) {
+	s, err := stampOf(path)
+	if err != nil {
+		return "", err
+	}
+	h.mu.Lock()
+	e, ok := h.sums[path]
+	if ok && e.stamp == s {
+		h.mu.Unlock()
+		<-e.done
+		return e.sum, e.err
+	}
+	e = &hashEntry{stamp: s, done: make(chan struct{})}
+	if len(h.sums) >= maxHashes {
+		clear(h.sums)
+	}
+	h.sums[path] = e
+	h.mu.Unlock()
+	var read stamp
+	e.sum, read, e.err = sum(path, h.form)
+	close(e.done)
+	// A file that changed while it was read, or could change again unseen,
+	// is not remembered.
+	if e.err != nil || read != s || !s.settled() {
+		h.mu.Lock()
+		if h.sums[path] == e {
+			delete(h.sums, path)
+		}
+		h.mu.Unlock()
+	}
+	return e.sum, e.err
+}
+
+// forget drops all hashes.
+func (h *hashCache) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.sums)
+}
+
+// sum reads a file. The stamp is that of the file afterwards.
+func sum(path, form string) (string, stamp, error) {
+	n := crypt.NewHash(form)
+	if n == nil {
+		return "", stamp{}, fmt.Errorf("%q is not a known hash_type", form)
+	}
+	f, err := openRegular(path)
+	if err != nil {
+		return "", stamp{}, err
+	}
+	defer f.Close()
+	if _, err := io.Copy(n, f); err != nil {
+		return "", stamp{}, err
+	}
+	s, err := stampOfFile(f)
+	return hex.EncodeToString(n.Sum(nil)), s, err
+}
+
+// openRegular opens a regular file; it never waits for the writer of a pipe.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file")}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

@@ -1,0 +1,286 @@
+package fileserver
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// roots serves the folders of file_roots.
+type roots struct {
+	roots  []Root
+	o      Options
+	ignore *ignore
+	noted  string // folder of the notes of Update
+	log    *slog.Logger
+
+	mu    sync.Mutex
+	lists map[string]*envLists
+}
+
+var _ Backend = (*roots)(nil)
+
+func newRoots(o Options, ig *ignore, noted string, log *slog.Logger) *roots {
+	return &roots{roots: Roots(o.FileRoots, "/srv/salt"), o: o, ignore: ig, noted: noted, log: log, lists: map[string]*envLists{}}
+}
+
+func (r *roots) Name() string { return "roots" }
+
+func (r *roots) Envs() []string {
+	var out []string
+	for _, root := range r.roots {
+		out = append(out, root.Env)
+	}
+	return sortedSet(out)
+}
+
+// Find looks through the folders of an environment in their order. The query
+// index chooses one of them.
+func (r *roots) Find(env, name string, query map[string]string) (Found, bool) {
+	dirs, ok := dirsOf(r.roots, env)
+	if !ok {
+		return Found{}, false
+	}
+	if text, ok := query["index"]; ok {
+		i, err := strconv.Atoi(text)
+		if i < 0 {
+			i += len(dirs)
+		}
+		if err != nil || i < 0 || i >= len(dirs) {
+			return Found{}, false
+		}
+		dirs = dirs[i : i+1]
+	}
+	for _, dir := range dirs {
+		if full, ok := r.inside(dir, name); ok && !r.ignore.has(full) {
+			return Found{Path: full, Rel: name}, true
+		}
+	}
+	return Found{}, false
+}
+
+// inside returns the path of a regular file below a folder, unless a symbolic
+// link on the way leads out of it and links are not to be followed.
+func (r *roots) inside(dir, name string) (string, bool) {
+	full := filepath.Join(dir, name)
+	if !r.o.FollowSymlinks {
+		real, err := filepath.EvalSymlinks(full)
+		if err != nil {
+			return "", false
+		}
+		top, err := filepath.EvalSymlinks(dir)
+		if err != nil || !below(top, real) {
+			return "", false
+		}
+	}
+	st, err := os.Stat(full)
+	return full, err == nil && st.Mode().IsRegular()
+}
+
+// below reports whether a path is in a folder; both are absolute, or relative
+// to the same folder, and clean.
+func below(dir, p string) bool {
+	rel, err := filepath.Rel(dir, p)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// envLists are the lists of one environment with what shows whether they are
+// still true. mu is held while they are made.
+type envLists struct {
+	mu      sync.Mutex
+	lists   *Lists
+	folders []seenDir
+}
+
+// seenDir is a folder as it was when it was read.
+type seenDir struct {
+	path  string
+	stamp stamp
+}
+
+// Lists walks the folders of an environment, unless none of them has changed
+// since that was done last.
+func (r *roots) Lists(ctx context.Context, env string) (*Lists, error) {
+	dirs, ok := dirsOf(r.roots, env)
+	if !ok {
+		return &Lists{}, nil
+	}
+	r.mu.Lock()
+	e := r.lists[env]
+	if e == nil {
+		if len(r.lists) > 1000 { // names that minions made up
+			clear(r.lists)
+		}
+		e = &envLists{}
+		r.lists[env] = e
+	}
+	r.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.lists != nil && unchanged(e.folders) {
+		return e.lists, nil
+	}
+	w := &walk{r: r, ctx: ctx, files: map[string]bool{}, dirs: map[string]bool{}, empty: map[string]bool{}, links: map[string]string{}}
+	for _, dir := range dirs {
+		if err := w.root(dir); err != nil {
+			return nil, err
+		}
+	}
+	e.lists, e.folders = w.lists(), w.seen
+	if w.unsettled {
+		e.folders = nil // a folder changed just now: what comes next may not show
+		lists := e.lists
+		e.lists = nil
+		return lists, nil
+	}
+	return e.lists, nil
+}
+
+// Forget implements Backend.
+func (r *roots) Forget(envs []string) []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var gone []string
+	for env := range r.lists {
+		if envs == nil || slices.Contains(envs, env) {
+			gone = append(gone, env)
+			delete(r.lists, env)
+		}
+	}
+	return sortedSet(gone)
+}
+
+func unchanged(dirs []seenDir) bool {
+	for _, d := range dirs {
+		if s, err := stampOf(d.path); err != nil && d.stamp != (stamp{}) || s != d.stamp {
+			return false
+		}
+	}
+	return true
+}
+
+// walk collects the lists of an environment.
+type walk struct {
+	r                  *roots
+	ctx                context.Context
+	top                string // the folder being walked
+	real               string // the same without symbolic links
+	files, dirs, empty map[string]bool
+	links              map[string]string
+	seen               []seenDir
+	unsettled          bool
+}
+
+func (w *walk) lists() *Lists {
+	return &Lists{Files: keys(w.files), Dirs: keys(w.dirs), EmptyDirs: keys(w.empty), Links: w.links}
+}
+
+func (w *walk) root(dir string) error {
+	w.top = filepath.Clean(dir)
+	w.real = w.top
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		w.real = real
+	}
+	return w.folder(w.top, "", false, nil)
+}
+
+// maxDepth bounds folders in folders.
+const maxDepth = 200
+
+// folder reads one folder and what is below. above are the folders on the way,
+// among which a symbolic link may not lead back. listed says whether the
+// folder itself is in the lists.
+func (w *walk) folder(path, rel string, listed bool, above []stamp) error {
+	if err := w.ctx.Err(); err != nil {
+		return err
+	}
+	s, err := stampOf(path)
+	w.seen = append(w.seen, seenDir{path, s})
+	if err != nil || len(above) > maxDepth {
+		return nil
+	}
+	for _, a := range above {
+		if a.same(s) {
+			return nil
+		}
+	}
+	w.unsettled = w.unsettled || !s.settled()
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			w.r.log.Debug("a folder of the file server cannot be read", "err", err)
+		}
+		return nil
+	}
+	if listed && len(entries) == 0 {
+		w.empty[rel] = true
+	}
+	above = append(above[:len(above):len(above)], s)
+	for _, e := range entries {
+		if err := w.entry(path, rel, e, above); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *walk) entry(dir, rel string, e fs.DirEntry, above []stamp) error {
+	full, name := dir+"/"+e.Name(), strings.TrimPrefix(rel+"/"+e.Name(), "/")
+	link, isDir := e.Type()&fs.ModeSymlink != 0, e.IsDir()
+	if link {
+		if st, err := os.Stat(full); err == nil {
+			isDir = st.IsDir()
+		}
+	}
+	listed := !(link && w.r.o.IgnoreSymlinks) && !w.r.ignore.has(name)
+	if listed && isDir {
+		w.dirs[name] = true
+	} else if listed {
+		w.files[name] = true
+	}
+	if listed && link {
+		w.link(full, name)
+	}
+	switch {
+	case !isDir:
+	case !link || w.r.o.FollowSymlinks:
+		return w.folder(full, name, listed, above)
+	case listed:
+		if d, err := os.ReadDir(full); err == nil && len(d) == 0 {
+			w.empty[name] = true
+		}
+	}
+	return nil
+}
+
+// link notes a symbolic link, unless it leads out of the folder and is
+// followed, so that minions get what is there.
+func (w *walk) link(full, name string) {
+	to, err := os.Readlink(full)
+	if err != nil {
+		return
+	}
+	abs := to
+	switch {
+	case filepath.IsAbs(to):
+	case strings.HasPrefix(to, ".."):
+		abs = filepath.Join(full, to) // one step too few, which Salt takes as well
+	default:
+		abs = filepath.Join(filepath.Dir(full), to)
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		real = abs
+	}
+	rel, err := filepath.Rel(w.real, real)
+	if err == nil && !strings.HasPrefix(rel, "..") || !w.r.o.FollowSymlinks {
+		w.links[name] = to
+	}
+}

@@ -1,0 +1,140 @@
+// Package counters reads what the kernel counts: time and load, memory,
+// processors, disks and the network, from the files in /proc. A file that is
+// missing counts as empty.
+package counters
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"brine/internal/host"
+)
+
+// Uptime returns for how long the machine has been up. ok is false if that is
+// not known.
+func Uptime(m *host.Machine) (up time.Duration, ok bool) {
+	f := strings.Fields(m.Text("/proc/uptime"))
+	if len(f) == 0 {
+		return 0, false
+	}
+	seconds, err := strconv.ParseFloat(f[0], 64)
+	return time.Duration(seconds * float64(time.Second)), err == nil
+}
+
+// Booted returns when the machine was started.
+func Booted(m *host.Machine) (at time.Time, ok bool) {
+	for _, l := range Lines(m, "/proc/stat") {
+		if l.Name == "btime" && len(l.Values) > 0 {
+			seconds, err := strconv.ParseInt(l.Values[0], 10, 64)
+			return time.Unix(seconds, 0), err == nil
+		}
+	}
+	return time.Time{}, false
+}
+
+// Load returns the average number of processes that ran or waited to, over
+// one, five and fifteen minutes.
+func Load(m *host.Machine) (one, five, fifteen float64, ok bool) {
+	f := strings.Fields(m.Text("/proc/loadavg"))
+	if len(f) < 3 {
+		return 0, 0, 0, false
+	}
+	var load [3]float64
+	for i := range load {
+		v, err := strconv.ParseFloat(f[i], 64)
+		if err != nil {
+			return 0, 0, 0, false
+		}
+		load[i] = v
+	}
+	return load[0], load[1], load[2], true
+}
+
+// Line is a line of words: a name and what follows.
+type Line struct {
+	Name   string // without a colon at its end
+	Values []string
+}
+
+// Lines reads a file of such lines: /proc/stat, /proc/meminfo, /proc/vmstat.
+func Lines(m *host.Machine, path string) []Line {
+	var out []Line
+	for _, line := range m.Lines(path) {
+		if f := strings.Fields(line); len(f) > 0 {
+			out = append(out, Line{strings.TrimSuffix(f[0], ":"), f[1:]})
+		}
+	}
+	return out
+}
+
+// Memory returns what /proc/meminfo says in bytes, by name.
+func Memory(m *host.Machine) map[string]int64 {
+	found := map[string]int64{}
+	for _, l := range Lines(m, "/proc/meminfo") {
+		if len(l.Values) == 0 {
+			continue
+		}
+		n, err := strconv.ParseInt(l.Values[0], 10, 64)
+		if err != nil {
+			continue
+		}
+		if len(l.Values) > 1 && l.Values[1] == "kB" {
+			n *= 1024
+		}
+		found[l.Name] = n
+	}
+	return found
+}
+
+// Processors returns how many processors the kernel runs.
+func Processors(m *host.Machine) int {
+	n := 0
+	for _, l := range Lines(m, "/proc/stat") {
+		if number, ok := strings.CutPrefix(l.Name, "cpu"); ok && number != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// NetDevice holds the counters of a network interface, first eight of what
+// came in and then eight of what went out, in the order of /proc/net/dev.
+type NetDevice struct {
+	Name   string
+	Values []string
+}
+
+// NetDevices reads /proc/net/dev.
+func NetDevices(m *host.Machine) []NetDevice {
+	const counters = 16
+	var out []NetDevice
+	for _, line := range m.Lines("/proc/net/dev") {
+		name, rest, ok := strings.Cut(line, ":")
+		if f := strings.Fields(rest); ok && len(f) >= counters {
+			out = append(out, NetDevice{strings.TrimSpace(name), f[:counters]})
+		}
+	}
+	return out
+}
+
+// Table is a group of counters of the network.
+type Table struct {
+	Name          string
+	Names, Values []string // of one length
+}
+
+// NetTables reads /proc/net/netstat, in which each line of values follows one
+// of their names.
+func NetTables(m *host.Machine) []Table {
+	var out []Table
+	var head Line
+	for _, l := range Lines(m, "/proc/net/netstat") {
+		if l.Name == head.Name && len(l.Values) == len(head.Values) {
+			out = append(out, Table{l.Name, head.Values, l.Values})
+		} else {
+			head = l
+		}
+	}
+	return out
+}

@@ -1,0 +1,375 @@
+// Package filesys tells what the files of a machine are, and changes them:
+// owners and modes, whole contents, folders, backups. Contents are replaced so
+// that nobody ever sees a part of one, or one with another owner or mode than
+// it is to have.
+//
+// Modes are texts of four octal digits, as Salt shows them.
+package filesys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"brine/internal/atomicfile"
+	"brine/internal/host"
+	"brine/internal/host/account"
+	"brine/internal/value"
+)
+
+// NormalizeMode returns a mode as a text of at least four digits: "" for
+// nothing, "keep" as it is. In SLS files modes are numbers as well as texts.
+func NormalizeMode(v any) string {
+	if v == nil {
+		return ""
+	}
+	s := strings.ReplaceAll(value.Str(v), "0o", "0")
+	s = strings.TrimLeft(strings.Trim(strings.Trim(s, `"`), "'"), "0")
+	return strings.Repeat("0", max(0, 4-len(s))) + s
+}
+
+// ParseMode reads a normalized mode; -1 for "".
+func ParseMode(mode string) (int, error) {
+	if mode == "" {
+		return -1, nil
+	}
+	n, err := strconv.ParseUint(mode, 8, 12)
+	if err != nil {
+		return -1, fmt.Errorf("%q is no mode: octal digits are needed, such as '0644'", mode)
+	}
+	return int(n), nil
+}
+
+// Facts are what can be known of a file without reading it.
+type Facts struct {
+	// Type is file, dir, link, char, block, pipe or socket.
+	Type string
+	// User and Group are "" if the numbers have no names.
+	User, Group         string
+	UID, GID            int
+	Mode                string
+	Size                int64
+	Inode               uint64
+	Access, Mod, Change time.Time
+}
+
+// IsDir, IsLink and IsFile tell the type.
+func (f Facts) IsDir() bool  { return f.Type == "dir" }
+func (f Facts) IsLink() bool { return f.Type == "link" }
+func (f Facts) IsFile() bool { return f.Type == "file" }
+
+// Look describes a file, or with follow what a symbolic link stands for. The
+// error matches fs.ErrNotExist if there is none.
+func Look(m *host.Machine, path string, follow bool) (Facts, error) {
+	stat := os.Lstat
+	if follow {
+		stat = os.Stat
+	}
+	info, err := stat(path)
+	if err != nil {
+		return Facts{}, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return Facts{}, errors.ErrUnsupported
+	}
+	f := Facts{
+		Type: "file", UID: int(st.Uid), GID: int(st.Gid), Mode: fmt.Sprintf("%04o", st.Mode&0o7777), Size: info.Size(), Inode: st.Ino,
+		Access: time.Unix(st.Atim.Unix()), Mod: info.ModTime(), Change: time.Unix(st.Ctim.Unix()),
+	}
+	for bits, name := range map[fs.FileMode]string{fs.ModeDir: "dir", fs.ModeSymlink: "link", fs.ModeNamedPipe: "pipe", fs.ModeSocket: "socket"} {
+		if info.Mode()&bits != 0 {
+			f.Type = name
+		}
+	}
+	if info.Mode()&fs.ModeDevice != 0 {
+		f.Type = "block"
+		if info.Mode()&fs.ModeCharDevice != 0 {
+			f.Type = "char"
+		}
+	}
+	if u, ok := account.ByID(m, f.UID); ok {
+		f.User = u.Name
+	}
+	f.Group, _ = account.GroupName(m, f.GID)
+	return f, nil
+}
+
+// Exists tells whether there is something, and with follow whether a link
+// leads to something.
+func Exists(path string, follow bool) bool {
+	stat := os.Lstat
+	if follow {
+		stat = os.Stat
+	}
+	_, err := stat(path)
+	return err == nil
+}
+
+// IsDir tells whether a path is a folder, or a link to one.
+func IsDir(path string) bool { st, err := os.Stat(path); return err == nil && st.IsDir() }
+
+// IsFile tells whether a path is a regular file, or a link to one.
+func IsFile(path string) bool { st, err := os.Stat(path); return err == nil && st.Mode().IsRegular() }
+
+// IsLink tells whether a path is a symbolic link.
+func IsLink(path string) bool {
+	st, err := os.Lstat(path)
+	return err == nil && st.Mode()&fs.ModeSymlink != 0
+}
+
+// UserID returns the number of a user that is given by name or number: -1 for
+// nothing. ok is false if there is no such user.
+func UserID(ctx context.Context, m *host.Machine, user any) (id int, ok bool) {
+	return numberOf(user, func(name string) (int, bool) { u, ok := account.ByName(ctx, m, name); return u.UID, ok })
+}
+
+// GroupID is UserID for groups.
+func GroupID(ctx context.Context, m *host.Machine, group any) (id int, ok bool) {
+	return numberOf(group, func(name string) (int, bool) { g, ok := account.GroupByName(ctx, m, name); return g.GID, ok })
+}
+
+func numberOf(v any, byName func(string) (int, bool)) (int, bool) {
+	switch v := v.(type) {
+	case nil:
+		return -1, true
+	case int64:
+		return int(v), v >= 0
+	case string:
+		if v == "" {
+			return -1, true
+		}
+		if id, ok := byName(v); ok {
+			return id, true
+		}
+		id, err := strconv.ParseUint(v, 10, 31)
+		return int(id), err == nil
+	}
+	return -1, false
+}
+
+// MakeDirs makes the folders of a path that are missing, each with this owner
+// and mode; -1 leaves what this user's files get.
+func MakeDirs(path string, uid, gid, mode int) error {
+	if IsDir(path) {
+		return nil
+	}
+	if Exists(path, false) {
+		return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
+	}
+	if parent := filepath.Dir(path); parent != path {
+		if err := MakeDirs(parent, uid, gid, mode); err != nil {
+			return err
+		}
+	}
+	return MakeDir(path, uid, gid, mode)
+}
+
+// MakeDir makes a folder.
+func MakeDir(path string, uid, gid, mode int) error {
+	perm := fs.FileMode(0o777)
+	if mode >= 0 {
+		perm = 0o700
+	}
+	if err := os.Mkdir(path, perm); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if uid >= 0 || gid >= 0 {
+		if err := os.Lchown(path, uid, gid); err != nil {
+			return err
+		}
+	}
+	if mode < 0 {
+		return nil
+	}
+	return syscall.Chmod(path, uint32(mode))
+}
+
+// SetOwner changes the owner of a file; -1 leaves what is. The mode stays.
+func SetOwner(path string, uid, gid int, follow bool) error {
+	st, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if !follow || st.Mode()&fs.ModeSymlink == 0 {
+		if err := os.Lchown(path, uid, gid); err != nil || st.Mode()&fs.ModeSymlink != 0 {
+			return err
+		}
+	} else {
+		if st, err = os.Stat(path); err != nil {
+			return err
+		}
+		if err := os.Chown(path, uid, gid); err != nil {
+			return err
+		}
+	}
+	if raw, ok := st.Sys().(*syscall.Stat_t); ok && raw.Mode&0o6000 != 0 {
+		return syscall.Chmod(path, raw.Mode&0o7777) // changing the owner takes the set-id bits away
+	}
+	return nil
+}
+
+// SetMode changes the mode of a file, following links.
+func SetMode(path string, mode int) error { return syscall.Chmod(path, uint32(mode)) }
+
+// Remove removes a file, or a folder with all that is in it. What is mounted
+// in it is not spared.
+func Remove(path string) error { return os.RemoveAll(path) }
+
+// Backup keeps a copy of a file below root, as Salt's backup mode "minion"
+// does: under the file's path, with the time in its name.
+func Backup(path, root string, now time.Time) error {
+	dir := filepath.Join(root, filepath.Dir(path))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	stamp := fmt.Sprintf("%s_%06d_%s", now.Format("Mon_Jan_02_15:04:05"), now.Nanosecond()/1000, now.Format("2006"))
+	return Copy(path, filepath.Join(dir, filepath.Base(path)+"_"+stamp), true)
+}
+
+// Copy copies the content of a file, and with preserve also its owner, mode
+// and times.
+func Copy(from, to string, preserve bool) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	st, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	as := atomicfile.As{Mode: -1, UID: -1, GID: -1}
+	raw, ok := st.Sys().(*syscall.Stat_t)
+	if preserve && ok {
+		as = atomicfile.As{Mode: int(raw.Mode & 0o7777), UID: int(raw.Uid), GID: int(raw.Gid)}
+	}
+	pour := func(w io.Writer) error { _, err := io.Copy(w, src); return err }
+	err = atomicfile.ReplaceAs(to, as, pour)
+	if errors.Is(err, fs.ErrPermission) && as.UID >= 0 { // only root may give files away
+		as.UID, as.GID = -1, -1
+		if _, err = src.Seek(0, io.SeekStart); err == nil {
+			err = atomicfile.ReplaceAs(to, as, pour)
+		}
+	}
+	if err == nil && preserve {
+		err = os.Chtimes(to, time.Time{}, st.ModTime())
+	}
+	return err
+}
+
+// Move renames, or copies and removes where that crosses file systems. What
+// was at the new place is replaced.
+func Move(from, to string) error {
+	err := os.Rename(from, to)
+	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
+		if err = Remove(to); err == nil {
+			err = os.Rename(from, to)
+		}
+	}
+	if !errors.Is(err, syscall.EXDEV) {
+		return err
+	}
+	if err := Remove(to); err != nil {
+		return err
+	}
+	if err := CopyTree(from, to, true); err != nil {
+		return err
+	}
+	return Remove(from)
+}
+
+// CopyTree copies a file, link or folder.
+func CopyTree(from, to string, preserve bool) error {
+	st, err := os.Lstat(from)
+	if err != nil {
+		return err
+	}
+	switch {
+	case st.Mode()&fs.ModeSymlink != 0:
+		target, err := os.Readlink(from)
+		if err == nil {
+			err = os.Symlink(target, to)
+		}
+		return err
+	case !st.IsDir():
+		if !st.Mode().IsRegular() {
+			return &fs.PathError{Op: "copy", Path: from, Err: errors.New("it is no regular file")}
+		}
+		if err := Copy(from, to, preserve); err != nil || preserve {
+			return err
+		}
+		return os.Chmod(to, st.Mode())
+	}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := CopyTree(filepath.Join(from, e.Name()), filepath.Join(to, e.Name()), preserve); err != nil {
+			return err
+		}
+	}
+	if raw, ok := st.Sys().(*syscall.Stat_t); ok && preserve {
+		if err := os.Lchown(to, int(raw.Uid), int(raw.Gid)); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return os.Chmod(to, st.Mode())
+}
+
+// IsText guesses from the first bytes of a file whether it is a text: it has
+// no NUL, and at most three in ten bytes that are neither printable nor UTF-8.
+func IsText(block []byte) bool {
+	odd, valid := 0, utf8.Valid(withoutCut(block))
+	for _, c := range block {
+		switch {
+		case c == 0:
+			return false
+		case c >= 0x80 && valid, c >= 32 && c < 127, strings.IndexByte("\n\r\t\f\b", c) >= 0:
+		default:
+			odd++
+		}
+	}
+	return float64(odd) <= 0.3*float64(len(block))
+}
+
+// withoutCut takes off a character of which only the beginning is there.
+func withoutCut(b []byte) []byte {
+	for i := 1; i <= min(utf8.UTFMax, len(b)); i++ {
+		if c := b[len(b)-i]; utf8.RuneStart(c) {
+			if c >= 0x80 && !utf8.FullRune(b[len(b)-i:]) {
+				return b[:len(b)-i]
+			}
+			break
+		}
+	}
+	return b
+}
+
+// IsTextFile is IsText for the beginning of a file.
+func IsTextFile(path string, size int) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	block := make([]byte, size)
+	n, err := io.ReadFull(f, block)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, err
+	}
+	return IsText(block[:n]), nil
+}

@@ -1,0 +1,301 @@
+// Package netif tells how a machine is connected: interfaces and addresses,
+// default gateways, and the configuration of its resolver. Interfaces and
+// routes are asked from the kernel by netlink, so they are always those of
+// the machine we run on.
+package netif
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+)
+
+// Interface is a network interface.
+type Interface struct {
+	Index    int
+	Name     string
+	Up       bool
+	Hardware string // "02:fc:00:00:00:01"; an address for tunnels; "" if it has none
+	Parent   string // what it is made on, "if7" if that is elsewhere; "" if nothing
+	Addrs    []Addr // in the kernel's order
+}
+
+// Addr is an address of an interface.
+type Addr struct {
+	Prefix    netip.Prefix // the address itself and the length of its prefix
+	Broadcast netip.Addr   // invalid without one
+	Label     string       // of an IPv4 address, often the interface's name
+	Scope     string       // "global", "link", "host", "site" or a number
+	Secondary bool         // of IPv4, one of several in the same network
+}
+
+// Interfaces returns the interfaces of the machine we run on, in the order of
+// the kernel.
+func Interfaces() ([]Interface, error) {
+	links, err := dump(syscall.RTM_GETLINK, syscall.AF_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := dump(syscall.RTM_GETADDR, syscall.AF_UNSPEC)
+	if err != nil {
+		return nil, err
+	}
+	return interfaces(links, addrs), nil
+}
+
+func interfaces(links, addrs []syscall.NetlinkMessage) []Interface {
+	var out []Interface
+	place, parents := map[int]int{}, map[int]int{}
+	for i := range links {
+		if f, parent, ok := link(&links[i]); ok {
+			place[f.Index], parents[f.Index] = len(out), parent
+			out = append(out, f)
+		}
+	}
+	for i := range out {
+		switch parent := parents[out[i].Index]; {
+		case parent > 0 && parent != out[i].Index:
+			out[i].Parent = fmt.Sprintf("if%d", parent)
+			if at, ok := place[parent]; ok {
+				out[i].Parent = out[at].Name
+			}
+		case parent < 0:
+			out[i].Parent = fmt.Sprintf("if%d", -parent)
+		}
+	}
+	for i := range addrs {
+		index, a, ok := address(&addrs[i])
+		if at, known := place[index]; ok && known {
+			out[at].Addrs = append(out[at].Addrs, a)
+		}
+	}
+	return out
+}
+
+// Kinds of hardware whose address is an IP address.
+const (
+	hardwareTunnel  = 768
+	hardwareTunnel6 = 769
+	hardwareSit     = 776
+	hardwareGRE     = 778
+	hardwareGRE6    = 823
+)
+
+const attrOtherSpace = 37 // the parent is in another network name space
+
+// link returns the index of the parent too, 0 if there is none and negative
+// if it is of another name space.
+func link(m *syscall.NetlinkMessage) (_ Interface, parent int, _ bool) {
+	if m.Header.Type != syscall.RTM_NEWLINK || len(m.Data) < syscall.SizeofIfInfomsg {
+		return Interface{}, 0, false
+	}
+	attrs, err := syscall.ParseNetlinkRouteAttr(m)
+	if err != nil {
+		return Interface{}, 0, false
+	}
+	other := false
+	kind := binary.NativeEndian.Uint16(m.Data[2:])
+	f := Interface{
+		Index: int(int32(binary.NativeEndian.Uint32(m.Data[4:]))),
+		Up:    binary.NativeEndian.Uint32(m.Data[8:])&syscall.IFF_UP != 0,
+	}
+	for _, a := range attrs {
+		switch a.Attr.Type {
+		case syscall.IFLA_IFNAME:
+			f.Name = text(a.Value)
+		case syscall.IFLA_ADDRESS:
+			f.Hardware = hardware(kind, a.Value)
+		case syscall.IFLA_LINK:
+			if len(a.Value) >= 4 {
+				parent = int(int32(binary.NativeEndian.Uint32(a.Value)))
+			}
+		case attrOtherSpace:
+			other = true
+		}
+	}
+	if other {
+		parent = -parent
+	}
+	return f, parent, f.Name != ""
+}
+
+func hardware(kind uint16, b []byte) string {
+	switch kind {
+	case hardwareTunnel, hardwareSit, hardwareGRE, hardwareTunnel6, hardwareGRE6:
+		if a, ok := netip.AddrFromSlice(b); ok {
+			return a.String()
+		}
+	}
+	parts := make([]string, len(b))
+	for i, c := range b {
+		parts[i] = fmt.Sprintf("%02x", c)
+	}
+	return strings.Join(parts, ":")
+}
+
+func address(m *syscall.NetlinkMessage) (index int, addr Addr, ok bool) {
+	if m.Header.Type != syscall.RTM_NEWADDR || len(m.Data) < syscall.SizeofIfAddrmsg {
+		return 0, Addr{}, false
+	}
+	attrs, err := syscall.ParseNetlinkRouteAttr(m)
+	if err != nil {
+		return 0, Addr{}, false
+	}
+	family, bits, flags := m.Data[0], int(m.Data[1]), m.Data[2]
+	addr.Scope = scopeName(m.Data[3])
+	var local, remote netip.Addr
+	for _, a := range attrs {
+		switch a.Attr.Type {
+		case syscall.IFA_LOCAL:
+			local, _ = netip.AddrFromSlice(a.Value)
+		case syscall.IFA_ADDRESS: // the other end's, on a point-to-point link
+			remote, _ = netip.AddrFromSlice(a.Value)
+		case syscall.IFA_BROADCAST:
+			addr.Broadcast, _ = netip.AddrFromSlice(a.Value)
+		case syscall.IFA_LABEL:
+			addr.Label = text(a.Value)
+		}
+	}
+	if !local.IsValid() {
+		local = remote
+	}
+	// The same flag means a temporary address in IPv6.
+	addr.Secondary = family == syscall.AF_INET && flags&syscall.IFA_F_SECONDARY != 0
+	addr.Prefix = netip.PrefixFrom(local, bits)
+	return int(binary.NativeEndian.Uint32(m.Data[4:])), addr, addr.Prefix.IsValid()
+}
+
+func scopeName(s byte) string {
+	switch s {
+	case syscall.RT_SCOPE_UNIVERSE:
+		return "global"
+	case syscall.RT_SCOPE_SITE:
+		return "site"
+	case syscall.RT_SCOPE_LINK:
+		return "link"
+	case syscall.RT_SCOPE_HOST:
+		return "host"
+	case syscall.RT_SCOPE_NOWHERE:
+		return "nowhere"
+	}
+	return fmt.Sprint(s)
+}
+
+// Gateway is a default route.
+type Gateway struct {
+	// Via is the address of the next router; invalid when the route leads
+	// straight to an interface, or to several routers.
+	Via netip.Addr
+	// Other says that Via is of the other version of IP.
+	Other bool
+}
+
+// DefaultGateway returns the first default route of the main table, of IPv4
+// or else of IPv6. ok is false if there is none.
+func DefaultGateway(v4 bool) (g Gateway, ok bool, err error) {
+	family := syscall.AF_INET6
+	if v4 {
+		family = syscall.AF_INET
+	}
+	routes, err := dump(syscall.RTM_GETROUTE, family)
+	if err != nil {
+		return Gateway{}, false, err
+	}
+	for i := range routes {
+		if g, ok := defaultRoute(&routes[i], byte(family)); ok {
+			return g, true, nil
+		}
+	}
+	return Gateway{}, false, nil
+}
+
+const attrVia = 18 // a next router of the other version of IP
+
+func defaultRoute(m *syscall.NetlinkMessage, family byte) (Gateway, bool) {
+	if m.Header.Type != syscall.RTM_NEWROUTE || len(m.Data) < syscall.SizeofRtMsg {
+		return Gateway{}, false
+	}
+	bits, source, table, kind := m.Data[1], m.Data[2], m.Data[4], m.Data[7]
+	cloned := binary.NativeEndian.Uint32(m.Data[8:])&syscall.RTM_F_CLONED != 0
+	if m.Data[0] != family || bits != 0 || source != 0 || table != syscall.RT_TABLE_MAIN || kind != syscall.RTN_UNICAST || cloned {
+		return Gateway{}, false
+	}
+	attrs, err := syscall.ParseNetlinkRouteAttr(m)
+	if err != nil {
+		return Gateway{}, false
+	}
+	var g Gateway
+	for _, a := range attrs {
+		switch a.Attr.Type {
+		case syscall.RTA_GATEWAY:
+			g.Via, _ = netip.AddrFromSlice(a.Value)
+		case attrVia:
+			if len(a.Value) > 2 {
+				g.Via, _ = netip.AddrFromSlice(a.Value[2:])
+				g.Other = g.Via.IsValid()
+			}
+		}
+	}
+	return g, true
+}
+
+func text(b []byte) string {
+	return strings.ToValidUTF8(strings.TrimRight(string(b), "\x00"), "\ufffd")
+}
+
+// dump asks the kernel for a whole table. The buffer holds the largest
+// message that the kernel sends, which interfaces with many virtual functions
+// need.
+func dump(request, family int) ([]syscall.NetlinkMessage, error) {
+	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, syscall.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask the kernel for its network: %w", err)
+	}
+	defer syscall.Close(fd)
+	msg := make([]byte, syscall.SizeofNlMsghdr+syscall.SizeofIfInfomsg)
+	binary.NativeEndian.PutUint32(msg, uint32(len(msg)))
+	binary.NativeEndian.PutUint16(msg[4:], uint16(request))
+	binary.NativeEndian.PutUint16(msg[6:], syscall.NLM_F_DUMP|syscall.NLM_F_REQUEST)
+	binary.NativeEndian.PutUint32(msg[8:], 1)
+	msg[syscall.SizeofNlMsghdr] = byte(family)
+	if err := syscall.Sendto(fd, msg, 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
+		return nil, fmt.Errorf("cannot ask the kernel for its network: %w", err)
+	}
+	return receive(fd)
+}
+
+func receive(fd int) ([]syscall.NetlinkMessage, error) {
+	var out []syscall.NetlinkMessage
+	for {
+		buf := make([]byte, 64<<10) // kept: the messages point into it
+		n, _, err := syscall.Recvfrom(fd, buf, 0)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the kernel's answer: %w", err)
+		}
+		msgs, err := syscall.ParseNetlinkMessage(buf[:n])
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the kernel's answer: %w", err)
+		}
+		for _, m := range msgs {
+			switch m.Header.Type {
+			case syscall.NLMSG_DONE:
+				return out, nil
+			case syscall.NLMSG_ERROR:
+				return nil, kernelError(m.Data)
+			}
+			out = append(out, m)
+		}
+	}
+}
+
+func kernelError(b []byte) error {
+	if len(b) < 4 {
+		return fmt.Errorf("cannot read the kernel's answer: short error")
+	}
+	return fmt.Errorf("the kernel refuses to show its network: %w", syscall.Errno(-int32(binary.NativeEndian.Uint32(b))))
+}

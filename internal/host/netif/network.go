@@ -1,0 +1,175 @@
+package netif
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"brine/internal/host"
+)
+
+// ParseNetwork reads an address with the length of its prefix, a mask or an
+// inverted mask: "192.0.2.5/24", "192.0.2.5/255.255.255.0". Without one it is
+// that of the address alone. The address is kept as it is; Masked returns the
+// network.
+func ParseNetwork(text string) (netip.Prefix, error) {
+	addr, mask, ok := strings.Cut(text, "/")
+	a, err := netip.ParseAddr(addr)
+	if err != nil || a.Zone() != "" {
+		return netip.Prefix{}, fmt.Errorf("%q does not appear to be an IPv4 or IPv6 network", text)
+	}
+	if !ok {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	if bits, err := strconv.Atoi(mask); err == nil {
+		if p := netip.PrefixFrom(a, bits); p.IsValid() {
+			return p, nil
+		}
+	} else if m, err := netip.ParseAddr(mask); err == nil && m.Is4() && a.Is4() {
+		four := m.As4()
+		if bits, err := maskBits(four); err == nil {
+			return netip.PrefixFrom(a, bits), nil
+		}
+		for i := range four {
+			four[i] = ^four[i]
+		}
+		if bits, err := maskBits(four); err == nil {
+			return netip.PrefixFrom(a, bits), nil
+		}
+	}
+	return netip.Prefix{}, fmt.Errorf("%q does not appear to be an IPv4 or IPv6 network", text)
+}
+
+// Last returns the last address of a network, which of IPv4 is its broadcast
+// address.
+func Last(p netip.Prefix) netip.Addr {
+	b := p.Masked().Addr().AsSlice()
+	for i := p.Bits(); i < len(b)*8; i++ {
+		b[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(b)
+	return a
+}
+
+// Connection is a TCP connection.
+type Connection struct{ Local, Remote netip.AddrPort }
+
+// Established returns the established TCP connections of the machine, those
+// of IPv4 first.
+func Established(m *host.Machine) []Connection {
+	const established = "01"
+	var out []Connection
+	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		for _, line := range m.Lines(path) {
+			f := strings.Fields(line)
+			if len(f) < 4 || f[3] != established {
+				continue
+			}
+			local, ok1 := kernelAddress(f[1])
+			remote, ok2 := kernelAddress(f[2])
+			if ok1 && ok2 {
+				out = append(out, Connection{local, remote})
+			}
+		}
+	}
+	return out
+}
+
+// kernelAddress reads "0100007F:0016", whose words of 32 bits are in the
+// order of a little-endian machine.
+func kernelAddress(s string) (netip.AddrPort, bool) {
+	addr, port, _ := strings.Cut(s, ":")
+	b, err := hex.DecodeString(addr)
+	p, err2 := strconv.ParseUint(port, 16, 16)
+	if err != nil || err2 != nil || len(b) != 4 && len(b) != 16 {
+		return netip.AddrPort{}, false
+	}
+	for i := 0; i < len(b); i += 4 {
+		slices.Reverse(b[i : i+4])
+	}
+	a, ok := netip.AddrFromSlice(b)
+	return netip.AddrPortFrom(a.Unmap(), uint16(p)), ok
+}
+
+// Route is an entry of the routing table.
+type Route struct {
+	To        netip.Prefix
+	Via       netip.Addr // invalid without a router
+	Interface string
+	Local     bool // to an address of the machine itself
+}
+
+// Routes returns the routes of the main table of IPv4 and of all tables of
+// IPv6, as ip(8) shows them, without those that lead nowhere.
+func Routes(ctx context.Context, m *host.Machine) ([]Route, error) {
+	var out []Route
+	for _, args := range [][]string{{"-4", "route", "show", "table", "main"}, {"-6", "route", "show", "table", "all"}} {
+		text, exit, err := m.Run(ctx, "ip", args...)
+		if err != nil {
+			return nil, fmt.Errorf("cannot run ip: %w", err)
+		}
+		if exit != 0 {
+			continue // a machine without this version of IP
+		}
+		for line := range strings.SplitSeq(text, "\n") {
+			if r, ok := parseRoute(strings.Fields(line), args[0] == "-4"); ok {
+				out = append(out, r)
+			}
+		}
+	}
+	return out, nil
+}
+
+func parseRoute(f []string, v4 bool) (Route, bool) {
+	var r Route
+	if len(f) > 0 && f[0] == "local" {
+		r.Local, f = true, f[1:]
+	}
+	if len(f) == 0 {
+		return r, false
+	}
+	to := f[0]
+	if to == "default" {
+		to = "::/0"
+		if v4 {
+			to = "0.0.0.0/0"
+		}
+	}
+	var err error
+	if r.To, err = ParseNetwork(to); err != nil {
+		return r, false // unreachable, blackhole and the like
+	}
+	for i := 1; i+1 < len(f); i++ {
+		switch f[i] {
+		case "via":
+			if a, err := netip.ParseAddr(f[i+1]); err == nil {
+				r.Via = a
+			}
+		case "dev":
+			r.Interface = f[i+1]
+		}
+	}
+	return r, true
+}
+
+// RouteTo asks the kernel how it reaches an address, and from which.
+func RouteTo(ctx context.Context, m *host.Machine, to netip.Addr) (r Route, source netip.Addr, err error) {
+	out, err := m.Do(ctx, "ip", "route", "get", to.String())
+	if err != nil {
+		return Route{}, source, fmt.Errorf("cannot run ip: %w", err)
+	}
+	line, _, _ := strings.Cut(out.Stdout, "\n")
+	f := strings.Fields(strings.TrimPrefix(line, "local "))
+	r, ok := parseRoute(f, to.Is4())
+	if out.Exit != 0 || !ok {
+		return Route{}, source, fmt.Errorf("there is no route to %s: %s", to, out.Stderr)
+	}
+	if i := slices.Index(f, "src"); i >= 0 && i+1 < len(f) {
+		source, _ = netip.ParseAddr(f[i+1])
+	}
+	return r, source, nil
+}

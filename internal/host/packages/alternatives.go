@@ -1,0 +1,48 @@
+package packages
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"brine/internal/host"
+)
+
+// Alternatives are links such as /usr/bin/editor that one of several programs
+// may stand behind.
+type Alternatives struct {
+	Machine *host.Machine
+	// Program is update-alternatives, or alternatives on Red Hat.
+	Program string
+}
+
+// Run runs the program and returns what it prints, and complains about if it
+// failed.
+func (a Alternatives) Run(ctx context.Context, args ...string) (said string, ok bool, err error) {
+	for _, w := range args[1:] {
+		if w == "" || w[0] == '-' {
+			return "", false, fmt.Errorf("%q is no name, path or number", w)
+		}
+	}
+	out, err := a.Machine.Do(ctx, a.Program, args...)
+	if err != nil {
+		return "", false, fmt.Errorf("cannot run %s: %w", a.Program, err)
+	}
+	if out.Exit != 0 && out.Stderr != "" {
+		return out.Stderr, false, nil
+	}
+	return out.Stdout, out.Exit == 0, nil
+}
+
+// Current returns the path that a name stands for, or "".
+func (a Alternatives) Current(name string) string {
+	if name == "" || strings.Contains(name, "/") {
+		return ""
+	}
+	path, err := os.Readlink(a.Machine.Path("/etc/alternatives/" + name))
+	if err != nil {
+		return ""
+	}
+	return path
+}

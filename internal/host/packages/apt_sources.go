@@ -1,0 +1,247 @@
+package packages
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Repo is a line of apt's sources, or what amounts to one in a file of the
+// newer form (deb822).
+type Repo struct {
+	Type          string // "deb" or "deb-src"
+	URI, Dist     string
+	Comps         []string
+	Architectures []string
+	SignedBy      string
+	Options       []string // further ones: name=value
+	Disabled      bool
+	Comment       string // after the line
+	File          string // that has it
+	Line          string // as it is there, without the end; made up for deb822
+	deb822        bool
+}
+
+const mainSources = "/etc/apt/sources.list"
+
+// ParseRepo reads a line such as
+// "deb [arch=amd64 signed-by=/x.gpg] http://a b main contrib # words".
+func ParseRepo(line string) (Repo, error) {
+	r := Repo{Line: strings.TrimRight(line, "\n"), File: mainSources}
+	text := strings.TrimSpace(line)
+	for strings.HasPrefix(text, "#") {
+		r.Disabled = true
+		text = strings.TrimSpace(text[1:])
+	}
+	if i := strings.IndexByte(text, '#'); i > 0 {
+		r.Comment = strings.TrimSpace(text[i+1:])
+		text = text[:i]
+	}
+	invalid := fmt.Errorf("%q is no line of apt's sources", line)
+	head, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
+	if r.Type = head; head != "deb" && head != "deb-src" {
+		return r, invalid
+	}
+	rest = strings.TrimSpace(rest)
+	if strings.HasPrefix(rest, "[") {
+		opts, after, ok := strings.Cut(rest[1:], "]")
+		if !ok {
+			return r, invalid
+		}
+		r.readOptions(strings.Fields(opts))
+		rest = after
+	}
+	f := strings.Fields(rest)
+	if len(f) < 2 || !strings.Contains(f[0], ":") {
+		return r, invalid
+	}
+	r.URI, r.Dist, r.Comps = f[0], f[1], f[2:]
+	return r, nil
+}
+
+func (r *Repo) readOptions(opts []string) {
+	for _, o := range opts {
+		switch k, v, _ := strings.Cut(o, "="); k {
+		case "arch":
+			r.Architectures = strings.Split(v, ",")
+		case "signed-by":
+			r.SignedBy = v
+		default:
+			r.Options = append(r.Options, o)
+		}
+	}
+}
+
+// String returns the line that says the same.
+func (r Repo) String() string {
+	var opts []string
+	if len(r.Architectures) > 0 {
+		opts = append(opts, "arch="+strings.Join(r.Architectures, ","))
+	}
+	if r.SignedBy != "" {
+		opts = append(opts, "signed-by="+r.SignedBy)
+	}
+	opts = append(opts, r.Options...)
+	words := []string{r.Type}
+	if r.Disabled {
+		words = []string{"#", r.Type}
+	}
+	if len(opts) > 0 {
+		words = append(words, "["+strings.Join(opts, " ")+"]")
+	}
+	words = append(append(words, r.URI, r.Dist), r.Comps...)
+	if r.Comment != "" {
+		words = append(words, "#"+r.Comment)
+	}
+	return strings.Join(words, " ")
+}
+
+// Same reports whether both mean one distribution of one repository.
+func (r Repo) Same(o Repo) bool {
+	return r.Type == o.Type && strings.TrimRight(r.URI, "/") == strings.TrimRight(o.URI, "/") && r.Dist == o.Dist
+}
+
+// Repos returns the repositories of all files, in the order of the files.
+func (a apt) Repos() ([]Repo, error) {
+	var all []Repo
+	for _, file := range a.sourceFiles() {
+		text, err := a.m.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if strings.HasSuffix(file, ".sources") {
+			all = append(all, deb822(string(text), file)...)
+			continue
+		}
+		for line := range strings.SplitSeq(string(text), "\n") {
+			if r, err := ParseRepo(line); err == nil {
+				r.File = file
+				all = append(all, r)
+			}
+		}
+	}
+	return all, nil
+}
+
+func (a apt) sourceFiles() []string {
+	files := []string{mainSources}
+	const dir = "/etc/apt/sources.list.d"
+	for _, suffix := range []string{".list", ".sources"} {
+		for _, name := range a.m.List(dir) {
+			if strings.HasSuffix(name, suffix) {
+				files = append(files, filepath.Join(dir, name))
+			}
+		}
+	}
+	return files
+}
+
+// deb822 reads entries that may each stand for several lines.
+func deb822(text, file string) []Repo {
+	var all []Repo
+	for entry := range strings.SplitSeq(text, "\n\n") {
+		var kept []string
+		for line := range strings.SplitSeq(entry, "\n") {
+			if !strings.HasPrefix(line, "#") {
+				kept = append(kept, line)
+			}
+		}
+		f := fields(strings.Join(kept, "\n"))
+		for _, typ := range strings.Fields(f["Types"]) {
+			for _, uri := range strings.Fields(f["URIs"]) {
+				for _, dist := range strings.Fields(f["Suites"]) {
+					r := Repo{Type: typ, URI: uri, Dist: dist, Comps: strings.Fields(f["Components"]), Architectures: strings.Fields(f["Architectures"]),
+						SignedBy: strings.TrimSpace(f["Signed-By"]), Disabled: strings.EqualFold(f["Enabled"], "no"), File: file, deb822: true}
+					if strings.Contains(r.SignedBy, "\n") {
+						r.SignedBy = "" // a key itself, not the name of a file
+					}
+					r.Line = r.String()
+					all = append(all, r)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// SetRepo writes a repository in place of old, which is one that Repos
+// returned, or at the end of its file if old is nil.
+func (a apt) SetRepo(old *Repo, r Repo) error {
+	if old != nil && old.deb822 {
+		return fmt.Errorf("%s is in the form deb822, which is not changed here: edit it, or remove it and add the repository again", old.File)
+	}
+	file := r.File
+	if old != nil {
+		file = old.File
+	}
+	lines, err := a.sourceLines(file)
+	if err != nil {
+		return err
+	}
+	if old == nil {
+		return a.writeSources(file, append(lines, r.String()))
+	}
+	for i, line := range lines {
+		if line == old.Line {
+			lines[i] = r.String()
+			return a.writeSources(file, lines)
+		}
+	}
+	return fmt.Errorf("%s changed meanwhile", file)
+}
+
+// RemoveRepo removes the line of a repository that Repos returned. A file of
+// sources.list.d that has no repository left goes away.
+func (a apt) RemoveRepo(old Repo) error {
+	if old.deb822 {
+		return fmt.Errorf("%s is in the form deb822, which is not changed here", old.File)
+	}
+	lines, err := a.sourceLines(old.File)
+	if err != nil {
+		return err
+	}
+	i := slices.Index(lines, old.Line)
+	if i < 0 {
+		return fmt.Errorf("%s changed meanwhile", old.File)
+	}
+	lines = slices.Delete(lines, i, i+1)
+	left := slices.ContainsFunc(lines, func(line string) bool { _, err := ParseRepo(line); return err == nil })
+	if !left && old.File != mainSources {
+		return os.Remove(a.m.Path(old.File))
+	}
+	return a.writeSources(old.File, lines)
+}
+
+func (a apt) sourceLines(file string) ([]string, error) {
+	b, err := a.m.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if len(b) == 0 {
+		return nil, nil
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n"), nil
+}
+
+func (a apt) writeSources(file string, lines []string) error {
+	if !strings.HasPrefix(file, "/") {
+		return fmt.Errorf("the file of a repository needs a full path, not %q", file)
+	}
+	return a.m.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"))
+}
+
+// Apt is what only the package manager of Debian has.
+type Apt = apt
+
+// AptOf returns a manager as that of Debian, if it is.
+func AptOf(m Manager) (Apt, bool) {
+	a, ok := m.(apt)
+	return a, ok
+}

@@ -1,0 +1,108 @@
+// Package packages tells which software is installed and which could be, by
+// the package managers of Debian (dpkg, apt), Red Hat (rpm, dnf or yum) and
+// Alpine (apk), and changes it.
+package packages
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"brine/internal/host"
+)
+
+// State is what a package manager intends with a package and what there is.
+type State int
+
+const (
+	// Installed packages are there, and are to stay or to be removed later.
+	Installed State = iota
+	// Removed packages left their configuration behind.
+	Removed
+	// PurgeDesired packages are there and wait to be removed with all files.
+	PurgeDesired
+)
+
+// Package is one version of a package.
+type Package struct {
+	Name    string // with ":i386" or ".i686" if it is not made for this machine
+	Version string // in full: "1:2.3-4"
+	State   State
+}
+
+// Options narrow what can be installed. Each field may be empty.
+type Options struct {
+	// From is the only repository, or for apt the release that is preferred.
+	From string
+	// Enable and Disable are further repositories to use or to leave out, of
+	// Red Hat alone.
+	Enable, Disable []string
+	// Dist allows upgrades that add or remove other packages, of apt alone.
+	Dist bool
+}
+
+// Manager is a package manager.
+type Manager interface {
+	// List returns the packages that the machine has, in any order.
+	List(ctx context.Context) ([]Package, error)
+	// Candidates returns the versions that could be installed now, by name;
+	// of Alpine and Red Hat only those that are newer than what is installed.
+	// Alternatives of a name, such as "libc6:i386", may be among them.
+	Candidates(ctx context.Context, names []string, o Options) (map[string]string, error)
+	// Upgrades returns the versions that an upgrade of all would install.
+	Upgrades(ctx context.Context, o Options) (map[string]string, error)
+	// Refresh fetches the lists of packages anew.
+	Refresh(ctx context.Context, o Options) ([]Source, error)
+	// Owner returns the name of the package that a file belongs to, or "".
+	Owner(ctx context.Context, path string) (string, error)
+	// Compare orders two versions.
+	Compare(ctx context.Context, a, b string) (int, error)
+}
+
+// Source is a list of packages that Refresh looked at.
+type Source struct {
+	Name    string
+	Fetched bool // anew
+	Failed  bool
+}
+
+// For returns the manager of a machine by its family of systems, "Debian",
+// "RedHat" or "Alpine", and architecture in the system's own words. It is nil
+// for any other.
+func For(m *host.Machine, family, arch string) Manager {
+	switch family {
+	case "Debian":
+		return apt{m, arch}
+	case "RedHat":
+		return rpm{m, arch}
+	case "Alpine":
+		return apk{m}
+	}
+	return nil
+}
+
+// plain refuses names that a program would take for options.
+func plain(names ...string) error {
+	for _, n := range names {
+		if n == "" || n[0] == '-' || strings.ContainsAny(n, "\x00\n") {
+			return fmt.Errorf("%q is no name of a package", n)
+		}
+	}
+	return nil
+}
+
+// ask runs a program that has to succeed, and returns what it prints.
+func ask(ctx context.Context, m *host.Machine, program string, args ...string) (string, error) {
+	out, err := m.Do(ctx, program, args...)
+	if err != nil {
+		return "", fmt.Errorf("cannot run %s: %w", program, err)
+	}
+	if out.Exit != 0 {
+		text := out.Stderr
+		if text == "" {
+			text = out.Stdout
+		}
+		return "", fmt.Errorf("%s failed: %s", program, text)
+	}
+	return out.Stdout, nil
+}

@@ -1,0 +1,78 @@
+package proc
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"syscall"
+)
+
+// Group knows the programs that run on behalf of one job, so that they can be
+// signalled from outside. The zero Group is ready to use, by many goroutines.
+type Group struct {
+	// Started, if set before the first program starts, is told of each, and
+	// must be quick.
+	Started func(pid int)
+
+	mu   sync.Mutex
+	pids map[int]struct{}
+}
+
+type groupKey struct{}
+
+// WithGroup returns a context whose programs are entered in g while they run.
+func WithGroup(ctx context.Context, g *Group) context.Context {
+	return context.WithValue(ctx, groupKey{}, g)
+}
+
+// tracked starts a program and enters it in the group of ctx, if there is one.
+// A signal to the group waits for the start, so that it never misses a program
+// that already runs. The program leaves the group by untrack.
+func tracked(ctx context.Context, start func() (pid int, err error)) (untrack func(), err error) {
+	g, ok := ctx.Value(groupKey{}).(*Group)
+	if !ok {
+		_, err := start()
+		return func() {}, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	pid, err := start()
+	if err != nil {
+		return nil, err
+	}
+	if g.pids == nil {
+		g.pids = map[int]struct{}{}
+	}
+	g.pids[pid] = struct{}{}
+	if g.Started != nil {
+		g.Started(pid)
+	}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.pids, pid)
+	}, nil
+}
+
+// PIDs returns the process ids of the running programs, sorted. Each is the
+// leader of its process group.
+func (g *Group) PIDs() []int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Sorted(maps.Keys(g.pids))
+}
+
+// Signal sends sig to every running program with its children, and returns
+// how many there were.
+func (g *Group) Signal(sig syscall.Signal) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := 0
+	for pid := range g.pids {
+		if syscall.Kill(-pid, sig) == nil {
+			n++
+		}
+	}
+	return n
+}

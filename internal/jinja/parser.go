@@ -1,0 +1,649 @@
+package jinja
+
+import (
+	"fmt"
+	"strings"
+)
+
+// maxNesting bounds how deep tags and expressions may nest.
+const maxNesting = 200
+
+// parser turns tokens into a tree. It fails by panicking with an *Error,
+// which parse catches.
+type parser struct {
+	env   *Env
+	name  string
+	toks  []token
+	i     int
+	depth int
+	tags  []string   // open tags
+	ends  [][]string // what may end them
+	loops int
+	// blocks by name; order kept for nothing but errors.
+	blocks map[string]*blockStmt
+}
+
+func (p *parser) cur() *token { return &p.toks[p.i] }
+
+func (p *parser) look() *token {
+	if p.i+1 < len(p.toks) {
+		return &p.toks[p.i+1]
+	}
+	return &p.toks[len(p.toks)-1]
+}
+
+func (p *parser) next() *token {
+	t := &p.toks[p.i]
+	if t.kind == tError {
+		p.fail(t.line, "%s", t.text)
+	}
+	if p.i+1 < len(p.toks) {
+		p.i++
+	}
+	if n := p.toks[p.i]; n.kind == tError {
+		p.fail(n.line, "%s", n.text)
+	}
+	return t
+}
+
+func (p *parser) fail(line int, format string, args ...any) {
+	panic(&Error{Kind: SyntaxError, Message: fmt.Sprintf(format, args...), Template: p.name, Line: line})
+}
+
+// assertion is a template that is well-formed but means nothing.
+func (p *parser) assertion(line int, format string, args ...any) {
+	panic(&Error{Kind: AssertionError, Message: fmt.Sprintf(format, args...), Template: p.name, Line: line})
+}
+
+func (p *parser) enter(line int) {
+	if p.depth++; p.depth > maxNesting {
+		p.fail(line, "tags or expressions nest more than %d deep", maxNesting)
+	}
+}
+
+func (p *parser) leave() { p.depth-- }
+
+func (t *token) is(name string) bool { return t.kind == tName && t.text == name }
+
+func (t *token) any(names []string) bool {
+	if t.kind == tName {
+		for _, n := range names {
+			if n == t.text {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (p *parser) skipName(name string) bool {
+	if p.cur().is(name) {
+		p.next()
+		return true
+	}
+	return false
+}
+
+func (p *parser) skip(k kind) bool {
+	if p.cur().kind == k {
+		p.next()
+		return true
+	}
+	return false
+}
+
+func (p *parser) expect(k kind) *token {
+	t := p.cur()
+	if t.kind != k {
+		if t.kind == tEOF {
+			p.fail(t.line, "unexpected end of template, expected '%s'.", describeKind(k))
+		}
+		p.fail(t.line, "expected token '%s', got %s", describeKind(k), quoted(describe(t)))
+	}
+	return p.next()
+}
+
+func (p *parser) expectName(name string) *token {
+	t := p.cur()
+	if !t.is(name) {
+		if t.kind == tEOF {
+			p.fail(t.line, "unexpected end of template, expected '%s'.", name)
+		}
+		p.fail(t.line, "expected token '%s', got %s", name, quoted(describe(t)))
+	}
+	return p.next()
+}
+
+func describeKind(k kind) string {
+	switch k {
+	case tVariableBegin:
+		return "begin of print statement"
+	case tVariableEnd:
+		return "end of print statement"
+	case tBlockBegin:
+		return "begin of statement block"
+	case tBlockEnd:
+		return "end of statement block"
+	case tData:
+		return "template data / text"
+	case tEOF:
+		return "end of template"
+	}
+	return string(k)
+}
+
+func describe(t *token) string {
+	if t.kind == tName {
+		return t.text
+	}
+	return describeKind(t.kind)
+}
+
+func quoted(s string) string {
+	if strings.Contains(s, "'") {
+		return `"` + s + `"`
+	}
+	return "'" + s + "'"
+}
+
+// body reads statements and text until a tag of ends, which is current then.
+func (p *parser) body(ends []string) []stmt {
+	p.skip(":")
+	p.expect(tBlockEnd)
+	out := p.subparse(ends)
+	if p.cur().kind == tEOF {
+		p.failEOF(ends)
+	}
+	return out
+}
+
+// bodyTo is body, and steps over the end tag.
+func (p *parser) bodyTo(end string) []stmt {
+	out := p.body([]string{end})
+	p.next()
+	return out
+}
+
+func (p *parser) failEOF(ends []string) {
+	p.failUntil("", p.cur().line, ends)
+}
+
+func orList(names []string) string {
+	q := make([]string, len(names))
+	for i, n := range names {
+		q[i] = quoted(n)
+	}
+	return strings.Join(q, " or ")
+}
+
+// failUntil says which tag is missing or too much.
+func (p *parser) failUntil(name string, line int, ends []string) {
+	msg := "Unexpected end of template."
+	if name != "" {
+		msg = fmt.Sprintf("Encountered unknown tag %s.", quoted(name))
+	}
+	expected := map[string]bool{}
+	for _, e := range p.ends {
+		for _, n := range e {
+			expected[n] = true
+		}
+	}
+	for _, n := range ends {
+		expected[n] = true
+	}
+	current := ""
+	if len(p.ends) > 0 {
+		current = orList(p.ends[len(p.ends)-1])
+	}
+	if len(ends) > 0 {
+		current = orList(ends)
+	}
+	if current != "" {
+		if name != "" && expected[name] {
+			msg += " You probably made a nesting mistake. Jinja is expecting this tag, but currently looking for " + current + "."
+		} else {
+			msg += " Jinja was looking for the following tags: " + current + "."
+		}
+	}
+	if len(p.tags) > 0 {
+		msg += fmt.Sprintf(" The innermost block that needs to be closed is %s.", quoted(p.tags[len(p.tags)-1]))
+	}
+	p.fail(line, "%s", msg)
+}
+
+func (p *parser) subparse(ends []string) []stmt {
+	p.enter(p.cur().line)
+	defer p.leave()
+	if ends != nil {
+		p.ends = append(p.ends, ends)
+		defer func() { p.ends = p.ends[:len(p.ends)-1] }()
+	}
+	var out []stmt
+	var o *outputStmt
+	for {
+		t := p.cur()
+		switch t.kind {
+		case tEOF:
+			return out
+		case tError:
+			p.fail(t.line, "%s", t.text)
+		case tData, tVariableBegin:
+			if o == nil {
+				o = &outputStmt{texts: []string{""}, line: t.line}
+				out = append(out, o)
+			}
+			p.output(o)
+		case tBlockBegin:
+			o = nil
+			p.next()
+			if ends != nil && p.cur().any(ends) {
+				return out
+			}
+			out = append(out, p.statement()...)
+			p.expect(tBlockEnd)
+		default:
+			p.fail(t.line, "unexpected %s", quoted(describe(t)))
+		}
+	}
+}
+
+func (p *parser) output(o *outputStmt) {
+	t := p.next()
+	if t.kind == tData {
+		o.texts[len(o.texts)-1] += t.text
+		return
+	}
+	o.lines = append(o.lines, p.cur().line)
+	o.exprs = append(o.exprs, p.tuple(tupleOpts{}))
+	o.texts = append(o.texts, "")
+	p.expect(tVariableEnd)
+}
+
+// statement reads one tag and all that belongs to it.
+func (p *parser) statement() []stmt {
+	t := p.cur()
+	if t.kind != tName {
+		p.fail(t.line, "tag name expected")
+	}
+	p.tags = append(p.tags, t.text)
+	defer func() { p.tags = p.tags[:len(p.tags)-1] }()
+	switch t.text {
+	case "for":
+		return []stmt{p.parseFor()}
+	case "if":
+		return []stmt{p.parseIf()}
+	case "set":
+		return []stmt{p.parseSet()}
+	case "macro":
+		return []stmt{p.parseMacro()}
+	case "call":
+		return []stmt{p.parseCall()}
+	case "filter":
+		return []stmt{p.parseFilterBlock()}
+	case "block":
+		return []stmt{p.parseBlock()}
+	case "extends":
+		p.next()
+		return []stmt{&extendsStmt{name: p.expression(), line: t.line}}
+	case "include":
+		return []stmt{p.parseInclude()}
+	case "import":
+		return []stmt{p.parseImport()}
+	case "from":
+		return []stmt{p.parseFrom()}
+	case "with":
+		return []stmt{p.parseWith()}
+	case "autoescape":
+		p.next()
+		val := p.expression()
+		return []stmt{&autoescapeStmt{val: val, body: p.bodyTo("endautoescape"), line: t.line}}
+	case "print":
+		return []stmt{p.parsePrint()}
+	case "do":
+		p.next()
+		return []stmt{&doStmt{val: p.tuple(tupleOpts{}), line: t.line}}
+	case "break", "continue":
+		p.next()
+		f := breakLoop
+		if t.text == "continue" {
+			f = continueLoop
+		}
+		if p.loops == 0 {
+			p.fail(t.line, "'%s' outside of a loop", t.text)
+		}
+		return []stmt{&loopStmt{f: f, line: t.line}}
+	}
+	if out := p.extension(t); out != nil {
+		return out
+	}
+	p.tags = p.tags[:len(p.tags)-1]
+	name := t.text
+	defer func() { p.tags = append(p.tags, name) }()
+	p.failUntil(name, t.line, nil)
+	return nil
+}
+
+// extension reads the tags that the Options add.
+func (p *parser) extension(t *token) []stmt {
+	o := &p.env.o
+	if c, ok := o.CaptureTags[t.text]; ok {
+		p.next()
+		p.expectName("as")
+		target := p.assignTarget(tupleOpts{}, false)
+		loops := p.loops
+		p.loops = 0
+		body := p.bodyTo(c.End)
+		p.loops = loops
+		return []stmt{&setBlockStmt{target: target, filter: &filterExpr{name: c.Filter, line: t.line}, body: body, line: t.line}}
+	}
+	if filter, ok := o.ImportTags[t.text]; ok {
+		im := p.parseImport()
+		load := &nameExpr{name: im.target.name, line: t.line}
+		set := &setStmt{target: &nameExpr{name: im.target.name, line: t.line, store: true}, line: t.line,
+			val: &filterExpr{in: load, name: filter, line: t.line}}
+		return []stmt{&timedStmt{label: im.name, source: t.text, body: []stmt{im, set}, line: t.line}}
+	}
+	if end, ok := o.TimedTags[t.text]; ok {
+		p.next()
+		p.expectName("as")
+		label := p.expression()
+		return []stmt{&timedStmt{label: label, source: t.text + " block", body: p.bodyTo(end), line: t.line}}
+	}
+	return nil
+}
+
+func (p *parser) parseFor() stmt {
+	n := &forStmt{line: p.next().line}
+	n.target = p.assignTarget(tupleOpts{end: "in"}, false)
+	p.expectName("in")
+	n.iter = p.tuple(tupleOpts{noCond: true, end: "recursive"})
+	if p.skipName("if") {
+		n.test = p.expression()
+	}
+	n.recursive = p.skipName("recursive")
+	p.loops++
+	n.body = p.body([]string{"endfor", "else"})
+	p.loops--
+	if p.next().text != "endfor" {
+		n.els = p.bodyTo("endfor")
+	}
+	return n
+}
+
+func (p *parser) parseIf() stmt {
+	n := &ifStmt{}
+	line := p.next().line
+	for {
+		n.lines = append(n.lines, line)
+		n.tests = append(n.tests, p.tuple(tupleOpts{noCond: true}))
+		n.bodies = append(n.bodies, p.body([]string{"elif", "else", "endif"}))
+		t := p.next()
+		if t.text == "elif" {
+			line = p.cur().line
+			continue
+		}
+		if t.text == "else" {
+			n.els = p.bodyTo("endif")
+		}
+		return n
+	}
+}
+
+func (p *parser) parseSet() stmt {
+	line := p.next().line
+	target := p.assignTarget(tupleOpts{}, true)
+	if p.skip("=") {
+		return &setStmt{target: target, val: p.tuple(tupleOpts{}), line: line}
+	}
+	n := &setBlockStmt{target: target, line: line}
+	if f := p.filters(nil, false); f != nil {
+		n.filter = f.(*filterExpr)
+	}
+	n.body = p.bodyTo("endset")
+	return n
+}
+
+func (p *parser) parseWith() stmt {
+	n := &withStmt{line: p.next().line}
+	for p.cur().kind != tBlockEnd {
+		if len(n.targets) > 0 {
+			p.expect(",")
+		}
+		t := p.assignTarget(tupleOpts{}, false)
+		asParam(t)
+		n.targets = append(n.targets, t)
+		p.expect("=")
+		n.vals = append(n.vals, p.expression())
+	}
+	n.body = p.bodyTo("endwith")
+	return n
+}
+
+func asParam(e expr) {
+	switch x := e.(type) {
+	case *nameExpr:
+		x.param = true
+	case *tupleExpr:
+		for _, it := range x.items {
+			asParam(it)
+		}
+	}
+}
+
+func (p *parser) parseBlock() stmt {
+	n := &blockStmt{line: p.next().line}
+	n.name = p.expect(tName).text
+	n.scoped = p.skipName("scoped")
+	n.required = p.skipName("required")
+	if p.cur().kind == "-" {
+		p.fail(p.cur().line, "Block names in Jinja have to be valid Python identifiers and may not contain hyphens, use an underscore instead.")
+	}
+	loops := p.loops
+	p.loops = 0
+	n.body = p.bodyTo("endblock")
+	p.loops = loops
+	if n.required && !blank(n.body) {
+		p.fail(p.cur().line, "Required blocks can only contain comments or whitespace")
+	}
+	p.skipName(n.name)
+	if p.blocks[n.name] != nil {
+		p.assertion(n.line, "block %s defined twice", quoted(n.name))
+	}
+	p.blocks[n.name] = n
+	return n
+}
+
+func blank(body []stmt) bool {
+	for _, s := range body {
+		o, ok := s.(*outputStmt)
+		if !ok || len(o.exprs) > 0 || strings.TrimFunc(o.texts[0], isPySpace) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// withContext reads "with context" or "without context".
+func (p *parser) withContext(def bool) (with, given bool) {
+	t := p.cur()
+	if (t.is("with") || t.is("without")) && p.look().is("context") {
+		p.next()
+		p.next()
+		return t.text == "with", true
+	}
+	return def, false
+}
+
+func (p *parser) parseInclude() stmt {
+	n := &includeStmt{line: p.next().line}
+	n.name = p.expression()
+	if p.cur().is("ignore") && p.look().is("missing") {
+		p.next()
+		p.next()
+		n.ignoreMissing = true
+	}
+	n.withContext, _ = p.withContext(true)
+	return n
+}
+
+func (p *parser) parseImport() *importStmt {
+	n := &importStmt{line: p.next().line}
+	n.name = p.expression()
+	p.expectName("as")
+	n.target = p.nameTarget()
+	n.withContext, _ = p.withContext(false)
+	return n
+}
+
+func (p *parser) parseFrom() stmt {
+	n := &fromStmt{line: p.next().line}
+	n.name = p.expression()
+	p.expectName("import")
+	for {
+		if len(n.names) > 0 {
+			p.expect(",")
+		}
+		if p.cur().kind != tName {
+			p.expect(tName)
+		}
+		var given bool
+		if n.withContext, given = p.withContext(false); given {
+			return n
+		}
+		t := p.nameTarget()
+		if strings.HasPrefix(t.name, "_") {
+			p.assertion(t.line, "names starting with an underline can not be imported")
+		}
+		n.names = append(n.names, t.name)
+		if p.skipName("as") {
+			t = p.nameTarget()
+		}
+		n.targets = append(n.targets, t)
+		if n.withContext, given = p.withContext(false); given || p.cur().kind != "," {
+			return n
+		}
+	}
+}
+
+func (p *parser) signature(n *macroStmt) {
+	p.expect("(")
+	for p.cur().kind != ")" {
+		if len(n.args) > 0 {
+			p.expect(",")
+		}
+		a := p.nameTarget()
+		a.param = true
+		if p.skip("=") {
+			n.defaults = append(n.defaults, p.expression())
+		} else if len(n.defaults) > 0 {
+			p.fail(p.cur().line, "non-default argument follows default argument")
+		}
+		n.args = append(n.args, a)
+	}
+	p.expect(")")
+}
+
+func (p *parser) macroBody(n *macroStmt, end string) {
+	loops := p.loops
+	p.loops = 0
+	n.body = p.bodyTo(end)
+	p.loops = loops
+}
+
+func (p *parser) parseMacro() stmt {
+	n := &macroStmt{line: p.next().line}
+	n.name = p.nameTarget()
+	p.signature(n)
+	p.macroBody(n, "endmacro")
+	return n
+}
+
+func (p *parser) parseCall() stmt {
+	line := p.next().line
+	n := &callStmt{macro: &macroStmt{line: line}, line: line}
+	if p.cur().kind == "(" {
+		p.signature(n.macro)
+	}
+	call, ok := p.expression().(*callExpr)
+	if !ok {
+		p.fail(line, "expected call")
+	}
+	n.call = call
+	p.macroBody(n.macro, "endcall")
+	return n
+}
+
+func (p *parser) parseFilterBlock() stmt {
+	n := &filterStmt{line: p.next().line}
+	n.filter = p.filters(nil, true).(*filterExpr)
+	n.body = p.bodyTo("endfilter")
+	return n
+}
+
+func (p *parser) parsePrint() stmt {
+	o := &outputStmt{texts: []string{""}, line: p.next().line}
+	for p.cur().kind != tBlockEnd {
+		if len(o.exprs) > 0 {
+			p.expect(",")
+		}
+		o.lines = append(o.lines, p.cur().line)
+		o.exprs = append(o.exprs, p.expression())
+		o.texts = append(o.texts, "")
+	}
+	return o
+}
+
+func (p *parser) nameTarget() *nameExpr {
+	t := p.expect(tName)
+	p.checkTarget(t.text, t.line)
+	return &nameExpr{name: t.text, line: t.line, store: true}
+}
+
+func (p *parser) checkTarget(name string, line int) {
+	switch name {
+	case "true", "false", "none", "True", "False", "None":
+		p.fail(line, "can't assign to 'name'")
+	}
+}
+
+// assignTarget reads what an assignment may set: names, tuples of them and,
+// if asked for, an attribute of a namespace.
+func (p *parser) assignTarget(o tupleOpts, namespace bool) expr {
+	if namespace && p.look().kind == "." {
+		t := p.expect(tName)
+		p.next()
+		attr := p.expect(tName)
+		return &nsrefExpr{name: &nameExpr{name: t.text, line: t.line}, attr: attr.text, line: t.line}
+	}
+	o.simple = true
+	line := p.cur().line
+	e := p.tuple(o)
+	if what := markStore(e); what != "" {
+		p.fail(line, "can't assign to '%s'", what)
+	}
+	return e
+}
+
+// markStore makes an expression a target; it returns the kind of what cannot
+// be one.
+func markStore(e expr) string {
+	switch x := e.(type) {
+	case *nameExpr:
+		x.store = true
+		return ""
+	case *tupleExpr:
+		for _, it := range x.items {
+			if markStore(it) != "" {
+				return "tuple"
+			}
+		}
+		return ""
+	case *constExpr:
+		return "const"
+	case *listExpr:
+		return "list"
+	case *dictExpr:
+		return "dict"
+	}
+	return "expression"
+}

@@ -1,0 +1,17 @@
+//go:build !race
+
+package job
+
+import "testing"
+
+// TestAllocations: what is done with a return before it waits for the disk.
+func TestAllocations(t *testing.T) {
+	r := ret(jid, "minion", true)
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := newReturn(r); err != nil {
+			t.Error(err)
+		}
+	}); n > 13 {
+		t.Errorf("%v allocations for a return", n)
+	}
+}

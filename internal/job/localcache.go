@@ -1,0 +1,264 @@
+package job
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/atomicfile"
+	"brine/internal/msgpack"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// LocalCache is Salt's own store of jobs, local_cache: with h the hex digest
+// of the jid, the folder CACHEDIR/jobs/h[:2]/h[2:] has the files
+//
+//	jid                the job id as text
+//	.load.p            the load that was published
+//	.minions.p         the array of minions it was meant for
+//	.minions.SYNDIC.p  the same from a syndic
+//	ID/return.p        {return, retcode, success} of one minion
+//	ID/out.p           the outputter it asked for
+//
+// with new-spec msgpack in those named .p. The salt command reads the load of
+// its job from there.
+type LocalCache struct {
+	dir     string
+	newHash func() hash.Hash
+}
+
+var hashes = map[string]func() hash.Hash{
+	"": sha256.New, "sha256": sha256.New, "md5": md5.New, "sha1": sha1.New,
+	"sha224": sha256.New224, "sha384": sha512.New384, "sha512": sha512.New,
+}
+
+// NewLocalCache returns the jobs in a cachedir. hashType is the option
+// hash_type, "" meaning sha256.
+func NewLocalCache(cachedir, hashType string) (*LocalCache, error) {
+	h, ok := hashes[hashType]
+	if !ok {
+		return nil, salt.Errorf(salt.Invalid, "unknown hash_type %q", hashType)
+	}
+	return &LocalCache{dir: filepath.Join(cachedir, "jobs"), newHash: h}, nil
+}
+
+func (c *LocalCache) jobDir(jid string) string {
+	h := c.newHash()
+	h.Write([]byte(jid))
+	name := hex.EncodeToString(h.Sum(nil))
+	return filepath.Join(c.dir, name[:2], name[2:])
+}
+
+type localFile struct {
+	name string
+	v    any
+}
+
+// WriteLoad writes the load of a job and, unless nil, the ids it is meant for.
+func (c *LocalCache) WriteLoad(jid string, load *value.Dict, minions []string) error {
+	if !salt.ValidJID(jid) {
+		return salt.Errorf(salt.Invalid, "%.80q is not a job id", jid)
+	}
+	files := []localFile{{".load.p", load}}
+	if minions != nil {
+		files = append(files, localFile{".minions.p", value.Strings(minions)})
+	}
+	err := c.writeFiles(jid, files)
+	if errors.Is(err, fs.ErrNotExist) { // Prune has just removed the folder above
+		err = c.writeFiles(jid, files)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot write the job %s for the salt command: %w", jid, err)
+	}
+	return nil
+}
+
+func (c *LocalCache) writeFiles(jid string, files []localFile) error {
+	dir := c.jobDir(jid)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, f := range files {
+		b, err := msgpack.Marshal(f.v, msgpack.NewSpec)
+		if err == nil {
+			err = atomicfile.Write(filepath.Join(dir, f.name), b, 0o644, false)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	// Last: a folder without it is what cleaning up takes for a ruin.
+	return atomicfile.Write(filepath.Join(dir, "jid"), []byte(jid), 0o644, false)
+}
+
+// LocalJob is a job in a LocalCache.
+type LocalJob struct {
+	Job
+	// Returns are what the minions returned: dicts with return and what else
+	// there is of retcode, success and out.
+	Returns map[string]*value.Dict
+}
+
+// Lookup returns a job with its returns, or nil if it is not there. Files that
+// cannot be read are left out.
+func (c *LocalCache) Lookup(jid string) (*LocalJob, error) {
+	dir := c.jobDir(jid)
+	j, err := readLoad(dir)
+	if j == nil || err != nil {
+		return nil, err
+	}
+	j.JID = jid
+	out := &LocalJob{Job: *j, Returns: map[string]*value.Dict{}}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cannot read the job %s: %w", jid, err)
+	}
+	for _, e := range entries {
+		id := e.Name()
+		if !e.IsDir() || strings.HasPrefix(id, ".") {
+			continue
+		}
+		if ret := readReturn(filepath.Join(dir, id)); ret != nil {
+			out.Returns[id] = ret
+			out.Returned = append(out.Returned, id)
+		}
+	}
+	return out, nil
+}
+
+// readLoad returns the load and minions in a job's folder, or nil.
+func readLoad(dir string) (*Job, error) {
+	v, err := readFile(filepath.Join(dir, ".load.p"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cannot read a job: %w", err)
+	}
+	j := &Job{}
+	if j.Load, _ = v.(*value.Dict); j.Load == nil {
+		return nil, nil
+	}
+	names, _ := filepath.Glob(filepath.Join(dir, ".minions*.p"))
+	for _, name := range names {
+		v, _ := readFile(name)
+		if l, ok := v.(*value.List); ok {
+			for _, it := range l.Items {
+				j.Minions = append(j.Minions, value.Str(it))
+			}
+		}
+	}
+	slices.Sort(j.Minions)
+	j.Minions = slices.Compact(j.Minions)
+	return j, nil
+}
+
+func readReturn(dir string) *value.Dict {
+	v, err := readFile(filepath.Join(dir, "return.p"))
+	if err != nil {
+		return nil
+	}
+	ret, ok := v.(*value.Dict)
+	if !ok || !ret.Has("return") { // the form of old versions: only the value
+		ret = value.NewDict(2)
+		ret.Set("return", v)
+	}
+	if out, err := readFile(filepath.Join(dir, "out.p")); err == nil {
+		ret.Set("out", out)
+	}
+	return ret
+}
+
+// maxFile bounds a file in bytes.
+const maxFile = 100 << 20
+
+func readFile(path string) (any, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxFile {
+		return nil, salt.Errorf(salt.Invalid, "%s is not a file or too large", path)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return msgpack.UnmarshalTyped(b)
+}
+
+// Jobs calls fn with the loads and minions of all jobs, in no order, until it
+// says false. What cannot be read is left out.
+func (c *LocalCache) Jobs(fn func(*Job) bool) error {
+	more := true
+	return c.eachDir(func(dir string) bool {
+		j, err := readLoad(dir)
+		if err == nil && j != nil {
+			j.JID = j.Load.Str("jid")
+			if b, err := os.ReadFile(filepath.Join(dir, "jid")); err == nil && salt.ValidJID(string(b)) {
+				j.JID = string(b)
+			}
+			more = fn(j)
+		}
+		return more
+	})
+}
+
+// eachDir calls fn with the folder of every job until it says false.
+func (c *LocalCache) eachDir(fn func(dir string) bool) error {
+	tops, err := os.ReadDir(c.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return salt.Errorf(salt.Unavailable, "cannot list the jobs of Salt: %w", err)
+	}
+	for _, top := range tops {
+		if len(top.Name()) != 2 || !top.IsDir() {
+			continue
+		}
+		path := filepath.Join(c.dir, top.Name())
+		jobs, _ := os.ReadDir(path) // may be gone by now
+		for _, j := range jobs {
+			if j.IsDir() && !fn(filepath.Join(path, j.Name())) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// Prune removes the jobs written longer ago than keep, and returns how many.
+// A keep of 0 or less removes nothing.
+func (c *LocalCache) Prune(keep time.Duration, now time.Time) (removed int, err error) {
+	if keep <= 0 {
+		return 0, nil
+	}
+	var failed error
+	err = c.eachDir(func(dir string) bool {
+		// The file jid is written once, the folder changes with every return.
+		info, err := os.Stat(filepath.Join(dir, "jid"))
+		if errors.Is(err, fs.ErrNotExist) {
+			info, err = os.Stat(dir)
+		}
+		if err != nil || now.Sub(info.ModTime()) <= keep {
+			return true
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			failed = salt.Errorf(salt.Unavailable, "cannot remove an old job of Salt: %w", err)
+			return true
+		}
+		removed++
+		os.Remove(filepath.Dir(dir)) // if it is empty now
+		return true
+	})
+	return removed, errors.Join(err, failed)
+}

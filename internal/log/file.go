@@ -1,0 +1,79 @@
+package log
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// File is a log file: opened for appending, and opened anew on demand.
+type File struct {
+	path string
+	mu   sync.Mutex
+	f    *os.File // nil once closed
+}
+
+// OpenFile opens or creates the log file and the folder it is in. Only owner
+// and group may read it.
+func OpenFile(path string) (*File, error) {
+	if strings.Contains(path, "://") {
+		return nil, fmt.Errorf("cannot log to %s: only paths of files are supported", path)
+	}
+	f, err := openAppend(path)
+	if err != nil {
+		return nil, err
+	}
+	return &File{path: path, f: f}, nil
+}
+
+func openAppend(path string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("cannot make the folder of the log file: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open log file: %w", err)
+	}
+	return f, nil
+}
+
+// Write appends to the file. After Close it does nothing.
+func (f *File) Write(p []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.f == nil {
+		return len(p), nil
+	}
+	return f.f.Write(p)
+}
+
+// Reopen opens the path anew and closes the old file. When that fails, the
+// old file stays in use.
+func (f *File) Reopen() error {
+	next, err := openAppend(f.path)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.f == nil {
+		return next.Close()
+	}
+	old := f.f
+	f.f = next
+	return old.Close()
+}
+
+// Close closes the file.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.f == nil {
+		return nil
+	}
+	old := f.f
+	f.f = nil
+	return old.Close()
+}

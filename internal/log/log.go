@@ -1,0 +1,181 @@
+// Package log writes slog records in the form that Salt's logs have: its ten
+// levels, its %(...)s templates, a console and a file with a level each.
+//
+// The attribute "component" is the name of the logger (%(name)s), "jid" fills
+// %(jid)s where the template has it, and all other attributes follow the
+// message as key=value. Records pass from one goroutine as whole lines.
+// Characters that would steer a terminal are replaced, because messages may
+// quote what a peer sent.
+//
+// It imports only the standard library, so every package may use its levels.
+package log
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// Salt's levels that slog does not have. The others are slog's own.
+const (
+	LevelAll      slog.Level = -1000
+	LevelGarbage  slog.Level = -12
+	LevelTrace    slog.Level = -8
+	LevelProfile  slog.Level = -2
+	LevelCritical slog.Level = 12
+	LevelQuiet    slog.Level = 1000
+)
+
+// levels are sorted from all to quiet, with the numbers Python gives them.
+var levels = []struct {
+	name   string
+	level  slog.Level
+	number int
+}{
+	{"all", LevelAll, 0},
+	{"garbage", LevelGarbage, 1},
+	{"trace", LevelTrace, 5},
+	{"debug", slog.LevelDebug, 10},
+	{"profile", LevelProfile, 15},
+	{"info", slog.LevelInfo, 20},
+	{"warning", slog.LevelWarn, 30},
+	{"error", slog.LevelError, 40},
+	{"critical", LevelCritical, 50},
+	{"quiet", LevelQuiet, 1000},
+}
+
+// LevelNames returns the names of all levels, from the most talkative to
+// quiet.
+func LevelNames() []string {
+	names := make([]string, len(levels))
+	for i, l := range levels {
+		names[i] = l.name
+	}
+	return names
+}
+
+// ParseLevel returns the level of that name, in any case.
+func ParseLevel(name string) (slog.Level, error) {
+	for _, l := range levels {
+		if strings.EqualFold(l.name, name) {
+			return l.level, nil
+		}
+	}
+	return 0, fmt.Errorf("log level %q is unknown: choose one of %s", name, strings.Join(LevelNames(), ", "))
+}
+
+// nameOf returns the name and number of the greatest known level not above l.
+func nameOf(l slog.Level) (string, int) {
+	i, exact := slices.BinarySearchFunc(levels, l, func(e struct {
+		name   string
+		level  slog.Level
+		number int
+	}, l slog.Level) int {
+		return int(e.level) - int(l)
+	})
+	if !exact {
+		i--
+	}
+	e := levels[max(i, 1)]
+	return strings.ToUpper(e.name), e.number
+}
+
+// Salt's templates and forms of time.
+const (
+	ConsoleFormat = "[%(levelname)-8s] %(message)s"
+	FileFormat    = "%(asctime)s,%(msecs)03d [%(name)-17s:%(lineno)-4d][%(levelname)-8s][%(process)d] %(message)s"
+	ConsoleTime   = "%H:%M:%S"
+	FileTime      = "%Y-%m-%d %H:%M:%S"
+	jidFormat     = "[JID: %(jid)s]"
+)
+
+// Options say what is logged, where and how.
+type Options struct {
+	Level       string `salt:"log_level" default:"warning" doc:"least level shown on the console: all, garbage, trace, debug, profile, info, warning, error, critical or quiet"`
+	File        string `salt:"log_file" default:"" doc:"path of the log file; empty for none" change:"restart"`
+	FileLevel   string `salt:"log_level_logfile" default:"" doc:"least level written to the log file; empty for that of the console"`
+	Format      string `salt:"log_fmt_console" default:"[%(levelname)-8s] %(message)s" doc:"template of a line on the console" change:"restart"`
+	FileFormat  string `salt:"log_fmt_logfile" default:"%(asctime)s,%(msecs)03d [%(name)-17s:%(lineno)-4d][%(levelname)-8s][%(process)d] %(message)s" doc:"template of a line in the log file" change:"restart"`
+	TimeFormat  string `salt:"log_datefmt_console" default:"%H:%M:%S" doc:"form of %(asctime)s on the console" alias:"log_datefmt" change:"restart"`
+	FileTimeFmt string `salt:"log_datefmt_logfile" default:"%Y-%m-%d %H:%M:%S" doc:"form of %(asctime)s in the log file" change:"restart"`
+}
+
+// Log is a logger with what must be closed or opened anew under it.
+type Log struct {
+	*slog.Logger
+	file            *File
+	console, inFile slog.LevelVar
+}
+
+// Open returns a logger for the options. The console may be nil, as for a
+// daemon in the background. When the log file cannot be opened, the error
+// says so and the Log returned beside it writes to the console alone, so that
+// a program may choose to go on.
+func Open(o Options, console io.Writer) (*Log, error) {
+	l := &Log{}
+	if err := l.SetLevels(o); err != nil {
+		return nil, err
+	}
+	var sinks []Sink
+	tmpl, err := NewTemplate(orElse(o.Format, ConsoleFormat), orElse(o.TimeFormat, ConsoleTime))
+	if err != nil {
+		return nil, fmt.Errorf("log_fmt_console: %w", err)
+	}
+	if console != nil {
+		sinks = append(sinks, Sink{W: console, Level: &l.console, Template: tmpl})
+	}
+	tmpl, err = NewTemplate(orElse(o.FileFormat, FileFormat), orElse(o.FileTimeFmt, FileTime))
+	if err != nil {
+		return nil, fmt.Errorf("log_fmt_logfile: %w", err)
+	}
+	if o.File != "" && l.inFile.Level() != LevelQuiet {
+		if l.file, err = OpenFile(o.File); err == nil {
+			sinks = append(sinks, Sink{W: l.file, Level: &l.inFile, Template: tmpl})
+		}
+	}
+	l.Logger = slog.New(NewHandler(sinks...))
+	return l, err
+}
+
+// SetLevels changes the levels to those of the options, for all who log. A
+// file that was not opened because its level was quiet stays closed.
+func (l *Log) SetLevels(o Options) error {
+	console, err := ParseLevel(orElse(o.Level, "warning"))
+	if err != nil {
+		return err
+	}
+	inFile := console
+	if o.FileLevel != "" {
+		if inFile, err = ParseLevel(o.FileLevel); err != nil {
+			return err
+		}
+	}
+	l.console.Set(console)
+	l.inFile.Set(inFile)
+	return nil
+}
+
+// Reopen opens the log file anew under its path, for after it was rotated.
+func (l *Log) Reopen() error {
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Reopen()
+}
+
+// Close closes the log file. Records that come later reach only the console.
+func (l *Log) Close() error {
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}

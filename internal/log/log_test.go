@@ -1,0 +1,207 @@
+package log
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// logTo opens a log whose console is the buffer.
+func logTo(t *testing.T, o Options) (*Log, *bytes.Buffer) {
+	t.Helper()
+	var b bytes.Buffer
+	l, err := Open(o, &b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l, &b
+}
+
+func TestConsoleLines(t *testing.T) {
+	l, b := logTo(t, Options{})
+	l.Info("hidden")
+	l.Error("Invalid outputter compact specified, fall back to nested")
+	l.With("component", "salt.master").Warn("odd", "minion", "web 1", "n", 3, "err", errors.New("a\nb"))
+	l.Log(t.Context(), LevelCritical, "esc \x1b[0m\u009b", "jid", "20260101000000000000")
+	l.WithGroup("g").Warn("in", slog.Group("h", "k", ""))
+	want := `[ERROR   ] Invalid outputter compact specified, fall back to nested
+[WARNING ] odd minion="web 1" n=3 err="a\nb"
+[CRITICAL] esc ?[0m? jid=20260101000000000000
+[WARNING ] in g.h.k=""
+`
+	if b.String() != want {
+		t.Errorf("got:\n%swant:\n%s", b, want)
+	}
+}
+
+func TestLevels(t *testing.T) {
+	for _, name := range LevelNames() {
+		t.Run(name, func(t *testing.T) {
+			l, b := logTo(t, Options{Level: name, Format: "%(levelname)s/%(levelno)d"})
+			at, err := ParseLevel(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "quiet" {
+				l.Log(t.Context(), LevelCritical, "x")
+				l.Log(t.Context(), LevelQuiet, "x")
+				if b.Len() != 0 {
+					t.Errorf("quiet wrote %q", b)
+				}
+				return
+			}
+			l.Log(t.Context(), at, "x")
+			if name == "all" {
+				name = "garbage" // the lowest level that a record can have
+			}
+			if !strings.HasPrefix(b.String(), strings.ToUpper(name)+"/") {
+				t.Errorf("got %q", b)
+			}
+			b.Reset()
+			l.Log(t.Context(), at-1, "below")
+			if b.Len() != 0 && name != "garbage" {
+				t.Errorf("below the level: %q", b)
+			}
+		})
+	}
+	if _, err := ParseLevel("loud"); err == nil {
+		t.Error("level loud was taken")
+	}
+}
+
+func TestFileFormatAndReopen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log", "master")
+	l, b := logTo(t, Options{File: path, FileLevel: "debug", Level: "error"})
+	l.With("component", "salt.master").Debug("one")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	l.Debug("two")
+	if err := l.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	l.Debug("three")
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.Debug("four") // after Close: nowhere
+	line := func(name, msg string) string {
+		return `\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} \[` + name + ` *:\d+ *\]\[DEBUG   \]\[` + fmt.Sprint(os.Getpid()) + `\] ` + msg + "\n"
+	}
+	for file, want := range map[string]string{path + ".1": line("salt.master      ", "one") + line("salt             ", "two"), path: line("salt", "three")} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile("^" + want + "$").Match(data) {
+			t.Errorf("%s: %q does not match %q", file, data, want)
+		}
+	}
+	if b.Len() != 0 {
+		t.Errorf("console: %q", b)
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm()&0o007 != 0 {
+		t.Errorf("mode %v, %v: others may read the log", st.Mode(), err)
+	}
+}
+
+func TestOpenWithoutFile(t *testing.T) {
+	dir := t.TempDir()
+	var b bytes.Buffer
+	l, err := Open(Options{File: dir}, &b) // a folder is no log file
+	if err == nil || l == nil {
+		t.Fatalf("got %v, %v; want both a log and an error", l, err)
+	}
+	l.Error("still heard")
+	if b.String() != "[ERROR   ] still heard\n" {
+		t.Errorf("got %q", b.String())
+	}
+	if _, err := Open(Options{File: "udp://host:514/user"}, nil); err == nil {
+		t.Error("a syslog address was taken for a path")
+	}
+}
+
+func TestTemplates(t *testing.T) {
+	at := time.Date(2026, 2, 3, 4, 5, 6, 7_000_000, time.UTC)
+	r := record{time: at, level: "INFO", number: 20, name: "salt.x", message: "hi", jid: "123"}
+	for _, tc := range []struct{ format, datefmt, want string }{
+		{"%(message)s %%", "", "hi %\n"},
+		{"%(asctime)s,%(msecs)03d", "%Y-%m-%dT%H:%M:%S %j %q%", "2026-02-03T04:05:06 034 %q%,007\n"},
+		{"%(bracketlevel)s%(bracketname)s", "", "[INFO    ][salt.x           ]\n"},
+		{"%(colorlevel)s %(colormsg)s", "", "\x1b[0;1;32m[INFO    ]\x1b[0;0m \x1b[0;32mhi\x1b[0;0m\n"},
+		{"%(jid)s %(message)8s|", "", "[JID: 123]       hi|\n"},
+		{"%(created).3f", "", "1770091506.007\n"},
+	} {
+		tmpl, err := NewTemplate(tc.format, tc.datefmt)
+		if err != nil {
+			t.Errorf("%s: %v", tc.format, err)
+			continue
+		}
+		if got := string(tmpl.appendTo(nil, &r)); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.format, got, tc.want)
+		}
+	}
+	for _, bad := range []string{"%", "%(", "%(nosuch)s", "%(message)", "%(message)d", "%(name)9999s", "%(created)d", "%x"} {
+		if _, err := NewTemplate(bad, ""); err == nil {
+			t.Errorf("format %q was taken", bad)
+		}
+	}
+}
+
+func BenchmarkHandler(b *testing.B) {
+	tmpl, err := NewTemplate(FileFormat, FileTime)
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := slog.New(NewHandler(Sink{W: discard{}, Level: slog.LevelInfo, Template: tmpl})).With("component", "bench")
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Info("a message", "minion", "alpha")
+	}
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+func TestSetLevels(t *testing.T) {
+	var console bytes.Buffer
+	o := Options{Level: "quiet", Format: "%(message)s", File: filepath.Join(t.TempDir(), "log"), FileLevel: "error", FileFormat: "%(message)s"}
+	l, err := Open(o, &console)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	child := l.With("a", 1) // made before the change
+	child.Warn("one")
+	o.Level, o.FileLevel = "info", ""
+	if err := l.SetLevels(o); err != nil {
+		t.Fatal(err)
+	}
+	child.Info("two")
+	child.Debug("three")
+	o.Level = "loud"
+	if l.SetLevels(o) == nil {
+		t.Error("an unknown level is taken")
+	}
+	child.Info("four")
+	if b, _ := os.ReadFile(o.File); string(b) != "two a=1\nfour a=1\n" || console.String() != string(b) {
+		t.Errorf("%q %q", b, &console)
+	}
+}
+
+func TestLongValues(t *testing.T) {
+	l, b := logTo(t, Options{Format: "%(message)s"})
+	l.Warn("x", "peer", strings.Repeat("ä", 1<<20))
+	if n := b.Len(); n > 5000 || !strings.Contains(b.String(), "ä... (2097152 bytes)") {
+		t.Errorf("%d bytes: %.50s", n, b)
+	}
+}

@@ -1,0 +1,136 @@
+package master
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/crypt"
+	"brine/internal/handshake"
+	"brine/internal/salt"
+)
+
+// loadIdentity reads the master's key pair, or makes it, and what else it
+// shows to minions.
+func loadIdentity(cfg *Config, log *slog.Logger) (*handshake.Identity, error) {
+	key, err := loadPair(cfg.PKIDir, "master", cfg.Options.KeyPass, cfg.Options.Keysize, log)
+	if err != nil {
+		return nil, err
+	}
+	vouched := []*crypt.PublicKey{key.Public()} // keys that may have successors' endorsements
+	var signer func([]byte, string) ([]byte, error)
+	switch {
+	case !cfg.Options.MasterSignPubkey:
+	case cfg.Options.MasterUsePubkeySignature:
+		if signer, err = storedSignature(filepath.Join(cfg.PKIDir, cfg.Options.MasterPubkeySignature)); err != nil {
+			return nil, err
+		}
+	default:
+		sk, err := loadPair(cfg.PKIDir, cfg.Options.MasterSignKeyName, cfg.Options.SigningKeyPass, cfg.Options.Keysize, log)
+		if err != nil {
+			return nil, err
+		}
+		signer = func(pub []byte, algo string) ([]byte, error) { return sk.Sign(algo, pub) }
+		vouched = append(vouched, sk.Public())
+	}
+	id := handshake.NewIdentity(key, signer)
+	es, err := loadEndorsements(cfg, vouched, log)
+	if err != nil {
+		return nil, err
+	}
+	id.SetEndorsements(es)
+	return id, nil
+}
+
+func loadPair(dir, name, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey, error) {
+	path := filepath.Join(dir, name+".pem")
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		log.Info("making a key pair", "name", name, "folder", dir)
+		k, err := crypt.GenerateKey(bits)
+		if err != nil {
+			return nil, err
+		}
+		if err := crypt.WriteKeyPair(dir, name, k); err != nil {
+			return nil, err
+		}
+	}
+	k, err := crypt.LoadPrivate(path, pass)
+	if err != nil {
+		return nil, err
+	}
+	return k, checkPublic(filepath.Join(dir, name+".pub"), k)
+}
+
+// checkPublic makes sure that the public key beside a private one belongs to
+// it: a half-copied pair is an error that is hard to find later.
+func checkPublic(path string, k *crypt.PrivateKey) error {
+	pub, err := crypt.LoadPublic(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return crypt.WritePublic(path, k.Public())
+	}
+	if err != nil {
+		return err
+	}
+	if !pub.Equal(k.Public()) {
+		return salt.Errorf(salt.Invalid, "%s does not belong to %s: copy both files of the pair from the same master, or remove the .pub file",
+			path, strings.TrimSuffix(filepath.Base(path), ".pub")+".pem")
+	}
+	return nil
+}
+
+func storedSignature(path string) (func([]byte, string) ([]byte, error), error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("master_use_pubkey_signature is on, but the signature cannot be read: %w; make it with salt-key --gen-signature", err)
+	}
+	raw, err := base64.StdEncoding.DecodeString(string(b))
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a base64 signature: %w; make it anew with salt-key --gen-signature", path, err)
+	}
+	return func([]byte, string) ([]byte, error) { return raw, nil }, nil
+}
+
+// localKeys are the secrets by which users of this machine show the master
+// that they may command it: files that only they can read.
+type localKeys map[string]string // user -> key
+
+// loadLocalKeys reads or makes cachedir/.root_key and one for the user that
+// the master runs as. They are kept across restarts.
+func loadLocalKeys(cacheDir string) (localKeys, error) {
+	users := []string{"root"}
+	if u, err := user.Current(); err == nil && u.Username != "" && u.Username != "root" {
+		users = append(users, u.Username)
+	}
+	keys := localKeys{}
+	for _, u := range users {
+		path := filepath.Join(cacheDir, "."+strings.ReplaceAll(u, "/", "_")+"_key")
+		k, err := readLocalKey(path)
+		if err != nil {
+			return nil, err
+		}
+		keys[u] = k
+	}
+	return keys, nil
+}
+
+func readLocalKey(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) > 0 {
+		return string(b), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("cannot read the key of the command line: %w", err)
+	}
+	k := crypt.NewKey()
+	os.Remove(path)
+	if err := os.WriteFile(path, []byte(k), 0o600); err != nil {
+		return "", fmt.Errorf("cannot write the key of the command line: %w", err)
+	}
+	return k, nil
+}

@@ -1,0 +1,106 @@
+package master
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// dropfile is how salt-key, ours or Salt's, asks for a new AES key: a file
+// that holds the id of the master it is meant for.
+const dropfile = ".dfn"
+
+// maintain does what has to be done by time, until ctx ends.
+func (m *Master) maintain(ctx context.Context) error {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	var lastRound, lastFiles time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-second.C:
+			if m.rotationAsked() {
+				m.RotateAES()
+			}
+			m.expireQueued()
+			if now.Sub(lastFiles) >= max(m.cfg.Files.Interval, time.Second) {
+				lastFiles = now
+				m.updateFiles(ctx)
+			}
+			if now.Sub(lastRound) < max(m.options().LoopInterval, time.Second) {
+				continue
+			}
+			lastRound = now
+			m.round()
+		}
+	}
+}
+
+// round is one turn of housekeeping.
+func (m *Master) round() {
+	if _, err := m.jobs.Prune(); err != nil {
+		m.log.Error("cannot remove old jobs", "err", err)
+	}
+	if keep := m.cfg.Jobs.Keep(); keep > 0 {
+		if _, err := m.stockJobs.Prune(keep, time.Now()); err != nil {
+			m.log.Warn("cannot remove old jobs of Salt's own command line", "err", err)
+		}
+	}
+	m.forgetPeers(time.Now())
+	if m.options().PresenceEvents {
+		m.firePresence()
+	}
+}
+
+// updateFiles looks for changed files and tells the bus, if it is to.
+func (m *Master) updateFiles(ctx context.Context) {
+	if !m.cfg.Files.Events {
+		return // nobody would hear of it: changes are seen at each request
+	}
+	changes, err := m.fileServer().Update(ctx)
+	if err != nil {
+		m.log.Error("cannot look for changed files", "err", err)
+	}
+	for _, c := range changes {
+		m.bus.Fire(salt.Tag("fileserver", c.Backend, "update"), c.Event())
+	}
+}
+
+// rotationAsked reports whether the drop file asks this master for a new AES
+// key, and removes it.
+func (m *Master) rotationAsked() bool {
+	path := filepath.Join(m.cfg.CacheDir, dropfile)
+	fi, err := os.Lstat(path)
+	if err != nil || !fi.Mode().IsRegular() || fi.Mode().Perm() != 0o400 || fi.Size() > 1024 {
+		return false
+	}
+	b, err := os.ReadFile(path)
+	if err != nil || strings.TrimSpace(string(b)) != m.cfg.ID {
+		return false
+	}
+	if err := os.Remove(path); err != nil {
+		m.log.Error("cannot remove the request for a new AES key; it is not followed", "file", path, "err", err)
+		return false
+	}
+	return true
+}
+
+// RotateAES replaces the key of publications. Minions that still have an
+// accepted key notice at the next publication and sign in again.
+func (m *Master) RotateAES() {
+	if err := m.publish.Rotate(); err != nil {
+		m.log.Error("cannot replace the AES key", "err", err)
+		return
+	}
+	m.log.Info("the AES key was replaced")
+	m.bus.Fire("key", value.DictOf("rotate_aes_key", true))
+	if m.options().PingOnRotate {
+		m.Publish(value.DictOf("fun", "test.ping", "arg", &value.List{}, "tgt", "*", "tgt_type", "glob", "ret", "", "user", "root"))
+	}
+}

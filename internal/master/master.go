@@ -1,0 +1,365 @@
+// Package master is the master daemon: it signs minions in, publishes jobs to
+// them, keeps what they return and tells the event bus, all in one process.
+//
+// Data flows: transports -> channel.Server -> router (routes.go, a table) ->
+// a handler in a req_*.go or publish.go -> job store, cache and event bus.
+// What was asked for by time is in maintenance.go.
+package master
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/cache"
+	"brine/internal/channel"
+	"brine/internal/client"
+	"brine/internal/event"
+	"brine/internal/fileserver"
+	"brine/internal/fn"
+	"brine/internal/handshake"
+	"brine/internal/job"
+	"brine/internal/keystore"
+	"brine/internal/pillar"
+	"brine/internal/render"
+	"brine/internal/target"
+	"brine/internal/top"
+	"brine/internal/transport"
+	"brine/internal/transport/netserve"
+	"brine/internal/value"
+)
+
+// Listen is one transport that the master serves, with its addresses.
+type Listen struct {
+	Transport        transport.Transport
+	Publish, Request string // host:port
+	Options          transport.ListenOptions
+}
+
+// Config is what a master needs to know.
+type Config struct {
+	// ID is the master's id, by default the host's name with "_master".
+	ID string
+	// MasterID is stamped on jobs if the option master_id is set.
+	MasterID         string
+	PKIDir, CacheDir string
+	User             string
+	Listen           []Listen
+	Options          Options
+	Channel          channel.Options
+	Publish          channel.PublishOptions
+	Keys             keystore.Options
+	Cache            cache.Options
+	Client           client.Options
+	Jobs             job.Options
+	Events           event.MasterOptions
+	Files            fileserver.Options
+	Top              top.Options
+	Pillar           pillar.Options
+	// Opts are all options under their names, for config.get.
+	Opts *value.Dict
+}
+
+// Master is the daemon. New makes one and binds its addresses, Run serves.
+type Master struct {
+	cfg  Config
+	log  *slog.Logger
+	live atomic.Pointer[live]
+
+	identity  *handshake.Identity
+	local     localKeys
+	keys      *keystore.Store
+	cache     *cache.Cache
+	jobs      *job.Store
+	stockJobs *job.LocalCache
+	bus       *event.Bus
+	eventIPC  *event.Server
+	requests  *channel.Server
+	publish   *channel.PublishServer
+	router    *router
+	runners   *fn.Registry
+	renderer  *render.Renderer
+	// templateFuncs are what templates of the pillar can call.
+	templateFuncs *fn.Registry
+	running       running
+	presence      *presence
+	standings     standings
+	pending       pendingCount
+	queue         *queue
+
+	run context.Context // of Run; ends when the master is told to
+
+	publishers []transport.Publisher
+	servers    []transport.RequestServer
+}
+
+// live is what a reload replaces.
+type live struct {
+	options  Options
+	channel  channel.Options
+	autosign *keystore.Autosign
+	groups   target.Nodegroups
+	files    *fileserver.Server
+	top      top.Options
+	pillar   *pillar.Compiler
+	opts     *value.Dict
+}
+
+func (m *Master) options() *Options               { return &m.live.Load().options }
+func (m *Master) autosign() *keystore.Autosign    { return m.live.Load().autosign }
+func (m *Master) nodegroups() target.Nodegroups   { return m.live.Load().groups }
+func (m *Master) fileServer() *fileserver.Server  { return m.live.Load().files }
+func (m *Master) channelOptions() channel.Options { return m.live.Load().channel }
+
+// New opens the stores, loads or makes the keys and binds all addresses. An
+// error leaves nothing bound.
+func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
+	m := &Master{cfg: cfg, log: log, queue: newQueue(time.Now)}
+	m.standings.m = m
+	m.pending.gripes = netserve.NewRateLog(log, 1, time.Minute)
+	defer func() {
+		if err != nil {
+			m.release()
+		}
+	}()
+	for _, dir := range []struct {
+		path string
+		mode os.FileMode
+	}{{cfg.PKIDir, 0o700}, {cfg.CacheDir, 0o755}} {
+		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
+			return nil, fmt.Errorf("cannot make a folder: %w", err)
+		}
+	}
+	if m.identity, err = loadIdentity(&cfg, log); err != nil {
+		return nil, err
+	}
+	if m.local, err = loadLocalKeys(cfg.CacheDir); err != nil {
+		return nil, err
+	}
+	if err := m.openStores(); err != nil {
+		return nil, err
+	}
+	m.renderer = render.New(render.Options{Log: log})
+	if m.templateFuncs, err = m.templateFunctions(); err != nil {
+		return nil, err
+	}
+	m.setLive(cfg)
+	if err := m.bindPublishers(); err != nil {
+		return nil, err
+	}
+	if err := m.buildChannel(); err != nil {
+		return nil, err
+	}
+	if m.runners, err = m.newRunners(); err != nil {
+		return nil, err
+	}
+	return m, m.bindServers()
+}
+
+func (m *Master) openStores() (err error) {
+	if m.keys, err = keystore.Open(m.cfg.PKIDir, m.log); err != nil {
+		return err
+	}
+	m.cache = cache.New(m.cfg.CacheDir, m.cfg.Cache, m.log)
+	if m.jobs, err = job.Open(filepath.Join(m.cfg.CacheDir, "brine"), m.cfg.Jobs, m.log); err != nil {
+		return err
+	}
+	if err := m.loadQueue(); err != nil {
+		m.log.Error("jobs that waited for minions cannot be read", "err", err)
+	}
+	if m.stockJobs, err = job.NewLocalCache(m.cfg.CacheDir, m.cfg.Options.HashType); err != nil {
+		return err
+	}
+	m.bus = event.NewBus(m.cfg.Events.MaxEventSize)
+	if err := os.MkdirAll(m.cfg.Events.SockDir, 0o755); err != nil {
+		return fmt.Errorf("cannot make sock_dir: %w", err)
+	}
+	m.eventIPC, err = event.Listen(m.bus, m.cfg.Events.Sockets(), m.cfg.Events.Options, m.log)
+	return err
+}
+
+func (m *Master) setLive(cfg Config) {
+	groups := target.Nodegroups{}
+	for k, v := range cfg.Options.Nodegroups.All() {
+		groups[value.Str(k)] = v
+	}
+	m.live.Store(&live{
+		options: cfg.Options, channel: cfg.Channel, groups: groups,
+		autosign: keystore.NewAutosign(m.keys, cfg.Keys, cfg.User, m.log),
+		files: fileserver.New(cfg.Files, fileserver.Config{
+			CacheDir: m.cfg.CacheDir, HashType: cfg.Options.HashType, BufferSize: cfg.Options.FileBufferSize,
+		}, m.log),
+		top: cfg.Top, pillar: m.newPillar(cfg, groups), opts: cfg.Opts,
+	})
+}
+
+// Reload takes over the options that can change while the master runs.
+func (m *Master) Reload(cfg Config) { m.setLive(cfg) }
+
+func (m *Master) bindPublishers() error {
+	current := func() *channel.PublishServer { return m.publish }
+	identify := channel.Identifier(current, acceptedKeys{m.keys}, m.log)
+	for _, l := range m.cfg.Listen {
+		o := l.Options
+		o.Syndics, o.Heartbeat, o.Identify = m.cfg.Options.OrderMasters, m.cfg.Options.Heartbeat, identify
+		if l.Transport.Name() == "tcp" && o.Syndics {
+			o.Filter = false // the minions of a syndic cannot be known here
+		}
+		p, err := l.Transport.ListenPublish(l.Publish, o)
+		if err != nil {
+			return fmt.Errorf("publish_port: %w", err)
+		}
+		m.publishers = append(m.publishers, p)
+	}
+	return nil
+}
+
+func (m *Master) buildChannel() (err error) {
+	if m.publish, err = channel.NewPublishServer(m.cfg.Publish, m.identity, m.publishers); err != nil {
+		return err
+	}
+	sessions, err := channel.NewSessions(filepath.Join(m.cfg.CacheDir, "sessions"), m.cfg.Options.PublishSession)
+	if err != nil {
+		return err
+	}
+	m.presence = &presence{publishers: m.publishers, accepted: m.keys.Accepted, data: m.minionData, now: time.Now}
+	port := m.publishPort()
+	auth := channel.NewAuthenticator(m.identity, keyBook{m.keys}, admission{m}, sessions,
+		func() (string, int) { return m.publish.AES(), port }, m.signedIn, m.log)
+	m.router = m.newRouter()
+	m.requests = channel.NewServer(m.channelOptions, acceptedKeys{m.keys}, sessions, auth, m.router, m.log)
+	return nil
+}
+
+// publishPort is the port announced to minions: that of the first transport.
+func (m *Master) publishPort() int {
+	if a, ok := m.publishers[0].Addr().(*net.TCPAddr); ok {
+		return a.Port
+	}
+	return 0
+}
+
+// signedIn tells the bus of a sign-in.
+func (m *Master) signedIn(e channel.AuthEvent) {
+	if e.Act == "pend" {
+		m.pending.added()
+	}
+	if !m.options().AuthEvents {
+		return
+	}
+	d := value.DictOf("result", e.Result)
+	if e.Act != "" {
+		d.Set("act", e.Act)
+	}
+	d.Set("id", e.ID)
+	d.Set("pub", e.Pub)
+	m.bus.Fire("salt/auth", d)
+}
+
+const (
+	// maxRequest bounds one request; minions of Brine send less.
+	maxRequest = 64 << 20
+	// maxUnfinished bounds the bytes of requests that are not complete yet,
+	// over all peers and transports: anybody can send beginnings. A quarter is
+	// for small ones; the rest has room for one of the largest, which takes up
+	// to twice its size while its buffer grows.
+	maxUnfinished = 3 * maxRequest
+)
+
+// bindServers comes last: a peer that reaches the request port finds all else
+// ready.
+func (m *Master) bindServers() error {
+	budget := netserve.NewBudget(maxUnfinished)
+	for _, l := range m.cfg.Listen {
+		o := l.Options
+		o.MaxMessage, o.Budget = maxRequest, budget
+		o.Heartbeat = m.cfg.Options.Heartbeat
+		s, err := l.Transport.ListenRequests(l.Request, o)
+		if err != nil {
+			return fmt.Errorf("ret_port: %w", err)
+		}
+		m.servers = append(m.servers, s)
+	}
+	return nil
+}
+
+// Addrs returns the bound publish and request addresses, a pair per transport.
+func (m *Master) Addrs() (publish, request []net.Addr) {
+	for _, p := range m.publishers {
+		publish = append(publish, p.Addr())
+	}
+	for _, s := range m.servers {
+		request = append(request, s.Addr())
+	}
+	return publish, request
+}
+
+// Run serves until ctx ends: first no more requests are taken, then the jobs
+// under way are stored, then the rest stops.
+func (m *Master) Run(ctx context.Context) error {
+	m.run = ctx
+	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	front, stopFront := context.WithCancel(ctx)
+	defer stopFront()
+	// One failure stops all.
+	failed := make(chan error, 8+2*len(m.servers))
+	back := group{failed: failed}
+	for _, p := range m.publishers {
+		back.Go(func() error { return p.Serve(inner) })
+	}
+	back.Go(func() error { return m.eventIPC.Serve(inner) })
+	back.Go(func() error { return m.maintain(inner) })
+	servers := group{failed: failed}
+	for _, s := range m.servers {
+		servers.Go(func() error { return s.Serve(front, m.requests.Handle) })
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		stopFront()
+	}
+	servers.Wait()
+	m.router.wg.Wait()
+	stop()
+	back.Wait()
+	return errors.Join(err, m.jobs.Close())
+}
+
+// release gives back what New acquired.
+func (m *Master) release() {
+	for _, s := range m.servers {
+		s.Close()
+	}
+	for _, p := range m.publishers {
+		p.Close()
+	}
+	if m.eventIPC != nil {
+		m.eventIPC.Close()
+	}
+	if m.jobs != nil {
+		m.jobs.Close()
+	}
+}
+
+// context is that of Run; requests come only while it works.
+func (m *Master) context() context.Context {
+	if m.run != nil {
+		return m.run
+	}
+	return context.Background()
+}
+
+// minionData returns the cached grains and pillar of a minion, nil for what
+// is not known.
+func (m *Master) minionData(id string) (grains, pillar *value.Dict) {
+	d := m.cache.MinionData(id)
+	return d.Grains, d.Pillar
+}

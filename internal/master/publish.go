@@ -1,0 +1,220 @@
+package master
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"brine/internal/channel"
+	"brine/internal/salt"
+	"brine/internal/target"
+	"brine/internal/transport/netserve"
+	"brine/internal/value"
+)
+
+// commands takes jobs from the command line.
+type commands struct {
+	m      *Master
+	gripes *netserve.RateLog // about strangers
+}
+
+func newCommands(m *Master) *commands {
+	return &commands{m: m, gripes: netserve.NewRateLog(m.log, 10, 10*time.Second)}
+}
+
+// publish starts a job: {tgt, tgt_type, fun, arg, ret, jid, kwargs, user, key}.
+func (p *commands) publish(c *channel.Call) {
+	if !p.m.authorize(c.Load) {
+		p.gripes.Log(slog.LevelWarn, "a command was refused: it carries no key of this machine", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", c.Load.Str("user")))
+		c.Reply(refused(c.Load))
+		return
+	}
+	load := c.Load.Clone()
+	load.Delete("key")
+	c.Reply(p.m.Publish(load))
+}
+
+// Publish starts a job whose sender has the right to it, and returns the
+// reply that the sender is owed: {enc: clear, load: {jid, minions, missing}}
+// or a map with error. The job is on disk before it is sent, if the disk takes it.
+func (m *Master) Publish(load *value.Dict) *value.Dict {
+	typ := load.Str("tgt_type")
+	if typ == "" {
+		typ = "glob"
+	}
+	kwargs := load.Dict("kwargs")
+	minions, missing, err := m.resolve(typ, load.At("tgt"), kwargs.Str("delimiter"))
+	if err != nil {
+		return clearReply(value.DictOf("jid", nil, "minions", &value.List{}, "error", err.Error()))
+	}
+	if len(minions) == 0 && !m.options().OrderMasters {
+		return clearReply(value.DictOf("jid", nil, "minions", &value.List{},
+			"error", fmt.Sprintf("Master could not resolve minions for target %s", value.Str(load.At("tgt")))))
+	}
+	jid := load.Str("jid")
+	if jid == "" {
+		jid = salt.NewJID(time.Now())
+	} else if !salt.ValidJID(jid) {
+		return value.DictOf("error", value.DictOf("name", "SaltInvocationError", "message", fmt.Sprintf("%q is not a job id", jid)))
+	}
+	load.Set("jid", jid)
+	expires := m.expiry(load, time.Now())
+	if err := m.recordJob(load, jid, minions, expires); err != nil {
+		// It is sent all the same: an operator whose master's disk is full
+		// needs to command it, and minions keep returns that are not stored.
+		m.log.Error("cannot record a job; it is sent, but cannot be looked up later", "jid", jid, "err", err)
+	}
+	m.announce(load, jid, minions, missing)
+	job := jobMap(load, jid, m.cfg.MasterID)
+	m.queue.add(job, jid, minions, expires)
+	if err := m.publish.Publish(job, receivers(typ, load.At("tgt"), minions)); err != nil {
+		m.log.Error("cannot publish a job", "jid", jid, "err", err)
+		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", err.Error()))
+	}
+	m.log.Debug("published", "jid", jid, "fun", value.Str(load.At("fun")), "minions", len(minions))
+	return clearReply(value.DictOf("jid", jid, "minions", minions, "missing", missing))
+}
+
+func clearReply(load *value.Dict) *value.Dict {
+	return value.DictOf("enc", "clear", "load", load)
+}
+
+func (m *Master) recordJob(load *value.Dict, jid string, minions []string, expires time.Time) error {
+	if strings.HasSuffix(jid, "nocache") {
+		return nil
+	}
+	if err := m.jobs.NewJobUntil(load, minions, expires); err != nil {
+		return err
+	}
+	if !m.options().JobCacheForStock {
+		return nil
+	}
+	if err := m.stockJobs.WriteLoad(jid, load, minions); err != nil {
+		m.log.Warn("cannot write a job for Salt's own command line", "jid", jid, "err", err)
+	}
+	return nil
+}
+
+// announce fires the events of a new job.
+func (m *Master) announce(load *value.Dict, jid string, minions, missing []string) {
+	m.bus.Fire(jid, value.DictOf("minions", minions))
+	d := value.DictOf("jid", jid, "tgt_type", load.At("tgt_type"), "tgt", load.At("tgt"), "user", load.At("user"),
+		"fun", load.At("fun"), "arg", load.At("arg"), "minions", minions, "missing", missing)
+	if md, ok := load.Dict("kwargs").Get("metadata"); ok {
+		d.Set("metadata", md)
+	}
+	m.bus.Fire(salt.Tag("job", jid, "new"), d)
+	m.bus.Fire(salt.Tag("job", jid, "publish"), jobMap(load, jid, m.cfg.MasterID))
+}
+
+// jobMap builds what minions receive, in the order in which Salt's master
+// builds it.
+func jobMap(load *value.Dict, jid, masterID string) *value.Dict {
+	kwargs := load.Dict("kwargs")
+	job := value.DictOf("fun", load.At("fun"), "arg", load.At("arg"), "tgt", load.At("tgt"), "jid", jid, "ret", load.Str("ret"))
+	if job.At("arg") == nil {
+		job.Set("arg", &value.List{})
+	}
+	if id, ok := kwargs.Get("master_id"); ok {
+		job.Set("master_id", id)
+	} else if masterID != "" {
+		job.Set("master_id", masterID)
+	}
+	if d := kwargs.Str("delimiter"); d != "" && d != target.DefaultDelimiter {
+		job.Set("delimiter", d)
+	}
+	for _, k := range []string{"id", "tgt_type", "to"} {
+		if v, ok := load.Get(k); ok {
+			job.Set(k, v)
+		}
+	}
+	for _, k := range []string{"ret_config", "metadata", "module_executors", "executor_opts", "ret_kwargs"} {
+		if v, ok := kwargs.Get(k); ok {
+			job.Set(k, v)
+		}
+	}
+	if u, ok := load.Get("user"); ok {
+		job.Set("user", u)
+	}
+	return job
+}
+
+// receivers are the minions that a transport with topics sends to, or nil for
+// everyone: only for targets that name ids can it be told beforehand.
+func receivers(typ string, tgt any, minions []string) []string {
+	switch typ {
+	case "list":
+		if l, ok := tgt.(*value.List); ok {
+			ids := make([]string, 0, l.Len())
+			for _, it := range l.Items {
+				ids = append(ids, value.Str(it))
+			}
+			return ids
+		}
+		return minions
+	case "glob", "pcre":
+		return minions
+	}
+	return nil
+}
+
+// resolve returns the accepted minions that a job for a target should be
+// answered by, and the ids that it lists without there being such a minion. A
+// minion whose data is not known counts, because it may match.
+func (m *Master) resolve(typ string, tgt any, delimiter string) (minions, missing []string, err error) {
+	t, err := m.nodegroups().Parse(typ, tgt, delimiter)
+	if err != nil {
+		return nil, nil, err
+	}
+	ids, err := m.keys.Accepted()
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot list the accepted minions: %w", err)
+	}
+	minions, missing = t.Expected(ids, m.minionData)
+	return minions, missing, nil
+}
+
+// matching returns the accepted minions that surely match, as questions of
+// permission need it.
+func (m *Master) matching(typ string, tgt any, delimiter string) ([]string, error) {
+	t, err := m.nodegroups().Parse(typ, tgt, delimiter)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := m.keys.Accepted()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the accepted minions: %w", err)
+	}
+	out := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if t.Match(m.subject(id)) {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// subject is a minion as the master knows it.
+func (m *Master) subject(id string) target.Subject { return &cached{m: m, id: id} }
+
+// cached reads a minion's data from the cache when a target asks for it.
+type cached struct {
+	m      *Master
+	id     string
+	loaded bool
+	grains *value.Dict
+	pillar *value.Dict
+}
+
+func (c *cached) load() {
+	if c.loaded {
+		return
+	}
+	c.loaded = true
+	c.grains, c.pillar = c.m.minionData(c.id)
+}
+
+func (c *cached) ID() string          { return c.id }
+func (c *cached) Grains() *value.Dict { c.load(); return c.grains }
+func (c *cached) Pillar() *value.Dict { c.load(); return c.pillar }

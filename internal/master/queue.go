@@ -1,0 +1,365 @@
+package master
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"brine/internal/value"
+)
+
+// queue knows which minions a job was published to that may not have it yet,
+// until the job expires: they get it when they ask what they have missed, as a
+// Brine minion does whenever it connects. That a minion runs a job once,
+// however often it gets it, is for the minion to see to. The jobs themselves,
+// and until when they are kept, are in the job store, from which load fills
+// the queue when the master starts.
+//
+// It also remembers, for those who ask what became of a job, what is known of
+// each minion, and for a while longer than the job is handed out.
+type queue struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	index  map[string]int // minions that were addressed, ever
+	jobs   map[string]*queued
+	order  []*queued // as they were published
+	next   int64     // number of the next job
+	held   int       // bytes of job maps held
+	speaks bitset    // minions that have asked what they missed, so are Brine's
+}
+
+// queued is one job in the queue. The sets are of numbers in queue.index.
+type queued struct {
+	jid     string
+	number  int64
+	at      time.Time
+	expires time.Time
+	over    bool        // expired: only remembered
+	job     *value.Dict // what minions get; nil: to be made from the store
+	size    int
+	meant   bitset
+	open    bitset // have not returned
+	handed  bitset // got it when they asked
+	running bitset // have said that they run it
+}
+
+// Bounds of what is remembered.
+const (
+	queueJobs   = 20_000
+	queueHeld   = 32 << 20
+	rememberFor = 10 * time.Minute
+)
+
+func newQueue(now func() time.Time) *queue {
+	return &queue{now: now, index: map[string]int{}, jobs: map[string]*queued{}}
+}
+
+// add enters a job that has been published to minions. A job without time to
+// wait is entered only to be remembered.
+func (q *queue) add(job *value.Dict, jid string, minions []string, expires time.Time) {
+	size := textSize(job)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	j := &queued{jid: jid, at: now, expires: expires, over: !expires.After(now)}
+	if q.held+size <= queueHeld && !j.over {
+		j.job, j.size = job, size
+		q.held += size
+	}
+	q.enter(j, minions, nil)
+}
+
+// restore enters a job as the store has it.
+func (q *queue) restore(jid string, minions, returned []string, expires time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.enter(&queued{jid: jid, at: q.now(), expires: expires}, minions, returned)
+}
+
+func (q *queue) enter(j *queued, minions, returned []string) {
+	if old := q.jobs[j.jid]; old != nil {
+		q.forget(old)
+	}
+	for len(q.order) > 0 && len(q.jobs) >= queueJobs {
+		q.forget(q.order[0])
+	}
+	q.next++
+	j.number = q.next
+	j.meant = newBitset(q.numbers(minions))
+	j.open = j.meant.clone()
+	for _, id := range returned {
+		j.open.clear(q.number(id))
+	}
+	q.jobs[j.jid] = j
+	q.order = append(q.order, j)
+	if j.open.empty() {
+		q.close(j)
+	}
+}
+
+func (q *queue) number(id string) int {
+	n, ok := q.index[id]
+	if !ok {
+		n = len(q.index)
+		q.index[id] = n
+	}
+	return n
+}
+
+func (q *queue) numbers(ids []string) []int {
+	out := make([]int, len(ids))
+	for i, id := range ids {
+		out[i] = q.number(id)
+	}
+	return out
+}
+
+// close ends the handing out of a job; q.mu is held.
+func (q *queue) close(j *queued) {
+	j.over = true
+	q.held -= j.size
+	j.job, j.size = nil, 0
+}
+
+// forget takes a job out; q.mu is held.
+func (q *queue) forget(j *queued) {
+	q.close(j)
+	if q.jobs[j.jid] == j {
+		delete(q.jobs, j.jid)
+	}
+	if i, ok := slices.BinarySearchFunc(q.order, j.number, func(o *queued, n int64) int { return int(o.number - n) }); ok {
+		if i == 0 {
+			q.order[0] = nil
+			q.order = q.order[1:]
+			return
+		}
+		q.order = slices.Delete(q.order, i, i+1)
+	}
+}
+
+// returned notes a minion's return.
+func (q *queue) returned(jid, id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.jobs[jid]
+	if j == nil {
+		return
+	}
+	if n, ok := q.index[id]; ok && j.open.clear(n) && j.open.empty() && !j.over {
+		q.close(j)
+	}
+}
+
+// handout is a job for a minion that asked.
+type handout struct {
+	jid    string
+	number int64
+	job    *value.Dict // nil: to be made from the store
+	waited time.Duration
+	first  bool // nothing was heard of it from this minion yet
+}
+
+// missed returns the jobs behind a number that a minion may not have, the
+// oldest first, and notes that it has them now.
+func (q *queue) missed(id string, after int64, limit int) (out []handout, more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.number(id)
+	q.speaks.set(n)
+	now := q.now()
+	for _, j := range q.order {
+		if j.number <= after || j.over || !j.expires.After(now) || !j.open.has(n) || j.running.has(n) {
+			continue
+		}
+		if len(out) == limit {
+			return out, true
+		}
+		out = append(out, handout{j.jid, j.number, j.job, now.Sub(j.at), !j.handed.has(n) && !j.running.has(n)})
+		j.handed.set(n)
+	}
+	return out, false
+}
+
+// runs notes that a minion runs a job, and reports whether that is news.
+func (q *queue) runs(jid, id string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.number(id)
+	q.speaks.set(n)
+	j := q.jobs[jid]
+	if j == nil || !j.open.has(n) || j.running.has(n) {
+		return false
+	}
+	j.running.set(n)
+	return true
+}
+
+// expired is a job whose time is over, with the minions that never had it.
+type expired struct {
+	jid   string
+	never []string
+}
+
+// expire ends the handing out of jobs whose time is over, and forgets old
+// ones.
+func (q *queue) expire() (out []expired) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	for _, j := range q.order {
+		if j.over || j.expires.After(now) {
+			continue
+		}
+		if ids := q.silent(j); len(ids) > 0 {
+			out = append(out, expired{j.jid, ids})
+		}
+		q.close(j)
+	}
+	for len(q.order) > 0 && q.order[0].over && now.Sub(q.order[0].at) > rememberFor {
+		q.forget(q.order[0])
+	}
+	return out
+}
+
+// silent are the minions of Brine of whom nothing was heard of a job; q.mu is
+// held.
+func (q *queue) silent(j *queued) (ids []string) {
+	for id, n := range q.index {
+		if j.open.has(n) && q.speaks.has(n) && !j.handed.has(n) && !j.running.has(n) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// What is known of a job on a minion.
+const (
+	stateSent      = "sent"      // it was published; a minion of Salt says no more
+	stateQueued    = "queued"    // the minion has given no sign of it, and gets it when it comes
+	stateDelivered = "delivered" // it was handed to the minion when that came back
+	stateRunning   = "running"
+	stateReturned  = "returned"
+	stateExpired   = "expired" // it was still queued when its time was over
+)
+
+// states returns what is known of a job on each minion, which were handed it
+// when they came back, until when it is kept
+// for those that are away, and whether it is known at all.
+func (q *queue) states(jid string) (states map[string]string, delivered []string, expires time.Time, known bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.jobs[jid]
+	if j == nil {
+		return nil, nil, time.Time{}, false
+	}
+	states = map[string]string{}
+	late := j.over || !j.expires.After(q.now())
+	for id, n := range q.index {
+		if !j.meant.has(n) {
+			continue
+		}
+		if j.handed.has(n) {
+			delivered = append(delivered, id)
+		}
+		switch {
+		case !j.open.has(n):
+			states[id] = stateReturned
+		case j.running.has(n):
+			states[id] = stateRunning
+		case j.handed.has(n):
+			states[id] = stateDelivered
+		case !q.speaks.has(n):
+			states[id] = stateSent
+		case late:
+			states[id] = stateExpired
+		default:
+			states[id] = stateQueued
+		}
+	}
+	return states, delivered, j.expires, true
+}
+
+// bitset is a set of small numbers, with room only for the range in use.
+type bitset struct {
+	base  int // word of the first bit
+	words []uint64
+}
+
+func newBitset(ns []int) (b bitset) {
+	if len(ns) == 0 {
+		return b
+	}
+	b.base = slices.Min(ns) / 64
+	b.words = make([]uint64, slices.Max(ns)/64-b.base+1)
+	for _, n := range ns {
+		b.set(n)
+	}
+	return b
+}
+
+func (b *bitset) clone() bitset { return bitset{b.base, slices.Clone(b.words)} }
+
+func (b *bitset) has(n int) bool {
+	w := n/64 - b.base
+	return w >= 0 && w < len(b.words) && b.words[w]&(1<<(n%64)) != 0
+}
+
+func (b *bitset) set(n int) {
+	w := n / 64
+	switch {
+	case len(b.words) == 0:
+		b.base = w
+		b.words = make([]uint64, 1)
+	case w < b.base:
+		b.words = append(make([]uint64, b.base-w), b.words...)
+		b.base = w
+	}
+	for w-b.base >= len(b.words) {
+		b.words = append(b.words, 0)
+	}
+	b.words[w-b.base] |= 1 << (n % 64)
+}
+
+// clear takes a number out and reports whether it was in.
+func (b *bitset) clear(n int) bool {
+	if !b.has(n) {
+		return false
+	}
+	b.words[n/64-b.base] &^= 1 << (n % 64)
+	return true
+}
+
+func (b *bitset) empty() bool {
+	for _, w := range b.words {
+		if w != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// textSize is about how much memory a value holds: a job can carry a file.
+func textSize(v any) int {
+	const each = 16
+	switch x := v.(type) {
+	case string:
+		return each + len(x)
+	case []byte:
+		return each + len(x)
+	case *value.List:
+		n := each
+		for _, it := range x.Items {
+			n += textSize(it)
+		}
+		return n
+	case *value.Dict:
+		n := each
+		for k, w := range x.All() {
+			n += textSize(k) + textSize(w)
+		}
+		return n
+	}
+	return each
+}

@@ -1,0 +1,149 @@
+package master
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/channel"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// fileRoutes answers the file server's commands, and takes files that minions push.
+type fileRoutes struct{ m *Master }
+
+// serve hands a command to the file server. What goes wrong there is answered
+// as Salt does: by an empty text.
+func (f *fileRoutes) serve(c *channel.Call) {
+	load := c.Load.Clone()
+	load.Set("cmd", c.Cmd)
+	v, err := f.m.fileServer().Request(f.m.context(), load)
+	if err != nil {
+		f.m.log.Warn("a request to the file server failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.Str("path"), "err", err)
+		v = ""
+	}
+	c.Reply(v)
+}
+
+// masterOpts tells what of the master's options counts for states: the names
+// of environments, but none of their folders.
+func (f *fileRoutes) masterOpts(c *channel.Call) {
+	c.Reply(f.m.stateOptions(c.Load.Bool("env_only")))
+}
+
+func (m *Master) stateOptions(envsOnly bool) *value.Dict {
+	roots := value.NewDict(2)
+	for _, env := range m.fileServer().Envs() {
+		roots.Set(env, &value.List{})
+	}
+	t := m.live.Load().top
+	d := value.DictOf("file_roots", roots, "top_file_merging_strategy", t.Strategy, "env_order", value.Strings(t.EnvOrder), "default_top", t.DefaultTop)
+	if envsOnly {
+		return d
+	}
+	opts := m.live.Load().opts
+	for _, o := range []struct {
+		name  string
+		usual any
+	}{
+		{"renderer", "jinja|yaml"}, {"failhard", false}, {"state_top", t.StateTop}, {"state_top_saltenv", nil}, {"nodegroups", value.NewDict(0)},
+		{"state_auto_order", true}, {"state_events", false}, {"state_aggregate", false}, {"jinja_env", value.NewDict(0)},
+		{"jinja_sls_env", value.NewDict(0)}, {"jinja_lstrip_blocks", false}, {"jinja_trim_blocks", false},
+	} {
+		v := opts.At(o.name)
+		if v == nil {
+			v = o.usual
+		}
+		d.Set(o.name, v)
+	}
+	return d
+}
+
+func (f *fileRoutes) empty(c *channel.Call) { c.Reply(value.NewDict(0)) }
+
+// receive keeps a part of a file that a minion pushes, below its own folder.
+func (f *fileRoutes) receive(c *channel.Call) {
+	err := f.store(c)
+	if err != nil {
+		f.m.log.Error("a file that a minion pushes is not taken", "minion", c.ID, "path", value.Str(c.Load.At("path")), "err", err)
+	}
+	c.Reply(err == nil)
+}
+
+func (f *fileRoutes) store(c *channel.Call) error {
+	o := f.m.options()
+	if !o.FileRecv {
+		return salt.Errorf(salt.Denied, "the option file_recv is not set")
+	}
+	loc, isInt := c.Load.At("loc").(int64)
+	data := c.Load.Bytes("data")
+	switch limit := int64(o.FileRecvMaxSize) << 20; {
+	case !isInt || loc < 0:
+		return salt.Errorf(salt.Invalid, "loc is no place in a file")
+	case int64(len(data)) > limit || loc > limit-int64(len(data)):
+		return salt.Errorf(salt.Denied, "it is larger than file_recv_max_size, %d MB", o.FileRecvMaxSize)
+	}
+	name, err := pushName(c.Load)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(f.m.cfg.CacheDir, "minions", c.ID, "files")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir) // no link in there leads out of it
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return writePart(root, name, loc, data)
+}
+
+// pushName reads the path of a pushed file: a list of names.
+func pushName(load *value.Dict) (string, error) {
+	var parts []string
+	for _, p := range load.List("path") {
+		s, ok := p.(string)
+		if !ok || strings.ContainsRune(s, 0) {
+			return "", salt.Errorf(salt.Invalid, "its path is no list of names")
+		}
+		parts = append(parts, s)
+	}
+	name := strings.Join(parts, "/")
+	if len(parts) == 0 || !filepath.IsLocal(name) || filepath.Clean(name) == "." {
+		return "", salt.Errorf(salt.Invalid, "its path leads out of the minion's folder")
+	}
+	return filepath.Clean(name), nil
+}
+
+// writePart puts a part in its place. The first one begins the file anew; a
+// part that does not follow what is there is appended, as in Salt.
+func writePart(root *os.Root, name string, loc int64, data []byte) error {
+	if dir := filepath.Dir(name); dir != "." {
+		if err := root.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	if st, err := root.Lstat(name); err == nil && !st.Mode().IsRegular() {
+		return salt.Errorf(salt.Exists, "there is something else than a file")
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	if loc == 0 {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	w, err := root.OpenFile(name, flags, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = bytes.NewReader(data).WriteTo(w)
+	if e := w.Close(); err == nil {
+		err = e
+	}
+	return err
+}

@@ -1,0 +1,95 @@
+package master
+
+import (
+	"sync"
+
+	"brine/internal/channel"
+	"brine/internal/fileserver"
+	"brine/internal/value"
+)
+
+// route is a command that a peer may send.
+type route struct {
+	handle func(*channel.Call)
+	// slow routes work on a goroutine of their own, because they wait for a
+	// disk, a minion or a long computation.
+	slow bool
+}
+
+// router is the table of all commands: those of minions, which come
+// encrypted, and those of the local command line, which come in clear and
+// prove themselves with a key.
+type router struct {
+	encrypted map[string]route
+	clear     map[string]route
+	slots     chan struct{}
+	wg        sync.WaitGroup
+}
+
+// slowRoutes bounds how many slow requests are worked on at once.
+const slowRoutes = 64
+
+func (m *Master) newRouter() *router {
+	ret, ev, data, files := newReturns(m), &events{m}, &minionData{m}, &fileRoutes{m}
+	pub, run := newCommands(m), &runs{m}
+	peer := newPeers(m, run)
+	r := &router{
+		slots: make(chan struct{}, slowRoutes),
+		encrypted: map[string]route{
+			"_return":         {handle: ret.take},
+			"_syndic_return":  {handle: ret.takeSyndic},
+			"_minion_event":   {handle: ev.take},
+			"_brine_missed":   {handle: pub.missed, slow: true},
+			"_brine_running":  {handle: pub.running},
+			"_brine_about":    {handle: pub.about},
+			"_brine_standing": {handle: m.standings.take},
+			"_pillar":         {handle: data.pillar, slow: true},
+			"_mine":           {handle: data.mine, slow: true},
+			"_mine_get":       {handle: data.mineGet, slow: true},
+			"_mine_delete":    {handle: data.mineDelete, slow: true},
+			"_mine_flush":     {handle: data.mineFlush, slow: true},
+			"revoke_auth":     {handle: data.revoke, slow: true},
+			"_master_opts":    {handle: files.masterOpts},
+			"_master_tops":    {handle: files.empty},
+			"_file_recv":      {handle: files.receive, slow: true},
+			"minion_pub":      {handle: peer.publish, slow: true},
+			"minion_publish":  {handle: peer.long(peer.publishAndWait)},
+			"pub_ret":         {handle: peer.collect, slow: true},
+			"minion_runner":   {handle: peer.long(peer.runner)},
+		},
+		clear: map[string]route{
+			"ping":          {handle: func(c *channel.Call) { c.Reply(c.Load) }},
+			"publish":       {handle: pub.publish, slow: true},
+			"_brine_states": {handle: pub.states},
+			"runner":        {handle: run.start, slow: true},
+		},
+	}
+	for _, cmd := range fileserver.Commands() {
+		r.encrypted[cmd] = route{handle: files.serve, slow: true}
+	}
+	return r
+}
+
+// Encrypted serves the request of a minion.
+func (r *router) Encrypted(c *channel.Call) { r.serve(r.encrypted, c) }
+
+// Clear serves a request of the command line.
+func (r *router) Clear(c *channel.Call) { r.serve(r.clear, c) }
+
+func (r *router) serve(table map[string]route, c *channel.Call) {
+	rt, ok := table[c.Cmd]
+	if !ok {
+		c.Reply(value.NewDict(0))
+		return
+	}
+	if !rt.slow {
+		rt.handle(c)
+		return
+	}
+	// Waiting for a slot holds back only the peer that asked.
+	r.slots <- struct{}{}
+	r.wg.Go(func() {
+		defer func() { <-r.slots }()
+		rt.handle(c)
+	})
+}

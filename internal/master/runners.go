@@ -1,0 +1,50 @@
+package master
+
+import (
+	"slices"
+	"sync"
+
+	"brine/internal/client"
+	"brine/internal/fn"
+	"brine/internal/runners"
+	"brine/internal/value"
+)
+
+// running knows which runners work now.
+type running struct {
+	mu   sync.Mutex
+	jobs []*value.Dict
+}
+
+// begin adds a runner and returns what takes it away when it has ended.
+func (r *running) begin(about *value.Dict) (end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.jobs = append(r.jobs, about)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.jobs = slices.DeleteFunc(r.jobs, func(d *value.Dict) bool { return d == about })
+	}
+}
+
+// list returns the runners in the order in which they began. They must not be
+// changed.
+func (r *running) list() []*value.Dict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.jobs)
+}
+
+// newRunners collects the runners. They command minions as any command line
+// does, only without sockets.
+func (m *Master) newRunners() (*fn.Registry, error) {
+	here := &client.InProcess{Publish: m.Publish, Events: m.bus, User: "root"}
+	c := client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log)
+	return fn.NewRegistry(nil, runners.New(runners.Deps{
+		Jobs: m.jobs, Keys: m.keys, Cache: m.cache, Connected: m.presence.current, Standing: m.standings.of, Client: c,
+		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list, Nodegroups: m.nodegroups,
+		Files:   func() runners.FileServer { return m.fileServer() },
+		Pillars: func() runners.Pillars { return m.live.Load().pillar },
+	})...)
+}

@@ -1,0 +1,525 @@
+package minion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/channel"
+	"brine/internal/fn"
+	"brine/internal/handshake"
+	"brine/internal/minion/roles"
+	"brine/internal/value"
+)
+
+// connection supervises the link to one master, for as long as the process
+// lives. Nothing that it meets ends the process or touches another
+// connection: it waits and tries again. Its role says how much of a link there
+// is to be: with several masters of which one is used at a time, all but one
+// connection stand by or are off.
+type connection struct {
+	m      *Minion
+	index  int // in Minion.conns
+	addr   masterAddr
+	client *channel.Client
+	out    *outgoing
+	log    *slog.Logger
+	role   assignment
+
+	pillar atomic.Pointer[value.Dict]
+	// greeted is set once the start event has been sent to this master; with
+	// one master at a time it is the one who decides about that that knows.
+	greeted bool
+	// warm is the address at which a standby session was good until now.
+	warm    string
+	lookups int             // that failed in a row
+	told    map[string]bool // why there was no connection since the last one that stood
+	state   atomic.Pointer[linkState]
+	fatal   int // code of the last refusal, guarded by Minion.refusals
+	// keepsJobs is set once the master has shown that it keeps jobs for
+	// minions that are away, as Brine's do.
+	keepsJobs atomic.Bool
+	again     chan struct{} // of the session: something may have been missed
+}
+
+// linkState is what others may know of a connection.
+type linkState struct {
+	text  string // connected, standby, off, or why it is not
+	since time.Time
+}
+
+// States of a connection that is good.
+const (
+	connected  = "connected" // receives commands
+	standingBy = "standby"
+	turnedOff  = "off"
+)
+
+// stable is how long a connection must last for what was before to be over.
+const stable = 10 * time.Second
+
+func (c *connection) setState(s string) {
+	if old := c.state.Load(); old != nil && old.text == s {
+		return
+	}
+	c.state.Store(&linkState{text: s, since: time.Now()})
+	c.m.standing.changed()
+}
+
+func (c *connection) is(state string) bool {
+	st := c.state.Load()
+	return st != nil && st.text == state
+}
+
+// assignment is the role of a connection, which somebody else sets.
+type assignment struct {
+	mu      sync.Mutex
+	role    roles.Role
+	changed chan struct{} // closed at the next change
+}
+
+func (a *assignment) get() (roles.Role, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.changed == nil {
+		a.changed = make(chan struct{})
+	}
+	return a.role, a.changed
+}
+
+func (a *assignment) set(r roles.Role) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.role == r {
+		return
+	}
+	a.role = r
+	if a.changed != nil {
+		close(a.changed)
+		a.changed = nil
+	}
+}
+
+// run does what the role asks, again and again, until ctx ends.
+func (c *connection) run(ctx context.Context) {
+	pause := time.Duration(0)
+	for ctx.Err() == nil {
+		role, changed := c.role.get()
+		if role == roles.Off {
+			c.setState(turnedOff)
+			c.warm = ""
+			wait(ctx, changed, 0)
+			pause = 0
+			continue
+		}
+		up := time.Now()
+		err := c.session(ctx, role, changed)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errRoleChanged) {
+			pause = 0
+			continue
+		}
+		if time.Since(up) > stable {
+			pause = 0
+		}
+		c.warm = ""
+		c.m.refusedBy(c, err)
+		pause = c.nextPause(pause, err)
+		c.report(err, pause)
+		c.m.notify(roles.Event{Kind: roles.Lost, Master: c.index, Why: reason(err)})
+		if !wait(ctx, changed, pause) {
+			pause = 0 // another role: at once
+		}
+	}
+}
+
+// wait waits for d, 0 meaning without end, and reports whether that time has
+// passed; false means that changed or ctx came first.
+func wait(ctx context.Context, changed <-chan struct{}, d time.Duration) bool {
+	var over <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-ctx.Done():
+	case <-changed:
+	case <-over:
+		return true
+	}
+	return false
+}
+
+// errRoleChanged ends a session whose master got another role.
+var errRoleChanged = errors.New("the master has another role now")
+
+// nextPause is how long to wait after err. Refusals of a living master have a
+// pace of their own, set by the operator; for a master that is away, the
+// pause grows from recon_default to recon_max.
+func (c *connection) nextPause(last time.Duration, err error) time.Duration {
+	o := &c.m.cfg.Options
+	if handshake.Refused(err) || errors.Is(err, handshake.ErrFull) {
+		base := max(o.AcceptanceWait, time.Second)
+		if o.AcceptanceWaitMax > base && last >= base {
+			return min(2*last, o.AcceptanceWaitMax)
+		}
+		return base
+	}
+	if d := c.lookupPause(); d > 0 {
+		return d
+	}
+	lo := time.Duration(max(o.ReconDefault, 10)) * time.Millisecond
+	hi := max(time.Duration(o.ReconMax)*time.Millisecond, lo)
+	next := min(max(2*last, lo), hi)
+	if o.ReconRandomize {
+		next = next/2 + rand.N(next/2+1)
+	}
+	return next
+}
+
+// maxTold bounds the reasons that are told of one master: it could make up
+// a new one each second.
+const maxTold = 50
+
+// report logs the end of a session, once per reason until a connection stood.
+func (c *connection) report(err error, pause time.Duration) {
+	text := reason(err)
+	c.setState(text)
+	if c.told[text] || len(c.told) >= maxTold {
+		c.log.Debug("still without this master", "err", err, "retry", pause)
+		return
+	}
+	if c.told == nil {
+		c.told = map[string]bool{}
+	}
+	c.told[text] = true
+	switch {
+	case errors.Is(err, handshake.ErrPending):
+		c.log.Error(text, "id", c.m.cfg.ID, "fingerprint", c.m.fingerprint, "retry", pause)
+		c.m.tellRefused(c, err)
+	case handshake.Refused(err):
+		c.m.tellRefused(c, err)
+		c.log.Log(context.Background(), slog.LevelError+4, text, "retry", pause) // critical
+	default:
+		c.log.Warn("no connection to the master; it is tried again", "err", err)
+	}
+}
+
+// reason is the text of an error without our own end of a connection, whose
+// port is another each time.
+func reason(err error) string {
+	text := err.Error()
+	var op *net.OpError
+	if errors.As(err, &op) && op.Source != nil {
+		text = strings.ReplaceAll(text, op.Source.String()+"->", "")
+	}
+	return text
+}
+
+// session is one period with a link. It returns why it ended.
+func (c *connection) session(ctx context.Context, role roles.Role, changed <-chan struct{}) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-changed:
+			cancel(errRoleChanged)
+		case <-ctx.Done():
+		}
+	}()
+	err := c.anyAddress(ctx, role)
+	if context.Cause(ctx) == errRoleChanged {
+		return errRoleChanged
+	}
+	return err
+}
+
+// anyAddress tries the addresses of the master one after the other.
+func (c *connection) anyAddress(ctx context.Context, role roles.Role) error {
+	var addrs []endpoint
+	if host, port, err := net.SplitHostPort(c.warm); err == nil {
+		p, _ := strconv.Atoi(port)
+		addrs = []endpoint{{host, p}} // no time for a look-up
+	} else if addrs, err = c.addr.resolve(ctx, c.m.resolver()); err != nil {
+		c.lookups++
+		return err
+	}
+	c.lookups = 0
+	var last error
+	for _, a := range addrs {
+		attach := c.attach
+		if role == roles.Standby {
+			attach = c.standBy
+		}
+		ended, err := attach(ctx, a)
+		if ended {
+			return err
+		}
+		last = err
+	}
+	return last
+}
+
+// lookupPause is how long to wait after a look-up that failed, 0 for as long
+// as after any other failure. The options retry_dns and retry_dns_count make
+// a name server's life easier; a name is never given up.
+func (c *connection) lookupPause() time.Duration {
+	o := &c.m.cfg.Options
+	switch {
+	case c.lookups == 0:
+		return 0
+	case o.RetryDNSCount > 0 && c.lookups >= o.RetryDNSCount:
+		return max(o.RetryDNS, slowLookup)
+	}
+	return o.RetryDNS
+}
+
+// slowLookup is the pause once retry_dns_count look-ups have failed.
+const slowLookup = 30 * time.Second
+
+// attach connects to one address. was tells that there was a connection, so
+// that other addresses of the name need not be tried.
+func (c *connection) attach(ctx context.Context, at endpoint) (was bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.client.SetAddress(at.String())
+	// A master that we know is listened to at once and greeted afterwards,
+	// so that nothing it publishes meanwhile is missed.
+	gen := c.client.Generation()
+	known, warm := gen > 0, c.warm == at.String()
+	if !known {
+		if err := c.client.SignIn(ctx); err != nil {
+			return handshake.Refused(err), err
+		}
+	}
+	sub, err := c.client.Subscribe(ctx, joinPort(at.host, c.publishPort()))
+	if err != nil && known {
+		// It may be up again on another publish port, which it tells when
+		// we sign in.
+		if known = false; c.client.SignIn(ctx) == nil {
+			sub, err = c.client.Subscribe(ctx, joinPort(at.host, c.publishPort()))
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	defer sub.Close()
+	stop := context.AfterFunc(ctx, sub.Close)
+	defer stop()
+	c.setState(connected)
+	c.m.notify(roles.Event{Kind: roles.Serving, Master: c.index})
+	up := time.Now()
+	c.log.Info("connected to the master", "address", at.host)
+	c.tell(tagConnected)
+	defer c.tell(tagDisconnected)
+	failed := make(chan error, 2) // of settling and watching
+	var aside sync.WaitGroup
+	c.again = make(chan struct{}, 1)
+	aside.Go(func() {
+		failed <- c.settle(ctx, sub, known && !warm, gen)
+		c.askAgain(ctx)
+	})
+	aside.Go(func() { failed <- c.watch(ctx, sub) })
+	err = c.receive(ctx, sub, failed)
+	cancel()
+	aside.Wait() // the next session finds this one's state complete
+	if time.Since(up) > stable {
+		clear(c.told)
+	}
+	// Leaving is in order; the session is as good as before.
+	c.warm = at.String()
+	return true, err
+}
+
+// publishPort follows the master's announcement unless the option was
+// changed. Salt compares with the wrong default and so never follows.
+func (c *connection) publishPort() int {
+	if p := c.m.cfg.Options.PublishPort; p != defaultPublishPort && p > 0 {
+		return p
+	}
+	if p := c.client.PublishPort(); p > 0 {
+		return p
+	}
+	return defaultPublishPort
+}
+
+const defaultPublishPort = 4505
+
+// settle does what a new connection needs besides listening. known says that
+// the keys are of an earlier session, that of gen.
+func (c *connection) settle(ctx context.Context, sub *channel.Subscription, known bool, gen int) error {
+	greet := c.m.toGreet(c)
+	if !greet {
+		c.fetchMissed(ctx)
+	}
+	if known {
+		if !sleep(ctx, c.reauthDelay()) {
+			return nil
+		}
+		if err := sub.Renew(ctx, gen); err != nil {
+			return fmt.Errorf("signing in again: %w", err)
+		}
+	}
+	c.out.kick()
+	if !greet {
+		return nil
+	}
+	if err := c.fetchPillar(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.log.Error("cannot fetch the pillar", "err", err)
+	}
+	c.fetchMissed(ctx) // with the pillar, by which a job may be meant for us
+	c.sendStart()
+	c.m.greeted(c)
+	c.m.ready(c)
+	return nil
+}
+
+// receive hands publications on until the connection fails, or what goes on
+// aside does; those may also end without an error.
+func (c *connection) receive(ctx context.Context, sub *channel.Subscription, failed <-chan error) error {
+	why := make(chan error, 1)
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		for {
+			select {
+			case err := <-failed:
+				if err != nil {
+					why <- err
+					sub.Close()
+					return
+				}
+			case <-over:
+				return
+			}
+		}
+	}()
+	for {
+		load, err := sub.Receive(ctx)
+		if err != nil {
+			select {
+			case err := <-why:
+				return err
+			default:
+			}
+			return fmt.Errorf("the connection to the master ended: %w", err)
+		}
+		c.m.accept(ctx, c, load)
+		if sub.Missed() {
+			c.askSoon()
+		}
+	}
+}
+
+// reauthDelay spreads the sign-ins of a fleet. Over tcp there is no time for
+// that: a master sends targeted jobs only to minions that have registered,
+// which takes its new key.
+func (c *connection) reauthDelay() time.Duration {
+	if c.m.cfg.Transport.Name() == "tcp" {
+		return 0
+	}
+	return jitter(c.m.cfg.Options.RandomReauthDelay)
+}
+
+// fetchPillar asks this master for the pillar and remembers it. Asking also
+// shows the master the grains, by which it finds the minion as a target.
+func (c *connection) fetchPillar(ctx context.Context) error {
+	p, err := c.askPillar(ctx, fn.PillarQuery{Saltenv: text(c.m.cfg.Opts.At("saltenv"))})
+	if err != nil {
+		return err
+	}
+	c.pillar.Store(p)
+	return nil
+}
+
+// askPillar asks this master for a pillar and returns it.
+func (c *connection) askPillar(ctx context.Context, q fn.PillarQuery) (*value.Dict, error) {
+	override := q.Override
+	if override == nil {
+		override = value.NewDict(0)
+	}
+	if q.Pillarenv == "" {
+		q.Pillarenv = text(c.m.cfg.Opts.At("pillarenv"))
+	}
+	load := value.DictOf("id", c.m.cfg.ID, "grains", c.m.Grains(), "saltenv", orNil(q.Saltenv), "pillarenv", orNil(q.Pillarenv),
+		"pillar_override", override, "extra_minion_data", c.m.extraData(), "ver", "2", "cmd", "_pillar")
+	if value.Truth(q.External) {
+		load.Set("ext", q.External)
+	}
+	v, err := c.client.RequestPrivate(ctx, load)
+	if err != nil {
+		return nil, err
+	}
+	p, ok := v.(*value.Dict)
+	if !ok {
+		return nil, fmt.Errorf("the master sent a %s as pillar", value.TypeName(v))
+	}
+	return p, nil
+}
+
+func orNil(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// sendStart queues the events that announce the minion.
+func (c *connection) sendStart() {
+	m := c.m
+	text := "Minion " + m.cfg.ID + " started at " + time.Now().Format(time.ANSIC)
+	tags := []string{"salt/minion/" + m.cfg.ID + "/start"}
+	if m.cfg.Options.LegacyStartupEvents {
+		tags = append([]string{"minion_start"}, tags...)
+	}
+	for _, tag := range tags {
+		load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "data", text, "tag", tag)
+		if names := m.cfg.Options.StartEventGrains; len(names) > 0 {
+			picked := value.NewDict(len(names))
+			for _, n := range names {
+				if v, ok := m.Grains().Get(n); ok {
+					picked.Set(n, v)
+				}
+			}
+			load.Set("grains", picked)
+		}
+		c.out.put(load)
+	}
+}
+
+// jitter returns a random part of d.
+func jitter(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return rand.N(d)
+}
+
+// sleep waits for d and reports whether ctx is still alive.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

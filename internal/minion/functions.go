@@ -1,0 +1,230 @@
+package minion
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"syscall"
+
+	"brine/internal/fn"
+	"brine/internal/host"
+	"brine/internal/host/netif"
+	"brine/internal/modules/accounts"
+	"brine/internal/modules/archives"
+	"brine/internal/modules/control"
+	"brine/internal/modules/core"
+	"brine/internal/modules/files"
+	"brine/internal/modules/network"
+	"brine/internal/modules/packages"
+	"brine/internal/modules/services"
+	"brine/internal/modules/shell"
+	"brine/internal/modules/system"
+	"brine/internal/modules/vcs"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// buildFunctions collects the execution modules.
+func (m *Minion) buildFunctions() error {
+	if err := m.buildStates(); err != nil {
+		return err
+	}
+	r, err := fn.NewRegistry(m.grainReader(), m.catalogue()...)
+	m.funcs = r
+	return err
+}
+
+// Catalogue returns the modules of every minion, to be described, not called.
+func Catalogue() []fn.Module { return (&Minion{}).catalogue() }
+
+// catalogue names the families of modules, and those modules that need the
+// daemon itself.
+func (m *Minion) catalogue() []fn.Module {
+	all := append([]fn.Module(nil), core.Modules()...)
+	all = append(all, shell.Modules()...)
+	machine := &host.Machine{}
+	all = append(all, accounts.Modules(machine)...)
+	all = append(all, services.Modules(machine)...)
+	all = append(all, packages.Modules(machine)...)
+	all = append(all, system.Modules(machine)...)
+	all = append(all, vcs.Modules(machine)...)
+	all = append(all, archives.Modules(machine)...)
+	all = append(all, network.Modules(network.Sources{Machine: machine, Interfaces: netif.Interfaces, DNS: &net.Resolver{PreferGo: true}})...)
+	all = append(all, files.Modules(machine)...)
+	masters := masters{m}
+	return append(all,
+		core.Grains(grainStore{m}),
+		control.Saltutil(control.Deps{Jobs: jobs{m}, Refresh: refresher{m}, Keys: keys{}, Masters: masters}),
+		control.Event(masters, localBus{m}),
+		control.Mine(masters),
+		control.Publish(masters),
+		m.stateModule(),
+	)
+}
+
+// grainStore lets functions change the grains.
+type grainStore struct{ m *Minion }
+
+// Grains returns the grains as they are now.
+func (s grainStore) Grains() *value.Dict { return s.m.Grains() }
+
+// Change sets and removes top-level grains.
+func (s grainStore) Change(set *value.Dict, remove []string) {
+	for {
+		old := s.m.Grains()
+		g := old.Clone()
+		g.Update(set)
+		for _, k := range remove {
+			g.Delete(k)
+		}
+		if s.m.grains.CompareAndSwap(old, g) {
+			return
+		}
+	}
+}
+
+// Refresh gathers the grains anew, in the background.
+func (s grainStore) Refresh(ctx context.Context, pillar bool) error {
+	what := control.RefreshModules
+	if pillar {
+		what = control.RefreshGrains
+	}
+	return refresher(s).Refresh(ctx, what, false, false)
+}
+
+// refresher collects anew what functions ask for.
+type refresher struct{ m *Minion }
+
+// Refresh begins to collect what is named, and waits for it if asked to.
+func (r refresher) Refresh(ctx context.Context, what string, _, wait bool) error {
+	do := func(ctx context.Context) error {
+		switch what {
+		case control.RefreshGrains:
+			r.m.RefreshGrains(ctx)
+			return r.m.RefreshPillar(ctx)
+		case control.RefreshPillar:
+			return r.m.RefreshPillar(ctx)
+		}
+		r.m.RefreshGrains(ctx) // modules are part of the program
+		return nil
+	}
+	if wait {
+		return do(ctx)
+	}
+	r.m.background.Go(func() {
+		if err := do(r.m.run); err != nil {
+			r.m.log.Warn("a refresh failed", "what", what, "err", err)
+		}
+	})
+	return nil
+}
+
+// masters sends on behalf of functions: over the queues of all connections,
+// or, for salt-call, directly to the one master that it uses.
+type masters struct{ m *Minion }
+
+// Request asks one master that the minion is connected to.
+func (s masters) Request(ctx context.Context, load *value.Dict) (any, error) {
+	if s.m.direct != nil {
+		return s.m.direct.client.Request(ctx, load)
+	}
+	for _, c := range s.m.conns {
+		if c.is(connected) {
+			return c.client.Request(ctx, load)
+		}
+	}
+	return nil, salt.Errorf(salt.Unavailable, "no master is connected")
+}
+
+// Pick returns the master of a host name or address, or any one that the
+// minion is connected to. salt-call signs in to the master if that is not the
+// one it already uses.
+func (s masters) Pick(ctx context.Context, host string) (control.Asker, error) {
+	if len(s.m.conns) == 0 || s.m.cfg.Options.MasterType == "disable" {
+		return nil, control.ErrMasterless
+	}
+	if s.m.direct != nil && (host == "" || s.m.direct.addr.is(host)) {
+		return s.m.direct.client, nil
+	}
+	for _, c := range s.m.conns {
+		if host != "" && !c.addr.is(host) {
+			continue
+		}
+		if s.m.direct != nil {
+			return c.client, c.signIn(ctx)
+		}
+		if c.is(connected) || host != "" && c.is(standingBy) {
+			return c.client, nil
+		}
+	}
+	if host == "" {
+		return nil, salt.Errorf(salt.Unavailable, "no master is connected")
+	}
+	return nil, salt.Errorf(salt.Unavailable, "no master %q is connected; the option master names those there are", host)
+}
+
+// Send gives a message to every master; one that is away gets it later.
+func (s masters) Send(ctx context.Context, load *value.Dict) error {
+	if s.m.direct != nil {
+		_, err := s.m.direct.client.Request(ctx, load)
+		return err
+	}
+	if len(s.m.conns) == 0 {
+		return salt.Errorf(salt.Unavailable, "this minion has no master")
+	}
+	for _, c := range s.m.receivers() {
+		c.out.put(load)
+	}
+	return nil
+}
+
+// localBus fires events on the minion's own bus.
+type localBus struct{ m *Minion }
+
+// Fire implements control.Bus.
+func (b localBus) Fire(_ context.Context, tag string, data *value.Dict) error {
+	if b.m.bus == nil {
+		return salt.Errorf(salt.Unavailable, "there is no event bus")
+	}
+	return b.m.bus.Fire(tag, data)
+}
+
+// jobs shows the running jobs: those of this process, and those that other
+// processes of this minion (the daemon, or salt-call) have noted.
+type jobs struct{ m *Minion }
+
+// Running implements control.Jobs.
+func (j jobs) Running() []control.RunningJob {
+	var out []control.RunningJob
+	own := map[string]bool{}
+	for _, d := range j.m.jobs.list("") {
+		own[d.Str("jid")] = true
+		out = append(out, running(d, os.Getpid()))
+	}
+	for _, d := range j.m.notedJobs() {
+		if !own[d.Str("jid")] {
+			out = append(out, running(d, int(d.Int("pid"))))
+		}
+	}
+	return out
+}
+
+// Signal implements control.Jobs. Only jobs of this process can be reached:
+// the pid of another one's is that of a whole daemon.
+func (j jobs) Signal(jid string, sig syscall.Signal) error { return j.m.jobs.signal(jid, sig) }
+
+// Cached implements control.Jobs.
+func (j jobs) Cached(jid string) (*value.Dict, bool) { return j.m.jobs.returned(jid) }
+
+// keys refuses to make new keys in a running minion.
+type keys struct{}
+
+// Regenerate implements control.Keys.
+func (keys) Regenerate(context.Context) error {
+	return errors.New("new keys need a restart: stop the minion, remove its pki_dir, delete its key on the masters, and start it again")
+}
+
+func running(load *value.Dict, pid int) control.RunningJob {
+	return control.RunningJob{JID: load.Str("jid"), Fun: load.At("fun"), PID: pid, Load: load}
+}

@@ -1,0 +1,312 @@
+// Package roles decides which of several masters a minion uses when it uses
+// one at a time (master_type failover and distributed). It is a state machine
+// without sockets and without a clock: it is told what happened and when, and
+// says which role each master has from then on. Package minion drives it.
+//
+// One master commands. The next one in line that answers stands by: the
+// minion is signed in there and keeps the session good, but takes no command
+// from it. When the commanding master is lost, the one that stands by takes
+// its place at once, and the lost one moves to the end of the line. While
+// none answers, all are tried for ever.
+package roles
+
+import (
+	"slices"
+	"time"
+)
+
+// Role is what a master is for the minion.
+type Role uint8
+
+// The roles.
+const (
+	// Off: there is no session.
+	Off Role = iota
+	// Standby: a session is made, made again when it is lost, and kept.
+	Standby
+	// Active: its commands are taken.
+	Active
+)
+
+// String returns the role's name.
+func (r Role) String() string { return [...]string{"off", "standby", "active"}[r] }
+
+// Kind is what happened.
+type Kind uint8
+
+// The kinds of events. All but Tick are about one master.
+const (
+	// Tick: time has passed.
+	Tick Kind = iota
+	// Up: the session is good.
+	Up
+	// Serving: commands of the active master are being received.
+	Serving
+	// Lost: there is no session, or an attempt to make one failed.
+	Lost
+	// Held: the active master must not be left now, because what it asked for
+	// is being done; Free takes that back.
+	Held
+	Free
+)
+
+// Event is one thing that happened.
+type Event struct {
+	Kind   Kind
+	Master int
+	Why    string // of Lost
+}
+
+// Switch is a change of the active master. From is -1 for the first one.
+type Switch struct {
+	From, To int
+	Why      string
+	// Took is the time from the loss of From, or from the decision to leave
+	// it, until the commands of To were received.
+	Took time.Duration
+}
+
+// Reasons of switches that the machine has by itself.
+const (
+	WhyFirst    = "first connection"
+	WhyFailback = "failback"
+)
+
+// Options are the rules.
+type Options struct {
+	// Masters is how many there are; 0 is the preferred one.
+	Masters int
+	// Failback is how long the preferred master must have been good before
+	// the minion goes back to it; 0 is never.
+	Failback time.Duration
+	// Patience is how long one candidate may take before the next one is
+	// tried as well.
+	Patience time.Duration
+	// Drain is how long a failback waits for what runs.
+	Drain time.Duration
+}
+
+// Bounds of the time that the preferred master must have been good when it
+// keeps being lost soon after a failback.
+const (
+	maxFailback = time.Hour
+	soon        = 10 // times Options.Failback
+)
+
+// Machine is the state. It is not safe for concurrent use.
+type Machine struct {
+	o       Options
+	order   []int // the line; the active one is not necessarily first
+	m       []master
+	active  int // -1: none
+	leaving int // still active until the new one serves, or -1
+	serving bool
+	held    bool
+
+	pending *Switch // not complete
+	since   time.Time
+	lastOK  int // the last one that served, -1: none
+
+	need   time.Duration // for the next failback
+	backAt time.Time     // of the last failback
+}
+
+type master struct {
+	role   Role
+	up     bool
+	since  time.Time // when up or the role Standby began
+	failed bool      // since it was last up or asked
+}
+
+// New returns a machine that has done nothing; call Step with a Tick.
+func New(o Options) *Machine {
+	m := &Machine{o: o, m: make([]master, o.Masters), active: -1, leaving: -1, lastOK: -1, need: o.Failback}
+	for i := range o.Masters {
+		m.order = append(m.order, i)
+	}
+	return m
+}
+
+// Role returns the role of master i.
+func (m *Machine) Role(i int) Role { return m.m[i].role }
+
+// Active returns the master whose commands are, or shall be, taken; -1 for
+// none.
+func (m *Machine) Active() int { return m.active }
+
+// Step takes an event. It returns the switch that it completed, if any.
+func (m *Machine) Step(e Event, now time.Time) *Switch {
+	var done *Switch
+	x := &master{}
+	if e.Kind != Tick {
+		x = &m.m[e.Master]
+	}
+	switch e.Kind {
+	case Up:
+		if !x.up {
+			x.up, x.failed, x.since = true, false, now
+		}
+	case Serving:
+		if !x.up {
+			x.up, x.failed, x.since = true, false, now
+		}
+		if e.Master == m.active && !m.serving {
+			done = m.arrived(now)
+		}
+	case Lost:
+		m.lost(e, now)
+	case Held:
+		m.held = true
+	case Free:
+		m.held = false
+	}
+	m.goBack(now)
+	m.plan(now)
+	return done
+}
+
+// arrived completes a switch.
+func (m *Machine) arrived(now time.Time) *Switch {
+	m.serving, m.leaving = true, -1
+	s := m.pending
+	m.pending = nil
+	m.lastOK = m.active
+	if s == nil {
+		return nil
+	}
+	s.To, s.Took = m.active, now.Sub(m.since)
+	return s
+}
+
+// lost takes a master out of use.
+func (m *Machine) lost(e Event, now time.Time) {
+	x := &m.m[e.Master]
+	x.up, x.failed, x.since = false, true, now
+	if e.Master == m.leaving {
+		m.leaving = -1
+	}
+	if e.Master != m.active {
+		return
+	}
+	if m.leaving >= 0 {
+		// The failback did not succeed; all is as it was.
+		m.active, m.leaving, m.serving, m.pending = m.leaving, -1, true, nil
+		m.punish(now)
+		return
+	}
+	if e.Master == 0 && m.serving {
+		m.punish(now)
+	}
+	if m.pending == nil {
+		m.pending = &Switch{From: m.lastOK, Why: e.Why}
+		m.since = now
+	}
+	m.active, m.serving = -1, false
+	m.toEnd(e.Master)
+}
+
+// punish makes the next failback wait longer if the last one was not long ago.
+func (m *Machine) punish(now time.Time) {
+	if !m.backAt.IsZero() && now.Sub(m.backAt) < soon*m.o.Failback {
+		m.need = min(2*m.need, max(maxFailback, m.o.Failback))
+	} else {
+		m.need = m.o.Failback
+	}
+}
+
+func (m *Machine) toEnd(i int) {
+	m.order = append(slices.DeleteFunc(m.order, func(x int) bool { return x == i }), i)
+}
+
+// goBack begins the way back to the preferred master if it is time for that.
+func (m *Machine) goBack(now time.Time) {
+	at, ok := m.backTime(now)
+	if !ok || now.Before(at) {
+		return
+	}
+	m.leaving, m.active, m.serving = m.active, 0, false
+	m.pending, m.since, m.backAt = &Switch{From: m.leaving, Why: WhyFailback}, now, now
+	m.held = false
+	slices.Sort(m.order)
+}
+
+// backTime is when the minion will go back, if nothing changes until then.
+func (m *Machine) backTime(now time.Time) (time.Time, bool) {
+	if m.o.Failback <= 0 || m.active <= 0 || !m.serving || !m.m[0].up {
+		return time.Time{}, false
+	}
+	at := m.m[0].since.Add(m.need)
+	if m.held {
+		at = at.Add(m.o.Drain)
+	}
+	return at, true
+}
+
+// plan gives out the roles.
+func (m *Machine) plan(now time.Time) {
+	if m.active < 0 {
+		for _, i := range m.order {
+			if m.m[i].up {
+				m.active, m.serving = i, false
+				break
+			}
+		}
+		if m.active >= 0 && m.pending == nil {
+			m.pending, m.since = &Switch{From: -1, Why: WhyFirst}, now
+		}
+	}
+	want := make([]Role, len(m.m))
+	if m.active >= 0 {
+		want[m.active] = Active
+	}
+	if m.leaving >= 0 {
+		want[m.leaving] = Active
+	}
+	m.candidates(want, now)
+	if m.o.Failback > 0 && want[0] == Off {
+		want[0] = Standby
+	}
+	for i, r := range want {
+		x := &m.m[i]
+		if x.role == Off && r != Off {
+			x.since, x.failed = now, false
+		}
+		if r == Off {
+			x.up, x.failed = false, false
+		}
+		x.role = r
+	}
+}
+
+// candidates marks those that stand by or are tried: the first that is up,
+// and all before it that have not shown yet that they are not.
+func (m *Machine) candidates(want []Role, now time.Time) {
+	for _, i := range m.order {
+		if want[i] == Active {
+			continue
+		}
+		x := &m.m[i]
+		want[i] = Standby
+		if x.up || x.role == Off || !x.failed && now.Sub(x.since) < m.o.Patience {
+			return
+		}
+	}
+}
+
+// Wake returns when Step wants a Tick, unless something happens before.
+func (m *Machine) Wake(now time.Time) (at time.Time, ok bool) {
+	note := func(t time.Time) {
+		if t.After(now) && (!ok || t.Before(at)) {
+			at, ok = t, true
+		}
+	}
+	if t, yes := m.backTime(now); yes {
+		note(t)
+	}
+	for i := range m.m {
+		if x := &m.m[i]; x.role == Standby && !x.up && !x.failed {
+			note(x.since.Add(m.o.Patience))
+		}
+	}
+	return at, ok
+}

@@ -1,0 +1,66 @@
+package minion
+
+import (
+	"context"
+
+	"brine/internal/fn"
+	"brine/internal/highstate"
+	"brine/internal/host"
+	modstates "brine/internal/modules/states"
+	"brine/internal/state"
+	"brine/internal/states/core"
+	"brine/internal/states/files"
+	"brine/internal/states/shell"
+	"brine/internal/value"
+)
+
+// stateModules names the families of state modules.
+func stateModules() []state.Module {
+	all := append([]state.Module(nil), core.Modules()...)
+	all = append(all, files.Modules(&host.Machine{})...)
+	return append(all, shell.Modules()...)
+}
+
+// States returns the state modules of every minion, to be described.
+func States() []state.Module { return stateModules() }
+
+// buildStates collects the state functions.
+func (m *Minion) buildStates() error {
+	r, err := state.NewRegistry(m.grainReader(), stateModules()...)
+	m.states = r
+	return err
+}
+
+// stateModule is the execution module that runs states.
+func (m *Minion) stateModule() fn.Module {
+	return modstates.Module(modstates.Deps{
+		Deps: highstate.Deps{
+			Renderer: m.renderer, States: m.states, Fire: m.fireMasters, Watch: m.cfg.StateWatch,
+			PillarIsFresh: m.cfg.LateGrains, Grains: m.Grains,
+			Reload: func(ctx context.Context, what string) error {
+				if what == "grains" {
+					m.RefreshGrains(ctx)
+				}
+				return nil // modules are part of the program
+			},
+		},
+		Running: func() []modstates.Job {
+			var out []modstates.Job
+			for _, j := range (jobs{m}).Running() {
+				out = append(out, modstates.Job{JID: j.JID, Fun: value.Str(j.Fun), PID: j.PID})
+			}
+			return out
+		},
+	})
+}
+
+// fireMasters sends an event to the masters.
+func (m *Minion) fireMasters(ctx context.Context, tag string, data *value.Dict) {
+	if m.direct == nil && len(m.conns) == 0 {
+		return
+	}
+	load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "tag", tag, "data", data)
+	if err := (masters{m}).Send(ctx, load); err != nil {
+		m.log.Warn("an event could not be sent", "tag", tag, "err", err)
+	}
+}

@@ -1,0 +1,14 @@
+// Package packages holds the execution modules for software: pkg and
+// alternatives. They are skins over host/packages for Debian, Red Hat and
+// Alpine Linux and systems made from them.
+package packages
+
+import (
+	"brine/internal/fn"
+	"brine/internal/host"
+)
+
+// Modules returns the modules of this family, working on one machine.
+func Modules(m *host.Machine) []fn.Module {
+	return []fn.Module{pkgModule(m), alternativesModule(m)}
+}

@@ -1,0 +1,154 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"brine/internal/fn"
+	"brine/internal/fn/fntest"
+	"brine/internal/modules/stocktest"
+	"brine/internal/value"
+)
+
+const table = "testdata/jobs.json"
+
+func registry(t *testing.T) *fn.Registry {
+	t.Helper()
+	r, err := fn.NewRegistry(nil, Modules()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestCatalogue(t *testing.T) { fntest.Catalogue(t, Modules()) }
+
+// fixedEnvironment is that of the recording: no job may depend on more.
+func fixedEnvironment(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("the recording was made by root, who can run commands as another user")
+	}
+	for name, v := range map[string]string{"HOME": "/", "SHELL": "/bin/bash", "PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C"} {
+		t.Setenv(name, v)
+	}
+}
+
+func TestLikeSalt(t *testing.T) {
+	fixedEnvironment(t)
+	r, opts := registry(t), fn.Tree{Dict: stocktest.Options(t, table)}
+	stocktest.Compare(t, table, r, func() *fn.Call { return &fn.Call{Config: opts} })
+}
+
+func TestRecordingIsTrue(t *testing.T) {
+	fixedEnvironment(t)
+	stocktest.Verify(t, table)
+}
+
+func run(t *testing.T, c *fn.Call, fun string, arg ...any) fn.Outcome {
+	t.Helper()
+	pub := value.DictOf("jid", "1")
+	return registry(t).Run(t.Context(), c, fn.Job{Fun: fun, Arg: arg, Pub: pub})
+}
+
+func TestScript(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "check.sh")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho \"$# $2\"; echo e >&2; exit 6\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := run(t, &fn.Call{}, "cmd.script", path, "args=a 'b c'")
+	d, ok := o.Return.(*value.Dict)
+	if !ok || d.Str("stdout") != "2 b c" || d.Str("stderr") != "e" || d.Int("retcode") != 6 || o.Retcode != 6 {
+		t.Errorf("got %+v", o)
+	}
+	if o := run(t, &fn.Call{}, "cmd.script_retcode", "file://"+path); o.Return != int64(6) {
+		t.Errorf("got %+v", o)
+	}
+	for _, arg := range [][]any{{"salt://x.sh"}, {path, "template=jinja"}, {path, "bg=true"}} {
+		if o := run(t, &fn.Call{}, "cmd.script", arg...); !strings.HasPrefix(value.Str(o.Return), "ERROR: ") {
+			t.Errorf("%v: got %+v", arg, o)
+		}
+	}
+	if left, _ := filepath.Glob(os.TempDir() + "/brine-*.sh"); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A shell reads the command where users type it, and where cmd_safe is off.
+func TestShellByDefault(t *testing.T) {
+	r := registry(t)
+	for _, tt := range []struct {
+		opts, pub *value.Dict
+		want      string
+	}{
+		{nil, value.DictOf("jid", "1"), "3"},
+		{nil, nil, "$((1+2))"},
+		{value.DictOf("cmd_safe", false), nil, "3"},
+	} {
+		o := r.Run(t.Context(), &fn.Call{Config: fn.Tree{Dict: tt.opts}}, fn.Job{Fun: "cmd.run", Arg: []any{"echo $((1+2))"}, Pub: tt.pub})
+		if o.Return != tt.want {
+			t.Errorf("%v %v: got %v, want %s", tt.opts, tt.pub, o.Return, tt.want)
+		}
+	}
+}
+
+func TestPermitted(t *testing.T) {
+	lists := func(key string, globs ...any) *fn.Call {
+		return &fn.Call{Config: fn.Tree{Dict: value.DictOf(key, value.ListOf(globs...))}}
+	}
+	for _, tt := range []struct {
+		c  *fn.Call
+		ok bool
+	}{
+		{lists("cmd_whitelist_glob", "echo *"), true},
+		{lists("cmd_whitelist_glob", "ls *"), false},
+		{lists("cmd_blacklist_glob", "ls *"), true},
+		{lists("cmd_blacklist_glob", "*"), false},
+		{lists("other"), true},
+	} {
+		for _, command := range []any{"echo x", value.ListOf("echo", "x")} {
+			if o := run(t, tt.c, "cmd.run", command, "python_shell=false"); (o.Err == nil) != tt.ok {
+				t.Errorf("%v %v: got %+v", tt.c.Config.All(), command, o)
+			}
+		}
+	}
+}
+
+func TestEndsWithTheJob(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "ready")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("ended by the user")
+	go func() {
+		_, err := os.ReadFile(fifo) // until the command has written
+		cancel(errors.Join(why, err))
+	}()
+	o := registry(t).Run(ctx, &fn.Call{}, fn.Job{Fun: "cmd.run", Arg: []any{"echo > " + fifo + "; sleep 1000"}, Pub: value.DictOf("jid", "1")})
+	if !errors.Is(o.Err, why) {
+		t.Errorf("got %+v", o)
+	}
+}
+
+func TestEmptyCommand(t *testing.T) {
+	for _, command := range []any{"", nil, value.ListOf(), "  "} {
+		if o := run(t, &fn.Call{}, "cmd.run", command, "python_shell=false"); o.Return != "ERROR executing 'cmd.run': there is no command to run" {
+			t.Errorf("%q: got %+v", command, o)
+		}
+	}
+}
+
+func TestBadEnvironment(t *testing.T) {
+	for _, env := range []*value.Dict{value.DictOf("A=B", 1), value.DictOf("A", "x\x00y"), value.DictOf("", 1)} {
+		o := run(t, &fn.Call{}, "cmd.run", "true", value.DictOf("__kwarg__", true, "env", env))
+		if !strings.HasPrefix(value.Str(o.Return), "ERROR: ") {
+			t.Errorf("%v: got %+v", env, o)
+		}
+	}
+}

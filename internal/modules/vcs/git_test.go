@@ -1,0 +1,88 @@
+package vcs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"brine/internal/fn"
+	"brine/internal/fn/fntest"
+	"brine/internal/host"
+	gitcmd "brine/internal/host/git"
+	"brine/internal/modules/stocktest"
+	"brine/internal/value"
+)
+
+func TestCatalogue(t *testing.T) { fntest.Catalogue(t, Modules(&host.Machine{})) }
+
+const signatures = "testdata/signatures.json"
+
+func TestSignatures(t *testing.T) { stocktest.Signatures(t, signatures, Modules(&host.Machine{}), nil) }
+
+func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, signatures) }
+
+// repository makes a repository with two commits, a branch and a tag.
+func repository(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("this machine has no git")
+	}
+	dir := filepath.Join(t.TempDir(), "origin")
+	script := `set -e; git init -q -b main "$1"; cd "$1"; git config user.email a@b; git config user.name n
+		echo 1 > f; git add f; git commit -q -m one; git tag v1; git branch side; echo 2 > f; git commit -q -a -m two; git tag v2`
+	cmd := exec.Command("sh", "-c", script, "sh", dir)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_DATE=2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE=2026-01-01T00:00:00Z")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+// TestLikeSalt works with a clone of one repository with each.
+func TestLikeSalt(t *testing.T) {
+	origin := repository(t)
+	t.Setenv("HOME", "/") // as that of the recording: no settings of whoever runs the test
+	jobs := func(dir string) [][]any {
+		d := dir + "/w"
+		return [][]any{
+			{"git.clone", d, origin}, {"git.clone", d, origin}, {"git.clone", dir, origin, "named"}, {"git.current_branch", d}, {"git.revision", d}, {"git.revision", d, "v1", "short=True"}, {"git.revision", d, "nothing"},
+			{"git.rev_parse", d, "HEAD~1"}, {"git.list_tags", d}, {"git.list_branches", d}, {"git.list_branches", d, "remote=True"}, {"git.describe", d}, {"git.remotes", d}, {"git.remote_get", d}, {"git.remote_get", d, "none"},
+			{"git.checkout", d, "v1", "opts=-b old"}, {"git.checkout", d}, {"git.branch", d, "more"}, {"git.status", d}, {"git.config_set", "user.email", "x@y", "cwd=" + d},
+			{"git.config_set", "a.b", "cwd=" + d, "multivar=[p, q]"}, {"git.config_get", "a.b", d}, {"git.config_get", "a.b", d, "all=True"}, {"git.config_get", "a.none", d}, {"git.config_set", "user.name", "N", "cwd=" + d},
+			{"git.config_unset", "a.b", "cwd=" + d}, {"git.config_unset", "a.b", "cwd=" + d, "all=True"}, {"git.config_unset", "a.c", "cwd=" + d},
+			{"git.tag", d, "t1", "message=words"}, {"git.reset", d, "opts=--hard HEAD"}, {"git.fetch", d}, {"git.is_worktree", d}, {"git.is_worktree", dir},
+			{"git.ls_remote", d, "origin", "main"}, {"git.remote_refs", origin, "heads=True"}, {"git.remote_set", d, "https://example.com/x.git", "up", "https_user=u", "https_pass=p"}, {"git.remotes", d},
+			{"git.version"}, {"git.version", true}, {"git.merge", d, "origin/main"}, {"git.pull", d, "opts=origin main"}, {"git.init", dir + "/bare", "bare=True"}, {"git.add", d, "f"}, {"git.rm", d, "nothing"},
+		}
+	}
+	theirs, ours := t.TempDir(), t.TempDir()
+	recorded := stocktest.Ask(t, nil, jobs(theirs)...)
+	r, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, job := range jobs(ours) {
+		args := make([]any, 0, len(job))
+		for _, a := range job[1:] {
+			args = append(args, value.From(a))
+		}
+		got := strings.ReplaceAll(value.Repr(r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: job[0].(string), Arg: args}).Return), ours, theirs)
+		if want := value.Repr(recorded[i].At("return")); got != want {
+			t.Errorf("%v: returns %s\nSalt: %s", job, got, want)
+		}
+	}
+}
+
+func TestSecretsStayHidden(t *testing.T) {
+	if got := gitcmd.Redact("fatal: https://me:secret@example.com/x and http://t@y/z"); strings.Contains(got, "secret") || strings.Contains(got, "t@y") {
+		t.Error(got)
+	}
+	if url, err := gitcmd.WithPassword("https://example.com/x", "me", "p@ss/"); err != nil || url != "https://me:p%40ss%2F@example.com/x" {
+		t.Errorf("%s, %v", url, err)
+	}
+	if _, err := gitcmd.WithPassword("http://example.com/x", "me", "p"); err == nil {
+		t.Error("a password is sent in clear")
+	}
+}

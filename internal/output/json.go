@@ -1,0 +1,169 @@
+package output
+
+import (
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+
+	"brine/internal/value"
+)
+
+// json writes one JSON document in the form of Python's json.dumps: keys in
+// the order of the data, text beyond ASCII as it is.
+func (p *Printer) json(data any, _ Call) (string, error) {
+	ind := p.opts.Indent
+	if !ind.Given {
+		ind.Width = 4
+	}
+	return dumpJSON(data, ind), nil
+}
+
+// dumpJSON renders any value. What JSON has no form for is written as the
+// text of its Python form, keys that are not scalars too.
+func dumpJSON(data any, ind Indent) string {
+	w := jsonWriter{ind: ind, comma: ","}
+	if ind.Width < 0 {
+		w.comma = ", "
+	}
+	w.value(data, 0)
+	return w.b.String()
+}
+
+type jsonWriter struct {
+	b     strings.Builder
+	ind   Indent
+	comma string
+}
+
+// newline starts the next line at a depth, unless all is on one line.
+func (w *jsonWriter) newline(depth int) {
+	if w.ind.Width < 0 {
+		return
+	}
+	w.b.WriteByte('\n')
+	for range depth * w.ind.Width {
+		w.b.WriteByte(' ')
+	}
+}
+
+func (w *jsonWriter) value(v any, depth int) {
+	switch x := v.(type) {
+	case nil, bool, int64, float64, *big.Int:
+		w.b.WriteString(jsonScalar(v))
+	case string:
+		w.text(x)
+	case *value.List:
+		w.list(x.Items, depth)
+	case value.Tuple:
+		w.list(x, depth)
+	case *value.Dict:
+		w.dict(x, depth)
+	default:
+		w.text(value.Repr(v))
+	}
+}
+
+func jsonScalar(v any) string {
+	switch x := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return strconv.FormatBool(x)
+	case float64:
+		switch {
+		case math.IsNaN(x):
+			return "NaN"
+		case math.IsInf(x, 1):
+			return "Infinity"
+		case math.IsInf(x, -1):
+			return "-Infinity"
+		}
+	}
+	return value.Repr(v)
+}
+
+func (w *jsonWriter) list(items []any, depth int) {
+	if len(items) == 0 {
+		w.b.WriteString("[]")
+		return
+	}
+	w.b.WriteByte('[')
+	for i, it := range items {
+		if i > 0 {
+			w.b.WriteString(w.comma)
+		}
+		w.newline(depth + 1)
+		w.value(it, depth+1)
+	}
+	w.newline(depth)
+	w.b.WriteByte(']')
+}
+
+func (w *jsonWriter) dict(d *value.Dict, depth int) {
+	if d.Len() == 0 {
+		w.b.WriteString("{}")
+		return
+	}
+	keys := d.Keys()
+	if w.ind.Sort {
+		keys = sortedKeys(d)
+	}
+	w.b.WriteByte('{')
+	for i, k := range keys {
+		if i > 0 {
+			w.b.WriteString(w.comma)
+		}
+		w.newline(depth + 1)
+		w.keyText(k)
+		w.b.WriteString(": ")
+		w.value(d.At(k), depth+1)
+	}
+	w.newline(depth)
+	w.b.WriteByte('}')
+}
+
+func (w *jsonWriter) keyText(k any) {
+	switch x := k.(type) {
+	case string:
+		w.text(x)
+	case nil, bool, int64, float64, *big.Int:
+		w.text(jsonScalar(k))
+	default:
+		w.text(value.Repr(k))
+	}
+}
+
+func (w *jsonWriter) text(s string) {
+	b := &w.b
+	b.WriteByte('"')
+	start := 0
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' {
+			continue
+		}
+		b.WriteString(s[start:i])
+		start = i + 1
+		switch c {
+		case '"', '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case '\n':
+			b.WriteString(`\n`)
+		case '\r':
+			b.WriteString(`\r`)
+		case '\t':
+			b.WriteString(`\t`)
+		case '\b':
+			b.WriteString(`\b`)
+		case '\f':
+			b.WriteString(`\f`)
+		default:
+			fmt.Fprintf(b, `\u%04x`, c)
+		}
+	}
+	b.WriteString(s[start:])
+	b.WriteByte('"')
+}

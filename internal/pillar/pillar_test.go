@@ -1,0 +1,62 @@
+package pillar
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"brine/internal/render"
+	"brine/internal/top"
+	"brine/internal/value"
+)
+
+// writeTree writes files below a new folder.
+func writeTree(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func compiler(dir string, change func(*Config)) *Compiler {
+	c := Config{
+		Options: Options{Roots: value.DictOf("base", value.ListOf(dir+"/base"), "dev", value.ListOf(dir+"/dev")), Strategy: "smart", SafeErrors: true,
+			DecryptDelimiter: ":", DecryptDefault: "gpg", DecryptRenderers: []string{"gpg"}},
+		Top: top.Options{StateTop: "top.sls"}, Renderer: render.New(render.Options{}), Default: "yaml", Opts: value.DictOf("renderer", "yaml"),
+	}
+	if change != nil {
+		change(&c)
+	}
+	return New(c)
+}
+
+func TestCompile(t *testing.T) {
+	dir := writeTree(t, map[string]string{
+		"base/top.sls":       "base:\n  '*': [common, 'app.*']\n  'web*':\n    - match: glob\n    - web\n  'G@os:Debian': [deb]\n  'db*': [secret]\n",
+		"base/common.sls":    "a: 1\nlist: [1]\nnested: {x: 1, y: 2}\n",
+		"base/app/one.sls":   "list: [2]\nnested: {y: 3}\n",
+		"base/app/two.sls":   "include:\n  - common: {key: 'in:ner'}\n  - .three\ntwo: 2\n",
+		"base/app/three.sls": "three: 3\n",
+		"base/web.sls":       "web: true\n",
+		"base/deb.sls":       "deb: true\n",
+		"base/secret.sls":    "secret: true\n",
+	})
+	got, err := compiler(dir, nil).Compile(context.Background(), Request{ID: "web1", Grains: value.DictOf("os", "Debian")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := value.DictOf("a", 1, "list", value.ListOf(2), "nested", value.DictOf("x", 1, "y", 3), "web", true, "deb", true, "two", 2, "three", 3,
+		"in", value.DictOf("ner", value.DictOf("a", 1, "list", value.ListOf(1), "nested", value.DictOf("x", 1, "y", 2))))
+	if !value.Equal(got, want) {
+		t.Errorf("got %s\nwant %s", value.Repr(got), value.Repr(want))
+	}
+}

@@ -1,0 +1,72 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Error says why and where a text could not be rendered.
+type Error struct {
+	// Message is the reason.
+	Message string
+	// Name is the path of the text that has the fault: an imported template,
+	// or the text of the request.
+	Name string
+	// Line counts from 1; 0 means that nobody knows.
+	Line int
+	// Context is the line among its neighbours, marked as Salt marks it. It
+	// may be empty.
+	Context string
+	// Err is the cause, if it was an error.
+	Err error
+
+	elsewhere bool // not in the text of the request: the text names the file
+}
+
+// Error returns the text in Salt's form: reason, line, lines around.
+func (e *Error) Error() string {
+	s := e.Message
+	if e.elsewhere {
+		return fmt.Sprintf("%s\n%s(%d):\n%s", s, e.Name, e.Line, e.Context)
+	}
+	if e.Line > 0 {
+		s += fmt.Sprintf("; line %d", e.Line)
+	}
+	if e.Context != "" {
+		s += "\n\n" + e.Context
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// around is how many lines Salt shows before and after a fault.
+const around = 5
+
+// marker is what Salt puts behind the line of a fault.
+const marker = "    <======================"
+
+// excerpt returns the lines around one line of a text, the line marked.
+func excerpt(text string, line int) string {
+	lines := strings.Split(strings.TrimSuffix(strings.ReplaceAll(text, "\r\n", "\n"), "\n"), "\n")
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	from, to := max(0, line-around-1), min(len(lines), line+around)
+	out := []string{"---"}
+	if from > 0 {
+		out = append(out, "[...]")
+	}
+	for i := from; i < to; i++ {
+		if i == line-1 {
+			out = append(out, lines[i]+marker)
+		} else {
+			out = append(out, lines[i])
+		}
+	}
+	if to < len(lines) {
+		out = append(out, "[...]")
+	}
+	return strings.Join(append(out, "---"), "\n")
+}

@@ -1,0 +1,240 @@
+// Package render turns the text of an SLS, a pillar file or a template of a
+// managed file into data or text, by Salt's renderers: jinja, yaml, json,
+// text and gpg, and pipes of them such as "jinja|yaml" or "#!yaml|gpg".
+//
+// One Renderer serves a whole process: it keeps the templates that it has
+// parsed. It knows nothing of file servers or minions; what a template may
+// reach is in the Request: functions, trees of data and a Loader of further
+// templates.
+//
+// Templates may come from strangers and from people who make mistakes: depth,
+// size of the output and time (by the context) are bounded.
+package render
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"unicode/utf8"
+
+	"brine/internal/value"
+)
+
+// DefaultPipe is what Salt's option renderer says unless it is set.
+const DefaultPipe = "jinja|yaml"
+
+// Loader fetches the templates that a template imports, includes or extends.
+type Loader interface {
+	// Load returns the content of a file of an environment of the file server
+	// (or of the pillar roots). path is relative and has no ".." in it. An
+	// error that is fs.ErrNotExist means that there is no such file.
+	Load(ctx context.Context, saltenv, path string) ([]byte, error)
+}
+
+// Functions are what a template calls as salt['module.function'] or
+// salt.module.function. It is used by one goroutine at a time.
+type Functions interface {
+	// Has reports whether there is a function of a full name.
+	Has(name string) bool
+	// Names returns all full names, sorted.
+	Names() []string
+	// Call calls a function.
+	Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error)
+}
+
+// Request is one text to render and what its template may reach.
+type Request struct {
+	// Source is the text.
+	Source []byte
+	// Path is where the text lies, in full; templates see it as tplpath and
+	// errors name it. It may be empty for a text that is no file.
+	Path string
+	// SLS is the dotted name of the SLS, or "" for other texts.
+	SLS string
+	// Saltenv is the environment that the text belongs to, and in which
+	// imports are looked for. Without one they are looked for in the folder
+	// of Path.
+	Saltenv string
+	// Default is the pipe for a text that does not begin with "#!" and a
+	// pipe, DefaultPipe if empty.
+	Default string
+	// Argument is handed to the first renderer that takes one and has none.
+	Argument string
+
+	// Funcs may be nil: then there are no functions.
+	Funcs Functions
+	// Grains, Pillar and Opts are the trees that templates see under these
+	// names. As in Salt a template can change them, so they belong to
+	// the run for which the text is rendered.
+	Grains, Pillar, Opts *value.Dict
+	// Context holds further names for templates; they win over those above.
+	Context *value.Dict
+	// Loader may be nil: then nothing can be imported.
+	Loader Loader
+	// Whitelist and Blacklist, unless empty, name the renderers that may be
+	// used and that may not: a pipe leaves the others out.
+	Whitelist, Blacklist []string
+}
+
+// Options are what a Renderer needs.
+type Options struct {
+	Log *slog.Logger
+}
+
+// Renderer renders texts. It may be used by any number of goroutines.
+type Renderer struct {
+	log       *slog.Logger
+	templates templates
+}
+
+// New returns a Renderer.
+func New(o Options) *Renderer {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Renderer{log: o.Log}
+}
+
+// step is one renderer of a pipe. It gets the text or data that the one
+// before it made.
+type step func(ctx context.Context, r *Renderer, req *Request, in any, arg string) (any, error)
+
+// steps are the renderers by name.
+func steps() map[string]step {
+	return map[string]step{
+		"jinja": renderJinja,
+		"yaml":  renderYAML,
+		"json":  renderJSON,
+		"text":  renderText,
+		"gpg":   renderGPG,
+	}
+}
+
+// Names returns the names of the renderers, sorted.
+func Names() []string { return []string{"gpg", "jinja", "json", "text", "yaml"} }
+
+// Render sends a text through its pipe and returns what comes out: data after
+// yaml or json, a string after jinja or text. A text of nothing but blanks is
+// an empty dict. Errors are of type *Error where a place in a text is known.
+func (r *Renderer) Render(ctx context.Context, req Request) (any, error) {
+	if len(bytes.TrimSpace(req.Source)) == 0 {
+		return value.NewDict(0), nil
+	}
+	if !utf8.Valid(req.Source) {
+		return nil, notUTF8(&req)
+	}
+	pipe, err := parsePipe(&req)
+	if err != nil {
+		return nil, err
+	}
+	var data any = string(req.Source)
+	for _, p := range pipe {
+		if data, err = p.do(ctx, r, &req, data, p.arg); err != nil {
+			return nil, err
+		}
+	}
+	if s, ok := data.(string); ok && bytes.Contains(req.Source, []byte("\r\n")) && !strings.Contains(s, "\r\n") {
+		data = strings.ReplaceAll(s, "\n", "\r\n")
+	}
+	return data, nil
+}
+
+// notUTF8 tells where a text stops being UTF-8.
+func notUTF8(req *Request) error {
+	line := 1
+	for rest := req.Source; len(rest) > 0; {
+		c, n := utf8.DecodeRune(rest)
+		if c == utf8.RuneError && n == 1 {
+			break
+		}
+		if c == '\n' {
+			line++
+		}
+		rest = rest[n:]
+	}
+	return &Error{Message: "the text is not valid UTF-8", Name: req.name(), Line: line}
+}
+
+func (q *Request) name() string {
+	if q.Path != "" {
+		return q.Path
+	}
+	return q.SLS
+}
+
+type pipeStep struct {
+	name, arg string
+	do        step
+}
+
+// parsePipe reads the first line of the text, or the default.
+func parsePipe(req *Request) ([]pipeStep, error) {
+	spec := req.Default
+	if spec == "" {
+		spec = DefaultPipe
+	}
+	first, _, _ := bytes.Cut(req.Source, []byte("\n"))
+	if s, ok := strings.CutPrefix(strings.TrimSpace(string(first)), "#!"); ok && bytes.HasPrefix(first, []byte("#!")) && !strings.HasPrefix(s, "/") {
+		spec = s
+	}
+	if s, ok := oldPipe(spec); ok {
+		spec = s
+	}
+	known := steps()
+	var out []pipeStep
+	for _, part := range strings.Split(spec, "|") {
+		name, arg, _ := strings.Cut(strings.TrimSpace(part), " ")
+		if !allowed(name, req.Whitelist, req.Blacklist) {
+			continue
+		}
+		do, ok := known[name]
+		if !ok {
+			return nil, unknownRenderer(req, name, spec)
+		}
+		out = append(out, pipeStep{name, strings.TrimSpace(arg), do})
+	}
+	return out, nil
+}
+
+// oldPipe translates the names of pipes from before there were pipes.
+func oldPipe(spec string) (string, bool) {
+	data, template, ok := strings.Cut(spec, "_")
+	if !ok || strings.ContainsAny(spec, "| ") {
+		return "", false
+	}
+	switch data {
+	case "yaml", "json", "yamlex":
+		switch template {
+		case "jinja", "mako", "wempy":
+			return template + "|" + data, true
+		}
+	}
+	return "", false
+}
+
+func allowed(name string, white, black []string) bool {
+	has := func(list []string) bool {
+		for _, n := range list {
+			if n == name {
+				return true
+			}
+		}
+		return false
+	}
+	return (len(white) == 0 || has(white)) && !has(black)
+}
+
+func unknownRenderer(req *Request, name, spec string) error {
+	e := &Error{Name: req.name(), Line: 1}
+	switch name {
+	case "py", "pydsl", "pyobjects":
+		e.Message = fmt.Sprintf("the renderer %q runs Python, which is not available here: write the file with jinja and yaml", name)
+	case "mako", "wempy", "cheetah", "genshi":
+		e.Message = fmt.Sprintf("the template engine %q is a Python program, which is not available here: use jinja", name)
+	default:
+		e.Message = fmt.Sprintf("the renderer %q of %q is not available; there are %s", name, spec, strings.Join(Names(), ", "))
+	}
+	return e
+}

@@ -1,0 +1,121 @@
+package render
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"brine/internal/fn"
+	"brine/internal/value"
+)
+
+// tree is a Loader of files by path, in the environment base.
+type tree map[string]string
+
+func (t tree) Load(_ context.Context, saltenv, path string) ([]byte, error) {
+	s, ok := t[path]
+	if !ok || saltenv != "base" {
+		return nil, fs.ErrNotExist
+	}
+	return []byte(s), nil
+}
+
+type functions struct{ calls []string }
+
+func (f *functions) Has(name string) bool {
+	return name == "test.echo" || name == "test.fail" || name == "grains.get"
+}
+func (f *functions) Names() []string { return []string{"grains.get", "test.echo", "test.fail"} }
+func (f *functions) Call(_ context.Context, name string, args []any, kw *value.Dict) (any, error) {
+	f.calls = append(f.calls, name)
+	if name == "test.fail" {
+		return nil, fn.Errorf("it does not work")
+	}
+	if len(args) == 0 {
+		return kw, nil
+	}
+	return args[0], nil
+}
+
+func request(src string) Request {
+	return Request{
+		Source: []byte(src), Path: "/srv/salt/web/init.sls", SLS: "web", Saltenv: "base", Funcs: &functions{},
+		Grains: value.DictOf("os", "Debian", "id", "m1"), Pillar: value.DictOf("port", 80),
+		Loader: tree{
+			"web/map.jinja":     "{% import_yaml 'web/defaults.yaml' as defaults %}{% set web = salt['test.echo'](defaults.web) %}{% do web.update({'os': grains.os}) %}",
+			"web/defaults.yaml": "web:\n  port: 0644\n  name: nginx\n",
+			"web/libtpl.jinja":  "{% macro m(x) %}{{ tpldir }}:{{ tplfile }}:{{ x }}{% endmacro %}",
+			"web/broken.jinja":  "\n\n{{ nothing.here }}\n",
+		},
+	}
+}
+
+func TestRender(t *testing.T) {
+	for _, c := range []struct{ name, src, want string }{
+		{"pipe", "a: {{ grains.os }}\nb: {{ salt.test.echo(5) + pillar['port'] }}\n", "{'a': 'Debian', 'b': 85}"},
+		{"import", "{% from 'web/map.jinja' import web %}\nx: {{ web | yaml }}\n", "{'x': {'name': 'nginx', 'os': 'Debian', 'port': 644}}"},
+		{"relative", "{% from './libtpl.jinja' import m %}\nx: '{{ m(1) }} {{ tplfile }} {{ slspath }}'\n", "{'x': 'web:./libtpl.jinja:1 web/init.sls web'}"},
+		{"load", "{% load_yaml as d %}\n- {{ grains.id }}\n- b\n{% endload %}\nx: {{ d | tojson }}\n", "{'x': ['m1', 'b']}"},
+		{"shebang", "#!yaml\na: '{{ x }}'\n", "{'a': '{{ x }}'}"},
+		{"json", "#!jinja|json\n{\"a\": [1, {{ 1 + 1 }}]}", "{'a': [1, 2]}"},
+		{"text", "#!jinja|text\nx{{ 1 }}\n", `'x1\n'`},
+		{"old name", "#!yaml_jinja\na: {{ 1 }}\n", "{'a': 1}"},
+		{"empty", " \n", "{}"},
+		{"nothing", "# only a comment\n", "{}"},
+		{"membership", "a: {{ 'test.echo' in salt and 'no.such' not in salt }}\n", "{'a': True}"},
+		{"crlf", "#!jinja|text\r\na\r\n", `'a\r\n'`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, err := New(Options{}).Render(t.Context(), request(c.src))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := value.Repr(v); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for _, c := range []struct{ name, src, want string }{
+		{"undefined", "a: 1\n{% if true %}\nb: {{ nope.x }}\n{% endif %}\n",
+			"Jinja variable 'nope' is undefined; line 3\n\n---\na: 1\n{% if true %}\nb: {{ nope.x }}    <======================\n{% endif %}\n---"},
+		{"syntax", "a\n{% for x in %}", "Jinja syntax error: Expected an expression, got 'end of statement block'; line 2\n\n---\na\n{% for x in %}    <======================\n---"},
+		{"function", "{{ salt['test.fail']() }}", "Problem running salt function in Jinja template: it does not work; line 1\n\n---\n{{ salt['test.fail']() }}    <======================\n---"},
+		{"no function", "{{ salt['no.such']() }}", "Jinja variable 'salt.utils.templates.AliasedLoader object' has no attribute 'no.such'; line 1\n\n---\n{{ salt['no.such']() }}    <======================\n---"},
+		{"elsewhere", "x\n{% include 'web/broken.jinja' %}", "Jinja variable 'nothing' is undefined\nweb/broken.jinja(3):\n---\n\n\n{{ nothing.here }}    <======================\n---"},
+		{"not found", "{% import 'no/such' as x %}", "Jinja error: the template \"no/such\" was not found in the environment \"base\"; line 1\n\n---\n{% import 'no/such' as x %}    <======================\n---"},
+		{"above", "{% import '../../etc/passwd' as x %}", "Jinja error: the template \"../../etc/passwd\" was not found in the environment \"base\"; line 1\n\n---\n{% import '../../etc/passwd' as x %}    <======================\n---"},
+		{"yaml", "a: 1\nb:\n\t- c\n", "Illegal tab character; line 3\n\n---\na: 1\nb:\n\t- c    <======================\n---"},
+		{"py", "#!py\ndef run(): pass\n", "the renderer \"py\" runs Python, which is not available here: write the file with jinja and yaml; line 1"},
+		{"mako", "#!mako|yaml\n", "the template engine \"mako\" is a Python program, which is not available here: use jinja; line 1"},
+		{"utf-8", "a\nb\xff\n", "the text is not valid UTF-8; line 2"},
+		{"raise", "{{ raise('stop it') }}", "Jinja error: stop it; line 1\n\n---\n{{ raise('stop it') }}    <======================\n---"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v, err := New(Options{}).Render(t.Context(), request(c.src))
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Fatalf("got %v, %v", v, err)
+			}
+			if e.Error() != c.want {
+				t.Errorf("got\n%s\nwant\n%s", e, c.want)
+			}
+		})
+	}
+}
+
+func TestTextOfFile(t *testing.T) {
+	req := request("{{ grains.id }} {{ port }}\n")
+	req.SLS, req.Context = "", value.DictOf("port", 8080)
+	s, err := New(Options{}).Text(t.Context(), "jinja", req)
+	if err != nil || s != "m1 8080\n" {
+		t.Errorf("got %q, %v", s, err)
+	}
+	if _, err := New(Options{}).Text(t.Context(), "mako", req); err == nil || !strings.Contains(err.Error(), "mako") {
+		t.Errorf("mako: %v", err)
+	}
+}

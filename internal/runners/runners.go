@@ -1,0 +1,187 @@
+// Package runners holds the functions that a master runs itself, for salt-run
+// and others: what jobs there were, which minions are up, what is known of
+// them. A module is one file.
+//
+// New makes the modules of what the master has (Deps), Run executes one
+// function and puts errors in the words in which salt-run's users know them.
+// Functions that ask minions do so through a client, as any command line does.
+package runners
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"brine/internal/cache"
+	"brine/internal/client"
+	"brine/internal/event"
+	"brine/internal/fn"
+	"brine/internal/job"
+	"brine/internal/keystore"
+	"brine/internal/target"
+	"brine/internal/value"
+)
+
+// Jobs is the memory of jobs.
+type Jobs interface {
+	// Load returns what was published, or nil for a job that is not known.
+	Load(jid string) (*value.Dict, error)
+	// Minions returns whom the job was meant for.
+	Minions(jid string) ([]string, error)
+	// Returns returns by minion dicts of return, retcode, success and out.
+	Returns(jid string) (map[string]*value.Dict, error)
+	// List returns the jobs there are.
+	List(f job.Filter) ([]*job.Job, error)
+}
+
+// Keys are the keys of minions.
+type Keys interface {
+	Accepted() ([]string, error)
+	Delete(st keystore.State, id string) error
+}
+
+// Cache is what the master keeps of minions, and banks of values.
+type Cache interface {
+	MinionData(id string) cache.Minion
+	StoreMinion(id string, m cache.Minion) error
+	Fetch(bank, key string) (v any, ok bool, err error)
+	Store(bank, key string, v any) error
+	Flush(bank, key string) (bool, error)
+	List(bank string) ([]string, error)
+}
+
+var (
+	_ Jobs  = (*job.Store)(nil)
+	_ Keys  = (*keystore.Store)(nil)
+	_ Cache = (*cache.Cache)(nil)
+)
+
+// Deps is what runners need of the master.
+type Deps struct {
+	Jobs  Jobs
+	Keys  Keys
+	Cache Cache
+	// Connected returns the minions that are connected now. The map is only
+	// read.
+	Connected func() map[string]bool
+	// Standing returns what a minion has told of its masters.
+	Standing func(id string) (Standing, bool)
+	// Client commands the minions of this master.
+	Client *client.Client
+	// Fire puts an event on the master's bus.
+	Fire func(tag string, data *value.Dict) error
+	// Subscribe hears of events on the master's bus, as event.Bus.Subscribe.
+	Subscribe func(size int, prefixes ...string) *event.Subscription
+	// Running returns the runners that work now, each a dict of fun, jid, user
+	// and fun_args.
+	Running func() []*value.Dict
+	// Files returns the file server, Pillars what makes pillars, as the
+	// configuration has them now.
+	Files   func() FileServer
+	Pillars func() Pillars
+	// Nodegroups returns the named targets.
+	Nodegroups func() target.Nodegroups
+}
+
+// New returns the modules.
+func New(d Deps) []fn.Module {
+	return []fn.Module{
+		cacheModule(d), configModule(), docModule(d), errorModule(), eventModule(d), filesModule(d), jobsModule(d), manageModule(d), networkModule(d), pillarModule(d),
+		saltModule(d), State(Watcher{Listen: d.listen}), testModule(),
+	}
+}
+
+// Texts that salt-run's users know.
+const (
+	textInvalid   = "\nPassed invalid arguments: %s\n\nUsage:\n%s"
+	textException = "Exception occurred in runner %s: %s"
+)
+
+// Run executes a runner as a job. Wrong arguments and unknown functions have
+// retcode 0, because salt-run counts as successful when it could show what is
+// wrong.
+func Run(ctx context.Context, r *fn.Registry, c *fn.Call, j fn.Job) fn.Outcome {
+	o := r.Run(ctx, c, j)
+	var (
+		unknown    *fn.UnknownError
+		argument   *fn.ArgumentError
+		invocation *fn.InvocationError
+	)
+	switch {
+	case o.Err == nil:
+		o.Retcode = c.Retcode() // a map that says of itself that it failed is data here
+		o.Success = o.Retcode == 0
+	case errors.As(o.Err, &unknown):
+		o.Retcode = 0
+	case errors.As(o.Err, &argument), errors.As(o.Err, &invocation):
+		f, err := r.Lookup(j.Fun)
+		if err == nil {
+			o.Return, o.Retcode = fmt.Sprintf(textInvalid, o.Err, f.Doc()), 0
+		}
+	default:
+		o.Return = fmt.Sprintf(textException, j.Fun, o.Err)
+	}
+	return o
+}
+
+// none is the argument of functions without any.
+type none struct{}
+
+// targetArgs choose minions.
+type targetArgs struct {
+	Tgt     any    `salt:"tgt" doc:"target" default:"*"`
+	TgtType string `salt:"tgt_type" doc:"type of the target" default:"glob"`
+}
+
+// minions returns the accepted minions that a target means, as far as that is
+// known.
+func (d Deps) minions(tgt any, typ string) ([]string, error) {
+	m, err := d.Nodegroups().Parse(typ, tgt, "")
+	if err != nil {
+		return nil, fn.Errorf("%w", err)
+	}
+	accepted, err := d.Keys.Accepted()
+	if err != nil {
+		return nil, err
+	}
+	ids, _ := m.Expected(accepted, func(id string) (grains, pillar *value.Dict) {
+		data := d.Cache.MinionData(id)
+		return data.Grains, data.Pillar
+	})
+	return ids, nil
+}
+
+// patterns reads a list, or a text with commas, as globs.
+func patterns(v any) []target.Glob {
+	var out []target.Glob
+	switch x := v.(type) {
+	case nil:
+	case *value.List:
+		for _, it := range x.Items {
+			out = append(out, target.ParseGlob(value.Str(it)))
+		}
+	default:
+		for p := range strings.SplitSeq(value.Str(x), ",") {
+			out = append(out, target.ParseGlob(strings.TrimSpace(p)))
+		}
+	}
+	return out
+}
+
+func matchAny(globs []target.Glob, text string) bool {
+	for _, g := range globs {
+		if g.Match(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// withOutputter wraps data so that salt-run shows it in a certain form.
+func withOutputter(out string, data any) any {
+	if out == "" {
+		return data
+	}
+	return value.DictOf("outputter", out, "data", data)
+}

@@ -1,0 +1,54 @@
+package salt
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind says what sort of failure an Error is. The programs map it to an exit
+// code and the API to an HTTP status.
+type Kind uint8
+
+// The kinds of error.
+const (
+	Internal    Kind = iota // a fault of Brine or of the machine
+	Invalid                 // the caller's input is wrong
+	NotFound                // what was named does not exist
+	Exists                  // what was to be made exists already
+	Denied                  // the caller may not do this
+	Timeout                 // no answer in time
+	Unavailable             // a peer or a resource cannot be reached now
+)
+
+var kindNames = [...]string{"internal error", "invalid", "not found", "exists", "denied", "timeout", "unavailable"}
+
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "unknown kind"
+}
+
+// Error is an error of a known kind. Its text is that of Err.
+type Error struct {
+	Kind Kind
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf returns an Error of the given kind; format and args are those of
+// fmt.Errorf, %w included.
+func Errorf(k Kind, format string, args ...any) error {
+	return &Error{Kind: k, Err: fmt.Errorf(format, args...)}
+}
+
+// KindOf returns the kind of the outermost Error in err's chain, or Internal.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Internal
+}

@@ -1,0 +1,37 @@
+package salt
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestCheckID(t *testing.T) {
+	for _, id := range []string{"web1", "web1.example.com", "a b", "ä", "-", "a..b", "*", strings.Repeat("x", MaxIDLength)} {
+		if err := CheckID(id); err != nil {
+			t.Errorf("%q: %v", id, err)
+		}
+	}
+	for id, want := range map[string]string{
+		"":                                 "is empty",
+		strings.Repeat("x", MaxIDLength+1): "longer than 255 bytes",
+		".":                                "begins with a dot",
+		"..":                               "begins with a dot",
+		".hidden":                          "begins with a dot",
+		"a/b":                              "slash",
+		"/":                                "slash",
+		`a\b`:                              "backslash",
+		"a\x00":                            "control character",
+		"a\nb":                             "control character",
+		"a\x1b[2J":                         "control character",
+		"a\u0085":                          "control character",
+		"a\xff":                            "not UTF-8",
+	} {
+		err := CheckID(id)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", id, err, want)
+		}
+		if err != nil && (len(err.Error()) > 200 || strings.ContainsAny(err.Error(), "\n\x00\x1b")) {
+			t.Errorf("%q: the error is no line for a log: %q", id, err)
+		}
+	}
+}

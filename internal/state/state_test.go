@@ -1,0 +1,64 @@
+package state_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"brine/internal/fn"
+	"brine/internal/state"
+	"brine/internal/states/core"
+	"brine/internal/value"
+)
+
+func registry(t *testing.T, more ...state.Module) *state.Registry {
+	t.Helper()
+	r, err := state.NewRegistry(nil, append(core.Modules(), more...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestLookup(t *testing.T) {
+	r := registry(t, state.Module{Name: "other", When: func(fn.Reader) (string, bool) { return "not here", false },
+		Funcs: []state.Func{state.Of("x", func(context.Context, *state.Env, struct{}) (state.Plan, error) { return state.Plan{}, nil }, `x`)}})
+	for name, want := range map[string]string{
+		"test.nop": "", "test.mod_watch": "", "test.none": "'test.none' is not available.", "other.x": "'other' __virtual__ returned False: not here",
+	} {
+		got := ""
+		if _, err := r.Lookup(name); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if _, err := r.Declarations().Call(t.Context(), &fn.Call{}, "test.nop", []any{"x"}, nil); err == nil {
+		t.Error("a state can be called as a function")
+	}
+}
+
+func TestPlanBindsArguments(t *testing.T) {
+	r := registry(t)
+	f, err := r.Lookup("test.configurable_test_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	low := value.DictOf("state", "test", "fun", "configurable_test_state", "name", "x", "__id__", "x", "order", 1, "comment", "c",
+		"require", value.ListOf(), "what", 1)
+	kwargs, extra := f.Arguments(low)
+	if value.Repr(kwargs) != "{'name': 'x', 'comment': 'c'}" || len(extra) != 1 || extra[0] != "what" {
+		t.Errorf("arguments %s, extra %v", value.Repr(kwargs), extra)
+	}
+	e := &state.Env{Call: &fn.Call{}, Low: low, Run: state.NewRun(nil)}
+	p, err := f.Plan(t.Context(), e, kwargs)
+	if err != nil || len(p.Steps) != 1 {
+		t.Fatalf("plan %+v, %v", p, err)
+	}
+	kwargs.Delete("name")
+	var argument *fn.ArgumentError
+	if _, err := f.Plan(t.Context(), e, kwargs); !errors.As(err, &argument) {
+		t.Errorf("a missing name is %v", err)
+	}
+}

@@ -1,0 +1,417 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"brine/internal/fileclient"
+	"brine/internal/fn"
+	"brine/internal/host/filesys"
+	"brine/internal/salt"
+	"brine/internal/state"
+	"brine/internal/textedit"
+	"brine/internal/value"
+)
+
+// content is what a file is to hold: in memory, or in another file.
+type content struct {
+	data []byte
+	path string // of the file that holds it, if data is nil
+}
+
+func (c *content) open() (io.ReadCloser, error) {
+	if c.data != nil || c.path == "" {
+		return io.NopCloser(bytes.NewReader(c.data)), nil
+	}
+	return os.Open(c.path)
+}
+
+func (c *content) pour(w io.Writer) error {
+	r, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(w, r)
+	return err
+}
+
+// same tells whether a file holds the content.
+func (c *content) same(path string) (bool, error) {
+	there, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer there.Close()
+	r, err := c.open()
+	if err != nil {
+		return false, err
+	}
+	defer r.Close()
+	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
+	for {
+		n, errA := io.ReadFull(there, a)
+		m, errB := io.ReadFull(r, b)
+		if !bytes.Equal(a[:n], b[:m]) {
+			return false, nil
+		}
+		endA, endB := ended(errA), ended(errB)
+		switch {
+		case errA != nil && !endA:
+			return false, errA
+		case errB != nil && !endB:
+			return false, errB
+		case endA || endB:
+			return endA == endB, nil
+		}
+	}
+}
+
+func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+
+// maxDiff is the largest file of which changes are shown, in bytes.
+const maxDiff = 16 << 20
+
+// diff shows how the content differs from that of a file.
+func (c *content) diff(path string) (string, error) {
+	old, err := head(os.Open(path))
+	if err != nil {
+		return "", err
+	}
+	r, err := c.open()
+	new, err := head(r, err)
+	if err != nil {
+		return "", err
+	}
+	a, b := filesys.IsText(old[:min(len(old), 512)]), filesys.IsText(new[:min(len(new), 512)])
+	switch {
+	case !a && !b:
+		return "Replace binary file", nil
+	case !a:
+		return "Replace binary file with text file", nil
+	case !b:
+		return "Replace text file with binary file", nil
+	case len(old) > maxDiff || len(new) > maxDiff:
+		return "<the file is too large to show its changes>", nil
+	}
+	return textedit.DiffLines(textedit.SplitLines(string(old)), textedit.SplitLines(string(new)), "", ""), nil
+}
+
+// head reads as much as diff needs.
+func head(r io.ReadCloser, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(io.LimitReader(r, maxDiff+1))
+}
+
+// source is where a file comes from.
+type source struct {
+	url, hash string
+	env       string
+}
+
+// scheme returns salt, http, https, ftp, file, or "" for a path.
+func (s source) scheme() string {
+	scheme, _, ok := strings.Cut(s.url, "://")
+	switch {
+	case ok && (scheme == "salt" || scheme == "http" || scheme == "https" || scheme == "ftp" || scheme == "file"):
+		return scheme
+	case ok && scheme == "swift", ok && scheme == "s3":
+		return scheme
+	}
+	return ""
+}
+
+func (s source) web() bool {
+	c := s.scheme()
+	return c != "" && c != "salt" && c != "file"
+}
+
+// sources reads the argument source: a name, or a list of names and of maps
+// of a name to a hash.
+func sources(v any, hash, env string) ([]source, error) {
+	var out []source
+	switch v := v.(type) {
+	case nil:
+	case string:
+		if v != "" {
+			out = append(out, source{v, hash, env})
+		}
+	case *value.List:
+		for _, it := range v.Items {
+			switch it := it.(type) {
+			case string:
+				out = append(out, source{it, hash, env})
+			case *value.Dict:
+				if it.Len() != 1 {
+					continue
+				}
+				k, h := it.Entry(0)
+				s := source{value.Str(k), hash, env}
+				if given(h) {
+					s.hash = value.Str(h)
+				}
+				out = append(out, s)
+			}
+		}
+	default:
+		return nil, fn.Errorf("source must be a text or a list, not a %s", value.TypeName(v))
+	}
+	return out, nil
+}
+
+// choose returns the first source that exists. A single one is not looked for.
+func choose(ctx context.Context, e *state.Env, all []source) (source, error) {
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	return firstThere(ctx, e, all)
+}
+
+func firstThere(ctx context.Context, e *state.Env, all []source) (source, error) {
+	for _, s := range all {
+		var err error
+		switch s.scheme() {
+		case "salt":
+			_, err = e.Files.Hash(ctx, s.url, s.env)
+			if err != nil && isDir(ctx, e, s) {
+				err = nil
+			}
+		case "http", "https", "ftp":
+			_, err = e.Files.CacheFile(ctx, s.url, s.env)
+		case "file":
+			_, err = os.Stat(strings.TrimPrefix(s.url, "file://"))
+		default:
+			_, err = os.Stat(s.url)
+		}
+		if err == nil {
+			return s, nil
+		}
+	}
+	return source{}, fn.Errorf("none of the specified sources were found")
+}
+
+// isDir tells whether a salt:// source is a folder.
+func isDir(ctx context.Context, e *state.Env, s source) bool {
+	path, env, _ := fileclient.SplitURL(s.url)
+	if env == "" {
+		env = s.env
+	}
+	files, err := e.Files.List(ctx, fileclient.Files, env, strings.Trim(path, "/")+"/")
+	return err == nil && len(files) > 0
+}
+
+// fetching says how a source is fetched.
+type fetching struct {
+	name       string // of the file it is for, to find its line in a file of hashes
+	hashName   string
+	skipVerify bool
+	insecure   bool
+	etag       bool
+}
+
+// fetch brings a source to this machine. old is the file that it is for: a
+// salt:// file that is the same is not fetched, and nil is returned.
+func fetch(ctx context.Context, e *state.Env, s source, o fetching, old string) (*content, error) {
+	switch s.scheme() {
+	case "salt":
+		return fetchSalt(ctx, e, s, old)
+	case "", "file":
+		path := strings.TrimPrefix(s.url, "file://")
+		if _, err := os.Stat(path); err != nil {
+			return nil, fn.Errorf("Local file source %s does not exist", path)
+		}
+		if s.hash != "" && !o.skipVerify {
+			return verified(ctx, e, s, o, path)
+		}
+		return &content{path: path}, nil
+	}
+	return fetchWeb(ctx, e, s, o)
+}
+
+func fetchSalt(ctx context.Context, e *state.Env, s source, old string) (*content, error) {
+	h, err := e.Files.Hash(ctx, s.url, s.env)
+	if err != nil {
+		_, env, _ := fileclient.SplitURL(s.url)
+		if env == "" {
+			env = s.env
+		}
+		if salt.KindOf(err) == salt.NotFound {
+			return nil, fn.Errorf("Source file %s not found in saltenv '%s'", s.url, env)
+		}
+		return nil, fn.Errorf("Failed to cache %s: %w", s.url, err)
+	}
+	if old != "" {
+		if sum, err := sumOf(old, h.Type); err == nil && sum == h.Sum {
+			return nil, nil
+		}
+	}
+	path, err := e.Files.CacheFile(ctx, s.url, s.env)
+	if err != nil {
+		return nil, fn.Errorf("Failed to cache %s: %w", s.url, err)
+	}
+	return &content{path: path}, nil
+}
+
+func fetchWeb(ctx context.Context, e *state.Env, s source, o fetching) (*content, error) {
+	if s.hash == "" && !o.skipVerify && !o.etag {
+		return nil, fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify to True", fileclient.Redact(s.url))
+	}
+	opt := fileclient.URLOptions{Saltenv: s.env, Makedirs: true, Insecure: o.insecure, ETag: o.etag}
+	var want fileclient.Hash
+	if s.hash != "" && !o.skipVerify {
+		var err error
+		if want, err = sourceHash(ctx, e, s, o); err != nil {
+			return nil, err
+		}
+		opt.SourceHash = want.Type + "=" + want.Sum
+	} else if cached, err := e.Files.ExternPath(s.url, s.env); err == nil && o.skipVerify && !o.etag && filesys.IsFile(cached) {
+		return &content{path: cached}, nil // as Salt: what is there is good enough
+	}
+	path, err := e.Files.GetURL(ctx, s.url, "", opt)
+	if err != nil {
+		return nil, fn.Errorf("Failed to cache %s: %w", fileclient.Redact(s.url), err)
+	}
+	return check(s, path, want)
+}
+
+// verified checks a file of this machine against its hash.
+func verified(ctx context.Context, e *state.Env, s source, o fetching, path string) (*content, error) {
+	want, err := sourceHash(ctx, e, s, o)
+	if err != nil {
+		return nil, err
+	}
+	return check(s, path, want)
+}
+
+func check(s source, path string, want fileclient.Hash) (*content, error) {
+	if want.Sum != "" {
+		sum, err := sumOf(path, want.Type)
+		if err != nil {
+			return nil, err
+		}
+		if sum != want.Sum {
+			return nil, fn.Errorf("Specified %s checksum for %s (%s) does not match actual checksum (%s). If the 'source_hash' value refers to a remote file with multiple possible matches, then it may be necessary to set 'source_hash_name'.",
+				want.Type, fileclient.Redact(s.url), want.Sum, sum)
+		}
+	}
+	return &content{path: path}, nil
+}
+
+// sumOf returns the hash of a file in hexadecimal.
+func sumOf(path, kind string) (string, error) {
+	h := fileclient.NewHash(kind)
+	if h == nil {
+		return "", fn.Errorf("%s is no hash", kind)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// hashes are the kinds of hashes by the number of their hexadecimal digits.
+var hashes = map[int]string{32: "md5", 40: "sha1", 56: "sha224", 64: "sha256", 96: "sha384", 128: "sha512"}
+
+var hexadecimal = regexp.MustCompile(`^[0-9a-fA-F]+$`)
+
+// sourceHash reads the argument source_hash: a hash, kind=hash, or the name of
+// a file of hashes.
+func sourceHash(ctx context.Context, e *state.Env, s source, o fetching) (fileclient.Hash, error) {
+	invalid := fn.Errorf("Source hash %s format is invalid. The supported formats are: 1) a hash, 2) an expression in the format <hash_type>=<hash>, or 3) either a path to a local file containing hashes, or a URI of a remote hash file. Supported protocols for remote hash files are: salt, file, http, https, ftp. The hash may also not be of a valid length, the following are supported hash types and lengths: md5 (32), sha1 (40), sha224 (56), sha256 (64), sha384 (96), sha512 (128).", s.hash)
+	if filepath.IsAbs(s.hash) || strings.Contains(s.hash, "://") {
+		path := s.hash
+		if !filepath.IsAbs(path) {
+			var err error
+			if path, err = e.Files.GetURL(ctx, s.hash, "", fileclient.URLOptions{Saltenv: s.env, Makedirs: true, Insecure: o.insecure}); err != nil {
+				return fileclient.Hash{}, fn.Errorf("Source hash file %s not found", s.hash)
+			}
+		}
+		text, err := head(os.Open(path))
+		if err != nil {
+			return fileclient.Hash{}, fn.Errorf("Source hash file %s not found", s.hash)
+		}
+		if h, ok := findHash(string(text), s.url, o); ok {
+			return h, nil
+		}
+		return fileclient.Hash{}, invalid
+	}
+	kind, sum, ok := strings.Cut(s.hash, "=")
+	if !ok {
+		kind, sum = hashes[len(s.hash)], s.hash
+	}
+	kind, sum = strings.TrimSpace(kind), strings.ToLower(strings.TrimSpace(sum))
+	switch {
+	case !hexadecimal.MatchString(sum) || kind == "":
+		return fileclient.Hash{}, invalid
+	case fileclient.NewHash(kind) == nil:
+		return fileclient.Hash{}, fn.Errorf("Invalid hash type '%s'. Supported hash types are: sha512, sha384, sha256, sha224, sha1, md5. Either remove the hash type and simply use '%s' as the source_hash, or change the hash type to a supported type.", kind, sum)
+	case hashes[len(sum)] == "":
+		return fileclient.Hash{}, invalid
+	case hashes[len(sum)] != kind:
+		return fileclient.Hash{}, fn.Errorf("Invalid length (%d) for hash type '%s'. Either remove the hash type and simply use '%s' as the source_hash, or change the hash type to '%s'", len(sum), kind, sum, hashes[len(sum)])
+	}
+	return fileclient.Hash{Type: kind, Sum: sum}, nil
+}
+
+var hashWord = regexp.MustCompile(`(?i)(?:^|[^0-9a-f])([0-9a-f]{32,128})(?:[^0-9a-f]|$)`)
+
+// findHash finds a file's hash in the text of a file of hashes: in the line
+// that names source_hash_name, else the file, else the source; a text with
+// nothing but one hash is that of the file.
+func findHash(text, url string, o fetching) (fileclient.Hash, bool) {
+	names := [3]string{o.hashName, filepath.Base(o.name), url[strings.LastIndexByte(url, '/')+1:]}
+	var found [len(names)]fileclient.Hash
+	var only []fileclient.Hash
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		m := hashWord.FindStringSubmatch(line)
+		if m == nil || hashes[len(m[1])] == "" {
+			continue
+		}
+		h := fileclient.Hash{Type: hashes[len(m[1])], Sum: strings.ToLower(m[1])}
+		only = append(only, h)
+		for i, name := range names {
+			if found[i].Sum == "" && namesFile(line, name) {
+				found[i] = h
+			}
+		}
+	}
+	for _, h := range found {
+		if h.Sum != "" {
+			return h, true
+		}
+	}
+	if len(only) > 0 && o.hashName == "" {
+		return only[len(only)-1], true
+	}
+	return fileclient.Hash{}, false
+}
+
+// namesFile tells whether a line of a file of hashes is about a file: it has
+// the name as a word, perhaps with folders before it.
+func namesFile(line, name string) bool {
+	if name == "" {
+		return false
+	}
+	for _, w := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t*()=:,;'\"", r) }) {
+		if w == name || strings.HasSuffix(w, "/"+name) {
+			return true
+		}
+	}
+	return strings.Contains(line, "/"+name)
+}

@@ -1,0 +1,299 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/fn"
+	"brine/internal/host/filesys"
+	"brine/internal/pyre"
+	"brine/internal/state"
+	"brine/internal/textedit"
+	"brine/internal/value"
+)
+
+func init() {
+	add(func(f file) []state.Func {
+		return []state.Func{
+			state.Of("append", f.append, `Append texts to a file that does not have them.`),
+			state.Of("prepend", f.prepend, `Put texts that a file does not have before what it has.`),
+		}
+	})
+}
+
+// textsArgs are the arguments of states that take texts from files.
+type textsArgs struct {
+	Source       any         `salt:"source" doc:"file that holds the text" default:"null"`
+	SourceHash   any         `salt:"source_hash" doc:"its hash, for http, https and ftp" default:"null"`
+	Template     string      `salt:"template" doc:"template engine that makes the text" default:"jinja"`
+	Sources      *value.List `salt:"sources" doc:"files that hold texts" default:"null"`
+	SourceHashes *value.List `salt:"source_hashes" doc:"their hashes" default:"null"`
+	Defaults     *value.Dict `salt:"defaults" doc:"variables of the template that context can override" default:"null"`
+	Context      *value.Dict `salt:"context" doc:"variables of the template" default:"null"`
+}
+
+// texts returns the texts of the files that are named.
+func (f file) texts(ctx context.Context, e *state.Env, name string, a textsArgs) ([]string, error) {
+	if given(a.Source) && a.Sources.Len() > 0 {
+		return nil, fn.Errorf("source and sources are mutually exclusive")
+	}
+	if given(a.SourceHash) && a.SourceHashes.Len() > 0 {
+		return nil, fn.Errorf("source_hash and source_hashes are mutually exclusive")
+	}
+	list := []source{}
+	if given(a.Source) {
+		hash := ""
+		if given(a.SourceHash) {
+			hash = value.Str(a.SourceHash)
+		}
+		list = append(list, source{value.Str(a.Source), hash, e.Saltenv})
+	}
+	if a.Sources != nil {
+		for i, s := range a.Sources.Items {
+			hash := ""
+			if a.SourceHashes.Len() > i {
+				hash = value.Str(a.SourceHashes.Items[i])
+			}
+			list = append(list, source{value.Str(s), hash, e.Saltenv})
+		}
+	}
+	var out []string
+	for _, s := range list {
+		text, err := f.text(ctx, e, name, s, a)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, text)
+	}
+	return out, nil
+}
+
+func (f file) text(ctx context.Context, e *state.Env, name string, s source, a textsArgs) (string, error) {
+	c, err := fetch(ctx, e, s, fetching{name: name, skipVerify: true}, "")
+	if err != nil {
+		return "", err
+	}
+	b, err := os.ReadFile(c.path)
+	if err != nil || a.Template == "" {
+		return string(b), err
+	}
+	vars := value.NewDict(4)
+	for _, d := range []*value.Dict{a.Defaults, a.Context} {
+		if d != nil {
+			vars.Update(d)
+		}
+	}
+	if e.Template == nil {
+		return "", fn.Errorf("Specified template format %s is not supported", a.Template)
+	}
+	return e.Template(ctx, state.Template{Engine: a.Template, Source: string(b), Name: s.url, Saltenv: s.env, Context: vars})
+}
+
+type appendArgs struct {
+	Name     string `salt:"name" doc:"path of the file"`
+	Text     any    `salt:"text" doc:"text, or list of texts" default:"null"`
+	Makedirs bool   `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	textsArgs
+	IgnoreWhitespace bool `salt:"ignore_whitespace" doc:"take texts that differ in white space for the same" default:"true"`
+}
+
+type prependArgs struct {
+	Name     string `salt:"name" doc:"path of the file"`
+	Text     any    `salt:"text" doc:"text, or list of texts" default:"null"`
+	Makedirs bool   `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	textsArgs
+	Header bool `salt:"header" doc:"the texts must be the first lines, not only somewhere" default:"null"`
+}
+
+// chunks returns the texts of the arguments.
+func (f file) chunks(ctx context.Context, e *state.Env, name string, text any, a textsArgs) ([]string, error) {
+	if given(a.Source) || a.Sources.Len() > 0 {
+		return f.texts(ctx, e, name, a)
+	}
+	switch t := text.(type) {
+	case nil:
+		return []string{"None"}, nil // as Salt: text is not optional without a source
+	case *value.List:
+		var out []string
+		for _, it := range t.Items {
+			out = append(out, value.Str(it))
+		}
+		return out, nil
+	}
+	return []string{value.Str(text)}, nil
+}
+
+// opened reads the file that gets texts. One that is not there is made.
+func opened(name string) (text string, fresh bool, err error) {
+	switch {
+	case !filepath.IsAbs(name):
+		return "", false, fn.Errorf("Specified file %s is not an absolute path", name)
+	case filesys.Exists(name, true):
+		text, err = load(name)
+		return text, false, err
+	}
+	return "", true, nil
+}
+
+// spaced is a pattern that finds a text whatever white space is in it.
+func spaced(text string) string {
+	var b strings.Builder
+	for _, line := range lines(text) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		words := strings.Fields(line)
+		for i, w := range words {
+			if i > 0 {
+				b.WriteString(`(?:[\s]+)?`)
+			}
+			b.WriteString(pyre.Escape(w))
+		}
+		b.WriteString(`(?:[\s]+)?`)
+	}
+	return b.String()
+}
+
+// has tells whether a file has a text.
+func has(text, chunk string, ignoreSpace bool) (bool, error) {
+	if ignoreSpace {
+		chunk = spaced(chunk)
+	}
+	return found(text, chunk)
+}
+
+func (f file) append(ctx context.Context, e *state.Env, a appendArgs) (state.Plan, error) {
+	name := expand(a.Name)
+	if name == "" {
+		return state.Plan{}, fn.Errorf("Must provide name to file.append")
+	}
+	text, fresh, err := opened(name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	chunks, err := f.chunks(ctx, e, name, a.Text, a.textsArgs)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	var more []string
+	for _, c := range chunks {
+		there, err := has(text, c, a.IgnoreWhitespace)
+		if err != nil {
+			return state.Plan{}, err
+		}
+		if !there {
+			more = append(more, lines(c)...)
+		}
+	}
+	changed := text
+	if changed != "" && !strings.HasSuffix(changed, "\n") && len(more) > 0 {
+		changed += "\n"
+	}
+	for _, l := range more {
+		changed += l + "\n"
+	}
+	diff := ""
+	if text != changed {
+		diff = joinedDiff(text, changed)
+	}
+	return f.texting(editing{name: name, old: text, new: changed}, fresh, a.Makedirs, diff, fmt.Sprintf("Appended %d lines", len(more))), nil
+}
+
+// joinedDiff is the diff of lines without their ends, with an end more after
+// each: as Salt shows appended lines.
+func joinedDiff(old, new string) string {
+	return strings.Join(textedit.DiffItems(lines(old), lines(new), "", ""), "\n")
+}
+
+func (f file) prepend(ctx context.Context, e *state.Env, a prependArgs) (state.Plan, error) {
+	name := expand(a.Name)
+	if name == "" {
+		return state.Plan{}, fn.Errorf("Must provide name to file.prepend")
+	}
+	text, fresh, err := opened(name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	chunks, err := f.chunks(ctx, e, name, a.Text, a.textsArgs)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	var more []string
+	for _, c := range chunks {
+		there := false
+		if !a.Header {
+			if there, err = has(text, c, true); err != nil {
+				return state.Plan{}, err
+			}
+		}
+		if !there {
+			more = append(more, lines(c)...)
+		}
+	}
+	if a.Header && startsWith(lines(text), more) {
+		more = nil
+	}
+	changed := text
+	if len(more) > 0 {
+		changed = strings.Join(more, "\n") + "\n" + text
+	}
+	diff := ""
+	if text != changed {
+		diff = textedit.Diff(text, changed, "", "")
+	}
+	return f.texting(editing{name: name, old: text, new: changed}, fresh, a.Makedirs, diff, fmt.Sprintf("Prepended %d lines", len(more))), nil
+}
+
+func startsWith(all, first []string) bool {
+	if len(all) < len(first) {
+		return false
+	}
+	for i := range first {
+		if all[i] != first[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// texting is the plan of append and prepend.
+func (f file) texting(w editing, fresh, makedirs bool, diff, done string) state.Plan {
+	changes := value.NewDict(1)
+	if diff != "" {
+		if !filesys.IsText([]byte(w.new[:min(len(w.new), 512)])) {
+			diff = "Replace binary file"
+		}
+		changes.Set("diff", diff)
+	}
+	right := "File " + w.name + " is in correct state"
+	if w.old == w.new && !fresh {
+		return state.Plan{Comment: right}
+	}
+	step := state.Step{
+		Change: state.Change{Diff: changes, Comment: "File " + w.name + " is set to be updated"},
+		Do: func(context.Context) (state.Change, error) {
+			if fresh {
+				if !makedirs && !filesys.IsDir(filepath.Dir(w.name)) {
+					return state.Change{}, fn.Errorf("%s: file not found", w.name)
+				}
+				if err := parent(w.name, makedirs, -1, -1, -1); err != nil {
+					return state.Change{}, err
+				}
+			}
+			if err := w.write(); err != nil {
+				return state.Change{}, err
+			}
+			if w.old == w.new {
+				return state.Change{Comment: right}, nil
+			}
+			return state.Change{Diff: changes, Comment: done}, nil
+		},
+	}
+	if fresh {
+		step.Change = state.Change{Diff: value.DictOf("new", w.name), Comment: "File " + w.name + " is set to be created"}
+	}
+	return state.Plan{Steps: []state.Step{step}}
+}

@@ -1,0 +1,75 @@
+//go:build linux || darwin
+
+package netpeer
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// attempt is the space for one call of Conn.Try.
+type attempt struct {
+	parts [][]byte
+	space [2 * batchMessages][]byte
+	wrote int
+	write func(fd uintptr) bool // a method value would be made anew each time
+}
+
+var attempts = sync.Pool{New: func() any {
+	a := &attempt{}
+	a.write = a.once
+	return a
+}}
+
+// once is the callback for RawConn.Write. It always reports done, so that
+// nobody waits for the socket.
+func (a *attempt) once(fd uintptr) bool {
+	for {
+		n, err := unix.Writev(int(fd), a.parts)
+		if err == unix.EINTR {
+			continue
+		}
+		a.wrote = max(n, 0)
+		return true
+	}
+}
+
+// Try writes as much of the messages, which are at most batchMessages, as the
+// connection takes without waiting, and returns how many bytes that was.
+func (c *Conn) Try(ms []Message) int {
+	a := attempts.Get().(*attempt)
+	a.parts, a.wrote = a.space[:0], 0
+	for _, m := range ms {
+		if len(m.Head) > 0 {
+			a.parts = append(a.parts, m.Head)
+		}
+		if len(m.Body) > 0 {
+			a.parts = append(a.parts, m.Body)
+		}
+	}
+	c.raw.Write(a.write) // an error has written nothing
+	n := a.wrote
+	clear(a.space[:])
+	a.parts = nil
+	attempts.Put(a)
+	return n
+}
+
+// Closed tells whether the peer has closed the connection and nothing that it
+// sent before is left to read.
+func (c *Conn) Closed() bool {
+	if c.raw == nil {
+		return false
+	}
+	closed := false
+	err := c.raw.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		closed = err == nil && n == 0 || err != nil && err != unix.EAGAIN && err != unix.EINTR
+	})
+	return closed || err != nil
+}
+
+// CanTry tells whether Try is of use on this connection.
+func (c *Conn) CanTry() bool { return c.raw != nil }

@@ -1,0 +1,145 @@
+// Package netserve holds what every stream transport needs on its listening
+// side: to bind with an error that helps, to accept until told to stop, to
+// close and await all connections, to bound the memory that strangers can take
+// together (Budget), and to complain about them without filling the log
+// (RateLog). It knows no protocol.
+package netserve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Bounds of the pause after a failed accept.
+const (
+	minPause = 5 * time.Millisecond
+	maxPause = time.Second
+)
+
+// Server accepts connections from Listener and runs Handle for each.
+type Server struct {
+	Listener net.Listener
+	Log      *slog.Logger
+	// Handle serves one connection on a goroutine of its own. The connection
+	// is closed when it returns, or to make it return when the server stops;
+	// ctx has ended then.
+	Handle func(ctx context.Context, c net.Conn)
+	// Drain, if set, is called once when the server stops, after the last
+	// accept and before connections are closed. It must return by itself.
+	Drain func()
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{}
+	wg    sync.WaitGroup
+}
+
+// Serve accepts until ctx ends, then closes the listener and all connections,
+// awaits every handler and returns nil. It returns early, with the reason and
+// after the same cleaning, if the listener fails for good. A shortage (of file
+// descriptors, say) is no such failure: Serve waits a little and goes on.
+// It may be called once.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { s.Listener.Close() })
+	defer stop()
+
+	err := s.accept(ctx)
+	s.Listener.Close()
+	if s.Drain != nil {
+		s.Drain()
+	}
+	cancel()
+	s.closeAll()
+	s.wg.Wait()
+	return err
+}
+
+// accept is the loop; it returns nil when ctx has ended.
+func (s *Server) accept(ctx context.Context) error {
+	complaints := NewRateLog(s.Log, 1, 10*time.Second)
+	pause := minPause
+	for {
+		c, err := s.Listener.Accept()
+		switch {
+		case err == nil:
+			pause = minPause
+			s.start(ctx, c)
+		case ctx.Err() != nil:
+			return nil
+		case !temporary(err):
+			return err
+		default:
+			complaints.Log(slog.LevelWarn, "cannot accept a connection, trying again",
+				"addr", s.Listener.Addr().String(), "err", err)
+			if !sleep(ctx, pause) {
+				return nil
+			}
+			pause = min(2*pause, maxPause)
+		}
+	}
+}
+
+func (s *Server) start(ctx context.Context, c net.Conn) {
+	s.mu.Lock()
+	if s.conns == nil {
+		s.conns = make(map[net.Conn]struct{})
+	}
+	s.conns[c] = struct{}{}
+	s.mu.Unlock()
+	s.wg.Go(func() {
+		defer s.forget(c)
+		s.Handle(ctx, c)
+	})
+}
+
+func (s *Server) forget(c net.Conn) {
+	c.Close()
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+}
+
+// closeAll runs after the last accept, so no connection can be added after it.
+func (s *Server) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		c.Close()
+	}
+}
+
+// Len is the number of connections open now.
+func (s *Server) Len() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
+// temporary tells whether accepting may work again later.
+func temporary(err error) bool {
+	for _, e := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS,
+		syscall.ECONNABORTED, syscall.ECONNRESET, syscall.EINTR, syscall.EAGAIN, syscall.EPERM} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// sleep waits for d and tells whether ctx lives on.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

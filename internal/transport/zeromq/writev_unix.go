@@ -1,0 +1,48 @@
+//go:build linux || darwin
+
+package zeromq
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// writeOnce is the callback for RawConn.Write: it writes what the socket takes
+// now. It always reports done, so that nobody waits for the socket.
+func (b *batch) writeOnce(fd uintptr) bool {
+	for {
+		b.wrote, b.err = unix.Writev(int(fd), b.bufs)
+		switch b.err {
+		case unix.EINTR:
+			continue
+		case unix.EAGAIN:
+			b.wrote, b.err = 0, nil
+		}
+		b.wrote = max(b.wrote, 0)
+		return true
+	}
+}
+
+// closedByPeer tells whether the other side has ended the connection. It does
+// not wait and takes no bytes.
+func closedByPeer(raw syscall.RawConn) bool {
+	closed := false
+	err := raw.Control(func(fd uintptr) {
+		var b [1]byte
+		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		closed = err == nil && n == 0 || err != nil && err != unix.EAGAIN && err != unix.EINTR
+	})
+	return closed || err != nil
+}
+
+// reuseAddr lets a connection from a fixed local port follow the last one.
+func reuseAddr(_, _ string, raw syscall.RawConn) error {
+	var err error
+	if cerr := raw.Control(func(fd uintptr) {
+		err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}); cerr != nil {
+		return cerr
+	}
+	return err
+}

@@ -1,0 +1,277 @@
+package value
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// pprintWidth is the column that Python's pprint keeps to where it can.
+const pprintWidth = 80
+
+// Pretty returns what Python's pprint.pformat makes of v: the keys of dicts
+// sorted, broken over lines where it is wider than 80 columns, with perLevel
+// blanks for each level.
+func Pretty(v any, perLevel int) string {
+	w := prettyWriter{perLevel: perLevel}
+	w.format(v, 0, 0, 1)
+	return w.b.String()
+}
+
+type prettyWriter struct {
+	b        strings.Builder
+	perLevel int
+}
+
+// format writes v, whose first column is indent and behind which allowance
+// columns must stay free.
+func (w *prettyWriter) format(v any, indent, allowance, level int) {
+	rep := sortedRepr(v)
+	if width(rep) <= pprintWidth-indent-allowance {
+		w.b.WriteString(rep)
+		return
+	}
+	switch x := v.(type) {
+	case *Dict:
+		w.dict(x, indent, allowance+1, level)
+	case *List:
+		w.b.WriteByte('[')
+		w.items(x.Items, indent, allowance+1, level)
+		w.b.WriteByte(']')
+	case Tuple:
+		end := ")"
+		if len(x) == 1 {
+			end = ",)"
+		}
+		w.b.WriteByte('(')
+		w.items(x, indent, allowance+len(end), level)
+		w.b.WriteString(end)
+	case string:
+		w.pieces(splitRepr(x, indent, allowance, level), indent, level)
+	case []byte:
+		if len(x) <= 4 {
+			w.b.WriteString(rep)
+			return
+		}
+		w.bytes(x, indent, allowance, level)
+	default:
+		w.b.WriteString(rep)
+	}
+}
+
+func (w *prettyWriter) pad() {
+	for range w.perLevel - 1 {
+		w.b.WriteByte(' ')
+	}
+}
+
+func (w *prettyWriter) dict(d *Dict, indent, allowance, level int) {
+	w.b.WriteByte('{')
+	w.pad()
+	indent += w.perLevel
+	keys := sortedByType(d)
+	for i, k := range keys {
+		free := 1
+		if i == len(keys)-1 {
+			free = allowance
+		}
+		if i > 0 {
+			w.b.WriteString(",\n" + strings.Repeat(" ", indent))
+		}
+		rep := sortedRepr(k)
+		w.b.WriteString(rep + ": ")
+		w.format(d.At(k), indent+width(rep)+2, free, level+1)
+	}
+	w.b.WriteByte('}')
+}
+
+func (w *prettyWriter) items(items []any, indent, allowance, level int) {
+	w.pad()
+	indent += w.perLevel
+	for i, it := range items {
+		free := 1
+		if i == len(items)-1 {
+			free = allowance
+		}
+		if i > 0 {
+			w.b.WriteString(",\n" + strings.Repeat(" ", indent))
+		}
+		w.format(it, indent, free, level+1)
+	}
+}
+
+// pieces writes adjacent literals, in parentheses at the top level.
+func (w *prettyWriter) pieces(reps []string, indent, level int) {
+	if len(reps) == 1 {
+		w.b.WriteString(reps[0])
+		return
+	}
+	if level == 1 {
+		indent++
+		w.b.WriteByte('(')
+	}
+	w.b.WriteString(strings.Join(reps, "\n"+strings.Repeat(" ", indent)))
+	if level == 1 {
+		w.b.WriteByte(')')
+	}
+}
+
+func (w *prettyWriter) bytes(p []byte, indent, allowance, level int) {
+	room := pprintWidth - indent
+	if level == 1 {
+		room--
+		allowance++
+	}
+	last := len(p) / 4 * 4
+	var reps []string
+	var cur []byte
+	for i := 0; i < len(p); i += 4 {
+		part := p[i:min(i+4, len(p))]
+		cand := slices.Concat(cur, part)
+		if i == last {
+			room -= allowance
+		}
+		if width(Repr(cand)) > room {
+			if len(cur) > 0 {
+				reps = append(reps, Repr(cur))
+			}
+			cur = part
+			continue
+		}
+		cur = cand
+	}
+	if len(cur) > 0 {
+		reps = append(reps, Repr(cur))
+	}
+	if level == 1 { // parentheses even around a single piece
+		w.b.WriteString("(" + strings.Join(reps, "\n"+strings.Repeat(" ", indent+1)) + ")")
+		return
+	}
+	w.b.WriteString(strings.Join(reps, "\n"+strings.Repeat(" ", indent)))
+}
+
+// splitRepr breaks a text into literals that fit: at line ends, and within a
+// line behind blanks.
+func splitRepr(s string, indent, allowance, level int) []string {
+	if s == "" {
+		return []string{"''"}
+	}
+	if level == 1 {
+		indent++
+		allowance++
+	}
+	room := pprintWidth - indent
+	var reps []string
+	lines := wholeLines(s)
+	for i, line := range lines {
+		lastLine := i == len(lines)-1
+		fit := room
+		if lastLine {
+			fit -= allowance
+		}
+		if rep := Repr(line); width(rep) <= fit {
+			reps = append(reps, rep)
+			continue
+		}
+		cur, fit := "", room
+		parts := words(line)
+		for j, part := range parts {
+			if lastLine && j == len(parts)-1 {
+				fit -= allowance
+			}
+			if width(Repr(cur+part)) > fit {
+				if cur != "" {
+					reps = append(reps, Repr(cur))
+				}
+				cur = part
+				continue
+			}
+			cur += part
+		}
+		if cur != "" {
+			reps = append(reps, Repr(cur))
+		}
+	}
+	return reps
+}
+
+// words cuts s behind every run of blanks.
+func words(s string) []string {
+	var out []string
+	start, blank := 0, false
+	for i, r := range s {
+		sp := pySpace(r)
+		if blank && !sp {
+			out = append(out, s[start:i])
+			start = i
+		}
+		blank = sp
+	}
+	return append(out, s[start:])
+}
+
+// sortedRepr is Python's repr with the keys of maps sorted.
+func sortedRepr(v any) string {
+	switch x := v.(type) {
+	case *List:
+		return "[" + joinReprs(x.Items) + "]"
+	case Tuple:
+		if len(x) == 1 {
+			return "(" + sortedRepr(x[0]) + ",)"
+		}
+		return "(" + joinReprs(x) + ")"
+	case *Dict:
+		parts := make([]string, 0, x.Len())
+		for _, k := range sortedByType(x) {
+			parts = append(parts, sortedRepr(k)+": "+sortedRepr(x.At(k)))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	return Repr(v)
+}
+
+func joinReprs(items []any) string {
+	parts := make([]string, len(items))
+	for i, it := range items {
+		parts[i] = sortedRepr(it)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// sortedByType sorts keys that Python cannot compare by the name of their
+// type.
+func sortedByType(d *Dict) []any {
+	keys := d.Keys()
+	slices.SortStableFunc(keys, func(a, b any) int {
+		if c, ok := Compare(a, b); ok {
+			return c
+		}
+		return strings.Compare(fmt.Sprintf("<class '%s'>", TypeName(a)), fmt.Sprintf("<class '%s'>", TypeName(b)))
+	})
+	return keys
+}
+
+// wholeLines cuts a text behind each of what Python takes for a line end.
+func wholeLines(s string) []string {
+	var out []string
+	for s != "" {
+		i := strings.IndexAny(s, "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029")
+		if i < 0 {
+			return append(out, s)
+		}
+		_, n := utf8.DecodeRuneInString(s[i:])
+		if strings.HasPrefix(s[i:], "\r\n") {
+			n = 2
+		}
+		out = append(out, s[:i+n])
+		s = s[i+n:]
+	}
+	return out
+}
+
+func width(s string) int { return utf8.RuneCountInString(s) }
+
+// pySpace follows str.isspace.
+func pySpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }

@@ -1,0 +1,280 @@
+package badinput
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"brine/internal/job"
+	"brine/internal/value"
+	"brine/test/daemontest"
+)
+
+// async starts a job and returns its id, or "" if the master was not there.
+func async(t *testing.T, m *node, fun string, args ...string) string {
+	t.Helper()
+	out, _, code := m.Run(brine, "salt", append([]string{"--async", "w", fun}, args...)...)
+	_, jid, ok := strings.Cut(strings.TrimSpace(out), "Executed command with job ID: ")
+	if code != 0 || !ok {
+		return ""
+	}
+	return jid
+}
+
+// TestKillMasterDuringReturns kills a master over and over while returns come
+// in: none that anybody was told of is lost, none of a job that was accepted
+// stays out, and the store is sound.
+func TestKillMasterDuringReturns(t *testing.T) {
+	t.Parallel()
+	m := master(t, "")
+	minion(t, "w", "", m)
+	var mu sync.Mutex
+	jobs, told := map[string]string{}, map[string]bool{}
+	for round := range 4 {
+		tags := m.Events()
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		for c := range 3 {
+			wg.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					text := fmt.Sprintf("%d-%d-%d", round, c, i)
+					if jid := async(t, m, "test.echo", text); jid != "" {
+						mu.Lock()
+						jobs[jid] = text
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		// Some returns are in, others on their way.
+		eventually(t, "returns", func() error {
+			if n := strings.Count(tags(), "/ret/w\n"); n < 3+round {
+				return fmt.Errorf("%d", n)
+			}
+			return nil
+		})
+		m.Kill()
+		close(stop)
+		wg.Wait()
+		for tag := range strings.Lines(tags()) {
+			if jid, ok := strings.CutSuffix(strings.TrimPrefix(tag, "salt/job/"), "/ret/w\n"); ok {
+				told[jid] = true
+			}
+		}
+		m.Start()
+	}
+	answers(t, m, "w")
+	if len(jobs) < 10 || len(told) < 10 {
+		t.Fatalf("%d jobs, %d returns: too few to tell anything", len(jobs), len(told))
+	}
+	store := func() (*job.Store, error) { // while the master is away, for it has a lock
+		m.Signal(syscall.SIGTERM)
+		if code := m.Wait(patience); code != 0 {
+			t.Errorf("the master ends with %d", code)
+		}
+		return job.OpenReadOnly(m.Path("var/cache/salt/master/brine"), quiet)
+	}
+	check := func() error {
+		s, err := store()
+		must(t, err)
+		defer s.Close()
+		var missing []string
+		for jid, text := range jobs {
+			if rets, err := s.Returns(jid); err != nil {
+				t.Errorf("%s: %v", jid, err)
+			} else if r := rets["w"]; r == nil {
+				missing = append(missing, jid)
+			} else if r.Str("return") != text {
+				t.Errorf("%s: stored %v, want %q", jid, value.Repr(r), text)
+			}
+		}
+		for jid := range told {
+			if rets, err := s.Returns(jid); err != nil || rets["w"] == nil {
+				t.Errorf("the return of %s was told and then lost: %v %v", jid, rets, err)
+			}
+		}
+		if len(missing) > 0 {
+			return fmt.Errorf("%d of %d jobs have no return: %v", len(missing), len(jobs), missing)
+		}
+		return nil
+	}
+	for from := time.Now(); ; {
+		err := check()
+		if err == nil {
+			break
+		}
+		if time.Since(from) > patience {
+			t.Fatal(err)
+		}
+		m.Start()
+		answers(t, m, "w")
+	}
+	t.Logf("%d jobs, %d returns told before a kill", len(jobs), len(told))
+	if damaged, _ := filepath.Glob(m.Path("var/cache/salt/master/brine/*damaged*")); len(damaged) > 0 {
+		t.Errorf("the store was damaged: %v", damaged)
+	}
+}
+
+// TestKillMinionDuringJob kills a minion while it works.
+func TestKillMinionDuringJob(t *testing.T) {
+	t.Parallel()
+	m := master(t, "")
+	w := minion(t, "w", "", m)
+	runs := w.Path("runs")
+	jid := async(t, m, "cmd.run", "echo x >> "+runs+"; sleep 3; echo y >> "+runs)
+	note := w.Path("var/cache/salt/minion/proc/" + jid)
+	eventually(t, "the job runs", func() error { _, err := os.Stat(runs); return err })
+	if _, err := os.Stat(note); err != nil || jid == "" {
+		t.Errorf("no note of the job: %v", err)
+	}
+	w.Kill()
+	w.Start()
+	answers(t, m, "w")
+	w.Logged("a job was running when its process was killed")
+	if _, err := os.Stat(note); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the note of the job is still there: %v", err)
+	}
+	if rets, err := m.SaltJSON(brine, "w", "saltutil.running"); err != nil || fmt.Sprint(rets["w"]) != "[]" {
+		t.Errorf("running: %v, %v", rets, err)
+	}
+	if out, errs, code := w.Run(brine, "salt-call", "--local", "saltutil.running", "--out=json"); code != 0 || strings.Contains(out, jid) {
+		t.Errorf("salt-call: %d %s %s", code, out, errs)
+	}
+	if b := read(t, runs); strings.Count(b, "x") != 1 {
+		t.Errorf("the job ran again: %q", b)
+	}
+}
+
+// TestHangup changes the configuration of a master that runs.
+func TestHangup(t *testing.T) {
+	t.Parallel()
+	m := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "gather_job_timeout: 1\n")
+	m.Level = ""
+	base := read(t, m.Path("master"))
+	put(t, m.Path("master"), []byte(base+"log_level: info\n"), 0o600)
+	change := func(more, says string) {
+		t.Helper()
+		put(t, m.Path("master"), []byte(base+more), 0o600)
+		n := strings.Count(m.Log(), says)
+		m.Signal(syscall.SIGHUP)
+		eventually(t, says, func() error {
+			if strings.Count(m.Log(), says) == n {
+				return errors.New("it does not say so")
+			}
+			return nil
+		})
+	}
+	m.Start()
+	m.Logged("salt-master is up")
+	w := daemontest.NewMinion(t, brine, "w", []string{m.Host}, "").Start()
+	w.Logged("waits for acceptance")
+
+	// Broken: all stays, and the reason is in the log.
+	for more, want := range map[string]string{
+		"auto_accept: True\nx: [\n":               m.Path("master") + ":1",
+		"auto_accept: True\ntimeout: soon\n":      `timeout: expected a number of seconds, got the text`,
+		"auto_accept: True\ninclude: broken.conf": m.Path("broken.conf"),
+	} {
+		put(t, m.Path("broken.conf"), []byte("a: b: c\n"), 0o600)
+		change(more, "the changed configuration is not taken over; the old one stays")
+		m.Logged(want)
+	}
+	must(t, os.Remove(m.Path("broken.conf")))
+	put(t, m.Path("master"), []byte(base+"log_level: info\n"), 0o600) // for salt-key
+	if keys, err := m.Keys(); err != nil || fmt.Sprint(keys["minions"], keys["minions_pre"]) != "[] [w]" {
+		t.Errorf("keys %v, %v: a broken configuration was taken over", keys, err)
+	}
+
+	change("auto_accept: True\nnodegroups: {web: 'L@w'}\nlog_level: debug\n", "the configuration was read anew")
+	answers(t, m, "w")
+	if rets, err := m.SaltJSON(brine, "-t", "20", "-N", "web", "test.ping"); err != nil || rets["w"] != true {
+		t.Errorf("the new nodegroup: %v, %v", rets, err)
+	}
+	m.Logged("[DEBUG   ] published")
+	change("nodegroups: {db: 'L@w'}\nlog_level: info\n", "the configuration was read anew")
+	n := strings.Count(m.Log(), "[DEBUG   ]")
+	if rets, err := m.SaltJSON(brine, "-t", "20", "-N", "db", "test.ping"); err != nil || rets["w"] != true {
+		t.Errorf("another nodegroup: %v, %v", rets, err)
+	}
+	if strings.Count(m.Log(), "[DEBUG   ]") != n {
+		t.Error("the log still has debug lines")
+	}
+	late := daemontest.NewMinion(t, brine, "late", []string{m.Host}, "").Start()
+	late.Logged("waits for acceptance")
+
+	// A minion, too, reads its log level anew, and stays what it is.
+	w.Kill()
+	w.Level = ""
+	w.Start()
+	answers(t, m, "w")
+	put(t, w.Path("minion"), []byte(read(t, w.Path("minion"))+"log_level: debug\n"), 0o600)
+	w.Signal(syscall.SIGHUP)
+	w.Logged("the configuration was read anew")
+	mustPing(t, m, "w")
+	put(t, w.Path("minion"), []byte("id: [\n"), 0o600)
+	w.Signal(syscall.SIGHUP)
+	w.Logged("the changed configuration is not taken over; the old one stays")
+	mustPing(t, m, "w")
+}
+
+// TestTerminate ends daemons that are busy: with peers that say nothing, a
+// runner that waits, a job that goes on.
+func TestTerminate(t *testing.T) {
+	t.Parallel()
+	m := master(t, "timeout: 60\n")
+	w := minion(t, "w", "", m)
+	gone := minion(t, "gone", "", m)
+	gone.Kill() // the runner will wait for it
+	for _, addr := range []string{m.Requests(), m.Publications()} {
+		for i := range 20 {
+			c, err := net.Dial("tcp", addr)
+			must(t, err)
+			defer c.Close()
+			if i%2 == 0 {
+				c.Write(zmtpHello("DEALER"))
+			}
+		}
+	}
+	tags := m.Events()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { m.Run(brine, "salt-run", "manage.status", "timeout=60") })
+	eventually(t, "the runner runs", func() error { return contains(tags(), "salt/run/", "/new\n") })
+	jid := async(t, m, "cmd.run", "sleep 30")
+	eventually(t, "the job runs", func() error { _, err := os.Stat(w.Path("var/cache/salt/minion/proc/" + jid)); return err })
+
+	for _, n := range []*node{w, m} {
+		place := map[*node]string{m: "master", w: "minion"}[n]
+		from := time.Now()
+		n.Signal(syscall.SIGTERM)
+		if code := n.Wait(patience); code != 0 {
+			t.Errorf("%s ends with %d", n.Name, code)
+		}
+		t.Logf("%s ended after %.1f s", n.Name, time.Since(from).Seconds())
+		if d := time.Since(from); d > 20*time.Second {
+			t.Errorf("%s took %v to end", n.Name, d)
+		}
+		if _, err := os.Stat(n.Path("var/run/salt-" + place + ".pid")); err == nil {
+			t.Errorf("%s left its pid file", n.Name)
+		}
+		sockets, _ := filepath.Glob(n.Path("var/run/salt/" + place + "/*_event_*"))
+		if len(sockets) > 0 {
+			t.Errorf("%s left %v", n.Name, sockets)
+		}
+		if notes, _ := os.ReadDir(n.Path("var/cache/salt/minion/proc")); len(notes) > 0 {
+			t.Errorf("%s left notes of jobs: %v", n.Name, notes)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package badinput
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"brine/internal/crypt"
+	"brine/test/daemontest"
+)
+
+// fails wants a daemon not to come up, in the foreground and in the
+// background, with this exit code, and all texts in what it says.
+func fails(t *testing.T, n *node, code int, wants ...string) {
+	t.Helper()
+	for _, args := range [][]string{{"-c", n.Dir}, {"-c", n.Dir, "-d"}} {
+		out, got := program(t, n.Program, args...)
+		if got != code {
+			t.Errorf("%s %q: exit code %d, want %d: %s", n.Program, args, got, code, out)
+		}
+		demand(t, n.Program, out, wants...)
+		if strings.Contains(out, "panic") || strings.Contains(out, "goroutine ") {
+			t.Errorf("%s", out)
+		}
+	}
+}
+
+// put writes a file and the folders above it.
+func put(t *testing.T, path string, data []byte, mode os.FileMode) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, data, mode))
+}
+
+func newKey(t *testing.T) *crypt.PrivateKey {
+	t.Helper()
+	k, err := crypt.GenerateKey(2048)
+	must(t, err)
+	return k
+}
+
+const (
+	masterPKI = "etc/salt/pki/master"
+	minionPKI = "etc/salt/pki/minion"
+)
+
+func TestAddressTrouble(t *testing.T) {
+	t.Parallel()
+	for name, port := range map[string]int{"publish_port": daemontest.PublishPort, "ret_port": daemontest.RetPort} {
+		host := daemontest.Host()
+		l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", host, port))
+		must(t, err)
+		defer l.Close()
+		n := daemontest.NewMaster(t, brine, "boss", host, "")
+		fails(t, n, 4, name, l.Addr().String(), "in use")
+		// All that was bound before is free again, and it comes up when the
+		// port is.
+		l.Close()
+		n.Start()
+	}
+	n := daemontest.NewMaster(t, brine, "boss", "192.0.2.77", "")
+	fails(t, n, 4, "192.0.2.77:24505", "interface", "publish_port", "this machine does not have that address")
+	n = daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "transport_opts: {tcp: {publish_port: 24505, ret_port: 24508}}\n")
+	fails(t, n, 1, "transport_opts", "24505")
+}
+
+func TestSockDirTooLong(t *testing.T) {
+	t.Parallel()
+	long := "/tmp/" + strings.Repeat("x", 120)
+	n := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "cachedir: "+long+"\nsock_dir: "+long+"\n")
+	fails(t, n, 1, "master_event_pub.ipc", "sock_dir", "ipc_mode")
+	n = daemontest.NewMinion(t, brine, "w", []string{"127.0.0.1"}, "cachedir: "+long+"\nsock_dir: "+long+"\n")
+	fails(t, n, 1, "minion_event_", "sock_dir", "ipc_mode")
+}
+
+func TestFoldersThatAreNone(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ option, place string }{
+		{"pki_dir", masterPKI}, {"cachedir", "var/cache/salt/master"}, {"sock_dir", "var/run/salt/master"},
+	} {
+		n := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "")
+		put(t, n.Path(c.place), []byte("a file"), 0o600)
+		fails(t, n, 1, n.Path(c.place), "not a directory")
+	}
+	for _, place := range []string{minionPKI, "var/run/salt/minion"} {
+		n := daemontest.NewMinion(t, brine, "w", []string{"127.0.0.1"}, "")
+		put(t, n.Path(place), []byte("a file"), 0o600)
+		fails(t, n, 1, n.Path(place), "not a directory")
+	}
+}
+
+// TestFoldersOfOthers starts daemons as a user who may not write there.
+func TestFoldersOfOthers(t *testing.T) {
+	t.Parallel()
+	mustBeRoot(t, "become another user")
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		t.Skip(err)
+	}
+	for _, n := range []*node{
+		daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "user: nobody\n"),
+		daemontest.NewMinion(t, brine, "w", []string{"127.0.0.1"}, "user: nobody\n"),
+	} {
+		kind := strings.TrimPrefix(n.Program, "salt-")
+		b, err := os.ReadFile(n.Path(kind))
+		must(t, err)
+		put(t, n.Path(kind), []byte(strings.Replace(string(b), "user: root\n", "", 1)), 0o644)
+		must(t, os.Chmod(n.Path(kind), 0o644))
+		must(t, os.Chmod(n.Dir, 0o755))
+		must(t, os.MkdirAll(n.Path("var/log/salt"), 0o755))
+		pki := n.Path("etc/salt/pki/" + kind)
+		must(t, os.MkdirAll(filepath.Dir(pki), 0o755))
+		c := brine.Command(t.Context(), t, n.Program, "-c", n.Dir)
+		c.Path = setpriv
+		c.Args = append([]string{"setpriv", "--reuid", "65534", "--clear-groups", openToAll(t, c.Args[0])}, c.Args[1:]...)
+		out, err := c.CombinedOutput()
+		if c.ProcessState == nil {
+			t.Fatal(err)
+		}
+		if code := c.ProcessState.ExitCode(); code != 77 {
+			t.Errorf("%s: exit code %d", n.Program, code)
+		}
+		demand(t, n.Program, string(out), pki, "permission denied")
+	}
+}
+
+func TestMasterKeyTrouble(t *testing.T) {
+	t.Parallel()
+	one, two := newKey(t), newKey(t)
+	encrypted, err := os.ReadFile("testdata/encrypted.pem")
+	must(t, err)
+	for name, c := range map[string]struct {
+		more     string
+		pem, pub []byte
+		want     []string
+	}{
+		"half a copied pair": {"", one.PEM(), two.Public().PEM(), []string{"master.pub does not belong to master.pem", "copy both files"}},
+		"a pem of garbage":   {"", []byte("garbage\n"), nil, []string{"master.pem", "restore the file"}},
+		"an empty pem":       {"", nil, nil, []string{"master.pem", "restore the file"}},
+		"half a pem":         {"", one.PEM()[:700], nil, []string{"master.pem", "restore the file"}},
+		"a public key":       {"", one.Public().PEM(), nil, []string{"master.pem"}},
+		"no passphrase":      {"", encrypted, nil, []string{"master.pem", "passphrase"}},
+		"a wrong passphrase": {"key_pass: wrong\n", encrypted, nil, []string{"master.pem", "passphrase"}},
+		"a pub of garbage":   {"", one.PEM(), []byte("garbage\n"), []string{"master.pub", "delete it"}},
+		"no signing key":     {"master_sign_pubkey: True\nmaster_use_pubkey_signature: True\n", one.PEM(), nil, []string{"master_pubkey_signature", "salt-key --gen-signature"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), c.more)
+			put(t, n.Path(masterPKI+"/master.pem"), c.pem, 0o400)
+			if c.pub != nil {
+				put(t, n.Path(masterPKI+"/master.pub"), c.pub, 0o644)
+			}
+			fails(t, n, 1, append(c.want, n.Path(masterPKI))...)
+			if b, _ := os.ReadFile(n.Path(masterPKI + "/master.pem")); string(b) != string(c.pem) {
+				t.Error("the file was changed")
+			}
+		})
+	}
+	// With the right one it runs.
+	n := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "key_pass: sesame\n")
+	put(t, n.Path(masterPKI+"/master.pem"), encrypted, 0o400)
+	n.Start()
+}
+
+func TestMinionKeyTrouble(t *testing.T) {
+	t.Parallel()
+	for name, pem := range map[string][]byte{"garbage": []byte("garbage"), "empty": nil, "half": newKey(t).PEM()[:700]} {
+		n := daemontest.NewMinion(t, brine, "w", []string{"127.0.0.1"}, "")
+		put(t, n.Path(minionPKI+"/minion.pem"), pem, 0o400)
+		fails(t, n, 1, n.Path(minionPKI+"/minion.pem"), "restore the file")
+		if out, code := program(t, "salt-call", "-c", n.Dir, "test.ping"); code != 1 || !strings.Contains(out, n.Path(minionPKI+"/minion.pem")) {
+			t.Errorf("%s: salt-call ends with %d: %s", name, code, out)
+		}
+	}
+}
+
+// TestCorruptMasterKeyOnMinion has a minion whose copy of the master's key is
+// broken: it says what to do, does not overwrite the file, and goes on by
+// itself once the operator has removed it.
+func TestCorruptMasterKeyOnMinion(t *testing.T) {
+	t.Parallel()
+	m := master(t, "")
+	n := daemontest.NewMinion(t, brine, "w", []string{m.Host}, "")
+	path := n.Path(minionPKI + "/minion_master.pub")
+	put(t, path, []byte("-----BEGIN PUBLIC KEY-----\nbroken"), 0o644)
+	n.Start()
+	n.Logged(path, "remove the file to fetch it again")
+	if b, _ := os.ReadFile(path); !strings.HasSuffix(string(b), "broken") || !n.Alive() {
+		t.Errorf("alive %v, file %q", n.Alive(), b)
+	}
+	must(t, os.Remove(path))
+	answers(t, m, "w")
+}
+
+// TestPIDFileThatCannotBe is no reason not to run.
+func TestPIDFileThatCannotBe(t *testing.T) {
+	t.Parallel()
+	m := newMaster(t, "pidfile: /etc/hostname/x.pid\n")
+	b, _ := os.ReadFile(m.Path("master"))
+	put(t, m.Path("master"), []byte(strings.Replace(string(b), "/etc/hostname", "/a-file", 1)), 0o600)
+	put(t, m.Path("a-file"), nil, 0o600)
+	m.Start()
+	m.Logged("cannot write the pid file", m.Path("a-file"), "not a directory")
+	minion(t, "w", "", m)
+}
+
+// TestTwoMastersInOnePlace wants the second refused with the reason, and the
+// first unharmed.
+func TestTwoMastersInOnePlace(t *testing.T) {
+	t.Parallel()
+	m := master(t, "")
+	minion(t, "w", "", m)
+	for _, shared := range []string{"cachedir", "sock_dir"} {
+		other := daemontest.NewMaster(t, brine, "two", daemontest.Host(), "")
+		place := map[string]string{"cachedir": "var/cache/salt/master", "sock_dir": "var/run/salt/master"}[shared]
+		must(t, os.MkdirAll(filepath.Dir(other.Path(place)), 0o755))
+		must(t, os.Symlink(m.Path(place), other.Path(place)))
+		fails(t, other, 1, map[string]string{
+			"cachedir": "jobs.db is in use by another process; stop that master first",
+			"sock_dir": "master_event_pub.ipc",
+		}[shared])
+		mustPing(t, m, "w")
+	}
+	before := m.Events()
+	if err := m.PingAll(brine, "w"); err != nil || !strings.Contains(before(), "/ret/w") {
+		eventually(t, "the events of the first", func() error {
+			if !strings.Contains(before(), "/ret/w") {
+				return fmt.Errorf("%v, events %q", err, before())
+			}
+			return nil
+		})
+	}
+}
+
+// TestTwoMinionsInOnePlace is the same for minions.
+func TestTwoMinionsInOnePlace(t *testing.T) {
+	t.Parallel()
+	m := master(t, "")
+	w := minion(t, "w", "", m)
+	out, code := program(t, "salt-minion", "-c", w.Dir)
+	if code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	demand(t, "salt-minion", out, fmt.Sprintf("an instance is already running: process %d", w.PID()))
+	out, code = program(t, "salt-minion", "-c", w.Dir, "--pid-file", w.Path("other.pid"))
+	if code != 1 {
+		t.Errorf("with another pid file: exit code %d", code)
+	}
+	demand(t, "salt-minion", out, "minion_event_")
+	mustPing(t, m, "w")
+	// A minion that was killed leaves its sockets and pid file; they are no obstacle.
+	must(t, syscall.Kill(w.PID(), syscall.SIGKILL))
+	w.Wait(patience)
+	w.Start()
+	answers(t, m, "w")
+}

@@ -1,0 +1,119 @@
+// Package daemontest runs real daemons for tests: Brine's binary, built once
+// for a package of tests, and stock Salt's programs where the environment says
+// where they are. Every daemon is a process with its own folder, which it is
+// given as root_dir, and usually its own loopback address.
+//
+//	BRINE_STOCK_SALT    source tree of Salt 3007; without it the tests that
+//	                    need stock Salt skip
+//	BRINE_STOCK_PYTHON  its interpreter, default /usr/bin/python3
+package daemontest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// binary is built by Main.
+var binary string
+
+// Main builds the binary and runs the tests of a package; it is for TestMain.
+func Main(m *testing.M) {
+	// The shell and the language of whoever runs the tests change outputs.
+	os.Setenv("SHELL", "/bin/bash")
+	os.Setenv("LANG", "C.UTF-8")
+	os.Unsetenv("LC_ALL")
+	dir, err := os.MkdirTemp("", "brine-test-")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "brine")
+	build := exec.Command("go", "build", "-o", binary, "brine/cmd/brine")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "cannot build the binary:", err)
+		os.RemoveAll(dir)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// Kind is whose program it is.
+type Kind string
+
+// The kinds.
+const (
+	Brine Kind = "brine"
+	Stock Kind = "stock"
+)
+
+// StockTree returns the source tree of stock Salt or skips the test.
+func StockTree(t testing.TB) string {
+	t.Helper()
+	tree := os.Getenv("BRINE_STOCK_SALT")
+	if tree == "" {
+		t.Skip("BRINE_STOCK_SALT does not name a source tree of Salt 3007")
+	}
+	return tree
+}
+
+// Command prepares one of the programs, such as salt-key.
+func (k Kind) Command(ctx context.Context, t testing.TB, program string, args ...string) *exec.Cmd {
+	t.Helper()
+	if k == Brine {
+		return exec.CommandContext(ctx, binary, append([]string{program}, args...)...)
+	}
+	tree := StockTree(t)
+	python := os.Getenv("BRINE_STOCK_PYTHON")
+	if python == "" {
+		python = "/usr/bin/python3"
+	}
+	c := exec.CommandContext(ctx, python, append([]string{"-W", "ignore", filepath.Join(tree, "scripts", program)}, args...)...)
+	c.Env = append(os.Environ(), "PYTHONPATH="+tree)
+	return c
+}
+
+// ShortDir is a folder whose name is short enough for sockets in it. It goes
+// when the test ends.
+func ShortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "bri")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+var hosts atomic.Int32
+
+// Host returns a loopback address that no other test uses: it depends on the
+// process, too, so that several runs of the tests do not meet.
+func Host() string {
+	pid, n := os.Getpid(), int(hosts.Add(1))
+	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>8&0x3f, pid&0xff, 1+n%250)
+}
+
+// Eventually asks again until ok returns nil, and returns how long that took.
+func Eventually(t testing.TB, within time.Duration, what string, ok func() error) time.Duration {
+	t.Helper()
+	from := time.Now()
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := ok()
+		if err == nil {
+			return time.Since(from)
+		}
+		if time.Since(from) > within {
+			t.Fatalf("waited %v for: %s: %v", within, what, err)
+		}
+		time.Sleep(pause)
+	}
+}

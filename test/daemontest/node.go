@@ -1,0 +1,358 @@
+package daemontest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"brine/internal/event"
+)
+
+// The ports that masters are configured with.
+const (
+	PublishPort = 24505
+	RetPort     = 24506
+)
+
+// Node is one daemon.
+type Node struct {
+	Kind    Kind
+	Program string
+	Name    string
+	// Dir has the configuration, and is the root of all else.
+	Dir string
+	// Host is the address of a master, "" for a minion.
+	Host string
+	// Level is that of the log on the console, "" for what the configuration
+	// says.
+	Level string
+	// Args are further arguments of the daemon.
+	Args []string
+
+	t    testing.TB
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// NewMaster writes the configuration of a master that listens on host. more is
+// added to it, and may set an option anew only if it is not among those here.
+func NewMaster(t testing.TB, k Kind, name, host, more string) *Node {
+	t.Helper()
+	n := &Node{t: t, Kind: k, Program: "salt-master", Name: name, Dir: ShortDir(t), Host: host, Level: "debug"}
+	n.Write("master", fmt.Sprintf(`root_dir: %s
+id: %s
+interface: %s
+publish_port: %d
+ret_port: %d
+worker_threads: 2
+loop_interval: 1
+user: root
+%s
+`, n.Dir, name, host, PublishPort, RetPort, more))
+	return n
+}
+
+// NewMinion writes the configuration of a minion of some masters.
+func NewMinion(t testing.TB, k Kind, id string, masters []string, more string) *Node {
+	t.Helper()
+	n := &Node{t: t, Kind: k, Program: "salt-minion", Name: id, Dir: ShortDir(t), Level: "debug"}
+	n.Write("minion", fmt.Sprintf(`root_dir: %s
+id: %s
+master: [%s]
+master_port: %d
+publish_port: %d
+acceptance_wait_time: 1
+recon_default: 100
+recon_max: 500
+random_reauth_delay: 0
+enable_fqdns_grains: False
+user: root
+%s
+`, n.Dir, id, strings.Join(masters, ", "), RetPort, PublishPort, more))
+	return n
+}
+
+// Write writes a file in the daemon's folder.
+func (n *Node) Write(file, text string) {
+	n.t.Helper()
+	path := filepath.Join(n.Dir, file)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Read returns a file in the daemon's folder.
+func (n *Node) Read(file string) string {
+	n.t.Helper()
+	b, err := os.ReadFile(n.Path(file))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// Path is that of a file in the daemon's folder.
+func (n *Node) Path(file string) string { return filepath.Join(n.Dir, file) }
+
+// Requests is the master's address for requests, Publications that for
+// publications, as host:port.
+func (n *Node) Requests() string { return fmt.Sprintf("%s:%d", n.Host, RetPort) }
+
+// Publications is where the master publishes.
+func (n *Node) Publications() string { return fmt.Sprintf("%s:%d", n.Host, PublishPort) }
+
+// Start runs the daemon until the test ends, and waits until a master listens.
+func (n *Node) Start() *Node {
+	n.t.Helper()
+	n.Launch()
+	if n.Host != "" {
+		n.listening()
+	}
+	return n
+}
+
+// Launch is Start without waiting: the daemon may fail.
+func (n *Node) Launch() *Node {
+	n.t.Helper()
+	log, err := os.OpenFile(n.Path("out"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer log.Close()
+	args := []string{"-c", n.Dir}
+	if n.Level != "" {
+		args = append(args, "-l", n.Level)
+	}
+	c := n.Kind.Command(context.Background(), n.t, n.Program, append(args, n.Args...)...)
+	c.Dir, c.Stdout, c.Stderr = n.Dir, log, log
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		n.t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() { _ = c.Wait(); close(done) }()
+	first := n.cmd == nil && n.done == nil
+	n.cmd, n.done = c, done
+	if first {
+		n.t.Cleanup(n.finish)
+	}
+	return n
+}
+
+func (n *Node) finish() {
+	n.Kill()
+	if n.t.Failed() {
+		log := n.Log()
+		n.t.Logf("--- %s %s %s:\n%s", n.Kind, n.Program, n.Name, log[max(0, len(log)-6000):])
+	}
+}
+
+// Log is all that the daemon has said, in all its lives.
+func (n *Node) Log() string {
+	b, _ := os.ReadFile(n.Path("out"))
+	return string(b)
+}
+
+// PID is the number of the running process.
+func (n *Node) PID() int { return n.cmd.Process.Pid }
+
+// Kill ends the daemon and its children at once.
+func (n *Node) Kill() {
+	if n.cmd == nil {
+		return
+	}
+	_ = syscall.Kill(-n.PID(), syscall.SIGKILL)
+	<-n.done
+	n.cmd = nil
+}
+
+// Signal sends a signal to the daemon alone.
+func (n *Node) Signal(s syscall.Signal) {
+	n.t.Helper()
+	if err := syscall.Kill(n.PID(), s); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// Wait waits for the end of the daemon and returns its exit code.
+func (n *Node) Wait(within time.Duration) int {
+	n.t.Helper()
+	select {
+	case <-n.done:
+		return n.cmd.ProcessState.ExitCode()
+	case <-time.After(within):
+		n.t.Fatalf("%s %s has not ended after %v", n.Program, n.Name, within)
+		return 0
+	}
+}
+
+// Alive tells whether the process is there.
+func (n *Node) Alive() bool {
+	select {
+	case <-n.done:
+		return false
+	default:
+		return n.cmd != nil
+	}
+}
+
+// listening waits until a master takes requests.
+func (n *Node) listening() {
+	n.t.Helper()
+	Eventually(n.t, 40*time.Second, n.Name+" listens", func() error {
+		c, err := net.DialTimeout("tcp", n.Requests(), time.Second)
+		if err == nil {
+			c.Close()
+		} else if !n.Alive() {
+			n.t.Fatalf("%s ended:\n%s", n.Name, n.Log())
+		}
+		return err
+	})
+}
+
+// Logged waits until the daemon has said a text.
+func (n *Node) Logged(texts ...string) {
+	n.t.Helper()
+	for _, text := range texts {
+		Eventually(n.t, 40*time.Second, fmt.Sprintf("%s says %q", n.Name, text), func() error {
+			if !strings.Contains(n.Log(), text) {
+				return errors.New("it does not")
+			}
+			return nil
+		})
+	}
+}
+
+// Run executes a program of kind k with this daemon's configuration.
+func (n *Node) Run(k Kind, program string, args ...string) (stdout, stderr string, code int) {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	defer cancel()
+	var out, errs bytes.Buffer
+	c := k.Command(ctx, n.t, program, append([]string{"-c", n.Dir}, args...)...)
+	c.Stdout, c.Stderr = &out, &errs
+	err := c.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		n.t.Fatalf("%s %s: %v", program, strings.Join(args, " "), err)
+	}
+	return out.String(), errs.String(), c.ProcessState.ExitCode()
+}
+
+// SaltJSON runs salt and returns what each minion answered.
+func (n *Node) SaltJSON(k Kind, args ...string) (map[string]any, error) {
+	n.t.Helper()
+	out, errs, _ := n.Run(k, "salt", append([]string{"--static", "--out=json", "-t", "5"}, args...)...)
+	var rets map[string]any
+	if err := json.Unmarshal([]byte(out), &rets); err != nil {
+		return nil, fmt.Errorf("not JSON: %q %q", out, errs)
+	}
+	return rets, nil
+}
+
+// PingAll demands True of every id.
+func (n *Node) PingAll(k Kind, ids ...string) error {
+	n.t.Helper()
+	rets, err := n.SaltJSON(k, "*", "test.ping")
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if rets[id] != true {
+			return fmt.Errorf("no answer from %s: %v", id, rets)
+		}
+	}
+	return nil
+}
+
+// Keys returns what salt-key -L shows, by the names of Salt's folders.
+func (n *Node) Keys() (map[string][]string, error) {
+	n.t.Helper()
+	out, errs, _ := n.Run(n.Kind, "salt-key", "-L", "--out=json")
+	keys := map[string][]string{}
+	if err := json.Unmarshal([]byte(out), &keys); err != nil {
+		return nil, fmt.Errorf("not JSON: %q %q", out, errs)
+	}
+	return keys, nil
+}
+
+// Accept waits for keys to be pending, and accepts them.
+func (n *Node) Accept(ids ...string) {
+	n.t.Helper()
+	Eventually(n.t, 60*time.Second, "the keys are pending on "+n.Name, func() error {
+		keys, err := n.Keys()
+		if err != nil {
+			return err
+		}
+		there := strings.Join(append(keys["minions_pre"], keys["minions"]...), " ") + " "
+		for _, id := range ids {
+			if !strings.Contains(there, id+" ") {
+				return fmt.Errorf("no key of %s: %v", id, keys)
+			}
+		}
+		return nil
+	})
+	for _, id := range ids {
+		if _, errs, code := n.Run(n.Kind, "salt-key", "-y", "-a", id); code != 0 {
+			n.t.Fatalf("salt-key -a %s: %d %s", id, code, errs)
+		}
+	}
+}
+
+// Events records the tags on a master's bus, a line each, until the test ends.
+func (n *Node) Events() func() string {
+	n.t.Helper()
+	var o event.MasterOptions
+	o.IPCMode, o.SockDir = "ipc", n.Path("var/run/salt/master")
+	ctx, cancel := context.WithCancel(context.Background())
+	r, err := event.Dial(ctx, o.Sockets())
+	if err != nil {
+		cancel()
+		n.t.Fatal(err)
+	}
+	var tags buffer
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e, err := range r.Events() {
+			if err != nil {
+				return
+			}
+			tags.add(e.Tag + "\n")
+		}
+	}()
+	n.t.Cleanup(func() { cancel(); <-done })
+	return tags.String
+}
+
+// buffer is a text that one goroutine writes and others read.
+type buffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *buffer) add(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.b.WriteString(text)
+}
+
+func (s *buffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

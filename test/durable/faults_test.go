@@ -1,0 +1,340 @@
+package durable
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"brine/internal/salt"
+	"brine/internal/value"
+	"brine/test/daemontest"
+)
+
+// mark is a script that leaves a line in the minion's folder, and says it.
+func mark(text string) string { return "echo " + text + " >> /proc/$PPID/cwd/ran; echo " + text }
+
+func (b *boss) stateIs(jid, id, want string) {
+	b.t.Helper()
+	daemontest.Eventually(b.t, patience, fmt.Sprintf("%s says of %s that it is %s", b.Name, id, want), func() error {
+		if got := b.state(jid, id); got != want {
+			return fmt.Errorf("it says %q", got)
+		}
+		return nil
+	})
+}
+
+func ranOnce(t *testing.T, w *node, want ...string) {
+	t.Helper()
+	if got := lines(w.Path("ran")); strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("%s ran %q, want %q", w.Name, got, want)
+	}
+}
+
+func begun(t *testing.T, w *node, n int) {
+	t.Helper()
+	daemontest.Eventually(t, patience, "the job has begun", func() error {
+		if len(lines(w.Path("ran"))) < n {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+// A job is published while the minion is down. It is kept through a restart of
+// the master, and given out once.
+func TestJobWaitsForItsMinion(t *testing.T) {
+	b := bosses(t, 1, "")[0]
+	w := worker(t, "w1", "", b)
+	b.answered("w1")
+	// Only a minion that has told the master of its jobs is one that will ask
+	// for them; until then it could be one of Salt's.
+	b.stateIs(b.mustShell("*", "sleep 10", nil), "w1", "running")
+	w.Kill()
+	kept := b.mustShell("*", mark("kept"), value.DictOf("expire", 120))
+	none := b.mustShell("*", mark("none"), value.DictOf("expire", 0))
+	short := b.mustShell("*", mark("short"), value.DictOf("expire", 1))
+	if s := b.state(kept, "w1"); s != "queued" {
+		t.Errorf("state while the minion is down: %q", s)
+	}
+	b.stateIs(short, "w1", "expired")
+	if s := b.state(none, "w1"); s != "expired" {
+		t.Errorf("state of the job that does not wait: %q", s)
+	}
+	b.Kill()
+	b.Start()
+	tags := b.Events()
+	w.Start()
+	b.shows(kept, "w1", "kept")
+	b.stateIs(kept, "w1", "returned")
+	if all := tags(); !strings.Contains(all, "salt/job/"+kept+"/state/w1\n") {
+		t.Errorf("no event tells of the delivery: %s", all)
+	}
+	w.Kill()
+	w.Start()
+	b.answered("w1")
+	ranOnce(t, w, "kept")
+	for _, jid := range []string{none, short} {
+		if rets, err := b.results(jid); err != nil || len(rets) != 0 {
+			t.Errorf("a job that had expired has results: %v, %v", rets, err)
+		}
+	}
+}
+
+// The minion is killed while it runs a job: that is reported, what the job had
+// started is left alone and named, and nothing runs twice.
+func TestMinionKilledInAJob(t *testing.T) {
+	b := bosses(t, 1, "")[0]
+	w := worker(t, "w1", "", b)
+	b.answered("w1")
+	tags := b.Events()
+	jid := b.mustShell("*", mark("first")+"; sleep 30; "+mark("second"), value.DictOf("expire", 300))
+	begun(t, w, 1)
+	b.stateIs(jid, "w1", "running")
+	w.Kill()
+	w.Start()
+	b.shows(jid, "w1", "stopped or killed while it ran this job")
+	rets, err := b.results(jid)
+	if err != nil || !strings.Contains(value.Str(rets["w1"]), "still runs") || !strings.Contains(value.Str(rets["w1"]), "sleep 30") {
+		t.Errorf("the report does not name the process that goes on: %q, %v", rets["w1"], err)
+	}
+	for _, f := range strings.Fields(value.Str(rets["w1"])) {
+		if pid, err := strconv.Atoi(f); err == nil && pid > 1 {
+			if err := syscall.Kill(-pid, syscall.SIGKILL); err != nil {
+				t.Errorf("process %d: %v", pid, err)
+			}
+		}
+	}
+	w.Kill()
+	w.Start()
+	b.answered("w1")
+	ranOnce(t, w, "first")
+	if n := strings.Count(tags(), "salt/job/"+jid+"/ret/w1\n"); n != 1 {
+		t.Errorf("%d returns", n)
+	}
+}
+
+// A job that kills its own minion does so once, though it is kept for a minion
+// that comes back.
+func TestJobThatKillsItsMinion(t *testing.T) {
+	b := bosses(t, 1, "")[0]
+	w := worker(t, "w1", "", b)
+	b.answered("w1")
+	jid := b.mustShell("*", mark("x")+"; kill -9 $PPID; sleep 1", value.DictOf("expire", 300))
+	w.Wait(patience)
+	w.Start()
+	b.shows(jid, "w1", "stopped or killed")
+	b.answered("w1")
+	ranOnce(t, w, "x")
+}
+
+// All masters are away when the job ends, and the minion is killed before they
+// are back.
+func TestResultOutlivesMastersAndMinion(t *testing.T) {
+	bs := bosses(t, 3, "")
+	w := worker(t, "w1", "", bs...)
+	for _, b := range bs {
+		b.answered("w1")
+	}
+	jid := bs[1].mustShell("*", mark("begin")+"; sleep 2; "+mark("end"), nil)
+	begun(t, w, 1)
+	for _, b := range bs {
+		b.Kill()
+	}
+	begun(t, w, 2)
+	daemontest.Eventually(t, patience, "the return is on disk", func() error {
+		j, err := os.ReadFile(w.Path("var/cache/salt/minion/brine/jobs.journal"))
+		if err == nil && !strings.Contains(string(j), "end") {
+			err = errNotYet
+		}
+		return err
+	})
+	w.Kill()
+	w.Start()
+	for _, b := range bs {
+		b.Start()
+	}
+	bs[1].shows(jid, "w1", "end")
+	ranOnce(t, w, "begin", "end")
+}
+
+// The master that published a job dies and stays away: another one gets the
+// result, unless that is forbidden, and the first when it is back.
+func TestPublisherDies(t *testing.T) {
+	for _, to := range []string{"any", "publisher"} {
+		t.Run(to, func(t *testing.T) {
+			bs := bosses(t, 2, "")
+			w := worker(t, "w1", "return_to: "+to+"\nreturn_retry_timer: 1\n", bs...)
+			for _, b := range bs {
+				b.answered("w1")
+			}
+			jid := bs[0].mustShell("*", mark("begin")+"; sleep 1; "+mark("end"), nil)
+			begun(t, w, 1)
+			bs[0].Kill()
+			begun(t, w, 2)
+			if to == "any" {
+				took := bs[1].shows(jid, "w1", "end")
+				t.Logf("the other master had the result %.1f s after the job's end", took.Seconds())
+			} else {
+				time.Sleep(4 * time.Second) // it would be there by then
+				if rets, err := bs[1].results(jid); err != nil || len(rets) != 0 {
+					t.Errorf("the other master has %v, %v", rets, err)
+				}
+			}
+			bs[0].Start()
+			bs[0].shows(jid, "w1", "end")
+			ranOnce(t, w, "begin", "end")
+		})
+	}
+}
+
+// cutter stands between a minion and a master, and loses all that is said
+// without a word when it is told to.
+type cutter struct {
+	host string
+	mu   sync.Mutex
+	dead bool
+	held []net.Conn
+}
+
+func newCutter(t *testing.T, b *boss) *cutter {
+	t.Helper()
+	c := &cutter{host: daemontest.Host()}
+	for _, port := range []int{daemontest.PublishPort, daemontest.RetPort} {
+		l, err := net.Listen("tcp", net.JoinHostPort(c.host, strconv.Itoa(port)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close(); c.close() })
+		go func() {
+			for {
+				in, err := l.Accept()
+				if err != nil {
+					return
+				}
+				if out, err := net.Dial("tcp", net.JoinHostPort(b.Host, strconv.Itoa(port))); err == nil {
+					c.carry(in, out)
+				} else {
+					in.Close()
+				}
+			}
+		}()
+	}
+	return c
+}
+
+func (c *cutter) carry(in, out net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = append(c.held, in, out)
+	for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+		go func() {
+			b := make([]byte, 64<<10)
+			for {
+				n, err := way[0].Read(b)
+				if err != nil {
+					if !c.isDead() { // a cut cable tells nobody of an end
+						way[1].Close()
+					}
+					return
+				}
+				if !c.isDead() {
+					_, _ = way[1].Write(b[:n])
+				}
+			}
+		}()
+	}
+}
+
+func (c *cutter) isDead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dead
+}
+
+// cut begins to lose everything, mend lets new connections through; those
+// that have lost something are of no use any more.
+func (c *cutter) cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dead = true
+}
+
+func (c *cutter) mend() {
+	c.close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dead = false
+}
+
+func (c *cutter) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.held {
+		n.Close()
+	}
+	c.held = nil
+}
+
+// The network between minion and master loses everything for a while: jobs
+// published meanwhile are run once, and a result that was under way arrives.
+func TestNetworkCut(t *testing.T) {
+	b := bosses(t, 1, "")[0]
+	c := newCutter(t, b)
+	w := daemontest.NewMinion(t, brine, "w1", []string{c.host}, "heartbeat_interval: 1\nreturn_retry_timer: 1\n").Start()
+	b.answered("w1")
+	slow := b.mustShell("*", mark("slow")+"; sleep 2", value.DictOf("expire", 120))
+	begun(t, w, 1)
+	c.cut()
+	var jids, want []string
+	for i := range 3 {
+		jids = append(jids, b.mustShell("*", mark(fmt.Sprint("cut", i)), value.DictOf("expire", 120)))
+		want = append(want, fmt.Sprint("cut", i))
+	}
+	time.Sleep(3 * time.Second) // the slow job ends, and its return is lost on the way
+	c.mend()
+	b.shows(slow, "w1", "slow")
+	for i, jid := range jids {
+		b.shows(jid, "w1", want[i])
+	}
+	got := lines(w.Path("ran"))
+	if len(got) != 4 || got[0] != "slow" {
+		t.Errorf("ran: %q", got)
+	}
+}
+
+// A second publication of the same job, as a sender makes who did not hear the
+// answer, runs nothing twice, also after restarts of both sides.
+func TestSameJobAgain(t *testing.T) {
+	bs := bosses(t, 2, "")
+	w := worker(t, "w1", "", bs...)
+	for _, b := range bs {
+		b.answered("w1")
+	}
+	jid := salt.NewJID(time.Now())
+	send := func(b *boss) {
+		t.Helper()
+		if err := b.shell(t.Context(), jid, "*", mark("once"), value.DictOf("expire", 300)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(bs[0])
+	bs[0].shows(jid, "w1", "once")
+	send(bs[0])
+	send(bs[1])
+	w.Kill()
+	w.Start()
+	for _, b := range bs {
+		b.answered("w1")
+		send(b)
+		b.Kill()
+		b.Start()
+		b.answered("w1")
+	}
+	ranOnce(t, w, "once")
+}

@@ -1,0 +1,122 @@
+package durable
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"brine/test/daemontest"
+)
+
+// doctor runs `brine ha doctor` and returns the differences as SECTION/ITEM.
+func doctor(t *testing.T, n *node, args ...string) (diffs []string, out string, code int) {
+	t.Helper()
+	out, errs, code := n.Run(brine, "ha", append([]string{"doctor", "--out", "json"}, args...)...)
+	var found struct {
+		Differences []struct{ Section, Item, Fix string }
+	}
+	if err := json.Unmarshal([]byte(out), &found); err != nil {
+		t.Fatalf("doctor ends with %d: %s %s", code, out, errs)
+	}
+	for _, d := range found.Differences {
+		diffs = append(diffs, d.Section+"/"+d.Item)
+		if d.Fix == "" {
+			t.Errorf("no fix for %v", d)
+		}
+	}
+	return diffs, out, code
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	roots := []string{t.TempDir(), t.TempDir()}
+	var bs []*boss
+	for i, root := range roots {
+		write(t, filepath.Join(root, "top.sls"), "base: {'*': [web]}\n")
+		write(t, filepath.Join(root, "web.sls"), "{}\n")
+		b := newBoss(t, []string{"boss1", "boss2"}[i], "file_roots: {base: ["+root+"]}\n")
+		if i > 0 {
+			copyKeys(t, bs[0].node, b.node)
+		}
+		b.Start()
+		bs = append(bs, b)
+	}
+	w := worker(t, "w1", "", bs...)
+	for _, b := range bs {
+		b.answered("w1")
+	}
+	dirs := []string{bs[0].Dir, bs[1].Dir}
+	if diffs, out, code := doctor(t, w, dirs...); code != 0 || len(diffs) != 0 {
+		t.Errorf("masters that are alike, by their folders: %d %s", code, out)
+	}
+	if diffs, out, code := doctor(t, w); code != 0 || len(diffs) != 0 {
+		t.Errorf("masters that are alike, as their minion: %d %s", code, out)
+	}
+
+	write(t, filepath.Join(roots[1], "web.sls"), "changed: {}\n")
+	write(t, bs[1].Path("master.d/more.conf"), "publisher_acl: {bob: ['*']}\nworker_threads: 7\n")
+	if err := os.Remove(bs[1].Path("etc/salt/pki/master/minions/w1")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"accepted minions/w1", "access/publisher_acl", "file_roots/base: web.sls", "options/worker_threads"}
+	if diffs, out, code := doctor(t, w, dirs...); code != 1 || !slices.Equal(diffs, want) {
+		t.Errorf("by their folders: %d %q\n%s", code, diffs, out)
+	}
+	report, errs, code := bs[1].Run(brine, "ha", "report")
+	if code != 0 {
+		t.Fatalf("report: %d %s", code, errs)
+	}
+	file := filepath.Join(t.TempDir(), "boss2.json")
+	write(t, file, report)
+	if diffs, out, code := doctor(t, w, dirs[0], file); code != 1 || !slices.Equal(diffs, want) {
+		t.Errorf("by a folder and a report: %d %q\n%s", code, diffs, out)
+	}
+	bs[1].Accept("w1")
+	if diffs, out, code := doctor(t, w); code != 1 || !slices.Contains(diffs, "file_roots/base: web.sls") {
+		t.Errorf("as their minion: %d %q\n%s", code, diffs, out)
+	}
+	bs[1].Kill()
+	if diffs, out, code := doctor(t, w); code != 1 || !slices.Contains(diffs, "this minion/signs in") {
+		t.Errorf("with a dead master: %d %q\n%s", code, diffs, out)
+	}
+	if _, errs, code := w.Run(brine, "ha", "doctor", "/none", dirs[0]); code != 2 || !strings.Contains(errs, "brine ha report") {
+		t.Errorf("a folder that is not there: %d %s", code, errs)
+	}
+}
+
+func TestDrill(t *testing.T) {
+	for _, fault := range []string{"kill", "freeze"} {
+		n := daemontest.NewMaster(t, brine, "unused", daemontest.Host(), "")
+		out, errs, code := n.Run(brine, "ha", "drill", "--fault", fault, "--away", "3", "--out", "json")
+		var r struct {
+			Minions map[string]struct{ Detected, Switched, Usable float64 }
+			Commands, Results,
+			Queued int
+			Lost []string
+		}
+		if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
+			t.Fatalf("drill: %d %v %s %s", code, err, out, errs)
+		}
+		if len(r.Minions) != 3 || r.Commands < 60 || r.Results != r.Commands || len(r.Lost) > 0 {
+			t.Errorf("%s: %s", fault, out)
+		}
+		for id, m := range r.Minions {
+			if m.Detected < 0 || m.Switched < m.Detected || m.Usable <= 0 {
+				t.Errorf("%s: %s: %+v", fault, id, m)
+			}
+		}
+	}
+}

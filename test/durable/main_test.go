@@ -1,0 +1,189 @@
+// Package durable tests with real daemons that no command and no result is
+// lost, and that no job runs twice, whoever is killed, cut off or away
+// meanwhile.
+//
+// TestManyJobs is shortened unless BRINE_DURABLE says otherwise, as
+// JOBSxMINIONS: 1000x1, 1000x50 (see `make durable`).
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/internal/client"
+	"brine/internal/event"
+	"brine/internal/salt"
+	"brine/internal/value"
+	"brine/test/daemontest"
+)
+
+func TestMain(m *testing.M) { daemontest.Main(m) }
+
+type node = daemontest.Node
+
+const (
+	brine    = daemontest.Brine
+	stock    = daemontest.Stock
+	patience = 60 * time.Second
+)
+
+// boss is a master with a way to command it.
+type boss struct {
+	*node
+	t *testing.T
+	c *client.Client
+}
+
+func newBoss(t *testing.T, name, more string) *boss {
+	t.Helper()
+	n := daemontest.NewMaster(t, brine, name, daemontest.Host(), "auto_accept: True\ngather_job_timeout: 2\ntimeout: 5\n"+more)
+	n.Level = "info"
+	var o event.MasterOptions
+	o.IPCMode, o.SockDir = "ipc", n.Path("var/run/salt/master")
+	log := slog.New(slog.DiscardHandler)
+	local, err := client.NewLocal(client.Place{Interface: n.Host, RetPort: daemontest.RetPort, Sockets: o.Sockets(),
+		CacheDir: n.Path("var/cache/salt/master")}, "root", log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { local.Close() })
+	return &boss{n, t, client.New(client.Options{Timeout: 5 * time.Second, GatherJobTimeout: 2 * time.Second}, "", local, local, log)}
+}
+
+// bosses are hot masters with one key.
+func bosses(t *testing.T, n int, more string) []*boss {
+	t.Helper()
+	var out []*boss
+	for i := range n {
+		b := newBoss(t, fmt.Sprintf("boss%d", i+1), more)
+		if i > 0 {
+			copyKeys(t, out[0].node, b.node)
+		}
+		b.Start()
+		out = append(out, b)
+	}
+	return out
+}
+
+func copyKeys(t *testing.T, from, to *node) {
+	t.Helper()
+	const pki = "etc/salt/pki/master"
+	if err := os.MkdirAll(to.Path(pki), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"master.pem", "master.pub"} {
+		b, err := os.ReadFile(filepath.Join(from.Dir, pki, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to.Dir, pki, name), b, 0o400)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// worker is a running minion that all masters have heard.
+func worker(t *testing.T, id, more string, masters ...*boss) *node {
+	t.Helper()
+	var hosts []string
+	for _, b := range masters {
+		hosts = append(hosts, b.Host)
+	}
+	n := daemontest.NewMinion(t, brine, id, hosts, more)
+	n.Level = "info"
+	return n.Start()
+}
+
+func (b *boss) answered(ids ...string) {
+	b.t.Helper()
+	daemontest.Eventually(b.t, patience, fmt.Sprintf("%v answer %s", ids, b.Name), func() error {
+		_, results, err := b.c.Call(b.t.Context(), client.Job{Target: value.Strings(ids), Type: "list", Fun: "test.ping", Timeout: time.Second})
+		if err != nil {
+			return err
+		}
+		for _, r := range results {
+			if r.Return != true {
+				return fmt.Errorf("%s did not answer", r.ID)
+			}
+		}
+		if len(results) != len(ids) {
+			return fmt.Errorf("%d minions", len(results))
+		}
+		return nil
+	})
+}
+
+// shell publishes cmd.run and does not wait. The id is its own, so that it may
+// be sent again when it is not clear whether the master took it.
+func (b *boss) shell(ctx context.Context, jid string, target any, script string, kwargs *value.Dict) error {
+	typ := "list"
+	if _, ok := target.(string); ok {
+		typ = "glob"
+	}
+	_, err := b.c.Publish(ctx, client.Job{Target: target, Type: typ, Fun: "cmd.run", Arg: value.ListOf(script), JID: jid, Kwargs: kwargs})
+	return err
+}
+
+func (b *boss) mustShell(target, script string, kwargs *value.Dict) (jid string) {
+	b.t.Helper()
+	jid = salt.NewJID(time.Now())
+	if err := b.shell(b.t.Context(), jid, target, script, kwargs); err != nil {
+		b.t.Fatal(err)
+	}
+	return jid
+}
+
+// results are what the master shows of a job, by minion.
+func (b *boss) results(jid string) (map[string]any, error) {
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	d, err := b.c.Run(ctx, client.Runner{Fun: "jobs.lookup_jid", Args: []any{jid}}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]any{}
+	ret := d.Dict("return")
+	if ret.Has("outputter") && ret.Has("data") { // the results want to be shown in a certain way
+		ret = ret.Dict("data")
+	}
+	for k, v := range ret.All() {
+		out[value.Str(k)] = v
+	}
+	return out, nil
+}
+
+// shows waits until a master shows a result that contains a text.
+func (b *boss) shows(jid, id, text string) time.Duration {
+	b.t.Helper()
+	return daemontest.Eventually(b.t, patience, fmt.Sprintf("%s shows the result of %s: %q", b.Name, id, text), func() error {
+		rets, err := b.results(jid)
+		if err == nil && !strings.Contains(value.Str(rets[id]), text) {
+			err = fmt.Errorf("results: %.300q", fmt.Sprint(rets))
+		}
+		return err
+	})
+}
+
+// state is what a master says of a job on a minion.
+func (b *boss) state(jid, id string) string {
+	s, err := b.c.States(b.t.Context(), jid)
+	if err != nil {
+		return err.Error()
+	}
+	return s.Minions[id]
+}
+
+var errNotYet = errors.New("not yet")
+
+// lines are those of a file, without a last one that is not finished.
+func lines(path string) []string {
+	b, _ := os.ReadFile(path)
+	return strings.Fields(string(b))
+}

@@ -1,0 +1,186 @@
+package ha
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+)
+
+// standsBy waits until master at has heard from w1 that it stands by at site i.
+func (s *setup) standsBy(at, i int) {
+	s.t.Helper()
+	daemontest.Eventually(s.t, within, "w1 stands by at "+s.sites[i].Name, func() error {
+		d, err := s.masters(at)
+		if err != nil {
+			return err
+		}
+		if d.Standby[s.sites[i].front.host] == nil {
+			return fmt.Errorf("%+v", d)
+		}
+		return nil
+	})
+}
+
+// holders is what manage.masters tells of a minion.
+type holders struct {
+	Here            bool
+	Mode            string
+	Active, Standby map[string]any
+	Changed         map[string]any
+}
+
+func (s *setup) masters(at int) (holders, error) {
+	s.t.Helper()
+	out, errs, _ := s.sites[at].Run(daemontest.Brine, "salt-run", "manage.masters", "--out=json")
+	var d map[string]holders
+	if err := json.Unmarshal([]byte(out), &d); err != nil {
+		return holders{}, fmt.Errorf("%w: %q %q", err, out, errs)
+	}
+	return d["w1"], nil
+}
+
+// fault is something that happens to a master, and what undoes it.
+type fault struct {
+	name string
+	do   func(*site)
+	undo func(*site)
+	// silent says that nothing closes a connection.
+	silent bool
+}
+
+func faults(t *testing.T) []fault {
+	start := func(x *site) { x.Start(); x.heard = listen(t, x.Node) }
+	pass := func(x *site) { x.front.set(mode{}) }
+	return []fault{
+		{name: "killed", do: func(x *site) { x.Kill() }, undo: start},
+		{name: "frozen", do: func(x *site) { group(t, x.Node, syscall.SIGSTOP) }, undo: func(x *site) { group(t, x.Node, syscall.SIGCONT) }, silent: true},
+		{name: "terminated", do: func(x *site) { x.Signal(syscall.SIGTERM); x.Wait(within) }, undo: start},
+		{name: "cut off", do: func(x *site) { x.front.set(mode{toward: true, back: true}) }, undo: pass, silent: true},
+		{name: "deaf", do: func(x *site) { x.front.set(mode{toward: true}) }, undo: pass, silent: true},
+		{name: "mute", do: func(x *site) { x.front.set(mode{back: true}) }, undo: pass, silent: true},
+		{name: "connections refused", do: func(x *site) { x.front.set(mode{cut: true}) }, undo: pass},
+	}
+}
+
+// TestFailover puts the active one of three masters through each fault in
+// turn: the minion is on the next one soon, its process never ends, both sides
+// hear of it, and what was scheduled goes on.
+func TestFailover(t *testing.T) {
+	for _, tr := range []string{"zeromq", "tcp", "ws"} {
+		t.Run(tr, func(t *testing.T) {
+			t.Parallel()
+			testFailover(t, daemontest.Brine, "transport: "+tr)
+		})
+	}
+}
+
+func testFailover(t *testing.T, masters daemontest.Kind, more string) {
+	s := newSetup(t, masters, daemontest.Brine, 3, "master_type: failover\n"+more)
+	s.usable(0)
+	at := 0
+	for _, f := range faults(t) {
+		next := (at + 1) % len(s.sites)
+		if masters == daemontest.Brine {
+			s.standsBy(at, next)
+		} else {
+			s.minion.Logged("which stands by master=" + s.sites[next].front.host)
+		}
+		_, before := s.sites[next].heard.last(changedTag)
+		starts := s.sites[next].heard.count(startTag)
+		f.do(s.sites[at])
+		data, took := s.moved(next, before)
+		ping := s.usable(next)
+		t.Logf("%s: on the next master after %.2f s, answering commands %.2f s later; reason %q",
+			f.name, took.Seconds(), ping.Seconds(), data.Str("reason"))
+		s.alive()
+		if from := data.Str("from"); from != s.sites[at].front.host {
+			t.Errorf("%s: the event says that it was %s", f.name, from)
+		}
+		daemontest.Eventually(t, within, "the start event", func() error {
+			if s.sites[next].heard.count(startTag) != starts+1 {
+				return errors.New("none, or too many")
+			}
+			return nil
+		})
+		if masters == daemontest.Brine {
+			d, err := s.masters(next)
+			if err != nil || !d.Here || d.Active[s.sites[next].front.host] == nil || len(d.Active) != 1 {
+				t.Errorf("%s: manage.masters tells %+v, %v", f.name, d, err)
+			}
+		}
+		f.undo(s.sites[at])
+		at = next
+	}
+	// Nobody else commands it.
+	for i, x := range s.sites {
+		rets, _ := x.SaltJSON(x.Kind, "w1", "test.ping")
+		if got := rets["w1"] == true; got != (i == at) {
+			t.Errorf("%s commands w1: %v", x.Name, got)
+		}
+	}
+}
+
+// TestAllMastersAway takes all masters away: the minion's process stays, and
+// is soon of use to the first one that is back, with a new AES key.
+func TestAllMastersAway(t *testing.T) {
+	for _, kind := range []string{"failover", "str"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "master_type: "+kind)
+			s.usable(0)
+			for _, x := range s.sites {
+				x.Kill()
+			}
+			time.Sleep(4 * time.Second) // a while
+			s.alive()
+			s.sites[1].Start()
+			t.Logf("answered %.2f s after a master was back", s.usable(1).Seconds())
+			s.alive()
+		})
+	}
+}
+
+// TestFailback goes back to the first master once that has been good for a
+// while, without losing a command, and not at all while a job runs.
+func TestFailback(t *testing.T) {
+	s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "master_type: failover\nmaster_failback: True\nmaster_failback_interval: 3\n")
+	s.usable(0)
+	s.standsBy(0, 1)
+	s.sites[0].Kill()
+	s.moved(1, 0)
+	s.usable(1)
+	// A job that runs holds it at the master that has asked for it.
+	out, errs, code := s.sites[1].Run(daemontest.Brine, "salt", "--async", "w1", "cmd.run", "sleep 8; echo done")
+	if code != 0 {
+		t.Fatal(out, errs)
+	}
+	began := time.Now()
+	s.sites[0].Start()
+	s.sites[0].heard = listen(t, s.sites[0].Node)
+	data, _ := s.moved(0, 0)
+	t.Logf("back %.1f s after the job began: %s", time.Since(began).Seconds(), data.Str("reason"))
+	if data.Str("reason") != "failback" {
+		t.Errorf("the reason is %q", data.Str("reason"))
+	}
+	if n := s.sites[1].heard.count("salt/job/" + jidOf(out) + "/ret/w1"); n != 1 {
+		t.Errorf("the job has returned %d times when its minion left", n)
+	}
+	s.usable(0)
+	s.alive()
+}
+
+// jidOf finds the job id in what salt --async says.
+func jidOf(text string) string {
+	for _, w := range strings.Fields(text) {
+		if len(w) == 20 && strings.Trim(w, "0123456789") == "" {
+			return w
+		}
+	}
+	return ""
+}

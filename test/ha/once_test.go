@@ -1,0 +1,109 @@
+package ha
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"brine/test/daemontest"
+)
+
+// TestOnce: however many masters there are, hot or one at a time, the schedule
+// is one, and the startup states run once, also when the master changes.
+func TestOnce(t *testing.T) {
+	for _, kind := range []string{"str", "failover"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			count := func(file string) int {
+				b, _ := os.ReadFile(dir + "/" + file)
+				return strings.Count(string(b), "x")
+			}
+			s := &setup{t: t}
+			for i := range 3 {
+				s.add(fmt.Sprintf("m%d", i+1), "", func(n *daemontest.Node) {
+					n.Write("master", n.Read("master")+"file_roots: {base: ["+n.Path("srv/salt")+"]}\n")
+					n.Write("srv/salt/once.sls", "run:\n  test.succeed_without_changes: []\n")
+					if i > 0 {
+						shareKeys(t, s.sites[0].Node, n)
+					}
+				})
+				if i == 0 {
+					waitKeys(t, s.sites[0].Node)
+				}
+			}
+			s.minion = daemontest.NewMinion(t, daemontest.Brine, "w1", s.hosts(), "master_type: "+kind+`
+startup_states: sls
+sls_list: [once]
+schedule:
+  tick:
+    function: cmd.run
+    args: ["echo x >> `+dir+`/schedule"]
+    seconds: 1
+`).Start()
+			s.usable(0)
+			daemontest.Eventually(t, within, "the startup states ran", func() error {
+				if n, ok := s.startups(); n == 0 || !ok {
+					return fmt.Errorf("%d times, well: %v", n, ok)
+				}
+				return nil
+			})
+			if kind == "failover" {
+				s.standsBy(0, 1)
+			}
+			at := count("schedule")
+			s.sites[0].Kill()
+			took := daemontest.Eventually(t, within, "the schedule goes on", func() error {
+				if n := count("schedule"); n < at+3 {
+					return fmt.Errorf("%d turns", n-at)
+				}
+				return nil
+			})
+			s.usable(1)
+			// Two masters at once would make it twice as fast.
+			if took.Seconds() < 1.5 {
+				t.Errorf("three turns of a second took %v", took)
+			}
+			if n, _ := s.startups(); n != 1 {
+				t.Errorf("the startup states ran %d times", n)
+			}
+			s.alive()
+		})
+	}
+}
+
+// startups counts the returns of state.sls that the masters have heard; ok tells
+// that all were successful.
+func (s *setup) startups() (n int, ok bool) {
+	ok = true
+	for _, x := range s.sites {
+		x.heard.mu.Lock()
+		for _, e := range x.heard.events {
+			if strings.HasSuffix(e.Tag, "/ret/w1") && e.Data.Str("fun") == "state.sls" {
+				n++
+				ok = ok && e.Data.Int("retcode") == 0
+			}
+		}
+		x.heard.mu.Unlock()
+	}
+	return n, ok
+}
+
+// TestSaltCallAsksTheDaemon: salt-call uses the master that the daemon is on,
+// not the first of the list.
+func TestSaltCallAsksTheDaemon(t *testing.T) {
+	s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "master_type: failover")
+	s.usable(0)
+	s.standsBy(0, 1)
+	s.sites[0].front.set(mode{toward: true, back: true}) // it would take a sign-in's time to notice
+	s.moved(1, 0)
+	s.usable(1)
+	_, errs, code := s.minion.Run(daemontest.Brine, "salt-call", "event.send", "from/call")
+	if code != 0 {
+		t.Fatalf("%d %s", code, errs)
+	}
+	if s.sites[1].heard.count("from/call") != 1 {
+		t.Error("the event is not at the master that the daemon uses")
+	}
+}

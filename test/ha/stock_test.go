@@ -1,0 +1,75 @@
+package ha
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+)
+
+// TestFailoverAmongStockMasters has a minion of Brine's move between masters
+// of Salt's, which know nothing of standing by and are not disturbed by it.
+func TestFailoverAmongStockMasters(t *testing.T) {
+	daemontest.StockTree(t)
+	for _, tr := range []string{"zeromq", "tcp"} {
+		t.Run(tr, func(t *testing.T) {
+			s := newSetup(t, daemontest.Stock, daemontest.Brine, 2, "master_type: failover\ntransport: "+tr)
+			s.usable(0)
+			s.minion.Logged("which stands by master=" + s.sites[1].front.host)
+			time.Sleep(12 * time.Second) // several signs of life from the one that stands by
+			// Before the faults: after those Salt's masters have errors of their own.
+			for _, x := range s.sites {
+				for _, line := range strings.Split(x.Log(), "\n") {
+					if strings.Contains(line, "[ERROR") || strings.Contains(line, "Traceback") {
+						t.Errorf("%s logged %s", x.Name, line)
+					}
+				}
+			}
+			for _, f := range []struct {
+				name string
+				from int
+				do   func(*site)
+			}{
+				{"frozen", 0, func(x *site) { group(t, x.Node, syscall.SIGSTOP) }},
+				{"killed", 1, func(x *site) { x.Kill() }},
+			} {
+				if f.from == 1 {
+					group(t, s.sites[0].Node, syscall.SIGCONT)
+					time.Sleep(3 * time.Second) // it wakes up
+				}
+				next := 1 - f.from
+				_, before := s.sites[next].heard.last(changedTag)
+				f.do(s.sites[f.from])
+				data, took := s.moved(next, before)
+				t.Logf("%s: on the next master after %.2f s, answering commands %.2f s later; reason %q",
+					f.name, took.Seconds(), s.usable(next).Seconds(), data.Str("reason"))
+				s.alive()
+			}
+		})
+	}
+}
+
+// TestStockMinionUnderBrineMasters freezes one of two hot masters of a minion
+// of Salt's: it stays of use to the other one, and comes back to the first.
+func TestStockMinionUnderBrineMasters(t *testing.T) {
+	daemontest.StockTree(t)
+	s := newSetup(t, daemontest.Brine, daemontest.Stock, 2, "")
+	s.usable(0)
+	s.usable(1)
+	group(t, s.sites[0].Node, syscall.SIGSTOP)
+	for range 3 {
+		if err := s.sites[1].PingAll(daemontest.Brine, "w1"); err != nil {
+			t.Errorf("a ping through the living master was lost: %v", err)
+		}
+	}
+	time.Sleep(8 * time.Second) // longer than the time to live of the master's PING
+	group(t, s.sites[0].Node, syscall.SIGCONT)
+	t.Logf("answered %.1f s after the master woke up", s.usable(0).Seconds())
+	d, err := s.masters(0)
+	if err != nil || d.Mode != "unknown" || !d.Here {
+		t.Errorf("manage.masters tells %+v, %v", d, err)
+	}
+	s.alive()
+}
