@@ -65,8 +65,10 @@ func (f *field) write(t *testing.T, path, text string) {
 // files writes files in the folder of the run, named and filled in turn.
 func files(pairs ...string) func(*testing.T, *ran) {
 	return func(t *testing.T, r *ran) {
+		// An address of its own for each run: they go side by side.
+		fill := strings.NewReplacer("DIR", r.dir, "HOST", daemontest.Host())
 		for i := 0; i < len(pairs); i += 2 {
-			new(field).write(t, filepath.Join(r.dir, pairs[i]), strings.ReplaceAll(pairs[i+1], "DIR", r.dir))
+			new(field).write(t, filepath.Join(r.dir, pairs[i]), fill.Replace(pairs[i+1]))
 		}
 	}
 }
@@ -461,7 +463,7 @@ func jobRecorded(fun, mark, text string, want bool) func(*testing.T, *field, []s
 }
 
 func daemonEffects(program string) map[string]effect {
-	name, conf := "master", "root_dir: DIR\nid: x\ninterface: "+daemontest.Host()+"\n"
+	name, conf := "master", "root_dir: DIR\nid: x\ninterface: HOST\n"
 	if program == "salt-minion" {
 		name, conf = "minion", "root_dir: DIR\nid: x\nmaster: 127.0.0.1:1\nenable_fqdns_grains: False\n"
 	}
