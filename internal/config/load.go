@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -53,6 +54,22 @@ func Load(path string, k Kind, log *slog.Logger) (*Tree, error) {
 	t.Values, t.origins = l.values, l.origins
 	all := faultList{all: r.faults}
 	return t, all.err(t)
+}
+
+// Overlay reads another file, which must be there, and what it includes, and
+// returns a tree with the options of both: those of the other file win.
+func (t *Tree) Overlay(path string) (*Tree, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, &Fault{Origin: Origin{File: path}, Err: fmt.Errorf("cannot read the configuration: %w", unwrapPath(err))}
+	}
+	o, err := Load(path, t.Kind, t.log)
+	if err != nil {
+		return nil, err
+	}
+	out := &Tree{Kind: t.Kind, Path: t.Path, Files: append(slices.Clone(t.Files), o.Files...), Values: value.DeepCopy(t.Values).(*value.Dict), origins: maps.Clone(t.origins), log: t.log}
+	out.Values.Update(o.Values)
+	maps.Copy(out.origins, o.origins)
+	return out, nil
 }
 
 // both joins the faults of the files with those of their values.

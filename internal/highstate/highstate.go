@@ -82,8 +82,6 @@ type Request struct {
 	StateTop string
 	// Hold waits while the run is paused; see engine.Deps.
 	Hold func(ctx context.Context, id string) (end bool)
-	// Config holds options that win over all others. It may be nil.
-	Config *value.Dict
 }
 
 // Session is one run. It is used by one goroutine.
@@ -105,7 +103,6 @@ type Session struct {
 // compiles the pillar. The error is for the user.
 func Open(ctx context.Context, d Deps, c *fn.Call, req Request) (*Session, error) {
 	s := &Session{deps: d, call: c, req: req, opts: c.Config.All().Clone(), grains: c.Grains.All(), avail: map[string][]string{}}
-	s.opts.Update(req.Config)
 	if err := s.readOptions(ctx); err != nil {
 		return nil, err
 	}

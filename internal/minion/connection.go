@@ -456,7 +456,7 @@ func (c *connection) askPillar(ctx context.Context, q fn.PillarQuery) (*value.Di
 		q.Pillarenv = text(c.m.cfg.Opts.At("pillarenv"))
 	}
 	load := value.DictOf("id", c.m.cfg.ID, "grains", c.m.Grains(), "saltenv", orNil(q.Saltenv), "pillarenv", orNil(q.Pillarenv),
-		"pillar_override", override, "extra_minion_data", c.m.extraData(), "ver", "2", "cmd", "_pillar")
+		"pillar_override", override, "extra_minion_data", c.m.cfg.extraData(), "ver", "2", "cmd", "_pillar")
 	if value.Truth(q.External) {
 		load.Set("ext", q.External)
 	}

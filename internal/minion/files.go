@@ -2,16 +2,22 @@ package minion
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"brine/internal/fileclient"
+	"brine/internal/fileserver"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
 
 // local reports whether files come from this machine instead of a master.
 func (m *Minion) local() bool {
-	return m.cfg.Options.FileClient == "local" || len(m.cfg.Options.Master) == 0
+	return m.cfg.local()
+}
+
+func (cfg *Config) local() bool {
+	return cfg.Options.FileClient == "local" || len(cfg.Options.Master) == 0
 }
 
 // fileClient returns the files for a job of one master: of that master and no
@@ -20,22 +26,26 @@ func (m *Minion) fileClient(from *connection) *fileclient.Client {
 	var src fileclient.Source
 	switch {
 	case m.files != nil:
-		src = localFiles{m}
+		src = localFiles{m.files, m.cfg.Opts}
 	case from != nil:
 		src = from.client
 	}
-	return fileclient.New(src, m.fileOptions(), m.log)
+	return fileclient.New(src, m.cfg.fileOptions(), m.log)
 }
 
-func (m *Minion) fileOptions() fileclient.Options {
-	o := m.cfg.Opts
+func (cfg *Config) fileOptions() fileclient.Options {
+	o := cfg.Opts
 	return fileclient.Options{
-		CacheDir: m.cfg.CacheDir, HashType: m.cfg.Handshake.HashType,
+		CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType,
 		Web: fileclient.WebOptions{
 			ConnectTimeout: seconds(o.At("http_connect_timeout")), RequestTimeout: seconds(o.At("http_request_timeout")),
 			CABundle: o.Str("ca_bundle"), UserAgent: o.Str("user_agent"),
 		},
 	}
+}
+
+func (cfg *Config) fileServer(log *slog.Logger) *fileserver.Server {
+	return fileserver.New(cfg.Files, fileserver.Config{CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType}, log)
 }
 
 // seconds reads an option that is a number of seconds; 0 if it is none.
@@ -50,7 +60,10 @@ func seconds(v any) time.Duration {
 }
 
 // localFiles answers as a master would, for a minion with file_client: local.
-type localFiles struct{ m *Minion }
+type localFiles struct {
+	server *fileserver.Server
+	opts   *value.Dict
+}
 
 // Request implements fileclient.Source.
 func (l localFiles) Request(ctx context.Context, load *value.Dict) (any, error) {
@@ -58,9 +71,9 @@ func (l localFiles) Request(ctx context.Context, load *value.Dict) (any, error) 
 	case "_master_tops":
 		return value.NewDict(0), nil
 	case "_master_opts":
-		return l.m.cfg.Opts, nil
+		return l.opts, nil
 	case "_file_recv":
 		return nil, salt.Errorf(salt.Unavailable, "there is no master to push a file to")
 	}
-	return l.m.files.Request(ctx, load)
+	return l.server.Request(ctx, load)
 }

@@ -66,6 +66,9 @@ type Config struct {
 	// LateGrains puts that off until somebody asks for a grain: most of what
 	// salt-call is for does not.
 	LateGrains bool
+	// Overlaid returns the configuration that comes of laying another file of
+	// options over this one. It may be nil.
+	Overlaid func(path string) (Config, error)
 	// StateWatch is told how state runs go on. It may be nil.
 	StateWatch engine.Observer
 }
@@ -124,7 +127,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	}
 	m.run = ctx // until Run has one for jobs
 	if m.local() {
-		m.files = fileserver.New(cfg.Files, fileserver.Config{CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType}, log)
+		m.files = cfg.fileServer(log)
 	}
 	if !cfg.LateGrains {
 		m.RefreshGrains(ctx)
@@ -133,7 +136,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 		return nil, err
 	}
 	if m.files != nil {
-		m.own = newOwnPillar(m)
+		m.own = newOwnPillar(m, &m.cfg, func() *fn.Call { return m.newCall(nil, "") })
 	}
 	if err := m.buildConnections(ctx); err != nil {
 		return nil, err

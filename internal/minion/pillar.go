@@ -16,25 +16,28 @@ import (
 // it, and again by refresh.
 type ownPillar struct {
 	m        *Minion
+	cfg      *Config
 	compiler *pillar.Compiler
 
 	mu   sync.Mutex
 	kept *value.Dict
 }
 
-func newOwnPillar(m *Minion) *ownPillar {
-	p := &ownPillar{m: m}
-	o := m.cfg.Opts
+// newOwnPillar returns the pillar by a configuration, the minion's or one that
+// was made of it. call makes calls by the same configuration.
+func newOwnPillar(m *Minion, cfg *Config, call func() *fn.Call) *ownPillar {
+	p := &ownPillar{m: m, cfg: cfg}
+	o := cfg.Opts
 	groups := target.Nodegroups{}
 	for k, v := range o.Dict("nodegroups").All() {
 		groups[value.Str(k)] = v
 	}
 	p.compiler = pillar.New(pillar.Config{
-		Options: m.cfg.Pillar, Top: m.cfg.Top, Renderer: m.renderer, Default: o.Str("renderer"),
+		Options: cfg.Pillar, Top: cfg.Top, Renderer: m.renderer, Default: o.Str("renderer"),
 		Whitelist: listed(o.At("renderer_whitelist")), Blacklist: listed(o.At("renderer_blacklist")),
-		Opts: o, Nodegroups: groups, Funcs: m.funcs, CacheDir: m.cfg.CacheDir, Version: o.Str("saltversion"), Log: m.log,
+		Opts: o, Nodegroups: groups, Funcs: m.funcs, CacheDir: cfg.CacheDir, Version: o.Str("saltversion"), Log: m.log,
 		Call: func() *fn.Call {
-			c := m.newCall(nil, "")
+			c := call()
 			c.Pillar = fn.Tree{Dict: value.NewDict(0)} // it is being made
 			return c
 		},
@@ -56,18 +59,18 @@ func listed(v any) []string {
 // compile makes a pillar anew.
 func (p *ownPillar) compile(ctx context.Context, q fn.PillarQuery) (*value.Dict, error) {
 	return p.compiler.Compile(ctx, pillar.Request{
-		ID: p.m.cfg.ID, Grains: value.DeepCopy(p.m.Grains()).(*value.Dict), Saltenv: q.Saltenv, Pillarenv: q.Pillarenv, Override: q.Override,
-		Extra: p.m.extraData(), External: q.External,
+		ID: p.cfg.ID, Grains: value.DeepCopy(p.m.Grains()).(*value.Dict), Saltenv: q.Saltenv, Pillarenv: q.Pillarenv, Override: q.Override,
+		Extra: p.cfg.extraData(), External: q.External,
 	})
 }
 
 // extraData are the options that the option pass_to_ext_pillars names, by
 // their paths, for external sources of the pillar.
-func (m *Minion) extraData() *value.Dict {
+func (cfg *Config) extraData() *value.Dict {
 	out := value.NewDict(0)
-	for _, path := range listed(m.cfg.Opts.At("pass_to_ext_pillars")) {
+	for _, path := range listed(cfg.Opts.At("pass_to_ext_pillars")) {
 		keys := strings.Split(path, ":")
-		v, ok := any(m.cfg.Opts), true
+		v, ok := any(cfg.Opts), true
 		for _, k := range keys {
 			d, isDict := v.(*value.Dict)
 			if v, ok = d.Get(k); !ok || !isDict {
@@ -90,7 +93,7 @@ func (m *Minion) extraData() *value.Dict {
 
 // refresh makes the kept pillar anew.
 func (p *ownPillar) refresh(ctx context.Context) error {
-	d, err := p.compile(ctx, fn.PillarQuery{Saltenv: text(p.m.cfg.Opts.At("saltenv")), Pillarenv: text(p.m.cfg.Opts.At("pillarenv"))})
+	d, err := p.compile(ctx, fn.PillarQuery{Saltenv: text(p.cfg.Opts.At("saltenv")), Pillarenv: text(p.cfg.Opts.At("pillarenv"))})
 	if err != nil {
 		return err
 	}

@@ -3,10 +3,12 @@ package minion
 import (
 	"context"
 
+	"brine/internal/fileclient"
 	"brine/internal/fn"
 	"brine/internal/highstate"
 	"brine/internal/host"
 	modstates "brine/internal/modules/states"
+	"brine/internal/salt"
 	"brine/internal/state"
 	"brine/internal/states/core"
 	"brine/internal/states/files"
@@ -44,6 +46,7 @@ func (m *Minion) stateModule() fn.Module {
 				return nil // modules are part of the program
 			},
 		},
+		Configured: m.configured,
 		Running: func() []modstates.Job {
 			var out []modstates.Job
 			for _, j := range (jobs{m}).Running() {
@@ -52,6 +55,33 @@ func (m *Minion) stateModule() fn.Module {
 			return out
 		},
 	})
+}
+
+// configured returns c as if a file of options were laid over the minion's:
+// options, and with file_client: local also files and pillar. Who the masters
+// are and how they are reached stays.
+func (m *Minion) configured(c *fn.Call, path string) (*fn.Call, error) {
+	if m.cfg.Overlaid == nil {
+		return nil, salt.Errorf(salt.Unavailable, "this minion has no configuration that a file could be laid over")
+	}
+	cfg, err := m.cfg.Overlaid(path)
+	if err != nil {
+		return nil, err
+	}
+	call := func() *fn.Call {
+		d := *c
+		d.ID, d.Config = cfg.ID, fn.Tree{Dict: cfg.Opts}
+		if cfg.local() {
+			d.Files = fileclient.New(localFiles{cfg.fileServer(m.log), cfg.Opts}, cfg.fileOptions(), m.log)
+		}
+		return &d
+	}
+	d := call()
+	if cfg.local() {
+		own := newOwnPillar(m, &cfg, call)
+		d.Pillar, d.CompilePillar = own, own.compile
+	}
+	return d, nil
 }
 
 // fireMasters sends an event to the masters.

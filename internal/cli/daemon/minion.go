@@ -68,7 +68,8 @@ func MinionConfig(cfg *config.Minion, t *config.Tree, log *slog.Logger) (minion.
 	g.ID, g.ConfFile, g.CacheDir, g.Opts, g.Version = f.ID, f.ConfFile, f.CacheDir, opts, frame.Version
 	g.Master = masterGrain(cfg.Options.Master)
 	return minion.Config{
-		ID: f.ID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ConfDir: f.ConfFile,
+		Overlaid: func(path string) (minion.Config, error) { return overlaid(cfg, t, path, log) },
+		ID:       f.ID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ConfDir: f.ConfFile,
 		Options: cfg.Options, Handshake: cfg.Handshake, Transport: tr, Dial: dial, SubscribeDial: subscribe, Events: cfg.Events, Files: cfg.Served, Pillar: cfg.Pillar, Top: cfg.Top, Keysize: f.Keysize, Opts: opts,
 		CollectGrains: func(ctx context.Context) *value.Dict {
 			d, err := grains.Collect(ctx, g, log)
@@ -78,6 +79,23 @@ func MinionConfig(cfg *config.Minion, t *config.Tree, log *slog.Logger) (minion.
 			return d
 		},
 	}, nil
+}
+
+// overlaid is the configuration with another file laid over it. The minion
+// stays who it is, unless the file has an id.
+func overlaid(cfg *config.Minion, t *config.Tree, path string, log *slog.Logger) (minion.Config, error) {
+	over, err := t.Overlay(path)
+	if err != nil {
+		return minion.Config{}, err
+	}
+	if _, set := over.Origin("id"); !set {
+		over.Set("id", cfg.Files.ID, t.Path)
+	}
+	c, err := config.NewMinion(over, config.ThisMachine(), false, log)
+	if err != nil {
+		return minion.Config{}, err
+	}
+	return MinionConfig(c, over, log)
 }
 
 func masterGrain(masters minion.Masters) any {

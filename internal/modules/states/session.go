@@ -17,6 +17,12 @@ import (
 
 // open prepares a session for the arguments.
 func (m *mod) open(ctx context.Context, c *fn.Call, a args, defaultEnv string) (*highstate.Session, error) {
+	var err error
+	if path := word(a.Kwargs.At("localconfig")); path != "" {
+		if c, err = m.deps.Configured(c, path); err != nil {
+			return nil, fn.Errorf("cannot use localconfig: %w", err)
+		}
+	}
 	req := highstate.Request{
 		Saltenv: word(a.Kwargs.At("saltenv")), Pillarenv: word(a.Kwargs.At("pillarenv")),
 		Test: a.test(c), StateEvents: a.StateEvents, StateTop: a.Top, Mock: a.Kwargs.Bool("mock"),
@@ -24,14 +30,8 @@ func (m *mod) open(ctx context.Context, c *fn.Call, a args, defaultEnv string) (
 	if _, ok := a.Kwargs.Get("pillarenv"); !ok && c.Config.Get("pillarenv_from_saltenv") == true {
 		req.Pillarenv = req.Saltenv
 	}
-	var err error
 	if req.Pillar, err = m.override(ctx, a); err != nil {
 		return nil, err
-	}
-	if path := word(a.Kwargs.At("localconfig")); path != "" && m.deps.LoadConfig != nil {
-		if req.Config, err = m.deps.LoadConfig(path); err != nil {
-			return nil, fn.Errorf("%w", err)
-		}
 	}
 	if req.Saltenv == "" && !value.Truth(c.Config.Get("saltenv")) {
 		req.Saltenv = defaultEnv

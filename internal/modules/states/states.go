@@ -9,7 +9,6 @@ import (
 
 	"brine/internal/fn"
 	"brine/internal/highstate"
-	"brine/internal/value"
 )
 
 // Deps are what the module needs of the minion.
@@ -17,8 +16,9 @@ type Deps struct {
 	highstate.Deps
 	// Running lists the jobs of this minion, those of other processes as well.
 	Running func() []Job
-	// LoadConfig reads a file of options for localconfig. It may be nil.
-	LoadConfig func(path string) (*value.Dict, error)
+	// Configured returns a call as the minion would make it if a file of
+	// options, that of the argument localconfig, were laid over its own.
+	Configured func(c *fn.Call, path string) (*fn.Call, error)
 }
 
 // Job is a job that runs.
