@@ -1,6 +1,6 @@
 // Package netpeer holds what a stream transport needs of one connection, on
 // either side: to open it (Dial), to know when the peer was last heard (Conn),
-// to decide when to ping and when to give up (Judge), and to write to it
+// to decide when to ping and when to give up (Watch), and to write to it
 // without waiting for it (Queue). It knows no protocol.
 //
 // Below the transports' own heartbeats the operating system looks after a
@@ -38,8 +38,8 @@ type Conn struct {
 	net.Conn
 	raw   syscall.RawConn // to try without waiting; nil where there is none
 	heard atomic.Int64    // since start
-	// before is the sign of life before the last one.
-	before atomic.Int64
+	// sure is the last sign of life that was more than bytes.
+	sure atomic.Int64
 }
 
 // start is the origin of the monotonic times that Conn keeps.
@@ -54,21 +54,44 @@ func Wrap(c net.Conn) *Conn {
 	if sc, ok := c.(syscall.Conn); ok {
 		p.raw, _ = sc.SyscallConn()
 	}
-	p.touch()
+	p.Heard()
 	return p
 }
 
-func (c *Conn) touch() { c.before.Store(c.heard.Swap(int64(time.Since(start)))) }
+func (c *Conn) touch() { c.heard.Store(int64(time.Since(start))) }
 
 // Heard notes a sign of life: a message, or the answer to a ping.
-func (c *Conn) Heard() { c.touch() }
+func (c *Conn) Heard() {
+	c.touch()
+	c.sure.Store(c.heard.Load())
+}
 
-// Discount takes the last bytes received for no sign of life: a peer's ping
-// shows that it sends, not that it hears us.
-func (c *Conn) Discount() { c.heard.Store(c.before.Load()) }
+// Discount takes what was received since Heard for no sign of life: a peer's
+// ping shows that it sends, not that it hears us.
+func (c *Conn) Discount() { c.heard.Store(c.sure.Load()) }
 
-// Silence is how long nothing was heard of the peer.
-func (c *Conn) Silence() time.Duration { return time.Since(start) - time.Duration(c.heard.Load()) }
+// Sign is the time of the last sign of life, for Watch.Judge.
+func (c *Conn) Sign() int64 { return c.heard.Load() }
+
+// Unread tells whether something of the peer waits to be read: it lives, and
+// whoever reads has not come to it yet.
+func (c *Conn) Unread() bool {
+	if c.raw == nil {
+		return false
+	}
+	unread, _ := Peek(c.raw)
+	return unread
+}
+
+// Closed tells whether the peer has closed the connection and nothing that it
+// sent before is left to read.
+func (c *Conn) Closed() bool {
+	if c.raw == nil {
+		return false
+	}
+	_, closed := Peek(c.raw)
+	return closed
+}
 
 // Read is net.Conn's; received bytes are a sign of life.
 func (c *Conn) Read(b []byte) (int, error) {
@@ -87,7 +110,7 @@ func (c *Conn) Write(b []byte) (written int, err error) {
 		if err != nil {
 			return written, err
 		}
-		c.touch()
+		c.Heard()
 		b = b[writeStep:]
 	}
 	n, err := c.Conn.Write(b)
@@ -160,30 +183,4 @@ func keepAlive(o transport.DialOptions) net.KeepAliveConfig {
 		}
 	}
 	return k
-}
-
-// Verdict is what to do about a connection now.
-type Verdict uint8
-
-// The verdicts.
-const (
-	Fine Verdict = iota // nothing
-	Ping                // ask for a sign of life
-	Dead                // close it
-)
-
-// Ticks is how often Judge should be asked per interval.
-const Ticks = 4
-
-// Judge decides about a peer that has shown that it answers pings. silence is
-// the time since it was last heard, sincePing since it was last pinged. A peer
-// is dead before transport.Misses intervals of silence are over.
-func Judge(silence, sincePing, interval time.Duration) Verdict {
-	switch {
-	case silence >= transport.Misses*interval-interval/Ticks:
-		return Dead
-	case silence >= interval && sincePing >= interval:
-		return Ping
-	}
-	return Fine
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"brine/internal/salt"
@@ -94,55 +93,6 @@ func TestQueueStopsAfterAnError(t *testing.T) {
 	if calls != 1 {
 		t.Errorf("%d writes after the error", calls-1)
 	}
-}
-
-func TestJudge(t *testing.T) {
-	const s = time.Second
-	for _, c := range []struct {
-		silence, sincePing time.Duration
-		want               Verdict
-	}{
-		{0, 100 * s, Fine}, {s - 1, 100 * s, Fine}, {s, 100 * s, Ping}, {s, s / 2, Fine}, {2*s - s/4 - 1, s, Ping},
-		{2*s - s/4 - 1, 0, Fine}, {2*s - s/4, 0, Dead}, {2 * s, 0, Dead},
-	} {
-		if got := Judge(c.silence, c.sincePing, s); got != c.want {
-			t.Errorf("Judge(%v, %v) = %v, want %v", c.silence, c.sincePing, got, c.want)
-		}
-	}
-}
-
-func TestSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a, b := net.Pipe()
-		c := Wrap(a)
-		time.Sleep(time.Minute)
-		if s := c.Silence(); s != time.Minute {
-			t.Errorf("silence %v, want 1m", s)
-		}
-		go b.Write([]byte("x"))
-		c.Read(make([]byte, 1))
-		if s := c.Silence(); s != 0 {
-			t.Errorf("silence %v after a read", s)
-		}
-		time.Sleep(time.Minute)
-		read := func(n int) {
-			buf := make([]byte, writeStep)
-			for n > 0 {
-				m, _ := b.Read(buf)
-				n -= m
-			}
-		}
-		go read(10)
-		c.Write(make([]byte, 10))
-		if s := c.Silence(); s != time.Minute {
-			t.Errorf("silence %v: a small write is no sign of life", s)
-		}
-		go read(2 * writeStep)
-		c.Write(make([]byte, 2*writeStep))
-		if s := c.Silence(); s != 0 {
-			t.Errorf("silence %v after progress in a long message", s)
-		}
-	})
 }
 
 func TestWriteAll(t *testing.T) {

@@ -4,6 +4,7 @@ package netpeer
 
 import (
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,19 +57,16 @@ func (c *Conn) Try(ms []Message) int {
 	return n
 }
 
-// Closed tells whether the peer has closed the connection and nothing that it
-// sent before is left to read.
-func (c *Conn) Closed() bool {
-	if c.raw == nil {
-		return false
-	}
-	closed := false
-	err := c.raw.Control(func(fd uintptr) {
+// Peek tells, without waiting and without taking any bytes, whether something
+// can be read, or else whether the peer has closed the connection.
+func Peek(raw syscall.RawConn) (unread, closed bool) {
+	err := raw.Control(func(fd uintptr) {
 		var b [1]byte
 		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		unread = err == nil && n > 0
 		closed = err == nil && n == 0 || err != nil && err != unix.EAGAIN && err != unix.EINTR
 	})
-	return closed || err != nil
+	return unread, closed || err != nil
 }
 
 // CanTry tells whether Try is of use on this connection.

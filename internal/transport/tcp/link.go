@@ -18,9 +18,8 @@ type link struct {
 	counts func(messages, bytes int)
 
 	knowsBeats atomic.Bool
-	silent     atomic.Bool // closed for its silence
-	pinged     time.Time   // only for the goroutine that calls pulse
-	pulsed     time.Time   // likewise: its last call
+	silent     atomic.Bool   // closed for its silence
+	watch      netpeer.Watch // only for the goroutine that calls pulse
 }
 
 // maxBeforeBeat is how many messages may wait when a beat is queued. Behind
@@ -80,19 +79,16 @@ func (l *link) beat(frame []byte) {
 
 // pulse pings a quiet peer and closes the connection to a silent one.
 func (l *link) pulse(interval time.Duration) {
-	now := time.Now()
-	if !l.pulsed.IsZero() && now.Sub(l.pulsed) > interval {
-		l.live.Heard() // this process slept, which says nothing of the peer
-	}
-	l.pulsed = now
 	if !l.knowsBeats.Load() {
 		return
 	}
-	switch netpeer.Judge(l.live.Silence(), now.Sub(l.pinged), interval) {
+	switch l.watch.Judge(time.Now(), l.live.Sign(), interval) {
 	case netpeer.Ping:
-		l.pinged = now
 		l.beat(pingFrame)
 	case netpeer.Dead:
+		if l.live.Unread() {
+			return // only the reader is late
+		}
 		l.silent.Store(true)
 		l.conn.Close()
 	}

@@ -33,9 +33,8 @@ type link struct {
 
 	mayDrop atomic.Bool // the peer answers pings, and would not mind
 	pinging atomic.Bool
-	silent  atomic.Bool // closed for its silence
-	pinged  time.Time   // only for the goroutine that calls pulse
-	pulsed  time.Time   // likewise: its last call
+	silent  atomic.Bool   // closed for its silence
+	watch   netpeer.Watch // only for the goroutine that calls pulse
 }
 
 func (l *link) init(ws *websocket.Conn, live *netpeer.Conn, limit int) {
@@ -91,23 +90,17 @@ func (l *link) ping(learn bool) {
 
 // pulse pings a quiet peer and closes the connection to a silent one.
 func (l *link) pulse(interval time.Duration) {
-	now := time.Now()
-	if !l.pulsed.IsZero() && now.Sub(l.pulsed) > interval {
-		l.live.Heard() // this process slept, which says nothing of the peer
-	}
-	l.pulsed = now
-	switch netpeer.Judge(l.live.Silence(), now.Sub(l.pinged), interval) {
+	switch l.watch.Judge(time.Now(), l.live.Sign(), interval) {
+	case netpeer.Ping:
+		l.ping(false)
 	case netpeer.Dead:
-		if l.mayDrop.Load() {
+		switch {
+		case !l.mayDrop.Load():
+			l.watch.Again()
+		case !l.live.Unread(): // otherwise only the reader is late
 			l.silent.Store(true)
 			l.close()
-		} else if now.Sub(l.pinged) >= interval {
-			l.pinged = now
-			l.ping(false)
 		}
-	case netpeer.Ping:
-		l.pinged = now
-		l.ping(false)
 	}
 }
 

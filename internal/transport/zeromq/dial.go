@@ -8,26 +8,28 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"brine/internal/salt"
 	"brine/internal/transport"
+	"brine/internal/transport/netpeer"
 	"brine/internal/transport/netserve"
 )
-
-// misses is the number of silent intervals after which a connection is lost.
-const misses = transport.Misses
 
 // dialled is a connection that we opened, after its handshake.
 type dialled struct {
 	conn  net.Conn
+	raw   syscall.RawConn // nil where there is none
 	dec   *decoder
 	peer  peer
 	every time.Duration // of heartbeats, 0 for none
 
-	// Of the goroutine that reads: the last sign of life, the one before, and
-	// when the last PING was sent.
-	heard, before, pinged time.Time
+	// Of the goroutine that reads: the signs of life are numbered; last is
+	// that which counts, sure the last one that was more than bytes.
+	signs, last, sure int64
+	watch             netpeer.Watch
+	taken             int64 // of pieces
 
 	writing sync.Mutex
 	pieces  atomic.Int64 // of large messages, that the peer has taken
@@ -43,6 +45,9 @@ func dial(ctx context.Context, addr string, o transport.DialOptions, self ready,
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	d := &dialled{conn: c}
+	if sc, ok := c.(syscall.Conn); ok {
+		d.raw, _ = sc.SyscallConn()
+	}
 	d.dec = newDecoder(d, requestBuffer, lim)
 	d.peer, err = handshake(c, d.dec, self, accept...)
 	if !stop() && err == nil {
@@ -101,43 +106,54 @@ func failed(err error) error {
 }
 
 // Read reads from the connection. After an interval without a sign of life it
-// sends a PING, to which even an otherwise quiet peer must answer, and after
-// misses of them it fails. An interval that took much longer was our own sleep
-// (a stopped process, a starved machine) and says nothing of the peer.
+// sends a PING, to which even an otherwise quiet peer must answer; the verdict
+// is netpeer.Watch's. While nobody calls Read no time passes for the peer, and
+// what has arrived is read before it is judged.
 func (d *dialled) Read(b []byte) (int, error) {
 	if d.every <= 0 {
 		return d.conn.Read(b)
 	}
-	if d.heard.IsZero() {
-		d.heard = time.Now()
-	}
 	for {
-		taken, began := d.pieces.Load(), time.Now()
-		due := d.heard.Add(d.every)
-		if d.pinged.After(d.heard) {
-			due = d.pinged.Add(d.every)
-		}
-		d.conn.SetReadDeadline(due)
+		d.conn.SetReadDeadline(time.Now().Add(max(d.every/netpeer.Ticks, time.Millisecond)))
 		n, err := d.conn.Read(b)
-		now := time.Now()
 		if n > 0 {
-			d.before, d.heard = d.heard, now
+			d.signs++
+			d.last = d.signs
 		}
 		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return n, err
 		}
-		if d.pieces.Load() != taken || now.Sub(began) > d.every+d.every/2 {
-			d.heard = now // the peer is taking a large message; or we slept
-			continue
+		if p := d.pieces.Load(); p != d.taken {
+			d.taken = p
+			d.heard() // it is taking a large message
 		}
-		if now.Sub(d.heard) >= misses*d.every {
-			return 0, salt.Errorf(salt.Timeout, "no sign of life from %s for %v", d.conn.RemoteAddr(), misses*d.every)
+		switch d.watch.Judge(time.Now(), d.last, d.every) {
+		case netpeer.Ping:
+			if err := d.ping(); err != nil {
+				return 0, err
+			}
+		case netpeer.Dead:
+			if d.unread() {
+				continue
+			}
+			return 0, salt.Errorf(salt.Timeout, "no sign of life from %s for %v", d.conn.RemoteAddr(), transport.Misses*d.every)
 		}
-		if err := d.ping(); err != nil {
-			return 0, err
-		}
-		d.pinged = now
 	}
+}
+
+// heard notes a sign of life that is more than bytes.
+func (d *dialled) heard() {
+	d.signs++
+	d.last, d.sure = d.signs, d.signs
+}
+
+// unread tells whether something has arrived since the last attempt to read.
+func (d *dialled) unread() bool {
+	if d.raw == nil {
+		return false
+	}
+	unread, _ := netpeer.Peek(d.raw)
+	return unread
 }
 
 // ping sends a PING unless something is being sent anyway.
@@ -172,7 +188,7 @@ func (d *dialled) message() (frame, error) {
 	for {
 		f, err := d.dec.frame()
 		if err != nil || !f.command() {
-			d.heard = time.Now()
+			d.heard()
 			return f, err
 		}
 		name, data, err := parseCommand(f.body)
@@ -182,7 +198,7 @@ func (d *dialled) message() (frame, error) {
 		switch name {
 		case cmdPing:
 			// It shows that the peer sends, not that it hears us.
-			d.heard = d.before
+			d.last = d.sure
 			pong, err := appendPong(nil, data)
 			if err == nil {
 				err = d.write(pong, nil)
@@ -191,7 +207,7 @@ func (d *dialled) message() (frame, error) {
 				return f, err
 			}
 		case cmdPong:
-			d.heard = time.Now()
+			d.heard()
 		case cmdError:
 			return f, parseError(data)
 		}

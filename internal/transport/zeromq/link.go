@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"brine/internal/transport"
+	"brine/internal/transport/netpeer"
 	"brine/internal/transport/netserve"
 )
 
@@ -193,13 +194,13 @@ func (h *host) heartbeats(ctx context.Context) {
 		case <-tick.C:
 		}
 		now := time.Now()
-		slept := now.Sub(last) > 2*every // we did, not the peers
+		slept := now.Sub(last) > every+every/2 // we did, not the peers
 		last = now
 		for _, l := range h.current() {
 			silence := l.pulse.silence()
 			switch {
 			case l.peer.minor < 1:
-			case l.answers.Load() && silence > patience && !slept:
+			case l.answers.Load() && silence > patience && !slept && !l.unread():
 				l.out.shut(errors.New("the peer answers no heartbeats"))
 			case l.asks.Load() && silence < every:
 			default:
@@ -207,6 +208,15 @@ func (h *host) heartbeats(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// unread tells whether something of the peer waits to be read.
+func (l *link) unread() bool {
+	if l.out.raw == nil {
+		return false
+	}
+	unread, _ := netpeer.Peek(l.out.raw)
+	return unread
 }
 
 func (h *host) current() []*link {

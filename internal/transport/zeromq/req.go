@@ -7,11 +7,11 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"brine/internal/salt"
 	"brine/internal/transport"
+	"brine/internal/transport/netpeer"
 )
 
 const (
@@ -112,9 +112,6 @@ func (r *requester) dial(ctx context.Context) (*reqConn, error) {
 		return nil, err
 	}
 	c := &reqConn{dialled: d, replies: make(chan []byte, 1), dead: make(chan struct{})}
-	if sc, ok := d.conn.(syscall.Conn); ok {
-		c.raw, _ = sc.SyscallConn()
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ctx.Err() != nil {
@@ -165,7 +162,6 @@ func (r *requester) Close() error {
 // PINGs and to notice the end.
 type reqConn struct {
 	*dialled
-	raw     syscall.RawConn
 	waiting atomic.Bool // for a reply
 	replies chan []byte
 	expiry  *time.Timer
@@ -190,7 +186,11 @@ func (c *reqConn) good() bool {
 	case <-c.dead:
 		return false
 	default:
-		return c.raw == nil || !closedByPeer(c.raw)
+		if c.raw == nil {
+			return true
+		}
+		_, closed := netpeer.Peek(c.raw)
+		return !closed
 	}
 }
 

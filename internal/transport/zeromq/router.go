@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"brine/internal/transport"
+	"brine/internal/transport/netpeer"
 )
 
 const (
@@ -66,7 +67,13 @@ func (s *requestServer) talk(l *link, handle transport.Handler) error {
 }
 
 // gone is for transport.Request.
-func (l *link) gone() bool { return l.out.raw != nil && closedByPeer(l.out.raw) }
+func (l *link) gone() bool {
+	if l.out.raw == nil {
+		return false
+	}
+	_, closed := netpeer.Peek(l.out.raw)
+	return closed
+}
 
 // replier returns the function that answers a request of n bytes.
 func (l *link) replier(route []byte, n int) func([]byte) {

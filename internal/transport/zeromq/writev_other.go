@@ -11,8 +11,5 @@ func (b *batch) writeOnce(uintptr) bool {
 	return true
 }
 
-// closedByPeer cannot tell here; the reading goroutine will.
-func closedByPeer(syscall.RawConn) bool { return false }
-
 // reuseAddr has no equal here.
 func reuseAddr(string, string, syscall.RawConn) error { return nil }

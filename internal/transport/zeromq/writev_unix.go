@@ -24,18 +24,6 @@ func (b *batch) writeOnce(fd uintptr) bool {
 	}
 }
 
-// closedByPeer tells whether the other side has ended the connection. It does
-// not wait and takes no bytes.
-func closedByPeer(raw syscall.RawConn) bool {
-	closed := false
-	err := raw.Control(func(fd uintptr) {
-		var b [1]byte
-		n, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		closed = err == nil && n == 0 || err != nil && err != unix.EAGAIN && err != unix.EINTR
-	})
-	return closed || err != nil
-}
-
 // reuseAddr lets a connection from a fixed local port follow the last one.
 func reuseAddr(_, _ string, raw syscall.RawConn) error {
 	var err error
