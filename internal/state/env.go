@@ -27,6 +27,20 @@ type Env struct {
 	Template func(ctx context.Context, t Template) (string, error)
 }
 
+// Exec calls an execution function with positional arguments and, if kw is not
+// nil, keywords. States of things that many kinds of system have, such as
+// packages and services, go this way: which module stands behind "pkg" is the
+// minion's matter.
+func (e *Env) Exec(ctx context.Context, fun string, kw *value.Dict, args ...any) (any, error) {
+	return e.Funcs.Call(ctx, e.Call, fun, args, kw)
+}
+
+// Can reports whether there is an execution function.
+func (e *Env) Can(fun string) bool {
+	_, err := e.Funcs.Lookup(fun)
+	return err == nil
+}
+
 // Template is a text to render.
 type Template struct {
 	// Engine is the name that the SLS gives, "jinja" for most.

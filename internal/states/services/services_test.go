@@ -1,0 +1,21 @@
+package services
+
+import (
+	"testing"
+
+	"brine/internal/fn"
+	"brine/internal/host"
+	"brine/internal/modules/services"
+	"brine/internal/states/core"
+	"brine/internal/states/statetest"
+)
+
+func table(name string) statetest.Table {
+	return statetest.Table{Name: "testdata/" + name, States: append(Modules(), core.Modules()...), Functions: []fn.Module(services.Modules(&host.Machine{}))}
+}
+
+// TestSystemd runs the states on a machine whose systemctl is a script with
+// units that can fail.
+func TestSystemd(t *testing.T) { statetest.Run(t, table("systemd")) }
+
+func TestSystemdRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/systemd") }
