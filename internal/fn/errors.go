@@ -21,6 +21,7 @@ const (
 	textPassedInvalid = "Passed invalid arguments to %s: %s\n%s"
 	textExecuting     = "ERROR executing '%s': %s"
 	textError         = "ERROR: %s"
+	textNoProgram     = "Command required for '%s' not found: %s"
 	textException     = "The minion function caused an exception: %s"
 	textBlackout      = "Minion in blackout mode. Set 'minion_blackout' to False in pillar or grains to resume operations. " +
 		"Only saltutil.refresh_pillar allowed in blackout mode."
@@ -40,6 +41,16 @@ func (e *CommandError) Unwrap() error { return e.Err }
 // Errorf returns a CommandError; format and args are those of fmt.Errorf.
 func Errorf(format string, args ...any) error {
 	return &CommandError{Err: fmt.Errorf(format, args...)}
+}
+
+// ProgramError says that a function needs a program that the machine lacks. It
+// is Salt's CommandNotFoundError.
+type ProgramError struct {
+	Program string
+}
+
+func (e *ProgramError) Error() string {
+	return fmt.Sprintf("The '%s' binary was not found in $PATH.", e.Program)
 }
 
 // InvocationError says that a function was called wrongly. It is Salt's
@@ -91,8 +102,11 @@ func errorText(name, doc string, err error) string {
 		command    *CommandError
 		invocation *InvocationError
 		argument   *ArgumentError
+		program    *ProgramError
 	)
 	switch {
+	case errors.As(err, &program):
+		return fmt.Sprintf(textNoProgram, name, err)
 	case errors.As(err, &command):
 		return fmt.Sprintf(textError, err)
 	case errors.As(err, &invocation):

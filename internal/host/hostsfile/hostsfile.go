@@ -151,6 +151,21 @@ func (f *File) Remove(ip, name string) {
 	f.Lines = kept
 }
 
+// Rename gives all addresses that have a name another one in its place.
+func (f *File) Rename(old, name string) error {
+	if err := check(name); err != nil {
+		return err
+	}
+	for i := range f.Lines {
+		l := &f.Lines[i]
+		if at := slices.Index(l.Names, old); at >= 0 && old != name {
+			l.Names = slices.Clone(l.Names)
+			l.Names[at], l.changed = name, true
+		}
+	}
+	return nil
+}
+
 // SetComment sets the comment of an address and reports whether there is one
 // in the file.
 func (f *File) SetComment(ip, comment string) bool {

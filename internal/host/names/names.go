@@ -77,6 +77,21 @@ func (f *Finder) Canonical(ctx context.Context, name string) string {
 	return name
 }
 
+// Full returns the name with a domain that belongs to the address of a host,
+// or the first name of that address; name itself if nothing is known. It may
+// be another one than the canonical name of the host.
+func (f *Finder) Full(ctx context.Context, name string) string {
+	for _, v4 := range []bool{true, false} {
+		if addrs := f.Addresses(ctx, name, v4); len(addrs) > 0 {
+			if names := f.namesOf(ctx, addrs[0]); len(names) > 0 {
+				return full(names)
+			}
+			break
+		}
+	}
+	return name
+}
+
 // Addresses returns the addresses of a host, of IPv4 or else of IPv6, each
 // once.
 func (f *Finder) Addresses(ctx context.Context, name string, v4 bool) []netip.Addr {

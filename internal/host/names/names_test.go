@@ -85,6 +85,11 @@ func TestHostsFile(t *testing.T) {
 			t.Errorf("%q is %q, want %q", name, got, want)
 		}
 	}
+	for name, want := range map[string]string{"web": "web.example.com", "db1": "db1.example.com", "unknown": "unknown", "": ""} {
+		if got := f.Full(ctx, name); got != want {
+			t.Errorf("the full name of %q is %q, want %q", name, got, want)
+		}
+	}
 	for _, c := range []struct {
 		name string
 		v4   bool

@@ -100,28 +100,79 @@ type Route struct {
 	To        netip.Prefix
 	Via       netip.Addr // invalid without a router
 	Interface string
-	Local     bool // to an address of the machine itself
+	Local     bool   // to an address of the machine itself
+	Flags     string // as route(8) shows them; "" if ip(8) told of the route
 }
 
 // Routes returns the routes of the main table of IPv4 and of all tables of
-// IPv6, as ip(8) shows them, without those that lead nowhere.
+// IPv6, as netstat(8) shows them or, on a machine without it, ip(8) does. ip's
+// routes that lead nowhere are left out.
 func Routes(ctx context.Context, m *host.Machine) ([]Route, error) {
+	program, words := "netstat", [][]string{{"-A", "inet", "-rn"}, {"-A", "inet6", "-rn"}}
+	if m.Which(program) == "" {
+		program, words = "ip", [][]string{{"-4", "route", "show", "table", "main"}, {"-6", "route", "show", "table", "all"}}
+	}
 	var out []Route
-	for _, args := range [][]string{{"-4", "route", "show", "table", "main"}, {"-6", "route", "show", "table", "all"}} {
-		text, exit, err := m.Run(ctx, "ip", args...)
+	for i, args := range words {
+		text, exit, err := m.Run(ctx, program, args...)
 		if err != nil {
-			return nil, fmt.Errorf("cannot run ip: %w", err)
+			return nil, fmt.Errorf("cannot run %s: %w", program, err)
 		}
 		if exit != 0 {
 			continue // a machine without this version of IP
 		}
 		for line := range strings.SplitSeq(text, "\n") {
-			if r, ok := parseRoute(strings.Fields(line), args[0] == "-4"); ok {
+			var r Route
+			var ok bool
+			switch f := strings.Fields(line); {
+			case program == "ip":
+				r, ok = parseRoute(f, i == 0)
+			case i == 0:
+				r, ok = netstatRoute(f)
+			default:
+				r, ok = netstatRoute6(f)
+			}
+			if ok {
 				out = append(out, r)
 			}
 		}
 	}
 	return out, nil
+}
+
+// netstatRoute reads a line: destination, router, mask, flags, four more, and
+// the interface.
+func netstatRoute(f []string) (r Route, ok bool) {
+	if len(f) < 8 {
+		return r, false
+	}
+	to, err := ParseNetwork(f[0] + "/" + f[2])
+	via, err2 := netip.ParseAddr(f[1])
+	if err != nil || err2 != nil {
+		return r, false // the headings
+	}
+	return withVia(Route{To: to, Interface: f[7], Flags: f[3]}, via), true
+}
+
+// netstatRoute6 reads a line: destination, router, flags, metric, two more,
+// and the interface. The counter may stick to the word before it.
+func netstatRoute6(f []string) (r Route, ok bool) {
+	if len(f) != 6 && len(f) != 7 {
+		return r, false
+	}
+	to, err := ParseNetwork(f[0])
+	via, err2 := netip.ParseAddr(f[1])
+	if err != nil || err2 != nil {
+		return r, false
+	}
+	return withVia(Route{To: to, Interface: f[len(f)-1], Flags: f[2]}, via), true
+}
+
+func withVia(r Route, via netip.Addr) Route {
+	if !via.IsUnspecified() {
+		r.Via = via
+	}
+	return r
 }
 
 func parseRoute(f []string, v4 bool) (Route, bool) {

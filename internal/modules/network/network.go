@@ -73,6 +73,19 @@ func Modules(s Sources) []fn.Module {
 		fn.Of("ping", n.ping, `Ping a host four times, and return what ping(8) prints.`, fn.Example("salt '*' network.ping archlinux.org return_boolean=true")),
 		fn.Of("connect", n.connect, `Say whether a host takes connections on a port.
 			The keywords are proto (tcp or udp), timeout in seconds and family (ipv4 or ipv6).`, fn.Example("salt '*' network.connect google-public-dns-a.google.com 53")),
+		fn.Of("netstat", n.netstat, `Return the open sockets of TCP and UDP, and the programs that have them.`, fn.Example("salt '*' network.netstat")),
+		fn.Of("arp", n.arp, `Return the IPv4 addresses of the neighbours by hardware address, as arp(8) shows them.`, fn.Example("salt '*' network.arp")),
+		fn.Of("ip_neighs", n.neighbours(true), `Return the IPv4 addresses of the neighbours by hardware address.`, fn.Example("salt '*' network.ip_neighs")),
+		fn.Of("ipneighs", n.neighbours(true), `Same as network.ip_neighs.`, fn.Example("salt '*' network.ipneighs")),
+		fn.Of("ip_neighs6", n.neighbours(false), `Return the IPv6 addresses of the neighbours by hardware address.`, fn.Example("salt '*' network.ip_neighs6")),
+		fn.Of("ipneighs6", n.neighbours(false), `Same as network.ip_neighs6.`, fn.Example("salt '*' network.ipneighs6")),
+		fn.Of("dig", n.dig, `Return what dig(1) prints of a host.`, fn.Example("salt '*' network.dig archlinux.org")),
+		fn.Of("traceroute", n.traceroute, `Return the machines on the way to a host, as traceroute(8) finds them.`, fn.Example("salt '*' network.traceroute archlinux.org")),
+		fn.Of("wol", n.wake, `Wake a machine up by its hardware address.`, fn.Example("salt '*' network.wol 08:00:27:13:69:77 255.255.255.255 7")),
+		fn.Of("get_bufsize", n.bufsize, `Return the sizes of an interface's ring buffers, as ethtool(8) shows them.`, fn.Example("salt '*' network.get_bufsize eth0")),
+		fn.Of("mod_bufsize", n.setBufsize, `Set the sizes of an interface's ring buffers.
+			The keywords are rx, tx, rx-mini and rx-jumbo.`, fn.Example("salt '*' network.mod_bufsize eth0 rx=512 tx=512")),
+		fn.Of("mod_hostname", n.setHostname, `Set the host name, also in the files that hold it.`, fn.Example("salt '*' network.mod_hostname master.saltstack.com")),
 	}}, hostsModule(s.Machine), httpModule()}
 }
 
@@ -506,7 +519,7 @@ func (n network) getHostname(context.Context, *fn.Call, none) (string, error) {
 }
 
 func (n network) getFQDN(ctx context.Context, _ *fn.Call, _ none) (string, error) {
-	return names.New(n.Machine, n.DNS).Canonical(ctx, n.Machine.Uname().Node), nil
+	return names.New(n.Machine, n.DNS).Full(ctx, n.Machine.Uname().Node), nil
 }
 
 func (n network) fqdns(ctx context.Context, _ *fn.Call, _ none) (*value.Dict, error) {
@@ -569,7 +582,12 @@ func describeRoute(r netif.Route) *value.Dict {
 	if r.To.Addr().Is4() {
 		family, destination, gateway, mask = "inet", r.To.Masked().Addr().String(), "0.0.0.0", netif.Mask(r.To).String()
 	}
-	if r.Via.IsValid() && r.To.Bits() == 0 {
+	switch {
+	case r.Flags != "":
+		if flags = r.Flags; r.Via.IsValid() {
+			gateway = r.Via.String()
+		}
+	case r.Via.IsValid() && r.To.Bits() == 0:
 		gateway, flags = r.Via.String(), "UG"
 	}
 	return value.DictOf("addr_family", family, "destination", destination, "gateway", gateway, "netmask", mask, "flags", flags, "interface", r.Interface)
