@@ -20,6 +20,7 @@ import (
 	"brine/internal/cache"
 	"brine/internal/channel"
 	"brine/internal/client"
+	"brine/internal/discovery"
 	"brine/internal/event"
 	"brine/internal/fileserver"
 	"brine/internal/fn"
@@ -97,6 +98,7 @@ type Master struct {
 
 	publishers []transport.Publisher
 	servers    []transport.RequestServer
+	answerer   *discovery.Answerer // of the option discovery, or nil
 }
 
 // live is what a reload replaces.
@@ -286,7 +288,22 @@ func (m *Master) bindServers() error {
 		}
 		m.servers = append(m.servers, s)
 	}
+	m.bindDiscovery()
 	return nil
+}
+
+// bindDiscovery has minions that know no master find this one. A master that
+// cannot do that is of use all the same.
+func (m *Master) bindDiscovery() {
+	o := m.cfg.Options.Discovery
+	a, ok := m.servers[0].Addr().(*net.TCPAddr)
+	if !o.On || !ok {
+		return
+	}
+	var err error
+	if m.answerer, err = discovery.Listen(o, a.AddrPort(), m.log); err != nil {
+		m.log.Error("this master cannot be found by discovery", "err", err)
+	}
 }
 
 // Addrs returns the bound publish and request addresses, a pair per transport.
@@ -309,13 +326,16 @@ func (m *Master) Run(ctx context.Context) error {
 	front, stopFront := context.WithCancel(ctx)
 	defer stopFront()
 	// One failure stops all.
-	failed := make(chan error, 8+2*len(m.servers))
+	failed := make(chan error, 9+2*len(m.servers))
 	back := group{failed: failed}
 	for _, p := range m.publishers {
 		back.Go(func() error { return p.Serve(inner) })
 	}
 	back.Go(func() error { return m.eventIPC.Serve(inner) })
 	back.Go(func() error { return m.maintain(inner) })
+	if m.answerer != nil {
+		back.Go(func() error { return m.answerer.Serve(inner) })
+	}
 	servers := group{failed: failed}
 	for _, s := range m.servers {
 		servers.Go(func() error { return s.Serve(front, m.requests.Handle) })
@@ -340,6 +360,9 @@ func (m *Master) release() {
 	}
 	for _, p := range m.publishers {
 		p.Close()
+	}
+	if m.answerer != nil {
+		m.answerer.Close()
 	}
 	if m.eventIPC != nil {
 		m.eventIPC.Close()

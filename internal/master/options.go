@@ -3,6 +3,7 @@ package master
 import (
 	"time"
 
+	"brine/internal/discovery"
 	"brine/internal/value"
 )
 
@@ -44,4 +45,6 @@ type Options struct {
 	Peer             any           `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
 	PeerRun          any           `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`
 	JobCacheForStock bool          `salt:"job_cache_for_stock_cli" default:"true" doc:"also write a job's load where Salt's own command line looks for it (Brine only)" change:"live"`
+
+	Discovery discovery.Options `salt:"discovery" default:"false" doc:"answer minions that look for a master by broadcast: False, True, or a map with port (4520, UDP) and mapping (what this master says about itself)" change:"restart"`
 }

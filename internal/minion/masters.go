@@ -1,6 +1,7 @@
 package minion
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/crc32"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/discovery"
 	"brine/internal/fn"
 	"brine/internal/minion/roles"
 	"brine/internal/salt"
@@ -51,6 +53,9 @@ func (m *Minion) nameMasters(ctx context.Context) (Masters, error) {
 		if names, err = m.askFunction(ctx, names); err != nil {
 			return nil, err
 		}
+	}
+	if m.searches() {
+		names = m.search(ctx)
 	}
 	names = m.expandServices(ctx, names)
 	if len(names) < 2 {
@@ -94,6 +99,55 @@ func (m *Minion) askFunction(ctx context.Context, names Masters) (Masters, error
 		return nil, salt.Errorf(salt.Invalid, "master_type func: %s names no master", names[0])
 	}
 	return found, nil
+}
+
+// noMaster is the option master where nobody has set it.
+const noMaster = "salt"
+
+// searches tells whether the network is to be asked for masters.
+func (m *Minion) searches() bool {
+	o := &m.cfg.Options
+	return o.Discovery.On && o.MasterType != typeFunc && len(o.Master) == 1 && o.Master[0] == noMaster
+}
+
+// search asks the network for masters, several times if there is none. Those
+// that the running daemon of this minion has found are good for salt-call. If
+// there is none now, each attempt to connect asks again.
+func (m *Minion) search(ctx context.Context) Masters {
+	if used := m.inUse(); len(used) > 0 {
+		return used
+	}
+	o := &m.cfg.Options.Discovery
+	for try := 1; ; try++ {
+		found, err := discovery.Search(ctx, o, m.log)
+		if err != nil {
+			m.log.Error("the network cannot be asked for masters", "err", err)
+		}
+		if len(found) > 0 {
+			var out Masters
+			for _, f := range found {
+				out = append(out, f.String())
+			}
+			m.log.Info("found masters", "masters", strings.Join(out, ", "))
+			return out
+		}
+		if try >= o.Attempts || !sleep(ctx, o.Pause) {
+			m.log.Warn("no master has answered; the network is asked again with each attempt to connect", "port", o.Port)
+			return m.cfg.Options.Master
+		}
+	}
+}
+
+// searchAgain asks the network once more, for an attempt to connect.
+func (m *Minion) searchAgain(ctx context.Context) (out []endpoint) {
+	found, err := discovery.Search(ctx, &m.cfg.Options.Discovery, m.log)
+	if err != nil {
+		m.log.Debug("the network cannot be asked for masters", "err", err)
+	}
+	for _, f := range found {
+		out = append(out, endpoint{f.Host, cmp.Or(f.Port, m.cfg.Options.MasterPort)})
+	}
+	return out
 }
 
 // serviceTime bounds the look-up of a service at the start.

@@ -172,6 +172,9 @@ func (m *Minion) buildConnections(ctx context.Context) error {
 			m.log.Warn("a master is listed twice; the second entry is ignored", "master", text)
 			continue
 		}
+		if text == noMaster && m.searches() {
+			addr.search = m.searchAgain
+		}
 		own := *signer
 		own.Trust = m.trustIn(addr, len(names) > 1)
 		c, err := m.newConnection(addr, &own)

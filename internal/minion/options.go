@@ -3,6 +3,7 @@ package minion
 import (
 	"time"
 
+	"brine/internal/discovery"
 	"brine/internal/field"
 	"brine/internal/salt"
 	"brine/internal/value"
@@ -64,6 +65,8 @@ type Options struct {
 	Saltenv             any           `salt:"saltenv" default:"null" doc:"environment for files and states; null: base for files, all of the top file for states" change:"restart"`
 	FileBufferSize      int           `salt:"file_buffer_size" default:"262144" doc:"bytes of a file that are sent at once" change:"restart"`
 	MasterURIFormat     string        `salt:"master_uri_format" default:"default" doc:"default splits host:port, ip_only takes the value as an address" change:"restart"`
+
+	Discovery discovery.Options `salt:"discovery" default:"false" doc:"where master is not set, ask the network for masters by broadcast: False, True, or a map with attempts (3), pause (5 seconds), port (4520, UDP), match (any or all) and mapping (what a master must say about itself)" change:"restart"`
 }
 
 // Masters is the list of masters, written as one text or a list.

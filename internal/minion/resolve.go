@@ -14,6 +14,8 @@ type masterAddr struct {
 	text string // as written
 	host string
 	port int // request port
+	// search, if set, asks the network for the addresses of masters first.
+	search func(context.Context) []endpoint
 }
 
 // is reports whether a name means this master: its host, or the whole as it is
@@ -70,6 +72,11 @@ func parsePort(s string) (int, error) {
 func (a masterAddr) resolve(ctx context.Context, r *net.Resolver) ([]endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	if a.search != nil {
+		if found := a.search(ctx); len(found) > 0 {
+			return found, nil
+		}
+	}
 	if !isService(a.host) {
 		return lookUpHost(ctx, r, a.host, a.port)
 	}

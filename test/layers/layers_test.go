@@ -19,7 +19,7 @@ var rows = [][]string{
 	{"salt", "value", "atomicfile", "log"},
 	{"field", "mersenne", "pyre", "shadow", "profile"},
 	{"msgpack", "yaml", "json", "crypt", "host", "textedit"},
-	{"handshake", "transport", "target", "jinja"},
+	{"handshake", "transport", "target", "jinja", "discovery"},
 	{"channel", "fileserver", "fileclient"},
 	{"acl", "keystore", "cache", "event", "job", "journal", "fn", "output"},
 	{"state", "render"},
