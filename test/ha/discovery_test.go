@@ -21,7 +21,9 @@ func TestDiscovery(t *testing.T) {
 			}
 			port := c.LocalAddr().(*net.UDPAddr).Port
 			c.Close()
-			about := func(site string) string { return fmt.Sprintf("discovery: {port: %d, mapping: {site: %s}}\n", port, site) }
+			about := func(site string) string {
+				return fmt.Sprintf("discovery: {port: %d, mapping: {site: %s}}\n", port, site)
+			}
 			other := daemontest.NewMaster(t, daemontest.Brine, "m1", daemontest.Host(), "auto_accept: True\n"+about("elsewhere")).Start()
 			m := daemontest.NewMaster(t, daemontest.Brine, "m2", daemontest.Host(), "auto_accept: True\n"+about("here"))
 			w := daemontest.NewMinion(t, daemontest.Brine, "w1", []string{"salt"},
