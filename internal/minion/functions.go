@@ -55,7 +55,7 @@ func (m *Minion) catalogue() []fn.Module {
 	masters := masters{m}
 	return append(all,
 		core.Grains(grainStore{m}),
-		control.Saltutil(control.Deps{Jobs: jobs{m}, Refresh: refresher{m}, Keys: keys{}, Masters: masters}),
+		control.Saltutil(control.Deps{Jobs: jobs{m}, Refresh: refresher{m}, Keys: keys{}, Masters: masters, Local: localMaster{m}}),
 		control.Event(masters, localBus{m}),
 		control.Mine(masters),
 		control.Publish(masters),

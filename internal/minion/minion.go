@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"brine/internal/channel"
+	"brine/internal/client"
 	"brine/internal/crypt"
 	"brine/internal/event"
 	"brine/internal/fileserver"
@@ -69,6 +70,9 @@ type Config struct {
 	// Overlaid returns the configuration that comes of laying another file of
 	// options over this one. It may be nil.
 	Overlaid func(path string) (Config, error)
+	// LocalMaster opens the way to the master on this machine, if there is one,
+	// and returns what closes it. It may be nil.
+	LocalMaster func() (c *client.Client, close func(), err error)
 	// StateWatch is told how state runs go on. It may be nil.
 	StateWatch engine.Observer
 }

@@ -149,6 +149,28 @@ func TestCallIsAJob(t *testing.T) {
 	})
 }
 
+// A minion whose folder holds the options of the master on its machine can
+// command that master.
+func TestLocalMaster(t *testing.T) {
+	master, alpha := fleet(t, daemontest.Brine, daemontest.Brine)
+	alpha.Write("master", master.Read("master"))
+	for _, c := range []struct{ args, want string }{
+		{`alpha saltutil.runner test.arg arg=[1,b] kwarg={c:\ d} --out=json --static`, `"args": [1, "b"], "kwargs": {"c": "d"}`},
+		{`alpha saltutil.runner no.such --out=json --static`, `"alpha": "'no.such' is not available."`},
+		{`alpha saltutil.cmd beta test.echo arg=[hi] --out=json --static`, `"beta": {"ret": "hi", "retcode": 0, "jid": "JID"}`},
+		{`alpha saltutil.cmd nobody test.ping --out=json --static`, `"alpha": {}`},
+	} {
+		args := strings.Fields(strings.ReplaceAll(c.args, `\ `, "\x00"))
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "\x00", " ")
+		}
+		stdout, stderr, code := master.Run(daemontest.Brine, "salt", args...)
+		if got := strings.Join(strings.Fields(mask(stdout)), " "); code != 0 || !strings.Contains(strings.NewReplacer("[ ", "[", " ]", "]", "{ ", "{", " }", "}").Replace(got), c.want) {
+			t.Errorf("%s: code %d\n%s%s", c.args, code, got, stderr)
+		}
+	}
+}
+
 // Files of any kind reach minions of both kinds alike.
 func TestCopyToMixedFleet(t *testing.T) {
 	daemontest.StockTree(t)

@@ -3,9 +3,12 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"brine/internal/cli/frame"
+	"brine/internal/cli/session"
+	"brine/internal/client"
 	"brine/internal/config"
 	"brine/internal/grains"
 	"brine/internal/minion"
@@ -69,7 +72,10 @@ func MinionConfig(cfg *config.Minion, t *config.Tree, log *slog.Logger) (minion.
 	g.Master = masterGrain(cfg.Options.Master)
 	return minion.Config{
 		Overlaid: func(path string) (minion.Config, error) { return overlaid(cfg, t, path, log) },
-		ID:       f.ID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ConfDir: f.ConfFile,
+		LocalMaster: func() (*client.Client, func(), error) {
+			return session.LocalMaster(filepath.Join(filepath.Dir(f.ConfFile), "master"), os.Getenv, log)
+		},
+		ID: f.ID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ConfDir: f.ConfFile,
 		Options: cfg.Options, Handshake: cfg.Handshake, Transport: tr, Dial: dial, SubscribeDial: subscribe, Events: cfg.Events, Files: cfg.Served, Pillar: cfg.Pillar, Top: cfg.Top, Keysize: f.Keysize, Opts: opts,
 		CollectGrains: func(ctx context.Context) *value.Dict {
 			d, err := grains.Collect(ctx, g, log)

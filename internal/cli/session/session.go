@@ -83,7 +83,7 @@ func Open(env *frame.Env, inv *frame.Invocation, o *Options, tune func(*output.O
 		s.Log.Close()
 		return nil, UsageError{err}
 	}
-	if err := s.connect(); err != nil {
+	if err := s.connect(env.Getenv, s.Log.Logger); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *Session) load(path string) error {
 }
 
 // connect makes the client; it sends nothing yet.
-func (s *Session) connect() error {
+func (s *Session) connect(getenv func(string) string, log *slog.Logger) error {
 	var conf *tls.Config
 	ssl, err := transport.ParseTLS(s.Conf.Network.SSL)
 	if err == nil && ssl != nil && s.Conf.Network.Transport != "zeromq" {
@@ -121,12 +121,26 @@ func (s *Session) connect() error {
 	s.local, err = client.NewLocal(client.Place{
 		Interface: n.Interface, RetPort: n.RetPort, Transport: n.Transport, TLS: conf,
 		Sockets: s.Conf.Events.Sockets(), CacheDir: f.CacheDir, User: f.User,
-	}, client.Caller(s.Env.Getenv), s.Log.Logger)
+	}, client.Caller(getenv), log)
 	if err != nil {
 		return err
 	}
-	s.Client = client.New(s.Settings.Client, f.ConfFile, s.local, s.local, s.Log.Logger)
+	s.Client = client.New(s.Settings.Client, f.ConfFile, s.local, s.local, log)
 	return nil
+}
+
+// LocalMaster opens the way to the master on this machine for a program that is
+// none of the master's own, as its minion is. path is the master's file of
+// options. Nothing is sent yet; close must be called.
+func LocalMaster(path string, getenv func(string) string, log *slog.Logger) (c *client.Client, close func(), err error) {
+	s := &Session{}
+	if err := s.load(path); err != nil {
+		return nil, nil, err
+	}
+	if err := s.connect(getenv, log); err != nil {
+		return nil, nil, err
+	}
+	return s.Client, func() { s.local.Close() }, nil
 }
 
 // Close closes all that Open opened.

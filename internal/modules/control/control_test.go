@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,8 +76,31 @@ func (c choice) Pick(_ context.Context, host string) (Asker, error) {
 	return c.d, c.d.note("pick", host)
 }
 
+// localMaster is a daemon as the master on this machine.
+type localMaster struct{ *daemon }
+
+func (l localMaster) Run(_ context.Context, fun string, args []any, kwargs *value.Dict, jid string) (*value.Dict, error) {
+	d, _ := l.answer.(*value.Dict)
+	return d, l.note("run", fun, value.Repr(value.ListOf(args...)), value.Repr(kwargs), jid)
+}
+
+func (l localMaster) Command(_ context.Context, o Order) iter.Seq2[*value.Dict, error] {
+	return func(yield func(*value.Dict, error) bool) {
+		err := l.note("command", value.Repr(o.Target), o.Type, value.Repr(o.Fun), value.Repr(value.ListOf(o.Arg...)), value.Repr(o.Kwargs), o.Ret, o.Timeout.String())
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, id := range []string{"w1", "w2"} {
+			if !yield(value.DictOf(id, value.DictOf("ret", true)), nil) {
+				return
+			}
+		}
+	}
+}
+
 func modules(d *daemon) []fn.Module {
-	return []fn.Module{Saltutil(Deps{Jobs: d, Refresh: d, Keys: d, Masters: d}), Event(d, d), Mine(d), Publish(choice{d})}
+	return []fn.Module{Saltutil(Deps{Jobs: d, Refresh: d, Keys: d, Masters: d, Local: localMaster{d}}), Event(d, d), Mine(d), Publish(choice{d})}
 }
 
 func registry(t *testing.T, d *daemon) *fn.Registry {
@@ -90,7 +114,9 @@ func registry(t *testing.T, d *daemon) *fn.Registry {
 
 func TestCatalogue(t *testing.T) { fntest.Catalogue(t, modules(&daemon{})) }
 
-const table = "testdata/jobs.json"
+const table, signatures = "testdata/jobs.json", "testdata/signatures.json"
+
+func TestSignatures(t *testing.T) { stocktest.Signatures(t, signatures, modules(&daemon{}), nil) }
 
 func TestLikeSalt(t *testing.T) {
 	opts := stocktest.Options(t, table)
@@ -99,7 +125,10 @@ func TestLikeSalt(t *testing.T) {
 	stocktest.Compare(t, table, registry(t, &daemon{}), func() *fn.Call { return &fn.Call{Config: fn.Tree{Dict: opts}} })
 }
 
-func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, table) }
+func TestRecordingIsTrue(t *testing.T) {
+	stocktest.Verify(t, signatures)
+	stocktest.Verify(t, table)
+}
 
 // check runs a job and compares what it returns and what was asked for.
 func check(t *testing.T, d *daemon, c *fn.Call, fun string, arg []any, want string, asked ...string) {
@@ -182,6 +211,38 @@ func TestRefresh(t *testing.T) {
 	}
 	d.fail = errors.New("no master")
 	check(t, d, &fn.Call{}, "saltutil.refresh_pillar", nil, "ERROR: cannot refresh the pillar: no master", "refresh pillar True False")
+}
+
+// TestSync has the functions that concern a minion without a master.
+func TestSync(t *testing.T) {
+	d, alone := &daemon{}, &fn.Call{Config: fn.Tree{Dict: value.DictOf("file_client", "local")}}
+	check(t, d, &fn.Call{}, "saltutil.sync_tops", nil, "ERROR: Master top modules can only be synced to masterless minions")
+	check(t, d, &fn.Call{}, "saltutil.sync_pillar", nil, "ERROR: Pillar modules can only be synced to masterless minions")
+	check(t, d, &fn.Call{}, "saltutil.sync_wrapper", nil, "ERROR: Wrapper modules can only be synced to masterless minions")
+	check(t, d, alone, "saltutil.sync_tops", nil, "[]")
+	check(t, d, alone, "saltutil.sync_pillar", []any{"clean_pillar_cache=true"}, "[]", "refresh pillar True False")
+	check(t, d, alone, "saltutil.sync_wrapper", []any{"refresh=false"}, "[]")
+	o := registry(t, d).Run(t.Context(), alone, fn.Job{Fun: "saltutil.sync_all", Arg: []any{"refresh=false"}})
+	all, _ := o.Return.(*value.Dict)
+	if keys := all.Keys(); len(keys) != 20 || keys[0] != "tops" || keys[1] != "clouds" || keys[19] != "wrapper" {
+		t.Errorf("sync_all: %+v", keys)
+	}
+}
+
+func TestLocalMaster(t *testing.T) {
+	d := &daemon{answer: value.DictOf("fun", "runner.test.arg", "return", "x", "success", true)}
+	check(t, d, &fn.Call{}, "saltutil.runner", []any{"test.arg", "arg=[1, a]", "kwarg={k: v}", "z=2"}, "x", "run test.arg [1, 'a'] {'k': 'v', 'z': 2} ")
+	check(t, d, &fn.Call{}, "saltutil.runner", []any{"test.arg", "full_return=true", "saltenv=dev", "jid='7'"}, "{'fun': 'runner.test.arg', 'return': 'x', 'success': True}", "run test.arg [] {'saltenv': 'dev'} 7")
+	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"w*", "test.echo", "arg=[x]", "kwarg={a: 1}", "timeout=3"}, "{'w1': {'ret': True}, 'w2': {'ret': True}}", "command 'w*' glob 'test.echo' ['x'] {'a': 1}  3s")
+	check(t, d, &fn.Call{}, "saltutil.cmd_iter", []any{value.ListOf("w1"), "test.ping", "tgt_type=list"}, "[{'w1': {'ret': True}}, {'w2': {'ret': True}}]", "command ['w1'] list 'test.ping' [] {}  0s")
+	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "test.ping", "ssh=true"}, "ERROR: there is no salt-ssh yet: leave ssh out")
+	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "test.ping", "batch=1"}, "ERROR: saltutil.cmd does not know the argument 'batch'; arguments of the function go into kwarg")
+	check(t, d, &fn.Call{}, "saltutil.wheel", []any{"key.list_all"}, "ERROR: there is no wheel function 'key.list_all': masters have none yet; use salt-key for keys and saltutil.runner for the rest")
+	d.fail = errors.New("refused")
+	const none = "ERROR: no master on this machine could be asked, and this function needs one: refused"
+	check(t, d, &fn.Call{}, "saltutil.runner", []any{"test.arg"}, none, "run test.arg [] {} ")
+	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "f"}, none, "command '*' glob 'f' [] {}  0s")
+	check(t, d, &fn.Call{}, "saltutil.cmd_iter", []any{"*", "f"}, none, "command '*' glob 'f' [] {}  0s")
 }
 
 func TestRefreshPillarWaitsNoLonger(t *testing.T) {

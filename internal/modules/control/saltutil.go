@@ -68,6 +68,7 @@ type Deps struct {
 	Refresh Refresher
 	Keys    Keys
 	Masters Masters
+	Local   LocalMaster
 }
 
 type saltutil struct{ Deps }
@@ -103,10 +104,11 @@ func Saltutil(d Deps) fn.Module {
 		fn.Of("sync_all", s.syncAll, `Return an empty list for each kind of module.
 			Modules are part of the program, so there are none to fetch; the pillar is refreshed.`, fn.Example("salt '*' saltutil.sync_all")),
 	}}
-	for _, k := range append(kinds[:len(kinds):len(kinds)], kind{"outputters", RefreshModules}) {
-		m.Funcs = append(m.Funcs, fn.Of("sync_"+k.name, s.sync(k.refresh), `Return an empty list: modules are part of the program, so there are none to fetch.`,
-			fn.Example("salt '*' saltutil.sync_"+k.name)))
+	for _, k := range slices.Concat(kinds, masterKinds, []kind{{name: "outputters", refresh: RefreshModules}}) {
+		m.Funcs = append(m.Funcs, fn.Of("sync_"+k.name, s.sync(k), `Return an empty list: modules are part of the program, so there are none to fetch.`,
+			append(k.arguments(), fn.Example("salt '*' saltutil.sync_"+k.name))...))
 	}
+	m.Funcs = append(m.Funcs, s.localFunctions()...)
 	return m
 }
 
@@ -291,14 +293,42 @@ func (s saltutil) refreshPlain(what string) func(context.Context, *fn.Call, none
 
 // kind is a kind of module that Salt fetches from a master, and what it
 // refreshes then.
-type kind struct{ name, refresh string }
+type kind struct {
+	name, refresh string
+	// quiet kinds refresh only if asked to, lean ones cannot, and clean ones
+	// can drop the pillar's cache.
+	quiet, lean, clean bool
+}
 
 // kinds are those that sync_all fetches.
 var kinds = []kind{
-	{"clouds", RefreshModules}, {"beacons", RefreshBeacons}, {"modules", RefreshModules}, {"states", RefreshModules}, {"sdb", ""},
-	{"grains", RefreshPillar}, {"renderers", RefreshModules}, {"returners", RefreshModules}, {"output", RefreshModules}, {"utils", RefreshModules},
-	{"log_handlers", RefreshModules}, {"executors", RefreshModules}, {"proxymodules", ""}, {"engines", ""}, {"thorium", ""},
-	{"serializers", RefreshModules}, {"matchers", ""},
+	{name: "clouds", refresh: RefreshModules}, {name: "beacons", refresh: RefreshBeacons}, {name: "modules", refresh: RefreshModules},
+	{name: "states", refresh: RefreshModules}, {name: "sdb", lean: true}, {name: "grains", refresh: RefreshPillar, clean: true},
+	{name: "renderers", refresh: RefreshModules}, {name: "returners", refresh: RefreshModules}, {name: "output", refresh: RefreshModules},
+	{name: "utils", refresh: RefreshModules}, {name: "log_handlers", refresh: RefreshModules}, {name: "executors", refresh: RefreshModules},
+	{name: "proxymodules", quiet: true}, {name: "engines", quiet: true}, {name: "thorium", quiet: true},
+	{name: "serializers", refresh: RefreshModules}, {name: "matchers", quiet: true},
+}
+
+// masterKinds are those that a minion without a master uses itself; sync_all
+// fetches the first of them before all others.
+var masterKinds = []kind{{name: "tops"}, {name: "pillar", refresh: RefreshPillar, clean: true}, {name: "wrapper", refresh: RefreshModules}}
+
+// whose are the words of a master's kinds in errors.
+var whose = map[string]string{"tops": "Master top", "pillar": "Pillar", "wrapper": "Wrapper"}
+
+// arguments are those that a function for this kind takes.
+func (k kind) arguments() []fn.Option {
+	names := []string{"saltenv", "refresh", "extmod_whitelist", "extmod_blacklist"}
+	switch {
+	case k.lean:
+		return []fn.Option{fn.Params("saltenv", "extmod_whitelist", "extmod_blacklist")}
+	case k.clean:
+		names = append(names, "clean_pillar_cache")
+	case k.quiet:
+		return []fn.Option{fn.Params(names...), fn.Default("refresh", "false")}
+	}
+	return []fn.Option{fn.Params(names...)}
 }
 
 type syncArgs struct {
@@ -309,10 +339,13 @@ type syncArgs struct {
 	Clean     bool `salt:"clean_pillar_cache" doc:"drop the pillar's cache" default:"false"`
 }
 
-func (s saltutil) sync(what string) func(context.Context, *fn.Call, syncArgs) (*value.List, error) {
-	return func(ctx context.Context, _ *fn.Call, a syncArgs) (*value.List, error) {
-		if a.Refresh && what != "" {
-			if _, err := s.begin(ctx, what, a.Clean, false); err != nil {
+func (s saltutil) sync(k kind) func(context.Context, *fn.Call, syncArgs) (*value.List, error) {
+	return func(ctx context.Context, c *fn.Call, a syncArgs) (*value.List, error) {
+		if text := whose[k.name]; text != "" && c.Config.Get("file_client") != "local" {
+			return nil, fn.Errorf("%s modules can only be synced to masterless minions", text)
+		}
+		if a.Refresh && k.refresh != "" {
+			if _, err := s.begin(ctx, k.refresh, a.Clean, false); err != nil {
 				return nil, err
 			}
 		}
@@ -320,9 +353,13 @@ func (s saltutil) sync(what string) func(context.Context, *fn.Call, syncArgs) (*
 	}
 }
 
-func (s saltutil) syncAll(ctx context.Context, _ *fn.Call, a syncArgs) (*value.Dict, error) {
-	d := value.NewDict(len(kinds))
-	for _, k := range kinds {
+func (s saltutil) syncAll(ctx context.Context, c *fn.Call, a syncArgs) (*value.Dict, error) {
+	all := kinds
+	if c.Config.Get("file_client") == "local" {
+		all = slices.Concat(masterKinds[:1], kinds, masterKinds[1:])
+	}
+	d := value.NewDict(len(all))
+	for _, k := range all {
 		d.Set(k.name, &value.List{})
 	}
 	if a.Refresh {

@@ -1,0 +1,149 @@
+package control
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"brine/internal/fn"
+	"brine/internal/value"
+)
+
+// LocalMaster is the master on the minion's own machine, which lets its user
+// do all that salt and salt-run can. Each call fails where there is none.
+type LocalMaster interface {
+	// Run runs a function of the master itself and returns what its event
+	// says: fun, jid, user, return, success.
+	Run(ctx context.Context, fun string, args []any, kwargs *value.Dict, jid string) (*value.Dict, error)
+	// Command has minions do something and returns what comes back: by minion
+	// a dict of ret, retcode, jid and, if the minion names one, out.
+	Command(ctx context.Context, o Order) iter.Seq2[*value.Dict, error]
+}
+
+// Order is what minions are to do.
+type Order struct {
+	Target, Fun any
+	Type        string
+	Arg         []any
+	Kwargs      *value.Dict   // of the function
+	Ret         string        // returners
+	Timeout     time.Duration // 0 means as configured
+}
+
+func (s saltutil) localFunctions() []fn.Func {
+	return []fn.Func{
+		fn.Of("runner", s.runner, `Run a function of the master that runs on the minion's machine, as salt-run does.
+			All further keywords go to the function.`,
+			fn.Example("salt master_minion saltutil.runner jobs.list_jobs"), fn.Example(`salt master_minion saltutil.runner test.arg arg="['baz']" kwarg="{'foo': 'bar'}"`)),
+		fn.Of("cmd", s.cmd, `Command minions by way of the master that runs on the minion's machine, and return what they returned.`,
+			fn.Example("salt master_minion saltutil.cmd '*' test.ping")),
+		fn.Of("cmd_iter", s.cmdIter, `Same as saltutil.cmd, but returns a list with one item for each minion.`,
+			fn.Example("salt master_minion saltutil.cmd_iter '*' test.ping")),
+		fn.Of("wheel", s.wheel, `Refuse: masters have no wheel functions yet. salt-key does what those of keys do.`,
+			fn.Example("salt master_minion saltutil.wheel key.list_all")),
+		fn.Of("update", s.update, `Refuse, as Salt does unless it was installed in one certain way.`, fn.Example("salt '*' saltutil.update")),
+	}
+}
+
+type localRunnerArgs struct {
+	Name       string      `salt:"name" doc:"function to run"`
+	Arg        []any       `salt:"arg" doc:"arguments" default:"null"`
+	Kwarg      *value.Dict `salt:"kwarg" doc:"named arguments" default:"null"`
+	FullReturn bool        `salt:"full_return" doc:"return all that is known of the run" default:"false"`
+	Saltenv    string      `salt:"saltenv" doc:"argument of that name for the function, unless it is base" default:"base"`
+	JID        string      `salt:"jid" doc:"job id to use" default:"null"`
+	Kwargs     fn.Kwargs   `salt:"kwargs"`
+}
+
+func (s saltutil) runner(ctx context.Context, _ *fn.Call, a localRunnerArgs) (any, error) {
+	kwargs := value.NewDict(4)
+	kwargs.Update(a.Kwarg)
+	kwargs.Update(a.Kwargs.Clean())
+	if a.Saltenv != "base" {
+		kwargs.Set("saltenv", a.Saltenv)
+	}
+	data, err := s.Local.Run(ctx, a.Name, a.Arg, kwargs, a.JID)
+	if err != nil {
+		return nil, onMaster(err)
+	}
+	if a.FullReturn {
+		return data, nil
+	}
+	return data.At("return"), nil
+}
+
+// onMaster adds to an error where the function can be used.
+func onMaster(err error) error {
+	return fn.Errorf("no master on this machine could be asked, and this function needs one: %w", err)
+}
+
+type localCmdArgs struct {
+	Tgt     any           `salt:"tgt" doc:"target"`
+	Fun     any           `salt:"fun" doc:"function, or a list of functions with arg a list of lists"`
+	Arg     []any         `salt:"arg" doc:"arguments" default:"[]"`
+	Timeout time.Duration `salt:"timeout" doc:"seconds to wait for minions; as configured if null" default:"null"`
+	TgtType string        `salt:"tgt_type" doc:"type of the target" default:"glob"`
+	Ret     string        `salt:"ret" doc:"returners for the minions to use" default:""`
+	Kwarg   *value.Dict   `salt:"kwarg" doc:"named arguments" default:"null"`
+	SSH     bool          `salt:"ssh" doc:"must be false: there is no salt-ssh" default:"false"`
+	Kwargs  fn.Kwargs     `salt:"kwargs"`
+}
+
+// results commands minions.
+func (s saltutil) results(ctx context.Context, a localCmdArgs) (iter.Seq2[*value.Dict, error], error) {
+	if a.SSH {
+		return nil, fn.Errorf("there is no salt-ssh yet: leave ssh out")
+	}
+	for key := range a.Kwargs.Clean().All() {
+		return nil, fn.Errorf("saltutil.cmd does not know the argument %s; arguments of the function go into kwarg", value.Repr(key))
+	}
+	return s.Local.Command(ctx, Order{Target: a.Tgt, Fun: a.Fun, Type: a.TgtType, Arg: a.Arg, Kwargs: a.Kwarg, Ret: a.Ret, Timeout: a.Timeout}), nil
+}
+
+func (s saltutil) cmd(ctx context.Context, _ *fn.Call, a localCmdArgs) (*value.Dict, error) {
+	all := value.NewDict(0)
+	seq, err := s.results(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	for one, err := range seq {
+		if err != nil {
+			return nil, onMaster(err)
+		}
+		all.Update(one)
+	}
+	return all, nil
+}
+
+func (s saltutil) cmdIter(ctx context.Context, _ *fn.Call, a localCmdArgs) (*value.List, error) {
+	all := &value.List{}
+	seq, err := s.results(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	for one, err := range seq {
+		if err != nil {
+			return nil, onMaster(err)
+		}
+		all.Append(one)
+	}
+	return all, nil
+}
+
+type wheelArgs struct {
+	Name   string    `salt:"name" doc:"function to run"`
+	Args   fn.Args   `salt:"args"`
+	Kwargs fn.Kwargs `salt:"kwargs"`
+}
+
+func (saltutil) wheel(_ context.Context, _ *fn.Call, a wheelArgs) (any, error) {
+	return nil, fn.Errorf("there is no wheel function %s: masters have none yet; use salt-key for keys and saltutil.runner for the rest", value.Repr(a.Name))
+}
+
+type versionArgs struct {
+	Version any `salt:"version" doc:"has no effect" default:"null"`
+}
+
+func (saltutil) update(context.Context, *fn.Call, versionArgs) (*value.Dict, error) {
+	return value.DictOf("_error", "a minion is one program without an update_url; replace it by the package manager, or by copying a new one"), nil
+}
