@@ -124,6 +124,33 @@ func TestBothWays(t *testing.T) {
 	}
 }
 
+// A program that has connected gets what is fired next, even if the server had
+// no time yet to accept it.
+func TestConnectedIsEnough(t *testing.T) {
+	for _, mode := range []string{"ipc", "tcp"} {
+		o := MasterOptions{Options: testOptions, SockDir: filepath.Dir(masterSockets(t).Pub)}
+		o.IPCMode = mode
+		at := o.Sockets()
+		if mode == "tcp" {
+			at.Pub, at.Pull = "127.0.0.1:0", "127.0.0.1:0"
+		}
+		bus := NewBus(0)
+		s, err := Listen(bus, at, testOptions, quiet) // and does not serve
+		must(t, err)
+		defer s.Close()
+		r, err := Dial(t.Context(), s.Sockets())
+		must(t, err)
+		defer r.Close()
+		must(t, bus.Fire("first", value.NewDict(0)))
+		must(t, r.SetDeadline(time.Now().Add(time.Minute)))
+		e, err := r.Next()
+		must(t, err)
+		if e.Tag != "first" {
+			t.Errorf("%s: %q came first", mode, e.Tag)
+		}
+	}
+}
+
 func TestSocketFiles(t *testing.T) {
 	at := masterSockets(t)
 	must(t, os.MkdirAll(filepath.Dir(at.Pub), 0o755))

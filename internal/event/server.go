@@ -22,12 +22,14 @@ type Server struct {
 	bus     *Bus
 	log     *slog.Logger
 	sockets Sockets
-	pub     net.Listener
-	pull    net.Listener
+	pub     *door
+	pull    *door
 	files   []ownFile
 	backlog *backlog
 	remove  func()
 	conns   sync.WaitGroup
+	open    context.Context // of the connections
+	end     context.CancelCauseFunc
 }
 
 // ownFile is a socket file that this server made.
@@ -43,9 +45,10 @@ func Listen(bus *Bus, at Sockets, o Options, log *slog.Logger) (*Server, error) 
 		return nil, err
 	}
 	s := &Server{bus: bus, log: log, sockets: at, backlog: newBacklog(o.PubHWM, o.PubBuffer<<20)}
+	s.open, s.end = context.WithCancelCause(context.Background())
 	var err error
-	if s.pub, err = s.listen(at.Pub, fs.FileMode(at.PubMode)); err == nil {
-		s.pull, err = s.listen(at.Pull, 0o600)
+	if s.pub, err = s.door(at.Pub, fs.FileMode(at.PubMode), s.reader); err == nil {
+		s.pull, err = s.door(at.Pull, 0o600, s.writer)
 	}
 	if err == nil && at.Marker != "" {
 		err = makeMarker(at.Marker)
@@ -55,10 +58,32 @@ func Listen(bus *Bus, at Sockets, o Options, log *slog.Logger) (*Server, error) 
 		return nil, err
 	}
 	if at.Network == "tcp" {
-		s.sockets.Pub, s.sockets.Pull = s.pub.Addr().String(), s.pull.Addr().String()
+		s.sockets.Pub, s.sockets.Pull = s.pub.addr.String(), s.pull.addr.String()
 	}
 	s.remove = bus.Handle(s.publish)
 	return s, nil
+}
+
+// door makes one of the two sockets. enter gets each connection, and returns
+// what serves it.
+func (s *Server) door(addr string, mode fs.FileMode, enter func(net.Conn) (serve func())) (*door, error) {
+	l, err := s.listen(addr, mode)
+	if err != nil {
+		return nil, err
+	}
+	d, err := newDoor(l, func(conn net.Conn) {
+		serve := enter(conn)
+		s.conns.Go(func() {
+			stop := context.AfterFunc(s.open, func() { conn.Close() })
+			defer stop()
+			defer conn.Close()
+			serve()
+		})
+	})
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cannot wait for programs at the event bus: %w", err)
+	}
+	return d, nil
 }
 
 // Sockets returns where the server listens; ports are real even if 0 was asked
@@ -142,11 +167,12 @@ func (s *Server) Close() error {
 	if s.remove != nil {
 		s.remove()
 	}
-	for _, l := range []net.Listener{s.pub, s.pull} {
-		if l != nil {
-			l.Close()
+	for _, d := range []*door{s.pub, s.pull} {
+		if d != nil {
+			d.close()
 		}
 	}
+	s.end(nil)
 	for _, f := range s.files {
 		if now, err := os.Lstat(f.path); err == nil && os.SameFile(now, f.info) {
 			os.Remove(f.path)
@@ -158,62 +184,28 @@ func (s *Server) Close() error {
 // Serve accepts programs until ctx ends, then closes all and removes the
 // socket files. It returns after every goroutine of the server has ended.
 func (s *Server) Serve(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() { s.end(nil) })()
 	var loops sync.WaitGroup
-	for _, a := range []struct {
-		l      net.Listener
-		handle func(context.Context, net.Conn) func()
-	}{{s.pub, s.reader}, {s.pull, s.writer}} {
+	for _, d := range []*door{s.pub, s.pull} {
 		loops.Go(func() {
-			if err := s.accept(ctx, a.l, a.handle); err != nil {
-				cancel(err)
+			if err := d.attend(s.log); err != nil {
+				s.end(salt.Errorf(salt.Internal, "the event bus stopped listening: %w", err))
 			}
 		})
 	}
-	<-ctx.Done()
+	<-s.open.Done()
 	s.Close()
 	loops.Wait()
 	s.conns.Wait()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	if err := context.Cause(s.open); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
 }
 
-// accept hands out connections until the listener is closed. A lack of file
-// handles passes.
-func (s *Server) accept(ctx context.Context, l net.Listener, handle func(context.Context, net.Conn) func()) error {
-	for {
-		conn, err := l.Accept()
-		switch {
-		case ctx.Err() != nil:
-			if conn != nil {
-				conn.Close()
-			}
-			return nil
-		case err == nil:
-			serve := handle(ctx, conn)
-			s.conns.Go(func() {
-				stop := context.AfterFunc(ctx, func() { conn.Close() })
-				defer stop()
-				defer conn.Close()
-				serve()
-			})
-		case errors.Is(err, net.ErrClosed):
-			return salt.Errorf(salt.Internal, "the event bus stopped listening: %w", err)
-		default:
-			s.log.Warn("the event bus cannot accept a program", "error", err)
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-			}
-		}
-	}
-}
-
 // publish puts an event before all readers.
 func (s *Server) publish(e *Event) {
+	s.pub.admit()
 	if !s.backlog.wanted() {
 		return
 	}
@@ -230,9 +222,8 @@ const (
 	batchBytes  = 256 << 10
 )
 
-// reader gives a program its place in the backlog at once, because the salt
-// command publishes a job as soon as it is connected.
-func (s *Server) reader(_ context.Context, conn net.Conn) func() {
+// reader gives a program its place in the backlog at once.
+func (s *Server) reader(conn net.Conn) func() {
 	cur := s.backlog.open()
 	return func() { s.serveReader(conn, cur) }
 }
@@ -264,17 +255,17 @@ func (s *Server) serveReader(conn net.Conn, cur *cursor) {
 	}
 }
 
-func (s *Server) writer(ctx context.Context, conn net.Conn) func() {
-	return func() { s.serveWriter(ctx, conn) }
+func (s *Server) writer(conn net.Conn) func() {
+	return func() { s.serveWriter(conn) }
 }
 
 // serveWriter puts the events that come on the bus.
-func (s *Server) serveWriter(ctx context.Context, conn net.Conn) {
+func (s *Server) serveWriter(conn net.Conn) {
 	frames := frameReader{r: conn}
 	for {
 		body, err := frames.next()
 		if err != nil {
-			if ctx.Err() == nil && err != io.EOF {
+			if s.open.Err() == nil && err != io.EOF {
 				s.log.Warn("a program that sends events is cut off", "error", err)
 			}
 			return
