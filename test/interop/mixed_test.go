@@ -55,7 +55,7 @@ var alike = []string{
 	"user.info root", "user.info nosuchuser", "user.list_groups root", "user.list_users", "user.getent", "user.primary_group root", "group.info root", "group.info nosuch", "group.getent", "shadow.info nosuchuser", "user.exists root",
 	"environ.get HOME", "environ.has_value nosuch", "environ.get nosuch", "environ.items x", "timezone.get_offset", "timezone.get_zonecode", "locale.get_locale", "locale.avail C.UTF-8",
 	"hashutil.digest x", "hashutil.md5_digest x", "hashutil.sha256_digest x", "hashutil.base64_b64encode x", "hashutil.base64_b64decode eA==", "hashutil.hmac_signature a b c", "hashutil.digest x nope", "random.hash x sha256", "random.str_encode x", "random.rand_int 5 5",
-	"pillar.items", "pillar.get a", "pillar.get a default=b", "pillar.raw", "pillar.item a", "pillar.ls", "pillar.keys a", "pillar.data", "data.items", "data.set k v", "data.get k", "data.has_value k", "data.update k w", "data.pop k", "data.dump '{a: 1}'", "data.get a", "data.clear", "mine.get nobody test.ping", "saltutil.is_running nosuch", "saltutil.find_job 20200101000000000000", "saltutil.kill_job 20200101000000000000", "saltutil.sync_modules", "saltutil.refresh_grains", "saltutil.clear_cache x y", "saltutil.find_cached_job 20200101000000000000", "event.fire '{a: 1}' tag", "log.info x", "ps.pgrep nosuchprocess", "ps.psaux nosuchprocess", "ps.boot_time x y z", "ps.num_cpus x", "ps.total_physical_memory", "ps.virtual_memory x", "ps.get_pid_list x", "pkg.version bash", "pkg.version nosuchpackage", "pkg.version bash nosuchpackage", "pkg.list_pkgs x=1", "system.get_system_date x y", "system.get_computer_name",
+	"pillar.items", "pillar.get a", "pillar.get a default=b", "pillar.raw", "pillar.item a", "pillar.ls", "pillar.data", "data.items", "data.set k v", "data.get k", "data.has_value k", "data.update k w", "data.pop k", "data.dump '{a: 1}'", "data.get a", "data.clear", "mine.get nobody test.ping", "saltutil.is_running nosuch", "saltutil.find_job 20200101000000000000", "saltutil.kill_job 20200101000000000000", "saltutil.sync_modules", "saltutil.refresh_grains", "saltutil.clear_cache x y", "saltutil.find_cached_job 20200101000000000000", "event.fire '{a: 1}' tag", "log.info x", "ps.pgrep nosuchprocess", "ps.psaux nosuchprocess", "ps.boot_time x y z", "ps.num_cpus x", "ps.total_physical_memory", "ps.virtual_memory x", "ps.get_pid_list x", "pkg.version bash", "pkg.version nosuchpackage", "pkg.version bash nosuchpackage", "pkg.list_pkgs x=1", "system.get_system_date x y", "system.get_computer_name",
 }
 
 var (
@@ -68,7 +68,8 @@ var (
 		{regexp.MustCompile(`"pid": ?\d+`), `"pid": PID`},
 		{regexp.MustCompile(`/tmp/bri\d+`), "ROOT"},
 	}
-	traceback = regexp.MustCompile(`(?s)exception: Traceback .*\\n(?:[\w.]+: )?([^"\\]*)(?:\\n)?"`)
+	traceback = regexp.MustCompile(`(?s)exception: Traceback .*\\n(?:[\w.]+: )?([^"\\]+)(?:\\n)?"`)
+	keyError  = regexp.MustCompile(`KeyError: '([^']*)'`)
 	argsDoc   = regexp.MustCompile(`(?s)(Passed invalid arguments to .*?\\n).*`)
 )
 
@@ -80,6 +81,7 @@ func seen(v any) string {
 		return err.Error()
 	}
 	s := string(b)
+	s = keyError.ReplaceAllString(s, "$1") // Python quotes the text of this one
 	s = traceback.ReplaceAllString(s, `exception: $1"`)
 	s = argsDoc.ReplaceAllString(s, "$1")
 	for _, m := range masks {
@@ -127,7 +129,7 @@ var commands = []string{
 	"salt -E 'b.*' test.ping", "salt -G role:web test.ping", "salt -G deployed:rack:7 test.ping", "salt -P 'role:w(e|x)b' test.ping", "salt -N both test.ping", "salt -N nested test.ping", "salt -N nope test.ping",
 	"salt -S 127.0.0.0/8 test.ping", "salt -C 'G@role:web and not L@brine' test.ping", "salt -C 'not nobody and ( E@b.* or stock )' test.ping", "salt -L brine,stock test.ping", "salt -I a:b test.ping",
 	"salt -b 1 * test.ping", "salt -b 50% * test.ping", "salt -b 1 --failhard brine cmd.run 'exit 3' python_shell=True",
-	"salt --out=json -s * test.arg 1 a=2", "salt --out=yaml brine grains.item role mixed", "salt --out=txt brine cmd.run 'echo a; echo b' python_shell=True", "salt --out=raw brine test.arg 1 [2,3]",
+	"salt --out=json -s -L brine,stock test.arg 1 a=2", "salt --out=yaml brine grains.item role mixed", "salt --out=txt brine cmd.run 'echo a; echo b' python_shell=True", "salt --out=raw brine test.arg 1 [2,3]",
 	"salt --out=pprint brine grains.get deployed", "salt --out=newline_values_only brine grains.get mixed", "salt --out=nope brine test.ping", "salt --out=table brine grains.get deployed", "salt --out=quiet brine test.ping", "salt --force-color brine grains.item role mixed none",
 	"salt brine test.ping,test.echo , x", "salt brine cmd.run_all 'exit 3' python_shell=True", "salt -d brine test.nope", "salt brine sys.argspec test.echo", "salt --preview-target * test.ping",
 	"salt", "salt brine", "salt --nope", "salt -E -G x test.ping", "salt -b", "salt -t x * test.ping", "salt --batch-safe-limit=2 * test.ping", "salt --no-parse=a brine test.arg a=1 b=2",
@@ -137,7 +139,7 @@ var commands = []string{
 }
 
 // Lines that Salt's programs print about themselves.
-var noise = regexp.MustCompile(`(?m)^(\[ERROR   \] )?(Task was destroyed|task: <Task).*\n?|^\[WARNING \] .*\n?|^Exception ignored.*\n?`)
+var noise = regexp.MustCompile(`(?m)^(# )?(\[ERROR   \] )?(Task was destroyed|task: <Task).*\n?|^\[WARNING \] .*\n?|^Exception ignored.*\n?`)
 
 // shown is what a program printed, without what varies.
 func shown(text string) string {

@@ -204,7 +204,7 @@ func (p *parser) find(name string) []string {
 
 func (p *parser) parse(args []string) error {
 	if err := p.flags.Parse(args); err != nil {
-		return p.explain(err)
+		return p.explain(err, args)
 	}
 	p.args = append(p.args, p.flags.Args()...)
 	return nil
@@ -224,8 +224,27 @@ func (p *parser) parseStdin(r io.Reader) error {
 	return p.parse(args)
 }
 
-// explain puts an error of pflag into the words of Python's optparse.
-func (p *parser) explain(err error) error {
+// spelling is how args name the option of a bad value: pflag does not say.
+func spelling(args []string, bad *pflag.InvalidValueError) string {
+	f := bad.GetFlag()
+	for i, a := range args {
+		if a == "--" || f.Shorthand == "" {
+			break
+		}
+		if strings.HasPrefix(a, "--") || !strings.HasPrefix(a, "-") {
+			continue
+		}
+		_, rest, ok := strings.Cut(a[1:], f.Shorthand)
+		if ok && (rest != "" && strings.TrimPrefix(rest, "=") == bad.GetValue() || rest == "" && i+1 < len(args) && args[i+1] == bad.GetValue()) {
+			return "-" + f.Shorthand
+		}
+	}
+	return "--" + f.Name
+}
+
+// explain puts an error of pflag about args into the words of Python's
+// optparse.
+func (p *parser) explain(err error, args []string) error {
 	var (
 		missing *pflag.NotExistError
 		value   *pflag.ValueRequiredError
@@ -248,7 +267,7 @@ func (p *parser) explain(err error) error {
 		if errors.As(cause, &end) {
 			return end
 		}
-		name := "--" + invalid.GetFlag().Name
+		name := spelling(args, invalid)
 		if cause == errNoValue {
 			return fmt.Errorf("%s option %w", name, cause)
 		}

@@ -287,7 +287,10 @@ func setDisabled(ctx context.Context, c *fn.Call, names []string, one func(strin
 }
 
 func (m *mod) listDisabled(_ context.Context, c *fn.Call, _ none) (any, error) {
-	return c.Grains.Get("state_runs_disabled"), nil
+	if off := c.Grains.Get("state_runs_disabled"); off != nil {
+		return off, nil
+	}
+	return "", nil
 }
 
 // disabledSLS returns a text for every SLS that must not run here.

@@ -87,7 +87,7 @@ func (m *mod) runs() []fn.Func {
 		fn.Of("single", m.single, `Apply one state, given by its arguments.`,
 			takes("fun name test queue", asStates, fn.Example("salt '*' state.single file.absent /tmp/old"))...),
 		fn.Of("low", m.low, `Apply one low chunk.`, takes("data queue", fn.Example(`salt '*' state.low '{"state": "pkg", "fun": "installed", "name": "vi"}'`))...),
-		fn.Of("high", m.high, `Apply high data.`, takes("data test queue", asStates, fn.Example(`salt '*' state.high '{"vim": {"pkg": ["installed"]}}'`))...),
+		fn.Of("high", m.high, `Apply high data.`, takes("data test queue", fn.Example(`salt '*' state.high '{"vim": {"pkg": ["installed"]}}'`))...),
 		fn.Of("template", m.template, `Apply an SLS file of the minion itself.`, takes("tem queue", asStates, fn.Example("salt '*' state.template /srv/local.sls"))...),
 		fn.Of("template_str", m.templateStr, `Apply the text of an SLS.`, takes("tem queue", asStates, fn.Example("salt '*' state.template_str 'a: test.nop'"))...),
 	}
