@@ -30,6 +30,11 @@ type Caller struct {
 // NewCaller prepares a caller. Unless local, it signs in to the first master
 // of the list that can be reached; pending and rejected keys are errors.
 func NewCaller(ctx context.Context, cfg Config, local bool, log *slog.Logger) (*Caller, error) {
+	at, err := cfg.Events.Sockets(cfg.ID, cfg.Handshake.HashType)
+	if err != nil {
+		return nil, err
+	}
+	cfg.daemonBus = &at
 	cfg.Events.SockDir = "" // the bus is the daemon's
 	if local {
 		cfg.Options.MasterType = "disable"

@@ -179,17 +179,6 @@ func (s masters) Send(ctx context.Context, load *value.Dict) error {
 	return nil
 }
 
-// localBus fires events on the minion's own bus.
-type localBus struct{ m *Minion }
-
-// Fire implements control.Bus.
-func (b localBus) Fire(_ context.Context, tag string, data *value.Dict) error {
-	if b.m.bus == nil {
-		return salt.Errorf(salt.Unavailable, "there is no event bus")
-	}
-	return b.m.bus.Fire(tag, data)
-}
-
 // jobs shows the running jobs: those of this process, and those that other
 // processes of this minion (the daemon, or salt-call) have noted.
 type jobs struct{ m *Minion }

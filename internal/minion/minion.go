@@ -75,6 +75,11 @@ type Config struct {
 	LocalMaster func() (c *client.Client, close func(), err error)
 	// StateWatch is told how state runs go on. It may be nil.
 	StateWatch engine.Observer
+	// Print shows a line to whoever asked for a function. It is nil in a
+	// daemon.
+	Print func(line string) error
+	// daemonBus is where the events of the daemon are, if this is not it.
+	daemonBus *event.Sockets
 }
 
 // Minion is the daemon. New makes one, Run runs it.

@@ -37,7 +37,7 @@ func (m *Minion) buildStates() error {
 
 // stateModule is the execution module that runs states.
 func (m *Minion) stateModule() fn.Module {
-	return modstates.Module(modstates.Deps{
+	mod := modstates.Module(modstates.Deps{
 		Deps: highstate.Deps{
 			Renderer: m.renderer, States: m.states, Fire: m.fireMasters, Watch: m.cfg.StateWatch,
 			PillarIsFresh: m.cfg.LateGrains, Grains: m.Grains,
@@ -57,6 +57,8 @@ func (m *Minion) stateModule() fn.Module {
 			return out
 		},
 	})
+	mod.Funcs = append(mod.Funcs, m.watcher().Event())
+	return mod
 }
 
 // configured returns c as if a file of options were laid over the minion's:

@@ -88,7 +88,7 @@ type Deps struct {
 func New(d Deps) []fn.Module {
 	return []fn.Module{
 		cacheModule(d), configModule(), docModule(d), errorModule(), eventModule(d), filesModule(d), jobsModule(d), manageModule(d), networkModule(d), pillarModule(d),
-		saltModule(d), State(Watcher{Listen: d.listen}), testModule(),
+		saltModule(d), State(d.listen, nil), testModule(),
 	}
 }
 

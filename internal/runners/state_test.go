@@ -17,19 +17,16 @@ var errLost = errors.New("lost")
 // watch runs state.event as salt-run does, over events of these tags.
 func watch(t *testing.T, args []any, tags ...string) (lines []string, o fn.Outcome) {
 	t.Helper()
-	reg, err := fn.NewRegistry(nil, State(Watcher{
-		Listen: func(context.Context) iter.Seq2[*event.Event, error] {
-			return func(yield func(*event.Event, error) bool) {
-				for _, tag := range tags {
-					if !yield(&event.Event{Tag: tag, Data: value.DictOf("b", value.ListOf("é", nil), "a", 1.5)}, nil) {
-						return
-					}
+	reg, err := fn.NewRegistry(nil, State(func(context.Context) iter.Seq2[*event.Event, error] {
+		return func(yield func(*event.Event, error) bool) {
+			for _, tag := range tags {
+				if !yield(&event.Event{Tag: tag, Data: value.DictOf("b", value.ListOf("é", nil), "a", 1.5)}, nil) {
+					return
 				}
-				yield(nil, errLost)
 			}
-		},
-		Print: func(line string) error { lines = append(lines, line); return nil },
-	}))
+			yield(nil, errLost)
+		}
+	}, func(line string) error { lines = append(lines, line); return nil }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +87,7 @@ func TestWatchInMaster(t *testing.T) {
 					t.Errorf("event %s", e.Tag)
 				}
 			}
-			h.want("state.event", "'Exception occurred in runner state.event: the master would wait for ever: give a count, or use salt-run on the machine of the master'")
+			h.want("state.event", "'Exception occurred in runner state.event: the master would wait for ever: give a count, or use salt-run on its machine'")
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			if o := Run(ctx, h.reg, &fn.Call{}, fn.Job{Fun: "state.event", Arg: []any{"none", int64(1)}}); !errors.Is(o.Err, context.Canceled) {

@@ -186,6 +186,10 @@ func (r *runner) run(ctx context.Context, cfg *config.Minion, tree *config.Tree)
 		return config.ExitCode(err)
 	}
 	mc.LateGrains = true
+	mc.Print = func(line string) error {
+		_, err := fmt.Fprintln(r.env.Stdout, line)
+		return err
+	}
 	if r.env.IsTerminal(r.env.Stderr) {
 		line := &progress{w: r.env.Stderr, width: terminalWidth(r.env.Stderr)}
 		mc.StateWatch = line

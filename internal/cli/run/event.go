@@ -22,12 +22,9 @@ const redial = time.Second
 // watch runs state.event here and not in the master: it prints without end,
 // and what it prints must not become events again.
 func (p *program) watch(ctx context.Context, r client.Runner) error {
-	reg, err := fn.NewRegistry(nil, runners.State(runners.Watcher{
-		Listen: p.listen,
-		Print: func(line string) error {
-			_, err := fmt.Fprintln(p.Env.Stdout, line)
-			return err
-		},
+	reg, err := fn.NewRegistry(nil, runners.State(p.listen, func(line string) error {
+		_, err := fmt.Fprintln(p.Env.Stdout, line)
+		return err
 	}))
 	if err != nil {
 		return err
