@@ -327,7 +327,7 @@ func (c *connection) attach(ctx context.Context, at endpoint) (was bool, err err
 	var aside sync.WaitGroup
 	c.again = make(chan struct{}, 1)
 	aside.Go(func() {
-		failed <- c.settle(ctx, sub, known && !warm, gen)
+		failed <- c.settle(ctx, sub, known, warm, gen)
 		c.askAgain(ctx)
 	})
 	aside.Go(func() { failed <- c.watch(ctx, sub) })
@@ -357,19 +357,20 @@ func (c *connection) publishPort() int {
 const defaultPublishPort = 4505
 
 // settle does what a new connection needs besides listening. known says that
-// the keys are of an earlier session, that of gen.
-func (c *connection) settle(ctx context.Context, sub *channel.Subscription, known bool, gen int) error {
+// the keys are of an earlier sign-in, that of gen, and warm that they were good
+// a moment ago. Nothing is asked of a master, let alone done for it, before it
+// has shown in this session that it is the one who signed in: what answers
+// could be another process, with the old one's folder, that no sign-in would
+// take for the master any more.
+func (c *connection) settle(ctx context.Context, sub *channel.Subscription, known, warm bool, gen int) error {
+	if known {
+		if err := c.verify(ctx, sub, warm, gen); err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
 	greet := c.m.toGreet(c)
 	if !greet {
 		c.fetchMissed(ctx)
-	}
-	if known {
-		if !sleep(ctx, c.reauthDelay()) {
-			return nil
-		}
-		if err := sub.Renew(ctx, gen); err != nil {
-			return fmt.Errorf("signing in again: %w", err)
-		}
 	}
 	c.out.kick()
 	if !greet {
@@ -385,6 +386,26 @@ func (c *connection) settle(ctx context.Context, sub *channel.Subscription, know
 	c.sendStart()
 	c.m.greeted(c)
 	c.m.ready(c)
+	return nil
+}
+
+// verify signs in again unless the master is the very process of the last
+// sign-in: it proves that by its key for publications, which is in no file. One
+// of Salt's cannot be asked, and has no jobs kept for us either.
+func (c *connection) verify(ctx context.Context, sub *channel.Subscription, warm bool, gen int) error {
+	if c.client.Peer().Brine {
+		if outdated, err := c.probe(ctx); err == nil && !outdated {
+			return nil
+		}
+	} else if warm {
+		return nil
+	}
+	if !sleep(ctx, c.reauthDelay()) {
+		return nil
+	}
+	if err := sub.Renew(ctx, gen); err != nil {
+		return fmt.Errorf("signing in again: %w", err)
+	}
 	return nil
 }
 

@@ -18,7 +18,12 @@ import (
 // there is no subscription.
 func (c *connection) standBy(ctx context.Context, at endpoint) (was bool, err error) {
 	c.client.SetAddress(at.String())
-	if c.warm != at.String() { // otherwise it was the active one a moment ago
+	signed := c.warm == at.String() // it was the active one a moment ago
+	if signed {
+		outdated, err := c.probe(ctx)
+		signed = err == nil && !outdated
+	}
+	if !signed {
 		if err := c.client.SignIn(ctx); err != nil {
 			return handshake.Refused(err), err
 		}

@@ -29,6 +29,7 @@ type dialled struct {
 	// that which counts, sure the last one that was more than bytes.
 	signs, last, sure int64
 	watch             netpeer.Watch
+	due               time.Time // of its next call
 	taken             int64 // of pieces
 
 	writing sync.Mutex
@@ -114,7 +115,10 @@ func (d *dialled) Read(b []byte) (int, error) {
 		return d.conn.Read(b)
 	}
 	for {
-		d.conn.SetReadDeadline(time.Now().Add(max(d.every/netpeer.Ticks, time.Millisecond)))
+		if now := time.Now(); !d.due.After(now) {
+			d.due = now.Add(max(d.every/netpeer.Ticks, time.Millisecond))
+		}
+		d.conn.SetReadDeadline(d.due)
 		n, err := d.conn.Read(b)
 		if n > 0 {
 			d.signs++
