@@ -114,6 +114,28 @@ func read(m *host.Machine, pid int, boot time.Time) (Process, bool) {
 	return p, true
 }
 
+// Shown is the command as ps(1) shows it: that of the kernel's own processes is
+// their name in brackets.
+func (p Process) Shown() string {
+	if len(p.Command) == 0 {
+		return "[" + p.Name + "]"
+	}
+	return strings.Join(p.Command, " ")
+}
+
+// Matching returns the ids of the processes of which a line of user, id and
+// command, as ps(1) prints it, is what is looked for.
+func Matching(m *host.Machine, match func(line string) bool) []int {
+	owners := NewOwners(m)
+	var pids []int
+	for _, p := range All(m) {
+		if match(owners.Name(p.UID) + " " + strconv.Itoa(p.PID) + " " + p.Shown()) {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids
+}
+
 // Owners names the users of processes. It reads the accounts once.
 type Owners struct {
 	m     *host.Machine

@@ -8,6 +8,7 @@ import (
 
 	"brine/internal/fn"
 	"brine/internal/host"
+	"brine/internal/host/initd"
 	"brine/internal/host/systemd"
 	"brine/internal/target"
 	"brine/internal/value"
@@ -21,22 +22,22 @@ func serviceModule(m *host.Machine) fn.Module {
 		onlyRoot = fn.Params("root")
 		plain    = fn.Params("name", "no_block", "unmask", "unmask_runtime")
 	)
-	return fn.Module{Name: "service", When: s.when, Doc: `Services and other units of systemd.`, Funcs: []fn.Func{
-		fn.Of("get_all", s.getAll, `Return the names of all services.`, onlyRoot, fn.Example("salt '*' service.get_all")),
-		fn.Of("get_enabled", s.inState("enabled"), `Return the names of the services that start at boot.`, onlyRoot, fn.Example("salt '*' service.get_enabled")),
-		fn.Of("get_disabled", s.inState("disabled"), `Return the names of the services that do not start at boot.`, onlyRoot, fn.Example("salt '*' service.get_disabled")),
+	return fn.Module{Name: "service", When: s.when, Doc: `Services: units of systemd, or those of OpenRC or System V init where systemd does not run.`, Funcs: []fn.Func{
+		fn.Of("get_all", s.or(s.getAll, scripts.all), `Return the names of all services.`, onlyRoot, fn.Example("salt '*' service.get_all")),
+		fn.Of("get_enabled", s.or(s.inState("enabled"), scripts.enabledOnes), `Return the names of the services that start at boot.`, onlyRoot, fn.Example("salt '*' service.get_enabled")),
+		fn.Of("get_disabled", s.or(s.inState("disabled"), scripts.disabledOnes), `Return the names of the services that do not start at boot.`, onlyRoot, fn.Example("salt '*' service.get_disabled")),
 		fn.Of("get_static", s.inState("static"), `Return the names of the units that others start.`, onlyRoot, fn.Example("salt '*' service.get_static")),
 		fn.Of("get_running", s.getRunning, `Return the names of the units that run.`, fn.Example("salt '*' service.get_running")),
-		fn.Of("available", s.available, `Say whether there is a service.`, fn.Params("name"), fn.Example("salt '*' service.available sshd")),
-		fn.Of("missing", s.missing, `Say whether there is no such service.`, fn.Params("name"), fn.Example("salt '*' service.missing sshd")),
+		fn.Of("available", s.or(s.available, scripts.available), `Say whether there is a service.`, fn.Params("name"), fn.Example("salt '*' service.available sshd")),
+		fn.Of("missing", s.or(s.missing, scripts.missing), `Say whether there is no such service.`, fn.Params("name"), fn.Example("salt '*' service.missing sshd")),
 		fn.Of("status", s.status, `Say whether a service runs; of a pattern, for each service that it means.`, fn.Example("salt '*' service.status ssh")),
 		fn.Of("enabled", s.enabled, `Say whether a service starts at boot.`, fn.Params("name", "root"), fn.Example("salt '*' service.enabled ssh")),
-		fn.Of("disabled", s.disabled, `Say whether a service does not start at boot.`, fn.Params("name", "root"), fn.Example("salt '*' service.disabled ssh")),
-		fn.Of("start", s.act("start"), `Start a service.`, plain, fn.Default("no_block", "false"), fn.Example("salt '*' service.start ssh")),
-		fn.Of("stop", s.stop, `Stop a service.`, fn.Params("name", "no_block"), fn.Example("salt '*' service.stop ssh")),
-		fn.Of("restart", s.act("restart"), `Restart a service, or start it.`, plain, fn.Example("salt '*' service.restart ssh")),
-		fn.Of("reload", s.act("reload"), `Have a service read its configuration again.`, plain, fn.Default("no_block", "false"), fn.Example("salt '*' service.reload ssh")),
-		fn.Of("force_reload", s.act("force-reload"), `Have a service read its configuration again, or restart it.`, plain, fn.Default("no_block", "true"), fn.Example("salt '*' service.force_reload ssh")),
+		fn.Of("disabled", s.or(s.disabled, scripts.disabled), `Say whether a service does not start at boot.`, fn.Params("name", "root"), fn.Example("salt '*' service.disabled ssh")),
+		fn.Of("start", s.or(s.act("start"), act("start")), `Start a service.`, plain, fn.Default("no_block", "false"), fn.Example("salt '*' service.start ssh")),
+		fn.Of("stop", s.or(s.stop, act("stop")), `Stop a service.`, fn.Params("name", "no_block"), fn.Example("salt '*' service.stop ssh")),
+		fn.Of("restart", s.or(s.act("restart"), act("restart")), `Restart a service, or start it.`, plain, fn.Example("salt '*' service.restart ssh")),
+		fn.Of("reload", s.or(s.act("reload"), act("reload")), `Have a service read its configuration again.`, plain, fn.Default("no_block", "false"), fn.Example("salt '*' service.reload ssh")),
+		fn.Of("force_reload", s.or(s.act("force-reload"), act("force-reload")), `Have a service read its configuration again, or restart it.`, plain, fn.Default("no_block", "true"), fn.Example("salt '*' service.force_reload ssh")),
 		fn.Of("enable", s.enable, `Have a service start at boot.`, fn.Default("no_block", "false"), fn.Params("name", "no_block", "unmask", "unmask_runtime", "root"), fn.Example("salt '*' service.enable ssh")),
 		fn.Of("disable", s.disable, `Have a service not start at boot.`, fn.Default("no_block", "false"), fn.Params("name", "no_block", "root"), fn.Example("salt '*' service.disable ssh")),
 		fn.Of("mask", s.mask, `Have nothing start a service.`, fn.Params("name", "runtime", "root"), fn.Example("salt '*' service.mask ssh")),
@@ -50,8 +51,8 @@ func serviceModule(m *host.Machine) fn.Module {
 }
 
 func (s service) when(fn.Reader) (string, bool) {
-	if s.m.Which("systemctl") == "" {
-		return "only available on Linux systems with systemd", false
+	if _, ok := initd.Find(s.m); !ok && s.m.Which("systemctl") == "" {
+		return "only available on Linux systems with systemd, OpenRC or scripts in /etc/init.d", false
 	}
 	return "", true
 }
@@ -83,12 +84,12 @@ func checked(name string) error {
 	return nil
 }
 
-func (s service) getAll(_ context.Context, _ *fn.Call, a args) (*value.List, error) {
+func (s service) getAll(_ context.Context, _ *fn.Call, a args) (any, error) {
 	return value.Strings(s.on(a).Units()), nil
 }
 
-func (s service) inState(state string) func(context.Context, *fn.Call, args) (*value.List, error) {
-	return func(ctx context.Context, _ *fn.Call, a args) (*value.List, error) {
+func (s service) inState(state string) function {
+	return func(ctx context.Context, _ *fn.Call, a args) (any, error) {
 		names, err := s.on(a).InState(ctx, state)
 		return value.Strings(names), expected(err)
 	}
@@ -107,11 +108,11 @@ func (s service) getRunning(ctx context.Context, _ *fn.Call, _ none) (*value.Lis
 	return value.Strings(names), expected(err)
 }
 
-func (s service) available(ctx context.Context, c *fn.Call, a args) (bool, error) {
+func (s service) available(ctx context.Context, c *fn.Call, a args) (any, error) {
 	return s.refresh(ctx, c, a)
 }
 
-func (s service) missing(ctx context.Context, c *fn.Call, a args) (bool, error) {
+func (s service) missing(ctx context.Context, c *fn.Call, a args) (any, error) {
 	known, err := s.refresh(ctx, c, a)
 	return !known, err
 }
@@ -147,12 +148,15 @@ func (s service) daemonReload(ctx context.Context, _ *fn.Call, _ none) (bool, er
 
 type statusArgs struct {
 	Name string `salt:"name" doc:"name of the service, or a pattern"`
-	Sig  any    `salt:"sig" doc:"has no effect" default:"null"`
+	Sig  any    `salt:"sig" doc:"regular expression of the process, which counts in place of what the init system says; has no effect with systemd" default:"null"`
 }
 
 func (s service) status(ctx context.Context, c *fn.Call, a statusArgs) (any, error) {
 	if err := checked(a.Name); err != nil {
 		return nil, err
+	}
+	if init, ok := s.scripts(c); ok {
+		return init.status(ctx, a)
 	}
 	active := func(name string) (bool, error) {
 		if _, err := s.refresh(ctx, c, args{Name: name}); err != nil {
@@ -183,11 +187,14 @@ func pattern(name string) bool {
 	return strings.ContainsAny(name, "*?") || open >= 0 && strings.IndexByte(name[open:], ']') > 1
 }
 
-func (s service) enabled(ctx context.Context, _ *fn.Call, a bootArgs) (bool, error) {
+func (s service) enabled(ctx context.Context, c *fn.Call, a bootArgs) (bool, error) {
+	if init, ok := s.scripts(c); ok {
+		return init.startsAtBoot(ctx, a)
+	}
 	return s.startsAtBoot(ctx, a.args)
 }
 
-func (s service) disabled(ctx context.Context, _ *fn.Call, a args) (bool, error) {
+func (s service) disabled(ctx context.Context, _ *fn.Call, a args) (any, error) {
 	on, err := s.startsAtBoot(ctx, a)
 	return !on && err == nil, err
 }
@@ -270,8 +277,8 @@ func failed(out host.Output) error {
 	return fn.Errorf("%s", text)
 }
 
-func (s service) act(action string) func(context.Context, *fn.Call, args) (bool, error) {
-	return func(ctx context.Context, c *fn.Call, a args) (bool, error) {
+func (s service) act(action string) function {
+	return func(ctx context.Context, c *fn.Call, a args) (any, error) {
 		out, err := s.perform(ctx, c, a, action)
 		if err == nil && out.Exit != 0 {
 			err = failed(out)
@@ -280,19 +287,25 @@ func (s service) act(action string) func(context.Context, *fn.Call, args) (bool,
 	}
 }
 
-func (s service) stop(ctx context.Context, c *fn.Call, a args) (bool, error) {
+func (s service) stop(ctx context.Context, c *fn.Call, a args) (any, error) {
 	out, err := s.perform(ctx, c, a, "stop")
 	return err == nil && out.Exit == 0, err
 }
 
-func (s service) enable(ctx context.Context, c *fn.Call, a bootArgs) (bool, error) {
+func (s service) enable(ctx context.Context, c *fn.Call, a bootArgs) (any, error) {
+	if init, ok := s.scripts(c); ok {
+		return init.change(ctx, c, a, init.Enable)
+	}
 	if ok, done, err := s.script(ctx, a.args, true); done || err != nil {
 		return ok, err
 	}
 	return s.act("enable")(ctx, c, a.args)
 }
 
-func (s service) disable(ctx context.Context, c *fn.Call, a bootArgs) (bool, error) {
+func (s service) disable(ctx context.Context, c *fn.Call, a bootArgs) (any, error) {
+	if init, ok := s.scripts(c); ok {
+		return init.change(ctx, c, a, init.Disable)
+	}
 	if ok, done, err := s.script(ctx, a.args, false); done || err != nil {
 		return ok, err
 	}

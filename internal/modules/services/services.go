@@ -1,5 +1,5 @@
-// Package services holds the execution module service, for machines with
-// systemd. It is a skin over host/systemd.
+// Package services holds the execution module service. It is a skin over
+// host/systemd and, where systemd does not run, host/initd.
 package services
 
 import (

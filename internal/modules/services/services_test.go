@@ -11,6 +11,7 @@ import (
 	"brine/internal/fn"
 	"brine/internal/fn/fntest"
 	"brine/internal/host"
+	"brine/internal/host/initd"
 	"brine/internal/modules/stocktest"
 	"brine/internal/value"
 )
@@ -168,8 +169,10 @@ func TestFailures(t *testing.T) {
 	if o := f.run(t, "service.stop", "ssh"); o.Return != false {
 		t.Errorf("%+v", o)
 	}
-	if err := os.RemoveAll(f.Path("/run/systemd")); err != nil {
-		t.Fatal(err)
+	for _, path := range []string{"/run/systemd", "/usr/sbin/update-rc.d"} {
+		if err := os.RemoveAll(f.Path(path)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	const state = "systemctl show --property=LoadState --property=NeedDaemonReload -- ssh.service"
 	f.exits[state], f.answers[state] = 1, "System has not been booted"
@@ -190,10 +193,131 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestWithoutSystemd has scripts of System V init in place of units.
+func TestWithoutSystemd(t *testing.T) {
+	f := newFake(t)
+	if err := os.RemoveAll(f.Path("/run/systemd")); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{"/usr/sbin/service": "", "/proc/7/stat": "7 (sshd) S 0 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 4096 3 0\n", "/proc/7/cmdline": "/usr/sbin/sshd\x00-D\x00"} {
+		if err := f.WriteFile(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.exits["service ssh status"], f.exits["service none start"] = 3, 1
+	for _, c := range []struct {
+		fun     string
+		arg     []any
+		want    string
+		retcode int
+	}{
+		{"service.get_all", nil, "['off', 'old', 'ssh']", 0},
+		{"service.get_all", []any{"/r"}, "['other']", 0},
+		{"service.get_enabled", nil, "['old']", 0},
+		{"service.get_disabled", nil, "['off', 'ssh']", 0},
+		{"service.available", []any{"ssh"}, "True", 0},
+		{"service.available", []any{"none"}, "False", 0},
+		{"service.missing", []any{"none"}, "True", 0},
+		{"service.enabled", []any{"old"}, "True", 0},
+		{"service.enabled", []any{"none"}, "False", 0},
+		{"service.disabled", []any{"ssh"}, "True", 0},
+		{"service.disabled", []any{"none"}, "False", 0},
+		{"service.status", []any{"old"}, "True", 0},
+		{"service.status", []any{"ssh"}, "False", 0},
+		{"service.status", []any{"[os]*"}, "{'off': True, 'old': True, 'ssh': False}", 0},
+		{"service.status", []any{"ssh", "sshd -D$"}, "True", 0},
+		{"service.status", []any{"ssh", "other"}, "False", 0},
+		{"service.status", []any{"ssh", "("}, "ERROR executing 'service.status': '(' is no regular expression: ", 1},
+		{"service.start", []any{"ssh"}, "True", 0},
+		{"service.start", []any{"none"}, "False", 1},
+		{"service.force_reload", []any{"ssh"}, "True", 0},
+		{"service.enable", []any{"ssh"}, "True", 0},
+		{"service.disable", []any{"ssh"}, "True", 0},
+		{"service.start", []any{"-x"}, `ERROR executing 'service.start': "-x" is no name of a service`, 1},
+	} {
+		o := f.run(t, c.fun, c.arg...)
+		got, text := o.Return.(string)
+		if !text {
+			got = value.Repr(o.Return)
+		}
+		if !strings.HasPrefix(got, c.want) || o.Retcode != c.retcode {
+			t.Errorf("%s %v: got  %s, %d\nwant %s, %d", c.fun, c.arg, got, o.Retcode, c.want, c.retcode)
+		}
+	}
+	f.calls = nil
+	f.run(t, "service.force_reload", "ssh")
+	f.run(t, "service.enable", "ssh")
+	f.run(t, "service.disable", "ssh")
+	if want := []string{"service ssh force-reload", "update-rc.d ssh defaults", "update-rc.d ssh enable", "update-rc.d ssh disable"}; !slices.Equal(f.calls, want) {
+		t.Errorf("ran %q", f.calls)
+	}
+}
+
+func TestOpenRC(t *testing.T) {
+	f := newFake(t)
+	if err := os.RemoveAll(f.Path("/run/systemd")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.WriteFile("/sbin/rc-update", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Chmod("/sbin/rc-update", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f.answers["rc-update -v show"] = " ssh | boot default\n off |\n"
+	for _, c := range []struct {
+		fun  string
+		arg  []any
+		want string
+	}{
+		{"service.get_all", nil, "{'off': [], 'ssh': ['boot', 'default']}"},
+		{"service.get_enabled", nil, "{'ssh': ['boot', 'default']}"},
+		{"service.get_disabled", nil, "['off']"},
+		{"service.enabled", []any{"ssh", "runlevels=[boot, default]"}, "True"},
+		{"service.enabled", []any{"ssh", "runlevels=sysinit"}, "False"},
+		{"service.enable", []any{"off", "runlevels=boot"}, "True"},
+	} {
+		if got := value.Repr(f.run(t, c.fun, c.arg...).Return); got != c.want {
+			t.Errorf("%s %v: got  %s\nwant %s", c.fun, c.arg, got, c.want)
+		}
+	}
+	if last := f.calls[len(f.calls)-1]; last != "rc-update add off boot" {
+		t.Errorf("ran %q", f.calls)
+	}
+}
+
+// TestScriptsLikeSaltHere compares what both do on a machine without systemd.
+func TestScriptsLikeSaltHere(t *testing.T) {
+	m := &host.Machine{}
+	if _, ok := initd.Find(m); !ok {
+		t.Skip("systemd runs on this machine")
+	}
+	jobs := [][]any{{"environ.setval", "PATH", "/usr/sbin:/sbin:/usr/bin:/bin"}, {"service.available", "no-such-service"}, {"service.missing", "no-such-service"}, {"service.status", "no-such-service"}, {"service.status", "no-such-*"},
+		{"service.enabled", "no-such-service"}, {"service.disabled", "no-such-service"}, {"service.start", "no-such-service"}, {"service.stop", "no-such-service"}, {"service.available", "dbus"},
+		{"service.enabled", "dbus"}, {"service.disabled", "dbus"}}
+	r, err := fn.NewRegistry(nil, Modules(m)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, j := range stocktest.Ask(t, nil, jobs...) {
+		if i == 0 {
+			continue // where it finds the programs
+		}
+		if got := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: j.Str("fun"), Arg: jobs[i][1:]}); !value.Equal(got.Return, j.At("return")) {
+			t.Errorf("%v: returns %s\nSalt: %s", jobs[i], value.Repr(got.Return), value.Repr(j.At("return")))
+		}
+	}
+}
+
 // TestLikeSaltHere compares what both read of this machine.
 func TestLikeSaltHere(t *testing.T) {
 	jobs := [][]any{{"service.get_all"}, {"service.get_static"}, {"service.enabled", "fstrim.timer"}, {"service.enabled", "no-such@x"}}
-	recorded := stocktest.Ask(t, map[string]any{"providers": map[string]string{"service": "systemd_service"}}, jobs...)
+	const provider = "systemd_service"
+	recorded := stocktest.Ask(t, map[string]any{"providers": map[string]string{"service": provider}}, jobs...)
+	call := &fn.Call{Config: fn.Tree{Dict: value.DictOf("providers", value.DictOf("service", provider))}}
 	if strings.Contains(value.Str(recorded[0].At("return")), "is not available") {
 		t.Skip("this machine has no systemd")
 	}
@@ -202,7 +326,7 @@ func TestLikeSaltHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, j := range recorded {
-		if got := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: j.Str("fun"), Arg: jobs[i][1:]}); !value.Equal(got.Return, j.At("return")) {
+		if got := r.Run(t.Context(), call, fn.Job{Fun: j.Str("fun"), Arg: jobs[i][1:]}); !value.Equal(got.Return, j.At("return")) {
 			t.Errorf("%v: returns %s\nSalt: %s", jobs[i], value.Repr(got.Return), value.Repr(j.At("return")))
 		}
 	}

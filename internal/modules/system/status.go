@@ -232,19 +232,10 @@ func (s status) w(ctx context.Context, _ *fn.Call, _ none) (*value.List, error) 
 	return l, err
 }
 
-// shownCommand is the command as ps(1) shows it: that of the kernel's own
-// processes is their name in brackets.
-func shownCommand(p process.Process) string {
-	if len(p.Command) == 0 {
-		return "[" + p.Name + "]"
-	}
-	return strings.Join(p.Command, " ")
-}
-
 func (s status) procs(context.Context, *fn.Call, none) (*value.Dict, error) {
 	owners, d := process.NewOwners(s.m), value.NewDict(256)
 	for _, p := range process.All(s.m) {
-		d.Set(strconv.Itoa(p.PID), value.DictOf("user", owners.Name(p.UID), "cmd", shownCommand(p)))
+		d.Set(strconv.Itoa(p.PID), value.DictOf("user", owners.Name(p.UID), "cmd", p.Shown()))
 	}
 	return d, nil
 }
@@ -258,13 +249,9 @@ func (s status) pid(_ context.Context, _ *fn.Call, a pidArgs) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	owners := process.NewOwners(s.m)
 	var pids []string
-	for _, p := range process.All(s.m) {
-		pid := strconv.Itoa(p.PID)
-		if re.MatchString(owners.Name(p.UID) + " " + pid + " " + shownCommand(p)) {
-			pids = append(pids, pid)
-		}
+	for _, pid := range process.Matching(s.m, re.MatchString) {
+		pids = append(pids, strconv.Itoa(pid))
 	}
 	return strings.Join(pids, "\n"), nil
 }
