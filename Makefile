@@ -13,7 +13,7 @@ build: ## the static binary bin/brine, and a link for each of Salt's programs
 man: build ## manual pages of all programs, in bin/man
 	@bin/brine man --dir bin/man
 
-demo: build ## two masters and three minions on loopback, one master dies and returns
+demo: build ## two masters and four minions on loopback, one master dies and returns
 	@bin/brine demo
 
 test: ## all tests

@@ -11,10 +11,10 @@ package demo
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,11 +24,11 @@ import (
 
 // Applet is the entry in the table of programs.
 func Applet() frame.Applet {
-	return frame.Applet{Name: "demo", Summary: "two masters and three minions on this machine; one master dies and comes back", Run: run}
+	return frame.Applet{Name: "demo", Summary: "two masters and four minions on this machine; one master dies and comes back", Run: run}
 }
 
 var command = frame.Command{
-	Name: "demo", Doc: "Starts two masters and three minions on loopback, commands them, and has one master die and come back.",
+	Name: "demo", Doc: "Starts two masters and three minions on loopback, commands them, and has one master die and come back; then the same with a minion that uses one master at a time.",
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {
@@ -59,6 +59,9 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 // minions and their role, a grain.
 var minions = []tempfleet.Minion{{ID: "alpha", Role: "web"}, {ID: "beta", Role: "web"}, {ID: "gamma", Role: "db"}}
 
+// single is the minion that uses one master at a time.
+var single = tempfleet.Minion{ID: "delta", Role: "web", Later: true, More: "master_type: failover\nmaster_failback: True\nmaster_failback_interval: 1\n"}
+
 type demo struct {
 	out   io.Writer
 	began time.Time
@@ -85,7 +88,7 @@ func (d *demo) step(title string, do func() (string, error)) error {
 func seconds(t time.Duration) string { return fmt.Sprintf("%.2f s", t.Seconds()) }
 
 func (d *demo) run(ctx context.Context) (err error) {
-	if d.fleet, err = tempfleet.New(minions, "", ""); err != nil {
+	if d.fleet, err = tempfleet.New(append(slices.Clone(minions), single), "", ""); err != nil {
 		return err
 	}
 	f := d.fleet
@@ -115,6 +118,17 @@ func (d *demo) run(ctx context.Context) (err error) {
 			b, err := d.pingAll(ctx, two)
 			return "one: " + a + "\ntwo: " + b, err
 		}},
+		{"Start minion delta, which uses one master at a time (master_type: failover)", func() (string, error) { return d.startSingle(ctx) }},
+		{"Kill master one; time until delta does what master two says", func() (string, error) {
+			one.Kill()
+			return d.moved(ctx, two)
+		}},
+		{"Start master one again; delta goes back to it (master_failback: True)", func() (string, error) {
+			if err := one.Start(); err != nil {
+				return "", err
+			}
+			return d.moved(ctx, one)
+		}},
 	} {
 		if err := d.step(s.title, s.do); err != nil {
 			return err
@@ -125,10 +139,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 
 func (d *demo) acceptKeys(ctx context.Context) (string, error) {
 	for _, m := range d.fleet.Masters {
-		if err := d.fleet.Await(ctx, "all keys to be pending on "+m.Name, func() error { return d.pending(ctx, m) }); err != nil {
-			return "", err
-		}
-		if _, err := m.Command(ctx, "salt-key", "-y", "-A"); err != nil {
+		if err := d.accept(ctx, m, len(minions)); err != nil {
 			return "", err
 		}
 	}
@@ -144,7 +155,16 @@ func (d *demo) acceptKeys(ctx context.Context) (string, error) {
 	return "3 keys accepted on each", nil
 }
 
-func (d *demo) pending(ctx context.Context, m *tempfleet.Daemon) error {
+// accept waits for n keys on a master, and accepts them.
+func (d *demo) accept(ctx context.Context, m *tempfleet.Daemon, n int) error {
+	if err := d.fleet.Await(ctx, "all keys to be pending on "+m.Name, func() error { return d.pending(ctx, m, n) }); err != nil {
+		return err
+	}
+	_, err := m.Command(ctx, "salt-key", "-y", "-A")
+	return err
+}
+
+func (d *demo) pending(ctx context.Context, m *tempfleet.Daemon, n int) error {
 	out, err := m.Command(ctx, "salt-key", "-L", "--out=json")
 	if err != nil {
 		return err
@@ -155,7 +175,7 @@ func (d *demo) pending(ctx context.Context, m *tempfleet.Daemon) error {
 	if err := json.Unmarshal([]byte(out), &keys); err != nil {
 		return fmt.Errorf("salt-key did not print JSON: %w", err)
 	}
-	if len(keys.Pending) != len(minions) {
+	if len(keys.Pending) != n {
 		return fmt.Errorf("pending: %v", keys.Pending)
 	}
 	return nil
@@ -205,10 +225,6 @@ func (d *demo) runByGrain(ctx context.Context, m *tempfleet.Daemon) (string, err
 	return fmt.Sprintf("alpha: %s\nbeta:  %s", rets["alpha"], rets["beta"]), nil
 }
 
-// limit is within what time of listening a master that comes back must
-// command all minions.
-const limit = 3 * time.Second
-
 func (d *demo) revive(ctx context.Context, m *tempfleet.Daemon) (string, error) {
 	if err := m.Start(); err != nil {
 		return "", err
@@ -217,18 +233,80 @@ func (d *demo) revive(ctx context.Context, m *tempfleet.Daemon) (string, error) 
 		return "", err
 	}
 	from := time.Now()
-	for {
+	err := d.fleet.Await(ctx, "all minions to answer "+m.Name, func() error {
 		_, err := d.pingAll(ctx, m)
-		took := time.Since(from)
-		switch {
-		case err == nil && took <= limit:
-			return fmt.Sprintf("all minions answered %s after it listened", seconds(took)), nil
-		case err == nil:
-			return "", fmt.Errorf("it took %s, more than %s", seconds(took), limit)
-		case took > tempfleet.Patience || ctx.Err() != nil:
-			return "", errors.Join(err, ctx.Err())
+		return err
+	})
+	return fmt.Sprintf("all minions answered %s after it listened", seconds(time.Since(from))), err
+}
+
+// holder is what manage.masters tells of a minion.
+type holder struct {
+	Here            bool
+	Active, Standby map[string]any
+	Changed         struct {
+		To, Reason string
+		Seconds    float64
+	}
+}
+
+// holder asks a master who commands delta.
+func (d *demo) holder(ctx context.Context, m *tempfleet.Daemon) (h holder, err error) {
+	out, err := m.Command(ctx, "salt-run", "manage.masters", "--out=json")
+	if err != nil {
+		return h, err
+	}
+	var all map[string]holder
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		return h, fmt.Errorf("salt-run did not print JSON: %w", err)
+	}
+	return all[single.ID], nil
+}
+
+func (d *demo) startSingle(ctx context.Context) (string, error) {
+	f := d.fleet
+	if err := f.Minions[len(f.Minions)-1].Start(); err != nil {
+		return "", err
+	}
+	for _, m := range f.Masters {
+		if err := d.accept(ctx, m, 1); err != nil {
+			return "", err
 		}
 	}
+	one, two := f.Masters[0], f.Masters[1]
+	err := f.Await(ctx, "delta to use master one, and master two to stand by", func() error {
+		h, err := d.holder(ctx, one)
+		if err == nil && (h.Active[one.Addr] == nil || h.Standby[two.Addr] == nil) {
+			err = fmt.Errorf("active: %v, standing by: %v", h.Active, h.Standby)
+		}
+		return err
+	})
+	return "master one commands delta, master two stands by", err
+}
+
+// moved waits until delta has moved to a master and answers it.
+func (d *demo) moved(ctx context.Context, to *tempfleet.Daemon) (string, error) {
+	from := time.Now()
+	var took time.Duration
+	var h holder
+	err := d.fleet.Await(ctx, "delta to move to "+to.Name, func() error {
+		out, err := to.Command(ctx, "salt", "--static", "--out=json", "-t", "3", single.ID, "test.ping")
+		if err != nil {
+			return err
+		}
+		var rets map[string]any
+		if err := json.Unmarshal([]byte(out), &rets); err != nil || rets[single.ID] != true {
+			return fmt.Errorf("no answer: %s", strings.TrimSpace(out))
+		}
+		if took == 0 {
+			took = time.Since(from)
+		}
+		if h, err = d.holder(ctx, to); err == nil && (h.Active[to.Addr] == nil || h.Changed.To != to.Addr) {
+			err = fmt.Errorf("active: %v, the last change is to %s", h.Active, h.Changed.To)
+		}
+		return err
+	})
+	return fmt.Sprintf("it switched in %.3f s (%s)\nand answered %s after %s", h.Changed.Seconds, h.Changed.Reason, to.Name, seconds(took)), err
 }
 
 // showLogs prints the ends of the daemons' logs, for a failed demo.

@@ -19,8 +19,9 @@ import (
 	"time"
 )
 
-// Patience bounds every wait.
-const Patience = 15 * time.Second
+// Patience bounds every wait: what takes longer does not work, however busy the
+// machine is.
+const Patience = time.Minute
 
 // Fleet is the daemons and the folder that they live in.
 type Fleet struct {
@@ -37,6 +38,7 @@ type Daemon struct {
 	Dir, Log string
 	Addr     string // masters: request address
 	Ports    []int  // masters: publish and request port
+	later    bool
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -48,6 +50,8 @@ type Minion struct {
 	ID, Role string
 	// More is added to its configuration.
 	More string
+	// Later has StartMinions leave it out.
+	Later bool
 }
 
 // New prepares two masters, one and two, that will share a key, and minions of
@@ -82,7 +86,7 @@ func New(minions []Minion, at, more string) (*Fleet, error) {
 			"root_dir: %s\nid: %s\ninterface: 127.0.0.1\npublish_port: %d\nret_port: %d\n%s", m.Dir, name, pub, ret, more)))
 	}
 	for _, w := range minions {
-		m := &Daemon{Name: "minion " + w.ID, program: "salt-minion", self: self, Dir: filepath.Join(dir, w.ID)}
+		m := &Daemon{Name: "minion " + w.ID, program: "salt-minion", self: self, Dir: filepath.Join(dir, w.ID), later: w.Later}
 		f.Minions = append(f.Minions, m)
 		err = errors.Join(err, m.configure("minion", fmt.Sprintf(
 			"root_dir: %s\nid: %s\nmaster: [%s]\nacceptance_wait_time: 1\ngrains: {role: %s}\nenable_fqdns_grains: False\n",
@@ -235,9 +239,12 @@ func (f *Fleet) StartMasters(ctx context.Context) error {
 	return two.Listening(ctx)
 }
 
-// StartMinions starts the minions.
+// StartMinions starts the minions but those for later.
 func (f *Fleet) StartMinions() error {
 	for _, m := range f.Minions {
+		if m.later {
+			continue
+		}
 		if err := m.Start(); err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ type dialled struct {
 	signs, last, sure int64
 	watch             netpeer.Watch
 	due               time.Time // of its next call
-	taken             int64 // of pieces
+	taken             int64     // of pieces
 
 	writing sync.Mutex
 	pieces  atomic.Int64 // of large messages, that the peer has taken
