@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"brine/internal/host"
 )
 
@@ -34,8 +36,14 @@ func Booted(m *host.Machine) (at time.Time, ok bool) {
 }
 
 // Load returns the average number of processes that ran or waited to, over
-// one, five and fifteen minutes.
+// one, five and fifteen minutes: as the kernel counts it, in parts of 65536.
+// Another machine's file has two digits.
 func Load(m *host.Machine) (one, five, fifteen float64, ok bool) {
+	var info unix.Sysinfo_t
+	if m.Live() && unix.Sysinfo(&info) == nil {
+		part := func(i int) float64 { return float64(info.Loads[i]) / 65536 }
+		return part(0), part(1), part(2), true
+	}
 	f := strings.Fields(m.Text("/proc/loadavg"))
 	if len(f) < 3 {
 		return 0, 0, 0, false

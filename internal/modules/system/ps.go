@@ -22,7 +22,7 @@ type ps struct{ m *host.Machine }
 
 func psModule(m *host.Machine) fn.Module {
 	p := ps{m}
-	return fn.Module{Name: "ps", When: fn.Linux, Doc: `Processes, and how they use the machine.`, Funcs: []fn.Func{
+	return fn.Module{Name: "ps", When: fn.Linux, Doc: `Processes, and how they use the machine.`, Funcs: slices.Concat([]fn.Func{
 		fn.Of("get_pid_list", p.pids, `Return the ids of all processes.`, fn.Example("salt '*' ps.get_pid_list")),
 		fn.Of("top", p.top, `Return the processes that use the processors most.`, fn.Example("salt '*' ps.top num_processes=3 interval=1")),
 		fn.Of("pgrep", p.pgrep, `Return the ids of the processes whose name or command holds a text.`, fn.Example("salt '*' ps.pgrep httpd")),
@@ -38,7 +38,7 @@ func psModule(m *host.Machine) fn.Module {
 		fn.Of("boot_time", p.bootTime, `Return when the machine was started, in seconds since 1970 or in a format of strftime.`, fn.Example("salt '*' ps.boot_time")),
 		fn.Of("disk_usage", p.diskUsage, `Return how full the file system of a path is, in bytes.`, fn.Example("salt '*' ps.disk_usage /home")),
 		fn.Of("network_io_counters", p.netCounters, `Return what went over the network since boot.`, fn.Example("salt '*' ps.network_io_counters interface=eth0")),
-	}}
+	}, p.more())}
 }
 
 func (p ps) pids(context.Context, *fn.Call, none) ([]int, error) { return process.PIDs(p.m), nil }
@@ -81,8 +81,14 @@ func (p ps) top(ctx context.Context, _ *fn.Call, a topArgs) (*value.List, error)
 		if len(u.Command) == 0 {
 			cmd = u.Name
 		}
-		out.Append(value.DictOf("cmd", cmd, "user", owners.Name(u.UID), "status", states[u.State], "pid", u.PID, "create_time", float64(u.Started.UnixMilli())/1000,
-			"cpu", value.DictOf("user", u.User.Seconds(), "system", u.System.Seconds()), "mem", value.DictOf("rss", u.RSS, "vms", u.Virtual)))
+		d, ok := process.Detail(p.m, u.PID)
+		if !ok {
+			continue // it ended meanwhile
+		}
+		mem := d.Memory
+		out.Append(value.DictOf("cmd", cmd, "user", owners.Name(u.UID), "status", states[u.State], "pid", u.PID, "create_time", created(u.Process),
+			"cpu", value.DictOf("user", u.User.Seconds(), "system", u.System.Seconds(), "children_user", d.ChildUser.Seconds(), "children_system", d.ChildSystem.Seconds(), "iowait", d.Waited.Seconds()),
+			"mem", value.DictOf("rss", mem.RSS, "vms", mem.Virtual, "shared", mem.Shared, "text", mem.Text, "lib", mem.Lib, "data", mem.Data, "dirty", mem.Dirty)))
 	}
 	return out, nil
 }

@@ -135,7 +135,7 @@ var fixture = map[string]string{
 		"btime 1700000000\nsoftirq 6 1 2 3\n",
 	"/proc/meminfo":                      "MemTotal: 1000 kB\nMemFree: 200 kB\nMemAvailable: 600 kB\nBuffers: 50 kB\nCached: 250 kB\nSReclaimable: 100 kB\nActive: 1 kB\nInactive: 2 kB\nShmem: 3 kB\nSlab: 4 kB\nSwapTotal: 100 kB\nSwapFree: 75 kB\nHugePages_Total: 0\n",
 	"/proc/vmstat":                       "nr_free 5\npswpin 2\npswpout 3\n",
-	"/proc/diskstats":                    " 254 0 vda 1 2 3 4 5 6 7 8 9 10 11 0 0 0 0 0 0\nshort\n",
+	"/proc/diskstats":                    " 254 0 vda 1 2 3 4 5 6 7 8 9 10 11 0 0 0 0 0 0\n 254 1 vda1 1 0 1 0 1 0 1 0 0 0 0\nshort\n",
 	"/proc/cpuinfo":                      "processor\t: 0\nflags\t: a b\n\nprocessor\t: 1\nmodel name\t: X: Y\nflags\t: c d\n",
 	"/proc/net/netstat":                  "TcpExt: A B\nTcpExt: 1 2\nIpExt: C\nIpExt: 18446744073709551615\n",
 	"/proc/net/dev":                      "Inter-| Receive\n face |bytes\n  eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n    lo:100 0 0 0 0 0 0 0 100 0 0 0 0 0 0 0\n",
@@ -153,6 +153,18 @@ var fixture = map[string]string{
 	"/proc/77/status":                    "Uid:\t1000\t1000\t1000\t1000\n",
 	"/proc/77/cmdline":                   "/usr/bin/a-very-long-name\x00--flag\x00",
 	"/proc/78/stat":                      "broken",
+	"/proc/79/stat":                      "79 (app) S 1 79 79 0 -1 0 0 0 0 0 300 100 20 10 20 5 2 0 600 8192 5 0 0 0 0 0 0 0 0 0 0 0 0 0 17 1 0 0 50 0 0\n",
+	"/proc/79/status":                    "Uid:\t1000\t1001\t1002\t1003\nGid:\t5\t6\t7\t8\nCpus_allowed_list:\t0-2,5\nvoluntary_ctxt_switches:\t9\nnonvoluntary_ctxt_switches:\t4\n",
+	"/proc/79/cmdline":                   "/bin/app\x00",
+	"/proc/79/statm":                     "10 5 4 3 2 1 0\n",
+	"/proc/79/io":                        "rchar: 1\nwchar: 2\nsyscr: 3\nsyscw: 4\nread_bytes: 5\nwrite_bytes: 6\n",
+	"/proc/79/environ":                   "A=1\x00B=x=y\x00",
+	"/proc/79/fdinfo/3":                  "pos:\t12\nflags:\t0102001\n",
+	"/proc/79/task/79/stat":              "79 (app) S 1 79 79 0 -1 0 0 0 0 0 300 100 0 0 20 0 1 0 600 8192 5 0\n",
+	"/proc/79/task/80/stat":              "80 (app) S 1 79 79 0 -1 0 0 0 0 0 50 0 0 0 20 0 1 0 600 8192 5 0\n",
+	"/var/log/app":                       "",
+	"/proc/filesystems":                  "nodev\ttmpfs\n\text4\nnodev\tzfs\n",
+	"/sys/block/vda/size":                "1",
 	"/etc/passwd":                        "root:x:0:0::/root:/bin/sh\nfred:x:1000:1000::/:/bin/sh\n",
 	"/etc/adjtime":                       "0.0 0 0.0\n0\nLOCAL\n",
 	"/etc/timezone":                      "Etc/UTC\n",
@@ -188,8 +200,16 @@ func newFake(t *testing.T) *fake {
 			write("/etc/localtime", string(loc), 0o644)
 		}
 	}
-	for _, program := range []string{"df", "blkid", "who", "w", "ps", "locale", "localectl", "update-locale", "modprobe", "rmmod", "halt", "poweroff", "shutdown", "init", "date", "hwclock", "timedatectl"} {
+	for _, program := range []string{"df", "blkid", "who", "w", "ps", "locale", "lsof", "ss", "localectl", "update-locale", "modprobe", "rmmod", "halt", "poweroff", "shutdown", "init", "date", "hwclock", "timedatectl"} {
 		write("/usr/bin/"+program, "", 0o755)
+	}
+	if err := os.MkdirAll(f.Path("/proc/79/fd"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"fd/3": "/var/log/app", "fd/4": "socket:[9]", "exe": "/bin/app", "cwd": "/srv"} {
+		if err := os.Symlink(to, f.Path("/proc/79/"+name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	f.Exec = func(_ context.Context, path string, args ...string) (string, int, error) {
 		call := strings.Join(append([]string{filepath.Base(path)}, args...), " ")
@@ -216,6 +236,7 @@ func TestReading(t *testing.T) {
 	f.answers["blkid"] = "/dev/vda1: LABEL=\"my root\" UUID=\"a-b\" TYPE=\"ext4\"\n/dev/vdb: TYPE=\"swap\""
 	f.answers["blkid -t TYPE=swap"] = "/dev/vdb: TYPE=\"swap\""
 	f.exits["blkid /dev/none"] = 2
+	f.answers["lsof -c app"], f.answers["ss -neap"] = "COMMAND PID\napp 79", "u other\nu app"
 	f.answers["w -fh"] = "root pts/0 10:00 1:00 0.03s 0.01s bash -l\n"
 	f.answers["ps aux"] = "USER PID COMMAND\nroot 1 init\nroot 9 salt-call ps.psaux init\n"
 	f.answers["locale -a"] = "C\nC.utf8\nen_US.utf8\nde_DE.utf8@euro"
@@ -239,21 +260,36 @@ func TestReading(t *testing.T) {
 			"'intr': {'total': 30, 'irqs': [10, 20]}, 'ctxt': 7, 'btime': 1700000000, 'softirq': {'total': 6, 'softirqs': [1, 2, 3]}}"},
 		{"status.cpuinfo", nil, "{'processor': '1', 'flags': ['c', 'd'], 'model name': 'X'}"},
 		{"status.vmstats", nil, "{'nr_free': 5, 'pswpin': 2, 'pswpout': 3}"},
-		{"status.diskstats", nil, "{'vda': {'major': 254, 'minor': 0, 'device': 'vda', 'reads_issued': 1, 'reads_merged': 2, 'sectors_read': 3, 'ms_spent_reading': 4, 'writes_completed': 5, 'writes_merged': 6, 'sectors_written': 7, 'ms_spent_writing': 8, 'io_in_progress': 9, 'ms_spent_in_io': 10, 'weighted_ms_spent_in_io': 11}}"},
+		{"status.diskstats", nil, "{'vda': {'major': 254, 'minor': 0, 'device': 'vda', 'reads_issued': 1, 'reads_merged': 2, 'sectors_read': 3, 'ms_spent_reading': 4, 'writes_completed': 5, 'writes_merged': 6, 'sectors_written': 7, 'ms_spent_writing': 8, 'io_in_progress': 9, 'ms_spent_in_io': 10, 'weighted_ms_spent_in_io': 11}, " +
+			"'vda1': {'major': 254, 'minor': 1, 'device': 'vda1', 'reads_issued': 1, 'reads_merged': 0, 'sectors_read': 1, 'ms_spent_reading': 0, 'writes_completed': 1, 'writes_merged': 0, 'sectors_written': 1, 'ms_spent_writing': 0, 'io_in_progress': 0, 'ms_spent_in_io': 0, 'weighted_ms_spent_in_io': 0}}"},
 		{"status.nproc", nil, "2"},
 		{"status.netstats", nil, "{'TcpExt': {'A': 1, 'B': 2}, 'IpExt': {'C': 18446744073709551615}}"},
 		{"status.w", nil, "[{'idle': '1:00', 'jcpu': '0.03s', 'login': '10:00', 'pcpu': '0.01s', 'tty': 'pts/0', 'user': 'root', 'what': 'bash -l'}]"},
-		{"status.procs", nil, "{'1': {'user': 'root', 'cmd': '/sbin/init splash'}, '2': {'user': 'root', 'cmd': '[kworker (x) y]'}, '77': {'user': 'fred', 'cmd': '/usr/bin/a-very-long-name --flag'}}"},
-		{"status.pid", []any{"fred|splash"}, `'1\n77'`},
+		{"status.procs", nil, "{'1': {'user': 'root', 'cmd': '/sbin/init splash'}, '2': {'user': 'root', 'cmd': '[kworker (x) y]'}, '77': {'user': 'fred', 'cmd': '/usr/bin/a-very-long-name --flag'}, '79': {'user': 'fred', 'cmd': '/bin/app'}}"},
+		{"status.pid", []any{"fred|splash"}, `'1\n77\n79'`},
 		{"status.version", nil, "'Linux version 6.1'"},
 		{"status.time", []any{"%%%Q"}, "'%%Q'"},
-		{"ps.get_pid_list", nil, "[1, 2, 77, 78]"},
+		{"ps.get_pid_list", nil, "[1, 2, 77, 78, 79]"},
 		{"ps.pgrep", []any{"a-very-long-name"}, "[77]"},
 		{"ps.pgrep", []any{"splash"}, "None"},
 		{"ps.pgrep", []any{"splash", "full=true"}, "[1]"},
 		{"ps.pgrep", []any{"^a.*e$", "pattern_is_regex=true", "user=fred"}, "[77]"},
 		{"ps.pgrep", []any{"a", "user=nobody"}, "None"},
 		{"ps.psaux", []any{"ini+t"}, "['ini+t', ['root 1 init'], '1 occurrence(s).']"},
+		{"ps.proc_info", []any{79}, "{'pid': 79, 'ppid': 1, 'name': 'app', 'exe': '/bin/app', 'cmdline': ['/bin/app'], 'status': 'sleeping', 'username': 'fred', 'create_time': 1700000006.0, 'cwd': '/srv', 'terminal': None, 'nice': 5, " +
+			"'uids': [1000, 1001, 1002], 'gids': [5, 6, 7], 'cpu_times': [3.0, 1.0, 0.2, 0.1, 0.5], 'cpu_percent': 0.0, 'cpu_affinity': [0, 1, 2, 5], 'cpu_num': 1, 'memory_info': [" +
+			strconv.Itoa(5*os.Getpagesize()) + ", " + strconv.Itoa(10*os.Getpagesize()) + ", " + strconv.Itoa(4*os.Getpagesize()) + ", " + strconv.Itoa(3*os.Getpagesize()) + ", " + strconv.Itoa(2*os.Getpagesize()) + ", " + strconv.Itoa(os.Getpagesize()) + ", 0], " +
+			"'memory_percent': " + value.Repr(float64(5*os.Getpagesize())/1024000*100) + ", 'num_threads': 2, 'num_ctx_switches': [9, 4], 'ionice': None, 'io_counters': [3, 4, 5, 6, 1, 2], 'num_fds': 2, " +
+			"'open_files': [['/var/log/app', 3, 12, 'a', 33793]], 'environ': {'A': '1', 'B': 'x=y'}, 'threads': [[79, 3.0, 1.0], [80, 0.5, 0.0]]}"},
+		{"ps.proc_info", []any{79, "attrs=[name, nice]"}, "{'name': 'app', 'nice': 5}"},
+		{"ps.proc_info", []any{5}, "'ERROR: process PID not found (pid=5)'"},
+		{"ps.status", []any{"sleeping"}, "[{'pid': 1, 'name': 'systemd'}, {'pid': 79, 'name': 'app'}]"},
+		{"ps.disk_io_counters", nil, "{'read_count': 1, 'write_count': 5, 'read_bytes': 1536, 'write_bytes': 3584, 'read_time': 4, 'write_time': 8, 'read_merged_count': 2, 'write_merged_count': 6, 'busy_time': 10}"},
+		{"ps.disk_io_counters", []any{"sdx"}, "False"},
+		{"ps.get_users", nil, "[]"},
+		{"ps.lsof", []any{"app"}, "['app', 'COMMAND PID\\napp 79']"},
+		{"ps.ss", []any{"app"}, "['app', ['u app']]"},
+		{"ps.netstat", []any{"app"}, `"Command required for 'ps.netstat' not found: The 'netstat' binary was not found in $PATH."`},
 		{"ps.cpu_times", nil, "{'user': 2.0, 'nice': 0.1, 'system': 1.0, 'idle': 6.0, 'iowait': 0.9, 'irq': 0.0, 'softirq': 0.05, 'steal': 0.02, 'guest': 0.01, 'guest_nice': 0.0}"},
 		{"ps.cpu_percent", []any{"interval=0", "per_cpu=true"}, "[0.0, 0.0]"},
 		{"ps.virtual_memory", nil, "{'total': 1024000, 'available': 614400, 'percent': 40.0, 'used': 409600, 'free': 204800, 'active': 1024, 'inactive': 2048, 'buffers': 51200, 'cached': 358400, 'shared': 3072, 'slab': 4096}"},
@@ -344,7 +380,7 @@ func TestRefused(t *testing.T) {
 		{"system.reboot", "-k"}, {"system.reboot", "now; rm"}, {"system.shutdown", "tomorrow"}, {"system.init", "-q"}, {"system.init", 9}, {"system.set_system_date", "yesterday"},
 		{"system.set_system_date_time", 2021, 2, 29}, {"system.set_system_date_time", "x"}, {"system.get_system_time", "late"}, {"timezone.set_hwclock", "x"},
 		{"locale.set_locale", "-x"}, {"locale.set_locale", "a b"}, {"kmod.load", "-r x"}, {"kmod.load", ""}, {"kmod.remove", "../x"}, {"ps.pkill", ""}, {"ps.kill_pid", 0}, {"ps.kill_pid", -1},
-		{"ps.pgrep", "(", "pattern_is_regex=true"}, {"ps.cpu_percent", -1}, {"disk.blkid", "-p"}, {"disk.usage", "x"},
+		{"ps.pgrep", "(", "pattern_is_regex=true"}, {"ps.lsof", "-x"}, {"ps.status", ""}, {"ps.proc_info", 79, "attrs=[none]"}, {"ps.proc_info", 79, "attrs=name"}, {"ps.cpu_percent", -1}, {"disk.blkid", "-p"}, {"disk.usage", "x"},
 	} {
 		f := newFake(t)
 		if o := f.run(t, c[0].(string), c[1:]...); o.Success || !strings.HasPrefix(value.Str(o.Return), "ERROR") || len(f.calls) != 0 {
@@ -438,10 +474,12 @@ func TestStrftime(t *testing.T) {
 // Salt loses the last counter of each group.
 func TestLikeSaltHere(t *testing.T) {
 	still := [][]any{{"status.nproc"}, {"status.version"}, {"status.cpuinfo"}, {"ps.num_cpus"}, {"ps.boot_time"}, {"ps.total_physical_memory"}, {"timezone.get_zonecode"}, {"timezone.get_offset"},
-		{"locale.list_avail"}, {"locale.avail", "C.UTF-8"}, {"kmod.available"}, {"system.get_computer_name"}, {"timezone.zone_compare", "UTC"}}
+		{"locale.list_avail"}, {"locale.avail", "C.UTF-8"}, {"kmod.available"}, {"system.get_computer_name"}, {"timezone.zone_compare", "UTC"}, {"ps.disk_partitions"}, {"ps.disk_partitions", true}, {"ps.get_users"}, {"ps.disk_io_counters", "no-such"}, {"ps.status", "no-such"}, {"ps.ss", "no such text"},
+		{"ps.proc_info", 1, "attrs=[pid, ppid, name, exe, cmdline, status, username, create_time, cwd, terminal, nice, ionice, uids, gids, cpu_affinity]"}}
 	moving := [][]any{{"disk.usage"}, {"disk.inodeusage"}, {"disk.percent"}, {"disk.percent", "/"}, {"status.uptime"}, {"status.loadavg"}, {"status.cpustats"}, {"status.meminfo"}, {"status.vmstats"}, {"status.diskstats"},
 		{"status.diskusage"}, {"status.netdev"}, {"status.time"}, {"ps.cpu_times"}, {"ps.cpu_times", true}, {"ps.virtual_memory"}, {"ps.swap_memory"}, {"ps.disk_usage", "/"},
-		{"ps.cpu_percent"}, {"ps.get_pid_list"}, {"ps.pgrep", "e"}, {"system.get_system_time"}, {"system.get_system_date_time"}}
+		{"ps.cpu_percent"}, {"ps.get_pid_list"}, {"ps.pgrep", "e"}, {"ps.top", 1, 0}, {"ps.disk_io_counters"}, {"ps.disk_partition_usage"}, {"ps.status", "sleeping"},
+		{"ps.proc_info", 1, "attrs=[cpu_times, num_threads, threads, num_fds, io_counters, num_ctx_switches, memory_percent, memory_info, cpu_num]"}, {"system.get_system_time"}, {"system.get_system_date_time"}}
 	jobs := append(still, moving...)
 	recorded := stocktest.Ask(t, nil, jobs...)
 	r, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
