@@ -3,6 +3,8 @@ package fn
 import (
 	"errors"
 	"fmt"
+
+	"brine/internal/value"
 )
 
 // Texts that users search for. They are those of Salt and of Python.
@@ -33,6 +35,11 @@ const (
 // the function.
 type CommandError struct {
 	Err error
+	// Info, if set, holds details that Err's text shows too, such as the
+	// "changes" that were made before the failure; Summary is the text without
+	// them.
+	Info    *value.Dict
+	Summary string
 }
 
 func (e *CommandError) Error() string { return e.Err.Error() }

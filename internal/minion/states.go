@@ -12,6 +12,7 @@ import (
 	"brine/internal/state"
 	"brine/internal/states/core"
 	"brine/internal/states/files"
+	"brine/internal/states/packages"
 	"brine/internal/states/services"
 	"brine/internal/states/shell"
 	"brine/internal/value"
@@ -21,6 +22,7 @@ import (
 func stateModules() []state.Module {
 	all := append([]state.Module(nil), core.Modules()...)
 	all = append(all, files.Modules(&host.Machine{})...)
+	all = append(all, packages.Modules()...)
 	all = append(all, services.Modules()...)
 	return append(all, shell.Modules()...)
 }

@@ -279,3 +279,10 @@ func sortedItems(items []any) []string {
 }
 
 func width(s string) int { return utf8.RuneCountInString(s) }
+
+// Nested shows a value as the outputter nested does, plain, for texts that
+// hold details.
+func Nested(v any) string {
+	p := New(Options{}, slog.New(slog.DiscardHandler))
+	return strings.TrimRight(p.Render("nested", v, Call{}), "\n")
+}

@@ -353,6 +353,18 @@ func (a apt) Show(ctx context.Context, names []string) ([]map[string]string, err
 	return all, nil
 }
 
+// FileReader is a manager that reads files of packages.
+type FileReader interface {
+	// FileInfo returns the name, version and architecture of the package in a
+	// file, given by its full path.
+	FileInfo(ctx context.Context, path string) (name, version, arch string, err error)
+}
+
+var (
+	_ FileReader = apt{}
+	_ FileReader = rpm{}
+)
+
 // FileInfo returns the name, version and architecture of a package in a file.
 func (a apt) FileInfo(ctx context.Context, path string) (name, version, arch string, err error) {
 	if !strings.HasPrefix(path, "/") {

@@ -14,28 +14,51 @@ type rpm struct {
 	arch string // "x86_64"
 }
 
+const rpmQuery = "%{NAME}\t%{EPOCH}\t%{VERSION}\t%{RELEASE}\t%{ARCH}\n"
+
 func (r rpm) List(ctx context.Context) ([]Package, error) {
-	const query = "%{NAME}\t%{EPOCH}\t%{VERSION}\t%{RELEASE}\t%{ARCH}\n"
-	out, err := ask(ctx, r.m, "rpm", "-qa", "--nodigest", "--nosignature", "--queryformat", query)
+	out, err := ask(ctx, r.m, "rpm", "-qa", "--nodigest", "--nosignature", "--queryformat", rpmQuery)
 	if err != nil {
 		return nil, err
 	}
 	var pkgs []Package
 	for line := range strings.SplitSeq(out, "\n") {
-		f := strings.Split(line, "\t")
-		if len(f) != 5 {
-			continue
+		if name, version, arch, ok := rpmEntry(line); ok {
+			pkgs = append(pkgs, Package{Name: r.name(name, arch), Version: version})
 		}
-		version := f[2]
-		if f[3] != "" {
-			version += "-" + f[3]
-		}
-		if f[1] != "(none)" && f[1] != "0" {
-			version = f[1] + ":" + version
-		}
-		pkgs = append(pkgs, Package{Name: r.name(f[0], f[4]), Version: version})
 	}
 	return pkgs, nil
+}
+
+// rpmEntry reads a line of the answer to rpmQuery.
+func rpmEntry(line string) (name, version, arch string, ok bool) {
+	f := strings.Split(line, "\t")
+	if len(f) != 5 {
+		return "", "", "", false
+	}
+	version = f[2]
+	if f[3] != "" {
+		version += "-" + f[3]
+	}
+	if f[1] != "(none)" && f[1] != "0" {
+		version = f[1] + ":" + version
+	}
+	return f[0], version, f[4], true
+}
+
+func (r rpm) FileInfo(ctx context.Context, path string) (name, version, arch string, err error) {
+	if !strings.HasPrefix(path, "/") {
+		return "", "", "", fmt.Errorf("%s is not a full path", path)
+	}
+	out, err := ask(ctx, r.m, "rpm", "-qp", "--queryformat", rpmQuery, path)
+	if err != nil {
+		return "", "", "", err
+	}
+	name, version, arch, ok := rpmEntry(strings.TrimSpace(out))
+	if !ok {
+		return "", "", "", fmt.Errorf("%s is no package", path)
+	}
+	return r.name(name, arch), version, arch, nil
 }
 
 var (

@@ -21,6 +21,7 @@ func (p pkg) apart() []fn.Func {
 		fn.Of("show", p.show, `Return what the lists of packages say of packages, by version.`, fn.Example("salt '*' pkg.show bash filter=description-md5,provides")),
 		fn.Of("get_selections", p.getSelections, `Return the packages by what is wanted of them: install, hold, deinstall or purge.`, fn.Example("salt '*' pkg.get_selections state=hold")),
 		fn.Of("set_selections", p.setSelections, `Set what is wanted of packages: install, hold, deinstall or purge.`, fn.Example(`salt '*' pkg.set_selections selection='{"hold": ["openssh-server"]}'`)),
+		fn.Of("list_downloaded", p.listDownloaded, `Return the packages that were fetched and are kept, by version.`, fn.Example("salt '*' pkg.list_downloaded")),
 		fn.Of("list_repos", p.listRepos, `Return the repositories by their addresses.`, fn.Example("salt '*' pkg.list_repos")),
 		fn.Of("get_repo", p.getRepo, `Return a repository given by a line as it would be in apt's sources; an empty map if there is none.`, fn.Example(`salt '*' pkg.get_repo "deb http://deb.debian.org/debian bookworm main"`)),
 		fn.Of("mod_repo", p.modRepo, `Add a repository given by a line of apt's sources, or change it.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -216,8 +215,8 @@ func faults(err error) *value.List {
 
 // problem is an error with details, in the form in which Salt shows them.
 func problem(text string, info *value.Dict) error {
-	p := output.New(output.Options{}, slog.New(slog.DiscardHandler))
-	return fn.Errorf("%s. Additional info follows:\n\n%s", text, p.Render("nested", info, output.Call{}))
+	err := fmt.Errorf("%s. Additional info follows:\n\n%s", text, output.Nested(info))
+	return &fn.CommandError{Err: err, Info: info, Summary: text}
 }
 
 type removeArgs struct {

@@ -1,9 +1,10 @@
 # Makes folders of the machine private to the mount namespace that this runs
-# in, or fresh again: sh machine.sh begin|reset FOLDER. What is private lies
-# below FOLDER; nothing outside of it changes.
+# in: sh machine.sh begin|keep|reset FOLDER. What is private lies below FOLDER;
+# nothing outside of it changes. reset makes it as it was when it was kept.
 set -e
 D=$2
-if [ "$1" = begin ]; then
+case $1 in
+begin)
 	E=$D/etc
 	mkdir -p "$E/default" "$E/skel" "$E/apt" "$E/dpkg"
 	for f in alternatives ld.so.cache ld.so.conf ld.so.conf.d pam.d pam.conf security; do
@@ -58,8 +59,15 @@ EOF
 		mkdir -p "$at"
 		mount --bind "$at" /$p
 	done
-fi
-find "$D/at" -mindepth 2 -delete
-cp -a "$D/etc/." /etc/
-mkdir -p /var/spool/cron/crontabs /run/lock /srv/salt /opt/bin
-chmod 755 /etc /opt /srv /run /usr/local/bin
+	cp -a "$E/." /etc/
+	mkdir -p /var/spool/cron/crontabs /run/lock /srv/salt /opt/bin
+	chmod 755 /etc /opt /srv /run /usr/local/bin
+	;;
+keep)
+	cp -a "$D/at" "$D/kept"
+	;;
+reset)
+	find "$D/at" -mindepth 2 -delete
+	cp -a "$D/kept/." "$D/at/"
+	;;
+esac

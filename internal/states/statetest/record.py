@@ -34,6 +34,8 @@ def must(*argv):
 
 
 must("sh", machine, "begin", folder)
+must("sh", "-ec", table.get("prepare") or "")
+must("sh", machine, "keep", folder)
 opts = salt.config.minion_config(None)
 opts.update(file_client="local", file_roots={"base": ["/srv/salt"]}, pillar_roots={"base": []}, root_dir=folder, cachedir=folder + "/cache",
             pki_dir=folder + "/pki", conf_file="/etc/salt/minion", sock_dir=folder + "/s", log_file=folder + "/log", id="rec", fileserver_list_cache_time=0)
@@ -85,7 +87,16 @@ class Lenient(json.JSONEncoder):
         return str(o)
 
 
-text = json.dumps({"cases": out}, indent=1, sort_keys=True, ensure_ascii=True, cls=Lenient)
-for old, new in table.get("mask") or []:
-    text = re.sub(old, new, text)
-print(text)
+def masked(v):
+    if isinstance(v, dict):
+        return {masked(k): masked(it) for k, it in v.items()}
+    if isinstance(v, list):
+        return [masked(it) for it in v]
+    if isinstance(v, str):
+        for old, new in table.get("mask") or []:
+            v = re.sub(old, new, v)
+    return v
+
+
+plain = json.loads(json.dumps({"cases": out}, cls=Lenient))
+print(json.dumps(masked(plain), indent=1, sort_keys=True, ensure_ascii=True))

@@ -4,7 +4,8 @@
 // A table in a state family's testdata is YAML:
 //
 //	grains: {os_family: Debian}      # of the minion
-//	setup: touch /srv/x              # shell commands before each case
+//	prepare: touch /srv/x            # shell commands before all cases
+//	setup: touch /srv/y              # and before each, which begins afresh
 //	show: getent passwd joe          # prints what is compared after each case
 //	mask: [["pid [0-9]+", "pid"]]    # patterns to replace before comparing
 //	cases:
@@ -104,6 +105,7 @@ type caseOf struct {
 // table is a decoded table.
 type table struct {
 	grains, options *value.Dict
+	prepare         string
 	setup, show     string
 	mask            [][2]string
 	cases           []caseOf
@@ -120,7 +122,7 @@ func load(t *testing.T, name string) table {
 		t.Fatal(err)
 	}
 	d := v.(*value.Dict)
-	tab := table{grains: d.Dict("grains"), options: d.Dict("options"), setup: d.Str("setup"), show: d.Str("show")}
+	tab := table{grains: d.Dict("grains"), options: d.Dict("options"), prepare: d.Str("prepare"), setup: d.Str("setup"), show: d.Str("show")}
 	for _, m := range d.List("mask") {
 		pair := m.(*value.List)
 		tab.mask = append(tab.mask, [2]string{pair.Items[0].(string), pair.Items[1].(string)})
@@ -259,8 +261,9 @@ func command(t *testing.T, name string, args ...string) *exec.Cmd {
 func inside(t *testing.T, dir string, tab Table) {
 	t.Helper()
 	syscall.Umask(0o022)
-	sh(t, "sh", filepath.Join(dir, "machine.sh"), "begin", dir)
 	cases := load(t, tab.Name)
+	do := "sh " + filepath.Join(dir, "machine.sh")
+	sh(t, "sh", "-ec", do+" begin "+dir+"\n"+cases.prepare+"\n"+do+" keep "+dir)
 	want := recording(t, tab.Name)
 	if len(want) != len(cases.cases) {
 		t.Fatalf("%d cases, %d recordings: record the table anew", len(cases.cases), len(want))
@@ -271,7 +274,7 @@ func inside(t *testing.T, dir string, tab Table) {
 			if want[i].Case != c.name {
 				t.Fatalf("recorded was %s: record the table anew", want[i].Case)
 			}
-			sh(t, "sh", "-ec", "sh "+filepath.Join(dir, "machine.sh")+" reset "+dir+"\n"+cases.setup+"\n"+c.setup)
+			sh(t, "sh", "-ec", do+" reset "+dir+"\n"+cases.setup+"\n"+c.setup)
 			show := cases.show
 			if c.show != "" {
 				show = c.show
@@ -359,12 +362,31 @@ func newStage(t *testing.T, dir string, tab Table, cases table) *stage {
 	return s
 }
 
-// mask replaces what differs from run to run.
+// masked replaces what differs from run to run.
 func (t table) masked(text string) string {
 	for _, m := range t.mask {
 		text = regexp.MustCompile(m[0]).ReplaceAllString(text, m[1])
 	}
 	return text
+}
+
+// maskedAll does so in all texts of a value.
+func (t table) maskedAll(v any) any {
+	switch v := v.(type) {
+	case string:
+		return t.masked(v)
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, it := range v {
+			m[t.masked(k)] = t.maskedAll(it)
+		}
+		return m
+	case []any:
+		for i, it := range v {
+			v[i] = t.maskedAll(it)
+		}
+	}
+	return v
 }
 
 func (s *stage) shown(command string) string {
@@ -400,8 +422,13 @@ func (s *stage) run(chunks []*value.Dict, test bool) []outcome {
 		s.t.Fatal(err)
 	}
 	var read []outcome
-	if err := json.Unmarshal([]byte(s.tab.masked(string(b))), &read); err != nil {
+	if err := json.Unmarshal(b, &read); err != nil {
 		s.t.Fatal(err)
+	}
+	for i := range read {
+		o := &read[i]
+		o.Comment = s.tab.masked(o.Comment)
+		o.Changes, o.Warnings = s.tab.maskedAll(o.Changes), s.tab.maskedAll(o.Warnings)
 	}
 	return read
 }
@@ -469,7 +496,7 @@ func Verify(t *testing.T, name string) {
 		}
 		cases = append(cases, one)
 	}
-	data, err := json.Marshal(map[string]any{"grains": whole(plain(tab.grains)), "options": plain(tab.options), "setup": tab.setup, "show": tab.show, "mask": tab.mask, "cases": cases})
+	data, err := json.Marshal(map[string]any{"grains": whole(plain(tab.grains)), "options": plain(tab.options), "prepare": tab.prepare, "setup": tab.setup, "show": tab.show, "mask": tab.mask, "cases": cases})
 	if err != nil {
 		t.Fatal(err)
 	}

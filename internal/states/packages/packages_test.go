@@ -1,0 +1,23 @@
+package packages
+
+import (
+	"testing"
+
+	"brine/internal/host"
+	"brine/internal/modules/packages"
+	"brine/internal/states/core"
+	"brine/internal/states/statetest"
+)
+
+func table(name string) statetest.Table {
+	return statetest.Table{Name: "testdata/" + name, States: append(Modules(), core.Modules()...), Functions: packages.Modules(&host.Machine{})}
+}
+
+// TestAPT installs, holds and removes packages that it makes itself, with the
+// real apt and dpkg.
+func TestAPT(t *testing.T) {
+	statetest.Needs(t, "apt-get", "dpkg-deb", "/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt")
+	statetest.Run(t, table("apt"))
+}
+
+func TestAPTRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/apt") }
