@@ -129,7 +129,7 @@ var commands = []string{
 	"salt -E 'b.*' test.ping", "salt -G role:web test.ping", "salt -G deployed:rack:7 test.ping", "salt -P 'role:w(e|x)b' test.ping", "salt -N both test.ping", "salt -N nested test.ping", "salt -N nope test.ping",
 	"salt -S 127.0.0.0/8 test.ping", "salt -C 'G@role:web and not L@brine' test.ping", "salt -C 'not nobody and ( E@b.* or stock )' test.ping", "salt -L brine,stock test.ping", "salt -I a:b test.ping",
 	"salt -b 1 * test.ping", "salt -b 50% * test.ping", "salt -b 1 --failhard brine cmd.run 'exit 3' python_shell=True",
-	"salt --out=json -s -L brine,stock test.arg 1 a=2", "salt --out=yaml brine grains.item role mixed", "salt --out=txt brine cmd.run 'echo a; echo b' python_shell=True", "salt --out=raw brine test.arg 1 [2,3]",
+	"salt --out=json -s * test.echo x", "salt --out=yaml brine grains.item role mixed", "salt --out=txt brine cmd.run 'echo a; echo b' python_shell=True", "salt --out=raw brine test.arg 1 [2,3]",
 	"salt --out=pprint brine grains.get deployed", "salt --out=newline_values_only brine grains.get mixed", "salt --out=nope brine test.ping", "salt --out=table brine grains.get deployed", "salt --out=quiet brine test.ping", "salt --force-color brine grains.item role mixed none",
 	"salt brine test.ping,test.echo , x", "salt brine cmd.run_all 'exit 3' python_shell=True", "salt -d brine test.nope", "salt brine sys.argspec test.echo", "salt --preview-target * test.ping",
 	"salt", "salt brine", "salt --nope", "salt -E -G x test.ping", "salt -b", "salt -t x * test.ping", "salt --batch-safe-limit=2 * test.ping", "salt --no-parse=a brine test.arg a=1 b=2",

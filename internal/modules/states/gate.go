@@ -48,11 +48,15 @@ func newGate(running func() []Job) *gate {
 // poll is how often runs of other processes are looked for.
 const poll = 500 * time.Millisecond
 
-// enter waits for, or refuses, a function beside other runs.
+// enter waits for, or refuses, a function beside other runs. To others it goes
+// by the name under which it was ordered, such as state.apply, or else by fun.
 func (m *mod) enter(ctx context.Context, c *fn.Call, a args, fun string) (leave func(), conflict *value.List) {
 	queue := a.Queue
 	if queue == nil {
 		queue = c.Config.Get("state_queue")
+	}
+	if ordered := a.Kwargs.Str("__pub_fun"); strings.HasPrefix(ordered, "state.") {
+		fun = ordered
 	}
 	jid := c.JID
 	if !salt.ValidJID(jid) {
