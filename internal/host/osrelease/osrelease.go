@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"brine/internal/host"
 )
@@ -52,13 +53,13 @@ func Read(m *host.Machine) *Info {
 	return info
 }
 
-var assignment = regexp.MustCompile(`^([A-Za-z0-9_]+)=(.*)$`)
+var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([A-Za-z0-9_]+)=(.*)$`) })
 
 // Parse reads the text of an os-release file.
 func Parse(text string) Fields {
 	f := Fields{"NAME": "Linux", "ID": "linux", "PRETTY_NAME": "Linux"}
 	for line := range strings.SplitSeq(text, "\n") {
-		m := assignment.FindStringSubmatch(strings.TrimSuffix(line, "\r"))
+		m := assignment().FindStringSubmatch(strings.TrimSuffix(line, "\r"))
 		if m == nil {
 			continue
 		}
@@ -87,14 +88,16 @@ func unescape(s string) string {
 	return b.String()
 }
 
-var lsbLine = regexp.MustCompile(`^(DISTRIB_(?:ID|RELEASE|CODENAME|DESCRIPTION))=['"]?([\p{L}\p{N}\s.\-_]+)['"]?`)
+var lsbLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(DISTRIB_(?:ID|RELEASE|CODENAME|DESCRIPTION))=['"]?([\p{L}\p{N}\s.\-_]+)['"]?`)
+})
 
 // ParseLSB reads the text of /etc/lsb-release. A value ends at the first
 // character other than letters, digits, blanks, dots, hyphens and underscores.
 func ParseLSB(text string) Fields {
 	f := Fields{}
 	for line := range strings.SplitSeq(text, "\n") {
-		if m := lsbLine.FindStringSubmatch(line); m != nil {
+		if m := lsbLine().FindStringSubmatch(line); m != nil {
 			f[m[1]] = strings.TrimSpace(m[2])
 		}
 	}
@@ -102,16 +105,18 @@ func ParseLSB(text string) Fields {
 }
 
 var (
-	releaseFile = regexp.MustCompile(`^[\p{L}\p{N}_]+[-_](release|version)$`)
+	releaseFile = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[\p{L}\p{N}_]+[-_](release|version)$`) })
 	// The line is matched from its end, since a name may contain numbers and
 	// the word "release" may be missing.
-	reversedRelease = regexp.MustCompile(`^(?:[^)]*\)(.*)\()? *(?:STL )?([\d.+\-a-z]*\d) *(?:esaeler *)?(.+)`)
-	notReleases     = []string{"debian_version", "lsb-release", "oem-release", "os-release", "system-release", "plesk-release", "iredmail-release"}
+	reversedRelease = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:[^)]*\)(.*)\()? *(?:STL )?([\d.+\-a-z]*\d) *(?:esaeler *)?(.+)`)
+	})
+	notReleases = []string{"debian_version", "lsb-release", "oem-release", "os-release", "system-release", "plesk-release", "iredmail-release"}
 )
 
 func readRelease(m *host.Machine) Release {
 	for _, name := range m.List("/etc") {
-		if !releaseFile.MatchString(name) || slices.Contains(notReleases, name) || !m.IsFile("/etc/"+name) {
+		if !releaseFile().MatchString(name) || slices.Contains(notReleases, name) || !m.IsFile("/etc/"+name) {
 			continue
 		}
 		if lines := m.Lines("/etc/" + name); len(lines) > 0 {
@@ -127,7 +132,7 @@ func readRelease(m *host.Machine) Release {
 // version is a name.
 func ParseRelease(line string) Release {
 	line = strings.TrimSpace(line)
-	m := reversedRelease.FindStringSubmatch(reverse(line))
+	m := reversedRelease().FindStringSubmatch(reverse(line))
 	if m == nil {
 		return Release{Name: line}
 	}
@@ -164,7 +169,7 @@ func (i *Info) Version() string {
 	return best
 }
 
-var versionCodename = regexp.MustCompile(`\((\D+)\)|,\s*(\D+)`)
+var versionCodename = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\((\D+)\)|,\s*(\D+)`) })
 
 // Codename returns the code name of the version, or "".
 func (i *Info) Codename() string {
@@ -174,7 +179,7 @@ func (i *Info) Codename() string {
 	if c, ok := i.OSRelease["UBUNTU_CODENAME"]; ok {
 		return c
 	}
-	if m := versionCodename.FindStringSubmatch(i.OSRelease["VERSION"]); m != nil {
+	if m := versionCodename().FindStringSubmatch(i.OSRelease["VERSION"]); m != nil {
 		return m[1] + m[2]
 	}
 	return i.Release.Codename

@@ -97,14 +97,17 @@ type hostnameArgs struct {
 	Hostname any `salt:"hostname" doc:"the new name; null does nothing"`
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?$`)
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$`)
+
+// maxHostName is how long a host's name may be, in bytes.
+const maxHostName = 253
 
 func (n network) setHostname(ctx context.Context, c *fn.Call, a hostnameArgs) (bool, error) {
 	if a.Hostname == nil {
 		return false, nil
 	}
 	name := value.Str(a.Hostname)
-	if !hostName.MatchString(name) {
+	if len(name) > maxHostName || !hostName.MatchString(name) {
 		return false, fn.Invalidf("%q cannot be a host name", name)
 	}
 	old, ok, err := n.renameKernel(ctx, c, name)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"brine/internal/fileclient"
@@ -368,7 +369,17 @@ func sourceHash(ctx context.Context, e *state.Env, s source, o fetching) (filecl
 	return fileclient.Hash{Type: kind, Sum: sum}, nil
 }
 
-var hashWord = regexp.MustCompile(`(?i)(?:^|[^0-9a-f])([0-9a-f]{32,128})(?:[^0-9a-f]|$)`)
+var hexWord = regexp.MustCompile(`[0-9a-fA-F]+`)
+
+// hashWord returns the first word of a line that is as long as hashes are.
+func hashWord(line string) string {
+	words := hexWord.FindAllString(line, -1)
+	i := slices.IndexFunc(words, func(w string) bool { return len(w) >= 32 && len(w) <= 128 })
+	if i < 0 {
+		return ""
+	}
+	return words[i]
+}
 
 // findHash finds a file's hash in the text of a file of hashes: in the line
 // that names source_hash_name, else the file, else the source; a text with
@@ -379,11 +390,11 @@ func findHash(text, url string, o fetching) (fileclient.Hash, bool) {
 	var only []fileclient.Hash
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
-		m := hashWord.FindStringSubmatch(line)
-		if m == nil || hashes[len(m[1])] == "" {
+		sum := hashWord(line)
+		if hashes[len(sum)] == "" {
 			continue
 		}
-		h := fileclient.Hash{Type: hashes[len(m[1])], Sum: strings.ToLower(m[1])}
+		h := fileclient.Hash{Type: hashes[len(sum)], Sum: strings.ToLower(sum)}
 		only = append(only, h)
 		for i, name := range names {
 			if found[i].Sum == "" && namesFile(line, name) {
