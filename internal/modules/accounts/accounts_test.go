@@ -98,6 +98,8 @@ func TestReading(t *testing.T) {
 		{"user.list_users", nil, "['fred', 'root']"},
 		{"user.list_users", []any{"/other"}, "['z']"},
 		{"user.list_groups", []any{"root"}, "['root', 'wheel']"},
+		{"user.get_loginclass", []any{"fred"}, "False"},
+		{"user.chloginclass", []any{"fred", "staff"}, "False"},
 		{"user.list_groups", []any{"nobody"}, "[]"},
 		{"user.primary_group", []any{"fred"}, "'users'"},
 		{"user.primary_group", []any{"nobody"}, "\"ERROR: User 'nobody' does not exist\""},

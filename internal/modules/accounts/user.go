@@ -30,6 +30,8 @@ func userModule(m *host.Machine) fn.Module {
 		fn.Of("chgid", change(u, "gid", "-g"), `Set the own group of a user.`, fn.Params("name", "gid", "root"), fn.Example("salt '*' user.chgid foo 4376")),
 		fn.Of("chshell", change(u, "shell", "-s"), `Set the login shell of a user.`, fn.Params("name", "shell", "root"), fn.Example("salt '*' user.chshell foo /bin/zsh")),
 		fn.Of("chhome", change(u, "home", "-d"), `Set the home of a user.`, fn.Params("name", "home", "persist", "root"), fn.Example("salt '*' user.chhome foo /home/users/foo persist=true")),
+		fn.Of("get_loginclass", u.noClass, `Return false: login classes are those of OpenBSD.`, fn.Params("name"), fn.Example("salt '*' user.get_loginclass foo")),
+		fn.Of("chloginclass", u.noClass, `Return false: login classes are those of OpenBSD.`, fn.Example("salt '*' user.chloginclass foo staff")),
 	}}
 	for i, key := range commentKeys {
 		mod.Funcs = append(mod.Funcs, fn.Of("ch"+key, u.comment(i), `Set the `+commentDocs[i]+` of a user.`,
@@ -37,6 +39,14 @@ func userModule(m *host.Machine) fn.Module {
 	}
 	return mod
 }
+
+type classArgs struct {
+	Name  string `salt:"name" doc:"name of the user"`
+	Class string `salt:"loginclass" doc:"name of the class"`
+	Root  any    `salt:"root" doc:"has no effect" default:"null"`
+}
+
+func (user) noClass(context.Context, *fn.Call, classArgs) (bool, error) { return false, nil }
 
 // commentKeys are the parts of the comment of an account, in their order.
 var (

@@ -2,6 +2,8 @@ package system
 
 import (
 	"context"
+	"regexp"
+	"slices"
 	"strings"
 
 	"brine/internal/fn"
@@ -18,6 +20,8 @@ func localeModule(m *host.Machine) fn.Module {
 		fn.Of("avail", l.avail, `Say whether a locale is installed.`, fn.Example("salt '*' locale.avail en_US.UTF-8")),
 		fn.Of("get_locale", l.getLocale, `Return the locale that programs start with.`, fn.Example("salt '*' locale.get_locale")),
 		fn.Of("set_locale", l.setLocale, `Set the locale that programs start with.`, fn.Example("salt '*' locale.set_locale en_US.UTF-8")),
+		fn.Of("gen_locale", l.generate, `Install a locale.
+			The keyword verbose returns what the program said.`, fn.Example("salt '*' locale.gen_locale 'en_IE.UTF-8 UTF-8'")),
 	}}
 }
 
@@ -85,4 +89,94 @@ func (l locale) setLocale(ctx context.Context, _ *fn.Call, a localeArgs) (bool, 
 		return false, fn.Errorf("cannot run %s: %w", program, err)
 	}
 	return out.Exit == 0, nil
+}
+
+type generateArgs struct {
+	Locale string    `salt:"locale" doc:"name of the locale, and its character set after a blank"`
+	Kwargs fn.Kwargs `salt:"kwargs"`
+}
+
+// localeName is a language, a territory, a character set and a modifier.
+var localeName = regexp.MustCompile(`^([a-z]+)(_[A-Za-z]+)?(?:\.([A-Za-z0-9-]+))?(@[A-Za-z0-9]+)?(?: ([A-Za-z0-9-]+))?$`)
+
+func (l locale) generate(ctx context.Context, c *fn.Call, a generateArgs) (any, error) {
+	m := localeName.FindStringSubmatch(a.Locale)
+	if m == nil {
+		return nil, fn.Invalidf("%s is no name of a locale", value.Repr(a.Locale))
+	}
+	place, codeset, full := m[1]+m[2], m[3], a.Locale
+	os, family := value.Str(c.Grains.Get("os")), value.Str(c.Grains.Get("os_family"))
+	if m[5] == "" && os != "Ubuntu" && codeset != "" {
+		full += " " + codeset
+	}
+	if !l.known(os, family, place, full) {
+		c.Log.Error("there is no such locale", "locale", full)
+		return false, nil
+	}
+	if err := l.note(os, m[1], full); err != nil {
+		return nil, fn.Errorf("cannot note the locale: %w", err)
+	}
+	program, args := "locale-gen", []string{full}
+	switch {
+	case l.m.Which(program) == "" && l.m.Which("localedef") == "":
+		return nil, fn.Errorf(`Command "locale-gen" or "localedef" was not found on this system.`)
+	case l.m.Which(program) == "":
+		program, args = "localedef", []string{"--force", "-i", place, "-f", codeset, place + "." + codeset, "--quiet"}
+		if a.Kwargs.Bool("verbose") {
+			args[len(args)-1] = "--verbose"
+		}
+	case family == "Gentoo":
+		args = []string{"--generate", full}
+	case os == "Ubuntu":
+		args = []string{normal(full)}
+	}
+	out, err := l.m.Do(ctx, program, args...)
+	if err != nil {
+		return nil, fn.Errorf("cannot run %s: %w", program, err)
+	}
+	if out.Exit != 0 {
+		c.Log.Error("the locale was not installed", "program", program, "stderr", out.Stderr)
+	}
+	if a.Kwargs.Bool("verbose") {
+		c.SetRetcode(out.Exit)
+		return value.DictOf("retcode", int64(out.Exit), "stdout", out.Stdout, "stderr", out.Stderr), nil
+	}
+	return out.Exit == 0, nil
+}
+
+// known says whether the machine could have a locale.
+func (l locale) known(os, family, place, full string) bool {
+	if os == "Debian" || family == "Gentoo" {
+		return slices.Contains(l.m.Lines("/usr/share/i18n/SUPPORTED"), full)
+	}
+	dir := "/usr/share/i18n/locales"
+	if family == "Suse" {
+		dir = "/usr/share/locale"
+	}
+	return slices.Contains(l.m.List(dir), place)
+}
+
+// note writes a locale where locale-gen looks for those to make.
+func (l locale) note(os, language, full string) error {
+	const list = "/etc/locale.gen"
+	path := list
+	if !l.m.Exists(list) {
+		if os != "Ubuntu" {
+			return nil
+		}
+		path = "/var/lib/locales/supported.d/" + language
+	}
+	lines := l.m.Lines(path)
+	for i, line := range lines {
+		text, commented := strings.CutPrefix(strings.TrimSpace(line), "#")
+		if strings.TrimSpace(text) != full {
+			continue
+		}
+		if !commented {
+			return nil
+		}
+		lines[i] = full
+		return l.m.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"))
+	}
+	return l.m.WriteFile(path, []byte(strings.Join(append(lines, full), "\n")+"\n"))
 }

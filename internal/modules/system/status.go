@@ -3,7 +3,10 @@ package system
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +15,8 @@ import (
 	"brine/internal/host"
 	"brine/internal/host/counters"
 	fs "brine/internal/host/disk"
+	"brine/internal/host/names"
+	"brine/internal/host/netif"
 	"brine/internal/host/process"
 	"brine/internal/target"
 	"brine/internal/value"
@@ -38,6 +43,9 @@ func statusModule(m *host.Machine) fn.Module {
 		fn.Of("pid", s.pid, `Return the ids of the processes whose line in ps(1) a regular expression matches.`, fn.Example("salt '*' status.pid sshd")),
 		fn.Of("version", s.version, `Return the version of the kernel.`, fn.Example("salt '*' status.version")),
 		fn.Of("time", s.time, `Return the time.`, fn.Example("salt '*' status.time '%s'")),
+		fn.Of("custom", s.custom, `Return what the options named status.FUNCTION.custom ask for.
+			The option status.cpustats.custom with the list [cpu, ctxt] chooses these of status.cpustats.`, fn.Example("salt '*' status.custom")),
+		fn.Of("master", s.master, `Say whether the minion has a connection to a master, null if there is no such host.`, fn.Example("salt '*' status.master")),
 		fn.Of("all_status", s.all, `Return all of this at once.`, fn.Example("salt '*' status.all_status")),
 	}}
 }
@@ -274,6 +282,68 @@ type timeArgs struct {
 
 func (status) time(_ context.Context, _ *fn.Call, a timeArgs) (string, error) {
 	return strftime(a.Format, time.Now()), nil
+}
+
+func (s status) custom(ctx context.Context, c *fn.Call, _ none) (*value.Dict, error) {
+	conf, err := c.Funcs.Call(ctx, c, "config.dot_vals", []any{"status"}, nil)
+	if err != nil {
+		return nil, err
+	}
+	found := value.NewDict(0)
+	options, _ := conf.(*value.Dict)
+	for k, v := range options.All() {
+		key := value.Str(k)
+		names, ok := v.(*value.List)
+		fun := key[:strings.LastIndexByte(key, '.')]
+		if !ok || fun == "status.custom" || !strings.Contains(fun, ".") {
+			continue
+		}
+		ret, err := c.Funcs.Call(ctx, c, fun, nil, nil)
+		if err != nil {
+			c.Log.Warn("an option asks for what cannot be had", "option", key, "err", err)
+			continue
+		}
+		all, _ := ret.(*value.Dict)
+		for _, name := range names.Items {
+			one, ok := all.Get(name)
+			if !ok {
+				c.Log.Warn("an option asks for what a function does not return", "option", key, "name", value.Str(name))
+				one = "UNKNOWN"
+			}
+			found.Set(name, one)
+		}
+	}
+	return found, nil
+}
+
+type masterArgs struct {
+	Master    any  `salt:"master" doc:"name or address of the master" default:"null"`
+	Connected bool `salt:"connected" doc:"has no effect: a minion looks after its connections itself" default:"true"`
+}
+
+func (s status) master(ctx context.Context, c *fn.Call, a masterArgs) (any, error) {
+	if !value.Truth(a.Master) {
+		return nil, nil
+	}
+	port := uint64(4505)
+	if n, err := strconv.ParseUint(value.Str(c.Config.Get("publish_port")), 10, 16); err == nil {
+		port = n
+	}
+	var addrs []netip.Addr
+	if addr, err := netip.ParseAddr(value.Str(a.Master)); err == nil {
+		addrs = []netip.Addr{addr}
+	} else {
+		finder := names.New(s.m, net.DefaultResolver)
+		for _, v4 := range []bool{true, false} {
+			addrs = append(addrs, finder.Addresses(ctx, value.Str(a.Master), v4)...)
+		}
+	}
+	if len(addrs) == 0 {
+		return nil, nil
+	}
+	return slices.ContainsFunc(netif.Established(s.m), func(conn netif.Connection) bool {
+		return uint64(conn.Remote.Port()) == port && slices.Contains(addrs, conn.Remote.Addr())
+	}), nil
 }
 
 func (s status) all(ctx context.Context, c *fn.Call, _ none) (*value.Dict, error) {

@@ -31,6 +31,8 @@ func systemModule(m *host.Machine) fn.Module {
 		fn.Of("set_system_date_time", p.setDateTime, `Set some parts of the date and the time.`, fn.Example("salt '*' system.set_system_date_time 2015 5 12 11 37 53 '-0500'")),
 		fn.Of("has_settable_hwclock", p.hasClock, `Say whether the machine has a hardware clock that can be set.`, fn.Example("salt '*' system.has_settable_hwclock")),
 		fn.Of("get_computer_name", p.computerName, `Return the host name.`, fn.Example("salt '*' system.get_computer_name")),
+		fn.Of("set_computer_name", p.setComputerName, `Set the host name, as network.mod_hostname does.`, fn.Example("salt '*' system.set_computer_name web1.example.org")),
+		fn.Of("set_computer_desc", p.setComputerDesc, `Set the description of the machine in /etc/machine-info.`, fn.Example("salt '*' system.set_computer_desc 'the web server'")),
 		fn.Of("get_computer_desc", p.computerDesc, `Return the description of the machine in /etc/machine-info, or false.`, fn.Example("salt '*' system.get_computer_desc")),
 	}}
 }
@@ -207,4 +209,40 @@ func (p power) computerDesc(context.Context, *fn.Call, none) (any, error) {
 		}
 	}
 	return false, nil
+}
+
+type computerArgs struct {
+	Hostname string `salt:"hostname" doc:"the new name"`
+}
+
+func (power) setComputerName(ctx context.Context, c *fn.Call, a computerArgs) (any, error) {
+	return c.Funcs.Call(ctx, c, "network.mod_hostname", []any{a.Hostname}, nil)
+}
+
+type descArgs struct {
+	Desc string `salt:"desc" doc:"the description"`
+}
+
+func (p power) setComputerDesc(ctx context.Context, _ *fn.Call, a descArgs) (bool, error) {
+	if p.m.IsDir("/run/systemd/system") && p.m.Which("hostnamectl") != "" {
+		out, err := p.m.Do(ctx, "hostnamectl", "set-hostname", "--pretty", "--", a.Desc)
+		if err != nil {
+			return false, fn.Errorf("cannot run hostnamectl: %w", err)
+		}
+		return out.Exit == 0, nil
+	}
+	text := `PRETTY_HOSTNAME="` + strings.NewReplacer(`"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(a.Desc) + `"`
+	lines, found := p.m.Lines("/etc/machine-info"), false
+	for i, line := range lines {
+		if !found && strings.HasPrefix(strings.TrimSpace(line), "PRETTY_HOSTNAME=") {
+			lines[i], found = text, true
+		}
+	}
+	if !found {
+		lines = append(lines, text)
+	}
+	if err := p.m.WriteFile("/etc/machine-info", []byte(strings.Join(lines, "\n")+"\n")); err != nil {
+		return false, fn.Errorf("cannot write the description: %w", err)
+	}
+	return true, nil
 }

@@ -474,7 +474,7 @@ func TestStrftime(t *testing.T) {
 // Salt loses the last counter of each group.
 func TestLikeSaltHere(t *testing.T) {
 	still := [][]any{{"status.nproc"}, {"status.version"}, {"status.cpuinfo"}, {"ps.num_cpus"}, {"ps.boot_time"}, {"ps.total_physical_memory"}, {"timezone.get_zonecode"}, {"timezone.get_offset"},
-		{"locale.list_avail"}, {"locale.avail", "C.UTF-8"}, {"kmod.available"}, {"system.get_computer_name"}, {"timezone.zone_compare", "UTC"}, {"ps.disk_partitions"}, {"ps.disk_partitions", true}, {"ps.get_users"}, {"ps.disk_io_counters", "no-such"}, {"ps.status", "no-such"}, {"ps.ss", "no such text"},
+		{"locale.list_avail"}, {"locale.avail", "C.UTF-8"}, {"kmod.available"}, {"system.get_computer_name"}, {"timezone.zone_compare", "UTC"}, {"status.master"}, {"status.custom"}, {"ps.disk_partitions"}, {"ps.disk_partitions", true}, {"ps.get_users"}, {"ps.disk_io_counters", "no-such"}, {"ps.status", "no-such"}, {"ps.ss", "no such text"},
 		{"ps.proc_info", 1, "attrs=[pid, ppid, name, exe, cmdline, status, username, create_time, cwd, terminal, nice, ionice, uids, gids, cpu_affinity]"}}
 	moving := [][]any{{"disk.usage"}, {"disk.inodeusage"}, {"disk.percent"}, {"disk.percent", "/"}, {"status.uptime"}, {"status.loadavg"}, {"status.cpustats"}, {"status.meminfo"}, {"status.vmstats"}, {"status.diskstats"},
 		{"status.diskusage"}, {"status.netdev"}, {"status.time"}, {"ps.cpu_times"}, {"ps.cpu_times", true}, {"ps.virtual_memory"}, {"ps.swap_memory"}, {"ps.disk_usage", "/"},
@@ -482,7 +482,7 @@ func TestLikeSaltHere(t *testing.T) {
 		{"ps.proc_info", 1, "attrs=[cpu_times, num_threads, threads, num_fds, io_counters, num_ctx_switches, memory_percent, memory_info, cpu_num]"}, {"system.get_system_time"}, {"system.get_system_date_time"}}
 	jobs := append(still, moving...)
 	recorded := stocktest.Ask(t, nil, jobs...)
-	r, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
+	r, err := fn.NewRegistry(nil, append(Modules(&host.Machine{}), other())...)
 	if err != nil {
 		t.Fatal(err)
 	}
