@@ -40,10 +40,12 @@ type connection struct {
 	greeted bool
 	// warm is the address at which a standby session was good until now.
 	warm    string
-	lookups int             // that failed in a row
-	told    map[string]bool // why there was no connection since the last one that stood
-	state   atomic.Pointer[linkState]
-	fatal   int // code of the last refusal, guarded by Minion.refusals
+	lookups int // that failed in a row
+	// resolved is what the last look-up that succeeded has found.
+	resolved []endpoint
+	told     map[string]bool // why there was no connection since the last one that stood
+	state    atomic.Pointer[linkState]
+	fatal    int // code of the last refusal, guarded by Minion.refusals
 	// keepsJobs is set once the master has shown that it keeps jobs for
 	// minions that are away, as Brine's do.
 	keepsJobs atomic.Bool
@@ -247,13 +249,10 @@ func (c *connection) session(ctx context.Context, role roles.Role, changed <-cha
 
 // anyAddress tries the addresses of the master one after the other.
 func (c *connection) anyAddress(ctx context.Context, role roles.Role) error {
-	var addrs []endpoint
-	if host, port, err := net.SplitHostPort(c.warm); err == nil {
-		p, _ := strconv.Atoi(port)
-		addrs = []endpoint{{host, p}} // no time for a look-up
-	} else if addrs, err = c.addr.resolve(ctx, c.m.resolver()); err != nil {
+	addrs, unresolved := c.addresses(ctx)
+	if len(addrs) == 0 {
 		c.lookups++
-		return err
+		return unresolved
 	}
 	c.lookups = 0
 	var last error
@@ -268,8 +267,36 @@ func (c *connection) anyAddress(ctx context.Context, role roles.Role) error {
 		}
 		last = err
 	}
+	if unresolved != nil {
+		return fmt.Errorf("%w; that was its last known address: %w", last, unresolved)
+	}
 	return last
 }
+
+// addresses returns where to look for the master: where it was a moment ago,
+// or what its name means now. While that cannot be found out, and err says so,
+// it is where the name led before: a name server that is away parts no minion
+// from its master, and who answers there has to prove itself anyway.
+func (c *connection) addresses(ctx context.Context) (found []endpoint, err error) {
+	if host, port, err := net.SplitHostPort(c.warm); err == nil {
+		p, _ := strconv.Atoi(port)
+		return []endpoint{{host, p}}, nil
+	}
+	if len(c.resolved) > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, lookupAgain)
+		defer cancel()
+	}
+	if found, err = c.addr.resolve(ctx, c.m.resolver()); err != nil {
+		return c.resolved, err
+	}
+	c.resolved = found
+	return found, nil
+}
+
+// lookupAgain is how long a look-up may take when there is another address to
+// try.
+const lookupAgain = 2 * time.Second
 
 // lookupPause is how long to wait after a look-up that failed, 0 for as long
 // as after any other failure. The options retry_dns and retry_dns_count make

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -39,6 +40,9 @@ type Node struct {
 	Level string
 	// Args are further arguments of the daemon.
 	Args []string
+	// Within is a command that runs the daemon, and what is run for it, such
+	// as one that enters a namespace; it must not fork.
+	Within []string
 
 	t    testing.TB
 	cmd  *exec.Cmd
@@ -115,11 +119,12 @@ func (n *Node) Requests() string { return fmt.Sprintf("%s:%d", n.Host, RetPort) 
 // Publications is where the master publishes.
 func (n *Node) Publications() string { return fmt.Sprintf("%s:%d", n.Host, PublishPort) }
 
-// Start runs the daemon until the test ends, and waits until a master listens.
+// Start runs the daemon until the test ends, and waits until a master listens,
+// unless that is elsewhere (Within).
 func (n *Node) Start() *Node {
 	n.t.Helper()
 	n.Launch()
-	if n.Host != "" {
+	if n.Host != "" && len(n.Within) == 0 {
 		n.listening()
 	}
 	return n
@@ -137,7 +142,7 @@ func (n *Node) Launch() *Node {
 	if n.Level != "" {
 		args = append(args, "-l", n.Level)
 	}
-	c := n.Kind.Command(context.Background(), n.t, n.Program, append(args, n.Args...)...)
+	c := n.within(n.Kind.Command(context.Background(), n.t, n.Program, append(args, n.Args...)...))
 	c.Dir, c.Stdout, c.Stderr = n.Dir, log, log
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.Start(); err != nil {
@@ -151,6 +156,20 @@ func (n *Node) Launch() *Node {
 		n.t.Cleanup(n.finish)
 	}
 	return n
+}
+
+// within has c run by the command Within.
+func (n *Node) within(c *exec.Cmd) *exec.Cmd {
+	if len(n.Within) == 0 || c.Err != nil {
+		return c
+	}
+	path, err := exec.LookPath(n.Within[0])
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	c.Args = append(append(slices.Clone(n.Within), c.Path), c.Args[1:]...)
+	c.Path = path
+	return c
 }
 
 func (n *Node) finish() {
@@ -243,7 +262,7 @@ func (n *Node) Run(k Kind, program string, args ...string) (stdout, stderr strin
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	defer cancel()
 	var out, errs bytes.Buffer
-	c := k.Command(ctx, n.t, program, append([]string{"-c", n.Dir}, args...)...)
+	c := n.within(k.Command(ctx, n.t, program, append([]string{"-c", n.Dir}, args...)...))
 	c.Stdout, c.Stderr = &out, &errs
 	err := c.Run()
 	var exit *exec.ExitError

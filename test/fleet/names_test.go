@@ -1,0 +1,102 @@
+package fleet
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"brine/internal/minion"
+)
+
+// nameServer says that every name is this machine, or, while it is down, that
+// it failed.
+func nameServer(t *testing.T, down *atomic.Bool) *net.Resolver {
+	t.Helper()
+	c, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	go func() {
+		q := make([]byte, 1500)
+		for {
+			_, from, err := c.ReadFrom(q)
+			if err != nil {
+				return
+			}
+			end := 12
+			for q[end] != 0 {
+				end += int(q[end]) + 1
+			}
+			isA := q[end+2] == 1
+			a := append([]byte{q[0], q[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, q[12:end+5]...)
+			switch {
+			case down.Load():
+				a[3] = 0x82
+			case isA:
+				a[7] = 1
+				a = append(a, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1)
+			}
+			c.WriteTo(a, from)
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", c.LocalAddr().String())
+	}}
+}
+
+// TestNameStopsResolving takes the name server away from a minion of two hot
+// masters: it stays connected, the master whose name nobody knows may even be
+// started anew, and the other one loses nothing.
+func TestNameStopsResolving(t *testing.T) {
+	one := startMaster(t, "one", "zeromq", nil)
+	two := startMaster(t, "two", "zeromq", sameKey(one))
+	var down atomic.Bool
+	w := startMinion(t, "w1", "zeromq", []*theMaster{two}, func(c *minion.Config) {
+		c.Resolver = nameServer(t, &down)
+		_, port, _ := net.SplitHostPort(one.req)
+		c.Options.Master = append(c.Options.Master, "m1.example.com.:"+port)
+	})
+	connected := func(m *theMaster) {
+		t.Helper()
+		eventually(t, m.cfg.ID+" has a subscriber", func() error {
+			if len(m.Subscribers()) == 0 {
+				return errNotYet
+			}
+			return nil
+		})
+	}
+	for _, m := range []*theMaster{one, two} {
+		m.accept("w1")
+		connected(m)
+	}
+	ping := func(m *theMaster) {
+		t.Helper()
+		if ret := m.command("glob", "w1", "test.ping", 1)["w1"]; ret.At("return") != true {
+			t.Errorf("%s: %v", m.cfg.ID, ret)
+		}
+	}
+	ping(one)
+	down.Store(true)
+	ping(one)
+	ping(two)
+	one.restart()
+	ping(two)
+	connected(one)
+	ping(one)
+	// A new process knows no address; it must not hinder the other master.
+	w.stop()
+	one.stop()
+	starts := two.events("salt/minion/")
+	startMinion(t, "w2", "zeromq", []*theMaster{two}, func(c *minion.Config) {
+		c.Resolver = w.cfg.Resolver
+		c.Options.Master = append(c.Options.Master, w.cfg.Options.Master[1])
+	})
+	two.accept("w2")
+	two.awaitStart(starts, "w2")
+	if ret := two.command("glob", "w2", "test.ping", 1)["w2"]; ret.At("return") != true {
+		t.Errorf("two: %v", ret)
+	}
+}
