@@ -108,6 +108,9 @@ type Service struct {
 // refusalTime is the least time about which a refusal takes.
 const refusalTime = time.Second
 
+// longRefusal bounds what a system that once was slow adds to it.
+const longRefusal = 3 * time.Second
+
 // New returns the service. A system that is not known or whose settings are of
 // no use lets nobody in; errs says which.
 func New(o Options, tokens *Tokens, log *slog.Logger) (s *Service, errs []error) {
@@ -165,7 +168,7 @@ const askTime = 30 * time.Second
 // linger waits until about as much time has passed as refusals take.
 func (s *Service) linger(ctx context.Context, began time.Time) {
 	s.mu.Lock()
-	s.slowest = max(s.slowest, min(time.Since(began), askTime))
+	s.slowest = max(s.slowest, min(time.Since(began), longRefusal))
 	total := s.slowest
 	s.mu.Unlock()
 	total += time.Duration((rand.Float64() - 0.5) / 2 * float64(total))

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"brine/internal/auth"
 	"brine/internal/cache"
 	"brine/internal/channel"
 	"brine/internal/client"
@@ -32,6 +33,7 @@ type Master struct {
 	Cache   cache.Options
 	Events  event.MasterOptions
 	Options master.Options
+	Auth    auth.Options
 	Client  client.Options
 	Jobs    job.Options
 	Served  fileserver.Options

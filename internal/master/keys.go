@@ -1,6 +1,7 @@
 package master
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -11,9 +12,13 @@ import (
 	"path/filepath"
 	"strings"
 
+	"brine/internal/acl"
 	"brine/internal/crypt"
 	"brine/internal/handshake"
+	"brine/internal/host"
+	"brine/internal/host/account"
 	"brine/internal/salt"
+	"brine/internal/value"
 )
 
 // loadIdentity reads the master's key pair, or makes it, and what else it
@@ -100,23 +105,53 @@ func storedSignature(path string) (func([]byte, string) ([]byte, error), error) 
 // that they may command it: files that only they can read.
 type localKeys map[string]string // user -> key
 
-// loadLocalKeys reads or makes cachedir/.root_key and one for the user that
-// the master runs as. They are kept across restarts.
-func loadLocalKeys(cacheDir string) (localKeys, error) {
-	users := []string{"root"}
-	if u, err := user.Current(); err == nil && u.Username != "" && u.Username != "root" {
-		users = append(users, u.Username)
+// loadLocalKeys reads or makes cachedir/.root_key, one for the user that the
+// master runs as, and one for each user of publisher_acl; with verify (option
+// client_acl_verify) also for the accounts of this machine that a pattern in
+// it means. They are kept across restarts.
+func loadLocalKeys(ctx context.Context, cfg *Config, log *slog.Logger) (localKeys, error) {
+	names := map[string]bool{"root": true, processUser(): true}
+	if cfg.User != "" {
+		names[cfg.User] = true
+	}
+	grants, _ := cfg.Options.PublisherACL.(*value.Dict)
+	machine := &host.Machine{}
+	for k := range grants.All() {
+		// A pattern is no name of a file.
+		if n := value.Str(k); !strings.ContainsAny(n, `*?[](){}|^$+\`) && salt.CheckID(n) == nil {
+			names[n] = true
+		}
+	}
+	if grants.Len() > 0 && cfg.Options.ClientACLVerify {
+		for _, u := range account.Users(ctx, machine) {
+			if salt.CheckID(u.Name) == nil && len(acl.Users(grants, u.Name)) > 0 {
+				names[u.Name] = true
+			}
+		}
 	}
 	keys := localKeys{}
-	for _, u := range users {
-		path := filepath.Join(cacheDir, "."+strings.ReplaceAll(u, "/", "_")+"_key")
+	for name := range names {
+		path := filepath.Join(cfg.CacheDir, "."+strings.ReplaceAll(name, "/", "_")+"_key")
 		k, err := readLocalKey(path)
 		if err != nil {
 			return nil, err
 		}
-		keys[u] = k
+		keys[name] = k
+		if u, ok := account.ByName(ctx, machine, name); os.Getuid() == 0 && ok && u.UID != 0 && name != cfg.User {
+			if err := os.Lchown(path, u.UID, -1); err != nil {
+				log.Warn("a user of publisher_acl cannot read the key that is meant for him", "user", name, "err", err)
+			}
+		}
 	}
 	return keys, nil
+}
+
+// processUser is who the master runs as.
+func processUser() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return "root"
 }
 
 func readLocalKey(path string) (string, error) {

@@ -53,6 +53,9 @@ func (m *Master) round() {
 		}
 	}
 	m.forgetPeers(time.Now())
+	if err := m.tokens.Sweep(time.Now()); err != nil {
+		m.log.Warn("cannot remove old tokens", "err", err)
+	}
 	if m.options().PresenceEvents {
 		m.firePresence()
 	}

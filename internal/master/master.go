@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/auth"
 	"brine/internal/cache"
 	"brine/internal/channel"
 	"brine/internal/client"
@@ -53,6 +54,7 @@ type Config struct {
 	User             string
 	Listen           []Listen
 	Options          Options
+	Auth             auth.Options
 	Channel          channel.Options
 	Publish          channel.PublishOptions
 	Keys             keystore.Options
@@ -85,6 +87,9 @@ type Master struct {
 	publish   *channel.PublishServer
 	router    *router
 	runners   *fn.Registry
+	wheels    *fn.Registry
+	tokens    *auth.Tokens
+	gripes    *netserve.RateLog // about requests without the right to them
 	renderer  *render.Renderer
 	// templateFuncs are what templates of the pillar can call.
 	templateFuncs *fn.Registry
@@ -111,8 +116,10 @@ type live struct {
 	top      top.Options
 	pillar   *pillar.Compiler
 	opts     *value.Dict
+	auth     *auth.Service
 }
 
+func (m *Master) auth() *auth.Service             { return m.live.Load().auth }
 func (m *Master) options() *Options               { return &m.live.Load().options }
 func (m *Master) autosign() *keystore.Autosign    { return m.live.Load().autosign }
 func (m *Master) nodegroups() target.Nodegroups   { return m.live.Load().groups }
@@ -124,6 +131,7 @@ func (m *Master) channelOptions() channel.Options { return m.live.Load().channel
 func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 	m := &Master{cfg: cfg, log: log, queue: newQueue(time.Now)}
 	m.standings.m = m
+	m.gripes = netserve.NewRateLog(log, 10, 10*time.Second)
 	m.pending.gripes = netserve.NewRateLog(log, 1, time.Minute)
 	defer func() {
 		if err != nil {
@@ -141,7 +149,10 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 	if m.identity, err = loadIdentity(&cfg, log); err != nil {
 		return nil, err
 	}
-	if m.local, err = loadLocalKeys(cfg.CacheDir); err != nil {
+	if m.local, err = loadLocalKeys(context.Background(), &cfg, log); err != nil {
+		return nil, err
+	}
+	if m.tokens, err = auth.OpenTokens(filepath.Join(cfg.CacheDir, "tokens")); err != nil {
 		return nil, err
 	}
 	if err := m.openStores(); err != nil {
@@ -159,6 +170,9 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 		return nil, err
 	}
 	if m.runners, err = m.newRunners(); err != nil {
+		return nil, err
+	}
+	if m.wheels, err = m.newWheels(); err != nil {
 		return nil, err
 	}
 	return m, m.bindServers()
@@ -191,7 +205,12 @@ func (m *Master) setLive(cfg Config) {
 	for k, v := range cfg.Options.Nodegroups.All() {
 		groups[value.Str(k)] = v
 	}
+	who, errs := auth.New(cfg.Auth, m.tokens, m.log)
+	for _, err := range errs {
+		m.log.Error("nobody can sign in by a system of external_auth", "err", err)
+	}
 	m.live.Store(&live{
+		auth:    who,
 		options: cfg.Options, channel: cfg.Channel, groups: groups,
 		autosign: keystore.NewAutosign(m.keys, cfg.Keys, cfg.User, m.log),
 		files: fileserver.New(cfg.Files, fileserver.Config{

@@ -41,10 +41,15 @@ type Options struct {
 	FileBufferSize   int           `salt:"file_buffer_size" default:"1048576" doc:"bytes of a file that are sent at once" change:"live"`
 	FileRecv         bool          `salt:"file_recv" default:"false" doc:"let minions push files to this master" change:"live"`
 	FileRecvMaxSize  int           `salt:"file_recv_max_size" default:"100" doc:"MB of a file that a minion may push" change:"live"`
-	PublisherACL     any           `salt:"publisher_acl" default:"{}" doc:"users other than root who may publish" change:"restart"`
-	Peer             any           `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
-	PeerRun          any           `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`
-	JobCacheForStock bool          `salt:"job_cache_for_stock_cli" default:"true" doc:"also write a job's load where Salt's own command line looks for it (Brine only)" change:"live"`
+	PublisherACL     any           `salt:"publisher_acl" default:"{}" doc:"users of this machine other than root who may give commands, by name or pattern, and which" change:"restart"`
+	ClientACLVerify  bool          `salt:"client_acl_verify" default:"true" doc:"make keys for the accounts of this machine that a pattern in publisher_acl means" change:"restart"`
+	SudoACL          bool          `salt:"sudo_acl" default:"false" doc:"let publisher_acl hold for users who become root by sudo" change:"live"`
+
+	PublisherACLBlacklist *value.Dict `salt:"publisher_acl_blacklist" default:"null" doc:"users and modules (functions) that are refused whatever else allows them" change:"live"`
+
+	Peer             any  `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
+	PeerRun          any  `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`
+	JobCacheForStock bool `salt:"job_cache_for_stock_cli" default:"true" doc:"also write a job's load where Salt's own command line looks for it (Brine only)" change:"live"`
 
 	Discovery discovery.Options `salt:"discovery" default:"false" doc:"answer minions that look for a master by broadcast: False, True, or a map with port (4520, UDP) and mapping (what this master says about itself)" change:"restart"`
 }

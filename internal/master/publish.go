@@ -9,29 +9,42 @@ import (
 	"brine/internal/channel"
 	"brine/internal/salt"
 	"brine/internal/target"
-	"brine/internal/transport/netserve"
 	"brine/internal/value"
 )
 
 // commands takes jobs from the command line.
-type commands struct {
-	m      *Master
-	gripes *netserve.RateLog // about strangers
-}
-
-func newCommands(m *Master) *commands {
-	return &commands{m: m, gripes: netserve.NewRateLog(m.log, 10, 10*time.Second)}
-}
+type commands struct{ m *Master }
 
 // publish starts a job: {tgt, tgt_type, fun, arg, ret, jid, kwargs, user, key}.
+// Credentials of an external system are in kwargs.
 func (p *commands) publish(c *channel.Call) {
-	if !p.m.authorize(c.Load) {
-		p.gripes.Log(slog.LevelWarn, "a command was refused: it carries no key of this machine", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", c.Load.Str("user")))
-		c.Reply(refused(c.Load))
+	who := p.m.identify(p.m.context(), c.Load)
+	switch {
+	case who == nil:
+		p.m.gripes.Log(slog.LevelWarn, "a command was refused: it does not show who sends it", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", c.Load.Str("user")))
+		c.Reply(refused())
+		return
+	case !p.m.mayPublish(who, c.Load):
+		p.m.gripes.Log(slog.LevelWarn, "a command was refused: its sender may not give it", "peer", c.Peer(), "user", who.name, "fun", fmt.Sprintf("%.80s", value.Str(c.Load.At("fun"))))
+		c.Reply(forbidden())
 		return
 	}
 	load := c.Load.Clone()
 	load.Delete("key")
+	if who.how != byKey {
+		load.Set("user", who.name)
+	}
+	// What proves who somebody is has no place in the memory of jobs.
+	if kwargs := load.Dict("kwargs"); kwargs != nil {
+		kwargs = kwargs.Clone()
+		for _, k := range []string{"token", "eauth", "username", "password", "auth_list"} {
+			kwargs.Delete(k)
+		}
+		load.Set("kwargs", kwargs)
+	}
+	for _, k := range []string{"token", "eauth", "username", "password"} {
+		load.Delete(k)
+	}
 	c.Reply(p.m.Publish(load))
 }
 

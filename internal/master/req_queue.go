@@ -129,7 +129,7 @@ func (m *Master) expireQueued() {
 // answer is {states: {ID: WORD}, delivered, expires}, or an empty map.
 func (p *commands) states(c *channel.Call) {
 	if !p.m.authorize(c.Load) {
-		c.Reply(refused(c.Load))
+		c.Reply(refused())
 		return
 	}
 	states, late, expires, known := p.m.queue.states(c.Load.Str("jid"))

@@ -23,18 +23,23 @@ type router struct {
 	encrypted map[string]route
 	clear     map[string]route
 	slots     chan struct{}
+	logins    chan struct{} // for requests with a password
 	wg        sync.WaitGroup
 }
 
 // slowRoutes bounds how many slow requests are worked on at once.
 const slowRoutes = 64
 
+// loginRoutes bounds how many passwords are looked at at once. A wrong one
+// takes its time, and must not keep others from their work.
+const loginRoutes = 16
+
 func (m *Master) newRouter() *router {
 	ret, ev, data, files := newReturns(m), &events{m}, &minionData{m}, &fileRoutes{m}
-	pub, run := newCommands(m), &runs{m}
+	pub, run, login, wheels := &commands{m}, &runs{m}, &logins{m}, &wheels{m}
 	peer := newPeers(m, run)
 	r := &router{
-		slots: make(chan struct{}, slowRoutes),
+		slots: make(chan struct{}, slowRoutes), logins: make(chan struct{}, loginRoutes),
 		encrypted: map[string]route{
 			"_return":         {handle: ret.take},
 			"_syndic_return":  {handle: ret.takeSyndic},
@@ -62,6 +67,11 @@ func (m *Master) newRouter() *router {
 			"publish":       {handle: pub.publish, slow: true},
 			"_brine_states": {handle: pub.states},
 			"runner":        {handle: run.start, slow: true},
+			"wheel":         {handle: wheels.run, slow: true},
+			"_brine_wheel":  {handle: wheels.start, slow: true},
+			"mk_token":      {handle: login.make, slow: true},
+			"get_token":     {handle: login.get},
+			"_brine_logout": {handle: login.remove},
 		},
 	}
 	for _, cmd := range fileserver.Commands() {
@@ -87,9 +97,13 @@ func (r *router) serve(table map[string]route, c *channel.Call) {
 		return
 	}
 	// Waiting for a slot holds back only the peer that asked.
-	r.slots <- struct{}{}
+	slots := r.slots
+	if showsPassword(c.Load) {
+		slots = r.logins
+	}
+	slots <- struct{}{}
 	r.wg.Go(func() {
-		defer func() { <-r.slots }()
+		defer func() { <-slots }()
 		rt.handle(c)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"brine/internal/fn"
 	"brine/internal/runners"
 	"brine/internal/value"
+	"brine/internal/wheel"
 )
 
 // running knows which runners work now.
@@ -46,5 +47,22 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list, Nodegroups: m.nodegroups,
 		Files:   func() runners.FileServer { return m.fileServer() },
 		Pillars: func() runners.Pillars { return m.live.Load().pillar },
+	})...)
+}
+
+// newWheels collects the functions that manage this master.
+func (m *Master) newWheels() (*fn.Registry, error) {
+	return fn.NewRegistry(nil, wheel.New(wheel.Deps{
+		Keys: m.keys, HashType: m.cfg.Options.HashType, KeySize: m.cfg.Options.Keysize, Connected: m.presence.current,
+		Changed: func(act, id string) { m.bus.Fire("salt/key", value.DictOf("result", true, "act", act, "id", id)) },
+		Forget: func(id string) error {
+			_, err := m.cache.Flush("minions/"+id, "")
+			return err
+		},
+		Revoked: func() {
+			if m.options().RotateAESKey {
+				m.RotateAES()
+			}
+		},
 	})...)
 }

@@ -2,8 +2,12 @@ package master
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 
+	"brine/internal/acl"
 	"brine/internal/channel"
 	"brine/internal/fn"
 	"brine/internal/runners"
@@ -14,11 +18,16 @@ import (
 // runs executes runners for the command line.
 type runs struct{ m *Master }
 
-// start takes {fun, kwarg: {arg, kwarg}, user, key}, answers at once with the
-// tag under which the result will be on the event bus, and runs it.
+// start takes {fun, kwarg: {arg, kwarg}, user, key} or credentials, answers at
+// once with the tag under which the result will be on the event bus, and runs
+// it.
 func (r *runs) start(c *channel.Call) {
-	if !r.m.authorize(c.Load) {
-		c.Reply(refused(c.Load))
+	who := r.m.identify(r.m.context(), c.Load)
+	fun := c.Load.Str("fun")
+	args, kwargs := runnerArgs(c.Load)
+	if reply := r.m.mayRun(who, acl.Runner, fun, args, kwargs, c.Load); reply != nil {
+		r.m.gripes.Log(slog.LevelWarn, "a runner was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80q", fun))
+		c.Reply(reply)
 		return
 	}
 	jid := c.Load.Str("jid")
@@ -27,31 +36,57 @@ func (r *runs) start(c *channel.Call) {
 	}
 	tag := salt.Tag("run", jid)
 	c.Reply(value.DictOf("tag", tag, "jid", jid))
-	args := runnerArgs(c.Load)
-	fun, user := c.Load.Str("fun"), c.Load.Str("user")
 	opts := r.m.cfg.Opts
 	if value.Truth(c.Load.At("skip_grains")) {
 		opts = opts.Clone()
 		opts.Set("skip_grains", true)
 	}
-	r.m.router.wg.Go(func() { r.run(tag, jid, fun, user, args, opts) })
+	r.m.router.wg.Go(func() { r.run(tag, jid, fun, who.onMaster(r.m), wire(args, kwargs), opts) })
 }
 
-func runnerArgs(load *value.Dict) []any {
-	in := load.Dict("kwarg")
-	if in == nil {
-		in = load
+// onMaster is the name under which functions of the master run.
+func (c *caller) onMaster(m *Master) string {
+	if c.how == byKey && strings.HasPrefix(c.name, "sudo_") {
+		return processUser()
 	}
-	args := append([]any(nil), in.List("arg")...)
-	kw := value.NewDict(4)
-	for _, a := range []string{"kwarg", "kwargs"} {
-		kw.Update(in.Dict(a))
+	return c.name
+}
+
+// runnerArgs are the arguments of a runner, in the field kwarg or in the
+// request itself.
+func runnerArgs(load *value.Dict) (args []any, kwargs *value.Dict) {
+	if in := load.Dict("kwarg"); in != nil {
+		load = in
 	}
-	if kw.Len() > 0 {
-		kw.Set("__kwarg__", true)
-		args = append(args, kw)
+	args, kwargs = splitKwargs(load.List("arg"))
+	kwargs.Update(load.Dict("kwarg"))
+	kwargs.Update(load.Dict("kwargs"))
+	kwargs.Delete("__kwarg__")
+	return args, kwargs
+}
+
+// splitKwargs takes the maps of keywords out of arguments.
+func splitKwargs(given []any) (args []any, kwargs *value.Dict) {
+	kwargs = value.NewDict(4)
+	for _, a := range given {
+		if d, ok := a.(*value.Dict); ok && d.At("__kwarg__") == true {
+			kwargs.Update(d)
+			continue
+		}
+		args = append(args, a)
 	}
-	return args
+	kwargs.Delete("__kwarg__")
+	return args, kwargs
+}
+
+// wire puts keywords behind the arguments, as jobs have them.
+func wire(args []any, kwargs *value.Dict) []any {
+	if kwargs.Len() == 0 {
+		return args
+	}
+	kw := kwargs.Clone()
+	kw.Set("__kwarg__", true)
+	return append(args, kw)
 }
 
 func (r *runs) run(tag, jid, fun, user string, args []any, opts *value.Dict) fn.Outcome {

@@ -1,0 +1,99 @@
+package master
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"brine/internal/acl"
+	"brine/internal/channel"
+	"brine/internal/event"
+	"brine/internal/fn"
+	"brine/internal/salt"
+	"brine/internal/value"
+	"brine/internal/wheel"
+)
+
+// wheels runs functions that manage this master.
+type wheels struct{ m *Master }
+
+// wheelFields are those of a request that are no arguments.
+var wheelFields = map[string]bool{
+	"cmd": true, "fun": true, "arg": true, "kwarg": true, "kwargs": true, "key": true, "user": true, "token": true, "eauth": true,
+	"username": true, "password": true, "client": true, "full_return": true, "timeout": true, "jid": true, "print_event": true,
+	"__jid__": true, "__user__": true, "__tag__": true, "__current_eauth": true,
+}
+
+// wheelArgs are the arguments of a request: its fields arg and kwarg, and all
+// others that are not about the request itself.
+func wheelArgs(load *value.Dict) (args []any, kwargs *value.Dict) {
+	kwargs = value.NewDict(4)
+	for k, v := range load.All() {
+		if name, ok := k.(string); ok && !wheelFields[name] {
+			kwargs.Set(name, v)
+		}
+	}
+	args, kw := splitKwargs(load.List("arg"))
+	kwargs.Update(kw)
+	kwargs.Update(load.Dict("kwarg"))
+	kwargs.Delete("__kwarg__")
+	return args, kwargs
+}
+
+// wheelRun is a function about to run.
+type wheelRun struct {
+	m        *Master
+	fun      string
+	args     []any
+	kwargs   *value.Dict
+	jid, tag string
+	data     *value.Dict
+}
+
+// take reads a request and answers it if it is refused.
+func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
+	who := w.m.identify(w.m.context(), c.Load)
+	r := &wheelRun{m: w.m, fun: c.Load.Str("fun"), jid: salt.NewJID(time.Now())}
+	r.args, r.kwargs = wheelArgs(c.Load)
+	if reply := w.m.mayRun(who, acl.Wheel, r.fun, r.args, r.kwargs, c.Load); reply != nil {
+		w.m.gripes.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80q", r.fun))
+		c.Reply(reply)
+		return nil, false
+	}
+	r.tag = salt.Tag("wheel", r.jid)
+	r.data = value.DictOf("fun", "wheel."+r.fun, "jid", r.jid, "tag", r.tag, "user", who.onMaster(w.m))
+	return r, true
+}
+
+// execute runs the function between its two events and returns the data of
+// the last.
+func (r *wheelRun) execute() *value.Dict {
+	m := r.m
+	m.bus.Fire(r.tag+"/new", r.data)
+	c := &fn.Call{ID: m.cfg.ID, JID: r.jid, Log: m.log, Config: fn.Tree{Dict: m.live.Load().opts}}
+	ret, ok := wheel.Run(m.context(), m.wheels, c, r.fun, r.args, r.kwargs)
+	done := r.data.Clone()
+	done.Set("_stamp", event.Stamp(time.Now()))
+	done.Set("return", ret)
+	done.Set("success", ok)
+	told := done.Clone()
+	told.Delete("_stamp") // the bus has its own
+	m.bus.Fire(r.tag+"/ret", told)
+	return done
+}
+
+// run answers with {tag, data} when the function has ended.
+func (w *wheels) run(c *channel.Call) {
+	if r, ok := w.take(c); ok {
+		c.Reply(value.DictOf("tag", r.tag, "data", r.execute()))
+	}
+}
+
+// start answers with {tag, jid} at once. Salt's API does that without asking
+// whether the function is allowed.
+func (w *wheels) start(c *channel.Call) {
+	if r, ok := w.take(c); ok {
+		c.Reply(value.DictOf("tag", r.tag, "jid", r.jid))
+		r.execute()
+	}
+}
