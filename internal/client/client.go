@@ -248,6 +248,10 @@ func (c *Client) load(j *Job) (*value.Dict, error) {
 		load.Set("kwargs", kwargs)
 	}
 	load.Set("user", "")
+	if c.creds != nil {
+		load.Delete("key") // whoever shows credentials is judged by them alone
+		load.Set("user", c.creds.Str("username"))
+	}
 	if c.o.OrderMasters {
 		load.Set("to", int64(c.timeout(j)/time.Second))
 	}

@@ -77,7 +77,8 @@ func checkReply(reply any) (*value.Dict, error) {
 			text = e.Str("name")
 		}
 		kind := salt.Invalid
-		if name := e.Str("name"); name == "AuthenticationError" || name == "AuthorizationError" || name == "EauthAuthenticationError" {
+		switch e.Str("name") {
+		case "AuthenticationError", "AuthorizationError", "EauthAuthenticationError", "TokenAuthenticationError", "UserAuthenticationError":
 			kind = salt.Denied
 		}
 		return nil, &salt.Error{Kind: kind, Err: &Refused{Name: e.Str("name"), Text: text}}

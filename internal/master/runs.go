@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,9 +90,23 @@ func wire(args []any, kwargs *value.Dict) []any {
 	return append(args, kw)
 }
 
+// plain are arguments as events tell them: keywords are a map without the sign
+// that they are some.
+func plain(args []any) []any {
+	out := slices.Clone(args)
+	for i, a := range out {
+		if d, ok := a.(*value.Dict); ok && d.At("__kwarg__") == true {
+			d = d.Clone()
+			d.Delete("__kwarg__")
+			out[i] = d
+		}
+	}
+	return out
+}
+
 func (r *runs) run(tag, jid, fun, user string, args []any, opts *value.Dict) fn.Outcome {
 	m := r.m
-	about := value.DictOf("fun", "runner."+fun, "jid", jid, "user", user, "fun_args", &value.List{Items: args})
+	about := value.DictOf("fun", "runner."+fun, "jid", jid, "user", user, "fun_args", &value.List{Items: plain(args)})
 	m.bus.Fire(tag+"/new", about)
 	end := m.running.begin(about.Clone())
 	o := m.runRunner(m.run, tag, jid, fun, args, opts)

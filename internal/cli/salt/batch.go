@@ -3,9 +3,6 @@ package salt
 import (
 	"context"
 	"errors"
-	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"brine/internal/cli/frame"
@@ -17,31 +14,9 @@ import (
 // textBadBatch is what users read who give a bad size.
 const textBadBatch = "Invalid batch data sent: %s\nData must be in the form of %%10, 10%% or 3\n"
 
-// batchSize reads a size as users write it: a number or a percentage.
-func batchSize(text string) (size func(minions int) int, ok bool) {
-	if t := strings.Trim(text, "%"); t != text {
-		share, err := strconv.ParseFloat(strings.TrimSpace(t), 64)
-		if err != nil || !(share > 0) || math.IsInf(share, 0) {
-			return nil, false
-		}
-		return func(n int) int {
-			part := share / 100 * float64(n)
-			if part < 1 {
-				part = math.Ceil(part)
-			}
-			return int(min(part, math.MaxInt32))
-		}, true
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(text))
-	if err != nil || n < 1 {
-		return nil, false
-	}
-	return func(int) int { return n }, true
-}
-
 // newBatch is the batch that the command line asks for.
 func (p *program) newBatch() (client.Batch, error) {
-	size, ok := batchSize(p.opts.Batch)
+	size, ok := client.BatchSize(p.opts.Batch)
 	if !ok {
 		p.say(textBadBatch, p.opts.Batch)
 		return client.Batch{}, exit{code: 1}

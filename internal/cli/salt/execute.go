@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
@@ -88,15 +86,7 @@ func (p *program) subset(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, p.stopped(err, "")
 	}
-	var ids []string
-	for _, r := range results {
-		l, ok := r.Return.(*value.List)
-		if ok && !slices.ContainsFunc(p.cmd.funs(), func(f string) bool { return !slices.Contains(l.Items, any(f)) }) {
-			ids = append(ids, r.ID)
-		}
-	}
-	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
-	return ids[:min(len(ids), p.opts.Subset)], nil
+	return client.Subset(results, p.cmd.funs(), p.opts.Subset), nil
 }
 
 // execute runs the job and shows each return as it comes.
