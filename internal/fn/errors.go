@@ -54,9 +54,14 @@ func Errorf(format string, args ...any) error {
 // is Salt's CommandNotFoundError.
 type ProgramError struct {
 	Program string
+	// Reason replaces the usual text, which names the program.
+	Reason string
 }
 
 func (e *ProgramError) Error() string {
+	if e.Reason != "" {
+		return e.Reason
+	}
 	return fmt.Sprintf("The '%s' binary was not found in $PATH.", e.Program)
 }
 
