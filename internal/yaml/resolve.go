@@ -41,6 +41,19 @@ var (
 	pythonFloat = regexp.MustCompile(`^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?$|^[-+]?(?:inf|infinity|nan)$`)
 )
 
+// decimal reports whether a text is a number of a few digits without frills.
+func decimal(s string) bool {
+	if len(s) == 0 || len(s) > 18 || s[0] == '0' && len(s) > 1 {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
 // implicitTag returns the tag of a plain scalar. Timestamps have one of their
 // own in YAML, but count as texts in Salt. A regular expression ends before a
 // last line end in Python; a plain scalar never has one.
@@ -50,6 +63,12 @@ func implicitTag(s string) string {
 	}
 	switch c := s[0]; {
 	case c >= '0' && c <= '9', c == '-', c == '+', c == '.':
+		if decimal(s) {
+			return tagInt
+		}
+		if strings.Trim(s, "0123456789abcdefABCDEFxinIN_.:+-") != "" {
+			return tagStr // has a letter that no number has
+		}
 		if intText.MatchString(s) {
 			return tagInt
 		}
@@ -80,6 +99,10 @@ const maxDigits = 4300
 // parseInt reads the text of an integer as PyYAML does after Salt dropped
 // leading zeros.
 func parseInt(text string) (any, error) {
+	if decimal(text) {
+		n, err := strconv.ParseInt(text, 10, 64)
+		return n, err
+	}
 	bad := fmt.Errorf("invalid integer %q", shorten(text))
 	if len(text) > maxDigits {
 		return nil, bad

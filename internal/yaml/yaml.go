@@ -50,6 +50,9 @@ const (
 // An alias yields the same *value.List or *value.Dict as its anchor, shared
 // as in Python.
 func Load(data []byte, name string) (any, error) {
+	if v, ok := quickLoad(data); ok {
+		return v, nil
+	}
 	v, _, err := load(data, name)
 	return v, err
 }

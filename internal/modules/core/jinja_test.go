@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -53,11 +54,15 @@ func TestRendererArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got fn.Template
-	c := &fn.Call{Render: func(_ context.Context, _ *fn.Call, pipe string, tm fn.Template) (any, error) {
+	c := &fn.Call{Log: slog.New(slog.DiscardHandler), Render: func(_ context.Context, _ *fn.Call, pipe string, tm fn.Template) (any, error) {
 		got = tm
 		return pipe, nil
 	}}
-	v, err := r.Call(t.Context(), c, "slsutil.renderer", nil, value.DictOf("string", "x", "q", 7, "saltenv", "dev"))
+	v, err := r.Call(t.Context(), c, "slsutil.renderer", []any{t.TempDir() + "/none"}, nil)
+	if d, ok := v.(*value.Dict); err != nil || !ok || d.Len() != 0 {
+		t.Errorf("a file that is not there: %v, %v; Salt returns {}", v, err)
+	}
+	v, err = r.Call(t.Context(), c, "slsutil.renderer", nil, value.DictOf("string", "x", "q", 7, "saltenv", "dev"))
 	if err != nil || v != "jinja|yaml" || string(got.Source) != "x" || got.Saltenv != "dev" || got.Context.Int("q") != 7 {
 		t.Errorf("%v, %v, %+v", v, err, got)
 	}

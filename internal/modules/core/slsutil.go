@@ -2,6 +2,8 @@ package core
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"brine/internal/fn"
 	"brine/internal/json"
 	"brine/internal/msgpack"
+	"brine/internal/salt"
 	"brine/internal/value"
 	"brine/internal/yaml"
 )
@@ -65,11 +68,15 @@ func (slsutil) renderer(ctx context.Context, c *fn.Call, a rendererArgs) (any, e
 	}
 	if a.Path != "" {
 		local, err := c.Files.CacheFile(ctx, a.Path, t.Saltenv)
-		if err != nil {
-			return nil, fn.Errorf("cannot fetch %s: %w", a.Path, err)
+		if err == nil {
+			t.Source, err = os.ReadFile(local)
 		}
-		if t.Source, err = os.ReadFile(local); err != nil {
-			return nil, fn.Errorf("%w", err)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), salt.KindOf(err) == salt.NotFound: // as Salt: templates count on it
+			c.Log.Warn("slsutil.renderer: there is no such file; the result is empty", "file", a.Path)
+			return value.NewDict(0), nil
+		case err != nil:
+			return nil, fn.Errorf("cannot fetch %s: %w", a.Path, err)
 		}
 		t.Path = local
 	}
