@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: durable build man demo test check fmt vet lint race fuzz bench bench-quick soak microbench interop clean help
+.PHONY: normal durable build man demo test check fmt vet lint race fuzz bench bench-quick soak microbench interop clean help
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -61,6 +61,10 @@ interop: build ## against stock Salt, whose source tree BRINE_STOCK_SALT names
 DURABLE ?= 1000x50
 durable: ## jobs x minions over three masters that are killed in turn: each must run once and return once
 	BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 60m -run 'TestManyJobs|TestLedger' ./test/durable
+
+NORMAL ?= 1h
+normal: ## three hot masters and their minions for NORMAL: nothing may be logged at level error
+	BRINE_NORMAL=$(NORMAL) $(GO) test -count=1 -v -timeout 0 -run TestNormalHour ./test/ha
 
 clean:
 	rm -rf bin
