@@ -39,10 +39,7 @@ func (p pkg) infoInstalled(ctx context.Context, c *fn.Call, a namesArgs) (*value
 	if err != nil {
 		return nil, err
 	}
-	list, err := apt.Info(ctx, a.texts())
-	if err != nil && isTrue(a.Kwargs.At("failhard"), true) {
-		return nil, fn.Errorf("Error getting packages information: %w", err)
-	}
+	list, err := informed(ctx, apt, a)
 	out := value.NewDict(len(list))
 	for _, info := range list {
 		if s := info["status"]; len(s) > 1 && s[1] != 'i' {
@@ -58,7 +55,17 @@ func (p pkg) infoInstalled(ctx context.Context, c *fn.Call, a namesArgs) (*value
 		}
 		out.Set(info["package"], d)
 	}
-	return out, nil
+	return out, err
+}
+
+// informed returns what dpkg knows of packages. What it says of those that it
+// does not know is an error, unless the keyword failhard is false.
+func informed(ctx context.Context, apt packages.Apt, a namesArgs) ([]packages.Info, error) {
+	list, err := apt.Info(ctx, a.texts())
+	if err != nil && isTrue(a.Kwargs.At("failhard"), true) {
+		return nil, fn.Errorf("Error getting packages information: %s", strings.TrimPrefix(err.Error(), "dpkg-query failed: "))
+	}
+	return list, nil
 }
 
 func (p pkg) show(ctx context.Context, c *fn.Call, a namesArgs) (*value.Dict, error) {

@@ -21,6 +21,10 @@ func lowpkgModule(m *host.Machine) fn.Module {
 	p := pkg{m}
 	return fn.Module{Name: "lowpkg", When: when, Doc: `Files of packages and the package database itself.`, Funcs: []fn.Func{
 		fn.Of("bin_pkg_info", p.fileInfo, `Return name, version and architecture of a package in a file.`, fn.Example("salt '*' lowpkg.bin_pkg_info /root/foo-1.2.3-1_all.deb")),
+		fn.Of("list_pkgs", p.listLow, `Return the versions of installed packages, all if none is named.`, fn.Example("salt '*' lowpkg.list_pkgs hostname")),
+		fn.Of("file_list", p.fileList, `Return the files of packages in one list.`, fn.Example("salt '*' lowpkg.file_list hostname")),
+		fn.Of("file_dict", p.fileDict, `Return the files of packages by package.`, fn.Example("salt '*' lowpkg.file_dict hostname")),
+		fn.Of("info", p.infoLow, `Return what dpkg knows of packages, under its own names.`, fn.Example("salt '*' lowpkg.info bash failhard=false")),
 		fn.Of("unpurge", p.unpurge, `Keep packages that wait to be removed (dpkg).`, fn.Example("salt '*' lowpkg.unpurge curl")),
 	}}
 }
@@ -50,6 +54,65 @@ func (p pkg) fileInfo(ctx context.Context, c *fn.Call, a fileArgs) (*value.Dict,
 		return nil, fn.Errorf("Unable to get info for %s: %w", path, err)
 	}
 	return value.DictOf("name", name, "version", version, "arch", arch), nil
+}
+
+func (p pkg) listLow(ctx context.Context, c *fn.Call, a namesArgs) (any, error) {
+	if _, dpkg := packages.AptOf(p.manager(c)); dpkg {
+		return p.listDpkg(ctx, a.texts())
+	}
+	all, err := p.installed(ctx, c, packages.Installed)
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Names) > 0 {
+		some := map[string][]string{}
+		for _, n := range packages.Match(all, a.texts()) {
+			some[n] = all[n]
+		}
+		all = some
+	}
+	return shown(all, false), nil
+}
+
+// listDpkg names packages as dpkg does: with their architecture where several
+// can be installed.
+func (p pkg) listDpkg(ctx context.Context, names []string) (any, error) {
+	for _, name := range names {
+		if strings.HasPrefix(name, "-") {
+			return nil, fn.Invalidf("%q is no name of a package", name)
+		}
+	}
+	out, err := p.m.Do(ctx, "dpkg-query", append([]string{"-f=${db:Status-Status}\t${binary:Package}\t${Version}\n", "-W"}, names...)...)
+	if err != nil {
+		return nil, fn.Errorf("cannot run dpkg-query: %w", err)
+	}
+	if out.Exit != 0 {
+		return "Error:  " + out.Stderr, nil
+	}
+	all := value.NewDict(64)
+	for line := range strings.SplitSeq(out.Stdout, "\n") {
+		if f := strings.Split(line, "\t"); len(f) == 3 && f[0] == "installed" {
+			all.Set(f[1], f[2])
+		}
+	}
+	return all, nil
+}
+
+func (p pkg) infoLow(ctx context.Context, c *fn.Call, a namesArgs) (*value.Dict, error) {
+	apt, err := p.apt(c, "lowpkg.info")
+	if err != nil {
+		return nil, err
+	}
+	list, err := informed(ctx, apt, a)
+	all := value.NewDict(len(list))
+	for _, info := range list {
+		d := value.NewDict(len(info))
+		for _, k := range slices.Sorted(maps.Keys(info)) {
+			d.Set(k, strings.TrimRight(info[k], " "))
+		}
+		all.Set(info["package"], d)
+	}
+	return all, err
 }
 
 type unpurgeArgs struct {

@@ -221,7 +221,8 @@ func TestLikeSaltHere(t *testing.T) {
 		{"pkg.info_installed", "bash", "libc6"}, {"pkg.file_list", "bash", "sed"}, {"pkg.file_dict", "sed", "libc6"}, {"pkg.get_selections", "lib*", "hold"},
 		{"pkg.get_selections", "bash"}, {"pkg.normalize_name", "zsh:amd64"}, {"pkg.normalize_name", "zsh:i386"}, {"pkg.parse_arch", "zsh:i386"}, {"pkg.parse_arch", "zsh"},
 		{"pkg.list_repo_pkgs", "bash"}, {"pkg.show", "bash", "filter=section,priority"}, {"pkg.remove", "no-such-package"}, {"pkg.purge", "no-such-package"},
-		{"pkg.file_list", "no-such-package"}, {"pkg.info_installed", "no-such", "failhard=False"},
+		{"pkg.file_list", "no-such-package"}, {"pkg.info_installed", "no-such", "failhard=False"}, {"pkg.info_installed", "no-such"},
+		{"lowpkg.list_pkgs", "bash", "libc6"}, {"lowpkg.list_pkgs", "no-such-package"}, {"lowpkg.file_list", "sed"}, {"lowpkg.file_dict", "sed"}, {"lowpkg.info", "sed"}, {"lowpkg.info", "no-such"},
 		{"alternatives.display", "awk"}, {"alternatives.display", "no-such"}, {"alternatives.show_link", "awk"}, {"alternatives.show_current", "awk"}, {"alternatives.show_current", "no-such"},
 		{"alternatives.check_exists", "awk", "/usr/bin/mawk"}, {"alternatives.check_installed", "awk", "/usr/bin/mawk"}, {"alternatives.check_installed", "awk", "/x"}}
 	recorded := stocktest.Ask(t, nil, append(jobs, []any{"grains.items"})...)
