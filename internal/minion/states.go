@@ -15,6 +15,7 @@ import (
 	"brine/internal/states/packages"
 	"brine/internal/states/services"
 	"brine/internal/states/shell"
+	"brine/internal/states/vcs"
 	"brine/internal/value"
 )
 
@@ -24,6 +25,7 @@ func stateModules() []state.Module {
 	all = append(all, files.Modules(&host.Machine{})...)
 	all = append(all, packages.Modules()...)
 	all = append(all, services.Modules()...)
+	all = append(all, vcs.Modules(&host.Machine{})...)
 	return append(all, shell.Modules()...)
 }
 

@@ -1,4 +1,4 @@
-// Package archive tells what is in tar and zip files, and unpacks zip files.
+// Package archive tells what is in tar and zip files, and unpacks them.
 package archive
 
 import (
@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path"
@@ -44,41 +45,21 @@ func FormatOf(name string) string {
 	return ""
 }
 
-// List returns what an archive of a format holds.
-func List(ctx context.Context, file, format string) (Content, error) {
+// List returns what an archive of a format holds. via is a program, with its
+// arguments, that gets the name of a tar file and prints it without its
+// compression; without it the compression is found by the first bytes.
+func List(ctx context.Context, file, format string, via ...string) (Content, error) {
 	switch format {
 	case "tar":
-		return listTar(ctx, file)
+		return listTar(ctx, file, via)
 	case "zip":
 		return listZip(file)
 	}
 	return Content{}, fmt.Errorf("unsupported archive format '%s'", format)
 }
 
-func listTar(ctx context.Context, file string) (c Content, err error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return c, err
-	}
-	defer f.Close()
-	in, done, err := uncompressed(ctx, f)
-	if err != nil {
-		return c, err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	r := tar.NewReader(in)
-	for n := 0; ; n++ {
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			_, err = io.Copy(io.Discard, in) // so that a program that unpacks ends well
-			return c, err
-		}
-		if err != nil {
-			return c, err
-		}
-		if n >= MaxEntries {
-			return c, fmt.Errorf("the archive holds more than %d entries", MaxEntries)
-		}
+func listTar(ctx context.Context, file string, via []string) (c Content, err error) {
+	err = eachTar(ctx, file, via, func(h *tar.Header, _ io.Reader) error {
 		switch h.Typeflag {
 		case tar.TypeSymlink:
 			c.Links = append(c.Links, h.Name)
@@ -86,6 +67,48 @@ func listTar(ctx context.Context, file string) (c Content, err error) {
 			c.Dirs = append(c.Dirs, strings.TrimRight(h.Name, "/")+"/")
 		default:
 			c.Files = append(c.Files, h.Name)
+		}
+		return nil
+	})
+	return c, err
+}
+
+// eachTar calls do for each entry of a tar file.
+func eachTar(ctx context.Context, file string, via []string, do func(*tar.Header, io.Reader) error) (err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var in io.Reader
+	var done func() error
+	if len(via) > 0 {
+		in, done, err = program(ctx, nil, via[0], append(via[1:len(via):len(via)], file)...)
+	} else {
+		in, done, err = uncompressed(ctx, f)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	r := tar.NewReader(in)
+	for n := 0; ; n++ {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			_, err = io.Copy(io.Discard, in) // so that a program that unpacks ends well
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if n >= MaxEntries {
+			return fmt.Errorf("the archive holds more than %d entries", MaxEntries)
+		}
+		if h.Typeflag == tar.TypeXGlobalHeader {
+			continue
+		}
+		if err := do(h, r); err != nil {
+			return err
 		}
 	}
 }
@@ -170,6 +193,48 @@ func (c Content) Strip(n int) Content {
 	return Content{cut(c.Dirs), cut(c.Files), cut(c.Links)}
 }
 
+// Top returns what is at the top of an archive. A folder that all folders are
+// in counts although the archive may have no entry for it.
+func (c Content) Top() Content {
+	cut := func(names []string, slashes int) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.Count(n, "/") != slashes })
+	}
+	dirs := cut(c.Dirs, 1)
+	if first, _, ok := strings.Cut(common(c.Dirs), "/"); ok && !slices.Contains(dirs, first+"/") {
+		dirs = append(dirs, first+"/")
+	}
+	return Content{dirs, cut(c.Files, 0), cut(c.Links, 0)}
+}
+
+// common is what all names begin with.
+func common(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	prefix := names[0]
+	for _, n := range names[1:] {
+		for !strings.HasPrefix(n, prefix) {
+			prefix = prefix[:len(prefix)-1]
+		}
+	}
+	return prefix
+}
+
+// Encrypted reports whether a zip file needs a password.
+func Encrypted(file string) (bool, error) {
+	z, err := zip.OpenReader(file)
+	if err != nil {
+		return false, err
+	}
+	defer z.Close()
+	for _, f := range z.File {
+		if f.Flags&1 != 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
 // Unzip unpacks a zip file into a folder without those that are excluded, and
 // returns the names that were unpacked. Nothing is written outside of the
 // folder, not through a link either. Modes are those of the archive if perms.
@@ -223,15 +288,47 @@ func unpack(root *os.Root, f *zip.File, perms bool) error {
 		if err != nil {
 			return err
 		}
-		return root.Symlink(string(target), name)
+		return replaceLink(root, string(target), name)
 	}
-	out, err := root.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+	mode := fs.FileMode(0o644)
+	if perms && f.ExternalAttrs>>16 != 0 {
+		mode = f.Mode().Perm()
+	}
+	return replace(root, name, in, mode, nil)
+}
+
+// replace writes a file aside and puts it in place when it is whole. finish,
+// if set, is done before that with its name.
+func replace(root *os.Root, name string, from io.Reader, mode fs.FileMode, finish func(aside string) error) (err error) {
+	aside := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%x.%s", rand.Uint64(), "unpack"))
+	out, err := root.OpenFile(aside, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, in)
-	if perms && f.ExternalAttrs>>16 != 0 && err == nil {
-		err = out.Chmod(f.Mode().Perm())
+	defer func() {
+		if err != nil {
+			_ = root.Remove(aside)
+		}
+	}()
+	_, err = io.Copy(out, from)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return err
 	}
-	return errors.Join(err, out.Close())
+	if finish != nil {
+		if err := finish(aside); err != nil {
+			return err
+		}
+	}
+	if err := root.Chmod(aside, mode); err != nil { // last: a new owner takes the setuid bit away
+		return err
+	}
+	return root.Rename(aside, name)
+}
+
+// replaceLink makes a symbolic link, in place of another one or of a file.
+func replaceLink(root *os.Root, target, name string) error {
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return root.Symlink(target, name)
 }

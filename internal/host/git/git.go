@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -77,6 +78,16 @@ func (g Git) Said(ctx context.Context, args ...string) (string, error) {
 		text += "\n"
 	}
 	return text + out.Stderr, err
+}
+
+// IsWorktree reports whether the folder is a further checkout of a repository.
+func (g Git) IsWorktree(ctx context.Context) bool {
+	top, err := g.Run(ctx, "rev-parse", "--show-toplevel")
+	if err != nil {
+		return false
+	}
+	path, ok := strings.CutPrefix(strings.TrimSpace(g.Machine.Text(filepath.Join(top, ".git"))), "gitdir: ")
+	return ok && filepath.IsAbs(path)
 }
 
 func (g Git) output(ctx context.Context, args []string) (host.Output, error) {

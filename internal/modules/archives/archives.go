@@ -316,27 +316,7 @@ func verbose(c archive.Content) *value.Dict {
 	slices.Sort(c.Dirs)
 	slices.Sort(c.Files)
 	slices.Sort(c.Links)
-	top := func(names []string, slashes int) []string {
-		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.Count(n, "/") != slashes })
-	}
-	dirs := top(c.Dirs, 1)
-	if first, _, ok := strings.Cut(common(c.Dirs), "/"); ok && !slices.Contains(dirs, first+"/") {
-		dirs = append(dirs, first+"/")
-	}
+	top := c.Top()
 	return value.DictOf("dirs", value.Strings(c.Dirs), "files", value.Strings(c.Files), "links", value.Strings(c.Links),
-		"top_level_dirs", value.Strings(dirs), "top_level_files", value.Strings(top(c.Files, 0)), "top_level_links", value.Strings(top(c.Links, 0)))
-}
-
-// common is what all names begin with.
-func common(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	prefix := names[0]
-	for _, n := range names[1:] {
-		for !strings.HasPrefix(n, prefix) {
-			prefix = prefix[:len(prefix)-1]
-		}
-	}
-	return prefix
+		"top_level_dirs", value.Strings(top.Dirs), "top_level_files", value.Strings(top.Files), "top_level_links", value.Strings(top.Links))
 }

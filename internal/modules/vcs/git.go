@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"brine/internal/fn"
@@ -343,8 +342,6 @@ func (g git) describe(ctx context.Context, c *fn.Call, a args) (string, error) {
 	return g.do(ctx, c, a, "describe --always", value.Str(a.Rev))
 }
 
-var updated = regexp.MustCompile(`^[\s*+-]*(?:([0-9a-f]+)\.\.+([0-9a-f]+)|\[(?:new (tag|branch)|tag update)\])\s+(.+?)\s*->`)
-
 func (g git) fetch(ctx context.Context, c *fn.Call, a args) (*value.Dict, error) {
 	name, more := "fetch", optional(a.Remote)
 	if a.Force {
@@ -363,31 +360,7 @@ func (g git) fetch(ctx context.Context, c *fn.Call, a args) (*value.Dict, error)
 	if err != nil {
 		return nil, err
 	}
-	out := value.NewDict(0)
-	add := func(key, ref string) {
-		if !out.Has(key) {
-			out.Set(key, &value.List{})
-		}
-		out.At(key).(*value.List).Append(ref)
-	}
-	for line := range strings.SplitSeq(text, "\n") {
-		m := updated.FindStringSubmatch(line)
-		switch {
-		case m == nil:
-		case m[3] == "tag":
-			add("new tags", m[4])
-		case m[3] == "branch":
-			add("new branches", m[4])
-		case m[1] == "":
-			add("updated tags", m[4])
-		default:
-			if !out.Has("updated branches") {
-				out.Set("updated branches", value.NewDict(1))
-			}
-			out.Dict("updated branches").Set(m[4], value.DictOf("old", m[1], "new", m[2]))
-		}
-	}
-	return out, nil
+	return gitcmd.Fetched(text), nil
 }
 
 func (g git) init(ctx context.Context, c *fn.Call, a args) (string, error) {
@@ -416,12 +389,8 @@ func (g git) init(ctx context.Context, c *fn.Call, a args) (string, error) {
 }
 
 func (g git) isWorktree(ctx context.Context, c *fn.Call, a args) (bool, error) {
-	top, err := g.do(ctx, c, a, "rev-parse", "--show-toplevel")
-	if err != nil {
-		return false, nil
-	}
-	path, ok := strings.CutPrefix(strings.TrimSpace(g.m.Text(filepath.Join(top, ".git"))), "gitdir: ")
-	return ok && filepath.IsAbs(path), nil
+	r, err := g.run(ctx, c, a)
+	return err == nil && r.IsWorktree(ctx), err
 }
 
 func (g git) listBranches(ctx context.Context, c *fn.Call, a args) (*value.List, error) {
@@ -438,24 +407,13 @@ func (g git) listTags(ctx context.Context, c *fn.Call, a args) (*value.List, err
 	return lines(out), err
 }
 
-// refs reads lines of hash and name.
-func refs(text string) *value.Dict {
-	out := value.NewDict(0)
-	for line := range strings.SplitSeq(text, "\n") {
-		if f := strings.Fields(line); len(f) == 2 {
-			out.Set(f[1], f[0])
-		}
-	}
-	return out
-}
-
 func (g git) lsRemote(ctx context.Context, c *fn.Call, a args) (any, error) {
 	remote, err := gitcmd.WithPassword(value.Str(a.Remote), a.HTTPSUser, a.HTTPSPass)
 	if err != nil {
 		return nil, fn.Invalidf("%w", err)
 	}
 	out, err := g.do(ctx, c, a, "ls-remote", append([]string{remote}, optional(a.Ref)...)...)
-	return refs(out), err
+	return gitcmd.Refs(out), err
 }
 
 func (g git) remoteRefs(ctx context.Context, c *fn.Call, a open) (*value.Dict, error) {
@@ -471,7 +429,7 @@ func (g git) remoteRefs(ctx context.Context, c *fn.Call, a open) (*value.Dict, e
 		more = append(more, "--tags")
 	}
 	out, err := g.do(ctx, c, a.args, "ls-remote", append(append(more, url), optional(a.Kwargs.At("filter"))...)...)
-	return refs(out), err
+	return gitcmd.Refs(out), err
 }
 
 func (g git) merge(ctx context.Context, c *fn.Call, a open) (string, error) {
@@ -491,23 +449,14 @@ func (g git) remotes(ctx context.Context, c *fn.Call, a args) (*value.Dict, erro
 	if err != nil {
 		return nil, err
 	}
-	out := value.NewDict(0)
-	for line := range strings.SplitSeq(text, "\n") {
-		f := strings.Fields(line)
-		if len(f) < 3 {
-			continue
+	out := gitcmd.Remotes(text)
+	if a.Redact {
+		for _, v := range out.All() {
+			addresses := v.(*value.Dict)
+			for k, address := range addresses.All() {
+				addresses.Set(k, gitcmd.Redact(value.Str(address)))
+			}
 		}
-		action := strings.ToLower(strings.Trim(f[2], "()"))
-		if action != "fetch" && action != "push" {
-			continue
-		}
-		if a.Redact {
-			f[1] = gitcmd.Redact(f[1])
-		}
-		if !out.Has(f[0]) {
-			out.Set(f[0], value.NewDict(2))
-		}
-		out.Dict(f[0]).Set(action, f[1])
 	}
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"brine/internal/host/account"
 	"brine/internal/host/filesys"
 	"brine/internal/state"
+	"brine/internal/states/sources"
 	"brine/internal/value"
 )
 
@@ -56,7 +57,7 @@ func (f file) copy(ctx context.Context, _ *state.Env, a copyArgs) (state.Plan, e
 		return state.Plan{Comment: `The target file "` + name + `" exists and will not be overwritten`}, nil
 	}
 	if there && filesys.IsFile(name) && from.IsFile() {
-		if same, err := (&content{path: source}).same(name); err == nil && same {
+		if same, err := (&sources.Content{Path: source}).Same(name); err == nil && same {
 			done += " - files are identical but force flag is set"
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"brine/internal/host/filesys"
 	"brine/internal/host/proc"
 	"brine/internal/state"
+	"brine/internal/states/sources"
 	"brine/internal/value"
 )
 
@@ -76,7 +77,7 @@ type managedFile struct {
 	args managedArgs
 	own  owner
 	// want is the content; nil leaves what is there.
-	want *content
+	want *sources.Content
 	// sourced is set when the content is a file's.
 	sourced bool
 	// keep is set when the content is only for a file that is not there yet.
@@ -191,39 +192,39 @@ func (t *managedFile) load(ctx context.Context) error {
 		t.want, err = t.encode(text)
 		return err
 	}
-	all, err := sources(a.Source, a.SourceHash, t.e.Saltenv)
+	all, err := sources.Read(a.Source, a.SourceHash, t.e.Saltenv)
 	if err != nil || len(all) == 0 {
 		return err
 	}
 	if t.keep && filesys.Exists(t.name, true) {
 		return nil // only owner and mode count
 	}
-	s, err := choose(ctx, t.e, all)
+	s, err := sources.Choose(ctx, t.e, all)
 	if err != nil {
 		return fn.Errorf("Unable to manage file: %w", err)
 	}
 	return t.loadSource(ctx, s)
 }
 
-func (t *managedFile) loadSource(ctx context.Context, s source) error {
+func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 	a := &t.args
 	t.sourced = true
 	old := ""
 	if a.Template == "" && (a.FollowSymlinks || !filesys.IsLink(t.name)) && filesys.IsFile(t.name) && a.CheckCmd == "" {
 		old = t.name
 	}
-	c, err := fetch(ctx, t.e, s, fetching{name: t.name, hashName: a.SourceHashName, skipVerify: a.SkipVerify, insecure: !a.VerifySSL, etag: a.UseETag}, old)
+	c, err := sources.Fetch(ctx, t.e, s, sources.How{Name: t.name, HashName: a.SourceHashName, SkipVerify: a.SkipVerify, Insecure: !a.VerifySSL, ETag: a.UseETag}, old)
 	if err != nil {
 		return err
 	}
-	if t.keepsMode() && !s.web() {
-		if st, err := t.e.Files.Stat(ctx, strings.TrimPrefix(s.url, "file://"), s.env); err == nil && len(st) > 0 {
+	if t.keepsMode() && !s.Web() {
+		if st, err := t.e.Files.Stat(ctx, strings.TrimPrefix(s.URL, "file://"), s.Env); err == nil && len(st) > 0 {
 			t.own.bits = int(st[0] & 0o7777)
 			t.own.mode = filesys.NormalizeMode(strconv.FormatInt(st[0]&0o7777, 8))
 		}
 	}
 	if c != nil && a.Template != "" {
-		text, err := os.ReadFile(c.path)
+		text, err := os.ReadFile(c.Path)
 		if err != nil {
 			return fn.Errorf("Unable to manage file: %w", err)
 		}
@@ -231,7 +232,7 @@ func (t *managedFile) loadSource(ctx context.Context, s source) error {
 		if err != nil {
 			return err
 		}
-		c = &content{data: []byte(out)}
+		c = &sources.Content{Data: []byte(out)}
 	}
 	t.want = c
 	return nil
@@ -329,8 +330,8 @@ func (t *managedFile) render(ctx context.Context, text, name string) (string, er
 	return t.template(ctx, state.Template{Engine: t.args.Template, Source: text, Name: name, Saltenv: t.e.Saltenv, Context: t.variables("")})
 }
 
-func (t *managedFile) renderFrom(ctx context.Context, text string, s source) (string, error) {
-	return t.template(ctx, state.Template{Engine: t.args.Template, Source: text, Name: s.url, Saltenv: s.env, Context: t.variables(s.url)})
+func (t *managedFile) renderFrom(ctx context.Context, text string, s sources.Source) (string, error) {
+	return t.template(ctx, state.Template{Engine: t.args.Template, Source: text, Name: s.URL, Saltenv: s.Env, Context: t.variables(s.URL)})
 }
 
 func (t *managedFile) template(ctx context.Context, tm state.Template) (string, error) {
@@ -360,15 +361,15 @@ func (t *managedFile) variables(url string) *value.Dict {
 }
 
 // encode turns the content into bytes.
-func (t *managedFile) encode(text any) (*content, error) {
+func (t *managedFile) encode(text any) (*sources.Content, error) {
 	if b, ok := text.([]byte); ok {
-		return &content{data: append([]byte{}, b...)}, nil
+		return &sources.Content{Data: append([]byte{}, b...)}, nil
 	}
 	b, err := encode(value.Str(text), t.args.Encoding, t.args.EncodingErrors)
 	if err != nil {
 		return nil, err
 	}
-	return &content{data: b}, nil
+	return &sources.Content{Data: b}, nil
 }
 
 // plan compares with what is there.
@@ -392,7 +393,7 @@ func (t *managedFile) plan() (state.Plan, error) {
 	case now.IsLink():
 		changes.Set("diff", "Replace symbolic link with regular file")
 	case replace:
-		same, err := t.want.same(t.name)
+		same, err := t.want.Same(t.name)
 		if err != nil {
 			return state.Plan{}, fn.Errorf("Unable to manage file: %w", err)
 		}
@@ -417,7 +418,7 @@ func (t *managedFile) diff() string {
 	case !t.args.ShowChanges:
 		return "<show_changes=False>"
 	}
-	d, err := t.want.diff(t.name)
+	d, err := t.want.Diff(t.name)
 	if err != nil {
 		return err.Error()
 	}
@@ -497,7 +498,7 @@ func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 	change := state.Change{Diff: value.DictOf("diff", "New file"), Comment: "File " + t.name + " updated"}
 	want := t.want
 	if want == nil {
-		want = &content{}
+		want = &sources.Content{}
 		change = state.Change{Diff: value.DictOf("new", "file "+t.name+" created"), Comment: "Empty file"}
 	}
 	if err := t.write(want, false); err != nil {
@@ -554,9 +555,9 @@ func (t *managedFile) update(ctx context.Context, foretold *value.Dict, replace 
 }
 
 // write puts the content in place, with owner and mode.
-func (t *managedFile) write(c *content, replaceLink bool) error {
+func (t *managedFile) write(c *sources.Content, replaceLink bool) error {
 	as := atomicfile.As{Mode: t.own.bits, UID: t.own.uid, GID: t.own.gid, ReplaceLink: replaceLink, Durable: true}
-	if err := atomicfile.ReplaceAs(t.name, as, func(w io.Writer) error { return c.pour(w) }); err != nil {
+	if err := atomicfile.ReplaceAs(t.name, as, func(w io.Writer) error { return c.Pour(w) }); err != nil {
 		return fn.Errorf("Failed to commit change: %w", err)
 	}
 	return nil
@@ -590,7 +591,7 @@ func (t *managedFile) checked(ctx context.Context) error {
 		return fn.Errorf("Unable to check_cmd file: %w", err)
 	}
 	defer os.Remove(f.Name())
-	err = t.want.pour(f)
+	err = t.want.Pour(f)
 	if e := f.Close(); err == nil {
 		err = e
 	}

@@ -11,6 +11,7 @@ import (
 	"brine/internal/fn"
 	"brine/internal/host/filesys"
 	"brine/internal/state"
+	"brine/internal/states/sources"
 	"brine/internal/value"
 )
 
@@ -95,27 +96,27 @@ func (f file) recurse(ctx context.Context, e *state.Env, a recurseArgs) (state.P
 
 // locate finds the folder on the file server.
 func (t *tree) locate(ctx context.Context) error {
-	all, err := sources(t.Source, "", t.e.Saltenv)
+	all, err := sources.Read(t.Source, "", t.e.Saltenv)
 	if err != nil {
 		return err
 	}
 	for i := range all {
-		all[i].url = strings.TrimRight(all[i].url, "/")
-		if all[i].url == "salt:" {
-			all[i].url = "salt://"
+		all[i].URL = strings.TrimRight(all[i].URL, "/")
+		if all[i].URL == "salt:" {
+			all[i].URL = "salt://"
 		}
-		if all[i].scheme() != "salt" {
-			return fn.Errorf("Invalid source '%s' (must be a salt:// URI)", all[i].url)
+		if all[i].Scheme() != "salt" {
+			return fn.Errorf("Invalid source '%s' (must be a salt:// URI)", all[i].URL)
 		}
 	}
 	if len(all) == 0 {
 		return fn.Errorf("Invalid source '' (must be a salt:// URI)")
 	}
-	s, err := firstThere(ctx, t.e, all)
+	s, err := sources.FirstThere(ctx, t.e, all)
 	if err != nil {
 		return fn.Errorf("Recurse failed: %w", err)
 	}
-	t.src, t.env, _ = fileclient.SplitURL(s.url)
+	t.src, t.env, _ = fileclient.SplitURL(s.URL)
 	t.src = strings.Trim(t.src, "/")
 	if t.env == "" {
 		t.env = t.e.Saltenv

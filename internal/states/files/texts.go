@@ -11,6 +11,7 @@ import (
 	"brine/internal/host/filesys"
 	"brine/internal/pyre"
 	"brine/internal/state"
+	"brine/internal/states/sources"
 	"brine/internal/textedit"
 	"brine/internal/value"
 )
@@ -43,13 +44,13 @@ func (f file) texts(ctx context.Context, e *state.Env, name string, a textsArgs)
 	if given(a.SourceHash) && a.SourceHashes.Len() > 0 {
 		return nil, fn.Errorf("source_hash and source_hashes are mutually exclusive")
 	}
-	list := []source{}
+	list := []sources.Source{}
 	if given(a.Source) {
 		hash := ""
 		if given(a.SourceHash) {
 			hash = value.Str(a.SourceHash)
 		}
-		list = append(list, source{value.Str(a.Source), hash, e.Saltenv})
+		list = append(list, sources.Source{URL: value.Str(a.Source), Hash: hash, Env: e.Saltenv})
 	}
 	if a.Sources != nil {
 		for i, s := range a.Sources.Items {
@@ -57,7 +58,7 @@ func (f file) texts(ctx context.Context, e *state.Env, name string, a textsArgs)
 			if a.SourceHashes.Len() > i {
 				hash = value.Str(a.SourceHashes.Items[i])
 			}
-			list = append(list, source{value.Str(s), hash, e.Saltenv})
+			list = append(list, sources.Source{URL: value.Str(s), Hash: hash, Env: e.Saltenv})
 		}
 	}
 	var out []string
@@ -71,12 +72,12 @@ func (f file) texts(ctx context.Context, e *state.Env, name string, a textsArgs)
 	return out, nil
 }
 
-func (f file) text(ctx context.Context, e *state.Env, name string, s source, a textsArgs) (string, error) {
-	c, err := fetch(ctx, e, s, fetching{name: name, skipVerify: true}, "")
+func (f file) text(ctx context.Context, e *state.Env, name string, s sources.Source, a textsArgs) (string, error) {
+	c, err := sources.Fetch(ctx, e, s, sources.How{Name: name, SkipVerify: true}, "")
 	if err != nil {
 		return "", err
 	}
-	b, err := os.ReadFile(c.path)
+	b, err := os.ReadFile(c.Path)
 	if err != nil || a.Template == "" {
 		return string(b), err
 	}
@@ -89,7 +90,7 @@ func (f file) text(ctx context.Context, e *state.Env, name string, s source, a t
 	if e.Template == nil {
 		return "", fn.Errorf("Specified template format %s is not supported", a.Template)
 	}
-	return e.Template(ctx, state.Template{Engine: a.Template, Source: string(b), Name: s.url, Saltenv: s.env, Context: vars})
+	return e.Template(ctx, state.Template{Engine: a.Template, Source: string(b), Name: s.URL, Saltenv: s.Env, Context: vars})
 }
 
 type appendArgs struct {

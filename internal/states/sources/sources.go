@@ -1,4 +1,6 @@
-package files
+// Package sources finds the files that states take their content from: of the
+// file server, of the web or of this machine, held to their hashes.
+package sources
 
 import (
 	"bytes"
@@ -21,21 +23,23 @@ import (
 	"brine/internal/value"
 )
 
-// content is what a file is to hold: in memory, or in another file.
-type content struct {
-	data []byte
-	path string // of the file that holds it, if data is nil
+// Content is what a file is to hold: in memory, or in another file.
+type Content struct {
+	Data []byte
+	Path string // of the file that holds it, if Data is nil
 }
 
-func (c *content) open() (io.ReadCloser, error) {
-	if c.data != nil || c.path == "" {
-		return io.NopCloser(bytes.NewReader(c.data)), nil
+// Open reads the content.
+func (c *Content) Open() (io.ReadCloser, error) {
+	if c.Data != nil || c.Path == "" {
+		return io.NopCloser(bytes.NewReader(c.Data)), nil
 	}
-	return os.Open(c.path)
+	return os.Open(c.Path)
 }
 
-func (c *content) pour(w io.Writer) error {
-	r, err := c.open()
+// Pour writes the content.
+func (c *Content) Pour(w io.Writer) error {
+	r, err := c.Open()
 	if err != nil {
 		return err
 	}
@@ -44,14 +48,14 @@ func (c *content) pour(w io.Writer) error {
 	return err
 }
 
-// same tells whether a file holds the content.
-func (c *content) same(path string) (bool, error) {
+// Same tells whether a file holds the content.
+func (c *Content) Same(path string) (bool, error) {
 	there, err := os.Open(path)
 	if err != nil {
 		return false, err
 	}
 	defer there.Close()
-	r, err := c.open()
+	r, err := c.Open()
 	if err != nil {
 		return false, err
 	}
@@ -80,13 +84,13 @@ func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.
 // maxDiff is the largest file of which changes are shown, in bytes.
 const maxDiff = 16 << 20
 
-// diff shows how the content differs from that of a file.
-func (c *content) diff(path string) (string, error) {
+// Diff shows how the content differs from that of a file.
+func (c *Content) Diff(path string) (string, error) {
 	old, err := head(os.Open(path))
 	if err != nil {
 		return "", err
 	}
-	r, err := c.open()
+	r, err := c.Open()
 	new, err := head(r, err)
 	if err != nil {
 		return "", err
@@ -114,15 +118,17 @@ func head(r io.ReadCloser, err error) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, maxDiff+1))
 }
 
-// source is where a file comes from.
-type source struct {
-	url, hash string
-	env       string
+// Source is where a file comes from.
+type Source struct {
+	// URL is the name that the SLS gives, Hash its source_hash.
+	URL, Hash string
+	// Env is the environment of salt:// names.
+	Env string
 }
 
-// scheme returns salt, http, https, ftp, file, or "" for a path.
-func (s source) scheme() string {
-	scheme, _, ok := strings.Cut(s.url, "://")
+// Scheme returns salt, http, https, ftp, file, or "" for a path.
+func (s Source) Scheme() string {
+	scheme, _, ok := strings.Cut(s.URL, "://")
 	switch {
 	case ok && (scheme == "salt" || scheme == "http" || scheme == "https" || scheme == "ftp" || scheme == "file"):
 		return scheme
@@ -132,34 +138,35 @@ func (s source) scheme() string {
 	return ""
 }
 
-func (s source) web() bool {
-	c := s.scheme()
+// Web reports whether the source is fetched from a server of the web.
+func (s Source) Web() bool {
+	c := s.Scheme()
 	return c != "" && c != "salt" && c != "file"
 }
 
-// sources reads the argument source: a name, or a list of names and of maps
+// Read reads the argument source: a name, or a list of names and of maps
 // of a name to a hash.
-func sources(v any, hash, env string) ([]source, error) {
-	var out []source
+func Read(v any, hash, env string) ([]Source, error) {
+	var out []Source
 	switch v := v.(type) {
 	case nil:
 	case string:
 		if v != "" {
-			out = append(out, source{v, hash, env})
+			out = append(out, Source{v, hash, env})
 		}
 	case *value.List:
 		for _, it := range v.Items {
 			switch it := it.(type) {
 			case string:
-				out = append(out, source{it, hash, env})
+				out = append(out, Source{it, hash, env})
 			case *value.Dict:
 				if it.Len() != 1 {
 					continue
 				}
 				k, h := it.Entry(0)
-				s := source{value.Str(k), hash, env}
-				if given(h) {
-					s.hash = value.Str(h)
+				s := Source{value.Str(k), hash, env}
+				if h != nil && h != "" {
+					s.Hash = value.Str(h)
 				}
 				out = append(out, s)
 			}
@@ -170,146 +177,147 @@ func sources(v any, hash, env string) ([]source, error) {
 	return out, nil
 }
 
-// choose returns the first source that exists. A single one is not looked for.
-func choose(ctx context.Context, e *state.Env, all []source) (source, error) {
+// Choose returns the first source that exists. A single one is not looked for.
+func Choose(ctx context.Context, e *state.Env, all []Source) (Source, error) {
 	if len(all) == 1 {
 		return all[0], nil
 	}
-	return firstThere(ctx, e, all)
+	return FirstThere(ctx, e, all)
 }
 
-func firstThere(ctx context.Context, e *state.Env, all []source) (source, error) {
+// FirstThere returns the first source that exists.
+func FirstThere(ctx context.Context, e *state.Env, all []Source) (Source, error) {
 	for _, s := range all {
 		var err error
-		switch s.scheme() {
+		switch s.Scheme() {
 		case "salt":
-			_, err = e.Files.Hash(ctx, s.url, s.env)
+			_, err = e.Files.Hash(ctx, s.URL, s.Env)
 			if err != nil && isDir(ctx, e, s) {
 				err = nil
 			}
 		case "http", "https", "ftp":
-			_, err = e.Files.CacheFile(ctx, s.url, s.env)
+			_, err = e.Files.CacheFile(ctx, s.URL, s.Env)
 		case "file":
-			_, err = os.Stat(strings.TrimPrefix(s.url, "file://"))
+			_, err = os.Stat(strings.TrimPrefix(s.URL, "file://"))
 		default:
-			_, err = os.Stat(s.url)
+			_, err = os.Stat(s.URL)
 		}
 		if err == nil {
 			return s, nil
 		}
 	}
-	return source{}, fn.Errorf("none of the specified sources were found")
+	return Source{}, fn.Errorf("none of the specified sources were found")
 }
 
 // isDir tells whether a salt:// source is a folder.
-func isDir(ctx context.Context, e *state.Env, s source) bool {
-	path, env, _ := fileclient.SplitURL(s.url)
+func isDir(ctx context.Context, e *state.Env, s Source) bool {
+	path, env, _ := fileclient.SplitURL(s.URL)
 	if env == "" {
-		env = s.env
+		env = s.Env
 	}
 	files, err := e.Files.List(ctx, fileclient.Files, env, strings.Trim(path, "/")+"/")
 	return err == nil && len(files) > 0
 }
 
-// fetching says how a source is fetched.
-type fetching struct {
-	name       string // of the file it is for, to find its line in a file of hashes
-	hashName   string
-	skipVerify bool
-	insecure   bool
-	etag       bool
+// How says how a source is fetched.
+type How struct {
+	Name       string // of the file it is for, to find its line in a file of hashes
+	HashName   string // source_hash_name
+	SkipVerify bool
+	Insecure   bool // certificates need not be good
+	ETag       bool
 }
 
-// fetch brings a source to this machine. old is the file that it is for: a
+// Fetch brings a source to this machine. old is the file that it is for: a
 // salt:// file that is the same is not fetched, and nil is returned.
-func fetch(ctx context.Context, e *state.Env, s source, o fetching, old string) (*content, error) {
-	switch s.scheme() {
+func Fetch(ctx context.Context, e *state.Env, s Source, o How, old string) (*Content, error) {
+	switch s.Scheme() {
 	case "salt":
 		return fetchSalt(ctx, e, s, old)
 	case "", "file":
-		path := strings.TrimPrefix(s.url, "file://")
+		path := strings.TrimPrefix(s.URL, "file://")
 		if _, err := os.Stat(path); err != nil {
 			return nil, fn.Errorf("Local file source %s does not exist", path)
 		}
-		if s.hash != "" && !o.skipVerify {
+		if s.Hash != "" && !o.SkipVerify {
 			return verified(ctx, e, s, o, path)
 		}
-		return &content{path: path}, nil
+		return &Content{Path: path}, nil
 	}
 	return fetchWeb(ctx, e, s, o)
 }
 
-func fetchSalt(ctx context.Context, e *state.Env, s source, old string) (*content, error) {
-	h, err := e.Files.Hash(ctx, s.url, s.env)
+func fetchSalt(ctx context.Context, e *state.Env, s Source, old string) (*Content, error) {
+	h, err := e.Files.Hash(ctx, s.URL, s.Env)
 	if err != nil {
-		_, env, _ := fileclient.SplitURL(s.url)
+		_, env, _ := fileclient.SplitURL(s.URL)
 		if env == "" {
-			env = s.env
+			env = s.Env
 		}
 		if salt.KindOf(err) == salt.NotFound {
-			return nil, fn.Errorf("Source file %s not found in saltenv '%s'", s.url, env)
+			return nil, fn.Errorf("Source file %s not found in saltenv '%s'", s.URL, env)
 		}
-		return nil, fn.Errorf("Failed to cache %s: %w", s.url, err)
+		return nil, fn.Errorf("Failed to cache %s: %w", s.URL, err)
 	}
 	if old != "" {
-		if sum, err := sumOf(old, h.Type); err == nil && sum == h.Sum {
+		if sum, err := Sum(old, h.Type); err == nil && sum == h.Sum {
 			return nil, nil
 		}
 	}
-	path, err := e.Files.CacheFile(ctx, s.url, s.env)
+	path, err := e.Files.CacheFile(ctx, s.URL, s.Env)
 	if err != nil {
-		return nil, fn.Errorf("Failed to cache %s: %w", s.url, err)
+		return nil, fn.Errorf("Failed to cache %s: %w", s.URL, err)
 	}
-	return &content{path: path}, nil
+	return &Content{Path: path}, nil
 }
 
-func fetchWeb(ctx context.Context, e *state.Env, s source, o fetching) (*content, error) {
-	if s.hash == "" && !o.skipVerify && !o.etag {
-		return nil, fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify to True", fileclient.Redact(s.url))
+func fetchWeb(ctx context.Context, e *state.Env, s Source, o How) (*Content, error) {
+	if s.Hash == "" && !o.SkipVerify && !o.ETag {
+		return nil, fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify to True", fileclient.Redact(s.URL))
 	}
-	opt := fileclient.URLOptions{Saltenv: s.env, Makedirs: true, Insecure: o.insecure, ETag: o.etag}
+	opt := fileclient.URLOptions{Saltenv: s.Env, Makedirs: true, Insecure: o.Insecure, ETag: o.ETag}
 	var want fileclient.Hash
-	if s.hash != "" && !o.skipVerify {
+	if s.Hash != "" && !o.SkipVerify {
 		var err error
-		if want, err = sourceHash(ctx, e, s, o); err != nil {
+		if want, err = Hash(ctx, e, s, o); err != nil {
 			return nil, err
 		}
 		opt.SourceHash = want.Type + "=" + want.Sum
-	} else if cached, err := e.Files.ExternPath(s.url, s.env); err == nil && o.skipVerify && !o.etag && filesys.IsFile(cached) {
-		return &content{path: cached}, nil // as Salt: what is there is good enough
+	} else if cached, err := e.Files.ExternPath(s.URL, s.Env); err == nil && o.SkipVerify && !o.ETag && filesys.IsFile(cached) {
+		return &Content{Path: cached}, nil // as Salt: what is there is good enough
 	}
-	path, err := e.Files.GetURL(ctx, s.url, "", opt)
+	path, err := e.Files.GetURL(ctx, s.URL, "", opt)
 	if err != nil {
-		return nil, fn.Errorf("Failed to cache %s: %w", fileclient.Redact(s.url), err)
+		return nil, fn.Errorf("Failed to cache %s: %w", fileclient.Redact(s.URL), err)
 	}
 	return check(s, path, want)
 }
 
 // verified checks a file of this machine against its hash.
-func verified(ctx context.Context, e *state.Env, s source, o fetching, path string) (*content, error) {
-	want, err := sourceHash(ctx, e, s, o)
+func verified(ctx context.Context, e *state.Env, s Source, o How, path string) (*Content, error) {
+	want, err := Hash(ctx, e, s, o)
 	if err != nil {
 		return nil, err
 	}
 	return check(s, path, want)
 }
 
-func check(s source, path string, want fileclient.Hash) (*content, error) {
+func check(s Source, path string, want fileclient.Hash) (*Content, error) {
 	if want.Sum != "" {
-		sum, err := sumOf(path, want.Type)
+		sum, err := Sum(path, want.Type)
 		if err != nil {
 			return nil, err
 		}
 		if sum != want.Sum {
 			return nil, fn.Errorf("Specified %s checksum for %s (%s) does not match actual checksum (%s). If the 'source_hash' value refers to a remote file with multiple possible matches, then it may be necessary to set 'source_hash_name'.",
-				want.Type, fileclient.Redact(s.url), want.Sum, sum)
+				want.Type, fileclient.Redact(s.URL), want.Sum, sum)
 		}
 	}
-	return &content{path: path}, nil
+	return &Content{Path: path}, nil
 }
 
-// sumOf returns the hash of a file in hexadecimal.
-func sumOf(path, kind string) (string, error) {
+// Sum returns the hash of a file in hexadecimal.
+func Sum(path, kind string) (string, error) {
 	h := fileclient.NewHash(kind)
 	if h == nil {
 		return "", fn.Errorf("%s is no hash", kind)
@@ -330,30 +338,30 @@ var hashes = map[int]string{32: "md5", 40: "sha1", 56: "sha224", 64: "sha256", 9
 
 var hexadecimal = regexp.MustCompile(`^[0-9a-fA-F]+$`)
 
-// sourceHash reads the argument source_hash: a hash, kind=hash, or the name of
+// Hash reads the argument source_hash: a hash, kind=hash, or the name of
 // a file of hashes.
-func sourceHash(ctx context.Context, e *state.Env, s source, o fetching) (fileclient.Hash, error) {
-	invalid := fn.Errorf("Source hash %s format is invalid. The supported formats are: 1) a hash, 2) an expression in the format <hash_type>=<hash>, or 3) either a path to a local file containing hashes, or a URI of a remote hash file. Supported protocols for remote hash files are: salt, file, http, https, ftp. The hash may also not be of a valid length, the following are supported hash types and lengths: md5 (32), sha1 (40), sha224 (56), sha256 (64), sha384 (96), sha512 (128).", s.hash)
-	if filepath.IsAbs(s.hash) || strings.Contains(s.hash, "://") {
-		path := s.hash
+func Hash(ctx context.Context, e *state.Env, s Source, o How) (fileclient.Hash, error) {
+	invalid := fn.Errorf("Source hash %s format is invalid. The supported formats are: 1) a hash, 2) an expression in the format <hash_type>=<hash>, or 3) either a path to a local file containing hashes, or a URI of a remote hash file. Supported protocols for remote hash files are: salt, file, http, https, ftp. The hash may also not be of a valid length, the following are supported hash types and lengths: md5 (32), sha1 (40), sha224 (56), sha256 (64), sha384 (96), sha512 (128).", s.Hash)
+	if filepath.IsAbs(s.Hash) || strings.Contains(s.Hash, "://") {
+		path := s.Hash
 		if !filepath.IsAbs(path) {
 			var err error
-			if path, err = e.Files.GetURL(ctx, s.hash, "", fileclient.URLOptions{Saltenv: s.env, Makedirs: true, Insecure: o.insecure}); err != nil {
-				return fileclient.Hash{}, fn.Errorf("Source hash file %s not found", s.hash)
+			if path, err = e.Files.GetURL(ctx, s.Hash, "", fileclient.URLOptions{Saltenv: s.Env, Makedirs: true, Insecure: o.Insecure}); err != nil {
+				return fileclient.Hash{}, fn.Errorf("Source hash file %s not found", s.Hash)
 			}
 		}
 		text, err := head(os.Open(path))
 		if err != nil {
-			return fileclient.Hash{}, fn.Errorf("Source hash file %s not found", s.hash)
+			return fileclient.Hash{}, fn.Errorf("Source hash file %s not found", s.Hash)
 		}
-		if h, ok := findHash(string(text), s.url, o); ok {
+		if h, ok := findHash(string(text), s.URL, o); ok {
 			return h, nil
 		}
 		return fileclient.Hash{}, invalid
 	}
-	kind, sum, ok := strings.Cut(s.hash, "=")
+	kind, sum, ok := strings.Cut(s.Hash, "=")
 	if !ok {
-		kind, sum = hashes[len(s.hash)], s.hash
+		kind, sum = hashes[len(s.Hash)], s.Hash
 	}
 	kind, sum = strings.TrimSpace(kind), strings.ToLower(strings.TrimSpace(sum))
 	switch {
@@ -384,8 +392,8 @@ func hashWord(line string) string {
 // findHash finds a file's hash in the text of a file of hashes: in the line
 // that names source_hash_name, else the file, else the source; a text with
 // nothing but one hash is that of the file.
-func findHash(text, url string, o fetching) (fileclient.Hash, bool) {
-	names := [3]string{o.hashName, filepath.Base(o.name), url[strings.LastIndexByte(url, '/')+1:]}
+func findHash(text, url string, o How) (fileclient.Hash, bool) {
+	names := [3]string{o.HashName, filepath.Base(o.Name), url[strings.LastIndexByte(url, '/')+1:]}
 	var found [len(names)]fileclient.Hash
 	var only []fileclient.Hash
 	for line := range strings.Lines(text) {
@@ -407,7 +415,7 @@ func findHash(text, url string, o fetching) (fileclient.Hash, bool) {
 			return h, true
 		}
 	}
-	if len(only) > 0 && o.hashName == "" {
+	if len(only) > 0 && o.HashName == "" {
 		return only[len(only)-1], true
 	}
 	return fileclient.Hash{}, false
