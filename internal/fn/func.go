@@ -259,6 +259,10 @@ func (f *Func) TakesKwargs() bool { return f.sig().kwargs != nil }
 // arguments.
 func (f *Func) TakesArgs() bool { return f.sig().args != nil }
 
+// Variadic returns the names under which the function declares any number of
+// positional arguments, and any keyword; "" for neither.
+func (f *Func) Variadic() (args, kwargs string) { return f.sig().varArgs, f.sig().varKw }
+
 // Param returns the argument of a name.
 func (f *Func) Param(name string) (Param, bool) {
 	if i := f.index(name); i >= 0 {

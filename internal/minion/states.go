@@ -10,11 +10,13 @@ import (
 	modstates "brine/internal/modules/states"
 	"brine/internal/salt"
 	"brine/internal/state"
+	"brine/internal/states/accounts"
 	"brine/internal/states/core"
 	"brine/internal/states/files"
 	"brine/internal/states/packages"
 	"brine/internal/states/services"
 	"brine/internal/states/shell"
+	"brine/internal/states/system"
 	"brine/internal/states/vcs"
 	"brine/internal/value"
 )
@@ -23,8 +25,10 @@ import (
 func stateModules() []state.Module {
 	all := append([]state.Module(nil), core.Modules()...)
 	all = append(all, files.Modules(&host.Machine{})...)
+	all = append(all, accounts.Modules()...)
 	all = append(all, packages.Modules()...)
 	all = append(all, services.Modules()...)
+	all = append(all, system.Modules()...)
 	all = append(all, vcs.Modules(&host.Machine{})...)
 	return append(all, shell.Modules()...)
 }

@@ -296,7 +296,7 @@ func (u user) rename(ctx context.Context, c *fn.Call, a renameArgs) (bool, error
 type userChangeArgs struct {
 	Name    string `salt:"name" doc:"name of the user"`
 	UID     any    `salt:"uid" doc:"new id"`
-	GID     any    `salt:"gid" doc:"id of the new group"`
+	GID     any    `salt:"gid" doc:"name or id of the new group"`
 	Shell   any    `salt:"shell" doc:"path of the new shell"`
 	Home    any    `salt:"home" doc:"path of the new home"`
 	Persist bool   `salt:"persist" doc:"move the content of the old home" default:"false"`
@@ -319,6 +319,11 @@ func change(u user, key, option string) func(context.Context, *fn.Call, userChan
 			return true, nil
 		}
 		text := value.Str(v)
+		if g, ok := account.GroupByName(ctx, a.below(u.m), text); ok && key == "gid" {
+			if text = strconv.Itoa(g.GID); text == value.Str(first(have())) {
+				return true, nil
+			}
+		}
 		if _, err := strconv.Atoi(text); err != nil && option != "-s" && option != "-d" || strings.HasPrefix(text, "-") {
 			return false, fn.Invalidf("%q is no %s", text, key)
 		}
@@ -333,6 +338,8 @@ func change(u user, key, option string) func(context.Context, *fn.Call, userChan
 		return value.Str(now) == text, nil
 	}
 }
+
+func first(v any, _ bool) any { return v }
 
 type chgroupsArgs struct {
 	Name   string `salt:"name" doc:"name of the user"`

@@ -22,10 +22,11 @@ func (p pkg) apart() []fn.Func {
 		fn.Of("get_selections", p.getSelections, `Return the packages by what is wanted of them: install, hold, deinstall or purge.`, fn.Example("salt '*' pkg.get_selections state=hold")),
 		fn.Of("set_selections", p.setSelections, `Set what is wanted of packages: install, hold, deinstall or purge.`, fn.Example(`salt '*' pkg.set_selections selection='{"hold": ["openssh-server"]}'`)),
 		fn.Of("list_downloaded", p.listDownloaded, `Return the packages that were fetched and are kept, by version.`, fn.Example("salt '*' pkg.list_downloaded")),
-		fn.Of("list_repos", p.listRepos, `Return the repositories by their addresses.`, fn.Example("salt '*' pkg.list_repos")),
-		fn.Of("get_repo", p.getRepo, `Return a repository given by a line as it would be in apt's sources; an empty map if there is none.`, fn.Example(`salt '*' pkg.get_repo "deb http://deb.debian.org/debian bookworm main"`)),
+		fn.Of("list_repos", p.listRepos, `Return the repositories by their addresses, or with dnf by their names.`, fn.Example("salt '*' pkg.list_repos")),
+		fn.Of("get_repo", p.getRepo, `Return a repository given by a line as it would be in apt's sources, or with dnf by its name; an empty map if there is none.`, fn.Example(`salt '*' pkg.get_repo "deb http://deb.debian.org/debian bookworm main"`)),
 		fn.Of("mod_repo", p.modRepo, `Add a repository given by a line of apt's sources, or change it.
-			Keywords: comps and architectures (with commas), disabled or enabled, comments, file, refresh.`,
+			Keywords: comps and architectures (with commas), disabled or enabled, comments, file, refresh.
+			With dnf it is given by its name, and the keywords are its options.`,
 			fn.Example(`salt '*' pkg.mod_repo "deb [signed-by=/etc/apt/keyrings/x.gpg] http://example.com/debian stable main" refresh=False`)),
 		fn.Of("del_repo", p.delRepo, `Remove a repository, or the components that the line names, from apt's sources.`, fn.Example(`salt '*' pkg.del_repo "deb http://example.com/debian stable main"`)),
 	}
@@ -248,7 +249,10 @@ func shownRepo(r packages.Repo) *value.Dict {
 		"line", strings.TrimSpace(r.Line), "architectures", value.Strings(r.Architectures), "signedby", r.SignedBy)
 }
 
-func (p pkg) listRepos(_ context.Context, c *fn.Call, _ kwargsOnly) (*value.Dict, error) {
+func (p pkg) listRepos(_ context.Context, c *fn.Call, a kwargsOnly) (*value.Dict, error) {
+	if k, folders, ok := p.keeper(c, a.Kwargs.Dict); ok {
+		return listSections(k, folders), nil
+	}
 	apt, err := p.apt(c, "pkg.list_repos")
 	if err != nil {
 		return nil, err
@@ -293,6 +297,12 @@ func share(want, have packages.Repo) bool {
 }
 
 func (p pkg) getRepo(_ context.Context, c *fn.Call, a repoArgs) (*value.Dict, error) {
+	if k, folders, ok := p.keeper(c, a.Kwargs.Dict); ok {
+		if _, s := findSection(k, folders, a.Repo); s != nil {
+			return shownSection(s, false), nil
+		}
+		return value.NewDict(0), nil
+	}
 	_, want, all, err := p.find(c, a.Repo)
 	if err != nil {
 		return nil, err
@@ -326,6 +336,9 @@ func words(v any) []string {
 }
 
 func (p pkg) modRepo(ctx context.Context, c *fn.Call, a modRepoArgs) (*value.Dict, error) {
+	if k, folders, ok := p.keeper(c, a.Kwargs.Dict); ok {
+		return modSection(k, folders, a.Repo, a.Kwargs.Dict)
+	}
 	apt, want, all, err := p.find(c, a.Repo)
 	if err != nil {
 		return nil, err
@@ -389,6 +402,9 @@ func (p pkg) fetchKey(ctx context.Context, c *fn.Call, r packages.Repo, a modRep
 		return fn.Errorf("cannot fetch the key: %w", err)
 	}
 	b, err := os.ReadFile(path)
+	if err == nil && !strings.HasSuffix(r.SignedBy, ".asc") {
+		b, err = packages.Dearmor(b)
+	}
 	if err == nil {
 		err = p.m.WriteFile(r.SignedBy, b)
 	}
@@ -396,6 +412,9 @@ func (p pkg) fetchKey(ctx context.Context, c *fn.Call, r packages.Repo, a modRep
 }
 
 func (p pkg) delRepo(ctx context.Context, c *fn.Call, a repoArgs) (string, error) {
+	if k, folders, ok := p.keeper(c, a.Kwargs.Dict); ok {
+		return delSection(k, folders, a.Repo)
+	}
 	apt, want, all, err := p.find(c, a.Repo)
 	if err != nil {
 		return "", err

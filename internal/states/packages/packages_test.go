@@ -21,3 +21,8 @@ func TestAPT(t *testing.T) {
 }
 
 func TestAPTRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/apt") }
+
+// TestRepositories changes apt's sources.
+func TestRepositories(t *testing.T) { statetest.Run(t, table("repo")) }
+
+func TestRepositoriesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/repo") }

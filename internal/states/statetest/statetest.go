@@ -5,7 +5,8 @@
 //
 //	grains: {os_family: Debian}      # of the minion
 //	prepare: touch /srv/x            # shell commands before all cases
-//	setup: touch /srv/y              # and before each, which begins afresh
+//	setup: touch /srv/y              # and before each
+//	fresh: false                     # do not begin each case afresh
 //	show: getent passwd joe          # prints what is compared after each case
 //	mask: [["pid [0-9]+", "pid"]]    # patterns to replace before comparing
 //	cases:
@@ -38,6 +39,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -106,6 +108,7 @@ type caseOf struct {
 type table struct {
 	grains, options *value.Dict
 	prepare         string
+	fresh           bool
 	setup, show     string
 	mask            [][2]string
 	cases           []caseOf
@@ -123,6 +126,7 @@ func load(t *testing.T, name string) table {
 	}
 	d := v.(*value.Dict)
 	tab := table{grains: d.Dict("grains"), options: d.Dict("options"), prepare: d.Str("prepare"), setup: d.Str("setup"), show: d.Str("show")}
+	tab.fresh = d.At("fresh") != false
 	for _, m := range d.List("mask") {
 		pair := m.(*value.List)
 		tab.mask = append(tab.mask, [2]string{pair.Items[0].(string), pair.Items[1].(string)})
@@ -274,7 +278,13 @@ func inside(t *testing.T, dir string, tab Table) {
 			if want[i].Case != c.name {
 				t.Fatalf("recorded was %s: record the table anew", want[i].Case)
 			}
-			sh(t, "sh", "-ec", do+" reset "+dir+"\n"+cases.setup+"\n"+c.setup)
+			setup := cases.setup + "\n" + c.setup
+			if cases.fresh {
+				setup = do + " reset " + dir + "\n" + setup
+			}
+			if strings.TrimSpace(setup) != "" {
+				sh(t, "sh", "-ec", setup)
+			}
 			show := cases.show
 			if c.show != "" {
 				show = c.show
@@ -300,7 +310,9 @@ func inside(t *testing.T, dir string, tab Table) {
 
 func sh(t *testing.T, argv ...string) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
+	cmd.Dir = "/"
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%q: %v\n%s", argv, err, out)
 	}
 }
@@ -370,11 +382,16 @@ func (t table) masked(text string) string {
 	return text
 }
 
-// maskedAll does so in all texts of a value.
+// maskedAll does so in all texts and whole numbers of a value.
 func (t table) maskedAll(v any) any {
 	switch v := v.(type) {
 	case string:
 		return t.masked(v)
+	case float64:
+		text := strconv.FormatFloat(v, 'f', -1, 64)
+		if m := t.masked(text); m != text {
+			return m
+		}
 	case map[string]any:
 		m := make(map[string]any, len(v))
 		for k, it := range v {
@@ -393,7 +410,9 @@ func (s *stage) shown(command string) string {
 	if command == "" {
 		return ""
 	}
-	out, _ := exec.CommandContext(s.t.Context(), "sh", "-c", command).CombinedOutput()
+	cmd := exec.CommandContext(s.t.Context(), "sh", "-c", command)
+	cmd.Dir = "/"
+	out, _ := cmd.CombinedOutput() // what fails, shows that
 	return s.tab.masked(string(out))
 }
 
@@ -496,7 +515,7 @@ func Verify(t *testing.T, name string) {
 		}
 		cases = append(cases, one)
 	}
-	data, err := json.Marshal(map[string]any{"grains": whole(plain(tab.grains)), "options": plain(tab.options), "prepare": tab.prepare, "setup": tab.setup, "show": tab.show, "mask": tab.mask, "cases": cases})
+	data, err := json.Marshal(map[string]any{"grains": whole(plain(tab.grains)), "options": plain(tab.options), "prepare": tab.prepare, "fresh": tab.fresh, "setup": tab.setup, "show": tab.show, "mask": tab.mask, "cases": cases})
 	if err != nil {
 		t.Fatal(err)
 	}

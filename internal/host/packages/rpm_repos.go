@@ -1,0 +1,172 @@
+package packages
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// RepoSection is a repository of yum or dnf: a section of a file that ends in
+// .repo.
+type RepoSection struct {
+	ID string
+	// Keys are the names of the options in their order, Values what they are
+	// set to; a value of several lines holds line breaks.
+	Keys   []string
+	Values map[string]string
+	// Comments are the lines of comment in the section.
+	Comments []string
+	File     string
+}
+
+// Set sets an option.
+func (s *RepoSection) Set(key, v string) {
+	if _, ok := s.Values[key]; !ok {
+		s.Keys = append(s.Keys, key)
+	}
+	s.Values[key] = v
+}
+
+// Delete removes an option.
+func (s *RepoSection) Delete(key string) {
+	delete(s.Values, key)
+	s.Keys = slices.DeleteFunc(s.Keys, func(k string) bool { return k == key })
+}
+
+// RepoFile is a file of repositories.
+type RepoFile struct {
+	Path     string
+	Header   []string // lines of comment before the first section
+	Sections []*RepoSection
+}
+
+// Section returns the section of a repository, or nil.
+func (f *RepoFile) Section(id string) *RepoSection {
+	for _, s := range f.Sections {
+		if s.ID == id {
+			return s
+		}
+	}
+	return nil
+}
+
+func parseRepoFile(path, text string) *RepoFile {
+	f := &RepoFile{Path: path}
+	var s *RepoSection
+	last := ""
+	for line := range strings.SplitSeq(text, "\n") {
+		trimmed := strings.TrimSpace(line)
+		key, v, isOption := strings.Cut(trimmed, "=")
+		switch {
+		case trimmed == "":
+		case trimmed[0] == '#' && s == nil:
+			f.Header = append(f.Header, trimmed)
+		case trimmed[0] == '#':
+			s.Comments = append(s.Comments, strings.TrimSpace(trimmed[1:]))
+		case trimmed[0] == '[' && strings.HasSuffix(trimmed, "]"):
+			s = &RepoSection{ID: trimmed[1 : len(trimmed)-1], Values: map[string]string{}, File: path}
+			f.Sections = append(f.Sections, s)
+			last = ""
+		case s == nil:
+		case line[0] == ' ' || line[0] == '\t':
+			if last != "" {
+				s.Values[last] += "\n" + trimmed
+			}
+		case isOption:
+			last = strings.ToLower(strings.TrimSpace(key))
+			s.Set(last, strings.TrimSpace(v))
+		}
+	}
+	return f
+}
+
+// String returns the text of the file.
+func (f *RepoFile) String() string {
+	var b strings.Builder
+	for _, line := range f.Header {
+		b.WriteString(line + "\n")
+	}
+	for _, s := range f.Sections {
+		b.WriteString("[" + s.ID + "]\n")
+		for _, k := range s.Keys {
+			b.WriteString(k + "=" + strings.ReplaceAll(s.Values[k], "\n", "\n ") + "\n")
+		}
+		for _, c := range s.Comments {
+			b.WriteString("# " + c + "\n")
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// RepoKeeper is a manager whose repositories are sections of files.
+type RepoKeeper interface {
+	// RepoFiles returns the files of repositories in folders, or in those that
+	// the configuration names.
+	RepoFiles(folders []string) []*RepoFile
+	// NewRepoFile returns a file for a repository that there is not yet.
+	NewRepoFile(folders []string, id string) (*RepoFile, error)
+	// WriteRepoFile replaces a file, or removes it if it has no sections.
+	WriteRepoFile(f *RepoFile) error
+}
+
+var _ RepoKeeper = rpm{}
+
+// repoFolders returns where repositories are.
+func (r rpm) repoFolders(folders []string) []string {
+	if len(folders) > 0 {
+		return folders
+	}
+	for _, conf := range []string{"/etc/dnf/dnf.conf", "/etc/yum/yum.conf", "/etc/yum.conf"} {
+		for _, line := range r.m.Lines(conf) {
+			if k, v, ok := strings.Cut(line, "="); ok && strings.TrimSpace(k) == "reposdir" {
+				folders = append(folders, strings.FieldsFunc(v, func(c rune) bool { return c == ',' || c == ' ' })...)
+			}
+		}
+	}
+	if len(folders) == 0 {
+		folders = []string{"/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d"}
+	}
+	return folders
+}
+
+func (r rpm) RepoFiles(folders []string) []*RepoFile {
+	var files []*RepoFile
+	for _, dir := range r.repoFolders(folders) {
+		for _, name := range r.m.List(dir) {
+			if strings.HasSuffix(name, ".repo") {
+				path := filepath.Join(dir, name)
+				files = append(files, parseRepoFile(path, r.m.Text(path)))
+			}
+		}
+	}
+	return files
+}
+
+func (r rpm) NewRepoFile(folders []string, id string) (*RepoFile, error) {
+	if id == "" || strings.ContainsAny(id, "/\n[]\x00") {
+		return nil, fmt.Errorf("%q is no name of a repository", id)
+	}
+	all := r.repoFolders(folders)
+	for _, dir := range all {
+		if r.m.IsDir(dir) {
+			return &RepoFile{Path: filepath.Join(dir, id+".repo")}, nil
+		}
+	}
+	return nil, fmt.Errorf("the repo does not exist and needs to be created, but none of the following basedir directories exist: %s", strings.Join(all, ", "))
+}
+
+func (r rpm) WriteRepoFile(f *RepoFile) error {
+	var err error
+	if len(f.Sections) == 0 {
+		err = os.Remove(r.m.Path(f.Path))
+	} else {
+		err = r.m.WriteFile(f.Path, []byte(f.String()))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", f.Path, err)
+	}
+	return nil
+}

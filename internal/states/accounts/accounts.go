@@ -1,0 +1,47 @@
+// Package accounts holds the state modules for who may use a machine: user,
+// group, ssh_auth and ssh_known_hosts.
+//
+// Accounts are read and changed by the minion's execution modules user, group
+// and shadow, whichever they are.
+package accounts
+
+import (
+	"context"
+
+	"brine/internal/state"
+	"brine/internal/value"
+)
+
+var modules []state.Module
+
+func add(m state.Module) { modules = append(modules, m) }
+
+// Modules returns the state modules of this family.
+func Modules() []state.Module { return modules }
+
+// info returns what user.info or group.info says, an empty map for nobody.
+// local asks for the machine's own accounts, past a directory service.
+func info(ctx context.Context, e *state.Env, module, name string, local bool) (*value.Dict, error) {
+	var kw *value.Dict
+	if local {
+		kw = value.DictOf("root", "/")
+	}
+	v, err := e.Exec(ctx, module+".info", kw, name)
+	d, _ := v.(*value.Dict)
+	return d, err
+}
+
+func names(v any) []string {
+	l, ok := v.(*value.List)
+	if !ok {
+		if v == nil || v == "" {
+			return nil
+		}
+		return []string{value.Str(v)}
+	}
+	out := make([]string, l.Len())
+	for i, it := range l.Items {
+		out[i] = value.Str(it)
+	}
+	return out
+}

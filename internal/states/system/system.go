@@ -1,0 +1,43 @@
+// Package system holds the state modules for the settings of a machine: cron,
+// host, sysctl, mount, timezone and locale. A module is one file, which adds
+// itself to the list.
+//
+// Settings are read and changed by the minion's execution modules, whichever
+// they are.
+package system
+
+import (
+	"context"
+
+	"brine/internal/state"
+	"brine/internal/value"
+)
+
+var modules []state.Module
+
+func add(m state.Module) { modules = append(modules, m) }
+
+// Modules returns the state modules of this family.
+func Modules() []state.Module { return modules }
+
+// ask calls an execution function that returns a map.
+func ask(ctx context.Context, e *state.Env, fun string, args ...any) (*value.Dict, error) {
+	v, err := e.Exec(ctx, fun, nil, args...)
+	d, _ := v.(*value.Dict)
+	return d, err
+}
+
+func texts(v any) []string {
+	l, ok := v.(*value.List)
+	if !ok {
+		if v == nil || v == "" {
+			return nil
+		}
+		return []string{value.Str(v)}
+	}
+	out := make([]string, l.Len())
+	for i, it := range l.Items {
+		out[i] = value.Str(it)
+	}
+	return out
+}
