@@ -69,7 +69,9 @@ func (f *Func) ArgSpec() *value.Dict {
 	var args, defaults []any
 	for _, p := range f.sig().params {
 		args = append(args, p.Name)
-		if p.Optional {
+		if means := f.shown[p.Name]; p.Optional && means != nil {
+			defaults = append(defaults, means())
+		} else if p.Optional {
 			defaults = append(defaults, p.Default)
 		}
 	}

@@ -64,6 +64,7 @@ type Func struct {
 
 	only     []string
 	defaults []string
+	shown    map[string]func() any
 	sig      func() *signature
 }
 
@@ -106,6 +107,17 @@ func Params(names ...string) Option {
 // function.
 func Default(name, text string) Option {
 	return func(f *Func) { f.defaults = append(f.defaults, name, text) }
+}
+
+// Shown has ArgSpec show another default of an argument: what a default that
+// stands for "as usual here" means here.
+func Shown(name string, means func() any) Option {
+	return func(f *Func) {
+		if f.shown == nil {
+			f.shown = map[string]func() any{}
+		}
+		f.shown[name] = means
+	}
 }
 
 // Of declares a function. Its argument type A is a struct whose tagged fields

@@ -15,8 +15,8 @@ type pillar struct{}
 
 func init() {
 	add(fn.Module{Name: "pillar", Doc: `Data that the master keeps for this minion.`, Funcs: []fn.Func{
-		fn.Of("get", pillar{}.get, `Return the value at a path.`, fn.Example("salt '*' pillar.get pkg:apache")),
-		fn.Of("fetch", pillar{}.get, `Same as pillar.get.`, fn.Example("salt '*' pillar.fetch pkg:apache")),
+		fn.Of("get", pillar{}.get, `Return the value at a path.`, notSet, fn.Example("salt '*' pillar.get pkg:apache")),
+		fn.Of("fetch", pillar{}.get, `Same as pillar.get.`, notSet, fn.Example("salt '*' pillar.fetch pkg:apache")),
 		fn.Of("items", pillar{}.items, `Return the whole pillar, or the values at some paths.`, fn.Example("salt '*' pillar.items")),
 		fn.Of("data", pillar{}.items, `Same as pillar.items.`, fn.Example("salt '*' pillar.data")),
 		fn.Of("obfuscate", pillar{}.obfuscate, `Return the whole pillar with the types in place of the values.`, fn.Example("salt '*' pillar.obfuscate")),
@@ -33,6 +33,9 @@ func init() {
 
 // unset is Salt's mark for a default that was not given.
 const unset = "__unset__"
+
+// notSet is how Salt shows a default that is none.
+var notSet = fn.Shown("default", func() any { return "<Constant.NOT_SET>" })
 
 type pillarGetArgs struct {
 	Key        any    `salt:"key" doc:"path to the value"`

@@ -501,7 +501,7 @@ type makedirsPermsArgs struct {
 	Name  string `salt:"name" doc:"path of the folder"`
 	User  any    `salt:"user" doc:"owner" default:"null"`
 	Group any    `salt:"group" doc:"group" default:"null"`
-	Mode  any    `salt:"mode" doc:"mode" default:"0755"`
+	Mode  any    `salt:"mode" doc:"mode" default:"'0755'"`
 }
 
 func (f file) makedirsPerms(ctx context.Context, _ *fn.Call, a makedirsPermsArgs) (any, error) {

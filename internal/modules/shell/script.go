@@ -122,14 +122,33 @@ func (a *args) runText(ctx context.Context, c *fn.Call, interpreter []string, te
 	return value.DictOf("pid", r.pid, "retcode", r.code, "stdout", a.shown(r.stdout), "stderr", a.shown(r.stderr)), nil
 }
 
-func (cmd) execCode(ctx context.Context, c *fn.Call, a args) (any, error) {
+type codeArgs struct {
+	Lang   string    `salt:"lang" doc:"interpreter, such as python3 or perl"`
+	Code   string    `salt:"code" doc:"program text"`
+	Cwd    any       `salt:"cwd" doc:"absolute path of the working directory; the home of the user if null" default:"null"`
+	Args   any       `salt:"args" doc:"arguments of the program, as a text or list" default:"null"`
+	Kwargs fn.Kwargs `salt:"kwargs"`
+}
+
+func (cmd) execCode(ctx context.Context, c *fn.Call, a codeArgs) (any, error) {
 	d, err := cmd{}.execCodeAll(ctx, c, a)
 	return d.At("stdout"), err
 }
 
-func (cmd) execCodeAll(ctx context.Context, c *fn.Call, a args) (*value.Dict, error) {
+func (cmd) execCodeAll(ctx context.Context, c *fn.Call, a codeArgs) (*value.Dict, error) {
+	runAll, err := c.Funcs.Lookup("cmd.run_all")
+	if err != nil {
+		return nil, err
+	}
+	// The keywords of the job are its own, as for cmd.run_all: they say
+	// whether a command may run at all.
+	bound, err := runAll.Bind([]any{"", a.Cwd}, a.Kwargs.Dict)
+	if err != nil {
+		return nil, err
+	}
+	full := *bound.Args().(*args)
 	no := false
-	a.PythonShell, a.separate = &no, true
+	full.PythonShell, full.separate = &no, true
 	var words []string
 	switch x := a.Args.(type) {
 	case string:
@@ -137,5 +156,5 @@ func (cmd) execCodeAll(ctx context.Context, c *fn.Call, a args) (*value.Dict, er
 	case *value.List:
 		words = texts(x)
 	}
-	return a.runText(ctx, c, []string{a.Lang}, []byte(a.Code), "", words)
+	return full.runText(ctx, c, []string{a.Lang}, []byte(a.Code), "", words)
 }

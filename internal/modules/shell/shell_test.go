@@ -47,6 +47,14 @@ func TestLikeSalt(t *testing.T) {
 
 func TestRecordingIsTrue(t *testing.T) {
 	fixedEnvironment(t)
+	// Salt makes a file of a terminal that is not there, which would then be
+	// there for TestLikeSalt.
+	t.Cleanup(func() {
+		const terminal = "/dev/tty47110815"
+		if st, err := os.Stat(terminal); err == nil && st.Mode().IsRegular() {
+			os.Remove(terminal)
+		}
+	})
 	stocktest.Verify(t, table)
 }
 
@@ -66,7 +74,14 @@ func TestScript(t *testing.T) {
 	if !ok || d.Str("stdout") != "2 b c" || d.Str("stderr") != "e" || d.Int("retcode") != 6 || o.Retcode != 6 {
 		t.Errorf("got %+v", o)
 	}
-	if o := run(t, &fn.Call{}, "cmd.script_retcode", "file://"+path); o.Return != int64(6) {
+	// cmd.script_retcode takes the script for a template, unless told not to.
+	if o := run(t, &fn.Call{}, "cmd.script_retcode", "file://"+path, "template=null"); o.Return != int64(6) {
+		t.Errorf("got %+v", o)
+	}
+	filled := &fn.Call{Template: func(_ context.Context, _ *fn.Call, tpl fn.Template) (string, error) {
+		return strings.Replace(string(tpl.Source), "exit 6", "exit 7", 1), nil
+	}}
+	if o := run(t, filled, "cmd.script_retcode", path); o.Return != int64(7) {
 		t.Errorf("got %+v", o)
 	}
 	for _, arg := range [][]any{{"salt://x.sh"}, {path, "template=jinja"}, {path, "bg=true"}} {
@@ -76,6 +91,34 @@ func TestScript(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(os.TempDir() + "/brine-*.sh"); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// What is shown of a shell is the one that would be used, and a program text
+// takes the keywords of a command.
+func TestSignatures(t *testing.T) {
+	t.Setenv("SHELL", "/bin/zsh")
+	r := registry(t)
+	for fun, want := range map[string]string{
+		"cmd.shell_info": "{'args': ['shell', 'list_modules'], 'defaults': (False,), 'varargs': None, 'kwargs': None}",
+		"cmd.exec_code":  "{'args': ['lang', 'code', 'cwd', 'args'], 'defaults': (None, None), 'varargs': None, 'kwargs': True}",
+		"cmd.run_bg": "{'args': ['cmd', 'cwd', 'runas', 'group', 'shell', 'python_shell', 'env', 'clean_env', 'template', 'umask', 'timeout', 'output_encoding', 'output_loglevel', " +
+			"'log_callback', 'reset_system_locale', 'ignore_retcode', 'saltenv', 'password', 'prepend_path', 'success_retcodes', 'success_stdout', 'success_stderr'], " +
+			"'defaults': (None, None, None, '/bin/zsh', None, None, False, None, None, None, None, 'debug', None, True, False, None, None, None, None, None, None), 'varargs': None, 'kwargs': True}",
+	} {
+		f, err := r.Lookup(fun)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := value.Repr(f.ArgSpec()); got != want {
+			t.Errorf("%s: got  %s\nwant %s", fun, got, want)
+		}
+	}
+	if o := run(t, &fn.Call{}, "cmd.exec_code_all", "sh", "echo $A; pwd; exit 3", "/", "env={A: b}", "success_retcodes=[3]"); value.Repr(o.Return.(*value.Dict).At("stdout")) != `'b\n/'` || o.Retcode != 0 {
+		t.Errorf("%+v", value.Repr(o.Return))
+	}
+	if o := run(t, &fn.Call{}, "cmd.exec_code", "sh", "true", "no_such=1", "runas=no-such-user"); o.Return != "ERROR: User 'no-such-user' is not available" {
+		t.Errorf("%+v", o)
 	}
 }
 
