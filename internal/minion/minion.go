@@ -16,6 +16,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -250,7 +251,8 @@ func LoadSigner(cfg Config, log *slog.Logger) (*handshake.Minion, string, error)
 		if err != nil {
 			return nil, "", err
 		}
-		if err := crypt.WriteKeyPair(cfg.PKIDir, "minion", k); err != nil {
+		// salt-call may have made it meanwhile: whoever comes first is right.
+		if err := crypt.WriteKeyPair(cfg.PKIDir, "minion", k); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, "", err
 		}
 	}

@@ -139,7 +139,7 @@ var commands = []string{
 }
 
 // Lines that Salt's programs print about themselves.
-var noise = regexp.MustCompile(`(?m)^(# )?(\[ERROR   \] )?(Task was destroyed|task: <Task).*\n?|^\[WARNING \] .*\n?|^Exception ignored.*\n?`)
+var noise = regexp.MustCompile(`(?m)^(# )?(\[ERROR   \] )?(Task was destroyed|task: <Task).*\n?|^\[WARNING \] .*\n?|^Exception ignored.*\n?|^Future exception was never.*\n(TimeoutError.*\n)?(future: .*\n?)?`)
 
 // shown is what a program printed, without what varies.
 func shown(text string) string {

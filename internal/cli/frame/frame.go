@@ -47,7 +47,6 @@ const (
 	ExitUsage       = 64  // the command line is wrong
 	ExitUnavailable = 69  // something needed is not there
 	ExitNoPerm      = 77  // the user may not
-	ExitKeepalive   = 99  // a daemon asks to be started again
 	ExitInterrupted = 130 // Ctrl-C, with --strict-exit
 	ExitUnknownFunc = 255 // salt-call: there is no such function
 )
