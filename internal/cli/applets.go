@@ -20,6 +20,7 @@ func Applets() []frame.Applet {
 	all := []frame.Applet{
 		daemon.MasterApplet(),
 		daemon.MinionApplet(),
+		daemon.APIApplet(),
 		key.Applet(),
 		salt.Applet(),
 		run.Applet(),

@@ -66,7 +66,7 @@ func (c *Client) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
 	case "wheel_async":
 		return one(l.wheel(ctx, "_brine_wheel"))
 	}
-	return nil, salt.Errorf(salt.Invalid, "Invalid client specified: '%s'", value.Str(chunk.At("client"))) //lint:ignore ST1005 it is Salt's text
+	return nil, salt.Errorf(salt.Invalid, "Invalid client specified: '%s'", value.Str(chunk.At("client")))
 }
 
 // low is one chunk and who runs it.
@@ -385,7 +385,7 @@ func (l low) runner(ctx context.Context) (any, error) {
 	data, err := l.Run(limited, r, nil, nil)
 	switch {
 	case err != nil && ctx.Err() == nil && limited.Err() != nil:
-		return nil, salt.Errorf(salt.Timeout, "RunnerClient job '%s' timed out", r.Fun) //lint:ignore ST1005 it is Salt's text
+		return nil, salt.Errorf(salt.Timeout, "RunnerClient job '%s' timed out", r.Fun)
 	case err != nil:
 		return nil, err
 	case data.At("success") == false && strings.HasPrefix(value.Str(data.At("return")), "'"+r.Fun+"' is not available"):

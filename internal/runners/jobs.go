@@ -132,7 +132,9 @@ func (j jobs) describe(jid string) (*value.Dict, error) {
 	d.Set("StartTime", startTime(jid))
 	result := value.NewDict(len(returns))
 	for _, id := range slices.Sorted(maps.Keys(returns)) {
-		result.Set(id, returns[id])
+		r := returns[id].Clone()
+		r.Delete("_stamp") // the store's own note
+		result.Set(id, r)
 	}
 	d.Set("Result", result)
 	return d, nil

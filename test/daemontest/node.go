@@ -375,3 +375,8 @@ func (s *buffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+// NewAPI is the salt-api of a master, by whose configuration it goes.
+func NewAPI(m *Node) *Node {
+	return &Node{t: m.t, Kind: m.Kind, Program: "salt-api", Name: "api of " + m.Name, Dir: m.Dir, Level: m.Level}
+}

@@ -338,3 +338,34 @@ func TestPublisherACL(t *testing.T) {
 		}
 	}
 }
+
+// Methods of Salt's ClearFuncs that were callable without any right, and names
+// that are none, are nothing here.
+func TestUnlistedCommands(t *testing.T) {
+	c := eauthMaster(t, nil).asker()
+	for _, cmd := range []string{"_prep_auth_info", "_send_pub", "_prep_pub", "_prep_jid", "_auth_user", "__init__", "destroy", "connect", "ssh_client",
+		"_pillar", "_return", "_mine", "_file_recv", "minion_runner", "pub_ret", ""} {
+		if got := value.Repr(c.ask(value.DictOf("cmd", cmd, "fun", "test.ping", "tgt", "*", "key", "x"))); got != "{}" {
+			t.Errorf("%s: %s", cmd, got)
+		}
+	}
+	for _, cmd := range []string{"publish", "runner", "wheel", "_brine_wheel", "_brine_states"} {
+		if got := c.verdict(value.DictOf("cmd", cmd, "fun", "test.ping", "tgt", "*", "arg", value.ListOf())); !strings.HasSuffix(got, "AuthenticationError") {
+			t.Errorf("%s without anything: %s", cmd, got)
+		}
+	}
+}
+
+// A master of syndics sends a job on although it knows no minion for it; who is
+// limited to some minions must not get one through that way.
+func TestLimitedUsersOnAMasterOfSyndics(t *testing.T) {
+	m := eauthMaster(t, func(cfg *master.Config) { cfg.Options.OrderMasters = true })
+	c := m.asker()
+	limited, ops := c.token("limited"), c.token("ops")
+	if got := c.verdict(publication("below", "test.ping", value.ListOf(), "token", limited)); got != "AuthorizationError" {
+		t.Errorf("limited: %s", got)
+	}
+	if got := c.verdict(publication("below", "test.ping", value.ListOf(), "token", ops)); got != "ok" {
+		t.Errorf("for all minions: %s", got)
+	}
+}

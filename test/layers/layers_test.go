@@ -27,7 +27,7 @@ var rows = [][]string{
 	{"pillar", "highstate"},
 	{"client", "grains", "modules", "states"},
 	{"runners", "wheel"},
-	{"master", "minion"},
+	{"api", "master", "minion"},
 	{"config"},
 	{"cli"},
 }

@@ -1,0 +1,160 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// Options are what the master's configuration says of the API.
+type Options struct {
+	REST    *value.Dict   `salt:"rest_cherrypy" default:"null" doc:"settings of salt-api: port, host, ssl_crt, ssl_key, disable_ssl and more" change:"restart"`
+	Enable  any           `salt:"netapi_enable_clients" default:"[]" doc:"clients that salt-api may use: local, local_async, local_batch, local_subset, runner, runner_async, wheel, wheel_async" change:"restart"`
+	Timeout time.Duration `salt:"rest_timeout" default:"300" doc:"seconds that salt-api waits for a function" change:"restart"`
+	LogFile string        `salt:"api_logfile" default:"/var/log/salt/api" doc:"log file of salt-api" change:"restart"`
+	PIDFile string        `salt:"api_pidfile" default:"/var/run/salt-api.pid" doc:"file for the number of salt-api's process" change:"restart"`
+}
+
+// Settings are the section rest_cherrypy, understood.
+type Settings struct {
+	Host               string
+	Port               int
+	Cert, Key, Chain   string
+	Plain              bool // disable_ssl
+	MaxBody            int64
+	Webhook            string
+	WebhookOpen        bool
+	Stats, StatsOpen   bool
+	Static, StaticPath string
+	App, AppPath       string
+	Favicon, Prefix    string
+	Sessions           bool
+	ACL                *value.Dict // api_acl; nil: everybody may try
+	AuthorizedIPs      []string
+	OwnEvents          bool
+	Clients            []string
+	SessionsDir        string
+	Timeout            time.Duration
+	hasACL             bool
+}
+
+// known are the keys of rest_cherrypy. Those of Salt that are only about its
+// threads and logs are taken and have no effect.
+var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable_ssl", "max_request_body_size", "debug", "webhook_url",
+	"webhook_disable_auth", "collect_stats", "stats_disable_auth", "static", "static_path", "app", "app_path", "favicon", "root_prefix",
+	"enable_sessions", "api_acl", "authorized_ips", "own_events", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
+	"log.access_file", "log.error_file", "expire_responses", "backlog", "engine"}
+
+// Read checks the options. dir is the folder that sessions are kept in.
+func (o *Options) Read(dir string) (*Settings, error) {
+	d := o.REST
+	var faults []error
+	fault := func(key, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("rest_cherrypy: %s: %w", key, fmt.Errorf(format, args...)))
+	}
+	text := func(key, usual string) string {
+		v, ok := d.Get(key)
+		if !ok || v == nil {
+			return usual
+		}
+		s, ok := v.(string)
+		if !ok {
+			fault(key, "must be a text, and is %s", value.TypeName(v))
+		}
+		return s
+	}
+	number := func(key string, usual, least, most int64) int64 {
+		v, ok := d.Get(key)
+		if !ok {
+			return usual
+		}
+		n, ok := v.(int64)
+		if !ok || n < least || n > most {
+			fault(key, "must be a number from %d to %d", least, most)
+		}
+		return n
+	}
+	truth := func(key string, usual bool) bool {
+		v, ok := d.Get(key)
+		if !ok {
+			return usual
+		}
+		return value.Truth(v)
+	}
+	s := &Settings{
+		Host: text("host", "0.0.0.0"), Port: int(number("port", 0, 0, 65535)),
+		Cert: text("ssl_crt", ""), Key: text("ssl_key", ""), Chain: text("ssl_chain", ""), Plain: truth("disable_ssl", false),
+		MaxBody: number("max_request_body_size", 1<<20, 1, 1<<30),
+		Webhook: "/" + strings.Trim(text("webhook_url", "/hook"), "/"), WebhookOpen: truth("webhook_disable_auth", false),
+		Stats: truth("collect_stats", false), StatsOpen: truth("stats_disable_auth", false),
+		Static: text("static", ""), StaticPath: "/" + strings.Trim(text("static_path", "/static"), "/"),
+		App: text("app", ""), AppPath: "/" + strings.Trim(text("app_path", "/app"), "/"),
+		Favicon: text("favicon", ""), Prefix: strings.TrimSuffix("/"+strings.Trim(text("root_prefix", "/"), "/"), "/"),
+		Sessions: truth("enable_sessions", true), OwnEvents: truth("own_events", false), Timeout: o.Timeout, SessionsDir: dir,
+	}
+	if !d.Has("port") {
+		fault("port", "is missing: set it to the port that salt-api is to listen on")
+	}
+	if acl, ok := d.Get("api_acl"); ok {
+		s.hasACL = true
+		if m, ok := acl.(*value.Dict); ok {
+			s.ACL = m.Dict("users")
+		}
+	}
+	for _, v := range list(d.At("authorized_ips")) {
+		if _, err := netip.ParseAddr(value.Str(v)); err != nil {
+			fault("authorized_ips", "%q is no address", value.Str(v))
+		}
+		s.AuthorizedIPs = append(s.AuthorizedIPs, value.Str(v))
+	}
+	for _, v := range list(o.Enable) {
+		s.Clients = append(s.Clients, value.Str(v))
+	}
+	switch {
+	case s.Plain:
+	case s.Cert == "" || s.Key == "":
+		fault("ssl_crt", "and ssl_key are needed, the certificate and its key; or set disable_ssl: True, with which passwords travel in clear")
+	default:
+		for key, file := range map[string]string{"ssl_crt": s.Cert, "ssl_key": s.Key, "ssl_chain": s.Chain} {
+			if fi, err := os.Stat(file); file != "" && err != nil {
+				fault(key, "%w", err)
+			} else if key == "ssl_key" && fi.Mode().Perm()&0o007 != 0 {
+				fault(key, "everybody may read or write %s: run chmod 600 on it", file)
+			}
+		}
+	}
+	for k := range d.All() {
+		if name := value.Str(k); !slices.Contains(known, name) {
+			fault(name, "is not known")
+		}
+	}
+	for _, p := range []*string{&s.Webhook, &s.StaticPath, &s.AppPath} {
+		*p = path.Clean(*p)
+	}
+	if len(faults) > 0 {
+		return nil, &salt.Error{Kind: salt.Invalid, Err: errors.Join(faults...)}
+	}
+	return s, nil
+}
+
+// list reads one or several values.
+func list(v any) []any {
+	switch x := v.(type) {
+	case nil:
+		return nil
+	case *value.List:
+		if x == nil {
+			return nil
+		}
+		return x.Items
+	}
+	return []any{v}
+}

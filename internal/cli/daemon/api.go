@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/api"
+	"brine/internal/cli/frame"
+	"brine/internal/client"
+	"brine/internal/config"
+	"brine/internal/transport"
+)
+
+// APIApplet is the entry of salt-api in the table of programs.
+func APIApplet() frame.Applet {
+	b := &blueprint{
+		command: &frame.Command{Name: "salt-api", Doc: "The REST interface to a master, for the programs that speak Salt's rest_cherrypy."},
+		kind:    config.MasterKind, title: "salt api", class: "SaltAPI", alone: true,
+		load: loadAPI,
+	}
+	return frame.Applet{Name: "salt-api", Summary: "the REST interface to a master", Run: b.run}
+}
+
+// apiOptions are those of the master's configuration that salt-api needs
+// beside those of config.Master.
+type apiOptions struct {
+	API    api.Options
+	Client client.Options
+}
+
+func loadAPI(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
+	cfg, err := config.NewMaster(t, config.ThisMachine(), log)
+	if err != nil {
+		return nil, err
+	}
+	var o apiOptions
+	if err := config.Decode(t, &o); err != nil {
+		return nil, err
+	}
+	f := cfg.Files
+	for _, p := range []*string{&o.API.LogFile, &o.API.PIDFile} {
+		if root := filepath.Clean(f.RootDir); root != "/" && !strings.HasPrefix(*p, root+"/") {
+			*p = filepath.Join(root, *p)
+		}
+	}
+	settings, err := o.API.Read(filepath.Join(f.CacheDir, "brine", "api"))
+	if err != nil {
+		return nil, err
+	}
+	cfg.Log.File = o.API.LogFile
+	return &common{
+		log: &cfg.Log, pidFile: o.API.PIDFile, profile: cfg.Profile, user: f.User, folders: []string{f.CacheDir},
+		check: func(context.Context, *checker) {},
+		build: func(_ context.Context, log *slog.Logger) (service, error) { return newAPI(cfg, &o, settings, log) },
+	}, nil
+}
+
+// apiService is the server with its way to the master.
+type apiService struct {
+	*api.Server
+	master *client.Local
+}
+
+func newAPI(cfg *config.Master, o *apiOptions, s *api.Settings, log *slog.Logger) (*apiService, error) {
+	var conf *tls.Config
+	ssl, err := transport.ParseTLS(cfg.Network.SSL)
+	if err == nil && ssl != nil && cfg.Network.Transport != "zeromq" {
+		conf, err = transport.ClientTLS(*ssl)
+	}
+	if err != nil {
+		return nil, err
+	}
+	local, err := client.NewLocal(client.Place{
+		Interface: cfg.Network.Interface, RetPort: cfg.Network.RetPort, Transport: cfg.Network.Transport, TLS: conf,
+		Sockets: cfg.Events.Sockets(), CacheDir: cfg.Files.CacheDir, User: cfg.Files.User,
+	}, "salt-api", log)
+	if err != nil {
+		return nil, err
+	}
+	server, err := api.New(*s, client.New(o.Client, cfg.Files.ConfFile, local, local, log), local, log)
+	if err != nil {
+		local.Close()
+		return nil, fmt.Errorf("salt-api: %w", err)
+	}
+	log.Info("salt-api listens", "address", server.Addr().String())
+	return &apiService{server, local}, nil
+}
+
+// Run serves until ctx ends.
+func (s *apiService) Run(ctx context.Context) error {
+	defer s.master.Close()
+	return s.Server.Run(ctx)
+}

@@ -1,0 +1,403 @@
+package api
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"brine/test/daemontest"
+)
+
+// post runs a chunk by a session.
+func (s *site) post(session, chunk string) answer {
+	s.t.Helper()
+	return s.do("POST", "/", chunk, "Content-Type", asJSON, "X-Auth-Token", session)
+}
+
+// Every client, by everybody: without a session, with a wrong one, as a user
+// without rights, as one with few and as one with all.
+func TestRights(t *testing.T) {
+	s := start(t, "alpha", "beta")
+	sessions := map[string]string{"none": "", "wrong": strings.Repeat("a", 40), "stranger": s.login("stranger"), "limited": s.login("limited"), "admin": s.login("admin"), "ended": s.login("admin")}
+	if a := s.do("POST", "/logout", "", "X-Auth-Token", sessions["ended"]); a.status != 200 {
+		t.Fatalf("logout: %d", a.status)
+	}
+	users := []string{"none", "wrong", "ended", "stranger", "limited", "admin"}
+	for _, x := range []struct {
+		chunk string
+		want  [6]int
+	}{
+		{`{"client":"local","tgt":"alpha","fun":"test.ping"}`, [6]int{401, 401, 401, 401, 200, 200}},
+		{`{"client":"local","tgt":"beta","fun":"test.ping"}`, [6]int{401, 401, 401, 401, 401, 200}},
+		{`{"client":"local","tgt":"*","fun":"test.ping"}`, [6]int{401, 401, 401, 401, 401, 200}},
+		{`{"client":"local","tgt":"alpha","fun":["test.ping","test.version"],"arg":[[],[]]}`, [6]int{401, 401, 401, 401, 401, 200}},
+		{`{"client":"local_async","tgt":"alpha","fun":"test.ping"}`, [6]int{401, 401, 401, 401, 200, 200}},
+		{`{"client":"local_async","tgt":"beta","fun":"test.ping"}`, [6]int{401, 401, 401, 401, 401, 200}},
+		{`{"client":"local_batch","tgt":"alpha","fun":"test.ping","batch":"1"}`, [6]int{401, 401, 401, 401, 200, 200}},
+		{`{"client":"local_batch","tgt":"*","fun":"test.ping","batch":"1"}`, [6]int{401, 401, 401, 401, 401, 200}},
+		{`{"client":"local_subset","tgt":"*","fun":"test.ping","subset":1}`, [6]int{401, 401, 401, 401, 401, 200}},
+		{`{"client":"runner","fun":"jobs.list_jobs","search_function":"nosuch"}`, [6]int{401, 401, 401, 401, 200, 200}},
+		{`{"client":"runner","fun":"test.arg"}`, [6]int{401, 401, 401, 401, 401, 200}},
+		{`{"client":"runner_async","fun":"jobs.list_jobs"}`, [6]int{401, 401, 401, 401, 200, 200}},
+		{`{"client":"runner_async","fun":"test.arg"}`, [6]int{401, 401, 401, 401, 401, 200}},
+		{`{"client":"wheel","fun":"key.list_all"}`, [6]int{401, 401, 401, 401, 401, 200}},
+		{`{"client":"wheel_async","fun":"key.list_all"}`, [6]int{401, 401, 401, 401, 401, 200}},
+		{`{"client":"ssh","tgt":"*","fun":"test.ping"}`, [6]int{401, 401, 401, 400, 400, 400}},
+	} {
+		for i, u := range users {
+			if a := s.post(sessions[u], x.chunk); a.status != x.want[i] {
+				t.Errorf("%s, %s: %d, want %d: %.300s", u, x.chunk, a.status, x.want[i], a.body)
+			}
+		}
+	}
+	// Who shows a session cannot be somebody else by what the chunk says.
+	for _, more := range []string{`"token":"00"`, `"user":"root","key":"x"`, `"eauth":"sharedsecret","username":"admin","password":"s3cret"`, `"auth_list":[".*"]`, `"kwargs":{"auth_list":[".*"]}`} {
+		if a := s.post(sessions["limited"], `{"client":"local","tgt":"beta","fun":"test.ping",`+more+`}`); a.status != 401 {
+			t.Errorf("%s: %d", more, a.status)
+		}
+	}
+	for _, x := range []struct {
+		method, path string
+		want         [6]int
+	}{
+		{"GET", "/", [6]int{200, 200, 200, 200, 200, 200}},
+		{"GET", "/login", [6]int{200, 200, 200, 200, 200, 200}},
+		{"GET", "/minions", [6]int{401, 401, 401, 401, 401, 200}},
+		{"GET", "/minions/alpha", [6]int{401, 401, 401, 401, 401, 200}},
+		{"GET", "/jobs", [6]int{401, 401, 401, 401, 200, 200}},
+		{"GET", "/jobs/20200101000000000000", [6]int{401, 401, 401, 401, 401, 200}},
+		{"GET", "/keys", [6]int{401, 401, 401, 401, 401, 200}},
+		{"GET", "/keys/alpha", [6]int{401, 401, 401, 401, 401, 200}},
+		{"POST", "/minions", [6]int{401, 401, 401, 400, 400, 400}},
+		{"GET", "/stats", [6]int{401, 401, 401, 200, 200, 200}},
+		{"GET", "/metrics", [6]int{401, 401, 401, 200, 200, 200}},
+		{"GET", "/ws", [6]int{401, 401, 401, 500, 500, 500}},
+		{"HEAD", "/events", [6]int{401, 401, 401, 200, 200, 200}},
+		{"POST", "/hook/x", [6]int{200, 200, 200, 200, 200, 200}}, // webhook_disable_auth
+		{"POST", "/run", [6]int{400, 400, 400, 400, 400, 400}},
+		{"POST", "/token", [6]int{400, 400, 400, 400, 400, 400}},
+		{"POST", "/keys", [6]int{400, 400, 400, 400, 400, 400}},
+		{"GET", "/openapi.json", [6]int{200, 200, 200, 200, 200, 200}},
+	} {
+		for i, u := range users {
+			if a := s.do(x.method, x.path, "", "X-Auth-Token", sessions[u]); a.status != x.want[i] {
+				t.Errorf("%s, %s %s: %d, want %d: %.300s", u, x.method, x.path, a.status, x.want[i], a.body)
+			}
+		}
+	}
+}
+
+func TestCORS(t *testing.T) {
+	s := start(t)
+	for _, path := range []string{"/", "/login", "/run", "/events", "/keys", "/minions/x"} {
+		a := s.do("OPTIONS", path, "", "Origin", "http://example.test", "Access-Control-Request-Method", "POST")
+		if a.status != 200 || a.body != "" || a.header.Get("Access-Control-Allow-Origin") != "http://example.test" || a.header.Get("Access-Control-Max-Age") != "1400" ||
+			a.header.Get("Access-Control-Allow-Methods") != "GET, POST" || a.header.Get("Access-Control-Allow-Headers") != "Content-Type, X-Auth-Token, X-Requested-With" {
+			t.Errorf("%s: %d %v", path, a.status, a.header)
+		}
+	}
+}
+
+func TestHeadAndGzip(t *testing.T) {
+	s := start(t)
+	if a := s.do("HEAD", "/", ""); a.status != 200 || a.body != "" || a.header.Get("Content-Length") != "146" {
+		t.Errorf("HEAD: %d %q %v", a.status, a.body, a.header)
+	}
+	plain := s.do("GET", "/", "")
+	packed := s.do("GET", "/", "", "Accept-Encoding", "gzip")
+	z, err := gzip.NewReader(strings.NewReader(packed.body))
+	if err != nil || packed.header.Get("Content-Encoding") != "gzip" {
+		t.Fatalf("%v, %v", err, packed.header)
+	}
+	if b, _ := io.ReadAll(z); string(b) != plain.body {
+		t.Errorf("unpacked: %s", b)
+	}
+	if a := s.do("GET", "/stats", "", "X-Auth-Token", s.login("admin")); !strings.Contains(a.body, `"CherryPy Applications": {`) {
+		t.Errorf("/stats: %s", a.body)
+	}
+}
+
+func TestCookie(t *testing.T) {
+	s := start(t)
+	a := s.do("POST", "/login", "username=admin&password=s3cret&eauth=sharedsecret", "Content-Type", "application/x-www-form-urlencoded", "Cookie", "session_id="+strings.Repeat("b", 40))
+	cookie := a.header.Get("Set-Cookie")
+	id := a.header.Get("X-Auth-Token")
+	if !strings.HasPrefix(cookie, "session_id="+id+";") || !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Lax") || id == strings.Repeat("b", 40) {
+		t.Errorf("cookie %s", cookie)
+	}
+	if a := s.do("GET", "/keys", "", "Cookie", "session_id="+id); a.status != 200 {
+		t.Errorf("by cookie: %d", a.status)
+	}
+	// A session outlives the program, and its id is nowhere on disk.
+	s.api.Kill()
+	s.api.Launch()
+	daemontest.Eventually(t, time.Minute, "the API is back", func() error {
+		resp, err := http.Get(s.url + "/health")
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	})
+	if a := s.do("GET", "/keys", "", "X-Auth-Token", id); a.status != 200 {
+		t.Errorf("after a restart: %d", a.status)
+	}
+	filepath.WalkDir(s.master.Dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return nil
+		}
+		if b, err := os.ReadFile(path); err == nil && (strings.Contains(string(b), id) || filepath.Base(path) == id) {
+			t.Errorf("the id of a session is in %s", path)
+		}
+		return nil
+	})
+	if log := s.api.Log(); strings.Contains(strings.ReplaceAll(log, "sharedsecret", ""), "s3cret") {
+		t.Error("the log holds a password")
+	}
+}
+
+func TestWrongPasswordsAreSlowedDown(t *testing.T) {
+	s := start(t)
+	last := 0
+	for range 30 {
+		last = s.do("POST", "/login", "{}", "Content-Type", asJSON).status
+	}
+	if last != http.StatusTooManyRequests {
+		t.Errorf("the last of 30 attempts: %d", last)
+	}
+}
+
+// stream reads the lines of /events into a channel.
+func (s *site) stream(path string, headers ...string) <-chan string {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, err := http.NewRequestWithContext(ctx, "GET", s.url+path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != 200 || kind != "text/event-stream;charset=utf-8" || resp.Header.Get("Cache-Control") != "no-cache" {
+		s.t.Fatalf("%s: %d %s", path, resp.StatusCode, kind)
+	}
+	lines, done := make(chan string, 10000), make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(lines)
+		for sc := bufio.NewScanner(resp.Body); sc.Scan(); {
+			lines <- sc.Text()
+		}
+	}()
+	s.t.Cleanup(func() { cancel(); resp.Body.Close(); <-done })
+	return lines
+}
+
+func next(t *testing.T, lines <-chan string) string {
+	t.Helper()
+	select {
+	case l, ok := <-lines:
+		if !ok {
+			t.Fatal("the stream has ended")
+		}
+		return l
+	case <-time.After(time.Minute):
+		t.Fatal("no event")
+	}
+	return ""
+}
+
+func TestEvents(t *testing.T) {
+	s := start(t)
+	admin := s.login("admin")
+	var raw []map[string]any
+	if a := s.do("POST", "/token", "username=admin&password=s3cret&eauth=sharedsecret", "Content-Type", "application/x-www-form-urlencoded"); json.Unmarshal([]byte(a.body), &raw) != nil || len(raw) != 1 {
+		t.Fatalf("/token: %s", a.body)
+	}
+	for _, c := range []struct {
+		path    string
+		headers []string
+	}{
+		{"/events", []string{"X-Auth-Token", admin}},
+		{"/events", []string{"Cookie", "session_id=" + admin}},
+		{"/events?token=" + admin, nil},
+		{"/events?salt_token=" + raw[0]["token"].(string), nil},
+	} {
+		lines := s.stream(c.path, c.headers...)
+		if l := next(t, lines); l != "retry: 400" {
+			t.Fatalf("%s begins with %q", c.path, l)
+		}
+		// Events are sent until one is heard: the stream begins to listen when
+		// somebody reads it.
+		heard := make(chan struct{})
+		go func() {
+			defer close(heard)
+			for l := range lines {
+				if l == "tag: salt/netapi/hook/try/me" {
+					return
+				}
+			}
+		}()
+		daemontest.Eventually(t, time.Minute, "an event on "+c.path, func() error {
+			if a := s.do("POST", "/hook/try/me", `{"a":"ö"}`, "Content-Type", asJSON, "X-Auth-Token", admin, "Cookie", "session_id=x", "X-Other", "y"); a.status != 200 {
+				return fmt.Errorf("hook: %d", a.status)
+			}
+			select {
+			case <-heard:
+				return nil
+			default:
+				return fmt.Errorf("not heard yet")
+			}
+		})
+		data := next(t, lines)
+		var got struct {
+			Tag  string
+			Data struct {
+				Body    string
+				Post    map[string]any
+				Headers map[string]string
+			}
+		}
+		if !strings.HasPrefix(data, `data: {"data": {"body": "{\"a\":\"\u00f6\"}", "post": {"a": "\u00f6"}, "headers": {`) || json.Unmarshal([]byte(strings.TrimPrefix(data, "data: ")), &got) != nil ||
+			got.Tag != "salt/netapi/hook/try/me" || got.Data.Headers["X-Other"] != "y" || got.Data.Headers["X-Auth-Token"]+got.Data.Headers["Cookie"] != "" {
+			t.Errorf("%s: %s", c.path, data)
+		}
+		if l := next(t, lines); l != "" {
+			t.Errorf("behind an event: %q", l)
+		}
+	}
+}
+
+func TestWebSocket(t *testing.T) {
+	s := start(t)
+	admin := s.login("admin")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	url := "ws" + strings.TrimPrefix(s.url, "http")
+	for _, path := range []string{"/ws", "/ws/" + strings.Repeat("a", 40)} {
+		if conn, resp, err := websocket.Dial(ctx, url+path, nil); err == nil || resp == nil || resp.StatusCode != 401 {
+			t.Errorf("%s: %v %v", path, conn, err)
+		}
+	}
+	// A page of another site has the cookie, but not the token.
+	foreign := &websocket.DialOptions{HTTPHeader: http.Header{"Cookie": {"session_id=" + admin}, "Origin": {"http://evil.test"}}}
+	if _, resp, err := websocket.Dial(ctx, url+"/ws", foreign); err == nil || resp.StatusCode != 403 {
+		t.Errorf("a foreign page got in: %v", err)
+	}
+	conn, _, err := websocket.Dial(ctx, url+"/ws/"+admin, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	if err := conn.Write(ctx, websocket.MessageText, []byte("websocket client ready")); err != nil {
+		t.Fatal(err)
+	}
+	heard := make(chan string, 1)
+	go func() {
+		for {
+			_, b, err := conn.Read(ctx)
+			if err != nil {
+				return
+			}
+			if strings.Contains(string(b), "salt/netapi/hook/ws") {
+				heard <- string(b)
+				return
+			}
+		}
+	}()
+	var text string
+	daemontest.Eventually(t, time.Minute, "an event", func() error {
+		s.do("POST", "/hook/ws", "")
+		select {
+		case text = <-heard:
+			return nil
+		default:
+			return fmt.Errorf("not heard yet")
+		}
+	})
+	if !strings.HasPrefix(text, `data: {"data": {"body": "", "post": {}, "headers": {`) || !strings.HasSuffix(text, "}\n\n") {
+		t.Errorf("frame %q", text)
+	}
+}
+
+// What is hostile is refused and hurts nobody.
+func TestHostileRequests(t *testing.T) {
+	s := start(t)
+	admin := s.login("admin")
+	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c < 'l'; c++ {
+		p := string(c - 1)
+		bomb += fmt.Sprintf("%c: &%c [*%s,*%s,*%s,*%s,*%s,*%s,*%s,*%s,*%s,*%s]\n", c, c, p, p, p, p, p, p, p, p, p, p)
+	}
+	for what, c := range map[string]struct {
+		body, kind string
+		want       int
+	}{
+		"too large":    {strings.Repeat(" ", 2<<20), asJSON, 413},
+		"deep":         {deep, asJSON, 400},
+		"deep YAML":    {deep, "application/x-yaml", 400},
+		"a YAML bomb":  {bomb, "application/x-yaml", 400},
+		"no chunks":    {`[1]`, asJSON, 400},
+		"bad tgt":      {`[{"client":"local","tgt":["a",1],"fun":"test.ping"}]`, asJSON, 400},
+		"bad fun":      {`[{"client":"local","tgt":"a","fun":{"a":1}}]`, asJSON, 400},
+		"bad kwarg":    {`[{"client":"local","tgt":"a","fun":"test.ping","kwarg":[1]}]`, asJSON, 400},
+		"bad timeout":  {`[{"client":"local","tgt":"a","fun":"test.ping","timeout":"x"}]`, asJSON, 400},
+		"long timeout": {`[{"client":"local","tgt":"a","fun":"test.ping","timeout":1e99}]`, asJSON, 400},
+		"bad batch":    {`[{"client":"local_batch","tgt":"a","fun":"test.ping","batch":"x"}]`, asJSON, 400},
+		"bad type":     {`x`, "a b c", 406},
+	} {
+		if a := s.do("POST", "/", c.body, "Content-Type", c.kind, "X-Auth-Token", admin); a.status != c.want {
+			t.Errorf("%s: %d %.300s, want %d", what, a.status, a.body, c.want)
+		}
+	}
+	for _, path := range []string{"/static/../../etc/passwd", "/static/%2e%2e/%2e%2e/etc/passwd", "/static/..%2fapp.html", "/static//etc/passwd", "/static/", "/static"} {
+		if a := s.do("GET", path, ""); a.status == 200 || strings.Contains(a.body, "root:") || strings.Contains(a.body, "<html>app") {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	if a := s.do("GET", "/<script>", ""); strings.Contains(a.body, "<script>") {
+		t.Errorf("a path comes back as it is: %s", a.body)
+	}
+	if a := s.do("GET", "/nosuch", "", "Accept", asJSON); a.body != `{"status": 404, "return": "The path '/nosuch' was not found."}` {
+		t.Errorf("an error as JSON: %s", a.body)
+	}
+	if a := s.post(admin, `{"client":"runner","fun":"test.arg"}`); a.status != 200 {
+		t.Errorf("afterwards: %d %s", a.status, a.body)
+	}
+}
+
+func TestDescription(t *testing.T) {
+	s := start(t)
+	var d struct {
+		OpenAPI string `json:"openapi"`
+		Paths   map[string]map[string]any
+	}
+	a := s.do("GET", "/openapi.json", "")
+	if err := json.Unmarshal([]byte(a.body), &d); err != nil || d.OpenAPI == "" {
+		t.Fatalf("%v: %s", err, a.body)
+	}
+	for _, p := range []string{"/", "/login", "/logout", "/run", "/token", "/minions", "/minions/{id}", "/jobs/{id}", "/keys", "/hook", "/events", "/ws/{id}", "/stats", "/metrics"} {
+		if len(d.Paths[p]) == 0 {
+			t.Errorf("%s is not described", p)
+		}
+	}
+	m := s.do("GET", "/metrics", "", "X-Auth-Token", s.login("admin"))
+	if m.status != 200 || !strings.Contains(m.body, `brine_api_requests_total{status="200"} `) || !strings.Contains(m.body, "# TYPE brine_api_uptime_seconds gauge\n") {
+		t.Errorf("/metrics: %d %s", m.status, m.body)
+	}
+}
