@@ -11,6 +11,7 @@ import (
 	"brine/internal/salt"
 	"brine/internal/state"
 	"brine/internal/states/accounts"
+	"brine/internal/states/archives"
 	"brine/internal/states/core"
 	"brine/internal/states/files"
 	"brine/internal/states/packages"
@@ -30,6 +31,7 @@ func stateModules() []state.Module {
 	all = append(all, services.Modules()...)
 	all = append(all, system.Modules()...)
 	all = append(all, vcs.Modules(&host.Machine{})...)
+	all = append(all, archives.Modules(&host.Machine{})...)
 	return append(all, shell.Modules()...)
 }
 

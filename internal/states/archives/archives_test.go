@@ -1,0 +1,15 @@
+package archives
+
+import (
+	"testing"
+
+	"brine/internal/host"
+	"brine/internal/states/statetest"
+)
+
+func TestAgainstStock(t *testing.T) {
+	statetest.Needs(t, "tar", "gzip", "bzip2", "xz", "zip", "unzip")
+	statetest.Run(t, statetest.Table{Name: "testdata/extracted", States: Modules(&host.Machine{})})
+}
+
+func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/extracted") }
