@@ -31,8 +31,8 @@ func TestMain(m *testing.M) { daemontest.Main(m) }
 const port = 28000
 
 const conf = `auto_accept: true
-timeout: 5
-gather_job_timeout: 1
+timeout: 10
+gather_job_timeout: 5
 sharedsecret: s3cret
 netapi_enable_clients: [local, local_async, local_batch, local_subset, runner, runner_async, wheel, wheel_async]
 external_auth:

@@ -1,0 +1,568 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"brine/internal/client"
+	"brine/internal/event"
+	"brine/internal/salt"
+	"brine/internal/value"
+	"brine/internal/yaml"
+)
+
+// fakeMaster knows the user ann with the password p, and runs nothing.
+type fakeMaster struct {
+	mu     sync.Mutex
+	tokens map[string]bool
+	low    func(chunk *value.Dict) ([]any, error)
+}
+
+func (m *fakeMaster) Low(_ context.Context, chunk *value.Dict) ([]any, error) {
+	if m.low != nil {
+		return m.low(chunk)
+	}
+	return []any{chunk}, nil
+}
+
+func (m *fakeMaster) NewToken(_ context.Context, d *value.Dict) (*value.Dict, error) {
+	if d.Str("password") != "p" {
+		return nil, salt.Errorf(salt.Denied, "no")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	tok := strings.Repeat(fmt.Sprintf("%02x", len(m.tokens)), 32)
+	m.tokens[tok] = true
+	now := float64(time.Now().Unix())
+	return value.DictOf("token", tok, "name", d.Str("username"), "eauth", "x", "start", now, "expire", now+60, "perms", value.ListOf(".*")), nil
+}
+
+func (m *fakeMaster) Token(_ context.Context, token string) (*value.Dict, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.tokens[token] {
+		return nil, nil
+	}
+	return value.DictOf("name", "ann"), nil
+}
+
+func (m *fakeMaster) DropToken(_ context.Context, token string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.tokens, token)
+	return nil
+}
+
+// fakeBus gives events of an event.Bus.
+type fakeBus struct {
+	client.InProcess
+}
+
+func (b *fakeBus) Fire(_ context.Context, tag string, data *value.Dict) error {
+	return b.Events.Fire(tag, data)
+}
+
+func settings(t *testing.T, text string) Settings {
+	t.Helper()
+	v, err := yaml.Load([]byte("{port: 0, host: 127.0.0.1, disable_ssl: true, "+text+"}"), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{REST: v.(*value.Dict), Enable: value.ListOf("local", "runner"), Timeout: time.Minute}
+	s, err := o.Read(filepath.Join(t.TempDir(), "sessions"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *s
+}
+
+type running struct {
+	*Server
+	t      *testing.T
+	master *fakeMaster
+	events *event.Bus
+	url    string
+	client *http.Client
+}
+
+func serve(t *testing.T, s Settings) *running {
+	t.Helper()
+	m := &fakeMaster{tokens: map[string]bool{}}
+	bus := &fakeBus{client.InProcess{Events: event.NewBus(0)}}
+	a, err := New(s, m, bus, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	scheme := "https"
+	if s.Plain {
+		scheme = "http"
+	}
+	r := &running{a, t, m, bus.Events, scheme + "://" + a.Addr().String(),
+		&http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}}
+	return r
+}
+
+func (r *running) do(method, path, body string, headers ...string) (*http.Response, string) {
+	r.t.Helper()
+	req, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp, string(b)
+}
+
+const form = "application/x-www-form-urlencoded"
+
+func (r *running) login() string {
+	r.t.Helper()
+	resp, b := r.do("POST", "/login", "username=ann&password=p&eauth=x", "Content-Type", form)
+	if resp.StatusCode != 200 {
+		r.t.Fatalf("login: %d %s", resp.StatusCode, b)
+	}
+	return resp.Header.Get("X-Auth-Token")
+}
+
+// pair writes a certificate of this address and its key.
+func pair(t *testing.T) (cert, key string) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &k.PublicKey, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "crt"), filepath.Join(dir, "key")
+	for path, b := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: raw}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+func TestTLS(t *testing.T) {
+	cert, key := pair(t)
+	s := settings(t, "ssl_crt: "+cert+", ssl_key: "+key)
+	s.Plain = false
+	r := serve(t, s)
+	resp, _ := r.do("POST", "/login", "username=ann&password=p&eauth=x", "Content-Type", form)
+	if c := resp.Header.Get("Set-Cookie"); resp.Proto != "HTTP/1.1" || !strings.Contains(c, "; Secure") || !strings.Contains(c, "; HttpOnly") {
+		t.Errorf("%s, cookie %s", resp.Proto, c)
+	}
+	old := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
+	if c, err := tls.Dial("tcp", r.Addr().String(), old); err == nil {
+		c.Close()
+		t.Error("TLS 1.1 is taken")
+	}
+}
+
+func TestBadSettings(t *testing.T) {
+	cert, key := pair(t)
+	open := filepath.Join(filepath.Dir(key), "open")
+	b, _ := os.ReadFile(key)
+	if err := os.WriteFile(open, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	os.Chmod(open, 0o644)
+	for text, want := range map[string]string{
+		"{}":                                    "port",
+		"{port: 1}":                             "ssl_crt",
+		"{port: x, disable_ssl: true}":          "port",
+		"{port: 70000, disable_ssl: true}":      "port",
+		"{port: 1, disable_ssl: true, hots: x}": "hots",
+		"{port: 1, disable_ssl: true, authorized_ips: [1.2.3]}":                  "authorized_ips",
+		"{port: 1, disable_ssl: true, host: [x]}":                                "host",
+		"{port: 1, disable_ssl: true, max_request_body_size: 0}":                 "max_request_body_size",
+		"{port: 1, ssl_crt: /none, ssl_key: " + key + "}":                        "ssl_crt",
+		"{port: 1, ssl_crt: " + cert + ", ssl_key: " + open + "}":                "chmod",
+		"{port: 1, ssl_crt: " + cert + ", ssl_key: " + key + ", ssl_chain: /no}": "ssl_chain",
+	} {
+		v, err := yaml.Load([]byte(text), "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{REST: v.(*value.Dict)}
+		if _, err := o.Read(t.TempDir()); salt.KindOf(err) != salt.Invalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestWhoMayTry(t *testing.T) {
+	for text, want := range map[string]int{
+		"":                                     200,
+		"api_acl: {users: {ann: [127.0.0.1]}}": 200,
+		"api_acl: {users: {'*': ['*']}}":       200,
+		"api_acl: {users: {ann: ['*']}}":       200,
+		"api_acl: {users: {ann: 127.0.0.1}}":   200,
+		"api_acl: {users: {ann: [10.0.0.1]}}":  401,
+		"api_acl: {users: {bob: ['*']}}":       401,
+		"api_acl: {}":                          401,
+	} {
+		if resp, b := serve(t, settings(t, text)).do("POST", "/login", "username=ann&password=p&eauth=x", "Content-Type", form); resp.StatusCode != want {
+			t.Errorf("%s: %d %s", text, resp.StatusCode, b)
+		}
+	}
+	for text, want := range map[string]int{"authorized_ips: [127.0.0.1]": 200, "authorized_ips: [10.0.0.1]": 403, "authorized_ips: []": 200} {
+		if resp, _ := serve(t, settings(t, text)).do("GET", "/", ""); resp.StatusCode != want {
+			t.Errorf("%s: %d", text, resp.StatusCode)
+		}
+	}
+}
+
+func TestRootPrefixAndSessionsOff(t *testing.T) {
+	r := serve(t, settings(t, "root_prefix: /salt, enable_sessions: false, webhook_url: /in/hook, webhook_disable_auth: true"))
+	for path, want := range map[string]int{"/salt": 200, "/salt/": 200, "/": 404, "/salt/login": 404, "/salt/jobs": 404, "/salt/in/hook": 405, "/salt/in": 404, "/salt/nosuch": 404, "/saltx": 404} {
+		if resp, _ := r.do("GET", path, ""); resp.StatusCode != want {
+			t.Errorf("%s: %d", path, resp.StatusCode)
+		}
+	}
+	if resp, b := r.do("POST", "/salt/in/hook/a/b", ""); resp.StatusCode != 200 {
+		t.Errorf("hook: %d %s", resp.StatusCode, b)
+	}
+}
+
+// What the master says is wrong finds its status.
+func TestErrors(t *testing.T) {
+	r := serve(t, settings(t, ""))
+	id := r.login()
+	for kind, want := range map[salt.Kind]int{salt.Denied: 401, salt.Invalid: 400, salt.Unavailable: 503, salt.Timeout: 504, salt.Internal: 500, salt.NotFound: 500} {
+		r.master.low = func(*value.Dict) ([]any, error) { return nil, salt.Errorf(kind, "it is <so>") }
+		resp, b := r.do("POST", "/", `{"client":"local"}`, "Content-Type", typeJSON, "X-Auth-Token", id)
+		if resp.StatusCode != want || strings.Contains(b, "<so>") || want != 500 && !strings.Contains(b, "<p>it is &lt;so&gt;</p>") {
+			t.Errorf("%v: %d %s", kind, resp.StatusCode, b)
+		}
+	}
+	r.master.low = func(*value.Dict) ([]any, error) { return nil, errors.New("secret path") }
+	if _, b := r.do("POST", "/", `{"client":"local"}`, "Content-Type", typeJSON, "X-Auth-Token", id); b != `{"status": 500, "return": "An unexpected error occurred"}` {
+		t.Errorf("unforeseen: %s", b)
+	}
+}
+
+// The token of the session is what a chunk shows, whatever it says itself.
+func TestChunksShowTheSession(t *testing.T) {
+	r := serve(t, settings(t, ""))
+	id := r.login()
+	var got *value.Dict
+	r.master.low = func(d *value.Dict) ([]any, error) { got = d; return []any{nil}, nil }
+	r.do("POST", "/", `{"client":"local","token":"ab","eauth":"x","username":"root","password":"p","tgt":"a"}`, "Content-Type", "text/plain;charset=UTF-8", "X-Auth-Token", id)
+	if want := "{'client': 'local', 'tgt': 'a', 'token': '" + strings.Repeat("00", 32) + "'}"; value.Repr(got) != want {
+		t.Errorf("got %s, want %s", value.Repr(got), want)
+	}
+	// A header counts more than a cookie.
+	other := r.login()
+	r.do("POST", "/", `{"client":"local"}`, "Content-Type", typeJSON, "X-Auth-Token", id, "Cookie", "session_id="+other)
+	if got.Str("token") != strings.Repeat("00", 32) {
+		t.Error("the cookie counts more than the header")
+	}
+}
+
+func TestSessionsEnd(t *testing.T) {
+	r := serve(t, settings(t, ""))
+	id := r.login()
+	status := func() int { resp, _ := r.do("GET", "/minions", "", "X-Auth-Token", id); return resp.StatusCode }
+	if got := status(); got != 200 {
+		t.Fatalf("in time: %d", got)
+	}
+	r.sessions.mu.Lock()
+	r.sessions.now = func() time.Time { return time.Now().Add(2 * time.Minute) }
+	r.sessions.mu.Unlock()
+	if got := status(); got != 401 {
+		t.Errorf("after its end: %d", got)
+	}
+	if entries, _ := os.ReadDir(r.sessions.dir); len(entries) != 0 {
+		t.Errorf("%d files are left", len(entries))
+	}
+}
+
+func TestSweep(t *testing.T) {
+	s, err := openSessions(filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := float64(time.Now().Unix())
+	keep, _ := s.add(&session{Token: "a", Expire: now + 60})
+	s.add(&session{Token: "b", Expire: now - 60})
+	os.WriteFile(filepath.Join(s.dir, "junk"), []byte("x"), 0o600)
+	if err := s.sweep(); err != nil {
+		t.Fatal(err)
+	}
+	entries, _ := os.ReadDir(s.dir)
+	if len(entries) != 1 || s.get(keep) == nil {
+		t.Errorf("%d files", len(entries))
+	}
+	for _, bad := range []string{"", "x", "../" + keep, strings.Repeat("0", 40)} {
+		if s.get(bad) != nil {
+			t.Errorf("%q is a session", bad)
+		}
+	}
+	fi, err := os.Stat(s.dir)
+	if err != nil || fi.Mode().Perm() != 0o700 {
+		t.Errorf("%v %v", fi.Mode(), err)
+	}
+}
+
+// listen opens a stream and returns its lines.
+func (r *running) listen(id string) (lines <-chan string, stop func()) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, "GET", r.url+"/events", nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	req.Header.Set("X-Auth-Token", id)
+	resp, err := r.client.Do(req)
+	if err != nil || resp.StatusCode != 200 {
+		r.t.Fatalf("%v %v", resp, err)
+	}
+	c := make(chan string, 1000)
+	go func() {
+		defer close(c)
+		for sc := bufio.NewScanner(resp.Body); sc.Scan(); {
+			c <- sc.Text()
+		}
+	}()
+	if first := <-c; first != "retry: 400" {
+		r.t.Fatalf("begins with %q", first)
+	}
+	return c, func() { cancel(); resp.Body.Close() }
+}
+
+// until fires an event again and again until the stream has it, and returns
+// the tags before it.
+func (r *running) until(lines <-chan string, tag string) []string {
+	r.t.Helper()
+	var tags []string
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	over := time.After(time.Minute)
+	for {
+		select {
+		case l, ok := <-lines:
+			if !ok {
+				r.t.Fatal("the stream has ended")
+			}
+			if l == "tag: "+tag {
+				return tags
+			}
+			if t, ok := strings.CutPrefix(l, "tag: "); ok {
+				tags = append(tags, t)
+			}
+		case <-again.C:
+			r.events.Fire(tag, value.DictOf("user", "ann"))
+		case <-over:
+			r.t.Fatal("no event")
+		}
+	}
+}
+
+func TestManyStreams(t *testing.T) {
+	r := serve(t, settings(t, ""))
+	id := r.login()
+	var wg sync.WaitGroup
+	for range 20 {
+		lines, stop := r.listen(id)
+		wg.Go(func() { r.until(lines, "done"); stop() })
+	}
+	wg.Wait()
+}
+
+// A reader that does not read is cut off and holds back nobody.
+func TestSlowReader(t *testing.T) {
+	r := serve(t, settings(t, ""))
+	lines, stop := r.listen(r.login())
+	defer stop()
+	slow := r.feed.open()
+	r.until(lines, "begin")
+	for range readerQueue + 1 {
+		r.feed.give(&message{tag: "x", json: "{}", data: value.NewDict(0)})
+	}
+	for range slow.c {
+	}
+	r.feed.mu.Lock()
+	defer r.feed.mu.Unlock()
+	if r.feed.readers[slow] {
+		t.Error("the slow reader is still there")
+	}
+}
+
+// With own_events a user sees what his own jobs fire.
+func TestOwnEvents(t *testing.T) {
+	r := serve(t, settings(t, "own_events: true"))
+	lines, stop := r.listen(r.login())
+	defer stop()
+	r.until(lines, "salt/job/20260101000000000000/new")
+	for _, tag := range []string{"salt/auth", "salt/job/20260101000000000001/ret/a", "salt/job/20260101000000000000/ret/a", "salt/run/20260101000000000001/ret"} {
+		r.events.Fire(tag, value.DictOf("user", "bob"))
+	}
+	r.events.Fire("salt/run/20260101000000000002/new", value.DictOf("user", "bob"))
+	r.events.Fire("salt/run/20260101000000000002/ret", value.DictOf("user", "bob"))
+	seen := map[string]bool{}
+	for _, tag := range r.until(lines, "salt/wheel/20260101000000000003/new") {
+		if tag != "salt/job/20260101000000000000/new" {
+			seen[tag] = true
+		}
+	}
+	if len(seen) != 1 || !seen["salt/job/20260101000000000000/ret/a"] {
+		t.Errorf("seen %v", seen)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	for header, want := range map[string]string{
+		"": typeJSON, "*/*": typeJSON, "application/*": typeJSON, "application/x-yaml": typeYAML, "application/x-yaml;q=0.2, application/json;q=0.1": typeYAML,
+		"text/plain": "", "application/json;q=0": "", "text/html,*/*;q=0.1": typeJSON, "APPLICATION/JSON": typeJSON, ",,;;": "",
+	} {
+		if got := choose(header, typeJSON, typeYAML); got != want {
+			t.Errorf("%q: %q", header, got)
+		}
+	}
+}
+
+func TestFormData(t *testing.T) {
+	for in, want := range map[string]string{
+		"a=1&b=x&b=y":                  "{'a': '1', 'b': ['x', 'y']}",
+		"arg=1&arg=two&arg=c=3":        "{'arg': [1, 'two', 'c=3']}",
+		"arg=%5B1%2C2%5D&kwarg={a: b}": "{'arg': [[1, 2]], 'kwarg': {'a': 'b'}}",
+		"&=x&y=&z=%zz&a=b":             "{'a': 'b'}",
+	} {
+		if got := value.Repr(formData(in)); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestPerms(t *testing.T) {
+	m := value.DictOf("b", 1)
+	for _, c := range []struct {
+		in   []any
+		want string
+	}{
+		{nil, "{}"}, {[]any{"b", "a", "b"}, "['a', 'b']"}, {[]any{m, "z", value.DictOf("a", 2), value.DictOf("b", 1)}, "['z', {'a': 2}, {'b': 1}]"},
+	} {
+		if got := value.Repr(perms(c.in)); got != c.want {
+			t.Errorf("%v: %s", c.in, got)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	l := newLimits(func() time.Time { return now })
+	for range maxFailures {
+		if !l.allowed("a") {
+			t.Fatal("too early")
+		}
+		l.failed("a")
+	}
+	if l.allowed("a") || !l.allowed("b") {
+		t.Error("an address is not held back, or another is")
+	}
+	if now = now.Add(limitTime + 1); !l.allowed("a") {
+		t.Error("held back for ever")
+	}
+	for i := range maxLimited + 10 {
+		l.failed(fmt.Sprint(i))
+	}
+	if len(l.failures) > maxLimited {
+		t.Errorf("%d addresses are remembered", len(l.failures))
+	}
+}
+
+func TestFormattedEvents(t *testing.T) {
+	f := newFormatted()
+	give := func(tag string, pairs ...any) string {
+		return strings.Join(f.take(&message{tag: tag, data: value.DictOf(pairs...)}), "|")
+	}
+	if got := give("salt/auth"); got != "" {
+		t.Error(got)
+	}
+	if got := give("salt/job/1/new", "fun", "grains.items", "tgt", "*", "tgt_type", "glob", "minions", value.ListOf("a"), "_stamp", "s"); got !=
+		`{"jobs": {"1": {"jid": "1", "start_time": "s", "minions": {"a": {}}, "fun": "grains.items", "tgt": "*", "tgt_type": "glob", "state": "running"}}}` {
+		t.Error(got)
+	}
+	if got := give("salt/job/1/ret/a", "fun", "grains.items", "return", value.DictOf("os", "x"), "retcode", 0, "success", true); !strings.Contains(got, `"state": "complete"`) ||
+		!strings.HasSuffix(got, `|{"minions": [{"id": "a", "grains": {"os": "x"}}]}`) {
+		t.Error(got)
+	}
+	for i := range maxFormatted + 5 {
+		give(fmt.Sprintf("salt/job/x%d/new", i))
+	}
+	if len(f.jobs) > maxFormatted {
+		t.Errorf("%d jobs", len(f.jobs))
+	}
+}
+
+func FuzzBody(f *testing.F) {
+	f.Add("application/json", `[{"client":"local"}]`)
+	f.Add("application/x-yaml", "a: &a [b]\nc: *a\n")
+	f.Add(form, "arg=1&arg=[a&kwarg={")
+	f.Add("text/plain", "x")
+	f.Fuzz(func(t *testing.T, kind, text string) {
+		r, err := http.NewRequest("POST", "/", strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		r.Header.Set("Content-Type", kind)
+		b, err := readBody(r, 1<<16)
+		if err != nil {
+			if failureOf(err) == nil {
+				t.Errorf("an error without a status: %v", err)
+			}
+			return
+		}
+		lowstate(b.data)
+		if _, err := encode(b.data, typeJSON); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+	})
+}
