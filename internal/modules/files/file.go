@@ -24,8 +24,8 @@ import (
 )
 
 // file is the module file of one machine. What is told of files is in this
-// file, what changes them in file_change.go and file_edit.go, and the search in
-// file_find.go.
+// file, what changes them in file_change.go and file_edit.go, the search in
+// file_find.go, and what programs do with them in file_more.go.
 type file struct{ m *host.Machine }
 
 func fileModule(m *host.Machine) fn.Module {
@@ -71,7 +71,7 @@ func fileModule(m *host.Machine) fn.Module {
 		fn.Of("join", f.join, `Join the parts of a path.`, fn.Example("salt '*' file.join / usr local bin")),
 	}
 	all = append(append(all, f.changes()...), f.edits()...)
-	all = append(all, f.finds()...)
+	all = append(append(all, f.finds()...), f.more()...)
 	return fn.Module{Name: "file", Doc: `Files, folders and links: what they are and what is in them.`, Funcs: all}
 }
 
