@@ -24,3 +24,11 @@ func TestAccounts(t *testing.T) {
 }
 
 func TestAccountsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/accounts") }
+
+// TestSSH changes keys of users and hosts.
+func TestSSH(t *testing.T) {
+	statetest.Needs(t, "useradd", "ssh-keygen")
+	statetest.Run(t, table("ssh"))
+}
+
+func TestSSHRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/ssh") }

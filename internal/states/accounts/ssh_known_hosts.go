@@ -123,7 +123,7 @@ func knownAbsent(ctx context.Context, e *state.Env, a knownAbsentArgs) (state.Pl
 	if err != nil {
 		return state.Plan{}, err
 	}
-	kw := value.DictOf("user", textOrNone(a.User), "hostname", a.Name, "config", config)
+	kw := value.DictOf("user", a.User, "hostname", a.Name, "config", config)
 	old, err := e.Exec(ctx, "ssh.get_known_host_entries", kw)
 	if err != nil || !value.Truth(old) {
 		return state.Plan{Comment: "Host is already absent"}, err

@@ -67,6 +67,9 @@ keep)
 	cp -a "$D/at" "$D/kept"
 	;;
 reset)
+	while read -r _ dir _; do
+		case $dir in /srv/* | /opt/*) umount "$dir" ;; esac
+	done </proc/mounts
 	find "$D/at" -mindepth 2 -delete
 	cp -a "$D/kept/." "$D/at/"
 	;;

@@ -23,3 +23,18 @@ func table(name string) statetest.Table {
 func TestCron(t *testing.T) { statetest.Run(t, table("cron")) }
 
 func TestCronRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/cron") }
+
+// TestSettings changes the hosts file, the time zone and more, with files in
+// the place of the kernel's parameters, and scripts in that of timedatectl(1)
+// and update-locale(8).
+func TestSettings(t *testing.T) {
+	statetest.Needs(t, "/usr/share/zoneinfo/Europe/Berlin")
+	statetest.Run(t, table("settings"))
+}
+
+func TestSettingsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/settings") }
+
+// TestMount mounts file systems in memory.
+func TestMount(t *testing.T) { statetest.Run(t, table("mount")) }
+
+func TestMountRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/mount") }
