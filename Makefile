@@ -10,6 +10,9 @@ build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
 	@cd bin && for p in $(PROGRAMS); do ln -sf brine $$p; done
 
+pam: ## bin/brine-pam, which asks PAM for masters whose external_auth has it; needs a C compiler
+	CGO_ENABLED=1 $(GO) build -trimpath -tags pam -o bin/brine-pam ./cmd/brine-pam
+
 man: build ## manual pages of all programs, in bin/man
 	@bin/brine man --dir bin/man
 

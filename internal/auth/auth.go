@@ -31,6 +31,8 @@ type Options struct {
 	KeepACL        bool          `salt:"keep_acl_in_token" default:"false" doc:"keep in a token what its user may do, so that later changes do not count; always so with the system rest" change:"live"`
 	PermissiveACL  bool          `salt:"permissive_acl" default:"false" doc:"let the entry * of external_auth hold for users who have entries of their own as well" change:"live"`
 	SharedSecret   string        `salt:"sharedsecret" default:"" doc:"password of all users of the system sharedsecret" change:"live"`
+	PAMService     string        `salt:"auth.pam.service" default:"login" doc:"service of PAM that the system pam asks" change:"live"`
+	PAMHelper      string        `salt:"auth.pam.helper" default:"" doc:"program that asks PAM; empty: brine-pam in the folder of this program (Brine only)" change:"live"`
 }
 
 // Credentials are what somebody shows.
@@ -78,6 +80,7 @@ func (refusal) Error() string { return "the name or password is wrong" }
 var systems = map[string]func(conf *value.Dict, o *Options) (System, error){
 	"auto":         newAuto,
 	"file":         newFile,
+	"pam":          newPAM,
 	"pki":          newPKI,
 	"rest":         newREST,
 	"sharedsecret": newSharedSecret,

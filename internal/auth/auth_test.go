@@ -17,11 +17,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"brine/internal/host"
 	"brine/internal/msgpack"
 	"brine/internal/salt"
 	"brine/internal/value"
@@ -281,6 +283,85 @@ func TestPKI(t *testing.T) {
 	} {
 		if _, err := s.Authenticate(t.Context(), Credentials{"pki", c.name, c.cert}); (err == nil) != c.want {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// helper writes a program that stands for brine-pam.
+func helper(t *testing.T, script string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "helper")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPAM(t *testing.T) {
+	path := helper(t, `[ "$(tr '\000' '|')" = 'svc|root|rightword|' ]`, 0o755)
+	etc := filepath.Join(t.TempDir(), "etc")
+	if err := os.Mkdir(etc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"passwd": "root:x:0:0::/root:/bin/sh\n", "group": "root:x:0:\nops:x:7:daemon,root\n"} {
+		if err := os.WriteFile(filepath.Join(etc, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := must(t, Options{PAMService: "svc", PAMHelper: path, External: external(t, "pam: {root: [a.b], ops%: [c.d], other%: [e.f]}")})
+	s.used["pam"].(*pam).machine = &host.Machine{Root: filepath.Dir(etc)}
+	u, err := s.Authenticate(t.Context(), Credentials{"pam", "root", "rightword"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := value.Repr(&value.List{Items: s.Rights(u)}); got != "['a.b', 'c.d']" {
+		t.Errorf("%s, groups %v", got, u.Groups)
+	}
+	for _, c := range []Credentials{{"pam", "root", "wrong"}, {"pam", "daemon", "rightword"}, {"pam", "root", "rightword\x00"}, {"pam", "root\x00rightword", ""}} {
+		if _, err := s.Authenticate(t.Context(), c); err == nil {
+			t.Errorf("%q got in", c)
+		}
+	}
+	for what, o := range map[string]Options{
+		"no program":          {PAMService: "svc", PAMHelper: "/none"},
+		"open to others":      {PAMService: "svc", PAMHelper: helper(t, "exit 0", 0o777)},
+		"a path as a service": {PAMService: "../x", PAMHelper: path},
+	} {
+		o.External = external(t, "pam: {root: [a.b]}")
+		s, errs := service(t, o)
+		if _, err := s.Authenticate(t.Context(), Credentials{"pam", "root", "rightword"}); err == nil || len(errs) != 1 {
+			t.Errorf("%s: %v, %v", what, errs, err)
+		}
+	}
+	broken := must(t, Options{PAMService: "svc", PAMHelper: helper(t, "exit 2", 0o755), External: external(t, "pam: {root: [a.b]}")})
+	if _, err := broken.Authenticate(t.Context(), Credentials{"pam", "root", "x"}); err == nil {
+		t.Error("a helper that fails lets in")
+	}
+}
+
+// The real program says no to a wrong password, and that it was asked wrongly.
+func TestPAMProgram(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("there is no C compiler")
+	}
+	if libs, _ := filepath.Glob("/lib/*/libpam.so.0"); len(libs) == 0 {
+		t.Skip("there is no PAM")
+	}
+	path := filepath.Join(t.TempDir(), pamHelper)
+	build := exec.Command("go", "build", "-tags", "pam", "-o", path, "brine/cmd/brine-pam")
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for in, want := range map[string]int{"login\x00no such user\x00x\x00": 1, "": 2, "login\x00root\x00x": 2, "../x\x00root\x00x\x00": 2, "a\x00b\x00c\x00d\x00": 2} {
+		cmd := exec.Command(path)
+		cmd.Stdin = strings.NewReader(in)
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != want || len(out) > 0 {
+			t.Errorf("%q: %d %s", in, code, out)
 		}
 	}
 }
