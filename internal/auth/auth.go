@@ -33,6 +33,8 @@ type Options struct {
 	SharedSecret   string        `salt:"sharedsecret" default:"" doc:"password of all users of the system sharedsecret" change:"live"`
 	PAMService     string        `salt:"auth.pam.service" default:"login" doc:"service of PAM that the system pam asks" change:"live"`
 	PAMHelper      string        `salt:"auth.pam.helper" default:"" doc:"program that asks PAM; empty: brine-pam in the folder of this program (Brine only)" change:"live"`
+
+	LDAPOptions
 }
 
 // Credentials are what somebody shows.
@@ -80,6 +82,7 @@ func (refusal) Error() string { return "the name or password is wrong" }
 var systems = map[string]func(conf *value.Dict, o *Options) (System, error){
 	"auto":         newAuto,
 	"file":         newFile,
+	"ldap":         newLDAP,
 	"pam":          newPAM,
 	"pki":          newPKI,
 	"rest":         newREST,
