@@ -29,6 +29,7 @@ func (m *Master) maintain(ctx context.Context) error {
 				m.RotateAES()
 			}
 			m.expireQueued()
+			m.handToStock()
 			if now.Sub(lastFiles) >= max(m.cfg.Files.Interval, time.Second) {
 				lastFiles = now
 				m.updateFiles(ctx)

@@ -98,6 +98,7 @@ type Master struct {
 	standings     standings
 	pending       pendingCount
 	queue         *queue
+	whereabouts   whereabouts
 
 	run context.Context // of Run; ends when the master is told to
 

@@ -80,7 +80,7 @@ func (m *Master) Publish(load *value.Dict) *value.Dict {
 	}
 	m.announce(load, jid, minions, missing)
 	job := jobMap(load, jid, m.cfg.MasterID)
-	m.queue.add(job, jid, minions, expires)
+	m.queue.add(job, jid, minions, m.absent(minions, expires), expires)
 	if err := m.publish.Publish(job, receivers(typ, load.At("tgt"), minions)); err != nil {
 		m.log.Error("cannot publish a job", "jid", jid, "err", err)
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", err.Error()))

@@ -42,6 +42,7 @@ type queued struct {
 	open    bitset // have not returned
 	handed  bitset // got it when they asked
 	running bitset // have said that they run it
+	absent  bitset // minions of Salt's, as far as is known, that were not connected when it was published
 }
 
 // Bounds of what is remembered.
@@ -55,9 +56,10 @@ func newQueue(now func() time.Time) *queue {
 	return &queue{now: now, index: map[string]int{}, jobs: map[string]*queued{}}
 }
 
-// add enters a job that has been published to minions. A job without time to
-// wait is entered only to be remembered.
-func (q *queue) add(job *value.Dict, jid string, minions []string, expires time.Time) {
+// add enters a job that is about to be published to minions, of which absent
+// cannot get it then. A job without time to wait is entered only to be
+// remembered.
+func (q *queue) add(job *value.Dict, jid string, minions, absent []string, expires time.Time) {
 	size := textSize(job)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -67,7 +69,57 @@ func (q *queue) add(job *value.Dict, jid string, minions []string, expires time.
 		j.job, j.size = job, size
 		q.held += size
 	}
+	j.absent = newBitset(q.numbers(absent))
 	q.enter(j, minions, nil)
+}
+
+// mute returns those of some minions that have never asked for what they
+// missed, so that they may be Salt's.
+func (q *queue) mute(ids []string) (out []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, id := range ids {
+		if !q.speaks.has(q.number(id)) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// awaits tells whether a job waits for a minion of Salt's.
+func (q *queue) awaits() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	return slices.ContainsFunc(q.order, func(j *queued) bool { return !j.over && !j.absent.empty() && j.expires.After(now) })
+}
+
+// arrived returns the jobs that wait for minions of Salt's that are connected
+// now, at most limit, by minion. It takes them for handed out, and will not
+// return them again.
+func (q *queue) arrived(there map[string]bool, limit int) map[string][]handout {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	out := map[string][]handout{}
+	for _, j := range q.order {
+		if j.over || j.absent.empty() || !j.expires.After(now) {
+			continue
+		}
+		for id := range there {
+			n, ok := q.index[id]
+			if !ok || !j.absent.has(n) || !j.open.has(n) || q.speaks.has(n) {
+				continue
+			}
+			if limit--; limit < 0 {
+				return out
+			}
+			j.absent.clear(n)
+			j.handed.set(n)
+			out[id] = append(out[id], handout{j.jid, j.number, j.job, now.Sub(j.at), true})
+		}
+	}
+	return out
 }
 
 // restore enters a job as the store has it.
@@ -222,11 +274,10 @@ func (q *queue) expire() (out []expired) {
 	return out
 }
 
-// silent are the minions of Brine of whom nothing was heard of a job; q.mu is
-// held.
+// silent are the minions that surely never had a job; q.mu is held.
 func (q *queue) silent(j *queued) (ids []string) {
 	for id, n := range q.index {
-		if j.open.has(n) && q.speaks.has(n) && !j.handed.has(n) && !j.running.has(n) {
+		if j.open.has(n) && (q.speaks.has(n) || j.absent.has(n)) && !j.handed.has(n) && !j.running.has(n) {
 			ids = append(ids, id)
 		}
 	}
@@ -270,7 +321,7 @@ func (q *queue) states(jid string) (states map[string]string, delivered []string
 			states[id] = stateRunning
 		case j.handed.has(n):
 			states[id] = stateDelivered
-		case !q.speaks.has(n):
+		case !q.speaks.has(n) && !j.absent.has(n):
 			states[id] = stateSent
 		case late:
 			states[id] = stateExpired

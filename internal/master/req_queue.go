@@ -67,7 +67,7 @@ func (p *commands) missed(c *channel.Call) {
 		}
 		job := h.job
 		if job == nil {
-			job = p.stored(h.jid)
+			job = p.m.storedJob(h.jid)
 		}
 		after = h.number
 		if job == nil {
@@ -82,14 +82,14 @@ func (p *commands) missed(c *channel.Call) {
 	c.Reply(value.DictOf("jobs", jobs, "after", after, "more", more))
 }
 
-// stored makes the map that minions get from what the job store has, or nil.
-func (p *commands) stored(jid string) *value.Dict {
-	load, err := p.m.jobs.Load(jid)
+// storedJob makes the map that minions get from what the job store has, or nil.
+func (m *Master) storedJob(jid string) *value.Dict {
+	load, err := m.jobs.Load(jid)
 	if err != nil || load == nil {
-		p.m.log.Error("a job that waits for a minion cannot be read", "jid", jid, "err", err)
+		m.log.Error("a job that waits for a minion cannot be read", "jid", jid, "err", err)
 		return nil
 	}
-	return jobMap(load, jid, p.m.cfg.MasterID)
+	return jobMap(load, jid, m.cfg.MasterID)
 }
 
 // runningJobs bounds the jobs that a minion names at a time.

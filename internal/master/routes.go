@@ -1,6 +1,7 @@
 package master
 
 import (
+	"net"
 	"sync"
 
 	"brine/internal/channel"
@@ -24,6 +25,7 @@ type router struct {
 	clear     map[string]route
 	slots     chan struct{}
 	logins    chan struct{} // for requests with a password
+	asked     func(id string, from net.Addr)
 	wg        sync.WaitGroup
 }
 
@@ -39,7 +41,7 @@ func (m *Master) newRouter() *router {
 	pub, run, login, wheels := &commands{m}, &runs{m}, &logins{m}, &wheels{m}
 	peer := newPeers(m, run)
 	r := &router{
-		slots: make(chan struct{}, slowRoutes), logins: make(chan struct{}, loginRoutes),
+		asked: m.whereabouts.asked, slots: make(chan struct{}, slowRoutes), logins: make(chan struct{}, loginRoutes),
 		encrypted: map[string]route{
 			"_return":         {handle: ret.take},
 			"_syndic_return":  {handle: ret.takeSyndic},
@@ -81,7 +83,10 @@ func (m *Master) newRouter() *router {
 }
 
 // Encrypted serves the request of a minion.
-func (r *router) Encrypted(c *channel.Call) { r.serve(r.encrypted, c) }
+func (r *router) Encrypted(c *channel.Call) {
+	r.asked(c.ID, c.Peer())
+	r.serve(r.encrypted, c)
+}
 
 // Clear serves a request of the command line.
 func (r *router) Clear(c *channel.Call) { r.serve(r.clear, c) }

@@ -93,6 +93,9 @@ type Peer struct {
 	Addr net.Addr
 	// ID is the minion id if the transport learned and checked it, else "".
 	ID string
+	// Claimed is the id that the peer says to have, which nobody has checked,
+	// else "".
+	Claimed string
 	// Dropped counts the messages that the peer missed at its high-water mark.
 	Dropped uint64
 }

@@ -1,6 +1,9 @@
 package ha
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -72,4 +75,53 @@ func TestStockMinionUnderBrineMasters(t *testing.T) {
 		t.Errorf("manage.masters tells %+v, %v", d, err)
 	}
 	s.alive()
+}
+
+// TestJobKeptForAStockMinion publishes a job while a minion of Salt's is away:
+// it runs it when it is back, and not again in its next life. A job that it had
+// is not given to that next life either.
+func TestJobKeptForAStockMinion(t *testing.T) {
+	daemontest.StockTree(t)
+	s := newSetup(t, daemontest.Brine, daemontest.Stock, 1, "")
+	s.usable(0)
+	m, ran := s.sites[0], s.minion.Path("ran")
+	command := func(what string) {
+		t.Helper()
+		if out, errs, code := m.Run(daemontest.Brine, "salt", "--async", "--expire", "1h", "w1", "cmd.run", fmt.Sprintf(what, ran)); code != 0 {
+			t.Fatal(out, errs)
+		}
+	}
+	stop := func() {
+		t.Helper()
+		s.minion.Signal(syscall.SIGTERM) // or it would think next time that it runs already
+		s.minion.Wait(within)
+		s.minion.Kill() // what it has left
+	}
+	lines := func() string {
+		b, _ := os.ReadFile(ran)
+		return string(b)
+	}
+	command("echo had >>%s")
+	daemontest.Eventually(t, within, "the first job runs", func() error {
+		if lines() != "had\n" {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	stop()
+	command("echo kept >>%s")
+	for range 2 {
+		s.minion.Start()
+		daemontest.Eventually(t, within, "the kept job has run", func() error {
+			if lines() != "had\nkept\n" {
+				return errors.New(lines())
+			}
+			return nil
+		})
+		s.usable(0)
+		stop()
+	}
+	if got := lines(); got != "had\nkept\n" {
+		t.Errorf("%q has run", got)
+	}
 }

@@ -148,7 +148,7 @@ func (p *publisher) Peers() []transport.Peer {
 		sh.mu.Lock()
 		for s := range sh.members {
 			if len(s.subs) > 0 {
-				peers = append(peers, transport.Peer{Addr: s.conn.RemoteAddr(), Dropped: s.out.missed()})
+				peers = append(peers, transport.Peer{Addr: s.conn.RemoteAddr(), Claimed: s.peer.identity, Dropped: s.out.missed()})
 			}
 		}
 		sh.mu.Unlock()

@@ -1,0 +1,200 @@
+package master
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/target"
+	"brine/internal/value"
+)
+
+// Minions of Salt's do not ask what they missed, and forget with their process
+// which jobs they ran. So a job is published to one again only if it surely
+// never had it: there was no connection of that minion when the job was
+// published. It then gets it once, when it has come.
+//
+// Over tcp a subscriber proves its id. Over zeromq Salt's say nothing; there
+// the address counts from which a minion sends its requests, and its start event
+// says that it has come.
+
+// whereabouts is what is known of where minions are.
+type whereabouts struct {
+	mu      sync.Mutex
+	at      map[string]netip.Addr // of the last request
+	started map[string]bool       // since the last look
+}
+
+func hostOf(a net.Addr) (netip.Addr, bool) {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}, false
+	}
+	return t.AddrPort().Addr().Unmap(), true
+}
+
+// asked notes from where a minion has sent a request.
+func (w *whereabouts) asked(id string, peer net.Addr) {
+	ip, ok := hostOf(peer)
+	if !ok {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.at == nil {
+		w.at = map[string]netip.Addr{}
+	}
+	if w.at[id] != ip {
+		w.at[id] = ip
+	}
+}
+
+// start notes that a minion has come.
+func (w *whereabouts) start(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.started == nil {
+		w.started = map[string]bool{}
+	}
+	w.started[id] = true
+}
+
+// come returns the minions that have come since the last call.
+func (w *whereabouts) come() map[string]bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := w.started
+	w.started = nil
+	return out
+}
+
+// missing returns those of some minions that are surely not connected, given
+// the ids and the addresses of all subscribers, these of those without an id.
+// One at an address from which no minion has asked for anything could be any.
+func (w *whereabouts) missing(minions []string, ids map[string]bool, addrs map[netip.Addr]bool) (out []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known := 0
+	seen := map[netip.Addr]bool{}
+	for _, ip := range w.at {
+		if addrs[ip] && !seen[ip] {
+			seen[ip] = true
+			known++
+		}
+	}
+	if known < len(addrs) {
+		return nil
+	}
+	for _, id := range minions {
+		ip, ok := w.at[id]
+		if !ids[id] && (len(addrs) == 0 || ok && !addrs[ip]) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// absent returns those of a job's minions that are, as far as is known, Salt's,
+// and not connected now.
+func (m *Master) absent(minions []string, expires time.Time) []string {
+	if !expires.After(time.Now()) {
+		return nil
+	}
+	mute := m.queue.mute(minions)
+	if len(mute) == 0 {
+		return nil
+	}
+	ids, addrs := map[string]bool{}, map[netip.Addr]bool{}
+	for _, p := range m.Subscribers() {
+		if id := cmp.Or(p.ID, p.Claimed); id != "" {
+			ids[id] = true
+		} else if ip, ok := hostOf(p.Addr); ok {
+			addrs[ip] = true
+		} else {
+			return nil
+		}
+	}
+	return m.whereabouts.missing(mute, ids, addrs)
+}
+
+// stockJobs bounds the jobs that are published again in one second.
+const stockJobs = 500
+
+// handToStock publishes what was kept for minions of Salt's that have come.
+func (m *Master) handToStock() {
+	there := m.whereabouts.come()
+	if !m.queue.awaits() {
+		return
+	}
+	if there == nil {
+		there = map[string]bool{}
+	}
+	for _, p := range m.Subscribers() {
+		if id := cmp.Or(p.ID, p.Claimed); id != "" {
+			there[id] = true
+		}
+	}
+	for id, jobs := range m.queue.arrived(there, stockJobs) {
+		for _, h := range jobs {
+			m.republish(id, h)
+		}
+	}
+}
+
+func (m *Master) republish(id string, h handout) {
+	job := h.job
+	if job == nil {
+		if job = m.storedJob(h.jid); job == nil {
+			return
+		}
+	}
+	if job = forOne(job, id); job == nil {
+		m.log.Info("a job is not kept for a minion of Salt's: its target cannot be put for one minion", "jid", h.jid, "minion", id)
+		return
+	}
+	if err := m.publish.Publish(job, []string{id}); err != nil {
+		m.log.Error("cannot publish a job", "jid", h.jid, "err", err)
+		return
+	}
+	m.fireState(h.jid, id, stateDelivered, "waited", h.waited.Seconds())
+}
+
+// compoundLetters are the types of targets that depend on the minion's data,
+// with their letter in a compound target.
+var compoundLetters = map[string]string{"grain": "G@", "grain_pcre": "P@", "pillar": "I@", "pillar_pcre": "J@", "ipcidr": "S@"}
+
+// forOne is a job with a target that only one of its minions fits, and that only
+// if it fits the original; nil if there is no such target. Others must not take
+// the job again.
+func forOne(job *value.Dict, id string) *value.Dict {
+	if strings.ContainsAny(id, " ,()") {
+		return nil
+	}
+	job = job.Clone()
+	tgt, _ := job.At("tgt").(string)
+	switch typ := job.Str("tgt_type"); typ {
+	case "", "glob", "pcre", "list": // decided by the id, which the master knows
+		job.Set("tgt", value.ListOf(id))
+		job.Set("tgt_type", "list")
+		return job
+	case "compound":
+		if tgt == "" || strings.Contains(tgt, "N@") {
+			return nil
+		}
+		job.Set("tgt", "L@"+id+" and ( "+tgt+" )")
+	default:
+		letter := compoundLetters[typ]
+		if letter == "" || tgt == "" || strings.ContainsAny(tgt, " ()") {
+			return nil
+		}
+		job.Set("tgt", "L@"+id+" and "+letter+tgt)
+	}
+	if d := job.Str("delimiter"); d != "" && d != target.DefaultDelimiter {
+		return nil
+	}
+	job.Set("tgt_type", "compound")
+	return job
+}
