@@ -20,7 +20,7 @@ func init() {
 		fn.Of("argspec", sys{}.argspec, `Return the arguments of functions.`, fn.Example("salt '*' sys.argspec test.echo")),
 		fn.Of("list_functions", sys{}.listFunctions, `Return the names of functions.`, fn.Example("salt '*' sys.list_functions 'test.*'")),
 		fn.Of("list_modules", sys{}.listModules, `Return the names of modules.`, fn.Example("salt '*' sys.list_modules 's*'")),
-		fn.Of("reload_modules", test{}.nothing, `Return nothing: modules are part of the program and need no reload.`, fn.Example("salt '*' sys.reload_modules")),
+		fn.Of("reload_modules", sys{}.reload, `Return nothing: modules are part of the program and need no reload.`, fn.Example("salt '*' sys.reload_modules")),
 	}}
 	for _, k := range []struct{ one, modules, kind string }{
 		{"state", "list_state_modules", "states"}, {"runner", "list_runners", "runners"}, {"returner", "list_returners", "returners"},
@@ -100,3 +100,10 @@ func (s sys) listModules(_ context.Context, c *fn.Call, a namesArgs) (*value.Lis
 	}
 	return value.Strings(slices.DeleteFunc(r.Modules(), func(m string) bool { return !found[m] })), nil
 }
+
+type reloadArgs struct {
+	Initial bool `salt:"initial_load" doc:"has no effect" default:"false"`
+	Context any  `salt:"context" doc:"has no effect" default:"null"`
+}
+
+func (sys) reload(context.Context, *fn.Call, reloadArgs) (any, error) { return nil, nil }

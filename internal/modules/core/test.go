@@ -74,9 +74,8 @@ func init() {
 	}})
 }
 
-func (test) yes(context.Context, *fn.Call, none) (bool, error)    { return true, nil }
-func (test) nothing(context.Context, *fn.Call, none) (any, error) { return nil, nil }
-func (test) no(context.Context, *fn.Call, none) (bool, error)     { return false, nil }
+func (test) yes(context.Context, *fn.Call, none) (bool, error) { return true, nil }
+func (test) no(context.Context, *fn.Call, none) (bool, error)  { return false, nil }
 
 type echoArgs struct {
 	Text any `salt:"text" doc:"what to return"`

@@ -375,7 +375,7 @@ func TestLikeSaltHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	jobs := [][]any{{"network.interfaces"}, {"network.ip_addrs"}, {"network.ip_addrs6"}, {"network.ip_addrs", "include_loopback=True"}, {"network.subnets"}, {"network.subnets6"},
-		{"network.ip_networks"}, {"network.ip_networks6", "verbose=True"}, {"network.in_subnet", "127.0.0.0/8"}, {"network.get_hostname"}, {"network.get_fqdn"}, {"network.routes"}, {"network.default_route"}, {"network.ip_neighs"}, {"network.ip_neighs6"}, {"network.get_bufsize", "lo"}, {"network.get_route", "127.0.0.1"},
+		{"network.ip_networks"}, {"network.ip_networks6", "verbose=True"}, {"network.in_subnet", "127.0.0.0/8"}, {"network.get_hostname"}, {"network.get_fqdn"}, {"network.routes"}, {"network.default_route"}, {"network.get_bufsize", "lo"}, {"network.get_route", "127.0.0.1"},
 		{"network.ifacestartswith", "1"}, {"network.hw_addr", "no-such"}}
 	for _, f := range list {
 		jobs = append(jobs, []any{"network.interface", f.Name}, []any{"network.interface_ip", f.Name}, []any{"network.hw_addr", f.Name}, []any{"network.subnets", f.Name})

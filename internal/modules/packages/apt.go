@@ -28,8 +28,34 @@ func (p pkg) apart() []fn.Func {
 			Keywords: comps and architectures (with commas), disabled or enabled, comments, file, refresh.
 			With dnf it is given by its name, and the keywords are its options.`,
 			fn.Example(`salt '*' pkg.mod_repo "deb [signed-by=/etc/apt/keyrings/x.gpg] http://example.com/debian stable main" refresh=False`)),
+		fn.Of("services_need_restart", p.needRestart, `Return the services that run programs which have been upgraded since, as checkrestart(1) finds them.`, fn.Example("salt '*' pkg.services_need_restart")),
 		fn.Of("del_repo", p.delRepo, `Remove a repository, or the components that the line names, from apt's sources.`, fn.Example(`salt '*' pkg.del_repo "deb http://example.com/debian stable main"`)),
 	}
+}
+
+type keywords struct {
+	Kwargs fn.Kwargs `salt:"kwargs"`
+}
+
+func (p pkg) needRestart(ctx context.Context, c *fn.Call, _ keywords) (*value.List, error) {
+	if _, err := p.apt(c, "pkg.services_need_restart"); err != nil {
+		return nil, err
+	}
+	if p.m.Which("checkrestart") == "" {
+		return nil, &fn.ProgramError{Reason: "'checkrestart' is needed. It is part of the 'debian-goodies' package which can be installed from official repositories."}
+	}
+	out, err := p.m.Do(ctx, "checkrestart", "--machine", "--package")
+	if err != nil {
+		return nil, fn.Errorf("cannot run checkrestart: %w", err)
+	}
+	found := map[string]bool{}
+	for line := range strings.SplitSeq(out.Stdout, "\n") {
+		if text, ok := strings.CutPrefix(line, "SERVICE:"); ok {
+			name, _, _ := strings.Cut(text, ",")
+			found[name] = true
+		}
+	}
+	return value.Strings(slices.Sorted(maps.Keys(found))), nil
 }
 
 // infoNames are the names under which pkg.info_installed shows fields.

@@ -232,3 +232,36 @@ func TestPipLikeSaltHere(t *testing.T) {
 		}
 	}
 }
+
+// TestNeedRestart reads what checkrestart tells.
+func TestNeedRestart(t *testing.T) {
+	f := newFake(t)
+	if o := f.run(t, "pkg.services_need_restart"); !strings.HasPrefix(value.Str(o.Return), "Command required for 'pkg.services_need_restart' not found: 'checkrestart' is needed.") {
+		t.Errorf("%+v", o)
+	}
+	if err := f.WriteFile("/usr/sbin/checkrestart", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Chmod("/usr/sbin/checkrestart", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f.answers["checkrestart --machine --package"] = "PACKAGE: x\nSERVICE:ssh,8,sshd\nSERVICE:cron,9,cron\nSERVICE:ssh,10,sshd"
+	if o := f.run(t, "pkg.services_need_restart"); value.Repr(o.Return) != "['cron', 'ssh']" {
+		t.Errorf("%v", value.Repr(o.Return))
+	}
+}
+
+func TestLowpkg(t *testing.T) {
+	f := newFake(t)
+	f.answers["dpkg-query -f=${db:Status-Status}\t${binary:Package}\t${Version}\n -W bash"] = "installed\tbash\t5\nconfig-files\told\t1"
+	if o := f.run(t, "lowpkg.list_pkgs", "bash"); value.Repr(o.Return) != "{'bash': '5'}" {
+		t.Errorf("%v", value.Repr(o.Return))
+	}
+	f.calls = nil
+	if o := f.run(t, "lowpkg.list_pkgs", "-x"); o.Success || len(f.calls) != 0 {
+		t.Errorf("%+v, ran %q", o, f.calls)
+	}
+	if o := f.run(t, "lowpkg.list_pkgs", "none"); !strings.HasPrefix(value.Str(o.Return), "Error:  ") {
+		t.Errorf("%+v", o)
+	}
+}
