@@ -14,6 +14,7 @@ import (
 	"brine/internal/fn"
 	"brine/internal/host"
 	"brine/internal/host/account"
+	hostpkgs "brine/internal/host/packages"
 	"brine/internal/value"
 )
 
@@ -421,50 +422,8 @@ func (p pip) allVersions(ctx context.Context, c *fn.Call, a pipPlace) (any, erro
 	if len(versions) == 0 {
 		return nil, nil
 	}
-	slices.SortStableFunc(versions, compareReleases)
+	slices.SortStableFunc(versions, hostpkgs.ComparePython)
 	return value.Strings(versions), nil
-}
-
-var releasePart = regexp.MustCompile(`[0-9]+|[a-z]+`)
-
-// compareReleases orders versions such as 1.2, 1.2rc1 and 1.10 by their parts;
-// a word makes a version older than the one without.
-func compareReleases(a, b string) int {
-	x, y := releasePart.FindAllString(a, -1), releasePart.FindAllString(b, -1)
-	for i := range max(len(x), len(y)) {
-		switch {
-		case i >= len(x):
-			return wordFirst(y[i])
-		case i >= len(y):
-			return -wordFirst(x[i])
-		case x[i] == y[i]:
-			continue
-		}
-		m, err1 := strconv.Atoi(x[i])
-		n, err2 := strconv.Atoi(y[i])
-		switch {
-		case err1 == nil && err2 == nil:
-			if m != n {
-				return m - n
-			}
-		case err1 == nil:
-			return wordFirst(y[i])
-		case err2 == nil:
-			return -wordFirst(x[i])
-		default:
-			return strings.Compare(x[i], y[i])
-		}
-	}
-	return 0
-}
-
-// wordFirst says how a version compares with one that goes on with a part:
-// post releases and numbers come after it, a, b, rc and dev before.
-func wordFirst(part string) int {
-	if part == "post" || part[0] >= '0' && part[0] <= '9' {
-		return -1
-	}
-	return 1
 }
 
 // pipName refuses what pip would take for an option.

@@ -1,4 +1,4 @@
-// Package packages holds the state modules pkg and pkgrepo: which software is
+// Package packages holds the state modules pkg, pkgrepo and pip: which software is
 // installed, in which version, and where it comes from.
 //
 // The states know no package manager. They ask the minion's execution module
@@ -27,7 +27,7 @@ type pkg struct {
 	options *value.Dict
 }
 
-// Modules returns the modules pkg and pkgrepo.
+// Modules returns the modules pkg, pkgrepo and pip.
 func Modules() []state.Module {
 	return []state.Module{{Name: "pkg", Doc: `Keep software packages installed, or not.`, Aggregate: aggregate, Funcs: []state.Func{
 		state.Of("installed", installed, `Have packages installed, possibly in a version.`),
@@ -42,7 +42,7 @@ func Modules() []state.Module {
 		state.Of("patch_downloaded", patchDownloaded, `Have the packages of advisories fetched.`),
 		state.Of("group_installed", groupInstalled, `Have a group of packages installed.`),
 		state.Of("mod_watch", watch, `Do what the state that watches is about.`),
-	}}, repoModule()}
+	}}, repoModule(), pipModule()}
 }
 
 // words are the arguments that all states with packages have.

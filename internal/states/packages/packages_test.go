@@ -5,6 +5,7 @@ import (
 
 	"brine/internal/host"
 	"brine/internal/modules/packages"
+	"brine/internal/modules/shell"
 	"brine/internal/states/core"
 	"brine/internal/states/statetest"
 )
@@ -26,3 +27,12 @@ func TestAPTRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/apt") 
 func TestRepositories(t *testing.T) { statetest.Run(t, table("repo")) }
 
 func TestRepositoriesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/repo") }
+
+// TestPip works with a script in pip's place.
+func TestPip(t *testing.T) {
+	tab := table("pip")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestPipRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/pip") }
