@@ -89,6 +89,10 @@ func encode(v any, kind string) ([]byte, error) {
 // times.
 const maxNodes = 1 << 20
 
+// maxYAML bounds a body of YAML in bytes, which can take much longer to
+// understand than JSON.
+const maxYAML = 256 << 10
+
 // body is what a request sent.
 type body struct {
 	raw  string
@@ -124,6 +128,9 @@ func readBody(r *http.Request, limit int64) (body, error) {
 			return b, &failure{http.StatusBadRequest, "Invalid JSON document"}
 		}
 	case typeYAML, "text/yaml":
+		if len(raw) > maxYAML {
+			return b, &failure{http.StatusRequestEntityTooLarge, "The YAML document is too large; send JSON."}
+		}
 		if b.data, err = yaml.Load(raw, "body"); err != nil {
 			return b, &failure{http.StatusBadRequest, "Invalid YAML document"}
 		}
