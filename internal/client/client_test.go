@@ -354,7 +354,7 @@ func TestRunner(t *testing.T) {
 	if err != nil || data.Int("return") != 7 {
 		t.Errorf("got %s, %v", value.Repr(data), err)
 	}
-	if want := []string{testJID, "progress {'message': 'half'}"}; !reflect.DeepEqual(told, want) {
+	if want := []string{testJID, "progress {'message': 'half', '_stamp': 'now'}"}; !reflect.DeepEqual(told, want) {
 		t.Errorf("told %q", told)
 	}
 	if got, want := value.Repr(f.loads[0]), "{'cmd': 'runner', 'fun': 'test.arg', 'kwarg': {'arg': ['x'], 'kwarg': {}}, 'key': '', 'user': ''}"; got != want {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 
-	"brine/internal/event"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -92,14 +91,7 @@ func (c *Client) Run(ctx context.Context, r Runner, started func(jid string), pr
 		case name == "ret":
 			return e.Data, nil
 		case progress != nil:
-			progress(RunnerEvent{Name: name, Data: unstamped(e)})
+			progress(RunnerEvent{Name: name, Data: e.Data})
 		}
 	}
-}
-
-// unstamped returns the data as it was fired.
-func unstamped(e *event.Event) *value.Dict {
-	d := e.Data.Clone()
-	d.Delete("_stamp")
-	return d
 }

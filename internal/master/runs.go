@@ -127,7 +127,11 @@ func (r *runs) run(tag, jid, fun, user string, args []any, opts *value.Dict) fn.
 func (m *Master) runRunner(ctx context.Context, tag, jid, fun string, args []any, opts *value.Dict) fn.Outcome {
 	c := &fn.Call{ID: m.cfg.ID, JID: jid, Log: m.log, Config: fn.Tree{Dict: opts}}
 	c.Progress = func(part any) {
-		m.bus.Fire(tag+"/progress", value.DictOf("data", part, "outputter", "pprint"))
+		d, ok := part.(*value.Dict)
+		if !ok {
+			d = value.DictOf("data", part)
+		}
+		m.bus.Fire(tag+"/progress", d)
 	}
 	return runners.Run(ctx, m.runners, c, fn.Job{Fun: fun, Arg: args})
 }

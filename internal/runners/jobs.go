@@ -42,6 +42,16 @@ type progressArgs struct {
 	Progress bool `salt:"display_progress" doc:"tell what is done meanwhile" default:"false"`
 }
 
+// returnerName is that of Salt's job cache of the master.
+const returnerName = "local_cache"
+
+// tell reports a step if that is wanted.
+func (a progressArgs) tell(c *fn.Call, text string) {
+	if a.Progress {
+		c.Report(value.DictOf("message", text))
+	}
+}
+
 // jidArgs name a job.
 type jidArgs struct {
 	JID    string `salt:"jid" doc:"job id"`
@@ -63,10 +73,9 @@ func (j jobs) lookupJID(_ context.Context, c *fn.Call, a lookupArgs) (any, error
 	ids := slices.Sorted(maps.Keys(returns))
 	ret := value.NewDict(len(ids))
 	out := ""
+	a.tell(c, "Querying returner: "+returnerName)
 	for i, id := range ids {
-		if a.Progress {
-			c.Report(value.DictOf("message", id))
-		}
+		a.tell(c, id)
 		if a.Returned {
 			ret.Set(id, returns[id].At("return"))
 		}
@@ -93,7 +102,8 @@ type listJobArgs struct {
 	progressArgs
 }
 
-func (j jobs) listJob(_ context.Context, _ *fn.Call, a listJobArgs) (*value.Dict, error) {
+func (j jobs) listJob(_ context.Context, c *fn.Call, a listJobArgs) (*value.Dict, error) {
+	a.tell(c, "Querying returner: "+returnerName)
 	d, err := j.describe(a.JID)
 	if err != nil {
 		return nil, err
@@ -203,7 +213,8 @@ type listArgs struct {
 	progressArgs
 }
 
-func (j jobs) listJobs(_ context.Context, _ *fn.Call, a listArgs) (any, error) {
+func (j jobs) listJobs(_ context.Context, c *fn.Call, a listArgs) (any, error) {
+	a.tell(c, "Querying returner "+returnerName+" for jobs.")
 	list, err := j.filtered(a)
 	if err != nil {
 		return nil, err
@@ -299,7 +310,8 @@ type filterArgs struct {
 	progressArgs
 }
 
-func (j jobs) listJobsFilter(_ context.Context, _ *fn.Call, a filterArgs) (any, error) {
+func (j jobs) listJobsFilter(_ context.Context, c *fn.Call, a filterArgs) (any, error) {
+	a.tell(c, "Querying returner "+returnerName+" for jobs.")
 	ret := &value.List{}
 	if a.Count <= 0 {
 		return withOutputter(a.Outputter, ret), nil
@@ -334,6 +346,7 @@ func (j jobs) lastRun(ctx context.Context, c *fn.Call, a lastArgs) (any, error) 
 		c.Log.Info("The metadata parameter must be specified as a dictionary")
 		return false, nil
 	}
+	a.tell(c, "Querying returner "+returnerName+" for jobs.")
 	list, err := j.filtered(listArgs{Metadata: a.Metadata, Function: a.Function, Target: a.Target})
 	if err != nil || len(list) == 0 {
 		return false, err
@@ -360,9 +373,16 @@ func (j jobs) active(ctx context.Context, c *fn.Call, a progressArgs) (*value.Di
 	if err != nil {
 		return nil, err
 	}
+	var ids []string
 	for _, r := range results {
-		if a.Progress {
-			c.Report(value.DictOf("message", "Received reply from minion "+r.ID))
+		if !r.Absent {
+			ids = append(ids, r.ID)
+		}
+	}
+	a.tell(c, "Attempting to contact minions: "+value.Repr(value.Strings(ids)))
+	for _, r := range results {
+		if !r.Absent {
+			a.tell(c, "Received reply from minion "+r.ID)
 		}
 		l, _ := r.Return.(*value.List)
 		if l == nil {

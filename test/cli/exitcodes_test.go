@@ -255,11 +255,7 @@ func (s *transcript) String() string {
 // exitFolders makes the folders that the lines name.
 func exitFolders(t *testing.T, master, alpha *daemontest.Node) *strings.Replacer {
 	t.Helper()
-	pub, err := os.ReadFile(master.Path("etc/salt/pki/master/minions/beta"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	new(field).write(t, master.Path("etc/salt/pki/master/minions/gamma"), string(pub))
+	downMinion(t, master)
 
 	// A master that accepts nobody, and has rejected one.
 	strictHost := daemontest.Host()
