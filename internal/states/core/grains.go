@@ -185,9 +185,12 @@ type grainListArgs struct {
 
 func (g grains) listPresent(ctx context.Context, e *state.Env, a grainListArgs) (state.Plan, error) {
 	path, wanted := grainArgs{a.Name, a.Delim}.path(), a.Value
-	now, _, err := g.get(ctx, e, path)
+	now, ok, err := g.get(ctx, e, path)
 	if err != nil {
 		return state.Plan{}, err
+	}
+	if !ok {
+		now = ""
 	}
 	foretold, said := "Grain "+path+" is set to be added", ""
 	if value.Truth(now) {
