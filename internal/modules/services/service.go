@@ -419,5 +419,5 @@ func (s service) execs(ctx context.Context, c *fn.Call, a args) (*value.Dict, er
 }
 
 func (s service) offline(context.Context, *fn.Call, none) (bool, error) {
-	return !s.m.IsDir("/run/systemd/system"), nil
+	return !s.m.IsDir("/run/systemd/system") && s.m.Which("systemctl") != "", nil
 }

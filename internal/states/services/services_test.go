@@ -19,3 +19,11 @@ func table(name string) statetest.Table {
 func TestSystemd(t *testing.T) { statetest.Run(t, table("systemd")) }
 
 func TestSystemdRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/systemd") }
+
+// TestScripts runs the states on a machine with System V init.
+func TestScripts(t *testing.T) {
+	statetest.Needs(t, "service")
+	statetest.Run(t, table("sysv"))
+}
+
+func TestScriptsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/sysv") }
