@@ -1,5 +1,6 @@
-// Package packages holds the state modules pkg, pkgrepo and pip: which software is
-// installed, in which version, and where it comes from.
+// Package packages holds the state modules pkg, pkgrepo, pip and alternatives:
+// which software is installed, in which version, where it comes from, and what
+// names of programs stand for.
 //
 // The states know no package manager. They ask the minion's execution module
 // pkg, whichever that is, and do without what it cannot do.
@@ -27,7 +28,7 @@ type pkg struct {
 	options *value.Dict
 }
 
-// Modules returns the modules pkg, pkgrepo and pip.
+// Modules returns the modules of this family.
 func Modules() []state.Module {
 	return []state.Module{{Name: "pkg", Doc: `Keep software packages installed, or not.`, Aggregate: aggregate, Funcs: []state.Func{
 		state.Of("installed", installed, `Have packages installed, possibly in a version.`),
@@ -42,7 +43,7 @@ func Modules() []state.Module {
 		state.Of("patch_downloaded", patchDownloaded, `Have the packages of advisories fetched.`),
 		state.Of("group_installed", groupInstalled, `Have a group of packages installed.`),
 		state.Of("mod_watch", watch, `Do what the state that watches is about.`),
-	}}, repoModule(), pipModule()}
+	}}, repoModule(), pipModule(), alternativesModule()}
 }
 
 // words are the arguments that all states with packages have.

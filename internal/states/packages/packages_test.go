@@ -36,3 +36,11 @@ func TestPip(t *testing.T) {
 }
 
 func TestPipRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/pip") }
+
+// TestAlternatives changes what a common name stands for.
+func TestAlternatives(t *testing.T) {
+	statetest.Needs(t, "update-alternatives", "/var/lib/dpkg")
+	statetest.Run(t, table("alternatives"))
+}
+
+func TestAlternativesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/alternatives") }
