@@ -2,6 +2,7 @@ package durable
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -117,5 +118,36 @@ func TestDrill(t *testing.T) {
 				t.Errorf("%s: %s: %+v", fault, id, m)
 			}
 		}
+	}
+}
+
+// TestDrillOfOwnFleet has the drill harm a master of a fleet that is there
+// already, by a command, and mend it by another one; it commands through the
+// other master.
+func TestDrillOfOwnFleet(t *testing.T) {
+	bs := bosses(t, 2, "")
+	w := worker(t, "w1", "master_type: failover\n", bs...)
+	bs[0].answered("w1")
+	w.Logged("which stands by")
+	pid := fmt.Sprint(bs[0].PID())
+	out, errs, code := bs[1].Run(brine, "ha", "drill", "--harm", "kill -STOP "+pid, "--mend", "kill -CONT "+pid, "--away", "5", "--out", "json")
+	var r struct {
+		Fault                     string
+		Minions                   map[string]struct{ Detected, Switched, Usable float64 }
+		Commands, Results, Queued int
+		Lost                      []string
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 {
+		t.Fatalf("drill: %d %v %s %s", code, err, out, errs)
+	}
+	m := r.Minions["w1"]
+	if r.Fault != "kill -STOP "+pid || r.Commands == 0 || r.Results != r.Commands || m.Switched < m.Detected || m.Usable <= 0 {
+		t.Errorf("%s", out)
+	}
+	if _, errs, code := bs[1].Run(brine, "ha", "drill", "--harm", "false"); code == 0 || !strings.Contains(errs, "--mend") {
+		t.Errorf("without --mend: %d %s", code, errs)
+	}
+	if _, errs, code := bs[1].Run(brine, "ha", "drill", "--harm", "echo no such host; exit 3", "--mend", "true"); code == 0 || !strings.Contains(errs, "no such host") {
+		t.Errorf("a command that fails: %d %s", code, errs)
 	}
 }

@@ -368,7 +368,7 @@ func (t *trial) minion(id string) *drillTime {
 }
 
 // settleTime is how long results may take after the master is back.
-const settleTime = 30 * time.Second
+const settleTime = time.Minute
 
 // settle waits for the results of all commands and counts them.
 func (t *trial) settle(ctx context.Context) error {
