@@ -1,0 +1,14 @@
+package files
+
+import (
+	"testing"
+
+	"brine/internal/host"
+	"brine/internal/states/statetest"
+)
+
+func TestSerialize(t *testing.T) {
+	statetest.Run(t, statetest.Table{Name: "testdata/serialize", States: Modules(&host.Machine{})})
+}
+
+func TestSerializeRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/serialize") }
