@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/audit"
 	"brine/internal/auth"
 	"brine/internal/cache"
 	"brine/internal/channel"
@@ -89,6 +90,8 @@ type Master struct {
 	runners   *fn.Registry
 	wheels    *fn.Registry
 	tokens    *auth.Tokens
+	audit     *audit.Log
+	strangers strangers
 	gripes    *netserve.RateLog // about requests without the right to them
 	renderer  *render.Renderer
 	// templateFuncs are what templates of the pillar can call.
@@ -184,6 +187,12 @@ func (m *Master) openStores() (err error) {
 		return err
 	}
 	m.cache = cache.New(m.cfg.CacheDir, m.cfg.Cache, m.log)
+	if err := os.MkdirAll(filepath.Join(m.cfg.CacheDir, "brine"), 0o700); err != nil {
+		return fmt.Errorf("cannot make a folder: %w", err)
+	}
+	if m.audit, err = audit.Open(filepath.Join(m.cfg.CacheDir, "brine", "audit")); err != nil {
+		return err
+	}
 	if m.jobs, err = job.Open(filepath.Join(m.cfg.CacheDir, "brine"), m.cfg.Jobs, m.log); err != nil {
 		return err
 	}
@@ -370,7 +379,7 @@ func (m *Master) Run(ctx context.Context) error {
 	m.router.wg.Wait()
 	stop()
 	back.Wait()
-	return errors.Join(err, m.jobs.Close())
+	return errors.Join(err, m.jobs.Close(), m.audit.Close())
 }
 
 // release gives back what New acquired.
@@ -389,6 +398,9 @@ func (m *Master) release() {
 	}
 	if m.jobs != nil {
 		m.jobs.Close()
+	}
+	if m.audit != nil {
+		m.audit.Close()
 	}
 }
 

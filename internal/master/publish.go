@@ -22,10 +22,12 @@ func (p *commands) publish(c *channel.Call) {
 	switch {
 	case who == nil:
 		p.m.gripes.Log(slog.LevelWarn, "a command was refused: it does not show who sends it", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", c.Load.Str("user")))
+		p.m.record(c, nil, resultRefused, "")
 		c.Reply(refused())
 		return
 	case !p.m.mayPublish(who, c.Load):
 		p.m.gripes.Log(slog.LevelWarn, "a command was refused: its sender may not give it", "peer", c.Peer(), "user", who.name, "fun", fmt.Sprintf("%.80s", value.Str(c.Load.At("fun"))))
+		p.m.record(c, who, resultDenied, "")
 		c.Reply(forbidden())
 		return
 	}
@@ -45,7 +47,9 @@ func (p *commands) publish(c *channel.Call) {
 	for _, k := range []string{"token", "eauth", "username", "password"} {
 		load.Delete(k)
 	}
-	c.Reply(p.m.Publish(load))
+	reply := p.m.Publish(load)
+	p.m.record(c, who, resultDone, reply.Dict("load").Str("jid"))
+	c.Reply(reply)
 }
 
 // Publish starts a job whose sender has the right to it, and returns the

@@ -20,9 +20,11 @@ func (l *logins) make(c *channel.Call) {
 	}
 	t, err := l.m.auth().NewToken(l.m.context(), credentials(c.Load), expire)
 	if err != nil {
+		l.m.record(c, nil, resultRefused, "")
 		c.Reply("")
 		return
 	}
+	l.m.record(c, nil, resultDone, "")
 	// It tells what the user may do, which programs show; Salt's tell it by
 	// reading the configuration themselves.
 	if c.Load.Bool("_brine_perms") {

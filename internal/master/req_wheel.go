@@ -57,10 +57,12 @@ func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 	r.args, r.kwargs = wheelArgs(c.Load)
 	if reply := w.m.mayRun(who, acl.Wheel, r.fun, r.args, r.kwargs, c.Load); reply != nil {
 		w.m.gripes.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80q", r.fun))
+		w.m.record(c, who, refusal(who), "")
 		c.Reply(reply)
 		return nil, false
 	}
 	r.tag = salt.Tag("wheel", r.jid)
+	w.m.record(c, who, resultDone, r.jid)
 	r.data = value.DictOf("fun", "wheel."+r.fun, "jid", r.jid, "tag", r.tag, "user", who.onMaster(w.m))
 	return r, true
 }

@@ -45,6 +45,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 	return fn.NewRegistry(nil, runners.New(runners.Deps{
 		Jobs: m.jobs, Keys: m.keys, Cache: m.cache, Connected: m.presence.current, Standing: m.standings.of, Client: c,
 		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list, Nodegroups: m.nodegroups,
+		Audit:   m.audit.Recent,
 		Files:   func() runners.FileServer { return m.fileServer() },
 		Pillars: func() runners.Pillars { return m.live.Load().pillar },
 	})...)

@@ -28,6 +28,7 @@ func (r *runs) start(c *channel.Call) {
 	args, kwargs := runnerArgs(c.Load)
 	if reply := r.m.mayRun(who, acl.Runner, fun, args, kwargs, c.Load); reply != nil {
 		r.m.gripes.Log(slog.LevelWarn, "a runner was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80q", fun))
+		r.m.record(c, who, refusal(who), "")
 		c.Reply(reply)
 		return
 	}
@@ -36,6 +37,7 @@ func (r *runs) start(c *channel.Call) {
 		jid = salt.NewJID(time.Now())
 	}
 	tag := salt.Tag("run", jid)
+	r.m.record(c, who, resultDone, jid)
 	c.Reply(value.DictOf("tag", tag, "jid", jid))
 	opts := r.m.cfg.Opts
 	if value.Truth(c.Load.At("skip_grains")) {

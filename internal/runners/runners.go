@@ -76,6 +76,8 @@ type Deps struct {
 	// Running returns the runners that work now, each a dict of fun, jid, user
 	// and fun_args.
 	Running func() []*value.Dict
+	// Audit returns the newest records of who asked for what.
+	Audit func(limit int, keep func(*value.Dict) bool) ([]*value.Dict, error)
 	// Files returns the file server, Pillars what makes pillars, as the
 	// configuration has them now.
 	Files   func() FileServer
@@ -87,7 +89,7 @@ type Deps struct {
 // New returns the modules.
 func New(d Deps) []fn.Module {
 	return []fn.Module{
-		cacheModule(d), configModule(), docModule(d), errorModule(), eventModule(d), filesModule(d), jobsModule(d), manageModule(d), networkModule(d), pillarModule(d),
+		auditModule(d), cacheModule(d), configModule(), docModule(d), errorModule(), eventModule(d), filesModule(d), jobsModule(d), manageModule(d), networkModule(d), pillarModule(d),
 		saltModule(d), State(d.listen, nil), testModule(),
 	}
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -262,6 +263,51 @@ func TestRightsOnTheMaster(t *testing.T) {
 	d, _ = c.ask(wheel("admin", "nosuch.fun")).(*value.Dict)
 	if text := d.Dict("data").Str("return"); d.Dict("data").At("success") != false || text != "Exception occurred in wheel nosuch.fun: 'nosuch.fun' is not available." {
 		t.Errorf("an unknown function: %s", value.Repr(d))
+	}
+}
+
+// Who asked for what is on record, without secrets and arguments.
+func TestAudit(t *testing.T) {
+	m := eauthMaster(t, nil)
+	c := m.asker()
+	tok := c.token("limited")
+	c.ask(publication("alpha", "test.ping", value.ListOf(), "token", tok))
+	c.ask(publication("alpha", "cmd.run", value.ListOf("a secret"), "token", tok))
+	c.ask(publication("alpha", "test.ping", value.ListOf(), "token", strings.Repeat("0", 64)))
+	c.ask(value.DictOf("cmd", "wheel", "fun", "key.list_all", "token", tok))
+	c.ask(value.DictOf("cmd", "mk_token", "eauth", "sharedsecret", "username", "eve", "password", "guess"))
+	root, err := os.ReadFile(filepath.Join(m.cfg.CacheDir, ".root_key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := m.events("salt/run/")
+	c.ask(value.DictOf("cmd", "runner", "fun", "audit.list", "kwarg", value.NewDict(0), "key", string(root), "user", "root"))
+	for {
+		select {
+		case e := <-heard:
+			if !strings.HasSuffix(e.Tag, "/ret") {
+				continue
+			}
+			var got []string
+			for _, v := range e.Data.List("return") {
+				d, ok := v.(*value.Dict)
+				if !ok || d.Str("time") == "" || !strings.HasPrefix(d.Str("from"), "127.0.0.1") {
+					t.Errorf("record %s", value.Repr(v))
+				}
+				got = append(got, strings.Join([]string{d.Str("user"), d.Str("auth"), d.Str("cmd"), d.Str("fun"), d.Str("tgt"), d.Str("result")}, " "))
+			}
+			want := []string{"root user runner audit.list  done", "eve eauth mk_token   refused", "limited token wheel key.list_all  denied",
+				" token publish test.ping alpha refused", "limited token publish cmd.run alpha denied", "limited token publish test.ping alpha done", "limited eauth mk_token   done"}
+			if !slices.Equal(got, want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			if text := value.Repr(e.Data); strings.Contains(text, tok) || strings.Contains(text, "secret'") || strings.Contains(text, "guess") {
+				t.Errorf("a secret is on record: %s", text)
+			}
+			return
+		case <-time.After(time.Minute):
+			t.Fatal("no answer")
+		}
 	}
 }
 

@@ -21,7 +21,7 @@ var rows = [][]string{
 	{"msgpack", "yaml", "json", "crypt", "host", "textedit"},
 	{"handshake", "transport", "target", "jinja", "discovery"},
 	{"channel", "fileserver", "fileclient"},
-	{"acl", "keystore", "cache", "event", "job", "journal", "fn", "output"},
+	{"acl", "audit", "keystore", "cache", "event", "job", "journal", "fn", "output"},
 	{"auth", "state", "render"},
 	{"sls", "top"},
 	{"pillar", "highstate"},
