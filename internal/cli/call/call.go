@@ -177,6 +177,8 @@ type runner struct {
 	args []string
 	show *frame.Display
 	log  *slog.Logger
+	// progress is nil unless there is a terminal.
+	progress *progress
 }
 
 func (r *runner) run(ctx context.Context, cfg *config.Minion, tree *config.Tree) int {
@@ -193,6 +195,7 @@ func (r *runner) run(ctx context.Context, cfg *config.Minion, tree *config.Tree)
 	if r.env.IsTerminal(r.env.Stderr) {
 		line := &progress{w: r.env.Stderr, width: terminalWidth(r.env.Stderr)}
 		mc.StateWatch = line
+		r.progress = line
 		defer line.clear()
 	}
 	if r.o.SkipGrains {
@@ -299,6 +302,9 @@ func (r *runner) call(ctx context.Context, c *minion.Caller) int {
 		c.ExecutorOpts = yaml.LoadArg(r.o.ExecutorOpts)
 	}
 	o := c.Call(ctx, fun, args)
+	if r.progress != nil {
+		r.progress.clear() // not every run tells of its end
+	}
 	if ctx.Err() != nil {
 		return r.interrupted()
 	}

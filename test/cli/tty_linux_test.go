@@ -1,0 +1,124 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"brine/internal/client/clienttest"
+	"brine/test/daemontest"
+)
+
+// onTerminal runs a program of a node on a terminal of its own, of some width,
+// and types what each text is answered with: a key of answers is a text that
+// the program says. It returns all that the terminal shows, with lines that
+// end as on a pipe.
+func onTerminal(t *testing.T, n *daemontest.Node, width int, answers map[string]string, program string, args ...string) (text string, code int) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skip("no terminals here: ", err)
+	}
+	ptm := os.NewFile(uintptr(fd), "ptmx")
+	defer ptm.Close()
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: uint16(width)})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := daemontest.Brine.Command(t.Context(), t, program, append([]string{"-c", n.Dir}, args...)...)
+	c.Stdin, c.Stdout, c.Stderr = tty, tty, tty
+	c.Env = append(os.Environ(), "TERM=xterm", "LANG=C.UTF-8")
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	err = c.Start()
+	tty.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	b := make([]byte, 4096)
+	for {
+		k, err := ptm.Read(b)
+		all.Write(b[:k])
+		for said, answer := range answers {
+			if strings.Contains(all.String(), said) {
+				delete(answers, said)
+				if _, err := ptm.WriteString(answer); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if err != nil { // the program has ended
+			break
+		}
+	}
+	_ = c.Wait()
+	return strings.ReplaceAll(all.String(), "\r\n", "\n"), c.ProcessState.ExitCode()
+}
+
+// TestOnTerminal runs programs as users see them: in colour, with questions,
+// progress and Ctrl-C; on a pipe there is none of these.
+func TestOnTerminal(t *testing.T) {
+	master, alpha := fleet(t, daemontest.Brine, daemontest.Brine)
+	downMinion(t, master)
+	pub, err := os.ReadFile(master.Path("etc/salt/pki/master/minions/beta"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	new(field).write(t, master.Path("etc/salt/pki/master/minions_pre/lambda"), string(pub))
+
+	const ctrlC = "\x03"
+	for _, c := range []struct {
+		name, program string
+		args          []string // nil: of the recording
+		answers       map[string]string
+	}{
+		{"tty_test_ping", "salt", nil, nil},
+		{"tty_key_accept", "salt-key", nil, map[string]string{"[n/Y]": "y\n"}},
+	} {
+		rec := clienttest.Read(t, recordings, c.name)
+		got, code := onTerminal(t, master, 80, c.answers, c.program, rec.Args...)
+		// A line that was shown for a while and is gone is progress.
+		got = regexp.MustCompile(`\r[^\n\r]*\r?(\x1b\[K\r?)+`).ReplaceAllString(got, "")
+		if code != rec.Exit || mask(got) != mask(rec.Stdout) {
+			t.Errorf("%s: code %d\ngot  %q\nwant %q", c.name, code, got, rec.Stdout)
+		}
+	}
+
+	if got, code := onTerminal(t, master, 80, map[string]string{"Executing job": ctrlC}, "salt", "-v", "-t", "60", "alpha", "test.sleep", "60"); code != 0 ||
+		!strings.Contains(got, "Exiting gracefully on Ctrl-c\nThis job's jid is: ") || !strings.Contains(got, "salt-run jobs.lookup_jid 2") {
+		t.Errorf("Ctrl-C: code %d, %q", code, got)
+	}
+
+	states := []string{"--local", "state.single", "cmd.run", "name=true --and-more-words-than-fit"}
+	shown := regexp.MustCompile(`\x1b\[K([^\r\x1b]+)\r`)
+	for width, want := range map[int]string{80: `^(running|1/1): cmd\.run .*fit$`, 25: `^(running: .{15}|1/1: .{19})$`} {
+		got, code := onTerminal(t, alpha, width, nil, "salt-call", states...)
+		line := shown.FindStringSubmatch(got)
+		if code != 0 || line == nil || !regexp.MustCompile(want).MatchString(line[1]) || !strings.Contains(got, "\r\x1b[K\x1b[0;3") {
+			t.Errorf("width %d: code %d, %q shows %q, want %q", width, code, got, line, want)
+		}
+	}
+	out, errs, code := alpha.Run(daemontest.Brine, "salt-call", states...)
+	if code != 0 || strings.ContainsAny(out+errs, "\x1b\r") {
+		t.Errorf("on a pipe: code %d, %q %q", code, out, errs)
+	}
+	out, errs, _ = master.Run(daemontest.Brine, "salt", "-b", "1", "-L", "alpha,beta", "test.ping")
+	if strings.ContainsAny(out+errs, "\x1b\r") {
+		t.Errorf("a batch on a pipe: %q %q", out, errs)
+	}
+}
