@@ -246,7 +246,7 @@ func TestLateGrains(t *testing.T) {
 	if !r.Has("bb.f") || !r.Has("b.f") || asked != 1 {
 		t.Errorf("grains asked %d times", asked)
 	}
-	if _, err := r.Lookup("c.f"); err == nil || err.Error() != "'c' __virtual__ returned False: no Plan 9" || asked != 2 {
+	if _, err := r.Lookup("c.f"); err == nil || err.Error() != "'c' __virtual__ returned False: no Plan 9" || asked < 2 {
 		t.Errorf("%v, grains asked %d times", err, asked)
 	}
 	r, _ = NewRegistry(lateTree{&asked}, Module{Name: "b", When: when("Linux"), Funcs: funcs}, Module{Name: "c", When: when("Plan 9"), Funcs: funcs})

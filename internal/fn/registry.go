@@ -49,7 +49,9 @@ type Registry struct {
 	funcs   map[string]*Func
 	names   []string // sorted
 	modules map[string]bool
-	missing map[string]string // modules that cannot be used here, and why
+	missing map[string]string    // modules that cannot be used here, and why
+	refused map[string][]*Module // these modules, by name
+	all     Reader               // the grains
 
 	// Of late grains: mu guards all above, and late holds the modules that
 	// have not been decided about.
@@ -95,10 +97,11 @@ func (r *Registry) sortNames() {
 // NewRegistry collects the modules that can be used on a machine with these
 // grains. It fails when two functions have one name.
 func NewRegistry(grains Reader, modules ...Module) (*Registry, error) {
-	r := &Registry{funcs: map[string]*Func{}, modules: map[string]bool{}, missing: map[string]string{}}
+	r := &Registry{funcs: map[string]*Func{}, modules: map[string]bool{}, missing: map[string]string{}, refused: map[string][]*Module{}}
 	if grains == nil {
 		grains = Tree{}
 	}
+	r.all = grains
 	r.grains, _ = grains.(Late)
 	for i := range modules {
 		if m := &modules[i]; r.grains != nil && m.When != nil {
@@ -117,6 +120,7 @@ func (r *Registry) add(grains Reader, m *Module) error {
 		if reason, ok := m.When(grains); !ok {
 			for _, n := range names {
 				r.missing[n] = reason
+				r.refused[n] = append(r.refused[n], m)
 			}
 			return nil
 		}
@@ -142,8 +146,30 @@ func (r *Registry) Lookup(name string) (*Func, error) {
 		if f, ok := r.funcs[name]; ok {
 			return f, nil
 		}
+		if f := r.reconsider(mod, name); f != nil {
+			return f, nil
+		}
 	}
 	return nil, &UnknownError{Name: name, text: r.unknown(name)}
+}
+
+// reconsider asks modules that could not be used whether they can be by now:
+// a run of states may install a program and use it in the next state.
+func (r *Registry) reconsider(mod, name string) *Func {
+	if r.modules[mod] {
+		return nil
+	}
+	for _, m := range r.refused[mod] {
+		if _, ok := m.When(r.all); !ok {
+			continue
+		}
+		for i := range m.Funcs {
+			if mod+"."+m.Funcs[i].name == name {
+				return &m.Funcs[i]
+			}
+		}
+	}
+	return nil
 }
 
 func (r *Registry) unknown(name string) string {
