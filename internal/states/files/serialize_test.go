@@ -12,3 +12,9 @@ func TestSerialize(t *testing.T) {
 }
 
 func TestSerializeRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/serialize") }
+
+func TestKeyvalue(t *testing.T) {
+	statetest.Run(t, statetest.Table{Name: "testdata/keyvalue", States: Modules(&host.Machine{})})
+}
+
+func TestKeyvalueRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/keyvalue") }
