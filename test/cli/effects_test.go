@@ -89,7 +89,7 @@ func allEffects() map[string]effect {
 			all[program+" "+o] = e
 		}
 	}
-	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "demo", "ha", "man", "completion"} {
+	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "demo", "ha", "man", "completion"} {
 		add(p, map[string]effect{
 			"--version":         {line: "@ stray --none", out: `^` + p + ` 3007\.10 \(Brine .*\)\n$`},
 			"--versions-report": {line: "@ stray", out: `Salt Version:\n.*Brine Version:`},
@@ -109,6 +109,7 @@ func allEffects() map[string]effect {
 	add("salt-cp", copyEffects())
 	add("salt-master", daemonEffects("salt-master"))
 	add("salt-minion", daemonEffects("salt-minion"))
+	add("salt-api", daemonEffects("salt-api"))
 	for _, o := range []string{"config-dir", "out", "fault", "minions", "away", "harm", "mend", "target"} {
 		all["ha --"+o] = effect{elsewhere: "internal/cli/ha"}
 	}
@@ -464,7 +465,10 @@ func jobRecorded(fun, mark, text string, want bool) func(*testing.T, *field, []s
 
 func daemonEffects(program string) map[string]effect {
 	name, conf := "master", "root_dir: DIR\nid: x\ninterface: HOST\n"
-	if program == "salt-minion" {
+	switch program {
+	case "salt-api":
+		conf += "netapi_enable_clients: [local]\nrest_cherrypy: {port: 24507, host: HOST, disable_ssl: true}\n"
+	case "salt-minion":
 		name, conf = "minion", "root_dir: DIR\nid: x\nmaster: 127.0.0.1:1\nenable_fqdns_grains: False\n"
 	}
 	plain := files(name, conf)

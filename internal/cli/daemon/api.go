@@ -20,6 +20,7 @@ func APIApplet() frame.Applet {
 	b := &blueprint{
 		command: &frame.Command{Name: "salt-api", Doc: "The REST interface to a master, for the programs that speak Salt's rest_cherrypy."},
 		kind:    config.MasterKind, title: "salt api", class: "SaltAPI", alone: true,
+		own:  map[string]string{"pidfile": "api_pidfile", "log_file": "api_logfile"},
 		load: loadAPI,
 	}
 	return frame.Applet{Name: "salt-api", Summary: "the REST interface to a master", Run: b.run}

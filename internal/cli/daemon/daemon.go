@@ -61,6 +61,8 @@ type blueprint struct {
 	title, class string
 	// alone says that a pid file in use is a reason not to start.
 	alone bool
+	// own are names of options of its own that stand for overridable ones.
+	own map[string]string
 	// load checks the configuration and returns what is the same for both.
 	// starting says that the daemon is about to start with it.
 	load func(t *config.Tree, starting bool, log *slog.Logger) (*common, error)
@@ -135,9 +137,14 @@ func (b *blueprint) configure(env *frame.Env, over *value.Dict, dir string, star
 		return nil, err
 	}
 	for k, v := range over.All() {
-		if name, ok := k.(string); ok && overridable[name] {
-			t.Set(name, v, "command line")
+		name, ok := k.(string)
+		if !ok || !overridable[name] {
+			continue
 		}
+		if own, ok := b.own[name]; ok {
+			name = own
+		}
+		t.Set(name, v, "command line")
 	}
 	return b.load(t, starting, logger)
 }
