@@ -46,6 +46,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Jobs: m.jobs, Keys: m.keys, Cache: m.cache, Connected: m.presence.current, Standing: m.standings.of, Client: c,
 		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list, Nodegroups: m.nodegroups,
 		Audit:   m.audit.Recent,
+		Wheels:  func() *value.Dict { return m.wheels.Docs() },
 		Files:   func() runners.FileServer { return m.fileServer() },
 		Pillars: func() runners.Pillars { return m.live.Load().pillar },
 	})...)

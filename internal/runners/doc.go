@@ -15,7 +15,7 @@ func docModule(d Deps) fn.Module {
 	m := docs{d}
 	return fn.Module{Name: "doc", Doc: `The documentation of functions.`, Funcs: []fn.Func{
 		fn.Of("runner", m.runner, `Return the documentation of all runners.`, fn.Example("salt-run doc.runner")),
-		fn.Of("wheel", m.wheel, `Return the documentation of all wheel functions, of which there are none yet.`, fn.Example("salt-run doc.wheel")),
+		fn.Of("wheel", m.wheel, `Return the documentation of all wheel functions.`, fn.Example("salt-run doc.wheel")),
 		fn.Of("execution", m.execution, `Return the documentation of all functions that minions have.`, fn.Example("salt-run doc.execution")),
 	}}
 }
@@ -24,8 +24,8 @@ func (docs) runner(_ context.Context, c *fn.Call, _ none) (*value.Dict, error) {
 	return c.Funcs.Docs(), nil
 }
 
-func (docs) wheel(context.Context, *fn.Call, none) (*value.Dict, error) {
-	return value.NewDict(0), nil
+func (m docs) wheel(context.Context, *fn.Call, none) (*value.Dict, error) {
+	return m.Wheels(), nil
 }
 
 func (m docs) execution(ctx context.Context, _ *fn.Call, _ none) (*value.Dict, error) {

@@ -76,6 +76,8 @@ type Deps struct {
 	// Running returns the runners that work now, each a dict of fun, jid, user
 	// and fun_args.
 	Running func() []*value.Dict
+	// Wheels returns the documentation of the wheel functions, by name.
+	Wheels func() *value.Dict
 	// Audit returns the newest records of who asked for what.
 	Audit func(limit int, keep func(*value.Dict) bool) ([]*value.Dict, error)
 	// Files returns the file server, Pillars what makes pillars, as the

@@ -66,7 +66,8 @@ func newHouse(t *testing.T) *house {
 	in := &client.InProcess{Publish: h.publish, Events: h.bus, User: "root"}
 	o := client.Options{Timeout: 100 * time.Millisecond, GatherJobTimeout: 100 * time.Millisecond}
 	h.deps = Deps{
-		Jobs: h.jobs, Keys: keys, Cache: c, Connected: func() map[string]bool { return map[string]bool{"beta": true, "alpha": true} },
+		Wheels: func() *value.Dict { return value.DictOf("key.accept", "Accept keys.") },
+		Jobs:   h.jobs, Keys: keys, Cache: c, Connected: func() map[string]bool { return map[string]bool{"beta": true, "alpha": true} },
 		Standing: func(id string) (Standing, bool) { st, ok := h.standing[id]; return st, ok },
 		Client:   client.New(o, "master", in, in, log), Fire: h.bus.Fire,
 		Subscribe: h.bus.Subscribe, Running: func() []*value.Dict { return h.runs },
@@ -314,7 +315,7 @@ func TestOthers(t *testing.T) {
 	h.want("config.get none", "''")
 	h.want("config.get file_roots,base default=1 delimiter=,", "['/srv/salt']")
 	h.want("doc.execution", "{'alpha.f': 'doc', 'beta.f': 'doc'}")
-	h.want("doc.wheel", "{}")
+	h.want("doc.wheel", "{'key.accept': 'Accept keys.'}")
 	h.want("error.error", "{}")
 	h.want("test.raw_arg 1 __x=2", "{'args': (1,), 'kwargs': {'__x': 2}}")
 	h.want("test.arg 1 __x=2 y=3", "{'args': (1,), 'kwargs': {'y': 3}}")
