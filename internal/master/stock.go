@@ -47,9 +47,7 @@ func (w *whereabouts) asked(id string, peer net.Addr) {
 	if w.at == nil {
 		w.at = map[string]netip.Addr{}
 	}
-	if w.at[id] != ip {
-		w.at[id] = ip
-	}
+	w.at[id] = ip
 }
 
 // start notes that a minion has come.

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"brine/internal/cache"
 	"brine/internal/client"
@@ -159,16 +158,8 @@ func (d Deps) minions(tgt any, typ string) ([]string, error) {
 // patterns reads a list, or a text with commas, as globs.
 func patterns(v any) []target.Glob {
 	var out []target.Glob
-	switch x := v.(type) {
-	case nil:
-	case *value.List:
-		for _, it := range x.Items {
-			out = append(out, target.ParseGlob(value.Str(it)))
-		}
-	default:
-		for p := range strings.SplitSeq(value.Str(x), ",") {
-			out = append(out, target.ParseGlob(strings.TrimSpace(p)))
-		}
+	for _, p := range value.Split(v) {
+		out = append(out, target.ParseGlob(p))
 	}
 	return out
 }

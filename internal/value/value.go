@@ -28,6 +28,7 @@ import (
 	"reflect"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 )
 
@@ -407,4 +408,33 @@ func bigFloat(v any) *big.Float {
 	default:
 		return new(big.Float).SetFloat64(v.(float64))
 	}
+}
+
+// Texts returns the texts of the items of a list, or of v alone where it is no
+// list; none where v is nil or empty. Salt's arguments are often either.
+func Texts(v any) []string {
+	if l, ok := v.(*List); ok {
+		out := make([]string, l.Len())
+		for i, it := range l.Items {
+			out[i] = Str(it)
+		}
+		return out
+	}
+	if v == nil || v == "" {
+		return nil
+	}
+	return []string{Str(v)}
+}
+
+// Split is Texts for arguments that may also be one text with commas, around
+// which blanks do not count.
+func Split(v any) []string {
+	if _, ok := v.(*List); ok || v == nil {
+		return Texts(v)
+	}
+	parts := strings.Split(Str(v), ",")
+	for i, p := range parts {
+		parts[i] = strings.TrimSpace(p)
+	}
+	return parts
 }

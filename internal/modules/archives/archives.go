@@ -69,27 +69,10 @@ func lines(text string) *value.List {
 	return value.Strings(strings.Split(text, "\n"))
 }
 
-// list reads a list, or a text with commas.
-func list(v any) []string {
-	var out []string
-	switch x := v.(type) {
-	case nil:
-	case *value.List:
-		for _, it := range x.Items {
-			out = append(out, value.Str(it))
-		}
-	default:
-		for w := range strings.SplitSeq(value.Str(x), ",") {
-			out = append(out, strings.TrimSpace(w))
-		}
-	}
-	return out
-}
-
 // sources are files, by patterns.
 func sources(v any, cwd string) []string {
 	var out []string
-	for _, s := range list(v) {
+	for _, s := range value.Split(v) {
 		at := s
 		if !filepath.IsAbs(s) && cwd != "" {
 			at = filepath.Join(cwd, s)
@@ -230,7 +213,7 @@ func (a archiver) cmdUnzip(ctx context.Context, _ *fn.Call, x cmdUnzipArgs) (*va
 	}
 	args = append(args, x.File, "-d", x.Dest)
 	if x.Excludes != nil {
-		args = append(append(args, "-x"), list(x.Excludes)...)
+		args = append(append(args, "-x"), value.Split(x.Excludes)...)
 	}
 	text, err := a.run(ctx, x.Runas, "", "unzip", args...)
 	return trim(lines(text), x.Trim), err
@@ -255,7 +238,7 @@ func (a archiver) unzip(_ context.Context, _ *fn.Call, x unzipArgs) (*value.List
 	if x.Runas != "" || x.Password != nil {
 		return nil, fn.Invalidf("archive.unzip knows neither runas nor password: use archive.cmd_unzip")
 	}
-	names, err := archive.Unzip(a.m.Path(x.File), a.m.Path(x.Dest), list(x.Excludes), x.Perms)
+	names, err := archive.Unzip(a.m.Path(x.File), a.m.Path(x.Dest), value.Split(x.Excludes), x.Perms)
 	if err != nil {
 		return nil, fn.Errorf("Exception encountered unpacking zipfile: %w", err)
 	}

@@ -323,25 +323,7 @@ func words(v any) []string {
 	if s, ok := v.(string); ok {
 		return strings.Split(s, ",")
 	}
-	return texts(v)
-}
-
-// texts reads a list of texts, or one text.
-func texts(v any) []string {
-	switch x := v.(type) {
-	case nil:
-		return nil
-	case *value.List:
-		var out []string
-		for _, it := range x.Items {
-			out = append(out, value.Str(it))
-		}
-		return out
-	}
-	if s := value.Str(v); s != "" {
-		return []string{s}
-	}
-	return nil
+	return value.Texts(v)
 }
 
 type cacheDirArgs struct {
@@ -354,7 +336,7 @@ type cacheDirArgs struct {
 
 func (cp) cacheDir(ctx context.Context, c *fn.Call, a cacheDirArgs) (any, error) {
 	return list(c.Files.CacheTree(ctx, a.Path, environment(c, a.Saltenv), a.IncludeEmpty,
-		fileclient.Filter{Include: texts(a.IncludePat), Exclude: texts(a.ExcludePat)}))
+		fileclient.Filter{Include: value.Texts(a.IncludePat), Exclude: value.Texts(a.ExcludePat)}))
 }
 
 func (cp) cacheMaster(ctx context.Context, c *fn.Call, a envArg) (any, error) {

@@ -447,29 +447,12 @@ func withURL(words []string, option, url string) ([]string, error) {
 	return append(words, option, url), nil
 }
 
-// split reads a list, or a text with commas.
-func split(v any) []string {
-	var out []string
-	switch x := v.(type) {
-	case nil:
-	case *value.List:
-		for _, it := range x.Items {
-			out = append(out, value.Str(it))
-		}
-	default:
-		for part := range strings.SplitSeq(value.Str(x), ",") {
-			out = append(out, strings.TrimSpace(part))
-		}
-	}
-	return out
-}
-
 // requirements returns the options for files of requirements, and what removes
 // the copies that were made for another user. missing is a file that the
 // master does not have.
 func (p pip) requirements(ctx context.Context, c *fn.Call, v any, cwd, user, saltenv string) (words []string, done func(), missing string, err error) {
 	done = func() {}
-	for _, file := range split(v) {
+	for _, file := range value.Split(v) {
 		if strings.HasPrefix(file, "salt://") {
 			cached, err := c.Files.CacheFile(ctx, file, saltenv)
 			if err != nil {

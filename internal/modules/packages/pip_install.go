@@ -108,7 +108,7 @@ func (a pipInstallArgs) wheels(c *fn.Call, version string) (words []string, err 
 			c.Log.Error("this version of pip lacks an option, which is ignored", "option", o.option, "version", version)
 		}
 	}
-	if names := split(a.NoBinary); len(names) > 0 {
+	if names := value.Split(a.NoBinary); len(names) > 0 {
 		words = append(words, "--no-binary", strings.Join(names, ","))
 	}
 	return words, nil
@@ -185,7 +185,7 @@ func (a pipInstallArgs) network(c *fn.Call, version string) ([]string, error) {
 		return nil, err
 	}
 	words = append(words, seconds...)
-	for _, link := range split(a.FindLinks) {
+	for _, link := range value.Split(a.FindLinks) {
 		if _, err := os.Stat(link); err != nil && !pipURL.MatchString(link) {
 			return nil, fn.Errorf("'%s' is not a valid URL or path", link)
 		}
@@ -203,7 +203,7 @@ func (a pipInstallArgs) network(c *fn.Call, version string) ([]string, error) {
 	if a.NoIndex {
 		words = append(words, "--no-index")
 	}
-	if mirrors := split(a.Mirrors); len(mirrors) > 0 {
+	if mirrors := value.Split(a.Mirrors); len(mirrors) > 0 {
 		if atLeast(version, 7) {
 			return nil, fn.Errorf("pip >= 7.0.0 does not support mirror argument: use index_url and/or extra_index_url instead")
 		}
@@ -263,10 +263,10 @@ func (a pipInstallArgs) manner(_ *fn.Call, version string) (words []string, err 
 	if a.Cert != "" {
 		words = append(words, "--cert", a.Cert)
 	}
-	for _, o := range split(a.GlobalOptions) {
+	for _, o := range value.Split(a.GlobalOptions) {
 		words = append(words, "--global-option", o)
 	}
-	for _, o := range split(a.InstallOptions) {
+	for _, o := range value.Split(a.InstallOptions) {
 		words = append(words, "--install-option", o)
 	}
 	return words, nil
@@ -275,13 +275,13 @@ func (a pipInstallArgs) manner(_ *fn.Call, version string) (words []string, err 
 var egg = regexp.MustCompile(`(?:#|#.*?&)egg=([^&]+)`)
 
 func (a pipInstallArgs) packages(*fn.Call, string) (words []string, err error) {
-	for _, name := range split(a.Pkgs) {
+	for _, name := range value.Split(a.Pkgs) {
 		if err := pipName(name); err != nil {
 			return nil, err
 		}
 		words = append(words, strings.ReplaceAll(name, ";", ",")) // which stands for a comma in a text with commas
 	}
-	for _, e := range split(a.Editable) {
+	for _, e := range value.Split(a.Editable) {
 		if e != "." && !strings.HasPrefix(e, "file://") && !strings.HasPrefix(e, "/") && !egg.MatchString(e) {
 			return nil, fn.Errorf("You must specify an egg for this editable")
 		}
@@ -294,10 +294,10 @@ func (a pipInstallArgs) rest(*fn.Call, string) (words []string, err error) {
 	if a.AllExternal {
 		words = append(words, "--allow-all-external")
 	}
-	for _, name := range split(a.AllowExternal) {
+	for _, name := range value.Split(a.AllowExternal) {
 		words = append(words, "--allow-external", name)
 	}
-	for _, name := range split(a.AllowUnverified) {
+	for _, name := range value.Split(a.AllowUnverified) {
 		words = append(words, "--allow-unverified", name)
 	}
 	if a.DependencyLinks {
@@ -362,7 +362,7 @@ func (p pip) uninstall(ctx context.Context, c *fn.Call, a pipUninstallArgs) (*va
 		return nil, err
 	}
 	words = append(append(append(words, log...), proxy(c, a.Proxy)...), seconds...)
-	for _, name := range split(a.Pkgs) {
+	for _, name := range value.Split(a.Pkgs) {
 		if err := pipName(name); err != nil {
 			return nil, err
 		}

@@ -293,8 +293,8 @@ type good struct {
 }
 
 func (a *args) successes() (good, error) {
-	g := good{stdout: texts(a.SuccessStdout), stderr: texts(a.SuccessStderr)}
-	for _, s := range texts(a.SuccessRetcodes) {
+	g := good{stdout: value.Split(a.SuccessStdout), stderr: value.Split(a.SuccessStderr)}
+	for _, s := range value.Split(a.SuccessRetcodes) {
 		n, err := strconv.Atoi(s)
 		if err != nil {
 			return g, fn.Invalidf("success_retcodes must be a list of integers")
@@ -302,23 +302,6 @@ func (a *args) successes() (good, error) {
 		g.codes = append(g.codes, n)
 	}
 	return g, nil
-}
-
-// texts reads a list, or a text with commas.
-func texts(v any) []string {
-	var out []string
-	switch x := v.(type) {
-	case nil:
-	case *value.List:
-		for _, it := range x.Items {
-			out = append(out, value.Str(it))
-		}
-	default:
-		for part := range strings.SplitSeq(value.Str(v), ",") {
-			out = append(out, strings.TrimSpace(part))
-		}
-	}
-	return out
 }
 
 func (g good) apply(code int, r result) int {

@@ -90,7 +90,7 @@ func argWords(v any) ([]string, error) {
 	case nil:
 		return nil, nil
 	case *value.List:
-		return texts(x), nil
+		return value.Split(x), nil
 	}
 	return proc.Split(value.Str(v))
 }
@@ -154,7 +154,7 @@ func (cmd) execCodeAll(ctx context.Context, c *fn.Call, a codeArgs) (*value.Dict
 	case string:
 		words = []string{x}
 	case *value.List:
-		words = texts(x)
+		words = value.Split(x)
 	}
 	return full.runText(ctx, c, []string{a.Lang}, []byte(a.Code), "", words)
 }

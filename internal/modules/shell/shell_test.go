@@ -114,6 +114,7 @@ func TestSignatures(t *testing.T) {
 			t.Errorf("%s: got  %s\nwant %s", fun, got, want)
 		}
 	}
+	t.Setenv("SHELL", "/bin/sh") // what follows runs it
 	if o := run(t, &fn.Call{}, "cmd.exec_code_all", "sh", "echo $A; pwd; exit 3", "/", "env={A: b}", "success_retcodes=[3]"); value.Repr(o.Return.(*value.Dict).At("stdout")) != `'b\n/'` || o.Retcode != 0 {
 		t.Errorf("%+v", value.Repr(o.Return))
 	}

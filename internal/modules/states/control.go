@@ -120,7 +120,7 @@ func entryOf(d *value.Dict, id string) *value.Dict {
 
 func (m *mod) getPauses(_ context.Context, c *fn.Call, a pauseArgs) (*value.Dict, error) {
 	p := pauses{filepath.Join(cacheDir(c), pauseFolder)}
-	jids := split(a.JID)
+	jids := value.Split(a.JID)
 	if a.JID == nil {
 		entries, err := os.ReadDir(p.dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -249,7 +249,7 @@ type statesArgs struct {
 
 func (m *mod) disable(ctx context.Context, c *fn.Call, a statesArgs) (*value.Dict, error) {
 	off := highstate.DisabledStates(c.Grains.All())
-	return setDisabled(ctx, c, split(a.States), func(name string) (string, bool) {
+	return setDisabled(ctx, c, value.Split(a.States), func(name string) (string, bool) {
 		if slices.Contains(off, name) {
 			return "Info: " + name + " state already disabled.", false
 		}
@@ -260,7 +260,7 @@ func (m *mod) disable(ctx context.Context, c *fn.Call, a statesArgs) (*value.Dic
 
 func (m *mod) enable(ctx context.Context, c *fn.Call, a statesArgs) (*value.Dict, error) {
 	off := highstate.DisabledStates(c.Grains.All())
-	return setDisabled(ctx, c, split(a.States), func(name string) (string, bool) {
+	return setDisabled(ctx, c, value.Split(a.States), func(name string) (string, bool) {
 		i := slices.Index(off, name)
 		if i < 0 {
 			return "Info: " + name + " state already enabled.", false

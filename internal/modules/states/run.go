@@ -130,7 +130,7 @@ func whitelisted(matches []top.Match, v any) []top.Match {
 	if !value.Truth(v) {
 		return matches
 	}
-	white := split(v)
+	white := value.Split(v)
 	var out []top.Match
 	for _, mt := range matches {
 		var names []string
@@ -197,7 +197,7 @@ func (m *mod) sls(ctx context.Context, c *fn.Call, a args) (any, error) {
 		return conflict, nil
 	}
 	defer leave()
-	mods := split(a.Mods)
+	mods := value.Split(a.Mods)
 	if off := disabledSLS(c, mods); len(off) > 0 {
 		return faulty(c, off), nil
 	}
@@ -243,7 +243,7 @@ func (m *mod) slsID(ctx context.Context, c *fn.Call, a args) (any, error) {
 	if l := a.pillarFaults(c, s); l != nil {
 		return l, nil
 	}
-	high, faults := s.High(ctx, []top.Match{{Saltenv: s.Saltenv(), SLS: split(a.Mods)}})
+	high, faults := s.High(ctx, []top.Match{{Saltenv: s.Saltenv(), SLS: value.Split(a.Mods)}})
 	faults = append(faults, s.Verify(ctx, high)...)
 	if len(faults) == 0 {
 		faults = s.RequisiteIn(ctx, high)

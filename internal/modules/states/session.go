@@ -169,23 +169,6 @@ func faulty(c *fn.Call, faults []string) *value.List {
 	return value.Strings(faults)
 }
 
-// split reads a list, or a text with commas.
-func split(v any) []string {
-	var out []string
-	switch x := v.(type) {
-	case nil:
-	case *value.List:
-		for _, it := range x.Items {
-			out = append(out, value.Str(it))
-		}
-	default:
-		for part := range strings.SplitSeq(value.Str(v), ",") {
-			out = append(out, strings.TrimSpace(part))
-		}
-	}
-	return out
-}
-
 // addExclude adds what the caller excludes to high data.
 func addExclude(high *value.Dict, v any) {
 	if !value.Truth(v) {
@@ -195,7 +178,7 @@ func addExclude(high *value.Dict, v any) {
 	if l, ok := v.(*value.List); ok {
 		items = append(items, l.Items...)
 	} else {
-		for _, name := range split(v) {
+		for _, name := range value.Split(v) {
 			items = append(items, name)
 		}
 	}

@@ -136,7 +136,7 @@ func (m *mod) showTop(ctx context.Context, c *fn.Call, a args) (any, error) {
 
 // highOf renders SLS files and looks at their form.
 func (m *mod) highOf(ctx context.Context, a args, s *highstate.Session) (*value.Dict, []string) {
-	high, faults := s.High(ctx, []top.Match{{Saltenv: s.Saltenv(), SLS: split(a.Mods)}})
+	high, faults := s.High(ctx, []top.Match{{Saltenv: s.Saltenv(), SLS: value.Split(a.Mods)}})
 	return high, append(faults, s.Verify(ctx, high)...)
 }
 
@@ -185,7 +185,7 @@ func (m *mod) idExists(ctx context.Context, c *fn.Call, a args) (any, error) {
 	if !ok {
 		return v, nil
 	}
-	for _, id := range split(a.IDs) {
+	for _, id := range value.Split(a.IDs) {
 		if !slices.ContainsFunc(chunks, func(low *value.Dict) bool { return value.Str(low.At("__id__")) == id }) {
 			return false, nil
 		}

@@ -30,18 +30,3 @@ func info(ctx context.Context, e *state.Env, module, name string, local bool) (*
 	d, _ := v.(*value.Dict)
 	return d, err
 }
-
-func names(v any) []string {
-	l, ok := v.(*value.List)
-	if !ok {
-		if v == nil || v == "" {
-			return nil
-		}
-		return []string{value.Str(v)}
-	}
-	out := make([]string, l.Len())
-	for i, it := range l.Items {
-		out[i] = value.Str(it)
-	}
-	return out
-}

@@ -62,7 +62,7 @@ func (a groupArgs) differs(have *value.Dict) (list []groupChange, err error) {
 			list = append(list, groupChange{key: "gid", gid: gid})
 		}
 	}
-	now, want := names(have.At("members")), names(a.Members)
+	now, want := value.Texts(have.At("members")), value.Texts(a.Members)
 	same := len(now) == len(want)
 	for _, u := range want {
 		same = same && slices.Contains(now, u)
@@ -80,7 +80,7 @@ func (a groupArgs) differs(have *value.Dict) (list []groupChange, err error) {
 		there bool
 	}{{"addusers", a.Add, false}, {"delusers", a.Del, true}} {
 		var users []string
-		for _, u := range names(c.users) {
+		for _, u := range value.Texts(c.users) {
 			if slices.Contains(now, u) == c.there {
 				users = append(users, u)
 			}
@@ -109,8 +109,8 @@ func (a groupArgs) conflict() string {
 	if a.Members != nil && (a.Add != nil || a.Del != nil) {
 		return `Error: Conflicting options "members" with "addusers" and/or "delusers" can not be used together. `
 	}
-	for _, u := range names(a.Add) {
-		if slices.Contains(names(a.Del), u) {
+	for _, u := range value.Texts(a.Add) {
+		if slices.Contains(value.Texts(a.Del), u) {
 			return "Error. Same user(s) can not be added and deleted simultaneously"
 		}
 	}
@@ -214,8 +214,8 @@ func (a groupArgs) add(ctx context.Context, e *state.Env) (state.Change, error) 
 		}
 		return state.Change{}, err
 	}
-	users := names(a.Members)
-	if more := names(a.Add); len(more) > 0 {
+	users := value.Texts(a.Members)
+	if more := value.Texts(a.Add); len(more) > 0 {
 		users = more
 	}
 	if len(users) > 0 {

@@ -236,7 +236,7 @@ func (m authManageArgs) one(key string) authArgs {
 }
 
 func authManage(ctx context.Context, e *state.Env, m authManageArgs) (state.Plan, error) {
-	wanted := names(m.Keys)
+	wanted := value.Texts(m.Keys)
 	var parts []string
 	for _, key := range wanted {
 		parts = append(parts, strings.Fields(key)...)

@@ -129,7 +129,7 @@ func (u *userState) prepare(ctx context.Context) error {
 		}
 	}
 	var missing []string
-	for _, g := range names(a.Groups) {
+	for _, g := range value.Texts(a.Groups) {
 		d, err := info(ctx, u.e, "group", g, false)
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (u *userState) prepare(ctx context.Context) error {
 	if len(missing) > 0 {
 		return fn.Errorf("The following group(s) are not present: %s", strings.Join(missing, ","))
 	}
-	for _, g := range names(a.OptionalGroups) {
+	for _, g := range value.Texts(a.OptionalGroups) {
 		d, err := info(ctx, u.e, "group", g, false)
 		if err != nil {
 			return err
@@ -263,8 +263,8 @@ func (u *userState) differs(ctx context.Context, have *value.Dict, gid any) (*va
 // groups returns the further groups that the user is to be in, and whether
 // that differs from those that are.
 func (u *userState) groups(ctx context.Context, have *value.Dict, gid any) (wanted []string, differ bool, err error) {
-	now := names(have.At("groups"))
-	wanted = append(names(u.a.Groups), u.optional...)
+	now := value.Texts(have.At("groups"))
+	wanted = append(value.Texts(u.a.Groups), u.optional...)
 	if !u.a.RemoveGroups || u.a.Groups == nil && len(u.optional) == 0 {
 		wanted = append(wanted, now...)
 	}
@@ -524,7 +524,7 @@ func (u *userState) create(ctx context.Context) (state.Change, error) {
 	a := u.a
 	groups := a.Groups
 	if len(u.optional) > 0 {
-		groups = value.Strings(append(names(a.Groups), u.optional...))
+		groups = value.Strings(append(value.Texts(a.Groups), u.optional...))
 	}
 	var home any
 	if a.Home != "" {
@@ -623,7 +623,7 @@ func userAbsent(ctx context.Context, e *state.Env, a userAbsentArgs) (state.Plan
 				return state.Change{}, err
 			}
 			diff := value.NewDict(2)
-			for _, g := range names(groups) {
+			for _, g := range value.Texts(groups) {
 				left, err := info(ctx, e, "group", g, false)
 				if err != nil {
 					return state.Change{Diff: diff}, err

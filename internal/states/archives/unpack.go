@@ -193,7 +193,7 @@ func (u *unpacking) clear(changes *value.Dict) error {
 func (u *unpacking) unpack(ctx context.Context) ([]string, error) {
 	switch {
 	case u.format == "zip" && !u.runsUnzip():
-		return archive.Unzip(u.file, u.name, list(u.Excludes), u.ExtractPerms)
+		return archive.Unzip(u.file, u.name, value.Split(u.Excludes), u.ExtractPerms)
 	case u.format == "tar" && u.opts == "" && u.ListOptions == "":
 		return archive.Untar(ctx, u.file, u.name, u.lookUp(ctx))
 	}
@@ -241,26 +241,10 @@ func (u *unpacking) unzipWords(words []string) []string {
 		args = append(args, "-o") // it must not ask
 	}
 	args = append(append(args, words...), u.file, "-d", u.name)
-	if x := list(u.Excludes); len(x) > 0 {
+	if x := value.Split(u.Excludes); len(x) > 0 {
 		args = append(append(args, "-x"), x...)
 	}
 	return args
-}
-
-func list(v any) []string {
-	var out []string
-	switch x := v.(type) {
-	case nil:
-	case *value.List:
-		for _, it := range x.Items {
-			out = append(out, value.Str(it))
-		}
-	default:
-		for w := range strings.SplitSeq(value.Str(x), ",") {
-			out = append(out, strings.TrimSpace(w))
-		}
-	}
-	return out
 }
 
 // finish gives the files to their owner and notes the hash.

@@ -40,7 +40,7 @@ func downloaded(ctx context.Context, e *state.Env, a downloadArgs) (state.Plan, 
 		there := have.Has(name)
 		if there && value.Truth(version) {
 			spec = true
-			if there, err = p.fulfills(ctx, texts(have.At(name)), value.Str(version), a.Epoch, false); err != nil {
+			if there, err = p.fulfills(ctx, value.Texts(have.At(name)), value.Str(version), a.Epoch, false); err != nil {
 				return state.Plan{}, err
 			}
 		}
@@ -131,7 +131,7 @@ func patches(ctx context.Context, e *state.Env, a patchArgs, fun string) (state.
 		return state.Plan{}, err
 	}
 	have, _ := v.(*value.Dict)
-	ids := texts(a.IDs)
+	ids := value.Texts(a.IDs)
 	if len(ids) == 0 {
 		if ids = []string{a.Name}; value.Truth(have.At(a.Name)) {
 			return state.Plan{Comment: "Advisory patch " + a.Name + " is already installed"}, nil
@@ -188,9 +188,9 @@ func groupInstalled(ctx context.Context, e *state.Env, a groupArgs) (state.Plan,
 		return state.Plan{}, fn.Errorf("An error was encountered while installing/updating group '%s': %w.", a.Name, err)
 	}
 	d, _ := v.(*value.Dict)
-	part := func(kind, what string) []string { return texts(d.Dict(kind).At(what)) }
+	part := func(kind, what string) []string { return value.Texts(d.Dict(kind).At(what)) }
 	skip := map[string]bool{}
-	for _, name := range texts(a.Skip) {
+	for _, name := range value.Texts(a.Skip) {
 		skip[name] = true
 	}
 	var refused []string
@@ -210,7 +210,7 @@ func groupInstalled(ctx context.Context, e *state.Env, a groupArgs) (state.Plan,
 			targets = append(targets, name)
 		}
 	}
-	targets = append(targets, texts(a.Include)...)
+	targets = append(targets, value.Texts(a.Include)...)
 	if len(targets) == 0 {
 		return state.Plan{Comment: "Group '" + a.Name + "' is already installed"}, nil
 	}

@@ -108,7 +108,7 @@ func (in *install) look(ctx context.Context) error {
 	in.targets, in.reinstall, in.altered = value.NewDict(0), value.NewDict(0), value.NewDict(0)
 	var problems []string
 	for name, wanted := range in.desired.All() {
-		if err := in.compare(ctx, value.Str(name), wanted, texts(have.At(name))); err != nil {
+		if err := in.compare(ctx, value.Str(name), wanted, value.Texts(have.At(name))); err != nil {
 			problems = append(problems, err.Error())
 		}
 	}
@@ -163,7 +163,7 @@ func (in *install) preflight(ctx context.Context, have *value.Dict) error {
 		ok := have.Has(name)
 		if ok && version != nil {
 			var err error
-			if ok, err = in.fulfills(ctx, texts(have.At(name)), value.Str(version), in.a.Epoch, false); err != nil {
+			if ok, err = in.fulfills(ctx, value.Texts(have.At(name)), value.Str(version), in.a.Epoch, false); err != nil {
 				return err
 			}
 		}
@@ -182,7 +182,7 @@ func (in *install) preflight(ctx context.Context, have *value.Dict) error {
 	d, _ := v.(*value.Dict)
 	for name, it := range d.All() {
 		one, _ := it.(*value.Dict)
-		switch like := texts(one.At("suggestions")); {
+		switch like := value.Texts(one.At("suggestions")); {
 		case one.At("found") != false:
 		case len(like) == 0:
 			unknown = append(unknown, value.Str(name))
@@ -220,7 +220,7 @@ func (in *install) newest(ctx context.Context, have *value.Dict) error {
 	}
 	in.refresh = false
 	for name, version := range byName(v, names).All() {
-		switch old := texts(have.At(name)); {
+		switch old := value.Texts(have.At(name)); {
 		case value.Truth(version):
 		case len(old) > 0:
 			version = old[len(old)-1]
@@ -408,7 +408,7 @@ func (p pkg) installable(ctx context.Context, targets, have *value.Dict, refresh
 		if v, err := p.bare(ctx, "list_repo_pkgs", nil, anys(exact)...); err == nil {
 			d, _ := v.(*value.Dict)
 			for name, versions := range d.All() {
-				if all := texts(versions); len(all) > 0 {
+				if all := value.Texts(versions); len(all) > 0 {
 					found.Set(name, all[0])
 				}
 			}
@@ -569,9 +569,9 @@ func (in *install) outcome(ctx context.Context, changes *value.Dict, h heldNow) 
 // verified reports whether a package is installed as wanted.
 func (p pkg) verified(ctx context.Context, name string, wanted any, have *value.Dict) (bool, error) {
 	plain, _, _ := strings.Cut(name, "=")
-	versions := texts(have.At(plain))
+	versions := value.Texts(have.At(plain))
 	if len(versions) == 0 {
-		versions = texts(have.At(name))
+		versions = value.Texts(have.At(name))
 	}
 	if len(versions) == 0 || wanted == "latest" {
 		return len(versions) > 0, nil

@@ -267,21 +267,6 @@ func (p pkg) clean(ctx context.Context, version any) (any, error) {
 	return p.bare(ctx, "version_clean", nil, version)
 }
 
-func texts(v any) []string {
-	l, ok := v.(*value.List)
-	if !ok {
-		if v == nil || v == "" {
-			return nil
-		}
-		return []string{value.Str(v)}
-	}
-	out := make([]string, l.Len())
-	for i, it := range l.Items {
-		out[i] = value.Str(it)
-	}
-	return out
-}
-
 func keys(d *value.Dict) []string {
 	out := make([]string, 0, d.Len())
 	for k := range d.All() {
@@ -356,7 +341,7 @@ func (p pkg) holds(ctx context.Context) (locks *value.Dict, exact bool, err erro
 		return locks, true, err
 	case p.can("list_holds"):
 		v, err = p.bare(ctx, "list_holds", value.DictOf("full", true))
-		for _, lock := range texts(v) {
+		for _, lock := range value.Texts(v) {
 			if m := lockForm.FindStringSubmatch(lock); m != nil {
 				lock = m[1]
 			}
@@ -365,7 +350,7 @@ func (p pkg) holds(ctx context.Context) (locks *value.Dict, exact bool, err erro
 	case p.can("get_selections"):
 		v, err = p.bare(ctx, "get_selections", value.DictOf("state", "hold"))
 		d, _ := v.(*value.Dict)
-		for _, name := range texts(d.At("hold")) {
+		for _, name := range value.Texts(d.At("hold")) {
 			locks.Set(name, "")
 		}
 	default:

@@ -146,7 +146,7 @@ func (r *repo) readLine(on bool) error {
 // fields are the items of a list, or of a text with commas.
 func fields(v any) []string {
 	if l, ok := v.(*value.List); ok {
-		return texts(l)
+		return value.Texts(l)
 	}
 	var out []string
 	for w := range strings.SplitSeq(value.Str(v), ",") {
@@ -183,10 +183,10 @@ func (r *repo) same(key string, now any, known bool, want any) bool {
 	switch {
 	case debian(r.e) && key == "line":
 		return sameLine(value.Str(now), value.Str(want), r.options.Has("comments"))
-	case debian(r.e) && key == "architectures" && len(texts(want)) == 0:
+	case debian(r.e) && key == "architectures" && len(value.Texts(want)) == 0:
 		return true // any
 	case key == "comps" || key == "architectures":
-		return sameSet(texts(now), texts(want))
+		return sameSet(value.Texts(now), value.Texts(want))
 	case key == "enabled":
 		return isTrue(want) == (!known || isTrue(now))
 	case key == "comments":
@@ -196,7 +196,7 @@ func (r *repo) same(key string, now any, known bool, want any) bool {
 	case value.TypeName(want) == "bool" || value.TypeName(now) == "bool":
 		return isTrue(want) == isTrue(now)
 	case value.TypeName(want) == "list":
-		return value.Str(now) == strings.Join(texts(want), "\n")
+		return value.Str(now) == strings.Join(value.Texts(want), "\n")
 	}
 	return value.Str(now) == value.Str(want)
 }
@@ -294,7 +294,7 @@ func repoAbsent(ctx context.Context, e *state.Env, a repoAbsentArgs) (state.Plan
 	}
 	have, _ := v.(*value.Dict)
 	if debian(e) && have.Len() > 0 {
-		if line, err := packages.ParseRepo(name); err == nil && !sameSet(line.Architectures, texts(have.At("architectures"))) {
+		if line, err := packages.ParseRepo(name); err == nil && !sameSet(line.Architectures, value.Texts(have.At("architectures"))) {
 			have = nil
 		}
 	}

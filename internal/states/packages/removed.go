@@ -68,7 +68,7 @@ func (r *removal) targets(ctx context.Context) (names []string, spec bool, err e
 	}
 	for name, version := range r.wanted.All() {
 		n := value.Str(name)
-		versions := texts(have.At(n))
+		versions := value.Texts(have.At(n))
 		if len(versions) == 0 {
 			continue
 		}

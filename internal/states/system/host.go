@@ -39,9 +39,9 @@ type entry struct {
 func nameOf(entries *value.Dict, addr string) (names []string, comment string, ok bool) {
 	v, ok := entries.Get(addr)
 	if d, isMap := v.(*value.Dict); isMap {
-		return texts(d.At("aliases")), d.Str("comment"), ok
+		return value.Texts(d.At("aliases")), d.Str("comment"), ok
 	}
-	return texts(v), "", ok
+	return value.Texts(v), "", ok
 }
 
 func hostPresent(ctx context.Context, e *state.Env, a hostArgs) (state.Plan, error) {
@@ -49,7 +49,7 @@ func hostPresent(ctx context.Context, e *state.Env, a hostArgs) (state.Plan, err
 	if err != nil {
 		return state.Plan{}, err
 	}
-	ips := texts(a.IP)
+	ips := value.Texts(a.IP)
 	var plan state.Plan
 	var comments, faults []string
 	var adds, remarks, removals []entry
@@ -160,7 +160,7 @@ func hostAbsent(ctx context.Context, e *state.Env, a hostAbsentArgs) (state.Plan
 		}
 		return "Host " + a.Name + " (" + addr + ") already absent"
 	}
-	ips := texts(a.IP)
+	ips := value.Texts(a.IP)
 	for _, addr := range ips {
 		has, err := e.Exec(ctx, "hosts.has_pair", nil, addr, a.Name)
 		if err != nil {
@@ -208,11 +208,11 @@ func hostOnly(ctx context.Context, e *state.Env, a hostOnlyArgs) (state.Plan, er
 	if err != nil {
 		return state.Plan{}, err
 	}
-	names := texts(a.Hosts)
+	names := value.Texts(a.Hosts)
 	for i := range names {
 		names[i] = strings.TrimSpace(names[i])
 	}
-	old, want := strings.Join(texts(v), " "), strings.Join(names, " ")
+	old, want := strings.Join(value.Texts(v), " "), strings.Join(names, " ")
 	if old == want {
 		return state.Plan{Comment: `IP address ` + a.Name + ` already set to "` + want + `"`}, nil
 	}

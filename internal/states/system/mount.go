@@ -53,7 +53,7 @@ func options(v any) []string {
 	if s, ok := v.(string); ok {
 		return strings.Split(s, ",")
 	}
-	return texts(v)
+	return value.Texts(v)
 }
 
 // escape spells a path as the kernel's table of mounts does.
@@ -157,7 +157,7 @@ func (m *mountState) bind() {
 		m.device = holder.Str("device")
 	}
 	if m.a.CopyBind {
-		m.opts = append(m.opts, append(texts(holder.At("opts")), texts(holder.At("superopts"))...)...)
+		m.opts = append(m.opts, append(value.Texts(holder.At("opts")), value.Texts(holder.At("superopts"))...)...)
 		slices.Sort(m.opts)
 		m.opts = slices.Compact(m.opts)
 	}
@@ -202,20 +202,20 @@ func inKilobytes(opt string) string {
 // changed returns the options that what is mounted lacks.
 func (m *mountState) changed(ctx context.Context) (missing []string, err error) {
 	shown := []string{}
-	for _, o := range append(texts(m.now.At("opts")), texts(m.now.At("superopts"))...) {
+	for _, o := range append(value.Texts(m.now.At("opts")), value.Texts(m.now.At("superopts"))...) {
 		shown = append(shown, inKilobytes(o))
 	}
 	if slices.Contains(m.opts, "bind") {
 		shown = append(shown, "bind")
 	}
 	invisible := slices.Concat(invisibleOptions, options(m.a.Invisible), options(m.a.Hidden))
-	keys := slices.Concat(invisibleKeys, texts(m.a.Keys))
+	keys := slices.Concat(invisibleKeys, value.Texts(m.a.Keys))
 	ignored := []string{}
 	if m.a.Type == "ramfs" {
 		ignored = append(ignored, "size")
 	}
 	if d, ok := m.a.IgnoreKeys.(*value.Dict); ok {
-		ignored = append(ignored, texts(d.At(m.a.Type))...)
+		ignored = append(ignored, value.Texts(d.At(m.a.Type))...)
 	}
 	translate, _ := m.a.Translate.(*value.Dict)
 	for _, opt := range m.opts {
@@ -405,7 +405,7 @@ func (m *mountState) again(ctx context.Context) (task, error) {
 	case slices.Contains(devices, m.device):
 		return task{said: already}, nil
 	}
-	for _, pattern := range texts(m.a.NameRegex) {
+	for _, pattern := range value.Texts(m.a.NameRegex) {
 		re, err := regexp.Compile("^(?:" + pattern + ")")
 		if err != nil {
 			return task{}, fn.Errorf("%q in device_name_regex is no regular expression: %w", pattern, err)

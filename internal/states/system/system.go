@@ -26,18 +26,3 @@ func ask(ctx context.Context, e *state.Env, fun string, args ...any) (*value.Dic
 	d, _ := v.(*value.Dict)
 	return d, err
 }
-
-func texts(v any) []string {
-	l, ok := v.(*value.List)
-	if !ok {
-		if v == nil || v == "" {
-			return nil
-		}
-		return []string{value.Str(v)}
-	}
-	out := make([]string, l.Len())
-	for i, it := range l.Items {
-		out[i] = value.Str(it)
-	}
-	return out
-}
