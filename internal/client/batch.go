@@ -23,8 +23,11 @@ type Batch struct {
 	Stop func(Result) bool
 }
 
-// BatchStep is what happens in a batch: one of the fields is set.
+// BatchStep is what happens in a batch. The first step has Up and Down, of
+// which one may be empty, each other one a single field.
 type BatchStep struct {
+	// Up are minions that answered the first ping and are to get the job.
+	Up []string
 	// Down are minions that did not answer the first ping and get no job.
 	Down []string
 	// Begin are the minions that now get the job.
@@ -61,7 +64,7 @@ func (c *Client) RunBatch(ctx context.Context, b Batch) iter.Seq2[BatchStep, err
 			yield(BatchStep{}, err)
 			return
 		}
-		if len(down) > 0 && !yield(BatchStep{Down: down}, nil) {
+		if !yield(BatchStep{Up: slices.Clone(r.todo), Down: down}, nil) {
 			return
 		}
 		r.run(ctx, yield)

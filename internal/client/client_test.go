@@ -329,6 +329,10 @@ func batch(t *testing.T, size int, rest time.Duration, stop string) []string {
 			note("down", step.Down...)
 		case step.Begin != nil:
 			note("begin", step.Begin...)
+		case step.Result == nil:
+			if len(step.Up) == 0 {
+				t.Error("a step without anything")
+			}
 		case step.Result.Absent:
 			note(step.Result.ID + " absent")
 		default:

@@ -104,6 +104,22 @@ func TestOnTerminal(t *testing.T) {
 		t.Errorf("Ctrl-C: code %d, %q", code, got)
 	}
 
+	// What takes long tells how it goes on, here until somebody has seen it.
+	for _, c := range []struct {
+		seen, want, program string
+		args                []string
+	}{
+		{"2/4 returned, ", `2/4 returned, \d+s, slowest (alpha|beta) \d+\.\ds, waiting for gamma, lambda\r`, "salt", []string{"-t", "60", "*", "test.ping"}},
+		{"0/2 returned, ", `0/2 returned, \d+s, waiting for alpha\r`, "salt", []string{"-b", "1", "-t", "60", "-L", "alpha,beta", "test.sleep", "60"}},
+		{"0/1 returned, ", `0/1 returned, \d+s, waiting for beta\r`, "salt", []string{"-s", "-t", "60", "beta", "test.sleep", "60"}},
+		{"runs on the master, ", `test\.sleep runs on the master, \d+s\r`, "salt-run", []string{"test.sleep", "60"}},
+	} {
+		got, code := onTerminal(t, master, 80, map[string]string{c.seen: ctrlC}, c.program, c.args...)
+		if code != 0 || !regexp.MustCompile(c.want).MatchString(got) || !strings.Contains(got, "\r\x1b[K\nExiting gracefully on Ctrl-c") {
+			t.Errorf("%s %q: code %d, %q", c.program, c.args, code, got)
+		}
+	}
+
 	states := []string{"--local", "state.single", "cmd.run", "name=true --and-more-words-than-fit"}
 	shown := regexp.MustCompile(`\x1b\[K([^\r\x1b]+)\r`)
 	for width, want := range map[int]string{80: `^(running|1/1): cmd\.run .*fit$`, 25: `^(running: .{15}|1/1: .{19})$`} {
@@ -120,5 +136,9 @@ func TestOnTerminal(t *testing.T) {
 	out, errs, _ = master.Run(daemontest.Brine, "salt", "-b", "1", "-L", "alpha,beta", "test.ping")
 	if strings.ContainsAny(out+errs, "\x1b\r") {
 		t.Errorf("a batch on a pipe: %q %q", out, errs)
+	}
+	out, errs, _ = master.Run(daemontest.Brine, "salt", "alpha", "test.sleep", "1.5")
+	if strings.ContainsAny(out+errs, "\x1b\r") {
+		t.Errorf("a job that takes long, on a pipe: %q %q", out, errs)
 	}
 }

@@ -6,11 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
-
-	"golang.org/x/term"
 
 	"brine/internal/cli/daemon"
 	"brine/internal/cli/frame"
@@ -192,11 +189,10 @@ func (r *runner) run(ctx context.Context, cfg *config.Minion, tree *config.Tree)
 		_, err := fmt.Fprintln(r.env.Stdout, line)
 		return err
 	}
-	if r.env.IsTerminal(r.env.Stderr) {
-		line := &progress{w: r.env.Stderr, width: terminalWidth(r.env.Stderr)}
-		mc.StateWatch = line
-		r.progress = line
-		defer line.clear()
+	if line := r.env.StderrLine(); line != nil {
+		r.progress = &progress{Line: line}
+		mc.StateWatch = r.progress
+		defer line.Clear()
 	}
 	if r.o.SkipGrains {
 		mc.CollectGrains = func(context.Context) *value.Dict { return value.NewDict(0) }
@@ -216,16 +212,6 @@ func (r *runner) run(ctx context.Context, cfg *config.Minion, tree *config.Tree)
 		return r.doc(c)
 	}
 	return r.call(ctx, c)
-}
-
-// terminalWidth returns how many columns a terminal has.
-func terminalWidth(w io.Writer) int {
-	if f, ok := w.(interface{ Fd() uintptr }); ok {
-		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 20 {
-			return n
-		}
-	}
-	return 80
 }
 
 // interrupted says goodbye after Ctrl-C.
@@ -303,7 +289,7 @@ func (r *runner) call(ctx context.Context, c *minion.Caller) int {
 	}
 	o := c.Call(ctx, fun, args)
 	if r.progress != nil {
-		r.progress.clear() // not every run tells of its end
+		r.progress.Clear() // not every run tells of its end
 	}
 	if ctx.Err() != nil {
 		return r.interrupted()

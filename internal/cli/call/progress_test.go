@@ -4,12 +4,13 @@ import (
 	"strings"
 	"testing"
 
+	"brine/internal/cli/frame"
 	"brine/internal/value"
 )
 
 func TestProgressLine(t *testing.T) {
 	var b strings.Builder
-	p := &progress{w: &b, width: 40}
+	p := &progress{Line: frame.NewLine(&b, 40)}
 	low := value.DictOf("state", "test", "fun", "nop", "__id__", "an id\x1b[2J\nof some length, and more")
 	p.Started(low)
 	p.Done(low, value.DictOf("result", true, "changes", value.DictOf("a", 1)), 1, 3)
@@ -24,7 +25,7 @@ func TestProgressLine(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("got\n%q\nwant\n%q", b.String(), want)
 	}
-	p.clear()
+	p.Clear()
 	if b.String() != want {
 		t.Error("an empty line is cleared again")
 	}

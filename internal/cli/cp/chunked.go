@@ -77,7 +77,7 @@ func (c *copying) file(ctx context.Context, f item, to string) error {
 	}
 	defer r.Close()
 	progress := c.newProgress(f)
-	defer progress.clear()
+	defer progress.Clear()
 	buf := make([]byte, c.set.CP.ChunkSize)
 	var takers []string
 	for n, last := 1, false; !last; n++ {
@@ -149,28 +149,22 @@ func (f item) remote(dest string, into bool) string {
 
 // progress is a line on a terminal that says how much of a file is sent.
 type progress struct {
-	w          io.Writer // nil: nothing is shown
+	*frame.Line
 	name       string
 	sent, size int64
 }
 
 // newProgress returns the line for a file of more than one chunk.
 func (c *copying) newProgress(f item) *progress {
-	if f.size <= int64(c.set.CP.ChunkSize) || !c.Env.IsTerminal(c.Env.Stderr) {
+	if f.size <= int64(c.set.CP.ChunkSize) {
 		return &progress{}
 	}
-	return &progress{w: c.Env.Stderr, name: path.Base(f.path), size: f.size}
+	return &progress{Line: c.Env.StderrLine(), name: path.Base(f.path), size: f.size}
 }
 
 func (p *progress) add(n int) {
-	if p.w != nil {
+	if p.Line != nil {
 		p.sent += int64(n)
-		fmt.Fprintf(p.w, "\r\x1b[K%.50s %d%%", p.name, min(100, 100*p.sent/p.size))
-	}
-}
-
-func (p *progress) clear() {
-	if p.w != nil {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		p.Show(fmt.Sprintf("%.50s %d%%", p.name, min(100, 100*p.sent/p.size)))
 	}
 }

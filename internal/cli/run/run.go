@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"brine/internal/cli/frame"
 	"brine/internal/cli/session"
@@ -194,12 +195,26 @@ func (p *program) execute(ctx context.Context, r client.Runner) error {
 			fmt.Fprintf(p.Env.Stdout, "jid: %s\n", id)
 		}
 	}
-	var broken error
+	var (
+		broken error
+		line   *frame.Line
+	)
+	if !p.opts.Quiet && p.Show.Wanted() != "quiet" {
+		line = p.Env.Live()
+	}
+	begun := time.Now()
+	stop := line.Every(time.Second, func() string {
+		return fmt.Sprintf("%s runs on the master, %s", r.Fun, time.Since(begun).Truncate(time.Second))
+	})
+	defer stop()
 	data, err := p.Client.Run(ctx, r, started, func(e client.RunnerEvent) {
 		if !p.opts.Quiet && broken == nil {
-			broken = p.Show.Show(value.DictOf("suffix", e.Name, "event", e.Data), outputterOf(e.Data), output.Call{})
+			broken = line.Aside(func() error {
+				return p.Show.Show(value.DictOf("suffix", e.Name, "event", e.Data), outputterOf(e.Data), output.Call{})
+			})
 		}
 	})
+	stop()
 	if errors.Is(err, context.Canceled) {
 		return exit(p.interrupted(jid))
 	}

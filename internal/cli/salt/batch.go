@@ -41,16 +41,24 @@ func (p *program) batch(ctx context.Context) error {
 		}
 	}
 	code := 0
+	progress := p.newProgress(nil)
+	defer progress.stop()
 	for step, err := range p.Client.RunBatch(ctx, b) {
 		if err != nil {
+			progress.stop()
 			return p.stopped(p.batchError(err), "")
 		}
-		n, err := p.batchStep(step)
+		var n int
+		err := progress.batchStep(step, func() (err error) {
+			n, err = p.batchStep(step)
+			return err
+		})
 		if err != nil {
 			return err
 		}
 		code = max(code, n)
 	}
+	progress.stop()
 	if halted != "" {
 		p.Log.Error("Minion " + halted + " returned with non-zero exit code. Batch run stopped due to failhard")
 	}
@@ -110,15 +118,20 @@ func (p *program) staticBatch(ctx context.Context) error {
 	}
 	all := value.NewDict(0)
 	failed := false
+	progress := p.newProgress(nil)
+	defer progress.stop()
 	for step, err := range p.Client.RunBatch(ctx, b) {
 		if err != nil {
+			progress.stop()
 			return p.stopped(err, "")
 		}
+		progress.batchStep(step, func() error { return nil })
 		r := step.Result
 		failed = failed || len(step.Down) > 0 || r != nil && p.falls(*r)
 		if r != nil && !r.Absent {
 			all.Set(r.ID, r.Return)
 		}
 	}
+	progress.stop()
 	return p.allPrinted(all, failed)
 }

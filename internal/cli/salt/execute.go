@@ -59,10 +59,8 @@ func (p *program) start(ctx context.Context) (*client.Running, error) {
 		j.Target, j.Type = value.Strings(ids), "list"
 	}
 	if p.opts.Verbose {
-		j.StillRunning = func(id string) { p.say("Execution is still running on %s\n", id) }
-	}
-	if p.opts.Verbose {
-		j.Told = func(jid, id, state string) { p.told(jid, id, state, "") }
+		j.StillRunning = func(id string) { p.aside(func() { p.say("Execution is still running on %s\n", id) }) }
+		j.Told = func(jid, id, state string) { p.aside(func() { p.told(jid, id, state, "") }) }
 	}
 	r, err := p.Client.Start(ctx, j)
 	if err != nil {
@@ -98,12 +96,13 @@ func (p *program) execute(ctx context.Context) error {
 	defer r.Close()
 	var sum summary
 	docs := value.NewDict(0)
-	progress := p.newProgress(len(r.Minions))
+	progress := p.newProgress(r.Minions)
+	defer progress.stop()
 	var absent []string
 	failed := false
 	for res, err := range r.Results(ctx) {
-		progress.clear()
 		if err != nil {
+			progress.stop()
 			return p.stopped(err, r.JID)
 		}
 		failed = failed || p.falls(res)
@@ -116,15 +115,19 @@ func (p *program) execute(ctx context.Context) error {
 		shown := p.shape(res, r.JID)
 		sum.add(res, res.Absent && p.notConnected(res.ID))
 		failed = failed || shown.retcode != 0
-		if p.cmd.doc() {
-			addDocs(docs, res)
-			failed = false
-		} else if err := p.print(shown); err != nil {
+		err = progress.step(res, func() error {
+			if p.cmd.doc() {
+				addDocs(docs, res)
+				failed = false
+				return nil
+			}
+			return p.print(shown)
+		})
+		if err != nil {
 			return err
 		}
-		progress.step()
 	}
-	progress.clear()
+	progress.stop()
 	if p.cmd.doc() {
 		return p.printDocs(docs, sum.targeted())
 	}
@@ -148,10 +151,14 @@ func (p *program) static(ctx context.Context) error {
 	all := value.NewDict(len(r.Minions))
 	var absent []string
 	failed := false
+	progress := p.newProgress(r.Minions)
+	defer progress.stop()
 	for res, err := range r.Results(ctx) {
 		if err != nil {
+			progress.stop()
 			return p.stopped(err, r.JID)
 		}
+		progress.step(res, func() error { return nil })
 		failed = failed || p.falls(res)
 		if !res.Absent {
 			all.Set(res.ID, res.Return)
@@ -159,6 +166,7 @@ func (p *program) static(ctx context.Context) error {
 			absent = append(absent, res.ID)
 		}
 	}
+	progress.stop()
 	defer p.tellStates(ctx, r.JID, absent, all.Len())
 	return p.allPrinted(all, failed)
 }

@@ -2,47 +2,142 @@ package salt
 
 import (
 	"fmt"
-	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/cli/frame"
+	"brine/internal/client"
 )
 
-// progress is the line of -p on a terminal that counts returns. It goes to
-// stderr, so that the output stays whole.
+// progressAfter is how long a job takes at least of which a terminal shows how
+// it goes on, and how often that is shown anew.
+const progressAfter = time.Second
+
+// progress is what a terminal shows of a job while it runs: how many minions
+// have returned, which took longest, how long it has taken, and who is waited
+// for. Its fields change in Aside of the line only.
 type progress struct {
-	w           io.Writer // nil: nothing is shown
-	done, total int
-	shown       bool
+	*frame.Line
+	begun   time.Time
+	bar     bool
+	total   int
+	done    int
+	since   map[string]time.Time // since when each works
+	slowest string
+	longest time.Duration
+	stop    func()
 }
 
-func (p *program) newProgress(total int) *progress {
-	if !p.opts.Progress || !p.Env.IsTerminal(p.Env.Stderr) {
-		return &progress{}
+// newProgress shows the progress of a job for these minions: with the option
+// -p from the start and with a bar, else once it takes long.
+func (p *program) newProgress(ids []string) *progress {
+	pr := &progress{begun: time.Now(), bar: p.opts.Progress, since: map[string]time.Time{}, stop: func() {}}
+	p.live = pr
+	if pr.bar {
+		pr.Line = p.Env.StderrLine()
+	} else if p.Show.Wanted() != "quiet" {
+		pr.Line = p.Env.Live()
 	}
-	pr := &progress{w: p.Env.Stderr, total: total, done: -1}
-	pr.step()
+	if pr.Line == nil {
+		return pr
+	}
+	pr.total = len(ids)
+	pr.start(ids)
+	if pr.bar {
+		pr.Show(pr.text(time.Now()))
+	}
+	pr.stop = pr.Every(progressAfter, func() string { return pr.text(time.Now()) })
 	return pr
 }
 
-// step counts a return.
-func (p *progress) step() {
-	if p.w == nil {
+// aside lets write say something while a job runs whose progress may be shown.
+func (p *program) aside(write func()) {
+	if p.live == nil {
+		write()
 		return
 	}
-	p.done++
-	p.shown = true
-	const wide = 40
-	n := wide
-	if p.total > 0 {
-		n = min(wide, wide*p.done/p.total)
-	}
-	fmt.Fprintf(p.w, "\r[%-*s] %d/%d", wide, bar[:n], p.done, p.total)
+	p.live.Aside(func() error {
+		write()
+		return nil
+	})
 }
 
-const bar = "########################################"
-
-// clear removes the line, so that output can be written in its place.
-func (p *progress) clear() {
-	if p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
-		p.shown = false
+// start notes who begins now.
+func (p *progress) start(ids []string) {
+	now := time.Now()
+	for _, id := range ids {
+		p.since[id] = now
 	}
+}
+
+// step counts a return and shows it with write.
+func (p *progress) step(res client.Result, write func() error) error {
+	if p.Line == nil {
+		return write()
+	}
+	err := p.Aside(func() error {
+		p.count(res, time.Now())
+		return write()
+	})
+	if p.bar {
+		p.Show(p.text(time.Now()))
+	}
+	return err
+}
+
+// batchStep takes one step of a batch and shows it with write.
+func (p *progress) batchStep(s client.BatchStep, write func() error) error {
+	if s.Result != nil {
+		return p.step(*s.Result, write)
+	}
+	return p.Aside(func() error {
+		p.total += len(s.Up)
+		p.start(s.Begin)
+		return write()
+	})
+}
+
+func (p *progress) count(res client.Result, now time.Time) {
+	p.done++
+	if from, ok := p.since[res.ID]; ok && !res.Absent {
+		if took := now.Sub(from); took > p.longest {
+			p.slowest, p.longest = res.ID, took
+		}
+	}
+	delete(p.since, res.ID)
+	p.total = max(p.total, p.done) // who was not known before
+}
+
+// barWide is how many characters a full bar has.
+const barWide = 40
+
+func (p *progress) text(now time.Time) string {
+	var b strings.Builder
+	if p.bar {
+		n := barWide
+		if p.total > 0 {
+			n = barWide * p.done / p.total
+		}
+		fmt.Fprintf(&b, "[%-*s] ", barWide, strings.Repeat("#", n))
+	}
+	fmt.Fprintf(&b, "%d/%d returned, %s", p.done, p.total, now.Sub(p.begun).Truncate(time.Second))
+	if p.slowest != "" {
+		fmt.Fprintf(&b, ", slowest %s %.1fs", p.slowest, p.longest.Seconds())
+	}
+	if len(p.since) > 0 {
+		b.WriteString(", waiting for " + someOf(p.since))
+	}
+	return b.String()
+}
+
+// someOf names the first minions by their ids, and says how many more there are.
+func someOf(all map[string]time.Time) string {
+	const most = 3
+	ids := slices.Sorted(maps.Keys(all))
+	if len(ids) <= most {
+		return strings.Join(ids, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(ids[:most], ", "), len(ids)-most)
 }

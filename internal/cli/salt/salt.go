@@ -71,6 +71,7 @@ type program struct {
 	opts options
 	cmd  *call
 
+	live  *progress           // of the job that runs now, or nil
 	peers map[netip.Addr]bool // connected to the master; nil before the first look
 }
 
