@@ -62,9 +62,9 @@ func (c *Client) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
 	case "runner_async":
 		return one(l.runnerAsync(ctx))
 	case "wheel":
-		return one(l.wheel(ctx, "wheel"))
+		return one(l.master(ctx, "wheel"))
 	case "wheel_async":
-		return one(l.wheel(ctx, "_brine_wheel"))
+		return one(l.master(ctx, "_brine_wheel"))
 	}
 	return nil, salt.Errorf(salt.Invalid, "Invalid client specified: '%s'", value.Str(chunk.At("client")))
 }
@@ -308,20 +308,10 @@ func (l low) localSubset(ctx context.Context) (any, error) {
 			return nil, salt.Errorf(salt.Invalid, "subset must be a number from 1")
 		}
 	}
-	ask := j
-	ask.Fun, ask.Arg, ask.Ret, ask.JID = "sys.list_functions", nil, "", ""
-	_, results, err := l.Call(ctx, ask)
-	if errors.Is(err, ErrNoMatch) {
-		return value.NewDict(0), nil
-	}
-	if err != nil {
+	ids, err := l.Pick(ctx, j, n)
+	if err != nil && !errors.Is(err, ErrNoMatch) {
 		return nil, err
 	}
-	funs := []string{value.Str(j.Fun)}
-	if several, ok := j.Fun.(*value.List); ok {
-		funs = texts(several.Items)
-	}
-	ids := Subset(results, funs, n)
 	if len(ids) == 0 {
 		return value.NewDict(0), nil
 	}
@@ -329,9 +319,28 @@ func (l low) localSubset(ctx context.Context) (any, error) {
 	return l.collect(ctx, j)
 }
 
-// Subset chooses at random up to n of the minions that returned a list with
+// Pick chooses at random up to n minions of a job's target that have its
+// functions. Its errors are those of Start.
+func (c *Client) Pick(ctx context.Context, j Job, n int) ([]string, error) {
+	funs := []string{value.Str(j.Fun)}
+	if several, ok := j.Fun.(*value.List); ok {
+		funs = texts(several.Items)
+	}
+	j.Fun, j.Arg, j.Ret, j.JID = "sys.list_functions", nil, "", ""
+	if j.Kwargs != nil {
+		j.Kwargs = j.Kwargs.Clone()
+		j.Kwargs.Delete("metadata")
+	}
+	_, results, err := c.Call(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	return subset(results, funs, n), nil
+}
+
+// subset chooses at random up to n of the minions that returned a list with
 // all of the functions to sys.list_functions.
-func Subset(results []Result, funs []string, n int) []string {
+func subset(results []Result, funs []string, n int) []string {
 	var ids []string
 	for _, r := range results {
 		l, ok := r.Return.(*value.List)
@@ -421,14 +430,32 @@ func (l low) runnerAsync(ctx context.Context) (any, error) {
 // some.
 const minWheel = time.Minute
 
-func (l low) wheel(ctx context.Context, cmd string) (any, error) {
+// master has the master run a wheel function.
+func (l low) master(ctx context.Context, cmd string) (any, error) {
 	args, kwargs, err := l.onMaster()
 	if err != nil {
 		return nil, err
 	}
-	load := value.DictOf("cmd", cmd, "fun", value.Str(l.chunk.At("fun")), "arg", value.ListOf(args...), "kwarg", kwargs)
-	load.Update(l.creds)
-	reply, err := l.request(ctx, load, minWheel)
+	return l.Client.wheel(ctx, cmd, value.Str(l.chunk.At("fun")), args, kwargs)
+}
+
+// Wheel has the master run a wheel function and returns what it tells of it:
+// {fun, jid, user, return, success, ...}. args and kwargs may be nil.
+func (c *Client) Wheel(ctx context.Context, fun string, args []any, kwargs *value.Dict) (*value.Dict, error) {
+	if kwargs == nil {
+		kwargs = value.NewDict(0)
+	}
+	d, err := c.wheel(ctx, "wheel", fun, args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	return d.Dict("data"), nil
+}
+
+func (c *Client) wheel(ctx context.Context, cmd, fun string, args []any, kwargs *value.Dict) (*value.Dict, error) {
+	load := value.DictOf("cmd", cmd, "fun", fun, "arg", value.ListOf(args...), "kwarg", kwargs)
+	c.sign(load)
+	reply, err := c.request(ctx, load, minWheel)
 	if err != nil {
 		return nil, err
 	}

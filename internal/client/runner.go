@@ -40,12 +40,7 @@ func (c *Client) RunAsync(ctx context.Context, r Runner) (jid, tag string, err e
 	if r.SkipGrains {
 		load.Set("skip_grains", true)
 	}
-	if c.creds != nil {
-		load.Update(c.creds)
-	} else {
-		load.Set("key", "")
-		load.Set("user", "")
-	}
+	c.sign(load)
 	reply, err := c.request(ctx, load, c.o.Timeout)
 	if err != nil {
 		return "", "", err
@@ -59,6 +54,16 @@ func (c *Client) RunAsync(ctx context.Context, r Runner) (jid, tag string, err e
 		return "", "", salt.Errorf(salt.Internal, "the master answered with %.200s in place of a job id and tag", value.Repr(d))
 	}
 	return jid, tag, nil
+}
+
+// sign puts into a load for the master itself who asks.
+func (c *Client) sign(load *value.Dict) {
+	if c.creds != nil {
+		load.Update(c.creds)
+		return
+	}
+	load.Set("key", "")
+	load.Set("user", "")
 }
 
 // Run starts a runner and waits for what it returns: the data of its last

@@ -35,6 +35,16 @@ func (l localMaster) Run(ctx context.Context, fun string, args []any, kwargs *va
 	return c.Run(ctx, client.Runner{Fun: fun, Args: fn.Wire(args, nil), Kwargs: kwargs, JID: jid}, nil, nil)
 }
 
+// Wheel implements control.LocalMaster.
+func (l localMaster) Wheel(ctx context.Context, fun string, args []any, kwargs *value.Dict) (*value.Dict, error) {
+	c, done, err := l.open()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return c.Wheel(ctx, fun, args, kwargs)
+}
+
 // Command implements control.LocalMaster. Minions that do not return are left
 // out, and so is a target that means nobody.
 func (l localMaster) Command(ctx context.Context, o control.Order) iter.Seq2[*value.Dict, error] {
@@ -45,7 +55,22 @@ func (l localMaster) Command(ctx context.Context, o control.Order) iter.Seq2[*va
 			return
 		}
 		defer done()
-		run, err := c.Start(ctx, client.Job{Target: o.Target, Type: o.Type, Fun: o.Fun, Arg: value.ListOf(fn.Wire(o.Arg, o.Kwargs)...), Ret: o.Ret, Timeout: o.Timeout})
+		j := client.Job{Target: o.Target, Type: o.Type, Fun: o.Fun, Arg: value.ListOf(fn.Wire(o.Arg, o.Kwargs)...), Ret: o.Ret, Timeout: o.Timeout}
+		if o.Batch != "" {
+			batch(ctx, c, j, o.Batch, yield)
+			return
+		}
+		if o.Subset > 0 {
+			ids, err := c.Pick(ctx, j, o.Subset)
+			if err != nil || len(ids) == 0 {
+				if err != nil && !errors.Is(err, client.ErrNoMatch) {
+					yield(nil, err)
+				}
+				return
+			}
+			j.Target, j.Type = value.Strings(ids), "list"
+		}
+		run, err := c.Start(ctx, j)
 		if err != nil {
 			if !errors.Is(err, client.ErrNoMatch) {
 				yield(nil, err)
@@ -68,6 +93,36 @@ func (l localMaster) Command(ctx context.Context, o control.Order) iter.Seq2[*va
 			one.Set("retcode", int64(r.Retcode))
 			one.Set("jid", run.JID)
 			if !yield(value.DictOf(r.ID, one), nil) {
+				return
+			}
+		}
+	}
+}
+
+// batch commands so many minions at a time. An absent one returns false, as in
+// Salt.
+func batch(ctx context.Context, c *client.Client, j client.Job, text string, yield func(*value.Dict, error) bool) {
+	size, ok := client.BatchSize(text)
+	if !ok {
+		yield(nil, salt.Errorf(salt.Invalid, "batch must be a number or a percentage, as 3 or 10%%, not %s", value.Repr(text)))
+		return
+	}
+	for step, err := range c.RunBatch(ctx, client.Batch{Job: j, Size: size}) {
+		switch r := step.Result; {
+		case errors.Is(err, client.ErrNoMatch):
+			return
+		case err != nil:
+			yield(nil, err)
+			return
+		case r != nil:
+			ret, out := any(false), "highstate"
+			if !r.Absent {
+				ret = r.Return
+			}
+			if d, ok := ret.(*value.Dict); ok && d.Has("out") {
+				out = d.Str("out")
+			}
+			if !yield(value.DictOf(r.ID, value.DictOf("out", out, "ret", ret)), nil) {
 				return
 			}
 		}

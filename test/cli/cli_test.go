@@ -158,6 +158,12 @@ func TestLocalMaster(t *testing.T) {
 		{`alpha saltutil.runner test.arg arg=[1,b] kwarg={c:\ d} --out=json --static`, `"args": [1, "b"], "kwargs": {"c": "d"}`},
 		{`alpha saltutil.runner no.such --out=json --static`, `"alpha": "'no.such' is not available."`},
 		{`alpha saltutil.cmd beta test.echo arg=[hi] --out=json --static`, `"beta": {"ret": "hi", "retcode": 0, "jid": "JID"}`},
+		{`alpha saltutil.cmd * test.echo arg=[hi] batch=1 --out=json --static`, `"beta": {"out": "highstate", "ret": "hi"}`},
+		{`alpha saltutil.cmd nobody test.ping batch=1 --out=json --static`, `"alpha": {}`},
+		{`alpha saltutil.cmd alpha,beta test.echo arg=[hi] tgt_type=list subset=2 --out=json --static`, `"beta": {"ret": "hi", "retcode": 0, "jid": "JID"}`},
+		{`alpha saltutil.cmd * no.such subset=1 --out=json --static`, `"alpha": {}`},
+		{`alpha saltutil.wheel key.list accepted --out=json --static`, `"return": {"minions": ["alpha", "beta"]}, "success": true`},
+		{`alpha saltutil.wheel key.name_match match=bet* --out=json --static`, `"return": {"minions": ["beta"]}, "success": true`},
 		{`alpha saltutil.cmd nobody test.ping --out=json --static`, `"alpha": {}`},
 	} {
 		args := strings.Fields(strings.ReplaceAll(c.args, `\ `, "\x00"))

@@ -77,14 +77,11 @@ func (p *program) start(ctx context.Context) (*client.Running, error) {
 
 // subset chooses minions at random that have the function.
 func (p *program) subset(ctx context.Context) ([]string, error) {
-	j := p.job()
-	j.Fun, j.Arg, j.Ret = "sys.list_functions", nil, ""
-	j.Kwargs.Delete("metadata")
-	_, results, err := p.Client.Call(ctx, j)
+	ids, err := p.Client.Pick(ctx, p.job(), p.opts.Subset)
 	if err != nil {
 		return nil, p.stopped(err, "")
 	}
-	return client.Subset(results, p.cmd.funs(), p.opts.Subset), nil
+	return ids, nil
 }
 
 // execute runs the job and shows each return as it comes.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -84,9 +85,21 @@ func (l localMaster) Run(_ context.Context, fun string, args []any, kwargs *valu
 	return d, l.note("run", fun, value.Repr(value.ListOf(args...)), value.Repr(kwargs), jid)
 }
 
+func (l localMaster) Wheel(_ context.Context, fun string, args []any, kwargs *value.Dict) (*value.Dict, error) {
+	d, _ := l.answer.(*value.Dict)
+	return d, l.note("wheel", fun, value.Repr(value.ListOf(args...)), value.Repr(kwargs))
+}
+
 func (l localMaster) Command(_ context.Context, o Order) iter.Seq2[*value.Dict, error] {
 	return func(yield func(*value.Dict, error) bool) {
-		err := l.note("command", value.Repr(o.Target), o.Type, value.Repr(o.Fun), value.Repr(value.ListOf(o.Arg...)), value.Repr(o.Kwargs), o.Ret, o.Timeout.String())
+		words := []string{"command", value.Repr(o.Target), o.Type, value.Repr(o.Fun), value.Repr(value.ListOf(o.Arg...)), value.Repr(o.Kwargs), o.Ret, o.Timeout.String()}
+		if o.Batch != "" {
+			words = append(words, "batch", o.Batch)
+		}
+		if o.Subset != 0 {
+			words = append(words, "subset", strconv.Itoa(o.Subset))
+		}
+		err := l.note(words...)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -236,11 +249,14 @@ func TestLocalMaster(t *testing.T) {
 	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"w*", "test.echo", "arg=[x]", "kwarg={a: 1}", "timeout=3"}, "{'w1': {'ret': True}, 'w2': {'ret': True}}", "command 'w*' glob 'test.echo' ['x'] {'a': 1}  3s")
 	check(t, d, &fn.Call{}, "saltutil.cmd_iter", []any{value.ListOf("w1"), "test.ping", "tgt_type=list"}, "[{'w1': {'ret': True}}, {'w2': {'ret': True}}]", "command ['w1'] list 'test.ping' [] {}  0s")
 	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "test.ping", "ssh=true"}, "ERROR: there is no salt-ssh yet: leave ssh out")
-	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "test.ping", "batch=1"}, "ERROR: saltutil.cmd does not know the argument 'batch'; arguments of the function go into kwarg")
-	check(t, d, &fn.Call{}, "saltutil.wheel", []any{"key.list_all"}, "ERROR: there is no wheel function 'key.list_all': masters have none yet; use salt-key for keys and saltutil.runner for the rest")
+	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "test.ping", "batches=1"}, "ERROR: saltutil.cmd does not know the argument 'batches'; arguments of the function go into kwarg")
+	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "test.ping", "batch=10%", "subset=3"}, "{'w1': {'ret': True}, 'w2': {'ret': True}}", "command '*' glob 'test.ping' [] {}  0s batch 10%")
+	check(t, d, &fn.Call{}, "saltutil.cmd_iter", []any{"*", "test.ping", "subset=1", "batch=false"}, "[{'w1': {'ret': True}}, {'w2': {'ret': True}}]", "command '*' glob 'test.ping' [] {}  0s subset 1")
+	check(t, d, &fn.Call{}, "saltutil.wheel", []any{"key.accept", "w1", "include_denied=true"}, "{'fun': 'runner.test.arg', 'return': 'x', 'success': True}", "wheel key.accept ['w1'] {'include_denied': True}")
 	d.fail = errors.New("refused")
 	const none = "ERROR: no master on this machine could be asked, and this function needs one: refused"
 	check(t, d, &fn.Call{}, "saltutil.runner", []any{"test.arg"}, none, "run test.arg [] {} ")
+	check(t, d, &fn.Call{}, "saltutil.wheel", []any{"key.list_all"}, none, "wheel key.list_all [] {}")
 	check(t, d, &fn.Call{}, "saltutil.cmd", []any{"*", "f"}, none, "command '*' glob 'f' [] {}  0s")
 	check(t, d, &fn.Call{}, "saltutil.cmd_iter", []any{"*", "f"}, none, "command '*' glob 'f' [] {}  0s")
 }

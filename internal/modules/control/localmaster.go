@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"iter"
+	"strconv"
 	"time"
 
 	"brine/internal/fn"
@@ -15,6 +16,9 @@ type LocalMaster interface {
 	// Run runs a function of the master itself and returns what its event
 	// says: fun, jid, user, return, success.
 	Run(ctx context.Context, fun string, args []any, kwargs *value.Dict, jid string) (*value.Dict, error)
+	// Wheel runs a function that manages the master and returns what its event
+	// says: fun, jid, user, return, success.
+	Wheel(ctx context.Context, fun string, args []any, kwargs *value.Dict) (*value.Dict, error)
 	// Command has minions do something and returns what comes back: by minion
 	// a dict of ret, retcode, jid and, if the minion names one, out.
 	Command(ctx context.Context, o Order) iter.Seq2[*value.Dict, error]
@@ -28,6 +32,11 @@ type Order struct {
 	Kwargs      *value.Dict   // of the function
 	Ret         string        // returners
 	Timeout     time.Duration // 0 means as configured
+	// Batch is how many work at a time, as salt -b has it; "" means all. The
+	// dicts hold ret and out then, as Salt's.
+	Batch string
+	// Subset is of how many minions, chosen at random, it is asked; 0 means all.
+	Subset int
 }
 
 func (s saltutil) localFunctions() []fn.Func {
@@ -39,8 +48,8 @@ func (s saltutil) localFunctions() []fn.Func {
 			fn.Example("salt master_minion saltutil.cmd '*' test.ping")),
 		fn.Of("cmd_iter", s.cmdIter, `Same as saltutil.cmd, but returns a list with one item for each minion.`,
 			fn.Example("salt master_minion saltutil.cmd_iter '*' test.ping")),
-		fn.Of("wheel", s.wheel, `Refuse: masters have no wheel functions yet. salt-key does what those of keys do.`,
-			fn.Example("salt master_minion saltutil.wheel key.list_all")),
+		fn.Of("wheel", s.wheel, `Run a function that manages the master on the minion's machine, and return all that is known of the run.`,
+			fn.Example("salt master_minion saltutil.wheel key.accept jerry"), fn.Example("salt master_minion saltutil.wheel minions.connected")),
 		fn.Of("update", s.update, `Refuse, as Salt does unless it was installed in one certain way.`, fn.Example("salt '*' saltutil.update")),
 	}
 }
@@ -94,10 +103,27 @@ func (s saltutil) results(ctx context.Context, a localCmdArgs) (iter.Seq2[*value
 	if a.SSH {
 		return nil, fn.Errorf("there is no salt-ssh yet: leave ssh out")
 	}
-	for key := range a.Kwargs.Clean().All() {
-		return nil, fn.Errorf("saltutil.cmd does not know the argument %s; arguments of the function go into kwarg", value.Repr(key))
+	o := Order{Target: a.Tgt, Fun: a.Fun, Type: a.TgtType, Arg: a.Arg, Kwargs: a.Kwarg, Ret: a.Ret, Timeout: a.Timeout}
+	for key, v := range a.Kwargs.Clean().All() {
+		switch key {
+		case "batch":
+			if value.Truth(v) {
+				o.Batch = value.Str(v)
+			}
+		case "subset":
+			n, err := strconv.Atoi(value.Str(v))
+			if err != nil || n < 0 {
+				return nil, fn.Invalidf("subset must be a number of minions, not %s", value.Repr(v))
+			}
+			o.Subset = n
+		default:
+			return nil, fn.Errorf("saltutil.cmd does not know the argument %s; arguments of the function go into kwarg", value.Repr(key))
+		}
 	}
-	return s.Local.Command(ctx, Order{Target: a.Tgt, Fun: a.Fun, Type: a.TgtType, Arg: a.Arg, Kwargs: a.Kwarg, Ret: a.Ret, Timeout: a.Timeout}), nil
+	if o.Batch != "" {
+		o.Subset = 0 // as in Salt
+	}
+	return s.Local.Command(ctx, o), nil
 }
 
 func (s saltutil) cmd(ctx context.Context, _ *fn.Call, a localCmdArgs) (*value.Dict, error) {
@@ -136,8 +162,12 @@ type wheelArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-func (saltutil) wheel(_ context.Context, _ *fn.Call, a wheelArgs) (any, error) {
-	return nil, fn.Errorf("there is no wheel function %s: masters have none yet; use salt-key for keys and saltutil.runner for the rest", value.Repr(a.Name))
+func (s saltutil) wheel(ctx context.Context, _ *fn.Call, a wheelArgs) (*value.Dict, error) {
+	data, err := s.Local.Wheel(ctx, a.Name, a.Args, a.Kwargs.Clean())
+	if err != nil {
+		return nil, onMaster(err)
+	}
+	return data, nil
 }
 
 type versionArgs struct {
