@@ -215,8 +215,10 @@ func isDir(ctx context.Context, e *state.Env, s Source) bool {
 	if env == "" {
 		env = s.Env
 	}
-	files, err := e.Files.List(ctx, fileclient.Files, env, strings.Trim(path, "/")+"/")
-	return err == nil && len(files) > 0
+	// A prefix is not a folder to a master: a.conf begins a.conf.jinja, too.
+	dir := strings.Trim(path, "/") + "/"
+	files, err := e.Files.List(ctx, fileclient.Files, env, dir)
+	return err == nil && slices.ContainsFunc(files, func(f string) bool { return strings.HasPrefix(f, dir) })
 }
 
 // How says how a source is fetched.
