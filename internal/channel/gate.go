@@ -25,6 +25,8 @@ const (
 // after. So whoever has waited for half of its patience lets those pass who
 // have not, and is served when there are none, the latest first.
 type gate struct {
+	pace *pace // of all gates together, or nil
+
 	mu         sync.Mutex
 	free       int           // places
 	places     int           // in all
@@ -39,13 +41,20 @@ type guest struct {
 	turn chan struct{} // closed when it is its turn
 }
 
-func newGate(places int) *gate {
-	return &gate{free: places, places: places, each: usualTime}
+func newGate(places int, pace *pace) *gate {
+	return &gate{pace: pace, free: places, places: places, each: usualTime}
 }
 
-// enter waits for a place and reports whether it got one in time. If so, leave
-// must be called.
+// enter waits for a place, and for its time if there is a rate, and reports
+// whether it got a place in time. If so, leave must be called.
 func (g *gate) enter() (from time.Time, ok bool) {
+	if from, ok = g.place(); ok {
+		g.pace.wait()
+	}
+	return from, ok
+}
+
+func (g *gate) place() (from time.Time, ok bool) {
 	g.mu.Lock()
 	if g.free > 0 {
 		g.free--
@@ -107,7 +116,7 @@ func (g *gate) next() *guest {
 func (g *gate) hint() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	each := max(g.each, 0) / time.Duration(g.places)
+	each := max(g.each/time.Duration(g.places), g.pace.interval())
 	queue := time.Duration(g.young.Len()+g.old.Len()) * each
 	if queue < crowd {
 		return 0
@@ -118,4 +127,45 @@ func (g *gate) hint() time.Duration {
 	}
 	g.booked = g.booked.Add(each)
 	return g.booked.Sub(now)
+}
+
+// pace has those who are let in follow each other at a rate that the operator
+// has set.
+type pace struct {
+	rate func() int // per second; 0 is no limit
+
+	mu   sync.Mutex
+	next time.Time
+}
+
+// burst is for how long times that were not used can be made up for: a clock
+// that wakes sleepers a little late would slow down a fast pace.
+const burst = 50 * time.Millisecond
+
+// interval is the time between two who are let in.
+func (p *pace) interval() time.Duration {
+	if p == nil {
+		return 0
+	}
+	if r := p.rate(); r > 0 {
+		return time.Second / time.Duration(r)
+	}
+	return 0
+}
+
+// wait waits for the next time at which one may be let in.
+func (p *pace) wait() {
+	each := p.interval()
+	if each == 0 {
+		return
+	}
+	p.mu.Lock()
+	now := time.Now()
+	if earliest := now.Add(-burst); p.next.Before(earliest) {
+		p.next = earliest
+	}
+	turn := p.next
+	p.next = turn.Add(each)
+	p.mu.Unlock()
+	time.Sleep(turn.Sub(now))
 }

@@ -17,7 +17,7 @@ import (
 // long; then the others, the latest first; and who has waited too long is gone.
 func TestGateOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(1)
+		g := newGate(1, nil)
 		first, _ := g.enter()
 		var mu sync.Mutex
 		var in, out []int
@@ -53,7 +53,7 @@ func TestGateOrder(t *testing.T) {
 func TestGateNeverServesTheLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const work, places, guests = 20 * time.Millisecond, 2, 1000
-		g := newGate(places)
+		g := newGate(places, nil)
 		var mu sync.Mutex
 		var worst time.Duration
 		served := 0
@@ -87,7 +87,7 @@ func TestGateNeverServesTheLate(t *testing.T) {
 func TestHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const work, places, guests = 10 * time.Millisecond, 2, 2000
-		g := newGate(places)
+		g := newGate(places, nil)
 		if g.hint() != 0 {
 			t.Error("there is nobody, and one is to come back")
 		}
@@ -126,6 +126,54 @@ func TestHints(t *testing.T) {
 		ideal := guests * work / places
 		if took := time.Since(start); late > 0 || took > ideal*3/2 || asked > 4*guests {
 			t.Errorf("took %v where %v is ideal; %d were late, %d times one was put off", took, ideal, late, asked)
+		}
+	})
+}
+
+// TestPace: however many come through however many gates, no second sees more
+// than the rate, and the rate is reached.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rate, guests = 40, 400
+		p := &pace{rate: func() int { return rate }}
+		gates := []*gate{newGate(3, p), newGate(2, p)}
+		var mu sync.Mutex
+		var served []time.Time
+		late := 0
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i := range guests {
+			wg.Go(func() {
+				g := gates[i%len(gates)]
+				for {
+					if wait := g.hint(); wait > 0 {
+						time.Sleep(wait)
+						continue
+					}
+					from, ok := g.enter()
+					mu.Lock()
+					if ok {
+						served = append(served, time.Now())
+					} else {
+						late++
+					}
+					mu.Unlock()
+					if ok {
+						time.Sleep(time.Millisecond)
+						g.leave(from)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for i, at := range served {
+			if j := i + rate + int(rate*burst/time.Second) + 1; j < len(served) && served[j].Sub(at) <= time.Second {
+				t.Fatalf("%d in %v", j-i+1, served[j].Sub(at))
+			}
+		}
+		if took := time.Since(start); took > guests*time.Second/rate*3/2 || late > guests/10 {
+			t.Errorf("%d guests took %v, %d were late", guests, took, late)
 		}
 	})
 }

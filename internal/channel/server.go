@@ -19,6 +19,7 @@ import (
 type Options struct {
 	MinimumAuthVersion int           `salt:"minimum_auth_version" default:"3" doc:"oldest protocol version accepted for sign-ins and local commands; requests of minions need 3" change:"live"`
 	RequestServerTTL   time.Duration `salt:"request_server_ttl" default:"0" doc:"seconds that a request may be old by the clocks of both ends; 0 turns the check off" change:"live"`
+	SignInRate         int           `salt:"sign_in_rate" default:"0" doc:"sign-ins that are served in a second; of more, Brine's minions are told when to come back, and Salt's wait and try again; 0 is as many as the machine can (Brine only)" change:"live"`
 }
 
 // Router takes requests that passed every check of the channel. It is called
@@ -51,6 +52,7 @@ type Server struct {
 // takes effect.
 func NewServer(opts func() Options, keys Keys, sessions *Sessions, auth *Authenticator, router Router, log *slog.Logger) *Server {
 	procs := runtime.GOMAXPROCS(0)
+	together := &pace{rate: func() int { return opts().SignInRate }}
 	return &Server{
 		opts:      opts,
 		table:     &minionTable{keys: keys, sessions: sessions, log: log, seed: maphash.MakeSeed()},
@@ -58,8 +60,8 @@ func NewServer(opts func() Options, keys Keys, sessions *Sessions, auth *Authent
 		router:    router,
 		log:       log,
 		now:       time.Now,
-		accepted:  newGate(procs),
-		strangers: newGate(max(procs/2, 1)),
+		accepted:  newGate(procs, together),
+		strangers: newGate(max(procs/2, 1), together),
 	}
 }
 

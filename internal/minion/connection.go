@@ -178,6 +178,10 @@ func (c *connection) nextPause(last time.Duration, err error) time.Duration {
 		}
 		return base
 	}
+	var busy *handshake.Busy
+	if errors.As(err, &busy) {
+		return busy.Wait // the master has said when it will have time
+	}
 	if d := c.lookupPause(); d > 0 {
 		return d
 	}
