@@ -17,7 +17,8 @@
 //
 // as new-spec msgpack. Forgetting old jobs means dropping buckets. A bucket of
 // its own has the ids of the jobs that are kept for minions that are away,
-// behind the moment until which they are.
+// behind the moment until which they are, and others what is known of these
+// jobs on their minions, and which minions ask for what they missed.
 //
 // LocalCache is the other place: the folder of files in which Salt's own
 // command line looks for a job, and where a master that was upgraded has its
@@ -50,11 +51,13 @@ import (
 const fileName = "jobs.db"
 
 var (
-	metaBucket   = []byte("meta")
-	hoursBucket  = []byte("hours")
-	futureBucket = []byte("future")
-	queueBucket  = []byte("queue")
-	cleanKey     = []byte("closed")
+	metaBucket     = []byte("meta")
+	hoursBucket    = []byte("hours")
+	futureBucket   = []byte("future")
+	queueBucket    = []byte("queue")
+	statesBucket   = []byte("states")
+	speakersBucket = []byte("speakers")
+	cleanKey       = []byte("closed")
 )
 
 // Store is the jobs in one file. It may be used by any number of goroutines.
@@ -229,7 +232,7 @@ func (s *Store) startAnew(why error) (*bolt.DB, error) {
 }
 
 func makeBuckets(tx *bolt.Tx) error {
-	for _, name := range [][]byte{metaBucket, hoursBucket, futureBucket, queueBucket} {
+	for _, name := range [][]byte{metaBucket, hoursBucket, futureBucket, queueBucket, statesBucket, speakersBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}

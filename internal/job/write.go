@@ -27,6 +27,7 @@ const (
 	opJob opKind = iota
 	opMinions
 	opReturn
+	opNotes
 	opPrune
 	opRepair // a reader found damage
 	opNone
@@ -41,9 +42,10 @@ type op struct {
 	raw     *value.Dict // the whole return, for a job that is not known
 	minions []string
 	until   time.Time // of a job that is kept for minions that are away
-	why     error     // of a repair
-	dup     bool      // result: the return was there
-	dropped int       // result: buckets pruned
+	notes   Notes
+	why     error // of a repair
+	dup     bool  // result: the return was there
+	dropped int   // result: buckets pruned
 	done    func(dup bool, err error)
 }
 
@@ -286,6 +288,8 @@ func (s *Store) apply(at *place, o *op) error {
 		n, err := prune(at.tx, s.now(), s.o.Keep())
 		o.dropped, at.hour = n, nil
 		return err
+	case opNotes:
+		return o.notes.put(at.tx)
 	case opJob, opMinions, opReturn:
 	default:
 		return nil

@@ -30,6 +30,7 @@ func (m *Master) maintain(ctx context.Context) error {
 			}
 			m.expireQueued()
 			m.handToStock()
+			m.noteStates()
 			if now.Sub(lastFiles) >= max(m.cfg.Files.Interval, time.Second) {
 				lastFiles = now
 				m.updateFiles(ctx)

@@ -379,6 +379,7 @@ func (m *Master) Run(ctx context.Context) error {
 	m.router.wg.Wait()
 	stop()
 	back.Wait()
+	m.noteStates()
 	return errors.Join(err, m.jobs.Close(), m.audit.Close())
 }
 

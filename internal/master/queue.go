@@ -1,10 +1,12 @@
 package master
 
 import (
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
 
+	"brine/internal/job"
 	"brine/internal/value"
 )
 
@@ -27,6 +29,12 @@ type queue struct {
 	next   int64     // number of the next job
 	held   int       // bytes of job maps held
 	speaks bitset    // minions that have asked what they missed, so are Brine's
+
+	// What the disk does not have yet.
+	changed  map[*queued]bool
+	speakers map[string]bool
+	// asked are minions that have asked since their last start event.
+	asked bitset
 }
 
 // queued is one job in the queue. The sets are of numbers in queue.index.
@@ -47,30 +55,32 @@ type queued struct {
 
 // Bounds of what is remembered.
 const (
-	queueJobs   = 20_000
-	queueHeld   = 32 << 20
-	rememberFor = 10 * time.Minute
+	queueJobs = 20_000
+	queueHeld = 32 << 20
 )
 
 func newQueue(now func() time.Time) *queue {
-	return &queue{now: now, index: map[string]int{}, jobs: map[string]*queued{}}
+	return &queue{now: now, index: map[string]int{}, jobs: map[string]*queued{}, changed: map[*queued]bool{}, speakers: map[string]bool{}}
 }
 
 // add enters a job that is about to be published to minions, of which absent
 // cannot get it then. A job without time to wait is entered only to be
 // remembered.
-func (q *queue) add(job *value.Dict, jid string, minions, absent []string, expires time.Time) {
-	size := textSize(job)
+func (q *queue) add(load *value.Dict, jid string, minions, absent []string, expires time.Time) {
+	size := textSize(load)
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.now()
 	j := &queued{jid: jid, at: now, expires: expires, over: !expires.After(now)}
 	if q.held+size <= queueHeld && !j.over {
-		j.job, j.size = job, size
+		j.job, j.size = load, size
 		q.held += size
 	}
 	j.absent = newBitset(q.numbers(absent))
 	q.enter(j, minions, nil)
+	if len(absent) > 0 {
+		q.changed[j] = true
+	}
 }
 
 // mute returns those of some minions that have never asked for what they
@@ -116,6 +126,7 @@ func (q *queue) arrived(there map[string]bool, limit int) map[string][]handout {
 			}
 			j.absent.clear(n)
 			j.handed.set(n)
+			q.changed[j] = true
 			out[id] = append(out[id], handout{j.jid, j.number, j.job, now.Sub(j.at), true})
 		}
 	}
@@ -123,10 +134,81 @@ func (q *queue) arrived(there map[string]bool, limit int) map[string][]handout {
 }
 
 // restore enters a job as the store has it.
-func (q *queue) restore(jid string, minions, returned []string, expires time.Time) {
+func (q *queue) restore(s job.Queued) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.enter(&queued{jid: jid, at: q.now(), expires: expires}, minions, returned)
+	j := &queued{jid: s.JID, at: s.At, expires: s.Until, over: !s.Until.After(q.now())}
+	j.handed = newBitset(q.numbers(s.Handed))
+	j.running = newBitset(q.numbers(s.Running))
+	j.absent = newBitset(q.numbers(s.Absent))
+	q.enter(j, s.Minions, s.Returned)
+}
+
+// spoke notes that a minion is Brine's; q.mu is held.
+func (q *queue) spoke(n int, id string) {
+	q.asked.set(n)
+	if !q.speaks.has(n) {
+		q.speaks.set(n)
+		q.speakers[id] = true
+	}
+}
+
+// restoreSpeakers enters the minions of which the store knows that they are
+// Brine's.
+func (q *queue) restoreSpeakers(ids []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, id := range ids {
+		q.speaks.set(q.number(id))
+	}
+}
+
+// started notes the start event of a minion. One of Brine's asks for what it
+// missed before that; if this one has not, it is Salt's now.
+func (q *queue) started(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.number(id)
+	if !q.asked.clear(n) && q.speaks.clear(n) {
+		q.speakers[id] = false
+	}
+}
+
+// unstored returns what the disk does not have yet, and takes it to be there
+// from now on.
+func (q *queue) unstored() (n job.Notes, any bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.changed) == 0 && len(q.speakers) == 0 {
+		return n, false
+	}
+	n = job.Notes{States: map[string]job.State{}, Speakers: q.speakers}
+	var names []string
+	if len(q.changed) > 0 {
+		names = make([]string, len(q.index))
+		for id, i := range q.index {
+			names[i] = id
+		}
+	}
+	for j := range q.changed {
+		if q.jobs[j.jid] == j {
+			n.States[j.jid] = job.State{Handed: j.of(&j.handed, names), Running: j.of(&j.running, names), Absent: j.of(&j.absent, names)}
+		}
+	}
+	q.changed, q.speakers = map[*queued]bool{}, map[string]bool{}
+	return n, true
+}
+
+// of returns those in a set that have not returned.
+func (j *queued) of(set *bitset, names []string) (ids []string) {
+	for w, word := range set.words {
+		for ; word != 0; word &= word - 1 {
+			if n := (set.base+w)*64 + bits.TrailingZeros64(word); j.open.has(n) || set == &j.handed {
+				ids = append(ids, names[n])
+			}
+		}
+	}
+	return ids
 }
 
 func (q *queue) enter(j *queued, minions, returned []string) {
@@ -177,6 +259,7 @@ func (q *queue) close(j *queued) {
 // forget takes a job out; q.mu is held.
 func (q *queue) forget(j *queued) {
 	q.close(j)
+	delete(q.changed, j)
 	if q.jobs[j.jid] == j {
 		delete(q.jobs, j.jid)
 	}
@@ -218,7 +301,7 @@ func (q *queue) missed(id string, after int64, limit int) (out []handout, more b
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := q.number(id)
-	q.speaks.set(n)
+	q.spoke(n, id)
 	now := q.now()
 	for _, j := range q.order {
 		if j.number <= after || j.over || !j.expires.After(now) || !j.open.has(n) || j.running.has(n) {
@@ -227,8 +310,12 @@ func (q *queue) missed(id string, after int64, limit int) (out []handout, more b
 		if len(out) == limit {
 			return out, true
 		}
-		out = append(out, handout{j.jid, j.number, j.job, now.Sub(j.at), !j.handed.has(n) && !j.running.has(n)})
-		j.handed.set(n)
+		first := !j.handed.has(n)
+		out = append(out, handout{j.jid, j.number, j.job, now.Sub(j.at), first})
+		if first {
+			j.handed.set(n)
+			q.changed[j] = true
+		}
 	}
 	return out, false
 }
@@ -238,12 +325,13 @@ func (q *queue) runs(jid, id string) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := q.number(id)
-	q.speaks.set(n)
+	q.spoke(n, id)
 	j := q.jobs[jid]
 	if j == nil || !j.open.has(n) || j.running.has(n) {
 		return false
 	}
 	j.running.set(n)
+	q.changed[j] = true
 	return true
 }
 
@@ -268,7 +356,7 @@ func (q *queue) expire() (out []expired) {
 		}
 		q.close(j)
 	}
-	for len(q.order) > 0 && q.order[0].over && now.Sub(q.order[0].at) > rememberFor {
+	for len(q.order) > 0 && q.order[0].over && now.Sub(q.order[0].at) > job.RememberFor {
 		q.forget(q.order[0])
 	}
 	return out

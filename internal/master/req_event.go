@@ -83,6 +83,7 @@ func (e *events) fire(id, tag string, data *value.Dict) {
 	e.m.bus.Fire(tag, data)
 	if tag == salt.Tag("minion", id, "start") {
 		e.m.log.Debug("minion started", "minion", id)
+		e.m.queue.started(id)
 		e.m.whereabouts.start(id)
 	}
 }

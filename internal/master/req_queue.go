@@ -1,6 +1,7 @@
 package master
 
 import (
+	"errors"
 	"time"
 
 	"brine/internal/channel"
@@ -39,11 +40,25 @@ const maxExpire = 365 * 24 * 3600
 
 // loadQueue takes over the jobs that were kept when the master ended.
 func (m *Master) loadQueue() error {
-	jobs, err := m.jobs.Queued(time.Now(), queueJobs)
+	speakers, err := m.jobs.Speakers()
+	m.queue.restoreSpeakers(speakers)
+	jobs, err2 := m.jobs.Queued(m.queue.now(), queueJobs)
 	for _, j := range jobs {
-		m.queue.restore(j.JID, j.Minions, j.Returned, j.Until)
+		m.queue.restore(j)
 	}
-	return err
+	return errors.Join(err, err2)
+}
+
+// noteStates puts what is known of jobs on the disk, for the time after a
+// restart.
+func (m *Master) noteStates() {
+	notes, any := m.queue.unstored()
+	if !any {
+		return
+	}
+	if err := m.jobs.Note(notes); err != nil {
+		m.log.Warn("what became of jobs is not on disk: a restart of this master forgets it", "err", err)
+	}
 }
 
 // Bounds of one answer to a minion that asks what it missed.

@@ -135,7 +135,11 @@ func (m *Master) handToStock() {
 			there[id] = true
 		}
 	}
-	for id, jobs := range m.queue.arrived(there, stockJobs) {
+	come := m.queue.arrived(there, stockJobs)
+	if len(come) > 0 {
+		m.noteStates() // or they would get it again after a restart
+	}
+	for id, jobs := range come {
 		for _, h := range jobs {
 			m.republish(id, h)
 		}

@@ -86,6 +86,44 @@ func TestJobWaitsForItsMinion(t *testing.T) {
 	}
 }
 
+// What the master knows of jobs on minions that nobody can ask is known after
+// its restart.
+func TestStatesSurviveTheMaster(t *testing.T) {
+	b := bosses(t, 1, "")[0]
+	w1, w2 := worker(t, "w1", "", b), worker(t, "w2", "", b)
+	b.answered("w1", "w2")
+	b.stateIs(b.mustShell("*", "sleep 3", nil), "w2", "running") // so it is known to be Brine's
+	w2.Kill()
+	keep := value.DictOf("expire", 600)
+	jid := map[string]string{
+		"expired": b.mustShell("*", mark("short"), value.DictOf("expire", 1)),
+		"done":    b.mustShell("*", mark("done"), keep),
+	}
+	b.shows(jid["done"], "w1", "done")
+	jid["long"] = b.mustShell("*", mark("long")+"; sleep 60", keep)
+	b.stateIs(jid["long"], "w1", "running")
+	b.stateIs(jid["expired"], "w2", "expired")
+	w1.Kill()
+	want := map[string]string{"expired w1": "returned", "expired w2": "expired", "done w1": "returned", "done w2": "queued", "long w1": "running", "long w2": "queued"}
+	same := func(when string) {
+		t.Helper()
+		for k, state := range want {
+			name, id, _ := strings.Cut(k, " ")
+			if got := b.state(jid[name], id); got != state {
+				t.Errorf("%s: of the job %s the master says that it is %s on %s, want %s", when, name, got, id, state)
+			}
+		}
+	}
+	same("before")
+	b.Signal(syscall.SIGTERM)
+	b.Wait(patience)
+	b.Start()
+	same("after a restart")
+	b.Kill()
+	b.Start()
+	same("killed after that")
+}
+
 // The minion is killed while it runs a job: that is reported, what the job had
 // started is left alone and named, and nothing runs twice.
 func TestMinionKilledInAJob(t *testing.T) {

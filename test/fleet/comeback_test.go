@@ -15,13 +15,13 @@ import (
 	"brine/internal/minion"
 )
 
-// TestFleetComesBackAtASetRate takes the only master away from two hundred
+// TestFleetComesBackAtASetRate takes the only master away from a hundred
 // minions, which do not spread their sign-ins of themselves. When it is back
 // each of them is soon of use again, and no second has seen more sign-ins than
 // the master's sign_in_rate; nor has any when all of them came for the first
 // time.
 func TestFleetComesBackAtASetRate(t *testing.T) {
-	const fleet, rate = 200, 60
+	const fleet, rate = 100, 30
 	m := startMaster(t, "one", "zeromq", func(cfg *master.Config) {
 		cfg.Keys.AutoAccept = true
 		cfg.Channel.SignInRate = rate
