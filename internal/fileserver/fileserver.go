@@ -18,6 +18,7 @@ package fileserver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path"
 	"path/filepath"
@@ -47,10 +48,31 @@ type Backend interface {
 	Forget(envs []string) []string
 }
 
+// Fetcher is a Backend that keeps copies of what is elsewhere.
+type Fetcher interface {
+	Backend
+	// UpdateOnly is Update for some of what it copies, by id or name.
+	UpdateOnly(ctx context.Context, names []string) (Changes, error)
+	// Due updates what it is time for, and reports whether there was any.
+	Due(ctx context.Context) (c Changes, any bool, err error)
+	// ClearCache removes all copies, and returns what went wrong.
+	ClearCache() (failed []string)
+	// Lock keeps copies from being updated, ClearLock removes locks, of the
+	// addresses that a pattern means, or all if it is empty. kind is update,
+	// checkout or mountpoint. Both return Salt's words for what they did.
+	Lock(glob string) (done, failed []string)
+	ClearLock(glob, kind string) (done, failed []string)
+	// Remotes tells how what is copied fares, by id.
+	Remotes() *value.Dict
+}
+
 // Found is a file that can be served.
 type Found struct {
 	// Path is where it lies, Rel its name in the environment.
 	Path, Rel string
+	// Mode is what is told of the file in place of the whole stat(2); 0 means
+	// that the file at Path is the one to ask.
+	Mode uint32
 	// Backend names the backend.
 	Backend string
 }
@@ -68,10 +90,17 @@ type Changes struct {
 	Changed, Removed, Added []string
 	// Any says whether there were any.
 	Any bool
+	// Faults are what went wrong for the first time, by what it was with;
+	// empty texts say that all is well again.
+	Faults map[string]string
 }
 
-// Event returns the changes as the data of Salt's event.
+// Event returns the changes as the data of Salt's event. A backend that does
+// not tell single files has nil for all three.
 func (c Changes) Event() *value.Dict {
+	if c.Changed == nil && c.Removed == nil && c.Added == nil {
+		return value.DictOf("changed", c.Any, "backend", c.Backend)
+	}
 	return value.DictOf("changed", c.Any, "files", value.DictOf("changed", value.Strings(c.Changed),
 		"removed", value.Strings(c.Removed), "added", value.Strings(c.Added)), "backend", c.Backend)
 }
@@ -94,6 +123,9 @@ type Config struct {
 	// of a file in bytes (file_buffer_size); 0 means 1 MiB.
 	HashType   string
 	BufferSize int
+	// More makes the backends that are in packages of their own, by the names
+	// that fileserver_backend has for them.
+	More map[string]func(name string) (Backend, error)
 }
 
 // New returns the file server of some options.
@@ -104,12 +136,21 @@ func New(o Options, c Config, log *slog.Logger) *Server {
 	}
 	ignore := newIgnore(o, log)
 	for _, name := range o.Backends {
-		switch name {
-		case "roots":
+		if name == "roots" {
 			s.backends = append(s.backends, newRoots(o, ignore, filepath.Join(c.CacheDir, "roots"), log))
-		default:
-			log.Error("there is no such file server here; its files are not served", "fileserver_backend", name)
+			continue
 		}
+		mk, ok := c.More[name]
+		if !ok {
+			log.Error("there is no such file server here; its files are not served", "fileserver_backend", name)
+			continue
+		}
+		b, err := mk(name)
+		if err != nil {
+			log.Error("a file server cannot be set up; its files are not served", "fileserver_backend", name, "err", err)
+			continue
+		}
+		s.backends = append(s.backends, b)
 	}
 	return s
 }
@@ -237,15 +278,40 @@ func (s *Server) Forget(envs []string, backends ...string) map[string][]string {
 	return out
 }
 
-// Update looks for changes in some backends, or all.
+// Update looks for changes in some backends, or all. What goes wrong with one
+// keeps none of the others from it.
 func (s *Server) Update(ctx context.Context, backends ...string) ([]Changes, error) {
+	return s.UpdateOnly(ctx, nil, backends...)
+}
+
+// UpdateOnly is Update for some of what backends copy from elsewhere; others
+// leave the names alone.
+func (s *Server) UpdateOnly(ctx context.Context, names []string, backends ...string) ([]Changes, error) {
 	var out []Changes
+	var errs []error
 	for _, b := range s.chosen(backends) {
-		c, err := b.Update(ctx)
+		var c Changes
+		var err error
+		if f, ok := b.(Fetcher); ok {
+			c, err = f.UpdateOnly(ctx, names)
+		} else {
+			c, err = b.Update(ctx)
+		}
 		if err != nil {
-			return out, salt.Errorf(salt.Internal, "the file server %s: %w", b.Name(), err)
+			errs = append(errs, salt.Errorf(salt.Internal, "the file server %s: %w", b.Name(), err))
 		}
 		out = append(out, c)
 	}
-	return out, nil
+	return out, errors.Join(errs...)
+}
+
+// Fetchers returns those of some backends, or all, that keep copies.
+func (s *Server) Fetchers(backends ...string) []Fetcher {
+	var out []Fetcher
+	for _, b := range s.chosen(backends) {
+		if f, ok := b.(Fetcher); ok {
+			out = append(out, f)
+		}
+	}
+	return out
 }

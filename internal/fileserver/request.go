@@ -78,11 +78,18 @@ func (s *Server) fileFind(_ context.Context, load *value.Dict) (any, error) {
 		return value.DictOf("path", "", "rel", ""), nil
 	}
 	d := value.DictOf("path", f.Path, "rel", f.Rel)
-	if st := stat(f.Path); st != nil {
+	if st := f.stat(); st != nil {
 		d.Set("stat", st)
 	}
 	d.Set("back", f.Backend)
 	return d, nil
+}
+
+func (f Found) stat() *value.List {
+	if f.Mode != 0 {
+		return value.ListOf(int64(f.Mode))
+	}
+	return stat(f.Path)
 }
 
 // stat returns what Python's os.stat shows as a list, or nil.
@@ -115,8 +122,10 @@ func (s *Server) fileHash(_ context.Context, load *value.Dict) (any, error) {
 func (s *Server) fileHashAndStat(_ context.Context, load *value.Dict) (any, error) {
 	h, f, err := s.hash(load)
 	var st any
-	if l := stat(f.Path); f.Path != "" && l != nil {
-		st = l
+	if f.Path != "" {
+		if l := f.stat(); l != nil {
+			st = l
+		}
 	}
 	return &value.List{Items: []any{h, st}}, err
 }

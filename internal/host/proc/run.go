@@ -57,6 +57,9 @@ type Cmd struct {
 	Timeout time.Duration
 	// MaxOutput bounds each of the two outputs in bytes; 0 is no bound.
 	MaxOutput int
+	// DieWithParent kills the program when this process dies, even by
+	// SIGKILL, where the kernel can do that (Linux).
+	DieWithParent bool
 }
 
 // Result is how a program ended.
@@ -132,6 +135,9 @@ func (c Cmd) command() (*exec.Cmd, error) {
 		cmd.Env = []string{}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if c.DieWithParent {
+		dieWithParent(cmd.SysProcAttr)
+	}
 	if c.As != nil && int(c.As.UID) != os.Getuid() || c.As != nil && int(c.As.GID) != os.Getgid() {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: c.As.UID, Gid: c.As.GID, Groups: c.As.Groups}
 	}

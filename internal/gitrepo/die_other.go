@@ -1,0 +1,7 @@
+//go:build !linux
+
+package gitrepo
+
+import "syscall"
+
+func endWithUs(*syscall.SysProcAttr) {}

@@ -1,0 +1,169 @@
+// Package gitrepo keeps copies of remote git repositories in a cache folder
+// that several processes, on several machines, may share. It fetches them by
+// git(1), tells which commit a branch or tag stands for, and gives out trees
+// and contents. What is served of them is the business of its users: the file
+// server gitfs and the pillar's source git.
+//
+// # Contract
+//
+// All users of a cache folder serve the same commits: what a Clone serves is
+// in one file, served.json, which is replaced as a whole when a fetch has
+// ended well. A fetch that fails, or whose process dies, changes nothing of
+// what is served. A copy that is found to be broken is fetched anew into
+// another folder and replaced when that is whole.
+//
+// One process fetches at a time; see Lease. A process that lost its lease
+// cannot change what is served.
+//
+// The other end is hostile: only the transports file, git, http, https and ssh
+// are used, whatever a server answers; no hook, no filter and no submodule is
+// run or fetched; what a remote names can never become an option of git; names
+// of files that lead elsewhere are left out. Passwords go to git by its
+// environment, for the host of the remote alone.
+package gitrepo
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"brine/internal/host/git"
+)
+
+// Remote is a repository to copy.
+type Remote struct {
+	// ID is what the configuration calls it, URL where it is.
+	ID, URL string
+	// Refspecs say what is fetched and where to; nil means UsualRefspecs.
+	Refspecs []string
+	// NoVerify takes any certificate of an https server.
+	NoVerify bool
+	Auth     Auth
+}
+
+// Auth is how to sign in; the zero value is as git does by itself.
+type Auth struct {
+	// User and Password are for http and https. InsecureAuth lets them be
+	// sent without encryption.
+	User, Password string
+	InsecureAuth   bool
+	// PrivKey and PubKey are files of keys for ssh, Passphrase that of the
+	// private one.
+	PrivKey, PubKey, Passphrase string
+}
+
+// UsualRefspecs returns Salt's default: all branches and tags.
+func UsualRefspecs() []string {
+	return []string{"+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"}
+}
+
+// Redact hides names and passwords in URLs.
+func Redact(text string) string { return git.Redact(text) }
+
+// Check returns what is wrong with the settings of a remote.
+func (r Remote) Check() error {
+	scheme, err := r.scheme()
+	if err != nil {
+		return err
+	}
+	for _, s := range r.Refspecs {
+		if strings.HasPrefix(s, "-") || s == "" || strings.ContainsFunc(s, unfit) || strings.Contains(s, " ") {
+			return fmt.Errorf("%q is no refspec", s)
+		}
+	}
+	a := r.Auth
+	switch scheme {
+	case "http", "https":
+		if (a.User == "") != (a.Password == "") {
+			return fmt.Errorf("the remote %s needs both user and password", Redact(r.ID))
+		}
+		if scheme == "http" && a.Password != "" && !a.InsecureAuth {
+			return fmt.Errorf("the password of the remote %s would be sent without encryption: use https, or set insecure_auth", Redact(r.ID))
+		}
+	case "ssh":
+		if a.PrivKey == "" && a.PubKey != "" {
+			return fmt.Errorf("the remote %s has a pubkey but no privkey", Redact(r.ID))
+		}
+		for _, f := range []string{a.PrivKey, a.PubKey} {
+			if f == "" {
+				continue
+			}
+			if st, err := os.Stat(f); err != nil || !st.Mode().IsRegular() {
+				return fmt.Errorf("the key file %s of the remote %s is not there", f, Redact(r.ID))
+			}
+		}
+		if strings.ContainsAny(a.PrivKey, "'\n") {
+			return fmt.Errorf("the name of the key file %q cannot be used", a.PrivKey)
+		}
+	}
+	return nil
+}
+
+func unfit(c rune) bool { return c < ' ' || c == 0x7f }
+
+var scp = regexp.MustCompile(`^(?:[A-Za-z0-9_.][^@:/\s]*@)?([A-Za-z0-9_.][^@:/\s]*|\[[0-9A-Fa-f:.]+\]):`)
+
+// scheme returns the transport of the URL.
+func (r Remote) scheme() (string, error) {
+	u := r.URL
+	bad := fmt.Errorf("%q is no address of a git repository: it begins with file, git, http, https or ssh, is a full path, or has the form USER@HOST:PATH", Redact(u))
+	if u == "" || strings.HasPrefix(u, "-") || strings.ContainsFunc(u, unfit) {
+		return "", bad
+	}
+	if filepath.IsAbs(u) {
+		return "file", nil
+	}
+	if scheme, rest, ok := strings.Cut(u, "://"); ok {
+		scheme = strings.ToLower(scheme)
+		if scheme == "git+ssh" || scheme == "ssh+git" {
+			scheme = "ssh"
+		}
+		if !slices.Contains([]string{"file", "git", "http", "https", "ssh"}, scheme) || rest == "" || strings.HasPrefix(rest, "-") || strings.Contains(rest, "@-") {
+			return "", bad
+		}
+		return scheme, nil
+	}
+	if strings.Contains(u, "::") || !scp.MatchString(u) {
+		return "", bad
+	}
+	return "ssh", nil
+}
+
+// access returns the address without a password, and the password: it may be
+// in the URL, where anybody would see it in the list of processes.
+func (r Remote) access() (address, user, password string) {
+	address, user, password = r.URL, r.Auth.User, r.Auth.Password
+	u, err := url.Parse(r.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User == nil {
+		return address, user, password
+	}
+	if password == "" {
+		user = u.User.Username()
+		password, _ = u.User.Password()
+	}
+	u.User = nil
+	return u.String(), user, password
+}
+
+// Error is a failure of git, or of a remote.
+type Error struct {
+	Remote string
+	Doing  string
+	Err    error
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("cannot %s the git remote %s: %v", e.Doing, Redact(e.Remote), e.Err)
+}
+func (e *Error) Unwrap() error { return e.Err }
+
+// ErrNoGit says that there is no git program.
+var ErrNoGit = errors.New("there is no program git on this machine: install it (apt-get install git, dnf install git, apk add git) to use git repositories")
+
+// errBroken says that a copy lacks what it should have.
+var errBroken = errors.New("the copy in the cache is broken")
