@@ -47,6 +47,11 @@ var scenarios = []scenario{
 	{name: "curve", run: runCurve, most: 2, stockRepeat: 1},
 	{name: "restart", run: runRestart, most: 1, stockRepeat: 1},
 	{name: "jobs", run: runJobs, brineOnly: true, most: 1},
+	{name: "highstate", run: runHighstate},
+	{name: "lowstate", run: runLowstate},
+	{name: "templates", run: runTemplates},
+	{name: "pillar", run: runPillar},
+	{name: "files", run: runFiles},
 }
 
 // figures are what the scenarios measure, in the order of the report.
@@ -103,6 +108,19 @@ func figures() []*report.Figure {
 		{Name: "restart-salt-vain", Title: "The same by the rules of Salt's minions: answers in vain", Unit: ""},
 		{Name: "restart-salt-late", Title: "The same by the rules of Salt's minions: not answered in time", Unit: ""},
 		{Name: "restart-salt-hints", Title: "The same by the rules of Salt's minions: put off by the master", Unit: ""},
+		{Name: "highstate-first", Title: "salt-call --local state.apply, 1,000 file.managed, first run: CPU", Unit: "s"},
+		{Name: "highstate-memory-first", Title: "The same: largest memory", Unit: "MB"},
+		{Name: "highstate-second", Title: "salt-call --local state.apply, 1,000 file.managed, second run: CPU", Unit: "s"},
+		{Name: "highstate-memory-second", Title: "The same, second run: largest memory", Unit: "MB"},
+		{Name: "lowstate", Title: "salt-call --local state.show_lowstate, 1,000 states from jinja and yaml: CPU", Unit: "s"},
+		{Name: "templates", Title: "salt-call --local state.apply, map.jinja and 20 templates: CPU", Unit: "s"},
+		{Name: "pillar", Title: "Pillar of 200 lines with jinja for one of 100 minions: master CPU", Unit: "ms"},
+		{Name: "files-1mb-cpu", Title: "A file of 1 MB to 100 minions: master CPU for a MB", Unit: "ms"},
+		{Name: "files-1mb-rate", Title: "A file of 1 MB to 100 minions: in a second", Unit: "MB"},
+		{Name: "files-1mb-slowest", Title: "The same: the slowest minion's time beside the median", Unit: ""},
+		{Name: "files-100kb-cpu", Title: "A file of 100 KB to 100 minions: master CPU for a MB", Unit: "ms"},
+		{Name: "files-100kb-rate", Title: "A file of 100 KB to 100 minions: in a second", Unit: "MB"},
+		{Name: "files-100kb-slowest", Title: "The same: the slowest minion's time beside the median", Unit: ""},
 		{Name: "jobs-lookup", Title: "salt-run jobs.list_job: master CPU", Unit: "s", X: "jobs kept"},
 		{Name: "jobs-lookup-cli", Title: "salt-run jobs.list_job: CLI CPU", Unit: "s", X: "jobs kept"},
 	}

@@ -133,37 +133,112 @@ func (m *Minion) install(a *handshake.Attempt, raw []byte) error {
 // Request sends a command under the session key and returns the answer. load
 // is changed.
 func (m *Minion) Request(ctx context.Context, load *value.Dict) (any, error) {
+	session := m.session.Load()
+	n, raw, err := m.exchange(ctx, session, load)
+	if err != nil {
+		return nil, err
+	}
+	sealed, ok := msgpack.Text(raw)
+	if !ok {
+		return nil, fmt.Errorf("%s: %s: the reply is not sealed", m.ID, load.Str("cmd"))
+	}
+	plain, err := session.OpenNonce(sealed, n)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: the master answered %.80q: %w", m.ID, load.Str("cmd"), sealed, err)
+	}
+	return msgpack.Unmarshal(plain)
+}
+
+// exchange sends a command under a session key and returns its nonce and the
+// raw answer.
+func (m *Minion) exchange(ctx context.Context, session *crypt.Crypticle, load *value.Dict) (n string, raw []byte, err error) {
 	if m.fleet.Before != nil {
 		m.fleet.Before()
 	}
-	n, session := nonce(), m.session.Load()
+	n = nonce()
 	load.Set("nonce", n)
 	load.Set("ts", time.Now().Unix())
 	load.Set("tok", m.key.tok)
 	load.Set("id", m.ID)
 	plain, err := msgpack.Marshal(load, msgpack.Wire)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	body, err := msgpack.Marshal(value.DictOf("enc", "aes", "load", session.Seal(plain, ""), "version", protocolVersion,
 		"id", m.ID, "enc_algo", crypt.OAEPSHA1, "sig_algo", crypt.PKCS1v15SHA1), msgpack.NewSpec)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.fleet.cfg.Timeout)
 	defer cancel()
-	raw, err := m.req.Request(ctx, body)
+	if raw, err = m.req.Request(ctx, body); err != nil {
+		err = fmt.Errorf("%s: %s: %w", m.ID, load.Str("cmd"), err)
+	}
+	return n, raw, err
+}
+
+// Pillar asks for the minion's pillar, which a master answers under a key made
+// for the answer.
+func (m *Minion) Pillar(ctx context.Context, grains map[string]any) (*value.Dict, error) {
+	g := value.NewDict(len(grains))
+	for k, v := range grains {
+		g.Set(k, v)
+	}
+	load := value.DictOf("cmd", "_pillar", "grains", g, "saltenv", nil, "pillarenv", nil, "pillar_override", value.NewDict(0),
+		"extra_minion_data", value.NewDict(0), "ver", "2")
+	_, raw, err := m.exchange(ctx, m.session.Load(), load)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", m.ID, load.Str("cmd"), err)
+		return nil, err
 	}
-	sealed, ok := msgpack.Text(raw)
+	v, err := msgpack.Unmarshal(raw)
+	if err != nil {
+		return nil, err
+	}
+	reply, ok := v.(*value.Dict)
 	if !ok {
-		return nil, fmt.Errorf("%s: %s: the reply is not sealed", m.ID, load.Str("cmd"))
+		return nil, fmt.Errorf("%s: _pillar: the master answered %.80q", m.ID, value.Str(v))
 	}
-	if plain, err = session.OpenNonce(sealed, n); err != nil {
-		return nil, fmt.Errorf("%s: %s: the master answered %.80q: %w", m.ID, load.Str("cmd"), sealed, err)
+	key, err := m.key.private.Decrypt(crypt.OAEPSHA1, reply.Bytes("key"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: _pillar: %w", m.ID, err)
 	}
-	return msgpack.Unmarshal(plain)
+	c, err := crypt.NewCrypticle(string(key))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := c.Open(reply.Bytes("pillar"))
+	if err != nil {
+		return nil, fmt.Errorf("%s: _pillar: %w", m.ID, err)
+	}
+	if v, err = msgpack.Unmarshal(plain); err != nil {
+		return nil, err
+	}
+	signed, _ := v.(*value.Dict)
+	if v, err = msgpack.Unmarshal(signed.Bytes("data")); err != nil {
+		return nil, fmt.Errorf("%s: _pillar: %w", m.ID, err)
+	}
+	inner, _ := v.(*value.Dict)
+	return inner.Dict("pillar"), nil
+}
+
+// File fetches a file of the environment base, chunk by chunk.
+func (m *Minion) File(ctx context.Context, path string) ([]byte, error) {
+	var got []byte
+	for {
+		v, err := m.Request(ctx, value.DictOf("cmd", "_serve_file", "path", path, "saltenv", "base", "loc", len(got)))
+		if err != nil {
+			return nil, err
+		}
+		d, ok := v.(*value.Dict)
+		if !ok {
+			return nil, fmt.Errorf("%s: _serve_file: the master answered %.80q", m.ID, value.Str(v))
+		}
+		data := d.Bytes("data")
+		if len(data) == 0 {
+			return got, nil
+		}
+		got = append(got, data...)
+	}
 }
 
 // Return sends what test.ping returned for a job.

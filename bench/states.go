@@ -1,0 +1,351 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"brine/bench/simulate"
+)
+
+// tree is a minion without a master, with files of states and pillar.
+type tree struct {
+	b    *bench
+	kind kind
+	dir  string
+}
+
+// newTree writes files, by their paths below states/ and pillar/, and a
+// configuration that uses them.
+func (b *bench) newTree(k kind, files map[string]string) (*tree, error) {
+	dir, err := os.MkdirTemp(b.tmp, string(k)+"-tree-")
+	if err != nil {
+		return nil, err
+	}
+	t := &tree{b, k, dir}
+	files["minion"] = fmt.Sprintf("root_dir: %s\nid: bench\nuser: root\nfile_client: local\nenable_fqdns_grains: false\n"+
+		"enable_gpu_grains: false\nfile_roots:\n  base: [%s/states]\npillar_roots:\n  base: [%s/pillar]\n", dir, dir, dir)
+	for name, text := range files {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// call runs salt-call and returns what it cost: CPU seconds, and the largest
+// resident memory of a process in bytes. The answer must hold want.
+func (t *tree) call(ctx context.Context, want string, args ...string) (cpu, memory float64, err error) {
+	c := t.b.command(ctx, t.kind, "salt-call", append([]string{"-c", t.dir, "--local", "--out=json"}, args...)...)
+	var errs strings.Builder
+	c.Stderr = &errs
+	out, err := c.Output()
+	if err != nil {
+		return 0, 0, fmt.Errorf("%s: %w: %s %.2000s", strings.Join(c.Args, " "), err, errs.String(), out)
+	}
+	if !strings.Contains(string(out), want) {
+		return 0, 0, fmt.Errorf("%s does not say %q: %.500s", strings.Join(c.Args, " "), want, out)
+	}
+	cpu, memory = usage(c)
+	return cpu, memory, nil
+}
+
+// usage is what a program that has ended used: CPU seconds of its processes,
+// and bytes of memory at the most.
+func usage(c *exec.Cmd) (cpu, memory float64) {
+	r := c.ProcessState.SysUsage().(*syscall.Rusage)
+	return (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds(), float64(r.Maxrss) * 1024
+}
+
+// runHighstate applies a state tree of 1,000 files to a machine that has none
+// of them, and again.
+func runHighstate(ctx context.Context, b *bench, k kind) error {
+	n := b.size(1000)
+	t, err := b.newTree(k, map[string]string{
+		"states/top.sls": "base:\n  '*': [files]\n",
+		"states/source":  strings.Repeat("a line of a file that is managed\n", 32),
+	})
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(t.dir)
+	var sls strings.Builder
+	for i := range n {
+		fmt.Fprintf(&sls, "file_%d:\n  file.managed:\n    - name: %s/out/%02d/file_%d\n    - source: salt://source\n    - mode: '0640'\n    - makedirs: true\n", i, t.dir, i%20, i)
+	}
+	if err := os.WriteFile(filepath.Join(t.dir, "states/files.sls"), []byte(sls.String()), 0o644); err != nil {
+		return err
+	}
+	for _, run := range []string{"first", "second"} {
+		cpu, memory, err := t.call(ctx, fmt.Sprintf("file_%d", n-1), "state.apply")
+		if err != nil {
+			return err
+		}
+		b.add("highstate-"+run, k, 0, cpu)
+		b.add("highstate-memory-"+run, k, 0, memory/1e6)
+	}
+	last := filepath.Join(t.dir, fmt.Sprintf("out/%02d/file_%d", (n-1)%20, n-1))
+	if st, err := os.Stat(last); err != nil || st.Mode().Perm() != 0o640 {
+		return fmt.Errorf("%s is not as the state says: %v %v", last, st, err)
+	}
+	return nil
+}
+
+// runLowstate compiles 1,000 states from jinja and yaml.
+func runLowstate(ctx context.Context, b *bench, k kind) error {
+	n := b.size(1000)
+	files := map[string]string{
+		"states/top.sls": "base:\n  '*': [web]\n",
+		"states/web/init.sls": fmt.Sprintf(`{%%- from "web/map.jinja" import web with context %%}
+include:
+  - web.service
+{%%- for i in range(%d) %%}
+site_{{ i }}:
+  file.managed:
+    - name: {{ web.root | default('/srv') }}/site_{{ '%%04d' %% i }}.conf
+    - source: salt://web/files/site.conf
+    - template: jinja
+    - context: {port: {{ web.port + i }}, name: {{ ('site_' ~ i) | yaml_encode }}, os: {{ grains.os_family }}}
+    - mode: '0644'
+    {%%- if i > 0 %%}
+    - require:
+      - file: site_{{ i - 1 }}
+    {%%- endif %%}
+    - watch_in:
+      - service: web
+{%%- endfor %%}
+`, n-1),
+		"states/web/service.sls": "web:\n  service.running:\n    - name: web\n    - enable: true\n",
+		"states/web/map.jinja":   "{% set web = salt['grains.filter_by']({'default': {'root': '/etc/web', 'port': 8000}}, merge=salt['pillar.get']('web')) %}\n",
+		"pillar/top.sls":         "base:\n  '*': [web]\n",
+		"pillar/web.sls":         "web:\n  port: 9000\n",
+	}
+	t, err := b.newTree(k, files)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(t.dir)
+	cpu, _, err := t.call(ctx, fmt.Sprintf("site_%d", n-2), "state.show_lowstate")
+	if err == nil {
+		b.add("lowstate", k, 0, cpu)
+	}
+	return err
+}
+
+// runTemplates renders a formula's map.jinja and 20 templates of files that
+// use it.
+func runTemplates(ctx context.Context, b *bench, k kind) error {
+	const templates = 20
+	files := map[string]string{
+		"states/top.sls": "base:\n  '*': [formula]\n",
+		"states/formula/defaults.yaml": "formula:\n  pkg: thing\n  config:\n    port: 80\n    user: www\n    modules: [a, b, c]\n" +
+			"    options: {keepalive: true, timeout: 30}\n",
+		"states/formula/osfamily.yaml": "Debian:\n  config: {user: www-data}\nRedHat:\n  config: {user: apache}\n",
+		"states/formula/map.jinja": `{%- import_yaml "formula/defaults.yaml" as defaults %}
+{%- import_yaml "formula/osfamily.yaml" as families %}
+{%- set formula = salt['grains.filter_by'](families, grain='os_family', merge=salt['pillar.get']('formula:lookup', {}), base=none) or {} %}
+{%- do defaults.formula.config.update(formula.get('config', {})) %}
+{%- set formula = defaults.formula %}
+`,
+		"states/formula/macros.jinja": `{%- macro option(name, value) -%}
+{{ name | upper }}={% if value is mapping %}{{ value | json }}{% elif value is iterable and value is not string %}{{ value | join(',') }}{% else %}{{ value }}{% endif %}
+{%- endmacro %}
+`,
+		"pillar/top.sls":     "base:\n  '*': [formula]\n",
+		"pillar/formula.sls": "formula:\n  lookup: {}\n  sites: {{ range(30) | list }}\n",
+	}
+	t, err := b.newTree(k, files)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(t.dir)
+	var sls strings.Builder
+	sls.WriteString("{%- from 'formula/map.jinja' import formula with context %}\n")
+	for i := range templates {
+		fmt.Fprintf(&sls, "%s/out/%d.conf:\n  file.managed:\n    - source: salt://formula/files/%d.conf\n    - template: jinja\n    - makedirs: true\n    - context: {n: %d, user: {{ formula.config.user }}}\n", t.dir, i, i, i)
+		text := fmt.Sprintf(`{%%- from 'formula/map.jinja' import formula with context %%}
+{%%- from 'formula/macros.jinja' import option %%}
+# template %d, number {{ n }} of {{ user }}
+{%%- for key, value in formula.config | dictsort %%}
+{{ option(key, value) }}
+{%%- endfor %%}
+{%%- for site in salt['pillar.get']('formula:sites', []) %%}
+{%%- if loop.first %%}
+[sites]
+{%%- endif %%}
+site_{{ '%%03d' %% site }} = {{ formula.config.port + site }} {{ loop.index }}/{{ loop.length }} {{ 'even' if loop.index is even else 'odd' }}
+{%%- endfor %%}
+`, i)
+		name := filepath.Join(t.dir, fmt.Sprintf("states/formula/files/%d.conf", i))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(t.dir, "states/formula/init.sls"), []byte(sls.String()), 0o644); err != nil {
+		return err
+	}
+	cpu, _, err := t.call(ctx, "19.conf", "state.apply")
+	if err == nil {
+		b.add("templates", k, 0, cpu)
+	}
+	return err
+}
+
+// runPillar has 100 minions ask for their pillar: 200 lines with jinja.
+func runPillar(ctx context.Context, b *bench, k kind) error {
+	minions := b.size(100)
+	m, err := b.newMaster(k, "zeromq", minions, "")
+	if err != nil {
+		return err
+	}
+	defer m.remove()
+	root := filepath.Join(m.dir, "srv/pillar")
+	var sls strings.Builder
+	sls.WriteString("{%- set number = grains['id'].split('-')[1] | int %}\nminion: {{ grains['id'] }}\nusers:\n")
+	for i := range 32 {
+		fmt.Fprintf(&sls, `  user_%d:
+    uid: {{ 1000 + %d }}
+    {%%- if number is even %%}
+    shell: /bin/bash
+    {%%- else %%}
+    shell: /bin/sh
+    {%%- endif %%}
+`, i, i)
+	}
+	err = errors.Join(os.MkdirAll(root, 0o755), os.WriteFile(filepath.Join(root, "top.sls"), []byte("base:\n  '*': [data]\n"), 0o644),
+		os.WriteFile(filepath.Join(root, "data.sls"), []byte(sls.String()), 0o644))
+	if err != nil {
+		return err
+	}
+	// Salt resolves /srv/pillar under root_dir only in the defaults.
+	if err := m.option("pillar_roots: {base: [" + root + "]}\n"); err != nil {
+		return err
+	}
+	if err := m.run(ctx, b); err != nil {
+		return err
+	}
+	f := m.fleet(b, minions, 0)
+	defer f.Close()
+	if err := f.SignIn(ctx, 64); err != nil {
+		return err
+	}
+	ask := func(mi *simulate.Minion) error {
+		v, err := mi.Pillar(ctx, map[string]any{"id": mi.ID, "os": "Debian", "os_family": "Debian"})
+		if err != nil {
+			return err
+		}
+		if v.Str("minion") != mi.ID || v.Dict("users").Len() != 32 {
+			text, _ := json.Marshal(v.Keys())
+			return fmt.Errorf("%s: the pillar is not whole: %s", mi.ID, text)
+		}
+		return nil
+	}
+	if err := f.Each(16, ask); err != nil { // caches fill
+		return err
+	}
+	n := b.requests(k, 3000)
+	cost, err := m.cost(func() error { return repeated(f, n, 16, ask) })
+	if err == nil {
+		b.add("pillar", k, 0, per(cost, n))
+	}
+	return err
+}
+
+// runFiles has 100 minions fetch a file of 1 MB and one of 100 KB each.
+func runFiles(ctx context.Context, b *bench, k kind) error {
+	minions := b.size(100)
+	m, err := b.newMaster(k, "zeromq", minions, "")
+	if err != nil {
+		return err
+	}
+	defer m.remove()
+	root := filepath.Join(m.dir, "srv/salt")
+	large, small := pseudoRandom(1<<20), pseudoRandom(100<<10)
+	if err := errors.Join(os.MkdirAll(root, 0o755), os.WriteFile(filepath.Join(root, "large"), large, 0o644),
+		os.WriteFile(filepath.Join(root, "small"), small, 0o644), m.option("file_roots: {base: ["+root+"]}\n")); err != nil {
+		return err
+	}
+	if err := m.run(ctx, b); err != nil {
+		return err
+	}
+	f := m.fleet(b, minions, 0)
+	defer f.Close()
+	if err := f.SignIn(ctx, 64); err != nil {
+		return err
+	}
+	for _, file := range []struct {
+		name, figure string
+		content      []byte
+	}{{"large", "files-1mb", large}, {"small", "files-100kb", small}} {
+		var mu sync.Mutex
+		var took []float64
+		fetch := func(mi *simulate.Minion) error {
+			from := time.Now()
+			got, err := mi.File(ctx, file.name)
+			if err == nil && !slices.Equal(got, file.content) {
+				err = fmt.Errorf("%s: the file has %d bytes that are not its own", mi.ID, len(got))
+			}
+			mu.Lock()
+			took = append(took, time.Since(from).Seconds())
+			mu.Unlock()
+			return err
+		}
+		if err := simulate.Each(f.Minions[:1], 1, fetch); err != nil { // hashes are known
+			return err
+		}
+		took = took[:0]
+		from := time.Now()
+		var wall time.Duration
+		cost, err := m.cost(func() error {
+			err := f.Each(minions, fetch)
+			wall = time.Since(from)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		mb := float64(minions*len(file.content)) / 1e6
+		b.add(file.figure+"-cpu", k, 0, cost.Seconds()*1e3/mb)
+		b.add(file.figure+"-rate", k, 0, mb/wall.Seconds())
+		b.add(file.figure+"-slowest", k, 0, slices.Max(took)/took[len(took)/2])
+	}
+	return nil
+}
+
+// pseudoRandom returns bytes that do not compress.
+func pseudoRandom(n int) []byte {
+	b := make([]byte, n)
+	x := uint64(88172645463325252)
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		b[i] = byte(x)
+	}
+	return b
+}
+
+// option adds lines to the configuration of a master that does not run yet.
+func (m *master) option(lines string) error {
+	f, err := os.OpenFile(filepath.Join(m.dir, "master"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(lines)
+	return errors.Join(err, f.Close())
+}
