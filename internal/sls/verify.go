@@ -90,6 +90,12 @@ func (v *verifier) argument(mod any, arg *value.Dict) {
 			v.faultf("The 'names' argument in state '%s' in SLS '%s' needs to be formed as a list", value.Str(v.id), v.sls)
 		}
 		return
+	case "order":
+		if word, ok := val.(string); ok && word != "first" && word != "last" {
+			// Salt puts it behind the states that have no order.
+			v.faultf("The order of state '%s' in SLS '%s' is '%s', but must be a number, first or last", value.Str(v.id), v.sls, word)
+		}
+		return
 	case "require", "watch", "prereq", "onchanges":
 	default:
 		return

@@ -67,7 +67,7 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 		m := int(n)
 		mask = &m
 	}
-	if len(faults) > 0 {
+	if faults = append(faults, forms(low)...); len(faults) > 0 {
 		return nil, nil, faults
 	}
 	full := value.Str(low.At("state")) + "." + value.Str(low.At("fun"))
@@ -144,6 +144,13 @@ func (r *run) evaluate(u *unit, f *state.Func, low *value.Dict, mask *int) *valu
 	}
 	if _, own := f.Param("check_cmd"); low.Has("check_cmd") && !own {
 		res.Update(r.checkCmd(c, low))
+	}
+	if warnings := idle(low); len(warnings) > 0 {
+		all := value.Strings(warnings)
+		if own := res.At("warnings"); own != nil {
+			all.Items = append(slices.Clone(items(own)), all.Items...)
+		}
+		res.Set("warnings", all)
 	}
 	return res
 }

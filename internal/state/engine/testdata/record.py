@@ -8,7 +8,7 @@ sections want.run and want.test are rewritten: what state.highstate returns,
 without and with test=True, a result per line as JSON, without times. @ stands
 for a folder that is empty before each run.
 """
-import glob, json, logging, os, shutil, subprocess, sys, tempfile
+import glob, json, logging, os, re, shutil, subprocess, sys, tempfile
 
 import salt.client
 import salt.config
