@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/fileclient"
 	"brine/internal/fn"
 	"brine/internal/state"
 	"brine/internal/value"
@@ -74,6 +75,13 @@ func (a authArgs) checkFile(ctx context.Context, e *state.Env) (*value.Dict, err
 	return d, err
 }
 
+// fetch makes sure that the source can be had. ssh.check_key_file answers
+// nothing where it cannot.
+func (a authArgs) fetch(ctx context.Context, e *state.Env) error {
+	_, err := e.Files.GetURL(ctx, a.Source, "", fileclient.URLOptions{Saltenv: e.Saltenv, Makedirs: true})
+	return err
+}
+
 func authPresent(ctx context.Context, e *state.Env, a authArgs) (state.Plan, error) {
 	if a.Source != "" {
 		return a.presentFile(ctx, e)
@@ -122,10 +130,12 @@ func (a authArgs) outcome(v any) (state.Change, error) {
 }
 
 func (a authArgs) presentFile(ctx context.Context, e *state.Env) (state.Plan, error) {
-	missing := fn.Errorf("Failed to add the ssh key. Source file %s is missing", a.Source)
+	if err := a.fetch(ctx, e); err != nil {
+		return state.Plan{}, fn.Errorf("Failed to add the ssh key. Source file %s is missing", a.Source)
+	}
 	all, err := a.checkFile(ctx, e)
 	if err != nil {
-		return state.Plan{}, fn.Errorf("%w: %w", missing, err)
+		return state.Plan{}, err
 	}
 	foretold := ""
 	for key, status := range all.All() {
@@ -191,7 +201,12 @@ func removed(v any, name string) (state.Change, error) {
 	}
 }
 
+// absentFile fails where there is no source, in place of leaving the keys where
+// they are without a word, as Salt does.
 func (a authArgs) absentFile(ctx context.Context, e *state.Env) (state.Plan, error) {
+	if err := a.fetch(ctx, e); err != nil {
+		return state.Plan{}, fn.Errorf("Failed to remove the ssh keys. Source file %s is missing", a.Source)
+	}
 	all, err := a.checkFile(ctx, e)
 	if err != nil {
 		return state.Plan{}, err
