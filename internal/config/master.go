@@ -10,6 +10,7 @@ import (
 	"brine/internal/client"
 	"brine/internal/event"
 	"brine/internal/fileserver"
+	"brine/internal/fileserver/backends"
 	"brine/internal/job"
 	"brine/internal/keystore"
 	"brine/internal/log"
@@ -37,10 +38,12 @@ type Master struct {
 	Client  client.Options
 	Jobs    job.Options
 	Served  fileserver.Options
-	Top     top.Options
-	Pillar  pillar.Options
-	Output  output.Options
-	Profile profile.Options
+	// Elsewhere are the backends of the file server that are more than folders.
+	Elsewhere backends.Options
+	Top       top.Options
+	Pillar    pillar.Options
+	Output    output.Options
+	Profile   profile.Options
 }
 
 // MasterFiles say who the master is and where it keeps things. The folders

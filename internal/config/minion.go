@@ -9,6 +9,7 @@ import (
 	"brine/internal/event"
 	"brine/internal/field"
 	"brine/internal/fileserver"
+	"brine/internal/fileserver/backends"
 	"brine/internal/grains"
 	"brine/internal/handshake"
 	"brine/internal/highstate"
@@ -32,6 +33,7 @@ type Minion struct {
 	Grains    grains.Options
 	Events    event.MinionOptions
 	Served    fileserver.Options
+	Elsewhere backends.Options
 	States    highstate.Options
 	Pillar    pillar.Options
 	Top       top.Options

@@ -162,6 +162,10 @@ const maxPart = 16 << 20
 // there. A name that begins with - takes one away; nil means all.
 func (s *Server) Backends(names []string) []string {
 	var out []string
+	names = slices.Clone(names)
+	for i, n := range names {
+		names[i] = s.named(n)
+	}
 	subtract := len(names) > 0 && !slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "-") })
 	for _, b := range s.backends {
 		if len(names) == 0 || slices.Contains(names, b.Name()) || subtract && !slices.Contains(names, "-"+b.Name()) {
@@ -169,6 +173,21 @@ func (s *Server) Backends(names []string) []string {
 		}
 	}
 	return out
+}
+
+// named returns the name under which a backend is configured: Salt has two for
+// some, with and without fs at the end.
+func (s *Server) named(name string) string {
+	rest, minus := strings.CutPrefix(name, "-")
+	for _, b := range s.backends {
+		if strings.TrimSuffix(b.Name(), "fs") == strings.TrimSuffix(rest, "fs") {
+			rest = b.Name()
+		}
+	}
+	if minus {
+		rest = "-" + rest
+	}
+	return rest
 }
 
 func (s *Server) chosen(names []string) []Backend {

@@ -2,11 +2,14 @@ package master
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"brine/internal/fileserver"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -68,12 +71,63 @@ func (m *Master) updateFiles(ctx context.Context) {
 	if !m.cfg.Files.Events {
 		return // nobody would hear of it: changes are seen at each request
 	}
-	changes, err := m.fileServer().Update(ctx)
+	var here []string // others have times of their own
+	files := m.fileServer()
+	for _, name := range files.Backends(nil) {
+		if len(files.Fetchers(name)) == 0 {
+			here = append(here, name)
+		}
+	}
+	if len(here) == 0 {
+		return
+	}
+	changes, err := files.Update(ctx, here...)
 	if err != nil {
 		m.log.Error("cannot look for changed files", "err", err)
 	}
+	m.tellChanges(changes)
+}
+
+// fetchFiles keeps what is served from elsewhere up to date, until ctx ends.
+// Fetching may take minutes and delays no other work.
+func (m *Master) fetchFiles(ctx context.Context) error {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		for _, f := range m.fileServer().Fetchers() {
+			c, any, err := f.Due(ctx)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				m.log.Error("cannot bring a file server up to date; it goes on serving what it has", "fileserver_backend", f.Name(), "err", err)
+			}
+			if any {
+				m.tellChanges([]fileserver.Changes{c})
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-second.C:
+		}
+	}
+}
+
+// tellChanges puts on the bus what has changed, if it is to hear of that, and
+// what goes wrong for the first time or no more.
+func (m *Master) tellChanges(changes []fileserver.Changes) {
 	for _, c := range changes {
-		m.bus.Fire(salt.Tag("fileserver", c.Backend, "update"), c.Event())
+		if m.cfg.Files.Events && c.Backend != "" {
+			m.bus.Fire(salt.Tag("fileserver", c.Backend, "update"), c.Event())
+		}
+		for _, id := range slices.Sorted(maps.Keys(c.Faults)) {
+			d := value.DictOf("backend", c.Backend, "remote", id, "error", nil)
+			if text := c.Faults[id]; text != "" {
+				d.Set("error", text)
+			}
+			m.bus.Fire(salt.Tag("fileserver", c.Backend, "fault"), d)
+		}
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"brine/internal/discovery"
 	"brine/internal/event"
 	"brine/internal/fileserver"
+	"brine/internal/fileserver/backends"
 	"brine/internal/fn"
 	"brine/internal/handshake"
 	"brine/internal/job"
@@ -64,6 +65,7 @@ type Config struct {
 	Jobs             job.Options
 	Events           event.MasterOptions
 	Files            fileserver.Options
+	Backends         backends.Options
 	Top              top.Options
 	Pillar           pillar.Options
 	// Opts are all options under their names, for config.get.
@@ -225,6 +227,9 @@ func (m *Master) setLive(cfg Config) {
 		autosign: keystore.NewAutosign(m.keys, cfg.Keys, cfg.User, m.log),
 		files: fileserver.New(cfg.Files, fileserver.Config{
 			CacheDir: m.cfg.CacheDir, HashType: cfg.Options.HashType, BufferSize: cfg.Options.FileBufferSize,
+			More: backends.More(cfg.Backends, backends.Config{
+				CacheDir: m.cfg.CacheDir, HashType: cfg.Options.HashType, Files: cfg.Files, Receives: cfg.Options.FileRecv, Log: m.log,
+			}),
 		}, m.log),
 		top: cfg.Top, pillar: m.newPillar(cfg, groups), opts: cfg.Opts,
 	})
@@ -355,13 +360,14 @@ func (m *Master) Run(ctx context.Context) error {
 	front, stopFront := context.WithCancel(ctx)
 	defer stopFront()
 	// One failure stops all.
-	failed := make(chan error, 9+2*len(m.servers))
+	failed := make(chan error, 10+2*len(m.servers))
 	back := group{failed: failed}
 	for _, p := range m.publishers {
 		back.Go(func() error { return p.Serve(inner) })
 	}
 	back.Go(func() error { return m.eventIPC.Serve(inner) })
 	back.Go(func() error { return m.maintain(inner) })
+	back.Go(func() error { return m.fetchFiles(inner) })
 	if m.answerer != nil {
 		back.Go(func() error { return m.answerer.Serve(inner) })
 	}

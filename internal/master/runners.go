@@ -45,9 +45,9 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 	return fn.NewRegistry(nil, runners.New(runners.Deps{
 		Jobs: m.jobs, Keys: m.keys, Cache: m.cache, Connected: m.presence.current, Standing: m.standings.of, Client: c,
 		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list, Nodegroups: m.nodegroups,
-		Audit:   m.audit.Recent,
-		Wheels:  func() *value.Dict { return m.wheels.Docs() },
-		Files:   func() runners.FileServer { return m.fileServer() },
+		Audit:  m.audit.Recent,
+		Wheels: func() *value.Dict { return m.wheels.Docs() },
+		Files:  func() runners.FileServer { return m.fileServer() }, TellChanges: m.tellChanges,
 		Pillars: func() runners.Pillars { return m.live.Load().pillar },
 	})...)
 }

@@ -7,6 +7,7 @@ import (
 
 	"brine/internal/fileclient"
 	"brine/internal/fileserver"
+	"brine/internal/fileserver/backends"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -45,7 +46,10 @@ func (cfg *Config) fileOptions() fileclient.Options {
 }
 
 func (cfg *Config) fileServer(log *slog.Logger) *fileserver.Server {
-	return fileserver.New(cfg.Files, fileserver.Config{CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType}, log)
+	return fileserver.New(cfg.Files, fileserver.Config{
+		CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType,
+		More: backends.More(cfg.Backends, backends.Config{CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType, Files: cfg.Files, Alone: true, Log: log}),
+	}, log)
 }
 
 // seconds reads an option that is a number of seconds; 0 if it is none.

@@ -32,6 +32,7 @@ import (
 	"brine/internal/crypt"
 	"brine/internal/event"
 	"brine/internal/fileserver"
+	"brine/internal/fileserver/backends"
 	"brine/internal/fn"
 	"brine/internal/handshake"
 	"brine/internal/pillar"
@@ -55,6 +56,7 @@ type Config struct {
 	Dial, SubscribeDial       transport.DialOptions
 	Events                    event.MinionOptions
 	Files                     fileserver.Options
+	Backends                  backends.Options
 	Pillar                    pillar.Options
 	Top                       top.Options
 	// Resolver looks names up; nil is the system's.

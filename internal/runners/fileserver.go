@@ -17,6 +17,10 @@ type FileServer interface {
 	Backends(names []string) []string
 	// Update looks for changed files.
 	Update(ctx context.Context, backends ...string) ([]fileserver.Changes, error)
+	// UpdateOnly does so for some of what is copied from elsewhere.
+	UpdateOnly(ctx context.Context, names []string, backends ...string) ([]fileserver.Changes, error)
+	// Fetchers returns the backends that keep copies of what is elsewhere.
+	Fetchers(backends ...string) []fileserver.Fetcher
 	// Forget drops what is kept of lists and hashes, and returns the
 	// environments by backend whose lists there were.
 	Forget(envs []string, backends ...string) map[string][]string
@@ -37,8 +41,9 @@ func filesModule(d Deps) fn.Module {
 		fn.Of("update", f.update, `Look for changed files now.`, fn.Example("salt-run fileserver.update")),
 		fn.Of("clear_file_list_cache", f.clearLists, `Drop what is kept of lists; they are made anew when they are asked for.`, fn.Example("salt-run fileserver.clear_file_list_cache")),
 		fn.Of("clear_cache", f.clearCache, `Drop all that is kept of files.`, fn.Example("salt-run fileserver.clear_cache")),
-		fn.Of("clear_lock", f.clearLock, `Remove locks of file servers that fetch; roots has none.`, fn.Example("salt-run fileserver.clear_lock")),
-		fn.Of("lock", f.lock, `Lock file servers that fetch; roots has no locks.`, fn.Example("salt-run fileserver.lock")),
+		fn.Of("clear_lock", f.clearLock, `Remove locks of file servers that fetch. Locks of dead processes end by themselves.`, fn.Example("salt-run fileserver.clear_lock")),
+		fn.Of("lock", f.lock, `Keep file servers from fetching, for a day at most.`, fn.Example("salt-run fileserver.lock remote='*github*'")),
+		fn.Of("remotes", f.remotes, `Tell how each of what file servers fetch fares: what is served, since when, and what went wrong (Brine only).`, fn.Example("salt-run fileserver.remotes")),
 	}}
 }
 
@@ -80,7 +85,16 @@ type updateArgs struct {
 }
 
 func (f files) update(ctx context.Context, _ *fn.Call, a updateArgs) (any, error) {
-	if _, err := f.d.Files().Update(ctx, backendNames(a.Backend)...); err != nil {
+	var remotes []string
+	for k, v := range a.Kwargs.Clean().All() {
+		if k != "remotes" {
+			return nil, fn.Errorf("update() got an unexpected keyword argument '%s'", value.Str(k))
+		}
+		remotes = value.Split(v)
+	}
+	changes, err := f.d.Files().UpdateOnly(ctx, remotes, backendNames(a.Backend)...)
+	f.d.TellChanges(changes)
+	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
 	return true, nil
@@ -109,8 +123,17 @@ type backendArgs struct {
 }
 
 func (f files) clearCache(_ context.Context, _ *fn.Call, a backendArgs) (any, error) {
-	f.d.Files().Forget(nil, backendNames(a.Backend)...)
-	return "No cache was cleared", nil // roots keeps nothing on disk
+	names := backendNames(a.Backend)
+	f.d.Files().Forget(nil, names...)
+	var r report
+	for _, b := range f.d.Files().Fetchers(names...) { // roots keeps nothing on disk
+		failed := b.ClearCache()
+		r.failed = append(r.failed, failed...)
+		if len(failed) == 0 {
+			r.done = append(r.done, "The "+b.Name()+" fileserver cache was successfully cleared")
+		}
+	}
+	return r.say("cleared", "No cache was cleared"), nil
 }
 
 type lockArgs struct {
@@ -118,10 +141,65 @@ type lockArgs struct {
 	Remote  any `salt:"remote" doc:"pattern for what they fetch from" default:"null"`
 }
 
-func (f files) clearLock(context.Context, *fn.Call, lockArgs) (any, error) {
-	return "No locks were removed", nil
+// report is what was done, and what went wrong.
+type report struct{ done, failed []string }
+
+func (r *report) add(done, failed []string) {
+	r.done, r.failed = append(r.done, done...), append(r.failed, failed...)
 }
 
-func (f files) lock(context.Context, *fn.Call, lockArgs) (any, error) {
-	return "No locks were set", nil
+// say returns the report as Salt does, or none if there is nothing to report.
+func (r *report) say(verb, none string) any {
+	if len(r.done)+len(r.failed) == 0 {
+		return none
+	}
+	out := value.NewDict(2)
+	if len(r.done) > 0 {
+		out.Set(verb, value.Strings(r.done))
+	}
+	if len(r.failed) > 0 {
+		out.Set("errors", value.Strings(r.failed))
+	}
+	return out
+}
+
+// remote reads the pattern for what is fetched from; ok is false if it is none.
+func (a lockArgs) remote(r *report) (glob string, ok bool) {
+	if a.Remote == nil {
+		return "", true
+	}
+	glob, ok = a.Remote.(string)
+	if !ok {
+		r.failed = append(r.failed, "Badly formatted remote pattern '"+value.Str(a.Remote)+"'")
+	}
+	return glob, ok
+}
+
+func (f files) clearLock(_ context.Context, _ *fn.Call, a lockArgs) (any, error) {
+	var r report
+	if glob, ok := a.remote(&r); ok {
+		for _, b := range f.d.Files().Fetchers(backendNames(a.Backend)...) {
+			r.add(b.ClearLock(glob, "update"))
+		}
+	}
+	return r.say("cleared", "No locks were removed"), nil
+}
+
+func (f files) lock(_ context.Context, _ *fn.Call, a lockArgs) (any, error) {
+	var r report
+	if glob, ok := a.remote(&r); ok {
+		for _, b := range f.d.Files().Fetchers(backendNames(a.Backend)...) {
+			r.add(b.Lock(glob))
+		}
+	}
+	return r.say("locked", "No locks were set"), nil
+}
+
+// remotes tells how what is fetched fares.
+func (f files) remotes(_ context.Context, _ *fn.Call, a backendArgs) (any, error) {
+	out := value.NewDict(1)
+	for _, b := range f.d.Files().Fetchers(backendNames(a.Backend)...) {
+		out.Set(b.Name(), b.Remotes())
+	}
+	return out, nil
 }

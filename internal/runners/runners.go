@@ -15,6 +15,7 @@ import (
 	"brine/internal/cache"
 	"brine/internal/client"
 	"brine/internal/event"
+	"brine/internal/fileserver"
 	"brine/internal/fn"
 	"brine/internal/job"
 	"brine/internal/keystore"
@@ -81,8 +82,10 @@ type Deps struct {
 	Audit func(limit int, keep func(*value.Dict) bool) ([]*value.Dict, error)
 	// Files returns the file server, Pillars what makes pillars, as the
 	// configuration has them now.
-	Files   func() FileServer
-	Pillars func() Pillars
+	Files func() FileServer
+	// TellChanges puts on the bus what an update of the file server has found.
+	TellChanges func([]fileserver.Changes)
+	Pillars     func() Pillars
 	// Nodegroups returns the named targets.
 	Nodegroups func() target.Nodegroups
 }

@@ -4,15 +4,14 @@ import (
 	"context"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"brine/internal/fileserver"
 	"brine/internal/gitrepo"
 	"brine/internal/salt"
-	"brine/internal/target"
 	"brine/internal/value"
 )
 
@@ -26,7 +25,7 @@ type remote struct {
 	types         []string
 	noMapping     bool
 	interval      time.Duration
-	white, black  []pattern
+	filter        fileserver.Filter
 	place         place
 	own, global   map[string]map[string]string // parameters by environment
 	byRef         map[string][]string          // environments by the ref that is set for them
@@ -50,7 +49,7 @@ func newRemote(entry any, o Options, c Config, leases *gitrepo.Leases) (*remote,
 	}
 	r := &remote{
 		id: s.ID, url: s.ID, name: s.Text("name"), base: s.Text("base"), fallback: s.Text("fallback"), allSaltenvs: s.Text("all_saltenvs"), noMapping: s.Bool("disable_saltenv_mapping"),
-		interval: max(s.Seconds("update_interval"), time.Second), white: patterns(s.Texts("saltenv_whitelist")), black: patterns(s.Texts("saltenv_blacklist")),
+		interval: max(s.Seconds("update_interval"), time.Second), filter: fileserver.NewFilter(s.Texts("saltenv_whitelist"), s.Texts("saltenv_blacklist")),
 		place: place{clean(s.Text("root")), clean(withoutScheme(s.Text("mountpoint")))}, byRef: map[string][]string{},
 	}
 	for _, t := range s.Texts("ref_types") {
@@ -159,30 +158,7 @@ func (r *remote) ref(env string) string {
 	return ref
 }
 
-// pattern matches an environment as a name, a pattern of a shell or a regular
-// expression, as Salt does.
-type pattern struct {
-	glob target.Glob
-	re   *regexp.Regexp
-}
-
-func patterns(texts []string) []pattern {
-	var out []pattern
-	for _, t := range texts {
-		p := pattern{glob: target.ParseGlob(t)}
-		p.re, _ = target.SearchRegexp(`\A(?:` + t + `)\z`) // what is none is a pattern only
-		out = append(out, p)
-	}
-	return out
-}
-
-func matches(ps []pattern, env string) bool {
-	return slices.ContainsFunc(ps, func(p pattern) bool { return p.glob.Match(env) || p.re != nil && p.re.MatchString(env) })
-}
-
-func (r *remote) exposed(env string) bool {
-	return (len(r.white) == 0 || matches(r.white, env)) && !matches(r.black, env)
-}
+func (r *remote) exposed(env string) bool { return r.filter.Has(env) }
 
 // isHex reports whether Python would take a text for a hexadecimal number.
 func isHex(s string) bool {
