@@ -17,6 +17,7 @@ import (
 	"brine/internal/master"
 	"brine/internal/output"
 	"brine/internal/pillar"
+	"brine/internal/pillar/gitpillar"
 	"brine/internal/profile"
 	"brine/internal/top"
 	"brine/internal/transport"
@@ -42,6 +43,7 @@ type Master struct {
 	Elsewhere backends.Options
 	Top       top.Options
 	Pillar    pillar.Options
+	GitPillar gitpillar.Options
 	Output    output.Options
 	Profile   profile.Options
 }

@@ -17,6 +17,7 @@ import (
 	"brine/internal/minion"
 	"brine/internal/output"
 	"brine/internal/pillar"
+	"brine/internal/pillar/gitpillar"
 	"brine/internal/profile"
 	"brine/internal/top"
 	"brine/internal/transport"
@@ -36,6 +37,7 @@ type Minion struct {
 	Elsewhere backends.Options
 	States    highstate.Options
 	Pillar    pillar.Options
+	GitPillar gitpillar.Options
 	Top       top.Options
 	Output    output.Options
 	Profile   profile.Options

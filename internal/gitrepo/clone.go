@@ -184,8 +184,26 @@ func (c *Clone) Status() Status {
 // LockFile is the file of the lock of updates.
 func (c *Clone) LockFile() string { return filepath.Join(c.c.Work, "update.lk") }
 
-// Leases returns the locks that the Clone uses.
-func (c *Clone) Leases() *Leases { return c.c.Leases }
+// Lock keeps everybody from fetching; see Leases.Set. role is the word for
+// what the Clone is used for, in Salt's words for what was done.
+func (c *Clone) Lock(role string) (done, failed []string) {
+	if err := c.c.Leases.Set(c.LockFile()); err != nil {
+		return nil, []string{fmt.Sprintf("Unable to set update lock for %s remote '%s': %v", role, Redact(c.remote.ID), err)}
+	}
+	return []string{fmt.Sprintf("Set update lock for %s remote '%s' on machine_id '%s'", role, Redact(c.remote.ID), MachineID())}, nil
+}
+
+// ClearLock removes a lock of a kind: update, checkout or mountpoint.
+func (c *Clone) ClearLock(role, kind string) (done, failed []string) {
+	was, err := c.c.Leases.Clear(filepath.Join(c.c.Work, kind+".lk"))
+	if err != nil {
+		return nil, []string{fmt.Sprintf("Unable to remove %s lock for %s: %v", kind, Redact(c.remote.URL), err)}
+	}
+	if !was {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("Removed %s lock for %s remote '%s' on machine_id '%s'", kind, role, Redact(c.remote.ID), MachineID())}, nil
+}
 
 // Result is what an Update has done.
 type Result struct {

@@ -19,6 +19,7 @@ import (
 	"brine/internal/modules/shell"
 	"brine/internal/modules/system"
 	"brine/internal/pillar"
+	"brine/internal/pillar/gitpillar"
 	"brine/internal/salt"
 	"brine/internal/target"
 	"brine/internal/value"
@@ -108,14 +109,25 @@ func (g *ownGrains) All() *value.Dict {
 }
 
 // newPillar returns what makes pillars by some configuration.
-func (m *Master) newPillar(cfg Config, groups target.Nodegroups) *pillar.Compiler {
+func (m *Master) newPillar(cfg Config, git *gitpillar.Source, groups target.Nodegroups) *pillar.Compiler {
 	renderer := cfg.Opts.Str("renderer")
 	return pillar.New(pillar.Config{
 		Options: cfg.Pillar, Top: cfg.Top, Renderer: m.renderer, Default: renderer, Whitelist: names(cfg.Opts.At("renderer_whitelist")),
 		Blacklist: names(cfg.Opts.At("renderer_blacklist")), Opts: cfg.Opts, Nodegroups: groups, Funcs: m.templateFuncs,
-		Call:     func() *fn.Call { return &fn.Call{Files: m.ownFiles()} },
-		CacheDir: m.cfg.CacheDir, Version: cfg.Opts.Str("saltversion"), Log: m.log,
+		Call: func() *fn.Call { return &fn.Call{Files: m.ownFiles()} },
+		Git:  git, CacheDir: m.cfg.CacheDir, Version: cfg.Opts.Str("saltversion"), Log: m.log,
 	})
+}
+
+// newGitPillar returns the git repositories that ext_pillar names.
+func (m *Master) newGitPillar(cfg Config) *gitpillar.Source {
+	s := gitpillar.New(cfg.GitPillar, gitpillar.Config{CacheDir: m.cfg.CacheDir, HashType: cfg.Options.HashType, Log: m.log})
+	for _, entry := range pillar.Entries(cfg.Pillar, "git") {
+		if _, err := s.Add(entry); err != nil && cfg.GitPillar.Verify {
+			m.log.Error("ext_pillar: git is not configured well; pillars that need it fail", "err", err)
+		}
+	}
+	return s
 }
 
 // names returns the texts of a list.

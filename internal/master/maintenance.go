@@ -106,11 +106,31 @@ func (m *Master) fetchFiles(ctx context.Context) error {
 				m.tellChanges([]fileserver.Changes{c})
 			}
 		}
+		m.fetchPillars(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-second.C:
 		}
+	}
+}
+
+// fetchPillars does the same for the git repositories of the pillar.
+func (m *Master) fetchPillars(ctx context.Context) {
+	changed, faults := m.live.Load().git.Due(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if changed {
+		m.log.Info("git_pillar has fetched changes")
+	}
+	for _, f := range faults {
+		d := value.DictOf("backend", "git_pillar", "remote", f.Remote, "error", nil)
+		if f.Error != "" {
+			m.log.Error("cannot update a git repository of the pillar; its last state goes on counting", "remote", f.Remote, "err", f.Error)
+			d.Set("error", f.Error)
+		}
+		m.bus.Fire(salt.Tag("pillar", "git", "fault"), d)
 	}
 }
 

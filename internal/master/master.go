@@ -31,6 +31,7 @@ import (
 	"brine/internal/job"
 	"brine/internal/keystore"
 	"brine/internal/pillar"
+	"brine/internal/pillar/gitpillar"
 	"brine/internal/render"
 	"brine/internal/target"
 	"brine/internal/top"
@@ -68,6 +69,7 @@ type Config struct {
 	Backends         backends.Options
 	Top              top.Options
 	Pillar           pillar.Options
+	GitPillar        gitpillar.Options
 	// Opts are all options under their names, for config.get.
 	Opts *value.Dict
 }
@@ -121,6 +123,7 @@ type live struct {
 	files    *fileserver.Server
 	top      top.Options
 	pillar   *pillar.Compiler
+	git      *gitpillar.Source
 	opts     *value.Dict
 	auth     *auth.Service
 }
@@ -221,7 +224,9 @@ func (m *Master) setLive(cfg Config) {
 	for _, err := range errs {
 		m.log.Error("nobody can sign in by a system of external_auth", "err", err)
 	}
+	git := m.newGitPillar(cfg)
 	m.live.Store(&live{
+		git:     git,
 		auth:    who,
 		options: cfg.Options, channel: cfg.Channel, groups: groups,
 		autosign: keystore.NewAutosign(m.keys, cfg.Keys, cfg.User, m.log),
@@ -231,7 +236,7 @@ func (m *Master) setLive(cfg Config) {
 				CacheDir: m.cfg.CacheDir, HashType: cfg.Options.HashType, Files: cfg.Files, Receives: cfg.Options.FileRecv, Log: m.log,
 			}),
 		}, m.log),
-		top: cfg.Top, pillar: m.newPillar(cfg, groups), opts: cfg.Opts,
+		top: cfg.Top, pillar: m.newPillar(cfg, git, groups), opts: cfg.Opts,
 	})
 }
 

@@ -48,7 +48,8 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Audit:  m.audit.Recent,
 		Wheels: func() *value.Dict { return m.wheels.Docs() },
 		Files:  func() runners.FileServer { return m.fileServer() }, TellChanges: m.tellChanges,
-		Pillars: func() runners.Pillars { return m.live.Load().pillar },
+		GitPillar: func() runners.GitPillar { return m.live.Load().git },
+		Pillars:   func() runners.Pillars { return m.live.Load().pillar },
 	})...)
 }
 

@@ -36,6 +36,7 @@ import (
 	"brine/internal/fn"
 	"brine/internal/handshake"
 	"brine/internal/pillar"
+	"brine/internal/pillar/gitpillar"
 	"brine/internal/render"
 	"brine/internal/salt"
 	"brine/internal/state"
@@ -58,6 +59,7 @@ type Config struct {
 	Files                     fileserver.Options
 	Backends                  backends.Options
 	Pillar                    pillar.Options
+	GitPillar                 gitpillar.Options
 	Top                       top.Options
 	// Resolver looks names up; nil is the system's.
 	Resolver *net.Resolver

@@ -7,6 +7,7 @@ import (
 
 	"brine/internal/fn"
 	"brine/internal/pillar"
+	"brine/internal/pillar/gitpillar"
 	"brine/internal/target"
 	"brine/internal/value"
 )
@@ -35,6 +36,7 @@ func newOwnPillar(m *Minion, cfg *Config, call func() *fn.Call) *ownPillar {
 	p.compiler = pillar.New(pillar.Config{
 		Options: cfg.Pillar, Top: cfg.Top, Renderer: m.renderer, Default: o.Str("renderer"),
 		Whitelist: listed(o.At("renderer_whitelist")), Blacklist: listed(o.At("renderer_blacklist")),
+		Git:  gitpillar.New(cfg.GitPillar, gitpillar.Config{CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType, Alone: true, Log: m.log}),
 		Opts: o, Nodegroups: groups, Funcs: m.funcs, CacheDir: cfg.CacheDir, Version: o.Str("saltversion"), Log: m.log,
 		Call: func() *fn.Call {
 			c := call()

@@ -59,6 +59,7 @@ func externals() map[string]external {
 		"cmd_yamlex":                  cmdYAML, // without its own tags, it is the same language
 		"extra_minion_data_in_pillar": extraMinionData,
 		"file_tree":                   fileTree,
+		"git":                         gitRepositories,
 		"http_json":                   httpJSON,
 		"http_yaml":                   httpYAML,
 		"nodegroups":                  nodegroups,

@@ -46,6 +46,8 @@ type Config struct {
 	Funcs *fn.Registry
 	// Call prepares what these functions see; it may be nil.
 	Call func() *fn.Call
+	// Git has the repositories of the external source git; it may be nil.
+	Git GitDirs
 	// CacheDir is the folder of pillar_cache.
 	CacheDir string
 	// Version is what pillar_opts tells as saltversion.

@@ -93,7 +93,7 @@ func compileCase(t *testing.T, c *value.Dict) any {
 	return plain(got, dir)
 }
 
-func fill(t *testing.T, ptr any, opts *value.Dict) {
+func fill(t testing.TB, ptr any, opts *value.Dict) {
 	t.Helper()
 	if err := field.Defaults(ptr); err != nil {
 		t.Fatal(err)

@@ -83,6 +83,8 @@ type Deps struct {
 	// Files returns the file server, Pillars what makes pillars, as the
 	// configuration has them now.
 	Files func() FileServer
+	// GitPillar returns the git repositories of the pillar.
+	GitPillar func() GitPillar
 	// TellChanges puts on the bus what an update of the file server has found.
 	TellChanges func([]fileserver.Changes)
 	Pillars     func() Pillars
@@ -93,7 +95,7 @@ type Deps struct {
 // New returns the modules.
 func New(d Deps) []fn.Module {
 	return []fn.Module{
-		auditModule(d), cacheModule(d), configModule(), docModule(d), errorModule(), eventModule(d), filesModule(d), jobsModule(d), manageModule(d), networkModule(d), pillarModule(d),
+		auditModule(d), cacheModule(d), configModule(), docModule(d), errorModule(), eventModule(d), filesModule(d), gitPillarModule(d), jobsModule(d), manageModule(d), networkModule(d), pillarModule(d),
 		saltModule(d), State(d.listen, nil), testModule(),
 	}
 }

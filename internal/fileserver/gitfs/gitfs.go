@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -536,11 +535,8 @@ func (f *FS) meant(glob string) []*remote {
 // Lock implements fileserver.Fetcher.
 func (f *FS) Lock(glob string) (done, failed []string) {
 	for _, r := range f.meant(glob) {
-		if err := r.clone.Leases().Set(r.clone.LockFile()); err != nil {
-			failed = append(failed, fmt.Sprintf("Unable to set update lock for gitfs remote '%s': %v", gitrepo.Redact(r.id), err))
-			continue
-		}
-		done = append(done, fmt.Sprintf("Set update lock for gitfs remote '%s' on machine_id '%s'", gitrepo.Redact(r.id), gitrepo.MachineID()))
+		d, e := r.clone.Lock("gitfs")
+		done, failed = append(done, d...), append(failed, e...)
 	}
 	return done, failed
 }
@@ -548,13 +544,8 @@ func (f *FS) Lock(glob string) (done, failed []string) {
 // ClearLock implements fileserver.Fetcher.
 func (f *FS) ClearLock(glob, kind string) (done, failed []string) {
 	for _, r := range f.meant(glob) {
-		was, err := r.clone.Leases().Clear(filepath.Join(path.Dir(r.clone.LockFile()), kind+".lk"))
-		switch {
-		case err != nil:
-			failed = append(failed, fmt.Sprintf("Unable to remove %s lock for %s: %v", kind, gitrepo.Redact(r.url), err))
-		case was:
-			done = append(done, fmt.Sprintf("Removed %s lock for gitfs remote '%s' on machine_id '%s'", kind, gitrepo.Redact(r.id), gitrepo.MachineID()))
-		}
+		d, e := r.clone.ClearLock("gitfs", kind)
+		done, failed = append(done, d...), append(failed, e...)
 	}
 	return done, failed
 }
