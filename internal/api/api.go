@@ -245,16 +245,18 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.stats.active.Add(1)
 	defer a.stats.active.Add(-1)
 	c := &call{Server: a, w: w, r: r, kind: typeJSON, status: http.StatusOK}
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		origin = "*"
-	}
 	h := w.Header()
-	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "GET, POST")
-	h.Set("Access-Control-Allow-Credentials", "true")
 	h.Set("Server", "Brine")
 	h.Set("Vary", "Accept-Encoding")
+	if origin := r.Header.Get("Origin"); c.trusts(origin) {
+		h.Set("Access-Control-Allow-Credentials", "true")
+		if origin != "" {
+			h.Set("Access-Control-Allow-Origin", origin)
+			h.Set("Vary", "Accept-Encoding, Origin")
+		}
+	}
 	h.Set("X-Content-Type-Options", "nosniff")
 	name, ok := strings.CutPrefix(r.URL.Path, a.s.Prefix)
 	if !ok {
@@ -268,6 +270,20 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c.rest = rest
 	c.serve(res)
+}
+
+// trusts reports whether pages of an origin may use the cookie of a session:
+// those of this server, and of cors_origins. Others may do all that a program
+// can that is not a browser, with a token. Without an origin no page asks.
+//
+// Salt trusts every origin; there, any page can use the session of who looks
+// at it.
+func (c *call) trusts(origin string) bool {
+	if origin == "" || slices.Contains(c.s.Origins, origin) || slices.Contains(c.s.Origins, "*") {
+		return true
+	}
+	_, host, ok := strings.Cut(origin, "://")
+	return ok && strings.EqualFold(host, c.r.Host)
 }
 
 func notFound(r *http.Request) string { return "The path '" + r.URL.Path + "' was not found." }
@@ -341,7 +357,7 @@ func (c *call) serve(res *resource) {
 // identify finds the session of a request. A header counts more than a cookie.
 func (c *call) identify() {
 	c.id = c.r.Header.Get("X-Auth-Token")
-	if c.id == "" {
+	if c.id == "" && c.trusts(c.r.Header.Get("Origin")) {
 		if k, err := c.r.Cookie("session_id"); err == nil {
 			c.id = k.Value
 		}
@@ -437,7 +453,7 @@ func (c *call) count() {
 }
 
 func (c *call) setCookie() {
-	if !c.cookie || !c.s.Sessions {
+	if !c.cookie || !c.s.Sessions || !c.trusts(c.r.Header.Get("Origin")) {
 		return
 	}
 	k := &http.Cookie{Name: "session_id", Value: c.id, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.r.TLS != nil}

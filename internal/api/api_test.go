@@ -36,6 +36,7 @@ type fakeMaster struct {
 	mu     sync.Mutex
 	tokens map[string]bool
 	low    func(chunk *value.Dict) ([]any, error)
+	perms  []any // of ann; nil: @runner
 }
 
 func (m *fakeMaster) Low(_ context.Context, chunk *value.Dict) ([]any, error) {
@@ -63,7 +64,10 @@ func (m *fakeMaster) Token(_ context.Context, token string) (*value.Dict, error)
 	if !m.tokens[token] {
 		return nil, nil
 	}
-	return value.DictOf("name", "ann"), nil
+	if m.perms == nil {
+		return value.DictOf("name", "ann", "perms", value.ListOf("@runner")), nil
+	}
+	return value.DictOf("name", "ann", "perms", value.ListOf(m.perms...)), nil
 }
 
 func (m *fakeMaster) DropToken(_ context.Context, token string) error {
@@ -435,9 +439,28 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// With own_events a user sees what his own jobs fire.
+// Who may not read the event bus by state.event sees what his own jobs fire,
+// and with own_events so does everybody.
 func TestOwnEvents(t *testing.T) {
-	r := serve(t, settings(t, "own_events: true"))
+	for name, c := range map[string]struct {
+		setting string
+		perms   []any
+		all     bool
+	}{
+		"asked for":          {"own_events: true", nil, false},
+		"no rights":          {"", []any{}, false},
+		"minions alone":      {"", []any{".*", "@wheel", value.DictOf("@runner", value.ListOf("jobs.*"))}, false},
+		"all runners":        {"", []any{"@runner"}, true},
+		"state.event":        {"", []any{value.DictOf("@runner", value.ListOf("state.event"))}, true},
+		"everybody sees all": {"own_events: false", []any{}, true},
+	} {
+		t.Run(name, func(t *testing.T) { ownEvents(t, c.setting, c.perms, c.all) })
+	}
+}
+
+func ownEvents(t *testing.T, setting string, perms []any, all bool) {
+	r := serve(t, settings(t, setting))
+	r.master.perms = perms
 	lines, stop := r.listen(r.login())
 	defer stop()
 	r.until(lines, "salt/job/20260101000000000000/new")
@@ -452,8 +475,42 @@ func TestOwnEvents(t *testing.T) {
 			seen[tag] = true
 		}
 	}
-	if len(seen) != 1 || !seen["salt/job/20260101000000000000/ret/a"] {
+	if all != seen["salt/auth"] || all != seen["salt/run/20260101000000000002/ret"] || !all && len(seen) != 1 || !seen["salt/job/20260101000000000000/ret/a"] {
 		t.Errorf("seen %v", seen)
+	}
+}
+
+// A page of another site gets what it asks for by a token, but not by the
+// cookie of who looks at it, unless its site is one of cors_origins.
+func TestForeignPages(t *testing.T) {
+	r := serve(t, settings(t, "cors_origins: ['https://gui.test:8443']"))
+	id := r.login()
+	own := r.url
+	const chunk = `{"client":"local","tgt":"*","fun":"test.ping"}`
+	for origin, trusted := range map[string]bool{
+		"": true, own: true, "https://gui.test:8443": true, "http://evil.test": false, "https://gui.test": false, "http://gui.test:8443": false,
+		"null": false, "https://gui.test:8443.evil.test": false, own + ".evil.test": false,
+	} {
+		want := map[bool]int{true: 200, false: 401}[trusted]
+		resp, _ := r.do("POST", "/", chunk, "Content-Type", "text/plain", "Cookie", "session_id="+id, "Origin", origin)
+		if got := resp.Header.Get("Access-Control-Allow-Credentials") == "true"; resp.StatusCode != want || got != trusted {
+			t.Errorf("%q by cookie: %d, credentials %v", origin, resp.StatusCode, got)
+		}
+		if got := resp.Header.Get("Access-Control-Allow-Origin"); trusted && origin != "" && got != origin || !trusted && got != "*" {
+			t.Errorf("%q: allowed origin %q", origin, got)
+		}
+		if got := resp.Header.Get("Set-Cookie"); !trusted && got != "" {
+			t.Errorf("%q: a cookie is set: %s", origin, got)
+		}
+		if resp, _ := r.do("POST", "/", chunk, "Content-Type", "text/plain", "X-Auth-Token", id, "Origin", origin); resp.StatusCode != 200 {
+			t.Errorf("%q by token: %d", origin, resp.StatusCode)
+		}
+		if resp, _ := r.do("HEAD", "/events", "", "Cookie", "session_id="+id, "Origin", origin); resp.StatusCode != want {
+			t.Errorf("%q: /events by cookie: %d", origin, resp.StatusCode)
+		}
+		if resp, _ := r.do("HEAD", "/events?token="+id, "", "Origin", origin); resp.StatusCode != 200 {
+			t.Errorf("%q: /events by token: %d", origin, resp.StatusCode)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"path"
 	"slices"
@@ -39,18 +40,23 @@ type Settings struct {
 	Sessions           bool
 	ACL                *value.Dict // api_acl; nil: everybody may try
 	AuthorizedIPs      []string
-	OwnEvents          bool
-	Clients            []string
-	SessionsDir        string
-	Timeout            time.Duration
-	hasACL             bool
+	// OwnEvents says whether streams show a user only what his own jobs fire;
+	// nil: those who may not read the event bus otherwise.
+	OwnEvents *bool
+	// Origins are the sites, besides this one, whose pages may use a session's
+	// cookie; "*" all.
+	Origins     []string
+	Clients     []string
+	SessionsDir string
+	Timeout     time.Duration
+	hasACL      bool
 }
 
 // known are the keys of rest_cherrypy. Those of Salt that are only about its
 // threads and logs are taken and have no effect.
 var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable_ssl", "max_request_body_size", "debug", "webhook_url",
 	"webhook_disable_auth", "collect_stats", "stats_disable_auth", "static", "static_path", "app", "app_path", "favicon", "root_prefix",
-	"enable_sessions", "api_acl", "authorized_ips", "own_events", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
+	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
 	"log.access_file", "log.error_file", "expire_responses", "backlog", "engine"}
 
 // Read checks the options. dir is the folder that sessions are kept in.
@@ -98,7 +104,7 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		Static: text("static", ""), StaticPath: "/" + strings.Trim(text("static_path", "/static"), "/"),
 		App: text("app", ""), AppPath: "/" + strings.Trim(text("app_path", "/app"), "/"),
 		Favicon: text("favicon", ""), Prefix: strings.TrimSuffix("/"+strings.Trim(text("root_prefix", "/"), "/"), "/"),
-		Sessions: truth("enable_sessions", true), OwnEvents: truth("own_events", false), Timeout: o.Timeout, SessionsDir: dir,
+		Sessions: truth("enable_sessions", true), Timeout: o.Timeout, SessionsDir: dir,
 	}
 	if !d.Has("port") {
 		fault("port", "is missing: set it to the port that salt-api is to listen on")
@@ -108,6 +114,17 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		if m, ok := acl.(*value.Dict); ok {
 			s.ACL = m.Dict("users")
 		}
+	}
+	if v, ok := d.Get("own_events"); ok && v != nil {
+		own := value.Truth(v)
+		s.OwnEvents = &own
+	}
+	for _, v := range list(d.At("cors_origins")) {
+		u, err := url.Parse(value.Str(v))
+		if value.Str(v) != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
+			fault("cors_origins", "%q is no origin; one is written https://host:port", value.Str(v))
+		}
+		s.Origins = append(s.Origins, value.Str(v))
 	}
 	for _, v := range list(d.At("authorized_ips")) {
 		if _, err := netip.ParseAddr(value.Str(v)); err != nil {

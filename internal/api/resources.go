@@ -248,6 +248,9 @@ func (c *call) login() (any, error) {
 		return refuse("api_acl does not let this user in from this address")
 	}
 	for _, k := range []string{"username", "password", "eauth"} {
+		if k == "username" && d.Str("eauth") == "oidc" && !d.Has(k) {
+			continue // the token says who it is
+		}
 		if _, ok := d.At(k).(string); !ok {
 			return refuse(k + " is missing or no text")
 		}
@@ -267,7 +270,7 @@ func (c *call) login() (any, error) {
 		return nil, err
 	}
 	c.of = of
-	c.log.Info("audit", "user", fmt.Sprintf("%.80q", user), "from", addr, "login", "done")
+	c.log.Info("audit", "user", fmt.Sprintf("%.80q", of.User), "from", addr, "login", "done")
 	c.w.Header().Set("X-Auth-Token", c.id)
 	return value.DictOf("return", value.ListOf(value.DictOf("token", c.id, "expire", tok.At("expire"), "start", tok.At("start"),
 		"user", tok.At("name"), "eauth", tok.At("eauth"), "perms", perms(tok.List("perms"))))), nil
@@ -403,7 +406,7 @@ func (c *call) jobs() (any, error) {
 		out, err := c.all(c.bySession([]*value.Dict{value.DictOf("client", "runner", "fun", "jobs.list_jobs")}, ""))
 		return value.DictOf("return", value.ListOf(out...)), err
 	}
-	out, err := c.all(c.bySession([]*value.Dict{value.DictOf("client", "runner", "fun", "jobs.list_job", "jid", jid, "kwarg", value.DictOf("jid", jid))}, ""))
+	out, err := c.all(c.bySession([]*value.Dict{value.DictOf("client", "runner", "fun", "jobs.list_job", "jid", jid)}, ""))
 	if err != nil {
 		return nil, err
 	}

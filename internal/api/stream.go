@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"brine/internal/acl"
 	"brine/internal/value"
 )
 
@@ -134,8 +135,8 @@ type view struct {
 // maxViewed bounds the jobs that a stream remembers as its user's.
 const maxViewed = 100000
 
-// sees reports whether an event is for this user: with own_events that is what
-// his own jobs, runners and wheel functions fire.
+// sees reports whether an event is for this user: who does not see all sees
+// what his own jobs, runners and wheel functions fire.
 func (v *view) sees(m *message) bool {
 	if v.all {
 		return true
@@ -184,7 +185,18 @@ func (c *call) admit(token string) (*view, error) {
 	if t == nil {
 		return nil, &failure{http.StatusUnauthorized, textNoPermission}
 	}
-	return &view{all: !c.s.OwnEvents, user: t.Str("name"), jobs: map[string]bool{}}, nil
+	return &view{all: c.seesAll(t), user: t.Str("name"), jobs: map[string]bool{}}, nil
+}
+
+// seesAll reports whether the user of a token is shown the events of all. Salt
+// shows them to everybody who has a token, also to one without any rights. As
+// events hold what minions return, that is for those who may read the bus by
+// other means here: by the runner state.event.
+func (c *call) seesAll(token *value.Dict) bool {
+	if own := c.s.OwnEvents; own != nil {
+		return !*own
+	}
+	return acl.OnMaster(token.List("perms"), acl.Runner, acl.Call{Fun: "state.event"})
 }
 
 const (
@@ -229,7 +241,7 @@ func (c *call) events() (any, error) {
 		case <-c.r.Context().Done():
 			return nil, nil
 		case <-check.C:
-			if c.expired(token) || !send(": still here\n\n") {
+			if c.recheck(token, v) || !send(": still here\n\n") {
 				return nil, nil
 			}
 		case m, ok := <-r.c:
@@ -243,10 +255,13 @@ func (c *call) events() (any, error) {
 	}
 }
 
-// expired reports whether a token is good no more. While the master cannot be
-// asked, it is.
-func (c *call) expired(token string) bool {
+// recheck reports whether a token is good no more, and takes over new rights.
+// While the master cannot be asked, nothing changes.
+func (c *call) recheck(token string, v *view) (over bool) {
 	t, err := c.master.Token(c.r.Context(), token)
+	if err == nil && t != nil {
+		v.all = c.seesAll(t)
+	}
 	return err == nil && t == nil
 }
 
@@ -264,11 +279,9 @@ func (c *call) socket() (any, error) {
 		return nil, &failure{http.StatusInternalServerError, "The server encountered an unexpected condition which prevented it from fulfilling the request."}
 	}
 	o := &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled}
-	if c.part() != "" {
-		// Who knows a token may come from anywhere; a cookie comes with every
-		// page, and counts from our own alone.
-		o.OriginPatterns = []string{"*"}
-	}
+	// Who knows a token may come from anywhere; a cookie comes with every page,
+	// and was not looked at if the page is not trusted.
+	o.OriginPatterns = []string{"*"}
 	c.setCookie()
 	c.status = http.StatusSwitchingProtocols
 	conn, err := websocket.Accept(c.w, c.r, o)
@@ -302,7 +315,7 @@ func (c *call) socket() (any, error) {
 		case <-ctx.Done():
 			return nil, nil
 		case <-check.C:
-			if c.expired(token) || conn.Ping(ctx) != nil {
+			if c.recheck(token, v) || conn.Ping(ctx) != nil {
 				return nil, nil
 			}
 		case m, ok := <-r.c:

@@ -63,8 +63,14 @@ type System interface {
 	Authenticate(ctx context.Context, c Credentials) (Vouched, error)
 }
 
+// namer is a system whose users need not say who they are: what they show says
+// it.
+type namer interface{ NamesUsers() }
+
 // Vouched is what a system knows of a user.
 type Vouched struct {
+	// Name is who it is if the system says it; "" is who was named.
+	Name   string
 	Groups []string
 	// Entries are rights, as a list of external_auth has them.
 	Entries []any
@@ -83,6 +89,7 @@ var systems = map[string]func(conf *value.Dict, o *Options) (System, error){
 	"auto":         newAuto,
 	"file":         newFile,
 	"ldap":         newLDAP,
+	"oidc":         newOIDC,
 	"pam":          newPAM,
 	"pki":          newPKI,
 	"rest":         newREST,
@@ -148,7 +155,10 @@ func (s *Service) Authenticate(ctx context.Context, c Credentials) (*User, error
 	began := time.Now()
 	v, err := s.ask(ctx, c)
 	if err == nil {
-		return &User{Name: c.Name, System: c.System, Groups: v.Groups, own: v.Entries}, nil
+		if v.Name == "" {
+			v.Name = c.Name
+		}
+		return &User{Name: v.Name, System: c.System, Groups: v.Groups, own: v.Entries}, nil
 	}
 	s.log.Warn("somebody could not be authenticated", "eauth", fmt.Sprintf("%.40q", c.System), "user", fmt.Sprintf("%.80q", c.Name), "err", err)
 	s.linger(ctx, began)
@@ -160,7 +170,7 @@ func (s *Service) ask(ctx context.Context, c Credentials) (Vouched, error) {
 	if !ok {
 		return Vouched{}, salt.Errorf(salt.Denied, "no such system is configured in external_auth")
 	}
-	if c.Name == "" || len(c.Name) > maxField || len(c.Password) > maxField {
+	if _, names := sys.(namer); c.Name == "" && !names || len(c.Name) > maxField || len(c.Password) > maxField {
 		return Vouched{}, ErrRefused
 	}
 	limited, cancel := context.WithTimeout(ctx, askTime)
@@ -211,7 +221,7 @@ func (s *Service) NewToken(ctx context.Context, c Credentials, expire float64) (
 		return nil, err
 	}
 	good := s.o.TokenExpire.Seconds()
-	if expire > 0 && s.mayChoose(c) {
+	if expire > 0 && s.mayChoose(u) {
 		good = expire
 	}
 	now := float64(time.Now().UnixNano()) / 1e9
@@ -229,12 +239,12 @@ func (s *Service) NewToken(ctx context.Context, c Credentials, expire float64) (
 	return t, nil
 }
 
-func (s *Service) mayChoose(c Credentials) bool {
+func (s *Service) mayChoose(u *User) bool {
 	switch x := s.o.ExpireOverride.(type) {
 	case bool:
 		return x
 	case *value.Dict:
-		return slices.Contains(x.List(c.System), any(c.Name))
+		return slices.Contains(x.List(u.System), any(u.Name))
 	}
 	return false
 }

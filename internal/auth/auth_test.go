@@ -154,7 +154,7 @@ func TestFile(t *testing.T) {
 	// of md5sum.
 	plain := write("plain", "dean:goneFishing\ngene:OceanMan\ngene:second\nbroken\nlate:x\n")
 	legacy := write("legacy", "46|trey|16a0034f90b06bf3c5982ed8ac41aab4\n555|mike|"+digest("pw", "md5")+"\n")
-	ht := write("ht", "# users\nann:$apr1$12345678$9pHAGSBYtlmFtid2xxNog0\nbob:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\nlong:$apr1$saltsalt$77s4NCph3AZFUDE3E6.QK/\nold:$2y$05$abc\n")
+	ht := write("ht", "# users\nann:$apr1$12345678$9pHAGSBYtlmFtid2xxNog0\nbob:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\nlong:$apr1$saltsalt$77s4NCph3AZFUDE3E6.QK/\nold:$2y$05$abc\nbea:$2y$04$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\nslow:$2y$31$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\n")
 	digests := write("digest", "ann:lab:"+digest("ann:lab:pw", "md5")+"\nann:other:x\n")
 	for _, c := range []struct {
 		conf, name, password string
@@ -174,6 +174,9 @@ func TestFile(t *testing.T) {
 		{ht + "\n^filetype: htpasswd", "bob", "password1", false},
 		{ht + "\n^filetype: htpasswd", "long", "ThisIsALongerPasswordThan16Bytes", true},
 		{ht + "\n^filetype: htpasswd", "old", "abc", false},
+		{ht + "\n^filetype: htpasswd", "bea", "bpw", true}, // htpasswd -nbB -C 4
+		{ht + "\n^filetype: htpasswd", "bea", "bpv", false},
+		{ht + "\n^filetype: htpasswd", "slow", "bpw", false},
 		{digests + "\n^filetype: htdigest\n^realm: lab", "ann", "pw", true},
 		{digests + "\n^filetype: htdigest\n^realm: other", "ann", "pw", false},
 		{filepath.Join(dir, "none"), "ann", "", false},

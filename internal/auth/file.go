@@ -14,6 +14,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/crypto/bcrypt"
+
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -150,18 +152,27 @@ func digest(text, kind string) string {
 }
 
 // htpasswd compares a password with what htpasswd stores: $apr1$ (its own
-// usual form) or {SHA}.
+// usual form), bcrypt (-B) or {SHA}.
 func htpasswd(password, stored string) (bool, error) {
 	switch {
 	case strings.HasPrefix(stored, "{SHA}"):
 		s := sha1.Sum([]byte(password))
 		return equal("{SHA}"+base64.StdEncoding.EncodeToString(s[:]), stored), nil
+	case strings.HasPrefix(stored, "$2y$"), strings.HasPrefix(stored, "$2a$"), strings.HasPrefix(stored, "$2b$"):
+		if cost, err := bcrypt.Cost([]byte(stored)); err != nil || cost > maxBcrypt {
+			return false, salt.Errorf(salt.Invalid, "the bcrypt hash is malformed, or takes too long (more than cost %d)", maxBcrypt)
+		}
+		return bcrypt.CompareHashAndPassword([]byte(stored), []byte(password)) == nil, nil
 	case strings.HasPrefix(stored, "$apr1$"):
 		salt, _, _ := strings.Cut(strings.TrimPrefix(stored, "$apr1$"), "$")
 		return equal(apr1(password, salt), stored), nil
 	}
-	return false, salt.Errorf(salt.Invalid, "the password is stored in a form that is not supported: use htpasswd -m (apr1) or -s (SHA)")
+	return false, salt.Errorf(salt.Invalid, "the password is stored in a form that is not supported: use htpasswd -B (bcrypt), -m (apr1) or -s (SHA)")
 }
+
+// maxBcrypt bounds the cost of a hash: 2 to that power rounds take about four
+// seconds.
+const maxBcrypt = 16
 
 // apr1 is Apache's form of the crypt(3) hash of MD5.
 func apr1(password, salt string) string {

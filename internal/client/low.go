@@ -354,7 +354,7 @@ func subset(results []Result, funs []string, n int) []string {
 
 // masterFields are the keys of a chunk for the master that are no arguments of
 // the function.
-var masterFields = []string{"client", "fun", "arg", "kwarg", "timeout", "full_return", "token", "eauth", "username", "password", "user", "key", "cmd", "jid"}
+var masterFields = []string{"client", "fun", "arg", "kwarg", "timeout", "full_return", "token", "eauth", "username", "password", "user", "key"}
 
 // onMaster reads the arguments of a runner or wheel function: arg, kwarg, and
 // all other keys.
@@ -483,9 +483,10 @@ func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, 
 	return d, nil
 }
 
-// Token asks the master what a token is, nil if it is not good.
+// Token asks the master what a token is, nil if it is not good. A master of
+// Brine adds perms, what its user may do.
 func (c *Client) Token(ctx context.Context, token string) (*value.Dict, error) {
-	reply, err := c.request(ctx, value.DictOf("cmd", "get_token", "token", token), c.o.Timeout)
+	reply, err := c.request(ctx, value.DictOf("cmd", "get_token", "token", token, "_brine_perms", true), c.o.Timeout)
 	if err != nil {
 		return nil, err
 	}

@@ -28,21 +28,29 @@ func (l *logins) make(c *channel.Call) {
 	// It tells what the user may do, which programs show; Salt's tell it by
 	// reading the configuration themselves.
 	if c.Load.Bool("_brine_perms") {
-		if u, err := l.m.auth().ByToken(t.Str("token")); err == nil {
-			t.Set("perms", &value.List{Items: l.m.auth().Rights(u)})
-		}
+		l.tellPerms(t)
 	}
 	c.Reply(t)
 }
 
-// get tells what a token is: who has it may know. A token that is not good is
-// an empty map.
+// tellPerms adds to a token what its user may do.
+func (l *logins) tellPerms(t *value.Dict) {
+	if u, err := l.m.auth().ByToken(t.Str("token")); err == nil {
+		t.Set("perms", &value.List{Items: l.m.auth().Rights(u)})
+	}
+}
+
+// get tells what a token is: who has it may know, and if asked what its user
+// may do. A token that is not good is an empty map.
 func (l *logins) get(c *channel.Call) {
 	if !c.Load.Has("token") {
 		c.Reply(false)
 		return
 	}
 	if t := l.m.auth().Token(c.Load.Str("token")); t != nil {
+		if c.Load.Bool("_brine_perms") {
+			l.tellPerms(t)
+		}
 		c.Reply(t)
 		return
 	}
