@@ -24,6 +24,7 @@ const (
 func (m *Minion) openBus() error {
 	m.bus = event.NewBus(m.cfg.Events.MaxEventSize)
 	m.bus.Handle(m.fireMaster, tagFireMaster)
+	m.bus.Handle(m.schedule.manageByEvent, tagManageSchedule)
 	if m.cfg.Events.SockDir == "" {
 		return nil
 	}

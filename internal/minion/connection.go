@@ -495,6 +495,7 @@ func (c *connection) fetchPillar(ctx context.Context) error {
 		return err
 	}
 	c.pillar.Store(p)
+	c.m.schedule.changed()
 	return nil
 }
 

@@ -59,6 +59,7 @@ func (m *Minion) catalogue() []fn.Module {
 		control.Event(masters, localBus{m}),
 		control.Mine(masters),
 		control.Publish(masters),
+		control.Schedule(timetable{m}),
 		m.stateModule(),
 	)
 }
