@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -179,31 +180,39 @@ func (s *minionState) mayWarn(now time.Time) bool {
 	return true
 }
 
-// nonceWindow is the number of requests of one minion within which a replayed
-// one is recognised.
-const nonceWindow = 128
+// A replayed request is recognised among the last nonceWindow ones of its
+// minion, and among all of the last replayTime, but at most nonceBurst: a minion
+// that reports a thousand jobs at once does not make room for a replay.
+const (
+	nonceWindow = 128
+	nonceBurst  = 8192
+	replayTime  = 5 * time.Minute
+)
 
 // nonceRing remembers the hashes of the last nonces and the second in which
-// they came. It takes 1.5 KiB for a minion that talks much; the nonces
+// they came. It takes some 2 KiB for a minion that talks much; the nonces
 // themselves would take several times as much, for each of thousands of minions.
 type nonceRing struct {
-	hashes []uint64
+	hashes []uint64 // those from next on count
 	times  []uint32 // of the Unix clock, good until 2106
 	next   int
 }
 
 // add enters a nonce; if it is there already it returns since when.
 func (r *nonceRing) add(h uint64, now time.Time) (since time.Time, before bool) {
-	for i, x := range r.hashes {
-		if x == h {
-			return time.Unix(int64(r.times[i]), 0), true
-		}
+	if i := slices.Index(r.hashes[r.next:], h); i >= 0 {
+		return time.Unix(int64(r.times[r.next+i]), 0), true
 	}
-	if len(r.hashes) < nonceWindow {
-		r.hashes, r.times = append(r.hashes, h), append(r.times, uint32(now.Unix()))
-		return now, false
+	r.hashes, r.times = append(r.hashes, h), append(r.times, uint32(now.Unix()))
+	old := uint32(now.Add(-replayTime).Unix())
+	for n := len(r.hashes) - r.next; n > nonceWindow && (n > nonceBurst || r.times[r.next] < old); n-- {
+		r.next++
 	}
-	r.hashes[r.next], r.times[r.next] = h, uint32(now.Unix())
-	r.next = (r.next + 1) % nonceWindow
+	if r.next > (len(r.hashes)-r.next)/4 {
+		// Anew, so that a burst does not keep its room for ever.
+		r.hashes = append(make([]uint64, 0, len(r.hashes)-r.next+nonceWindow/4), r.hashes[r.next:]...)
+		r.times = append(make([]uint32, 0, len(r.times)-r.next+nonceWindow/4), r.times[r.next:]...)
+		r.next = 0
+	}
 	return now, false
 }

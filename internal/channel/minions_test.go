@@ -1,0 +1,46 @@
+package channel
+
+import (
+	"testing"
+	"time"
+)
+
+// TestNonceRing: nothing new is taken for a replay, however many come at once,
+// and what is repeated within the time is one; later there is room again.
+func TestNonceRing(t *testing.T) {
+	var r nonceRing
+	now := time.Unix(1_800_000_000, 0)
+	const burst = 5000
+	for h := range uint64(burst) {
+		if _, before := r.add(h, now); before {
+			t.Fatalf("nonce %d is new", h)
+		}
+		now = now.Add(10 * time.Millisecond)
+	}
+	for h := range uint64(burst) {
+		if _, before := r.add(h, now); !before {
+			t.Fatalf("nonce %d was there", h)
+		}
+	}
+	now = now.Add(replayTime + time.Minute)
+	for h := range uint64(nonceWindow) {
+		if _, before := r.add(burst+h, now); before {
+			t.Fatalf("nonce %d is new", burst+h)
+		}
+	}
+	if n := cap(r.hashes); n > 2*nonceWindow {
+		t.Errorf("after the burst there is room for %d", n)
+	}
+	for h := range uint64(nonceWindow) {
+		since, before := r.add(burst+h, now.Add(time.Hour))
+		if !before || !since.Equal(now) {
+			t.Errorf("nonce %d was there since %v: %v %v", burst+h, now, since, before)
+		}
+	}
+	for h := range uint64(3 * nonceBurst) {
+		r.add(1_000_000+h, now)
+	}
+	if n := len(r.hashes) - r.next; n != nonceBurst {
+		t.Errorf("%d nonces of one second are remembered", n)
+	}
+}
