@@ -413,16 +413,15 @@ func (file) rmdir(_ context.Context, _ *fn.Call, a rmdirArgs) (any, error) {
 		before = time.Now().AddDate(0, 0, -days)
 	}
 	deleted, failed := value.ListOf(), value.ListOf()
-	one := func(p string) bool {
+	one := func(p string) {
 		if st, err := os.Lstat(p); err != nil || !before.IsZero() && !st.ModTime().Before(before) {
-			return true
+			return
 		}
 		if err := os.Remove(p); err != nil {
 			failed.Append(value.ListOf(p, atomicfile.Cause(err).Error()))
-			return false
+			return
 		}
 		deleted.Append(p)
-		return true
 	}
 	if a.Recurse {
 		var dirs []string
@@ -438,7 +437,8 @@ func (file) rmdir(_ context.Context, _ *fn.Call, a rmdirArgs) (any, error) {
 			one(dirs[i])
 		}
 	}
-	ok := one(path) && failed.Len() == 0
+	one(path)
+	ok := failed.Len() == 0 && (a.Recurse || deleted.Len() > 0)
 	if a.Verbose {
 		return value.DictOf("deleted", deleted, "errors", failed, "result", ok), nil
 	}

@@ -37,40 +37,35 @@ func Modules(m *host.Machine) []state.Module {
 }
 
 type extractedArgs struct {
-	Name           string    `salt:"name" doc:"folder to unpack into"`
-	Source         any       `salt:"source" doc:"the archive: salt://, http://, https:// or ftp:// URL, or path; of a list, the first that exists"`
-	SourceHash     string    `salt:"source_hash" doc:"hash of the archive, kind=hash, or a file of hashes; needed for http, https and ftp" default:"null"`
-	SourceHashName string    `salt:"source_hash_name" doc:"name of the archive in a file of hashes" default:"null"`
-	HashUpdate     bool      `salt:"source_hash_update" doc:"unpack again when source_hash has changed" default:"false"`
-	SkipList       bool      `salt:"skip_files_list_verify" doc:"do not look at the files when the archive was unpacked with this source_hash; needs source_hash_update" default:"false"`
-	SkipVerify     bool      `salt:"skip_verify" doc:"take an archive of http, https or ftp without a hash" default:"false"`
-	Password       any       `salt:"password" doc:"password of a zip file; it needs the program unzip" default:"null"`
-	Options        any       `salt:"options" doc:"options of the program tar or unzip, which is run then" default:"null"`
-	ListOptions    string    `salt:"list_options" doc:"program that gets the name of a tar file and prints it without its compression, to list it" default:"null"`
-	Force          bool      `salt:"force" doc:"remove folders that are in the way of files and the like" default:"false"`
-	Overwrite      bool      `salt:"overwrite" doc:"unpack each time" default:"false"`
-	Clean          bool      `salt:"clean" doc:"before unpacking remove what has the names at the top of the archive" default:"false"`
-	CleanParent    bool      `salt:"clean_parent" doc:"before unpacking remove the folder" default:"false"`
-	User           any       `salt:"user" doc:"user that owns the files" default:"null"`
-	Group          any       `salt:"group" doc:"group that owns the files" default:"null"`
-	IfMissing      any       `salt:"if_missing" doc:"do nothing if there is something at this path" default:"null"`
-	TrimOutput     any       `salt:"trim_output" doc:"number of names among the changes; true for 100" default:"false"`
-	UseUnzip       any       `salt:"use_cmd_unzip" doc:"use the program unzip" default:"null"`
-	ExtractPerms   bool      `salt:"extract_perms" doc:"take the modes from the zip file" default:"true"`
-	EnforceTop     bool      `salt:"enforce_toplevel" doc:"fail if the archive has more than one folder at its top" default:"true"`
-	EnforceOn      any       `salt:"enforce_ownership_on" doc:"path to give to user and group in place of what is at the top of the archive" default:"null"`
-	Format         any       `salt:"archive_format" doc:"tar, zip or rar; by the name if null" default:"null"`
-	UseETag        bool      `salt:"use_etag" doc:"ask the http server whether the archive has changed, in place of a hash" default:"false"`
-	KeepSource     any       `salt:"keep_source" doc:"keep the archive in the minion's cache" default:"null"`
-	Keep           any       `salt:"keep" doc:"old name of keep_source" default:"null"`
-	Excludes       any       `salt:"excludes" doc:"names in a zip file to leave out" default:"null"`
-	Signature      any       `salt:"signature" doc:"not supported; must be null" default:"null"`
-	HashSig        any       `salt:"source_hash_sig" doc:"not supported; must be null" default:"null"`
-	SignedByAny    any       `salt:"signed_by_any" doc:"no effect without a signature" default:"null"`
-	SignedByAll    any       `salt:"signed_by_all" doc:"no effect without a signature" default:"null"`
-	Keyring        any       `salt:"keyring" doc:"no effect without a signature" default:"null"`
-	GnuPGHome      any       `salt:"gnupghome" doc:"no effect without a signature" default:"null"`
-	Kwargs         fn.Kwargs `salt:"kwargs"`
+	Name           string `salt:"name" doc:"folder to unpack into"`
+	Source         any    `salt:"source" doc:"the archive: salt://, http://, https:// or ftp:// URL, or path; of a list, the first that exists"`
+	SourceHash     string `salt:"source_hash" doc:"hash of the archive, kind=hash, or a file of hashes; needed for http, https and ftp" default:"null"`
+	SourceHashName string `salt:"source_hash_name" doc:"name of the archive in a file of hashes" default:"null"`
+	HashUpdate     bool   `salt:"source_hash_update" doc:"unpack again when source_hash has changed" default:"false"`
+	SkipList       bool   `salt:"skip_files_list_verify" doc:"do not look at the files when the archive was unpacked with this source_hash; needs source_hash_update" default:"false"`
+	SkipVerify     bool   `salt:"skip_verify" doc:"take an archive of http, https or ftp without a hash" default:"false"`
+	Password       any    `salt:"password" doc:"password of a zip file; it needs the program unzip" default:"null"`
+	Options        any    `salt:"options" doc:"options of the program tar or unzip, which is run then" default:"null"`
+	ListOptions    string `salt:"list_options" doc:"program that gets the name of a tar file and prints it without its compression, to list it" default:"null"`
+	Force          bool   `salt:"force" doc:"remove folders that are in the way of files and the like" default:"false"`
+	Overwrite      bool   `salt:"overwrite" doc:"unpack each time" default:"false"`
+	Clean          bool   `salt:"clean" doc:"before unpacking remove what has the names at the top of the archive" default:"false"`
+	CleanParent    bool   `salt:"clean_parent" doc:"before unpacking remove the folder" default:"false"`
+	User           any    `salt:"user" doc:"user that owns the files" default:"null"`
+	Group          any    `salt:"group" doc:"group that owns the files" default:"null"`
+	IfMissing      any    `salt:"if_missing" doc:"do nothing if there is something at this path" default:"null"`
+	TrimOutput     any    `salt:"trim_output" doc:"number of names among the changes; true for 100" default:"false"`
+	UseUnzip       any    `salt:"use_cmd_unzip" doc:"use the program unzip" default:"null"`
+	ExtractPerms   bool   `salt:"extract_perms" doc:"take the modes from the zip file" default:"true"`
+	EnforceTop     bool   `salt:"enforce_toplevel" doc:"fail if the archive has more than one folder at its top" default:"true"`
+	EnforceOn      any    `salt:"enforce_ownership_on" doc:"path to give to user and group in place of what is at the top of the archive" default:"null"`
+	Format         any    `salt:"archive_format" doc:"tar, zip or rar; by the name if null" default:"null"`
+	UseETag        bool   `salt:"use_etag" doc:"ask the http server whether the archive has changed, in place of a hash" default:"false"`
+	KeepSource     any    `salt:"keep_source" doc:"keep the archive in the minion's cache" default:"null"`
+	Keep           any    `salt:"keep" doc:"old name of keep_source" default:"null"`
+	Excludes       any    `salt:"excludes" doc:"names in a zip file to leave out" default:"null"`
+	sources.SignatureArgs
+	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
 // unpacking is an archive that is to be unpacked.
@@ -146,8 +141,6 @@ func (u *unpacking) check(ctx context.Context) error {
 		return fn.Errorf("Value for 'enforce_ownership_on' is not an absolute path")
 	case on != "" && (err != nil || strings.HasPrefix(inside, "../")):
 		return fn.Errorf("Value for 'enforce_ownership_on' must be within %s", u.name)
-	case u.Signature != nil || u.HashSig != nil:
-		return fn.Errorf("Cannot verify signatures because the gpg module was not loaded")
 	}
 	u.uid, u.gid = -1, -1
 	var ok bool

@@ -54,7 +54,7 @@ type managedArgs struct {
 	User           any         `salt:"user" doc:"user that owns the file" default:"null"`
 	Group          any         `salt:"group" doc:"group that owns the file" default:"null"`
 	Mode           any         `salt:"mode" doc:"mode, such as '0644'; keep takes that of the source" default:"null"`
-	Attrs          string      `salt:"attrs" doc:"attributes as chattr(1) names them" default:"null"`
+	Attrs          *string     `salt:"attrs" doc:"attributes as chattr(1) names them" default:"null"`
 	Makedirs       bool        `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
 	DirMode        any         `salt:"dir_mode" doc:"mode of these folders; otherwise the file's with the right to enter" default:"null"`
 	Replace        bool        `salt:"replace" doc:"replace the content of a file that is there" default:"true"`
@@ -66,7 +66,8 @@ type managedArgs struct {
 	TmpDir         string      `salt:"tmp_dir" doc:"folder of the file for check_cmd" default:""`
 	TmpExt         string      `salt:"tmp_ext" doc:"end of its name" default:""`
 	Selinux        *value.Dict `salt:"selinux" doc:"parts of the SELinux context" default:"null"`
-	Kwargs         fn.Kwargs   `salt:"kwargs"`
+	sources.SignatureArgs
+	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
 // managedFile is a file that is to be as declared.
@@ -113,7 +114,7 @@ func (f file) managed(ctx context.Context, e *state.Env, a managedArgs) (state.P
 	if err := t.load(ctx); err != nil {
 		return plan, err
 	}
-	p, err := t.plan()
+	p, err := t.plan(ctx)
 	p.Warnings = append(plan.Warnings, p.Warnings...)
 	return p, err
 }
@@ -157,19 +158,8 @@ func (t *managedFile) check() error {
 	if _, ok := a.Defaults.(*value.Dict); given(a.Defaults) && !ok {
 		return fn.Errorf("Defaults must be formed as a dict")
 	}
-	if a.Selinux != nil || a.Attrs != "" {
-		return unsupported(a)
-	}
 	t.keep = !a.Replace || !hasSource && n == 0
 	return nil
-}
-
-// unsupported says what cannot be managed yet, rather than leave it undone.
-func unsupported(a *managedArgs) error {
-	if a.Selinux != nil {
-		return fn.Errorf("the argument selinux of file.managed is not supported yet: use a cmd.run with semanage and restorecon")
-	}
-	return fn.Errorf("the argument attrs of file.managed is not supported yet: use a cmd.run with chattr")
 }
 
 // load finds out what the file is to hold.
@@ -213,7 +203,7 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 	if a.Template == "" && (a.FollowSymlinks || !filesys.IsLink(t.name)) && filesys.IsFile(t.name) && a.CheckCmd == "" {
 		old = t.name
 	}
-	c, err := sources.Fetch(ctx, t.e, s, sources.How{Name: t.name, HashName: a.SourceHashName, SkipVerify: a.SkipVerify, Insecure: !a.VerifySSL, ETag: a.UseETag}, old)
+	c, err := sources.Fetch(ctx, t.e, s, sources.How{Name: t.name, HashName: a.SourceHashName, SkipVerify: a.SkipVerify, Insecure: !a.VerifySSL, ETag: a.UseETag, Signed: a.SignatureArgs}, old)
 	if err != nil {
 		return err
 	}
@@ -345,7 +335,7 @@ func (t *managedFile) template(ctx context.Context, tm state.Template) (string, 
 // known of the file.
 func (t *managedFile) variables(url string) *value.Dict {
 	a := &t.args
-	v := value.DictOf("name", t.name, "source", url, "user", a.User, "group", a.Group, "mode", a.Mode, "attrs", nil)
+	v := value.DictOf("name", t.name, "source", url, "user", a.User, "group", a.Group, "mode", a.Mode, "attrs", attrsOf(a.Attrs))
 	for k, x := range a.Kwargs.All() {
 		v.Set(k, x)
 	}
@@ -358,6 +348,13 @@ func (t *managedFile) variables(url string) *value.Dict {
 		v.Set("accumulator", acc)
 	}
 	return v
+}
+
+func attrsOf(s *string) any {
+	if s == nil {
+		return nil
+	}
+	return *s
 }
 
 // encode turns the content into bytes.
@@ -373,7 +370,7 @@ func (t *managedFile) encode(text any) (*sources.Content, error) {
 }
 
 // plan compares with what is there.
-func (t *managedFile) plan() (state.Plan, error) {
+func (t *managedFile) plan(ctx context.Context) (state.Plan, error) {
 	now, err := filesys.Look(t.m, t.name, t.args.FollowSymlinks)
 	there := err == nil && (now.IsFile() || now.IsLink())
 	if !there {
@@ -383,7 +380,7 @@ func (t *managedFile) plan() (state.Plan, error) {
 		return t.planNew()
 	}
 	if t.keep {
-		return t.planOwner(now)
+		return t.planOwner(ctx, now)
 	}
 	changes := value.NewDict(4)
 	replace := t.want != nil
@@ -402,6 +399,11 @@ func (t *managedFile) plan() (state.Plan, error) {
 		}
 	}
 	merge(changes, t.own.differs(now))
+	marked, err := t.args.marks().differs(ctx, t.name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	merge(changes, marked)
 	if changes.Len() == 0 {
 		return state.Plan{
 			Comment: "File " + t.name + " is in the correct state", Forecast: &state.Result{Verdict: state.Succeeded, Comment: "The file " + t.name + " is in the correct state"},
@@ -426,8 +428,16 @@ func (t *managedFile) diff() string {
 }
 
 // planOwner is for a file whose content is left alone.
-func (t *managedFile) planOwner(now filesys.Facts) (state.Plan, error) {
+func (t *managedFile) planOwner(ctx context.Context, now filesys.Facts) (state.Plan, error) {
 	changes := t.own.differs(now)
+	marked, err := t.args.marks().differs(ctx, t.name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	if old, _ := attributes(ctx, t.name); marked.Has("attrs") {
+		marked.Set("attrs", value.DictOf("old", old, "new", *t.args.Attrs))
+	}
+	merge(changes, marked)
 	if changes.Len() == 0 {
 		return state.Plan{
 			Comment:  "File " + t.name + " exists with proper permissions. No changes made.",
@@ -440,12 +450,16 @@ func (t *managedFile) planOwner(now filesys.Facts) (state.Plan, error) {
 	}
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Diff: changes, Comment: comment},
-		Do: func(context.Context) (state.Change, error) {
+		Do: func(ctx context.Context) (state.Change, error) {
 			if err := t.own.available(); err != nil {
 				return state.Change{}, err
 			}
 			d, err := t.apply(t.name, t.own, t.args.FollowSymlinks)
-			return state.Change{Diff: d}, err
+			if err != nil {
+				return state.Change{Diff: d}, err
+			}
+			marked, err := t.args.marks().apply(ctx, t.name)
+			return state.Change{Diff: merge(d, marked)}, err
 		},
 	}}}, nil
 }
@@ -509,7 +523,9 @@ func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 		return state.Change{}, err
 	}
 	merge(change.Diff, t.newOwner(now))
-	return change, nil
+	marked, err := t.args.marks().apply(ctx, t.name)
+	merge(change.Diff, marked)
+	return change, err
 }
 
 // newOwner is what Salt shows of the owner and mode of a new file: what is not
@@ -550,6 +566,10 @@ func (t *managedFile) update(ctx context.Context, foretold *value.Dict, replace 
 		if foretold.Has(k) {
 			changes.Set(k, foretold.At(k))
 		}
+	}
+	marked, err := t.args.marks().apply(ctx, t.name)
+	if merge(changes, marked); err != nil {
+		return state.Change{Diff: changes}, err
 	}
 	return state.Change{Diff: changes, Comment: "File " + t.name + " updated"}, nil
 }

@@ -270,7 +270,7 @@ func (f file) keepText(ctx context.Context, e *state.Env, name string, a seriali
 		return state.Plan{}, err
 	}
 	t.want = &sources.Content{Data: b}
-	return t.plan()
+	return t.plan(ctx)
 }
 
 // withDiff words the plan as of data, and shows how the data change if that is

@@ -22,6 +22,7 @@ func Modules() []state.Module {
 	return []state.Module{{Name: "cmd", Doc: `Run commands and scripts.`, Funcs: []state.Func{
 		state.Of("run", run, `Run a command by way of the shell.`),
 		state.Of("wait", wait, `Run a command when something that the state watches has changed.`),
+		state.Of("watch", wait, `Same as cmd.wait.`),
 		state.Of("script", script, `Run a script that is fetched from the file server or elsewhere.`),
 		state.Of("wait_script", waitScript, `Run a script when something that the state watches has changed.`),
 		state.Of("mod_watch", watch, `Run the command or script of a state that watches.`),
@@ -82,9 +83,6 @@ func (a *common) check() error {
 	default:
 		return fn.Errorf("Invalidly-formatted 'env' parameter. See documentation.")
 	}
-	if a.Root != "" {
-		return fn.Errorf("the argument root of cmd.run is not supported yet: run chroot(8) in the command")
-	}
 	return nil
 }
 
@@ -93,6 +91,29 @@ func (a *common) isStateful() bool {
 		return l.Len() > 0
 	}
 	return a.Stateful == true
+}
+
+// testName is the command that takes the place of the state's in a test: it
+// says what would change, and changes nothing.
+func (a *common) testName(e *state.Env) string {
+	l, _ := a.Stateful.(*value.List)
+	if l.Len() == 0 || !value.Truth(e.Config.Get("test")) {
+		return ""
+	}
+	d, _ := l.Items[0].(*value.Dict)
+	return d.Str("test_name")
+}
+
+// forecast is what a test shows of a command that takes the state's place.
+func forecast(change state.Change, err error) state.Plan {
+	r := &state.Result{Verdict: state.Undecided, Comment: change.Comment, Changes: change.Diff}
+	switch {
+	case err != nil:
+		r.Verdict, r.Comment = state.Failed, err.Error()
+	case change.Diff.Len() == 0:
+		r.Verdict = state.Succeeded
+	}
+	return state.Plan{Forecast: r, Steps: []state.Step{{Do: func(context.Context) (state.Change, error) { return change, err }}}}
 }
 
 // keywords are the arguments of the execution function.
@@ -242,12 +263,22 @@ func run(ctx context.Context, e *state.Env, a runArgs) (state.Plan, error) {
 	if err := a.check(); err != nil {
 		return state.Plan{}, err
 	}
+	call, args := "cmd.run_all", []any{a.Name}
+	if a.Root != "" {
+		if call, args = "cmd.run_chroot", []any{a.Root, a.Name}; !e.Can(call) {
+			return state.Plan{}, fn.Errorf("the argument root of cmd.run needs the function %s, which is not there: run chroot(8) in the command", call)
+		}
+	}
+	if name := a.testName(e); name != "" {
+		args[len(args)-1] = name
+		return forecast(a.do(ctx, e, call, args, a.keywords(e), `Command "`+name+`" run`)), nil
+	}
 	foretold := state.Change{Diff: value.DictOf("cmd", a.Name), Comment: `Command "` + a.Name + `" would have been executed`}
 	if a.isStateful() {
 		foretold = state.Change{}
 	}
 	return state.Plan{Steps: []state.Step{{Change: foretold, Do: func(ctx context.Context) (state.Change, error) {
-		return a.do(ctx, e, "cmd.run_all", []any{a.Name}, a.keywords(e), `Command "`+a.Name+`" run`)
+		return a.do(ctx, e, call, args, a.keywords(e), `Command "`+a.Name+`" run`)
 	}}}}, nil
 }
 
@@ -266,7 +297,12 @@ func script(ctx context.Context, e *state.Env, a scriptArgs) (state.Plan, error)
 			vars.Update(d)
 		}
 	}
-	source, rest, _ := strings.Cut(a.Name, " ")
+	name := a.Name
+	testing := a.testName(e)
+	if testing != "" {
+		name = testing
+	}
+	source, rest, _ := strings.Cut(name, " ")
 	if a.Source != "" {
 		source = a.Source
 	}
@@ -278,6 +314,9 @@ func script(ctx context.Context, e *state.Env, a scriptArgs) (state.Plan, error)
 	kw.Set("template", orNone(a.Template))
 	kw.Set("context", vars)
 	kw.Set("saltenv", e.Saltenv)
+	if testing != "" {
+		return forecast(a.do(ctx, e, "cmd.script", []any{source}, kw, "Command '"+name+"' run")), nil
+	}
 	foretold := state.Change{Comment: "Command '" + a.Name + "' would have been executed"}
 	if a.isStateful() {
 		foretold = state.Change{}

@@ -228,11 +228,21 @@ type How struct {
 	SkipVerify bool
 	Insecure   bool // certificates need not be good
 	ETag       bool
+	// Signed says who must have signed the source and the file of hashes.
+	Signed SignatureArgs
 }
 
 // Fetch brings a source to this machine. old is the file that it is for: a
 // salt:// file that is the same is not fetched, and nil is returned.
 func Fetch(ctx context.Context, e *state.Env, s Source, o How, old string) (*Content, error) {
+	c, err := fetch(ctx, e, s, o, old)
+	if err != nil || c == nil {
+		return nil, err
+	}
+	return c, o.Signed.signed(ctx, e, c.Path, o.Signed.Signature, s, o)
+}
+
+func fetch(ctx context.Context, e *state.Env, s Source, o How, old string) (*Content, error) {
 	switch s.Scheme() {
 	case "salt":
 		return fetchSalt(ctx, e, s, old)
@@ -351,6 +361,9 @@ func Hash(ctx context.Context, e *state.Env, s Source, o How) (fileclient.Hash, 
 			if path, err = e.Files.GetURL(ctx, s.Hash, "", fileclient.URLOptions{Saltenv: s.Env, Makedirs: true, Insecure: o.Insecure}); err != nil {
 				return fileclient.Hash{}, fn.Errorf("Source hash file %s not found", s.Hash)
 			}
+		}
+		if err := o.Signed.signed(ctx, e, path, o.Signed.HashSig, s, o); err != nil {
+			return fileclient.Hash{}, err
 		}
 		text, err := head(os.Open(path))
 		if err != nil {

@@ -366,7 +366,10 @@ func newStage(t *testing.T, dir string, tab Table, cases table) *stage {
 		if tab.Grains != nil {
 			now = fn.Tree{Dict: tab.Grains(cases.grains)}
 		}
-		return &fn.Call{ID: "rec", Files: files, Funcs: funcs, Grains: now, Config: fn.Tree{Dict: config}}
+		return &fn.Call{ID: "rec", Files: files, Funcs: funcs, Grains: now, Config: fn.Tree{Dict: config},
+			Template: func(ctx context.Context, _ *fn.Call, tm fn.Template) (string, error) {
+				return r.Text(ctx, tm.Engine, render.Request{Source: tm.Source, Path: tm.Path, Saltenv: tm.Saltenv, Context: tm.Context})
+			}}
 	}
 	s.deps.Template = func(ctx context.Context, _ *fn.Call, tm state.Template) (string, error) {
 		return r.Text(ctx, tm.Engine, render.Request{Source: []byte(tm.Source), Path: tm.Name, Saltenv: tm.Saltenv, Context: tm.Context})
