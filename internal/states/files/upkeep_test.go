@@ -53,3 +53,7 @@ func TestMarks(t *testing.T) {
 }
 
 func TestMarksRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/marks") }
+
+func TestINI(t *testing.T) { statetest.Run(t, upkeep("ini")) }
+
+func TestINIRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/ini") }
