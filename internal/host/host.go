@@ -65,6 +65,9 @@ type Cmd struct {
 	As *syscall.Credential
 	// NoLocale leaves out the plain C locale.
 	NoLocale bool
+	// Joined has stderr go where stdout goes, in the order in which it is
+	// written.
+	Joined bool
 }
 
 // ErrNoPrograms is the error of Run on a machine whose programs cannot run
@@ -251,7 +254,9 @@ func execute(ctx context.Context, stderr io.Writer, c Cmd) (string, int, error) 
 	}
 	cmd.WaitDelay = time.Second // for grandchildren that keep the pipe open
 	out := new(bounded)
-	cmd.Stdout, cmd.Stderr = out, stderr
+	if cmd.Stdout, cmd.Stderr = out, stderr; c.Joined {
+		cmd.Stderr = out
+	}
 	err := cmd.Run()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) && failed.Exited() {

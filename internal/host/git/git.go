@@ -66,18 +66,15 @@ func WithPassword(address, user, password string) (string, error) {
 
 // Run runs git and returns what it prints. A failure is an *Error.
 func (g Git) Run(ctx context.Context, args ...string) (string, error) {
-	out, err := g.output(ctx, args)
+	out, err := g.output(ctx, false, args)
 	return out.Stdout, err
 }
 
-// Said runs git and returns what it prints to both outputs.
+// Said runs git and returns what it prints to both outputs, in the order in
+// which it does.
 func (g Git) Said(ctx context.Context, args ...string) (string, error) {
-	out, err := g.output(ctx, args)
-	text := out.Stdout
-	if out.Stderr != "" && text != "" {
-		text += "\n"
-	}
-	return text + out.Stderr, err
+	out, err := g.output(ctx, true, args)
+	return Redact(out.Stdout), err
 }
 
 // IsWorktree reports whether the folder is a further checkout of a repository.
@@ -90,8 +87,8 @@ func (g Git) IsWorktree(ctx context.Context) bool {
 	return ok && filepath.IsAbs(path)
 }
 
-func (g Git) output(ctx context.Context, args []string) (host.Output, error) {
-	c := host.Cmd{Program: "git", Args: args, Dir: g.Dir, Env: []string{"GIT_TERMINAL_PROMPT=0"}}
+func (g Git) output(ctx context.Context, joined bool, args []string) (host.Output, error) {
+	c := host.Cmd{Program: "git", Args: args, Dir: g.Dir, Env: []string{"GIT_TERMINAL_PROMPT=0"}, Joined: joined}
 	if err := g.as(ctx, &c); err != nil {
 		return host.Output{}, err
 	}

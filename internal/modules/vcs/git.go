@@ -81,7 +81,7 @@ func gitModule(m *host.Machine) fn.Module {
 		return "", true
 	}
 	ex := func(line string) fn.Option { return fn.Example("salt myminion git." + line) }
-	return fn.Module{Name: "git", When: when, Doc: `Checkouts and repositories of git.`, Funcs: []fn.Func{
+	return fn.Module{Name: "git", When: when, Doc: `Checkouts and repositories of git.`, Funcs: append(g.more(),
 		fn.Of("add", g.add, `Put a file into the index.`, ex("add /path/to/repo foo.txt"), takes("cwd filename "+plus)),
 		fn.Of("branch", g.branch, `Make, change or delete a branch.`, ex("branch /path/to/repo newbranch develop"), takes("cwd name "+plus), fn.Default("name", "null")),
 		fn.Of("checkout", g.checkout, `Check a revision out.`, ex("checkout /path/to/repo rev=mybranch"), takes("cwd rev force "+plus)),
@@ -123,7 +123,7 @@ func gitModule(m *host.Machine) fn.Module {
 		fn.Of("tag", g.tag, `Make or delete a tag.`, ex("tag /path/to/repo v0.1.1"), takes("cwd name ref message "+plus), fn.Default("ref", "HEAD"), fn.Default("message", "null")),
 		fn.Of("version", g.version, `Return the version of git.`, ex("version"), takes("versioninfo")),
 		fn.Of("list_branches", g.listBranches, `Return the names of all branches, of remote repositories if remote is true.`, ex("list_branches /path/to/repo"), takes("cwd remote "+tail), fn.Default("remote", "false")),
-	}}
+	)}
 }
 
 // given refuses an argument that is missing where it must not be.
