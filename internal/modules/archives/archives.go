@@ -1,6 +1,6 @@
 // Package archives holds the execution module archive: packing, unpacking and
 // listing of tar, zip and gzip files. It is a skin over host/archive and the
-// programs tar, gzip, gunzip, zip and unzip.
+// programs tar, gzip, gunzip, zip, unzip, rar and unrar.
 package archives
 
 import (
@@ -32,6 +32,10 @@ func Modules(m *host.Machine) []fn.Module {
 		fn.Of("cmd_zip", a.cmdZip, `Run zip and return the lines that it prints.`, fn.Example("salt '*' archive.cmd_zip /tmp/zipfile.zip '/tmp/sourcefile1,/tmp/sourcefile2'")),
 		fn.Of("cmd_unzip", a.cmdUnzip, `Run unzip and return the lines that it prints.`, fn.Example("salt '*' archive.cmd_unzip /tmp/zipfile.zip /home/strongbad/ excludes=file_1,file_2")),
 		fn.Of("unzip", a.unzip, `Unpack a zip file and return the names.`, fn.Example("salt '*' archive.unzip /tmp/zipfile.zip /home/strongbad/ excludes=file_1,file_2")),
+		fn.Of("zip", a.zip, `Pack files into a zip file and return their names in it.`, fn.Example("salt '*' archive.zip /tmp/zipfile.zip '/tmp/sourcefile1,/tmp/sourcefile2'")),
+		fn.Of("is_encrypted", a.isEncrypted, `Say whether a zip file needs a password.`, fn.Example("salt '*' archive.is_encrypted /path/to/myfile.zip")),
+		fn.Of("rar", a.rar, `Run rar to pack files and return the lines that it prints.`, fn.Example("salt '*' archive.rar /tmp/rarfile.rar '/tmp/sourcefile1,/tmp/sourcefile2'")),
+		fn.Of("unrar", a.unrar, `Run unrar, or rar, to unpack a file and return the lines that it prints.`, fn.Example("salt '*' archive.unrar /tmp/rarfile.rar /home/strongbad/ excludes=file_1,file_2")),
 		fn.Of("list", a.list, `Return what is in a tar or zip file.`, fn.Example("salt '*' archive.list /path/to/myfile.tar.gz strip_components=1")),
 	}}}
 }
@@ -258,12 +262,9 @@ type listArgs struct {
 }
 
 func (a archiver) list(ctx context.Context, c *fn.Call, x listArgs) (any, error) {
-	file := x.Name
-	if strings.Contains(file, "://") {
-		var err error
-		if file, err = c.Files.CacheFile(ctx, x.Name, x.Saltenv); err != nil {
-			return nil, fn.Errorf("Failed to cache %s: %w", x.Name, err)
-		}
+	file, err := a.file(ctx, c, x.Name, x.Saltenv)
+	if err != nil {
+		return nil, err
 	}
 	format := ""
 	if value.Truth(x.Format) {
@@ -293,6 +294,18 @@ func (a archiver) list(ctx context.Context, c *fn.Call, x listArgs) (any, error)
 	all := slices.Concat(content.Dirs, content.Files, content.Links)
 	slices.Sort(all)
 	return value.Strings(all), nil
+}
+
+// file is where an archive is, after it was fetched if it is elsewhere.
+func (a archiver) file(ctx context.Context, c *fn.Call, name, saltenv string) (string, error) {
+	if !strings.Contains(name, "://") {
+		return name, nil
+	}
+	file, err := c.Files.CacheFile(ctx, name, saltenv)
+	if err != nil {
+		return "", fn.Errorf("Failed to cache %s: %w", name, err)
+	}
+	return file, nil
 }
 
 func verbose(c archive.Content) *value.Dict {

@@ -36,7 +36,7 @@ func run(t *testing.T, fun string, args ...any) fn.Outcome {
 func TestLikeSalt(t *testing.T) {
 	dir := t.TempDir()
 	script := `set -e; cd "$1"; mkdir -p src/a/b; echo 1 > src/a/b/f; echo 2 > src/g; ln -s g src/l; chmod 750 src/a; chmod 600 src/g
-		tar cf t.tar src; tar czf t.tar.gz src/a; tar cjf t.tar.bz2 src; tar cJf t.tar.xz src; zip -q -r -y t.zip src; echo no > bad.tar; echo no > bad.zip`
+		tar cf t.tar src; tar czf t.tar.gz src/a; tar cjf t.tar.bz2 src; tar cJf t.tar.xz src; zip -q -r -y t.zip src; zip -q -P word locked.zip src/g; echo no > bad.tar; echo no > bad.zip`
 	if out, err := exec.Command("sh", "-c", script, "sh", dir).CombinedOutput(); err != nil {
 		t.Skipf("cannot make the archives: %v: %s", err, out)
 	}
@@ -44,7 +44,10 @@ func TestLikeSalt(t *testing.T) {
 	for _, f := range []string{"t.tar", "t.tar.gz", "t.tar.bz2", "t.tar.xz", "t.zip"} {
 		jobs = append(jobs, []any{"archive.list", dir + "/" + f}, []any{"archive.list", dir + "/" + f, "verbose=True"}, []any{"archive.list", dir + "/" + f, "strip_components=1"})
 	}
-	jobs = append(jobs, []any{"archive.tar", "tf", dir + "/t.tar"}, []any{"archive.tar", "", "x"})
+	jobs = append(jobs, []any{"archive.tar", "tf", dir + "/t.tar"}, []any{"archive.tar", "", "x"},
+		[]any{"archive.zip", dir + "/o.zip", "src/a,none", "cwd=" + dir}, []any{"archive.list", dir + "/o.zip", "verbose=True"}, []any{"archive.zip", dir + "/o.zip", dir + "/src/a"}, []any{"archive.zip", dir + "/o.zip", "src"},
+		[]any{"archive.zip", dir + "/o.zip", "src", "cwd=here"},
+		[]any{"archive.is_encrypted", dir + "/t.zip"}, []any{"archive.is_encrypted", dir + "/locked.zip"})
 	recorded := stocktest.Ask(t, nil, jobs...)
 	for i, job := range jobs {
 		got := run(t, strings.TrimPrefix(job[0].(string), "archive."), job[1:]...).Return
@@ -109,5 +112,68 @@ func TestZipStaysInside(t *testing.T) {
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "through")); err == nil {
 		t.Error("a file was written through a link")
+	}
+}
+
+// TestZip packs what archive.unzip unpacks.
+func TestZip(t *testing.T) {
+	dir := t.TempDir()
+	for name, mode := range map[string]os.FileMode{"src/a/b/deep": 0o640, "src/run": 0o755, "one": 0o600} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("..", filepath.Join(dir, "src/up")); err != nil {
+		t.Fatal(err)
+	}
+	o := run(t, "zip", dir+"/o.zip", "src,one,none", "cwd="+dir)
+	if want := "['src/', 'src/run', 'src/a/', 'src/a/b/', 'src/a/b/deep', 'one']"; value.Repr(o.Return) != want {
+		t.Errorf("packed %s, want %s", value.Repr(o.Return), want)
+	}
+	if o := run(t, "unzip", dir+"/o.zip", dir+"/out"); !o.Success {
+		t.Fatal(o.Return)
+	}
+	for name, mode := range map[string]os.FileMode{"src/a/b/deep": 0o640, "src/run": 0o755, "one": 0o600} {
+		text, err := os.ReadFile(filepath.Join(dir, "out", name))
+		st, _ := os.Stat(filepath.Join(dir, "out", name))
+		if err != nil || string(text) != name || st.Mode() != mode {
+			t.Errorf("%s: %q, %v, %v", name, text, st, err)
+		}
+	}
+	if o := run(t, "is_encrypted", dir+"/o.zip"); o.Return != false {
+		t.Error(o.Return)
+	}
+	if o := run(t, "is_encrypted", dir+"/one"); o.Return != "ERROR: "+dir+"/one is not a ZIP file" {
+		t.Error(o.Return)
+	}
+	if o := run(t, "zip", dir+"/gone/o.zip", dir+"/one"); o.Success {
+		t.Error(o.Return)
+	}
+}
+
+// TestRar looks at how the programs are called, which are not free.
+func TestRar(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"rar", "unrar"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho "+name+"\nfor a; do echo \"$a\"; done\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir)
+	for _, c := range []struct {
+		want, fun string
+		args      []any
+	}{
+		{"['rar', 'a', '-idp', '/o.rar', '/x', '/y z']", "rar", []any{"/o.rar", "/x,/y z"}},
+		{"['unrar', 'x', '-idp', '/o.rar', '-xp', '-xq', '/to']", "unrar", []any{"/o.rar", "/to", "excludes=p,q"}},
+		{"['unrar', 'x', 'List trimmed after 2 files.']", "unrar", []any{"/o.rar", "/to", "trim_output=2"}},
+	} {
+		if o := run(t, c.fun, c.args...); value.Repr(o.Return) != c.want {
+			t.Errorf("%s: %s, want %s", c.fun, value.Repr(o.Return), c.want)
+		}
 	}
 }

@@ -48,6 +48,16 @@ func init() {
 			All further keywords are those of cmd.run_all.`, fn.Example("salt '*' cmd.exec_code sh 'echo hello'")),
 		fn.Of("exec_code_all", cmd{}.execCodeAll, `Run a program text with an interpreter and return what cmd.run_all does.
 			All further keywords are those of cmd.run_all.`, fn.Example("salt '*' cmd.exec_code_all sh 'echo hello'")),
+		fn.Of("run_chroot", cmd{}.runChroot, `Run a command with a folder as its /, where /dev, /proc and /sys are mounted, and return what cmd.run_all does.`, usual,
+			fn.Default("python_shell", "true"), fn.Default("output_loglevel", "quiet"), fn.Params(strings.Fields("root cmd cwd stdin runas group shell python_shell binds "+
+				"env clean_env template rstrip umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale ignore_retcode saltenv use_vt bg "+success)...),
+			fn.Example("salt '*' cmd.run_chroot /var/lib/lxc/container_name/rootfs 'sh /tmp/bootstrap.sh'")),
+		fn.Of("powershell", cmd{}.powershell, `Refuse: PowerShell is for minions on Windows.`, fn.Default("shell", "powershell"), fn.Params(strings.Fields(
+			"cmd cwd stdin runas shell env clean_env template rstrip umask output_encoding output_loglevel hide_output timeout reset_system_locale "+
+				"ignore_retcode saltenv use_vt password depth encode_cmd "+success)...), fn.Example("salt '*' cmd.powershell 'Get-Service'")),
+		fn.Of("powershell_all", cmd{}.powershell, `Refuse: PowerShell is for minions on Windows.`, fn.Default("shell", "powershell"), fn.Params(strings.Fields(
+			"cmd cwd stdin runas shell env clean_env template rstrip umask output_encoding output_loglevel quiet timeout reset_system_locale "+
+				"ignore_retcode saltenv use_vt password depth encode_cmd force_list "+success)...), fn.Example("salt '*' cmd.powershell_all 'Get-Service'")),
 		fn.Of("has_exec", cmd{}.hasExec, `Say whether there is a program.`, fn.Example("salt '*' cmd.has_exec cat")),
 		fn.Of("which", cmd{}.which, `Return the path of a program, null if there is none.`, fn.Example("salt '*' cmd.which cat")),
 		fn.Of("which_bin", cmd{}.whichBin, `Return the path of the first program of a list that there is.`, fn.Example("salt '*' cmd.which_bin '[pip3, pip]'")),
