@@ -143,12 +143,17 @@ func (s *slsRun) file(ctx context.Context, f fileserver.Found, sls string, defau
 	return s.text(ctx, f, source, s.env, sls, defaults)
 }
 
+// hasFolders reports whether pillar_roots has folders for an environment.
+func (r *run) hasFolders(env string) bool {
+	return slices.ContainsFunc(r.roots, func(o fileserver.Root) bool { return (o.Env == env || o.Env == "__env__") && len(o.Dirs) > 0 })
+}
+
 // missing says that there is no such SLS, unless that is allowed.
 func (s *slsRun) missing(sls string) any {
 	switch {
 	case s.ignored[s.env][sls]:
 		s.log.Debug("a missing SLS of the pillar is ignored", "sls", sls, "pillarenv", s.env)
-	case s.known(s.env):
+	case s.known(s.env) && s.hasFolders(s.env): // Salt says nothing of one without
 		s.fail(fmt.Sprintf("Specified SLS '%s' in environment '%s' is not available on the salt master", sls, s.env))
 		s.mods[sls] = nil
 	default:
