@@ -18,6 +18,10 @@ type KeyBook interface {
 	Known(id string) (handshake.Known, string, error)
 	// Store writes a key to a bank, replacing what is there.
 	Store(bank handshake.Bank, id, pem string) error
+	// Add is Store for an id that was not known. If it has got a key in that
+	// bank meanwhile, by another master with the same folder, the error is of
+	// kind salt.Exists.
+	Add(bank handshake.Bank, id, pem string) error
 	// DropPending removes id's pending key.
 	DropPending(id string) error
 }
@@ -133,12 +137,32 @@ func (a *Authenticator) decide(req handshake.Request) (handshake.Verdict, error)
 	// same moment only one may find it unknown.
 	a.deciding.Lock()
 	defer a.deciding.Unlock()
-	if known, same, err = a.lookUp(req); err != nil {
+	for range decideTries {
+		v, err := a.decideUnknown(req)
+		if salt.KindOf(err) != salt.Exists {
+			return v, err
+		}
+	}
+	return handshake.Verdict{}, salt.Errorf(salt.Unavailable, "the key of %s changes all the time", req.ID)
+}
+
+// decideTries bounds how often a decision is made anew because another master
+// with the same keys was quicker.
+const decideTries = 3
+
+func (a *Authenticator) decideUnknown(req handshake.Request) (handshake.Verdict, error) {
+	known, same, err := a.lookUp(req)
+	if err != nil {
 		return handshake.Verdict{}, err
 	}
-	v := handshake.Decide(known, same, a.policy(known, req))
+	p := a.policy(known, req)
+	v := handshake.Decide(known, same, p)
 	if v.Store != handshake.None {
-		if err := a.book.Store(v.Store, req.ID, req.Pub); err != nil {
+		store := a.book.Store
+		if known == handshake.Unknown && !p.Open {
+			store = a.book.Add
+		}
+		if err := store(v.Store, req.ID, req.Pub); err != nil {
 			return v, err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"brine/internal/crypt"
 	"brine/internal/handshake"
 	"brine/internal/msgpack"
+	"brine/internal/salt"
 	"brine/internal/transport"
 	"brine/internal/value"
 )
@@ -125,6 +126,13 @@ func (b *book) Store(bank handshake.Bank, id, pem string) error {
 		b.denied[id] = pem
 	}
 	return nil
+}
+
+func (b *book) Add(bank handshake.Bank, id, pem string) error {
+	if known, _, _ := b.Known(id); known != handshake.Unknown {
+		return salt.Errorf(salt.Exists, "%s has a key", id)
+	}
+	return b.Store(bank, id, pem)
 }
 
 func (b *book) DropPending(id string) error {

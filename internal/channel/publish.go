@@ -27,6 +27,10 @@ type PublishServer struct {
 	identity   *handshake.Identity
 	publishers []transport.Publisher
 
+	// shared returns the AES key of a cluster, nil for a master of its own. The
+	// publications of a cluster have no numbers: each master would count anew.
+	shared func() string
+
 	// key is read without mu: a sign-in does not wait for a signature.
 	key atomic.Pointer[publishKey]
 
@@ -50,6 +54,37 @@ func NewPublishServer(o PublishOptions, identity *handshake.Identity, publishers
 	return p, p.Rotate()
 }
 
+// NewSharedPublishServer returns a server whose AES key is that of a cluster:
+// key returns the present one whenever it is needed, and must be quick.
+func NewSharedPublishServer(o PublishOptions, identity *handshake.Identity, publishers []transport.Publisher, key func() string) (*PublishServer, error) {
+	p, err := NewPublishServer(o, identity, publishers)
+	if err != nil {
+		return nil, err
+	}
+	p.shared = key
+	_, err = p.current()
+	return p, err
+}
+
+// current returns the key for publications as it is now.
+func (p *PublishServer) current() (*publishKey, error) {
+	k := p.key.Load()
+	if p.shared == nil {
+		return k, nil
+	}
+	aes := p.shared()
+	if aes == k.aes {
+		return k, nil
+	}
+	c, err := crypt.NewCrypticle(aes)
+	if err != nil {
+		return k, err
+	}
+	next := &publishKey{aes, c}
+	p.key.Store(next)
+	return next, nil
+}
+
 // Rotate replaces the AES key. Minions notice at the next publication, sign
 // in again and then read that very message.
 func (p *PublishServer) Rotate() error {
@@ -66,20 +101,29 @@ func (p *PublishServer) Rotate() error {
 }
 
 // AES returns the current key for publications.
-func (p *PublishServer) AES() string { return p.key.Load().aes }
+func (p *PublishServer) AES() string {
+	k, _ := p.current() // the last good one
+	return k.aes
+}
 
 // Publish sends a job map to the minions named, or to all if minions is nil.
-// The job is not changed; the serial is added to a copy.
+// The job is not changed; the serial, unless this is a cluster, is added to a copy.
 func (p *PublishServer) Publish(job *value.Dict, minions []string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	key, err := p.current()
+	if err != nil {
+		return fmt.Errorf("the cluster's AES key is of no use: %w", err)
+	}
 	numbered := job.Clone()
-	numbered.Set("serial", p.serial+1)
+	if p.shared == nil {
+		numbered.Set("serial", p.serial+1)
+	}
 	plain, err := msgpack.Marshal(numbered, msgpack.Wire)
 	if err != nil {
 		return fmt.Errorf("cannot encode the job: %w", err)
 	}
-	load := p.key.Load().cipher.Seal(plain, "")
+	load := key.cipher.Seal(plain, "")
 	fields := 2
 	if p.opts.SignPubMessages {
 		fields = 4
@@ -137,7 +181,11 @@ func (p *PublishServer) identify(body []byte, keys Keys) (string, error) {
 	if !ok {
 		return "", errEnvelope
 	}
-	plain, err := p.key.Load().cipher.Open(sealed)
+	key, err := p.current()
+	if err != nil {
+		return "", err
+	}
+	plain, err := key.cipher.Open(sealed)
 	if err != nil {
 		return "", err
 	}

@@ -12,16 +12,17 @@ import (
 
 // hub shares one connection to an event bus among subscriptions.
 type hub struct {
-	stop context.CancelFunc
-	done chan struct{} // closed when the connection has ended
-	err  error         // why; to be read after done
+	reader *event.Reader
+	stop   context.CancelFunc
+	done   chan struct{} // closed when the connection has ended
+	err    error         // why; to be read after done
 
 	mu   sync.Mutex
 	subs []*stream
 }
 
 func newHub(r *event.Reader, stop context.CancelFunc) *hub {
-	h := &hub{stop: stop, done: make(chan struct{})}
+	h := &hub{reader: r, stop: stop, done: make(chan struct{})}
 	go h.read(r)
 	return h
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -183,10 +184,23 @@ func (l *Local) Subscribe(ctx context.Context, prefixes ...string) (Events, erro
 			l.log.Error("Unable to connect to the salt master publisher at " + filepath.Dir(l.place.Sockets.Pub))
 			return nil, err
 		}
+		if ownOnly(prefixes) {
+			r.OwnOnly(true) // only spares others work
+		}
 		l.settle(ctx)
 		l.hub = newHub(r, stop)
+	} else if !ownOnly(prefixes) {
+		l.hub.reader.OwnOnly(false)
 	}
 	return l.hub.subscribe(prefixes), nil
+}
+
+// ownOnly reports whether events are those of jobs, runners and wheel
+// functions, which whoever waits for them has started at this master.
+func ownOnly(prefixes []string) bool {
+	return len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p string) bool {
+		return !strings.HasPrefix(p, "salt/job/") && !strings.HasPrefix(p, "salt/run/") && !strings.HasPrefix(p, "salt/wheel/")
+	})
 }
 
 // settleTime bounds how long settle waits.

@@ -8,6 +8,7 @@ import (
 	"brine/internal/cache"
 	"brine/internal/channel"
 	"brine/internal/client"
+	"brine/internal/cluster"
 	"brine/internal/event"
 	"brine/internal/fileserver"
 	"brine/internal/fileserver/backends"
@@ -38,6 +39,7 @@ type Master struct {
 	Auth    auth.Options
 	Client  client.Options
 	Jobs    job.Options
+	Cluster cluster.Options
 	Served  fileserver.Options
 	// Elsewhere are the backends of the file server that are more than folders.
 	Elsewhere backends.Options
@@ -96,7 +98,8 @@ func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 	if err := faults.err(t); err != nil {
 		return nil, err
 	}
-	if f.ID == "" {
+	chosen := f.ID != ""
+	if !chosen {
 		id += "_master"
 	}
 	f.ID = id
@@ -116,9 +119,33 @@ func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 	if err := rootPaths(m, f.RootDir); err != nil {
 		return nil, err
 	}
+	if err := m.checkCluster(chosen, log); err != nil {
+		return nil, err
+	}
 	f.TokenDir = filepath.Join(f.CacheDir, "tokens")
 	f.SyndicDir = filepath.Join(f.CacheDir, "syndics")
 	return m, nil
+}
+
+// checkCluster completes the options of a cluster as Salt does, and refuses
+// what would go wrong in silence.
+func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
+	o := &m.Cluster
+	if !o.On() {
+		if len(o.Peers) > 0 {
+			log.Warn("Cluster peers defined without a cluster_id, ignoring.")
+			o.Peers = nil
+		}
+		return nil
+	}
+	if len(o.Peers) == 0 {
+		log.Warn("Cluster id defined without defining cluster peers")
+	}
+	if o.PKIDir == "" {
+		log.Warn("Cluster id defined without defining cluster pki, falling back to pki_dir")
+		o.PKIDir = m.Files.PKIDir
+	}
+	return o.Check(m.Files.ID, chosen, m.Network.Interface)
 }
 
 // LoadMaster is Load and NewMaster for a program without options of its own.

@@ -74,6 +74,25 @@ func (r *Reader) Events(prefixes ...string) iter.Seq2[*Event, error] {
 	}
 }
 
+// What a reader may say to the bus, as the bodies of frames. Salt's bus does
+// not listen.
+const (
+	tagOwnOnly = "brine/reader/own"
+	tagAll     = "brine/reader/all"
+)
+
+// OwnOnly tells the bus whether this reader waits only for events of what was
+// started at the same daemon, or for all there are, which is what it takes for
+// granted. In a cluster that decides what other masters send.
+func (r *Reader) OwnOnly(own bool) error {
+	tag := tagAll
+	if own {
+		tag = tagOwnOnly
+	}
+	_, err := r.conn.Write(Frame([]byte(tag + tagEnd)))
+	return err
+}
+
 // SetDeadline is the moment after which Next fails; the zero time means never.
 func (r *Reader) SetDeadline(t time.Time) error { return r.conn.SetReadDeadline(t) }
 

@@ -162,6 +162,19 @@ func (b *Bus) Fire(tag string, data *value.Dict) error {
 	return nil
 }
 
+// Relay is Fire for an event that was fired elsewhere: data keeps its _stamp.
+// Data must not change any more.
+func (b *Bus) Relay(tag string, data *value.Dict) error {
+	if tag == "" || strings.Contains(tag, tagEnd) || !utf8.ValidString(tag) {
+		return salt.Errorf(salt.Invalid, "%.80q cannot be the tag of an event", tag)
+	}
+	if !data.Has("_stamp") {
+		return b.Fire(tag, data)
+	}
+	b.forward(&Event{Tag: tag, Data: data, maxSize: b.maxSize})
+	return nil
+}
+
 // forward tells all who listen of an event that another program sent.
 func (b *Bus) forward(e *Event) {
 	for _, l := range *b.listeners.Load() {

@@ -1,9 +1,11 @@
 package event
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
 
 	"brine/internal/msgpack"
 )
@@ -18,6 +20,37 @@ func beginFrame(n int) []byte {
 	b = msgpack.AppendString(b, "body", msgpack.NewSpec)
 	return msgpack.AppendBinHeader(b, n)
 }
+
+// Frame returns the frame of a body: TAG, two line feeds, data.
+func Frame(body []byte) []byte { return append(beginFrame(len(body)), body...) }
+
+// Body returns the body of an event with a tag and data that is encoded.
+func Body(tag string, data []byte) []byte {
+	b := make([]byte, 0, len(tag)+len(tagEnd)+len(data))
+	return append(append(append(b, tag...), tagEnd...), data...)
+}
+
+// SplitBody takes a body apart; ok is false if it has no tag.
+func SplitBody(body []byte) (tag string, data []byte, ok bool) {
+	t, data, ok := bytes.Cut(body, []byte(tagEnd))
+	return string(t), data, ok && len(t) > 0 && utf8.Valid(t)
+}
+
+// FrameReader reads frames off a stream.
+type FrameReader struct{ frames frameReader }
+
+// NewFrameReader returns a reader of frames of at most limit bytes.
+func NewFrameReader(r io.Reader, limit int) *FrameReader {
+	f := &FrameReader{frameReader{r: r}}
+	f.SetLimit(limit)
+	return f
+}
+
+// Next returns the body of the next frame, which is the caller's to keep.
+func (f *FrameReader) Next() ([]byte, error) { return f.frames.next() }
+
+// SetLimit sets another bound for the frames to come.
+func (f *FrameReader) SetLimit(n int) { f.frames.scan.Limits.Bytes = n }
 
 // frameReader reads frames off a stream.
 type frameReader struct {

@@ -28,6 +28,7 @@ type Server struct {
 	backlog *backlog
 	remove  func()
 	conns   sync.WaitGroup
+	readers readerCount
 	open    context.Context // of the connections
 	end     context.CancelCauseFunc
 }
@@ -222,10 +223,64 @@ const (
 	batchBytes  = 256 << 10
 )
 
+// readerCount counts the readers that may wait for any event.
+type readerCount struct {
+	mu     sync.Mutex
+	n      int
+	change func(n int)
+}
+
+func (r *readerCount) add(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n += n
+	if r.change != nil {
+		r.change(r.n)
+	}
+}
+
+// OnReaders has fn called, now and whenever it changes, with the number of
+// programs that read events and have not said (Reader.OwnOnly) that they wait
+// only for what they have started. fn must be quick.
+func (s *Server) OnReaders(fn func(n int)) {
+	s.readers.mu.Lock()
+	defer s.readers.mu.Unlock()
+	s.readers.change = fn
+	fn(s.readers.n)
+}
+
 // reader gives a program its place in the backlog at once.
 func (s *Server) reader(conn net.Conn) func() {
 	cur := s.backlog.open()
+	s.readers.add(1)
 	return func() { s.serveReader(conn, cur) }
+}
+
+// maxReaderFrame bounds what a reader may say.
+const maxReaderFrame = 4096
+
+// hearReader waits until a reader has gone. Salt's say nothing; ours may say
+// which events they wait for.
+func (s *Server) hearReader(conn net.Conn) {
+	any := true
+	defer func() {
+		if any {
+			s.readers.add(-1)
+		}
+	}()
+	frames := NewFrameReader(conn, maxReaderFrame)
+	for {
+		body, err := frames.Next()
+		if err != nil {
+			break
+		}
+		own := string(body) == tagOwnOnly+tagEnd
+		if all := string(body) == tagAll+tagEnd; own && any || all && !any {
+			any = all
+			s.readers.add(map[bool]int{true: 1, false: -1}[all])
+		}
+	}
+	io.Copy(io.Discard, conn)
 }
 
 // serveReader sends events until the other side goes away.
@@ -233,8 +288,8 @@ func (s *Server) serveReader(conn net.Conn, cur *cursor) {
 	var gone sync.WaitGroup
 	gone.Go(func() {
 		defer s.backlog.remove(cur)
-		defer conn.Close()        // ends a write that waits
-		io.Copy(io.Discard, conn) // readers send nothing: this waits for the end
+		defer conn.Close() // ends a write that waits
+		s.hearReader(conn)
 	})
 	defer gone.Wait()
 	defer conn.Close()

@@ -8,7 +8,7 @@ import "testing"
 func TestAllocations(t *testing.T) {
 	r := ret(jid, "minion", true)
 	if n := testing.AllocsPerRun(100, func() {
-		if _, err := newReturn(r); err != nil {
+		if _, err := newReturn(r, kept); err != nil {
 			t.Error(err)
 		}
 	}); n > 13 {

@@ -74,17 +74,23 @@ func (c *LocalCache) WriteLoad(jid string, load *value.Dict, minions []string) e
 	if minions != nil {
 		files = append(files, localFile{".minions.p", value.Strings(minions)})
 	}
-	err := c.writeFiles(jid, files)
-	if errors.Is(err, fs.ErrNotExist) { // Prune has just removed the folder above
-		err = c.writeFiles(jid, files)
-	}
-	if err != nil {
+	if err := c.writeAgain(jid, files, false); err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot write the job %s for the salt command: %w", jid, err)
 	}
 	return nil
 }
 
-func (c *LocalCache) writeFiles(jid string, files []localFile) error {
+// writeAgain is writeFiles, twice if Prune has just removed the folder above.
+func (c *LocalCache) writeAgain(jid string, files []localFile, durable bool) error {
+	err := c.writeFiles(jid, files, durable)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = c.writeFiles(jid, files, durable)
+	}
+	return err
+}
+
+// writeFiles writes the files of a job; with durable the disk has them after.
+func (c *LocalCache) writeFiles(jid string, files []localFile, durable bool) error {
 	dir := c.jobDir(jid)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -92,14 +98,14 @@ func (c *LocalCache) writeFiles(jid string, files []localFile) error {
 	for _, f := range files {
 		b, err := msgpack.Marshal(f.v, msgpack.NewSpec)
 		if err == nil {
-			err = atomicfile.Write(filepath.Join(dir, f.name), b, 0o644, false)
+			err = atomicfile.Write(filepath.Join(dir, f.name), b, 0o644, durable)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	// Last: a folder without it is what cleaning up takes for a ruin.
-	return atomicfile.Write(filepath.Join(dir, "jid"), []byte(jid), 0o644, false)
+	return atomicfile.Write(filepath.Join(dir, "jid"), []byte(jid), 0o644, durable)
 }
 
 // LocalJob is a job in a LocalCache.

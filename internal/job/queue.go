@@ -17,6 +17,8 @@ type Queued struct {
 	Job
 	// At is when it was stored, Until when it is not handed out any more.
 	At, Until time.Time
+	// From is the master of a cluster that published it, else "".
+	From string
 	State
 }
 

@@ -103,7 +103,7 @@ func (s *Store) Return(load *value.Dict) (duplicate bool, err error) {
 // possibly before ReturnAsync returns, and must be quick. Until then load must
 // not change. When the disk cannot keep up, the error is of kind Unavailable.
 func (s *Store) ReturnAsync(load *value.Dict, done func(duplicate bool, err error)) {
-	o, err := newReturn(load)
+	o, err := newReturn(load, kept)
 	if err != nil || !s.o.JobCache {
 		done(false, err)
 		return
@@ -117,7 +117,7 @@ func (s *Store) ReturnAsync(load *value.Dict, done func(duplicate bool, err erro
 // kept are the fields of a return that are stored.
 var kept = []string{"return", "retcode", "success", "out", "_stamp"}
 
-func newReturn(load *value.Dict) (*op, error) {
+func newReturn(load *value.Dict, kept []string) (*op, error) {
 	jid, err := checkJID(load)
 	if err != nil {
 		return nil, err

@@ -32,15 +32,23 @@ func (b keyBook) Known(id string) (handshake.Known, string, error) {
 }
 
 func (b keyBook) Store(bank handshake.Bank, id, pem string) error {
+	return b.keys.Put(stateOf(bank), id, pem)
+}
+
+func (b keyBook) Add(bank handshake.Bank, id, pem string) error {
+	return b.keys.Add(stateOf(bank), id, pem)
+}
+
+func stateOf(bank handshake.Bank) keystore.State {
 	switch bank {
 	case handshake.ToAccepted:
-		return b.keys.Put(keystore.Accepted, id, pem)
+		return keystore.Accepted
 	case handshake.ToPending:
-		return b.keys.Put(keystore.Pending, id, pem)
+		return keystore.Pending
 	case handshake.ToRejected:
-		return b.keys.Put(keystore.Rejected, id, pem)
+		return keystore.Rejected
 	}
-	return b.keys.Put(keystore.Denied, id, pem)
+	return keystore.Denied
 }
 
 func (b keyBook) DropPending(id string) error {

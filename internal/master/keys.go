@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"brine/internal/acl"
+	"brine/internal/atomicfile"
+	"brine/internal/cluster"
 	"brine/internal/crypt"
 	"brine/internal/handshake"
 	"brine/internal/host"
@@ -21,11 +23,14 @@ import (
 	"brine/internal/value"
 )
 
-// loadIdentity reads the master's key pair, or makes it, and what else it
-// shows to minions.
-func loadIdentity(cfg *Config, log *slog.Logger) (*handshake.Identity, error) {
-	key, err := loadPair(cfg.PKIDir, "master", cfg.Options.KeyPass, cfg.Options.Keysize, log)
-	if err != nil {
+// loadIdentity reads the key pair that minions see, the master's or that of its
+// cluster, or makes it, and what else it shows to minions.
+func loadIdentity(cfg *Config, in *cluster.Cluster, log *slog.Logger) (*handshake.Identity, error) {
+	var key *crypt.PrivateKey
+	var err error
+	if in != nil {
+		key = in.Secrets().Key
+	} else if key, err = loadPair(cfg.PKIDir, "master", cfg.Options.KeyPass, cfg.Options.Keysize, log); err != nil {
 		return nil, err
 	}
 	vouched := []*crypt.PublicKey{key.Public()} // keys that may have successors' endorsements
@@ -162,9 +167,16 @@ func readLocalKey(path string) (string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("cannot read the key of the command line: %w", err)
 	}
+	if err == nil {
+		os.Remove(path) // empty
+	}
 	k := crypt.NewKey()
-	os.Remove(path)
-	if err := os.WriteFile(path, []byte(k), 0o600); err != nil {
+	err = atomicfile.Create(path, []byte(k), 0o600)
+	if errors.Is(err, fs.ErrExist) { // another master of the cluster was quicker
+		b, err := os.ReadFile(path)
+		return string(b), err
+	}
+	if err != nil {
 		return "", fmt.Errorf("cannot write the key of the command line: %w", err)
 	}
 	return k, nil

@@ -49,10 +49,12 @@ func (m *Master) maintain(ctx context.Context) error {
 
 // round is one turn of housekeeping.
 func (m *Master) round() {
-	if _, err := m.jobs.Prune(); err != nil {
-		m.log.Error("cannot remove old jobs", "err", err)
+	if m.cluster == nil || m.cluster.Leads() {
+		if _, err := m.jobs.Prune(); err != nil {
+			m.log.Error("cannot remove old jobs", "err", err)
+		}
 	}
-	if keep := m.cfg.Jobs.Keep(); keep > 0 {
+	if keep := m.cfg.Jobs.Keep(); keep > 0 && m.cluster == nil {
 		if _, err := m.stockJobs.Prune(keep, time.Now()); err != nil {
 			m.log.Warn("cannot remove old jobs of Salt's own command line", "err", err)
 		}
@@ -173,7 +175,11 @@ func (m *Master) rotationAsked() bool {
 // RotateAES replaces the key of publications. Minions that still have an
 // accepted key notice at the next publication and sign in again.
 func (m *Master) RotateAES() {
-	if err := m.publish.Rotate(); err != nil {
+	rotate := m.publish.Rotate
+	if m.cluster != nil {
+		rotate = m.cluster.Rotate
+	}
+	if err := rotate(); err != nil {
 		m.log.Error("cannot replace the AES key", "err", err)
 		return
 	}

@@ -22,6 +22,7 @@ import (
 	"brine/internal/cache"
 	"brine/internal/channel"
 	"brine/internal/client"
+	"brine/internal/cluster"
 	"brine/internal/discovery"
 	"brine/internal/event"
 	"brine/internal/fileserver"
@@ -54,22 +55,25 @@ type Config struct {
 	// MasterID is stamped on jobs if the option master_id is set.
 	MasterID         string
 	PKIDir, CacheDir string
-	User             string
-	Listen           []Listen
-	Options          Options
-	Auth             auth.Options
-	Channel          channel.Options
-	Publish          channel.PublishOptions
-	Keys             keystore.Options
-	Cache            cache.Options
-	Client           client.Options
-	Jobs             job.Options
-	Events           event.MasterOptions
-	Files            fileserver.Options
-	Backends         backends.Options
-	Top              top.Options
-	Pillar           pillar.Options
-	GitPillar        gitpillar.Options
+	// Interface is the address to listen on, for other masters.
+	Interface string
+	User      string
+	Listen    []Listen
+	Options   Options
+	Auth      auth.Options
+	Channel   channel.Options
+	Publish   channel.PublishOptions
+	Keys      keystore.Options
+	Cache     cache.Options
+	Client    client.Options
+	Jobs      job.Options
+	Cluster   cluster.Options
+	Events    event.MasterOptions
+	Files     fileserver.Options
+	Backends  backends.Options
+	Top       top.Options
+	Pillar    pillar.Options
+	GitPillar gitpillar.Options
 	// Opts are all options under their names, for config.get.
 	Opts *value.Dict
 }
@@ -84,8 +88,9 @@ type Master struct {
 	local     localKeys
 	keys      *keystore.Store
 	cache     *cache.Cache
-	jobs      *job.Store
+	jobs      jobStore
 	stockJobs *job.LocalCache
+	cluster   *cluster.Cluster // nil for a master of its own
 	bus       *event.Bus
 	eventIPC  *event.Server
 	requests  *channel.Server
@@ -155,7 +160,10 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 			return nil, fmt.Errorf("cannot make a folder: %w", err)
 		}
 	}
-	if m.identity, err = loadIdentity(&cfg, log); err != nil {
+	if err := m.joinCluster(); err != nil {
+		return nil, err
+	}
+	if m.identity, err = loadIdentity(&cfg, m.cluster, log); err != nil {
 		return nil, err
 	}
 	if m.local, err = loadLocalKeys(context.Background(), &cfg, log); err != nil {
@@ -188,17 +196,18 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 }
 
 func (m *Master) openStores() (err error) {
-	if m.keys, err = keystore.Open(m.cfg.PKIDir, m.log); err != nil {
+	if m.keys, err = keystore.Open(m.keyDir(), m.log); err != nil {
 		return err
 	}
 	m.cache = cache.New(m.cfg.CacheDir, m.cfg.Cache, m.log)
-	if err := os.MkdirAll(filepath.Join(m.cfg.CacheDir, "brine"), 0o700); err != nil {
-		return fmt.Errorf("cannot make a folder: %w", err)
-	}
-	if m.audit, err = audit.Open(filepath.Join(m.cfg.CacheDir, "brine", "audit")); err != nil {
+	own, err := m.ownDir()
+	if err != nil {
 		return err
 	}
-	if m.jobs, err = job.Open(filepath.Join(m.cfg.CacheDir, "brine"), m.cfg.Jobs, m.log); err != nil {
+	if m.audit, err = audit.Open(filepath.Join(own, "audit")); err != nil {
+		return err
+	}
+	if m.jobs, err = m.openJobs(own); err != nil {
 		return err
 	}
 	if err := m.loadQueue(); err != nil {
@@ -262,7 +271,7 @@ func (m *Master) bindPublishers() error {
 }
 
 func (m *Master) buildChannel() (err error) {
-	if m.publish, err = channel.NewPublishServer(m.cfg.Publish, m.identity, m.publishers); err != nil {
+	if m.publish, err = m.newPublishServer(); err != nil {
 		return err
 	}
 	sessions, err := channel.NewSessions(filepath.Join(m.cfg.CacheDir, "sessions"), m.cfg.Options.PublishSession)
@@ -290,6 +299,9 @@ func (m *Master) publishPort() int {
 func (m *Master) signedIn(e channel.AuthEvent) {
 	if e.Act == "pend" {
 		m.pending.added()
+	}
+	if e.Act == "accept" {
+		m.tellPeers(cluster.NoteSignedIn, e.ID)
 	}
 	if !m.options().AuthEvents {
 		return
@@ -376,6 +388,9 @@ func (m *Master) Run(ctx context.Context) error {
 	if m.answerer != nil {
 		back.Go(func() error { return m.answerer.Serve(inner) })
 	}
+	if m.cluster != nil {
+		back.Go(func() error { return m.runCluster(inner) })
+	}
 	servers := group{failed: failed}
 	for _, s := range m.servers {
 		servers.Go(func() error { return s.Serve(front, m.requests.Handle) })
@@ -407,6 +422,9 @@ func (m *Master) release() {
 	}
 	if m.eventIPC != nil {
 		m.eventIPC.Close()
+	}
+	if m.cluster != nil {
+		m.cluster.Close()
 	}
 	if m.jobs != nil {
 		m.jobs.Close()

@@ -85,6 +85,7 @@ func (m *Master) Publish(load *value.Dict) *value.Dict {
 	m.announce(load, jid, minions, missing)
 	job := jobMap(load, jid, m.cfg.MasterID)
 	m.queue.add(job, jid, minions, m.absent(minions, expires), expires)
+	m.handToPeers(job, jid, minions, expires)
 	if err := m.publish.Publish(job, receivers(typ, load.At("tgt"), minions)); err != nil {
 		m.log.Error("cannot publish a job", "jid", jid, "err", err)
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", err.Error()))
@@ -107,8 +108,8 @@ func (m *Master) recordJob(load *value.Dict, jid string, minions []string, expir
 	if err := m.jobs.NewJobUntil(load, minions, expires); err != nil {
 		return err
 	}
-	if !m.options().JobCacheForStock {
-		return nil
+	if !m.options().JobCacheForStock || m.cluster != nil {
+		return nil // in a cluster it is there already
 	}
 	if err := m.stockJobs.WriteLoad(jid, load, minions); err != nil {
 		m.log.Warn("cannot write a job for Salt's own command line", "jid", jid, "err", err)

@@ -273,6 +273,34 @@ func (q *queue) forget(j *queued) {
 	}
 }
 
+// knows reports whether a job was entered.
+func (q *queue) knows(jid string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.jobs[jid] != nil
+}
+
+// spokeElsewhere notes that a minion has asked another master what it missed.
+func (q *queue) spokeElsewhere(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.speaks.set(q.number(id))
+}
+
+// told notes what another master has told of a job on a minion.
+func (q *queue) told(jid, id, state string) {
+	switch state {
+	case stateRunning:
+		q.runs(jid, id)
+	case stateDelivered:
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if j := q.jobs[jid]; j != nil {
+			j.handed.set(q.number(id))
+		}
+	}
+}
+
 // returned notes a minion's return.
 func (q *queue) returned(jid, id string) {
 	q.mu.Lock()

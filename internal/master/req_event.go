@@ -83,7 +83,9 @@ func (e *events) fire(id, tag string, data *value.Dict) {
 	e.m.bus.Fire(tag, data)
 	if tag == salt.Tag("minion", id, "start") {
 		e.m.log.Debug("minion started", "minion", id)
-		e.m.queue.started(id)
+		if e.m.cluster == nil { // else it may have asked another master
+			e.m.queue.started(id)
+		}
 		e.m.whereabouts.start(id)
 	}
 }

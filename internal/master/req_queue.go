@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"brine/internal/channel"
+	"brine/internal/cluster"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -44,6 +45,9 @@ func (m *Master) loadQueue() error {
 	m.queue.restoreSpeakers(speakers)
 	jobs, err2 := m.jobs.Queued(m.queue.now(), queueJobs)
 	for _, j := range jobs {
+		if m.cluster != nil && j.From != "" {
+			m.cluster.SetOrigin(j.JID, j.From)
+		}
 		m.queue.restore(j)
 	}
 	return errors.Join(err, err2)
@@ -72,6 +76,7 @@ const (
 // The answer is {jobs, after, more}.
 func (p *commands) missed(c *channel.Call) {
 	after := c.Load.Int("after")
+	p.m.tellPeers(cluster.NoteSpeaks, c.ID)
 	out, more := p.m.queue.missed(c.ID, after, missedJobs)
 	jobs := &value.List{}
 	size := 0
@@ -80,11 +85,14 @@ func (p *commands) missed(c *channel.Call) {
 			more = true
 			break
 		}
+		after = h.number
+		if p.m.returnedElsewhere(h.jid, c.ID) {
+			continue
+		}
 		job := h.job
 		if job == nil {
 			job = p.m.storedJob(h.jid)
 		}
-		after = h.number
 		if job == nil {
 			continue
 		}

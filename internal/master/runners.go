@@ -43,7 +43,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 	here := &client.InProcess{Publish: m.Publish, Events: m.bus, User: "root"}
 	c := client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log)
 	return fn.NewRegistry(nil, runners.New(runners.Deps{
-		Jobs: m.jobs, Keys: m.keys, Cache: m.cache, Connected: m.presence.current, Standing: m.standings.of, Client: c,
+		Jobs: m.jobs, Keys: m.keys, Cache: m.cache, Connected: m.connected, Holders: m.holders, Standing: m.standings.of, Client: c,
 		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list, Nodegroups: m.nodegroups,
 		Audit:  m.audit.Recent,
 		Wheels: func() *value.Dict { return m.wheels.Docs() },
@@ -56,7 +56,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 // newWheels collects the functions that manage this master.
 func (m *Master) newWheels() (*fn.Registry, error) {
 	return fn.NewRegistry(nil, wheel.New(wheel.Deps{
-		Keys: m.keys, HashType: m.cfg.Options.HashType, KeySize: m.cfg.Options.Keysize, Connected: m.presence.current,
+		Keys: m.keys, HashType: m.cfg.Options.HashType, KeySize: m.cfg.Options.Keysize, Connected: m.connected,
 		Changed: func(act, id string) { m.bus.Fire("salt/key", value.DictOf("result", true, "act", act, "id", id)) },
 		Forget: func(id string) error {
 			_, err := m.cache.Flush("minions/"+id, "")

@@ -65,6 +65,9 @@ type Deps struct {
 	// Connected returns the minions that are connected now. The map is only
 	// read.
 	Connected func() map[string]bool
+	// Holders returns, in a cluster, to which masters each minion is connected;
+	// nil for a master of its own.
+	Holders func() map[string][]string
 	// Standing returns what a minion has told of its masters.
 	Standing func(id string) (Standing, bool)
 	// Client commands the minions of this master.

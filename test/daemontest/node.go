@@ -130,6 +130,13 @@ func (n *Node) Start() *Node {
 	return n
 }
 
+// Await waits until a master that was launched listens.
+func (n *Node) Await() *Node {
+	n.t.Helper()
+	n.listening()
+	return n
+}
+
 // Launch is Start without waiting: the daemon may fail.
 func (n *Node) Launch() *Node {
 	n.t.Helper()

@@ -22,7 +22,7 @@ var rows = [][]string{
 	{"handshake", "transport", "target", "jinja", "discovery", "gitrepo", "schedule"},
 	{"channel", "fileserver", "fileclient"},
 	{"acl", "audit", "keystore", "cache", "event", "job", "journal", "fn", "output"},
-	{"auth", "state", "render"},
+	{"auth", "cluster", "state", "render"},
 	{"sls", "top"},
 	{"pillar", "highstate"},
 	{"client", "grains", "modules", "states"},

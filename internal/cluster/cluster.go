@@ -1,0 +1,659 @@
+// Package cluster makes masters that share a folder one: they have one key
+// pair and one AES key, which minions know, and tell each other of jobs, of
+// what concerns somebody there, and of who is connected.
+//
+// Between masters of Salt and of Brine everything is as Salt has it (wire.go):
+// each event of one goes to all others, without an answer. A master of Brine
+// says in its first message that it is one, in a field that Salt's overlook.
+// Two of Brine's then speak over connections of their own on the same port
+// (link.go): mutually authenticated, in order, acknowledged, resumed where
+// they broke off, bounded. Over these goes each job, once, and of the events
+// those that somebody at the other end waits for.
+//
+// What is kept in files (keys, jobs, minion data) is not sent: all see it in
+// the shared folder.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/crypt"
+	"brine/internal/event"
+	"brine/internal/msgpack"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// Job is one job on its way to the minions of another master.
+type Job struct {
+	JID string
+	// Map is what minions get.
+	Map *value.Dict
+	// Minions are those that it is meant for, nil if that is not known.
+	Minions []string
+	// Until is when it is not kept any more for minions that are away.
+	Until time.Time
+	// From is the master that it was given to.
+	From string
+}
+
+// Note is something small that all of Brine's masters should know of a minion.
+type Note string
+
+// The notes: a minion has signed in anew, or has asked what it missed and so
+// is Brine's.
+const (
+	NoteSignedIn Note = "signed_in"
+	NoteSpeaks   Note = "speaks"
+)
+
+// Host is what a cluster asks of the master that it is a part of. The calls
+// come one after the other for each peer, and should be quick.
+type Host interface {
+	// Relay puts an event of a peer on this master's bus. Its data names the
+	// peer (PeerID).
+	Relay(from, tag string, data *value.Dict)
+	// Job publishes a peer's job to the minions of this master.
+	Job(j Job)
+	// Note is told of a minion of another master.
+	Note(n Note, minion string)
+	// Present returns the minions that are connected to this master.
+	Present() []string
+	// Lost says that a peer does not answer any more, or that something it
+	// sent is missing: whatever it stored is to be looked up.
+	Lost(peer string)
+	// Rotated says that the AES key of the cluster may be another one.
+	Rotated()
+}
+
+// Config is what a cluster needs to know.
+type Config struct {
+	ID       string
+	Listen   string // interface
+	CacheDir string
+	HashType string
+	Options  Options
+	Own      *crypt.PrivateKey
+	OwnPub   []byte // the file master.pub
+	Keysize  int
+	// PublishSession is the age at which the AES key is replaced, 0 for never.
+	PublishSession time.Duration
+}
+
+// Cluster is one master's part of it.
+type Cluster struct {
+	cfg     Config
+	log     *slog.Logger
+	host    Host
+	secrets *Secrets
+	token   string
+	aes     string // own key for events to Salt's masters
+	cipher  *crypt.Crypticle
+	inc     string // of this process
+	leader  *Lease
+	leads   atomic.Bool
+
+	listener net.Listener
+	peers    map[string]*peer
+	conns    connSet
+	gripes   *gripes
+
+	mu      sync.Mutex
+	origins map[string]string // jid -> master
+	order   []string
+	want    []string // what somebody here waits for: prefixes of tags
+
+	// Sent and Received count the bytes to and from peers.
+	Sent, Received atomic.Int64
+}
+
+// maxOrigins bounds the jobs whose origin is remembered.
+const maxOrigins = 20_000
+
+// leaseTime is how long a leader stays one that is not heard of.
+const leaseTime = 15 * time.Second
+
+// New takes over the keys in the shared folder or makes them, and asks the
+// peers that are there whether they agree. Close or Run must follow.
+func New(cfg Config, log *slog.Logger) (*Cluster, error) {
+	c := &Cluster{cfg: cfg, log: log, aes: crypt.NewKey(), inc: nonce(), peers: map[string]*peer{}, origins: map[string]string{}, gripes: newGripes(log)}
+	var err error
+	if c.cipher, err = crypt.NewCrypticle(c.aes); err != nil {
+		return nil, err
+	}
+	if c.secrets, err = OpenSecrets(cfg.Options.PKIDir, cfg.ID, cfg.Own, cfg.OwnPub, cfg.Options.KeyPass, cfg.Keysize, log); err != nil {
+		return nil, err
+	}
+	dir, err := OwnDir(cfg.CacheDir, cfg.ID)
+	if err != nil {
+		return nil, err
+	}
+	if c.token, err = newToken(dir); err != nil {
+		return nil, err
+	}
+	c.leader = NewLease(cfg.Options.PKIDir, ".brine-leader", cfg.ID, leaseTime)
+	for _, id := range cfg.Options.Peers {
+		c.peers[id] = newPeer(c, id)
+	}
+	if err := c.agree(); err != nil {
+		return nil, err
+	}
+	if err := c.announce(); err != nil {
+		return nil, err
+	}
+	c.listener, err = net.Listen("tcp", net.JoinHostPort(cfg.Listen, strconv.Itoa(cfg.Options.Port)))
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cluster_pool_port: %w", err)
+	}
+	return c, nil
+}
+
+// Secrets are the keys of the cluster.
+func (c *Cluster) Secrets() *Secrets { return c.secrets }
+
+// Close gives back what New acquired, if Run was not called.
+func (c *Cluster) Close() error { return c.listener.Close() }
+
+// Run speaks with the peers until ctx ends.
+func (c *Cluster) Run(ctx context.Context, host Host) error {
+	c.host = host
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer c.withdraw()
+	defer c.conns.closeAll()
+	stop := context.AfterFunc(ctx, func() { c.listener.Close(); c.conns.closeAll() })
+	defer stop()
+	for _, p := range c.peers {
+		wg.Go(func() { p.run(ctx) })
+	}
+	wg.Go(func() { c.tend(ctx) })
+	for {
+		conn, err := c.listener.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return salt.Errorf(salt.Internal, "the port for other masters was closed: %w", err)
+			}
+			c.gripes.warn("accept", "cannot take a connection of another master", "err", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(100 * time.Millisecond):
+			}
+			continue
+		}
+		if !c.conns.add(conn, true) {
+			conn.Close()
+			continue
+		}
+		wg.Go(func() {
+			defer c.conns.remove(conn)
+			c.serve(ctx, conn)
+		})
+	}
+}
+
+// tend does what is done by time: the leader replaces the AES key when it is
+// too old, and peers whose key was deleted are dropped.
+func (c *Cluster) tend(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for turn := 0; ; turn++ {
+		select {
+		case <-ctx.Done():
+			if err := c.leader.Release(); err != nil {
+				c.log.Debug("cannot give back the lease of the leader", "err", err)
+			}
+			return
+		case <-tick.C:
+		}
+		for _, p := range c.peers {
+			p.look()
+		}
+		if turn%3 == 0 {
+			c.lead()
+		}
+	}
+}
+
+// lead tries to be the leader, and does the leader's work.
+func (c *Cluster) lead() {
+	leads, err := c.leader.Hold()
+	if err != nil {
+		c.gripes.warn("lease", "cannot tell who leads the cluster", "err", err)
+	}
+	c.leads.Store(leads && err == nil)
+	if !leads || err != nil || c.cfg.PublishSession <= 0 {
+		return
+	}
+	age, err := c.secrets.AES.Age(time.Now())
+	if err == nil && age >= c.cfg.PublishSession {
+		if err := c.Rotate(); err != nil {
+			c.log.Error("cannot replace the AES key of the cluster", "err", err)
+		}
+	}
+}
+
+// Leads reports whether this master does what one of the cluster should do.
+func (c *Cluster) Leads() bool { return c.leads.Load() }
+
+// tagRotate is the event that has masters read the AES key again.
+const tagRotate = "rotate_cluster_aes_key"
+
+// Rotate replaces the AES key of the cluster and tells all masters.
+func (c *Cluster) Rotate() error {
+	if err := c.secrets.AES.Replace(); err != nil {
+		return err
+	}
+	c.log.Info("the AES key of the cluster was replaced")
+	data := value.DictOf(tagRotate, true, "_stamp", event.Stamp(time.Now()))
+	c.send(tagRotate, data, func(*peer) bool { return true })
+	c.host.Rotated()
+	return nil
+}
+
+// Origin returns the master that a job was given to, "" if that is not known.
+func (c *Cluster) Origin(jid string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.origins[jid]
+}
+
+// SetOrigin notes the master that a job was given to.
+func (c *Cluster) SetOrigin(jid, master string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.origins[jid]; !ok {
+		if len(c.order) >= maxOrigins {
+			delete(c.origins, c.order[0])
+			c.order = c.order[1:]
+		}
+		c.order = append(c.order, jid)
+	}
+	c.origins[jid] = master
+}
+
+// Want says which events somebody at this master waits for, by the beginnings
+// of their tags; "" means all. Those of jobs that were given to this master
+// come anyway.
+func (c *Cluster) Want(prefixes []string) {
+	slices.Sort(prefixes)
+	prefixes = slices.Compact(prefixes)
+	c.mu.Lock()
+	same := slices.Equal(c.want, prefixes)
+	c.want = prefixes
+	c.mu.Unlock()
+	if !same {
+		c.conns.tell()
+	}
+}
+
+func (c *Cluster) wanted() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.want
+}
+
+// Publish hands a job that was given to this master to all others of Brine's.
+// Salt's have it by its event.
+func (c *Cluster) Publish(j Job) error {
+	c.SetOrigin(j.JID, c.cfg.ID)
+	d := value.DictOf("k", "job", "jid", j.JID, "job", j.Map, "minions", value.Strings(j.Minions), "until", j.Until.UnixMilli(), "from", c.cfg.ID)
+	b, err := msgpack.Marshal(d, msgpack.NewSpec)
+	if err != nil {
+		return err
+	}
+	for _, p := range c.peers {
+		if p.isBrine() {
+			p.out.add(b)
+		}
+	}
+	return nil
+}
+
+// Tell sends a note to all other masters of Brine's.
+func (c *Cluster) Tell(n Note, minion string) {
+	b, err := msgpack.Marshal(value.DictOf("k", "note", "note", string(n), "id", minion), msgpack.NewSpec)
+	if err != nil {
+		return
+	}
+	for _, p := range c.peers {
+		if p.isBrine() {
+			p.out.add(b)
+		}
+	}
+}
+
+// Event sends an event of this master's bus to whom it concerns: all of
+// Salt's masters, and those of Brine's where somebody waits for it.
+func (c *Cluster) Event(e *event.Event) {
+	if e.Data.Has(PeerID) || strings.HasPrefix(e.Tag, "cluster/") {
+		return
+	}
+	origin := ""
+	if rest, ok := strings.CutPrefix(e.Tag, "salt/job/"); ok {
+		jid, _, _ := strings.Cut(rest, "/")
+		origin = c.Origin(jid)
+	}
+	c.send(e.Tag, e.Data, func(p *peer) bool { return p.id == origin || p.wants(e.Tag) })
+}
+
+// send sends an event to Salt's masters and to some of Brine's. It is encoded
+// once for each kind.
+func (c *Cluster) send(tag string, data *value.Dict, brine func(*peer) bool) {
+	var forSalt, forBrine []byte
+	var err error
+	for _, p := range c.peers {
+		switch p.kind() {
+		case kindBrine:
+			if !brine(p) {
+				continue
+			}
+			if forBrine == nil {
+				forBrine, err = encodeEvent(tag, data)
+			}
+			if err == nil {
+				p.out.add(forBrine)
+			}
+		default:
+			if p.kind() == kindUnknown && brine(p) {
+				if forBrine == nil {
+					forBrine, err = encodeEvent(tag, data)
+				}
+				if err == nil {
+					p.out.add(forBrine)
+				}
+			}
+			if forSalt == nil {
+				var body []byte
+				if body, err = c.secrets.eventMessage(c.cipher, tag, data); err == nil {
+					forSalt = event.Frame(body)
+				}
+			}
+			if err == nil {
+				p.plain.add(forSalt)
+			}
+		}
+		if err != nil {
+			c.log.Error("an event cannot be sent to other masters", "tag", tag, "err", err)
+			return
+		}
+	}
+}
+
+// encodeEvent makes the message of an event for masters of Brine's.
+func encodeEvent(tag string, data *value.Dict) ([]byte, error) {
+	return msgpack.Marshal(value.DictOf("k", "event", "tag", tag, "data", data), msgpack.NewSpec)
+}
+
+// presentTime bounds the wait for peers that are asked who is there.
+const presentTime = 2 * time.Second
+
+// Present returns the minions that are connected to other masters of Brine's,
+// by these. Of Salt's nobody can tell.
+func (c *Cluster) Present(ctx context.Context) map[string][]string {
+	ctx, cancel := context.WithTimeout(ctx, presentTime)
+	defer cancel()
+	out := map[string][]string{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, p := range c.peers {
+		if !p.isBrine() {
+			continue
+		}
+		wg.Go(func() {
+			d, err := p.ask(ctx, askPresent)
+			if err != nil {
+				c.log.Debug("a peer does not say who is connected to it", "peer", p.id, "err", err)
+				return
+			}
+			var ids []string
+			for _, it := range d.List("present") {
+				if id, ok := it.(string); ok && salt.CheckID(id) == nil {
+					ids = append(ids, id)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[p.id] = ids
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// Member is what is known of a peer.
+type Member struct {
+	ID string
+	// Kind is brine, salt or unknown.
+	Kind string
+	// Up says that it was heard of lately; of Salt's, that a connection to it
+	// stands.
+	Up bool
+	// Problem is why this master does not work with it, else "".
+	Problem string
+}
+
+// Members returns the peers, sorted.
+func (c *Cluster) Members() (out []Member) {
+	for _, p := range c.peers {
+		out = append(out, p.member())
+	}
+	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// serve reads what another master sends on a connection that it made.
+func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	frames := event.NewFrameReader(counted{conn, &c.Received}, maxGreeting)
+	conn.SetReadDeadline(time.Now().Add(greetingTime))
+	known := false
+	for {
+		body, err := frames.Next()
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && (!known || !isTimeout(err)) {
+				c.gripes.debug("a connection of another master has ended", "from", conn.RemoteAddr(), "err", err)
+			}
+			return
+		}
+		tag, data, ok := event.SplitBody(body)
+		if ok && tag == tagHello {
+			c.answerLink(ctx, conn, frames, data)
+			return
+		}
+		if !ok || !c.receive(tag, data) {
+			return
+		}
+		// One that has shown a key may be silent, and send what events may be.
+		if known = known || strings.HasPrefix(tag, tagPeer); known {
+			conn.SetReadDeadline(time.Time{})
+			frames.SetLimit(maxFrame)
+		}
+	}
+}
+
+// greetingTime bounds how long a connection may take to say who it is.
+const greetingTime = 10 * time.Second
+
+// receive handles a message in Salt's form; false ends the connection.
+func (c *Cluster) receive(tag string, data []byte) bool {
+	if strings.HasPrefix(tag, tagPeer) {
+		return c.receiveKey(data)
+	}
+	from, rest, ok := splitEvent(tag)
+	p := c.peers[from]
+	if !ok || p == nil {
+		c.gripes.warn("stranger", "an event of a master that cluster_peers does not name was dropped; name it there by its id, or remove this master from its cluster_peers",
+			"tag", fmt.Sprintf("%.100q", tag))
+		return false
+	}
+	p.event(rest, data)
+	return true
+}
+
+func (c *Cluster) receiveKey(data []byte) bool {
+	g, err := c.secrets.readGreeting(data)
+	p := c.peers[g.from]
+	switch {
+	case p == nil && g.from != "":
+		c.gripes.error("stranger "+g.from, "a master that cluster_peers does not name wants to be a peer; name it there by its id, or remove this master from its cluster_peers",
+			"peer", g.from, "cluster_peers", strings.Join(c.cfg.Options.Peers, ", "))
+		return false
+	case errors.Is(err, fs.ErrNotExist):
+		c.gripes.error("no key of "+g.from, "a peer has left no key in the shared folder; is cluster_pki_dir one folder for all masters? Was it removed from the cluster?", "peer", g.from, "err", err)
+		return false
+	case err != nil:
+		c.gripes.error("bad key of "+g.from, "the key of another master was refused", "peer", g.from, "err", err)
+		return false
+	case !slices.Contains(g.names, c.cfg.ID):
+		p.trouble(fmt.Sprintf("cluster_peers of %s (%s) does not name %s", g.from, strings.Join(g.names, ", "), c.cfg.ID))
+		return false
+	case g.key == "":
+		p.trouble(fmt.Sprintf("%s does not find the key of %s: is cluster_pki_dir one folder for both?", g.from, c.cfg.ID))
+		p.greet(g)
+		return true
+	}
+	p.greet(g)
+	return true
+}
+
+// counted counts the bytes that are read.
+type counted struct {
+	net.Conn
+	n *atomic.Int64
+}
+
+func (c counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func isTimeout(err error) bool {
+	var t net.Error
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// connSet is the open connections, and whom to tell that this master waits for
+// other events now.
+type connSet struct {
+	mu    sync.Mutex
+	open  map[net.Conn]bool // whether a stranger may have made it
+	news  map[chan struct{}]bool
+	ended bool
+}
+
+// maxInbound bounds the connections that others make.
+const maxInbound = 256
+
+func (s *connSet) add(c net.Conn, inbound bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		s.open = map[net.Conn]bool{}
+	}
+	if s.ended || inbound && len(s.open) >= maxInbound {
+		return false
+	}
+	s.open[c] = inbound
+	return true
+}
+
+func (s *connSet) remove(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
+
+func (s *connSet) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for c := range s.open {
+		c.Close()
+	}
+}
+
+// listen returns a channel that says that there is news.
+func (s *connSet) listen() (news chan struct{}, end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.news == nil {
+		s.news = map[chan struct{}]bool{}
+	}
+	news = make(chan struct{}, 1)
+	s.news[news] = true
+	return news, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.news, news)
+	}
+}
+
+func (s *connSet) tell() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.news {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// gripes writes complaints once: again only when something else has been the
+// matter, or after a while.
+type gripes struct {
+	log *slog.Logger
+	mu  sync.Mutex
+	at  map[string]time.Time
+}
+
+const (
+	gripeAgain = time.Minute
+	maxGripes  = 1000
+)
+
+func newGripes(log *slog.Logger) *gripes { return &gripes{log: log, at: map[string]time.Time{}} }
+
+func (g *gripes) due(key string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if at, ok := g.at[key]; ok && now.Sub(at) < gripeAgain {
+		return false
+	}
+	if len(g.at) >= maxGripes {
+		clear(g.at)
+	}
+	g.at[key] = now
+	return true
+}
+
+func (g *gripes) warn(key, msg string, args ...any) {
+	if g.due(key) {
+		g.log.Warn(msg, args...)
+	}
+}
+
+func (g *gripes) error(key, msg string, args ...any) {
+	if g.due(key) {
+		g.log.Error(msg, args...)
+	}
+}
+
+func (g *gripes) debug(msg string, args ...any) { g.log.Debug(msg, args...) }

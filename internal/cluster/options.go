@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"brine/internal/salt"
+)
+
+// Options make a master one of a cluster. Names and meanings are Salt's.
+type Options struct {
+	ID      string   `salt:"cluster_id" default:"" doc:"name of the cluster that this master belongs to; empty: none" change:"restart"`
+	Peers   []string `salt:"cluster_peers" default:"[]" doc:"the other masters of the cluster: addresses or names that are their ids" change:"restart"`
+	PKIDir  string   `salt:"cluster_pki_dir" default:"" doc:"folder, shared by all masters of the cluster, of its keys and those of minions; empty: pki_dir" change:"restart"`
+	Port    int      `salt:"cluster_pool_port" default:"4520" doc:"port on which masters of a cluster hear each other" change:"restart"`
+	KeyPass string   `salt:"cluster_key_pass" default:"" doc:"passphrase of cluster.pem" change:"restart"`
+}
+
+// On reports whether the master is one of a cluster.
+func (o *Options) On() bool { return o.ID != "" }
+
+// defaultSuffix is what a master's id ends with that nobody has chosen.
+const defaultSuffix = "_master"
+
+// Check looks for what would have Salt's masters drop events in silence: an id
+// that cannot be the address under which peers know this master, peers that
+// cannot be right. chosen tells that the option id is set; listen is the
+// address that the master listens on (interface).
+func (o *Options) Check(id string, chosen bool, listen string) error {
+	switch {
+	case !chosen:
+		return salt.Errorf(salt.Invalid, "cluster_id is set and id is not: the peers would know this master as %s, which is no address; set id to the text by which cluster_peers of the others name it", id)
+	case salt.CheckID(id) != nil:
+		return salt.Errorf(salt.Invalid, "id: %w", salt.CheckID(id))
+	case o.Port < 1 || o.Port > 65535:
+		return salt.Errorf(salt.Invalid, "cluster_pool_port: %d is no port", o.Port)
+	}
+	seen := map[string]bool{}
+	for _, p := range o.Peers {
+		switch {
+		case p == id:
+			return salt.Errorf(salt.Invalid, "cluster_peers names %s, which is this master itself; name only the others", p)
+		case salt.CheckID(p) != nil || strings.ContainsAny(p, "/ "):
+			return salt.Errorf(salt.Invalid, "cluster_peers: %.80q is no address or name", p)
+		case seen[p]:
+			return salt.Errorf(salt.Invalid, "cluster_peers names %s twice", p)
+		}
+		seen[p] = true
+	}
+	return ownAddress(id, listen)
+}
+
+// ownAddress makes sure that an id that is an address is one of this machine,
+// and one that this master listens on.
+func ownAddress(id, listen string) error {
+	ip := net.ParseIP(id)
+	if ip == nil {
+		return nil
+	}
+	if at := net.ParseIP(listen); at != nil && !at.IsUnspecified() && !at.Equal(ip) {
+		return salt.Errorf(salt.Invalid, "id is %s, but this master listens on %s (interface): peers connect to the id of a master, so these must be the same", id, listen)
+	}
+	if ip.IsLoopback() {
+		return nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	if !slices.ContainsFunc(addrs, func(a net.Addr) bool { n, ok := a.(*net.IPNet); return ok && n.IP.Equal(ip) }) {
+		return salt.Errorf(salt.Invalid, "id is %s, which is no address of this machine: peers connect to the id of a master; set id to its address or name", id)
+	}
+	return nil
+}
+
+// address is where a peer listens.
+func (o *Options) address(peer string) string { return net.JoinHostPort(peer, strconv.Itoa(o.Port)) }
+
+// folders of a cluster below cluster_pki_dir and cachedir.
+const (
+	peersFolder = "peers"
+	ownFolder   = "brine/masters"
+)
+
+// OwnDir is where a master keeps what is its own in a cachedir that it shares,
+// and makes that folder.
+func OwnDir(cacheDir, id string) (string, error) {
+	if err := salt.CheckID(id); err != nil {
+		return "", salt.Errorf(salt.Invalid, "id: %w", err)
+	}
+	dir := filepath.Join(cacheDir, ownFolder, id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", salt.Errorf(salt.Unavailable, "cannot make a folder: %w", err)
+	}
+	return dir, nil
+}

@@ -1,0 +1,97 @@
+package cluster
+
+import "sync"
+
+// Bounds of what waits for a peer that is away or slow.
+const (
+	outboxItems = 50_000
+	outboxBytes = 64 << 20
+	earlyItems  = 5_000
+	earlyBytes  = 8 << 20
+)
+
+// outbox is a row of messages that wait to be sent, and to be acknowledged,
+// each with a number, the first of all being 1. When there are too many the
+// oldest go.
+type outbox struct {
+	maxItems, maxBytes int
+
+	mu    sync.Mutex
+	items [][]byte
+	first uint64 // number of items[0]
+	bytes int
+	lost  uint64
+	more  chan struct{} // something was added
+}
+
+func newOutbox(items, bytes int) *outbox {
+	return &outbox{maxItems: items, maxBytes: bytes, first: 1, more: make(chan struct{}, 1)}
+}
+
+// add appends a message, which must not change any more.
+func (o *outbox) add(b []byte) {
+	o.mu.Lock()
+	o.items = append(o.items, b)
+	o.bytes += len(b)
+	for len(o.items) > 1 && (len(o.items) > o.maxItems || o.bytes > o.maxBytes) {
+		o.drop(1)
+		o.lost++
+	}
+	o.mu.Unlock()
+	select {
+	case o.more <- struct{}{}:
+	default:
+	}
+}
+
+// drop forgets the n oldest; o.mu is held.
+func (o *outbox) drop(n int) {
+	for _, b := range o.items[:n] {
+		o.bytes -= len(b)
+	}
+	clear(o.items[:n])
+	o.items = o.items[n:]
+	o.first += uint64(n)
+	if len(o.items) == 0 {
+		o.items = nil
+	}
+}
+
+// ack forgets all up to a number.
+func (o *outbox) ack(n uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n >= o.first {
+		o.drop(int(min(n-o.first+1, uint64(len(o.items)))))
+	}
+}
+
+// from returns what there is from a number on, at most n messages and about
+// size bytes, and the number of the first.
+func (o *outbox) from(next uint64, n, size int) (first uint64, items [][]byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	first = max(next, o.first)
+	for i := first - o.first; i < uint64(len(o.items)) && n > 0 && size > 0; i++ {
+		items = append(items, o.items[i])
+		size -= len(o.items[i])
+		n--
+	}
+	return first, items
+}
+
+// clear forgets everything.
+func (o *outbox) clear() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.drop(len(o.items))
+}
+
+// takeLost returns how many messages were lost since the last call.
+func (o *outbox) takeLost() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := o.lost
+	o.lost = 0
+	return n
+}

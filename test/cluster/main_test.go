@@ -1,0 +1,138 @@
+// Package cluster runs masters that share a folder, as processes: Brine's, and
+// stock Salt's among them where the environment says where to find it (see
+// daemontest), behind a real HAProxy where it matters.
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+)
+
+func TestMain(m *testing.M) { daemontest.Main(m) }
+
+type (
+	kind = daemontest.Kind
+	node = daemontest.Node
+)
+
+const (
+	brine = daemontest.Brine
+	stock = daemontest.Stock
+)
+
+const poolPort = 24520
+
+func eventually(t *testing.T, what string, ok func() error) time.Duration {
+	t.Helper()
+	return daemontest.Eventually(t, 90*time.Second, what, ok)
+}
+
+// fleet is masters on one shared folder. They are named by their addresses.
+type fleet struct {
+	t       *testing.T
+	shared  string
+	masters []*node
+}
+
+// newFleet configures a master of each kind.
+func newFleet(t *testing.T, more string, kinds ...kind) *fleet {
+	t.Helper()
+	f := &fleet{t: t, shared: daemontest.ShortDir(t)}
+	var hosts []string
+	for range kinds {
+		hosts = append(hosts, daemontest.Host())
+	}
+	for _, dir := range []string{"pki", "cache"} {
+		if err := os.Mkdir(filepath.Join(f.shared, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, k := range kinds {
+		peers := slices.Delete(slices.Clone(hosts), i, i+1)
+		f.masters = append(f.masters, f.master(k, hosts[i], peers, more))
+	}
+	return f
+}
+
+// master configures one whose cachedir is the shared one.
+func (f *fleet) master(k kind, host string, peers []string, more string) *node {
+	f.t.Helper()
+	n := daemontest.NewMaster(f.t, k, host, host, f.options(peers)+more)
+	if err := os.MkdirAll(n.Path("var/cache/salt"), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	// root_dir is put before cachedir, so that it cannot be named itself.
+	if err := os.Symlink(filepath.Join(f.shared, "cache"), n.Path("var/cache/salt/master")); err != nil {
+		f.t.Fatal(err)
+	}
+	return n
+}
+
+func (f *fleet) options(peers []string) string {
+	return fmt.Sprintf("cluster_id: test\ncluster_peers: [%s]\ncluster_pki_dir: %s/pki\ncluster_pool_port: %d\n", strings.Join(peers, ", "), f.shared, poolPort)
+}
+
+// start runs all masters.
+func (f *fleet) start() *fleet {
+	f.t.Helper()
+	for _, m := range f.masters {
+		m.Launch()
+	}
+	for _, m := range f.masters {
+		m.Await()
+	}
+	return f
+}
+
+// minion runs one of a master.
+func (f *fleet) minion(k kind, id string, host string, more string) *node {
+	f.t.Helper()
+	return daemontest.NewMinion(f.t, k, id, []string{host}, more).Start()
+}
+
+// TestEachCommandsAll: minions of three masters answer to each of them, and
+// what they returned is the same everywhere.
+func TestEachCommandsAll(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "auto_accept: true\n", brine, brine, brine).start()
+	var ids []string
+	for i, m := range f.masters {
+		id := fmt.Sprintf("m%d", i)
+		f.minion(brine, id, m.Host, "")
+		ids = append(ids, id)
+	}
+	for _, m := range f.masters {
+		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+	}
+	out, errs, _ := f.masters[0].Run(brine, "salt", "--async", "--out=json", "*", "test.echo", "hello")
+	jid := jidIn(out + errs)
+	if jid == "" {
+		t.Fatalf("no job: %q %q", out, errs)
+	}
+	for _, m := range f.masters {
+		eventually(t, "the job is known to "+m.Name, func() error {
+			out, _, _ := m.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
+			if strings.Count(out, "hello") != 3 {
+				return errors.New(out)
+			}
+			return nil
+		})
+	}
+}
+
+func jidIn(text string) string {
+	for _, w := range strings.FieldsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
+		if len(w) == 20 {
+			return w
+		}
+	}
+	return ""
+}
