@@ -29,11 +29,11 @@ import (
 // away, CACHEDIR/brine/queue/UNTIL.JID, with the id of the master that
 // published the job.
 type Shared struct {
-	c     *LocalCache
-	o     Options
-	id    string
-	log   *slog.Logger
-	now   func() time.Time
+	c   *LocalCache
+	o   Options
+	id  string
+	log *slog.Logger
+	now func() time.Time
 	// marks and speakers are the folders of Brine's own.
 	marks, speakers string
 
