@@ -365,7 +365,7 @@ func (p *peer) runOut(ctx context.Context) error {
 		p.mu.Unlock()
 		return net.ErrClosed
 	}
-	p.link, p.up, p.problem = s.conn, true, ""
+	p.link, p.up, p.problem, p.seen = s.conn, true, "", true
 	p.want = texts(start, "want")
 	p.mu.Unlock()
 	c.log.Info("connected to a peer", "peer", p.id)

@@ -152,7 +152,7 @@ func (p *peer) greet(g greeting) {
 	if mode != p.mode {
 		p.c.log.Info("a peer has come", "peer", p.id, "kind", mode)
 	}
-	p.mode = mode
+	p.mode, p.seen = mode, true
 	if news || g.brine && !g.reply {
 		p.owes, p.answers = true, true
 	}

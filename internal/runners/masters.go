@@ -66,7 +66,8 @@ func stamp(t time.Time) any {
 	return t.UTC().Format("2006-01-02T15:04:05Z")
 }
 
-// masters tells who holds which minion.
+// masters tells who holds which minion. In a cluster held_by are the masters
+// that it is connected to, and here says that it is to any.
 func (m manage) masters(_ context.Context, _ *fn.Call, a targetArgs) (*value.Dict, error) {
 	ids, err := m.minions(a.Tgt, a.TgtType)
 	if err != nil {
@@ -74,9 +75,17 @@ func (m manage) masters(_ context.Context, _ *fn.Call, a targetArgs) (*value.Dic
 	}
 	slices.Sort(ids)
 	here := m.Connected()
+	var holders map[string][]string
+	if m.Holders != nil {
+		holders = m.Holders()
+	}
 	out := value.NewDict(len(ids))
 	for _, id := range ids {
-		out.Set(id, m.holders(id, here[id]))
+		d := m.holders(id, here[id])
+		if holders != nil {
+			d.Set("held_by", value.Strings(holders[id]))
+		}
+		out.Set(id, d)
 	}
 	return out, nil
 }

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"brine/test/daemontest"
+)
+
+// TestBesideSalt: a master of Salt's and two of Brine's on one shared folder.
+// Each commands all minions, of both kinds, wherever they are connected; jobs
+// and keys are the same everywhere.
+func TestBesideSalt(t *testing.T) {
+	t.Parallel()
+	daemontest.StockTree(t)
+	f := newFleet(t, "", stock, brine, brine).start()
+	var ids []string
+	for i, m := range f.masters {
+		for _, k := range []kind{brine, stock} {
+			id := fmt.Sprintf("%s%d", k, i)
+			ids = append(ids, id)
+			f.minion(k, id, m.Host, "")
+		}
+	}
+	// Keys: half are accepted at Salt's master, half at one of Brine's.
+	f.masters[0].Accept(ids[:3]...)
+	f.masters[1].Accept(ids[3:]...)
+	for _, m := range f.masters {
+		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(m.Kind, ids...) })
+	}
+	for _, m := range f.masters {
+		eventually(t, "a job's returns are the same everywhere", func() error {
+			out, errs, _ := m.Run(m.Kind, "salt", "--async", "*", "test.echo", "from-"+m.Name)
+			jid := jidIn(out + errs)
+			return sameJob(f, jid, "from-"+m.Name, len(ids))
+		})
+	}
+	// The AES key is replaced by a master of each kind, and all go on.
+	for i, m := range f.masters[:2] {
+		if _, errs, code := m.Run(m.Kind, "salt-key", "-y", "-d", ids[i]); code != 0 {
+			t.Fatalf("salt-key -d on %s: %s", m.Name, errs)
+		}
+		// A minion that is idle learns of it by the next command.
+		eventually(t, ids[i]+" asks to be accepted again", func() error {
+			f.masters[2].SaltJSON(brine, "*", "test.ping")
+			keys, err := f.masters[2].Keys()
+			if err == nil && !slices.Contains(keys["minions_pre"], ids[i]) {
+				err = fmt.Errorf("%v", keys)
+			}
+			return err
+		})
+		f.masters[2].Accept(ids[i])
+		for _, m := range f.masters {
+			eventually(t, "all answer again to "+m.Name, func() error { return m.PingAll(m.Kind, ids...) })
+		}
+	}
+	for _, m := range f.masters[1:] {
+		if log := m.Log(); strings.Contains(log, "cannot be read") || strings.Contains(log, "was refused") {
+			t.Errorf("%s complains:\n%s", m.Name, log)
+		}
+	}
+	if log := f.masters[0].Log(); strings.Contains(log, "tag not valid") || strings.Contains(log, "Unhandled error while polling") {
+		t.Error("Salt's master does not understand what Brine's send")
+	}
+}
+
+// sameJob demands that all masters show all returns of a job.
+func sameJob(f *fleet, jid, text string, n int) error {
+	if jid == "" {
+		return errors.New("no job")
+	}
+	for _, m := range f.masters {
+		var out string
+		for range 20 {
+			out, _, _ = m.Run(m.Kind, "salt-run", "--out=json", "jobs.lookup_jid", jid)
+			if strings.Count(out, text) == n {
+				break
+			}
+		}
+		if got := strings.Count(out, text); got != n {
+			return fmt.Errorf("%s shows %d of %d returns: %s", m.Name, got, n, out)
+		}
+	}
+	return nil
+}
