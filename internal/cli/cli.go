@@ -27,6 +27,9 @@ func Main(ctx context.Context, env *frame.Env, applets []frame.Applet, argv []st
 	if a := find(applets, self); a != nil {
 		return a.Run(ctx, env, argv[1:])
 	}
+	if why, ok := absent[self]; ok {
+		return refuse(env, self, why)
+	}
 	if len(argv) < 2 {
 		fmt.Fprint(env.Stderr, usage(applets))
 		return frame.ExitUsage
@@ -47,9 +50,18 @@ func Main(ctx context.Context, env *frame.Env, applets []frame.Applet, argv []st
 		if a := find(applets, try); a != nil {
 			return a.Run(ctx, env, argv[2:])
 		}
+		if why, ok := absent[try]; ok {
+			return refuse(env, try, why)
+		}
 	}
 	fmt.Fprint(env.Stderr, usage(applets)+"\n"+unknown(applets, word))
 	return frame.ExitUsage
+}
+
+// refuse says why there is no such program.
+func refuse(env *frame.Env, program, why string) int {
+	env.Errorf("%s: error: Brine has no %s: %s.", program, program, why)
+	return frame.ExitUnavailable
 }
 
 func find(applets []frame.Applet, name string) *frame.Applet {

@@ -60,6 +60,30 @@ func TestUnknownProgram(t *testing.T) {
 	}
 }
 
+// TestAbsentProgram: programs of Salt's that there are none of say so, and what
+// to do.
+func TestAbsentProgram(t *testing.T) {
+	for argv, want := range map[string]string{
+		"/usr/bin/salt-ssh * test.ping": "salt-ssh: error: Brine has no salt-ssh: machines are managed by minions only",
+		"salt-syndic -d":                "salt-syndic: error: Brine has no salt-syndic: a master cannot stand below another one",
+		"salt-proxy --version":          "salt-proxy: error: Brine has no salt-proxy: ",
+		"brine salt-cloud -p x y":       "salt-cloud: error: Brine has no salt-cloud: machines are not created",
+		"brine ssh web test.ping":       "salt-ssh: error: Brine has no salt-ssh: ",
+		"spm install x":                 "spm: error: Brine has no spm: ",
+	} {
+		env, stdout, stderr := testEnv()
+		code := Main(t.Context(), env, Applets(), strings.Fields(argv))
+		if code != frame.ExitUnavailable || stdout.Len() > 0 || !strings.HasPrefix(stderr.String(), want) || strings.Count(stderr.String(), "\n") != 1 {
+			t.Errorf("%s: code %d, %q %q", argv, code, stdout, stderr)
+		}
+	}
+	for name := range absent {
+		if find(Applets(), name) != nil {
+			t.Errorf("there is %s", name)
+		}
+	}
+}
+
 // Every program answers to the options that all have, and its own
 // declarations are sound.
 func TestEveryApplet(t *testing.T) {
