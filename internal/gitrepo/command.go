@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"brine/internal/atomicfile"
 	"brine/internal/host/proc"
 )
 
@@ -77,26 +78,26 @@ func (r Remote) toRemote(scratch string) (address string, s settings, vars []str
 		s = append(s, [2]string{"credential.helper", ""}, [2]string{"credential." + u.Scheme + "://" + u.Host + ".helper", give})
 		vars = append(vars, "BRINE_GIT_USER="+user, "BRINE_GIT_PASSWORD="+password)
 	}
-	const steady = " -oConnectTimeout=30 -oServerAliveInterval=15 -oServerAliveCountMax=4"
-	a := r.Auth
-	switch {
-	case a.PrivKey != "" && a.Passphrase != "":
-		ask := filepath.Join(scratch, "askpass")
-		script := "#!/bin/sh\ncase $1 in *assphrase*) printf '%s\\n' \"$BRINE_GIT_PASSPHRASE\";; *) exit 1;; esac\n"
-		if err := os.WriteFile(ask, []byte(script), 0o700); err != nil {
-			return "", nil, nil, err
-		}
-		vars = append(vars, "SSH_ASKPASS="+ask, "SSH_ASKPASS_REQUIRE=force", "DISPLAY=:", "BRINE_GIT_PASSPHRASE="+a.Passphrase,
-			"GIT_SSH_COMMAND=ssh -oIdentitiesOnly=yes -oPasswordAuthentication=no -oKbdInteractiveAuthentication=no -oNumberOfPasswordPrompts=1"+steady+" -i '"+a.PrivKey+"'")
-	case a.PrivKey != "":
-		vars = append(vars, "GIT_SSH_COMMAND=ssh -oBatchMode=yes -oIdentitiesOnly=yes"+steady+" -i '"+a.PrivKey+"'")
-	default:
-		if own := os.Getenv("GIT_SSH_COMMAND"); own != "" {
-			vars = append(vars, "GIT_SSH_COMMAND="+own)
-		} else {
-			vars = append(vars, "GIT_SSH_COMMAND=ssh -oBatchMode=yes"+steady)
-		}
+	// The variable is how an administrator says which program, and which file
+	// of known hosts.
+	ssh := os.Getenv("GIT_SSH_COMMAND")
+	if ssh == "" {
+		ssh = "ssh"
 	}
+	ssh += " -oConnectTimeout=30 -oServerAliveInterval=15 -oServerAliveCountMax=4"
+	if r.Auth.PrivKey != "" {
+		ssh += " -oIdentitiesOnly=yes -i '" + r.Auth.PrivKey + "'"
+	}
+	if r.Auth.Passphrase == "" {
+		return address, s, append(vars, "GIT_SSH_COMMAND="+ssh+" -oBatchMode=yes"), nil
+	}
+	ask := filepath.Join(scratch, "askpass")
+	script := "#!/bin/sh\ncase $1 in *assphrase*) printf '%s\\n' \"$BRINE_GIT_PASSPHRASE\";; *) exit 1;; esac\n"
+	if err := atomicfile.Write(ask, []byte(script), 0o700, false); err != nil {
+		return "", nil, nil, err
+	}
+	ssh += " -oPasswordAuthentication=no -oKbdInteractiveAuthentication=no -oNumberOfPasswordPrompts=1"
+	vars = append(vars, "SSH_ASKPASS="+ask, "SSH_ASKPASS_REQUIRE=force", "DISPLAY=:", "BRINE_GIT_PASSPHRASE="+r.Auth.Passphrase, "GIT_SSH_COMMAND="+ssh)
 	return address, s, vars, nil
 }
 
