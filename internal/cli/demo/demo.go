@@ -1,7 +1,8 @@
 // Package demo is the program `brine demo`: it shows on this one machine, in
 // a temporary folder and on loopback, what Brine is for. Two masters that
-// share a key command three minions; one master is killed, the other goes
-// on; it is started again and commands the fleet as before.
+// share a key command three minions and apply the same states; one master is
+// killed, the other goes on; it is started again and commands the fleet as
+// before.
 //
 // It starts the very programs that users start, as processes of their own,
 // and talks to them through the command line. Whatever is not as it should be
@@ -28,7 +29,7 @@ func Applet() frame.Applet {
 }
 
 var command = frame.Command{
-	Name: "demo", Doc: "Starts two masters and three minions on loopback, commands them, and has one master die and come back; then the same with a minion that uses one master at a time.",
+	Name: "demo", Doc: "Starts two masters and three minions on loopback, commands them, applies states from either, and has one master die and come back; then the same with a minion that uses one master at a time.",
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {
@@ -104,11 +105,19 @@ func (d *demo) run(ctx context.Context) (err error) {
 		{"salt '*' test.ping on master one", func() (string, error) { return d.pingAll(ctx, one) }},
 		{"salt '*' test.ping on master two", func() (string, error) { return d.pingAll(ctx, two) }},
 		{"salt -G role:web cmd.run 'echo I am $0' on master one", func() (string, error) { return d.runByGrain(ctx, one) }},
+		{"Give both masters the same top file, states and pillar; salt '*' state.apply on master one", func() (string, error) {
+			if err := d.shareFiles(tree); err != nil {
+				return "", err
+			}
+			return d.apply(ctx, one, 2)
+		}},
+		{"The same on master two: there is nothing left to do", func() (string, error) { return d.apply(ctx, two, 0) }},
 		{"Kill master one (SIGKILL), and at once salt '*' test.ping on master two", func() (string, error) {
 			one.Kill()
 			return d.pingAll(ctx, two)
 		}},
 		{"Ten more pings through master two while master one is dead", func() (string, error) { return d.pingMany(ctx, two, 10) }},
+		{"Change the pillar; master two alone applies it: the page changes, its service restarts", func() (string, error) { return d.edit(ctx, two) }},
 		{"Start master one again; time until it commands all minions", func() (string, error) { return d.revive(ctx, one) }},
 		{"Both masters command the fleet", func() (string, error) {
 			a, err := d.pingAll(ctx, one)

@@ -83,7 +83,8 @@ func New(minions []Minion, at, more string) (*Fleet, error) {
 		m.Ports = []int{pub, ret}
 		f.Masters = append(f.Masters, m)
 		err = errors.Join(err, m.configure("master", fmt.Sprintf(
-			"root_dir: %s\nid: %s\ninterface: 127.0.0.1\npublish_port: %d\nret_port: %d\n%s", m.Dir, name, pub, ret, more)))
+			"root_dir: %s\nid: %s\ninterface: 127.0.0.1\npublish_port: %d\nret_port: %d\n"+
+				"file_roots: {base: [%s/srv/salt]}\npillar_roots: {base: [%s/srv/pillar]}\n%s", m.Dir, name, pub, ret, m.Dir, m.Dir, more)))
 	}
 	for _, w := range minions {
 		m := &Daemon{Name: "minion " + w.ID, program: "salt-minion", self: self, Dir: filepath.Join(dir, w.ID), later: w.Later}

@@ -1,0 +1,139 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/cli/tempfleet"
+)
+
+// tree is what both masters give to their minions, as the tutorial of several
+// masters says: a top file, a file, a package and what stands for a service,
+// which runs anew when its file has changed. All of it stays in the minions'
+// own folders; the package is one that every machine has, where Brine can ask
+// a package manager.
+var tree = map[string]string{
+	"srv/salt/top.sls": `base:
+  '*': [common]
+  'role:web':
+    - match: grain
+    - web
+`,
+	"srv/salt/common.sls": `{% if 'pkg.version' in salt %}
+bash:
+  pkg.installed
+{% else %}
+bash:
+  test.nop
+{% endif %}
+`,
+	"srv/salt/web/init.sls": `{% set root = opts['root_dir'] + '/srv/www' %}
+site:
+  file.managed:
+    - name: {{ root }}/index.html
+    - source: salt://web/files/index.html
+    - template: jinja
+    - makedirs: True
+    - require:
+      - bash
+
+service:
+  cmd.run:
+    - name: date >> {{ root }}/restarts
+    - onchanges:
+      - file: site
+`,
+	"srv/salt/web/files/index.html": "Welcome to {{ grains['id'] }}, {{ pillar['greeting'] }}\n",
+	"srv/pillar/top.sls":            "base: {'*': [site]}\n",
+	"srv/pillar/site.sls":           "greeting: edition one\n",
+}
+
+// shareFiles puts the tree on every master.
+func (d *demo) shareFiles(files map[string]string) error {
+	for _, m := range d.fleet.Masters {
+		for name, text := range files {
+			name = filepath.Join(m.Dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// result is what the demo looks at of a state's result.
+type result struct {
+	Result  *bool
+	Changes map[string]any
+	Comment string
+}
+
+// apply has a master bring all minions to what the top file says. Every state
+// must succeed; changed is how many of a web server's states must have
+// changed something.
+func (d *demo) apply(ctx context.Context, m *tempfleet.Daemon, changed int) (string, error) {
+	out, err := m.Command(ctx, "salt", "--static", "--out=json", "-t", "60", "*", "state.apply")
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	var rets map[string]map[string]result
+	if err := json.Unmarshal([]byte(out), &rets); err != nil {
+		return "", fmt.Errorf("salt did not print results of states: %w: %s", err, out)
+	}
+	var lines []string
+	for _, w := range minions {
+		want, n := 1, 0
+		if w.Role == "web" {
+			want = 3
+		}
+		if len(rets[w.ID]) != want {
+			return "", fmt.Errorf("%s ran %d states, not %d: %s", w.ID, len(rets[w.ID]), want, out)
+		}
+		for tag, r := range rets[w.ID] {
+			if r.Result == nil || !*r.Result {
+				return "", fmt.Errorf("%s: %s: %s", w.ID, tag, r.Comment)
+			}
+			if len(r.Changes) > 0 {
+				n++
+			}
+		}
+		if w.Role == "web" && n != changed {
+			return "", fmt.Errorf("%s: %d states changed something, not %d: %s", w.ID, n, changed, out)
+		}
+		lines = append(lines, fmt.Sprintf("%-5s %d states succeeded, %d with changes", w.ID, want, n))
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+// edit changes the pillar on both masters, and shows what the other one makes
+// of it.
+func (d *demo) edit(ctx context.Context, m *tempfleet.Daemon) (string, error) {
+	if err := d.shareFiles(map[string]string{"srv/pillar/site.sls": "greeting: edition two\n"}); err != nil {
+		return "", err
+	}
+	text, err := d.apply(ctx, m, 2)
+	if err != nil {
+		return "", err
+	}
+	www := filepath.Join(d.fleet.Minions[0].Dir, "srv/www") // alpha's
+	page, err := os.ReadFile(filepath.Join(www, "index.html"))
+	if err != nil {
+		return "", err
+	}
+	if want := "Welcome to alpha, edition two\n"; string(page) != want {
+		return "", fmt.Errorf("alpha's page is %q, not %q", page, want)
+	}
+	restarts, err := os.ReadFile(filepath.Join(www, "restarts"))
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(restarts), "\n"); n != 2 {
+		return "", fmt.Errorf("alpha's service was restarted %d times, not twice", n)
+	}
+	return text + "\nalpha's page: " + strings.TrimSpace(string(page)), nil
+}
