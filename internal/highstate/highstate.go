@@ -97,6 +97,8 @@ type Session struct {
 	grains *value.Dict
 	avail  map[string][]string
 	envs   map[string]bool
+
+	stateConf render.StateConf
 }
 
 // Open prepares a session: it asks for the options of the file server and

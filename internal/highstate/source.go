@@ -59,7 +59,7 @@ func (s *Session) request(text []byte, path, name, env string, c *fn.Call) rende
 	return render.Request{
 		Source: text, Path: path, SLS: name, Saltenv: env, Default: s.o.Renderer,
 		Funcs: functions{c}, Grains: s.grains, Pillar: s.pillar, Opts: s.opts, Loader: Loader{c.Files},
-		Whitelist: s.o.RendererWhitelist, Blacklist: s.o.RendererBlacklist,
+		StateConf: &s.stateConf, Whitelist: s.o.RendererWhitelist, Blacklist: s.o.RendererBlacklist,
 	}
 }
 

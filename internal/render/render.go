@@ -71,6 +71,9 @@ type Request struct {
 	Grains, Pillar, Opts *value.Dict
 	// Context holds further names for templates; they win over those above.
 	Context *value.Dict
+	// StateConf is what the renderer stateconf keeps of earlier files of the
+	// run; nil if nothing is to be kept.
+	StateConf *StateConf
 	// Loader may be nil: then nothing can be imported.
 	Loader Loader
 	// Whitelist and Blacklist, unless empty, name the renderers that may be
@@ -109,11 +112,13 @@ func steps() map[string]step {
 		"json":  renderJSON,
 		"text":  renderText,
 		"gpg":   renderGPG,
+
+		"stateconf": renderStateconf,
 	}
 }
 
 // Names returns the names of the renderers, sorted.
-func Names() []string { return []string{"gpg", "jinja", "json", "text", "yaml"} }
+func Names() []string { return []string{"gpg", "jinja", "json", "stateconf", "text", "yaml"} }
 
 // Render sends a text through its pipe and returns what comes out: data after
 // yaml or json, a string after jinja or text. A text of nothing but blanks is
