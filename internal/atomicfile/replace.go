@@ -17,7 +17,10 @@ type As struct {
 	Mode, UID, GID int
 	// ReplaceLink replaces a symbolic link instead of the file that it stands for.
 	ReplaceLink bool
-	// Durable returns only after the disk has content and name.
+	// Durable has the content on the disk before the file takes its name, so
+	// that after a power cut there is the old file or the whole new one. It
+	// does not wait for the name: which of both there is, is not said, and
+	// would take a second flush.
 	Durable bool
 }
 
@@ -74,9 +77,6 @@ func ReplaceAs(dest string, as As, pour func(io.Writer) error) (err error) {
 	}
 	if err == nil {
 		err = place(f.Name(), final, old)
-	}
-	if err == nil && as.Durable {
-		SyncDir(filepath.Dir(final))
 	}
 	return err
 }
