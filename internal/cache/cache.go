@@ -2,6 +2,12 @@
 // localfs: CACHEDIR/BANK/KEY.p holds one value as new-spec msgpack, mode 0600.
 // A bank is a path of words, such as minions/web1.
 //
+// With a Driver the values are in a store that several masters share, and the
+// folder, then CACHEDIR/brine/cache, is a copy of what this master has seen of
+// it. Everything is answered from the copy, which is brought up to date first
+// if the store can be reached; changes go to the copy and from there to the
+// store, at once or when it is back.
+//
 // What the master knows of a minion is bank minions/ID: key data is
 // {grains, pillar} as of the minion's last pillar, key mine what it published.
 // Both contents come from minions, names included, so every name is checked
@@ -23,6 +29,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"brine/internal/atomicfile"
 	"brine/internal/msgpack"
@@ -32,6 +39,13 @@ import (
 
 // Options say what is kept.
 type Options struct {
+	Driver   string        `salt:"cache"                   default:"localfs" doc:"where what is known of minions is kept: localfs, redis, etcd, consul, mysql, postgres"              change:"restart"`
+	Expire   time.Duration `salt:"memcache_expire_seconds" default:"0"       doc:"seconds for which what was read from a shared cache is not asked for again; grains, pillar and mine at least 1" change:"restart"`
+	MaxItems int           `salt:"memcache_max_items"      default:"1024"    doc:"values of a shared cache that are not asked for again meanwhile"                                         change:"restart"`
+	Cleanup  bool          `salt:"memcache_full_cleanup"   default:"false"   doc:"when there are too many of these, forget all that are too old, not only the oldest"                      change:"restart"`
+	Debug    bool          `salt:"memcache_debug"          default:"false"   doc:"log how often a value need not be asked for"                                                            change:"restart"`
+	Timeout  time.Duration `salt:"cache_timeout"           default:"2"       doc:"seconds to wait for the server of a shared cache before it counts as away (Brine only)"                 change:"restart"`
+
 	MinionDataCache  bool `salt:"minion_data_cache"        default:"true" doc:"keep the grains and pillar of minions, to target by them"                                             change:"restart"`
 	MinionDataMemory int  `salt:"minion_data_cache_memory" default:"64"   doc:"MiB of minion data, as on disk, to hold decoded in memory; it takes about six times as much there" change:"restart"`
 }
@@ -48,13 +62,22 @@ type Cache struct {
 	o   Options
 	log *slog.Logger
 
+	far *far // the shared store, or nil
+
 	mu      sync.RWMutex
 	minions map[string]minionEntry
 	bytes   int64 // of the files in minions
 }
 
-// New returns the cache in cachedir, which need not exist yet.
+// Local is the word of the option cache for files alone.
+const Local = "localfs"
+
+// New returns the cache in cachedir, which need not exist yet: of a shared
+// store the copy, which is only good for reading.
 func New(cachedir string, o Options, log *slog.Logger) *Cache {
+	if o.Driver != "" && o.Driver != Local {
+		cachedir = filepath.Join(cachedir, "brine", "cache")
+	}
 	return &Cache{dir: cachedir, o: o, log: log, minions: map[string]minionEntry{}}
 }
 
@@ -93,7 +116,20 @@ func (c *Cache) Store(bank, key string, v any) error {
 	if err != nil {
 		return salt.Errorf(salt.Invalid, "cannot cache %s of %s: %w", key, bank, err)
 	}
-	err = atomicfile.Write(path, b, 0o600, false)
+	if c.far != nil {
+		err = c.far.change(bank, key, func() error { return c.write(bank, path, b) })
+	} else {
+		err = c.write(bank, path, b)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot cache %s of %s: %w", key, bank, err)
+	}
+	return nil
+}
+
+// write replaces a file.
+func (c *Cache) write(bank, path string, b []byte) error {
+	err := atomicfile.Write(path, b, 0o600, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
 			err = atomicfile.Write(path, b, 0o600, false)
@@ -102,10 +138,7 @@ func (c *Cache) Store(bank, key string, v any) error {
 	if id, ok := strings.CutPrefix(bank, minionBank); ok {
 		c.forget(id)
 	}
-	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot cache %s of %s: %w", key, bank, err)
-	}
-	return nil
+	return err
 }
 
 // Fetch returns what is kept under key. ok is false if there is nothing. A
@@ -114,6 +147,9 @@ func (c *Cache) Fetch(bank, key string) (v any, ok bool, err error) {
 	path, err := c.file(bank, key)
 	if err != nil {
 		return nil, false, err
+	}
+	if c.far != nil {
+		c.far.refresh(bank, key)
 	}
 	v, _, err = read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -163,6 +199,13 @@ func (c *Cache) Contains(bank, key string) bool {
 	if err != nil {
 		return false
 	}
+	if c.far != nil {
+		if key == "" {
+			names, err := c.List(bank)
+			return err == nil && len(names) > 0
+		}
+		c.far.refresh(bank, key)
+	}
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir() == (key == "")
 }
@@ -180,6 +223,19 @@ func (c *Cache) Flush(bank, key string) (bool, error) {
 	if !c.Contains(bank, key) {
 		return false, nil
 	}
+	if c.far != nil {
+		err = c.far.change(bank, key, func() error { return c.remove(bank, key, path) })
+	} else {
+		err = c.remove(bank, key, path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, salt.Errorf(salt.Unavailable, "cannot flush the cache: %w", err)
+	}
+	return true, nil
+}
+
+// remove deletes a file, or with key "" a folder.
+func (c *Cache) remove(bank, key, path string) (err error) {
 	if key == "" {
 		err = os.RemoveAll(path)
 	} else {
@@ -192,10 +248,7 @@ func (c *Cache) Flush(bank, key string) (bool, error) {
 	case bank+"/" == minionBank:
 		c.forgetAll()
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, salt.Errorf(salt.Unavailable, "cannot flush the cache: %w", err)
-	}
-	return true, nil
+	return err
 }
 
 // List returns the names in a bank, keys and banks below it, sorted.
@@ -204,6 +257,15 @@ func (c *Cache) List(bank string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.far != nil {
+		if names, ok := c.far.list(bank); ok {
+			return names, nil
+		}
+	}
+	return listDir(dir)
+}
+
+func listDir(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, salt.Errorf(salt.Unavailable, "cannot list the cache: %w", err)
@@ -265,6 +327,9 @@ func (c *Cache) Minions() ([]string, error) { return c.List("minions") }
 func (c *Cache) MinionData(id string) Minion {
 	if !c.o.MinionDataCache || checkName("minion", id) != nil {
 		return Minion{}
+	}
+	if c.far != nil {
+		c.far.refresh(minionBank+id, minionKey)
 	}
 	path := filepath.Join(c.dir, minionBank, id, minionKey+suffix)
 	info, err := os.Stat(path)

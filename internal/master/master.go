@@ -20,6 +20,7 @@ import (
 	"brine/internal/audit"
 	"brine/internal/auth"
 	"brine/internal/cache"
+	"brine/internal/cache/drivers"
 	"brine/internal/channel"
 	"brine/internal/client"
 	"brine/internal/cluster"
@@ -33,6 +34,7 @@ import (
 	"brine/internal/keystore"
 	"brine/internal/pillar"
 	"brine/internal/pillar/gitpillar"
+	"brine/internal/remote"
 	"brine/internal/render"
 	"brine/internal/target"
 	"brine/internal/top"
@@ -199,9 +201,15 @@ func (m *Master) openStores() (err error) {
 	if m.keys, err = keystore.Open(m.keyDir(), m.log); err != nil {
 		return err
 	}
-	m.cache = cache.New(m.cfg.CacheDir, m.cfg.Cache, m.log)
 	own, err := m.ownDir()
 	if err != nil {
+		return err
+	}
+	driver, err := drivers.Open(m.cfg.Cache.Driver, remote.Options(m.cfg.Opts), m.cfg.Cache.Timeout)
+	if err != nil {
+		return err
+	}
+	if m.cache, err = cache.Open(m.cfg.CacheDir, own, m.cfg.Cache, driver, m.log); err != nil {
 		return err
 	}
 	if m.audit, err = audit.Open(filepath.Join(own, "audit")); err != nil {
@@ -406,7 +414,7 @@ func (m *Master) Run(ctx context.Context) error {
 	stop()
 	back.Wait()
 	m.noteStates()
-	return errors.Join(err, m.jobs.Close(), m.audit.Close())
+	return errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close())
 }
 
 // release gives back what New acquired.
@@ -428,6 +436,9 @@ func (m *Master) release() {
 	}
 	if m.jobs != nil {
 		m.jobs.Close()
+	}
+	if m.cache != nil {
+		m.cache.Close()
 	}
 	if m.audit != nil {
 		m.audit.Close()

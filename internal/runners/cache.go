@@ -26,6 +26,7 @@ func cacheModule(d Deps) fn.Module {
 		fn.Of("list", c.list, `Return the names of what a bank holds.`, fn.Example("salt-run cache.list minions")),
 		fn.Of("fetch", c.fetch, `Return a value of a bank, an empty map if there is none.`, fn.Example("salt-run cache.fetch minions/web1 data")),
 		fn.Of("store", c.store, `Put a value into a bank.`, fn.Example("salt-run cache.store mycache mykey 'The time has come the walrus said'")),
+		fn.Of("status", c.status, `Say which store the cache is in, whether it can be reached, and how many changes wait for it.`, fn.Example("salt-run cache.status")),
 		fn.Of("flush", c.flush, `Remove a value of a bank, or all of it.`, fn.Example("salt-run cache.flush mycache mykey")),
 	}}
 }
@@ -207,6 +208,18 @@ func (c cached) store(_ context.Context, _ *fn.Call, a bankArgs) (any, error) {
 		return nil, err
 	}
 	return nil, c.Cache.Store(a.Bank, a.Key, a.Data)
+}
+
+func (c cached) status(context.Context, *fn.Call, none) (*value.Dict, error) {
+	s := c.Cache.Status()
+	d := value.DictOf("cache", s.Driver, "connected", s.Away == nil, "waiting", s.Waiting)
+	if s.Away != nil {
+		d.Set("error", s.Away.Error())
+	}
+	if !s.Since.IsZero() {
+		d.Set("since", s.Since.UTC().Format("2006-01-02T15:04:05.000000"))
+	}
+	return d, nil
 }
 
 type flushArgs struct {

@@ -49,6 +49,8 @@ type Cache interface {
 	Store(bank, key string, v any) error
 	Flush(bank, key string) (bool, error)
 	List(bank string) ([]string, error)
+	// Status says how the store is, if masters share one.
+	Status() cache.Status
 }
 
 var (

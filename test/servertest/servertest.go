@@ -1,0 +1,384 @@
+// Package servertest runs the servers of others for tests: redis, etcd,
+// MariaDB and PostgreSQL as Debian packages them, each with a folder and a
+// loopback address of its own, so that nothing on the machine is touched and
+// ports need not be guessed.
+//
+// A server that is not installed skips the test, unless BRINE_REQUIRE_TOOLS is
+// 1: then the test fails.
+package servertest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Server is one running server.
+type Server struct {
+	// Name is what Debian calls its package.
+	Name string
+	// Host and Port are where it listens, User, Password and Database how it
+	// lets in, as far as it asks.
+	Host                     string
+	Port                     int
+	User, Password, Database string
+	// Dir has its data.
+	Dir string
+
+	start func() *exec.Cmd
+	// end is the signal that ends it at once, with its children.
+	end   syscall.Signal
+	ready func() error
+	admin func(db string) *exec.Cmd
+	cmd   *exec.Cmd
+	out   string
+	gone  chan struct{}
+}
+
+// giveUp is when a server counts as one that does not start: far more than any
+// machine should need.
+const giveUp = 2 * time.Minute
+
+// missing skips the test, or fails it where tools are demanded.
+func missing(t testing.TB, pkg string) {
+	t.Helper()
+	text := fmt.Sprintf("there is no %s here (Debian: apt-get install %s)", pkg, pkg)
+	if os.Getenv("BRINE_REQUIRE_TOOLS") == "1" {
+		t.Fatal(text)
+	}
+	t.Skip(text)
+}
+
+// program returns the path of the first of some programs that is there.
+func program(paths ...string) string {
+	for _, p := range paths {
+		if found, _ := filepath.Glob(p); len(found) > 0 {
+			return found[len(found)-1]
+		}
+		if found, err := exec.LookPath(p); err == nil {
+			return found
+		}
+	}
+	return ""
+}
+
+// address is a loopback address that nobody else has.
+func address() string {
+	return fmt.Sprintf("127.%d.%d.%d", 100+rand.IntN(100), rand.IntN(250), 2+rand.IntN(250))
+}
+
+// folder makes a folder that an account may enter and write to.
+func folder(t testing.TB, owner *syscall.Credential) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "brine-server-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err == nil && owner != nil {
+		err = os.Chown(dir, int(owner.Uid), int(owner.Gid))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// credential is that of an account, nil if this process is not root.
+func credential(t testing.TB, account string) *syscall.Credential {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	u, err := user.Lookup(account)
+	if err != nil {
+		u, err = user.Lookup("nobody")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+}
+
+func as(c *exec.Cmd, who *syscall.Credential, dir string) *exec.Cmd {
+	c.Dir = dir
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C.UTF-8", "ETCD_UNSUPPORTED_ARCH=" + os.Getenv("ETCD_UNSUPPORTED_ARCH")}
+	// Not killed by signals meant for the test's process group.
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: who, Setpgid: true}
+	return c
+}
+
+// run starts the server for the first time.
+func (s *Server) run(t testing.TB) *Server {
+	t.Helper()
+	s.out = filepath.Join(s.Dir, "out")
+	if err := s.Start(); err != nil {
+		s.Remove()
+		t.Fatal(err)
+	}
+	return s
+}
+
+// Start runs the server and waits until it serves. It is for one that Stop has
+// ended.
+func (s *Server) Start() error {
+	out, err := os.OpenFile(s.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	s.cmd = s.start()
+	s.cmd.Stdout, s.cmd.Stderr = out, out
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	s.gone = make(chan struct{})
+	go func(c *exec.Cmd, gone chan struct{}) { c.Wait(); close(gone) }(s.cmd, s.gone)
+	end := time.Now().Add(giveUp)
+	for {
+		err := s.ready()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-s.gone:
+			err = fmt.Errorf("it has ended: %v", err)
+		case <-time.After(20 * time.Millisecond):
+			if time.Now().Before(end) {
+				continue
+			}
+		}
+		text, _ := os.ReadFile(s.out)
+		s.Stop()
+		return fmt.Errorf("%s does not start: %v\n%s", s.Name, err, text)
+	}
+}
+
+// Stop kills the server. Its data stays.
+func (s *Server) Stop() {
+	if s.cmd == nil {
+		return
+	}
+	end := s.end
+	if end == 0 {
+		end = syscall.SIGKILL
+	}
+	s.cmd.Process.Signal(end)
+	s.cmd.Process.Signal(syscall.SIGCONT) // it may be frozen
+	<-s.gone
+	s.cmd = nil
+}
+
+// Freeze stops the server from answering, with its connections open, until the
+// function that it returns is called.
+func (s *Server) Freeze() (thaw func()) {
+	s.cmd.Process.Signal(syscall.SIGSTOP)
+	return func() { s.cmd.Process.Signal(syscall.SIGCONT) }
+}
+
+// Remove ends the server and deletes its data.
+func (s *Server) Remove() {
+	s.Stop()
+	for range 100 {
+		if os.RemoveAll(s.Dir) == nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// Addr is host:port.
+func (s *Server) Addr() string { return net.JoinHostPort(s.Host, strconv.Itoa(s.Port)) }
+
+// Exec runs statements as the administrator of a database server, in database
+// db, and returns what they print.
+func (s *Server) Exec(t testing.TB, db, sql string) string {
+	t.Helper()
+	c := s.admin(db)
+	c.Stdin = strings.NewReader(sql)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s\n%s", s.Name, err, out, sql)
+	}
+	return string(out)
+}
+
+// speaks asks a server something and looks at how its answer begins.
+func (s *Server) speaks(question, answer string) error {
+	c, err := net.DialTimeout("tcp", s.Addr(), 5*time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(c, question); err != nil {
+		return err
+	}
+	got := make([]byte, len(answer))
+	if _, err := io.ReadFull(c, got); err != nil {
+		return err
+	}
+	if string(got) != answer {
+		return fmt.Errorf("it answers %q", got)
+	}
+	return nil
+}
+
+// Redis starts a redis server.
+func Redis(t testing.TB) *Server {
+	t.Helper()
+	bin := program("redis-server")
+	if bin == "" {
+		missing(t, "redis-server")
+	}
+	who := credential(t, "redis")
+	s := &Server{Name: "redis-server", Host: address(), Port: 6379, Dir: folder(t, who)}
+	s.start = func() *exec.Cmd {
+		return as(exec.Command(bin, "--bind", s.Host, "--port", strconv.Itoa(s.Port), "--dir", s.Dir, "--save", "", "--appendonly", "yes",
+			"--unixsocket", filepath.Join(s.Dir, "sock"), "--unixsocketperm", "777"), who, s.Dir)
+	}
+	s.ready = func() error { return s.speaks("PING\r\n", "+PONG") }
+	return s.run(t)
+}
+
+// Etcd starts an etcd server with both of its interfaces.
+func Etcd(t testing.TB) *Server {
+	t.Helper()
+	bin := program("etcd")
+	if bin == "" {
+		missing(t, "etcd-server")
+	}
+	who := credential(t, "etcd")
+	s := &Server{Name: "etcd-server", Host: address(), Port: 2379, Dir: folder(t, who)}
+	peer := "http://" + s.Host + ":2380"
+	s.start = func() *exec.Cmd {
+		return as(exec.Command(bin, "--name", "t", "--data-dir", filepath.Join(s.Dir, "data"), "--enable-v2=true", "--listen-client-urls", "http://"+s.Addr(),
+			"--advertise-client-urls", "http://"+s.Addr(), "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "t="+peer,
+			"--unsafe-no-fsync"), who, s.Dir)
+	}
+	s.ready = func() error {
+		return s.speaks("GET /health HTTP/1.0\r\n\r\n", "HTTP/1.0 200 OK")
+	}
+	return s.run(t)
+}
+
+// MySQL starts a MariaDB server, with a user salt who may do everything.
+func MySQL(t testing.TB) *Server {
+	t.Helper()
+	bin, install, client := program("/usr/sbin/mariadbd", "/usr/sbin/mysqld"), program("mariadb-install-db"), program("mariadb")
+	if bin == "" || install == "" || client == "" {
+		missing(t, "mariadb-server")
+	}
+	who := credential(t, "mysql")
+	s := &Server{Name: "mariadb-server", Host: address(), Port: 3306, Dir: folder(t, who), User: "salt", Password: "p@ss/w:rd", Database: "salt"}
+	data, sock := filepath.Join(s.Dir, "data"), filepath.Join(s.Dir, "sock")
+	quick := []string{"--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=0", "--innodb-use-native-aio=0"}
+	c := as(exec.Command(install, append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir=" + data}, quick...)...), who, s.Dir)
+	if out, err := c.CombinedOutput(); err != nil {
+		s.Remove()
+		t.Fatalf("mariadb-install-db: %v\n%s", err, out)
+	}
+	s.start = func() *exec.Cmd {
+		return as(exec.Command(bin, append([]string{"--no-defaults", "--datadir=" + data, "--socket=" + sock, "--bind-address=" + s.Host,
+			"--port=" + strconv.Itoa(s.Port), "--pid-file=" + filepath.Join(s.Dir, "pid"), "--skip-name-resolve"}, quick...)...), who, s.Dir)
+	}
+	s.admin = func(db string) *exec.Cmd {
+		return as(exec.Command(client, "--no-defaults", "--socket="+sock, "--user=root", "--batch", "--skip-column-names", db), who, s.Dir)
+	}
+	s.ready = func() error {
+		c := s.admin("")
+		c.Stdin = strings.NewReader("SELECT 1")
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %s", err, out)
+		}
+		return nil
+	}
+	s.run(t)
+	s.Exec(t, "", "CREATE USER salt@'%' IDENTIFIED BY '"+s.Password+"'; GRANT ALL ON *.* TO salt@'%'; CREATE DATABASE salt_cache;")
+	return s
+}
+
+// Postgres starts a PostgreSQL server, with a user salt who owns the database
+// salt.
+func Postgres(t testing.TB) *Server {
+	t.Helper()
+	bin := program("/usr/lib/postgresql/*/bin/postgres", "postgres")
+	if bin == "" {
+		missing(t, "postgresql")
+	}
+	tool := func(name string) string { return filepath.Join(filepath.Dir(bin), name) }
+	who := credential(t, "postgres")
+	s := &Server{Name: "postgresql", Host: address(), Port: 5432, Dir: folder(t, who), User: "salt", Password: "p@ss/w:rd", Database: "salt"}
+	data := filepath.Join(s.Dir, "data")
+	c := as(exec.Command(tool("initdb"), "-D", data, "-U", "admin", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"), who, s.Dir)
+	if out, err := c.CombinedOutput(); err != nil {
+		s.Remove()
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	hba := "local all admin trust\nhost all all all scram-sha-256\n"
+	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(hba), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// Killed, it would leave its other processes behind, which hold the data.
+	s.end = syscall.SIGQUIT
+	s.start = func() *exec.Cmd {
+		return as(exec.Command(bin, "-D", data, "-k", s.Dir, "-h", s.Host, "-p", strconv.Itoa(s.Port), "-c", "fsync=off", "-c", "shared_buffers=16MB"), who, s.Dir)
+	}
+	s.admin = func(db string) *exec.Cmd {
+		if db == "" {
+			db = "postgres"
+		}
+		return as(exec.Command(tool("psql"), "-h", s.Dir, "-p", strconv.Itoa(s.Port), "-U", "admin", "-qAtX", "-v", "ON_ERROR_STOP=1", db), who, s.Dir)
+	}
+	s.ready = func() error {
+		c := s.admin("")
+		c.Stdin = strings.NewReader("SELECT 1")
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %s", err, out)
+		}
+		return nil
+	}
+	s.run(t)
+	s.Exec(t, "", "CREATE ROLE salt LOGIN PASSWORD '"+s.Password+"';")
+	s.Exec(t, "", "CREATE DATABASE salt OWNER salt;")
+	return s
+}
+
+// StockPython runs a script with stock Salt's modules, whose source tree
+// BRINE_STOCK_SALT names, or skips the test. It skips, too, without one of the
+// Python modules that the script needs (fails where tools are demanded).
+func StockPython(ctx context.Context, t testing.TB, script string, needs map[string]string, args ...string) string {
+	t.Helper()
+	tree := os.Getenv("BRINE_STOCK_SALT")
+	if tree == "" {
+		t.Skip("BRINE_STOCK_SALT names no Salt source tree")
+	}
+	python := os.Getenv("BRINE_STOCK_PYTHON")
+	if python == "" {
+		python = "/usr/bin/python3"
+	}
+	for module, pkg := range needs {
+		if exec.CommandContext(ctx, python, "-c", "import "+module).Run() != nil {
+			missing(t, pkg)
+		}
+	}
+	c := exec.CommandContext(ctx, python, append([]string{"-W", "ignore", "-c", script}, args...)...)
+	c.Env = append(os.Environ(), "PYTHONPATH="+tree)
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("stock Salt: %v\n%s", err, out)
+	}
+	return string(out)
+}

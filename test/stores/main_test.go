@@ -1,0 +1,67 @@
+// Package stores sets caches and job caches on the real servers, beside stock
+// Salt's own drivers where there is stock Salt.
+package stores
+
+import (
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+
+	"brine/internal/remote"
+	"brine/internal/value"
+	"brine/test/daemontest"
+	"brine/test/servertest"
+)
+
+func TestMain(m *testing.M) {
+	daemontest.Main(runner{m})
+}
+
+// shared is one server for all tests of the package.
+type shared struct {
+	once sync.Once
+	open func(testing.TB) *servertest.Server
+	s    *servertest.Server
+}
+
+var (
+	redisServer    = &shared{open: servertest.Redis}
+	etcdServer     = &shared{open: servertest.Etcd}
+	mysqlServer    = &shared{open: servertest.MySQL}
+	postgresServer = &shared{open: servertest.Postgres}
+)
+
+func (s *shared) get(t testing.TB) *servertest.Server {
+	t.Helper()
+	s.once.Do(func() { s.s = s.open(t) })
+	if s.s == nil {
+		t.Skip("the server could not be started for another test")
+	}
+	return s.s
+}
+
+type runner struct{ *testing.M }
+
+// Run removes the servers at the end.
+func (r runner) Run() int {
+	defer func() {
+		for _, s := range []*shared{redisServer, etcdServer, mysqlServer, postgresServer} {
+			if s.s != nil {
+				s.s.Remove()
+			}
+		}
+	}()
+	return r.M.Run()
+}
+
+var quiet = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1}))
+
+func options(pairs ...any) remote.Source { return remote.Options(value.DictOf(pairs...)) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
