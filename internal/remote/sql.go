@@ -237,3 +237,31 @@ func IsDuplicate(err error) bool {
 	var p *pgconn.PgError
 	return errors.As(err, &m) && m.Number == 1062 || errors.As(err, &p) && p.Code == "23505"
 }
+
+// Tx is a transaction.
+type Tx struct {
+	d  *SQL
+	tx *sql.Tx
+}
+
+// Begin begins one; End must be called.
+func (d *SQL) Begin(ctx context.Context) (*Tx, error) {
+	tx, err := d.BeginTx(ctx, nil)
+	return &Tx{d, tx}, d.failed(err)
+}
+
+// Do executes a statement, as SQL.Do.
+func (t *Tx) Do(ctx context.Context, q string, args ...any) (int64, error) {
+	r, err := t.tx.ExecContext(ctx, t.d.text(q), args...)
+	if err != nil {
+		return 0, t.d.failed(err)
+	}
+	n, err := r.RowsAffected()
+	return n, t.d.failed(err)
+}
+
+// Commit makes it last.
+func (t *Tx) Commit() error { return t.d.failed(t.tx.Commit()) }
+
+// End undoes what was not committed.
+func (t *Tx) End() { t.tx.Rollback() }
