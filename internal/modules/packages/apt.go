@@ -3,8 +3,6 @@ package packages
 import (
 	"context"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,7 +23,8 @@ func (p pkg) apart() []fn.Func {
 		fn.Of("list_repos", p.listRepos, `Return the repositories by their addresses, or with dnf by their names.`, fn.Example("salt '*' pkg.list_repos")),
 		fn.Of("get_repo", p.getRepo, `Return a repository given by a line as it would be in apt's sources, or with dnf by its name; an empty map if there is none.`, fn.Example(`salt '*' pkg.get_repo "deb http://deb.debian.org/debian bookworm main"`)),
 		fn.Of("mod_repo", p.modRepo, `Add a repository given by a line of apt's sources, or change it.
-			Keywords: comps and architectures (with commas), disabled or enabled, comments, file, refresh.
+			Keywords: comps and architectures (with commas), disabled or enabled, comments, file, refresh, and for
+			its key keyid with keyserver, key_url, or key_text.
 			With dnf it is given by its name, and the keywords are its options.`,
 			fn.Example(`salt '*' pkg.mod_repo "deb [signed-by=/etc/apt/keyrings/x.gpg] http://example.com/debian stable main" refresh=False`)),
 		fn.Of("services_need_restart", p.needRestart, `Return the services that run programs which have been upgraded since, as checkrestart(1) finds them.`, fn.Example("salt '*' pkg.services_need_restart")),
@@ -308,7 +307,9 @@ func (p pkg) find(c *fn.Call, line string) (a packages.Apt, want packages.Repo, 
 		return a, want, nil, err
 	}
 	if strings.HasPrefix(line, "ppa:") {
-		return a, want, nil, fn.Invalidf("ppa: names are not known; give the line of apt's sources instead")
+		if line, err = ppaLine(c, line); err != nil {
+			return a, want, nil, err
+		}
 	}
 	if want, err = packages.ParseRepo(line); err != nil {
 		return a, want, nil, fn.Invalidf("%w", err)
@@ -344,7 +345,7 @@ func (p pkg) getRepo(_ context.Context, c *fn.Call, a repoArgs) (*value.Dict, er
 type modRepoArgs struct {
 	Repo    string    `salt:"repo" doc:"line of apt's sources"`
 	Saltenv string    `salt:"saltenv" doc:"environment of files to fetch" default:"base"`
-	AptKey  any       `salt:"aptkey" doc:"no effect: keys are files that signed-by names" default:"true"`
+	AptKey  any       `salt:"aptkey" doc:"keys without signed-by go to apt-key(8), if there is such a program" default:"true"`
 	Kwargs  fn.Kwargs `salt:"kwargs"`
 }
 
@@ -361,20 +362,58 @@ func words(v any) []string {
 	return out
 }
 
+// ppaLine is the line of apt's sources of an archive on Launchpad.
+func ppaLine(c *fn.Call, name string) (string, error) {
+	owner, archive, ok := strings.Cut(strings.TrimPrefix(name, "ppa:"), "/")
+	release, _ := c.Grains.Get("oscodename").(string)
+	switch os, _ := c.Grains.Get("os").(string); {
+	case os != "Ubuntu" && os != "Mint" && os != "neon" && os != "Linux Mint":
+		return "", fn.Invalidf("cannot parse \"ppa:\" style repo definitions: %s", name)
+	case !ok || owner == "" || archive == "":
+		return "", fn.Invalidf("Unable to get PPA info from argument. Expected format \"<PPA_OWNER>/<PPA_NAME>\" (e.g. saltstack/salt) not found.  Received '%s' instead.", name)
+	}
+	return "deb http://ppa.launchpad.net/" + owner + "/" + archive + "/ubuntu " + release + " main", nil
+}
+
+// addPPA adds an archive of Launchpad and its key by way of
+// apt-add-repository(1), which knows where they are.
+func (p pkg) addPPA(ctx context.Context, c *fn.Call, a modRepoArgs) (*value.Dict, error) {
+	if _, err := ppaLine(c, a.Repo); err != nil {
+		return nil, err
+	}
+	switch {
+	case value.Truth(a.Kwargs.At("ppa_auth")):
+		return nil, fn.Invalidf("ppa_auth is not supported: give the line of apt's sources, and its key")
+	case p.m.Which("apt-add-repository") == "":
+		return nil, fn.Errorf("apt-add-repository is missing: install the package software-properties-common")
+	}
+	out, err := p.m.Do(ctx, "apt-add-repository", "-y", a.Repo)
+	if err != nil {
+		return nil, expected(err)
+	}
+	if out.Exit != 0 {
+		return nil, fn.Errorf("Unable to add PPA '%s'. 'apt-add-repository -y' exited with status %d: '%s' ", strings.TrimPrefix(a.Repo, "ppa:"), out.Exit, out.Stderr)
+	}
+	if isTrue(a.Kwargs.At("refresh"), true) {
+		if _, err := p.refresh(ctx, c, packages.Options{}, 0); err != nil {
+			return nil, err
+		}
+	}
+	return value.DictOf(a.Repo, value.DictOf("retcode", int64(0), "stdout", out.Stdout, "stderr", out.Stderr)), nil
+}
+
 func (p pkg) modRepo(ctx context.Context, c *fn.Call, a modRepoArgs) (*value.Dict, error) {
 	if k, folders, ok := p.keeper(c, a.Kwargs.Dict); ok {
 		return modSection(k, folders, a.Repo, a.Kwargs.Dict)
+	}
+	if strings.HasPrefix(a.Repo, "ppa:") {
+		return p.addPPA(ctx, c, a)
 	}
 	apt, want, all, err := p.find(c, a.Repo)
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range []string{"keyid", "keyserver", "key_text", "ppa_auth"} {
-		if value.Truth(a.Kwargs.At(k)) {
-			return nil, fn.Invalidf("%s is not supported: put the key into a file and name it with signed-by, or use key_url", k)
-		}
-	}
-	if err := p.fetchKey(ctx, c, want, a); err != nil {
+	if err := p.trust(ctx, c, want, a); err != nil {
 		return nil, err
 	}
 	r := want
@@ -412,29 +451,6 @@ func (p pkg) modRepo(ctx context.Context, c *fn.Call, a modRepoArgs) (*value.Dic
 	}
 	return value.DictOf(a.Repo, value.DictOf("architectures", value.Strings(r.Architectures), "comps", value.Strings(r.Comps), "disabled", r.Disabled,
 		"file", r.File, "type", r.Type, "uri", r.URI, "line", r.String()+"\n", "signedby", r.SignedBy)), nil
-}
-
-// fetchKey puts the key that key_url names where signed-by says.
-func (p pkg) fetchKey(ctx context.Context, c *fn.Call, r packages.Repo, a modRepoArgs) error {
-	url := a.Kwargs.Str("key_url")
-	if url == "" {
-		return nil
-	}
-	if !filepath.IsAbs(r.SignedBy) {
-		return fn.Invalidf("key_url needs a line with [signed-by=/full/path] that says where the key goes")
-	}
-	path, err := c.Files.CacheFile(ctx, url, a.Saltenv)
-	if err != nil {
-		return fn.Errorf("cannot fetch the key: %w", err)
-	}
-	b, err := os.ReadFile(path)
-	if err == nil && !strings.HasSuffix(r.SignedBy, ".asc") {
-		b, err = packages.Dearmor(b)
-	}
-	if err == nil {
-		err = p.m.WriteFile(r.SignedBy, b)
-	}
-	return expected(err)
 }
 
 func (p pkg) delRepo(ctx context.Context, c *fn.Call, a repoArgs) (string, error) {

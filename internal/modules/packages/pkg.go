@@ -33,7 +33,7 @@ func pkgModule(m *host.Machine) fn.Module {
 		fn.Of("owner", p.owner, `Return the package that a file belongs to, or each of several files.`, fn.Example("salt '*' pkg.owner /usr/bin/apachectl")),
 	}
 	return fn.Module{Name: "pkg", When: when, Doc: `Packages of software: which are installed and which could be.`,
-		Funcs: slices.Concat(reading, p.changing(), p.apart())}
+		Funcs: slices.Concat(reading, p.changing(), append(p.apart(), p.keyFunctions()...))}
 }
 
 // redHat holds systems that name another family but have its packages.

@@ -44,3 +44,11 @@ func TestAlternatives(t *testing.T) {
 }
 
 func TestAlternativesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/alternatives") }
+
+// TestRepositoryKeys has a script in the place of apt-key(8).
+func TestRepositoryKeys(t *testing.T) {
+	statetest.Needs(t, "gpg")
+	statetest.Run(t, table("keys"))
+}
+
+func TestRepositoryKeysRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/keys") }

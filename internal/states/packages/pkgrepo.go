@@ -24,7 +24,7 @@ type repoArgs struct {
 	Name   string    `salt:"name" doc:"with apt the line of its sources, with dnf the name of the repository"`
 	PPA    any       `salt:"ppa" doc:"archive on Launchpad (Ubuntu)" default:"null"`
 	Copr   any       `salt:"copr" doc:"project on Copr (dnf)" default:"null"`
-	AptKey bool      `salt:"aptkey" doc:"no effect: keys are files that signed-by names" default:"true"`
+	AptKey bool      `salt:"aptkey" doc:"keys without signed-by go to apt-key(8), if there is such a program" default:"true"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
@@ -114,6 +114,10 @@ func (r *repo) readLine(on bool) error {
 		r.id = "ppa:" + value.Str(r.a.PPA)
 	}
 	kw := r.options
+	if strings.HasPrefix(r.id, "ppa:") {
+		r.want = value.NewDict(0) // what is there, is right
+		return nil
+	}
 	line, err := packages.ParseRepo(r.id)
 	if err != nil {
 		return fn.Errorf("Failed to examine repo '%s': %w", r.a.Name, err)
