@@ -18,14 +18,16 @@ import (
 // published. It then gets it once, when it has come.
 //
 // Over tcp a subscriber proves its id. Over zeromq Salt's say nothing; there
-// the address counts from which a minion sends its requests, and its start event
-// says that it has come.
+// the address counts from which a minion sends its requests. That it has come its
+// start event says, or, if only the network was away, that there are as many
+// connections from its address as minions.
 
 // whereabouts is what is known of where minions are.
 type whereabouts struct {
 	mu      sync.Mutex
 	at      map[string]netip.Addr // of the last request
 	started map[string]bool       // since the last look
+	before  map[netip.Addr]int    // connections at the last look
 }
 
 func hostOf(a net.Addr) (netip.Addr, bool) {
@@ -67,6 +69,28 @@ func (w *whereabouts) come() map[string]bool {
 	out := w.started
 	w.started = nil
 	return out
+}
+
+// back adds to there the minions of which each must have one of the connections,
+// given their number from each address, now and at the last call: a connection
+// that is new may not have subscribed yet.
+func (w *whereabouts) back(conns map[netip.Addr]int, there map[string]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if conns == nil {
+		w.before = nil
+		return
+	}
+	minions := map[netip.Addr]int{}
+	for _, ip := range w.at {
+		minions[ip]++
+	}
+	for id, ip := range w.at {
+		if n := minions[ip]; conns[ip] >= n && w.before[ip] >= n {
+			there[id] = true
+		}
+	}
+	w.before = conns
 }
 
 // missing returns those of some minions that are surely not connected, given
@@ -125,16 +149,21 @@ const stockJobs = 500
 func (m *Master) handToStock() {
 	there := m.whereabouts.come()
 	if !m.queue.awaits() {
+		m.whereabouts.back(nil, nil) // what was seen long ago says nothing
 		return
 	}
 	if there == nil {
 		there = map[string]bool{}
 	}
+	conns := map[netip.Addr]int{}
 	for _, p := range m.Subscribers() {
 		if id := cmp.Or(p.ID, p.Claimed); id != "" {
 			there[id] = true
+		} else if ip, ok := hostOf(p.Addr); ok {
+			conns[ip]++
 		}
 	}
+	m.whereabouts.back(conns, there)
 	come := m.queue.arrived(there, stockJobs)
 	if len(come) > 0 {
 		m.noteStates() // or they would get it again after a restart

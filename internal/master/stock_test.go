@@ -1,6 +1,7 @@
 package master
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -144,5 +145,40 @@ func TestWhoIsMissing(t *testing.T) {
 	w.start("b")
 	if got := w.come(); len(got) != 1 || !got["b"] || w.come() != nil {
 		t.Errorf("%v has come", got)
+	}
+}
+
+// TestWhoIsBack: a minion is back when its address has a connection for each
+// minion there, and had so at the last look.
+func TestWhoIsBack(t *testing.T) {
+	at := func(ip string) *net.TCPAddr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 99} }
+	one, two := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	var w whereabouts
+	w.asked("a", at("192.0.2.1"))
+	w.asked("b", at("192.0.2.2"))
+	w.asked("c", at("192.0.2.2"))
+	for i, c := range []struct {
+		one, two int
+		want     []string
+	}{
+		{0, 0, nil}, {1, 1, nil}, {1, 1, []string{"a"}}, {0, 2, nil}, {1, 2, []string{"b", "c"}}, {1, 3, []string{"a", "b", "c"}}, {1, 1, []string{"a"}},
+	} {
+		conns := map[netip.Addr]int{}
+		if c.one > 0 {
+			conns[one] = c.one
+		}
+		if c.two > 0 {
+			conns[two] = c.two
+		}
+		there := map[string]bool{}
+		w.back(conns, there)
+		if got := slices.Sorted(maps.Keys(there)); !slices.Equal(got, c.want) {
+			t.Errorf("look %d: %v, want %v", i, got, c.want)
+		}
+	}
+	w.back(nil, nil)
+	there := map[string]bool{}
+	if w.back(map[netip.Addr]int{one: 1}, there); len(there) != 0 {
+		t.Errorf("after a long time without a look: %v", there)
 	}
 }

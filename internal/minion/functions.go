@@ -2,11 +2,13 @@ package minion
 
 import (
 	"context"
-	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"syscall"
 
+	"brine/internal/atomicfile"
+	"brine/internal/crypt"
 	"brine/internal/fn"
 	"brine/internal/host"
 	"brine/internal/host/netif"
@@ -55,7 +57,7 @@ func (m *Minion) catalogue() []fn.Module {
 	masters := masters{m}
 	return append(all,
 		core.Grains(grainStore{m}),
-		control.Saltutil(control.Deps{Jobs: jobs{m}, Refresh: refresher{m}, Keys: keys{}, Masters: masters, Local: localMaster{m}}),
+		control.Saltutil(control.Deps{Jobs: jobs{m}, Refresh: refresher{m}, Keys: keys{m}, Masters: masters, Local: localMaster{m}}),
 		control.Event(masters, localBus{m}),
 		control.Mine(masters),
 		control.Publish(masters),
@@ -207,12 +209,28 @@ func (j jobs) Signal(jid string, sig syscall.Signal) error { return j.m.jobs.sig
 // Cached implements control.Jobs.
 func (j jobs) Cached(jid string) (*value.Dict, bool) { return j.m.jobs.returned(jid) }
 
-// keys refuses to make new keys in a running minion.
-type keys struct{}
+// keys makes new keys for the minion.
+type keys struct{ m *Minion }
 
-// Regenerate implements control.Keys.
-func (keys) Regenerate(context.Context) error {
-	return errors.New("new keys need a restart: stop the minion, remove its pki_dir, delete its key on the masters, and start it again")
+// Regenerate implements control.Keys. The pair on disk is another one then; this
+// process goes on with the old one, so that the job's return and whatever comes
+// before the operator is ready still pass. The master's key stays: Salt's removes
+// it, too, and then trusts whoever answers first.
+func (k keys) Regenerate(context.Context) error {
+	cfg := &k.m.cfg
+	key, err := crypt.GenerateKey(max(cfg.Keysize, 2048))
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(cfg.PKIDir, "minion.pem"), key.PEM(), 0o400, true); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(cfg.PKIDir, "minion.pub"), key.Public().PEM(), 0o644, true); err != nil {
+		return err
+	}
+	k.m.log.Warn("the minion has a new key pair, which counts from its next start on; masters deny it until its old key is deleted there (salt-key -d, or saltutil.revoke_auth) and the new one accepted",
+		"fingerprint", crypt.Fingerprint(key.Public().PEM(), cfg.Handshake.HashType))
+	return nil
 }
 
 func running(load *value.Dict, pid int) control.RunningJob {

@@ -128,13 +128,24 @@ func (c *connection) watch(ctx context.Context, sub *channel.Subscription) error
 		if c.m.heartbeat() <= 0 || sub.Beats() || time.Since(last) < wait {
 			continue
 		}
-		wait = c.m.probeInterval()
+		asked := time.Now()
 		if _, err := c.probe(ctx); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("the master answers neither heartbeats nor a request: %w", err)
 		}
 		last = time.Now()
+		wait = probePause(last.Sub(asked), every, c.m.probeInterval())
 	}
 }
+
+// probePause is the time between requests that stand for heartbeats, from lo to
+// hi by how long the last one took: a master that answers at once is asked
+// often, and one that is busy, or has so many minions, seldom: each minion waits
+// probeShare times as long as it has been waited for.
+func probePause(took, lo, hi time.Duration) time.Duration {
+	return max(min(took*probeShare, hi), min(lo, hi))
+}
+
+const probeShare = 200
 
 // tryShowStanding tells what it can; what could not be told now is told with
 // the next change.

@@ -16,7 +16,7 @@ import (
 // of Salt's, which know nothing of standing by and are not disturbed by it.
 func TestFailoverAmongStockMasters(t *testing.T) {
 	daemontest.StockTree(t)
-	for _, tr := range []string{"zeromq", "tcp"} {
+	for _, tr := range []string{"zeromq", "tcp", "ws"} {
 		t.Run(tr, func(t *testing.T) {
 			s := newSetup(t, daemontest.Stock, daemontest.Brine, 2, "master_type: failover\ntransport: "+tr)
 			s.usable(0)
@@ -123,5 +123,51 @@ func TestJobKeptForAStockMinion(t *testing.T) {
 	}
 	if got := lines(); got != "had\nkept\n" {
 		t.Errorf("%q has run", got)
+	}
+}
+
+// TestJobKeptForAStockMinionCutOff: a minion of Salt's that only the network
+// parts from its master gets what was published meanwhile, once.
+func TestJobKeptForAStockMinionCutOff(t *testing.T) {
+	daemontest.StockTree(t)
+	for _, tr := range []string{"zeromq", "tcp"} {
+		t.Run(tr, func(t *testing.T) {
+			s := newSetup(t, daemontest.Brine, daemontest.Stock, 1, "transport: "+tr)
+			s.usable(0)
+			m, ran := s.sites[0], s.minion.Path("ran")
+			alive := func(want bool) {
+				t.Helper()
+				daemontest.Eventually(t, within, fmt.Sprintf("w1 is connected: %v", want), func() error {
+					out, errs, _ := m.Run(daemontest.Brine, "salt-run", "manage.alived", "--out=json")
+					if strings.Contains(out, "w1") != want {
+						return fmt.Errorf("%s %s", out, errs)
+					}
+					return nil
+				})
+			}
+			alive(true)
+			for round := 1; round <= 2; round++ {
+				m.front.set(mode{cut: true})
+				alive(false)
+				if out, errs, code := m.Run(daemontest.Brine, "salt", "--async", "--expire", "1h", "w1", "cmd.run", fmt.Sprintf("echo kept%d >>%s", round, ran)); code != 0 {
+					t.Fatal(out, errs)
+				}
+				m.front.set(mode{})
+				want := "kept1\n"
+				if round == 2 {
+					want += "kept2\n"
+				}
+				daemontest.Eventually(t, within, "the kept job has run", func() error {
+					if b, _ := os.ReadFile(ran); string(b) != want {
+						return fmt.Errorf("%q", b)
+					}
+					return nil
+				})
+				s.usable(0)
+			}
+			if b, _ := os.ReadFile(ran); string(b) != "kept1\nkept2\n" {
+				t.Errorf("%q has run", b)
+			}
+		})
 	}
 }

@@ -58,7 +58,8 @@ type Refresher interface {
 
 // Keys makes the minion's key pair anew.
 type Keys interface {
-	// Regenerate removes all keys and has the minion sign in with new ones.
+	// Regenerate makes a new key pair, which the minion uses from its next
+	// start on.
 	Regenerate(ctx context.Context) error
 }
 
@@ -96,7 +97,8 @@ func Saltutil(d Deps) fn.Module {
 		fn.Of("refresh_matchers", s.refreshPlain(RefreshMatchers), `Collect the matchers anew.`, fn.Example("salt '*' saltutil.refresh_matchers")),
 		fn.Of("clear_cache", s.clearCache, `Remove all files of the minion's cache.`, fn.Example("salt '*' saltutil.clear_cache")),
 		fn.Of("clear_job_cache", s.clearJobCache, `Remove what old jobs returned from the minion's cache.`, fn.Example("salt '*' saltutil.clear_job_cache hours=12")),
-		fn.Of("regen_keys", s.regenKeys, `Make a new key pair. The master has to accept it.`, fn.Example("salt '*' saltutil.regen_keys")),
+		fn.Of("regen_keys", s.regenKeys, `Make a new key pair, which counts from the minion's next start on.
+			The masters have to accept it, once the old key is deleted there.`, fn.Example("salt '*' saltutil.regen_keys")),
 		fn.Of("revoke_auth", s.revokeAuth, `Ask the masters to remove the minion's key.`, fn.Example("salt '*' saltutil.revoke_auth")),
 		fn.Of("mmodule", s.mmodule, `Call a function of the minion.`, fn.Example("salt '*' saltutil.mmodule base test.ping")),
 		fn.Of("list_extmods", func(context.Context, *fn.Call, none) (*value.Dict, error) { return value.NewDict(0), nil },
