@@ -59,7 +59,7 @@ microbench: ## benchmarks of the packages
 
 interop: build ## against stock Salt, whose source tree BRINE_STOCK_SALT names
 	@test -n "$$BRINE_STOCK_SALT" || { echo "set BRINE_STOCK_SALT to a source tree of Salt 3007"; exit 1; }
-	$(GO) test -count=1 -v -timeout 20m ./test/interop
+	$(GO) test -count=1 -v -timeout 20m ./test/interop ./test/cluster
 
 DURABLE ?= 1000x50
 durable: ## jobs x minions over three masters that are killed in turn: each must run once and return once

@@ -12,8 +12,8 @@ import (
 	"brine/internal/value"
 )
 
-// presence knows which minions are connected: those that a transport names,
-// and those whose address, by their cached grains, is that of a subscriber.
+// presence knows which minions are connected: those that a transport names, or
+// that say their accepted id, and those whose address, by their cached grains, is that of a subscriber.
 // It is computed at most once in a while, and only for those who ask.
 type presence struct {
 	publishers []transport.Publisher
@@ -42,17 +42,20 @@ func (p *presence) current() map[string]bool {
 }
 
 func (p *presence) compute() map[string]bool {
-	there, addrs := map[string]bool{}, map[string]bool{}
+	there, claimed, addrs := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, pub := range p.publishers {
 		for _, peer := range pub.Peers() {
 			if peer.ID != "" {
 				there[peer.ID] = true
+			} else if peer.Claimed != "" {
+				// Better than the address, which may be that of a balancer.
+				claimed[peer.Claimed] = true
 			} else if host, _, err := net.SplitHostPort(peer.Addr.String()); err == nil {
 				addrs[host] = true
 			}
 		}
 	}
-	if len(addrs) == 0 {
+	if len(addrs) == 0 && len(claimed) == 0 {
 		return there
 	}
 	ids, err := p.accepted()
@@ -60,7 +63,7 @@ func (p *presence) compute() map[string]bool {
 		return there
 	}
 	for _, id := range ids {
-		if !there[id] && p.isAt(id, addrs) {
+		if !there[id] && (claimed[id] || len(addrs) > 0 && p.isAt(id, addrs)) {
 			there[id] = true
 		}
 	}

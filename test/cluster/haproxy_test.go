@@ -1,0 +1,184 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+)
+
+// haproxyProgram returns HAProxy or skips.
+func haproxyProgram(t *testing.T) string {
+	t.Helper()
+	for _, p := range []string{"haproxy", "/usr/sbin/haproxy"} {
+		if path, err := exec.LookPath(p); err == nil {
+			return path
+		}
+	}
+	if os.Getenv("BRINE_REQUIRE_TOOLS") == "1" {
+		t.Fatal("HAProxy is not installed")
+	}
+	t.Skip("HAProxy is not installed")
+	return ""
+}
+
+// balance runs HAProxy with the file that is handed out, before the masters,
+// and returns its address.
+func (f *fleet) balance() string {
+	f.t.Helper()
+	program := haproxyProgram(f.t)
+	b, err := os.ReadFile("../../packaging/haproxy/haproxy.cfg")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	text, host := string(b), daemontest.Host()
+	for i, m := range f.masters {
+		for _, port := range []string{"4505", "4506"} {
+			text = strings.Replace(text, fmt.Sprintf("192.0.2.%d:%s", i+1, port), m.Host+":2"+port, 1)
+		}
+	}
+	text = strings.ReplaceAll(text, "bind :", "bind "+host+":2")
+	if strings.Contains(text, "192.0.2.") {
+		f.t.Fatalf("the file names more masters than there are:\n%s", text)
+	}
+	path := filepath.Join(f.shared, "haproxy.cfg")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(f.shared, "haproxy.log"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer log.Close()
+	c := exec.Command(program, "-db", "-f", path)
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+		if f.t.Failed() {
+			b, _ := os.ReadFile(log.Name())
+			f.t.Logf("--- HAProxy:\n%s", b[max(0, len(b)-3000):])
+		}
+	})
+	return host
+}
+
+// holder is the master that a minion's subscription is at.
+func (f *fleet) holder(asked *node, id string) *node {
+	f.t.Helper()
+	var holder *node
+	eventually(f.t, "somebody holds "+id, func() error {
+		out, _, _ := asked.Run(brine, "salt-run", "--out=json", "manage.masters", "tgt="+id)
+		var d map[string]struct {
+			By []string `json:"held_by"`
+		}
+		if err := json.Unmarshal([]byte(out), &d); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		if len(d[id].By) != 1 {
+			return errors.New(out)
+		}
+		for _, m := range f.masters {
+			if m.Name == d[id].By[0] {
+				holder = m
+			}
+		}
+		return nil
+	})
+	return holder
+}
+
+// publish starts a job at a master and returns its id.
+func (f *fleet) publish(at *node, tgt, text string) string {
+	f.t.Helper()
+	jid := ""
+	eventually(f.t, "a job is published", func() error {
+		out, errs, _ := at.Run(brine, "salt", "--async", "--expire=5m", tgt, "test.echo", text)
+		if jid = jidIn(out + errs); jid == "" {
+			return errors.New(out + errs)
+		}
+		return nil
+	})
+	return jid
+}
+
+// returned reports whether the shared folder has a minion's return.
+func (f *fleet) returned(jid, id string) bool {
+	found, _ := filepath.Glob(filepath.Join(f.shared, "cache/jobs/??/*/jid"))
+	for _, path := range found {
+		if b, _ := os.ReadFile(path); string(b) == jid {
+			_, err := os.Stat(filepath.Join(filepath.Dir(path), id, "return.p"))
+			return err == nil
+		}
+	}
+	return false
+}
+
+func other(f *fleet, than ...*node) *node {
+	for _, m := range f.masters {
+		free := true
+		for _, x := range than {
+			free = free && m != x
+		}
+		if free {
+			return m
+		}
+	}
+	return nil
+}
+
+// TestLostHolder: behind HAProxy, the master that holds a minion's
+// subscription is killed, then another one is frozen. The job that is sent
+// right then arrives; how long that took is logged.
+func TestLostHolder(t *testing.T) {
+	t.Parallel()
+	haproxyProgram(t)
+	f := newFleet(t, "auto_accept: true\n", brine, brine, brine).start()
+	host := f.balance()
+	ids := []string{"m0", "m1", "m2"}
+	for _, id := range ids {
+		f.minion(brine, id, host, "")
+	}
+	for _, m := range f.masters {
+		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+	}
+	for _, fault := range []struct {
+		name string
+		do   func(n *node)
+		undo func(n *node)
+	}{
+		{"killed", func(n *node) { n.Kill() }, func(n *node) { n.Start() }},
+		{"frozen", func(n *node) { n.Signal(syscall.SIGSTOP) }, func(n *node) { n.Signal(syscall.SIGCONT) }},
+	} {
+		for _, id := range ids[:2] {
+			victim := f.holder(f.masters[0], id)
+			survivor := other(f, victim)
+			fault.do(victim)
+			from := time.Now()
+			jid := f.publish(survivor, id, fault.name)
+			sent := time.Since(from)
+			eventually(t, "the job that was sent when "+victim.Name+" was "+fault.name+" has returned", func() error {
+				if !f.returned(jid, id) {
+					return errors.New("no return")
+				}
+				return nil
+			})
+			t.Logf("holder of %s %s: job sent after %v, returned after %v", id, fault.name, sent.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
+			fault.undo(victim)
+			for _, m := range f.masters {
+				eventually(t, "all answer to "+m.Name+" again", func() error { return m.PingAll(brine, ids...) })
+			}
+		}
+	}
+}
