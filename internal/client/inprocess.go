@@ -13,6 +13,9 @@ import (
 type InProcess struct {
 	// Publish starts a job and returns what a client would get as the reply.
 	Publish func(load *value.Dict) *value.Dict
+	// OnMaster starts a runner, or runs a wheel function, for a request with
+	// the cmd of that name. Without it neither can be asked for.
+	OnMaster func(load *value.Dict) *value.Dict
 	// Events is the master's bus.
 	Events *event.Bus
 	// User is who the jobs are from.
@@ -24,9 +27,14 @@ var (
 	_ Bus    = (*InProcess)(nil)
 )
 
-// Request implements Master. Only jobs can be asked for.
+// Request implements Master. Only jobs can be asked for, and functions of the
+// master if there is OnMaster.
 func (p *InProcess) Request(ctx context.Context, load *value.Dict) (any, error) {
-	if cmd := load.Str("cmd"); cmd != "publish" {
+	cmd := load.Str("cmd")
+	if p.OnMaster != nil && (cmd == "runner" || cmd == "wheel") && ctx.Err() == nil {
+		return p.OnMaster(load), nil
+	}
+	if cmd != "publish" {
 		return nil, salt.Errorf(salt.Invalid, "a runner cannot ask for %q", cmd)
 	}
 	if err := ctx.Err(); err != nil {

@@ -20,6 +20,7 @@ import (
 	"brine/internal/pillar"
 	"brine/internal/pillar/gitpillar"
 	"brine/internal/profile"
+	"brine/internal/reactor"
 	"brine/internal/top"
 	"brine/internal/transport"
 )
@@ -45,6 +46,8 @@ type Master struct {
 	Elsewhere backends.Options
 	Top       top.Options
 	Pillar    pillar.Options
+	Reactor   reactor.Options
+	Returns   master.EventReturnOptions
 	GitPillar gitpillar.Options
 	Output    output.Options
 	Profile   profile.Options

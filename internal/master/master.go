@@ -34,6 +34,7 @@ import (
 	"brine/internal/keystore"
 	"brine/internal/pillar"
 	"brine/internal/pillar/gitpillar"
+	"brine/internal/reactor"
 	"brine/internal/remote"
 	"brine/internal/render"
 	"brine/internal/target"
@@ -58,24 +59,26 @@ type Config struct {
 	MasterID         string
 	PKIDir, CacheDir string
 	// Interface is the address to listen on, for other masters.
-	Interface string
-	User      string
-	Listen    []Listen
-	Options   Options
-	Auth      auth.Options
-	Channel   channel.Options
-	Publish   channel.PublishOptions
-	Keys      keystore.Options
-	Cache     cache.Options
-	Client    client.Options
-	Jobs      job.Options
-	Cluster   cluster.Options
-	Events    event.MasterOptions
-	Files     fileserver.Options
-	Backends  backends.Options
-	Top       top.Options
-	Pillar    pillar.Options
-	GitPillar gitpillar.Options
+	Interface   string
+	User        string
+	Listen      []Listen
+	Options     Options
+	Auth        auth.Options
+	Channel     channel.Options
+	Publish     channel.PublishOptions
+	Keys        keystore.Options
+	Cache       cache.Options
+	Client      client.Options
+	Jobs        job.Options
+	Cluster     cluster.Options
+	Events      event.MasterOptions
+	Files       fileserver.Options
+	Backends    backends.Options
+	Top         top.Options
+	Pillar      pillar.Options
+	GitPillar   gitpillar.Options
+	Reactor     reactor.Options
+	EventReturn EventReturnOptions
 	// Opts are all options under their names, for config.get.
 	Opts *value.Dict
 }
@@ -119,6 +122,8 @@ type Master struct {
 	publishers []transport.Publisher
 	servers    []transport.RequestServer
 	answerer   *discovery.Answerer // of the option discovery, or nil
+	reactor    *reactor.Reactor    // of the option reactor, or nil
+	keepers    []*eventKeeper      // of the option event_return
 }
 
 // live is what a reload replaces.
@@ -194,6 +199,10 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 	if m.wheels, err = m.newWheels(); err != nil {
 		return nil, err
 	}
+	if m.reactor, err = m.newReactor(); err != nil {
+		return nil, err
+	}
+	m.keepers = m.newKeepers()
 	return m, m.bindServers()
 }
 
@@ -385,7 +394,7 @@ func (m *Master) Run(ctx context.Context) error {
 	front, stopFront := context.WithCancel(ctx)
 	defer stopFront()
 	// One failure stops all.
-	failed := make(chan error, 10+2*len(m.servers))
+	failed := make(chan error, 12+2*len(m.servers))
 	back := group{failed: failed}
 	for _, p := range m.publishers {
 		back.Go(func() error { return p.Serve(inner) })
@@ -393,6 +402,12 @@ func (m *Master) Run(ctx context.Context) error {
 	back.Go(func() error { return m.eventIPC.Serve(inner) })
 	back.Go(func() error { return m.maintain(inner) })
 	back.Go(func() error { return m.fetchFiles(inner) })
+	for _, k := range m.keepers {
+		back.Go(func() error { return k.run(inner) })
+	}
+	if m.reactor != nil {
+		back.Go(func() error { return m.reactor.Run(inner) })
+	}
 	if m.answerer != nil {
 		back.Go(func() error { return m.answerer.Serve(inner) })
 	}

@@ -53,18 +53,25 @@ type wheelRun struct {
 // take reads a request and answers it if it is refused.
 func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 	who := w.m.identify(w.m.context(), c.Load)
-	r := &wheelRun{m: w.m, fun: c.Load.Str("fun"), jid: salt.NewJID(time.Now())}
-	r.args, r.kwargs = wheelArgs(c.Load)
+	r := w.begin(c.Load.Str("fun"), c.Load, "")
 	if reply := w.m.mayRun(who, acl.Wheel, r.fun, r.args, r.kwargs, c.Load); reply != nil {
 		w.m.gripes.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80q", r.fun))
 		w.m.record(c, who, refusal(who), "")
 		c.Reply(reply)
 		return nil, false
 	}
-	r.tag = salt.Tag("wheel", r.jid)
 	w.m.record(c, who, resultDone, r.jid)
-	r.data = value.DictOf("fun", "wheel."+r.fun, "jid", r.jid, "tag", r.tag, "user", who.onMaster(w.m))
+	r.data.Set("user", who.onMaster(w.m))
 	return r, true
+}
+
+// begin reads what is to run, for a user who may.
+func (w *wheels) begin(fun string, load *value.Dict, user string) *wheelRun {
+	r := &wheelRun{m: w.m, fun: fun, jid: salt.NewJID(time.Now())}
+	r.args, r.kwargs = wheelArgs(load)
+	r.tag = salt.Tag("wheel", r.jid)
+	r.data = value.DictOf("fun", "wheel."+r.fun, "jid", r.jid, "tag", r.tag, "user", user)
+	return r
 }
 
 // execute runs the function between its two events and returns the data of

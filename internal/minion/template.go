@@ -2,12 +2,10 @@ package minion
 
 import (
 	"context"
-	"io/fs"
 
 	"brine/internal/fileclient"
 	"brine/internal/fn"
 	"brine/internal/render"
-	"brine/internal/salt"
 	"brine/internal/value"
 )
 
@@ -16,7 +14,7 @@ import (
 func (m *Minion) template(ctx context.Context, c *fn.Call, t fn.Template) (string, error) {
 	return m.renderer.Text(ctx, t.Engine, render.Request{
 		Source: t.Source, Path: t.Path, Saltenv: t.Saltenv, Funcs: templateFunctions{m.funcs, c}, Grains: c.Grains.All(), Pillar: c.Pillar.All(),
-		Opts: c.Config.All(), Context: t.Context, Loader: templateFiles{c.Files},
+		Opts: c.Config.All(), Context: t.Context, Loader: fileclient.Templates{Files: c.Files},
 	})
 }
 
@@ -24,7 +22,7 @@ func (m *Minion) template(ctx context.Context, c *fn.Call, t fn.Template) (strin
 func (m *Minion) render(ctx context.Context, c *fn.Call, pipe string, t fn.Template) (any, error) {
 	return m.renderer.Render(ctx, render.Request{
 		Source: t.Source, Path: t.Path, Saltenv: t.Saltenv, Default: pipe, Funcs: templateFunctions{m.funcs, c}, Grains: c.Grains.All(), Pillar: c.Pillar.All(),
-		Opts: c.Config.All(), Context: t.Context, Loader: templateFiles{c.Files},
+		Opts: c.Config.All(), Context: t.Context, Loader: fileclient.Templates{Files: c.Files},
 	})
 }
 
@@ -37,18 +35,6 @@ type templateFunctions struct {
 // Call implements render.Functions.
 func (f templateFunctions) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
 	return f.Registry.Call(ctx, f.c, name, args, kwargs)
-}
-
-// templateFiles are what a template imports.
-type templateFiles struct{ files *fileclient.Client }
-
-// Load implements render.Loader.
-func (f templateFiles) Load(ctx context.Context, saltenv, path string) ([]byte, error) {
-	b, err := f.files.Read(ctx, fileclient.URL("|"+path), saltenv)
-	if err != nil && salt.KindOf(err) == salt.NotFound {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
-	}
-	return b, err
 }
 
 var _ render.Functions = templateFunctions{}

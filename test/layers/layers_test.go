@@ -26,7 +26,7 @@ var rows = [][]string{
 	{"sls", "top"},
 	{"pillar", "highstate"},
 	{"client", "grains", "modules", "states"},
-	{"runners", "wheel"},
+	{"runners", "wheel", "reactor"},
 	{"api", "master", "minion"},
 	{"config"},
 	{"cli"},
