@@ -43,7 +43,9 @@ func sshd(t *testing.T, publicKey string) (addr, known string) {
 		}
 	}
 	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// An address of its own, so that nobody takes the port meanwhile.
+	host := fmt.Sprintf("127.%d.%d.77", 130+os.Getpid()>>8&0x3f, os.Getpid()&0xff)
+	l, err := net.Listen("tcp", host+":0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +59,8 @@ func sshd(t *testing.T, publicKey string) (addr, known string) {
 	}
 	known = dir + "/known"
 	for file, text := range map[string]string{
-		known: "[127.0.0.1]:" + port + " " + string(pub), dir + "/authorized": publicKey,
-		dir + "/config": fmt.Sprintf("ListenAddress 127.0.0.1\nPort %s\nHostKey %s/host\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nAuthorizedKeysFile %s/authorized\n", port, dir, dir),
+		known: "[" + host + "]:" + port + " " + string(pub), dir + "/authorized": publicKey,
+		dir + "/config": fmt.Sprintf("ListenAddress %s\nPort %s\nHostKey %s/host\nPidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nAuthorizedKeysFile %s/authorized\n", host, port, dir, dir),
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -231,7 +233,7 @@ func TestHTTPS(t *testing.T) {
 		if (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err != nil && (strings.Contains(err.Error(), "word") && name != "wrong password" || strings.Contains(err.Error(), "wrong-one")) {
+		if err != nil && (strings.Contains(err.Error(), "$word") || strings.Contains(err.Error(), "wrong-one")) {
 			t.Errorf("%s: the password is told: %v", name, err)
 		}
 		if c.ok && fmt.Sprint(files(t, cl, "main")) != "map[a:1]" {

@@ -38,6 +38,7 @@ type Options struct {
 	Timeout          time.Duration `salt:"timeout" default:"5" doc:"seconds that commands wait for minions" change:"live"`
 	GatherJobTimeout time.Duration `salt:"gather_job_timeout" default:"10" doc:"seconds that commands wait for the answer whether a job is still running" change:"live"`
 	AllowKeyRevoke   bool          `salt:"allow_minion_key_revoke" default:"true" doc:"let minions delete their own key" change:"live"`
+	MasterTops       *value.Dict   `salt:"master_tops" default:"null" doc:"what else tells which SLS files are for a minion: a map of ext_nodes and a command, which gets the minion's id" change:"live"`
 	FileBufferSize   int           `salt:"file_buffer_size" default:"1048576" doc:"bytes of a file that are sent at once" change:"live"`
 	FileRecv         bool          `salt:"file_recv" default:"false" doc:"let minions push files to this master" change:"live"`
 	FileRecvMaxSize  int           `salt:"file_recv_max_size" default:"100" doc:"MB of a file that a minion may push" change:"live"`

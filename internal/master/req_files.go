@@ -63,8 +63,6 @@ func (m *Master) stateOptions(envsOnly bool) *value.Dict {
 	return d
 }
 
-func (f *fileRoutes) empty(c *channel.Call) { c.Reply(value.NewDict(0)) }
-
 // receive keeps a part of a file that a minion pushes, below its own folder.
 func (f *fileRoutes) receive(c *channel.Call) {
 	err := f.store(c)

@@ -57,7 +57,7 @@ func (m *Master) newRouter() *router {
 			"_mine_flush":     {handle: data.mineFlush, slow: true},
 			"revoke_auth":     {handle: data.revoke, slow: true},
 			"_master_opts":    {handle: files.masterOpts},
-			"_master_tops":    {handle: files.empty},
+			"_master_tops":    {handle: files.tops, slow: true},
 			"_file_recv":      {handle: files.receive, slow: true},
 			"minion_pub":      {handle: peer.publish, slow: true},
 			"minion_publish":  {handle: peer.long(peer.publishAndWait)},

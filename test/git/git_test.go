@@ -1,0 +1,232 @@
+// Package git runs masters and minions whose files and pillar come from git.
+package git
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+)
+
+func TestMain(m *testing.M) { daemontest.Main(m) }
+
+func git(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		if os.Getenv("BRINE_REQUIRE_TOOLS") != "" {
+			t.Fatal("there is no git")
+		}
+		t.Skip("there is no git")
+	}
+	c := exec.Command("git", args...)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+}
+
+// commit puts files into a repository, and makes it if it is not there.
+func commit(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	if _, err := os.Stat(dir); err != nil {
+		git(t, filepath.Dir(dir), "init", "--quiet", "--initial-branch=main", dir)
+	}
+	for name, text := range files {
+		p := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git(t, dir, "add", "-A")
+	git(t, dir, "commit", "--quiet", "-m", "x")
+}
+
+// run runs a runner and returns what it answered.
+func run(t *testing.T, n *daemontest.Node, args ...string) any {
+	t.Helper()
+	out, errs, code := n.Run(daemontest.Brine, "salt-run", append([]string{"--out=json"}, args...)...)
+	var v any
+	if err := json.Unmarshal([]byte(out), &v); err != nil {
+		t.Fatalf("%v: %v (%d)\n%s%s", args, err, code, out, errs)
+	}
+	return v
+}
+
+// TestStatesFromGit has a minion run states whose files and pillar come from
+// git, follows pushes, and goes on while the repositories are away. Two masters
+// share what they have fetched.
+func TestStatesFromGit(t *testing.T) {
+	t.Parallel()
+	base, shared := t.TempDir(), t.TempDir()
+	files, pillar := base+"/files", base+"/pillar"
+	target := filepath.Join(base, "target")
+	commit(t, files, map[string]string{"top.sls": "base:\n  '*': [web]\n", "web/init.sls": target + ":\n  file.managed:\n    - source: salt://web/text\n    - template: jinja\n", "web/text": "one {{ pillar['who'] }}\n"})
+	commit(t, pillar, map[string]string{"top.sls": "base:\n  '*': [who]\n", "who.sls": "who: alice\n"})
+	conf := fmt.Sprintf(`
+fileserver_backend: [git, roots]
+fileserver_events: True
+gitfs_base: main
+gitfs_update_interval: 1
+gitfs_remotes: ['file://%s']
+git_pillar_base: main
+git_pillar_update_interval: 1
+ext_pillar:
+  - git:
+    - main file://%s
+`, files, pillar)
+	var masters []*daemontest.Node
+	for _, name := range []string{"one", "two"} {
+		m := daemontest.NewMaster(t, daemontest.Brine, name, daemontest.Host(), conf)
+		// The masters share the folders of git, as on a shared cachedir.
+		cache := m.Path("var/cache/salt/master")
+		if err := os.MkdirAll(cache, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range []string{"gitfs", "git_pillar"} {
+			if err := os.MkdirAll(filepath.Join(shared, dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(filepath.Join(shared, dir), filepath.Join(cache, dir)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		masters = append(masters, m.Start())
+	}
+	events := masters[0].Events()
+	daemontest.NewMinion(t, daemontest.Brine, "web1", []string{masters[0].Host}, "").Start()
+	masters[0].Accept("web1")
+	const patience = 2 * time.Minute
+	applied := func(m *daemontest.Node, want string) {
+		t.Helper()
+		daemontest.Eventually(t, patience, "the file is "+want, func() error {
+			out, errs, code := m.Run(daemontest.Brine, "salt", "web1", "state.apply", "--out=json")
+			got, err := os.ReadFile(target)
+			if err != nil || string(got) != want || code != 0 {
+				return fmt.Errorf("it is %q (%v), code %d\n%s%s", got, err, code, out, errs)
+			}
+			return nil
+		})
+	}
+	applied(masters[0], "one alice\n")
+	commit(t, files, map[string]string{"web/text": "two {{ pillar['who'] }}\n"})
+	commit(t, pillar, map[string]string{"who.sls": "who: bob\n"})
+	applied(masters[0], "two bob\n")
+	// What one master serves the other one serves, without an update.
+	var told []string
+	for _, m := range masters {
+		d := run(t, m, "fileserver.remotes").(map[string]any)["git"].(map[string]any)["file://"+files].(map[string]any)
+		told = append(told, fmt.Sprint(d["commits"], d["serial"]))
+	}
+	if told[0] != told[1] {
+		t.Error(told)
+	}
+
+	if got := run(t, masters[0], "fileserver.envs"); fmt.Sprint(got) != "[base]" {
+		t.Error(got)
+	}
+	if got := run(t, masters[0], "fileserver.file_list", "backend=gitfs"); fmt.Sprint(got) != "[top.sls web/init.sls web/text]" {
+		t.Error(got)
+	}
+	if got := run(t, masters[0], "fileserver.update", "backend=git"); got != true {
+		t.Error(got)
+	}
+	if got := fmt.Sprint(run(t, masters[0], "git_pillar.update")); got != "map[main file://"+pillar+":<nil>]" {
+		t.Error(got)
+	}
+	if got := fmt.Sprint(run(t, masters[0], "fileserver.lock")); !strings.Contains(got, "locked:[Set update lock for gitfs remote 'file://"+files+"'") {
+		t.Error(got)
+	}
+	for _, m := range masters {
+		if got := fmt.Sprint(run(t, m, "fileserver.remotes")); !strings.Contains(got, "by hand, until") {
+			t.Error(got)
+		}
+	}
+	if got := fmt.Sprint(run(t, masters[1], "cache.clear_git_lock", "gitfs")); !strings.Contains(got, "cleared:[Removed update lock for gitfs remote 'file://"+files+"'") {
+		t.Error(got)
+	}
+	if got := run(t, masters[1], "fileserver.clear_lock"); got != "No locks were removed" {
+		t.Error(got)
+	}
+
+	// The repositories are away; a master that starts then has what there was.
+	for _, dir := range []string{files, pillar} {
+		if err := os.Rename(dir, dir+".away"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	daemontest.Eventually(t, patience, "events of faults", func() error {
+		if got := events(); !strings.Contains(got, "salt/fileserver/gitfs/fault") || !strings.Contains(got, "salt/pillar/git/fault") {
+			return fmt.Errorf("there are:\n%s", got)
+		}
+		return nil
+	})
+	if out, _, code := masters[0].Run(daemontest.Brine, "salt-run", "fileserver.update"); code == 0 || !strings.Contains(out, files) {
+		t.Errorf("the runner does not say what is wrong: %d\n%s", code, out)
+	}
+	masters[0].Kill()
+	masters[0].Start()
+	if err := os.Remove(target); err != nil {
+		t.Fatal(err)
+	}
+	applied(masters[0], "two bob\n")
+	if got := fmt.Sprint(run(t, masters[1], "fileserver.clear_cache")); got != "map[cleared:[The git fileserver cache was successfully cleared]]" {
+		t.Error(got)
+	}
+}
+
+// TestMasterless has salt-call take states and pillar from git by itself.
+func TestMasterless(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	commit(t, base+"/files", map[string]string{"x.sls": base + "/target:\n  file.managed:\n    - contents: {{ pillar['who'] }}\n"})
+	commit(t, base+"/pillar", map[string]string{"top.sls": "base:\n  '*': [who]\n", "who.sls": "who: alice\n"})
+	n := daemontest.NewMinion(t, daemontest.Brine, "alone", []string{"127.0.0.1"}, fmt.Sprintf(`
+file_client: local
+fileserver_backend: [gitfs]
+gitfs_base: main
+gitfs_remotes: ['file://%[1]s/files']
+git_pillar_base: main
+ext_pillar: [{git: ['main file://%[1]s/pillar']}]
+`, base))
+	out, errs, code := n.Run(daemontest.Brine, "salt-call", "--local", "state.apply", "x")
+	if got, err := os.ReadFile(base + "/target"); code != 0 || err != nil || string(got) != "alice\n" {
+		t.Errorf("%d %q %v\n%s%s", code, got, err, out, errs)
+	}
+}
+
+// TestMasterTops has a program tell which states are for a minion.
+func TestMasterTops(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"classify":     "#!/bin/sh\nprintf 'environment: base\\nclasses: {told: {}}\\nparameters: {who: %s}\\n' \"$2\"\n",
+		"srv/told.sls": dir + "/target:\n  file.managed:\n    - contents: told\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := daemontest.NewMaster(t, daemontest.Brine, "tops", daemontest.Host(), fmt.Sprintf("file_roots: {base: [%[1]s/srv]}\nmaster_tops:\n  ext_nodes: %[1]s/classify -x\n", dir)).Start()
+	daemontest.NewMinion(t, daemontest.Brine, "web1", []string{m.Host}, "").Start()
+	m.Accept("web1")
+	daemontest.Eventually(t, 2*time.Minute, "the told state is applied", func() error {
+		out, errs, _ := m.Run(daemontest.Brine, "salt", "web1", "state.apply")
+		if got, err := os.ReadFile(dir + "/target"); err != nil || string(got) != "told\n" {
+			return fmt.Errorf("%q %v\n%s%s", got, err, out, errs)
+		}
+		return nil
+	})
+}
