@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,11 +102,11 @@ func (f *fleet) holder(asked *node, id string) *node {
 }
 
 // publish starts a job at a master and returns its id.
-func (f *fleet) publish(at *node, tgt, text string) string {
+func (f *fleet) publish(at *node, tgt string, call ...string) string {
 	f.t.Helper()
 	jid := ""
 	eventually(f.t, "a job is published", func() error {
-		out, errs, _ := at.Run(brine, "salt", "--async", "--expire=5m", tgt, "test.echo", text)
+		out, errs, _ := at.Run(brine, "salt", append([]string{"--async", "--expire=5m", tgt}, call...)...)
 		if jid = jidIn(out + errs); jid == "" {
 			return errors.New(out + errs)
 		}
@@ -115,14 +117,10 @@ func (f *fleet) publish(at *node, tgt, text string) string {
 
 // returned reports whether the shared folder has a minion's return.
 func (f *fleet) returned(jid, id string) bool {
-	found, _ := filepath.Glob(filepath.Join(f.shared, "cache/jobs/??/*/jid"))
-	for _, path := range found {
-		if b, _ := os.ReadFile(path); string(b) == jid {
-			_, err := os.Stat(filepath.Join(filepath.Dir(path), id, "return.p"))
-			return err == nil
-		}
-	}
-	return false
+	sum := sha256.Sum256([]byte(jid))
+	name := hex.EncodeToString(sum[:])
+	_, err := os.Stat(filepath.Join(f.shared, "cache/jobs", name[:2], name[2:], id, "return.p"))
+	return err == nil
 }
 
 func other(f *fleet, than ...*node) *node {
@@ -166,7 +164,7 @@ func TestLostHolder(t *testing.T) {
 			survivor := other(f, victim)
 			fault.do(victim)
 			from := time.Now()
-			jid := f.publish(survivor, id, fault.name)
+			jid := f.publish(survivor, id, "test.echo", fault.name)
 			sent := time.Since(from)
 			eventually(t, "the job that was sent when "+victim.Name+" was "+fault.name+" has returned", func() error {
 				if !f.returned(jid, id) {
