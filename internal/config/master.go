@@ -21,6 +21,7 @@ import (
 	"brine/internal/pillar/gitpillar"
 	"brine/internal/profile"
 	"brine/internal/reactor"
+	"brine/internal/returner"
 	"brine/internal/top"
 	"brine/internal/transport"
 )
@@ -28,20 +29,21 @@ import (
 // Master is the configuration of the master's side: the Options of every
 // package that it is made of.
 type Master struct {
-	Files   MasterFiles
-	Network transport.Options
-	Log     log.Options
-	Channel channel.Options
-	Publish channel.PublishOptions
-	Keys    keystore.Options
-	Cache   cache.Options
-	Events  event.MasterOptions
-	Options master.Options
-	Auth    auth.Options
-	Client  client.Options
-	Jobs    job.Options
-	Cluster cluster.Options
-	Served  fileserver.Options
+	Files     MasterFiles
+	Network   transport.Options
+	Log       log.Options
+	Channel   channel.Options
+	Publish   channel.PublishOptions
+	Keys      keystore.Options
+	Cache     cache.Options
+	Events    event.MasterOptions
+	Options   master.Options
+	Auth      auth.Options
+	Client    client.Options
+	Jobs      job.Options
+	Returners returner.MasterOptions
+	Cluster   cluster.Options
+	Served    fileserver.Options
 	// Elsewhere are the backends of the file server that are more than folders.
 	Elsewhere backends.Options
 	Top       top.Options

@@ -19,6 +19,7 @@ import (
 	"brine/internal/pillar"
 	"brine/internal/pillar/gitpillar"
 	"brine/internal/profile"
+	"brine/internal/returner"
 	"brine/internal/top"
 	"brine/internal/transport"
 )
@@ -41,6 +42,7 @@ type Minion struct {
 	Top       top.Options
 	Output    output.Options
 	Profile   profile.Options
+	Returners returner.MinionOptions
 }
 
 // MinionFiles say who the minion is and where it keeps things. The folders

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"brine/internal/fileserver"
@@ -23,6 +24,7 @@ func (m *Master) maintain(ctx context.Context) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	var lastRound, lastFiles time.Time
+	var cleaning atomic.Bool
 	for {
 		select {
 		case <-ctx.Done():
@@ -43,6 +45,12 @@ func (m *Master) maintain(ctx context.Context) error {
 			}
 			lastRound = now
 			m.round()
+			if !cleaning.Swap(true) {
+				go func() {
+					defer cleaning.Store(false)
+					m.cleanOutlets(ctx)
+				}()
+			}
 		}
 	}
 }

@@ -37,6 +37,7 @@ import (
 	"brine/internal/reactor"
 	"brine/internal/remote"
 	"brine/internal/render"
+	"brine/internal/returner"
 	"brine/internal/target"
 	"brine/internal/top"
 	"brine/internal/transport"
@@ -70,6 +71,7 @@ type Config struct {
 	Cache       cache.Options
 	Client      client.Options
 	Jobs        job.Options
+	Returners   returner.MasterOptions
 	Cluster     cluster.Options
 	Events      event.MasterOptions
 	Files       fileserver.Options
@@ -94,6 +96,7 @@ type Master struct {
 	keys      *keystore.Store
 	cache     *cache.Cache
 	jobs      jobStore
+	outlets   []*outlet
 	stockJobs *job.LocalCache
 	cluster   *cluster.Cluster // nil for a master of its own
 	bus       *event.Bus
@@ -225,6 +228,9 @@ func (m *Master) openStores() (err error) {
 		return err
 	}
 	if m.jobs, err = m.openJobs(own); err != nil {
+		return err
+	}
+	if err := m.openOutlets(own); err != nil {
 		return err
 	}
 	if err := m.loadQueue(); err != nil {
@@ -394,13 +400,14 @@ func (m *Master) Run(ctx context.Context) error {
 	front, stopFront := context.WithCancel(ctx)
 	defer stopFront()
 	// One failure stops all.
-	failed := make(chan error, 12+2*len(m.servers))
+	failed := make(chan error, 13+2*len(m.servers))
 	back := group{failed: failed}
 	for _, p := range m.publishers {
 		back.Go(func() error { return p.Serve(inner) })
 	}
 	back.Go(func() error { return m.eventIPC.Serve(inner) })
 	back.Go(func() error { return m.maintain(inner) })
+	back.Go(func() error { return m.runOutlets(inner) })
 	back.Go(func() error { return m.fetchFiles(inner) })
 	for _, k := range m.keepers {
 		back.Go(func() error { return k.run(inner) })
@@ -429,7 +436,9 @@ func (m *Master) Run(ctx context.Context) error {
 	stop()
 	back.Wait()
 	m.noteStates()
-	return errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close())
+	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close())
+	m.closeOutlets()
+	return err
 }
 
 // release gives back what New acquired.
@@ -455,6 +464,7 @@ func (m *Master) release() {
 	if m.cache != nil {
 		m.cache.Close()
 	}
+	m.closeOutlets()
 	if m.audit != nil {
 		m.audit.Close()
 	}

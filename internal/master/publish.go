@@ -108,6 +108,7 @@ func (m *Master) recordJob(load *value.Dict, jid string, minions []string, expir
 	if err := m.jobs.NewJobUntil(load, minions, expires); err != nil {
 		return err
 	}
+	m.sendLoad(load, jid, minions)
 	if !m.options().JobCacheForStock || m.cluster != nil {
 		return nil // in a cluster it is there already
 	}

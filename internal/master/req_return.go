@@ -62,6 +62,8 @@ func (r *returns) store(load *value.Dict, done func(error)) {
 	jid, id := load.Str("jid"), load.Str("id")
 	r.m.jobs.ReturnAsync(load, func(dup bool, err error) {
 		r.m.queue.returned(jid, id)
+		// Also one that came twice: this master may have been killed in between.
+		r.m.sendReturn(load)
 		key := jid + "/" + id
 		if err != nil {
 			r.gripes.Log(slog.LevelError, "cannot store a return; a minion of Brine keeps it and sends it again", "jid", jid, "minion", id, "err", err)

@@ -43,7 +43,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 	here := &client.InProcess{Publish: m.Publish, Events: m.bus, User: "root"}
 	c := client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log)
 	return fn.NewRegistry(nil, runners.New(runners.Deps{
-		Jobs: m.jobs, Keys: m.keys, Cache: m.cache, Connected: m.connected, Holders: m.holders, Standing: m.standings.of, Client: c,
+		Jobs: m.history(), JobsOf: m.jobsOf, JobCaches: m.JobCaches, Keys: m.keys, Cache: m.cache, Connected: m.connected, Holders: m.holders, Standing: m.standings.of, Client: c,
 		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list, Nodegroups: m.nodegroups,
 		Audit:  m.audit.Recent,
 		Wheels: func() *value.Dict { return m.wheels.Docs() },

@@ -139,4 +139,6 @@ func (m *Master) runRunner(ctx context.Context, tag, jid, fun string, args []any
 }
 
 // JobReturns returns what is stored of a job, by minion.
-func (m *Master) JobReturns(jid string) (map[string]*value.Dict, error) { return m.jobs.Returns(jid) }
+func (m *Master) JobReturns(jid string) (map[string]*value.Dict, error) {
+	return m.history().Returns(jid)
+}

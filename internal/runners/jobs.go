@@ -33,6 +33,7 @@ func jobsModule(d Deps) fn.Module {
 		fn.Of("print_job", j.printJob, `Return all that is known of a job, under its id.`, fn.Example("salt-run jobs.print_job 20130916125524463507")),
 		fn.Of("exit_success", j.exitSuccess, `Say for each minion of a job whether it returned something that counts as true.`,
 			fn.Example("salt-run jobs.exit_success 20160520145827701627")),
+		fn.Of("cache_status", j.cacheStatus, `Say of the servers that get jobs and returns whether they can be reached, and how much waits for them.`, fn.Example("salt-run jobs.cache_status")),
 		fn.Of("last_run", j.lastRun, `Return all that is known of the last job, or of the last that passes all filters.`,
 			fn.Example("salt-run jobs.last_run"), fn.Example("salt-run jobs.last_run target=nodename"), fn.Example("salt-run jobs.last_run function=cmd.run")),
 	}}
@@ -40,6 +41,34 @@ func jobsModule(d Deps) fn.Module {
 
 type progressArgs struct {
 	Progress bool `salt:"display_progress" doc:"tell what is done meanwhile" default:"false"`
+}
+
+// from returns the functions for the jobs of a returner, if one is named.
+func (j jobs) from(source any) (jobs, error) {
+	if !value.Truth(source) || j.JobsOf == nil {
+		return j, nil
+	}
+	far, err := j.JobsOf(value.Str(source))
+	if err != nil {
+		return j, fn.Errorf("%w", err)
+	}
+	j.Jobs = far
+	return j, nil
+}
+
+func (j jobs) cacheStatus(context.Context, *fn.Call, none) (*value.List, error) {
+	out := &value.List{}
+	if j.JobCaches == nil {
+		return out, nil
+	}
+	for _, s := range j.JobCaches() {
+		d := value.DictOf("returner", s.Name, "connected", s.Away == nil, "waiting", s.Waiting, "since", s.Since.UTC().Format("2006-01-02T15:04:05.000000"))
+		if s.Away != nil {
+			d.Set("error", s.Away.Error())
+		}
+		out.Append(d)
+	}
+	return out, nil
 }
 
 // returnerName is that of Salt's job cache of the master.
@@ -55,7 +84,7 @@ func (a progressArgs) tell(c *fn.Call, text string) {
 // jidArgs name a job.
 type jidArgs struct {
 	JID    string `salt:"jid" doc:"job id"`
-	Source any    `salt:"ext_source" doc:"returner to ask; jobs are kept by the master alone" default:"null"`
+	Source any    `salt:"ext_source" doc:"returner to ask instead of the job cache" default:"null"`
 }
 
 type lookupArgs struct {
@@ -66,6 +95,10 @@ type lookupArgs struct {
 }
 
 func (j jobs) lookupJID(_ context.Context, c *fn.Call, a lookupArgs) (any, error) {
+	j, err := j.from(a.Source)
+	if err != nil {
+		return nil, err
+	}
 	returns, err := j.Jobs.Returns(a.JID)
 	if err != nil {
 		return nil, err
@@ -103,6 +136,10 @@ type listJobArgs struct {
 }
 
 func (j jobs) listJob(_ context.Context, c *fn.Call, a listJobArgs) (*value.Dict, error) {
+	j, err := j.from(a.Source)
+	if err != nil {
+		return nil, err
+	}
 	a.tell(c, "Querying returner: "+returnerName)
 	d, err := j.describe(a.JID)
 	if err != nil {
@@ -113,6 +150,10 @@ func (j jobs) listJob(_ context.Context, c *fn.Call, a listJobArgs) (*value.Dict
 }
 
 func (j jobs) printJob(_ context.Context, _ *fn.Call, a jidArgs) (*value.Dict, error) {
+	j, err := j.from(a.Source)
+	if err != nil {
+		return nil, err
+	}
 	d, err := j.describe(a.JID)
 	if err != nil {
 		return nil, err
@@ -181,6 +222,10 @@ func startTime(jid string) string {
 }
 
 func (j jobs) exitSuccess(_ context.Context, _ *fn.Call, a jidArgs) (*value.Dict, error) {
+	j, err := j.from(a.Source)
+	if err != nil {
+		return nil, err
+	}
 	minions, err := j.Jobs.Minions(a.JID)
 	if err != nil {
 		return nil, err
@@ -203,7 +248,7 @@ func (j jobs) exitSuccess(_ context.Context, _ *fn.Call, a jidArgs) (*value.Dict
 }
 
 type listArgs struct {
-	Source    any    `salt:"ext_source" doc:"returner to ask; jobs are kept by the master alone" default:"null"`
+	Source    any    `salt:"ext_source" doc:"returner to ask instead of the job cache" default:"null"`
 	Outputter string `salt:"outputter" doc:"form to show the result in" default:""`
 	Metadata  any    `salt:"search_metadata" doc:"map; a job with one of these entries in its metadata passes" default:"null"`
 	Function  any    `salt:"search_function" doc:"pattern, or list of patterns, for the function" default:"null"`
@@ -214,6 +259,10 @@ type listArgs struct {
 }
 
 func (j jobs) listJobs(_ context.Context, c *fn.Call, a listArgs) (any, error) {
+	j, err := j.from(a.Source)
+	if err != nil {
+		return nil, err
+	}
 	a.tell(c, "Querying returner "+returnerName+" for jobs.")
 	list, err := j.filtered(a)
 	if err != nil {
@@ -305,12 +354,16 @@ func parseTime(text string) (time.Time, error) {
 type filterArgs struct {
 	Count     int    `salt:"count" doc:"how many jobs"`
 	NoFindJob bool   `salt:"filter_find_job" doc:"leave out the questions whether a job still runs" default:"true"`
-	Source    any    `salt:"ext_source" doc:"returner to ask; jobs are kept by the master alone" default:"null"`
+	Source    any    `salt:"ext_source" doc:"returner to ask instead of the job cache" default:"null"`
 	Outputter string `salt:"outputter" doc:"form to show the result in" default:""`
 	progressArgs
 }
 
 func (j jobs) listJobsFilter(_ context.Context, c *fn.Call, a filterArgs) (any, error) {
+	j, err := j.from(a.Source)
+	if err != nil {
+		return nil, err
+	}
 	a.tell(c, "Querying returner "+returnerName+" for jobs.")
 	ret := &value.List{}
 	if a.Count <= 0 {
@@ -333,7 +386,7 @@ func (j jobs) listJobsFilter(_ context.Context, c *fn.Call, a filterArgs) (any, 
 }
 
 type lastArgs struct {
-	Source    any    `salt:"ext_source" doc:"returner to ask; jobs are kept by the master alone" default:"null"`
+	Source    any    `salt:"ext_source" doc:"returner to ask instead of the job cache" default:"null"`
 	Outputter string `salt:"outputter" doc:"accepted for compatibility" default:""`
 	Metadata  any    `salt:"metadata" doc:"map; a job with one of these entries in its metadata passes" default:"null"`
 	Function  any    `salt:"function" doc:"pattern, or list of patterns, for the function" default:"null"`
@@ -342,6 +395,10 @@ type lastArgs struct {
 }
 
 func (j jobs) lastRun(ctx context.Context, c *fn.Call, a lastArgs) (any, error) {
+	j, err := j.from(a.Source)
+	if err != nil {
+		return nil, err
+	}
 	if _, ok := a.Metadata.(*value.Dict); a.Metadata != nil && !ok {
 		c.Log.Info("The metadata parameter must be specified as a dictionary")
 		return false, nil

@@ -19,6 +19,7 @@ import (
 	"brine/internal/fn"
 	"brine/internal/job"
 	"brine/internal/keystore"
+	"brine/internal/returner"
 	"brine/internal/target"
 	"brine/internal/value"
 )
@@ -61,9 +62,13 @@ var (
 
 // Deps is what runners need of the master.
 type Deps struct {
-	Jobs  Jobs
-	Keys  Keys
-	Cache Cache
+	Jobs Jobs
+	// JobsOf returns the jobs that a returner has, JobCaches how the servers are
+	// that get this master's. Both may be nil.
+	JobsOf    func(name string) (Jobs, error)
+	JobCaches func() []returner.OutboxStatus
+	Keys      Keys
+	Cache     Cache
 	// Connected returns the minions that are connected now. The map is only
 	// read.
 	Connected func() map[string]bool

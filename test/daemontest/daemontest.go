@@ -23,7 +23,7 @@ import (
 var binary string
 
 // Main builds the binary and runs the tests of a package; it is for TestMain.
-func Main(m interface{ Run() int }) {
+func Main(m *testing.M) {
 	// The shell and the language of whoever runs the tests change outputs.
 	os.Setenv("SHELL", "/bin/bash")
 	os.Setenv("LANG", "C.UTF-8")

@@ -10,12 +10,18 @@ import (
 
 	"brine/internal/remote"
 	"brine/internal/value"
-	"brine/test/daemontest"
 	"brine/test/servertest"
 )
 
+// TestMain removes the servers at the end.
 func TestMain(m *testing.M) {
-	daemontest.Main(runner{m})
+	code := m.Run()
+	for _, s := range []*shared{redisServer, etcdServer, mysqlServer, postgresServer} {
+		if s.s != nil {
+			s.s.Remove()
+		}
+	}
+	os.Exit(code)
 }
 
 // shared is one server for all tests of the package.
@@ -39,20 +45,6 @@ func (s *shared) get(t testing.TB) *servertest.Server {
 		t.Skip("the server could not be started for another test")
 	}
 	return s.s
-}
-
-type runner struct{ *testing.M }
-
-// Run removes the servers at the end.
-func (r runner) Run() int {
-	defer func() {
-		for _, s := range []*shared{redisServer, etcdServer, mysqlServer, postgresServer} {
-			if s.s != nil {
-				s.s.Remove()
-			}
-		}
-	}()
-	return r.M.Run()
 }
 
 var quiet = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError + 1}))

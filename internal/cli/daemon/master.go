@@ -70,7 +70,7 @@ func masterConfig(cfg *config.Master, t *config.Tree, log *slog.Logger) (master.
 	return master.Config{
 		ID: f.ID, MasterID: f.MasterID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, User: f.User, Listen: listen,
 		Options: cfg.Options, Auth: cfg.Auth, Channel: cfg.Channel, Publish: cfg.Publish, Keys: cfg.Keys, Cache: cfg.Cache, Client: cfg.Client,
-		Jobs: cfg.Jobs, Cluster: cfg.Cluster, Interface: cfg.Network.Interface, Events: cfg.Events, Files: cfg.Served, Backends: cfg.Elsewhere, Top: cfg.Top, Pillar: cfg.Pillar, GitPillar: cfg.GitPillar, Reactor: cfg.Reactor, EventReturn: cfg.Returns, Opts: opts,
+		Jobs: cfg.Jobs, Returners: cfg.Returners, Cluster: cfg.Cluster, Interface: cfg.Network.Interface, Events: cfg.Events, Files: cfg.Served, Backends: cfg.Elsewhere, Top: cfg.Top, Pillar: cfg.Pillar, GitPillar: cfg.GitPillar, Reactor: cfg.Reactor, EventReturn: cfg.Returns, Opts: opts,
 	}, nil
 }
 
