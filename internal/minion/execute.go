@@ -44,8 +44,8 @@ func (m *Minion) execute(ctx context.Context, j *job) {
 	forget := m.recordProc(j)
 	ret := m.bounded(proc.WithGroup(ctx, procs), j)
 	forget()
-	for _, r := range splitWords(j.load.Str("ret")) {
-		m.log.Error("the result is sent to the master only: there is no returner of that name", "jid", j.jid, "returner", r)
+	if lasting {
+		m.returners.send(j, ret)
 	}
 	m.giveBack(ret, m.jobs.finish(j, ret), lasting)
 }

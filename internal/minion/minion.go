@@ -38,6 +38,7 @@ import (
 	"brine/internal/pillar"
 	"brine/internal/pillar/gitpillar"
 	"brine/internal/render"
+	"brine/internal/returner"
 	"brine/internal/salt"
 	"brine/internal/state"
 	"brine/internal/state/engine"
@@ -61,6 +62,7 @@ type Config struct {
 	Pillar                    pillar.Options
 	GitPillar                 gitpillar.Options
 	Top                       top.Options
+	Returners                 returner.MinionOptions
 	// Resolver looks names up; nil is the system's.
 	Resolver *net.Resolver
 	// Keysize is the size in bits of a key that has to be made.
@@ -96,6 +98,7 @@ type Minion struct {
 	direct      *connection // of salt-call, which has no queues
 	jobs        *jobTable
 	memory      *memory
+	returners   returners
 	funcs       *fn.Registry
 	states      *state.Registry
 	renderer    *render.Renderer
@@ -128,6 +131,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	}
 	m := &Minion{cfg: cfg, log: log, renderer: render.New(render.Options{Log: log}), jobs: newJobTable(cfg.Options.JIDQueueHWM), readyC: make(chan struct{}), ended: make(chan struct{})}
 	m.standing = newStanding(m)
+	m.returners.m = m
 	m.memory = newMemory(cfg.Options.OutboxSize, cfg.Options.JIDQueueHWM, log)
 	m.jobs.past = m.memory.knows
 	if n := cfg.Options.ProcessCountMax; n > 0 {
@@ -322,6 +326,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	m.run = jobs
 	m.forgetNotes()
 	m.recall()
+	m.returners.recall()
 	if m.cfg.Options.MasterType == typeDisable && m.cfg.Options.StartupStates != "" {
 		m.log.Error("the startup states are not run: master_type is disable")
 	}

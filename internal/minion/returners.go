@@ -1,0 +1,134 @@
+package minion
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/remote"
+	"brine/internal/returner"
+	"brine/internal/value"
+)
+
+// returners sends results to the servers that a job, or the option return,
+// names. What a server that is away shall get waits on disk.
+type returners struct {
+	m *Minion
+
+	mu     sync.Mutex
+	boxes  map[string]*returner.Outbox
+	opened map[string]returner.Returner // those with the usual options
+	pillar *value.Dict                  // has options, too
+}
+
+// names are the returners of a job.
+func (r *returners) names(j *job) []string {
+	names := splitWords(j.load.Str("ret"))
+	for _, n := range value.Texts(r.m.cfg.Returners.Return) {
+		names = append(names, splitWords(n)...)
+	}
+	for i, n := range names {
+		names[i] = strings.TrimSpace(n)
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(n string) bool {
+		return n == "" || n == "local" || n == "local_cache" // the masters have it
+	})
+}
+
+// send has a result delivered.
+func (r *returners) send(j *job, ret *value.Dict) {
+	for _, name := range r.names(j) {
+		if !slices.Contains(returner.Names(), name) {
+			r.m.log.Error("the result is sent to the master only: there is no returner of that name", "jid", j.jid, "returner", name)
+			continue
+		}
+		r.mu.Lock()
+		if j.first != nil {
+			if p := j.first.pillar.Load(); p != nil {
+				r.pillar = p
+			}
+		}
+		box, err := r.box(name)
+		r.mu.Unlock()
+		if err != nil {
+			r.m.log.Error("a result is sent to the master only", "jid", j.jid, "returner", name, "error", err)
+			continue
+		}
+		data := ret.Clone()
+		data.Delete("cmd")
+		box.Put(value.DictOf("jid", j.jid, "data", data))
+	}
+}
+
+const outboxPrefix = "returns."
+
+// box opens what waits for a returner and begins to deliver; r.mu is held.
+func (r *returners) box(name string) (*returner.Outbox, error) {
+	if b := r.boxes[name]; b != nil {
+		return b, nil
+	}
+	path := filepath.Join(r.m.cfg.CacheDir, "brine", outboxPrefix+name)
+	b, err := returner.OpenOutbox(path, name, 2*max(r.m.cfg.Returners.Timeout, time.Second), func(ctx context.Context, d *value.Dict) error {
+		return r.deliver(ctx, name, d.Dict("data"))
+	}, r.m.log)
+	if err != nil {
+		return nil, err
+	}
+	if r.boxes == nil {
+		r.boxes, r.opened = map[string]*returner.Outbox{}, map[string]returner.Returner{}
+	}
+	r.boxes[name] = b
+	ctx := r.m.run
+	r.m.background.Go(func() {
+		b.Run(ctx)
+		b.Close()
+	})
+	return b, nil
+}
+
+// recall goes on with what an earlier process left.
+func (r *returners) recall() {
+	left, _ := filepath.Glob(filepath.Join(r.m.cfg.CacheDir, "brine", outboxPrefix+"*"))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, path := range left {
+		name := strings.TrimPrefix(filepath.Base(path), outboxPrefix)
+		if !slices.Contains(returner.Names(), name) {
+			continue
+		}
+		if _, err := r.box(name); err != nil {
+			r.m.log.Error("results that wait for a server cannot be read", "returner", name, "error", err)
+		}
+	}
+}
+
+func (r *returners) deliver(ctx context.Context, name string, ret *value.Dict) error {
+	config, keywords := ret.Str("ret_config"), ret.Dict("ret_kwargs")
+	usual := config == "" && keywords.Len() == 0
+	keep := 24 * time.Hour
+	if r.m.cfg.Opts.Has("keep_jobs_seconds") {
+		keep = time.Duration(r.m.cfg.Opts.Int("keep_jobs_seconds")) * time.Second
+	}
+	r.mu.Lock()
+	c := returner.Config{Source: remote.Options(r.m.cfg.Opts).Or(remote.Options(r.pillar)), Alternative: config, Keywords: keywords,
+		Keep: keep, Timeout: r.m.cfg.Returners.Timeout, MasterID: r.m.cfg.ID}
+	to := r.opened[name]
+	if !usual || to == nil {
+		var err error
+		if to, err = returner.Open(name, c); err != nil {
+			r.mu.Unlock()
+			return err
+		}
+		if usual {
+			r.opened[name] = to
+		} else {
+			defer to.Close()
+		}
+	}
+	r.mu.Unlock()
+	return to.Return(ctx, ret)
+}
