@@ -16,7 +16,7 @@ import (
 // with file_client: local.
 type Options struct {
 	FileRoots      any           `salt:"file_roots" default:"null" doc:"folders of files by environment; __env__ stands for any other environment, in a folder's name too" change:"live"`
-	Backends       []string      `salt:"fileserver_backend" default:"[roots]" doc:"where files come from, in the order in which they are looked for: roots (the folders of file_roots), gitfs or git, minionfs or minion" change:"live" list:"comma"`
+	Backends       []string      `salt:"fileserver_backend" default:"[roots]" doc:"where files come from, in the order in which they are looked for: roots (the folders of file_roots), gitfs or git, minionfs or minion, s3fs" change:"live" list:"comma"`
 	FollowSymlinks bool          `salt:"fileserver_followsymlinks" default:"true" doc:"follow symbolic links in file_roots, wherever they lead" change:"live"`
 	IgnoreSymlinks bool          `salt:"fileserver_ignoresymlinks" default:"false" doc:"leave symbolic links out of lists of files" change:"live"`
 	IgnoreRegex    any           `salt:"file_ignore_regex" default:"[]" doc:"regular expressions for files that are not served" change:"live"`

@@ -8,6 +8,7 @@ import (
 	"brine/internal/fileserver"
 	"brine/internal/fileserver/gitfs"
 	"brine/internal/fileserver/minionfs"
+	"brine/internal/fileserver/s3fs"
 )
 
 type (
@@ -15,12 +16,15 @@ type (
 	Git = gitfs.Options
 	// Minion is minionfs.
 	Minion = minionfs.Options
+	// S3 is s3fs.
+	S3 = s3fs.Options
 )
 
 // Options are those of all of them.
 type Options struct {
 	Git
 	Minion
+	S3
 }
 
 // Config is what they need besides.
@@ -44,5 +48,8 @@ func More(o Options, c Config) map[string]func(name string) (fileserver.Backend,
 	minion := func(name string) (fileserver.Backend, error) {
 		return minionfs.New(o.Minion, name, c.CacheDir, c.Receives, fileserver.Ignored(c.Files, c.Log))
 	}
-	return map[string]func(string) (fileserver.Backend, error){"git": git, "gitfs": git, "minion": minion, "minionfs": minion}
+	s3 := func(name string) (fileserver.Backend, error) {
+		return s3fs.New(o.S3, name, c.CacheDir, fileserver.Ignored(c.Files, c.Log), c.Alone, c.Log)
+	}
+	return map[string]func(string) (fileserver.Backend, error){"git": git, "gitfs": git, "minion": minion, "minionfs": minion, "s3": s3, "s3fs": s3}
 }
