@@ -398,15 +398,18 @@ func refsOf(ctx context.Context, dir string) (map[string]string, error) {
 			}
 			kind, id = "commit", strings.TrimSpace(string(b))
 		}
-		if ok && kind == "commit" && objectID.MatchString(id) {
+		if ok && kind == "commit" && isObjectID(id) {
 			refs[name] = id
 		}
 	}
 	return refs, nil
 }
 
-// objectID is the full name of an object, by SHA-1 or SHA-256.
-var objectID = regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
+// isObjectID reports whether s is the full name of an object, by SHA-1 or
+// SHA-256.
+func isObjectID(s string) bool {
+	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
+}
 
 // whole checks that what is served and did not change can still be read; git
 // has checked what it fetched.

@@ -87,7 +87,7 @@ func readTree(out []byte) (*Tree, error) {
 		}
 		about, name, ok := strings.Cut(line, "\t")
 		f := strings.Fields(about)
-		if !ok || len(f) != 4 || !objectID.MatchString(f[2]) {
+		if !ok || len(f) != 4 || !isObjectID(f[2]) {
 			return nil, fmt.Errorf("git lists %.100q, which cannot be read", line)
 		}
 		if !fit(name) {
@@ -204,7 +204,7 @@ func (tc *treeCache) drop(el *list.Element) {
 
 // Tree returns what is in a commit of what is served.
 func (c *Clone) Tree(ctx context.Context, s *Snapshot, commit string) (*Tree, error) {
-	if !objectID.MatchString(commit) {
+	if !isObjectID(commit) {
 		return nil, fmt.Errorf("%q is no commit", commit)
 	}
 	c.mu.Lock()
@@ -238,12 +238,12 @@ func (c *Clone) Commit(ctx context.Context, s *Snapshot, id string) (commit stri
 	}
 	out, err := runGit(ctx, filepath.Join(c.c.Dir, s.Folder), nil, "rev-parse", "--verify", "--quiet", "--end-of-options", id+"^{commit}")
 	commit = strings.TrimSpace(string(out))
-	return commit, err == nil && objectID.MatchString(commit)
+	return commit, err == nil && isObjectID(commit)
 }
 
 // Copy writes the content of a file to w.
 func (c *Clone) Copy(ctx context.Context, s *Snapshot, id string, w io.Writer) error {
-	if !objectID.MatchString(id) {
+	if !isObjectID(id) {
 		return fmt.Errorf("%q is no object", id)
 	}
 	c.mu.Lock()

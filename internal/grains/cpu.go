@@ -2,7 +2,6 @@ package grains
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -34,7 +33,7 @@ var gpuVendorIDs = map[uint16]string{
 	0x10de: "nvidia", 0x1002: "amd", 0x1022: "amd", 0x8086: "intel", 0x15ad: "vmware", 0x102b: "matrox", 0x1a03: "aspeed",
 }
 
-var wordBreak = regexp.MustCompile(`[^A-Za-z0-9]`)
+var wordBreak = lazily(`[^A-Za-z0-9]`)
 
 func gpuGrains(_ context.Context, c *collection) (*value.Dict, error) {
 	if !c.GPU || !c.PCI {
@@ -50,7 +49,7 @@ func gpuGrains(_ context.Context, c *collection) (*value.Dict, error) {
 	gpus := value.ListOf()
 	for i, n := range pci.Look(c.Machine, cards) {
 		vendor := "unknown"
-		words := wordBreak.Split(strings.ToLower(n.Vendor), -1)
+		words := wordBreak().Split(strings.ToLower(n.Vendor), -1)
 		if at := slices.IndexFunc(gpuVendors, func(v string) bool { return slices.Contains(words, v) }); at >= 0 {
 			vendor = gpuVendors[at]
 		} else if v, ok := gpuVendorIDs[cards[i].Vendor]; ok {

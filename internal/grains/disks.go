@@ -3,7 +3,6 @@ package grains
 import (
 	"context"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -75,12 +74,12 @@ func zfsManual(c *collection) bool {
 	return false
 }
 
-var zfsUnit = regexp.MustCompile(`^(\d+|\d+\.\d+)([KkMmGgTtPpEe])[Bb]?$`)
+var zfsUnit = lazily(`^(\d+|\d+\.\d+)([KkMmGgTtPpEe])[Bb]?$`)
 
 // zfsSize returns a size such as "9.94G" in bytes, whole if it is; other
 // text stays what it is.
 func zfsSize(s string) any {
-	if m := zfsUnit.FindStringSubmatch(s); m != nil {
+	if m := zfsUnit().FindStringSubmatch(s); m != nil {
 		f, err := strconv.ParseFloat(m[1], 64)
 		if err != nil {
 			return s

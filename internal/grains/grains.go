@@ -31,6 +31,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"regexp"
 	"sync"
 	"time"
 
@@ -218,4 +219,10 @@ func (c *collection) lookUpName() func() string {
 		<-done
 		return name
 	}
+}
+
+// lazily compiles a regular expression when it is first used: programs that
+// ask for no grains are not to pay for these at their start.
+func lazily(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -2,7 +2,6 @@ package grains
 
 import (
 	"context"
-	"regexp"
 	"strings"
 
 	"brine/internal/host"
@@ -69,23 +68,23 @@ func bootLoaderGrains(ctx context.Context, m *host.Machine) *value.Dict {
 }
 
 var (
-	noneText      = regexp.MustCompile(`(?i)^none`)
-	bogusSerial   = regexp.MustCompile(`(?i)^0+$|^0?1234567|sernum|part[_-]?number|specified|filled|applicable`)
-	bogusMaker    = regexp.MustCompile(`(?i)manufacturer|to be filled|available|asset|^no(ne|t)`)
-	bogusAnything = regexp.MustCompile(`(?i)to be filled|un(known|specified)|no(t|ne)? (asset|provided|defined|available|present|specified)`)
+	noneText      = lazily(`(?i)^none`)
+	bogusSerial   = lazily(`(?i)^0+$|^0?1234567|sernum|part[_-]?number|specified|filled|applicable`)
+	bogusMaker    = lazily(`(?i)manufacturer|to be filled|available|asset|^no(ne|t)`)
+	bogusAnything = lazily(`(?i)to be filled|un(known|specified)|no(t|ne)? (asset|provided|defined|available|present|specified)`)
 )
 
 // bogus recognises what makers leave in place of a value.
 func bogus(grain, val string) bool {
 	switch {
-	case val == "" || noneText.MatchString(val):
+	case val == "" || noneText().MatchString(val):
 		return true
 	case grain == "serialnumber":
-		return bogusSerial.MatchString(val)
+		return bogusSerial().MatchString(val)
 	case grain == "manufacturer":
-		return bogusMaker.MatchString(val)
+		return bogusMaker().MatchString(val)
 	}
-	return bogusAnything.MatchString(val)
+	return bogusAnything().MatchString(val)
 }
 
 func deviceTree(_ context.Context, c *collection) (*value.Dict, error) {

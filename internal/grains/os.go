@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"math/big"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -86,14 +85,14 @@ func osFamily(os string) string {
 	return os
 }
 
-var linuxWord = regexp.MustCompile(`(?i)[^\p{L}\p{N}_](?:gnu/)?linux`)
+var linuxWord = lazily(`(?i)[^\p{L}\p{N}_](?:gnu/)?linux`)
 
 // osName derives the grain os from the name and the ID of a distribution.
 func osName(name, id string) string {
 	if os, ok := osNamesByID[[2]string{id, name}]; ok {
 		return os
 	}
-	distro := strings.TrimSpace(linuxWord.ReplaceAllString(name, ""))
+	distro := strings.TrimSpace(linuxWord().ReplaceAllString(name, ""))
 	short := []rune(strings.ToLower(strings.ReplaceAll(distro, " ", "")))
 	if os, ok := osNames[string(short[:min(len(short), 10)])]; ok {
 		return os
@@ -135,7 +134,7 @@ func distribution(m *host.Machine) *value.Dict {
 	return d
 }
 
-var bracedVersion = regexp.MustCompile(`^\d[\d.+\-a-z]* \((.+)\)`)
+var bracedVersion = lazily(`^\d[\d.+\-a-z]* \((.+)\)`)
 
 // osCodename returns VERSION_CODENAME or where some distributions have it
 // instead.
@@ -147,7 +146,7 @@ func osCodename(f osrelease.Fields) string {
 	case "astra":
 		return f["VARIANT_ID"]
 	case "almalinux", "rocky":
-		if m := bracedVersion.FindStringSubmatch(f["VERSION"]); m != nil {
+		if m := bracedVersion().FindStringSubmatch(f["VERSION"]); m != nil {
 			return m[1]
 		}
 	}
@@ -207,10 +206,10 @@ func cpeName(cpe string) (vendor, version string) {
 }
 
 var (
-	parentheses = regexp.MustCompile(`\(.+\)`)
-	notDigits   = regexp.MustCompile(`[^0-9]`)
-	dottedPair  = regexp.MustCompile(`\d+\.\d+`)
-	inBrackets  = regexp.MustCompile(`\((.*?)\)`)
+	parentheses = lazily(`\(.+\)`)
+	notDigits   = lazily(`[^0-9]`)
+	dottedPair  = lazily(`\d+\.\d+`)
+	inBrackets  = lazily(`\((.*?)\)`)
 )
 
 // lsbFromOldFiles serves machines that have no os-release.
@@ -229,10 +228,10 @@ func lsbFromOldFiles(d *value.Dict, m *host.Machine) {
 	case m.IsFile("/etc/centos-release"):
 		d.Set("lsb_distrib_id", "CentOS")
 		for _, line := range m.Lines("/etc/centos-release") {
-			if v := dottedPair.FindString(line); v != "" {
+			if v := dottedPair().FindString(line); v != "" {
 				d.Set("lsb_distrib_release", v)
 			}
-			if c := inBrackets.FindStringSubmatch(line); c != nil {
+			if c := inBrackets().FindStringSubmatch(line); c != nil {
 				d.Set("lsb_distrib_codename", c[1])
 			}
 		}
@@ -255,11 +254,11 @@ func oldSUSE(d *value.Dict, lines []string) {
 	for _, line := range lines {
 		switch l := strings.ToLower(line); {
 		case strings.Contains(l, "enterprise"):
-			id, codename = "SLES", strings.TrimSpace(parentheses.ReplaceAllString(line, ""))
+			id, codename = "SLES", strings.TrimSpace(parentheses().ReplaceAllString(line, ""))
 		case strings.Contains(l, "version"):
-			version = notDigits.ReplaceAllString(line, "")
+			version = notDigits().ReplaceAllString(line, "")
 		case strings.Contains(l, "patchlevel"):
-			patch = notDigits.ReplaceAllString(line, "")
+			patch = notDigits().ReplaceAllString(line, "")
 		}
 	}
 	if patch != "" {
@@ -405,11 +404,11 @@ func debianArch(ctx context.Context, c *collection, machine string) string {
 	return machine
 }
 
-var rpmHostCPU = regexp.MustCompile(`(?m)^%_host_cpu\s+(\S+)`)
+var rpmHostCPU = lazily(`(?m)^%_host_cpu\s+(\S+)`)
 
 func rpmArch(c *collection, machine string) string {
 	for _, path := range []string{"/usr/lib/rpm/macros", "/usr/lib/rpm/platform/" + machine + "-linux/macros"} {
-		if m := rpmHostCPU.FindStringSubmatch(c.Text(path)); m != nil {
+		if m := rpmHostCPU().FindStringSubmatch(c.Text(path)); m != nil {
 			return m[1]
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -106,7 +105,7 @@ const (
 	pythonMinor = 10
 )
 
-var pythonName = regexp.MustCompile(`^python(\d+)\.(\d+)$`)
+var pythonName = lazily(`^python(\d+)\.(\d+)$`)
 
 // python describes the system's python3. Its micro version would take a
 // process to know and counts as 0.
@@ -121,7 +120,7 @@ func python(_ context.Context, c *collection) (*value.Dict, error) {
 		if err != nil {
 			real = exe
 		}
-		if m := pythonName.FindStringSubmatch(filepath.Base(real)); m != nil {
+		if m := pythonName().FindStringSubmatch(filepath.Base(real)); m != nil {
 			major, _ = strconv.Atoi(m[1])
 			minor, _ = strconv.Atoi(m[2])
 		}

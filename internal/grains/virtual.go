@@ -2,7 +2,6 @@ package grains
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -237,7 +236,7 @@ func (c *collection) readContainer(v *verdict) {
 	}
 }
 
-var amazonVersion = regexp.MustCompile(`.\.amazon`)
+var amazonVersion = lazily(`.\.amazon`)
 
 // readAmazon tells Amazon's machines apart, where Salt could: as root with
 // dmidecode.
@@ -256,7 +255,7 @@ func (c *collection) readAmazon(v *verdict) {
 		if product, ok := dmi.String(c.Machine, "product_name"); ok {
 			v.sub += " (" + product + ")"
 		}
-	case amazonVersion.MatchString(version):
+	case amazonVersion().MatchString(version):
 		v.sub = "Amazon EC2"
 	}
 }
