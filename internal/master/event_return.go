@@ -12,6 +12,7 @@ import (
 
 	"brine/internal/event"
 	"brine/internal/json"
+	"brine/internal/returner"
 	"brine/internal/target"
 	"brine/internal/value"
 )
@@ -19,7 +20,7 @@ import (
 // EventReturnOptions say which events are kept outside of the master, and by
 // what.
 type EventReturnOptions struct {
-	Keepers    any    `salt:"event_return" default:"" doc:"what keeps the master's events: a name or several, of rawfile_json (a line of JSON for each, in a file) and local (the master's log)" change:"restart"`
+	Keepers    any    `salt:"event_return" default:"" doc:"what keeps the master's events: a name or several, of rawfile_json (a line of JSON for each, in a file), local (the master's log), and the returners mysql, pgjsonb, postgres, postgres_local_cache" change:"restart"`
 	Queue      int    `salt:"event_return_queue" default:"0" doc:"events that are collected before they are kept; 0: each at once" change:"restart"`
 	MaxSeconds int    `salt:"event_return_queue_max_seconds" default:"0" doc:"seconds after which collected events are kept although they are few; 0: they wait" change:"restart"`
 	Whitelist  any    `salt:"event_return_whitelist" default:"[]" doc:"patterns for the tags of the events to keep; none: all" change:"restart"`
@@ -62,12 +63,37 @@ func (m *Master) newKeepers() []*eventKeeper {
 		case "local":
 			k.to = logFile{m.log}
 		default:
-			m.log.Error("event_return: there is nothing of this name to keep events; there are rawfile_json and local", "name", name)
-			continue
+			r, err := m.openReturner(name)
+			if err == nil && !returner.KeepsEvents(name) {
+				r.Close()
+				err = returner.ErrNoEvents
+			}
+			if err != nil {
+				m.log.Error("event_return: there is nothing of this name to keep events; there are rawfile_json, local, mysql, pgjsonb, postgres and postgres_local_cache", "name", name, "error", err)
+				continue
+			}
+			k.to = &database{r, max(m.cfg.Returners.Timeout, time.Second)}
 		}
 		out = append(out, k)
 	}
 	return out
+}
+
+// database keeps events in the server of a returner.
+type database struct {
+	r       returner.Returner
+	timeout time.Duration
+}
+
+// KeepEvents stores events at once. The connections end with the process.
+func (d *database) KeepEvents(ctx context.Context, events []*event.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	list := make([]returner.Event, len(events))
+	for i, e := range events {
+		list[i] = returner.Event{Tag: e.Tag, Data: e.Data}
+	}
+	return d.r.Events(ctx, list)
 }
 
 func tagGlobs(v any) []target.Glob { return globs(value.Texts(v)...) }

@@ -79,6 +79,9 @@ func Names() []string {
 	return []string{"etcd", "mysql", "pgjsonb", "postgres", "postgres_local_cache", "redis"}
 }
 
+// KeepsEvents reports whether a returner has a place for events.
+func KeepsEvents(name string) bool { return name != "redis" && name != "etcd" }
+
 // Open returns the returner of a name. It does not connect.
 func Open(name string, c Config) (Returner, error) {
 	if !slices.Contains(Names(), name) {

@@ -35,6 +35,7 @@ func salted(t *testing.T, m *daemontest.Node, program string, args ...string) st
 }
 
 func TestServerGoesAway(t *testing.T) {
+	t.Parallel()
 	s := servertest.Redis(t)
 	t.Cleanup(s.Remove)
 	shared := fmt.Sprintf(`cache: redis
@@ -137,4 +138,43 @@ auto_accept: True
 	if left, _ := filepath.Glob(a.Path("var/cache/salt/master/brine/cache.dirty/*")); len(left) > 0 {
 		t.Error(left)
 	}
+}
+
+// TestEventsInDatabase has a master keep its events in a database, which is
+// away in between.
+func TestEventsInDatabase(t *testing.T) {
+	t.Parallel()
+	s := servertest.Postgres(t)
+	t.Cleanup(s.Remove)
+	s.Exec(t, "salt", `SET ROLE salt;
+CREATE SEQUENCE seq_salt_events_id;
+CREATE TABLE salt_events (id BIGINT NOT NULL UNIQUE DEFAULT nextval('seq_salt_events_id'), tag varchar(255) NOT NULL, data jsonb NOT NULL,
+  alter_time TIMESTAMP WITH TIME ZONE DEFAULT NOW(), master_id varchar(255) NOT NULL);`)
+	m := daemontest.NewMaster(t, daemontest.Brine, "ev", "127.0.78.3", fmt.Sprintf(`event_return: pgjsonb
+event_return_whitelist: ['my/*']
+returner.pgjsonb.host: %s
+returner.pgjsonb.port: %d
+returner.pgjsonb.pass: %s
+`, s.Host, s.Port, s.Password)).Start()
+	fire := func(tag string) {
+		t.Helper()
+		salted(t, m, "salt-run", "event.send", tag, `{"n": 1}`)
+	}
+	kept := func(want string) {
+		t.Helper()
+		daemontest.Eventually(t, patience, "the database has "+want, func() error {
+			if got := s.Exec(t, "salt", "SELECT tag || ' ' || master_id FROM salt_events ORDER BY id"); got != want {
+				return fmt.Errorf("%q", got)
+			}
+			return nil
+		})
+	}
+	fire("my/one")
+	kept("my/one ev\n")
+	s.Stop()
+	fire("my/two")
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kept("my/one ev\nmy/two ev\n")
 }
