@@ -409,17 +409,6 @@ func (r *running) until(lines <-chan string, tag string) []string {
 	}
 }
 
-func TestManyStreams(t *testing.T) {
-	r := serve(t, settings(t, ""))
-	id := r.login()
-	var wg sync.WaitGroup
-	for range 20 {
-		lines, stop := r.listen(id)
-		wg.Go(func() { r.until(lines, "done"); stop() })
-	}
-	wg.Wait()
-}
-
 // A reader that does not read is cut off and holds back nobody.
 func TestSlowReader(t *testing.T) {
 	r := serve(t, settings(t, ""))
