@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ type installArgs struct {
 	Refresh    any       `salt:"refresh" doc:"fetch the lists of packages first" default:"false"`
 	From       any       `salt:"fromrepo" doc:"only repository, with apt the release that is preferred" default:"null"`
 	SkipVerify any       `salt:"skip_verify" doc:"do without signatures" default:"false"`
-	Debconf    any       `salt:"debconf" doc:"not supported; must be null" default:"null"`
+	Debconf    any       `salt:"debconf" doc:"URL or path of a file with answers to the questions of packages (Debian)" default:"null"`
 	Pkgs       any       `salt:"pkgs" doc:"list of names, or of maps from name to version" default:"null"`
 	Sources    any       `salt:"sources" doc:"list of maps from name to a file or URL of the package" default:"null"`
 	Reinstall  any       `salt:"reinstall" doc:"install again what is there in this version" default:"false"`
@@ -57,8 +58,10 @@ type installArgs struct {
 }
 
 func (p pkg) install(ctx context.Context, c *fn.Call, a installArgs) (*value.Dict, error) {
-	if a.Debconf != nil {
-		return nil, fn.Invalidf("debconf answers are not supported; set them with debconf-set-selections first")
+	if value.Truth(a.Debconf) {
+		if ok, err := c.Funcs.Call(ctx, c, "debconf.set_file", []any{a.Debconf}, nil); err != nil || ok != true {
+			return nil, fn.Errorf("cannot set the answers of %s: %w", value.Str(a.Debconf), cmp.Or(err, errors.New("there is no such file")))
+		}
 	}
 	o := packages.InstallOptions{Options: options(a.Kwargs.Dict), Reinstall: isTrue(a.Reinstall, false), DownloadOnly: isTrue(a.Download, false),
 		SkipVerify: isTrue(a.SkipVerify, false), OnlyUpgrade: isTrue(a.Kwargs.At("only_upgrade"), false), NewConfig: isTrue(a.Kwargs.At("force_conf_new"), false)}

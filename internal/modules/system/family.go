@@ -1,5 +1,5 @@
 // Package system holds the execution modules for the machine itself: disk,
-// status, ps, timezone, locale, kmod, system, mount, sysctl and cron. They are skins over the
+// status, ps, timezone, locale, kmod, system, mount, sysctl, cron and aliases. They are skins over the
 // packages below host.
 package system
 
@@ -18,7 +18,7 @@ type none struct{}
 // Modules returns the modules of this family, working on one machine.
 func Modules(m *host.Machine) []fn.Module {
 	return []fn.Module{diskModule(m), statusModule(m), psModule(m), timezoneModule(m), localeModule(m), kmodModule(m), systemModule(m),
-		mountModule(m), sysctlModule(m), cronModule(m)}
+		mountModule(m), sysctlModule(m), aliasesModule(m), cronModule(m)}
 }
 
 // run runs a program that has to succeed.

@@ -52,3 +52,8 @@ func TestRepositoryKeys(t *testing.T) {
 }
 
 func TestRepositoryKeysRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/keys") }
+
+// TestDebconf has scripts in the place of debconf's programs.
+func TestDebconf(t *testing.T) { statetest.Run(t, table("debconf")) }
+
+func TestDebconfRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/debconf") }

@@ -38,3 +38,8 @@ func TestSettingsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/s
 func TestMount(t *testing.T) { statetest.Run(t, table("mount")) }
 
 func TestMountRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/mount") }
+
+// TestAlias changes /etc/aliases.
+func TestAlias(t *testing.T) { statetest.Run(t, table("alias")) }
+
+func TestAliasRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/alias") }
