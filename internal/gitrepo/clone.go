@@ -298,7 +298,9 @@ func (c *Clone) fetch(ctx context.Context, lease *Lease) error {
 		err = c.serve(lease, old, old.Folder, refs)
 	}
 	if err == nil {
-		c.tidy(ctx, dir)
+		if !maps.Equal(old.Refs, refs) {
+			c.tidy(ctx, dir)
+		}
 		return nil
 	}
 	if errors.Is(err, ErrNoGit) || ctx.Err() != nil || recent {

@@ -62,6 +62,8 @@ func externals() map[string]external {
 		"git":                         gitRepositories,
 		"http_json":                   httpJSON,
 		"http_yaml":                   httpYAML,
+		"mysql":                       mySQL,
+		"postgres":                    postgres,
 		"nodegroups":                  nodegroups,
 		"stack":                       stack,
 	}

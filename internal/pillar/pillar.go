@@ -63,6 +63,7 @@ type Compiler struct {
 	files *fileserver.Server
 	cache *cache
 	log   *slog.Logger
+	dbs   databases
 }
 
 // New returns a Compiler.
