@@ -195,6 +195,8 @@ func (h *clusterHost) Relay(from, tag string, data *value.Dict) {
 	switch {
 	case len(parts) == 4 && parts[1] == "job" && parts[3] == "publish":
 		h.stockJob(from, parts[2], data)
+	case tag == "salt/auth" && data.Str("act") == "accept" && salt.CheckID(data.Str("id")) == nil:
+		m.newcomers.signedIn(data.Str("id"), time.Now())
 	case len(parts) == 5 && parts[1] == "job" && parts[3] == "ret":
 		m.queue.returned(parts[2], parts[4])
 	case len(parts) == 5 && parts[1] == "job" && parts[3] == "state":
@@ -243,6 +245,7 @@ func (h *clusterHost) Note(n cluster.Note, minion string) {
 	case cluster.NoteSpeaks:
 		h.m.queue.spokeElsewhere(minion)
 	case cluster.NoteSignedIn:
+		h.m.newcomers.signedIn(minion, time.Now())
 	}
 }
 

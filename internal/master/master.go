@@ -119,6 +119,7 @@ type Master struct {
 	pending       pendingCount
 	queue         *queue
 	whereabouts   whereabouts
+	newcomers     newcomers
 
 	run context.Context // of Run; ends when the master is told to
 
@@ -325,6 +326,7 @@ func (m *Master) signedIn(e channel.AuthEvent) {
 	}
 	if e.Act == "accept" {
 		m.tellPeers(cluster.NoteSignedIn, e.ID)
+		m.newcomers.signedIn(e.ID, time.Now())
 	}
 	if !m.options().AuthEvents {
 		return

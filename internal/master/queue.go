@@ -273,6 +273,34 @@ func (q *queue) forget(j *queued) {
 	}
 }
 
+// unheard returns, of the newest jobs, those that minions of Salt's have not
+// returned for, by minion, but not if it has signed in since.
+func (q *queue) unheard(within time.Duration, jobs, limit int, signedIn func(id string, since time.Time) bool) map[string][]handout {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	out := map[string][]handout{}
+	for i := len(q.order) - 1; i >= 0 && i >= len(q.order)-jobs; i-- {
+		j := q.order[i]
+		if now.Sub(j.at) > within {
+			break
+		}
+		if j.over || !j.expires.After(now) {
+			continue
+		}
+		for id, n := range q.index {
+			if !j.open.has(n) || q.speaks.has(n) || j.running.has(n) || signedIn(id, j.at) {
+				continue
+			}
+			if limit--; limit < 0 {
+				return out
+			}
+			out[id] = append(out[id], handout{j.jid, j.number, j.job, now.Sub(j.at), true})
+		}
+	}
+	return out
+}
+
 // knows reports whether a job was entered.
 func (q *queue) knows(jid string) bool {
 	q.mu.Lock()

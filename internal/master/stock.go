@@ -122,7 +122,7 @@ func (w *whereabouts) missing(minions []string, ids map[string]bool, addrs map[n
 // absent returns those of a job's minions that are, as far as is known, Salt's,
 // and not connected now.
 func (m *Master) absent(minions []string, expires time.Time) []string {
-	if !expires.After(time.Now()) {
+	if !expires.After(time.Now()) || m.cluster != nil { // in a cluster it may be elsewhere: handAgain
 		return nil
 	}
 	mute := m.queue.mute(minions)
@@ -147,6 +147,10 @@ const stockJobs = 500
 
 // handToStock publishes what was kept for minions of Salt's that have come.
 func (m *Master) handToStock() {
+	if m.cluster != nil {
+		m.handAgain()
+		return
+	}
 	there := m.whereabouts.come()
 	if !m.queue.awaits() {
 		m.whereabouts.back(nil, nil) // what was seen long ago says nothing

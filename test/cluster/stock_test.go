@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"brine/test/daemontest"
 )
@@ -85,4 +86,36 @@ func sameJob(f *fleet, jid, text string, n int) error {
 		}
 	}
 	return nil
+}
+
+// TestSaltsMinionBehindHAProxy: one of Salt's minions loses the master that its
+// subscription is at, and gets the job that was sent right then when it is back.
+func TestSaltsMinionBehindHAProxy(t *testing.T) {
+	t.Parallel()
+	daemontest.StockTree(t)
+	haproxyProgram(t)
+	f := newFleet(t, "auto_accept: true\n", brine, brine, brine).start()
+	host := f.balance()
+	f.minion(stock, "old", host, "") // with recon_default and recon_max as docs/cluster.md has them, or less
+	for _, m := range f.masters {
+		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "old") })
+	}
+	// It must be at the second master when the others are dead.
+	for _, i := range []int{0, 2} {
+		f.masters[i].Kill()
+	}
+	eventually(t, "it is at the one that is left", func() error { return f.masters[1].PingAll(brine, "old") })
+	for _, i := range []int{0, 2} {
+		f.masters[i].Start()
+	}
+	f.masters[1].Kill()
+	from := time.Now()
+	jid := f.publish(f.masters[0], "old", "test.echo", "late")
+	eventually(t, "the job has returned", func() error {
+		if !f.returned(jid, "old") {
+			return errors.New("no return")
+		}
+		return nil
+	})
+	t.Logf("returned after %v", time.Since(from).Round(time.Millisecond))
 }

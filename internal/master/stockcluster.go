@@ -1,0 +1,92 @@
+package master
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// Behind a balancer nobody can tell one of Salt's minions over zeromq from
+// another: all connections come from one address, and none says whose it is. So
+// what one missed while it had no connection is published again when any such
+// connection is new. That is safe for a minion that is the same process as
+// before, since that runs a job id once; and one that was started anew has
+// signed in, which all masters of the cluster know.
+
+// newcomers knows which connections without an id there were, and when minions
+// last signed in at any master.
+type newcomers struct {
+	mu     sync.Mutex
+	conns  map[string]bool
+	due    bool // there is a new one since the last look
+	signed map[string]time.Time
+}
+
+// Bounds of what is published again: Salt's minions remember the last hundred
+// job ids.
+const (
+	againFor  = time.Minute
+	againJobs = 80
+)
+
+// signedIn notes that a minion has signed in.
+func (w *newcomers) signedIn(id string, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.signed == nil {
+		w.signed = map[string]time.Time{}
+	}
+	w.signed[id] = now
+	for other, at := range w.signed { // some, in no order: what is old goes in time
+		if now.Sub(at) > 2*againFor {
+			delete(w.signed, other)
+		}
+		break
+	}
+}
+
+// since reports whether a minion has signed in after a moment.
+func (w *newcomers) since(id string, at time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, ok := w.signed[id]
+	return ok && last.After(at)
+}
+
+// look takes the connections that there are and reports whether one was new at
+// the last look: in between, news of a sign-in has come from other masters.
+func (w *newcomers) look(now []net.Addr) (due bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	due, w.due = w.due, false
+	next := make(map[string]bool, len(now))
+	for _, a := range now {
+		s := a.String()
+		next[s] = true
+		if w.conns != nil && !w.conns[s] {
+			w.due = true
+		}
+	}
+	w.conns = next
+	return due
+}
+
+// handAgain publishes again what minions of Salt's may have missed.
+func (m *Master) handAgain() {
+	var anonymous []net.Addr
+	for _, p := range m.Subscribers() {
+		if p.ID == "" && p.Claimed == "" {
+			anonymous = append(anonymous, p.Addr)
+		}
+	}
+	if !m.newcomers.look(anonymous) {
+		return
+	}
+	for id, jobs := range m.queue.unheard(againFor, againJobs, stockJobs, m.newcomers.since) {
+		for _, h := range jobs {
+			if !m.returnedElsewhere(h.jid, id) {
+				m.republish(id, h)
+			}
+		}
+	}
+}
