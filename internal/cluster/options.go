@@ -23,9 +23,6 @@ type Options struct {
 // On reports whether the master is one of a cluster.
 func (o *Options) On() bool { return o.ID != "" }
 
-// defaultSuffix is what a master's id ends with that nobody has chosen.
-const defaultSuffix = "_master"
-
 // Check looks for what would have Salt's masters drop events in silence: an id
 // that cannot be the address under which peers know this master, peers that
 // cannot be right. chosen tells that the option id is set; listen is the

@@ -53,8 +53,8 @@ func (w *newcomers) since(id string, at time.Time) bool {
 	return ok && last.After(at)
 }
 
-// look takes the connections that there are and reports whether one was new at
-// the last look: in between, news of a sign-in has come from other masters.
+// look takes the connections that there are (a master that has just started had
+// none) and reports whether one was new at the last look: in between, news of a sign-in has come from other masters.
 func (w *newcomers) look(now []net.Addr) (due bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,7 +63,7 @@ func (w *newcomers) look(now []net.Addr) (due bool) {
 	for _, a := range now {
 		s := a.String()
 		next[s] = true
-		if w.conns != nil && !w.conns[s] {
+		if !w.conns[s] {
 			w.due = true
 		}
 	}
