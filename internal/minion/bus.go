@@ -25,6 +25,7 @@ func (m *Minion) openBus() error {
 	m.bus = event.NewBus(m.cfg.Events.MaxEventSize)
 	m.bus.Handle(m.fireMaster, tagFireMaster)
 	m.bus.Handle(m.schedule.manageByEvent, tagManageSchedule)
+	m.bus.Handle(m.lookout.manageByEvent, tagManageBeacons)
 	if m.cfg.Events.SockDir == "" {
 		return nil
 	}

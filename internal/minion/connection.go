@@ -496,6 +496,7 @@ func (c *connection) fetchPillar(ctx context.Context) error {
 	}
 	c.pillar.Store(p)
 	c.m.schedule.changed()
+	c.m.lookout.changed()
 	return nil
 }
 

@@ -62,6 +62,7 @@ func (m *Minion) catalogue() []fn.Module {
 		control.Mine(masters),
 		control.Publish(masters),
 		control.Schedule(timetable{m}),
+		control.Beacons(lights{m}),
 		m.stateModule(),
 	)
 }

@@ -239,15 +239,16 @@ func (s *schedule) save() error {
 		}
 		clean.Set(k, v)
 	}
-	return writeSchedule(path, clean)
+	return writeConf(path, "schedule", clean)
 }
 
-func writeSchedule(path string, jobs *value.Dict) error {
+// writeConf writes one option to a file of its own.
+func writeConf(path, option string, v any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("cannot save the schedule: %w", err)
+		return fmt.Errorf("cannot save the option %s: %w", option, err)
 	}
-	if err := atomicfile.Write(path, []byte(yaml.Dump(value.DictOf("schedule", jobs))), 0o644, true); err != nil {
-		return fmt.Errorf("cannot save the schedule: %w", err)
+	if err := atomicfile.Write(path, []byte(yaml.Dump(value.DictOf(option, v))), 0o644, true); err != nil {
+		return fmt.Errorf("cannot save the option %s: %w", option, err)
 	}
 	return nil
 }
@@ -256,21 +257,27 @@ func writeSchedule(path string, jobs *value.Dict) error {
 // salt-call, that of the daemon.
 type timetable struct{ m *Minion }
 
-// scheduleWait is how long a daemon may take to answer.
-const scheduleWait = 30 * time.Second
+// daemonWait is how long a daemon may take to answer.
+const daemonWait = 30 * time.Second
 
 // Manage implements control.Scheduler.
 func (t timetable) Manage(ctx context.Context, req *value.Dict) (*value.Dict, error) {
-	at := t.m.cfg.daemonBus
-	if at == nil {
+	if t.m.cfg.daemonBus == nil {
 		return t.m.schedule.manage(req), nil
 	}
+	return t.m.askDaemon(ctx, tagManageSchedule, req, scheduleAnswer(req.Str("func")))
+}
+
+// askDaemon sends the daemon on this machine a request as an event, and returns
+// the data of the event that answers.
+func (m *Minion) askDaemon(ctx context.Context, tag string, req *value.Dict, answer string) (*value.Dict, error) {
+	at := m.cfg.daemonBus
 	r, err := event.Dial(ctx, *at)
 	if err == nil {
 		defer r.Close()
-		_ = r.SetDeadline(time.Now().Add(scheduleWait))
-		if err = event.Push(ctx, *at, tagManageSchedule, req); err == nil {
-			for e, readErr := range r.Events(scheduleAnswer(req.Str("func"))) {
+		_ = r.SetDeadline(time.Now().Add(daemonWait))
+		if err = event.Push(ctx, *at, tag, req); err == nil {
+			for e, readErr := range r.Events(answer) {
 				if err = readErr; err == nil {
 					return e.Data, nil
 				}
@@ -278,7 +285,7 @@ func (t timetable) Manage(ctx context.Context, req *value.Dict) (*value.Dict, er
 			}
 		}
 	}
-	return nil, salt.Errorf(salt.Unavailable, "the minion's daemon, whose schedule it is, does not answer: %v", err)
+	return nil, salt.Errorf(salt.Unavailable, "the minion's daemon, which has to do this, does not answer: %v", err)
 }
 
 // Saved implements control.Scheduler.
@@ -308,5 +315,5 @@ func (t timetable) Save(jobs *value.Dict) error {
 	if err != nil {
 		return err
 	}
-	return writeSchedule(path, jobs)
+	return writeConf(path, "schedule", jobs)
 }

@@ -105,6 +105,7 @@ type Minion struct {
 	grains      atomic.Pointer[value.Dict]
 	gather      sync.Once // of late grains
 	schedule    *schedule
+	lookout     *lookout
 	failover    *failover // nil unless one master is used at a time
 	standing    *standing
 	ended       chan struct{} // closed when Run ends
@@ -162,6 +163,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	m.assign()
 	var err error
 	if m.schedule, err = newSchedule(cfg.Options, m); err != nil {
+		return nil, err
+	}
+	if m.lookout, err = newLookout(cfg.Options, m); err != nil {
 		return nil, err
 	}
 	return m, m.openBus()
@@ -351,6 +355,7 @@ func (m *Minion) Run(ctx context.Context) error {
 		wg.Go(func() { c.out.run(ctx) })
 	}
 	wg.Go(func() { m.schedule.run(ctx) })
+	wg.Go(func() { m.lookout.run(ctx) })
 	wg.Go(func() { m.serveBus(ctx) })
 	wg.Go(func() { m.tendMemory(ctx) })
 	wg.Wait()

@@ -61,6 +61,8 @@ type Options struct {
 	MineFunctions         any           `salt:"mine_functions" default:"{}" doc:"functions whose results go to the mine" change:"restart"`
 	ScheduleBeforeConnect bool          `salt:"scheduler_before_connect" default:"false" doc:"let the schedule begin before a master is connected" change:"restart"`
 	Schedule              any           `salt:"schedule" default:"{}" doc:"jobs that run by time" change:"restart"`
+	Beacons               any           `salt:"beacons" default:"{}" doc:"what is watched on this machine; what is seen goes to the masters as events" change:"restart"`
+	BeaconsBeforeConnect  bool          `salt:"beacons_before_connect" default:"false" doc:"let beacons look before a master is connected" change:"restart"`
 	RejectedRetry         bool          `salt:"rejected_retry" default:"true" doc:"go on asking after the master rejected the key (Salt: False, and the process ends)" change:"restart"`
 	FileClient            string        `salt:"file_client" default:"remote" doc:"where files come from: remote is the master that orders a run, local the file_roots of this machine" change:"restart"`
 	Saltenv               any           `salt:"saltenv" default:"null" doc:"environment for files and states; null: base for files, all of the top file for states" change:"restart"`

@@ -25,7 +25,7 @@ var rows = [][]string{
 	{"auth", "cluster", "state", "render", "returner"},
 	{"sls", "top"},
 	{"pillar", "highstate"},
-	{"client", "grains", "modules", "states"},
+	{"beacons", "client", "grains", "modules", "states"},
 	{"runners", "wheel", "reactor"},
 	{"api", "master", "minion"},
 	{"config"},

@@ -1,0 +1,88 @@
+package fleet
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"brine/internal/event"
+	"brine/internal/minion"
+	"brine/internal/value"
+)
+
+// TestOneBeaconSetForAllMasters has three hot masters hear of each thing that
+// a minion sees, once, whichever of them had it watch for that.
+func TestOneBeaconSetForAllMasters(t *testing.T) {
+	one := startMaster(t, "one", "zeromq", nil)
+	masters := []*theMaster{one, startMaster(t, "two", "zeromq", sameKey(one)), startMaster(t, "three", "zeromq", sameKey(one))}
+	var heard []<-chan *event.Event
+	var starts []<-chan *event.Event
+	for _, m := range masters {
+		heard = append(heard, m.events("salt/beacon/"))
+		starts = append(starts, m.events("salt/minion/"))
+	}
+	w := startMinion(t, "w1", "zeromq", masters, func(cfg *minion.Config) {
+		cfg.Options.Beacons = value.DictOf(
+			"gone", value.ListOf(value.DictOf("processes", value.DictOf("no such program", "stopped")), value.DictOf("beacon_module", "ps"), value.DictOf("run_once", true), value.DictOf("interval", 1)),
+			"nonsense", value.ListOf())
+	})
+	for _, m := range masters {
+		m.accept("w1")
+	}
+	for i, m := range masters {
+		m.awaitStart(starts[i], "w1")
+	}
+	seen := func(tag string) {
+		t.Helper()
+		for i, c := range heard {
+			select {
+			case e := <-c:
+				if e.Tag != tag || e.Data.Str("id") != "w1" {
+					t.Errorf("%s heard %s %s, want %s", masters[i].cfg.ID, e.Tag, value.Repr(e.Data), tag)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatalf("%s heard nothing of %s", masters[i].cfg.ID, tag)
+			}
+		}
+	}
+	seen("salt/beacon/w1/gone/")
+	data := value.ListOf(value.DictOf("percent", 0), value.DictOf("run_once", true))
+	for i, name := range []string{"mem1", "mem2", "mem3"} {
+		settings := data.Items
+		settings = append(settings[:len(settings):len(settings)], value.DictOf("beacon_module", "memusage"))
+		ret := masters[i].command("list", "w1", "beacons.add", 1, name, &value.List{Items: settings})["w1"]
+		if !ret.Dict("return").Bool("result") {
+			t.Fatalf("beacons.add: %s", value.Repr(ret.At("return")))
+		}
+		// Whatever else had been told before would be heard first.
+		seen("salt/beacon/w1/" + name + "/")
+	}
+	call := func(fun string, args ...any) any {
+		return masters[0].command("list", "w1", fun, 1, args...)["w1"].At("return")
+	}
+	list, _ := call("beacons.list").(string)
+	if !strings.Contains(list, "mem2:") || !strings.Contains(list, "enabled: false") {
+		t.Errorf("beacons.list: %s", list)
+	}
+	for _, c := range []struct {
+		fun, comment string
+		args         []any
+	}{
+		{"beacons.add", "Beacon mem1 is already configured.", []any{"mem1", data}},
+		{"beacons.add", "Beacon \"nothing\" is not available.", []any{"nothing", data}},
+		{"beacons.add", "Beacon load configuration invalid, not adding.\nit requires averages, a map", []any{"load", data}},
+		{"beacons.modify", "Modified beacon: mem1.", []any{"mem1", value.ListOf(value.DictOf("percent", 101), value.DictOf("beacon_module", "memusage"))}},
+		{"beacons.enable_beacon", "Enabled beacon gone on minion.", []any{"gone"}},
+		{"beacons.disable", "Disabled beacons on minion.", nil},
+		{"beacons.delete", "Deleted beacon: mem2.", []any{"mem2"}},
+		{"beacons.reset", "Beacon configuration reset.", nil},
+	} {
+		d, _ := call(c.fun, c.args...).(*value.Dict)
+		if got := d.Str("comment"); got != c.comment {
+			t.Errorf("%s %s: %q, want %q", c.fun, value.Repr(&value.List{Items: c.args}), got, c.comment)
+		}
+	}
+	if !strings.Contains(w.log.String(), "there is no beacon \\\"nonsense\\\"") {
+		t.Error("an unknown beacon is not told of")
+	}
+}
