@@ -157,7 +157,7 @@ func TestKilledHighstate(t *testing.T) {
 		t.Fatal(err)
 	}
 	cut := 0
-	for i := range 2 * len(s.files) {
+	for i := range s.files {
 		v := versions[(i+1)%2]
 		name := s.files[(i*7)%len(s.files)]
 		kill, ended := s.start(v)
@@ -188,7 +188,7 @@ func TestKilledHighstate(t *testing.T) {
 	if cut == 0 {
 		t.Error("no highstate was cut short: the test shows nothing")
 	}
-	t.Logf("%d of %d highstates were cut short", cut, 2*len(s.files))
+	t.Logf("%d of %d highstates were cut short", cut, len(s.files))
 	for _, v := range versions { // and the next run makes all good
 		_, ended := s.start(v)
 		if err := <-ended; err != nil {
