@@ -309,7 +309,7 @@ func keyEffects() map[string]effect {
 	eauth := refused("@ -L", "x")
 	return map[string]effect{
 		"--hard-crash":     {line: "-c DIR @ -y -a bad", before: files("master", "root_dir: DIR\n", "etc/salt/pki/master/minions_pre/bad", "no key"), err: `Unable to accept invalid key for bad`, code: 1},
-		"--user":           {line: "@ --gen-keys=pair --gen-keys-dir=DIR", value: "no-such-user", err: `there is no user no-such-user`, code: 64},
+		"--user":           {line: "@ --gen-keys=pair --gen-keys-dir=DIR", value: "no-such-user", err: `for user no-such-user. The user is not available`, code: 67},
 		"--quiet":          {line: "@ -l acc stray", out: `alpha`, err: `^$`},
 		"--yes":            {line: "-c DIR @ -a a", before: pki("minions_pre/a"), out: `going to be accepted:\nUnaccepted Keys:\na\nKey for minion a accepted.\n$`},
 		"--rotate-aes-key": {line: "-c DIR -y @ -d a", value: "False", before: pki("minions/a"), nofile: "var/cache/salt/master/.dfn"},

@@ -33,8 +33,7 @@ import (
 
 // Exit codes that only daemons have.
 const (
-	exitPorts  = 4  // ports cannot be bound
-	exitNoUser = 67 // the user to run as does not exist
+	exitPorts = 4 // ports cannot be bound
 )
 
 // options are those of both daemons.
@@ -278,7 +277,7 @@ func (b *blueprint) exitCode(err error) int {
 	)
 	switch {
 	case errors.As(err, &noUser):
-		return exitNoUser
+		return frame.ExitNoUser
 	case errors.As(err, &noSwitch):
 		return frame.ExitNoPerm
 	case errors.As(err, &running) && !b.alone:

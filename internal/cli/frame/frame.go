@@ -45,6 +45,7 @@ const (
 	ExitNoReturn    = 2   // no minion returned, or the program could not start
 	ExitIncomplete  = 42  // target or function missing
 	ExitUsage       = 64  // the command line is wrong
+	ExitNoUser      = 67  // the user to run as does not exist
 	ExitUnavailable = 69  // something needed is not there
 	ExitNoPerm      = 77  // the user may not
 	ExitInterrupted = 130 // Ctrl-C, with --strict-exit

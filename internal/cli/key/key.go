@@ -124,6 +124,14 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 // usageError is an error that is the user's, found only after parsing.
 type usageError struct{ error }
 
+// noUser is the error of a user to act as that there is none of. Its text is
+// Salt's.
+type noUser string
+
+func (u noUser) Error() string {
+	return "Failed to prepare the Salt environment for user " + string(u) + ". The user is not available."
+}
+
 // errInterrupted ends a question that was answered with Ctrl-C.
 var errInterrupted = errors.New("\nExiting on CTRL-c")
 
@@ -137,6 +145,9 @@ func (p *program) exitCode(err error) int {
 	case errors.Is(err, errInterrupted):
 		p.env.Errorf("%s", err)
 		return frame.ExitFailure
+	case errors.As(err, new(noUser)):
+		p.env.Errorf("%s", err)
+		return frame.ExitNoUser
 	case errors.Is(err, fs.ErrPermission), salt.KindOf(err) == salt.Denied:
 		p.env.Errorf("%s: error: %s", command.Name, err)
 		return frame.ExitNoPerm
@@ -178,7 +189,7 @@ func (p *program) setup(inv *frame.Invocation) error {
 	}
 	if o.User.User != "" {
 		if _, err := user.Lookup(o.User.User); err != nil {
-			return usageError{fmt.Errorf("--user: there is no user %s", o.User.User)}
+			return noUser(o.User.User)
 		}
 	}
 	var err error

@@ -109,6 +109,9 @@ func TestOtherModes(t *testing.T) {
 		args string
 		want result
 	}{
+		{"none test.ping --out=json", result{2, "No minions matched the target. No command was sent, no jid was assigned.\n{}\n", "ERROR: No return received\n"}},
+		{"none test.ping --out=yaml", result{2, "No minions matched the target. No command was sent, no jid was assigned.\n{}\n", "ERROR: No return received\n"}},
+		{"none test.ping --out=txt", result{2, "No minions matched the target. No command was sent, no jid was assigned.\n", "ERROR: No return received\n"}},
 		{"--async none test.ping", result{0, "No minions matched the target. No command was sent, no jid was assigned.\nExecuted command with job ID: 0\n", ""}},
 		{"-b x * test.ping", result{1, "Invalid batch data sent: x\nData must be in the form of %10, 10% or 3\n", ""}},
 		{"-b 1 none test.ping", result{0, "No minions matched the target. No command was sent, no jid was assigned.\nNo minions matched the target.\n", ""}},

@@ -176,6 +176,15 @@ func (p *program) allPrinted(all *value.Dict, failed bool) error {
 	return p.strict(frame.ExitFailure, textFailed)
 }
 
+// printNothing shows that nothing returned where programs read the output.
+func (p *program) printNothing() error {
+	switch p.Show.Wanted() {
+	case "json", "yaml", "raw", "pprint":
+		return p.Show.Show(value.NewDict(0), "", output.Call{})
+	}
+	return nil
+}
+
 // printAll shows the returns of all minions as one.
 func (p *program) printAll(all *value.Dict) error {
 	if p.cmd.doc() {

@@ -178,6 +178,9 @@ func (p *program) exitCode(err error) int {
 		return frame.ExitNoReturn
 	case errors.Is(err, client.ErrNoMatch):
 		p.say("%s\n", err)
+		if err := p.printNothing(); err != nil {
+			p.Env.Errorf("ERROR: %s", err)
+		}
 		p.Env.Errorf(textNoReturn)
 		return frame.ExitNoReturn
 	case errors.Is(err, client.ErrNoReply):
