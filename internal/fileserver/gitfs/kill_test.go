@@ -71,7 +71,7 @@ func readState(fs *FS) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		state := map[string]bool{}
+		number, mixed := "", false
 		for _, name := range l.Files {
 			f, ok := fs.Find("base", name, nil)
 			if !ok {
@@ -85,17 +85,16 @@ func readState(fs *FS) (string, error) {
 				return "", err
 			}
 			n, _, _ := strings.Cut(string(b), "\n")
-			state[n] = true
+			mixed = mixed || number != "" && n != number
+			number = n
 		}
 		if fs.remotes[0].clone.Snapshot() != before {
 			continue
 		}
-		if len(state) != 1 || len(l.Files) != filesOfState {
-			return "", fmt.Errorf("%d files of the commits %v", len(l.Files), state)
+		if mixed || len(l.Files) != filesOfState {
+			return "", fmt.Errorf("%d files, of several commits: %v", len(l.Files), mixed)
 		}
-		for n := range state {
-			return n, nil
-		}
+		return number, nil
 	}
 }
 
@@ -150,19 +149,19 @@ func (p *process) serves() int {
 	if _, err := io.WriteString(p.in, "\n"); err != nil {
 		p.t.Fatal(err)
 	}
-	for line := range p.out {
-		text, ok := strings.CutPrefix(line, "serves: ")
-		if !ok {
-			p.t.Fatal(line)
-		}
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			p.t.Fatal(err)
-		}
-		return n
+	line, ok := <-p.out
+	if !ok {
+		p.t.Fatal("the process has ended")
 	}
-	p.t.Fatal("the process has ended")
-	return 0
+	text, ok := strings.CutPrefix(line, "serves: ")
+	if !ok {
+		p.t.Fatal(line)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
 }
 
 // TestOneOfTwoIsKilled has two masters' file servers on one cachedir, one of
