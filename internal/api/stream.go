@@ -208,7 +208,7 @@ const (
 	// writeTime bounds one write to a stream.
 	writeTime = 30 * time.Second
 	// maxPiece is about how many bytes of events are written at once.
-	maxPiece = 64 << 10
+	maxPiece = 16 << 10
 )
 
 // events sends the event bus as server-sent events.
@@ -230,15 +230,15 @@ func (c *call) events() (any, error) {
 		return nil, nil
 	}
 	ctl := http.NewResponseController(c.w)
-	send := func(text string) bool {
+	send := func(text []byte) bool {
 		ctl.SetWriteDeadline(time.Now().Add(writeTime))
-		_, err := c.w.Write([]byte(text))
+		_, err := c.w.Write(text)
 		return err == nil && ctl.Flush() == nil
 	}
-	if !send("retry: 400\n") {
+	if !send([]byte("retry: 400\n")) {
 		return nil, nil
 	}
-	var text strings.Builder
+	var text []byte
 	check := time.NewTicker(checkTime)
 	defer check.Stop()
 	for {
@@ -246,7 +246,7 @@ func (c *call) events() (any, error) {
 		case <-c.r.Context().Done():
 			return nil, nil
 		case <-check.C:
-			if c.recheck(token, v) || !send(": still here\n\n") {
+			if c.recheck(token, v) || !send([]byte(": still here\n\n")) {
 				return nil, nil
 			}
 		case m, ok := <-r.c:
@@ -255,12 +255,12 @@ func (c *call) events() (any, error) {
 			}
 			// What waits goes out in one piece: under load that saves most of
 			// the system calls.
-			text.Reset()
+			text = text[:0]
 			for more := true; more; {
 				if v.sees(m) {
-					text.WriteString(m.sse)
+					text = append(text, m.sse...)
 				}
-				if more = text.Len() < maxPiece; !more {
+				if more = len(text) < maxPiece; !more {
 					break
 				}
 				select {
@@ -270,8 +270,11 @@ func (c *call) events() (any, error) {
 					more = false
 				}
 			}
-			if text.Len() > 0 && !send(text.String()) || !ok {
+			if len(text) > 0 && !send(text) || !ok {
 				return nil, nil
+			}
+			if cap(text) > 4*maxPiece { // after a large event
+				text = nil
 			}
 		}
 	}

@@ -33,6 +33,16 @@ func TestRights(t *testing.T) {
 	if a := s.do("POST", "/logout", "", "X-Auth-Token", sessions["ended"]); a.status != 200 {
 		t.Fatalf("logout: %d", a.status)
 	}
+	var expired string
+	if a := s.do("POST", "/login", `{"username":"admin","password":"s3cret","eauth":"sharedsecret","token_expire":0.5}`, "Content-Type", asJSON); a.status == 200 {
+		expired = a.header.Get("X-Auth-Token")
+	}
+	daemontest.Eventually(t, time.Minute, "a token has expired", func() error {
+		if a := s.do("GET", "/keys", "", "X-Auth-Token", expired); a.status != 401 || expired == "" {
+			return fmt.Errorf("status %d", a.status)
+		}
+		return nil
+	})
 	users := []string{"none", "wrong", "ended", "stranger", "limited", "admin"}
 	for _, x := range []struct {
 		chunk string
@@ -61,6 +71,9 @@ func TestRights(t *testing.T) {
 				t.Errorf("%s, %s: %d, want %d: %.300s", u, x.chunk, a.status, x.want[i], a.body)
 			}
 		}
+		if a := s.post(expired, x.chunk); a.status != x.want[1] {
+			t.Errorf("expired, %s: %d, want %d", x.chunk, a.status, x.want[1])
+		}
 	}
 	// Arguments of a runner may stand in the chunk itself, as SaltGUI sends them.
 	if a := s.post(sessions["admin"], `{"client":"runner","fun":"jobs.list_job","jid":"20200101000000000000"}`); !strings.Contains(a.body, "no job with this jid") {
@@ -72,6 +85,7 @@ func TestRights(t *testing.T) {
 			t.Errorf("%s: %d", more, a.status)
 		}
 	}
+	tried := map[string]bool{}
 	for _, x := range []struct {
 		method, path string
 		want         [6]int
@@ -94,10 +108,42 @@ func TestRights(t *testing.T) {
 		{"POST", "/token", [6]int{400, 400, 400, 400, 400, 400}},
 		{"POST", "/keys", [6]int{400, 400, 400, 400, 400, 400}},
 		{"GET", "/openapi.json", [6]int{200, 200, 200, 200, 200, 200}},
+		{"GET", "/health", [6]int{200, 200, 200, 200, 200, 200}},
+		{"GET", "/app/x", [6]int{200, 200, 200, 200, 200, 200}},
+		{"GET", "/static/scripts/config.js", [6]int{200, 200, 200, 200, 200, 200}},
+		{"POST", "/login", [6]int{500, 500, 500, 500, 500, 500}}, // without a body, as Salt
+		{"POST", "/logout", [6]int{401, 401, 401, 200, 200, 200}},
 	} {
 		for i, u := range users {
 			if a := s.do(x.method, x.path, "", "X-Auth-Token", sessions[u]); a.status != x.want[i] {
 				t.Errorf("%s, %s %s: %d, want %d: %.300s", u, x.method, x.path, a.status, x.want[i], a.body)
+			}
+		}
+		if a := s.do(x.method, x.path, "", "X-Auth-Token", expired); a.status != x.want[1] {
+			t.Errorf("expired, %s %s: %d, want %d", x.method, x.path, a.status, x.want[1])
+		}
+		tried[x.method+" "+x.path] = true
+	}
+	// No resource is left out.
+	var described struct {
+		Paths map[string]map[string]any
+	}
+	if err := json.Unmarshal([]byte(s.do("GET", "/openapi.json", "").body), &described); err != nil || len(described.Paths) < 15 {
+		t.Fatalf("%v: %v", err, described)
+	}
+	tried["POST /"] = true // by the chunks above
+	for path, methods := range described.Paths {
+		for method := range methods {
+			if method == "parameters" || strings.HasSuffix(path, "/{id}") {
+				continue
+			}
+			found := false
+			for have := range tried {
+				found = found || have == strings.ToUpper(method)+" "+path || strings.HasPrefix(have, strings.ToUpper(method)+" "+path+"/") && path != "/" ||
+					have == "HEAD "+path && method == "get"
+			}
+			if !found {
+				t.Errorf("nobody has tried %s %s", method, path)
 			}
 		}
 	}

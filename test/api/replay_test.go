@@ -34,6 +34,7 @@ const conf = `auto_accept: true
 timeout: 10
 gather_job_timeout: 5
 sharedsecret: s3cret
+token_expire_user_override: true
 netapi_enable_clients: [local, local_async, local_batch, local_subset, runner, runner_async, wheel, wheel_async]
 external_auth:
   sharedsecret:
