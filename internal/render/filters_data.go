@@ -6,6 +6,7 @@ import (
 
 	"brine/internal/fn"
 	"brine/internal/jinja"
+	"brine/internal/jmespath"
 	"brine/internal/mersenne"
 	"brine/internal/value"
 )
@@ -277,8 +278,16 @@ func dictFilters() []*jinja.Func {
 		filter("mysql_to_dict(data, key)", mysqlToDict),
 		filter("json_encode_dict(data)", func(c *jinja.Call) (any, error) { return encodeAll(c.Bound[0], 0) }),
 		filter("json_encode_list(data)", func(c *jinja.Call) (any, error) { return encodeAll(c.Bound[0], 0) }),
-		filter("json_query(data, expr)", func(*jinja.Call) (any, error) {
-			return nil, jinja.Errorf("RuntimeError", "json_query requires jmespath module installed")
+		filter("json_query(data, expr)", func(c *jinja.Call) (any, error) {
+			data, err := jinja.Plain(c.Bound[0])
+			if err != nil {
+				return nil, err
+			}
+			out, err := jmespath.Search(c.Str(1), data)
+			if err != nil {
+				return nil, jinja.Errorf("JMESPathError", "%v", err)
+			}
+			return out, nil
 		}),
 		atKey("set_dict_key_value", func(d *value.Dict, k, v any) error { d.Set(k, v); return nil }),
 		atKey("update_dict_key_value", updateKey),

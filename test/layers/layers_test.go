@@ -19,7 +19,7 @@ var rows = [][]string{
 	{"salt", "value", "atomicfile", "log"},
 	{"field", "mersenne", "pyre", "shadow", "profile"},
 	{"msgpack", "yaml", "json", "crypt", "host", "textedit"},
-	{"handshake", "transport", "target", "jinja", "discovery", "gitrepo", "schedule", "remote"},
+	{"handshake", "transport", "target", "jinja", "jmespath", "discovery", "gitrepo", "schedule", "remote"},
 	{"channel", "fileserver", "fileclient"},
 	{"acl", "audit", "keystore", "cache", "event", "job", "journal", "fn", "output"},
 	{"auth", "cluster", "state", "render", "returner"},
