@@ -48,18 +48,33 @@ func newGate(places int, pace *pace) *gate {
 // enter waits for a place, and for its time if there is a rate, and reports
 // whether it got a place in time. If so, leave must be called.
 func (g *gate) enter() (from time.Time, ok bool) {
-	if from, ok = g.place(); ok {
-		g.pace.wait()
-	}
+	from, _, ok = g.come(false)
 	return from, ok
 }
 
-func (g *gate) place() (from time.Time, ok bool) {
+// come is enter for somebody who may be able to come back: if so, and there is
+// a crowd, back says after which time, and nothing was waited for. Whether
+// there is one is decided as the place in the queue is taken, or all of a
+// thousand who come at once would find none.
+func (g *gate) come(again bool) (from time.Time, back time.Duration, ok bool) {
+	if from, back, ok = g.place(again); ok {
+		g.pace.wait()
+	}
+	return from, back, ok
+}
+
+func (g *gate) place(again bool) (from time.Time, back time.Duration, ok bool) {
 	g.mu.Lock()
 	if g.free > 0 {
 		g.free--
 		g.mu.Unlock()
-		return time.Now(), true
+		return time.Now(), 0, true
+	}
+	if again {
+		if back = g.hint(); back > 0 {
+			g.mu.Unlock()
+			return time.Time{}, back, false
+		}
 	}
 	me := &guest{came: time.Now(), turn: make(chan struct{})}
 	me.at = g.young.PushFront(me)
@@ -68,19 +83,19 @@ func (g *gate) place() (from time.Time, ok bool) {
 	defer late.Stop()
 	select {
 	case <-me.turn:
-		return time.Now(), true
+		return time.Now(), 0, true
 	case <-late.C:
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
 	case <-me.turn: // at the last moment
-		return time.Now(), true
+		return time.Now(), 0, true
 	default:
 	}
 	g.young.Remove(me.at) // one of these does nothing
 	g.old.Remove(me.at)
-	return time.Time{}, false
+	return time.Time{}, 0, false
 }
 
 // leave gives the place to the next one.
@@ -112,10 +127,8 @@ func (g *gate) next() *guest {
 
 // hint returns when somebody who can wait should come back, or 0 if that is
 // not necessary. It deals the times out so that a crowd arrives as fast as it
-// can be served.
+// can be served. g.mu is held.
 func (g *gate) hint() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	each := max(g.each/time.Duration(g.places), g.pace.interval())
 	queue := time.Duration(g.young.Len()+g.old.Len()) * each
 	if queue < crowd {

@@ -98,7 +98,7 @@ func TestHints(t *testing.T) {
 		for range guests {
 			wg.Go(func() {
 				for {
-					wait := g.hint()
+					from, wait, ok := g.come(true)
 					if wait > maxHint+time.Second {
 						t.Errorf("come back in %v", wait)
 					}
@@ -109,7 +109,6 @@ func TestHints(t *testing.T) {
 						time.Sleep(wait)
 						continue
 					}
-					from, ok := g.enter()
 					if !ok {
 						mu.Lock()
 						late++
@@ -146,11 +145,11 @@ func TestPace(t *testing.T) {
 			wg.Go(func() {
 				g := gates[i%len(gates)]
 				for {
-					if wait := g.hint(); wait > 0 {
+					from, wait, ok := g.come(true)
+					if wait > 0 {
 						time.Sleep(wait)
 						continue
 					}
-					from, ok := g.enter()
 					mu.Lock()
 					if ok {
 						served = append(served, time.Now())

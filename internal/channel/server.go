@@ -151,14 +151,12 @@ const silence = 10 * time.Second
 
 func (s *Server) signIn(req *transport.Request, load *value.Dict, version int) {
 	lane, pub := s.lane(load)
-	if load.At(handshake.TakesHints) == true {
-		if wait := lane.hint(); wait > 0 {
-			replyValue(req, handshake.ComeBack(wait))
-			return
-		}
-	}
-	entered, ok := lane.enter()
-	if !ok {
+	entered, back, ok := lane.come(load.At(handshake.TakesHints) == true)
+	switch {
+	case back > 0:
+		replyValue(req, handshake.ComeBack(back))
+		return
+	case !ok:
 		s.log.Debug("sign-in dropped: too many at once", "minion", load.Str("id"))
 		time.AfterFunc(silence, func() { replyValue(req, badLoad) })
 		return
