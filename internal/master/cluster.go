@@ -86,9 +86,17 @@ func (m *Master) ownDir() (string, error) {
 
 func (m *Master) openJobs(own string) (jobStore, error) {
 	if m.cluster != nil {
-		return job.OpenShared(m.cfg.CacheDir, m.cfg.ID, m.cfg.Options.HashType, m.cfg.Jobs, m.log)
+		s, err := job.OpenShared(m.cfg.CacheDir, m.cfg.ID, m.cfg.Options.HashType, m.cfg.Jobs, m.log)
+		if err != nil {
+			return nil, err // not s: a jobStore that holds nil is not nil
+		}
+		return s, nil
 	}
-	return job.Open(own, m.cfg.Jobs, m.log)
+	s, err := job.Open(own, m.cfg.Jobs, m.log)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (m *Master) newPublishServer() (*channel.PublishServer, error) {

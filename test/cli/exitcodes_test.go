@@ -119,7 +119,7 @@ func endings() map[string][]ending {
 		"salt-call; salt-minion with rejected_retry: False: all masters have rejected the key": join(as("salt-call", "-c REJECTED test.ping"), as("salt-minion", "-c REJECTED")),
 		"salt-key: Ctrl-C at a question":                                                       cutAt("Proceed?", as("salt-key", "-c BOSS -d alpha")),
 		"daemons: the ports cannot be bound, or the daemon runs already":                       as("salt-master", "-c BOSS", "-c TAKEN"),
-		"daemons: there is no user of the option user":                                         as("salt-master", "-c NOUSER"),
+		"daemons, salt-key: there is no user of the option user":                               join(as("salt-master", "-c NOUSER"), as("salt-key", "-c BOSS -u no-such-user -L")),
 	}
 }
 

@@ -61,7 +61,7 @@ var broken = map[string]struct {
 	"text and number":      {slsFile("a:\n  test.nop:\n    - name: {{ 'x' + 1 }}\n"), []string{`SLS \'base:x\' failed: Jinja error: can only concatenate str (not "int") to str`, `; line 3`}},
 	"too deep a recursion": {slsFile("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}\n"), []string{`SLS 'base:x' failed: Jinja error: maximum recursion depth exceeded: more than 250 calls, imports or includes w`, `; line 1`}},
 	// Renderers.
-	"unknown renderer": {slsFile("#!nothing\na: test.nop\n"), []string{`SLS \'base:x\' failed: the renderer "nothing" of "nothing" is not available; there are gpg, jinja, json, text,`, `; line 1`}},
+	"unknown renderer": {slsFile("#!nothing\na: test.nop\n"), []string{`SLS \'base:x\' failed: the renderer "nothing" of "nothing" is not available; there are gpg, jinja, json, `, `; line 1`}},
 	"Python":           {slsFile("#!py\ndef run():\n  return {}\n"), []string{`SLS \'base:x\' failed: the renderer "py" runs Python, which is not available here: write the file with jinja a`, `; line 1`}},
 	"bad JSON":         {slsFile("#!json\n{\"a\": \n"), []string{`SLS 'base:x' failed: Expecting value`, `; line 3`}},
 	// What is no state.
