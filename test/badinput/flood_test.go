@@ -106,6 +106,9 @@ func TestCommandFlood(t *testing.T) {
 				defer b.r.Close()
 				for i := range 100 {
 					for _, cmd := range []string{"publish", "runner", "wheel", "mk_token", "get_token", "ping"} {
+						if cmd == "mk_token" && i%20 > 0 {
+							continue // a refused login takes a second on purpose
+						}
 						answer, err := b.send(clear(value.DictOf("cmd", cmd, "fun", "cmd.run", "tgt", "*", "arg", value.ListOf("touch "+file), "key", fmt.Sprint("wrong", i), "user", user)))
 						if err != nil {
 							t.Errorf("%s: %v", cmd, err)
