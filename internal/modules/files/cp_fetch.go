@@ -261,6 +261,14 @@ type pathArgs struct {
 
 func (cp) getFileStr(ctx context.Context, c *fn.Call, a pathArgs) (any, error) {
 	env := environment(c, a.Saltenv)
+	if strings.HasPrefix(a.Path, "salt://") {
+		// Not by its path in the cache: a run for another master may replace it.
+		b, err := c.Files.Read(ctx, a.Path, env)
+		if err != nil {
+			return orFalse("", err)
+		}
+		return contentOf(b), nil
+	}
 	p, err := orFalse(c.Files.CacheFile(ctx, a.Path, env))
 	name, ok := p.(string)
 	if !ok {
