@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp sal
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: normal durable build man demo test check fmt vet lint race fuzz bench bench-quick soak microbench interop clean help
+.PHONY: tools normal durable build man demo demo-cluster test check fmt vet lint race fuzz bench bench-quick soak git-size microbench interop clean help
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -19,10 +19,16 @@ man: build ## manual pages of all programs, in bin/man
 demo: build ## two masters and four minions on loopback, one master dies and returns
 	@bin/brine demo
 
-test: ## all tests
+demo-cluster: build ## three masters without a shared folder, six minions; a master dies, one joins, one leaves
+	@bin/brine demo cluster
+
+tools: ## what tests need of Debian's packages and this machine has not
+	@test/tools/install
+
+test: tools ## all tests
 	$(GO) test $(PKGS)
 
-race: ## all tests under the race detector, which needs cgo
+race: tools ## all tests under the race detector, which needs cgo
 	CGO_ENABLED=1 $(GO) test -race $(PKGS)
 
 fmt:
@@ -53,6 +59,9 @@ bench-quick: build ## the same with a tenth of the load, once, in some minutes
 SOAK ?= 1h
 soak: build ## a busy master for SOAK, whose memory must not grow
 	$(GO) run ./bench -soak $(SOAK)
+
+git-size: ## gitfs with a repository of 1 GB and 1,000 branches
+	BRINE_GIT_SIZE=full $(GO) test -count 1 -v -timeout 30m -run TestLargeRepository ./internal/fileserver/gitfs
 
 microbench: ## benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)

@@ -241,6 +241,84 @@ func (m *Minion) File(ctx context.Context, path string) ([]byte, error) {
 	}
 }
 
+// FileOf fetches a file as a minion of Brine's does from a master of Brine's: by
+// its hash (SHA-256, in hexadecimal), in parts that minions share.
+func (m *Minion) FileOf(ctx context.Context, path, sum string) ([]byte, error) {
+	var got []byte
+	for {
+		session := m.session.Load()
+		n, raw, err := m.exchange(ctx, session, value.DictOf("cmd", "_brine_part", "path", path, "saltenv", "base", "hsum", sum, "loc", len(got)))
+		if err != nil {
+			return nil, err
+		}
+		part, size, err := sharedPart(session, n, raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: _brine_part: %w", m.ID, err)
+		}
+		if got = append(got, part...); int64(len(got)) >= size {
+			return got, nil
+		}
+	}
+}
+
+// List fetches the names of all files of the environment base.
+func (m *Minion) List(ctx context.Context) ([]string, error) {
+	v, err := m.Request(ctx, value.DictOf("cmd", "_file_list", "saltenv", "base", "prefix", ""))
+	if err != nil {
+		return nil, err
+	}
+	l, ok := v.(*value.List)
+	if !ok {
+		return nil, fmt.Errorf("%s: _file_list: the master answered %.80q", m.ID, value.Str(v))
+	}
+	return value.Texts(l), nil
+}
+
+// Tree fetches the list of the environment base with its hashes, as a minion of
+// Brine's does.
+func (m *Minion) Tree(ctx context.Context) error {
+	session := m.session.Load()
+	n, raw, err := m.exchange(ctx, session, value.DictOf("cmd", "_brine_tree", "saltenv", "base", "known", &value.List{}))
+	if err != nil {
+		return err
+	}
+	part, _, err := sharedPart(session, n, raw)
+	if err == nil && len(part) == 0 {
+		err = errors.New("an empty list")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: _brine_tree: %w", m.ID, err)
+	}
+	return nil
+}
+
+// sharedPart reads the answer to _brine_part.
+func sharedPart(session *crypt.Crypticle, nonce string, raw []byte) (part []byte, size int64, err error) {
+	load, _, err := msgpack.Field(raw, "load")
+	if err != nil {
+		return nil, 0, err
+	}
+	shared, _, err := msgpack.Field(raw, "shared")
+	if err != nil {
+		return nil, 0, err
+	}
+	sealed, _ := msgpack.Text(load)
+	plain, err := session.OpenNonce(sealed, nonce)
+	if err != nil {
+		return nil, 0, err
+	}
+	v, err := msgpack.Unmarshal(plain)
+	if err != nil {
+		return nil, 0, err
+	}
+	d, _ := v.(*value.Dict)
+	body, _ := msgpack.Text(shared)
+	if part, err = crypt.OpenShared(d.Bytes("ticket"), body); err == nil && len(part) == 0 {
+		err = fmt.Errorf("the master answered %s", value.Repr(v))
+	}
+	return part, d.Int("size"), err
+}
+
 // Return sends what test.ping returned for a job.
 func (m *Minion) Return(ctx context.Context, jid string) error {
 	return m.ReturnValue(ctx, jid, "test.ping", true)

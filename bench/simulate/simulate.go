@@ -58,6 +58,9 @@ func (k *Key) Write(dir, name string) error {
 		os.WriteFile(filepath.Join(dir, name+".pub"), []byte(k.pem), 0o644))
 }
 
+// PEM is the public half.
+func (k *Key) PEM() string { return k.pem }
+
 // Config says where the master is and what fleet it gets.
 type Config struct {
 	Transport        transport.Transport
@@ -199,9 +202,20 @@ func (f *Fleet) authTimeout() time.Duration {
 	return f.cfg.Timeout
 }
 
-// SignIn signs all minions in.
+// signInTries is how often a minion of SignIn tries.
+const signInTries = 5
+
+// SignIn signs all minions in. Each tries again, as minions do: a master that
+// gets little of the machine drops who has waited for too long.
 func (f *Fleet) SignIn(ctx context.Context, parallel int) error {
-	return f.Each(parallel, func(m *Minion) error { return m.SignIn(ctx) })
+	return f.Each(parallel, func(m *Minion) (err error) {
+		for range signInTries {
+			if err = m.SignIn(ctx); err == nil || ctx.Err() != nil {
+				break
+			}
+		}
+		return err
+	})
 }
 
 // Subscribe connects all minions to the publish port. handle is called with

@@ -172,3 +172,24 @@ func Release() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	return strings.TrimSpace(string(b))
 }
+
+// Bytes returns how many bytes a process has read and written, from and to
+// files and connections.
+func Bytes(pid int) (int64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0, err
+	}
+	var sum int64
+	for line := range strings.Lines(string(b)) {
+		name, n, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		if name == "rchar" || name == "wchar" {
+			v, err := strconv.ParseInt(n, 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("/proc/%d/io: %w", pid, err)
+			}
+			sum += v
+		}
+	}
+	return sum, nil
+}

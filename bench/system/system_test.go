@@ -59,3 +59,18 @@ func TestFiles(t *testing.T) {
 		t.Errorf("%d open files: %v", n, err)
 	}
 }
+
+func TestBytes(t *testing.T) {
+	before, err := Bytes(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1 << 20
+	if err := os.WriteFile(t.TempDir()+"/f", make([]byte, n), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	after, err := Bytes(os.Getpid())
+	if err != nil || after-before < n {
+		t.Errorf("%d bytes, %v", after-before, err)
+	}
+}

@@ -305,6 +305,11 @@ func (c *call) serve(res *resource) {
 		c.write(nil, typeHTML)
 		return
 	}
+	if method == http.MethodOptions {
+		c.cookie = false
+		c.write(nil, typeHTML) // with the header Allow
+		return
+	}
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}

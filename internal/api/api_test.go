@@ -516,10 +516,10 @@ func TestChoose(t *testing.T) {
 
 func TestFormData(t *testing.T) {
 	for in, want := range map[string]string{
-		"a=1&b=x&b=y":                  "{'a': '1', 'b': ['x', 'y']}",
-		"arg=1&arg=two&arg=c=3":        "{'arg': [1, 'two', 'c=3']}",
-		"arg=%5B1%2C2%5D&kwarg={a: b}": "{'arg': [[1, 2]], 'kwarg': {'a': 'b'}}",
-		"&=x&y=&z=%zz&a=b":             "{'a': 'b'}",
+		"a=1&b=x&b=y":                    "{'a': '1', 'b': ['x', 'y']}",
+		"arg=1&arg=two&arg=c=3":          "{'arg': [1, 'two', 'c=3']}",
+		"arg=%5B1%2C2%5D&kwarg={a: b}":   "{'arg': [[1, 2]], 'kwarg': {'a': 'b'}}",
+		"&=x&y=&z=%zz&a=b%&c=%fc+%C3%BC": "{'z': '%zz', 'a': 'b%', 'c': '\ufffd ü'}",
 	} {
 		if got := value.Repr(formData(in)); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)

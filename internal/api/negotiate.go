@@ -5,7 +5,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,9 +152,8 @@ func formData(raw string) *value.Dict {
 	d := value.NewDict(8)
 	for pair := range strings.SplitSeq(raw, "&") {
 		k, v, _ := strings.Cut(pair, "=")
-		key, err1 := url.QueryUnescape(k)
-		val, err2 := url.QueryUnescape(v)
-		if err1 != nil || err2 != nil || key == "" || val == "" { // Python leaves out empty ones
+		key, val := unquote(k), unquote(v)
+		if key == "" || val == "" { // Python leaves out empty ones
 			continue
 		}
 		switch old := d.At(key).(type) {
@@ -178,6 +176,25 @@ func formData(raw string) *value.Dict {
 		d.Set("arg", out)
 	}
 	return d
+}
+
+// unquote reads a word of a form as Python does: a % that begins nothing stands
+// for itself, and what is no UTF-8 for the sign of that.
+func unquote(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '+':
+			b.WriteByte(' ')
+		case s[i] == '%' && i+2 < len(s) && isHex(s[i+1:i+3]):
+			n, _ := strconv.ParseUint(s[i+1:i+3], 16, 8)
+			b.WriteByte(byte(n))
+			i += 2
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return strings.ToValidUTF8(b.String(), "\ufffd")
 }
 
 // lowstate makes a list of chunks of what was sent.

@@ -50,8 +50,8 @@ func (a *Server) resources() map[string]*resource {
 		"/login": {about: "Starting a session.", allow: getPost, session: true,
 			do: map[string]handler{get: (*call).loginPrompt, put: (*call).login}},
 		"/logout":  {about: "Ending a session.", allow: getPost, session: true, auth: true, do: map[string]handler{put: (*call).logout}},
-		"/token":   {about: "Tokens of the master, for /run.", allow: getPost, addresses: true, do: map[string]handler{put: (*call).token}},
-		"/run":     {about: "Running chunks of low data that show themselves who asks.", allow: getPost, addresses: true, do: map[string]handler{put: (*call).run}},
+		"/token":   {about: "Tokens of the master, for /run.", allow: getPost, addresses: true, do: map[string]handler{get: (*call).welcome, put: (*call).token}},
+		"/run":     {about: "Running chunks of low data that show themselves who asks.", allow: getPost, addresses: true, do: map[string]handler{get: (*call).welcome, put: (*call).run}},
 		"/minions": {about: "The grains of minions; and starting jobs.", allow: getPost, below: 1, session: true, auth: true, addresses: true, do: map[string]handler{get: (*call).minions, put: (*call).startJobs}},
 		"/jobs":    {about: "Jobs and what they returned.", allow: getPost, below: 1, session: true, auth: true, addresses: true, do: map[string]handler{get: (*call).jobs}},
 		"/keys":    {about: "The keys of minions; and making a pair.", allow: getPost, below: 1, session: true, addresses: true, do: map[string]handler{get: (*call).keys, put: (*call).newKeys}},
@@ -211,8 +211,13 @@ func (c *call) audit(d *value.Dict, err error) {
 	if err != nil {
 		result = salt.KindOf(err).String()
 	}
-	c.log.Info("audit", "user", fmt.Sprintf("%.80q", who), "from", c.address(), "client", value.Str(d.At("client")),
-		"fun", fmt.Sprintf("%.200s", value.Str(d.At("fun"))), "tgt", fmt.Sprintf("%.200s", value.Str(d.At("tgt"))), "result", result)
+	what := []any{"user", fmt.Sprintf("%.80q", who), "from", c.address(), "client", value.Str(d.At("client"))}
+	for _, k := range []string{"fun", "tgt"} {
+		if v := d.At(k); v != nil {
+			what = append(what, k, fmt.Sprintf("%.200s", value.Str(v)))
+		}
+	}
+	c.log.Info("audit", append(what, "result", result)...)
 }
 
 func (c *call) loginPrompt() (any, error) {

@@ -30,12 +30,19 @@ func Write(path string, data []byte, mode fs.FileMode, durable bool) error {
 // Create is Write for a file that must not exist; the error then matches
 // fs.ErrExist. Of several callers at once one succeeds. It is always durable.
 func Create(path string, data []byte, mode fs.FileMode) error {
-	return write(path, data, mode, true, func(temp, path string) error {
-		if err := os.Link(temp, path); err != nil {
-			return err
-		}
-		return os.Remove(temp)
-	})
+	return write(path, data, mode, true, Place)
+}
+
+// Place gives a file a name that must not exist; the error then matches
+// fs.ErrExist. Of several callers at once one succeeds.
+func Place(temp, path string) error {
+	if done, err := renameNew(temp, path); done {
+		return err
+	}
+	if err := os.Link(temp, path); err != nil {
+		return err
+	}
+	return os.Remove(temp)
 }
 
 func write(path string, data []byte, mode fs.FileMode, durable bool, place func(temp, path string) error) error {

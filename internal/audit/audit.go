@@ -2,8 +2,9 @@
 // of it: a line of JSON each, in a file that is turned over when it is large.
 // Arguments are not kept, since they may be secrets.
 //
-// A record is a map with time (UTC), user, auth (user, token or eauth), from,
-// cmd, fun, tgt, result and, of a job, jid.
+// A record is a map with time (UTC), user, auth (user, token, eauth or
+// reactor), from (not for the reactor), cmd, fun, tgt, result and, of a job,
+// jid.
 package audit
 
 import (

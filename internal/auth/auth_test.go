@@ -28,6 +28,7 @@ import (
 	"brine/internal/salt"
 	"brine/internal/value"
 	"brine/internal/yaml"
+	"brine/test/tools"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -347,11 +348,9 @@ func TestPAM(t *testing.T) {
 
 // The real program says no to a wrong password, and that it was asked wrongly.
 func TestPAMProgram(t *testing.T) {
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("there is no C compiler")
-	}
+	tools.Need(t, "gcc", "gcc")
 	if libs, _ := filepath.Glob("/lib/*/libpam.so.0"); len(libs) == 0 {
-		t.Skip("there is no PAM")
+		tools.Missing(t, "libpam0g")
 	}
 	path := filepath.Join(t.TempDir(), pamHelper)
 	build := exec.Command("go", "build", "-tags", "pam", "-o", path, "brine/cmd/brine-pam")

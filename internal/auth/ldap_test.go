@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/internal/salt"
+	"brine/test/tools"
 )
 
 const ldif = `dn: dc=lab
@@ -86,7 +87,7 @@ func slapd(t *testing.T) string {
 	const program = "/usr/sbin/slapd"
 	modules, _ := filepath.Glob("/usr/lib/ldap/back_mdb*")
 	if _, err := os.Stat(program); err != nil || len(modules) == 0 {
-		t.Skip("there is no slapd (Debian: apt-get install slapd)")
+		tools.Missing(t, "slapd")
 	}
 	dir := t.TempDir()
 	db := filepath.Join(dir, "db")

@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"brine/test/tools"
 )
 
 // provider is an OpenID provider in a process of its own.
@@ -23,14 +25,7 @@ type provider struct {
 
 func startProvider(t *testing.T) *provider {
 	t.Helper()
-	const python = "/usr/bin/python3"
-	if err := exec.Command(python, "-c", "import authlib, flask").Run(); err != nil {
-		if os.Getenv("BRINE_REQUIRE_TOOLS") == "1" {
-			t.Fatalf("python3-authlib and python3-flask are not installed: %v", err)
-		}
-		t.Skip("needs python3-authlib and python3-flask")
-	}
-	c := exec.Command(python, "-W", "ignore", "testdata/provider.py")
+	c := exec.Command(tools.NeedPython(t, "python3-authlib and python3-flask", "authlib, flask"), "-W", "ignore", "testdata/provider.py")
 	c.Env = append(os.Environ(), "AUTHLIB_INSECURE_TRANSPORT=1")
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()

@@ -63,6 +63,8 @@ type Cache struct {
 	log *slog.Logger
 
 	far *far // the shared store, or nil
+	// changed is told of what is stored or flushed; nil for nobody
+	changed func(bank, key string)
 
 	mu      sync.RWMutex
 	minions map[string]minionEntry
@@ -79,6 +81,16 @@ func New(cachedir string, o Options, log *slog.Logger) *Cache {
 		cachedir = filepath.Join(cachedir, "brine", "cache")
 	}
 	return &Cache{dir: cachedir, o: o, log: log, minions: map[string]minionEntry{}}
+}
+
+// OnChange has fn called whenever something was stored or, with key "" if it
+// was a whole bank, flushed. It must be called before the cache is used.
+func (c *Cache) OnChange(fn func(bank, key string)) { c.changed = fn }
+
+func (c *Cache) tell(bank, key string) {
+	if c.changed != nil {
+		c.changed(bank, key)
+	}
 }
 
 // checkName refuses what is not the name of a file in a folder.
@@ -124,6 +136,7 @@ func (c *Cache) Store(bank, key string, v any) error {
 	if err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot cache %s of %s: %w", key, bank, err)
 	}
+	c.tell(bank, key)
 	return nil
 }
 
@@ -231,6 +244,7 @@ func (c *Cache) Flush(bank, key string) (bool, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, salt.Errorf(salt.Unavailable, "cannot flush the cache: %w", err)
 	}
+	c.tell(bank, key)
 	return true, nil
 }
 

@@ -27,6 +27,9 @@ type Driver interface {
 	Store(ctx context.Context, bank, key string, data []byte) error
 	// Fetch returns nil if there is nothing.
 	Fetch(ctx context.Context, bank, key string) ([]byte, error)
+	// Written returns when a value was written, by the clock of whoever did, to
+	// the second; the zero time if that is not known.
+	Written(ctx context.Context, bank, key string) (time.Time, error)
 	// Each returns what several banks have under one key, in their order. known
 	// are the versions of what the caller has, "" for none: what has the same
 	// is not sent again.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 
 	"brine/internal/crypt"
 	"brine/internal/msgpack"
@@ -40,15 +41,54 @@ func (c *Call) Reply(v any) {
 		replyValue(c.req, v)
 		return
 	}
-	b, err := msgpack.Marshal(v, msgpack.Wire)
-	if err != nil {
-		b = msgpack.AppendString(nil, "", msgpack.Wire)
-	}
-	c.send(c.cipher.Seal(b, c.nonce))
+	c.reply(v, nil)
 }
 
-func (c *Call) send(sealed []byte) {
-	c.req.Reply(msgpack.AppendBin(make([]byte, 0, len(sealed)+5), sealed, dialect(c.req)))
+// ReplyThen is Reply that tells when the answer is under way no more, which may
+// be long after; sent is called once and must not wait.
+func (c *Call) ReplyThen(v any, sent func()) {
+	if c.cipher == nil || c.req.Answer == nil {
+		defer sent()
+		c.Reply(v)
+		return
+	}
+	c.reply(v, sent)
+}
+
+func (c *Call) reply(v any, sent func()) {
+	s := seals.Get().(*seal)
+	var err error
+	s.b, err = c.cipher.AppendSealed(s.b[:0], c.nonce, func(b []byte) ([]byte, error) { return msgpack.Append(b, v, msgpack.Wire) })
+	if err != nil {
+		s.b = c.cipher.Seal(msgpack.AppendString(nil, "", msgpack.Wire), c.nonce)
+	}
+	d := dialect(c.req)
+	if sent == nil || c.req.Answer == nil {
+		c.req.Reply(msgpack.AppendBin(make([]byte, 0, len(s.b)+5), s.b, d))
+		s.free()
+		return
+	}
+	c.req.Answer(transport.Answer{Head: msgpack.AppendBinHeader(nil, len(s.b), d), Body: s.b, Sent: func(free bool) {
+		if free {
+			s.free()
+		}
+		sent()
+	}})
+}
+
+// seal is the space for an answer while it is made, and of a large one until
+// it is sent.
+type seal struct{ b []byte }
+
+var seals = sync.Pool{New: func() any { return new(seal) }}
+
+// maxSeal is the largest space that is kept: a part of a file fits.
+const maxSeal = 4 << 20
+
+func (s *seal) free() {
+	if cap(s.b) <= maxSeal {
+		seals.Put(s)
+	}
 }
 
 // ReplyPrivate answers as pillar is answered: under a key made for this one

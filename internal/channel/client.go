@@ -65,6 +65,7 @@ type credentials struct {
 	session      *crypt.Crypticle
 	publishPort  int
 	brine        bool
+	shares       bool
 	master       *crypt.PublicKey
 	// previous is the key for publications before the last change. What was
 	// sealed with it and is still on its way can be read until previousEnd.
@@ -332,7 +333,7 @@ func (c *Client) install(got *handshake.Credentials) error {
 	if err != nil {
 		return fmt.Errorf("the master sent an unusable session key: %w", err)
 	}
-	cr := &credentials{gen: 1, aes: got.AES, session: session, publishPort: got.PublishPort, brine: got.Brine, master: got.Master}
+	cr := &credentials{gen: 1, aes: got.AES, session: session, publishPort: got.PublishPort, brine: got.Brine, shares: got.Shares, master: got.Master}
 	old := c.creds
 	if old != nil {
 		cr.gen = old.gen + 1

@@ -3,6 +3,7 @@ package channel
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ type Sessions struct {
 	dir    string
 	maxAge time.Duration
 	now    func() time.Time
+	derive func(id string, from time.Time) (string, error)
 
 	// making is held while a key is made, so that two who need the same key
 	// do not replace each other's.
@@ -36,6 +38,25 @@ func NewSessions(dir string, maxAge time.Duration) (*Sessions, error) {
 	}
 	atomicfile.RemoveTemps(dir)
 	return &Sessions{dir: dir, maxAge: maxAge, now: time.Now}, nil
+}
+
+// Derive has keys made of something that the masters of a cluster have in
+// common, so that all have the same without telling each other: fn returns that
+// of a minion for the time from a moment on. The times of all minions are as
+// long as a key may be used, and do not all begin at once. It must be called
+// before the first key is asked for.
+func (s *Sessions) Derive(fn func(id string, from time.Time) (string, error)) { s.derive = fn }
+
+// begin is when the time began in which a derived key is used.
+func (s *Sessions) begin(id string) time.Time {
+	if s.maxAge <= 0 {
+		return time.Unix(1, 0)
+	}
+	h := fnv.New64a()
+	h.Write([]byte(id))
+	age := int64(s.maxAge)
+	shift := int64(h.Sum64() % uint64(age))
+	return time.Unix(0, (s.now().UnixNano()+shift)/age*age-shift)
 }
 
 // stamp tells one state of a session file from another. A file that is
@@ -62,8 +83,16 @@ func (s *Sessions) Get(id string) (key string, st stamp, err error) {
 	if key, st, err = s.read(id); !replaceable(err) {
 		return key, st, err
 	}
-	path, now := filepath.Join(s.dir, id), s.now()
-	if err := atomicfile.Write(path, []byte(crypt.NewKey()), 0o600, false); err != nil {
+	path, now, made := filepath.Join(s.dir, id), s.now(), ""
+	if s.derive != nil {
+		now = s.begin(id)
+		if made, err = s.derive(id, now); err != nil {
+			return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
+		}
+	} else {
+		made = crypt.NewKey()
+	}
+	if err := atomicfile.Write(path, []byte(made), 0o600, false); err != nil {
 		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
 	}
 	// Its age is measured with our clock, not that of a file server.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"brine/internal/cli/call"
+	"brine/internal/cli/cluster"
 	"brine/internal/cli/complete"
 	"brine/internal/cli/cp"
 	"brine/internal/cli/daemon"
@@ -10,6 +11,7 @@ import (
 	"brine/internal/cli/ha"
 	"brine/internal/cli/key"
 	"brine/internal/cli/man"
+	"brine/internal/cli/migrate"
 	"brine/internal/cli/run"
 	"brine/internal/cli/salt"
 )
@@ -28,6 +30,8 @@ func Applets() []frame.Applet {
 		cp.Applet(),
 		demo.Applet(),
 		ha.Applet(),
+		cluster.Applet(),
+		migrate.Applet(),
 	}
 	// These speak of all programs, themselves included.
 	list := func() []frame.Applet { return Applets() }

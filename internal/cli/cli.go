@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"brine/internal/cli/frame"
+	"brine/internal/textedit"
 )
 
 // name is the name of the binary itself.
@@ -94,7 +95,7 @@ func unknown(applets []frame.Applet, word string) string {
 		names = append(names, a.Name, strings.TrimPrefix(a.Name, prefix))
 	}
 	text := fmt.Sprintf("%s: error: no such program: %s", name, word)
-	if near := frame.Nearest(word, names); len(near) > 0 {
+	if near := textedit.Nearest(word, names); len(near) > 0 {
 		text += " (did you mean " + strings.Join(near, " or ") + "?)"
 	}
 	return text + "\n"

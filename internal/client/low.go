@@ -57,6 +57,9 @@ func (c *Client) LowTrusted(ctx context.Context, chunk *value.Dict) ([]any, erro
 func (l low) do(ctx context.Context) ([]any, error) {
 	chunk := l.chunk
 	if fun := chunk.At("fun"); fun == nil || fun == "" {
+		if name := chunk.Str("client"); strings.HasPrefix(name, "runner") || strings.HasPrefix(name, "wheel") {
+			return nil, salt.Errorf(salt.Invalid, "fun is missing, the function that the client %s is to run", name)
+		}
 		return nil, ErrMissing
 	}
 	one := func(v any, err error) ([]any, error) { return []any{v}, err }

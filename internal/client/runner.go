@@ -92,7 +92,7 @@ func (c *Client) Run(ctx context.Context, r Runner, started func(jid string), pr
 		}
 		name, ok := strings.CutPrefix(e.Tag, tag+"/")
 		switch {
-		case !ok || name == "new":
+		case !ok || name == "new" || name == "args": // what an orchestration orders is for others to see
 		case name == "ret":
 			return e.Data, nil
 		case progress != nil:

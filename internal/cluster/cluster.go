@@ -11,7 +11,9 @@
 // those that somebody at the other end waits for.
 //
 // What is kept in files (keys, jobs, minion data) is not sent: all see it in
-// the shared folder.
+// the shared folder. Where there is none (cluster_isolated_filesystem), it is
+// sent over the same connections, as streams of changes (feed.go), and a master
+// becomes one of the cluster by joining it (join.go).
 package cluster
 
 import (
@@ -32,6 +34,7 @@ import (
 	"brine/internal/crypt"
 	"brine/internal/event"
 	"brine/internal/msgpack"
+	"brine/internal/oplog"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -71,8 +74,9 @@ type Host interface {
 	Note(n Note, minion string)
 	// Present returns the minions that are connected to this master.
 	Present() []string
-	// Lost says that a peer does not answer any more, or that something it
-	// sent is missing: whatever it stored is to be looked up.
+	// Lost says that a peer does not answer (once a second, as long as that is
+	// so), or that something it sent is missing: whatever it stored is to be
+	// looked up.
 	Lost(peer string)
 	// Rotated says that the AES key of the cluster may be another one.
 	Rotated()
@@ -106,14 +110,21 @@ type Cluster struct {
 	leads   atomic.Bool
 
 	listener net.Listener
-	peers    map[string]*peer
+	peers    atomic.Pointer[map[string]*peer] // see all; replaced, never changed
 	conns    connSet
 	gripes   *gripes
 
 	mu      sync.Mutex
+	begin   func(*peer)       // has the loops of a peer run; nil until Run
 	origins map[string]string // jid -> master
 	order   []string
 	want    []string // what somebody here waits for: prefixes of tags
+
+	// Of a cluster without a shared folder.
+	streams  map[string]oplog.Stream
+	answers  map[string]func() *value.Dict
+	founding bool // this process made the cluster, or has joined it
+	began    time.Time
 
 	// Sent and Received count the bytes to and from peers.
 	Sent, Received atomic.Int64
@@ -128,10 +139,15 @@ const leaseTime = 15 * time.Second
 // New takes over the keys in the shared folder or makes them, and asks the
 // peers that are there whether they agree. Close or Run must follow.
 func New(cfg Config, log *slog.Logger) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, log: log, aes: crypt.NewKey(), inc: nonce(), peers: map[string]*peer{}, origins: map[string]string{}, gripes: newGripes(log)}
+	c := &Cluster{cfg: cfg, log: log, aes: crypt.NewKey(), inc: nonce(), began: time.Now(), streams: map[string]oplog.Stream{}, answers: map[string]func() *value.Dict{}, origins: map[string]string{}, gripes: newGripes(log)}
 	var err error
 	if c.cipher, err = crypt.NewCrypticle(c.aes); err != nil {
 		return nil, err
+	}
+	if cfg.Options.Isolated {
+		if c.founding, err = establish(&cfg, log); err != nil {
+			return nil, err
+		}
 	}
 	if c.secrets, err = OpenSecrets(cfg.Options.PKIDir, cfg.ID, cfg.Own, cfg.OwnPub, cfg.Options.KeyPass, cfg.Keysize, log); err != nil {
 		return nil, err
@@ -144,8 +160,14 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 		return nil, err
 	}
 	c.leader = NewLease(cfg.Options.PKIDir, ".brine-leader", cfg.ID, leaseTime)
-	for _, id := range cfg.Options.Peers {
-		c.peers[id] = newPeer(c, id)
+	peers := map[string]*peer{}
+	c.peers.Store(&peers)
+	if cfg.Options.Isolated {
+		c.takeUp()
+	} else {
+		for _, id := range cfg.Options.Peers {
+			peers[id] = newPeer(c, id)
+		}
 	}
 	if err := c.agree(); err != nil {
 		return nil, err
@@ -175,10 +197,15 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 	defer c.conns.closeAll()
 	stop := context.AfterFunc(ctx, func() { c.listener.Close(); c.conns.closeAll() })
 	defer stop()
-	for _, p := range c.peers {
-		wg.Go(func() { p.run(ctx) })
+	c.mu.Lock()
+	c.begin = func(p *peer) { wg.Go(func() { p.run(ctx) }) }
+	c.mu.Unlock()
+	for _, p := range c.all() {
+		c.begin(p)
 	}
-	wg.Go(func() { c.tend(ctx) })
+	tended := make(chan struct{})
+	go func() { defer close(tended); c.tend(ctx) }()
+	defer func() { <-tended }() // it may begin peers
 	for {
 		conn, err := c.listener.Accept()
 		if ctx.Err() != nil {
@@ -214,14 +241,24 @@ func (c *Cluster) tend(ctx context.Context) {
 	for turn := 0; ; turn++ {
 		select {
 		case <-ctx.Done():
+			if c.cfg.Options.Isolated {
+				return
+			}
 			if err := c.leader.Release(); err != nil {
 				c.log.Debug("cannot give back the lease of the leader", "err", err)
 			}
 			return
 		case <-tick.C:
 		}
-		for _, p := range c.peers {
+		if c.cfg.Options.Isolated {
+			c.takeUp()
+		}
+		for _, p := range c.all() {
 			p.look()
+			if p.cutOff() && !c.cfg.Options.Isolated {
+				// It may live and take jobs.
+				c.host.Lost(p.id)
+			}
 		}
 		if turn%3 == 0 {
 			c.lead()
@@ -231,7 +268,10 @@ func (c *Cluster) tend(ctx context.Context) {
 
 // lead tries to be the leader, and does the leader's work.
 func (c *Cluster) lead() {
-	leads, err := c.leader.Hold()
+	leads, err := c.first(), error(nil)
+	if !c.cfg.Options.Isolated {
+		leads, err = c.leader.Hold()
+	}
 	if err != nil {
 		c.gripes.warn("lease", "cannot tell who leads the cluster", "err", err)
 	}
@@ -316,7 +356,7 @@ func (c *Cluster) Publish(j Job) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range c.peers {
+	for _, p := range c.all() {
 		if p.isBrine() {
 			p.out.add(b)
 		}
@@ -330,7 +370,7 @@ func (c *Cluster) Tell(n Note, minion string) {
 	if err != nil {
 		return
 	}
-	for _, p := range c.peers {
+	for _, p := range c.all() {
 		if p.isBrine() {
 			p.out.add(b)
 		}
@@ -356,7 +396,7 @@ func (c *Cluster) Event(e *event.Event) {
 func (c *Cluster) send(tag string, data *value.Dict, brine func(*peer) bool) {
 	var forSalt, forBrine []byte
 	var err error
-	for _, p := range c.peers {
+	for _, p := range c.all() {
 		switch p.kind() {
 		case kindBrine:
 			if !brine(p) {
@@ -394,9 +434,22 @@ func (c *Cluster) send(tag string, data *value.Dict, brine func(*peer) bool) {
 	}
 }
 
-// encodeEvent makes the message of an event for masters of Brine's.
+// encodeEvent makes the message of an event for masters of Brine's. Most are
+// returns, whose tag says nothing that is not in the data.
 func encodeEvent(tag string, data *value.Dict) ([]byte, error) {
+	if tag == returnTag(data) {
+		return msgpack.Marshal(value.DictOf("k", "ret", "data", data), msgpack.NewSpec)
+	}
 	return msgpack.Marshal(value.DictOf("k", "event", "tag", tag, "data", data), msgpack.NewSpec)
+}
+
+// returnTag is the tag of a return with this data, "" if it is none.
+func returnTag(data *value.Dict) string {
+	jid, id := data.Str("jid"), data.Str("id")
+	if jid == "" || id == "" {
+		return ""
+	}
+	return salt.Tag("job", jid, "ret", id)
 }
 
 // presentTime bounds the wait for peers that are asked who is there.
@@ -410,7 +463,7 @@ func (c *Cluster) Present(ctx context.Context) map[string][]string {
 	out := map[string][]string{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, p := range c.peers {
+	for _, p := range c.all() {
 		if !p.isBrine() {
 			continue
 		}
@@ -445,11 +498,16 @@ type Member struct {
 	Up bool
 	// Problem is why this master does not work with it, else "".
 	Problem string
+	// Gone says that it was removed from the cluster.
+	Gone bool
+	// Behind is how many changes it lacks, by stream, as far as is known, of a
+	// cluster without a shared folder.
+	Behind map[string]int64
 }
 
 // Members returns the peers, sorted.
 func (c *Cluster) Members() (out []Member) {
-	for _, p := range c.peers {
+	for _, p := range c.all() {
 		out = append(out, p.member())
 	}
 	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
@@ -475,6 +533,10 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 			c.answerLink(ctx, conn, frames, data)
 			return
 		}
+		if ok && tag == tagDiscover && c.cfg.Options.Isolated {
+			c.answerJoin(conn, frames, body)
+			return
+		}
 		if !ok || !c.receive(tag, data) {
 			return
 		}
@@ -491,11 +553,15 @@ const greetingTime = 10 * time.Second
 
 // receive handles a message in Salt's form; false ends the connection.
 func (c *Cluster) receive(tag string, data []byte) bool {
+	if c.cfg.Options.Isolated {
+		c.gripes.error("salt", "a master of Salt's wants to be a peer: in a cluster without a shared folder there can only be Brine's; to move over from Salt's, use a shared folder until all are", "tag", fmt.Sprintf("%.100q", tag))
+		return false
+	}
 	if strings.HasPrefix(tag, tagPeer) {
 		return c.receiveKey(data)
 	}
 	from, rest, ok := splitEvent(tag)
-	p := c.peers[from]
+	p := c.all()[from]
 	if !ok || p == nil {
 		c.gripes.warn("stranger", "an event of a master that cluster_peers does not name was dropped; name it there by its id, or remove this master from its cluster_peers",
 			"tag", fmt.Sprintf("%.100q", tag))
@@ -507,7 +573,7 @@ func (c *Cluster) receive(tag string, data []byte) bool {
 
 func (c *Cluster) receiveKey(data []byte) bool {
 	g, err := c.secrets.readGreeting(data)
-	p := c.peers[g.from]
+	p := c.all()[g.from]
 	switch {
 	case p == nil && g.from != "":
 		c.gripes.error("stranger "+g.from, "a master that cluster_peers does not name wants to be a peer; name it there by its id, or remove this master from its cluster_peers",

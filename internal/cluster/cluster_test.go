@@ -283,7 +283,7 @@ func TestResume(t *testing.T) {
 			sent++
 		}
 		// Cut what there is, in the middle of it.
-		p := a.peers[b.cfg.ID]
+		p := a.all()[b.cfg.ID]
 		p.mu.Lock()
 		if p.link != nil {
 			p.link.Close()
@@ -326,7 +326,7 @@ func TestBounded(t *testing.T) {
 	eventually(t, "connected", a.linked(1))
 	a.publish(t, 0)
 	eventually(t, "the first is there", b.has(func(h *host) bool { return len(h.jobs) == 1 }))
-	p := a.peers[b.cfg.ID]
+	p := a.all()[b.cfg.ID]
 	p.out.mu.Lock() // as if a hundred had been dropped
 	p.out.first += 100
 	p.out.mu.Unlock()

@@ -35,6 +35,7 @@ type facts struct {
 	hashType string
 	version  string
 	protocol int64
+	isolated bool
 	proof    string // that the sender's folder in cachedir can be read
 	now      time.Time
 }
@@ -61,18 +62,18 @@ func proofOf(token, nonce string) string {
 func (c *Cluster) facts(nonce string) facts {
 	return facts{
 		id: c.cfg.ID, cluster: c.cfg.Options.ID, peers: c.cfg.Options.Peers, key: crypt.Fingerprint(c.secrets.Key.Public().PEM(), "sha256"),
-		hashType: c.cfg.HashType, version: salt.Version, protocol: protocol, proof: proofOf(c.token, nonce), now: time.Now(),
+		hashType: c.cfg.HashType, version: salt.Version, protocol: protocol, isolated: c.cfg.Options.Isolated, proof: proofOf(c.token, nonce), now: time.Now(),
 	}
 }
 
 func (f facts) dict() *value.Dict {
 	return value.DictOf("id", f.id, "cluster", f.cluster, "peers", value.Strings(f.peers), "key", f.key, "hash_type", f.hashType,
-		"version", f.version, "protocol", f.protocol, "proof", f.proof, "now", float64(f.now.UnixMicro())/1e6)
+		"version", f.version, "protocol", f.protocol, "isolated", f.isolated, "proof", f.proof, "now", float64(f.now.UnixMicro())/1e6)
 }
 
 func readFacts(d *value.Dict) facts {
 	f := facts{id: d.Str("id"), cluster: d.Str("cluster"), key: d.Str("key"), hashType: d.Str("hash_type"), version: d.Str("version"),
-		protocol: d.Int("protocol"), proof: d.Str("proof")}
+		protocol: d.Int("protocol"), isolated: d.Bool("isolated"), proof: d.Str("proof")}
 	for _, it := range d.List("peers") {
 		f.peers = append(f.peers, value.Str(it))
 	}
@@ -99,6 +100,12 @@ func (c *Cluster) differences(peer facts, nonce string) string {
 	differ("cluster_id", mine.cluster, peer.cluster)
 	differ("the version", mine.version, peer.version)
 	differ("hash_type", mine.hashType, peer.hashType)
+	differ("cluster_isolated_filesystem", fmt.Sprint(mine.isolated), fmt.Sprint(peer.isolated))
+	if mine.isolated && peer.isolated {
+		// Who is a member says the folder of their keys.
+		differ("the fingerprint of cluster.pub (one of them is of another cluster: stop it, remove its cluster_pki_dir and cachedir, and let it join again)", mine.key, peer.key)
+		return strings.Join(out, "; ")
+	}
 	if mine.key != peer.key {
 		differ("the fingerprint of cluster.pub (is cluster_pki_dir one folder for all?)", mine.key, peer.key)
 	}

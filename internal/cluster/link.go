@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -41,6 +42,12 @@ import (
 //	D: {n, d, first, items} messages, numbered from first; none: a sign of life
 //	A: {n, d, ack, want}
 //	D: {n, d, ask, what}    A: {n, d, re, data}
+//
+// and, without a shared folder (feed.go),
+//
+//	A: {n, d, last, want, vec}              what it knows of each stream
+//	D: {n, d, rep, origin, from, to, items} changes of a stream
+//	A: {n, d, rep, vec, got, gap, err}      what it knows now
 const (
 	tagHello   = "brine/cluster/hello"
 	tagReply   = "brine/cluster/reply"
@@ -61,6 +68,9 @@ const (
 // Bounds of one frame of messages.
 const (
 	batchItems = 512
+	// gather is for how long messages behind one that was sent wait for others.
+	// The first after a silence goes at once.
+	gather     = 5 * time.Millisecond
 	batchBytes = 512 << 10
 )
 
@@ -182,6 +192,8 @@ func (p *peer) runLink(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case errors.As(err, &r) && strings.Contains(r.reason, notMember) && time.Since(p.c.began) < newTime:
+			pause = firstPause // it has not heard of this one yet
 		case errors.As(err, &r):
 			p.trouble(r.reason)
 			pause = 5 * time.Second
@@ -195,6 +207,14 @@ func (p *peer) runLink(ctx context.Context) {
 		pause = min(2*pause, lastPause)
 	}
 }
+
+// notMember is what a master says of one whose key it does not have, in a
+// cluster without a shared folder. Nobody may have told it yet of one that has
+// just joined, which is tried for newTime.
+const (
+	notMember = "is no member of the cluster (any more) in the eyes"
+	newTime   = 30 * time.Second
+)
 
 func (p *peer) pauseLink(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
@@ -369,9 +389,14 @@ func (p *peer) runOut(ctx context.Context) error {
 	p.want = texts(start, "want")
 	p.mu.Unlock()
 	c.log.Info("connected to a peer", "peer", p.id)
+	fed, unfeed := p.feedAll(ctx, s, start)
+	defer unfeed()
+	p.mu.Lock()
+	p.fed = fed
+	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()
-		p.link, p.up = nil, false
+		p.link, p.up, p.fed = nil, false, nil
 		p.mu.Unlock()
 		if ctx.Err() == nil {
 			c.host.Lost(p.id)
@@ -380,7 +405,7 @@ func (p *peer) runOut(ctx context.Context) error {
 	last := uint64(max(start.Int("last"), 0))
 	p.out.ack(last)
 	ended := make(chan error, 1)
-	go func() { ended <- p.readAcks(s) }()
+	go func() { ended <- p.readAcks(s, fed) }()
 	next := last + 1
 	timer := time.NewTimer(beat)
 	defer timer.Stop()
@@ -392,6 +417,18 @@ func (p *peer) runOut(ctx context.Context) error {
 			}
 			next = first + uint64(len(items))
 			timer.Reset(beat)
+			if len(items) == batchItems {
+				continue
+			}
+			// What comes right after goes together: each frame is sealed,
+			// written and acknowledged on its own.
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case err := <-ended:
+				return err
+			case <-time.After(gather):
+			}
 			continue
 		}
 		select {
@@ -434,11 +471,14 @@ func texts(d *value.Dict, key string) (out []string) {
 }
 
 // readAcks hears what the peer says about what it got.
-func (p *peer) readAcks(s *sealed) error {
+func (p *peer) readAcks(s *sealed, fed map[string]*feed) error {
 	for {
 		d, err := s.receive()
 		if err != nil {
 			return err
+		}
+		if f := fed[d.Str("rep")]; f != nil {
+			f.answered(d)
 		}
 		if d.Has("ack") {
 			p.out.ack(uint64(max(d.Int("ack"), 0)))
@@ -553,6 +593,9 @@ func (c *Cluster) agreeWith(conn net.Conn, frames *event.FrameReader, helloData 
 // judge decides about a master that has said all it has to say.
 func (c *Cluster) judge(theirs facts, d *value.Dict, said transcript, nb string) (*peer, *crypt.Crypticle, string) {
 	pub, err := c.secrets.PeerKey(theirs.id)
+	if c.cfg.Options.Isolated && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Sprintf("%.100q %s of %s", theirs.id, notMember, c.cfg.ID)
+	}
 	if salt.CheckID(theirs.id) != nil || err != nil {
 		return nil, nil, fmt.Sprintf("%.100q has left no key in cluster_pki_dir of %s (is that one folder for both?)", theirs.id, c.cfg.ID)
 	}
@@ -571,7 +614,10 @@ func (c *Cluster) judge(theirs facts, d *value.Dict, said transcript, nb string)
 	if err != nil {
 		return nil, nil, "the key of the connection is of no use"
 	}
-	p := c.peers[theirs.id]
+	p := c.all()[theirs.id]
+	if p == nil {
+		p = c.adopt(theirs.id)
+	}
 	if p.member().Problem != "" {
 		p.look()
 	}
@@ -600,9 +646,11 @@ func (c *Cluster) write(conn net.Conn, tag string, d *value.Dict) error {
 // receiveItems takes the messages of a peer in their order, each once.
 func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 	c := p.c
-	if err := s.send("last", int64(last), "want", value.Strings(c.wanted())); err != nil {
+	if err := s.send("last", int64(last), "want", value.Strings(c.wanted()), "vec", c.vectors()); err != nil {
 		return err
 	}
+	eaters, stop := p.eatAll(s)
+	defer stop()
 	news, end := c.conns.listen()
 	defer end()
 	done := make(chan struct{})
@@ -629,8 +677,22 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 			data := value.NewDict(1)
 			if what == askPresent {
 				data.Set("present", value.Strings(c.host.Present()))
+			} else if answer := c.answers[what]; answer != nil {
+				// It may take a while, which must not hold up what else comes.
+				go func() {
+					if err := s.send("re", number, "data", answer()); err != nil {
+						c.log.Debug("an answer to a peer was not sent", "peer", p.id, "err", err)
+					}
+				}()
+				continue
 			}
 			if err := s.send("re", number, "data", data); err != nil {
+				return err
+			}
+			continue
+		}
+		if d.Has("rep") {
+			if err := eaters.give(d); err != nil {
 				return err
 			}
 			continue
@@ -696,8 +758,11 @@ func (p *peer) takeItem(b []byte) error {
 		}
 		c.SetOrigin(j.JID, p.id)
 		c.host.Job(j)
-	case "event":
+	case "event", "ret":
 		tag, data := d.Str("tag"), d.Dict("data")
+		if d.Str("k") == "ret" {
+			tag = returnTag(data)
+		}
 		if data == nil || tag == "" {
 			return errors.New("an event without data")
 		}
@@ -737,6 +802,9 @@ func (c *Cluster) markPath(id string) string {
 // announce leaves the own mark, withdraw removes it: a master of Salt's may
 // come in this one's place.
 func (c *Cluster) announce() error {
+	if c.cfg.Options.Isolated {
+		return nil
+	}
 	return atomicfile.Write(c.markPath(c.cfg.ID), nil, 0o644, false)
 }
 
@@ -751,10 +819,11 @@ func (c *Cluster) agree() error {
 	ctx, cancel := context.WithTimeout(context.Background(), agreeTime)
 	defer cancel()
 	var mu sync.Mutex
-	var reasons []string
+	var reasons, unknown []string // unknown: it may not be known yet who has joined
+	agreed := c.founding          // by who let it in
 	var wg sync.WaitGroup
-	for _, p := range c.peers {
-		if _, err := os.Stat(c.markPath(p.id)); err != nil {
+	for _, p := range c.all() {
+		if _, err := os.Stat(c.markPath(p.id)); err != nil && !c.cfg.Options.Isolated {
 			continue
 		}
 		wg.Go(func() {
@@ -762,17 +831,25 @@ func (c *Cluster) agree() error {
 			if err == nil {
 				c.conns.remove(s.conn)
 				s.conn.Close()
-				return
 			}
+			mu.Lock()
+			defer mu.Unlock()
 			var r *refusal
-			if errors.As(err, &r) {
-				mu.Lock()
-				defer mu.Unlock()
+			switch {
+			case err == nil:
+				agreed = true
+			case !errors.As(err, &r):
+			case strings.Contains(r.reason, notMember):
+				unknown = append(unknown, r.reason)
+			default:
 				reasons = append(reasons, r.reason)
 			}
 		})
 	}
 	wg.Wait()
+	if !agreed {
+		reasons = append(reasons, unknown...)
+	}
 	if len(reasons) == 0 {
 		return nil
 	}

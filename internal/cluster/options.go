@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,6 +20,10 @@ type Options struct {
 	PKIDir  string   `salt:"cluster_pki_dir" default:"" doc:"folder, shared by all masters of the cluster, of its keys and those of minions; empty: pki_dir" change:"restart"`
 	Port    int      `salt:"cluster_pool_port" default:"4520" doc:"port on which masters of a cluster hear each other" change:"restart"`
 	KeyPass string   `salt:"cluster_key_pass" default:"" doc:"passphrase of cluster.pem" change:"restart"`
+
+	Isolated    bool   `salt:"cluster_isolated_filesystem" default:"false" doc:"the masters of the cluster share no folder: what they have in common they send each other" change:"restart"`
+	Secret      string `salt:"cluster_secret" default:"" doc:"what a master must know that joins a cluster without a shared folder" change:"restart"`
+	Fingerprint string `salt:"cluster_pub_fingerprint" default:"" doc:"SHA-256, in hexadecimal digits, of the file cluster.pub of the cluster to join; empty: whoever knows cluster_secret is believed" change:"restart"`
 }
 
 // On reports whether the master is one of a cluster.
@@ -35,6 +41,10 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 		return salt.Errorf(salt.Invalid, "id: %w", salt.CheckID(id))
 	case o.Port < 1 || o.Port > 65535:
 		return salt.Errorf(salt.Invalid, "cluster_pool_port: %d is no port", o.Port)
+	case o.Isolated && len(o.Secret) < minSecret:
+		return salt.Errorf(salt.Invalid, "cluster_isolated_filesystem needs a cluster_secret of at least %d characters, the same on all masters: whoever knows it can join; make one with openssl rand -hex 16", minSecret)
+	case o.Isolated && o.Fingerprint != "" && !isFingerprint(o.Fingerprint):
+		return salt.Errorf(salt.Invalid, "cluster_pub_fingerprint is no SHA-256 in 64 hexadecimal digits: %.80q; on a member, sha256sum shows that of cluster.pub in cluster_pki_dir", o.Fingerprint)
 	}
 	seen := map[string]bool{}
 	for _, p := range o.Peers {
@@ -49,6 +59,15 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 		seen[p] = true
 	}
 	return ownAddress(id, listen)
+}
+
+// minSecret is the least length of a secret: it can be tried at leisure by
+// whoever has heard a master join.
+const minSecret = 16
+
+func isFingerprint(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size
 }
 
 // ownAddress makes sure that an id that is an address is one of this machine,

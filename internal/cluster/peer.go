@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"strings"
@@ -53,6 +54,8 @@ type peer struct {
 	problem string
 	up      bool
 	want    []string // beginnings of tags that somebody there waits for
+	behind  map[string]int64
+	fed     map[string]*feed // over link
 
 	link      net.Conn // to it
 	asks      map[int64]chan *value.Dict
@@ -71,7 +74,11 @@ type earlyEvent struct {
 }
 
 func newPeer(c *Cluster, id string) *peer {
-	return &peer{c: c, id: id, owes: true, out: newOutbox(outboxItems, outboxBytes), plain: newOutbox(earlyItems, earlyBytes),
+	mode := kindUnknown
+	if c.cfg.Options.Isolated {
+		mode = kindBrine
+	}
+	return &peer{c: c, id: id, mode: mode, owes: mode != kindBrine, out: newOutbox(outboxItems, outboxBytes), plain: newOutbox(earlyItems, earlyBytes),
 		wake: make(chan struct{}, 1), asks: map[int64]chan *value.Dict{}, questions: make(chan askFor, 16)}
 }
 
@@ -98,9 +105,9 @@ func (p *peer) wants(tag string) bool {
 func (p *peer) member() Member {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m := Member{ID: p.id, Kind: p.mode.String(), Up: p.up, Problem: p.problem}
+	m := Member{ID: p.id, Kind: p.mode.String(), Up: p.up, Problem: p.problem, Behind: maps.Clone(p.behind)}
 	if p.gone {
-		m.Problem = "its key was removed from the cluster"
+		m.Problem, m.Gone = "its key was removed from the cluster", true
 	}
 	return m
 }
@@ -220,6 +227,9 @@ func (p *peer) look() {
 		if p.gone {
 			p.c.log.Info("a peer that was removed from the cluster is back", "peer", p.id)
 			p.gone, p.owes, p.answers = false, true, false
+			if p.c.cfg.Options.Isolated {
+				p.mode, p.owes = kindBrine, false
+			}
 			p.poke()
 		}
 		p.seen = true
@@ -415,4 +425,12 @@ func (p *peer) write(conn net.Conn, b []byte) error {
 	p.c.Sent.Add(int64(len(b)))
 	_, err := conn.Write(b)
 	return err
+}
+
+// cutOff reports whether this is a master of Brine's that there is no
+// connection to.
+func (p *peer) cutOff() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mode == kindBrine && !p.gone && !p.up
 }

@@ -94,14 +94,14 @@ func sharedKey(dir, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey,
 			return nil, err
 		}
 		// Another master may be quicker; its pair counts then.
-		switch err := crypt.WriteKeyPair(dir, keyName, k); {
+		switch err := crypt.WriteKeyPair(dir, keyName, k, pass); {
 		case err == nil:
 			log.Info("made the key pair of the cluster", "folder", dir)
 		case !errors.Is(err, fs.ErrExist):
 			return nil, err
 		}
 	}
-	k, err := crypt.LoadPrivate(path, pass)
+	k, err := crypt.LoadOwn(path, pass)
 	if err != nil {
 		return nil, err
 	}

@@ -170,8 +170,9 @@ func FuzzReceive(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(hello)
-	c := &Cluster{cfg: Config{ID: "b"}, log: quiet(), secrets: b, gripes: newGripes(quiet()), peers: map[string]*peer{}, host: &host{}, origins: map[string]string{}}
-	c.peers["a"] = newPeer(c, "a")
+	c := &Cluster{cfg: Config{ID: "b"}, log: quiet(), secrets: b, gripes: newGripes(quiet()), host: &host{}, origins: map[string]string{}}
+	p := newPeer(c, "a")
+	c.peers.Store(&map[string]*peer{"a": p})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if tag, data, ok := event.SplitBody(b); ok {
 			c.receive(tag, data)
@@ -179,6 +180,6 @@ func FuzzReceive(f *testing.F) {
 		if _, d, err := hear(b); err == nil {
 			c.differences(readFacts(d.Dict("facts")), "")
 		}
-		c.peers["a"].takeItem(b)
+		p.takeItem(b)
 	})
 }

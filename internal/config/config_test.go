@@ -32,18 +32,6 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	names := []string{"interface", "master", "master_port", "publish_port", "id"}
-	for word, want := range map[string]string{
-		"interfcae": "interface", "mastre": "master", "masterport": "master_port", "publishport": "publish_port",
-		"interface_": "interface", "completely_else": "", "di": "id", "x": "",
-	} {
-		if got := nearest(word, names); got != want {
-			t.Errorf("%s: got %q, want %q", word, got, want)
-		}
-	}
-}
-
 func TestStructsAreSound(t *testing.T) {
 	for _, ptr := range []any{&Master{}, &Minion{}} {
 		if _, _, err := options(ptr); err != nil {

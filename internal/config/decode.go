@@ -9,6 +9,7 @@ import (
 
 	"brine/internal/field"
 	"brine/internal/salt"
+	"brine/internal/textedit"
 	"brine/internal/value"
 )
 
@@ -187,8 +188,8 @@ func (t *Tree) warnUnknown(declared map[string]bool) {
 		if declared[name] || isKnown(name) || strings.ContainsAny(name, ".:") || strings.HasPrefix(name, "__") {
 			continue
 		}
-		if n := nearest(name, all); n != "" {
-			t.warn(name, "unknown option; did you mean "+n+"?")
+		if near := textedit.Nearest(name, all); len(near) > 0 {
+			t.warn(name, "unknown option; did you mean "+near[0]+"?")
 			continue
 		}
 		t.warn(name, "unknown option; it is kept for config.get")

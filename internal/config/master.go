@@ -143,7 +143,7 @@ func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
 		}
 		return nil
 	}
-	if len(o.Peers) == 0 {
+	if len(o.Peers) == 0 && !o.Isolated { // there a member tells of them
 		log.Warn("Cluster id defined without defining cluster peers")
 	}
 	if o.PKIDir == "" {

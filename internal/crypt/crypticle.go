@@ -38,6 +38,20 @@ func NewKey() string {
 	return base64.StdEncoding.EncodeToString(key[:])
 }
 
+// DeriveKey is NewKey for whoever has a secret: the same secret and the same
+// text always give the same key, and nothing can be learned from it about the
+// secret.
+func DeriveKey(secret []byte, text string) string {
+	var key []byte
+	for i := byte(1); len(key) < aesKeySize+hmacKeySize; i++ {
+		h := hmac.New(sha256.New, secret)
+		h.Write([]byte{i})
+		h.Write([]byte(text))
+		key = h.Sum(key)
+	}
+	return base64.StdEncoding.EncodeToString(key[:aesKeySize+hmacKeySize])
+}
+
 // Crypticle encrypts and authenticates messages with one key. A master has one
 // for each minion, so it holds no more than it must: the hash functions that do
 // the work are shared by all.
@@ -128,6 +142,20 @@ func (c *Crypticle) Seal(payload []byte, nonce string) []byte {
 	return c.encrypt(iv, prefix, nonce, payload)
 }
 
+// AppendSealed is Seal for a payload that fill appends, which saves its copies.
+// It appends to dst, and returns dst as it was if fill fails.
+func (c *Crypticle) AppendSealed(dst []byte, nonce string, fill func([]byte) ([]byte, error)) ([]byte, error) {
+	var iv [ivSize]byte
+	rand.Read(iv[:]) // never fails
+	out := append(dst, iv[:]...)
+	out = append(out, prefix...)
+	out, err := fill(append(out, nonce...))
+	if err != nil {
+		return dst, err
+	}
+	return c.finish(out, len(dst)), nil
+}
+
 // encrypt encrypts the three parts as one text, without joining them first.
 func (c *Crypticle) encrypt(iv [ivSize]byte, pre, nonce string, payload []byte) []byte {
 	n := len(pre) + len(nonce) + len(payload)
@@ -136,16 +164,21 @@ func (c *Crypticle) encrypt(iv [ivSize]byte, pre, nonce string, payload []byte) 
 	out = append(out, iv[:]...)
 	out = append(out, pre...)
 	out = append(out, nonce...)
-	out = append(out, payload...)
+	return c.finish(append(out, payload...), 0)
+}
+
+// finish pads and encrypts in place what follows the IV, which begins at from,
+// and appends the HMAC.
+func (c *Crypticle) finish(out []byte, from int) []byte {
+	pad := aes.BlockSize - (len(out)-from)%aes.BlockSize // the IV is a whole block
 	for range pad {
 		out = append(out, byte(pad))
 	}
-	body := out[ivSize:]
-	cipher.NewCBCEncrypter(c.block, out[:ivSize]).CryptBlocks(body, body)
-
+	iv, body := out[from:from+ivSize], out[from+ivSize:]
+	cipher.NewCBCEncrypter(c.block, iv).CryptBlocks(body, body)
 	h := macHashes.Get().(*macHash)
 	defer macHashes.Put(h)
-	return c.mac(h, out, out)
+	return c.mac(h, out, out[from:])
 }
 
 // Decrypt returns the plaintext of b, which stays as it is. Nothing is

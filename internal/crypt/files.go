@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"brine/internal/salt"
 )
 
 // LoadPrivate reads a private key file. The errors are those of the file
@@ -40,6 +42,24 @@ func LoadPublic(path string) (*PublicKey, error) {
 	return k, nil
 }
 
+// LoadOwn is LoadPrivate for a key that a daemon proves itself with. One that
+// others than its owner can read or write is nobody's proof: the error is of
+// kind Denied and says what to do.
+func LoadOwn(path, passphrase string) (*PrivateKey, error) {
+	k, err := LoadPrivate(path, passphrase)
+	if err != nil {
+		return nil, err
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if mode := st.Mode().Perm(); mode&0o077 != 0 {
+		return nil, salt.Errorf(salt.Denied, "others than its owner can read or write the private key %s (mode %04o): run chmod 400 on it, and make a new one if somebody may have read it", path, mode)
+	}
+	return k, nil
+}
+
 func readKey(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err == nil {
@@ -55,14 +75,19 @@ func readKey(path string) ([]byte, error) {
 	return nil, fmt.Errorf("cannot read key: %w", err)
 }
 
-// WriteKeyPair writes k to dir as name.pem (mode 0400) and name.pub (0644).
+// WriteKeyPair writes k to dir as name.pem (mode 0400) and name.pub (0644),
+// the former encrypted unless the passphrase is empty.
 // Each file appears whole or not at all, and is on the disk when the call
 // returns. A private key that exists is never replaced: the error is
 // fs.ErrExist then, and name.pub stays as it was, so that of two processes
 // that make a key at once both can load the winner's. After a crash name.pub
 // may be missing; it can be made from name.pem.
-func WriteKeyPair(dir, name string, k *PrivateKey) error {
-	if err := writeNew(dir, name+".pem", k.PEM(), 0o400); err != nil {
+func WriteKeyPair(dir, name string, k *PrivateKey, passphrase string) error {
+	text, err := k.EncryptedPEM(passphrase)
+	if err != nil {
+		return err
+	}
+	if err := writeNew(dir, name+".pem", text, 0o400); err != nil {
 		return fmt.Errorf("cannot write private key: %w", hint(err, dir))
 	}
 	return WritePublic(filepath.Join(dir, name+".pub"), k.Public())

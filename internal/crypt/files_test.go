@@ -13,7 +13,7 @@ import (
 func TestWriteKeyPair(t *testing.T) {
 	dir := t.TempDir()
 	k := private(t, "minion")
-	if err := WriteKeyPair(dir, "minion", k); err != nil {
+	if err := WriteKeyPair(dir, "minion", k, ""); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]fs.FileMode{"minion.pem": 0o400, "minion.pub": 0o644} {
@@ -36,7 +36,7 @@ func TestWriteKeyPair(t *testing.T) {
 	}
 
 	// The key of another process must survive.
-	err := WriteKeyPair(dir, "minion", private(t, "minion_other"))
+	err := WriteKeyPair(dir, "minion", private(t, "minion_other"), "")
 	if !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "minion.pem") {
 		t.Errorf("second pair: %v", err)
 	}
@@ -76,7 +76,7 @@ func TestFileErrors(t *testing.T) {
 		{load(broken, ""), ErrKey, []string{broken, "restore"}},
 		{loadPub(broken), ErrKey, []string{broken, "delete"}},
 		{load("testdata/encrypted.pem", "wrong"), ErrPassphrase, []string{"testdata/encrypted.pem", "set the right passphrase"}},
-		{WriteKeyPair(missing, "minion", private(t, "minion")), fs.ErrNotExist, []string{"create the directory " + missing}},
+		{WriteKeyPair(missing, "minion", private(t, "minion"), ""), fs.ErrNotExist, []string{"create the directory " + missing}},
 		{WritePublic(missing, public(t, "minion")), fs.ErrNotExist, []string{"create the directory"}},
 	} {
 		if !errors.Is(c.err, c.kind) {
@@ -87,6 +87,27 @@ func TestFileErrors(t *testing.T) {
 			if !strings.Contains(c.err.Error(), s) {
 				t.Errorf("%q does not say %q", c.err, s)
 			}
+		}
+	}
+}
+
+// A key with a passphrase can be read with it only, and is Salt's form.
+func TestWriteEncrypted(t *testing.T) {
+	dir, k := t.TempDir(), private(t, "minion")
+	if err := WriteKeyPair(dir, "minion", k, "sesame"); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "minion.pem")
+	text := string(read(t, dir, "minion.pem"))
+	if !strings.HasPrefix(text, "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,") {
+		t.Errorf("%.80q", text)
+	}
+	if got, err := LoadPrivate(path, "sesame"); err != nil || !bytes.Equal(got.PEM(), k.PEM()) {
+		t.Errorf("with the passphrase: %v", err)
+	}
+	for _, pass := range []string{"", "wrong"} {
+		if _, err := LoadPrivate(path, pass); !errors.Is(err, ErrPassphrase) {
+			t.Errorf("with %q: %v", pass, err)
 		}
 	}
 }

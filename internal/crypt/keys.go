@@ -54,6 +54,20 @@ func (k *PrivateKey) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k.key)})
 }
 
+// EncryptedPEM is PEM encrypted with a passphrase (AES-256), in the old form
+// that Salt writes, too; with an empty passphrase it is PEM.
+func (k *PrivateKey) EncryptedPEM(passphrase string) ([]byte, error) {
+	if passphrase == "" {
+		return k.PEM(), nil
+	}
+	//lint:ignore SA1019 masters of Salt's beside this one read the form that theirs write
+	block, err := x509.EncryptPEMBlock(rand.Reader, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(k.key), []byte(passphrase), x509.PEMCipherAES256)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encrypt a key: %w", err)
+	}
+	return pem.EncodeToMemory(block), nil
+}
+
 // PEM returns the key as the text of a .pub file: "PUBLIC KEY" with a newline
 // at the end. What travels is CleanKey of it.
 func (k *PublicKey) PEM() []byte {

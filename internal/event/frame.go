@@ -18,7 +18,7 @@ func beginFrame(n int) []byte {
 	b = msgpack.AppendString(b, "head", msgpack.NewSpec)
 	b = msgpack.AppendMapHeader(b, 0)
 	b = msgpack.AppendString(b, "body", msgpack.NewSpec)
-	return msgpack.AppendBinHeader(b, n)
+	return msgpack.AppendBinHeader(b, n, msgpack.NewSpec)
 }
 
 // Frame returns the frame of a body: TAG, two line feeds, data.

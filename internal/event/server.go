@@ -102,6 +102,11 @@ func (s *Server) listen(addr string, mode fs.FileMode) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(addr), 0o755); err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "cannot make the folder of the event bus (sock_dir): %w", err)
 	}
+	// Who can write to the folder can put a socket of their own in the place of
+	// this one.
+	if st, err := os.Stat(filepath.Dir(addr)); err == nil && st.Mode().Perm()&0o002 != 0 && st.Mode()&fs.ModeSticky == 0 {
+		return nil, salt.Errorf(salt.Denied, "everybody can write to the folder of the event bus (sock_dir) %s: run chmod 755 on it", filepath.Dir(addr))
+	}
 	if err := removeStale(addr); err != nil {
 		return nil, err
 	}

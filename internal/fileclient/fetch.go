@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,7 +15,6 @@ import (
 
 	"brine/internal/atomicfile"
 	"brine/internal/salt"
-	"brine/internal/value"
 )
 
 const (
@@ -109,16 +107,82 @@ func (c *Client) fetch(ctx context.Context, at location, dest string, o fetchOpt
 		if err != nil {
 			return nil, err
 		}
-		if f := unchanged(dest, want); f != nil {
-			return f, nil
-		}
-		f, err := c.download(ctx, at, dest, want, o)
+		f, err := c.obtain(ctx, at, dest, want, o)
 		var changed *changedError
 		if !errors.As(err, &changed) || try == attempts {
 			return f, err
 		}
+		c.run.forget(at.env)
 		c.log.Debug("a file has changed while it was fetched; it is fetched again", "file", at.path, "saltenv", at.env)
 	}
+}
+
+// obtain makes dest a file of this hash.
+func (c *Client) obtain(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
+	if c.sharer == nil || !o.cache {
+		if f := unchanged(dest, want); f != nil {
+			return f, nil
+		}
+		return c.download(ctx, at, dest, want, o)
+	}
+	f, err := c.keep(ctx, at, dest, want, o.gzip)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.store().name(want, f, dest); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// keep makes sure that the store has a content. dest is where a cache of Salt's,
+// or of an older Brine, may have it.
+func (c *Client) keep(ctx context.Context, at location, dest string, want Hash, level int) (*os.File, error) {
+	s := c.store()
+	f, err := s.fill(ctx, want, func(part *os.File, from int64) error {
+		if from == 0 {
+			if old := unchanged(dest, want); old != nil {
+				defer old.Close()
+				_, err := io.Copy(part, old)
+				return err
+			}
+		}
+		h := NewHash(want.Type)
+		if from > 0 {
+			if _, err := part.Seek(0, io.SeekStart); err != nil {
+				return err
+			}
+			if _, err := io.CopyN(h, part, from); err != nil {
+				return err
+			}
+		}
+		return c.receive(ctx, at, part, h, from, want, level)
+	})
+	if err == nil {
+		s.sweep()
+	}
+	return f, err
+}
+
+// Content makes sure that there is a file with what a salt:// URL has now, and
+// returns its path. Nothing else is ever found there; it may be damaged only
+// by who writes to the cache by hand.
+func (c *Client) Content(ctx context.Context, url, saltenv string) (string, error) {
+	if c.sharer == nil {
+		return c.CacheFile(ctx, url, saltenv)
+	}
+	at, ok := locate(url, saltenv)
+	if !ok {
+		return "", errScheme(url)
+	}
+	dest := c.cachePath(at)
+	f, err := c.fetch(ctx, at, dest, fetchOptions{cache: true})
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return f.Name(), nil
 }
 
 // unchanged opens a file that has this hash, or returns nil.
@@ -148,7 +212,7 @@ func (c *Client) download(ctx context.Context, at location, dest string, want Ha
 	}
 	var f *os.File
 	pour := func(w io.Writer) error {
-		if err := c.receive(ctx, at, w, want, o.gzip); err != nil {
+		if err := c.pourTo(ctx, at, w, want, o.gzip); err != nil {
 			return err
 		}
 		var err error
@@ -165,6 +229,18 @@ func (c *Client) download(ctx context.Context, at location, dest string, want Ha
 		f = nil
 	}
 	return f, err
+}
+
+// pourTo writes a content to w, from the store if that has it.
+func (c *Client) pourTo(ctx context.Context, at location, w io.Writer, want Hash, level int) error {
+	if full, ok := c.store().path(want); ok && c.sharer != nil {
+		if f := unchanged(full, want); f != nil {
+			defer f.Close()
+			_, err := io.Copy(w, f)
+			return err
+		}
+	}
+	return c.receive(ctx, at, w, NewHash(want.Type), 0, want, level)
 }
 
 // prepare makes the folder of a file. In the cache, what is in the way is what
@@ -198,48 +274,6 @@ func prepare(dest string, o fetchOptions) error {
 		}
 	}
 	return os.MkdirAll(dir, 0o700)
-}
-
-// receive writes all parts of a file to w. The error is a *changedError if
-// they do not have the hash.
-func (c *Client) receive(ctx context.Context, at location, w io.Writer, want Hash, level int) error {
-	h := NewHash(want.Type)
-	if h == nil {
-		return salt.Errorf(salt.Invalid, "the file server uses the hash %q, which is not known here", want.Type)
-	}
-	pairs := []any{"path", at.path, "saltenv", at.env, "loc", int64(0)}
-	if level > 0 {
-		pairs = append(pairs, "gzip", int64(level))
-	}
-	for loc := int64(0); ; {
-		pairs[5] = loc
-		v, err := c.request(ctx, "_serve_file", pairs...)
-		if err != nil {
-			return err
-		}
-		d, ok := v.(*value.Dict)
-		if !ok || !d.Has("data") {
-			return fmt.Errorf("the file server answered with a %s in place of a part of a file", value.TypeName(v))
-		}
-		part := d.Bytes("data")
-		if len(part) == 0 {
-			break
-		}
-		if d.Bool("gzip") {
-			if part, err = inflate(part); err != nil {
-				return err
-			}
-		}
-		h.Write(part)
-		if _, err := w.Write(part); err != nil {
-			return err
-		}
-		loc += int64(len(part))
-	}
-	if hex.EncodeToString(h.Sum(nil)) != want.Sum {
-		return &changedError{at}
-	}
-	return nil
 }
 
 func inflate(part []byte) ([]byte, error) {

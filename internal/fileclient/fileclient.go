@@ -3,6 +3,7 @@
 // and those of the web. It keeps them in Salt's places below the cache folder:
 //
 //	files/ENV/PATH               salt://PATH of the environment ENV
+//	brine/contents/…             the same by its hash (Brine only, see store)
 //	localfiles/PATH              files of this machine
 //	extrn_files/ENV/HOST/PATH    files of http, https and ftp servers
 //
@@ -16,8 +17,9 @@
 //
 // What is read must therefore be read by Open or Read: they return exactly the
 // content that the source has told the hash of, even if a run for another
-// master replaces the file in the cache meanwhile. CacheFile returns a path,
-// for functions and programs that need one.
+// master replaces the file in the cache meanwhile; Content returns a path of
+// which the same is true. CacheFile returns the path of Salt's place, for
+// functions and programs that need that.
 //
 // Files are fetched to a temporary file in the same folder, compared with the
 // hash and renamed: a reader never sees a part.
@@ -57,13 +59,17 @@ type Options struct {
 	HashType string
 	// Web says how files of other servers are fetched.
 	Web WebOptions
+	// Trees, if set, keeps lists of files from one job to the next.
+	Trees *Trees
 }
 
 // Client fetches files. Any number of goroutines may use it.
 type Client struct {
-	src Source
-	o   Options
-	log *slog.Logger
+	src    Source
+	sharer Sharer // src, if it can be a master; files are kept by content then
+	o      Options
+	log    *slog.Logger
+	run    run
 }
 
 // New returns a client. src may be nil if there is no master: then only files
@@ -72,7 +78,9 @@ func New(src Source, o Options, log *slog.Logger) *Client {
 	if o.HashType == "" {
 		o.HashType = "sha256"
 	}
-	return &Client{src: src, o: o, log: log}
+	c := &Client{src: src, o: o, log: log}
+	c.sharer, _ = src.(Sharer)
+	return c
 }
 
 // CacheDir returns the folder that the cache is in.
@@ -83,6 +91,8 @@ type absent string
 
 func (a absent) Error() string      { return string(a) }
 func (absent) Is(target error) bool { return target == fs.ErrNotExist }
+
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 func notFound(path, saltenv string) error {
 	return salt.Errorf(salt.NotFound, "%w", absent(fmt.Sprintf("there is no file salt://%s in the environment %s", path, saltenv)))
@@ -124,6 +134,17 @@ func (c *Client) hashLocal(path string) (Hash, error) {
 }
 
 func (c *Client) hashRemote(ctx context.Context, at location) (Hash, error) {
+	t, err := c.tree(ctx, at.env)
+	if err != nil {
+		return Hash{}, err
+	}
+	if t != nil {
+		if h, known := t.hash(at); known && h.Sum == "" {
+			return Hash{}, notFound(at.path, at.env)
+		} else if known {
+			return h, nil
+		}
+	}
 	v, err := c.request(ctx, "_file_hash", "path", at.path, "saltenv", at.env)
 	if err != nil {
 		return Hash{}, err
@@ -182,6 +203,22 @@ const (
 // List returns one of the lists, sorted. prefix limits it to names that begin
 // so; slashes around it do not count.
 func (c *Client) List(ctx context.Context, what Listing, saltenv, prefix string) ([]string, error) {
+	if what == Files && saltenv != "" {
+		t, err := c.tree(ctx, saltenv)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			prefix = strings.Trim(prefix, "/")
+			out := []string{}
+			for _, name := range t.names {
+				if strings.HasPrefix(name, prefix) {
+					out = append(out, name)
+				}
+			}
+			return out, nil
+		}
+	}
 	v, err := c.request(ctx, string(what), "saltenv", saltenv, "prefix", prefix)
 	if err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func hashOf(f *os.File, form string) (string, error) {
 	if h == nil {
 		return "", salt.Errorf(salt.Invalid, "%q is not a known hash_type", form)
 	}
-	if _, err := io.Copy(h, f); err != nil {
+	if err := crypt.HashReader(h, f); err != nil {
 		return "", err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {

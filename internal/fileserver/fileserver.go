@@ -17,8 +17,10 @@
 package fileserver
 
 import (
+	"container/list"
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"path"
 	"path/filepath"
@@ -112,6 +114,8 @@ type Server struct {
 	part     int64 // bytes
 
 	hashes *hashCache
+	trees  trees
+	parts  parts
 	log    *slog.Logger
 }
 
@@ -134,6 +138,8 @@ func New(o Options, c Config, log *slog.Logger) *Server {
 	if s.part <= 0 {
 		s.part = 1 << 20
 	}
+	s.trees = trees{seed: maphash.MakeSeed(), env: map[string]*envTree{}}
+	s.parts.m = map[partKey]*list.Element{}
 	ignore := newIgnore(o, log)
 	for _, name := range o.Backends {
 		if name == "roots" {
@@ -294,6 +300,7 @@ func (s *Server) Forget(envs []string, backends ...string) map[string][]string {
 		}
 	}
 	s.hashes.forget()
+	s.trees.forget()
 	return out
 }
 

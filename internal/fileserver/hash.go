@@ -69,6 +69,26 @@ func (h *hashCache) of(path string) (string, error) {
 	return e.sum, e.err
 }
 
+// known is of for a file whose hash is kept.
+func (h *hashCache) known(path string) (string, bool) {
+	s, err := stampOf(path)
+	if err != nil {
+		return "", false
+	}
+	h.mu.Lock()
+	e, ok := h.sums[path]
+	h.mu.Unlock()
+	if !ok || e.stamp != s {
+		return "", false
+	}
+	select {
+	case <-e.done:
+		return e.sum, e.err == nil
+	default:
+		return "", false
+	}
+}
+
 // forget drops all hashes.
 func (h *hashCache) forget() {
 	h.mu.Lock()

@@ -54,6 +54,15 @@ func (s *Server) Request(ctx context.Context, load *value.Dict) (any, error) {
 	return f(s, ctx, load)
 }
 
+// RequestPart is Request for a part of a file that has no more than limit
+// bytes, if that is not 0.
+func (s *Server) RequestPart(ctx context.Context, load *value.Dict, limit int64) (any, error) {
+	if limit > 0 && load.Str("cmd") == "_serve_file" {
+		return s.serveUpTo(load, min(s.part, limit))
+	}
+	return s.Request(ctx, load)
+}
+
 // envOf reads the environment of a load; ok is false if it has none.
 func envOf(load *value.Dict) (env string, ok bool) {
 	v, ok := load.Get("saltenv")
@@ -133,6 +142,10 @@ func (s *Server) fileHashAndStat(_ context.Context, load *value.Dict) (any, erro
 // serveFile answers with a part of a file; an empty one says that the file has
 // ended.
 func (s *Server) serveFile(_ context.Context, load *value.Dict) (any, error) {
+	return s.serveUpTo(load, s.part)
+}
+
+func (s *Server) serveUpTo(load *value.Dict, limit int64) (any, error) {
 	f, ok := s.find(load)
 	loc, isInt := load.At("loc").(int64)
 	if !ok || !load.Has("loc") {
@@ -141,7 +154,7 @@ func (s *Server) serveFile(_ context.Context, load *value.Dict) (any, error) {
 	if !isInt || loc < 0 {
 		return nil, salt.Errorf(salt.Invalid, "loc is no place in a file")
 	}
-	data, err := readPart(f.Path, loc, s.part)
+	data, err := readPart(f.Path, loc, limit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return value.DictOf("data", "", "dest", ""), nil
 	}

@@ -107,6 +107,9 @@ type PillarQuery struct {
 	// External is one further source to ask, as an item of the option
 	// ext_pillar, if on_demand_ext_pillar allows; nil is none.
 	External any
+	// CleanCache has the master forget what its pillar_cache keeps of the
+	// minion, so that the pillar is made anew.
+	CleanCache bool
 }
 
 // Prepare fills what is missing, for a Call that is used without Run, and

@@ -283,6 +283,12 @@ func (f *Func) Param(name string) (Param, bool) {
 	return Param{}, false
 }
 
+// Takes tells whether the argument of a name can have the value.
+func (f *Func) Takes(name string, v any) bool {
+	i := f.index(name)
+	return i >= 0 && f.sig().params[i].field.Set(reflect.New(f.argType).Elem(), v) == nil
+}
+
 func (f *Func) index(name any) int {
 	s, ok := name.(string)
 	if !ok {

@@ -5,11 +5,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"brine/test/gittest"
 )
 
 // origin is a bare repository and a working copy that pushes to it.
@@ -20,47 +21,20 @@ type origin struct {
 
 func newOrigin(t testing.TB) *origin {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		if os.Getenv("BRINE_REQUIRE_TOOLS") != "" {
-			t.Fatal("there is no git")
-		}
-		t.Skip("there is no git")
-	}
 	base := t.TempDir()
 	o := &origin{t: t, bare: filepath.Join(base, "origin.git"), dir: filepath.Join(base, "work")}
-	o.run(base, "init", "--quiet", "--bare", "--initial-branch=main", o.bare)
-	o.run(base, "init", "--quiet", "--initial-branch=main", o.dir)
+	gittest.Run(t, base, "init", "--quiet", "--bare", "--initial-branch=main", o.bare)
+	gittest.Run(t, base, "init", "--quiet", "--initial-branch=main", o.dir)
 	o.git("remote", "add", "origin", o.bare)
 	return o
 }
-
-func (o *origin) run(dir string, args ...string) string {
-	o.t.Helper()
-	c := exec.Command("git", args...)
-	c.Dir = dir
-	c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
-	out, err := c.CombinedOutput()
-	if err != nil {
-		o.t.Fatalf("git %v: %v\n%s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-func (o *origin) git(args ...string) string { o.t.Helper(); return o.run(o.dir, args...) }
+func (o *origin) git(args ...string) string { o.t.Helper(); return gittest.Run(o.t, o.dir, args...) }
 
 // commit writes files and pushes a branch. The commit is returned.
 func (o *origin) commit(branch string, files map[string]string) string {
 	o.t.Helper()
 	o.git("checkout", "--quiet", "-B", branch)
-	for name, text := range files {
-		p := filepath.Join(o.dir, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			o.t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-			o.t.Fatal(err)
-		}
-	}
+	gittest.Write(o.t, o.dir, files)
 	o.git("add", "-A")
 	o.git("commit", "--quiet", "--allow-empty", "-m", "x")
 	o.git("push", "--quiet", "--force", "origin", branch)

@@ -26,6 +26,10 @@ const (
 // commands than Salt's, whose minions overlook the field.
 const fieldBrine = "brine"
 
+// fieldShares tells in an acceptance that the master answers requests with what
+// it shares among minions: _brine_tree and _brine_part.
+const fieldShares = "brine_shares"
+
 // Request is a sign-in as the master received it.
 type Request struct {
 	Version          int
@@ -215,6 +219,7 @@ func (id *Identity) Acceptance(r Request, minion *crypt.PublicKey, s Secrets) (*
 	inner.Set("sig", sig)
 	inner.Set("nonce", r.Nonce)
 	inner.Set(fieldBrine, true)
+	inner.Set(fieldShares, true)
 	if id.endorsed.Len() > 0 {
 		inner.Set(fieldEndorsed, id.endorsed)
 	}

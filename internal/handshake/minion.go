@@ -90,6 +90,7 @@ type Credentials struct {
 	AES, Session string
 	PublishPort  int  // 0 if the master told none
 	Brine        bool // the master knows more commands than Salt's
+	Shares       bool // and answers with what it shares among minions
 	Master       *crypt.PublicKey
 }
 
@@ -390,7 +391,7 @@ func (a *Attempt) decrypt(in *value.Dict, master *crypt.PublicKey, checkToken bo
 	if err != nil {
 		return nil, fmt.Errorf("cannot decrypt the session key: %w", err)
 	}
-	c := &Credentials{AES: string(aes), Session: string(session), Master: master, Brine: in.Bool(fieldBrine)}
+	c := &Credentials{AES: string(aes), Session: string(session), Master: master, Brine: in.Bool(fieldBrine), Shares: in.Bool(fieldShares)}
 	if p := in.Int("publish_port"); p > 0 && p <= math.MaxUint16 {
 		c.PublishPort = int(p)
 	}

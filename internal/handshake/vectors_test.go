@@ -332,7 +332,11 @@ func TestMasterAcceptsAsRecorded(t *testing.T) {
 			if !got.Bool(fieldBrine) {
 				t.Error("the acceptance does not say that the master is Brine's")
 			}
+			if !got.Bool(fieldShares) {
+				t.Error("the acceptance does not tell that the master shares")
+			}
 			got.Delete(fieldBrine)
+			got.Delete(fieldShares)
 			if value.Repr(got) != value.Repr(want) {
 				t.Errorf("acceptance\n%s, want\n%s", value.Repr(got), value.Repr(want))
 			}

@@ -259,8 +259,8 @@ func execute(ctx context.Context, stderr io.Writer, c Cmd) (string, int, error) 
 	}
 	err := cmd.Run()
 	var failed *exec.ExitError
-	if errors.As(err, &failed) && failed.Exited() {
-		err = nil
+	if errors.As(err, &failed) && failed.Exited() || errors.Is(err, exec.ErrWaitDelay) && ctx.Err() == nil {
+		err = nil // also if a daemon that it started holds the pipe: the program itself is done
 	}
 	text := plain(out.kept)
 	if err != nil {

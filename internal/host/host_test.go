@@ -75,6 +75,14 @@ func TestRunHere(t *testing.T) {
 	if out != "C" || exit != 4 || err != nil {
 		t.Errorf("got %q, %d, %v", out, exit, err)
 	}
+	out, exit, err = m.Run(t.Context(), "sh", "-c", "sleep 60 & echo started $!") // as daemons that keep what they were given
+	pid, isDaemon := strings.CutPrefix(out, "started ")
+	if !isDaemon || exit != 0 || err != nil {
+		t.Errorf("a daemon that holds the output: %q, %d, %v", out, exit, err)
+	}
+	if _, _, err := m.Run(t.Context(), "kill", pid); err != nil {
+		t.Error(err)
+	}
 	if _, _, err := m.Run(t.Context(), "no-such-program-here"); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("missing program: %v", err)
 	}

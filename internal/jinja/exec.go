@@ -320,10 +320,7 @@ func (n *forStmt) recurse(f *frame, v any, depth int) string {
 }
 
 func (n *forStmt) loop(f *frame, v any, recurse func(any, int) string, depth int) flow {
-	next, ok := iterate(v)
-	if !ok {
-		raise("TypeError", "'%s' object is not iterable", typeName(v))
-	}
+	next := Iterate(v)
 	if n.test != nil {
 		next = n.filtered(f, next)
 		v = nil

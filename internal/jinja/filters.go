@@ -103,6 +103,9 @@ func textFilters() map[string]*Func {
 			if c.int(1) < 1 {
 				raise("ValueError", "invalid width %s (must be > 0)", repr(c.any(1)))
 			}
+			if _, ok := text(c.any(0)); !ok && !isUndefined(c.any(0)) {
+				raise("AttributeError", "'%s' object has no attribute 'splitlines'", typeName(c.any(0)))
+			}
 			var out []string
 			for _, l := range splitLines(str(c.any(0)), false) {
 				out = append(out, strings.Join(wrapLine(l, c.int(1), c.bool(2), c.bool(4)), nl))
@@ -182,21 +185,30 @@ func indentFilter(c *Call) any {
 }
 
 func truncateFilter(c *Call) any {
-	s, length, end := str(c.any(0)), c.int(1), c.str(3)
+	most, end := c.int(1), c.str(3)
 	leeway := 5
 	if c.any(4) != nil {
 		leeway = c.int(4)
 	}
-	if length < runeLen(end) {
-		raise("AssertionError", "expected length >= %d, got %d", runeLen(end), length)
+	if most < runeLen(end) {
+		raise("AssertionError", "expected length >= %d, got %d", runeLen(end), most)
 	}
 	if leeway < 0 {
 		raise("AssertionError", "expected leeway >= 0, got %d", leeway)
 	}
-	if runeLen(s) <= length+leeway {
-		return soft(c.any(0))
+	if n, ok := length(c.any(0)); !ok {
+		raise("TypeError", "object of type '%s' has no len()", typeName(c.any(0)))
+	} else if n <= most+leeway {
+		return c.any(0)
 	}
-	cut := cutRunes(s, length-runeLen(end))
+	if _, ok := text(c.any(0)); !ok {
+		kind := typeName(c.any(0))
+		if c.bool(2) {
+			raise("TypeError", "can only concatenate %s (not \"str\") to %[1]s", kind)
+		}
+		raise("AttributeError", "'%s' object has no attribute 'rsplit'", kind)
+	}
+	cut := cutRunes(str(c.any(0)), most-runeLen(end))
 	if !c.bool(2) {
 		if i := strings.LastIndexByte(cut, ' '); i >= 0 {
 			cut = cut[:i]
@@ -378,10 +390,7 @@ func seqFilters() map[string]*Func {
 			return NewIterator("generator", view{d, 'i'}.iterate())
 		}),
 		fn("first(seq)", func(c *Call) any {
-			next, ok := iterate(c.any(0))
-			if !ok {
-				raise("TypeError", "'%s' object is not iterable", typeName(c.any(0)))
-			}
+			next := Iterate(c.any(0))
 			if v, ok := next(); ok {
 				return v
 			}
@@ -424,10 +433,7 @@ func seqFilters() map[string]*Func {
 		fn("dictsort(value, case_sensitive=False, by='key', reverse=False)", dictsort),
 		fn("unique(value, case_sensitive=False, attribute=None)", func(c *Call) any {
 			get, seen := keyed(c, c.any(2), nil, c.bool(1)), value.NewDict(0)
-			next, ok := iterate(c.any(0))
-			if !ok {
-				raise("TypeError", "'%s' object is not iterable", typeName(c.any(0)))
-			}
+			next := Iterate(c.any(0))
 			return NewIterator("generator", func() (any, bool) {
 				for v, ok := next(); ok; v, ok = next() {
 					if k := get(v); !hasKey(seen, k) {
@@ -583,10 +589,7 @@ func groupby(c *Call) any {
 
 func batch(c *Call) any {
 	n := c.int(1)
-	next, ok := iterate(c.any(0))
-	if !ok {
-		raise("TypeError", "'%s' object is not iterable", typeName(c.any(0)))
-	}
+	next := Iterate(c.any(0))
 	ended := false
 	var held any
 	have := false
@@ -651,10 +654,7 @@ func sliceFilter(c *Call) any {
 
 func extreme(c *Call, sign int) any {
 	key := keyed(c, c.any(2), nil, c.bool(1))
-	next, ok := iterate(c.any(0))
-	if !ok {
-		raise("TypeError", "'%s' object is not iterable", typeName(c.any(0)))
-	}
+	next := Iterate(c.any(0))
 	best, ok := next()
 	if !ok {
 		return c.Undefined("", "No aggregated item, sequence was empty.")
@@ -693,10 +693,7 @@ func pickFilters() map[string]*Func {
 				}
 				check = func(v any) bool { return c.test(test, v, args[1:], c.any(2).(*value.Dict)) }
 			}
-			next, ok := iterate(c.any(0))
-			if !ok {
-				raise("TypeError", "'%s' object is not iterable", typeName(c.any(0)))
-			}
+			next := iterateTrue(c.any(0))
 			return NewIterator("generator", func() (any, bool) {
 				for v, ok := next(); ok; v, ok = next() {
 					c.Tick()
@@ -731,6 +728,15 @@ func pickFilters() map[string]*Func {
 	)
 }
 
+// iterateTrue goes through a sequence. Whatever is not true (none, 0) is an
+// empty one, as Jinja's filters map, select and their kin have it.
+func iterateTrue(v any) Iter {
+	if _, ok := v.(*Undefined); !ok && !truth(v) {
+		return func() (any, bool) { return nil, false }
+	}
+	return Iterate(v)
+}
+
 func mapFilter(c *Call) any {
 	args, kw := c.any(1).(value.Tuple), c.any(2).(*value.Dict)
 	var do func(any) any
@@ -751,10 +757,7 @@ func mapFilter(c *Call) any {
 		}
 		do = func(v any) any { return c.filter(name, v, args[1:], kw) }
 	}
-	next, ok := iterate(c.any(0))
-	if !ok {
-		raise("TypeError", "'%s' object is not iterable", typeName(c.any(0)))
-	}
+	next := iterateTrue(c.any(0))
 	return NewIterator("generator", func() (any, bool) {
 		v, ok := next()
 		if !ok {

@@ -117,8 +117,15 @@ func upper(s string) string { return strings.ReplaceAll(strings.ToUpper(s), "ß"
 func casefold(s string) string { return strings.ReplaceAll(strings.ToLower(s), "ß", "ss") }
 
 func capitalize(s string) string {
-	_, n := utf8.DecodeRuneInString(s)
-	return upper(s[:n]) + strings.ToLower(s[n:])
+	r, n := utf8.DecodeRuneInString(s)
+	if n == 0 {
+		return ""
+	}
+	first := string(unicode.ToTitle(r))
+	if r == 'ß' { // unicode knows single letters only
+		first = "Ss"
+	}
+	return first + strings.ToLower(s[n:])
 }
 
 // title is str.title: a letter behind what is none is a capital.

@@ -413,14 +413,7 @@ func iterate(v any) (Iter, bool) {
 	case string:
 		return runes(x), true
 	case Markup:
-		next := runes(string(x))
-		return func() (any, bool) {
-			s, ok := next()
-			if !ok {
-				return nil, false
-			}
-			return Markup(s.(string)), true
-		}, true
+		return runes(string(x)), true // of plain text, as Python has it
 	case []byte:
 		return func() (any, bool) {
 			if i >= len(x) {
@@ -494,10 +487,7 @@ func items(v any) []any {
 	case value.Tuple:
 		return x
 	}
-	next, ok := iterate(v)
-	if !ok {
-		raise("TypeError", "'%s' object is not iterable", typeName(v))
-	}
+	next := Iterate(v)
 	var out []any
 	for v, ok := next(); ok; v, ok = next() {
 		if len(out) >= maxItems {

@@ -108,8 +108,8 @@ func (c *LocalCache) writeFiles(jid string, files []localFile, durable bool) err
 	return atomicfile.Write(filepath.Join(dir, "jid"), []byte(jid), 0o644, durable)
 }
 
-// LocalJob is a job in a LocalCache.
-type LocalJob struct {
+// Whole is a job with what came back.
+type Whole struct {
 	Job
 	// Returns are what the minions returned: dicts with return and what else
 	// there is of retcode, success and out.
@@ -118,14 +118,14 @@ type LocalJob struct {
 
 // Lookup returns a job with its returns, or nil if it is not there. Files that
 // cannot be read are left out.
-func (c *LocalCache) Lookup(jid string) (*LocalJob, error) {
+func (c *LocalCache) Lookup(jid string) (*Whole, error) {
 	dir := c.jobDir(jid)
 	j, err := readLoad(dir)
 	if j == nil || err != nil {
 		return nil, err
 	}
 	j.JID = jid
-	out := &LocalJob{Job: *j, Returns: map[string]*value.Dict{}}
+	out := &Whole{Job: *j, Returns: map[string]*value.Dict{}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "cannot read the job %s: %w", jid, err)
@@ -141,6 +141,75 @@ func (c *LocalCache) Lookup(jid string) (*LocalJob, error) {
 		}
 	}
 	return out, nil
+}
+
+// Put adds what is not there yet of a job, and leaves what is. Salt's and
+// Brine's masters see the job when all of it is there. The disk has it after.
+func (c *LocalCache) Put(w *Whole) error {
+	if !salt.ValidJID(w.JID) {
+		return salt.Errorf(salt.Invalid, "%.80q is not a job id", w.JID)
+	}
+	err := c.put(w)
+	if errors.Is(err, fs.ErrNotExist) { // Prune has just removed the folder above
+		err = c.put(w)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot write the job %s: %w", w.JID, atomicfile.Cause(err))
+	}
+	return nil
+}
+
+func (c *LocalCache) put(w *Whole) error {
+	dir := c.jobDir(w.JID)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	add := func(name string, v any) error {
+		path := filepath.Join(dir, name)
+		if _, err := os.Lstat(path); err == nil {
+			return nil
+		}
+		b, err := msgpack.Marshal(v, msgpack.NewSpec)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := atomicfile.Create(path, b, 0o644); !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		return nil
+	}
+	for id, ret := range w.Returns {
+		if err := salt.CheckID(id); err != nil {
+			return err
+		}
+		if out := ret.At("out"); out != nil {
+			if err := add(filepath.Join(id, "out.p"), out); err != nil {
+				return err
+			}
+		}
+		d := value.NewDict(len(stockKept))
+		for _, k := range stockKept {
+			if v, ok := ret.Get(k); ok {
+				d.Set(k, v)
+			}
+		}
+		if err := add(filepath.Join(id, "return.p"), d); err != nil {
+			return err
+		}
+	}
+	if w.Minions != nil {
+		if err := add(".minions.p", value.Strings(w.Minions)); err != nil {
+			return err
+		}
+	}
+	err := atomicfile.Create(filepath.Join(dir, "jid"), []byte(w.JID), 0o644)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		err = add(".load.p", w.Load)
+	}
+	return err
 }
 
 // readLoad returns the load and minions in a job's folder, or nil.

@@ -1,6 +1,10 @@
 package job
 
-import "time"
+import (
+	"time"
+
+	"brine/internal/salt"
+)
 
 // Options say which jobs are kept and for how long.
 type Options struct {
@@ -15,4 +19,10 @@ func (o Options) Keep() time.Duration {
 		return time.Duration(o.KeepJobs) * time.Hour
 	}
 	return time.Duration(o.KeepJobsSeconds) * time.Second
+}
+
+// Expired reports whether a job of that id is older than jobs are kept.
+func (o Options) Expired(jid string, now time.Time) bool {
+	t, err := salt.JIDTime(jid)
+	return err == nil && o.Keep() > 0 && now.Sub(t) > o.Keep()
 }

@@ -114,6 +114,7 @@ func readQueued(tx *bolt.Tx, k, v []byte) (q Queued, err error) {
 		return q, err
 	}
 	q = Queued{Job: *j, Until: queuedMoment(k)}
+	_, q.From = readFrom(hour, jid)
 	q.At = q.Until
 	if len(v) == 8 {
 		q.At = queuedMoment(v)

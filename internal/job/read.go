@@ -2,12 +2,16 @@ package job
 
 import (
 	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
+	"brine/internal/salt"
 	"brine/internal/value"
 )
 
@@ -116,6 +120,41 @@ func (s *Store) EachReturn(jid string, fn func(id string, ret *value.Dict) bool)
 		}
 		from = append(key(jid, entryReturn, got[len(got)-1].id), 0)
 	}
+}
+
+// Snapshot writes the jobs as they are now into a folder, as Open and
+// OpenReadOnly have them, over a snapshot that is there.
+func (s *Store) Snapshot(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot make the folder of a snapshot: %w", err)
+	}
+	temp := filepath.Join(dir, "."+fileName)
+	err := s.view(func(tx *bolt.Tx) error { return tx.CopyFile(temp, 0o600) })
+	if err == nil {
+		err = os.Rename(temp, filepath.Join(dir, fileName))
+	}
+	if err != nil {
+		os.Remove(temp)
+		return salt.Errorf(salt.Unavailable, "cannot write a snapshot of the jobs: %w", err)
+	}
+	return nil
+}
+
+// Whole returns a job with its returns, or nil if it is not there.
+func (s *Store) Whole(jid string) (*Whole, error) {
+	load, err := s.Load(jid)
+	if load == nil || err != nil {
+		return nil, err
+	}
+	w := &Whole{Job: Job{JID: jid, Load: load}}
+	if w.Minions, err = s.Minions(jid); err != nil {
+		return nil, err
+	}
+	if w.Returns, err = s.Returns(jid); err != nil {
+		return nil, err
+	}
+	w.Returned = slices.Sorted(maps.Keys(w.Returns))
+	return w, nil
 }
 
 // Filter says which jobs to list.

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -180,29 +181,44 @@ func (s *Shared) store(r sharedReturn) (dup bool, err error) {
 	if !errors.Is(err, fs.ErrExist) {
 		return false, err
 	}
-	// What is there may be what a master was writing when it died.
+	// A master of Salt's writes in place, and may have died at it.
 	if there, err := readFile(path); err == nil && there != nil {
-		return true, nil
+		return true, syncFile(path) // who made it may not have come so far
 	}
 	return false, atomicfile.Write(path, r.ret, 0o644, true)
 }
 
+// createDurably makes a file that must not exist (the error is then
+// fs.ErrExist): whoever sees it sees all of it.
 func createDurably(path string, b []byte) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	temp := filepath.Join(filepath.Dir(path), atomicfile.TempPrefix+rand.Text())
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
+	placed := temp
+	if _, err = f.Write(b); err == nil {
+		if err = atomicfile.Place(temp, path); err == nil {
+			placed = path
+			err = f.Sync() // content and name, in one
+		}
 	}
 	if e := f.Close(); err == nil {
 		err = e
 	}
 	if err != nil {
-		os.Remove(path)
+		os.Remove(placed)
 	}
 	return err
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
 }
 
 // Load is Store's.
@@ -331,6 +347,12 @@ func (s *Shared) List(f Filter) ([]*Job, error) {
 
 // Queued is Store's.
 func (s *Shared) Queued(now time.Time, limit int) ([]Queued, error) {
+	return s.QueuedBut(now, limit, func(string) bool { return false })
+}
+
+// QueuedBut is Queued without the jobs that are known already, which costs
+// little where all are.
+func (s *Shared) QueuedBut(now time.Time, limit int, known func(jid string) bool) ([]Queued, error) {
 	entries, err := os.ReadDir(s.marks)
 	if err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "cannot list the jobs that wait for minions: %w", err)
@@ -341,7 +363,7 @@ func (s *Shared) Queued(now time.Time, limit int) ([]Queued, error) {
 			break
 		}
 		until, jid, ok := readMark(e.Name())
-		if !ok || !until.After(now.Add(-RememberFor)) {
+		if !ok || !until.After(now.Add(-RememberFor)) || known(jid) {
 			continue
 		}
 		from, err := os.ReadFile(filepath.Join(s.marks, e.Name()))

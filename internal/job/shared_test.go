@@ -69,6 +69,9 @@ func TestSharedByTwo(t *testing.T) {
 	if first.Load() != 1 {
 		t.Errorf("%d of 20 were the first", first.Load())
 	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "jobs", "*", "*", "m1", ".*")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
 	rets, err := b.Returns(jid)
 	if err != nil || len(rets) != 1 || rets["m1"].At("return") != true || rets["m1"].Str("out") != "nested" || rets["m1"].Has("_stamp") {
 		t.Errorf("%v %v", rets, err)

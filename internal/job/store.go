@@ -44,6 +44,7 @@ import (
 
 	"brine/internal/atomicfile"
 	"brine/internal/msgpack"
+	"brine/internal/oplog"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -77,6 +78,7 @@ type Store struct {
 	enter   sync.RWMutex // held for reading while an op is put into ops
 	leaving bool
 	quit    chan struct{}
+	shares  *sharing // of a store whose jobs other masters have too, else nil
 	workers sync.WaitGroup
 	closed  sync.Once
 }
@@ -84,7 +86,10 @@ type Store struct {
 // Open takes over the jobs in dir or begins anew. Another process that has
 // them open is an error of kind Unavailable.
 func Open(dir string, o Options, log *slog.Logger) (*Store, error) {
-	s := newStore(dir, o, log)
+	return newStore(dir, o, log).open(dir)
+}
+
+func (s *Store) open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "cannot make the folder of the job database: %w", err)
 	}
@@ -98,7 +103,7 @@ func Open(dir string, o Options, log *slog.Logger) (*Store, error) {
 	s.db = db
 	wasClosed := false
 	err = s.update(func(tx *bolt.Tx) error {
-		if err := makeBuckets(tx); err != nil {
+		if err := s.makeBuckets(tx); err != nil {
 			return err
 		}
 		meta := tx.Bucket(metaBucket)
@@ -117,8 +122,8 @@ func Open(dir string, o Options, log *slog.Logger) (*Store, error) {
 }
 
 // OpenReadOnly reads the jobs in dir while no master has them open.
-func OpenReadOnly(dir string, log *slog.Logger) (*Store, error) {
-	s := newStore(dir, Options{}, log)
+func OpenReadOnly(dir string, o Options, log *slog.Logger) (*Store, error) {
+	s := newStore(dir, o, log)
 	s.readOnly = true
 	if _, err := os.Stat(s.path); err != nil {
 		return nil, salt.Errorf(salt.NotFound, "there is no job database: %w", err)
@@ -231,7 +236,12 @@ func (s *Store) startAnew(why error) (*bolt.DB, error) {
 	return openFile(s.path)
 }
 
-func makeBuckets(tx *bolt.Tx) error {
+func (s *Store) makeBuckets(tx *bolt.Tx) error {
+	if s.shares != nil {
+		if err := oplog.Init(tx); err != nil {
+			return err
+		}
+	}
 	for _, name := range [][]byte{metaBucket, hoursBucket, futureBucket, queueBucket, statesBucket, speakersBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
@@ -256,7 +266,7 @@ func (s *Store) replace(why error) {
 	}
 	if err == nil {
 		s.db = db
-		err = s.updateLocked(makeBuckets)
+		err = s.updateLocked(s.makeBuckets)
 	}
 	if err != nil {
 		s.log.Error("no new job database can be begun; jobs are not kept", "error", err)
@@ -385,6 +395,7 @@ const (
 	entryLoad    = 'l'
 	entryMinions = 'm'
 	entryReturn  = 'r'
+	entryFrom    = 'f' // of a job that other masters have too: see sharing
 )
 
 func key(jid string, entry byte, id string) []byte {

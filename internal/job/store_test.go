@@ -356,19 +356,19 @@ func TestInUse(t *testing.T) {
 	open(t, dir)
 	_, err := Open(dir, options(t), quiet)
 	check(t, err, salt.Unavailable, "is in use by another process; stop that master first")
-	_, err = OpenReadOnly(dir, quiet)
+	_, err = OpenReadOnly(dir, Options{}, quiet)
 	check(t, err, salt.Unavailable, "is in use")
 }
 
 func TestReadOnly(t *testing.T) {
 	dir := t.TempDir()
-	_, err := OpenReadOnly(dir, quiet)
+	_, err := OpenReadOnly(dir, Options{}, quiet)
 	check(t, err, salt.NotFound, "there is no job database")
 	s := open(t, dir)
 	must(t, s.NewJob(load(jid), nil))
 	must(t, s.Close())
 	for range 2 { // several at once
-		r, err := OpenReadOnly(dir, quiet)
+		r, err := OpenReadOnly(dir, Options{}, quiet)
 		must(t, err)
 		defer r.Close()
 		if l, err := r.Load(jid); l == nil || err != nil {

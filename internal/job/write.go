@@ -8,6 +8,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"brine/internal/oplog"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -28,8 +29,11 @@ const (
 	opMinions
 	opReturn
 	opNotes
+	opWhole
 	opPrune
 	opRepair // a reader found damage
+	opTake   // a batch of another master
+	opRenew
 	opNone
 )
 
@@ -41,15 +45,28 @@ type op struct {
 	ret     []byte      // of a return
 	raw     *value.Dict // the whole return, for a job that is not known
 	minions []string
+	whole   []*op     // the returns of a whole job
 	until   time.Time // of a job that is kept for minions that are away
 	notes   Notes
 	why     error // of a repair
-	dup     bool  // result: the return was there
-	dropped int   // result: buckets pruned
+	batch   oplog.Batch
+	took    []Taken // result: what was news
+	refused error   // result: the batch was not taken
+	dup     bool    // result: the return was there
+	dropped int     // result: buckets pruned
 	done    func(dup bool, err error)
 }
 
-func (o *op) size() int64 { return int64(len(o.load)+len(o.ret)) + 200 }
+func (o *op) size() int64 {
+	n := int64(len(o.load)+len(o.ret)) + 200
+	for _, r := range o.whole {
+		n += r.size()
+	}
+	for _, it := range o.batch.Items {
+		n += int64(len(it.Data)) + 50
+	}
+	return n
+}
 
 // NewJob stores a job: its load, which has the jid, and the ids it is meant
 // for. It returns when the disk has it, so a job is known before anyone hears
@@ -144,6 +161,56 @@ func checkJID(load *value.Dict) (string, error) {
 	return jid, nil
 }
 
+// Put adds what is not there yet of a job, all of it or nothing, and leaves what
+// is. A job that is not there is put where its id says that it was published,
+// so that it is listed among the jobs of its time and forgotten like them.
+func (s *Store) Put(w *Whole) error {
+	o := &op{kind: opWhole, jid: w.JID, minions: w.Minions}
+	if !salt.ValidJID(w.JID) {
+		return salt.Errorf(salt.Invalid, "%.80q is not a job id", w.JID)
+	}
+	var err error
+	if o.load, err = encode(w.Load); err != nil {
+		return err
+	}
+	for id, ret := range w.Returns {
+		ret = ret.Clone()
+		ret.Set("jid", w.JID)
+		ret.Set("id", id)
+		r, err := newReturn(ret, kept)
+		if err != nil {
+			return err
+		}
+		o.whole = append(o.whole, r)
+	}
+	return s.wait(o)
+}
+
+// Adopt adds the jobs of Salt's files that are not older than jobs are kept,
+// and returns how many it has looked at. A job that cannot be added does not
+// keep back the others.
+func (s *Store) Adopt(c *LocalCache) (jobs int, err error) {
+	var failed []error
+	err = c.Jobs(func(j *Job) bool {
+		if s.Expired(j.JID) || s.quitting() {
+			return !s.quitting()
+		}
+		w, err := c.Lookup(j.JID)
+		if err == nil && w != nil {
+			err = s.Put(w)
+			jobs++
+		}
+		if err != nil && len(failed) < 10 {
+			failed = append(failed, err)
+		}
+		return true
+	})
+	return jobs, errors.Join(append(failed, err)...)
+}
+
+// Expired reports whether a job of that id, were it added, would be forgotten.
+func (s *Store) Expired(jid string) bool { return s.o.Expired(jid, s.now()) }
+
 // Prune forgets the jobs that are older than the options say, whole hours at a
 // time, and returns the number of hours forgotten.
 func (s *Store) Prune() (hours int, err error) {
@@ -203,6 +270,8 @@ func (s *Store) write() {
 		}
 		if err != nil {
 			err = s.failed(err)
+		} else if s.shares != nil {
+			s.shares.signal.Fire()
 		}
 		for _, o := range batch {
 			s.waiting.Add(-o.size())
@@ -287,19 +356,34 @@ func (s *Store) apply(at *place, o *op) error {
 	case opPrune:
 		n, err := prune(at.tx, s.now(), s.o.Keep())
 		o.dropped, at.hour = n, nil
+		if err == nil && n > 0 && s.shares != nil {
+			err = sweepLog(at.tx)
+		}
 		return err
+	case opTake:
+		return s.take(at, o)
+	case opRenew:
+		return oplog.Renew(at.tx)
 	case opNotes:
 		return o.notes.put(at.tx)
-	case opJob, opMinions, opReturn:
+	case opJob, opMinions, opReturn, opWhole:
 	default:
 		return nil
 	}
-	if err := at.find(o.jid, s.now()); err != nil {
+	when := s.now()
+	if t, err := salt.JIDTime(o.jid); o.kind == opWhole && err == nil && t.Before(when) {
+		when = t
+	}
+	if err := at.find(o.jid, when); err != nil {
 		return err
 	}
 	switch o.kind {
 	case opJob:
-		if err := at.putLoad(o.load); err != nil {
+		if s.shares != nil {
+			if err := s.shares.published(at, o); err != nil {
+				return err
+			}
+		} else if err := at.putLoad(o.load); err != nil {
 			return err
 		}
 		if err := putQueued(at.tx, o.jid, o.until, s.now()); err != nil {
@@ -307,14 +391,52 @@ func (s *Store) apply(at *place, o *op) error {
 		}
 		return putIDs(at.hour, o.jid, o.minions)
 	case opMinions:
+		if s.shares != nil {
+			if err := logJob(at.tx, o.jid); err != nil {
+				return err
+			}
+		}
 		return addIDs(at.hour, o.jid, o.minions)
+	case opWhole:
+		if err := o.applyWhole(at); err != nil || s.shares == nil {
+			return err
+		}
+		return logWhole(at.tx, o)
 	}
-	return o.applyReturn(at)
+	hadLoad := at.hasLoad
+	if err := o.applyReturn(at); err != nil || o.dup || s.shares == nil {
+		return err
+	}
+	if !hadLoad {
+		if err := logJob(at.tx, o.jid); err != nil {
+			return err
+		}
+	}
+	return logReturn(at.tx, o.jid, o.id)
 }
 
 func (p *place) putLoad(load []byte) error {
 	p.hasLoad = true
 	return p.hour.Put(key(p.jid, entryLoad, ""), load)
+}
+
+func (o *op) applyWhole(at *place) error {
+	if !at.hasLoad {
+		if err := at.putLoad(o.load); err != nil {
+			return err
+		}
+	}
+	if at.hour.Get(key(o.jid, entryMinions, "")) == nil && o.minions != nil {
+		if err := putIDs(at.hour, o.jid, o.minions); err != nil {
+			return err
+		}
+	}
+	for _, r := range o.whole {
+		if err := r.applyReturn(at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (o *op) applyReturn(at *place) error {

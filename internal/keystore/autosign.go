@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"brine/internal/host"
 	"brine/internal/salt"
 	"brine/internal/target"
 	"brine/internal/value"
@@ -48,7 +49,7 @@ type Autosign struct {
 }
 
 type signingFile struct {
-	stamp stamp
+	stamp host.Stamp
 	ids   []idPattern
 }
 
@@ -84,7 +85,7 @@ func (a *Autosign) inFile(path, id string) bool {
 	if path == "" {
 		return false
 	}
-	now, err := statStamp(path)
+	now, err := host.StampOf(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
@@ -104,7 +105,7 @@ func (a *Autosign) inFile(path, id string) bool {
 			return false
 		}
 		a.mu.Lock()
-		if f.stamp.settled(time.Now()) {
+		if f.stamp.Settled() {
 			a.files[path] = f
 		} else {
 			delete(a.files, path)

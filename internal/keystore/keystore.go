@@ -33,10 +33,10 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"brine/internal/atomicfile"
 	"brine/internal/crypt"
+	"brine/internal/host"
 	"brine/internal/salt"
 )
 
@@ -86,12 +86,12 @@ type Store struct {
 // listing is the accepted ids at a moment.
 type listing struct {
 	ids   []string
-	stamp stamp
+	stamp host.Stamp
 	valid bool
 }
 
 type parsedKey struct {
-	stamp stamp
+	stamp host.Stamp
 	key   *Key
 }
 
@@ -168,24 +168,28 @@ var errNotFile = errors.New("not a regular file")
 
 // readFile reads a small regular file; a link to one is followed, a pipe is
 // not waited for.
-func readFile(path string, limit int64) ([]byte, stamp, error) {
+func readFile(path string, limit int64) ([]byte, host.Stamp, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, stamp{}, err
+		return nil, host.Stamp{}, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, stamp{}, err
+		return nil, host.Stamp{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, stamp{}, errNotFile
+		return nil, host.Stamp{}, errNotFile
+	}
+	st, err := host.StampOfFile(f) // before reading: who changes it meanwhile is noticed
+	if err != nil {
+		return nil, host.Stamp{}, err
 	}
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(b)) > limit {
 		err = fmt.Errorf("larger than %d bytes", limit)
 	}
-	return b, stampOf(info), err
+	return b, st, err
 }
 
 // Read returns the key of an id in a state, as it is in the file. The error is
@@ -295,7 +299,7 @@ func sortIDs(ids []string) {
 // Accepted returns the accepted ids, sorted without regard to case. It costs
 // one stat while nothing changes. The slice is shared: do not write to it.
 func (s *Store) Accepted() ([]string, error) {
-	now, err := statStamp(s.dir + "/" + folders[Accepted])
+	now, err := host.StampOf(s.dir + "/" + folders[Accepted])
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, salt.Errorf(salt.Unavailable, "cannot list the accepted keys: %w", err)
 	}
@@ -311,7 +315,7 @@ func (s *Store) Accepted() ([]string, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.accepted = listing{ids: ids, stamp: now, valid: now.settled(time.Now())}
+	s.accepted = listing{ids: ids, stamp: now, valid: now.Settled()}
 	return ids, nil
 }
 
@@ -324,7 +328,7 @@ func (s *Store) AcceptedKey(id string) (*Key, error) {
 		return nil, err
 	}
 	path := s.path(Accepted, id)
-	now, err := statStamp(path)
+	now, err := host.StampOf(path)
 	if err == nil {
 		s.mu.RLock()
 		p, ok := s.parsed[id]
@@ -352,7 +356,7 @@ func (s *Store) parseAccepted(id, path string) (*Key, error) {
 		return nil, salt.Errorf(salt.Invalid, "the accepted key of minion %q is of no use: %w", id, err)
 	}
 	k := &Key{PEM: crypt.CleanKey(string(b)), Public: pub}
-	if !stamp.settled(time.Now()) {
+	if !stamp.Settled() {
 		return k, nil
 	}
 	s.mu.Lock()

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/host"
 	"brine/internal/salt"
 )
 
@@ -66,9 +67,9 @@ func age(t testing.TB, s *Store, names ...string) {
 	deadline := time.Now().Add(10 * time.Second)
 	for _, n := range names {
 		for {
-			st, err := statStamp(filepath.Join(s.dir, n))
+			st, err := host.StampOf(filepath.Join(s.dir, n))
 			must(t, err)
-			if st.settled(time.Now()) {
+			if st.Settled() {
 				break
 			}
 			if time.Now().After(deadline) {

@@ -152,10 +152,10 @@ func (m *Master) mayPublish(c *caller, load *value.Dict) bool {
 		typ = "glob"
 	}
 	minions, _, err := m.resolve(typ, load.At("tgt"), load.Dict("kwargs").Str("delimiter"))
-	if err != nil {
-		return false
-	}
 	return acl.Allowed(c.list, calls, func(tgt string) bool {
+		if err != nil {
+			return false // who may address all minions is told what is wrong
+		}
 		if len(minions) == 0 && m.options().OrderMasters {
 			return false // it would go to the minions of syndics, which are not known here
 		}

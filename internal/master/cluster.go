@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"brine/internal/channel"
@@ -85,6 +86,13 @@ func (m *Master) ownDir() (string, error) {
 }
 
 func (m *Master) openJobs(own string) (jobStore, error) {
+	if m.isolated() {
+		s, err := job.OpenSharing(own, m.cfg.ID, m.cfg.Jobs, m.took, m.log)
+		if err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
 	if m.cluster != nil {
 		s, err := job.OpenShared(m.cfg.CacheDir, m.cfg.ID, m.cfg.Options.HashType, m.cfg.Jobs, m.log)
 		if err != nil {
@@ -108,6 +116,10 @@ func (m *Master) newPublishServer() (*channel.PublishServer, error) {
 
 // runCluster speaks with the other masters until ctx ends.
 func (m *Master) runCluster(ctx context.Context) error {
+	if m.isolated() {
+		stop := m.share(ctx)
+		defer stop()
+	}
 	defer m.bus.Handle(m.cluster.Event)()
 	m.eventIPC.OnReaders(func(n int) {
 		if n > 0 {
@@ -188,6 +200,8 @@ func (m *Master) connected() map[string]bool {
 type clusterHost struct {
 	m         *Master
 	searching sync.Mutex
+	// search says that a look for jobs is to begin.
+	search atomic.Bool
 }
 
 var _ cluster.Host = (*clusterHost)(nil)
@@ -195,11 +209,14 @@ var _ cluster.Host = (*clusterHost)(nil)
 // Relay implements cluster.Host.
 func (h *clusterHost) Relay(from, tag string, data *value.Dict) {
 	m := h.m
+	parts := strings.SplitN(tag, "/", 5)
+	if len(parts) == 5 && parts[1] == "job" && parts[3] == "ret" && m.heard(parts[2], parts[4]) {
+		return
+	}
 	if err := m.bus.Relay(tag, data); err != nil {
 		m.log.Warn("an event of a peer was dropped", "peer", from, "err", err)
 		return
 	}
-	parts := strings.SplitN(tag, "/", 5)
 	switch {
 	case len(parts) == 4 && parts[1] == "job" && parts[3] == "publish":
 		h.stockJob(from, parts[2], data)
@@ -263,10 +280,14 @@ func (h *clusterHost) Present() []string { return slices.Collect(maps.Keys(h.m.p
 // Lost implements cluster.Host: what a peer had stored and not handed on before
 // it was lost is published from the shared folder.
 func (h *clusterHost) Lost(peer string) {
+	if !h.search.CompareAndSwap(false, true) {
+		return // one is to begin
+	}
 	go func() {
 		h.searching.Lock()
 		defer h.searching.Unlock()
-		jobs, err := h.m.jobs.Queued(time.Now(), queueJobs)
+		h.search.Store(false)
+		jobs, err := h.unknown()
 		if err != nil {
 			h.m.log.Error("jobs of a peer cannot be looked up", "peer", peer, "err", err)
 		}
@@ -279,6 +300,15 @@ func (h *clusterHost) Lost(peer string) {
 			h.Job(cluster.Job{JID: j.JID, Map: jobMap(j.Load, j.JID, h.m.cfg.MasterID), Minions: j.Minions, Until: j.Until, From: j.From})
 		}
 	}()
+}
+
+// unknown returns jobs that are kept for minions and that this master has not
+// published.
+func (h *clusterHost) unknown() ([]job.Queued, error) {
+	if s, ok := h.m.jobs.(*job.Shared); ok {
+		return s.QueuedBut(time.Now(), queueJobs, h.m.queue.knows)
+	}
+	return h.m.jobs.Queued(time.Now(), queueJobs)
 }
 
 // Rotated implements cluster.Host. The key is read whenever it is used.

@@ -69,7 +69,7 @@ func previousKey(path, pass string) (*crypt.PrivateKey, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	k, err := crypt.LoadPrivate(path, pass)
+	k, err := crypt.LoadOwn(path, pass)
 	if err != nil {
 		return nil, fmt.Errorf("the key that was replaced: %w", err)
 	}

@@ -2,22 +2,13 @@ package master
 
 import (
 	"context"
-	"net"
 	"sync"
 
+	"brine/internal/catalogue"
 	"brine/internal/fileclient"
 	"brine/internal/fn"
 	"brine/internal/grains"
-	"brine/internal/host"
-	"brine/internal/host/netif"
-	"brine/internal/modules/accounts"
 	"brine/internal/modules/core"
-	"brine/internal/modules/files"
-	"brine/internal/modules/network"
-	"brine/internal/modules/packages"
-	"brine/internal/modules/services"
-	"brine/internal/modules/shell"
-	"brine/internal/modules/system"
 	"brine/internal/pillar"
 	"brine/internal/pillar/gitpillar"
 	"brine/internal/salt"
@@ -29,15 +20,7 @@ import (
 // can call. They run on the master; grains and pillar are those of the minion
 // that the pillar is for.
 func (m *Master) templateFunctions() (*fn.Registry, error) {
-	machine := &host.Machine{}
-	all := append([]fn.Module(nil), core.Modules()...)
-	all = append(all, shell.Modules()...)
-	all = append(all, accounts.Modules(machine)...)
-	all = append(all, services.Modules(machine)...)
-	all = append(all, packages.Modules(machine)...)
-	all = append(all, system.Modules(machine)...)
-	all = append(all, network.Modules(network.Sources{Machine: machine, Interfaces: netif.Interfaces, DNS: &net.Resolver{PreferGo: true}})...)
-	all = append(all, files.Modules(machine)...)
+	all := catalogue.Modules()
 	all = append(all, core.Grains(givenGrains{}), m.runnerModule())
 	return fn.NewRegistry(&ownGrains{m: m}, all...)
 }

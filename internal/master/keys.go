@@ -66,11 +66,11 @@ func loadPair(dir, name, pass string, bits int, log *slog.Logger) (*crypt.Privat
 		if err != nil {
 			return nil, err
 		}
-		if err := crypt.WriteKeyPair(dir, name, k); err != nil {
+		if err := crypt.WriteKeyPair(dir, name, k, pass); err != nil {
 			return nil, err
 		}
 	}
-	k, err := crypt.LoadPrivate(path, pass)
+	k, err := crypt.LoadOwn(path, pass)
 	if err != nil {
 		return nil, err
 	}

@@ -57,12 +57,12 @@ func (m *Master) maintain(ctx context.Context) error {
 
 // round is one turn of housekeeping.
 func (m *Master) round() {
-	if m.cluster == nil || m.cluster.Leads() {
+	if !m.sharesFolder() || m.cluster.Leads() {
 		if _, err := m.jobs.Prune(); err != nil {
 			m.log.Error("cannot remove old jobs", "err", err)
 		}
 	}
-	if keep := m.cfg.Jobs.Keep(); keep > 0 && m.cluster == nil {
+	if keep := m.cfg.Jobs.Keep(); keep > 0 && !m.sharesFolder() {
 		if _, err := m.stockJobs.Prune(keep, time.Now()); err != nil {
 			m.log.Warn("cannot remove old jobs of Salt's own command line", "err", err)
 		}

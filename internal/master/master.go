@@ -99,6 +99,7 @@ type Master struct {
 	outlets   []*outlet
 	stockJobs *job.LocalCache
 	cluster   *cluster.Cluster // nil for a master of its own
+	common    *common          // of a cluster without a shared folder, else nil
 	bus       *event.Bus
 	eventIPC  *event.Server
 	requests  *channel.Server
@@ -122,6 +123,7 @@ type Master struct {
 	newcomers     newcomers
 
 	run context.Context // of Run; ends when the master is told to
+	end context.CancelFunc
 
 	publishers []transport.Publisher
 	servers    []transport.RequestServer
@@ -234,6 +236,11 @@ func (m *Master) openStores() (err error) {
 	if err := m.openOutlets(own); err != nil {
 		return err
 	}
+	if m.isolated() {
+		if m.common, err = m.openCommon(own); err != nil {
+			return err
+		}
+	}
 	if err := m.loadQueue(); err != nil {
 		m.log.Error("jobs that waited for minions cannot be read", "err", err)
 	}
@@ -301,6 +308,11 @@ func (m *Master) buildChannel() (err error) {
 	sessions, err := channel.NewSessions(filepath.Join(m.cfg.CacheDir, "sessions"), m.cfg.Options.PublishSession)
 	if err != nil {
 		return err
+	}
+	if m.isolated() {
+		if err := m.deriveSessions(sessions); err != nil {
+			return err
+		}
 	}
 	m.presence = &presence{publishers: m.publishers, accepted: m.keys.Accepted, data: m.minionData, now: time.Now}
 	port := m.publishPort()
@@ -396,6 +408,8 @@ func (m *Master) Addrs() (publish, request []net.Addr) {
 // Run serves until ctx ends: first no more requests are taken, then the jobs
 // under way are stored, then the rest stops.
 func (m *Master) Run(ctx context.Context) error {
+	ctx, m.end = context.WithCancel(ctx)
+	defer m.end()
 	m.run = ctx
 	inner, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -435,10 +449,13 @@ func (m *Master) Run(ctx context.Context) error {
 	}
 	servers.Wait()
 	m.router.wg.Wait()
+	if m.isolated() && err == nil {
+		m.handOver()
+	}
 	stop()
 	back.Wait()
 	m.noteStates()
-	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close())
+	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close(), m.common.Close())
 	m.closeOutlets()
 	return err
 }
@@ -466,6 +483,7 @@ func (m *Master) release() {
 	if m.cache != nil {
 		m.cache.Close()
 	}
+	m.common.Close()
 	m.closeOutlets()
 	if m.audit != nil {
 		m.audit.Close()

@@ -109,8 +109,8 @@ func (m *Master) recordJob(load *value.Dict, jid string, minions []string, expir
 		return err
 	}
 	m.sendLoad(load, jid, minions)
-	if !m.options().JobCacheForStock || m.cluster != nil {
-		return nil // in a cluster it is there already
+	if !m.options().JobCacheForStock || m.sharesFolder() {
+		return nil // in a shared folder it is there already
 	}
 	if err := m.stockJobs.WriteLoad(jid, load, minions); err != nil {
 		m.log.Warn("cannot write a job for Salt's own command line", "jid", jid, "err", err)

@@ -329,17 +329,21 @@ func (q *queue) told(jid, id, state string) {
 	}
 }
 
-// returned notes a minion's return.
-func (q *queue) returned(jid, id string) {
+// returned notes a minion's return, and reports whether that is news of a job
+// that is known.
+func (q *queue) returned(jid, id string) (news bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	j := q.jobs[jid]
 	if j == nil {
-		return
+		return false
 	}
-	if n, ok := q.index[id]; ok && j.open.clear(n) && j.open.empty() && !j.over {
+	n, ok := q.index[id]
+	news = ok && j.open.clear(n)
+	if news && j.open.empty() && !j.over {
 		q.close(j)
 	}
+	return news
 }
 
 // handout is a job for a minion that asked.

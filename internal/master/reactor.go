@@ -4,26 +4,28 @@ import (
 	"context"
 	"time"
 
-	"brine/internal/client"
+	"brine/internal/cluster"
+	"brine/internal/event"
 	"brine/internal/fileclient"
 	"brine/internal/fn"
 	"brine/internal/reactor"
 	"brine/internal/render"
-	"brine/internal/salt"
 	"brine/internal/value"
 )
 
 // newReactor wires what the option reactor says; it is nil if that is nothing.
 func (m *Master) newReactor() (*reactor.Reactor, error) {
-	here := &client.InProcess{Publish: m.Publish, OnMaster: m.onMaster, Events: m.bus, User: "root"}
-	c := client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log)
+	inside := within{m, reactor.User, "reactor"}
+	c := inside.client()
 	call := func() *fn.Call {
 		return (&fn.Call{ID: m.cfg.ID, Files: m.ownFiles(), Log: m.log, Funcs: m.templateFuncs, Config: fn.Tree{Dict: m.live.Load().opts}}).Prepare()
 	}
 	grains := &ownGrains{m: m}
 	return reactor.New(m.cfg.Reactor, reactor.Deps{
 		Bus: m.bus, Log: m.log.With("component", "reactor"),
-		Read: func(ctx context.Context, url string) ([]byte, error) { return m.ownFiles().Read(ctx, url, "base") },
+		// The master that an event came to answers it, so that it is answered once.
+		Foreign: func(e *event.Event) bool { return m.cluster != nil && e.Data.Has(cluster.PeerID) },
+		Read:    func(ctx context.Context, url string) ([]byte, error) { return m.ownFiles().Read(ctx, url, "base") },
 		Render: func(ctx context.Context, path string, source []byte, vars *value.Dict) (any, error) {
 			limited, cancel := context.WithTimeout(ctx, renderTime)
 			defer cancel()
@@ -35,6 +37,7 @@ func (m *Master) newReactor() (*reactor.Reactor, error) {
 		},
 		Low: c.LowTrusted,
 		Call: func(ctx context.Context, fun string, args []any, kwargs *value.Dict) error {
+			inside.record("caller", value.DictOf("fun", fun), "", resultDone)
 			_, err := m.templateFuncs.Call(ctx, call(), fun, args, kwargs)
 			return err
 		},
@@ -53,19 +56,4 @@ type boundFunctions struct {
 // Call implements render.Functions.
 func (f boundFunctions) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
 	return f.Registry.Call(ctx, f.c, name, args, kwargs)
-}
-
-// onMaster runs a function of the master for the reactor: it has been asked
-// for by the configuration.
-func (m *Master) onMaster(load *value.Dict) *value.Dict {
-	fun := load.Str("fun")
-	if load.Str("cmd") == "wheel" {
-		r := (&wheels{m}).begin(fun, load, reactor.User)
-		return value.DictOf("tag", r.tag, "data", r.execute())
-	}
-	args, kwargs := runnerArgs(load)
-	jid := salt.NewJID(time.Now())
-	tag := salt.Tag("run", jid)
-	m.router.wg.Go(func() { (&runs{m}).run(tag, jid, fun, reactor.User, wire(args, kwargs), m.cfg.Opts) })
-	return value.DictOf("tag", tag, "jid", jid)
 }

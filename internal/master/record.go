@@ -16,6 +16,7 @@ const (
 	resultDone    = "done"
 	resultRefused = "refused" // nobody knows who that was
 	resultDenied  = "denied"  // the right is missing
+	resultFailed  = "failed"  // of the reactor: it could not be begun
 )
 
 // strangers bounds how many refusals of people nobody knows are recorded:
@@ -78,12 +79,9 @@ func (m *Master) record(c *channel.Call, who *caller, result, jid string) {
 	if who != nil {
 		user = who.name
 	}
-	d := value.DictOf("time", event.Stamp(time.Now()), "user", fmt.Sprintf("%.100s", user), "auth", howOf(c.Load), "from", c.Peer(), "cmd", c.Cmd)
-	for _, k := range []string{"fun", "tgt"} {
-		if v, ok := c.Load.Get(k); ok {
-			d.Set(k, fmt.Sprintf("%.500s", value.Str(v)))
-		}
-	}
+	d := entry(user, howOf(c.Load), c.Load)
+	d.Set("from", fmt.Sprint(c.Peer()))
+	d.Set("cmd", c.Cmd)
 	d.Set("result", result)
 	if jid != "" {
 		d.Set("jid", jid)
@@ -91,6 +89,21 @@ func (m *Master) record(c *channel.Call, who *caller, result, jid string) {
 	if skipped > 0 {
 		d.Set("skipped", skipped)
 	}
+	m.keep(d)
+}
+
+// entry begins a record of a request.
+func entry(user, auth string, load *value.Dict) *value.Dict {
+	d := value.DictOf("time", event.Stamp(time.Now()), "user", fmt.Sprintf("%.100s", user), "auth", auth)
+	for _, k := range []string{"fun", "tgt"} {
+		if v := load.At(k); v != nil {
+			d.Set(k, fmt.Sprintf("%.500s", value.Str(v)))
+		}
+	}
+	return d
+}
+
+func (m *Master) keep(d *value.Dict) {
 	if err := m.audit.Add(d); err != nil {
 		m.gripes.Log(slog.LevelError, "cannot record who asked for what", "err", err)
 	}

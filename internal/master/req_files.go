@@ -14,19 +14,66 @@ import (
 )
 
 // fileRoutes answers the file server's commands, and takes files that minions push.
-type fileRoutes struct{ m *Master }
+type fileRoutes struct {
+	m     *Master
+	queue *fileQueue
+}
+
+func newFileRoutes(m *Master) *fileRoutes { return &fileRoutes{m, newFileQueue(queueBytes)} }
 
 // serve hands a command to the file server. What goes wrong there is answered
 // as Salt does: by an empty text.
-func (f *fileRoutes) serve(c *channel.Call) {
+func (f *fileRoutes) serve(c *channel.Call) { c.Reply(f.answer(c, 0)) }
+
+// answer asks the file server; room, if not 0, is how large a part of a file
+// may be, in bytes.
+func (f *fileRoutes) answer(c *channel.Call, room int64) any {
 	load := c.Load.Clone()
 	load.Set("cmd", c.Cmd)
-	v, err := f.m.fileServer().Request(f.m.context(), load)
+	v, err := f.m.fileServer().RequestPart(f.m.context(), load, room)
 	if err != nil {
-		f.m.log.Warn("a request to the file server failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.Str("path"), "err", err)
+		f.failed(c, err)
 		v = ""
 	}
-	c.Reply(v)
+	return v
+}
+
+func (f *fileRoutes) failed(c *channel.Call, err error) {
+	f.m.log.Warn("a request to the file server failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.Str("path"), "err", err)
+}
+
+// part answers with a part of a file when it is the minion's turn. Waiting for
+// that holds back only the peer that asked.
+func (f *fileRoutes) part(c *channel.Call) {
+	turn := f.queue.wait(c.ID, f.m.fileServer().PartSize())
+	f.m.router.wg.Go(func() { c.ReplyThen(f.answer(c, turn.size), turn.end) })
+}
+
+// share answers a command of Brine's minions.
+func (f *fileRoutes) share(c *channel.Call) { f.replyShared(c, nil) }
+
+func (f *fileRoutes) sharedPart(c *channel.Call) {
+	turn := f.queue.wait(c.ID, f.m.fileServer().PartSize())
+	f.m.router.wg.Go(func() { f.replyShared(c, turn) })
+}
+
+// replyShared answers a command with what it shares. turn is nil for what is
+// not in the queue.
+func (f *fileRoutes) replyShared(c *channel.Call, turn *turn) {
+	load := c.Load.Clone()
+	load.Set("cmd", c.Cmd)
+	v, s, err := f.m.fileServer().RequestShared(f.m.context(), load)
+	if err != nil {
+		f.failed(c, err)
+		v = value.NewDict(0)
+	}
+	if s == nil {
+		c.Reply(v)
+		turn.end()
+		return
+	}
+	turn.shares(s)
+	c.ReplyShared(v, s, turn.end)
 }
 
 // masterOpts tells what of the master's options counts for states: the names

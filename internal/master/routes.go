@@ -37,7 +37,7 @@ const slowRoutes = 64
 const loginRoutes = 16
 
 func (m *Master) newRouter() *router {
-	ret, ev, data, files := newReturns(m), &events{m}, &minionData{m}, &fileRoutes{m}
+	ret, ev, data, files := newReturns(m), &events{m}, &minionData{m}, newFileRoutes(m)
 	pub, run, login, wheels := &commands{m}, &runs{m}, &logins{m}, &wheels{m}
 	peer := newPeers(m, run)
 	r := &router{
@@ -79,6 +79,12 @@ func (m *Master) newRouter() *router {
 	for _, cmd := range fileserver.Commands() {
 		r.encrypted[cmd] = route{handle: files.serve, slow: true}
 	}
+	for _, cmd := range fileserver.SharedCommands() {
+		r.encrypted[cmd] = route{handle: files.share, slow: true}
+	}
+	// Files have a queue of their own, in place of the slots.
+	r.encrypted["_serve_file"] = route{handle: files.part}
+	r.encrypted["_brine_part"] = route{handle: files.sharedPart}
 	return r
 }
 

@@ -1,11 +1,17 @@
 package master
 
 import (
+	"context"
+	"iter"
+	"path/filepath"
 	"slices"
 	"sync"
 
 	"brine/internal/client"
+	"brine/internal/event"
 	"brine/internal/fn"
+	"brine/internal/job"
+	"brine/internal/modules/control"
 	"brine/internal/runners"
 	"brine/internal/value"
 	"brine/internal/wheel"
@@ -42,7 +48,14 @@ func (r *running) list() []*value.Dict {
 func (m *Master) newRunners() (*fn.Registry, error) {
 	here := &client.InProcess{Publish: m.Publish, Events: m.bus, User: "root"}
 	c := client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log)
+	snapshot, adopt := m.ownJobs()
+	var in runners.Cluster // not m.cluster: one that holds nil is not nil
+	if m.cluster != nil {
+		in = m.cluster
+	}
 	return fn.NewRegistry(nil, runners.New(runners.Deps{
+		Snapshot: snapshot, Adopt: adopt,
+		Cluster: in, ID: m.cfg.ID, ClusterCheck: m.clusterCheck, ClusterLeave: m.leaveCluster,
 		Jobs: m.history(), JobsOf: m.jobsOf, JobCaches: m.JobCaches, Keys: m.keys, Cache: m.cache, Connected: m.connected, Holders: m.holders, Standing: m.standings.of, Client: c,
 		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list, Nodegroups: m.nodegroups,
 		Audit:  m.audit.Recent,
@@ -50,7 +63,35 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Files:  func() runners.FileServer { return m.fileServer() }, TellChanges: m.tellChanges,
 		GitPillar: func() runners.GitPillar { return m.live.Load().git },
 		Pillars:   func() runners.Pillars { return m.live.Load().pillar },
+		Here:      (&orchestra{m: m}).Call,
 	})...)
+}
+
+// snapshotFolder, in the folder of the master's own, has a copy of its jobs for
+// who moves them.
+const snapshotFolder = "snapshot"
+
+// ownJobs returns what copies this master's database of jobs and what takes
+// over those of Salt's, nil in a cluster, whose jobs are files.
+func (m *Master) ownJobs() (snapshot func() (string, error), adopt func() (int, error)) {
+	s, ok := m.jobs.(*job.Store)
+	if !ok {
+		return nil, nil
+	}
+	snapshot = func() (string, error) {
+		own, err := m.ownDir()
+		if err != nil {
+			return "", err
+		}
+		dir := filepath.Join(own, snapshotFolder)
+		return dir, s.Snapshot(dir)
+	}
+	return snapshot, func() (int, error) { return s.Adopt(m.stockJobs) }
+}
+
+// events yields what is fired on the master's bus.
+func (m *Master) events(ctx context.Context) iter.Seq2[*event.Event, error] {
+	return control.Subscribed(ctx, m.bus.Subscribe)
 }
 
 // newWheels collects the functions that manage this master.

@@ -2,8 +2,10 @@ package master
 
 import (
 	"cmp"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -172,60 +174,104 @@ func (m *Master) handToStock() {
 	if len(come) > 0 {
 		m.noteStates() // or they would get it again after a restart
 	}
-	for id, jobs := range come {
-		for _, h := range jobs {
-			m.republish(id, h)
+	m.republish(come)
+}
+
+// again is a job that is published once more, for some of its minions.
+type again struct {
+	handout
+	ids    []string
+	waited []time.Duration
+}
+
+// byJob turns what minions are to get into what is to be published, each job
+// once for all of its minions, the oldest first: without zmq_filtering a
+// publication goes to every subscriber. unfit are those that have no target.
+func byJob(come map[string][]handout) (jobs []*again, unfit map[string][]string) {
+	known := map[string]*again{}
+	for _, id := range slices.Sorted(maps.Keys(come)) {
+		for _, h := range come[id] {
+			if !fitsList(id) {
+				if unfit == nil {
+					unfit = map[string][]string{}
+				}
+				unfit[h.jid] = append(unfit[h.jid], id)
+				continue
+			}
+			a := known[h.jid]
+			if a == nil {
+				a = &again{handout: h}
+				known[h.jid] = a
+				jobs = append(jobs, a)
+			}
+			a.ids, a.waited = append(a.ids, id), append(a.waited, h.waited)
+		}
+	}
+	slices.SortFunc(jobs, func(a, b *again) int { return cmp.Compare(a.number, b.number) })
+	return jobs, unfit
+}
+
+// republish publishes jobs for minions of Salt's that missed them.
+func (m *Master) republish(come map[string][]handout) {
+	jobs, unfit := byJob(come)
+	for jid, ids := range unfit {
+		m.notForOne(jid, ids)
+	}
+	for _, a := range jobs {
+		job := a.job
+		if job == nil {
+			job = m.storedJob(a.jid)
+		}
+		if job == nil {
+			continue
+		}
+		if job = forSome(job, a.ids); job == nil {
+			m.notForOne(a.jid, a.ids)
+			continue
+		}
+		if err := m.publish.Publish(job, a.ids); err != nil {
+			m.log.Error("cannot publish a job", "jid", a.jid, "err", err)
+			continue
+		}
+		for i, id := range a.ids {
+			m.fireState(a.jid, id, stateDelivered, "waited", a.waited[i].Seconds())
 		}
 	}
 }
 
-func (m *Master) republish(id string, h handout) {
-	job := h.job
-	if job == nil {
-		if job = m.storedJob(h.jid); job == nil {
-			return
-		}
-	}
-	if job = forOne(job, id); job == nil {
-		m.log.Info("a job is not kept for a minion of Salt's: its target cannot be put for one minion", "jid", h.jid, "minion", id)
-		return
-	}
-	if err := m.publish.Publish(job, []string{id}); err != nil {
-		m.log.Error("cannot publish a job", "jid", h.jid, "err", err)
-		return
-	}
-	m.fireState(h.jid, id, stateDelivered, "waited", h.waited.Seconds())
+func (m *Master) notForOne(jid string, ids []string) {
+	m.log.Info("a job is not kept for minions of Salt's: its target cannot be put for single minions", "jid", jid, "minions", ids)
 }
+
+// fitsList tells whether an id can stand in a target that is a list.
+func fitsList(id string) bool { return !strings.ContainsAny(id, " ,()") }
 
 // compoundLetters are the types of targets that depend on the minion's data,
 // with their letter in a compound target.
 var compoundLetters = map[string]string{"grain": "G@", "grain_pcre": "P@", "pillar": "I@", "pillar_pcre": "J@", "ipcidr": "S@"}
 
-// forOne is a job with a target that only one of its minions fits, and that only
-// if it fits the original; nil if there is no such target. Others must not take
-// the job again.
-func forOne(job *value.Dict, id string) *value.Dict {
-	if strings.ContainsAny(id, " ,()") {
-		return nil
-	}
+// forSome is a job with a target that only some of its minions fit, and these
+// only if they fit the original; nil if there is no such target. Others must
+// not take the job again.
+func forSome(job *value.Dict, ids []string) *value.Dict {
 	job = job.Clone()
 	tgt, _ := job.At("tgt").(string)
 	switch typ := job.Str("tgt_type"); typ {
 	case "", "glob", "pcre", "list": // decided by the id, which the master knows
-		job.Set("tgt", value.ListOf(id))
+		job.Set("tgt", value.Strings(ids))
 		job.Set("tgt_type", "list")
 		return job
 	case "compound":
 		if tgt == "" || strings.Contains(tgt, "N@") {
 			return nil
 		}
-		job.Set("tgt", "L@"+id+" and ( "+tgt+" )")
+		job.Set("tgt", "L@"+strings.Join(ids, ",")+" and ( "+tgt+" )")
 	default:
 		letter := compoundLetters[typ]
 		if letter == "" || tgt == "" || strings.ContainsAny(tgt, " ()") {
 			return nil
 		}
-		job.Set("tgt", "L@"+id+" and "+letter+tgt)
+		job.Set("tgt", "L@"+strings.Join(ids, ",")+" and "+letter+tgt)
 	}
 	if d := job.Str("delimiter"); d != "" && d != target.DefaultDelimiter {
 		return nil

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -11,10 +12,10 @@ import (
 	"brine/internal/value"
 )
 
-// TestForOne narrows targets to one minion: what the id decides is decided, what
+// TestForSome narrows targets to some minions: what the id decides is decided, what
 // the minion's data decides is left to the minion.
-func TestForOne(t *testing.T) {
-	list := value.ListOf("w1")
+func TestForSome(t *testing.T) {
+	list := value.ListOf("w1", "w2")
 	for _, c := range []struct {
 		typ, tgt, delimiter string
 		wantType            string
@@ -24,10 +25,10 @@ func TestForOne(t *testing.T) {
 		{"glob", "*", "", "list", list},
 		{"pcre", "w[12]", "", "list", list},
 		{"list", "", "", "list", list},
-		{"grain", "os:Debian", "", "compound", "L@w1 and G@os:Debian"},
-		{"pillar", "a:b", "", "compound", "L@w1 and I@a:b"},
-		{"ipcidr", "192.0.2.0/24", "", "compound", "L@w1 and S@192.0.2.0/24"},
-		{"compound", "G@os:Debian or w2", "", "compound", "L@w1 and ( G@os:Debian or w2 )"},
+		{"grain", "os:Debian", "", "compound", "L@w1,w2 and G@os:Debian"},
+		{"pillar", "a:b", "", "compound", "L@w1,w2 and I@a:b"},
+		{"ipcidr", "192.0.2.0/24", "", "compound", "L@w1,w2 and S@192.0.2.0/24"},
+		{"compound", "G@os:Debian or w2", "", "compound", "L@w1,w2 and ( G@os:Debian or w2 )"},
 		{"compound", "N@group", "", "", nil},
 		{"grain", "os:Red Hat", "", "", nil},
 		{"grain", "os|Debian", "|", "", nil},
@@ -41,7 +42,7 @@ func TestForOne(t *testing.T) {
 		if c.delimiter != "" {
 			job.Set("delimiter", c.delimiter)
 		}
-		got := forOne(job, "w1")
+		got := forSome(job, []string{"w1", "w2"})
 		if c.want == nil {
 			if got != nil {
 				t.Errorf("%s %s: %s", c.typ, c.tgt, value.Repr(got))
@@ -55,8 +56,25 @@ func TestForOne(t *testing.T) {
 			t.Error("the original has changed")
 		}
 	}
-	if forOne(value.DictOf("tgt", "*"), "a b") != nil {
+	if fitsList("a b") || fitsList("a,b") || !fitsList("a.b-c") {
 		t.Error("an id that no list can hold is put into one")
+	}
+}
+
+// TestPublishedOnce: what a thousand minions missed is one publication, not a
+// thousand that each of them gets.
+func TestPublishedOnce(t *testing.T) {
+	come := map[string][]handout{"not, fit": {{jid: "2", number: 2}}}
+	for i := range 1000 {
+		come[fmt.Sprintf("w%03d", i)] = []handout{{jid: "2", number: 2, waited: time.Duration(i)}, {jid: "1", number: 1}}
+	}
+	delete(come, "w007")
+	jobs, unfit := byJob(come)
+	if len(jobs) != 2 || jobs[0].jid != "1" || jobs[1].jid != "2" || len(unfit) != 1 || !slices.Equal(unfit["2"], []string{"not, fit"}) {
+		t.Fatalf("%d jobs, unfit %v", len(jobs), unfit)
+	}
+	if n := len(jobs[1].ids); n != 999 || !slices.IsSorted(jobs[1].ids) || jobs[1].ids[7] != "w008" || jobs[1].waited[7] != 8 {
+		t.Errorf("%d minions", n)
 	}
 }
 

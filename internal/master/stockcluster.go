@@ -2,6 +2,7 @@ package master
 
 import (
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -82,11 +83,9 @@ func (m *Master) handAgain() {
 	if !m.newcomers.look(anonymous) {
 		return
 	}
-	for id, jobs := range m.queue.unheard(againFor, againJobs, stockJobs, m.newcomers.since) {
-		for _, h := range jobs {
-			if !m.returnedElsewhere(h.jid, id) {
-				m.republish(id, h)
-			}
-		}
+	come := m.queue.unheard(againFor, againJobs, stockJobs, m.newcomers.since)
+	for id, jobs := range come {
+		come[id] = slices.DeleteFunc(jobs, func(h handout) bool { return m.returnedElsewhere(h.jid, id) })
 	}
+	m.republish(come)
 }

@@ -98,7 +98,7 @@ func (c *Caller) signIn(ctx context.Context, conn *connection) error {
 	if err := conn.signIn(ctx); err != nil {
 		return err
 	}
-	if err := conn.fetchPillar(ctx); err != nil {
+	if err := conn.fetchPillar(ctx, false); err != nil {
 		c.m.log.Error("cannot fetch the pillar", "err", err)
 	}
 	return nil
@@ -168,6 +168,7 @@ func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcom
 // Close ends the connection and waits for what runs in the background.
 func (c *Caller) Close() {
 	c.m.background.Wait()
+	c.m.returners.close()
 	if c.conn != nil {
 		c.conn.client.Close()
 	}

@@ -407,7 +407,7 @@ func (c *connection) settle(ctx context.Context, sub *channel.Subscription, know
 	if !greet {
 		return nil
 	}
-	if err := c.fetchPillar(ctx); err != nil {
+	if err := c.fetchPillar(ctx, false); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -489,8 +489,8 @@ func (c *connection) reauthDelay() time.Duration {
 
 // fetchPillar asks this master for the pillar and remembers it. Asking also
 // shows the master the grains, by which it finds the minion as a target.
-func (c *connection) fetchPillar(ctx context.Context) error {
-	p, err := c.askPillar(ctx, fn.PillarQuery{Saltenv: text(c.m.cfg.Opts.At("saltenv"))})
+func (c *connection) fetchPillar(ctx context.Context, clean bool) error {
+	p, err := c.askPillar(ctx, fn.PillarQuery{Saltenv: text(c.m.cfg.Opts.At("saltenv")), CleanCache: clean})
 	if err != nil {
 		return err
 	}
@@ -513,6 +513,9 @@ func (c *connection) askPillar(ctx context.Context, q fn.PillarQuery) (*value.Di
 		"pillar_override", override, "extra_minion_data", c.m.cfg.extraData(), "ver", "2", "cmd", "_pillar")
 	if value.Truth(q.External) {
 		load.Set("ext", q.External)
+	}
+	if q.CleanCache {
+		load.Set("clean_cache", true)
 	}
 	v, err := c.client.RequestPrivate(ctx, load)
 	if err != nil {

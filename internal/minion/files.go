@@ -31,7 +31,9 @@ func (m *Minion) fileClient(from *connection) *fileclient.Client {
 	case from != nil:
 		src = from.client
 	}
-	return fileclient.New(src, m.cfg.fileOptions(), m.log)
+	o := m.cfg.fileOptions()
+	o.Trees = &m.trees
+	return fileclient.New(src, o, m.log)
 }
 
 func (cfg *Config) fileOptions() fileclient.Options {

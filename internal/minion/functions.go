@@ -2,27 +2,17 @@ package minion
 
 import (
 	"context"
-	"net"
 	"os"
 	"path/filepath"
 	"syscall"
 
 	"brine/internal/atomicfile"
+	"brine/internal/catalogue"
+	"brine/internal/client"
 	"brine/internal/crypt"
 	"brine/internal/fn"
-	"brine/internal/host"
-	"brine/internal/host/netif"
-	"brine/internal/modules/accounts"
-	"brine/internal/modules/archives"
 	"brine/internal/modules/control"
 	"brine/internal/modules/core"
-	"brine/internal/modules/files"
-	"brine/internal/modules/network"
-	"brine/internal/modules/packages"
-	"brine/internal/modules/services"
-	"brine/internal/modules/shell"
-	"brine/internal/modules/system"
-	"brine/internal/modules/vcs"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -43,21 +33,10 @@ func Catalogue() []fn.Module { return (&Minion{}).catalogue() }
 // catalogue names the families of modules, and those modules that need the
 // daemon itself.
 func (m *Minion) catalogue() []fn.Module {
-	all := append([]fn.Module(nil), core.Modules()...)
-	all = append(all, shell.Modules()...)
-	machine := &host.Machine{}
-	all = append(all, accounts.Modules(machine)...)
-	all = append(all, services.Modules(machine)...)
-	all = append(all, packages.Modules(machine)...)
-	all = append(all, system.Modules(machine)...)
-	all = append(all, vcs.Modules(machine)...)
-	all = append(all, archives.Modules(machine)...)
-	all = append(all, network.Modules(network.Sources{Machine: machine, Interfaces: netif.Interfaces, DNS: &net.Resolver{PreferGo: true}})...)
-	all = append(all, files.Modules(machine)...)
 	masters := masters{m}
-	return append(all,
+	return append(catalogue.Modules(),
 		core.Grains(grainStore{m}),
-		control.Saltutil(control.Deps{Jobs: jobs{m}, Refresh: refresher{m}, Keys: keys{m}, Masters: masters, Local: localMaster{m}}),
+		control.Saltutil(control.Deps{Jobs: jobs{m}, Refresh: refresher{m}, Keys: keys{m}, Masters: masters, Local: catalogue.LocalMaster{Open: m.openLocalMaster}}),
 		control.Event(masters, localBus{m}),
 		control.Mine(masters),
 		control.Publish(masters),
@@ -65,6 +44,14 @@ func (m *Minion) catalogue() []fn.Module {
 		control.Beacons(lights{m}),
 		m.stateModule(),
 	)
+}
+
+// openLocalMaster opens the way to the master on this machine.
+func (m *Minion) openLocalMaster() (*client.Client, func(), error) {
+	if m.cfg.LocalMaster == nil {
+		return nil, nil, salt.Errorf(salt.Unavailable, "there is no configuration of a master")
+	}
+	return m.cfg.LocalMaster()
 }
 
 // grainStore lets functions change the grains.
@@ -101,14 +88,14 @@ func (s grainStore) Refresh(ctx context.Context, pillar bool) error {
 type refresher struct{ m *Minion }
 
 // Refresh begins to collect what is named, and waits for it if asked to.
-func (r refresher) Refresh(ctx context.Context, what string, _, wait bool) error {
+func (r refresher) Refresh(ctx context.Context, what string, clean, wait bool) error {
 	do := func(ctx context.Context) error {
 		switch what {
 		case control.RefreshGrains:
 			r.m.RefreshGrains(ctx)
-			return r.m.RefreshPillar(ctx)
+			return r.m.RefreshPillar(ctx, clean)
 		case control.RefreshPillar:
-			return r.m.RefreshPillar(ctx)
+			return r.m.RefreshPillar(ctx, clean)
 		}
 		r.m.RefreshGrains(ctx) // modules are part of the program
 		return nil

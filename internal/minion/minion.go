@@ -31,6 +31,7 @@ import (
 	"brine/internal/client"
 	"brine/internal/crypt"
 	"brine/internal/event"
+	"brine/internal/fileclient"
 	"brine/internal/fileserver"
 	"brine/internal/fileserver/backends"
 	"brine/internal/fn"
@@ -115,6 +116,7 @@ type Minion struct {
 	bus         *event.Bus
 	busIPC      *event.Server
 	files       *fileserver.Server // of file_client: local, else nil
+	trees       fileclient.Trees   // that jobs have fetched
 	own         *ownPillar         // of file_client: local, else nil
 
 	background sync.WaitGroup
@@ -264,11 +266,11 @@ func LoadSigner(cfg Config, log *slog.Logger) (*handshake.Minion, string, error)
 			return nil, "", err
 		}
 		// salt-call may have made it meanwhile: whoever comes first is right.
-		if err := crypt.WriteKeyPair(cfg.PKIDir, "minion", k); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := crypt.WriteKeyPair(cfg.PKIDir, "minion", k, ""); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, "", err
 		}
 	}
-	key, err := crypt.LoadPrivate(path, "")
+	key, err := crypt.LoadOwn(path, "")
 	if err != nil {
 		return nil, "", err
 	}
@@ -335,6 +337,7 @@ func (m *Minion) Run(ctx context.Context) error {
 		m.log.Error("the startup states are not run: master_type is disable")
 	}
 	var wg sync.WaitGroup
+	wg.Go(func() { m.returners.collect(ctx) })
 	go func() { <-ctx.Done(); close(m.ended) }()
 	wg.Go(func() { m.standing.run(ctx) })
 	late := jitter(m.cfg.Options.RandomStartupDelay)
@@ -430,15 +433,15 @@ func (m *Minion) RefreshGrains(ctx context.Context) {
 }
 
 // RefreshPillar asks every connected master for the pillar, and makes that of
-// a masterless minion anew.
-func (m *Minion) RefreshPillar(ctx context.Context) error {
+// a masterless minion anew; with clean, even if pillar_cache has it.
+func (m *Minion) RefreshPillar(ctx context.Context, clean bool) error {
 	var errs []error
 	if m.own != nil {
-		errs = append(errs, m.own.refresh(ctx))
+		errs = append(errs, m.own.refresh(ctx, clean))
 	}
 	for _, c := range m.receivers() {
 		if c.client.Generation() > 0 {
-			errs = append(errs, c.fetchPillar(ctx))
+			errs = append(errs, c.fetchPillar(ctx, clean))
 		}
 	}
 	return errors.Join(errs...)

@@ -62,7 +62,7 @@ func listed(v any) []string {
 func (p *ownPillar) compile(ctx context.Context, q fn.PillarQuery) (*value.Dict, error) {
 	return p.compiler.Compile(ctx, pillar.Request{
 		ID: p.cfg.ID, Grains: value.DeepCopy(p.m.Grains()).(*value.Dict), Saltenv: q.Saltenv, Pillarenv: q.Pillarenv, Override: q.Override,
-		Extra: p.cfg.extraData(), External: q.External,
+		Extra: p.cfg.extraData(), External: q.External, CleanCache: q.CleanCache,
 	})
 }
 
@@ -93,9 +93,9 @@ func (cfg *Config) extraData() *value.Dict {
 	return out
 }
 
-// refresh makes the kept pillar anew.
-func (p *ownPillar) refresh(ctx context.Context) error {
-	d, err := p.compile(ctx, fn.PillarQuery{Saltenv: text(p.cfg.Opts.At("saltenv")), Pillarenv: text(p.cfg.Opts.At("pillarenv"))})
+// refresh makes the kept pillar anew, clean even if pillar_cache has it.
+func (p *ownPillar) refresh(ctx context.Context, clean bool) error {
+	d, err := p.compile(ctx, fn.PillarQuery{Saltenv: text(p.cfg.Opts.At("saltenv")), Pillarenv: text(p.cfg.Opts.At("pillarenv")), CleanCache: clean})
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (p *ownPillar) All() *value.Dict {
 	if d != nil {
 		return d
 	}
-	if err := p.refresh(p.m.run); err != nil {
+	if err := p.refresh(p.m.run, false); err != nil {
 		p.m.log.Error("cannot compile the pillar", "err", err)
 		return value.NewDict(0)
 	}

@@ -24,12 +24,21 @@ type returners struct {
 	pillar *value.Dict                  // has options, too
 }
 
-// names are the returners of a job.
+// names are the returners of a job: its own, and those of the option return
+// unless the schedule ordered it.
 func (r *returners) names(j *job) []string {
 	names := splitWords(j.load.Str("ret"))
-	for _, n := range value.Texts(r.m.cfg.Returners.Return) {
-		names = append(names, splitWords(n)...)
+	if !j.load.Has("schedule") {
+		for _, n := range value.Texts(r.m.cfg.Returners.Return) {
+			names = append(names, splitWords(n)...)
+		}
 	}
+	return cleanNames(names)
+}
+
+// cleanNames sorts names of returners, each once, without that of the masters'
+// own store.
+func cleanNames(names []string) []string {
 	for i, n := range names {
 		names[i] = strings.TrimSpace(n)
 	}
@@ -46,23 +55,38 @@ func (r *returners) send(j *job, ret *value.Dict) {
 			r.m.log.Error("the result is sent to the master only: there is no returner of that name", "jid", j.jid, "returner", name)
 			continue
 		}
-		r.mu.Lock()
-		if j.first != nil {
-			if p := j.first.pillar.Load(); p != nil {
-				r.pillar = p
-			}
-		}
-		box, err := r.box(name)
-		r.mu.Unlock()
-		if err != nil {
-			r.m.log.Error("a result is sent to the master only", "jid", j.jid, "returner", name, "error", err)
-			continue
+		from := j.first
+		if from == nil { // the schedule ordered it
+			from = r.m.anyConnection()
 		}
 		data := ret.Clone()
 		data.Delete("cmd")
-		box.Put(value.DictOf("jid", j.jid, "data", data))
+		if err := r.put(from, name, data); err != nil {
+			r.m.log.Error("a result is sent to the master only", "jid", j.jid, "returner", name, "error", err)
+		}
 	}
 }
+
+// put has a result delivered by the options in the pillar of a connection,
+// which may be nil, and the minion's.
+func (r *returners) put(from *connection, name string, ret *value.Dict) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if from != nil {
+		if p := from.pillar.Load(); p != nil {
+			r.pillar = p
+		}
+	}
+	box, err := r.box(name)
+	if err != nil {
+		return err
+	}
+	box.Put(value.DictOf("jid", ret.Str("jid"), "data", ret))
+	return nil
+}
+
+// patience bounds one delivery.
+func (r *returners) patience() time.Duration { return 2 * max(r.m.cfg.Returners.Timeout, time.Second) }
 
 const outboxPrefix = "returns."
 
@@ -72,14 +96,14 @@ func (r *returners) box(name string) (*returner.Outbox, error) {
 		return b, nil
 	}
 	path := filepath.Join(r.m.cfg.CacheDir, "brine", outboxPrefix+name)
-	b, err := returner.OpenOutbox(path, name, 2*max(r.m.cfg.Returners.Timeout, time.Second), func(ctx context.Context, d *value.Dict) error {
+	b, err := returner.OpenOutbox(path, name, r.patience(), func(ctx context.Context, d *value.Dict) error {
 		return r.deliver(ctx, name, d.Dict("data"))
 	}, r.m.log)
 	if err != nil {
 		return nil, err
 	}
 	if r.boxes == nil {
-		r.boxes, r.opened = map[string]*returner.Outbox{}, map[string]returner.Returner{}
+		r.boxes = map[string]*returner.Outbox{}
 	}
 	r.boxes[name] = b
 	ctx := r.m.run
@@ -124,6 +148,9 @@ func (r *returners) deliver(ctx context.Context, name string, ret *value.Dict) e
 			return err
 		}
 		if usual {
+			if r.opened == nil {
+				r.opened = map[string]returner.Returner{}
+			}
 			r.opened[name] = to
 		} else {
 			defer to.Close()
@@ -131,4 +158,14 @@ func (r *returners) deliver(ctx context.Context, name string, ret *value.Dict) e
 	}
 	r.mu.Unlock()
 	return to.Return(ctx, ret)
+}
+
+// close ends the connections to servers.
+func (r *returners) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, to := range r.opened {
+		to.Close()
+		delete(r.opened, name)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -313,6 +314,14 @@ func (m *Minion) runScheduled(ctx context.Context, name, fun string, d *value.Di
 	}
 	jid := salt.NewJID(time.Now())
 	load := value.DictOf("fun", fun, "arg", &value.List{Items: args}, "jid", jid, "tgt", m.cfg.ID, "schedule", name)
+	if names := append(value.Texts(d.At("returner")), value.Texts(m.cfg.Returners.Scheduled)...); len(names) > 0 {
+		load.Set("ret", strings.Join(names, ","))
+		for key, of := range map[string]string{"ret_config": "return_config", "ret_kwargs": "return_kwargs"} {
+			if v, ok := d.Get(of); ok {
+				load.Set(key, v)
+			}
+		}
+	}
 	j, _ := m.jobs.admit(load, nil, time.Now())
 	if j == nil {
 		return
@@ -332,6 +341,7 @@ func (m *Minion) runScheduled(ctx context.Context, name, fun string, d *value.Di
 		meta.Set("_TT", now.UTC().Format("2006 January 02 Mon 15 01"))
 		ret.Set("metadata", meta)
 	}
+	m.returners.send(j, ret)
 	m.jobs.finish(j, ret)
 	if v, ok := d.Get("return_job"); ok && !value.Truth(v) {
 		return
@@ -362,7 +372,7 @@ func (m *Minion) refreshChangedGrains(ctx context.Context) {
 	old := m.Grains()
 	m.RefreshGrains(ctx)
 	if !value.Equal(old, m.Grains()) {
-		if err := m.RefreshPillar(ctx); err != nil {
+		if err := m.RefreshPillar(ctx, false); err != nil {
 			m.log.Warn("cannot show changed grains to a master", "err", err)
 		}
 	}

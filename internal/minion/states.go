@@ -3,44 +3,23 @@ package minion
 import (
 	"context"
 
+	"brine/internal/catalogue"
 	"brine/internal/fileclient"
 	"brine/internal/fn"
 	"brine/internal/highstate"
-	"brine/internal/host"
 	modstates "brine/internal/modules/states"
 	"brine/internal/salt"
 	"brine/internal/state"
-	"brine/internal/states/accounts"
-	"brine/internal/states/archives"
-	"brine/internal/states/core"
-	"brine/internal/states/files"
-	"brine/internal/states/packages"
-	"brine/internal/states/services"
-	"brine/internal/states/shell"
-	"brine/internal/states/system"
-	"brine/internal/states/vcs"
+	"brine/internal/states/orchestration"
 	"brine/internal/value"
 )
 
-// stateModules names the families of state modules.
-func stateModules() []state.Module {
-	all := append([]state.Module(nil), core.Modules()...)
-	all = append(all, files.Modules(&host.Machine{})...)
-	all = append(all, accounts.Modules()...)
-	all = append(all, packages.Modules()...)
-	all = append(all, services.Modules()...)
-	all = append(all, system.Modules()...)
-	all = append(all, vcs.Modules(&host.Machine{})...)
-	all = append(all, archives.Modules(&host.Machine{})...)
-	return append(all, shell.Modules()...)
-}
-
 // States returns the state modules of every minion, to be described.
-func States() []state.Module { return stateModules() }
+func States() []state.Module { return catalogue.States(orchestration.Deps{}) }
 
 // buildStates collects the state functions.
 func (m *Minion) buildStates() error {
-	r, err := state.NewRegistry(m.grainReader(), stateModules()...)
+	r, err := state.NewRegistry(m.grainReader(), catalogue.States(orchestration.Deps{Listen: m.watcher().Listen})...)
 	m.states = r
 	return err
 }

@@ -251,14 +251,16 @@ func AppendString(dst []byte, s string, d Dialect) []byte {
 
 // AppendBin appends bytes of less than 4 GiB. In Wire they look like text.
 func AppendBin(dst, p []byte, d Dialect) []byte {
-	if d == NewSpec {
-		return append(appendBinHeader(dst, len(p)), p...)
-	}
-	return append(appendStrHeader(dst, len(p), d), p...)
+	return append(AppendBinHeader(dst, len(p), d), p...)
 }
 
-// AppendBinHeader begins n bytes in NewSpec: append them next.
-func AppendBinHeader(dst []byte, n int) []byte { return appendBinHeader(dst, n) }
+// AppendBinHeader begins n bytes: append them next.
+func AppendBinHeader(dst []byte, n int, d Dialect) []byte {
+	if d == NewSpec {
+		return appendBinHeader(dst, n)
+	}
+	return appendStrHeader(dst, n, d)
+}
 
 // AppendMapHeader begins a map of n entries: append n times a key and its
 // value next, for example an encoded object as it is.

@@ -50,7 +50,8 @@ func (r *run) decrypt(ctx context.Context, pillar *value.Dict) *value.Dict {
 }
 
 // repack reads the option: a map of paths to renderers, or a list of paths and
-// such maps. nil means that nothing is to be decrypted.
+// such maps. nil means that nothing is to be decrypted; an empty map, that the
+// option is of no such form.
 func repack(v any) *value.Dict {
 	switch x := v.(type) {
 	case *value.Dict:
@@ -73,12 +74,18 @@ func repack(v any) *value.Dict {
 			}
 		}
 		return d
+	default:
+		if value.Truth(v) {
+			return value.NewDict(0)
+		}
 	}
 	return nil
 }
 
+// decryptValue decrypts by one of the renderers that may; by any, if the
+// option names none.
 func (r *run) decryptValue(ctx context.Context, name string, v any) (any, error) {
-	if !slices.Contains(r.o.DecryptRenderers, name) {
+	if len(r.o.DecryptRenderers) > 0 && !slices.Contains(r.o.DecryptRenderers, name) {
 		return nil, fmt.Errorf("'%s' is not a valid decryption renderer. Valid choices are: %s", name, strings.Join(r.o.DecryptRenderers, ", "))
 	}
 	return r.c.Renderer.Decrypt(ctx, name, value.DeepCopy(v), render.Request{Opts: r.opts})

@@ -50,7 +50,7 @@ func mySQL(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return queries(ctx, db, r.q.ID, a)
+	return queries(func(text string) ([]string, [][]any, error) { return ask(ctx, db, text, r.q.ID) }, a)
 }
 
 func postgres(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
@@ -60,7 +60,7 @@ func postgres(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return queries(ctx, db, r.q.ID, a)
+	return queries(func(text string) ([]string, [][]any, error) { return ask(ctx, db, text, r.q.ID) }, a)
 }
 
 // query is a statement and how its rows become a tree.
@@ -134,15 +134,15 @@ func atoi(s string) (int, error) {
 	return n, nil
 }
 
-// queries runs all queries with the minion's id in place of %s.
-func queries(ctx context.Context, db *remote.SQL, id string, a args) (any, error) {
+// queries runs all queries by ask, which gives the columns and rows of one.
+func queries(ask func(text string) ([]string, [][]any, error), a args) (any, error) {
 	qs, err := readQueries(a)
 	if err != nil {
 		return nil, err
 	}
 	out := value.NewDict(8)
 	for _, q := range qs {
-		names, rows, err := ask(ctx, db, q.text, id)
+		names, rows, err := ask(q.text)
 		if err != nil {
 			return nil, err
 		}
@@ -214,6 +214,9 @@ func plainColumn(v any) any {
 // values, by their names if there is more than one. It follows Salt's rules for
 // keys that come again.
 func (q query) tree(focus *value.Dict, names []string, rows [][]any) error {
+	if len(rows) == 0 && len(names) == 0 {
+		return nil // sqlite3 tells no columns then
+	}
 	n := len(names)
 	depth := q.depth
 	if depth == 0 || depth >= n {

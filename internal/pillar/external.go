@@ -64,6 +64,7 @@ func externals() map[string]external {
 		"http_yaml":                   httpYAML,
 		"mysql":                       mySQL,
 		"postgres":                    postgres,
+		"sqlite3":                     sqlite,
 		"nodegroups":                  nodegroups,
 		"stack":                       stack,
 	}

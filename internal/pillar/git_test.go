@@ -15,36 +15,19 @@ import (
 	"brine/internal/render"
 	"brine/internal/target"
 	"brine/internal/value"
+	"brine/test/gittest"
 )
-
-func git(t testing.TB, dir string, args ...string) string {
-	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		if os.Getenv("BRINE_REQUIRE_TOOLS") != "" {
-			t.Fatal("there is no git")
-		}
-		t.Skip("there is no git")
-	}
-	c := exec.Command("git", args...)
-	c.Dir = dir
-	c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
-	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %v: %v\n%s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
 
 // repository makes a repository with some branches, and returns its folder.
 func repository(t testing.TB, branches map[string]map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	git(t, dir, "init", "--quiet", "--initial-branch=unused", dir)
+	gittest.Run(t, dir, "init", "--quiet", "--initial-branch=unused", dir)
 	for branch, files := range branches {
-		git(t, dir, "checkout", "--quiet", "--orphan", branch)
-		git(t, dir, "rm", "-rfq", "--ignore-unmatch", ".")
+		gittest.Run(t, dir, "checkout", "--quiet", "--orphan", branch)
+		gittest.Run(t, dir, "rm", "-rfq", "--ignore-unmatch", ".")
 		put(t, dir, files)
-		git(t, dir, "commit", "--quiet", "-m", "x")
+		gittest.Run(t, dir, "commit", "--quiet", "-m", "x")
 	}
 	return dir
 }
@@ -60,7 +43,7 @@ func put(t testing.TB, dir string, files map[string]string) {
 			t.Fatal(err)
 		}
 	}
-	git(t, dir, "add", "-A")
+	gittest.Run(t, dir, "add", "-A")
 }
 
 // gitCases are set beside stock Salt. @A@, @B@ and @C@ are repositories.
@@ -102,7 +85,7 @@ func TestGitAsSalt(t *testing.T) {
 	})
 	b := repository(t, map[string]map[string]string{"main": {"top.sls": "base:\n  '*': [never]\n", "never.sls": "never: true\n", "nginx.sls": "nginx: top\n", "sub/nginx.sls": "nginx: sub\n"}})
 	c := repository(t, map[string]map[string]string{"main": {"top.sls": "base:\n  '*': [own]\ndev:\n  '*': [own]\n", "own.sls": "own: c\nwho: c\nlist: [c]\n", "from_c.sls": "from_c: 1\n"}})
-	git(t, a, "tag", "v1", "main")
+	gittest.Run(t, a, "tag", "v1", "main")
 	text := strings.NewReplacer("@A@", "file://"+a, "@B@", "file://"+b, "@C@", "file://"+c).Replace(gitCases)
 	if stock := os.Getenv("BRINE_STOCK_SALT"); stock != "" && os.Getenv("BRINE_RECORD") != "" {
 		cmd := exec.Command("/usr/bin/python3", "-W", "ignore", "testdata/record_git.py")
@@ -177,7 +160,7 @@ func TestGitFaults(t *testing.T) {
 		t.Fatal(got)
 	}
 	put(t, a, map[string]string{"x.sls": "x: 2\n"})
-	git(t, a, "commit", "--quiet", "-m", "x")
+	gittest.Run(t, a, "commit", "--quiet", "-m", "x")
 	if got, err := s.Update(t.Context(), "", ""); err != nil || value.Repr(got) != "{'main file://"+a+"': True}" {
 		t.Error(value.Repr(got), err)
 	}

@@ -12,6 +12,7 @@ import (
 	"brine/internal/target"
 	"brine/internal/value"
 	"brine/test/servertest"
+	"brine/test/tools"
 )
 
 const sqlStatements = `[
@@ -53,13 +54,6 @@ func TestDatabases(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list := func(text string) []any {
-		v, err := json.Load(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v.(*value.List).Items
-	}
 	want := readList(t, "testdata/sql.json")
 	for name, start := range map[string]func(testing.TB) *servertest.Server{"mysql": servertest.MySQL, "postgres": servertest.Postgres} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +62,7 @@ func TestDatabases(t *testing.T) {
 			if name == "mysql" {
 				s.Exec(t, "", "CREATE DATABASE IF NOT EXISTS salt")
 			}
-			for _, st := range list(sqlStatements) {
+			for _, st := range listOf(t, sqlStatements) {
 				s.Exec(t, "salt", st.(string))
 			}
 			if name == "postgres" {
@@ -76,17 +70,9 @@ func TestDatabases(t *testing.T) {
 			}
 			conn := value.DictOf("host", s.Host, "port", int64(s.Port), "user", s.User, "pass", s.Password, "db", s.Database)
 			made := func(conn *value.Dict, what any) *value.Dict {
-				opts := value.DictOf("renderer", "jinja|yaml", "pillar_roots", value.DictOf("base", value.ListOf(t.TempDir())), name, conn, "ext_pillar", value.ListOf(value.DictOf(name, what)))
-				cfg := Config{Renderer: render.New(render.Options{}), Opts: opts, Nodegroups: target.Nodegroups{}, CacheDir: t.TempDir()}
-				fill(t, &cfg.Options, opts)
-				fill(t, &cfg.Top, opts)
-				got, err := New(cfg).Compile(t.Context(), Request{ID: "web1"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return got
+				return pillarOf(t, name, conn, what)
 			}
-			for i, c := range list(sqlCases) {
+			for i, c := range listOf(t, sqlCases) {
 				if got := made(conn, c); !value.Equal(got, want[i]) {
 					t.Errorf("%s\n got %s\nSalt %s", value.Repr(c), value.Repr(got), value.Repr(want[i]))
 				}
@@ -107,4 +93,73 @@ func TestDatabases(t *testing.T) {
 			}
 		})
 	}
+}
+
+func listOf(t *testing.T, text string) []any {
+	t.Helper()
+	v, err := json.Load(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.(*value.List).Items
+}
+
+// pillarOf makes the pillar of web1 by one external pillar and its option.
+func pillarOf(t *testing.T, name string, conn *value.Dict, what any) *value.Dict {
+	t.Helper()
+	opts := value.DictOf("renderer", "jinja|yaml", "pillar_roots", value.DictOf("base", value.ListOf(t.TempDir())), name, conn, "ext_pillar", value.ListOf(value.DictOf(name, what)))
+	cfg := Config{Renderer: render.New(render.Options{}), Opts: opts, Nodegroups: target.Nodegroups{}, CacheDir: t.TempDir()}
+	fill(t, &cfg.Options, opts)
+	fill(t, &cfg.Top, opts)
+	got, err := New(cfg).Compile(t.Context(), Request{ID: "web1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// TestSQLite is TestDatabases for files of sqlite3.
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	program := tools.Need(t, "sqlite3", "sqlite3")
+	conn := value.DictOf("database", t.TempDir()+"/my pillar.db")
+	run := func(sql string) {
+		if out, err := exec.Command(program, conn.Str("database"), sql).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	for _, st := range listOf(t, sqlStatements) {
+		run(st.(string))
+	}
+	want := readList(t, "testdata/sql.json")
+	for i, c := range listOf(t, strings.ReplaceAll(sqlCases, "%s", "?")) {
+		if got := pillarOf(t, "sqlite3", conn, c); !value.Equal(got, want[i]) {
+			t.Errorf("%s\n got %s\nSalt %s", value.Repr(c), value.Repr(got), value.Repr(want[i]))
+		}
+	}
+	run("CREATE TABLE odd (k, v); INSERT INTO odd VALUES ('line\n''quoted\"', 1.5), ('ü', 9007199254740993), ('null', NULL), ('big', 'x')")
+	if got := value.Repr(pillarOf(t, "sqlite3", conn, value.ListOf("SELECT k, v FROM odd ORDER BY rowid -- a comment"))); got !=
+		value.Repr(value.DictOf("line\n'quoted\"", 1.5, "ü", int64(9007199254740993), "null", nil, "big", "x")) {
+		t.Error(got)
+	}
+	if got := value.Repr(pillarOf(t, "sqlite3", conn, value.ListOf("SELECT k, v FROM odd WHERE k = ?"))); got != "{}" {
+		t.Error(got)
+	}
+	for _, bad := range []string{"SELECT nonsense FROM nowhere", "SELECT k FROM odd", "DELETE FROM odd"} {
+		if got := value.Repr(pillarOf(t, "sqlite3", conn, value.ListOf(bad))); !strings.Contains(got, "Failed to load ext_pillar sqlite3") {
+			t.Error(bad, got)
+		}
+	}
+	none := value.DictOf("database", t.TempDir()+"/none.db")
+	if got := value.Repr(pillarOf(t, "sqlite3", none, value.ListOf("SELECT 1, 2"))); !strings.Contains(got, "_errors") {
+		t.Error(got)
+	}
+	if _, err := os.Stat(none.Str("database")); err == nil {
+		t.Error("a database was made")
+	}
+}
+
+func FuzzSQLite(f *testing.F) {
+	f.Add([]byte(`[{"a":1,"b":null,"a":"x"},{"a":1.5}]`))
+	f.Fuzz(func(t *testing.T, out []byte) { readSQLite(out) })
 }

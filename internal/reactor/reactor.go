@@ -45,6 +45,9 @@ const User = "Reactor"
 // Deps is what a reactor needs of its master.
 type Deps struct {
 	Bus *event.Bus
+	// Foreign reports whether an event is for another master's reactor, which
+	// has it too; nil: none is.
+	Foreign func(*event.Event) bool
 	// Read fetches a file of the file server by its salt:// address.
 	Read func(ctx context.Context, url string) ([]byte, error)
 	// Render makes data of an SLS; path is "" for what is no file here.
@@ -133,7 +136,7 @@ func (r *Reactor) files(tag string) []string {
 // take queues an event that has reactions. It never waits: it runs in whoever
 // fires.
 func (r *Reactor) take(e *event.Event) {
-	if e.Data.At("user") == User || !slices.ContainsFunc(r.rules, func(rl rule) bool { return rl.tags.Match(e.Tag) }) {
+	if e.Data.At("user") == User || r.d.Foreign != nil && r.d.Foreign(e) || !slices.ContainsFunc(r.rules, func(rl rule) bool { return rl.tags.Match(e.Tag) }) {
 		return
 	}
 	select {

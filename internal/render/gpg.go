@@ -21,14 +21,15 @@ type gpg struct {
 }
 
 // renderGPG decrypts every armoured message in a text, or in the texts of
-// data. What cannot be decrypted stays as it is, with a warning, unless the
-// option gpg_decrypt_must_succeed is set.
+// data. What cannot be decrypted is a fault, unless the option
+// gpg_decrypt_must_succeed is False: then it stays as it is, with a warning.
 func renderGPG(ctx context.Context, r *Renderer, req *Request, in any, _ string) (any, error) {
 	program, err := exec.LookPath("gpg")
 	if err != nil {
 		return nil, &Error{Message: "GPG unavailable: the program gpg is not installed", Name: req.name(), Err: err}
 	}
-	g := gpg{program: program, home: req.Opts.Str("gpg_keydir"), must: req.Opts.Bool("gpg_decrypt_must_succeed"), r: r}
+	must, set := req.Opts.Get("gpg_decrypt_must_succeed")
+	g := gpg{program: program, home: req.Opts.Str("gpg_keydir"), must: !set || value.Truth(must), r: r}
 	if g.home == "" {
 		dir := req.Opts.Str("config_dir")
 		if dir == "" {

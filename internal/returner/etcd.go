@@ -27,6 +27,7 @@ type etcd struct {
 	root        string
 	ttl         time.Duration
 	pack        bool
+	history     bool
 }
 
 func newEtcd(c Config) (Returner, error) {
@@ -39,7 +40,7 @@ func newEtcd(c Config) (Returner, error) {
 	}
 	top := c.settings("etcd")
 	usual := top.Text("returner", "")
-	e := &etcd{root: "/" + strings.Trim(top.Text("returner_root", "/salt/return"), "/")}
+	e := &etcd{history: c.History, root: "/" + strings.Trim(top.Text("returner_root", "/salt/return"), "/")}
 	readers, writers := src(top.Text("returner_read_profile", usual)).Under("etcd"), src(top.Text("returner_write_profile", usual)).Under("etcd")
 	var err error
 	if e.read, err = client.New(readers, c.Timeout); err != nil {
@@ -88,7 +89,7 @@ func (e *etcd) decode(t string) (any, error) {
 
 func (e *etcd) Return(ctx context.Context, ret *value.Dict) error {
 	id, jid := ret.Str("id"), ret.Str("jid")
-	if err := e.put(ctx, e.root+"/minions/"+id, jid, false); err != nil {
+	if err := e.last(ctx, e.root+"/minions/"+id, jid); err != nil {
 		return err
 	}
 	for k, v := range ret.All() {
@@ -101,6 +102,16 @@ func (e *etcd) Return(ctx context.Context, ret *value.Dict) error {
 		}
 	}
 	return nil
+}
+
+// last notes a minion's last job.
+func (e *etcd) last(ctx context.Context, p, jid string) error {
+	if e.history {
+		if _, ok, err := e.read.Get(ctx, p); ok || err != nil {
+			return err
+		}
+	}
+	return e.put(ctx, p, jid, false)
 }
 
 const loadName = ".load.p"

@@ -11,6 +11,8 @@ type MasterOptions struct {
 
 // MinionOptions say where a minion sends returns beside its masters.
 type MinionOptions struct {
-	Return  any           `salt:"return"           default:"null" doc:"returner, or list of returners, that get every return too" change:"restart"`
-	Timeout time.Duration `salt:"returner_timeout" default:"5"    doc:"seconds to wait for the server of a returner (Brine only)" change:"restart"`
+	Return any `salt:"return"           default:"null" doc:"returner, or list of returners, that get every return too" change:"restart"`
+	// Scheduled comes besides what a job of the schedule names as its returner.
+	Scheduled any           `salt:"schedule_returner" default:"null" doc:"returner, or list of returners, of all jobs of the schedule" change:"restart"`
+	Timeout   time.Duration `salt:"returner_timeout"  default:"5"    doc:"seconds to wait for the server of a returner (Brine only)" change:"restart"`
 }

@@ -19,8 +19,9 @@ import (
 //	MINION:FUN    the last job of a function
 //	minions       the set of minions
 type redis struct {
-	c    goredis.UniversalClient
-	keep time.Duration
+	c       goredis.UniversalClient
+	keep    time.Duration
+	history bool
 }
 
 func newRedis(c Config) (Returner, error) {
@@ -28,7 +29,7 @@ func newRedis(c Config) (Returner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &redis{client, c.Keep}, nil
+	return &redis{client, c.Keep, c.History}, nil
 }
 
 func redisFailed(err error) error {
@@ -49,7 +50,11 @@ func (r *redis) Return(ctx context.Context, ret *value.Dict) error {
 		if r.keep > 0 {
 			p.Expire(ctx, key, r.keep)
 		}
-		p.Set(ctx, id+":"+value.Str(ret.At("fun")), ret.Str("jid"), 0)
+		if last := id + ":" + value.Str(ret.At("fun")); r.history {
+			p.SetNX(ctx, last, ret.Str("jid"), 0)
+		} else {
+			p.Set(ctx, last, ret.Str("jid"), 0)
+		}
 		p.SAdd(ctx, "minions", id)
 		return nil
 	})

@@ -64,6 +64,9 @@ type Config struct {
 	Timeout time.Duration
 	// MasterID is written beside events.
 	MasterID string
+	// History says that what is stored was long ago: it does not become the last
+	// job of a minion or function that has one.
+	History bool
 }
 
 func (c Config) settings(prefix string) remote.Settings {
@@ -104,6 +107,20 @@ func dump(v any, ascii bool) (string, error) {
 	}
 	return text, nil
 }
+
+// AsStored returns v as servers give it back, to compare the two: what JSON has
+// no form for, and the character NUL, are replaced. postgres_local_cache keeps
+// less; see Texts.
+func AsStored(v any) (any, error) {
+	t, err := dump(v, false)
+	if err != nil {
+		return nil, err
+	}
+	return json.Load(withoutNUL(t))
+}
+
+// Texts reports whether a returner keeps results only as Python prints them.
+func Texts(name string) bool { return name == "postgres_local_cache" }
 
 // loadDict reads a map.
 func loadDict(text string) (*value.Dict, error) {

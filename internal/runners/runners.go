@@ -67,14 +67,26 @@ type Deps struct {
 	// that get this master's. Both may be nil.
 	JobsOf    func(name string) (Jobs, error)
 	JobCaches func() []returner.OutboxStatus
-	Keys      Keys
-	Cache     Cache
+	// Snapshot writes the master's own database of jobs into a folder of the
+	// master's and returns that; Adopt takes over the jobs in Salt's files. Nil
+	// where there is no such database.
+	Snapshot func() (string, error)
+	Adopt    func() (int, error)
+	Keys     Keys
+	Cache    Cache
 	// Connected returns the minions that are connected now. The map is only
 	// read.
 	Connected func() map[string]bool
 	// Holders returns, in a cluster, to which masters each minion is connected;
 	// nil for a master of its own.
 	Holders func() map[string][]string
+	// Cluster is the cluster of this master, whose name there is ID; nil for a
+	// master of its own. ClusterCheck compares what its masters have,
+	// ClusterLeave has this one leave it, and end.
+	Cluster      Cluster
+	ID           string
+	ClusterCheck func(context.Context) (*value.Dict, error)
+	ClusterLeave func() error
 	// Standing returns what a minion has told of its masters.
 	Standing func(id string) (Standing, bool)
 	// Client commands the minions of this master.
@@ -98,6 +110,9 @@ type Deps struct {
 	// TellChanges puts on the bus what an update of the file server has found.
 	TellChanges func([]fileserver.Changes)
 	Pillars     func() Pillars
+	// Here runs an execution function on the master's machine, with states that
+	// can order minions, as part of the job jid.
+	Here func(ctx context.Context, jid, fun string, args []any, kwargs *value.Dict) (any, error)
 	// Nodegroups returns the named targets.
 	Nodegroups func() target.Nodegroups
 }
@@ -105,8 +120,8 @@ type Deps struct {
 // New returns the modules.
 func New(d Deps) []fn.Module {
 	return []fn.Module{
-		auditModule(d), cacheModule(d), configModule(), docModule(d), errorModule(), eventModule(d), filesModule(d), gitPillarModule(d), jobsModule(d), manageModule(d), networkModule(d), pillarModule(d),
-		saltModule(d), State(d.listen, nil), testModule(),
+		auditModule(d), cacheModule(d), clusterModule(d), configModule(), docModule(d), errorModule(), eventModule(d), filesModule(d), gitPillarModule(d), jobsModule(d), manageModule(d), networkModule(d), pillarModule(d),
+		saltModule(d), stateModule(d), testModule(),
 	}
 }
 

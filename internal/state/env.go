@@ -63,6 +63,7 @@ type Run struct {
 	mu      sync.Mutex
 	results *value.Dict
 	vars    map[string]any
+	atEnd   []func()
 }
 
 // NewRun returns the beginning of a run of these chunks.
@@ -97,6 +98,36 @@ func (r *Run) Shared(key string, make func() any) any {
 		r.vars[key] = v
 	}
 	return v
+}
+
+// AtEnd has a function called when the run is over, whatever became of it.
+func (r *Run) AtEnd(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.atEnd = append(r.atEnd, f)
+}
+
+// End calls what AtEnd was given. The engine calls it after the last state.
+func (r *Run) End() {
+	r.mu.Lock()
+	all := r.atEnd
+	r.atEnd = nil
+	r.mu.Unlock()
+	for _, f := range all {
+		f()
+	}
+}
+
+// SaltenvOf returns the environment of the file server that a chunk's files
+// are from.
+func SaltenvOf(low *value.Dict) string {
+	env := "base"
+	for _, k := range []string{"__env__", "saltenv"} {
+		if v, ok := low.Get(k); ok && v != nil {
+			env = value.Str(v)
+		}
+	}
+	return env
 }
 
 // Tag is the key of a chunk's result: "module_|-id_|-name_|-function".

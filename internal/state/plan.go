@@ -26,6 +26,11 @@ type Plan struct {
 	// with the changes and comments of the steps, or, without steps, the
 	// same as a real run.
 	Forecast *Result
+	// Whole, if set, stands for all of the above: it carries the state out, or
+	// in a test finds out what would be done, and returns the result. It is for
+	// states that are done elsewhere, by minions or other masters' functions;
+	// what is done here goes by Steps, so that a test shows what a run follows.
+	Whole func(ctx context.Context, test bool) Result
 }
 
 // Step is one change that is due.

@@ -208,3 +208,16 @@ func TestReplaceOfBytes(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+func TestNearest(t *testing.T) {
+	names := []string{"interface", "master", "master_port", "publish_port", "id"}
+	for word, want := range map[string]string{
+		"interfcae": "interface", "mastre": "master", "masterport": "master_port", "publishport": "publish_port",
+		"interface_": "interface", "completely_else": "", "di": "id", "x": "",
+		"master_prot": "master_port",
+	} {
+		if got := strings.Join(Nearest(word, names), " "); got != want {
+			t.Errorf("%s: got %q, want %q", word, got, want)
+		}
+	}
+}

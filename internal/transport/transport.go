@@ -42,9 +42,30 @@ type Request struct {
 	// once, from any goroutine, at any time; it does not block for the
 	// network, and does nothing when the peer is gone.
 	Reply func(body []byte)
+	// Answer is Reply for an answer in two parts; one of the two is called.
+	Answer func(Answer)
 	// Gone, if set, tells whether the peer has closed the connection, as one
 	// does that waits no longer. It asks the system and does not wait.
 	Gone func() bool
+}
+
+// Answer is the answer to a request: one msgpack object, in two parts so that
+// neither need be copied.
+type Answer struct {
+	// Head and Body follow each other; they must not change until they are
+	// sent. Many answers may have one Body.
+	Head, Body []byte
+	// Sent, if set, is called once, when the answer takes no memory any more:
+	// the system has all of it, or the peer is gone. free tells that nobody
+	// looks at Head and Body now. It must not wait, nor answer a request.
+	Sent func(free bool)
+}
+
+// Done calls Sent if it is set.
+func (a Answer) Done(free bool) {
+	if a.Sent != nil {
+		a.Sent(free)
+	}
 }
 
 // Handler answers requests. It is called on the goroutine that reads from the

@@ -2,6 +2,8 @@ package wheel
 
 import (
 	"context"
+	"regexp"
+	"strings"
 
 	"brine/internal/fn"
 	"brine/internal/value"
@@ -15,18 +17,62 @@ func configModule() fn.Module {
 	}}
 }
 
-// secret are the options that are passwords, which nobody needs to see.
-var secret = []string{"key_pass", "signing_key_pass", "sharedsecret", "cluster_secret", "auth.ldap.bindpw"}
-
 // hidden is shown in place of a password.
 const hidden = "**********"
 
-func (configuration) values(_ context.Context, c *fn.Call, _ none) (*value.Dict, error) {
-	d := c.Config.All().Clone()
-	for _, name := range secret {
-		if value.Truth(d.At(name)) {
-			d.Set(name, hidden)
-		}
+// secret reports whether an option, or a key in one, is called what passwords
+// are: by the whole name, or what is behind the last dot or underscore.
+func secret(name string) bool {
+	name = strings.ToLower(name)
+	if name == "s3.key" || name == "sharedsecret" {
+		return true
 	}
-	return d, nil
+	if i := strings.LastIndexAny(name, "._^-"); i >= 0 {
+		name = name[i+1:]
+	}
+	switch name {
+	case "pass", "passwd", "password", "passphrase", "secret", "bindpw", "token", "apikey":
+		return true
+	}
+	return false
+}
+
+// userinfo is the password in an address.
+var userinfo = regexp.MustCompile(`(\w://[^/@:\s]*:)[^/@\s]+@`)
+
+// hide returns v with its passwords hidden, at any depth.
+func hide(v any) any {
+	switch x := v.(type) {
+	case *value.Dict:
+		out := value.NewDict(x.Len())
+		for k, v := range x.All() {
+			text, _ := k.(string)
+			switch v.(type) {
+			case *value.Dict, *value.List, bool, nil:
+				v = hide(v)
+			default:
+				if v = hide(v); secret(text) && value.Truth(v) {
+					v = hidden
+				}
+			}
+			if key, ok := hide(k).(string); ok {
+				k = key // an address, as those of repositories
+			}
+			out.Set(k, v)
+		}
+		return out
+	case *value.List:
+		out := &value.List{}
+		for _, it := range x.Items {
+			out.Append(hide(it))
+		}
+		return out
+	case string:
+		return userinfo.ReplaceAllString(x, "${1}"+hidden+"@")
+	}
+	return v
+}
+
+func (configuration) values(_ context.Context, c *fn.Call, _ none) (*value.Dict, error) {
+	return hide(c.Config.All()).(*value.Dict), nil
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -10,12 +11,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"brine/internal/client"
 	"brine/test/daemontest"
 )
 
@@ -44,6 +47,7 @@ func TestRights(t *testing.T) {
 		return nil
 	})
 	users := []string{"none", "wrong", "ended", "stranger", "limited", "admin"}
+	byClient := map[string][][6]int{}
 	for _, x := range []struct {
 		chunk string
 		want  [6]int
@@ -74,6 +78,22 @@ func TestRights(t *testing.T) {
 		if a := s.post(expired, x.chunk); a.status != x.want[1] {
 			t.Errorf("expired, %s: %d, want %d", x.chunk, a.status, x.want[1])
 		}
+		var chunk struct{ Client string }
+		if err := json.Unmarshal([]byte(x.chunk), &chunk); err != nil {
+			t.Fatal(err)
+		}
+		byClient[chunk.Client] = append(byClient[chunk.Client], x.want)
+	}
+	// Each client there is has been tried with somebody who may and with
+	// somebody limited who may not.
+	for _, name := range client.LowClients {
+		allowed, denied := false, false
+		for _, want := range byClient[name] {
+			allowed, denied = allowed || want[5] == 200, denied || want[4] == 401
+		}
+		if !(allowed && denied) && name != "ssh" || byClient[name] == nil {
+			t.Errorf("the client %s is not tried by all", name)
+		}
 	}
 	// Arguments of a runner may stand in the chunk itself, as SaltGUI sends them.
 	if a := s.post(sessions["admin"], `{"client":"runner","fun":"jobs.list_job","jid":"20200101000000000000"}`); !strings.Contains(a.body, "no job with this jid") {
@@ -85,68 +105,94 @@ func TestRights(t *testing.T) {
 			t.Errorf("%s: %d", more, a.status)
 		}
 	}
-	tried := map[string]bool{}
-	for _, x := range []struct {
-		method, path string
-		want         [6]int
-	}{
-		{"GET", "/", [6]int{200, 200, 200, 200, 200, 200}},
-		{"GET", "/login", [6]int{200, 200, 200, 200, 200, 200}},
-		{"GET", "/minions", [6]int{401, 401, 401, 401, 401, 200}},
-		{"GET", "/minions/alpha", [6]int{401, 401, 401, 401, 401, 200}},
-		{"GET", "/jobs", [6]int{401, 401, 401, 401, 200, 200}},
-		{"GET", "/jobs/20200101000000000000", [6]int{401, 401, 401, 401, 401, 200}},
-		{"GET", "/keys", [6]int{401, 401, 401, 401, 401, 200}},
-		{"GET", "/keys/alpha", [6]int{401, 401, 401, 401, 401, 200}},
-		{"POST", "/minions", [6]int{401, 401, 401, 400, 400, 400}},
-		{"GET", "/stats", [6]int{401, 401, 401, 200, 200, 200}},
-		{"GET", "/metrics", [6]int{401, 401, 401, 200, 200, 200}},
-		{"GET", "/ws", [6]int{401, 401, 401, 500, 500, 500}},
-		{"HEAD", "/events", [6]int{401, 401, 401, 200, 200, 200}},
-		{"POST", "/hook/x", [6]int{200, 200, 200, 200, 200, 200}}, // webhook_disable_auth
-		{"POST", "/run", [6]int{400, 400, 400, 400, 400, 400}},
-		{"POST", "/token", [6]int{400, 400, 400, 400, 400, 400}},
-		{"POST", "/keys", [6]int{400, 400, 400, 400, 400, 400}},
-		{"GET", "/openapi.json", [6]int{200, 200, 200, 200, 200, 200}},
-		{"GET", "/health", [6]int{200, 200, 200, 200, 200, 200}},
-		{"GET", "/app/x", [6]int{200, 200, 200, 200, 200, 200}},
-		{"GET", "/static/scripts/config.js", [6]int{200, 200, 200, 200, 200, 200}},
-		{"POST", "/login", [6]int{500, 500, 500, 500, 500, 500}}, // without a body, as Salt
-		{"POST", "/logout", [6]int{401, 401, 401, 200, 200, 200}},
-	} {
-		for i, u := range users {
-			if a := s.do(x.method, x.path, "", "X-Auth-Token", sessions[u]); a.status != x.want[i] {
-				t.Errorf("%s, %s %s: %d, want %d: %.300s", u, x.method, x.path, a.status, x.want[i], a.body)
-			}
-		}
-		if a := s.do(x.method, x.path, "", "X-Auth-Token", expired); a.status != x.want[1] {
-			t.Errorf("expired, %s %s: %d, want %d", x.method, x.path, a.status, x.want[1])
-		}
-		tried[x.method+" "+x.path] = true
+	// Each resource that is declared, with each method: what is not here fails.
+	type row = [6]int
+	all := func(status int) row { return row{status, status, status, status, status, status} }
+	want := map[string]row{
+		"GET /":             all(200),
+		"POST /":            {401, 401, 401, 400, 400, 400}, // without a body; the chunks are above
+		"GET /login":        all(200),
+		"POST /login":       all(500), // without a body, as Salt
+		"GET /minions":      {401, 401, 401, 401, 401, 200},
+		"GET /minions/{id}": {401, 401, 401, 401, 401, 200},
+		"POST /minions":     {401, 401, 401, 400, 400, 400},
+		"GET /jobs":         {401, 401, 401, 401, 200, 200},
+		"GET /jobs/{id}":    {401, 401, 401, 401, 401, 200},
+		"GET /keys":         {401, 401, 401, 401, 401, 200},
+		"GET /keys/{id}":    {401, 401, 401, 401, 401, 200},
+		"POST /keys":        all(400), // shows by itself who asks
+		"POST /keys/{id}":   all(400),
+		"POST /run":         all(400), // shows by itself who asks
+		"GET /run":          all(200), // the clients there are, as /
+		"POST /token":       all(400),
+		"GET /token":        all(200),
+		"GET /stats":        {401, 401, 401, 200, 200, 200},
+		"GET /metrics":      {401, 401, 401, 200, 200, 200},
+		"GET /ws":           {401, 401, 401, 500, 500, 500}, // no WebSocket
+		"GET /ws/{id}":      all(401),
+		"HEAD /events":      {401, 401, 401, 200, 200, 200},
+		"POST /hook":        all(200), // webhook_disable_auth
+		"GET /openapi.json": all(200),
+		"GET /health":       all(200),
+		"GET /app":          all(200),
+		"GET /static":       all(404),
+		"POST /logout":      {401, 401, 401, 200, 200, 200}, // the last, since it ends sessions
+		// POST of one minion is nothing.
+		"POST /minions/{id}": {401, 401, 401, 404, 404, 404},
 	}
-	// No resource is left out.
 	var described struct {
 		Paths map[string]map[string]any
 	}
 	if err := json.Unmarshal([]byte(s.do("GET", "/openapi.json", "").body), &described); err != nil || len(described.Paths) < 15 {
 		t.Fatalf("%v: %v", err, described)
 	}
-	tried["POST /"] = true // by the chunks above
+	var cells []string
 	for path, methods := range described.Paths {
-		for method := range methods {
-			if method == "parameters" || strings.HasSuffix(path, "/{id}") {
-				continue
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH"} {
+			if _, declared := methods[strings.ToLower(method)]; declared && path == "/events" {
+				method = "HEAD" // it would go on for ever
 			}
-			found := false
-			for have := range tried {
-				found = found || have == strings.ToUpper(method)+" "+path || strings.HasPrefix(have, strings.ToUpper(method)+" "+path+"/") && path != "/" ||
-					have == "HEAD "+path && method == "get"
+			cells = append(cells, method+" "+path)
+		}
+	}
+	slices.SortFunc(cells, func(a, b string) int {
+		return cmp.Or(cmp.Compare(btoi(a == "POST /logout"), btoi(b == "POST /logout")), cmp.Compare(a, b))
+	})
+	for _, cell := range cells {
+		method, path, _ := strings.Cut(cell, " ")
+		expected, ok := want[cell]
+		if _, declared := described.Paths[path][strings.ToLower(method)]; !declared && method != "HEAD" {
+			if ok {
+				t.Errorf("%s is no resource any more", cell)
 			}
-			if !found {
-				t.Errorf("nobody has tried %s %s", method, path)
+			expected = all(405)
+		} else if !ok {
+			t.Errorf("%s: nobody has said who may do that", cell)
+			continue
+		}
+		delete(want, cell)
+		path = strings.Replace(path, "/jobs/{id}", "/jobs/20200101000000000000", 1)
+		path = strings.Replace(path, "{id}", "alpha", 1)
+		for i, u := range append(users, "expired") {
+			session, status := sessions[u], expected[min(i, 5)]
+			if u == "expired" {
+				session, status = expired, expected[1]
+			}
+			if a := s.do(method, path, "", "X-Auth-Token", session); a.status != status {
+				t.Errorf("%s, %s: %d, want %d: %.300s", u, cell, a.status, status, a.body)
 			}
 		}
 	}
+	for cell := range want {
+		t.Errorf("%s is no resource any more", cell)
+	}
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 func TestCORS(t *testing.T) {
@@ -162,6 +208,9 @@ func TestCORS(t *testing.T) {
 
 func TestHeadAndGzip(t *testing.T) {
 	s := start(t)
+	if a := s.do("OPTIONS", "/run", ""); a.status != 200 || a.body != "" || a.header.Get("Allow") != "GET, HEAD, POST" {
+		t.Errorf("OPTIONS: %d %q %v", a.status, a.body, a.header)
+	}
 	if a := s.do("HEAD", "/", ""); a.status != 200 || a.body != "" || a.header.Get("Content-Length") != "146" {
 		t.Errorf("HEAD: %d %q %v", a.status, a.body, a.header)
 	}
@@ -408,6 +457,8 @@ func TestHostileRequests(t *testing.T) {
 		"bad kwarg":    {`[{"client":"local","tgt":"a","fun":"test.ping","kwarg":[1]}]`, asJSON, 400},
 		"bad timeout":  {`[{"client":"local","tgt":"a","fun":"test.ping","timeout":"x"}]`, asJSON, 400},
 		"long timeout": {`[{"client":"local","tgt":"a","fun":"test.ping","timeout":1e99}]`, asJSON, 400},
+		"no function":  {`[{"client":"runner","arg":[1]}]`, asJSON, 400},
+		"bad tgt_type": {`[{"client":"local","tgt":"a","tgt_type":"nosuch","fun":"test.ping"}]`, asJSON, 200}, // as Salt: nobody is meant
 		"bad batch":    {`[{"client":"local_batch","tgt":"a","fun":"test.ping","batch":"x"}]`, asJSON, 400},
 		"bad type":     {`x`, "a b c", 406},
 	} {

@@ -7,6 +7,7 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -61,12 +62,19 @@ type site struct {
 	master *daemontest.Node
 	api    *daemontest.Node
 	url    string
+
+	minions []*daemontest.Node
 }
 
 // start runs a master with an API, and minions.
 func start(t *testing.T, minions ...string) *site {
 	t.Helper()
-	host := daemontest.Host()
+	return startWith(t, daemontest.Host(), func(conf string) string { return conf }, minions...)
+}
+
+// startWith is start with a configuration that is changed before.
+func startWith(t *testing.T, host string, change func(conf string) string, minions ...string) *site {
+	t.Helper()
 	files := daemontest.ShortDir(t)
 	for name, text := range map[string]string{"app.html": "<html>app</html>", "static/scripts/config.js": "let a = 1;\n"} {
 		p := filepath.Join(files, name)
@@ -77,13 +85,24 @@ func start(t *testing.T, minions ...string) *site {
 			t.Fatal(err)
 		}
 	}
-	m := daemontest.NewMaster(t, daemontest.Brine, "master", host, fmt.Sprintf(conf, host, port, files, files)).Start()
-	s := &site{t: t, master: m, api: daemontest.NewAPI(m).Launch(), url: fmt.Sprintf("http://%s:%d", host, port)}
+	text := change(fmt.Sprintf(conf, host, port, files, files))
+	scheme := "https"
+	if strings.Contains(text, "disable_ssl") {
+		scheme = "http"
+	}
+	m := daemontest.NewMaster(t, daemontest.Brine, "master", host, text)
+	if strings.Contains(text, "log_level: all") {
+		m.Level = "all"
+	}
+	m.Start()
+	s := &site{t: t, master: m, api: daemontest.NewAPI(m).Launch(), url: fmt.Sprintf("%s://%s:%d", scheme, host, port)}
 	for _, id := range minions {
-		daemontest.NewMinion(t, daemontest.Brine, id, []string{host}, "").Start()
+		n := daemontest.NewMinion(t, daemontest.Brine, id, []string{host}, "")
+		n.Level = m.Level
+		s.minions = append(s.minions, n.Start())
 	}
 	daemontest.Eventually(t, time.Minute, "the API answers", func() error {
-		resp, err := http.Get(s.url + "/health")
+		resp, err := anyCertificate.Get(s.url + "/health")
 		if err == nil {
 			resp.Body.Close()
 		}
@@ -94,6 +113,9 @@ func start(t *testing.T, minions ...string) *site {
 	}
 	return s
 }
+
+// anyCertificate is a client for servers of tests.
+var anyCertificate = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
 // answer is what came back.
 type answer struct {

@@ -84,7 +84,7 @@ func TestKillMasterDuringReturns(t *testing.T) {
 		if code := m.Wait(patience); code != 0 {
 			t.Errorf("the master ends with %d", code)
 		}
-		return job.OpenReadOnly(m.Path("var/cache/salt/master/brine"), quiet)
+		return job.OpenReadOnly(m.Path("var/cache/salt/master/brine"), job.Options{}, quiet)
 	}
 	check := func() error {
 		s, err := store()

@@ -260,3 +260,46 @@ func TestTwoMinionsInOnePlace(t *testing.T) {
 	w.Start()
 	answers(t, m, "w")
 }
+
+// Keys that others can read prove nothing, and a folder of sockets that others
+// can write to is no way to the master: neither daemon starts.
+func TestOpenToOthers(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []os.FileMode{0o644, 0o440, 0o602} {
+		for _, n := range []*node{
+			daemontest.NewMaster(t, brine, "boss", daemontest.Host(), ""),
+			daemontest.NewMinion(t, brine, "w", []string{"127.0.0.1"}, ""),
+		} {
+			kind := strings.TrimPrefix(n.Program, "salt-")
+			pem := n.Path("etc/salt/pki/" + kind + "/" + kind + ".pem")
+			put(t, pem, newKey(t).PEM(), mode)
+			must(t, os.Chmod(pem, mode))
+			fails(t, n, 77, pem, "chmod 400")
+			out, code := program(t, n.Program, "-c", n.Dir, "--check-config")
+			if code == 0 {
+				t.Errorf("%s --check-config: %s", n.Program, out)
+			}
+			demand(t, n.Program+" --check-config", out, pem, "chmod 400")
+		}
+	}
+	n := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "")
+	socks := n.Path("var/run/salt/master")
+	must(t, os.MkdirAll(socks, 0o755))
+	must(t, os.Chmod(socks, 0o777))
+	fails(t, n, 77, socks, "chmod 755")
+	// What can be closed is: the names of files are secrets there.
+	must(t, os.Chmod(socks, 0o755))
+	tokens := n.Path("var/cache/salt/master/tokens")
+	must(t, os.MkdirAll(tokens, 0o777))
+	must(t, os.Chmod(tokens, 0o777))
+	n.Start()
+	for path, want := range map[string]os.FileMode{
+		tokens: 0o700, n.Path(masterPKI): 0o700, n.Path(masterPKI + "/master.pem"): 0o400, n.Path("var/cache/salt/master/.root_key"): 0o600,
+		socks + "/master_event_pub.ipc": 0o660, socks + "/master_event_pull.ipc": 0o600, n.Path("var/cache/salt/master/brine"): 0o700,
+	} {
+		st, err := os.Stat(path)
+		if err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: %v, want %o, %v", path, st.Mode(), want, err)
+		}
+	}
+}

@@ -89,7 +89,7 @@ func allEffects() map[string]effect {
 			all[program+" "+o] = e
 		}
 	}
-	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "demo", "ha", "man", "completion"} {
+	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "demo", "ha", "cluster", "man", "migrate", "completion"} {
 		add(p, map[string]effect{
 			"--version":         {line: "@ stray --none", out: `^` + p + ` 3007\.10 \(Brine .*\)\n$`},
 			"--versions-report": {line: "@ stray", out: `Salt Version:\n.*Brine Version:`},
@@ -113,7 +113,39 @@ func allEffects() map[string]effect {
 	for _, o := range []string{"config-dir", "out", "fault", "minions", "away", "harm", "mend", "target"} {
 		all["ha --"+o] = effect{elsewhere: "internal/cli/ha"}
 	}
+	add("migrate", migrateEffects())
+	add("cluster", clusterEffects())
 	add("man", map[string]effect{"--dir": {line: "@", value: "DIR/pages", file: "pages/salt-key.1", holds: `\.SH NAME`}})
+	return all
+}
+
+// clusterEffects are those of brine cluster.
+func clusterEffects() map[string]effect {
+	init := "init --id 127.0.0.1"
+	fresh := files("conf/master", "pki_dir: DIR/pki\n")
+	return map[string]effect{
+		"--config-dir":  {elsewhere: "test/cluster"}, // without it, it would change the configuration of the others' master
+		"--id":          {line: "-c DIR/conf init @", value: "127.0.0.1", before: fresh, file: "conf/master.d/cluster.conf", holds: `id: 127\.0\.0\.1`},
+		"--name":        {line: "-c DIR/conf " + init + " @", value: "former", before: fresh, file: "conf/master.d/cluster.conf", holds: `cluster_id: former`},
+		"--secret":      {elsewhere: "test/cluster"},
+		"--fingerprint": {elsewhere: "test/cluster"},
+		"--out":         {elsewhere: "test/cluster"},
+	}
+}
+
+// migrateEffects are those of brine migrate, which copies the keys of the
+// master.
+func migrateEffects() map[string]effect {
+	line := "keys --from MASTER/etc/salt/pki/master --to DIR/to"
+	all := map[string]effect{"--out": {line: "@ " + line, value: "json", out: `^[{].*[}]\n$`}}
+	all["--config-dir"] = effect{line: "@ keys --to DIR/to", value: "DIR/conf", before: files("conf/master", "pki_dir: DIR/pki\n"), code: 1, err: `DIR/pki is no folder of keys`}
+	all["--from"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is no folder of keys`}
+	all["--to"] = effect{line: "keys --from MASTER/etc/salt/pki/master @", value: "DIR/to", file: "to/minions/alpha", holds: `BEGIN PUBLIC KEY`}
+	all["--from-config"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is no folder with the configuration of a master`}
+	all["--to-config"] = effect{line: "keys --from MASTER/etc/salt/pki/master @", value: "DIR/none", code: 1, err: `DIR/none is no folder with the configuration of a master`}
+	all["--bank"] = effect{line: "cache --from localfs:DIR/a --to localfs:DIR/b --out=json @", value: "other", before: files("a/other/k.p", "\x01", "a/minions/m/data.p", "\x01"), file: "b/other/k.p", holds: "\x01"}
+	all["--key-pair"] = effect{line: line + " @", value: "cluster", file: "to/cluster.pem", holds: `PRIVATE KEY`}
+	all["--dry-run"] = effect{line: "@ " + line + " --out=json", out: `"to_copy": [1-9]`}
 	return all
 }
 
@@ -271,7 +303,7 @@ func callEffects() map[string]effect {
 		"--proxyid":              refused("@ test.ping", "p"),
 		"--states-dir":           refused("@ test.ping", "DIR"),
 		"--module-dirs":          refused("@ test.ping", "DIR"),
-		"--return":               refused("@ test.ping", "mysql"),
+		"--return":               {line: "@ --local test.ping", value: "nosuch", out: `True`, err: `there is no returner "nosuch"`},
 		"--enable-profiling":     refused("@ test.ping", ""),
 		"--profiling-path":       refused("@ test.ping", "DIR"),
 		"--output-diff":          {line: "@ --local state.single test.nop name=x", out: `Summary for local`, not: `ID: x`},
@@ -366,7 +398,7 @@ func signing(t *testing.T, r *ran) {
 	}
 	dir := filepath.Join(r.dir, "etc/salt/pki/master")
 	files("master", "root_dir: DIR\nid: m\n", "etc/salt/pki/master/master.pub", pem)(t, r)
-	if err := crypt.WriteKeyPair(dir, "master_sign", k); err != nil {
+	if err := crypt.WriteKeyPair(dir, "master_sign", k, ""); err != nil {
 		t.Fatal(err)
 	}
 }

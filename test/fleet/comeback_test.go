@@ -36,7 +36,7 @@ func TestFleetComesBackAtASetRate(t *testing.T) {
 		startMinion(t, fmt.Sprintf("w%03d", i), "zeromq", []*theMaster{m}, func(cfg *minion.Config) {
 			err := os.MkdirAll(cfg.PKIDir, 0o700)
 			if err == nil {
-				err = crypt.WriteKeyPair(cfg.PKIDir, "minion", key)
+				err = crypt.WriteKeyPair(cfg.PKIDir, "minion", key, "")
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -304,7 +304,7 @@ func sameKey(first *theMaster) func(*master.Config) {
 			err = os.MkdirAll(cfg.PKIDir, 0o700)
 		}
 		if err == nil {
-			err = crypt.WriteKeyPair(cfg.PKIDir, "master", k)
+			err = crypt.WriteKeyPair(cfg.PKIDir, "master", k, "")
 		}
 		if err != nil {
 			first.t.Fatal(err)

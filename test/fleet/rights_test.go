@@ -281,7 +281,7 @@ func TestAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard := m.events("salt/run/")
-	c.ask(value.DictOf("cmd", "runner", "fun", "audit.list", "kwarg", value.NewDict(0), "key", string(root), "user", "root"))
+	c.ask(value.DictOf("cmd", "runner", "fun", "audit.list", "tgt", nil, "kwarg", value.NewDict(0), "key", string(root), "user", "root"))
 	for {
 		select {
 		case e := <-heard:

@@ -27,7 +27,7 @@ func generate(t *testing.T, n *daemontest.Node, folder, name string) *crypt.Priv
 func give(t *testing.T, n *daemontest.Node, folder, name string, k *crypt.PrivateKey) {
 	t.Helper()
 	n.Write(folder+"x", "") // makes the folder
-	if err := crypt.WriteKeyPair(n.Path(folder), name, k); err != nil {
+	if err := crypt.WriteKeyPair(n.Path(folder), name, k, ""); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -45,6 +45,22 @@ func (s *setup) add(name, more string, prepare func(*daemontest.Node)) *site {
 	x := &site{Node: m, front: newFront(s.t, m), heard: listen(s.t, m)}
 	s.sites = append(s.sites, x)
 	return x
+}
+
+// hot starts n masters with one key pair, each of which prepare has changed.
+func hot(t *testing.T, n int, prepare func(*daemontest.Node)) *setup {
+	t.Helper()
+	s := &setup{t: t}
+	for i := range n {
+		s.add(fmt.Sprintf("m%d", i+1), "", func(m *daemontest.Node) {
+			if i > 0 {
+				shareKeys(t, s.sites[0].Node, m)
+			}
+			prepare(m)
+		})
+		waitKeys(t, s.sites[i].Node)
+	}
+	return s
 }
 
 func (s *setup) hosts() (out []string) {

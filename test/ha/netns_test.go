@@ -4,123 +4,11 @@ package ha
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/netns"
 )
-
-// network is some machines, each in a network namespace of its own, around a
-// router that can swallow packets between two of them without a word to
-// anybody. The namespaces live as long as the processes that hold them, and so
-// no longer than the test.
-type network struct {
-	t      *testing.T
-	router int // process in the router's namespace
-}
-
-// newNetwork makes the router. Where that is not possible the test is skipped.
-func newNetwork(t *testing.T) *network {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("network namespaces can be made by root only")
-	}
-	for _, p := range []string{"ip", "nsenter", "sleep"} {
-		if _, err := exec.LookPath(p); err != nil {
-			t.Skipf("no network namespaces without the program %s: %v", p, err)
-		}
-	}
-	n := &network{t: t}
-	var err error
-	if n.router, err = n.namespace(); err != nil {
-		t.Skipf("network namespaces cannot be made here: %v", err)
-	}
-	for _, try := range []func() error{
-		func() error {
-			return n.in(n.router, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward")
-		},
-		func() error {
-			return n.in(n.router, "ip", "rule", "add", "from", "192.0.2.1", "to", "192.0.2.2", "type", "blackhole")
-		},
-	} {
-		if err := try(); err != nil {
-			t.Skipf("no routing in network namespaces here: %v", err)
-		}
-	}
-	return n
-}
-
-// namespace makes a namespace and returns the process that holds it.
-func (n *network) namespace() (int, error) {
-	c := exec.Command("sleep", "3600")
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
-	if err := c.Start(); err != nil {
-		return 0, err
-	}
-	n.t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
-	return c.Process.Pid, n.in(c.Process.Pid, "ip", "link", "set", "lo", "up")
-}
-
-// enter is the command that runs another one in a namespace.
-func enter(holder int) []string {
-	return []string{"nsenter", "--target", strconv.Itoa(holder), "--net"}
-}
-
-func (n *network) in(holder int, args ...string) error {
-	args = append(enter(holder), args...)
-	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return nil
-}
-
-func (n *network) must(holder int, command string) {
-	n.t.Helper()
-	if err := n.in(holder, strings.Fields(command)...); err != nil {
-		n.t.Fatal(err)
-	}
-}
-
-// machine is one of them.
-type machine struct {
-	n      *network
-	holder int
-	addr   string
-	link   string // the router's end
-}
-
-// machine adds number i to the network.
-func (n *network) machine(i int) *machine {
-	n.t.Helper()
-	holder, err := n.namespace()
-	if err != nil {
-		n.t.Skipf("network namespaces cannot be made here: %v", err)
-	}
-	m := &machine{n: n, holder: holder, addr: fmt.Sprintf("10.77.%d.2", i), link: fmt.Sprintf("to%d", i)}
-	if err := n.in(n.router, "ip", "link", "add", m.link, "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(holder)); err != nil {
-		n.t.Skipf("network namespaces cannot be joined here: %v", err)
-	}
-	n.must(n.router, fmt.Sprintf("ip addr add 10.77.%d.1/24 dev %s", i, m.link))
-	n.must(n.router, "ip link set "+m.link+" up")
-	n.must(holder, "ip addr add "+m.addr+"/24 dev eth0")
-	n.must(holder, "ip link set eth0 up")
-	n.must(holder, fmt.Sprintf("ip route add default via 10.77.%d.1", i))
-	return m
-}
-
-// swallow has the router drop all packets from one machine to another.
-func (n *network) swallow(from, to *machine) {
-	n.must(n.router, "ip rule add from "+from.addr+" to "+to.addr+" type blackhole")
-}
-
-func (n *network) pass(from, to *machine) {
-	n.must(n.router, "ip rule del from "+from.addr+" to "+to.addr+" type blackhole")
-}
 
 // TestNetworkFaults puts real networks between two masters and two minions, one
 // that uses both and one that uses one at a time, and has packets of one master
@@ -137,25 +25,25 @@ func TestNetworkFaults(t *testing.T) {
 }
 
 func testNetworkFaults(t *testing.T, more string) {
-	net := newNetwork(t)
-	away := net.machine(9) // of the minions
+	net := netns.New(t)
+	away := net.Machine(9) // of the minions
 	s := &setup{t: t}
-	at := map[*site]*machine{}
+	at := map[*site]*netns.Machine{}
 	for i := range 2 {
-		where := net.machine(i + 1)
-		m := daemontest.NewMaster(t, daemontest.Brine, fmt.Sprintf("m%d", i+1), where.addr, "auto_accept: True\n"+more)
-		m.Within = enter(where.holder)
+		where := net.Machine(i + 1)
+		m := daemontest.NewMaster(t, daemontest.Brine, fmt.Sprintf("m%d", i+1), where.Addr, "auto_accept: True\n"+more)
+		m.Within = where.Within()
 		if i > 0 {
 			waitKeys(t, s.sites[0].Node)
 			shareKeys(t, s.sites[0].Node, m)
 		}
 		m.Start()
-		x := &site{Node: m, front: &front{host: where.addr}, heard: listen(t, m)}
+		x := &site{Node: m, front: &front{host: where.Addr}, heard: listen(t, m)}
 		s.sites, at[x] = append(s.sites, x), where
 	}
 	minion := func(id, more string) *daemontest.Node {
 		w := daemontest.NewMinion(t, daemontest.Brine, id, s.hosts(), more)
-		w.Within = enter(away.holder)
+		w.Within = away.Within()
 		return w.Start()
 	}
 	s.minion = minion("w1", "master_type: failover\n"+more)
@@ -180,36 +68,36 @@ func testNetworkFaults(t *testing.T, more string) {
 		do, undo func(x *site)
 	}{
 		{"lost both ways",
-			func(x *site) { net.swallow(away, at[x]); net.swallow(at[x], away) },
-			func(x *site) { net.pass(away, at[x]); net.pass(at[x], away) }},
+			func(x *site) { net.Swallow(away, at[x]); net.Swallow(at[x], away) },
+			func(x *site) { net.Pass(away, at[x]); net.Pass(at[x], away) }},
 		{"lost on the way to the master",
-			func(x *site) { net.swallow(away, at[x]) }, func(x *site) { net.pass(away, at[x]) }},
+			func(x *site) { net.Swallow(away, at[x]) }, func(x *site) { net.Pass(away, at[x]) }},
 		{"lost on the way to the minion",
-			func(x *site) { net.swallow(at[x], away) }, func(x *site) { net.pass(at[x], away) }},
+			func(x *site) { net.Swallow(at[x], away) }, func(x *site) { net.Pass(at[x], away) }},
 		{"half-open: the machine has lost its power, and is back without the connections",
 			func(x *site) {
-				net.swallow(away, at[x])
-				net.swallow(at[x], away)
+				net.Swallow(away, at[x])
+				net.Swallow(at[x], away)
 				x.Kill()
 			},
 			func(x *site) {
 				x.Start()
 				x.heard = listen(t, x.Node)
-				net.pass(away, at[x])
-				net.pass(at[x], away)
+				net.Pass(away, at[x])
+				net.Pass(at[x], away)
 			}},
 		{"half-open: it is back before anybody noticed",
 			func(x *site) {
-				net.swallow(away, at[x])
-				net.swallow(at[x], away)
+				net.Swallow(away, at[x])
+				net.Swallow(at[x], away)
 				x.Kill()
-				net.pass(away, at[x])
-				net.pass(at[x], away)
+				net.Pass(away, at[x])
+				net.Pass(at[x], away)
 			},
 			func(x *site) { x.Start(); x.heard = listen(t, x.Node) }},
 		{"cable pulled",
-			func(x *site) { net.must(net.router, "ip link set "+at[x].link+" down") },
-			func(x *site) { net.must(net.router, "ip link set "+at[x].link+" up") }},
+			func(x *site) { at[x].Pull() },
+			func(x *site) { at[x].Plug() }},
 	} {
 		here, other := s.sites[now], s.sites[1-now]
 		await(here, "w1")

@@ -20,19 +20,10 @@ func TestOnce(t *testing.T) {
 				b, _ := os.ReadFile(dir + "/" + file)
 				return strings.Count(string(b), "x")
 			}
-			s := &setup{t: t}
-			for i := range 3 {
-				s.add(fmt.Sprintf("m%d", i+1), "", func(n *daemontest.Node) {
-					n.Write("master", n.Read("master")+"file_roots: {base: ["+n.Path("srv/salt")+"]}\n")
-					n.Write("srv/salt/once.sls", "run:\n  test.succeed_without_changes: []\n")
-					if i > 0 {
-						shareKeys(t, s.sites[0].Node, n)
-					}
-				})
-				if i == 0 {
-					waitKeys(t, s.sites[0].Node)
-				}
-			}
+			s := hot(t, 3, func(n *daemontest.Node) {
+				n.Write("master", n.Read("master")+"file_roots: {base: ["+n.Path("srv/salt")+"]}\n")
+				n.Write("srv/salt/once.sls", "run:\n  test.succeed_without_changes: []\n")
+			})
 			s.minion = daemontest.NewMinion(t, daemontest.Brine, "w1", s.hosts(), "master_type: "+kind+`
 startup_states: sls
 sls_list: [once]

@@ -22,20 +22,11 @@ func TestOneScheduleForAllMasters(t *testing.T) {
 		b, _ := os.ReadFile(dir + "/" + file)
 		return strings.Count(string(b), "x")
 	}
-	s := &setup{t: t}
-	for i := range 3 {
-		s.add(fmt.Sprintf("m%d", i+1), "", func(n *daemontest.Node) {
-			n.Write("master", n.Read("master")+"pillar_roots: {base: ["+n.Path("srv/pillar")+"]}\n")
-			n.Write("srv/pillar/top.sls", "base: {'*': [jobs]}\n")
-			n.Write("srv/pillar/jobs.sls", "schedule:\n  shared:\n    function: cmd.run\n    args: ['echo x >> "+dir+"/shared']\n    hours: 9\n    run_on_start: True\n")
-			if i > 0 {
-				shareKeys(t, s.sites[0].Node, n)
-			}
-		})
-		if i == 0 {
-			waitKeys(t, s.sites[0].Node)
-		}
-	}
+	s := hot(t, 3, func(n *daemontest.Node) {
+		n.Write("master", n.Read("master")+"pillar_roots: {base: ["+n.Path("srv/pillar")+"]}\n")
+		n.Write("srv/pillar/top.sls", "base: {'*': [jobs]}\n")
+		n.Write("srv/pillar/jobs.sls", "schedule:\n  shared:\n    function: cmd.run\n    args: ['echo x >> "+dir+"/shared']\n    hours: 9\n    run_on_start: True\n")
+	})
 	s.minion = daemontest.NewMinion(t, daemontest.Brine, "w1", s.hosts(), "").Start()
 	for i := range s.sites {
 		s.usable(i)

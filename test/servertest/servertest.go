@@ -22,6 +22,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"brine/test/tools"
 )
 
 // Server is one running server.
@@ -49,29 +51,6 @@ type Server struct {
 // giveUp is when a server counts as one that does not start: far more than any
 // machine should need.
 const giveUp = 2 * time.Minute
-
-// missing skips the test, or fails it where tools are demanded.
-func missing(t testing.TB, pkg string) {
-	t.Helper()
-	text := fmt.Sprintf("there is no %s here (Debian: apt-get install %s)", pkg, pkg)
-	if os.Getenv("BRINE_REQUIRE_TOOLS") == "1" {
-		t.Fatal(text)
-	}
-	t.Skip(text)
-}
-
-// program returns the path of the first of some programs that is there.
-func program(paths ...string) string {
-	for _, p := range paths {
-		if found, _ := filepath.Glob(p); len(found) > 0 {
-			return found[len(found)-1]
-		}
-		if found, err := exec.LookPath(p); err == nil {
-			return found
-		}
-	}
-	return ""
-}
 
 // address is a loopback address that nobody else has.
 func address() string {
@@ -115,9 +94,20 @@ func credential(t testing.TB, account string) *syscall.Credential {
 func as(c *exec.Cmd, who *syscall.Credential, dir string) *exec.Cmd {
 	c.Dir = dir
 	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C.UTF-8", "ETCD_UNSUPPORTED_ARCH=" + os.Getenv("ETCD_UNSUPPORTED_ARCH")}
-	// Not killed by signals meant for the test's process group.
+	// Not killed by signals meant for the test's process group, but when the
+	// tests are killed.
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: who, Setpgid: true}
+	endWithParent(c.SysProcAttr)
 	return c
+}
+
+// prepare runs what makes the data of a new server.
+func (s *Server) prepare(t testing.TB, c *exec.Cmd) {
+	t.Helper()
+	if out, err := c.CombinedOutput(); err != nil {
+		s.Remove()
+		t.Fatalf("%s: %v\n%s", c.Path, err, out)
+	}
 }
 
 // run starts the server for the first time.
@@ -215,6 +205,16 @@ func (s *Server) Exec(t testing.TB, db, sql string) string {
 	return string(out)
 }
 
+// answers has the administrator ask a database something.
+func (s *Server) answers() error {
+	c := s.admin("")
+	c.Stdin = strings.NewReader("SELECT 1")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %s", err, out)
+	}
+	return nil
+}
+
 // speaks asks a server something and looks at how its answer begins.
 func (s *Server) speaks(question, answer string) error {
 	c, err := net.DialTimeout("tcp", s.Addr(), 5*time.Second)
@@ -239,10 +239,7 @@ func (s *Server) speaks(question, answer string) error {
 // Redis starts a redis server.
 func Redis(t testing.TB) *Server {
 	t.Helper()
-	bin := program("redis-server")
-	if bin == "" {
-		missing(t, "redis-server")
-	}
+	bin := tools.Need(t, "redis-server", "redis-server")
 	who := credential(t, "redis")
 	s := &Server{Name: "redis-server", Host: address(), Port: 6379, Dir: folder(t, who)}
 	s.start = func() *exec.Cmd {
@@ -256,10 +253,7 @@ func Redis(t testing.TB) *Server {
 // Etcd starts an etcd server with both of its interfaces.
 func Etcd(t testing.TB) *Server {
 	t.Helper()
-	bin := program("etcd")
-	if bin == "" {
-		missing(t, "etcd-server")
-	}
+	bin := tools.Need(t, "etcd-server", "etcd")
 	who := credential(t, "etcd")
 	s := &Server{Name: "etcd-server", Host: address(), Port: 2379, Dir: folder(t, who)}
 	peer := "http://" + s.Host + ":2380"
@@ -277,19 +271,13 @@ func Etcd(t testing.TB) *Server {
 // MySQL starts a MariaDB server, with a user salt who may do everything.
 func MySQL(t testing.TB) *Server {
 	t.Helper()
-	bin, install, client := program("/usr/sbin/mariadbd", "/usr/sbin/mysqld"), program("mariadb-install-db"), program("mariadb")
-	if bin == "" || install == "" || client == "" {
-		missing(t, "mariadb-server")
-	}
+	const pkg = "mariadb-server"
+	bin, install, client := tools.Need(t, pkg, "mariadbd", "mysqld"), tools.Need(t, pkg, "mariadb-install-db"), tools.Need(t, pkg, "mariadb")
 	who := credential(t, "mysql")
 	s := &Server{Name: "mariadb-server", Host: address(), Port: 3306, Dir: folder(t, who), User: "salt", Password: "p@ss/w:rd", Database: "salt"}
 	data, sock := filepath.Join(s.Dir, "data"), filepath.Join(s.Dir, "sock")
 	quick := []string{"--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=0", "--innodb-use-native-aio=0"}
-	c := as(exec.Command(install, append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir=" + data}, quick...)...), who, s.Dir)
-	if out, err := c.CombinedOutput(); err != nil {
-		s.Remove()
-		t.Fatalf("mariadb-install-db: %v\n%s", err, out)
-	}
+	s.prepare(t, as(exec.Command(install, append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir=" + data}, quick...)...), who, s.Dir))
 	s.start = func() *exec.Cmd {
 		return as(exec.Command(bin, append([]string{"--no-defaults", "--datadir=" + data, "--socket=" + sock, "--bind-address=" + s.Host,
 			"--port=" + strconv.Itoa(s.Port), "--pid-file=" + filepath.Join(s.Dir, "pid"), "--skip-name-resolve"}, quick...)...), who, s.Dir)
@@ -297,14 +285,7 @@ func MySQL(t testing.TB) *Server {
 	s.admin = func(db string) *exec.Cmd {
 		return as(exec.Command(client, "--no-defaults", "--socket="+sock, "--user=root", "--batch", "--skip-column-names", db), who, s.Dir)
 	}
-	s.ready = func() error {
-		c := s.admin("")
-		c.Stdin = strings.NewReader("SELECT 1")
-		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("%v: %s", err, out)
-		}
-		return nil
-	}
+	s.ready = s.answers
 	s.run(t)
 	s.Exec(t, "", "CREATE USER salt@'%' IDENTIFIED BY '"+s.Password+"'; GRANT ALL ON *.* TO salt@'%'; CREATE DATABASE salt_cache;")
 	return s
@@ -314,19 +295,12 @@ func MySQL(t testing.TB) *Server {
 // salt.
 func Postgres(t testing.TB) *Server {
 	t.Helper()
-	bin := program("/usr/lib/postgresql/*/bin/postgres", "postgres")
-	if bin == "" {
-		missing(t, "postgresql")
-	}
+	bin := tools.Need(t, "postgresql", "/usr/lib/postgresql/*/bin/postgres", "postgres")
 	tool := func(name string) string { return filepath.Join(filepath.Dir(bin), name) }
 	who := credential(t, "postgres")
 	s := &Server{Name: "postgresql", Host: address(), Port: 5432, Dir: folder(t, who), User: "salt", Password: "p@ss/w:rd", Database: "salt"}
 	data := filepath.Join(s.Dir, "data")
-	c := as(exec.Command(tool("initdb"), "-D", data, "-U", "admin", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"), who, s.Dir)
-	if out, err := c.CombinedOutput(); err != nil {
-		s.Remove()
-		t.Fatalf("initdb: %v\n%s", err, out)
-	}
+	s.prepare(t, as(exec.Command(tool("initdb"), "-D", data, "-U", "admin", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"), who, s.Dir))
 	hba := "local all admin trust\nhost all all all scram-sha-256\n"
 	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(hba), 0o600); err != nil {
 		t.Fatal(err)
@@ -342,14 +316,7 @@ func Postgres(t testing.TB) *Server {
 		}
 		return as(exec.Command(tool("psql"), "-h", s.Dir, "-p", strconv.Itoa(s.Port), "-U", "admin", "-qAtX", "-v", "ON_ERROR_STOP=1", db), who, s.Dir)
 	}
-	s.ready = func() error {
-		c := s.admin("")
-		c.Stdin = strings.NewReader("SELECT 1")
-		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("%v: %s", err, out)
-		}
-		return nil
-	}
+	s.ready = s.answers
 	s.run(t)
 	s.Exec(t, "", "CREATE ROLE salt LOGIN PASSWORD '"+s.Password+"';")
 	s.Exec(t, "", "CREATE DATABASE salt OWNER salt;")
@@ -371,7 +338,7 @@ func StockPython(ctx context.Context, t testing.TB, script string, needs map[str
 	}
 	for module, pkg := range needs {
 		if exec.CommandContext(ctx, python, "-c", "import "+module).Run() != nil {
-			missing(t, pkg)
+			tools.Missing(t, pkg)
 		}
 	}
 	c := exec.CommandContext(ctx, python, append([]string{"-W", "ignore", "-c", script}, args...)...)

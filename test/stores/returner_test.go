@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,11 +45,16 @@ type returnerCase struct {
 	sql           func(q string) string // runs a statement as administrator
 }
 
-func postgresDB(t *testing.T, name, tables, jsonType string) *servertest.Server {
-	s := postgresServer.get(t)
-	s.Exec(t, "", "CREATE DATABASE "+name+" OWNER salt;")
-	s.Exec(t, name, "SET ROLE salt;\n"+strings.ReplaceAll(tables, "JSONTYPE", jsonType))
-	return s
+// databases numbers those that tests have for themselves.
+var databases atomic.Int32
+
+// postgresDB makes a database that no other test uses.
+func postgresDB(t *testing.T, name, tables, jsonType string) (s *servertest.Server, db string) {
+	s = postgresServer.get(t)
+	db = fmt.Sprint(name, databases.Add(1))
+	s.Exec(t, "", "CREATE DATABASE "+db+" OWNER salt;")
+	s.Exec(t, db, "SET ROLE salt;\n"+strings.ReplaceAll(tables, "JSONTYPE", jsonType))
+	return s, db
 }
 
 // returnerCases makes each returner ready, with a database of its own.
@@ -66,33 +73,38 @@ var returnerCases = map[string]func(t *testing.T) returnerCase{
 	},
 	"mysql": func(t *testing.T) returnerCase {
 		s := mysqlServer.get(t)
-		s.Exec(t, "", "CREATE DATABASE returns DEFAULT CHARACTER SET utf8;")
-		s.Exec(t, "returns", mysqlTables)
-		return returnerCase{"mysql", value.DictOf("mysql.host", s.Host, "mysql.port", s.Port, "mysql.user", s.User, "mysql.pass", s.Password, "mysql.db", "returns"),
-			map[string]string{"pymysql": "python3-pymysql"}, false, true, func(q string) string { return s.Exec(t, "returns", q) }}
+		db := fmt.Sprint("returns", databases.Add(1))
+		s.Exec(t, "", "CREATE DATABASE "+db+" DEFAULT CHARACTER SET utf8;")
+		s.Exec(t, db, mysqlTables)
+		return returnerCase{"mysql", value.DictOf("mysql.host", s.Host, "mysql.port", s.Port, "mysql.user", s.User, "mysql.pass", s.Password, "mysql.db", db),
+			map[string]string{"pymysql": "python3-pymysql"}, false, true, func(q string) string { return s.Exec(t, db, q) }}
 	},
 	"pgjsonb": func(t *testing.T) returnerCase {
-		s := postgresDB(t, "pgjsonb", pgTables, "jsonb")
-		return returnerCase{"pgjsonb", value.DictOf("returner.pgjsonb.host", s.Host, "returner.pgjsonb.port", s.Port, "returner.pgjsonb.pass", s.Password, "returner.pgjsonb.db", "pgjsonb"),
-			map[string]string{"psycopg2": "python3-psycopg2"}, false, true, func(q string) string { return s.Exec(t, "pgjsonb", q) }}
+		s, db := postgresDB(t, "pgjsonb", pgTables, "jsonb")
+		return returnerCase{"pgjsonb", value.DictOf("returner.pgjsonb.host", s.Host, "returner.pgjsonb.port", s.Port, "returner.pgjsonb.pass", s.Password, "returner.pgjsonb.db", db),
+			map[string]string{"psycopg2": "python3-psycopg2"}, false, true, func(q string) string { return s.Exec(t, db, q) }}
 	},
 	"postgres": func(t *testing.T) returnerCase {
-		s := postgresDB(t, "pgtext", pgTables, "text")
-		return returnerCase{"postgres", value.DictOf("returner.postgres.host", s.Host, "returner.postgres.port", s.Port, "returner.postgres.passwd", s.Password, "returner.postgres.db", "pgtext"),
-			map[string]string{"psycopg2": "python3-psycopg2"}, false, true, func(q string) string { return s.Exec(t, "pgtext", q) }}
+		s, db := postgresDB(t, "pgtext", pgTables, "text")
+		return returnerCase{"postgres", value.DictOf("returner.postgres.host", s.Host, "returner.postgres.port", s.Port, "returner.postgres.passwd", s.Password, "returner.postgres.db", db),
+			map[string]string{"psycopg2": "python3-psycopg2"}, false, true, func(q string) string { return s.Exec(t, db, q) }}
 	},
 	"postgres_local_cache": func(t *testing.T) returnerCase {
-		s := postgresDB(t, "pglocal", pgLocalTables, "")
+		s, db := postgresDB(t, "pglocal", pgLocalTables, "")
 		p := "master_job_cache.postgres."
-		return returnerCase{"postgres_local_cache", value.DictOf(p+"host", s.Host, p+"port", s.Port, p+"user", s.User, p+"passwd", s.Password, p+"db", "pglocal"),
+		return returnerCase{"postgres_local_cache", value.DictOf(p+"host", s.Host, p+"port", s.Port, p+"user", s.User, p+"passwd", s.Password, p+"db", db),
 			map[string]string{"psycopg2": "python3-psycopg2"}, true, true, nil}
 	},
 }
 
-const (
-	jidOurs   = "20261122010203000001"
-	jidTheirs = "20261122010203000002"
-)
+// jidOurs and jidTheirs are new for each returner and each run of the tests,
+// because redis and etcd keep what was there.
+var jidOurs, jidTheirs string
+
+func newJIDs() {
+	n := databases.Add(1)
+	jidOurs, jidTheirs = fmt.Sprintf("20261122010203%06d", 100+2*n), fmt.Sprintf("20261122010203%06d", 101+2*n)
+}
 
 func aLoad(jid string) *value.Dict {
 	return value.DictOf("cmd", "publish", "fun", "test.ping", "arg", value.ListOf("é", 1), "tgt", "*", "tgt_type", "glob", "jid", jid, "user", "root", "ret", "", "kwargs", value.NewDict(0), "Minions", value.ListOf("m1", "m2"))
@@ -136,6 +148,7 @@ func TestReturners(t *testing.T) {
 	for name, make := range returnerCases {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
+			newJIDs()
 			c := make(t)
 			r, err := returner.Open(c.name, returner.Config{Source: options(pairs(c.options)...), Keep: 24 * time.Hour, Timeout: 30 * time.Second, MasterID: "ours"})
 			must(t, err)

@@ -54,6 +54,15 @@ func (d *Driver) Fetch(ctx context.Context, bank, key string) ([]byte, error) {
 	return e[0].Value, nil
 }
 
+// Written returns when a value was written.
+func (d *Driver) Written(ctx context.Context, bank, key string) (time.Time, error) {
+	e, err := d.c.Get(ctx, bank+"/"+key+d.suffix, false)
+	if len(e) == 0 || err != nil {
+		return time.Time{}, err
+	}
+	return cache.ReadStamp(e[0].Value), nil
+}
+
 // Each returns the values under one key of several banks. Few are asked for
 // one by one, many by all that is in the bank above.
 func (d *Driver) Each(ctx context.Context, banks []string, key string, known []string) ([]cache.Value, error) {

@@ -76,6 +76,19 @@ func (d *Driver) Fetch(ctx context.Context, bank, key string) ([]byte, error) {
 	return decode(n)
 }
 
+// Written returns when a value was written.
+func (d *Driver) Written(ctx context.Context, bank, key string) (time.Time, error) {
+	n, ok, err := d.c.Get(ctx, d.path(bank, key)+d.suffix)
+	if !ok || err != nil {
+		return time.Time{}, err
+	}
+	seconds, err := strconv.ParseInt(n.Value, 10, 64)
+	if err != nil {
+		return time.Time{}, nil // nobody knows
+	}
+	return time.Unix(seconds, 0), nil
+}
+
 // Each returns the values under one key of several banks. Few are asked for
 // one by one, many by all that is in the bank above.
 func (d *Driver) Each(ctx context.Context, banks []string, key string, known []string) ([]cache.Value, error) {

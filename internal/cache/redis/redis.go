@@ -95,6 +95,18 @@ func (d *Driver) Fetch(ctx context.Context, bank, key string) ([]byte, error) {
 	return b, failed(err)
 }
 
+// Written returns when a value was written.
+func (d *Driver) Written(ctx context.Context, bank, key string) (time.Time, error) {
+	b, err := d.c.Get(ctx, d.stampName(bank, key)).Bytes()
+	if err == goredis.Nil {
+		return time.Time{}, nil
+	}
+	if err != nil {
+		return time.Time{}, failed(err)
+	}
+	return cache.ReadStamp(b), nil
+}
+
 // Each returns the values under one key of several banks.
 func (d *Driver) Each(ctx context.Context, banks []string, key string, known []string) ([]cache.Value, error) {
 	stamps, sizes := make([]*goredis.StringCmd, len(banks)), make([]*goredis.IntCmd, len(banks))

@@ -22,7 +22,7 @@ type Driver struct {
 	table string
 	ready atomic.Bool // the table is there
 	// The statements that differ.
-	create, put, version string
+	create, put, version, seconds string
 }
 
 // MySQL reads the options mysql.host, port, user, password, database,
@@ -43,6 +43,7 @@ func MySQL(src remote.Source, timeout time.Duration) (*Driver, error) {
 		create: `CREATE TABLE IF NOT EXISTS ` + table + ` (bank CHAR(255), etcd_key CHAR(255), data MEDIUMBLOB,
 			last_update TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP, PRIMARY KEY (bank, etcd_key))`,
 		put:     `REPLACE INTO ` + table + ` (bank, etcd_key, data) VALUES ($1, $2, $3)`,
+		seconds: `CAST(UNIX_TIMESTAMP(last_update) AS SIGNED)`,
 		version: `CONCAT(UNIX_TIMESTAMP(last_update), ':', LENGTH(data), ':', CRC32(data))`,
 	}, nil
 }
@@ -64,6 +65,7 @@ func Postgres(src remote.Source, timeout time.Duration) (*Driver, error) {
 			last_update timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (bank, etcd_key))`,
 		put: `INSERT INTO ` + table + ` (bank, etcd_key, data) VALUES ($1, $2, $3)
 			ON CONFLICT (bank, etcd_key) DO UPDATE SET data = excluded.data, last_update = clock_timestamp()`,
+		seconds: `CAST(FLOOR(EXTRACT(EPOCH FROM last_update)) AS bigint)`,
 		version: `CAST(EXTRACT(EPOCH FROM last_update) AS text)`,
 	}, nil
 }
@@ -102,6 +104,20 @@ func (d *Driver) Fetch(ctx context.Context, bank, key string) (data []byte, err 
 		return scan(&data)
 	})
 	return data, err
+}
+
+// Written returns when a value was written, by the clock of the server.
+func (d *Driver) Written(ctx context.Context, bank, key string) (at time.Time, err error) {
+	if err := d.begin(ctx); err != nil {
+		return at, err
+	}
+	err = d.db.Rows(ctx, `SELECT `+d.seconds+` FROM `+d.table+` WHERE bank = $1 AND etcd_key = $2`, []any{bank, key}, func(scan func(...any) error) error {
+		var seconds int64
+		err := scan(&seconds)
+		at = time.Unix(seconds, 0)
+		return err
+	})
+	return at, err
 }
 
 // Each returns the values under one key of several banks.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 
 	"brine/internal/cli/daemon"
@@ -39,6 +40,7 @@ type options struct {
 	ID            string `flag:"--id" arg:"ID" doc:"Use this minion id in place of the configured one."`
 	Passthrough   bool   `flag:"--retcode-passthrough" doc:"End with the function's exit code."`
 	Metadata      bool   `flag:"--metadata" doc:"Show the job's id and exit code along with the result."`
+	Return        string `flag:"--return" arg:"NAMES" doc:"Send the result to the servers of these returners, too, separated by commas: etcd, mysql, pgjsonb, postgres, postgres_local_cache, redis. Default: as configured (return)."`
 	NoReturnEvent bool   `flag:"--no-return-event" doc:"Do not send the result to the master."`
 	SkipGrains    bool   `flag:"--skip-grains" doc:"Gather no grains: there are none then."`
 	RefreshCache  bool   `flag:"--refresh-grains-cache" doc:"Gather the grains anew even if they are cached."`
@@ -59,7 +61,6 @@ type absent struct {
 	ProxyID      string   `flag:"--proxyid" hidden:"y" doc:"Id of a proxy minion."`
 	StatesDir    string   `flag:"--states-dir" hidden:"y" doc:"Folder of further state modules."`
 	ModuleDirs   []string `flag:"-m --module-dirs" hidden:"y" doc:"Folders of further modules."`
-	Return       string   `flag:"--return" hidden:"y" doc:"Returners for the result."`
 	Profiling    bool     `flag:"--enable-profiling" hidden:"y" doc:"Profile the call."`
 	ProfilingDir string   `flag:"--profiling-path" hidden:"y" doc:"Folder for the profile."`
 }
@@ -74,7 +75,6 @@ func (a *absent) refuse() string {
 		{a.ProxyID != "", "--proxyid", "there are no proxy minions"},
 		{a.StatesDir != "", "--states-dir", "state modules are part of the program, and ones in Python cannot be loaded"},
 		{len(a.ModuleDirs) > 0, "--module-dirs", "modules are part of the program, and ones in Python cannot be loaded"},
-		{a.Return != "" && a.Return != "local", "--return", "there are no returners; without --local the result is among the master's jobs"},
 		{a.Profiling, "--enable-profiling", "the profiler of Python has no counterpart; the debug log says what takes how long"},
 		{a.ProfilingDir != "", "--profiling-path", "the profiler of Python has no counterpart; the debug log says what takes how long"},
 	} {
@@ -95,7 +95,14 @@ func Applet() frame.Applet {
 	return frame.Applet{Name: "salt-call", Summary: "run a function on this minion", Run: run}
 }
 
+// gcPercent makes the collector work more often than by default: a run of
+// states takes a quarter less memory for some hundredths of a second.
+const gcPercent = 40
+
 func run(ctx context.Context, env *frame.Env, args []string) int {
+	if env.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	o := &options{}
 	inv, code, ok := command.Parse(env, o, args)
 	if !ok {
@@ -197,7 +204,8 @@ func (r *runner) run(ctx context.Context, cfg *config.Minion, tree *config.Tree)
 	if r.o.SkipGrains {
 		mc.CollectGrains = func(context.Context) *value.Dict { return value.NewDict(0) }
 	}
-	c, err := minion.NewCaller(ctx, mc, r.o.Local || r.o.Doc || r.o.Grains, r.log)
+	alone := mc.Options.FileClient == "local" && !value.Truth(mc.Opts.At("use_master_when_local"))
+	c, err := minion.NewCaller(ctx, mc, alone || r.o.Doc || r.o.Grains, r.log)
 	if ctx.Err() != nil {
 		return r.interrupted()
 	}
@@ -313,6 +321,12 @@ func (r *runner) call(ctx context.Context, c *minion.Caller) int {
 	}
 	if c := r.print(shown, o.Out, o.Retcode); c != frame.ExitOK {
 		return c
+	}
+	// As with Salt, whether a server took the result says nothing of the call.
+	for _, name := range c.Returners(r.o.Return) {
+		if err := c.Deliver(ctx, name, fun, args, o); err != nil {
+			r.env.Errorf("the result could not be sent to the returner %s: %v", name, err)
+		}
 	}
 	if !r.o.NoReturnEvent {
 		if err := c.Return(ctx, fun, args, o); err != nil {

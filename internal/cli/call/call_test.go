@@ -28,6 +28,17 @@ func newMinion(t *testing.T, more string) string {
 	return dir
 }
 
+// A minion without a master in its configuration needs none at the command line.
+func TestFilesOfItsOwn(t *testing.T) {
+	if got := runCall(t.Context(), newMinion(t, "file_client: local\n"), "", "test.ping"); got != (result{0, "local:\n    True\n", ""}) {
+		t.Errorf("%+v", got)
+	}
+	more := "file_client: local\nuse_master_when_local: true\nauth_timeout: 1\nauth_tries: 1\nmaster_tries: 1\n"
+	if got := runCall(t.Context(), newMinion(t, more), "", "test.ping"); got.code != 1 || !strings.Contains(got.stderr, "Unable to sign_in to master") {
+		t.Errorf("%+v", got)
+	}
+}
+
 type result struct {
 	code           int
 	stdout, stderr string
@@ -169,7 +180,7 @@ func TestOptions(t *testing.T) {
 		{"-m /x test.ping", 64, `^$`, `the option --module-dirs of Salt is not supported`},
 		{"--local --module-executors=sudo test.ping", 1, `^$`, `Executor 'sudo' is not available`},
 		{"--states-dir=/x test.ping", 64, `^$`, `the option --states-dir of Salt is not supported`},
-		{"--return=mysql test.ping", 64, `^$`, `the option --return of Salt`},
+		{"--local --return=nosuch,local test.ping", 0, `True`, `^the result could not be sent to the returner nosuch: there is no returner "nosuch": etcd, .*, redis are known\n$`},
 		{"--enable-profiling test.ping", 64, `^$`, `the option --enable-profiling of Salt`},
 		{"--profiling-path=/x test.ping", 64, `^$`, `the option --profiling-path of Salt`},
 		{"--out=nosuch --local test.ping", 0, `True`, `Invalid outputter nosuch`},

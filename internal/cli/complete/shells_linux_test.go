@@ -10,15 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"brine/test/tools"
+
 	"golang.org/x/sys/unix"
 )
 
 // home is a folder with the programs, and the environment of a shell in it.
 func home(t *testing.T, shell string) (dir string, env []string) {
 	t.Helper()
-	if _, err := exec.LookPath(shell); err != nil {
-		t.Skip(shell + " is not here")
-	}
+	tools.Need(t, shell, shell)
 	dir = t.TempDir()
 	self, err := os.Executable()
 	if err != nil {

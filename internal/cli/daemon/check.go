@@ -36,19 +36,11 @@ func (c *checker) warn(format string, args ...any) {
 // key checks a private key, which is made at the first start if it is not
 // there.
 func (c *checker) key(path, passphrase string) {
-	st, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	if err == nil {
-		_, err = crypt.LoadPrivate(path, passphrase)
-	}
-	if err != nil {
+	if _, err := crypt.LoadOwn(path, passphrase); err != nil {
 		c.fault("the private key cannot be used: %v", err)
-		return
-	}
-	if st.Mode().Perm()&0o077 != 0 {
-		c.warn("%s is the daemon's identity, and others than its owner can reach it (mode %o): chmod 400 %s", path, st.Mode().Perm(), path)
 	}
 }
 

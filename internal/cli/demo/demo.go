@@ -4,6 +4,9 @@
 // killed, the other goes on; it is started again and commands the fleet as
 // before.
 //
+// `brine demo cluster` shows a cluster of masters that share nothing: one is
+// killed, one joins, one leaves.
+//
 // It starts the very programs that users start, as processes of their own,
 // and talks to them through the command line. Whatever is not as it should be
 // ends it with exit code 1. It leaves nothing behind.
@@ -29,7 +32,8 @@ func Applet() frame.Applet {
 }
 
 var command = frame.Command{
-	Name: "demo", Doc: "Starts two masters and three minions on loopback, commands them, applies states from either, and has one master die and come back; then the same with a minion that uses one master at a time.",
+	Name: "demo", Usage: "[cluster]", Doc: "Starts two masters and three minions on loopback, commands them, applies states from either, and has one master die and come back; then the same with a minion that uses one master at a time. " +
+		"With the word cluster: three masters without a shared folder become one, six minions, a master that is killed, one that joins and one that leaves.",
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {
@@ -37,11 +41,15 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	if !ok {
 		return code
 	}
-	if len(inv.Args) > 0 {
-		return command.Fail(env, "it takes no arguments")
-	}
 	d := &demo{out: env.Stdout, began: time.Now()}
-	err := d.run(ctx)
+	show := d.run
+	switch {
+	case len(inv.Args) == 1 && inv.Args[0] == "cluster":
+		show = d.runCluster
+	case len(inv.Args) > 0:
+		return command.Fail(env, "it takes no arguments, or the word cluster")
+	}
+	err := show(ctx)
 	if err != nil {
 		fmt.Fprintf(env.Stdout, "\nFAILED: %v\n", err)
 		d.showLogs(env.Stderr)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"brine/internal/textedit"
 	"brine/internal/value"
 	"brine/internal/yaml"
 )
@@ -288,7 +289,7 @@ func (p *parser) unknown(e *pflag.NotExistError) error {
 	for n := range p.names {
 		all = append(all, n)
 	}
-	if near := Nearest(name, all); len(near) > 0 {
+	if near := textedit.Nearest(name, all); len(near) > 0 {
 		return fmt.Errorf("no such option: --%s (did you mean --%s?)", name, strings.Join(near, " or --"))
 	}
 	return fmt.Errorf("no such option: --%s", name)

@@ -37,14 +37,11 @@ func (p *program) makePair(dir, name string) error {
 	if _, err := os.Stat(priv); err == nil {
 		return nil
 	}
-	if p.conf.SigningPass != "" {
-		return errors.New("a key protected by signing_key_pass cannot be made here: make it with openssl, as " + priv)
-	}
 	k, err := crypt.GenerateKey(p.conf.KeySize)
 	if err != nil {
 		return err
 	}
-	if err := crypt.WriteKeyPair(dir, name, k); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := crypt.WriteKeyPair(dir, name, k, p.conf.SigningPass); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return errors.Join(chown(priv, p.conf.Files.User), chown(filepath.Join(dir, name+".pub"), p.conf.Files.User))

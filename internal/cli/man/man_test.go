@@ -11,6 +11,7 @@ import (
 
 	"brine/internal/cli/frame"
 	"brine/internal/cli/key"
+	"brine/test/tools"
 )
 
 type odd struct {
@@ -71,12 +72,8 @@ func TestReaders(t *testing.T) {
 	if err != nil || len(pages) != 2 {
 		t.Fatalf("pages: %v, %v", pages, err)
 	}
-	found := false
 	for _, tool := range [][]string{{"mandoc", "-Tlint", "-Wwarning"}, {"groff", "-man", "-ww", "-z"}} {
-		if _, err := exec.LookPath(tool[0]); err != nil {
-			continue
-		}
-		found = true
+		tools.Need(t, tool[0], tool[0])
 		for _, p := range pages {
 			out, _ := exec.Command(tool[0], append(tool[1:], p)...).CombinedOutput()
 			for l := range strings.Lines(string(out)) {
@@ -85,9 +82,6 @@ func TestReaders(t *testing.T) {
 				}
 			}
 		}
-	}
-	if !found {
-		t.Skip("neither mandoc nor groff is here")
 	}
 	if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -37,6 +37,7 @@ type Daemon struct {
 	self     string // the binary
 	Dir, Log string
 	Addr     string // masters: request address
+	Host     string // masters of a cluster: address and id
 	Ports    []int  // masters: publish and request port
 	later    bool
 
@@ -92,6 +93,44 @@ func New(minions []Minion, at, more string) (*Fleet, error) {
 		err = errors.Join(err, m.configure("minion", fmt.Sprintf(
 			"root_dir: %s\nid: %s\nmaster: [%s]\nacceptance_wait_time: 1\ngrains: {role: %s}\nenable_fqdns_grains: False\n",
 			m.Dir, w.ID, `"`+strings.Join(addrs, `", "`)+`"`, w.Role)+w.More))
+	}
+	return f, err
+}
+
+// NewCluster prepares masters that are to be a cluster, each at a loopback
+// address of its own (Daemon.Host), and minions that know those of the first
+// few.
+func NewCluster(masters, known int, minions []Minion) (*Fleet, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "brine-demo-")
+	if err != nil {
+		return nil, err
+	}
+	f := &Fleet{Dir: dir}
+	ports, err := freePorts(3)
+	if err != nil {
+		return f, err
+	}
+	var addrs []string
+	for i := range masters {
+		host, name := fmt.Sprintf("127.0.0.%d", i+2), fmt.Sprint("m", i+1)
+		m := &Daemon{Name: "master " + name, program: "salt-master", self: self, Dir: filepath.Join(dir, name), Host: host, Addr: net.JoinHostPort(host, strconv.Itoa(ports[1]))}
+		f.Masters = append(f.Masters, m)
+		if i < known {
+			addrs = append(addrs, host)
+		}
+		err = errors.Join(err, m.configure("master", fmt.Sprintf(
+			"root_dir: %s\ninterface: %s\npublish_port: %d\nret_port: %d\ncluster_pool_port: %d\n", m.Dir, host, ports[0], ports[1], ports[2])))
+	}
+	for _, w := range minions {
+		m := &Daemon{Name: "minion " + w.ID, program: "salt-minion", self: self, Dir: filepath.Join(dir, w.ID), later: w.Later}
+		f.Minions = append(f.Minions, m)
+		err = errors.Join(err, m.configure("minion", fmt.Sprintf(
+			"root_dir: %s\nid: %s\nmaster: [%s]\nmaster_port: %d\npublish_port: %d\nacceptance_wait_time: 1\ngrains: {role: %s}\nenable_fqdns_grains: False\n",
+			m.Dir, w.ID, strings.Join(addrs, ", "), ports[1], ports[0], w.Role)+w.More))
 	}
 	return f, err
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"brine/internal/value"
+	"brine/test/gittest"
 )
 
 // BenchmarkTenThousandFiles does what a master does with a repository of
@@ -17,14 +18,14 @@ import (
 // without the time it takes to start.
 func BenchmarkTenThousandFiles(b *testing.B) {
 	dir := b.TempDir()
-	git(b, dir, "init", "--quiet", "--initial-branch=main", dir)
+	gittest.Run(b, dir, "init", "--quiet", "--initial-branch=main", dir)
 	files := map[string]string{}
 	for i := range 10_000 {
 		files[fmt.Sprintf("d%02d/e%d/f%04d.sls", i%100, i%7, i)] = fmt.Sprintf("file %d\n", i)
 	}
-	write(b, files, dir)
-	git(b, dir, "add", "-A")
-	git(b, dir, "commit", "--quiet", "-m", "x")
+	gittest.Write(b, dir, files)
+	gittest.Run(b, dir, "add", "-A")
+	gittest.Run(b, dir, "commit", "--quiet", "-m", "x")
 	if stock := os.Getenv("BRINE_STOCK_SALT"); stock != "" {
 		for _, provider := range []string{"pygit2", "gitpython"} {
 			c := exec.Command("/usr/bin/python3", "-W", "ignore", "testdata/bench.py", "file://"+dir, b.TempDir(), provider)

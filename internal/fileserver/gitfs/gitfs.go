@@ -53,6 +53,7 @@ type FS struct {
 
 	mu    sync.Mutex
 	lists map[string]*listed
+	sums  sums
 
 	extract group
 }
@@ -75,6 +76,7 @@ func New(o Options, c Config) (*FS, error) {
 		}
 	}
 	f := &FS{c: c, log: c.Log, lists: map[string]*listed{}}
+	f.sums = sums{env: map[string]*envSums{}, of: map[string]string{}}
 	leases := &gitrepo.Leases{Global: o.GlobalLock}
 	folders := map[string]string{}
 	for _, e := range entries {
@@ -334,6 +336,7 @@ func sorted(m map[string]bool) []string {
 func (f *FS) Forget(envs []string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.sums.forget(envs)
 	var gone []string
 	for env := range f.lists {
 		if envs == nil || slices.Contains(envs, env) {

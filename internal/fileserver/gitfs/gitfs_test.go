@@ -17,41 +17,8 @@ import (
 	"brine/internal/gitrepo"
 	sjson "brine/internal/json"
 	"brine/internal/value"
+	"brine/test/gittest"
 )
-
-// git runs git in a folder, always with the same author and time, so that
-// commits have the same names on every machine.
-func git(t testing.TB, dir string, args ...string) string {
-	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		if os.Getenv("BRINE_REQUIRE_TOOLS") != "" {
-			t.Fatal("there is no git")
-		}
-		t.Skip("there is no git")
-	}
-	c := exec.Command("git", args...)
-	c.Dir = dir
-	c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b",
-		"GIT_AUTHOR_DATE=2024-01-01T00:00:00Z", "GIT_COMMITTER_DATE=2024-01-01T00:00:00Z")
-	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Fatalf("git %v: %v\n%s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-func write(t testing.TB, files map[string]string, dir string) {
-	t.Helper()
-	for name, text := range files {
-		p := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // sample makes the repository that all configurations are tried on, and
 // returns its address and the commit of its tag v1.
@@ -59,12 +26,12 @@ func sample(t testing.TB) (url, v1 string) {
 	t.Helper()
 	base := t.TempDir()
 	dir, sub := filepath.Join(base, "work"), filepath.Join(base, "sub")
-	git(t, base, "init", "--quiet", "--initial-branch=main", sub)
-	write(t, map[string]string{"in-sub": "s"}, sub)
-	git(t, sub, "add", "-A")
-	git(t, sub, "commit", "--quiet", "-m", "x")
-	git(t, base, "init", "--quiet", "--initial-branch=main", dir)
-	write(t, map[string]string{"top.sls": "main\n", "web/init.sls": "web\n", "web/files/conf": "conf\n", "salt/nested/deep/x.sls": "x\n", "run.sh": "#!/bin/sh\n"}, dir)
+	gittest.Run(t, base, "init", "--quiet", "--initial-branch=main", sub)
+	gittest.Write(t, sub, map[string]string{"in-sub": "s"})
+	gittest.Run(t, sub, "add", "-A")
+	gittest.Run(t, sub, "commit", "--quiet", "-m", "x")
+	gittest.Run(t, base, "init", "--quiet", "--initial-branch=main", dir)
+	gittest.Write(t, dir, map[string]string{"top.sls": "main\n", "web/init.sls": "web\n", "web/files/conf": "conf\n", "salt/nested/deep/x.sls": "x\n", "run.sh": "#!/bin/sh\n"})
 	if err := os.Chmod(dir+"/run.sh", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -73,25 +40,25 @@ func sample(t testing.TB) (url, v1 string) {
 			t.Fatal(err)
 		}
 	}
-	git(t, dir, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "--name", "sub", sub, "mod")
+	gittest.Run(t, dir, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "--name", "sub", sub, "mod")
 	// The address of the submodule is of this run alone; commits shall not be.
-	write(t, map[string]string{".gitmodules": "[submodule \"sub\"]\n\tpath = mod\n\turl = /nowhere\n"}, dir)
-	git(t, dir, "add", "-A")
-	git(t, dir, "commit", "--quiet", "-m", "x")
-	git(t, dir, "tag", "v1")
-	git(t, dir, "tag", "-a", "-m", "annotated", "v1a")
-	v1 = git(t, dir, "rev-parse", "HEAD")
-	git(t, dir, "checkout", "--quiet", "-b", "dev")
-	write(t, map[string]string{"web/init.sls": "dev\n", "dev-only": "d\n"}, dir)
-	git(t, dir, "add", "-A")
-	git(t, dir, "commit", "--quiet", "-m", "x")
-	git(t, dir, "checkout", "--quiet", "-b", "feature/one")
-	write(t, map[string]string{"one": "1\n"}, dir)
-	git(t, dir, "add", "-A")
-	git(t, dir, "commit", "--quiet", "-m", "x")
-	git(t, dir, "branch", "v1", "dev") // a branch with the name of a tag
+	gittest.Write(t, dir, map[string]string{".gitmodules": "[submodule \"sub\"]\n\tpath = mod\n\turl = /nowhere\n"})
+	gittest.Run(t, dir, "add", "-A")
+	gittest.Run(t, dir, "commit", "--quiet", "-m", "x")
+	gittest.Run(t, dir, "tag", "v1")
+	gittest.Run(t, dir, "tag", "-a", "-m", "annotated", "v1a")
+	v1 = gittest.Run(t, dir, "rev-parse", "HEAD")
+	gittest.Run(t, dir, "checkout", "--quiet", "-b", "dev")
+	gittest.Write(t, dir, map[string]string{"web/init.sls": "dev\n", "dev-only": "d\n"})
+	gittest.Run(t, dir, "add", "-A")
+	gittest.Run(t, dir, "commit", "--quiet", "-m", "x")
+	gittest.Run(t, dir, "checkout", "--quiet", "-b", "feature/one")
+	gittest.Write(t, dir, map[string]string{"one": "1\n"})
+	gittest.Run(t, dir, "add", "-A")
+	gittest.Run(t, dir, "commit", "--quiet", "-m", "x")
+	gittest.Run(t, dir, "branch", "v1", "dev") // a branch with the name of a tag
 	url = filepath.Join(base, "origin.git")
-	git(t, base, "clone", "--quiet", "--bare", dir, url)
+	gittest.Run(t, base, "clone", "--quiet", "--bare", dir, url)
 	return "file://" + url, v1
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"brine/internal/value"
+	"brine/test/gittest"
 )
 
 // TestMain makes this program a master's file server when the environment says
@@ -176,7 +177,7 @@ func TestOneOfTwoIsKilled(t *testing.T) {
 	}
 	base, cache := t.TempDir(), t.TempDir()
 	dir := base + "/work"
-	git(t, base, "init", "--quiet", "--initial-branch=main", dir)
+	gittest.Run(t, base, "init", "--quiet", "--initial-branch=main", dir)
 	next := 0
 	push := func() {
 		next++
@@ -184,9 +185,9 @@ func TestOneOfTwoIsKilled(t *testing.T) {
 		for i := range filesOfState {
 			files[fmt.Sprintf("d%d/f%d", i%5, i)] = fmt.Sprintf("%d\nfile %d\n", next, i)
 		}
-		write(t, files, dir)
-		git(t, dir, "add", "-A")
-		git(t, dir, "commit", "--quiet", "-m", strconv.Itoa(next))
+		gittest.Write(t, dir, files)
+		gittest.Run(t, dir, "add", "-A")
+		gittest.Run(t, dir, "commit", "--quiet", "-m", strconv.Itoa(next))
 	}
 	push()
 	url := "file://" + dir

@@ -74,15 +74,13 @@ func database(ctx context.Context, m *host.Machine, name string) []string {
 			return strings.Split(out, "\n")
 		}
 	}
-	return m.Lines("/etc/" + name)
+	return read(m, name).lines
 }
 
 // entry returns the line of a name, from the file or else from any source.
 func entry(ctx context.Context, m *host.Machine, database, name string) string {
-	for _, line := range m.Lines("/etc/" + database) {
-		if n, _, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && n == name {
-			return strings.TrimSpace(line)
-		}
+	if line, ok := read(m, database).byName[name]; ok {
+		return line
 	}
 	if !m.Live() || name == "" {
 		return ""
@@ -116,8 +114,8 @@ func GroupByName(ctx context.Context, m *host.Machine, name string) (Group, bool
 
 // ByID returns the first account with a user id.
 func ByID(m *host.Machine, uid int) (User, bool) {
-	for _, u := range parse(m.Lines("/etc/passwd"), parseUser) {
-		if u.UID == uid {
+	for _, line := range read(m, "passwd").byID[strconv.Itoa(uid)] {
+		if u, ok := parseUser(line); ok && u.UID == uid {
 			return u, true
 		}
 	}
@@ -126,11 +124,9 @@ func ByID(m *host.Machine, uid int) (User, bool) {
 
 // GroupName returns the name of the first group with a group id.
 func GroupName(m *host.Machine, gid int) (string, bool) {
-	for _, line := range m.Lines("/etc/group") {
-		f := strings.Split(line, ":")
-		if len(f) >= 3 && f[2] == strconv.Itoa(gid) {
-			return f[0], true
-		}
+	for _, line := range read(m, "group").byID[strconv.Itoa(gid)] {
+		name, _, _ := strings.Cut(line, ":")
+		return name, true
 	}
 	return "", false
 }

@@ -151,3 +151,41 @@ func TestSetPasswordWaitsForTheLock(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestChangedFiles has the databases change between two questions: as useradd
+// does it, by another file, and in place.
+func TestChangedFiles(t *testing.T) {
+	m := &host.Machine{Root: t.TempDir()}
+	if err := os.Mkdir(filepath.Join(m.Root, "etc"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"anna", "berta", "clara", "doris"} {
+		path := m.Path("/etc/passwd")
+		write := path
+		if i%2 == 1 {
+			write += "+"
+		}
+		if err := os.WriteFile(write, []byte(name+":x:7:7::/:/bin/sh\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if write != path {
+			if err := os.Rename(write, path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if u, ok := ByID(m, 7); !ok || u.Name != name {
+				t.Errorf("%+v, %v: want %s", u, ok, name)
+			}
+			if u, ok := ByName(t.Context(), m, name); !ok || u.UID != 7 {
+				t.Errorf("%s is %+v, %v", name, u, ok)
+			}
+		}
+	}
+	if err := os.Remove(m.Path("/etc/passwd")); err != nil {
+		t.Fatal(err)
+	}
+	if u, ok := ByID(m, 7); ok {
+		t.Errorf("%+v is still there", u)
+	}
+}

@@ -566,10 +566,8 @@ func (s ssh) setHost(ctx context.Context, c *fn.Call, a setHostArgs) (*value.Dic
 	}
 	before, _ := shownHosts(old, hashName(a.Hash))
 	after, _ := shownHosts(fresh, hashName(a.Hash))
-	if l, ok := after.(*value.List); ok && a.Key != "" {
-		for _, it := range l.Items {
-			it.(*value.Dict).Delete("fingerprint") // nobody asked for that of a key that is given
-		}
+	if a.Key != "" { // as it is given, whether or not it is one
+		after = value.ListOf(value.DictOf("hostname", a.Hostname, "enc", a.Enc, "key", a.Key))
 	}
 	return value.DictOf("status", "updated", "old", before, "new", after), nil
 }

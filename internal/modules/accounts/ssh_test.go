@@ -94,6 +94,11 @@ func TestKnownHosts(t *testing.T) {
 	if got := run("ssh.set_known_host", nil, "example.com", "key="+keyB, "enc=ssh-ed25519", "hash_known_hosts=False"); got != "updated" || m.Text(file) != "example.com ssh-ed25519 "+keyB+"\n" {
 		t.Errorf("%s: %s", got, m.Text(file))
 	}
+	given := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "ssh.set_known_host", Arg: []any{nil, "other.example", "key=AAAAnokey", "enc=ssh-rsa", "config=" + file}}).Return
+	if got := value.Repr(given); got != "{'status': 'updated', 'old': None, 'new': [{'hostname': 'other.example', 'enc': 'ssh-rsa', 'key': 'AAAAnokey'}]}" {
+		t.Error("a key that is none: ", got)
+	}
+	run("ssh.rm_known_host", nil, "other.example")
 	if got := run("ssh.hash_known_hosts"); got != "updated" || strings.Contains(m.Text(file), "example") {
 		t.Errorf("%s: %s", got, m.Text(file))
 	}

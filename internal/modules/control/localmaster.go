@@ -37,6 +37,19 @@ type Order struct {
 	Batch string
 	// Subset is of how many minions, chosen at random, it is asked; 0 means all.
 	Subset int
+	// Expect adds a dict with "failed" for every minion that does not return.
+	Expect bool
+	// Failhard ends a batch at the first failure.
+	Failhard bool
+	// Publish are further options of the job: ret_config, ret_kwargs. It may be
+	// nil.
+	Publish *value.Dict
+}
+
+// Orders returns what of the module saltutil orders others, for a master that
+// calls functions itself.
+func Orders(l LocalMaster) fn.Module {
+	return fn.Module{Name: "saltutil", Doc: `Ask the master and its minions.`, Funcs: saltutil{Deps{Local: l}}.localFunctions()}
 }
 
 func (s saltutil) localFunctions() []fn.Func {
@@ -116,6 +129,15 @@ func (s saltutil) results(ctx context.Context, a localCmdArgs) (iter.Seq2[*value
 				return nil, fn.Invalidf("subset must be a number of minions, not %s", value.Repr(v))
 			}
 			o.Subset = n
+		case "expect_minions":
+			o.Expect = value.Truth(v)
+		case "failhard":
+			o.Failhard = value.Truth(v)
+		case "ret_config", "ret_kwargs":
+			if o.Publish == nil {
+				o.Publish = value.NewDict(1)
+			}
+			o.Publish.Set(key, v)
 		default:
 			return nil, fn.Errorf("saltutil.cmd does not know the argument %s; arguments of the function go into kwarg", value.Repr(key))
 		}

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"unicode/utf8"
 
+	"brine/internal/crypt"
 	"brine/internal/fileclient"
 	"brine/internal/fn"
 	"brine/internal/host"
@@ -72,6 +73,7 @@ func fileModule(m *host.Machine) fn.Module {
 	}
 	all = append(append(all, f.changes()...), f.edits()...)
 	all = append(append(all, f.finds()...), f.more()...)
+	all = append(append(all, f.sourced()...), f.managed()...)
 	return fn.Module{Name: "file", Doc: `Files, folders and links: what they are and what is in them.`, Funcs: all}
 }
 
@@ -286,7 +288,7 @@ func hashOf(path, form string) (string, error) {
 		return "", fn.Errorf("%w", err)
 	}
 	defer f.Close()
-	if _, err := io.Copy(h, f); err != nil {
+	if err := crypt.HashReader(h, f); err != nil {
 		return "", fn.Errorf("%w", err)
 	}
 	return hexadecimal(h.Sum(nil)), nil

@@ -1,9 +1,8 @@
 package states
 
 import (
-	"strings"
-
 	"brine/internal/fn"
+	"brine/internal/state"
 	"brine/internal/value"
 )
 
@@ -11,95 +10,7 @@ import (
 // if that is known.
 func setRetcode(c *fn.Call, results, high *value.Dict) {
 	c.SetRetcode(0)
-	if !succeeded(results, false, high) {
+	if !state.AllSucceeded(results, false, high) {
 		c.SetRetcode(codeFailure)
 	}
-}
-
-// succeeded reports whether nothing failed, but for what other states handle
-// by onfail with onfail_stop: False.
-func succeeded(results *value.Dict, nested bool, high *value.Dict) bool {
-	if results.Len() == 0 {
-		return false
-	}
-	for k, v := range results.All() {
-		tag := value.Str(k)
-		d, isDict := v.(*value.Dict)
-		_, isList := v.(*value.List)
-		ok := nested || isDict && tag != "__extend__" || isList && tag == "__extend__"
-		if ok && isDict {
-			if res, has := d.Get("result"); has {
-				ok = res != false
-			} else {
-				ok = succeeded(d, true, high)
-			}
-		}
-		if !ok && !handled(tag, results, high) {
-			return false
-		}
-	}
-	return true
-}
-
-// handled reports whether a failure was dealt with by a state that has it as
-// onfail.
-func handled(tag string, results, high *value.Dict) bool {
-	parts := strings.Split(tag, "_|-")
-	id, module := tag, ""
-	if len(parts) == 4 {
-		module, id = parts[0], parts[1]
-	}
-	found, good := false, false
-	for hid, v := range high.All() {
-		body, _ := v.(*value.Dict)
-		if hid == any(id) {
-			continue
-		}
-		for mod, run := range body.All() {
-			l, _ := run.(*value.List)
-			if !handles(l, module, id) {
-				continue
-			}
-			found = true
-			for t, r := range results.All() {
-				p := strings.Split(value.Str(t), "_|-")
-				if len(p) != 4 || p[0] != value.Str(mod) || p[1] != value.Str(hid) {
-					continue
-				}
-				d, _ := r.(*value.Dict)
-				if res, ok := d.At("result").(bool); ok {
-					good = res
-				}
-			}
-		}
-	}
-	return found && good
-}
-
-// handles reports whether the arguments of a state say that it deals with the
-// failure of another.
-func handles(run *value.List, module, id string) bool {
-	if run == nil {
-		return false
-	}
-	goesOn := false
-	for _, arg := range run.Items {
-		d, _ := arg.(*value.Dict)
-		goesOn = goesOn || d.At("onfail_stop") == false
-	}
-	if !goesOn {
-		return false
-	}
-	for _, arg := range run.Items {
-		d, _ := arg.(*value.Dict)
-		for _, it := range d.List("onfail") {
-			req, _ := it.(*value.Dict)
-			for k, v := range req.All() {
-				if value.Str(v) == id && (module == "" || value.Str(k) == module) {
-					return true
-				}
-			}
-		}
-	}
-	return false
 }

@@ -55,38 +55,18 @@ func (m *mod) highstate(ctx context.Context, c *fn.Call, a args) (any, error) {
 	if len(disabledSLS(c, []string{"highstate"})) > 0 {
 		return value.DictOf("name", textDisabled, "result", "False", "comment", "Disabled"), nil
 	}
-	leave, conflict := m.enter(ctx, c, a, "state.highstate")
-	if conflict != nil {
-		return conflict, nil
-	}
-	defer leave()
-	s, err := m.open(ctx, c, a, "")
-	if err != nil {
-		return nil, err
-	}
-	if l := a.pillarFaults(c, s); l != nil {
-		return l, nil
-	}
-	return m.runTop(ctx, c, a, s)
+	return m.in(ctx, c, a, session{"state.highstate", "", listFaults}, func(s *highstate.Session) (any, error) {
+		return m.runTop(ctx, c, a, s)
+	})
 }
 
 func (m *mod) top(ctx context.Context, c *fn.Call, a args) (any, error) {
-	leave, conflict := m.enter(ctx, c, a, "state.top")
-	if conflict != nil {
-		return conflict, nil
-	}
-	defer leave()
-	s, err := m.open(ctx, c, a, "")
-	if err != nil {
-		return nil, err
-	}
-	if l := a.pillarFaults(c, s); l != nil {
-		return l, nil
-	}
-	if v, ok := a.Kwargs.Get("exclude"); ok {
-		a.Exclude = v
-	}
-	return m.runTop(ctx, c, a, s)
+	return m.in(ctx, c, a, session{"state.top", "", listFaults}, func(s *highstate.Session) (any, error) {
+		if v, ok := a.Kwargs.Get("exclude"); ok {
+			a.Exclude = v
+		}
+		return m.runTop(ctx, c, a, s)
+	})
 }
 
 // runTop applies what the top file gives the minion.
@@ -192,83 +172,58 @@ func withChanges(results *value.Dict) *value.Dict {
 }
 
 func (m *mod) sls(ctx context.Context, c *fn.Call, a args) (any, error) {
-	leave, conflict := m.enter(ctx, c, a, "state.sls")
-	if conflict != nil {
-		return conflict, nil
-	}
-	defer leave()
 	mods := value.Split(a.Mods)
 	if off := disabledSLS(c, mods); len(off) > 0 {
 		return faulty(c, off), nil
 	}
-	s, err := m.open(ctx, c, a, "base")
-	if err != nil {
-		return nil, err
-	}
-	if l := a.pillarFaults(c, s); l != nil {
-		return l, nil
-	}
-	if a.Kwargs.Bool("cache") {
-		if high := m.cached(c, a); high != nil {
-			return m.finish(ctx, c, a, s, high)
+	return m.in(ctx, c, a, session{"state.sls", "base", listFaults}, func(s *highstate.Session) (any, error) {
+		if a.Kwargs.Bool("cache") {
+			if high := m.cached(c, a); high != nil {
+				return m.finish(ctx, c, a, s, high)
+			}
 		}
-	}
-	high, faults := s.High(ctx, []top.Match{{Saltenv: s.Saltenv(), SLS: mods}})
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	addExclude(high, a.Exclude)
-	name, err := cacheName(a)
-	if err != nil {
-		return nil, fn.Invalidf("%w", err)
-	}
-	keep(c, name, high)
-	results, err := m.finish(ctx, c, a, s, high)
-	if err == nil {
-		keep(c, "sls.p", results)
-	}
-	return results, err
+		high, faults := s.High(ctx, []top.Match{{Saltenv: s.Saltenv(), SLS: mods}})
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		addExclude(high, a.Exclude)
+		name, err := cacheName(a)
+		if err != nil {
+			return nil, fn.Invalidf("%w", err)
+		}
+		keep(c, name, high)
+		results, err := m.finish(ctx, c, a, s, high)
+		if err == nil {
+			keep(c, "sls.p", results)
+		}
+		return results, err
+	})
 }
 
 func (m *mod) slsID(ctx context.Context, c *fn.Call, a args) (any, error) {
-	leave, conflict := m.enter(ctx, c, a, "state.sls_id")
-	if conflict != nil {
-		return conflict, nil
-	}
-	defer leave()
-	s, err := m.open(ctx, c, a, "base")
-	if err != nil {
-		return nil, err
-	}
-	if l := a.pillarFaults(c, s); l != nil {
-		return l, nil
-	}
-	high, faults := s.High(ctx, []top.Match{{Saltenv: s.Saltenv(), SLS: value.Split(a.Mods)}})
-	faults = append(faults, s.Verify(ctx, high)...)
-	if len(faults) == 0 {
-		faults = s.RequisiteIn(ctx, high)
-	}
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	chunks, faults := s.Chunks(ctx, high)
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	results := s.Engine().RunID(ctx, chunks, a.ID)
-	if results.Len() == 0 {
-		return nil, fn.Invalidf("No matches for ID '%s' found in SLS '%s' within saltenv '%s'", a.ID, value.Str(a.Mods), s.Saltenv())
-	}
-	setRetcode(c, results, nil)
-	return results, nil
+	return m.in(ctx, c, a, session{"state.sls_id", "base", listFaults}, func(s *highstate.Session) (any, error) {
+		high, faults := s.High(ctx, []top.Match{{Saltenv: s.Saltenv(), SLS: value.Split(a.Mods)}})
+		faults = append(faults, s.Verify(ctx, high)...)
+		if len(faults) == 0 {
+			faults = s.RequisiteIn(ctx, high)
+		}
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		chunks, faults := s.Chunks(ctx, high)
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		results := s.Engine().RunID(ctx, chunks, a.ID)
+		if results.Len() == 0 {
+			return nil, fn.Invalidf("No matches for ID '%s' found in SLS '%s' within saltenv '%s'", a.ID, value.Str(a.Mods), s.Saltenv())
+		}
+		setRetcode(c, results, nil)
+		return results, nil
+	})
 }
 
 func (m *mod) single(ctx context.Context, c *fn.Call, a args) (any, error) {
-	leave, conflict := m.enter(ctx, c, a, "state.single")
-	if conflict != nil {
-		return conflict, nil
-	}
-	defer leave()
 	module, fun, ok := strings.Cut(a.Fun, ".")
 	if !ok {
 		c.SetRetcode(codeCompile)
@@ -279,30 +234,23 @@ func (m *mod) single(ctx context.Context, c *fn.Call, a args) (any, error) {
 	for _, kv := range [][2]any{{"state", module}, {"fun", fun}, {"__id__", a.Name}, {"name", a.Name}} {
 		low.Set(kv[0], kv[1])
 	}
-	s, err := m.open(ctx, c, a, "")
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range []any{"pillar", "pillar_enc", "saltenv", "pillarenv", "localconfig", "concurrent", "mock", "test"} {
-		if k != "saltenv" {
-			low.Delete(k)
+	return m.in(ctx, c, a, session{"state.single", "", anyPillar}, func(s *highstate.Session) (any, error) {
+		for _, k := range []any{"pillar", "pillar_enc", "saltenv", "pillarenv", "localconfig", "concurrent", "mock", "test"} {
+			if k != "saltenv" {
+				low.Delete(k)
+			}
 		}
-	}
-	if faults := s.Engine().Verify(low); len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	results, tag := value.NewDict(1), highstate.Tag(low)
-	results.Set(tag, s.Engine().Single(ctx, low))
-	setRetcode(c, results, nil)
-	return results, nil
+		if faults := s.Engine().Verify(low); len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		results, tag := value.NewDict(1), highstate.Tag(low)
+		results.Set(tag, s.Engine().Single(ctx, low))
+		setRetcode(c, results, nil)
+		return results, nil
+	})
 }
 
 func (m *mod) low(ctx context.Context, c *fn.Call, a args) (any, error) {
-	leave, conflict := m.enter(ctx, c, a, "state.low")
-	if conflict != nil {
-		return conflict, nil
-	}
-	defer leave()
 	low, ok := a.Data.(*value.Dict)
 	if !ok {
 		return nil, fn.Invalidf("a low chunk is a mapping, not a %s", value.TypeName(a.Data))
@@ -316,76 +264,50 @@ func (m *mod) low(ctx context.Context, c *fn.Call, a args) (any, error) {
 	if !low.Has("__id__") {
 		low.Set("__id__", low.At("name"))
 	}
-	s, err := m.open(ctx, c, a, "")
-	if err != nil {
-		return nil, err
-	}
-	if faults := s.Engine().Verify(low); len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	res := s.Engine().Single(ctx, low)
-	if res.At("result") == false {
-		c.SetRetcode(codeFailure)
-	}
-	return res, nil
+	return m.in(ctx, c, a, session{"state.low", "", anyPillar}, func(s *highstate.Session) (any, error) {
+		if faults := s.Engine().Verify(low); len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		res := s.Engine().Single(ctx, low)
+		if res.At("result") == false {
+			c.SetRetcode(codeFailure)
+		}
+		return res, nil
+	})
 }
 
 func (m *mod) high(ctx context.Context, c *fn.Call, a args) (any, error) {
-	leave, conflict := m.enter(ctx, c, a, "state.high")
-	if conflict != nil {
-		return conflict, nil
-	}
-	defer leave()
-	s, err := m.open(ctx, c, a, "")
-	if err != nil {
-		return nil, err
-	}
-	high, ok := a.Data.(*value.Dict)
-	if !ok {
-		return faulty(c, []string{"High data is not a dictionary and is invalid"}), nil
-	}
-	return m.finish(ctx, c, a, s, value.DeepCopy(high).(*value.Dict))
+	return m.in(ctx, c, a, session{"state.high", "", anyPillar}, func(s *highstate.Session) (any, error) {
+		high, ok := a.Data.(*value.Dict)
+		if !ok {
+			return faulty(c, []string{"High data is not a dictionary and is invalid"}), nil
+		}
+		return m.finish(ctx, c, a, s, value.DeepCopy(high).(*value.Dict))
+	})
 }
 
 func (m *mod) template(ctx context.Context, c *fn.Call, a args) (any, error) {
-	leave, conflict := m.enter(ctx, c, a, "state.template")
-	if conflict != nil {
-		return conflict, nil
-	}
-	defer leave()
-	s, err := m.open(ctx, c, a, "")
-	if err != nil {
-		return nil, err
-	}
-	if err := a.pillarError(c, s); err != nil {
-		return nil, err
-	}
-	if !strings.HasSuffix(a.Tem, ".sls") {
-		a.Tem += ".sls"
-	}
-	high, faults := s.File(ctx, a.Tem)
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	return m.finish(ctx, c, a, s, high)
+	return m.in(ctx, c, a, session{"state.template", "", failOnFaults}, func(s *highstate.Session) (any, error) {
+		if !strings.HasSuffix(a.Tem, ".sls") {
+			a.Tem += ".sls"
+		}
+		high, faults := s.File(ctx, a.Tem)
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		return m.finish(ctx, c, a, s, high)
+	})
 }
 
 func (m *mod) templateStr(ctx context.Context, c *fn.Call, a args) (any, error) {
-	leave, conflict := m.enter(ctx, c, a, "state.template_str")
-	if conflict != nil {
-		return conflict, nil
-	}
-	defer leave()
-	s, err := m.open(ctx, c, a, "")
-	if err != nil {
-		return nil, err
-	}
-	high, faults, err := s.Text(ctx, a.Tem)
-	if err != nil {
-		return nil, fn.Errorf("%w", err)
-	}
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	return m.finish(ctx, c, a, s, high)
+	return m.in(ctx, c, a, session{"state.template_str", "", anyPillar}, func(s *highstate.Session) (any, error) {
+		high, faults, err := s.Text(ctx, a.Tem)
+		if err != nil {
+			return nil, fn.Errorf("%w", err)
+		}
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		return m.finish(ctx, c, a, s, high)
+	})
 }

@@ -139,6 +139,47 @@ func (m *mod) decrypt(ctx context.Context, v any, enc string) (any, error) {
 	return v, nil
 }
 
+// session is what a function wants of the session it works in.
+type session struct {
+	fun string // as others see it run
+	env string // environment if the caller names none
+	of  pillarRule
+}
+
+// pillarRule is what a function makes of a faulty pillar.
+type pillarRule int
+
+const (
+	anyPillar    pillarRule = iota // works all the same
+	listFaults                     // returns the list of the faults
+	failOnFaults                   // fails
+)
+
+// in does the work of a function in a session. If another run is in the way,
+// the result is the list that says so.
+func (m *mod) in(ctx context.Context, c *fn.Call, a args, want session, work func(*highstate.Session) (any, error)) (any, error) {
+	leave, conflict := m.enter(ctx, c, a, want.fun)
+	if conflict != nil {
+		return conflict, nil
+	}
+	defer leave()
+	s, err := m.open(ctx, c, a, want.env)
+	if err != nil {
+		return nil, err
+	}
+	switch want.of {
+	case listFaults:
+		if l := a.pillarFaults(c, s); l != nil {
+			return l, nil
+		}
+	case failOnFaults:
+		if err := a.pillarError(c, s); err != nil {
+			return nil, err
+		}
+	}
+	return work(s)
+}
+
 // pillarFaults returns the list that a run ends with because of a faulty
 // pillar, nil if there is none or the caller does not mind.
 func (a *args) pillarFaults(c *fn.Call, s *highstate.Session) *value.List {

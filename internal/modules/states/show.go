@@ -10,21 +10,6 @@ import (
 	"brine/internal/value"
 )
 
-// look opens a session for a function that shows something.
-func (m *mod) look(ctx context.Context, c *fn.Call, a args, fun, env string) (s *highstate.Session, leave func(), conflict *value.List, err error) {
-	leave, conflict = m.enter(ctx, c, a, fun)
-	if conflict != nil {
-		return nil, nil, conflict, nil
-	}
-	if s, err = m.open(ctx, c, a, env); err == nil {
-		err = a.pillarError(c, s)
-	}
-	if err != nil {
-		leave()
-	}
-	return s, leave, nil, err
-}
-
 // ofTop renders what the top file gives the minion.
 func ofTop(ctx context.Context, s *highstate.Session) (*value.Dict, []string) {
 	matches, faults, err := s.Matches(ctx)
@@ -38,38 +23,24 @@ func ofTop(ctx context.Context, s *highstate.Session) (*value.Dict, []string) {
 }
 
 func (m *mod) showHighstate(ctx context.Context, c *fn.Call, a args) (any, error) {
-	s, leave, conflict, err := m.look(ctx, c, a, "state.show_highstate", "")
-	if conflict != nil || err != nil {
-		return orConflict(conflict), err
-	}
-	defer leave()
-	high, faults := ofTop(ctx, s)
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	setRetcode(c, high, nil)
-	return high, nil
-}
-
-// orConflict keeps a nil list from becoming a value.
-func orConflict(l *value.List) any {
-	if l == nil {
-		return nil
-	}
-	return l
+	return m.in(ctx, c, a, session{"state.show_highstate", "", failOnFaults}, func(s *highstate.Session) (any, error) {
+		high, faults := ofTop(ctx, s)
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		setRetcode(c, high, nil)
+		return high, nil
+	})
 }
 
 func (m *mod) showLowstate(ctx context.Context, c *fn.Call, a args) (any, error) {
-	s, leave, conflict, err := m.look(ctx, c, a, "state.show_lowstate", "")
-	if conflict != nil || err != nil {
-		return orConflict(conflict), err
-	}
-	defer leave()
-	chunks, faults := lowOfTop(ctx, s)
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	return chunks, nil
+	return m.in(ctx, c, a, session{"state.show_lowstate", "", failOnFaults}, func(s *highstate.Session) (any, error) {
+		chunks, faults := lowOfTop(ctx, s)
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		return chunks, nil
+	})
 }
 
 func lowOfTop(ctx context.Context, s *highstate.Session) ([]*value.Dict, []string) {
@@ -81,57 +52,48 @@ func lowOfTop(ctx context.Context, s *highstate.Session) ([]*value.Dict, []strin
 }
 
 func (m *mod) showStates(ctx context.Context, c *fn.Call, a args) (any, error) {
-	s, leave, conflict, err := m.look(ctx, c, a, "state.show_states", "")
-	if conflict != nil || err != nil {
-		return orConflict(conflict), err
-	}
-	defer leave()
-	chunks, faults := lowOfTop(ctx, s)
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	names := value.NewDict(0)
-	for _, low := range chunks {
-		names.Set(low.At("__sls__"), true)
-	}
-	return names.Keys(), nil
+	return m.in(ctx, c, a, session{"state.show_states", "", failOnFaults}, func(s *highstate.Session) (any, error) {
+		chunks, faults := lowOfTop(ctx, s)
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		names := value.NewDict(0)
+		for _, low := range chunks {
+			names.Set(low.At("__sls__"), true)
+		}
+		return names.Keys(), nil
+	})
 }
 
 func (m *mod) showUsage(ctx context.Context, c *fn.Call, a args) (any, error) {
-	s, leave, conflict, err := m.look(ctx, c, a, "state.show_state_usage", "")
-	if conflict != nil || err != nil {
-		return orConflict(conflict), err
-	}
-	defer leave()
-	usage, faults, err := s.Usage(ctx)
-	if err != nil {
-		return nil, fn.Errorf("%w", err)
-	}
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	setRetcode(c, usage, nil)
-	return usage, nil
+	return m.in(ctx, c, a, session{"state.show_state_usage", "", failOnFaults}, func(s *highstate.Session) (any, error) {
+		usage, faults, err := s.Usage(ctx)
+		if err != nil {
+			return nil, fn.Errorf("%w", err)
+		}
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		setRetcode(c, usage, nil)
+		return usage, nil
+	})
 }
 
 func (m *mod) showTop(ctx context.Context, c *fn.Call, a args) (any, error) {
-	s, leave, conflict, err := m.look(ctx, c, a, "state.show_top", "")
-	if conflict != nil || err != nil {
-		return orConflict(conflict), err
-	}
-	defer leave()
-	matches, faults, err := s.Matches(ctx)
-	if err != nil {
-		faults = []string{"Unable to render top file: " + err.Error()}
-	}
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	d := value.NewDict(len(matches))
-	for _, mt := range matches {
-		d.Set(mt.Saltenv, value.Strings(mt.SLS))
-	}
-	return d, nil
+	return m.in(ctx, c, a, session{"state.show_top", "", failOnFaults}, func(s *highstate.Session) (any, error) {
+		matches, faults, err := s.Matches(ctx)
+		if err != nil {
+			faults = []string{"Unable to render top file: " + err.Error()}
+		}
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		d := value.NewDict(len(matches))
+		for _, mt := range matches {
+			d.Set(mt.Saltenv, value.Strings(mt.SLS))
+		}
+		return d, nil
+	})
 }
 
 // highOf renders SLS files and looks at their form.
@@ -141,33 +103,27 @@ func (m *mod) highOf(ctx context.Context, a args, s *highstate.Session) (*value.
 }
 
 func (m *mod) showSLS(ctx context.Context, c *fn.Call, a args) (any, error) {
-	s, leave, conflict, err := m.look(ctx, c, a, "state.show_sls", "base")
-	if conflict != nil || err != nil {
-		return orConflict(conflict), err
-	}
-	defer leave()
-	high, faults := m.highOf(ctx, a, s)
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	return high, nil
+	return m.in(ctx, c, a, session{"state.show_sls", "base", failOnFaults}, func(s *highstate.Session) (any, error) {
+		high, faults := m.highOf(ctx, a, s)
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		return high, nil
+	})
 }
 
 func (m *mod) showLowSLS(ctx context.Context, c *fn.Call, a args) (any, error) {
-	s, leave, conflict, err := m.look(ctx, c, a, "state.show_low_sls", "base")
-	if conflict != nil || err != nil {
-		return orConflict(conflict), err
-	}
-	defer leave()
-	high, faults := m.highOf(ctx, a, s)
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	chunks, faults := s.Chunks(ctx, high)
-	if len(faults) > 0 {
-		return faulty(c, faults), nil
-	}
-	return chunks, nil
+	return m.in(ctx, c, a, session{"state.show_low_sls", "base", failOnFaults}, func(s *highstate.Session) (any, error) {
+		high, faults := m.highOf(ctx, a, s)
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		chunks, faults := s.Chunks(ctx, high)
+		if len(faults) > 0 {
+			return faulty(c, faults), nil
+		}
+		return chunks, nil
+	})
 }
 
 func (m *mod) slsExists(ctx context.Context, c *fn.Call, a args) (any, error) {

@@ -74,7 +74,6 @@ func (m *mod) runs() []fn.Func {
 	return []fn.Func{
 		fn.Of("apply", m.apply, `Apply SLS files, or without names all that the top file gives this minion.`,
 			takes("mods", asStates, fn.Default("mods", "null"), fn.Example("salt '*' state.apply web,db test=True"))...),
-		fn.Of("apply_", m.apply, `Same as state.apply.`, takes("mods", asStates, fn.Default("mods", "null"), fn.Example("salt '*' state.apply_ web"))...),
 		fn.Of("highstate", m.highstate, `Apply all that the top file gives this minion.`,
 			takes("test queue state_events", asStates, fn.Example("salt '*' state.highstate exclude='[base_packages]'"))...),
 		fn.Of("sls", m.sls, `Apply SLS files.`,

@@ -159,6 +159,7 @@ func (r *run) evaluate(u *unit, f *state.Func, low *value.Dict, mask *int) *valu
 // test. It uses nothing of the run that changes.
 func (r *run) perform(ctx context.Context, f *state.Func, c *fn.Call, low *value.Dict, mask *int, test bool) *value.Dict {
 	var out state.Result
+	name := low.At("name")
 	withUmask(mask, func() {
 		defer func() {
 			if p := recover(); p != nil {
@@ -166,10 +167,10 @@ func (r *run) perform(ctx context.Context, f *state.Func, c *fn.Call, low *value
 				out = state.Result{Verdict: state.Failed, Comment: fmt.Sprintf("An exception occurred in this state: %v", p)}
 			}
 		}()
-		out = r.plan(ctx, f, c, low, test)
+		out = r.plan(ctx, f, c, low, test, &name)
 	})
 	res := value.NewDict(10)
-	res.Set("name", low.At("name"))
+	res.Set("name", name)
 	res.Set("changes", out.Changes)
 	if out.Changes == nil {
 		res.Set("changes", value.NewDict(0))
@@ -186,22 +187,26 @@ func (r *run) perform(ctx context.Context, f *state.Func, c *fn.Call, low *value
 	return res
 }
 
-func (r *run) plan(ctx context.Context, f *state.Func, c *fn.Call, low *value.Dict, test bool) state.Result {
+// plan asks for the plan and follows it. name becomes what the state is called,
+// which a slot may fill in.
+func (r *run) plan(ctx context.Context, f *state.Func, c *fn.Call, low *value.Dict, test bool, name *any) state.Result {
 	full := value.Str(low.At("state")) + "." + value.Str(low.At("fun"))
 	kwargs, extra := f.Arguments(low)
 	if len(extra) > 0 {
 		return state.Result{Verdict: state.Failed, Comment: invalidArguments(full, extra)}
 	}
-	kwargs, err := r.slots(ctx, c, kwargs)
+	filled, err := r.slots(ctx, c, kwargs)
 	if err != nil {
 		return state.Result{Verdict: state.Failed, Comment: err.Error()}
 	}
-	env := &state.Env{Call: c, Low: low, Run: r.shared, Saltenv: "base"}
-	for _, k := range []string{"__env__", "saltenv"} {
-		if v, ok := low.Get(k); ok && v != nil {
-			env.Saltenv = value.Str(v)
-		}
+	if filled != kwargs {
+		dropNulls(f, kwargs, filled)
+		kwargs = filled
 	}
+	if v, ok := kwargs.Get("name"); ok {
+		*name = v
+	}
+	env := &state.Env{Call: c, Low: low, Run: r.shared, Saltenv: state.SaltenvOf(low)}
 	env.Template = func(ctx context.Context, t state.Template) (string, error) {
 		if r.deps.Template == nil {
 			return "", errors.New("there is no template engine")
@@ -222,6 +227,9 @@ func invalidArguments(full string, names []string) string {
 
 // carryOut makes the result of a plan.
 func carryOut(ctx context.Context, p state.Plan, err error, test bool) state.Result {
+	if err == nil && p.Whole != nil {
+		return p.Whole(ctx, test)
+	}
 	out := state.Result{Verdict: state.Succeeded, Warnings: p.Warnings, Extra: p.Extra, SkipWatch: p.SkipWatch}
 	switch {
 	case test && p.Forecast != nil:
@@ -328,7 +336,8 @@ func (r *run) log(low, res *value.Dict) {
 	r.deps.Log.Info("state done", args...)
 }
 
-// retryData are the settings of retry.
+// retryData are the settings of retry. Where one is of another form than it
+// must have, the default counts, as with Salt.
 type retryData struct {
 	until                     bool
 	attempts, interval, splay int64
@@ -346,12 +355,26 @@ func readRetry(v any) retryData {
 			d.until = b
 		}
 		for k, p := range map[string]*int64{"attempts": &d.attempts, "interval": &d.interval, "splay": &d.splay} {
-			if n, ok := x.At(k).(int64); ok {
+			if n, ok := wholeNumber(x.At(k)); ok {
 				*p = n
 			}
 		}
 	}
 	return d
+}
+
+// wholeNumber reads a setting; True is 1, as in Python.
+func wholeNumber(v any) (int64, bool) {
+	switch x := v.(type) {
+	case int64:
+		return x, true
+	case bool:
+		if x {
+			return 1, true
+		}
+		return 0, true
+	}
+	return 0, false
 }
 
 func (d retryData) text() string {

@@ -97,6 +97,7 @@ func New(d Deps, o Options) *Engine {
 // state is begun.
 func (e *Engine) Run(ctx context.Context, chunks []*value.Dict) *value.Dict {
 	r := e.newRun(ctx, chunks)
+	defer r.shared.End()
 	disabled := r.disable()
 	r.all(r.units)
 	results := value.NewDict(len(r.units))
@@ -110,6 +111,7 @@ func (e *Engine) Run(ctx context.Context, chunks []*value.Dict) *value.Dict {
 // the results.
 func (e *Engine) RunID(ctx context.Context, chunks []*value.Dict, id string) *value.Dict {
 	r := e.newRun(ctx, chunks)
+	defer r.shared.End()
 	for _, u := range r.units {
 		if u.id == id {
 			r.chunk(u, 0)
@@ -123,6 +125,7 @@ func (e *Engine) RunID(ctx context.Context, chunks []*value.Dict, id string) *va
 // Single runs one chunk as if it were alone, without requisites.
 func (e *Engine) Single(ctx context.Context, low *value.Dict) *value.Dict {
 	r := e.newRun(ctx, []*value.Dict{low})
+	defer r.shared.End()
 	u := r.units[0]
 	r.set(u.tag, r.call(u, low, 1))
 	r.settle(nil)

@@ -8,9 +8,8 @@ import (
 )
 
 // forms finds keywords of a chunk whose values mean nothing. Salt passes over
-// most of them: a state whose onlyif is a number runs without a condition, and
-// one with "retry: often" is tried twice. A fault here keeps the state from
-// running.
+// most of them: a state whose onlyif is a number runs without a condition. A
+// fault here keeps the state from running.
 func forms(low *value.Dict) (faults []string) {
 	for _, k := range []string{"onlyif", "unless"} {
 		v, ok := low.Get(k)
@@ -35,9 +34,6 @@ func forms(low *value.Dict) (faults []string) {
 		}
 	}
 	slices.Sort(faults)
-	if v, ok := low.Get("retry"); ok {
-		faults = append(faults, retryFaults(v)...)
-	}
 	return faults
 }
 
@@ -55,9 +51,10 @@ func conditionFault(keyword string, v any) string {
 	return fmt.Sprintf("%s: %s is a %s, where %s", keyword, value.Repr(v), value.TypeName(v), expected)
 }
 
-// idle tells of conditions that decide nothing, since they are no command but
-// what a template made of one: True, False or nothing. Trees that have them
-// work with Salt, so they are only warned of.
+// idle tells of keywords that Salt passes over and that do no harm: conditions
+// that decide nothing, since they are no command but what a template made of
+// one (True, False or nothing), and settings of retry for which the usual ones
+// are taken. Trees that have them work with Salt, so they are only warned of.
 func idle(low *value.Dict) (warnings []string) {
 	for _, k := range []string{"onlyif", "unless"} {
 		for _, it := range items(low.At(k)) {
@@ -67,10 +64,14 @@ func idle(low *value.Dict) (warnings []string) {
 			}
 		}
 	}
+	if v, ok := low.Get("retry"); ok {
+		warnings = append(warnings, retryWarnings(v)...)
+	}
 	return warnings
 }
 
-func retryFaults(v any) (faults []string) {
+// retryWarnings tells of settings of retry that readRetry does not take.
+func retryWarnings(v any) (warnings []string) {
 	switch x := v.(type) {
 	case bool:
 	case *value.Dict:
@@ -82,17 +83,17 @@ func retryFaults(v any) (faults []string) {
 				_, ok = v.(bool)
 				want = "True or False"
 			case "attempts", "interval", "splay":
-				_, ok = v.(int64)
+				_, ok = wholeNumber(v)
 			default:
-				faults = append(faults, fmt.Sprintf("retry has no setting %s; it has attempts, interval, splay and until", value.Repr(k)))
+				warnings = append(warnings, fmt.Sprintf("retry has no setting %s; it has attempts, interval, splay and until", value.Repr(k)))
 				continue
 			}
 			if !ok {
-				faults = append(faults, fmt.Sprintf("retry: %s is %s, but must be %s", value.Str(k), value.Repr(v), want))
+				warnings = append(warnings, fmt.Sprintf("retry: %s is %s, but must be %s; the default is used", value.Str(k), value.Repr(v), want))
 			}
 		}
 	default:
-		faults = append(faults, fmt.Sprintf("retry: %s is not True, nor a mapping of attempts, interval, splay and until", value.Repr(v)))
+		warnings = append(warnings, fmt.Sprintf("retry: %s is not True, nor a mapping of attempts, interval, splay and until; the defaults are used", value.Repr(v)))
 	}
-	return faults
+	return warnings
 }

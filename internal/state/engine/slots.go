@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"brine/internal/fn"
+	"brine/internal/state"
 	"brine/internal/value"
 )
 
@@ -27,6 +28,18 @@ func (r *run) slots(ctx context.Context, c *fn.Call, kwargs *value.Dict) (*value
 		out.Set(k, nv)
 	}
 	return out, nil
+}
+
+// dropNulls leaves arguments out whose slots yielded null, if they may be left
+// out and are of a form that null is not: Salt hands None to its functions,
+// which mostly means the same.
+func dropNulls(f *state.Func, before, filled *value.Dict) {
+	for k, v := range before.All() {
+		name := value.Str(k)
+		if p, ok := f.Param(name); ok && p.Optional && v != nil && filled.Has(name) && filled.At(name) == nil && !f.Takes(name, nil) {
+			filled.Delete(name)
+		}
+	}
 }
 
 func (r *run) slotList(ctx context.Context, c *fn.Call, args []any) ([]any, error) {

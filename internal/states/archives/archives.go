@@ -22,7 +22,7 @@ import (
 	"brine/internal/host/filesys"
 	"brine/internal/host/proc"
 	"brine/internal/state"
-	"brine/internal/states/sources"
+	"brine/internal/state/sources"
 	"brine/internal/value"
 )
 
@@ -166,7 +166,7 @@ func (u *unpacking) find(ctx context.Context) error {
 	if len(all) == 0 {
 		return fn.Errorf(`Invalid source "%s"`, text(u.Source))
 	}
-	if u.src, err = sources.Choose(ctx, u.e, all); err != nil {
+	if u.src, err = sources.Choose(ctx, u.e.Files, all); err != nil {
 		return err
 	}
 	u.shown = fileclient.Redact(u.src.URL)
@@ -234,7 +234,7 @@ func (u *unpacking) fetch(ctx context.Context) error {
 	if u.local() {
 		return nil
 	}
-	c, err := sources.Fetch(ctx, u.e, u.src, sources.How{Name: filepath.Base(u.src.URL), HashName: u.SourceHashName, SkipVerify: u.SkipVerify, ETag: u.UseETag}, "")
+	c, err := sources.Fetch(ctx, u.e.Files, u.src, sources.How{Name: filepath.Base(u.src.URL), HashName: u.SourceHashName, SkipVerify: u.SkipVerify, ETag: u.UseETag}, "")
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func (u *unpacking) fetch(ctx context.Context) error {
 	if u.src.Scheme() != "salt" || u.src.Hash == "" || u.SkipVerify {
 		return nil // what comes from the web was held to the hash as it was fetched
 	}
-	want, err := sources.Hash(ctx, u.e, u.src, sources.How{HashName: u.SourceHashName, Name: filepath.Base(u.src.URL)})
+	want, err := sources.Hash(ctx, u.e.Files, u.src, sources.How{HashName: u.SourceHashName, Name: filepath.Base(u.src.URL)})
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func (u *unpacking) verified(ctx context.Context) error {
 	if !u.local() || u.src.Hash == "" || u.SkipVerify {
 		return nil
 	}
-	want, err := sources.Hash(ctx, u.e, u.src, sources.How{HashName: u.SourceHashName})
+	want, err := sources.Hash(ctx, u.e.Files, u.src, sources.How{HashName: u.SourceHashName})
 	if err != nil {
 		return err
 	}
@@ -409,7 +409,7 @@ func (u *unpacking) sameHash(ctx context.Context) (bool, error) {
 	if !u.SkipList || u.noted == "" || u.src.Hash == "" {
 		return false, nil
 	}
-	want, err := sources.Hash(ctx, u.e, u.src, sources.How{HashName: u.SourceHashName, Name: filepath.Base(u.src.URL)})
+	want, err := sources.Hash(ctx, u.e.Files, u.src, sources.How{HashName: u.SourceHashName, Name: filepath.Base(u.src.URL)})
 	if err != nil {
 		return false, err
 	}

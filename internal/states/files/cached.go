@@ -11,7 +11,7 @@ import (
 	"brine/internal/host/filesys"
 	"brine/internal/salt"
 	"brine/internal/state"
-	"brine/internal/states/sources"
+	"brine/internal/state/sources"
 	"brine/internal/value"
 )
 
@@ -43,7 +43,7 @@ func (f file) cached(ctx context.Context, e *state.Env, a cachedArgs) (state.Pla
 	var want fileclient.Hash
 	if a.SourceHash != "" {
 		var err error
-		if want, err = sources.Hash(ctx, e, src, sources.How{Name: a.Name, HashName: a.HashName, Signed: sources.SignatureArgs{HashSig: a.HashSig, SignerArgs: a.SignerArgs}}); err != nil {
+		if want, err = sources.Hash(ctx, e.Files, src, sources.How{Name: a.Name, HashName: a.HashName, Signed: sources.SignatureArgs{HashSig: a.HashSig, SignerArgs: a.SignerArgs}}); err != nil {
 			return state.Plan{}, err
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"brine/internal/host/account"
 	"brine/internal/host/filesys"
 	"brine/internal/state"
-	"brine/internal/states/sources"
+	"brine/internal/state/perms"
+	"brine/internal/state/sources"
 	"brine/internal/value"
 )
 
@@ -109,7 +110,7 @@ func (f file) copyOwner(ctx context.Context, a copyArgs, from filesys.Facts) (ow
 }
 
 func (f file) makeCopy(source, name string, a copyArgs, own owner, isDir, there bool) error {
-	mode := dirMode(own.mode)
+	mode := perms.DirMode(own.mode)
 	if a.DirMode != nil {
 		var err error
 		if mode, err = filesys.ParseMode(filesys.NormalizeMode(a.DirMode)); err != nil {

@@ -17,6 +17,7 @@ import (
 	"brine/internal/host"
 	"brine/internal/host/filesys"
 	"brine/internal/state"
+	"brine/internal/state/perms"
 	"brine/internal/value"
 )
 
@@ -97,24 +98,10 @@ func (o owner) available() error {
 // differs reports what of the owner and mode is not as declared. The mode of a
 // symbolic link cannot be set.
 func (o owner) differs(now filesys.Facts) *value.Dict {
-	d := value.NewDict(3)
-	if given(o.user) && !same(o.user, now.User, now.UID) {
-		d.Set("user", o.user)
-	}
-	if given(o.group) && !same(o.group, now.Group, now.GID) {
-		d.Set("group", o.group)
-	}
-	if o.mode != "" && !now.IsLink() && o.mode != now.Mode {
-		d.Set("mode", o.mode)
-	}
-	return d
+	return perms.Differs(o.user, o.group, o.mode, now)
 }
 
 func given(v any) bool { return v != nil && v != "" }
-
-func same(want any, name string, id int) bool {
-	return value.Equal(want, name) || value.Equal(want, int64(id)) || value.Str(want) == value.Str(int64(id))
-}
 
 // apply gives a file the owner and mode, and returns what has changed.
 func (f file) apply(path string, o owner, follow bool) (*value.Dict, error) {
@@ -149,20 +136,4 @@ func merge(a, b *value.Dict) *value.Dict {
 		a.Set(k, v)
 	}
 	return a
-}
-
-// dirMode is the mode of folders that are made for a file with this mode: who
-// may do anything with the file may enter them.
-func dirMode(mode string) int {
-	bits, err := filesys.ParseMode(mode)
-	if err != nil || bits < 0 {
-		return -1
-	}
-	bits &= 0o777
-	for _, shift := range []int{0, 3, 6} {
-		if bits>>shift&7 != 0 {
-			bits |= 1 << shift
-		}
-	}
-	return bits
 }

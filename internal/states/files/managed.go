@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"brine/internal/atomicfile"
@@ -15,7 +14,8 @@ import (
 	"brine/internal/host/filesys"
 	"brine/internal/host/proc"
 	"brine/internal/state"
-	"brine/internal/states/sources"
+	"brine/internal/state/perms"
+	"brine/internal/state/sources"
 	"brine/internal/value"
 )
 
@@ -112,6 +112,10 @@ func (f file) managed(ctx context.Context, e *state.Env, a managedArgs) (state.P
 		return plan, fn.Errorf("Specified target %s is a directory", t.name)
 	}
 	if err := t.load(ctx); err != nil {
+		if nobody := t.own.available(); nobody != nil { // comes first, but a test does not mind it
+			plan.Forecast = &state.Result{Verdict: state.Failed, Comment: err.Error()}
+			return plan, nobody
+		}
 		return plan, err
 	}
 	p, err := t.plan(ctx)
@@ -162,6 +166,17 @@ func (t *managedFile) check() error {
 	return nil
 }
 
+// marks reads the arguments attrs and selinux.
+func (a *managedArgs) marks() perms.Marks {
+	m := perms.Marks{Attrs: a.Attrs}
+	for i, p := range perms.Parts {
+		if v := a.Selinux.At(p[0]); value.Truth(v) {
+			m.Context[i] = value.Str(v)
+		}
+	}
+	return m
+}
+
 // load finds out what the file is to hold.
 func (t *managedFile) load(ctx context.Context) error {
 	a := &t.args
@@ -189,7 +204,7 @@ func (t *managedFile) load(ctx context.Context) error {
 	if t.keep && filesys.Exists(t.name, true) {
 		return nil // only owner and mode count
 	}
-	s, err := sources.Choose(ctx, t.e, all)
+	s, err := sources.Choose(ctx, t.e.Files, all)
 	if err != nil {
 		return fn.Errorf("Unable to manage file: %w", err)
 	}
@@ -203,7 +218,7 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 	if a.Template == "" && (a.FollowSymlinks || !filesys.IsLink(t.name)) && filesys.IsFile(t.name) && a.CheckCmd == "" {
 		old = t.name
 	}
-	c, err := sources.Fetch(ctx, t.e, s, sources.How{Name: t.name, HashName: a.SourceHashName, SkipVerify: a.SkipVerify, Insecure: !a.VerifySSL, ETag: a.UseETag, Signed: a.SignatureArgs}, old)
+	c, err := sources.Fetch(ctx, t.e.Files, s, sources.How{Name: t.name, HashName: a.SourceHashName, SkipVerify: a.SkipVerify, Insecure: !a.VerifySSL, ETag: a.UseETag, Signed: a.SignatureArgs}, old)
 	if err != nil {
 		return err
 	}
@@ -335,15 +350,7 @@ func (t *managedFile) template(ctx context.Context, tm state.Template) (string, 
 // known of the file.
 func (t *managedFile) variables(url string) *value.Dict {
 	a := &t.args
-	v := value.DictOf("name", t.name, "source", url, "user", a.User, "group", a.Group, "mode", a.Mode, "attrs", attrsOf(a.Attrs))
-	for k, x := range a.Kwargs.All() {
-		v.Set(k, x)
-	}
-	for _, more := range []any{a.Defaults, a.Context} {
-		if d, ok := more.(*value.Dict); ok {
-			v.Update(d)
-		}
-	}
+	v := sources.Target{Name: t.name, User: a.User, Group: a.Group, Mode: a.Mode, Attrs: attrsOf(a.Attrs)}.Variables(url, a.Kwargs.Dict, a.Defaults, a.Context)
 	if acc := accumulators(t.e.Run).of(t.name); acc != nil {
 		v.Set("accumulator", acc)
 	}
@@ -362,7 +369,7 @@ func (t *managedFile) encode(text any) (*sources.Content, error) {
 	if b, ok := text.([]byte); ok {
 		return &sources.Content{Data: append([]byte{}, b...)}, nil
 	}
-	b, err := encode(value.Str(text), t.args.Encoding, t.args.EncodingErrors)
+	b, err := sources.Encode(value.Str(text), t.args.Encoding, t.args.EncodingErrors)
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +406,7 @@ func (t *managedFile) plan(ctx context.Context) (state.Plan, error) {
 		}
 	}
 	merge(changes, t.own.differs(now))
-	marked, err := t.args.marks().differs(ctx, t.name)
+	marked, err := t.args.marks().Differs(ctx, t.name)
 	if err != nil {
 		return state.Plan{}, err
 	}
@@ -430,11 +437,11 @@ func (t *managedFile) diff() string {
 // planOwner is for a file whose content is left alone.
 func (t *managedFile) planOwner(ctx context.Context, now filesys.Facts) (state.Plan, error) {
 	changes := t.own.differs(now)
-	marked, err := t.args.marks().differs(ctx, t.name)
+	marked, err := t.args.marks().Differs(ctx, t.name)
 	if err != nil {
 		return state.Plan{}, err
 	}
-	if old, _ := attributes(ctx, t.name); marked.Has("attrs") {
+	if old, _ := perms.Attributes(ctx, t.name); marked.Has("attrs") {
 		marked.Set("attrs", value.DictOf("old", old, "new", *t.args.Attrs))
 	}
 	merge(changes, marked)
@@ -458,7 +465,7 @@ func (t *managedFile) planOwner(ctx context.Context, now filesys.Facts) (state.P
 			if err != nil {
 				return state.Change{Diff: d}, err
 			}
-			marked, err := t.args.marks().apply(ctx, t.name)
+			marked, err := t.args.marks().Apply(ctx, t.name)
 			return state.Change{Diff: merge(d, marked)}, err
 		},
 	}}}, nil
@@ -498,7 +505,7 @@ func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 		if !t.args.Makedirs {
 			return state.Change{}, fn.Errorf("Parent directory not present")
 		}
-		mode := dirMode(t.own.mode)
+		mode := perms.DirMode(t.own.mode)
 		if t.args.DirMode != nil {
 			var err error
 			if mode, err = filesys.ParseMode(filesys.NormalizeMode(t.args.DirMode)); err != nil {
@@ -515,7 +522,7 @@ func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 		want = &sources.Content{}
 		change = state.Change{Diff: value.DictOf("new", "file "+t.name+" created"), Comment: "Empty file"}
 	}
-	if err := t.write(want, false); err != nil {
+	if err := t.write(ctx, want, false); err != nil {
 		return state.Change{}, err
 	}
 	now, err := filesys.Look(t.m, t.name, true)
@@ -523,7 +530,7 @@ func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 		return state.Change{}, err
 	}
 	merge(change.Diff, t.newOwner(now))
-	marked, err := t.args.marks().apply(ctx, t.name)
+	marked, err := t.args.marks().Apply(ctx, t.name)
 	merge(change.Diff, marked)
 	return change, err
 }
@@ -531,17 +538,11 @@ func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 // newOwner is what Salt shows of the owner and mode of a new file: what is not
 // root's, and the mode unless nobody but the owner has rights.
 func (t *managedFile) newOwner(now filesys.Facts) *value.Dict {
-	d := value.NewDict(3)
-	if given(t.own.user) && now.UID != os.Geteuid() {
-		d.Set("user", t.own.user)
+	mode := t.own.mode
+	if t.sourced {
+		mode = now.Mode
 	}
-	if given(t.own.group) && now.GID != os.Getegid() {
-		d.Set("group", t.own.group)
-	}
-	if now.Mode != "0600" && (t.sourced || t.own.mode != "") {
-		d.Set("mode", now.Mode)
-	}
-	return d
+	return perms.New(t.own.user, t.own.group, mode, now)
 }
 
 // update changes a file that is there.
@@ -554,7 +555,7 @@ func (t *managedFile) update(ctx context.Context, foretold *value.Dict, replace 
 		if err := t.backup(); err != nil {
 			return state.Change{}, err
 		}
-		if err := t.write(t.want, !t.args.FollowSymlinks); err != nil {
+		if err := t.write(ctx, t.want, !t.args.FollowSymlinks); err != nil {
 			return state.Change{}, err
 		}
 		changes.Set("diff", foretold.At("diff"))
@@ -567,7 +568,7 @@ func (t *managedFile) update(ctx context.Context, foretold *value.Dict, replace 
 			changes.Set(k, foretold.At(k))
 		}
 	}
-	marked, err := t.args.marks().apply(ctx, t.name)
+	marked, err := t.args.marks().Apply(ctx, t.name)
 	if merge(changes, marked); err != nil {
 		return state.Change{Diff: changes}, err
 	}
@@ -575,9 +576,16 @@ func (t *managedFile) update(ctx context.Context, foretold *value.Dict, replace 
 }
 
 // write puts the content in place, with owner and mode.
-func (t *managedFile) write(c *sources.Content, replaceLink bool) error {
+func (t *managedFile) write(ctx context.Context, c *sources.Content, replaceLink bool) error {
 	as := atomicfile.As{Mode: t.own.bits, UID: t.own.uid, GID: t.own.gid, ReplaceLink: replaceLink, Durable: true}
-	if err := atomicfile.ReplaceAs(t.name, as, func(w io.Writer) error { return c.Pour(w) }); err != nil {
+	pour := func(w io.Writer) error { return c.Pour(w) }
+	if as.Ready = t.ready(ctx, c); as.Ready != nil {
+		if atomicfile.ReplaceAs(t.name, as, pour) == nil {
+			return nil
+		}
+		as.Ready = nil // it says better what is wrong when it writes
+	}
+	if err := atomicfile.ReplaceAs(t.name, as, pour); err != nil {
 		return fn.Errorf("Failed to commit change: %w", err)
 	}
 	return nil
@@ -588,17 +596,7 @@ func (t *managedFile) write(c *sources.Content, replaceLink bool) error {
 func (t *managedFile) backup() error { return t.backUp(t.e, t.name, t.args.Backup) }
 
 func (f file) backUp(e *state.Env, name string, mode any) error {
-	if !given(mode) {
-		mode = e.Config.Get("backup_mode")
-	}
-	if m := value.Str(mode); !given(mode) || m != "minion" && m != "both" {
-		return nil
-	}
-	dir, _ := e.Config.Get("cachedir").(string)
-	if err := filesys.Backup(name, filepath.Join(dir, "file_backup"), time.Now()); err != nil {
-		return fn.Errorf("Failed to back up %s: %w", name, cause(err))
-	}
-	return nil
+	return sources.BackUp(e.Config, name, mode)
 }
 
 // checked runs check_cmd on the new content.

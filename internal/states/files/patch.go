@@ -14,7 +14,7 @@ import (
 	"brine/internal/host/proc"
 	"brine/internal/output"
 	"brine/internal/state"
-	"brine/internal/states/sources"
+	"brine/internal/state/sources"
 	"brine/internal/value"
 )
 
@@ -141,7 +141,7 @@ func (p *patching) fetch(ctx context.Context, f file, dir string, warned *[]stri
 	if len(all) == 0 {
 		return fn.Errorf("a source is required: where the patch comes from")
 	}
-	s, err := sources.Choose(ctx, p.e, all)
+	s, err := sources.Choose(ctx, p.e.Files, all)
 	if err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (p *patching) fetch(ctx context.Context, f file, dir string, warned *[]stri
 		return err
 	}
 	t.own.uid, t.own.gid, t.own.bits = -1, -1, 0o600
-	return t.write(t.want, false)
+	return t.write(ctx, t.want, false)
 }
 
 // call runs patch(1), and returns what cmd.run_all does.

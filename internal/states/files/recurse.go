@@ -11,7 +11,7 @@ import (
 	"brine/internal/fn"
 	"brine/internal/host/filesys"
 	"brine/internal/state"
-	"brine/internal/states/sources"
+	"brine/internal/state/sources"
 	"brine/internal/value"
 )
 
@@ -112,7 +112,7 @@ func (t *tree) locate(ctx context.Context) error {
 	if len(all) == 0 {
 		return fn.Errorf("Invalid source '' (must be a salt:// URI)")
 	}
-	s, err := sources.FirstThere(ctx, t.e, all)
+	s, err := sources.FirstThere(ctx, t.e.Files, all)
 	if err != nil {
 		return fn.Errorf("Recurse failed: %w", err)
 	}
@@ -376,7 +376,11 @@ func (t *tree) join() state.Plan {
 	}
 	right := "The directory " + t.Name + " is in the correct state"
 	if !due && !failed {
-		return state.Plan{Comment: right}
+		if filesys.IsDir(t.Name) {
+			return state.Plan{Comment: right}
+		}
+		// Nothing goes into it, but it is made, of which nothing is told.
+		return state.Plan{Forecast: &state.Result{Verdict: state.Succeeded, Comment: right}, Steps: []state.Step{{Do: t.do}}}
 	}
 	forecast := &state.Result{Verdict: state.Undecided, Comment: strings.TrimSpace(strings.Join(notes, "\n")), Changes: foretold}
 	if failed {

@@ -10,7 +10,7 @@ import (
 	"brine/internal/host/filesys"
 	"brine/internal/json"
 	"brine/internal/state"
-	"brine/internal/states/sources"
+	"brine/internal/state/sources"
 	"brine/internal/value"
 	"brine/internal/yaml"
 )
@@ -265,7 +265,7 @@ func (f file) keepText(ctx context.Context, e *state.Env, name string, a seriali
 	if t.own, err = f.owner(ctx, a.User, a.Group, t.mode()); err != nil {
 		return state.Plan{}, err
 	}
-	b, err := encode(text, a.Encoding, a.EncodingErrors)
+	b, err := sources.Encode(text, a.Encoding, a.EncodingErrors)
 	if err != nil {
 		return state.Plan{}, err
 	}

@@ -11,7 +11,7 @@ import (
 	"brine/internal/host/filesys"
 	"brine/internal/pyre"
 	"brine/internal/state"
-	"brine/internal/states/sources"
+	"brine/internal/state/sources"
 	"brine/internal/textedit"
 	"brine/internal/value"
 )
@@ -73,7 +73,7 @@ func (f file) texts(ctx context.Context, e *state.Env, name string, a textsArgs)
 }
 
 func (f file) text(ctx context.Context, e *state.Env, name string, s sources.Source, a textsArgs) (string, error) {
-	c, err := sources.Fetch(ctx, e, s, sources.How{Name: name, SkipVerify: true}, "")
+	c, err := sources.Fetch(ctx, e.Files, s, sources.How{Name: name, SkipVerify: true}, "")
 	if err != nil {
 		return "", err
 	}

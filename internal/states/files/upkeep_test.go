@@ -12,7 +12,9 @@ import (
 	"brine/internal/host"
 	modfiles "brine/internal/modules/files"
 	"brine/internal/modules/shell"
+	"brine/internal/state/engine"
 	"brine/internal/states/statetest"
+	"brine/internal/value"
 )
 
 func upkeep(name string) statetest.Table {
@@ -57,3 +59,27 @@ func TestMarksRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/mark
 func TestINI(t *testing.T) { statetest.Run(t, upkeep("ini")) }
 
 func TestINIRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/ini") }
+
+// A folder of which nothing goes into the copy is made all the same, and
+// nothing is told of it.
+func TestRecurseOfNothing(t *testing.T) {
+	s := newStage(t)
+	text := "x"
+	s.build(map[string]*string{"srv/d/_a": &text, "w": nil})
+	low := func() *value.Dict {
+		return value.DictOf("state", "file", "fun", "recurse", "__id__", "a", "name", s.root+"/w/new", "source", "salt://d", "exclude_pat", "_*")
+	}
+	for _, test := range []bool{true, false, false} {
+		res := engine.New(s.deps, engine.Options{Test: test}).Single(t.Context(), low())
+		if res.At("result") != true || res.Dict("changes").Len() > 0 || res.Str("comment") != "The directory "+s.root+"/w/new is in the correct state" {
+			t.Errorf("test=%v: %s", test, value.Repr(res))
+		}
+		if st, err := os.Stat(s.root + "/w/new"); (err == nil && st.IsDir()) == test {
+			t.Errorf("test=%v: %v", test, err)
+		}
+	}
+	s.build(map[string]*string{"srv/d/_a": &text, "w": nil, "w/new": &text})
+	if res := engine.New(s.deps, engine.Options{}).Single(t.Context(), low()); res.At("result") != false {
+		t.Errorf("over a file: %s", value.Repr(res))
+	}
+}

@@ -52,6 +52,7 @@ import (
 	"brine/internal/state/engine"
 	"brine/internal/value"
 	"brine/internal/yaml"
+	"brine/test/tools"
 )
 
 //go:embed machine.sh
@@ -579,7 +580,8 @@ func whole(v any) any {
 	return v
 }
 
-// Needs skips the test if this machine has not got a program or folder.
+// Needs skips the test if this machine has not got a program or folder, or
+// fails it where that is required.
 func Needs(t *testing.T, names ...string) {
 	t.Helper()
 	for _, n := range names {
@@ -588,7 +590,7 @@ func Needs(t *testing.T, names ...string) {
 			_, err := os.Stat(filepath.Join(dir, n))
 			return err == nil
 		}) {
-			t.Skipf("this machine has no %s", n)
+			tools.Without(t, "this machine has no "+n)
 		}
 	}
 }

@@ -7,7 +7,17 @@ import (
 
 // Message is one message to write, in two parts so that neither need be
 // copied. Both may be shared between queues and must not change.
-type Message struct{ Head, Body []byte }
+type Message struct {
+	Head, Body []byte
+	// Sent is that of transport.Answer.
+	Sent func(free bool)
+}
+
+func (m Message) done(free bool) {
+	if m.Sent != nil {
+		m.Sent(free)
+	}
+}
 
 func (m Message) size() int { return len(m.Head) + len(m.Body) }
 
@@ -59,10 +69,12 @@ func (q *Queue) Put(m Message) (ok, rest bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
+		m.done(true)
 		return true, false
 	}
 	if q.Limit > 0 && len(q.waiting)+q.writing >= q.Limit {
 		q.dropped++
+		m.done(true)
 		return false, false
 	}
 	q.waiting = append(q.waiting, m)
@@ -75,7 +87,7 @@ func (q *Queue) Put(m Message) (ok, rest bool) {
 // goroutine. It is to be called once after each Put that asks for it.
 func (q *Queue) Flush() {
 	if q.Try == nil {
-		go q.drain(nil, 0, 0)
+		go q.drain(nil, 0, 0, nil)
 		return
 	}
 	s := scratches.Get().(*scratch)
@@ -87,10 +99,13 @@ func (q *Queue) Flush() {
 		}
 		size := sizeOf(batch)
 		if n := q.Try(batch); n < size {
-			go q.drain(after(batch, n), len(batch), size)
+			go q.drain(after(batch, n), len(batch), size, told(batch))
 			return
 		}
 		q.written(len(batch), size)
+		for _, m := range batch {
+			m.done(true)
+		}
 	}
 }
 
@@ -126,6 +141,17 @@ func after(ms []Message, n int) []Message {
 	return rest
 }
 
+// told returns those of the messages whose end somebody wants to know.
+func told(ms []Message) []Message {
+	var out []Message
+	for _, m := range ms {
+		if m.Sent != nil {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
 // Remove takes out a message that is not being written yet, found by the
 // identity of its head, and tells whether it did.
 func (q *Queue) Remove(head []byte) bool {
@@ -143,8 +169,12 @@ func (q *Queue) Remove(head []byte) bool {
 // Close forgets what is waiting and takes no more.
 func (q *Queue) Close() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
+	gone := q.waiting
 	q.closed, q.waiting = true, nil
+	q.mu.Unlock()
+	for _, m := range gone {
+		m.done(true)
+	}
 }
 
 // Wait returns when nothing is waiting or being written. The owner makes that
@@ -175,20 +205,24 @@ func (q *Queue) Dropped() uint64 {
 }
 
 // drain writes until nothing is waiting: first the rest of a batch, which
-// counts as so many messages and bytes.
-func (q *Queue) drain(batch []Message, messages, bytes int) {
+// counts as so many messages and bytes. tell are those of them whose end
+// somebody wants to know.
+func (q *Queue) drain(batch []Message, messages, bytes int, tell []Message) {
 	for {
 		if len(batch) > 0 {
 			if err := q.Write(batch); err != nil {
 				q.Close()
 			}
 			q.written(messages, bytes)
+			for _, m := range tell {
+				m.done(true)
+			}
 			clear(batch)
 		}
 		if batch = q.take(batch[:0]); len(batch) == 0 {
 			return
 		}
-		messages, bytes = len(batch), sizeOf(batch)
+		messages, bytes, tell = len(batch), sizeOf(batch), told(batch)
 	}
 }
 

@@ -53,7 +53,7 @@ func TestFlushLeavesTheRest(t *testing.T) {
 	for i := range messages {
 		head, body := fmt.Sprintf("%d:", i), strings.Repeat("x", rnd.Intn(20))
 		want.WriteString(head + body)
-		if !q.Push(Message{[]byte(head), []byte(body)}) {
+		if !q.Push(Message{Head: []byte(head), Body: []byte(body)}) {
 			t.Fatal("dropped")
 		}
 	}

@@ -214,7 +214,7 @@ func (p *requestPeer) received(frame []byte) error {
 	}
 	p.live.Heard()
 	e := &exchange{p: p, size: len(frame), head: replyHead(frame, head, body)}
-	e.Request = transport.Request{Body: body, Peer: p.conn.RemoteAddr(), NewSpec: true, Reply: e.reply, Gone: p.isGone}
+	e.Request = transport.Request{Body: body, Peer: p.conn.RemoteAddr(), NewSpec: true, Reply: e.reply, Answer: e.answer, Gone: p.isGone}
 	p.account(1, e.size)
 	p.s.handle(&e.Request)
 	return nil
@@ -230,11 +230,14 @@ func replyHead(frame, head, body []byte) []byte {
 	return append(append(b, head...), "\xa4body"...)
 }
 
-func (e *exchange) reply(body []byte) {
+func (e *exchange) reply(body []byte) { e.answer(transport.Answer{Body: body}) }
+
+func (e *exchange) answer(a transport.Answer) {
 	if e.replied.Swap(true) {
+		a.Done(true)
 		return
 	}
-	m := netpeer.Message{Head: e.head, Body: body}
+	m := netpeer.Message{Head: append(e.head, a.Head...), Body: a.Body, Sent: a.Sent}
 	e.p.account(0, len(m.Head)+len(m.Body)-e.size)
 	e.p.out.Push(m)
 }

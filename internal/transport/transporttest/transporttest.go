@@ -40,6 +40,8 @@ func Run(t *testing.T, newTransport func() transport.Transport) {
 		{"concurrent requesters", testConcurrentRequesters},
 		{"one requester, many goroutines", testSharedRequester},
 		{"reply later and out of order", testReplyLater},
+		{"answers in two parts", testAnswer},
+		{"answers to who is gone", testAnswerGone},
 		{"large messages", testLargeMessages},
 		{"oversized request", testOversizedRequest},
 		{"oversized reply", testOversizedReply},

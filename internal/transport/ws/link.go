@@ -43,11 +43,15 @@ func (l *link) init(ws *websocket.Conn, live *netpeer.Conn, limit int) {
 	l.out.Write = l.write
 }
 
-// write closes the connection when it fails, so that the reader notices. A
-// message must be whole in its Body.
+// write closes the connection when it fails, so that the reader notices.
 func (l *link) write(ms []netpeer.Message) error {
 	for _, m := range ms {
-		if err := l.ws.Write(context.Background(), websocket.MessageBinary, m.Body); err != nil {
+		// In one piece, because clients may know no others.
+		whole := m.Body
+		if len(m.Head) > 0 {
+			whole = append(append(make([]byte, 0, len(m.Head)+len(m.Body)), m.Head...), m.Body...)
+		}
+		if err := l.ws.Write(context.Background(), websocket.MessageBinary, whole); err != nil {
 			l.close()
 			return err
 		}

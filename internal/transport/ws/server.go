@@ -44,7 +44,7 @@ func (s *requestServer) serve(ctx context.Context, p *link) error {
 			}
 		}
 		e := &exchange{p: p, answered: answered}
-		e.Request = transport.Request{Body: body, Peer: p.live.RemoteAddr(), Reply: e.reply}
+		e.Request = transport.Request{Body: body, Peer: p.live.RemoteAddr(), Reply: e.reply, Answer: e.answer}
 		s.handle(&e.Request)
 	}
 }
@@ -57,10 +57,13 @@ type exchange struct {
 	replied  atomic.Bool
 }
 
-func (e *exchange) reply(body []byte) {
+func (e *exchange) reply(body []byte) { e.answer(transport.Answer{Body: body}) }
+
+func (e *exchange) answer(a transport.Answer) {
 	if e.replied.Swap(true) {
+		a.Done(true)
 		return
 	}
-	e.p.out.Push(netpeer.Message{Body: body})
+	e.p.out.Push(netpeer.Message{Head: a.Head, Body: a.Body, Sent: a.Sent})
 	e.answered <- struct{}{} // has room: the next request waits for it
 }

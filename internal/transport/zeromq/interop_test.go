@@ -17,6 +17,7 @@ import (
 
 	"brine/internal/salt"
 	"brine/internal/transport"
+	"brine/test/tools"
 )
 
 // The tests in this file speak with the real libzmq, by way of Python.
@@ -56,16 +57,7 @@ def losses(s):
 
 func startLibzmq(t *testing.T, addr, script string) *libzmq {
 	t.Helper()
-	python := os.Getenv("BRINE_PYZMQ")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
-	if err := exec.Command(python, "-c", "import zmq").Run(); err != nil {
-		if os.Getenv("CI") != "" && os.Getenv("BRINE_REQUIRE_TOOLS") == "1" {
-			t.Fatalf("no pyzmq at %s: %v", python, err)
-		}
-		t.Skipf("no pyzmq at %s (BRINE_PYZMQ can name another Python): %v", python, err)
-	}
+	python := tools.NeedPython(t, "python3-zmq", "zmq")
 	p := &libzmq{t, exec.Command(python, "-c", prelude+script, addr), make(chan string, 1000)}
 	p.cmd.Stderr = os.Stderr
 	in, err := p.cmd.StdinPipe()

@@ -26,9 +26,16 @@ var errStalled = errors.New("the peer does not read")
 // that many outboxes can share one.
 type packet struct {
 	head, body []byte
+	sent       func(free bool) // of transport.Answer
 }
 
 func (p *packet) size() int { return len(p.head) + len(p.body) }
+
+func (p *packet) done(free bool) {
+	if p.sent != nil {
+		p.sent(free)
+	}
+}
 
 // ring is a queue that takes memory only while it holds something.
 type ring struct {
@@ -301,7 +308,9 @@ func (o *outbox) advance(n int) {
 		}
 		n -= left
 		o.off = 0
-		o.bytes -= o.q.pop().size()
+		p := o.q.pop()
+		o.bytes -= p.size()
+		p.done(true)
 	}
 	o.room.Signal()
 }
@@ -314,9 +323,13 @@ func (o *outbox) shut(cause error) {
 		o.cause = cause
 	}
 	o.closed, o.busy = true, false
+	q := o.q
 	o.q, o.bytes, o.off = ring{}, 0, 0
 	o.room.Broadcast()
 	o.mu.Unlock()
+	for q.n > 0 {
+		q.pop().done(false) // a drain may be writing it
+	}
 	o.conn.Close()
 }
 

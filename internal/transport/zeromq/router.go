@@ -62,7 +62,9 @@ func (s *requestServer) talk(l *link, handle transport.Handler) error {
 			return err
 		}
 		l.out.ask(len(body))
-		handle(&transport.Request{Body: body, Peer: addr, Reply: l.replier(route, len(body)), Gone: gone})
+		answer := l.replier(route, len(body))
+		handle(&transport.Request{Body: body, Peer: addr, Answer: answer, Gone: gone,
+			Reply: func(reply []byte) { answer(transport.Answer{Body: reply}) }})
 	}
 }
 
@@ -76,17 +78,19 @@ func (l *link) gone() bool {
 }
 
 // replier returns the function that answers a request of n bytes.
-func (l *link) replier(route []byte, n int) func([]byte) {
+func (l *link) replier(route []byte, n int) func(transport.Answer) {
 	var given atomic.Bool
-	return func(reply []byte) {
+	return func(a transport.Answer) {
 		if given.Swap(true) {
+			a.Done(true)
 			return
 		}
-		head := make([]byte, 0, len(route)+2+9)
+		head := make([]byte, 0, len(route)+2+9+len(a.Head))
 		head = append(head, route...)
 		head = appendHeader(head, flagMore, 0)
-		head = appendHeader(head, 0, len(reply))
-		if l.out.answer(&packet{head: head, body: reply}, n) {
+		head = appendHeader(head, 0, len(a.Head)+len(a.Body))
+		head = append(head, a.Head...)
+		if l.out.answer(&packet{head: head, body: a.Body, sent: a.Sent}, n) {
 			l.out.flushAll()
 		}
 	}
@@ -168,6 +172,7 @@ func (o *outbox) answer(p *packet, n int) bool {
 	o.asked--
 	o.askBytes -= n
 	if o.closed {
+		p.done(true)
 		return false
 	}
 	return o.queue(p) // awaitRoom bounds their number

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"brine/bench/report"
+	"brine/internal/crypt"
+	"brine/internal/job"
+	"brine/internal/msgpack"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// Costs is what one message of a kind costs a master, as measured on one
+// machine. Times are CPU seconds, sizes bytes.
+type Costs struct {
+	SignIn  float64 `json:"sign_in"`
+	Return  float64 `json:"return"`
+	Publish float64 `json:"publish"` // to each subscriber
+	Command float64 `json:"command"` // to sign and store one command, whoever gets it
+	Event   float64 `json:"event"`   // of 5 KB
+	Pillar  float64 `json:"pillar"`  // of 200 lines with jinja
+	Files   float64 `json:"files"`   // each byte of files of 100 KB
+	// Store is the part of a return that one goroutine does for all: the
+	// transaction of the job database.
+	Store float64 `json:"store"`
+	// Copy is a return that another member has received: to open and decode
+	// it out of a batch, and to store it.
+	Copy float64 `json:"copy"`
+
+	CLI float64 `json:"cli"` // that the program salt takes for a return
+
+	Idle   float64 `json:"idle"`   // memory of a master without minions
+	Minion float64 `json:"minion"` // memory of a connected minion
+
+	ReturnWire float64 `json:"return_wire"` // a return with its answer on the wire
+	CopyWire   float64 `json:"copy_wire"`   // a return in a batch between members
+	ReturnDisk float64 `json:"return_disk"` // a return in the job database
+
+	// What bench measured for whole loads, which Check compares the model with.
+	Ping    float64 `json:"check_ping"`    // CLI and master CPU for 1,000 minions
+	Restart float64 `json:"check_restart"` // master CPU until 5,000 have signed in
+}
+
+// shares of the work of a return in the profile of docs/performance.md; the
+// store's is measured here.
+const openShare = 0.28
+
+// Gather takes the costs from a report of bench, and measures the others here.
+func Gather(rep *report.Report) (Costs, error) {
+	var c Costs
+	var missing error
+	of := func(figure string, x float64) float64 {
+		for _, f := range rep.Figures {
+			if f.Name != figure {
+				continue
+			}
+			if v, _, _, n := f.Median("brine", x); n > 0 {
+				return v * map[string]float64{"s": 1, "ms": 1e-3, "µs": 1e-6, "MB": 1e6, "KB": 1e3}[f.Unit]
+			}
+		}
+		missing = fmt.Errorf("the report has no figure %s", figure)
+		return 0
+	}
+	c.SignIn, c.Return = of("signin-zeromq", 0), of("return-zeromq", 0)
+	c.Event, c.Pillar, c.Files = of("event-zeromq", 0), of("pillar", 0), of("files-100kb-cpu", 0)/1e6
+	// Two sizes of fleets tell the cost of a command from that of a subscriber.
+	few, many := of("curve-publish", 100), of("curve-publish", 9900)
+	c.Publish = (9900*many - 100*few) / (9900 - 100)
+	c.Command = 100 * (few - c.Publish)
+	c.Idle, c.Minion = of("memory-idle", 0), of("memory-minion-zeromq", 0)
+	c.Ping, c.Restart = of("ping-cpu", 0), of("restart-cpu", 0)
+	c.CLI = of("ping-cli", 0) / 1000
+	if missing != nil {
+		return c, missing
+	}
+	if err := c.measureStore(20_000); err != nil {
+		return c, err
+	}
+	c.Copy = openShare*c.Return/2 + c.Store // one cipher and one frame for a whole batch
+	return c, c.measureWire()
+}
+
+// ping is what a minion answers to test.ping.
+func ping(jid, id string) *value.Dict {
+	return value.DictOf("cmd", "_return", "id", id, "jid", jid, "fun", "test.ping", "fun_args", &value.List{}, "return", true, "retcode", 0, "success", true)
+}
+
+// measureStore puts returns into a job database, as fast as it takes them.
+func (c *Costs) measureStore(n int) error {
+	dir, err := os.MkdirTemp("", "scale")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	s, err := job.Open(dir, job.Options{KeepJobsSeconds: 86400, JobCache: true}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	const perJob = 1000
+	start := time.Now()
+	before := cpu()
+	done := make(chan error, n)
+	for i := range n {
+		jid := salt.NewJID(start.Add(time.Duration(i/perJob) * time.Second))
+		if i%perJob == 0 {
+			if err := s.NewJob(value.DictOf("jid", jid, "fun", "test.ping", "tgt", "*", "tgt_type", "glob", "arg", &value.List{}), nil); err != nil {
+				return err
+			}
+		}
+		s.ReturnAsync(ping(jid, fmt.Sprintf("minion-%06d.example.com", i%perJob)), func(_ bool, err error) { done <- err })
+	}
+	for range n {
+		if err := <-done; err != nil {
+			return err
+		}
+	}
+	c.Store = (cpu() - before) / float64(n)
+	fi, err := os.Stat(filepath.Join(dir, "jobs.db"))
+	if err != nil {
+		return err
+	}
+	c.ReturnDisk = float64(fi.Size()) / float64(n)
+	return nil
+}
+
+// measureWire encodes and seals a return, its answer and a batch.
+func (c *Costs) measureWire() error {
+	const id = "minion-000000.example.com"
+	key, err := crypt.NewCrypticle(crypt.NewKey())
+	if err != nil {
+		return err
+	}
+	plain, err := msgpack.Marshal(ping(salt.NewJID(time.Now()), id), msgpack.Wire)
+	if err != nil {
+		return err
+	}
+	sealed, answer := key.Encrypt(plain), key.Encrypt([]byte{0xc3})
+	const frames = 2 * (40 + 40) // heads of TCP and IP, framing and the outer map
+	c.ReturnWire, c.CopyWire = float64(len(sealed)+len(answer)+frames), float64(len(plain))
+	return nil
+}
+
+// cpu returns the CPU seconds of this process.
+func cpu() float64 {
+	var ru syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ru); err != nil {
+		panic(err) // no such call, no such program
+	}
+	return float64(ru.Utime.Nano()+ru.Stime.Nano()) / 1e9
+}
+
+// readCosts reads what -measure wrote.
+func readCosts(path string) (c Costs, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(b, &c)
+}

@@ -1,0 +1,132 @@
+package main
+
+import "math"
+
+// Fleet is one cluster and the minions that are connected to it.
+type Fleet struct {
+	Masters, Minions int
+	Cores            int // of each master
+	// Copies is how many members other than the one that got it keep each
+	// return.
+	Copies int
+	// Standby is whether a minion is signed in at a second master.
+	Standby bool
+	// Leaves are clusters below this one: each gives the returns of its own
+	// minions in batches, and counts as one subscriber. Their minions are not
+	// among Minions.
+	Leaves, LeafMinions int
+}
+
+// Load is what a fleet does in a day.
+type Load struct {
+	Commands    int // to all minions
+	Events      int // of 5 KB, from each minion
+	Highstates  int // of each minion: a pillar, FileBytes of files and a return
+	FileBytes   int // that a highstate fetches
+	ReturnBytes int // of a highstate's return beyond that of test.ping, on disk and wire
+	Rotations   int // of the session keys, after which each minion signs in anew
+}
+
+// Answer is what the model says of a fleet under a load.
+type Answer struct {
+	CommandTime float64 // seconds until the last return of a command to all is stored wherever it is to be
+	StoreTime   float64 // of these, that the one writer of each database needs
+	CLITime     float64 // that the program salt, one process, needs to show them
+	Usage       float64 // part of a master's cores that the day's load takes
+	Memory      float64 // bytes of one master
+	Disk        float64 // bytes that a master keeps of a day
+	Traffic     float64 // bytes a second of a master, the day's mean
+	Lost        float64 // seconds until the minions of one dead master are usable again
+	Half        float64 // the same if half of the masters die
+	Restart     float64 // the same if all masters start anew
+}
+
+// perMaster is the work of one command to all, for one of the masters: what
+// its cores share, and what its database's writer does alone.
+func (c Costs) perMaster(f Fleet) (shared, alone float64) {
+	n := float64(f.Minions) / float64(f.Masters)
+	leaf := float64(f.Leaves*f.LeafMinions) / float64(f.Masters)
+	own := c.Command + n*(c.Publish+c.Return-c.Store) + float64(f.Leaves)*c.Publish
+	copies := (n + leaf) * float64(f.Copies) * (c.Copy - c.Store)
+	shared = own + copies + leaf*(c.Copy-c.Store)
+	alone = (n + leaf) * float64(1+f.Copies) * c.Store
+	return shared, alone
+}
+
+// Reckon answers for a fleet.
+func (c Costs) Reckon(f Fleet, l Load) Answer {
+	var a Answer
+	m, cores := float64(f.Masters), float64(f.Cores)
+	n := float64(f.Minions) / m
+	all := n + float64(f.Leaves*f.LeafMinions)/m
+	shared, alone := c.perMaster(f)
+	a.StoreTime = alone
+	a.CLITime = float64(f.Minions+f.Leaves*f.LeafMinions) * c.CLI
+	// The writer is one goroutine, the rest shares the other cores with it. It
+	// begins when the first minions answer and ends after the slowest.
+	a.CommandTime = c.Command + 1.5*(2*network+answerIn) + max(alone, (shared+alone)/cores)
+
+	const day = 86400
+	links := 1.0
+	if f.Standby && f.Masters > 1 {
+		links = 2
+	}
+	runs := float64(l.Highstates)
+	highstate := c.Pillar + float64(l.FileBytes)*c.Files + c.Return + float64(f.Copies)*c.Copy
+	work := float64(l.Commands)*(shared+alone) + n*(runs*highstate+float64(l.Events)*c.Event+links*float64(l.Rotations)*c.SignIn)
+	a.Usage = work / day / cores
+	a.Memory = c.Idle + n*links*c.Minion
+	kept := float64(1 + f.Copies)
+	big := runs * float64(l.ReturnBytes)
+	a.Disk = all * kept * ((float64(l.Commands)+runs)*c.ReturnDisk + big)
+	a.Traffic = (n*((float64(l.Commands)+runs)*c.ReturnWire+big+runs*float64(l.FileBytes)+float64(l.Events)*5e3) +
+		2*all*float64(f.Copies)*((float64(l.Commands)+runs)*c.CopyWire+big)) / day
+
+	back := func(lost, left int) float64 {
+		if left == 0 {
+			return math.Inf(1)
+		}
+		cost := c.SignIn
+		if f.Standby {
+			cost = c.Event // it is signed in: one request that tells who commands
+		}
+		return float64(f.Minions) * float64(lost) / m / float64(left) * cost / cores
+	}
+	a.Lost = back(1, f.Masters-1)
+	a.Half = back(f.Masters/2, f.Masters-f.Masters/2)
+	a.Restart = n * links * c.SignIn / cores
+	return a
+}
+
+// Limits are what no fleet may exceed to count as well.
+var limits = []struct {
+	what string
+	over func(Answer) bool
+}{
+	{"the writer: a command to all takes 5 s, `salt`'s timeout", func(a Answer) bool { return a.CommandTime > 5 }},
+	{"`salt '*'`: the program takes 5 s to show the returns", func(a Answer) bool { return a.CLITime > 5 }},
+	{"sign-ins: all are back 60 s after a restart of all masters", func(a Answer) bool { return a.Restart > 60 }},
+	{"memory: 64 GB", func(a Answer) bool { return a.Memory > 64e9 }},
+	{"disk: 100 GB a day", func(a Answer) bool { return a.Disk > 100e9 }},
+	{"cores: half of them busy", func(a Answer) bool { return a.Usage > 0.5 }},
+	{"network: 1 Gbit/s", func(a Answer) bool { return a.Traffic > 125e6 }},
+}
+
+// Breaks returns how many minions a fleet can have until each limit is met, in
+// the order of limits.
+func (c Costs) Breaks(f Fleet, l Load) []int {
+	out := make([]int, len(limits))
+	for i, limit := range limits {
+		low, high := 0, 1<<30
+		for high-low > 1 {
+			f.Minions = low + (high-low)/2
+			if limit.over(c.Reckon(f, l)) {
+				high = f.Minions
+			} else {
+				low = f.Minions
+			}
+		}
+		out[i] = low
+	}
+	return out
+}

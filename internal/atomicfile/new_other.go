@@ -1,0 +1,5 @@
+//go:build !linux
+
+package atomicfile
+
+func renameNew(string, string) (done bool, err error) { return false, nil }

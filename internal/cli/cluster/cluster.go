@@ -1,0 +1,222 @@
+// Package cluster is the program `brine cluster`: it makes a cluster of masters
+// that share no folder, has this machine join one or leave it, and shows one.
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/atomicfile"
+	"brine/internal/cli/frame"
+	"brine/internal/cli/run"
+	"brine/internal/cluster"
+	"brine/internal/config"
+	"brine/internal/crypt"
+	"brine/internal/salt"
+)
+
+var command = frame.Command{
+	Name: "cluster", Usage: "init|join|leave|remove|members|check [options] [MASTER]",
+	Doc: "init makes a new cluster of masters that share no folder, whose first member is the master of this machine; a key pair that it has becomes the cluster's, so that its minions notice nothing. " +
+		"join MASTER has the master of this machine join the cluster of a member that runs. Both write master.d/cluster.conf, and the master is to be started, or restarted, afterwards. " +
+		"leave has the master that runs here hand over what it has, leave and end. remove MASTER takes another one out that is gone for good. " +
+		"members shows them, check compares what they have.",
+}
+
+// Applet is the entry in the table of programs.
+func Applet() frame.Applet {
+	return frame.Applet{Name: command.Name, Summary: "make, join, leave and show a cluster of masters", Run: execute}
+}
+
+type options struct {
+	frame.Config
+	ID          string `flag:"--id" arg:"ADDRESS" doc:"With init and join: address or name of this master, to which the other masters connect."`
+	Name        string `flag:"--name" arg:"NAME" default:"main" doc:"With init and join: name of the cluster, cluster_id. Default: %default."`
+	Secret      string `flag:"--secret" arg:"SECRET" doc:"With join: cluster_secret of the cluster, which init has shown."`
+	Fingerprint string `flag:"--fingerprint" arg:"DIGITS" doc:"With join: the fingerprint of the cluster, which init has shown. Without it, who knows the secret is believed."`
+	Out         string `flag:"--out --output" arg:"NAME" doc:"With members and check: form of the output, as that of salt-run."`
+}
+
+func execute(ctx context.Context, env *frame.Env, args []string) int {
+	o := &options{}
+	inv, code, ok := command.Parse(env, o, args)
+	if !ok {
+		return code
+	}
+	if len(inv.Args) == 0 {
+		return command.Fail(env, "say what to do: init, join, leave, remove, members or check")
+	}
+	what, names := inv.Args[0], inv.Args[1:]
+	takes := map[string]int{"init": 0, "join": 1, "leave": 0, "remove": 1, "members": 0, "check": 0}
+	n, known := takes[what]
+	switch {
+	case !known:
+		return command.Fail(env, "there is no "+what+"; there are init, join, leave, remove, members and check")
+	case len(names) != n && n == 1:
+		return command.Fail(env, what+" takes the id of a master")
+	case len(names) != n:
+		return command.Fail(env, what+" takes no arguments")
+	}
+	if what != "init" && what != "join" {
+		line := []string{"-c", o.ConfigDir}
+		if o.Out != "" {
+			line = append(line, "--out", o.Out)
+		}
+		return run.Applet().Run(ctx, env, append(append(line, "cluster."+what), names...))
+	}
+	if o.ID == "" || salt.CheckID(o.ID) != nil {
+		return command.Fail(env, what+" needs --id: the address or name of this master, to which the others connect")
+	}
+	m, err := open(env, o)
+	if err == nil && what == "init" {
+		err = m.found()
+	} else if err == nil {
+		err = m.join(names[0])
+	}
+	if err != nil {
+		env.Errorf("cluster: %v", err)
+		if salt.KindOf(err) == salt.Unavailable {
+			return frame.ExitUnavailable
+		}
+		return frame.ExitFailure
+	}
+	return frame.ExitOK
+}
+
+// machine is the master that is configured here.
+type machine struct {
+	env  *frame.Env
+	o    *options
+	conf string // the file to be written
+	pki  string
+	port int
+	bits int
+	pass string // of master.pem
+	// clusterPass is of cluster.pem.
+	clusterPass string
+}
+
+func open(env *frame.Env, o *options) (*machine, error) {
+	path := config.Path(config.MasterKind, o.Resolve(env), env.Getenv)
+	m := &machine{env: env, o: o, conf: filepath.Join(filepath.Dir(path), "master.d", "cluster.conf")}
+	c, _, err := config.LoadMaster(path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	if c.Cluster.On() {
+		return nil, salt.Errorf(salt.Exists, "this master is configured for the cluster %s already", c.Cluster.ID)
+	}
+	if _, err := os.Lstat(m.conf); err == nil {
+		return nil, salt.Errorf(salt.Exists, "%s is there already", m.conf)
+	}
+	m.pki, m.port, m.bits, m.pass = c.Files.PKIDir, c.Cluster.Port, c.Options.Keysize, c.Options.KeyPass
+	m.clusterPass = c.Cluster.KeyPass
+	if _, err := os.Lstat(filepath.Join(m.pki, cluster.KeyFile)); err == nil {
+		return nil, salt.Errorf(salt.Exists, "%s has the keys of a cluster already", m.pki)
+	}
+	return m, os.MkdirAll(m.pki, 0o700)
+}
+
+// found makes the keys of a cluster, of those that minions know this master by
+// if there are some.
+func (m *machine) found() error {
+	own, err := crypt.LoadPrivate(filepath.Join(m.pki, "master.pem"), m.pass)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if own, err = crypt.GenerateKey(m.bits); err != nil {
+			return err
+		}
+	case err != nil:
+		return err
+	}
+	if err := crypt.WriteKeyPair(m.pki, strings.TrimSuffix(cluster.KeyFile, ".pem"), own, m.clusterPass); err != nil {
+		return err
+	}
+	if err := m.putAside(); err != nil {
+		return err
+	}
+	var b [16]byte
+	rand.Read(b[:])
+	secret := hex.EncodeToString(b[:])
+	if err := m.write(secret, "", ""); err != nil {
+		return err
+	}
+	pub, err := os.ReadFile(filepath.Join(m.pki, cluster.PublicFile))
+	if err != nil {
+		return err
+	}
+	name := ""
+	if m.o.Name != "main" {
+		name = " --name " + m.o.Name
+	}
+	fmt.Fprintf(m.env.Stdout, "The cluster %s is made; %s has its options. Start the master of this machine, or restart it. On each other:\n\n    brine cluster join %s --id ITS-ADDRESS --secret %s --fingerprint %x%s\n",
+		m.o.Name, m.conf, m.o.ID, secret, sha256.Sum256(pub), name)
+	return nil
+}
+
+// putAside has the master make a key pair of its own when it starts: the one
+// that it has is the cluster's now, or one that its minions will not see again.
+func (m *machine) putAside() error {
+	for _, f := range []string{"master.pem", "master.pub"} {
+		path := filepath.Join(m.pki, f)
+		if err := os.Rename(path, path+".before-cluster"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return salt.Errorf(salt.Unavailable, "cannot put the key pair aside that this master had: %w", err)
+		}
+	}
+	return nil
+}
+
+func (m *machine) join(member string) error {
+	own, err := crypt.GenerateKey(m.bits)
+	if err != nil {
+		return err
+	}
+	cfg := &cluster.Config{ID: m.o.ID, Own: own, OwnPub: own.Public().PEM(), Options: cluster.Options{
+		ID: m.o.Name, Port: m.port, Peers: []string{member}, PKIDir: m.pki, Isolated: true, Secret: m.o.Secret, Fingerprint: m.o.Fingerprint, KeyPass: m.clusterPass,
+	}}
+	if err := cfg.Options.Check(m.o.ID, true, "0.0.0.0"); err != nil {
+		return err
+	}
+	if err := cluster.Join(cfg, member); err != nil {
+		if salt.KindOf(err) != salt.Denied {
+			err = salt.Errorf(salt.Unavailable, "%w", err)
+		}
+		return fmt.Errorf("cannot join the cluster at %s: %w", member, err)
+	}
+	if err := m.putAside(); err != nil {
+		return err
+	}
+	if err := crypt.WriteKeyPair(m.pki, "master", own, m.pass); err != nil {
+		return err
+	}
+	if err := m.write(m.o.Secret, member, m.o.Fingerprint); err != nil {
+		return err
+	}
+	fmt.Fprintf(m.env.Stdout, "This machine has joined the cluster %s; %s has its options. Start its master, or restart it.\n", m.o.Name, m.conf)
+	return nil
+}
+
+// write writes the options.
+func (m *machine) write(secret, peer, fingerprint string) error {
+	text := fmt.Sprintf("# Written by brine cluster. What it has of secrets is for this cluster's masters alone.\nid: %s\ncluster_id: %s\ncluster_isolated_filesystem: True\ncluster_secret: %s\ncluster_pki_dir: %s\n",
+		m.o.ID, m.o.Name, secret, m.pki)
+	if peer != "" {
+		text += "cluster_peers: [" + peer + "]\n"
+	}
+	if fingerprint != "" {
+		text += "cluster_pub_fingerprint: " + fingerprint + "\n"
+	}
+	if err := os.MkdirAll(filepath.Dir(m.conf), 0o755); err != nil {
+		return err
+	}
+	return atomicfile.Create(m.conf, []byte(text), 0o600)
+}

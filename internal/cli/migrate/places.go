@@ -1,0 +1,349 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/cache"
+	"brine/internal/cache/drivers"
+	"brine/internal/cli/frame"
+	"brine/internal/cli/session"
+	"brine/internal/client"
+	"brine/internal/config"
+	"brine/internal/job"
+	"brine/internal/keystore"
+	"brine/internal/migrate"
+	"brine/internal/remote"
+	"brine/internal/returner"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// program is one run.
+type program struct {
+	env      *frame.Env
+	o        *options
+	from, to *side
+	show     *frame.Display
+	line     *frame.Line
+}
+
+// side is the configuration of a master, for the source or the target.
+type side struct {
+	path  string
+	conf  *config.Master
+	opts  *value.Dict
+	place string // the option --from or --to
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// open reads the configurations.
+func (p *program) open(given bool) error {
+	usual := p.o.ConfigDir
+	if !given {
+		usual = ""
+	}
+	load := func(dir, place string) (*side, error) {
+		if dir == "" {
+			dir = usual
+		} else if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+			return nil, salt.Errorf(salt.Invalid, "%s is no folder with the configuration of a master", dir)
+		}
+		s := &side{path: config.Path(config.MasterKind, dir, p.env.Getenv), place: place}
+		tree, err := config.Load(s.path, config.MasterKind, quiet)
+		if err != nil {
+			return nil, err
+		}
+		machine := config.ThisMachine()
+		machine.FullName = func(name string) string { return name }
+		if s.conf, err = config.NewMaster(tree, machine, quiet); err != nil {
+			return nil, err
+		}
+		s.opts, err = config.Dump(tree, s.conf)
+		return s, err
+	}
+	var err error
+	if p.from, err = load(p.o.FromConfig, p.o.From); err != nil {
+		return err
+	}
+	if p.to, err = load(p.o.ToConfig, p.o.To); err != nil {
+		return err
+	}
+	if name := p.to.conf.Files.User; os.Geteuid() == 0 && name != "" && name != "root" && !p.o.DryRun {
+		if u, err := user.Lookup(name); err == nil && u.Uid != "0" {
+			return salt.Errorf(salt.Invalid, "the master of the target runs as %s, who could not change what root writes: run this as %s", name, name)
+		}
+	}
+	if p.show, err = (&frame.Output{Out: p.o.Out}).Open(p.env, p.to.conf.Output, quiet); err != nil {
+		return err
+	}
+	p.line = p.env.Live()
+	return nil
+}
+
+// named is a report and the word for what it is about.
+type named struct {
+	name string
+	migrate.Report
+}
+
+// copy copies one thing.
+func (p *program) copy(ctx context.Context, what string) ([]named, error) {
+	o := migrate.Options{DryRun: p.o.DryRun, Progress: p.progress()}
+	switch what {
+	case keys:
+		return p.copyKeys(ctx, o)
+	case jobs:
+		r, err := p.copyJobs(ctx, o)
+		return []named{{jobs, r}}, err
+	}
+	r, err := p.copyCache(ctx, o)
+	return []named{{values, r}}, err
+}
+
+func samePlace(a, b string) error {
+	if a == b {
+		return salt.Errorf(salt.Invalid, "source and target are both %s", a)
+	}
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	if err1 == nil && err2 == nil && os.SameFile(x, y) {
+		return salt.Errorf(salt.Invalid, "%s and %s are one folder", a, b)
+	}
+	return nil
+}
+
+// keyDir is the folder of keys.
+func (s *side) keyDir() string {
+	if s.place != "" {
+		return s.place
+	}
+	if s.conf.Cluster.On() && s.conf.Cluster.PKIDir != "" {
+		return s.conf.Cluster.PKIDir
+	}
+	return s.conf.Files.PKIDir
+}
+
+func (p *program) copyKeys(ctx context.Context, o migrate.Options) (out []named, err error) {
+	from, to := p.from.keyDir(), p.to.keyDir()
+	if err := samePlace(from, to); err != nil {
+		return nil, err
+	}
+	if st, err := os.Stat(filepath.Join(from, keystore.Accepted.Folder())); err != nil || !st.IsDir() {
+		return nil, salt.Errorf(salt.NotFound, "%s is no folder of keys: it has no folder %s", from, keystore.Accepted.Folder())
+	}
+	if o.DryRun {
+		if _, err := os.Stat(to); errors.Is(err, fs.ErrNotExist) {
+			// Opening would make it.
+			if to, err = os.MkdirTemp("", "brine-migrate-"); err != nil {
+				return nil, err
+			}
+			defer os.RemoveAll(to)
+		}
+	}
+	if p.o.KeyPair != "" { // first: a master that starts now makes none
+		r, err := migrate.KeyPair(from, to, p.o.KeyPair, p.from.conf.Options.KeyPass, o)
+		out = append(out, named{"key_pair", r})
+		if err != nil {
+			return out, err
+		}
+	}
+	source, err := keystore.Open(from, quiet)
+	if err != nil {
+		return out, err
+	}
+	target, err := keystore.Open(to, quiet)
+	if err != nil {
+		return out, err
+	}
+	r, err := migrate.Keys(ctx, source, target, o)
+	return append(out, named{keys, r}), err
+}
+
+// cacheStore opens a store of the cache.
+func (s *side) cacheStore() (d cache.Driver, where string, err error) {
+	name, dir, _ := strings.Cut(s.place, ":")
+	if name == "" {
+		name = s.conf.Cache.Driver
+	}
+	if dir != "" && name != cache.Local {
+		return nil, "", salt.Errorf(salt.Invalid, "%s takes no folder: its server is named by the options of the configuration", name)
+	}
+	if name == cache.Local {
+		if dir == "" {
+			dir = s.conf.Files.CacheDir
+		}
+		return cache.Files(dir), dir, nil
+	}
+	// A copy has more time than a master that is asked for something.
+	d, err = drivers.Open(name, remote.Options(s.opts), max(s.conf.Cache.Timeout, patience))
+	return d, name + " of " + s.path, err
+}
+
+// patience bounds each wait for a server.
+const patience = 20 * time.Second
+
+func (p *program) copyCache(ctx context.Context, o migrate.Options) (r migrate.Report, err error) {
+	from, a, err := p.from.cacheStore()
+	if err != nil {
+		return r, err
+	}
+	defer from.Close()
+	to, b, err := p.to.cacheStore()
+	if err != nil {
+		return r, err
+	}
+	defer to.Close()
+	if err := samePlace(a, b); err != nil {
+		return r, err
+	}
+	banks := p.o.Bank
+	if len(banks) == 0 {
+		banks = []string{"minions"}
+	}
+	return migrate.Cache(ctx, from, to, banks, o)
+}
+
+// The places of jobs that are no returners.
+const (
+	placeDatabase = "brine"
+	placeFiles    = "local_cache"
+)
+
+// jobPlace reads the option.
+func (s *side) jobPlace() (name, dir string, err error) {
+	name, dir, _ = strings.Cut(s.place, ":")
+	if name == "" {
+		switch cache := s.conf.Returners.JobCache; {
+		case cache != "" && cache != placeFiles && cache != "local":
+			name = cache
+		case s.conf.Cluster.On():
+			name = placeFiles
+		default:
+			name = placeDatabase
+		}
+	}
+	switch {
+	case dir != "" && name != placeFiles:
+		return "", "", salt.Errorf(salt.Invalid, "%s takes no folder: the configuration says where it is", name)
+	case name == placeDatabase && s.conf.Cluster.On():
+		return "", "", salt.Errorf(salt.Invalid, "the masters of a cluster keep jobs in Salt's files and have no database of their own: say %s", placeFiles)
+	case name != placeDatabase && name != placeFiles && !slices.Contains(returner.Names(), name):
+		return "", "", salt.Errorf(salt.Invalid, "there is no place for jobs named %q: %s, %s and the returners %s are known", name, placeDatabase, placeFiles, strings.Join(returner.Names(), ", "))
+	}
+	if dir == "" {
+		dir = s.conf.Files.CacheDir
+	}
+	return name, dir, nil
+}
+
+func (p *program) copyJobs(ctx context.Context, o migrate.Options) (r migrate.Report, err error) {
+	name, dir, err := p.from.jobPlace()
+	if err != nil {
+		return r, err
+	}
+	toName, toDir, err := p.to.jobPlace()
+	if err != nil {
+		return r, err
+	}
+	if name == toName && dir == toDir && (name == placeDatabase || name == placeFiles || p.from.path == p.to.path) {
+		return r, salt.Errorf(salt.Invalid, "source and target are both %s", name)
+	}
+	from, close, err := p.jobMemory(p.from, name, dir, false)
+	if err != nil {
+		return r, err
+	}
+	defer close()
+	to, close, err := p.jobMemory(p.to, toName, toDir, !o.DryRun)
+	if err != nil {
+		return r, err
+	}
+	defer close()
+	return migrate.CopyJobs(ctx, from, to, o)
+}
+
+// jobMemory opens a memory of jobs.
+func (p *program) jobMemory(s *side, name, dir string, write bool) (t migrate.Target, close func(), err error) {
+	nothing := func() {}
+	files, err := job.NewLocalCache(dir, s.conf.Options.HashType)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch name {
+	case placeFiles:
+		return migrate.Files{Cache: files}, nothing, nil
+	case placeDatabase:
+		return p.database(s, files, write)
+	}
+	c := returner.Config{Source: remote.Options(s.opts), Keep: s.conf.Jobs.Keep(), Timeout: max(s.conf.Returners.Timeout, patience), MasterID: s.conf.Files.ID, History: true}
+	ret, err := returner.Open(name, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return migrate.Server{R: ret, OnlyTexts: returner.Texts(name), Timeout: c.Timeout}, func() { ret.Close() }, nil
+}
+
+// database opens a master's own one: the file, or where a master has it open
+// through that.
+func (p *program) database(s *side, files *job.LocalCache, write bool) (migrate.Target, func(), error) {
+	own := filepath.Join(s.conf.Files.CacheDir, "brine")
+	var store *job.Store
+	var err error
+	if write {
+		store, err = job.Open(own, s.conf.Jobs, quiet)
+	} else {
+		store, err = job.OpenReadOnly(own, s.conf.Jobs, quiet)
+	}
+	switch {
+	case err == nil:
+		return migrate.Database{Store: store}, func() { store.Close() }, nil
+	case salt.KindOf(err) == salt.NotFound && s == p.to: // a dry run
+		files, err := job.NewLocalCache(filepath.Join(own, "none"), "")
+		return migrate.Files{Cache: files}, func() {}, err
+	case salt.KindOf(err) != salt.Unavailable:
+		return nil, nil, err
+	}
+	c, close, err := session.LocalMaster(s.path, p.env.Getenv, quiet)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &migrate.Running{Files: files, Options: s.conf.Jobs,
+		Adopt: func(ctx context.Context) error {
+			_, err := ask(ctx, c, "jobs.adopt")
+			return err
+		},
+		Snapshot: func(ctx context.Context) (*job.Store, error) {
+			ret, err := ask(ctx, c, "jobs.snapshot")
+			if err != nil {
+				return nil, err
+			}
+			dir := value.Str(ret)
+			store, err := job.OpenReadOnly(dir, s.conf.Jobs, quiet)
+			os.RemoveAll(dir) // it is open
+			return store, err
+		},
+	}
+	return m, func() { m.Close(); close() }, nil
+}
+
+// ask runs a runner.
+func ask(ctx context.Context, c *client.Client, fun string) (any, error) {
+	d, err := c.Run(ctx, client.Runner{Fun: fun}, nil, nil)
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "the master that has the jobs open does not answer: %w", err)
+	}
+	if d.At("success") != true {
+		return nil, fmt.Errorf("%s", value.Str(d.At("return")))
+	}
+	return d.At("return"), nil
+}

@@ -1,0 +1,121 @@
+package fileclient
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// patience is how long a transfer that has begun waits for its source to be
+// there again.
+const patience = 2 * time.Minute
+
+// receive writes a file from some place on to w; h has the hash of what is
+// before. The error is a *changedError if the whole does not have the hash that
+// is wanted. A connection that is cut in the middle is waited for.
+func (c *Client) receive(ctx context.Context, at location, w io.Writer, h hash.Hash, from int64, want Hash, level int) error {
+	if h == nil {
+		return salt.Errorf(salt.Invalid, "the file server uses the hash %q, which is not known here", want.Type)
+	}
+	next := c.partsOf(at, want, level)
+	begun := false
+	for loc := from; ; {
+		part, end, err := c.patiently(ctx, begun, func() ([]byte, bool, error) { return next(ctx, loc) })
+		if err != nil {
+			return err
+		}
+		h.Write(part)
+		if _, err := w.Write(part); err != nil {
+			return err
+		}
+		loc += int64(len(part))
+		begun = true
+		if end {
+			break
+		}
+	}
+	if hex.EncodeToString(h.Sum(nil)) != want.Sum {
+		return &changedError{at}
+	}
+	return nil
+}
+
+// patiently asks for a part, and again if the file has begun to come and the
+// source cannot be reached.
+func (c *Client) patiently(ctx context.Context, begun bool, ask func() ([]byte, bool, error)) (part []byte, end bool, err error) {
+	for until, pause := time.Now().Add(patience), 100*time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+		part, end, err = ask()
+		kind := salt.KindOf(err)
+		if err == nil || !begun || kind != salt.Unavailable && kind != salt.Timeout || ctx.Err() != nil || time.Now().After(until) {
+			return part, end, err
+		}
+		c.log.Debug("a file that has come in part is waited for", "err", err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
+}
+
+// partsOf returns what fetches the part of a file that begins at a place, and
+// tells whether it is the last one.
+func (c *Client) partsOf(at location, want Hash, level int) func(ctx context.Context, loc int64) ([]byte, bool, error) {
+	shares := c.sharer != nil
+	return func(ctx context.Context, loc int64) ([]byte, bool, error) {
+		if shares {
+			part, end, err := c.sharedPart(ctx, at, want, loc)
+			if salt.KindOf(err) != salt.NotFound || isAbsent(err) {
+				return part, end, err
+			}
+			shares = false // the master is Salt's
+		}
+		return c.servedPart(ctx, at, loc, level)
+	}
+}
+
+// sharedPart asks a master of Brine's for a part.
+func (c *Client) sharedPart(ctx context.Context, at location, want Hash, loc int64) ([]byte, bool, error) {
+	v, part, err := c.sharer.RequestShared(ctx, value.DictOf("cmd", "_brine_part", "path", at.path, "saltenv", at.env, "hsum", want.Sum, "loc", loc))
+	if err != nil {
+		return nil, false, err
+	}
+	d, _ := v.(*value.Dict)
+	size := d.Int("size")
+	switch {
+	case d.Bool("changed"):
+		return nil, false, &changedError{at}
+	case !d.Has("size"):
+		return nil, false, notFound(at.path, at.env)
+	case len(part) == 0 && loc < size, loc+int64(len(part)) > size:
+		return nil, false, &changedError{at} // it became shorter
+	}
+	return part, loc+int64(len(part)) == size, nil
+}
+
+// servedPart asks for a part as Salt's minions do. An empty one is the end.
+func (c *Client) servedPart(ctx context.Context, at location, loc int64, level int) ([]byte, bool, error) {
+	pairs := []any{"path", at.path, "saltenv", at.env, "loc", loc}
+	if level > 0 {
+		pairs = append(pairs, "gzip", int64(level))
+	}
+	v, err := c.request(ctx, "_serve_file", pairs...)
+	if err != nil {
+		return nil, false, err
+	}
+	d, ok := v.(*value.Dict)
+	if !ok || !d.Has("data") {
+		return nil, false, fmt.Errorf("the file server answered with a %s in place of a part of a file", value.TypeName(v))
+	}
+	part := d.Bytes("data")
+	if d.Bool("gzip") && len(part) > 0 {
+		part, err = inflate(part)
+	}
+	return part, len(part) == 0, err
+}

@@ -1,0 +1,278 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/auth"
+	"brine/internal/cache"
+	"brine/internal/channel"
+	"brine/internal/cluster"
+	"brine/internal/crypt"
+	"brine/internal/job"
+	"brine/internal/replica"
+	"brine/internal/salt"
+)
+
+// common is what the masters of a cluster without a shared folder have in
+// common: each has all of it on its own disk, and tells the others what has
+// changed. Jobs and returns go the same way, from the job store itself.
+type common struct {
+	records *replica.Store
+	mirrors map[string]*replica.Mirror
+	minions *replica.Nested
+
+	leaves atomic.Bool // the cluster, when the master ends
+
+	// told are the returns whose event was made here when they came from
+	// another master: its event may come yet. telling is held while that is
+	// found out.
+	telling sync.Mutex
+	told    boundedSet
+}
+
+// The kinds of records.
+const (
+	kindKey    = "key"
+	kindPeer   = "peer"
+	kindSecret = "secret"
+	kindToken  = "token"
+	kindMinion = "minion"
+)
+
+// The streams between masters.
+const (
+	streamRecords = "records"
+	streamJobs    = "jobs"
+)
+
+func (m *Master) isolated() bool { return m.cluster != nil && m.cluster.Isolated() }
+
+// sharesFolder reports whether other masters work in this one's cachedir.
+func (m *Master) sharesFolder() bool { return m.cluster != nil && !m.cluster.Isolated() }
+
+// openCommon opens the records, and brings files and records together.
+func (m *Master) openCommon(own string) (c *common, err error) {
+	c = &common{mirrors: map[string]*replica.Mirror{}}
+	if c.records, err = replica.Open(own, m.cfg.ID, replica.Ranks{kindKey: replica.KeyRank}, m.log); err != nil {
+		return nil, err
+	}
+	folders := map[string]replica.Folder{
+		kindKey:    &replica.Keys{Store: m.keys},
+		kindPeer:   &replica.Files{Path: m.cluster.PeersDir(), Mode: 0o644, Keep: isPeerFile},
+		kindSecret: &replica.Files{Path: filepath.Dir(m.cluster.AESFile()), Mode: 0o600, Keep: func(n string) bool { return n == filepath.Base(m.cluster.AESFile()) }},
+		kindToken:  &replica.Files{Path: filepath.Join(m.cfg.CacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},
+	}
+	if m.cfg.Cache.Driver == "" || m.cfg.Cache.Driver == cache.Local { // else its server has it
+		c.minions = &replica.Nested{Path: filepath.Join(m.cfg.CacheDir, "minions"), Mode: 0o600}
+		if err := os.MkdirAll(c.minions.Path, 0o755); err != nil {
+			c.Close()
+			return nil, fmt.Errorf("cannot make a folder: %w", err)
+		}
+		folders[kindMinion] = c.minions
+		m.cache.OnChange(func(bank, _ string) {
+			if id, ok := strings.CutPrefix(bank, "minions/"); ok {
+				c.minions.Touch(id)
+			}
+		})
+	}
+	for kind, f := range folders {
+		c.mirrors[kind] = replica.NewMirror(c.records, kind, f)
+		if err := c.mirrors[kind].Sync(); err != nil {
+			c.Close()
+			return nil, fmt.Errorf("what masters have in common cannot be read: %w", err)
+		}
+	}
+	return c, nil
+}
+
+func isPeerFile(name string) bool {
+	id, ok := strings.CutSuffix(name, ".pub")
+	return ok && salt.CheckID(id) == nil && !strings.HasPrefix(id, ".")
+}
+
+// Close closes the records.
+func (c *common) Close() error {
+	if c == nil {
+		return nil
+	}
+	return c.records.Close()
+}
+
+// share gives the other masters what there is, and has files follow what comes
+// from them, until ctx ends; stop waits for that.
+func (m *Master) share(ctx context.Context) (stop func()) {
+	m.cluster.Share(streamRecords, m.common.records)
+	if s, ok := m.jobs.(*job.Store); ok {
+		m.cluster.Share(streamJobs, s)
+	}
+	m.cluster.Answer(askDigest, m.digest)
+	var wg sync.WaitGroup
+	for kind, mirror := range m.common.mirrors {
+		wg.Go(func() {
+			if err := mirror.Run(ctx); err != nil {
+				m.log.Error("what masters have in common is not kept up to date", "kind", kind, "err", err)
+			}
+		})
+	}
+	return wg.Wait
+}
+
+// Times of a master that ends.
+const (
+	handOverTime = 5 * time.Second
+	leaveTime    = 30 * time.Second
+	leaveAfter   = time.Second // so that the answer to who asked for it arrives
+)
+
+// handOver waits until the masters that can be reached have all that this one
+// has, which takes no requests any more; of one that leaves also that.
+func (m *Master) handOver() {
+	within := handOverTime
+	if m.common.leaves.Load() {
+		within = leaveTime
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if err := m.handedOver(ctx); err != nil {
+		m.log.Warn("not all that this master has is at the others; they get it when it is started again", "err", err)
+		return
+	}
+	if !m.common.leaves.Load() {
+		return
+	}
+	err := m.cluster.Forget()
+	if err == nil {
+		err = m.handedOver(ctx)
+	}
+	if err != nil {
+		m.log.Error("the others were not told that this master has left; run salt-run cluster.remove there", "id", m.cfg.ID, "err", err)
+		return
+	}
+	m.log.Info("this master has left the cluster; to come back it must join anew, without what is in cluster_pki_dir and cachedir")
+}
+
+// handedOver waits until it is so.
+func (m *Master) handedOver(ctx context.Context) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		for _, mirror := range m.common.mirrors {
+			if err := mirror.Sync(); err != nil {
+				return err
+			}
+		}
+		peers, all, err := m.cluster.HandedOver()
+		if err != nil || all && (peers > 0 || !m.common.leaves.Load()) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// leaveCluster has this master hand over what it has, leave, and end.
+func (m *Master) leaveCluster() error {
+	if !m.isolated() {
+		return salt.Errorf(salt.Invalid, "the masters of this cluster share a folder: take this one out of the balancer, stop it, and delete peers/%s.pub in cluster_pki_dir", m.cfg.ID)
+	}
+	peers, _, err := m.cluster.HandedOver()
+	if err == nil && peers == 0 {
+		err = salt.Errorf(salt.Unavailable, "no other master of the cluster can be reached: what this one alone has would be lost. Start another one, or have one join")
+	}
+	if err != nil {
+		return err
+	}
+	m.common.leaves.Store(true)
+	time.AfterFunc(leaveAfter, m.end)
+	return nil
+}
+
+// deriveSessions has all masters of the cluster make the same session keys:
+// behind a balancer a minion comes to any of them. They are made of the
+// cluster's key, and of the minion's, so that who had the id before cannot read
+// on.
+func (m *Master) deriveSessions(s *channel.Sessions) error {
+	// A signature that is made for nothing else, and shown to nobody.
+	secret, err := m.cluster.Secrets().Key.Sign(crypt.PKCS1v15SHA224, []byte("session keys of Brine's masters"))
+	if err != nil {
+		return err
+	}
+	s.Derive(func(id string, from time.Time) (string, error) {
+		k, err := m.keys.AcceptedKey(id)
+		if err != nil {
+			return "", err
+		}
+		return crypt.DeriveKey(secret, fmt.Sprintf("%s\x00%d\x00%s", id, from.Unix(), k.PEM)), nil
+	})
+	return nil
+}
+
+// took hears what other masters have stored of jobs. A job that this one does
+// not know yet was not handed to it, since the other was lost right then, or
+// this one was away: it is published if it is still to be.
+func (m *Master) took(news []job.Taken) {
+	host := &clusterHost{m: m}
+	for _, t := range news {
+		if t.ID != "" {
+			m.tookReturn(t)
+		}
+	}
+	for _, t := range news {
+		if t.ID != "" || m.queue.knows(t.JID) || !t.Until.After(time.Now()) {
+			continue
+		}
+		m.cluster.SetOrigin(t.JID, t.From)
+		returned, err := m.jobs.Returns(t.JID)
+		if err != nil {
+			m.log.Error("cannot read the returns of a job", "jid", t.JID, "err", err)
+		}
+		if len(returned) < len(t.Minions) {
+			m.log.Debug("a job that was given to another master is published", "peer", t.From, "jid", t.JID)
+			host.Job(cluster.Job{JID: t.JID, Map: jobMap(t.Load, t.JID, m.cfg.MasterID), Minions: t.Minions, Until: t.Until, From: t.From})
+		}
+		for id := range returned {
+			m.queue.returned(t.JID, id)
+		}
+	}
+}
+
+// tookReturn tells the bus of a return whose event has not come: whoever waits
+// for it is at the master that the job was given to.
+func (m *Master) tookReturn(t job.Taken) {
+	m.common.telling.Lock()
+	defer m.common.telling.Unlock()
+	if !m.queue.returned(t.JID, t.ID) || m.cluster.Origin(t.JID) != m.cfg.ID {
+		return
+	}
+	load := t.Return.Clone()
+	load.Set("jid", t.JID)
+	load.Set("id", t.ID)
+	if l, err := m.jobs.Load(t.JID); err == nil && l != nil {
+		load.Set("fun", l.At("fun"))
+		load.Set("fun_args", l.At("arg"))
+	}
+	m.common.told.add(t.JID + "/" + t.ID)
+	m.bus.Fire(salt.Tag("job", t.JID, "ret", t.ID), load)
+}
+
+// heard notes that the event of a return has come from a peer, and reports
+// whether there was one here already.
+func (m *Master) heard(jid, id string) bool {
+	if !m.isolated() {
+		return false
+	}
+	m.common.telling.Lock()
+	defer m.common.telling.Unlock()
+	m.queue.returned(jid, id)
+	return m.common.told.remove(jid + "/" + id)
+}

@@ -1,0 +1,143 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"brine/internal/atomicfile"
+	"brine/internal/crypt"
+	"brine/internal/keystore"
+	"brine/internal/salt"
+)
+
+// Keys copies the keys of minions, each with what the operator thinks of it. A
+// key that waits at the target and was decided about at the source is decided
+// about; everything else at the target stays.
+func Keys(ctx context.Context, from, to *keystore.Store, o Options) (r Report, err error) {
+	lists, err := from.List()
+	if err != nil {
+		return r, err
+	}
+	total, done := 0, 0
+	for _, ids := range lists {
+		total += len(ids)
+	}
+	for _, st := range keystore.States {
+		for _, id := range lists[st] {
+			if err := ended(ctx); err != nil {
+				return r, err
+			}
+			done++
+			pub, err := from.Read(st, id)
+			if salt.KindOf(err) == salt.NotFound && err != nil {
+				continue // decided about or deleted meanwhile
+			}
+			r.Found++
+			if err == nil {
+				err = copyKey(to, st, id, pub, o, &r)
+			}
+			if err != nil {
+				r.fail("%s: %v", id, err)
+			}
+			o.tell("keys", done, total)
+		}
+	}
+	return r, nil
+}
+
+func copyKey(to *keystore.Store, st keystore.State, id, pub string, o Options, r *Report) error {
+	same := func(other string) bool { return crypt.CleanKey(other) == crypt.CleanKey(pub) }
+	// Denied keys are of ids that have another key; all else has one place.
+	thereSt, there := keystore.None, ""
+	var err error
+	if st == keystore.Denied {
+		if there, err = to.Read(st, id); err == nil {
+			thereSt = st
+		} else if salt.KindOf(err) != salt.NotFound {
+			return err
+		}
+		err = nil
+	} else if thereSt, there, err = to.Lookup(id); err != nil {
+		return err
+	}
+	switch {
+	case thereSt == st && same(there):
+		r.Same++
+		r.Verified++
+		return nil
+	case thereSt == keystore.None:
+		if !o.DryRun {
+			err = to.Add(st, id, pub)
+		}
+	case thereSt == keystore.Pending && same(there):
+		if !o.DryRun {
+			err = to.Move(id, keystore.Pending, st)
+		}
+	case same(there):
+		r.keep("%s: its key is %s at the source, and stays %s at the target", id, st, thereSt)
+		r.Verified++
+		return nil
+	default:
+		r.keep("%s: the target has another key, %s, and keeps it; that of the source is %s", id, thereSt, st)
+		r.Verified++
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Copied++
+	if o.DryRun {
+		return nil
+	}
+	if there, err := to.Read(st, id); err != nil || !same(there) {
+		return salt.Errorf(salt.Internal, "its key is not at the target as it was written: %v", err)
+	}
+	r.Verified++
+	return nil
+}
+
+// KeyPair copies the key pair that minions know a master by, fromDir/master.pem,
+// to toDir/NAME.pem, with its public half. One that is there stays; another one
+// is an error.
+func KeyPair(fromDir, toDir, name, pass string, o Options) (r Report, err error) {
+	r.Found = 1
+	k, err := crypt.LoadPrivate(filepath.Join(fromDir, "master.pem"), pass)
+	if err != nil {
+		return r, err
+	}
+	private, err := os.ReadFile(filepath.Join(fromDir, "master.pem"))
+	if err != nil {
+		return r, err
+	}
+	path := filepath.Join(toDir, name+".pem")
+	there, err := crypt.LoadPrivate(path, pass)
+	switch {
+	case err == nil && there.Public().Equal(k.Public()):
+		r.Same, r.Verified = 1, 1
+		return r, nil
+	case err == nil:
+		r.keep("%s is another key, and stays: minions that know the master of the source will not trust it", path)
+		return r, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return r, err
+	}
+	r.Copied = 1
+	if o.DryRun {
+		return r, nil
+	}
+	if err := os.MkdirAll(toDir, 0o700); err != nil {
+		return r, salt.Errorf(salt.Unavailable, "cannot make the folder of keys: %w", err)
+	}
+	if err := atomicfile.Create(path, private, 0o400); err != nil {
+		return r, err
+	}
+	// Without it the master makes it of the private one.
+	if err := crypt.WritePublic(filepath.Join(toDir, name+".pub"), k.Public()); err != nil {
+		return r, err
+	}
+	r.Verified = 1
+	return r, nil
+}

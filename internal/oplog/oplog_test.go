@@ -1,0 +1,100 @@
+package oplog
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+func open(t *testing.T) *bolt.DB {
+	t.Helper()
+	db, err := bolt.Open(filepath.Join(t.TempDir(), "db"), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	update(t, db, Init)
+	return db
+}
+
+func update(t *testing.T, db *bolt.DB, fn func(*bolt.Tx) error) {
+	t.Helper()
+	if err := db.Update(fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestChangesGoOnFromAnyone: what a file knows of an origin it can hand on, also
+// where entries were replaced; a gap is refused.
+func TestChangesGoOnFromAnyone(t *testing.T) {
+	a, b := open(t), open(t)
+	var self string
+	update(t, a, func(tx *bolt.Tx) error {
+		for _, ref := range []string{"x", "y", "z"} {
+			if _, _, err := Append(tx, []byte(ref)); err != nil {
+				return err
+			}
+		}
+		self = Self(tx)
+		return Drop(tx, self, 3)
+	})
+	var got []string
+	update(t, a, func(tx *bolt.Tx) error {
+		if to := Each(tx, self, 0, func(_ uint64, ref []byte) bool { got = append(got, string(ref)); return true }); to != 3 {
+			t.Errorf("all was seen up to %d, not 3", to)
+		}
+		if to := Each(tx, self, 0, func(n uint64, _ []byte) bool { return n < 2 }); to != 1 {
+			t.Errorf("broken off behind 1, but %d", to)
+		}
+		return nil
+	})
+	if len(got) != 2 {
+		t.Errorf("%q", got)
+	}
+	update(t, b, func(tx *bolt.Tx) error {
+		if _, err := Accept(tx, Batch{Origin: self, From: 1, To: 3}); !errors.Is(err, ErrGap) {
+			t.Errorf("a gap: %v", err)
+		}
+		if _, err := Accept(tx, Batch{Origin: self, From: 0, To: 2, Items: []Item{{Number: 2}, {Number: 1}}}); err == nil {
+			t.Error("a batch out of order was taken")
+		}
+		if _, err := Accept(tx, Batch{Origin: self, From: 0, To: 2}); err != nil {
+			t.Error(err)
+		}
+		before, err := Accept(tx, Batch{Origin: self, From: 0, To: 3})
+		if err != nil || before != 2 {
+			t.Errorf("known before: %d, %v", before, err)
+		}
+		if v := ReadVector(tx); v[self] != 3 || len(v) != 1 {
+			t.Errorf("%v", v)
+		}
+		if Self(tx) == self {
+			t.Error("two files of one name")
+		}
+		return nil
+	})
+}
+
+// TestSweep takes out what begins an origin and is gone, and nothing behind
+// what is not.
+func TestSweep(t *testing.T) {
+	db := open(t)
+	update(t, db, func(tx *bolt.Tx) error {
+		for _, ref := range []string{"old", "old", "new", "old"} {
+			if _, _, err := Append(tx, []byte(ref)); err != nil {
+				return err
+			}
+		}
+		if err := Sweep(tx, func(ref []byte) bool { return string(ref) == "old" }); err != nil {
+			return err
+		}
+		var left []uint64
+		Each(tx, Self(tx), 0, func(n uint64, _ []byte) bool { left = append(left, n); return true })
+		if len(left) != 2 || left[0] != 3 {
+			t.Errorf("left: %v", left)
+		}
+		return nil
+	})
+}

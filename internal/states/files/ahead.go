@@ -1,0 +1,232 @@
+package files
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"brine/internal/atomicfile"
+	"brine/internal/host/filesys"
+	"brine/internal/state"
+	"brine/internal/state/sources"
+	"brine/internal/value"
+)
+
+// A file is on the disk before it takes its name, so that a power cut leaves
+// the old one or the whole new one. To flush one file takes a disk
+// milliseconds, and hardly more for dozens at once. So the first state of a
+// run that writes a file looks what the next file.managed will hold, writes
+// that to files without names as well, and flushes all of it together. Nothing
+// of it is to be seen: each file gets its name when its own state runs, and
+// only if it holds exactly what that state then wants. What no state took is
+// gone when the run ends, however it does.
+
+const (
+	// aheadStates is how many states are looked at, and so how many files are
+	// open.
+	aheadStates = 64
+	// aheadFile and aheadBytes bound, in bytes, a file and all of them.
+	aheadFile  = 1 << 20
+	aheadBytes = 16 << 20
+)
+
+// ahead are the files of a run that were written aside.
+type ahead struct {
+	once  sync.Once
+	mu    sync.Mutex
+	index map[*value.Dict]int // of the run's chunks
+	until int                 // the first chunk that was not looked at yet
+	files map[string]asideFile
+}
+
+type asideFile struct {
+	f   *os.File
+	dir inherited
+	// open is set for a file with the mode that new files get.
+	open bool
+}
+
+func aheadOf(r *state.Run) *ahead {
+	a := r.Shared("file.ahead", func() any {
+		a := &ahead{index: make(map[*value.Dict]int, len(r.Chunks)), files: map[string]asideFile{}}
+		for i, low := range r.Chunks {
+			a.index[low] = i
+		}
+		return a
+	}).(*ahead)
+	a.once.Do(func() { r.AtEnd(a.drop) })
+	return a
+}
+
+func (a *ahead) drop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, x := range a.files {
+		x.f.Close()
+	}
+	clear(a.files)
+}
+
+// ready returns the state's content as a file that is on the disk and can take
+// its name, or nil.
+func (t *managedFile) ready(ctx context.Context, want *sources.Content) *os.File {
+	if t.e.Run == nil || t.e.Low == nil || t.e.Low.Has("umask") || t.e.Low.Has("parallel") {
+		return nil
+	}
+	a := aheadOf(t.e.Run)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i, ok := a.index[t.e.Low]
+	if !ok {
+		return nil
+	}
+	if i >= a.until {
+		a.look(ctx, t, want, i)
+	}
+	x, ok := a.files[t.name]
+	if !ok {
+		return nil
+	}
+	delete(a.files, t.name)
+	final, old, err := t.place()
+	// Whose folder was made or changed meanwhile would have another group, and
+	// a new file without a declared mode has the one that new files get.
+	if err != nil || x.dir != inheritedFrom(final) || x.open != (t.own.bits < 0 && old == nil) || !holds(x.f, want) {
+		x.f.Close()
+		return nil
+	}
+	return x.f
+}
+
+// holds tells whether a file that was written aside has just this content.
+func holds(f *os.File, want *sources.Content) bool {
+	r, err := want.Open()
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	same, err := sources.SameContent(io.NewSectionReader(f, 0, aheadFile+1), r)
+	return err == nil && same
+}
+
+// look writes aside what the state wants, and what those right after it will.
+func (a *ahead) look(ctx context.Context, t *managedFile, want *sources.Content, i int) {
+	chunks := t.e.Run.Chunks
+	left := int64(aheadBytes)
+	var names []string
+	var files []*os.File
+	add := func(t *managedFile, want *sources.Content) {
+		if x, ok := t.aside(want, &left); ok && a.files[t.name].f == nil {
+			a.files[t.name] = x
+			names, files = append(names, t.name), append(files, x.f)
+		}
+	}
+	add(t, want)
+	for a.until = i + 1; a.until < min(i+aheadStates, len(chunks)); a.until++ {
+		low := chunks[a.until]
+		if low.At("state") != "file" || low.At("fun") != "managed" || ctx.Err() != nil {
+			break
+		}
+		if next, want := t.next(ctx, low); want != nil {
+			add(next, want)
+		}
+	}
+	for i, err := range atomicfile.SyncAll(files) {
+		if err != nil {
+			files[i].Close()
+			delete(a.files, names[i])
+		}
+	}
+}
+
+// declaration reads the arguments of file.managed.
+var declaration = sync.OnceValue(func() state.Func {
+	return state.Of("managed", func(context.Context, *state.Env, managedArgs) (p state.Plan, err error) { return p, err }, "")
+})
+
+// next returns what another file.managed is going to write, as far as that can
+// be told without its turn: templates are rendered once, and no command is run
+// before it is due. The content is nil if there is nothing to write.
+func (t *managedFile) next(ctx context.Context, low *value.Dict) (*managedFile, *sources.Content) {
+	f := declaration()
+	kwargs, extra := f.Arguments(low)
+	if len(extra) > 0 || low.Has("umask") || low.Has("parallel") || t.e.Run.Result(state.Tag(low)) != nil {
+		return nil, nil
+	}
+	bound, err := f.Bind(nil, kwargs)
+	if err != nil {
+		return nil, nil
+	}
+	args := bound.Args().(*managedArgs)
+	n := &managedFile{file: t.file, e: &state.Env{Call: t.e.Call, Low: low, Run: t.e.Run, Saltenv: state.SaltenvOf(low)}, args: *args, name: expand(args.Name)}
+	source, _ := args.Source.(string)
+	switch {
+	case args.Template != "" || args.CheckCmd != "" || args.Signature != nil || !args.Create,
+		source != "" && !strings.HasPrefix(source, "salt://"), source == "" && args.Source != nil,
+		!filepath.IsAbs(n.name) || n.check() != nil || n.keep && filesys.Exists(n.name, true):
+		return nil, nil
+	}
+	if n.own, err = n.owner(ctx, args.User, args.Group, n.mode()); err != nil || n.load(ctx) != nil || n.want == nil {
+		return nil, nil
+	}
+	if filesys.IsFile(n.name) {
+		if same, err := n.want.Same(n.name); err != nil || same {
+			return nil, nil
+		}
+	}
+	return n, n.want
+}
+
+// aside writes a content to the folder that it is for.
+func (t *managedFile) aside(want *sources.Content, left *int64) (asideFile, bool) {
+	size, err := want.Size()
+	if err != nil || size > min(aheadFile, *left) {
+		return asideFile{}, false
+	}
+	final, old, err := t.place()
+	if err != nil {
+		return asideFile{}, false
+	}
+	x := asideFile{dir: inheritedFrom(final), open: t.own.bits < 0 && old == nil}
+	perm := fs.FileMode(0o600)
+	if x.open {
+		perm = 0o666
+	}
+	if x.f, err = atomicfile.Aside(filepath.Dir(final), perm, want.Pour); err != nil {
+		return asideFile{}, false
+	}
+	*left -= size
+	return x, true
+}
+
+// place returns the path that the file is to have, and what is there.
+func (t *managedFile) place() (string, fs.FileInfo, error) {
+	if !t.args.FollowSymlinks {
+		st, err := os.Lstat(t.name)
+		if err != nil || !st.Mode().IsRegular() {
+			st = nil
+		}
+		return t.name, st, nil
+	}
+	return atomicfile.Resolve(t.name)
+}
+
+// inherited is what a new file takes over from its folder.
+type inherited struct {
+	inode, dev uint64
+	mode, gid  uint32
+}
+
+func inheritedFrom(path string) inherited {
+	var st unix.Stat_t
+	if unix.Stat(filepath.Dir(path), &st) != nil {
+		return inherited{}
+	}
+	return inherited{inode: uint64(st.Ino), dev: uint64(st.Dev), mode: uint32(st.Mode), gid: st.Gid}
+}

@@ -1,0 +1,215 @@
+// Package browsertest drives a real browser, Chromium as Debian packages it,
+// by the WebDriver protocol (W3C) that its chromedriver speaks over HTTP.
+//
+// Without a browser the test is skipped, or fails, as package tools says.
+package browsertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"brine/test/tools"
+)
+
+// Browser is one window without any history, cookies or files.
+type Browser struct {
+	t   testing.TB
+	url string // of the session
+}
+
+// Cookie is one as the browser keeps it.
+type Cookie struct {
+	Name     string `json:"name"`
+	Value    string `json:"value"`
+	Path     string `json:"path"`
+	HTTPOnly bool   `json:"httpOnly"`
+	Secure   bool   `json:"secure"`
+	SameSite string `json:"sameSite"`
+	Expiry   int64  `json:"expiry"`
+}
+
+// flags keep the browser to what the test asks for: no window, no first steps,
+// nothing of its own on the network.
+var flags = []string{"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+	"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--no-proxy-server", "--window-size=1400,1000"}
+
+// giveUp is far more than any step of a browser should need.
+const giveUp = 2 * time.Minute
+
+// Start opens a browser, which takes any certificate. It ends with the test.
+func Start(t testing.TB) *Browser {
+	t.Helper()
+	chromium, driver := tools.Need(t, "chromium", "chromium"), tools.Need(t, "chromium-driver", "chromedriver")
+	dir, err := os.MkdirTemp("", "brine-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	out, err := os.Create(filepath.Join(dir, "driver.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(driver, fmt.Sprintf("--port=%d", port))
+	c.Stdout, c.Stderr = out, out
+	c.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with all processes of the browser
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b := &Browser{t: t}
+	t.Cleanup(func() {
+		if b.url != "" {
+			b.send(http.MethodDelete, "", nil, nil) // it ends either way
+		}
+		syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+		c.Wait()
+		out.Close()
+		os.RemoveAll(dir)
+	})
+	base := fmt.Sprintf("http://127.0.0.1:%d", port)
+	for end := time.Now().Add(giveUp); ; time.Sleep(50 * time.Millisecond) {
+		resp, err := http.Get(base + "/status")
+		if err == nil {
+			resp.Body.Close()
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("chromedriver does not answer: %v", err)
+		}
+	}
+	args := append([]string{"--user-data-dir=" + filepath.Join(dir, "profile")}, flags...)
+	var session struct {
+		ID string `json:"sessionId"`
+	}
+	b.url = base
+	err = b.send(http.MethodPost, "/session", map[string]any{"capabilities": map[string]any{"alwaysMatch": map[string]any{
+		"acceptInsecureCerts": true, "timeouts": map[string]any{"script": giveUp.Milliseconds(), "pageLoad": giveUp.Milliseconds()},
+		"goog:chromeOptions": map[string]any{"binary": chromium, "args": args}, "goog:loggingPrefs": map[string]any{"browser": "ALL"},
+	}}}, &session)
+	if err != nil {
+		log, _ := os.ReadFile(out.Name())
+		b.url = ""
+		t.Fatalf("the browser does not start: %v\n%s", err, log)
+	}
+	b.url = base + "/session/" + session.ID
+	return b
+}
+
+// send asks the driver and reads the value that it answers with.
+func (b *Browser) send(method, path string, body, to any) error {
+	var in io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		in = bytes.NewReader(text)
+	}
+	r, err := http.NewRequest(method, b.url+path, in)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Timeout: 2 * giveUp}
+	resp, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	answer := struct {
+		Value json.RawMessage `json:"value"`
+	}{}
+	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s: %.2000s", method, path, answer.Value)
+	}
+	if to == nil {
+		return nil
+	}
+	return json.Unmarshal(answer.Value, to)
+}
+
+func (b *Browser) must(method, path string, body, to any) {
+	b.t.Helper()
+	if err := b.send(method, path, body, to); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Open goes to a page and waits until it has been loaded.
+func (b *Browser) Open(url string) {
+	b.t.Helper()
+	b.must(http.MethodPost, "/url", map[string]any{"url": url}, nil)
+}
+
+// Run has the page run the body of an async function and reads what it
+// returns into to. What it throws fails the test.
+func (b *Browser) Run(to any, script string, args ...any) {
+	b.t.Helper()
+	if args == nil {
+		args = []any{}
+	}
+	var got struct {
+		Value json.RawMessage `json:"value"`
+		Error string          `json:"error"`
+	}
+	b.must(http.MethodPost, "/execute/async", map[string]any{"args": args, "script": `
+		const done = arguments[arguments.length - 1], args = Array.from(arguments).slice(0, -1);
+		(async (...args) => {` + script + `})(...args).then(v => done({value: v === undefined ? null : v}), e => done({error: String(e)}));`}, &got)
+	if got.Error != "" {
+		b.t.Fatalf("the page: %s, in %s", got.Error, script)
+	}
+	if to != nil {
+		if err := json.Unmarshal(got.Value, to); err != nil {
+			b.t.Fatalf("%v: %s", err, got.Value)
+		}
+	}
+}
+
+// Cookies returns those that the page may have, also the ones that its scripts
+// do not see.
+func (b *Browser) Cookies() (all []Cookie) {
+	b.t.Helper()
+	b.must(http.MethodGet, "/cookie", nil, &all)
+	return all
+}
+
+// Complaints returns what the browser has said in its console at level SEVERE
+// since the last time.
+func (b *Browser) Complaints() (out []string) {
+	b.t.Helper()
+	var lines []struct{ Level, Message string }
+	b.must(http.MethodPost, "/se/log", map[string]any{"type": "browser"}, &lines)
+	for _, l := range lines {
+		if l.Level == "SEVERE" {
+			out = append(out, l.Message)
+		}
+	}
+	return out
+}
+
+// Picture stores what the window shows as a PNG file.
+func (b *Browser) Picture(path string) {
+	b.t.Helper()
+	var png []byte // base64 in JSON
+	b.must(http.MethodGet, "/screenshot", nil, &png)
+	if err := os.WriteFile(path, png, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}

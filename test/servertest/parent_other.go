@@ -1,0 +1,7 @@
+//go:build !linux
+
+package servertest
+
+import "syscall"
+
+func endWithParent(*syscall.SysProcAttr) {}
