@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"brine/internal/atomicfile"
@@ -178,17 +179,42 @@ func (file) write(_ context.Context, _ *fn.Call, a linesArgs) (any, error) {
 	return wrote("Wrote", len(lines), path), put(path, text)
 }
 
+// append adds to the file in place and with one write, so that what others
+// append at the same time, from another run or another program, is not lost;
+// a file put in its place would lose it.
 func (file) append(_ context.Context, _ *fn.Call, a linesArgs) (any, error) {
 	lines, text := a.lines()
 	path := expand(a.Path)
-	old, err := os.ReadFile(path)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
-	if len(old) > 0 && old[len(old)-1] != '\n' {
+	defer f.Close()
+	if open, err := unfinished(f); err != nil {
+		return nil, fn.Errorf("%w", err)
+	} else if open {
 		text = "\n" + text
 	}
-	return wrote("Wrote", len(lines), path), put(path, string(old)+text)
+	if _, err := f.WriteString(text); err != nil {
+		return nil, fn.Errorf("cannot append to %s: %w", path, atomicfile.Cause(err))
+	}
+	if err := f.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // which is what a pipe or a terminal answers
+		return nil, fn.Errorf("cannot append to %s: %w", path, atomicfile.Cause(err))
+	}
+	return wrote("Wrote", len(lines), path), nil
+}
+
+// unfinished says whether the last line of a file lacks its end.
+func unfinished(f *os.File) (bool, error) {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return false, err
+	}
+	var last [1]byte
+	if _, err := f.ReadAt(last[:], info.Size()-1); err != nil && err != io.EOF {
+		return false, err
+	}
+	return last[0] != '\n', nil
 }
 
 func (file) prepend(_ context.Context, _ *fn.Call, a linesArgs) (any, error) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,5 +172,34 @@ func TestOpenFiles(t *testing.T) {
 	v, _ := byPID.Get(int64(os.Getpid()))
 	if l, ok := v.(*value.List); !ok || !slices.Contains(l.Items, any(path)) {
 		t.Errorf("this process has %v", value.Repr(v))
+	}
+}
+
+// TestAppendAtOnce: of lines that several append to one file at the same time,
+// none is lost.
+func TestAppendAtOnce(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const writers, each = 4, 50
+	var g sync.WaitGroup
+	for range writers {
+		g.Go(func() {
+			for range each {
+				if got := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "file.append", Arg: []any{path, "a line"}}); !got.Success {
+					t.Errorf("file.append: %v", got.Return)
+				}
+			}
+		})
+	}
+	g.Wait()
+	if b, _ := os.ReadFile(path); string(b) != strings.Repeat("a line\n", writers*each) {
+		t.Errorf("%d lines are there, want %d", strings.Count(string(b), "\n"), writers*each)
 	}
 }
