@@ -59,23 +59,14 @@ type Minion struct {
 // both. at, if not "", is the address at which minions look for the first, on
 // the ports that it has; more is added to the configuration of the masters.
 func New(minions []Minion, at, more string) (*Fleet, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "brine-demo-")
-	if err != nil {
-		return nil, err
-	}
-	f := &Fleet{Dir: dir}
-	ports, err := freePorts(4)
+	f, self, ports, err := prepare(4)
 	if err != nil {
 		return f, err
 	}
 	var addrs []string
 	for i, name := range []string{"one", "two"} {
 		pub, ret := ports[2*i], ports[2*i+1]
-		m := &Daemon{Name: "master " + name, program: "salt-master", self: self, Dir: filepath.Join(dir, name), Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(ret))}
+		m := &Daemon{Name: "master " + name, program: "salt-master", self: self, Dir: filepath.Join(f.Dir, name), Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(ret))}
 		if i == 0 && at != "" {
 			addrs = append(addrs, net.JoinHostPort(at, strconv.Itoa(ret)))
 		} else {
@@ -88,7 +79,7 @@ func New(minions []Minion, at, more string) (*Fleet, error) {
 				"file_roots: {base: [%s/srv/salt]}\npillar_roots: {base: [%s/srv/pillar]}\n%s", m.Dir, name, pub, ret, m.Dir, m.Dir, more)))
 	}
 	for _, w := range minions {
-		m := &Daemon{Name: "minion " + w.ID, program: "salt-minion", self: self, Dir: filepath.Join(dir, w.ID), later: w.Later}
+		m := &Daemon{Name: "minion " + w.ID, program: "salt-minion", self: self, Dir: filepath.Join(f.Dir, w.ID), later: w.Later}
 		f.Minions = append(f.Minions, m)
 		err = errors.Join(err, m.configure("minion", fmt.Sprintf(
 			"root_dir: %s\nid: %s\nmaster: [%s]\nacceptance_wait_time: 1\ngrains: {role: %s}\nenable_fqdns_grains: False\n",
@@ -101,23 +92,14 @@ func New(minions []Minion, at, more string) (*Fleet, error) {
 // address of its own (Daemon.Host), and minions that know those of the first
 // few.
 func NewCluster(masters, known int, minions []Minion) (*Fleet, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "brine-demo-")
-	if err != nil {
-		return nil, err
-	}
-	f := &Fleet{Dir: dir}
-	ports, err := freePorts(3)
+	f, self, ports, err := prepare(3)
 	if err != nil {
 		return f, err
 	}
 	var addrs []string
 	for i := range masters {
 		host, name := fmt.Sprintf("127.0.0.%d", i+2), fmt.Sprint("m", i+1)
-		m := &Daemon{Name: "master " + name, program: "salt-master", self: self, Dir: filepath.Join(dir, name), Host: host, Addr: net.JoinHostPort(host, strconv.Itoa(ports[1]))}
+		m := &Daemon{Name: "master " + name, program: "salt-master", self: self, Dir: filepath.Join(f.Dir, name), Host: host, Addr: net.JoinHostPort(host, strconv.Itoa(ports[1]))}
 		f.Masters = append(f.Masters, m)
 		if i < known {
 			addrs = append(addrs, host)
@@ -126,13 +108,27 @@ func NewCluster(masters, known int, minions []Minion) (*Fleet, error) {
 			"root_dir: %s\ninterface: %s\npublish_port: %d\nret_port: %d\ncluster_pool_port: %d\n", m.Dir, host, ports[0], ports[1], ports[2])))
 	}
 	for _, w := range minions {
-		m := &Daemon{Name: "minion " + w.ID, program: "salt-minion", self: self, Dir: filepath.Join(dir, w.ID), later: w.Later}
+		m := &Daemon{Name: "minion " + w.ID, program: "salt-minion", self: self, Dir: filepath.Join(f.Dir, w.ID), later: w.Later}
 		f.Minions = append(f.Minions, m)
 		err = errors.Join(err, m.configure("minion", fmt.Sprintf(
 			"root_dir: %s\nid: %s\nmaster: [%s]\nmaster_port: %d\npublish_port: %d\nacceptance_wait_time: 1\ngrains: {role: %s}\nenable_fqdns_grains: False\n",
 			m.Dir, w.ID, strings.Join(addrs, ", "), ports[1], ports[0], w.Role)+w.More))
 	}
 	return f, err
+}
+
+// prepare makes the folder of a fleet, and finds this very binary and as many
+// free ports. The fleet that comes with an error, if any, is to be removed.
+func prepare(ports int) (f *Fleet, self string, free []int, err error) {
+	if self, err = os.Executable(); err != nil {
+		return nil, "", nil, err
+	}
+	dir, err := os.MkdirTemp("", "brine-demo-")
+	if err != nil {
+		return nil, "", nil, err
+	}
+	free, err = freePorts(ports)
+	return &Fleet{Dir: dir}, self, free, err
 }
 
 // freePorts asks the system for ports that nobody uses now.
