@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"brine/internal/crypt"
+	"brine/internal/host"
 )
 
 // hashCache knows the hashes of files as long as they do not change. A file
@@ -22,7 +23,7 @@ type hashCache struct {
 }
 
 type hashEntry struct {
-	stamp stamp
+	stamp host.Stamp
 	done  chan struct{} // closed when sum and err are known
 	sum   string
 	err   error
@@ -37,7 +38,7 @@ func newHashCache(form string) *hashCache {
 
 // of returns the hash of a file in hexadecimal.
 func (h *hashCache) of(path string) (string, error) {
-	s, err := stampOf(path)
+	s, err := host.StampOf(path)
 	if err != nil {
 		return "", err
 	}
@@ -54,12 +55,12 @@ func (h *hashCache) of(path string) (string, error) {
 	}
 	h.sums[path] = e
 	h.mu.Unlock()
-	var read stamp
+	var read host.Stamp
 	e.sum, read, e.err = sum(path, h.form)
 	close(e.done)
 	// A file that changed while it was read, or could change again unseen,
 	// is not remembered.
-	if e.err != nil || read != s || !s.settled() {
+	if e.err != nil || read != s || !s.Settled() {
 		h.mu.Lock()
 		if h.sums[path] == e {
 			delete(h.sums, path)
@@ -71,7 +72,7 @@ func (h *hashCache) of(path string) (string, error) {
 
 // known is of for a file whose hash is kept.
 func (h *hashCache) known(path string) (string, bool) {
-	s, err := stampOf(path)
+	s, err := host.StampOf(path)
 	if err != nil {
 		return "", false
 	}
@@ -97,20 +98,20 @@ func (h *hashCache) forget() {
 }
 
 // sum reads a file. The stamp is that of the file afterwards.
-func sum(path, form string) (string, stamp, error) {
+func sum(path, form string) (string, host.Stamp, error) {
 	n := crypt.NewHash(form)
 	if n == nil {
-		return "", stamp{}, fmt.Errorf("%q is not a known hash_type", form)
+		return "", host.Stamp{}, fmt.Errorf("%q is not a known hash_type", form)
 	}
 	f, err := openRegular(path)
 	if err != nil {
-		return "", stamp{}, err
+		return "", host.Stamp{}, err
 	}
 	defer f.Close()
 	if _, err := io.Copy(n, f); err != nil {
-		return "", stamp{}, err
+		return "", host.Stamp{}, err
 	}
-	s, err := stampOfFile(f)
+	s, err := host.StampOfFile(f)
 	return hex.EncodeToString(n.Sum(nil)), s, err
 }
 

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"brine/internal/host"
 )
 
 // roots serves the folders of file_roots.
@@ -102,7 +105,7 @@ type envLists struct {
 // seenDir is a folder as it was when it was read.
 type seenDir struct {
 	path  string
-	stamp stamp
+	stamp host.Stamp
 }
 
 // Lists walks the folders of an environment, unless none of them has changed
@@ -159,7 +162,7 @@ func (r *roots) Forget(envs []string) []string {
 
 func unchanged(dirs []seenDir) bool {
 	for _, d := range dirs {
-		if s, err := stampOf(d.path); err != nil && d.stamp != (stamp{}) || s != d.stamp {
+		if s, err := host.StampOf(d.path); err != nil && d.stamp != (host.Stamp{}) || s != d.stamp {
 			return false
 		}
 	}
@@ -197,21 +200,21 @@ const maxDepth = 200
 // folder reads one folder and what is below. above are the folders on the way,
 // among which a symbolic link may not lead back. listed says whether the
 // folder itself is in the lists.
-func (w *walk) folder(path, rel string, listed bool, above []stamp) error {
+func (w *walk) folder(path, rel string, listed bool, above []host.Stamp) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
 	}
-	s, err := stampOf(path)
+	s, err := host.StampOf(path)
 	w.seen = append(w.seen, seenDir{path, s})
 	if err != nil || len(above) > maxDepth {
 		return nil
 	}
 	for _, a := range above {
-		if a.same(s) {
+		if a.SameFile(s) {
 			return nil
 		}
 	}
-	w.unsettled = w.unsettled || !s.settled()
+	w.unsettled = w.unsettled || !s.Settled()
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -231,7 +234,7 @@ func (w *walk) folder(path, rel string, listed bool, above []stamp) error {
 	return nil
 }
 
-func (w *walk) entry(dir, rel string, e fs.DirEntry, above []stamp) error {
+func (w *walk) entry(dir, rel string, e fs.DirEntry, above []host.Stamp) error {
 	full, name := dir+"/"+e.Name(), strings.TrimPrefix(rel+"/"+e.Name(), "/")
 	link, isDir := e.Type()&fs.ModeSymlink != 0, e.IsDir()
 	if link {
@@ -283,4 +286,11 @@ func (w *walk) link(full, name string) {
 	if err == nil && !strings.HasPrefix(rel, "..") || !w.r.o.FollowSymlinks {
 		w.links[name] = to
 	}
+}
+
+func keys(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
+
+func sortedSet(s []string) []string {
+	slices.Sort(s)
+	return slices.Compact(s)
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"brine/internal/crypt"
+	"brine/internal/host"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -119,17 +120,17 @@ func readShared(path string, loc, size int64) (*part, error) {
 		return nil, err
 	}
 	defer f.Close()
-	before, err := stampOfFile(f)
+	before, err := host.StampOfFile(f)
 	if err != nil {
 		return nil, err
 	}
-	buf := make([]byte, min(size, max(before.size-loc, 0)))
+	buf := make([]byte, min(size, max(before.Size()-loc, 0)))
 	n, err := f.ReadAt(buf, loc)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	after, err := stampOf(path)
-	return &part{crypt.NewShared(buf[:n]), before.size, err == nil && after == before && before.settled()}, nil
+	after, err := host.StampOf(path)
+	return &part{crypt.NewShared(buf[:n]), before.Size(), err == nil && after == before && before.Settled()}, nil
 }
 
 type partKey struct {

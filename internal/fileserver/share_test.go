@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"brine/internal/crypt"
+	"brine/internal/host"
 	"brine/internal/value"
 )
 
@@ -85,11 +86,11 @@ func TestSharedPartsOfHostileMinions(t *testing.T) {
 // waitSettled waits until a change of a file would show.
 func waitSettled(t *testing.T, path string) {
 	for {
-		s, err := stampOf(path)
+		s, err := host.StampOf(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.settled() {
+		if s.Settled() {
 			return
 		}
 		time.Sleep(time.Millisecond)

@@ -50,6 +50,9 @@ func stampOf(st *unix.Stat_t) Stamp {
 	return Stamp{mtime: st.Mtim.Nano(), ctime: st.Ctim.Nano(), size: st.Size, inode: uint64(st.Ino), dev: uint64(st.Dev)}
 }
 
+// Size returns the size in bytes.
+func (s Stamp) Size() int64 { return s.size }
+
 // SameFile reports whether two stamps are of one file or folder, though
 // perhaps of two versions of it.
 func (s Stamp) SameFile(o Stamp) bool { return s.inode == o.inode && s.dev == o.dev }
