@@ -2,12 +2,15 @@ package pillar
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"brine/internal/json"
 	"brine/internal/salt"
@@ -16,34 +19,43 @@ import (
 )
 
 func httpJSON(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
-	v, in, err := r.httpText(ctx, a, json.Load)
-	if d, ok := v.(*value.Dict); ok && value.Truth(in["namespace"]) && err == nil {
-		return value.DictOf(value.Str(in["namespace"]), d), nil
+	in, err := a.bind(append(slices.Clone(httpArgs), "namespace")...)
+	if err != nil {
+		return nil, err
+	}
+	v, answered, err := r.ask(ctx, in, json.Load)
+	if answered && err == nil && value.Truth(in["namespace"]) {
+		return value.DictOf(value.Str(in["namespace"]), v), nil
 	}
 	return v, err
 }
 
 func httpYAML(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
-	v, _, err := r.httpText(ctx, a, func(text string) (any, error) { return yaml.Load([]byte(text), "the answer") })
+	in, err := a.bind(httpArgs...)
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := r.ask(ctx, in, func(text string) (any, error) { return yaml.Load([]byte(text), "the answer") })
 	return v, err
 }
+
+// httpArgs are the parameters of both sources; http_json has one more, after
+// them in Salt, too.
+var httpArgs = []string{"url", "with_grains", "header_dict", "auth", "username", "password"}
 
 // maxAnswer bounds the answer of a web server in bytes.
 const maxAnswer = 32 << 20
 
 var grainName = regexp.MustCompile(`<(.*?)>`)
 
-// httpText asks a web server and reads its answer. %s in the URL is the
-// minion's id; with with_grains, <NAME> is a grain. As in Salt a server that
-// does not answer well adds nothing, and the log tells why.
-func (r *run) httpText(ctx context.Context, a args, read func(string) (any, error)) (any, map[string]any, error) {
-	in, err := a.bind("url", "with_grains", "header_dict", "auth", "username", "password", "namespace")
-	if err != nil {
-		return nil, in, err
-	}
+// ask asks a web server and reads its answer. %s in the URL is the minion's
+// id; with with_grains, <NAME> is a grain. As in Salt a server that is away or
+// answers with an error adds nothing, and the log tells why; one whose answer
+// is cut off or makes no sense is a fault of the pillar.
+func (r *run) ask(ctx context.Context, in map[string]any, read func(string) (any, error)) (v any, answered bool, err error) {
 	text, ok := in["url"].(string)
 	if !ok {
-		return nil, in, salt.Errorf(salt.Invalid, "ext_pillar() missing 1 required positional argument: 'url'")
+		return nil, false, salt.Errorf(salt.Invalid, "ext_pillar() missing 1 required positional argument: 'url'")
 	}
 	text = strings.ReplaceAll(text, "%s", quote(r.q.ID))
 	if value.Truth(in["with_grains"]) {
@@ -51,20 +63,27 @@ func (r *run) httpText(ctx context.Context, a args, read func(string) (any, erro
 			g, ok := value.Traverse(r.q.Grains, m[1], ":")
 			if !ok || !value.Truth(g) {
 				r.log.Error("Unable to get minion '" + r.q.ID + "' grain: " + m[1])
-				return nil, in, nil
+				return nil, false, nil
 			}
 			text = strings.ReplaceAll(text, m[0], quote(value.Str(g)))
 		}
 	}
-	body, err := r.get(ctx, text, in)
-	if err == nil {
-		var v any
-		if v, err = read(body); err == nil {
-			return v, in, nil
-		}
+	if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, false, salt.Errorf(salt.Invalid, "Unsupported url scheme: %s", text)
 	}
-	r.log.Error("a web server gives no pillar", "minion", r.q.ID, "url", text, "err", err)
-	return nil, in, nil
+	body, err := r.get(ctx, text, in)
+	if err != nil && salt.KindOf(err) == salt.Unavailable {
+		r.log.Error("a web server gives no pillar", "minion", r.q.ID, "url", text, "err", err)
+		return nil, false, nil
+	}
+	if err == nil {
+		v, err = read(body)
+	}
+	if err != nil { // the minion sees it, but not the address, which may hold a secret
+		r.log.Error("a web server gives no pillar", "minion", r.q.ID, "url", text, "err", err)
+		return nil, false, fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	return v, true, nil
 }
 
 // quote escapes a text as Python's urllib.parse.quote, which leaves slashes.
@@ -77,6 +96,7 @@ func (r *run) get(ctx context.Context, text string, in map[string]any) (string, 
 	if err != nil {
 		return "", err
 	}
+	req.Header.Set("User-Agent", "Salt/"+salt.Version+" http.query()") // some servers ask who asks
 	if d, ok := in["header_dict"].(*value.Dict); ok {
 		for k, v := range d.All() {
 			req.Header.Set(value.Str(k), value.Str(v))
@@ -87,11 +107,11 @@ func (r *run) get(ctx context.Context, text string, in map[string]any) (string, 
 		user, password = l.Items[0], l.Items[1]
 	}
 	if user != nil {
-		req.SetBasicAuth(value.Str(user), value.Str(password))
+		req.SetBasicAuth(value.Str(user), textOr(password, ""))
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", err
+		return "", salt.Errorf(salt.Unavailable, "%w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 400 {
@@ -100,6 +120,9 @@ func (r *run) get(ctx context.Context, text string, in map[string]any) (string, 
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err == nil && len(b) > maxAnswer {
 		err = salt.Errorf(salt.Invalid, "the answer has more than %d bytes", maxAnswer)
+	}
+	if err == nil && !utf8.Valid(b) {
+		err = salt.Errorf(salt.Invalid, "the answer is not UTF-8")
 	}
 	return string(b), err
 }
