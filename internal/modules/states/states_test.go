@@ -123,6 +123,7 @@ func TestRuns(t *testing.T) {
 		{"state.single", []any{"test.none", "x"}, 1, "[\"Specified state 'test.none' was not found\"]"},
 		{"state.high", []any{value.DictOf("v", value.DictOf("test", value.ListOf("nop")))}, 0, "test_|-v_|-v_|-nop"},
 		{"state.low", []any{value.DictOf("state", "test", "fun", "nop", "name", "v")}, 0, "'comment': 'Success!'"},
+		{"state.low", []any{value.DictOf("state", "test", "fun", "fail_without_changes", "name", "v")}, 1, "'comment': 'Failure!'"},
 		{"state.template_str", []any{"a: test.nop"}, 0, "test_|-a_|-a_|-nop"},
 		{"state.show_top", nil, 0, "{'base': ['a', 'sub']}"},
 		{"state.show_states", nil, 0, "['sub', 'a']"},
