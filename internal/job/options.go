@@ -11,6 +11,7 @@ type Options struct {
 	KeepJobsSeconds int64 `salt:"keep_jobs_seconds" default:"86400" doc:"seconds for which jobs and their returns are kept; 0 means for ever"`
 	KeepJobs        int64 `salt:"keep_jobs"         default:"24"    doc:"hours for which jobs are kept; former form of keep_jobs_seconds, which comes first"`
 	JobCache        bool  `salt:"job_cache"         default:"true"  doc:"keep jobs at all; without them a return that comes twice is not noticed" change:"restart"`
+	RunnerReturns   bool  `salt:"runner_returns"    default:"true"  doc:"keep what runners return, too, so that salt-run jobs.lookup_jid finds it"`
 }
 
 // Keep is how long jobs are kept; 0 means for ever.

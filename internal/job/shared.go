@@ -138,6 +138,9 @@ func (s *Shared) ReturnAsync(load *value.Dict, done func(duplicate bool, err err
 	done(false, salt.Errorf(salt.Unavailable, "the disk of %s cannot keep up with the returns", s.c.dir))
 }
 
+// Put adds what is not there yet of a job, and leaves what is.
+func (s *Shared) Put(w *Whole) error { return s.c.Put(w) }
+
 func (s *Shared) write() {
 	for r := range s.ops {
 		dup, err := s.store(r)

@@ -29,6 +29,8 @@ type jobStore interface {
 	NewJobUntil(load *value.Dict, minions []string, until time.Time) error
 	// ReturnAsync stores a return and calls done when the disk has it.
 	ReturnAsync(load *value.Dict, done func(duplicate bool, err error))
+	// Put stores a job with what was returned.
+	Put(w *job.Whole) error
 	// Queued returns the jobs that are kept for minions that are away.
 	Queued(now time.Time, limit int) ([]job.Queued, error)
 	// Note and Speakers keep what is known of jobs on minions.

@@ -11,6 +11,7 @@ import (
 	"brine/internal/acl"
 	"brine/internal/channel"
 	"brine/internal/fn"
+	"brine/internal/job"
 	"brine/internal/runners"
 	"brine/internal/salt"
 	"brine/internal/value"
@@ -122,8 +123,32 @@ func (r *runs) run(tag, jid, fun, user string, args []any, opts *value.Dict) fn.
 	if o.Out != "" {
 		done.Set("outputter", o.Out)
 	}
+	m.keepRun(done)
 	m.bus.Fire(tag+"/ret", done)
 	return o
+}
+
+// keepRun stores what a runner returned, as that of a job whose only minion is
+// the master itself, which is how Salt's runners stand in its job cache. What
+// is read from the job cache does not go into it once more: whoever lists the
+// jobs time and again would fill the disk.
+func (m *Master) keepRun(done *value.Dict) {
+	if o := m.cfg.Jobs; !o.JobCache || !o.RunnerReturns {
+		return
+	}
+	jid, fun := done.Str("jid"), done.Str("fun")
+	load := value.DictOf("id", m.cfg.ID, "tgt", m.cfg.ID, "jid", jid, "fun", fun, "user", done.At("user"))
+	run := &job.Whole{Job: job.Job{JID: jid, Load: load}}
+	m.sendLoad(load, jid, nil)
+	if !strings.HasPrefix(fun, "runner.jobs.") {
+		run.Returns = map[string]*value.Dict{m.cfg.ID: value.DictOf("return", done)}
+		ret := load.Clone()
+		ret.Set("return", done)
+		m.sendReturn(ret)
+	}
+	if err := m.jobs.Put(run); err != nil {
+		m.gripes.Log(slog.LevelError, "cannot keep what a runner returned", "jid", jid, "fun", fun, "err", err)
+	}
 }
 
 func (m *Master) runRunner(ctx context.Context, tag, jid, fun string, args []any, opts *value.Dict) fn.Outcome {

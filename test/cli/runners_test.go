@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"brine/test/daemontest"
 )
@@ -107,3 +109,31 @@ func TestRunners(t *testing.T) {
 }
 
 func first(out, _ string, _ int) string { return out }
+
+// TestRunnerReturnsAreKept: what a runner returned, one that nobody waited for
+// as well, is found where what minions returned is.
+func TestRunnerReturnsAreKept(t *testing.T) {
+	t.Parallel()
+	m := daemontest.NewMaster(t, daemontest.Brine, "m", daemontest.Host(), "")
+	m.Start()
+	_, errs, code := m.Run(daemontest.Brine, "salt-run", "--async", "test.arg", "one", "two=2")
+	jid := regexp.MustCompile(`\d{20}`).FindString(errs)
+	if code != 0 || jid == "" {
+		t.Fatalf("salt-run --async: code %d, %q", code, errs)
+	}
+	want := regexp.MustCompile(`^\{\n    "m": \{\n        "fun": "runner\.test\.arg",\n(?s:.*)"return": \{\n            "args": \[\n                "one"\n(?s:.*)"success": true\n`)
+	daemontest.Eventually(t, time.Minute, "the result is kept", func() error {
+		if out, errs, _ := m.Run(daemontest.Brine, "salt-run", "jobs.lookup_jid", jid, "--out=json"); !want.MatchString(out) {
+			return fmt.Errorf("%s%s", out, errs)
+		}
+		return nil
+	})
+	out, _, _ := m.Run(daemontest.Brine, "salt-run", "jobs.list_jobs", "--out=json")
+	if strings.Count(out, `"runner.test.arg"`) != 1 || !strings.Contains(out, `"runner.jobs.lookup_jid"`) {
+		t.Errorf("the jobs: %s", out)
+	}
+	out, _, _ = m.Run(daemontest.Brine, "salt-run", "jobs.list_job", regexp.MustCompile(`"(\d{20})": \{\n +"Function": "runner\.jobs`).FindStringSubmatch(out)[1], "--out=json")
+	if !strings.Contains(out, `"Result": {}`) {
+		t.Errorf("what was read from the job cache is in it again: %s", out)
+	}
+}

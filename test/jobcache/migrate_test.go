@@ -85,7 +85,7 @@ func TestMigrateFromStock(t *testing.T) {
 	}
 	s := servertest.Redis(t)
 	t.Cleanup(s.Remove)
-	m := daemontest.NewMaster(t, daemontest.Brine, "new", "127.0.78.12", fmt.Sprintf("keep_jobs_seconds: 0\ncache.redis.host: %[1]s\ncache.redis.port: %[2]d\nredis.host: %[1]s\nredis.port: %[2]d\nredis.db: 2\n", s.Host, s.Port)).Start()
+	m := daemontest.NewMaster(t, daemontest.Brine, "new", "127.0.78.12", fmt.Sprintf("keep_jobs_seconds: 0\nrunner_returns: false\ncache.redis.host: %[1]s\ncache.redis.port: %[2]d\nredis.host: %[1]s\nredis.port: %[2]d\nredis.db: 2\n", s.Host, s.Port)).Start()
 
 	// The source's jobs are Salt's files; the running master takes them over.
 	files := "local_cache:" + old + "/cache"
