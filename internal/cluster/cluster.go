@@ -118,6 +118,7 @@ type Cluster struct {
 	begin   func(*peer)       // has the loops of a peer run; nil until Run
 	origins map[string]string // jid -> master
 	order   []string
+	early   unclaimed
 	want    []string // what somebody here waits for: prefixes of tags
 
 	// Of a cluster without a shared folder.
@@ -312,8 +313,17 @@ func (c *Cluster) Origin(jid string) string {
 	return c.origins[jid]
 }
 
-// SetOrigin notes the master that a job was given to.
+// SetOrigin notes the master that a job was given to, and sends it what came
+// of the job already.
 func (c *Cluster) SetOrigin(jid, master string) {
+	for _, e := range c.setOrigin(jid, master) {
+		if p := c.all()[master]; p != nil && p.isBrine() && !slices.Contains(e.sent, p) {
+			p.out.add(e.msg)
+		}
+	}
+}
+
+func (c *Cluster) setOrigin(jid, master string) []heldEvent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.origins[jid]; !ok {
@@ -324,6 +334,18 @@ func (c *Cluster) SetOrigin(jid, master string) {
 		c.order = append(c.order, jid)
 	}
 	c.origins[jid] = master
+	return c.early.forget(jid)
+}
+
+// hold keeps an event until the master is known that its job was given to, and
+// returns that master if it is known by now.
+func (c *Cluster) hold(jid string, e heldEvent) (origin string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if origin = c.origins[jid]; origin == "" {
+		c.early.add(jid, e, time.Now())
+	}
+	return origin
 }
 
 // Want says which events somebody at this master waits for, by the beginnings
@@ -383,18 +405,39 @@ func (c *Cluster) Event(e *event.Event) {
 	if e.Data.Has(PeerID) || strings.HasPrefix(e.Tag, "cluster/") {
 		return
 	}
-	origin := ""
+	jid, origin := "", ""
 	if rest, ok := strings.CutPrefix(e.Tag, "salt/job/"); ok {
-		jid, _, _ := strings.Cut(rest, "/")
+		jid, _, _ = strings.Cut(rest, "/")
 		origin = c.Origin(jid)
 	}
-	c.send(e.Tag, e.Data, func(p *peer) bool { return p.id == origin || p.wants(e.Tag) })
+	var sent []*peer
+	msg := c.send(e.Tag, e.Data, func(p *peer) bool {
+		ok := p.id == origin || p.wants(e.Tag)
+		if ok {
+			sent = append(sent, p)
+		}
+		return ok
+	})
+	if origin != "" || !isReply(e.Tag) || len(sent) == len(c.all()) || c.cfg.Options.Isolated { // there the log of jobs brings it, too
+		return
+	}
+	if msg == nil {
+		var err error
+		if msg, err = encodeEvent(e.Tag, e.Data); err != nil {
+			return // said by send, or nobody's
+		}
+	}
+	late := heldEvent{msg, sent}
+	if p := c.all()[c.hold(jid, late)]; p != nil && p.isBrine() && !slices.Contains(sent, p) {
+		p.out.add(msg)
+	}
 }
 
-// send sends an event to Salt's masters and to some of Brine's. It is encoded
-// once for each kind.
-func (c *Cluster) send(tag string, data *value.Dict, brine func(*peer) bool) {
-	var forSalt, forBrine []byte
+// send sends an event to Salt's masters and to some of Brine's, each of which
+// it asks for once. It is encoded once for each kind, and the form for Brine's
+// returned if it was needed.
+func (c *Cluster) send(tag string, data *value.Dict, brine func(*peer) bool) (forBrine []byte) {
+	var forSalt []byte
 	var err error
 	for _, p := range c.all() {
 		switch p.kind() {
@@ -429,9 +472,10 @@ func (c *Cluster) send(tag string, data *value.Dict, brine func(*peer) bool) {
 		}
 		if err != nil {
 			c.log.Error("an event cannot be sent to other masters", "tag", tag, "err", err)
-			return
+			return nil
 		}
 	}
+	return forBrine
 }
 
 // encodeEvent makes the message of an event for masters of Brine's. Most are

@@ -595,3 +595,68 @@ func TestRotateByAge(t *testing.T) {
 		t.Error("no key while the file is away")
 	}
 }
+
+// TestReturnBeforeItsJob: a return that is quicker than the word of its job
+// comes to who published the job, once, whether that one waits for all events
+// or not; what becomes of jobs that nobody tells of is forgotten.
+func TestReturnBeforeItsJob(t *testing.T) {
+	s := newSet(t, 3)
+	a, b, c := s.start(0), s.start(1), s.start(2)
+	for _, r := range []*running{a, b, c} {
+		eventually(t, "all are connected", r.linked(2))
+	}
+	ret := func(n int) string { return "salt/job/" + jid(n) + "/ret/m" }
+	heard := func(h *host, n int) (times int) {
+		for _, e := range h.events {
+			if e == b.cfg.ID+" "+ret(n) {
+				times++
+			}
+		}
+		return times
+	}
+	b.fire(ret(1), "id", "m", "jid", jid(1))
+	a.publish(t, 1)
+	eventually(t, "the return that was early is there", a.has(func(h *host) bool { return heard(h, 1) == 1 }))
+
+	a.Want([]string{"salt/"})
+	eventually(t, "b knows that a waits for all", func() error {
+		if !b.all()[a.cfg.ID].wants(ret(2)) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	b.fire(ret(2), "id", "m", "jid", jid(2))
+	a.publish(t, 2)
+	b.fire(ret(1), "id", "m", "jid", jid(1)) // comes after all else
+	eventually(t, "the last one is there", a.has(func(h *host) bool { return heard(h, 1) == 2 }))
+	if err := a.has(func(h *host) bool { return heard(h, 2) == 1 })(); err != nil {
+		t.Error("not once: ", err)
+	}
+	if err := c.has(func(h *host) bool { return len(h.events) == 0 })(); err != nil {
+		t.Error("an event came to where nobody waits: ", err)
+	}
+	b.fire("salt/job/"+jid(3)+"/new", "jid", jid(3)) // of b's own job, which it is about to publish
+	b.Cluster.mu.Lock()
+	waited := len(b.early.byJob)
+	b.Cluster.mu.Unlock()
+	if waited != 0 {
+		t.Errorf("%d jobs are waited for", waited)
+	}
+
+	var u unclaimed
+	from := time.Unix(0, 0)
+	for i := range heldItems + 10 {
+		u.add(jid(i), heldEvent{msg: make([]byte, 10)}, from)
+	}
+	if len(u.byJob) != heldItems || u.byJob[jid(9)] != nil || u.bytes != 10*heldItems {
+		t.Errorf("%d jobs, %d bytes", len(u.byJob), u.bytes)
+	}
+	u.add(jid(0), heldEvent{msg: make([]byte, heldBytes)}, from)
+	if len(u.byJob) != 1 || u.bytes != heldBytes {
+		t.Errorf("%d jobs, %d bytes", len(u.byJob), u.bytes)
+	}
+	u.add(jid(1), heldEvent{}, from.Add(heldTime+1))
+	if len(u.byJob) != 1 || u.byJob[jid(1)] == nil || u.bytes != 0 {
+		t.Errorf("%d jobs, %d bytes", len(u.byJob), u.bytes)
+	}
+}
