@@ -2,6 +2,7 @@ package master
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"brine/internal/channel"
@@ -142,6 +143,12 @@ const expiredIDs = 1000
 // expireQueued gives up jobs that nobody came for.
 func (m *Master) expireQueued() {
 	for _, e := range m.queue.expire() {
+		// Returns go to one master of a cluster, and are told to that which the
+		// job was given to.
+		e.never = slices.DeleteFunc(e.never, func(id string) bool { return m.returnedElsewhere(e.jid, id) })
+		if len(e.never) == 0 {
+			continue
+		}
 		m.log.Info("a job has expired that some minions never got", "jid", e.jid, "minions", len(e.never))
 		ids := e.never[:min(len(e.never), expiredIDs)]
 		m.bus.Fire(salt.Tag("job", e.jid, "expired"), value.DictOf("jid", e.jid, "ids", ids, "count", len(e.never)))

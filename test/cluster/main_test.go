@@ -104,9 +104,10 @@ func TestEachCommandsAll(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "auto_accept: true\n", brine, brine, brine).start()
 	var ids []string
+	var minions []*node
 	for i, m := range f.masters {
 		id := fmt.Sprintf("m%d", i)
-		f.minion(brine, id, m.Host, "")
+		minions = append(minions, f.minion(brine, id, m.Host, ""))
 		ids = append(ids, id)
 	}
 	for _, m := range f.masters {
@@ -124,6 +125,41 @@ func TestEachCommandsAll(t *testing.T) {
 				return errors.New(out)
 			}
 			return nil
+		})
+	}
+
+	// A minion is away until a job expires: every master knows that the others
+	// have returned, if only to one of them.
+	minions[2].Kill()
+	const kept = 5 * time.Second
+	eventually(t, "two return before the job expires", func() error {
+		from := time.Now()
+		out, errs, _ := f.masters[0].Run(brine, "salt", "--async", fmt.Sprintf("--expire=%.0f", kept.Seconds()), "*", "test.ping")
+		if jid = jidIn(out + errs); jid == "" {
+			return errors.New(out + errs)
+		}
+		for !f.returned(jid, ids[0]) || !f.returned(jid, ids[1]) {
+			if time.Since(from) > kept {
+				return errors.New("they were too slow")
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		if time.Since(from) > kept {
+			return errors.New("they may have been too slow")
+		}
+		return nil
+	})
+	for _, m := range f.masters {
+		eventually(t, "the job has expired at "+m.Name, func() error {
+			for line := range strings.Lines(m.Log()) {
+				if strings.Contains(line, "a job has expired") && strings.Contains(line, jid) {
+					if !strings.Contains(line, "minions=1 ") {
+						t.Error(line)
+					}
+					return nil
+				}
+			}
+			return errors.New("it has not")
 		})
 	}
 }
