@@ -123,7 +123,7 @@ type Cluster struct {
 
 	// Of a cluster without a shared folder.
 	streams  map[string]oplog.Stream
-	answers  map[string]func() *value.Dict
+	answers  map[string]func(arg *value.Dict) *value.Dict
 	founding bool // this process made the cluster, or has joined it
 	began    time.Time
 
@@ -140,7 +140,7 @@ const leaseTime = 15 * time.Second
 // New takes over the keys in the shared folder or makes them, and asks the
 // peers that are there whether they agree. Close or Run must follow.
 func New(cfg Config, log *slog.Logger) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, log: log, aes: crypt.NewKey(), inc: nonce(), began: time.Now(), streams: map[string]oplog.Stream{}, answers: map[string]func() *value.Dict{}, origins: map[string]string{}, gripes: newGripes(log)}
+	c := &Cluster{cfg: cfg, log: log, aes: crypt.NewKey(), inc: nonce(), began: time.Now(), streams: map[string]oplog.Stream{}, answers: map[string]func(*value.Dict) *value.Dict{}, origins: map[string]string{}, gripes: newGripes(log)}
 	var err error
 	if c.cipher, err = crypt.NewCrypticle(c.aes); err != nil {
 		return nil, err
@@ -512,7 +512,7 @@ func (c *Cluster) Present(ctx context.Context) map[string][]string {
 			continue
 		}
 		wg.Go(func() {
-			d, err := p.ask(ctx, askPresent)
+			d, err := p.ask(ctx, askPresent, nil)
 			if err != nil {
 				c.log.Debug("a peer does not say who is connected to it", "peer", p.id, "err", err)
 				return

@@ -41,7 +41,7 @@ import (
 //	A: {n, d, last, want}   last message it has of this process (inc) of D
 //	D: {n, d, first, items} messages, numbered from first; none: a sign of life
 //	A: {n, d, ack, want}
-//	D: {n, d, ask, what}    A: {n, d, re, data}
+//	D: {n, d, ask, what, arg} A: {n, d, re, data}
 //
 // and, without a shared folder (feed.go),
 //
@@ -188,6 +188,9 @@ func (p *peer) runLink(ctx context.Context) {
 		}
 		began := time.Now()
 		err := p.runOut(ctx)
+		p.mu.Lock()
+		p.tried = true
+		p.mu.Unlock()
 		var r *refusal
 		switch {
 		case ctx.Err() != nil:
@@ -337,12 +340,13 @@ func rawFacts(d *value.Dict) []byte {
 type askFor struct {
 	number int64
 	what   string
+	arg    *value.Dict // may be nil
 }
 
 const askPresent = "present"
 
-// ask asks the peer and waits for the answer.
-func (p *peer) ask(ctx context.Context, what string) (*value.Dict, error) {
+// ask asks the peer and waits for the answer. arg may be nil.
+func (p *peer) ask(ctx context.Context, what string, arg *value.Dict) (*value.Dict, error) {
 	answer := make(chan *value.Dict, 1)
 	p.mu.Lock()
 	if !p.up || p.mode != kindBrine {
@@ -350,7 +354,7 @@ func (p *peer) ask(ctx context.Context, what string) (*value.Dict, error) {
 		return nil, salt.Errorf(salt.Unavailable, "%s is away", p.id)
 	}
 	p.nextAsk++
-	n := p.nextAsk
+	n, ended := p.nextAsk, p.ended
 	p.asks[n] = answer
 	p.mu.Unlock()
 	defer func() {
@@ -359,13 +363,17 @@ func (p *peer) ask(ctx context.Context, what string) (*value.Dict, error) {
 		p.mu.Unlock()
 	}()
 	select {
-	case p.questions <- askFor{n, what}:
+	case p.questions <- askFor{n, what, arg}:
+	case <-ended:
+		return nil, salt.Errorf(salt.Unavailable, "%s is away", p.id)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	select {
 	case d := <-answer:
 		return d, nil
+	case <-ended:
+		return nil, salt.Errorf(salt.Unavailable, "%s is away", p.id)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -386,6 +394,9 @@ func (p *peer) runOut(ctx context.Context) error {
 		return net.ErrClosed
 	}
 	p.link, p.up, p.problem, p.seen = s.conn, true, "", true
+	linked := make(chan struct{})
+	defer close(linked)
+	p.ended = linked
 	p.want = texts(start, "want")
 	p.mu.Unlock()
 	c.log.Info("connected to a peer", "peer", p.id)
@@ -438,7 +449,11 @@ func (p *peer) runOut(ctx context.Context) error {
 			return err
 		case <-p.out.more:
 		case q := <-p.questions:
-			if err := s.send("ask", q.number, "what", q.what); err != nil {
+			pairs := []any{"ask", q.number, "what", q.what}
+			if q.arg != nil {
+				pairs = append(pairs, "arg", q.arg)
+			}
+			if err := s.send(pairs...); err != nil {
 				return err
 			}
 		case <-timer.C:
@@ -680,7 +695,7 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 			} else if answer := c.answers[what]; answer != nil {
 				// It may take a while, which must not hold up what else comes.
 				go func() {
-					if err := s.send("re", number, "data", answer()); err != nil {
+					if err := s.send("re", number, "data", answer(d.Dict("arg"))); err != nil {
 						c.log.Debug("an answer to a peer was not sent", "peer", p.id, "err", err)
 					}
 				}()

@@ -30,11 +30,68 @@ func (c *Cluster) Isolated() bool { return c.cfg.Options.Isolated }
 
 // Share gives the other masters what changes in a store. It must come before
 // Run, and names must be the same on all masters.
-func (c *Cluster) Share(name string, s oplog.Stream) { c.streams[name] = s }
+func (c *Cluster) Share(name string, s oplog.Stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams[name] = s
+}
 
 // Answer has fn answer what other masters ask by a name (Ask). It must come
 // before Run.
-func (c *Cluster) Answer(name string, fn func() *value.Dict) { c.answers[name] = fn }
+func (c *Cluster) Answer(name string, fn func() *value.Dict) {
+	c.AnswerWith(name, func(*value.Dict) *value.Dict { return fn() })
+}
+
+// AnswerWith is Answer for questions with something that they are about; it is
+// nil where nothing came.
+func (c *Cluster) AnswerWith(name string, fn func(arg *value.Dict) *value.Dict) { c.answers[name] = fn }
+
+// AskOne asks one master, which is away if the error is of kind Unavailable.
+func (c *Cluster) AskOne(ctx context.Context, id, name string, arg *value.Dict) (*value.Dict, error) {
+	p := c.all()[id]
+	if p == nil {
+		return nil, salt.Errorf(salt.NotFound, "there is no master %s in the cluster", id)
+	}
+	return p.ask(ctx, name, arg)
+}
+
+// CaughtUp reports whether this master knows all that the masters know that can
+// be reached, of one stream, and whether there was an attempt to reach each. One
+// that has never got an answer and goes on waiting for it is not counted as
+// away.
+func (c *Cluster) CaughtUp(stream string) bool {
+	c.mu.Lock()
+	s, runs := c.streams[stream], c.begin != nil
+	c.mu.Unlock()
+	if s == nil || !runs {
+		return false
+	}
+	mine, err := s.Vector()
+	if err != nil {
+		return false
+	}
+	for _, p := range c.all() {
+		p.mu.Lock()
+		f, tried := p.fed[stream], p.tried || p.gone
+		p.mu.Unlock()
+		if f == nil && !tried {
+			return false
+		}
+		if f == nil {
+			continue
+		}
+		f.mu.Lock()
+		behind := false
+		for origin, n := range f.have {
+			behind = behind || mine[origin] < n
+		}
+		f.mu.Unlock()
+		if behind {
+			return false
+		}
+	}
+	return true
+}
 
 // Ask asks all masters that can be reached, and returns their answers.
 func (c *Cluster) Ask(ctx context.Context, name string) map[string]*value.Dict {
@@ -43,7 +100,7 @@ func (c *Cluster) Ask(ctx context.Context, name string) map[string]*value.Dict {
 	var wg sync.WaitGroup
 	for _, p := range c.all() {
 		wg.Go(func() {
-			d, err := p.ask(ctx, name)
+			d, err := p.ask(ctx, name, nil)
 			if err != nil {
 				c.log.Debug("a peer does not answer", "peer", p.id, "about", name, "err", err)
 				return

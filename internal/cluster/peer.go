@@ -53,11 +53,13 @@ type peer struct {
 	gone    bool         // and is not any more
 	problem string
 	up      bool
+	tried   bool     // to be reached, in vain, at least once
 	want    []string // beginnings of tags that somebody there waits for
 	behind  map[string]int64
 	fed     map[string]*feed // over link
 
-	link      net.Conn // to it
+	link      net.Conn      // to it
+	ended     chan struct{} // closed when link has
 	asks      map[int64]chan *value.Dict
 	nextAsk   int64
 	questions chan askFor
