@@ -161,6 +161,20 @@ func New(o Options, c Config, log *slog.Logger) *Server {
 	return s
 }
 
+// WithRoots returns a server that has other folders of file_roots, and else all
+// that this one has. The hashes that are known stay known.
+func (s *Server) WithRoots(o Options, c Config) *Server {
+	out := &Server{backends: slices.Clone(s.backends), part: s.part, log: s.log, hashes: s.hashes}
+	out.trees = trees{seed: maphash.MakeSeed(), env: map[string]*envTree{}}
+	out.parts.m = map[partKey]*list.Element{}
+	for i, b := range out.backends {
+		if b.Name() == "roots" {
+			out.backends[i] = newRoots(o, newIgnore(o, s.log), filepath.Join(c.CacheDir, "roots"), s.log)
+		}
+	}
+	return out
+}
+
 // maxPart bounds a part of a file in bytes: it has to fit a message.
 const maxPart = 16 << 20
 

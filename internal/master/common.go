@@ -113,7 +113,10 @@ func (m *Master) share(ctx context.Context) (stop func()) {
 		m.cluster.Share(streamJobs, s)
 	}
 	m.cluster.Answer(askDigest, m.digest)
+	m.cluster.AnswerWith(askStage, m.revisions.answerStage)
+	m.cluster.AnswerWith(askContents, m.revisions.answerContents)
 	var wg sync.WaitGroup
+	wg.Go(func() { m.revisions.run(ctx) })
 	for kind, mirror := range m.common.mirrors {
 		wg.Go(func() {
 			if err := mirror.Run(ctx); err != nil {

@@ -51,6 +51,7 @@ func (m *Master) digest() *value.Dict {
 	if err != nil {
 		d.Set("error", err.Error())
 	}
+	d.Set(kindTree, m.revisions.trees())
 	d.Set("job", jobs)
 	d.Set("return", returns)
 	return d
@@ -87,7 +88,7 @@ func (m *Master) clusterCheck(ctx context.Context) (*value.Dict, error) {
 		}
 	}
 	counts, differences := value.NewDict(8), value.NewDict(0)
-	for _, section := range []string{kindKey, kindPeer, kindSecret, kindToken, kindMinion, "job", "return"} {
+	for _, section := range []string{kindKey, kindPeer, kindSecret, kindToken, kindMinion, kindTree, "job", "return"} {
 		names := map[string]bool{}
 		for _, d := range all {
 			for k := range d.Dict(section).All() {

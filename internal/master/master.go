@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -90,6 +91,10 @@ type Master struct {
 	cfg  Config
 	log  *slog.Logger
 	live atomic.Pointer[live]
+	// setting is held while live is replaced; own is the configuration that it
+	// was made of, without what revisions put in its place.
+	setting sync.Mutex
+	own     Config
 
 	identity  *handshake.Identity
 	local     localKeys
@@ -100,6 +105,7 @@ type Master struct {
 	stockJobs *job.LocalCache
 	cluster   *cluster.Cluster // nil for a master of its own
 	common    *common          // of a cluster without a shared folder, else nil
+	revisions *revisions       // as common
 	bus       *event.Bus
 	eventIPC  *event.Server
 	requests  *channel.Server
@@ -144,6 +150,7 @@ type live struct {
 	git      *gitpillar.Source
 	opts     *value.Dict
 	auth     *auth.Service
+	cfg      Config // that all of it was made of
 }
 
 func (m *Master) auth() *auth.Service             { return m.live.Load().auth }
@@ -240,6 +247,9 @@ func (m *Master) openStores() (err error) {
 		if m.common, err = m.openCommon(own); err != nil {
 			return err
 		}
+		if m.revisions, err = m.openRevisions(own); err != nil {
+			return err
+		}
 	}
 	if err := m.loadQueue(); err != nil {
 		m.log.Error("jobs that waited for minions cannot be read", "err", err)
@@ -256,6 +266,10 @@ func (m *Master) openStores() (err error) {
 }
 
 func (m *Master) setLive(cfg Config) {
+	m.setting.Lock()
+	defer m.setting.Unlock()
+	m.own = cfg
+	cfg = m.revisions.apply(cfg)
 	groups := target.Nodegroups{}
 	for k, v := range cfg.Options.Nodegroups.All() {
 		groups[value.Str(k)] = v
@@ -266,7 +280,7 @@ func (m *Master) setLive(cfg Config) {
 	}
 	git := m.newGitPillar(cfg)
 	m.live.Store(&live{
-		git:     git,
+		git: git, cfg: cfg,
 		auth:    who,
 		options: cfg.Options, channel: cfg.Channel, groups: groups,
 		autosign: keystore.NewAutosign(m.keys, cfg.Keys, cfg.User, m.log),
@@ -437,6 +451,7 @@ func (m *Master) Run(ctx context.Context) error {
 	if m.cluster != nil {
 		back.Go(func() error { return m.runCluster(inner) })
 	}
+	m.revisions.catchUp(ctx)
 	servers := group{failed: failed}
 	for _, s := range m.servers {
 		servers.Go(func() error { return s.Serve(front, m.requests.Handle) })

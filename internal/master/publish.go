@@ -76,6 +76,9 @@ func (m *Master) Publish(load *value.Dict) *value.Dict {
 		return value.DictOf("error", value.DictOf("name", "SaltInvocationError", "message", fmt.Sprintf("%q is not a job id", jid)))
 	}
 	load.Set("jid", jid)
+	if load.Delete(revisionKey); m.revisions.current() != "" {
+		load.Set(revisionKey, m.revisions.current())
+	}
 	expires := m.expiry(load, time.Now())
 	if err := m.recordJob(load, jid, minions, expires); err != nil {
 		// It is sent all the same: an operator whose master's disk is full

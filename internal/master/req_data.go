@@ -29,7 +29,11 @@ func (d *minionData) pillar(c *channel.Call) {
 	ctx, cancel := context.WithTimeout(d.m.context(), maxCompile)
 	defer cancel()
 	q := pillarRequest(c)
-	p, err := d.m.live.Load().pillar.Compile(ctx, q)
+	err := d.m.revisions.refuses()
+	var p *value.Dict
+	if err == nil {
+		p, err = d.m.live.Load().pillar.Compile(ctx, q)
+	}
 	if err != nil {
 		d.m.log.Error("cannot make a pillar", "minion", c.ID, "err", err)
 		c.Reply("")

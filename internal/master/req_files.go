@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"brine/internal/channel"
+	"brine/internal/crypt"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -30,7 +31,11 @@ func (f *fileRoutes) serve(c *channel.Call) { c.Reply(f.answer(c, 0)) }
 func (f *fileRoutes) answer(c *channel.Call, room int64) any {
 	load := c.Load.Clone()
 	load.Set("cmd", c.Cmd)
-	v, err := f.m.fileServer().RequestPart(f.m.context(), load, room)
+	err := f.m.revisions.refuses()
+	var v any
+	if err == nil {
+		v, err = f.m.fileServer().RequestPart(f.m.context(), load, room)
+	}
 	if err != nil {
 		f.failed(c, err)
 		v = ""
@@ -62,7 +67,12 @@ func (f *fileRoutes) sharedPart(c *channel.Call) {
 func (f *fileRoutes) replyShared(c *channel.Call, turn *turn) {
 	load := c.Load.Clone()
 	load.Set("cmd", c.Cmd)
-	v, s, err := f.m.fileServer().RequestShared(f.m.context(), load)
+	err := f.m.revisions.refuses()
+	var v *value.Dict
+	var s *crypt.Shared
+	if err == nil {
+		v, s, err = f.m.fileServer().RequestShared(f.m.context(), load)
+	}
 	if err != nil {
 		f.failed(c, err)
 		v = value.NewDict(0)

@@ -39,6 +39,15 @@ That is keys, jobs, returns, what is known of minions, tokens and the keys of th
 
 Its key is deleted, and no other speaks with it any more. Those that cannot be reached now do the same as soon as they hear of it.`,
 			fn.Example("salt-run cluster.remove 192.0.2.3")),
+		fn.Of("sync_roots", c.syncRoots, `Have all masters of a cluster without a shared folder serve the file_roots and pillar_roots of this one, as they are now.
+
+Each gets what it lacks; when all that can be reached have everything, they switch at the same moment, and what is not there any more is gone. A master that
+is away does it when it is back, before it serves anything. From then on changes in these folders count when this is called again, on whichever master.`,
+			fn.Example("salt-run cluster.sync_roots"), fn.Example("salt-run cluster.sync_roots test=True")),
+		fn.Of("revision", c.revision, `Return which state of file_roots and pillar_roots the masters of the cluster have agreed on, who serves it, and what there was before; or which one a job was given with.`,
+			fn.Example("salt-run cluster.revision"), fn.Example("salt-run cluster.revision jid=20260101120000000000")),
+		fn.Of("rollback", c.rollback, `Have all masters serve an earlier state of file_roots and pillar_roots: the one before, or one that cluster.revision names. The folders themselves stay as they are.`,
+			fn.Example("salt-run cluster.rollback"), fn.Example("salt-run cluster.rollback 3f1c09aa")),
 		fn.Of("leave", c.leave, `Have this master leave a cluster without a shared folder, and end.
 
 It takes no more requests, waits until the masters that can be reached have all that it has, and tells them that it is gone.`,
@@ -110,4 +119,56 @@ func (c clusters) leave(_ context.Context, _ *fn.Call, _ struct{}) (bool, error)
 		return false, err
 	}
 	return true, nil
+}
+
+type syncArgs struct {
+	Test    bool          `salt:"test" doc:"tell what would change, and change nothing" default:"false"`
+	Force   bool          `salt:"force" doc:"do not wait for masters that are there and do not get all of it" default:"false"`
+	Timeout time.Duration `salt:"timeout" doc:"seconds that masters have to get what they lack" default:"300"`
+}
+
+func (a syncArgs) options() ClusterSyncOptions {
+	return ClusterSyncOptions(a)
+}
+
+var errSharesFolder = salt.Errorf(salt.Invalid, "the masters of this cluster share a folder (cluster_isolated_filesystem is not set): put file_roots and pillar_roots there, or use gitfs and git_pillar")
+
+func (c clusters) isolated() error {
+	switch {
+	case c.Cluster == nil:
+		return errNoCluster
+	case !c.Cluster.Isolated():
+		return errSharesFolder
+	}
+	return nil
+}
+
+func (c clusters) syncRoots(ctx context.Context, _ *fn.Call, a syncArgs) (*value.Dict, error) {
+	if err := c.isolated(); err != nil {
+		return nil, err
+	}
+	return c.ClusterSync(ctx, a.options())
+}
+
+type revisionArgs struct {
+	JID string `salt:"jid" doc:"job id" default:""`
+}
+
+func (c clusters) revision(ctx context.Context, _ *fn.Call, a revisionArgs) (*value.Dict, error) {
+	if err := c.isolated(); err != nil {
+		return nil, err
+	}
+	return c.ClusterRevision(ctx, a.JID)
+}
+
+type rollbackArgs struct {
+	Revision string `salt:"revision" doc:"the beginning of its id; empty: the one before" default:""`
+	syncArgs
+}
+
+func (c clusters) rollback(ctx context.Context, _ *fn.Call, a rollbackArgs) (*value.Dict, error) {
+	if err := c.isolated(); err != nil {
+		return nil, err
+	}
+	return c.ClusterRollback(ctx, a.Revision, a.options())
 }

@@ -228,6 +228,9 @@ func instance(load *value.Dict) *value.Dict {
 	} else if md, ok := load.Dict("kwargs").Get("metadata"); ok {
 		d.Set("Metadata", md)
 	}
+	if r, ok := load.Get("revision"); ok {
+		d.Set("Revision", r)
+	}
 	return d
 }
 

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"brine/internal/cache"
 	"brine/internal/client"
@@ -60,6 +61,16 @@ var (
 	_ Cache = (*cache.Cache)(nil)
 )
 
+// ClusterSyncOptions say how masters are to agree on other files.
+type ClusterSyncOptions struct {
+	// Test has nothing changed.
+	Test bool
+	// Force does not wait for masters that have not got all of it.
+	Force bool
+	// Timeout bounds that.
+	Timeout time.Duration
+}
+
 // Deps is what runners need of the master.
 type Deps struct {
 	Jobs Jobs
@@ -87,6 +98,12 @@ type Deps struct {
 	ID           string
 	ClusterCheck func(context.Context) (*value.Dict, error)
 	ClusterLeave func() error
+	// ClusterSync makes this master's file_roots and pillar_roots what all of a
+	// cluster serve, ClusterRevision tells what that is, also of a job, and
+	// ClusterRollback goes back to an earlier state.
+	ClusterSync     func(ctx context.Context, o ClusterSyncOptions) (*value.Dict, error)
+	ClusterRevision func(ctx context.Context, jid string) (*value.Dict, error)
+	ClusterRollback func(ctx context.Context, revision string, o ClusterSyncOptions) (*value.Dict, error)
 	// Standing returns what a minion has told of its masters.
 	Standing func(id string) (Standing, bool)
 	// Client commands the minions of this master.

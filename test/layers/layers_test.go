@@ -21,7 +21,7 @@ var rows = [][]string{
 	{"msgpack", "yaml", "json", "crypt", "host", "textedit"},
 	{"handshake", "transport", "target", "oplog", "jinja", "jmespath", "discovery", "gitrepo", "schedule", "remote"},
 	{"channel", "fileserver", "fileclient"},
-	{"acl", "audit", "keystore", "cache", "event", "job", "journal", "fn", "output"},
+	{"acl", "audit", "keystore", "cache", "event", "job", "journal", "fn", "output", "revision"},
 	{"auth", "cluster", "replica", "state", "render", "returner"},
 	{"sls", "top"},
 	{"pillar", "highstate"},

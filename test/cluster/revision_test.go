@@ -1,0 +1,267 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"brine/test/daemontest"
+)
+
+// withRoots gives a master folders of its own.
+func withRoots(t *testing.T, m *node) {
+	t.Helper()
+	text := m.Read("master") + fmt.Sprintf("file_roots: {base: [%s], prod: [%s]}\npillar_roots: {base: [%s]}\n", m.Path("states"), m.Path("prod"), m.Path("pillar"))
+	for _, d := range []string{"states", "prod", "pillar"} {
+		if err := os.MkdirAll(m.Path(d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Write("master", text)
+	m.Write("pillar/top.sls", "base: {'*': [words]}\n")
+}
+
+// text is a file of a master's, as a minion gets it.
+func text(m *node, minion, url string) (string, error) {
+	out, errs, _ := m.Run(brine, "salt", "--out=json", "--static", minion, "cp.get_file_str", url)
+	var d map[string]any
+	if err := json.Unmarshal([]byte(out), &d); err != nil {
+		return "", fmt.Errorf("%w: %s%s", err, out, errs)
+	}
+	s, ok := d[minion].(string)
+	if !ok {
+		return "", fmt.Errorf("%s: %s%s", url, out, errs)
+	}
+	return s, nil
+}
+
+// pillarWord is what the pillar of a minion says.
+func pillarWord(m *node, minion string) (string, error) {
+	out, errs, _ := m.Run(brine, "salt", "--out=json", "--static", minion, "pillar.items")
+	var d map[string]map[string]any
+	if err := json.Unmarshal([]byte(out), &d); err != nil {
+		return "", fmt.Errorf("%w: %s%s", err, out, errs)
+	}
+	return fmt.Sprint(d[minion]["word"]), nil
+}
+
+type agreement struct {
+	Agreed  string            `json:"agreed"`
+	Members map[string]string `json:"members"`
+	History []struct {
+		Revision string `json:"revision"`
+		How      string `json:"how"`
+	} `json:"history"`
+}
+
+type choice struct {
+	Revision string            `json:"revision"`
+	Previous string            `json:"previous"`
+	Added    int               `json:"added"`
+	Changed  int               `json:"changed"`
+	Removed  int               `json:"removed"`
+	Members  map[string]string `json:"members"`
+}
+
+// ask runs a runner that returns a map.
+func ask[T any](t *testing.T, m *node, args ...string) (v T) {
+	t.Helper()
+	out, errs, code := m.Run(brine, "salt-run", append([]string{"--out=json"}, args...)...)
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 0 {
+		t.Fatalf("%q: exit code %d, %v: %s%s", args, code, err, out, errs)
+	}
+	return v
+}
+
+// TestAgreedFiles: three masters whose folders differ agree on those of one:
+// minions of each get the same files and pillars, what was deleted is gone, a
+// master that was away serves nothing older when it is back, a frozen one
+// follows, one that joins serves the same, and there is a way back. Jobs say
+// what they were given with.
+func TestAgreedFiles(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "auto_accept: true\n")
+	for i, m := range a.masters {
+		withRoots(t, m)
+		m.Write("states/word", fmt.Sprint("master ", i))
+		m.Write("pillar/words.sls", fmt.Sprint("word: master ", i, "\n"))
+	}
+	one, two, three := a.masters[0], a.masters[1], a.masters[2]
+	two.Write("states/only-there", "two")
+	a.start()
+	ids := []string{"m0", "m1", "m2"}
+	for i, m := range a.masters {
+		a.minion(ids[i], m)
+	}
+	for _, m := range a.masters {
+		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+	}
+	if g := ask[agreement](t, two, "cluster.revision"); g.Agreed != "" {
+		t.Errorf("agreed on something: %+v", g)
+	}
+	eventually(t, "it is told that folders differ", func() error {
+		if r, err := check(one); err != nil || len(r.Masters) != 3 || len(r.Differences["tree"]) != 1 {
+			return fmt.Errorf("%+v %w", r, err)
+		}
+		return nil
+	})
+	if s, err := text(one, "m1", "salt://word"); s != "master 1" {
+		t.Errorf("before: %q %v", s, err)
+	}
+	// each demands what the minion of every master gets.
+	each := func(what, word string) {
+		t.Helper()
+		for _, id := range ids {
+			eventually(t, id+" gets "+word+" "+what, func() error {
+				s, err := text(one, id, "salt://word")
+				if err != nil || s != word {
+					return fmt.Errorf("%q %w", s, err)
+				}
+				if s, err := pillarWord(one, id); err != nil || s != word {
+					return fmt.Errorf("pillar: %q %w", s, err)
+				}
+				return nil
+			})
+		}
+	}
+	large := make([]byte, 3<<20)
+	for i := range large {
+		large[i] = 'a' + byte(rand.UintN(26))
+	}
+	two.Write("prod/large", string(large))
+	if c := ask[choice](t, two, "cluster.sync_roots", "test=True"); c.Added == 0 || ask[agreement](t, two, "cluster.revision").Agreed != "" {
+		t.Errorf("a test: %+v", c)
+	}
+	first := ask[choice](t, two, "cluster.sync_roots")
+	for _, m := range a.masters {
+		if first.Members[m.Name] != "serves it" {
+			t.Errorf("after sync_roots: %+v", first)
+		}
+	}
+	each("when all have agreed", "master 1")
+	dest := filepath.Join(t.TempDir(), "large")
+	out, errs, _ := one.Run(brine, "salt", "m2", "cp.get_file", "salt://large", dest, "saltenv=prod")
+	if b, err := os.ReadFile(dest); err != nil || string(b) != string(large) {
+		t.Errorf("a large file is not the same: %d bytes, %v: %s%s", len(b), err, out, errs)
+	}
+	a.equal(one, 3, nil)
+	out, errs, _ = one.Run(brine, "salt", "--async", "m0", "test.ping")
+	jid := jidIn(out + errs)
+	eventually(t, "another master tells what the job was given with", func() error {
+		out, errs, _ := three.Run(brine, "salt-run", "--out=json", "jobs.print_job", jid)
+		if !strings.Contains(out, first.Revision) {
+			return errors.New(out + errs)
+		}
+		return nil
+	})
+	if d := ask[map[string]string](t, three, "cluster.revision", "jid="+jid); d["revision"] != first.Revision {
+		t.Errorf("of the job: %v", d)
+	}
+
+	// One is away while something changes and something is deleted.
+	three.Kill()
+	two.Write("states/word", "changed")
+	two.Write("pillar/words.sls", "word: changed\n")
+	if err := os.Remove(two.Path("states/only-there")); err != nil {
+		t.Fatal(err)
+	}
+	second := ask[choice](t, two, "cluster.sync_roots")
+	if second.Changed != 2 || second.Removed != 1 || second.Previous != first.Revision || second.Members[one.Name] != "serves it" {
+		t.Errorf("with one away: %+v", second)
+	}
+	three.Start()
+	eventually(t, "the master that was away serves files again", func() error {
+		s, err := text(three, "m2", "salt://word")
+		if err == nil && s != "changed" {
+			t.Fatalf("what is old by now: %q", s)
+		}
+		return err
+	})
+	each("when the master that was away is back", "changed")
+	for _, id := range ids {
+		if s, err := text(one, id, "salt://only-there"); err == nil && s != "" {
+			t.Errorf("%s gets what was deleted: %q", id, s)
+		}
+	}
+
+	// One is frozen: it is not waited for longer than it takes to notice.
+	one.Signal(syscall.SIGSTOP)
+	two.Write("states/word", "frozen")
+	two.Write("pillar/words.sls", "word: frozen\n")
+	ask[choice](t, two, "cluster.sync_roots")
+	one.Signal(syscall.SIGCONT)
+	each("when the frozen master goes on", "frozen")
+
+	back := ask[choice](t, three, "cluster.rollback", first.Revision[:12])
+	if back.Revision != first.Revision {
+		t.Errorf("back to %+v", back)
+	}
+	each("after the way back", "master 1")
+	if s, err := text(one, "m0", "salt://only-there"); s != "two" {
+		t.Errorf("what was deleted is not back: %q %v", s, err)
+	}
+	g := ask[agreement](t, one, "cluster.revision")
+	if g.Agreed != first.Revision || len(g.History) != 4 || g.History[0].How != "rollback" {
+		t.Errorf("%+v", g)
+	}
+
+	late := a.add(daemontest.Host(), two.Host)
+	withRoots(t, late)
+	late.Write("states/word", "late")
+	late.Start()
+	if g := ask[agreement](t, late, "cluster.revision"); g.Members[late.Name] != "serves it" {
+		t.Errorf("one that has joined: %+v", g)
+	}
+	a.equal(late, 4, nil)
+}
+
+// TestAgreedBeforeServing: a master that has lost what was agreed, and cannot
+// get it, serves no file and no pillar, and everything else; with its peers back
+// it does.
+func TestAgreedBeforeServing(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 2, "auto_accept: true\n")
+	for _, m := range a.masters {
+		withRoots(t, m)
+		m.Write("states/word", "own")
+		m.Write("pillar/words.sls", "word: own\n")
+	}
+	one, two := a.masters[0], a.masters[1]
+	a.start()
+	a.minion("m0", two)
+	eventually(t, "it answers", func() error { return one.PingAll(brine, "m0") })
+	one.Write("states/word", "agreed")
+	one.Write("pillar/words.sls", "word: agreed\n")
+	c := ask[choice](t, one, "cluster.sync_roots")
+	two.Kill()
+	one.Kill()
+	trees := two.Path(filepath.Join("var/cache/salt/master/brine/masters", two.Name, "revisions"))
+	if _, err := os.Stat(filepath.Join(trees, "trees", c.Revision)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(trees); err != nil {
+		t.Fatal(err)
+	}
+	two.Start()
+	eventually(t, "it commands", func() error { return two.PingAll(brine, "m0") })
+	if s, err := text(two, "m0", "salt://word"); err == nil && s != "" {
+		t.Errorf("it serves %q", s)
+	}
+	if s, err := pillarWord(two, "m0"); err == nil && s == "own" {
+		t.Error("it gives an old pillar")
+	}
+	one.Start()
+	eventually(t, "it serves what was agreed", func() error {
+		s, err := text(two, "m0", "salt://word")
+		if err == nil && s != "agreed" {
+			err = fmt.Errorf("%q", s)
+		}
+		return err
+	})
+}
