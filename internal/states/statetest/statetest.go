@@ -7,6 +7,7 @@
 //	prepare: touch /srv/x            # shell commands before all cases
 //	setup: touch /srv/y              # and before each
 //	fresh: false                     # do not begin each case afresh
+//	network: own                     # a network namespace, too, without any link
 //	show: getent passwd joe          # prints what is compared after each case
 //	mask: [["pid [0-9]+", "pid"]]    # patterns to replace before comparing
 //	cases:
@@ -110,6 +111,7 @@ type table struct {
 	grains, options *value.Dict
 	prepare         string
 	fresh           bool
+	network         bool
 	setup, show     string
 	mask            [][2]string
 	cases           []caseOf
@@ -128,6 +130,7 @@ func load(t *testing.T, name string) table {
 	d := v.(*value.Dict)
 	tab := table{grains: d.Dict("grains"), options: d.Dict("options"), prepare: d.Str("prepare"), setup: d.Str("setup"), show: d.Str("show")}
 	tab.fresh = d.At("fresh") != false
+	tab.network = d.At("network") == "own"
 	for _, m := range d.List("mask") {
 		pair := m.(*value.List)
 		tab.mask = append(tab.mask, [2]string{pair.Items[0].(string), pair.Items[1].(string)})
@@ -220,7 +223,7 @@ func Run(t *testing.T, tab Table) {
 		inside(t, dir, tab)
 		return
 	}
-	cmd := command(t, os.Args[0], "-test.run", "^"+regexp.QuoteMeta(t.Name())+"$", "-test.v", "-test.count=1")
+	cmd := command(t, load(t, tab.Name), os.Args[0], "-test.run", "^"+regexp.QuoteMeta(t.Name())+"$", "-test.v", "-test.count=1")
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) {
 		t.Skip("mount namespaces are for root")
@@ -233,8 +236,8 @@ func Run(t *testing.T, tab Table) {
 	}
 }
 
-// command makes a command that runs in a mount namespace of its own.
-func command(t *testing.T, name string, args ...string) *exec.Cmd {
+// command makes a command that runs in namespaces of its own.
+func command(t *testing.T, tab table, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("a machine of its own needs root")
@@ -259,6 +262,9 @@ func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Env = []string{folder + "=" + dir, "PATH=" + path, "HOME=/srv", "SHELL=/bin/sh", "TMPDIR=" + os.TempDir(), "LC_ALL=C", "USER=root"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if tab.network {
+		cmd.SysProcAttr.Unshareflags |= syscall.CLONE_NEWNET
+	}
 	return cmd
 }
 
@@ -523,7 +529,7 @@ func Verify(t *testing.T, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := command(t, python)
+	cmd := command(t, tab, python)
 	dir := strings.TrimPrefix(cmd.Env[0], folder+"=")
 	file := filepath.Join(dir, "table.json")
 	if err := os.WriteFile(file, data, 0o644); err != nil {

@@ -11,6 +11,7 @@ import (
 	"brine/internal/modules/system"
 	"brine/internal/states/core"
 	"brine/internal/states/statetest"
+	"brine/test/tools"
 )
 
 func table(name string) statetest.Table {
@@ -43,3 +44,11 @@ func TestMountRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/moun
 func TestAlias(t *testing.T) { statetest.Run(t, table("alias")) }
 
 func TestAliasRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/alias") }
+
+// TestIptables changes the packet filter of a network namespace of its own.
+func TestIptables(t *testing.T) {
+	tools.Need(t, "iptables", "iptables")
+	statetest.Run(t, table("iptables"))
+}
+
+func TestIptablesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/iptables") }
