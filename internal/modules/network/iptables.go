@@ -249,7 +249,9 @@ func (x iptables) setPolicy(ctx context.Context, _ *fn.Call, a policyArgs) (stri
 	return out.Stderr, err
 }
 
-func policyOf(rules *value.Dict, table, chain string) any { return rules.Dict(table).Dict(chain).At("policy") }
+func policyOf(rules *value.Dict, table, chain string) any {
+	return rules.Dict(table).Dict(chain).At("policy")
+}
 
 func (x iptables) policy(ctx context.Context, c *fn.Call, a chainArgs) (any, error) {
 	if a.Chain == "" {
