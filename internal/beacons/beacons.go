@@ -6,6 +6,7 @@ package beacons
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -26,6 +27,9 @@ type Look struct {
 	Memory *value.Dict
 	Call   *fn.Call
 	Now    time.Time
+	// Held is what the beacon keeps open between looks. Who looks closes it
+	// when the beacon ends, is configured anew or is to see nothing for a while.
+	Held *io.Closer
 }
 
 // Config is the settings of a beacon, a list of maps, or one map.
@@ -98,7 +102,7 @@ type Beacon struct {
 func All(m *host.Machine) map[string]Beacon {
 	b := machine{m}
 	out := map[string]Beacon{}
-	for _, k := range []Beacon{
+	for _, k := range append(platform(), []Beacon{
 		{"diskusage", b.validDisk, b.disk},
 		{"load", validLoad, b.load},
 		{"memusage", needsPercent, b.percent("memusage", "ps.virtual_memory")},
@@ -106,7 +110,7 @@ func All(m *host.Machine) map[string]Beacon {
 		{"service", needs("services"), service},
 		{"status", valid, status},
 		{"swapusage", needsPercent, b.percent("swapusage", "ps.swap_memory")},
-	} {
+	}...) {
 		out[k.Name] = k
 	}
 	return out

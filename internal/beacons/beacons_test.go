@@ -3,6 +3,7 @@ package beacons
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,7 @@ type rig struct {
 	answers map[string]any
 	memory  *value.Dict
 	now     time.Time
+	held    io.Closer
 }
 
 type one struct {
@@ -76,7 +78,7 @@ func (r *rig) look(kind string, config any, want string) {
 	if err != nil {
 		r.t.Fatalf("%s: %v", kind, err)
 	}
-	got, err := r.kinds[kind].Look(context.Background(), Look{Config: c, Memory: r.memory, Call: r.call, Now: r.now})
+	got, err := r.kinds[kind].Look(context.Background(), Look{Config: c, Memory: r.memory, Call: r.call, Now: r.now, Held: &r.held})
 	if err != nil {
 		r.t.Errorf("%s: %v", kind, err)
 	}

@@ -3,6 +3,7 @@ package minion
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,7 +46,24 @@ type watch struct {
 	err    error
 	next   time.Time
 	memory *value.Dict
-	busy   bool
+	held   io.Closer
+	busy   bool // memory and held are the look's
+	over   bool // held is to be closed when no look uses it
+}
+
+// rest closes what the beacon keeps open.
+func (w *watch) rest() {
+	if w.held != nil {
+		w.held.Close()
+		w.held = nil
+	}
+}
+
+// end is rest for a beacon that is no more, now or when its look is done.
+func (w *watch) end() {
+	if w.over = true; !w.busy {
+		w.rest()
+	}
 }
 
 func newLookout(o Options, m *Minion) (*lookout, error) {
@@ -81,6 +99,9 @@ func (l *lookout) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.end(func(string) bool { return true })
 			return
 		case <-l.wake:
 		case <-tick:
@@ -115,7 +136,13 @@ func (l *lookout) turn(now time.Time) bool {
 	defer l.mu.Unlock()
 	all := l.merged(true, true)
 	if v, ok := all.Get("enabled"); ok && !value.Truth(v) {
-		return false
+		looking := false
+		for _, w := range l.watches {
+			if looking = looking || w.busy; !w.busy {
+				w.rest()
+			}
+		}
+		return looking
 	}
 	there := map[string]bool{}
 	for k, def := range all.All() {
@@ -126,19 +153,32 @@ func (l *lookout) turn(now time.Time) bool {
 		there[name] = true
 		w := l.watches[name]
 		if w == nil || !value.Equal(w.def, def) {
+			if w != nil {
+				w.end()
+			}
 			w = l.make(name, def, now)
 			l.watches[name] = w
 		}
-		if w.err == nil && !w.busy && !now.Before(w.next) && w.config.Flag("enabled", true) {
+		switch {
+		case w.err != nil || w.busy:
+		case !w.config.Flag("enabled", true):
+			w.rest()
+		case !now.Before(w.next):
 			l.start(name, w, now)
 		}
 	}
-	for name := range l.watches {
-		if !there[name] {
+	l.end(func(name string) bool { return !there[name] })
+	return len(there) > 0
+}
+
+// end ends the beacons that are chosen; l.mu is held.
+func (l *lookout) end(chosen func(name string) bool) {
+	for name, w := range l.watches {
+		if chosen(name) {
+			w.end()
 			delete(l.watches, name)
 		}
 	}
-	return len(there) > 0
 }
 
 func (l *lookout) make(name string, def any, now time.Time) *watch {
@@ -182,6 +222,7 @@ func (l *lookout) start(name string, w *watch, now time.Time) {
 	if w.config.Flag("disable_during_state_run", false) && slices.ContainsFunc(l.m.jobs.list(""), func(d *value.Dict) bool {
 		return strings.HasPrefix(d.Str("fun"), "state.")
 	}) {
+		w.rest() // what the run changes is not to be told of afterwards
 		return
 	}
 	w.busy = true
@@ -189,7 +230,7 @@ func (l *lookout) start(name string, w *watch, now time.Time) {
 		c := l.m.newCall(l.m.anyConnection(), "")
 		c.Funcs = l.m.funcs
 		c.Prepare()
-		news, err := w.kind.Look(l.m.run, beacons.Look{Config: w.config, Memory: w.memory, Call: c, Now: now})
+		news, err := w.kind.Look(l.m.run, beacons.Look{Config: w.config, Memory: w.memory, Call: c, Now: now, Held: &w.held})
 		if err != nil {
 			l.m.log.Error("a beacon failed", "beacon", name, "err", err)
 		}
@@ -198,7 +239,9 @@ func (l *lookout) start(name string, w *watch, now time.Time) {
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		w.busy = false
+		if w.busy = false; w.over {
+			w.rest()
+		}
 		if value.Truth(w.config.Get("run_once")) {
 			l.setEnabled(name, false)
 		}

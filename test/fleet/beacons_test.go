@@ -1,6 +1,10 @@
 package fleet
 
 import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -84,5 +88,39 @@ func TestOneBeaconSetForAllMasters(t *testing.T) {
 	}
 	if !strings.Contains(w.log.String(), "there is no beacon \\\"nonsense\\\"") {
 		t.Error("an unknown beacon is not told of")
+	}
+}
+
+// TestInotifyBeacon has a master hear of files that appear on a minion.
+func TestInotifyBeacon(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("inotify is Linux's")
+	}
+	dir := t.TempDir()
+	m := startMaster(t, "one", "zeromq", nil)
+	heard, starts := m.events("salt/beacon/"), m.events("salt/minion/")
+	startMinion(t, "w1", "zeromq", []*theMaster{m}, func(cfg *minion.Config) {
+		cfg.Options.Beacons = value.DictOf("inotify", value.ListOf(value.DictOf("files", value.DictOf(dir, value.DictOf("mask", value.ListOf("create"))))))
+	})
+	m.accept("w1")
+	m.awaitStart(starts, "w1")
+	// When it begins to watch is not told, so files appear until one is seen.
+	for i := 0; ; i++ {
+		path := filepath.Join(dir, strconv.Itoa(i))
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case e := <-heard:
+			if e.Tag != "salt/beacon/w1/inotify/"+dir || e.Data.Str("id") != "w1" ||
+				e.Data.Dict("data").Str("change") != "IN_CREATE" || filepath.Dir(e.Data.Dict("data").Str("path")) != dir {
+				t.Errorf("heard %s %s", e.Tag, value.Repr(e.Data))
+			}
+			return
+		case <-time.After(250 * time.Millisecond):
+			if i > 240 {
+				t.Fatal("nothing is heard of new files")
+			}
+		}
 	}
 }

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package beacons
+
+func platform() []Beacon { return nil }
