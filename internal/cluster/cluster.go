@@ -92,6 +92,8 @@ type Config struct {
 	Own      *crypt.PrivateKey
 	OwnPub   []byte // the file master.pub
 	Keysize  int
+	// Ports are those for requests of minions, by transport.
+	Ports map[string]int
 	// PublishSession is the age at which the AES key is replaced, 0 for never.
 	PublishSession time.Duration
 }
@@ -120,6 +122,8 @@ type Cluster struct {
 	order   []string
 	early   unclaimed
 	want    []string // what somebody here waits for: prefixes of tags
+
+	roster list // for minions
 
 	// Of a cluster without a shared folder.
 	streams  map[string]oplog.Stream
@@ -158,6 +162,9 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 		return nil, err
 	}
 	if c.token, err = newToken(dir); err != nil {
+		return nil, err
+	}
+	if err := c.stand(); err != nil {
 		return nil, err
 	}
 	c.leader = NewLease(cfg.Options.PKIDir, ".brine-leader", cfg.ID, leaseTime)
@@ -263,6 +270,9 @@ func (c *Cluster) tend(ctx context.Context) {
 		}
 		if turn%3 == 0 {
 			c.lead()
+		}
+		if err := c.refreshRoster(time.Now()); err != nil {
+			c.gripes.warn("roster", "the list of masters for minions is not kept up to date", "err", err)
 		}
 	}
 }

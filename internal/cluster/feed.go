@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"sync"
@@ -265,7 +266,12 @@ func (c *Cluster) HandedOver() (peers int, all bool, err error) {
 
 // Forget deletes this master's own key from those of the members: the others
 // will hear of it.
-func (c *Cluster) Forget() error { return os.Remove(c.secrets.peerPath(c.cfg.ID)) }
+func (c *Cluster) Forget() error {
+	if err := os.Remove(c.stationPath(c.cfg.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Remove(c.secrets.peerPath(c.cfg.ID))
+}
 
 // eaters store what comes over one connection, one for each stream.
 type eaters map[string]chan oplog.Batch

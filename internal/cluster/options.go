@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"brine/internal/roster"
 	"brine/internal/salt"
 )
 
@@ -19,7 +21,10 @@ type Options struct {
 	Peers   []string `salt:"cluster_peers" default:"[]" doc:"the other masters of the cluster: addresses or names that are their ids" change:"restart"`
 	PKIDir  string   `salt:"cluster_pki_dir" default:"" doc:"folder, shared by all masters of the cluster, of its keys and those of minions; empty: pki_dir" change:"restart"`
 	Port    int      `salt:"cluster_pool_port" default:"4520" doc:"port on which masters of a cluster hear each other" change:"restart"`
+	Zone    string   `salt:"cluster_zone" default:"" doc:"where this master is; minions with the same master_zone prefer it (Brine only)" change:"restart"`
 	KeyPass string   `salt:"cluster_key_pass" default:"" doc:"passphrase of cluster.pem" change:"restart"`
+
+	MinionAddress string `salt:"cluster_minion_address" default:"" doc:"address or name at which minions that learn of the masters reach this one; empty: its id (Brine only)" change:"restart"`
 
 	Isolated    bool   `salt:"cluster_isolated_filesystem" default:"false" doc:"the masters of the cluster share no folder: what they have in common they send each other" change:"restart"`
 	Secret      string `salt:"cluster_secret" default:"" doc:"what a master must know that joins a cluster without a shared folder" change:"restart"`
@@ -45,6 +50,9 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 		return salt.Errorf(salt.Invalid, "cluster_isolated_filesystem needs a cluster_secret of at least %d characters, the same on all masters: whoever knows it can join; make one with openssl rand -hex 16", minSecret)
 	case o.Isolated && o.Fingerprint != "" && !isFingerprint(o.Fingerprint):
 		return salt.Errorf(salt.Invalid, "cluster_pub_fingerprint is no SHA-256 in 64 hexadecimal digits: %.80q; on a member, sha256sum shows that of cluster.pub in cluster_pki_dir", o.Fingerprint)
+	}
+	if err := (roster.Member{ID: id, Host: cmp.Or(o.MinionAddress, id), Zone: o.Zone, Ports: map[string]int{"": 1}}).Check(); err != nil {
+		return salt.Errorf(salt.Invalid, "cluster_minion_address or cluster_zone: %w", err)
 	}
 	seen := map[string]bool{}
 	for _, p := range o.Peers {

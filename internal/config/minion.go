@@ -68,7 +68,7 @@ type MinionFiles struct {
 }
 
 // masterTypes are Salt's words for how a minion uses its masters.
-var masterTypes = []string{"str", "failover", "distributed", "func", "disable"}
+var masterTypes = []string{"str", "failover", "distributed", "cluster", "func", "disable"}
 
 const minionLog = "/var/log/salt/minion"
 

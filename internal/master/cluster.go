@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,9 +64,24 @@ func (m *Master) joinCluster() error {
 	}
 	m.cluster, err = cluster.New(cluster.Config{
 		ID: m.cfg.ID, Listen: m.cfg.Interface, CacheDir: m.cfg.CacheDir, HashType: m.cfg.Options.HashType, Options: o,
-		Own: own, OwnPub: pub, Keysize: m.cfg.Options.Keysize, PublishSession: m.cfg.Options.PublishSession,
+		Ports: m.requestPorts(), Own: own, OwnPub: pub, Keysize: m.cfg.Options.Keysize, PublishSession: m.cfg.Options.PublishSession,
 	}, m.log)
 	return err
+}
+
+// requestPorts are the ports for requests of minions, by transport.
+func (m *Master) requestPorts() map[string]int {
+	out := map[string]int{}
+	for _, l := range m.cfg.Listen {
+		_, text, err := net.SplitHostPort(l.Request)
+		if err != nil {
+			continue
+		}
+		if port, err := strconv.Atoi(text); err == nil && port > 0 {
+			out[l.Transport.Name()] = port
+		}
+	}
+	return out
 }
 
 // keyDir is the folder of the keys of minions.
@@ -122,6 +139,9 @@ func (m *Master) runCluster(ctx context.Context) error {
 		stop := m.share(ctx)
 		defer stop()
 	}
+	m.cluster.Describe(func() *value.Dict {
+		return value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())))
+	})
 	defer m.bus.Handle(m.cluster.Event)()
 	m.eventIPC.OnReaders(func(n int) {
 		if n > 0 {

@@ -122,6 +122,7 @@ type Master struct {
 	templateFuncs *fn.Registry
 	running       running
 	presence      *presence
+	began         time.Time
 	standings     standings
 	pending       pendingCount
 	queue         *queue
@@ -163,7 +164,7 @@ func (m *Master) channelOptions() channel.Options { return m.live.Load().channel
 // New opens the stores, loads or makes the keys and binds all addresses. An
 // error leaves nothing bound.
 func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
-	m := &Master{cfg: cfg, log: log, queue: newQueue(time.Now)}
+	m := &Master{cfg: cfg, log: log, began: time.Now(), queue: newQueue(time.Now)}
 	m.standings.m = m
 	m.gripes = netserve.NewRateLog(log, 10, 10*time.Second)
 	m.pending.gripes = netserve.NewRateLog(log, 1, time.Minute)

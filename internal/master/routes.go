@@ -50,6 +50,7 @@ func (m *Master) newRouter() *router {
 			"_brine_running":  {handle: pub.running},
 			"_brine_about":    {handle: pub.about},
 			"_brine_standing": {handle: m.standings.take},
+			"_brine_members":  {handle: m.members},
 			"_pillar":         {handle: data.pillar, slow: true},
 			"_mine":           {handle: data.mine, slow: true},
 			"_mine_get":       {handle: data.mineGet, slow: true},

@@ -52,7 +52,25 @@ func (s *standings) take(c *channel.Call) {
 	}
 	s.byID[c.ID] = st
 	s.mu.Unlock()
-	c.Reply(value.DictOf("key", channel.KeyTag(s.m.publish.AES())))
+	answer := value.DictOf("key", channel.KeyTag(s.m.publish.AES()))
+	if s.m.cluster != nil {
+		if _, version := s.m.cluster.Roster(); version > 0 {
+			answer.Set("members", version)
+		}
+	}
+	c.Reply(answer)
+}
+
+// members tells a minion which masters there are in the cluster
+// (_brine_members): a list that the cluster's key has signed.
+func (m *Master) members(c *channel.Call) {
+	answer := value.NewDict(1)
+	if m.cluster != nil {
+		if signed, version := m.cluster.Roster(); version > 0 {
+			answer.Set("members", signed)
+		}
+	}
+	c.Reply(answer)
 }
 
 // of returns what a minion has told.

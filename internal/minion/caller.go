@@ -62,7 +62,7 @@ func (c *Caller) connect(ctx context.Context) error {
 		}
 		return len(used)
 	}
-	conns := slices.Clone(c.m.conns)
+	conns := slices.Clone(c.m.masters())
 	slices.SortStableFunc(conns, func(a, b *connection) int { return rank(a) - rank(b) })
 	rounds := max(o.MasterTries, 1)
 	if len(conns) == 1 {

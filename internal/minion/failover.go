@@ -16,6 +16,7 @@ type failover struct {
 	m       *Minion
 	machine *roles.Machine
 	events  chan roles.Event
+	news    chan struct{} // there is a new list of masters
 	held    bool
 
 	// current is the master that is, or was last, the active one; greeted the
@@ -46,10 +47,16 @@ func newFailover(m *Minion) *failover {
 			back = usualFailback
 		}
 	}
-	f := &failover{m: m, events: make(chan roles.Event, 64), machine: roles.New(roles.Options{
-		Masters: len(m.conns), Failback: back, Patience: masterPatience, Drain: drainTime,
+	if o.learns() {
+		back = o.rebalance()
+	}
+	f := &failover{m: m, events: make(chan roles.Event, 64), news: make(chan struct{}, 1), machine: roles.New(roles.Options{
+		Masters: len(m.masters()), Failback: back, Patience: masterPatience, Drain: drainTime, Leave: jitter(leaveSpread),
 	})}
 	f.greeted.Store(-1)
+	if o.learns() {
+		f.arrange(time.Now())
+	}
 	return f
 }
 
@@ -75,6 +82,9 @@ func (f *failover) run(ctx context.Context) {
 			return
 		case e := <-f.events:
 			f.step(e)
+		case <-f.news:
+			f.arrange(time.Now())
+			f.step(roles.Event{})
 		case <-timer.C:
 			f.step(roles.Event{})
 		}
@@ -97,7 +107,7 @@ func (f *failover) step(e roles.Event) {
 	if i := f.machine.Active(); i >= 0 {
 		f.current.Store(int32(i))
 	}
-	for i, c := range f.m.conns {
+	for i, c := range f.m.masters() {
 		c.role.set(f.machine.Role(i))
 	}
 	if done != nil {
@@ -108,7 +118,7 @@ func (f *failover) step(e roles.Event) {
 // drain tells the machine whether the active master waits for jobs.
 func (f *failover) drain(now time.Time) {
 	i := f.machine.Active()
-	held := i > 0 && len(f.m.jobs.runningFor(f.m.conns[i])) > 0
+	held := i >= 0 && len(f.m.jobs.runningFor(f.m.masters()[i])) > 0
 	if held == f.held {
 		return
 	}
@@ -124,23 +134,23 @@ func (f *failover) drain(now time.Time) {
 
 // switched tells the masters and the log of a change.
 func (f *failover) switched(s *roles.Switch) {
-	to := f.m.conns[s.To]
+	to := f.m.masters()[s.To]
 	data := value.DictOf("id", f.m.cfg.ID, "from", nil, "to", to.addr.text, "reason", s.Why, "seconds", s.Took.Seconds())
 	if s.From >= 0 {
-		data.Set("from", f.m.conns[s.From].addr.text)
+		data.Set("from", f.m.masters()[s.From].addr.text)
 	}
 	f.m.standing.switched(data)
 	if s.From < 0 || s.From == s.To {
 		return
 	}
-	from := f.m.conns[s.From]
+	from := f.m.masters()[s.From]
 	f.m.log.Warn("this minion uses another master now", "from", from.addr.text, "to", to.addr.text,
 		"reason", s.Why, "seconds", s.Took.Seconds())
 	from.out.handOver(to.out)
 	tag := "salt/minion/" + f.m.cfg.ID + "/master_changed"
 	load := value.DictOf("id", f.m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "tag", tag, "data", data)
 	to.out.put(load)
-	for _, c := range f.m.conns {
+	for _, c := range f.m.masters() {
 		if c != to && (c.is(standingBy) || c == from) {
 			c.out.put(load)
 		}
@@ -169,10 +179,10 @@ func (o *outgoing) handOver(to *outgoing) {
 // masters, else the active one.
 func (m *Minion) receivers() []*connection {
 	if m.failover == nil {
-		return m.conns
+		return m.masters()
 	}
 	i := m.failover.current.Load()
-	return m.conns[i : i+1]
+	return m.masters()[i : i+1]
 }
 
 // toGreet reports whether c is to be told of the minion's start: a master that

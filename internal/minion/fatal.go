@@ -50,7 +50,7 @@ func (m *Minion) refusedBy(c *connection, err error) {
 	if c.fatal == 0 {
 		return
 	}
-	for _, o := range m.conns {
+	for _, o := range m.masters() {
 		if r, _ := o.role.get(); o.fatal == 0 && (r != roles.Off || m.failover != nil) {
 			return
 		}

@@ -120,7 +120,7 @@ func (s masters) Request(ctx context.Context, load *value.Dict) (any, error) {
 	if s.m.direct != nil {
 		return s.m.direct.client.Request(ctx, load)
 	}
-	for _, c := range s.m.conns {
+	for _, c := range s.m.masters() {
 		if c.is(connected) {
 			return c.client.Request(ctx, load)
 		}
@@ -132,13 +132,13 @@ func (s masters) Request(ctx context.Context, load *value.Dict) (any, error) {
 // minion is connected to. salt-call signs in to the master if that is not the
 // one it already uses.
 func (s masters) Pick(ctx context.Context, host string) (control.Asker, error) {
-	if len(s.m.conns) == 0 || s.m.cfg.Options.MasterType == "disable" {
+	if len(s.m.masters()) == 0 || s.m.cfg.Options.MasterType == "disable" {
 		return nil, control.ErrMasterless
 	}
 	if s.m.direct != nil && (host == "" || s.m.direct.addr.is(host)) {
 		return s.m.direct.client, nil
 	}
-	for _, c := range s.m.conns {
+	for _, c := range s.m.masters() {
 		if host != "" && !c.addr.is(host) {
 			continue
 		}
@@ -161,7 +161,7 @@ func (s masters) Send(ctx context.Context, load *value.Dict) error {
 		_, err := s.m.direct.client.Request(ctx, load)
 		return err
 	}
-	if len(s.m.conns) == 0 {
+	if len(s.m.masters()) == 0 {
 		return salt.Errorf(salt.Unavailable, "this minion has no master")
 	}
 	for _, c := range s.m.receivers() {

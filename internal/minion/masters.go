@@ -26,12 +26,14 @@ const (
 	typeDistributed = "distributed"
 	typeFunc        = "func"
 	typeDisable     = "disable"
+	// typeCluster is Brine's own.
+	typeCluster = "cluster"
 )
 
 // checkMasterType refuses words that Salt does not know.
 func checkMasterType(o *Options) error {
 	switch o.MasterType {
-	case typeStr, typeFailover, typeDistributed, typeFunc:
+	case typeStr, typeFailover, typeDistributed, typeFunc, typeCluster:
 		if len(o.Master) == 0 {
 			return salt.Errorf(salt.Invalid, "no master is named; set the option master")
 		}
@@ -40,7 +42,7 @@ func checkMasterType(o *Options) error {
 		o.Master = nil
 		return nil
 	}
-	return salt.Errorf(salt.Invalid, "master_type %q is not str, failover, distributed, func or disable", o.MasterType)
+	return salt.Errorf(salt.Invalid, "master_type %q is not str, failover, distributed, cluster, func or disable", o.MasterType)
 }
 
 // nameMasters is the option master as a list in the order of preference,
@@ -221,13 +223,13 @@ func (m *Minion) resolver() *net.Resolver {
 // assign gives every connection its first role.
 func (m *Minion) assign() {
 	t := m.cfg.Options.MasterType
-	if t == typeFailover || t == typeDistributed {
-		if len(m.conns) > 0 {
+	if t == typeFailover || t == typeDistributed || t == typeCluster {
+		if len(m.masters()) > 0 {
 			m.failover = newFailover(m)
 		}
 		return
 	}
-	for _, c := range m.conns {
+	for _, c := range m.masters() {
 		c.role.set(roles.Active)
 	}
 }
@@ -238,7 +240,7 @@ func (m *Minion) tellRefused(c *connection, err error) {
 	data := value.DictOf("id", m.cfg.ID, "master", c.addr.text, "reason", reason(err))
 	load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil,
 		"tag", "salt/minion/"+m.cfg.ID+"/master_refused", "data", data)
-	for _, o := range m.conns {
+	for _, o := range m.masters() {
 		if r, _ := o.role.get(); o != c && r == roles.Active {
 			o.out.put(load)
 		}

@@ -35,7 +35,7 @@ func newMinion(t *testing.T, change func(*Config)) (*Minion, error) {
 }
 
 func names(m *Minion) (out []string) {
-	for _, c := range m.conns {
+	for _, c := range m.masters() {
 		out = append(out, c.addr.text)
 	}
 	return out
@@ -85,10 +85,10 @@ func TestOrderOfMasters(t *testing.T) {
 
 func TestMasterFromFunction(t *testing.T) {
 	m, err := newMinion(t, func(cfg *Config) { cfg.Options.MasterType, cfg.Options.Master = "func", Masters{"test.version"} })
-	if err != nil || len(m.conns) != 1 || !strings.HasPrefix(m.conns[0].addr.host, "3007") {
+	if err != nil || len(m.masters()) != 1 || !strings.HasPrefix(m.masters()[0].addr.host, "3007") {
 		t.Fatalf("%v, %v", m, err)
 	}
-	if r, _ := m.conns[0].role.get(); r != roles.Active {
+	if r, _ := m.masters()[0].role.get(); r != roles.Active {
 		t.Errorf("its role is %v", r)
 	}
 	for fun, text := range map[string]string{"no.such": "no.such", "test.ping": "expected the name of a master"} {
@@ -118,11 +118,11 @@ func TestService(t *testing.T) {
 	if m, err = newMinion(t, change); err != nil || !slices.Equal(names(m), []string{"_salt._tcp.example.com", "last"}) {
 		t.Fatalf("without a name server: %v, %v", names(m), err)
 	}
-	if _, err := m.conns[0].addr.resolve(t.Context(), r); err == nil {
+	if _, err := m.masters()[0].addr.resolve(t.Context(), r); err == nil {
 		t.Error("resolved by nobody")
 	}
 	down.Store(false)
-	got, err := m.conns[0].addr.resolve(t.Context(), r)
+	got, err := m.masters()[0].addr.resolve(t.Context(), r)
 	if want := []endpoint{{"127.0.0.7", 4516}, {"127.0.0.8", 4526}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("later: %v, %v", got, err)
 	}

@@ -95,7 +95,11 @@ type Minion struct {
 	cfg         Config
 	log         *slog.Logger
 	fingerprint string
-	conns       []*connection
+	conns       atomic.Pointer[[]*connection] // see masters; it only grows
+	identity    *handshake.Minion
+	begin       func(*connection) // has a connection work; nil until Run
+	members     *members
+	ways        int         // how many masters the configuration names: the first ones
 	direct      *connection // of salt-call, which has no queues
 	jobs        *jobTable
 	memory      *memory
@@ -134,6 +138,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	}
 	m := &Minion{cfg: cfg, log: log, renderer: render.New(render.Options{Log: log}), jobs: newJobTable(cfg.Options.JIDQueueHWM), readyC: make(chan struct{}), ended: make(chan struct{})}
 	m.standing = newStanding(m)
+	m.members = &members{m: m}
 	m.returners.m = m
 	m.memory = newMemory(cfg.Options.OutboxSize, cfg.Options.JIDQueueHWM, log)
 	m.jobs.past = m.memory.knows
@@ -181,10 +186,12 @@ func (m *Minion) buildConnections(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	m.identity = signer
 	names, err := m.nameMasters(ctx)
 	if err != nil {
 		return err
 	}
+	var conns []*connection
 	var faults []error
 	for _, text := range names {
 		addr, err := parseMaster(text, m.cfg.Options.MasterPort, m.cfg.Options.MasterURIFormat == "ip_only")
@@ -192,7 +199,7 @@ func (m *Minion) buildConnections(ctx context.Context) error {
 			faults = append(faults, err)
 			continue
 		}
-		if slices.ContainsFunc(m.conns, func(c *connection) bool { return c.addr.host == addr.host && c.addr.port == addr.port }) {
+		if slices.ContainsFunc(conns, func(c *connection) bool { return c.addr.host == addr.host && c.addr.port == addr.port }) {
 			m.log.Warn("a master is listed twice; the second entry is ignored", "master", text)
 			continue
 		}
@@ -200,13 +207,18 @@ func (m *Minion) buildConnections(ctx context.Context) error {
 			addr.search = m.searchAgain
 		}
 		own := *signer
-		own.Trust = m.trustIn(addr, len(names) > 1)
+		own.Trust = m.trustIn(addr, len(names) > 1 && !m.cfg.Options.learns())
 		c, err := m.newConnection(addr, &own)
 		if err != nil {
 			return err
 		}
-		c.index = len(m.conns)
-		m.conns = append(m.conns, c)
+		c.index = len(conns)
+		conns = append(conns, c)
+	}
+	m.conns.Store(&conns)
+	m.ways = len(conns)
+	if m.cfg.Options.learns() {
+		m.recallMembers()
 	}
 	if err := errors.Join(faults...); err != nil {
 		return salt.Errorf(salt.Invalid, "%w", err)
@@ -341,21 +353,27 @@ func (m *Minion) Run(ctx context.Context) error {
 	go func() { <-ctx.Done(); close(m.ended) }()
 	wg.Go(func() { m.standing.run(ctx) })
 	late := jitter(m.cfg.Options.RandomStartupDelay)
+	wait := late
 	if m.failover != nil {
-		wg.Go(func() {
-			if sleep(ctx, late) {
-				m.failover.run(ctx)
-			}
-		})
-		late = 0
+		wait = 0
 	}
-	for _, c := range m.conns {
+	m.begin = func(c *connection) {
 		wg.Go(func() {
-			if sleep(ctx, late) {
+			if sleep(ctx, wait) {
 				c.run(ctx)
 			}
 		})
 		wg.Go(func() { c.out.run(ctx) })
+	}
+	for _, c := range m.masters() {
+		m.begin(c)
+	}
+	if m.failover != nil {
+		wg.Go(func() { // from here on it may add masters
+			if sleep(ctx, late) {
+				m.failover.run(ctx)
+			}
+		})
 	}
 	wg.Go(func() { m.schedule.run(ctx) })
 	wg.Go(func() { m.lookout.run(ctx) })
@@ -371,12 +389,20 @@ func (m *Minion) Run(ctx context.Context) error {
 		m.log.Warn("jobs are still running; they are left behind", "jobs", len(m.jobs.list("")))
 	}
 	m.memory.close()
-	for _, c := range m.conns {
+	for _, c := range m.masters() {
 		c.client.Close()
 	}
 	var unwanted *Unwanted
 	if errors.As(context.Cause(ctx), &unwanted) {
 		return unwanted
+	}
+	return nil
+}
+
+// masters returns the connections to masters. The slice is not changed any more.
+func (m *Minion) masters() []*connection {
+	if p := m.conns.Load(); p != nil {
+		return *p
 	}
 	return nil
 }

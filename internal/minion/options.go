@@ -13,12 +13,14 @@ import (
 // where a default differs, the reason stands beside it.
 type Options struct {
 	Master                Masters       `salt:"master" default:"salt" doc:"the master, or a list of masters, as name, host:port, [v6]:port or name of a DNS service (_salt._tcp.example.com)" change:"restart"`
-	MasterType            string        `salt:"master_type" default:"str" doc:"str (all masters of the list at once), failover (one, the next when it is lost), distributed (as failover, each minion begins with another one), func (master names a function that returns the masters) or disable" change:"restart"`
+	MasterType            string        `salt:"master_type" default:"str" doc:"str (all masters of the list at once), failover (one, the next when it is lost), distributed (as failover, each minion begins with another one), cluster (as failover, the masters of a Brine cluster are learned from those named), func (master names a function that returns the masters) or disable" change:"restart"`
 	RandomMaster          bool          `salt:"random_master" default:"false" doc:"shuffle the list of masters; with failover and master_failback the first one stays" change:"restart"`
 	MasterShuffle         bool          `salt:"master_shuffle" default:"false" doc:"old name of random_master" change:"restart"`
 	AliveInterval         time.Duration `salt:"master_alive_interval" default:"0" doc:"seconds within which the loss of a master must be noticed; 0 leaves that to heartbeat_interval" change:"restart"`
 	Failback              bool          `salt:"master_failback" default:"false" doc:"with failover, go back to the first master when it is good again" change:"restart"`
 	FailbackInterval      time.Duration `salt:"master_failback_interval" default:"0" doc:"seconds that the first master must have been good for that; it doubles when the master is lost again soon; 0 is master_alive_interval, or 30" change:"restart"`
+	Zone                  string        `salt:"master_zone" default:"" doc:"with master_type cluster, masters whose cluster_zone is this one are preferred; empty: the grain zone (Brine only)" change:"restart"`
+	Rebalance             time.Duration `salt:"master_rebalance" default:"300" doc:"with master_type cluster, seconds over which minions go to a preferred master that has joined or come back; 0 is never (Brine only)" change:"restart"`
 	MasterTries           int           `salt:"master_tries" default:"-1" doc:"rounds through the list of masters after which salt-call gives up; the daemon never does (Salt: 1, and the daemon ends)" change:"restart"`
 	RetryDNS              time.Duration `salt:"retry_dns" default:"0" doc:"seconds between look-ups of a name that has no address; 0 is as for any other failure (Salt: 30, and no other master is served meanwhile)" change:"restart"`
 	RetryDNSCount         int           `salt:"retry_dns_count" default:"0" doc:"failed look-ups after which the pause is at least 30 seconds; 0 is never (Salt gives the master up)" change:"restart"`

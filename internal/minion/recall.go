@@ -84,13 +84,13 @@ func (m *Minion) recall() {
 		return
 	}
 	m.memory.open(filepath.Join(m.cfg.CacheDir, "brine", "jobs.journal"))
-	m.memory.forgetMasters(texts(m.conns), m.cfg.Options.ReturnTo != returnToAny, time.Now())
+	m.memory.forgetMasters(texts(m.masters()), m.cfg.Options.ReturnTo != returnToAny, time.Now())
 	for _, d := range m.memory.interrupted() {
 		m.memory.keep(m.interruptedReturn(d), strs(d.List("to")))
 	}
 	// What was just kept counts as queued, but is not.
 	m.memory.allWaiting()
-	for _, c := range m.conns {
+	for _, c := range m.masters() {
 		c.out.remind()
 	}
 }
@@ -169,7 +169,7 @@ const strayReturns = 200
 // one that is there.
 func (m *Minion) findOthers(now time.Time) {
 	var there []*connection
-	for _, c := range m.conns {
+	for _, c := range m.masters() {
 		if c.is(connected) {
 			there = append(there, c)
 		}

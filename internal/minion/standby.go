@@ -99,6 +99,7 @@ func (c *connection) showStanding(ctx context.Context) (outdated bool, err error
 	if !ok {
 		return false, errors.New("the answer is not a map")
 	}
+	c.learn(ctx, d.Int("members"))
 	return d.Str("key") != c.client.KeyTag(), nil
 }
 
@@ -115,12 +116,21 @@ func (c *connection) watch(ctx context.Context, sub *channel.Subscription) error
 	defer c.m.standing.unsubscribe(kick)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	ask := make(<-chan time.Time)
+	if c.m.cfg.Options.learns() {
+		t := time.NewTicker(membersPause - membersPause/8 + rand.N(membersPause/4))
+		defer t.Stop()
+		ask = t.C
+	}
 	wait := every // the first look is early: does it beat?
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-kick:
+			c.tryShowStanding(ctx)
+			continue
+		case <-ask:
 			c.tryShowStanding(ctx)
 			continue
 		case <-tick.C:

@@ -100,7 +100,7 @@ func (s *standing) load(c *connection) *value.Dict {
 	if s.m.failover != nil {
 		mode = "failover"
 	}
-	for _, o := range s.m.conns {
+	for _, o := range s.m.masters() {
 		d := value.DictOf("master", o.addr.text)
 		if st := o.state.Load(); st != nil {
 			d.Set("state", st.text)
@@ -139,7 +139,7 @@ func (m *Minion) standingFile() string { return filepath.Join(m.cfg.CacheDir, "b
 // save writes the file. It is only of use to salt-call, which does without.
 func (s *standing) save() {
 	n := note{PID: os.Getpid()}
-	for _, c := range s.m.conns {
+	for _, c := range s.m.masters() {
 		if st := c.state.Load(); st != nil {
 			n.Masters = append(n.Masters, noteMaster{c.addr.text, st.text, st.since})
 		}

@@ -79,7 +79,7 @@ func (m *Minion) configured(c *fn.Call, path string) (*fn.Call, error) {
 
 // fireMasters sends an event to the masters.
 func (m *Minion) fireMasters(ctx context.Context, tag string, data *value.Dict) {
-	if m.direct == nil && len(m.conns) == 0 {
+	if m.direct == nil && len(m.masters()) == 0 {
 		return
 	}
 	load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "tag", tag, "data", data)

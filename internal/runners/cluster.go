@@ -1,11 +1,14 @@
 package runners
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"time"
 
 	"brine/internal/cluster"
 	"brine/internal/fn"
+	"brine/internal/roster"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -19,6 +22,12 @@ type Cluster interface {
 	Isolated() bool
 	// Remove takes a member out.
 	Remove(id string) error
+	// Drain has minions use others than a member, or use it again.
+	Drain(id string, on bool) error
+	// Status asks the members how they are.
+	Status(ctx context.Context) []cluster.Status
+	// Stations are the members as minions see them.
+	Stations() map[string]roster.Member
 }
 
 type clusters struct{ Deps }
@@ -35,6 +44,21 @@ should do, and, without a shared folder, how many changes each has not got yet.`
 
 That is keys, jobs, returns, what is known of minions, tokens and the keys of the cluster. While minions return, or keys change, there may be differences that are gone a second later.`,
 			fn.Example("salt-run cluster.check")),
+		fn.Of("status", c.status, `Return how each master of the cluster is, by what it says itself.
+
+The return code is 1 if one of them cannot be reached. Each row has:
+
+id, state: here, up, or why it is not. leads: whether it does what one of them should do. version and since: of its program, and when that
+was started. minions: how many are connected to it. draining: since when minions are to use others. zone. lag: how many changes it has not got yet
+of those that this master has. clock: seconds by which its clock is ahead.`,
+			fn.Example("salt-run cluster.status")),
+		fn.Of("drain", c.drain, `Have minions use other masters of the cluster than this or another one.
+
+Minions of Brine that have learned of the masters (master_type: cluster) go within seconds, when their jobs have ended; see cluster.status for who is
+left. Others stay. It lasts over restarts, until cluster.undrain.`,
+			fn.Example("salt-run cluster.drain 192.0.2.3")),
+		fn.Of("undrain", c.undrain, `Have minions use a master again that drains. They come back over master_rebalance seconds.`,
+			fn.Example("salt-run cluster.undrain 192.0.2.3")),
 		fn.Of("remove", c.remove, `Take a master out of the cluster for good.
 
 Its key is deleted, and no other speaks with it any more. Those that cannot be reached now do the same as soon as they hear of it.`,
@@ -109,6 +133,66 @@ func (c clusters) remove(_ context.Context, _ *fn.Call, a removeArgs) (bool, err
 		return false, errNoCluster
 	}
 	return true, c.Cluster.Remove(a.ID)
+}
+
+type drainArgs struct {
+	ID string `salt:"id" default:"" doc:"id of the master; empty: the one that is asked"`
+}
+
+func (c clusters) drain(_ context.Context, _ *fn.Call, a drainArgs) (bool, error) {
+	return c.setDrain(a.ID, true)
+}
+
+func (c clusters) undrain(_ context.Context, _ *fn.Call, a drainArgs) (bool, error) {
+	return c.setDrain(a.ID, false)
+}
+
+func (c clusters) setDrain(id string, on bool) (bool, error) {
+	if c.Cluster == nil {
+		return false, errNoCluster
+	}
+	if err := c.Cluster.Drain(cmp.Or(id, c.ID), on); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value.List, error) {
+	if c.Cluster == nil {
+		return nil, errNoCluster
+	}
+	rows := &value.List{}
+	stations := c.Cluster.Stations()
+	for _, s := range c.Cluster.Status(ctx) {
+		state := "up"
+		switch {
+		case s.Self:
+			state = "here"
+		case s.Problem != "":
+			state = s.Problem
+		case !s.Up:
+			state = "away"
+		case s.Says == nil && s.Kind != "salt":
+			state = "does not answer"
+		}
+		row := value.DictOf("id", s.ID, "state", state)
+		lag := int64(0)
+		for _, n := range s.Behind {
+			lag += n
+		}
+		for _, k := range []string{"leads", "version", "since", "minions"} {
+			row.Set(k, s.Says.At(k))
+		}
+		row.Set("zone", stations[s.ID].Zone)
+		row.Set("draining", stations[s.ID].Draining)
+		row.Set("lag", lag)
+		row.Set("clock", math.Round(s.Offset.Seconds()*1000)/1000)
+		rows.Append(row)
+		if !s.Self && state != "up" {
+			call.SetRetcode(1)
+		}
+	}
+	return rows, nil
 }
 
 func (c clusters) leave(_ context.Context, _ *fn.Call, _ struct{}) (bool, error) {

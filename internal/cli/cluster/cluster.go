@@ -25,11 +25,12 @@ import (
 )
 
 var command = frame.Command{
-	Name: "cluster", Usage: "init|join|leave|remove|members|check [options] [MASTER]",
+	Name: "cluster", Usage: "init|join|leave|remove|drain|undrain|status|members|check [options] [MASTER]",
 	Doc: "init makes a new cluster of masters that share no folder, whose first member is the master of this machine; a key pair that it has becomes the cluster's, so that its minions notice nothing. " +
 		"join MASTER has the master of this machine join the cluster of a member that runs. Both write master.d/cluster.conf, and the master is to be started, or restarted, afterwards. " +
 		"leave has the master that runs here hand over what it has, leave and end. remove MASTER takes another one out that is gone for good. " +
-		"members shows them, check compares what they have.",
+		"drain [MASTER] has minions that know the masters use others than this one, or MASTER, and undrain has them come back. " +
+		"status shows how each is, members which there are as this one sees it, check compares what they have.",
 }
 
 // Applet is the entry in the table of programs.
@@ -43,8 +44,11 @@ type options struct {
 	Name        string `flag:"--name" arg:"NAME" default:"main" doc:"With init and join: name of the cluster, cluster_id. Default: %default."`
 	Secret      string `flag:"--secret" arg:"SECRET" doc:"With join: cluster_secret of the cluster, which init has shown."`
 	Fingerprint string `flag:"--fingerprint" arg:"DIGITS" doc:"With join: the fingerprint of the cluster, which init has shown. Without it, who knows the secret is believed."`
-	Out         string `flag:"--out --output" arg:"NAME" doc:"With members and check: form of the output, as that of salt-run."`
+	Out         string `flag:"--out --output" arg:"NAME" doc:"With status, members and check: form of the output, as that of salt-run."`
 }
+
+// words are what can be done.
+const words = "init, join, leave, remove, drain, undrain, status, members and check"
 
 func execute(ctx context.Context, env *frame.Env, args []string) int {
 	o := &options{}
@@ -53,14 +57,15 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return code
 	}
 	if len(inv.Args) == 0 {
-		return command.Fail(env, "say what to do: init, join, leave, remove, members or check")
+		return command.Fail(env, "say what to do: "+words)
 	}
 	what, names := inv.Args[0], inv.Args[1:]
-	takes := map[string]int{"init": 0, "join": 1, "leave": 0, "remove": 1, "members": 0, "check": 0}
+	takes := map[string]int{"init": 0, "join": 1, "leave": 0, "remove": 1, "drain": 0, "undrain": 0, "status": 0, "members": 0, "check": 0}
 	n, known := takes[what]
 	switch {
 	case !known:
-		return command.Fail(env, "there is no "+what+"; there are init, join, leave, remove, members and check")
+		return command.Fail(env, "there is no "+what+"; there are "+words)
+	case strings.HasSuffix(what, "drain") && len(names) == 1:
 	case len(names) != n && n == 1:
 		return command.Fail(env, what+" takes the id of a master")
 	case len(names) != n:
@@ -68,8 +73,12 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 	}
 	if what != "init" && what != "join" {
 		line := []string{"-c", o.ConfigDir}
-		if o.Out != "" {
-			line = append(line, "--out", o.Out)
+		out := o.Out
+		if out == "" && what == "status" {
+			out = "table"
+		}
+		if out != "" {
+			line = append(line, "--out", out)
 		}
 		return run.Applet().Run(ctx, env, append(append(line, "cluster."+what), names...))
 	}

@@ -7,7 +7,8 @@
 // minion is signed in there and keeps the session good, but takes no command
 // from it. When the commanding master is lost, the one that stands by takes
 // its place at once, and the lost one moves to the end of the line. While
-// none answers, all are tried for ever.
+// none answers, all are tried for ever. Which masters there are, and which one
+// is preferred, may change meanwhile (Arrange).
 package roles
 
 import (
@@ -70,11 +71,12 @@ type Switch struct {
 const (
 	WhyFirst    = "first connection"
 	WhyFailback = "failback"
+	WhyLeave    = "it drains, or is no master of this minion any more"
 )
 
 // Options are the rules.
 type Options struct {
-	// Masters is how many there are; 0 is the preferred one.
+	// Masters is how many there are at first; 0 is the preferred one.
 	Masters int
 	// Failback is how long the preferred master must have been good before
 	// the minion goes back to it; 0 is never.
@@ -84,6 +86,9 @@ type Options struct {
 	Patience time.Duration
 	// Drain is how long a failback waits for what runs.
 	Drain time.Duration
+	// Leave is how long after Arrange has said so a master is left that is to
+	// be left, if another one is good.
+	Leave time.Duration
 }
 
 // Bounds of the time that the preferred master must have been good when it
@@ -97,6 +102,7 @@ const (
 type Machine struct {
 	o       Options
 	order   []int // the line; the active one is not necessarily first
+	pref    []int // the line as it is at first: the preferred one is first
 	m       []master
 	active  int // -1: none
 	leaving int // still active until the new one serves, or -1
@@ -116,6 +122,8 @@ type master struct {
 	up     bool
 	since  time.Time // when up or the role Standby began
 	failed bool      // since it was last up or asked
+	// left is when it was said that it is to be left, else zero.
+	left time.Time
 }
 
 // New returns a machine that has done nothing; call Step with a Tick.
@@ -123,8 +131,42 @@ func New(o Options) *Machine {
 	m := &Machine{o: o, m: make([]master, o.Masters), active: -1, leaving: -1, lastOK: -1, need: o.Failback}
 	for i := range o.Masters {
 		m.order = append(m.order, i)
+		m.pref = append(m.pref, i)
 	}
 	return m
+}
+
+// Arrange says which masters there are from now on, the preferred one first:
+// numbers that may be new, and then follow on those there are. One that is not
+// named, or that avoid names, is left as soon as another one is good; one that
+// is not named is not tried any more. It never waits for a Step, but needs one
+// to have effects. pref must name one at least.
+func (m *Machine) Arrange(pref, avoid []int, now time.Time) {
+	for _, i := range pref {
+		for len(m.m) <= i {
+			m.m = append(m.m, master{})
+		}
+	}
+	m.pref = slices.Clone(pref)
+	// Those that were lost stay at the end of the line.
+	m.order = slices.Clone(pref)
+	slices.SortStableFunc(m.order, func(a, b int) int { return after(m.m[a].failed) - after(m.m[b].failed) })
+	for i := range m.m {
+		x := &m.m[i]
+		switch leave := !slices.Contains(pref, i) || slices.Contains(avoid, i); {
+		case !leave:
+			x.left = time.Time{}
+		case x.left.IsZero():
+			x.left = now
+		}
+	}
+}
+
+func after(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // Role returns the role of master i.
@@ -194,7 +236,7 @@ func (m *Machine) lost(e Event, now time.Time) {
 		m.punish(now)
 		return
 	}
-	if e.Master == 0 && m.serving {
+	if e.Master == m.pref[0] && m.serving {
 		m.punish(now)
 	}
 	if m.pending == nil {
@@ -215,31 +257,52 @@ func (m *Machine) punish(now time.Time) {
 }
 
 func (m *Machine) toEnd(i int) {
-	m.order = append(slices.DeleteFunc(m.order, func(x int) bool { return x == i }), i)
+	m.order = slices.DeleteFunc(m.order, func(x int) bool { return x == i })
+	if slices.Contains(m.pref, i) {
+		m.order = append(m.order, i)
+	}
 }
 
-// goBack begins the way back to the preferred master if it is time for that.
+// goBack begins the way to a better master if it is time for that.
 func (m *Machine) goBack(now time.Time) {
-	at, ok := m.backTime(now)
-	if !ok || now.Before(at) {
+	to, why, at := m.better(now)
+	if to < 0 || now.Before(at) {
 		return
 	}
-	m.leaving, m.active, m.serving = m.active, 0, false
-	m.pending, m.since, m.backAt = &Switch{From: m.leaving, Why: WhyFailback}, now, now
+	m.leaving, m.active, m.serving = m.active, to, false
+	m.pending, m.since = &Switch{From: m.leaving, Why: why}, now
+	if why == WhyFailback {
+		m.backAt = now
+		m.order = slices.Clone(m.pref)
+	}
 	m.held = false
-	slices.Sort(m.order)
 }
 
-// backTime is when the minion will go back, if nothing changes until then.
-func (m *Machine) backTime(now time.Time) (time.Time, bool) {
-	if m.o.Failback <= 0 || m.active <= 0 || !m.serving || !m.m[0].up {
-		return time.Time{}, false
+// better is the master that the minion will go to by itself, -1 for none, and
+// when, if nothing changes until then: another one if the active one is to be
+// left, else the preferred one.
+func (m *Machine) better(now time.Time) (to int, why string, at time.Time) {
+	if m.active < 0 || !m.serving {
+		return -1, "", at
 	}
-	at := m.m[0].since.Add(m.need)
+	if left := m.m[m.active].left; !left.IsZero() {
+		i := slices.IndexFunc(m.order, func(i int) bool { return i != m.active && m.m[i].up && m.m[i].left.IsZero() })
+		if i < 0 {
+			return -1, "", at
+		}
+		to, why, at = m.order[i], WhyLeave, left.Add(m.o.Leave)
+	} else {
+		to, why = m.pref[0], WhyFailback
+		x := &m.m[to]
+		if m.o.Failback <= 0 || to == m.active || !x.up || !x.left.IsZero() {
+			return -1, "", at
+		}
+		at = x.since.Add(m.need)
+	}
 	if m.held {
 		at = at.Add(m.o.Drain)
 	}
-	return at, true
+	return to, why, at
 }
 
 // plan gives out the roles.
@@ -263,8 +326,8 @@ func (m *Machine) plan(now time.Time) {
 		want[m.leaving] = Active
 	}
 	m.candidates(want, now)
-	if m.o.Failback > 0 && want[0] == Off {
-		want[0] = Standby
+	if p := m.pref; m.o.Failback > 0 && len(p) > 0 && want[p[0]] == Off {
+		want[p[0]] = Standby
 	}
 	for i, r := range want {
 		x := &m.m[i]
@@ -300,7 +363,7 @@ func (m *Machine) Wake(now time.Time) (at time.Time, ok bool) {
 			at, ok = t, true
 		}
 	}
-	if t, yes := m.backTime(now); yes {
+	if to, _, t := m.better(now); to >= 0 {
 		note(t)
 	}
 	for i := range m.m {

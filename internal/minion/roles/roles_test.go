@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +21,8 @@ var update = flag.Bool("update", false, "write the traces as they are")
 //	masters=3 failback=30s patience=1s drain=10s
 //	1.5s lost a gone -> b:active c:standby
 //
-// A line with only a time is a Tick, which is also given whenever the machine
+// The event "arrange" has the masters in the order of preference, and then
+// those to be left. A line with only a time is a Tick, which is also given whenever the machine
 // asked for one; those that change something appear as "wake".
 func TestTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.trace")
@@ -95,10 +97,22 @@ func play(t *testing.T, text string) string {
 			}
 		}
 		now = at
+		if len(words) > 1 && words[1] == "arrange" {
+			m.Arrange(numbers(words[2]), numbers(strings.Join(words[3:], "")), now)
+			show(now, " "+strings.Join(words[1:], " "), m.Step(Event{}, now))
+			continue
+		}
 		e, what := event(t, words[1:])
 		show(now, what, m.Step(e, now))
 	}
 	return out.String()
+}
+
+func numbers(names string) (out []int) {
+	for _, r := range names {
+		out = append(out, int(r-'a'))
+	}
+	return out
 }
 
 func options(t *testing.T, line string) Options {
@@ -115,6 +129,8 @@ func options(t *testing.T, line string) Options {
 			o.Patience = d
 		case "drain":
 			o.Drain = d
+		case "leave":
+			o.Leave = d
 		default:
 			t.Fatalf("unknown option %q", w)
 		}
@@ -177,7 +193,16 @@ func FuzzNeverStuck(f *testing.F) {
 		m.Step(Event{}, now)
 		for _, b := range in {
 			now = now.Add(time.Duration(b>>5) * 300 * time.Millisecond)
-			e := Event{Kind: Kind(b % 6), Master: int(b>>3) % 3, Why: "x"}
+			if b%8 == 7 {
+				all := []int{0, 1, 2, 3}[:min(4, len(m.m)+1)]
+				n := int(b>>3) % len(all)
+				all = append(slices.Clone(all[n:]), all[:n]...)
+				m.Arrange(all[:1+int(b>>5)%len(all)], all[:int(b>>4)%2], now)
+				m.Step(Event{}, now)
+				check(t, m)
+				continue
+			}
+			e := Event{Kind: Kind(b % 6), Master: int(b>>3) % len(m.m), Why: "x"}
 			if e.Kind != Tick && m.Role(e.Master) == Off {
 				continue // nothing is heard of those
 			}

@@ -1,0 +1,267 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/atomicfile"
+	"brine/internal/roster"
+	"brine/internal/salt"
+)
+
+// Each master leaves in cluster_pki_dir/members/ID how minions reach it, and
+// whoever has it drain writes that there. Of these files, and of the keys that
+// say who is a member, the master that leads makes the list for minions, which
+// it signs and leaves beside them in roster. Without a shared folder all of this
+// comes to the others as other files do.
+const (
+	stationsFolder = "members"
+	rosterFile     = "roster"
+)
+
+// Times of the list.
+const (
+	// rosterTime is how long the list may be out of date until a master makes
+	// it that does not lead.
+	rosterTime = 5 * time.Second
+	// stationTime is how long there is no new list while a member has not said
+	// how minions reach it: it is about to.
+	stationTime = 30 * time.Second
+)
+
+// station is what such a file says of a master.
+type station struct {
+	Host     string         `json:"host"`
+	Ports    map[string]int `json:"ports"`
+	Zone     string         `json:"zone,omitempty"`
+	Draining bool           `json:"draining,omitempty"`
+	// Since is when it was told to drain.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// maxStation bounds such a file in bytes.
+const maxStation = 16 << 10
+
+// list is what a cluster knows of its list for minions.
+type list struct {
+	mu      sync.Mutex
+	signed  []byte
+	list    roster.List
+	stamp   fileStamp
+	odd     time.Time // since when it is out of date
+	waiting time.Time // since when a member says nothing
+}
+
+// StationsDir is the folder of what masters say about themselves.
+func (c *Cluster) StationsDir() string {
+	return filepath.Join(c.cfg.Options.PKIDir, stationsFolder)
+}
+
+// RosterFile is the signed list for minions.
+func (c *Cluster) RosterFile() string { return filepath.Join(c.cfg.Options.PKIDir, rosterFile) }
+
+func (c *Cluster) stationPath(id string) string { return filepath.Join(c.StationsDir(), id) }
+
+func (c *Cluster) readStation(id string) (s station, err error) {
+	fi, err := os.Stat(c.stationPath(id))
+	if err != nil {
+		return s, err
+	}
+	if fi.Size() > maxStation {
+		return s, salt.Errorf(salt.Invalid, "%s is too large", c.stationPath(id))
+	}
+	b, err := os.ReadFile(c.stationPath(id))
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	return s, err
+}
+
+func (c *Cluster) writeStation(id string, s station) error {
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(c.stationPath(id), append(b, '\n'), 0o644, true)
+}
+
+// stand leaves how minions reach this master, if that is not there.
+func (c *Cluster) stand() error {
+	if err := os.MkdirAll(c.StationsDir(), 0o755); err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot make a folder of the cluster: %w", err)
+	}
+	host := c.cfg.Options.MinionAddress
+	if host == "" {
+		host = c.cfg.ID
+	}
+	old, err := c.readStation(c.cfg.ID)
+	now := station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since}
+	if err == nil && reflect.DeepEqual(old, now) {
+		return nil
+	}
+	return c.writeStation(c.cfg.ID, now)
+}
+
+// stations are the members that have said how minions reach them, sorted;
+// silent are the others.
+func (c *Cluster) stations() (members []roster.Member, silent []string, err error) {
+	entries, err := os.ReadDir(c.PeersDir())
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), ".pub")
+		if !ok || salt.CheckID(id) != nil || strings.HasPrefix(id, ".") {
+			continue
+		}
+		s, err := c.readStation(id)
+		m := roster.Member{ID: id, Host: s.Host, Ports: s.Ports, Zone: s.Zone, Draining: s.Draining}
+		if err == nil {
+			err = m.Check()
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			silent = append(silent, id)
+		case err != nil:
+			c.gripes.warn("station "+id, "what a member says of itself cannot be used", "member", id, "err", err)
+			silent = append(silent, id)
+		default:
+			members = append(members, m)
+		}
+	}
+	slices.SortFunc(members, func(a, b roster.Member) int { return strings.Compare(a.ID, b.ID) })
+	return members, silent, nil
+}
+
+// Roster returns the signed list of masters for minions and its version, 0 if
+// there is none.
+func (c *Cluster) Roster() (signed []byte, version int64) {
+	c.roster.mu.Lock()
+	defer c.roster.mu.Unlock()
+	return c.roster.signed, c.roster.list.Version
+}
+
+// refreshRoster takes up the list that is there, and makes a new one if it is
+// out of date and this master is to do that.
+func (c *Cluster) refreshRoster(now time.Time) error {
+	c.roster.mu.Lock()
+	defer c.roster.mu.Unlock()
+	if err := c.readRoster(); err != nil {
+		return err
+	}
+	l := &c.roster
+	want, silent, err := c.stations()
+	if err != nil {
+		return err
+	}
+	if len(silent) == 0 {
+		l.waiting = time.Time{}
+	} else if l.waiting.IsZero() {
+		l.waiting = now
+	}
+	if len(want) == 0 || reflect.DeepEqual(want, l.list.Members) {
+		l.odd = time.Time{}
+		return nil
+	}
+	if l.odd.IsZero() {
+		l.odd = now
+	}
+	leads := c.Leads()
+	if c.cfg.Options.Isolated {
+		leads = c.first()
+	}
+	if !leads && now.Sub(l.odd) < rosterTime || !l.waiting.IsZero() && now.Sub(l.waiting) < stationTime {
+		return nil
+	}
+	next := roster.List{Cluster: c.cfg.Options.ID, Version: max(now.UnixMicro(), l.list.Version+1), Members: want}
+	signed, err := next.Sign(c.secrets.Key)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(c.RosterFile(), signed, 0o644, true); err != nil {
+		return err
+	}
+	l.list, l.signed, l.stamp = next, signed, fileStamp{}
+	return nil
+}
+
+// readRoster reads the list if it is another one. One that is not signed by the
+// cluster's key counts for nothing.
+func (c *Cluster) readRoster() error {
+	l := &c.roster
+	fi, err := os.Stat(c.RosterFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil || stampOf(fi) == l.stamp {
+		return err
+	}
+	if fi.Size() > roster.MaxBytes {
+		return salt.Errorf(salt.Invalid, "%s is too large", c.RosterFile())
+	}
+	b, err := os.ReadFile(c.RosterFile())
+	if err != nil {
+		return err
+	}
+	got, err := roster.Open(b, c.secrets.Key.Public())
+	if err != nil {
+		c.gripes.warn("roster", "the list of masters for minions cannot be used; a new one is made", "file", c.RosterFile(), "err", err)
+		return nil
+	}
+	if got.Version < l.list.Version {
+		return nil // an old copy: the next one that is made will be newer
+	}
+	l.list, l.signed, l.stamp = got, b, stampOf(fi)
+	return nil
+}
+
+// Drain has minions use other masters than this one, or (off) use it again.
+func (c *Cluster) Drain(id string, on bool) error {
+	s, err := c.readStation(id)
+	if _, known := os.Stat(c.secrets.peerPath(id)); salt.CheckID(id) != nil || errors.Is(err, fs.ErrNotExist) || errors.Is(known, fs.ErrNotExist) {
+		return salt.Errorf(salt.NotFound, "there is no master %.100q in the cluster of which minions could learn", id)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "what is known of %s cannot be read: %w", id, err)
+	}
+	if on {
+		members, _, err := c.stations()
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(members, func(m roster.Member) bool { return m.ID != id && !m.Draining }) {
+			return salt.Errorf(salt.Invalid, "there is no other master in the cluster that does not drain: its minions would have nowhere to go")
+		}
+	}
+	if s.Draining != on {
+		s.Draining, s.Since = on, time.Time{}
+		if on {
+			s.Since = time.Now().UTC().Truncate(time.Second)
+		}
+		if err := c.writeStation(id, s); err != nil {
+			return salt.Errorf(salt.Unavailable, "%w", err)
+		}
+	}
+	return c.refreshRoster(time.Now())
+}
+
+// Stations are the members as minions see them.
+func (c *Cluster) Stations() map[string]roster.Member {
+	out := map[string]roster.Member{}
+	members, _, err := c.stations()
+	if err != nil {
+		c.gripes.warn("stations", "cannot read what members say of themselves", "err", err)
+	}
+	for _, m := range members {
+		out[m.ID] = m
+	}
+	return out
+}

@@ -1,0 +1,207 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+)
+
+type statusRow struct {
+	ID       string  `json:"id"`
+	State    string  `json:"state"`
+	Minions  int     `json:"minions"`
+	Draining bool    `json:"draining"`
+	Zone     string  `json:"zone"`
+	Lag      int     `json:"lag"`
+	Clock    float64 `json:"clock"`
+	Version  string  `json:"version"`
+}
+
+func status(m *node) (rows []statusRow, code int, err error) {
+	out, errs, code := m.Run(brine, "cluster", "status", "--out=json")
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		return nil, code, fmt.Errorf("%w: %s%s", err, out, errs)
+	}
+	return rows, code, nil
+}
+
+// at returns the masters that a minion's daemon is connected to, and those that
+// stand by.
+func mastersOf(minion *node) (active, standby []string) {
+	b, err := os.ReadFile(minion.Path("var/cache/salt/minion/brine/masters.json"))
+	if err != nil {
+		return nil, nil
+	}
+	var n struct {
+		Masters []struct{ Master, State string }
+	}
+	if json.Unmarshal(b, &n) != nil {
+		return nil, nil
+	}
+	for _, m := range n.Masters {
+		host, _, _ := strings.Cut(m.Master, ":")
+		switch m.State {
+		case "connected":
+			active = append(active, host)
+		case "standby":
+			standby = append(standby, host)
+		}
+	}
+	return active, standby
+}
+
+// uses waits until a minion uses one of some masters, and another of them, or
+// any, stands by.
+func uses(t *testing.T, minion *node, one []*node) (active string) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s uses one of %d masters and another stands by", minion.Name, len(one)), func() error {
+		now, standby := mastersOf(minion)
+		if len(now) != 1 || len(standby) == 0 || slices.Contains(standby, now[0]) ||
+			!slices.ContainsFunc(one, func(m *node) bool { return m.Host == now[0] }) {
+			return fmt.Errorf("at %q, standby %q", now, standby)
+		}
+		active = now[0]
+		return nil
+	})
+	return active
+}
+
+func (a *apart) named(host string) *node {
+	return a.masters[slices.IndexFunc(a.masters, func(m *node) bool { return m.Host == host })]
+}
+
+// TestMinionsLearnTheMasters: a minion that is told of one master learns of all,
+// prefers those of its zone, goes to another one when the one it uses dies, even
+// if it is started anew while the one it is configured with is away, leaves one
+// that drains, and goes to one that joins.
+func TestMinionsLearnTheMasters(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "auto_accept: true\n")
+	for i, m := range a.masters {
+		m.Write("master", m.Read("master")+fmt.Sprintf("cluster_zone: %s\n", []string{"south", "north", "north"}[i]))
+	}
+	a.start()
+	first, north := a.masters[0], a.masters[1:]
+	m := daemontest.NewMinion(t, brine, "m0", []string{first.Host}, "master_type: cluster\nmaster_zone: north\nmaster_rebalance: 3\nmaster_alive_interval: 3\n").Start()
+	at := a.named(uses(t, m, north))
+	other := north[0]
+	if other == at {
+		other = north[1]
+	}
+	eventually(t, "it answers to all", func() error {
+		for _, x := range a.masters {
+			if err := x.PingAll(brine, "m0"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	// The status says where it is.
+	eventually(t, "all are well", func() error {
+		rows, code, err := status(first)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(rows, func(r statusRow) bool { return r.ID == at.Name })
+		if len(rows) != 3 || code != 0 || rows[i].Minions != 1 || rows[i].Zone != "north" || rows[i].Lag != 0 || rows[i].Version == "" {
+			return fmt.Errorf("exit code %d: %+v", code, rows)
+		}
+		return nil
+	})
+	// It drains.
+	for _, bad := range [][]string{{"drain", "nobody"}, {"drain", "a/b"}, {"undrain", "nobody"}} {
+		if out, errs, code := first.Run(brine, "cluster", bad...); code == 0 || !strings.Contains(out+errs, "there is no master") {
+			t.Errorf("%q: %d %s%s", bad, code, out, errs)
+		}
+	}
+	if out, errs, code := first.Run(brine, "cluster", "drain", at.Name); code != 0 {
+		t.Fatal(out, errs)
+	}
+	uses(t, m, []*node{other})
+	eventually(t, "it is known that it drains", func() error {
+		rows, _, err := status(other)
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if r.Draining != (r.ID == at.Name) || r.ID == at.Name && r.Minions != 0 {
+				return fmt.Errorf("%+v", rows)
+			}
+		}
+		return nil
+	})
+	if out, errs, code := at.Run(brine, "cluster", "undrain"); code != 0 {
+		t.Fatal(out, errs)
+	}
+	eventually(t, "it does not drain any more", func() error {
+		rows, _, err := status(first)
+		if err == nil && slices.ContainsFunc(rows, func(r statusRow) bool { return r.Draining }) {
+			err = fmt.Errorf("%+v", rows)
+		}
+		return err
+	})
+	// The one that it uses dies, and then the one that it is configured with; a
+	// new process knows where to go.
+	at = a.named(uses(t, m, a.masters))
+	at.Kill()
+	rest := slices.DeleteFunc(slices.Clone(a.masters), func(x *node) bool { return x == at })
+	eventually(t, "it uses another one", func() error { return rest[0].PingAll(brine, "m0") })
+	eventually(t, "the status says that one is away", func() error {
+		rows, code, err := status(rest[0])
+		if err == nil && (code != 1 || len(rows) != 3) {
+			err = fmt.Errorf("exit code %d: %+v", code, rows)
+		}
+		return err
+	})
+	at.Start()
+	first.Kill()
+	m.Signal(syscall.SIGTERM)
+	m.Wait(30 * time.Second)
+	m.Start()
+	eventually(t, "a new process knows the masters", func() error { return north[1].PingAll(brine, "m0") })
+	if out, errs, code := m.Run(brine, "salt-call", "test.ping"); code != 0 || !strings.Contains(out, "True") {
+		t.Errorf("salt-call: %d %s%s", code, out, errs)
+	}
+	first.Start()
+	a.equal(first, 3, nil)
+	// A fourth joins, in a zone of its own for this minion.
+	late := a.add(daemontest.Host(), first.Host)
+	late.Write("master", late.Read("master")+"cluster_zone: north\n")
+	late.Start()
+	for _, x := range north {
+		if out, errs, code := first.Run(brine, "cluster", "drain", x.Name); code != 0 {
+			t.Fatal(out, errs)
+		}
+	}
+	uses(t, m, []*node{late})
+	if _, errs, code := first.Run(brine, "cluster", "drain", late.Name); code != 0 {
+		t.Fatal(errs)
+	}
+	if out, errs, code := first.Run(brine, "cluster", "drain"); code == 0 || !strings.Contains(out+errs, "nowhere to go") {
+		t.Errorf("the last one drains: %d %s%s", code, out, errs)
+	}
+	uses(t, m, []*node{first})
+	// Removed, it is no master of this minion any more.
+	if _, errs, code := first.Run(brine, "cluster", "undrain", north[0].Name); code != 0 {
+		t.Fatal(errs)
+	}
+	uses(t, m, north[:1])
+	if _, errs, code := first.Run(brine, "cluster", "remove", north[0].Name); code != 0 {
+		t.Fatal(errs)
+	}
+	eventually(t, "it is left", func() error {
+		now, _ := mastersOf(m)
+		if len(now) != 1 || now[0] == north[0].Host {
+			return errors.New(fmt.Sprint(now))
+		}
+		return nil
+	})
+}
