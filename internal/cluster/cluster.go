@@ -640,7 +640,7 @@ func (c *Cluster) receiveKey(data []byte) bool {
 		c.gripes.error("bad key of "+g.from, "the key of another master was refused", "peer", g.from, "err", err)
 		return false
 	case !slices.Contains(g.names, c.cfg.ID):
-		p.trouble(fmt.Sprintf("cluster_peers of %s (%s) does not name %s", g.from, strings.Join(g.names, ", "), c.cfg.ID))
+		p.trouble(unnamed(g.from, g.names, c.cfg.ID))
 		return false
 	case g.key == "":
 		p.trouble(fmt.Sprintf("%s does not find the key of %s: is cluster_pki_dir one folder for both?", g.from, c.cfg.ID))

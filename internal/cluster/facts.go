@@ -110,10 +110,10 @@ func (c *Cluster) differences(peer facts, nonce string) string {
 		differ("the fingerprint of cluster.pub (is cluster_pki_dir one folder for all?)", mine.key, peer.key)
 	}
 	if !slices.Contains(mine.peers, peer.id) {
-		out = append(out, fmt.Sprintf("cluster_peers of %s (%s) does not name %s", mine.id, strings.Join(mine.peers, ", "), peer.id))
+		out = append(out, unnamed(mine.id, mine.peers, peer.id))
 	}
 	if !slices.Contains(peer.peers, mine.id) {
-		out = append(out, fmt.Sprintf("cluster_peers of %s (%s) does not name %s", peer.id, strings.Join(peer.peers, ", "), mine.id))
+		out = append(out, unnamed(peer.id, peer.peers, mine.id))
 	}
 	token, err := os.ReadFile(filepath.Join(c.cfg.CacheDir, ownFolder, filepath.Base(peer.id), tokenFile))
 	switch {
@@ -127,6 +127,11 @@ func (c *Cluster) differences(peer facts, nonce string) string {
 	return strings.Join(out, "; ")
 }
 
+// unnamed says that one master does not know of another, and what to do.
+func unnamed(who string, peers []string, whom string) string {
+	return fmt.Sprintf("cluster_peers of %s (%s) does not name %s: name it there, or remove %[1]s from cluster_peers of %[3]s", who, strings.Join(peers, ", "), whom)
+}
+
 // skewed says that a clock is wrong. The peer's time was read between two
 // moments of this master's clock.
 func (c *Cluster) skewed(peer facts, from, to time.Time) string {
@@ -134,9 +139,9 @@ func (c *Cluster) skewed(peer facts, from, to time.Time) string {
 	case peer.now.IsZero():
 		return ""
 	case from.Sub(peer.now) > maxSkew:
-		return fmt.Sprintf("the clock of %s is %v behind that of %s; at most %v are allowed", peer.id, from.Sub(peer.now).Round(time.Millisecond), c.cfg.ID, maxSkew)
+		return fmt.Sprintf("the clock of %s is %v behind that of %s; at most %v are allowed: have both follow one source of time (NTP)", peer.id, from.Sub(peer.now).Round(time.Millisecond), c.cfg.ID, maxSkew)
 	case peer.now.Sub(to) > maxSkew:
-		return fmt.Sprintf("the clock of %s is %v ahead of that of %s; at most %v are allowed", peer.id, peer.now.Sub(to).Round(time.Millisecond), c.cfg.ID, maxSkew)
+		return fmt.Sprintf("the clock of %s is %v ahead of that of %s; at most %v are allowed: have both follow one source of time (NTP)", peer.id, peer.now.Sub(to).Round(time.Millisecond), c.cfg.ID, maxSkew)
 	}
 	return ""
 }

@@ -32,6 +32,7 @@ import (
 //	D: brine/cluster/hello  {nonce, facts}
 //	A: brine/cluster/reply  {nonce, facts, sig}
 //	D: brine/cluster/key    {key, proof, inc, sig}     key: encrypted for A
+//	   or  brine/cluster/refused {reason, sig}
 //	A: brine/cluster/ready  {}  or  brine/cluster/refused {reason, sig}
 //
 // Each signature is over all that was said until then. From there on every
@@ -268,23 +269,30 @@ func (p *peer) introduce(conn net.Conn) (*sealed, *value.Dict, error) {
 		return nil, nil, fmt.Errorf("no answer of a master of Brine's: %q %w", tag, err)
 	}
 	theirs := readFacts(d.Dict("facts"))
+	var said transcript
+	said.add(hello, []byte(d.Str("nonce")), rawFacts(d))
+	refuse := func(format string, args ...any) error {
+		r := &refusal{fmt.Sprintf(format, args...)}
+		if err := c.refuse(conn, said, r.reason); err != nil {
+			c.log.Debug("a peer was not told why it is refused", "peer", p.id, "err", err)
+		}
+		return r
+	}
 	if theirs.id != p.id {
-		return nil, nil, &refusal{fmt.Sprintf("cluster_peers names %s, but the master there has the id %q: masters of Salt's would drop its events; name it by its id, which must be its address", p.id, theirs.id)}
+		return nil, nil, refuse("cluster_peers names %s, but the master there has the id %q: masters of Salt's would drop its events; name it by its id, which must be its address", p.id, theirs.id)
 	}
 	pub, err := c.secrets.PeerKey(p.id)
 	if err != nil {
-		return nil, nil, &refusal{fmt.Sprintf("%s has left no key in the shared folder of %s (is cluster_pki_dir one folder for both?): %v", p.id, c.cfg.ID, err)}
+		return nil, nil, refuse("%s has left no key in the shared folder of %s (is cluster_pki_dir one folder for both?): %v", p.id, c.cfg.ID, err)
 	}
-	var said transcript
-	said.add(hello, []byte(d.Str("nonce")), rawFacts(d))
 	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagReply), d.Bytes("sig")); err != nil {
-		return nil, nil, &refusal{fmt.Sprintf("the master at %s does not have the key that is in %s", p.id, c.secrets.peerPath(p.id))}
+		return nil, nil, refuse("the master at %s does not have the key that is in %s", p.id, c.secrets.peerPath(p.id))
 	}
 	if why := c.differences(theirs, na); why != "" {
-		return nil, nil, &refusal{why}
+		return nil, nil, refuse("%s", why)
 	}
 	if why := c.skewed(theirs, asked, answered); why != "" {
-		return nil, nil, &refusal{why}
+		return nil, nil, refuse("%s", why)
 	}
 	key := crypt.NewKey()
 	box, err := pub.Encrypt(crypt.OAEPSHA224, []byte(key))
@@ -313,11 +321,11 @@ func (p *peer) introduce(conn net.Conn) (*sealed, *value.Dict, error) {
 		return nil, nil, err
 	}
 	if tag == tagRefused {
-		said.add([]byte(d.Str("reason")))
-		if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagRefused), d.Bytes("sig")); err != nil {
-			return nil, nil, errors.New("a refusal that somebody else has sent")
+		reason, err := readRefusal(p.id, pub, said, d)
+		if err != nil {
+			return nil, nil, err
 		}
-		return nil, nil, &refusal{fmt.Sprintf("%s refuses: %.2000s", p.id, d.Str("reason"))}
+		return nil, nil, &refusal{reason}
 	}
 	cipher, err := crypt.NewCrypticle(key)
 	if err != nil {
@@ -580,22 +588,20 @@ func (c *Cluster) agreeWith(conn net.Conn, frames *event.FrameReader, helloData 
 	}
 	body, err := frames.Next()
 	if err != nil {
-		return nil, nil, "", err // what it has against this master it says itself
+		return nil, nil, "", err
 	}
 	tag, d, err := hear(body)
+	if err == nil && tag == tagRefused {
+		c.refusedBy(theirs.id, said, d)
+		return nil, nil, "", io.EOF
+	}
 	if err != nil || tag != tagKey {
 		return nil, nil, "", fmt.Errorf("%q instead of a key: %w", tag, err)
 	}
 	said.add(d.Bytes("key"), []byte(d.Str("proof")), []byte(d.Str("inc")))
 	p, key, reason := c.judge(theirs, d, said, nb)
 	if reason != "" {
-		said.add([]byte(reason))
-		sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagRefused))
-		if err != nil {
-			return nil, nil, "", err
-		}
-		err = c.write(conn, tagRefused, value.DictOf("reason", reason, "sig", sig))
-		return nil, nil, "", errors.Join(&refusal{reason}, err)
+		return nil, nil, "", errors.Join(&refusal{reason}, c.refuse(conn, said, reason))
 	}
 	if err := c.write(conn, tagReady, value.NewDict(0)); err != nil {
 		return nil, nil, "", err
@@ -603,6 +609,63 @@ func (c *Cluster) agreeWith(conn net.Conn, frames *event.FrameReader, helloData 
 	conn.SetDeadline(time.Time{})
 	frames.SetLimit(maxFrame)
 	return p, &sealed{c: c, conn: conn, frames: frames, cipher: key, out: "a", in: "d"}, d.Str("inc"), nil
+}
+
+// refuse tells the other end of a handshake what is against it.
+func (c *Cluster) refuse(conn net.Conn, said transcript, reason string) error {
+	said = slices.Clone(said)
+	said.add([]byte(reason))
+	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagRefused))
+	if err != nil {
+		return err
+	}
+	return c.write(conn, tagRefused, value.DictOf("reason", reason, "sig", sig))
+}
+
+// readRefusal returns what the master whose key is pub has against this one.
+func readRefusal(id string, pub *crypt.PublicKey, said transcript, d *value.Dict) (string, error) {
+	said = slices.Clone(said)
+	said.add([]byte(d.Str("reason")))
+	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagRefused), d.Bytes("sig")); err != nil {
+		return "", errors.New("a refusal that somebody else has sent")
+	}
+	return fmt.Sprintf("%s refuses: %.2000s", id, d.Str("reason")), nil
+}
+
+// refusedBy notes that a master that has dialled does not want this one.
+func (c *Cluster) refusedBy(id string, said transcript, d *value.Dict) {
+	pub, err := c.secrets.PeerKey(id)
+	if err != nil {
+		c.gripes.warn("refused by a stranger", "a master whose key is not here, so that it may be anybody, refuses this one", "peer", fmt.Sprintf("%.100s", id), "reason", fmt.Sprintf("%.1000s", d.Str("reason")), "err", err)
+		return
+	}
+	reason, err := readRefusal(id, pub, said, d)
+	if err != nil {
+		c.gripes.warn("refusal of "+id, "a handshake was broken", "peer", id, "err", err)
+		return
+	}
+	if p := c.all()[id]; p != nil {
+		p.trouble(reason)
+		return
+	}
+	c.gripes.error("refused "+id, "another master does not work with this one: "+reason, "peer", id)
+}
+
+// inquire asks a peer that has hung up without a word, and is one of Brine's,
+// what is the matter.
+func (p *peer) inquire(ctx context.Context) {
+	if _, err := os.Stat(p.c.markPath(p.id)); err != nil || p.kind() != kindUnknown || p.isGone() {
+		return
+	}
+	s, _, err := p.handshake(ctx)
+	if err == nil {
+		p.c.conns.remove(s.conn)
+		s.conn.Close()
+	}
+	var r *refusal
+	if errors.As(err, &r) && ctx.Err() == nil {
+		p.trouble(r.reason)
+	}
 }
 
 // judge decides about a master that has said all it has to say.

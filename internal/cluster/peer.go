@@ -256,18 +256,24 @@ func (p *peer) run(ctx context.Context) {
 	defer wg.Wait()
 	wg.Go(func() { p.runLink(ctx) })
 	pause := firstPause
+	var asked time.Time
 	for ctx.Err() == nil {
 		if !p.needsPlain() {
 			p.wait(ctx, time.Second)
 			continue
 		}
+		began := time.Now()
 		sent, err := p.runPlain(ctx)
 		if err != nil && ctx.Err() == nil {
 			p.c.gripes.debug("no connection to a peer", "peer", p.id, "err", err)
 		}
-		if sent {
+		if sent && (err == nil || time.Since(began) > lastPause) {
 			pause = firstPause
 			continue
+		}
+		if sent && time.Since(asked) > inquireTime {
+			asked = time.Now()
+			p.inquire(ctx)
 		}
 		p.wait(ctx, pause)
 		pause = min(2*pause, lastPause)
@@ -278,6 +284,8 @@ func (p *peer) run(ctx context.Context) {
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = time.Second
+	// inquireTime is the least time between two questions to one that hangs up.
+	inquireTime = 5 * time.Second
 )
 
 func (p *peer) wait(ctx context.Context, d time.Duration) {

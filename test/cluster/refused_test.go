@@ -25,8 +25,8 @@ func refused(t *testing.T, n *node, pattern string) {
 	})
 }
 
-// TestRefusals: two masters that cannot work together say which option is what
-// where, and the one that was there first goes on.
+// TestRefusals: two masters that cannot work together both say which option is
+// what where, and the one that was there first goes on.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -50,7 +50,7 @@ func TestRefusals(t *testing.T) {
 		}},
 		"a peer that names this one and is not named": {after: func(t *testing.T, f *fleet, n *node) string {
 			rewrite(t, n, "["+f.masters[0].Host+"]", "[]")
-			return "a master that cluster_peers does not name wants to be a peer; name it there by its id, or remove this master from its cluster_peers peer=" + f.masters[0].Host
+			return fmt.Sprintf("cluster_peers of %s () does not name %s: name it there, or remove %[1]s from cluster_peers of %[2]s", n.Host, f.masters[0].Host)
 		}},
 		"another cluster key": {after: func(t *testing.T, f *fleet, n *node) string {
 			// A copy of the folder in which the pair was made anew.
@@ -79,7 +79,9 @@ func TestRefusals(t *testing.T) {
 			f.masters[0].Start()
 			why := c.after(t, f, f.masters[1])
 			f.masters[1].Launch()
-			refused(t, f.masters[1], regexp.QuoteMeta(why))
+			for _, m := range f.masters {
+				refused(t, m, `(?m)^(salt-master:|.*\[(ERROR|WARNING) *\]).*`+regexp.QuoteMeta(why))
+			}
 			if !f.masters[0].Alive() {
 				t.Error("the one that was there has ended")
 			}

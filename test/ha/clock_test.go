@@ -1,11 +1,7 @@
 package ha
 
 import (
-	"encoding/json"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"brine/test/daemontest"
@@ -13,14 +9,9 @@ import (
 
 // TestWrongClock has the clock of the minion, and then of a master, be five
 // minutes ahead: commands, jobs that are kept and a change of the master work.
-// The program with that clock is the same, built with a time.Now of its own,
-// for which all has to be compiled anew; so it is only done when BRINE_CLOCK is
-// set.
+// It is only done when BRINE_CLOCK is set (daemontest.Ahead).
 func TestWrongClock(t *testing.T) {
-	if os.Getenv("BRINE_CLOCK") == "" {
-		t.Skip("BRINE_CLOCK is not set: a program with another clock takes a minute to build")
-	}
-	ahead := buildAhead(t)
+	ahead := daemontest.Ahead(t)
 	for name, who := range map[string]int{"minion": -1, "master": 0} {
 		t.Run(name, func(t *testing.T) {
 			s := &setup{t: t}
@@ -60,40 +51,4 @@ func TestWrongClock(t *testing.T) {
 			s.alive()
 		})
 	}
-}
-
-// buildAhead builds the program with a clock that is five minutes ahead, and
-// returns the command that runs it in the place of the usual one.
-func buildAhead(t *testing.T) []string {
-	t.Helper()
-	root, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	original := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
-	source, err := os.ReadFile(original)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const now = "sec, nsec, mono := runtimeNow()\n"
-	if strings.Count(string(source), now) != 1 {
-		t.Fatalf("%s does not have %q once: this test must follow it", original, now)
-	}
-	dir := t.TempDir()
-	changed, overlay, program := filepath.Join(dir, "time.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "brine")
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{original: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for path, b := range map[string][]byte{changed: []byte(strings.Replace(string(source), now, now+"\tsec += 300\n", 1)), overlay: replace} {
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := exec.Command("go", "build", "-overlay", overlay, "-o", program, "brine/cmd/brine")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return []string{"sh", "-c", `shift; exec "` + program + `" "$@"`, "sh"}
 }

@@ -1,0 +1,39 @@
+package cluster
+
+import (
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+)
+
+// TestWrongClock: a master whose clock is five minutes ahead is none of the
+// cluster, whichever was there first; both say why, and the first goes on. It
+// is only done when BRINE_CLOCK is set (daemontest.Ahead).
+func TestWrongClock(t *testing.T) {
+	ahead := daemontest.Ahead(t)
+	for name, who := range map[string]int{"the first is ahead": 0, "the second is ahead": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, "auto_accept: true\n", brine, brine)
+			first, second := f.masters[0], f.masters[1]
+			f.masters[who].Within = ahead
+			first.Launch().Await()
+			f.minion(brine, "m0", first.Host, "")
+			eventually(t, "the minion answers", func() error { return first.PingAll(brine, "m0") })
+			second.Launch()
+			if code := second.Wait(90 * time.Second); code == 0 {
+				t.Errorf("the second ends with %d", code)
+			}
+			// Who comes judges the clock of who is there.
+			how := map[int]string{0: "ahead", 1: "behind"}[who]
+			for _, m := range f.masters {
+				refused(t, m, fmt.Sprintf(`(?m)^(salt-master:|.*\[ERROR *\]).*the clock of %s is (5m0|4m5)[0-9.]*s %s (of )?that of %s; at most 5s are allowed`,
+					regexp.QuoteMeta(first.Host), how, regexp.QuoteMeta(second.Host)))
+			}
+			eventually(t, "the first goes on", func() error { return first.PingAll(brine, "m0") })
+		})
+	}
+}
