@@ -97,6 +97,9 @@ func textField(m []byte, key string) (string, bool) {
 
 // parseVersion takes what Python's int() would take; anything else is 0.
 func parseVersion(raw []byte) int {
+	if len(raw) == 1 && raw[0] <= 0x7f {
+		return int(raw[0]) // a small number, as everybody sends it
+	}
 	v, err := msgpack.Limits{Depth: 1, Items: 4}.Unmarshal(raw)
 	if err != nil {
 		return 0

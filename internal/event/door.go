@@ -22,6 +22,8 @@ type door struct {
 	file  *os.File // the listening socket
 	raw   syscall.RawConn
 
+	admitOne func(fd uintptr) // look: a method value would be made anew for each event
+
 	mu     sync.Mutex // held from accept to the end of enter
 	closed bool
 }
@@ -38,12 +40,34 @@ func newDoor(l net.Listener, enter func(net.Conn)) (*door, error) {
 		f.Close()
 		return nil, err
 	}
-	return &door{enter: enter, addr: l.Addr(), file: f, raw: raw}, nil
+	d := &door{enter: enter, addr: l.Addr(), file: f, raw: raw}
+	d.admitOne = d.look
+	return d, nil
 }
 
 // admit lets in who waits now.
-func (d *door) admit() {
-	_ = d.raw.Control(func(fd uintptr) { _ = d.empty(int(fd)) })
+func (d *door) admit() { _ = d.raw.Control(d.admitOne) }
+
+// look is admit, given the socket. Every event passes here and hardly ever
+// anybody waits, so it asks before it accepts: to accept, the kernel makes a
+// socket before it finds out that there is nobody, which costs ten times as much.
+func (d *door) look(fd uintptr) {
+	d.mu.Lock() // who was accepted elsewhere just now has entered then
+	defer d.mu.Unlock()
+	if !d.closed && waits(int(fd)) {
+		_ = d.empty(int(fd))
+	}
+}
+
+// waits tells whether there may be somebody to accept.
+func waits(fd int) bool {
+	for {
+		fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds[:], 0)
+		if !errors.Is(err, unix.EINTR) {
+			return n > 0 || err != nil
+		}
+	}
 }
 
 // attend lets in who comes, until the door is closed, which is no error. A
@@ -52,6 +76,8 @@ func (d *door) attend(log *slog.Logger) error {
 	for {
 		var lack error
 		err := d.raw.Read(func(fd uintptr) bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
 			lack = d.empty(int(fd))
 			return lack != nil
 		})
@@ -66,10 +92,8 @@ func (d *door) attend(log *slog.Logger) error {
 	}
 }
 
-// empty accepts until nobody waits.
+// empty accepts until nobody waits; d.mu is held.
 func (d *door) empty(fd int) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	for !d.closed {
 		conn, err := acceptOne(fd)
 		switch {

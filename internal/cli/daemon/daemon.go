@@ -60,6 +60,8 @@ type blueprint struct {
 	title, class string
 	// alone says that a pid file in use is a reason not to start.
 	alone bool
+	// room is that of keepMemory.
+	room int
 	// own are names of options of its own that stand for overridable ones.
 	own map[string]string
 	// load checks the configuration and returns what is the same for both.
@@ -208,7 +210,7 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, load f
 		return b.exitCode(err)
 	}
 	defer serveProfiles(c.profile, logger.Logger)()
-	go giveBackMemory(ctx)
+	go keepMemory(ctx, b.room)
 	defer b.onHangup(logger, s, load)()
 	m := serviceManager()
 	started(nil)

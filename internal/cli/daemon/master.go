@@ -17,7 +17,7 @@ func MasterApplet() frame.Applet {
 	b := &blueprint{
 		command: &frame.Command{Name: "salt-master", Doc: "The master daemon: commands minions and keeps what they return."},
 		kind:    config.MasterKind, title: "salt master", class: "Master",
-		load: loadMaster,
+		load: loadMaster, room: masterRoom,
 	}
 	return frame.Applet{Name: "salt-master", Summary: "the master daemon", Run: b.run}
 }

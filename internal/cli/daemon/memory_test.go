@@ -1,6 +1,12 @@
 package daemon
 
-import "testing"
+import (
+	"context"
+	"runtime"
+	"runtime/metrics"
+	"testing"
+	"time"
+)
 
 func TestWorthGivingBack(t *testing.T) {
 	const mb = 1 << 20
@@ -54,4 +60,28 @@ func TestAskedAgainAtRest(t *testing.T) {
 			t.Fatal("asked although there is little")
 		}
 	}
+}
+
+// The collector waits for as much garbage as there is room for.
+func TestRoomForGarbage(t *testing.T) {
+	const room = 256 << 20 // far more than the other tests of this process use
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		keepMemory(ctx, room)
+	}()
+	goal := func() uint64 {
+		runtime.GC()
+		s := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+		metrics.Read(s)
+		return s[0].Value.Uint64()
+	}
+	for deadline := time.Now().Add(time.Minute); goal() < 2*room; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("garbage is collected when %d bytes are in use, want %d", goal(), 2*room)
+		}
+	}
+	cancel()
+	<-done
 }
