@@ -358,8 +358,12 @@ func (c *Cluster) letIn(conn net.Conn, frames *event.FrameReader, discover []byt
 	if err != nil {
 		return "", err
 	}
+	secret, err := c.cfg.Options.secret()
+	if err != nil {
+		return "", err
+	}
 	said.add(d.Bytes("key"))
-	if !hmac.Equal(d.Bytes("proof"), said.proof(c.cfg.Options.Secret, tagJoin)) {
+	if !hmac.Equal(d.Bytes("proof"), said.proof(secret, tagJoin)) {
 		return "", &refusal{fmt.Sprintf("%s does not know cluster_secret", id)}
 	}
 	said.add(d.Bytes("proof"))
@@ -387,7 +391,7 @@ func (c *Cluster) letIn(conn net.Conn, frames *event.FrameReader, discover []byt
 			members.Set(other, text)
 		}
 	}
-	welcome, err := msgpack.Marshal(value.DictOf("proof", said.proof(c.cfg.Options.Secret, tagJoinReply), "cluster_pem", c.secrets.Key.PEM(),
+	welcome, err := msgpack.Marshal(value.DictOf("proof", said.proof(secret, tagJoinReply), "cluster_pem", c.secrets.Key.PEM(),
 		"cluster_pub", clusterPub, "aes", c.secrets.AES.Current(), "peers", members), msgpack.NewSpec)
 	if err != nil {
 		return "", err

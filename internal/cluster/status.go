@@ -35,6 +35,7 @@ func (c *Cluster) Describe(fn func() *value.Dict) {
 		_, version := c.Roster()
 		d.Set("roster", version)
 		d.Set("leads", c.Leads())
+		d.Set("secret", c.secretTag())
 		d.Set("now", time.Now().UnixMicro())
 		return d
 	})

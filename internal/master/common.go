@@ -68,7 +68,7 @@ func (m *Master) openCommon(own string) (c *common, err error) {
 	folders := map[string]replica.Folder{
 		kindKey:    &replica.Keys{Store: m.keys},
 		kindPeer:   &replica.Files{Path: m.cluster.PeersDir(), Mode: 0o644, Keep: isPeerFile},
-		kindSecret: &replica.Files{Path: filepath.Dir(m.cluster.AESFile()), Mode: 0o600, Keep: func(n string) bool { return n == filepath.Base(m.cluster.AESFile()) }},
+		kindSecret: &replica.Files{Path: filepath.Dir(m.cluster.AESFile()), Mode: 0o600, Keep: func(n string) bool { return n == filepath.Base(m.cluster.AESFile()) || n == cluster.SecretFile }},
 		kindMember: &replica.Files{Path: m.cluster.StationsDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
 		kindRoster: &replica.Files{Path: filepath.Dir(m.cluster.RosterFile()), Mode: 0o644, Keep: func(n string) bool { return n == filepath.Base(m.cluster.RosterFile()) }},
 		kindToken:  &replica.Files{Path: filepath.Join(m.cfg.CacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},

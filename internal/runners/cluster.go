@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	"brine/internal/cluster"
@@ -26,6 +27,8 @@ type Cluster interface {
 	Drain(id string, on bool) error
 	// Status asks the members how they are.
 	Status(ctx context.Context) []cluster.Status
+	// RotateSecret replaces the secret by which masters join.
+	RotateSecret(ctx context.Context) (have, late []string, err error)
 	// Stations are the members as minions see them.
 	Stations() map[string]roster.Member
 }
@@ -52,6 +55,12 @@ id, state: here, up, or why it is not. leads: whether it does what one of them s
 was started. minions: how many are connected to it. draining: since when minions are to use others. zone. lag: how many changes it has not got yet
 of those that this master has. clock: seconds by which its clock is ahead.`,
 			fn.Example("salt-run cluster.status")),
+		fn.Of("rotate_secret", c.rotateSecret, `Replace the secret that a master must know to join.
+
+All members take the new one without a restart, and refuse who knows only the old one. It returns which have it, and which will when they are
+back; the return code is 1 if one that can be reached has not taken it. The secret is in the file .secret in cluster_pki_dir, and not returned:
+brine cluster rotate-secret shows it.`,
+			fn.Example("salt-run cluster.rotate_secret")),
 		fn.Of("drain", c.drain, `Have minions use other masters of the cluster than this or another one.
 
 Minions of Brine that have learned of the masters (master_type: cluster) go within seconds, when their jobs have ended; see cluster.status for who is
@@ -133,6 +142,22 @@ func (c clusters) remove(_ context.Context, _ *fn.Call, a removeArgs) (bool, err
 		return false, errNoCluster
 	}
 	return true, c.Cluster.Remove(a.ID)
+}
+
+func (c clusters) rotateSecret(ctx context.Context, call *fn.Call, _ struct{}) (*value.Dict, error) {
+	if c.Cluster == nil {
+		return nil, errNoCluster
+	}
+	have, late, err := c.Cluster.RotateSecret(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range c.Cluster.Members() {
+		if m.Up && slices.Contains(late, m.ID) {
+			call.SetRetcode(1)
+		}
+	}
+	return value.DictOf("have", value.Strings(have), "late", value.Strings(late)), nil
 }
 
 type drainArgs struct {

@@ -277,6 +277,51 @@ func TestApartJoinAndLeave(t *testing.T) {
 	a.equal(a.masters[1], 3, map[string]int{"peer": 3})
 }
 
+// TestSecretRotates: a new secret is at all members without a restart, also at
+// one that was away, and then lets a master join, and the old one does not.
+func TestSecretRotates(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "").start()
+	away := a.masters[2]
+	away.Kill()
+	out, errs, code := a.masters[0].Run(brine, "cluster", "rotate-secret")
+	if code != 0 {
+		t.Fatal(out, errs)
+	}
+	_, rest, _ := strings.Cut(out, "--secret ")
+	now, _, _ := strings.Cut(rest, " ")
+	if len(now) != 32 || now == secret {
+		t.Fatalf("no secret: %s%s", out, errs)
+	}
+	away.Start()
+	a.equal(away, 3, map[string]int{"secret": 2})
+	for _, m := range a.masters {
+		for s, want := range map[string]string{secret: "does not know cluster_secret", now: ""} {
+			late := a.add(daemontest.Host(), m.Host)
+			a.masters = a.masters[:3]
+			late.Write("master", strings.Replace(late.Read("master"), "cluster_secret: "+secret, "cluster_secret: "+s, 1))
+			late.Launch()
+			if want == "" {
+				late.Await()
+				eventually(t, "it has joined at "+m.Name, func() error {
+					if r, err := check(late); err != nil || !r.Equal {
+						return fmt.Errorf("%+v %w", r, err)
+					}
+					return nil
+				})
+				continue
+			}
+			if code := late.Wait(60 * time.Second); code == 0 || !strings.Contains(late.Log(), want) {
+				t.Errorf("at %s with %q: exit code %d, and it does not say %q:\n%s", m.Name, s, code, want, late.Log())
+			}
+		}
+	}
+	// And from there on a second time, by a master that joined with the first.
+	if out, errs, code := a.masters[1].Run(brine, "cluster", "rotate-secret", "--out=json"); code != 0 || !strings.Contains(out, a.masters[2].Name) || strings.Contains(out, "--secret") {
+		t.Error(code, out, errs)
+	}
+}
+
 // TestApartWhileMastersDie: masters are killed, frozen, and started anew while
 // jobs are given; two of three are away at once. Every minion runs each job
 // once, and afterwards all masters have the same, everything. BRINE_CLUSTER_JOBS

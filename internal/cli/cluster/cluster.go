@@ -25,11 +25,12 @@ import (
 )
 
 var command = frame.Command{
-	Name: "cluster", Usage: "init|join|leave|remove|drain|undrain|status|members|check [options] [MASTER]",
+	Name: "cluster", Usage: "init|join|leave|remove|drain|undrain|rotate-secret|status|members|check [options] [MASTER]",
 	Doc: "init makes a new cluster of masters that share no folder, whose first member is the master of this machine; a key pair that it has becomes the cluster's, so that its minions notice nothing. " +
 		"join MASTER has the master of this machine join the cluster of a member that runs. Both write master.d/cluster.conf, and the master is to be started, or restarted, afterwards. " +
 		"leave has the master that runs here hand over what it has, leave and end. remove MASTER takes another one out that is gone for good. " +
 		"drain [MASTER] has minions that know the masters use others than this one, or MASTER, and undrain has them come back. " +
+		"rotate-secret makes a new secret that masters must know to join, has all members take it, and shows it. " +
 		"status shows how each is, members which there are as this one sees it, check compares what they have.",
 }
 
@@ -44,11 +45,11 @@ type options struct {
 	Name        string `flag:"--name" arg:"NAME" default:"main" doc:"With init and join: name of the cluster, cluster_id. Default: %default."`
 	Secret      string `flag:"--secret" arg:"SECRET" doc:"With join: cluster_secret of the cluster, which init has shown."`
 	Fingerprint string `flag:"--fingerprint" arg:"DIGITS" doc:"With join: the fingerprint of the cluster, which init has shown. Without it, who knows the secret is believed."`
-	Out         string `flag:"--out --output" arg:"NAME" doc:"With status, members and check: form of the output, as that of salt-run."`
+	Out         string `flag:"--out --output" arg:"NAME" doc:"With rotate-secret, status, members and check: form of the output, as that of salt-run."`
 }
 
 // words are what can be done.
-const words = "init, join, leave, remove, drain, undrain, status, members and check"
+const words = "init, join, leave, remove, drain, undrain, rotate-secret, status, members and check"
 
 func execute(ctx context.Context, env *frame.Env, args []string) int {
 	o := &options{}
@@ -60,7 +61,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return command.Fail(env, "say what to do: "+words)
 	}
 	what, names := inv.Args[0], inv.Args[1:]
-	takes := map[string]int{"init": 0, "join": 1, "leave": 0, "remove": 1, "drain": 0, "undrain": 0, "status": 0, "members": 0, "check": 0}
+	takes := map[string]int{"init": 0, "join": 1, "leave": 0, "remove": 1, "drain": 0, "undrain": 0, "rotate-secret": 0, "status": 0, "members": 0, "check": 0}
 	n, known := takes[what]
 	switch {
 	case !known:
@@ -80,7 +81,11 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		if out != "" {
 			line = append(line, "--out", out)
 		}
-		return run.Applet().Run(ctx, env, append(append(line, "cluster."+what), names...))
+		code := run.Applet().Run(ctx, env, append(append(line, "cluster."+strings.ReplaceAll(what, "-", "_")), names...))
+		if what == "rotate-secret" && out == "" && code == frame.ExitOK {
+			return showSecret(env, o)
+		}
+		return code
 	}
 	if o.ID == "" || salt.CheckID(o.ID) != nil {
 		return command.Fail(env, what+" needs --id: the address or name of this master, to which the others connect")
@@ -98,6 +103,21 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		}
 		return frame.ExitFailure
 	}
+	return frame.ExitOK
+}
+
+// showSecret says how masters join now.
+func showSecret(env *frame.Env, o *options) int {
+	c, _, err := config.LoadMaster(config.Path(config.MasterKind, o.Resolve(env), env.Getenv), slog.New(slog.DiscardHandler))
+	var secret string
+	if err == nil {
+		secret, err = cluster.CurrentSecret(c.Cluster.PKIDir, c.Cluster.Secret)
+	}
+	if err != nil {
+		env.Errorf("cluster: %v", err)
+		return frame.ExitFailure
+	}
+	fmt.Fprintf(env.Stdout, "\nMasters join with:\n\n    brine cluster join %s --id ITS-ADDRESS --secret %s --name %s\n", c.Files.ID, secret, c.Cluster.ID)
 	return frame.ExitOK
 }
 
