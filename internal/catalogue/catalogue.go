@@ -13,6 +13,7 @@ import (
 	modaccounts "brine/internal/modules/accounts"
 	modarchives "brine/internal/modules/archives"
 	modcore "brine/internal/modules/core"
+	moddatabases "brine/internal/modules/databases"
 	modfiles "brine/internal/modules/files"
 	"brine/internal/modules/network"
 	modpackages "brine/internal/modules/packages"
@@ -24,6 +25,7 @@ import (
 	"brine/internal/states/accounts"
 	"brine/internal/states/archives"
 	"brine/internal/states/core"
+	"brine/internal/states/databases"
 	"brine/internal/states/files"
 	"brine/internal/states/orchestration"
 	"brine/internal/states/packages"
@@ -41,7 +43,7 @@ func Modules() []fn.Module {
 		modcore.Modules(), modshell.Modules(), modaccounts.Modules(machine), modservices.Modules(machine), modpackages.Modules(machine),
 		modsystem.Modules(machine), modvcs.Modules(machine), modarchives.Modules(machine),
 		network.Modules(network.Sources{Machine: machine, Interfaces: netif.Interfaces, DNS: &net.Resolver{PreferGo: true}}),
-		modfiles.Modules(machine),
+		modfiles.Modules(machine), moddatabases.Modules(),
 	} {
 		all = append(all, family...)
 	}
@@ -53,7 +55,7 @@ func States(d orchestration.Deps) []state.Module {
 	var all []state.Module
 	for _, family := range [][]state.Module{
 		core.Modules(), files.Modules(&host.Machine{}), accounts.Modules(), packages.Modules(), services.Modules(), system.Modules(),
-		vcs.Modules(&host.Machine{}), archives.Modules(&host.Machine{}), shell.Modules(), orchestration.Modules(d),
+		vcs.Modules(&host.Machine{}), archives.Modules(&host.Machine{}), shell.Modules(), databases.Modules(), orchestration.Modules(d),
 	} {
 		all = append(all, family...)
 	}

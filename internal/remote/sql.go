@@ -191,6 +191,16 @@ func Identifier(name string) (string, error) {
 	return name, nil
 }
 
+// MySQLRefusal returns the number and the text of an error that a MySQL server
+// has answered with.
+func MySQLRefusal(err error) (number uint16, text string, ok bool) {
+	var m *mysql.MySQLError
+	if !errors.As(err, &m) {
+		return 0, "", false
+	}
+	return m.Number, m.Message, true
+}
+
 // failed tells what the server refuses (Invalid) from a server that is away.
 func (d *SQL) failed(err error) error {
 	if err == nil {

@@ -73,7 +73,14 @@ type Table struct {
 	// Grains, if set, are read for every state anew, from the table's as they
 	// were at first.
 	Grains func(table *value.Dict) *value.Dict
+	// Env are variables, NAME=value, that all commands see. An option of the
+	// table that is $NAME has the variable's value. They are for servers that
+	// the test has started, and must not be in what is compared.
+	Env []string
 }
+
+// Inside reports whether the test runs in the private machine, and not before.
+func Inside() bool { return os.Getenv(folder) != "" }
 
 // folder names, in the environment of the process in the private machine, the
 // folder to work in.
@@ -223,7 +230,7 @@ func Run(t *testing.T, tab Table) {
 		inside(t, dir, tab)
 		return
 	}
-	cmd := command(t, load(t, tab.Name), os.Args[0], "-test.run", "^"+regexp.QuoteMeta(t.Name())+"$", "-test.v", "-test.count=1")
+	cmd := command(t, tab, os.Args[0], "-test.run", "^"+regexp.QuoteMeta(t.Name())+"$", "-test.v", "-test.count=1")
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) {
 		t.Skip("mount namespaces are for root")
@@ -237,7 +244,7 @@ func Run(t *testing.T, tab Table) {
 }
 
 // command makes a command that runs in namespaces of its own.
-func command(t *testing.T, tab table, name string, args ...string) *exec.Cmd {
+func command(t *testing.T, tab Table, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("a machine of its own needs root")
@@ -261,8 +268,9 @@ func command(t *testing.T, tab table, name string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Env = []string{folder + "=" + dir, "PATH=" + path, "HOME=/srv", "SHELL=/bin/sh", "TMPDIR=" + os.TempDir(), "LC_ALL=C", "USER=root"}
+	cmd.Env = append(cmd.Env, tab.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if tab.network {
+	if load(t, tab.Name).network {
 		cmd.SysProcAttr.Unshareflags |= syscall.CLONE_NEWNET
 	}
 	return cmd
@@ -313,6 +321,22 @@ func inside(t *testing.T, dir string, tab Table) {
 			st.compare("again", st.run(c.chunks, false), want[i].Again)
 		})
 	}
+}
+
+// expanded are the options of a table with the values of variables.
+func expanded(options *value.Dict, env []string) *value.Dict {
+	out := value.NewDict(options.Len())
+	for k, v := range options.All() {
+		if name, ok := strings.CutPrefix(value.Str(v), "$"); ok {
+			for _, e := range env {
+				if text, ok := strings.CutPrefix(e, name+"="); ok {
+					v = text
+				}
+			}
+		}
+		out.Set(k, v)
+	}
+	return out
 }
 
 func sh(t *testing.T, argv ...string) {
@@ -368,7 +392,7 @@ func newStage(t *testing.T, dir string, tab Table, cases table) *stage {
 		}, fileserver.Config{CacheDir: cache, HashType: "sha256"}, quiet)
 		files := fileclient.New(srv, fileclient.Options{CacheDir: filepath.Join(cache, "minion"), HashType: "sha256"}, quiet)
 		config := value.DictOf("cachedir", cache, "conf_file", "/etc/salt/minion", "test", s.test)
-		config.Update(cases.options)
+		config.Update(expanded(cases.options, os.Environ()))
 		now := grains
 		if tab.Grains != nil {
 			now = fn.Tree{Dict: tab.Grains(cases.grains)}
@@ -502,6 +526,13 @@ func (s *stage) compareOne(when string, got, want outcome) {
 // BRINE_RECORD set the recording is written anew instead.
 func Verify(t *testing.T, name string) {
 	t.Helper()
+	Table{Name: name}.Verify(t)
+}
+
+// Verify is Verify of a table with variables.
+func (tab Table) Verify(t *testing.T) {
+	t.Helper()
+	name := tab.Name
 	stock := os.Getenv("BRINE_STOCK_SALT")
 	if stock == "" {
 		t.Skip("BRINE_STOCK_SALT does not name a source tree of Salt")
@@ -510,7 +541,7 @@ func Verify(t *testing.T, name string) {
 	if python == "" {
 		python = "/usr/bin/python3"
 	}
-	tab := load(t, name)
+	read := load(t, name)
 	type oneCase struct {
 		Name   string `json:"name"`
 		Setup  string `json:"setup"`
@@ -518,14 +549,14 @@ func Verify(t *testing.T, name string) {
 		Chunks []any  `json:"chunks"`
 	}
 	var cases []oneCase
-	for _, c := range tab.cases {
+	for _, c := range read.cases {
 		one := oneCase{Name: c.name, Setup: c.setup, Show: c.show}
 		for _, low := range c.chunks {
 			one.Chunks = append(one.Chunks, whole(plain(low)))
 		}
 		cases = append(cases, one)
 	}
-	data, err := json.Marshal(map[string]any{"grains": whole(plain(tab.grains)), "options": plain(tab.options), "prepare": tab.prepare, "fresh": tab.fresh, "setup": tab.setup, "show": tab.show, "mask": tab.mask, "cases": cases})
+	data, err := json.Marshal(map[string]any{"grains": whole(plain(read.grains)), "options": plain(expanded(read.options, tab.Env)), "prepare": read.prepare, "fresh": read.fresh, "setup": read.setup, "show": read.show, "mask": read.mask, "cases": cases})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,58 @@
+package databases
+
+import (
+	"slices"
+	"testing"
+
+	"brine/internal/fn/fntest"
+	"brine/internal/modules/stocktest"
+	"brine/internal/value"
+)
+
+func TestCatalogue(t *testing.T) { fntest.Catalogue(t, Modules()) }
+
+const signatures = "testdata/signatures.json"
+
+func TestSignatures(t *testing.T) { stocktest.Signatures(t, signatures, Modules(), nil) }
+
+func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, signatures) }
+
+func TestStatements(t *testing.T) {
+	got := statements("-- a comment; not a statement\nSELECT ';', \"#\", `--`; # more\nINSERT INTO t\n  VALUES ('it''s', 'a\\'b;');/* ; */\n/*!40101 SET x */;\nlast")
+	want := []string{"SELECT ';', \"#\", `--`", "INSERT INTO t\n  VALUES ('it''s', 'a\\'b;')", "/*!40101 SET x */", "last"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestReadGrant(t *testing.T) {
+	for text, want := range map[string]string{
+		"GRANT SELECT, INSERT ON testdb.* TO 'testuser'@'localhost'":               "{'user': 'testuser', 'host': 'localhost', 'grant': ['SELECT', 'INSERT'], 'database': 'testdb.*'}",
+		"GRANT ALL PRIVILEGES ON `a``b ON c`.* TO `joe`@`%` WITH GRANT OPTION":     "{'user': 'joe', 'host': '%', 'grant': ['ALL PRIVILEGES'], 'database': '`a``b ON c`.*'}",
+		"GRANT SELECT (a, `b`), LOCK TABLES ON `d`.`t` TO 'o''neill'@'10.0.0.0/8'": "{'user': \"o'neill\", 'host': '10.0.0.0/8', 'grant': ['SELECT', 'SELECT.a', 'SELECT.b', 'LOCK TABLES'], 'database': '`d`.`t`'}",
+		"GRANT USAGE ON *.* TO joe@localhost IDENTIFIED BY PASSWORD '*AB'":         "{'user': 'joe', 'host': 'localhost', 'grant': ['USAGE'], 'database': '*.*'}",
+		"nonsense": "{'user': '', 'host': '', 'grant': ['nonsense'], 'database': ''}",
+	} {
+		d, err := tokenizeGrant(t.Context(), nil, tokenArgs{text})
+		if got := value.Repr(d); err != nil || got != want {
+			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
+		}
+	}
+}
+
+func TestRights(t *testing.T) {
+	for _, bad := range []string{"SELECT; DROP DATABASE x", "SELECT ON x.* TO y -- ", "SELECT (a'b)", "SEL#ECT", ""} {
+		if got, err := rights(bad); err == nil && bad != "" {
+			t.Errorf("%q counts as rights %q", bad, got)
+		}
+	}
+}
+
+// FuzzReadGrant looks for texts that make it crash.
+func FuzzReadGrant(f *testing.F) {
+	f.Add("GRANT SELECT (a) ON `b`.* TO 'c'@'d'")
+	f.Fuzz(func(t *testing.T, text string) {
+		readGrant(text)
+		statements(text)
+	})
+}
