@@ -14,6 +14,7 @@ import (
 	"brine/internal/cli/migrate"
 	"brine/internal/cli/run"
 	"brine/internal/cli/salt"
+	"brine/internal/cli/witness"
 )
 
 // Applets returns all programs that the binary holds. A program is added by
@@ -31,6 +32,7 @@ func Applets() []frame.Applet {
 		demo.Applet(),
 		ha.Applet(),
 		cluster.Applet(),
+		witness.Applet(),
 		migrate.Applet(),
 	}
 	// These speak of all programs, themselves included.

@@ -33,6 +33,7 @@ import (
 
 	"brine/internal/crypt"
 	"brine/internal/event"
+	"brine/internal/lease"
 	"brine/internal/msgpack"
 	"brine/internal/oplog"
 	"brine/internal/salt"
@@ -110,6 +111,10 @@ type Cluster struct {
 	inc     string // of this process
 	leader  *Lease
 	leads   atomic.Bool
+	// Of the lease of a cluster without a shared folder, nil without voters.
+	once      *lease.Holder
+	voter     *lease.Voter // if this master is one
+	witnesses map[string]*witnessLink
 
 	listener net.Listener
 	peers    atomic.Pointer[map[string]*peer] // see all; replaced, never changed
@@ -164,6 +169,9 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	if c.token, err = newToken(dir); err != nil {
 		return nil, err
 	}
+	if err := c.vote(dir); err != nil {
+		return nil, err
+	}
 	if err := c.stand(); err != nil {
 		return nil, err
 	}
@@ -210,6 +218,9 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 	c.mu.Unlock()
 	for _, p := range c.all() {
 		c.begin(p)
+	}
+	if c.once != nil {
+		wg.Go(func() { c.once.Run(ctx, c.first) })
 	}
 	tended := make(chan struct{})
 	go func() { defer close(tended); c.tend(ctx) }()
@@ -279,7 +290,8 @@ func (c *Cluster) tend(ctx context.Context) {
 
 // lead tries to be the leader, and does the leader's work.
 func (c *Cluster) lead() {
-	leads, err := c.first(), error(nil)
+	token, leads := c.Once()
+	var err error
 	if !c.cfg.Options.Isolated {
 		leads, err = c.leader.Hold()
 	}
@@ -292,6 +304,9 @@ func (c *Cluster) lead() {
 	}
 	age, err := c.secrets.AES.Age(time.Now())
 	if err == nil && age >= c.cfg.PublishSession {
+		if now, still := c.Once(); c.once != nil && (!still || now != token) {
+			return // the process may have stood still
+		}
 		if err := c.Rotate(); err != nil {
 			c.log.Error("cannot replace the AES key of the cluster", "err", err)
 		}

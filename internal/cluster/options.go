@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"brine/internal/lease"
 	"brine/internal/roster"
 	"brine/internal/salt"
 )
@@ -26,9 +27,10 @@ type Options struct {
 
 	MinionAddress string `salt:"cluster_minion_address" default:"" doc:"address or name at which minions that learn of the masters reach this one; empty: its id (Brine only)" change:"restart"`
 
-	Isolated    bool   `salt:"cluster_isolated_filesystem" default:"false" doc:"the masters of the cluster share no folder: what they have in common they send each other" change:"restart"`
-	Secret      string `salt:"cluster_secret" default:"" doc:"what a master must know that joins a cluster without a shared folder" change:"restart"`
-	Fingerprint string `salt:"cluster_pub_fingerprint" default:"" doc:"SHA-256, in hexadecimal digits, of the file cluster.pub of the cluster to join; empty: whoever knows cluster_secret is believed" change:"restart"`
+	Isolated    bool     `salt:"cluster_isolated_filesystem" default:"false" doc:"the masters of the cluster share no folder: what they have in common they send each other" change:"restart"`
+	Secret      string   `salt:"cluster_secret" default:"" doc:"what a master must know that joins a cluster without a shared folder" change:"restart"`
+	Fingerprint string   `salt:"cluster_pub_fingerprint" default:"" doc:"SHA-256, in hexadecimal digits, of the file cluster.pub of the cluster to join; empty: whoever knows cluster_secret is believed" change:"restart"`
+	Voters      []string `salt:"cluster_voters" default:"[]" doc:"three masters or witnesses, or five, whose majority gives the lease for what is to be done once; the same list on all; empty: the first master by id does it, of those that see each other" change:"restart"`
 }
 
 // On reports whether the master is one of a cluster.
@@ -65,6 +67,12 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 			return salt.Errorf(salt.Invalid, "cluster_peers names %s twice", p)
 		}
 		seen[p] = true
+	}
+	if len(o.Voters) > 0 && !o.Isolated {
+		return salt.Errorf(salt.Invalid, "cluster_voters is for clusters without a shared folder (cluster_isolated_filesystem): in a shared one a file there is the lease")
+	}
+	if err := lease.CheckVoters(o.Voters); err != nil {
+		return err
 	}
 	return ownAddress(id, listen)
 }

@@ -41,6 +41,8 @@ type Kind string
 const (
 	MasterKind Kind = "master"
 	MinionKind Kind = "minion"
+	// WitnessKind is for brine witness.
+	WitnessKind Kind = "witness"
 )
 
 // DefaultDir is the folder of the configuration files.

@@ -9,6 +9,7 @@ import (
 
 	"brine/internal/cluster"
 	"brine/internal/fn"
+	"brine/internal/lease"
 	"brine/internal/roster"
 	"brine/internal/salt"
 	"brine/internal/value"
@@ -21,6 +22,10 @@ type Cluster interface {
 	Leads() bool
 	// Isolated reports whether they share no folder.
 	Isolated() bool
+	// Lease tells of the lease for what is to be done once, nil without voters;
+	// Once whether this master may do it, and with which token.
+	Lease(ctx context.Context) *lease.Status
+	Once() (token uint64, may bool)
 	// Remove takes a member out.
 	Remove(id string) error
 	// Drain has minions use others than a member, or use it again.
@@ -72,6 +77,10 @@ left. Others stay. It lasts over restarts, until cluster.undrain.`,
 
 Its key is deleted, and no other speaks with it any more. Those that cannot be reached now do the same as soon as they hear of it.`,
 			fn.Example("salt-run cluster.remove 192.0.2.3")),
+		fn.Of("lease", c.lease, `Return which master may do what one of the cluster is to do, and what the voters of cluster_voters say.
+
+With here=True the exit code is 1 if that is not this master: a job of cron on all masters that begins with it works on one.`,
+			fn.Example("salt-run cluster.lease"), fn.Example("salt-run cluster.lease here=True")),
 		fn.Of("sync_roots", c.syncRoots, `Have all masters of a cluster without a shared folder serve the file_roots and pillar_roots of this one, as they are now.
 
 Each gets what it lacks; when all that can be reached have everything, they switch at the same moment, and what is not there any more is gone. A master that
@@ -280,4 +289,44 @@ func (c clusters) rollback(ctx context.Context, _ *fn.Call, a rollbackArgs) (*va
 		return nil, err
 	}
 	return c.ClusterRollback(ctx, a.Revision, a.options())
+}
+
+type leaseArgs struct {
+	Here bool `salt:"here" doc:"exit with 1 if this is not the master" default:"false"`
+}
+
+func (c clusters) lease(ctx context.Context, call *fn.Call, a leaseArgs) (*value.Dict, error) {
+	if err := c.isolated(); err != nil {
+		return nil, err
+	}
+	token, here := c.Cluster.Once()
+	out := value.DictOf("here", here)
+	if s := c.Cluster.Lease(ctx); s != nil {
+		if here {
+			out.Set("token", int64(token))
+		}
+		voters := value.NewDict(len(s.Voters) + len(s.Silent))
+		for id, v := range s.Voters {
+			voters.Set(id, "grants it to nobody")
+			if v.Holder != "" {
+				voters.Set(id, "grants it to "+v.Holder)
+			}
+		}
+		for id, why := range s.Silent {
+			voters.Set(id, "cannot vote: "+why)
+		}
+		var holder any
+		if s.Holder != "" {
+			holder = s.Holder
+		}
+		out.Set("holder", holder)
+		out.Set("majority", 2*len(s.Voters) > len(s.Voters)+len(s.Silent))
+		out.Set("voters", voters)
+	} else {
+		out.Set("note", "cluster_voters is not set: the first master by id does it, of those that see each other, so that two may")
+	}
+	if _, now := c.Cluster.Once(); a.Here && (!here || !now) {
+		call.SetRetcode(1)
+	}
+	return out, nil
 }

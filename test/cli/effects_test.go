@@ -89,7 +89,7 @@ func allEffects() map[string]effect {
 			all[program+" "+o] = e
 		}
 	}
-	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "demo", "ha", "cluster", "man", "migrate", "completion"} {
+	for _, p := range []string{"salt", "salt-key", "salt-run", "salt-call", "salt-cp", "salt-master", "salt-minion", "salt-api", "demo", "ha", "cluster", "witness", "man", "migrate", "completion"} {
 		add(p, map[string]effect{
 			"--version":         {line: "@ stray --none", out: `^` + p + ` 3007\.10 \(Brine .*\)\n$`},
 			"--versions-report": {line: "@ stray", out: `Salt Version:\n.*Brine Version:`},
@@ -115,6 +115,7 @@ func allEffects() map[string]effect {
 	}
 	add("migrate", migrateEffects())
 	add("cluster", clusterEffects())
+	add("witness", map[string]effect{"--config-dir": {line: "@", value: "DIR/conf", before: files("conf/witness", "cluster_id: main\n"), code: 1, err: `cluster_secret must have`}})
 	add("man", map[string]effect{"--dir": {line: "@", value: "DIR/pages", file: "pages/salt-key.1", holds: `\.SH NAME`}})
 	return all
 }

@@ -1,0 +1,74 @@
+// Package witness is the program `brine witness`: a voter for the lease of a
+// cluster of masters, on a machine that is no master.
+package witness
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"brine/internal/cli/frame"
+	"brine/internal/cluster"
+	"brine/internal/config"
+	"brine/internal/log"
+)
+
+var command = frame.Command{
+	Name: "witness",
+	Doc: "A voter for the lease by which one master of a cluster without a shared folder does what is to be done once: with two masters, the third. It has no keys and no data. " +
+		"It reads the file witness in the configuration folder: id, cluster_id, cluster_secret, cluster_voters, and perhaps interface, cluster_pool_port and cachedir; all as on the masters.",
+}
+
+// Applet is the entry in the table of programs.
+func Applet() frame.Applet {
+	return frame.Applet{Name: command.Name, Summary: "a voter for the lease of a cluster of masters", Run: execute}
+}
+
+type options struct {
+	frame.Config
+}
+
+// settings are the options in the file.
+type settings struct {
+	Witness        cluster.WitnessOptions
+	Level          string `salt:"log_level" default:"info" doc:"what is written to stderr: debug, info, warning or error" change:"restart"`
+	DefaultInclude any    `salt:"default_include" default:"witness.d/*.conf" doc:"further files, relative to this one; later ones win" change:"restart"`
+	Include        any    `salt:"include" default:"null" doc:"path, pattern or list of further files, which win over all others" change:"restart"`
+}
+
+func execute(ctx context.Context, env *frame.Env, args []string) int {
+	o := &options{}
+	inv, code, ok := command.Parse(env, o, args)
+	if !ok {
+		return code
+	}
+	if len(inv.Args) > 0 {
+		return command.Fail(env, "there are no arguments")
+	}
+	s := &settings{}
+	t, err := config.Load(config.Path(config.WitnessKind, o.Resolve(env), env.Getenv), config.WitnessKind, slog.New(slog.DiscardHandler))
+	if err == nil {
+		err = config.Decode(t, s)
+	}
+	if err != nil {
+		env.Errorf("witness: %v", err)
+		return config.ExitCode(err)
+	}
+	logger, err := log.Open(log.Options{Level: s.Level, Format: log.ConsoleFormat}, env.Stderr)
+	if err != nil {
+		env.Errorf("witness: %v", err)
+		return frame.ExitFailure
+	}
+	defer logger.Close()
+	w, err := cluster.NewWitness(s.Witness, logger.Logger)
+	if err != nil {
+		env.Errorf("witness: %v", err)
+		return config.ExitCode(err)
+	}
+	logger.Info("the witness is up", "pid", os.Getpid(), "address", w.Addr().String())
+	if err := w.Run(ctx); err != nil {
+		env.Errorf("witness: %v", err)
+		return frame.ExitFailure
+	}
+	return frame.ExitOK
+}

@@ -1,0 +1,245 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// world is voters and holders with one clock, over a network that loses
+// questions and answers, delays them, and machines that stand still.
+type world struct {
+	t       *testing.T
+	rand    *rand.Rand
+	mu      sync.Mutex
+	now     time.Time
+	names   []string
+	dir     string
+	voters  map[string]*Voter
+	living  sync.RWMutex // held while a voter is started anew
+	holders []*Holder
+	// forgets has voters start without knowing what they have granted.
+	forgets bool
+
+	greatest uint64
+	owner    string
+	changes  int
+}
+
+func newWorld(t *testing.T, seed uint64, n int) *world {
+	w := &world{t: t, rand: rand.New(rand.NewPCG(seed, 0)), now: time.Now(), dir: t.TempDir(), voters: map[string]*Voter{}}
+	for i := range n {
+		w.names = append(w.names, fmt.Sprint("v", i))
+	}
+	for _, name := range w.names {
+		w.restart(name)
+		h := NewHolder(name, w.names, w.ask, slog.New(slog.DiscardHandler))
+		h.now = w.clock
+		w.holders = append(w.holders, h)
+	}
+	return w
+}
+
+func (w *world) clock() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+// one chooses one of so many.
+func (w *world) one(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rand.IntN(n)
+}
+
+// chance is what happens with one of so many.
+func (w *world) chance(n int) bool { return w.one(n) == 0 }
+
+func (w *world) pass(most time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.now = w.now.Add(time.Duration(w.rand.Int64N(int64(most))))
+}
+
+func (w *world) restart(name string) {
+	w.living.Lock()
+	defer w.living.Unlock()
+	path := filepath.Join(w.dir, name)
+	v, err := OpenVoter(path, w.names)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	v.now, v.flush = w.clock, false
+	v.until = w.clock().Add(Term)
+	if w.forgets {
+		v.seen, v.holder, v.until = 0, "", time.Time{}
+	}
+	w.mu.Lock()
+	w.voters[name] = v
+	w.mu.Unlock()
+}
+
+var errLost = errors.New("lost")
+
+func (w *world) ask(_ context.Context, voter string, r Request) (Answer, error) {
+	if w.chance(5) {
+		return Answer{}, errLost
+	}
+	if w.chance(10) {
+		w.pass(2 * Term)
+	}
+	w.living.RLock()
+	w.mu.Lock()
+	v := w.voters[voter]
+	w.mu.Unlock()
+	a, err := v.Answer(r)
+	w.living.RUnlock()
+	if w.chance(5) {
+		return Answer{}, errLost
+	}
+	if w.chance(10) {
+		w.pass(Term)
+	}
+	return a, err
+}
+
+// step is something that happens, and what must be true then.
+func (w *world) step() error {
+	w.pass(Term / 3)
+	if w.chance(20) {
+		w.restart(w.names[w.one(len(w.names))])
+	}
+	h := w.holders[w.one(len(w.holders))]
+	if token, holds := h.Token(); holds {
+		h.round(w.t.Context(), token)
+	} else {
+		h.mu.Lock()
+		h.token = 0
+		next := h.seen + 1
+		h.mu.Unlock()
+		h.round(w.t.Context(), next)
+	}
+	var held []string
+	for _, h := range w.holders {
+		token, holds := h.Token()
+		if !holds {
+			continue
+		}
+		held = append(held, fmt.Sprint(h.id, " ", token))
+		if token < w.greatest || token == w.greatest && w.owner != h.id {
+			return fmt.Errorf("%s holds %d after %s had %d", h.id, token, w.owner, w.greatest)
+		}
+		if token > w.greatest {
+			w.greatest, w.owner = token, h.id
+			w.changes++
+		}
+	}
+	if len(held) > 1 {
+		return fmt.Errorf("more than one: %v", held)
+	}
+	return nil
+}
+
+// TestOneHolder: whatever is lost, late or started anew, there is one holder at
+// most, and tokens grow from holder to holder. With voters that forget, the
+// same look finds two.
+func TestOneHolder(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{3, 5} {
+		for seed := range uint64(4) {
+			w := newWorld(t, seed, n)
+			for i := range 500 {
+				if err := w.step(); err != nil {
+					t.Fatalf("%d voters, seed %d, step %d: %v", n, seed, i, err)
+				}
+			}
+			if w.changes < 5 {
+				t.Errorf("the lease changed hands only %d times", w.changes)
+			}
+		}
+	}
+	w := newWorld(t, 1, 3)
+	w.forgets = true
+	for range 20000 {
+		if w.step() != nil {
+			return
+		}
+	}
+	t.Error("two holders were not found where there must have been")
+}
+
+func request(id string, token uint64, voters []string) Request {
+	return Request{Holder: id, Token: token, Voters: Fingerprint(voters)}
+}
+
+// TestVoter: what one voter grants, keeps and refuses.
+func TestVoter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease")
+	list := []string{"a", "b", "c"}
+	now := time.Now()
+	open := func() *Voter {
+		v, err := OpenVoter(path, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.now = func() time.Time { return now }
+		v.until = now.Add(Term)
+		return v
+	}
+	v := open()
+	ask := func(what string, r Request, want bool) {
+		t.Helper()
+		if a, err := v.Answer(r); err != nil || a.Granted != want {
+			t.Errorf("%s: %+v %v", what, a, err)
+		}
+	}
+	ask("right after a start without memory", request("a", 5, list), false)
+	now = now.Add(Term + time.Second)
+	ask("another list", request("a", 5, []string{"a", "b", "d"}), false)
+	ask("a token that ends all", request("a", 1<<63, list), false)
+	ask("the first", request("a", 5, list), true)
+	ask("another one meanwhile", request("b", 6, list), false)
+	now = now.Add(Term / 2)
+	ask("again", request("a", 5, list), true)
+	now = now.Add(Term - time.Millisecond)
+	ask("just before the end", request("b", 6, list), false)
+	v = open()
+	ask("another one after a start", request("b", 6, list), false)
+	ask("the holder after a start", request("a", 5, list), true)
+	now = now.Add(Term + time.Second)
+	ask("a token that was used", request("b", 5, list), false)
+	ask("another one", request("b", 6, list), true)
+	ask("the old holder, late", request("a", 5, list), false)
+	r := request("a", 6, list)
+	r.Release = true
+	ask("another one gives back", r, false)
+	ask("which does nothing", request("a", 7, list), false)
+	r.Holder = "b"
+	ask("the holder gives back", r, false)
+	ask("and it is free", request("a", 7, list), true)
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenVoter(path, list); err == nil {
+		t.Error("a damaged memory is taken for none")
+	}
+}
+
+func TestCheckVoters(t *testing.T) {
+	for _, l := range [][]string{{"a"}, {"a", "b"}, {"a", "b", "c", "d"}, {"a", "b", "b"}, {"a", "b", "../c"}} {
+		if CheckVoters(l) == nil {
+			t.Errorf("%q are voters", l)
+		}
+	}
+	if err := errors.Join(CheckVoters(nil), CheckVoters([]string{"a", "b", "c"})); err != nil {
+		t.Error(err)
+	}
+}
