@@ -39,8 +39,10 @@ func (d *minionData) pillar(c *channel.Call) {
 		c.Reply("")
 		return
 	}
-	// What the minion laid over it for once is not its pillar to others.
-	if q.Override.Len() == 0 && q.External == nil {
+	// What the minion laid over it for once is not its pillar to others, nor is
+	// what a program on it got that gathered no grains (salt-call --skip-grains):
+	// Salt forgets all grains then, and finds the minion by none.
+	if q.Override.Len() == 0 && q.External == nil && !without(q.Grains) {
 		if err := d.m.cache.StoreMinion(c.ID, cache.Minion{Grains: q.Grains, Pillar: p}); err != nil {
 			d.m.log.Error("cannot keep a minion's grains and pillar", "minion", c.ID, "err", err)
 		}
@@ -57,6 +59,9 @@ func (d *minionData) pillar(c *channel.Call) {
 		c.Reply("")
 	}
 }
+
+// without reports whether grains are none but the id, which is the master's word.
+func without(grains *value.Dict) bool { return grains.Len() == 1 && grains.Has("id") }
 
 func pillarRequest(c *channel.Call) pillar.Request {
 	grains := c.Load.Dict("grains")

@@ -137,3 +137,16 @@ func TestRunnerReturnsAreKept(t *testing.T) {
 		t.Errorf("what was read from the job cache is in it again: %s", out)
 	}
 }
+
+// TestSkipGrainsForgetsNothing: a program on a minion that gathers no grains
+// asks for a pillar, and the master goes on knowing the minion's grains.
+func TestSkipGrainsForgetsNothing(t *testing.T) {
+	t.Parallel()
+	master, alpha := fleet(t, daemontest.Brine, daemontest.Brine)
+	if out, errs, code := alpha.Run(daemontest.Brine, "salt-call", "--skip-grains", "grains.get", "role"); code != 0 || strings.Contains(out, "web") {
+		t.Fatalf("salt-call --skip-grains: %d %s%s", code, out, errs)
+	}
+	if out, errs, _ := master.Run(daemontest.Brine, "salt-run", "cache.grains", "alpha"); !strings.Contains(out, "web") {
+		t.Errorf("the master has forgotten the grains: %s%s", out, errs)
+	}
+}
