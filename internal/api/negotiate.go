@@ -103,6 +103,9 @@ func readBody(r *http.Request, limit int64) (body, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
 	if err != nil {
 		if _, ok := err.(*http.MaxBytesError); ok {
+			// Who is still sending when the connection ends sees that, and no
+			// answer. More than so much is not waited for.
+			_, _ = io.CopyN(io.Discard, r.Body, 4*limit)
 			return body{}, &failure{http.StatusRequestEntityTooLarge, "The entity sent with the request exceeds the maximum allowed bytes."}
 		}
 		return body{}, &failure{http.StatusBadRequest, "The body of the request could not be read."}
