@@ -83,11 +83,30 @@ func readFacts(d *value.Dict) facts {
 	return f
 }
 
+// notParted says of a master that it has not left the shared folder yet as
+// others have. Until it does they are two clusters with one key, each of which
+// commands the minions that are connected to it.
+const notParted = "still shares a folder that others have left: stop it, run brine cluster unshare there, and start it"
+
+// parting reports whether the masters leave their shared folder, or have left
+// it: the first one has put a secret there.
+func (c *Cluster) parting() bool {
+	_, err := os.Stat(filepath.Join(c.cfg.Options.PKIDir, SecretFile))
+	return err == nil
+}
+
 // differences says why a peer cannot be one, in words that name the option,
 // what is here and what is there; "" if it can. nonce is what the peer was to
 // prove with.
 func (c *Cluster) differences(peer facts, nonce string) string {
 	mine := c.facts("")
+	if mine.isolated != peer.isolated && mine.key == peer.key && mine.cluster == peer.cluster && c.parting() {
+		shares := mine.id
+		if mine.isolated {
+			shares = peer.id
+		}
+		return fmt.Sprintf("%s %s", shares, notParted)
+	}
 	var out []string
 	differ := func(what, here, there string) {
 		if here != there {

@@ -917,6 +917,9 @@ func (c *Cluster) agree() error {
 			case err == nil:
 				agreed = true
 			case !errors.As(err, &r):
+			case strings.Contains(r.reason, notParted):
+				c.log.Warn("this master works without a peer: "+r.reason, "peer", p.id)
+				agreed = true
 			case strings.Contains(r.reason, notMember):
 				unknown = append(unknown, r.reason)
 			default:

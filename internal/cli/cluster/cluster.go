@@ -25,9 +25,10 @@ import (
 )
 
 var command = frame.Command{
-	Name: "cluster", Usage: "init|join|leave|remove|drain|undrain|rotate-secret|status|members|check [options] [MASTER]",
+	Name: "cluster", Usage: "init|join|unshare|leave|remove|drain|undrain|rotate-secret|status|members|check [options] [MASTER]",
 	Doc: "init makes a new cluster of masters that share no folder, whose first member is the master of this machine; a key pair that it has becomes the cluster's, so that its minions notice nothing. " +
 		"join MASTER has the master of this machine join the cluster of a member that runs. Both write master.d/cluster.conf, and the master is to be started, or restarted, afterwards. " +
+		"unshare moves the master of this machine, which is to be stopped, from a folder that it shares with others of its cluster to folders of its own. " +
 		"leave has the master that runs here hand over what it has, leave and end. remove MASTER takes another one out that is gone for good. " +
 		"drain [MASTER] has minions that know the masters use others than this one, or MASTER, and undrain has them come back. " +
 		"rotate-secret makes a new secret that masters must know to join, has all members take it, and shows it. " +
@@ -45,11 +46,13 @@ type options struct {
 	Name        string `flag:"--name" arg:"NAME" default:"main" doc:"With init and join: name of the cluster, cluster_id. Default: %default."`
 	Secret      string `flag:"--secret" arg:"SECRET" doc:"With join: cluster_secret of the cluster, which init has shown."`
 	Fingerprint string `flag:"--fingerprint" arg:"DIGITS" doc:"With join: the fingerprint of the cluster, which init has shown. Without it, who knows the secret is believed."`
+	PKIDir      string `flag:"--pki-dir" arg:"DIR" doc:"With unshare: the folder for the keys of the cluster and of minions. Default: cluster, in pki_dir."`
+	CacheDir    string `flag:"--cache-dir" arg:"DIR" doc:"With unshare: the folder for jobs and what is known of minions. Default: beside cachedir, with -own behind its name."`
 	Out         string `flag:"--out --output" arg:"NAME" doc:"With rotate-secret, status, members and check: form of the output, as that of salt-run."`
 }
 
 // words are what can be done.
-const words = "init, join, leave, remove, drain, undrain, rotate-secret, status, members and check"
+const words = "init, join, unshare, leave, remove, drain, undrain, rotate-secret, status, members and check"
 
 func execute(ctx context.Context, env *frame.Env, args []string) int {
 	o := &options{}
@@ -61,7 +64,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return command.Fail(env, "say what to do: "+words)
 	}
 	what, names := inv.Args[0], inv.Args[1:]
-	takes := map[string]int{"init": 0, "join": 1, "leave": 0, "remove": 1, "drain": 0, "undrain": 0, "rotate-secret": 0, "status": 0, "members": 0, "check": 0}
+	takes := map[string]int{"init": 0, "join": 1, "unshare": 0, "leave": 0, "remove": 1, "drain": 0, "undrain": 0, "rotate-secret": 0, "status": 0, "members": 0, "check": 0}
 	n, known := takes[what]
 	switch {
 	case !known:
@@ -71,6 +74,12 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return command.Fail(env, what+" takes the id of a master")
 	case len(names) != n:
 		return command.Fail(env, what+" takes no arguments")
+	}
+	if what == "unshare" {
+		if err := unshare(ctx, env, o); err != nil {
+			return failed(env, err)
+		}
+		return frame.ExitOK
 	}
 	if what != "init" && what != "join" {
 		line := []string{"-c", o.ConfigDir}
@@ -97,13 +106,17 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		err = m.join(names[0])
 	}
 	if err != nil {
-		env.Errorf("cluster: %v", err)
-		if salt.KindOf(err) == salt.Unavailable {
-			return frame.ExitUnavailable
-		}
-		return frame.ExitFailure
+		return failed(env, err)
 	}
 	return frame.ExitOK
+}
+
+func failed(env *frame.Env, err error) int {
+	env.Errorf("cluster: %v", err)
+	if salt.KindOf(err) == salt.Unavailable {
+		return frame.ExitUnavailable
+	}
+	return frame.ExitFailure
 }
 
 // showSecret says how masters join now.

@@ -227,7 +227,7 @@ func (s *side) jobPlace() (name, dir string, err error) {
 		switch cache := s.conf.Returners.JobCache; {
 		case cache != "" && cache != placeFiles && cache != "local":
 			name = cache
-		case s.conf.Cluster.On():
+		case s.conf.Cluster.On() && !s.conf.Cluster.Isolated:
 			name = placeFiles
 		default:
 			name = placeDatabase
@@ -236,8 +236,8 @@ func (s *side) jobPlace() (name, dir string, err error) {
 	switch {
 	case dir != "" && name != placeFiles:
 		return "", "", salt.Errorf(salt.Invalid, "%s takes no folder: the configuration says where it is", name)
-	case name == placeDatabase && s.conf.Cluster.On():
-		return "", "", salt.Errorf(salt.Invalid, "the masters of a cluster keep jobs in Salt's files and have no database of their own: say %s", placeFiles)
+	case name == placeDatabase && s.conf.Cluster.On() && !s.conf.Cluster.Isolated:
+		return "", "", salt.Errorf(salt.Invalid, "the masters of a cluster on a shared folder keep jobs in Salt's files and have no database of their own: say %s", placeFiles)
 	case name != placeDatabase && name != placeFiles && !slices.Contains(returner.Names(), name):
 		return "", "", salt.Errorf(salt.Invalid, "there is no place for jobs named %q: %s, %s and the returners %s are known", name, placeDatabase, placeFiles, strings.Join(returner.Names(), ", "))
 	}
@@ -299,9 +299,16 @@ func (p *program) database(s *side, files *job.LocalCache, write bool) (migrate.
 	own := filepath.Join(s.conf.Files.CacheDir, "brine")
 	var store *job.Store
 	var err error
-	if write {
+	if s.conf.Cluster.Isolated {
+		own = filepath.Join(own, "masters", s.conf.Files.ID)
+	}
+	switch {
+	case write && s.conf.Cluster.Isolated:
+		// What the master does not write itself the others would not hear of.
+		err = salt.Errorf(salt.Unavailable, "the master has it open")
+	case write:
 		store, err = job.Open(own, s.conf.Jobs, quiet)
-	} else {
+	default:
 		store, err = job.OpenReadOnly(own, s.conf.Jobs, quiet)
 	}
 	switch {

@@ -1,0 +1,204 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/atomicfile"
+	"brine/internal/cli/frame"
+	"brine/internal/cluster"
+	"brine/internal/config"
+	"brine/internal/keystore"
+	"brine/internal/migrate"
+	"brine/internal/salt"
+)
+
+// unsharedConf is the file with the options of a master that has left the
+// shared folder. Its name comes after that of cluster.conf, so that it wins.
+const unsharedConf = "cluster.unshared.conf"
+
+// unshare moves the master of this machine from a folder that it shares with
+// the others to folders of its own: it copies what is there, and writes the
+// options. The shared folder stays as it is, but for the secret, by which the
+// masters that follow know that they belong together.
+func unshare(ctx context.Context, env *frame.Env, o *options) error {
+	path := config.Path(config.MasterKind, o.Resolve(env), env.Getenv)
+	quiet := slog.New(slog.DiscardHandler)
+	c, _, err := config.LoadMaster(path, quiet)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !c.Cluster.On():
+		return salt.Errorf(salt.Invalid, "this master is not one of a cluster: brine cluster init or join makes it one")
+	case c.Cluster.Isolated:
+		return salt.Errorf(salt.Exists, "this master shares no folder with others already")
+	case len(c.Cluster.Peers) == 0:
+		return salt.Errorf(salt.Invalid, "cluster_peers names no other master")
+	}
+	from := folders{c.Cluster.PKIDir, c.Files.CacheDir}
+	to := folders{o.PKIDir, o.CacheDir}
+	if to.pki == "" {
+		to.pki = filepath.Join(c.Files.PKIDir, "cluster")
+	}
+	if to.cache == "" {
+		to.cache = strings.TrimRight(from.cache, "/") + "-own"
+	}
+	for _, dir := range []string{to.pki, to.cache} {
+		switch {
+		case !filepath.IsAbs(dir):
+			return salt.Errorf(salt.Invalid, "%s is no absolute path", dir)
+		case within(dir, from.pki) || within(dir, from.cache):
+			return salt.Errorf(salt.Invalid, "%s is in the shared folder: name one of this machine with --pki-dir or --cache-dir", dir)
+		}
+	}
+	conf := filepath.Join(filepath.Dir(path), "master.d", unsharedConf)
+	if _, err := os.Lstat(conf); err == nil {
+		return salt.Errorf(salt.Exists, "%s is there already", conf)
+	}
+	if _, err := os.Stat(filepath.Join(from.pki, cluster.KeyFile)); err != nil {
+		return salt.Errorf(salt.Unavailable, "the keys of the cluster cannot be read: %w", err)
+	}
+	secret, err := commonSecret(from.pki)
+	if err != nil {
+		return err
+	}
+	keys, files, err := from.copyTo(ctx, to, c.Files.ID, quiet)
+	if err != nil {
+		return err
+	}
+	root := strings.TrimRight(c.Files.RootDir, "/")
+	text := fmt.Sprintf("# Written by brine cluster unshare. What it has of secrets is for this cluster's masters alone.\ncluster_isolated_filesystem: True\ncluster_secret: %s\ncluster_pki_dir: %s\ncachedir: %s\n",
+		secret, to.pki, strings.TrimPrefix(to.cache, root))
+	if err := os.MkdirAll(filepath.Dir(conf), 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.Create(conf, []byte(text), 0o600); err != nil {
+		return err
+	}
+	now, _, err := config.LoadMaster(path, quiet)
+	if err == nil && (!now.Cluster.Isolated || now.Cluster.PKIDir != to.pki || filepath.Clean(now.Files.CacheDir) != filepath.Clean(to.cache)) {
+		err = salt.Errorf(salt.Invalid, "%s does not count: another file of the configuration, which is read later, has cluster_isolated_filesystem, cluster_pki_dir or cachedir (or default_include leads elsewhere); take them out there", conf)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(conf))
+	}
+	fmt.Fprintf(env.Stdout, "%d keys of minions and %d files are copied to %s and %s; %s has the options. Start the master of this machine, and do the same on the others, one after the other.\n", keys, files, to.pki, to.cache, conf)
+	return nil
+}
+
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+// commonSecret is the secret of the masters that leave a shared folder: the
+// first one makes it there.
+func commonSecret(pki string) (string, error) {
+	var b [16]byte
+	rand.Read(b[:])
+	err := atomicfile.Create(filepath.Join(pki, cluster.SecretFile), []byte(hex.EncodeToString(b[:])+"\n"), 0o600)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return cluster.CurrentSecret(pki, "")
+}
+
+// folders are where a master of a cluster has what is not its own.
+type folders struct{ pki, cache string }
+
+// copyTo copies the keys and what is known of minions. What is there already
+// stays if it is a key, and is replaced if it is not.
+func (f folders) copyTo(ctx context.Context, to folders, id string, log *slog.Logger) (keys, files int, err error) {
+	for _, dir := range []string{to.pki, to.cache} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return 0, 0, salt.Errorf(salt.Unavailable, "cannot make a folder: %w", err)
+		}
+	}
+	source, err := keystore.Open(f.pki, log)
+	if err != nil {
+		return 0, 0, err
+	}
+	target, err := keystore.Open(to.pki, log)
+	if err != nil {
+		return 0, 0, err
+	}
+	r, err := migrate.Keys(ctx, source, target, migrate.Options{})
+	if err == nil && r.Failed+r.Kept > 0 {
+		err = salt.Errorf(salt.Unavailable, "not all keys of minions were copied: %s", strings.Join(r.Notes, "; "))
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	audit := filepath.Join("brine/masters", id, "audit")
+	// The key of the cluster comes last: with it this master is a member.
+	for _, pair := range [][2]string{
+		{filepath.Join(f.cache, "minions"), filepath.Join(to.cache, "minions")},
+		{filepath.Join(f.cache, "tokens"), filepath.Join(to.cache, "tokens")},
+		{filepath.Join(f.cache, audit), filepath.Join(to.cache, audit)},
+		{filepath.Join(f.pki, "peers"), filepath.Join(to.pki, "peers")},
+		{filepath.Join(f.pki, "members"), filepath.Join(to.pki, "members")},
+		{filepath.Join(f.pki, "roster"), filepath.Join(to.pki, "roster")},
+		{filepath.Join(f.pki, cluster.SecretFile), filepath.Join(to.pki, cluster.SecretFile)},
+		{filepath.Join(f.pki, ".aes"), filepath.Join(to.pki, ".aes")},
+		{filepath.Join(f.pki, cluster.PublicFile), filepath.Join(to.pki, cluster.PublicFile)},
+		{filepath.Join(f.pki, cluster.KeyFile), filepath.Join(to.pki, cluster.KeyFile)},
+	} {
+		n, err := copyAll(ctx, pair[0], pair[1])
+		if err != nil {
+			return 0, 0, salt.Errorf(salt.Unavailable, "cannot copy %s: %w", pair[0], err)
+		}
+		files += n
+	}
+	return r.Found, files, nil
+}
+
+// copyAll copies a file, or the files of a folder and those below it. What is
+// not there, or any more, is none.
+func copyAll(ctx context.Context, from, to string) (n int, err error) {
+	err = filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		rel, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		fi, err := e.Info()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case e.IsDir():
+			return os.MkdirAll(target, fi.Mode().Perm())
+		case !e.Type().IsRegular() || strings.HasPrefix(e.Name(), atomicfile.TempPrefix):
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(target), 0o700)
+		}
+		if err == nil {
+			err = atomicfile.Write(target, b, fi.Mode().Perm(), true)
+		}
+		n++
+		return err
+	})
+	return n, err
+}

@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSharedFolderIsLeft: two masters on a shared folder become a cluster
+// without one by a command each, one after the other, while their fleet runs:
+// it is commanded all the time, nothing is accepted anew, and what was decided
+// and returned before is at both.
+func TestSharedFolderIsLeft(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "", brine, brine).start()
+	one, two := f.masters[0], f.masters[1]
+	a := &apart{t: t, masters: f.masters}
+	m := a.minion("m0", one, two)
+	process := m.PID()
+	eventually(t, "m0 is seen", func() error {
+		if s := state(two, "m0"); s != "minions_pre" {
+			return errors.New(s)
+		}
+		return nil
+	})
+	one.Accept("m0")
+	eventually(t, "it answers", func() error { return errors.Join(one.PingAll(brine, "m0"), two.PingAll(brine, "m0")) })
+	out, errs, _ := one.Run(brine, "salt", "m0", "test.echo", "from before", "--async")
+	before := jidIn(out + errs)
+	returned := func(at *node, jid, text string) func() error {
+		return func() error {
+			out, errs, _ := at.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
+			if !strings.Contains(out, text) {
+				return errors.New(out + errs)
+			}
+			return nil
+		}
+	}
+	eventually(t, "it has returned", returned(two, before, "from before"))
+
+	for want, args := range map[string][]string{
+		"is in the shared folder": {"--pki-dir", filepath.Join(f.shared, "pki", "own")},
+		"is no absolute path":     {"--cache-dir", "here"},
+	} {
+		if _, errs, code := one.Run(brine, "cluster", append([]string{"unshare"}, args...)...); code == 0 || !strings.Contains(errs, want) {
+			t.Errorf("%q: %d %s", args, code, errs)
+		}
+	}
+	for i, x := range f.masters {
+		other := f.masters[1-i]
+		x.Signal(syscall.SIGTERM)
+		x.Wait(30 * time.Second)
+		eventually(t, "it answers to the other one", func() error { return other.PingAll(brine, "m0") })
+		if out, errs, code := x.Run(brine, "cluster", "unshare"); code != 0 || !strings.Contains(out, "1 keys of minions") {
+			t.Fatal(code, out, errs)
+		}
+		if _, errs, code := x.Run(brine, "cluster", "unshare"); code == 0 || !strings.Contains(errs, "shares no folder") {
+			t.Errorf("twice: %d %s", code, errs)
+		}
+		x.Start()
+		for _, at := range f.masters {
+			eventually(t, "it answers to "+at.Name, func() error { return at.PingAll(brine, "m0") })
+		}
+	}
+	a.equal(two, 2, map[string]int{"key": 1, "peer": 2, "secret": 2, "minion": 1})
+	for _, x := range f.masters {
+		if got := state(x, "m0"); got != "minions" {
+			t.Errorf("m0 is in %q at %s", got, x.Name)
+		}
+	}
+	out, errs, _ = two.Run(brine, "salt", "m0", "test.echo", "from now", "--async")
+	now := jidIn(out + errs)
+	eventually(t, "what is returned now is at both", func() error {
+		return errors.Join(returned(one, now, "from now")(), returned(two, now, "from now")())
+	})
+	if out, errs, code := one.Run(brine, "migrate", "jobs", "--from", "local_cache:"+filepath.Join(f.shared, "cache"), "--to", "brine"); code != 0 {
+		t.Fatal(out, errs)
+	}
+	for _, x := range f.masters {
+		eventually(t, "what was returned before is at "+x.Name, returned(x, before, "from before"))
+	}
+	a.equal(one, 2, nil)
+	if !m.Alive() || m.PID() != process {
+		t.Error("the minion is another process")
+	}
+}
