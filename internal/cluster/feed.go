@@ -70,11 +70,19 @@ func vectorDict(v oplog.Vector) *value.Dict {
 	return d
 }
 
+// Bounds of what a peer may say that it knows: the origins, and the length of
+// the name of one in bytes. A master has a new origin only when it has lost one.
+const (
+	maxVector = 4096
+	maxOrigin = 64
+)
+
 func readVector(d *value.Dict) oplog.Vector {
 	v := oplog.Vector{}
 	for k, n := range d.All() {
-		if i, ok := n.(int64); ok && i > 0 {
-			v[value.Str(k)] = uint64(i)
+		origin, _ := k.(string)
+		if i, ok := n.(int64); ok && i > 0 && origin != "" && len(origin) <= maxOrigin && len(v) < maxVector {
+			v[origin] = uint64(i)
 		}
 	}
 	return v
@@ -105,8 +113,12 @@ func (p *peer) feedAll(ctx context.Context, s *sealed, start *value.Dict) (feeds
 // answered takes what the peer says about a batch, or about what it knows.
 func (f *feed) answered(d *value.Dict) {
 	f.mu.Lock()
-	f.have.Merge(readVector(d.Dict("vec")))
-	if d.Has("got") {
+	for origin, n := range readVector(d.Dict("vec")) {
+		if f.have[origin] < n && (f.have[origin] > 0 || len(f.have) < maxVector) {
+			f.have[origin] = n
+		}
+	}
+	if d.Has("got") && f.open > 0 {
 		f.open--
 	}
 	if d.Bool("gap") || d.Str("err") != "" {

@@ -277,6 +277,9 @@ func settle(cfg *Config, welcome *value.Dict) error {
 	if err != nil {
 		return fmt.Errorf("the key of the cluster is of no use: %w", err)
 	}
+	if pub, err := crypt.ParsePublic(welcome.Bytes("cluster_pub")); err != nil || !pub.Equal(key.Public()) {
+		return errors.New("the two halves of the key of the cluster do not belong together")
+	}
 	clusterPEM, err := key.EncryptedPEM(cfg.Options.KeyPass)
 	if err != nil {
 		return err
