@@ -130,6 +130,8 @@ func clusterEffects() map[string]effect {
 		"--name":        {line: "-c DIR/conf " + init + " @", value: "former", before: fresh, file: "conf/master.d/cluster.conf", holds: `cluster_id: former`},
 		"--secret":      {elsewhere: "test/cluster"},
 		"--fingerprint": {elsewhere: "test/cluster"},
+		"--pki-dir":     {elsewhere: "test/cluster"},
+		"--cache-dir":   {elsewhere: "test/cluster"},
 		"--out":         {elsewhere: "test/cluster"},
 	}
 }

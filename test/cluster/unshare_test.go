@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -54,7 +55,11 @@ func TestSharedFolderIsLeft(t *testing.T) {
 		x.Signal(syscall.SIGTERM)
 		x.Wait(30 * time.Second)
 		eventually(t, "it answers to the other one", func() error { return other.PingAll(brine, "m0") })
-		if out, errs, code := x.Run(brine, "cluster", "unshare"); code != 0 || !strings.Contains(out, "1 keys of minions") {
+		args := []string{"unshare"}
+		if i == 1 {
+			args = append(args, "--pki-dir", x.Path("own/pki"), "--cache-dir", x.Path("own/cache"))
+		}
+		if out, errs, code := x.Run(brine, "cluster", args...); code != 0 || !strings.Contains(out, "1 keys of minions") {
 			t.Fatal(code, out, errs)
 		}
 		if _, errs, code := x.Run(brine, "cluster", "unshare"); code == 0 || !strings.Contains(errs, "shares no folder") {
@@ -63,6 +68,11 @@ func TestSharedFolderIsLeft(t *testing.T) {
 		x.Start()
 		for _, at := range f.masters {
 			eventually(t, "it answers to "+at.Name, func() error { return at.PingAll(brine, "m0") })
+		}
+	}
+	for _, path := range []string{one.Path("etc/salt/pki/master/cluster/minions/m0"), one.Path("var/cache/salt/master-own/minions/m0"), two.Path("own/pki/minions/m0"), two.Path("own/cache/minions/m0")} {
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
 		}
 	}
 	a.equal(two, 2, map[string]int{"key": 1, "peer": 2, "secret": 2, "minion": 1})
