@@ -43,8 +43,8 @@ func Redis(s Settings, host string, timeout time.Duration) (redis.UniversalClien
 		PoolSize: 2 * maxIdle, MaxIdleConns: maxIdle, MaxRetries: -1, DialerRetries: 1,
 	}
 	if s.Bool("ssl", false) {
-		name, _, _ := net.SplitHostPort(addr)
-		if o.TLSConfig, err = TLS(s.Text("ssl_ca_certs", ""), s.Text("ssl_certfile", ""), s.Text("ssl_keyfile", ""), name, s.Text("ssl_cert_reqs", "required") != "none"); err != nil {
+		// Each server has to show the name that it is connected to by.
+		if o.TLSConfig, err = TLS(s.Text("ssl_ca_certs", ""), s.Text("ssl_certfile", ""), s.Text("ssl_keyfile", ""), "", s.Text("ssl_cert_reqs", "required") != "none"); err != nil {
 			return nil, err
 		}
 	}
@@ -71,4 +71,25 @@ func Redis(s Settings, host string, timeout time.Duration) (redis.UniversalClien
 		o.Addrs = []string{path} // go-redis knows a socket by its slash
 	}
 	return redis.NewUniversalClient(o), nil
+}
+
+// RedisKeys returns the keys that match a pattern, of all servers of a cluster.
+func RedisKeys(ctx context.Context, c redis.UniversalClient, pattern string) (keys []string, err error) {
+	var mu sync.Mutex
+	scan := func(ctx context.Context, c redis.Cmdable) error {
+		it := c.Scan(ctx, 0, pattern, 1000).Iterator()
+		for it.Next(ctx) {
+			mu.Lock()
+			keys = append(keys, it.Val())
+			mu.Unlock()
+		}
+		return it.Err()
+	}
+	if cluster, ok := c.(*redis.ClusterClient); ok {
+		// At all of them at once.
+		err = cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return scan(ctx, c) })
+	} else {
+		err = scan(ctx, c)
+	}
+	return keys, err
 }

@@ -95,20 +95,9 @@ func (r *redis) Returns(ctx context.Context, jid string) (map[string]*value.Dict
 }
 
 // keys returns all that match.
-func (r *redis) keys(ctx context.Context, pattern string) (out []string, err error) {
-	scan := func(ctx context.Context, c goredis.Cmdable) error {
-		it := c.Scan(ctx, 0, pattern, 1000).Iterator()
-		for it.Next(ctx) {
-			out = append(out, it.Val())
-		}
-		return it.Err()
-	}
-	if cluster, ok := r.c.(*goredis.ClusterClient); ok {
-		err = cluster.ForEachMaster(ctx, func(ctx context.Context, c *goredis.Client) error { return scan(ctx, c) })
-	} else {
-		err = scan(ctx, r.c)
-	}
-	return out, redisFailed(err)
+func (r *redis) keys(ctx context.Context, pattern string) ([]string, error) {
+	keys, err := remote.RedisKeys(ctx, r.c, pattern)
+	return keys, redisFailed(err)
 }
 
 func (r *redis) Jobs(ctx context.Context) (map[string]*value.Dict, error) {

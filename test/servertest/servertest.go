@@ -37,6 +37,8 @@ type Server struct {
 	User, Password, Database string
 	// Dir has its data.
 	Dir string
+	// Files are those that a client of a server with TLS needs.
+	Files Certificates
 
 	start func() *exec.Cmd
 	// end is the signal that ends it at once, with its children.
@@ -217,7 +219,7 @@ func (s *Server) answers() error {
 
 // speaks asks a server something and looks at how its answer begins.
 func (s *Server) speaks(question, answer string) error {
-	c, err := net.DialTimeout("tcp", s.Addr(), 5*time.Second)
+	c, err := s.dial()
 	if err != nil {
 		return err
 	}
@@ -239,28 +241,53 @@ func (s *Server) speaks(question, answer string) error {
 // Redis starts a redis server.
 func Redis(t testing.TB) *Server {
 	t.Helper()
+	return runRedis(t, false)
+}
+
+func runRedis(t testing.TB, secure bool) *Server {
+	t.Helper()
 	bin := tools.Need(t, "redis-server", "redis-server")
 	who := credential(t, "redis")
 	s := &Server{Name: "redis-server", Host: address(), Port: 6379, Dir: folder(t, who)}
-	s.start = func() *exec.Cmd {
-		return as(exec.Command(bin, "--bind", s.Host, "--port", strconv.Itoa(s.Port), "--dir", s.Dir, "--save", "", "--appendonly", "yes",
-			"--unixsocket", filepath.Join(s.Dir, "sock"), "--unixsocketperm", "777"), who, s.Dir)
+	port := []string{"--port", strconv.Itoa(s.Port)}
+	question, answer := "PING\r\n", "+PONG"
+	if secure {
+		s.certify(t, who)
+		s.Password = "p@ss/w:rd"
+		port = []string{"--port", "0", "--tls-port", strconv.Itoa(s.Port), "--tls-cert-file", s.Files.ServerCert, "--tls-key-file", s.Files.ServerKey,
+			"--tls-ca-cert-file", s.Files.CA, "--tls-auth-clients", "yes", "--requirepass", s.Password}
+		question, answer = "AUTH "+s.Password+"\r\n", "+OK"
 	}
-	s.ready = func() error { return s.speaks("PING\r\n", "+PONG") }
+	s.start = func() *exec.Cmd {
+		return as(exec.Command(bin, append(port, "--bind", s.Host, "--dir", s.Dir, "--save", "", "--appendonly", "yes",
+			"--unixsocket", filepath.Join(s.Dir, "sock"), "--unixsocketperm", "777")...), who, s.Dir)
+	}
+	s.ready = func() error { return s.speaks(question, answer) }
 	return s.run(t)
 }
 
 // Etcd starts an etcd server with both of its interfaces.
 func Etcd(t testing.TB) *Server {
 	t.Helper()
+	return runEtcd(t, false)
+}
+
+func runEtcd(t testing.TB, secure bool) *Server {
+	t.Helper()
 	bin := tools.Need(t, "etcd-server", "etcd")
 	who := credential(t, "etcd")
 	s := &Server{Name: "etcd-server", Host: address(), Port: 2379, Dir: folder(t, who)}
-	peer := "http://" + s.Host + ":2380"
+	peer, client := "http://"+s.Host+":2380", "http://"+s.Addr()
+	var tls []string
+	if secure {
+		s.certify(t, who)
+		client = "https://" + s.Addr()
+		tls = []string{"--cert-file", s.Files.ServerCert, "--key-file", s.Files.ServerKey, "--trusted-ca-file", s.Files.CA, "--client-cert-auth"}
+	}
 	s.start = func() *exec.Cmd {
-		return as(exec.Command(bin, "--name", "t", "--data-dir", filepath.Join(s.Dir, "data"), "--enable-v2=true", "--listen-client-urls", "http://"+s.Addr(),
-			"--advertise-client-urls", "http://"+s.Addr(), "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "t="+peer,
-			"--unsafe-no-fsync"), who, s.Dir)
+		return as(exec.Command(bin, append(tls, "--name", "t", "--data-dir", filepath.Join(s.Dir, "data"), "--enable-v2=true", "--listen-client-urls", client,
+			"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "t="+peer,
+			"--unsafe-no-fsync")...), who, s.Dir)
 	}
 	s.ready = func() error {
 		return s.speaks("GET /health HTTP/1.0\r\n\r\n", "HTTP/1.0 200 OK")
@@ -271,6 +298,11 @@ func Etcd(t testing.TB) *Server {
 // MySQL starts a MariaDB server, with a user salt who may do everything.
 func MySQL(t testing.TB) *Server {
 	t.Helper()
+	return runMySQL(t, false)
+}
+
+func runMySQL(t testing.TB, secure bool) *Server {
+	t.Helper()
 	const pkg = "mariadb-server"
 	bin, install, client := tools.Need(t, pkg, "mariadbd", "mysqld"), tools.Need(t, pkg, "mariadb-install-db"), tools.Need(t, pkg, "mariadb")
 	who := credential(t, "mysql")
@@ -278,22 +310,34 @@ func MySQL(t testing.TB) *Server {
 	data, sock := filepath.Join(s.Dir, "data"), filepath.Join(s.Dir, "sock")
 	quick := []string{"--innodb-log-file-size=4M", "--innodb-buffer-pool-size=16M", "--innodb-flush-log-at-trx-commit=0", "--innodb-use-native-aio=0"}
 	s.prepare(t, as(exec.Command(install, append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir=" + data}, quick...)...), who, s.Dir))
+	var tls []string
+	access := "'" + s.Password + "'"
+	if secure {
+		s.certify(t, who)
+		tls = []string{"--ssl-ca=" + s.Files.CA, "--ssl-cert=" + s.Files.ServerCert, "--ssl-key=" + s.Files.ServerKey}
+		access += " REQUIRE X509"
+	}
 	s.start = func() *exec.Cmd {
 		return as(exec.Command(bin, append([]string{"--no-defaults", "--datadir=" + data, "--socket=" + sock, "--bind-address=" + s.Host,
-			"--port=" + strconv.Itoa(s.Port), "--pid-file=" + filepath.Join(s.Dir, "pid"), "--skip-name-resolve"}, quick...)...), who, s.Dir)
+			"--port=" + strconv.Itoa(s.Port), "--pid-file=" + filepath.Join(s.Dir, "pid"), "--skip-name-resolve"}, append(tls, quick...)...)...), who, s.Dir)
 	}
 	s.admin = func(db string) *exec.Cmd {
 		return as(exec.Command(client, "--no-defaults", "--socket="+sock, "--user=root", "--batch", "--skip-column-names", db), who, s.Dir)
 	}
 	s.ready = s.answers
 	s.run(t)
-	s.Exec(t, "", "CREATE USER salt@'%' IDENTIFIED BY '"+s.Password+"'; GRANT ALL ON *.* TO salt@'%'; CREATE DATABASE salt_cache;")
+	s.Exec(t, "", "CREATE USER salt@'%' IDENTIFIED BY "+access+"; GRANT ALL ON *.* TO salt@'%'; CREATE DATABASE salt_cache;")
 	return s
 }
 
 // Postgres starts a PostgreSQL server, with a user salt who owns the database
 // salt.
 func Postgres(t testing.TB) *Server {
+	t.Helper()
+	return runPostgres(t, false)
+}
+
+func runPostgres(t testing.TB, secure bool) *Server {
 	t.Helper()
 	bin := tools.Need(t, "postgresql", "/usr/lib/postgresql/*/bin/postgres", "postgres")
 	tool := func(name string) string { return filepath.Join(filepath.Dir(bin), name) }
@@ -302,13 +346,19 @@ func Postgres(t testing.TB) *Server {
 	data := filepath.Join(s.Dir, "data")
 	s.prepare(t, as(exec.Command(tool("initdb"), "-D", data, "-U", "admin", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"), who, s.Dir))
 	hba := "local all admin trust\nhost all all all scram-sha-256\n"
+	var tls []string
+	if secure {
+		s.certify(t, who)
+		hba = "local all admin trust\nhostssl all all all scram-sha-256 clientcert=verify-ca\n"
+		tls = []string{"-c", "ssl=on", "-c", "ssl_ca_file=" + s.Files.CA, "-c", "ssl_cert_file=" + s.Files.ServerCert, "-c", "ssl_key_file=" + s.Files.ServerKey}
+	}
 	if err := os.WriteFile(filepath.Join(data, "pg_hba.conf"), []byte(hba), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	// Killed, it would leave its other processes behind, which hold the data.
 	s.end = syscall.SIGQUIT
 	s.start = func() *exec.Cmd {
-		return as(exec.Command(bin, "-D", data, "-k", s.Dir, "-h", s.Host, "-p", strconv.Itoa(s.Port), "-c", "fsync=off", "-c", "shared_buffers=16MB"), who, s.Dir)
+		return as(exec.Command(bin, append([]string{"-D", data, "-k", s.Dir, "-h", s.Host, "-p", strconv.Itoa(s.Port), "-c", "fsync=off", "-c", "shared_buffers=16MB"}, tls...)...), who, s.Dir)
 	}
 	s.admin = func(db string) *exec.Cmd {
 		if db == "" {

@@ -202,19 +202,11 @@ func (d *Driver) Flush(ctx context.Context, bank, key string) error {
 func (d *Driver) below(ctx context.Context, bank string) ([]string, error) {
 	prefix := d.bankName(bank) + "/"
 	quoted := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(prefix)
-	var out []string
-	scan := func(ctx context.Context, c goredis.Cmdable) error {
-		it := c.Scan(ctx, 0, quoted+"*", 1000).Iterator()
-		for it.Next(ctx) {
-			out = append(out, bank+"/"+strings.TrimPrefix(it.Val(), prefix))
-		}
-		return it.Err()
+	keys, err := remote.RedisKeys(ctx, d.c, quoted+"*")
+	for i, k := range keys {
+		keys[i] = bank + "/" + strings.TrimPrefix(k, prefix)
 	}
-	if cluster, ok := d.c.(*goredis.ClusterClient); ok {
-		err := cluster.ForEachMaster(ctx, func(ctx context.Context, c *goredis.Client) error { return scan(ctx, c) })
-		return out, failed(err)
-	}
-	return out, failed(scan(ctx, d.c))
+	return keys, failed(err)
 }
 
 // List returns the keys of a bank and the banks right below it.

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 
 	"brine/internal/remote"
 	"brine/internal/salt"
+	"brine/internal/value"
 )
 
 // Client speaks to one of several servers of a cluster: the first that
@@ -37,17 +39,24 @@ type Client struct {
 	token string   // of version 3
 }
 
-// New reads the settings host, port, protocol, srv_domain, username, password,
+// New reads the settings host (one, or a list of servers, each with a port of
+// its own or without), port, protocol, srv_domain, username, password,
 // require_v2, allow_redirect, and the names of files ca_cert, cert (a file or
 // a list of certificate and key) as Salt's cache has them, or ca, client_cert,
 // client_key as its returner has.
 func New(s remote.Settings, timeout time.Duration) (*Client, error) {
-	addr, err := s.Address("127.0.0.1", 2379)
+	addrs, err := addresses(s)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{v3: !s.Bool("require_v2", true), srv: s.Text("srv_domain", ""), scheme: s.Text("protocol", "http"), user: s.Text("username", ""), pass: s.Text("password", "")}
 	ca, cert, key := s.Text("ca_cert", s.Text("ca", "")), s.Text("cert", s.Text("client_cert", "")), s.Text("client_key", "")
+	if pair, ok := s("cert").(*value.List); ok {
+		if pair.Len() != 2 {
+			return nil, salt.Errorf(salt.Invalid, "etcd.cert is a file, or a list of two: certificate and key")
+		}
+		cert, key = value.Str(pair.Items[0]), value.Str(pair.Items[1])
+	}
 	if ca != "" {
 		c.scheme = "https"
 	}
@@ -63,9 +72,39 @@ func New(s remote.Settings, timeout time.Duration) (*Client, error) {
 		c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
 	if c.srv == "" {
-		c.bases = []string{c.scheme + "://" + addr}
+		for _, a := range addrs {
+			c.bases = append(c.bases, c.scheme+"://"+a)
+		}
 	}
 	return c, nil
+}
+
+// addresses are host:port of the servers.
+func addresses(s remote.Settings) ([]string, error) {
+	port, err := s.Int("port", 2379)
+	if err != nil {
+		return nil, err
+	}
+	hosts := []string{s.Text("host", "127.0.0.1")}
+	if l, ok := s("host").(*value.List); ok {
+		hosts = nil
+		for _, it := range l.Items {
+			h, ok := it.(string)
+			if !ok || h == "" {
+				return nil, salt.Errorf(salt.Invalid, "etcd.host has %v, which is no host or host:port", it)
+			}
+			hosts = append(hosts, h)
+		}
+		if len(hosts) == 0 {
+			return nil, salt.Errorf(salt.Invalid, "etcd.host is an empty list")
+		}
+	}
+	for i, h := range hosts {
+		if _, _, err := net.SplitHostPort(h); err != nil {
+			hosts[i] = net.JoinHostPort(strings.Trim(h, "[]"), strconv.Itoa(port))
+		}
+	}
+	return hosts, nil
 }
 
 // V3 reports whether it speaks version 3.
@@ -139,6 +178,8 @@ func (c *Client) send(ctx context.Context, method, path, typ string, body []byte
 		}
 		return resp.StatusCode, b, nil
 	}
+	// The first may be one that takes connections and says nothing.
+	c.prefer(append(slices.Clone(bases[1:]), bases[0]))
 	return 0, nil, remote.Failed("etcd", err)
 }
 
