@@ -314,7 +314,13 @@ func (c *Cluster) lead() {
 }
 
 // Leads reports whether this master does what one of the cluster should do.
-func (c *Cluster) Leads() bool { return c.leads.Load() }
+func (c *Cluster) Leads() bool {
+	if c.once != nil {
+		_, holds := c.once.Token()
+		return holds
+	}
+	return c.leads.Load()
+}
 
 // tagRotate is the event that has masters read the AES key again.
 const tagRotate = "rotate_cluster_aes_key"

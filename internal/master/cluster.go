@@ -140,7 +140,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 		defer stop()
 	}
 	m.cluster.Describe(func() *value.Dict {
-		return value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())))
+		return value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files", orNil(shortID(m.revisions.current())))
 	})
 	defer m.bus.Handle(m.cluster.Event)()
 	m.eventIPC.OnReaders(func(n int) {

@@ -216,6 +216,9 @@ func (r *revisions) serve(c choice) {
 	m.bus.Fire("salt/cluster/revision", value.DictOf("revision", c.ID, "previous", orNil(old), "by", c.By, "how", c.How))
 }
 
+// shortID is enough of a revision's id to tell it by.
+func shortID(id string) string { return id[:min(len(id), 12)] }
+
 func orNil(s string) any {
 	if s == "" {
 		return nil

@@ -214,7 +214,7 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 		for _, n := range s.Behind {
 			lag += n
 		}
-		for _, k := range []string{"leads", "version", "since", "minions"} {
+		for _, k := range []string{"leads", "version", "since", "minions", "files"} {
 			row.Set(k, s.Says.At(k))
 		}
 		row.Set("zone", stations[s.ID].Zone)

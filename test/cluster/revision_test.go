@@ -7,11 +7,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"brine/test/daemontest"
+	"brine/test/netns"
 )
 
 // withRoots gives a master folders of its own.
@@ -238,10 +241,24 @@ func TestAgreedBeforeServing(t *testing.T) {
 	eventually(t, "it answers", func() error { return one.PingAll(brine, "m0") })
 	one.Write("states/word", "agreed")
 	one.Write("pillar/words.sls", "word: agreed\n")
+	trees := two.Path(filepath.Join("var/cache/salt/master/brine/masters", two.Name, "revisions"))
+	work := filepath.Join(trees, "work")
+	if err := errors.Join(os.RemoveAll(work), os.WriteFile(work, nil, 0o600)); err != nil { // it can store nothing
+		t.Fatal(err)
+	}
+	out, errs, code := one.Run(brine, "salt-run", "cluster.sync_roots", "timeout=2")
+	if code == 0 || !strings.Contains(out+errs, "nothing was changed") || !strings.Contains(out+errs, two.Name) {
+		t.Errorf("a master that can store nothing: %d %s%s", code, out, errs)
+	}
+	if g := ask[agreement](t, one, "cluster.revision"); g.Agreed != "" {
+		t.Errorf("agreed all the same: %+v", g)
+	}
+	if err := errors.Join(os.Remove(work), os.Mkdir(work, 0o700)); err != nil {
+		t.Fatal(err)
+	}
 	c := ask[choice](t, one, "cluster.sync_roots")
 	two.Kill()
 	one.Kill()
-	trees := two.Path(filepath.Join("var/cache/salt/master/brine/masters", two.Name, "revisions"))
 	if _, err := os.Stat(filepath.Join(trees, "trees", c.Revision)); err != nil {
 		t.Fatal(err)
 	}
@@ -264,4 +281,99 @@ func TestAgreedBeforeServing(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestAgreedInTwo: two masters that the network keeps apart choose each for
+// itself; when they hear each other again both serve what was chosen later, and
+// know of both.
+func TestAgreedInTwo(t *testing.T) {
+	t.Parallel()
+	net := netns.New(t)
+	a := &apart{t: t, more: "auto_accept: true\n"}
+	left, right := net.Machine(1), net.Machine(2)
+	one, two := a.add(left.Addr, right.Addr), a.add(right.Addr, left.Addr)
+	one.Within, two.Within = left.Within(), right.Within()
+	for i, m := range a.masters {
+		withRoots(t, m)
+		m.Write("states/word", fmt.Sprint("master ", i))
+	}
+	a.start()
+	a.equalPeers(2)
+	net.Part(left, right)
+	for _, m := range a.masters {
+		eventually(t, m.Name+" hears nothing of the other", func() error {
+			d := ask[map[string]struct{ Up, Self bool }](t, m, "cluster.members")
+			for id, x := range d {
+				if x.Up && !x.Self {
+					return errors.New(id)
+				}
+			}
+			return nil
+		})
+	}
+	first := ask[choice](t, two, "cluster.sync_roots")
+	later := ask[choice](t, one, "cluster.sync_roots")
+	if first.Revision == later.Revision {
+		t.Fatal("there is nothing to choose")
+	}
+	net.Join(left, right)
+	for _, m := range a.masters {
+		eventually(t, m.Name+" serves what was chosen later", func() error {
+			g := ask[agreement](t, m, "cluster.revision")
+			if g.Agreed != later.Revision || len(g.History) != 2 || g.Members[one.Name] != "serves it" || g.Members[two.Name] != "serves it" {
+				return fmt.Errorf("%+v", g)
+			}
+			return nil
+		})
+	}
+}
+
+// equalPeers waits until all masters know each other.
+func (a *apart) equalPeers(n int) {
+	a.t.Helper()
+	for _, m := range a.masters {
+		eventually(a.t, "the masters know each other", func() error {
+			r, err := check(m)
+			delete(r.Differences, "tree") // they have different folders
+			if err != nil || len(r.Masters) != n || len(r.Differences) > 0 {
+				return fmt.Errorf("%+v %w", r, err)
+			}
+			return nil
+		})
+	}
+}
+
+// TestAgreedFigures tells how long it takes three masters to agree on as many
+// files as BRINE_CLUSTER_FILES says, of 10 kB each, and on a change of one.
+func TestAgreedFigures(t *testing.T) {
+	n, err := strconv.Atoi(os.Getenv("BRINE_CLUSTER_FILES"))
+	if err != nil {
+		t.Skip("BRINE_CLUSTER_FILES does not say how many")
+	}
+	a := newApart(t, 3, "")
+	for _, m := range a.masters {
+		withRoots(t, m)
+	}
+	one := a.masters[0]
+	for i := range n {
+		one.Write(fmt.Sprintf("states/%d/%d", i/100, i), strings.Repeat(fmt.Sprintf("%9d\n", i), 1000))
+	}
+	a.start()
+	a.equalPeers(3)
+	for _, what := range []string{"all", "nothing new", "one file"} {
+		if what == "one file" {
+			one.Write("states/0/0", "other")
+		}
+		from := time.Now()
+		c := ask[choice](t, one, "cluster.sync_roots")
+		t.Logf("%s: %v, %+v", what, time.Since(from).Round(time.Millisecond), c)
+	}
+	three := a.masters[2]
+	three.Kill()
+	one.Write("states/0/0", "third")
+	ask[choice](t, one, "cluster.sync_roots")
+	from := time.Now()
+	three.Start()
+	g := ask[agreement](t, three, "cluster.revision") // it answers when it has caught up
+	t.Logf("one that was away, %v after its start: %q", time.Since(from).Round(time.Millisecond), g.Members[three.Name])
 }
