@@ -43,7 +43,7 @@ func Modules() []fn.Module {
 		modcore.Modules(), modshell.Modules(), modaccounts.Modules(machine), modservices.Modules(machine), modpackages.Modules(machine),
 		modsystem.Modules(machine), modvcs.Modules(machine), modarchives.Modules(machine),
 		network.Modules(network.Sources{Machine: machine, Interfaces: netif.Interfaces, DNS: &net.Resolver{PreferGo: true}}),
-		modfiles.Modules(machine), moddatabases.Modules(),
+		modfiles.Modules(machine), moddatabases.Modules(machine),
 	} {
 		all = append(all, family...)
 	}

@@ -1,8 +1,12 @@
 // Package databases holds the execution modules that manage the servers of
-// databases: mysql. It is a skin over remote.
+// databases: mysql, a skin over remote, and postgres, one over psql(1), which can
+// come in by the account that it runs as.
 package databases
 
-import "brine/internal/fn"
+import (
+	"brine/internal/fn"
+	"brine/internal/host"
+)
 
 // Modules returns the modules of this family.
-func Modules() []fn.Module { return []fn.Module{mysqlModule()} }
+func Modules(m *host.Machine) []fn.Module { return []fn.Module{mysqlModule(), postgresModule(m)} }

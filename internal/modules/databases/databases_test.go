@@ -5,15 +5,16 @@ import (
 	"testing"
 
 	"brine/internal/fn/fntest"
+	"brine/internal/host"
 	"brine/internal/modules/stocktest"
 	"brine/internal/value"
 )
 
-func TestCatalogue(t *testing.T) { fntest.Catalogue(t, Modules()) }
+func TestCatalogue(t *testing.T) { fntest.Catalogue(t, Modules(&host.Machine{})) }
 
 const signatures = "testdata/signatures.json"
 
-func TestSignatures(t *testing.T) { stocktest.Signatures(t, signatures, Modules(), nil) }
+func TestSignatures(t *testing.T) { stocktest.Signatures(t, signatures, Modules(&host.Machine{}), nil) }
 
 func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, signatures) }
 

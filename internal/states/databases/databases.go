@@ -1,7 +1,7 @@
 // Package databases holds the state modules for the servers of databases:
-// mysql_database, mysql_user, mysql_grants and mysql_query. They work by the
-// execution module of the server. Further arguments of all of them say which
-// server is meant, as connection_host; see the execution module.
+// mysql_database, mysql_user, mysql_grants, mysql_query, postgres_database and
+// postgres_user. They work by the execution module of the server. Further
+// arguments of all of them say which server is meant; see the execution module.
 package databases
 
 import (

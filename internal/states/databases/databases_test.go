@@ -1,6 +1,7 @@
 package databases
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -11,12 +12,32 @@ import (
 	"brine/internal/states/core"
 	"brine/internal/states/statetest"
 	"brine/test/servertest"
+	"brine/test/tools"
 )
+
+// postgresTable is the table of PostgreSQL with a server for it.
+func postgresTable(t *testing.T) statetest.Table {
+	m := &host.Machine{}
+	tab := statetest.Table{Name: "testdata/postgres", States: append(slices.Clone(Modules()), core.Modules()...),
+		Functions: slices.Concat(moddatabases.Modules(m), files.Modules(m), modcore.Modules())}
+	if !statetest.Inside() {
+		s := servertest.Postgres(t)
+		t.Cleanup(s.Remove)
+		s.Exec(t, "", "ALTER ROLE salt SUPERUSER PASSWORD 'plain'")
+		tab.Env = []string{"BRINE_PG_HOST=" + s.Host, "BRINE_PG_BIN=" + filepath.Dir(tools.Find("/usr/lib/postgresql/*/bin/psql"))}
+	}
+	return tab
+}
+
+// TestPostgres changes a real server.
+func TestPostgres(t *testing.T) { statetest.Run(t, postgresTable(t)) }
+
+func TestPostgresRecordingIsTrue(t *testing.T) { postgresTable(t).Verify(t) }
 
 // mysqlTable is the table of MySQL with a server for it.
 func mysqlTable(t *testing.T) statetest.Table {
 	tab := statetest.Table{Name: "testdata/mysql", States: append(slices.Clone(Modules()), core.Modules()...),
-		Functions: slices.Concat(moddatabases.Modules(), files.Modules(&host.Machine{}), modcore.Modules())}
+		Functions: slices.Concat(moddatabases.Modules(&host.Machine{}), files.Modules(&host.Machine{}), modcore.Modules())}
 	if !statetest.Inside() {
 		s := servertest.MySQL(t)
 		t.Cleanup(s.Remove)
