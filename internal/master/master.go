@@ -127,6 +127,7 @@ type Master struct {
 	pending       pendingCount
 	queue         *queue
 	whereabouts   whereabouts
+	audience      audience
 	newcomers     newcomers
 
 	run context.Context // of Run; ends when the master is told to

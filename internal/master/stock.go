@@ -131,17 +131,11 @@ func (m *Master) absent(minions []string, expires time.Time) []string {
 	if len(mute) == 0 {
 		return nil
 	}
-	ids, addrs := map[string]bool{}, map[netip.Addr]bool{}
-	for _, p := range m.Subscribers() {
-		if id := cmp.Or(p.ID, p.Claimed); id != "" {
-			ids[id] = true
-		} else if ip, ok := hostOf(p.Addr); ok {
-			addrs[ip] = true
-		} else {
-			return nil
-		}
+	l := m.audience.now(m.publishers)
+	if l.odd {
+		return nil
 	}
-	return m.whereabouts.missing(mute, ids, addrs)
+	return m.whereabouts.missing(mute, l.ids, l.addrs)
 }
 
 // stockJobs bounds the jobs that are published again in one second.
@@ -161,15 +155,9 @@ func (m *Master) handToStock() {
 	if there == nil {
 		there = map[string]bool{}
 	}
-	conns := map[netip.Addr]int{}
-	for _, p := range m.Subscribers() {
-		if id := cmp.Or(p.ID, p.Claimed); id != "" {
-			there[id] = true
-		} else if ip, ok := hostOf(p.Addr); ok {
-			conns[ip]++
-		}
-	}
-	m.whereabouts.back(conns, there)
+	l := m.audience.now(m.publishers)
+	maps.Copy(there, l.ids)
+	m.whereabouts.back(l.conns, there)
 	come := m.queue.arrived(there, stockJobs)
 	if len(come) > 0 {
 		m.noteStates() // or they would get it again after a restart

@@ -106,6 +106,10 @@ type Publisher interface {
 	Serve(ctx context.Context) error
 	// Peers returns the subscribers connected now.
 	Peers() []Peer
+	// Changes is a number that grows whenever Peers has others to name, or
+	// others' ids. What was made of Peers is good for as long as it is what it
+	// was before Peers was called.
+	Changes() uint64
 	Close() error
 }
 

@@ -13,6 +13,7 @@ import (
 type attempt struct {
 	parts [][]byte
 	space [2 * batchMessages][]byte
+	flat  [FlatSize]byte
 	wrote int
 	write func(fd uintptr) bool // a method value would be made anew each time
 }
@@ -23,11 +24,33 @@ var attempts = sync.Pool{New: func() any {
 	return a
 }}
 
+// FlatSize is how much of several parts is better copied into one.
+const FlatSize = 1 << 10
+
+// SendParts writes as much of the parts, none of which is empty, as a socket
+// takes without waiting. flat is space to copy small ones to.
+func SendParts(fd int, parts [][]byte, flat []byte) (int, error) {
+	if len(parts) == 1 {
+		return Send(fd, parts[0])
+	}
+	n := 0
+	for _, p := range parts {
+		if n+len(p) > len(flat) {
+			return unix.Writev(fd, parts)
+		}
+		n += copy(flat[n:], p)
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	return Send(fd, flat[:n])
+}
+
 // once is the callback for RawConn.Write. It always reports done, so that
 // nobody waits for the socket.
 func (a *attempt) once(fd uintptr) bool {
 	for {
-		n, err := unix.Writev(int(fd), a.parts)
+		n, err := SendParts(int(fd), a.parts, a.flat[:])
 		if err == unix.EINTR {
 			continue
 		}

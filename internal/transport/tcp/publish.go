@@ -7,6 +7,7 @@ import (
 	"net"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"brine/internal/transport"
@@ -37,8 +38,10 @@ type publisher struct {
 	mu     sync.Mutex // also keeps publications in the same order for all
 	closed bool
 	seq    uint64 // of the publication
-	peers  map[*subscriber]struct{}
-	byID   map[string]map[*subscriber]struct{}
+	// changes is of Changes, and is added to under mu.
+	changes atomic.Uint64
+	peers   map[*subscriber]struct{}
+	byID    map[string]map[*subscriber]struct{}
 }
 
 func listenPublish(addr string, o transport.ListenOptions, log *slog.Logger) (*publisher, error) {
@@ -87,7 +90,7 @@ func (p *publisher) pulse() {
 // as one of pub.Minions, once each; those who did not register get none but
 // publications for everyone.
 func (p *publisher) Publish(pub transport.Publication) {
-	m := netpeer.Message{Head: publishHead(pub.Payload), Body: pub.Payload}
+	m := netpeer.Message{Body: append(publishHead(pub.Payload), pub.Payload...)} // in one piece, for thousands
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -126,6 +129,9 @@ func (p *publisher) Peers() []transport.Peer {
 	}
 	return peers
 }
+
+// Changes is that of transport.Publisher.
+func (p *publisher) Changes() uint64 { return p.changes.Load() }
 
 // drain takes no more publications and gives the queues a moment.
 func (p *publisher) drain() {
@@ -254,6 +260,7 @@ func (p *publisher) join(s *subscriber) bool {
 		return false
 	}
 	p.peers[s] = struct{}{}
+	p.changes.Add(1)
 	return true
 }
 
@@ -262,6 +269,7 @@ func (p *publisher) leave(s *subscriber) {
 	defer p.mu.Unlock()
 	delete(p.peers, s)
 	p.forgetID(s)
+	p.changes.Add(1)
 }
 
 func (p *publisher) register(s *subscriber, id string) {
@@ -273,6 +281,7 @@ func (p *publisher) register(s *subscriber, id string) {
 		p.byID[id] = make(map[*subscriber]struct{}, 1)
 	}
 	p.byID[id][s] = struct{}{}
+	p.changes.Add(1)
 }
 
 func (p *publisher) forgetID(s *subscriber) {

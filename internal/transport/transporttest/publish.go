@@ -40,6 +40,32 @@ func testPublishMany(t *testing.T, tr transport.Transport) {
 	wg.Wait()
 }
 
+// testPublisherChanges: what was made of Peers is good until Changes is another.
+func testPublisherChanges(t *testing.T, tr transport.Transport) {
+	p, s := servePublisher(t, tr, transport.ListenOptions{})
+	first := subscribe(t, tr, s.addr, transport.DialOptions{})
+	joined(t, p, first)
+	before := p.Changes()
+	one := len(p.Peers())
+	for range 10 {
+		p.Publish(transport.Publication{Payload: Text("a job")})
+	}
+	if now := p.Changes(); one != 1 || now != before {
+		t.Errorf("%d peers; a publication takes Changes from %d to %d", one, before, now)
+	}
+	second := subscribe(t, tr, s.addr, transport.DialOptions{})
+	joined(t, p, second)
+	both := p.Changes()
+	if len(p.Peers()) != 2 || both == before {
+		t.Errorf("with %d peers Changes is %d, with one it was %d", len(p.Peers()), both, before)
+	}
+	second.Close()
+	eventually(t, "the second has gone", func() bool { return len(p.Peers()) == 1 })
+	if now := p.Changes(); now == both || now == before {
+		t.Errorf("after the second has gone Changes is %d, before it was %d, and %d before the second came", now, both, before)
+	}
+}
+
 func testPublishNobody(t *testing.T, tr transport.Transport) {
 	p, err := tr.ListenPublish("127.0.0.1:0", transport.ListenOptions{HighWater: 1})
 	if err != nil {

@@ -53,6 +53,7 @@ func Run(t *testing.T, newTransport func() transport.Transport) {
 		{"closed requester", testClosedRequester},
 		{"nobody serves requests", testRequestNobody},
 		{"publish to many", testPublishMany},
+		{"publisher changes", testPublisherChanges},
 		{"publish without subscribers", testPublishNobody},
 		{"publication order", testPublishOrder},
 		{"slow subscriber", testSlowSubscriber},

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"brine/internal/transport"
@@ -24,6 +25,8 @@ type publisher struct {
 	subMu  sync.Mutex // also keeps publications in the same order for all
 	closed bool
 	subs   map[*link]net.Addr
+	// changes is of Changes, and is added to under subMu.
+	changes atomic.Uint64
 }
 
 func listenPublish(addr string, o transport.ListenOptions, log *slog.Logger) (*publisher, error) {
@@ -44,10 +47,12 @@ func (p *publisher) serve(_ context.Context, s *link) error {
 		return nil
 	}
 	p.subs[s] = s.live.RemoteAddr()
+	p.changes.Add(1)
 	p.subMu.Unlock()
 	defer func() {
 		p.subMu.Lock()
 		delete(p.subs, s)
+		p.changes.Add(1)
 		p.subMu.Unlock()
 	}()
 	s.ws.SetReadLimit(maxFromSubscriber)
@@ -79,6 +84,9 @@ func (p *publisher) Peers() []transport.Peer {
 	}
 	return peers
 }
+
+// Changes is that of transport.Publisher.
+func (p *publisher) Changes() uint64 { return p.changes.Load() }
 
 // drain takes no more publications and gives the queues a moment.
 func (p *publisher) drain() {

@@ -25,6 +25,10 @@ type link struct {
 	pulse   pulse
 	answers atomic.Bool // whether the peer has ever answered a PING
 	asks    atomic.Bool // whether it has ever sent one
+
+	// Of the goroutine that sends heartbeats.
+	sign  int64 // the pulse at the last round
+	quiet uint8 // rounds since it changed
 }
 
 // Read reads from the connection and notes the sign of life.
@@ -173,41 +177,81 @@ func isNetError(err error) bool {
 	return errors.As(err, &ne)
 }
 
+// misses is how many rounds of heartbeats a peer may leave unanswered.
+const misses = 3
+
 // heartbeats pings the peers that must know PING (ZMTP 3.1) and drops those
 // that used to answer and are silent now. The TTL in the PING lets a libzmq
 // peer notice by itself that this master is gone; such a peer must then hear
-// the next one in time. One that sends PINGs itself, as Brine's do, is pinged
-// only when it is silent.
+// the next message in time. So one that was heard and sent something since the
+// last round is not pinged in this one. One that sends PINGs itself, as Brine's
+// do, is pinged only when it is silent.
 func (h *host) heartbeats(ctx context.Context) {
 	every := h.opts.Heartbeat
 	if every <= 0 {
 		return
 	}
-	patience := 3 * every
-	ping := &packet{head: appendPing(nil, patience)}
+	r := rounds{host: h, every: every, ping: &packet{head: appendPing(nil, misses*every)}, last: time.Now()}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for last := time.Now(); ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		now := time.Now()
-		slept := now.Sub(last) > every+every/2 // we did, not the peers
-		last = now
-		for _, l := range h.current() {
-			silence := l.pulse.silence()
-			switch {
-			case l.peer.minor < 1:
-			case l.answers.Load() && silence > patience && !slept && !l.unread():
-				l.out.shut(errors.New("the peer answers no heartbeats"))
-			case l.asks.Load() && silence < every:
-			default:
-				l.out.send(ping)
-			}
+		if r.round(time.Now()) {
+			r.last = time.Now() // which for thousands, on a busy machine, is much later
 		}
 	}
+}
+
+// rounds are the heartbeats of a host. A peer's silence is counted in rounds and
+// not in seconds: of a time in which this process, or the whole machine, stood
+// still it has missed nothing.
+type rounds struct {
+	*host
+	every time.Duration
+	ping  *packet
+	last  time.Time // the end of the last round
+}
+
+// round is one round, unless it comes so soon after the last one that the
+// answers to that cannot be there yet: a ticker makes up for a tick that was late.
+func (r *rounds) round(now time.Time) bool {
+	since := now.Sub(r.last)
+	if since < r.every/2 {
+		return false
+	}
+	counts := since <= r.every+r.every/2 // otherwise we slept, not the peers
+	for _, l := range r.current() {
+		gone := l.judge(counts)
+		switch silence := l.pulse.silence(); {
+		case l.peer.minor < 1:
+		case gone && !l.unread():
+			l.out.shut(errors.New("the peer answers no heartbeats"))
+		case silence < r.every && (l.asks.Load() || l.answers.Load() && l.out.spoke()):
+		default:
+			l.out.send(r.ping)
+			l.out.spoke() // the PING itself does not count
+		}
+	}
+	return true
+}
+
+// judge notes whether the peer has given a sign of life since the last round,
+// and tells whether it has not for so many rounds that count that it is gone.
+func (l *link) judge(counts bool) (gone bool) {
+	sign := l.pulse.last.Load()
+	switch {
+	case sign != l.sign:
+		l.sign, l.quiet = sign, 0
+	case counts:
+		l.quiet = min(l.quiet+1, misses)
+	default:
+		l.quiet = 0 // its answer may have been due while we slept
+	}
+	return l.answers.Load() && l.quiet >= misses
 }
 
 // unread tells whether something of the peer waits to be read.

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"brine/internal/transport/netpeer"
 )
 
 const (
@@ -71,6 +73,7 @@ func (r *ring) pop() *packet {
 type batch struct {
 	bufs  [][]byte
 	space [2 * batchPackets][]byte
+	flat  [netpeer.FlatSize]byte
 	wrote int
 	err   error
 	write func(fd uintptr) bool
@@ -117,6 +120,7 @@ type outbox struct {
 	bytes    int // queued
 	off      int // bytes of the first packet that are sent
 	busy     bool
+	talked   bool // wrote anything, since the last heartbeat asked
 	closed   bool
 	cause    error // of the closing
 	dropped  uint64
@@ -263,6 +267,7 @@ func (o *outbox) gather(b *batch) (size int, ok bool) {
 func (o *outbox) sent(n int, all bool) (more, slow bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.talked = true
 	o.advance(n)
 	if !o.goesOn() {
 		return false, false
@@ -331,6 +336,15 @@ func (o *outbox) shut(cause error) {
 		q.pop().done(false) // a drain may be writing it
 	}
 	o.conn.Close()
+}
+
+// spoke tells whether anything was written since it was asked last.
+func (o *outbox) spoke() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	talked := o.talked
+	o.talked = false
+	return talked
 }
 
 // idle tells whether all that was queued has been handed to the system.

@@ -30,11 +30,15 @@ type publisher struct {
 	*host
 	shards []*shard
 	next   atomic.Uint32 // deals the subscribers
+	// changes counts what makes Peers return something else; it is added to
+	// before the lock of the shard is released.
+	changes atomic.Uint64
 }
 
 // shard owns the subscriptions of some of the subscribers. Its lock is held
 // for queueing and never while writing.
 type shard struct {
+	changes *atomic.Uint64 // the publisher's
 	mu      sync.Mutex
 	wake    sync.Cond
 	topics  topics
@@ -55,7 +59,7 @@ func listenPublish(addr string, o transport.ListenOptions, log *slog.Logger) (*p
 	h.backlog = o.HighWater
 	p := &publisher{host: h}
 	for range min(runtime.GOMAXPROCS(0), 8) {
-		s := &shard{topics: topics{lists: make(map[string][]*subscriber)}, members: make(map[*subscriber]struct{})}
+		s := &shard{changes: &p.changes, topics: topics{lists: make(map[string][]*subscriber)}, members: make(map[*subscriber]struct{})}
 		s.wake.L = &s.mu
 		p.shards = append(p.shards, s)
 	}
@@ -155,6 +159,9 @@ func (p *publisher) Peers() []transport.Peer {
 	}
 	return peers
 }
+
+// Changes is that of transport.Publisher.
+func (p *publisher) Changes() uint64 { return p.changes.Load() }
 
 // outgoing is one message and the topic that decides who gets it.
 type outgoing struct {
@@ -261,11 +268,13 @@ func (s *shard) leave(sub *subscriber) {
 	defer s.mu.Unlock()
 	s.topics.clear(sub)
 	delete(s.members, sub)
+	s.changes.Add(1)
 }
 
 func (s *shard) subscribe(sub *subscriber, prefix string, on bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer s.changes.Add(1)
 	if on {
 		return s.topics.add(sub, prefix)
 	}

@@ -6,13 +6,15 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"brine/internal/transport/netpeer"
 )
 
 // writeOnce is the callback for RawConn.Write: it writes what the socket takes
 // now. It always reports done, so that nobody waits for the socket.
 func (b *batch) writeOnce(fd uintptr) bool {
 	for {
-		b.wrote, b.err = unix.Writev(int(fd), b.bufs)
+		b.wrote, b.err = netpeer.SendParts(int(fd), b.bufs, b.flat[:])
 		switch b.err {
 		case unix.EINTR:
 			continue
