@@ -192,8 +192,15 @@ func parsePrivateBlock(block *pem.Block, passphrase string) (*rsa.PrivateKey, er
 			return nil, fmt.Errorf("%w: %w", ErrKey, err)
 		}
 		return k, nil
-	case "PRIVATE KEY":
-		k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	case "PRIVATE KEY", "ENCRYPTED PRIVATE KEY":
+		der := block.Bytes
+		if block.Type != "PRIVATE KEY" {
+			var err error
+			if der, err = decryptPKCS8(der, passphrase); err != nil {
+				return nil, err
+			}
+		}
+		k, err := x509.ParsePKCS8PrivateKey(der)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrKey, err)
 		}
@@ -201,8 +208,6 @@ func parsePrivateBlock(block *pem.Block, passphrase string) (*rsa.PrivateKey, er
 			return k, nil
 		}
 		return nil, fmt.Errorf("%w: an RSA key is needed, this is a %T", ErrKey, k)
-	case "ENCRYPTED PRIVATE KEY":
-		return nil, fmt.Errorf("%w: encrypted PKCS#8 is not supported; convert it with `openssl rsa -traditional -aes256`", ErrKey)
 	}
 	return nil, fmt.Errorf("%w: %.40q is no private key", ErrKey, block.Type)
 }

@@ -3,9 +3,12 @@ package crypt
 import (
 	"bytes"
 	"crypto/sha256"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"math/big"
@@ -361,7 +364,12 @@ func TestParsePrivate(t *testing.T) {
 		{"encrypted-des3.pem", "sesame", nil},
 		{"encrypted.pem", "", ErrPassphrase},
 		{"encrypted.pem", "wrong", ErrPassphrase},
-		{"encrypted-pkcs8.pem", "sesame", ErrKey},
+		{"encrypted-pkcs8.pem", "sesame", nil},
+		{"encrypted-pkcs8-des3.pem", "sesame", nil},
+		{"encrypted-pkcs8-aes128.pem", "sesame", nil},
+		{"encrypted-pkcs8.pem", "", ErrPassphrase},
+		{"encrypted-pkcs8.pem", "wrong", ErrPassphrase},
+		{"encrypted-pkcs8-scrypt.pem", "sesame", ErrKey},
 		{"ec.pem", "", ErrKey},
 		{"ec.pub", "", ErrKey},
 		{"short.pem", "", ErrKey},
@@ -555,6 +563,7 @@ func FuzzParsePrivate(f *testing.F) {
 	f.Add(read(f, vectors, "keys", "minion.pem"), "")
 	f.Add(read(f, "testdata", "pkcs8.pem"), "")
 	f.Add(read(f, "testdata", "encrypted.pem"), "sesame")
+	f.Add(read(f, "testdata", "encrypted-pkcs8.pem"), "sesame")
 	f.Fuzz(func(t *testing.T, text []byte, pass string) {
 		if _, err := ParsePrivate(text, pass); err != nil && !errors.Is(err, ErrKey) && !errors.Is(err, ErrPassphrase) {
 			t.Fatalf("an error of no kind: %v", err)
@@ -612,4 +621,58 @@ func BenchmarkRSA(b *testing.B) {
 func ExampleCleanKey() {
 	fmt.Printf("%q\n", CleanKey("-----BEGIN PUBLIC KEY-----\r\n...\r\n"))
 	// Output: "-----BEGIN PUBLIC KEY-----\n..."
+}
+
+// TestBrokenPKCS8: an encrypted key that was cut, or changed, is an error and
+// nothing worse, and no file has the program reckon for minutes.
+func TestBrokenPKCS8(t *testing.T) {
+	block, _ := pem.Decode(read(t, "testdata", "encrypted-pkcs8.pem"))
+	good := block.Bytes
+	for n := range len(good) {
+		if n > 120 && n < len(good)-20 {
+			continue
+		}
+		if _, err := decryptPKCS8(good[:n], "sesame"); err == nil {
+			t.Errorf("cut after %d bytes", n)
+		}
+	}
+	for i := range 110 {
+		bad := bytes.Clone(good)
+		bad[i] ^= 0x55
+		if _, err := decryptPKCS8(bad, "sesame"); err != nil && !errors.Is(err, ErrKey) && !errors.Is(err, ErrPassphrase) {
+			t.Errorf("byte %d: %v", i, err)
+		}
+	}
+	// 2,048 iterations, which become as many as fit.
+	many := bytes.Replace(good, []byte{2, 2, 8, 0}, []byte{2, 2, 0x7f, 0xff}, 1)
+	if _, err := decryptPKCS8(many, "sesame"); !errors.Is(err, ErrPassphrase) {
+		t.Errorf("another number of iterations: %v", err)
+	}
+	_, err := decryptPKCS8(read(t, "testdata", "encrypted-pkcs8-scrypt.pem"), "sesame")
+	if !errors.Is(err, ErrKey) {
+		t.Error(err)
+	}
+	huge, err := asn1.Marshal(struct {
+		Salt       []byte
+		Iterations int
+	}{make([]byte, 8), maxIterations + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme, err := asn1.Marshal(struct{ KDF, Cipher pkix.AlgorithmIdentifier }{
+		pkix.AlgorithmIdentifier{Algorithm: oidPBKDF2, Parameters: asn1.RawValue{FullBytes: huge}},
+		pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{2, 16, 840, 1, 101, 3, 4, 1, 42}, Parameters: asn1.RawValue{Tag: asn1.TagOctetString, Bytes: make([]byte, 16)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := asn1.Marshal(struct {
+		Algorithm pkix.AlgorithmIdentifier
+		Data      []byte
+	}{pkix.AlgorithmIdentifier{Algorithm: oidPBES2, Parameters: asn1.RawValue{FullBytes: scheme}}, make([]byte, 32)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := decryptPKCS8(whole, "sesame"); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "iterations") {
+		t.Error(err)
+	}
 }

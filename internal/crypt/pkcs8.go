@@ -1,0 +1,133 @@
+package crypt
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/des"
+	"crypto/pbkdf2"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"fmt"
+	"hash"
+)
+
+// pkcs8Convert is what to do about a form that is not known.
+const pkcs8Convert = "convert it with `openssl rsa -traditional -aes256`"
+
+// maxIterations bounds the work that a file may ask for: some seconds. OpenSSL
+// does 2,048.
+const maxIterations = 3_000_000
+
+// Object identifiers of RFC 8018 (PBES2, PBKDF2) and of what it is used with.
+var (
+	oidPBES2  = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 5, 13}
+	oidPBKDF2 = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 5, 12}
+
+	pbkdf2Hashes = map[string]func() hash.Hash{
+		"1.2.840.113549.2.7": sha1.New, "1.2.840.113549.2.8": sha256.New224, "1.2.840.113549.2.9": sha256.New,
+		"1.2.840.113549.2.10": sha512.New384, "1.2.840.113549.2.11": sha512.New,
+	}
+	pbes2Ciphers = map[string]struct {
+		size int
+		make func(key []byte) (cipher.Block, error)
+	}{
+		"2.16.840.1.101.3.4.1.2": {16, aes.NewCipher}, "2.16.840.1.101.3.4.1.22": {24, aes.NewCipher}, "2.16.840.1.101.3.4.1.42": {32, aes.NewCipher},
+		"1.2.840.113549.3.7": {24, des.NewTripleDESCipher},
+	}
+)
+
+// decryptPKCS8 returns the PrivateKeyInfo in an EncryptedPrivateKeyInfo (RFC
+// 5958), encrypted by PBES2 with PBKDF2 and a cipher in CBC mode, as OpenSSL
+// and Python's cryptography do it.
+func decryptPKCS8(der []byte, passphrase string) ([]byte, error) {
+	if passphrase == "" {
+		return nil, ErrPassphrase
+	}
+	var outer struct {
+		Algorithm pkix.AlgorithmIdentifier
+		Data      []byte
+	}
+	var scheme struct{ KDF, Cipher pkix.AlgorithmIdentifier }
+	var kdf struct {
+		Salt       []byte
+		Iterations int
+		KeyLength  int                      `asn1:"optional"`
+		PRF        pkix.AlgorithmIdentifier `asn1:"optional"`
+	}
+	var iv []byte
+	if err := unmarshalAll(der, &outer); err != nil {
+		return nil, err
+	}
+	if !outer.Algorithm.Algorithm.Equal(oidPBES2) {
+		return nil, fmt.Errorf("%w: encrypted PKCS#8 by %v instead of PBES2; %s", ErrKey, outer.Algorithm.Algorithm, pkcs8Convert)
+	}
+	if err := unmarshalAll(outer.Algorithm.Parameters.FullBytes, &scheme); err != nil {
+		return nil, err
+	}
+	if !scheme.KDF.Algorithm.Equal(oidPBKDF2) {
+		return nil, fmt.Errorf("%w: encrypted PKCS#8 with %v instead of PBKDF2; %s", ErrKey, scheme.KDF.Algorithm, pkcs8Convert)
+	}
+	if err := unmarshalAll(scheme.KDF.Parameters.FullBytes, &kdf); err != nil {
+		return nil, err
+	}
+	if err := unmarshalAll(scheme.Cipher.Parameters.FullBytes, &iv); err != nil {
+		return nil, err
+	}
+	newHash := sha1.New // what is meant where nothing is said
+	if len(kdf.PRF.Algorithm) > 0 {
+		newHash = pbkdf2Hashes[kdf.PRF.Algorithm.String()]
+	}
+	c, ok := pbes2Ciphers[scheme.Cipher.Algorithm.String()]
+	if newHash == nil || !ok {
+		return nil, fmt.Errorf("%w: encrypted PKCS#8 with the hash %v and the cipher %v; %s", ErrKey, kdf.PRF.Algorithm, scheme.Cipher.Algorithm, pkcs8Convert)
+	}
+	if kdf.Iterations < 1 || kdf.Iterations > maxIterations || kdf.KeyLength != 0 && kdf.KeyLength != c.size {
+		return nil, fmt.Errorf("%w: encrypted PKCS#8 with %d iterations (at most %d) and a key of %d bytes; %s", ErrKey, kdf.Iterations, maxIterations, kdf.KeyLength, pkcs8Convert)
+	}
+	key, err := pbkdf2.Key(newHash, passphrase, kdf.Salt, kdf.Iterations, c.size)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	block, err := c.make(key)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	size := block.BlockSize()
+	if len(iv) != size || len(outer.Data) == 0 || len(outer.Data)%size != 0 {
+		return nil, fmt.Errorf("%w: encrypted PKCS#8 with %d bytes and a vector of %d", ErrKey, len(outer.Data), len(iv))
+	}
+	plain := make([]byte, len(outer.Data))
+	cipher.NewCBCDecrypter(block, iv).CryptBlocks(plain, outer.Data)
+	// Who has the wrong passphrase finds no padding; and where that is so by
+	// chance, no key.
+	pad := int(plain[len(plain)-1])
+	if pad == 0 || pad > size {
+		return nil, ErrPassphrase
+	}
+	for _, b := range plain[len(plain)-pad:] {
+		if int(b) != pad {
+			return nil, ErrPassphrase
+		}
+	}
+	plain = plain[:len(plain)-pad]
+	var info asn1.RawValue
+	if rest, err := asn1.Unmarshal(plain, &info); err != nil || len(rest) > 0 {
+		return nil, ErrPassphrase
+	}
+	return plain, nil
+}
+
+// unmarshalAll reads DER of which nothing may be left over.
+func unmarshalAll(der []byte, v any) error {
+	rest, err := asn1.Unmarshal(der, v)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes too many", len(rest))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: encrypted PKCS#8: %w", ErrKey, err)
+	}
+	return nil
+}
