@@ -348,7 +348,14 @@ func TestRemoval(t *testing.T) {
 	for _, r := range []*running{a, b} {
 		eventually(t, "it is dropped", r.linked(1))
 	}
-	eventually(t, "it has nobody", c.linked(0))
+	eventually(t, "it has nobody, and knows why", func() error {
+		for _, m := range c.Members() {
+			if m.Up || !strings.Contains(m.Problem, "was removed from the cluster") || !strings.Contains(m.Problem, "restart") {
+				return fmt.Errorf("%+v", m)
+			}
+		}
+		return nil
+	})
 	c.stop()
 	a.publish(t, 1)
 	eventually(t, "the others go on", b.has(func(h *host) bool { return len(h.jobs) == 1 }))

@@ -674,6 +674,9 @@ func (c *Cluster) judge(theirs facts, d *value.Dict, said transcript, nb string)
 	if c.cfg.Options.Isolated && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Sprintf("%.100q %s of %s", theirs.id, notMember, c.cfg.ID)
 	}
+	if p := c.all()[theirs.id]; errors.Is(err, fs.ErrNotExist) && p != nil && p.wasThere() {
+		return nil, nil, fmt.Sprintf("%s was removed from the cluster: %s was deleted; restart it to have it back", theirs.id, c.secrets.peerPath(theirs.id))
+	}
 	if salt.CheckID(theirs.id) != nil || err != nil {
 		return nil, nil, fmt.Sprintf("%.100q has left no key in cluster_pki_dir of %s (is that one folder for both?)", theirs.id, c.cfg.ID)
 	}
@@ -703,6 +706,13 @@ func (c *Cluster) judge(theirs facts, d *value.Dict, said transcript, nb string)
 		return nil, nil, fmt.Sprintf("%s was removed from the cluster", theirs.id)
 	}
 	return p, cipher, ""
+}
+
+// wasThere reports whether its key has been in the shared folder.
+func (p *peer) wasThere() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
 }
 
 func (p *peer) isGone() bool {
