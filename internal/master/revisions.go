@@ -426,7 +426,10 @@ func (r *revisions) catchUp(ctx context.Context) {
 			}
 		}
 	}
-	wait(func() bool { return r.m.cluster.CaughtUp(streamRecords) })
+	heard := func() bool { return r.m.cluster.CaughtUp(streamRecords) }
+	if wait(heard); !heard() && ctx.Err() == nil {
+		r.m.log.Warn("not all masters that seem to be there have answered in time; this one serves the files that it has, or those that others have told it of", "after", catchUpTime)
+	}
 	there := func() bool {
 		c, err := r.agreed()
 		return err == nil && c.ID == r.current()

@@ -142,11 +142,19 @@ func TestAgreedFiles(t *testing.T) {
 		t.Errorf("a test: %+v", c)
 	}
 	first := ask[choice](t, two, "cluster.sync_roots")
-	for _, m := range a.masters {
-		if first.Members[m.Name] != "serves it" {
-			t.Errorf("after sync_roots: %+v", first)
-		}
+	all := func(what, revision string, masters ...*node) {
+		t.Helper()
+		eventually(t, "all serve "+revision+" "+what, func() error {
+			g := ask[agreement](t, two, "cluster.revision")
+			for _, m := range masters {
+				if g.Agreed != revision || g.Members[m.Name] != "serves it" {
+					return fmt.Errorf("%+v", g)
+				}
+			}
+			return nil
+		})
 	}
+	all("after sync_roots", first.Revision, a.masters...)
 	each("when all have agreed", "master 1")
 	dest := filepath.Join(t.TempDir(), "large")
 	out, errs, _ := one.Run(brine, "salt", "m2", "cp.get_file", "salt://large", dest, "saltenv=prod")
@@ -175,14 +183,19 @@ func TestAgreedFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := ask[choice](t, two, "cluster.sync_roots")
-	if second.Changed != 2 || second.Removed != 1 || second.Previous != first.Revision || second.Members[one.Name] != "serves it" {
+	if second.Changed != 2 || second.Removed != 1 || second.Previous != first.Revision {
 		t.Errorf("with one away: %+v", second)
 	}
+	all("with one away", second.Revision, one, two)
+	said := len(three.Log())
 	three.Start()
 	eventually(t, "the master that was away serves files again", func() error {
 		s, err := text(three, "m2", "salt://word")
 		if err == nil && s != "changed" {
-			t.Fatalf("what is old by now: %q", s)
+			// Only if the others were silent for as long as it waits.
+			if err = fmt.Errorf("what is old by now: %q", s); !strings.Contains(three.Log()[said:], "have answered in time") {
+				t.Fatal(err)
+			}
 		}
 		return err
 	})
@@ -218,9 +231,7 @@ func TestAgreedFiles(t *testing.T) {
 	withRoots(t, late)
 	late.Write("states/word", "late")
 	late.Start()
-	if g := ask[agreement](t, late, "cluster.revision"); g.Members[late.Name] != "serves it" {
-		t.Errorf("one that has joined: %+v", g)
-	}
+	all("with one that has joined", first.Revision, append(a.masters, late)...)
 	a.equal(late, 4, nil)
 }
 
@@ -247,21 +258,23 @@ func TestAgreedBeforeServing(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, errs, code := one.Run(brine, "salt-run", "cluster.sync_roots", "timeout=2")
-	if code == 0 || !strings.Contains(out+errs, "nothing was changed") || !strings.Contains(out+errs, two.Name) {
+	if code == 0 && strings.Contains(out, "cannot be reached") {
+		t.Log("the other was silent right then, and so not waited for")
+	} else if code == 0 || !strings.Contains(out+errs, "nothing was changed") || !strings.Contains(out+errs, two.Name) {
 		t.Errorf("a master that can store nothing: %d %s%s", code, out, errs)
-	}
-	if g := ask[agreement](t, one, "cluster.revision"); g.Agreed != "" {
+	} else if g := ask[agreement](t, one, "cluster.revision"); g.Agreed != "" {
 		t.Errorf("agreed all the same: %+v", g)
 	}
 	if err := errors.Join(os.Remove(work), os.Mkdir(work, 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	c := ask[choice](t, one, "cluster.sync_roots")
+	eventually(t, "the other has it", func() error {
+		_, err := os.Stat(filepath.Join(trees, "trees", c.Revision))
+		return err
+	})
 	two.Kill()
 	one.Kill()
-	if _, err := os.Stat(filepath.Join(trees, "trees", c.Revision)); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.RemoveAll(trees); err != nil {
 		t.Fatal(err)
 	}
