@@ -119,7 +119,7 @@ func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 	}
 	// Of files everybody may have all; these say nothing of any minion.
 	files := fileserver.Commands()
-	nothing := map[string]bool{"_brine_running": true, "_brine_standing": true, "_master_opts": true, "_master_tops": true}
+	nothing := map[string]bool{"_brine_members": true, "_brine_running": true, "_brine_standing": true, "_master_opts": true, "_master_tops": true}
 	for _, cmd := range minionCommands(t) {
 		if cmd == "revoke_auth" {
 			continue // ends what evil may do; see below
