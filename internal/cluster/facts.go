@@ -151,6 +151,9 @@ func unnamed(who string, peers []string, whom string) string {
 	return fmt.Sprintf("cluster_peers of %s (%s) does not name %s: name it there, or remove %[1]s from cluster_peers of %[3]s", who, strings.Join(peers, ", "), whom)
 }
 
+// clockOf begins what is said of a clock.
+const clockOf = "the clock of "
+
 // skewed says that a clock is wrong. The peer's time was read between two
 // moments of this master's clock.
 func (c *Cluster) skewed(peer facts, from, to time.Time) string {
@@ -158,9 +161,9 @@ func (c *Cluster) skewed(peer facts, from, to time.Time) string {
 	case peer.now.IsZero():
 		return ""
 	case from.Sub(peer.now) > maxSkew:
-		return fmt.Sprintf("the clock of %s is %v behind that of %s; at most %v are allowed: have both follow one source of time (NTP)", peer.id, from.Sub(peer.now).Round(time.Millisecond), c.cfg.ID, maxSkew)
+		return fmt.Sprintf(clockOf+"%s is %v behind that of %s; at most %v are allowed: have both follow one source of time (NTP)", peer.id, from.Sub(peer.now).Round(time.Millisecond), c.cfg.ID, maxSkew)
 	case peer.now.Sub(to) > maxSkew:
-		return fmt.Sprintf("the clock of %s is %v ahead of that of %s; at most %v are allowed: have both follow one source of time (NTP)", peer.id, peer.now.Sub(to).Round(time.Millisecond), c.cfg.ID, maxSkew)
+		return fmt.Sprintf(clockOf+"%s is %v ahead of that of %s; at most %v are allowed: have both follow one source of time (NTP)", peer.id, peer.now.Sub(to).Round(time.Millisecond), c.cfg.ID, maxSkew)
 	}
 	return ""
 }

@@ -908,6 +908,7 @@ func (c *Cluster) agree() error {
 	defer cancel()
 	var mu sync.Mutex
 	var reasons, unknown []string // unknown: it may not be known yet who has joined
+	var clocks []string           // of two clocks nobody can tell which is wrong
 	agreed := c.founding          // by who let it in
 	var wg sync.WaitGroup
 	for _, p := range c.all() {
@@ -930,6 +931,8 @@ func (c *Cluster) agree() error {
 			case strings.Contains(r.reason, notParted):
 				c.log.Warn("this master works without a peer: "+r.reason, "peer", p.id)
 				agreed = true
+			case strings.Contains(r.reason, clockOf) && c.cfg.Options.Isolated:
+				clocks = append(clocks, r.reason)
 			case strings.Contains(r.reason, notMember):
 				unknown = append(unknown, r.reason)
 			default:
@@ -940,6 +943,11 @@ func (c *Cluster) agree() error {
 	wg.Wait()
 	if !agreed {
 		reasons = append(reasons, unknown...)
+	}
+	if !agreed && len(clocks) > 1 {
+		reasons = append(reasons, clocks...) // it is this one's
+	} else if len(clocks) > 0 {
+		c.log.Warn("this master works without a peer until their clocks agree", "reasons", strings.Join(clocks, "; "))
 	}
 	if len(reasons) == 0 {
 		return nil

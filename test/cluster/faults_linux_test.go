@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+)
+
+// smallDisk gives a node a disk of its own in a folder, in a mount namespace of
+// its own, and returns what runs a command there.
+func smallDisk(t *testing.T, n *node, folder, size string) func(script string) error {
+	t.Helper()
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// It lives as long as its standard input is open.
+	holder := exec.Command("unshare", "-m", "sh", "-c", `mount -t tmpfs -o size="$1" tmpfs "$2" && echo ready && exec cat`, "sh", size, folder)
+	in, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := holder.StdoutPipe()
+	if err == nil {
+		err = holder.Start()
+	}
+	if err != nil {
+		t.Skip("no mount namespaces:", err)
+	}
+	t.Cleanup(func() { in.Close(); holder.Wait() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+		t.Skip("no mount namespaces, which only root has")
+	}
+	n.Within = []string{"nsenter", "-m", "-t", fmt.Sprint(holder.Process.Pid), "--"}
+	return func(script string) error {
+		c := exec.Command(n.Within[0], append(n.Within[1:], "sh", "-c", script, "sh", folder)...)
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	}
+}
+
+// TestApartFullDisk: while the disk of one of three masters is full, the others
+// command the fleet, also minions that are at that one, too, and decide about
+// keys; when there is room again it has all that it missed.
+func TestApartFullDisk(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "")
+	full := a.masters[2]
+	disk := smallDisk(t, full, full.Path("var/cache/salt/master"), "64m")
+	a.start()
+	a.minion("m0", full, a.masters[0])
+	eventually(t, "m0 is seen", func() error {
+		if s := state(a.masters[1], "m0"); s != "minions_pre" {
+			return errors.New(s)
+		}
+		return nil
+	})
+	a.masters[1].Accept("m0")
+	for _, m := range a.masters {
+		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+	}
+	a.equal(a.masters[0], 3, map[string]int{"key": 1, "minion": 1})
+	// To the last byte, and what the master frees meanwhile.
+	if err := disk(`dd if=/dev/zero of="$1/filler" bs=4k 2>/dev/null; dd if=/dev/zero of="$1/filler2" bs=1 2>/dev/null; test "$(df --output=avail "$1" | tail -n 1)" -eq 0`); err != nil {
+		t.Fatal(err)
+	}
+	var jids []string
+	for i, m := range a.masters[:2] {
+		for j := range 5 {
+			text := fmt.Sprintf("while it is full %d %d", i, j)
+			eventually(t, "a job of "+m.Name, func() error {
+				out, errs, _ := m.Run(brine, "salt", "--out=json", "m0", "test.echo", text)
+				if !strings.Contains(out, text) {
+					return errors.New(out + errs)
+				}
+				return nil
+			})
+			out, errs, _ := m.Run(brine, "salt", "--async", "m0", "test.echo", text)
+			jids = append(jids, jidIn(out+errs))
+		}
+	}
+	a.minion("m1", a.masters[0])
+	eventually(t, "m1 is seen", func() error {
+		if s := state(a.masters[1], "m1"); s != "minions_pre" {
+			return errors.New(s)
+		}
+		return nil
+	})
+	a.masters[1].Accept("m1")
+	eventually(t, "m1 answers", func() error { return a.masters[0].PingAll(brine, "m1") })
+	eventually(t, "the disk is really full", func() error {
+		if log := full.Log(); !strings.Contains(log, "no space left") {
+			return errors.New(log[max(0, len(log)-1000):])
+		}
+		return nil
+	})
+	if !full.Alive() {
+		t.Errorf("the master whose disk is full has ended")
+	}
+	if err := disk(`rm "$1/filler" "$1/filler2"`); err != nil {
+		t.Fatal(err)
+	}
+	if !full.Alive() {
+		full.Start()
+	}
+	a.equal(a.masters[0], 3, map[string]int{"key": 2, "job": 20, "return": 20})
+	for _, jid := range jids {
+		out, errs, _ := full.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
+		if !strings.Contains(out, "while it is full") {
+			t.Errorf("job %s is not at the master whose disk was full: %s%s", jid, out, errs)
+		}
+	}
+	eventually(t, "all answer to it", func() error { return full.PingAll(brine, "m0", "m1") })
+}
+
+// TestApartWrongClock: a master whose clock is five minutes ahead is not let in
+// again, and says why; the others go on; with the right clock it has all that
+// it missed, and what it did itself meanwhile is at the others. It is only done
+// when BRINE_CLOCK is set (daemontest.Ahead).
+func TestApartWrongClock(t *testing.T) {
+	t.Parallel()
+	ahead := daemontest.Ahead(t)
+	a := newApart(t, 3, "auto_accept: true\n").start()
+	wrong := a.masters[2]
+	a.minion("m0", wrong, a.masters[0])
+	for _, m := range a.masters {
+		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+	}
+	// Alone it cannot know that its clock is wrong.
+	for _, m := range a.masters {
+		m.Kill()
+	}
+	wrong.Within = ahead
+	wrong.Start()
+	eventually(t, "it answers to the one whose clock is wrong", func() error { return wrong.PingAll(brine, "m0") })
+	for _, m := range a.masters[:2] {
+		m.Start()
+	}
+	for _, m := range a.masters[:2] {
+		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+	}
+	eventually(t, "what is wrong is said", func() error {
+		if !strings.Contains(wrong.Log()+a.masters[0].Log(), "the clock of") {
+			return errors.New(wrong.Log())
+		}
+		return nil
+	})
+	wrong.Signal(syscall.SIGTERM)
+	wrong.Wait(30 * time.Second)
+	wrong.Launch()
+	if code := wrong.Wait(60 * time.Second); code == 0 {
+		t.Error("it is let in")
+	}
+	wrong.Within = nil
+	wrong.Start()
+	a.equal(a.masters[0], 3, map[string]int{"key": 1, "job": 4, "return": 4})
+	eventually(t, "it answers to all", func() error {
+		for _, m := range a.masters {
+			if err := m.PingAll(brine, "m0"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
