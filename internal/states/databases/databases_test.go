@@ -30,7 +30,10 @@ func postgresTable(t *testing.T) statetest.Table {
 }
 
 // TestPostgres changes a real server.
-func TestPostgres(t *testing.T) { statetest.Run(t, postgresTable(t)) }
+func TestPostgres(t *testing.T) {
+	t.Parallel()
+	statetest.Run(t, postgresTable(t))
+}
 
 func TestPostgresRecordingIsTrue(t *testing.T) { postgresTable(t).Verify(t) }
 
@@ -48,6 +51,9 @@ func mysqlTable(t *testing.T) statetest.Table {
 }
 
 // TestMySQL changes a real server.
-func TestMySQL(t *testing.T) { statetest.Run(t, mysqlTable(t)) }
+func TestMySQL(t *testing.T) {
+	t.Parallel()
+	statetest.Run(t, mysqlTable(t))
+}
 
 func TestMySQLRecordingIsTrue(t *testing.T) { mysqlTable(t).Verify(t) }
