@@ -96,13 +96,19 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
+// signingIn returns a function that signs in a known minion.
+func signingIn(t testing.TB) func() {
+	s := newServer(t, echo)
+	s.book.accept("one", private(t, "minion").Public())
+	body := signInBody(t, "one", "minion")
+	return func() { s.ask(t, body, false) }
+}
+
 func BenchmarkSignIn(b *testing.B) {
-	s := newServer(b, echo)
-	s.book.accept("one", private(b, "minion").Public())
-	body := signInBody(b, "one", "minion")
+	signIn := signingIn(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		s.ask(b, body, false)
+		signIn()
 	}
 }
 
@@ -118,6 +124,7 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"Handle of a return", handling(t), 85},
 		{"Publish, signed", publishing(t, true), 18},
+		{"a sign-in", signingIn(t), 170},
 	} {
 		if got := testing.AllocsPerRun(200, c.f); got > c.max {
 			t.Errorf("%s: %.0f allocations, at most %.0f were meant", c.name, got, c.max)
