@@ -634,6 +634,7 @@ func TestReturnBeforeItsJob(t *testing.T) {
 	})
 	b.fire(ret(2), "id", "m", "jid", jid(2))
 	a.publish(t, 2)
+	eventually(t, "b knows the job", b.has(func(h *host) bool { return slices.Contains(h.jobs, jid(2)) }))
 	b.fire(ret(1), "id", "m", "jid", jid(1)) // comes after all else
 	eventually(t, "the last one is there", a.has(func(h *host) bool { return heard(h, 1) == 2 }))
 	if err := a.has(func(h *host) bool { return heard(h, 2) == 1 })(); err != nil {
