@@ -327,6 +327,14 @@ func TestBounded(t *testing.T) {
 	a.publish(t, 0)
 	eventually(t, "the first is there", b.has(func(h *host) bool { return len(h.jobs) == 1 }))
 	p := a.all()[b.cfg.ID]
+	eventually(t, "the first is acknowledged", func() error { // or else it would get another number
+		p.out.mu.Lock()
+		defer p.out.mu.Unlock()
+		if n := len(p.out.items); n > 0 {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
 	p.out.mu.Lock() // as if a hundred had been dropped
 	p.out.first += 100
 	p.out.mu.Unlock()
