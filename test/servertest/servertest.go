@@ -174,10 +174,32 @@ func (s *Server) Stop() {
 }
 
 // Freeze stops the server from answering, with its connections open, until the
-// function that it returns is called.
+// function that it returns is called. On a busy machine a signal takes its time,
+// in which the server would go on; so it is waited for.
 func (s *Server) Freeze() (thaw func()) {
-	s.cmd.Process.Signal(syscall.SIGSTOP)
-	return func() { s.cmd.Process.Signal(syscall.SIGCONT) }
+	p := s.cmd.Process
+	p.Signal(syscall.SIGSTOP)
+	for end := time.Now().Add(10 * time.Second); !stopped(p.Pid) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	return func() { p.Signal(syscall.SIGCONT) }
+}
+
+// stopped reports whether all threads of a process stand still, as far as the
+// system tells.
+func stopped(pid int) bool {
+	stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, path := range stats {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue // the thread has ended
+		}
+		_, after, _ := strings.Cut(string(b), ") ")
+		if !strings.HasPrefix(after, "T") {
+			return false
+		}
+	}
+	return true
 }
 
 // Remove ends the server and deletes its data.
