@@ -17,7 +17,7 @@ import (
 // tree.
 var rows = [][]string{
 	{"salt", "value", "atomicfile", "log"},
-	{"field", "mersenne", "pyre", "shadow", "profile"},
+	{"field", "mersenne", "pyre", "profile"},
 	{"msgpack", "yaml", "json", "crypt", "host", "textedit"},
 	{"handshake", "roster", "transport", "target", "oplog", "lease", "jinja", "jmespath", "discovery", "gitrepo", "schedule", "remote"},
 	{"channel", "fileserver", "fileclient"},
