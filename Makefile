@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp sal
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: tools normal durable build man demo demo-cluster test check fmt vet lint race fuzz bench bench-quick soak git-size microbench interop clean help
+.PHONY: tools normal durable durable-apart build man demo demo-cluster test check fmt vet lint race fuzz bench bench-quick soak git-size microbench interop clean help
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -73,6 +73,9 @@ interop: build ## against stock Salt, whose source tree BRINE_STOCK_SALT names
 DURABLE ?= 1000x50
 durable: ## jobs x minions over three masters that are killed in turn: each must run once and return once
 	BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 60m -run 'TestManyJobs|TestLedger' ./test/durable
+
+durable-apart: ## the same over three masters of a cluster without a shared folder, through random faults of masters and network; as root
+	BRINE_DURABLE=$(DURABLE) $(GO) test -count=1 -v -timeout 120m -run 'TestManyJobsApart|TestLedger' ./test/durable
 
 NORMAL ?= 1h
 normal: ## three hot masters and their minions for NORMAL: nothing may be logged at level error

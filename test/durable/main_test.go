@@ -2,14 +2,15 @@
 // lost, and that no job runs twice, whoever is killed, cut off or away
 // meanwhile.
 //
-// TestManyJobs is shortened unless BRINE_DURABLE says otherwise, as
-// JOBSxMINIONS: 1000x1, 1000x50 (see `make durable`).
+// TestManyJobs and TestManyJobsApart are shortened unless BRINE_DURABLE says otherwise, as
+// JOBSxMINIONS: 1000x1, 1000x50 (see `make durable` and `make durable-apart`).
 package durable
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,7 +25,16 @@ import (
 	"brine/test/daemontest"
 )
 
-func TestMain(m *testing.M) { daemontest.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(speakerEnv) != "" {
+		if err := speak(os.Stdin, os.Stdout); !errors.Is(err, io.EOF) {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	daemontest.Main(m)
+}
 
 type node = daemontest.Node
 
@@ -144,6 +154,10 @@ func (b *boss) mustShell(target, script string, kwargs *value.Dict) (jid string)
 func (b *boss) results(jid string) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
 	defer cancel()
+	return b.lookup(ctx, jid)
+}
+
+func (b *boss) lookup(ctx context.Context, jid string) (map[string]any, error) {
 	d, err := b.c.Run(ctx, client.Runner{Fun: "jobs.lookup_jid", Args: []any{jid}}, nil, nil)
 	if err != nil {
 		return nil, err

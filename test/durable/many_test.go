@@ -44,22 +44,34 @@ type ledger struct {
 	ran     map[string]map[string]int      // job, minion
 	shown   map[string]map[string][]string // job, minion: names of masters
 	owner   map[string]string              // job: the master that published it
+	// everywhere are the masters that show all results, in place of the owner.
+	everywhere []string
 }
 
 // faults are the deviations from: each job ran exactly once on each minion, and
-// its result is shown by the master that published it.
+// its result is shown by the master that published it, or by all.
 func (l *ledger) faults() (out []string) {
 	for _, jid := range l.jobs {
 		for _, id := range l.minions {
 			if n := l.ran[jid][id]; n != 1 {
 				out = append(out, fmt.Sprintf("job %s ran %d times on %s", jid, n, id))
 			}
-			if !slices.Contains(l.shown[jid][id], l.owner[jid]) {
-				out = append(out, fmt.Sprintf("the result of job %s on %s is not shown by %s, but by %v", jid, id, l.owner[jid], l.shown[jid][id]))
+			for _, master := range l.showing(jid) {
+				if !slices.Contains(l.shown[jid][id], master) {
+					out = append(out, fmt.Sprintf("the result of job %s on %s is not shown by %s, but by %v", jid, id, master, l.shown[jid][id]))
+				}
 			}
 		}
 	}
 	return out
+}
+
+// showing are the masters that must show the results of a job.
+func (l *ledger) showing(jid string) []string {
+	if l.everywhere != nil {
+		return l.everywhere
+	}
+	return []string{l.owner[jid]}
 }
 
 // read takes what the minions have written: a line with the id for each run.
@@ -101,6 +113,10 @@ func TestLedgerSeesLossAndDuplicate(t *testing.T) {
 			return os.WriteFile(filepath.Join(dir, "b"), []byte("j1\nj2\nj1\n"), 0o600)
 		}, "job j1 ran 2 times on b"},
 		{"a result lost", func(l *ledger, _ string) error { delete(l.shown["j2"], "a"); return nil }, "the result of job j2 on a is not shown by m2, but by []"},
+		{"a result that one of all masters lacks", func(l *ledger, _ string) error {
+			l.everywhere, l.shown["j1"]["b"] = []string{"m1", "m2"}, []string{"m2"}
+			return nil
+		}, "the result of job j1 on b is not shown by m1, but by [m2]"},
 		{"a result at another master only", func(l *ledger, _ string) error { l.shown["j1"]["b"] = []string{"m2"}; return nil }, "the result of job j1 on b is not shown by m1, but by [m2]"},
 	} {
 		l, dir := fresh()

@@ -1,0 +1,301 @@
+package durable
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"brine/internal/salt"
+	"brine/test/daemontest"
+	"brine/test/netns"
+)
+
+// member is one master of a cluster without a shared folder, on a machine of
+// its own, and who commands it.
+type member struct {
+	*node
+	on      *netns.Machine
+	mu      sync.Mutex
+	orders  *json.Encoder
+	answers *json.Decoder
+}
+
+func (m *member) speaker(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append(slices.Clone(m.Within), exe)
+	c := exec.Command(args[0], args[1:]...)
+	c.Env = append(os.Environ(), speakerEnv+"="+m.Dir+" "+m.Host)
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close(); c.Wait() })
+	m.orders, m.answers = json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))
+}
+
+func (m *member) tell(o order) (map[string]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var a answer
+	if err := errors.Join(m.orders.Encode(o), m.answers.Decode(&a)); err != nil {
+		return nil, err
+	}
+	if a.Err != "" {
+		return nil, errors.New(a.Err)
+	}
+	return a.Shown, nil
+}
+
+// trouble is what happens to masters and to the network between all, one thing
+// after the other, for as long as jobs are given.
+type trouble struct {
+	t       *testing.T
+	rand    *rand.Rand
+	net     *netns.Network
+	masters []*member
+	fields  []*netns.Machine // of the minions
+	counts  map[string]int
+}
+
+func (f *trouble) nap(most time.Duration) {
+	time.Sleep(most/4 + time.Duration(f.rand.Int64N(int64(most*3/4))))
+}
+
+// one is one fault, and its end.
+func (f *trouble) one() {
+	i := f.rand.IntN(len(f.masters))
+	m, other := f.masters[i], f.masters[(i+1+f.rand.IntN(len(f.masters)-1))%len(f.masters)]
+	const long = 6 * time.Second
+	kind := []string{"kill", "kill", "freeze", "freeze", "part two masters", "cut one off from masters", "cut minions off", "kill two", "freeze one, kill one", "stop", "kill all"}[f.rand.IntN(11)]
+	f.counts[kind]++
+	switch kind {
+	case "kill":
+		m.Kill()
+		f.nap(long)
+		m.Launch()
+	case "stop":
+		m.Signal(syscall.SIGTERM)
+		m.node.Wait(patience)
+		f.nap(long)
+		m.Launch()
+	case "freeze":
+		m.Signal(syscall.SIGSTOP)
+		f.nap(long)
+		m.Signal(syscall.SIGCONT)
+	case "part two masters":
+		f.net.Part(m.on, other.on)
+		f.nap(2 * long)
+		f.net.Join(m.on, other.on)
+	case "cut one off from masters":
+		for _, o := range f.masters {
+			if o != m {
+				f.net.Part(m.on, o.on)
+			}
+		}
+		f.nap(2 * long)
+		for _, o := range f.masters {
+			if o != m {
+				f.net.Join(m.on, o.on)
+			}
+		}
+	case "cut minions off":
+		w := f.fields[f.rand.IntN(len(f.fields))]
+		f.net.Part(m.on, w)
+		f.nap(2 * long)
+		f.net.Join(m.on, w)
+	case "kill two":
+		m.Kill()
+		other.Kill()
+		f.nap(long)
+		other.Launch()
+		m.Launch()
+	case "freeze one, kill one":
+		m.Signal(syscall.SIGSTOP)
+		other.Kill()
+		f.nap(long)
+		m.Signal(syscall.SIGCONT)
+		other.Launch()
+	case "kill all":
+		for _, b := range f.masters {
+			b.Kill()
+		}
+		for _, b := range f.masters {
+			b.Launch()
+		}
+	}
+	f.nap(long)
+}
+
+// TestManyJobsApart gives jobs to three masters without a shared folder in turn,
+// while at random one or two or all are killed, frozen, stopped, and cut off from
+// each other and from minions. Each job runs once on each minion, and every
+// master shows every result. BRINE_DURABLE says how many, as JOBSxMINIONS, and
+// BRINE_DURABLE_SEED which faults.
+func TestManyJobsApart(t *testing.T) {
+	jobs, minions := amount(t)
+	seed := uint64(time.Now().UnixNano())
+	if n, err := strconv.ParseUint(os.Getenv("BRINE_DURABLE_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	f := &trouble{t: t, rand: rand.New(rand.NewPCG(seed, 0)), net: netns.New(t), counts: map[string]int{}}
+	t.Logf("seed %d", seed)
+	var hosts []string
+	var machines []*netns.Machine
+	for i := range 3 {
+		machines = append(machines, f.net.Machine(i+1))
+		hosts = append(hosts, machines[i].Addr)
+	}
+	for i, on := range machines {
+		n := daemontest.NewMaster(t, brine, on.Addr, on.Addr, "auto_accept: True\nkeysize: 2048\npub_hwm: 20000\n")
+		n.Write("master", n.Read("master")+fmt.Sprintf("cluster_id: test\ncluster_isolated_filesystem: True\ncluster_secret: a secret of the tests\ncluster_peers: [%s]\ncluster_pki_dir: %s\ncluster_voters: [%s]\n",
+			strings.Join(slices.Delete(slices.Clone(hosts), i, i+1), ", "), n.Path("cluster"), strings.Join(hosts, ", ")))
+		n.Level, n.Within = "info", on.Within()
+		m := &member{node: n, on: on}
+		m.Launch()
+		m.speaker(t)
+		f.masters = append(f.masters, m)
+	}
+	l := &ledger{everywhere: hosts, shown: map[string]map[string][]string{}}
+	var workers []*node
+	ran := func(id string) string { return workers[slices.Index(l.minions, id)].Path("ran") }
+	for i := range minions {
+		id := fmt.Sprintf("w%02d", i)
+		on := f.net.Machine(100 + i)
+		kind := ""
+		if i%2 == 0 {
+			kind = "master_type: cluster\n"
+		}
+		n := daemontest.NewMinion(t, brine, id, hosts, kind)
+		n.Level, n.Within = "info", on.Within()
+		workers = append(workers, n.Launch())
+		l.minions, f.fields = append(l.minions, id), append(f.fields, on)
+	}
+	give := func(m *member, jid string) (retries int) {
+		for from := time.Now(); ; retries++ {
+			_, err := m.tell(order{jid, "echo " + jid + " >> /proc/$PPID/cwd/ran; echo " + jid})
+			if err == nil {
+				return retries
+			}
+			if time.Since(from) > 3*patience {
+				t.Errorf("job %s could not be published: %v", jid, err)
+				return retries
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	for _, m := range f.masters { // all are there, and know all minions
+		daemontest.Eventually(t, 2*patience, "all minions answer "+m.Name, func() error {
+			jid := salt.NewJID(time.Now())
+			if _, err := m.tell(order{jid, "echo " + jid}); err != nil {
+				return err
+			}
+			var err error
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				var shown map[string]string
+				if shown, err = m.tell(order{JID: jid}); err == nil && len(shown) == minions {
+					return nil
+				}
+			}
+			return fmt.Errorf("not all: %w", err)
+		})
+	}
+
+	from := time.Now()
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-end:
+				if i >= 3 {
+					return
+				}
+			default:
+			}
+			f.one()
+		}
+	}()
+	pace := max(20*time.Millisecond, 30*time.Second/time.Duration(jobs))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	retries := 0
+	next := make(chan string)
+	for _, m := range f.masters {
+		wg.Go(func() {
+			for jid := range next {
+				n := give(m, jid)
+				mu.Lock()
+				retries += n
+				mu.Unlock()
+			}
+		})
+	}
+	for range jobs {
+		jid := salt.NewJID(time.Now())
+		l.jobs = append(l.jobs, jid)
+		next <- jid
+		time.Sleep(pace)
+	}
+	close(next)
+	wg.Wait()
+	took := time.Since(from)
+	close(end)
+	<-done
+	settled := time.Now()
+	within := 2*patience + time.Duration(jobs*minions)*20*time.Millisecond
+	daemontest.Eventually(t, within, "all jobs have run", func() error { l.read(ran); return missing(l) })
+	ranAfter := time.Since(settled)
+	for _, jid := range l.jobs {
+		l.shown[jid] = map[string][]string{}
+	}
+	daemontest.Eventually(t, within, "all results are shown by all masters", func() error {
+		for _, m := range f.masters {
+			for _, jid := range l.jobs {
+				if slices.ContainsFunc(l.minions, func(id string) bool { return !slices.Contains(l.shown[jid][id], m.Name) }) {
+					shown, err := m.tell(order{JID: jid})
+					if err != nil {
+						return err
+					}
+					for id, ret := range shown {
+						if ret == jid && !slices.Contains(l.shown[jid][id], m.Name) {
+							l.shown[jid][id] = append(l.shown[jid][id], m.Name)
+						}
+					}
+				}
+			}
+		}
+		if faults := l.faults(); len(faults) > 0 && !strings.Contains(faults[0], " times") {
+			return errors.New(faults[0])
+		}
+		return nil
+	})
+	l.read(ran)
+	faults := l.faults()
+	for _, text := range faults[:min(len(faults), 20)] {
+		t.Error(text)
+	}
+	t.Logf("%d jobs over 3 masters without a shared folder to %d minions: published in %.1f s with %v and %d repeated publications; all had run %.1f s after the last fault; deviations: %d",
+		jobs, minions, took.Seconds(), f.counts, retries, ranAfter.Seconds(), len(faults))
+}

@@ -1,0 +1,76 @@
+package durable
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"brine/internal/client"
+	"brine/internal/event"
+	"brine/internal/value"
+	"brine/test/daemontest"
+)
+
+// A speaker is this program anew, on the machine of a master, where it commands
+// that one: it reads orders and answers each, a line of JSON both.
+const speakerEnv = "BRINE_TEST_SPEAKER"
+
+// order is what a speaker is to do: publish a script, or tell what is shown of a
+// job.
+type order struct {
+	JID    string `json:"jid"`
+	Script string `json:"script,omitempty"`
+}
+
+type answer struct {
+	Err   string            `json:"err,omitempty"`
+	Shown map[string]string `json:"shown,omitempty"`
+}
+
+// speak is the speaker; the folder of its master is in the environment, the
+// address behind it.
+func speak(in io.Reader, out io.Writer) error {
+	dir, host, _ := strings.Cut(os.Getenv(speakerEnv), " ")
+	var o event.MasterOptions
+	o.IPCMode, o.SockDir = "ipc", dir+"/var/run/salt/master"
+	log := slog.New(slog.DiscardHandler)
+	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
+	b := &boss{}
+	for {
+		var ord order
+		if err := orders.Decode(&ord); err != nil {
+			return err
+		}
+		var a answer
+		err := func() error {
+			if b.c == nil { // the key is there when the master has run once
+				local, err := client.NewLocal(client.Place{Interface: host, RetPort: daemontest.RetPort, Sockets: o.Sockets(), CacheDir: dir + "/var/cache/salt/master"}, "root", log)
+				if err != nil {
+					return err
+				}
+				b.c = client.New(client.Options{Timeout: 5 * time.Second, GatherJobTimeout: 2 * time.Second}, "", local, local, log)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			if ord.Script != "" {
+				return b.shell(ctx, ord.JID, "*", ord.Script, value.DictOf("expire", 3600))
+			}
+			rets, err := b.lookup(ctx, ord.JID)
+			a.Shown = map[string]string{}
+			for id, ret := range rets {
+				a.Shown[id] = value.Str(ret)
+			}
+			return err
+		}()
+		if err != nil {
+			a.Err = err.Error()
+		}
+		if err := answers.Encode(a); err != nil {
+			return err
+		}
+	}
+}
