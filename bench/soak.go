@@ -62,6 +62,7 @@ func (b *bench) keepBusy(ctx context.Context) error {
 	defer op.Close()
 	f := m.fleet(b, soakMinions, 0)
 	defer f.Close()
+	f.Resubscribe = true
 	if err := f.SignIn(ctx, 64); err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (b *bench) keepBusy(ctx context.Context) error {
 	} {
 		wg.Go(func() { atRate(ctx, load.rate, load.do, fail) })
 	}
-	err = b.watch(ctx, m, failures)
+	err = b.watch(ctx, m, f, failures)
 	cancel()
 	wg.Wait()
 	return err
@@ -155,7 +156,7 @@ func atRate(ctx context.Context, rate int, do func() error, fail func(error)) {
 
 // watch notes what the master takes until ctx ends, and judges it. A quarter of
 // the time is for getting to what is usual.
-func (b *bench) watch(ctx context.Context, m *master, failures <-chan error) error {
+func (b *bench) watch(ctx context.Context, m *master, f *simulate.Fleet, failures <-chan error) error {
 	from := time.Now()
 	var base health
 	tick := time.NewTicker(max(b.soak/60, time.Second))
@@ -170,8 +171,8 @@ func (b *bench) watch(ctx context.Context, m *master, failures <-chan error) err
 			if text := m.complaints(); text != "" {
 				return fmt.Errorf("the master complained: %s", text)
 			}
-			fmt.Fprintf(b.log, "flat, and no error logged; %.0f returns per second; %d sign-ins took a second attempt\n",
-				float64(b.returns.Load())/time.Since(from).Seconds(), b.late.Load())
+			fmt.Fprintf(b.log, "flat, and no error logged; %.0f returns per second; %d sign-ins took a second attempt, %d subscriptions a second connection\n",
+				float64(b.returns.Load())/time.Since(from).Seconds(), b.late.Load(), f.Dropped.Load())
 			return nil
 		case <-tick.C:
 		}

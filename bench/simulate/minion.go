@@ -357,8 +357,27 @@ func (m *Minion) Subscribe(ctx context.Context, handle func(*Minion, *Publicatio
 	if err != nil {
 		return err
 	}
-	m.fleet.wg.Go(func() { m.listen(s, handle) })
+	m.fleet.wg.Go(func() {
+		m.listen(s, handle)
+		for m.fleet.Resubscribe && m.dropped(ctx, s) {
+			m.fleet.Dropped.Add(1)
+			for s, err = m.connect(ctx); err != nil && ctx.Err() == nil; s, err = m.connect(ctx) {
+				m.Pause()
+			}
+			if err == nil {
+				m.listen(s, handle)
+			}
+		}
+	})
 	return nil
+}
+
+// dropped tells whether a subscription that ended was neither given up by the
+// minion nor by the load.
+func (m *Minion) dropped(ctx context.Context, s transport.Subscription) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sub == s && ctx.Err() == nil && m.fleet.ctx.Err() == nil
 }
 
 // Stall subscribes and never reads what comes.

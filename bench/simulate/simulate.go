@@ -83,6 +83,10 @@ type Fleet struct {
 	NoHints bool
 	// Hints is how often a busy master said so.
 	Hints atomic.Int64
+	// Resubscribe has the minions subscribe again, as minions do, when a
+	// subscription ends; Dropped is how often one did.
+	Resubscribe bool
+	Dropped     atomic.Int64
 	// AuthTimeout, if not 0, bounds a sign-in over a connection of its own
 	// instead of Config.Timeout.
 	AuthTimeout time.Duration
