@@ -44,7 +44,7 @@ func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan,
 	if err != nil {
 		return state.Plan{}, err
 	}
-	configured, known := v.(*value.Dict)
+	configured, _ := v.(*value.Dict) // an empty list if there is no file yet
 	current := ""
 	if v, err := e.Exec(ctx, "sysctl.get", nil, a.Name); err == nil {
 		current = value.Str(v)
@@ -52,7 +52,7 @@ func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan,
 	words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	foretold := "Sysctl option " + a.Name + " would be changed to " + want
 	switch has := configured.Has(a.Name); {
-	case !known:
+	case v == nil:
 		foretold = "Sysctl option " + a.Name + " might be changed, we failed to check config file at " + config + ". The file is either unreadable, or missing."
 	case current == "" && has:
 		foretold = "Sysctl value " + a.Name + " is present in configuration file but is not present in the running config. The value " + a.Name + " is set to be changed to " + want
