@@ -48,7 +48,7 @@ func keepMemory(ctx context.Context, room int) {
 	}
 	tick := time.NewTicker(memoryLook)
 	defer tick.Stop()
-	g := giver{last: memoryNow()}
+	g := giver{last: memoryNow(), fresh: true}
 	g.given = g.last
 	for {
 		select {
@@ -61,6 +61,7 @@ func keepMemory(ctx context.Context, room int) {
 				runtime.GC()
 			}
 			debug.FreeOSMemory()
+			unmapProgram()
 			g.gave(memoryNow())
 		}
 	}
@@ -89,13 +90,14 @@ type use struct{ held, allocs uint64 }
 
 // giver decides when memory is to be given back.
 type giver struct {
-	last, given use // at the last look, when memory was given back
-	looks       int // since then
-	pause       int // looks until a daemon at rest is asked again
+	last, given use  // at the last look, when memory was given back
+	fresh       bool // it was never at rest
+	looks       int  // since then
+	pause       int  // looks until a daemon at rest is asked again
 }
 
-// worth tells whether there is something to give back now: at rest after any
-// work, and under load when it has become far more than it was. What is in use
+// worth tells whether there is something to give back now: at rest after the
+// start and after any work, and under load when it has become far more than it was. What is in use
 // counts twice there, as so much the collector lets it grow. A daemon at rest
 // that still has much is asked again, more and more seldom: connections that
 // end leave what they held without any work.
@@ -108,6 +110,9 @@ func (g *giver) worth(now use) bool {
 		return true
 	case since >= restAllocs:
 		return false
+	case g.fresh:
+		g.fresh = false
+		return true
 	case now.allocs-g.given.allocs > worthAllocs:
 		g.pause = 0
 		return true

@@ -34,6 +34,22 @@ func TestWorthGivingBack(t *testing.T) {
 	}
 }
 
+// A start leaves more than a daemon at rest needs.
+func TestGivenBackAfterStart(t *testing.T) {
+	const mb = 1 << 20
+	g := giver{last: use{20 * mb, 0}, given: use{20 * mb, 0}, fresh: true}
+	if g.worth(use{20 * mb, mb}) {
+		t.Error("while it starts")
+	}
+	if !g.worth(use{20 * mb, mb + 1000}) {
+		t.Error("not at rest after the start")
+	}
+	g.gave(use{10 * mb, mb + 1000})
+	if g.worth(use{10 * mb, mb + 2000}) {
+		t.Error("again without a reason")
+	}
+}
+
 // What is in use when memory is given back, and is freed later without any
 // work, is given back, too; and a daemon that needs what it has is left alone
 // more and more.
