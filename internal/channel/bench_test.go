@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -17,16 +18,26 @@ func returnLoad(seal *sealer) *value.Dict {
 		"_stamp", "2026-11-21T03:58:35.988668")
 }
 
-// handling returns a function that has the server handle one return. There
-// are so many that the first is forgotten when it comes again.
-func handling(t testing.TB) func() {
+// eventLoad is an event with 5 KB of data in 50 values.
+func eventLoad(seal *sealer) *value.Dict {
+	data := value.NewDict(50)
+	for i := range 50 {
+		data.Set(fmt.Sprintf("value %02d", i), strings.Repeat("x", 90))
+	}
+	return seal.load("cmd", "_minion_event", "pretag", nil, "tag", "some/event", "data", data)
+}
+
+// manyRequests are so many that the first is forgotten when it comes again.
+const manyRequests = 4 * nonceWindow
+
+// handling returns a function that has the server handle one of n requests.
+func handling(t testing.TB, n int, load func(*sealer) *value.Dict) func() {
 	t.Helper()
-	const n = 4 * nonceWindow
 	s := newVecServer(t, func(c *Call) { c.Reply(nil) })
 	seal := newSealer(t, vecSession, "minion")
 	bodies := make([][]byte, n)
 	for i := range bodies {
-		bodies[i] = seal.request(t, returnLoad(seal))
+		bodies[i] = seal.request(t, load(seal))
 	}
 	var size, i int
 	req := &transport.Request{Reply: func(b []byte) { size = len(b) }}
@@ -41,8 +52,12 @@ func handling(t testing.TB) func() {
 	}
 }
 
-func BenchmarkHandleReturn(b *testing.B) {
-	handle := handling(b)
+func BenchmarkHandleReturn(b *testing.B) { benchmarkHandle(b, returnLoad) }
+
+func BenchmarkHandleEvent(b *testing.B) { benchmarkHandle(b, eventLoad) }
+
+func benchmarkHandle(b *testing.B, load func(*sealer) *value.Dict) {
+	handle := handling(b, manyRequests, load)
 	b.ReportAllocs()
 	for b.Loop() {
 		handle()
@@ -54,7 +69,7 @@ func BenchmarkHandleReturnParallel(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		mu.Lock()
-		handle := handling(b)
+		handle := handling(b, manyRequests, returnLoad)
 		mu.Unlock()
 		for pb.Next() {
 			handle()
@@ -117,16 +132,18 @@ func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates, too")
 	}
+	const runs = 200
 	for _, c := range []struct {
 		name string
 		f    func()
 		max  float64
 	}{
-		{"Handle of a return", handling(t), 85},
+		{"Handle of a return", handling(t, 2*runs, returnLoad), 85},
+		{"Handle of an event of 5 KB", handling(t, 2*runs, eventLoad), 260},
 		{"Publish, signed", publishing(t, true), 18},
 		{"a sign-in", signingIn(t), 170},
 	} {
-		if got := testing.AllocsPerRun(200, c.f); got > c.max {
+		if got := testing.AllocsPerRun(runs, c.f); got > c.max {
 			t.Errorf("%s: %.0f allocations, at most %.0f were meant", c.name, got, c.max)
 		}
 	}

@@ -3,6 +3,8 @@
 package event
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"brine/internal/value"
@@ -26,5 +28,12 @@ func TestAllocations(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, func() { fire(); e.Frame() }); n > 9 {
 		t.Errorf("for a program: %v allocations", n)
+	}
+	large := value.NewDict(50)
+	for i := range 50 { // 5 KB
+		large.Set(fmt.Sprintf("value %02d", i), strings.Repeat("x", 90))
+	}
+	if n := testing.AllocsPerRun(100, func() { b.Fire("some/event", large); e.Frame() }); n > 12 {
+		t.Errorf("5 KB for a program: %v allocations", n)
 	}
 }
