@@ -36,6 +36,7 @@ import (
 	"brine/internal/lease"
 	"brine/internal/msgpack"
 	"brine/internal/oplog"
+	"brine/internal/roster"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -95,6 +96,10 @@ type Config struct {
 	Keysize  int
 	// Ports are those for requests of minions, by transport.
 	Ports map[string]int
+	// Busy returns how long the processors of this machine have worked since it
+	// was started, and how long they could have, in one unit; nil if nobody
+	// knows.
+	Busy func() (busy, total int64, ok bool)
 	// PublishSession is the age at which the AES key is replaced, 0 for never.
 	PublishSession time.Duration
 }
@@ -129,6 +134,11 @@ type Cluster struct {
 	want    []string // what somebody here waits for: prefixes of tags
 
 	roster list // for minions
+
+	// The share of the minions that this master asks for, and why.
+	asked int
+	work  work
+	load  roster.Load
 
 	// Of a cluster without a shared folder.
 	streams  map[string]oplog.Stream
@@ -282,11 +292,17 @@ func (c *Cluster) tend(ctx context.Context) {
 		if turn%3 == 0 {
 			c.lead()
 		}
+		if turn%weighEvery == 0 {
+			c.weigh(time.Now())
+		}
 		if err := c.refreshRoster(time.Now()); err != nil {
 			c.gripes.warn("roster", "the list of masters for minions is not kept up to date", "err", err)
 		}
 	}
 }
+
+// weighEvery is how often tend looks how busy the machine is, in turns.
+const weighEvery = 10
 
 // lead tries to be the leader, and does the leader's work.
 func (c *Cluster) lead() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"sync"
@@ -279,7 +278,7 @@ func (c *Cluster) HandedOver() (peers int, all bool, err error) {
 // Forget deletes this master's own key from those of the members: the others
 // will hear of it.
 func (c *Cluster) Forget() error {
-	if err := os.Remove(c.stationPath(c.cfg.ID)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := c.forgetStation(c.cfg.ID); err != nil {
 		return err
 	}
 	return os.Remove(c.secrets.peerPath(c.cfg.ID))

@@ -171,9 +171,7 @@ func (c *Cluster) Remove(id string) error {
 		return salt.Errorf(salt.NotFound, "there is no master %s in the cluster", id)
 	}
 	if err == nil {
-		if err = os.Remove(c.stationPath(id)); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
+		err = c.forgetStation(id)
 	}
 	if err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot remove %s from the cluster: %w", id, err)

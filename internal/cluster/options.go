@@ -25,6 +25,9 @@ type Options struct {
 	Zone    string   `salt:"cluster_zone" default:"" doc:"where this master is; minions with the same master_zone prefer it (Brine only)" change:"restart"`
 	KeyPass string   `salt:"cluster_key_pass" default:"" doc:"passphrase of cluster.pem" change:"restart"`
 
+	Weight   int  `salt:"cluster_weight" default:"100" doc:"how many minions that learn of the masters this one is to have, beside the cluster_weight of the others: 1 to 10000; 0 is 100 (Brine only)" change:"restart"`
+	ShedLoad bool `salt:"cluster_shed_load" default:"true" doc:"ask for fewer of these minions, down to a quarter, while the processors of this machine are busy for more than 90 percent of the time (Brine only)" change:"restart"`
+
 	MinionAddress string `salt:"cluster_minion_address" default:"" doc:"address or name at which minions that learn of the masters reach this one; empty: its id (Brine only)" change:"restart"`
 
 	Isolated    bool     `salt:"cluster_isolated_filesystem" default:"false" doc:"the masters of the cluster share no folder: what they have in common they send each other" change:"restart"`
@@ -32,6 +35,8 @@ type Options struct {
 	Fingerprint string   `salt:"cluster_pub_fingerprint" default:"" doc:"SHA-256, in hexadecimal digits, of the file cluster.pub of the cluster to join; empty: whoever knows cluster_secret is believed" change:"restart"`
 	Voters      []string `salt:"cluster_voters" default:"[]" doc:"three masters or witnesses, or five, whose majority gives the lease for what is to be done once; the same list on all; empty: the first master by id does it, of those that see each other" change:"restart"`
 }
+
+func (o *Options) weight() int { return cmp.Or(o.Weight, roster.FullShare) }
 
 // On reports whether the master is one of a cluster.
 func (o *Options) On() bool { return o.ID != "" }
@@ -55,6 +60,9 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 	}
 	if err := (roster.Member{ID: id, Host: cmp.Or(o.MinionAddress, id), Zone: o.Zone, Ports: map[string]int{"": 1}}).Check(); err != nil {
 		return salt.Errorf(salt.Invalid, "cluster_minion_address or cluster_zone: %w", err)
+	}
+	if o.Weight < 0 || o.Weight > roster.MaxShare {
+		return salt.Errorf(salt.Invalid, "cluster_weight: %d is not from 0 to %d", o.Weight, roster.MaxShare)
 	}
 	seen := map[string]bool{}
 	for _, p := range o.Peers {

@@ -3,11 +3,13 @@ package cluster
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +26,9 @@ import (
 // comes to the others as other files do.
 const (
 	stationsFolder = "members"
-	rosterFile     = "roster"
+	// Apart from what is said there, since others write that too (Drain).
+	sharesFolder = "shares"
+	rosterFile   = "roster"
 )
 
 // Times of the list.
@@ -68,6 +72,12 @@ func (c *Cluster) StationsDir() string {
 // RosterFile is the signed list for minions.
 func (c *Cluster) RosterFile() string { return filepath.Join(c.cfg.Options.PKIDir, rosterFile) }
 
+// SharesDir is the folder of the shares of the minions that masters ask for, a
+// number in a file of each. A master without one has a full share.
+func (c *Cluster) SharesDir() string { return filepath.Join(c.cfg.Options.PKIDir, sharesFolder) }
+
+func (c *Cluster) sharePath(id string) string { return filepath.Join(c.SharesDir(), id) }
+
 func (c *Cluster) stationPath(id string) string { return filepath.Join(c.StationsDir(), id) }
 
 func (c *Cluster) readStation(id string) (s station, err error) {
@@ -102,6 +112,9 @@ func (c *Cluster) stand() error {
 	if host == "" {
 		host = c.cfg.ID
 	}
+	if err := c.ask(c.cfg.Options.weight()); err != nil {
+		return err
+	}
 	old, err := c.readStation(c.cfg.ID)
 	now := station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since}
 	if err == nil && reflect.DeepEqual(old, now) {
@@ -109,6 +122,76 @@ func (c *Cluster) stand() error {
 	}
 	return c.writeStation(c.cfg.ID, now)
 }
+
+// forgetStation removes what a member has said for minions.
+func (c *Cluster) forgetStation(id string) error {
+	for _, path := range []string{c.stationPath(id), c.sharePath(id)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask asks for a share of the minions.
+func (c *Cluster) ask(share int) error {
+	share = min(max(share, 1), roster.MaxShare)
+	if share == c.asked {
+		return nil
+	}
+	err := os.MkdirAll(c.SharesDir(), 0o755)
+	if err == nil && c.readShare(c.cfg.ID) != share {
+		err = atomicfile.Write(c.sharePath(c.cfg.ID), fmt.Appendln(nil, share), 0o644, true)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot say which share of the minions this master is to have: %w", err)
+	}
+	c.asked = share
+	return nil
+}
+
+// readShare is the share that a master asks for, 0 if it has not said.
+func (c *Cluster) readShare(id string) int {
+	b, err := os.ReadFile(c.sharePath(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0
+	}
+	n := 0
+	if err == nil {
+		n, err = strconv.Atoi(strings.TrimSpace(string(b[:min(len(b), maxShareText)])))
+	}
+	if err != nil || n < 1 || n > roster.MaxShare {
+		c.gripes.warn("share "+id, "the share of the minions that a member asks for cannot be read; it is taken to be a full one", "member", id, "err", err)
+		return 0
+	}
+	return n
+}
+
+const maxShareText = 16
+
+// weigh looks how busy this machine is, and asks for another share of the
+// minions if it is too busy for the present one, or not any more.
+func (c *Cluster) weigh(now time.Time) {
+	if c.cfg.Busy == nil || !c.cfg.Options.ShedLoad {
+		return
+	}
+	busy, total, ok := c.cfg.Busy()
+	was := c.work
+	c.work = work{busy, total}
+	if !ok || was.total == 0 || total <= was.total {
+		return
+	}
+	percent := c.load.Look(float64(busy-was.busy)/float64(total-was.total), now)
+	before, share := c.asked, max(c.cfg.Options.weight()*percent/100, 1)
+	if err := c.ask(share); err != nil {
+		c.gripes.warn("share", "minions are not told how busy this master is", "err", err)
+	} else if before != share {
+		c.log.Info("this master asks for another share of the minions: its machine is too busy, or not any more", "before", before, "share", share, "busy", c.load.Busy())
+	}
+}
+
+// work is what the processors of a machine have done since it was started.
+type work struct{ busy, total int64 }
 
 // stations are the members that have said how minions reach them, sorted;
 // silent are the others.
@@ -124,6 +207,9 @@ func (c *Cluster) stations() (members []roster.Member, silent []string, err erro
 		}
 		s, err := c.readStation(id)
 		m := roster.Member{ID: id, Host: s.Host, Ports: s.Ports, Zone: s.Zone, Draining: s.Draining}
+		if share := c.readShare(id); share != roster.FullShare {
+			m.Share = share
+		}
 		if err == nil {
 			err = m.Check()
 		}

@@ -16,6 +16,8 @@ import (
 
 	"brine/internal/channel"
 	"brine/internal/cluster"
+	"brine/internal/host"
+	"brine/internal/host/counters"
 	"brine/internal/job"
 	"brine/internal/runners"
 	"brine/internal/salt"
@@ -65,6 +67,7 @@ func (m *Master) joinCluster() error {
 	m.cluster, err = cluster.New(cluster.Config{
 		ID: m.cfg.ID, Listen: m.cfg.Interface, CacheDir: m.cfg.CacheDir, HashType: m.cfg.Options.HashType, Options: o,
 		Ports: m.requestPorts(), Own: own, OwnPub: pub, Keysize: m.cfg.Options.Keysize, PublishSession: m.cfg.Options.PublishSession,
+		Busy: func() (busy, total int64, ok bool) { return counters.Busy(&host.Machine{}) },
 	}, m.log)
 	return err
 }

@@ -46,6 +46,7 @@ const (
 	kindMinion = "minion"
 	kindMember = "member"
 	kindRoster = "roster"
+	kindShare  = "share"
 )
 
 // The streams between masters.
@@ -71,6 +72,7 @@ func (m *Master) openCommon(own string) (c *common, err error) {
 		kindSecret: &replica.Files{Path: filepath.Dir(m.cluster.AESFile()), Mode: 0o600, Keep: func(n string) bool { return n == filepath.Base(m.cluster.AESFile()) || n == cluster.SecretFile }},
 		kindMember: &replica.Files{Path: m.cluster.StationsDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
 		kindRoster: &replica.Files{Path: filepath.Dir(m.cluster.RosterFile()), Mode: 0o644, Keep: func(n string) bool { return n == filepath.Base(m.cluster.RosterFile()) }},
+		kindShare:  &replica.Files{Path: m.cluster.SharesDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
 		kindToken:  &replica.Files{Path: filepath.Join(m.cfg.CacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},
 	}
 	if m.cfg.Cache.Driver == "" || m.cfg.Cache.Driver == cache.Local { // else its server has it

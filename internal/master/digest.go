@@ -88,7 +88,7 @@ func (m *Master) clusterCheck(ctx context.Context) (*value.Dict, error) {
 		}
 	}
 	counts, differences := value.NewDict(8), value.NewDict(0)
-	for _, section := range []string{kindKey, kindPeer, kindMember, kindRoster, kindSecret, kindToken, kindMinion, kindTree, "job", "return"} {
+	for _, section := range []string{kindKey, kindPeer, kindMember, kindShare, kindRoster, kindSecret, kindToken, kindMinion, kindTree, "job", "return"} {
 		names := map[string]bool{}
 		for _, d := range all {
 			for k := range d.Dict(section).All() {

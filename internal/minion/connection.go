@@ -49,6 +49,7 @@ type connection struct {
 	// keepsJobs is set once the master has shown that it keeps jobs for
 	// minions that are away, as Brine's do.
 	keepsJobs atomic.Bool
+	latency   latency
 	again     chan struct{} // of the session: something may have been missed
 }
 

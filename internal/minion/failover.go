@@ -2,6 +2,7 @@ package minion
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,7 @@ type failover struct {
 	events  chan roles.Event
 	news    chan struct{} // there is a new list of masters
 	held    bool
+	classes map[string]int // of the masters, as they are arranged
 
 	// current is the master that is, or was last, the active one; greeted the
 	// last one that was told of this minion's start, -1 for none.
@@ -87,6 +89,9 @@ func (f *failover) run(ctx context.Context) {
 			f.step(roles.Event{})
 		case <-timer.C:
 			f.step(roles.Event{})
+		}
+		if f.m.cfg.Options.learns() && !maps.Equal(f.classes, f.m.classes()) {
+			f.learned() // what is known of a master was too long ago
 		}
 		pause := time.Minute
 		now := time.Now()

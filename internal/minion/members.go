@@ -131,12 +131,16 @@ func orEmpty(v any) any {
 // uses them, and those of them that it is to leave if it can. What the option
 // master names and the list does not is a way in only: a balancer, or a master
 // that is gone.
-func (m *Minion) preferred() (addrs, avoid []string) {
+func (m *Minion) preferred(classes map[string]int) (addrs, avoid []string) {
 	m.members.mu.Lock()
 	l := m.members.list
 	m.members.mu.Unlock()
 	transport := m.cfg.Transport.Name()
-	for _, x := range roster.Prefer(l.Members, m.cfg.ID, m.zone()) {
+	class := func(id string) int {
+		i := slices.IndexFunc(l.Members, func(x roster.Member) bool { return x.ID == id })
+		return classes[l.Members[i].Address(transport)]
+	}
+	for _, x := range roster.Prefer(l.Members, m.cfg.ID, m.zone(), class) {
 		a := x.Address(transport)
 		if a == "" || slices.Contains(addrs, a) {
 			continue
@@ -147,6 +151,60 @@ func (m *Minion) preferred() (addrs, avoid []string) {
 		}
 	}
 	return addrs, avoid
+}
+
+// classes are those of the masters, by their addresses, that have shown how
+// quickly they answer, and are slower than the first class.
+func (m *Minion) classes() map[string]int {
+	out := map[string]int{}
+	for _, c := range m.masters() {
+		if class, known := c.latency.class(time.Now()); known && class > 0 {
+			out[c.addr.endpoint().String()] = class
+		}
+	}
+	return out
+}
+
+// latency is what is known of how quickly a master answers.
+type latency struct {
+	mu sync.Mutex
+	l  roster.Latency
+}
+
+func (l *latency) class(now time.Time) (class int, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.l.Class(now)
+}
+
+// answered notes how long the master took for a sign of life.
+func (c *connection) answered(took time.Duration) {
+	f := c.m.failover
+	if f == nil || !c.m.cfg.Options.learns() {
+		return
+	}
+	c.latency.mu.Lock()
+	changed := c.latency.l.Add(took, time.Now(), c.m.cfg.Options.bounds())
+	class, _ := c.latency.l.Class(time.Now())
+	c.latency.mu.Unlock()
+	if changed {
+		c.log.Info("how quickly the master answers", "class", class, "milliseconds", took.Seconds()*1000)
+		f.learned()
+	}
+}
+
+// getting reports whether it is still to be found out how quickly the master
+// answers.
+func (c *connection) getting() bool {
+	_, known := c.latency.class(time.Now())
+	return !known && c.m.cfg.Options.learns() && len(c.m.cfg.Options.Latency) > 0
+}
+
+func (o *Options) bounds() (out roster.Bounds) {
+	for _, ms := range o.Latency {
+		out = append(out, time.Duration(ms*float64(time.Millisecond)))
+	}
+	return out
 }
 
 // learn asks a master for the list if it has a newer one, and uses it.
@@ -184,7 +242,8 @@ func (c *connection) learn(ctx context.Context, version int64) {
 // goroutine that uses the machine.
 func (f *failover) arrange(now time.Time) {
 	m := f.m
-	addrs, avoid := m.preferred()
+	f.classes = m.classes()
+	addrs, avoid := m.preferred(f.classes)
 	if len(addrs) == 0 {
 		return
 	}
@@ -218,7 +277,7 @@ func (f *failover) arrange(now time.Time) {
 			order, leave = append(order, i), append(leave, i)
 		}
 	}
-	m.log.Info("the masters of the cluster", "masters", addrs, "draining", avoid)
+	m.log.Info("the masters of the cluster, by preference", "masters", addrs, "draining", avoid)
 	f.machine.Arrange(order, leave, now)
 }
 

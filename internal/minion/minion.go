@@ -148,6 +148,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make pki_dir: %w", err)
 	}
+	if err := m.cfg.Options.bounds().Check(); err != nil {
+		return nil, salt.Errorf(salt.Invalid, "master_latency: %w", err)
+	}
 	if err := checkMasterType(&m.cfg.Options); err != nil {
 		return nil, err
 	}

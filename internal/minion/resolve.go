@@ -18,6 +18,8 @@ type masterAddr struct {
 	search func(context.Context) []endpoint
 }
 
+func (m masterAddr) endpoint() endpoint { return endpoint{m.host, m.port} }
+
 // is reports whether a name means this master: its host, or the whole as it is
 // written in the configuration.
 func (m masterAddr) is(name string) bool { return name == m.host || name == m.text }

@@ -54,7 +54,7 @@ func (c *connection) keepGood(ctx context.Context) error {
 	signed := time.Now()
 	for first := true; ; first = false {
 		pause := every - every/8 + rand.N(every/4)
-		if first {
+		if first || c.getting() {
 			pause = every / 8
 		}
 		if !sleep(ctx, pause) {
@@ -91,10 +91,12 @@ func (c *connection) probe(ctx context.Context) (outdated bool, err error) {
 // showStanding tells a master of Brine's how this minion stands with its
 // masters; see master.standings.
 func (c *connection) showStanding(ctx context.Context) (outdated bool, err error) {
-	v, err := c.client.Request(ctx, c.m.standing.load(c))
+	load, asked := c.m.standing.load(c), time.Now()
+	v, err := c.client.Request(ctx, load)
 	if err != nil {
 		return false, err
 	}
+	c.answered(time.Since(asked))
 	d, ok := v.(*value.Dict)
 	if !ok {
 		return false, errors.New("the answer is not a map")
@@ -116,11 +118,12 @@ func (c *connection) watch(ctx context.Context, sub *channel.Subscription) error
 	defer c.m.standing.unsubscribe(kick)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	ask := make(<-chan time.Time)
+	ask, again := make(<-chan time.Time), func() {}
 	if c.m.cfg.Options.learns() {
-		t := time.NewTicker(membersPause - membersPause/8 + rand.N(membersPause/4))
+		t := time.NewTimer(c.membersPause())
 		defer t.Stop()
 		ask = t.C
+		again = func() { t.Reset(c.membersPause()) }
 	}
 	wait := every // the first look is early: does it beat?
 	for {
@@ -132,6 +135,7 @@ func (c *connection) watch(ctx context.Context, sub *channel.Subscription) error
 			continue
 		case <-ask:
 			c.tryShowStanding(ctx)
+			again()
 			continue
 		case <-tick.C:
 		}
@@ -145,6 +149,16 @@ func (c *connection) watch(ctx context.Context, sub *channel.Subscription) error
 		last = time.Now()
 		wait = probePause(last.Sub(asked), every, c.m.probeInterval())
 	}
+}
+
+// membersPause is how long the active master is not asked whether there is
+// another list. The first times come sooner, to know how quickly it answers.
+func (c *connection) membersPause() time.Duration {
+	pause := membersPause
+	if c.getting() {
+		pause = usualProbe
+	}
+	return pause - pause/8 + rand.N(pause/4)
 }
 
 // probePause is the time between requests that stand for heartbeats, from lo to

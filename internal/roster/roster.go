@@ -1,13 +1,13 @@
 // Package roster is the signed list of the masters of a cluster, as minions get
 // it: where each is, in which zone, and whether minions are to leave it. The
 // key of the cluster, which minions know as their master's, vouches for it, and
-// its version for that it is not older than another one.
+// its version for that it is not older than another one. It also says which of
+// these masters a minion prefers (Prefer), what it makes of how quickly they
+// answer (Latency), and which share of the minions a master under load asks for
+// (Load): decisions without sockets, files or a clock.
 package roster
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,7 +41,16 @@ type Member struct {
 	Zone string
 	// Draining says that minions are to use others.
 	Draining bool
+	// Share is how many minions it is to have, beside the shares of others; 0 is
+	// FullShare.
+	Share int
 }
+
+// Shares of masters.
+const (
+	FullShare = 100
+	MaxShare  = 10_000
+)
 
 // Address is where a minion reaches the master by a transport, "" if it cannot.
 func (m Member) Address(transport string) string {
@@ -62,6 +71,8 @@ func (m Member) Check() error {
 		return salt.Errorf(salt.Invalid, "it has %d ports", len(m.Ports))
 	case len(m.Zone) > maxText:
 		return salt.Errorf(salt.Invalid, "the name of the zone is longer than %d characters", maxText)
+	case m.Share < 0 || m.Share > MaxShare:
+		return salt.Errorf(salt.Invalid, "%d is no share of the minions: it is from 1 to %d", m.Share, MaxShare)
 	}
 	for name, port := range m.Ports {
 		if port < 1 || port > 65535 || len(name) > maxText {
@@ -97,7 +108,7 @@ func (l List) Sign(key *crypt.PrivateKey) ([]byte, error) {
 		for _, name := range slices.Sorted(maps.Keys(m.Ports)) {
 			ports.Set(name, int64(m.Ports[name]))
 		}
-		members.Append(value.DictOf("id", m.ID, "host", m.Host, "ports", ports, "zone", m.Zone, "draining", m.Draining))
+		members.Append(value.DictOf("id", m.ID, "host", m.Host, "ports", ports, "zone", m.Zone, "draining", m.Draining, "share", int64(m.Share)))
 	}
 	text, err := msgpack.Marshal(value.DictOf("cluster", l.Cluster, "version", l.Version, "members", members), msgpack.NewSpec)
 	if err != nil {
@@ -145,7 +156,8 @@ func decode(text []byte) (l List, err error) {
 	}
 	for _, it := range members {
 		m, _ := it.(*value.Dict)
-		x := Member{ID: m.Str("id"), Host: m.Str("host"), Ports: map[string]int{}, Zone: m.Str("zone"), Draining: m.Bool("draining")}
+		x := Member{ID: m.Str("id"), Host: m.Str("host"), Ports: map[string]int{}, Zone: m.Str("zone"), Draining: m.Bool("draining"),
+			Share: int(max(-1, min(m.Int("share"), MaxShare+1)))}
 		for name, port := range m.Dict("ports").All() {
 			n, _ := port.(int64)
 			x.Ports[value.Str(name)] = int(max(0, min(n, 1<<16)))
@@ -156,44 +168,4 @@ func decode(text []byte) (l List, err error) {
 		l.Members = append(l.Members, x)
 	}
 	return l, nil
-}
-
-// Prefer puts members in the order in which a minion tries them: those that
-// drain last, those of its zone before others, and of equals each minion
-// another one first, so that they spread, and of those that join each minion
-// goes to few.
-func Prefer(members []Member, minion, zone string) []Member {
-	out := slices.Clone(members)
-	rank := func(m Member) int {
-		n := 0
-		if m.Draining {
-			n += 2
-		}
-		if zone != "" && m.Zone != zone {
-			n++
-		}
-		return n
-	}
-	slices.SortStableFunc(out, func(a, b Member) int {
-		if n := rank(a) - rank(b); n != 0 {
-			return n
-		}
-		wa, wb := weight(minion, a.ID), weight(minion, b.ID)
-		switch {
-		case wa > wb:
-			return -1
-		case wa < wb:
-			return 1
-		}
-		return bytes.Compare([]byte(a.ID), []byte(b.ID))
-	})
-	return out
-}
-
-// weight is that of a master for a minion, by chance, and always the same: the
-// highest of each minion is preferred, so another master more or less changes
-// nothing for minions that do not prefer it.
-func weight(minion, master string) uint64 {
-	sum := sha256.Sum256([]byte(minion + "\x00" + master))
-	return binary.BigEndian.Uint64(sum[:])
 }

@@ -24,7 +24,7 @@ var testKey = sync.OnceValue(func() *crypt.PrivateKey {
 func sample() List {
 	return List{Cluster: "main", Version: 7, Members: []Member{
 		{ID: "a", Host: "192.0.2.1", Ports: map[string]int{"zeromq": 4506}, Zone: "north"},
-		{ID: "b", Host: "2001:db8::1", Ports: map[string]int{"zeromq": 4506}, Zone: "south", Draining: true},
+		{ID: "b", Host: "2001:db8::1", Ports: map[string]int{"zeromq": 4506}, Zone: "south", Draining: true, Share: 70},
 	}}
 }
 
@@ -68,7 +68,8 @@ func TestCheck(t *testing.T) {
 	one := map[string]int{"tcp": 1}
 	for _, bad := range []Member{
 		{ID: "a/b", Host: "h", Ports: one}, {ID: "a", Ports: one}, {ID: "a", Host: "x y", Ports: one}, {ID: "a", Host: "h"},
-		{ID: "a", Host: "h", Ports: map[string]int{"tcp": 65536}}, {ID: "a", Host: "h", Ports: one, Zone: strings.Repeat("z", 256)},
+		{ID: "a", Host: "h", Ports: map[string]int{"tcp": 65536}}, {ID: "a", Host: "h", Ports: one, Share: MaxShare + 1}, {ID: "a", Host: "h", Ports: one, Share: -1},
+		{ID: "a", Host: "h", Ports: one, Zone: strings.Repeat("z", 256)},
 	} {
 		if _, err := (List{Version: 1, Members: []Member{bad}}).Sign(testKey()); err == nil {
 			t.Errorf("signed %+v", bad)
@@ -83,7 +84,7 @@ func TestCheck(t *testing.T) {
 // more master takes its share from all and moves no one else.
 func TestPrefer(t *testing.T) {
 	members := []Member{{ID: "a", Zone: "n"}, {ID: "b", Zone: "n"}, {ID: "c", Zone: "s"}, {ID: "d", Zone: "n", Draining: true}}
-	got := Prefer(members, "m", "s")
+	got := Prefer(members, "m", "s", nil)
 	if got[0].ID != "c" || got[3].ID != "d" {
 		t.Errorf("%v", got)
 	}
@@ -93,7 +94,7 @@ func TestPrefer(t *testing.T) {
 	const n = 4000
 	for i := range n {
 		id := fmt.Sprint("minion", i)
-		before, now := Prefer(three, id, "")[0].ID, Prefer(four, id, "")[0].ID
+		before, now := Prefer(three, id, "", nil)[0].ID, Prefer(four, id, "", nil)[0].ID
 		counts[now]++
 		if now != before && now != "d" {
 			t.Fatalf("%s goes from %s to %s since d is there", id, before, now)

@@ -218,6 +218,7 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 			row.Set(k, s.Says.At(k))
 		}
 		row.Set("zone", stations[s.ID].Zone)
+		row.Set("share", int64(cmp.Or(stations[s.ID].Share, roster.FullShare)))
 		row.Set("draining", stations[s.ID].Draining)
 		row.Set("lag", lag)
 		row.Set("clock", math.Round(s.Offset.Seconds()*1000)/1000)

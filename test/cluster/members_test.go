@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +22,7 @@ type statusRow struct {
 	Minions  int     `json:"minions"`
 	Draining bool    `json:"draining"`
 	Zone     string  `json:"zone"`
+	Share    int     `json:"share"`
 	Lag      int     `json:"lag"`
 	Clock    float64 `json:"clock"`
 	Version  string  `json:"version"`
@@ -201,6 +204,124 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 		now, _ := mastersOf(m)
 		if len(now) != 1 || now[0] == north[0].Host {
 			return errors.New(fmt.Sprint(now))
+		}
+		return nil
+	})
+}
+
+// TestWeights: a minion goes to the master that is to have the most minions,
+// whatever the names of all, and to another one when that is to have none.
+func TestWeights(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "auto_accept: true\n")
+	heavy := a.masters[1]
+	set := func(m *node, weight int) {
+		text, _, _ := strings.Cut(m.Read("master"), "cluster_weight")
+		m.Write("master", text+fmt.Sprintf("cluster_weight: %d\n", weight))
+	}
+	for _, m := range a.masters {
+		set(m, 1)
+	}
+	set(heavy, 10_000)
+	a.start()
+	m := daemontest.NewMinion(t, brine, "m0", []string{a.masters[0].Host}, "master_type: cluster\nmaster_rebalance: 3\nmaster_latency: []\n").Start()
+	uses(t, m, []*node{heavy})
+	heavy.Signal(syscall.SIGTERM)
+	heavy.Wait(30 * time.Second)
+	set(heavy, 1)
+	next := a.masters[2]
+	next.Signal(syscall.SIGTERM)
+	next.Wait(30 * time.Second)
+	set(next, 10_000)
+	heavy.Start()
+	next.Start()
+	uses(t, m, []*node{next})
+	eventually(t, "the status says so", func() error {
+		rows, _, err := status(a.masters[0])
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			if want := map[bool]int{false: 1, true: 10_000}[r.ID == next.Name]; r.Share != want {
+				return fmt.Errorf("%+v", rows)
+			}
+		}
+		return nil
+	})
+}
+
+// far is an address at which a master is reached late: whatever goes either way
+// takes so long.
+func far(t *testing.T, m *node, late time.Duration) (host string) {
+	t.Helper()
+	host = daemontest.Host()
+	for _, to := range []string{m.Publications(), m.Requests()} {
+		_, port, _ := net.SplitHostPort(to)
+		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer c.Close()
+					up, err := net.Dial("tcp", to)
+					if err != nil {
+						return
+					}
+					defer up.Close()
+					go func() { lag(up, c, late); c.Close() }()
+					lag(c, up, late)
+				}()
+			}
+		}()
+	}
+	return host
+}
+
+// lag hands on what comes, some time later.
+func lag(to io.Writer, from io.Reader, late time.Duration) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		time.Sleep(late)
+		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			return
+		}
+	}
+}
+
+// TestSlowMaster: a minion leaves a master that answers slowly for one that does
+// not, although it is to prefer the other by its weight, and uses it again when
+// nobody else is there.
+func TestSlowMaster(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 2, "auto_accept: true\n")
+	near, slow := a.masters[0], a.masters[1]
+	host := far(t, slow, 700*time.Millisecond)
+	near.Write("master", near.Read("master")+"cluster_weight: 1\n")
+	slow.Write("master", slow.Read("master")+"cluster_weight: 10000\ncluster_minion_address: "+host+"\n")
+	a.start()
+	m := daemontest.NewMinion(t, brine, "m0", []string{near.Host}, "master_type: cluster\nmaster_rebalance: 3\nmaster_latency: [600]\n").Start()
+	eventually(t, "it is known to be slow", func() error {
+		for line := range strings.Lines(m.Log()) {
+			if strings.Contains(line, "how quickly the master answers") && strings.Contains(line, host) && strings.Contains(line, "class=1") {
+				return nil
+			}
+		}
+		now, standby := mastersOf(m)
+		return fmt.Errorf("at %q, standby %q", now, standby)
+	})
+	uses(t, m, []*node{near})
+	near.Kill()
+	eventually(t, "it uses the slow one", func() error {
+		if now, _ := mastersOf(m); len(now) != 1 || now[0] != host {
+			return fmt.Errorf("at %q", now)
 		}
 		return nil
 	})

@@ -106,6 +106,30 @@ func Processors(m *host.Machine) int {
 	return n
 }
 
+// Busy returns how long all processors together have worked since the machine
+// was started, and how long they could have, in ticks of the kernel. Time that a
+// hypervisor has given to others counts as worked, waiting for disks does not.
+func Busy(m *host.Machine) (busy, total int64, ok bool) {
+	const fields, idle, iowait = 8, 3, 4 // user nice system idle iowait irq softirq steal
+	for _, l := range Lines(m, "/proc/stat") {
+		if l.Name != "cpu" || len(l.Values) < fields {
+			continue
+		}
+		for i, text := range l.Values[:fields] {
+			n, err := strconv.ParseInt(text, 10, 64)
+			if err != nil {
+				return 0, 0, false
+			}
+			total += n
+			if i != idle && i != iowait {
+				busy += n
+			}
+		}
+		return busy, total, true
+	}
+	return 0, 0, false
+}
+
 // NetDevice holds the counters of a network interface, first eight of what
 // came in and then eight of what went out, in the order of /proc/net/dev.
 type NetDevice struct {

@@ -113,6 +113,7 @@ type Machine struct {
 	since   time.Time
 	lastOK  int // the last one that served, -1: none
 
+	chosen time.Time     // when the preferred one became that
 	need   time.Duration // for the next failback
 	backAt time.Time     // of the last failback
 }
@@ -147,6 +148,9 @@ func (m *Machine) Arrange(pref, avoid []int, now time.Time) {
 			m.m = append(m.m, master{})
 		}
 	}
+	if len(m.pref) == 0 || m.pref[0] != pref[0] {
+		m.chosen = now
+	}
 	m.pref = slices.Clone(pref)
 	// Those that were lost stay at the end of the line.
 	m.order = slices.Clone(pref)
@@ -160,6 +164,13 @@ func (m *Machine) Arrange(pref, avoid []int, now time.Time) {
 			x.left = now
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func after(b bool) int {
@@ -297,7 +308,9 @@ func (m *Machine) better(now time.Time) (to int, why string, at time.Time) {
 		if m.o.Failback <= 0 || to == m.active || !x.up || !x.left.IsZero() {
 			return -1, "", at
 		}
-		at = x.since.Add(m.need)
+		// One that stands by may have been good for long: all whose preferred
+		// one it is since a moment ago would go to it at once.
+		at = later(x.since, m.chosen).Add(m.need)
 	}
 	if m.held {
 		at = at.Add(m.o.Drain)
