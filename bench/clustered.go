@@ -20,12 +20,20 @@ import (
 // of one, and at three masters behind which the minions are spread: CPU and
 // bytes read and written, by all masters together, files and connections alike.
 func runCluster(ctx context.Context, b *bench, k kind) error {
+	// It is removed when all is measured: a file system may take its time to use
+	// inodes again that have just become free (ext4 without a journal), which
+	// would count as the cost of whoever comes second.
+	folders, err := os.MkdirTemp(b.tmp, "shared-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folders)
 	var one clusterCost
 	for _, c := range []struct {
 		masters int
 		name    string
 	}{{0, "own"}, {1, "one"}, {3, "three"}} {
-		cost, err := clusterReturns(ctx, b, k, c.masters)
+		cost, err := clusterReturns(ctx, b, k, c.masters, filepath.Join(folders, c.name))
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -73,8 +81,9 @@ func (b *bench) clusterMaster(k kind, hosts []string, i int, shared string, port
 	return m, b.keys[i].Write(m.pki(), "master")
 }
 
-// clusterReturns measures so many masters; 0 is one of its own.
-func clusterReturns(ctx context.Context, b *bench, k kind, masters int) (c clusterCost, err error) {
+// clusterReturns measures so many masters on a folder that it makes; 0 is one of
+// its own, without one.
+func clusterReturns(ctx context.Context, b *bench, k kind, masters int, shared string) (c clusterCost, err error) {
 	n := b.size(500)
 	var all []*master
 	defer func() {
@@ -89,12 +98,7 @@ func clusterReturns(ctx context.Context, b *bench, k kind, masters int) (c clust
 		}
 		all = append(all, m)
 	} else {
-		shared, err := os.MkdirTemp(b.tmp, "shared-")
-		if err != nil {
-			return c, err
-		}
-		defer os.RemoveAll(shared)
-		err = errors.Join(os.Mkdir(filepath.Join(shared, "cache"), 0o755), simulate.Accept(filepath.Join(shared, "pki"), b.keys, n), b.own.Write(filepath.Join(shared, "pki"), "cluster"))
+		err = errors.Join(os.MkdirAll(filepath.Join(shared, "cache"), 0o755), simulate.Accept(filepath.Join(shared, "pki"), b.keys, n), b.own.Write(filepath.Join(shared, "pki"), "cluster"))
 		if err != nil {
 			return c, err
 		}
