@@ -34,6 +34,7 @@ const (
 	opRepair // a reader found damage
 	opTake   // a batch of another master
 	opRenew
+	opAdopted
 	opNone
 )
 
@@ -46,7 +47,7 @@ type op struct {
 	raw     *value.Dict // the whole return, for a job that is not known
 	minions []string
 	whole   []*op     // the returns of a whole job
-	until   time.Time // of a job that is kept for minions that are away
+	until   time.Time // of a job that is kept for minions that are away; when a look at Salt's files began
 	notes   Notes
 	why     error // of a repair
 	batch   oplog.Batch
@@ -184,28 +185,6 @@ func (s *Store) Put(w *Whole) error {
 		o.whole = append(o.whole, r)
 	}
 	return s.wait(o)
-}
-
-// Adopt adds the jobs of Salt's files that are not older than jobs are kept,
-// and returns how many it has looked at. A job that cannot be added does not
-// keep back the others.
-func (s *Store) Adopt(c *LocalCache) (jobs int, err error) {
-	var failed []error
-	err = c.Jobs(func(j *Job) bool {
-		if s.Expired(j.JID) || s.quitting() {
-			return !s.quitting()
-		}
-		w, err := c.Lookup(j.JID)
-		if err == nil && w != nil {
-			err = s.Put(w)
-			jobs++
-		}
-		if err != nil && len(failed) < 10 {
-			failed = append(failed, err)
-		}
-		return true
-	})
-	return jobs, errors.Join(append(failed, err)...)
 }
 
 // Expired reports whether a job of that id, were it added, would be forgotten.
@@ -366,6 +345,8 @@ func (s *Store) apply(at *place, o *op) error {
 		return oplog.Renew(at.tx)
 	case opNotes:
 		return o.notes.put(at.tx)
+	case opAdopted:
+		return putAdopted(at.tx, o.until)
 	case opJob, opMinions, opReturn, opWhole:
 	default:
 		return nil
@@ -421,7 +402,8 @@ func (p *place) putLoad(load []byte) error {
 }
 
 func (o *op) applyWhole(at *place) error {
-	if !at.hasLoad {
+	// What was made of a return says little of the job.
+	if !at.hasLoad || published(o.load) && !published(at.hour.Get(key(o.jid, entryLoad, ""))) {
 		if err := at.putLoad(o.load); err != nil {
 			return err
 		}

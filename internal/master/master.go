@@ -432,7 +432,7 @@ func (m *Master) Run(ctx context.Context) error {
 	front, stopFront := context.WithCancel(ctx)
 	defer stopFront()
 	// One failure stops all.
-	failed := make(chan error, 13+2*len(m.servers))
+	failed := make(chan error, 14+2*len(m.servers))
 	back := group{failed: failed}
 	for _, p := range m.publishers {
 		back.Go(func() error { return p.Serve(inner) })
@@ -441,6 +441,7 @@ func (m *Master) Run(ctx context.Context) error {
 	back.Go(func() error { return m.maintain(inner) })
 	back.Go(func() error { return m.runOutlets(inner) })
 	back.Go(func() error { return m.fetchFiles(inner) })
+	back.Go(func() error { m.adoptJobs(inner); return nil })
 	for _, k := range m.keepers {
 		back.Go(func() error { return k.run(inner) })
 	}

@@ -90,6 +90,21 @@ func (m *Master) ownJobs() (snapshot func() (string, error), adopt func() (int, 
 	return snapshot, func() (int, error) { return s.Adopt(m.stockJobs) }
 }
 
+// adoptJobs takes over what a master of Salt's has left of jobs in cachedir.
+func (m *Master) adoptJobs(ctx context.Context) {
+	s, ok := m.jobs.(*job.Store)
+	if !ok {
+		return // one that shares a folder reads the files
+	}
+	n, err := s.AdoptNew(ctx, m.stockJobs)
+	if n > 0 {
+		m.log.Info("jobs were taken over that a master of Salt's has left in cachedir", "jobs", n)
+	}
+	if err != nil && ctx.Err() == nil {
+		m.log.Warn("some jobs that a master of Salt's has left in cachedir could not be taken over; the next start tries again", "err", err)
+	}
+}
+
 // events yields what is fired on the master's bus.
 func (m *Master) events(ctx context.Context) iter.Seq2[*event.Event, error] {
 	return control.Subscribed(ctx, m.bus.Subscribe)

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"brine/internal/cache"
@@ -192,5 +193,67 @@ func TestMigrateRefuses(t *testing.T) {
 	// Refused before anything is made.
 	if _, err := os.Stat("/x"); err == nil {
 		t.Error("/x was made")
+	}
+}
+
+// TestStartOnSaltsCachedir: a master that starts on what one of Salt's has left
+// shows its jobs by itself, also those that come before the next start.
+func TestStartOnSaltsCachedir(t *testing.T) {
+	t.Parallel()
+	old := t.TempDir()
+	if out, err := exec.Command("tar", "-C", old, "-xzf", recorded).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	// The recording is older than jobs are kept.
+	m := daemontest.NewMaster(t, daemontest.Brine, "next", "127.0.78.13", "keep_jobs_seconds: 0\n")
+	jobs := m.Path("var/cache/salt/master/jobs")
+	echo := ""
+	give := func(echoes bool) {
+		t.Helper()
+		all, err := filepath.Glob(old + "/cache/jobs/*/*")
+		if err != nil || len(all) < 3 {
+			t.Fatal(all, err)
+		}
+		for _, dir := range all {
+			b, err := os.ReadFile(dir + "/.load.p")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(b), "test.echo") != echoes {
+				continue
+			}
+			to := filepath.Join(jobs, filepath.Base(filepath.Dir(dir)))
+			err = os.MkdirAll(to, 0o755)
+			if out, err2 := exec.Command("cp", "-r", dir, to).CombinedOutput(); err != nil || err2 != nil {
+				t.Fatalf("%v %v: %s", err, err2, out)
+			}
+			if b, err := os.ReadFile(dir + "/jid"); err == nil && echoes {
+				echo = string(b)
+			}
+		}
+	}
+	shown := func(want string) {
+		t.Helper()
+		daemontest.Eventually(t, patience, want+" is listed", func() error {
+			out := salted(t, m, "salt-run", "jobs.list_jobs", "--out=json")
+			if !strings.Contains(out, want) {
+				return fmt.Errorf("%s", out)
+			}
+			return nil
+		})
+	}
+	give(false)
+	m.Start()
+	shown("mine.update")
+	m.Signal(syscall.SIGTERM)
+	m.Wait(patience)
+	give(true)
+	m.Start()
+	shown("test.echo")
+	if out := salted(t, m, "salt-run", "jobs.lookup_jid", echo, "--out=json"); !strings.Contains(out, "old1") || !strings.Contains(out, "llo") {
+		t.Error(out)
+	}
+	if out := salted(t, m, "salt-run", "jobs.list_jobs", "search_target=old1", "--out=json"); !strings.Contains(out, echo) {
+		t.Error(out)
 	}
 }
