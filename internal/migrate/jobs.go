@@ -33,19 +33,26 @@ type Target interface {
 	Texts() bool
 }
 
-// CopyJobs copies jobs, the oldest first. It fails only if a memory is away.
+// lateRounds is how often what came meanwhile is copied before it counts as
+// missing.
+const lateRounds = 3
+
+// CopyJobs copies jobs, the oldest first, and then what has come to the source
+// meanwhile. It fails only if a memory is away.
 func CopyJobs(ctx context.Context, from Jobs, to Target, o Options) (r Report, err error) {
 	jids, err := from.JIDs(ctx)
 	if err != nil {
 		return r, err
 	}
 	slices.Sort(jids)
-	missing := map[string]bool{} // those that failed
+	known := map[string]bool{}
+	failed := map[string]bool{}
 	for i, jid := range jids {
 		if err := ended(ctx); err != nil {
 			return r, err
 		}
-		if err := copyJob(ctx, from, to, jid, o, &r, missing); err != nil {
+		known[jid] = true
+		if err := copyJob(ctx, from, to, jid, o, &r, failed); err != nil {
 			return r, err
 		}
 		o.tell("jobs", i+1, len(jids))
@@ -56,26 +63,70 @@ func CopyJobs(ctx context.Context, from Jobs, to Target, o Options) (r Report, e
 	if err := to.Settle(ctx); err != nil {
 		return r, err
 	}
-	for i, jid := range jids {
-		if err := ended(ctx); err != nil {
+	if m, ok := from.(*Running); ok {
+		m.Close() // so that it is asked for a copy as it is now
+	}
+	if jids, err = from.JIDs(ctx); err != nil {
+		return r, err
+	}
+	slices.Sort(jids)
+	for round := range lateRounds + 1 {
+		late, err := compareJobs(ctx, from, to, jids, round < lateRounds, o, &r, failed)
+		if err != nil {
 			return r, err
 		}
+		if len(late) == 0 {
+			break
+		}
+		for _, jid := range late {
+			if !known[jid] {
+				known[jid] = true
+				r.Found++
+				r.Copied++
+			}
+		}
+		if err := to.Settle(ctx); err != nil {
+			return r, err
+		}
+		jids = late
+	}
+	return r, nil
+}
+
+// compareJobs reads jobs again at the target. With again, what has come to the
+// source meanwhile is copied, and returned.
+func compareJobs(ctx context.Context, from Jobs, to Target, jids []string, again bool, o Options, r *Report, failed map[string]bool) (late []string, err error) {
+	for i, jid := range jids {
+		if err := ended(ctx); err != nil {
+			return nil, err
+		}
 		w, err := from.Job(ctx, jid)
-		if err != nil || w == nil || missing[jid] || to.Expired(jid) {
+		if err != nil || w == nil || failed[jid] || to.Expired(jid) {
 			continue // said already, or forgotten meanwhile
 		}
 		there, err := to.Job(ctx, jid)
 		if err != nil {
-			return r, err
+			return nil, err
 		}
-		if text := differs(w, there, to.Texts()); text != "" {
-			r.fail("%s: %s", jid, text)
-		} else {
+		text := differs(w, there, to.Texts())
+		switch {
+		case text == "":
 			r.Verified++
+		case again && (there == nil || len(lacking(w, there)) > 0):
+			if err := to.Put(ctx, w); err != nil && salt.KindOf(err) == salt.Unavailable {
+				return nil, err
+			} else if err != nil {
+				failed[jid] = true
+				r.fail("%s: %v", jid, err)
+				continue
+			}
+			late = append(late, jid)
+		default:
+			r.fail("%s: %s", jid, text)
 		}
 		o.tell("jobs: compared", i+1, len(jids))
 	}
-	return r, nil
+	return late, nil
 }
 
 func copyJob(ctx context.Context, from Jobs, to Target, jid string, o Options, r *Report, failed map[string]bool) error {

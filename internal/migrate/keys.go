@@ -13,13 +13,43 @@ import (
 	"brine/internal/salt"
 )
 
-// Keys copies the keys of minions, each with what the operator thinks of it. A
-// key that waits at the target and was decided about at the source is decided
-// about; everything else at the target stays.
+// keyLooks is how often the source is looked at, as long as something has
+// changed there since the last time.
+const keyLooks = 5
+
+// Keys copies the keys of minions, each with what the operator thinks of it, and
+// then those that have come or were decided about meanwhile. A key that waits at
+// the target and was decided about at the source is decided about; everything
+// else at the target stays.
 func Keys(ctx context.Context, from, to *keystore.Store, o Options) (r Report, err error) {
-	lists, err := from.List()
+	c := keyCopy{from: from, to: to, o: o, seen: map[keyPlace]bool{}, counted: map[keyPlace]bool{}}
+	for range keyLooks {
+		news, err := c.look(ctx, &r)
+		if err != nil || news == 0 || o.DryRun {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+type keyPlace struct {
+	st keystore.State
+	id string
+}
+
+type keyCopy struct {
+	from, to *keystore.Store
+	o        Options
+	seen     map[keyPlace]bool
+	// counted has no state but that of denied keys, whose ids may have another key.
+	counted map[keyPlace]bool
+}
+
+// look copies what was not seen before, and returns how many keys that were.
+func (c *keyCopy) look(ctx context.Context, r *Report) (news int, err error) {
+	lists, err := c.from.List()
 	if err != nil {
-		return r, err
+		return 0, err
 	}
 	total, done := 0, 0
 	for _, ids := range lists {
@@ -28,24 +58,42 @@ func Keys(ctx context.Context, from, to *keystore.Store, o Options) (r Report, e
 	for _, st := range keystore.States {
 		for _, id := range lists[st] {
 			if err := ended(ctx); err != nil {
-				return r, err
+				return news, err
 			}
 			done++
-			pub, err := from.Read(st, id)
+			if c.seen[keyPlace{st, id}] {
+				continue
+			}
+			c.seen[keyPlace{st, id}] = true
+			news++
+			pub, err := c.from.Read(st, id)
 			if salt.KindOf(err) == salt.NotFound && err != nil {
-				continue // decided about or deleted meanwhile
+				continue // deleted, or decided about, which the next look shows
 			}
-			r.Found++
-			if err == nil {
-				err = copyKey(to, st, id, pub, o, &r)
-			}
-			if err != nil {
-				r.fail("%s: %v", id, err)
-			}
-			o.tell("keys", done, total)
+			c.one(st, id, pub, err, r)
+			c.o.tell("keys", done, total)
 		}
 	}
-	return r, nil
+	return news, nil
+}
+
+// one copies a key. One that was copied before it was decided about counts once.
+func (c *keyCopy) one(st keystore.State, id, pub string, err error, r *Report) {
+	p := keyPlace{keystore.None, id}
+	if st == keystore.Denied {
+		p.st = st
+	}
+	before := *r
+	r.Found++
+	if err == nil {
+		err = copyKey(c.to, st, id, pub, c.o, r)
+	}
+	if err != nil {
+		r.fail("%s: %v", id, err)
+	} else if c.counted[p] {
+		r.Found, r.Copied, r.Same, r.Verified = before.Found, before.Copied, before.Same, before.Verified
+	}
+	c.counted[p] = true
 }
 
 func copyKey(to *keystore.Store, st keystore.State, id, pub string, o Options, r *Report) error {
