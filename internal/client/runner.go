@@ -17,6 +17,9 @@ type Runner struct {
 	JID string
 	// SkipGrains has functions that look at the master's grains see none.
 	SkipGrains bool
+	// Cluster has it run once in the whole cluster, by the master that has the
+	// lease. If that dies meanwhile another runs it again if it is Repeatable.
+	Cluster, Repeatable bool
 }
 
 // RunnerEvent is something that a runner tells while it works.
@@ -39,6 +42,10 @@ func (c *Client) RunAsync(ctx context.Context, r Runner) (jid, tag string, err e
 	}
 	if r.SkipGrains {
 		load.Set("skip_grains", true)
+	}
+	if r.Cluster {
+		load.Set("cluster", true)
+		load.Set("repeatable", r.Repeatable)
 	}
 	c.sign(load)
 	reply, err := c.request(ctx, load, c.o.Timeout)

@@ -63,7 +63,7 @@ func (c *Cluster) askVoter(ctx context.Context, voter string, r lease.Request) (
 }
 
 func requestDict(r lease.Request) *value.Dict {
-	return value.DictOf("holder", r.Holder, "token", int64(r.Token), "voters", r.Voters, "release", r.Release)
+	return value.DictOf("holder", r.Holder, "token", int64(r.Token), "voters", r.Voters, "release", r.Release, "claim", r.Claim)
 }
 
 // answerLease answers for a voter, which may be nil.
@@ -71,19 +71,19 @@ func answerLease(v *lease.Voter, arg *value.Dict, log *slog.Logger) *value.Dict 
 	if v == nil {
 		return value.DictOf("why", "its cluster_voters do not name it")
 	}
-	a, err := v.Answer(lease.Request{Holder: arg.Str("holder"), Token: uint64(max(arg.Int("token"), 0)), Voters: arg.Str("voters"), Release: arg.Bool("release")})
+	a, err := v.Answer(lease.Request{Holder: arg.Str("holder"), Token: uint64(max(arg.Int("token"), 0)), Voters: arg.Str("voters"), Release: arg.Bool("release"), Claim: arg.Str("claim")})
 	if err != nil {
 		log.Error("a lease is not granted", "err", err)
 		return value.DictOf("why", err.Error())
 	}
-	return value.DictOf("granted", a.Granted, "seen", int64(a.Seen), "holder", a.Holder, "why", a.Why)
+	return value.DictOf("granted", a.Granted, "seen", int64(a.Seen), "holder", a.Holder, "why", a.Why, "claimed", a.Claimed, "by", a.By)
 }
 
 func readAnswer(d *value.Dict) (lease.Answer, error) {
 	if d.Len() == 0 {
 		return lease.Answer{}, salt.Errorf(salt.Unavailable, "it knows nothing of leases")
 	}
-	return lease.Answer{Granted: d.Bool("granted"), Seen: uint64(max(d.Int("seen"), 0)), Holder: d.Str("holder"), Why: d.Str("why")}, nil
+	return lease.Answer{Granted: d.Bool("granted"), Seen: uint64(max(d.Int("seen"), 0)), Holder: d.Str("holder"), Why: d.Str("why"), Claimed: d.Bool("claimed"), By: d.Str("by")}, nil
 }
 
 // Lease tells of the lease for what is to be done once: nil if there are no
@@ -104,4 +104,16 @@ func (c *Cluster) Once() (token uint64, may bool) {
 		return 0, c.first()
 	}
 	return c.once.Token()
+}
+
+// Votes reports whether a majority of voters says who does what is to be done
+// once.
+func (c *Cluster) Votes() bool { return c.once != nil }
+
+// Claim is lease.Holder.Claim.
+func (c *Cluster) Claim(ctx context.Context, name string) (token uint64, by string, err error) {
+	if c.once == nil {
+		return 0, "", salt.Errorf(salt.Invalid, "cluster_voters is not set")
+	}
+	return c.once.Claim(ctx, name)
 }

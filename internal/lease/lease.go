@@ -19,6 +19,16 @@
 // against a holder that froze between its look at the lease and its effect.
 //
 // The voters are a fixed list, which is compared with every question.
+//
+// # Claims
+//
+// What is done once also by holders that come one after the other is claimed by
+// its name before it is begun: the voters note it, each for one holder, and who
+// has the notes of a majority may begin. Another holder that claims the same
+// name later finds at least one voter that knows of the first, and is told so.
+// The same one may claim it again, with another token: whether it has begun it
+// knows itself. A claim is kept for ClaimTime, so nothing may be begun that was
+// ordered longer ago.
 package lease
 
 import (
@@ -48,6 +58,10 @@ const Term = 3 * time.Second
 const (
 	beat    = Term / 6
 	askTime = Term / 3
+	// retry, and up to twice that more, is after what time others try than the
+	// one that is to have the lease: that one may stand still, and not be known
+	// to.
+	retry = Term / 4
 	// valid is what a holder counts with.
 	valid = Term - Term/10
 )
@@ -61,6 +75,9 @@ type Request struct {
 	Voters string
 	// Release gives a grant back.
 	Release bool
+	// Claim is the name of something that the holder of the token is to begin, ""
+	// if it is the grant itself that is asked for.
+	Claim string
 }
 
 // Answer is what a voter says.
@@ -72,6 +89,10 @@ type Answer struct {
 	Holder string
 	// Why says why this voter can never grant what was asked.
 	Why string
+	// Claimed says that the name is noted for who asked; By is another one for
+	// whom it was noted before.
+	Claimed bool
+	By      string
 }
 
 // Fingerprint is that of a list of voters, in whatever order.
@@ -111,7 +132,23 @@ type Voter struct {
 	seen   uint64
 	holder string
 	until  time.Time
+	claims map[string]claim
 }
+
+// claim is a note of a voter.
+type claim struct {
+	Holder string    `json:"holder"`
+	At     time.Time `json:"at"`
+}
+
+// Bounds of claims.
+const (
+	// ClaimTime is how long a claim is kept at least.
+	ClaimTime = 2 * time.Hour
+	maxClaims = 4096
+	// MaxClaim bounds a name in bytes.
+	MaxClaim = 64
+)
 
 // given is what is on disk.
 type given struct {
@@ -135,8 +172,55 @@ func OpenVoter(path string, voters []string) (*Voter, error) {
 		}
 		v.seen, v.holder = g.Token, g.Holder
 	}
+	b, err = os.ReadFile(v.claimsPath())
+	if err == nil {
+		err = json.Unmarshal(b, &v.claims)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, salt.Errorf(salt.Invalid, "cannot read what is claimed with this voter: %s: %w; if it is damaged, remove it if no other voter is in the same state, wait for two hours and start again", v.claimsPath(), err)
+	}
+	if v.claims == nil {
+		v.claims = map[string]claim{}
+	}
 	v.until = v.now().Add(Term)
 	return v, nil
+}
+
+func (v *Voter) claimsPath() string { return v.path + ".claims" }
+
+// claim notes a name for who has the grant now.
+func (v *Voter) claim(r Request, live bool) (Answer, error) {
+	a := Answer{Seen: v.seen, Holder: v.holder}
+	if !live || r.Token != v.seen || r.Holder != v.holder || len(r.Claim) > MaxClaim {
+		return a, nil
+	}
+	if c, ok := v.claims[r.Claim]; ok {
+		if a.Claimed = c.Holder == r.Holder; !a.Claimed {
+			a.By = c.Holder
+		}
+		return a, nil
+	}
+	now := v.now()
+	for name, c := range v.claims {
+		if age := now.Sub(c.At); age > ClaimTime {
+			delete(v.claims, name)
+		}
+	}
+	if len(v.claims) >= maxClaims {
+		a.Why = fmt.Sprintf("it has %d claims of the last two hours, and takes no more", maxClaims)
+		return a, nil
+	}
+	v.claims[r.Claim] = claim{r.Holder, now}
+	b, err := json.Marshal(v.claims)
+	if err == nil {
+		err = atomicfile.Write(v.claimsPath(), b, 0o600, v.flush)
+	}
+	if err != nil {
+		delete(v.claims, r.Claim)
+		return a, fmt.Errorf("cannot note what is claimed: %w", err)
+	}
+	a.Claimed = true
+	return a, nil
 }
 
 // maxToken bounds tokens: one that no other could be above would end all leases.
@@ -158,6 +242,8 @@ func (v *Voter) Answer(r Request) (Answer, error) {
 		return a, nil
 	case r.Token == 0 || r.Token > maxToken || r.Holder == "":
 		return a, nil
+	case r.Claim != "":
+		return v.claim(r, live)
 	case r.Release:
 		if v.seen == r.Token && v.holder == r.Holder {
 			v.until = now
@@ -231,7 +317,7 @@ func (h *Holder) Run(ctx context.Context, first func() bool) {
 		switch {
 		case holds:
 			h.round(ctx, token)
-		case first() || h.now().Sub(tried) > Term+rand.N(Term):
+		case first() || h.now().Sub(tried) > retry+rand.N(2*retry):
 			tried = h.now()
 			h.mu.Lock()
 			h.token = 0
@@ -326,6 +412,49 @@ func (h *Holder) release(ctx context.Context, token uint64, voters []string) {
 		})
 	}
 	wg.Wait()
+}
+
+// Claim notes with the voters that this holder begins something, and returns its
+// token. It may begin if by is "", there is no error, and it has not begun it
+// itself before. by is another holder, which may have begun it; an error says that
+// there is no telling now.
+func (h *Holder) Claim(ctx context.Context, name string) (token uint64, by string, err error) {
+	if name == "" || len(name) > MaxClaim {
+		return 0, "", salt.Errorf(salt.Invalid, "%.80q cannot be claimed", name)
+	}
+	token, holds := h.Token()
+	if !holds {
+		return 0, "", salt.Errorf(salt.Unavailable, "this master does not have the lease")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	answers := h.askAll(ctx, Request{Holder: h.id, Token: token, Voters: h.print, Claim: name})
+	claimed := 0
+	why := ""
+	for range h.voters {
+		a := <-answers
+		switch {
+		case a.err != nil:
+			why = a.err.Error()
+		case a.Claimed:
+			claimed++
+		case a.By != "":
+			by = a.By
+		case a.Why != "":
+			why = a.Why
+		}
+		if claimed < h.Majority() {
+			continue
+		}
+		if now, still := h.Token(); !still || now != token {
+			return 0, "", salt.Errorf(salt.Unavailable, "this master does not have the lease any more")
+		}
+		return token, "", nil
+	}
+	if by != "" {
+		return token, by, nil
+	}
+	return 0, "", salt.Errorf(salt.Unavailable, "%d of %d voters have noted a claim; %s", claimed, len(h.voters), why)
 }
 
 // Status is what the voters say.

@@ -80,7 +80,7 @@ func (w *world) restart(name string) {
 	v.now, v.flush = w.clock, false
 	v.until = w.clock().Add(Term)
 	if w.forgets {
-		v.seen, v.holder, v.until = 0, "", time.Time{}
+		v.seen, v.holder, v.until, v.claims = 0, "", time.Time{}, map[string]claim{}
 	}
 	w.mu.Lock()
 	w.voters[name] = v
@@ -241,5 +241,114 @@ func TestCheckVoters(t *testing.T) {
 	}
 	if err := errors.Join(CheckVoters(nil), CheckVoters([]string{"a", "b", "c"})); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestClaims: whatever is lost, late or started anew, what is claimed by a name
+// is begun by one holder at most. With voters that forget, the same
+// look finds two.
+func TestClaims(t *testing.T) {
+	t.Parallel()
+	began := 0
+	look := func(seed uint64, forgets bool, steps int) error {
+		w := newWorld(t, seed, 3)
+		w.forgets = forgets
+		begun := map[string]string{}
+		for i := range steps {
+			if err := w.step(); err != nil && !forgets {
+				return err
+			}
+			h := w.holders[w.one(len(w.holders))]
+			name := fmt.Sprint("work/", i/40)
+			_, by, err := h.Claim(t.Context(), name)
+			if err != nil || by != "" {
+				continue
+			}
+			me := h.id
+			if old := begun[name]; old != "" && old != me {
+				return fmt.Errorf("%s was begun by %s and by %s", name, old, me)
+			}
+			begun[name] = me
+			began++
+		}
+		return nil
+	}
+	for seed := range uint64(3) {
+		if err := look(seed, false, 400); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+	if began < 20 {
+		t.Errorf("only %d claims", began)
+	}
+	for seed := range uint64(50) {
+		if look(seed, true, 400) != nil {
+			return
+		}
+	}
+	t.Error("no name was begun twice where voters forget")
+}
+
+// TestVoterClaims: what one voter notes, keeps and refuses.
+func TestVoterClaims(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease")
+	list := []string{"a", "b", "c"}
+	now := time.Now()
+	open := func() *Voter {
+		v, err := OpenVoter(path, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.now, v.flush = func() time.Time { return now }, false
+		v.until = now.Add(Term)
+		return v
+	}
+	v := open()
+	ask := func(what, id string, token uint64, claim string, claimed bool, by string) {
+		t.Helper()
+		r := request(id, token, list)
+		r.Claim = claim
+		if a, err := v.Answer(r); err != nil || a.Claimed != claimed || a.By != by || a.Granted {
+			t.Errorf("%s: %+v %v", what, a, err)
+		}
+	}
+	grant := func(id string, token uint64) {
+		t.Helper()
+		now = now.Add(Term + time.Second)
+		if a, err := v.Answer(request(id, token, list)); err != nil || !a.Granted {
+			t.Fatalf("%+v %v", a, err)
+		}
+	}
+	ask("without a grant", "a", 5, "x", false, "")
+	grant("a", 5)
+	ask("with one", "a", 5, "x", true, "")
+	ask("again", "a", 5, "x", true, "")
+	ask("who has none", "b", 5, "y", false, "")
+	ask("a token that is not the one", "a", 6, "y", false, "")
+	ask("a name that is too long", "a", 5, string(make([]byte, MaxClaim+1)), false, "")
+	v = open()
+	grant("b", 6)
+	ask("another holder, after a start", "b", 6, "x", false, "a")
+	ask("the old holder", "a", 5, "x", false, "")
+	ask("another name", "b", 6, "y", true, "")
+	grant("a", 7)
+	ask("the first one with another token", "a", 7, "x", true, "")
+	now = now.Add(Term + time.Second)
+	ask("when the grant is over", "a", 7, "z", false, "")
+	now = now.Add(ClaimTime)
+	grant("b", 8)
+	ask("what drops old ones", "b", 8, "w", true, "")
+	if len(v.claims) != 1 {
+		t.Errorf("old claims are kept: %v", v.claims)
+	}
+	for i := range maxClaims {
+		v.claims[fmt.Sprint(i)] = claim{"a", now}
+	}
+	ask("one too many", "b", 8, "v", false, "")
+	if err := os.WriteFile(v.claimsPath(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenVoter(path, list); err == nil {
+		t.Error("damaged claims are taken for none")
 	}
 }

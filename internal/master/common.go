@@ -63,7 +63,7 @@ func (m *Master) sharesFolder() bool { return m.cluster != nil && !m.cluster.Iso
 // openCommon opens the records, and brings files and records together.
 func (m *Master) openCommon(own string) (c *common, err error) {
 	c = &common{mirrors: map[string]*replica.Mirror{}}
-	if c.records, err = replica.Open(own, m.cfg.ID, replica.Ranks{kindKey: replica.KeyRank}, m.log); err != nil {
+	if c.records, err = replica.Open(own, m.cfg.ID, replica.Ranks{kindKey: replica.KeyRank, kindWork: workRank}, m.log); err != nil {
 		return nil, err
 	}
 	folders := map[string]replica.Folder{
@@ -123,6 +123,7 @@ func (m *Master) share(ctx context.Context) (stop func()) {
 	m.cluster.AnswerWith(askContents, m.revisions.answerContents)
 	var wg sync.WaitGroup
 	wg.Go(func() { m.revisions.run(ctx) })
+	wg.Go(func() { m.works.run(m.context()) })
 	for kind, mirror := range m.common.mirrors {
 		wg.Go(func() {
 			if err := mirror.Run(ctx); err != nil {

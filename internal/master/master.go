@@ -106,6 +106,7 @@ type Master struct {
 	cluster   *cluster.Cluster // nil for a master of its own
 	common    *common          // of a cluster without a shared folder, else nil
 	revisions *revisions       // as common
+	works     *works           // as common
 	bus       *event.Bus
 	eventIPC  *event.Server
 	requests  *channel.Server
@@ -252,6 +253,7 @@ func (m *Master) openStores() (err error) {
 		if m.revisions, err = m.openRevisions(own); err != nil {
 			return err
 		}
+		m.works = newWorks(m)
 	}
 	if err := m.loadQueue(); err != nil {
 		m.log.Error("jobs that waited for minions cannot be read", "err", err)

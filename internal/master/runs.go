@@ -39,6 +39,11 @@ func (r *runs) start(c *channel.Call) {
 	}
 	tag := salt.Tag("run", jid)
 	r.m.record(c, who, resultDone, jid)
+	if value.Truth(c.Load.At("cluster")) {
+		user, args := who.onMaster(r.m), wire(args, kwargs)
+		r.m.router.wg.Go(func() { c.Reply(r.order(tag, jid, fun, user, args, value.Truth(c.Load.At("repeatable")))) })
+		return
+	}
 	c.Reply(value.DictOf("tag", tag, "jid", jid))
 	opts := r.m.cfg.Opts
 	if value.Truth(c.Load.At("skip_grains")) {
@@ -46,6 +51,15 @@ func (r *runs) start(c *channel.Call) {
 		opts.Set("skip_grains", true)
 	}
 	r.m.router.wg.Go(func() { r.run(tag, jid, fun, who.onMaster(r.m), wire(args, kwargs), opts) })
+}
+
+// order has a runner run once in the whole cluster.
+func (r *runs) order(tag, jid, fun, user string, args []any, repeatable bool) *value.Dict {
+	r.m.bus.Fire(tag+"/new", value.DictOf("fun", "runner."+fun, "jid", jid, "user", user, "fun_args", &value.List{Items: plain(args)}))
+	if err := r.m.works.order(jid, fun, user, args, repeatable); err != nil {
+		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", err.Error()))
+	}
+	return value.DictOf("tag", tag, "jid", jid)
 }
 
 // onMaster is the name under which functions of the master run.

@@ -319,6 +319,61 @@ func (s *Store) Put(kind, name string, value []byte) error {
 	return err
 }
 
+// Change makes a new version of what fn is shown, nil for nothing, unless fn says
+// that it is not to be; no other change comes between. did reports whether the new
+// version was made and counts.
+func (s *Store) Change(kind, name string, fn func(now *Record) (value []byte, do bool)) (did bool, err error) {
+	err = s.db.Update(func(tx *bolt.Tx) error {
+		did = false
+		all, err := load(tx, kind, name)
+		if err != nil {
+			return err
+		}
+		value, do := fn(s.winner(kind, all))
+		if !do {
+			return nil
+		}
+		at := s.tick(tx, 0)
+		r := &Record{Kind: kind, Name: name, Value: value, At: at, By: s.id}
+		if s.ranks[kind] != nil {
+			r.seen = contextOf(all)
+		}
+		if r.origin, r.number, err = oplog.Append(tx, recordKey(kind, name)); err != nil {
+			return err
+		}
+		next, _ := s.merge(all, r)
+		did = s.winner(kind, next) == r
+		if err := replace(tx, kind, name, all, next); err != nil {
+			return err
+		}
+		return tx.Bucket(metaBucket).Put(clockKey, fmt.Append(nil, at+1))
+	})
+	if err == nil && did {
+		s.signal.Fire()
+	}
+	return did, failed(err)
+}
+
+// Drop forgets a thing here, without telling anybody: it is for what all forget
+// by a rule that they have in common, and what does no harm if it comes back.
+func (s *Store) Drop(kind, name string) error {
+	return failed(s.db.Update(func(tx *bolt.Tx) error {
+		all, err := load(tx, kind, name)
+		if err != nil {
+			return err
+		}
+		for _, r := range all {
+			if err := oplog.Drop(tx, r.origin, r.number); err != nil {
+				return err
+			}
+		}
+		if err := tx.Bucket(todoBucket).Delete(recordKey(kind, name)); err != nil {
+			return err
+		}
+		return tx.Bucket(recordsBucket).Delete(recordKey(kind, name))
+	}))
+}
+
 // put makes new versions, and returns what their maker knows then.
 func (s *Store) put(changes []change) (known []oplog.Vector, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {

@@ -81,6 +81,11 @@ Its key is deleted, and no other speaks with it any more. Those that cannot be r
 
 With here=True the exit code is 1 if that is not this master: a job of cron on all masters that begins with it works on one.`,
 			fn.Example("salt-run cluster.lease"), fn.Example("salt-run cluster.lease here=True")),
+		fn.Of("work", c.work, `Return the runners that were ordered for the whole cluster (salt-run --cluster) in the last day, or one of them with what it returned.
+
+Each has: fun, user, by: the master that took the order, at: when. state: ordered, running, done or failed. on and token: the master that has begun it, and its lease. runs: how
+often it was begun. lost: the master that had begun it and died, or lost the lease.`,
+			fn.Example("salt-run cluster.work"), fn.Example("salt-run cluster.work 20260101120000000000")),
 		fn.Of("sync_roots", c.syncRoots, `Have all masters of a cluster without a shared folder serve the file_roots and pillar_roots of this one, as they are now.
 
 Each gets what it lacks; when all that can be reached have everything, they switch at the same moment, and what is not there any more is gone. A master that
@@ -140,6 +145,17 @@ func (c clusters) check(ctx context.Context, call *fn.Call, _ struct{}) (*value.
 		call.SetRetcode(1)
 	}
 	return d, err
+}
+
+type workArgs struct {
+	JID string `salt:"jid" doc:"job id; empty: all" default:""`
+}
+
+func (c clusters) work(_ context.Context, _ *fn.Call, a workArgs) (*value.Dict, error) {
+	if c.Cluster == nil {
+		return nil, errNoCluster
+	}
+	return c.ClusterWork(a.JID)
 }
 
 type removeArgs struct {

@@ -98,6 +98,8 @@ type Deps struct {
 	ID           string
 	ClusterCheck func(context.Context) (*value.Dict, error)
 	ClusterLeave func() error
+	// ClusterWork returns what was ordered for the whole cluster, or one of it.
+	ClusterWork func(jid string) (*value.Dict, error)
 	// ClusterSync makes this master's file_roots and pillar_roots what all of a
 	// cluster serve, ClusterRevision tells what that is, also of a job, and
 	// ClusterRollback goes back to an earlier state.

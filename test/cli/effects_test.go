@@ -266,6 +266,8 @@ func runEffects() map[string]effect {
 		"--async":            {line: "@ test.arg", out: `^$`, err: `Running in asynchronous mode.*tag salt/run/\d{20}`},
 		"--quiet":            {line: "@ test.arg", out: `^$`},
 		"--skip-grains":      {line: "@ salt.cmd grains.get kernel", out: `^\n?$`},
+		"--cluster":          {elsewhere: "test/cluster"},
+		"--repeatable":       {elsewhere: "test/cluster"},
 		"--jid":              {line: "@ --show-jid test.arg", value: "20200101000000000000", out: `^jid: 20200101000000000000\n`},
 		"--show-jid":         {line: "@ test.arg", out: `^jid: \d{20}\n`},
 		"--enable-profiling": refused("@ test.arg", ""),

@@ -38,6 +38,8 @@ type options struct {
 	Async      bool   `flag:"--async" doc:"Start the function and do not wait for it."`
 	Quiet      bool   `flag:"--quiet" doc:"Do not show the result."`
 	SkipGrains bool   `flag:"--skip-grains" doc:"Gather no grains of the master: there are none then."`
+	Cluster    bool   `flag:"--cluster" doc:"Have it run once in the whole cluster, by the master that has the lease (cluster_voters); wait for that."`
+	Repeatable bool   `flag:"--repeatable" doc:"With --cluster: running it twice does no harm, so that another master runs it again if the one dies that runs it."`
 	JID        string `flag:"--jid" arg:"JID" doc:"Use this job id in place of a new one."`
 	ShowJID    bool   `flag:"--show-jid" hidden:"yes" doc:"Show the job id."`
 	Profiling  bool   `flag:"--enable-profiling" dest:"profiling_enabled" hidden:"yes" doc:"Profile the function."`
@@ -49,6 +51,8 @@ func (o *options) check() string {
 	switch {
 	case o.JID != "" && !salt.ValidJID(o.JID):
 		return "'" + o.JID + "' is not a valid JID"
+	case o.Repeatable && !o.Cluster:
+		return "--repeatable is for --cluster: who asks runs it again otherwise"
 	case o.Profiling, o.ProfileDir != "":
 		return "the options --enable-profiling and --profiling-path of Salt are not supported: the function runs in the master, whose option profiling_address gives out profiles"
 	}
@@ -142,7 +146,8 @@ func (p *program) do(ctx context.Context, args []string) error {
 		raw[n] = true
 	}
 	pos, kwargs := fn.ParseWords(args[1:], raw)
-	r := client.Runner{Fun: args[0], Args: fn.Wire(pos, nil), Kwargs: p.timed(args[0], len(pos), kwargs), JID: p.opts.JID, SkipGrains: p.opts.SkipGrains}
+	r := client.Runner{Fun: args[0], Args: fn.Wire(pos, nil), Kwargs: p.timed(args[0], len(pos), kwargs), JID: p.opts.JID, SkipGrains: p.opts.SkipGrains,
+		Cluster: p.opts.Cluster, Repeatable: p.opts.Repeatable}
 	switch {
 	case p.opts.Async:
 		return p.async(ctx, r)
