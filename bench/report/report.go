@@ -20,6 +20,9 @@ type Figure struct {
 	Unit  string `json:"unit"`
 	// AtMost is what Brine may take; 0 means that nothing is asked.
 	AtMost float64 `json:"at_most,omitempty"`
+	// Ratio is how many times as much stock Salt is to take at least; 0 means
+	// that nothing is asked.
+	Ratio float64 `json:"ratio,omitempty"`
 	// X says what the sizes are; "" means that there is one.
 	X       string   `json:"x,omitempty"`
 	Samples []Sample `json:"samples"`
@@ -168,17 +171,21 @@ func (f *Figure) line(x float64) string {
 	if n > 0 && m > 0 && ours > 0 {
 		cells[3] = "1:" + number(theirs/ours)
 	}
-	if f.AtMost > 0 {
-		cells[4] = number(f.AtMost) + " " + f.verdict(ours, n)
+	switch {
+	case f.AtMost > 0:
+		cells[4] = number(f.AtMost) + " " + verdict(n > 0, ours <= f.AtMost)
+	case f.Ratio > 0:
+		cells[4] = "1:" + number(f.Ratio) + " " + verdict(n > 0 && m > 0, theirs >= f.Ratio*ours)
 	}
 	return fmt.Sprintf("%-66s %-6s %10s %17s %3d %10s %8s %9s\n", title, f.Unit, cells[0], cells[1], n, cells[2], cells[3], cells[4])
 }
 
-func (f *Figure) verdict(v float64, n int) string {
+// verdict says whether a promise is kept, if that was measured.
+func verdict(measured, kept bool) string {
 	switch {
-	case n == 0:
+	case !measured:
 		return ""
-	case v <= f.AtMost:
+	case kept:
 		return "ok"
 	}
 	return "NO"

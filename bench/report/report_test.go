@@ -13,12 +13,19 @@ func sample() *Report {
 		{Name: "a", Title: "A < B", Unit: "ms", AtMost: 2},
 		{Name: "c", Title: "Curve", Unit: "ms", X: "minions", AtMost: 1},
 		{Name: "none", Title: "Never measured", Unit: "ms"},
+		{Name: "d", Title: "Beside stock", Unit: "s", Ratio: 10},
+		{Name: "e", Title: "Too slow beside stock", Unit: "s", Ratio: 5},
 	}, Machine: []Fact{{Name: "cores", Value: 2}}, Failures: []string{"it rained"}}
 	for _, v := range []float64{3, 1, 2.5} {
 		r.Add("a", "brine", 0, v)
 	}
 	r.Add("a", "stock", 0, 25)
 	r.Add("a", "stock", 0, 75)
+	for _, name := range []string{"d", "e"} {
+		r.Add(name, "brine", 0, 1)
+	}
+	r.Add("d", "stock", 0, 10)
+	r.Add("e", "stock", 0, 4.9)
 	for _, x := range []float64{10000, 100} {
 		r.Add("c", "brine", x, 0.5)
 	}
@@ -43,7 +50,7 @@ func TestText(t *testing.T) {
 	if err := sample().Text(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"1:20", "2 NO", "1 ok", "Curve, 100 minions", "Curve, 10000 minions", "it rained"} {
+	for _, want := range []string{"1:20", "2 NO", "1 ok", "1:10 ok", "1:5 NO", "Curve, 100 minions", "Curve, 10000 minions", "it rained"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}
