@@ -56,8 +56,8 @@ func keepMemory(ctx context.Context, room int) {
 			return
 		case <-tick.C:
 		}
-		if g.worth(memoryNow()) {
-			for range shrinks {
+		if now := memoryNow(); g.worth(now) {
+			for i := 0; i < shrinks && g.stacksGrew(now); i++ {
 				runtime.GC()
 			}
 			debug.FreeOSMemory()
@@ -84,14 +84,15 @@ func newReserve(n int) []byte {
 	return b
 }
 
-// use is what the runtime has from the system, and what the program has
-// allocated since its start, both in bytes.
-type use struct{ held, allocs uint64 }
+// use is what the runtime has from the system, what the program has allocated
+// since its start, and what stacks take of the first, all in bytes.
+type use struct{ held, allocs, stacks uint64 }
 
 // giver decides when memory is to be given back.
 type giver struct {
 	last, given use  // at the last look, when memory was given back
 	fresh       bool // it was never at rest
+	atWork      bool // at the last look
 	looks       int  // since then
 	pause       int  // looks until a daemon at rest is asked again
 }
@@ -105,10 +106,11 @@ func (g *giver) worth(now use) bool {
 	since := now.allocs - g.last.allocs
 	g.last = now
 	g.looks++
+	g.atWork = since >= restAllocs
 	switch {
 	case now.held > 2*g.given.held+memorySlack:
 		return true
-	case since >= restAllocs:
+	case g.atWork:
 		return false
 	case g.fresh:
 		g.fresh = false
@@ -120,13 +122,21 @@ func (g *giver) worth(now use) bool {
 	return now.held > 3*memorySlack && g.looks > g.pause
 }
 
+// stacksGrew tells whether there are stacks to make small: where there are none,
+// a collection looks at those of all connections in vain.
+func (g *giver) stacksGrew(now use) bool { return now.stacks > g.given.stacks+g.given.stacks/8 }
+
 // gave notes what is left after memory was given back.
 func (g *giver) gave(now use) {
+	if g.atWork {
+		now.stacks = 0 // of those in use nothing is known
+	}
 	g.given, g.looks, g.pause = now, 0, min(2*g.pause+1, maxPause)
 }
 
 func memoryNow() use {
-	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/allocs:bytes"},
+		{Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(s)
-	return use{held: s[0].Value.Uint64() - s[1].Value.Uint64(), allocs: s[2].Value.Uint64()}
+	return use{held: s[0].Value.Uint64() - s[1].Value.Uint64(), allocs: s[2].Value.Uint64(), stacks: s[3].Value.Uint64()}
 }

@@ -10,23 +10,23 @@ import (
 
 func TestWorthGivingBack(t *testing.T) {
 	const mb = 1 << 20
-	g := giver{last: use{20 * mb, 0}, given: use{20 * mb, 0}}
+	g := giver{last: use{held: 20 * mb, allocs: 0}, given: use{held: 20 * mb, allocs: 0}}
 	for i, c := range []struct {
 		now  use
 		want bool
 	}{
-		{use{20 * mb, mb / 4}, false},      // nothing has happened
-		{use{40 * mb, 40 * mb}, false},     // at work
-		{use{40 * mb, 40*mb + 1000}, true}, // at rest after it
-		{use{57 * mb, 400 * mb}, true},     // far more than there was
-		{use{50 * mb, 500 * mb}, false},    // at work again
+		{use{held: 20 * mb, allocs: mb / 4}, false},      // nothing has happened
+		{use{held: 40 * mb, allocs: 40 * mb}, false},     // at work
+		{use{held: 40 * mb, allocs: 40*mb + 1000}, true}, // at rest after it
+		{use{held: 57 * mb, allocs: 400 * mb}, true},     // far more than there was
+		{use{held: 50 * mb, allocs: 500 * mb}, false},    // at work again
 	} {
 		got := g.worth(c.now)
 		if got != c.want {
 			t.Errorf("step %d: %v", i, got)
 		}
 		if got {
-			g.gave(use{20 * mb, c.now.allocs})
+			g.gave(use{held: 20 * mb, allocs: c.now.allocs})
 		}
 	}
 	if now := memoryNow(); now.held < mb || now.allocs == 0 {
@@ -37,16 +37,43 @@ func TestWorthGivingBack(t *testing.T) {
 // A start leaves more than a daemon at rest needs.
 func TestGivenBackAfterStart(t *testing.T) {
 	const mb = 1 << 20
-	g := giver{last: use{20 * mb, 0}, given: use{20 * mb, 0}, fresh: true}
-	if g.worth(use{20 * mb, mb}) {
+	g := giver{last: use{held: 20 * mb, allocs: 0}, given: use{held: 20 * mb, allocs: 0}, fresh: true}
+	if g.worth(use{held: 20 * mb, allocs: mb}) {
 		t.Error("while it starts")
 	}
-	if !g.worth(use{20 * mb, mb + 1000}) {
+	if !g.worth(use{held: 20 * mb, allocs: mb + 1000}) {
 		t.Error("not at rest after the start")
 	}
-	g.gave(use{10 * mb, mb + 1000})
-	if g.worth(use{10 * mb, mb + 2000}) {
+	g.gave(use{held: 10 * mb, allocs: mb + 1000})
+	if g.worth(use{held: 10 * mb, allocs: mb + 2000}) {
 		t.Error("again without a reason")
+	}
+}
+
+// A burst that has left the stacks as they were, as publications do, is no
+// reason to look at them again and again; what was given back under load is.
+func TestStacksMadeSmall(t *testing.T) {
+	const mb = 1 << 20
+	g := giver{last: use{held: 20 * mb}, given: use{held: 20 * mb, stacks: 4 * mb}}
+	if g.stacksGrew(use{stacks: 4*mb + 1000}) {
+		t.Error("though they have not grown")
+	}
+	if !g.stacksGrew(use{stacks: 5 * mb}) {
+		t.Error("not though they have grown")
+	}
+	load := use{held: 100 * mb, allocs: 100 * mb, stacks: 40 * mb}
+	if !g.worth(load) {
+		t.Fatal("much more than there was")
+	}
+	g.gave(load)
+	if !g.stacksGrew(load) {
+		t.Error("not though they were in use the last time")
+	}
+	rest := use{held: 100 * mb, allocs: 100*mb + 1, stacks: 20 * mb}
+	g.worth(rest)
+	g.gave(rest)
+	if g.stacksGrew(rest) {
+		t.Error("though that was done")
 	}
 }
 
@@ -55,24 +82,24 @@ func TestGivenBackAfterStart(t *testing.T) {
 // more and more.
 func TestAskedAgainAtRest(t *testing.T) {
 	const mb = 1 << 20
-	g := giver{last: use{20 * mb, 0}, given: use{20 * mb, 0}}
-	if !g.worth(use{100 * mb, 100 * mb}) { // under load
+	g := giver{last: use{held: 20 * mb, allocs: 0}, given: use{held: 20 * mb, allocs: 0}}
+	if !g.worth(use{held: 100 * mb, allocs: 100 * mb}) { // under load
 		t.Fatal("much more than there was")
 	}
-	g.gave(use{90 * mb, 100 * mb})
+	g.gave(use{held: 90 * mb, allocs: 100 * mb})
 	asked := 0
 	for range 1000 {
-		if g.worth(use{90 * mb, 100*mb + 1}) {
+		if g.worth(use{held: 90 * mb, allocs: 100*mb + 1}) {
 			asked++
-			g.gave(use{90 * mb, 100*mb + 1})
+			g.gave(use{held: 90 * mb, allocs: 100*mb + 1})
 		}
 	}
 	if asked < 5 || asked > 15 {
 		t.Errorf("asked %d times in 1000 looks", asked)
 	}
-	g.gave(use{20 * mb, 100*mb + 1})
+	g.gave(use{held: 20 * mb, allocs: 100*mb + 1})
 	for range 1000 {
-		if g.worth(use{20 * mb, 100*mb + 2}) {
+		if g.worth(use{held: 20 * mb, allocs: 100*mb + 2}) {
 			t.Fatal("asked although there is little")
 		}
 	}
