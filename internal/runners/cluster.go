@@ -77,6 +77,11 @@ left. Others stay. It lasts over restarts, until cluster.undrain.`,
 
 Its key is deleted, and no other speaks with it any more. Those that cannot be reached now do the same as soon as they hear of it.`,
 			fn.Example("salt-run cluster.remove 192.0.2.3")),
+		fn.Of("recover", c.recover, `Take all masters out of a cluster without a shared folder that cannot be reached: most are lost for good.
+
+Without sure=True it returns which those are, and does nothing. It refuses while a majority of cluster_voters answers: then nothing is lost, and
+cluster.remove takes single masters out. With voters, brine cluster recover is to be used, which changes the configuration, too.`,
+			fn.Example("salt-run cluster.recover"), fn.Example("salt-run cluster.recover sure=True")),
 		fn.Of("lease", c.lease, `Return which master may do what one of the cluster is to do, and what the voters of cluster_voters say.
 
 With here=True the exit code is 1 if that is not this master: a job of cron on all masters that begins with it works on one.`,
@@ -167,6 +172,37 @@ func (c clusters) remove(_ context.Context, _ *fn.Call, a removeArgs) (bool, err
 		return false, errNoCluster
 	}
 	return true, c.Cluster.Remove(a.ID)
+}
+
+type recoverArgs struct {
+	Sure bool `salt:"sure" doc:"do it" default:"false"`
+}
+
+func (c clusters) recover(ctx context.Context, _ *fn.Call, a recoverArgs) (*value.Dict, error) {
+	if err := c.isolated(); err != nil {
+		return nil, err
+	}
+	if s := c.Cluster.Lease(ctx); s != nil && len(s.Voters) > len(s.Silent) {
+		return nil, salt.Errorf(salt.Invalid, "a majority of cluster_voters answers: nothing is lost; cluster.remove takes a master out")
+	}
+	lost := []string{}
+	for _, s := range c.Cluster.Status(ctx) {
+		switch {
+		case s.Self:
+		case !s.Up:
+			lost = append(lost, s.ID)
+		case s.Says == nil:
+			return nil, salt.Errorf(salt.Unavailable, "%s is there and does not answer: stop it, or wait until it does", s.ID)
+		}
+	}
+	if a.Sure {
+		for _, id := range lost {
+			if err := c.Cluster.Remove(id); err != nil && salt.KindOf(err) != salt.NotFound {
+				return nil, err
+			}
+		}
+	}
+	return value.DictOf("lost", value.Strings(lost), "removed", a.Sure), nil
 }
 
 func (c clusters) rotateSecret(ctx context.Context, call *fn.Call, _ struct{}) (*value.Dict, error) {

@@ -129,6 +129,7 @@ func clusterEffects() map[string]effect {
 		"--id":          {line: "-c DIR/conf init @", value: "127.0.0.1", before: fresh, file: "conf/master.d/cluster.conf", holds: `id: 127\.0\.0\.1`},
 		"--name":        {line: "-c DIR/conf " + init + " @", value: "former", before: fresh, file: "conf/master.d/cluster.conf", holds: `cluster_id: former`},
 		"--secret":      {elsewhere: "test/cluster"},
+		"--sure":        {elsewhere: "test/cluster"},
 		"--fingerprint": {elsewhere: "test/cluster"},
 		"--pki-dir":     {elsewhere: "test/cluster"},
 		"--cache-dir":   {elsewhere: "test/cluster"},

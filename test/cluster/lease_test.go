@@ -248,3 +248,103 @@ func TestLeaseCutOff(t *testing.T) {
 		return err
 	})
 }
+
+// TestMajorityLost: of three masters that vote two are lost with their disks.
+// brine cluster recover shows them, does nothing unless told to, and nothing
+// while a majority is there; then the one that is left has the rights of one
+// again, and everything it held; two new masters join it and get that, and vote.
+func TestMajorityLost(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "auto_accept: true\n")
+	var ids []string
+	for _, m := range a.masters {
+		ids = append(ids, m.Name)
+	}
+	voters := func(ids ...string) string { return fmt.Sprintf("cluster_voters: [%s]\n", strings.Join(ids, ", ")) }
+	for _, m := range a.masters {
+		m.Write("master", m.Read("master")+voters(ids...))
+	}
+	a.start()
+	left := a.masters[2]
+	a.minion("m0", left)
+	eventually(t, "it answers", func() error { return a.masters[0].PingAll(brine, "m0") })
+	out, errs, _ := a.masters[0].Run(brine, "salt", "--async", "m0", "test.echo", "kept")
+	jid := jidIn(out + errs)
+	before := a.equal(left, 3, map[string]int{"job": 2, "return": 2})
+	holder(t, "at first", 0, a.masters...)
+
+	recoverLost := func(more ...string) (string, int) {
+		out, errs, code := left.Run(brine, "cluster", append([]string{"recover"}, more...)...)
+		return out + errs, code
+	}
+	if text, code := recoverLost("--sure"); code == 0 || !strings.Contains(text, "a majority of cluster_voters answers") {
+		t.Errorf("while all are there: %d %s", code, text)
+	}
+	for _, m := range a.masters[:2] {
+		m.Kill()
+	}
+	eventually(t, "the lost ones are named, and nothing is done", func() error {
+		text, code := recoverLost()
+		if code != 0 || !strings.Contains(text, ids[0]) || !strings.Contains(text, ids[1]) {
+			return fmt.Errorf("%d %s", code, text)
+		}
+		return nil
+	})
+	if rows, _, err := status(left); err != nil || len(rows) != 3 {
+		t.Errorf("%+v %v", rows, err)
+	}
+	if text, code := recoverLost("--sure"); code != 0 || !strings.Contains(text, "restart the master") {
+		t.Fatalf("%d %s", code, text)
+	}
+	eventually(t, "the lost ones are taken out", func() error {
+		rows, code, err := status(left)
+		if err != nil || code != 0 || len(rows) != 1 {
+			return fmt.Errorf("%d %+v %w", code, rows, err)
+		}
+		return nil
+	})
+	left.Signal(syscall.SIGTERM)
+	left.Wait(30 * time.Second)
+	left.Start()
+	eventually(t, "it has the rights of one, and what it held", func() error {
+		if err := left.PingAll(brine, "m0"); err != nil {
+			return err
+		}
+		if _, errs, code := left.Run(brine, "salt-run", "cluster.lease", "here=True"); code != 0 {
+			return errors.New(errs)
+		}
+		if out, errs, _ := left.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid); !strings.Contains(out, "kept") {
+			return errors.New(out + errs)
+		}
+		r, err := check(left)
+		for k, n := range before.Counts {
+			if k != "peer" && k != "member" && k != "share" && r.Counts[k] < n {
+				return fmt.Errorf("%d of %s, and there were %d", r.Counts[k], k, n)
+			}
+		}
+		return err
+	})
+
+	// New ones, which vote with it.
+	hosts := []string{daemontest.Host(), daemontest.Host()}
+	now := voters(left.Name, hosts[0], hosts[1])
+	left.Write("master.d/cluster.voters.conf", now)
+	left.Signal(syscall.SIGTERM)
+	left.Wait(30 * time.Second)
+	left.Start()
+	for _, h := range hosts {
+		m := a.add(h, left.Host)
+		m.Write("master", m.Read("master")+now)
+		m.Start()
+	}
+	a.equal(left, 3, before.Counts)
+	holder(t, "with new voters", 0, append(slices.Clone(a.masters[3:]), left)...)
+	for _, m := range a.masters[3:] {
+		eventually(t, "the job is at "+m.Name, func() error {
+			if out, errs, _ := m.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid); !strings.Contains(out, "kept") {
+				return errors.New(out + errs)
+			}
+			return nil
+		})
+	}
+}

@@ -25,11 +25,12 @@ import (
 )
 
 var command = frame.Command{
-	Name: "cluster", Usage: "init|join|unshare|leave|remove|drain|undrain|rotate-secret|status|members|check [options] [MASTER]",
+	Name: "cluster", Usage: "init|join|unshare|leave|remove|recover|drain|undrain|rotate-secret|status|members|check [options] [MASTER]",
 	Doc: "init makes a new cluster of masters that share no folder, whose first member is the master of this machine; a key pair that it has becomes the cluster's, so that its minions notice nothing. " +
 		"join MASTER has the master of this machine join the cluster of a member that runs. Both write master.d/cluster.conf, and the master is to be started, or restarted, afterwards. " +
 		"unshare moves the master of this machine, which is to be stopped, from a folder that it shares with others of its cluster to folders of its own. " +
 		"leave has the master that runs here hand over what it has, leave and end. remove MASTER takes another one out that is gone for good. " +
+		"recover has the master that runs here go on when most are lost for good: it takes all out that cannot be reached, and has no voters from its next start on. " +
 		"drain [MASTER] has minions that know the masters use others than this one, or MASTER, and undrain has them come back. " +
 		"rotate-secret makes a new secret that masters must know to join, has all members take it, and shows it. " +
 		"status shows how each is, members which there are as this one sees it, check compares what they have.",
@@ -48,11 +49,12 @@ type options struct {
 	Fingerprint string `flag:"--fingerprint" arg:"DIGITS" doc:"With join: the fingerprint of the cluster, which init has shown. Without it, who knows the secret is believed."`
 	PKIDir      string `flag:"--pki-dir" arg:"DIR" doc:"With unshare: the folder for the keys of the cluster and of minions. Default: cluster, in pki_dir."`
 	CacheDir    string `flag:"--cache-dir" arg:"DIR" doc:"With unshare: the folder for jobs and what is known of minions. Default: beside cachedir, with -own behind its name."`
+	Sure        bool   `flag:"--sure" doc:"With recover: do it. Without, it shows what would be done."`
 	Out         string `flag:"--out --output" arg:"NAME" doc:"With rotate-secret, status, members and check: form of the output, as that of salt-run."`
 }
 
 // words are what can be done.
-const words = "init, join, unshare, leave, remove, drain, undrain, rotate-secret, status, members and check"
+const words = "init, join, unshare, leave, remove, recover, drain, undrain, rotate-secret, status, members and check"
 
 func execute(ctx context.Context, env *frame.Env, args []string) int {
 	o := &options{}
@@ -64,7 +66,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return command.Fail(env, "say what to do: "+words)
 	}
 	what, names := inv.Args[0], inv.Args[1:]
-	takes := map[string]int{"init": 0, "join": 1, "unshare": 0, "leave": 0, "remove": 1, "drain": 0, "undrain": 0, "rotate-secret": 0, "status": 0, "members": 0, "check": 0}
+	takes := map[string]int{"init": 0, "join": 1, "unshare": 0, "leave": 0, "remove": 1, "recover": 0, "drain": 0, "undrain": 0, "rotate-secret": 0, "status": 0, "members": 0, "check": 0}
 	n, known := takes[what]
 	switch {
 	case !known:
@@ -80,6 +82,13 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 			return failed(env, err)
 		}
 		return frame.ExitOK
+	}
+	if what == "recover" {
+		code, err := recoverLost(ctx, env, o)
+		if err != nil {
+			return failed(env, err)
+		}
+		return code
 	}
 	if what != "init" && what != "join" {
 		line := []string{"-c", o.ConfigDir}

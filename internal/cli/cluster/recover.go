@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"brine/internal/atomicfile"
+	"brine/internal/cli/frame"
+	"brine/internal/cli/run"
+	"brine/internal/config"
+	"brine/internal/salt"
+)
+
+// recoveredConf is the file with the voters of a master whose cluster has lost
+// most of them. Its name comes after those of the other files of this program,
+// so that it wins.
+const recoveredConf = "cluster.voters.conf"
+
+// recoverLost has the master that runs here go on without those that are lost:
+// it takes them out of the cluster, and its configuration names no voters any
+// more. code is that of the program where there is no error.
+func recoverLost(ctx context.Context, env *frame.Env, o *options) (code int, err error) {
+	path := config.Path(config.MasterKind, o.Resolve(env), env.Getenv)
+	quiet := slog.New(slog.DiscardHandler)
+	c, _, err := config.LoadMaster(path, quiet)
+	if err != nil {
+		return 0, err
+	}
+	if !c.Cluster.Isolated {
+		return 0, salt.Errorf(salt.Invalid, "this master is none of a cluster without a shared folder")
+	}
+	line := []string{"-c", o.ConfigDir}
+	if o.Out != "" {
+		line = append(line, "--out", o.Out)
+	}
+	line = append(line, "cluster.recover")
+	if o.Sure {
+		line = append(line, "sure=True")
+	}
+	if code := run.Applet().Run(ctx, env, line); code != frame.ExitOK || !o.Sure || len(c.Cluster.Voters) == 0 {
+		return code, nil
+	}
+	conf := filepath.Join(filepath.Dir(path), "master.d", recoveredConf)
+	const text = "# Written by brine cluster recover: the voters that there were are lost. Name new ones here, the same on all\n# masters, when there are three.\ncluster_voters: []\n"
+	if err := os.MkdirAll(filepath.Dir(conf), 0o755); err != nil {
+		return 0, err
+	}
+	if err := atomicfile.Write(conf, []byte(text), 0o600, true); err != nil {
+		return 0, err
+	}
+	now, _, err := config.LoadMaster(path, quiet)
+	if err == nil && len(now.Cluster.Voters) > 0 {
+		err = salt.Errorf(salt.Invalid, "%s does not count: another file of the configuration, which is read later, has cluster_voters; take it out there", conf)
+	}
+	if err != nil {
+		return 0, errors.Join(err, os.Remove(conf))
+	}
+	fmt.Fprintf(env.Stderr, "%s names no voters now: restart the master of this machine; it does what one is to do until there are new ones.\n", conf)
+	return frame.ExitOK, nil
+}
