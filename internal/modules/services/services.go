@@ -1,5 +1,6 @@
-// Package services holds the execution module service. It is a skin over
-// host/systemd and, where systemd does not run, host/initd.
+// Package services holds the execution module service, a skin over
+// host/systemd and, where systemd does not run, host/initd; and apache, for
+// what a web server of Debian serves.
 package services
 
 import (
@@ -8,7 +9,7 @@ import (
 )
 
 // Modules returns the modules of this family, working on one machine.
-func Modules(m *host.Machine) []fn.Module { return []fn.Module{serviceModule(m)} }
+func Modules(m *host.Machine) []fn.Module { return []fn.Module{serviceModule(m), apacheModule(m)} }
 
 // none is the argument of functions without any.
 type none struct{}

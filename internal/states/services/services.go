@@ -1,5 +1,6 @@
 // Package services holds the state module service: what runs on a machine,
-// and what starts when it boots.
+// and what starts when it boots; and apache_module, apache_site and
+// apache_conf for what a web server of Debian serves.
 //
 // The states know no init system. They ask the minion's execution module
 // service, whichever that is, and do without what it cannot do.
@@ -17,10 +18,10 @@ import (
 
 type service struct{}
 
-// Modules returns the module service.
+// Modules returns the modules of this family.
 func Modules() []state.Module {
 	s := service{}
-	return []state.Module{{Name: "service", Doc: `Have services run or not, now and after a boot.`, Funcs: []state.Func{
+	return append(apacheModules(), state.Module{Name: "service", Doc: `Have services run or not, now and after a boot.`, Funcs: []state.Func{
 		state.Of("running", s.running, `Have a service run.`),
 		state.Of("dead", s.dead, `Have a service not run.`),
 		state.Of("enabled", s.enabled, `Have a service start at boot.`),
@@ -28,7 +29,7 @@ func Modules() []state.Module {
 		state.Of("masked", s.mask(true), `Have nothing start a service (systemd).`),
 		state.Of("unmasked", s.mask(false), `Let a service be started again (systemd).`),
 		state.Of("mod_watch", s.watch, `Restart or reload the service of a state that watches, or stop it.`),
-	}}}
+	}})
 }
 
 type runArgs struct {

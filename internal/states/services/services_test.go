@@ -8,6 +8,7 @@ import (
 	"brine/internal/modules/services"
 	"brine/internal/states/core"
 	"brine/internal/states/statetest"
+	"brine/test/tools"
 )
 
 func table(name string) statetest.Table {
@@ -27,3 +28,11 @@ func TestScripts(t *testing.T) {
 }
 
 func TestScriptsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/sysv") }
+
+// TestApache enables and disables what Debian's Apache serves.
+func TestApache(t *testing.T) {
+	tools.Need(t, "apache2", "a2ensite")
+	statetest.Run(t, table("apache"))
+}
+
+func TestApacheRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/apache") }
