@@ -5,6 +5,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,7 +24,7 @@ func postgresModule(m *host.Machine) fn.Module {
 	x := postgres{m}
 	return fn.Module{Name: "postgres", When: fn.Unix, Doc: `Databases and roles of a PostgreSQL server, by psql(1).
 		Without a host, psql runs as the account postgres. What is not given is taken from the options postgres.host, postgres.port, postgres.user,
-		postgres.pass, postgres.maintenance_db and postgres.bins_dir.`, Funcs: []fn.Func{
+		postgres.pass, postgres.maintenance_db and postgres.bins_dir.`, Funcs: slices.Concat(x.partsFuncs(), x.rightsFuncs(), []fn.Func{
 		fn.Of("version", x.version, `Return the version of the server.`, fn.Example("salt '*' postgres.version")),
 		fn.Of("psql_query", x.psqlQuery, `Run a query and return its rows as maps of texts.`, fn.Example("salt '*' postgres.psql_query 'select * from pg_stat_activity'")),
 		fn.Of("db_list", x.dbList, `Return the databases.`, fn.Example("salt '*' postgres.db_list")),
@@ -37,7 +38,10 @@ func postgresModule(m *host.Machine) fn.Module {
 		fn.Of("user_create", x.userCreate, `Make a role that may log in, and say whether that was done.`, fn.Example("salt '*' postgres.user_create 'username' rolepassword='rolepassword'")),
 		fn.Of("user_update", x.userUpdate, `Change a role, and say whether that was done.`, fn.Example("salt '*' postgres.user_update 'username' rolepassword='rolepassword'")),
 		fn.Of("user_remove", x.userRemove, `Delete a role, and say whether that was done.`, fn.Example("salt '*' postgres.user_remove 'username'")),
-	}}
+		fn.Of("group_create", x.groupCreate, `Make a role that others are members of, and say whether that was done.`, fn.Example("salt '*' postgres.group_create 'groupname' rolepassword='rolepassword'")),
+		fn.Of("group_update", x.groupUpdate, `Change a role, and say whether that was done.`, fn.Example("salt '*' postgres.group_update 'groupname' rolepassword='rolepassword'")),
+		fn.Of("group_remove", x.groupRemove, `Delete a role, and say whether that was done.`, fn.Example("salt '*' postgres.group_remove 'groupname'")),
+	})}
 }
 
 // pg says how to reach the server.
@@ -542,4 +546,65 @@ type pgUserNameArgs struct {
 	Name string `salt:"username" doc:"name of the role"`
 	pg
 	RunAs any `salt:"runas" doc:"account to run psql as" default:"null"`
+}
+
+type pgGroupArgs struct {
+	Name string `salt:"groupname" doc:"name of the role"`
+	pg
+	CreateDB    any `salt:"createdb" doc:"it may make databases" default:"null"`
+	CreateRoles any `salt:"createroles" doc:"it may make roles" default:"null"`
+	Encrypted   any `salt:"encrypted" doc:"how its password is kept: md5 (or true), scram-sha-256 or false" default:"null"`
+	Login       any `salt:"login" doc:"it may log in" default:"null"`
+	Inherit     any `salt:"inherit" doc:"it has the rights of its groups" default:"null"`
+	Superuser   any `salt:"superuser" doc:"it may do everything" default:"null"`
+	Replication any `salt:"replication" doc:"it may copy the server" default:"null"`
+	Secret      any `salt:"rolepassword" doc:"its password" default:"null"`
+	Groups      any `salt:"groups" doc:"roles that it is a member of, as a list or with commas" default:"null"`
+	RunAs       any `salt:"runas" doc:"account to run psql as" default:"null"`
+}
+
+func (a pgGroupArgs) role() pgUserArgs {
+	return pgUserArgs{Name: a.Name, pg: a.pg, CreateDB: a.CreateDB, CreateRoles: a.CreateRoles, Inherit: a.Inherit, Login: a.Login, Encrypted: a.Encrypted,
+		Superuser: a.Superuser, Replication: a.Replication, Secret: a.Secret, Groups: a.Groups, RunAs: a.RunAs}
+}
+
+func (x postgres) groupCreate(ctx context.Context, c *fn.Call, a pgGroupArgs) (bool, error) {
+	if a.Inherit == nil {
+		a.Inherit = true
+	}
+	if a.Login == nil {
+		a.Login = false
+	}
+	return x.role(ctx, c, a.role(), "CREATE", false)
+}
+
+// pgGroupUpdateArgs is pgGroupArgs in another order.
+type pgGroupUpdateArgs struct {
+	Name string `salt:"groupname" doc:"name of the role"`
+	pg
+	CreateDB    any `salt:"createdb" doc:"it may make databases" default:"null"`
+	CreateRoles any `salt:"createroles" doc:"it may make roles" default:"null"`
+	Encrypted   any `salt:"encrypted" doc:"how its password is kept: md5 (or true), scram-sha-256 or false" default:"null"`
+	Inherit     any `salt:"inherit" doc:"it has the rights of its groups" default:"null"`
+	Login       any `salt:"login" doc:"it may log in" default:"null"`
+	Superuser   any `salt:"superuser" doc:"it may do everything" default:"null"`
+	Replication any `salt:"replication" doc:"it may copy the server" default:"null"`
+	Secret      any `salt:"rolepassword" doc:"its password" default:"null"`
+	Groups      any `salt:"groups" doc:"roles that it is a member of, as a list or with commas" default:"null"`
+	RunAs       any `salt:"runas" doc:"account to run psql as" default:"null"`
+}
+
+func (x postgres) groupUpdate(ctx context.Context, c *fn.Call, a pgGroupUpdateArgs) (bool, error) {
+	g := pgGroupArgs{a.Name, a.pg, a.CreateDB, a.CreateRoles, a.Encrypted, a.Login, a.Inherit, a.Superuser, a.Replication, a.Secret, a.Groups, a.RunAs}
+	return x.role(ctx, c, g.role(), "ALTER", true)
+}
+
+type pgGroupNameArgs struct {
+	Name string `salt:"groupname" doc:"its name"`
+	pg
+	RunAs any `salt:"runas" doc:"account to run psql as" default:"null"`
+}
+
+func (x postgres) groupRemove(ctx context.Context, c *fn.Call, a pgGroupNameArgs) (bool, error) {
+	return x.userRemove(ctx, c, pgUserNameArgs(a))
 }

@@ -1,6 +1,7 @@
 // Package databases holds the state modules for the servers of databases:
-// mysql_database, mysql_user, mysql_grants, mysql_query, postgres_database and
-// postgres_user. They work by the execution module of the server. Further
+// mysql_database, mysql_user, mysql_grants, mysql_query, postgres_database,
+// postgres_user, postgres_group, postgres_privileges and others for what
+// PostgreSQL's databases are made of. They work by the execution module of the server. Further
 // arguments of all of them say which server is meant; see the execution module.
 package databases
 

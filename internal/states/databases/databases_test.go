@@ -15,10 +15,10 @@ import (
 	"brine/test/tools"
 )
 
-// postgresTable is the table of PostgreSQL with a server for it.
-func postgresTable(t *testing.T) statetest.Table {
+// postgresTable is a table of PostgreSQL with a server for it.
+func postgresTable(t *testing.T, name string) statetest.Table {
 	m := &host.Machine{}
-	tab := statetest.Table{Name: "testdata/postgres", States: append(slices.Clone(Modules()), core.Modules()...),
+	tab := statetest.Table{Name: "testdata/" + name, States: append(slices.Clone(Modules()), core.Modules()...),
 		Functions: slices.Concat(moddatabases.Modules(m), files.Modules(m), modcore.Modules())}
 	if !statetest.Inside() {
 		s := servertest.Postgres(t)
@@ -32,10 +32,18 @@ func postgresTable(t *testing.T) statetest.Table {
 // TestPostgres changes a real server.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
-	statetest.Run(t, postgresTable(t))
+	statetest.Run(t, postgresTable(t, "postgres"))
 }
 
-func TestPostgresRecordingIsTrue(t *testing.T) { postgresTable(t).Verify(t) }
+func TestPostgresRecordingIsTrue(t *testing.T) { postgresTable(t, "postgres").Verify(t) }
+
+// TestPostgresParts changes what databases and roles of a real server have.
+func TestPostgresParts(t *testing.T) {
+	t.Parallel()
+	statetest.Run(t, postgresTable(t, "postgres_parts"))
+}
+
+func TestPostgresPartsRecordingIsTrue(t *testing.T) { postgresTable(t, "postgres_parts").Verify(t) }
 
 // mysqlTable is the table of MySQL with a server for it.
 func mysqlTable(t *testing.T) statetest.Table {

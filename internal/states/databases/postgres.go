@@ -168,7 +168,13 @@ func (a roleArgs) update(ctx context.Context, s server, now *value.Dict, passwor
 }
 
 func roleNeeded(ctx context.Context, e *state.Env, a roleArgs) (state.Plan, error) {
+	return rolePresent(ctx, e, "user", a)
+}
+
+// rolePresent has a role, which is called kind, a user or a group.
+func rolePresent(ctx context.Context, e *state.Env, kind string, a roleArgs) (state.Plan, error) {
 	s := a.server(e)
+	label := strings.ToUpper(kind[:1]) + kind[1:] + " " + a.Name
 	v, err := s.call(ctx, "role_get", "name", a.Name, "return_password", !value.Truth(a.Refresh))
 	if err != nil {
 		return state.Plan{}, err
@@ -191,7 +197,7 @@ func roleNeeded(ctx context.Context, e *state.Env, a roleArgs) (state.Plan, erro
 		verb = "update"
 		changes, err := a.update(ctx, s, now, secret != nil)
 		if err != nil || changes.Len() == 0 {
-			return state.Plan{Comment: "User " + a.Name + " is already present"}, err
+			return state.Plan{Comment: label + " is already present"}, err
 		}
 		diff = value.DictOf(a.Name, changes)
 		foretold = diff
@@ -199,10 +205,10 @@ func roleNeeded(ctx context.Context, e *state.Env, a roleArgs) (state.Plan, erro
 			a.Superuser = nil // only superusers may say so
 		}
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "User " + a.Name + " is set to be " + verb + "d", Diff: foretold}, Do: func(ctx context.Context) (state.Change, error) {
-		ok, err := s.is(ctx, "user_"+verb, "username", a.Name, "createdb", a.CreateDB, "createroles", a.CreateRoles, "encrypted", a.Encrypted, "superuser", a.Superuser,
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: label + " is set to be " + verb + "d", Diff: foretold}, Do: func(ctx context.Context) (state.Change, error) {
+		ok, err := s.is(ctx, kind+"_"+verb, kind+"name", a.Name, "createdb", a.CreateDB, "createroles", a.CreateRoles, "encrypted", a.Encrypted, "superuser", a.Superuser,
 			"login", a.Login, "inherit", a.Inherit, "replication", a.Replication, "rolepassword", secret, "valid_until", a.Until, "groups", a.Groups)
-		c, err := done(ok, err, a.Name, "Present", "The user "+a.Name+" has been "+verb+"d", "Failed to "+verb+" user "+a.Name)
+		c, err := done(ok, err, a.Name, "Present", "The "+kind+" "+a.Name+" has been "+verb+"d", "Failed to "+verb+" "+kind+" "+a.Name)
 		if err == nil {
 			c.Diff = diff
 		}
@@ -211,13 +217,19 @@ func roleNeeded(ctx context.Context, e *state.Env, a roleArgs) (state.Plan, erro
 }
 
 func roleUnwanted(ctx context.Context, e *state.Env, a pgNameArgs) (state.Plan, error) {
+	return roleAbsent(ctx, e, "user", a)
+}
+
+// roleAbsent has no such role, which is called kind, a user or a group.
+func roleAbsent(ctx context.Context, e *state.Env, kind string, a pgNameArgs) (state.Plan, error) {
 	s := a.server(e)
+	label := strings.ToUpper(kind[:1]) + kind[1:] + " " + a.Name
 	there, err := s.is(ctx, "user_exists", "name", a.Name)
 	if err != nil || !there {
-		return state.Plan{Comment: "User " + a.Name + " is not present, so it cannot be removed"}, err
+		return state.Plan{Comment: label + " is not present, so it cannot be removed"}, err
 	}
-	return one("User "+a.Name+" is set to be removed", func(ctx context.Context) (state.Change, error) {
-		ok, err := s.is(ctx, "user_remove", "username", a.Name)
-		return done(ok, err, a.Name, "Absent", "User "+a.Name+" has been removed", "User "+a.Name+" failed to be removed")
+	return one(label+" is set to be removed", func(ctx context.Context) (state.Change, error) {
+		ok, err := s.is(ctx, kind+"_remove", kind+"name", a.Name)
+		return done(ok, err, a.Name, "Absent", label+" has been removed", label+" failed to be removed")
 	}), nil
 }
