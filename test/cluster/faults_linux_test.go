@@ -172,3 +172,73 @@ func TestApartWrongClock(t *testing.T) {
 		return nil
 	})
 }
+
+// TestApartClockJumps: the clock of one of three running masters goes five
+// minutes ahead, and later back. Jobs to minions go on meanwhile; what was
+// decided there while it was ahead does not win against what is decided
+// afterwards elsewhere; then all have the same. It is only done when BRINE_CLOCK
+// is set (daemontest.Jumping).
+func TestApartClockJumps(t *testing.T) {
+	t.Parallel()
+	within, jump := daemontest.Jumping(t)
+	a := newApart(t, 3, "")
+	wrong, others := a.masters[2], a.masters[:2]
+	wrong.Within = within
+	a.start()
+	a.minion("m0", wrong, others[0])
+	others[0].Accept("m0")
+	answer := func(when string, masters ...*node) {
+		t.Helper()
+		for _, m := range masters {
+			eventually(t, "it answers to "+m.Name+" "+when, func() error { return m.PingAll(brine, "m0") })
+		}
+	}
+	answer("at first", a.masters...)
+	// It is known to all, and nobody has decided about it.
+	late := a.minion("late", others[0])
+	eventually(t, "it is seen", func() error {
+		if s := state(wrong, "late"); s != "minions_pre" {
+			return errors.New(s)
+		}
+		return nil
+	})
+	jump(true)
+	answer("while the clock of one is ahead", others...)
+	answer("whose clock is ahead", wrong)
+	wrong.Accept("late")
+	out, errs, _ := wrong.Run(brine, "salt", "--async", "m0", "test.echo", "ahead")
+	jid := jidIn(out + errs)
+	if jid == "" {
+		t.Fatal(out, errs)
+	}
+	eventually(t, "the job of then has returned", func() error {
+		out, errs, _ := wrong.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
+		if !strings.Contains(out, `"ahead"`) {
+			return errors.New(out + errs)
+		}
+		return nil
+	})
+	jump(false)
+	answer("when it is right again", a.masters...)
+	for _, m := range a.masters {
+		eventually(t, "the decision of then is known to "+m.Name, func() error {
+			if s := state(m, "late"); s != "minions" {
+				return errors.New(s)
+			}
+			return nil
+		})
+	}
+	late.Kill()
+	if out, errs, code := others[0].Run(brine, "salt-key", "-y", "--include-all", "-r", "late"); code != 0 {
+		t.Fatal(out, errs)
+	}
+	for _, m := range a.masters {
+		eventually(t, "the later decision is known to "+m.Name, func() error {
+			if s := state(m, "late"); s != "minions_rejected" {
+				return errors.New(s)
+			}
+			return nil
+		})
+	}
+	a.equal(others[0], 3, map[string]int{"key": 2, "job": 7, "return": 7})
+}

@@ -2,6 +2,7 @@ package daemontest
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,14 +16,61 @@ import (
 // skipped unless BRINE_CLOCK is set.
 func Ahead(t testing.TB) []string {
 	t.Helper()
+	return otherClock(t, "\tsec += 300\n", "", "")
+}
+
+// Jumping is Ahead with a clock that is right until jump says that it is to be
+// five minutes ahead, and again when that says so. The times of files stay those
+// of the kernel.
+func Jumping(t testing.TB) (within []string, jump func(ahead bool)) {
+	t.Helper()
+	flag := filepath.Join(t.TempDir(), "ahead")
+	within = otherClock(t, "\tsec += Ahead\n", "\n// Ahead is added to the clock.\nvar Ahead int64\n", fmt.Sprintf(`package main
+
+import (
+	"os"
+	"time"
+)
+
+func init() {
+	go func() {
+		for {
+			seconds := int64(0)
+			if _, err := os.Stat(%q); err == nil {
+				seconds = 300
+			}
+			time.Ahead = seconds
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+}
+`, flag))
+	return within, func(ahead bool) {
+		t.Helper()
+		err := os.Remove(flag)
+		if ahead {
+			err = os.WriteFile(flag, nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// otherClock builds the program with a time.Now in which a line is put behind
+// what asks the system, more at the end of its file, and main in another file of
+// the command.
+func otherClock(t testing.TB, line, more, main string) []string {
+	t.Helper()
 	if os.Getenv("BRINE_CLOCK") == "" {
 		t.Skip("BRINE_CLOCK is not set: a program with another clock takes a minute to build")
 	}
-	root, err := exec.Command("go", "env", "GOROOT").Output()
+	out, err := exec.Command("go", "env", "GOROOT", "GOMOD").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	original := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
+	root, module, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	original := filepath.Join(root, "src", "time", "time.go")
 	source, err := os.ReadFile(original)
 	if err != nil {
 		t.Fatal(err)
@@ -32,12 +80,17 @@ func Ahead(t testing.TB) []string {
 		t.Fatalf("%s does not have %q once: this test must follow it", original, now)
 	}
 	dir := t.TempDir()
-	changed, overlay, program := filepath.Join(dir, "time.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "brine")
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{original: changed}})
+	changed, added, overlay, program := filepath.Join(dir, "time.go"), filepath.Join(dir, "main.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "brine")
+	files := map[string]string{original: changed}
+	if main != "" {
+		files[filepath.Join(filepath.Dir(module), "cmd", "brine", "clock_of_tests.go")] = added
+	}
+	replace, err := json.Marshal(map[string]any{"Replace": files})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, b := range map[string][]byte{changed: []byte(strings.Replace(string(source), now, now+"\tsec += 300\n", 1)), overlay: replace} {
+	text := strings.Replace(string(source), now, now+line, 1) + more
+	for path, b := range map[string][]byte{changed: []byte(text), added: []byte(main), overlay: replace} {
 		if err := os.WriteFile(path, b, 0o600); err != nil {
 			t.Fatal(err)
 		}
