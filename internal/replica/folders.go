@@ -358,6 +358,18 @@ func (f *Keys) Write(id string, content []byte) error {
 	return nil
 }
 
+// KeyStates are the states in which there are keys of an id, none if they were
+// deleted.
+func KeyStates(content []byte) (out []keystore.State) {
+	d := decodeKeys(content)
+	for _, st := range keystore.States {
+		if d.Has(st.Folder()) {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
 // KeyRank orders what was decided about a key by masters that did not know of
 // one another: to reject it comes before all, then to delete it, then to accept
 // it; what nobody has decided comes last.

@@ -86,6 +86,10 @@ cluster.remove takes single masters out. With voters, brine cluster recover is t
 
 With here=True the exit code is 1 if that is not this master: a job of cron on all masters that begins with it works on one.`,
 			fn.Example("salt-run cluster.lease"), fn.Example("salt-run cluster.lease here=True")),
+		fn.Of("keys", c.keys, `Return of the keys of minions, also of deleted ones, in which state they are, since when, and on which master that was decided.
+
+All masters say the same. Who decided is in the audit of that master, if it was asked for it by its own functions (salt-run audit.list).`,
+			fn.Example("salt-run cluster.keys"), fn.Example("salt-run cluster.keys 'web*'")),
 		fn.Of("work", c.work, `Return the runners that were ordered for the whole cluster (salt-run --cluster) in the last day, or one of them with what it returned.
 
 Each has: fun, user, by: the master that took the order, at: when. state: ordered, running, done or failed. on and token: the master that has begun it, and its lease. runs: how
@@ -150,6 +154,17 @@ func (c clusters) check(ctx context.Context, call *fn.Call, _ struct{}) (*value.
 		call.SetRetcode(1)
 	}
 	return d, err
+}
+
+type keysArgs struct {
+	Match string `salt:"match" doc:"glob of ids" default:"*"`
+}
+
+func (c clusters) keys(_ context.Context, _ *fn.Call, a keysArgs) (*value.Dict, error) {
+	if c.Cluster == nil {
+		return nil, errNoCluster
+	}
+	return c.ClusterKeys(a.Match)
 }
 
 type workArgs struct {
