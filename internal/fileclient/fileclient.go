@@ -39,6 +39,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"brine/internal/salt"
 	"brine/internal/value"
@@ -70,6 +71,8 @@ type Client struct {
 	o      Options
 	log    *slog.Logger
 	run    run
+	// heard is set while src answers.
+	heard atomic.Bool
 }
 
 // New returns a client. src may be nil if there is no master: then only files
@@ -105,7 +108,17 @@ func (c *Client) request(ctx context.Context, cmd string, pairs ...any) (any, er
 	}
 	load := value.DictOf(pairs...)
 	load.Set("cmd", cmd)
-	v, err := c.src.Request(ctx, load)
+	var v any
+	ask := func() (err error) {
+		v, err = c.src.Request(ctx, load)
+		return err
+	}
+	var err error
+	if cmd == "_file_recv" { // what is appended twice is twice there
+		err = ask()
+	} else {
+		err = c.patiently(ctx, ask)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask the file server: %w", err)
 	}

@@ -12,8 +12,9 @@ import (
 	"brine/internal/value"
 )
 
-// patience is how long a transfer that has begun waits for its source to be
-// there again.
+// patience is how long a master that has answered this client is waited for when
+// it cannot be reached any more: a run of states survives that masters start
+// anew, and that the one it began with is taken over for.
 const patience = 2 * time.Minute
 
 // receive writes a file from some place on to w; h has the hash of what is
@@ -24,9 +25,8 @@ func (c *Client) receive(ctx context.Context, at location, w io.Writer, h hash.H
 		return salt.Errorf(salt.Invalid, "the file server uses the hash %q, which is not known here", want.Type)
 	}
 	next := c.partsOf(at, want, level)
-	begun := false
 	for loc := from; ; {
-		part, end, err := c.patiently(ctx, begun, func() ([]byte, bool, error) { return next(ctx, loc) })
+		part, end, err := next(ctx, loc)
 		if err != nil {
 			return err
 		}
@@ -35,7 +35,6 @@ func (c *Client) receive(ctx context.Context, at location, w io.Writer, h hash.H
 			return err
 		}
 		loc += int64(len(part))
-		begun = true
 		if end {
 			break
 		}
@@ -46,22 +45,42 @@ func (c *Client) receive(ctx context.Context, at location, w io.Writer, h hash.H
 	return nil
 }
 
-// patiently asks for a part, and again if the file has begun to come and the
-// source cannot be reached.
-func (c *Client) patiently(ctx context.Context, begun bool, ask func() ([]byte, bool, error)) (part []byte, end bool, err error) {
+// patiently asks a master, and again if it has answered before and cannot be
+// reached now. When that was in vain nothing waits any more until it answers.
+func (c *Client) patiently(ctx context.Context, ask func() error) error {
 	for until, pause := time.Now().Add(patience), 100*time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
-		part, end, err = ask()
-		kind := salt.KindOf(err)
-		if err == nil || !begun || kind != salt.Unavailable && kind != salt.Timeout || ctx.Err() != nil || time.Now().After(until) {
-			return part, end, err
+		err := ask()
+		if err != nil && ctx.Err() != nil {
+			return err
 		}
-		c.log.Debug("a file that has come in part is waited for", "err", err)
+		kind := salt.KindOf(err)
+		if err == nil || kind != salt.Unavailable && kind != salt.Timeout {
+			c.heard.Store(true)
+			return err
+		}
+		if c.sharer == nil || !c.heard.Load() {
+			return err
+		}
+		if time.Now().After(until) {
+			c.heard.Store(false)
+			return err
+		}
+		c.log.Debug("the master that files come from is waited for", "err", err)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil, false, ctx.Err()
+			return ctx.Err()
 		}
 	}
+}
+
+// requestShared asks a master of Brine's.
+func (c *Client) requestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, err error) {
+	err = c.patiently(ctx, func() (err error) {
+		v, shared, err = c.sharer.RequestShared(ctx, load)
+		return err
+	})
+	return v, shared, err
 }
 
 // partsOf returns what fetches the part of a file that begins at a place, and
@@ -82,7 +101,7 @@ func (c *Client) partsOf(at location, want Hash, level int) func(ctx context.Con
 
 // sharedPart asks a master of Brine's for a part.
 func (c *Client) sharedPart(ctx context.Context, at location, want Hash, loc int64) ([]byte, bool, error) {
-	v, part, err := c.sharer.RequestShared(ctx, value.DictOf("cmd", "_brine_part", "path", at.path, "saltenv", at.env, "hsum", want.Sum, "loc", loc))
+	v, part, err := c.requestShared(ctx, value.DictOf("cmd", "_brine_part", "path", at.path, "saltenv", at.env, "hsum", want.Sum, "loc", loc))
 	if err != nil {
 		return nil, false, err
 	}

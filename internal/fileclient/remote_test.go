@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"brine/internal/crypt"
 	"brine/internal/fileserver"
@@ -101,6 +103,59 @@ func TestOneListForARun(t *testing.T) {
 	if left, _ := filepath.Glob(cache + "/brine/contents/sha256/*/*.part"); len(left) > 0 {
 		t.Error("left:", left)
 	}
+}
+
+// TestMasterIsAwayDuringARun: a master that has answered is waited for, once; one
+// that has not, and one that was waited for in vain, is not.
+func TestMasterIsAwayDuringARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := remoteMaster(t, map[string]string{"a": "1", "b": "2", "c": "3"})
+		var back time.Time
+		away := func(d time.Duration) { back = time.Now().Add(d) }
+		m.fail = func(*value.Dict) error {
+			if time.Now().Before(back) {
+				return salt.Errorf(salt.Unavailable, "away")
+			}
+			return nil
+		}
+		fetch := func(c *Client, name string, within time.Duration) error {
+			t.Helper()
+			from := time.Now()
+			_, err := c.CacheFile(t.Context(), scheme+name, "base")
+			if took := time.Since(from); took > within {
+				t.Errorf("%s took %v", name, took)
+			}
+			return err
+		}
+		away(time.Second)
+		if err := fetch(client(m, t.TempDir()), "a", 0); salt.KindOf(err) != salt.Unavailable {
+			t.Error("a master that was never there:", err)
+		}
+		away(0)
+		c := client(m, t.TempDir())
+		for i, name := range []string{"a", "b"} {
+			if err := fetch(c, name, time.Duration(i)*time.Minute); err != nil {
+				t.Error(err)
+			}
+			away(30 * time.Second)
+		}
+		away(time.Hour)
+		for _, within := range []time.Duration{patience + 10*time.Second, 0} {
+			if err := fetch(c, "c", within); salt.KindOf(err) != salt.Unavailable {
+				t.Error(err)
+			}
+		}
+		away(0)
+		if err := fetch(c, "c", 0); err != nil {
+			t.Error(err)
+		}
+		away(time.Hour)
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if _, err := c.Hash(ctx, "salt://none", "base"); err == nil || !time.Now().Before(back) {
+			t.Error("its end was not heeded:", err)
+		}
+	})
 }
 
 // TestChangedDuringARun changes a file after the list was fetched.

@@ -140,7 +140,7 @@ func (c *Client) tree(ctx context.Context, env string) (*tree, error) {
 	if e.tree != nil || e.none || e.asked == 1 {
 		return e.tree, nil
 	}
-	v, packed, err := c.sharer.RequestShared(ctx, value.DictOf("cmd", "_brine_tree", "saltenv", env, "known", c.o.Trees.tags()))
+	v, packed, err := c.requestShared(ctx, value.DictOf("cmd", "_brine_tree", "saltenv", env, "known", c.o.Trees.tags()))
 	if salt.KindOf(err) == salt.NotFound {
 		e.none = true
 		return nil, nil
