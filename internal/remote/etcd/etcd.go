@@ -461,7 +461,9 @@ func answerV3(status int, b []byte, answer any) error {
 		e.Message = e.Error
 	}
 	kind := salt.Unavailable
-	if e.Code == 3 || e.Code == 11 { // invalid argument (too large, too), out of range
+	// Invalid argument (too large, too), out of range. Who does not say who he is
+	// is told the first, too, but may not be refused what he has to write.
+	if e.Code == 3 && !strings.Contains(e.Message, "user name is empty") || e.Code == 11 {
 		kind = salt.Invalid
 	}
 	return salt.Errorf(kind, "etcd answers with status %d: %.200s", status, e.Message)
@@ -476,7 +478,8 @@ func (c *Client) signIn(ctx context.Context) error {
 		Token string `json:"token"`
 	}
 	if err := answerV3(status, b, &a); err != nil {
-		return err
+		// Another password may come: this is no reason to give up what waits.
+		return salt.Errorf(salt.Unavailable, "etcd does not let this user in: %s", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
