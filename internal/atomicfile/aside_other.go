@@ -14,4 +14,8 @@ func Aside(string, fs.FileMode, func(io.Writer) error) (*os.File, error) {
 	return nil, errors.ErrUnsupported
 }
 
-func name(*os.File, string) (string, error) { return "", errors.ErrUnsupported }
+func link(*os.File, string) error { return errors.ErrUnsupported }
+
+func begin(*os.File) {}
+
+func written(*os.File) error { return nil }

@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -84,5 +85,90 @@ func TestRemoveTemps(t *testing.T) {
 	es, _ := os.ReadDir(dir)
 	if len(es) != 2 || es[0].Name() != TempPrefix+"new" {
 		t.Error(es)
+	}
+}
+
+// TestReadyTakesTheName has files that were written aside take a name that is
+// free, one that a file has, and one that a symbolic link got meanwhile, which
+// is replaced and not followed.
+func TestReadyTakesTheName(t *testing.T) {
+	dir := t.TempDir()
+	victim := filepath.Join(dir, "victim")
+	if err := os.WriteFile(victim, []byte("keep"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	aside := func() *os.File {
+		f, err := Aside(dir, 0o600, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err })
+		if errors.Is(err, errors.ErrUnsupported) {
+			t.Skip("files without names are not to be had here")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for _, test := range []struct {
+		name      string
+		old, link bool
+	}{{"free", false, false}, {"taken", true, false}, {"link", false, true}} {
+		path := filepath.Join(dir, test.name)
+		if test.old {
+			if err := os.WriteFile(path, []byte("old content"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		f := aside()
+		if errs := SyncAll([]*os.File{f}); errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+		as := As{Mode: 0o640, UID: -1, GID: -1, Durable: true, Ready: func(final string, old fs.FileInfo) *os.File {
+			if final != path || (old != nil) != test.old {
+				t.Errorf("%s: asked for %s in place of %v", test.name, final, old)
+			}
+			if test.link {
+				if err := os.Symlink(victim, path); err != nil {
+					t.Error(err)
+				}
+			}
+			return f
+		}}
+		if err := ReplaceAs(path, as, func(io.Writer) error { t.Error("it was poured"); return nil }); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		st, err := os.Lstat(path)
+		if b, e := os.ReadFile(path); err != nil || e != nil || string(b) != "new" || st.Mode() != 0o640 {
+			t.Errorf("%s: %q %v %v %v", test.name, b, st, err, e)
+		}
+		if _, err := f.Stat(); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("%s: the file is still open: %v", test.name, err)
+		}
+	}
+	if b, err := os.ReadFile(victim); err != nil || string(b) != "keep" {
+		t.Errorf("the link was followed: %q %v", b, err)
+	}
+	if es, err := os.ReadDir(dir); err != nil || len(es) != 4 {
+		t.Errorf("something is left: %v %v", es, err)
+	}
+}
+
+// TestSyncAllTellsOfEach has one of several files fail.
+func TestSyncAllTellsOfEach(t *testing.T) {
+	var files []*os.File
+	for range 20 {
+		f, err := os.CreateTemp(t.TempDir(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString("content"); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	files[7].Close()
+	for i, err := range SyncAll(files) {
+		if (err != nil) != (i == 7) {
+			t.Errorf("file %d: %v", i, err)
+		}
 	}
 }

@@ -24,28 +24,39 @@ type As struct {
 	// does not wait for the name: which of both there is, is not said, and
 	// would take a second flush.
 	Durable bool
-	// Ready, if set, is a file that Aside made in the folder and SyncAll put on
-	// the disk: it takes the name, and nothing is poured. It is closed in any
-	// case.
-	Ready *os.File
+	// Ready, if set, is asked for a file that Aside made and SyncAll put on the
+	// disk, once it is known what path the file is to have and what is there,
+	// nil for nothing: that file then takes the name, and nothing is poured. It
+	// is closed in any case. nil has the content poured.
+	Ready func(final string, old fs.FileInfo) *os.File
 }
 
-// maxSyncs bounds how many files are flushed at a time. A journal writes those
-// that come while it is busy in one piece.
-const maxSyncs = 16
+// maxSyncs bounds how many files are flushed at a time.
+const maxSyncs = 4
 
 // SyncAll puts several files on the disk. Together that takes hardly longer
-// than one of them alone. The errors are in the order of the files.
+// than one of them alone: all contents are on the disk before the first file
+// is flushed, and then a journal has, in one piece, all that is to be said of
+// the others, too. The errors are in the order of the files.
 func SyncAll(files []*os.File) []error {
 	errs := make([]error, len(files))
+	for _, f := range files {
+		begin(f)
+	}
+	for i, f := range files {
+		errs[i] = written(f)
+	}
 	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(maxSyncs, len(files)) {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; int(i) < len(files); i = next.Add(1) - 1 {
+	flush := func() {
+		for i := next.Add(1) - 1; int(i) < len(files); i = next.Add(1) - 1 {
+			if errs[i] == nil {
 				errs[i] = files[i].Sync()
 			}
-		})
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(maxSyncs, len(files)) {
+		wg.Go(flush)
 	}
 	wg.Wait()
 	return errs
@@ -63,10 +74,7 @@ func Replace(dest string, mode int, pour func(io.Writer) error) error {
 
 // ReplaceAs is Replace with an owner: the file has owner and mode before
 // anybody can see it.
-func ReplaceAs(dest string, as As, pour func(io.Writer) error) (err error) {
-	if as.Ready != nil {
-		defer as.Ready.Close()
-	}
+func ReplaceAs(dest string, as As, pour func(io.Writer) error) error {
 	final, old, err := dest, fs.FileInfo(nil), error(nil)
 	if as.ReplaceLink {
 		if st, err := os.Lstat(dest); err == nil && st.Mode().IsRegular() {
@@ -75,14 +83,16 @@ func ReplaceAs(dest string, as As, pour func(io.Writer) error) (err error) {
 	} else if final, old, err = Resolve(dest); err != nil {
 		return err
 	}
+	if as.Ready != nil {
+		if f := as.Ready(final, old); f != nil {
+			return as.settle(f, final, old)
+		}
+	}
 	perm := fs.FileMode(0o666)
 	if as.Mode >= 0 || old != nil {
 		perm = 0o600 // until it has its own: what is secret is never open to all
 	}
-	f := as.Ready
-	if f == nil {
-		f, err = temporary(filepath.Dir(final), perm)
-	}
+	f, err := temporary(filepath.Dir(final), perm)
 	if err != nil {
 		var p *fs.PathError
 		if errors.As(err, &p) {
@@ -90,36 +100,58 @@ func ReplaceAs(dest string, as As, pour func(io.Writer) error) (err error) {
 		}
 		return err
 	}
-	temp := f.Name()
-	defer func() {
-		if err != nil && temp != "" {
-			os.Remove(temp)
-		}
-	}()
-	if as.Ready == nil {
-		err = pour(f)
-	} else {
-		temp = ""
-	}
-	if err == nil && old != nil {
-		err = like(f, old)
-	}
+	err = pour(f)
 	if err == nil {
-		err = as.apply(f, old)
+		err = as.dress(f, old)
 	}
-	if err == nil && as.Durable && as.Ready == nil {
+	if err == nil && as.Durable {
 		err = f.Sync()
-	}
-	if err == nil && as.Ready != nil {
-		temp, err = name(f, filepath.Dir(final))
 	}
 	if e := f.Close(); err == nil {
 		err = e
 	}
 	if err == nil {
-		err = place(temp, final, old)
+		err = place(f.Name(), final, old)
+	}
+	if err != nil {
+		os.Remove(f.Name())
 	}
 	return err
+}
+
+// settle gives a file of Aside's owner, mode and name.
+func (as As) settle(f *os.File, final string, old fs.FileInfo) error {
+	defer f.Close()
+	if err := as.dress(f, old); err != nil {
+		return err
+	}
+	if old == nil {
+		if err := link(f, final); !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	temp, err := "", fs.ErrExist
+	for i := 0; errors.Is(err, fs.ErrExist) && i < 10000; i++ {
+		temp = temporaryName(filepath.Dir(final))
+		err = link(f, temp)
+	}
+	if err != nil {
+		return err
+	}
+	if err = place(temp, final, old); err != nil {
+		os.Remove(temp)
+	}
+	return err
+}
+
+// dress gives a new file its owner and mode.
+func (as As) dress(f *os.File, old fs.FileInfo) error {
+	if old != nil {
+		if err := like(f, old); err != nil {
+			return err
+		}
+	}
+	return as.apply(f, old)
 }
 
 // apply gives a new file its owner and mode. The mode comes last, for a

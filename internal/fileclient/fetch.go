@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -102,11 +103,16 @@ func (c *Client) fetch(ctx context.Context, at location, dest string, o fetchOpt
 	if err := at.check(); err != nil {
 		return nil, err
 	}
+	want, err := c.hashRemote(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return c.fetchAs(ctx, at, dest, want, o)
+}
+
+// fetchAs is fetch for a file whose source has just told its hash.
+func (c *Client) fetchAs(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
 	for try := 1; ; try++ {
-		want, err := c.hashRemote(ctx, at)
-		if err != nil {
-			return nil, err
-		}
 		f, err := c.obtain(ctx, at, dest, want, o)
 		var changed *changedError
 		if !errors.As(err, &changed) || try == attempts {
@@ -114,6 +120,9 @@ func (c *Client) fetch(ctx context.Context, at location, dest string, o fetchOpt
 		}
 		c.run.forget(at.env)
 		c.log.Debug("a file has changed while it was fetched; it is fetched again", "file", at.path, "saltenv", at.env)
+		if want, err = c.hashRemote(ctx, at); err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -183,6 +192,43 @@ func (c *Client) Content(ctx context.Context, url, saltenv string) (string, erro
 	}
 	defer f.Close()
 	return f.Name(), nil
+}
+
+// Small is Content for what may be given in memory: data is what a salt:// URL
+// has now, or, where that is large, nil, and path a file that has it. What many
+// states want is so read once. data must not be changed.
+func (c *Client) Small(ctx context.Context, url, saltenv string) (data []byte, path string, err error) {
+	at, ok := locate(url, saltenv)
+	if !ok || at.check() != nil {
+		path, err = c.Content(ctx, url, saltenv)
+		return nil, path, err
+	}
+	want, err := c.hashRemote(ctx, at)
+	if err != nil {
+		return nil, "", err
+	}
+	if data := c.run.small(at, want); data != nil {
+		return data, "", nil
+	}
+	dest := c.cachePath(at)
+	f, err := c.fetchAs(ctx, at, dest, want, fetchOptions{cache: true})
+	if err != nil {
+		return nil, "", err
+	}
+	defer f.Close()
+	if c.sharer != nil {
+		dest = f.Name() // as Content
+	}
+	if data, err = io.ReadAll(io.LimitReader(f, maxSmall+1)); err != nil {
+		return nil, "", err
+	}
+	h := NewHash(want.Type)
+	h.Write(data)
+	if len(data) > maxSmall || hex.EncodeToString(h.Sum(nil)) != want.Sum { // it may have changed meanwhile
+		return nil, dest, nil
+	}
+	c.run.keep(at, want, data)
+	return data, "", nil
 }
 
 // unchanged opens a file that has this hash, or returns nil.

@@ -245,3 +245,62 @@ func FuzzURL(f *testing.F) {
 		Redact(url)
 	})
 }
+
+// TestSmall has a job want one file several times: its content is fetched and
+// read once, but whether it has changed is asked each time. What is large comes
+// as a path.
+func TestSmall(t *testing.T) {
+	contents := map[string]string{"f": "one", "empty": "", "large": strings.Repeat("x", maxSmall+1)}
+	served := 0
+	src := sourceFunc(func(load *value.Dict) (any, error) {
+		text := contents[load.Str("path")]
+		if load.Str("cmd") == "_file_hash" {
+			sum := sha256.Sum256([]byte(text))
+			return value.DictOf("hash_type", "sha256", "hsum", hex.EncodeToString(sum[:])), nil
+		}
+		served++
+		return value.DictOf("data", text[load.Int("loc"):], "dest", load.Str("path")), nil
+	})
+	cache := t.TempDir()
+	c := client(src, cache)
+	small := func(name string) (string, string) {
+		t.Helper()
+		data, path, err := c.Small(t.Context(), "salt://"+name, "base")
+		if err != nil || (data == nil) == (path == "") {
+			t.Errorf("%s: %q, %q, %v", name, data, path, err)
+		}
+		return string(data), path
+	}
+	if got, _ := small("f"); got != "one" {
+		t.Errorf("%q", got)
+	}
+	before := served
+	if err := os.RemoveAll(filepath.Join(cache, "files")); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := small("f"); got != "one" || served != before {
+		t.Errorf("%q, and %d parts were fetched anew", got, served-before)
+	}
+	contents["f"] = "two"
+	if got, _ := small("f"); got != "two" {
+		t.Errorf("the content of before: %q", got)
+	}
+	if got, path := small("empty"); got != "" || path != "" {
+		t.Errorf("%q %q", got, path)
+	}
+	if _, path := small("large"); path == "" {
+		t.Error("a large file was kept in memory")
+	} else if b, err := os.ReadFile(path); err != nil || string(b) != contents["large"] {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	for i := range 2 * maxHeld / maxSmall {
+		contents[fmt.Sprint(i)] = strings.Repeat("y", maxSmall-i)
+		small(fmt.Sprint(i))
+	}
+	if c.run.held > maxHeld {
+		t.Errorf("%d bytes are kept", c.run.held)
+	}
+	if got, _ := small("f"); got != "two" {
+		t.Errorf("%q", got)
+	}
+}

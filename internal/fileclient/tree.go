@@ -96,6 +96,41 @@ func (t *Trees) get(tag string, produce func() (*tree, error)) (*tree, error) {
 type run struct {
 	mu   sync.Mutex
 	envs map[string]*runEnv
+	// contents are small files that were fetched, and held how many bytes.
+	contents map[location]smallContent
+	held     int
+}
+
+type smallContent struct {
+	hash Hash
+	data []byte
+}
+
+// maxSmall bounds a file that is kept in memory for as long as a job takes, and
+// maxHeld all of them, in bytes.
+const (
+	maxSmall = 32 << 10
+	maxHeld  = 1 << 20
+)
+
+// small returns the content of a file if it is kept and has this hash.
+func (r *run) small(at location, want Hash) []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.contents[at]; c.hash == want {
+		return c.data
+	}
+	return nil
+}
+
+func (r *run) keep(at location, h Hash, data []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held += len(data) - len(r.contents[at].data)
+	if r.held > maxHeld || len(r.contents) >= maxHeld/64 || r.contents == nil {
+		r.contents, r.held = map[location]smallContent{}, len(data)
+	}
+	r.contents[at] = smallContent{h, data}
 }
 
 type runEnv struct {

@@ -27,6 +27,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/host"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -77,6 +78,8 @@ type Found struct {
 	Mode uint32
 	// Backend names the backend.
 	Backend string
+	// stamp is the version of the file at Path that was found, if that is known.
+	stamp host.Stamp
 }
 
 // Lists is what an environment holds; the names are relative and sorted.

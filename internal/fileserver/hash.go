@@ -42,6 +42,19 @@ func (h *hashCache) of(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return h.version(path, s)
+}
+
+// found is of for a file that a backend has just found.
+func (h *hashCache) found(f Found) (string, error) {
+	if f.stamp == (host.Stamp{}) {
+		return h.of(f.Path)
+	}
+	return h.version(f.Path, f.stamp)
+}
+
+// version returns the hash of a file that has this stamp.
+func (h *hashCache) version(path string, s host.Stamp) (string, error) {
 	h.mu.Lock()
 	e, ok := h.sums[path]
 	if ok && e.stamp == s {

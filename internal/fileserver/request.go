@@ -116,7 +116,7 @@ func (s *Server) hash(load *value.Dict) (any, Found, error) {
 	if !ok {
 		return "", f, nil
 	}
-	sum, err := s.hashes.of(f.Path)
+	sum, err := s.hashes.found(f)
 	if err != nil {
 		return "", f, err
 	}

@@ -62,29 +62,30 @@ func (r *roots) Find(env, name string, query map[string]string) (Found, bool) {
 		dirs = dirs[i : i+1]
 	}
 	for _, dir := range dirs {
-		if full, ok := r.inside(dir, name); ok && !r.ignore.has(full) {
-			return Found{Path: full, Rel: name}, true
+		if full, stamp, ok := r.inside(dir, name); ok && !r.ignore.has(full) {
+			return Found{Path: full, Rel: name, stamp: stamp}, true
 		}
 	}
 	return Found{}, false
 }
 
-// inside returns the path of a regular file below a folder, unless a symbolic
-// link on the way leads out of it and links are not to be followed.
-func (r *roots) inside(dir, name string) (string, bool) {
+// inside returns the path of a regular file below a folder and its version,
+// unless a symbolic link on the way leads out of it and links are not to be
+// followed.
+func (r *roots) inside(dir, name string) (string, host.Stamp, bool) {
 	full := filepath.Join(dir, name)
 	if !r.o.FollowSymlinks {
 		real, err := filepath.EvalSymlinks(full)
 		if err != nil {
-			return "", false
+			return "", host.Stamp{}, false
 		}
 		top, err := filepath.EvalSymlinks(dir)
 		if err != nil || !below(top, real) {
-			return "", false
+			return "", host.Stamp{}, false
 		}
 	}
-	st, err := os.Stat(full)
-	return full, err == nil && st.Mode().IsRegular()
+	stamp, regular, err := host.StampAndType(full)
+	return full, stamp, err == nil && regular
 }
 
 // below reports whether a path is in a folder; both are absolute, or relative

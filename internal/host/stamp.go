@@ -18,14 +18,20 @@ type Stamp struct {
 // StampOf returns the stamp of a file, followed through links. It makes no
 // garbage.
 func StampOf(path string) (Stamp, error) {
+	s, _, err := StampAndType(path)
+	return s, err
+}
+
+// StampAndType is StampOf, and tells whether it is a regular file.
+func StampAndType(path string) (s Stamp, regular bool, err error) {
 	var st unix.Stat_t
 	for {
 		switch err := unix.Stat(path, &st); err {
 		case nil:
-			return stampOf(&st), nil
+			return stampOf(&st), st.Mode&unix.S_IFMT == unix.S_IFREG, nil
 		case unix.EINTR:
 		default:
-			return Stamp{}, &fs.PathError{Op: "stat", Path: path, Err: err}
+			return Stamp{}, false, &fs.PathError{Op: "stat", Path: path, Err: err}
 		}
 	}
 }

@@ -14,11 +14,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 
 	"brine/internal/atomicfile"
 	"brine/internal/host"
@@ -52,14 +55,14 @@ func ParseMode(mode string) (int, error) {
 // Facts are what can be known of a file without reading it.
 type Facts struct {
 	// Type is file, dir, link, char, block, pipe or socket.
-	Type string
-	// User and Group are "" if the numbers have no names.
-	User, Group         string
+	Type                string
 	UID, GID            int
 	Mode                string
 	Size                int64
 	Inode               uint64
 	Access, Mod, Change time.Time
+
+	m *host.Machine
 }
 
 // IsDir, IsLink and IsFile tell the type.
@@ -67,65 +70,143 @@ func (f Facts) IsDir() bool  { return f.Type == "dir" }
 func (f Facts) IsLink() bool { return f.Type == "link" }
 func (f Facts) IsFile() bool { return f.Type == "file" }
 
+// User returns the name of the owner as it is now, "" if the number has none.
+func (f Facts) User() string {
+	u, _ := account.ByID(f.m, f.UID)
+	return u.Name
+}
+
+// Group is User for the group.
+func (f Facts) Group() string {
+	name, _ := account.GroupName(f.m, f.GID)
+	return name
+}
+
+// stat is unix.Stat or, without follow, unix.Lstat, which make less garbage
+// than those of os.
+func stat(path string, follow bool, st *unix.Stat_t) error {
+	call, op := unix.Lstat, "lstat"
+	if follow {
+		call, op = unix.Stat, "stat"
+	}
+	for {
+		switch err := call(path, st); err {
+		case nil:
+			return nil
+		case unix.EINTR:
+		default:
+			return &fs.PathError{Op: op, Path: path, Err: err}
+		}
+	}
+}
+
 // Look describes a file, or with follow what a symbolic link stands for. The
 // error matches fs.ErrNotExist if there is none.
 func Look(m *host.Machine, path string, follow bool) (Facts, error) {
-	stat := os.Lstat
-	if follow {
-		stat = os.Stat
-	}
-	info, err := stat(path)
-	if err != nil {
+	var st unix.Stat_t
+	if err := stat(path, follow, &st); err != nil {
 		return Facts{}, err
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return Facts{}, errors.ErrUnsupported
+	return Facts{
+		Type: kind(uint32(st.Mode)), UID: int(st.Uid), GID: int(st.Gid), Mode: modeText(uint32(st.Mode) & 0o7777), Size: st.Size, Inode: uint64(st.Ino),
+		Access: time.Unix(st.Atim.Unix()), Mod: time.Unix(st.Mtim.Unix()), Change: time.Unix(st.Ctim.Unix()), m: m,
+	}, nil
+}
+
+// kind names the type of a file.
+func kind(mode uint32) string {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return "dir"
+	case unix.S_IFLNK:
+		return "link"
+	case unix.S_IFIFO:
+		return "pipe"
+	case unix.S_IFSOCK:
+		return "socket"
+	case unix.S_IFBLK:
+		return "block"
+	case unix.S_IFCHR:
+		return "char"
 	}
-	f := Facts{
-		Type: "file", UID: int(st.Uid), GID: int(st.Gid), Mode: fmt.Sprintf("%04o", st.Mode&0o7777), Size: info.Size(), Inode: st.Ino,
-		Access: time.Unix(st.Atim.Unix()), Mod: info.ModTime(), Change: time.Unix(st.Ctim.Unix()),
-	}
-	for bits, name := range map[fs.FileMode]string{fs.ModeDir: "dir", fs.ModeSymlink: "link", fs.ModeNamedPipe: "pipe", fs.ModeSocket: "socket"} {
-		if info.Mode()&bits != 0 {
-			f.Type = name
-		}
-	}
-	if info.Mode()&fs.ModeDevice != 0 {
-		f.Type = "block"
-		if info.Mode()&fs.ModeCharDevice != 0 {
-			f.Type = "char"
-		}
-	}
-	if u, ok := account.ByID(m, f.UID); ok {
-		f.User = u.Name
-	}
-	f.Group, _ = account.GroupName(m, f.GID)
-	return f, nil
+	return "file"
+}
+
+// modeText writes a mode as four octal digits.
+func modeText(bits uint32) string {
+	return string([]byte{'0' + byte(bits>>9&7), '0' + byte(bits>>6&7), '0' + byte(bits>>3&7), '0' + byte(bits&7)})
+}
+
+func is(path string, follow bool, kinds ...uint32) bool {
+	var st unix.Stat_t
+	return stat(path, follow, &st) == nil && (len(kinds) == 0 || slices.Contains(kinds, uint32(st.Mode)&unix.S_IFMT))
 }
 
 // Exists tells whether there is something, and with follow whether a link
 // leads to something.
-func Exists(path string, follow bool) bool {
-	stat := os.Lstat
-	if follow {
-		stat = os.Stat
-	}
-	_, err := stat(path)
-	return err == nil
-}
+func Exists(path string, follow bool) bool { return is(path, follow) }
 
 // IsDir tells whether a path is a folder, or a link to one.
-func IsDir(path string) bool { st, err := os.Stat(path); return err == nil && st.IsDir() }
+func IsDir(path string) bool { return is(path, true, unix.S_IFDIR) }
 
 // IsFile tells whether a path is a regular file, or a link to one.
-func IsFile(path string) bool { st, err := os.Stat(path); return err == nil && st.Mode().IsRegular() }
+func IsFile(path string) bool { return is(path, true, unix.S_IFREG) }
 
 // IsLink tells whether a path is a symbolic link.
-func IsLink(path string) bool {
-	st, err := os.Lstat(path)
-	return err == nil && st.Mode()&fs.ModeSymlink != 0
+func IsLink(path string) bool { return is(path, false, unix.S_IFLNK) }
+
+// Regular is a regular file, open to be read. It is what os.Open returns for
+// one, but for the five system calls that offer it to the poller in vain.
+type Regular struct {
+	fd   int
+	path string
+	// Size is how many bytes it had when it was opened.
+	Size int64
 }
+
+// OpenRegular opens a regular file, and never waits for the writer of a pipe.
+// The error matches fs.ErrNotExist also for what is no regular file.
+func OpenRegular(path string) (*Regular, error) {
+	for {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err == unix.EINTR {
+			continue
+		}
+		var st unix.Stat_t
+		if err == nil {
+			if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+				err = fs.ErrNotExist
+			}
+			if err != nil {
+				unix.Close(fd)
+			}
+		}
+		if err != nil {
+			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		}
+		return &Regular{fd: fd, path: path, Size: st.Size}, nil
+	}
+}
+
+// Read implements io.Reader.
+func (r *Regular) Read(p []byte) (int, error) {
+	for len(p) > 0 {
+		n, err := unix.Read(r.fd, p)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return 0, &fs.PathError{Op: "read", Path: r.path, Err: err}
+		case n == 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+	return 0, nil
+}
+
+// Close closes the file, which then must not be used.
+func (r *Regular) Close() error { return unix.Close(r.fd) }
 
 // UserID returns the number of a user that is given by name or number: -1 for
 // nothing. ok is false if there is no such user.

@@ -44,8 +44,8 @@ func fileModule(m *host.Machine) fn.Module {
 		fn.Of("lstat", f.lstat, `Return what lstat(2) says of a file.`, fn.Example("salt '*' file.lstat /etc/passwd")),
 		fn.Of("statvfs", f.statvfs, `Return what statvfs(3) says of the file system of a path.`, fn.Example("salt '*' file.statvfs /")),
 		fn.Of("get_mode", f.fact(func(x filesys.Facts) any { return x.Mode }), `Return the mode of a file.`, fn.Example("salt '*' file.get_mode /etc/passwd")),
-		fn.Of("get_user", f.fact(func(x filesys.Facts) any { return x.User }), `Return the user that owns a file.`, fn.Example("salt '*' file.get_user /etc/passwd")),
-		fn.Of("get_group", f.fact(func(x filesys.Facts) any { return x.Group }), `Return the group that owns a file.`, fn.Example("salt '*' file.get_group /etc/passwd")),
+		fn.Of("get_user", f.fact(func(x filesys.Facts) any { return x.User() }), `Return the user that owns a file.`, fn.Example("salt '*' file.get_user /etc/passwd")),
+		fn.Of("get_group", f.fact(func(x filesys.Facts) any { return x.Group() }), `Return the group that owns a file.`, fn.Example("salt '*' file.get_group /etc/passwd")),
 		fn.Of("get_uid", f.fact(func(x filesys.Facts) any { return x.UID }), `Return the number of the user that owns a file.`, fn.Example("salt '*' file.get_uid /etc/passwd")),
 		fn.Of("get_gid", f.fact(func(x filesys.Facts) any { return x.GID }), `Return the number of the group that owns a file.`, fn.Example("salt '*' file.get_gid /etc/passwd")),
 		fn.Of("user_to_uid", f.userToUID, `Return the number of a user, "" if there is none.`, fn.Example("salt '*' file.user_to_uid root")),
@@ -162,7 +162,7 @@ func (f file) stats(_ context.Context, _ *fn.Call, a statsArgs) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := value.DictOf("inode", int64(x.Inode), "uid", x.UID, "gid", x.GID, "group", x.Group, "user", x.User,
+	d := value.DictOf("inode", int64(x.Inode), "uid", x.UID, "gid", x.GID, "group", x.Group(), "user", x.User(),
 		"atime", float64(x.Access.UnixNano())/1e9, "mtime", float64(x.Mod.UnixNano())/1e9, "ctime", float64(x.Change.UnixNano())/1e9, "size", x.Size, "mode", x.Mode)
 	if a.Hash != "" {
 		sum, err := hashOf(path, a.Hash)

@@ -361,9 +361,9 @@ func (c candidate) tell(word string) (any, bool) {
 	case "mtime":
 		return f.Mod.Unix(), true
 	case "user":
-		return named(f.User, f.UID), true
+		return named(f.User(), f.UID), true
 	case "group":
-		return named(f.Group, f.GID), true
+		return named(f.Group(), f.GID), true
 	case "md5":
 		sum := ""
 		if f.IsFile() {

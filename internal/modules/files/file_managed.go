@@ -310,7 +310,7 @@ func (f file) permit(ctx context.Context, c *fn.Call, a checkPermsArgs) (ret, be
 	}
 	mode := filesys.NormalizeMode(a.Mode)
 	due := perms.Differs(a.User, a.Group, mode, now)
-	before = value.DictOf("luser", now.User, "lgroup", now.Group, "lmode", now.Mode)
+	before = value.DictOf("luser", now.User(), "lgroup", now.Group(), "lmode", now.Mode)
 	if _, ok := a.User.(int64); ok {
 		before.Set("luser", now.UID)
 	}

@@ -237,5 +237,5 @@ func owner(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return x.User
+	return x.User()
 }

@@ -42,8 +42,8 @@ func New(user, group any, mode string, now filesys.Facts) *value.Dict {
 
 func given(v any) bool { return v != nil && v != "" }
 
-func same(want any, name string, id int) bool {
-	return value.Equal(want, name) || value.Equal(want, int64(id)) || value.Str(want) == value.Str(int64(id))
+func same(want any, name func() string, id int) bool {
+	return value.Equal(want, int64(id)) || value.Str(want) == value.Str(int64(id)) || value.Equal(want, name())
 }
 
 // DirMode is the mode of folders that are made for a file with this mode: who

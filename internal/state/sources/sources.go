@@ -38,6 +38,14 @@ func (c *Content) Open() (io.ReadCloser, error) {
 	return os.Open(c.Path)
 }
 
+// Bytes returns the content; it must not be changed.
+func (c *Content) Bytes() ([]byte, error) {
+	if c.Data != nil || c.Path == "" {
+		return c.Data, nil
+	}
+	return os.ReadFile(c.Path)
+}
+
 // Size returns how many bytes it is.
 func (c *Content) Size() (int64, error) {
 	if c.Data != nil || c.Path == "" {
@@ -52,6 +60,10 @@ func (c *Content) Size() (int64, error) {
 
 // Pour writes the content.
 func (c *Content) Pour(w io.Writer) error {
+	if c.Data != nil || c.Path == "" {
+		_, err := w.Write(c.Data)
+		return err
+	}
 	r, err := c.Open()
 	if err != nil {
 		return err
@@ -78,9 +90,9 @@ type buffer [32 << 10]byte
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// Same tells whether a file holds the content.
+// Same tells whether a regular file holds the content.
 func (c *Content) Same(path string) (bool, error) {
-	there, err := os.Open(path)
+	there, err := filesys.OpenRegular(path)
 	if err != nil {
 		return false, err
 	}
@@ -265,6 +277,8 @@ type How struct {
 	SkipVerify bool
 	Insecure   bool // certificates need not be good
 	ETag       bool
+	// InMemory takes contents of small salt:// files without a path.
+	InMemory bool
 	// Signed says who must have signed the source and the file of hashes.
 	Signed SignatureArgs
 }
@@ -282,7 +296,7 @@ func Fetch(ctx context.Context, files *fileclient.Client, s Source, o How, old s
 func fetch(ctx context.Context, files *fileclient.Client, s Source, o How, old string) (*Content, error) {
 	switch s.Scheme() {
 	case "salt":
-		return fetchSalt(ctx, files, s, old)
+		return fetchSalt(ctx, files, s, o, old)
 	case "", "file":
 		path := strings.TrimPrefix(s.URL, "file://")
 		if _, err := os.Stat(path); err != nil {
@@ -296,7 +310,7 @@ func fetch(ctx context.Context, files *fileclient.Client, s Source, o How, old s
 	return fetchWeb(ctx, files, s, o)
 }
 
-func fetchSalt(ctx context.Context, files *fileclient.Client, s Source, old string) (*Content, error) {
+func fetchSalt(ctx context.Context, files *fileclient.Client, s Source, o How, old string) (*Content, error) {
 	failed := func(err error) error {
 		_, env, _ := fileclient.SplitURL(s.URL)
 		if env == "" {
@@ -312,9 +326,16 @@ func fetchSalt(ctx context.Context, files *fileclient.Client, s Source, old stri
 		if err != nil {
 			return nil, failed(err)
 		}
-		if sum, err := Sum(old, h.Type); err == nil && sum == h.Sum {
+		if sum, err := sumRegular(old, h.Type); err == nil && sum == h.Sum {
 			return nil, nil
 		}
+	}
+	if o.InMemory && !value.Truth(o.Signed.Signature) {
+		data, path, err := files.Small(ctx, s.URL, s.Env)
+		if err != nil {
+			return nil, failed(err)
+		}
+		return &Content{Data: data, Path: path}, nil
 	}
 	path, err := files.Content(ctx, s.URL, s.Env)
 	if err != nil {
@@ -382,16 +403,30 @@ func check(s Source, path string, want fileclient.Hash) (*Content, error) {
 
 // Sum returns the hash of a file in hexadecimal.
 func Sum(path, kind string) (string, error) {
-	h := fileclient.NewHash(kind)
-	if h == nil {
-		return "", fn.Errorf("%s is no hash", kind)
-	}
 	f, err := os.Open(path)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	if err := crypt.HashReader(h, f); err != nil {
+	return sumOf(f, kind)
+}
+
+// sumRegular is Sum for a regular file.
+func sumRegular(path, kind string) (string, error) {
+	f, err := filesys.OpenRegular(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return sumOf(f, kind)
+}
+
+func sumOf(r io.Reader, kind string) (string, error) {
+	h := fileclient.NewHash(kind)
+	if h == nil {
+		return "", fn.Errorf("%s is no hash", kind)
+	}
+	if err := crypt.HashReader(h, r); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

@@ -1,7 +1,9 @@
 package files
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
@@ -12,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"brine/internal/atomicfile"
-	"brine/internal/host/filesys"
 	"brine/internal/state"
 	"brine/internal/state/sources"
 	"brine/internal/value"
@@ -74,8 +75,8 @@ func (a *ahead) drop() {
 }
 
 // ready returns the state's content as a file that is on the disk and can take
-// its name, or nil.
-func (t *managedFile) ready(ctx context.Context, want *sources.Content) *os.File {
+// the name final, where old is now, or nil.
+func (t *managedFile) ready(ctx context.Context, want *sources.Content, final string, old fs.FileInfo) *os.File {
 	if t.e.Run == nil || t.e.Low == nil || t.e.Low.Has("umask") || t.e.Low.Has("parallel") {
 		return nil
 	}
@@ -94,10 +95,9 @@ func (t *managedFile) ready(ctx context.Context, want *sources.Content) *os.File
 		return nil
 	}
 	delete(a.files, t.name)
-	final, old, err := t.place()
 	// Whose folder was made or changed meanwhile would have another group, and
 	// a new file without a declared mode has the one that new files get.
-	if err != nil || x.dir != inheritedFrom(final) || x.open != (t.own.bits < 0 && old == nil) || !holds(x.f, want) {
+	if x.dir != inheritedFrom(final) || x.open != (t.own.bits < 0 && old == nil) || !holds(x.f, want) {
 		x.f.Close()
 		return nil
 	}
@@ -106,6 +106,11 @@ func (t *managedFile) ready(ctx context.Context, want *sources.Content) *os.File
 
 // holds tells whether a file that was written aside has just this content.
 func holds(f *os.File, want *sources.Content) bool {
+	if n := len(want.Data); n > 0 {
+		b := make([]byte, n+1)
+		n, err := unix.Pread(int(f.Fd()), b, 0)
+		return err == nil && bytes.Equal(b[:n], want.Data)
+	}
 	r, err := want.Open()
 	if err != nil {
 		return false
@@ -165,17 +170,18 @@ func (t *managedFile) next(ctx context.Context, low *value.Dict) (*managedFile, 
 	}
 	args := bound.Args().(*managedArgs)
 	n := &managedFile{file: t.file, e: &state.Env{Call: t.e.Call, Low: low, Run: t.e.Run, Saltenv: state.SaltenvOf(low)}, args: *args, name: expand(args.Name)}
+	n.see()
 	source, _ := args.Source.(string)
 	switch {
 	case args.Template != "" || args.CheckCmd != "" || args.Signature != nil || !args.Create,
 		source != "" && !strings.HasPrefix(source, "salt://"), source == "" && args.Source != nil,
-		!filepath.IsAbs(n.name) || n.check() != nil || n.keep && filesys.Exists(n.name, true):
+		!filepath.IsAbs(n.name) || n.check() != nil || n.keep && n.seen.fileErr == nil:
 		return nil, nil
 	}
 	if n.own, err = n.owner(ctx, args.User, args.Group, n.mode()); err != nil || n.load(ctx) != nil || n.want == nil {
 		return nil, nil
 	}
-	if filesys.IsFile(n.name) {
+	if n.seen.isFile() {
 		if same, err := n.want.Same(n.name); err != nil || same {
 			return nil, nil
 		}
@@ -189,9 +195,11 @@ func (t *managedFile) aside(want *sources.Content, left *int64) (asideFile, bool
 	if err != nil || size > min(aheadFile, *left) {
 		return asideFile{}, false
 	}
-	final, old, err := t.place()
-	if err != nil {
-		return asideFile{}, false
+	final, old := t.name, fs.FileInfo(nil)
+	if !errors.Is(t.seen.linkErr, fs.ErrNotExist) {
+		if final, old, err = t.place(); err != nil {
+			return asideFile{}, false
+		}
 	}
 	x := asideFile{dir: inheritedFrom(final), open: t.own.bits < 0 && old == nil}
 	perm := fs.FileMode(0o600)

@@ -3,6 +3,7 @@ package files
 import (
 	"context"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -83,7 +84,29 @@ type managedFile struct {
 	sourced bool
 	// keep is set when the content is only for a file that is not there yet.
 	keep bool
+	seen seen
 }
+
+// seen is what is at a path: itself, and what it stands for if it is a
+// symbolic link.
+type seen struct {
+	link, file       filesys.Facts
+	linkErr, fileErr error
+}
+
+// see looks at the file's path, once for all that the plan has to know.
+func (t *managedFile) see() {
+	s := &t.seen
+	s.link, s.linkErr = filesys.Look(t.m, t.name, false)
+	s.file, s.fileErr = s.link, s.linkErr
+	if s.isLink() {
+		s.file, s.fileErr = filesys.Look(t.m, t.name, true)
+	}
+}
+
+func (s *seen) isLink() bool { return s.linkErr == nil && s.link.IsLink() }
+func (s *seen) isFile() bool { return s.fileErr == nil && s.file.IsFile() }
+func (s *seen) isDir() bool  { return s.fileErr == nil && s.file.IsDir() }
 
 func (f file) managed(ctx context.Context, e *state.Env, a managedArgs) (state.Plan, error) {
 	t := &managedFile{file: f, e: e, args: a}
@@ -97,7 +120,8 @@ func (f file) managed(ctx context.Context, e *state.Env, a managedArgs) (state.P
 	if err := t.check(); err != nil {
 		return plan, err
 	}
-	if !a.Create && !filesys.IsFile(t.name) {
+	t.see()
+	if !a.Create && !t.seen.isFile() {
 		plan.Comment = "File " + t.name + " is not present and is not set for creation"
 		return plan, nil
 	}
@@ -108,7 +132,7 @@ func (f file) managed(ctx context.Context, e *state.Env, a managedArgs) (state.P
 	switch {
 	case !filepath.IsAbs(t.name):
 		return plan, fn.Errorf("Specified file %s is not an absolute path", t.name)
-	case filesys.IsDir(t.name):
+	case t.seen.isDir():
 		return plan, fn.Errorf("Specified target %s is a directory", t.name)
 	}
 	if err := t.load(ctx); err != nil {
@@ -201,7 +225,7 @@ func (t *managedFile) load(ctx context.Context) error {
 	if err != nil || len(all) == 0 {
 		return err
 	}
-	if t.keep && filesys.Exists(t.name, true) {
+	if t.keep && t.seen.fileErr == nil {
 		return nil // only owner and mode count
 	}
 	s, err := sources.Choose(ctx, t.e.Files, all)
@@ -215,12 +239,15 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 	a := &t.args
 	t.sourced = true
 	old := ""
-	if a.Template == "" && (a.FollowSymlinks || !filesys.IsLink(t.name)) && filesys.IsFile(t.name) && a.CheckCmd == "" {
+	if a.Template == "" && (a.FollowSymlinks || !t.seen.isLink()) && t.seen.isFile() && a.CheckCmd == "" {
 		old = t.name
 	}
-	c, err := sources.Fetch(ctx, t.e.Files, s, sources.How{Name: t.name, HashName: a.SourceHashName, SkipVerify: a.SkipVerify, Insecure: !a.VerifySSL, ETag: a.UseETag, Signed: a.SignatureArgs}, old)
+	c, err := sources.Fetch(ctx, t.e.Files, s, sources.How{Name: t.name, HashName: a.SourceHashName, SkipVerify: a.SkipVerify, Insecure: !a.VerifySSL, ETag: a.UseETag, InMemory: true, Signed: a.SignatureArgs}, old)
 	if err != nil {
 		return err
+	}
+	if s.Web() {
+		t.see() // that took its time
 	}
 	if t.keepsMode() && !s.Web() {
 		if st, err := t.e.Files.Stat(ctx, strings.TrimPrefix(s.URL, "file://"), s.Env); err == nil && len(st) > 0 {
@@ -229,7 +256,7 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 		}
 	}
 	if c != nil && a.Template != "" {
-		text, err := os.ReadFile(c.Path)
+		text, err := c.Bytes()
 		if err != nil {
 			return fn.Errorf("Unable to manage file: %w", err)
 		}
@@ -343,6 +370,7 @@ func (t *managedFile) template(ctx context.Context, tm state.Template) (string, 
 	if t.e.Template == nil {
 		return "", fn.Errorf("Specified template format %s is not supported", tm.Engine)
 	}
+	defer t.see() // a template can do anything
 	return t.e.Template(ctx, tm)
 }
 
@@ -378,10 +406,13 @@ func (t *managedFile) encode(text any) (*sources.Content, error) {
 
 // plan compares with what is there.
 func (t *managedFile) plan(ctx context.Context) (state.Plan, error) {
-	now, err := filesys.Look(t.m, t.name, t.args.FollowSymlinks)
+	now, err := t.seen.link, t.seen.linkErr
+	if t.args.FollowSymlinks {
+		now, err = t.seen.file, t.seen.fileErr
+	}
 	there := err == nil && (now.IsFile() || now.IsLink())
 	if !there {
-		if filesys.Exists(t.name, false) && !filesys.IsLink(t.name) {
+		if t.seen.linkErr == nil && !t.seen.isLink() {
 			return state.Plan{}, fn.Errorf("%s is there and is no regular file", t.name)
 		}
 		return t.planNew()
@@ -392,7 +423,7 @@ func (t *managedFile) plan(ctx context.Context) (state.Plan, error) {
 	changes := value.NewDict(4)
 	replace := t.want != nil
 	switch {
-	case now.IsLink() && replace && filesys.IsFile(t.name):
+	case now.IsLink() && replace && t.seen.isFile():
 		changes.Set("diff", t.diff())
 	case now.IsLink():
 		changes.Set("diff", "Replace symbolic link with regular file")
@@ -579,13 +610,18 @@ func (t *managedFile) update(ctx context.Context, foretold *value.Dict, replace 
 func (t *managedFile) write(ctx context.Context, c *sources.Content, replaceLink bool) error {
 	as := atomicfile.As{Mode: t.own.bits, UID: t.own.uid, GID: t.own.gid, ReplaceLink: replaceLink, Durable: true}
 	pour := func(w io.Writer) error { return c.Pour(w) }
-	if as.Ready = t.ready(ctx, c); as.Ready != nil {
-		if atomicfile.ReplaceAs(t.name, as, pour) == nil {
-			return nil
-		}
-		as.Ready = nil // it says better what is wrong when it writes
+	taken := false
+	as.Ready = func(final string, old fs.FileInfo) *os.File {
+		f := t.ready(ctx, c, final, old)
+		taken = f != nil
+		return f
 	}
-	if err := atomicfile.ReplaceAs(t.name, as, pour); err != nil {
+	err := atomicfile.ReplaceAs(t.name, as, pour)
+	if err != nil && taken {
+		as.Ready = nil // it says better what is wrong when it writes
+		err = atomicfile.ReplaceAs(t.name, as, pour)
+	}
+	if err != nil {
 		return fn.Errorf("Failed to commit change: %w", err)
 	}
 	return nil

@@ -258,7 +258,7 @@ func (a serializeArgs) json(data any) (string, error) {
 func (f file) keepText(ctx context.Context, e *state.Env, name string, a serializeArgs, text string) (state.Plan, error) {
 	t := &managedFile{file: f, e: e, name: name, args: managedArgs{Name: name, Mode: a.Mode, Makedirs: a.Makedirs, Replace: true, Backup: a.Backup, ShowChanges: a.ShowChanges,
 		Create: true, FollowSymlinks: true, CheckCmd: a.CheckCmd, TmpDir: a.TmpDir, TmpExt: a.TmpExt}}
-	if filesys.IsDir(name) {
+	if t.see(); t.seen.isDir() {
 		return state.Plan{}, fn.Errorf("Specified target %s is a directory", name)
 	}
 	var err error

@@ -71,10 +71,10 @@ func (l *link) owners(ctx context.Context) error {
 	user, group := l.User, l.Group
 	if l.Inherit && l.isLink {
 		if user == nil {
-			user = l.now.User
+			user = l.now.User()
 		}
 		if group == nil {
-			group = l.now.Group
+			group = l.now.Group()
 		}
 	}
 	if user == nil {
@@ -142,9 +142,9 @@ func (l *link) plan() (state.Plan, error) {
 		return state.Plan{Comment: "Symlink " + l.Name + " is present and owned by " + whole, Forecast: &state.Result{
 			Verdict: state.Succeeded, Comment: "The symlink " + l.Name + " is present"}}, nil
 	case l.isLink:
-		comment := fmt.Sprintf("The symlink %s is present, but the ownership of the symlink would be changed from %s:%s to %s", l.Name, l.now.User, l.now.Group, whole)
+		comment := fmt.Sprintf("The symlink %s is present, but the ownership of the symlink would be changed from %s:%s to %s", l.Name, l.now.User(), l.now.Group(), whole)
 		return state.Plan{Steps: []state.Step{{
-			Change: state.Change{Diff: value.DictOf("ownership", l.now.User+":"+l.now.Group), Comment: comment},
+			Change: state.Change{Diff: value.DictOf("ownership", l.now.User()+":"+l.now.Group()), Comment: comment},
 			Do: func(context.Context) (state.Change, error) {
 				if err := os.Lchown(l.Name, l.own.uid, l.own.gid); err != nil {
 					return state.Change{}, fn.Errorf("Failed to set ownership of symlink %s to %s: %w", l.Name, whole, cause(err))
