@@ -110,6 +110,7 @@ type Cluster struct {
 	log     *slog.Logger
 	host    Host
 	secrets *Secrets
+	badge   *badge // nil with a shared folder
 	token   string
 	aes     string // own key for events to Salt's masters
 	cipher  *crypt.Crypticle
@@ -171,6 +172,11 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	}
 	if c.secrets, err = OpenSecrets(cfg.Options.PKIDir, cfg.ID, cfg.Own, cfg.OwnPub, cfg.Options.KeyPass, cfg.Keysize, log); err != nil {
 		return nil, err
+	}
+	if cfg.Options.Isolated {
+		if c.badge, err = newBadge(cfg.ID, cfg.Options.ID, c.secrets.Key); err != nil {
+			return nil, err
+		}
 	}
 	dir, err := OwnDir(cfg.CacheDir, cfg.ID)
 	if err != nil {
@@ -252,6 +258,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 			continue
 		}
 		if !c.conns.add(conn, true) {
+			c.gripes.warn("strangers", "connections were refused: too many are open whose other end has not shown who it is; only masters should reach cluster_pool_port", "from", conn.RemoteAddr())
 			conn.Close()
 			continue
 		}
@@ -281,6 +288,9 @@ func (c *Cluster) tend(ctx context.Context) {
 		}
 		if c.cfg.Options.Isolated {
 			c.takeUp()
+			if err := c.standByTLS(); err != nil {
+				c.gripes.warn("station", "the others may not know that this master speaks TLS", "err", err)
+			}
 		}
 		for _, p := range c.all() {
 			p.look()
@@ -591,6 +601,10 @@ type Member struct {
 	Problem string
 	// Gone says that it was removed from the cluster.
 	Gone bool
+	// TLS says that it has spoken TLS to this master's process, and
+	// CertificateEnds until when the certificate is good that it showed last.
+	TLS             bool
+	CertificateEnds time.Time
 	// Behind is how many changes it lacks, by stream, as far as is known, of a
 	// cluster without a shared folder.
 	Behind map[string]int64
@@ -608,8 +622,16 @@ func (c *Cluster) Members() (out []Member) {
 // serve reads what another master sends on a connection that it made.
 func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
-	frames := event.NewFrameReader(counted{conn, &c.Received}, maxGreeting)
-	conn.SetReadDeadline(time.Now().Add(greetingTime))
+	conn.SetDeadline(time.Now().Add(greetingTime))
+	l := &line{Conn: conn, raw: conn}
+	if c.cfg.Options.Isolated {
+		var err error
+		if l, err = c.badge.answer(ctx, conn); err != nil {
+			c.noTLS(ctx, conn, err)
+			return
+		}
+	}
+	frames := event.NewFrameReader(counted{l, &c.Received}, maxGreeting)
 	known := false
 	for {
 		body, err := frames.Next()
@@ -621,11 +643,11 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 		}
 		tag, data, ok := event.SplitBody(body)
 		if ok && tag == tagHello {
-			c.answerLink(ctx, conn, frames, data)
+			c.answerLink(ctx, l, frames, data)
 			return
 		}
 		if ok && tag == tagDiscover && c.cfg.Options.Isolated {
-			c.answerJoin(conn, frames, body)
+			c.answerJoin(l, frames, body)
 			return
 		}
 		if !ok || !c.receive(tag, data) {
@@ -633,7 +655,8 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 		}
 		// One that has shown a key may be silent, and send what events may be.
 		if known = known || strings.HasPrefix(tag, tagPeer); known {
-			conn.SetReadDeadline(time.Time{})
+			c.conns.known(conn)
+			conn.SetDeadline(time.Time{})
 			frames.SetLimit(maxFrame)
 		}
 	}
@@ -708,14 +731,21 @@ func isTimeout(err error) bool {
 // connSet is the open connections, and whom to tell that this master waits for
 // other events now.
 type connSet struct {
-	mu    sync.Mutex
-	open  map[net.Conn]bool // whether a stranger may have made it
-	news  map[chan struct{}]bool
-	ended bool
+	mu        sync.Mutex
+	open      map[net.Conn]bool   // whether others made it
+	strangers map[net.Conn]string // from where, of those who have not shown who they are
+	news      map[chan struct{}]bool
+	ended     bool
 }
 
-// maxInbound bounds the connections that others make.
-const maxInbound = 256
+// maxInbound bounds the connections that others make, maxStrangers those whose
+// other end has not shown who it is, and maxStrangersFrom these of one address,
+// so that nobody keeps members out from there.
+const (
+	maxInbound       = 256
+	maxStrangers     = 128
+	maxStrangersFrom = 16
+)
 
 func (s *connSet) add(c net.Conn, inbound bool) bool {
 	s.mu.Lock()
@@ -723,17 +753,44 @@ func (s *connSet) add(c net.Conn, inbound bool) bool {
 	if s.open == nil {
 		s.open = map[net.Conn]bool{}
 	}
-	if s.ended || inbound && len(s.open) >= maxInbound {
+	if s.ended || inbound && (len(s.open) >= maxInbound || !s.admit(c)) {
 		return false
 	}
 	s.open[c] = inbound
 	return true
 }
 
+// admit counts a stranger, if there may be one more.
+func (s *connSet) admit(c net.Conn) bool {
+	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
+	same := 0
+	for _, h := range s.strangers {
+		if h == host {
+			same++
+		}
+	}
+	if same >= maxStrangersFrom || len(s.strangers) >= maxStrangers {
+		return false
+	}
+	if s.strangers == nil {
+		s.strangers = map[net.Conn]string{}
+	}
+	s.strangers[c] = host
+	return true
+}
+
+// known says that the other end has shown who it is.
+func (s *connSet) known(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.strangers, c)
+}
+
 func (s *connSet) remove(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
+	delete(s.strangers, c)
 }
 
 func (s *connSet) closeAll() {

@@ -109,7 +109,7 @@ func FuzzJoin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		if tag, _, ok := event.SplitBody(first); ok && tag == tagDiscover {
 			frames := event.NewFrameReader(io.MultiReader(bytes.NewReader(event.Frame(second))), maxGreeting)
-			if id, err := c.letIn(drain{}, frames, first); err == nil {
+			if id, err := c.letIn(&line{Conn: drain{}, raw: drain{}}, frames, first); err == nil {
 				t.Fatalf("%q has joined", id)
 			}
 		}

@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -33,7 +35,9 @@ import (
 //	J: brine/cluster/join            {key, proof, sig}                    key: encrypted for M; sig: with J's own
 //	M: brine/cluster/join-reply      sealed with key: {proof, cluster_pem, cluster_pub, aes, peers}
 //
-// or brine/cluster/refused {reason}. The steps and the options are those of
+// or brine/cluster/refused {reason}. All of it is inside TLS (tls.go), and what
+// is signed and proven is so for that connection; a member takes it without from
+// masters of older versions as long as there is a member of one. The steps and the options are those of
 // Salt 3008; the secret itself is never sent. Both ends prove that they know it
 // by an HMAC over all that was said until then, so that J gives nothing to, and
 // takes nothing from, who only says it is a member.
@@ -121,14 +125,34 @@ func join(cfg *Config, id string) error {
 	if ip := net.ParseIP(cfg.ID); ip != nil {
 		d.LocalAddr = &net.TCPAddr{IP: ip}
 	}
-	conn, err := d.Dial("tcp", cfg.Options.address(id))
+	dial := func() (net.Conn, error) {
+		conn, err := d.Dial("tcp", cfg.Options.address(id))
+		if err == nil {
+			conn.SetDeadline(time.Now().Add(handshakeTime))
+		}
+		return conn, err
+	}
+	raw, err := dial()
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(handshakeTime))
+	defer func() { raw.Close() }()
+	// Who the member is shows what is said inside, which is bound to this
+	// connection.
+	conn, err := (*badge)(nil).call(context.Background(), raw, func(*x509.Certificate) string { return "" })
+	if isOld(err) {
+		// Of members that all speak TLS none answers without.
+		raw.Close()
+		if raw, err = dial(); err != nil {
+			return err
+		}
+		conn = &line{Conn: raw, raw: raw}
+	}
+	if err != nil {
+		return err
+	}
 	frames := event.NewFrameReader(counted{conn, new(atomic.Int64)}, maxGreeting)
-	var said transcript
+	said := conn.begun()
 	discover, err := say(tagDiscover, value.DictOf("id", cfg.ID, "cluster", cfg.Options.ID, "protocol", protocol, "nonce", nonce(), "pub", cfg.OwnPub))
 	if err != nil {
 		return err
@@ -301,7 +325,7 @@ func settle(cfg *Config, welcome *value.Dict) error {
 }
 
 // answerJoin lets a master in that knows the secret.
-func (c *Cluster) answerJoin(conn net.Conn, frames *event.FrameReader, discover []byte) {
+func (c *Cluster) answerJoin(conn *line, frames *event.FrameReader, discover []byte) {
 	id, err := c.letIn(conn, frames, bytes.Clone(discover))
 	var no *refusal
 	switch {
@@ -318,7 +342,7 @@ func (c *Cluster) answerJoin(conn net.Conn, frames *event.FrameReader, discover 
 	}
 }
 
-func (c *Cluster) letIn(conn net.Conn, frames *event.FrameReader, discover []byte) (id string, err error) {
+func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) (id string, err error) {
 	conn.SetDeadline(time.Now().Add(handshakeTime))
 	_, d, err := hear(discover)
 	if err != nil {
@@ -336,12 +360,14 @@ func (c *Cluster) letIn(conn net.Conn, frames *event.FrameReader, discover []byt
 		return "", &refusal{fmt.Sprintf("cluster_id is %q on %s and %q on %s", c.cfg.Options.ID, c.cfg.ID, d.Str("cluster"), id)}
 	case d.Int("protocol") != protocol:
 		return "", &refusal{fmt.Sprintf("the version of the protocol between masters is %d on %s and %d on %s", protocol, c.cfg.ID, d.Int("protocol"), id)}
+	case !conn.tls && c.allTLS():
+		return "", &refusal{fmt.Sprintf("the members of this cluster speak TLS, and %s does not: install the version there that the members have", id)}
 	}
 	clusterPub, err := os.ReadFile(filepath.Join(c.cfg.Options.PKIDir, keyName+".pub"))
 	if err != nil {
 		return "", err
 	}
-	var said transcript
+	said := conn.begun()
 	said.add(discover)
 	reply := value.DictOf("id", c.cfg.ID, "nonce", nonce(), "pub", c.cfg.OwnPub, "cluster_pub", clusterPub)
 	bare, err := say(tagDiscoverReply, reply)

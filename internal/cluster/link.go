@@ -37,7 +37,10 @@ import (
 //
 // Each signature is over all that was said until then. From there on every
 // frame is sealed with the key and has the number of the frame and its
-// direction in it:
+// direction in it. Without a shared folder all of it is inside TLS (tls.go): the
+// signatures are over the connection by TLS, too, there is no key, and frames
+// are not sealed once more. Whose certificate is no member's is refused in place
+// of the reply, without a signature.
 //
 //	A: {n, d, last, want}   last message it has of this process (inc) of D
 //	D: {n, d, first, items} messages, numbered from first; none: a sign of life
@@ -129,10 +132,10 @@ func (r *refusal) Error() string { return r.reason }
 // sealed sends and receives frames after the handshake.
 type sealed struct {
 	c        *Cluster
-	conn     net.Conn
+	conn     *line
 	frames   *event.FrameReader
-	cipher   *crypt.Crypticle
-	out, in  string // directions
+	cipher   *crypt.Crypticle // nil: TLS does it
+	out, in  string           // directions
 	mu       sync.Mutex
 	sent, of int64 // numbers of the last frames
 }
@@ -149,7 +152,10 @@ func (s *sealed) send(pairs ...any) error {
 		return err
 	}
 	s.conn.SetWriteDeadline(time.Now().Add(writeTime))
-	n, err := s.conn.Write(event.Frame(s.cipher.Seal(b, "")))
+	if s.cipher != nil {
+		b = s.cipher.Seal(b, "")
+	}
+	n, err := s.conn.Write(event.Frame(b))
 	s.c.Sent.Add(int64(n))
 	return err
 }
@@ -160,11 +166,12 @@ func (s *sealed) receive() (*value.Dict, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := s.cipher.Open(body)
-	if err != nil {
-		return nil, err
+	if s.cipher != nil {
+		if body, err = s.cipher.Open(body); err != nil {
+			return nil, err
+		}
 	}
-	v, err := msgpack.UnmarshalTyped(plain)
+	v, err := msgpack.UnmarshalTyped(body)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +239,7 @@ func (p *peer) pauseLink(ctx context.Context, d time.Duration) {
 // handshake makes a connection and comes to terms with the peer.
 func (p *peer) handshake(ctx context.Context) (*sealed, *value.Dict, error) {
 	c := p.c
-	conn, err := p.dial(ctx)
+	conn, err := p.dialLine(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -240,13 +247,13 @@ func (p *peer) handshake(ctx context.Context) (*sealed, *value.Dict, error) {
 	defer stop()
 	s, first, err := p.introduce(conn)
 	if err != nil {
-		c.conns.remove(conn)
+		c.conns.remove(conn.raw)
 		conn.Close()
 	}
 	return s, first, err
 }
 
-func (p *peer) introduce(conn net.Conn) (*sealed, *value.Dict, error) {
+func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 	c := p.c
 	conn.SetDeadline(time.Now().Add(handshakeTime))
 	frames := event.NewFrameReader(counted{conn, &c.Received}, maxGreeting)
@@ -265,11 +272,14 @@ func (p *peer) introduce(conn net.Conn) (*sealed, *value.Dict, error) {
 	}
 	answered := time.Now()
 	tag, d, err := hear(reply)
+	if err == nil && tag == tagRefused && conn.tls {
+		return nil, nil, &refusal{fmt.Sprintf("%s refuses: %.2000s", p.id, d.Str("reason"))}
+	}
 	if err != nil || tag != tagReply {
 		return nil, nil, fmt.Errorf("no answer of a master of Brine's: %q %w", tag, err)
 	}
 	theirs := readFacts(d.Dict("facts"))
-	var said transcript
+	said := conn.begun()
 	said.add(hello, []byte(d.Str("nonce")), rawFacts(d))
 	refuse := func(format string, args ...any) error {
 		r := &refusal{fmt.Sprintf(format, args...)}
@@ -294,10 +304,16 @@ func (p *peer) introduce(conn net.Conn) (*sealed, *value.Dict, error) {
 	if why := c.skewed(theirs, asked, answered); why != "" {
 		return nil, nil, refuse("%s", why)
 	}
-	key := crypt.NewKey()
-	box, err := pub.Encrypt(crypt.OAEPSHA224, []byte(key))
-	if err != nil {
-		return nil, nil, err
+	var box []byte
+	var cipher *crypt.Crypticle
+	if !conn.tls {
+		key := crypt.NewKey()
+		if box, err = pub.Encrypt(crypt.OAEPSHA224, []byte(key)); err == nil {
+			cipher, err = crypt.NewCrypticle(key)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
 	}
 	proof := proofOf(c.token, d.Str("nonce"))
 	said.add(box, []byte(proof), []byte(c.inc))
@@ -327,12 +343,14 @@ func (p *peer) introduce(conn net.Conn) (*sealed, *value.Dict, error) {
 		}
 		return nil, nil, &refusal{reason}
 	}
-	cipher, err := crypt.NewCrypticle(key)
-	if err != nil {
-		return nil, nil, err
+	if tag != tagReady {
+		return nil, nil, fmt.Errorf("%.80q at the end of a handshake", tag)
 	}
 	conn.SetDeadline(time.Time{})
 	frames.SetLimit(maxFrame)
+	if conn.tls {
+		p.spoke(conn)
+	}
 	s := &sealed{c: c, conn: conn, frames: frames, cipher: cipher, out: "d", in: "a"}
 	start, err := s.receive()
 	return s, start, err
@@ -394,7 +412,7 @@ func (p *peer) runOut(ctx context.Context) error {
 		return err
 	}
 	c := p.c
-	defer c.conns.remove(s.conn)
+	defer c.conns.remove(s.conn.raw)
 	defer s.conn.Close()
 	p.mu.Lock()
 	if p.gone {
@@ -526,8 +544,11 @@ func (p *peer) readAcks(s *sealed, fed map[string]*feed) error {
 }
 
 // answerLink serves a connection that a master of Brine's has made.
-func (c *Cluster) answerLink(ctx context.Context, conn net.Conn, frames *event.FrameReader, hello []byte) {
+func (c *Cluster) answerLink(ctx context.Context, conn *line, frames *event.FrameReader, hello []byte) {
 	p, s, inc, err := c.agreeWith(conn, frames, hello)
+	if err == nil {
+		c.conns.known(conn.raw)
+	}
 	if errors.Is(err, io.EOF) || isTimeout(err) {
 		c.log.Debug("a master has ended the handshake", "from", conn.RemoteAddr(), "err", err)
 		return
@@ -565,7 +586,7 @@ func (c *Cluster) answerLink(ctx context.Context, conn net.Conn, frames *event.F
 }
 
 // agreeWith answers the handshake of a master that has dialled.
-func (c *Cluster) agreeWith(conn net.Conn, frames *event.FrameReader, helloData []byte) (*peer, *sealed, string, error) {
+func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []byte) (*peer, *sealed, string, error) {
 	conn.SetDeadline(time.Now().Add(handshakeTime))
 	hello := event.Body(tagHello, helloData)
 	_, d, err := hear(hello)
@@ -573,10 +594,15 @@ func (c *Cluster) agreeWith(conn net.Conn, frames *event.FrameReader, helloData 
 		return nil, nil, "", err
 	}
 	theirs := readFacts(d.Dict("facts"))
+	if conn.tls {
+		if why := c.vouch(conn, theirs.id); why != "" {
+			return nil, nil, "", errors.Join(&refusal{why}, c.write(conn, tagRefused, value.DictOf("reason", why)))
+		}
+	}
 	na, nb := d.Str("nonce"), nonce()
 	mine := c.facts(na).dict()
 	reply := value.DictOf("nonce", nb, "facts", mine)
-	var said transcript
+	said := conn.begun()
 	said.add(hello, []byte(nb), rawFacts(reply))
 	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagReply))
 	if err != nil {
@@ -599,7 +625,7 @@ func (c *Cluster) agreeWith(conn net.Conn, frames *event.FrameReader, helloData 
 		return nil, nil, "", fmt.Errorf("%q instead of a key: %w", tag, err)
 	}
 	said.add(d.Bytes("key"), []byte(d.Str("proof")), []byte(d.Str("inc")))
-	p, key, reason := c.judge(theirs, d, said, nb)
+	p, key, reason := c.judge(conn, theirs, d, said, nb)
 	if reason != "" {
 		return nil, nil, "", errors.Join(&refusal{reason}, c.refuse(conn, said, reason))
 	}
@@ -608,6 +634,9 @@ func (c *Cluster) agreeWith(conn net.Conn, frames *event.FrameReader, helloData 
 	}
 	conn.SetDeadline(time.Time{})
 	frames.SetLimit(maxFrame)
+	if conn.tls {
+		p.spoke(conn)
+	}
 	return p, &sealed{c: c, conn: conn, frames: frames, cipher: key, out: "a", in: "d"}, d.Str("inc"), nil
 }
 
@@ -659,7 +688,7 @@ func (p *peer) inquire(ctx context.Context) {
 	}
 	s, _, err := p.handshake(ctx)
 	if err == nil {
-		p.c.conns.remove(s.conn)
+		p.c.conns.remove(s.conn.raw)
 		s.conn.Close()
 	}
 	var r *refusal
@@ -669,10 +698,13 @@ func (p *peer) inquire(ctx context.Context) {
 }
 
 // judge decides about a master that has said all it has to say.
-func (c *Cluster) judge(theirs facts, d *value.Dict, said transcript, nb string) (*peer, *crypt.Crypticle, string) {
+func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript, nb string) (*peer, *crypt.Crypticle, string) {
 	pub, err := c.secrets.PeerKey(theirs.id)
 	if c.cfg.Options.Isolated && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Sprintf("%.100q %s of %s", theirs.id, notMember, c.cfg.ID)
+	}
+	if why := c.vouch(conn, theirs.id); why != "" {
+		return nil, nil, why
 	}
 	if p := c.all()[theirs.id]; errors.Is(err, fs.ErrNotExist) && p != nil && p.wasThere() {
 		return nil, nil, fmt.Sprintf("%s was removed from the cluster: %s was deleted; restart it to have it back", theirs.id, c.secrets.peerPath(theirs.id))
@@ -687,13 +719,15 @@ func (c *Cluster) judge(theirs facts, d *value.Dict, said transcript, nb string)
 	if why := c.differences(theirs, nb); why != "" {
 		return nil, nil, why
 	}
-	key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
-	if err != nil {
-		return nil, nil, "the key of the connection cannot be read"
-	}
-	cipher, err := crypt.NewCrypticle(string(key))
-	if err != nil {
-		return nil, nil, "the key of the connection is of no use"
+	var cipher *crypt.Crypticle
+	if !conn.tls {
+		key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
+		if err != nil {
+			return nil, nil, "the key of the connection cannot be read"
+		}
+		if cipher, err = crypt.NewCrypticle(string(key)); err != nil {
+			return nil, nil, "the key of the connection is of no use"
+		}
 	}
 	p := c.all()[theirs.id]
 	if p == nil {
@@ -713,6 +747,21 @@ func (p *peer) wasThere() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen
+}
+
+// spoke notes that the peer speaks TLS. A connection without that does not stay.
+func (p *peer) spoke(l *line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tls = true
+	if l.cert != nil {
+		p.certEnds = l.cert.NotAfter
+	}
+	for _, old := range []*line{p.link, p.in} {
+		if old != nil && !old.tls {
+			old.Close()
+		}
+	}
 }
 
 func (p *peer) isGone() bool {
@@ -796,7 +845,7 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 
 // take hands the messages of a frame to the host and returns the number of the
 // last one that is here.
-func (p *peer) take(d *value.Dict, conn net.Conn) (uint64, error) {
+func (p *peer) take(d *value.Dict, conn *line) (uint64, error) {
 	p.deliver.Lock()
 	defer p.deliver.Unlock()
 	p.mu.Lock()
@@ -918,7 +967,7 @@ func (c *Cluster) agree() error {
 		wg.Go(func() {
 			s, _, err := p.handshake(ctx)
 			if err == nil {
-				c.conns.remove(s.conn)
+				c.conns.remove(s.conn.raw)
 				s.conn.Close()
 			}
 			mu.Lock()

@@ -56,16 +56,20 @@ type peer struct {
 	tried   bool     // to be reached, in vain, at least once
 	want    []string // beginnings of tags that somebody there waits for
 	behind  map[string]int64
-	fed     map[string]*feed // over link
+	// tls says that it has spoken TLS to this process, certEnds until when the
+	// certificate is good that it showed last.
+	tls      bool
+	certEnds time.Time
+	fed      map[string]*feed // over link
 
-	link      net.Conn      // to it
+	link      *line         // to it
 	ended     chan struct{} // closed when link has
 	asks      map[int64]chan *value.Dict
 	nextAsk   int64
 	questions chan askFor
 
 	// What came on connections that it made.
-	in     net.Conn
+	in     *line
 	inInc  string
 	inLast uint64
 }
@@ -107,7 +111,7 @@ func (p *peer) wants(tag string) bool {
 func (p *peer) member() Member {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	m := Member{ID: p.id, Kind: p.mode.String(), Up: p.up, Problem: p.problem, Behind: maps.Clone(p.behind)}
+	m := Member{ID: p.id, Kind: p.mode.String(), Up: p.up, Problem: p.problem, Behind: maps.Clone(p.behind), TLS: p.tls, CertificateEnds: p.certEnds}
 	if p.gone {
 		m.Problem, m.Gone = "its key was removed from the cluster", true
 	}
@@ -239,11 +243,12 @@ func (p *peer) look() {
 		p.c.log.Warn("a peer was removed from the cluster: its key was deleted", "peer", p.id, "file", p.c.secrets.peerPath(p.id))
 		p.gone, p.up, p.mode = true, false, kindUnknown
 		p.key, p.cipher, p.early, p.size = "", nil, nil, 0
-		for _, conn := range []net.Conn{p.link, p.in} {
+		for _, conn := range []*line{p.link, p.in} {
 			if conn != nil {
 				conn.Close()
 			}
 		}
+		p.tls, p.certEnds = false, time.Time{}
 		p.out.clear()
 		p.plain.clear()
 		p.poke()

@@ -47,6 +47,8 @@ type station struct {
 	Ports    map[string]int `json:"ports"`
 	Zone     string         `json:"zone,omitempty"`
 	Draining bool           `json:"draining,omitempty"`
+	// TLS says that other masters are to speak with it by TLS alone.
+	TLS bool `json:"tls,omitempty"`
 	// Since is when it was told to drain.
 	Since time.Time `json:"since,omitzero"`
 }
@@ -116,7 +118,7 @@ func (c *Cluster) stand() error {
 		return err
 	}
 	old, err := c.readStation(c.cfg.ID)
-	now := station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since}
+	now := station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since, TLS: c.cfg.Options.Isolated}
 	if err == nil && reflect.DeepEqual(old, now) {
 		return nil
 	}
@@ -192,6 +194,17 @@ func (c *Cluster) weigh(now time.Time) {
 
 // work is what the processors of a machine have done since it was started.
 type work struct{ busy, total int64 }
+
+// standByTLS says anew that this master speaks TLS, if one of a version that has
+// none has written what is known of it.
+func (c *Cluster) standByTLS() error {
+	s, err := c.readStation(c.cfg.ID)
+	if err != nil || s.TLS {
+		return nil // what is not there, as when it leaves, stays away
+	}
+	s.TLS = true
+	return c.writeStation(c.cfg.ID, s)
+}
 
 // stations are the members that have said how minions reach them, sorted;
 // silent are the others.

@@ -36,6 +36,9 @@ func (c *Cluster) Describe(fn func() *value.Dict) {
 		d.Set("roster", version)
 		d.Set("leads", c.Leads())
 		d.Set("secret", c.secretTag())
+		if c.badge != nil {
+			d.Set("certificate", stampText(c.badge.ends()))
+		}
 		d.Set("now", time.Now().UnixMicro())
 		return d
 	})

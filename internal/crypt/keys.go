@@ -2,6 +2,7 @@ package crypt
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -235,4 +236,17 @@ func decryptBlock(block *pem.Block, passphrase string) ([]byte, error) {
 		return nil, ErrPassphrase
 	}
 	return der, nil
+}
+
+// Signer gives the key to what signs certificates with it. It is never written.
+func (k *PrivateKey) Signer() crypto.Signer { return k.key }
+
+// Signed checks that the key has signed a certificate. The error is ErrSignature
+// if it has not.
+func (k *PublicKey) Signed(c *x509.Certificate) error {
+	by := &x509.Certificate{PublicKey: k.key, PublicKeyAlgorithm: x509.RSA}
+	if err := by.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature); err != nil {
+		return ErrSignature
+	}
+	return nil
 }

@@ -46,7 +46,7 @@ func clusterModule(d Deps) fn.Module {
 		fn.Of("members", c.members, `Return the masters of the cluster and how they are.
 
 Which can be reached from here, what is the matter with those that cannot, whether this one does what one of them
-should do, and, without a shared folder, how many changes each has not got yet.`,
+should do, and, without a shared folder, how many changes each has not got yet, whether it has spoken TLS to this one and when the certificate ends that it showed.`,
 			fn.Example("salt-run cluster.members")),
 		fn.Of("check", c.check, `Compare what the masters of a cluster without a shared folder have.
 
@@ -58,7 +58,7 @@ The return code is 1 if one of them cannot be reached. Each row has:
 
 id, state: here, up, or why it is not. leads: whether it does what one of them should do. version and since: of its program, and when that
 was started. minions: how many are connected to it. draining: since when minions are to use others. zone. lag: how many changes it has not got yet
-of those that this master has. clock: seconds by which its clock is ahead.`,
+of those that this master has. clock: seconds by which its clock is ahead. certificate: without a shared folder, when the one ends that it shows now.`,
 			fn.Example("salt-run cluster.status")),
 		fn.Of("rotate_secret", c.rotateSecret, `Replace the secret that a master must know to join.
 
@@ -131,6 +131,11 @@ func (c clusters) members(_ context.Context, _ *fn.Call, _ struct{}) (*value.Dic
 				behind.Set(name, n)
 			}
 			d.Set("behind", behind)
+			// What it showed last, which may be of before it was restarted.
+			d.Set("tls", m.TLS)
+			if !m.CertificateEnds.IsZero() {
+				d.Set("certificate", m.CertificateEnds.UTC().Format(time.RFC3339))
+			}
 		}
 		out.Set(m.ID, d)
 	}
@@ -289,6 +294,9 @@ func (c clusters) status(ctx context.Context, call *fn.Call, _ struct{}) (*value
 		row.Set("draining", stations[s.ID].Draining)
 		row.Set("lag", lag)
 		row.Set("clock", math.Round(s.Offset.Seconds()*1000)/1000)
+		if c.Cluster.Isolated() {
+			row.Set("certificate", s.Says.At("certificate"))
+		}
 		rows.Append(row)
 		if !s.Self && state != "up" {
 			call.SetRetcode(1)
