@@ -26,10 +26,10 @@ tools: ## what tests need of Debian's packages and this machine has not
 	@test/tools/install
 
 test: tools ## all tests
-	$(GO) test $(PKGS)
+	$(GO) test -timeout 30m $(PKGS)
 
 race: tools ## all tests under the race detector, which needs cgo
-	CGO_ENABLED=1 $(GO) test -race $(PKGS)
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(PKGS)
 
 fmt:
 	@files=$$(gofmt -l bench cmd internal test); if [ -n "$$files" ]; then echo "gofmt these:"; echo "$$files"; exit 1; fi
