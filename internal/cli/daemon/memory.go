@@ -61,7 +61,11 @@ func keepMemory(ctx context.Context, room int) {
 				runtime.GC()
 			}
 			debug.FreeOSMemory()
-			unmapProgram()
+			// A master that is at rest between two publications needs what it has:
+			// without, the last of 9,900 minions had the next one a fifth later.
+			if room == 0 {
+				unmapProgram()
+			}
 			g.gave(memoryNow())
 		}
 	}
