@@ -50,7 +50,7 @@ fuzz: ## every fuzz target for FUZZTIME
 		done; \
 	done
 
-bench: build ## all figures of docs/performance.md, beside stock Salt if BRINE_STOCK_SALT names it; takes half an hour
+bench: build ## all figures of docs/performance.md, beside stock Salt if BRINE_STOCK_SALT names it; takes most of an hour
 	$(GO) run ./bench -out docs/performance $(BENCHFLAGS)
 
 bench-quick: build ## the same with a tenth of the load, once, in some minutes
