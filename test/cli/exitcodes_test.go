@@ -107,6 +107,7 @@ func endings() map[string][]ending {
 		"salt-run: there is no such function":                                              as("salt-run", "-c BOSS no.such"),
 		"salt-run: wrong arguments":                                                        as("salt-run", "-c BOSS jobs.lookup_jid", "-c BOSS test.sleep 1 2 3"),
 		"salt-run: the function returned False":                                            as("salt-run", "-c BOSS salt.cmd test.false"),
+		"salt-run: the master does not take an order for the cluster":                      as("salt-run", "-c BOSS --cluster test.arg"),
 		"salt-run: authentication or authorization is refused":                             as("salt-run", "-c BOSS -a pam --username=u --password=p test.arg"),
 		"salt-call: retcode other than 0, wrong arguments, an error of the function": as("salt-call", "-c CALL test.retcode 3", "-c CALL test.echo", "-c CALL test.exception x",
 			"-c CALL cmd.run id runas=no-such-user", "-c CALL --local state.apply nosuch"),

@@ -109,10 +109,14 @@ func (p *program) exitCode(err error) int {
 		if !p.opts.Quiet {
 			p.Show.Show(err.Error(), "nested", output.Call{})
 		}
+		code := frame.ExitFailure
 		if salt.KindOf(err) == salt.Denied {
-			return p.opts.Strict(frame.ExitNoPerm)
+			code = frame.ExitNoPerm
 		}
-		return p.opts.Strict(frame.ExitFailure)
+		if p.opts.Cluster { // Salt has no such order, and no code for it
+			return code
+		}
+		return p.opts.Strict(code)
 	}
 	p.Env.Errorf("%s", err)
 	return frame.ExitFailure
