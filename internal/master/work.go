@@ -53,14 +53,17 @@ const (
 	// workKeep is how long the record of what has ended is kept. It is in the job
 	// cache after that.
 	workKeep = 24 * time.Hour
-	// workRuns bounds how often something is begun that may be run twice: it may
+	// maxWorkRuns bounds how often something is begun that may be run twice: it may
 	// be what kills the masters.
 	maxWorkRuns = 3
-	// workReturn bounds what a record has of what was returned, in bytes.
+	// maxWorkReturn bounds what a record has of what was returned, maxWorkOrder a
+	// whole one, in bytes; maxOpenWork what is not ended.
 	maxWorkReturn = 256 << 10
 	maxWorkOrder  = 1 << 20
 	maxOpenWork   = 1000
 	workLook      = 200 * time.Millisecond
+	// workRest is between two looks while all work has ended; a new order is told.
+	workRest = time.Minute
 	// workSpread bounds the wait until another master has an order, too.
 	workSpread = time.Second
 )
@@ -182,20 +185,26 @@ func (w *works) run(ctx context.Context) {
 	if err := w.each(func(jid string, d *value.Dict) { w.told[jid] = ended(d) }); err != nil {
 		w.m.log.Error("the work of the cluster cannot be read", "err", err)
 	}
-	tick := time.NewTicker(workLook)
-	defer tick.Stop()
 	for {
-		w.round(ctx)
+		pause := workRest
+		if w.round(ctx) {
+			pause = workLook
+		}
+		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
+			timer.Stop()
 			return
 		case <-w.wake:
-		case <-tick.C:
+			timer.Stop()
+		case <-timer.C:
 		}
 	}
 }
 
-func (w *works) round(ctx context.Context) {
+// round does what is to be done now, and reports whether there is work that has
+// not ended, or no telling.
+func (w *works) round(ctx context.Context) (open bool) {
 	type item struct {
 		jid string
 		d   *value.Dict
@@ -203,11 +212,12 @@ func (w *works) round(ctx context.Context) {
 	var all []item
 	if err := w.each(func(jid string, d *value.Dict) { all = append(all, item{jid, d}) }); err != nil {
 		w.m.log.Error("the work of the cluster cannot be read", "err", err)
-		return
+		return true
 	}
 	token, holds := w.m.cluster.Once()
 	for _, it := range all {
 		age := time.Since(time.Unix(it.d.Int("at"), 0))
+		open = open || !ended(it.d)
 		switch {
 		case ended(it.d):
 			w.tell(it.jid, it.d)
@@ -228,6 +238,7 @@ func (w *works) round(ctx context.Context) {
 			w.begin(ctx, it.jid, it.d, age)
 		}
 	}
+	return open
 }
 
 func (w *works) here(jid string) bool {
