@@ -334,16 +334,7 @@ func (s *Store) Change(kind, name string, fn func(now *Record) (value []byte, do
 			return nil
 		}
 		at := s.tick(tx, 0)
-		r := &Record{Kind: kind, Name: name, Value: value, At: at, By: s.id}
-		if s.ranks[kind] != nil {
-			r.seen = contextOf(all)
-		}
-		if r.origin, r.number, err = oplog.Append(tx, recordKey(kind, name)); err != nil {
-			return err
-		}
-		next, _ := s.merge(all, r)
-		did = s.winner(kind, next) == r
-		if err := replace(tx, kind, name, all, next); err != nil {
+		if _, did, err = s.add(tx, all, change{kind: kind, name: name, value: value}, at); err != nil {
 			return err
 		}
 		return tx.Bucket(metaBucket).Put(clockKey, fmt.Append(nil, at+1))
@@ -374,6 +365,25 @@ func (s *Store) Drop(kind, name string) error {
 	}))
 }
 
+// add makes a new version of a thing, of which there are all, and reports whether
+// it is the one that counts.
+func (s *Store) add(tx *bolt.Tx, all []*Record, c change, at int64) (r *Record, counts bool, err error) {
+	r = &Record{Kind: c.kind, Name: c.name, Value: c.value, At: at, By: s.id}
+	if s.ranks[c.kind] != nil {
+		if r.seen = c.base; r.seen == nil {
+			r.seen = contextOf(all)
+		}
+	}
+	if r.origin, r.number, err = oplog.Append(tx, recordKey(c.kind, c.name)); err != nil {
+		return nil, false, err
+	}
+	next, took := s.merge(all, r)
+	if took {
+		err = replace(tx, c.kind, c.name, all, next)
+	}
+	return r, s.winner(c.kind, next) == r, err
+}
+
 // put makes new versions, and returns what their maker knows then.
 func (s *Store) put(changes []change) (known []oplog.Vector, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
@@ -384,23 +394,11 @@ func (s *Store) put(changes []change) (known []oplog.Vector, err error) {
 			if err != nil {
 				return err
 			}
-			r := &Record{Kind: c.kind, Name: c.name, Value: c.value, At: at, By: s.id}
-			ranked := s.ranks[c.kind] != nil
-			if ranked {
-				if r.seen = c.base; r.seen == nil {
-					r.seen = contextOf(all)
-				}
-			}
-			if r.origin, r.number, err = oplog.Append(tx, recordKey(c.kind, c.name)); err != nil {
+			r, counts, err := s.add(tx, all, c, at)
+			if err != nil {
 				return err
 			}
-			next, took := s.merge(all, r)
-			if took {
-				if err := replace(tx, c.kind, c.name, all, next); err != nil {
-					return err
-				}
-			}
-			if s.winner(c.kind, next) != r { // what was decided elsewhere prevails
+			if !counts { // what was decided elsewhere prevails
 				if err := tx.Bucket(todoBucket).Put(recordKey(c.kind, c.name), nil); err != nil {
 					return err
 				}
