@@ -96,28 +96,35 @@ func Applet() frame.Applet {
 	return frame.Applet{Name: "salt-call", Summary: "run a function on this minion", Run: run}
 }
 
-// gcPercent makes the collector work more often than by default: a run of
-// states takes a quarter less memory for some hundredths of a second. The first
-// time it waits for 5 MB, firstPercent of the least that the runtime takes:
-// what it would find before that is not worth the dozen times that it looks.
+// The collector works more often than by default while states run, which may
+// take long: that takes a quarter less memory for some hundredths of a second.
+// The first time it waits for 5 MB, firstPercent of the least that the runtime
+// takes: what it would find before that is not worth the dozen times that it looks.
+//
+// What only answers is over in a moment, and most of it before there are the 32 MB
+// that the collector waits for the first time, half of what an interpreter of
+// Python takes: looking for garbage at every MB was a third of a state.show_lowstate.
+// What goes on after that is collected as by default.
 const (
-	gcPercent    = 40
-	firstPercent = 125
+	gcPercent     = 40
+	firstPercent  = 125
+	answerPercent = 100
+	answerFirst   = 800
 )
 
 // lasts reports whether a function may run so long that its memory matters more
-// than the collector's time: a run of states. What only shows something is over
-// in a moment, and takes a quarter less time with the collector as it is.
+// than the collector's time: a run of states.
 func lasts(fun string) bool {
 	return strings.HasPrefix(fun, "state.") && !strings.HasPrefix(fun, "state.show_")
 }
 
-// collect sets the garbage collector up for a run of states.
-func collect() {
-	debug.SetGCPercent(firstPercent)
+// collect has the garbage collector work at first percent until it has run, and
+// at later percent from then on.
+func collect(first, later int) {
+	debug.SetGCPercent(first)
 	// What nothing points to is noticed when the collector has run.
-	first := new([64]byte)
-	runtime.AddCleanup(first, func(int) { debug.SetGCPercent(gcPercent) }, 0)
+	garbage := new([64]byte)
+	runtime.AddCleanup(garbage, func(int) { debug.SetGCPercent(later) }, 0)
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {
@@ -133,8 +140,12 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 		command.Parse(env, &options{}, []string{"--help"})
 		return command.Fail(env, "Requires function, --grains or --doc")
 	}
-	if len(inv.Args) > 0 && lasts(inv.Args[0]) && env.Getenv("GOGC") == "" {
-		collect()
+	switch {
+	case env.Getenv("GOGC") != "":
+	case len(inv.Args) > 0 && lasts(inv.Args[0]):
+		collect(firstPercent, gcPercent)
+	default:
+		collect(answerFirst, answerPercent)
 	}
 	cfg, tree, err := configure(env, o)
 	if err != nil {
