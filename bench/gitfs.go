@@ -8,10 +8,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -132,20 +132,16 @@ func firstRun(ctx context.Context, k kind, mi *simulate.Minion, name func(int) s
 	for i := range takes {
 		n := i * 37
 		want := []byte(content(n))
-		var got []byte
-		var err error
-		if k == brine {
-			sum := sha256.Sum256(want)
-			got, err = mi.FileOf(ctx, name(n), hex.EncodeToString(sum[:]))
-		} else {
-			_, err = mi.Request(ctx, value.DictOf("cmd", "_file_hash_and_stat", "path", name(n), "saltenv", "base"))
-			if err == nil {
-				got, err = mi.File(ctx, name(n))
+		err := exactly(ctx, mi, func(ctx context.Context, mi *simulate.Minion, to io.Writer) error {
+			if k == brine {
+				sum := sha256.Sum256(want)
+				return mi.FileOf(ctx, name(n), hex.EncodeToString(sum[:]), to)
 			}
-		}
-		if err == nil && !slices.Equal(got, want) {
-			err = fmt.Errorf("%s: %s has %d bytes that are not its own", mi.ID, name(n), len(got))
-		}
+			if _, err := mi.Request(ctx, value.DictOf("cmd", "_file_hash_and_stat", "path", name(n), "saltenv", "base")); err != nil {
+				return err
+			}
+			return mi.File(ctx, name(n), to)
+		}, want)
 		if err != nil {
 			return err
 		}

@@ -28,6 +28,16 @@ func threadCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// ownCPU is what this process has used so far, simulated minions and all, without
+// the programs that it runs.
+func ownCPU() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // cpuOf returns the CPU time in µs of one call of do.
 func cpuOf(n int, do func()) float64 {
 	runtime.LockOSThread()
@@ -125,9 +135,7 @@ func loopback(n int) (trip, cpu float64, err error) {
 		return 0, 0, err
 	}
 	defer c.Close()
-	var before, after syscall.Rusage
-	syscall.Getrusage(syscall.RUSAGE_SELF, &before)
-	from := time.Now()
+	before, from := ownCPU(), time.Now()
 	buf := make([]byte, 1<<10)
 	for range n {
 		if _, err := c.Write(buf); err != nil {
@@ -138,9 +146,7 @@ func loopback(n int) (trip, cpu float64, err error) {
 		}
 	}
 	trip = float64(time.Since(from)) / float64(n) / 1e3
-	syscall.Getrusage(syscall.RUSAGE_SELF, &after)
-	used := after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano()
-	return trip, float64(used) / float64(n) / 1e3, nil
+	return trip, float64(ownCPU()-before) / float64(n) / 1e3, nil
 }
 
 // sendToMany returns the CPU time in µs that it takes to send 1 KB to one of n

@@ -3,12 +3,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -316,10 +318,10 @@ func runFiles(ctx context.Context, b *bench, k kind) error {
 		content      []byte
 	}{{"large", "files-1mb", large}, {"small", "files-100kb", small}} {
 		sum := sha256.Sum256(file.content)
-		shared := func(ctx context.Context, mi *simulate.Minion) ([]byte, error) {
-			return mi.FileOf(ctx, file.name, hex.EncodeToString(sum[:]))
+		shared := func(ctx context.Context, mi *simulate.Minion, to io.Writer) error {
+			return mi.FileOf(ctx, file.name, hex.EncodeToString(sum[:]), to)
 		}
-		plain := func(ctx context.Context, mi *simulate.Minion) ([]byte, error) { return mi.File(ctx, file.name) }
+		plain := func(ctx context.Context, mi *simulate.Minion, to io.Writer) error { return mi.File(ctx, file.name, to) }
 		if k == stock {
 			shared = plain // each is served what it is best served with
 		}
@@ -333,18 +335,43 @@ func runFiles(ctx context.Context, b *bench, k kind) error {
 	return nil
 }
 
+// getter fetches one file.
+type getter func(context.Context, *simulate.Minion, io.Writer) error
+
+// arriving compares a file with what it is to be, part by part as it comes. It
+// keeps none, because memory for a whole file per minion would cost the minions,
+// who share the cores with the master, more than all else that they do.
+type arriving struct{ missing []byte }
+
+func (a *arriving) Write(part []byte) (int, error) {
+	if !bytes.HasPrefix(a.missing, part) {
+		return 0, errors.New("the file has bytes that are not its own")
+	}
+	a.missing = a.missing[len(part):]
+	return len(part), nil
+}
+
+// exactly fetches a file that must be just content.
+func exactly(ctx context.Context, mi *simulate.Minion, get getter, content []byte) error {
+	a := arriving{content}
+	if err := get(ctx, mi, &a); err != nil {
+		return fmt.Errorf("%s: %w", mi.ID, err)
+	}
+	if len(a.missing) > 0 {
+		return fmt.Errorf("%s: %d bytes of the file are missing", mi.ID, len(a.missing))
+	}
+	return nil
+}
+
 // fetch has all minions fetch a file at once, ten times.
-func (b *bench) fetch(ctx context.Context, m *master, f *simulate.Fleet, figure string, content []byte, get func(context.Context, *simulate.Minion) ([]byte, error)) error {
+func (b *bench) fetch(ctx context.Context, m *master, f *simulate.Fleet, figure string, content []byte, get getter) error {
 	const times = 10
 	minions := len(f.Minions)
 	var mu sync.Mutex
 	var took []float64
 	fetch := func(mi *simulate.Minion) error {
 		from := time.Now()
-		got, err := get(ctx, mi)
-		if err == nil && !slices.Equal(got, content) {
-			err = fmt.Errorf("%s: the file has %d bytes that are not its own", mi.ID, len(got))
-		}
+		err := exactly(ctx, mi, get, content)
 		mu.Lock()
 		took = append(took, time.Since(from).Seconds())
 		mu.Unlock()
@@ -355,6 +382,7 @@ func (b *bench) fetch(ctx context.Context, m *master, f *simulate.Fleet, figure 
 	}
 	var wall time.Duration
 	slowest := 0.0
+	before := ownCPU()
 	cost, err := m.cost(func() error {
 		for range times {
 			took = took[:0]
@@ -372,6 +400,7 @@ func (b *bench) fetch(ctx context.Context, m *master, f *simulate.Fleet, figure 
 		return err
 	}
 	mb := float64(times*minions*len(content)) / 1e6
+	b.add(figure+"-minions", m.kind, 0, (ownCPU()-before).Seconds()*1e3/mb)
 	b.add(figure+"-cpu", m.kind, 0, cost.Seconds()*1e3/mb)
 	b.add(figure+"-rate", m.kind, 0, mb/wall.Seconds())
 	b.add(figure+"-slowest", m.kind, 0, slowest)
@@ -406,12 +435,12 @@ func runCrowd(ctx context.Context, b *bench, k kind) error {
 	for _, way := range []struct {
 		figure  string
 		minions int
-		get     func(context.Context, *simulate.Minion) ([]byte, error)
+		get     getter
 	}{
-		{"crowd", minions, func(ctx context.Context, mi *simulate.Minion) ([]byte, error) {
-			return mi.FileOf(ctx, "large", hex.EncodeToString(sum[:]))
+		{"crowd", minions, func(ctx context.Context, mi *simulate.Minion, to io.Writer) error {
+			return mi.FileOf(ctx, "large", hex.EncodeToString(sum[:]), to)
 		}},
-		{"crowd-salt", minions / 5, func(ctx context.Context, mi *simulate.Minion) ([]byte, error) { return mi.File(ctx, "large") }},
+		{"crowd-salt", minions / 5, func(ctx context.Context, mi *simulate.Minion, to io.Writer) error { return mi.File(ctx, "large", to) }},
 	} {
 		var most atomic.Int64
 		done := make(chan struct{})
@@ -430,11 +459,7 @@ func runCrowd(ctx context.Context, b *bench, k kind) error {
 		})
 		from := time.Now()
 		err := simulate.Each(f.Minions[:way.minions], way.minions, func(mi *simulate.Minion) error {
-			got, err := way.get(ctx, mi)
-			if err == nil && !slices.Equal(got, content) {
-				err = fmt.Errorf("%s: the file has %d bytes that are not its own", mi.ID, len(got))
-			}
-			return err
+			return exactly(ctx, mi, way.get, content)
 		})
 		wall := time.Since(from)
 		close(done)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -221,42 +222,47 @@ func (m *Minion) Pillar(ctx context.Context, grains map[string]any) (*value.Dict
 	return inner.Dict("pillar"), nil
 }
 
-// File fetches a file of the environment base, chunk by chunk.
-func (m *Minion) File(ctx context.Context, path string) ([]byte, error) {
-	var got []byte
-	for {
-		v, err := m.Request(ctx, value.DictOf("cmd", "_serve_file", "path", path, "saltenv", "base", "loc", len(got)))
+// File fetches a file of the environment base, chunk by chunk, as each is
+// written to a file by a minion.
+func (m *Minion) File(ctx context.Context, path string, to io.Writer) error {
+	for loc := 0; ; {
+		v, err := m.Request(ctx, value.DictOf("cmd", "_serve_file", "path", path, "saltenv", "base", "loc", loc))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		d, ok := v.(*value.Dict)
 		if !ok {
-			return nil, fmt.Errorf("%s: _serve_file: the master answered %.80q", m.ID, value.Str(v))
+			return fmt.Errorf("%s: _serve_file: the master answered %.80q", m.ID, value.Str(v))
 		}
 		data := d.Bytes("data")
 		if len(data) == 0 {
-			return got, nil
+			return nil
 		}
-		got = append(got, data...)
+		if _, err := to.Write(data); err != nil {
+			return err
+		}
+		loc += len(data)
 	}
 }
 
 // FileOf fetches a file as a minion of Brine's does from a master of Brine's: by
 // its hash (SHA-256, in hexadecimal), in parts that minions share.
-func (m *Minion) FileOf(ctx context.Context, path, sum string) ([]byte, error) {
-	var got []byte
-	for {
+func (m *Minion) FileOf(ctx context.Context, path, sum string, to io.Writer) error {
+	for loc := 0; ; {
 		session := m.session.Load()
-		n, raw, err := m.exchange(ctx, session, value.DictOf("cmd", "_brine_part", "path", path, "saltenv", "base", "hsum", sum, "loc", len(got)))
+		n, raw, err := m.exchange(ctx, session, value.DictOf("cmd", "_brine_part", "path", path, "saltenv", "base", "hsum", sum, "loc", loc))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		part, size, err := sharedPart(session, n, raw)
 		if err != nil {
-			return nil, fmt.Errorf("%s: _brine_part: %w", m.ID, err)
+			return fmt.Errorf("%s: _brine_part: %w", m.ID, err)
 		}
-		if got = append(got, part...); int64(len(got)) >= size {
-			return got, nil
+		if _, err := to.Write(part); err != nil {
+			return err
+		}
+		if loc += len(part); int64(loc) >= size {
+			return nil
 		}
 	}
 }
