@@ -10,11 +10,19 @@ import (
 )
 
 // maxDepth bounds how often a state is looked at again after what it requires
-// has run. Once is enough for all but loops.
+// has run, and within itself by way of what it requires. Once is enough for
+// all but loops.
 const maxDepth = 20
 
 // chunk runs a state, before it what it requires, and notes what it comes to.
 func (r *run) chunk(u *unit, depth int) {
+	if u.entered >= maxDepth {
+		r.set(u.tag, r.recursive(u))
+		r.finish(u)
+		return
+	}
+	u.entered++
+	defer func() { u.entered-- }()
 	r.aggregate(u)
 	if !value.Truth(u.low.At("prerequired")) {
 		r.active[u.tag] = true

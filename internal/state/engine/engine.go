@@ -145,6 +145,7 @@ type unit struct {
 	includedFrom               []string
 	prereq                     bool // to be asked what it would change
 	prerequired                bool // asked so by a state that it requires
+	entered                    int  // how many looks at it have begun and not ended
 }
 
 func newUnit(low *value.Dict) *unit {
@@ -193,25 +194,39 @@ func (r *run) index() {
 	}
 }
 
-// all runs the units in their order.
+// all runs the units in their order, and then settles those whose requisites
+// go round in a circle, so that none is passed over without a word.
 func (r *run) all(units []*unit) {
+	if r.inOrder(units) {
+		for _, u := range units {
+			if !r.results.Has(u.tag) {
+				r.set(u.tag, r.recursive(u))
+				r.finish(u)
+			}
+		}
+	}
+	r.settle(nil)
+}
+
+// inOrder runs the units. It reports false if it was stopped.
+func (r *run) inOrder(units []*unit) bool {
 	for _, u := range units {
 		if r.stop || r.ctx.Err() != nil {
-			break
+			return false
 		}
 		if r.results.Has(u.tag) {
 			continue
 		}
 		if r.deps.Hold != nil && r.deps.Hold(r.ctx, u.id) {
-			break
+			return false
 		}
 		r.chunk(u, 0)
 		if r.failedHard(u) {
-			break
+			return false
 		}
 		r.active = map[string]bool{}
 	}
-	r.settle(nil)
+	return !r.stop && r.ctx.Err() == nil
 }
 
 // set notes a result, also where states can see it.
