@@ -81,13 +81,24 @@ func (r rpm) name(name, arch string) string {
 
 // program returns the newest of the programs that there are.
 func (r rpm) program() (string, error) {
-	for _, p := range []string{"dnf5", "dnf", "tdnf", "yum"} {
-		if r.m.Which(p) != "" {
-			return p, nil
-		}
+	if p := yum(r.m); p != "" {
+		return p, nil
 	}
 	return "", fmt.Errorf("there is neither dnf nor yum")
 }
+
+func yum(m *host.Machine) string {
+	for _, p := range []string{"dnf5", "dnf", "tdnf", "yum"} {
+		if m.Which(p) != "" {
+			return p
+		}
+	}
+	return ""
+}
+
+// HasYum tells whether the machine has yum or one of its successors, without
+// which it has no manager for packages of Red Hat.
+func HasYum(m *host.Machine) bool { return yum(m) != "" }
 
 func repositories(o Options) []string {
 	if o.From != "" {

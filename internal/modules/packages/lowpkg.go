@@ -19,7 +19,7 @@ import (
 // packages, and dpkg's own list of what is wanted.
 func lowpkgModule(m *host.Machine) fn.Module {
 	p := pkg{m}
-	return fn.Module{Name: "lowpkg", When: when, Doc: `Files of packages and the package database itself.`, Funcs: []fn.Func{
+	return fn.Module{Name: "lowpkg", When: p.whenLow, Doc: `Files of packages and the package database itself.`, Funcs: []fn.Func{
 		fn.Of("bin_pkg_info", p.fileInfo, `Return name, version and architecture of a package in a file.`, fn.Example("salt '*' lowpkg.bin_pkg_info /root/foo-1.2.3-1_all.deb")),
 		fn.Of("list_pkgs", p.listLow, `Return the versions of installed packages, all if none is named.`, fn.Example("salt '*' lowpkg.list_pkgs hostname")),
 		fn.Of("file_list", p.fileList, `Return the files of packages in one list.`, fn.Example("salt '*' lowpkg.file_list hostname")),
@@ -27,6 +27,17 @@ func lowpkgModule(m *host.Machine) fn.Module {
 		fn.Of("info", p.infoLow, `Return what dpkg knows of packages, under its own names.`, fn.Example("salt '*' lowpkg.info bash failhard=false")),
 		fn.Of("unpurge", p.unpurge, `Keep packages that wait to be removed (dpkg).`, fn.Example("salt '*' lowpkg.unpurge curl")),
 	}}
+}
+
+// whenLow is where rpm, too, is enough.
+func (p pkg) whenLow(grains fn.Reader) (string, bool) {
+	if family(grains) != "RedHat" {
+		return p.when(grains)
+	}
+	if p.m.Which("rpm") == "" {
+		return "rpm was not found", false
+	}
+	return "", true
 }
 
 type fileArgs struct {

@@ -216,11 +216,30 @@ func TestAlternatives(t *testing.T) {
 }
 
 func TestFamilies(t *testing.T) {
-	for name, ok := range map[string]bool{"Debian": true, "RedHat": true, "Alpine": true, "Suse": false, "": false} {
+	red := fn.Tree{Dict: value.DictOf("os_family", "RedHat")}
+	m := &host.Machine{Root: t.TempDir()}
+	for name, ok := range map[string]bool{"Debian": true, "RedHat": false, "Alpine": true, "Suse": false, "": false} {
 		grains := fn.Tree{Dict: value.DictOf("os_family", name)}
-		if registry(t, &host.Machine{}, grains).Has("pkg.version") != ok {
+		if registry(t, m, grains).Has("pkg.version") != ok {
 			t.Errorf("%s: %v", name, !ok)
 		}
+	}
+	for _, program := range []string{"usr/bin/rpm", "usr/bin/dnf"} {
+		if registry(t, m, red).Has("pkg.version") {
+			t.Errorf("pkg without dnf, before %s", program)
+		}
+		if err := os.MkdirAll(m.Path("/usr/bin"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(m.Path("/"+program), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if !registry(t, m, red).Has("lowpkg.file_list") {
+			t.Errorf("no lowpkg beside %s", program)
+		}
+	}
+	if !registry(t, m, red).Has("pkg.version") {
+		t.Error("no pkg beside dnf")
 	}
 	if family(fn.Tree{Dict: value.DictOf("os", "Amazon", "os_family", "x")}) != "RedHat" {
 		t.Error("Amazon Linux is no Red Hat")

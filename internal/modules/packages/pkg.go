@@ -32,7 +32,7 @@ func pkgModule(m *host.Machine) fn.Module {
 		fn.Of("version_cmp", p.versionCmp, `Compare two versions: -1, 0 or 1.`, fn.Example("salt '*' pkg.version_cmp 0.2.4-0ubuntu1 0.2.4.1-0ubuntu1")),
 		fn.Of("owner", p.owner, `Return the package that a file belongs to, or each of several files.`, fn.Example("salt '*' pkg.owner /usr/bin/apachectl")),
 	}
-	return fn.Module{Name: "pkg", When: when, Doc: `Packages of software: which are installed and which could be.`,
+	return fn.Module{Name: "pkg", When: p.when, Doc: `Packages of software: which are installed and which could be.`,
 		Funcs: slices.Concat(reading, p.changing(), append(p.apart(), p.keyFunctions()...))}
 }
 
@@ -48,9 +48,14 @@ func family(grains fn.Reader) string {
 	return name
 }
 
-func when(grains fn.Reader) (string, bool) {
+func (p pkg) when(grains fn.Reader) (string, bool) {
 	switch family(grains) {
-	case "Debian", "RedHat", "Alpine":
+	case "Debian", "Alpine":
+		return "", true
+	case "RedHat":
+		if !packages.HasYum(p.m) {
+			return "neither dnf nor yum was found", false
+		}
 		return "", true
 	}
 	return "only available on systems of the families Debian, RedHat and Alpine", false

@@ -201,11 +201,11 @@ func removed(v any, name string) (state.Change, error) {
 	}
 }
 
-// absentFile fails where there is no source, in place of leaving the keys where
-// they are without a word, as Salt does.
+// absentFile leaves the keys where they are if there is no source, as Salt
+// does, but not without a word.
 func (a authArgs) absentFile(ctx context.Context, e *state.Env) (state.Plan, error) {
 	if err := a.fetch(ctx, e); err != nil {
-		return state.Plan{}, fn.Errorf("Failed to remove the ssh keys. Source file %s is missing", a.Source)
+		return state.Plan{Warnings: []string{"Source file " + a.Source + " is missing: no key was removed"}}, nil
 	}
 	all, err := a.checkFile(ctx, e)
 	if err != nil {

@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,11 @@ func newRepoStage(t *testing.T, family string, files map[string]string) *repoSta
 	s := &repoStage{t: t, m: &host.Machine{Root: t.TempDir()}}
 	for path, text := range files {
 		if err := s.m.WriteFile(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if family == "RedHat" { // without the program there is no module pkg
+		if err := errors.Join(s.m.WriteFile("/usr/bin/dnf", nil), os.Chmod(s.m.Path("/usr/bin/dnf"), 0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}
