@@ -23,14 +23,15 @@ import (
 // the old one or the whole new one. To flush one file takes a disk
 // milliseconds, and hardly more for dozens at once. So the first state of a
 // run that writes a file looks what the next file.managed will hold, writes
-// that to files without names as well, and flushes all of it together. Nothing
+// that to files without names as well, and flushes all of it together. So does
+// the first file of a file.recurse with those that come after it. Nothing
 // of it is to be seen: each file gets its name when its own state runs, and
 // only if it holds exactly what that state then wants. What no state took is
 // gone when the run ends, however it does.
 
 const (
-	// aheadStates is how many states are looked at, and so how many files are
-	// open.
+	// aheadStates is how many states, or files of one, are looked at, and so how
+	// many files are open.
 	aheadStates = 64
 	// aheadFile and aheadBytes bound, in bytes, a file and all of them.
 	aheadFile  = 1 << 20
@@ -83,11 +84,11 @@ func (t *managedFile) ready(ctx context.Context, want *sources.Content, final st
 	a := aheadOf(t.e.Run)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i, ok := a.index[t.e.Low]
-	if !ok {
+	if t.group != nil {
+		a.lookIn(t.group, t.place)
+	} else if i, ok := a.index[t.e.Low]; !ok {
 		return nil
-	}
-	if i >= a.until {
+	} else if i >= a.until {
 		a.look(ctx, t, want, i)
 	}
 	x, ok := a.files[t.name]
@@ -123,29 +124,69 @@ func holds(f *os.File, want *sources.Content) bool {
 // look writes aside what the state wants, and what those right after it will.
 func (a *ahead) look(ctx context.Context, t *managedFile, want *sources.Content, i int) {
 	chunks := t.e.Run.Chunks
-	left := int64(aheadBytes)
-	var names []string
-	var files []*os.File
-	add := func(t *managedFile, want *sources.Content) {
-		if x, ok := t.aside(want, &left); ok && a.files[t.name].f == nil {
-			a.files[t.name] = x
-			names, files = append(names, t.name), append(files, x.f)
-		}
-	}
-	add(t, want)
+	b := &batch{ahead: a, left: aheadBytes}
+	b.add(t, want)
 	for a.until = i + 1; a.until < min(i+aheadStates, len(chunks)); a.until++ {
 		low := chunks[a.until]
 		if low.At("state") != "file" || low.At("fun") != "managed" || ctx.Err() != nil {
 			break
 		}
 		if next, want := t.next(ctx, low); want != nil {
-			add(next, want)
+			b.add(next, want)
 		}
 	}
-	for i, err := range atomicfile.SyncAll(files) {
+	b.sync()
+}
+
+// group are the files that one state writes one after the other, whose contents
+// are known before the first is written.
+type group struct {
+	files []*managedFile
+	until int // the first that was not looked at yet
+}
+
+// add has a file know its place in the group.
+func (g *group) add(t *managedFile) {
+	t.group, t.place = g, len(g.files)
+	g.files = append(g.files, t)
+}
+
+// lookIn writes aside a file of a group and those after it.
+func (a *ahead) lookIn(g *group, i int) {
+	if i < g.until {
+		return
+	}
+	b := &batch{ahead: a, left: aheadBytes}
+	for g.until = i; g.until < min(i+aheadStates, len(g.files)); g.until++ {
+		next := g.files[g.until]
+		b.add(next, next.want)
+	}
+	b.sync()
+}
+
+// batch are files that are written aside and flushed together.
+type batch struct {
+	*ahead
+	left  int64 // bytes that may still be written
+	names []string
+	open  []*os.File
+}
+
+func (b *batch) add(t *managedFile, want *sources.Content) {
+	if _, taken := b.files[t.name]; taken {
+		return
+	}
+	if x, ok := t.aside(want, &b.left); ok {
+		b.files[t.name] = x
+		b.names, b.open = append(b.names, t.name), append(b.open, x.f)
+	}
+}
+
+func (b *batch) sync() {
+	for i, err := range atomicfile.SyncAll(b.open) {
 		if err != nil {
-			files[i].Close()
-			delete(a.files, names[i])
+			b.open[i].Close()
+			delete(b.files, b.names[i])
 		}
 	}
 }
@@ -197,7 +238,7 @@ func (t *managedFile) aside(want *sources.Content, left *int64) (asideFile, bool
 	}
 	final, old := t.name, fs.FileInfo(nil)
 	if !errors.Is(t.seen.linkErr, fs.ErrNotExist) {
-		if final, old, err = t.place(); err != nil {
+		if final, old, err = t.target(); err != nil {
 			return asideFile{}, false
 		}
 	}
@@ -213,8 +254,8 @@ func (t *managedFile) aside(want *sources.Content, left *int64) (asideFile, bool
 	return x, true
 }
 
-// place returns the path that the file is to have, and what is there.
-func (t *managedFile) place() (string, fs.FileInfo, error) {
+// target returns the path that the file is to have, and what is there.
+func (t *managedFile) target() (string, fs.FileInfo, error) {
 	if !t.args.FollowSymlinks {
 		st, err := os.Lstat(t.name)
 		if err != nil || !st.Mode().IsRegular() {

@@ -123,6 +123,66 @@ func TestAheadOfFailure(t *testing.T) {
 	}
 }
 
+// TestAheadOfRecurse has one state write many files: the first to be written has
+// those after it written aside and flushed with it, and what became something
+// else meanwhile, or is in a folder that is not there yet, is written all the same.
+func TestAheadOfRecurse(t *testing.T) {
+	dir := t.TempDir()
+	run := state.NewRun([]*value.Dict{value.DictOf("state", "file", "fun", "recurse")})
+	e := &state.Env{Call: &fn.Call{}, Low: run.Chunks[0], Run: run}
+	const n = aheadStates + 6
+	var g group
+	var plans []state.Plan
+	path := func(i int) string {
+		if i == 5 {
+			return filepath.Join(dir, "sub", "f")
+		}
+		return filepath.Join(dir, fmt.Sprint(i))
+	}
+	if err := os.WriteFile(path(7), []byte("content 7\n"), 0o640); err != nil { // is as it should be
+		t.Fatal(err)
+	}
+	for i := range n {
+		m := &managedFile{file: file{m: &host.Machine{}}, e: e, args: managedArgs{Name: path(i), Mode: "0640", Makedirs: true, Replace: true, Create: true, FollowSymlinks: true}}
+		m.args.Contents, m.args.ContentsNewline, m.args.AllowEmpty = fmt.Sprintf("content %d", i), true, true
+		p, err := m.planned(t.Context(), &g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, p)
+	}
+	if len(g.files) != n-1 {
+		t.Errorf("%d of %d files are to be written", len(g.files), n)
+	}
+	for i, p := range plans {
+		if i == 9 {
+			if err := os.WriteFile(path(9), []byte("of somebody else\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, s := range p.Steps {
+			if _, err := s.Do(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if aside := len(temporaries(t, dir)); i == 0 && aside != aheadStates-2 { // without the first, and the one in sub
+			t.Errorf("%d files were written aside", aside)
+		}
+		if _, err := os.Stat(path(i + 1)); i == 1 && err == nil {
+			t.Errorf("%s is there before its turn", path(i+1))
+		}
+		st, err := os.Stat(path(i))
+		b, e := os.ReadFile(path(i))
+		if err != nil || e != nil || string(b) != fmt.Sprintf("content %d\n", i) || st.Mode().Perm() != 0o640 {
+			t.Errorf("%s: %q %v %v %v", path(i), b, st, err, e)
+		}
+	}
+	run.End()
+	if left := temporaries(t, dir); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // temporaries are the files without names in a folder, and those with names
 // that nobody was to see.
 func temporaries(t *testing.T, dir string) (out []string) {

@@ -85,6 +85,12 @@ type managedFile struct {
 	// keep is set when the content is only for a file that is not there yet.
 	keep bool
 	seen seen
+	// group is that of the files which the same state writes, if it writes
+	// several, and place the number in it.
+	group *group
+	place int
+	// writes is set when the plan is to write the content.
+	writes bool
 }
 
 // seen is what is at a path: itself, and what it stands for if it is a
@@ -109,7 +115,13 @@ func (s *seen) isFile() bool { return s.fileErr == nil && s.file.IsFile() }
 func (s *seen) isDir() bool  { return s.fileErr == nil && s.file.IsDir() }
 
 func (f file) managed(ctx context.Context, e *state.Env, a managedArgs) (state.Plan, error) {
-	t := &managedFile{file: f, e: e, args: a}
+	return (&managedFile{file: f, e: e, args: a}).planned(ctx, nil)
+}
+
+// planned finds out what is to be done. A file whose content is to be written
+// joins the group, if there is one.
+func (t *managedFile) planned(ctx context.Context, g *group) (state.Plan, error) {
+	a := &t.args
 	var plan state.Plan
 	if _, ok := a.Kwargs.Get("file_mode"); ok {
 		plan.Warnings = append(plan.Warnings, "The 'file_mode' argument will be ignored.  Please use 'mode' instead to set file permissions.")
@@ -126,7 +138,7 @@ func (f file) managed(ctx context.Context, e *state.Env, a managedArgs) (state.P
 		return plan, nil
 	}
 	var err error
-	if t.own, err = f.owner(ctx, a.User, a.Group, t.mode()); err != nil {
+	if t.own, err = t.owner(ctx, a.User, a.Group, t.mode()); err != nil {
 		return plan, err
 	}
 	switch {
@@ -144,6 +156,9 @@ func (f file) managed(ctx context.Context, e *state.Env, a managedArgs) (state.P
 	}
 	p, err := t.plan(ctx)
 	p.Warnings = append(plan.Warnings, p.Warnings...)
+	if g != nil && t.writes {
+		g.add(t)
+	}
 	return p, err
 }
 
@@ -512,6 +527,7 @@ func (t *managedFile) planNew() (state.Plan, error) {
 
 // steps is the step that makes the file as declared.
 func (t *managedFile) steps(foretold *value.Dict, replace bool) state.Plan {
+	t.writes = replace && t.want != nil
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Diff: foretold, Comment: "The file " + t.name + " is set to be changed" + note},
 		Do: func(ctx context.Context) (state.Change, error) {

@@ -58,6 +58,7 @@ type tree struct {
 	links    map[string]string // paths below src, and what they lead to
 	keep     map[string]bool
 	parts    []part
+	writing  group // those of the parts that are files with new contents
 	removals []string
 }
 
@@ -297,11 +298,15 @@ func (t *tree) directoryArgs(dir string) directoryArgs {
 
 func (t *tree) fileOf(ctx context.Context, rel string) part {
 	name := t.at(rel)
-	do := func(ctx context.Context) (state.Plan, error) { return t.managed(ctx, t.e, t.managedArgs(name, rel)) }
-	if t.Clean && t.Replace && filesys.IsDir(name) {
-		return part{name, replacing(name, "Replacing directory "+name+" with a file", "Replaced directory with a new file", do), nil}
+	do := func(ctx context.Context, g *group) (state.Plan, error) {
+		return (&managedFile{file: t.file, e: t.e, args: t.managedArgs(name, rel)}).planned(ctx, g)
 	}
-	p, err := do(ctx)
+	if t.Clean && t.Replace && filesys.IsDir(name) {
+		return part{name, replacing(name, "Replacing directory "+name+" with a file", "Replaced directory with a new file", func(ctx context.Context) (state.Plan, error) {
+			return do(ctx, nil)
+		}), nil}
+	}
+	p, err := do(ctx, &t.writing)
 	return part{name, p, err}
 }
 
