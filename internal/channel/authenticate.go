@@ -16,14 +16,15 @@ import (
 type KeyBook interface {
 	// Known returns what is known of id and the key on file, if any.
 	Known(id string) (handshake.Known, string, error)
-	// Store writes a key to a bank, replacing what is there.
-	Store(bank handshake.Bank, id, pem string) error
+	// Store writes a key to a bank, replacing what is there. rule is the name of
+	// what says so, "" if that is the minion's sign-in itself.
+	Store(bank handshake.Bank, id, pem, rule string) error
 	// Add is Store for an id that was not known. If it has got a key in that
 	// bank meanwhile, by another master with the same folder, the error is of
 	// kind salt.Exists.
-	Add(bank handshake.Bank, id, pem string) error
+	Add(bank handshake.Bank, id, pem, rule string) error
 	// DropPending removes id's pending key.
-	DropPending(id string) error
+	DropPending(id, rule string) error
 }
 
 // Admission is what a master's operator has decided about unknown minions.
@@ -162,12 +163,12 @@ func (a *Authenticator) decideUnknown(req handshake.Request) (handshake.Verdict,
 		if known == handshake.Unknown && !p.Open {
 			store = a.book.Add
 		}
-		if err := store(v.Store, req.ID, req.Pub); err != nil {
+		if err := store(v.Store, req.ID, req.Pub, p.Rule); err != nil {
 			return v, err
 		}
 	}
 	if v.DropPending {
-		if err := a.book.DropPending(req.ID); err != nil {
+		if err := a.book.DropPending(req.ID, p.Rule); err != nil {
 			a.log.Error("cannot remove a pending key", "minion", req.ID, "err", err)
 		}
 	}
@@ -186,7 +187,7 @@ func (a *Authenticator) lookUp(req handshake.Request) (known handshake.Known, sa
 func (a *Authenticator) policy(known handshake.Known, req handshake.Request) handshake.Policy {
 	switch {
 	case a.admission.Open():
-		return handshake.Policy{Open: true}
+		return handshake.Policy{Open: true, Rule: "open_mode"}
 	case known == handshake.Unknown || known == handshake.Pending:
 		return a.admission.Policy(req.ID, req.AutosignGrains)
 	}

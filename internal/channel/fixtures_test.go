@@ -108,7 +108,7 @@ func (b *book) Known(id string) (handshake.Known, string, error) {
 	return handshake.Unknown, "", b.err
 }
 
-func (b *book) Store(bank handshake.Bank, id, pem string) error {
+func (b *book) Store(bank handshake.Bank, id, pem, _ string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch bank {
@@ -128,14 +128,14 @@ func (b *book) Store(bank handshake.Bank, id, pem string) error {
 	return nil
 }
 
-func (b *book) Add(bank handshake.Bank, id, pem string) error {
+func (b *book) Add(bank handshake.Bank, id, pem, rule string) error {
 	if known, _, _ := b.Known(id); known != handshake.Unknown {
 		return salt.Errorf(salt.Exists, "%s has a key", id)
 	}
-	return b.Store(bank, id, pem)
+	return b.Store(bank, id, pem, rule)
 }
 
-func (b *book) DropPending(id string) error {
+func (b *book) DropPending(id, _ string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.pending, id)

@@ -208,7 +208,7 @@ func TestFromStrangerToAccepted(t *testing.T) {
 
 		// The operator rejects it.
 		p.book.remove("one")
-		if err := p.book.Store(handshake.ToRejected, "one", string(pub.PEM())); err != nil {
+		if err := p.book.Store(handshake.ToRejected, "one", string(pub.PEM()), ""); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.RequestPrivate(ctx, value.DictOf("cmd", "_pillar")); !errors.Is(err, handshake.ErrRejected) {

@@ -41,6 +41,8 @@ type Policy struct {
 	Open       bool // open_mode: any key is taken
 	AutoSign   bool
 	AutoReject bool
+	// Rule is the name of what says so, for those who ask later.
+	Rule string
 }
 
 // Verdict is what is done about one sign-in.

@@ -70,14 +70,23 @@ func NewAutosign(s *Store, o Options, user string, log *slog.Logger) *Autosign {
 // before Signs.
 func (a *Autosign) Rejects(id string) bool { return a.inFile(a.o.AutorejectFile, id) }
 
-// Signs reports whether the key of a new or pending minion is to be accepted.
-// grains are those that the minion sent along, or nil. A stub file that speaks
+// Signs returns by which rule the key of a new or pending minion is to be
+// accepted, "" if by none. grains are those that the minion sent along, or nil. A stub file that speaks
 // for the id is used up, so ask only when the answer will be acted upon.
-func (a *Autosign) Signs(id string, grains *value.Dict) bool {
-	if checkID(id) != nil {
-		return false
+func (a *Autosign) Signs(id string, grains *value.Dict) (rule string) {
+	switch {
+	case checkID(id) != nil:
+		return ""
+	case a.o.AutoAccept:
+		return "auto_accept"
+	case a.inFile(a.o.AutosignFile, id):
+		return "autosign_file"
+	case a.useStub(id):
+		return autosignFolder
+	case a.grainListed(grains):
+		return "autosign_grains_dir"
 	}
-	return a.o.AutoAccept || a.inFile(a.o.AutosignFile, id) || a.useStub(id) || a.grainListed(grains)
+	return ""
 }
 
 // inFile reports whether a signing file names the id.

@@ -75,6 +75,12 @@ const maxParsed = 20_000
 
 // Store is the keys in one folder. It may be used by any number of goroutines.
 type Store struct {
+	*folder
+	by by
+}
+
+// folder is what all who work on a folder have in common.
+type folder struct {
 	dir string
 	log *slog.Logger
 
@@ -106,7 +112,7 @@ type Key struct {
 // Open takes over the keys in dir, Salt's pki_dir (cluster_pki_dir in a
 // cluster), and makes what folders are missing.
 func Open(dir string, log *slog.Logger) (*Store, error) {
-	s := &Store{dir: dir, log: log, parsed: map[string]parsedKey{}}
+	s := &Store{folder: &folder{dir: dir, log: log, parsed: map[string]parsedKey{}}}
 	if err := makeDir(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -378,6 +384,7 @@ func (s *Store) Put(st State, id, pub string) error {
 		if old, _, err := readFile(path, maxKeyFile); err == nil && bytes.Equal(old, b) {
 			return nil
 		}
+		s.decide(None, st, id, pub)
 		return atomicfile.Write(path, b, 0o644, true)
 	})
 }
@@ -386,7 +393,10 @@ func (s *Store) Put(st State, id, pub string) error {
 // is of kind Exists. Of several callers at once, in any process, one wins: the
 // first key of a new minion keeps its place.
 func (s *Store) Add(st State, id, pub string) error {
-	return s.write(st, id, pub, func(path string, b []byte) error { return atomicfile.Create(path, b, 0o644) })
+	return s.write(st, id, pub, func(path string, b []byte) error {
+		s.decide(None, st, id, pub)
+		return atomicfile.Create(path, b, 0o644)
+	})
 }
 
 func (s *Store) write(st State, id, pub string, write func(string, []byte) error) error {
@@ -425,11 +435,13 @@ func (s *Store) failed(verb string, st State, id string, err error) error {
 // Move puts the key of an id from one state into another, over a key that is
 // there. The error is of kind NotFound if there is nothing to move.
 func (s *Store) Move(id string, from, to State) error {
-	if _, err := s.Read(from, id); err != nil {
+	pub, err := s.Read(from, id)
+	if err != nil {
 		return err
 	}
+	s.decide(from, to, id, pub)
 	src, dst := s.path(from, id), s.path(to, id)
-	err := os.Rename(src, dst)
+	err = os.Rename(src, dst)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = makeDir(filepath.Dir(dst), 0o755); err == nil {
 			err = os.Rename(src, dst)
@@ -456,6 +468,11 @@ func (s *Store) Delete(st State, id string) error {
 		return salt.Errorf(salt.NotFound, "minion %q has no %s key", id, st)
 	}
 	if err == nil {
+		if s.by.note != nil {
+			if pub, err := s.Read(st, id); err == nil {
+				s.decide(st, None, id, pub)
+			}
+		}
 		err = os.Remove(path)
 	}
 	s.forget(id)

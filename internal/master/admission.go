@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 
@@ -12,8 +13,22 @@ import (
 	"brine/internal/value"
 )
 
-// keyBook shows the store of keys to the sign-in.
-type keyBook struct{ keys *keystore.Store }
+// keyBook shows the store of keys to the sign-in. Changes are told to note.
+type keyBook struct {
+	keys *keystore.Store
+	note func(keystore.Decision)
+}
+
+// by is the store for a change that a rule, or else the minion, has made.
+func (b keyBook) by(rule string) *keystore.Store {
+	return b.keys.As(b.note, cmp.Or(rule, byMinion), bySignIn)
+}
+
+// Who decides about keys without being a user, and how.
+const (
+	byMinion = "minion"
+	bySignIn = "sign-in"
+)
 
 func (b keyBook) Known(id string) (handshake.Known, string, error) {
 	st, pub, err := b.keys.Lookup(id)
@@ -31,12 +46,20 @@ func (b keyBook) Known(id string) (handshake.Known, string, error) {
 	return handshake.Unknown, "", err
 }
 
-func (b keyBook) Store(bank handshake.Bank, id, pem string) error {
-	return b.keys.Put(stateOf(bank), id, pem)
+func (b keyBook) Store(bank handshake.Bank, id, pem, rule string) error {
+	if bank == handshake.ToDenied {
+		rule = "" // it is another key than the rule is about
+	}
+	return b.by(rule).Put(stateOf(bank), id, pem)
 }
 
-func (b keyBook) Add(bank handshake.Bank, id, pem string) error {
-	return b.keys.Add(stateOf(bank), id, pem)
+func (b keyBook) Add(bank handshake.Bank, id, pem, rule string) error {
+	return b.by(rule).Add(stateOf(bank), id, pem)
+}
+
+// keysBy is the store of keys for somebody.
+func (m *Master) keysBy(who, how string) *keystore.Store {
+	return m.keys.As(m.decisions.Note, who, how)
 }
 
 func stateOf(bank handshake.Bank) keystore.State {
@@ -51,8 +74,8 @@ func stateOf(bank handshake.Bank) keystore.State {
 	return keystore.Denied
 }
 
-func (b keyBook) DropPending(id string) error {
-	err := b.keys.Delete(keystore.Pending, id)
+func (b keyBook) DropPending(id, rule string) error {
+	err := b.by(rule).Delete(keystore.Pending, id)
 	if salt.KindOf(err) == salt.NotFound {
 		return nil
 	}
@@ -81,11 +104,11 @@ func (a admission) Open() bool { return a.m.options().OpenMode }
 
 // Policy implements channel.Admission.
 func (a admission) Policy(id string, grains *value.Dict) handshake.Policy {
-	p := handshake.Policy{AutoReject: a.m.autosign().Rejects(id)}
-	if !p.AutoReject {
-		p.AutoSign = a.m.autosign().Signs(id, grains)
+	if a.m.autosign().Rejects(id) {
+		return handshake.Policy{AutoReject: true, Rule: "autoreject_file"}
 	}
-	return p
+	rule := a.m.autosign().Signs(id, grains)
+	return handshake.Policy{AutoSign: rule != "", Rule: rule}
 }
 
 // Full implements channel.Admission.

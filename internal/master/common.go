@@ -67,7 +67,7 @@ func (m *Master) openCommon(own string) (c *common, err error) {
 		return nil, err
 	}
 	folders := map[string]replica.Folder{
-		kindKey:    &replica.Keys{Store: m.keys},
+		kindKey:    &replica.Keys{Store: m.keys, Decisions: m.decisions},
 		kindPeer:   &replica.Files{Path: m.cluster.PeersDir(), Mode: 0o644, Keep: isPeerFile},
 		kindSecret: &replica.Files{Path: filepath.Dir(m.cluster.AESFile()), Mode: 0o600, Keep: func(n string) bool { return n == filepath.Base(m.cluster.AESFile()) || n == cluster.SecretFile }},
 		kindMember: &replica.Files{Path: m.cluster.StationsDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"cmp"
 	"time"
 
 	"brine/internal/replica"
@@ -13,7 +14,7 @@ import (
 const maxKeyRecords = 1000
 
 // clusterKeys returns of the keys of minions, also deleted ones, in which state
-// they are, since when, and on which master that was decided. match is a glob of
+// they are, since when, and on which master and by whom that was decided. match is a glob of
 // ids.
 func (m *Master) clusterKeys(match string) (*value.Dict, error) {
 	if !m.isolated() {
@@ -50,5 +51,5 @@ func keyRecord(r *replica.Record) *value.Dict {
 			state += ", " + st.String()
 		}
 	}
-	return value.DictOf("state", state, "since", time.UnixMicro(r.At).UTC().Format(time.RFC3339), "on", r.By)
+	return value.DictOf("state", state, "since", time.UnixMicro(r.At).UTC().Format(time.RFC3339), "on", r.By, "who", cmp.Or(r.Who, "unknown"), "how", cmp.Or(r.How, "file changed"))
 }

@@ -99,6 +99,7 @@ type Master struct {
 	identity  *handshake.Identity
 	local     localKeys
 	keys      *keystore.Store
+	decisions *keystore.Decisions // in a cluster without a shared folder, else nil
 	cache     *cache.Cache
 	jobs      jobStore
 	outlets   []*outlet
@@ -247,6 +248,9 @@ func (m *Master) openStores() (err error) {
 		return err
 	}
 	if m.isolated() {
+		if m.decisions, err = keystore.OpenDecisions(m.cfg.CacheDir, m.log); err != nil {
+			return err
+		}
 		if m.common, err = m.openCommon(own); err != nil {
 			return err
 		}
@@ -334,7 +338,7 @@ func (m *Master) buildChannel() (err error) {
 	}
 	m.presence = &presence{publishers: m.publishers, accepted: m.keys.Accepted, data: m.minionData, now: time.Now}
 	port := m.publishPort()
-	auth := channel.NewAuthenticator(m.identity, keyBook{m.keys}, admission{m}, sessions,
+	auth := channel.NewAuthenticator(m.identity, keyBook{m.keys, m.decisions.Note}, admission{m}, sessions,
 		func() (string, int) { return m.publish.AES(), port }, m.signedIn, m.log)
 	m.router = m.newRouter()
 	m.requests = channel.NewServer(m.channelOptions, acceptedKeys{m.keys}, sessions, auth, m.router, m.log)

@@ -230,7 +230,7 @@ func (d *minionData) revoke(c *channel.Call) {
 		c.Reply(c.Load)
 		return
 	}
-	if err := d.m.keys.Delete(keystore.Accepted, c.ID); err != nil {
+	if err := d.m.keysBy(byMinion, "revoke_auth").Delete(keystore.Accepted, c.ID); err != nil {
 		d.m.log.Error("cannot delete a minion's key at its wish", "minion", c.ID, "err", err)
 		c.Reply("")
 		return

@@ -48,6 +48,8 @@ type wheelRun struct {
 	kwargs   *value.Dict
 	jid, tag string
 	data     *value.Dict
+	// who has asked for it, and in which way if that is not the usual one.
+	who, way string
 }
 
 // take reads a request and answers it if it is refused.
@@ -62,6 +64,10 @@ func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 	}
 	w.m.record(c, who, resultDone, r.jid)
 	r.data.Set("user", who.onMaster(w.m))
+	r.who = who.name
+	if who.how != byKey {
+		r.way = who.how
+	}
 	return r, true
 }
 
@@ -80,7 +86,11 @@ func (r *wheelRun) execute() *value.Dict {
 	m := r.m
 	m.bus.Fire(r.tag+"/new", r.data)
 	c := &fn.Call{ID: m.cfg.ID, JID: r.jid, Log: m.log, Config: fn.Tree{Dict: m.live.Load().opts}}
-	ret, ok := wheel.Run(m.context(), m.wheels, c, r.fun, r.args, r.kwargs)
+	how := "wheel " + r.fun
+	if r.way != "" {
+		how += " (" + r.way + ")"
+	}
+	ret, ok := wheel.Run(wheel.With(m.context(), m.keysBy(r.who, how)), m.wheels, c, r.fun, r.args, r.kwargs)
 	done := r.data.Clone()
 	done.Set("_stamp", event.Stamp(time.Now()))
 	done.Set("return", ret)

@@ -38,6 +38,7 @@ func (w within) onMaster(load *value.Dict) *value.Dict {
 	fun := load.Str("fun")
 	if load.Str("cmd") == "wheel" {
 		r := (&wheels{w.m}).begin(fun, load, w.user)
+		r.who, r.way = w.user, w.how
 		w.record("wheel", load, r.jid, resultDone)
 		return value.DictOf("tag", r.tag, "data", r.execute())
 	}

@@ -250,6 +250,8 @@ func (f *Nested) Write(name string, content []byte) error {
 // Keys is the keys of minions, each id with its keys in all states.
 type Keys struct {
 	Store *keystore.Store
+	// Decisions tells who has made a change; it may be nil.
+	Decisions *keystore.Decisions
 
 	at [len(keystore.States)]folderStamp
 }
@@ -299,8 +301,20 @@ func (f *Keys) List() (map[string]string, error) {
 	return out, nil
 }
 
+// readTries is how often a key is looked for that may be moved meanwhile.
+const readTries = 5
+
 // Read implements Folder. The content is a msgpack map of states and keys.
-func (f *Keys) Read(id string) ([]byte, error) {
+func (f *Keys) Read(id string) (content []byte, err error) {
+	for range readTries {
+		if content, err = f.readOnce(id); content != nil || err != nil {
+			return content, err
+		}
+	}
+	return nil, nil
+}
+
+func (f *Keys) readOnce(id string) ([]byte, error) {
 	d := value.NewDict(1)
 	for _, st := range keystore.States {
 		pub, err := f.Store.Read(st, id)
@@ -315,6 +329,22 @@ func (f *Keys) Read(id string) ([]byte, error) {
 		return nil, nil
 	}
 	return msgpack.Marshal(d, msgpack.NewSpec)
+}
+
+// Who implements Known.
+func (f *Keys) Who(id string, was, is []byte) (who, how string) {
+	return f.Decisions.Who(id, keysByFolder(was), keysByFolder(is))
+}
+
+// Looked implements Known.
+func (f *Keys) Looked() { f.Decisions.Looked() }
+
+func keysByFolder(content []byte) map[string]string {
+	out := map[string]string{}
+	for k, v := range decodeKeys(content).All() {
+		out[value.Str(k)] = value.Str(v)
+	}
+	return out
 }
 
 func decodeKeys(content []byte) *value.Dict {

@@ -30,6 +30,16 @@ type Folder interface {
 	Write(name string, content []byte) error
 }
 
+// Known is a Folder of which is known who changes something in it.
+type Known interface {
+	// Who says who has made of a thing what it is, "" if that is not known.
+	Who(name string, was, is []byte) (who, how string)
+	// Looked says that the changes so far have been asked about and are on disk.
+	Looked()
+}
+
+var _ Known = (*Keys)(nil)
+
 // Mirror makes records of what changes in a folder, and changes the folder as
 // records from elsewhere say.
 type Mirror struct {
@@ -221,6 +231,7 @@ func (m *Mirror) collect() error {
 	if _, err := os.Stat(m.f.Dir()); err != nil {
 		return err // a folder that is away deletes nothing
 	}
+	by, _ := m.f.(Known)
 	var changes []change
 	var next []state
 	flush := func() error {
@@ -237,7 +248,18 @@ func (m *Mirror) collect() error {
 		return nil
 	}
 	add := func(name string, content []byte, st state) error {
-		changes = append(changes, change{m.kind, name, content, m.base(name)})
+		c := change{kind: m.kind, name: name, value: content, base: m.base(name)}
+		if by != nil {
+			was, err := m.s.Get(m.kind, name)
+			if err != nil {
+				return err
+			}
+			if was == nil {
+				was = &Record{}
+			}
+			c.who, c.how = by.Who(name, was.Value, content)
+		}
+		changes = append(changes, c)
 		next = append(next, st)
 		if len(changes) >= maxRound {
 			return flush()
@@ -276,15 +298,29 @@ func (m *Mirror) collect() error {
 	}
 	for name, old := range m.known {
 		if _, there := files[name]; old.there && !there && about(name) {
+			// A key that was moved from one folder to another while these were
+			// read, one after the other, may be in none of the lists.
+			content, err := m.f.Read(name)
+			if err != nil && !errors.Is(err, errUnfit) {
+				return err
+			}
+			if content != nil {
+				continue // the folder has changed just now, and is looked at again
+			}
 			if err := add(name, nil, state{}); err != nil {
 				return err
 			}
 		}
 	}
-	if len(changes) == 0 {
-		return nil
+	if len(changes) > 0 {
+		if err := flush(); err != nil {
+			return err
+		}
 	}
-	return flush()
+	if by != nil {
+		by.Looked()
+	}
+	return nil
 }
 
 // list returns the files to be looked at, and which others are not there.

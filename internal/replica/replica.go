@@ -29,6 +29,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"brine/internal/keystore"
 	"brine/internal/msgpack"
 	"brine/internal/oplog"
 	"brine/internal/salt"
@@ -44,6 +45,8 @@ type Record struct {
 	// anything its maker knew. By is the master where that was.
 	At int64
 	By string
+	// Who has made it, and How: a user and a program, say; "" where nobody knows.
+	Who, How string
 
 	origin string
 	number uint64
@@ -169,7 +172,8 @@ func decodeAll(kind, name string, b []byte) (out []*Record, err error) {
 			r.Value = []byte{}
 		}
 		r.At, _ = e.Items[1].(int64)
-		r.By, _ = e.Items[2].(string)
+		by, _ := e.Items[2].(string)
+		r.setBy(by)
 		r.origin, _ = e.Items[3].(string)
 		n, _ := e.Items[4].(int64)
 		r.number = uint64(n)
@@ -177,6 +181,23 @@ func decodeAll(kind, name string, b []byte) (out []*Record, err error) {
 		out = append(out, r)
 	}
 	return out, nil
+}
+
+// by is the master, and who has made the record there, in one text, of which
+// older versions of masters take all for the master.
+func (r *Record) by() string {
+	if r.Who == "" && r.How == "" {
+		return r.By
+	}
+	return r.By + "\x00" + r.Who + "\x00" + r.How
+}
+
+// setBy takes apart what by has made, maybe of another master.
+func (r *Record) setBy(text string) {
+	text, rest, _ := strings.Cut(text, "\x00")
+	r.By = text
+	who, how, _ := strings.Cut(rest, "\x00")
+	r.Who, r.How = keystore.CleanName(who), keystore.CleanName(how)
 }
 
 func readVector(v any) oplog.Vector {
@@ -211,7 +232,7 @@ func orNil(b []byte) any {
 func save(tx *bolt.Tx, kind, name string, all []*Record) error {
 	l := &value.List{}
 	for _, r := range all {
-		l.Append(&value.List{Items: []any{orNil(r.Value), r.At, r.By, r.origin, int64(r.number), vectorDict(r.seen)}})
+		l.Append(&value.List{Items: []any{orNil(r.Value), r.At, r.by(), r.origin, int64(r.number), vectorDict(r.seen)}})
 	}
 	b, err := msgpack.Marshal(l, msgpack.NewSpec)
 	if err != nil {
@@ -301,6 +322,7 @@ type change struct {
 	kind, name string
 	value      []byte
 	base       oplog.Vector
+	who, how   string
 }
 
 // contextOf is what whoever sees these versions knows.
@@ -368,7 +390,7 @@ func (s *Store) Drop(kind, name string) error {
 // add makes a new version of a thing, of which there are all, and reports whether
 // it is the one that counts.
 func (s *Store) add(tx *bolt.Tx, all []*Record, c change, at int64) (r *Record, counts bool, err error) {
-	r = &Record{Kind: c.kind, Name: c.name, Value: c.value, At: at, By: s.id}
+	r = &Record{Kind: c.kind, Name: c.name, Value: c.value, At: at, By: s.id, Who: c.who, How: c.how}
 	if s.ranks[c.kind] != nil {
 		if r.seen = c.base; r.seen == nil {
 			r.seen = contextOf(all)
@@ -474,7 +496,7 @@ func (s *Store) Read(origin string, after uint64, items, size int) (oplog.Batch,
 				if r.origin != origin || r.number != n {
 					continue
 				}
-				data, err := msgpack.Marshal(&value.List{Items: []any{kind, name, orNil(r.Value), r.At, r.By, vectorDict(r.seen)}}, msgpack.NewSpec)
+				data, err := msgpack.Marshal(&value.List{Items: []any{kind, name, orNil(r.Value), r.At, r.by(), vectorDict(r.seen)}}, msgpack.NewSpec)
 				if err != nil {
 					failed = err
 					return false
@@ -582,7 +604,9 @@ func readItem(data []byte) (*Record, error) {
 		}
 	}
 	r.At, ok[2] = l.Items[3].(int64)
-	r.By, ok[3] = l.Items[4].(string)
+	var by string
+	by, ok[3] = l.Items[4].(string)
+	r.setBy(by)
 	if ok != [4]bool{true, true, true, true} || len(r.Name) > maxName || strings.Contains(r.Kind, "\x00") {
 		return nil, errors.New("it is no record")
 	}

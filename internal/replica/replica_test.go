@@ -359,3 +359,37 @@ func FuzzApply(f *testing.F) {
 		}
 	})
 }
+
+// TestMovedWhileLookedAt: a key that goes from folder to folder all the time is
+// never taken for deleted.
+func TestMovedWhileLookedAt(t *testing.T) {
+	s := newSite(t, t.TempDir(), "a")
+	s.must(s.keys.Put(keystore.Pending, "m", fmt.Sprintf(pem, "x")))
+	done, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		from, to := keystore.Pending, keystore.Accepted
+		for {
+			select {
+			case <-done:
+				stopped <- nil
+				return
+			default:
+			}
+			if err := s.keys.Move("m", from, to); err != nil {
+				stopped <- err
+				return
+			}
+			from, to = to, from
+		}
+	}()
+	for range 300 {
+		s.sync()
+		if r, err := s.store.Get("key", "m"); err != nil || r.Value == nil {
+			t.Fatalf("%+v %v", r, err)
+		}
+	}
+	close(done)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -86,9 +86,9 @@ cluster.remove takes single masters out. With voters, brine cluster recover is t
 
 With here=True the exit code is 1 if that is not this master: a job of cron on all masters that begins with it works on one.`,
 			fn.Example("salt-run cluster.lease"), fn.Example("salt-run cluster.lease here=True")),
-		fn.Of("keys", c.keys, `Return of the keys of minions, also of deleted ones, in which state they are, since when, and on which master that was decided.
+		fn.Of("keys", c.keys, `Return of the keys of minions, also of deleted ones, in which state they are, since when, and on which master, by whom and how that was decided.
 
-All masters say the same. Who decided is in the audit of that master, if it was asked for it by its own functions (salt-run audit.list).`,
+All masters say the same. who is a user, or the rule that let the minion in; unknown if a program has changed the file that does not tell.`,
 			fn.Example("salt-run cluster.keys"), fn.Example("salt-run cluster.keys 'web*'")),
 		fn.Of("work", c.work, `Return the runners that were ordered for the whole cluster (salt-run --cluster) in the last day, or one of them with what it returned.
 

@@ -19,6 +19,14 @@ import (
 
 type key struct{ Deps }
 
+// of is k with the keys of whoever has asked.
+func (k key) of(ctx context.Context) key {
+	if keys, ok := ctx.Value(keysOf{}).(Keys); ok {
+		k.Keys = keys
+	}
+	return k
+}
+
 func keyModule(d Deps) fn.Module {
 	k := key{d}
 	return fn.Module{Name: "key", Doc: `The keys of minions.`, Funcs: []fn.Func{
@@ -169,18 +177,18 @@ func (k key) accept(ctx context.Context, _ *fn.Call, a acceptArgs) (*value.Dict,
 	if err != nil {
 		return nil, err
 	}
-	if err := k.acceptAll(f, a); err != nil {
+	if err := k.of(ctx).acceptAll(f, a); err != nil {
 		return nil, err
 	}
 	return k.nameMatch(ctx, nil, matchArgs{a.Match})
 }
 
-func (k key) acceptDict(_ context.Context, _ *fn.Call, a acceptArgs) (*value.Dict, error) {
+func (k key) acceptDict(ctx context.Context, _ *fn.Call, a acceptArgs) (*value.Dict, error) {
 	f, err := named(a.Match)
 	if err != nil {
 		return nil, err
 	}
-	if err := k.acceptAll(f, a); err != nil {
+	if err := k.of(ctx).acceptAll(f, a); err != nil {
 		return nil, err
 	}
 	return k.still(f)
@@ -217,18 +225,18 @@ func (k key) reject(ctx context.Context, _ *fn.Call, a rejectArgs) (*value.Dict,
 	if err != nil {
 		return nil, err
 	}
-	if err := k.rejectAll(f, a); err != nil {
+	if err := k.of(ctx).rejectAll(f, a); err != nil {
 		return nil, err
 	}
 	return k.nameMatch(ctx, nil, matchArgs{a.Match})
 }
 
-func (k key) rejectDict(_ context.Context, _ *fn.Call, a rejectArgs) (*value.Dict, error) {
+func (k key) rejectDict(ctx context.Context, _ *fn.Call, a rejectArgs) (*value.Dict, error) {
 	f, err := named(a.Match)
 	if err != nil {
 		return nil, err
 	}
-	if err := k.rejectAll(f, a); err != nil {
+	if err := k.of(ctx).rejectAll(f, a); err != nil {
 		return nil, err
 	}
 	return k.still(f)
@@ -252,18 +260,18 @@ func (k key) remove(ctx context.Context, _ *fn.Call, a matchArgs) (*value.Dict, 
 	if err != nil {
 		return nil, err
 	}
-	if err := k.removeAll(f); err != nil {
+	if err := k.of(ctx).removeAll(f); err != nil {
 		return nil, err
 	}
 	return k.nameMatch(ctx, nil, a)
 }
 
-func (k key) removeDict(_ context.Context, _ *fn.Call, a matchArgs) (*value.Dict, error) {
+func (k key) removeDict(ctx context.Context, _ *fn.Call, a matchArgs) (*value.Dict, error) {
 	f, err := named(a.Match)
 	if err != nil {
 		return nil, err
 	}
-	if err := k.removeAll(f); err != nil {
+	if err := k.of(ctx).removeAll(f); err != nil {
 		return nil, err
 	}
 	return k.still(f)
@@ -458,7 +466,7 @@ type genAcceptArgs struct {
 	Force   bool   `salt:"force" doc:"replace a key that is accepted for this id" default:"false"`
 }
 
-func (k key) genAccept(_ context.Context, _ *fn.Call, a genAcceptArgs) (*value.Dict, error) {
+func (k key) genAccept(ctx context.Context, _ *fn.Call, a genAcceptArgs) (*value.Dict, error) {
 	if err := salt.CheckID(a.ID); err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
@@ -473,7 +481,7 @@ func (k key) genAccept(_ context.Context, _ *fn.Call, a genAcceptArgs) (*value.D
 	if err != nil {
 		return nil, err
 	}
-	if err := k.Keys.Put(keystore.Accepted, a.ID, pub); err != nil {
+	if err := k.of(ctx).Keys.Put(keystore.Accepted, a.ID, pub); err != nil {
 		return nil, err
 	}
 	k.Changed("accept", a.ID)

@@ -41,6 +41,13 @@ type Deps struct {
 	Connected func() map[string]bool
 }
 
+type keysOf struct{}
+
+// With has functions change keys by way of these, which know for whom.
+func With(ctx context.Context, keys Keys) context.Context {
+	return context.WithValue(ctx, keysOf{}, keys)
+}
+
 // New returns the modules.
 func New(d Deps) []fn.Module {
 	return []fn.Module{configModule(), keyModule(d), minionsModule(d)}

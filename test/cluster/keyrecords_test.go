@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-type keyRecord struct{ State, Since, On string }
+type keyRecord struct{ State, Since, On, Who, How string }
 
 func keyRecords(m *node) (map[string]keyRecord, error) {
 	var d struct{ Keys map[string]keyRecord }

@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"brine/internal/cli/frame"
+	"brine/internal/client"
 	"brine/internal/config"
 	"brine/internal/keystore"
 	"brine/internal/log"
@@ -230,6 +231,9 @@ func (p *program) do(ctx context.Context) error {
 	var err error
 	if p.keys, err = keystore.Open(p.conf.keyDir(), p.log.Logger); err != nil {
 		return err
+	}
+	if p.conf.Cluster.Isolated {
+		p.keys = p.keys.As(keystore.NoteBeside(p.conf.Files.CacheDir, p.log.Logger), client.Caller(p.env.Getenv), command.Name)
 	}
 	p.bus = &bus{at: p.conf.Events.Sockets(), max: p.conf.Events.MaxEventSize, log: p.log.Logger}
 	all := func(one string, all bool) (string, bool) {

@@ -166,6 +166,9 @@ func (p *program) copyKeys(ctx context.Context, o migrate.Options) (out []named,
 	if err != nil {
 		return out, err
 	}
+	if p.to.conf.Cluster.Isolated {
+		target = target.As(keystore.NoteBeside(p.to.conf.Files.CacheDir, quiet), client.Caller(p.env.Getenv), "brine migrate")
+	}
 	r, err := migrate.Keys(ctx, source, target, o)
 	return append(out, named{keys, r}), err
 }
