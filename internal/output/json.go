@@ -1,7 +1,9 @@
 package output
 
 import (
+	"bufio"
 	"fmt"
+	"iter"
 	"math"
 	"math/big"
 	"strconv"
@@ -13,45 +15,51 @@ import (
 // json writes one JSON document in the form of Python's json.dumps: keys in
 // the order of the data, text beyond ASCII as it is.
 func (p *Printer) json(data any, _ Call) (string, error) {
+	var text strings.Builder
+	b := bufio.NewWriter(&text)
+	p.writeJSON(b, data)
+	return text.String(), b.Flush()
+}
+
+// writeJSON writes any value. What JSON has no form for is written as the text
+// of its Python form, keys that are not scalars too. It is b that knows of errors.
+func (p *Printer) writeJSON(b *bufio.Writer, data any) {
 	ind := p.opts.Indent
 	if !ind.Given {
 		ind.Width = 4
 	}
-	return dumpJSON(data, ind), nil
-}
-
-// dumpJSON renders any value. What JSON has no form for is written as the
-// text of its Python form, keys that are not scalars too.
-func dumpJSON(data any, ind Indent) string {
-	w := jsonWriter{ind: ind, comma: ","}
+	w := jsonWriter{Writer: b, ind: ind, comma: ","}
 	if ind.Width < 0 {
 		w.comma = ", "
 	}
 	w.value(data, 0)
-	return w.b.String()
 }
 
 type jsonWriter struct {
-	b     strings.Builder
+	*bufio.Writer
 	ind   Indent
 	comma string
 }
+
+const blanks = "                                                                "
 
 // newline starts the next line at a depth, unless all is on one line.
 func (w *jsonWriter) newline(depth int) {
 	if w.ind.Width < 0 {
 		return
 	}
-	w.b.WriteByte('\n')
-	for range depth * w.ind.Width {
-		w.b.WriteByte(' ')
+	w.WriteByte('\n')
+	n := depth * w.ind.Width
+	for ; n > len(blanks); n -= len(blanks) {
+		w.WriteString(blanks)
 	}
+	w.WriteString(blanks[:n])
 }
 
 func (w *jsonWriter) value(v any, depth int) {
 	switch x := v.(type) {
 	case nil, bool, int64, float64, *big.Int:
-		w.b.WriteString(jsonScalar(v))
+		w.WriteString(jsonScalar(v))
 	case string:
 		w.text(x)
 	case *value.List:
@@ -86,42 +94,55 @@ func jsonScalar(v any) string {
 
 func (w *jsonWriter) list(items []any, depth int) {
 	if len(items) == 0 {
-		w.b.WriteString("[]")
+		w.WriteString("[]")
 		return
 	}
-	w.b.WriteByte('[')
+	w.WriteByte('[')
 	for i, it := range items {
 		if i > 0 {
-			w.b.WriteString(w.comma)
+			w.WriteString(w.comma)
 		}
 		w.newline(depth + 1)
 		w.value(it, depth+1)
 	}
 	w.newline(depth)
-	w.b.WriteByte(']')
+	w.WriteByte(']')
 }
 
 func (w *jsonWriter) dict(d *value.Dict, depth int) {
 	if d.Len() == 0 {
-		w.b.WriteString("{}")
+		w.WriteString("{}")
 		return
 	}
-	keys := d.Keys()
+	entries := d.All()
 	if w.ind.Sort {
-		keys = sortedKeys(d)
+		entries = sorted(d)
 	}
-	w.b.WriteByte('{')
-	for i, k := range keys {
-		if i > 0 {
-			w.b.WriteString(w.comma)
+	first := true
+	w.WriteByte('{')
+	for k, v := range entries {
+		if !first {
+			w.WriteString(w.comma)
 		}
+		first = false
 		w.newline(depth + 1)
 		w.keyText(k)
-		w.b.WriteString(": ")
-		w.value(d.At(k), depth+1)
+		w.WriteString(": ")
+		w.value(v, depth+1)
 	}
 	w.newline(depth)
-	w.b.WriteByte('}')
+	w.WriteByte('}')
+}
+
+// sorted goes through a dict by its keys.
+func sorted(d *value.Dict) iter.Seq2[any, any] {
+	return func(yield func(any, any) bool) {
+		for _, k := range sortedKeys(d) {
+			if !yield(k, d.At(k)) {
+				return
+			}
+		}
+	}
 }
 
 func (w *jsonWriter) keyText(k any) {
@@ -136,7 +157,7 @@ func (w *jsonWriter) keyText(k any) {
 }
 
 func (w *jsonWriter) text(s string) {
-	b := &w.b
+	b := w.Writer
 	b.WriteByte('"')
 	start := 0
 	for i := 0; i < len(s); i++ {

@@ -9,6 +9,7 @@
 package output
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"log/slog"
@@ -174,13 +175,22 @@ func (p *Printer) Render(name string, data any, c Call) string {
 // Print renders data and writes it to w as whole lines. It writes nothing
 // when there is nothing to show.
 func (p *Printer) Print(w io.Writer, name string, data any, c Call) error {
-	text := p.Render(name, data, c)
-	if text == "" {
-		return nil
+	b := bufio.NewWriterSize(w, printBuffer)
+	if name == "json" { // fits any data, and is never held as a whole
+		p.writeJSON(b, data)
+	} else {
+		text := p.Render(name, data, c)
+		if text == "" {
+			return nil
+		}
+		b.WriteString(text)
 	}
-	_, err := io.WriteString(w, text+"\n")
-	return err
+	b.WriteByte('\n')
+	return b.Flush()
 }
+
+// printBuffer is how much is written at a time, in bytes.
+const printBuffer = 16 << 10
 
 // clean makes text from elsewhere safe for a terminal.
 func (p *Printer) clean(s string) string {
