@@ -2,9 +2,7 @@ package cluster
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"io/fs"
@@ -52,16 +50,15 @@ func (c *Cluster) secretTag() string {
 	if err != nil {
 		return ""
 	}
-	h := hmac.New(sha256.New, []byte(s))
-	h.Write([]byte("which secret"))
-	return hex.EncodeToString(h.Sum(nil)[:8])
+	return tagOf(s)
 }
 
 // SecretTime bounds the wait for members that are to take a new secret.
 const SecretTime = 10 * time.Second
 
 // RotateSecret replaces the secret that masters must know to join. It returns
-// which members have it then, and which will have it when they are back.
+// which members and witnesses have it then, and which will have it when they are
+// back.
 func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err error) {
 	if !c.cfg.Options.Isolated {
 		return nil, nil, salt.Errorf(salt.Invalid, "the masters of this cluster share a folder: none joins by a secret")
@@ -88,6 +85,16 @@ func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err er
 				away++
 			}
 			late = append(late, s.ID)
+		}
+		for _, w := range c.outside() {
+			switch has, err := c.informed(ctx, w); {
+			case has:
+				have = append(have, w)
+				continue
+			case err != nil:
+				away++
+			}
+			late = append(late, w)
 		}
 		if len(late) == away {
 			return have, late, nil

@@ -32,8 +32,9 @@ func (c *Cluster) vote(dir string) error {
 	}
 	c.AnswerWith(askLease, func(arg *value.Dict) *value.Dict { return answerLease(c.voter, arg, c.gripes.log) })
 	c.witnesses = map[string]*witnessLink{}
+	as := &asker{id: c.cfg.ID, cluster: c.cfg.Options.ID, badge: c.badge, own: c.cfg.Own, tidings: c.tidings, dir: filepath.Join(dir, witnessesFolder), gripes: c.gripes}
 	for _, v := range voters {
-		c.witnesses[v] = &witnessLink{address: c.cfg.Options.address(v), from: c.cfg.ID, cluster: c.cfg.Options.ID, secret: c.cfg.Options.secret}
+		c.witnesses[v] = &witnessLink{asker: as, witness: v, address: c.cfg.Options.address(v)}
 	}
 	c.once = lease.NewHolder(c.cfg.ID, voters, c.askVoter, c.log)
 	return nil

@@ -23,27 +23,41 @@ import (
 	"brine/internal/value"
 )
 
-// A witness is a voter that is no master: it has no keys and no data, knows the
-// secret of the cluster, and answers who shows that he knows it, too. A master
-// (M) asks a witness (W):
+// A witness is a voter that is no master: it has no keys of the cluster and no
+// data. A master (M) asks a witness (W), by TLS 1.3:
 //
 //	M: brine/witness/hello  {cluster, id, nonce}
-//	W: brine/witness/hello  {nonce}
-//	M: brine/witness/proof  {proof}
+//	W: brine/witness/hello  {id, nonce}
+//	M: brine/witness/proof  {proof, sig}
 //	W: brine/witness/proof  {proof}  or  brine/witness/refused {reason}
 //
-// Each proof is an HMAC over all that was said until then. From there on
-// questions and answers alternate, sealed with a key that is made of the secret
-// and of what was said, with their number and direction.
+// Each proof is an HMAC over all that was said until then, and over the
+// connection by TLS, with the secret of the cluster; the signature is by the key
+// by which members know M. The first time the secret says who is at the other
+// end. M notes the key then that W has shown by TLS, and W the keys of all members
+// of which M tells it; from then on either is known by its key, also when the
+// secret was replaced while W was away. From there on questions and answers
+// alternate, with their number and direction, and M tells what is new (tidings).
+//
+// Witnesses and masters of older versions speak without TLS: there are no
+// signatures and tidings, and frames are sealed with a key that is made of the
+// secret and of what was said. A witness that was told that all members speak TLS
+// takes nothing else, and a master nothing else of a witness whose key it knows.
 const (
 	tagWitness        = "brine/witness/hello"
 	tagWitnessProof   = "brine/witness/proof"
 	tagWitnessRefused = "brine/witness/refused"
+
+	labelMaster  = tagWitnessProof + "/master"
+	labelWitness = tagWitnessProof + "/witness"
+	labelSign    = tagWitnessProof + "/sign"
 )
 
-// maxWitnessFrame bounds what a witness reads, maxMasters who may ask it.
+// maxWitnessFrame bounds what a witness reads of whom it does not know,
+// maxTidings of a master, and maxMasters how many it may be told of.
 const (
 	maxWitnessFrame = 16 << 10
+	maxTidings      = 512 << 10
 	maxMasters      = 64
 	// witnessIdle ends a connection on which nobody asks.
 	witnessIdle = time.Minute
@@ -84,8 +98,21 @@ type Witness struct {
 	log      *slog.Logger
 	gripes   *gripes
 	voter    *lease.Voter
+	badge    *badge
+	known    *acquaintance
 	listener net.Listener
 	conns    connSet
+
+	mu   sync.Mutex
+	live map[net.Conn]asking
+}
+
+// asking is a master that has shown who it is.
+type asking struct {
+	id string
+	// member says that it has the key of a member, of which this witness was told;
+	// otherwise it is known by the secret.
+	member bool
 }
 
 // NewWitness binds the port. Run or Close must follow.
@@ -96,9 +123,15 @@ func NewWitness(o WitnessOptions, log *slog.Logger) (*Witness, error) {
 	if err := os.MkdirAll(o.Folder, 0o700); err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "cannot make a folder: %w", err)
 	}
-	w := &Witness{o: o, log: log, gripes: newGripes(log)}
+	w := &Witness{o: o, log: log, gripes: newGripes(log), live: map[net.Conn]asking{}}
 	var err error
 	if w.voter, err = lease.OpenVoter(filepath.Join(o.Folder, leaseFile), o.Voters); err != nil {
+		return nil, err
+	}
+	if w.badge, err = witnessBadge(o.Folder, o.ID); err != nil {
+		return nil, err
+	}
+	if w.known, err = openAcquaintance(filepath.Join(o.Folder, knownFile), o.Secret); err != nil {
 		return nil, err
 	}
 	if w.listener, err = net.Listen("tcp", net.JoinHostPort(o.Interface, strconv.Itoa(o.Port))); err != nil {
@@ -116,7 +149,6 @@ func (w *Witness) Run(ctx context.Context) error {
 	defer wg.Wait()
 	stop := context.AfterFunc(ctx, func() { w.listener.Close(); w.conns.closeAll() })
 	defer stop()
-	slots := make(chan struct{}, maxMasters)
 	for {
 		conn, err := w.listener.Accept()
 		if ctx.Err() != nil {
@@ -133,61 +165,80 @@ func (w *Witness) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		select {
-		case slots <- struct{}{}:
-		default:
-			conn.Close()
-			continue
-		}
 		if !w.conns.add(conn, true) {
+			w.gripes.warn("strangers", "connections were refused: too many are open whose other end has not shown who it is; only masters should reach cluster_pool_port", "from", conn.RemoteAddr())
 			conn.Close()
-			<-slots
 			continue
 		}
 		wg.Go(func() {
-			defer func() { <-slots }()
 			defer w.conns.remove(conn)
 			defer conn.Close()
-			if err := w.serve(conn); err != nil && ctx.Err() == nil {
+			if err := w.serve(ctx, conn); err != nil && ctx.Err() == nil {
 				w.gripes.debug("a connection has ended", "from", conn.RemoteAddr(), "err", err)
 			}
 		})
 	}
 }
 
-func (w *Witness) serve(conn net.Conn) error {
+// serve answers on one connection.
+func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
+	raw.SetDeadline(time.Now().Add(greetingTime))
+	conn, err := w.badge.answer(ctx, raw)
+	if err != nil {
+		return err
+	}
 	frames := event.NewFrameReader(conn, maxWitnessFrame)
-	conn.SetDeadline(time.Now().Add(greetingTime))
 	d, hello, err := expect(frames, tagWitness)
 	if err != nil {
 		return err
 	}
-	var said transcript
+	said := conn.begun()
 	said.add(hello)
-	refuse := func(reason string) error {
-		w.gripes.warn("refused "+reason, "somebody was refused", "from", conn.RemoteAddr(), "reason", reason)
+	id := d.Str("id")
+	refuse := func(kind, reason string) error {
+		w.gripes.warn("refused "+kind, "somebody was refused", "from", raw.RemoteAddr(), "id", fmt.Sprintf("%.100q", id), "reason", reason)
 		return writeSaid(conn, tagWitnessRefused, value.DictOf("reason", reason), nil)
 	}
-	if d.Str("cluster") != w.o.Cluster {
-		return refuse(fmt.Sprintf("cluster_id is %q here and %.100q there", w.o.Cluster, d.Str("cluster")))
+	secret, tlsOnly := w.known.terms()
+	switch {
+	case d.Str("cluster") != w.o.Cluster:
+		return refuse("cluster", fmt.Sprintf("cluster_id is %q here and %.100q there", w.o.Cluster, d.Str("cluster")))
+	case !conn.tls && tlsOnly:
+		return refuse("without TLS", "the masters of this cluster speak TLS with this witness: install the version that they have on the one that does not")
+	case conn.tls && salt.CheckID(id) != nil:
+		return refuse("id", "its id is that of no master")
 	}
-	if err := writeSaid(conn, tagWitness, value.DictOf("nonce", nonce()), &said); err != nil {
+	answer := value.DictOf("nonce", nonce())
+	if conn.tls {
+		answer.Set("id", w.o.ID)
+	}
+	if err := writeSaid(conn, tagWitness, answer, &said); err != nil {
 		return err
 	}
 	d, proof, err := expect(frames, tagWitnessProof)
 	if err != nil {
 		return err
 	}
-	if !hmac.Equal(d.Bytes("proof"), said.proof(w.o.Secret, tagWitnessProof+"/master")) {
-		return refuse("it does not know cluster_secret")
+	knows := hmac.Equal(d.Bytes("proof"), said.proof(secret, labelMaster))
+	a := asking{id: id, member: conn.tls && w.known.signed(id, said.sum(labelSign), d.Bytes("sig"))}
+	if !knows && !a.member {
+		return refuse("secret", "it does not know cluster_secret, and is none of the masters that this witness has been told of")
 	}
 	said.add(proof)
-	if err := writeSaid(conn, tagWitnessProof, value.DictOf("proof", said.proof(w.o.Secret, tagWitnessProof+"/witness")), nil); err != nil {
+	if err := writeSaid(conn, tagWitnessProof, value.DictOf("proof", said.proof(secret, labelWitness)), nil); err != nil {
 		return err
 	}
-	t, err := newTalk(conn, frames, w.o.Secret, said)
+	if !conn.tls {
+		w.gripes.warn("old "+id, "a master speaks without TLS: it is of an older version, or takes this witness for one", "id", fmt.Sprintf("%.100q", id), "from", raw.RemoteAddr())
+	}
+	t, err := newTalk(conn, frames, secret, said)
 	if err != nil {
 		return err
+	}
+	w.conns.known(raw)
+	defer w.enter(raw, a)()
+	if conn.tls {
+		frames.SetLimit(maxTidings)
 	}
 	for {
 		conn.SetDeadline(time.Now().Add(witnessIdle))
@@ -195,10 +246,66 @@ func (w *Witness) serve(conn net.Conn) error {
 		if err != nil {
 			return err
 		}
-		if err := t.say("w", answerLease(w.voter, arg, w.log)); err != nil {
+		var back *value.Dict
+		if news := arg.Dict("tidings"); conn.tls && news != nil {
+			back = w.learn(a, news)
+		} else {
+			back = answerLease(w.voter, arg, w.log)
+		}
+		if err := t.say("w", back); err != nil {
 			return err
 		}
 	}
+}
+
+// enter notes a master that has shown who it is; of each there is one
+// connection, the last. The result is to be called at its end.
+func (w *Witness) enter(conn net.Conn, a asking) (leave func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.endIf(func(old asking) bool { return old.id == a.id })
+	w.live[conn] = a
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.live, conn)
+	}
+}
+
+// endIf ends connections. w.mu is held.
+func (w *Witness) endIf(out func(asking) bool) {
+	for conn, a := range w.live {
+		if out(a) {
+			conn.Close()
+		}
+	}
+}
+
+// learn takes what a master tells, and ends the connections of those who have no
+// right to them any more.
+func (w *Witness) learn(a asking, d *value.Dict) *value.Dict {
+	news, err := readTidings(d)
+	var secret, members bool
+	if err == nil {
+		secret, members, err = w.known.learn(news, time.Now())
+	}
+	if err != nil {
+		w.gripes.error("tidings", "what a master tells is not taken", "from", a.id, "err", err)
+		return value.DictOf("why", err.Error())
+	}
+	if secret {
+		w.log.Info("the secret of the cluster was replaced", "told_by", a.id)
+	}
+	if members {
+		w.log.Info("the masters of the cluster are others now", "told_by", a.id, "masters", w.known.names())
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.endIf(func(old asking) bool {
+		return secret && !old.member && old.id != a.id || members && !w.known.has(old.id)
+	})
+	now, _ := w.known.terms()
+	return value.DictOf("secret", tagOf(now))
 }
 
 func writeSaid(conn net.Conn, tag string, d *value.Dict, said *transcript) error {
@@ -215,13 +322,16 @@ func writeSaid(conn net.Conn, tag string, d *value.Dict, said *transcript) error
 
 // talk is a connection after the proofs.
 type talk struct {
-	conn       net.Conn
+	conn       *line
 	frames     *event.FrameReader
-	cipher     *crypt.Crypticle
+	cipher     *crypt.Crypticle // nil: TLS does it
 	sent, came int64
 }
 
-func newTalk(conn net.Conn, frames *event.FrameReader, secret string, said transcript) (*talk, error) {
+func newTalk(conn *line, frames *event.FrameReader, secret string, said transcript) (*talk, error) {
+	if conn.tls {
+		return &talk{conn: conn, frames: frames}, nil
+	}
 	cipher, err := crypt.NewCrypticle(crypt.DeriveKey([]byte(secret), hex.EncodeToString(said.sum("brine/witness/key"))))
 	return &talk{conn: conn, frames: frames, cipher: cipher}, err
 }
@@ -232,7 +342,10 @@ func (t *talk) say(from string, d *value.Dict) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.conn.Write(event.Frame(t.cipher.Seal(b, "")))
+	if t.cipher != nil {
+		b = t.cipher.Seal(b, "")
+	}
+	_, err = t.conn.Write(event.Frame(b))
 	return err
 }
 
@@ -241,125 +354,16 @@ func (t *talk) hear(from string) (*value.Dict, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := t.cipher.Open(body)
-	if err != nil {
-		return nil, err
+	if t.cipher != nil {
+		if body, err = t.cipher.Open(body); err != nil {
+			return nil, err
+		}
 	}
-	v, err := msgpack.Limits{Items: 256, Bytes: maxWitnessFrame, Depth: 8}.UnmarshalTyped(plain)
+	v, err := msgpack.Limits{Items: 512, Bytes: maxTidings, Depth: 8}.UnmarshalTyped(body)
 	d, _ := v.(*value.Dict)
 	t.came++
 	if err != nil || d.Int("n") != t.came || d.Str("d") != from {
 		return nil, errors.New("a frame that makes no sense, or came twice")
 	}
 	return d.Dict("data"), nil
-}
-
-// witnessLink is a master's connection to a witness.
-type witnessLink struct {
-	address, from, cluster string
-	secret                 func() (string, error)
-
-	mu sync.Mutex
-	t  *talk
-}
-
-// ask asks one question at a time.
-func (l *witnessLink) ask(ctx context.Context, arg *value.Dict) (*value.Dict, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	old := l.t != nil
-	d, err := l.try(ctx, arg)
-	if err != nil && old && ctx.Err() == nil {
-		d, err = l.try(ctx, arg) // it may have been started anew
-	}
-	return d, err
-}
-
-func (l *witnessLink) try(ctx context.Context, arg *value.Dict) (d *value.Dict, err error) {
-	defer func() {
-		if err != nil && l.t != nil {
-			l.t.conn.Close()
-			l.t = nil
-		}
-	}()
-	if l.t == nil {
-		if l.t, err = l.dial(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if end, ok := ctx.Deadline(); ok {
-		l.t.conn.SetDeadline(end)
-	}
-	conn := l.t.conn
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
-	defer stop()
-	if err := l.t.say("m", arg); err != nil {
-		return nil, err
-	}
-	return l.t.hear("w")
-}
-
-func (l *witnessLink) dial(ctx context.Context) (_ *talk, err error) {
-	d := net.Dialer{Timeout: dialTime}
-	if ip := net.ParseIP(l.from); ip != nil {
-		d.LocalAddr = &net.TCPAddr{IP: ip}
-	}
-	conn, err := d.DialContext(ctx, "tcp", l.address)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			conn.Close()
-		}
-	}()
-	if end, ok := ctx.Deadline(); ok {
-		conn.SetDeadline(end)
-	}
-	frames := event.NewFrameReader(conn, maxWitnessFrame)
-	secret, err := l.secret()
-	if err != nil {
-		return nil, err
-	}
-	var said transcript
-	if err := writeSaid(conn, tagWitness, value.DictOf("cluster", l.cluster, "id", l.from, "nonce", nonce()), &said); err != nil {
-		return nil, err
-	}
-	_, hello, err := expectOf(frames, tagWitness)
-	if err != nil {
-		return nil, err
-	}
-	said.add(hello)
-	if err := writeSaid(conn, tagWitnessProof, value.DictOf("proof", said.proof(secret, tagWitnessProof+"/master")), &said); err != nil {
-		return nil, err
-	}
-	a, _, err := expectOf(frames, tagWitnessProof)
-	if err != nil {
-		return nil, err
-	}
-	if !hmac.Equal(a.Bytes("proof"), said.proof(secret, tagWitnessProof+"/witness")) {
-		return nil, salt.Errorf(salt.Denied, "what answers at %s does not know cluster_secret", l.address)
-	}
-	return newTalk(conn, frames, secret, said)
-}
-
-// expectOf is expect for what a witness says.
-func expectOf(frames *event.FrameReader, tag string) (*value.Dict, []byte, error) {
-	body, err := frames.Next()
-	if err != nil {
-		return nil, nil, err
-	}
-	got, d, err := hear(body)
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case got == tagWitnessRefused:
-		return nil, nil, salt.Errorf(salt.Denied, "the witness refuses: %.500s", d.Str("reason"))
-	case got != tag:
-		return nil, nil, fmt.Errorf("%.80q in place of %s", got, tag)
-	}
-	return d, body, nil
 }

@@ -352,3 +352,54 @@ func TestVoterClaims(t *testing.T) {
 		t.Error("damaged claims are taken for none")
 	}
 }
+
+// TestExchange: while a voter is exchanged for another one there are never two
+// leases, whoever was started anew with the new list already, if the one that
+// goes was stopped before. If it was not there may be two, so that is not asked
+// for in vain.
+func TestExchange(t *testing.T) {
+	before, after := []string{"a", "b", "old"}, []string{"a", "b", "new"}
+	now := time.Now()
+	two := func(stopped bool, renewed ...string) bool {
+		dir := t.TempDir()
+		open := func(name string, list []string) *Voter {
+			v, err := OpenVoter(filepath.Join(dir, name), list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			v.now, v.flush = func() time.Time { return now }, false
+			return v
+		}
+		voters := map[string]*Voter{"a": open("a", before), "b": open("b", before), "new": open("new", after)}
+		if !stopped {
+			voters["old"] = open("old", before)
+		}
+		for _, name := range renewed {
+			voters[name] = open(name, after)
+		}
+		now = now.Add(2 * Term)
+		granted := func(holder string, token uint64, list []string) (n int) {
+			for _, name := range list {
+				if v := voters[name]; v != nil {
+					a, err := v.Answer(request(holder, token, list))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if a.Granted {
+						n++
+					}
+				}
+			}
+			return n
+		}
+		return granted("a", 1, before) >= 2 && granted("b", 2, after) >= 2
+	}
+	for _, renewed := range [][]string{nil, {"a"}, {"b"}, {"a", "b"}} {
+		if two(true, renewed...) {
+			t.Errorf("there are two leases when %v have the new list", renewed)
+		}
+	}
+	if !two(false, "b") {
+		t.Error("nothing depends on the order")
+	}
+}

@@ -26,6 +26,8 @@ type Cluster interface {
 	// Once whether this master may do it, and with which token.
 	Lease(ctx context.Context) *lease.Status
 	Once() (token uint64, may bool)
+	// Voters are those that give the lease.
+	Voters(ctx context.Context) []cluster.Voter
 	// Remove takes a member out.
 	Remove(id string) error
 	// Drain has minions use others than a member, or use it again.
@@ -86,6 +88,15 @@ cluster.remove takes single masters out. With voters, brine cluster recover is t
 
 With here=True the exit code is 1 if that is not this master: a job of cron on all masters that begins with it works on one.`,
 			fn.Example("salt-run cluster.lease"), fn.Example("salt-run cluster.lease here=True")),
+		fn.Of("voters", c.voters, `Return how each of cluster_voters is, as this master sees it.
+
+The return code is 1 if one of them cannot vote. Each row has:
+
+voter, is: master or witness. votes: yes, or why it cannot. grants: whom it grants the lease now. token: the greatest that it has granted. tls: whether it is
+asked by TLS. secret: of a witness, whether it has the secret of the cluster as it is now.
+
+The list is that of the configuration, the same on all. To exchange a voter, stop the one that goes first, for good; then change the list on all and restart them.`,
+			fn.Example("salt-run cluster.voters")),
 		fn.Of("keys", c.keys, `Return of the keys of minions, also of deleted ones, in which state they are, since when, and on which master, by whom and how that was decided.
 
 All masters say the same. who is a user, or the rule that let the minion in; unknown if a program has changed the file that does not tell.`,
@@ -365,6 +376,33 @@ func (c clusters) rollback(ctx context.Context, _ *fn.Call, a rollbackArgs) (*va
 		return nil, err
 	}
 	return c.ClusterRollback(ctx, a.Revision, a.options())
+}
+
+func (c clusters) voters(ctx context.Context, call *fn.Call, _ struct{}) (*value.List, error) {
+	if err := c.isolated(); err != nil {
+		return nil, err
+	}
+	voters := c.Cluster.Voters(ctx)
+	if len(voters) == 0 {
+		return nil, salt.Errorf(salt.Invalid, "cluster_voters is not set: the first master by id does what one is to do, of those that see each other")
+	}
+	rows := &value.List{}
+	for _, v := range voters {
+		is, votes := "master", "yes"
+		if v.Witness {
+			is = "witness"
+		}
+		if !v.Votes {
+			votes = "no: " + v.Why
+			call.SetRetcode(1)
+		}
+		row := value.DictOf("voter", v.ID, "is", is, "votes", votes, "grants", v.Holder, "token", int64(v.Token), "tls", v.TLS, "secret", nil)
+		if v.Witness {
+			row.Set("secret", v.Secret)
+		}
+		rows.Append(row)
+	}
+	return rows, nil
 }
 
 type leaseArgs struct {

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"brine/internal/atomicfile"
@@ -25,15 +26,15 @@ import (
 )
 
 var command = frame.Command{
-	Name: "cluster", Usage: "init|join|unshare|leave|remove|recover|drain|undrain|rotate-secret|status|members|check [options] [MASTER]",
+	Name: "cluster", Usage: "init|join|unshare|leave|remove|recover|drain|undrain|rotate-secret|status|voters|members|check [options] [MASTER]",
 	Doc: "init makes a new cluster of masters that share no folder, whose first member is the master of this machine; a key pair that it has becomes the cluster's, so that its minions notice nothing. " +
 		"join MASTER has the master of this machine join the cluster of a member that runs. Both write master.d/cluster.conf, and the master is to be started, or restarted, afterwards. " +
 		"unshare moves the master of this machine, which is to be stopped, from a folder that it shares with others of its cluster to folders of its own. " +
 		"leave has the master that runs here hand over what it has, leave and end. remove MASTER takes another one out that is gone for good. " +
 		"recover has the master that runs here go on when most are lost for good: it takes all out that cannot be reached, and has no voters from its next start on. " +
 		"drain [MASTER] has minions that know the masters use others than this one, or MASTER, and undrain has them come back. " +
-		"rotate-secret makes a new secret that masters must know to join, has all members take it, and shows it. " +
-		"status shows how each is, members which there are as this one sees it, check compares what they have.",
+		"rotate-secret makes a new secret that masters must know to join, has all members and witnesses take it, and shows it. " +
+		"status shows how each is, and each voter, voters these alone, members which there are as this one sees it, check compares what they have.",
 }
 
 // Applet is the entry in the table of programs.
@@ -50,11 +51,11 @@ type options struct {
 	PKIDir      string `flag:"--pki-dir" arg:"DIR" doc:"With unshare: the folder for the keys of the cluster and of minions. Default: cluster, in pki_dir."`
 	CacheDir    string `flag:"--cache-dir" arg:"DIR" doc:"With unshare: the folder for jobs and what is known of minions. Default: beside cachedir, with -own behind its name."`
 	Sure        bool   `flag:"--sure" doc:"With recover: do it. Without, it shows what would be done."`
-	Out         string `flag:"--out --output" arg:"NAME" doc:"With rotate-secret, status, members and check: form of the output, as that of salt-run."`
+	Out         string `flag:"--out --output" arg:"NAME" doc:"With rotate-secret, status, voters, members and check: form of the output, as that of salt-run."`
 }
 
 // words are what can be done.
-const words = "init, join, unshare, leave, remove, recover, drain, undrain, rotate-secret, status, members and check"
+const words = "init, join, unshare, leave, remove, recover, drain, undrain, rotate-secret, status, voters, members and check"
 
 func execute(ctx context.Context, env *frame.Env, args []string) int {
 	o := &options{}
@@ -66,7 +67,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return command.Fail(env, "say what to do: "+words)
 	}
 	what, names := inv.Args[0], inv.Args[1:]
-	takes := map[string]int{"init": 0, "join": 1, "unshare": 0, "leave": 0, "remove": 1, "recover": 0, "drain": 0, "undrain": 0, "rotate-secret": 0, "status": 0, "members": 0, "check": 0}
+	takes := map[string]int{"init": 0, "join": 1, "unshare": 0, "leave": 0, "remove": 1, "recover": 0, "drain": 0, "undrain": 0, "rotate-secret": 0, "status": 0, "voters": 0, "members": 0, "check": 0}
 	n, known := takes[what]
 	switch {
 	case !known:
@@ -93,15 +94,21 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 	if what != "init" && what != "join" {
 		line := []string{"-c", o.ConfigDir}
 		out := o.Out
-		if out == "" && what == "status" {
+		if out == "" && (what == "status" || what == "voters") {
 			out = "table"
 		}
 		if out != "" {
 			line = append(line, "--out", out)
 		}
+		line = slices.Clip(line)
 		code := run.Applet().Run(ctx, env, append(append(line, "cluster."+strings.ReplaceAll(what, "-", "_")), names...))
 		if what == "rotate-secret" && out == "" && code == frame.ExitOK {
 			return showSecret(env, o)
+		}
+		if what == "status" && o.Out == "" && hasVoters(env, o) {
+			if of := run.Applet().Run(ctx, env, append(line, "cluster.voters")); code == frame.ExitOK {
+				code = of
+			}
 		}
 		return code
 	}
@@ -126,6 +133,12 @@ func failed(env *frame.Env, err error) int {
 		return frame.ExitUnavailable
 	}
 	return frame.ExitFailure
+}
+
+// hasVoters reports whether the configuration names voters.
+func hasVoters(env *frame.Env, o *options) bool {
+	c, _, err := config.LoadMaster(config.Path(config.MasterKind, o.Resolve(env), env.Getenv), slog.New(slog.DiscardHandler))
+	return err == nil && c.Cluster.Isolated && len(c.Cluster.Voters) > 0
 }
 
 // showSecret says how masters join now.

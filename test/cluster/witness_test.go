@@ -1,0 +1,240 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"brine/test/daemontest"
+)
+
+type voterRow struct {
+	Voter, Is, Votes, Grants string
+	TLS                      bool
+	Secret                   *bool
+}
+
+// votersAt asks a master how the voters are.
+func votersAt(m *node) (map[string]voterRow, error) {
+	out, errs, code := m.Run(brine, "cluster", "voters", "--out=json")
+	var rows []voterRow
+	if err := json.Unmarshal([]byte(out), &rows); err != nil {
+		return nil, fmt.Errorf("%w: %s%s", err, out, errs)
+	}
+	by := map[string]voterRow{}
+	all := true
+	for _, r := range rows {
+		by[r.Voter] = r
+		all = all && r.Votes == "yes"
+	}
+	if all != (code == 0) {
+		return nil, fmt.Errorf("exit code %d: %s", code, out)
+	}
+	return by, nil
+}
+
+// witnessIs waits until all masters say that a witness votes, by TLS or without,
+// and whether it has the secret as it is now.
+func witnessIs(t *testing.T, what string, w *node, byTLS, secret bool, masters ...*node) {
+	t.Helper()
+	for _, m := range masters {
+		eventually(t, what+" in the eyes of "+m.Name, func() error {
+			by, err := votersAt(m)
+			r := by[w.Host]
+			if err == nil && (len(by) != 3 || r.Is != "witness" || r.Votes != "yes" || r.TLS != byTLS || r.Secret == nil || *r.Secret != secret) {
+				err = fmt.Errorf("%+v", by)
+			}
+			return err
+		})
+	}
+}
+
+func rotated(t *testing.T, m *node) (have, late []string) {
+	t.Helper()
+	out, errs, code := m.Run(brine, "cluster", "rotate-secret", "--out=json")
+	var d struct{ Have, Late []string }
+	if err := json.Unmarshal([]byte(out), &d); err != nil || code != 0 {
+		t.Fatalf("%v, exit code %d: %s%s", err, code, out, errs)
+	}
+	return d.Have, d.Late
+}
+
+// TestWitnessLearns: a witness speaks TLS with the masters, and has a new secret
+// at once, or when it is back, with its configuration as it was. A master that
+// joins then can ask it; silent strangers keep nobody from it; one that was
+// removed is none any more.
+func TestWitnessLearns(t *testing.T) {
+	t.Parallel()
+	a, w := withWitness(t, "auto_accept: true\n")
+	w.Launch()
+	a.start()
+	_, token := holder(t, "at first", 0, a.masters...)
+	witnessIs(t, "it has the secret", w, true, true, a.masters...)
+	have, late := rotated(t, a.masters[0])
+	if !slices.Contains(have, w.Host) || len(late) > 0 {
+		t.Errorf("have the new secret: %v, and will: %v", have, late)
+	}
+	witnessIs(t, "it has the second secret", w, true, true, a.masters...)
+
+	w.Kill()
+	have, late = rotated(t, a.masters[1])
+	if len(have) != 2 || !slices.Equal(late, []string{w.Host}) {
+		t.Errorf("while the witness is away have the new secret: %v, and will: %v", have, late)
+	}
+	eventually(t, "it is said that it is away", func() error {
+		by, err := votersAt(a.masters[0])
+		if err == nil && !strings.HasPrefix(by[w.Host].Votes, "no: ") {
+			err = fmt.Errorf("%+v", by)
+		}
+		return err
+	})
+	if out, _, code := a.masters[0].Run(brine, "cluster", "status"); code == 0 || !strings.Contains(out, w.Host) {
+		t.Errorf("exit code %d, and status does not name the witness: %s", code, out)
+	}
+	w.Launch()
+	witnessIs(t, "it has the third secret", w, true, true, a.masters...)
+
+	late3 := a.add(daemontest.Host(), a.masters[0].Host)
+	now := strings.TrimSpace(a.masters[0].Read("cluster/.secret"))
+	var voters string
+	for l := range strings.Lines(a.masters[0].Read("master")) {
+		if strings.HasPrefix(l, "cluster_voters: ") {
+			voters = l
+		}
+	}
+	late3.Write("master", strings.ReplaceAll(late3.Read("master"), secret, now)+voters)
+	late3.Start()
+	witnessIs(t, "it takes a master that has joined", w, true, true, late3)
+
+	var silent []net.Conn
+	defer func() {
+		for _, c := range silent {
+			c.Close()
+		}
+	}()
+	for range 200 {
+		if c, err := net.Dial("tcp", net.JoinHostPort(w.Host, fmt.Sprint(poolPort))); err == nil {
+			silent = append(silent, c)
+		}
+	}
+	first, _ := holder(t, "while strangers knock", token-1, a.masters...)
+	first.Kill()
+	rest := but(a.masters, first)
+	if first == late3 { // both others vote
+		rest = a.masters[:2]
+	}
+	_, token = holder(t, "after a kill, while strangers knock", token, rest...)
+	for _, c := range silent {
+		c.SetDeadline(time.Now().Add(60 * time.Second))
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatalf("a silent connection stays: %v", err)
+		}
+	}
+	if first == late3 {
+		return
+	}
+	if _, errs, code := rest[0].Run(brine, "cluster", "remove", first.Name); code != 0 {
+		t.Fatal(errs)
+	}
+	eventually(t, "the witness knows that it was removed", func() error {
+		if s := w.Read("state/known.json"); strings.Contains(s, fmt.Sprintf("%q:", first.Name)) || !strings.Contains(s, late3.Name) {
+			return errors.New(s)
+		}
+		return nil
+	})
+}
+
+// TestWitnessUpgrade: masters and a witness of a version without TLS
+// (BRINE_OLD) get the new one. In between the witness votes, whichever end is
+// older, and the log says what is to be done; a witness that speaks TLS takes the
+// old program back no more.
+func TestWitnessUpgrade(t *testing.T) {
+	t.Parallel()
+	old := os.Getenv("BRINE_OLD")
+	if old == "" {
+		t.Skip("BRINE_OLD does not name the program of a version without TLS between masters")
+	}
+	for _, first := range []string{"masters", "witness"} {
+		t.Run(first+" first", func(t *testing.T) {
+			t.Parallel()
+			within := []string{"sh", "-c", `shift; exec "` + old + `" "$@"`, "sh"}
+			a, w := withWitness(t, "auto_accept: true\n")
+			all := append([]*node{w}, a.masters...)
+			for _, n := range all {
+				n.Within = within
+			}
+			w.Launch()
+			a.start()
+			_, token := holder(t, "without TLS", 0, a.masters...)
+			renew := func(n *node) {
+				n.Signal(syscall.SIGTERM)
+				n.Wait(60 * time.Second)
+				n.Within = nil
+				n.Launch()
+				if n != w {
+					n.Await()
+				}
+			}
+			if first == "witness" {
+				renew(w)
+				w.Logged("a master speaks without TLS")
+				votes(t, w, a.masters...)
+			}
+			for _, m := range a.masters {
+				renew(m)
+				votes(t, w, m)
+			}
+			if first == "masters" {
+				witnessIs(t, "it votes without TLS", w, false, false, a.masters...)
+				a.masters[0].Logged("a witness speaks no TLS")
+				if _, late := rotated(t, a.masters[0]); !slices.Equal(late, []string{w.Host}) {
+					t.Errorf("%v will have the secret", late)
+				}
+				// By hand, as ever.
+				w.Write("witness", strings.Replace(w.Read("witness"), secret, strings.TrimSpace(a.masters[0].Read("cluster/.secret")), 1))
+				renew(w)
+			}
+			witnessIs(t, "it speaks TLS", w, true, true, a.masters...)
+			holder(t, "by TLS", token, a.masters...)
+
+			eventually(t, "it is told that all speak TLS", func() error {
+				if s := w.Read("state/known.json"); !strings.Contains(s, `"tls": true`) {
+					return errors.New(s)
+				}
+				return nil
+			})
+			w.Signal(syscall.SIGTERM)
+			w.Wait(60 * time.Second)
+			w.Within = within
+			w.Launch()
+			eventually(t, "the old witness is refused", func() error {
+				by, err := votersAt(a.masters[0])
+				if err == nil && !strings.Contains(by[w.Host].Votes, "TLS with the witness") {
+					err = fmt.Errorf("%+v", by)
+				}
+				return err
+			})
+		})
+	}
+}
+
+// votes waits until masters of whatever version say that a witness votes.
+func votes(t *testing.T, w *node, masters ...*node) {
+	t.Helper()
+	for _, m := range masters {
+		eventually(t, "the witness votes in the eyes of "+m.Name, func() error {
+			l, err := lease(m)
+			if err == nil && !strings.HasPrefix(l.Voters[w.Host], "grants it to") {
+				err = fmt.Errorf("%+v", l)
+			}
+			return err
+		})
+	}
+}
