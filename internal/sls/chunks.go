@@ -41,7 +41,9 @@ func Chunks(high, extra *value.Dict) ([]*value.Dict, []*Error) {
 // ofState makes the chunks of one state, of which there are several if it has
 // several names.
 func ofState(id, mod any, body *value.Dict, run *value.List, extra *value.Dict) (chunks []*value.Dict, fault string) {
-	chunk := value.NewDict(len(run.Items) + 8)
+	// Room for its arguments, for what is set here and for the order: thousands
+	// of chunks live as long as the run, and one that grows doubles.
+	chunk := value.NewDict(len(run.Items) + extra.Len() + 7)
 	chunk.Set("state", mod)
 	chunk.Set("name", id)
 	chunk.Update(extra)
@@ -75,12 +77,17 @@ func ofState(id, mod any, body *value.Dict, run *value.List, extra *value.Dict) 
 	}
 	fun := funs[len(funs)-1]
 	if len(names) == 0 {
-		live := value.DeepCopy(chunk).(*value.Dict)
-		live.Set("fun", fun)
-		return []*value.Dict{live}, ""
+		for k, v := range chunk.All() {
+			chunk.Set(k, value.DeepCopy(v))
+		}
+		chunk.Set("fun", fun)
+		return []*value.Dict{chunk}, ""
 	}
 	for i, entry := range names {
-		live := value.DeepCopy(chunk).(*value.Dict)
+		live := value.NewDict(chunk.Len() + 4)
+		for k, v := range chunk.All() {
+			live.Set(k, value.DeepCopy(v))
+		}
 		if fault := setName(live, entry); fault != "" {
 			return nil, fmt.Sprintf("the names of '%s' in SLS '%s': %s", value.Str(id), body.Str("__sls__"), fault)
 		}
