@@ -233,7 +233,7 @@ func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state
 	case !filesys.Exists(target, true):
 		return state.Plan{}, fn.Errorf("Target %s for hard link does not exist", target)
 	case filesys.IsDir(target):
-		return state.Plan{}, fn.Errorf("Unable to create hard link from %s to directory %s", name, target)
+		return state.Plan{}, fn.Errorf("Unable to hard link from directory %s", target)
 	case filesys.IsDir(name) && !filesys.IsLink(name):
 		return state.Plan{}, fn.Errorf("Unable to hard link %s to existing directory: %s", target, name)
 	}

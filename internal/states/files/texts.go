@@ -139,23 +139,45 @@ func opened(name string) (text string, fresh bool, err error) {
 	return "", true, nil
 }
 
-// spaced is a pattern that finds a text whatever white space is in it.
+// spaced is a pattern that finds a text as whole lines, whatever white space is
+// in it.
 func spaced(text string) string {
-	var b strings.Builder
+	var lns []string
 	for _, line := range lines(text) {
-		if strings.TrimSpace(line) == "" {
-			continue
+		var words []string
+		for _, w := range shellWords(line) {
+			words = append(words, pyre.Escape(w))
 		}
-		words := strings.Fields(line)
-		for i, w := range words {
-			if i > 0 {
-				b.WriteString(`(?:[\s]+)?`)
-			}
-			b.WriteString(pyre.Escape(w))
+		if len(words) > 0 {
+			lns = append(lns, strings.Join(words, `\s*`))
 		}
-		b.WriteString(`(?:[\s]+)?`)
 	}
-	return b.String()
+	return `(?m)^\s*` + strings.Join(lns, `\s*`) + `\s*$`
+}
+
+// shellWords splits a line at white space. Where both kinds of quotes are in it,
+// what begins with a double quote ends with the next, white space and all, as
+// Salt's shlex has it.
+func shellWords(line string) []string {
+	quoting := strings.Contains(line, "'") && strings.Contains(line, `"`) && !strings.Contains(line, `'\"`)
+	var words []string
+	for {
+		line = strings.TrimLeft(line, " \t\r\n")
+		if line == "" {
+			return words
+		}
+		end := strings.IndexAny(line, " \t\r\n")
+		if quoting && line[0] == '"' {
+			if i := strings.IndexByte(line[1:], '"'); i >= 0 {
+				end = i + 2
+			}
+		}
+		if end < 0 {
+			end = len(line)
+		}
+		words = append(words, line[:end])
+		line = line[end:]
+	}
 }
 
 // has tells whether a file has a text.
