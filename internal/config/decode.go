@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"brine/internal/field"
 	"brine/internal/salt"
@@ -60,7 +61,7 @@ func options(ptr any) ([]option, []reflect.Value, error) {
 	index := map[string]int{}
 	parts := partsOf(rv.Elem())
 	for _, p := range parts {
-		fields, err := field.Of(p.Type())
+		fields, err := fieldsOf(p.Type())
 		if err != nil {
 			return nil, nil, err
 		}
@@ -79,6 +80,21 @@ func options(ptr any) ([]option, []reflect.Value, error) {
 		}
 	}
 	return out, parts, nil
+}
+
+// declared are the fields of parts that were asked for: each start of a program
+// asks several times, and a minion's configuration has hundreds.
+var declared sync.Map // of []field.Field by reflect.Type
+
+func fieldsOf(t reflect.Type) ([]field.Field, error) {
+	if fields, ok := declared.Load(t); ok {
+		return fields.([]field.Field), nil
+	}
+	fields, err := field.Of(t)
+	if err == nil {
+		declared.Store(t, fields)
+	}
+	return fields, err
 }
 
 func partsOf(st reflect.Value) []reflect.Value {

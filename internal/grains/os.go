@@ -1,9 +1,11 @@
 package grains
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"math/big"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -390,18 +392,43 @@ func debianArch(ctx context.Context, c *collection, machine string) string {
 	if lines := c.Lines("/var/lib/dpkg/arch"); len(lines) > 0 && lines[0] != "" {
 		return lines[0]
 	}
-	status, _ := c.ReadFile("/var/lib/dpkg/status") // megabytes
-	if at := bytes.Index(status, []byte("Package: dpkg\n")); at == 0 || at > 0 && status[at-1] == '\n' {
-		stanza, _, _ := bytes.Cut(status[at:], []byte("\n\n"))
-		if _, rest, ok := strings.Cut(string(stanza), "\nArchitecture: "); ok {
-			arch, _, _ := strings.Cut(rest, "\n")
-			return strings.TrimSpace(arch)
-		}
+	if arch := dpkgStatus(c.Path("/var/lib/dpkg/status"), "dpkg", "Architecture"); arch != "" {
+		return arch
 	}
 	if out, exit, err := c.Run(ctx, "dpkg", "--print-architecture"); err == nil && exit == 0 && out != "" {
 		return strings.TrimSpace(out)
 	}
 	return machine
+}
+
+// dpkgStatus returns what the list of packages, which has megabytes, says of one
+// of them, or "". It reads no further than that.
+func dpkgStatus(path, pkg, key string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, 64<<10)
+	name, found := []byte("Package: "+pkg), false
+	for whole := true; ; {
+		line, more, err := r.ReadLine()
+		if err != nil {
+			return ""
+		}
+		switch {
+		case !whole: // goes on a long line
+		case !found:
+			found = bytes.Equal(line, name)
+		case len(line) == 0:
+			return ""
+		default:
+			if v, ok := bytes.CutPrefix(line, []byte(key+": ")); ok {
+				return string(bytes.TrimSpace(v))
+			}
+		}
+		whole = !more
+	}
 }
 
 var rpmHostCPU = lazily(`(?m)^%_host_cpu\s+(\S+)`)

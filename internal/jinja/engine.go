@@ -158,6 +158,8 @@ type Run struct {
 	// that is fs.ErrNotExist means that there is no such template. The
 	// globals it returns, if any, are set from then on.
 	Load func(ctx context.Context, name string, globals func(string) any) (*Template, map[string]any, error)
+	// Tail ends what is made, without counting towards its size.
+	Tail string
 	// Timed is told how long the parts took that are asked for, if set.
 	Timed func(source, label string, d time.Duration)
 }
@@ -177,7 +179,8 @@ func (t *Template) Render(ctx context.Context, r Run) (out string, err error) {
 	c := rt.newContext(t, &scopeVars{vars: r.Vars, up: rt.globals})
 	var b buffer
 	rt.render(t, c, &b)
-	return string(b.b), nil
+	b.add(r.Tail)
+	return b.String(), nil
 }
 
 // failure turns a panic of the engine into an error with its place.

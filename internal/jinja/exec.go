@@ -26,13 +26,22 @@ type frame struct {
 	escape bool
 }
 
-type buffer struct{ b []byte }
+// buffer is what is written. It doubles when it grows, for an SLS of many states
+// makes hundreds of kilobytes, and its text is taken without a copy.
+type buffer struct{ strings.Builder }
+
+func (b *buffer) add(s string) {
+	if n := b.Cap(); n > 0 && b.Len()+len(s) > n {
+		b.Grow(max(n, len(s)))
+	}
+	b.WriteString(s)
+}
 
 // write appends text, within what may be made.
 func (f *frame) write(s string) {
 	if s != "" {
 		f.rt.spend(len(s))
-		f.out.b = append(f.out.b, s...)
+		f.out.add(s)
 	}
 }
 
@@ -115,7 +124,7 @@ func (f *frame) capture(body []stmt) string {
 	f.out = &b
 	f.run(body)
 	f.out = old
-	return string(b.b)
+	return b.String()
 }
 
 // markup is text that templates made, which with autoescape is safe.
@@ -316,7 +325,7 @@ func (n *forStmt) recurse(f *frame, v any, depth int) string {
 	g.line, g.escape, g.block, g.parent, g.text = n.line, f.escape, f.block, f.parent, f.text
 	n.loop(g, v, func(v any, depth int) string { return n.recurse(f, v, depth) }, depth)
 	g.done()
-	return string(b.b)
+	return b.String()
 }
 
 func (n *forStmt) loop(f *frame, v any, recurse func(any, int) string, depth int) flow {
@@ -569,7 +578,7 @@ func (rt *runtime) newModule(t *Template, vars *scopeVars) *Module {
 	c := rt.newContext(t, vars)
 	var b buffer
 	rt.render(t, c, &b)
-	m := &Module{name: t.name, body: string(b.b), vars: map[string]any{}}
+	m := &Module{name: t.name, body: b.String(), vars: map[string]any{}}
 	for name := range c.exported {
 		m.vars[name] = c.vars[name]
 	}

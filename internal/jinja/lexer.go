@@ -61,7 +61,8 @@ func tokenize(o *Options, source string) []token {
 	if !o.KeepTrailingNewline {
 		l.s = strings.TrimSuffix(l.s, "\n")
 	}
-	l.toks = make([]token, 0, len(l.s)/8+8)
+	// A tag has some ten tokens with the text before it.
+	l.toks = make([]token, 0, 10*(strings.Count(l.s, o.VariableStart)+strings.Count(l.s, o.BlockStart))+8)
 	l.prepare()
 	if err := l.root(); err != nil {
 		l.toks = append(l.toks, token{kind: tError, line: err.line, text: err.msg})

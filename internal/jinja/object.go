@@ -419,7 +419,7 @@ func (m *Macro) run(rt *runtime, vals []any, caller any, args []any, kw *value.D
 	}
 	f.run(d.body)
 	f.done()
-	return f.markup(string(b.b))
+	return f.markup(b.String())
 }
 
 // selfObject is the variable self: the blocks of a template.
@@ -459,7 +459,7 @@ func (b *blockRef) Call(c *Call) (any, error) {
 	}
 	var out buffer
 	b.c.rt.block(b.c, b.c.blocks[b.name], b.i, &out)
-	return c.f.markup(string(out.b)), nil
+	return c.f.markup(out.String()), nil
 }
 
 // goFunc is a function of Go.

@@ -157,12 +157,13 @@ func (r *Renderer) fill(ctx context.Context, req *Request, source string, sls bo
 	}
 	vars := names(ctx, req, sls)
 	l := &templateLoader{r: r, req: req, env: env}
-	out, err := tpl.Render(ctx, jinja.Run{Globals: vars, Vars: vars, Load: l.load, Timed: r.timed})
+	run := jinja.Run{Globals: vars, Vars: vars, Load: l.load, Timed: r.timed}
+	if strings.HasSuffix(source, "\n") {
+		run.Tail = "\n"
+	}
+	out, err := tpl.Render(ctx, run)
 	if err != nil {
 		return "", jinjaError(req, source, err)
-	}
-	if strings.HasSuffix(source, "\n") {
-		out += "\n"
 	}
 	return out, nil
 }

@@ -16,7 +16,7 @@ func renderYAML(_ context.Context, _ *Renderer, req *Request, in any, _ string) 
 	if err != nil {
 		return nil, err
 	}
-	v, err := yaml.Load([]byte(text), req.name())
+	v, err := yaml.LoadText(text, req.name())
 	if err != nil {
 		return nil, yamlError(req, err, text)
 	}

@@ -1,7 +1,6 @@
 package yaml
 
 import (
-	"bytes"
 	"strings"
 
 	"brine/internal/value"
@@ -23,11 +22,11 @@ const quickKey = 900
 
 // quickLoad returns the value of a document. ok is false if it has to be read
 // in the general way.
-func quickLoad(data []byte) (v any, ok bool) {
+func quickLoad(data string) (v any, ok bool) {
 	if len(data) > MaxBytes || !quickCharacters(data) {
 		return nil, false
 	}
-	q := quick{s: string(data)}
+	q := quick{s: data}
 	q.advance()
 	if q.bad || !q.more {
 		return nil, false
@@ -43,9 +42,10 @@ func quickLoad(data []byte) (v any, ok bool) {
 
 // quickCharacters reports whether a text has only characters that need no
 // second look.
-func quickCharacters(data []byte) bool {
+func quickCharacters(data string) bool {
 	high := false
-	for _, c := range data {
+	for i := range len(data) {
+		c := data[i]
 		if c < 0x20 && c != '\n' && c != '\t' || c == 0x7f {
 			return false
 		}
@@ -55,11 +55,11 @@ func quickCharacters(data []byte) bool {
 		return true
 	}
 	for _, s := range []string{"\u0085", "\u2028", "\u2029", "\ufeff"} {
-		if bytes.Contains(data, []byte(s)) {
+		if strings.Contains(data, s) {
 			return false
 		}
 	}
-	return checkCharacters(data) == nil
+	return checkCharacters([]byte(data)) == nil
 }
 
 // quick goes over the lines of a document.

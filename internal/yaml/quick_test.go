@@ -15,7 +15,7 @@ import (
 // the general way does. It returns whether it takes it.
 func sameAsGeneral(t *testing.T, doc string) bool {
 	t.Helper()
-	got, ok := quickLoad([]byte(doc))
+	got, ok := quickLoad(doc)
 	if !ok {
 		return false
 	}

@@ -50,10 +50,15 @@ const (
 // An alias yields the same *value.List or *value.Dict as its anchor, shared
 // as in Python.
 func Load(data []byte, name string) (any, error) {
-	if v, ok := quickLoad(data); ok {
+	return LoadText(string(data), name)
+}
+
+// LoadText is Load for a text, of which what it returns can be parts.
+func LoadText(text, name string) (any, error) {
+	if v, ok := quickLoad(text); ok {
 		return v, nil
 	}
-	v, _, err := load(data, name)
+	v, _, err := load([]byte(text), name)
 	return v, err
 }
 

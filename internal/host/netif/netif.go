@@ -5,6 +5,7 @@
 package netif
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -268,8 +269,8 @@ func dump(request, family int) ([]syscall.NetlinkMessage, error) {
 
 func receive(fd int) ([]syscall.NetlinkMessage, error) {
 	var out []syscall.NetlinkMessage
+	buf := make([]byte, 64<<10)
 	for {
-		buf := make([]byte, 64<<10) // kept: the messages point into it
 		n, _, err := syscall.Recvfrom(fd, buf, 0)
 		if err == syscall.EINTR {
 			continue
@@ -277,7 +278,7 @@ func receive(fd int) ([]syscall.NetlinkMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the kernel's answer: %w", err)
 		}
-		msgs, err := syscall.ParseNetlinkMessage(buf[:n])
+		msgs, err := syscall.ParseNetlinkMessage(bytes.Clone(buf[:n])) // they point into it
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the kernel's answer: %w", err)
 		}
