@@ -94,6 +94,9 @@ type Config struct {
 	Own      *crypt.PrivateKey
 	OwnPub   []byte // the file master.pub
 	Keysize  int
+	// Joins is called before this machine becomes a member of a cluster, if not
+	// nil: to put aside what is left of an earlier time.
+	Joins func() error
 	// Ports are those for requests of minions, by transport.
 	Ports map[string]int
 	// Busy returns how long the processors of this machine have worked since it

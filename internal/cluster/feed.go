@@ -38,6 +38,7 @@ type feed struct {
 	sent    oplog.Vector // what was sent to it, or need not be
 	open    int          // batches without an answer
 	trouble string       // why the peer did not take one
+	live    bool         // the peer can be told what counts
 	lag     map[string]lag
 }
 
@@ -97,7 +98,7 @@ func (p *peer) feedAll(ctx context.Context, s *sealed, start *value.Dict) (feeds
 		if !start.Dict("vec").Has(name) {
 			continue
 		}
-		f := &feed{p: p, s: s, name: name, stream: stream, news: make(chan struct{}, 1), have: readVector(start.Dict("vec").Dict(name)), sent: oplog.Vector{}, lag: map[string]lag{}}
+		f := &feed{p: p, s: s, name: name, stream: stream, news: make(chan struct{}, 1), have: readVector(start.Dict("vec").Dict(name)), sent: oplog.Vector{}, lag: map[string]lag{}, live: start.Bool("live")}
 		feeds[name] = f
 		wg.Go(func() {
 			if err := f.run(ctx); err != nil && ctx.Err() == nil {
@@ -144,6 +145,9 @@ func (f *feed) run(ctx context.Context) error {
 		f.p.c.log.Warn("a peer knows more of what this master did than the master itself: this is an old copy, or a disk has lost something; it goes on under another name", "peer", f.p.id, "stream", f.name)
 		return errors.Join(errors.New("this master has lost changes of its own, which the peer has"), f.stream.Renew())
 	}
+	if err := f.tellLive(ctx, mine); err != nil || ctx.Err() != nil {
+		return err
+	}
 	tick := time.NewTicker(hearsay / 2)
 	defer tick.Stop()
 	for {
@@ -174,6 +178,68 @@ func (f *feed) run(ctx context.Context) error {
 		case <-changed:
 		case <-f.news:
 		case <-tick.C:
+		}
+	}
+}
+
+// tellLive tells a peer that lacks what this master has forgotten which changes
+// count: what it has of others was deleted. It comes before all else on this
+// connection, so that whoever has got the rest knows it.
+func (f *feed) tellLive(ctx context.Context, mine oplog.Vector) error {
+	stream, ok := f.stream.(oplog.Forgetful)
+	if !ok || !f.live {
+		return nil
+	}
+	forgotten, err := stream.Forgotten()
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	lacks := false
+	for origin, n := range forgotten {
+		lacks = lacks || f.have[origin] < n
+	}
+	f.mu.Unlock()
+	if !lacks {
+		return nil
+	}
+	for origin, to := range mine {
+		for after := uint64(0); after < to; {
+			if !f.room(ctx) {
+				return nil
+			}
+			b, err := stream.ReadLive(origin, after)
+			if err != nil {
+				return err
+			}
+			if b.To <= after {
+				return fmt.Errorf("nothing can be read behind change %d of %s", after, origin)
+			}
+			after = b.To
+			f.mu.Lock()
+			f.open++
+			f.mu.Unlock()
+			if err := f.s.send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "live", b.Live, "forgotten", int64(b.Forgotten)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// room waits until another batch may be sent.
+func (f *feed) room(ctx context.Context) bool {
+	for {
+		f.mu.Lock()
+		free := f.open < feedWindow
+		f.mu.Unlock()
+		if free {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-f.news:
 		}
 	}
 }
@@ -247,6 +313,47 @@ func (f *feed) next(self string, mine oplog.Vector) (origin string, after uint64
 	return origin, after, ok
 }
 
+func applyLive(stream oplog.Stream, b oplog.Batch) error {
+	f, ok := stream.(oplog.Forgetful)
+	if !ok || len(b.Origin) > maxOrigin || b.To < b.From {
+		return errors.New("a list of changes that count, of a stream without such")
+	}
+	return f.ApplyLive(b)
+}
+
+// KnownToAll returns up to where all members have said that they know the changes
+// of a stream, and up to where any of them has; ok is false if one of them cannot be
+// reached.
+func (c *Cluster) KnownToAll(stream string) (all, any oplog.Vector, ok bool) {
+	s := c.streams[stream]
+	if s == nil {
+		return nil, nil, false
+	}
+	mine, err := s.Vector()
+	if err != nil {
+		return nil, nil, false
+	}
+	all, any = mine.Clone(), mine
+	for _, p := range c.all() {
+		p.mu.Lock()
+		f, gone := p.fed[stream], p.gone
+		p.mu.Unlock()
+		if gone {
+			continue
+		}
+		if f == nil {
+			return nil, nil, false
+		}
+		f.mu.Lock()
+		for origin, n := range all {
+			all[origin] = min(n, f.have[origin])
+		}
+		any.Merge(f.have)
+		f.mu.Unlock()
+	}
+	return all, any, true
+}
+
 // HandedOver reports whether all peers that can be reached have all that this
 // master has, and how many these are.
 func (c *Cluster) HandedOver() (peers int, all bool, err error) {
@@ -306,6 +413,9 @@ func (e eaters) give(d *value.Dict) error {
 		return fmt.Errorf("changes of a stream that is none: %.80q", d.Str("rep"))
 	}
 	b := oplog.Batch{Origin: d.Str("origin"), From: uint64(max(d.Int("from"), 0)), To: uint64(max(d.Int("to"), 0))}
+	if d.Has("live") {
+		b.Live, b.Forgotten = append([]byte{}, d.Bytes("live")...), uint64(max(d.Int("forgotten"), 0))
+	}
 	for _, it := range d.List("items") {
 		l, _ := it.(*value.List)
 		if l.Len() != 2 {
@@ -336,6 +446,15 @@ func (p *peer) eat(s *sealed, name string, stream oplog.Stream, batches chan opl
 			return
 		case b := <-batches:
 			pairs = append(pairs, "got", int64(1))
+			if b.Live != nil {
+				if err := applyLive(stream, b); err != nil {
+					// What follows must not be taken without it.
+					p.c.gripes.error("apply "+name, "cannot drop what other masters have forgotten; it will be tried again", "peer", p.id, "stream", name, "err", err)
+					s.conn.Close()
+					return
+				}
+				break
+			}
 			switch err := stream.Apply(b); {
 			case errors.Is(err, oplog.ErrGap):
 				pairs = append(pairs, "gap", true)

@@ -275,6 +275,11 @@ const (
 // settle writes the keys. That of the cluster comes last: with it this master
 // is a member.
 func settle(cfg *Config, welcome *value.Dict) error {
+	if cfg.Joins != nil {
+		if err := cfg.Joins(); err != nil {
+			return salt.Errorf(salt.Unavailable, "cannot put aside what is left of the time before: %w", err)
+		}
+	}
 	dir := cfg.Options.PKIDir
 	peers := filepath.Join(dir, peersFolder)
 	for path, mode := range map[string]fs.FileMode{dir: 0o700, peers: 0o755} {

@@ -783,7 +783,7 @@ func (c *Cluster) write(conn net.Conn, tag string, d *value.Dict) error {
 // receiveItems takes the messages of a peer in their order, each once.
 func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 	c := p.c
-	if err := s.send("last", int64(last), "want", value.Strings(c.wanted()), "vec", c.vectors()); err != nil {
+	if err := s.send("last", int64(last), "want", value.Strings(c.wanted()), "vec", c.vectors(), "live", true); err != nil {
 		return err
 	}
 	eaters, stop := p.eatAll(s)

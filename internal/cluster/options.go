@@ -33,6 +33,7 @@ type Options struct {
 	Isolated    bool     `salt:"cluster_isolated_filesystem" default:"false" doc:"the masters of the cluster share no folder: what they have in common they send each other" change:"restart"`
 	Secret      string   `salt:"cluster_secret" default:"" doc:"what a master must know that joins a cluster without a shared folder" change:"restart"`
 	Fingerprint string   `salt:"cluster_pub_fingerprint" default:"" doc:"SHA-256, in hexadecimal digits, of the file cluster.pub of the cluster to join; empty: whoever knows cluster_secret is believed" change:"restart"`
+	KeepDeleted int64    `salt:"cluster_keep_deleted_seconds" default:"2592000" doc:"seconds for which masters without a shared folder remember at least that a key, or what is known of a minion, was deleted; longer while one of them is away; 0: for ever (Brine only)" change:"restart"`
 	Voters      []string `salt:"cluster_voters" default:"[]" doc:"three masters or witnesses, or five, whose majority gives the lease for what is to be done once; the same list on all; empty: the first master by id does it, of those that see each other" change:"restart"`
 }
 
@@ -125,6 +126,12 @@ const (
 	peersFolder = "peers"
 	ownFolder   = "brine/masters"
 )
+
+// Common are the files and folders in cluster_pki_dir that the members have in
+// common, but for the key pair of the cluster and the keys of minions.
+func Common() []string {
+	return []string{peersFolder, stationsFolder, sharesFolder, rosterFile, aesFile, SecretFile}
+}
 
 // OwnDir is where a master keeps what is its own in a cachedir that it shares,
 // and makes that folder.

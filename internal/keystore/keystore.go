@@ -65,6 +65,9 @@ func (s State) String() string {
 	return [...]string{"none", "accepted", "pending", "rejected", "denied"}[s]
 }
 
+// Folders are the names of the folders of all states.
+func Folders() []string { return folders[1:] }
+
 const autosignFolder = "minions_autosign"
 
 // maxKeyFile bounds a key file in bytes. A 16384-bit key takes under 4 KiB.

@@ -67,7 +67,8 @@ func (m *Master) joinCluster() error {
 	m.cluster, err = cluster.New(cluster.Config{
 		ID: m.cfg.ID, Listen: m.cfg.Interface, CacheDir: m.cfg.CacheDir, HashType: m.cfg.Options.HashType, Options: o,
 		Ports: m.requestPorts(), Own: own, OwnPub: pub, Keysize: m.cfg.Options.Keysize, PublishSession: m.cfg.Options.PublishSession,
-		Busy: func() (busy, total int64, ok bool) { return counters.Busy(&host.Machine{}) },
+		Joins: func() error { return PutAside(m.cfg.CacheDir, m.cfg.ID, o.PKIDir, m.log) },
+		Busy:  func() (busy, total int64, ok bool) { return counters.Busy(&host.Machine{}) },
 	}, m.log)
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"brine/internal/cluster"
 	"brine/internal/crypt"
 	"brine/internal/job"
+	"brine/internal/oplog"
 	"brine/internal/replica"
 	"brine/internal/salt"
 )
@@ -27,6 +28,11 @@ type common struct {
 	records *replica.Store
 	mirrors map[string]*replica.Mirror
 	minions *replica.Nested
+
+	// forgot is when deletions were forgotten last; acked and seen are what all
+	// masters knew then, and what any of them.
+	forgot      time.Time
+	acked, seen oplog.Vector
 
 	leaves atomic.Bool // the cluster, when the master ends
 

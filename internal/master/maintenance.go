@@ -57,6 +57,7 @@ func (m *Master) maintain(ctx context.Context) error {
 
 // round is one turn of housekeeping.
 func (m *Master) round() {
+	m.forgetDeleted(time.Now())
 	if !m.sharesFolder() || m.cluster.Leads() {
 		if _, err := m.jobs.Prune(); err != nil {
 			m.log.Error("cannot remove old jobs", "err", err)

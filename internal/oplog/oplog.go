@@ -61,6 +61,24 @@ type Batch struct {
 	Origin   string
 	From, To uint64
 	Items    []Item
+
+	// Live, if not nil, makes this a list of those changes behind From, up to To,
+	// that still count: as varints, each the distance to the one before. There are
+	// no items then. Forgotten is that of Forgetful.
+	Live      []byte
+	Forgotten uint64
+}
+
+// Forgetful is a stream that forgets deletions that all masters know.
+type Forgetful interface {
+	Stream
+	// Forgotten returns, by origin, up to which number deletions may not be here
+	// any more. Who does not know all up to there must be told what counts.
+	Forgotten() (Vector, error)
+	// ReadLive returns which changes of an origin behind a number count.
+	ReadLive(origin string, after uint64) (Batch, error)
+	// ApplyLive drops what does not.
+	ApplyLive(b Batch) error
 }
 
 // Stream is what a link between masters needs of a store with a log. Calls

@@ -189,7 +189,7 @@ func (m *Mirror) begin() error {
 		if err != nil {
 			return err
 		}
-		if r == nil {
+		if r == nil && !unwritten[name] {
 			continue
 		}
 		if unwritten[name] {
@@ -248,7 +248,11 @@ func (m *Mirror) collect() error {
 		return nil
 	}
 	add := func(name string, content []byte, st state) error {
-		c := change{kind: m.kind, name: name, value: content, base: m.base(name)}
+		base, err := m.base(name)
+		if err != nil {
+			return err
+		}
+		c := change{kind: m.kind, name: name, value: content, base: base}
 		if by != nil {
 			was, err := m.s.Get(m.kind, name)
 			if err != nil {
@@ -336,11 +340,12 @@ func (m *Mirror) list() (files map[string]string, about func(name string) bool, 
 }
 
 // base is what whoever has seen the folder knows of a thing.
-func (m *Mirror) base(name string) oplog.Vector {
+func (m *Mirror) base(name string) (oplog.Vector, error) {
 	if st, ok := m.known[name]; ok && st.ctx != nil {
-		return st.ctx
+		return st.ctx, nil
 	}
-	return oplog.Vector{}
+	// Of what is not here it may have been deleted, which others may know yet.
+	return m.s.Forgotten()
 }
 
 // apply writes what came from elsewhere.
@@ -362,8 +367,11 @@ func (m *Mirror) apply() error {
 // write brings the file of a thing to what counts.
 func (m *Mirror) write(name string) error {
 	r, ctx, err := m.s.current(m.kind, name)
-	if err != nil || r == nil {
+	if err != nil {
 		return err
+	}
+	if r == nil { // nothing counts any more: it was deleted long ago
+		r, ctx = &Record{}, nil
 	}
 	old, ok := m.known[name]
 	st := state{there: r.Value != nil, sum: sumOf(r.Value), ctx: ctx}

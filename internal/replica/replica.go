@@ -99,7 +99,7 @@ func Open(dir, id string, ranks Ranks, log *slog.Logger) (*Store, error) {
 	}
 	s := &Store{db: db, id: id, ranks: ranks, log: log, now: time.Now}
 	err = db.Update(func(tx *bolt.Tx) error {
-		for _, name := range [][]byte{recordsBucket, todoBucket, metaBucket} {
+		for _, name := range [][]byte{recordsBucket, todoBucket, metaBucket, forgottenBucket} {
 			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 				return err
 			}

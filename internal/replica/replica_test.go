@@ -111,6 +111,22 @@ func give(t *testing.T, from, to *site) {
 		t.Fatal(err)
 	}
 	theirs, _ := to.store.Vector()
+	if forgotten, err := from.store.Forgotten(); err != nil {
+		t.Fatal(err)
+	} else if !covers(theirs, forgotten) {
+		for origin := range mine {
+			for at := uint64(0); at < mine[origin]; {
+				b, err := from.store.ReadLive(origin, at)
+				if err == nil {
+					err = to.store.ApplyLive(b)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				at = b.To
+			}
+		}
+	}
 	for origin := range mine {
 		for at := theirs[origin]; at < mine[origin]; {
 			b, err := from.store.Read(origin, at, 2, 1<<20)
@@ -124,6 +140,15 @@ func give(t *testing.T, from, to *site) {
 		}
 	}
 	to.sync()
+}
+
+func covers(v, w oplog.Vector) bool {
+	for o, n := range w {
+		if v[o] < n {
+			return false
+		}
+	}
+	return true
 }
 
 func meet(t *testing.T, sites ...*site) {

@@ -22,6 +22,7 @@ import (
 	"brine/internal/cluster"
 	"brine/internal/config"
 	"brine/internal/crypt"
+	"brine/internal/master"
 	"brine/internal/salt"
 )
 
@@ -162,9 +163,11 @@ type machine struct {
 	o    *options
 	conf string // the file to be written
 	pki  string
-	port int
-	bits int
-	pass string // of master.pem
+	// cache is cachedir.
+	cache string
+	port  int
+	bits  int
+	pass  string // of master.pem
 	// clusterPass is of cluster.pem.
 	clusterPass string
 }
@@ -183,7 +186,7 @@ func open(env *frame.Env, o *options) (*machine, error) {
 		return nil, salt.Errorf(salt.Exists, "%s is there already", m.conf)
 	}
 	m.pki, m.port, m.bits, m.pass = c.Files.PKIDir, c.Cluster.Port, c.Options.Keysize, c.Options.KeyPass
-	m.clusterPass = c.Cluster.KeyPass
+	m.clusterPass, m.cache = c.Cluster.KeyPass, c.Files.CacheDir
 	if _, err := os.Lstat(filepath.Join(m.pki, cluster.KeyFile)); err == nil {
 		return nil, salt.Errorf(salt.Exists, "%s has the keys of a cluster already", m.pki)
 	}
@@ -247,6 +250,9 @@ func (m *machine) join(member string) error {
 	cfg := &cluster.Config{ID: m.o.ID, Own: own, OwnPub: own.Public().PEM(), Options: cluster.Options{
 		ID: m.o.Name, Port: m.port, Peers: []string{member}, PKIDir: m.pki, Isolated: true, Secret: m.o.Secret, Fingerprint: m.o.Fingerprint, KeyPass: m.clusterPass,
 	}}
+	cfg.Joins = func() error {
+		return master.PutAside(m.cache, m.o.ID, m.pki, slog.New(slog.NewTextHandler(m.env.Stderr, nil)))
+	}
 	if err := cfg.Options.Check(m.o.ID, true, "0.0.0.0"); err != nil {
 		return err
 	}
