@@ -90,6 +90,11 @@ func (e Line) edit(lines []string) ([]string, error) {
 		return lines, nil
 	}
 	if e.Mode == "insert" && e.Location != "" {
+		for _, unused := range []*string{e.Before, e.After} {
+			if _, err := find(lines, unused); err != nil {
+				return nil, err
+			}
+		}
 		return e.atLocation(lines), nil
 	}
 	before, errBefore := one(lines, e.Before, "before")

@@ -469,10 +469,13 @@ func commenting(w editing, want, good, bad string) state.Plan {
 				}
 			}
 			ok, err := found(w.new, want)
-			if err == nil && !ok {
-				err = errors.New(bad)
+			switch {
+			case err != nil:
+				return state.Change{Diff: changes}, err
+			case !ok:
+				return state.Change{Diff: changes}, errors.New(bad)
 			}
-			return state.Change{Diff: changes, Comment: good}, err
+			return state.Change{Diff: changes, Comment: good}, nil
 		},
 	}}}
 }
