@@ -613,6 +613,12 @@ type Member struct {
 	Behind map[string]int64
 }
 
+// IsBrine reports whether a peer is a master of Brine's, as far as is known.
+func (c *Cluster) IsBrine(id string) bool {
+	p := c.all()[id]
+	return p != nil && p.kind() == kindBrine
+}
+
 // Members returns the peers, sorted.
 func (c *Cluster) Members() (out []Member) {
 	for _, p := range c.all() {

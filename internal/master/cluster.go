@@ -147,11 +147,13 @@ func (m *Master) runCluster(ctx context.Context) error {
 		return value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files", orNil(shortID(m.revisions.current())))
 	})
 	defer m.bus.Handle(m.cluster.Event)()
+	always := []string{tagPresent} // what another one is to go on with
+	m.cluster.Want(always)
 	m.eventIPC.OnReaders(func(n int) {
 		if n > 0 {
 			m.cluster.Want([]string{""})
 		} else {
-			m.cluster.Want(nil)
+			m.cluster.Want(always)
 		}
 	})
 	return m.cluster.Run(ctx, &clusterHost{m: m})
@@ -244,7 +246,9 @@ func (h *clusterHost) Relay(from, tag string, data *value.Dict) {
 		return
 	}
 	switch {
-	case len(parts) == 4 && parts[1] == "job" && parts[3] == "publish":
+	case tag == tagPresent && m.cluster.IsBrine(from): // those of Salt's tell of their own minions
+		m.presence.told(data)
+	case len(parts) == 4 && parts[1] == "job" && parts[3] == "publish" && !m.cluster.Isolated(): // there is none of Salt's
 		h.stockJob(from, parts[2], data)
 	case tag == "salt/auth" && data.Str("act") == "accept" && salt.CheckID(data.Str("id")) == nil:
 		m.newcomers.signedIn(data.Str("id"), time.Now())
@@ -256,7 +260,8 @@ func (h *clusterHost) Relay(from, tag string, data *value.Dict) {
 }
 
 // stockJob publishes a job of a master of Salt's, which comes as an event. One
-// of Brine's comes by itself, so that its event is known already.
+// of Brine's comes by itself, so that its event is known already, unless this
+// master was started anew between the two.
 func (h *clusterHost) stockJob(from, jid string, data *value.Dict) {
 	if !salt.ValidJID(jid) || h.m.queue.knows(jid) {
 		return

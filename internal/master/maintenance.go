@@ -24,7 +24,7 @@ func (m *Master) maintain(ctx context.Context) error {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
 	var lastRound, lastFiles time.Time
-	var cleaning atomic.Bool
+	var cleaning, looking atomic.Bool
 	for {
 		select {
 		case <-ctx.Done():
@@ -45,6 +45,12 @@ func (m *Master) maintain(ctx context.Context) error {
 			}
 			lastRound = now
 			m.round()
+			if m.options().PresenceEvents && !looking.Swap(true) {
+				go func() { // other masters may take their time
+					defer looking.Store(false)
+					m.firePresence(ctx)
+				}()
+			}
 			if !cleaning.Swap(true) {
 				go func() {
 					defer cleaning.Store(false)
@@ -71,9 +77,6 @@ func (m *Master) round() {
 	m.forgetPeers(time.Now())
 	if err := m.tokens.Sweep(time.Now()); err != nil {
 		m.log.Warn("cannot remove old tokens", "err", err)
-	}
-	if m.options().PresenceEvents {
-		m.firePresence()
 	}
 }
 

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"context"
 	"maps"
 	"net"
 	"slices"
@@ -25,6 +26,8 @@ type presence struct {
 	at    time.Time
 	there map[string]bool
 	known map[string]bool // of the last presence event
+
+	answers map[string][]string // of other masters, for events; firePresence alone uses it
 }
 
 // presenceAge is how old an answer may be.
@@ -86,10 +89,9 @@ func (p *presence) isAt(id string, addrs map[string]bool) bool {
 	return false
 }
 
-// events returns what a presence event tells: who is there, and who came and
-// went since the last one.
-func (p *presence) events() (present, came, gone []string) {
-	now := p.current()
+// events returns what a presence event tells: who is there, by now, and who came
+// and went since the last one.
+func (p *presence) events(now map[string]bool) (present, came, gone []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id := range now {
@@ -108,13 +110,65 @@ func (p *presence) events() (present, came, gone []string) {
 	return slices.Sorted(maps.Keys(now)), came, gone
 }
 
-// firePresence sends the presence events.
-func (m *Master) firePresence() {
-	present, came, gone := m.presence.events()
+// elsewhere returns the minions of the other masters of the cluster. Of one that
+// is there and does not answer in time the last answer counts: its minions have
+// not gone.
+func (m *Master) elsewhere(ctx context.Context) map[string]bool {
+	answers := m.cluster.Present(ctx)
+	for _, p := range m.cluster.Members() {
+		if _, ok := answers[p.ID]; !ok && p.Up {
+			answers[p.ID] = m.presence.answers[p.ID]
+		}
+	}
+	m.presence.answers = answers
+	out := map[string]bool{}
+	for _, ids := range answers {
+		for _, id := range ids {
+			out[id] = true
+		}
+	}
+	return out
+}
+
+// tagPresent is that of the event with all minions that are there. The masters
+// of a cluster hear of each other's.
+var tagPresent = salt.Tag("presence", "present")
+
+// told notes what another master of the cluster has said of all minions.
+func (p *presence) told(data *value.Dict) {
+	known := map[string]bool{}
+	for _, it := range data.List("present") {
+		if id, ok := it.(string); ok && salt.CheckID(id) == nil {
+			known[id] = true
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known = known
+}
+
+// firePresence sends the presence events. Of the masters of a cluster the one
+// that does what one is to do sends them for all; another one goes on where it
+// ended.
+func (m *Master) firePresence(ctx context.Context) {
+	now := m.presence.current()
+	if m.cluster != nil {
+		if !m.cluster.Leads() {
+			return
+		}
+		now = maps.Clone(now)
+		for id := range m.elsewhere(ctx) {
+			now[id] = true
+		}
+		if ctx.Err() != nil || !m.cluster.Leads() {
+			return
+		}
+	}
+	present, came, gone := m.presence.events(now)
 	if len(came)+len(gone) > 0 {
 		m.bus.Fire(salt.Tag("presence", "change"), value.DictOf("new", came, "lost", gone))
 	}
-	m.bus.Fire(salt.Tag("presence", "present"), value.DictOf("present", present))
+	m.bus.Fire(tagPresent, value.DictOf("present", present))
 }
 
 // Subscribers returns the peers that listen for publications now, over all

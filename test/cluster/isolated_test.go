@@ -48,6 +48,11 @@ func (a *apart) add(host string, peers ...string) *node {
 	n := daemontest.NewMaster(a.t, brine, host, host, "")
 	n.Write("master", n.Read("master")+a.options(n, secret, peers...))
 	a.masters = append(a.masters, n)
+	a.t.Cleanup(func() {
+		if strings.Contains(n.Log(), "shared folder: its cachedir") {
+			a.t.Errorf("%s complains of a folder that there is not", n.Name)
+		}
+	})
 	return n
 }
 

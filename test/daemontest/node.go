@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"brine/internal/event"
+	saltjson "brine/internal/json"
 )
 
 // The ports that masters are configured with.
@@ -290,10 +291,22 @@ func (n *Node) SaltJSON(k Kind, args ...string) (map[string]any, error) {
 	return rets, nil
 }
 
-// PingAll demands True of every id.
+// PingAll pings all minions and demands True of every id.
 func (n *Node) PingAll(k Kind, ids ...string) error {
 	n.t.Helper()
-	rets, err := n.SaltJSON(k, "*", "test.ping")
+	return n.ping(k, ids, "*")
+}
+
+// PingOnly is PingAll that asks these ids alone, so that nobody waits for others
+// that are known and away.
+func (n *Node) PingOnly(k Kind, ids ...string) error {
+	n.t.Helper()
+	return n.ping(k, ids, "-L", strings.Join(ids, ","))
+}
+
+func (n *Node) ping(k Kind, ids []string, target ...string) error {
+	n.t.Helper()
+	rets, err := n.SaltJSON(k, append(target, "test.ping")...)
 	if err != nil {
 		return err
 	}
@@ -342,6 +355,27 @@ func (n *Node) Accept(ids ...string) {
 // Events records the tags on a master's bus, a line each, until the test ends.
 func (n *Node) Events() func() string {
 	n.t.Helper()
+	return n.record(func(e *event.Event) string { return e.Tag + "\n" })
+}
+
+// Tagged records the events on a master's bus whose tag begins with some text,
+// each as a line of tag, tabulator and data as JSON, until the test ends.
+func (n *Node) Tagged(prefix string) func() string {
+	n.t.Helper()
+	return n.record(func(e *event.Event) string {
+		if !strings.HasPrefix(e.Tag, prefix) {
+			return ""
+		}
+		text, err := saltjson.Dump(e.Data, saltjson.Format{})
+		if err != nil {
+			text = err.Error()
+		}
+		return e.Tag + "\t" + text + "\n"
+	})
+}
+
+func (n *Node) record(line func(*event.Event) string) func() string {
+	n.t.Helper()
 	var o event.MasterOptions
 	o.IPCMode, o.SockDir = "ipc", n.Path("var/run/salt/master")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -358,7 +392,7 @@ func (n *Node) Events() func() string {
 			if err != nil {
 				return
 			}
-			tags.add(e.Tag + "\n")
+			tags.add(line(e))
 		}
 	}()
 	n.t.Cleanup(func() { cancel(); <-done })

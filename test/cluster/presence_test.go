@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// presenceOf returns the minions that came and went by what a master's bus
+// has said, in order.
+func presenceOf(t *testing.T, heard string) (came, gone []string) {
+	t.Helper()
+	for line := range strings.Lines(heard) {
+		tag, data, ok := strings.Cut(line, "\t")
+		if !ok || tag != "salt/presence/change" {
+			continue
+		}
+		var d struct{ New, Lost []string }
+		if err := json.Unmarshal([]byte(data), &d); err != nil {
+			t.Fatal(err, line)
+		}
+		came, gone = append(came, d.New...), append(gone, d.Lost...)
+	}
+	return came, gone
+}
+
+// TestPresenceOnce: the masters of a cluster tell once for all which minions
+// came and went, and go on telling when the one dies that did it. One without a
+// majority tells nothing.
+func TestPresenceOnce(t *testing.T) {
+	t.Parallel()
+	a, w := withWitness(t, "auto_accept: true\npresence_events: True\n")
+	w.Launch()
+	a.start()
+	first, token := holder(t, "at first", 0, a.masters...)
+	other := but(a.masters, first)[0]
+	heard := []func() string{first.Tagged("salt/presence/"), other.Tagged("salt/presence/")}
+	a.minion("at-first", first)
+	a.minion("at-other", other)
+	ids := []string{"at-first", "at-other"}
+	for i := range heard {
+		eventually(t, "both are said to have come", func() error {
+			if came, _ := presenceOf(t, heard[i]()); len(came) < 2 {
+				return fmt.Errorf("%q", came)
+			}
+			return nil
+		})
+	}
+	first.Kill()
+	second, _ := holder(t, "after a kill", token, other)
+	eventually(t, "the minion of the one that was killed is said to be gone", func() error {
+		if _, gone := presenceOf(t, heard[1]()); !slices.Contains(gone, "at-first") {
+			return fmt.Errorf("%q", gone)
+		}
+		return nil
+	})
+	for i := range heard {
+		came, gone := presenceOf(t, heard[i]())
+		slices.Sort(came)
+		if !slices.Equal(came, ids) || len(gone) > i {
+			t.Errorf("at %d came %q and went %q", i, came, gone)
+		}
+	}
+	// Without a majority.
+	w.Kill()
+	eventually(t, "nobody has the lease", func() error {
+		if l, err := lease(second); err != nil || l.Here {
+			return fmt.Errorf("%+v %w", l, err)
+		}
+		return nil
+	})
+	before := heard[1]()
+	late := a.minion("late", second)
+	eventually(t, "it answers", func() error { return second.PingOnly(brine, "late") })
+	late.Kill()
+	w.Launch()
+	eventually(t, "it is told again", func() error {
+		if now := heard[1](); strings.Count(now, "salt/presence/present") < strings.Count(before, "salt/presence/present")+2 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
