@@ -73,6 +73,9 @@ func Groups(ctx context.Context, m *host.Machine) (groups []Group, ok bool) {
 	if m.Which("lvm") == "" {
 		return nil, false
 	}
+	if m.Live() && unlabelled(m) {
+		return nil, true
+	}
 	vgs, _, _ := m.Run(ctx, "lvm", "vgs", "-o", "vg_name", "--noheadings")
 	for line := range strings.SplitSeq(vgs, "\n") {
 		if name := strings.TrimSpace(line); name != "" {
