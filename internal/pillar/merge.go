@@ -39,8 +39,8 @@ func (r *run) merge(a, b *value.Dict) *value.Dict {
 }
 
 // Merge lays b over a: a dict over a dict key by key, anything else in place
-// of what was there; with lists, a list after a list without what is there
-// already. Neither is changed.
+// of what was there; with lists, a list after a list without what the first
+// has. Neither is changed.
 func Merge(a, b *value.Dict, lists bool) *value.Dict {
 	if a.Len() == 0 {
 		return orEmpty(b).Clone()
@@ -73,7 +73,7 @@ func mergeValue(old, v any, lists bool) any {
 func mergeLists(a, b *value.List) *value.List {
 	out := &value.List{Items: slices.Clone(a.Items)}
 	for _, it := range b.Items {
-		if !slices.ContainsFunc(out.Items, func(x any) bool { return value.Equal(x, it) }) {
+		if !slices.ContainsFunc(a.Items, func(x any) bool { return value.Equal(x, it) }) {
 			out.Append(it)
 		}
 	}

@@ -26,11 +26,12 @@ func Update(dst, src *Dict, lists bool) {
 }
 
 // union returns a list of the items of both, those of the second only where
-// they are not there yet.
+// the first does not have them; what is there twice in one stays so, as with
+// Salt.
 func union(a, b *List) *List {
 	out := DeepCopy(a).(*List)
 	for _, it := range b.items() {
-		if !out.contains(it) {
+		if !a.contains(it) {
 			out.Append(it)
 		}
 	}
