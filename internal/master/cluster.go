@@ -146,6 +146,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 	m.cluster.Describe(func() *value.Dict {
 		return value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files", orNil(shortID(m.revisions.current())))
 	})
+	m.cluster.AnswerWith(askHealth, m.health)
 	defer m.bus.Handle(m.cluster.Event)()
 	always := []string{tagPresent} // what another one is to go on with
 	m.cluster.Want(always)

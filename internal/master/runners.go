@@ -55,7 +55,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 	}
 	return fn.NewRegistry(nil, runners.New(runners.Deps{
 		Snapshot: snapshot, Adopt: adopt,
-		Cluster: in, ID: m.cfg.ID, ClusterCheck: m.clusterCheck, ClusterWork: m.works.show, ClusterKeys: m.clusterKeys, ClusterLeave: m.leaveCluster,
+		Cluster: in, ID: m.cfg.ID, ClusterCheck: m.clusterCheck, ClusterWork: m.works.show, ClusterKeys: m.clusterKeys, ClusterHealth: m.clusterHealth, ClusterLeave: m.leaveCluster,
 		ClusterSync: m.revisions.sync, ClusterRevision: m.revisions.show, ClusterRollback: m.revisions.rollback,
 		Jobs: m.history(), JobsOf: m.jobsOf, JobCaches: m.JobCaches, Keys: m.keys, Cache: m.cache, Connected: m.connected, Holders: m.holders, Standing: m.standings.of, Client: c,
 		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list, Nodegroups: m.nodegroups,

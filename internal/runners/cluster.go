@@ -62,6 +62,12 @@ id, state: here, up, or why it is not. leads: whether it does what one of them s
 was started. minions: how many are connected to it. draining: since when minions are to use others. zone. lag: how many changes it has not got yet
 of those that this master has. clock: seconds by which its clock is ahead. certificate: without a shared folder, when the one ends that it shows now.`,
 			fn.Example("salt-run cluster.status")),
+		fn.Of("doctor", c.doctor, `Look for what is wrong with the cluster, and say what to do.
+
+All members are asked, and how each sees the others: who can be reached from where, whether they are who the others think, whether secret, versions, cluster_voters and
+the state of files are the same, clocks, lag, the majority of the voters and the witness, certificates, data, disks, minions that do not know all masters, who drains. The return code is 1 if there
+are findings. brine ha doctor shows them as text.`,
+			fn.Example("salt-run cluster.doctor")),
 		fn.Of("rotate_secret", c.rotateSecret, `Replace the secret that a master must know to join.
 
 All members take the new one without a restart, and refuse who knows only the old one. It returns which have it, and which will when they are

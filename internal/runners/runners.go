@@ -100,6 +100,8 @@ type Deps struct {
 	ClusterLeave func() error
 	// ClusterWork returns what was ordered for the whole cluster, or one of it.
 	ClusterWork func(jid string) (*value.Dict, error)
+	// ClusterHealth asks the masters how they find the cluster, by their ids.
+	ClusterHealth func(ctx context.Context) map[string]*value.Dict
 	// ClusterKeys returns when and where was decided about keys that a glob means.
 	ClusterKeys func(match string) (*value.Dict, error)
 	// ClusterSync makes this master's file_roots and pillar_roots what all of a

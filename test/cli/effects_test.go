@@ -110,7 +110,7 @@ func allEffects() map[string]effect {
 	add("salt-master", daemonEffects("salt-master"))
 	add("salt-minion", daemonEffects("salt-minion"))
 	add("salt-api", daemonEffects("salt-api"))
-	for _, o := range []string{"config-dir", "out", "fault", "minions", "away", "harm", "mend", "target"} {
+	for _, o := range []string{"config-dir", "out", "cluster", "fault", "minions", "away", "harm", "mend", "target"} {
 		all["ha --"+o] = effect{elsewhere: "internal/cli/ha"}
 	}
 	add("migrate", migrateEffects())

@@ -26,6 +26,7 @@ var command = frame.Command{
 	Doc: "doctor compares masters that should be alike and says how to make them so. MASTER is the folder of a master's configuration, or a file that " +
 		"`brine ha report` wrote on another machine (- for standard input); without any, the masters of the minion that is configured here are asked as that minion. " +
 		"It ends with 1 if they differ, with 2 if not all could be looked at. " +
+		"Where the only MASTER is one of a cluster and runs, or one is configured here and no minion is, it looks at that whole cluster in place of that, and ends with 1 if something is wrong. " +
 		"report writes what there is to compare of the master that is configured here. " +
 		"drill has a master of a temporary fleet on this machine fail, or one named with --master-dir and --pid, and reports how long that took to be noticed and what was lost.",
 }
@@ -37,7 +38,8 @@ func Applet() frame.Applet {
 
 type options struct {
 	frame.Config
-	Out string `flag:"--out --output" arg:"FORMAT" default:"text" doc:"text, or json for programs. Default: %default."`
+	Out     string `flag:"--out --output" arg:"FORMAT" default:"text" doc:"text, or json for programs. Default: %default."`
+	Cluster bool   `flag:"--cluster" doc:"With doctor: look at the cluster of the master that is configured here, also where a minion is."`
 	drillOptions
 }
 
@@ -103,6 +105,9 @@ type findings struct {
 }
 
 func doctor(ctx context.Context, env *frame.Env, o *options, args []string) int {
+	if path := o.ofCluster(env, args); path != "" {
+		return clusterDoctor(ctx, env, o, path)
+	}
 	all, failed := collect(ctx, env, o, args)
 	if failed {
 		return frame.ExitNoReturn

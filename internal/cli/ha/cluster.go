@@ -1,0 +1,148 @@
+package ha
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"brine/internal/cli/frame"
+	"brine/internal/client"
+	"brine/internal/config"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// ofCluster returns the configuration of a master of a cluster whose doctor is
+// called, "" if it is another one's.
+func (o *options) ofCluster(env *frame.Env, args []string) string {
+	if len(args) > 1 {
+		return ""
+	}
+	path := config.Path(config.MasterKind, o.Resolve(env), env.Getenv)
+	if len(args) == 1 {
+		path = args[0]
+		if st, err := os.Stat(path); err == nil && st.IsDir() {
+			path = filepath.Join(path, string(config.MasterKind))
+		} else if err != nil || filepath.Base(path) != string(config.MasterKind) {
+			return ""
+		}
+	} else if _, err := os.Stat(config.Path(config.MinionKind, o.Resolve(env), env.Getenv)); err == nil && !o.Cluster {
+		return "" // as ever: the minion of this machine
+	}
+	if o.Cluster {
+		return path
+	}
+	tree, err := config.Load(path, config.MasterKind, slog.New(slog.DiscardHandler))
+	if err != nil || tree.Values.Str("cluster_id") == "" {
+		return ""
+	}
+	return path
+}
+
+// clusterTime bounds what the master may take to ask all others.
+const clusterTime = 3 * time.Minute
+
+// clusterDoctor has the master that runs here look at its cluster.
+func clusterDoctor(ctx context.Context, env *frame.Env, o *options, path string) int {
+	// What is wrong with the options, an empty secret above all, keeps it from starting.
+	if _, _, err := config.LoadMaster(path, slog.New(slog.DiscardHandler)); err != nil {
+		env.Errorf("ha: %v", err)
+		return frame.ExitNoReturn
+	}
+	d, err := askDoctor(ctx, path)
+	if err != nil {
+		if salt.KindOf(err) == salt.Unavailable || ctx.Err() != nil {
+			env.Errorf("ha: the master that is configured in %s does not answer: start it, or run this on another member: %v", path, err)
+		} else {
+			env.Errorf("ha: %v", err)
+		}
+		return frame.ExitNoReturn
+	}
+	found := d.List("findings")
+	if o.Out == "json" {
+		printJSON(env, jsonOf(d))
+	} else {
+		printFindings(env.Stdout, d)
+	}
+	if len(found) > 0 {
+		return frame.ExitFailure
+	}
+	return frame.ExitOK
+}
+
+func askDoctor(ctx context.Context, path string) (*value.Dict, error) {
+	s, err := newSide(path)
+	if err != nil {
+		return nil, err
+	}
+	defer s.local.Close()
+	ctx, cancel := context.WithTimeout(ctx, clusterTime)
+	defer cancel()
+	data, err := s.Run(ctx, client.Runner{Fun: "cluster.doctor"}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	d := data.Dict("return")
+	if d == nil || !d.Has("findings") {
+		return nil, fmt.Errorf("the master cannot look at its cluster: %.1000s", value.Str(data.At("return")))
+	}
+	return d, nil
+}
+
+// clusterFinding is one in the form for programs.
+type clusterFinding struct {
+	Check   string `json:"check"`
+	Master  string `json:"master,omitempty"` // whom it is about; none: all
+	Finding string `json:"finding"`
+	Fix     string `json:"fix"`
+}
+
+type clusterFindings struct {
+	Masters  []string         `json:"masters"`
+	Checked  []string         `json:"checked"`
+	Findings []clusterFinding `json:"findings"`
+}
+
+func jsonOf(d *value.Dict) clusterFindings {
+	out := clusterFindings{Masters: texts(d, "masters"), Checked: texts(d, "checked"), Findings: []clusterFinding{}}
+	for _, it := range d.List("findings") {
+		f, _ := it.(*value.Dict)
+		out.Findings = append(out.Findings, clusterFinding{f.Str("check"), f.Str("master"), f.Str("finding"), f.Str("fix")})
+	}
+	return out
+}
+
+func texts(d *value.Dict, key string) []string {
+	out := []string{}
+	for _, it := range d.List(key) {
+		out = append(out, value.Str(it))
+	}
+	return out
+}
+
+func printFindings(w io.Writer, d *value.Dict) {
+	all := jsonOf(d)
+	fmt.Fprintf(w, "Masters: %s\nLooked at: %s\n", strings.Join(all.Masters, ", "), strings.Join(all.Checked, ", "))
+	check := ""
+	for _, f := range all.Findings {
+		if f.Check != check {
+			fmt.Fprintf(w, "\n%s\n", f.Check)
+			check = f.Check
+		}
+		who := ""
+		if f.Master != "" {
+			who = f.Master + ": "
+		}
+		fmt.Fprintf(w, "  %s%s\n    fix: %s\n", who, f.Finding, f.Fix)
+	}
+	if len(all.Findings) == 0 {
+		fmt.Fprintln(w, "\nNothing is wrong.")
+		return
+	}
+	fmt.Fprintf(w, "\n%d findings.\n", len(all.Findings))
+}
