@@ -210,6 +210,9 @@ func (k keys) Regenerate(context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
+		return err
+	}
 	if err := atomicfile.Write(filepath.Join(cfg.PKIDir, "minion.pem"), key.PEM(), 0o400, true); err != nil {
 		return err
 	}

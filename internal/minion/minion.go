@@ -145,8 +145,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	if n := cfg.Options.ProcessCountMax; n > 0 {
 		m.slots = make(chan struct{}, n)
 	}
-	if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make pki_dir: %w", err)
+	if !m.local() { // without a master there are no keys; a state may be about the folder
+		if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
+			return nil, fmt.Errorf("cannot make pki_dir: %w", err)
+		}
 	}
 	if err := m.cfg.Options.bounds().Check(); err != nil {
 		return nil, salt.Errorf(salt.Invalid, "master_latency: %w", err)
@@ -279,6 +281,9 @@ func LoadSigner(cfg Config, log *slog.Logger) (*handshake.Minion, string, error)
 		k, err := crypt.GenerateKey(max(cfg.Keysize, 2048))
 		if err != nil {
 			return nil, "", err
+		}
+		if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
+			return nil, "", fmt.Errorf("cannot make pki_dir: %w", err)
 		}
 		// salt-call may have made it meanwhile: whoever comes first is right.
 		if err := crypt.WriteKeyPair(cfg.PKIDir, "minion", k, ""); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -30,8 +32,12 @@ func newMinion(t *testing.T, more string) string {
 
 // A minion without a master in its configuration needs none at the command line.
 func TestFilesOfItsOwn(t *testing.T) {
-	if got := runCall(t.Context(), newMinion(t, "file_client: local\n"), "", "test.ping"); got != (result{0, "local:\n    True\n", ""}) {
+	dir := newMinion(t, "file_client: local\n")
+	if got := runCall(t.Context(), dir, "", "test.ping"); got != (result{0, "local:\n    True\n", ""}) {
 		t.Errorf("%+v", got)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "etc")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder for keys was made: %v", err)
 	}
 	more := "file_client: local\nuse_master_when_local: true\nauth_timeout: 1\nauth_tries: 1\nmaster_tries: 1\n"
 	if got := runCall(t.Context(), newMinion(t, more), "", "test.ping"); got.code != 1 || !strings.Contains(got.stderr, "Unable to sign_in to master") {
