@@ -205,7 +205,8 @@ func removed(v any, name string) (state.Change, error) {
 // does, but not without a word.
 func (a authArgs) absentFile(ctx context.Context, e *state.Env) (state.Plan, error) {
 	if err := a.fetch(ctx, e); err != nil {
-		return state.Plan{Warnings: []string{"Source file " + a.Source + " is missing: no key was removed"}}, nil
+		return state.Plan{Warnings: []string{"Source file " + a.Source + " is missing: no key was removed"},
+			Forecast: &state.Result{Verdict: state.Succeeded, Comment: "All host keys in file " + a.Source + " are already absent"}}, nil
 	}
 	all, err := a.checkFile(ctx, e)
 	if err != nil {
