@@ -10,5 +10,5 @@ import (
 
 // Modules returns the modules of this family, working on one machine.
 func Modules(m *host.Machine) []fn.Module {
-	return []fn.Module{pkgModule(m), lowpkgModule(m), alternativesModule(m), pipModule(m), debconfModule(m)}
+	return []fn.Module{pkgModule(m), lowpkgModule(m), alternativesModule(m), pipModule(m), virtualenvModule(m), gemModule(m), npmModule(m), debconfModule(m)}
 }

@@ -43,7 +43,7 @@ func Modules() []state.Module {
 		state.Of("patch_downloaded", patchDownloaded, `Have the packages of advisories fetched.`),
 		state.Of("group_installed", groupInstalled, `Have a group of packages installed.`),
 		state.Of("mod_watch", watch, `Do what the state that watches is about.`),
-	}}, repoModule(), pipModule(), alternativesModule(), debconfModule()}
+	}}, repoModule(), pipModule(), virtualenvModule(), gemModule(), npmModule(), alternativesModule(), debconfModule()}
 }
 
 // words are the arguments that all states with packages have.

@@ -37,6 +37,37 @@ func TestPip(t *testing.T) {
 
 func TestPipRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/pip") }
 
+// TestVirtualenv makes environments with the real virtualenv, venv and pip, and
+// installs packages that it has written itself.
+func TestVirtualenv(t *testing.T) {
+	statetest.Needs(t, "virtualenv", "python3")
+	tab := table("virtualenv")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestVirtualenvRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/virtualenv") }
+
+// TestGem installs packages that it has written itself with the real gem.
+func TestGem(t *testing.T) {
+	statetest.Needs(t, "/usr/bin/gem")
+	tab := table("gem")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestGemRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/gem") }
+
+// TestNPM installs packages that it has written itself with the real npm.
+func TestNPM(t *testing.T) {
+	statetest.Needs(t, "npm")
+	tab := table("npm")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestNPMRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/npm") }
+
 // TestAlternatives changes what a common name stands for.
 func TestAlternatives(t *testing.T) {
 	statetest.Needs(t, "update-alternatives", "/var/lib/dpkg")
