@@ -3,7 +3,6 @@ package output
 import (
 	"bufio"
 	"fmt"
-	"iter"
 	"math"
 	"math/big"
 	"strconv"
@@ -114,35 +113,26 @@ func (w *jsonWriter) dict(d *value.Dict, depth int) {
 		w.WriteString("{}")
 		return
 	}
-	entries := d.All()
+	var keys []any
 	if w.ind.Sort {
-		entries = sorted(d)
+		keys = sortedKeys(d)
 	}
-	first := true
 	w.WriteByte('{')
-	for k, v := range entries {
-		if !first {
+	for i := range d.Len() {
+		if i > 0 {
 			w.WriteString(w.comma)
 		}
-		first = false
 		w.newline(depth + 1)
+		k, v := d.Entry(i)
+		if keys != nil {
+			k, v = keys[i], d.At(keys[i])
+		}
 		w.keyText(k)
 		w.WriteString(": ")
 		w.value(v, depth+1)
 	}
 	w.newline(depth)
 	w.WriteByte('}')
-}
-
-// sorted goes through a dict by its keys.
-func sorted(d *value.Dict) iter.Seq2[any, any] {
-	return func(yield func(any, any) bool) {
-		for _, k := range sortedKeys(d) {
-			if !yield(k, d.At(k)) {
-				return
-			}
-		}
-	}
 }
 
 func (w *jsonWriter) keyText(k any) {

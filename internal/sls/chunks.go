@@ -38,6 +38,9 @@ func Chunks(high, extra *value.Dict) ([]*value.Dict, []*Error) {
 	return chunks, nil
 }
 
+// places are what a chunk tells of where its state was declared.
+var places = []any{"__sls__", "__env__", "__sls_included_from__"}
+
 // ofState makes the chunks of one state, of which there are several if it has
 // several names.
 func ofState(id, mod any, body *value.Dict, run *value.List, extra *value.Dict) (chunks []*value.Dict, fault string) {
@@ -47,17 +50,18 @@ func ofState(id, mod any, body *value.Dict, run *value.List, extra *value.Dict) 
 	chunk.Set("state", mod)
 	chunk.Set("name", id)
 	chunk.Update(extra)
-	for _, k := range []string{"__sls__", "__env__", "__sls_included_from__"} {
+	for _, k := range places {
 		if v, ok := body.Get(k); ok {
 			chunk.Set(k, v)
 		}
 	}
 	chunk.Set("__id__", id)
-	var names, funs []any
+	var names []any
+	var fun any
 	for _, arg := range run.Items {
 		switch x := arg.(type) {
 		case string:
-			funs = append(funs, x)
+			fun = arg // the last counts
 		case *value.Dict:
 			for k, v := range x.All() {
 				switch {
@@ -72,10 +76,9 @@ func ofState(id, mod any, body *value.Dict, run *value.List, extra *value.Dict) 
 			}
 		}
 	}
-	if len(funs) == 0 {
+	if fun == nil {
 		return nil, ""
 	}
-	fun := funs[len(funs)-1]
 	if len(names) == 0 {
 		for k, v := range chunk.All() {
 			chunk.Set(k, value.DeepCopy(v))
