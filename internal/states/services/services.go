@@ -21,7 +21,7 @@ type service struct{}
 // Modules returns the modules of this family.
 func Modules() []state.Module {
 	s := service{}
-	return append(apacheModules(), state.Module{Name: "service", Doc: `Have services run or not, now and after a boot.`, Funcs: []state.Func{
+	return append(append(apacheModules(), supervisordModule()), state.Module{Name: "service", Doc: `Have services run or not, now and after a boot.`, Funcs: []state.Func{
 		state.Of("running", s.running, `Have a service run.`),
 		state.Of("dead", s.dead, `Have a service not run.`),
 		state.Of("enabled", s.enabled, `Have a service start at boot.`),

@@ -1,11 +1,19 @@
 package services
 
 import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"brine/internal/fn"
 	"brine/internal/host"
 	"brine/internal/modules/services"
+	"brine/internal/modules/shell"
 	"brine/internal/states/core"
 	"brine/internal/states/statetest"
 	"brine/test/tools"
@@ -36,3 +44,58 @@ func TestApache(t *testing.T) {
 }
 
 func TestApacheRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/apache") }
+
+// supervisordTable is the table of supervisord with a daemon for it.
+func supervisordTable(t *testing.T) statetest.Table {
+	t.Helper()
+	tab := table("supervisord")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	if statetest.Inside() {
+		return tab
+	}
+	program := tools.Need(t, "supervisor", "supervisord")
+	dir, err := os.MkdirTemp("", "supervisor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	socket := filepath.Join(dir, "s")
+	conf := "[unix_http_server]\nfile=" + socket + "\n[supervisord]\nuser=root\nnodaemon=true\nlogfile=" + dir + "/log\npidfile=" + dir + "/pid\nchildlogdir=" + dir +
+		"\n[rpcinterface:supervisor]\nsupervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface\n[supervisorctl]\nserverurl=unix://" + socket +
+		"\n[include]\nfiles = " + dir + "/conf.d/*.conf\n"
+	err = errors.Join(os.Mkdir(filepath.Join(dir, "conf.d"), 0o755), os.WriteFile(filepath.Join(dir, "supervisord.conf"), []byte(conf), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-c", filepath.Join(dir, "supervisord.conf"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // it stops its programs first
+		if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
+			t.Error(err)
+		}
+	})
+	for {
+		if c, err := net.Dial("unix", socket); err == nil {
+			_ = c.Close()
+			break
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatal("supervisord does not listen")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	tab.Env = []string{"BRINE_SUPERVISOR=" + dir}
+	return tab
+}
+
+// TestSupervisord commands a real supervisord.
+func TestSupervisord(t *testing.T) { statetest.Run(t, supervisordTable(t)) }
+
+func TestSupervisordRecordingIsTrue(t *testing.T) { supervisordTable(t).Verify(t) }
