@@ -24,8 +24,8 @@ import (
 )
 
 type drillOptions struct {
-	Fault  string `flag:"--fault" arg:"KIND" default:"kill" group:"Drill Options" doc:"What happens to the master: kill (SIGKILL), freeze (SIGSTOP), or cut (its network loses everything). Default: %default."`
-	Mode   string `flag:"--minions" dest:"mode" arg:"MODE" default:"failover" group:"Drill Options" doc:"How the minions of the temporary fleet use their masters: failover or hot. Default: %default."`
+	Fault  string `flag:"--fault" arg:"KIND" default:"kill" group:"Drill Options" doc:"What happens to the master: kill (SIGKILL), freeze (SIGSTOP), cut (its network loses everything; not with --cluster), or with --cluster drain (minions are to leave it). Default: %default."`
+	Mode   string `flag:"--minions" dest:"mode" arg:"MODE" default:"failover" group:"Drill Options" doc:"How the minions of the temporary fleet use their masters: failover, hot, or with --cluster also cluster, which it is with --fault drain. Default: %default."`
 	Away   int    `flag:"--away" arg:"SECONDS" default:"5" group:"Drill Options" doc:"How long the master is away. Default: %default."`
 	Harm   string `flag:"--harm" arg:"COMMAND" group:"Drill Options" doc:"For a fleet of your own: the shell command by which one of its masters fails, such as \"ssh m1 systemctl kill -s KILL salt-master\". This program must run on another master, which is configured in -c."`
 	Mend   string `flag:"--mend" arg:"COMMAND" group:"Drill Options" doc:"With --harm: the command by which that master comes back."`
@@ -42,6 +42,9 @@ type drillReport struct {
 	Results  int                   `json:"results"`
 	Queued   int                   `json:"queued"` // got their minion after it was away
 	Lost     []string              `json:"lost"`   // JID MINION
+	// Twice are commands that ran more often than there are minions: JID TIMES. Only
+	// a temporary cluster counts that.
+	Twice []string `json:"twice,omitempty"`
 }
 
 type drillTime struct {
@@ -61,6 +64,8 @@ type trial struct {
 	mend   func(context.Context) error
 	ready  func(context.Context) error
 	cut    bool
+	ran    string      // the file in which each command leaves a line, "" for none
+	gone   func() bool // minions have left the victim, if that takes its time
 
 	mu     sync.Mutex
 	fault  time.Time
@@ -107,8 +112,18 @@ func drill(ctx context.Context, env *frame.Env, o *options, args []string) int {
 	if len(args) > 0 {
 		return command.Fail(env, "drill takes no arguments")
 	}
-	if !slices.Contains([]string{"kill", "freeze", "cut"}, o.Fault) || !slices.Contains([]string{"failover", "hot"}, o.Mode) {
-		return command.Fail(env, "--fault takes kill, freeze or cut, and --minions failover or hot")
+	faults, modes := []string{"kill", "freeze", "cut"}, []string{"failover", "hot"}
+	if o.Cluster {
+		faults, modes = []string{"kill", "freeze", "drain"}, append(modes, "cluster")
+		if o.Fault == "drain" {
+			o.Mode = "cluster" // no others leave
+		}
+	}
+	if !slices.Contains(faults, o.Fault) || !slices.Contains(modes, o.Mode) {
+		return command.Fail(env, "--fault takes "+orWords(faults)+", and --minions "+orWords(modes))
+	}
+	if o.Cluster && o.Harm != "" {
+		return command.Fail(env, "--cluster makes a temporary cluster: to harm a master of your own, leave it out")
 	}
 	t := &trial{report: drillReport{Fault: o.Fault, Mode: o.Mode, Minions: map[string]*drillTime{}}, target: o.Target,
 		away: time.Duration(max(o.Away, 1)) * time.Second, sent: map[string]*sent{}, queued: map[string]bool{}}
@@ -126,7 +141,7 @@ func drill(ctx context.Context, env *frame.Env, o *options, args []string) int {
 	} else {
 		t.report.print(env.Stdout)
 	}
-	if len(t.report.Lost) > 0 {
+	if len(t.report.Lost)+len(t.report.Twice) > 0 {
 		return frame.ExitFailure
 	}
 	return frame.ExitOK
@@ -134,6 +149,9 @@ func drill(ctx context.Context, env *frame.Env, o *options, args []string) int {
 
 // prepare makes a fleet, or takes that of the user.
 func (t *trial) prepare(ctx context.Context, env *frame.Env, o *options) (clean func(), err error) {
+	if o.Cluster {
+		return t.prepareCluster(o)
+	}
 	if o.Harm == "" {
 		return t.prepareFleet(o)
 	}
@@ -274,10 +292,10 @@ func (t *trial) run(ctx context.Context) error {
 		first = t.other
 	}
 	for range 10 {
-		t.command(ctx, first, "test.echo", "before")
+		t.harmless(ctx, first, "before")
 		time.Sleep(every)
 	}
-	if t.victim != nil { // their masters will be gone when these end
+	if t.victim != nil && t.ran == "" { // their masters will be gone when these end
 		for range 3 {
 			t.command(ctx, t.victim, "cmd.run", "sleep 1; echo during")
 		}
@@ -288,8 +306,8 @@ func (t *trial) run(ctx context.Context) error {
 	if err := t.harm(ctx); err != nil {
 		return err
 	}
-	for time.Since(t.fault) < t.away && ctx.Err() == nil {
-		t.command(ctx, t.other, "test.echo", "meanwhile")
+	for t.waits() && ctx.Err() == nil {
+		t.harmless(ctx, t.other, "meanwhile")
 		if t.cut && t.victim != nil { // who commands there notices nothing
 			t.command(ctx, t.victim, "test.echo", "behind the cut")
 		}
@@ -301,6 +319,24 @@ func (t *trial) run(ctx context.Context) error {
 	return t.settle(ctx)
 }
 
+// leaveTime bounds how long minions may take to leave a master that drains.
+const leaveTime = 2 * time.Minute
+
+// waits reports whether the master is to stay away.
+func (t *trial) waits() bool {
+	since := time.Since(t.fault)
+	return since < t.away || t.gone != nil && since < leaveTime && !t.gone()
+}
+
+// harmless sends a command that does nothing, or leaves a line with its job id.
+func (t *trial) harmless(ctx context.Context, via *side, word string) {
+	if t.ran == "" {
+		t.command(ctx, via, "test.echo", word)
+		return
+	}
+	t.command(ctx, via, "cmd.run", "echo JID >> "+t.ran)
+}
+
 // command sends one command, to be kept for a minute for those that are away.
 func (t *trial) command(ctx context.Context, via *side, fun, arg string) {
 	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -310,7 +346,7 @@ func (t *trial) command(ctx context.Context, via *side, fun, arg string) {
 	t.mu.Lock()
 	t.sent[jid] = s
 	t.mu.Unlock()
-	p, err := via.Publish(limited, client.Job{Target: t.target, Fun: fun, Arg: value.ListOf(arg), JID: jid, Kwargs: value.DictOf("expire", 60)})
+	p, err := via.Publish(limited, client.Job{Target: t.target, Fun: fun, Arg: value.ListOf(strings.ReplaceAll(arg, "JID", jid)), JID: jid, Kwargs: value.DictOf("expire", 60)})
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {
@@ -370,6 +406,9 @@ func (t *trial) minion(id string) *drillTime {
 // settleTime is how long results may take after the master is back.
 const settleTime = time.Minute
 
+// againTime is how long a command is waited for that runs once more.
+const againTime = 3 * time.Second
+
 // settle waits for the results of all commands and counts them.
 func (t *trial) settle(ctx context.Context) error {
 	for deadline := time.Now().Add(settleTime); ; {
@@ -378,8 +417,12 @@ func (t *trial) settle(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if len(lost) == 0 || time.Now().After(deadline) {
+			if t.ran != "" {
+				time.Sleep(againTime)
+			}
 			t.mu.Lock()
 			defer t.mu.Unlock()
+			t.report.Twice = t.twice()
 			t.report.Commands, t.report.Results, t.report.Lost = total, total-len(lost), lost
 			for jid, s := range t.sent {
 				t.countQueued(ctx, jid, s)
@@ -453,6 +496,9 @@ func (r *drillReport) print(w io.Writer) {
 	fmt.Fprintf(w, "\nCommands to minions: %d; results: %d; kept for a minion that was away: %d; lost: %d\n", r.Commands, r.Results, r.Queued, len(r.Lost))
 	for _, l := range r.Lost {
 		fmt.Fprintf(w, "  lost: %s\n", l)
+	}
+	for _, l := range r.Twice {
+		fmt.Fprintf(w, "  ran too often: %s times\n", l)
 	}
 }
 

@@ -39,7 +39,7 @@ func Applet() frame.Applet {
 type options struct {
 	frame.Config
 	Out     string `flag:"--out --output" arg:"FORMAT" default:"text" doc:"text, or json for programs. Default: %default."`
-	Cluster bool   `flag:"--cluster" doc:"With doctor: look at the cluster of the master that is configured here, also where a minion is."`
+	Cluster bool   `flag:"--cluster" doc:"With doctor: look at the cluster of the master that is configured here, also where a minion is. With drill: make a temporary cluster of three masters without a shared folder in place of two masters."`
 	drillOptions
 }
 
