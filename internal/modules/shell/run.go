@@ -114,7 +114,9 @@ func (a *args) prepare(ctx context.Context, c *fn.Call) (p proc.Cmd, command str
 			return p, "", err
 		}
 	}
-	if !value.Truth(a.Cmd) {
+	// A word such as false comes as what YAML makes of it, and is run by its
+	// name, as with Salt.
+	if l, isList := a.Cmd.(*value.List); a.Cmd == nil || a.Cmd == "" || isList && l.Len() == 0 {
 		return p, "", fn.Invalidf("there is no command to run")
 	}
 	if a.Kwargs.Has("__pub_jid") && !allowed(c, a.Cmd) {
