@@ -174,8 +174,11 @@ func deb822(text, file string) []Repo {
 // SetRepo writes a repository in place of old, which is one that Repos
 // returned, or at the end of its file if old is nil.
 func (a apt) SetRepo(old *Repo, r Repo) error {
-	if old != nil && old.deb822 {
-		return fmt.Errorf("%s is in the form deb822, which is not changed here: edit it, or remove it and add the repository again", old.File)
+	switch {
+	case old != nil && old.deb822:
+		return a.changeStanza(*old, func(s stanza) []stanza { return []stanza{s.means(r)} })
+	case old == nil && strings.HasSuffix(r.File, ".sources"):
+		return a.addStanza(r)
 	}
 	file := r.File
 	if old != nil {
@@ -201,7 +204,7 @@ func (a apt) SetRepo(old *Repo, r Repo) error {
 // sources.list.d that has no repository left goes away.
 func (a apt) RemoveRepo(old Repo) error {
 	if old.deb822 {
-		return fmt.Errorf("%s is in the form deb822, which is not changed here", old.File)
+		return a.changeStanza(old, func(stanza) []stanza { return nil })
 	}
 	lines, err := a.sourceLines(old.File)
 	if err != nil {

@@ -112,9 +112,6 @@ func TestSources(t *testing.T) {
 	if m.Exists("/etc/apt/sources.list.d/b.list") || m.Text("/etc/apt/sources.list.d/d.list") != "deb http://d x\n" {
 		t.Error("b.list is still there, or d.list is wrong")
 	}
-	if a.SetRepo(&all[3], changed) == nil || a.RemoveRepo(all[3]) == nil {
-		t.Error("a file of the other form is changed")
-	}
 	for _, bad := range []string{"", "deb", "deb http://x", "rpm http://x y", "deb [arch=x http://x y"} {
 		if _, err := ParseRepo(bad); err == nil {
 			t.Errorf("%q is taken", bad)
