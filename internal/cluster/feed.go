@@ -382,6 +382,20 @@ func (c *Cluster) HandedOver() (peers int, all bool, err error) {
 	return peers, all, nil
 }
 
+// Disowned reports whether a peer has said that this master is no member, so that
+// it knows what Forget is to tell.
+func (c *Cluster) Disowned() bool {
+	for _, p := range c.all() {
+		p.mu.Lock()
+		disowns := p.disowns
+		p.mu.Unlock()
+		if disowns {
+			return true
+		}
+	}
+	return false
+}
+
 // Forget deletes this master's own key from those of the members: the others
 // will hear of it.
 func (c *Cluster) Forget() error {

@@ -200,6 +200,11 @@ func (p *peer) runLink(ctx context.Context) {
 		p.tried = true
 		p.mu.Unlock()
 		var r *refusal
+		if errors.As(err, &r) && strings.Contains(r.reason, notMember) {
+			p.mu.Lock()
+			p.disowns = true
+			p.mu.Unlock()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -419,7 +424,7 @@ func (p *peer) runOut(ctx context.Context) error {
 		p.mu.Unlock()
 		return net.ErrClosed
 	}
-	p.link, p.up, p.problem, p.seen = s.conn, true, "", true
+	p.link, p.up, p.problem, p.seen, p.disowns = s.conn, true, "", true, false
 	linked := make(chan struct{})
 	defer close(linked)
 	p.ended = linked

@@ -54,6 +54,7 @@ type peer struct {
 	problem string
 	up      bool
 	tried   bool     // to be reached, in vain, at least once
+	disowns bool     // it has said that this master is no member
 	want    []string // beginnings of tags that somebody there waits for
 	behind  map[string]int64
 	// tls says that it has spoken TLS to this process, certEnds until when the

@@ -185,7 +185,9 @@ func (m *Master) handedOver(ctx context.Context) error {
 			}
 		}
 		peers, all, err := m.cluster.HandedOver()
-		if err != nil || all && (peers > 0 || !m.common.leaves.Load()) {
+		// Who has heard that this one leaves ends the connection, maybe before it
+		// has said that it has heard.
+		if err != nil || all && (peers > 0 || !m.common.leaves.Load() || m.cluster.Disowned()) {
 			return err
 		}
 		select {
