@@ -52,17 +52,20 @@ type Costs struct {
 // store's is measured here.
 const openShare = 0.28
 
-// Gather takes the costs from a report of bench, and measures the others here.
-func Gather(rep *report.Report) (Costs, error) {
+// Gather takes the costs from reports of bench, each from the first that has it,
+// and measures the others here.
+func Gather(reps ...*report.Report) (Costs, error) {
 	var c Costs
 	var missing error
 	of := func(figure string, x float64) float64 {
-		for _, f := range rep.Figures {
-			if f.Name != figure {
-				continue
-			}
-			if v, _, _, n := f.Median("brine", x); n > 0 {
-				return v * map[string]float64{"s": 1, "ms": 1e-3, "µs": 1e-6, "MB": 1e6, "KB": 1e3}[f.Unit]
+		for _, rep := range reps {
+			for _, f := range rep.Figures {
+				if f.Name != figure {
+					continue
+				}
+				if v, _, _, n := f.Median("brine", x); n > 0 {
+					return v * map[string]float64{"s": 1, "ms": 1e-3, "µs": 1e-6, "MB": 1e6, "KB": 1e3}[f.Unit]
+				}
 			}
 		}
 		missing = fmt.Errorf("the report has no figure %s", figure)

@@ -1,7 +1,7 @@
 // Command scale reckons what fleets need that do not fit on one machine, from
 // what a message costs a master on this one.
 //
-//	go run ./bench/scale -measure   takes the costs from docs/performance/report.json, and measures those that are not in it
+//	go run ./bench/scale -measure   (with -report A,B where a part was measured by itself) takes the costs from docs/performance/report.json, and measures those that are not in it
 //	go run ./bench/scale            prints the tables of docs/scale.md
 package main
 
@@ -10,13 +10,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 
 	"brine/bench/report"
 )
 
 func main() {
 	measure := flag.Bool("measure", false, "measure the costs and write them to the file -costs")
-	from := flag.String("report", "docs/performance/report.json", "report of make bench")
+	from := flag.String("report", "docs/performance/report.json", "report of make bench; several, separated by commas, if parts were measured by themselves: the first that has a figure counts")
 	costs := flag.String("costs", "docs/performance/scale.json", "costs of a message")
 	flag.Parse()
 	if err := run(*measure, *from, *costs); err != nil {
@@ -34,16 +35,15 @@ func run(measure bool, from, costs string) error {
 		_, err = fmt.Print(Tables(c))
 		return err
 	}
-	f, err := os.Open(from)
-	if err != nil {
-		return err
+	var reps []*report.Report
+	for path := range strings.SplitSeq(from, ",") {
+		rep, err := readReport(path)
+		if err != nil {
+			return err
+		}
+		reps = append(reps, rep)
 	}
-	defer f.Close()
-	rep, err := report.Read(f)
-	if err != nil {
-		return fmt.Errorf("%s: %w", from, err)
-	}
-	c, err := Gather(rep)
+	c, err := Gather(reps...)
 	if err != nil {
 		return err
 	}
@@ -52,4 +52,17 @@ func run(measure bool, from, costs string) error {
 		return err
 	}
 	return os.WriteFile(costs, append(b, '\n'), 0o644)
+}
+
+func readReport(path string) (*report.Report, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	rep, err := report.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rep, nil
 }
