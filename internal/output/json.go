@@ -17,7 +17,8 @@ func (p *Printer) json(data any, _ Call) (string, error) {
 	var text strings.Builder
 	b := bufio.NewWriter(&text)
 	p.writeJSON(b, data)
-	return text.String(), b.Flush()
+	err := b.Flush() // before the text is taken
+	return text.String(), err
 }
 
 // writeJSON writes any value. What JSON has no form for is written as the text
