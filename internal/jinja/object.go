@@ -128,6 +128,9 @@ type Module struct {
 // Attr returns what the template set.
 func (m *Module) Attr(name string) (any, bool) { v, ok := m.vars[name]; return v, ok }
 
+// Name is the template's name.
+func (m *Module) Name() string { return m.name }
+
 // String is what the template wrote.
 func (m *Module) String() string { return m.body }
 

@@ -3,6 +3,7 @@ package render
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"brine/internal/jinja"
@@ -127,9 +128,24 @@ func loadYAML(c *jinja.Call) (any, error) {
 	msg := "Encountered error loading yaml: "
 	var ye *yaml.Error
 	if !errors.As(err, &ye) || ye.Line == 0 {
-		return nil, jinja.Errorf(jinja.RuntimeError, "%s%s", msg, err)
+		return nil, jinja.Errorf(jinja.RuntimeError, "%s%s%s", msg, err, origin(c.Bound[0], 0))
 	}
-	return nil, jinja.Errorf(jinja.RuntimeError, "%s%s\n%s", msg, ye.Reason, excerpt(text, ye.Line))
+	// What lacks its end is missed in the line after the last one.
+	line := max(1, min(ye.Line, strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1))
+	return nil, jinja.Errorf(jinja.RuntimeError, "%s%s%s\n%s", msg, ye.Reason, origin(c.Bound[0], line), excerpt(text, line))
+}
+
+// origin says which file has a fault that was imported; nothing is said of a
+// text in the template itself, which the error shows anyhow.
+func origin(v any, line int) string {
+	m, ok := v.(*jinja.Module)
+	switch {
+	case !ok:
+		return ""
+	case line == 0:
+		return " (" + m.Name() + ")"
+	}
+	return " (" + m.Name() + ", line " + strconv.Itoa(line) + ")"
 }
 
 func loadJSON(c *jinja.Call) (any, error) {
@@ -139,7 +155,7 @@ func loadJSON(c *jinja.Call) (any, error) {
 		if err == nil {
 			return v, nil
 		}
-		return nil, jinja.Errorf(jinja.RuntimeError, "Unable to load json from %s (%s)", text, err)
+		return nil, jinja.Errorf(jinja.RuntimeError, "Unable to load json from %s (%s)%s", text, err, origin(c.Bound[0], 0))
 	}
 	return nil, jinja.Errorf(jinja.RuntimeError, "Unable to load json from %s", jinja.Str(c.Bound[0]))
 }
