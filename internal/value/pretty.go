@@ -2,34 +2,47 @@ package value
 
 import (
 	"fmt"
+	"math/big"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// pprintWidth is the column that Python's pprint keeps to where it can.
-const pprintWidth = 80
-
 // Pretty returns what Python's pprint.pformat makes of v: the keys of dicts
 // sorted, broken over lines where it is wider than 80 columns, with perLevel
 // blanks for each level.
 func Pretty(v any, perLevel int) string {
-	w := prettyWriter{perLevel: perLevel}
+	return PrettyFormat{Indent: perLevel, Width: 80}.String(v)
+}
+
+// PrettyFormat says how Python's pprint.pformat writes, by its options.
+type PrettyFormat struct {
+	Indent      int  // blanks for each level
+	Width       int  // column to keep to where that can be done
+	Depth       int  // levels to show, "..." for what is deeper; 0 for all
+	Compact     bool // several items of a list in a line
+	KeepOrder   bool // the keys of dicts as they are, not sorted
+	Underscores bool // 1_000 for 1000
+}
+
+// String returns v in the format.
+func (f PrettyFormat) String(v any) string {
+	w := prettyWriter{PrettyFormat: f}
 	w.format(v, 0, 0, 1)
 	return w.b.String()
 }
 
 type prettyWriter struct {
-	b        strings.Builder
-	perLevel int
+	PrettyFormat
+	b strings.Builder
 }
 
 // format writes v, whose first column is indent and behind which allowance
 // columns must stay free.
 func (w *prettyWriter) format(v any, indent, allowance, level int) {
-	rep := sortedRepr(v)
-	if width(rep) <= pprintWidth-indent-allowance {
+	rep := w.repr(v, level-1)
+	if width(rep) <= w.Width-indent-allowance {
 		w.b.WriteString(rep)
 		return
 	}
@@ -49,7 +62,7 @@ func (w *prettyWriter) format(v any, indent, allowance, level int) {
 		w.items(x, indent, allowance+len(end), level)
 		w.b.WriteString(end)
 	case string:
-		w.pieces(splitRepr(x, indent, allowance, level), indent, level)
+		w.pieces(w.splitRepr(x, indent, allowance, level), indent, level)
 	case []byte:
 		if len(x) <= 4 {
 			w.b.WriteString(rep)
@@ -62,7 +75,7 @@ func (w *prettyWriter) format(v any, indent, allowance, level int) {
 }
 
 func (w *prettyWriter) pad() {
-	for range w.perLevel - 1 {
+	for range w.Indent - 1 {
 		w.b.WriteByte(' ')
 	}
 }
@@ -70,8 +83,8 @@ func (w *prettyWriter) pad() {
 func (w *prettyWriter) dict(d *Dict, indent, allowance, level int) {
 	w.b.WriteByte('{')
 	w.pad()
-	indent += w.perLevel
-	keys := sortedByType(d)
+	indent += w.Indent
+	keys := w.keys(d)
 	for i, k := range keys {
 		free := 1
 		if i == len(keys)-1 {
@@ -80,7 +93,7 @@ func (w *prettyWriter) dict(d *Dict, indent, allowance, level int) {
 		if i > 0 {
 			w.b.WriteString(",\n" + strings.Repeat(" ", indent))
 		}
-		rep := sortedRepr(k)
+		rep := w.repr(k, level)
 		w.b.WriteString(rep + ": ")
 		w.format(d.At(k), indent+width(rep)+2, free, level+1)
 	}
@@ -89,15 +102,35 @@ func (w *prettyWriter) dict(d *Dict, indent, allowance, level int) {
 
 func (w *prettyWriter) items(items []any, indent, allowance, level int) {
 	w.pad()
-	indent += w.perLevel
+	indent += w.Indent
+	line := ",\n" + strings.Repeat(" ", indent)
+	delim, whole := "", w.Width-indent+1
+	room := whole
 	for i, it := range items {
 		free := 1
 		if i == len(items)-1 {
 			free = allowance
+			whole -= allowance
+			room -= allowance
 		}
-		if i > 0 {
-			w.b.WriteString(",\n" + strings.Repeat(" ", indent))
+		if w.Compact {
+			rep := w.repr(it, level)
+			n := width(rep) + 2
+			if room < n {
+				room = whole
+				if delim != "" {
+					delim = line
+				}
+			}
+			if room >= n {
+				room -= n
+				w.b.WriteString(delim + rep)
+				delim = ", "
+				continue
+			}
 		}
+		w.b.WriteString(delim)
+		delim = line
 		w.format(it, indent, free, level+1)
 	}
 }
@@ -119,7 +152,7 @@ func (w *prettyWriter) pieces(reps []string, indent, level int) {
 }
 
 func (w *prettyWriter) bytes(p []byte, indent, allowance, level int) {
-	room := pprintWidth - indent
+	room := w.Width - indent
 	if level == 1 {
 		room--
 		allowance++
@@ -154,7 +187,7 @@ func (w *prettyWriter) bytes(p []byte, indent, allowance, level int) {
 
 // splitRepr breaks a text into literals that fit: at line ends, and within a
 // line behind blanks.
-func splitRepr(s string, indent, allowance, level int) []string {
+func (w *prettyWriter) splitRepr(s string, indent, allowance, level int) []string {
 	if s == "" {
 		return []string{"''"}
 	}
@@ -162,7 +195,7 @@ func splitRepr(s string, indent, allowance, level int) []string {
 		indent++
 		allowance++
 	}
-	room := pprintWidth - indent
+	room := w.Width - indent
 	var reps []string
 	lines := wholeLines(s)
 	for i, line := range lines {
@@ -212,32 +245,71 @@ func words(s string) []string {
 	return append(out, s[start:])
 }
 
-// sortedRepr is Python's repr with the keys of maps sorted.
-func sortedRepr(v any) string {
+// repr is Python's repr in the format, for a value within so many others.
+func (w *prettyWriter) repr(v any, level int) string {
+	deep := w.Depth > 0 && level >= w.Depth
 	switch x := v.(type) {
 	case *List:
-		return "[" + joinReprs(x.Items) + "]"
-	case Tuple:
-		if len(x) == 1 {
-			return "(" + sortedRepr(x[0]) + ",)"
+		switch {
+		case x.Len() > 0 && deep:
+			return "[...]"
+		default:
+			return "[" + w.joinReprs(x.Items, level+1) + "]"
 		}
-		return "(" + joinReprs(x) + ")"
+	case Tuple:
+		switch {
+		case len(x) == 1 && deep:
+			return "(...,)"
+		case len(x) == 1:
+			return "(" + w.repr(x[0], level+1) + ",)"
+		case len(x) > 0 && deep:
+			return "(...)"
+		}
+		return "(" + w.joinReprs(x, level+1) + ")"
 	case *Dict:
+		if x.Len() > 0 && deep {
+			return "{...}"
+		}
 		parts := make([]string, 0, x.Len())
-		for _, k := range sortedByType(x) {
-			parts = append(parts, sortedRepr(k)+": "+sortedRepr(x.At(k)))
+		for _, k := range w.keys(x) {
+			parts = append(parts, w.repr(k, level+1)+": "+w.repr(x.At(k), level+1))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
+	case int64, *big.Int:
+		if w.Underscores {
+			return grouped(Repr(v))
+		}
 	}
 	return Repr(v)
 }
 
-func joinReprs(items []any) string {
+// grouped puts an underscore before every three digits of a number.
+func grouped(s string) string {
+	digits, sign := strings.TrimPrefix(s, "-"), ""
+	if digits != s {
+		sign = "-"
+	}
+	out := ""
+	for len(digits) > 3 {
+		out = "_" + digits[len(digits)-3:] + out
+		digits = digits[:len(digits)-3]
+	}
+	return sign + digits + out
+}
+
+func (w *prettyWriter) joinReprs(items []any, level int) string {
 	parts := make([]string, len(items))
 	for i, it := range items {
-		parts[i] = sortedRepr(it)
+		parts[i] = w.repr(it, level)
 	}
 	return strings.Join(parts, ", ")
+}
+
+func (w *prettyWriter) keys(d *Dict) []any {
+	if w.KeepOrder {
+		return d.Keys()
+	}
+	return sortedByType(d)
 }
 
 // sortedByType sorts keys that Python cannot compare by the name of their
