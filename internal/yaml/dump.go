@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"brine/internal/value"
 )
@@ -54,18 +55,47 @@ func FlowLeaves() Option { return func(e *emitter) { e.flow = leafFlow } }
 // ASCII escapes what is not ASCII (allow_unicode=False).
 func ASCII() Option { return func(e *emitter) { e.ascii = true } }
 
+// ExplicitStart begins with "---".
+func ExplicitStart() Option { return func(e *emitter) { e.explicitStart = true } }
+
+// ExplicitEnd ends with "...".
+func ExplicitEnd() Option { return func(e *emitter) { e.explicitEnd = true } }
+
+// Directive begins with the version of YAML, 1.1.
+func Directive() Option {
+	return func(e *emitter) { e.directive, e.explicitStart = true, true }
+}
+
+// LineBreak ends lines with another text than a newline: "\r" or "\r\n".
+func LineBreak(s string) Option { return func(e *emitter) { e.newline = s } }
+
+// Style sets how scalars are written: in quotes (' or ") or as blocks (| or
+// >), where that can be done. Those that are no texts get a tag.
+func Style(c byte) Option { return func(e *emitter) { e.style = c } }
+
+// Python writes as the emitter in Python does, where it differs from libyaml.
+// Salt uses that for YAMLEX.
+func Python() Option { return func(e *emitter) { e.python = true } }
+
+// Canonical writes all tags, all scalars in double quotes, and lists and
+// mappings in brackets and braces, an item to a line.
+func Canonical() Option {
+	return func(e *emitter) { e.canonical, e.explicitStart = true, true }
+}
+
 // Dump writes v as Salt's YAML outputter does, byte for byte: block style,
 // keys sorted (unless they cannot be compared), lists not indented within
 // mappings, lines folded at 80 columns, text unescaped where it is printable.
 // A list or dict that occurs more than once gets an anchor. The result ends
 // with a line end.
 func Dump(v any, opts ...Option) string {
-	e := &emitter{bestIndent: 2, bestWidth: 80, indent: -1, whitespace: true, indention: true}
+	e := &emitter{bestIndent: 2, bestWidth: 80, indent: -1, whitespace: true, indention: true, newline: "\n"}
 	for _, o := range opts {
 		o(e)
 	}
 	v = value.From(v)
 	e.countShared(v)
+	e.startDocument()
 	e.node(v, context{root: true})
 	e.endDocument()
 	return e.b.String()
@@ -85,6 +115,7 @@ type scalarNode struct {
 	tag     string // written before the text; usually empty
 	literal bool   // wants the style |
 	quote   bool   // plain, it would be read as something else
+	kind    string // what it is, in words of YAML
 }
 
 var timestampText = regexp.MustCompile(`^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}` +
@@ -94,25 +125,25 @@ var timestampText = regexp.MustCompile(`^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}` +
 func represent(v any) (s scalarNode, ok bool) {
 	switch x := v.(type) {
 	case nil:
-		return scalarNode{text: "null"}, true
+		return scalarNode{text: "null", kind: "null"}, true
 	case bool:
-		return scalarNode{text: strconv.FormatBool(x)}, true
+		return scalarNode{text: strconv.FormatBool(x), kind: "bool"}, true
 	case int64:
-		return scalarNode{text: strconv.FormatInt(x, 10)}, true
+		return scalarNode{text: strconv.FormatInt(x, 10), kind: "int"}, true
 	case *big.Int:
-		return scalarNode{text: x.String()}, true
+		return scalarNode{text: x.String(), kind: "int"}, true
 	case float64:
-		return scalarNode{text: floatRepr(x)}, true
+		return scalarNode{text: floatRepr(x), kind: "float"}, true
 	case string:
-		return scalarNode{text: x, quote: needsQuote(x)}, true
+		return scalarNode{text: x, quote: needsQuote(x), kind: "str"}, true
 	case []byte:
-		return scalarNode{text: encodeLines(x), tag: "!!binary", literal: true}, true
+		return scalarNode{text: encodeLines(x), tag: "!!binary", literal: true, kind: "binary"}, true
 	case time.Time:
-		return scalarNode{text: value.Str(x)}, true
+		return scalarNode{text: value.Str(x), kind: "timestamp"}, true
 	case *value.List, value.Tuple, *value.Dict:
 		return scalarNode{}, false
 	}
-	return scalarNode{text: "NULL"}, true // what Python's Salt writes for objects
+	return scalarNode{text: "NULL", kind: "str"}, true // what Python's Salt writes for objects
 }
 
 // needsQuote tells whether a plain s would not be read back as a text.
@@ -273,21 +304,30 @@ func (e *emitter) text(s string) {
 	e.whitespace, e.indention = false, false
 }
 
-func leaf(v any) bool {
+func (e *emitter) leaf(v any) bool {
 	s, ok := represent(v)
-	return ok && !s.literal
+	return ok && !s.literal && e.style == 0
 }
 
 func (e *emitter) flowing(leaves bool) bool {
-	return e.flowLevel > 0 || e.flow == allFlow || e.flow == leafFlow && leaves
+	return e.canonical || e.flowLevel > 0 || e.flow == allFlow || e.flow == leafFlow && leaves
+}
+
+// closeFlow goes to a line of its own for a bracket or brace.
+func (e *emitter) closeFlow(items int) {
+	if e.canonical && items > 0 {
+		e.indicator(",", false, false, false)
+		e.writeIndent()
+	}
 }
 
 func (e *emitter) sequence(items []any, c context) {
 	leaves := true
 	for _, it := range items {
-		leaves = leaves && leaf(it)
+		leaves = leaves && e.leaf(it)
 	}
 	if len(items) == 0 || e.flowing(leaves) {
+		e.tag("seq")
 		e.flowSequence(items)
 		return
 	}
@@ -310,22 +350,24 @@ func (e *emitter) flowSequence(items []any) {
 		if i > 0 {
 			e.indicator(",", false, false, false)
 		}
-		if e.column > e.bestWidth {
+		if e.canonical || e.column > e.bestWidth {
 			e.writeIndent()
 		}
 		e.node(it, context{})
 	}
 	e.flowLevel--
 	e.indent = old
+	e.closeFlow(len(items))
 	e.indicator("]", false, false, false)
 }
 
 func (e *emitter) mapping(d *value.Dict, c context) {
 	leaves := true
 	for k, v := range d.All() {
-		leaves = leaves && leaf(k) && leaf(v)
+		leaves = leaves && e.leaf(k) && e.leaf(v)
 	}
 	if d.Len() == 0 || e.flowing(leaves) {
+		e.tag("map")
 		e.flowMapping(d)
 		return
 	}
@@ -358,16 +400,16 @@ func (e *emitter) flowMapping(d *value.Dict) {
 		if n > 0 {
 			e.indicator(",", false, false, false)
 		}
-		if e.column > e.bestWidth {
+		if e.canonical || e.column > e.bestWidth {
 			e.writeIndent()
 		}
-		if e.isSimpleKey(k) {
+		if !e.canonical && e.isSimpleKey(k) {
 			e.node(k, context{mapping: true, simpleKey: true})
 			e.indicator(":", false, false, false)
 		} else {
 			e.indicator("?", true, false, false)
 			e.node(k, context{mapping: true})
-			if e.column > e.bestWidth {
+			if e.canonical || e.column > e.bestWidth {
 				e.writeIndent()
 			}
 			e.indicator(":", true, false, false)
@@ -376,6 +418,7 @@ func (e *emitter) flowMapping(d *value.Dict) {
 	}
 	e.flowLevel--
 	e.indent = old
+	e.closeFlow(d.Len())
 	e.indicator("}", false, false, false)
 }
 
@@ -387,7 +430,7 @@ func (e *emitter) isSimpleKey(k any) bool {
 		t, _ := k.(value.Tuple)
 		return len(t) == 0
 	}
-	if len(s.text)+len(s.tag) > limit {
+	if n := len(s.text) + len(s.tag); n > limit || e.python && (n == 0 || utf8.RuneCountInString(s.text)+len(s.tag) == limit) {
 		return false
 	}
 	return !e.analyze(s.text).multiline

@@ -16,6 +16,10 @@ type emitter struct {
 	flow       flowStyle
 	keepOrder  bool
 	ascii      bool
+	newline    string // what ends a line
+	style      byte   // of scalars; 0 for plain where that can be done
+
+	explicitStart, explicitEnd, directive, canonical, python bool
 
 	anchors map[any]string // containers met; with a name if more than once
 	written map[any]bool
@@ -40,7 +44,7 @@ func (e *emitter) lineBreak(r rune) {
 		e.column = 0
 		return
 	}
-	e.b.WriteByte('\n')
+	e.b.WriteString(e.newline)
 	e.column = 0
 }
 
@@ -77,9 +81,34 @@ func (e *emitter) indicator(s string, needSpace, isSpace, isIndention bool) {
 	e.indention = e.indention && isIndention
 }
 
+func (e *emitter) startDocument() {
+	if e.directive {
+		e.indicator("%YAML", true, false, false)
+		e.indicator("1.1", true, false, false)
+		e.writeIndent()
+	}
+	if e.explicitStart {
+		e.indicator("---", true, false, false)
+		if e.canonical {
+			e.writeIndent()
+		}
+	}
+}
+
 func (e *emitter) endDocument() {
 	e.indent = -1
 	e.writeIndent()
+	if e.explicitEnd {
+		e.indicator("...", true, false, false)
+		e.writeIndent()
+	}
+}
+
+// tag writes a tag where all are to be written.
+func (e *emitter) tag(kind string) {
+	if e.canonical {
+		e.indicator("!!"+kind, true, false, false)
+	}
 }
 
 // analysis says which styles can carry a text.
@@ -108,7 +137,7 @@ func (e *emitter) printable(r rune) bool {
 	case e.ascii:
 		return false
 	}
-	return r >= 0xa0 && r <= 0xd7ff || r >= 0xe000 && r <= 0xfffd && r != 0xfeff
+	return e.python && (r == 0x85 || r >= 0x10000 && r < 0x10ffff) || r >= 0xa0 && r <= 0xd7ff || r >= 0xe000 && r <= 0xfffd && r != 0xfeff
 }
 
 func (e *emitter) analyze(s string) analysis {
@@ -179,7 +208,13 @@ func indicates(r rune, first, afterBlank, beforeBlank bool) (flow, block bool) {
 func (e *emitter) scalar(s scalarNode) {
 	a := e.analyze(s.text)
 	style := byte('p')
+	if e.style != 0 {
+		style = e.style
+	}
 	switch {
+	case e.canonical:
+		style = '"'
+		s.tag = "!!" + s.kind
 	case s.literal:
 		style = '|'
 	case e.simpleKey && a.multiline:
@@ -197,8 +232,14 @@ func (e *emitter) scalar(s scalarNode) {
 	if style == '\'' && !a.singleQuoted {
 		style = '"'
 	}
-	if style == '|' && (!a.block || e.flowLevel > 0 || e.simpleKey) {
+	if (style == '|' || style == '>') && (!a.block || e.flowLevel > 0 || e.simpleKey) {
 		style = '"'
+	}
+	if s.tag == "" && s.kind != "str" && style != 'p' && !e.canonical {
+		s.tag = "!"
+		if e.python {
+			s.tag = "!!" + s.kind
+		}
 	}
 	if s.tag != "" {
 		e.indicator(s.tag, true, false, false)
@@ -214,6 +255,8 @@ func (e *emitter) scalar(s scalarNode) {
 		e.double(s.text)
 	case '|':
 		e.literal(s.text)
+	case '>':
+		e.folded(s.text)
 	}
 	e.indent = old
 }
@@ -283,6 +326,10 @@ var escapes = map[rune]string{
 
 func (e *emitter) double(s string) {
 	e.indicator(`"`, true, false, false)
+	if e.python {
+		e.doublePython([]rune(s))
+		return
+	}
 	space := false
 	for i, r := range s {
 		switch {
@@ -308,6 +355,34 @@ func (e *emitter) double(s string) {
 	e.whitespace, e.indention = false, false
 }
 
+// doublePython breaks lines behind escaped characters, too, and ends each with
+// a backslash.
+func (e *emitter) doublePython(s []rune) {
+	before := false // whether the character before was escaped
+	for i, r := range s {
+		escaped := !e.printable(r) || r > 0xffff || isBreak(r) || r == '"' || r == '\\'
+		column := e.column
+		if escaped {
+			e.escape(r)
+			column = e.column - 1
+		}
+		if i > 0 && i < len(s)-1 && (escaped || before || r == ' ') && !e.simpleKey && column > e.bestWidth {
+			e.put('\\')
+			e.writeIndent()
+			if !escaped && r == ' ' || escaped && s[i+1] == ' ' {
+				e.put('\\')
+			}
+			e.whitespace, e.indention = false, false
+		}
+		if !escaped {
+			e.put(r)
+		}
+		before = escaped
+	}
+	e.indicator(`"`, false, false, false)
+	e.whitespace, e.indention = false, false
+}
+
 func (e *emitter) escape(r rune) {
 	s, ok := escapes[r]
 	switch {
@@ -325,12 +400,27 @@ func (e *emitter) escape(r rune) {
 	}
 }
 
-// literal writes a block scalar; only binary data asks for it.
+// blockHints tells how a block scalar begins and ends, where that is not what
+// a reader would take for granted.
+func (e *emitter) blockHints(s string) {
+	first, _ := utf8.DecodeRuneInString(s)
+	if s != "" && (first == ' ' || isBreak(first)) {
+		e.indicator(fmt.Sprint(e.bestIndent), false, false, false)
+	}
+	last, n := utf8.DecodeLastRuneInString(s)
+	before, _ := utf8.DecodeLastRuneInString(s[:len(s)-n])
+	switch {
+	case s == "" || !isBreak(last):
+		e.indicator("-", false, false, false)
+	case len(s) == n || isBreak(before):
+		e.indicator("+", false, false, false)
+	}
+}
+
+// literal writes a block scalar line by line.
 func (e *emitter) literal(s string) {
 	e.indicator("|", true, false, false)
-	if !strings.HasSuffix(s, "\n") {
-		e.indicator("-", false, false, false)
-	}
+	e.blockHints(s)
 	e.lineBreak('\n')
 	e.indention, e.whitespace = true, true
 	breaks := true
@@ -344,6 +434,39 @@ func (e *emitter) literal(s string) {
 			e.writeIndent()
 		}
 		e.put(r)
+		e.indention, breaks = false, false
+	}
+}
+
+// folded writes a block scalar whose lines may be broken at blanks.
+func (e *emitter) folded(s string) {
+	e.indicator(">", true, false, false)
+	e.blockHints(s)
+	e.lineBreak('\n')
+	e.indention, e.whitespace = true, true
+	breaks, leading := true, true
+	for i, r := range s {
+		rest := s[i+utf8.RuneLen(r):]
+		if isBreak(r) {
+			if !breaks && !leading && r == '\n' {
+				after := strings.TrimLeftFunc(s[i:], isBreak)
+				if !isBlankz(after) {
+					e.lineBreak('\n')
+				}
+			}
+			e.lineBreak(r)
+			e.indention, breaks = true, true
+			continue
+		}
+		if breaks {
+			e.writeIndent()
+			leading = r == ' ' || r == '\t'
+		}
+		if !breaks && r == ' ' && !strings.HasPrefix(rest, " ") && e.column > e.bestWidth {
+			e.writeIndent()
+		} else {
+			e.put(r)
+		}
 		e.indention, breaks = false, false
 	}
 }
