@@ -12,11 +12,9 @@ import (
 
 	"brine/internal/fileclient"
 	"brine/internal/fn"
-	"brine/internal/json"
-	"brine/internal/msgpack"
 	"brine/internal/salt"
+	"brine/internal/serialize"
 	"brine/internal/value"
-	"brine/internal/yaml"
 )
 
 type slsutil struct{}
@@ -31,9 +29,9 @@ func init() {
 		fn.Of("boolstr", s.boolstr, `Return one text if a value is true, and another otherwise.`, fn.Example("salt '*' slsutil.boolstr True true=yes false=no")),
 		fn.Of("banner", s.banner, `Return a comment that says that a file is managed.`, fn.Example("salt '*' slsutil.banner commentchar='//'")),
 		fn.Of("renderer", s.renderer, `Return what a file or a text comes to by a pipe of renderers. Further keywords are variables of templates.`, fn.Example("salt '*' slsutil.renderer salt://path/to/file jinja")),
-		fn.Of("serialize", s.serialize, `Return a value as text: json, yaml, msgpack or configparser.
-			Keywords: indent, sort_keys and separators of json, default_flow_style of yaml.`, fn.Example(`salt '*' slsutil.serialize 'json' obj="{'foo': 'Foo!'}"`)),
-		fn.Of("deserialize", s.deserialize, `Return the value that a text in json, yaml or msgpack means.`, fn.Example(`salt '*' slsutil.deserialize 'json' '{"foo": "Foo!"}'`)),
+		fn.Of("serialize", s.serialize, `Return a value as text in the format of a serializer: json, yaml, yamlex, toml, plist, configparser, keyvalue, python or msgpack.
+			Keywords are options of what writes the format.`, fn.Example(`salt '*' slsutil.serialize 'json' obj="{'foo': 'Foo!'}"`)),
+		fn.Of("deserialize", s.deserialize, `Return the value that a text in the format of a serializer means; of those of slsutil.serialize all but python.`, fn.Example(`salt '*' slsutil.deserialize 'json' '{"foo": "Foo!"}'`)),
 		fn.Of("file_exists", s.fileExists, `Say whether there is a file in the state tree.`, fn.Example("salt '*' slsutil.file_exists nginx/defaults.yaml")),
 		fn.Of("dir_exists", s.dirExists, `Say whether there is a folder in the state tree.`, fn.Example("salt '*' slsutil.dir_exists nginx/files")),
 		fn.Of("path_exists", s.pathExists, `Say whether there is a file or folder in the state tree.`, fn.Example("salt '*' slsutil.path_exists nginx/defaults.yaml")),
@@ -234,26 +232,25 @@ func wrap(text string, width int) []string {
 }
 
 type serializeArgs struct {
-	Serializer string    `salt:"serializer" doc:"json, yaml or msgpack"`
+	Serializer string    `salt:"serializer" doc:"name of the serializer"`
 	Obj        any       `salt:"obj" doc:"the value"`
 	Kwargs     fn.Kwargs `salt:"mod_kwargs"`
 }
 
 func (slsutil) serialize(_ context.Context, _ *fn.Call, a serializeArgs) (any, error) {
-	kw := a.Kwargs.Clean()
-	switch a.Serializer {
-	case "json":
-		return toJSON(a.Obj, kw)
-	case "yaml":
-		return toYAML(a.Obj, kw)
-	case "msgpack":
-		return msgpack.Marshal(a.Obj, msgpack.Wire)
+	format, ok := serialize.Named(a.Serializer)
+	if !ok {
+		return nil, fn.Errorf("Serializer '%s' not found.", a.Serializer)
 	}
-	return nil, fn.Errorf("Serializer '%s' not found.", a.Serializer)
+	out, err := format.Write(a.Obj, a.Kwargs.Clean())
+	if err != nil {
+		return nil, fn.Errorf("cannot write the value as %s: %w", a.Serializer, err)
+	}
+	return out, nil
 }
 
 type deserializeArgs struct {
-	Serializer string    `salt:"serializer" doc:"json, yaml or msgpack"`
+	Serializer string    `salt:"serializer" doc:"name of the serializer"`
 	Text       any       `salt:"stream_or_string" doc:"the text"`
 	Kwargs     fn.Kwargs `salt:"mod_kwargs"`
 }
@@ -263,20 +260,17 @@ func (slsutil) deserialize(_ context.Context, _ *fn.Call, a deserializeArgs) (v 
 	if b, ok := a.Text.([]byte); ok {
 		data = b
 	}
-	switch a.Serializer {
-	case "json":
-		v, err = json.Load(string(data))
-	case "yaml":
-		v, err = yaml.Load(data, "the text")
-	case "msgpack":
-		v, err = msgpack.Unmarshal(data)
-	default:
+	format, ok := serialize.Named(a.Serializer)
+	switch {
+	case !ok:
 		return nil, fn.Errorf("Serializer '%s' not found.", a.Serializer)
+	case format.Read == nil:
+		return nil, fn.Errorf("the serializer %s can only write", a.Serializer)
 	}
-	if err != nil {
+	if v, err = format.Read(data, a.Kwargs.Clean()); err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
-	return v, nil
+	return serialize.Plain(v), nil
 }
 
 type treeArgs struct {
@@ -349,31 +343,4 @@ func (s slsutil) findup(ctx context.Context, c *fn.Call, a findupArgs) (string, 
 			start = ""
 		}
 	}
-}
-
-// toJSON writes a value as Python's json.dumps does with these keywords.
-func toJSON(v any, kw *value.Dict) (string, error) {
-	f := json.Format{SortKeys: kw.Bool("sort_keys")}
-	if n, ok := kw.At("indent").(int64); ok {
-		f.Indent = json.Spaces(int(n))
-	}
-	return json.Dump(v, f)
-}
-
-// toYAML writes a value without the newline at the end, as Salt's serializer.
-func toYAML(v any, kw *value.Dict) (string, error) {
-	var opts []yaml.Option
-	if !kw.Bool("allow_unicode") {
-		opts = append(opts, yaml.ASCII())
-	}
-	if flow := kw.At("default_flow_style"); flow == nil {
-		opts = append(opts, yaml.FlowLeaves())
-	} else if value.Truth(flow) {
-		opts = append(opts, yaml.Flow())
-	}
-	if n, ok := kw.At("indent").(int64); ok {
-		opts = append(opts, yaml.Indent(int(n)))
-	}
-	text := strings.TrimSuffix(yaml.Dump(v, opts...), "\n...\n")
-	return strings.TrimSuffix(text, "\n"), nil
 }

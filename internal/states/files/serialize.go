@@ -2,22 +2,24 @@ package files
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"brine/internal/fn"
 	"brine/internal/host/filesys"
-	"brine/internal/json"
+	"brine/internal/serialize"
 	"brine/internal/state"
 	"brine/internal/state/sources"
 	"brine/internal/value"
-	"brine/internal/yaml"
 )
 
 func init() {
 	add(func(f file) []state.Func {
-		return []state.Func{state.Of("serialize", f.serialize, `Keep data in a file, as YAML or JSON.`)}
+		return []state.Func{state.Of("serialize", f.serialize, `Keep data in a file, in the format of a serializer.
+			The serializers are yaml, yamlex, json, toml, plist, configparser, keyvalue, python and msgpack.`)}
 	})
 }
 
@@ -35,9 +37,9 @@ type serializeArgs struct {
 	MergeIfExists    bool      `salt:"merge_if_exists" doc:"put the data over those that the file holds" default:"false"`
 	Encoding         string    `salt:"encoding" doc:"encoding of the file; characters are not escaped then" default:"null"`
 	EncodingErrors   string    `salt:"encoding_errors" doc:"what to do with characters that the encoding lacks: strict, ignore or replace" default:"strict"`
-	Serializer       any       `salt:"serializer" doc:"yaml or json" default:"null"`
-	SerializerOpts   any       `salt:"serializer_opts" doc:"indent, sort_keys and, for yaml, default_flow_style, width and allow_unicode, for json separators and ensure_ascii" default:"null"`
-	DeserializerOpts any       `salt:"deserializer_opts" doc:"no effect" default:"null"`
+	Serializer       any       `salt:"serializer" doc:"the format: yaml, yamlex, json, toml, plist, configparser, keyvalue, python or msgpack; yaml if none is set" default:"null"`
+	SerializerOpts   any       `salt:"serializer_opts" doc:"options of what writes the format, as Salt hands them to its Python libraries" default:"null"`
+	DeserializerOpts any       `salt:"deserializer_opts" doc:"options of what reads the file, for merge_if_exists" default:"null"`
 	CheckCmd         string    `salt:"check_cmd" doc:"command that gets the name of a file with the new content and must succeed before it is used" default:"null"`
 	TmpDir           string    `salt:"tmp_dir" doc:"folder of the file for check_cmd" default:""`
 	TmpExt           string    `salt:"tmp_ext" doc:"end of its name" default:""`
@@ -64,12 +66,13 @@ func (f file) serialize(ctx context.Context, e *state.Env, a serializeArgs) (sta
 		return plan, err
 	}
 	how := strings.ToLower(value.Str(a.serializer()))
-	if how != "yaml" && how != "json" {
+	format, ok := serialize.Named(how)
+	if !ok {
 		return plan, fn.Errorf("The %s serializer could not be found. It either does not exist or its prerequisites are not installed.", how)
 	}
 	var diff any
 	if a.MergeIfExists {
-		old, merged, err := a.merged(name, how, data)
+		old, merged, err := a.merged(name, how, format, data)
 		if err != nil {
 			return plan, err
 		}
@@ -77,11 +80,14 @@ func (f file) serialize(ctx context.Context, e *state.Env, a serializeArgs) (sta
 			plan.Comment = "The file " + name + " is in the correct state"
 			return plan, nil
 		}
-		data, diff = merged, changedKeys(old, merged)
+		data = merged
+		if old != nil {
+			diff = changedKeys(serialize.Plain(old), serialize.Plain(merged))
+		}
 	} else if value.Truth(a.DeserializerOpts) {
 		plan.Warnings = append(plan.Warnings, "The 'deserializer_opts' option is ignored unless merge_if_exists is set to True.")
 	}
-	text, err := a.text(how, data)
+	text, err := a.text(how, format, data)
 	if err != nil {
 		return plan, err
 	}
@@ -117,15 +123,19 @@ func (a serializeArgs) data(e *state.Env) (any, error) {
 }
 
 // merged reads the file, if there is one, and puts the data over its own.
-func (a serializeArgs) merged(name, how string, data any) (old, merged any, err error) {
-	b, err := os.ReadFile(name)
-	if os.IsNotExist(err) {
+func (a serializeArgs) merged(name, how string, format serialize.Format, data any) (old, merged any, err error) {
+	if !filesys.IsFile(name) {
 		return nil, data, nil
 	}
-	if err == nil && how == "yaml" {
-		old, err = yaml.Load(b, name)
-	} else if err == nil {
-		old, err = json.Load(string(b))
+	if format.Read == nil {
+		return nil, nil, fn.Errorf("merge_if_exists is not supported for the %s serializer", how)
+	}
+	b, err := readAtMost(name, serialize.MaxBytes)
+	if err == nil {
+		if how != "plist" && how != "msgpack" { // Python reads text with any line ends
+			b = []byte(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(b)))
+		}
+		old, err = format.Read(b, dictOf(a.DeserializerOpts))
 	}
 	if err != nil {
 		return nil, nil, fn.Errorf("Failed to deserialize existing data: %w", err)
@@ -167,10 +177,10 @@ func changedKeys(old, now any) any {
 	return out
 }
 
-// options reads serializer_opts, a map or a list of maps.
-func (a serializeArgs) options() *value.Dict {
+// dictOf reads options, a map or a list of maps.
+func dictOf(options any) *value.Dict {
 	out := value.NewDict(4)
-	switch x := a.SerializerOpts.(type) {
+	switch x := options.(type) {
 	case *value.Dict:
 		out.Update(x)
 	case *value.List:
@@ -183,79 +193,47 @@ func (a serializeArgs) options() *value.Dict {
 	return out
 }
 
-// text writes the data.
-func (a serializeArgs) text(how string, data any) (string, error) {
-	if how == "json" {
-		return a.json(data)
-	}
-	var opts []yaml.Option
-	ascii := a.Encoding == ""
-	for k, v := range a.options().All() {
-		switch n, _ := v.(int64); k {
-		case "indent":
-			opts = append(opts, yaml.Indent(int(n)))
-		case "width":
-			opts = append(opts, yaml.Width(int(n)))
-		case "default_flow_style":
-			if v == nil {
-				opts = append(opts, yaml.FlowLeaves())
-			} else if value.Truth(v) {
-				opts = append(opts, yaml.Flow())
-			}
-		case "sort_keys":
-			if !value.Truth(v) {
-				opts = append(opts, yaml.KeepOrder())
-			}
-		case "allow_unicode":
-			ascii = !value.Truth(v)
-		default:
-			return "", fn.Errorf("serializer_opts: yaml has no option %s", value.Str(k))
+// text writes the data: a string, or bytes in a format that is no text.
+func (a serializeArgs) text(how string, format serialize.Format, data any) (any, error) {
+	options := value.NewDict(4)
+	switch how {
+	case "yaml":
+		options.Set("default_flow_style", false)
+		if a.Encoding != "" {
+			options.Set("allow_unicode", true)
 		}
+	case "yamlex": // what comes from an SLS is an OrderedDict in Python, which this one does not sort
+		options.Set("sort_keys", false)
+	case "json":
+		options = value.DictOf("indent", 2, "separators", []any{",", ": "}, "sort_keys", true)
 	}
-	if ascii {
-		opts = append(opts, yaml.ASCII())
+	options.Update(dictOf(a.SerializerOpts))
+	out, err := format.Write(data, options)
+	if err != nil {
+		return nil, fn.Errorf("cannot write the dataset as %s: %w", how, err)
 	}
-	text := yaml.Dump(data, opts...)
-	if cut, ok := strings.CutSuffix(text, "\n...\n"); ok {
-		return cut + "\n", nil
+	if s, ok := out.(string); ok {
+		return s + "\n", nil
 	}
-	return strings.TrimSuffix(text, "\n") + "\n", nil
+	return out, nil
 }
 
-func (a serializeArgs) json(data any) (string, error) {
-	f := json.Format{SortKeys: true, Indent: json.Spaces(2), Comma: ",", Colon: ": "}
-	for k, v := range a.options().All() {
-		switch k {
-		case "indent":
-			if n, ok := v.(int64); ok {
-				f.Indent = json.Spaces(int(n))
-			} else if f.Indent = nil; v != nil {
-				s := value.Str(v)
-				f.Indent = &s
-			}
-		case "sort_keys":
-			f.SortKeys = value.Truth(v)
-		case "ensure_ascii":
-			f.ASCII = value.Truth(v)
-		case "separators":
-			l, ok := v.(*value.List)
-			if !ok || l.Len() != 2 {
-				return "", fn.Errorf("serializer_opts: separators must be a list of two texts")
-			}
-			f.Comma, f.Colon = value.Str(l.Items[0]), value.Str(l.Items[1])
-		default:
-			return "", fn.Errorf("serializer_opts: json has no option %s", value.Str(k))
-		}
-	}
-	text, err := json.Dump(data, f)
+// readAtMost reads a file that must not have more bytes.
+func readAtMost(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
 	if err != nil {
-		return "", fn.Errorf("cannot write the dataset as JSON: %w", err)
+		return nil, err
 	}
-	return text + "\n", nil
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s has more than the %d bytes allowed", name, limit)
+	}
+	return b, err
 }
 
 // keepText plans a file with a text, as file.managed does.
-func (f file) keepText(ctx context.Context, e *state.Env, name string, a serializeArgs, text string) (state.Plan, error) {
+func (f file) keepText(ctx context.Context, e *state.Env, name string, a serializeArgs, text any) (state.Plan, error) {
 	t := &managedFile{file: f, e: e, name: name, args: managedArgs{Name: name, Mode: a.Mode, Makedirs: a.Makedirs, Replace: true, Backup: a.Backup, ShowChanges: a.ShowChanges,
 		Create: true, FollowSymlinks: true, CheckCmd: a.CheckCmd, TmpDir: a.TmpDir, TmpExt: a.TmpExt}}
 	if t.see(); t.seen.isDir() {
@@ -265,9 +243,11 @@ func (f file) keepText(ctx context.Context, e *state.Env, name string, a seriali
 	if t.own, err = f.owner(ctx, a.User, a.Group, t.mode()); err != nil {
 		return state.Plan{}, err
 	}
-	b, err := sources.Encode(text, a.Encoding, a.EncodingErrors)
-	if err != nil {
-		return state.Plan{}, err
+	b, isBytes := text.([]byte)
+	if !isBytes {
+		if b, err = sources.Encode(text.(string), a.Encoding, a.EncodingErrors); err != nil {
+			return state.Plan{}, err
+		}
 	}
 	t.want = &sources.Content{Data: b}
 	return t.plan(ctx)
