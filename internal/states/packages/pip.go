@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"brine/internal/fn"
 	"brine/internal/host"
@@ -61,10 +62,10 @@ func (p pipPlace) versions(ctx context.Context, e *state.Env, env any) (map[stri
 	return out, nil
 }
 
-var separators = regexp.MustCompile(`[-_.]+`)
+var separators = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[-_.]+`) })
 
 // plainName is the name by which two packages are one.
-func plainName(name string) string { return separators.ReplaceAllString(strings.ToLower(name), "-") }
+func plainName(name string) string { return separators().ReplaceAllString(strings.ToLower(name), "-") }
 
 type pipInstalledArgs struct {
 	Name         string `salt:"name" doc:"what to install, such as django, django>=4,<5 or git+https://…#egg=django, unless pkgs is given"`
@@ -94,22 +95,24 @@ type requirement struct {
 type spec struct{ op, version string }
 
 var (
-	requirementText = regexp.MustCompile(`^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*\(?([^;()]*)\)?\s*(?:;.*)?$`)
-	specText        = regexp.MustCompile(`^\s*(===|==|~=|!=|<=|>=|<|>)\s*([^\s,]+)\s*$`)
-	eggName         = regexp.MustCompile(`[#&]egg=([A-Za-z0-9._-]+)`)
+	requirementText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*\(?([^;()]*)\)?\s*(?:;.*)?$`)
+	})
+	specText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\s*(===|==|~=|!=|<=|>=|<|>)\s*([^\s,]+)\s*$`) })
+	eggName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[#&]egg=([A-Za-z0-9._-]+)`) })
 )
 
 // readRequirement reads what pip takes for a package.
 func readRequirement(text string) (requirement, error) {
 	r := requirement{text: text}
 	switch {
-	case eggName.MatchString(text):
-		r.name = eggName.FindStringSubmatch(text)[1]
+	case eggName().MatchString(text):
+		r.name = eggName().FindStringSubmatch(text)[1]
 		return r, nil
 	case strings.Contains(text, "://"), strings.ContainsAny(text, "/\\"), strings.HasSuffix(text, ".whl"), strings.HasSuffix(text, ".tar.gz"), strings.HasSuffix(text, ".zip"):
 		return r, nil
 	}
-	m := requirementText.FindStringSubmatch(text)
+	m := requirementText().FindStringSubmatch(text)
 	if m == nil {
 		return r, badRequirement(text)
 	}
@@ -118,7 +121,7 @@ func readRequirement(text string) (requirement, error) {
 		return r, nil
 	}
 	for part := range strings.SplitSeq(m[2], ",") {
-		s := specText.FindStringSubmatch(part)
+		s := specText().FindStringSubmatch(part)
 		if s == nil {
 			return r, badRequirement(text)
 		}
