@@ -112,13 +112,17 @@ func steps() map[string]step {
 		"json":  renderJSON,
 		"text":  renderText,
 		"gpg":   renderGPG,
+		"toml":  renderTOML,
 
 		"stateconf": renderStateconf,
+		"yamlex":    renderYamlex,
 	}
 }
 
 // Names returns the names of the renderers, sorted.
-func Names() []string { return []string{"gpg", "jinja", "json", "stateconf", "text", "yaml"} }
+func Names() []string {
+	return []string{"gpg", "jinja", "json", "stateconf", "text", "toml", "yaml", "yamlex"}
+}
 
 // Render sends a text through its pipe and returns what comes out: data after
 // yaml or json, a string after jinja or text. A text of nothing but blanks is
