@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -47,7 +48,7 @@ func newConfig(opts *value.Dict) (*config, error) {
 	return c, nil
 }
 
-var reference = regexp.MustCompile(`%\(([^)]+)\)s`)
+var reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`%\(([^)]+)\)s`) })
 
 // set puts the options of one section into the map for it.
 func (c *config) set(section string, options any, into *value.Dict) error {
@@ -65,7 +66,7 @@ func (c *config) set(section string, options any, into *value.Dict) error {
 			continue
 		}
 		text := value.Str(v)
-		if !c.plain && strings.Contains(reference.ReplaceAllString(strings.ReplaceAll(text, "%%", ""), ""), "%") {
+		if !c.plain && strings.Contains(reference().ReplaceAllString(strings.ReplaceAll(text, "%%", ""), ""), "%") {
 			return fmt.Errorf("configparser: %s in %s has a %% that is neither %%%% nor %%(name)s: %s", key, section, value.Repr(text))
 		}
 		into.Set(key, text)
@@ -178,7 +179,7 @@ func (c *config) interpolate(all *value.Dict, v any, depth int, budget *int) (an
 			rest = after[1:]
 			continue
 		}
-		at := reference.FindStringSubmatchIndex("%" + after)
+		at := reference().FindStringSubmatchIndex("%" + after)
 		if at == nil || at[0] != 0 {
 			return nil, fmt.Errorf("a %% must be followed by %% or (name)s: %s", value.Repr("%"+after))
 		}

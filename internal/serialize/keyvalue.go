@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"brine/internal/value"
@@ -79,11 +80,11 @@ func pairsOf(v any) ([][2]any, error) {
 	return out, nil
 }
 
-var unquoted = regexp.MustCompile(`^[a-zA-Z0-9_@%+=:,./-]+$`)
+var unquoted = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9_@%+=:,./-]+$`) })
 
 func shellQuote(v any) string {
 	s, _ := v.(string)
-	if unquoted.MatchString(s) {
+	if unquoted().MatchString(s) {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'"'"'`) + "'"

@@ -12,6 +12,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"brine/internal/value"
@@ -317,7 +318,9 @@ func (r *plistReader) add(v any) error {
 	return nil
 }
 
-var plistDate = regexp.MustCompile(`^(\d{4})(?:-(\d\d)(?:-(\d\d)(?:T(\d\d)(?::(\d\d)(?::(\d\d))?)?)?)?)?Z`)
+var plistDate = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(\d{4})(?:-(\d\d)(?:-(\d\d)(?:T(\d\d)(?::(\d\d)(?::(\d\d))?)?)?)?)?Z`)
+})
 
 func (r *plistReader) end(element string) error {
 	text := r.text.String()
@@ -386,7 +389,7 @@ func plistScalar(element, text string) (any, error) {
 		}
 		return p, nil
 	}
-	m := plistDate.FindStringSubmatch(text)
+	m := plistDate().FindStringSubmatch(text)
 	if m == nil {
 		return nil, fmt.Errorf("%s is no date", value.Repr(text))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"brine/internal/value"
@@ -65,14 +66,14 @@ func writeTOML(v any, opts *value.Dict) (any, error) {
 	return out.String(), nil
 }
 
-var bareTOML = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+var bareTOML = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_-]+$`) })
 
 func tomlKey(k any) (string, error) {
 	s, ok := k.(string)
 	switch {
 	case !ok:
 		return "", fmt.Errorf("toml: keys must be texts, and %s is a %s", value.Repr(k), value.TypeName(k))
-	case bareTOML.MatchString(s):
+	case bareTOML().MatchString(s):
 		return s, nil
 	}
 	return tomlText(s), nil

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"brine/internal/value"
@@ -278,7 +279,7 @@ func (p *tomlReader) value(depth int) any {
 	for p.i < len(p.s) && !strings.ContainsRune(" \t\n,]}#=", rune(p.s[p.i])) {
 		p.i++
 	}
-	if p.i-start == 10 && p.peek() == ' ' && p.i+3 < len(p.s) && p.s[p.i+1] >= '0' && p.s[p.i+1] <= '2' && p.s[p.i+3] == ':' && dateText.MatchString(p.s[start:p.i]) {
+	if p.i-start == 10 && p.peek() == ' ' && p.i+3 < len(p.s) && p.s[p.i+1] >= '0' && p.s[p.i+1] <= '2' && p.s[p.i+3] == ':' && dateText().MatchString(p.s[start:p.i]) {
 		for p.i++; p.i < len(p.s) && !strings.ContainsRune(" \t\n,]}#=", rune(p.s[p.i])); {
 			p.i++
 		}
@@ -405,10 +406,16 @@ func (p *tomlReader) escape(b *strings.Builder, many bool) {
 }
 
 var (
-	intTOML  = regexp.MustCompile(`^(?:[-+]?(?:0|[1-9](?:_?[0-9])*)|0x[0-9a-fA-F](?:_?[0-9a-fA-F])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$`)
-	realTOML = regexp.MustCompile(`^[-+]?(?:0|[1-9](?:_?[0-9])*)(?:\.[0-9](?:_?[0-9])*)?(?:[eE][-+]?[0-9](?:_?[0-9])*)?$`)
-	dateText = regexp.MustCompile(`^([0-9]{4})-([0-9]{2})-([0-9]{2})$`)
-	timeTOML = regexp.MustCompile(`^(?:([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ])?([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?([Zz]|[-+][0-9]{2}:[0-9]{2})?$`)
+	intTOML = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:[-+]?(?:0|[1-9](?:_?[0-9])*)|0x[0-9a-fA-F](?:_?[0-9a-fA-F])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$`)
+	})
+	realTOML = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[-+]?(?:0|[1-9](?:_?[0-9])*)(?:\.[0-9](?:_?[0-9])*)?(?:[eE][-+]?[0-9](?:_?[0-9])*)?$`)
+	})
+	dateText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]{4})-([0-9]{2})-([0-9]{2})$`) })
+	timeTOML = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:([0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ])?([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?([Zz]|[-+][0-9]{2}:[0-9]{2})?$`)
+	})
 )
 
 func tomlScalar(s string) (any, bool) {
@@ -427,10 +434,10 @@ func tomlScalar(s string) (any, bool) {
 	}
 	bare := strings.ReplaceAll(s, "_", "")
 	switch {
-	case intTOML.MatchString(s):
+	case intTOML().MatchString(s):
 		n, ok := new(big.Int).SetString(strings.TrimPrefix(bare, "+"), 0)
 		return value.Big(n), ok
-	case realTOML.MatchString(s):
+	case realTOML().MatchString(s):
 		f, err := strconv.ParseFloat(bare, 64)
 		return f, err == nil || strings.Contains(err.Error(), "range")
 	}
@@ -439,10 +446,10 @@ func tomlScalar(s string) (any, bool) {
 
 // tomlTime reads a date or time and gives it the form that Python writes.
 func tomlTime(s string) (any, bool) {
-	if dateText.MatchString(s) {
+	if dateText().MatchString(s) {
 		return value.Const{Name: tomlDate, Value: s}, validDay(s)
 	}
-	m := timeTOML.FindStringSubmatch(s)
+	m := timeTOML().FindStringSubmatch(s)
 	if m == nil || m[1] == "" && m[6] != "" || m[1] != "" && !validDay(m[1]) || m[2] > "23" || m[3] > "59" || m[4] > "59" {
 		return nil, false
 	}
@@ -465,7 +472,7 @@ func tomlTime(s string) (any, bool) {
 }
 
 func validDay(s string) bool {
-	m := dateText.FindStringSubmatch(s)
+	m := dateText().FindStringSubmatch(s)
 	if m == nil {
 		return false
 	}

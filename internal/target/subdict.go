@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"brine/internal/salt"
 	"brine/internal/value"
@@ -282,12 +283,12 @@ func inDict(d *value.Dict, key string) any {
 	return missing{}
 }
 
-var pyIntForm = regexp.MustCompile(`^[+-]?[0-9]+(_[0-9]+)*$`)
+var pyIntForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[+-]?[0-9]+(_[0-9]+)*$`) })
 
 // pyInt reads what Python's int() takes.
 func pyInt(s string) (any, bool) {
 	s = strings.TrimSpace(s)
-	if !pyIntForm.MatchString(s) {
+	if !pyIntForm().MatchString(s) {
 		return nil, false
 	}
 	s = strings.ReplaceAll(s, "_", "")
@@ -299,9 +300,11 @@ func pyInt(s string) (any, bool) {
 }
 
 var (
-	yamlInt   = regexp.MustCompile(`^[-+]?(0[0-7_]*|[1-9][0-9_]*)$`)
-	yamlBased = regexp.MustCompile(`^([-+]?)(0x[0-9a-fA-F_]+|0b[01_]+)$`)
-	yamlFloat = regexp.MustCompile(`^[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+][0-9]+)?$`)
+	yamlInt   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[-+]?(0[0-7_]*|[1-9][0-9_]*)$`) })
+	yamlBased = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([-+]?)(0x[0-9a-fA-F_]+|0b[01_]+)$`) })
+	yamlFloat = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+][0-9]+)?$`)
+	})
 )
 
 // scalarKey reads a path part that is not a key as it stands the way YAML
@@ -324,13 +327,13 @@ func scalarKey(s string) (any, bool) {
 	switch {
 	case bare != plain && digits(bare):
 		return nil, false
-	case yamlInt.MatchString(plain):
+	case yamlInt().MatchString(plain):
 		return pyInt(bare)
-	case yamlBased.MatchString(plain):
+	case yamlBased().MatchString(plain):
 		if n, err := strconv.ParseInt(bare, 0, 64); err == nil {
 			return n, true
 		}
-	case yamlFloat.MatchString(plain):
+	case yamlFloat().MatchString(plain):
 		if f, err := strconv.ParseFloat(bare, 64); err == nil {
 			return f, true
 		}

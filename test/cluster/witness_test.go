@@ -130,7 +130,7 @@ func TestWitnessLearns(t *testing.T) {
 	if first == late3 { // both others vote
 		rest = a.masters[:2]
 	}
-	_, token = holder(t, "after a kill, while strangers knock", token, rest...)
+	holder(t, "after a kill, while strangers knock", token, rest...)
 	for _, c := range silent {
 		c.SetDeadline(time.Now().Add(60 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"brine/internal/fn"
 	"brine/internal/host/hostsfile"
@@ -14,15 +15,15 @@ import (
 const ethtool = "/sbin/ethtool"
 
 var (
-	interfaceName = regexp.MustCompile(`^[^-\s/][^\s/]{0,14}$`)
-	bufferSize    = regexp.MustCompile(`^(.+):\s+(\d+)$`)
+	interfaceName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[^-\s/][^\s/]{0,14}$`) })
+	bufferSize    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(.+):\s+(\d+)$`) })
 )
 
 func (n network) bufsize(ctx context.Context, _ *fn.Call, a ifaceArgs) (*value.Dict, error) {
 	if !n.Machine.Exists(ethtool) {
 		return value.NewDict(0), nil
 	}
-	if !interfaceName.MatchString(a.Iface) {
+	if !interfaceName().MatchString(a.Iface) {
 		return nil, fn.Invalidf("%q is no name of an interface", a.Iface)
 	}
 	out, err := n.Machine.Do(ctx, ethtool, "-g", a.Iface)
@@ -31,7 +32,7 @@ func (n network) bufsize(ctx context.Context, _ *fn.Call, a ifaceArgs) (*value.D
 	}
 	d, suffix := value.DictOf("result", false), "max-"
 	for line := range strings.SplitSeq(out.Stdout, "\n") {
-		switch m := bufferSize.FindStringSubmatch(line); {
+		switch m := bufferSize().FindStringSubmatch(line); {
 		case m != nil:
 			size, _ := strconv.ParseInt(m[2], 10, 64)
 			d.Set(strings.ReplaceAll(strings.ToLower(m[1]), " ", "-")+suffix, size)
@@ -58,7 +59,7 @@ func (n network) setBufsize(ctx context.Context, _ *fn.Call, a setBufsizeArgs) (
 	if !n.Machine.Exists(ethtool) {
 		return false, nil
 	}
-	if !interfaceName.MatchString(a.Iface) {
+	if !interfaceName().MatchString(a.Iface) {
 		return nil, fn.Invalidf("%q is no name of an interface", a.Iface)
 	}
 	said := func(ok bool, comment string) (any, error) { return value.DictOf("result", ok, "comment", comment), nil }
@@ -97,7 +98,7 @@ type hostnameArgs struct {
 	Hostname any `salt:"hostname" doc:"the new name; null does nothing"`
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$`)
+var hostName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$`) })
 
 // maxHostName is how long a host's name may be, in bytes.
 const maxHostName = 253
@@ -107,7 +108,7 @@ func (n network) setHostname(ctx context.Context, c *fn.Call, a hostnameArgs) (b
 		return false, nil
 	}
 	name := value.Str(a.Hostname)
-	if len(name) > maxHostName || !hostName.MatchString(name) {
+	if len(name) > maxHostName || !hostName().MatchString(name) {
 		return false, fn.Invalidf("%q cannot be a host name", name)
 	}
 	old, ok, err := n.renameKernel(ctx, c, name)

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"brine/internal/fn"
 	"brine/internal/host"
@@ -175,7 +176,7 @@ type spfArgs struct {
 	Server string `salt:"nameserver" doc:"whom to ask; the machine's servers without" default:"null"`
 }
 
-var mechanism = regexp.MustCompile(`^(?:\+|~)?(ip[46]|include):(.+)`)
+var mechanism = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:\+|~)?(ip[46]|include):(.+)`) })
 
 // mostSPF bounds how many records are followed from one to the next: RFC 7208
 // allows ten look-ups, and records can name each other.
@@ -207,7 +208,7 @@ func (d dig) senders(ctx context.Context, c *fn.Call, a spfArgs, left *int) ([]s
 		return d.senders(ctx, c, spfArgs{to, "SPF", a.Server}, left)
 	}
 	for _, part := range parts[1:] {
-		m := mechanism.FindStringSubmatch(part)
+		m := mechanism().FindStringSubmatch(part)
 		switch {
 		case m == nil:
 		case m[1] == "include":

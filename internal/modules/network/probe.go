@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"brine/internal/fn"
 	"brine/internal/value"
@@ -67,11 +68,11 @@ func (n network) traceroute(ctx context.Context, c *fn.Call, a hostArgs) (*value
 	return out, nil
 }
 
-var tracerVersion = regexp.MustCompile(`[Vv]ersion (\d+)\.(\d+)\.*(\d*)`)
+var tracerVersion = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[Vv]ersion (\d+)\.(\d+)\.*(\d*)`) })
 
 // modern says whether traceroute is the one of Linux from 2.0.14 on.
 func modern(text string) bool {
-	m := tracerVersion.FindStringSubmatch(text)
+	m := tracerVersion().FindStringSubmatch(text)
 	if m == nil {
 		return false
 	}

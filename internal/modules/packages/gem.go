@@ -4,6 +4,7 @@ import (
 	"context"
 	"regexp"
 	"strings"
+	"sync"
 
 	"brine/internal/fn"
 	"brine/internal/host"
@@ -154,7 +155,7 @@ func (g gem) version(ctx context.Context, c *fn.Call, a gemArgs) (string, error)
 	return "", err
 }
 
-var gemLine = regexp.MustCompile(`^([^ ]+) \((.+)\)`)
+var gemLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([^ ]+) \((.+)\)`) })
 
 func (g gem) list(ctx context.Context, c *fn.Call, a gemArgs) (*value.Dict, error) {
 	words := []string{"list"}
@@ -164,20 +165,20 @@ func (g gem) list(ctx context.Context, c *fn.Call, a gemArgs) (*value.Dict, erro
 	out, err := g.run(ctx, c, a, words...)
 	found := value.NewDict(16)
 	for line := range strings.SplitSeq(out, "\n") {
-		if m := gemLine.FindStringSubmatch(line); m != nil {
+		if m := gemLine().FindStringSubmatch(line); m != nil {
 			found.Set(m[1], value.Strings(strings.Split(m[2], ", ")))
 		}
 	}
 	return found, err
 }
 
-var gemUpgrade = regexp.MustCompile(`(\S+) \(\S+ < (\S+)\)`)
+var gemUpgrade = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(\S+) \(\S+ < (\S+)\)`) })
 
 func (g gem) listUpgrades(ctx context.Context, c *fn.Call, a gemArgs) (*value.Dict, error) {
 	out, err := g.run(ctx, c, a, "outdated")
 	found := value.NewDict(8)
 	for line := range strings.SplitSeq(out, "\n") {
-		if m := gemUpgrade.FindStringSubmatch(line); m != nil {
+		if m := gemUpgrade().FindStringSubmatch(line); m != nil {
 			found.Set(m[1], m[2])
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"brine/internal/fn"
 	"brine/internal/host"
@@ -201,7 +202,7 @@ type formatArgs struct {
 	Force    bool   `salt:"force" doc:"do not mind what the device holds, of ext and xfs" default:"false"`
 }
 
-var fsTypeName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
+var fsTypeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9]*$`) })
 
 func (d disk) format(ctx context.Context, c *fn.Call, a formatArgs) (bool, error) {
 	for _, program := range []string{"sync", "mkfs"} {
@@ -209,7 +210,7 @@ func (d disk) format(ctx context.Context, c *fn.Call, a formatArgs) (bool, error
 			return false, &fn.ProgramError{Program: program}
 		}
 	}
-	if !fsTypeName.MatchString(a.Type) {
+	if !fsTypeName().MatchString(a.Type) {
 		return false, fn.Invalidf("%q is no type of a file system", a.Type)
 	}
 	ext, xfs, args := strings.HasPrefix(a.Type, "ext"), a.Type == "xfs", []string{"-t", a.Type}
@@ -245,14 +246,14 @@ type hdparmArgs struct {
 	Args  any `salt:"args" doc:"letters of hdparm's options" default:"aAbBcCdgHiJkMmNnQrRuW"`
 }
 
-var lettersOnly = regexp.MustCompile(`^[A-Za-z]+$`)
+var lettersOnly = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z]+$`) })
 
 func (d disk) hdparms(ctx context.Context, _ *fn.Call, a hdparmArgs) (*value.Dict, error) {
 	letters := value.Str(a.Args)
 	if l, ok := a.Args.(*value.List); ok {
 		letters = strings.Join(texts(l), "")
 	}
-	if !lettersOnly.MatchString(letters) {
+	if !lettersOnly().MatchString(letters) {
 		return nil, fn.Invalidf("args are letters, not %s", value.Repr(a.Args))
 	}
 	return d.parameters(ctx, a.Disks, letters)
@@ -294,7 +295,7 @@ func texts(l *value.List) []string {
 	return out
 }
 
-var numberWithNote = regexp.MustCompile(`^([0-9]+) \(([^ ]*?)\)`)
+var numberWithNote = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^([0-9]+) \(([^ ]*?)\)`) })
 
 // parameter reads a line of hdparm: a name, and a number with a note, or
 // values between slashes and commas.
@@ -307,7 +308,7 @@ func parameter(d *value.Dict, line string) {
 	}
 	key = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(key)), " ", "_")
 	text = strings.TrimSpace(text)
-	if m := numberWithNote.FindStringSubmatch(text); m != nil {
+	if m := numberWithNote().FindStringSubmatch(text); m != nil {
 		d.Set(key, value.ListOf(number(m[1]), m[2]))
 		return
 	}
