@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Diff returns the unified diff of two texts, with three lines around each
@@ -19,11 +20,13 @@ func DiffLines(a, b []string, oldName, newName string) string {
 }
 
 // DiffItems returns the lines of a diff. Its own ones have an end; the others
-// have what the lines of the texts have.
+// have what the lines of the texts have. A text that is no UTF-8 is shown as
+// Latin-1, as Salt does.
 func DiffItems(a, b []string, oldName, newName string) []string {
 	if slices.Equal(a, b) {
 		return nil
 	}
+	a, b = readable(a), readable(b)
 	out := []string{"--- " + oldName + "\n", "+++ " + newName + "\n"}
 	put := func(mark string, lines []string) {
 		for _, l := range lines {
@@ -41,6 +44,22 @@ func DiffItems(a, b []string, oldName, newName string) []string {
 			put("-", a[op.a0:op.a1])
 			put("+", b[op.b0:op.b1])
 		}
+	}
+	return out
+}
+
+// readable returns the lines as UTF-8.
+func readable(lines []string) []string {
+	if !slices.ContainsFunc(lines, func(l string) bool { return !utf8.ValidString(l) }) {
+		return lines
+	}
+	out := make([]string, len(lines))
+	for i, l := range lines {
+		r := make([]rune, len(l))
+		for j := range len(l) {
+			r[j] = rune(l[j])
+		}
+		out[i] = string(r)
 	}
 	return out
 }

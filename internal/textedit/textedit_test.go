@@ -221,3 +221,10 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+// TestDiffOfBytes: what is no UTF-8 is shown as Latin-1, and is UTF-8 then.
+func TestDiffOfBytes(t *testing.T) {
+	want := "--- \n+++ \n@@ -1,2 +1,2 @@\n-\u00ff\u00fe\n-\u00c3\u00a9\n+\u00e9\n+b\n"
+	if got := Diff("\xff\xfe\n\xc3\xa9\n", "\u00e9\nb\n", "", ""); got != want {
+		t.Errorf("got %q", got)
+	}
+}
