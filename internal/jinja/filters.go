@@ -107,7 +107,7 @@ func textFilters() map[string]*Func {
 				raise("AttributeError", "'%s' object has no attribute 'splitlines'", typeName(c.any(0)))
 			}
 			var out []string
-			for _, l := range splitLines(str(c.any(0)), false) {
+			for _, l := range value.SplitLines(str(c.any(0)), false) {
 				out = append(out, strings.Join(wrapLine(l, c.int(1), c.bool(2), c.bool(4)), nl))
 			}
 			return strings.Join(out, nl)
@@ -166,7 +166,7 @@ func indentFilter(c *Call) any {
 		c.Spend(n)
 		pad = strings.Repeat(" ", n)
 	}
-	lines := splitLines(s+"\n", false)
+	lines := value.SplitLines(s+"\n", false)
 	c.Spend(len(s) + len(lines)*len(pad))
 	var b strings.Builder
 	if c.bool(2) {

@@ -296,7 +296,7 @@ func splitMethods() map[string]*Func {
 			}
 			return likeAll(c, rsplit(self(c), c.any(1), c.int(2)))
 		}),
-		fn("splitlines(self, keepends=False)", func(c *Call) any { return likeAll(c, splitLines(self(c), c.bool(1))) }),
+		fn("splitlines(self, keepends=False)", func(c *Call) any { return likeAll(c, value.SplitLines(self(c), c.bool(1))) }),
 		fn("partition(self, sep)", func(c *Call) any {
 			a, b, ok := strings.Cut(self(c), sep(c))
 			if !ok {
@@ -379,28 +379,6 @@ func rsplit(s string, sep any, n int) []string {
 	}
 	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
 		out[i], out[j] = out[j], out[i]
-	}
-	return out
-}
-
-// splitLines is str.splitlines.
-func splitLines(s string, keep bool) []string {
-	var out []string
-	for s != "" {
-		i := strings.IndexAny(s, "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029")
-		if i < 0 {
-			return append(out, s)
-		}
-		_, n := utf8.DecodeRuneInString(s[i:])
-		if strings.HasPrefix(s[i:], "\r\n") {
-			n = 2
-		}
-		if keep {
-			out = append(out, s[:i+n])
-		} else {
-			out = append(out, s[:i])
-		}
-		s = s[i+n:]
 	}
 	return out
 }

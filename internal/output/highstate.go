@@ -94,7 +94,7 @@ func (p *Printer) stateHost(host string, data any, level int) (text string, chan
 	case bool, int64:
 		r.plain(value.Str(x))
 	case string:
-		r.plain(splitLines(x, false)...)
+		r.plain(value.SplitLines(x, false)...)
 	case *value.List:
 		r.compileErrors(x)
 	case *value.Dict:
@@ -339,7 +339,7 @@ func (r *stateRun) formatChanges(res *value.Dict) (changed bool, text string, er
 			if err != nil {
 				return false, "", err
 			}
-			for _, line := range splitLines(inner, false) {
+			for _, line := range value.SplitLines(inner, false) {
 				text += "\n" + strings.Repeat(" ", changesIndent) + line
 			}
 			changed = changed || some

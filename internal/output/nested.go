@@ -58,7 +58,7 @@ func (n *nest) add(v any, indent int, prefix string) {
 }
 
 func (n *nest) text(s string, indent int, prefix string) {
-	for _, line := range splitLines(s, false) {
+	for _, line := range value.SplitLines(s, false) {
 		n.line(indent, green, prefix, n.p.clean(line), "")
 		prefix = strings.Repeat(" ", len(prefix))
 	}

@@ -205,50 +205,6 @@ func pySpace(r rune) bool {
 	return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f
 }
 
-// splitLines follows Python's str.splitlines: more than the newline ends a
-// line, and a final one opens no empty line. keep leaves the ends on.
-func splitLines(s string, keep bool) []string {
-	var out []string
-	start := 0
-	rs := s
-	for i := 0; i < len(rs); {
-		n := lineEnd(rs[i:])
-		if n == 0 {
-			i++
-			continue
-		}
-		end := i
-		if keep {
-			end = i + n
-		}
-		out = append(out, rs[start:end])
-		i += n
-		start = i
-	}
-	if start < len(rs) {
-		out = append(out, rs[start:])
-	}
-	return out
-}
-
-// lineEnd returns the length of the line end that s starts with, or 0.
-func lineEnd(s string) int {
-	switch c := s[0]; {
-	case c == '\r':
-		if len(s) > 1 && s[1] == '\n' {
-			return 2
-		}
-		return 1
-	case c >= '\n' && c <= '\f', c >= 0x1c && c <= 0x1e:
-		return 1
-	case c == 0xc2 && strings.HasPrefix(s, "\u0085"):
-		return 2
-	case c == 0xe2 && (strings.HasPrefix(s, "\u2028") || strings.HasPrefix(s, "\u2029")):
-		return 3
-	}
-	return 0
-}
-
 // sortedKeys returns the keys of d as Python's sorted would, and falls back
 // to the order of their texts where Python cannot compare them.
 func sortedKeys(d *value.Dict) []any {

@@ -17,7 +17,7 @@ func (p *Printer) txt(data any, _ Call) (string, error) {
 		for k, v := range x.All() {
 			lines := []string{value.Str(v)}
 			if s, ok := v.(string); ok {
-				lines = splitLines(s, false)
+				lines = value.SplitLines(s, false)
 			}
 			for _, line := range lines {
 				b.WriteString(value.Str(k) + ": " + line + "\n")

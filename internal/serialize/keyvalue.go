@@ -103,7 +103,7 @@ func readKeyvalue(data []byte, opts *value.Dict) (any, error) {
 	dequote, isFalse := opts.At("quoting").(bool)
 	isFalse = isFalse && !dequote
 	out := value.NewDict(0)
-	for n, line := range splitLines(string(data)) {
+	for n, line := range value.SplitLines(string(data), false) {
 		key, val, ok := strings.Cut(line, sep)
 		if !ok {
 			return nil, fmt.Errorf("keyvalue: line %d has no %s", n+1, value.Repr(sep))
@@ -119,22 +119,4 @@ func readKeyvalue(data []byte, opts *value.Dict) (any, error) {
 		out.Set(key, val)
 	}
 	return out, nil
-}
-
-// splitLines is Python's str.splitlines.
-func splitLines(s string) []string {
-	var out []string
-	for s != "" {
-		i := strings.IndexAny(s, "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029")
-		if i < 0 {
-			return append(out, s)
-		}
-		_, n := utf8.DecodeRuneInString(s[i:])
-		if strings.HasPrefix(s[i:], "\r\n") {
-			n = 2
-		}
-		out = append(out, s[:i])
-		s = s[i+n:]
-	}
-	return out
 }

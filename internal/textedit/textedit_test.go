@@ -221,6 +221,7 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
 // TestDiffOfBytes: what is no UTF-8 is shown as Latin-1, and is UTF-8 then.
 func TestDiffOfBytes(t *testing.T) {
 	want := "--- \n+++ \n@@ -1,2 +1,2 @@\n-\u00ff\u00fe\n-\u00c3\u00a9\n+\u00e9\n+b\n"

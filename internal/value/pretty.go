@@ -197,7 +197,7 @@ func (w *prettyWriter) splitRepr(s string, indent, allowance, level int) []strin
 	}
 	room := w.Width - indent
 	var reps []string
-	lines := wholeLines(s)
+	lines := SplitLines(s, true)
 	for i, line := range lines {
 		lastLine := i == len(lines)-1
 		fit := room
@@ -323,24 +323,6 @@ func sortedByType(d *Dict) []any {
 		return strings.Compare(fmt.Sprintf("<class '%s'>", TypeName(a)), fmt.Sprintf("<class '%s'>", TypeName(b)))
 	})
 	return keys
-}
-
-// wholeLines cuts a text behind each of what Python takes for a line end.
-func wholeLines(s string) []string {
-	var out []string
-	for s != "" {
-		i := strings.IndexAny(s, "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029")
-		if i < 0 {
-			return append(out, s)
-		}
-		_, n := utf8.DecodeRuneInString(s[i:])
-		if strings.HasPrefix(s[i:], "\r\n") {
-			n = 2
-		}
-		out = append(out, s[:i+n])
-		s = s[i+n:]
-	}
-	return out
 }
 
 func width(s string) int { return utf8.RuneCountInString(s) }

@@ -321,7 +321,7 @@ func (t *managedFile) given() (text any, ok bool, err error) {
 	}
 	var out strings.Builder
 	for _, p := range parts {
-		for _, line := range lines(value.Str(p)) {
+		for _, line := range value.SplitLines(value.Str(p), false) {
 			out.WriteString(line + "\n")
 		}
 	}
@@ -330,24 +330,6 @@ func (t *managedFile) given() (text any, ok bool, err error) {
 		s = strings.TrimRight(strings.TrimRight(s, "\n"), "\r")
 	}
 	return s, true, nil
-}
-
-// lines cuts a text as Python's splitlines does, without the ends.
-func lines(s string) []string {
-	var out []string
-	for s != "" {
-		i := strings.IndexAny(s, "\n\r\v\f\x1c\x1d\x1e\u0085\u2028\u2029")
-		if i < 0 {
-			return append(out, s)
-		}
-		_, n := utf8.DecodeRuneInString(s[i:])
-		if strings.HasPrefix(s[i:], "\r\n") {
-			n = 2
-		}
-		out = append(out, s[:i])
-		s = s[i+n:]
-	}
-	return out
 }
 
 func lookUp(in fn.Reader, what string, key any, delimiter string) (any, error) {

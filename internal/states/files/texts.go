@@ -143,7 +143,7 @@ func opened(name string) (text string, fresh bool, err error) {
 // in it.
 func spaced(text string) string {
 	var lns []string
-	for _, line := range lines(text) {
+	for _, line := range value.SplitLines(text, false) {
 		var words []string
 		for _, w := range shellWords(line) {
 			words = append(words, pyre.Escape(w))
@@ -208,7 +208,7 @@ func (f file) append(ctx context.Context, e *state.Env, a appendArgs) (state.Pla
 			return state.Plan{}, err
 		}
 		if !there {
-			more = append(more, lines(c)...)
+			more = append(more, value.SplitLines(c, false)...)
 		}
 	}
 	changed := text
@@ -228,7 +228,7 @@ func (f file) append(ctx context.Context, e *state.Env, a appendArgs) (state.Pla
 // joinedDiff is the diff of lines without their ends, with an end more after
 // each: as Salt shows appended lines.
 func joinedDiff(old, new string) string {
-	return strings.Join(textedit.DiffItems(lines(old), lines(new), "", ""), "\n")
+	return strings.Join(textedit.DiffItems(value.SplitLines(old, false), value.SplitLines(new, false), "", ""), "\n")
 }
 
 func (f file) prepend(ctx context.Context, e *state.Env, a prependArgs) (state.Plan, error) {
@@ -253,10 +253,10 @@ func (f file) prepend(ctx context.Context, e *state.Env, a prependArgs) (state.P
 			}
 		}
 		if !there {
-			more = append(more, lines(c)...)
+			more = append(more, value.SplitLines(c, false)...)
 		}
 	}
-	if a.Header && startsWith(lines(text), more) {
+	if a.Header && startsWith(value.SplitLines(text, false), more) {
 		more = nil
 	}
 	changed := text
