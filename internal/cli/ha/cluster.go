@@ -144,5 +144,9 @@ func printFindings(w io.Writer, d *value.Dict) {
 		fmt.Fprintln(w, "\nNothing is wrong.")
 		return
 	}
-	fmt.Fprintf(w, "\n%d findings.\n", len(all.Findings))
+	noun := "findings"
+	if len(all.Findings) == 1 {
+		noun = "finding"
+	}
+	fmt.Fprintf(w, "\n%d %s.\n", len(all.Findings), noun)
 }

@@ -232,7 +232,12 @@ func (p *program) execute(ctx context.Context, r client.Runner) error {
 	}
 	shown, out := result(data)
 	if !p.opts.Quiet {
-		if err := errors.Join(broken, p.Show.Show(shown, out, output.Call{})); err != nil {
+		show := func() error { return p.Show.Show(shown, out, output.Call{}) }
+		if text, ok := shown.(string); ok && data.At("success") == false && p.Show.Wanted() == "table" {
+			// The outputter table shows nothing of a text, and so of a failure.
+			show = func() error { _, err := fmt.Fprintln(p.Show.Writer(), text); return err }
+		}
+		if err := errors.Join(broken, show()); err != nil {
 			return err
 		}
 	}

@@ -98,6 +98,7 @@ func TestFailures(t *testing.T) {
 	}{
 		{"error.error Exception oops", outcome{1, "Exception occurred in runner error.error: Exception: oops\n", ""}},
 		{"--quiet error.error Exception oops", outcome{1, "", ""}},
+		{"--out=table error.error Exception oops", outcome{1, "Exception occurred in runner error.error: Exception: oops\n", ""}},
 		{"test.stdout_print --out=json --out-indent=-1", outcome{0, `{"suffix": "progress", "event": {"data": {"message": "foo"}, "_stamp": ""}}` + "\n\"bar\"\n", ""}},
 		{"--out=json test.arg a=1 --no-parse a", outcome{0, "{\n    \"args\": [],\n    \"kwargs\": {\n        \"a\": \"1\"\n    }\n}\n", ""}},
 		{"--doc a b", outcome{64, "", "Usage: salt-run [options] <function> [arguments]\n\nsalt-run: error: You can only get documentation for one method at one time\n"}},
