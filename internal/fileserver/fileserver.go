@@ -27,6 +27,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/fetch"
 	"brine/internal/host"
 	"brine/internal/salt"
 	"brine/internal/value"
@@ -56,8 +57,12 @@ type Fetcher interface {
 	Backend
 	// UpdateOnly is Update for some of what it copies, by id or name.
 	UpdateOnly(ctx context.Context, names []string) (Changes, error)
-	// Due updates what it is time for, and reports whether there was any.
-	Due(ctx context.Context) (c Changes, any bool, err error)
+	// Due updates what it is time for, and reports whether there was any. leads
+	// says that it does so for other masters, too; see fetch.Turn.
+	Due(ctx context.Context, leads bool) (c Changes, any bool, err error)
+	// Told takes what another master has fetched and serves now. regular says
+	// that it fetches for this one, too.
+	Told(states fetch.States, regular bool)
 	// ClearCache removes all copies, and returns what went wrong.
 	ClearCache() (failed []string)
 	// Lock keeps copies from being updated, ClearLock removes locks, of the
@@ -98,6 +103,8 @@ type Changes struct {
 	// Faults are what went wrong for the first time, by what it was with;
 	// empty texts say that all is well again.
 	Faults map[string]string
+	// Fetched is what was fetched without an error.
+	Fetched fetch.States
 }
 
 // Event returns the changes as the data of Salt's event. A backend that does

@@ -3,6 +3,8 @@ package gitrepo
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,6 +92,19 @@ func (s *Snapshot) ref(name string) (string, bool) {
 	}
 	commit, ok := s.Refs[name]
 	return commit, ok
+}
+
+// State is a text that is the same for snapshots with the same references, ""
+// for none.
+func (s *Snapshot) State() string {
+	if s == nil {
+		return ""
+	}
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(s.Refs)) {
+		fmt.Fprintf(h, "%s %s\n", name, s.Refs[name])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // Status is how a remote fares.

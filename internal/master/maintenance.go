@@ -109,7 +109,8 @@ func (m *Master) fetchFiles(ctx context.Context) error {
 	defer second.Stop()
 	for {
 		for _, f := range m.fileServer().Fetchers() {
-			c, any, err := f.Due(ctx)
+			leads := m.fetchesForAll()
+			c, any, err := f.Due(ctx, leads)
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -118,6 +119,9 @@ func (m *Master) fetchFiles(ctx context.Context) error {
 			}
 			if any {
 				m.tellChanges([]fileserver.Changes{c})
+				if leads {
+					m.tellFetched(c.Fetched)
+				}
 			}
 		}
 		m.fetchPillars(ctx)
@@ -131,9 +135,13 @@ func (m *Master) fetchFiles(ctx context.Context) error {
 
 // fetchPillars does the same for the git repositories of the pillar.
 func (m *Master) fetchPillars(ctx context.Context) {
-	changed, faults := m.live.Load().git.Due(ctx)
+	leads := m.fetchesForAll()
+	changed, fetched, faults := m.live.Load().git.Due(ctx, leads)
 	if ctx.Err() != nil {
 		return
+	}
+	if leads {
+		m.tellFetched(fetched)
 	}
 	if changed {
 		m.log.Info("git_pillar has fetched changes")

@@ -61,8 +61,8 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list, Nodegroups: m.nodegroups,
 		Audit:  m.audit.Recent,
 		Wheels: func() *value.Dict { return m.wheels.Docs() },
-		Files:  func() runners.FileServer { return m.fileServer() }, TellChanges: m.tellChanges,
-		GitPillar: func() runners.GitPillar { return m.live.Load().git },
+		Files:  func() runners.FileServer { return m.fileServer() }, TellChanges: m.tellFetchedChanges,
+		GitPillar: func() runners.GitPillar { return tellingPillar{m.live.Load().git, m} },
 		Pillars:   func() runners.Pillars { return m.live.Load().pillar },
 		Here:      (&orchestra{m: m}).Call,
 	})...)

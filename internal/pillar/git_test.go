@@ -161,10 +161,10 @@ func TestGitFaults(t *testing.T) {
 	}
 	put(t, a, map[string]string{"x.sls": "x: 2\n"})
 	gittest.Run(t, a, "commit", "--quiet", "-m", "x")
-	if got, err := s.Update(t.Context(), "", ""); err != nil || value.Repr(got) != "{'main file://"+a+"': True}" {
+	if got, _, err := s.Update(t.Context(), "", ""); err != nil || value.Repr(got) != "{'main file://"+a+"': True}" {
 		t.Error(value.Repr(got), err)
 	}
-	if got, err := s.Update(t.Context(), "main", "file://"+a); err != nil || value.Repr(got) != "{'main file://"+a+"': None}" {
+	if got, _, err := s.Update(t.Context(), "main", "file://"+a); err != nil || value.Repr(got) != "{'main file://"+a+"': None}" {
 		t.Error(value.Repr(got), err)
 	}
 	if got := made(p); got != "{'x': 2}" {
@@ -173,7 +173,7 @@ func TestGitFaults(t *testing.T) {
 	if err := os.Rename(a, a+".away"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Update(t.Context(), "", ""); err == nil || value.Repr(got) != "{'main file://"+a+"': False}" {
+	if got, _, err := s.Update(t.Context(), "", ""); err == nil || value.Repr(got) != "{'main file://"+a+"': False}" {
 		t.Error(value.Repr(got), err)
 	}
 	again, _ := gitCompiler(t, opts, cache)

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"brine/internal/fn"
-	"brine/internal/pillar/gitpillar"
 	"brine/internal/target"
 	"brine/internal/value"
 )
@@ -18,8 +17,6 @@ type GitPillar interface {
 	// ClearLock removes locks.
 	ClearLock(match func(url string) bool, kind string) (done, failed []string)
 }
-
-var _ GitPillar = (*gitpillar.Source)(nil)
 
 type gitPillar struct{ Deps }
 

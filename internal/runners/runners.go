@@ -130,7 +130,8 @@ type Deps struct {
 	Files func() FileServer
 	// GitPillar returns the git repositories of the pillar.
 	GitPillar func() GitPillar
-	// TellChanges puts on the bus what an update of the file server has found.
+	// TellChanges puts on the bus what an update of the file server has found,
+	// and tells the other masters of a cluster what was fetched.
 	TellChanges func([]fileserver.Changes)
 	Pillars     func() Pillars
 	// Here runs an execution function on the master's machine, with states that

@@ -19,7 +19,7 @@ var rows = [][]string{
 	{"salt", "value", "atomicfile", "log"},
 	{"field", "mersenne", "pyre", "profile"},
 	{"msgpack", "yaml", "json", "crypt", "host", "textedit"},
-	{"handshake", "roster", "transport", "target", "oplog", "lease", "jinja", "serialize", "jmespath", "discovery", "gitrepo", "schedule", "remote"},
+	{"handshake", "roster", "transport", "target", "oplog", "lease", "jinja", "serialize", "jmespath", "discovery", "fetch", "gitrepo", "schedule", "remote"},
 	{"channel", "fileserver", "fileclient"},
 	{"acl", "audit", "keystore", "cache", "event", "job", "journal", "fn", "output", "revision"},
 	{"auth", "cluster", "replica", "state", "render", "returner"},

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"brine/internal/atomicfile"
+	"brine/internal/fetch"
 	"brine/internal/fileserver"
 	"brine/internal/gitrepo"
 	"brine/internal/salt"
@@ -101,7 +102,7 @@ func (f *FS) fresh(ctx context.Context) {
 	if !f.c.Alone {
 		return
 	}
-	if _, _, err := f.Due(ctx); err != nil {
+	if _, _, err := f.Due(ctx, true); err != nil {
 		f.log.Error("cannot update gitfs", "err", err)
 	}
 }
@@ -369,14 +370,12 @@ func (f *FS) UpdateOnly(ctx context.Context, names []string) (fileserver.Changes
 }
 
 // Due implements fileserver.Fetcher.
-func (f *FS) Due(ctx context.Context) (fileserver.Changes, bool, error) {
+func (f *FS) Due(ctx context.Context, leads bool) (fileserver.Changes, bool, error) {
 	var on []*remote
 	for _, r := range f.remotes {
-		r.mu.Lock()
-		if r.tried.IsZero() || time.Since(r.tried) >= r.interval || r.clone.Broken() && time.Since(r.tried) > time.Second {
+		if r.turn.Due(r.interval, leads) || r.clone.Broken() && r.turn.Since() > time.Second {
 			on = append(on, r)
 		}
-		r.mu.Unlock()
 	}
 	if len(on) == 0 {
 		return fileserver.Changes{}, false, nil
@@ -389,11 +388,23 @@ func (f *FS) Due(ctx context.Context) (fileserver.Changes, bool, error) {
 	return c, true, err
 }
 
+// told is the name by which other masters know the remote.
+func (r *remote) told() string { return "gitfs/" + r.folder }
+
+// Told implements fileserver.Fetcher.
+func (f *FS) Told(states fetch.States, regular bool) {
+	for _, r := range f.remotes {
+		if state, ok := states[r.told()]; ok {
+			r.turn.Told(state == r.clone.Snapshot().State(), regular)
+		}
+	}
+}
+
 // atOnce bounds fetches at the same time.
 const atOnce = 4
 
 func (f *FS) update(ctx context.Context, on []*remote, wait time.Duration) (fileserver.Changes, error) {
-	c := fileserver.Changes{Backend: "gitfs", Faults: map[string]string{}}
+	c := fileserver.Changes{Backend: "gitfs", Faults: map[string]string{}, Fetched: fetch.States{}}
 	before := make([]*gitrepo.Snapshot, len(f.remotes))
 	for i, r := range f.remotes {
 		before[i] = r.clone.Snapshot()
@@ -406,9 +417,7 @@ func (f *FS) update(ctx context.Context, on []*remote, wait time.Duration) (file
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			r.mu.Lock()
-			r.tried = time.Now()
-			r.mu.Unlock()
+			r.turn.Take()
 			results[i], errs[i] = r.clone.Update(ctx, wait)
 		})
 	}
@@ -426,6 +435,9 @@ func (f *FS) update(ctx context.Context, on []*remote, wait time.Duration) (file
 		case told:
 			f.faults.Delete(r.id)
 			c.Faults[id] = ""
+		}
+		if results[i].Held == "" && errs[i] == nil {
+			c.Fetched[r.told()] = r.clone.Snapshot().State()
 		}
 		if results[i].Held != "" && errs[i] == nil {
 			f.log.Debug("a git remote is locked; it is not fetched now", "remote", id, "by", results[i].Held)
@@ -516,9 +528,7 @@ func (f *FS) ClearCache() (failed []string) {
 		if err := r.clone.Clear(); err != nil {
 			failed = append(failed, fmt.Sprintf("Unable to delete %s: %v", f.c.dir(), err))
 		}
-		r.mu.Lock()
-		r.tried = time.Time{}
-		r.mu.Unlock()
+		r.turn.Reset()
 	}
 	if err := os.RemoveAll(f.c.dir()); err != nil {
 		failed = append(failed, fmt.Sprintf("Unable to delete %s: %v", f.c.dir(), err))

@@ -317,7 +317,7 @@ func TestFetcher(t *testing.T) {
 	if _, failed := fs.Lock(""); len(failed) != 1 {
 		t.Error("it was locked twice")
 	}
-	if c, any, err := fs.Due(t.Context()); err != nil || !any || c.Any || len(srv.Envs()) > 0 {
+	if c, any, err := fs.Due(t.Context(), true); err != nil || !any || c.Any || len(srv.Envs()) > 0 {
 		t.Error("a locked remote was fetched", c, err)
 	}
 	done, _ = fs.ClearLock("", "update")
@@ -345,10 +345,10 @@ func TestFetcher(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(cache, "gitfs")); !os.IsNotExist(err) {
 		t.Error(err)
 	}
-	if _, any, err := fs.Due(t.Context()); err != nil || !any || len(srv.Envs()) == 0 {
+	if _, any, err := fs.Due(t.Context(), true); err != nil || !any || len(srv.Envs()) == 0 {
 		t.Error("it is not fetched anew", err)
 	}
-	if _, any, _ := fs.Due(t.Context()); any {
+	if _, any, _ := fs.Due(t.Context(), true); any {
 		t.Error("it is fetched again at once")
 	}
 }

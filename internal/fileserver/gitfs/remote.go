@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/fetch"
 	"brine/internal/fileserver"
 	"brine/internal/gitrepo"
 	"brine/internal/salt"
@@ -31,8 +32,7 @@ type remote struct {
 	byRef         map[string][]string          // environments by the ref that is set for them
 	clone         *gitrepo.Clone
 
-	mu    sync.Mutex
-	tried time.Time // last, by this process
+	turn fetch.Turn
 
 	envsMu   sync.Mutex
 	envsOf   *gitrepo.Snapshot

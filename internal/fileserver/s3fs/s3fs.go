@@ -26,6 +26,7 @@ import (
 	"unicode/utf8"
 
 	"brine/internal/atomicfile"
+	"brine/internal/fetch"
 	"brine/internal/fileserver"
 	"brine/internal/salt"
 	"brine/internal/value"
@@ -59,7 +60,7 @@ type FS struct {
 
 	mu    sync.Mutex
 	l     *listing
-	tried time.Time
+	turn  fetch.Turn
 	fault string
 
 	fetching sync.Mutex
@@ -125,7 +126,7 @@ func (f *FS) Name() string { return f.name }
 // now returns what is served, nil if nothing has been fetched yet.
 func (f *FS) now() *listing {
 	if f.alone {
-		if _, _, err := f.Due(context.Background()); err != nil {
+		if _, _, err := f.Due(context.Background(), true); err != nil {
 			f.log.Error("cannot update s3fs", "err", err)
 		}
 	}
@@ -278,9 +279,7 @@ func (f *FS) content(ctx context.Context, p place) (string, error) {
 func (f *FS) Update(ctx context.Context) (fileserver.Changes, error) {
 	f.updating.Lock()
 	defer f.updating.Unlock()
-	f.mu.Lock()
-	f.tried = time.Now()
-	f.mu.Unlock()
+	f.turn.Take()
 	c := fileserver.Changes{Backend: "s3fs", Faults: map[string]string{}}
 	changed, err := f.update(ctx)
 	c.Any = changed
@@ -294,6 +293,9 @@ func (f *FS) Update(ctx context.Context) (fileserver.Changes, error) {
 		c.Faults["s3"] = text
 	}
 	f.fault = text
+	if err == nil {
+		c.Fetched = fetch.States{told: f.l.state()}
+	}
 	return c, err
 }
 
@@ -384,15 +386,40 @@ func (f *FS) UpdateOnly(ctx context.Context, _ []string) (fileserver.Changes, er
 }
 
 // Due implements fileserver.Fetcher.
-func (f *FS) Due(ctx context.Context) (fileserver.Changes, bool, error) {
-	f.mu.Lock()
-	due := f.tried.IsZero() || time.Since(f.tried) >= max(f.o.Expire, time.Second)
-	f.mu.Unlock()
-	if !due {
+func (f *FS) Due(ctx context.Context, leads bool) (fileserver.Changes, bool, error) {
+	if !f.turn.Due(max(f.o.Expire, time.Second), leads) {
 		return fileserver.Changes{}, false, nil
 	}
 	c, err := f.Update(ctx)
 	return c, true, err
+}
+
+// told is the name by which other masters know what is fetched.
+const told = "s3fs"
+
+// Told implements fileserver.Fetcher.
+func (f *FS) Told(states fetch.States, regular bool) {
+	state, ok := states[told]
+	if !ok {
+		return
+	}
+	f.mu.Lock()
+	same := f.l.state() == state
+	f.mu.Unlock()
+	f.turn.Told(same, regular)
+}
+
+// state is a text that is the same for looks that found the same, "" for none.
+func (l *listing) state() string {
+	if l == nil {
+		return ""
+	}
+	b, err := json.Marshal(l.Buckets)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
 }
 
 // Forget implements fileserver.Backend: lists are those of the last look.
@@ -402,7 +429,8 @@ func (f *FS) Forget([]string) []string { return nil }
 func (f *FS) ClearCache() (failed []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.l, f.tried = nil, time.Time{}
+	f.l = nil
+	f.turn.Reset()
 	if err := os.RemoveAll(f.dir); err != nil && !errors.Is(err, os.ErrNotExist) {
 		failed = append(failed, fmt.Sprintf("Unable to delete %s: %v", f.dir, err))
 	}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/fetch"
 	"brine/internal/gitrepo"
 	"brine/internal/salt"
 	"brine/internal/value"
@@ -110,8 +111,9 @@ type Remote struct {
 	folder                           string
 	clone                            *gitrepo.Clone
 
+	turn fetch.Turn
+
 	mu    sync.Mutex
-	tried time.Time
 	fault string
 }
 
@@ -277,9 +279,9 @@ const firstWait = 5 * time.Minute
 
 func (s *Source) dirOf(ctx context.Context, r *Remote, pillarenv, saltenv string) (*Dir, error) {
 	snap := r.clone.Snapshot()
-	if s.c.Alone && r.due(r.interval) || snap == nil && r.due(10*time.Second) {
+	if s.c.Alone && r.turn.Due(r.interval, true) || snap == nil && r.turn.Since() >= 10*time.Second {
 		limited, cancel := context.WithTimeout(ctx, firstWait)
-		_, err := s.fetch(limited, r, firstWait)
+		_, _, err := s.fetch(limited, r, firstWait)
 		cancel()
 		if err != nil && r.clone.Snapshot() == nil {
 			return nil, err
@@ -383,16 +385,26 @@ func (s *Source) tidyUp(r *Remote) {
 	}
 }
 
-func (r *Remote) due(interval time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.tried.IsZero() || time.Since(r.tried) >= interval
+// told is the name by which other masters know the repository.
+func (r *Remote) told() string { return "git_pillar/" + r.folder }
+
+// Told takes what another master has fetched and serves now; see
+// fileserver.Fetcher.
+func (s *Source) Told(states fetch.States, regular bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.order {
+		if state, ok := states[r.told()]; ok {
+			r.turn.Told(state == r.clone.Snapshot().State(), regular)
+		}
+	}
 }
 
-func (s *Source) fetch(ctx context.Context, r *Remote, wait time.Duration) (changed bool, err error) {
-	r.mu.Lock()
-	r.tried = time.Now()
-	r.mu.Unlock()
+// served adds what is served of a repository that has been fetched.
+func (r *Remote) served(to fetch.States) { to[r.told()] = r.clone.Snapshot().State() }
+
+func (s *Source) fetch(ctx context.Context, r *Remote, wait time.Duration) (changed, held bool, err error) {
+	r.turn.Take()
 	res, err := r.clone.Update(ctx, wait)
 	r.mu.Lock()
 	r.fault = ""
@@ -403,16 +415,18 @@ func (s *Source) fetch(ctx context.Context, r *Remote, wait time.Duration) (chan
 	if err == nil {
 		s.tidyUp(r)
 	}
-	return res.Changed, err
+	return res.Changed, res.Held != "", err
 }
 
 // Fault is what went wrong with a repository for the first time, or "" if that
 // is over.
 type Fault struct{ Remote, Error string }
 
-// Due fetches what it is time for, and returns whether anything has changed
-// and what is new about faults.
-func (s *Source) Due(ctx context.Context) (changed bool, faults []Fault) {
+// Due fetches what it is time for, and returns whether anything has changed,
+// what was fetched without an error, and what is new about faults. leads says
+// that it does so for other masters, too; see fetch.Turn.
+func (s *Source) Due(ctx context.Context, leads bool) (changed bool, fetched fetch.States, faults []Fault) {
+	fetched = fetch.States{}
 	s.mu.Lock()
 	on := slices.Clone(s.order)
 	s.mu.Unlock()
@@ -420,7 +434,7 @@ func (s *Source) Due(ctx context.Context) (changed bool, faults []Fault) {
 	var mu sync.Mutex
 	slots := make(chan struct{}, 4)
 	for _, r := range on {
-		if !r.due(r.interval) && !(r.clone.Broken() && r.due(time.Second)) {
+		if !r.turn.Due(r.interval, leads) && !(r.clone.Broken() && r.turn.Since() >= time.Second) {
 			continue
 		}
 		wg.Go(func() {
@@ -429,10 +443,13 @@ func (s *Source) Due(ctx context.Context) (changed bool, faults []Fault) {
 			r.mu.Lock()
 			before := r.fault
 			r.mu.Unlock()
-			c, err := s.fetch(ctx, r, 0)
+			c, held, err := s.fetch(ctx, r, 0)
 			mu.Lock()
 			defer mu.Unlock()
 			changed = changed || c
+			if err == nil && !held {
+				r.served(fetched)
+			}
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -443,13 +460,15 @@ func (s *Source) Due(ctx context.Context) (changed bool, faults []Fault) {
 		})
 	}
 	wg.Wait()
-	return changed, faults
+	return changed, fetched, faults
 }
 
 // Update fetches the repositories of a branch and an address or name, "" for
 // all, and returns by id what became of each: true for changes, null for none,
-// false for an error, as the runner git_pillar.update does.
-func (s *Source) Update(ctx context.Context, branch, repo string) (*value.Dict, error) {
+// false for an error, as the runner git_pillar.update does; and what was fetched
+// without an error.
+func (s *Source) Update(ctx context.Context, branch, repo string) (*value.Dict, fetch.States, error) {
+	fetched := fetch.States{}
 	s.mu.Lock()
 	on := slices.Clone(s.order)
 	s.mu.Unlock()
@@ -459,7 +478,10 @@ func (s *Source) Update(ctx context.Context, branch, repo string) (*value.Dict, 
 		if branch != "" && branch != r.Branch || repo != "" && repo != r.URL && repo != r.Name {
 			continue
 		}
-		changed, err := s.fetch(ctx, r, 30*time.Second)
+		changed, held, err := s.fetch(ctx, r, 30*time.Second)
+		if err == nil && !held {
+			r.served(fetched)
+		}
 		id := gitrepo.Redact(r.ID)
 		switch {
 		case err != nil:
@@ -471,7 +493,7 @@ func (s *Source) Update(ctx context.Context, branch, repo string) (*value.Dict, 
 			out.Set(id, nil)
 		}
 	}
-	return out, errors.Join(errs...)
+	return out, fetched, errors.Join(errs...)
 }
 
 // ClearLock removes locks of a kind, and returns Salt's words for that.

@@ -1,0 +1,61 @@
+package fetch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestTurn: who leads fetches at each interval, others when they hear of
+// something else than they have, and at each interval once they hear nothing.
+func TestTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const interval = time.Minute
+		var u Turn
+		is := func(due, leading bool) {
+			t.Helper()
+			if d, l := u.Due(interval, false), u.Due(interval, true); d != due || l != leading {
+				t.Errorf("due %v, not %v; leading %v, not %v", d, due, l, leading)
+			}
+		}
+		is(true, true)
+		u.Take()
+		is(false, false)
+		time.Sleep(interval)
+		is(true, true) // nobody was heard of
+		u.Take()
+		time.Sleep(interval / 2)
+		u.Told(true, true)
+		is(false, false)
+		time.Sleep(interval)
+		is(false, true)
+		u.Told(false, true)
+		is(true, true)
+		u.Take()
+		u.Told(true, false)
+		is(false, false)
+		u.Told(false, false) // somebody was told to fetch
+		is(true, true)
+		u.Take()
+		for range 10 {
+			time.Sleep(interval)
+			u.Told(true, true)
+			is(false, true)
+		}
+		u.Told(true, false)
+		time.Sleep(patience(interval) - 1)
+		is(false, true)
+		time.Sleep(1)
+		is(true, true)
+		u.Take()
+		is(false, false)
+		time.Sleep(interval)
+		is(true, true)
+		u.Take()
+		u.Reset()
+		is(true, true)
+		if u.Since() < time.Hour {
+			t.Error(u.Since())
+		}
+	})
+}
