@@ -113,8 +113,13 @@ func (m *Master) closeOutlets() {
 }
 
 // cleanOutlets has the servers forget old jobs. It runs beside other
-// housekeeping, because a server may take its time.
+// housekeeping, because a server may take its time. Of the masters of a cluster,
+// which have servers in common, the one that leads does so: looking through them
+// costs, and two that archive rows at the same moment would have them twice.
 func (m *Master) cleanOutlets(ctx context.Context) {
+	if m.cluster != nil && !m.cluster.Leads() {
+		return
+	}
 	keep := m.cfg.Jobs.Keep()
 	for _, o := range m.outlets {
 		if keep <= 0 || !o.returns || o.box.Status().Away != nil {

@@ -195,6 +195,9 @@ func (d *database) Events(ctx context.Context, events []Event) error {
 // may be in the time of any place.
 const slack = 26 * time.Hour
 
+// archiving is the number of the lock of PostgreSQL that who archives holds.
+const archiving = "7021790926"
+
 func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) error {
 	if keep <= 0 {
 		return nil
@@ -231,6 +234,13 @@ func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) 
 		return err
 	}
 	defer tx.End()
+	if archive && !d.db.MySQL {
+		// Two masters would both copy what neither has removed yet. InnoDB has
+		// one of them fail.
+		if _, err := tx.Do(ctx, "SELECT pg_advisory_xact_lock("+archiving+")"); err != nil {
+			return err
+		}
+	}
 	for _, step := range []struct {
 		table, where string
 		args         []any
