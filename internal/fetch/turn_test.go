@@ -43,9 +43,9 @@ func TestTurn(t *testing.T) {
 			is(false, true)
 		}
 		u.Told(true, false)
-		time.Sleep(patience(interval) - 1)
+		time.Sleep(patience(interval) - time.Nanosecond)
 		is(false, true)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		is(true, true)
 		u.Take()
 		is(false, false)
