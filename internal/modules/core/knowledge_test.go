@@ -1,7 +1,6 @@
 package core
 
 import (
-	"brine/internal/fileclient"
 	"context"
 	"log/slog"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"brine/internal/fileclient"
 
 	"brine/internal/fn"
 	"brine/internal/modules/stocktest"
