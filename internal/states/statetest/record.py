@@ -45,7 +45,9 @@ opts["pillar"] = {}
 
 
 def untraced(text):
-    """Leaves only the error of a traceback: its frames quote Salt's source."""
+    """Leaves only the error of a traceback: its frames quote Salt's source, and
+    an environment has paths of the machine."""
+    text = re.sub(r"'env': \{[^{}]*\}", "'env': {}", text)
     return re.sub(r"(Traceback \(most recent call last\):\n)(?: .*\n)+", r"\1", text)
 
 
