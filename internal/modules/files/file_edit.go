@@ -58,26 +58,6 @@ func save(path, backup, text string) error {
 
 func backupEnd(v any) string { s, _ := v.(string); return s }
 
-func regexFlags(v any) (pyre.Flags, error) {
-	switch v := v.(type) {
-	case int64:
-		return pyre.Flags(v), nil
-	case string:
-		return regexFlags(value.ListOf(v))
-	case *value.List:
-		var out pyre.Flags
-		for _, it := range v.Items {
-			flag, ok := pyre.FlagByName(value.Str(it))
-			if !ok {
-				return 0, fn.Errorf("Invalid re flag given: %s", value.Str(it))
-			}
-			out |= flag
-		}
-		return out, nil
-	}
-	return 0, fn.Errorf(`Invalid re flags: "%s", must be given either as a single flag string, a list of strings, as an integer, or as an re flag`, value.Str(v))
-}
-
 type searchArgs struct {
 	Path      string `salt:"path" doc:"path"`
 	Pattern   string `salt:"pattern" doc:"regular expression"`
@@ -95,9 +75,9 @@ func (f file) search(ctx context.Context, c *fn.Call, a searchArgs) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	flags, err := regexFlags(a.Flags)
+	flags, err := textedit.Flags(a.Flags)
 	if err != nil {
-		return nil, err
+		return nil, &fn.CommandError{Err: err}
 	}
 	if a.Multiline {
 		flags |= pyre.MultiLine
@@ -143,9 +123,9 @@ func (f file) replace(ctx context.Context, c *fn.Call, a replaceArgs) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	flags, err := regexFlags(a.Flags)
+	flags, err := textedit.Flags(a.Flags)
 	if err != nil {
-		return nil, err
+		return nil, &fn.CommandError{Err: err}
 	}
 	changed, err := textedit.Replace(text, a.Pattern, value.Str(a.Repl), textedit.ReplaceOptions{
 		Count: a.Count, Flags: flags, Literal: a.Literal, Append: a.Append, Prepend: a.Prepend, NotFound: a.NotFound,

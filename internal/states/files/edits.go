@@ -116,27 +116,6 @@ func backupEnd(v any) string {
 	return ""
 }
 
-// flags reads the argument flags: a number, a name or a list of names.
-func flags(v any) (pyre.Flags, error) {
-	switch v := v.(type) {
-	case int64:
-		return pyre.Flags(v), nil
-	case string:
-		return flags(value.ListOf(v))
-	case *value.List:
-		var out pyre.Flags
-		for _, it := range v.Items {
-			f, ok := pyre.FlagByName(value.Str(it))
-			if !ok {
-				return 0, fn.Errorf("Invalid re flag given: %s", value.Str(it))
-			}
-			out |= f
-		}
-		return out, nil
-	}
-	return 0, fn.Errorf(`Invalid re flags: "%s", must be given either as a single flag string, a list of strings, as an integer, or as an re flag`, value.Str(v))
-}
-
 type replaceArgs struct {
 	Name            string `salt:"name" doc:"path of the file"`
 	Pattern         string `salt:"pattern" doc:"regular expression"`
@@ -169,8 +148,8 @@ func (file) replace(_ context.Context, _ *state.Env, a replaceArgs) (state.Plan,
 		return state.Plan{}, err
 	}
 	o := textedit.ReplaceOptions{Count: a.Count, Literal: a.Literal, Append: a.Append, Prepend: a.Prepend}
-	if o.Flags, err = flags(a.Flags); err != nil {
-		return state.Plan{}, err
+	if o.Flags, err = textedit.Flags(a.Flags); err != nil {
+		return state.Plan{}, &fn.CommandError{Err: err}
 	}
 	if a.NotFoundContent != nil {
 		s := value.Str(a.NotFoundContent)

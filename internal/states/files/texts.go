@@ -127,6 +127,52 @@ func (f file) chunks(ctx context.Context, e *state.Env, name string, text any, a
 	return []string{value.Str(text)}, nil
 }
 
+// texted is a file that is to have texts.
+type texted struct {
+	name   string
+	old    string // what it holds
+	fresh  bool   // it is not there yet
+	chunks []string
+}
+
+// texted reads what append and prepend, named by function, work on.
+func (f file) texted(ctx context.Context, e *state.Env, function, name string, text any, a textsArgs) (texted, error) {
+	t := texted{name: expand(name)}
+	if t.name == "" {
+		return texted{}, fn.Errorf("Must provide name to %s", function)
+	}
+	var err error
+	if t.old, t.fresh, err = opened(t.name); err != nil {
+		return texted{}, err
+	}
+	t.chunks, err = f.chunks(ctx, e, t.name, text, a)
+	return t, err
+}
+
+// lines returns the lines of all texts.
+func (t texted) lines() []string {
+	var out []string
+	for _, c := range t.chunks {
+		out = append(out, value.SplitLines(c, false)...)
+	}
+	return out
+}
+
+// missing returns the lines of the texts that the file has not.
+func (t texted) missing(ignoreSpace bool) ([]string, error) {
+	var out []string
+	for _, c := range t.chunks {
+		there, err := has(t.old, c, ignoreSpace)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			out = append(out, value.SplitLines(c, false)...)
+		}
+	}
+	return out, nil
+}
+
 // opened reads the file that gets texts. One that is not there is made.
 func opened(name string) (text string, fresh bool, err error) {
 	switch {
@@ -189,29 +235,15 @@ func has(text, chunk string, ignoreSpace bool) (bool, error) {
 }
 
 func (f file) append(ctx context.Context, e *state.Env, a appendArgs) (state.Plan, error) {
-	name := expand(a.Name)
-	if name == "" {
-		return state.Plan{}, fn.Errorf("Must provide name to file.append")
-	}
-	text, fresh, err := opened(name)
+	t, err := f.texted(ctx, e, "file.append", a.Name, a.Text, a.textsArgs)
 	if err != nil {
 		return state.Plan{}, err
 	}
-	chunks, err := f.chunks(ctx, e, name, a.Text, a.textsArgs)
+	more, err := t.missing(a.IgnoreWhitespace)
 	if err != nil {
 		return state.Plan{}, err
 	}
-	var more []string
-	for _, c := range chunks {
-		there, err := has(text, c, a.IgnoreWhitespace)
-		if err != nil {
-			return state.Plan{}, err
-		}
-		if !there {
-			more = append(more, value.SplitLines(c, false)...)
-		}
-	}
-	changed := text
+	changed := t.old
 	if changed != "" && !strings.HasSuffix(changed, "\n") && len(more) > 0 {
 		changed += "\n"
 	}
@@ -219,10 +251,10 @@ func (f file) append(ctx context.Context, e *state.Env, a appendArgs) (state.Pla
 		changed += l + "\n"
 	}
 	diff := ""
-	if text != changed {
-		diff = joinedDiff(text, changed)
+	if t.old != changed {
+		diff = joinedDiff(t.old, changed)
 	}
-	return f.texting(editing{name: name, old: text, new: changed}, fresh, a.Makedirs, diff, fmt.Sprintf("Appended %d lines", len(more))), nil
+	return f.texting(editing{name: t.name, old: t.old, new: changed}, t.fresh, a.Makedirs, diff, fmt.Sprintf("Appended %d lines", len(more))), nil
 }
 
 // joinedDiff is the diff of lines without their ends, with an end more after
@@ -232,42 +264,27 @@ func joinedDiff(old, new string) string {
 }
 
 func (f file) prepend(ctx context.Context, e *state.Env, a prependArgs) (state.Plan, error) {
-	name := expand(a.Name)
-	if name == "" {
-		return state.Plan{}, fn.Errorf("Must provide name to file.prepend")
-	}
-	text, fresh, err := opened(name)
-	if err != nil {
-		return state.Plan{}, err
-	}
-	chunks, err := f.chunks(ctx, e, name, a.Text, a.textsArgs)
+	t, err := f.texted(ctx, e, "file.prepend", a.Name, a.Text, a.textsArgs)
 	if err != nil {
 		return state.Plan{}, err
 	}
 	var more []string
-	for _, c := range chunks {
-		there := false
-		if !a.Header {
-			if there, err = has(text, c, true); err != nil {
-				return state.Plan{}, err
-			}
+	if a.Header {
+		if more = t.lines(); startsWith(value.SplitLines(t.old, false), more) {
+			more = nil
 		}
-		if !there {
-			more = append(more, value.SplitLines(c, false)...)
-		}
+	} else if more, err = t.missing(true); err != nil {
+		return state.Plan{}, err
 	}
-	if a.Header && startsWith(value.SplitLines(text, false), more) {
-		more = nil
-	}
-	changed := text
+	changed := t.old
 	if len(more) > 0 {
-		changed = strings.Join(more, "\n") + "\n" + text
+		changed = strings.Join(more, "\n") + "\n" + t.old
 	}
 	diff := ""
-	if text != changed {
-		diff = textedit.Diff(text, changed, "", "")
+	if t.old != changed {
+		diff = textedit.Diff(t.old, changed, "", "")
 	}
-	return f.texting(editing{name: name, old: text, new: changed}, fresh, a.Makedirs, diff, fmt.Sprintf("Prepended %d lines", len(more))), nil
+	return f.texting(editing{name: t.name, old: t.old, new: changed}, t.fresh, a.Makedirs, diff, fmt.Sprintf("Prepended %d lines", len(more))), nil
 }
 
 func startsWith(all, first []string) bool {
