@@ -63,6 +63,9 @@ func (s *Session) Run(ctx context.Context, high *value.Dict) (*value.Dict, []str
 func (s *Session) Engine() *engine.Engine {
 	d := engine.Deps{
 		States: s.deps.States, Call: s.Call, Template: s.template, Reload: s.reload,
+		Where: func(ctx context.Context, low *value.Dict) string {
+			return s.place(ctx, &sls.Error{SLS: value.Str(low.At("__sls__")), Saltenv: state.SaltenvOf(low), ID: value.Str(low.At("__id__"))})
+		},
 		Hold: s.req.Hold, Watch: s.deps.Watch, Fire: s.deps.Fire, Log: s.call.Log,
 	}
 	o := engine.Options{

@@ -13,6 +13,7 @@ import (
 	"brine/internal/fn"
 	"brine/internal/state"
 	"brine/internal/target"
+	"brine/internal/textedit"
 	"brine/internal/value"
 )
 
@@ -76,7 +77,11 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 		if !low.Has("__sls__") {
 			return nil, nil, []string{fmt.Sprintf("Specified state '%s' was not found", full)}
 		}
-		return nil, nil, []string{fmt.Sprintf("State '%s' was not found in SLS '%s'", full, value.Str(low.At("__sls__"))), "Reason: " + err.Error()}
+		faults := []string{fmt.Sprintf("State '%s' was not found in SLS '%s'", full, value.Str(low.At("__sls__"))), "Reason: " + err.Error()}
+		if _, refused := r.deps.States.Declarations().Missing()[value.Str(low.At("state"))]; !refused && r.deps.Where != nil {
+			faults = append(faults, r.unknown(full)+r.deps.Where(r.ctx, low))
+		}
+		return nil, nil, faults
 	}
 	for _, p := range f.Params() {
 		if !p.Optional && !low.Has(p.Name) {
@@ -84,6 +89,20 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 		}
 	}
 	return f, mask, append(faults, r.selfRequired(low)...)
+}
+
+// unknown says what there is in place of a state that Brine has not got.
+func (r *run) unknown(full string) string {
+	names := r.deps.States.Declarations().Names()
+	if near := textedit.Nearest(full, names); len(near) > 0 {
+		return "Brine has no state " + full + "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	module, _, _ := strings.Cut(full, ".")
+	own := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasPrefix(n, module+".") })
+	if len(own) > 0 {
+		return "Brine has no state " + full + "; it has " + strings.Join(own, ", ")
+	}
+	return "Brine has no states " + module
 }
 
 // selfRequired finds a state that requires itself.

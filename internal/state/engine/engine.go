@@ -71,6 +71,9 @@ type Deps struct {
 	// Hold waits while the run is paused before the state of an id, and says
 	// whether the run is to end instead.
 	Hold func(ctx context.Context, id string) (end bool)
+	// Where, if set, returns " (file, line n)" of a chunk's ID, or "". Then a
+	// state that there is not is told of in more words than Salt's.
+	Where func(ctx context.Context, low *value.Dict) string
 	// Watch is told what happens.
 	Watch Observer
 	// Log is never nil after New.
