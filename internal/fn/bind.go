@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"brine/internal/value"
 )
@@ -37,13 +39,15 @@ func (f *Func) Call(ctx context.Context, c *Call, args []any, kwargs *value.Dict
 // Bind puts positional and keyword arguments in their places, by Python's
 // rules and with Python's texts. The error is an *ArgumentError.
 func (f *Func) Bind(args []any, kwargs *value.Dict) (Bound, error) {
-	given, rest, extra, err := f.place(args, kwargs)
+	given := slots(len(f.sig().params))
+	defer given.free()
+	rest, extra, err := f.place(given.all, args, kwargs)
 	if err != nil {
 		return Bound{}, &ArgumentError{Err: err}
 	}
 	ptr := reflect.New(f.argType)
 	st := ptr.Elem()
-	if err := setFields(f, st, given); err != nil {
+	if err := setFields(f, st, given.all); err != nil {
 		return Bound{}, &ArgumentError{Err: err}
 	}
 	if f.sig().args != nil {
@@ -61,9 +65,27 @@ type slot struct {
 	v   any
 }
 
+// placed are the slots of the arguments of a function, which are used again for
+// the next call: a state has dozens of them, and a run thousands of states.
+type placed struct{ all []slot }
+
+var freeSlots = sync.Pool{New: func() any { return new(placed) }}
+
+// slots returns n slots with nothing in them.
+func slots(n int) *placed {
+	p := freeSlots.Get().(*placed)
+	p.all = slices.Grow(p.all, n)[:n]
+	return p
+}
+
+func (p *placed) free() {
+	clear(p.all)
+	p.all = p.all[:0]
+	freeSlots.Put(p)
+}
+
 // place finds the argument each value belongs to.
-func (f *Func) place(args []any, kw *value.Dict) (given []slot, rest Args, extra Kwargs, err error) {
-	given = make([]slot, len(f.sig().params))
+func (f *Func) place(given []slot, args []any, kw *value.Dict) (rest Args, extra Kwargs, err error) {
 	positional := f.positional()
 	for i, v := range args[:min(len(args), positional)] {
 		given[i] = slot{true, v}
@@ -77,22 +99,22 @@ func (f *Func) place(args []any, kw *value.Dict) (given []slot, rest Args, extra
 		i := f.index(k)
 		switch {
 		case i >= 0 && given[i].set:
-			return nil, nil, extra, fmt.Errorf(textMultiple, f.name, f.sig().params[i].Name)
+			return nil, extra, fmt.Errorf(textMultiple, f.name, f.sig().params[i].Name)
 		case i >= 0:
 			given[i] = slot{true, v}
 		case f.sig().kwargs != nil:
 			extra.Set(k, v)
 		default:
-			return nil, nil, extra, fmt.Errorf(textUnexpected, f.name, value.Str(k))
+			return nil, extra, fmt.Errorf(textUnexpected, f.name, value.Str(k))
 		}
 	}
 	if len(rest) > 0 && f.sig().args == nil {
-		return nil, nil, extra, f.tooMany(len(args), given)
+		return nil, extra, f.tooMany(len(args), given)
 	}
 	if err := f.missing(given); err != nil {
-		return nil, nil, extra, err
+		return nil, extra, err
 	}
-	return given, rest, extra, nil
+	return rest, extra, nil
 }
 
 // setFields fills the struct: first all defaults, of fields that are no

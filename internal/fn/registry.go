@@ -75,18 +75,20 @@ func (r *Registry) settle(name string) (unlock func()) {
 		return func() {}
 	}
 	r.mu.Lock()
+	wanted := func(m *Module) bool { return name == "" || name == m.Name || slices.Contains(m.Aliases, name) }
+	if !slices.ContainsFunc(r.late, wanted) {
+		return r.mu.Unlock
+	}
 	var left []*Module
 	for _, m := range r.late {
-		if name != "" && name != m.Name && !slices.Contains(m.Aliases, name) {
+		if !wanted(m) {
 			left = append(left, m)
 		} else if err := r.add(r.grains, m); err != nil {
 			panic(err) // where grains are not late it is found at once
 		}
 	}
-	if len(left) < len(r.late) {
-		r.sortNames()
-	}
 	r.late = left
+	r.sortNames()
 	return r.mu.Unlock
 }
 

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"strings"
 	"time"
 
 	"brine/internal/value"
@@ -179,6 +180,12 @@ func (t *Template) Render(ctx context.Context, r Run) (out string, err error) {
 	c := rt.newContext(t, &scopeVars{vars: r.Vars, up: rt.globals})
 	var b buffer
 	rt.render(t, c, &b)
+	switch s := b.String(); {
+	case len(s)+len(r.Tail) == len(t.source) && strings.HasPrefix(t.source, s) && strings.HasSuffix(t.source, r.Tail):
+		return t.source, nil // which is kept anyway
+	case b.whole():
+		return s + r.Tail, nil
+	}
 	b.add(r.Tail)
 	return b.String(), nil
 }

@@ -27,15 +27,38 @@ type frame struct {
 }
 
 // buffer is what is written. It doubles when it grows, for an SLS of many states
-// makes hundreds of kilobytes, and its text is taken without a copy.
-type buffer struct{ strings.Builder }
+// makes hundreds of kilobytes, and its text is taken without a copy: so is a text
+// that is written in one piece, as that of a template without tags.
+type buffer struct {
+	first string
+	more  strings.Builder // begins with first once it is in use
+}
 
 func (b *buffer) add(s string) {
-	if n := b.Cap(); n > 0 && b.Len()+len(s) > n {
-		b.Grow(max(n, len(s)))
+	switch n := b.more.Cap(); {
+	case s == "":
+		return
+	case b.whole() && b.first == "":
+		b.first = s
+		return
+	case b.whole():
+		b.more.Grow(2 * (len(b.first) + len(s)))
+		b.more.WriteString(b.first)
+	case b.more.Len()+len(s) > n:
+		b.more.Grow(max(n, len(s)))
 	}
-	b.WriteString(s)
+	b.more.WriteString(s)
 }
+
+func (b *buffer) String() string {
+	if b.whole() {
+		return b.first
+	}
+	return b.more.String()
+}
+
+// whole tells whether all was written in one piece.
+func (b *buffer) whole() bool { return b.more.Cap() == 0 }
 
 // write appends text, within what may be made.
 func (f *frame) write(s string) {

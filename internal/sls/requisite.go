@@ -27,7 +27,7 @@ func notUsed(key any) bool {
 // RequisiteIn gives the states that are named by require_in and the like the
 // requisite that this means, and marks what prereq names.
 func (o Options) RequisiteIn(high *value.Dict) []*Error {
-	r := &reqIn{opts: o, high: high, ix: newIndex(high), extend: value.NewDict(0)}
+	r := &reqIn{opts: o, high: high, extend: value.NewDict(0)}
 	for id, v := range high.All() {
 		body, ok := v.(*value.Dict)
 		if !ok {
@@ -65,7 +65,7 @@ type origin struct {
 type reqIn struct {
 	opts   Options
 	high   *value.Dict
-	ix     *index
+	ix     *index // nil before the first of these requisites
 	extend *value.Dict
 	errs   []*Error
 }
@@ -75,6 +75,9 @@ func (r *reqIn) arg(o origin, arg *value.Dict) {
 	name, _ := key.(string)
 	if !requisitesIn[name] || r.opts.disabled(name) {
 		return
+	}
+	if r.ix == nil { // of what was declared, before the first requisite adds to it
+		r.ix = newIndex(r.high)
 	}
 	switch items := v.(type) {
 	case *value.Dict:

@@ -86,6 +86,10 @@ func (r *Run) SetResult(tag string, result *value.Dict) {
 	r.results.Set(tag, result)
 }
 
+// Results are what the states came to, by tag. They are the engine's, which alone
+// sets any: its goroutine may read them, others ask Result.
+func (r *Run) Results() *value.Dict { return r.results }
+
 // Shared returns the value of a key that states of one run share, such as
 // whether package lists were refreshed. The first call makes it. States may
 // run in parallel: the value itself has to be safe for that.

@@ -34,6 +34,23 @@ func AllSucceeded(results *value.Dict, nested bool, high *value.Dict) bool {
 	return true
 }
 
+// OnFail returns what high data tells of states that handle the failure of others,
+// which is all that AllSucceeded needs of it. Later changes of the high data do not
+// change what is returned.
+func OnFail(high *value.Dict) *value.Dict {
+	out := value.NewDict(0)
+	for id, v := range high.All() {
+		body, _ := v.(*value.Dict)
+		for _, run := range body.All() {
+			if l, ok := run.(*value.List); ok && goesOn(l) {
+				out.Set(id, value.DeepCopy(body))
+				break
+			}
+		}
+	}
+	return out
+}
+
 // handled reports whether a failure was dealt with by a state that has it as
 // onfail.
 func handled(tag string, results, high *value.Dict) bool {
@@ -75,12 +92,7 @@ func handles(run *value.List, module, id string) bool {
 	if run == nil {
 		return false
 	}
-	goesOn := false
-	for _, arg := range run.Items {
-		d, _ := arg.(*value.Dict)
-		goesOn = goesOn || d.At("onfail_stop") == false
-	}
-	if !goesOn {
+	if !goesOn(run) {
 		return false
 	}
 	for _, arg := range run.Items {
@@ -92,6 +104,16 @@ func handles(run *value.List, module, id string) bool {
 					return true
 				}
 			}
+		}
+	}
+	return false
+}
+
+// goesOn reports whether the arguments of a state have onfail_stop: False.
+func goesOn(run *value.List) bool {
+	for _, arg := range run.Items {
+		if d, _ := arg.(*value.Dict); d.At("onfail_stop") == false {
+			return true
 		}
 	}
 	return false

@@ -62,3 +62,22 @@ func TestPlanBindsArguments(t *testing.T) {
 		t.Errorf("a missing name is %v", err)
 	}
 }
+
+// TestOnFail: of high data that the run changes, what tells of failures that other
+// states handle is kept as it was declared, and nothing else.
+func TestOnFail(t *testing.T) {
+	high := value.DictOf(
+		"breaks", value.DictOf("cmd", value.ListOf("run")),
+		"other", value.DictOf("cmd", value.ListOf("run", value.DictOf("onfail", value.ListOf(value.DictOf("cmd", "breaks"))))),
+		"mends", value.DictOf("cmd", value.ListOf("run", value.DictOf("onfail", value.ListOf(value.DictOf("cmd", "breaks"))), value.DictOf("onfail_stop", false))))
+	kept := state.OnFail(high)
+	high.Dict("mends").At("cmd").(*value.List).Items = nil
+	results := value.DictOf("cmd_|-breaks_|-false_|-run", value.DictOf("result", false), "cmd_|-mends_|-true_|-run", value.DictOf("result", true))
+	if kept.Len() != 1 || !state.AllSucceeded(results, false, kept) {
+		t.Errorf("%s: the failure counts although it was handled", value.Repr(kept))
+	}
+	results.Dict("cmd_|-mends_|-true_|-run").Set("result", false)
+	if state.AllSucceeded(results, false, kept) || state.AllSucceeded(results, false, state.OnFail(value.DictOf("other", high.At("other")))) {
+		t.Error("the failure does not count although nothing handled it")
+	}
+}

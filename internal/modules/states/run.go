@@ -10,6 +10,7 @@ import (
 	"brine/internal/fn"
 	"brine/internal/highstate"
 	"brine/internal/msgpack"
+	"brine/internal/state"
 	"brine/internal/top"
 	"brine/internal/value"
 )
@@ -147,7 +148,7 @@ func (m *mod) cached(c *fn.Call, a args) *value.Dict {
 
 // finish runs high data and sets the exit code.
 func (m *mod) finish(ctx context.Context, c *fn.Call, a args, s *highstate.Session, high *value.Dict) (any, error) {
-	declared := value.DeepCopy(high).(*value.Dict)
+	onfail := state.OnFail(high) // the run changes what was declared
 	results, faults := s.Run(ctx, high)
 	if len(faults) > 0 {
 		return faulty(c, faults), nil
@@ -155,7 +156,7 @@ func (m *mod) finish(ctx context.Context, c *fn.Call, a args, s *highstate.Sessi
 	if s.Options().Data == "terse" || a.Kwargs.Bool("terse") {
 		results = withChanges(results)
 	}
-	setRetcode(c, results, declared)
+	setRetcode(c, results, onfail)
 	return results, nil
 }
 

@@ -3,6 +3,7 @@ package states
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 
@@ -235,13 +236,42 @@ func cacheDir(c *fn.Call) string { return word(c.Config.Get("cachedir")) }
 // keep writes a value into the cache folder; what cannot be kept is only
 // logged.
 func keep(c *fn.Call, name string, v any) {
-	b, err := msgpack.Marshal(v, msgpack.Wire)
-	if err == nil {
-		err = atomicfile.Write(filepath.Join(cacheDir(c), name), b, 0o600, false)
-	}
-	if err != nil {
+	as := atomicfile.As{Mode: 0o600, UID: -1, GID: -1, ReplaceLink: true}
+	if err := atomicfile.ReplaceAs(filepath.Join(cacheDir(c), name), as, func(w io.Writer) error { return pack(w, v) }); err != nil {
 		c.Log.Error("cannot keep the result of the state run in the cache", "file", name, "err", err)
 	}
+}
+
+// pack writes a value in msgpack, a mapping entry by entry: that of a thousand
+// states is long.
+func pack(w io.Writer, v any) error {
+	d, ok := v.(*value.Dict)
+	if !ok {
+		b, err := msgpack.Marshal(v, msgpack.Wire)
+		if err == nil {
+			_, err = w.Write(b)
+		}
+		return err
+	}
+	const piece = 16 << 10
+	b := msgpack.AppendMapHeader(make([]byte, 0, piece+piece/2), d.Len())
+	for k, v := range d.All() {
+		var err error
+		for _, part := range []any{k, v} {
+			if b, err = msgpack.Append(b, part, msgpack.Wire); err != nil {
+				return err
+			}
+		}
+		if len(b) < piece {
+			continue
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		b = b[:0]
+	}
+	_, err := w.Write(b)
+	return err
 }
 
 func cacheName(a args) (string, error) {

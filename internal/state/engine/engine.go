@@ -103,9 +103,11 @@ func (e *Engine) Run(ctx context.Context, chunks []*value.Dict) *value.Dict {
 	defer r.shared.End()
 	disabled := r.disable()
 	r.all(r.units)
-	results := value.NewDict(len(r.units))
-	results.Update(disabled)
-	results.Update(r.results)
+	results := r.results
+	if disabled.Len() > 0 {
+		results = disabled
+		results.Update(r.results)
+	}
 	r.listen(results)
 	return results
 }
@@ -119,7 +121,7 @@ func (e *Engine) RunID(ctx context.Context, chunks []*value.Dict, id string) *va
 		if u.id == id {
 			r.chunk(u, 0)
 			r.settle(nil)
-			r.active = map[string]bool{}
+			clear(r.active)
 		}
 	}
 	return r.results
@@ -167,9 +169,9 @@ type run struct {
 	ctx     context.Context
 	shared  *state.Run
 	units   []*unit
-	byName  map[string][]*unit // by id and by name
-	results *value.Dict
-	pre     *value.Dict // what states would change, by tag
+	byName  map[string][]*unit // by id and by name; nil until somebody asks
+	results *value.Dict        // by tag; those of shared, or of what listens alone
+	pre     *value.Dict        // what states would change, by tag
 	active  map[string]bool
 	pending map[string]*pending
 	num     int64
@@ -178,23 +180,27 @@ type run struct {
 }
 
 func (e *Engine) newRun(ctx context.Context, chunks []*value.Dict) *run {
-	r := &run{Engine: e, ctx: ctx, shared: state.NewRun(chunks), results: value.NewDict(len(chunks)), pre: value.NewDict(0),
-		active: map[string]bool{}, pending: map[string]*pending{}, total: len(chunks)}
+	shared := state.NewRun(chunks)
+	r := &run{Engine: e, ctx: ctx, shared: shared, results: shared.Results(), pre: value.NewDict(0),
+		active: map[string]bool{}, pending: map[string]*pending{}, total: len(chunks), units: make([]*unit, 0, len(chunks))}
 	for _, low := range chunks {
 		r.units = append(r.units, newUnit(low))
 	}
-	r.index()
 	return r
 }
 
-func (r *run) index() {
-	r.byName = make(map[string][]*unit, len(r.units))
-	for _, u := range r.units {
-		r.byName[u.id] = append(r.byName[u.id], u)
-		if u.name != u.id {
-			r.byName[u.name] = append(r.byName[u.name], u)
+// named returns the units of an id or name. Only runs with requisites ask.
+func (r *run) named(name string) []*unit {
+	if r.byName == nil {
+		r.byName = make(map[string][]*unit, len(r.units))
+		for _, u := range r.units {
+			r.byName[u.id] = append(r.byName[u.id], u)
+			if u.name != u.id {
+				r.byName[u.name] = append(r.byName[u.name], u)
+			}
 		}
 	}
+	return r.byName[name]
 }
 
 // all runs the units in their order, and then settles those whose requisites
@@ -227,15 +233,17 @@ func (r *run) inOrder(units []*unit) bool {
 		if r.failedHard(u) {
 			return false
 		}
-		r.active = map[string]bool{}
+		clear(r.active)
 	}
 	return !r.stop && r.ctx.Err() == nil
 }
 
 // set notes a result, also where states can see it.
 func (r *run) set(tag string, result *value.Dict) {
-	r.results.Set(tag, result)
 	r.shared.SetResult(tag, result)
+	if r.results != r.shared.Results() { // those of listeners
+		r.results.Set(tag, result)
+	}
 }
 
 // disable takes out what must not run on this minion.
@@ -263,7 +271,6 @@ func (r *run) disable() *value.Dict {
 			"__run_num__", r.next(), "__sls__", u.low.At("__sls__")))
 	}
 	r.units = left
-	r.index()
 	return out
 }
 

@@ -18,6 +18,10 @@ type listener struct {
 // listen runs mod_watch of the states that listen to others which have
 // changed, and adds their results.
 func (r *run) listen(results *value.Dict) {
+	listeners := r.listeners()
+	if len(listeners) == 0 {
+		return
+	}
 	byKey := map[[3]string]*unit{}
 	var units []*unit
 	for _, u := range r.units {
@@ -38,14 +42,13 @@ func (r *run) listen(results *value.Dict) {
 	}
 	faults := value.NewDict(0)
 	var watchers []*unit
-	for _, l := range r.listeners() {
+	for _, l := range listeners {
 		for _, it := range l.to {
 			watchers = append(watchers, r.heard(l, it, find, results, faults)...)
 		}
 	}
 	watching := &run{Engine: r.Engine, ctx: r.ctx, shared: r.shared, units: watchers, results: value.NewDict(0), pre: value.NewDict(0),
 		active: map[string]bool{}, pending: map[string]*pending{}, num: r.num, total: r.total + len(watchers)}
-	watching.index()
 	watching.all(watchers)
 	results.Update(watching.results)
 	for _, v := range faults.All() {

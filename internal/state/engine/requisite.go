@@ -27,6 +27,9 @@ const (
 // which they are looked at.
 var kinds = []string{"require", "require_any", "watch", "watch_any", "prereq", "onfail", "onfail_any", "onfail_all", "onchanges", "onchanges_any"}
 
+// kindsAndPrerequired are kinds, and the mark of a state that another has as prereq.
+var kindsAndPrerequired = append(slices.Clone(kinds), "prerequired")
+
 // adoptWatch makes watch a require if the module has no mod_watch.
 func (r *run) adoptWatch(low *value.Dict) {
 	for _, s := range []string{"", "_any"} {
@@ -100,7 +103,7 @@ func (r *run) find(q requirement) []*unit {
 	ofKey := func(u *unit) bool { return q.key == "id" || u.module == q.key }
 	var out []*unit
 	if !strings.ContainsAny(want, "*?[") {
-		for _, u := range r.byName[want] {
+		for _, u := range r.named(want) {
 			if ofKey(u) {
 				out = append(out, u)
 			}
@@ -138,9 +141,9 @@ func (r *run) check(u *unit, pre bool) (verdict, reqs, error) {
 	r.adoptWatch(u.low)
 	list := kinds
 	if pre {
-		list = append(slices.Clone(kinds), "prerequired")
+		list = kindsAndPrerequired
 	}
-	found := reqs{}
+	var found reqs // most states have none
 	for _, kind := range list {
 		if slices.Contains(r.opts.DisabledRequisites, kind) {
 			continue
@@ -156,6 +159,9 @@ func (r *run) check(u *unit, pre bool) (verdict, reqs, error) {
 			units := r.find(q)
 			if len(units) == 0 {
 				return unmet, nil, nil
+			}
+			if found == nil {
+				found = reqs{}
 			}
 			found[kind] = append(found[kind], units...)
 		}

@@ -45,6 +45,7 @@ type ahead struct {
 	index map[*value.Dict]int // of the run's chunks
 	until int                 // the first chunk that was not looked at yet
 	files map[string]asideFile
+	buf   []byte // what holds reads into
 }
 
 type asideFile struct {
@@ -98,7 +99,7 @@ func (t *managedFile) ready(ctx context.Context, want *sources.Content, final st
 	delete(a.files, t.name)
 	// Whose folder was made or changed meanwhile would have another group, and
 	// a new file without a declared mode has the one that new files get.
-	if x.dir != inheritedFrom(final) || x.open != (t.own.bits < 0 && old == nil) || !holds(x.f, want) {
+	if x.dir != inheritedFrom(final) || x.open != (t.own.bits < 0 && old == nil) || !a.holds(x.f, want) {
 		x.f.Close()
 		return nil
 	}
@@ -106,11 +107,20 @@ func (t *managedFile) ready(ctx context.Context, want *sources.Content, final st
 }
 
 // holds tells whether a file that was written aside has just this content.
-func holds(f *os.File, want *sources.Content) bool {
-	if n := len(want.Data); n > 0 {
-		b := make([]byte, n+1)
-		n, err := unix.Pread(int(f.Fd()), b, 0)
-		return err == nil && bytes.Equal(b[:n], want.Data)
+func (a *ahead) holds(f *os.File, want *sources.Content) bool {
+	if rest := want.Data; len(rest) > 0 {
+		if a.buf == nil {
+			a.buf = make([]byte, 32<<10)
+		}
+		for at := int64(0); ; {
+			n, err := unix.Pread(int(f.Fd()), a.buf, at)
+			if err != nil || n > len(rest) || !bytes.Equal(a.buf[:n], rest[:n]) {
+				return false
+			}
+			if rest, at = rest[n:], at+int64(n); n < len(a.buf) {
+				return len(rest) == 0
+			}
+		}
 	}
 	r, err := want.Open()
 	if err != nil {
