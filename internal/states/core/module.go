@@ -63,11 +63,12 @@ func (m module) several(e *state.Env, calls []string, kw *value.Dict) (state.Pla
 		return before + joined(after, list)
 	}
 	foretold := text("Function", known, " % to be executed.")
+	name := value.DictOf("name", value.Strings(calls)) // of the result, as Salt has it
 	if len(missing) > 0 {
 		problem := text("Unavailable function", missing, ": %.")
-		return state.Plan{Forecast: &state.Result{Verdict: state.Failed, Comment: strings.TrimSpace(problem + " " + foretold)}}, fn.Errorf("%s", problem)
+		return state.Plan{Extra: name, Forecast: &state.Result{Verdict: state.Failed, Comment: strings.TrimSpace(problem + " " + foretold)}}, fn.Errorf("%s", problem)
 	}
-	return state.Plan{Steps: []state.Step{{
+	return state.Plan{Extra: name, Steps: []state.Step{{
 		Change: state.Change{Comment: foretold},
 		Do: func(ctx context.Context) (state.Change, error) {
 			c := state.Change{Diff: value.NewDict(len(calls))}

@@ -67,6 +67,8 @@ def run(chunks, test):
         if not isinstance(one["comment"], str):
             one["comment"] = "\n".join(map(str, one["comment"]))
         one["comment"] = untraced(one["comment"])
+        if table.get("names") and str(ret.get("name")) != tag.split("_|-")[2]:
+            one["name"] = ret["name"]
         out.append(one)
     return out
 

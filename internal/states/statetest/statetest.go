@@ -10,6 +10,7 @@
 //	network: own                     # a network namespace, too, without any link
 //	show: getent passwd joe          # prints what is compared after each case
 //	mask: [["pid [0-9]+", "pid"]]    # patterns to replace before comparing
+//	names: true                      # compare results' names, where they are not the state's
 //	cases:
 //	- user.present: {name: joe}      # a state and its arguments
 //	  setup: useradd joe             # more commands, for this case
@@ -92,6 +93,7 @@ const path = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
 // outcome is the part of a result that is compared.
 type outcome struct {
 	Crash    string `json:"crash,omitempty"`
+	Name     any    `json:"name,omitempty"`
 	Result   any    `json:"result"`
 	Comment  string `json:"comment"`
 	Changes  any    `json:"changes"`
@@ -118,7 +120,7 @@ type table struct {
 	grains, options *value.Dict
 	prepare         string
 	fresh           bool
-	network         bool
+	network, names  bool
 	setup, show     string
 	mask            [][2]string
 	cases           []caseOf
@@ -138,6 +140,7 @@ func load(t *testing.T, name string) table {
 	tab := table{grains: d.Dict("grains"), options: d.Dict("options"), prepare: d.Str("prepare"), setup: d.Str("setup"), show: d.Str("show")}
 	tab.fresh = d.At("fresh") != false
 	tab.network = d.At("network") == "own"
+	tab.names = d.Bool("names")
 	for _, m := range d.List("mask") {
 		pair := m.(*value.List)
 		tab.mask = append(tab.mask, [2]string{pair.Items[0].(string), pair.Items[1].(string)})
@@ -467,6 +470,9 @@ func (s *stage) run(chunks []*value.Dict, test bool) []outcome {
 					one[f] = plain(r.At(f))
 				}
 			}
+			if name := r.At("name"); s.tab.names && value.Str(name) != nameOf(value.Str(k)) {
+				one["name"] = plain(name)
+			}
 			outs = append(outs, one)
 		}
 	}
@@ -484,6 +490,14 @@ func (s *stage) run(chunks []*value.Dict, test bool) []outcome {
 		o.Changes, o.Warnings = s.tab.maskedAll(o.Changes), s.tab.maskedAll(o.Warnings)
 	}
 	return read
+}
+
+// nameOf returns the state's name from the tag of a result.
+func nameOf(tag string) string {
+	if parts := strings.Split(tag, "_|-"); len(parts) == 4 {
+		return parts[2]
+	}
+	return ""
 }
 
 func (s *stage) compare(when string, got, want []outcome) {
@@ -517,7 +531,7 @@ func (s *stage) compareOne(when string, got, want outcome) {
 		return
 	}
 	if !reflect.DeepEqual(got, want) {
-		s.t.Errorf("%s:\n got %v %q %v %v\nwant %v %q %v %v", when, got.Result, got.Comment, got.Changes, got.Warnings, want.Result, want.Comment, want.Changes, want.Warnings)
+		s.t.Errorf("%s:\n got %v %v %q %v %v\nwant %v %v %q %v %v", when, got.Name, got.Result, got.Comment, got.Changes, got.Warnings, want.Name, want.Result, want.Comment, want.Changes, want.Warnings)
 	}
 }
 
@@ -556,7 +570,7 @@ func (tab Table) Verify(t *testing.T) {
 		}
 		cases = append(cases, one)
 	}
-	data, err := json.Marshal(map[string]any{"grains": whole(plain(read.grains)), "options": plain(expanded(read.options, tab.Env)), "prepare": read.prepare, "fresh": read.fresh, "setup": read.setup, "show": read.show, "mask": read.mask, "cases": cases})
+	data, err := json.Marshal(map[string]any{"grains": whole(plain(read.grains)), "options": plain(expanded(read.options, tab.Env)), "prepare": read.prepare, "fresh": read.fresh, "setup": read.setup, "show": read.show, "mask": read.mask, "names": read.names, "cases": cases})
 	if err != nil {
 		t.Fatal(err)
 	}
