@@ -8,6 +8,9 @@ import (
 
 	"brine/internal/fn"
 	"brine/internal/host"
+	"brine/internal/host/filesys"
+	"brine/internal/pyre"
+	"brine/internal/textedit"
 	"brine/internal/value"
 )
 
@@ -156,27 +159,32 @@ func (l locale) known(os, family, place, full string) bool {
 	return slices.Contains(l.m.List(dir), place)
 }
 
-// note writes a locale where locale-gen looks for those to make.
+// note writes a locale where locale-gen looks for those to make, to the same
+// bytes as Salt's file.replace: where the line was commented, an empty line
+// follows. What was there is kept beside it, with the ending bak.
 func (l locale) note(os, language, full string) error {
-	const list = "/etc/locale.gen"
-	path := list
-	if !l.m.Exists(list) {
+	path, pattern, line := "/etc/locale.gen", `^\s*#\s*`+full+`\s*$`, full+"\n"
+	if !l.m.Exists(path) {
 		if os != "Ubuntu" {
 			return nil
 		}
-		path = "/var/lib/locales/supported.d/" + language
-	}
-	lines := l.m.Lines(path)
-	for i, line := range lines {
-		text, commented := strings.CutPrefix(strings.TrimSpace(line), "#")
-		if strings.TrimSpace(text) != full {
-			continue
+		path, pattern, line = "/var/lib/locales/supported.d/"+language, full, full
+		if !l.m.Exists(path) {
+			if err := l.m.WriteFile(path, nil); err != nil {
+				return err
+			}
 		}
-		if !commented {
-			return nil
-		}
-		lines[i] = full
-		return l.m.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"))
 	}
-	return l.m.WriteFile(path, []byte(strings.Join(append(lines, full), "\n")+"\n"))
+	old, err := l.m.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text, err := textedit.Replace(string(old), pattern, line, textedit.ReplaceOptions{Flags: pyre.MultiLine, Append: true})
+	if err != nil || text == string(old) {
+		return err
+	}
+	if err := filesys.Copy(l.m.Path(path), l.m.Path(path+".bak"), true); err != nil {
+		return err
+	}
+	return l.m.WriteFile(path, []byte(text))
 }

@@ -35,6 +35,15 @@ func TestSettings(t *testing.T) {
 
 func TestSettingsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/settings") }
 
+// TestLocale changes /etc/locale.gen, with a script in the place of
+// locale-gen(8).
+func TestLocale(t *testing.T) {
+	statetest.Needs(t, "/usr/share/i18n/SUPPORTED")
+	statetest.Run(t, table("locale"))
+}
+
+func TestLocaleRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/locale") }
+
 // TestMount mounts file systems in memory.
 func TestMount(t *testing.T) { statetest.Run(t, table("mount")) }
 
