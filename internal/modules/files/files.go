@@ -10,5 +10,5 @@ import (
 
 // Modules returns the modules of this family. They need no daemon.
 func Modules(m *host.Machine) []fn.Module {
-	return []fn.Module{cpModule(), fileModule(m), hashutilModule(), iniModule()}
+	return []fn.Module{cpModule(), fileModule(m), hashutilModule(), iniModule(), aclModule(m), openstackModule(m)}
 }

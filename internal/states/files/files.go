@@ -1,5 +1,6 @@
 // Package files holds the state modules file, files, folders and links with
-// content, owner and mode, and ini, files of options. A state is one file of this package, or a few that
+// content, owner and mode, ini and openstack_config, files of options, and acl,
+// lists of who may do what. A state is one file of this package, or a few that
 // belong together; each adds its functions to the list.
 //
 // Contents are compared before anything is written, and written aside, so that
@@ -28,13 +29,13 @@ var functions []func(file) []state.Func
 
 func add(f func(file) []state.Func) { functions = append(functions, f) }
 
-// Modules returns the modules file and ini, working on one machine.
+// Modules returns the modules of this family, working on one machine.
 func Modules(m *host.Machine) []state.Module {
 	mod := state.Module{Name: "file", Doc: `Keep files, folders and links as they are declared.`}
 	for _, f := range functions {
 		mod.Funcs = append(mod.Funcs, f(file{m})...)
 	}
-	return []state.Module{mod, iniModule()}
+	return []state.Module{mod, iniModule(), aclModule(m), openstackModule()}
 }
 
 // expand replaces a leading ~ by the home folder.
