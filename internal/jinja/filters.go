@@ -114,11 +114,11 @@ func textFilters() map[string]*Func {
 		}),
 		fn("striptags(value)", func(c *Call) any { return striptags(str(c.any(0))) }),
 		fn("pprint(value)", func(c *Call) any {
-			v, err := Plain(c.any(0))
+			s, err := Pretty(c.any(0))
 			if err != nil {
 				raiseErr(err)
 			}
-			return value.Pretty(v, 1)
+			return s
 		}),
 	)
 }

@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -545,6 +546,88 @@ func plain(v any, depth int) (any, error) {
 		return x.body, nil
 	}
 	return str(v), nil
+}
+
+// Convert is Plain for a reader that has its own form for what package value
+// has none for, such as Markup, an iterator or what is undefined: other gives
+// it. Containers that hold such a value are copied.
+func Convert(v any, other func(v any) (any, error)) (any, error) {
+	p, _, err := convert(v, other, 0)
+	return p, err
+}
+
+func convert(v any, other func(v any) (any, error), depth int) (p any, changed bool, err error) {
+	if depth > 400 {
+		return nil, false, Errorf("RecursionError", "a value nests more than 400 deep, or contains itself")
+	}
+	switch x := v.(type) {
+	case nil, bool, int64, float64, string, []byte, *big.Int, time.Time, value.Ext:
+		return v, false, nil
+	case *value.List:
+		items, changed, err := convertItems(x.Items, other, depth)
+		if !changed {
+			return v, false, err
+		}
+		return &value.List{Items: items}, true, err
+	case value.Tuple:
+		items, changed, err := convertItems(x, other, depth)
+		return value.Tuple(items), changed, err
+	case *value.Dict:
+		d := x
+		for i := range x.Len() {
+			k, w := x.Entry(i)
+			p, changed, err := convert(w, other, depth+1)
+			if err != nil {
+				return nil, false, err
+			}
+			if !changed {
+				continue
+			}
+			if d == x {
+				d = x.Clone()
+			}
+			d.Set(k, p)
+		}
+		return d, d != x, nil
+	case value.Const:
+		p, _, err := convert(x.Value, other, depth)
+		return p, true, err
+	}
+	p, err = other(v)
+	return p, true, err
+}
+
+func convertItems(items []any, other func(v any) (any, error), depth int) (out []any, changed bool, err error) {
+	out = items
+	for i, it := range items {
+		p, is, err := convert(it, other, depth+1)
+		if err != nil {
+			return nil, false, err
+		}
+		if !is {
+			continue
+		}
+		if !changed {
+			out, changed = slices.Clone(items), true
+		}
+		out[i] = p
+	}
+	return out, changed, nil
+}
+
+// shown is a value as text that is written without quotes.
+type shown string
+
+func (s shown) String() string { return string(s) }
+
+// Pretty writes v as Python's pprint does, what is undefined and what only
+// templates have by its repr.
+func Pretty(v any) (string, error) {
+	p, err := Convert(v, func(v any) (any, error) { return shown(repr(v)), nil })
+	if err != nil {
+		return "", err
+	}
+	return value.Pretty(p, 1), nil
 }
 
 // same reports whether plain left a value as it was.

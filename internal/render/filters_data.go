@@ -370,7 +370,15 @@ func atKey(name string, do func(d *value.Dict, k, v any) error) *jinja.Func {
 	})
 }
 
+// mustBeDefined fails the rendering if v is undefined.
+func mustBeDefined(v any) {
+	if jinja.IsUndefined(v) {
+		jinja.Truth(v)
+	}
+}
+
 func traverse(c *jinja.Call) (any, error) {
+	mustBeDefined(c.Bound[0])
 	if s, ok := jinja.Text(c.Bound[1]); ok {
 		if v, ok := value.Traverse(c.Bound[0], s, c.Str(3)); ok {
 			return v, nil

@@ -44,6 +44,7 @@ func fileFilters() []*jinja.Func {
 			return l, err
 		}),
 		filter("which(exe=None)", func(c *jinja.Call) (any, error) {
+			mustBeDefined(c.Bound[0])
 			s, _ := jinja.Text(c.Bound[0])
 			return which(s), nil
 		}),

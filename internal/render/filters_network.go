@@ -26,6 +26,7 @@ func networkFilters() []*jinja.Func {
 		return filter(name+"(ip_addr, options=None)", func(c *jinja.Call) (any, error) {
 			s, ok := jinja.Text(c.Bound[0])
 			if !ok {
+				mustBeDefined(c.Bound[0])
 				return false, nil
 			}
 			_, ok = address(s, version, options(c.Bound[1]))

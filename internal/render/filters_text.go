@@ -71,7 +71,7 @@ func toBool(v any) bool {
 		}
 		return false
 	}
-	if _, ok := v.(*jinja.Set); ok || jinja.IsUndefined(v) {
+	if _, ok := v.(*jinja.Set); ok {
 		return jinja.Truth(v)
 	}
 	return false
@@ -174,7 +174,10 @@ func humanToBytes(c *jinja.Call) (any, error) {
 }
 
 func whitelist(c *jinja.Call) (any, error) {
-	v := c.Str(0)
+	v := ""
+	if !jinja.IsUndefined(c.Bound[0]) {
+		v = c.Str(0)
+	}
 	list := func(i int) ([]any, error) {
 		x := c.Bound[i]
 		if !jinja.Truth(x) {

@@ -38,11 +38,8 @@ func serializers() []*jinja.Func {
 			return strings.NewReplacer("<", `\u003c`, ">", `\u003e`, "&", `\u0026`, "'", `\u0027`).Replace(s), err
 		}),
 		filter("python(value)", func(c *jinja.Call) (any, error) {
-			v, err := jinja.Plain(c.Bound[0])
-			if err != nil {
-				return nil, err
-			}
-			return jinja.Markup(strings.TrimSpace(value.Pretty(v, 1))), nil
+			s, err := jinja.Pretty(c.Bound[0])
+			return jinja.Markup(strings.TrimSpace(s)), err
 		}),
 		filter("xml(value)", func(c *jinja.Call) (any, error) { return formatXML(c.Bound[0]) }),
 		filter("dict_to_sls_yaml_params(value, flow_style=False)", func(c *jinja.Call) (any, error) {
@@ -78,7 +75,16 @@ func setIndent(f *json.Format, v any) {
 }
 
 func dumpJSON(v any, f json.Format) (string, error) {
-	p, err := jinja.Plain(v)
+	p, err := jinja.Convert(v, func(v any) (any, error) {
+		if s, ok := jinja.Text(v); ok {
+			return s, nil
+		}
+		if jinja.IsUndefined(v) {
+			return jinja.Plain(v)
+		}
+		name := jinja.TypeName(v)
+		return nil, jinja.Errorf("TypeError", "Object of type %s is not JSON serializable", name[strings.LastIndexByte(name, '.')+1:])
+	})
 	if err != nil {
 		return "", err
 	}
@@ -89,8 +95,19 @@ func dumpJSON(v any, f json.Format) (string, error) {
 	return s, nil
 }
 
+// object stands for what only templates have: YAML has no form for it.
+var object = value.Ext{}
+
+// formatYAML writes v. What is no plain data becomes NULL, as in Salt: what is
+// undefined, Markup that an earlier filter returned, keys(), values() and
+// items() of a dict, ranges and iterators, unless a list is made of them.
 func formatYAML(v, flow any) (any, error) {
-	p, err := jinja.Plain(v)
+	p, err := jinja.Convert(v, func(v any) (any, error) {
+		if s, ok := v.(*jinja.Set); ok {
+			return jinja.Plain(s)
+		}
+		return object, nil
+	})
 	if err != nil {
 		return nil, err
 	}
