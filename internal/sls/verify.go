@@ -2,6 +2,7 @@ package sls
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"brine/internal/value"
@@ -91,8 +92,10 @@ func (v *verifier) argument(mod any, arg *value.Dict) {
 		}
 		return
 	case "order":
-		if word, ok := val.(string); ok && word != "first" && word != "last" {
-			// Salt puts it behind the states that have no order.
+		// Salt puts a state with any other text behind those with a number. A
+		// text that templates make of a number, or of nothing, is not worth a
+		// run that fails; a misspelt word is.
+		if word, ok := val.(string); ok && word != "first" && word != "last" && word != "" && !isNumber(word) {
 			v.faultf("The order of state '%s' in SLS '%s' is '%s', but must be a number, first or last", value.Str(v.id), v.sls, word)
 		}
 		return
@@ -146,4 +149,9 @@ func hashable(id any) any {
 		return s
 	}
 	return value.TypeName(id) + value.Repr(id)
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	return err == nil
 }
