@@ -14,6 +14,8 @@ type Error struct {
 	Name string
 	// Line counts from 1; 0 means that nobody knows.
 	Line int
+	// Column counts from 1; 0 means that nobody knows.
+	Column int
 	// Context is the line among its neighbours, marked as Salt marks it. It
 	// may be empty.
 	Context string
@@ -31,6 +33,9 @@ func (e *Error) Error() string {
 	}
 	if e.Line > 0 {
 		s += fmt.Sprintf("; line %d", e.Line)
+		if e.Column > 0 {
+			s += fmt.Sprintf(", column %d", e.Column)
+		}
 	}
 	if e.Context != "" {
 		s += "\n\n" + e.Context

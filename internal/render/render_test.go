@@ -89,7 +89,7 @@ func TestErrors(t *testing.T) {
 		{"elsewhere", "x\n{% include 'web/broken.jinja' %}", "Jinja variable 'nothing' is undefined\nweb/broken.jinja(3):\n---\n\n\n{{ nothing.here }}    <======================\n---"},
 		{"not found", "{% import 'no/such' as x %}", "Jinja error: the template \"no/such\" was not found in the environment \"base\"; line 1\n\n---\n{% import 'no/such' as x %}    <======================\n---"},
 		{"above", "{% import '../../etc/passwd' as x %}", "Jinja error: the template \"../../etc/passwd\" was not found in the environment \"base\"; line 1\n\n---\n{% import '../../etc/passwd' as x %}    <======================\n---"},
-		{"yaml", "a: 1\nb:\n\t- c\n", "Illegal tab character; line 3\n\n---\na: 1\nb:\n\t- c    <======================\n---"},
+		{"yaml", "a: 1\nb:\n\t- c\n", "Illegal tab character; line 3, column 1\n\n---\na: 1\nb:\n\t- c    <======================\n---"},
 		{"py", "#!py\ndef run(): pass\n", "the renderer \"py\" runs Python, which is not available here: write the file with jinja and yaml; line 1"},
 		{"mako", "#!mako|yaml\n", "the template engine \"mako\" is a Python program, which is not available here: use jinja; line 1"},
 		{"utf-8", "a\nb\xff\n", "the text is not valid UTF-8; line 2"},

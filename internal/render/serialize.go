@@ -147,9 +147,8 @@ func loadYAML(c *jinja.Call) (any, error) {
 	if !errors.As(err, &ye) || ye.Line == 0 {
 		return nil, jinja.Errorf(jinja.RuntimeError, "%s%s%s", msg, err, origin(c.Bound[0], 0))
 	}
-	// What lacks its end is missed in the line after the last one.
-	line := max(1, min(ye.Line, strings.Count(strings.TrimSuffix(text, "\n"), "\n")+1))
-	return nil, jinja.Errorf(jinja.RuntimeError, "%s%s%s\n%s", msg, ye.Reason, origin(c.Bound[0], line), excerpt(text, line))
+	why, at := yamlFault(ye, text)
+	return nil, jinja.Errorf(jinja.RuntimeError, "%s%s%s\n%s", msg, why, origin(c.Bound[0], at.Line), excerpt(text, at.Line))
 }
 
 // origin says which file has a fault that was imported; nothing is said of a

@@ -3,6 +3,7 @@ package render
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 
 	"brine/internal/value"
@@ -33,15 +34,33 @@ func yamlError(req *Request, err error, text string) error {
 	if !errors.As(err, &ye) {
 		return &Error{Message: err.Error(), Name: req.name(), Err: err}
 	}
-	e := &Error{Message: ye.Reason, Name: req.name(), Line: ye.Line, Err: err}
-	if ye.Context != "" {
-		e.Message += " " + ye.Context
-	}
+	msg, at := yamlFault(ye, text)
+	e := &Error{Message: msg, Name: req.name(), Line: at.Line, Column: at.Column, Err: err}
 	if strings.HasPrefix(ye.Reason, "found character") && startsWithTab(text, ye.Line, ye.Column) {
 		e.Message = "Illegal tab character"
 	}
-	e.Context = excerpt(text, ye.Line)
+	e.Context = excerpt(text, at.Line)
 	return e
+}
+
+// yamlFault says what is wrong with a YAML text and where to look. What lacks
+// its end is missed where the text ends; where it begins says more.
+func yamlFault(e *yaml.Error, text string) (string, yaml.Mark) {
+	msg, at := e.Reason, e.Mark
+	if e.Context != "" {
+		msg += " " + e.Context
+	}
+	begin := e.ContextMark
+	lines := strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
+	switch {
+	case at.Line > lines && begin.Line > 0:
+		return msg, begin
+	case at.Line > lines:
+		return msg, yaml.Mark{Line: lines}
+	case begin.Line > 0 && begin.Line != at.Line:
+		msg += " that begins in line " + strconv.Itoa(begin.Line)
+	}
+	return msg, at
 }
 
 // startsWithTab reports whether there is a tab at a place in the text.
