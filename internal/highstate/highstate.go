@@ -305,7 +305,7 @@ func (s *Session) Matches(ctx context.Context) (matches []top.Match, faults []st
 		groups[value.Str(k)] = v
 	}
 	m := top.Matcher{Subject: target.Data{MinionID: s.call.ID, GrainData: s.grains, PillarData: s.pillar}, Nodegroups: groups,
-		Avail: func(env string) bool { return s.hasEnv(ctx, env) }}
+		Avail: func(env string) bool { return s.hasEnv(ctx, env) }, Log: s.call.Log}
 	if matches, err = m.Matches(merged, s.env); err != nil {
 		return nil, nil, err
 	}

@@ -589,9 +589,6 @@ func convert(v any, other func(v any) (any, error), depth int) (p any, changed b
 			d.Set(k, p)
 		}
 		return d, d != x, nil
-	case value.Const:
-		p, _, err := convert(x.Value, other, depth)
-		return p, true, err
 	}
 	p, err = other(v)
 	return p, true, err

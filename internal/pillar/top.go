@@ -267,7 +267,7 @@ func (r *run) matches(tops []envTop) []top.Match {
 			continue
 		}
 		for _, g := range t.targets {
-			ok, err := top.Confirm(g.tgt, &value.List{Items: g.data}, subject, r.c.Nodegroups)
+			ok, err := top.Confirm(g.tgt, &value.List{Items: g.data}, subject, r.c.Nodegroups, r.log)
 			if err != nil {
 				r.fail(err.Error())
 				continue

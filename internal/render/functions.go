@@ -137,9 +137,10 @@ func (f *saltFunction) Call(c *jinja.Call) (any, error) {
 	if f.funcs == nil || !f.funcs.Has(f.name) {
 		return nil, errors.New("the function " + f.name + " is not available")
 	}
+	var u undefineds
 	args := make([]any, len(c.Args))
 	for i, a := range c.Args {
-		v, err := jinja.Plain(a)
+		v, err := u.argument(f.name, a, i == 1)
 		if err != nil {
 			return nil, err
 		}
@@ -147,13 +148,66 @@ func (f *saltFunction) Call(c *jinja.Call) (any, error) {
 	}
 	kw := value.NewDict(c.Kwargs.Len())
 	for k, a := range c.Kwargs.All() {
-		v, err := jinja.Plain(a)
+		take := u.argument
+		if value.Equal(k, "merge") {
+			// It is copied, which Python cannot do with what is undefined.
+			take = strictArgument
+		}
+		v, err := take(f.name, a, value.Equal(k, "default"))
 		if err != nil {
 			return nil, err
 		}
 		kw.Set(k, v)
 	}
-	return f.funcs.Call(c.Ctx, f.name, args, kw)
+	v, err := f.funcs.Call(c.Ctx, f.name, args, kw)
+	if err != nil || len(u.kept) == 0 {
+		return v, err
+	}
+	return u.giveBack(v)
+}
+
+// handOn are the functions that return what they are given, or a part of it,
+// without a look at it; true for those that do with a default that is
+// undefined itself. So that a map may hold what this system does not need and
+// nobody defined, they take it, and the rendering fails where it is used. The
+// other functions need all of their arguments.
+var handOn = map[string]bool{
+	"config.get": true, "environ.get": true, "grains.get": true,
+	"defaults.merge": false, "grains.filter_by": false, "match.filter_by": false, "pillar.filter_by": false, "pillar.get": false, "slsutil.update": false,
+}
+
+// undefineds are what a call handed on undefined. Meanwhile constants that no
+// function knows stand for them.
+type undefineds struct{ kept []any }
+
+const undefinedName = "jinja2.StrictUndefined"
+
+func strictArgument(_ string, a any, _ bool) (any, error) { return jinja.Plain(a) }
+
+// argument returns an argument of a function as a value of the model.
+func (u *undefineds) argument(function string, a any, isDefault bool) (any, error) {
+	whole, ok := handOn[function]
+	if !ok || jinja.IsUndefined(a) && !(whole && isDefault) {
+		return jinja.Plain(a)
+	}
+	return jinja.Convert(a, func(v any) (any, error) {
+		if !jinja.IsUndefined(v) {
+			return jinja.Plain(v)
+		}
+		u.kept = append(u.kept, v)
+		return value.Const{Name: undefinedName, Value: int64(len(u.kept) - 1)}, nil
+	})
+}
+
+func (u *undefineds) giveBack(v any) (any, error) {
+	return jinja.Convert(v, func(v any) (any, error) {
+		if c, ok := v.(value.Const); ok && c.Name == undefinedName {
+			if i, ok := c.Value.(int64); ok && i >= 0 && i < int64(len(u.kept)) {
+				return u.kept[i], nil
+			}
+		}
+		return v, nil
+	})
 }
 
 // ifelse is the global of that name: the first value whose target matches the

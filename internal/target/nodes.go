@@ -2,7 +2,6 @@ package target
 
 import (
 	"net/netip"
-	"regexp"
 	"strings"
 
 	"brine/internal/salt"
@@ -33,9 +32,9 @@ func (n globNode) eval(s Subject) verdict {
 	return verdictOf(n.glob.Match(s.ID()))
 }
 
-type regexpNode struct{ re *regexp.Regexp }
+type regexpNode struct{ re pattern }
 
-func (n regexpNode) eval(s Subject) verdict { return verdictOf(n.re.MatchString(s.ID())) }
+func (n regexpNode) eval(s Subject) verdict { return n.re.match(s.ID()) }
 
 type listNode struct {
 	order []string
@@ -67,7 +66,7 @@ func (d *dataExpr) on(data *value.Dict) verdict {
 	if data == nil {
 		return unknown
 	}
-	return verdictOf(d.match(data))
+	return d.match(data)
 }
 
 // cidrNode matches the addresses in the grains ipv4 or ipv6.

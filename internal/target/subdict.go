@@ -42,7 +42,7 @@ type leaf struct {
 	parts []string // split at colons, for matching inside of dicts
 	text  string   // lower case
 	glob  Glob
-	re    *regexp.Regexp // nil if invalid
+	re    pattern // nil if invalid
 }
 
 func newDataExpr(expr, delimiter string, mode dataMode) (*dataExpr, error) {
@@ -90,21 +90,26 @@ func newLeaf(text string, mode dataMode) (*leaf, error) {
 	case dataGlob:
 		l.glob = ParseGlob(l.text)
 	case dataRegexp:
-		l.re, err = CompileRegexp(l.text)
+		l.re, err = newPattern(l.text)
 	}
 	return l, err
 }
 
-// match reports whether data fits.
-func (d *dataExpr) match(data *value.Dict) bool {
+// match says whether data fits.
+func (d *dataExpr) match(data *value.Dict) verdict {
 	w := dataWalk{dataExpr: d, steps: maxSteps}
-	return w.subdict(data, d.expr, strings.Split(d.expr, d.delimiter), d.delimiter)
+	fits := w.subdict(data, d.expr, strings.Split(d.expr, d.delimiter), d.delimiter)
+	if !fits && w.unsure {
+		return unknown
+	}
+	return verdictOf(fits)
 }
 
 // dataWalk is one match in progress.
 type dataWalk struct {
 	*dataExpr
-	steps int
+	steps  int
+	unsure bool // a pattern took too long
 }
 
 func (w *dataWalk) leaf(text string) *leaf {
@@ -219,7 +224,12 @@ func (w *dataWalk) scalar(v any, pattern string) bool {
 	case dataExact:
 		return text == l.text
 	case dataRegexp:
-		return l.re != nil && l.re.MatchString(text)
+		if l.re == nil {
+			return false
+		}
+		fits := l.re.match(text)
+		w.unsure = w.unsure || fits == unknown
+		return fits == yes
 	}
 	return l.glob.Match(text)
 }

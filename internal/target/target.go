@@ -8,11 +8,13 @@
 // Matcher is immutable and may be used by any number of goroutines.
 //
 // Targets and minion data both come from strangers. Parsing is bounded in
-// length, depth and expansion, regular expressions run in linear time, and
-// matching against data is bounded in steps.
+// length, depth and expansion, regular expressions run in linear time or, where
+// they look around, in bounded time, and matching against data is bounded in
+// steps.
 package target
 
 import (
+	"errors"
 	"strings"
 
 	"brine/internal/salt"
@@ -265,9 +267,9 @@ func parseSimple(typ, text, delimiter string) (node, error) {
 	case "", "glob":
 		return newGlobNode(text), nil
 	case "pcre":
-		re, err := CompileRegexp(text)
+		re, err := newPattern(text)
 		if err != nil {
-			return nil, err
+			return nil, &raised{err}
 		}
 		return regexpNode{re}, nil
 	case "ipcidr":
@@ -285,7 +287,20 @@ func parseSimple(typ, text, delimiter string) (node, error) {
 		}
 		return pillarNode{d}, nil
 	}
-	return nil, salt.Errorf(salt.Invalid, "unknown target type %q", typ)
+	return nil, &raised{salt.Errorf(salt.Invalid, "unknown target type %q", typ)}
+}
+
+// raised marks the errors of Parse for which Salt's matchers stop.
+type raised struct{ error }
+
+func (e *raised) Unwrap() error { return e.error }
+
+// Raises reports whether Salt's matchers raise an exception for an error of
+// Parse: for a type that there is not, and for a regular expression of ids
+// with a fault. Of any other they say that no minion matches.
+func Raises(err error) bool {
+	var e *raised
+	return errors.As(err, &e)
 }
 
 func modeOf(typ string) dataMode {

@@ -379,6 +379,8 @@ type Matcher struct {
 	Nodegroups target.Nodegroups
 	// Avail reports whether there is an environment of a name.
 	Avail func(saltenv string) bool
+	// Log hears of targets that cannot be read; nil is nobody.
+	Log *slog.Logger
 
 	out []Match
 }
@@ -406,7 +408,7 @@ func (m *Matcher) Matches(merged *value.Dict, saltenv string) ([]Match, error) {
 const maxDepth = 50
 
 func (m *Matcher) target(env string, tgt, data any, depth int) error {
-	ok, err := Confirm(tgt, data, m.Subject, m.Nodegroups)
+	ok, err := Confirm(tgt, data, m.Subject, m.Nodegroups, m.Log)
 	if err != nil || !ok {
 		return err
 	}
@@ -451,7 +453,10 @@ func (m *Matcher) add(env string, names ...string) {
 
 // Confirm reports whether a target of a top file means a minion. The kind of
 // target is compound unless an item {match: KIND} of the list says another.
-func Confirm(tgt, data any, s target.Subject, groups target.Nodegroups) (bool, error) {
+// As in Salt one that cannot be read means nobody, and the other targets of
+// the file count: log says what is wrong with it. An error is what Salt's
+// matchers stop for.
+func Confirm(tgt, data any, s target.Subject, groups target.Nodegroups, log *slog.Logger) (bool, error) {
 	kind := "compound"
 	for _, it := range Items(data) {
 		if d, ok := it.(*value.Dict); ok && d.Has("match") {
@@ -459,10 +464,17 @@ func Confirm(tgt, data any, s target.Subject, groups target.Nodegroups) (bool, e
 		}
 	}
 	m, err := groups.Parse(kind, asTarget(tgt), "")
-	if err != nil {
-		return false, salt.Errorf(salt.Invalid, "the target %s of a top file (match: %s): %w", value.Repr(tgt), kind, err)
+	if err == nil {
+		return m.Match(s), nil
 	}
-	return m.Match(s), nil
+	err = salt.Errorf(salt.Invalid, "the target %s of a top file (match: %s): %w", value.Repr(tgt), kind, err)
+	if target.Raises(err) {
+		return false, err
+	}
+	if log != nil {
+		log.Error("no minion is meant by " + err.Error())
+	}
+	return false, nil
 }
 
 // asTarget makes a key of a top file, such as a number, a target.

@@ -70,7 +70,7 @@ func newMinion(t *testing.T, tree map[string]string) *minion {
 		t.Fatal(err)
 	}
 	mod := Module(Deps{Deps: highstate.Deps{Renderer: render.New(render.Options{}), States: states}, Running: func() []Job { return m.jobs }})
-	if m.funcs, err = fn.NewRegistry(nil, append(core.Modules(), mod)...); err != nil {
+	if m.funcs, err = fn.NewRegistry(nil, append(core.Modules(), mod, core.Grains(nil))...); err != nil {
 		t.Fatal(err)
 	}
 	return m

@@ -59,6 +59,7 @@ def add(typ, *exprs, delimiter=":"):
 
 add("glob", "*", "web*", "web1", "WEB1", "web?", "web[12]", "web[!1]", "web[1-3]", "*.example.com", "d*1*c*m", "min[1]", "min[[]1]", "min[[]1[]]", "[dD]*", "[!w]*",
     "", "web[", "[]]*", "[!]", "app-[0-9]*", "app-[9-0]*", "app[-]10", "app[+--]10", "**", "*?", "?????", "[a-zA-Z]*", "web[^1]", "*[1]", "web[!", "w*b*1", "a*-1?", "[a-]*", "[z-a]eb1")
+add("pcre", r"^(?!web)", r"web(?=\d$)", r"(?!.*\.example)db", r"^((?!db).)*$", r"(\w)\w*\1", r"(?P<a>[eb]).*(?P=a)", r"w(?<=w)eb(?<!x)", "(?x) web [12]", "(w)?(?(1)eb|db)")
 add("pcre", "web", "web1$", "eb", ".*1", "web[12]", "(web|db)", "web(1|2)$", r"web\d", r"\w+\.\w+", "WEB", "(?i)web", "(?i:DB)", "^web1", r"db1\.example\.com\Z", "web1(?#c)$",
     r"[\w.-]+$", "w{1}eb", "we{,2}b", "we{0}b", "", "min\\[1\\]", "[a-z]+-[0-9]+", "(?P<n>web)", "[^w]", r"app\-10", r"\S+", r"\x77eb", r"\u0077eb", r"\167eb", "web|", "[[]", "min[[]", "x*", r"[\d]+", r".+\b1")
 add("list", "web1", "web1,web2", "web1,nosuch,DB2", ["web1", "web2"], ["nosuch"], [], "nosuch", "web1,", ",web1", "web1,,DB2")
@@ -71,6 +72,9 @@ add("grain", "os:Debian", "os:debian", "os:*", "os:D*", "os:[!d]*", "os:Debian*"
     "os::Debian", ":os:Debian", "os:Debian:", "", ":", "ipv4:10.1.*", "ipv4:0:127*", "ipv6:2001:db8::5", "ipv6:2001*", "virtual:kvm", "*:*:prod", "*:*:*:prod", "*:*:*", "ec2:tags:*:prod", "ec2:*:*:web:1")
 add("grain", "os|Debian", "ec2|tags|Name|web:1", "ec2|tags|env|prod", "path|a:b:c", "ec2|*:env:prod", "ec2|*|env|prod", "*|prod", "*|tags:env", "ec2:tags|env", "ec2|tags:env:prod", delimiter="|")
 add("grain", "os::Debian", "ec2::tags::Name::web:1", delimiter="::")
+add("grain_pcre", "os:(?!deb)", r"os:\w+(?=\s)", "roles:(?!db)", "ec2:tags:(?=n)name", "os_family:((?!hat).)*$")
+add("pillar_pcre", "app:name:(?!shop)", "users:name:(?=b)")
+add("compound", "E@^(?!web) and not E@(?=min)", "P@os:(?!Debian) or J@top:(?=x)")
 add("grain_pcre", "os:(Debian|Ubuntu)", "os:deb", "os:DEB.*$", "os:^debian$", "roles:^web$", "roles:(web|db)", "osmajorrelease:1\\d", "osmajorrelease:1\\D", "ec2:tags:Name:web.1", "ec2:tags:(name|env)", "path:a:(b:c)", "path:(a:b):c", "os:(", "kernelrelease:6\\.1", "os:.*", "nokey:.*",
     "*:kvm", "city:z\\wrich", "text:line1$", "text:line1.", "empty:.*", "ec2:.*", "disks:*:size:2..", "os:[[:alpha:]]+", "ipv4:10\\.1\\..*", "mixed:^(plain|7)$", "tag:caf\\w$", "tag:\\S+$")
 add("pillar", "app:name:shop", "app:name:Shop", "app:ports:443", "app:ports:*", "app:ports", "app:tls:true", "app:*", "app:name", "users:name:ann", "users:name:bob", "users:1:name:bob", "users:*:bob", "users:uid:1000", "top:x", "top", "nest:a:b:c:deep", "nest:a:b:c:d*", "nest:*:b:c:deep", "nest:*:c:deep", "nest:a:b",
