@@ -117,11 +117,13 @@ func (f *Func) place(given []slot, args []any, kw *value.Dict) (rest Args, extra
 	return rest, extra, nil
 }
 
-// setFields fills the struct: first all defaults, of fields that are no
-// arguments of this function too, then what was given.
+// setFields fills a struct of zero values: first all defaults, of fields that are
+// no arguments of this function too, then what was given.
 func setFields(f *Func, st reflect.Value, given []slot) error {
-	if err := f.setDefaults(st); err != nil {
-		return err
+	for _, fd := range f.sig().defaults {
+		if err := fd.SetDefault(st); err != nil {
+			return err
+		}
 	}
 	for i, s := range given {
 		if !s.set {
@@ -129,22 +131,6 @@ func setFields(f *Func, st reflect.Value, given []slot) error {
 		}
 		if err := f.sig().params[i].field.Set(st, s.v); err != nil {
 			return fmt.Errorf(textMisfit, f.name, f.sig().params[i].Name, err)
-		}
-	}
-	return nil
-}
-
-func (f *Func) setDefaults(st reflect.Value) error {
-	for _, fd := range f.sig().hidden {
-		if err := fd.SetDefault(st); err != nil {
-			return err
-		}
-	}
-	for _, p := range f.sig().params {
-		if p.Optional {
-			if err := p.field.SetDefault(st); err != nil {
-				return err
-			}
 		}
 	}
 	return nil

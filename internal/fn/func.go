@@ -73,11 +73,14 @@ type Func struct {
 // calls one.
 type signature struct {
 	params  []Param
-	args    []int  // index of the Args field, if any
-	kwargs  []int  // index of the Kwargs field, if any
-	varArgs string // names of these two
+	places  map[string]int // of the params, by name
+	args    []int          // index of the Args field, if any
+	kwargs  []int          // index of the Kwargs field, if any
+	varArgs string         // names of these two
 	varKw   string
 	hidden  []field.Field // fields that are no arguments here
+	// defaults are the fields, hidden ones too, whose default is not the zero value.
+	defaults []field.Field
 }
 
 // Option adds to the declaration of a function.
@@ -199,6 +202,28 @@ func (f *Func) readParams(s *signature) error {
 		}
 		optional = p.Optional
 	}
+	return f.prepare(s)
+}
+
+// prepare finds out once what each call needs.
+func (f *Func) prepare(s *signature) error {
+	optional := slices.Clone(s.hidden)
+	s.places = make(map[string]int, len(s.params))
+	for i, p := range s.params {
+		s.places[p.Name] = i
+		if p.Optional {
+			optional = append(optional, p.field)
+		}
+	}
+	st := reflect.New(f.argType).Elem()
+	for _, fd := range optional {
+		if err := fd.SetDefault(st); err != nil {
+			return err
+		}
+		if !fd.In(st).IsZero() {
+			s.defaults = append(s.defaults, fd)
+		}
+	}
 	return nil
 }
 
@@ -294,5 +319,8 @@ func (f *Func) index(name any) int {
 	if !ok {
 		return -1
 	}
-	return slices.IndexFunc(f.sig().params, func(p Param) bool { return p.Name == s })
+	if i, ok := f.sig().places[s]; ok {
+		return i
+	}
+	return -1
 }

@@ -106,7 +106,7 @@ func Applet() frame.Applet {
 // Python takes: looking for garbage at every MB was a third of a state.show_lowstate.
 // What goes on after that is collected as by default.
 const (
-	gcPercent     = 40
+	gcPercent     = 30
 	firstPercent  = 125
 	answerPercent = 100
 	answerFirst   = 800

@@ -83,8 +83,9 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 		}
 		return nil, nil, faults
 	}
-	for _, p := range f.Params() {
-		if !p.Optional && !low.Has(p.Name) {
+	params := f.Params()
+	for i := range params { // they are large, and many
+		if p := &params[i]; !p.Optional && !low.Has(p.Name) {
 			faults = append(faults, fmt.Sprintf("Missing parameter %s for state %s", p.Name, full))
 		}
 	}

@@ -76,7 +76,7 @@ type managedFile struct {
 	file
 	e    *state.Env
 	name string
-	args managedArgs
+	args *managedArgs
 	own  owner
 	// want is the content; nil leaves what is there.
 	want *sources.Content
@@ -115,13 +115,13 @@ func (s *seen) isFile() bool { return s.fileErr == nil && s.file.IsFile() }
 func (s *seen) isDir() bool  { return s.fileErr == nil && s.file.IsDir() }
 
 func (f file) managed(ctx context.Context, e *state.Env, a managedArgs) (state.Plan, error) {
-	return (&managedFile{file: f, e: e, args: a}).planned(ctx, nil)
+	return (&managedFile{file: f, e: e, args: &a}).planned(ctx, nil)
 }
 
 // planned finds out what is to be done. A file whose content is to be written
 // joins the group, if there is one.
 func (t *managedFile) planned(ctx context.Context, g *group) (state.Plan, error) {
-	a := &t.args
+	a := t.args
 	var plan state.Plan
 	if _, ok := a.Kwargs.Get("file_mode"); ok {
 		plan.Warnings = append(plan.Warnings, "The 'file_mode' argument will be ignored.  Please use 'mode' instead to set file permissions.")
@@ -176,7 +176,7 @@ func (t *managedFile) keepsMode() bool {
 
 // check refuses arguments that do not go together.
 func (t *managedFile) check() error {
-	a := &t.args
+	a := t.args
 	n := 0
 	for _, v := range []any{a.Contents, a.ContentsPillar, a.ContentsGrains} {
 		if v != nil {
@@ -218,7 +218,7 @@ func (a *managedArgs) marks() perms.Marks {
 
 // load finds out what the file is to hold.
 func (t *managedFile) load(ctx context.Context) error {
-	a := &t.args
+	a := t.args
 	text, given, err := t.given()
 	if err != nil {
 		return err
@@ -251,7 +251,7 @@ func (t *managedFile) load(ctx context.Context) error {
 }
 
 func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
-	a := &t.args
+	a := t.args
 	t.sourced = true
 	old := ""
 	if a.Template == "" && (a.FollowSymlinks || !t.seen.isLink()) && t.seen.isFile() && a.CheckCmd == "" {
@@ -288,7 +288,7 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 // given returns the content that the SLS, pillar or grains give: a text, or
 // bytes.
 func (t *managedFile) given() (text any, ok bool, err error) {
-	a := &t.args
+	a := t.args
 	var v any
 	what := "'contents'"
 	switch {
@@ -374,7 +374,7 @@ func (t *managedFile) template(ctx context.Context, tm state.Template) (string, 
 // variables are those of the template: what the SLS gives goes before what is
 // known of the file.
 func (t *managedFile) variables(url string) *value.Dict {
-	a := &t.args
+	a := t.args
 	v := sources.Target{Name: t.name, User: a.User, Group: a.Group, Mode: a.Mode, Attrs: attrsOf(a.Attrs)}.Variables(url, a.Kwargs.Dict, a.Defaults, a.Context)
 	if acc := accumulators(t.e.Run).of(t.name); acc != nil {
 		v.Set("accumulator", acc)

@@ -152,7 +152,7 @@ func (p *patching) fetch(ctx context.Context, f file, dir string, warned *[]stri
 			s.Env = p.Saltenv
 		}
 	}
-	t := &managedFile{file: f, e: p.e, name: filepath.Join(dir, "patch"), args: managedArgs{contentArgs: contentArgs{
+	t := &managedFile{file: f, e: p.e, name: filepath.Join(dir, "patch"), args: &managedArgs{contentArgs: contentArgs{
 		SourceHash: p.SourceHash, SourceHashName: p.HashName, SkipVerify: p.SkipVerify, VerifySSL: true, Template: p.Template, Context: p.Context, Defaults: p.Defaults}}}
 	if err := t.loadSource(ctx, s); err != nil {
 		return err

@@ -310,12 +310,12 @@ func (t *tree) fileOf(ctx context.Context, rel string) part {
 	return part{name, p, err}
 }
 
-func (t *tree) managedArgs(name, rel string) managedArgs {
+func (t *tree) managedArgs(name, rel string) *managedArgs {
 	url := fileclient.URL(path.Join(t.src, rel))
 	if t.env != "" {
 		url += "?saltenv=" + t.env
 	}
-	a := managedArgs{
+	a := &managedArgs{
 		Name: name, User: t.User, Group: t.Group, Mode: t.FileMode, Makedirs: true, Replace: t.Replace, Backup: t.Backup, ShowChanges: true, Create: true,
 		FollowSymlinks: true, Kwargs: t.Kwargs,
 	}
