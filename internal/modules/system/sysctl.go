@@ -3,9 +3,12 @@ package system
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
+	"syscall"
 
 	"brine/internal/fn"
 	"brine/internal/host"
@@ -79,9 +82,23 @@ func (k kernel) set(name, v string) error {
 		return err
 	}
 	if err := sysctl.Set(k.m, name, v); err != nil {
-		return fn.Errorf("sysctl -w failed: %w", err)
+		return fn.Errorf("sysctl -w failed: %w", refusal(name, err))
 	}
 	return nil
+}
+
+// refusal says in the words of sysctl(8) why the kernel does not take a value.
+func refusal(name string, err error) error {
+	var at *fs.PathError
+	var no syscall.Errno
+	switch {
+	case !errors.As(err, &at) || !errors.As(err, &no):
+		return err
+	case at.Op == "open" && slices.Contains([]syscall.Errno{syscall.EACCES, syscall.EPERM, syscall.EROFS}, no):
+		return fmt.Errorf("sysctl: permission denied on key %q", name)
+	}
+	text := no.Error()
+	return fmt.Errorf("sysctl: setting key %q: %s", name, strings.ToUpper(text[:1])+text[1:])
 }
 
 func (k kernel) assign(_ context.Context, _ *fn.Call, a assignArgs) (*value.Dict, error) {

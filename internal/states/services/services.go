@@ -315,11 +315,7 @@ func (service) running(ctx context.Context, e *state.Env, a runArgs) (state.Plan
 			if err != nil {
 				return state.Change{}, err
 			}
-			c, err := a.turn(ctx, u, true, boots)
-			if a.Unmask {
-				c.Comment += "\n" + text
-			}
-			return failed(c, err)
+			return failed(a.turn(ctx, u, true, boots, text))
 		},
 	}}}, nil
 }
@@ -346,8 +342,9 @@ func lines(parts ...string) string {
 // errBad says that the comment of the change beside it tells of a failure.
 var errBad = fn.Errorf("failed")
 
-// turn starts or stops a service, and has it start at boot or not.
-func (a runArgs) turn(ctx context.Context, u unit, on, booted bool) (state.Change, error) {
+// turn starts or stops a service, and has it start at boot or not. unmasked is
+// what undoing a mask before had to say.
+func (a runArgs) turn(ctx context.Context, u unit, on, booted bool, unmasked string) (state.Change, error) {
 	fun, good, bad := "start", "Started service "+a.Name, "Service "+a.Name+" failed to start"
 	if !on {
 		fun, good, bad = "stop", "Service "+a.Name+" was killed", "Service "+a.Name+" failed to die"
@@ -380,6 +377,9 @@ func (a runArgs) turn(ctx context.Context, u unit, on, booted bool) (state.Chang
 	c, err = a.alsoBoot(ctx, u, c, running)
 	if on && value.Truth(a.InitDelay) {
 		c.Comment += "\nDelayed return for " + value.Str(a.InitDelay) + " seconds"
+	}
+	if on && a.Unmask {
+		c.Comment += "\n" + unmasked
 	}
 	if running != on && err == nil {
 		err = errBad
@@ -448,7 +448,7 @@ func (service) dead(ctx context.Context, e *state.Env, a runArgs) (state.Plan, e
 	}
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: "Service " + a.Name + " is set to be killed"},
-		Do:     func(ctx context.Context) (state.Change, error) { return failed(a.turn(ctx, u, false, boots)) },
+		Do:     func(ctx context.Context) (state.Change, error) { return failed(a.turn(ctx, u, false, boots, "")) },
 	}}}, nil
 }
 
