@@ -62,6 +62,30 @@ func Of[A any](name string, f func(ctx context.Context, e *Env, a A) (Plan, erro
 	}
 }
 
+// Renamed is the function with a name in its results that is made of the
+// state's: ~/x, say, may be shown with the home folder in it.
+func (f Func) Renamed(rename func(string) string) Func {
+	plan := f.plan
+	f.plan = func(ctx context.Context, e *Env, args any) (Plan, error) {
+		p, err := plan(ctx, e, args)
+		old, ok := e.Low.At("name").(string)
+		if name := rename(old); ok && name != old {
+			p.Extra = named(p.Extra, name)
+			if p.Forecast != nil && p.Forecast.Extra != nil {
+				p.Forecast.Extra = named(p.Forecast.Extra, name)
+			}
+		}
+		return p, err
+	}
+	return f
+}
+
+func named(extra *value.Dict, name string) *value.Dict {
+	d := value.DictOf("name", name)
+	d.Update(extra)
+	return d
+}
+
 // Plan binds the arguments and asks the state for its plan. An argument that
 // is missing, unknown or of the wrong kind is an *fn.ArgumentError.
 func (f *Func) Plan(ctx context.Context, e *Env, kwargs *value.Dict) (Plan, error) {

@@ -570,7 +570,7 @@ func (f file) place(ctx context.Context, c *fn.Call, a manageFileArgs, want *sou
 		mode = now.Mode
 	}
 	if perms.Differs(a.User, a.Group, "", now).Len() == 0 {
-		changes.Update(perms.New(a.User, a.Group, mode, now))
+		changes.Update(perms.New(a.User, a.Group, mode, now, filepath.Dir(a.Name)))
 	}
 	return changes, nil
 }

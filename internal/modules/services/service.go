@@ -336,7 +336,7 @@ func (s service) script(ctx context.Context, a args, on bool) (ok, done bool, er
 func (s service) mask(ctx context.Context, c *fn.Call, a args) (bool, error) {
 	out, err := s.perform(ctx, c, args{Name: a.Name, Root: a.Root, NoBlock: new(bool)}, maskWords("mask", a.Runtime)...)
 	if err == nil && out.Exit != 0 {
-		err = fn.Errorf("Failed to mask service '%s': %w", a.Name, failed(out))
+		err = fn.Errorf("Failed to mask service '%s'. Additional info follows:\n\n%w", a.Name, failed(out))
 	}
 	return err == nil, err
 }
@@ -347,7 +347,7 @@ func (s service) unmask(ctx context.Context, c *fn.Call, a args) (bool, error) {
 	}
 	out, err := s.perform(ctx, c, args{Name: a.Name, Root: a.Root, NoBlock: new(bool)}, maskWords("unmask", a.Runtime)...)
 	if err == nil && out.Exit != 0 {
-		err = fn.Errorf("Failed to unmask service '%s': %w", a.Name, failed(out))
+		err = fn.Errorf("Failed to unmask service '%s'. Additional info follows:\n\n%w", a.Name, failed(out))
 	}
 	return err == nil, err
 }

@@ -2,6 +2,7 @@ package perms
 
 import (
 	"os"
+	"syscall"
 
 	"brine/internal/host/filesys"
 	"brine/internal/value"
@@ -25,19 +26,30 @@ func Differs(user, group any, mode string, now filesys.Facts) *value.Dict {
 
 // New is what Salt shows of the owner and mode of a new file: what is not the
 // minion's own, and the mode, if it is to be shown, unless nobody but the owner
-// has rights.
-func New(user, group any, mode string, now filesys.Facts) *value.Dict {
+// has rights. In a folder with the setgid bit the folder's group is the
+// minion's own.
+func New(user, group any, mode string, now filesys.Facts, dir string) *value.Dict {
 	d := value.NewDict(3)
 	if given(user) && now.UID != os.Geteuid() {
 		d.Set("user", user)
 	}
-	if given(group) && now.GID != os.Getegid() {
+	if given(group) && now.GID != born(dir) {
 		d.Set("group", group)
 	}
 	if now.Mode != "0600" && mode != "" {
 		d.Set("mode", now.Mode)
 	}
 	return d
+}
+
+// born is the group of what this process makes in a folder.
+func born(dir string) int {
+	if st, err := os.Stat(dir); err == nil && st.Mode()&os.ModeSetgid != 0 {
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+			return int(sys.Gid)
+		}
+	}
+	return os.Getegid()
 }
 
 func given(v any) bool { return v != nil && v != "" }

@@ -400,12 +400,6 @@ func (d *folder) do(context.Context) (state.Change, error) {
 	if !d.exists {
 		return d.create()
 	}
-	if d.what["user"] && !given(d.User) {
-		return state.Change{}, fn.Errorf("user not specified, but configured as a target for recursive ownership management")
-	}
-	if d.what["group"] && !given(d.Group) {
-		return state.Change{}, fn.Errorf("group not specified, but configured as a target for recursive ownership management")
-	}
 	changes := value.NewDict(d.changes.Len() + 3)
 	for k, v := range d.changes.All() {
 		changes.Set(k, v)
@@ -417,6 +411,12 @@ func (d *folder) do(context.Context) (state.Change, error) {
 			return change, err
 		}
 		merge(changes, diff)
+	}
+	if d.what["user"] && !given(d.User) {
+		return state.Change{Diff: changes}, fn.Errorf("user not specified, but configured as a target for recursive ownership management")
+	}
+	if d.what["group"] && !given(d.Group) {
+		return state.Change{Diff: changes}, fn.Errorf("group not specified, but configured as a target for recursive ownership management")
 	}
 	if d.what["silent"] {
 		changes = value.DictOf("recursion", "Changes silenced")
@@ -438,17 +438,19 @@ func (d *folder) do(context.Context) (state.Change, error) {
 	return d.clean(change)
 }
 
+// create makes the folder. Where it cannot, the changes are those that a test
+// shows, as with Salt.
 func (d *folder) create() (state.Change, error) {
 	if up := filepath.Dir(d.Name); !filesys.IsDir(up) {
 		if !d.Makedirs {
-			return state.Change{}, fn.Errorf("No directory to create %s in", d.Name)
+			return state.Change{Diff: d.changes}, fn.Errorf("No directory to create %s in", d.Name)
 		}
 		if err := filesys.MakeDirs(up, d.dir.uid, d.dir.gid, d.dir.bits); err != nil {
-			return state.Change{}, fn.Errorf("cannot make the folder %s: %w", up, cause(err))
+			return state.Change{Diff: d.changes}, fn.Errorf("cannot make the folder %s: %w", up, cause(err))
 		}
 	}
 	if err := filesys.MakeDir(d.Name, d.dir.uid, d.dir.gid, d.dir.bits); err != nil {
-		return state.Change{}, fn.Errorf("Failed to create directory %s: %w", d.Name, cause(err))
+		return state.Change{Diff: d.changes}, fn.Errorf("Failed to create directory %s: %w", d.Name, cause(err))
 	}
 	return state.Change{Diff: value.DictOf(d.Name, value.DictOf("directory", "new"))}, nil
 }

@@ -11,6 +11,7 @@ package files
 import (
 	"context"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 
@@ -33,19 +34,34 @@ func add(f func(file) []state.Func) { functions = append(functions, f) }
 func Modules(m *host.Machine) []state.Module {
 	mod := state.Module{Name: "file", Doc: `Keep files, folders and links as they are declared.`}
 	for _, f := range functions {
-		mod.Funcs = append(mod.Funcs, f(file{m})...)
+		for _, s := range f(file{m}) {
+			if s.Name() != "append" {
+				s = s.Renamed(expand)
+			}
+			mod.Funcs = append(mod.Funcs, s)
+		}
 	}
 	return []state.Module{mod, iniModule(), aclModule(m), openstackModule()}
 }
 
-// expand replaces a leading ~ by the home folder.
+// expand replaces a leading ~ or ~user by the home folder.
 func expand(path string) string {
-	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || rest[0] == '/') {
-		if home, err := os.UserHomeDir(); err == nil {
-			return home + rest
+	rest, ok := strings.CutPrefix(path, "~")
+	if !ok {
+		return path
+	}
+	who, _, _ := strings.Cut(rest, "/")
+	home, err := os.UserHomeDir()
+	if who != "" {
+		var u *user.User
+		if u, err = user.Lookup(who); err == nil {
+			home = u.HomeDir
 		}
 	}
-	return path
+	if err != nil {
+		return path
+	}
+	return strings.TrimRight(home, "/") + rest[len(who):]
 }
 
 // absolute checks the name of a state and expands it.

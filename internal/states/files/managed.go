@@ -571,7 +571,7 @@ func (t *managedFile) newOwner(now filesys.Facts) *value.Dict {
 	if t.sourced {
 		mode = now.Mode
 	}
-	return perms.New(t.own.user, t.own.group, mode, now)
+	return perms.New(t.own.user, t.own.group, mode, now, filepath.Dir(t.name))
 }
 
 // update changes a file that is there.

@@ -219,7 +219,7 @@ type hardlinkArgs struct {
 }
 
 func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state.Plan, error) {
-	name, target := expand(a.Name), expand(a.Target)
+	name, target := expand(a.Name), a.Target
 	own, err := f.owner(ctx, a.User, a.Group, filesys.NormalizeMode(a.DirMode))
 	switch {
 	case name == "":

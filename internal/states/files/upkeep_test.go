@@ -56,6 +56,11 @@ func TestMarks(t *testing.T) {
 
 func TestMarksRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/marks") }
 
+// TestOwner makes files in folders that give their group on, and below the home.
+func TestOwner(t *testing.T) { statetest.Run(t, upkeep("owner")) }
+
+func TestOwnerRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/owner") }
+
 func TestINI(t *testing.T) { statetest.Run(t, upkeep("ini")) }
 
 func TestINIRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/ini") }
