@@ -142,18 +142,20 @@ func (m *mountState) resolve(ctx context.Context) error {
 }
 
 // bind finds the device that holds the source of a bind mount, whose options
-// the mount has too.
+// the mount has too. Of a file system without a device, such as tmpfs, only
+// what is mounted on the source itself holds it, as in Salt.
 func (m *mountState) bind() {
+	m.device = m.now.Str("device")
+	onDevice := strings.HasPrefix(m.device, "/")
 	dir := m.a.Device
-	for m.active.Dict(escape(dir)) == nil && dir != "/" {
+	for onDevice && m.active.Dict(escape(dir)) == nil && dir != "/" {
 		dir = filepath.Dir(dir)
 	}
 	holder := m.active.Dict(escape(dir))
-	m.device = m.now.Str("device")
 	if holder == nil {
 		return
 	}
-	if strings.HasPrefix(m.device, "/") {
+	if onDevice {
 		m.device = holder.Str("device")
 	}
 	if m.a.CopyBind {
@@ -201,8 +203,9 @@ func inKilobytes(opt string) string {
 
 // changed returns the options that what is mounted lacks.
 func (m *mountState) changed(ctx context.Context) (missing []string, err error) {
-	shown := []string{}
+	shown, sized := []string{}, false
 	for _, o := range append(value.Texts(m.now.At("opts")), value.Texts(m.now.At("superopts"))...) {
+		sized = sized || sizeOption.MatchString(o)
 		shown = append(shown, inKilobytes(o))
 	}
 	if slices.Contains(m.opts, "bind") {
@@ -236,12 +239,28 @@ func (m *mountState) changed(ctx context.Context) (missing []string, err error) 
 				return nil, err
 			}
 		}
+		if sized && spelled(opt, shown) {
+			continue
+		}
 		if opt = inKilobytes(opt); opt != "" && !slices.Contains(shown, opt) {
 			missing = append(missing, opt)
 		}
 	}
 	slices.Sort(missing)
 	return missing, nil
+}
+
+// spelled says whether what is mounted with a size has an option that the
+// kernel spells otherwise or does not show: a mode without the zero before it,
+// an owner that is root, a size in percent. Salt takes every option for shown
+// there.
+func spelled(opt string, shown []string) bool {
+	key, v, hasValue := strings.Cut(opt, "=")
+	if !hasValue || sizeOption.MatchString(opt) {
+		return false
+	}
+	mode, err := strconv.ParseUint(v, 8, 12)
+	return key != "mode" || err != nil || slices.Contains(shown, "mode="+strconv.FormatUint(mode, 8))
 }
 
 // withID puts the id of a user or group in the place of its name.
@@ -499,30 +518,34 @@ func unmounted(ctx context.Context, e *state.Env, a unmountedArgs) (state.Plan, 
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
 		c := state.Change{Diff: value.NewDict(2), Comment: comment}
+		failed := false // is no reason to leave the entry in fstab
 		if isMounted {
 			args := []any{a.Name}
 			if a.Device != "" {
 				args = append(args, a.Device)
 			}
 			out, err := e.Exec(ctx, "mount.umount", value.DictOf("user", a.User), args...)
-			if text, ok := out.(string); ok && err == nil {
-				err = fn.Errorf("%s", text)
-			}
-			if err != nil {
+			switch text, isText := out.(string); {
+			case err != nil:
 				return state.Change{}, err
+			case isText:
+				failed, c.Comment = true, text
+			default:
+				c.Comment = "Target was successfully unmounted"
+				c.Diff.Set("umount", true)
 			}
-			c.Comment = "Target was successfully unmounted"
-			c.Diff.Set("umount", true)
 		}
 		c.Comment += note
-		if !purge {
-			return c, nil
+		if purge {
+			if out, err := e.Exec(ctx, "mount.rm_fstab", nil, a.Name, a.Device, a.Config); err != nil || out != true {
+				return state.Change{Diff: c.Diff}, because(c.Comment+". Failed to persist purge", err)
+			}
+			c.Comment += ". Removed target from fstab"
+			c.Diff.Set("persist", "purged")
 		}
-		if out, err := e.Exec(ctx, "mount.rm_fstab", nil, a.Name, a.Device, a.Config); err != nil || out != true {
-			return state.Change{Diff: c.Diff}, because(c.Comment+". Failed to persist purge", err)
+		if failed {
+			return state.Change{Diff: c.Diff}, fn.Errorf("%s", c.Comment)
 		}
-		c.Comment += ". Removed target from fstab"
-		c.Diff.Set("persist", "purged")
 		return c, nil
 	}}}}, nil
 }
@@ -565,23 +588,32 @@ func swap(ctx context.Context, e *state.Env, a swapArgs) (state.Plan, error) {
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: foretold}, Do: func(ctx context.Context) (state.Change, error) {
 		c := state.Change{Diff: value.NewDict(2), Comment: comment}
+		failed := false // is no reason to leave the entry out of fstab
 		if !active {
 			_, err := e.Exec(ctx, "mount.swapon", nil, device)
 			now, err2 := ask(ctx, e, "mount.swaps")
-			if err != nil || err2 != nil || !now.Has(device) {
-				return state.Change{}, because("Swap "+a.Name+" failed to activate", err)
-			}
 			c.Comment = "Swap " + a.Name + " activated"
-			c.Diff.Update(now.Dict(device))
+			if failed = err != nil || err2 != nil || !now.Has(device); failed {
+				c.Comment = because("Swap "+a.Name+" failed to activate", err).Error()
+			} else {
+				c.Diff.Update(now.Dict(device))
+			}
 		}
-		if !a.Persist {
-			return c, nil
+		if a.Persist {
+			out, err := set(ctx, false)
+			if err != nil {
+				return c, err
+			}
+			if out != "present" {
+				if c, err = persisted(c, out); err != nil {
+					return c, err
+				}
+			}
 		}
-		out, err := set(ctx, false)
-		if err != nil || out == "present" {
-			return c, err
+		if failed {
+			return state.Change{Diff: c.Diff}, fn.Errorf("%s", c.Comment)
 		}
-		return persisted(c, out)
+		return c, nil
 	}}}}, nil
 }
 
@@ -661,9 +693,9 @@ func fstabPresent(ctx context.Context, e *state.Env, a fstabArgs) (state.Plan, e
 		if text, ok := v.(string); err == nil && ok {
 			_, reason, found := strings.Cut(text, ":")
 			if !found {
-				reason = " " + text
+				reason = text
 			}
-			err = fn.Errorf("%s\nError while mounting%s", c.Comment, reason)
+			err = fn.Errorf("%s\nError while mounting %s", c.Comment, reason)
 		}
 		if err != nil {
 			return state.Change{Diff: c.Diff}, err
