@@ -103,6 +103,9 @@ func TestReading(t *testing.T) {
 	f.answers["apt-cache -q policy bash"] = "bash:\n  Candidate: 5.2-2"
 	f.answers["apt-cache -q policy zsh"] = "zsh:\n  Candidate: 5.9"
 	f.answers["apt-cache -q policy bash zsh new nothing"] = "bash:\n  Candidate: 5.2-2\nzsh:\n  Candidate: 5.9\nnew:\n  Candidate: 1\n"
+	f.answers["apt-cache -q policy nothing"] = ""
+	f.answers["apt-cache -q policy nothing new"] = "new:\n  Candidate: 1\n"
+	f.answers["apt-cache -q policy nothing none"] = ""
 	f.answers["apt-cache -q policy libx"] = "libx:i386:\n  Candidate: 7\n"
 	f.answers["apt-get --just-print dist-upgrade"] = "Conf bash (5.2-2 D [amd64])"
 	f.answers["apt-get --just-print upgrade"] = ""
@@ -126,8 +129,11 @@ func TestReading(t *testing.T) {
 		{"pkg.latest_version", []any{"zsh", "refresh=false"}, "''"},
 		{"pkg.latest_version", []any{"zsh", "refresh=false", "show_installed=true"}, "'5.9'"},
 		{"pkg.available_version", []any{"bash", "zsh", "new", "nothing"}, "{'bash': '5.2-2', 'new': '1', 'nothing': '', 'zsh': ''}"},
-		{"pkg.latest_version", []any{"libx"}, "{'libx': '', 'libx:i386': '7'}"},
+		{"pkg.latest_version", []any{"libx"}, "'7'"},
 		{"pkg.latest_version", nil, "''"},
+		{"pkg.latest_version", []any{"nothing", "refresh=false"}, "{'nothing': ''}"},
+		{"pkg.latest_version", []any{"nothing", "new", "refresh=false"}, "'1'"},
+		{"pkg.latest_version", []any{"nothing", "none", "refresh=false"}, "{'none': '', 'nothing': ''}"},
 		{"pkg.latest_version", []any{"bash", "repo=x"}, "\"ERROR executing 'pkg.latest_version': The 'repo' argument is invalid, use 'fromrepo' instead\""},
 		{"pkg.upgrade_available", []any{"bash"}, "True"},
 		{"pkg.upgrade_available", []any{"zsh"}, "False"},
@@ -249,7 +255,7 @@ func TestFamilies(t *testing.T) {
 // TestLikeSaltHere compares what both read of this machine.
 func TestLikeSaltHere(t *testing.T) {
 	jobs := [][]any{{"pkg.list_pkgs"}, {"pkg.version", "bash"}, {"pkg.version", "lib*"}, {"pkg.version", "bash", "nothing-such"}, {"pkg.latest_version", "bash", "refresh=False"},
-		{"pkg.latest_version", "bash", "libc6", "nothing-such", "refresh=False"}, {"pkg.list_upgrades", "refresh=False"}, {"pkg.owner", "/usr/bin/env"}, {"pkg.owner", "/usr/bin/env", "/nothing"},
+		{"pkg.latest_version", "bash", "libc6", "nothing-such", "refresh=False"}, {"pkg.latest_version", "nothing-such", "refresh=False"}, {"pkg.latest_version", "bash", "nothing-such", "refresh=False"}, {"pkg.list_upgrades", "refresh=False"}, {"pkg.owner", "/usr/bin/env"}, {"pkg.owner", "/usr/bin/env", "/nothing"},
 		{"pkg.info_installed", "bash", "libc6"}, {"pkg.file_list", "bash", "sed"}, {"pkg.file_dict", "sed", "libc6"}, {"pkg.get_selections", "lib*", "hold"},
 		{"pkg.get_selections", "bash"}, {"pkg.normalize_name", "zsh:amd64"}, {"pkg.normalize_name", "zsh:i386"}, {"pkg.parse_arch", "zsh:i386"}, {"pkg.parse_arch", "zsh"},
 		{"pkg.list_repo_pkgs", "bash"}, {"pkg.show", "bash", "filter=section,priority"}, {"pkg.remove", "no-such-package"}, {"pkg.purge", "no-such-package"},

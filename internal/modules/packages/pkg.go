@@ -244,7 +244,26 @@ func (p pkg) latestVersion(ctx context.Context, c *fn.Call, a namesArgs) (any, e
 		}
 		latest.Set(name, v)
 	}
+	if family(c.Grains) == "Debian" {
+		return ofCandidates(latest, candidates), nil
+	}
 	return single(latest, false), nil
+}
+
+// ofCandidates is what Salt's module for apt returns: a version alone if there
+// is one package of all that were asked for, even if several were, and a map
+// if a single one is unknown.
+func ofCandidates(latest *value.Dict, candidates map[string]string) any {
+	known := &value.List{}
+	for name := range latest.All() {
+		if _, ok := candidates[value.Str(name)]; ok {
+			known.Append(name)
+		}
+	}
+	if known.Len() == 1 {
+		return latest.At(known.Items[0])
+	}
+	return latest
 }
 
 // alternatives puts the names of a package for other architectures after a

@@ -214,12 +214,12 @@ func (in *install) newest(ctx context.Context, have *value.Dict) error {
 	if len(names) == 0 {
 		return nil
 	}
-	v, err := in.exec(ctx, "latest_version", value.DictOf("refresh", in.refresh, "fromrepo", in.a.From), anys(names)...)
+	latest, err := in.latest(ctx, in.exec, value.DictOf("refresh", in.refresh, "fromrepo", in.a.From), names)
 	if err != nil {
 		return err
 	}
 	in.refresh = false
-	for name, version := range byName(v, names).All() {
+	for name, version := range latest.All() {
 		switch old := value.Texts(have.At(name)); {
 		case value.Truth(version):
 		case len(old) > 0:
@@ -230,6 +230,28 @@ func (in *install) newest(ctx context.Context, have *value.Dict) error {
 		in.desired.Set(name, version)
 	}
 	return nil
+}
+
+// latest asks for the newest versions. The answer of apt's module is one
+// version if one package of several is known; then each is asked for.
+func (p pkg) latest(ctx context.Context, ask func(context.Context, string, *value.Dict, ...any) (any, error), kw *value.Dict, names []string) (*value.Dict, error) {
+	v, err := ask(ctx, "latest_version", kw, anys(names)...)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := v.(*value.Dict); ok || len(names) == 1 {
+		return byName(v, names), nil
+	}
+	kw = kw.Clone()
+	kw.Set("refresh", false)
+	all := value.NewDict(len(names))
+	for _, name := range names {
+		if v, err = ask(ctx, "latest_version", kw, name); err != nil {
+			return nil, err
+		}
+		all.Update(byName(v, []string{name}))
+	}
+	return all, nil
 }
 
 // byName is what functions of several names return, which is no map for one.
@@ -400,8 +422,8 @@ func (p pkg) installable(ctx context.Context, targets, have *value.Dict, refresh
 	}
 	found := value.NewDict(targets.Len())
 	if len(plain) > 0 {
-		if v, err := p.bare(ctx, "latest_version", value.DictOf("refresh", refresh), anys(plain)...); err == nil {
-			found.Update(byName(v, plain))
+		if d, err := p.latest(ctx, p.bare, value.DictOf("refresh", refresh), plain); err == nil {
+			found.Update(d)
 		}
 	}
 	if len(exact) > 0 && p.can("list_repo_pkgs") {

@@ -64,12 +64,12 @@ func latest(ctx context.Context, e *state.Env, a latestArgs) (state.Plan, error)
 // look compares what is installed with what could be.
 func (f *fresh) look(ctx context.Context) error {
 	kw := value.DictOf("fromrepo", f.a.From, "refresh", due(f.e, f.a.Refresh, true))
-	v, err := f.exec(ctx, "latest_version", kw, anys(f.names)...)
+	newer, err := f.latest(ctx, f.exec, kw, f.names)
 	if err != nil {
 		return fn.Errorf("An error was encountered while checking the newest available version of package(s): %w", err)
 	}
-	newer := byName(v, f.names)
-	if v, err = f.exec(ctx, "version", nil, anys(f.names)...); err != nil {
+	v, err := f.exec(ctx, "version", nil, anys(f.names)...)
+	if err != nil {
 		return err
 	}
 	f.have, f.targets = byName(v, f.names), value.NewDict(len(f.names))
