@@ -129,11 +129,24 @@ func setFields(f *Func, st reflect.Value, given []slot) error {
 		if !s.set {
 			continue
 		}
-		if err := f.sig().params[i].field.Set(st, s.v); err != nil {
+		if err := f.sig().params[i].set(st, s.v); err != nil {
 			return fmt.Errorf(textMisfit, f.name, f.sig().params[i].Name, err)
 		}
 	}
 	return nil
+}
+
+// set gives an argument its value. A switch takes anything, and asks whether it
+// is true as Python does: what Salt passes on need be no bool.
+func (p Param) set(st reflect.Value, v any) error {
+	err := p.field.Set(st, v)
+	if err != nil {
+		if at := p.field.In(st); at.Kind() == reflect.Bool {
+			at.SetBool(value.Truth(v))
+			return nil
+		}
+	}
+	return err
 }
 
 // positional counts the arguments that can be given by position.

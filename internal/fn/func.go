@@ -311,7 +311,7 @@ func (f *Func) Param(name string) (Param, bool) {
 // Takes tells whether the argument of a name can have the value.
 func (f *Func) Takes(name string, v any) bool {
 	i := f.index(name)
-	return i >= 0 && f.sig().params[i].field.Set(reflect.New(f.argType).Elem(), v) == nil
+	return i >= 0 && f.sig().params[i].set(reflect.New(f.argType).Elem(), v) == nil
 }
 
 func (f *Func) index(name any) int {
