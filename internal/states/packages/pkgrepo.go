@@ -59,16 +59,13 @@ func repoManaged(ctx context.Context, e *state.Env, a repoArgs) (state.Plan, err
 	}}}, nil
 }
 
-// read checks the arguments and finds out what the repository is to be.
+// read checks the arguments and finds out what the repository is to be. Of
+// several ways to name a key the first of keyid, key_url and key_text counts;
+// Salt's complaint of that does not keep it from doing so, either.
 func (r *repo) read() error {
 	kw := r.options
 	if !r.can("get_repo") {
 		return fn.Errorf("Repo management not implemented on this platform")
-	}
-	for _, c := range [][2]string{{"key_url", "keyid"}, {"key_url", "keyserver"}, {"key_text", "keyid"}, {"key_text", "keyserver"}, {"key_text", "key_url"}} {
-		if kw.Has(c[0]) && kw.Has(c[1]) {
-			return fn.Errorf(`You may not use both "%s" and "%s" argument.`, c[0], c[1])
-		}
 	}
 	if kw.Has("repo") {
 		return fn.Errorf("'repo' is not a supported argument for this state. The 'name' argument is probably what was intended.")

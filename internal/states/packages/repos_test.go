@@ -80,7 +80,8 @@ func TestLinesOfAPT(t *testing.T) {
 		t.Errorf("the file has %q", got)
 	}
 	s.want("no line", s.run(false, "managed", "name", "what is this"), "False: Failed to examine repo 'what is this'")
-	s.want("two keys", s.run(false, "managed", "name", line, "key_url", "https://x/k", "key_text", "x"), `False: You may not use both "key_text" and "key_url" argument.`)
+	other := strings.Replace(line, " main", " other", 1)
+	s.want("two keys", s.run(false, "managed", "name", other, "key_url", "salt://nothing", "key_text", "x", "keyserver", "x"), "False: Failed to configure repo '"+other+"': Error: file not found: salt://nothing")
 	s.want("absent, as a test", s.run(true, "absent", "name", line, "refresh", false), "None: Package repo '"+line+"' will be removed.")
 	s.want("absent", s.run(false, "absent", "name", line+" contrib", "refresh", false), "True: Removed repo")
 	s.want("absent again", s.run(false, "absent", "name", line, "refresh", false), "True: Package repo "+line+" is absent {}")
