@@ -1,9 +1,13 @@
 package databases
 
 import (
+	"log/slog"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"brine/internal/fn"
 	"brine/internal/fn/fntest"
 	"brine/internal/host"
 	"brine/internal/modules/stocktest"
@@ -17,6 +21,35 @@ const signatures = "testdata/signatures.json"
 func TestSignatures(t *testing.T) { stocktest.Signatures(t, signatures, Modules(&host.Machine{}), nil) }
 
 func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, signatures) }
+
+// TestNoServer asks servers that are not there. The text of a socket is that of
+// the client library.
+func TestNoServer(t *testing.T) {
+	gone := filepath.Join(t.TempDir(), "sock")
+	funcs, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := sockets
+	sockets = []string{gone}
+	t.Cleanup(func() { sockets = was })
+	for _, c := range []struct {
+		kw   *value.Dict
+		want string
+	}{
+		{value.DictOf(), "MySQL Error 2002: Can't connect to local server through socket '" + gone + "' (2)"},
+		{value.DictOf("connection_host", "localhost"), "MySQL Error 2002: Can't connect to local server through socket '" + gone + "' (2)"},
+		{value.DictOf("connection_unix_socket", "/nothing/s"), "MySQL Error 2002: Can't connect to local server through socket '/nothing/s' (2)"},
+		{value.DictOf("connection_host", "127.0.0.1", "connection_port", 1), "MySQL Error 2003: Can't connect to MySQL server on '127.0.0.1:1'"},
+	} {
+		kw := value.DictOf("name", "x", "__kwarg__", true)
+		kw.Update(c.kw)
+		o := funcs.Run(t.Context(), &fn.Call{Funcs: funcs, Log: slog.New(slog.DiscardHandler)}, fn.Job{Fun: "mysql.db_exists", Arg: []any{kw}})
+		if got := value.Str(o.Return); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s", value.Repr(c.kw), got)
+		}
+	}
+}
 
 func TestStatements(t *testing.T) {
 	got := statements("-- a comment; not a statement\nSELECT ';', \"#\", `--`; # more\nINSERT INTO t\n  VALUES ('it''s', 'a\\'b;');/* ; */\n/*!40101 SET x */;\nlast")

@@ -5,12 +5,14 @@ import (
 	"crypto/sha1"
 	"database/sql"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"brine/internal/fn"
@@ -65,6 +67,9 @@ type conn struct {
 // sockets are where the client libraries look for a server on this machine.
 var sockets = []string{"/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock"}
 
+// hereSetting is the setting that tells that a socket of this machine is meant.
+const hereSetting = "is here"
+
 // settings are how to reach the server and who asks.
 func settings(ctx context.Context, c *fn.Call, kw fn.Kwargs) (remote.Settings, error) {
 	file := value.NewDict(0)
@@ -97,13 +102,19 @@ func settings(ctx context.Context, c *fn.Call, kw fn.Kwargs) (remote.Settings, e
 			return nil, err
 		}
 	}
+	isHere := func() bool {
+		host := get("host")
+		return (host == nil || host == "localhost") && get("port") == nil
+	}
 	return func(name string) any {
 		switch name {
+		case hereSetting:
+			return isHere()
 		case "unix_socket":
 			if v := get("unix_socket"); v != nil {
 				return v
 			}
-			if host := get("host"); (host == nil || host == "localhost") && get("port") == nil {
+			if isHere() {
 				for _, path := range sockets {
 					if _, err := os.Stat(path); err == nil {
 						return path
@@ -171,13 +182,27 @@ func open(ctx context.Context, c *fn.Call, kw fn.Kwargs) (*conn, error) {
 		if _, _, refused := remote.MySQLRefusal(err); refused {
 			return nil, failure(err)
 		}
-		host, _ := s.Address("127.0.0.1", 3306)
-		if path := s.Text("unix_socket", ""); path != "" {
-			host = path
-		}
-		return nil, fn.Errorf("MySQL Error 2003: Can't connect to MySQL server on '%s' (%v)", host, err)
+		return nil, unreachable(s, err)
 	}
 	return x, nil
+}
+
+// unreachable is the error of a server that does not answer, for a socket in
+// the words of the client library that Salt has on Debian. Where no way to the
+// server is named, and there is no socket, that is what the library looked for.
+func unreachable(s remote.Settings, err error) error {
+	path := s.Text("unix_socket", "")
+	number := syscall.ENOENT
+	if path != "" {
+		errors.As(err, &number)
+	} else if s(hereSetting) == true {
+		path = sockets[0]
+	}
+	if path != "" {
+		return fn.Errorf("MySQL Error 2002: Can't connect to local server through socket '%s' (%d)", path, int(number))
+	}
+	host, _ := s.Address("127.0.0.1", 3306)
+	return fn.Errorf("MySQL Error 2003: Can't connect to MySQL server on '%s' (%v)", host, err)
 }
 
 // refused is an error of the server.
