@@ -137,12 +137,17 @@ func setFields(f *Func, st reflect.Value, given []slot) error {
 }
 
 // set gives an argument its value. A switch takes anything, and asks whether it
-// is true as Python does: what Salt passes on need be no bool.
+// is true as Python does: what Salt passes on need be no bool. None is as good
+// as nothing for a text or number that need not be given.
 func (p Param) set(st reflect.Value, v any) error {
 	err := p.field.Set(st, v)
 	if err != nil {
-		if at := p.field.In(st); at.Kind() == reflect.Bool {
+		switch at := p.field.In(st); {
+		case at.Kind() == reflect.Bool:
 			at.SetBool(value.Truth(v))
+			return nil
+		case v == nil && p.Optional && (at.Kind() == reflect.String || at.CanInt() || at.CanUint() || at.CanFloat()):
+			at.SetZero()
 			return nil
 		}
 	}

@@ -68,6 +68,7 @@ type Cmd struct {
 	// Joined has stderr go where stdout goes, in the order in which it is
 	// written.
 	Joined bool
+	arg0   string // what the program is called, if not by its path
 }
 
 // ErrNoPrograms is the error of Run on a machine whose programs cannot run
@@ -238,6 +239,9 @@ func (m *Machine) Run(ctx context.Context, program string, args ...string) (stdo
 
 func execute(ctx context.Context, stderr io.Writer, c Cmd) (string, int, error) {
 	cmd := exec.CommandContext(ctx, c.Program, c.Args...)
+	if c.arg0 != "" {
+		cmd.Args[0] = c.arg0
+	}
 	cmd.Env = os.Environ()
 	if !c.NoLocale {
 		cmd.Env = append(cmd.Env, "LC_ALL=C", "LANG=C", "LANGUAGE=C", "SYSTEMD_PAGER=")
@@ -291,6 +295,9 @@ func (m *Machine) Command(ctx context.Context, c Cmd) (Output, error) {
 	path := m.Which(c.Program)
 	if path == "" {
 		return Output{}, &exec.Error{Name: c.Program, Err: exec.ErrNotFound}
+	}
+	if !strings.Contains(c.Program, "/") {
+		c.arg0 = c.Program // which programs begin their complaints with
 	}
 	c.Program = path
 	switch {

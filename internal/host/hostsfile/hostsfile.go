@@ -1,8 +1,10 @@
 // Package hostsfile reads and edits the file that names addresses, as
-// /etc/hosts. What it does not change stays as it is, comments too.
+// /etc/hosts. It writes what Salt's module hosts writes: a new name or comment
+// puts the whole file in order, other edits leave the other lines alone.
 package hostsfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,7 +20,6 @@ type Line struct {
 	Names   []string
 	Comment string // without the mark
 	raw     string
-	changed bool
 }
 
 // File is the content of a hosts file.
@@ -51,15 +52,39 @@ func parse(raw string) Line {
 	return l
 }
 
-func (l Line) String() string {
-	if !l.changed {
-		return l.raw
+func (l Line) String() string { return l.raw }
+
+// lineOf makes a line as Salt writes a new one.
+func lineOf(ip string, names []string, comment string) Line {
+	raw := ip + "\t\t" + strings.Join(names, " ")
+	if comment != "" {
+		raw += "\t\t# " + comment
 	}
-	text := l.IP + "\t\t" + strings.Join(l.Names, " ")
-	if l.Comment != "" {
-		text += "\t\t# " + l.Comment
+	return Line{IP: ip, Names: names, Comment: comment, raw: strings.TrimSpace(raw)}
+}
+
+// order gives each address one line, and drops empty lines.
+func (f *File) order() {
+	at := map[string]int{}
+	var kept []Line
+	for _, l := range f.Lines {
+		i, seen := at[l.IP]
+		switch text := strings.TrimSpace(l.raw); {
+		case l.IP == "" && text == "":
+		case l.IP == "":
+			kept = append(kept, Line{Comment: l.Comment, raw: text})
+		case seen:
+			names, comment := append(kept[i].Names, l.Names...), kept[i].Comment
+			if l.Comment != "" {
+				comment = l.Comment
+			}
+			kept[i] = lineOf(l.IP, names, comment)
+		default:
+			at[l.IP] = len(kept)
+			kept = append(kept, lineOf(l.IP, slices.Clone(l.Names), l.Comment))
+		}
 	}
-	return text
+	f.Lines = kept
 }
 
 // Names returns all names of an address.
@@ -107,12 +132,12 @@ func (f *File) Set(ip string, names []string, comment string) error {
 		if l.IP != ip {
 			kept = append(kept, l)
 		} else if !done {
-			kept = append(kept, Line{IP: ip, Names: names, Comment: comment, changed: true})
+			kept = append(kept, lineOf(ip, names, comment))
 			done = true
 		}
 	}
 	if !done {
-		kept = append(kept, Line{IP: ip, Names: names, Comment: comment, changed: true})
+		kept = append(kept, lineOf(ip, names, comment))
 	}
 	f.Lines = kept
 	return nil
@@ -126,25 +151,35 @@ func (f *File) Add(ip, name string) error {
 	if slices.Contains(f.Names(ip), name) {
 		return nil
 	}
-	for i := range f.Lines {
-		if l := &f.Lines[i]; l.IP == ip {
-			l.Names, l.changed = append(l.Names, name), true
+	f.order()
+	for i, l := range f.Lines {
+		if l.IP == ip {
+			f.Lines[i] = lineOf(ip, append(l.Names, name), l.Comment)
 			return nil
 		}
 	}
-	f.Lines = append(f.Lines, Line{IP: ip, Names: []string{name}, changed: true})
+	f.Lines = append(f.Lines, lineOf(ip, []string{name}, ""))
 	return nil
 }
 
 // Remove takes a name from an address, which goes with its last one.
 func (f *File) Remove(ip, name string) {
+	if !slices.Contains(f.Names(ip), name) {
+		return
+	}
 	var kept []Line
 	for _, l := range f.Lines {
-		if l.IP == ip && slices.Contains(l.Names, name) {
-			l.Names = slices.DeleteFunc(slices.Clone(l.Names), func(n string) bool { return n == name })
-			if l.changed = true; len(l.Names) == 0 {
-				continue
-			}
+		if l.IP != ip {
+			kept = append(kept, l)
+			continue
+		}
+		l.Names = slices.DeleteFunc(slices.Clone(l.Names), func(n string) bool { return n == name })
+		if len(l.Names) == 0 {
+			continue
+		}
+		l.raw = ip + "\t\t" + strings.Join(l.Names, " ") + " "
+		if l.Comment != "" {
+			l.raw += "# " + l.Comment
 		}
 		kept = append(kept, l)
 	}
@@ -159,8 +194,9 @@ func (f *File) Rename(old, name string) error {
 	for i := range f.Lines {
 		l := &f.Lines[i]
 		if at := slices.Index(l.Names, old); at >= 0 && old != name {
-			l.Names = slices.Clone(l.Names)
-			l.Names[at], l.changed = name, true
+			names := slices.Clone(l.Names)
+			names[at] = name
+			*l = lineOf(l.IP, names, l.Comment)
 		}
 	}
 	return nil
@@ -170,16 +206,23 @@ func (f *File) Rename(old, name string) error {
 // in the file.
 func (f *File) SetComment(ip, comment string) bool {
 	comment = strings.Join(strings.Fields(comment), " ")
-	found := false
-	for i := range f.Lines {
-		if l := &f.Lines[i]; l.IP == ip {
+	now, found := "", false
+	for _, l := range f.Lines {
+		if l.IP == ip {
 			found = true
-			if l.Comment != comment {
-				l.Comment, l.changed = comment, true
-			}
+			now = cmp.Or(l.Comment, now)
 		}
 	}
-	return found
+	if !found || now == comment {
+		return found
+	}
+	f.order()
+	for i, l := range f.Lines {
+		if l.IP == ip {
+			f.Lines[i] = lineOf(ip, l.Names, comment)
+		}
+	}
+	return true
 }
 
 // Write writes the file.

@@ -47,7 +47,7 @@ func TestEdit(t *testing.T) {
 	if err := f.Write(); err != nil {
 		t.Fatal(err)
 	}
-	want := "# top\n127.0.0.1\t\tlocalhost me\t\t# self\n\n10.0.0.1\t\tc e\t\t# two\n::1\t\tlocalhost\t\t# six\n"
+	want := "# top\n127.0.0.1\t\tlocalhost me\t\t# self\n10.0.0.1\t\tc e\t\t# two\n::1\t\tlocalhost\t\t# six\n"
 	if got := m.Text(path); got != want {
 		t.Errorf("%q\nwant %q", got, want)
 	}

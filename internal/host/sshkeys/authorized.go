@@ -182,7 +182,7 @@ func Set(m *host.Machine, u account.User, path string, k Key) (string, error) {
 	if err != nil && !isNew {
 		return "", err
 	}
-	var out strings.Builder
+	var lines strings.Builder
 	done := New
 	for line := range strings.Lines(string(b)) {
 		line = strings.TrimRight(line, "\r\n")
@@ -192,17 +192,32 @@ func Set(m *host.Machine, u account.User, path string, k Key) (string, error) {
 			}
 			done, line = Replaced, k.String()
 		}
-		out.WriteString(line + "\n")
+		lines.WriteString(line + "\n")
 	}
+	text := lines.String()
 	if done == New {
-		out.WriteString(k.String() + "\n")
+		text += k.String() + "\n"
+	} else {
+		text = withoutBlank(text)
 	}
 	if isNew {
 		if err := own(m, u, path); err != nil {
 			return "", err
 		}
 	}
-	return done, m.WriteFile(path, []byte(out.String()))
+	return done, m.WriteFile(path, []byte(text))
+}
+
+// withoutBlank trims all lines and drops the empty ones, as Salt does where it
+// replaces or removes a key.
+func withoutBlank(text string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			out.WriteString(line + "\n")
+		}
+	}
+	return out.String()
 }
 
 // own makes an empty file that belongs to the user alone, and its folder.
@@ -249,5 +264,5 @@ func Remove(m *host.Machine, path, key string) (bool, error) {
 	if !found {
 		return false, nil
 	}
-	return true, m.WriteFile(path, []byte(out.String()))
+	return true, m.WriteFile(path, []byte(withoutBlank(out.String())))
 }

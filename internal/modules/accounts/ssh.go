@@ -1,10 +1,12 @@
 package accounts
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,6 +25,7 @@ func sshModule(m *host.Machine) fn.Module {
 		fn.Of("auth_keys", s.authKeys, `Return the keys with which users may log in.`, fn.Example("salt '*' ssh.auth_keys root")),
 		fn.Of("check_key", s.checkKey, `Say whether a key would have to be added or updated, or exists.`, fn.Example("salt '*' ssh.check_key root AAAA== ssh-rsa me@host '[]'")),
 		fn.Of("check_key_file", s.checkKeyFile, `Say of all keys of a file what ssh.check_key says.`, fn.Example("salt '*' ssh.check_key_file root salt://ssh/keyfile")),
+		fn.Of("key_is_encrypted", s.encrypted, `Say whether the file of a private key wants a passphrase.`, fn.Example("salt '*' ssh.key_is_encrypted /root/id_rsa")),
 		fn.Of("set_auth_key", s.setKey, `Let a key log in as a user: new, replace, no change or what is wrong.`, fn.Example("salt '*' ssh.set_auth_key root AAAA== enc=dsa")),
 		fn.Of("set_auth_key_from_file", s.setFile, `Let all keys of a file log in as a user.
 			The keyword options replaces those in the file.`, fn.Example("salt '*' ssh.set_auth_key_from_file root salt://ssh_keys/root.id_rsa.pub")),
@@ -218,6 +221,25 @@ func (s ssh) checkKeyFile(ctx context.Context, c *fn.Call, a keyFileArgs) (*valu
 		out.Set(k.Key, word)
 	}
 	return out, nil
+}
+
+type keyPathArgs struct {
+	Key string `salt:"key" doc:"path of the private key"`
+}
+
+var privateKey = regexp.MustCompile(`BEGIN (?:\w+\s)*PRIVATE KEY`)
+
+// encrypted finds the word in the head of the file, as Salt does: it knows
+// nothing of keys in OpenSSH's own format.
+func (s ssh) encrypted(_ context.Context, _ *fn.Call, a keyPathArgs) (bool, error) {
+	b, err := s.m.ReadFile(a.Key)
+	if err != nil {
+		return false, fn.Errorf("cannot read the key: %w", err)
+	}
+	if !privateKey.Match(b) {
+		return false, fn.Errorf("%s is not a private key", a.Key)
+	}
+	return bytes.Contains(b, []byte("ENCRYPTED")), nil
 }
 
 type setKeyArgs struct {

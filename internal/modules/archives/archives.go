@@ -40,8 +40,9 @@ func Modules(m *host.Machine) []fn.Module {
 	}}}
 }
 
-// run runs a program and returns its lines.
-func (a archiver) run(ctx context.Context, runas, cwd, program string, args ...string) (string, error) {
+// run runs a program and returns its lines. Where the program fails, they say
+// why, and the job has its exit status.
+func (a archiver) run(ctx context.Context, call *fn.Call, runas, cwd, program string, args ...string) (string, error) {
 	c := host.Cmd{Program: program, Args: args, Dir: cwd}
 	if runas != "" {
 		u, ok := account.ByName(ctx, a.m, runas)
@@ -60,9 +61,7 @@ func (a archiver) run(ctx context.Context, runas, cwd, program string, args ...s
 	if out.Stderr != "" {
 		text = strings.TrimPrefix(text+"\n"+out.Stderr, "\n")
 	}
-	if out.Exit != 0 {
-		return text, fn.Errorf("%s failed: %s", program, text)
-	}
+	call.SetRetcode(out.Exit)
 	return text, nil
 }
 
@@ -107,7 +106,7 @@ type tarArgs struct {
 	Runas    string `salt:"runas" doc:"user that tar runs as" default:"null"`
 }
 
-func (a archiver) tar(ctx context.Context, _ *fn.Call, x tarArgs) (*value.List, error) {
+func (a archiver) tar(ctx context.Context, c *fn.Call, x tarArgs) (*value.List, error) {
 	if x.Options == "" {
 		return nil, fn.Invalidf("Tar options can not be empty")
 	}
@@ -118,7 +117,7 @@ func (a archiver) tar(ctx context.Context, _ *fn.Call, x tarArgs) (*value.List, 
 	if value.Truth(x.Dest) {
 		args = append(args, "-C", value.Str(x.Dest))
 	}
-	text, err := a.run(ctx, x.Runas, x.Cwd, "tar", args...)
+	text, err := a.run(ctx, c, x.Runas, x.Cwd, "tar", args...)
 	return lines(text), err
 }
 
@@ -136,7 +135,7 @@ type gunzipArgs struct {
 	Options  any    `salt:"options" doc:"options of the program" default:"null"`
 }
 
-func (a archiver) compress(ctx context.Context, program string, x gzipArgs) (*value.List, error) {
+func (a archiver) compress(ctx context.Context, c *fn.Call, program string, x gzipArgs) (*value.List, error) {
 	if err := noTemplate(x.Template); err != nil {
 		return nil, err
 	}
@@ -144,16 +143,16 @@ func (a archiver) compress(ctx context.Context, program string, x gzipArgs) (*va
 	if x.Options != nil {
 		args = strings.Fields(value.Str(x.Options))
 	}
-	text, err := a.run(ctx, x.Runas, "", program, append(args, "--", x.Source)...)
+	text, err := a.run(ctx, c, x.Runas, "", program, append(args, "--", x.Source)...)
 	return lines(text), err
 }
 
-func (a archiver) gzip(ctx context.Context, _ *fn.Call, x gzipArgs) (*value.List, error) {
-	return a.compress(ctx, "gzip", x)
+func (a archiver) gzip(ctx context.Context, c *fn.Call, x gzipArgs) (*value.List, error) {
+	return a.compress(ctx, c, "gzip", x)
 }
 
-func (a archiver) gunzip(ctx context.Context, _ *fn.Call, x gunzipArgs) (*value.List, error) {
-	return a.compress(ctx, "gunzip", gzipArgs(x))
+func (a archiver) gunzip(ctx context.Context, c *fn.Call, x gunzipArgs) (*value.List, error) {
+	return a.compress(ctx, c, "gunzip", gzipArgs(x))
 }
 
 type cmdZipArgs struct {
@@ -164,11 +163,11 @@ type cmdZipArgs struct {
 	Runas    string `salt:"runas" doc:"user that zip runs as" default:"null"`
 }
 
-func (a archiver) cmdZip(ctx context.Context, _ *fn.Call, x cmdZipArgs) (*value.List, error) {
+func (a archiver) cmdZip(ctx context.Context, c *fn.Call, x cmdZipArgs) (*value.List, error) {
 	if err := noTemplate(x.Template); err != nil {
 		return nil, err
 	}
-	text, err := a.run(ctx, x.Runas, x.Cwd, "zip", append([]string{"-r", x.File}, sources(x.Sources, x.Cwd)...)...)
+	text, err := a.run(ctx, c, x.Runas, x.Cwd, "zip", append([]string{"-r", x.File}, sources(x.Sources, x.Cwd)...)...)
 	return lines(text), err
 }
 
@@ -200,7 +199,7 @@ func trim(l *value.List, v any) *value.List {
 	return l
 }
 
-func (a archiver) cmdUnzip(ctx context.Context, _ *fn.Call, x cmdUnzipArgs) (*value.List, error) {
+func (a archiver) cmdUnzip(ctx context.Context, c *fn.Call, x cmdUnzipArgs) (*value.List, error) {
 	if err := noTemplate(x.Template); err != nil {
 		return nil, err
 	}
@@ -219,7 +218,10 @@ func (a archiver) cmdUnzip(ctx context.Context, _ *fn.Call, x cmdUnzipArgs) (*va
 	if x.Excludes != nil {
 		args = append(append(args, "-x"), value.Split(x.Excludes)...)
 	}
-	text, err := a.run(ctx, x.Runas, "", "unzip", args...)
+	text, err := a.run(ctx, c, x.Runas, "", "unzip", args...)
+	if err == nil && c.Retcode() != 0 {
+		err = fn.Errorf("%s", text)
+	}
 	return trim(lines(text), x.Trim), err
 }
 
@@ -270,7 +272,7 @@ func (a archiver) list(ctx context.Context, c *fn.Call, x listArgs) (any, error)
 	if value.Truth(x.Format) {
 		format = value.Str(x.Format)
 	} else if u, err := url.Parse(x.Name); err == nil {
-		if format = archive.FormatOf(u.Path); format == "" {
+		if format = archive.FormatOf(u.Host + u.Path); format == "" {
 			return nil, fn.Errorf("Unable to guess archive format, please pass an 'archive_format' argument.")
 		}
 	}

@@ -45,14 +45,15 @@ func TestLikeSalt(t *testing.T) {
 		jobs = append(jobs, []any{"archive.list", dir + "/" + f}, []any{"archive.list", dir + "/" + f, "verbose=True"}, []any{"archive.list", dir + "/" + f, "strip_components=1"})
 	}
 	jobs = append(jobs, []any{"archive.tar", "tf", dir + "/t.tar"}, []any{"archive.tar", "", "x"},
+		[]any{"archive.tar", "tf", dir + "/none"}, []any{"archive.gunzip", dir + "/none"}, []any{"archive.cmd_zip", dir + "/n.zip", "none"},
 		[]any{"archive.zip", dir + "/o.zip", "src/a,none", "cwd=" + dir}, []any{"archive.list", dir + "/o.zip", "verbose=True"}, []any{"archive.zip", dir + "/o.zip", dir + "/src/a"}, []any{"archive.zip", dir + "/o.zip", "src"},
 		[]any{"archive.zip", dir + "/o.zip", "src", "cwd=here"},
 		[]any{"archive.is_encrypted", dir + "/t.zip"}, []any{"archive.is_encrypted", dir + "/locked.zip"})
 	recorded := stocktest.Ask(t, nil, jobs...)
 	for i, job := range jobs {
-		got := run(t, strings.TrimPrefix(job[0].(string), "archive."), job[1:]...).Return
-		if want := recorded[i].At("return"); !value.Equal(got, want) {
-			t.Errorf("%v: returns %s\nSalt: %s", job, value.Repr(got), value.Repr(want))
+		got := run(t, strings.TrimPrefix(job[0].(string), "archive."), job[1:]...)
+		if want := recorded[i].At("return"); !value.Equal(got.Return, want) || got.Retcode != int(recorded[i].Int("retcode")) {
+			t.Errorf("%v: returns %s, %d\nSalt: %s, %d", job, value.Repr(got.Return), got.Retcode, value.Repr(want), recorded[i].Int("retcode"))
 		}
 	}
 	for _, f := range []string{"bad.tar", "bad.zip", "none.tar", "t.what"} {

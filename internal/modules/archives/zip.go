@@ -78,11 +78,11 @@ type rarArgs struct {
 	Runas    string `salt:"runas" doc:"user that rar runs as" default:"null"`
 }
 
-func (a archiver) rar(ctx context.Context, _ *fn.Call, x rarArgs) (*value.List, error) {
+func (a archiver) rar(ctx context.Context, c *fn.Call, x rarArgs) (*value.List, error) {
 	if err := noTemplate(x.Template); err != nil {
 		return nil, err
 	}
-	text, err := a.run(ctx, x.Runas, x.Cwd, "rar", append([]string{"a", "-idp", x.File}, sources(x.Sources, x.Cwd)...)...)
+	text, err := a.run(ctx, c, x.Runas, x.Cwd, "rar", append([]string{"a", "-idp", x.File}, sources(x.Sources, x.Cwd)...)...)
 	return lines(text), err
 }
 
@@ -95,7 +95,7 @@ type unrarArgs struct {
 	Trim     any    `salt:"trim_output" doc:"number of names to return; true for 100" default:"false"`
 }
 
-func (a archiver) unrar(ctx context.Context, _ *fn.Call, x unrarArgs) (*value.List, error) {
+func (a archiver) unrar(ctx context.Context, c *fn.Call, x unrarArgs) (*value.List, error) {
 	if err := noTemplate(x.Template); err != nil {
 		return nil, err
 	}
@@ -107,6 +107,6 @@ func (a archiver) unrar(ctx context.Context, _ *fn.Call, x unrarArgs) (*value.Li
 	for _, e := range value.Split(x.Excludes) {
 		args = append(args, "-x"+e)
 	}
-	text, err := a.run(ctx, x.Runas, "", program, append(args, x.Dest)...)
+	text, err := a.run(ctx, c, x.Runas, "", program, append(args, x.Dest)...)
 	return trim(lines(text), x.Trim), err
 }

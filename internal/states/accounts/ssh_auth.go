@@ -68,10 +68,13 @@ func (a authArgs) check(ctx context.Context, e *state.Env) (any, error) {
 	return e.Exec(ctx, "ssh.check_key", value.DictOf("config", a.Config, "fingerprint_hash_type", a.Hash), a.User, a.Name, a.Enc, a.Comment, a.options())
 }
 
-// checkFile asks so of all keys of the source.
+// checkFile asks so of all keys of the source, which must have some.
 func (a authArgs) checkFile(ctx context.Context, e *state.Env) (*value.Dict, error) {
 	v, err := e.Exec(ctx, "ssh.check_key_file", value.DictOf("saltenv", e.Saltenv, "fingerprint_hash_type", a.Hash), a.User, a.Source, a.Config)
 	d, _ := v.(*value.Dict)
+	if err == nil && d.Len() == 0 {
+		err = fn.Errorf("No keys detected in %s. Is file properly formatted?", a.Source)
+	}
 	return d, err
 }
 
@@ -169,9 +172,6 @@ func authAbsent(ctx context.Context, e *state.Env, a authArgs) (state.Plan, erro
 		return state.Plan{}, err
 	}
 	check, err := a.check(ctx, e)
-	if err != nil {
-		return state.Plan{}, err
-	}
 	step := state.Step{
 		Change: state.Change{Comment: "Key " + a.Name + " for user " + a.User + " is set for removal"},
 		Do: func(ctx context.Context) (state.Change, error) {
@@ -183,7 +183,10 @@ func authAbsent(ctx context.Context, e *state.Env, a authArgs) (state.Plan, erro
 		},
 	}
 	p := state.Plan{Steps: []state.Step{step}}
-	if check != "exists" && check != "update" {
+	switch {
+	case err != nil: // a type that is none keeps no key from going
+		p.Forecast = &state.Result{Verdict: state.Failed, Comment: err.Error()}
+	case check != "exists" && check != "update":
 		p.Forecast = &state.Result{Verdict: state.Succeeded, Comment: "Key is already absent"}
 	}
 	return p, nil

@@ -101,12 +101,15 @@ func (a archives) extracted(ctx context.Context, e *state.Env, args extractedArg
 	if args.Keep != nil && args.KeepSource != nil {
 		plan.Warnings = append(plan.Warnings, "Both 'keep_source' and 'keep' were used. Since these both do the same thing, 'keep' was ignored.")
 	}
-	if err := u.check(ctx); err != nil {
+	if err := u.check(); err != nil {
 		return plan, err
 	}
 	if p := text(args.IfMissing); p != "" && filesys.Exists(p, true) {
 		plan.Comment = "Path " + p + " exists"
 		return plan, nil
+	}
+	if err := u.owner(ctx); err != nil {
+		return plan, err
 	}
 	if err := u.find(ctx); err != nil {
 		return plan, err
@@ -124,7 +127,7 @@ func text(v any) string {
 }
 
 // check refuses arguments that make no sense.
-func (u *unpacking) check(ctx context.Context) error {
+func (u *unpacking) check() error {
 	on := text(u.EnforceOn)
 	u.name = strings.TrimRight(u.Name, "/") + "/"
 	inside, err := filepath.Rel(u.name, on)
@@ -142,6 +145,11 @@ func (u *unpacking) check(ctx context.Context) error {
 	case on != "" && (err != nil || strings.HasPrefix(inside, "../")):
 		return fn.Errorf("Value for 'enforce_ownership_on' must be within %s", u.name)
 	}
+	return nil
+}
+
+// owner finds whom the files are to belong to.
+func (u *unpacking) owner(ctx context.Context) error {
 	u.uid, u.gid = -1, -1
 	var ok bool
 	if value.Truth(u.User) {
@@ -202,6 +210,8 @@ func (u *unpacking) checkOptions() error {
 	switch {
 	case u.format != "zip" && value.Truth(u.Password):
 		return fn.Errorf("The 'password' argument is only supported for zip archives")
+	case u.format == "rar" && u.opts != "":
+		return fn.Errorf("The 'options' argument is only compatible with the following archive formats: tar, zip")
 	case u.format == "rar":
 		return fn.Errorf("archive.unrar function not available, rar/unrar might not be installed on minion")
 	case u.format == "zip" && u.opts != "" && u.UseUnzip != nil && !value.Truth(u.UseUnzip):

@@ -7,6 +7,7 @@ import (
 
 	"brine/internal/fn"
 	"brine/internal/host"
+	"brine/internal/host/account"
 	"brine/internal/state"
 	"brine/internal/states/files"
 	"brine/internal/value"
@@ -251,6 +252,9 @@ type cronFileArgs struct {
 // cronFile has a copy of the crontab managed as any file, and then makes it
 // the crontab.
 func cronFile(ctx context.Context, e *state.Env, a cronFileArgs) (state.Plan, error) {
+	if _, ok := account.ByName(ctx, &host.Machine{}, a.User); !ok {
+		return state.Plan{}, fn.Errorf("Could not identify group for user %s", a.User)
+	}
 	raw, err := e.Exec(ctx, "cron.raw_cron", nil, a.User)
 	if err != nil {
 		return state.Plan{}, err
