@@ -147,6 +147,7 @@ func (m *Minion) Request(ctx context.Context, load *value.Dict) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: the master answered %.80q: %w", m.ID, load.Str("cmd"), sealed, err)
 	}
+	transport.Recycle(raw) // as package channel does
 	return msgpack.Unmarshal(plain)
 }
 
@@ -261,6 +262,7 @@ func (m *Minion) FileOf(ctx context.Context, path, sum string, to io.Writer) err
 		if _, err := to.Write(part); err != nil {
 			return err
 		}
+		transport.Recycle(raw) // as fileclient does
 		if loc += len(part); int64(loc) >= size {
 			return nil
 		}

@@ -374,7 +374,9 @@ func (c *Client) Request(ctx context.Context, load *value.Dict) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return cr.open(raw, nonce)
+		v, err := cr.open(raw, nonce)
+		transport.Recycle(raw) // what is opened is elsewhere
+		return v, err
 	})
 }
 

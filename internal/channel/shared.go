@@ -56,8 +56,10 @@ func (c *Call) ReplyShared(v *value.Dict, s *crypt.Shared, sent func()) {
 
 // RequestShared is Request for a command that may be answered with something
 // that others get, too, which is nil if it was not. A master that is not
-// Brine's is not asked: the error is of kind NotFound.
-func (c *Client) RequestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, err error) {
+// Brine's is not asked: the error is of kind NotFound. free gives the memory of
+// shared back when nothing of it is used any more; it need not be called.
+func (c *Client) RequestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, free func(), err error) {
+	free = func() {}
 	v, err = c.withRenewal(ctx, func(ctx context.Context, cr *credentials) (any, error) {
 		if !cr.shares {
 			return nil, salt.Errorf(salt.NotFound, "the master does not know %s", load.Str("cmd"))
@@ -67,10 +69,11 @@ func (c *Client) RequestShared(ctx context.Context, load *value.Dict) (v any, sh
 			return nil, err
 		}
 		var v any
+		free = func() { transport.Recycle(raw) }
 		v, shared, err = cr.openShared(raw, nonce)
 		return v, err
 	})
-	return v, shared, err
+	return v, shared, free, err
 }
 
 func (cr *credentials) openShared(raw []byte, nonce string) (v any, shared []byte, err error) {

@@ -26,7 +26,7 @@ func (c *Client) receive(ctx context.Context, at location, w io.Writer, h hash.H
 	}
 	next := c.partsOf(at, want, level)
 	for loc := from; ; {
-		part, end, err := next(ctx, loc)
+		part, end, free, err := next(ctx, loc)
 		if err != nil {
 			return err
 		}
@@ -35,6 +35,7 @@ func (c *Client) receive(ctx context.Context, at location, w io.Writer, h hash.H
 			return err
 		}
 		loc += int64(len(part))
+		free()
 		if end {
 			break
 		}
@@ -75,47 +76,49 @@ func (c *Client) patiently(ctx context.Context, ask func() error) error {
 }
 
 // requestShared asks a master of Brine's.
-func (c *Client) requestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, err error) {
+func (c *Client) requestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, free func(), err error) {
 	err = c.patiently(ctx, func() (err error) {
-		v, shared, err = c.sharer.RequestShared(ctx, load)
+		v, shared, free, err = c.sharer.RequestShared(ctx, load)
 		return err
 	})
-	return v, shared, err
+	return v, shared, free, err
 }
 
 // partsOf returns what fetches the part of a file that begins at a place, and
-// tells whether it is the last one.
-func (c *Client) partsOf(at location, want Hash, level int) func(ctx context.Context, loc int64) ([]byte, bool, error) {
+// tells whether it is the last one. free is called when nothing of the part is
+// used any more.
+func (c *Client) partsOf(at location, want Hash, level int) func(ctx context.Context, loc int64) (part []byte, end bool, free func(), err error) {
 	shares := c.sharer != nil
-	return func(ctx context.Context, loc int64) ([]byte, bool, error) {
+	return func(ctx context.Context, loc int64) (part []byte, end bool, free func(), err error) {
 		if shares {
-			part, end, err := c.sharedPart(ctx, at, want, loc)
+			part, end, free, err := c.sharedPart(ctx, at, want, loc)
 			if salt.KindOf(err) != salt.NotFound || isAbsent(err) {
-				return part, end, err
+				return part, end, free, err
 			}
 			shares = false // the master is Salt's
 		}
-		return c.servedPart(ctx, at, loc, level)
+		part, end, err = c.servedPart(ctx, at, loc, level)
+		return part, end, func() {}, err
 	}
 }
 
 // sharedPart asks a master of Brine's for a part.
-func (c *Client) sharedPart(ctx context.Context, at location, want Hash, loc int64) ([]byte, bool, error) {
-	v, part, err := c.requestShared(ctx, value.DictOf("cmd", "_brine_part", "path", at.path, "saltenv", at.env, "hsum", want.Sum, "loc", loc))
+func (c *Client) sharedPart(ctx context.Context, at location, want Hash, loc int64) (part []byte, end bool, free func(), err error) {
+	v, part, free, err := c.requestShared(ctx, value.DictOf("cmd", "_brine_part", "path", at.path, "saltenv", at.env, "hsum", want.Sum, "loc", loc))
 	if err != nil {
-		return nil, false, err
+		return nil, false, nil, err
 	}
 	d, _ := v.(*value.Dict)
 	size := d.Int("size")
 	switch {
 	case d.Bool("changed"):
-		return nil, false, &changedError{at}
+		return nil, false, nil, &changedError{at}
 	case !d.Has("size"):
-		return nil, false, notFound(at.path, at.env)
+		return nil, false, nil, notFound(at.path, at.env)
 	case len(part) == 0 && loc < size, loc+int64(len(part)) > size:
-		return nil, false, &changedError{at} // it became shorter
+		return nil, false, nil, &changedError{at} // it became shorter
 	}
-	return part, loc+int64(len(part)) == size, nil
+	return part, loc+int64(len(part)) == size, free, nil
 }
 
 // servedPart asks for a part as Salt's minions do. An empty one is the end.

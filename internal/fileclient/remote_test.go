@@ -49,13 +49,13 @@ func (r *remote) Request(ctx context.Context, load *value.Dict) (any, error) {
 	return r.Server.Request(ctx, load)
 }
 
-func (r *remote) RequestShared(ctx context.Context, load *value.Dict) (any, []byte, error) {
+func (r *remote) RequestShared(ctx context.Context, load *value.Dict) (any, []byte, func(), error) {
 	if err := r.note(load); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	v, s, err := r.Server.RequestShared(ctx, load)
 	if err != nil || s == nil {
-		return v, nil, err
+		return v, nil, func() {}, err
 	}
 	plain, err := crypt.OpenShared(s.Ticket(), bytes.Clone(s.Sealed()))
 	r.mu.Lock()
@@ -63,7 +63,8 @@ func (r *remote) RequestShared(ctx context.Context, load *value.Dict) (any, []by
 	if load.Str("cmd") == "_brine_part" {
 		r.bytes += len(plain)
 	}
-	return v, plain, err
+	// What was freed is used by others.
+	return v, plain, func() { clear(plain) }, err
 }
 
 // TestOneListForARun fetches many files: their hashes come in one answer, what
@@ -294,8 +295,8 @@ func TestManyWantOneContent(t *testing.T) {
 // saltMaster is a master of Salt's over the same kind of connection.
 type saltMaster struct{ *fileserver.Server }
 
-func (saltMaster) RequestShared(context.Context, *value.Dict) (any, []byte, error) {
-	return nil, nil, salt.Errorf(salt.NotFound, "the master is Salt's")
+func (saltMaster) RequestShared(context.Context, *value.Dict) (any, []byte, func(), error) {
+	return nil, nil, nil, salt.Errorf(salt.NotFound, "the master is Salt's")
 }
 
 func TestFilesOfSaltsMaster(t *testing.T) {

@@ -18,10 +18,11 @@ import (
 
 // Sharer is a Source that knows the commands of Brine's masters, whose answers
 // have something that many minions get: _brine_tree and _brine_part. The error
-// is of kind NotFound if the master at its other end is not Brine's.
+// is of kind NotFound if the master at its other end is not Brine's. free is
+// called when nothing of shared is used any more.
 type Sharer interface {
 	Source
-	RequestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, err error)
+	RequestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, free func(), err error)
 }
 
 // tree is all that an environment holds.
@@ -175,7 +176,7 @@ func (c *Client) tree(ctx context.Context, env string) (*tree, error) {
 	if e.tree != nil || e.none || e.asked == 1 {
 		return e.tree, nil
 	}
-	v, packed, err := c.requestShared(ctx, value.DictOf("cmd", "_brine_tree", "saltenv", env, "known", c.o.Trees.tags()))
+	v, packed, free, err := c.requestShared(ctx, value.DictOf("cmd", "_brine_tree", "saltenv", env, "known", c.o.Trees.tags()))
 	if salt.KindOf(err) == salt.NotFound {
 		e.none = true
 		return nil, nil
@@ -183,6 +184,7 @@ func (c *Client) tree(ctx context.Context, env string) (*tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask the file server: %w", err)
 	}
+	defer free()
 	d, _ := v.(*value.Dict)
 	tag := d.Str("tag")
 	if tag == "" {

@@ -50,6 +50,7 @@ func dial(ctx context.Context, addr string, o transport.DialOptions, self ready,
 		d.raw, _ = sc.SyscallConn()
 	}
 	d.dec = newDecoder(d, requestBuffer, lim)
+	d.dec.asked = true
 	d.peer, err = handshake(c, d.dec, self, accept...)
 	if !stop() && err == nil {
 		err = ctx.Err()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"brine/internal/transport"
 	"brine/internal/transport/netserve"
 )
 
@@ -26,6 +27,12 @@ const (
 	// bytes so far take at bodyRate bytes per second.
 	bodyGrace = 30 * time.Second
 	bodyRate  = 16 << 10
+
+	// Room for a large body is made for as many times what has arrived: for
+	// strangers, and for a peer that we have asked for it.
+	usualGrowth, askedGrowth = 2, 16
+	// askedBody is what a peer that we have asked sends before that.
+	askedBody = 64 << 10
 )
 
 var errBudget = errors.New("the listener holds too many bytes of unfinished messages")
@@ -55,6 +62,9 @@ type decoder struct {
 	// deadline, if set, bounds the time of large bodies; it is the
 	// connection's SetReadDeadline.
 	deadline func(time.Time) error
+	// asked is set if the peer was asked for its messages, and not a stranger
+	// who came: their large bodies are Buffers of package transport.
+	asked bool
 
 	buf      []byte // buf[pos:end] is read and not yet decoded
 	pos, end int
@@ -184,7 +194,15 @@ func (d *decoder) body(size int) ([]byte, error) {
 		d.skip(size)
 		return b, nil
 	}
-	b := make([]byte, 0, min(size, max(smallBody, len(d.buf))))
+	var b []byte
+	switch {
+	case d.asked && size > askedBody:
+		b = transport.Buffer(askedBody)[:0] // for a moment
+	case d.asked:
+		b = make([]byte, 0, size)
+	default:
+		b = make([]byte, 0, min(size, max(smallBody, len(d.buf))))
+	}
 	b = append(b, d.buf[d.pos:d.end]...) // fewer than size, for that exceeds the buffer
 	d.pos, d.end = 0, 0
 	if size <= smallBody {
@@ -200,26 +218,33 @@ func (d *decoder) large(b []byte, size int) ([]byte, error) {
 	if !d.charge(cap(b)) {
 		return nil, errBudget
 	}
-	for {
+	for room := cap(b); ; {
 		if d.deadline != nil {
 			d.deadline(start.Add(bodyGrace + time.Duration(len(b))*time.Second/bodyRate))
 		}
-		if err := d.fill(b, cap(b)); err != nil {
+		if err := d.fill(b, room); err != nil {
 			if d.deadline != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 				err = fmt.Errorf("a message of %d bytes that comes too slowly", size)
 			}
 			return nil, err
 		}
-		b = b[:cap(b)]
+		b = b[:room]
 		if len(b) == size {
 			break
 		}
-		n := min(size, 2*len(b))
-		if !d.charge(n - len(b)) {
+		growth, fresh := usualGrowth, func(n int) []byte { return make([]byte, n) }
+		if d.asked {
+			growth, fresh = askedGrowth, transport.Buffer
+		}
+		room = min(size, growth*len(b))
+		if !d.charge(room - len(b)) {
 			return nil, errBudget
 		}
-		bigger := make([]byte, len(b), n)
+		bigger := fresh(room)[:len(b)]
 		copy(bigger, b)
+		if d.asked {
+			transport.Recycle(b)
+		}
 		b = bigger
 	}
 	if d.deadline != nil {
