@@ -24,6 +24,7 @@ import (
 	"brine/internal/state"
 	"brine/internal/states/accounts"
 	"brine/internal/states/archives"
+	"brine/internal/states/control"
 	"brine/internal/states/core"
 	"brine/internal/states/databases"
 	"brine/internal/states/files"
@@ -55,7 +56,7 @@ func States(d orchestration.Deps) []state.Module {
 	var all []state.Module
 	for _, family := range [][]state.Module{
 		core.Modules(), files.Modules(&host.Machine{}), accounts.Modules(), packages.Modules(), services.Modules(), system.Modules(),
-		vcs.Modules(&host.Machine{}), archives.Modules(&host.Machine{}), shell.Modules(), databases.Modules(), orchestration.Modules(d),
+		vcs.Modules(&host.Machine{}), archives.Modules(&host.Machine{}), shell.Modules(), databases.Modules(), control.Modules(), orchestration.Modules(d),
 	} {
 		all = append(all, family...)
 	}
