@@ -18,7 +18,7 @@ type none struct{}
 // Modules returns the modules of this family, working on one machine.
 func Modules(m *host.Machine) []fn.Module {
 	return []fn.Module{diskModule(m), statusModule(m), psModule(m), timezoneModule(m), localeModule(m), kmodModule(m), systemModule(m),
-		mountModule(m), sysctlModule(m), aliasesModule(m), cronModule(m)}
+		mountModule(m), sysctlModule(m), aliasesModule(m), lvmModule(m), cronModule(m)}
 }
 
 // run runs a program that has to succeed.
