@@ -1,4 +1,4 @@
-// Package core holds the states that need nothing of the machine: test. A
+// Package core holds the states that need nothing of the machine: test, module, http and others. A
 // state module is one file, which adds itself to the list that Modules
 // returns.
 package core

@@ -1,12 +1,16 @@
 package core
 
 import (
+	"io"
+	"net"
+	"net/http"
 	"slices"
 	"testing"
 
 	"brine/internal/host"
 	"brine/internal/modules/core"
 	"brine/internal/modules/files"
+	"brine/internal/modules/network"
 	"brine/internal/states/statetest"
 )
 
@@ -16,3 +20,28 @@ func TestAgainstStock(t *testing.T) {
 }
 
 func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/core") }
+
+// TestHTTP asks a server of the test.
+func TestHTTP(t *testing.T) { statetest.Run(t, httpTable(t)) }
+
+func TestHTTPRecordingIsTrue(t *testing.T) { httpTable(t).Verify(t) }
+
+func httpTable(t *testing.T) statetest.Table {
+	t.Helper()
+	tab := statetest.Table{Name: "testdata/http", States: Modules(), Functions: slices.Concat(core.Modules(), network.Modules(network.Sources{Machine: &host.Machine{}}))}
+	if !statetest.Inside() {
+		l, err := net.Listen("tcp", "127.88.7.6:18080")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/none" {
+				w.WriteHeader(http.StatusNotFound)
+			}
+			_, _ = io.WriteString(w, r.Method+" "+r.URL.Path+" welcome 42")
+		})}
+		go func() { _ = s.Serve(l) }()
+		t.Cleanup(func() { _ = s.Close() })
+	}
+	return tab
+}
