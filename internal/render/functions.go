@@ -160,10 +160,22 @@ func (f *saltFunction) Call(c *jinja.Call) (any, error) {
 		kw.Set(k, v)
 	}
 	v, err := f.funcs.Call(c.Ctx, f.name, args, kw)
+	var a answered
+	if errors.As(err, &a) {
+		return a.Answer(), nil
+	}
 	if err != nil || len(u.kept) == 0 {
 		return v, err
 	}
 	return u.giveBack(v)
+}
+
+// answered is an error of a function that in Salt logs what is wrong and has an
+// answer all the same, such as one about a server of databases that does not
+// run yet. A template goes on with the answer.
+type answered interface {
+	error
+	Answer() any
 }
 
 // handOn are the functions that return what they are given, or a part of it,

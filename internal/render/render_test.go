@@ -25,7 +25,7 @@ func (t tree) Load(_ context.Context, saltenv, path string) ([]byte, error) {
 type functions struct{ calls []string }
 
 func (f *functions) Has(name string) bool {
-	return name == "test.echo" || name == "test.fail" || name == "grains.get"
+	return name == "test.echo" || name == "test.fail" || name == "test.away" || name == "grains.get"
 }
 func (f *functions) Names() []string { return []string{"grains.get", "test.echo", "test.fail"} }
 func (f *functions) Call(_ context.Context, name string, args []any, kw *value.Dict) (any, error) {
@@ -33,10 +33,26 @@ func (f *functions) Call(_ context.Context, name string, args []any, kw *value.D
 	if name == "test.fail" {
 		return nil, fn.Errorf("it does not work")
 	}
+	if name == "test.away" {
+		return nil, fn.Errorf("the server: %w", away{})
+	}
 	if len(args) == 0 {
 		return kw, nil
 	}
 	return args[0], nil
+}
+
+// away is an error with an answer beside it.
+type away struct{}
+
+func (away) Error() string { return "it cannot be asked" }
+func (away) Answer() any   { return value.NewDict(0) }
+
+func TestAnswerBesideAnError(t *testing.T) {
+	got, err := New(Options{}).Text(t.Context(), "jinja", request("{{ salt['test.away']() }} {{ salt['test.away']('x') | length }}"))
+	if err != nil || got != "{} 0" {
+		t.Errorf("%q, %v", got, err)
+	}
 }
 
 func request(src string) Request {

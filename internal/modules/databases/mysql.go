@@ -225,10 +225,49 @@ func with[T any](ctx context.Context, c *fn.Call, kw fn.Kwargs, do func(*conn) (
 	x, err := open(ctx, c, kw)
 	if err != nil {
 		var none T
-		return none, err
+		var answer any = none
+		switch any(none).(type) {
+		case *value.Dict:
+			answer = value.NewDict(0)
+		case *value.List:
+			answer = &value.List{}
+		case nil:
+			answer = false
+		}
+		return none, cannotAsk(c, err, answer)
 	}
 	defer x.Close()
 	return do(x)
+}
+
+// noServer is the error of a server that cannot be asked. Salt's functions
+// log it and return something empty, which templates go on with.
+type noServer struct {
+	error
+	answer any
+}
+
+func (u *noServer) Unwrap() error { return u.error }
+
+// Answer is what Salt's function returns, for templates.
+func (u *noServer) Answer() any { return u.answer }
+
+// cannotAsk logs an error of connecting and puts an answer beside it.
+func cannotAsk(c *fn.Call, err error, answer any) error {
+	if c.Log != nil {
+		c.Log.Error(err.Error())
+	}
+	return &noServer{err, answer}
+}
+
+// orList is with's result, for functions that Salt has answer with an empty
+// list if the server cannot be asked.
+func orList[T any](v T, err error) (T, error) {
+	var u *noServer
+	if errors.As(err, &u) {
+		u.answer = &value.List{}
+	}
+	return v, err
 }
 
 // run executes a statement with question marks for values.
@@ -414,6 +453,9 @@ func fileQuery(ctx context.Context, c *fn.Call, a fileQueryArgs) (any, error) {
 	columns, results := &value.List{}, &value.List{}
 	for _, q := range statements(string(b)) {
 		d, err := query(ctx, c, queryArgs{a.Database, q, fn.Kwargs{Dict: a.Conn.Clone()}})
+		if u := (*noServer)(nil); errors.As(err, &u) {
+			u.answer = false
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -508,7 +550,7 @@ func (x *conn) hasDB(ctx context.Context, name string) (bool, error) {
 }
 
 func dbGet(ctx context.Context, c *fn.Call, a nameArgs) (*value.Dict, error) {
-	return with(ctx, c, a.Conn, func(x *conn) (*value.Dict, error) { return x.charset(ctx, a.Name) })
+	return orList(with(ctx, c, a.Conn, func(x *conn) (*value.Dict, error) { return x.charset(ctx, a.Name) }))
 }
 
 func dbTables(ctx context.Context, c *fn.Call, a nameArgs) (any, error) {
@@ -552,7 +594,7 @@ func dbCreate(ctx context.Context, c *fn.Call, a dbArgs) (bool, error) {
 }
 
 func alterDB(ctx context.Context, c *fn.Call, a dbArgs) (bool, error) {
-	return with(ctx, c, a.Conn, func(x *conn) (bool, error) {
+	return orList(with(ctx, c, a.Conn, func(x *conn) (bool, error) {
 		now, err := x.charset(ctx, a.Name)
 		if err != nil {
 			return false, err
@@ -565,7 +607,7 @@ func alterDB(ctx context.Context, c *fn.Call, a dbArgs) (bool, error) {
 		}
 		err = x.run(ctx, "ALTER DATABASE "+quoted(a.Name, false)+" CHARACTER SET ? COLLATE ?", a.Charset, a.Collate)
 		return err == nil, err
-	})
+	}))
 }
 
 func dbRemove(ctx context.Context, c *fn.Call, a nameArgs) (bool, error) {

@@ -113,7 +113,7 @@ func isTrue(v any) bool {
 func userExists(ctx context.Context, c *fn.Call, a existsArgs) (bool, error) {
 	x, err := reach(ctx, c, a.User, a.Password, a.Conn)
 	if err != nil {
-		return false, err
+		return false, cannotAsk(c, err, false)
 	}
 	defer x.Close()
 	return x.hasUser(ctx, a)
@@ -160,7 +160,7 @@ func (x *conn) bySocket(ctx context.Context, host string) (string, error) {
 func userCreate(ctx context.Context, c *fn.Call, a createArgs) (bool, error) {
 	x, err := reach(ctx, c, a.User, a.Password, a.Conn)
 	if err != nil {
-		return false, err
+		return false, cannotAsk(c, err, false)
 	}
 	defer x.Close()
 	if there, err := x.hasUser(ctx, existsArgs{User: a.User, Host: a.Host}); err != nil || there {
@@ -208,7 +208,7 @@ type chpassArgs struct {
 func userChpass(ctx context.Context, c *fn.Call, a chpassArgs) (bool, error) {
 	x, err := reach(ctx, c, a.User, a.Password, a.Conn)
 	if err != nil {
-		return false, err
+		return false, cannotAsk(c, err, false)
 	}
 	defer x.Close()
 	if there, err := x.hasUser(ctx, existsArgs{User: a.User, Host: a.Host}); err != nil || !there {
