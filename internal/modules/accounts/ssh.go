@@ -594,15 +594,26 @@ func (s ssh) setHost(ctx context.Context, c *fn.Call, a setHostArgs) (*value.Dic
 	return value.DictOf("status", "updated", "old", before, "new", after), nil
 }
 
-// learn writes the file; one that is new belongs to its user.
+// learn writes the file. One that is new belongs to its user, and so does a
+// folder that is new, which nobody else may enter.
 func (s ssh) learn(u account.User, path, name string, lines []sshkeys.Host, all bool) error {
-	isNew := !s.m.Exists(path)
-	if err := sshkeys.Learn(s.m, path, name, lines, all); err != nil || !isNew || u.Name == "" {
+	dir := filepath.Dir(path)
+	isNew, newDir := !s.m.Exists(path), !s.m.Exists(dir)
+	if err := sshkeys.Learn(s.m, path, name, lines, all); err != nil || !isNew {
 		return err
 	}
 	err := s.m.Chmod(path, 0o600)
+	if u.Name == "" {
+		return err
+	}
+	if newDir {
+		err = errors.Join(err, s.m.Chmod(dir, 0o700))
+	}
 	if os.Geteuid() == 0 {
-		err = errors.Join(err, os.Lchown(s.m.Path(path), u.UID, u.GID), os.Lchown(s.m.Path(filepath.Dir(path)), u.UID, u.GID))
+		err = errors.Join(err, os.Lchown(s.m.Path(path), u.UID, u.GID))
+		if newDir {
+			err = errors.Join(err, os.Lchown(s.m.Path(dir), u.UID, u.GID))
+		}
 	}
 	return err
 }

@@ -202,7 +202,7 @@ func extensionPresent(ctx context.Context, e *state.Env, a extensionArgs) (state
 	s := a.server(e)
 	v, err := s.call(ctx, "create_metadata", "name", a.Name, "schema", a.Schema, "ext_version", a.Version)
 	if err != nil {
-		return state.Plan{}, err
+		return s.unless(ctx, a.DB, "Extension "+a.Name+" is set to be installed"), err
 	}
 	verb, past := "upgrade", "upgraded"
 	switch found := value.Texts(v); {
@@ -237,6 +237,20 @@ func extensionAbsent(ctx context.Context, e *state.Env, a extensionAbsentArgs) (
 	}), nil
 }
 
+// unless is what a test shows of something in a database that cannot be asked:
+// if that is so since there is no such database, the state before this one may
+// be about to make it. Otherwise the plan is empty.
+func (s server) unless(ctx context.Context, database any, would string) state.Plan {
+	kw := fn.Kwargs{Dict: s.conn.Clone()}
+	kw.Delete("dbname")
+	kw.Delete("maintenance_db")
+	there, err := server{s.e, s.module, kw}.is(ctx, "db_exists", "name", database)
+	if err != nil || there {
+		return state.Plan{}
+	}
+	return state.Plan{Forecast: &state.Result{Comment: would}}
+}
+
 // schemaReach says how to reach the database of a schema.
 type schemaReach struct {
 	User     any `salt:"user" doc:"account to run psql as" default:"null"`
@@ -266,10 +280,14 @@ type schemaArgs struct {
 func schemaPresent(ctx context.Context, e *state.Env, a schemaArgs) (state.Plan, error) {
 	s := a.server(e, a.Database)
 	there, err := s.is(ctx, "schema_exists", "name", a.Name)
-	if err != nil || there {
-		return state.Plan{Comment: "Schema " + a.Name + " already exists in database " + a.Database}, err
+	would := "Schema " + a.Name + " is set to be created in database " + a.Database + "."
+	switch {
+	case err != nil:
+		return s.unless(ctx, a.Database, would), err
+	case there:
+		return state.Plan{Comment: "Schema " + a.Name + " already exists in database " + a.Database}, nil
 	}
-	return one("Schema "+a.Name+" is set to be created in database "+a.Database+".", func(ctx context.Context) (state.Change, error) {
+	return one(would, func(ctx context.Context) (state.Change, error) {
 		ok, err := s.is(ctx, "schema_create", "name", a.Name, "owner", a.Owner)
 		return done(ok, err, a.Name, "Present", "Schema "+a.Name+" has been created in database "+a.Database, "Failed to create schema "+a.Name+" in database "+a.Database)
 	}), nil
@@ -310,10 +328,14 @@ func (a languageArgs) server(e *state.Env) server {
 func languagePresent(ctx context.Context, e *state.Env, a languageArgs) (state.Plan, error) {
 	s := a.server(e)
 	there, err := s.is(ctx, "language_exists", "name", a.Name)
-	if err != nil || there {
-		return state.Plan{Comment: "Language " + a.Name + " is already installed"}, err
+	would := "Language " + a.Name + " is set to be installed"
+	switch {
+	case err != nil:
+		return s.unless(ctx, a.Database, would), err
+	case there:
+		return state.Plan{Comment: "Language " + a.Name + " is already installed"}, nil
 	}
-	return one("Language "+a.Name+" is set to be installed", func(ctx context.Context) (state.Change, error) {
+	return one(would, func(ctx context.Context) (state.Change, error) {
 		ok, err := s.is(ctx, "language_create", "name", a.Name)
 		return done(ok, err, a.Name, "Present", "Language "+a.Name+" has been installed", "Failed to install language "+a.Name)
 	}), nil
