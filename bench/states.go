@@ -17,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"brine/bench/simulate"
@@ -56,8 +55,9 @@ func (b *bench) newTree(k kind, files map[string]string) (*tree, error) {
 // cost is what a run of a program took.
 type cost struct {
 	cpu float64 // seconds
-	// resident is the most memory that it had, in bytes; own the part that is
-	// not pages of files, which the system shares out and takes back.
+	// resident is the most memory that it had, in bytes, by the kernel's mark of
+	// it; own the part that is not pages of files, which the system shares out and
+	// takes back, looked at every few milliseconds.
 	resident, own float64
 }
 
@@ -80,8 +80,8 @@ func (t *tree) call(ctx context.Context, want string, args ...string) (cost, err
 		case err = <-ended:
 			running = false
 		case <-look.C:
-			if own, e := system.Anonymous(c.Process.Pid); e == nil {
-				used.own = max(used.own, float64(own))
+			if own, most, e := system.ResidentOf(c.Process.Pid); e == nil {
+				used.own, used.resident = max(used.own, float64(own)), float64(most)
 			}
 		}
 	}
@@ -92,7 +92,6 @@ func (t *tree) call(ctx context.Context, want string, args ...string) (cost, err
 		return cost{}, fmt.Errorf("%s does not say %q: %.500s", strings.Join(c.Args, " "), want, out.String())
 	}
 	used.cpu = (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds()
-	used.resident = float64(c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss) * 1024
 	return used, nil
 }
 

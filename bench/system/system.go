@@ -140,20 +140,38 @@ func memory(pid int) (m Memory, err error) {
 	return m, nil
 }
 
-// Anonymous returns the resident memory of one process that is not pages of
-// files, in bytes. It is cheap enough to be asked often.
-func Anonymous(pid int) (int64, error) {
+// ResidentOf returns the resident memory of one process, in bytes: the part that is
+// not pages of files, now, and the most that it ever had, with them. It is cheap
+// enough to be asked often.
+//
+// The most is not what the kernel tells of a child that has ended (ru_maxrss): that
+// counts what its parent had when it started it.
+func ResidentOf(pid int) (own, most int64, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
+	found := 0
 	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "RssAnon:" {
-			kb, err := strconv.ParseInt(f[1], 10, 64)
-			return kb << 10, err
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != "RssAnon:" && f[0] != "VmHWM:" {
+			continue
+		}
+		kb, err := strconv.ParseInt(f[1], 10, 64)
+		if err != nil {
+			return 0, 0, err
+		}
+		found++
+		if f[0] == "VmHWM:" {
+			most = kb << 10
+		} else {
+			own = kb << 10
 		}
 	}
-	return 0, fmt.Errorf("/proc/%d/status has no RssAnon: the process has ended", pid)
+	if found < 2 {
+		return 0, 0, fmt.Errorf("/proc/%d/status has no RssAnon and VmHWM: the process has ended", pid)
+	}
+	return own, most, nil
 }
 
 // Files returns the limit of open files after raising it as far as the system

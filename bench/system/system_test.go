@@ -5,6 +5,8 @@ package system
 import (
 	"os"
 	"os/exec"
+	"runtime"
+	"runtime/debug"
 	"testing"
 	"time"
 )
@@ -37,6 +39,7 @@ func TestCPUCountsChildren(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
+	debug.FreeOSMemory() // what other tests have left is not to be used again
 	before, err := MemoryOf(os.Getpid())
 	if err != nil || before.PSS < 1<<20 || before.Own > before.PSS || before.Own < 1<<19 {
 		t.Fatalf("this process takes %+v: %v", before, err)
@@ -73,4 +76,36 @@ func TestBytes(t *testing.T) {
 	if err != nil || after-before < n {
 		t.Errorf("%d bytes, %v", after-before, err)
 	}
+}
+
+// TestResident: the most of a child is its own, however large its parent is.
+func TestResident(t *testing.T) {
+	big := make([]byte, 64<<20)
+	for i := range big {
+		big[i] = 1
+	}
+	own, most, err := ResidentOf(os.Getpid())
+	if err != nil || own < 64<<20 || most < own {
+		t.Errorf("this process has %d bytes of its own, at most %d: %v", own, most, err)
+	}
+	c := exec.Command("cat")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	own, most, err = ResidentOf(c.Process.Pid)
+	if err != nil || most > 16<<20 || own > most {
+		t.Errorf("cat has %d bytes of its own, at most %d: %v", own, most, err)
+	}
+	in.Close()
+	if err := c.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ResidentOf(c.Process.Pid); err == nil {
+		t.Error("a process that has ended has memory")
+	}
+	runtime.KeepAlive(big)
 }
