@@ -395,6 +395,34 @@ func runPostgres(t testing.TB, secure bool) *Server {
 	return s
 }
 
+// Rabbit starts a RabbitMQ server, in a namespace of process ids that ends with
+// it. env are the variables that its tools need to find it. It needs root.
+func Rabbit(t testing.TB) (s *Server, env []string) {
+	t.Helper()
+	const bin = "/usr/lib/rabbitmq/bin/"
+	tools.Need(t, "rabbitmq-server", bin+"rabbitmq-server")
+	s = &Server{Name: "rabbitmq-server", Host: address(), Port: 5672, Dir: folder(t, nil)}
+	port := 20000 + 2*rand.IntN(5000)
+	env = []string{"HOME=" + s.Dir, "ERL_EPMD_PORT=" + strconv.Itoa(port), "RABBITMQ_DIST_PORT=" + strconv.Itoa(port+1), "RABBITMQ_NODENAME=test" + strconv.Itoa(port) + "@localhost",
+		"RABBITMQ_NODE_IP_ADDRESS=" + s.Host, "RABBITMQ_NODE_PORT=" + strconv.Itoa(s.Port), "RABBITMQ_MNESIA_BASE=" + s.Dir + "/data", "RABBITMQ_LOG_BASE=" + s.Dir + "/log",
+		"RABBITMQ_ENABLED_PLUGINS_FILE=" + s.Dir + "/plugins", "RABBITMQ_CONFIG_FILE=" + s.Dir + "/none", "LC_ALL=C.UTF-8",
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none", "RABBITMQ_CTL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none"}
+	s.start = func() *exec.Cmd {
+		c := as(exec.Command("unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "epmd -address 127.0.0.1 & "+bin+"rabbitmq-server"), nil, s.Dir)
+		c.Env = append(c.Env, env...)
+		return c
+	}
+	s.ready = func() error {
+		c := as(exec.Command(bin+"rabbitmqctl", "await_startup"), nil, s.Dir)
+		c.Env = append(c.Env, env...)
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %s", err, out)
+		}
+		return nil
+	}
+	return s.run(t), env
+}
+
 // StockPython runs a script with stock Salt's modules, whose source tree
 // BRINE_STOCK_SALT names, or skips the test. It skips, too, without one of the
 // Python modules that the script needs (fails where tools are demanded).

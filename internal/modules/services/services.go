@@ -10,7 +10,7 @@ import (
 
 // Modules returns the modules of this family, working on one machine.
 func Modules(m *host.Machine) []fn.Module {
-	return []fn.Module{serviceModule(m), apacheModule(m), supervisordModule(m)}
+	return []fn.Module{serviceModule(m), apacheModule(m), supervisordModule(m), rabbitmqModule(m), webutilModule(m)}
 }
 
 // none is the argument of functions without any.

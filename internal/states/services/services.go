@@ -1,6 +1,7 @@
 // Package services holds the state module service: what runs on a machine,
 // and what starts when it boots; and apache_module, apache_site and
-// apache_conf for what a web server of Debian serves.
+// apache_conf for what a web server of Debian serves; supervisord and
+// rabbitmq_user and others for the daemons of these names.
 //
 // The states know no init system. They ask the minion's execution module
 // service, whichever that is, and do without what it cannot do.
@@ -21,7 +22,7 @@ type service struct{}
 // Modules returns the modules of this family.
 func Modules() []state.Module {
 	s := service{}
-	return append(append(apacheModules(), supervisordModule()), state.Module{Name: "service", Doc: `Have services run or not, now and after a boot.`, Funcs: []state.Func{
+	return append(append(append(apacheModules(), rabbitmqModules()...), supervisordModule(), webutilModule()), state.Module{Name: "service", Doc: `Have services run or not, now and after a boot.`, Funcs: []state.Func{
 		state.Of("running", s.running, `Have a service run.`),
 		state.Of("dead", s.dead, `Have a service not run.`),
 		state.Of("enabled", s.enabled, `Have a service start at boot.`),

@@ -16,6 +16,7 @@ import (
 	"brine/internal/modules/shell"
 	"brine/internal/states/core"
 	"brine/internal/states/statetest"
+	"brine/test/servertest"
 	"brine/test/tools"
 )
 
@@ -99,3 +100,39 @@ func supervisordTable(t *testing.T) statetest.Table {
 func TestSupervisord(t *testing.T) { statetest.Run(t, supervisordTable(t)) }
 
 func TestSupervisordRecordingIsTrue(t *testing.T) { supervisordTable(t).Verify(t) }
+
+// rabbitmqTable is the table of RabbitMQ with a server for it.
+func rabbitmqTable(t *testing.T) statetest.Table {
+	t.Helper()
+	tab := table("rabbitmq")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	if !statetest.Inside() {
+		if os.Geteuid() != 0 {
+			t.Skip("namespaces are for root")
+		}
+		s, env := servertest.Rabbit(t)
+		t.Cleanup(s.Remove)
+		for _, e := range env {
+			tab.Env = append(tab.Env, "RABBIT_"+e)
+		}
+	}
+	return tab
+}
+
+// TestRabbitMQ changes a real broker.
+func TestRabbitMQ(t *testing.T) {
+	t.Parallel()
+	statetest.Run(t, rabbitmqTable(t))
+}
+
+func TestRabbitMQRecordingIsTrue(t *testing.T) { rabbitmqTable(t).Verify(t) }
+
+// TestWebutil changes files of users with htpasswd.
+func TestWebutil(t *testing.T) {
+	tools.Need(t, "apache2", "htpasswd")
+	tab := table("webutil")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestWebutilRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/webutil") }
