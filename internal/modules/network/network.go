@@ -86,7 +86,7 @@ func Modules(s Sources) []fn.Module {
 		fn.Of("mod_bufsize", n.setBufsize, `Set the sizes of an interface's ring buffers.
 			The keywords are rx, tx, rx-mini and rx-jumbo.`, fn.Example("salt '*' network.mod_bufsize eth0 rx=512 tx=512")),
 		fn.Of("mod_hostname", n.setHostname, `Set the host name, also in the files that hold it.`, fn.Example("salt '*' network.mod_hostname master.saltstack.com")),
-	}}, hostsModule(s.Machine), digModule(s.Machine), dnsutilModule(s.Machine), httpModule(), iptablesModule(s.Machine)}
+	}}, hostsModule(s.Machine), digModule(s.Machine), dnsutilModule(s.Machine), httpModule(), iptablesModule(s.Machine), firewalldModule(s.Machine)}
 }
 
 func (n network) interfaces(context.Context, *fn.Call, none) (*value.Dict, error) {

@@ -1,5 +1,5 @@
 // Package system holds the state modules for the settings of a machine: cron,
-// host, sysctl, mount, iptables, timezone, locale, kmod, alias, lvm and blockdev. A module is one file, which adds
+// host, sysctl, mount, iptables, timezone, locale, kmod, alias, lvm, blockdev and firewalld. A module is one file, which adds
 // itself to the list.
 //
 // Settings are read and changed by the minion's execution modules, whichever
