@@ -19,7 +19,7 @@ type mounts struct{ m *host.Machine }
 
 func mountModule(m *host.Machine) fn.Module {
 	x := mounts{m}
-	return fn.Module{Name: "mount", When: fn.Linux, Doc: `What is mounted, and what is to be mounted at boot.`, Funcs: []fn.Func{
+	return fn.Module{Name: "mount", When: fn.Linux, Doc: `What is mounted, and what is to be mounted at boot.`, Funcs: append(x.cached(), []fn.Func{
 		fn.Of("active", x.active, `Return what is mounted, by folder.`, fn.Example("salt '*' mount.active extended=True")),
 		fn.Of("is_mounted", x.isMounted, `Say whether something is mounted on a folder.`, fn.Example("salt '*' mount.is_mounted /mnt/share")),
 		fn.Of("fstab", x.fstab, `Return the entries of fstab by folder.`, fn.Example("salt '*' mount.fstab")),
@@ -35,7 +35,7 @@ func mountModule(m *host.Machine) fn.Module {
 		fn.Of("is_fuse_exec", x.isFuse, `Say whether a program is linked with libfuse.`, fn.Example("salt '*' mount.is_fuse_exec sshfs")),
 		fn.Of("get_mount_from_path", x.fromPath, `Return the folder that the file system of a path is mounted on.`, fn.Example("salt '*' mount.get_mount_from_path /opt/some/path")),
 		fn.Of("get_device_from_path", x.device, `Return the device that holds a path.`, fn.Example("salt '*' mount.get_device_from_path /opt/some/path")),
-	}}
+	}...)}
 }
 
 // opts are options as Salt shows them, with names of users and groups as

@@ -71,6 +71,26 @@ func TestMountsLikeSalt(t *testing.T) {
 	}
 }
 
+// TestMountCache keeps how folders are mounted, as Salt does.
+func TestMountCache(t *testing.T) {
+	jobs := [][]any{{"mount.read_mount_cache", "/x"}, {"mount.delete_mount_cache", "/x"}, {"mount.write_mount_cache", "/x", "tmpfs", true, "tmpfs", "ro,noexec"},
+		{"mount.write_mount_cache", "/y", "tmpfs", false, "tmpfs", "rw"}, {"mount.read_mount_cache", "/x"}, {"mount.delete_mount_cache", "/x"}, {"mount.read_mount_cache", "/x"}, {"mount.read_mount_cache", "/y"}}
+	recorded := stocktest.Ask(t, nil, jobs...)
+	r, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := fn.Tree{Dict: value.DictOf("cachedir", t.TempDir())}
+	for i, j := range recorded {
+		if got := r.Run(t.Context(), &fn.Call{Config: config}, fn.Job{Fun: j.Str("fun"), Arg: jobs[i][1:]}); !value.Equal(got.Return, j.At("return")) {
+			t.Errorf("%v: returns %s\nSalt: %s", jobs[i], value.Repr(got.Return), value.Repr(j.At("return")))
+		}
+	}
+	if got := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "mount.read_mount_cache", Arg: []any{"/x"}}); got.Success {
+		t.Errorf("without a cachedir: %v", got.Return)
+	}
+}
+
 // TestCron keeps a crontab by a program that stands in for the real one.
 func TestCron(t *testing.T) {
 	m := &host.Machine{Root: t.TempDir()}
