@@ -8,4 +8,4 @@ import (
 )
 
 // Modules returns the modules of this family, working on one machine.
-func Modules(m *host.Machine) []fn.Module { return []fn.Module{gitModule(m)} }
+func Modules(m *host.Machine) []fn.Module { return []fn.Module{gitModule(m), hgModule(m)} }

@@ -64,7 +64,9 @@ def run(chunks, test):
         if tag.startswith("test_|-"):
             continue
         one = {k: ret.get(k) for k in ("result", "comment", "changes", "warnings") if k in ret}
-        if not isinstance(one["comment"], str):
+        if isinstance(one["comment"], Exception):
+            one["comment"] = str(one["comment"])
+        elif not isinstance(one["comment"], str):
             one["comment"] = "\n".join(map(str, one["comment"]))
         one["comment"] = untraced(one["comment"])
         if table.get("names") and str(ret.get("name")) != tag.split("_|-")[2]:

@@ -1,4 +1,4 @@
-// Package vcs holds the state module git: checkouts that follow a remote
+// Package vcs holds the state modules git and hg: checkouts that follow a remote
 // repository, repositories, and settings of git. The texts of comments and the
 // shape of changes are Salt's.
 package vcs
@@ -25,7 +25,7 @@ var functions []func(git) []state.Func
 
 func add(f func(git) []state.Func) { functions = append(functions, f) }
 
-// Modules returns the module git, working on one machine.
+// Modules returns the modules of this family, working on one machine.
 func Modules(m *host.Machine) []state.Module {
 	mod := state.Module{Name: "git", Doc: `Keep checkouts and settings of git as they are declared.`, When: func(fn.Reader) (string, bool) {
 		if m.Which("git") == "" {
@@ -36,7 +36,7 @@ func Modules(m *host.Machine) []state.Module {
 	for _, f := range functions {
 		mod.Funcs = append(mod.Funcs, f(git{m})...)
 	}
-	return []state.Module{mod}
+	return []state.Module{mod, hgModule(m)}
 }
 
 // as says who git runs as.

@@ -4,7 +4,10 @@ import (
 	"testing"
 
 	"brine/internal/host"
+	"brine/internal/modules/shell"
+	modvcs "brine/internal/modules/vcs"
 	"brine/internal/states/statetest"
+	"brine/test/tools"
 )
 
 func TestAgainstStock(t *testing.T) {
@@ -13,3 +16,12 @@ func TestAgainstStock(t *testing.T) {
 }
 
 func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/git") }
+
+// TestHg follows repositories of Mercurial.
+func TestHg(t *testing.T) {
+	tools.Need(t, "mercurial", "hg")
+	m := &host.Machine{}
+	statetest.Run(t, statetest.Table{Name: "testdata/hg", States: Modules(m), Functions: append(modvcs.Modules(m), shell.Modules()...)})
+}
+
+func TestHgRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/hg") }
