@@ -57,9 +57,11 @@ func (a httpArgs) answer(ctx context.Context, e *state.Env, test bool) state.Res
 	data, _ := v.(*value.Dict)
 	r := state.Result{Extra: value.DictOf("data", data)}
 	c := httpCheck{result: &r}
-	if err := c.text(a, data.Str("text")); err == nil {
+	err = c.text(a, data.Str("text"))
+	if err == nil {
 		err = c.status(a, data)
-	} else {
+	}
+	if err != nil {
 		r.Verdict, r.Comment = state.Failed, err.Error()
 		return r
 	}
