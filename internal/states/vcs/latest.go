@@ -194,8 +194,8 @@ func (f *following) tags() []string {
 }
 
 func (f *following) there(ctx context.Context) bool {
-	if f.Bare && filesys.IsDir(filepath.Join(f.Target, "refs")) {
-		return true
+	if f.Bare { // a checkout is none, and not to be fetched into
+		return filesys.IsDir(filepath.Join(f.Target, "refs")) || filesys.IsDir(f.Target) && f.r.IsWorktree(ctx)
 	}
 	return f.r.isCheckout(ctx)
 }
