@@ -113,6 +113,7 @@ func TestBindErrors(t *testing.T) {
 		{"three", list("1", "2", "3", "4"), value.DictOf("c", 2), "three() got multiple values for argument 'c'"},
 		{"three", list("1", "2"), value.DictOf("d", 2), "three() got an unexpected keyword argument 'd'"},
 		{"three", list("1", "2", "x"), nil, `three() argument 'c': expected a whole number, got the text "x"`},
+		{"fail", list(nil), nil, "fail() argument 'how': expected a text, got null"},
 		{"rest", nil, nil, "rest() missing 1 required positional argument: 'a'"},
 		{"rest", list("1"), nil, "rest() missing 1 required keyword-only argument: 'k'"},
 	} {
@@ -175,6 +176,9 @@ func TestBind(t *testing.T) {
 	got := call("three", list("x"), value.DictOf("b", 2)).Interface().(threeArgs)
 	if want := (threeArgs{A: "x", B: int64(2), C: 7}); got != want {
 		t.Errorf("three: got %+v, want %+v", got, want)
+	}
+	if got := call("three", list("x", nil, nil), nil).Interface().(threeArgs); got.C != 0 {
+		t.Errorf("null for a number that need not be given: %+v", got)
 	}
 	rest := call("rest", list("x", "y", "z"), value.DictOf("k", 1, "m", "n")).Interface().(restArgs)
 	if rest.A != "x" || !reflect.DeepEqual(rest.Rest, Args{"y", "z"}) || rest.K != int64(1) || rest.O != 2 || value.Repr(rest.Kw.Dict) != "{'m': 'n'}" {
