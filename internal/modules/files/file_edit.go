@@ -130,7 +130,12 @@ func (f file) replace(ctx context.Context, c *fn.Call, a replaceArgs) (any, erro
 	changed, err := textedit.Replace(text, a.Pattern, value.Str(a.Repl), textedit.ReplaceOptions{
 		Count: a.Count, Flags: flags, Literal: a.Literal, Append: a.Append, Prepend: a.Prepend, NotFound: a.NotFound,
 	})
-	return edited(path, text, changed, err, a.Show, a.DryRun, backupEnd(a.Backup))
+	end := backupEnd(a.Backup)
+	v, err := edited(path, text, changed, err, a.Show, a.DryRun, end)
+	if err == nil && end != "" && changed != text && !a.DryRun { // the copy does not belong to the file's owner, as with Salt
+		err = os.Lchown(path+end, os.Geteuid(), os.Getegid())
+	}
+	return v, err
 }
 
 // edited writes what has changed, and returns the diff or whether there is one.

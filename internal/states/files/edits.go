@@ -69,6 +69,9 @@ type editing struct {
 	name, old, new string
 	// backup is the end of the name of a copy of the old file, "" for none.
 	backup string
+	// disowned says that the copy belongs to who runs this, and not to the
+	// file's owner.
+	disowned bool
 	// foretold and done are the comments of a test and of a run.
 	foretold, done string
 	show           bool
@@ -99,6 +102,11 @@ func (w editing) write() error {
 	if w.backup != "" {
 		if err := filesys.Copy(w.name, w.name+w.backup, true); err != nil {
 			return fn.Errorf("cannot make the backup %s: %w", w.name+w.backup, cause(err))
+		}
+		if w.disowned {
+			if err := os.Lchown(w.name+w.backup, os.Geteuid(), os.Getegid()); err != nil {
+				return fn.Errorf("cannot make the backup %s: %w", w.name+w.backup, cause(err))
+			}
 		}
 	}
 	as := atomicfile.As{Mode: -1, UID: -1, GID: -1, Durable: true}
@@ -160,7 +168,7 @@ func (file) replace(_ context.Context, _ *state.Env, a replaceArgs) (state.Plan,
 		return state.Plan{}, fn.Errorf("%w", err)
 	}
 	return editing{
-		name: name, old: text, new: changed, backup: backupEnd(a.Backup), show: a.ShowChanges, foretold: "Changes would have been made", done: "Changes were made",
+		name: name, old: text, new: changed, backup: backupEnd(a.Backup), disowned: true, show: a.ShowChanges, foretold: "Changes would have been made", done: "Changes were made",
 	}.plan(), nil
 }
 
