@@ -78,6 +78,7 @@ var broken = map[string]struct {
 	"same module twice":   {slsFile("a:\n  test.nop: []\n  test.succeed_with_changes: []\n"), []string{`ID 'a' in SLS 'x' contains multiple state declarations of the same type (x.sls, line 1)`}},
 	"unknown state":       {slsFile("a:\n  tset.nop: []\n"), []string{`State 'tset.nop' was not found in SLS 'x'`, `Brine has no state tset.nop; did you mean test.nop? (x.sls, line 1)`}},
 	"unknown function of": {slsFile("a:\n  test.nopp: []\n"), []string{`State 'test.nopp' was not found in SLS 'x'`, `Brine has no state test.nopp; did you mean test.nop? (x.sls, line 1)`}},
+	"Salt's state":        {slsFile("a:\n  docker_container.running: []\n"), []string{`State 'docker_container.running' was not found in SLS 'x'`, `Brine does not have the states of Salt's module docker_container (x.sls, line 1)`}},
 	"far from any state":  {slsFile("b:\n  test.nop: []\na:\n  test.entirely_different: []\n"), []string{`Brine has no state test.entirely_different; it has test.`, `(x.sls, line 3)`}},
 	"missing argument":    {slsFile("a:\n  test.check_pillar:\n    - present: {x: y}\n"), []string{`keys of the pillar have to be a text or a list of texts, not dict`}},
 	"names is a text":     {slsFile("a:\n  test.nop:\n    - names: x\n"), []string{`The 'names' argument in state 'a' in SLS 'x' needs to be formed as a list (x.sls, line 1)`}},

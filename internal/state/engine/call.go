@@ -79,7 +79,9 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 		}
 		faults := []string{fmt.Sprintf("State '%s' was not found in SLS '%s'", full, value.Str(low.At("__sls__"))), "Reason: " + err.Error()}
 		if _, refused := r.deps.States.Declarations().Missing()[value.Str(low.At("state"))]; !refused && r.deps.Where != nil {
-			faults = append(faults, r.unknown(full)+r.deps.Where(r.ctx, low))
+			if more := r.unknown(full); more != "" {
+				faults = append(faults, more+r.deps.Where(r.ctx, low))
+			}
 		}
 		return nil, nil, faults
 	}
@@ -92,7 +94,9 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 	return f, mask, append(faults, r.selfRequired(low)...)
 }
 
-// unknown says what there is in place of a state that Brine has not got.
+// unknown says what there is in place of a state that Brine has not got. It is
+// empty for a module that Salt has not got either and that is like no other: then
+// Salt's words say all.
 func (r *run) unknown(full string) string {
 	names := r.deps.States.Declarations().Names()
 	if near := textedit.Nearest(full, names); len(near) > 0 {
@@ -103,7 +107,10 @@ func (r *run) unknown(full string) string {
 	if len(own) > 0 {
 		return "Brine has no state " + full + "; it has " + strings.Join(own, ", ")
 	}
-	return "Brine has no states " + module
+	if state.Unsupported(module) {
+		return "Brine does not have the states of Salt's module " + module
+	}
+	return ""
 }
 
 // selfRequired finds a state that requires itself.

@@ -1,0 +1,20 @@
+package catalogue
+
+import (
+	"testing"
+
+	"brine/internal/state"
+	"brine/internal/states/orchestration"
+)
+
+// TestUnsupported fails when a module has come that was told to be missing.
+func TestUnsupported(t *testing.T) {
+	if !state.Unsupported("docker_container") || state.Unsupported("docker_container x509") || state.Unsupported("") {
+		t.Error("names are not found as they should be")
+	}
+	for _, m := range States(orchestration.Deps{}) {
+		if state.Unsupported(m.Name) {
+			t.Errorf("%s is there, but listed in internal/state/unsupported.go as one that is not", m.Name)
+		}
+	}
+}
