@@ -1,9 +1,8 @@
 package textedit
 
 import (
-	"fmt"
-
 	"brine/internal/pyre"
+	"brine/internal/salt"
 	"brine/internal/value"
 )
 
@@ -21,11 +20,11 @@ func Flags(v any) (pyre.Flags, error) {
 		for _, it := range v.Items {
 			flag, ok := pyre.FlagByName(value.Str(it))
 			if !ok {
-				return 0, fmt.Errorf("Invalid re flag given: %s", value.Str(it))
+				return 0, salt.Errorf(salt.Invalid, "Invalid re flag given: %s", value.Str(it))
 			}
 			out |= flag
 		}
 		return out, nil
 	}
-	return 0, fmt.Errorf(`Invalid re flags: "%s", must be given either as a single flag string, a list of strings, as an integer, or as an re flag`, value.Str(v))
+	return 0, salt.Errorf(salt.Invalid, `Invalid re flags: "%s", must be given either as a single flag string, a list of strings, as an integer, or as an re flag`, value.Str(v))
 }
