@@ -45,6 +45,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"brine/internal/fileclient"
 	"brine/internal/fileserver"
@@ -257,7 +258,12 @@ func command(t *testing.T, tab Table, name string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		// A daemon that a table started ends with it, but may be writing still.
+		err := os.RemoveAll(dir)
+		for deadline := time.Now().Add(30 * time.Second); errors.Is(err, syscall.ENOTEMPTY) && time.Now().Before(deadline); err = os.RemoveAll(dir) {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})
