@@ -2,12 +2,14 @@ package control
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"brine/internal/host"
 	"brine/internal/modules/core"
 	"brine/internal/modules/files"
 	"brine/internal/modules/system"
+	"brine/internal/state"
 	"brine/internal/states/statetest"
 )
 
@@ -17,3 +19,16 @@ func TestAgainstStock(t *testing.T) {
 }
 
 func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/control") }
+
+// TestNoPattern leaves all processes alone, which an empty pattern matches.
+func TestNoPattern(t *testing.T) {
+	p, err := processAbsent(t.Context(), nil, absentArgs{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []bool{true, false} {
+		if r := p.Whole(t.Context(), test); r.Verdict != state.Failed || !strings.Contains(r.Comment, "name is needed") {
+			t.Errorf("%+v", r)
+		}
+	}
+}

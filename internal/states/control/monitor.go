@@ -112,6 +112,9 @@ type absentArgs struct {
 func processAbsent(_ context.Context, e *state.Env, a absentArgs) (state.Plan, error) {
 	return whole(func(ctx context.Context, test bool) state.Result {
 		const none = "No matching processes running"
+		if a.Name == "" {
+			return failed("name is needed: an empty pattern would end every process of the machine")
+		}
 		if test {
 			v, err := e.Exec(ctx, "ps.pgrep", value.DictOf("user", a.User), a.Name)
 			if err != nil {

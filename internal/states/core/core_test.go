@@ -5,12 +5,14 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"brine/internal/host"
 	"brine/internal/modules/core"
 	"brine/internal/modules/files"
 	"brine/internal/modules/network"
+	"brine/internal/state"
 	"brine/internal/states/statetest"
 )
 
@@ -44,4 +46,13 @@ func httpTable(t *testing.T) statetest.Table {
 		t.Cleanup(func() { _ = s.Close() })
 	}
 	return tab
+}
+
+// TestHTTPTypes refuses kinds of comparison that there are not.
+func TestHTTPTypes(t *testing.T) {
+	for _, a := range []httpArgs{{Match: "x", MatchType: "regex", StatusType: "string"}, {Status: int64(200), MatchType: "string", StatusType: "range"}} {
+		if r := a.answer(t.Context(), nil, false); r.Verdict != state.Failed || !strings.Contains(r.Comment, "_type is ") {
+			t.Errorf("%+v: %+v", a, r)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package core
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -35,6 +36,13 @@ type httpArgs struct {
 func (a httpArgs) answer(ctx context.Context, e *state.Env, test bool) state.Result {
 	if a.Match == nil && a.Status == nil {
 		return state.Result{Verdict: state.Failed, Comment: " Either match text (match) or a status code (status) is required."}
+	}
+	// Salt compares nothing then, and says nothing.
+	switch {
+	case a.MatchType != "string" && a.MatchType != "pcre":
+		return state.Result{Verdict: state.Failed, Comment: fmt.Sprintf("match_type is %q, but must be string or pcre", a.MatchType)}
+	case a.StatusType != "string" && a.StatusType != "list" && a.StatusType != "pcre":
+		return state.Result{Verdict: state.Failed, Comment: fmt.Sprintf("status_type is %q, but must be string, list or pcre", a.StatusType)}
 	}
 	kw := a.Kwargs.Clean()
 	if !kw.Has("decode") {

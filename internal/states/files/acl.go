@@ -32,12 +32,10 @@ type aclNow struct {
 	name      string
 	kind      string
 	byDefault bool
-	// entries are those of the file itself; has says whether the kind may have
-	// any.
-	entries *value.List
-	has     bool
+	entries   *value.List // those of the file itself
 }
 
+// aclLook reads what a file has. A kind that no file can have is an error.
 func aclLook(ctx context.Context, e *state.Env, name, kind string, recurse bool) (aclNow, error) {
 	if _, err := os.Stat(name); err != nil {
 		return aclNow{}, state.Errorf("%s does not exist", name)
@@ -52,9 +50,12 @@ func aclLook(ctx context.Context, e *state.Env, name, kind string, recurse bool)
 		}
 	}
 	n.entries = n.of(n.files.Dict(name))
-	n.has = n.entries.Len() > 0 || n.byDefault
-	if err == nil && !n.files.Has(name) {
+	switch {
+	case err != nil:
+	case !n.files.Has(name):
 		err = state.Errorf("getfacl tells nothing of %s", name)
+	case n.entries.Len() == 0 && !n.byDefault:
+		err = state.Errorf("ACL Type does not exist")
 	}
 	return n, err
 }
@@ -137,15 +138,10 @@ type aclArgs struct {
 	Force   bool   `salt:"force" doc:"remove all other entries first" default:"false"`
 }
 
-const noACLType = "ACL Type does not exist"
-
 func aclPresent(ctx context.Context, e *state.Env, a aclArgs) (state.Plan, error) {
 	n, err := aclLook(ctx, e, a.Name, a.Type, a.Recurse)
 	if err != nil {
 		return state.Plan{}, err
-	}
-	if !n.has {
-		return state.Plan{}, state.Errorf(noACLType)
 	}
 	who, want := n.who(a.ACLName), octal(a.Perms)
 	now, there := find(n.entries, who)
@@ -208,9 +204,6 @@ func aclAbsent(ctx context.Context, e *state.Env, a aclAbsentArgs) (state.Plan, 
 	if err != nil {
 		return state.Plan{}, err
 	}
-	if !n.has {
-		return state.Plan{}, state.Errorf(noACLType)
-	}
 	there := false
 	for _, v := range n.files.All() {
 		file, _ := v.(*value.Dict)
@@ -248,9 +241,6 @@ func aclListPresent(ctx context.Context, e *state.Env, a aclListArgs) (state.Pla
 	n, err := aclLook(ctx, e, a.Name, a.Type, false)
 	if err != nil {
 		return state.Plan{}, err
-	}
-	if !n.has {
-		return state.Plan{}, state.Errorf(noACLType)
 	}
 	names := value.Texts(a.Names)
 	want, other, there, none := octal(a.Perms), int64(0), 0, true
@@ -291,9 +281,6 @@ func aclListAbsent(ctx context.Context, e *state.Env, a aclListAbsentArgs) (stat
 	n, err := aclLook(ctx, e, a.Name, a.Type, false)
 	if err != nil {
 		return state.Plan{}, err
-	}
-	if !n.has {
-		return state.Plan{}, state.Errorf(noACLType)
 	}
 	names := value.Texts(a.Names)
 	names = slices.DeleteFunc(names, func(name string) bool { _, ok := find(n.entries, name); return !ok })

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -136,3 +137,10 @@ func TestWebutil(t *testing.T) {
 }
 
 func TestWebutilRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/webutil") }
+
+// TestWebUserWithoutFile is no file without users.
+func TestWebUserWithoutFile(t *testing.T) {
+	if _, err := webUserAbsent(t.Context(), nil, webUserAbsentArgs{Name: "joe"}); err == nil || !strings.Contains(err.Error(), "htpasswd_file is needed") {
+		t.Errorf("%v", err)
+	}
+}

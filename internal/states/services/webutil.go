@@ -36,6 +36,9 @@ type webUserArgs struct {
 
 // webUser reports whether a file has a user.
 func webUser(file, name string) (bool, error) {
+	if file == "" {
+		return false, fn.Errorf("htpasswd_file is needed: the path of the file with the users")
+	}
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -49,9 +52,6 @@ func webUser(file, name string) (bool, error) {
 }
 
 func webUserExists(ctx context.Context, e *state.Env, a webUserArgs) (state.Plan, error) {
-	if a.File == "" {
-		return state.Plan{}, fn.Errorf("htpasswd_file is needed: the path of the file with the users")
-	}
 	there, err := webUser(a.File, a.Name)
 	if err != nil {
 		return state.Plan{}, err
