@@ -65,10 +65,14 @@ type Options struct {
 	// Finalize, if set, changes a value just before it is written.
 	Finalize func(v any) any
 
-	// MaxOutput bounds in bytes what one rendering makes, intermediate texts
-	// included, and MaxDepth how deep calls, imports and includes nest.
-	// Zero means 256 MiB and 250.
-	MaxOutput, MaxDepth int
+	// MaxOutput bounds in bytes what one rendering makes, intermediate values
+	// included, MaxSteps its work, and MaxDepth how deep calls, imports and
+	// includes nest. A step is about 100 ns: a turn of a loop, a call, or
+	// looking at 64 bytes of a text. Zero means 256 MiB, 20 million and 250.
+	MaxOutput, MaxSteps, MaxDepth int
+	// MaxTime bounds the time of one rendering without that of the functions of
+	// others that it calls. Zero means a minute.
+	MaxTime time.Duration
 }
 
 // CaptureTag is a tag that hands text to a filter.
@@ -99,6 +103,12 @@ func New(o Options) *Env {
 	def(&o.NewlineSequence, "\n")
 	if o.MaxOutput == 0 {
 		o.MaxOutput = 256 << 20
+	}
+	if o.MaxSteps == 0 {
+		o.MaxSteps = 20_000_000
+	}
+	if o.MaxTime == 0 {
+		o.MaxTime = time.Minute
 	}
 	if o.MaxDepth == 0 {
 		o.MaxDepth = 250
@@ -161,17 +171,31 @@ type Run struct {
 	Load func(ctx context.Context, name string, globals func(string) any) (*Template, map[string]any, error)
 	// Tail ends what is made, without counting towards its size.
 	Tail string
+	// Large, if set, is called before a rendering makes more than a few
+	// megabytes, and may wait until others have ended. What it returns is
+	// called at the end, and ctx replaces that of the rendering.
+	Large func(ctx context.Context) (_ context.Context, end func(), err error)
 	// Timed is told how long the parts took that are asked for, if set.
 	Timed func(source, label string, d time.Duration)
 }
 
 // Render fills the template in. Errors are of type *Error, or those of ctx.
 func (t *Template) Render(ctx context.Context, r Run) (out string, err error) {
-	rt := &runtime{ctx: ctx, run: &r, env: t.env, left: t.env.o.MaxOutput}
+	rt := &runtime{ctx: ctx, run: &r, env: t.env, left: t.env.o.MaxOutput, small: t.env.o.MaxOutput, began: time.Now()}
+	if r.Large != nil {
+		rt.small -= largeFrom
+	} else {
+		rt.small = -1
+	}
 	rt.globals = &scopeVars{vars: t.env.globals}
 	if r.Globals != nil {
 		rt.globals = &scopeVars{vars: r.Globals, up: rt.globals}
 	}
+	defer func() {
+		if rt.end != nil {
+			rt.end()
+		}
+	}()
 	defer func() {
 		if x := recover(); x != nil {
 			out, err = "", rt.failure(x)
@@ -223,23 +247,108 @@ type runtime struct {
 	cur   *frame
 	depth int
 	left  int // bytes that may still be made
-	ticks int
+	// small is what is left once it is a large rendering, -1 if that is known.
+	small int
+	end   func() // of a large rendering
+	ticks int    // steps
+	check int    // steps at which to look at the limits
+	began time.Time
+	// outside is the time that functions of others took.
+	outside time.Duration
 	// loaded holds the templates by the name they were asked for.
 	loaded  map[string]*Template
 	modules map[*Template]*Module
 }
 
-// tick is called now and then, and ends a rendering that nobody waits for.
+// largeFrom is how many bytes a rendering makes before Run.Large is called.
+const largeFrom = 16 << 20
+
+// tick counts a step.
 func (rt *runtime) tick() {
-	if rt.ticks++; rt.ticks&255 == 0 && rt.ctx.Err() != nil {
+	if rt.ticks++; rt.ticks >= rt.check {
+		rt.checkSteps()
+	}
+}
+
+// work counts the steps of looking at n bytes.
+func (rt *runtime) work(n int) {
+	if rt.ticks += n >> 6; rt.ticks >= rt.check {
+		rt.checkSteps()
+	}
+}
+
+// checkSteps ends a rendering that nobody waits for, or that works too long.
+func (rt *runtime) checkSteps() {
+	rt.check = rt.ticks + 256
+	if rt.ctx.Err() != nil {
 		panic(&Error{Kind: cancelled, Message: rt.ctx.Err().Error()})
+	}
+	if took := time.Since(rt.began) - rt.outside; took > rt.env.o.MaxTime {
+		raise("TimeoutError", "the template takes more than %v; the option template_max_time allows more", rt.env.o.MaxTime)
+	}
+	if rt.ticks > rt.env.o.MaxSteps {
+		raise("TimeoutError", "the template takes more than %d steps: it loops too long; the option template_max_steps allows more", rt.env.o.MaxSteps)
 	}
 }
 
 // spend takes n bytes off what may be made.
 func (rt *runtime) spend(n int) {
-	if rt.left -= n; rt.left < 0 {
-		raise("MemoryError", "the template makes more than %d bytes", rt.env.o.MaxOutput)
+	if rt.left -= n; rt.left < rt.small {
+		rt.spent()
+	}
+}
+
+// reserve fails unless n more bytes may be made. It is for what is spent once it
+// is there.
+func (rt *runtime) reserve(n int) {
+	if n > rt.left || n < 0 {
+		rt.left = -1
+		rt.spent()
+	}
+	if rt.left-n < rt.small {
+		rt.large()
+	}
+}
+
+func (rt *runtime) spent() {
+	if rt.left < 0 {
+		raise("MemoryError", "the template makes more than %d bytes; the option template_max_memory allows more", rt.env.o.MaxOutput)
+	}
+	rt.large()
+}
+
+// large waits for its turn, once.
+func (rt *runtime) large() {
+	if rt.small < 0 {
+		return
+	}
+	rt.small = -1
+	ctx, end, err := rt.run.Large(rt.ctx)
+	if err != nil {
+		raiseErr(err)
+	}
+	rt.ctx, rt.end = ctx, end
+}
+
+// made counts a value that a function has made.
+func (rt *runtime) made(v any) {
+	switch x := v.(type) {
+	case string:
+		rt.spend(len(x))
+	case Markup:
+		rt.spend(len(x))
+	case []byte:
+		rt.spend(len(x))
+	case *value.List:
+		if x != nil {
+			rt.spend(32 * len(x.Items))
+		}
+	case value.Tuple:
+		rt.spend(32 * len(x))
+	case *value.Dict:
+		rt.spend(128 * x.Len())
+	case *Set:
+		rt.spend(128 * x.d.Len())
 	}
 }
 
@@ -341,6 +450,14 @@ func (c *Context) resolve(name string) any {
 		return v
 	}
 	return missing
+}
+
+// Get returns what a name means, nil if nothing was given for it.
+func (c *Context) Get(name string) any {
+	if v := c.resolve(name); v != missing {
+		return v
+	}
+	return nil
 }
 
 // all returns the names that an included template sees.

@@ -3,6 +3,7 @@ package jinja
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"brine/internal/value"
 )
@@ -34,11 +35,18 @@ func evalAll(f *frame, es []expr) []any {
 	return out
 }
 
-func (n *listExpr) eval(f *frame) any { return &value.List{Items: evalAll(f, n.items)} }
+func (n *listExpr) eval(f *frame) any {
+	f.rt.spend(32 * (1 + len(n.items)))
+	return &value.List{Items: evalAll(f, n.items)}
+}
 
-func (n *tupleExpr) eval(f *frame) any { return value.Tuple(evalAll(f, n.items)) }
+func (n *tupleExpr) eval(f *frame) any {
+	f.rt.spend(32 * len(n.items))
+	return value.Tuple(evalAll(f, n.items))
+}
 
 func (n *dictExpr) eval(f *frame) any {
+	f.rt.spend(128 * (1 + len(n.keys)))
 	d := value.NewDict(len(n.keys))
 	for i, k := range n.keys {
 		setItem(d, k.eval(f), n.vals[i].eval(f))
@@ -85,6 +93,9 @@ func (n *compExpr) eval(f *frame) any {
 }
 
 func compare(f *frame, op string, a, b any) bool {
+	if n := weight(a); n > 1024 {
+		f.rt.work(n)
+	}
 	switch op {
 	case "==":
 		return equal(a, b)
@@ -117,14 +128,20 @@ func (n *concatExpr) eval(f *frame) any {
 				}
 				for _, w := range items[i:] {
 					b.WriteString(string(escape(w)))
+					f.rt.reserve(3 * b.Len())
 				}
+				f.rt.spend(b.Len())
 				return Markup(b.String())
 			}
 		}
 	}
 	var b strings.Builder
 	for _, v := range items {
-		b.WriteString(str(v))
+		t := str(v)
+		if n := b.Len() + len(t); n > 1<<16 {
+			f.rt.reserve(3 * n)
+		}
+		b.WriteString(t)
 	}
 	f.rt.spend(b.Len())
 	return b.String()
@@ -141,7 +158,11 @@ func (n *sliceExpr) eval(f *frame) any {
 		}
 		return e.eval(f)
 	}
-	return slice(n.a.eval(f), bound(n.start), bound(n.stop), bound(n.step))
+	a := n.a.eval(f)
+	f.rt.work(weight(a))
+	v := slice(a, bound(n.start), bound(n.stop), bound(n.step))
+	f.rt.made(v)
+	return v
 }
 
 func (n *loneSlice) eval(f *frame) any {
@@ -235,7 +256,12 @@ func (f *frame) call(fn any, args []any, kw *value.Dict) any {
 		raise("TypeError", "'%s' object is not callable", typeName(fn))
 	}
 	f.rt.tick()
-	v, err := c.Call(&Call{Ctx: f.rt.ctx, Args: args, Kwargs: kw, f: f})
+	call := &Call{Ctx: f.rt.ctx, Args: args, Kwargs: kw, f: f}
+	if o, ok := c.(Outsider); ok && o.Outside() {
+		began := time.Now()
+		defer func() { f.rt.outside += time.Since(began) }()
+	}
+	v, err := c.Call(call)
 	if err != nil {
 		raiseErr(err)
 	}

@@ -77,6 +77,7 @@ func (rt *runtime) frame(t *Template, c *Context, fn *function, up *frame, out *
 		f.slots = make([]any, fn.nslots)
 	}
 	rt.enter()
+	rt.ticks += 8 // a call takes longer than a turn of a loop
 	rt.cur = f
 	return f
 }

@@ -64,7 +64,7 @@ func textFilters() map[string]*Func {
 				n = int64(-1)
 			}
 			if !c.Escape() {
-				return strings.Replace(str(c.any(0)), str(c.any(1)), str(c.any(2)), index(n))
+				return replace(c, str(c.any(0)), str(c.any(1)), str(c.any(2)), index(n))
 			}
 			return onText(c, "replace", str(c.any(1)), c.any(2), n)
 		}),
@@ -107,8 +107,13 @@ func textFilters() map[string]*Func {
 				raise("AttributeError", "'%s' object has no attribute 'splitlines'", typeName(c.any(0)))
 			}
 			var out []string
+			size := 0
 			for _, l := range value.SplitLines(str(c.any(0)), false) {
-				out = append(out, strings.Join(wrapLine(l, c.int(1), c.bool(2), c.bool(4)), nl))
+				parts := wrapLine(c, l, c.int(1), c.bool(2), c.bool(4))
+				c.Reserve(2 * (len(l) + len(parts)*len(nl)))
+				out = append(out, strings.Join(parts, nl))
+				size += len(out[len(out)-1]) + len(nl)
+				c.Reserve(2 * size)
 			}
 			return strings.Join(out, nl)
 		}),
@@ -163,11 +168,14 @@ func indentFilter(c *Call) any {
 	pad, ok := text(c.any(1))
 	if !ok {
 		n := max(0, c.int(1))
-		c.Spend(n)
+		c.Reserve(n)
 		pad = strings.Repeat(" ", n)
 	}
 	lines := value.SplitLines(s+"\n", false)
-	c.Spend(len(s) + len(lines)*len(pad))
+	if len(pad) > 0 && len(lines) > c.f.rt.left/len(pad) {
+		c.Reserve(c.f.rt.left + 1)
+	}
+	c.Reserve(2 * (len(s) + len(lines)*len(pad)))
 	var b strings.Builder
 	if c.bool(2) {
 		b.WriteString(pad)
@@ -218,7 +226,7 @@ func truncateFilter(c *Call) any {
 }
 
 // wrapLine breaks a line at blanks and behind hyphens.
-func wrapLine(s string, width int, breakLong, hyphens bool) []string {
+func wrapLine(c *Call, s string, width int, breakLong, hyphens bool) []string {
 	chunks := wrapChunks(s, hyphens)
 	slices.Reverse(chunks)
 	var out []string
@@ -239,6 +247,7 @@ func wrapLine(s string, width int, breakLong, hyphens bool) []string {
 		}
 		if len(chunks) > 0 && runeLen(chunks[len(chunks)-1]) > width {
 			last := chunks[len(chunks)-1]
+			c.f.rt.work(8 * len(last))
 			switch {
 			case breakLong:
 				room := max(1, width-n)
@@ -436,6 +445,8 @@ func seqFilters() map[string]*Func {
 			next := Iterate(c.any(0))
 			return NewIterator("generator", func() (any, bool) {
 				for v, ok := next(); ok; v, ok = next() {
+					c.Spend(64)
+					c.Tick()
 					if k := get(v); !hasKey(seen, k) {
 						setItem(seen, k, true)
 						return v, true
@@ -452,6 +463,7 @@ func seqFilters() map[string]*Func {
 		fn("sum(iterable, attribute=None, start=0)", func(c *Call) any {
 			get, sum := getter(c, c.any(1), nil), c.any(2)
 			for _, v := range items(c.any(0)) {
+				c.Tick()
 				sum = arith(c.f, '+', sum, get(v))
 			}
 			return sum
@@ -487,6 +499,7 @@ func joinFilter(c *Call) any {
 				b.WriteString(d)
 			}
 			b.WriteString(string(escape(v)))
+			c.Reserve(3 * b.Len())
 		}
 		return Markup(b.String())
 	}
@@ -496,7 +509,8 @@ func joinFilter(c *Call) any {
 			b.WriteString(d)
 		}
 		s := str(v)
-		c.Spend(len(s) + len(d))
+		c.Tick()
+		c.Reserve(3 * (b.Len() + len(s) + len(d)))
 		b.WriteString(s)
 	}
 	return b.String()
@@ -576,6 +590,7 @@ func groupby(c *Call) any {
 	var last any
 	for i, v := range sorted(c, items(c.any(0)), key, false) {
 		k := key(v)
+		c.Spend(64)
 		if i > 0 && equal(k, last) {
 			g := out.Items[len(out.Items)-1].(*groupPair)
 			g.Tuple[1].(*value.List).Append(v)
@@ -597,6 +612,7 @@ func batch(c *Call) any {
 		if ended {
 			return nil, false
 		}
+		c.Tick()
 		l := &value.List{}
 		if have {
 			l.Append(held)
@@ -612,13 +628,14 @@ func batch(c *Call) any {
 				held, have = v, true
 				return l, true
 			}
+			c.Spend(32)
 			l.Append(v)
 		}
 		if len(l.Items) == 0 {
 			return nil, false
 		}
 		if c.any(2) != nil {
-			c.Spend(16 * max(0, n))
+			c.Spend(32 * max(0, n))
 			for len(l.Items) < n {
 				l.Append(c.any(2))
 			}
@@ -638,6 +655,8 @@ func sliceFilter(c *Call) any {
 		if i >= n {
 			return nil, false
 		}
+		c.Tick()
+		c.Spend(64 + 16*per)
 		size := per
 		if i < extra {
 			size++
@@ -662,6 +681,7 @@ func extreme(c *Call, sign int) any {
 	k := key(best)
 	op := map[int]string{-1: "<", 1: ">"}[sign]
 	for v, ok := next(); ok; v, ok = next() {
+		c.Tick()
 		if w := key(v); less(op, w, k) {
 			best, k = v, w
 		}

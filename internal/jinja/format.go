@@ -23,7 +23,6 @@ func percent(f *frame, s string, self, arg any) any {
 	}
 	_, p.markup = self.(Markup)
 	p.run()
-	f.rt.spend(p.b.Len())
 	if p.markup {
 		return Markup(p.b.String())
 	}
@@ -59,6 +58,8 @@ func (p *percentFormat) run() {
 		}
 		p.b.WriteString(p.s[p.i : p.i+j])
 		p.i += j + 1
+		p.f.rt.tick()
+		p.f.rt.reserve(3 * p.b.Len())
 		p.one()
 	}
 	_, isDict := p.arg.(*value.Dict)
@@ -662,7 +663,8 @@ func (p *fieldFormat) run(s string, depth int) string {
 		case c == '{':
 			end := fieldEnd(s, i)
 			t := p.field(s[i+1:end], depth)
-			p.f.rt.spend(len(t))
+			p.f.rt.tick()
+			p.f.rt.reserve(3 * (b.Len() + len(t)))
 			b.WriteString(t)
 			i = end + 1
 		default:

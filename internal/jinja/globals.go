@@ -18,7 +18,7 @@ func builtinGlobals() map[string]any {
 		fn("dict(other=missing, **kwargs)", func(c *Call) any {
 			d := value.NewDict(0)
 			if c.any(0) != missing {
-				updateDict(d, c.any(0))
+				updateDict(c, d, c.any(0))
 			}
 			d.Update(c.any(1).(*value.Dict))
 			return d
@@ -26,7 +26,7 @@ func builtinGlobals() map[string]any {
 		fn("namespace(other=missing, **kwargs)", func(c *Call) any {
 			d := value.NewDict(0)
 			if c.any(0) != missing {
-				updateDict(d, c.any(0))
+				updateDict(c, d, c.any(0))
 			}
 			d.Update(c.any(1).(*value.Dict))
 			return &Namespace{d}
@@ -135,10 +135,13 @@ func lipsum(c *Call) any {
 	if c.int(0) < 0 || low < 1 || high <= low {
 		raise("ValueError", "lipsum needs numbers of which min is less than max")
 	}
+	c.Reserve(max(c.int(0), 0) * 8)
+	c.Reserve(max(c.int(0), 0) * 8 * min(low, 1<<20))
+	c.Reserve(low * 16)
 	var out []string
 	for range c.int(0) {
 		n := low + rand.IntN(high-low)
-		c.Spend(n * 12)
+		c.Spend(n * 28)
 		ws := make([]string, n)
 		for i := range ws {
 			ws[i] = words[rand.IntN(len(words))]

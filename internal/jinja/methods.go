@@ -51,13 +51,15 @@ func dictMethods() map[string]*Func {
 			if hasKey(d, k) {
 				return d.At(plainKey(k))
 			}
+			c.Spend(128)
 			setItem(d, k, c.any(2))
 			return c.any(2)
 		}),
 		fn("update(self, other=missing, **kwargs)", func(c *Call) any {
 			if c.any(1) != missing {
-				updateDict(dictOf(c), c.any(1))
+				updateDict(c, dictOf(c), c.any(1))
 			}
+			c.Spend(128 * c.any(2).(*value.Dict).Len())
 			dictOf(c).Update(c.any(2).(*value.Dict))
 			return nil
 		}),
@@ -81,9 +83,10 @@ func dictMethods() map[string]*Func {
 }
 
 // updateDict is d.update(v): a dict, or pairs.
-func updateDict(d *value.Dict, v any) {
+func updateDict(c *Call, d *value.Dict, v any) {
 	switch x := v.(type) {
 	case *value.Dict:
+		c.Spend(128 * x.Len())
 		d.Update(x)
 		return
 	case *Namespace:
@@ -101,6 +104,7 @@ func updateDict(d *value.Dict, v any) {
 	}
 	for i, p := range items(v) {
 		pair := pairOf(p, i)
+		c.Spend(128)
 		setItem(d, pair[0], pair[1])
 	}
 }
@@ -121,13 +125,13 @@ func listOf(c *Call) *value.List { return c.Bound[0].(*value.List) }
 func listMethods() map[string]*Func {
 	m := table(
 		fn("append(self, object)", func(c *Call) any {
-			c.Spend(16)
+			c.Spend(32)
 			listOf(c).Append(c.any(1))
 			return nil
 		}),
 		fn("extend(self, iterable)", func(c *Call) any {
 			more := items(c.any(1))
-			c.Spend(16 * len(more))
+			c.Spend(32 * len(more))
 			listOf(c).Append(more...)
 			return nil
 		}),
@@ -136,6 +140,8 @@ func listMethods() map[string]*Func {
 			if i < 0 {
 				i = max(0, i+len(l.Items))
 			}
+			c.Spend(32)
+			c.f.rt.work(16 * len(l.Items))
 			l.Items = slices.Insert(l.Items, min(i, len(l.Items)), c.any(2))
 			return nil
 		}),
@@ -187,6 +193,7 @@ func seqMethods() map[string]*Func {
 		fn("count(self, value)", func(c *Call) any {
 			n := int64(0)
 			for _, v := range items(c.any(0)) {
+				c.Tick()
 				if equal(v, c.any(1)) {
 					n++
 				}
@@ -197,6 +204,7 @@ func seqMethods() map[string]*Func {
 			all := items(c.any(0))
 			from, _, n := sliceBounds(len(all), c.any(2), c.any(3), nil)
 			for i := from; i < from+n; i++ {
+				c.Tick()
 				if equal(all[i], c.any(1)) {
 					return int64(i)
 				}
@@ -222,7 +230,7 @@ func sorted(c *Call, in []any, key func(any) any, reverse bool) []any {
 	}
 	slices.SortStableFunc(ps, func(a, b pair) int {
 		c.Tick()
-		x, nan, ok := order(a.k, b.k, 0)
+		x, nan, ok := order(a.k, b.k, &walk{})
 		if !ok {
 			raise("TypeError", "'<' not supported between instances of '%s' and '%s'", typeName(a.k), typeName(b.k))
 		}
@@ -254,11 +262,11 @@ func intMethods() map[string]*Func {
 		fn("to_bytes(self, length=1, byteorder='big')", func(c *Call) any {
 			n, _ := asInt(c.any(0))
 			size := c.int(1)
+			c.Reserve(2 * max(0, size))
 			b := asBig(n)
 			if b.Sign() < 0 || b.BitLen() > size*8 {
 				raise("OverflowError", "int too big to convert")
 			}
-			c.Spend(size)
 			out := b.FillBytes(make([]byte, size))
 			if c.str(2) == "little" {
 				slices.Reverse(out)
@@ -303,7 +311,7 @@ func setMethods() map[string]*Func {
 		}
 	}
 	return table(
-		fn("add(self, value)", func(c *Call) any { setItem(self(c), c.any(1), true); return nil }),
+		fn("add(self, value)", func(c *Call) any { c.Spend(128); setItem(self(c), c.any(1), true); return nil }),
 		fn("discard(self, value)", func(c *Call) any { self(c).Delete(plainKey(c.any(1))); return nil }),
 		fn("remove(self, value)", func(c *Call) any {
 			if !self(c).Delete(plainKey(c.any(1))) {
@@ -314,6 +322,7 @@ func setMethods() map[string]*Func {
 		fn("copy(self)", func(c *Call) any { return &Set{self(c).Clone()} }),
 		fn("update(self, other)", func(c *Call) any {
 			for _, v := range items(c.any(1)) {
+				c.Spend(128)
 				setItem(self(c), v, true)
 			}
 			return nil
@@ -353,7 +362,7 @@ func bytesMethods() map[string]*Func {
 		fn("endswith(self, suffix)", func(c *Call) any { return strings.HasSuffix(self(c), arg(c, 1)) }),
 		fn("find(self, sub)", func(c *Call) any { return int64(strings.Index(self(c), arg(c, 1))) }),
 		fn("count(self, sub)", func(c *Call) any { return int64(strings.Count(self(c), arg(c, 1))) }),
-		fn("replace(self, old, new)", func(c *Call) any { return []byte(strings.ReplaceAll(self(c), arg(c, 1), arg(c, 2))) }),
+		fn("replace(self, old, new)", func(c *Call) any { return []byte(replace(c, self(c), arg(c, 1), arg(c, 2), -1)) }),
 		fn("split(self, sep=None)", func(c *Call) any {
 			parts := strings.Fields(self(c))
 			if c.any(1) != nil {

@@ -45,6 +45,13 @@ type Named interface {
 	TypeName() string
 }
 
+// Outsider is a Callable whose time may not count as that of the rendering.
+type Outsider interface {
+	Callable
+	// Outside reports whether the function runs on behalf of others.
+	Outside() bool
+}
+
 // Iter yields the next item, and false at the end.
 type Iter func() (any, bool)
 
@@ -75,6 +82,10 @@ func (c *Call) Tick() { c.f.rt.tick() }
 // Spend counts n bytes that a function is about to make; too many end the
 // rendering.
 func (c *Call) Spend(n int) { c.f.rt.spend(max(0, n)) }
+
+// Reserve ends the rendering unless n more bytes may be made. What a function
+// returns counts by itself.
+func (c *Call) Reserve(n int) { c.f.rt.reserve(n) }
 
 // Invoke calls fn, which may be a macro or any other callable of a template.
 func (c *Call) Invoke(fn any, args []any, kwargs *value.Dict) (any, error) {

@@ -13,15 +13,37 @@ import (
 // maxEqual is how deep values may nest that are compared.
 const maxEqual = 500
 
-func equal(a, b any) bool { return equalDeep(a, b, 0) }
+// maxPairs is how many pairs of values one comparison may look at.
+const maxPairs = 4 << 20
+
+// walk is one comparison of two values.
+type walk struct{ depth, pairs int }
+
+func (w *walk) enter() {
+	if w.depth++; w.depth > maxEqual {
+		raise("RecursionError", "maximum recursion depth exceeded in comparison")
+	}
+	if w.pairs++; w.pairs > maxPairs {
+		raise("RecursionError", "a comparison looks at more than %d pairs of values", maxPairs)
+	}
+}
+
+func equal(a, b any) bool {
+	var w walk
+	return equalDeep(a, b, &w)
+}
 
 // Equal is ==. It fails the rendering where Python would.
 func Equal(a, b any) bool { return equal(a, b) }
 
-func equalDeep(a, b any, depth int) bool {
-	if depth > maxEqual {
-		raise("RecursionError", "maximum recursion depth exceeded in comparison")
-	}
+func equalDeep(a, b any, w *walk) bool {
+	w.enter()
+	same := equalValues(a, b, w)
+	w.depth--
+	return same
+}
+
+func equalValues(a, b any, depth *walk) bool {
 	if u, ok := b.(*Undefined); ok {
 		a, b = u, a
 	}
@@ -74,26 +96,26 @@ func sameObject(a, b any) bool {
 	return a == b
 }
 
-func equalItems(a, b []any, depth int) bool {
+func equalItems(a, b []any, depth *walk) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
-		if !equalDeep(a[i], b[i], depth+1) {
+		if !equalDeep(a[i], b[i], depth) {
 			return false
 		}
 	}
 	return true
 }
 
-func equalDicts(a, b *value.Dict, depth int) bool {
+func equalDicts(a, b *value.Dict, depth *walk) bool {
 	if a.Len() != b.Len() {
 		return false
 	}
 	for i := range a.Len() {
 		k, v := a.Entry(i)
 		w, ok := b.Get(k)
-		if !ok || !equalDeep(v, w, depth+1) {
+		if !ok || !equalDeep(v, w, depth) {
 			return false
 		}
 	}
@@ -102,10 +124,8 @@ func equalDicts(a, b *value.Dict, depth int) bool {
 
 // order is -1, 0 or 1; ok is false where Python cannot compare, nan true
 // where nothing holds.
-func order(a, b any, depth int) (c int, nan, ok bool) {
-	if depth > maxEqual {
-		raise("RecursionError", "maximum recursion depth exceeded in comparison")
-	}
+func order(a, b any, depth *walk) (c int, nan, ok bool) {
+	depth.enter()
 	if u, is := a.(*Undefined); is {
 		u.fail()
 	}
@@ -141,10 +161,10 @@ func isNaN(v any) bool {
 	return ok && math.IsNaN(f)
 }
 
-func orderItems(a, b []any, depth int) (int, bool, bool) {
+func orderItems(a, b []any, depth *walk) (int, bool, bool) {
 	for i := range min(len(a), len(b)) {
-		if !equalDeep(a[i], b[i], depth+1) {
-			return order(a[i], b[i], depth+1)
+		if !equalDeep(a[i], b[i], depth) {
+			return order(a[i], b[i], depth)
 		}
 	}
 	switch {
@@ -163,7 +183,7 @@ func less(op string, a, b any) bool {
 			return subset(op, x, y)
 		}
 	}
-	c, nan, ok := order(a, b, 0)
+	c, nan, ok := order(a, b, &walk{})
 	if !ok {
 		raise("TypeError", "'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
 	}
@@ -212,6 +232,9 @@ func contains(f *frame, c, v any) bool {
 	case string, Markup:
 		s, _ := text(c)
 		t, ok := text(v)
+		if f != nil {
+			f.rt.work(len(s))
+		}
 		if !ok {
 			if u, is := v.(*Undefined); is && u.kind != StrictUndefined {
 				raise("TypeError", "'in <string>' requires string as left operand, not %s", typeName(v))
@@ -360,6 +383,12 @@ func arith(f *frame, op byte, a, b any) any {
 	}
 	if x, ok := asInt(a); ok {
 		if y, ok := asInt(b); ok {
+			switch n := asBig(x).BitLen() + asBig(y).BitLen(); {
+			case op == 'p':
+				f.rt.work(1 << 18)
+			case n > 1024:
+				f.rt.work(n)
+			}
 			return bigInts(op, x, y)
 		}
 	}
@@ -566,24 +595,31 @@ func joined(f *frame, a, b any) (any, bool) {
 			f.rt.spend(len(x) + len(y))
 			return x + y, true
 		case Markup:
-			return escapeText(x) + y, true
+			f.rt.reserve(5*len(x) + len(y))
+			m := escapeText(x) + y
+			f.rt.spend(len(m))
+			return m, true
 		}
 	case Markup:
-		if _, ok := text(b); ok {
-			return x + escape(b), true
+		if t, ok := text(b); ok {
+			f.rt.reserve(len(x) + 5*len(t))
+			m := x + escape(b)
+			f.rt.spend(len(m))
+			return m, true
 		}
 	case []byte:
 		if y, ok := b.([]byte); ok {
+			f.rt.spend(len(x) + len(y))
 			return slices.Concat(x, y), true
 		}
 	case *value.List:
 		if y, ok := b.(*value.List); ok {
-			f.rt.spend(16 * (len(x.Items) + len(y.Items)))
+			f.rt.spend(32 * (len(x.Items) + len(y.Items)))
 			return &value.List{Items: slices.Concat(x.Items, y.Items)}, true
 		}
 	case value.Tuple:
 		if y, ok := b.(value.Tuple); ok {
-			f.rt.spend(16 * (len(x) + len(y)))
+			f.rt.spend(32 * (len(x) + len(y)))
 			return slices.Concat(x, y), true
 		}
 	}
@@ -599,7 +635,7 @@ func repeated(f *frame, a, n any) any {
 	size, _ := length(a)
 	switch a.(type) {
 	case *value.List, value.Tuple:
-		size *= 16
+		size *= 32
 	case string, Markup:
 		s, _ := text(a)
 		size = len(s)

@@ -13,7 +13,6 @@ func self(c *Call) string { s, _ := text(c.Bound[0]); return s }
 
 // like gives a text the type of the value that the method belongs to.
 func like(c *Call, s string) any {
-	c.Spend(len(s))
 	if _, ok := c.Bound[0].(Markup); ok {
 		return Markup(s)
 	}
@@ -30,7 +29,6 @@ func piece(c *Call, i int) string {
 
 func likeAll(c *Call, parts []string) *value.List {
 	l := &value.List{Items: make([]any, len(parts))}
-	c.Spend(16 * len(parts))
 	for i, p := range parts {
 		if _, ok := c.Bound[0].(Markup); ok {
 			l.Items[i] = Markup(p)
@@ -71,7 +69,7 @@ func strMethods() map[string]*Func {
 						raise("TypeError", "sequence item %d: expected str instance, %s found", i, typeName(v))
 					}
 				}
-				c.Spend(len(s))
+				c.Reserve(3 * (b.Len() + len(self(c)) + len(s)))
 				b.WriteString(s)
 			}
 			return like(c, b.String())
@@ -79,11 +77,7 @@ func strMethods() map[string]*Func {
 		fn("encode(self, encoding='utf-8', errors='strict')", func(c *Call) any { return encode(self(c), c.str(1), c.str(2)) }),
 		fn("replace(self, old, new, count=-1)", func(c *Call) any {
 			old, new := c.str(1), piece(c, 2)
-			n := strings.Count(self(c), old)
-			if len(new) > len(old) {
-				c.Spend(n * (len(new) - len(old)))
-			}
-			return like(c, strings.Replace(self(c), old, new, c.int(3)))
+			return like(c, replace(c, self(c), old, new, c.int(3)))
 		}),
 	)
 	for _, t := range []map[string]*Func{caseMethods(), searchMethods(), splitMethods(), padMethods(), isMethods()} {
@@ -92,6 +86,21 @@ func strMethods() map[string]*Func {
 		}
 	}
 	return m
+}
+
+// replace is strings.Replace within what may be made.
+func replace(c *Call, s, old, new string, most int) string {
+	n := strings.Count(s, old)
+	if most >= 0 {
+		n = min(n, most)
+	}
+	if more := len(new) - len(old); more > 0 && n > 0 {
+		if n > c.f.rt.left/more {
+			c.Reserve(c.f.rt.left + 1)
+		}
+		c.Reserve(len(s) + n*more)
+	}
+	return strings.Replace(s, old, new, most)
 }
 
 func caseMethods() map[string]*Func {
@@ -106,7 +115,7 @@ func caseMethods() map[string]*Func {
 			if !ok {
 				raise("TypeError", "translate() needs a dict")
 			}
-			return like(c, translate(self(c), d))
+			return like(c, translate(c, self(c), d))
 		}),
 		fn("maketrans(self, x, y=None, z=None)", func(c *Call) any { return maketrans(c) }),
 	)
@@ -156,12 +165,13 @@ func swapcase(s string) string {
 	}, s)
 }
 
-func translate(s string, d *value.Dict) string {
+func translate(c *Call, s string, d *value.Dict) string {
 	var b strings.Builder
 	for _, r := range s {
 		switch v := d.At(int64(r)).(type) {
 		case string:
 			b.WriteString(v)
+			c.Reserve(3 * b.Len())
 		case int64:
 			b.WriteRune(rune(v))
 		case nil:
@@ -288,6 +298,7 @@ func splitMethods() map[string]*Func {
 			if n >= 0 {
 				n++
 			}
+			c.Reserve(32 * strings.Count(self(c), c.str(1)))
 			return likeAll(c, strings.SplitN(self(c), c.str(1), n))
 		}),
 		fn("rsplit(self, sep=None, maxsplit=-1)", func(c *Call) any {
@@ -390,7 +401,7 @@ func padMethods() map[string]*Func {
 			raise("TypeError", "The fill character must be exactly one character long")
 		}
 		n := max(0, c.int(1)-runeLen(self(c)))
-		c.Spend(n)
+		c.Reserve(2 * n * len(f))
 		return f, n
 	}
 	stripper := func(name string, left, right bool) *Func {
@@ -428,7 +439,7 @@ func padMethods() map[string]*Func {
 		fn("zfill(self, width)", func(c *Call) any {
 			s := self(c)
 			n := max(0, c.int(1)-runeLen(s))
-			c.Spend(n)
+			c.Reserve(2 * n)
 			sign := ""
 			if s != "" && (s[0] == '-' || s[0] == '+') {
 				sign, s = s[:1], s[1:]
@@ -447,7 +458,7 @@ func expandTabs(c *Call, s string, size int) string {
 		case '\t':
 			if size > 0 {
 				n := size - col%size
-				c.Spend(n)
+				c.Reserve(3 * (b.Len() + n))
 				b.WriteString(strings.Repeat(" ", n))
 				col += n
 			}

@@ -199,7 +199,14 @@ type reprWriter struct {
 	stack []any // the containers being written
 }
 
+// maxReprSize bounds in bytes how containers are written: a list may hold
+// another one many times.
+const maxReprSize = 64 << 20
+
 func (w *reprWriter) value(v any) {
+	if w.b.Len() > maxReprSize {
+		raise("MemoryError", "a value takes more than %d bytes when it is written", maxReprSize)
+	}
 	switch x := v.(type) {
 	case nil, bool, int64, float64, string, []byte, time.Time, value.Ext:
 		w.b.WriteString(value.Repr(v))
@@ -500,7 +507,7 @@ func items(v any) []any {
 }
 
 // maxItems bounds what is made of an iterator.
-const maxItems = 4 << 20
+const maxItems = 1 << 20
 
 // Items returns the items of v, or fails the rendering.
 func Items(v any) []any { return items(v) }
@@ -508,11 +515,19 @@ func Items(v any) []any { return items(v) }
 // Plain turns what a template made into values of package value: Markup into
 // text, iterators into lists. Containers are changed in place. It fails if v
 // nests more than 400 deep, or contains itself.
-func Plain(v any) (any, error) { return plain(v, 0) }
+func Plain(v any) (any, error) {
+	n := 0
+	return plain(v, 0, &n)
+}
 
-func plain(v any, depth int) (any, error) {
+// plain counts in size about how many bytes it takes to write v: of what is in
+// it many times, many times as many.
+func plain(v any, depth int, size *int) (any, error) {
 	if depth > 400 {
 		return nil, Errorf("RecursionError", "a value nests more than 400 deep, or contains itself")
+	}
+	if *size += 8 + textSize(v); *size > maxReprSize {
+		return nil, Errorf("MemoryError", "a value takes more than %d bytes when it is written", maxReprSize)
 	}
 	switch x := v.(type) {
 	case nil, bool, int64, float64, string, []byte, *big.Int, time.Time:
@@ -520,13 +535,13 @@ func plain(v any, depth int) (any, error) {
 	case Markup:
 		return string(x), nil
 	case *value.List:
-		return v, plainItems(x.Items, depth)
+		return v, plainItems(x.Items, depth, size)
 	case value.Tuple:
-		return v, plainItems(x, depth)
+		return v, plainItems(x, depth, size)
 	case *value.Dict:
 		for i := range x.Len() {
 			k, w := x.Entry(i)
-			p, err := plain(w, depth+1)
+			p, err := plain(w, depth+1, size)
 			if err != nil {
 				return nil, err
 			}
@@ -539,9 +554,9 @@ func plain(v any, depth int) (any, error) {
 		return nil, &Error{Kind: UndefinedError, Message: x.Message()}
 	case view, *Iterator, *Set, Range:
 		l := &value.List{Items: append([]any(nil), items(v)...)}
-		return l, plainItems(l.Items, depth)
+		return l, plainItems(l.Items, depth, size)
 	case *Namespace:
-		return plain(x.Attrs, depth)
+		return plain(x.Attrs, depth, size)
 	case *Module:
 		return x.body, nil
 	}
@@ -552,31 +567,38 @@ func plain(v any, depth int) (any, error) {
 // has none for, such as Markup, an iterator or what is undefined: other gives
 // it. Containers that hold such a value are copied.
 func Convert(v any, other func(v any) (any, error)) (any, error) {
-	p, _, err := convert(v, other, 0)
+	size := 0
+	p, _, err := convert(v, other, 0, &size)
 	return p, err
 }
 
-func convert(v any, other func(v any) (any, error), depth int) (p any, changed bool, err error) {
+// convert counts in size about how many bytes it takes to write v, as plain does.
+func convert(v any, other func(v any) (any, error), depth int, size *int) (p any, changed bool, err error) {
 	if depth > 400 {
 		return nil, false, Errorf("RecursionError", "a value nests more than 400 deep, or contains itself")
+	}
+	if depth > 0 {
+		if *size += 8 + textSize(v); *size > maxReprSize {
+			return nil, false, Errorf("MemoryError", "a value takes more than %d bytes when it is written", maxReprSize)
+		}
 	}
 	switch x := v.(type) {
 	case nil, bool, int64, float64, string, []byte, *big.Int, time.Time, value.Ext:
 		return v, false, nil
 	case *value.List:
-		items, changed, err := convertItems(x.Items, other, depth)
+		items, changed, err := convertItems(x.Items, other, depth, size)
 		if !changed {
 			return v, false, err
 		}
 		return &value.List{Items: items}, true, err
 	case value.Tuple:
-		items, changed, err := convertItems(x, other, depth)
+		items, changed, err := convertItems(x, other, depth, size)
 		return value.Tuple(items), changed, err
 	case *value.Dict:
 		d := x
 		for i := range x.Len() {
 			k, w := x.Entry(i)
-			p, changed, err := convert(w, other, depth+1)
+			p, changed, err := convert(w, other, depth+1, size)
 			if err != nil {
 				return nil, false, err
 			}
@@ -594,10 +616,10 @@ func convert(v any, other func(v any) (any, error), depth int) (p any, changed b
 	return p, true, err
 }
 
-func convertItems(items []any, other func(v any) (any, error), depth int) (out []any, changed bool, err error) {
+func convertItems(items []any, other func(v any) (any, error), depth int, size *int) (out []any, changed bool, err error) {
 	out = items
 	for i, it := range items {
-		p, is, err := convert(it, other, depth+1)
+		p, is, err := convert(it, other, depth+1, size)
 		if err != nil {
 			return nil, false, err
 		}
@@ -642,9 +664,9 @@ func same(a, b any) bool {
 	return a == b
 }
 
-func plainItems(items []any, depth int) error {
+func plainItems(items []any, depth int, size *int) error {
 	for i, it := range items {
-		p, err := plain(it, depth+1)
+		p, err := plain(it, depth+1, size)
 		if err != nil {
 			return err
 		}
@@ -666,4 +688,16 @@ func Iterate(v any) Iter {
 func IsIterable(v any) bool {
 	_, ok := iterate(v)
 	return ok
+}
+
+func textSize(v any) int {
+	switch x := v.(type) {
+	case string:
+		return len(x)
+	case Markup:
+		return len(x)
+	case []byte:
+		return len(x)
+	}
+	return 0
 }

@@ -48,6 +48,12 @@ type Regexp struct {
 
 // Compile reads a pattern. The error matches ErrPattern.
 func Compile(pattern string, flags Flags) (*Regexp, error) {
+	return CompileWithin(pattern, flags, Timeout)
+}
+
+// CompileWithin is Compile for a pattern that an untrusted peer gives: one
+// search ends after the timeout.
+func CompileWithin(pattern string, flags Flags, timeout time.Duration) (*Regexp, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are taken", ErrPattern, len(pattern), maxPattern)
 	}
@@ -67,7 +73,7 @@ func Compile(pattern string, flags Flags) (*Regexp, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w %q: %w", ErrPattern, pattern, err)
 		}
-		re.MatchTimeout = Timeout
+		re.MatchTimeout = timeout
 		return re, nil
 	}
 	re, err := compile("%s")
@@ -216,6 +222,21 @@ func (r *Regexp) Sub(repl, text string, max int) (result string, n int, err erro
 		return "", 0, err
 	}
 	return r.SubFunc(t.expand, text, max)
+}
+
+// SubWithin is Sub that tells watch how long each replacement is, so that it can
+// stop what gets too long.
+func (r *Regexp) SubWithin(repl, text string, watch func(length int)) (result string, err error) {
+	t, err := r.template(repl)
+	if err != nil {
+		return "", err
+	}
+	result, _, err = r.SubFunc(func(m *Match) string {
+		s := t.expand(m)
+		watch(len(s))
+		return s
+	}, text, 0)
+	return result, err
 }
 
 // SubFunc is Sub with a function that returns the replacement.

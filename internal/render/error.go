@@ -22,7 +22,8 @@ type Error struct {
 	// Err is the cause, if it was an error.
 	Err error
 
-	elsewhere bool // not in the text of the request: the text names the file
+	place     string // in place of "; line N", on a line of its own
+	elsewhere bool   // not in the text of the request: the text names the file
 }
 
 // Error returns the text in Salt's form: reason, line, lines around.
@@ -31,11 +32,11 @@ func (e *Error) Error() string {
 	if e.elsewhere {
 		return fmt.Sprintf("%s\n%s(%d):\n%s", s, e.Name, e.Line, e.Context)
 	}
-	if e.Line > 0 {
+	switch {
+	case e.place != "":
+		s += e.place
+	case e.Line > 0:
 		s += fmt.Sprintf("; line %d", e.Line)
-		if e.Column > 0 {
-			s += fmt.Sprintf(", column %d", e.Column)
-		}
 	}
 	if e.Context != "" {
 		s += "\n\n" + e.Context

@@ -9,13 +9,11 @@ import (
 	"crypto/sha512"
 	"encoding/base64"
 	"encoding/hex"
-	"fmt"
 	"hash"
 	"io"
 	"math/big"
 	"os"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"brine/internal/jinja"
@@ -151,38 +149,4 @@ func base64Decode(c *jinja.Call) (any, error) {
 		return string(out), nil
 	}
 	return out, nil
-}
-
-func timeFilters() []*jinja.Func {
-	return []*jinja.Func{
-		filter("strftime(date=None, format='%Y-%m-%d')", func(c *jinja.Call) (any, error) {
-			t, err := dateOf(c.Bound[0])
-			if err != nil {
-				return nil, err
-			}
-			return jinja.Strftime(t, c.Str(1)), nil
-		}),
-	}
-}
-
-// dateOf reads a date: a number of seconds, or a text in one of the usual
-// forms. Without a value it is now.
-func dateOf(v any) (time.Time, error) {
-	switch x := v.(type) {
-	case nil:
-		return time.Now(), nil
-	case time.Time:
-		return x, nil
-	}
-	if f, ok := jinja.ToFloat(v); ok {
-		return time.UnixMicro(int64(f * 1e6)), nil
-	}
-	s, _ := jinja.Text(v)
-	for _, l := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02", "2006/01/02",
-		"01/02/2006", "Jan 2 2006", "Jan 2, 2006", "January 2, 2006", "2 Jan 2006", "2 January 2006", time.RFC1123, time.RFC1123Z, time.ANSIC, "15:04:05", "15:04"} {
-		if t, err := time.ParseInLocation(l, strings.TrimSpace(s), time.Local); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, jinja.Errorf("RuntimeError", "Unable to parse %s. Use a number of seconds or a date such as 2006-01-02 15:04:05", fmt.Sprint(jinja.Str(v)))
 }

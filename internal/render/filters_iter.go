@@ -11,9 +11,9 @@ import (
 
 func iterFilters() []*jinja.Func {
 	return []*jinja.Func{
-		filter("zip(*iterables)", func(c *jinja.Call) (any, error) { return zip(c.Bound[0].(value.Tuple), nil, false), nil }),
+		filter("zip(*iterables)", func(c *jinja.Call) (any, error) { return zip(c, c.Bound[0].(value.Tuple), nil, false), nil }),
 		filter("zip_longest(*iterables, **options)", func(c *jinja.Call) (any, error) {
-			return zip(c.Bound[0].(value.Tuple), c.Bound[1].(*value.Dict).At("fillvalue"), true), nil
+			return zip(c, c.Bound[0].(value.Tuple), c.Bound[1].(*value.Dict).At("fillvalue"), true), nil
 		}),
 		filter("compress(data, selectors)", func(c *jinja.Call) (any, error) {
 			data, sel, i := jinja.Items(c.Bound[0]), jinja.Items(c.Bound[1]), 0
@@ -39,10 +39,10 @@ func iterFilters() []*jinja.Func {
 					pools = append(pools, slices.Clone(jinja.Items(v)))
 				}
 			}
-			return product(pools), nil
+			return product(c, pools), nil
 		}),
 		filter("combinations(iterable, r)", func(c *jinja.Call) (any, error) {
-			return picks("itertools.combinations", jinja.Items(c.Bound[0]), c.Int(1), func(idx []int) bool {
+			return picks(c, "itertools.combinations", jinja.Items(c.Bound[0]), c.Int(1), func(idx []int) bool {
 				for i := 1; i < len(idx); i++ {
 					if idx[i] <= idx[i-1] {
 						return false
@@ -52,7 +52,7 @@ func iterFilters() []*jinja.Func {
 			}, true)
 		}),
 		filter("combinations_with_replacement(iterable, r)", func(c *jinja.Call) (any, error) {
-			return picks("itertools.combinations_with_replacement", jinja.Items(c.Bound[0]), c.Int(1), slices.IsSorted[[]int], false)
+			return picks(c, "itertools.combinations_with_replacement", jinja.Items(c.Bound[0]), c.Int(1), slices.IsSorted[[]int], false)
 		}),
 		filter("permutations(iterable, r=None)", func(c *jinja.Call) (any, error) {
 			all := jinja.Items(c.Bound[0])
@@ -60,7 +60,7 @@ func iterFilters() []*jinja.Func {
 			if c.Bound[1] != nil {
 				r = c.Int(1)
 			}
-			return picks("itertools.permutations", all, r, func(idx []int) bool {
+			return picks(c, "itertools.permutations", all, r, func(idx []int) bool {
 				s := slices.Sorted(slices.Values(idx))
 				return len(slices.Compact(s)) == len(idx)
 			}, true)
@@ -68,7 +68,7 @@ func iterFilters() []*jinja.Func {
 	}
 }
 
-func zip(seqs value.Tuple, fill any, longest bool) any {
+func zip(c *jinja.Call, seqs value.Tuple, fill any, longest bool) any {
 	iters := make([]jinja.Iter, len(seqs))
 	for i, s := range seqs {
 		iters[i] = jinja.Iterate(s)
@@ -78,6 +78,8 @@ func zip(seqs value.Tuple, fill any, longest bool) any {
 		name = "itertools.zip_longest"
 	}
 	return jinja.NewIterator(name, func() (any, bool) {
+		c.Tick()
+		c.Spend(24 + 16*len(iters))
 		t := make(value.Tuple, len(iters))
 		some := false
 		for i, next := range iters {
@@ -97,7 +99,7 @@ func zip(seqs value.Tuple, fill any, longest bool) any {
 
 // product yields one tuple for each way to pick an item of every pool, the
 // last pool changing fastest.
-func product(pools [][]any) any {
+func product(c *jinja.Call, pools [][]any) any {
 	idx := make([]int, len(pools))
 	done := false
 	for _, p := range pools {
@@ -107,6 +109,8 @@ func product(pools [][]any) any {
 		if done {
 			return nil, false
 		}
+		c.Tick()
+		c.Spend(24 + 16*len(pools))
 		t := make(value.Tuple, len(pools))
 		for i, p := range pools {
 			t[i] = p[idx[i]]
@@ -125,7 +129,7 @@ func product(pools [][]any) any {
 
 // picks yields the tuples of r items whose indexes ok accepts, in the order of
 // the indexes. Prefixes that ok refuses are left at once.
-func picks(name string, all []any, r int, ok func(idx []int) bool, distinct bool) (any, error) {
+func picks(c *jinja.Call, name string, all []any, r int, ok func(idx []int) bool, distinct bool) (any, error) {
 	if r < 0 {
 		return nil, invalid("r must be non-negative")
 	}
@@ -148,6 +152,7 @@ func picks(name string, all []any, r int, ok func(idx []int) bool, distinct bool
 	}
 	return jinja.NewIterator(name, func() (any, bool) {
 		for !done {
+			c.Tick()
 			switch {
 			case !ok(idx):
 				done = !advance()

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"math/big"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -16,9 +14,7 @@ import (
 
 	"brine/internal/fn"
 	"brine/internal/jinja"
-	"brine/internal/json"
 	"brine/internal/value"
-	"brine/internal/yaml"
 )
 
 func networkFilters() []*jinja.Func {
@@ -70,7 +66,7 @@ func networkFilters() []*jinja.Func {
 			return b, nil
 		}),
 		filter("dns_check(addr, port, safe=False, ipv6=None)", dnsCheck),
-		filter("http_query(url, method='GET', params=None, data=None, header_dict=None, username=None, password=None, decode=False, decode_type='auto', text=True, status=False, headers=False, **kwargs)", httpQuery),
+		filter("http_query(url, *args, **kwargs)", httpQuery),
 	}
 }
 
@@ -395,87 +391,24 @@ func dnsCheck(c *jinja.Call) (any, error) {
 	return nil, fn.Errorf("DNS lookup or connection check of '%s' failed.", c.Str(0))
 }
 
-// maxBody bounds what http_query reads.
-const maxBody = 16 << 20
+// queryArguments are the arguments of http_query behind the URL, in the order of
+// Salt's function.
+var queryArguments = []string{"method", "params", "data", "data_file", "header_dict", "header_list", "header_file", "username", "password", "auth",
+	"decode", "decode_type", "status", "headers", "text"}
 
-// httpQuery asks a server and returns what it says: body, and if asked for
-// dict, status and headers.
+// httpQuery calls the function http.query.
 func httpQuery(c *jinja.Call) (any, error) {
-	ctx, cancel := context.WithTimeout(c.Ctx, time.Minute)
-	defer cancel()
-	var body io.Reader
-	if c.Bound[3] != nil {
-		body = strings.NewReader(jinja.Str(c.Bound[3]))
+	s, _ := c.Context().Get("salt").(*saltObject)
+	if s == nil || s.funcs == nil || !s.funcs.Has("http.query") {
+		return nil, fn.Errorf("http_query needs the function http.query, which is not available here")
 	}
-	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(c.Str(1)), c.Str(0), body)
-	if err != nil {
-		return nil, fn.Errorf("%w", err)
-	}
-	if d, ok := c.Bound[2].(*value.Dict); ok {
-		q := req.URL.Query()
-		for k, v := range d.All() {
-			q.Set(jinja.Str(k), jinja.Str(v))
+	kw := value.NewDict(4)
+	for i, v := range c.Bound[1].(value.Tuple) {
+		if i >= len(queryArguments) {
+			return nil, fn.Errorf("http_query takes at most %d arguments by their places", len(queryArguments)+1)
 		}
-		req.URL.RawQuery = q.Encode()
+		kw.Set(queryArguments[i], v)
 	}
-	if d, ok := c.Bound[4].(*value.Dict); ok {
-		for k, v := range d.All() {
-			req.Header.Set(jinja.Str(k), jinja.Str(v))
-		}
-	}
-	if c.Bound[5] != nil {
-		req.SetBasicAuth(jinja.Str(c.Bound[5]), jinja.Str(c.Bound[6]))
-	}
-	ret := value.NewDict(4)
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		ret.Set("error", err.Error())
-		return ret, nil
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxBody))
-	if err != nil {
-		ret.Set("error", err.Error())
-		return ret, nil
-	}
-	return httpResult(c, ret, res, string(b)), nil
-}
-
-func httpResult(c *jinja.Call, ret *value.Dict, res *http.Response, body string) any {
-	if res.StatusCode >= 400 {
-		ret.Set("status", res.StatusCode)
-		ret.Set("error", fmt.Sprintf("HTTP %d: %s", res.StatusCode, http.StatusText(res.StatusCode)))
-		ret.Set("body", body)
-		return ret
-	}
-	if c.Bool(10) {
-		ret.Set("status", int64(res.StatusCode))
-	}
-	if c.Bool(11) {
-		h := value.NewDict(len(res.Header))
-		for k, v := range res.Header {
-			h.Set(k, strings.Join(v, ", "))
-		}
-		ret.Set("headers", h)
-	}
-	if c.Bool(7) {
-		kind := c.Str(8)
-		if kind == "auto" {
-			kind = res.Header.Get("Content-Type")
-		}
-		switch {
-		case strings.Contains(kind, "json"):
-			if v, err := json.Load(body); err == nil {
-				ret.Set("dict", v)
-			}
-		case strings.Contains(kind, "yaml"):
-			if v, err := yaml.Load([]byte(body), ""); err == nil {
-				ret.Set("dict", v)
-			}
-		}
-	}
-	if c.Bool(9) {
-		ret.Set("body", body)
-	}
-	return ret
+	kw.Update(c.Bound[2].(*value.Dict))
+	return s.funcs.Call(c.Ctx, "http.query", []any{c.Bound[0]}, kw)
 }

@@ -343,8 +343,11 @@ func regexFilters() []*jinja.Func {
 			if err != nil {
 				return nil, err
 			}
-			s, _, err := re.Sub(c.Str(2), c.Str(0), 0)
-			c.Spend(len(s))
+			size := len(c.Str(0))
+			s, err := re.SubWithin(c.Str(2), c.Str(0), func(length int) {
+				size += length
+				c.Reserve(3 * size)
+			})
 			return s, err
 		}),
 		filter("regex_escape(value)", func(c *jinja.Call) (any, error) { return pyre.Escape(c.Str(0)), nil }),

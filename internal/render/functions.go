@@ -132,6 +132,9 @@ func (f *saltFunction) TypeName() string { return "salt.loader.lazy.LoadedFunc" 
 // String is how a function is written.
 func (f *saltFunction) String() string { return "<salt.loader.lazy.LoadedFunc " + f.name + ">" }
 
+// Outside implements jinja.Outsider: what functions do is no work of a template.
+func (f *saltFunction) Outside() bool { return true }
+
 // Call calls the function with values of the model.
 func (f *saltFunction) Call(c *jinja.Call) (any, error) {
 	if f.funcs == nil || !f.funcs.Has(f.name) {

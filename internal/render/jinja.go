@@ -41,13 +41,15 @@ type templateKey struct {
 // maxKept bounds in bytes the templates that are kept.
 const maxKept = 32 << 20
 
-func (t *templates) env(o jinjaOptions) *jinja.Env {
+func (t *templates) env(o jinjaOptions, limits Limits) *jinja.Env {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e := t.envs[o]; e != nil {
 		return e
 	}
-	e := jinja.New(o.language())
+	l := o.language()
+	l.MaxOutput, l.MaxSteps, l.MaxTime = limits.MaxMemory, limits.MaxSteps, limits.MaxTime
+	e := jinja.New(l)
 	if t.envs == nil || len(t.envs) > 64 {
 		t.envs, t.kept, t.bytes = map[jinjaOptions]*jinja.Env{}, map[templateKey]*jinja.Template{}, 0
 	}
@@ -150,14 +152,14 @@ func (r *Renderer) Text(ctx context.Context, engine string, req Request) (string
 // fill renders one template. sls says whether the names that depend on the
 // SLS are set.
 func (r *Renderer) fill(ctx context.Context, req *Request, source string, sls bool) (string, error) {
-	env := r.templates.env(readOptions(req.Opts, req.SLS != ""))
+	env := r.templates.env(readOptions(req.Opts, req.SLS != ""), r.limits)
 	tpl, err := r.templates.parse(env, req.name(), source)
 	if err != nil {
 		return "", jinjaError(req, source, err)
 	}
 	vars := names(ctx, req, sls)
 	l := &templateLoader{r: r, req: req, env: env}
-	run := jinja.Run{Globals: vars, Vars: vars, Load: l.load, Timed: r.timed}
+	run := jinja.Run{Globals: vars, Vars: vars, Load: l.load, Timed: r.timed, Large: r.turn}
 	if strings.HasSuffix(source, "\n") {
 		run.Tail = "\n"
 	}
@@ -245,8 +247,9 @@ type templateLoader struct {
 	env *jinja.Env
 }
 
-// load follows Salt: a name that begins with ./ or ../ is looked for beside
-// the template that was loaded last, any other at the top of the environment.
+// load follows Salt: a name that begins with ./ or ../ is relative to the
+// template that was loaded last, one that begins with / is a file of this
+// machine, and any other is relative to the top of the environment.
 func (l *templateLoader) load(ctx context.Context, name string, global func(string) any) (*jinja.Template, map[string]any, error) {
 	if l.req.Saltenv == "" {
 		return l.beside(name)
@@ -262,7 +265,10 @@ func (l *templateLoader) load(ctx context.Context, name string, global func(stri
 		file = path.Join(base, name)
 		dir = base
 	}
-	file = strings.TrimPrefix(path.Clean(file), "/")
+	local := path.IsAbs(file) && (l.req.Local != nil || l.r.local != nil)
+	if file = path.Clean(file); !local {
+		file = strings.TrimPrefix(file, "/")
+	}
 	if file == ".." || strings.HasPrefix(file, "../") || file == "." {
 		return nil, nil, fs.ErrNotExist
 	}
@@ -274,10 +280,7 @@ func (l *templateLoader) load(ctx context.Context, name string, global func(stri
 	if dir == "." {
 		globals["tpldot"] = "."
 	}
-	if l.req.Loader == nil {
-		return nil, globals, fs.ErrNotExist
-	}
-	b, err := l.req.Loader.Load(ctx, l.req.Saltenv, file)
+	b, err := l.read(ctx, file, local)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, globals, fs.ErrNotExist
@@ -288,13 +291,32 @@ func (l *templateLoader) load(ctx context.Context, name string, global func(stri
 	return t, globals, err
 }
 
+// read returns the content of a file of the environment, or of this machine.
+func (l *templateLoader) read(ctx context.Context, file string, local bool) ([]byte, error) {
+	if !local {
+		if l.req.Loader == nil {
+			return nil, fs.ErrNotExist
+		}
+		return l.req.Loader.Load(ctx, l.req.Saltenv, file)
+	}
+	for _, from := range []LocalFiles{l.req.Local, l.r.local} {
+		if from == nil {
+			continue
+		}
+		if b, err := from(l.req.Saltenv, file); !errors.Is(err, fs.ErrNotExist) {
+			return b, err
+		}
+	}
+	return nil, fs.ErrNotExist
+}
+
 // beside finds the template of a text that belongs to no environment in the
 // folder of that text.
 func (l *templateLoader) beside(name string) (*jinja.Template, map[string]any, error) {
 	if l.req.Path == "" {
 		return nil, nil, errors.New("no loader for this environment specified")
 	}
-	clean := strings.TrimPrefix(name, "./")
+	clean := strings.TrimLeft(path.Clean(name), "/")
 	if !fs.ValidPath(clean) {
 		return nil, nil, fs.ErrNotExist
 	}
@@ -333,6 +355,10 @@ func jinjaError(req *Request, source string, err error) error {
 		e.Message = "Jinja error: " + je.Message
 		if je.Kind == jinja.NotFound {
 			e.Message = fmt.Sprintf("Jinja error: the template %q was not found in the environment %q", je.Message, req.Saltenv)
+			if path.IsAbs(je.Message) {
+				e.Message = fmt.Sprintf("Jinja error: the template %q was not found: minions look for an absolute path on their own disk, "+
+					"masters only below pillar_roots and file_roots", je.Message)
+			}
 		}
 	}
 	if je.Template != "" && je.Template != req.name() {

@@ -14,9 +14,14 @@ package render
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"brine/internal/value"
@@ -31,6 +36,29 @@ type Loader interface {
 	// (or of the pillar roots). path is relative and has no ".." in it. An
 	// error that is fs.ErrNotExist means that there is no such file.
 	Load(ctx context.Context, saltenv, path string) ([]byte, error)
+}
+
+// LocalFiles returns the content of a file that a template imports by its
+// absolute path, which is clean. An error that is fs.ErrNotExist means that
+// there is no such file, or that templates may not read it.
+type LocalFiles func(saltenv, path string) ([]byte, error)
+
+// maxImport bounds a file of AnyFile in bytes.
+const maxImport = 64 << 20
+
+// AnyFile reads every regular file of this machine, as Salt does. It is for
+// minions only: on a master the name may come from a minion.
+func AnyFile(_, path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "import", Path: path, Err: fs.ErrNotExist}
+	case st.Size() > maxImport:
+		return nil, fmt.Errorf("cannot import %s: it has %d bytes, more than the %d of the largest template", path, st.Size(), maxImport)
+	}
+	return os.ReadFile(path)
 }
 
 // Functions are what a template calls as salt['module.function'] or
@@ -76,6 +104,8 @@ type Request struct {
 	StateConf *StateConf
 	// Loader may be nil: then nothing can be imported.
 	Loader Loader
+	// Local, if set, is asked for absolute paths before that of the Options.
+	Local LocalFiles
 	// Whitelist and Blacklist, unless empty, name the renderers that may be
 	// used and that may not: a pipe leaves the others out.
 	Whitelist, Blacklist []string
@@ -84,11 +114,26 @@ type Request struct {
 // Options are what a Renderer needs.
 type Options struct {
 	Log *slog.Logger
+	// Local reads what templates import by absolute paths. Without it, and
+	// without that of the Request, such a path is looked for in the tree.
+	Local LocalFiles
+	Limits
+}
+
+// Limits bound the rendering of one template, so that a mistake or a hostile
+// template fails alone.
+type Limits struct {
+	MaxMemory int           `salt:"template_max_memory" default:"268435456" doc:"bytes that a Jinja template may make, intermediate values included" change:"restart"`
+	MaxSteps  int           `salt:"template_max_steps" default:"20000000" doc:"steps that a Jinja template may take: turns of loops, calls, and parts of long texts" change:"restart"`
+	MaxTime   time.Duration `salt:"template_max_time" default:"60" doc:"seconds that a Jinja template may take, without the time of the functions that it calls" change:"restart"`
 }
 
 // Renderer renders texts. It may be used by any number of goroutines.
 type Renderer struct {
 	log       *slog.Logger
+	local     LocalFiles
+	limits    Limits
+	large     chan struct{} // turns of large renderings
 	templates templates
 }
 
@@ -97,7 +142,27 @@ func New(o Options) *Renderer {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Renderer{log: o.Log}
+	return &Renderer{log: o.Log, local: o.Local, limits: o.Limits, large: make(chan struct{}, largeAtOnce)}
+}
+
+// largeAtOnce is how many renderings that make many megabytes run at once; the
+// others wait, so that many together do not take all memory.
+const largeAtOnce = 4
+
+type largeKey struct{}
+
+// turn waits until a large rendering may go on. One within another, by a function
+// that it calls, has the turn of that.
+func (r *Renderer) turn(ctx context.Context) (context.Context, func(), error) {
+	if ctx.Value(largeKey{}) != nil {
+		return ctx, func() {}, nil
+	}
+	select {
+	case r.large <- struct{}{}:
+		return context.WithValue(ctx, largeKey{}, true), func() { <-r.large }, nil
+	case <-ctx.Done():
+		return ctx, nil, context.Cause(ctx)
+	}
 }
 
 // step is one renderer of a pipe. It gets the text or data that the one
@@ -235,6 +300,13 @@ func allowed(name string, white, black []string) bool {
 	return (len(white) == 0 || has(white)) && !has(black)
 }
 
+// ErrNoRenderer is the cause if a pipe names a renderer that Salt does not have
+// either.
+var ErrNoRenderer = errors.New("no such renderer")
+
+// lacking are renderers of Salt that are not here.
+var lacking = []string{"aws_kms", "dson", "hjson", "json5", "msgpack", "nacl", "pass"}
+
 func unknownRenderer(req *Request, name, spec string) error {
 	e := &Error{Name: req.name(), Line: 1}
 	switch name {
@@ -243,7 +315,10 @@ func unknownRenderer(req *Request, name, spec string) error {
 	case "mako", "wempy", "cheetah", "genshi":
 		e.Message = fmt.Sprintf("the template engine %q is a Python program, which is not available here: use jinja", name)
 	default:
-		e.Message = fmt.Sprintf("the renderer %q of %q is not available; there are %s", name, spec, strings.Join(Names(), ", "))
+		e.Message = fmt.Sprintf("The renderer %q is not available: it names %q, and there are %s", spec, name, strings.Join(Names(), ", "))
+		if !slices.Contains(lacking, name) {
+			e.Err = ErrNoRenderer
+		}
 	}
 	return e
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -74,6 +76,8 @@ func TestRender(t *testing.T) {
 		{"import", "{% from 'web/map.jinja' import web %}\nx: {{ web | yaml }}\n", "{'x': {'name': 'nginx', 'os': 'Debian', 'port': 644}}"},
 		{"relative", "{% from './libtpl.jinja' import m %}\nx: '{{ m(1) }} {{ tplfile }} {{ slspath }}'\n", "{'x': 'web:./libtpl.jinja:1 web/init.sls web'}"},
 		{"load", "{% load_yaml as d %}\n- {{ grains.id }}\n- b\n{% endload %}\nx: {{ d | tojson }}\n", "{'x': ['m1', 'b']}"},
+		{"ordered map", "a: !!omap {z: 1, b: 2}\n{% set m = '!!omap {z: 1, b: 2}' | load_yaml %}\nkeys: {{ m.keys() | list }}\n", "{'a': {'z': 1, 'b': 2}, 'keys': ['z', 'b']}"},
+		{"set", "a: !!set {x, y}\n{% set m = '!!set {x, y}' | load_yaml %}\nb: {{ 'x' in m and m | length == 2 }}\n", "{'a': ['x', 'y'], 'b': True}"},
 		{"shebang", "#!yaml\na: '{{ x }}'\n", "{'a': '{{ x }}'}"},
 		{"json", "#!jinja|json\n{\"a\": [1, {{ 1 + 1 }}]}", "{'a': [1, 2]}"},
 		{"text", "#!jinja|text\nx{{ 1 }}\n", `'x1\n'`},
@@ -105,7 +109,7 @@ func TestErrors(t *testing.T) {
 		{"elsewhere", "x\n{% include 'web/broken.jinja' %}", "Jinja variable 'nothing' is undefined\nweb/broken.jinja(3):\n---\n\n\n{{ nothing.here }}    <======================\n---"},
 		{"not found", "{% import 'no/such' as x %}", "Jinja error: the template \"no/such\" was not found in the environment \"base\"; line 1\n\n---\n{% import 'no/such' as x %}    <======================\n---"},
 		{"above", "{% import '../../etc/passwd' as x %}", "Jinja error: the template \"../../etc/passwd\" was not found in the environment \"base\"; line 1\n\n---\n{% import '../../etc/passwd' as x %}    <======================\n---"},
-		{"yaml", "a: 1\nb:\n\t- c\n", "Illegal tab character; line 3, column 1\n\n---\na: 1\nb:\n\t- c    <======================\n---"},
+		{"yaml", "a: 1\nb:\n\t- c\n", "found character that cannot start any token\n(line 3, column 1: a tab)\n\n---\na: 1\nb:\n\t- c    <======================\n---"},
 		{"py", "#!py\ndef run(): pass\n", "the renderer \"py\" runs Python, which is not available here: write the file with jinja and yaml; line 1"},
 		{"mako", "#!mako|yaml\n", "the template engine \"mako\" is a Python program, which is not available here: use jinja; line 1"},
 		{"utf-8", "a\nb\xff\n", "the text is not valid UTF-8; line 2"},
@@ -121,6 +125,69 @@ func TestErrors(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", e, c.want)
 			}
 		})
+	}
+}
+
+// Absolute paths are files of the machine if templates may read such files,
+// and else names in the tree.
+func TestAbsoluteImports(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"map.jinja": "{% from './two.jinja' import y %}{% set x = [tpldir, tplfile, tpldot, y] %}",
+		"two.jinja": "{% set y = 'two ' ~ tplfile %}",
+		"d.yaml":    "a: {{ 1 }}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(dir+"/folder", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	only := func(_, path string) ([]byte, error) {
+		if !strings.HasPrefix(path, dir+"/") {
+			return nil, fs.ErrNotExist
+		}
+		return os.ReadFile(path)
+	}
+	in := func(src string) string { return strings.ReplaceAll(src, "DIR", dir) }
+	for _, c := range []struct {
+		name, src  string
+		local, own LocalFiles
+		want       string
+	}{
+		{"import", "{% from 'DIR/map.jinja' import x %}{{ x[0] == 'DIR' and x[1] == 'DIR/map.jinja' }} {{ x[3] }}", AnyFile, nil, "True two ./two.jinja"},
+		{"with context", "{% from 'DIR/map.jinja' import x with context %}{{ x[0] }} {{ x[1] }}", AnyFile, nil, "web web/init.sls"},
+		{"not clean", "{% from 'DIR//folder/../two.jinja' import y %}{{ y }}", AnyFile, nil, in("two DIR/two.jinja")},
+		{"yaml", "{% import_yaml 'DIR/d.yaml' as d %}{{ d.a }}", AnyFile, nil, "1"},
+		{"include", "{% include 'DIR/d.yaml' %}", AnyFile, nil, "a: 1"},
+		{"of the request", "{% include 'DIR/d.yaml' %}", nil, only, "a: 1"},
+		{"in the tree without files", "{% from '/web/map.jinja' import web %}{{ web.port }}", nil, nil, "644"},
+		{"not in the tree with files", "{% from '/web/map.jinja' import web %}", AnyFile, nil, "was not found"},
+		{"outside of what is allowed", "{% include '/etc/passwd' %}", only, nil, "was not found"},
+		{"above what is allowed", "{% include 'DIR/../../../../../../etc/passwd' %}", only, only, "was not found"},
+		{"may be missing", "{% include '/etc/passwd' ignore missing %}x", only, nil, "x"},
+		{"a folder", "{% include 'DIR/folder' %}", AnyFile, nil, "was not found"},
+		{"a device", "{% include '/dev/zero' %}", AnyFile, nil, "was not found"},
+		{"out of the tree", "{% include '../../../../../../../../etc/passwd' %}", AnyFile, nil, "was not found"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			req := request(in(c.src))
+			req.Default, req.Local = "jinja", c.own
+			v, err := New(Options{Local: c.local}).Render(t.Context(), req)
+			if err != nil {
+				v = err.Error()
+			}
+			if s, _ := v.(string); s != c.want && (err == nil || !strings.Contains(s, c.want)) {
+				t.Errorf("got %v, want %q", v, c.want)
+			}
+		})
+	}
+	if err := os.WriteFile(dir+"/climb.jinja", []byte("{% include '../../../../../../../../etc/passwd' %}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := New(Options{Local: only}).Render(t.Context(), request(in("{% include 'DIR/climb.jinja' %}"))); err == nil {
+		t.Errorf("climbed out: %v", v)
 	}
 }
 

@@ -3,7 +3,6 @@ package render
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"brine/internal/jinja"
@@ -145,23 +144,24 @@ func loadYAML(c *jinja.Call) (any, error) {
 	msg := "Encountered error loading yaml: "
 	var ye *yaml.Error
 	if !errors.As(err, &ye) || ye.Line == 0 {
-		return nil, jinja.Errorf(jinja.RuntimeError, "%s%s%s", msg, err, origin(c.Bound[0], 0))
+		return nil, jinja.Errorf(jinja.RuntimeError, "%s%s%s", msg, err, origin(c.Bound[0], ""))
 	}
-	why, at := yamlFault(ye, text)
-	return nil, jinja.Errorf(jinja.RuntimeError, "%s%s%s\n%s", msg, why, origin(c.Bound[0], at.Line), excerpt(text, at.Line))
+	at := faultPlace(ye, text)
+	return nil, jinja.Errorf(jinja.RuntimeError, "%s%s\n%s%s", msg, ye.Reason, excerpt(text, at.Line), origin(c.Bound[0], placeText(at)+doing(ye)))
 }
 
-// origin says which file has a fault that was imported; nothing is said of a
-// text in the template itself, which the error shows anyhow.
-func origin(v any, line int) string {
+// origin says, on a line of its own, which imported file has a fault and where.
+func origin(v any, place string) string {
 	m, ok := v.(*jinja.Module)
 	switch {
-	case !ok:
+	case !ok && place == "":
 		return ""
-	case line == 0:
-		return " (" + m.Name() + ")"
+	case !ok:
+		return "\n(" + place + ")"
+	case place == "":
+		return "\n(" + m.Name() + ")"
 	}
-	return " (" + m.Name() + ", line " + strconv.Itoa(line) + ")"
+	return "\n(" + m.Name() + ", " + place + ")"
 }
 
 func loadJSON(c *jinja.Call) (any, error) {
@@ -171,7 +171,7 @@ func loadJSON(c *jinja.Call) (any, error) {
 		if err == nil {
 			return v, nil
 		}
-		return nil, jinja.Errorf(jinja.RuntimeError, "Unable to load json from %s (%s)%s", text, err, origin(c.Bound[0], 0))
+		return nil, jinja.Errorf(jinja.RuntimeError, "Unable to load json from %s%s", text, origin(c.Bound[0], err.Error()))
 	}
 	return nil, jinja.Errorf(jinja.RuntimeError, "Unable to load json from %s", jinja.Str(c.Bound[0]))
 }

@@ -3,7 +3,7 @@ package render
 import (
 	"context"
 	"errors"
-	"strconv"
+	"fmt"
 	"strings"
 
 	"brine/internal/value"
@@ -28,39 +28,74 @@ func renderYAML(_ context.Context, _ *Renderer, req *Request, in any, _ string) 
 }
 
 // yamlError shows the line of the rendered text, which is not that of the
-// file when jinja came first.
+// file when jinja came first. Salt's message comes first, and what is added
+// behind it on lines of its own, because scripts compare the beginning.
 func yamlError(req *Request, err error, text string) error {
 	var ye *yaml.Error
 	if !errors.As(err, &ye) {
 		return &Error{Message: err.Error(), Name: req.name(), Err: err}
 	}
-	msg, at := yamlFault(ye, text)
-	e := &Error{Message: msg, Name: req.name(), Line: at.Line, Column: at.Column, Err: err}
+	at := faultPlace(ye, text)
+	e := &Error{Message: saltYAML(ye), Name: req.name(), Line: at.Line, Column: at.Column, Err: err}
+	e.place = "\n(" + placeText(at) + ")"
+	if ye.Stage == yaml.Scanner {
+		e.place = "\n(" + placeText(at) + doing(ye) + ")"
+	}
 	if strings.HasPrefix(ye.Reason, "found character") && startsWithTab(text, ye.Line, ye.Column) {
-		e.Message = "Illegal tab character"
+		e.place = "\n(" + placeText(at) + ": a tab)"
 	}
 	e.Context = excerpt(text, at.Line)
 	return e
 }
 
-// yamlFault says what is wrong with a YAML text and where to look. What lacks
-// its end is missed where the text ends; where it begins says more.
-func yamlFault(e *yaml.Error, text string) (string, yaml.Mark) {
-	msg, at := e.Reason, e.Mark
-	if e.Context != "" {
-		msg += " " + e.Context
+// saltYAML words a fault as Salt does.
+func saltYAML(e *yaml.Error) string {
+	if e.Stage == yaml.Scanner || e.Stage == yaml.Reader || e.Line == 0 {
+		return e.Reason
 	}
-	begin := e.ContextMark
+	mark := func(m yaml.Mark) string {
+		return fmt.Sprintf("\n  in \"<unicode string>\", line %d, column %d", m.Line, m.Column)
+	}
+	s := e.Reason + mark(e.Mark)
+	if e.Context == "" {
+		return s
+	}
+	if e.ContextMark.Line > 0 && e.ContextMark != e.Mark {
+		return e.Context + mark(e.ContextMark) + "\n" + s
+	}
+	return e.Context + "\n" + s
+}
+
+func placeText(at yaml.Mark) string {
+	if at.Column == 0 {
+		return fmt.Sprintf("line %d", at.Line)
+	}
+	return fmt.Sprintf("line %d, column %d", at.Line, at.Column)
+}
+
+// doing says what the loader did when it met the fault, if anything is known.
+func doing(e *yaml.Error) string {
+	switch {
+	case e.Context == "":
+		return ""
+	case e.ContextMark.Line > 0 && e.ContextMark.Line != e.Line:
+		return fmt.Sprintf(", %s that begins in line %d", e.Context, e.ContextMark.Line)
+	}
+	return ", " + e.Context
+}
+
+// faultPlace says where to look. What lacks its end is missed where the text
+// ends; where it begins says more.
+func faultPlace(e *yaml.Error, text string) yaml.Mark {
+	at, begin := e.Mark, e.ContextMark
 	lines := strings.Count(strings.TrimRight(text, "\n"), "\n") + 1
 	switch {
 	case at.Line > lines && begin.Line > 0:
-		return msg, begin
+		return begin
 	case at.Line > lines:
-		return msg, yaml.Mark{Line: lines}
-	case begin.Line > 0 && begin.Line != at.Line:
-		msg += " that begins in line " + strconv.Itoa(begin.Line)
+		return yaml.Mark{Line: lines}
 	}
-	return msg, at
+	return at
 }
 
 // startsWithTab reports whether there is a tab at a place in the text.

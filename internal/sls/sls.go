@@ -257,7 +257,7 @@ func (c *Compiler) data(ctx context.Context, f place, file File, depth int) *val
 	}
 	state, ok := file.Data.(*value.Dict)
 	if !ok {
-		c.faultf(f, "", "SLS %s does not render to a dictionary: it is a %s", f.sls, value.TypeName(file.Data))
+		c.faultf(f, "", "SLS %s does not render to a dictionary\n(it is a %s)", f.sls, value.TypeName(file.Data))
 		return nil
 	}
 	var include []any

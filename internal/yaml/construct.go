@@ -85,7 +85,11 @@ func (b *builder) shared(n *yaml.Node, keep bool) (any, error) {
 }
 
 func (b *builder) make(n *yaml.Node) (any, error) {
-	switch n.Tag {
+	tag := n.Tag
+	if tag == tagOmap && n.Kind == yaml.MappingNode {
+		tag = tagMap // as Salt reads it in SLS files; all mappings are ordered
+	}
+	switch tag {
 	case tagMap:
 		d := value.NewDict(len(n.Content) / 2)
 		b.later(n, func(n *yaml.Node) error { return b.mapping(d, n) })

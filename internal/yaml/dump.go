@@ -9,6 +9,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -118,8 +119,10 @@ type scalarNode struct {
 	kind    string // what it is, in words of YAML
 }
 
-var timestampText = regexp.MustCompile(`^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}` +
-	`|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?(?:[ \t]*(?:Z|[-+][0-9]{1,2}(?::[0-9]{2})?))?)\n?$`)
+var timestampText = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:[0-9]{4}-[0-9]{2}-[0-9]{2}` +
+		`|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt]|[ \t]+)[0-9]{1,2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]*)?(?:[ \t]*(?:Z|[-+][0-9]{1,2}(?::[0-9]{2})?))?)\n?$`)
+})
 
 // represent returns the scalar for v; ok is false for lists and mappings.
 func represent(v any) (s scalarNode, ok bool) {
@@ -152,7 +155,7 @@ func needsQuote(s string) bool {
 	if implicitTag(plain) != tagStr {
 		return true
 	}
-	return s != "" && s[0] >= '0' && s[0] <= '9' && timestampText.MatchString(s)
+	return s != "" && s[0] >= '0' && s[0] <= '9' && timestampText().MatchString(s)
 }
 
 func floatRepr(f float64) string {

@@ -40,6 +40,7 @@ var lenient = map[string]bool{
 	"- a\n-\tb":                              true, // a tab after the dash
 	"[? : a]":                                true,
 	strings.Repeat("x", 1025) + ": 1":        true, // a key longer than 1024 without "?"
+	"!!omap {a: 1}":                          true, // Salt's renderers take it, in place of the list that YAML has
 	"'" + strings.Repeat("x", 1100) + "': 1": true,
 	"{" + strings.Repeat("x", 1100) + ": 1}": true,
 }

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"brine/internal/value"
 )
@@ -32,13 +33,19 @@ const (
 )
 
 var (
-	floatText = regexp.MustCompile(`^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?` +
-		`|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?` +
-		`|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*` +
-		`|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
-	intText = regexp.MustCompile(`^(?:[-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)` +
-		`|[-+]?0x[0-9a-fA-F_]+|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+)$`)
-	pythonFloat = regexp.MustCompile(`^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?$|^[-+]?(?:inf|infinity|nan)$`)
+	floatText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?` +
+			`|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?` +
+			`|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*` +
+			`|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
+	})
+	intText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:[-+]?0b[0-1_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)` +
+			`|[-+]?0x[0-9a-fA-F_]+|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+)$`)
+	})
+	pythonFloat = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?$|^[-+]?(?:inf|infinity|nan)$`)
+	})
 )
 
 // decimal reports whether a text is a number of a few digits without frills.
@@ -69,10 +76,10 @@ func implicitTag(s string) string {
 		if strings.Trim(s, "0123456789abcdefABCDEFxinIN_.:+-") != "" {
 			return tagStr // has a letter that no number has
 		}
-		if intText.MatchString(s) {
+		if intText().MatchString(s) {
 			return tagInt
 		}
-		if floatText.MatchString(s) {
+		if floatText().MatchString(s) {
 			return tagFloat
 		}
 		return tagStr
@@ -203,7 +210,7 @@ func parseFloat(text string) (any, error) {
 // pyFloat is Python's float of a text in lower case.
 func pyFloat(s string) (float64, bool) {
 	s = strings.TrimSpace(s)
-	if !pythonFloat.MatchString(s) {
+	if !pythonFloat().MatchString(s) {
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(s, 64)
