@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp sal
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: tools normal durable durable-apart build man demo demo-cluster test check fmt vet lint race fuzz bench bench-quick soak git-size microbench interop clean help
+.PHONY: tools normal durable durable-apart build man demo demo-cluster test test-all check fmt vet lint race fuzz bench bench-quick soak git-size microbench interop clean help
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -25,11 +25,19 @@ demo-cluster: build ## three masters without a shared folder, six minions; a mas
 tools: ## what tests need of Debian's packages and this machine has not
 	@test/tools/install
 
-test: tools ## all tests
+# Tests that start many daemons as processes, or measure.
+SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|durable|ha|interop|stores)
+# Tests whose subject is another process, which is built without the race detector.
+APART := test/(api|badinput|cli|cluster|durable|git|ha|interop|jobcache|layers)
+
+test: tools ## the tests of packages and of masters and minions in one process
+	$(GO) test -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')
+
+test-all: tools ## all tests
 	$(GO) test -timeout 30m $(PKGS)
 
-race: tools ## all tests under the race detector, which needs cgo
-	CGO_ENABLED=1 $(GO) test -race -timeout 30m $(PKGS)
+race: tools ## under the race detector, which needs cgo, the tests that run Brine in their own process
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(APART))$$')
 
 fmt:
 	@files=$$(gofmt -l bench cmd internal test); if [ -n "$$files" ]; then echo "gofmt these:"; echo "$$files"; exit 1; fi
@@ -40,7 +48,7 @@ vet:
 lint:
 	$(GO) tool staticcheck $(PKGS)
 
-check: fmt vet lint test race ## what CI runs
+check: fmt vet lint test-all race ## what CI runs
 
 FUZZTIME ?= 30s
 fuzz: ## every fuzz target for FUZZTIME
@@ -66,9 +74,14 @@ git-size: ## gitfs with a repository of 1 GB and 1,000 branches
 microbench: ## benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)
 
-interop: build ## against stock Salt, whose source tree BRINE_STOCK_SALT names
+# The names of tests that need stock Salt match STOCK_TESTS, but for those of test/interop.
+STOCK_TESTS := Stock|Salt|(Is|Are)True
+interop: build tools ## all tests against stock Salt, whose source tree BRINE_STOCK_SALT names
 	@test -n "$$BRINE_STOCK_SALT" || { echo "set BRINE_STOCK_SALT to a source tree of Salt 3007"; exit 1; }
-	$(GO) test -count=1 -v -timeout 20m ./test/interop ./test/cluster
+	@failed=0; \
+	$(GO) test -count=1 -timeout 25m ./test/interop || failed=1; \
+	$(GO) test -count=1 -timeout 25m -run '$(STOCK_TESTS)' ./internal/... $$($(GO) list ./test/... | grep -v /interop) || failed=1; \
+	exit $$failed
 
 DURABLE ?= 1000x50
 durable: ## jobs x minions over three masters that are killed in turn: each must run once and return once

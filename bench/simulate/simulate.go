@@ -148,7 +148,7 @@ type trust string
 
 func (t trust) Known() (string, bool)                    { return crypt.CleanKey(string(t)), true }
 func (t trust) Adopt(pem string, _ bool) (string, error) { return pem, nil }
-func (t trust) Succeed(string) error                     { return nil }
+func (t trust) Succeed(string, bool) error               { return nil }
 func (t trust) File() string                             { return "memory" }
 
 // Accept puts the keys of n minions into a master's pki_dir as accepted.

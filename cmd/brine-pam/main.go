@@ -29,6 +29,8 @@ extern int pam_acct_mgmt(pam_handle_t *, int);
 extern int pam_end(pam_handle_t *, int);
 
 enum { SUCCESS = 0, BUFFER = 5, CONVERSATION = 19, HIDDEN = 1, VISIBLE = 2, MOST = 32 };
+// An account with an empty password is not let in with any password.
+enum { SILENT = 0x8000, NO_NULL_PASSWORD = 1 };
 
 // answer gives the password to what is asked without echo, and nothing to the
 // rest.
@@ -49,8 +51,8 @@ static int check(const char *service, const char *name, char *password) {
 	pam_handle_t *h = NULL;
 	int rc = pam_start(service, name, &conv, &h);
 	if (rc != SUCCESS) return rc;
-	rc = pam_authenticate(h, 0x8000); // silent
-	if (rc == SUCCESS) rc = pam_acct_mgmt(h, 0x8000);
+	rc = pam_authenticate(h, SILENT | NO_NULL_PASSWORD);
+	if (rc == SUCCESS) rc = pam_acct_mgmt(h, SILENT | NO_NULL_PASSWORD);
 	pam_end(h, rc);
 	return rc;
 }

@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +44,8 @@ type Master interface {
 	Token(ctx context.Context, token string) (*value.Dict, error)
 	// DropToken ends a token.
 	DropToken(ctx context.Context, token string) error
+	// Ping returns why the master does not answer, if so.
+	Ping(ctx context.Context) error
 }
 
 var _ Master = (*client.Client)(nil)
@@ -69,18 +72,19 @@ type Server struct {
 	static   *os.Root
 	began    time.Time
 	stats    counters
+	alive    pulse
 }
 
 // counters are for /stats and /metrics.
 type counters struct {
-	requests, active, written atomic.Int64
-	mu                        sync.Mutex
-	byStatus                  map[int]int64
+	requests, active, written, accepted atomic.Int64
+	mu                                  sync.Mutex
+	byStatus                            map[int]int64
 }
 
 // New opens the sessions and binds the address. An error leaves nothing bound.
 func New(s Settings, m Master, b Bus, log *slog.Logger) (*Server, error) {
-	a := &Server{s: s, master: m, bus: b, log: log.With("component", "api"), feed: newFeed(b, log), limits: newLimits(time.Now), began: time.Now()}
+	a := &Server{s: s, master: m, bus: b, log: log.With("component", "api"), feed: newFeed(b, log), limits: newLimits(s.LoginLimit, time.Now), began: time.Now()}
 	a.stats.byStatus = map[int]int64{}
 	a.table = a.resources()
 	var err error
@@ -146,6 +150,11 @@ func (a *Server) Run(ctx context.Context) error {
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
 	server := &http.Server{
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				a.stats.accepted.Add(1)
+			}
+		},
 		Handler: a, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return inner }, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
@@ -276,13 +285,22 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // those of this server, and of cors_origins. Others may do all that a program
 // can that is not a browser, with a token. Without an origin no page asks.
 //
+// Behind a proxy that does not pass Host on, the browser's own word counts: a
+// page cannot set Sec-Fetch-Site. Browsers send it to addresses with TLS alone.
+//
 // Salt trusts every origin; there, any page can use the session of who looks
 // at it.
 func (c *call) trusts(origin string) bool {
 	if origin == "" || slices.Contains(c.s.Origins, origin) || slices.Contains(c.s.Origins, "*") {
 		return true
 	}
+	if c.r.Header.Get("Sec-Fetch-Site") == "same-origin" {
+		return true
+	}
 	_, host, ok := strings.Cut(origin, "://")
+	if ok && c.fromProxy() && strings.EqualFold(host, c.r.Header.Get("X-Forwarded-Host")) {
+		return true
+	}
 	return ok && strings.EqualFold(host, c.r.Host)
 }
 
@@ -299,7 +317,7 @@ func (c *call) serve(res *resource) {
 	method := c.r.Method
 	if method == http.MethodOptions && c.r.Header.Get("Access-Control-Request-Method") != "" {
 		h.Set("Access-Control-Allow-Methods", "GET, POST")
-		h.Set("Access-Control-Allow-Headers", "Content-Type, X-Auth-Token, X-Requested-With")
+		h.Set("Access-Control-Allow-Headers", "Content-Type, X-Auth-Token, X-Requested-With, Accept, Cache-Control")
 		h.Set("Access-Control-Max-Age", "1400")
 		c.cookie = false
 		c.write(nil, typeHTML)
@@ -372,13 +390,39 @@ func (c *call) identify() {
 	}
 }
 
-// address is where a request comes from.
+// address is where a request comes from. What X-Forwarded-For says counts as
+// far as trusted_proxies have written it: each proxy appends whom it serves.
 func (c *call) address() string {
 	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
 	if err != nil {
-		return c.r.RemoteAddr
+		host = c.r.RemoteAddr
+	}
+	hops := strings.Split(strings.Join(c.r.Header.Values("X-Forwarded-For"), ","), ",")
+	for len(hops) > 0 && c.s.trustsProxy(host) {
+		last := strings.TrimSpace(hops[len(hops)-1])
+		hops = hops[:len(hops)-1]
+		if p, err := netip.ParseAddrPort(last); err == nil {
+			last = p.Addr().String()
+		}
+		a, err := netip.ParseAddr(strings.Trim(last, "[]"))
+		if err != nil {
+			break
+		}
+		host = a.Unmap().String()
 	}
 	return host
+}
+
+// secure reports whether the client speaks TLS, to this server or to one of
+// trusted_proxies.
+func (c *call) secure() bool {
+	return c.r.TLS != nil || c.fromProxy() && strings.EqualFold(c.r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+// fromProxy reports whether a request comes from one of trusted_proxies.
+func (c *call) fromProxy() bool {
+	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
+	return err == nil && c.s.trustsProxy(host)
 }
 
 func (c *call) fromAuthorized() bool {
@@ -408,11 +452,21 @@ func (c *call) answer(v any, err error) {
 		c.fail(f)
 		return
 	}
+	if c.r.Context().Err() != nil {
+		c.log.Debug("the client has closed the connection before the answer", "path", c.r.URL.Path, "err", err)
+		c.status = statusClosed
+		c.count()
+		return
+	}
 	c.log.Error("a request could not be served", "path", c.r.URL.Path, "err", err)
 	c.status = http.StatusInternalServerError
 	b, _ := encode(value.DictOf("status", c.status, "return", textUnexpected), typeJSON)
 	c.write(b, typeJSON)
 }
+
+// statusClosed counts requests whose client did not wait for the answer. It is
+// that of nginx and HAProxy, and is never sent.
+const statusClosed = 499
 
 // fail writes an answer that is no data: a page, or JSON if the client asks
 // for that by name.
@@ -461,7 +515,7 @@ func (c *call) setCookie() {
 	if !c.cookie || !c.s.Sessions || !c.trusts(c.r.Header.Get("Origin")) {
 		return
 	}
-	k := &http.Cookie{Name: "session_id", Value: c.id, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.r.TLS != nil}
+	k := &http.Cookie{Name: "session_id", Value: c.id, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.secure()}
 	if c.gone {
 		k.Expires = time.Now().AddDate(-1, 0, 0)
 	} else {

@@ -17,10 +17,13 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,9 +40,16 @@ type fakeMaster struct {
 	tokens map[string]bool
 	low    func(chunk *value.Dict) ([]any, error)
 	perms  []any // of ann; nil: @runner
+	dead   atomic.Bool
+	hang   chan struct{} // closed by Low, which then waits for the client to go
 }
 
-func (m *fakeMaster) Low(_ context.Context, chunk *value.Dict) ([]any, error) {
+func (m *fakeMaster) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
+	if m.hang != nil {
+		close(m.hang)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if m.low != nil {
 		return m.low(chunk)
 	}
@@ -77,6 +87,14 @@ func (m *fakeMaster) DropToken(_ context.Context, token string) error {
 	return nil
 }
 
+// Ping implements Master.
+func (m *fakeMaster) Ping(context.Context) error {
+	if m.dead.Load() {
+		return salt.Errorf(salt.Unavailable, "dead")
+	}
+	return nil
+}
+
 // fakeBus gives events of an event.Bus.
 type fakeBus struct {
 	client.InProcess
@@ -111,9 +129,14 @@ type running struct {
 
 func serve(t *testing.T, s Settings) *running {
 	t.Helper()
+	return serveLogged(t, s, slog.New(slog.DiscardHandler))
+}
+
+func serveLogged(t *testing.T, s Settings, log *slog.Logger) *running {
+	t.Helper()
 	m := &fakeMaster{tokens: map[string]bool{}}
 	bus := &fakeBus{client.InProcess{Events: event.NewBus(0)}}
-	a, err := New(s, m, bus, slog.New(slog.DiscardHandler))
+	a, err := New(s, m, bus, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,6 +247,8 @@ func TestBadSettings(t *testing.T) {
 		"{port: 70000, disable_ssl: true}":      "port",
 		"{port: 1, disable_ssl: true, hots: x}": "hots",
 		"{port: 1, disable_ssl: true, authorized_ips: [1.2.3]}":                  "authorized_ips",
+		"{port: 1, disable_ssl: true, trusted_proxies: [10.0.0.0/33]}":           "trusted_proxies",
+		"{port: 1, disable_ssl: true, login_limit: -1}":                          "login_limit",
 		"{port: 1, disable_ssl: true, host: [x]}":                                "host",
 		"{port: 1, disable_ssl: true, max_request_body_size: 0}":                 "max_request_body_size",
 		"{port: 1, ssl_crt: /none, ssl_key: " + key + "}":                        "ssl_crt",
@@ -428,6 +453,172 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
+// Events wait for a reader by their bytes, too: a few large ones must not fill
+// the memory.
+func TestSlowReaderOfLargeEvents(t *testing.T) {
+	r := serve(t, settings(t, ""))
+	lines, stop := r.listen(r.login())
+	defer stop()
+	r.until(lines, "begin")
+	slow, reading := r.feed.open(), r.feed.open()
+	large := &message{tag: "x", json: strings.Repeat("x", 200_000), data: value.NewDict(0)}
+	waited := 0
+	for r.listed(slow) {
+		r.feed.give(large)
+		waited = max(waited, len(slow.c)*len(large.json))
+		reading.took(<-reading.c)
+	}
+	if waited > readerBytes || waited < readerBytes/2 {
+		t.Errorf("%d bytes waited for a reader", waited)
+	}
+	if _, ok := <-slow.c; ok {
+		t.Error("events wait for a reader that is cut off")
+	}
+	// One event may be larger than all of that.
+	r.feed.give(&message{tag: "x", json: strings.Repeat("x", readerBytes+1), data: value.NewDict(0)})
+	if !r.listed(reading) {
+		t.Error("a reader that keeps up is cut off by one large event")
+	}
+}
+
+func (r *running) listed(of *reader) bool {
+	r.feed.mu.Lock()
+	defer r.feed.mu.Unlock()
+	return r.feed.readers[of]
+}
+
+// A client that goes away is no error of the server.
+func TestClientGone(t *testing.T) {
+	var log logBuffer
+	r := serveLogged(t, settings(t, ""), slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	r.master.hang = make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, "POST", r.url+"/", strings.NewReader("client=local&tgt=*&fun=test.ping"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Auth-Token", r.login())
+	req.Header.Set("Content-Type", form)
+	done := make(chan error, 1)
+	go func() {
+		resp, err := r.client.Do(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		done <- err
+	}()
+	<-r.master.hang
+	cancel()
+	<-done
+	for {
+		r.stats.mu.Lock()
+		n := r.stats.byStatus[statusClosed]
+		r.stats.mu.Unlock()
+		if n == 1 {
+			break
+		}
+		if n = 0; r.stats.active.Load() == 0 {
+			t.Error("the request is not counted as one whose client has gone")
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("logged: %s", &log)
+	}
+}
+
+// logBuffer is a log.
+type logBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func TestHealth(t *testing.T) {
+	r := serve(t, settings(t, ""))
+	if resp, body := r.do("GET", "/health", ""); resp.StatusCode != 200 || body != `{"status": "ok"}` {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	r.master.dead.Store(true)
+	r.alive.mu.Lock()
+	r.alive.at = time.Time{}
+	r.alive.mu.Unlock()
+	if resp, body := r.do("GET", "/health", ""); resp.StatusCode != 503 || !strings.Contains(body, "master") {
+		t.Errorf("with a dead master: %d %s", resp.StatusCode, body)
+	}
+}
+
+// Behind a proxy that passes another Host on, pages of the same site get the
+// cookie by what the browser says of them, by X-Forwarded-Host of a trusted
+// proxy, or by cors_origins.
+func TestCookieBehindAProxy(t *testing.T) {
+	for _, c := range []struct {
+		setting string
+		headers []string
+		cookie  bool
+	}{
+		{"", nil, false},
+		{"", []string{"Sec-Fetch-Site", "same-origin"}, true},
+		{"", []string{"Sec-Fetch-Site", "same-site"}, false},
+		{"", []string{"Sec-Fetch-Site", "cross-site"}, false},
+		{"", []string{"X-Forwarded-Host", "gui.test"}, false},
+		{"trusted_proxies: [127.0.0.1]", []string{"X-Forwarded-Host", "gui.test"}, true},
+		{"trusted_proxies: [127.0.0.1]", []string{"X-Forwarded-Host", "other.test"}, false},
+		{"trusted_proxies: [127.0.0.1]", []string{"X-Forwarded-Host", "gui.test", "X-Forwarded-Proto", "https"}, true},
+		{"cors_origins: ['https://gui.test']", nil, true},
+	} {
+		r := serve(t, settings(t, c.setting))
+		resp, _ := r.do("POST", "/login", "username=ann&password=p&eauth=x", append([]string{"Content-Type", form, "Origin", "https://gui.test"}, c.headers...)...)
+		cookie := resp.Header.Get("Set-Cookie")
+		if resp.StatusCode != 200 || (cookie != "") != c.cookie {
+			t.Errorf("%+v: %d, cookie %q", c, resp.StatusCode, cookie)
+		}
+		if secure := strings.Contains(cookie, "Secure"); secure != (len(c.headers) == 4) {
+			t.Errorf("%+v: %q", c, cookie)
+		}
+		if !c.cookie {
+			continue
+		}
+		id := r.login()
+		if resp, _ := r.do("HEAD", "/events", "", append([]string{"Cookie", "session_id=" + id, "Origin", "https://gui.test"}, c.headers...)...); resp.StatusCode != 200 || resp.Header.Get("X-Accel-Buffering") != "no" {
+			t.Errorf("%+v: /events: %d, %v", c, resp.StatusCode, resp.Header)
+		}
+	}
+}
+
+// /stats has a part for the web server, as Salt's, by whose name clients find it.
+func TestServerStatistics(t *testing.T) {
+	r := serve(t, settings(t, "collect_stats: true, stats_disable_auth: true"))
+	r.do("GET", "/health", "")
+	resp, body := r.do("GET", "/stats", "")
+	want := regexp.MustCompile(`"Cheroot HTTPServer \d+": \{"Enabled": true, "Bind Address": "\('127.0.0.1', 0\)", "Run time": [\d.e-]+, "Accepts": 2, `)
+	if resp.StatusCode != 200 || !want.MatchString(body) {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+}
+
+// The audit quotes a name once.
+func TestAuditQuotesOnce(t *testing.T) {
+	var log logBuffer
+	r := serveLogged(t, settings(t, ""), slog.New(slog.NewTextHandler(&log, nil)))
+	r.login()
+	if text := log.String(); !strings.Contains(text, "user=ann ") {
+		t.Errorf("logged: %s", text)
+	}
+}
+
 // Who may not read the event bus by state.event sees what his own jobs fire,
 // and with own_events so does everybody.
 func TestOwnEvents(t *testing.T) {
@@ -541,26 +732,184 @@ func TestPerms(t *testing.T) {
 	}
 }
 
+// tries is a limits with a clock of its own.
+type tries struct {
+	*limits
+	t   *testing.T
+	now time.Time
+}
+
+func newTries(t *testing.T, most int) *tries {
+	r := &tries{t: t, now: time.Unix(1e9, 0)}
+	r.limits = newLimits(most, func() time.Time { return r.now })
+	return r
+}
+
+func login(user, password string) *value.Dict {
+	return value.DictOf("eauth", "x", "username", user, "password", password)
+}
+
+// try makes an attempt and reports whether it may be made.
+func (r *tries) try(addr string, creds *value.Dict, v verdict) bool {
+	r.t.Helper()
+	end, err := r.begin(r.t.Context(), addr, creds)
+	if err != nil {
+		if wait := err.(tooMany).wait; wait <= 0 || wait > limitTime {
+			r.t.Errorf("come back in %v", wait)
+		}
+		return false
+	}
+	end(v)
+	return true
+}
+
 func TestLimits(t *testing.T) {
-	now := time.Unix(1e9, 0)
-	l := newLimits(func() time.Time { return now })
-	for range maxFailures {
-		if !l.allowed("a") {
+	const most = 3
+	r := newTries(t, most)
+	good := login("ann", "good")
+	if !r.try("a", good, right) {
+		t.Fatal("a first attempt is refused")
+	}
+	for range most {
+		if !r.try("a", login("ann", "x"), wrong) {
 			t.Fatal("too early")
 		}
-		l.failed("a")
 	}
-	if l.allowed("a") || !l.allowed("b") {
-		t.Error("an address is not held back, or another is")
+	if r.try("a", login("ann", "x"), wrong) {
+		t.Error("not held back")
 	}
-	if now = now.Add(limitTime + 1); !l.allowed("a") {
+	for _, c := range []struct {
+		addr  string
+		creds *value.Dict
+	}{{"b", login("ann", "x")}, {"a", login("bob", "x")}, {"a", good}} {
+		if !r.try(c.addr, c.creds, right) {
+			t.Errorf("%s, %v: held back by the wrong logins of another", c.addr, c.creds)
+		}
+	}
+	// What was right and is so no more counts like others.
+	for i, got := range []bool{r.try("c", good, wrong), r.try("c", good, wrong), r.try("c", good, late), r.try("c", good, wrong)} {
+		if want := i < 3; got != want {
+			t.Errorf("attempt %d with credentials that were right: let in %t, want %t", i, got, want)
+		}
+	}
+	if r.now = r.now.Add(limitTime + 1); !r.try("a", login("ann", "x"), wrong) {
 		t.Error("held back for ever")
 	}
-	for i := range maxLimited + 10 {
-		l.failed(fmt.Sprint(i))
+	// Master away: no attempt was made.
+	for range 2 * most {
+		if !r.try("d", login("ann", "x"), unjudged) {
+			t.Error("a login that was not judged counts")
+		}
 	}
-	if len(l.failures) > maxLimited {
-		t.Errorf("%d addresses are remembered", len(l.failures))
+	// Other users of an address are limited together, too, and addresses of one
+	// network of IPv6 are one.
+	for i := range most * everybody {
+		if !r.try("2001:db8::1", login(fmt.Sprint(i), "x"), wrong) {
+			t.Fatal(i, "too early")
+		}
+	}
+	if r.try("2001:db8::2", login("new", "x"), wrong) || !r.try("2001:db8:0:1::2", login("new", "x"), wrong) {
+		t.Error("an address is not held back, or another is")
+	}
+	for i := range maxLimited + 10 {
+		r.try(fmt.Sprint(i), login("ann", "x"), wrong)
+	}
+	if len(r.counts) > maxLimited+2 {
+		t.Errorf("%d users are remembered", len(r.counts))
+	}
+	if r := newTries(t, 0); func() bool {
+		for range 1000 {
+			if !r.try("a", login("ann", "x"), wrong) {
+				return false
+			}
+		}
+		return true
+	}() == false {
+		t.Error("login_limit: 0 limits")
+	}
+}
+
+// TestLimitsOfAttemptsAtOnce: what is under way counts, and whoever finds no
+// room waits for the outcome.
+func TestLimitsOfAttemptsAtOnce(t *testing.T) {
+	const most = 3
+	r := newTries(t, most)
+	var ends []func(verdict)
+	for range most {
+		end, err := r.begin(t.Context(), "a", login("ann", "x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, end)
+	}
+	outcome := make(chan error, 2)
+	var more sync.WaitGroup
+	for password, v := range map[string]verdict{"x": right, "y": wrong} {
+		more.Go(func() {
+			end, err := r.begin(t.Context(), "a", login("ann", password))
+			if err == nil {
+				end(v)
+			}
+			outcome <- err
+		})
+	}
+	if !r.try("b", login("ann", "x"), unjudged) || !r.try("a", login("bob", "x"), unjudged) {
+		t.Error("others wait, too")
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.begin(gone, "a", login("ann", "z")); !errors.Is(err, context.Canceled) {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	select {
+	case err := <-outcome:
+		t.Errorf("more than %d at once: %v", most, err)
+	default:
+	}
+	for i, end := range ends {
+		end([]verdict{wrong, wrong, right}[i])
+	}
+	more.Wait()
+	// "x" was right in the end, and "y" is the third that is wrong.
+	for range 2 {
+		if err := <-outcome; err != nil {
+			t.Error(err)
+		}
+	}
+	if r.try("a", login("ann", "z"), wrong) {
+		t.Error("a further attempt is made")
+	}
+}
+
+func TestTrustedProxies(t *testing.T) {
+	s := settings(t, "trusted_proxies: [10.0.0.1, 10.1.0.0/16, '::1']")
+	for _, c := range []struct{ remote, forwarded, want string }{
+		{"10.0.0.1:5", "192.0.2.7", "192.0.2.7"},
+		{"10.0.0.1:5", "203.0.113.1, 192.0.2.7", "192.0.2.7"}, // what the client itself has sent does not count
+		{"10.0.0.1:5", "192.0.2.7, 10.1.2.3", "192.0.2.7"},
+		{"10.0.0.1:5", "192.0.2.7:1234", "192.0.2.7"},
+		{"10.0.0.1:5", "[2001:db8::1]:99, 10.1.2.3", "2001:db8::1"},
+		{"[::1]:5", "2001:db8::1", "2001:db8::1"},
+		{"10.0.0.1:5", "", "10.0.0.1"},
+		{"10.0.0.1:5", "unknown", "10.0.0.1"},
+		{"10.0.0.1:5", "x, 10.1.2.3", "10.1.2.3"},
+		{"10.0.0.2:5", "192.0.2.7", "10.0.0.2"},
+		{"10.0.0.1:5", "10.1.0.1, 10.1.0.2", "10.1.0.1"},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = c.remote
+		if c.forwarded != "" {
+			r.Header["X-Forwarded-For"] = []string{c.forwarded}
+		}
+		if got := (&call{Server: &Server{s: s}, r: r}).address(); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+	// Several headers are one list.
+	r := httptest.NewRequest("GET", "/", nil)
+	r.RemoteAddr, r.Header["X-Forwarded-For"] = "10.0.0.1:5", []string{"203.0.113.1", "192.0.2.7"}
+	if got := (&call{Server: &Server{s: s}, r: r}).address(); got != "192.0.2.7" {
+		t.Error(got)
 	}
 }
 

@@ -45,7 +45,12 @@ type Settings struct {
 	OwnEvents *bool
 	// Origins are the sites, besides this one, whose pages may use a session's
 	// cookie; "*" all.
-	Origins     []string
+	Origins []string
+	// Proxies are the addresses whose X-Forwarded-For is believed.
+	Proxies []netip.Prefix
+	// LoginLimit is how many wrong logins a user has in a minute at one address;
+	// 0 is any number.
+	LoginLimit  int
 	Clients     []string
 	SessionsDir string
 	Timeout     time.Duration
@@ -56,7 +61,7 @@ type Settings struct {
 // threads and logs are taken and have no effect.
 var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable_ssl", "max_request_body_size", "debug", "webhook_url",
 	"webhook_disable_auth", "collect_stats", "stats_disable_auth", "static", "static_path", "app", "app_path", "favicon", "root_prefix",
-	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
+	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
 	"log.access_file", "log.error_file", "expire_responses", "backlog", "engine"}
 
 // Read checks the options. dir is the folder that sessions are kept in.
@@ -105,6 +110,7 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		App: text("app", ""), AppPath: "/" + strings.Trim(text("app_path", "/app"), "/"),
 		Favicon: text("favicon", ""), Prefix: strings.TrimSuffix("/"+strings.Trim(text("root_prefix", "/"), "/"), "/"),
 		Sessions: truth("enable_sessions", true), Timeout: o.Timeout, SessionsDir: dir,
+		LoginLimit: int(number("login_limit", 20, 0, 1<<20)),
 	}
 	if !d.Has("port") {
 		fault("port", "is missing: set it to the port that salt-api is to listen on")
@@ -132,6 +138,16 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		}
 		s.AuthorizedIPs = append(s.AuthorizedIPs, value.Str(v))
 	}
+	for _, v := range list(d.At("trusted_proxies")) {
+		p, err := netip.ParsePrefix(value.Str(v))
+		if a, bad := netip.ParseAddr(value.Str(v)); bad == nil {
+			p, err = a.Prefix(a.BitLen())
+		}
+		if err != nil {
+			fault("trusted_proxies", "%q is no address or network; write 192.0.2.1 or 192.0.2.0/24", value.Str(v))
+		}
+		s.Proxies = append(s.Proxies, p)
+	}
 	for _, v := range list(o.Enable) {
 		s.Clients = append(s.Clients, value.Str(v))
 	}
@@ -140,7 +156,8 @@ func (o *Options) Read(dir string) (*Settings, error) {
 	case s.Cert == "" || s.Key == "":
 		fault("ssl_crt", "and ssl_key are needed, the certificate and its key; or set disable_ssl: True, with which passwords travel in clear")
 	default:
-		for key, file := range map[string]string{"ssl_crt": s.Cert, "ssl_key": s.Key, "ssl_chain": s.Chain} {
+		for _, option := range [][2]string{{"ssl_crt", s.Cert}, {"ssl_key", s.Key}, {"ssl_chain", s.Chain}} {
+			key, file := option[0], option[1]
 			if fi, err := os.Stat(file); file != "" && err != nil {
 				fault(key, "%w", err)
 			} else if key == "ssl_key" && fi.Mode().Perm()&0o007 != 0 {
@@ -160,6 +177,15 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		return nil, &salt.Error{Kind: salt.Invalid, Err: errors.Join(faults...)}
 	}
 	return s, nil
+}
+
+// trustsProxy reports whether an address is one of trusted_proxies.
+func (s *Settings) trustsProxy(addr string) bool {
+	if len(s.Proxies) == 0 {
+		return false
+	}
+	a, err := netip.ParseAddr(addr)
+	return err == nil && slices.ContainsFunc(s.Proxies, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
 }
 
 // list reads one or several values.

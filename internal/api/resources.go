@@ -58,7 +58,7 @@ func (a *Server) resources() map[string]*resource {
 		"/events":  {about: "The event bus, as server-sent events.", allow: getOnly, session: true, raw: true, do: map[string]handler{get: (*call).events}},
 		"/ws":      {about: "The event bus, over a WebSocket.", allow: getOnly, below: 1, session: true, raw: true, do: map[string]handler{get: (*call).socket}},
 		"/stats":   {about: "Statistics of this server.", allow: getOnly, session: true, auth: !a.s.StatsOpen, do: map[string]handler{get: (*call).statistics}},
-		"/health":  {about: "Whether this server works.", allow: getOnly, do: map[string]handler{get: (*call).health}},
+		"/health":  {about: "Whether this server and its master work.", allow: getOnly, do: map[string]handler{get: (*call).health}},
 		"/metrics": {about: "Statistics for Prometheus.", allow: getOnly, raw: true, auth: !a.s.StatsOpen, do: map[string]handler{get: (*call).metrics}},
 		"/openapi.json": {about: "This description.", allow: getOnly,
 			do: map[string]handler{get: (*call).openAPI}},
@@ -172,23 +172,40 @@ func (c *call) one(d *value.Dict) ([]any, error) {
 			return nil, &failure{http.StatusUnauthorized, "Invalid token"}
 		}
 	}
-	if d.Has("eauth") && !c.limits.allowed(c.address()) {
-		return nil, errTooMany
+	end := func(verdict) {}
+	if d.Has("eauth") {
+		var err error
+		if end, err = c.attempt(d); err != nil {
+			return nil, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), c.s.Timeout)
 	defer cancel()
 	out, err := c.master.Low(ctx, d)
 	c.audit(d, err)
-	if d.Has("eauth") && refusedLogin(err) {
-		c.limits.failed(c.address())
-	}
+	end(judged(err, refusedLogin(err)))
 	if err != nil && c.r.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil, salt.Errorf(salt.Timeout, "nothing was returned within %.0f seconds (rest_timeout)", c.s.Timeout.Seconds())
 	}
 	return out, err
 }
 
-var errTooMany = &failure{http.StatusTooManyRequests, "Too many wrong logins from this address: try again in a minute"}
+// judged is what an answer of the master says of a password. Right is only what
+// the master has said so of: it has not seen all that fails. An answer that the
+// client or this program did not wait for counts as a refusal, since refusals
+// are slow.
+func judged(err error, refused bool) verdict {
+	var r *client.Refused
+	switch {
+	case err == nil, errors.As(err, &r) && r.Name == "AuthorizationError":
+		return right
+	case refused:
+		return wrong
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), salt.KindOf(err) == salt.Timeout:
+		return late
+	}
+	return unjudged
+}
 
 // refusedLogin reports whether the master did not believe a password.
 func refusedLogin(err error) bool {
@@ -211,7 +228,7 @@ func (c *call) audit(d *value.Dict, err error) {
 	if err != nil {
 		result = salt.KindOf(err).String()
 	}
-	what := []any{"user", fmt.Sprintf("%.80q", who), "from", c.address(), "client", value.Str(d.At("client"))}
+	what := []any{"user", fmt.Sprintf("%.80s", who), "from", c.address(), "client", value.Str(d.At("client"))}
 	for _, k := range []string{"fun", "tgt"} {
 		if v := d.At(k); v != nil {
 			what = append(what, k, fmt.Sprintf("%.200s", value.Str(v)))
@@ -241,12 +258,13 @@ func (c *call) login() (any, error) {
 	}
 	user := value.Str(d.At("username"))
 	addr := c.address()
-	if !c.limits.allowed(addr) {
-		return nil, errTooMany
+	end, err := c.attempt(d)
+	if err != nil {
+		return nil, err
 	}
 	refuse := func(why string) (any, error) {
-		c.limits.failed(addr)
-		c.log.Warn("audit", "user", fmt.Sprintf("%.80q", user), "from", addr, "login", "refused", "reason", why)
+		end(wrong)
+		c.log.Warn("audit", "user", fmt.Sprintf("%.80s", user), "from", addr, "login", "refused", "reason", why)
 		return nil, &failure{http.StatusUnauthorized, textBadLogin}
 	}
 	if !c.mayTry(user, addr) {
@@ -264,6 +282,7 @@ func (c *call) login() (any, error) {
 	if salt.KindOf(err) == salt.Denied && err != nil {
 		return refuse("the name or password is wrong")
 	}
+	end(judged(err, false))
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +294,7 @@ func (c *call) login() (any, error) {
 		return nil, err
 	}
 	c.of = of
-	c.log.Info("audit", "user", fmt.Sprintf("%.80q", of.User), "from", addr, "login", "done")
+	c.log.Info("audit", "user", fmt.Sprintf("%.80s", of.User), "from", addr, "login", "done")
 	c.w.Header().Set("X-Auth-Token", c.id)
 	return value.DictOf("return", value.ListOf(value.DictOf("token", c.id, "expire", tok.At("expire"), "start", tok.At("start"),
 		"user", tok.At("name"), "eauth", tok.At("eauth"), "perms", perms(tok.List("perms"))))), nil
@@ -349,14 +368,13 @@ func (c *call) token() (any, error) {
 				return nil, &failure{http.StatusBadRequest, `Require "username", "password", and "eauth" params`}
 			}
 		}
-		if !c.limits.allowed(c.address()) {
-			return nil, errTooMany
+		end, err := c.attempt(d)
+		if err != nil {
+			return nil, err
 		}
 		tok, err := c.master.NewToken(c.r.Context(), d)
+		end(judged(err, salt.KindOf(err) == salt.Denied))
 		if err != nil {
-			if salt.KindOf(err) == salt.Denied {
-				c.limits.failed(c.address())
-			}
 			return nil, err
 		}
 		tok.Delete("perms")

@@ -1,11 +1,15 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"brine/internal/salt"
@@ -28,12 +32,49 @@ func (c *call) statistics() (any, error) {
 	return value.DictOf("CherryPy Applications", value.DictOf("Enabled", true, "Current Time", float64(now.UnixMicro())/1e6,
 		"Current Requests", c.stats.active.Load(), "Requests/Second", float64(total)/max(up, 1), "Server Version", "Brine "+salt.Version,
 		"Start Time", float64(c.began.UnixMicro())/1e6, "Total Bytes Written", c.stats.written.Load(), "Total Requests", total,
-		"Uptime", up, "Requests", value.NewDict(0))), nil
+		"Uptime", up, "Requests", value.NewDict(0)), "Cheroot HTTPServer "+strconv.Itoa(os.Getpid()), c.transfers(up)), nil
 }
 
-// health says that the server works. Nothing is told of the master, for which
-// one would need a token.
-func (c *call) health() (any, error) { return value.DictOf("status", "ok"), nil }
+// transfers are the numbers of the web server that Salt's runs in. What belongs
+// to its pool of threads is 0, since there is none here.
+func (c *call) transfers(up float64) *value.Dict {
+	accepted := c.stats.accepted.Load()
+	return value.DictOf("Enabled", true, "Bind Address", value.Repr(value.Tuple{c.s.Host, int64(c.s.Port)}), "Run time", up, "Accepts", accepted,
+		"Accepts/sec", float64(accepted)/max(up, 1), "Queue", 0, "Threads", 0, "Threads Idle", 0, "Socket Errors", 0, "Requests", c.stats.requests.Load(),
+		"Bytes Read", 0, "Bytes Written", c.stats.written.Load(), "Work Time", 0, "Read Throughput", 0, "Write Throughput", 0, "Worker Threads", value.NewDict(0))
+}
+
+// pulse remembers for a moment whether the master answers, so that however many
+// ask /health the master is asked once.
+type pulse struct {
+	mu   sync.Mutex
+	at   time.Time
+	dead error
+}
+
+const (
+	// pulseTime is how long an answer of the master counts.
+	pulseTime = time.Second
+	// pingTime bounds the wait for it.
+	pingTime = 5 * time.Second
+)
+
+// health says whether this server and its master work. More of the master is
+// told to those who have a token.
+func (c *call) health() (any, error) {
+	c.alive.mu.Lock()
+	defer c.alive.mu.Unlock()
+	if time.Since(c.alive.at) > pulseTime {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), pingTime)
+		defer cancel()
+		c.alive.dead, c.alive.at = c.master.Ping(limited), time.Now()
+	}
+	if c.alive.dead != nil {
+		c.status = http.StatusServiceUnavailable
+		return value.DictOf("status", "the master does not answer"), nil
+	}
+	return value.DictOf("status", "ok"), nil
+}
 
 // metrics are the same numbers in Prometheus' form.
 func (c *call) metrics() (any, error) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -18,8 +19,14 @@ import (
 type message struct {
 	tag  string
 	json string // {"data": {...}, "tag": "..."}
-	sse  string // the same as a server-sent event
 	data *value.Dict
+}
+
+// appendSSE adds the message to text as a server-sent event.
+func (m *message) appendSSE(text []byte) []byte {
+	text = append(append(text, "tag: "...), m.tag...)
+	text = append(append(text, "\ndata: "...), m.json...)
+	return append(text, "\n\n"...)
 }
 
 // feed gives the events of the bus to any number of readers. One that does not
@@ -36,11 +43,18 @@ type feed struct {
 // reader is one client of the feed.
 type reader struct {
 	c chan *message // closed when the reader is cut off
+	// waiting counts the bytes of the events in c.
+	waiting atomic.Int64
 }
 
+// took must be called for each message from c.
+func (r *reader) took(m *message) { r.waiting.Add(-int64(len(m.json))) }
+
 const (
-	// readerQueue is how many events wait for a client.
+	// readerQueue is how many events wait for a client, readerBytes how many
+	// bytes of them if they are several.
 	readerQueue = 4096
+	readerBytes = 16 << 20
 	// feedPause is the time between attempts to reach the bus.
 	feedPause = time.Second
 )
@@ -109,8 +123,7 @@ func (f *feed) read(ctx context.Context) error {
 			f.log.Debug("an event cannot be written as JSON", "tag", e.Tag, "err", err)
 			continue
 		}
-		text := string(b)
-		f.give(&message{tag: e.Tag, json: text, sse: "tag: " + e.Tag + "\ndata: " + text + "\n\n", data: e.Data})
+		f.give(&message{tag: e.Tag, json: string(b), data: e.Data})
 	}
 }
 
@@ -118,11 +131,16 @@ func (f *feed) give(m *message) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := range f.readers {
-		select {
-		case r.c <- m:
-		default:
-			close(r.c)
-			delete(f.readers, r)
+		if n := r.waiting.Add(int64(len(m.json))); n <= readerBytes || n == int64(len(m.json)) {
+			select {
+			case r.c <- m:
+				continue
+			default:
+			}
+		}
+		close(r.c)
+		delete(f.readers, r)
+		for range r.c { // a client that does not read must not hold the events
 		}
 	}
 }
@@ -224,6 +242,7 @@ func (c *call) events() (any, error) {
 	c.setCookie()
 	h.Set("Content-Type", "text/event-stream;charset=utf-8")
 	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back in a buffer
 	c.count()
 	c.w.WriteHeader(http.StatusOK)
 	if c.r.Method == http.MethodHead {
@@ -257,8 +276,9 @@ func (c *call) events() (any, error) {
 			// the system calls.
 			text = text[:0]
 			for more := true; more; {
+				r.took(m)
 				if v.sees(m) {
-					text = append(text, m.sse...)
+					text = m.appendSSE(text)
 				}
 				if more = len(text) < maxPiece; !more {
 					break
@@ -348,6 +368,7 @@ func (c *call) socket() (any, error) {
 				conn.Close(websocket.StatusPolicyViolation, "events came faster than they were read")
 				return nil, nil
 			}
+			r.took(m)
 			if !v.sees(m) {
 				continue
 			}

@@ -110,8 +110,10 @@ func Systems() []string {
 type Service struct {
 	o      Options
 	used   map[string]System
+	broken map[string]error // configured, but of no use
 	tokens *Tokens
 	log    *slog.Logger
+	turns  *turns
 	// slowest is what a refusal takes about, so that its time tells nothing.
 	slowest time.Duration
 
@@ -127,7 +129,7 @@ const longRefusal = 3 * time.Second
 // New returns the service. A system that is not known or whose settings are of
 // no use lets nobody in; errs says which.
 func New(o Options, tokens *Tokens, log *slog.Logger) (s *Service, errs []error) {
-	s = &Service{o: o, used: map[string]System{}, tokens: tokens, log: log, slowest: refusalTime}
+	s = &Service{o: o, used: map[string]System{}, broken: map[string]error{}, tokens: tokens, log: log, turns: newTurns(maxAsked, maxAskedOfOne), slowest: refusalTime}
 	for k, v := range o.External.All() {
 		name := value.Str(k)
 		build, ok := systems[name]
@@ -141,6 +143,7 @@ func New(o Options, tokens *Tokens, log *slog.Logger) (s *Service, errs []error)
 			sys, err := build(conf, &o)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("external_auth: %s: %w", name, err))
+				s.broken[name] = err
 				continue
 			}
 			s.used[name] = sys
@@ -150,23 +153,31 @@ func New(o Options, tokens *Tokens, log *slog.Logger) (s *Service, errs []error)
 }
 
 // Authenticate finds out who shows these credentials. Its error is of kind
-// Denied.
+// Denied. Whoever is refused waits, but holds up nobody else's check.
 func (s *Service) Authenticate(ctx context.Context, c Credentials) (*User, error) {
+	done, err := s.turns.take(ctx, c.Name)
+	if err != nil {
+		return nil, ErrRefused
+	}
 	began := time.Now()
 	v, err := s.ask(ctx, c)
+	done()
 	if err == nil {
 		if v.Name == "" {
 			v.Name = c.Name
 		}
 		return &User{Name: v.Name, System: c.System, Groups: v.Groups, own: v.Entries}, nil
 	}
-	s.log.Warn("somebody could not be authenticated", "eauth", fmt.Sprintf("%.40q", c.System), "user", fmt.Sprintf("%.80q", c.Name), "err", err)
+	s.log.Warn("somebody could not be authenticated", "eauth", fmt.Sprintf("%.40s", c.System), "user", fmt.Sprintf("%.80s", c.Name), "err", err)
 	s.linger(ctx, began)
 	return nil, ErrRefused
 }
 
 func (s *Service) ask(ctx context.Context, c Credentials) (Vouched, error) {
 	sys, ok := s.used[c.System]
+	if err := s.broken[c.System]; err != nil {
+		return Vouched{}, salt.Errorf(salt.Denied, "the system is configured, but cannot be used: %w", err)
+	}
 	if !ok {
 		return Vouched{}, salt.Errorf(salt.Denied, "no such system is configured in external_auth")
 	}

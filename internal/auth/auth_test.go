@@ -151,11 +151,13 @@ func TestFile(t *testing.T) {
 		}
 		return path
 	}
-	// The hashes of htpasswd and htdigest are those of openssl passwd -apr1 and
-	// of md5sum.
+	// The hashes of htpasswd and htdigest are those of openssl passwd -apr1, -5
+	// and -6, of crypt(3) and of md5sum.
 	plain := write("plain", "dean:goneFishing\ngene:OceanMan\ngene:second\nbroken\nlate:x\n")
 	legacy := write("legacy", "46|trey|16a0034f90b06bf3c5982ed8ac41aab4\n555|mike|"+digest("pw", "md5")+"\n")
-	ht := write("ht", "# users\nann:$apr1$12345678$9pHAGSBYtlmFtid2xxNog0\nbob:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\nlong:$apr1$saltsalt$77s4NCph3AZFUDE3E6.QK/\nold:$2y$05$abc\nbea:$2y$04$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\nslow:$2y$31$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\n")
+	ht := write("ht", "# users\nann:$apr1$12345678$9pHAGSBYtlmFtid2xxNog0\nbob:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\nlong:$apr1$saltsalt$77s4NCph3AZFUDE3E6.QK/\nold:$2y$05$abc\nbea:$2y$04$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\nslow:$2y$31$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\n"+
+		"two:$5$abcdefgh$ijtOJ//yvc/9bq1g0llFn9dB688BwBDRD90DlKKSKE1\nfive:$6$abcdefgh$KQeXafAQAaOoKTevphVU215RvJdgzyfASRasIOuh12hO8u0r1bGW92ZnTmC9IjsiQ8VPiTXBiZF49dFL1U4wX/\n"+
+		"rounds:$6$rounds=1000$abcdefgh$XqwJcW6OI747PCzoKGoK/1tWSlKoh2vkjEp0I.CpQYUGXuxtpSzAi0rXpF1oWR/3/HfvxKLb7xwD0vymBsSv8/\nforever:$6$rounds=999999999$abcdefgh$x\nempty:$6$\n")
 	digests := write("digest", "ann:lab:"+digest("ann:lab:pw", "md5")+"\nann:other:x\n")
 	for _, c := range []struct {
 		conf, name, password string
@@ -178,6 +180,13 @@ func TestFile(t *testing.T) {
 		{ht + "\n^filetype: htpasswd", "bea", "bpw", true}, // htpasswd -nbB -C 4
 		{ht + "\n^filetype: htpasswd", "bea", "bpv", false},
 		{ht + "\n^filetype: htpasswd", "slow", "bpw", false},
+		{ht + "\n^filetype: htpasswd", "two", "pw", true},
+		{ht + "\n^filetype: htpasswd", "two", "pv", false},
+		{ht + "\n^filetype: htpasswd", "five", "pw", true},
+		{ht + "\n^filetype: htpasswd", "five", "", false},
+		{ht + "\n^filetype: htpasswd", "rounds", "pw", true},
+		{ht + "\n^filetype: htpasswd", "forever", "pw", false},
+		{ht + "\n^filetype: htpasswd", "empty", "", false},
 		{digests + "\n^filetype: htdigest\n^realm: lab", "ann", "pw", true},
 		{digests + "\n^filetype: htdigest\n^realm: other", "ann", "pw", false},
 		{filepath.Join(dir, "none"), "ann", "", false},
@@ -471,5 +480,21 @@ func TestFolderOfTokensIsClosed(t *testing.T) {
 	}
 	if fi, _ := os.Stat(dir); fi.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v", fi.Mode())
+	}
+}
+
+// TestUnusableSystem: the log says why a configured system refuses.
+func TestUnusableSystem(t *testing.T) {
+	var said strings.Builder
+	o := Options{External: value.DictOf("pam", value.DictOf("ann", value.ListOf("test.*"))), PAMHelper: filepath.Join(t.TempDir(), "none"), PAMService: "login"}
+	s, faults := New(o, nil, slog.New(slog.NewTextHandler(&said, nil)))
+	if len(faults) != 1 || !strings.Contains(faults[0].Error(), "make pam") {
+		t.Fatal(faults)
+	}
+	if _, err := s.Authenticate(t.Context(), Credentials{System: "pam", Name: "ann", Password: "p"}); !errors.Is(err, ErrRefused) {
+		t.Error(err)
+	}
+	if !strings.Contains(said.String(), "the system is configured, but cannot be used: the program that asks PAM is not there") {
+		t.Errorf("log: %s", &said)
 	}
 }

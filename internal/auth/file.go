@@ -12,10 +12,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/crypto/bcrypt"
 
+	"brine/internal/crypt/shadow"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -152,7 +154,7 @@ func digest(text, kind string) string {
 }
 
 // htpasswd compares a password with what htpasswd stores: $apr1$ (its own
-// usual form), bcrypt (-B) or {SHA}.
+// usual form), bcrypt (-B), {SHA}, or SHA-256 (-2) and SHA-512 (-5) of crypt(3).
 func htpasswd(password, stored string) (bool, error) {
 	switch {
 	case strings.HasPrefix(stored, "{SHA}"):
@@ -166,8 +168,32 @@ func htpasswd(password, stored string) (bool, error) {
 	case strings.HasPrefix(stored, "$apr1$"):
 		salt, _, _ := strings.Cut(strings.TrimPrefix(stored, "$apr1$"), "$")
 		return equal(apr1(password, salt), stored), nil
+	case strings.HasPrefix(stored, "$5$"):
+		return sha("sha256", password, stored)
+	case strings.HasPrefix(stored, "$6$"):
+		return sha("sha512", password, stored)
 	}
-	return false, salt.Errorf(salt.Invalid, "the password is stored in a form that is not supported: use htpasswd -B (bcrypt), -m (apr1) or -s (SHA)")
+	return false, salt.Errorf(salt.Invalid, "the password is stored in a form that is not supported: use htpasswd -B (bcrypt), -5 (SHA-512), -2 (SHA-256), -m (apr1) or -s (SHA)")
+}
+
+// maxRounds bounds the rounds of a hash of crypt(3): so many take about a
+// second.
+const maxRounds = 1_000_000
+
+// sha compares a password with a hash of crypt(3), $5$ or $6$.
+func sha(method, password, stored string) (bool, error) {
+	set := stored[len("$5$"):]
+	if rest, ok := strings.CutPrefix(set, "rounds="); ok {
+		number, _, _ := strings.Cut(rest, "$")
+		if n, err := strconv.Atoi(number); err != nil || n > maxRounds {
+			return false, salt.Errorf(salt.Invalid, "the hash is malformed, or takes too long (more than %d rounds)", maxRounds)
+		}
+	}
+	hashed, err := shadow.Hash(method, password, set)
+	if err != nil {
+		return false, salt.Errorf(salt.Invalid, "%w", err)
+	}
+	return equal(hashed, stored), nil
 }
 
 // maxBcrypt bounds the cost of a hash: 2 to that power rounds take about four

@@ -128,6 +128,17 @@ func (t *Tokens) Remove(token string) error {
 	return nil
 }
 
+// Clear removes all tokens.
+func (t *Tokens) Clear() error {
+	entries, err := os.ReadDir(t.dir)
+	for _, e := range entries {
+		if ValidToken(e.Name()) {
+			err = errors.Join(err, t.Remove(e.Name()))
+		}
+	}
+	return err
+}
+
 // Sweep removes all tokens that are over.
 func (t *Tokens) Sweep(now time.Time) error {
 	entries, err := os.ReadDir(t.dir)

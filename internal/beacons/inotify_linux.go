@@ -74,10 +74,13 @@ func inotifyFiles(c Config) (map[string]*watched, error) {
 			return nil, fmt.Errorf("files: %s: expected an absolute path", path)
 		}
 		w := &watched{path: filepath.Clean(path), mask: defaultMask}
-		for key, to := range map[string]*bool{"recurse": &w.recurse, "auto_add": &w.autoAdd} {
-			if v, ok := set.Get(key); ok {
-				if *to, ok = v.(bool); !ok {
-					return nil, fmt.Errorf("files: %s: %s: expected true or false, got %s", path, key, value.Repr(v))
+		for _, flag := range []struct {
+			key string
+			to  *bool
+		}{{"recurse", &w.recurse}, {"auto_add", &w.autoAdd}} {
+			if v, ok := set.Get(flag.key); ok {
+				if *flag.to, ok = v.(bool); !ok {
+					return nil, fmt.Errorf("files: %s: %s: expected true or false, got %s", path, flag.key, value.Repr(v))
 				}
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"brine/internal/salt"
 	"brine/internal/target"
 	"brine/internal/value"
+	"brine/test/tools"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -175,14 +176,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 // TestSaltReadsAndWrites swaps files with Salt's own cache.
 func TestSaltReadsAndWrites(t *testing.T) {
-	stock := os.Getenv("BRINE_STOCK_SALT")
-	if stock == "" {
-		t.Skip("BRINE_STOCK_SALT names no Salt source tree")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	stock, python := tools.StockSalt(t)
 	c := open(t)
 	must(t, c.StoreMinion("m", Minion{Grains: value.DictOf("os", "Debian", "n", 3), Pillar: value.DictOf("bin", []byte{0xff})}))
 	script := `

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"brine/internal/crypt"
 	"brine/internal/handshake"
 	"brine/internal/salt"
+	"brine/internal/transport/netserve"
 	"brine/internal/value"
 )
 
@@ -52,20 +54,29 @@ type Authenticator struct {
 	book      KeyBook
 	admission Admission
 	sessions  *Sessions
-	aes       func() (key string, publishPort int)
+	publishes func() Publications
 	notify    func(AuthEvent)
 	log       *slog.Logger
+	complain  *netserve.RateLog // about what a peer can cause at will
 	deciding  sync.Mutex
 }
 
-// NewAuthenticator returns an authenticator. aes gives the current key for
-// publications; notify, which may be nil, is told of every decision.
+// Publications is what a minion must know to read a master's publications.
+type Publications struct {
+	Key    string // the current AES key
+	Port   int
+	Signed bool // every publication carries the master's signature
+}
+
+// NewAuthenticator returns an authenticator. publishes describes the current
+// publications; notify, which may be nil, gets every decision.
 func NewAuthenticator(identity *handshake.Identity, book KeyBook, admission Admission, sessions *Sessions,
-	aes func() (string, int), notify func(AuthEvent), log *slog.Logger) *Authenticator {
+	publishes func() Publications, notify func(AuthEvent), log *slog.Logger) *Authenticator {
 	if notify == nil {
 		notify = func(AuthEvent) {}
 	}
-	return &Authenticator{identity: identity, book: book, admission: admission, sessions: sessions, aes: aes, notify: notify, log: log}
+	return &Authenticator{identity: identity, book: book, admission: admission, sessions: sessions, publishes: publishes, notify: notify, log: log,
+		complain: netserve.NewRateLog(log, 10, 10*time.Second)}
 }
 
 // Identity returns what this master shows to minions.
@@ -104,7 +115,7 @@ func (a *Authenticator) signIn(load *value.Dict, version int, pub *crypt.PublicK
 		return a.refusal(req, handshake.Refuse), false
 	}
 	if err != nil {
-		a.log.Error("cannot decide about a sign-in", "minion", req.ID, "err", err)
+		a.complain.Log(slog.LevelError, "cannot decide about a sign-in", "minion", req.ID, "err", err)
 		return badMinion, false
 	}
 	return a.answer(req, v, pub), v.Store == handshake.ToAccepted
@@ -128,6 +139,11 @@ func (a *Authenticator) decide(req handshake.Request) (handshake.Verdict, error)
 	known, same, err := a.lookUp(req)
 	if err != nil {
 		return handshake.Verdict{}, err
+	}
+	if known == handshake.Unknown {
+		if err := salt.CheckNewID(req.ID); err != nil {
+			return handshake.Verdict{}, salt.Errorf(salt.Invalid, "%w", err)
+		}
 	}
 	if known == handshake.Accepted && same {
 		// Nothing to store: a fleet that comes back does not wait for the
@@ -201,7 +217,7 @@ func (a *Authenticator) answer(req handshake.Request, v handshake.Verdict, pub *
 	}
 	rep, err := a.acceptance(req, pub)
 	if err != nil {
-		a.log.Error("cannot answer a sign-in", "minion", req.ID, "err", err)
+		a.complain.Log(slog.LevelError, "cannot answer a sign-in", "minion", req.ID, "err", err)
 		return badMinion
 	}
 	a.tell(req, v)
@@ -212,7 +228,7 @@ func (a *Authenticator) tell(req handshake.Request, v handshake.Verdict) {
 	ok := v.Answer == handshake.Accept || v.Answer == handshake.Wait
 	switch v.Act {
 	case "denied":
-		a.log.Error("sign-in denied: the key differs from the one on file; if the minion was set up anew, delete its old key", "minion", req.ID)
+		a.complain.Log(slog.LevelError, "sign-in denied: the key differs from the one on file; if the minion was set up anew, delete its old key", "minion", req.ID)
 	case "pend":
 		a.log.Info("new key is pending", "minion", req.ID)
 	case "accept":
@@ -228,8 +244,8 @@ func (a *Authenticator) acceptance(req handshake.Request, pub *crypt.PublicKey) 
 	if err != nil {
 		return nil, err
 	}
-	aes, port := a.aes()
-	return a.identity.Acceptance(req, pub, handshake.Secrets{AES: aes, Session: session, PublishPort: port})
+	p := a.publishes()
+	return a.identity.Acceptance(req, pub, handshake.Secrets{AES: p.Key, Session: session, PublishPort: p.Port, Signs: p.Signed})
 }
 
 func (a *Authenticator) refusal(req handshake.Request, ans handshake.Answer) any {

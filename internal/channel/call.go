@@ -23,6 +23,9 @@ type Call struct {
 	ID string
 	// Version is the protocol version of the envelope.
 	Version int
+	// Sender is what a Router has found out about who sent a clear request, for
+	// those that it passes the request on to.
+	Sender any
 
 	req    *transport.Request
 	cipher *crypt.Crypticle
@@ -30,6 +33,9 @@ type Call struct {
 	minion *minionState
 	auth   *Authenticator
 }
+
+// Size is the number of bytes in which the request was sent.
+func (c *Call) Size() int { return len(c.req.Body) }
 
 // Peer is the address that the request came from; it may be nil.
 func (c *Call) Peer() net.Addr { return c.req.Peer }

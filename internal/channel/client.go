@@ -36,7 +36,8 @@ type ClientConfig struct {
 	// AutosignGrains are offered at sign-in; nil for none.
 	AutosignGrains func() *value.Dict
 	// VerifyPublications demands a valid signature on each publication
-	// (the minion's sign_pub_messages).
+	// (the minion's sign_pub_messages), also of masters that do not announce
+	// at the sign-in that they sign.
 	VerifyPublications bool
 	Log                *slog.Logger
 }
@@ -66,6 +67,7 @@ type credentials struct {
 	publishPort  int
 	brine        bool
 	shares       bool
+	signs        bool // a publication without a valid signature is forged
 	master       *crypt.PublicKey
 	// previous is the key for publications before the last change. What was
 	// sealed with it and is still on its way can be read until previousEnd.
@@ -324,7 +326,11 @@ func (c *Client) attempt(ctx context.Context) (*handshake.Credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign-in: unreadable answer: %w", err)
 	}
-	return a.Finish(reply)
+	got, err := a.Finish(reply)
+	if err == nil && got.Signed != "" {
+		c.cfg.Log.Debug("Successfully verified signature of master public key with verification public key " + got.Signed)
+	}
+	return got, err
 }
 
 // install puts the keys of a sign-in to use; c.mu is held.
@@ -333,7 +339,7 @@ func (c *Client) install(got *handshake.Credentials) error {
 	if err != nil {
 		return fmt.Errorf("the master sent an unusable session key: %w", err)
 	}
-	cr := &credentials{gen: 1, aes: got.AES, session: session, publishPort: got.PublishPort, brine: got.Brine, shares: got.Shares, master: got.Master}
+	cr := &credentials{gen: 1, aes: got.AES, session: session, publishPort: got.PublishPort, brine: got.Brine, shares: got.Shares, signs: got.Signs, master: got.Master}
 	old := c.creds
 	if old != nil {
 		cr.gen = old.gen + 1

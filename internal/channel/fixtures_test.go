@@ -211,7 +211,7 @@ func newServer(t testing.TB, r routes) *testServer {
 	}
 	var mu sync.Mutex
 	s.auth = NewAuthenticator(handshake.NewIdentity(private(t, "master"), nil), s.book, s.book, s.sessions,
-		func() (string, int) { return s.aes, 4505 }, func(e AuthEvent) {
+		func() Publications { return Publications{Key: s.aes, Port: 4505} }, func(e AuthEvent) {
 			mu.Lock()
 			defer mu.Unlock()
 			s.events = append(s.events, e)
@@ -242,7 +242,7 @@ func (s *testServer) ask(t testing.TB, body []byte, newSpec bool) []byte {
 			t.Fatalf("a second reply: %q", <-replies)
 		}
 		return b
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no reply")
 	}
 	return nil

@@ -72,7 +72,7 @@ func (p *place) start(t *testing.T) *master {
 	if m.sessions, err = NewSessions(p.sessions, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	auth := NewAuthenticator(ident, p.book, p.book, m.sessions, func() (string, int) { return m.AES(), 4505 },
+	auth := NewAuthenticator(ident, p.book, p.book, m.sessions, func() Publications { return Publications{Key: m.AES(), Port: 4505, Signed: true} },
 		func(AuthEvent) { m.signIns.Add(1) }, quiet)
 	m.Server = NewServer(func() Options { return p.opts }, p.book, m.sessions, auth, routes(echo), quiet)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -98,7 +98,7 @@ func (m *master) minion(t *testing.T, tr transport.Transport) *Client {
 // asks makes both kinds of request.
 func asks(t *testing.T, c *Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	v, err := c.Request(ctx, value.DictOf("cmd", "echo", "x", 42))
 	if err != nil || value.Repr(v) != "{'you': 'one', 'sent': 42}" {
@@ -160,7 +160,7 @@ func (e *ear) hear(t *testing.T) *value.Dict {
 			t.Errorf("the serial is left in %s", value.Repr(job))
 		}
 		return job
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing was received")
 	}
 	return nil

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"context"
 	"crypto/subtle"
 	"errors"
 	"hash/maphash"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"brine/internal/crypt"
 )
@@ -39,6 +42,42 @@ type minionState struct {
 	checked time.Time
 	nonces  nonceRing
 	warned  time.Time
+	large   *semaphore.Weighted // nil until the first large request
+}
+
+// Bounds in bytes for the requests that are decoded and being handled. A value
+// takes up to 20 times the bytes that it was sent in.
+const (
+	// largeRequest is the size from which a request counts.
+	largeRequest = 256 << 10
+	// maxLarge bounds the large requests of all minions, maxLargeEach those of
+	// one. A request above a bound is handled alone.
+	maxLarge     = 32 << 20
+	maxLargeEach = 8 << 20
+)
+
+// largeOf returns the bound of one minion's large requests.
+func (m *minionState) largeOf() *semaphore.Weighted {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.large == nil {
+		m.large = semaphore.NewWeighted(maxLargeEach)
+	}
+	return m.large
+}
+
+// reserve waits until a request of so many bytes may be decoded, which holds
+// back the calling connection only, and returns what ends its handling.
+func (t *minionTable) reserve(m *minionState, size int) (release func()) {
+	own, ownSize := m.largeOf(), int64(min(size, maxLargeEach))
+	allSize := int64(min(size, maxLarge))
+	// Without a deadline Acquire returns no error.
+	_ = own.Acquire(context.Background(), ownSize)
+	_ = t.large.Acquire(context.Background(), allSize)
+	return sync.OnceFunc(func() {
+		t.large.Release(allSize)
+		own.Release(ownSize)
+	})
 }
 
 // minionTable holds the state of minions. Nobody enters it who is not
@@ -49,7 +88,8 @@ type minionTable struct {
 	sessions *Sessions
 	log      *slog.Logger
 	seed     maphash.Seed
-	m        sync.Map // id -> *minionState
+	large    *semaphore.Weighted // large requests of all minions
+	m        sync.Map            // id -> *minionState
 }
 
 var errNotAccepted = errors.New("the minion's key is not accepted")
@@ -66,7 +106,7 @@ func (t *minionTable) get(id string) (*minionState, error) {
 		if s := v.(*minionState); ok && (s.pub == pub || s.pub.Equal(pub)) {
 			return s, nil
 		}
-		t.forget(id)
+		t.forgetOld(id, v.(*minionState))
 	}
 	if !ok {
 		return nil, errNotAccepted
@@ -84,6 +124,20 @@ func (t *minionTable) forget(id string) {
 	t.drop(id)
 }
 
+// forgetOld is forget for a minion whose accepted key has changed. The new owner
+// of the id may have signed in already: a session key that the old one did not
+// have is kept.
+func (t *minionTable) forgetOld(id string, old *minionState) {
+	old.mu.Lock()
+	known := old.session
+	old.mu.Unlock()
+	if key, _, err := t.sessions.Get(id); err == nil && known != "" && key != known {
+		t.drop(id)
+		return
+	}
+	t.forget(id)
+}
+
 func (t *minionTable) drop(id string) { t.m.Delete(id) }
 
 // cipherOf returns the cipher of the minion's current session key.
@@ -91,7 +145,9 @@ func (t *minionTable) cipherOf(id string, s *minionState, now time.Time) (*crypt
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cipher != nil {
-		if now.Sub(s.checked) < sessionCheck && !now.Before(s.checked) {
+		// A derived key changes in memory, and its old value may be known to a
+		// master that was removed from the cluster: look every time.
+		if t.sessions.derive == nil && now.Sub(s.checked) < sessionCheck && !now.Before(s.checked) {
 			return s.cipher, nil
 		}
 		if st, err := t.sessions.stat(id); err == nil && st == s.stamp {

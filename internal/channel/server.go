@@ -1,17 +1,21 @@
 package channel
 
 import (
+	"errors"
 	"hash/maphash"
 	"log/slog"
 	"runtime"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"brine/internal/crypt"
 	"brine/internal/handshake"
 	"brine/internal/msgpack"
 	"brine/internal/salt"
 	"brine/internal/transport"
+	"brine/internal/transport/netserve"
 	"brine/internal/value"
 )
 
@@ -40,7 +44,9 @@ type Server struct {
 	auth   *Authenticator
 	router Router
 	log    *slog.Logger
-	now    func() time.Time
+	// complain reports what the disk does not give; each request may ask for it.
+	complain *netserve.RateLog
+	now      func() time.Time
 	// Signing in costs milliseconds of RSA. Each lane lets as many through at
 	// a time as it has places, so that a crowd at the door does not keep the
 	// minions inside from being served, nor the accepted minions from coming
@@ -54,11 +60,13 @@ func NewServer(opts func() Options, keys Keys, sessions *Sessions, auth *Authent
 	procs := runtime.GOMAXPROCS(0)
 	together := &pace{rate: func() int { return opts().SignInRate }}
 	return &Server{
-		opts:      opts,
-		table:     &minionTable{keys: keys, sessions: sessions, log: log, seed: maphash.MakeSeed()},
+		opts: opts,
+		table: &minionTable{keys: keys, sessions: sessions, log: log, seed: maphash.MakeSeed(),
+			large: semaphore.NewWeighted(maxLarge)},
 		auth:      auth,
 		router:    router,
 		log:       log,
+		complain:  netserve.NewRateLog(log, 1, 10*time.Second),
 		now:       time.Now,
 		accepted:  newGate(procs, together),
 		strangers: newGate(max(procs/2, 1), together),
@@ -207,6 +215,9 @@ func (s *Server) handleAES(req *transport.Request, env envelope) {
 	now := s.now()
 	m, err := s.table.get(env.id)
 	if err != nil {
+		if !errors.Is(err, errNotAccepted) {
+			s.complain.Log(slog.LevelError, "cannot read the key of a minion; its requests fail", "minion", env.id, "err", err)
+		}
 		s.refuse(req, err.Error(), badLoad)
 		return
 	}
@@ -214,6 +225,9 @@ func (s *Server) handleAES(req *transport.Request, env envelope) {
 	if err != nil {
 		s.refuse(req, "cannot open the load of "+env.id+": "+err.Error(), badLoad)
 		return
+	}
+	if len(plain) >= largeRequest {
+		req = releasing(req, s.table.reserve(m, len(plain)))
 	}
 	load, err := dictOf(plain, minionLimits)
 	if err != nil {
@@ -233,6 +247,16 @@ func (s *Server) handleAES(req *transport.Request, env envelope) {
 	}
 	s.router.Encrypted(&Call{Cmd: load.Str("cmd"), Load: load, ID: env.id, Version: env.version,
 		req: req, cipher: cipher, nonce: nonce, minion: m, auth: s.auth})
+}
+
+// releasing returns a request whose answer calls release first.
+func releasing(req *transport.Request, release func()) *transport.Request {
+	r := *req
+	r.Reply = func(body []byte) { release(); req.Reply(body) }
+	if req.Answer != nil {
+		r.Answer = func(a transport.Answer) { release(); req.Answer(a) }
+	}
+	return &r
 }
 
 // open decrypts with the cached session key and, if that fails, with one that

@@ -23,7 +23,7 @@ type Sessions struct {
 	dir    string
 	maxAge time.Duration
 	now    func() time.Time
-	derive func(id string, from time.Time) (string, error)
+	derive *derivation // nil: keys are made at random, and kept in files
 
 	// making is held while a key is made, so that two who need the same key
 	// do not replace each other's.
@@ -40,12 +40,51 @@ func NewSessions(dir string, maxAge time.Duration) (*Sessions, error) {
 	return &Sessions{dir: dir, maxAge: maxAge, now: time.Now}, nil
 }
 
-// Derive has keys made of something that the masters of a cluster have in
-// common, so that all have the same without telling each other: fn returns that
-// of a minion for the time from a moment on. The times of all minions are as
-// long as a key may be used, and do not all begin at once. It must be called
-// before the first key is asked for.
-func (s *Sessions) Derive(fn func(id string, from time.Time) (string, error)) { s.derive = fn }
+// derivation is how session keys are computed.
+type derivation struct {
+	secret func() []byte
+	key    func(id string) (string, error)
+}
+
+// Derive computes session keys from a secret that the masters of a cluster
+// share, so that all have the same keys without sending them. Nothing is
+// written to disk. secret returns the present secret and must be quick; once it
+// changes, the keys of before are invalid. key returns the public key of a
+// minion. The periods in which one key is used are as long as a key may be
+// used, and those of different minions do not begin at the same moment. Derive
+// must be called before the first key is asked for.
+func (s *Sessions) Derive(secret func() []byte, key func(id string) (string, error)) error {
+	s.derive = &derivation{secret, key}
+	// Versions that wrote derived keys to files left them here.
+	left, err := os.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("cannot read the directory of session keys: %w", err)
+	}
+	for _, e := range left {
+		if err := s.Forget(e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// derived computes the session key of id.
+func (s *Sessions) derived(id string) (string, stamp, error) {
+	secret, from := s.derive.secret(), s.begin(id)
+	pub, err := s.derive.key(id)
+	if err != nil {
+		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
+	}
+	return crypt.DeriveKey(secret, fmt.Sprintf("%s\x00%d\x00%s", id, from.Unix(), pub)), derivedStamp(secret, from), nil
+}
+
+// derivedStamp changes when the key does, unless the minion has another key
+// pair.
+func derivedStamp(secret []byte, from time.Time) stamp {
+	h := fnv.New64a()
+	h.Write(secret)
+	return stamp{from, int64(h.Sum64())}
+}
 
 // begin is when the time began in which a derived key is used.
 func (s *Sessions) begin(id string) time.Time {
@@ -75,6 +114,9 @@ func (s *Sessions) Get(id string) (key string, st stamp, err error) {
 	if err := salt.CheckID(id); err != nil {
 		return "", stamp{}, err
 	}
+	if s.derive != nil {
+		return s.derived(id)
+	}
 	if key, st, err = s.read(id); !replaceable(err) {
 		return key, st, err
 	}
@@ -83,16 +125,8 @@ func (s *Sessions) Get(id string) (key string, st stamp, err error) {
 	if key, st, err = s.read(id); !replaceable(err) {
 		return key, st, err
 	}
-	path, now, made := filepath.Join(s.dir, id), s.now(), ""
-	if s.derive != nil {
-		now = s.begin(id)
-		if made, err = s.derive(id, now); err != nil {
-			return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
-		}
-	} else {
-		made = crypt.NewKey()
-	}
-	if err := atomicfile.Write(path, []byte(made), 0o600, false); err != nil {
+	path, now := filepath.Join(s.dir, id), s.now()
+	if err := atomicfile.Write(path, []byte(crypt.NewKey()), 0o600, false); err != nil {
 		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
 	}
 	// Its age is measured with our clock, not that of a file server.
@@ -112,6 +146,9 @@ func replaceable(err error) bool {
 // stat returns the state of id's file; it fails if there is none or the key
 // in it is too old.
 func (s *Sessions) stat(id string) (stamp, error) {
+	if s.derive != nil {
+		return derivedStamp(s.derive.secret(), s.begin(id)), nil
+	}
 	fi, err := os.Stat(filepath.Join(s.dir, id))
 	if err != nil {
 		return stamp{}, err

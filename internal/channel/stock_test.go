@@ -15,6 +15,7 @@ import (
 
 	"brine/internal/transport"
 	"brine/internal/value"
+	"brine/test/tools"
 )
 
 // stockMinion is a process with the request channel of Salt's minion.
@@ -26,14 +27,7 @@ type stockMinion struct {
 
 func startStockMinion(t *testing.T, tr transport.Transport, addr string) *stockMinion {
 	t.Helper()
-	src := os.Getenv("BRINE_STOCK_SALT")
-	if src == "" {
-		t.Skip("BRINE_STOCK_SALT names no folder with Salt's sources")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	src, python := tools.StockSalt(t)
 	pki := t.TempDir()
 	for _, ext := range []string{".pem", ".pub"} {
 		b, err := os.ReadFile(filepath.Join(vectors, "keys", "minion_other"+ext))

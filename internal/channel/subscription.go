@@ -149,7 +149,7 @@ func (s *Subscription) unsealRenewing(ctx context.Context, msg *value.Dict) ([]b
 	for fresh := false; ; {
 		cr := s.c.current()
 		plain, key, err := s.unseal(cr, msg)
-		if err == nil || fresh || errors.Is(err, errUnsigned) {
+		if err == nil || fresh || errors.Is(err, errUnsigned) || errors.Is(err, errForged) {
 			return plain, key, err
 		}
 		s.log.Debug("a publication cannot be read with the present keys; signing in again", "err", err)
@@ -211,14 +211,20 @@ func (s *Subscription) renew(ctx context.Context, gen int) (fresh bool, err erro
 	}
 }
 
-var errUnsigned = errors.New("the publication is not signed, but the option sign_pub_messages is on here: set it on the master, too")
+var (
+	errUnsigned = errors.New("the publication is not signed, but the option sign_pub_messages is on here: set it on the master, too")
+	errForged   = errors.New("the publication is not signed, but the master announced at the sign-in that it signs all: another minion may have forged it")
+)
 
 // unseal checks the signature, where that is asked for, and decrypts. It
 // returns the key that fitted.
 func (s *Subscription) unseal(cr *credentials, msg *value.Dict) ([]byte, *publicationKey, error) {
 	load := msg.Bytes("load")
-	if s.c.cfg.VerifyPublications {
+	if s.c.cfg.VerifyPublications || cr.signs {
 		if !msg.Has("sig") {
+			if cr.signs {
+				return nil, nil, errForged
+			}
 			return nil, nil, errUnsigned
 		}
 		if err := cr.master.Verify(msg.Str("sig_algo"), load, msg.Bytes("sig")); err != nil {

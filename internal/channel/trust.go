@@ -46,10 +46,20 @@ func (t *FileTrust) File() string {
 	return t.path
 }
 
-// Succeed stores pem as the key of this master alone.
-func (t *FileTrust) Succeed(pem string) error {
+// Succeed stores pem as the key of this master alone or, with common, of all
+// masters that the shared file is for.
+func (t *FileTrust) Succeed(pem string, common bool) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if common && t.own != "" && !t.apart {
+		if _, err := t.write(t.path, pem); err != nil {
+			return err
+		}
+		if err := os.Remove(t.own); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot remove the key that a master had: %w", err)
+		}
+		return nil
+	}
 	if t.own == "" {
 		_, err := t.write(t.path, pem)
 		return err

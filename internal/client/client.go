@@ -20,6 +20,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -191,6 +192,9 @@ func (c *Client) subscribe(ctx context.Context, prefixes ...string) (Events, err
 	if err == nil || ctx.Err() != nil {
 		return events, err
 	}
+	if errors.As(err, new(*NoAccess)) {
+		return nil, &salt.Error{Kind: salt.Unavailable, Err: err}
+	}
 	c.log.Debug("cannot subscribe to events", "err", err)
 	return nil, &salt.Error{Kind: salt.Unavailable, Err: unreachable{err}}
 }
@@ -208,6 +212,8 @@ func (c *Client) request(ctx context.Context, load *value.Dict, timeout time.Dur
 		return nil, ctx.Err()
 	case limited.Err() != nil:
 		return nil, &salt.Error{Kind: salt.Timeout, Err: timedOut{err}}
+	case errors.As(err, new(keyError)):
+		return nil, err
 	}
 	c.log.Debug("a request failed", "cmd", load.Str("cmd"), "err", err)
 	return nil, &salt.Error{Kind: salt.Unavailable, Err: unreachable{err}}

@@ -398,3 +398,23 @@ func BenchmarkWait(b *testing.B) {
 		w.wake()
 	}
 }
+
+// TestKeyThatTheDiskDoesNotGive: a share that is not mounted is not a lack of
+// permission.
+func TestKeyThatTheDiskDoesNotGive(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, ".root_key")
+	if err := os.Mkdir(path, 0o700); err != nil { // reading it fails
+		t.Fatal(err)
+	}
+	l, err := NewLocal(Place{Interface: "127.0.0.1", RetPort: 1, CacheDir: dir}, "root", quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := New(Options{Timeout: time.Second}, "", l, l, quiet())
+	_, _, err = c.RunAsync(t.Context(), Runner{Fun: "test.arg"})
+	if salt.KindOf(err) != salt.Unavailable || !strings.Contains(err.Error(), "cannot read the key") || !strings.Contains(err.Error(), path) || NotRunning(err) {
+		t.Error(err)
+	}
+}

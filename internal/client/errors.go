@@ -1,6 +1,11 @@
 package client
 
 import (
+	"fmt"
+
+	"errors"
+	"io/fs"
+
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -35,6 +40,38 @@ type unreachable struct{ cause error }
 
 func (unreachable) Error() string   { return textUnreachable }
 func (e unreachable) Unwrap() error { return e.cause }
+
+// NotRunning reports whether an error says that no master listens on this
+// machine. One that this user may not speak to does listen.
+func NotRunning(err error) bool {
+	var u unreachable
+	return errors.As(err, &u) && !errors.Is(err, fs.ErrPermission)
+}
+
+// NoAccess says that the user of this process may not talk to the master of this
+// machine.
+type NoAccess struct {
+	User string
+	Path string // of the socket
+	// Group has the permission, "" if that could not be found.
+	Group string
+	Err   error
+}
+
+func (e *NoAccess) Error() string {
+	who := "the user of the master, and members of the group of that socket"
+	how := "use sudo"
+	if e.Group != "" {
+		who += " (" + e.Group + ")"
+		how = fmt.Sprintf("add %s to the group %s of the socket, or use sudo", e.User, e.Group)
+		if e.Group == "root" {
+			how = "use sudo, or run the master as a user with a group of its own (option user) and add " + e.User + " to that group"
+		}
+	}
+	return fmt.Sprintf("the user %s may not talk to the master: permission denied on %s. Only %s may, whatever publisher_acl permits: %s", e.User, e.Path, who, how)
+}
+
+func (e *NoAccess) Unwrap() error { return e.Err }
 
 type timedOut struct{ cause error }
 

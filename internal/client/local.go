@@ -3,8 +3,10 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -15,10 +17,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"brine/internal/event"
 	"brine/internal/msgpack"
+	"brine/internal/salt"
 	"brine/internal/transport"
 	"brine/internal/transport/named"
 	"brine/internal/value"
@@ -42,6 +46,9 @@ type Local struct {
 	user  string // as the master is told
 	log   *slog.Logger
 	req   transport.Requester
+	// logins is for requests with a password: a wrong one is answered late, and
+	// must not hold up other requests.
+	logins transport.Requester
 
 	mu  sync.Mutex
 	key string
@@ -61,7 +68,18 @@ func NewLocal(p Place, caller string, log *slog.Logger) (*Local, error) {
 		return nil, err
 	}
 	addr := net.JoinHostPort(reachable(p.Interface), strconv.Itoa(int(p.RetPort)))
-	return &Local{place: p, user: caller, log: log, req: t.NewRequester(addr, transport.DialOptions{TLS: p.TLS})}, nil
+	return &Local{
+		place: p, user: caller, log: log, req: t.NewRequester(addr, transport.DialOptions{TLS: p.TLS}),
+		logins: t.NewRequester(addr, transport.DialOptions{TLS: p.TLS, Requests: maxLogins}),
+	}, nil
+}
+
+// maxLogins bounds the requests with a password at once.
+const maxLogins = 512
+
+// showsPassword reports whether a request is judged by a password.
+func showsPassword(load *value.Dict) bool {
+	return load.Has("eauth") || load.Dict("kwargs").Has("eauth")
 }
 
 // reachable is the address to dial for one that a master listens on.
@@ -110,36 +128,57 @@ func (p Place) KeyFile(caller string) string {
 // maxKey bounds a key file in bytes.
 const maxKey = 4096
 
-// readKey returns the caller's key. Without one the request goes out with an
-// empty key, which the master refuses.
-func (l *Local) readKey() string {
-	path := l.place.KeyFile(l.user)
-	b, err := os.ReadFile(path)
-	if err != nil || len(b) > maxKey {
-		l.log.Debug("cannot read the key that shows the master who asks", "file", path, "err", err)
-		return ""
-	}
-	return string(b)
+// keyError says that the disk does not give the caller's key.
+type keyError struct{ cause error }
+
+func (e keyError) Error() string {
+	return fmt.Sprintf("cannot read the key that shows the master who asks: %v; is cachedir on a share that is not mounted?", e.cause)
 }
 
-func (l *Local) currentKey(renew bool) string {
+func (e keyError) Unwrap() error { return e.cause }
+
+// readKey returns the caller's key. Without one the request goes out with an
+// empty key, which the master refuses: whoever has no key, or may not read it, is
+// not permitted to ask. An error of the disk is another matter.
+func (l *Local) readKey() (string, error) {
+	path := l.place.KeyFile(l.user)
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) <= maxKey {
+		return string(b), nil
+	}
+	l.log.Debug("cannot read the key that shows the master who asks", "file", path, "err", err)
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return "", nil
+	}
+	return "", &salt.Error{Kind: salt.Unavailable, Err: keyError{err}}
+}
+
+func (l *Local) currentKey(renew bool) (string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var err error
 	if l.key == "" || renew {
-		l.key = l.readKey()
+		l.key, err = l.readKey()
 	}
-	return l.key
+	return l.key, err
 }
 
 // Request implements Master. A request that gets an empty answer is sent once
 // more if the key has changed meanwhile, as happens when the master restarts.
 func (l *Local) Request(ctx context.Context, load *value.Dict) (any, error) {
-	key := l.currentKey(false)
+	key, err := l.currentKey(false)
+	if err != nil && load.Has("key") {
+		return nil, err
+	}
 	reply, err := l.send(ctx, load, key)
 	if err != nil || value.Truth(reply) {
 		return reply, err
 	}
-	if again := l.currentKey(true); again != key {
+	again, err := l.currentKey(true)
+	if err != nil && load.Has("key") {
+		return nil, err
+	}
+	if again != key {
 		return l.send(ctx, load, again)
 	}
 	return reply, nil
@@ -155,7 +194,11 @@ func (l *Local) send(ctx context.Context, load *value.Dict, key string) (any, er
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode the request: %w", err)
 	}
-	raw, err := l.req.Request(ctx, body)
+	req := l.req
+	if showsPassword(load) {
+		req = l.logins
+	}
+	raw, err := req.Request(ctx, body)
 	if err != nil {
 		return nil, err
 	}
@@ -181,6 +224,9 @@ func (l *Local) Subscribe(ctx context.Context, prefixes ...string) (Events, erro
 		r, err := event.Dial(alive, l.place.Sockets)
 		if err != nil {
 			stop()
+			if errors.Is(err, fs.ErrPermission) {
+				return nil, l.noAccess(err)
+			}
 			l.log.Error("Unable to connect to the salt master publisher at " + filepath.Dir(l.place.Sockets.Pub))
 			return nil, err
 		}
@@ -193,6 +239,20 @@ func (l *Local) Subscribe(ctx context.Context, prefixes ...string) (Events, erro
 		l.hub.reader.OwnOnly(false)
 	}
 	return l.hub.subscribe(prefixes), nil
+}
+
+// noAccess explains why a socket cannot be opened.
+func (l *Local) noAccess(err error) error {
+	e := &NoAccess{User: l.user, Path: l.place.Sockets.Pub, Err: err}
+	if st, err := os.Stat(e.Path); err == nil {
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+			e.Group = strconv.Itoa(int(sys.Gid))
+			if g, err := user.LookupGroupId(e.Group); err == nil {
+				e.Group = g.Name
+			}
+		}
+	}
+	return e
 }
 
 // ownOnly reports whether events are those of jobs, runners and wheel
@@ -243,5 +303,5 @@ func (l *Local) Close() error {
 	if h != nil {
 		h.close()
 	}
-	return l.req.Close()
+	return errors.Join(l.req.Close(), l.logins.Close())
 }

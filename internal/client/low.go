@@ -43,14 +43,14 @@ func (c *Client) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
 	if !creds.Has("token") && !creds.Has("eauth") {
 		return nil, ErrNoCredentials
 	}
-	return low{c.As(creds), chunk}.do(ctx)
+	return low{Client: c.As(creds), chunk: chunk}.do(ctx)
 }
 
 // LowTrusted runs a chunk of low data for who runs this process, whatever
 // credentials are in it. It is for what the machine's own configuration asks
 // for.
 func (c *Client) LowTrusted(ctx context.Context, chunk *value.Dict) ([]any, error) {
-	return low{c, chunk}.do(ctx)
+	return low{Client: c, chunk: chunk, trusted: true}.do(ctx)
 }
 
 // do runs the chunk.
@@ -88,6 +88,8 @@ func (l low) do(ctx context.Context) ([]any, error) {
 type low struct {
 	*Client
 	chunk *value.Dict
+	// trusted says that the chunk is from the machine's own configuration.
+	trusted bool
 }
 
 // lowKwargs are the keys of a chunk for minions that are for the master to
@@ -369,7 +371,7 @@ func subset(results []Result, funs []string, n int) []string {
 
 // masterFields are the keys of a chunk for the master that are no arguments of
 // the function.
-var masterFields = []string{"client", "fun", "arg", "kwarg", "timeout", "full_return", "token", "eauth", "username", "password", "user", "key"}
+var masterFields = []string{"client", "fun", "arg", "kwarg", "full_return", "token", "eauth", "username", "password"}
 
 // onMaster reads the arguments of a runner or wheel function: arg, kwarg, and
 // all other keys.
@@ -386,9 +388,17 @@ func (l low) onMaster() (args []any, kwargs *value.Dict, err error) {
 	return args, kwargs, nil
 }
 
+// runnerFields are further keys of a chunk that no runner gets.
+var runnerFields = []string{"user", "key"}
+
 func (l low) run() (Runner, error) {
 	args, kwargs, err := l.onMaster()
-	return Runner{Fun: value.Str(l.chunk.At("fun")), Args: args, Kwargs: kwargs}, err
+	for _, k := range runnerFields {
+		if !l.chunk.Dict("kwarg").Has(k) {
+			kwargs.Delete(k)
+		}
+	}
+	return Runner{Fun: value.Str(l.chunk.At("fun")), Args: args, Kwargs: kwargs, Lenient: !l.trusted}, err
 }
 
 func (l low) runner(ctx context.Context) (any, error) {
@@ -405,6 +415,9 @@ func (l low) runner(ctx context.Context) (any, error) {
 		var cancel context.CancelFunc
 		limited, cancel = context.WithTimeout(ctx, wait)
 		defer cancel()
+	}
+	if !l.chunk.Dict("kwarg").Has("timeout") {
+		r.Kwargs.Delete("timeout")
 	}
 	data, err := l.Run(limited, r, nil, nil)
 	switch {
@@ -515,5 +528,11 @@ func (c *Client) Token(ctx context.Context, token string) (*value.Dict, error) {
 // DropToken has the master take back a token. Salt's masters do not know that.
 func (c *Client) DropToken(ctx context.Context, token string) error {
 	_, err := c.request(ctx, value.DictOf("cmd", "_brine_logout", "token", token), c.o.Timeout)
+	return err
+}
+
+// Ping returns why the master does not answer, if so.
+func (c *Client) Ping(ctx context.Context) error {
+	_, err := c.request(ctx, value.DictOf("cmd", "ping"), c.o.Timeout)
 	return err
 }

@@ -17,6 +17,8 @@ type Runner struct {
 	JID string
 	// SkipGrains has functions that look at the master's grains see none.
 	SkipGrains bool
+	// Lenient has the master drop keywords that the function does not declare.
+	Lenient bool
 	// Cluster has it run once in the whole cluster, by the master that has the
 	// lease. If that dies meanwhile another runs it again if it is Repeatable.
 	Cluster, Repeatable bool
@@ -42,6 +44,9 @@ func (c *Client) RunAsync(ctx context.Context, r Runner) (jid, tag string, err e
 	}
 	if r.SkipGrains {
 		load.Set("skip_grains", true)
+	}
+	if r.Lenient {
+		load.Set("lenient", true)
 	}
 	if r.Cluster {
 		load.Set("cluster", true)

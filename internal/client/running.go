@@ -106,11 +106,13 @@ func nextEvent(ctx, limited context.Context, events Events) (*event.Event, error
 func (r *Running) take(k kind, data *value.Dict) (res Result, ok bool, err error) {
 	now := time.Now()
 	switch k {
-	case info:
+	case announced, info:
 		if data.Has("error") {
 			return res, false, &salt.Error{Kind: salt.Denied, Err: &Refused{Name: "AuthorizationError", Text: "Authorization error occurred"}}
 		}
-		r.wait.info(data, now)
+		if k == announced {
+			r.wait.info(data, now)
+		}
 		r.state(data, now)
 	case ret:
 		id := data.Str("id")

@@ -89,20 +89,25 @@ func (w *wait) lastEnd() time.Time {
 type kind uint8
 
 const (
-	foreign kind = iota // none of our business
-	info                // tells of the job
-	ret                 // a return of the job
-	answer              // to the question whether the job runs
+	foreign   kind = iota // none of our business
+	announced             // names the minions of the job
+	info                  // reports on the job
+	ret                   // a return of the job
+	answer                // to the question whether the job runs
 )
 
 // classify looks at a tag alone, so that other events need not be decoded.
+// Only the master's announcement names minions to wait for: a stock master lets
+// any minion fire other events of the job.
 func (w *wait) classify(tag string) kind {
 	if rest, ok := strings.CutPrefix(tag, "salt/job/"); ok {
 		jid, rest, _ := strings.Cut(rest, "/")
 		switch {
 		case jid == w.jid && strings.HasPrefix(rest, "ret/"):
 			return ret
-		case jid == w.jid:
+		case jid == w.jid && rest == "new":
+			return announced
+		case jid == w.jid && !strings.HasPrefix(rest, "prog/"):
 			return info
 		case jid == w.probe && w.probe != "":
 			return answer
@@ -110,7 +115,7 @@ func (w *wait) classify(tag string) kind {
 		return foreign
 	}
 	if w.syndics && strings.HasPrefix(tag, "syndic/") && strings.Contains(tag, "/"+w.jid) {
-		return info
+		return announced
 	}
 	return foreign
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"brine/internal/value"
+	"brine/test/tools"
 )
 
 // scenario is what happens to a job.
@@ -150,6 +151,9 @@ func TestWait(t *testing.T) {
 		{"told of more later", scenario{Minions: []string{"a"}, Events: []timed{
 			{.5, "salt/job/J/new", map[string]any{"minions": []any{"a", "b"}, "missing": []any{"ghost"}}}, comes(1, "a"), comes(3, "b")}},
 			[]string{"1.0 ret [a]", "3.0 ret [b]", "3.0 absent [ghost]", "3.0 end []"}},
+		{"invented minions", scenario{Minions: []string{"a"}, Events: []timed{
+			{.5, "salt/job/J/x", map[string]any{"minions": []any{"ghost"}}}, {.6, "salt/job/J/prog/evil/0", map[string]any{"minions": []any{"ghost"}}}, comes(1, "a")}},
+			[]string{"1.0 ret [a]", "1.0 end []"}},
 		{"master of masters", scenario{Order: true, Events: []timed{
 			{2, "syndic/s1/J", map[string]any{"minions": []any{"a"}}}, comes(3, "a")}},
 			[]string{"3.0 ret [a]", "5.0 end []"}},
@@ -166,14 +170,7 @@ func TestWait(t *testing.T) {
 
 // stock plays scenarios with Salt's own client.
 func stock(t *testing.T, scs []scenario) [][]string {
-	root := os.Getenv("BRINE_STOCK_SALT")
-	if root == "" {
-		t.Skip("BRINE_STOCK_SALT is not set: no Salt to compare with")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	root, python := tools.StockSalt(t)
 	in, err := json.Marshal(scs)
 	if err != nil {
 		t.Fatal(err)

@@ -99,9 +99,33 @@ func tagOf(secret string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// tidings is what a master tells a witness: the secret of the cluster, the public
+// WitnessSecret is the secret by which witnesses and masters of a cluster know each
+// other at first. It is computed one way from the secret by which masters join, so
+// that whoever breaks into a witness cannot join as a master.
+func WitnessSecret(joining string) string {
+	h := hmac.New(sha256.New, []byte(joining))
+	h.Write([]byte("brine/witness/secret"))
+	return witnessPrefix + hex.EncodeToString(h.Sum(nil))
+}
+
+// witnessPrefix tells the secret of witnesses from one by which masters join, which
+// older versions of masters and witnesses have in its place.
+const witnessPrefix = "witness-"
+
+// asWitnessSecret is the secret of witnesses, given that or the one by which masters
+// join.
+func asWitnessSecret(s string) string {
+	if strings.HasPrefix(s, witnessPrefix) {
+		return s
+	}
+	return WitnessSecret(s)
+}
+
+// tidings is what a master tells a witness: the secret of witnesses, the public
 // keys of all members, and since when both are so for that master.
 type tidings struct {
+	// secret is the one by which masters join when it is the master's; what it
+	// tells, and what a witness has read, is the secret of witnesses.
 	secret      string
 	secretFrom  time.Time
 	members     map[string]string // id -> PEM
@@ -114,7 +138,7 @@ func (t tidings) dict() *value.Dict {
 	for _, id := range slices.Sorted(maps.Keys(t.members)) {
 		members.Set(id, t.members[id])
 	}
-	return value.DictOf("secret", t.secret, "secret_from", t.secretFrom.UnixMilli(), "members", members, "members_from", t.membersFrom.UnixMilli(), "tls", t.tls)
+	return value.DictOf("secret", WitnessSecret(t.secret), "secret_from", t.secretFrom.UnixMilli(), "members", members, "members_from", t.membersFrom.UnixMilli(), "tls", t.tls)
 }
 
 // mark tells tidings apart that say different things.
@@ -138,6 +162,7 @@ func readTidings(d *value.Dict) (tidings, error) {
 	if n := len(t.secret); n < minSecret || n > maxSecret {
 		return t, salt.Errorf(salt.Invalid, "a secret of %d characters", n)
 	}
+	t.secret = asWitnessSecret(t.secret)
 	for k, v := range d.Dict("members").All() {
 		id, _ := k.(string)
 		text, _ := v.(string)
@@ -159,6 +184,9 @@ type acquaintance struct {
 
 	mu sync.Mutex
 	d  known
+	// joining is the secret by which masters join, as long as the configuration
+	// has it and it counts: those of older versions prove that.
+	joining string
 	// keys are those in d.
 	keys map[string]*crypt.PublicKey
 }
@@ -178,10 +206,11 @@ type known struct {
 	TLS bool `json:"tls"`
 }
 
-// openAcquaintance reads what a witness knows. secret is that of its
-// configuration.
-func openAcquaintance(path, secret string) (*acquaintance, error) {
-	a := &acquaintance{path: path}
+// openAcquaintance reads what a witness knows. secret is that of witnesses by its
+// configuration, joining the one by which masters join if the configuration has
+// that.
+func openAcquaintance(path, secret, joining string) (*acquaintance, error) {
+	a := &acquaintance{path: path, joining: joining}
 	b, err := os.ReadFile(path)
 	if err == nil {
 		if err = json.Unmarshal(b, &a.d); err == nil {
@@ -193,8 +222,19 @@ func openAcquaintance(path, secret string) (*acquaintance, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, salt.Errorf(salt.Unavailable, "cannot read what this witness knows of its cluster: %w", err)
 	}
+	now := asWitnessSecret(a.d.Secret)
+	former := a.d.Secret != "" && now != a.d.Secret // an older version has written it
+	if a.d.Secret != "" {
+		a.d.Secret = now
+	}
+	if joining != "" && a.d.Configured == tagOf(joining) {
+		a.d.Configured = tagOf(secret)
+	}
 	if tag := tagOf(secret); a.d.Configured != tag {
 		a.d.Configured, a.d.Secret, a.d.SecretFrom = tag, secret, 0
+	}
+	if former { // so that the file has it no longer
+		return a, a.save(a.d)
 	}
 	return a, nil
 }
@@ -211,11 +251,27 @@ func parseKeys(texts map[string]string) (map[string]*crypt.PublicKey, error) {
 	return keys, nil
 }
 
-// terms returns the secret, and whether all members speak TLS.
-func (a *acquaintance) terms() (secret string, tlsOnly bool) {
+// terms returns the secret of witnesses, the one by which masters join if it is known
+// to count, and whether all members speak TLS.
+func (a *acquaintance) terms() (secret, joining string, tlsOnly bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.d.Secret, a.d.TLS
+	if a.joining != "" && WitnessSecret(a.joining) == a.d.Secret {
+		joining = a.joining
+	}
+	return a.d.Secret, joining, a.d.TLS
+}
+
+// save writes what is known.
+func (a *acquaintance) save(d known) error {
+	b, err := json.MarshalIndent(d, "", "  ")
+	if err == nil {
+		err = atomicfile.Write(a.path, append(b, '\n'), 0o600, true)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot keep what a master tells: %w", err)
+	}
+	return nil
 }
 
 // signed reports whether the member id, as this witness was told of it, has made
@@ -262,12 +318,8 @@ func (a *acquaintance) learn(t tidings, now time.Time) (secret, members bool, er
 	if !secret && !members && next.TLS == a.d.TLS {
 		return false, false, nil // a later time alone is worth no write
 	}
-	b, err := json.MarshalIndent(next, "", "  ")
-	if err == nil {
-		err = atomicfile.Write(a.path, append(b, '\n'), 0o600, true)
-	}
-	if err != nil {
-		return false, false, salt.Errorf(salt.Unavailable, "cannot keep what a master tells: %w", err)
+	if err := a.save(next); err != nil {
+		return false, false, err
 	}
 	a.d = next
 	if members {

@@ -24,6 +24,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ import (
 
 	"brine/internal/crypt"
 	"brine/internal/event"
+	"brine/internal/handshake"
 	"brine/internal/lease"
 	"brine/internal/msgpack"
 	"brine/internal/oplog"
@@ -97,6 +99,12 @@ type Config struct {
 	// Joins is called before this machine becomes a member of a cluster, if not
 	// nil: to put aside what is left of an earlier time.
 	Joins func() error
+	// Expels is called when a member was removed, if not nil: to end what it knew
+	// besides keys and secrets of the cluster.
+	Expels func() error
+	// Refuses says why the key of the cluster must not be replaced, if not nil:
+	// minions would not take the new one.
+	Refuses func() error
 	// Ports are those for requests of minions, by transport.
 	Ports map[string]int
 	// Busy returns how long the processors of this machine have worked since it
@@ -147,8 +155,16 @@ type Cluster struct {
 	// Of a cluster without a shared folder.
 	streams  map[string]oplog.Stream
 	answers  map[string]func(arg *value.Dict) *value.Dict
-	founding bool // this process made the cluster, or has joined it
-	began    time.Time
+	excludes func(id string) bool // see Exclude
+	// ring is the key of the cluster; switching is held while it is replaced, and
+	// onKey told then.
+	ring      atomic.Pointer[keyring]
+	switching sync.Mutex
+	following atomic.Bool
+	onKey     func(*crypt.PrivateKey, []handshake.Endorsement)
+	legacy    []byte // see signSessions
+	founding  bool   // this process made the cluster, or has joined it
+	began     time.Time
 
 	// Sent and Received count the bytes to and from peers.
 	Sent, Received atomic.Int64
@@ -176,8 +192,16 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	if c.secrets, err = OpenSecrets(cfg.Options.PKIDir, cfg.ID, cfg.Own, cfg.OwnPub, cfg.Options.KeyPass, cfg.Keysize, log); err != nil {
 		return nil, err
 	}
+	if err := c.openKeyring(); err != nil {
+		return nil, err
+	}
 	if cfg.Options.Isolated {
+		c.AnswerWith(askKey, c.answerKey)
 		if c.badge, err = newBadge(cfg.ID, cfg.Options.ID, c.secrets.Key); err != nil {
+			return nil, err
+		}
+		c.badge.resign(c.Key(), c.ring.Load().rotation.Endorsed)
+		if c.legacy, err = c.signSessions(); err != nil {
 			return nil, err
 		}
 	}
@@ -194,6 +218,11 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	if err := c.stand(); err != nil {
 		return nil, err
 	}
+	if cfg.Options.Isolated {
+		if err := os.MkdirAll(c.RemovedDir(), 0o755); err != nil {
+			return nil, salt.Errorf(salt.Unavailable, "cannot make a directory of the cluster: %w", err)
+		}
+	}
 	c.leader = NewLease(cfg.Options.PKIDir, ".brine-leader", cfg.ID, leaseTime)
 	peers := map[string]*peer{}
 	c.peers.Store(&peers)
@@ -202,6 +231,11 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	} else {
 		for _, id := range cfg.Options.Peers {
 			peers[id] = newPeer(c, id)
+		}
+	}
+	if c.founding {
+		if err := c.agreeSessions(true); err != nil {
+			return nil, err
 		}
 	}
 	if err := c.agree(); err != nil {
@@ -291,8 +325,17 @@ func (c *Cluster) tend(ctx context.Context) {
 		}
 		if c.cfg.Options.Isolated {
 			c.takeUp()
-			if err := c.standByTLS(); err != nil {
-				c.gripes.warn("station", "the others may not know that this master speaks TLS", "err", err)
+			if err := c.restate(); err != nil {
+				c.gripes.warn("station", "the other masters may not know what this version can do", "err", err)
+			}
+			if c.following.CompareAndSwap(false, true) { // it may wait for others
+				go func() {
+					defer c.following.Store(false)
+					c.followKey(ctx)
+				}()
+			}
+			if err := c.agreeSessions(c.first()); err != nil {
+				c.gripes.warn("sessions", "cannot make the secret of session keys", "err", err)
 			}
 		}
 		for _, p := range c.all() {
@@ -677,7 +720,7 @@ const greetingTime = 10 * time.Second
 // receive handles a message in Salt's form; false ends the connection.
 func (c *Cluster) receive(tag string, data []byte) bool {
 	if c.cfg.Options.Isolated {
-		c.gripes.error("salt", "a master of Salt's wants to be a peer: in a cluster without a shared folder there can only be Brine's; to move over from Salt's, use a shared folder until all are", "tag", fmt.Sprintf("%.100q", tag))
+		c.gripes.error("salt", "a master of Salt's wants to be a peer: in a cluster without a shared folder there can only be Brine's; to move over from Salt's, use a shared folder until all are", "tag", fmt.Sprintf("%.100s", tag))
 		return false
 	}
 	if strings.HasPrefix(tag, tagPeer) {
@@ -687,7 +730,7 @@ func (c *Cluster) receive(tag string, data []byte) bool {
 	p := c.all()[from]
 	if !ok || p == nil {
 		c.gripes.warn("stranger", "an event of a master that cluster_peers does not name was dropped; name it there by its id, or remove this master from its cluster_peers",
-			"tag", fmt.Sprintf("%.100q", tag))
+			"tag", fmt.Sprintf("%.100s", tag))
 		return false
 	}
 	p.event(rest, data)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -14,7 +15,6 @@ import (
 	"time"
 
 	"brine/internal/atomicfile"
-	"brine/internal/crypt"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -61,7 +61,7 @@ func proofOf(token, nonce string) string {
 // nonce.
 func (c *Cluster) facts(nonce string) facts {
 	return facts{
-		id: c.cfg.ID, cluster: c.cfg.Options.ID, peers: c.cfg.Options.Peers, key: crypt.Fingerprint(c.secrets.Key.Public().PEM(), "sha256"),
+		id: c.cfg.ID, cluster: c.cfg.Options.ID, peers: c.cfg.Options.Peers, key: c.ring.Load().tag,
 		hashType: c.cfg.HashType, version: salt.Version, protocol: protocol, isolated: c.cfg.Options.Isolated, proof: proofOf(c.token, nonce), now: time.Now(),
 	}
 }
@@ -98,7 +98,7 @@ func (c *Cluster) parting() bool {
 // differences says why a peer cannot be one, in words that name the option,
 // what is here and what is there; "" if it can. nonce is what the peer was to
 // prove with.
-func (c *Cluster) differences(peer facts, nonce string) string {
+func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) string {
 	mine := c.facts("")
 	if mine.isolated != peer.isolated && mine.key == peer.key && mine.cluster == peer.cluster && c.parting() {
 		shares := mine.id
@@ -122,6 +122,9 @@ func (c *Cluster) differences(peer facts, nonce string) string {
 	differ("cluster_isolated_filesystem", fmt.Sprint(mine.isolated), fmt.Sprint(peer.isolated))
 	if mine.isolated && peer.isolated {
 		// Who is a member says the folder of their keys.
+		if mine.key != peer.key && c.kin(cert, peer.key) {
+			peer.key = mine.key // one of them is about to follow the other
+		}
 		differ("the fingerprint of cluster.pub (one of them is of another cluster: stop it, remove its cluster_pki_dir and cachedir, and let it join again)", mine.key, peer.key)
 		return strings.Join(out, "; ")
 	}

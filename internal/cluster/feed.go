@@ -261,6 +261,11 @@ func (f *feed) step(self string) (sent bool, err error) {
 	if b.To <= after {
 		return false, fmt.Errorf("nothing can be read behind change %d of %s", after, origin)
 	}
+	// After the changes were read, which may have secrets in them that were made
+	// because the peer was removed: its removal is on record before them.
+	if f.p.c.excluded(f.p.id) {
+		return false, errors.New("the peer was removed from the cluster")
+	}
 	f.mu.Lock()
 	f.sent[origin] = b.To
 	f.open++

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,6 +76,11 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 	if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
+	if len(cfg.Options.Peers) > 0 {
+		if err := cfg.Options.checkJoin(); err != nil {
+			return false, err
+		}
+	}
 	founder := len(cfg.Options.Peers) == 0 || cfg.ID < slices.Min(cfg.Options.Peers)
 	from := time.Now()
 	for told := false; ; told = true {
@@ -112,6 +118,9 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 // leaves the keys of the cluster in cluster_pki_dir. A master whose folder has
 // none does it when it starts. An error of kind Denied is the member's answer.
 func Join(cfg *Config, member string) error {
+	if err := cfg.Options.checkJoin(); err != nil {
+		return err
+	}
 	err := join(cfg, member)
 	var no *refusal
 	if errors.As(err, &no) {
@@ -313,6 +322,21 @@ func settle(cfg *Config, welcome *value.Dict) error {
 	if err != nil {
 		return err
 	}
+	// A member of an older version has no secret of sessions.
+	if s := welcome.Str("sessions"); s != "" {
+		if _, err := crypt.NewCrypticle(s); err != nil {
+			return fmt.Errorf("the secret of session keys that the member sent is invalid: %w", err)
+		}
+		if err := atomicfile.Write(filepath.Join(dir, SessionFile), []byte(s), 0o600, true); err != nil {
+			return err
+		}
+	}
+	var r rotation
+	if b := welcome.Bytes("rotation"); len(b) > 0 && json.Unmarshal(b, &r) == nil && r.Pub != "" {
+		if err := atomicfile.Write(filepath.Join(dir, RotationFile), b, 0o644, true); err != nil {
+			return err
+		}
+	}
 	for _, f := range []struct {
 		name    string
 		content []byte
@@ -368,6 +392,8 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 	case !conn.tls && c.allTLS():
 		return "", &refusal{fmt.Sprintf("the members of this cluster speak TLS, and %s does not: install the version there that the members have", id)}
 	}
+	ring := c.ring.Load()
+	// As it is in the file: its hash is what a joining master may demand.
 	clusterPub, err := os.ReadFile(filepath.Join(c.cfg.Options.PKIDir, keyName+".pub"))
 	if err != nil {
 		return "", err
@@ -380,7 +406,7 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 		return "", err
 	}
 	said.add(bare)
-	sig, err := c.secrets.Key.Sign(crypt.PKCS1v15SHA224, said.sum(tagDiscoverReply))
+	sig, err := ring.key.Sign(crypt.PKCS1v15SHA224, said.sum(tagDiscoverReply))
 	if err != nil {
 		return "", err
 	}
@@ -404,6 +430,11 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagJoin), d.Bytes("sig")); err != nil {
 		return "", &refusal{fmt.Sprintf("%s does not have the key that it shows", id)}
 	}
+	if r, removed, err := c.banned(id); err != nil {
+		return "", err
+	} else if removed {
+		return "", &refusal{fmt.Sprintf("%s was removed from this cluster (on %s, at %s): to let it join again, run brine cluster readmit %[1]s on a member", id, r.By, stampText(r.At))}
+	}
 	key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
 	if err != nil {
 		return "", &refusal{"the key of the connection cannot be read"}
@@ -425,8 +456,12 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 			members.Set(other, text)
 		}
 	}
-	welcome, err := msgpack.Marshal(value.DictOf("proof", said.proof(secret, tagJoinReply), "cluster_pem", c.secrets.Key.PEM(),
-		"cluster_pub", clusterPub, "aes", c.secrets.AES.Current(), "peers", members), msgpack.NewSpec)
+	rotated, err := json.Marshal(ring.rotation)
+	if err != nil {
+		return "", err
+	}
+	welcome, err := msgpack.Marshal(value.DictOf("proof", said.proof(secret, tagJoinReply), "cluster_pem", ring.key.PEM(),
+		"cluster_pub", clusterPub, "aes", c.secrets.AES.Current(), "sessions", c.secrets.Sessions.Current(), "rotation", rotated, "peers", members), msgpack.NewSpec)
 	if err != nil {
 		return "", err
 	}

@@ -303,7 +303,7 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagReply), d.Bytes("sig")); err != nil {
 		return nil, nil, refuse("the master at %s does not have the key that is in %s", p.id, c.secrets.peerPath(p.id))
 	}
-	if why := c.differences(theirs, na); why != "" {
+	if why := c.differences(theirs, na, conn.cert); why != "" {
 		return nil, nil, refuse("%s", why)
 	}
 	if why := c.skewed(theirs, asked, answered); why != "" {
@@ -559,7 +559,12 @@ func (c *Cluster) answerLink(ctx context.Context, conn *line, frames *event.Fram
 		return
 	}
 	if err != nil {
-		c.gripes.warn("link "+err.Error(), "a master that wants to be a peer was refused", "from", conn.RemoteAddr(), "reason", err)
+		host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+		key := "link from " + host
+		if why := (*refusal)(nil); errors.As(err, &why) {
+			key += " " + why.reason // each reason is reported; other errors may have a port in them
+		}
+		c.gripes.warn(key, "a master that wants to be a peer was refused", "from", conn.RemoteAddr(), "reason", err)
 		return
 	}
 	p.mu.Lock()
@@ -599,10 +604,13 @@ func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []b
 		return nil, nil, "", err
 	}
 	theirs := readFacts(d.Dict("facts"))
-	if conn.tls {
-		if why := c.vouch(conn, theirs.id); why != "" {
-			return nil, nil, "", errors.Join(&refusal{why}, c.write(conn, tagRefused, value.DictOf("reason", why)))
-		}
+	// Before anything is signed or told: without TLS anybody may say hello.
+	why := c.vouch(conn, theirs.id)
+	if why == "" && !conn.tls && c.cfg.Options.Isolated {
+		why = c.admitsOld(theirs.id)
+	}
+	if why != "" {
+		return nil, nil, "", errors.Join(&refusal{why}, c.write(conn, tagRefused, value.DictOf("reason", why)))
 	}
 	na, nb := d.Str("nonce"), nonce()
 	mine := c.facts(na).dict()
@@ -721,7 +729,7 @@ func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript
 		return nil, nil, fmt.Sprintf("%s does not have the key that is in %s", theirs.id, c.secrets.peerPath(theirs.id))
 	}
 	theirs.proof = d.Str("proof")
-	if why := c.differences(theirs, nb); why != "" {
+	if why := c.differences(theirs, nb, conn.cert); why != "" {
 		return nil, nil, why
 	}
 	var cipher *crypt.Crypticle
@@ -815,6 +823,9 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 			return err
 		}
 		if d.Has("ask") {
+			if c.excluded(p.id) {
+				return errors.New("the peer was removed from the cluster")
+			}
 			number, what := d.Int("ask"), d.Str("what")
 			data := value.NewDict(1)
 			if what == askPresent {

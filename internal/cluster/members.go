@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -155,26 +153,4 @@ func (c *Cluster) first() bool {
 		}
 	}
 	return true
-}
-
-// Remove takes a peer out of the cluster: its key is deleted, here and, without
-// a shared folder, by and by at all others.
-func (c *Cluster) Remove(id string) error {
-	switch {
-	case salt.CheckID(id) != nil:
-		return salt.Errorf(salt.Invalid, "%.100q is the id of no master", id)
-	case id == c.cfg.ID:
-		return salt.Errorf(salt.Invalid, "%s is this master itself: remove it at another one, and stop it", id)
-	}
-	err := os.Remove(c.secrets.peerPath(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return salt.Errorf(salt.NotFound, "there is no master %s in the cluster", id)
-	}
-	if err == nil {
-		err = c.forgetStation(id)
-	}
-	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot remove %s from the cluster: %w", id, err)
-	}
-	return nil
 }

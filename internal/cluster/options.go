@@ -90,6 +90,20 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 // whoever has heard a master join.
 const minSecret = 16
 
+// joinSecret is the least number of hexadecimal digits of a secret by which a
+// master joins a cluster whose fingerprint it does not know: it proves the secret
+// to whoever answers, who can try weak ones at leisure.
+const joinSecret = 32
+
+// checkJoin refuses to join with what whoever answers could guess.
+func (o *Options) checkJoin() error {
+	hexadecimal := strings.Trim(o.Secret, "0123456789abcdefABCDEF") == ""
+	if o.Fingerprint == "" && (len(o.Secret) < joinSecret || !hexadecimal) {
+		return salt.Errorf(salt.Invalid, "cluster_secret has not %d hexadecimal digits at least, and cluster_pub_fingerprint is empty: a false member could guess the secret. Set cluster_pub_fingerprint (sha256sum of cluster.pub on a member), or make a new secret there with brine cluster rotate-secret", joinSecret)
+	}
+	return nil
+}
+
 func isFingerprint(s string) bool {
 	b, err := hex.DecodeString(s)
 	return err == nil && len(b) == sha256.Size
@@ -130,7 +144,7 @@ const (
 // Common are the files and folders in cluster_pki_dir that the members have in
 // common, but for the key pair of the cluster and the keys of minions.
 func Common() []string {
-	return []string{peersFolder, stationsFolder, sharesFolder, rosterFile, aesFile, SecretFile}
+	return []string{peersFolder, stationsFolder, sharesFolder, rosterFile, aesFile, SecretFile, SessionFile, removedFolder, RotationFile}
 }
 
 // OwnDir is where a master keeps what is its own in a cachedir that it shares,

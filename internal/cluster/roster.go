@@ -49,6 +49,10 @@ type station struct {
 	Draining bool           `json:"draining,omitempty"`
 	// TLS says that other masters are to speak with it by TLS alone.
 	TLS bool `json:"tls,omitempty"`
+	// Sessions says that its version computes session keys from SessionFile.
+	Sessions bool `json:"sessions,omitempty"`
+	// Key is the fingerprint of the key of the cluster that it uses.
+	Key string `json:"key,omitempty"`
 	// Since is when it was told to drain.
 	Since time.Time `json:"since,omitzero"`
 }
@@ -118,7 +122,7 @@ func (c *Cluster) stand() error {
 		return err
 	}
 	old, err := c.readStation(c.cfg.ID)
-	now := station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since, TLS: c.cfg.Options.Isolated}
+	now := station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since, TLS: c.cfg.Options.Isolated, Sessions: c.cfg.Options.Isolated, Key: c.ring.Load().tag}
 	if err == nil && reflect.DeepEqual(old, now) {
 		return nil
 	}
@@ -195,14 +199,15 @@ func (c *Cluster) weigh(now time.Time) {
 // work is what the processors of a machine have done since it was started.
 type work struct{ busy, total int64 }
 
-// standByTLS says anew that this master speaks TLS, if one of a version that has
-// none has written what is known of it.
-func (c *Cluster) standByTLS() error {
+// restate says again what this master's version can do and which key of the
+// cluster it has, if the file says otherwise.
+func (c *Cluster) restate() error {
 	s, err := c.readStation(c.cfg.ID)
-	if err != nil || s.TLS {
+	tag := c.ring.Load().tag
+	if err != nil || s.TLS && s.Sessions && s.Key == tag {
 		return nil // what is not there, as when it leaves, stays away
 	}
-	s.TLS = true
+	s.TLS, s.Sessions, s.Key = true, true, tag
 	return c.writeStation(c.cfg.ID, s)
 }
 
@@ -281,7 +286,7 @@ func (c *Cluster) refreshRoster(now time.Time) error {
 		return nil
 	}
 	next := roster.List{Cluster: c.cfg.Options.ID, Version: max(now.UnixMicro(), l.list.Version+1), Members: want}
-	signed, err := next.Sign(c.secrets.Key)
+	signed, err := next.Sign(c.Key())
 	if err != nil {
 		return err
 	}
@@ -310,7 +315,7 @@ func (c *Cluster) readRoster() error {
 	if err != nil {
 		return err
 	}
-	got, err := roster.Open(b, c.secrets.Key.Public())
+	got, err := roster.Open(b, c.Key().Public())
 	if err != nil {
 		c.gripes.warn("roster", "the list of masters for minions cannot be used; a new one is made", "file", c.RosterFile(), "err", err)
 		return nil

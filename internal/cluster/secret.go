@@ -53,10 +53,18 @@ func (c *Cluster) secretTag() string {
 	return tagOf(s)
 }
 
+// isTag reports whether a witness that shows a tag has the secret as it is now: that
+// of witnesses or, in an older version, the one by which masters join.
+func (c *Cluster) isTag(tag string) bool {
+	s, err := c.cfg.Options.secret()
+	return err == nil && tag != "" && (tag == tagOf(WitnessSecret(s)) || tag == tagOf(s))
+}
+
 // SecretTime bounds the wait for members that are to take a new secret.
 const SecretTime = 10 * time.Second
 
-// RotateSecret replaces the secret that masters must know to join. It returns
+// RotateSecret replaces the secret that masters must know to join, the secret of
+// session keys and the key of publications. It returns
 // which members and witnesses have it then, and which will have it when they are
 // back.
 func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err error) {
@@ -70,6 +78,9 @@ func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err er
 		return nil, nil, salt.Errorf(salt.Unavailable, "cannot replace the secret of the cluster: %w", err)
 	}
 	c.log.Info("the secret was replaced that masters must know to join", "cluster", c.cfg.Options.ID)
+	if err := c.renew(); err != nil {
+		return nil, nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, SecretTime)
 	defer cancel()
 	mine := c.secretTag()

@@ -24,6 +24,10 @@ const (
 	aesFile = ".aes"
 )
 
+// SessionFile, in cluster_pki_dir, has the secret that the session keys of
+// minions are computed from.
+const SessionFile = ".sessions"
+
 // Secrets are the keys that the masters of a cluster have in common, and those
 // by which they know each other. All of it is in cluster_pki_dir, and whatever
 // is missing is made so that of several masters that start at the same moment
@@ -32,9 +36,12 @@ type Secrets struct {
 	dir string
 	id  string
 	own *crypt.PrivateKey
-	// Key is the cluster's key pair.
+	// Key is the cluster's key pair as it was when the master started; see
+	// Cluster.Key.
 	Key *crypt.PrivateKey
 	AES *AES
+	// Sessions is the secret of the session keys of minions, in the same form.
+	Sessions *AES
 }
 
 // OpenSecrets takes over the keys in dir, or makes them, and leaves the public
@@ -48,7 +55,7 @@ func OpenSecrets(dir, id string, own *crypt.PrivateKey, ownPub []byte, pass stri
 			return nil, salt.Errorf(salt.Unavailable, "cannot make a folder of the cluster: %w", err)
 		}
 	}
-	s := &Secrets{dir: dir, id: id, own: own, AES: &AES{path: filepath.Join(dir, aesFile)}}
+	s := &Secrets{dir: dir, id: id, own: own, AES: &AES{path: filepath.Join(dir, aesFile)}, Sessions: &AES{path: filepath.Join(dir, SessionFile)}}
 	if err := s.leaveKey(ownPub); err != nil {
 		return nil, err
 	}
@@ -101,7 +108,7 @@ func sharedKey(dir, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey,
 			return nil, err
 		}
 	}
-	k, err := crypt.LoadOwn(path, pass)
+	k, err := crypt.LoadOwn(path, pass, log)
 	if err != nil {
 		return nil, err
 	}
@@ -110,14 +117,17 @@ func sharedKey(dir, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey,
 	if errors.Is(err, fs.ErrNotExist) {
 		return k, crypt.WritePublic(public, k.Public())
 	}
+	if err == nil && !pub.Equal(k.Public()) && isRotated(dir, k.Public()) {
+		return k, atomicfile.Write(public, k.Public().PEM(), 0o644, true) // the process ended in between
+	}
 	if err == nil && !pub.Equal(k.Public()) {
 		err = salt.Errorf(salt.Invalid, "%s does not belong to %s: copy both from the same place, or remove the .pub file", public, path)
 	}
 	return k, err
 }
 
-// AES is the key of publications, one for the cluster, in a file that any
-// master may replace.
+// AES is a key of the cluster, that of publications or that of sessions, in a
+// file that any master may replace.
 type AES struct {
 	path string
 
@@ -182,7 +192,15 @@ func (a *AES) Age(now time.Time) (time.Duration, error) {
 // Replace makes a new key.
 func (a *AES) Replace() error {
 	if err := atomicfile.Write(a.path, []byte(crypt.NewKey()), 0o600, true); err != nil {
-		return fmt.Errorf("cannot replace the AES key of the cluster: %w", err)
+		return fmt.Errorf("cannot replace a key of the cluster: %w", err)
 	}
 	return nil
+}
+
+// isRotated reports whether a key of the cluster is the one that counts since it was
+// replaced.
+func isRotated(dir string, k *crypt.PublicKey) bool {
+	c := &Cluster{cfg: Config{Options: Options{PKIDir: dir}}}
+	r, ok, err := c.readRotation()
+	return err == nil && ok && crypt.CleanKey(r.Pub) == crypt.CleanKey(string(k.PEM()))
 }

@@ -36,6 +36,7 @@ func (c *Cluster) Describe(fn func() *value.Dict) {
 		d.Set("roster", version)
 		d.Set("leads", c.Leads())
 		d.Set("secret", c.secretTag())
+		d.Set("key", c.ring.Load().tag)
 		if c.badge != nil {
 			d.Set("certificate", stampText(c.badge.ends()))
 		}

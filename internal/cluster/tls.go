@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,12 +48,14 @@ const (
 type badge struct {
 	id, cluster string
 	key         *ecdsa.PrivateKey
-	sign        *crypt.PrivateKey // the cluster's key; nil: the certificate is as it is
 	now         func() time.Time
 
 	mu   sync.Mutex
-	cert *tls.Certificate
-	made time.Time
+	sign *crypt.PrivateKey // the cluster's key; nil: the certificate is as it is
+	// chain has the endorsements of the cluster's key.
+	chain []endorsement
+	cert  *tls.Certificate
+	made  time.Time
 }
 
 func newBadge(id, cluster string, sign *crypt.PrivateKey) (*badge, error) {
@@ -65,8 +68,15 @@ func newBadge(id, cluster string, sign *crypt.PrivateKey) (*badge, error) {
 	return b, err
 }
 
+// resign has the next certificate be signed by another key of the cluster.
+func (b *badge) resign(sign *crypt.PrivateKey, chain []endorsement) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.sign, b.chain, b.cert = sign, chain, nil
+}
+
 // issue makes a certificate, which the cluster's key signs.
-func issue(sign *crypt.PrivateKey, cluster, id string, pub any, now time.Time) ([]byte, error) {
+func issue(sign *crypt.PrivateKey, chain []endorsement, cluster, id string, pub any, now time.Time) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, err
@@ -76,6 +86,13 @@ func issue(sign *crypt.PrivateKey, cluster, id string, pub any, now time.Time) (
 		NotBefore: now.Add(-certificateTime), NotAfter: now.Add(certificateTime),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true, SignatureAlgorithm: x509.SHA256WithRSA,
+	}
+	if len(chain) > 0 {
+		b, err := json.Marshal(chain)
+		if err != nil {
+			return nil, err
+		}
+		c.ExtraExtensions = []pkix.Extension{{Id: chainID, Value: b}}
 	}
 	by := &x509.Certificate{Subject: pkix.Name{Organization: []string{cluster}, CommonName: "cluster"}}
 	return x509.CreateCertificate(rand.Reader, c, by, pub, sign.Signer())
@@ -89,7 +106,7 @@ func (b *badge) certificate() (*tls.Certificate, error) {
 	if age := now.Sub(b.made); b.cert != nil && (b.sign == nil || age >= -time.Hour && age < certificateRenew) {
 		return b.cert, nil
 	}
-	der, err := issue(b.sign, b.cluster, b.id, b.key.Public(), now)
+	der, err := issue(b.sign, b.chain, b.cluster, b.id, b.key.Public(), now)
 	if err != nil {
 		return nil, salt.Errorf(salt.Internal, "cannot make a certificate of the cluster: %w", err)
 	}
@@ -263,6 +280,18 @@ func (c *Cluster) allTLS() bool {
 	return true
 }
 
+// admitsOld says why a master that speaks no TLS is not answered; "" if it may be
+// a member of a version without.
+func (c *Cluster) admitsOld(id string) string {
+	if c.allTLS() {
+		return "the members of this cluster speak TLS: install the version there that they have"
+	}
+	if _, err := c.secrets.PeerKey(id); err != nil {
+		return fmt.Sprintf("%.100q %s of this master", id, notMember)
+	}
+	return ""
+}
+
 // vouch says what is against the certificate of a connection from a master that
 // says who it is; "" if nothing is.
 func (c *Cluster) vouch(l *line, id string) string {
@@ -272,7 +301,7 @@ func (c *Cluster) vouch(l *line, id string) string {
 	case salt.CheckID(id) != nil:
 		return fmt.Sprintf("%.100q is the id of no master", id)
 	case l.tls:
-		return checkCertificate(l.cert, c.secrets.Key.Public(), c.cfg.Options.ID, id, time.Now())
+		return c.checkMember(l.cert, id)
 	case c.needsTLS(id):
 		return fmt.Sprintf("%.100q has spoken TLS and does not any more: somebody else may be at its address, or an older version was installed there; install the one that the others have", id)
 	}
@@ -289,7 +318,7 @@ func (p *peer) dialLine(ctx context.Context) (*line, error) {
 	}
 	conn.SetDeadline(time.Now().Add(handshakeTime))
 	l, err := c.badge.call(ctx, conn, func(cert *x509.Certificate) string {
-		return checkCertificate(cert, c.secrets.Key.Public(), c.cfg.Options.ID, p.id, time.Now())
+		return c.checkMember(cert, p.id)
 	})
 	if err == nil {
 		return l, nil

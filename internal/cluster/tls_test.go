@@ -197,7 +197,7 @@ func FuzzCertificate(f *testing.F) {
 		f.Fatal(err)
 	}
 	keys, _ := testKeys()
-	forged, err := issue(keys[1], "main", "a", key.Public(), time.Now())
+	forged, err := issue(keys[1], nil, "main", "a", key.Public(), time.Now())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -171,6 +171,7 @@ func FuzzReceive(f *testing.F) {
 	}
 	f.Add(hello)
 	c := &Cluster{cfg: Config{ID: "b"}, log: quiet(), secrets: b, gripes: newGripes(quiet()), host: &host{}, origins: map[string]string{}}
+	c.ring.Store(newKeyring(b.Key, rotation{}))
 	p := newPeer(c, "a")
 	c.peers.Store(&map[string]*peer{"a": p})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -178,7 +179,7 @@ func FuzzReceive(f *testing.F) {
 			c.receive(tag, data)
 		}
 		if _, d, err := hear(b); err == nil {
-			c.differences(readFacts(d.Dict("facts")), "")
+			c.differences(readFacts(d.Dict("facts")), "", nil)
 		}
 		p.takeItem(b)
 	})

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ import (
 //	W: brine/witness/proof  {proof}  or  brine/witness/refused {reason}
 //
 // Each proof is an HMAC over all that was said until then, and over the
-// connection by TLS, with the secret of the cluster; the signature is by the key
+// connection by TLS, with the secret of witnesses (WitnessSecret); the signature is by the key
 // by which members know M. The first time the secret says who is at the other
 // end. M notes the key then that W has shown by TLS, and W the keys of all members
 // of which M tells it; from then on either is known by its key, also when the
@@ -69,7 +70,8 @@ type WitnessOptions struct {
 	ID        string   `salt:"id" default:"" doc:"address or name of this witness, by which cluster_voters names it" change:"restart"`
 	Interface string   `salt:"interface" default:"0.0.0.0" doc:"address to listen on" change:"restart"`
 	Cluster   string   `salt:"cluster_id" default:"" doc:"name of the cluster" change:"restart"`
-	Secret    string   `salt:"cluster_secret" default:"" doc:"the secret of the cluster" change:"restart"`
+	Witness   string   `salt:"cluster_witness_secret" default:"" doc:"the secret of the witnesses of the cluster: brine cluster witness-secret on a master shows it" change:"restart"`
+	Secret    string   `salt:"cluster_secret" default:"" doc:"the secret by which masters join, in place of cluster_witness_secret: whoever reads it can join" change:"restart"`
 	Voters    []string `salt:"cluster_voters" default:"[]" doc:"those whose majority gives the lease, the same list as on the masters" change:"restart"`
 	Port      int      `salt:"cluster_pool_port" default:"4520" doc:"port on which masters ask" change:"restart"`
 	Folder    string   `salt:"cachedir" default:"/var/lib/brine/witness" doc:"folder for the one file that a witness has" change:"restart"`
@@ -80,8 +82,12 @@ func (o *WitnessOptions) Check() error {
 	switch {
 	case o.Cluster == "":
 		return salt.Errorf(salt.Invalid, "cluster_id is not set: the name of the cluster whose witness this is")
-	case len(o.Secret) < minSecret:
-		return salt.Errorf(salt.Invalid, "cluster_secret must have %d characters at least: that of the cluster", minSecret)
+	case o.Witness == "" && o.Secret == "":
+		return salt.Errorf(salt.Invalid, "cluster_witness_secret is not set: brine cluster witness-secret on a master shows it")
+	case o.Witness != "" && len(o.Witness) < minSecret:
+		return salt.Errorf(salt.Invalid, "cluster_witness_secret must have %d characters at least: brine cluster witness-secret on a master shows it", minSecret)
+	case o.Witness == "" && len(o.Secret) < minSecret:
+		return salt.Errorf(salt.Invalid, "cluster_secret must have %d characters at least: that of the cluster; or set cluster_witness_secret", minSecret)
 	case len(o.Voters) == 0:
 		return salt.Errorf(salt.Invalid, "cluster_voters is not set: the same list as on the masters, with this witness (%q) in it", o.ID)
 	case !slices.Contains(o.Voters, o.ID):
@@ -131,7 +137,14 @@ func NewWitness(o WitnessOptions, log *slog.Logger) (*Witness, error) {
 	if w.badge, err = witnessBadge(o.Folder, o.ID); err != nil {
 		return nil, err
 	}
-	if w.known, err = openAcquaintance(filepath.Join(o.Folder, knownFile), o.Secret); err != nil {
+	secret, joining := o.Witness, ""
+	if secret == "" && strings.HasPrefix(o.Secret, witnessPrefix) {
+		secret = o.Secret
+	} else if secret == "" {
+		secret, joining = WitnessSecret(o.Secret), o.Secret
+		log.Warn("the configuration of this witness has the secret by which masters join: replace cluster_secret by cluster_witness_secret, which brine cluster witness-secret on a master shows")
+	}
+	if w.known, err = openAcquaintance(filepath.Join(o.Folder, knownFile), secret, joining); err != nil {
 		return nil, err
 	}
 	if w.listener, err = net.Listen("tcp", net.JoinHostPort(o.Interface, strconv.Itoa(o.Port))); err != nil {
@@ -196,10 +209,10 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 	said.add(hello)
 	id := d.Str("id")
 	refuse := func(kind, reason string) error {
-		w.gripes.warn("refused "+kind, "somebody was refused", "from", raw.RemoteAddr(), "id", fmt.Sprintf("%.100q", id), "reason", reason)
+		w.gripes.warn("refused "+kind, "somebody was refused", "from", raw.RemoteAddr(), "id", fmt.Sprintf("%.100s", id), "reason", reason)
 		return writeSaid(conn, tagWitnessRefused, value.DictOf("reason", reason), nil)
 	}
-	secret, tlsOnly := w.known.terms()
+	secret, joining, tlsOnly := w.known.terms()
 	switch {
 	case d.Str("cluster") != w.o.Cluster:
 		return refuse("cluster", fmt.Sprintf("cluster_id is %q here and %.100q there", w.o.Cluster, d.Str("cluster")))
@@ -211,6 +224,7 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 	answer := value.DictOf("nonce", nonce())
 	if conn.tls {
 		answer.Set("id", w.o.ID)
+		answer.Set("derived", true) // it takes the secret of witnesses
 	}
 	if err := writeSaid(conn, tagWitness, answer, &said); err != nil {
 		return err
@@ -220,6 +234,9 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 		return err
 	}
 	knows := hmac.Equal(d.Bytes("proof"), said.proof(secret, labelMaster))
+	if !knows && joining != "" && hmac.Equal(d.Bytes("proof"), said.proof(joining, labelMaster)) {
+		knows, secret = true, joining // a master of a version that has no secret of witnesses
+	}
 	a := asking{id: id, member: conn.tls && w.known.signed(id, said.sum(labelSign), d.Bytes("sig"))}
 	if !knows && !a.member {
 		return refuse("secret", "it does not know cluster_secret, and is none of the masters that this witness has been told of")
@@ -229,7 +246,7 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 		return err
 	}
 	if !conn.tls {
-		w.gripes.warn("old "+id, "a master speaks without TLS: it is of an older version, or takes this witness for one", "id", fmt.Sprintf("%.100q", id), "from", raw.RemoteAddr())
+		w.gripes.warn("old "+id, "a master speaks without TLS: it is of an older version, or takes this witness for one", "id", fmt.Sprintf("%.100s", id), "from", raw.RemoteAddr())
 	}
 	t, err := newTalk(conn, frames, secret, said)
 	if err != nil {
@@ -304,7 +321,7 @@ func (w *Witness) learn(a asking, d *value.Dict) *value.Dict {
 	w.endIf(func(old asking) bool {
 		return secret && !old.member && old.id != a.id || members && !w.known.has(old.id)
 	})
-	now, _ := w.known.terms()
+	now, _, _ := w.known.terms()
 	return value.DictOf("secret", tagOf(now))
 }
 

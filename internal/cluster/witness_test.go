@@ -19,7 +19,7 @@ import (
 	"brine/internal/value"
 )
 
-const witnessSecret = "a secret of the tests"
+const witnessSecret = "7ef7697a5ec2e70f7e5755ecd0123456"
 
 func runWitness(t *testing.T, dir, secret string) (w *Witness, stop func()) {
 	t.Helper()
@@ -83,7 +83,7 @@ func TestWitness(t *testing.T) {
 	at := w.Addr().String()
 	good := newTeller(t, at, "a", "test", witnessSecret, 0)
 	good.answers(t, "at first", "")
-	if up, byTLS, knows := good.state(); !up || !byTLS || knows != tagOf(witnessSecret) {
+	if up, byTLS, knows := good.state(); !up || !byTLS || knows != tagOf(WitnessSecret(witnessSecret)) {
 		t.Errorf("up %v, by TLS %v, knows %q", up, byTLS, knows)
 	}
 	newTeller(t, at, "a", "test", witnessSecret+"s", 1).answers(t, "another secret", "does not know cluster_secret")
@@ -160,7 +160,7 @@ func TestWitnessRemembers(t *testing.T) {
 	b.answers(t, "b, which has not heard of it", "")
 	b.t.conn.Close()
 	b.answers(t, "b, which has not heard of it and comes again", "")
-	if secret, _ := w.known.terms(); secret != second {
+	if secret, _, _ := w.known.terms(); secret != WitnessSecret(second) {
 		t.Errorf("an older secret counts: %q", secret)
 	}
 	late.answers(t, "who knows the first secret alone", "does not know cluster_secret")
@@ -169,7 +169,7 @@ func TestWitnessRemembers(t *testing.T) {
 	a.now.secret, a.now.secretFrom = third, told.Add(time.Minute)
 	w, stop = runWitness(t, dir, witnessSecret)
 	a.answers(t, "a with a secret of which the witness has not heard", "")
-	if secret, _ := w.known.terms(); secret != third {
+	if secret, _, _ := w.known.terms(); secret != WitnessSecret(third) {
 		t.Errorf("it has not learned the secret: %q", secret)
 	}
 	newTeller(t, at, "c", "test", third, 1).answers(t, "one that has joined with the new secret", "")
@@ -189,7 +189,7 @@ func TestWitnessRemembers(t *testing.T) {
 	a.now.secretFrom = time.Now()
 	a.told = ""
 	a.answers(t, "a again", "")
-	if secret, _ := w.known.terms(); secret != third {
+	if secret, _, _ := w.known.terms(); secret != WitnessSecret(third) {
 		t.Errorf("it believes a clock: %q", secret)
 	}
 	stop()
@@ -338,18 +338,18 @@ func FuzzTidings(f *testing.F) {
 		if len(news.secret) < minSecret || len(news.secret) > maxSecret || len(news.members) == 0 || len(news.members) > maxMasters {
 			t.Fatalf("taken: %+v", news)
 		}
-		a, err := openAcquaintance(filepath.Join(t.TempDir(), knownFile), witnessSecret)
+		a, err := openAcquaintance(filepath.Join(t.TempDir(), knownFile), witnessSecret, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := a.learn(news, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		again, err := openAcquaintance(a.path, witnessSecret)
+		again, err := openAcquaintance(a.path, witnessSecret, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if was, _ := a.terms(); again.d.Secret != was || again.names() != a.names() {
+		if was, _, _ := a.terms(); again.d.Secret != was || again.names() != a.names() {
 			t.Fatalf("%+v is kept as %+v", a.d, again.d)
 		}
 	})

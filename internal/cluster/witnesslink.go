@@ -47,6 +47,9 @@ type witnessLink struct {
 	t     *talk
 	told  string // mark of the tidings that it has got on this connection
 	knows string // tag of the secret that it has, as it says; "" if it has not
+	// derives says that it takes the secret of witnesses, which older versions do
+	// not until a master has told them.
+	derives bool
 }
 
 // ask asks one question at a time, and tells before what has changed.
@@ -84,7 +87,11 @@ func (l *witnessLink) try(ctx context.Context, arg *value.Dict) (d *value.Dict, 
 		return nil, err
 	}
 	if l.t == nil {
-		if l.t, err = l.dial(ctx, now.secret); err != nil {
+		l.t, err = l.dial(ctx, WitnessSecret(now.secret))
+		if salt.KindOf(err) == salt.Denied && !l.derives {
+			l.t, err = l.dial(ctx, now.secret)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -173,6 +180,7 @@ func (l *witnessLink) dial(ctx context.Context, secret string) (_ *talk, err err
 	if there := d.Str("id"); conn.tls && there != l.witness {
 		return nil, salt.Errorf(salt.Invalid, "cluster_voters names %s, but the witness there has the id %.100q", l.witness, there)
 	}
+	l.derives = d.Bool("derived")
 	said.add(hello)
 	proof := value.DictOf("proof", said.proof(secret, labelMaster))
 	if conn.tls {
@@ -304,7 +312,7 @@ func (c *Cluster) informed(ctx context.Context, witness string) (bool, error) {
 	if err == nil && up && !byTLS {
 		err = salt.Errorf(salt.Unavailable, "it speaks no TLS, and learns no secret")
 	}
-	return err == nil && knows == c.secretTag(), err
+	return err == nil && c.isTag(knows), err
 }
 
 // Voter is how one of cluster_voters is, as this master sees it.
@@ -331,7 +339,6 @@ func (c *Cluster) Voters(ctx context.Context) (voters []Voter) {
 		return nil
 	}
 	outside := c.outside()
-	mine := c.secretTag()
 	for _, id := range c.cfg.Options.Voters {
 		v := Voter{ID: id, Witness: slices.Contains(outside, id), Why: s.Silent[id]}
 		if a, ok := s.Voters[id]; ok {
@@ -341,7 +348,7 @@ func (c *Cluster) Voters(ctx context.Context) (voters []Voter) {
 			v.TLS = p.member().TLS
 		} else if l := c.witnesses[id]; v.Witness && l != nil {
 			_, byTLS, knows := l.state()
-			v.TLS, v.Secret = byTLS, knows == mine
+			v.TLS, v.Secret = byTLS, c.isTag(knows)
 		} else {
 			v.TLS = true
 		}

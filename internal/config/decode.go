@@ -114,26 +114,19 @@ func partsOf(st reflect.Value) []reflect.Value {
 // them declare is set in all. What the tree does not set gets its default. A
 // null counts as not set, unless null is the default.
 //
-// All faults are reported in one error; unknown options are logged.
+// All faults are reported in one error. Names that nobody declares are
+// WarnUnknown's.
 func Decode(t *Tree, ptr any) error {
 	opts, parts, err := options(ptr)
 	if err != nil {
 		return err
 	}
 	var faults []error
-	known := map[string]bool{}
 	for _, o := range opts {
-		for _, f := range o.slots {
-			known[o.name] = true
-			for _, a := range f.Alias {
-				known[a] = true
-			}
-		}
 		if err := t.decode(o); err != nil {
 			faults = append(faults, err)
 		}
 	}
-	t.warnUnknown(known)
 	all := faultList{}
 	all.stage(faults...)
 	for _, p := range parts {
@@ -194,9 +187,26 @@ func (t *Tree) blame(err error) []error {
 	return out
 }
 
-// warnUnknown logs names that neither Brine nor Salt knows. A name with a dot
-// or colon belongs to a module of the user's own, such as mysql.host.
-func (t *Tree) warnUnknown(declared map[string]bool) {
+// WarnUnknown logs the options in the tree that neither Brine nor Salt knows;
+// declare are the structs with Brine's. It is for daemons: a program that only
+// answers would say it each time. A name with a dot or colon belongs to a module
+// of the user's own, such as mysql.host.
+func (t *Tree) WarnUnknown(declare ...any) {
+	declared := map[string]bool{}
+	for _, ptr := range declare {
+		opts, _, err := options(ptr)
+		if err != nil {
+			continue // Decode reports it
+		}
+		for _, o := range opts {
+			declared[o.name] = true
+			for _, s := range o.slots {
+				for _, a := range s.Alias {
+					declared[a] = true
+				}
+			}
+		}
+	}
 	all := append(slices.Collect(maps.Keys(declared)), knownNames()...)
 	slices.Sort(all)
 	for _, k := range t.Values.Keys() {

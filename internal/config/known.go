@@ -16,6 +16,9 @@ var knownText string
 func knownNames() []string { return strings.Fields(knownText) }
 
 func isKnown(name string) bool {
+	if strings.HasPrefix(name, "saltgui_") { // SaltGUI reads them by wheel config.values
+		return true
+	}
 	_, ok := slices.BinarySearch(knownNames(), name)
 	return ok
 }

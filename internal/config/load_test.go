@@ -19,6 +19,7 @@ import (
 
 	"brine/internal/value"
 	"brine/internal/yaml"
+	"brine/test/tools"
 )
 
 var update = flag.Bool("update", false, "rewrite what testdata expects")
@@ -87,12 +88,14 @@ func run(t *testing.T, dir string, k Kind) map[string]string {
 	var err2 error
 	if k == MasterKind {
 		var m *Master
+		tree.WarnUnknown(&Master{})
 		if m, err2 = NewMaster(tree, box, log); err2 == nil {
 			f := m.Files
 			got["paths"] = lines(f.ID, f.PKIDir, f.CacheDir, f.SockDir, f.PIDFile, f.ExtensionModules, f.TokenDir, m.Log.File, m.Events.SockDir, m.Keys.AutosignFile)
 		}
 	} else {
 		var m *Minion
+		tree.WarnUnknown(&Minion{})
 		if m, err2 = NewMinion(tree, box, false, log); err2 == nil {
 			f := m.Files
 			got["paths"] = lines(f.ID, f.PKIDir, f.CacheDir, f.SockDir, f.PIDFile, f.ExtensionModules, m.Log.File, m.Events.SockDir)
@@ -183,14 +186,7 @@ print(json.dumps(out))
 
 // TestMergeAsSalt asks real Salt to read the same files.
 func TestMergeAsSalt(t *testing.T) {
-	stock := os.Getenv("BRINE_STOCK_SALT")
-	if stock == "" {
-		t.Skip("BRINE_STOCK_SALT names no source tree of Salt")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	stock, python := tools.StockSalt(t)
 	kinds := map[string]Kind{}
 	args := []string{"-W", "ignore", "-c", stockMerge}
 	for _, name := range []string{"empty", "missing", "order", "nested", "schedule", "types", "unknown", "tabs", "duplicate", "list", "binary", "python_tag", "nulls", "doors", "paths", "loop", "directory", "many", "masters"} {

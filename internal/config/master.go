@@ -21,6 +21,7 @@ import (
 	"brine/internal/pillar/gitpillar"
 	"brine/internal/profile"
 	"brine/internal/reactor"
+	"brine/internal/render"
 	"brine/internal/returner"
 	"brine/internal/top"
 	"brine/internal/transport"
@@ -48,6 +49,7 @@ type Master struct {
 	Elsewhere backends.Options
 	Top       top.Options
 	Pillar    pillar.Options
+	Templates render.Limits
 	Reactor   reactor.Options
 	Returns   master.EventReturnOptions
 	GitPillar gitpillar.Options
@@ -79,6 +81,24 @@ type MasterFiles struct {
 	ConfFile string
 }
 
+// Parts returns what a master is made of, without the transports that it
+// serves. t is what m was read from.
+func (m *Master) Parts(t *Tree) (master.Config, error) {
+	opts, err := Dump(t, m)
+	if err != nil {
+		return master.Config{}, err
+	}
+	f := m.Files
+	opts.Set("conf_file", f.ConfFile)
+	opts.Set("__role", "master")
+	return master.Config{
+		ID: f.ID, MasterID: f.MasterID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, User: f.User,
+		Options: m.Options, Auth: m.Auth, Channel: m.Channel, Publish: m.Publish, Keys: m.Keys, Cache: m.Cache, Client: m.Client,
+		Jobs: m.Jobs, Returners: m.Returners, Cluster: m.Cluster, Interface: m.Network.Interface, Events: m.Events, Files: m.Served,
+		Backends: m.Elsewhere, Top: m.Top, Pillar: m.Pillar, Templates: m.Templates, GitPillar: m.GitPillar, Reactor: m.Reactor, EventReturn: m.Returns, Opts: opts,
+	}, nil
+}
+
 const masterLog = "/var/log/salt/master"
 
 // usual returns the defaults that a part cannot know.
@@ -92,11 +112,11 @@ func (*Master) usual() map[string]any {
 func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 	m := &Master{}
 	faults := faultList{}
+	t.checkLog()
 	faults.stage(t.normalize()...)
 	faults.stage(Decode(t, m))
 	faults.stage(t.checkTransport(m.Network.Transport)...)
 	faults.stage(t.checkWords()...)
-	faults.stage(t.checkLog(&m.Log)...)
 	f := &m.Files
 	id, err := f.identify(machine, f.RootDir, false, log)
 	faults.stage(t.blame(err)...)
@@ -115,6 +135,7 @@ func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
 	if m.Pillar.Roots == nil {
 		m.Pillar.Roots = pillar.UsualRoots()
 	}
+	m.Log.Chosen = t.Values.At("log_file") != nil
 	m.Log.File = t.logFile(m.Log.File, f.LogDir, masterLog)
 	f.SockDir = sockDir(f.SockDir, f.CacheDir)
 	m.Events.SockDir = f.SockDir

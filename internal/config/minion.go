@@ -19,6 +19,7 @@ import (
 	"brine/internal/pillar"
 	"brine/internal/pillar/gitpillar"
 	"brine/internal/profile"
+	"brine/internal/render"
 	"brine/internal/returner"
 	"brine/internal/top"
 	"brine/internal/transport"
@@ -40,6 +41,7 @@ type Minion struct {
 	Pillar    pillar.Options
 	GitPillar gitpillar.Options
 	Top       top.Options
+	Templates render.Limits
 	Output    output.Options
 	Profile   profile.Options
 	Returners returner.MinionOptions
@@ -83,11 +85,11 @@ func (*Minion) usual() map[string]any {
 func NewMinion(t *Tree, machine Machine, saveID bool, log *slog.Logger) (*Minion, error) {
 	m := &Minion{}
 	faults := faultList{}
+	t.checkLog()
 	faults.stage(t.normalize()...)
 	faults.stage(Decode(t, m))
 	faults.stage(t.checkTransport(m.Network.Transport)...)
 	faults.stage(t.checkWords()...)
-	faults.stage(t.checkLog(&m.Log)...)
 	faults.stage(t.checkMasters(&m.Options)...)
 	f := &m.Files
 	id, err := f.identify(machine, f.RootDir, saveID && len(faults.all) == 0, log)
@@ -103,6 +105,7 @@ func NewMinion(t *Tree, machine Machine, saveID bool, log *slog.Logger) (*Minion
 	if m.Pillar.Roots == nil {
 		m.Pillar.Roots = pillar.UsualRoots()
 	}
+	m.Log.Chosen = t.Values.At("log_file") != nil
 	m.Log.File = t.logFile(m.Log.File, f.LogDir, minionLog)
 	f.appendID()
 	f.SockDir = sockDir(f.SockDir, f.CacheDir)

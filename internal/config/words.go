@@ -1,6 +1,8 @@
 package config
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,7 +26,8 @@ var words = map[string][]string{
 // checkWords refuses other words than those.
 func (t *Tree) checkWords() []error {
 	var faults []error
-	for key, all := range words {
+	for _, key := range slices.Sorted(maps.Keys(words)) {
+		all := words[key]
 		s, ok := t.Values.At(key).(string)
 		if !ok || s == "" || slices.Contains(all, s) || strings.HasPrefix(key, "log_") && slices.Contains(all, strings.ToLower(s)) {
 			continue
@@ -35,15 +38,30 @@ func (t *Tree) checkWords() []error {
 	return faults
 }
 
-// checkLog refuses templates of log lines that cannot be read.
-func (t *Tree) checkLog(o *log.Options) []error {
-	var faults []error
-	for _, f := range []struct{ key, format, time string }{
-		{"log_fmt_console", o.Format, o.TimeFormat}, {"log_fmt_logfile", o.FileFormat, o.FileTimeFmt},
-	} {
-		if _, err := log.NewTemplate(f.format, f.time); err != nil {
-			faults = append(faults, t.fault(f.key, err))
+// checkLog warns about templates of log lines that cannot be used, and takes
+// them away, so that the defaults count: a log in another form is better than a
+// daemon that does not start.
+func (t *Tree) checkLog() {
+	template := func(s string) error { _, err := log.NewTemplate(s, ""); return err }
+	checks := map[string]func(string) error{
+		"log_fmt_console": template, "log_fmt_logfile": template, "log_fmt_jid": log.CheckJIDFormat,
+		"log_datefmt": nil, "log_datefmt_console": nil, "log_datefmt_logfile": nil,
+	}
+	for _, key := range slices.Sorted(maps.Keys(checks)) {
+		check := checks[key]
+		v, ok := t.Values.Get(key)
+		if !ok || v == nil {
+			continue
+		}
+		var err error
+		if s, is := v.(string); !is {
+			err = fmt.Errorf("expected text, got %s", field.Describe(v))
+		} else if check != nil {
+			err = check(s)
+		}
+		if err != nil {
+			t.warn(key, "the log format cannot be used; its default counts", "err", err)
+			t.Values.Delete(key)
 		}
 	}
-	return faults
 }

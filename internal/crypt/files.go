@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"brine/internal/salt"
 )
@@ -43,21 +45,59 @@ func LoadPublic(path string) (*PublicKey, error) {
 }
 
 // LoadOwn is LoadPrivate for a key that a daemon proves itself with. One that
-// others than its owner can read or write is nobody's proof: the error is of
-// kind Denied and says what to do.
-func LoadOwn(path, passphrase string) (*PrivateKey, error) {
+// others than its owner can read is closed to them, with a warning, if this
+// process owns it: copies often have the wrong mode. The error is of kind Denied
+// if somebody else owns it, or if others can write to it, for then it may be
+// their key.
+func LoadOwn(path, passphrase string, log *slog.Logger) (*PrivateKey, error) {
 	k, err := LoadPrivate(path, passphrase)
 	if err != nil {
 		return nil, err
 	}
+	mode, err := exposed(path)
+	if err != nil || mode == 0 {
+		return k, err
+	}
+	if err := os.Chmod(path, mode&0o700); err != nil {
+		return nil, salt.Errorf(salt.Denied, "others than its owner can read the private key %s (mode %04o), and that cannot be changed: %w; run chmod 400 on it", path, mode, err)
+	}
+	log.Warn("others than its owner could read the private key; its mode is changed. Make a new key if somebody may have read it",
+		"file", path, "mode", fmt.Sprintf("%04o", mode), "changed_to", fmt.Sprintf("%04o", mode&0o700))
+	return k, nil
+}
+
+// CheckOwn reports what LoadOwn would do, without changing anything: an error,
+// or a warning.
+func CheckOwn(path, passphrase string) (warning string, err error) {
+	if _, err := LoadPrivate(path, passphrase); err != nil {
+		return "", err
+	}
+	mode, err := exposed(path)
+	if err != nil || mode == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("others than its owner can read the private key %s (mode %04o), which the daemon changes when it starts; make a new key if somebody may have read it", path, mode), nil
+}
+
+// exposed returns the mode of a private key that others than its owner, who is
+// the user of this process, can read; else 0. It fails if that cannot be mended.
+func exposed(path string) (fs.FileMode, error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	if mode := st.Mode().Perm(); mode&0o077 != 0 {
-		return nil, salt.Errorf(salt.Denied, "others than its owner can read or write the private key %s (mode %04o): run chmod 400 on it, and make a new one if somebody may have read it", path, mode)
+	mode := st.Mode().Perm()
+	if mode&0o077 == 0 {
+		return 0, nil
 	}
-	return k, nil
+	owner, ok := st.Sys().(*syscall.Stat_t)
+	switch {
+	case mode&0o022 != 0:
+		return 0, salt.Errorf(salt.Denied, "others than its owner can read or write the private key %s (mode %04o): run chmod 400 on it, and make a new one if somebody may have read or replaced it", path, mode)
+	case !ok || int(owner.Uid) != os.Geteuid():
+		return 0, salt.Errorf(salt.Denied, "others than its owner can read the private key %s (mode %04o), and another user owns it: run chmod 400 and chown on it, and make a new one if somebody may have read it", path, mode)
+	}
+	return mode, nil
 }
 
 func readKey(path string) ([]byte, error) {

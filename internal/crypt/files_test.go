@@ -1,9 +1,11 @@
 package crypt
 
 import (
+	"brine/internal/salt"
 	"bytes"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,6 +110,40 @@ func TestWriteEncrypted(t *testing.T) {
 	for _, pass := range []string{"", "wrong"} {
 		if _, err := LoadPrivate(path, pass); !errors.Is(err, ErrPassphrase) {
 			t.Errorf("with %q: %v", pass, err)
+		}
+	}
+}
+
+// TestLoadOwn: a key that others could read is closed to them by its owner; one
+// that others could write is refused.
+func TestLoadOwn(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "minion.pem")
+	if err := WriteKeyPair(dir, "minion", private(t, "minion"), ""); err != nil {
+		t.Fatal(err)
+	}
+	for mode, after := range map[fs.FileMode]fs.FileMode{0o400: 0o400, 0o600: 0o600, 0o644: 0o600, 0o444: 0o400, 0o640: 0o600, 0o755: 0o700, 0o622: 0, 0o660: 0, 0o602: 0} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		warning, checked := CheckOwn(path, "")
+		if st, err := os.Stat(path); err != nil || st.Mode().Perm() != mode {
+			t.Errorf("%04o: the check changed the mode to %v, %v", mode, st.Mode(), err)
+		}
+		var said strings.Builder
+		k, err := LoadOwn(path, "", slog.New(slog.NewTextHandler(&said, nil)))
+		if after == 0 {
+			if salt.KindOf(err) != salt.Denied || salt.KindOf(checked) != salt.Denied || !strings.Contains(err.Error(), "chmod 400") {
+				t.Errorf("%04o: %v, check %v", mode, err, checked)
+			}
+			continue
+		}
+		st, _ := os.Stat(path)
+		if err != nil || checked != nil || k == nil || st.Mode().Perm() != after {
+			t.Errorf("%04o: mode %v, %v, check %v", mode, st.Mode(), err, checked)
+		}
+		if changed := mode != after; changed != (warning != "") || changed != strings.Contains(said.String(), "level=WARN") {
+			t.Errorf("%04o: warning %q, said %q", mode, warning, &said)
 		}
 	}
 }

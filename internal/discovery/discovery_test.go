@@ -16,6 +16,7 @@ import (
 
 	"brine/internal/value"
 	"brine/internal/yaml"
+	"brine/test/tools"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -205,14 +206,7 @@ func TestSearchEndsEarly(t *testing.T) {
 // stock runs a Python program beside stock Salt's sources.
 func stock(t *testing.T, program string) *exec.Cmd {
 	t.Helper()
-	src := os.Getenv("BRINE_STOCK_SALT")
-	if src == "" {
-		t.Skip("BRINE_STOCK_SALT names no folder with Salt's sources")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	src, python := tools.StockSalt(t)
 	c := exec.Command(python, "-W", "ignore", "-c", program)
 	c.Env = append(os.Environ(), "PYTHONPATH="+src)
 	return c

@@ -40,6 +40,9 @@ func Dial(ctx context.Context, at Sockets) (*Reader, error) {
 	}
 	r := &Reader{conn: conn, frames: frameReader{r: conn}}
 	r.stop = context.AfterFunc(ctx, func() { conn.Close() })
+	// So that the bus knows that this is one of Brine's; a failure shows when
+	// the first event is read.
+	_ = r.OwnOnly(false)
 	return r, nil
 }
 
@@ -50,7 +53,7 @@ func (r *Reader) Next() (*Event, error) {
 		if err != nil {
 			return nil, salt.Errorf(salt.Unavailable, "the connection to the event bus has ended: %w", err)
 		}
-		if e, err := parseBody(body); err == nil {
+		if e, err := parseBody(body); err == nil && e.Tag != tagWake {
 			return e, nil
 		}
 	}

@@ -37,7 +37,8 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	m.IPCMode = "tcp"
-	if s := m.Sockets(); s != (Sockets{Network: "tcp", Pub: "127.0.0.1:4512", Pull: "127.0.0.1:4513"}) {
+	want := Sockets{Network: "tcp", Pub: "127.0.0.1:4512", Pull: "127.0.0.1:4513", Markers: []string{"/var/run/salt/master/publish_pull.ipc", "/var/run/salt/master/workers.ipc"}}
+	if s := m.Sockets(); !reflect.DeepEqual(s, want) {
 		t.Errorf("%+v", s)
 	}
 	var n MinionOptions

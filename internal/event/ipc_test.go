@@ -19,6 +19,7 @@ import (
 
 	"brine/internal/salt"
 	"brine/internal/value"
+	"brine/test/tools"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -59,13 +60,13 @@ func dialReader(t testing.TB, s *Server) *Reader {
 	must(t, err)
 	t.Cleanup(func() { r.Close() })
 	waitReaders(t, s, before+1)
-	r.SetDeadline(time.Now().Add(20 * time.Second))
+	r.SetDeadline(time.Now().Add(time.Minute))
 	return r
 }
 
 func waitReaders(t testing.TB, s *Server, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		s.backlog.mu.Lock()
 		now := len(s.backlog.readers)
 		s.backlog.mu.Unlock()
@@ -162,7 +163,7 @@ func TestSocketFiles(t *testing.T) {
 
 	s, err := Listen(NewBus(0), at, testOptions, quiet)
 	must(t, err)
-	for path, want := range map[string]fs.FileMode{at.Pub: fs.ModeSocket | 0o660, at.Pull: fs.ModeSocket | 0o600, at.Marker: 0o600} {
+	for path, want := range map[string]fs.FileMode{at.Pub: fs.ModeSocket | 0o660, at.Pull: fs.ModeSocket | 0o600, at.Markers[0]: 0o600, at.Markers[1]: 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v %v, want %v", path, info.Mode(), err, want)
 		}
@@ -182,8 +183,10 @@ func TestSocketFiles(t *testing.T) {
 	if _, err := os.Stat(at.Pull); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a socket is left")
 	}
-	if _, err := os.Stat(at.Marker); err != nil {
-		t.Error("the marker is gone")
+	for _, name := range []string{"publish_pull.ipc", "workers.ipc"} { // as Salt's programs look for them
+		if _, err := os.Stat(filepath.Join(filepath.Dir(at.Pub), name)); err != nil {
+			t.Error("a marker is gone", err)
+		}
 	}
 }
 
@@ -321,14 +324,7 @@ func TestHostileWriter(t *testing.T) {
 
 // stockPython starts a Python that has Salt.
 func stockPython(t *testing.T, script string, args ...string) *exec.Cmd {
-	stock := os.Getenv("BRINE_STOCK_SALT")
-	if stock == "" {
-		t.Skip("BRINE_STOCK_SALT names no Salt source tree")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	stock, python := tools.StockSalt(t)
 	cmd := exec.CommandContext(t.Context(), python, append([]string{"-u", "-W", "ignore", "-c", script}, args...)...)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+stock)
 	cmd.Stderr = os.Stderr
@@ -430,7 +426,7 @@ loop.start()
 	r, err := Dial(t.Context(), at)
 	must(t, err)
 	defer r.Close()
-	r.SetDeadline(time.Now().Add(20 * time.Second))
+	r.SetDeadline(time.Now().Add(time.Minute))
 	// The server does not say when it knows of a reader: send until it does.
 	ctx, cancel := context.WithCancel(t.Context())
 	var sending sync.WaitGroup

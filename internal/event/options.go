@@ -48,23 +48,28 @@ type Sockets struct {
 	Pub, Pull string
 	// PubMode is the mode of the file Pub; that of Pull is 0600.
 	PubMode uint32
-	// Marker is a file that Listen makes because the salt command wants to
-	// see it; "" means none.
-	Marker string
+	// Markers are files that Listen makes because Salt's programs take them as
+	// the sign that the daemon runs.
+	Markers []string
 }
 
 // Sockets returns where the master's bus is.
 func (o MasterOptions) Sockets() Sockets {
-	if o.IPCMode == "tcp" {
-		return tcpSockets(o.PubPort, o.PullPort)
-	}
-	return Sockets{
+	s := Sockets{
 		Network: "unix",
 		Pub:     filepath.Join(o.SockDir, "master_event_pub.ipc"),
 		Pull:    filepath.Join(o.SockDir, "master_event_pull.ipc"),
 		PubMode: 0o660,
-		Marker:  filepath.Join(o.SockDir, "publish_pull.ipc"),
 	}
+	if o.IPCMode == "tcp" {
+		s = tcpSockets(o.PubPort, o.PullPort)
+	}
+	// The salt command, salt-key and NetapiClient look for the first one, and
+	// NetapiClient (salt-api) with zeromq for the second one.
+	for _, name := range []string{"publish_pull.ipc", "workers.ipc"} {
+		s.Markers = append(s.Markers, filepath.Join(o.SockDir, name))
+	}
+	return s
 }
 
 // Sockets returns where the bus of a minion is. Its socket files are named

@@ -51,8 +51,10 @@ func Listen(bus *Bus, at Sockets, o Options, log *slog.Logger) (*Server, error) 
 	if s.pub, err = s.door(at.Pub, fs.FileMode(at.PubMode), s.reader); err == nil {
 		s.pull, err = s.door(at.Pull, 0o600, s.writer)
 	}
-	if err == nil && at.Marker != "" {
-		err = makeMarker(at.Marker)
+	for _, path := range at.Markers {
+		if err == nil {
+			err = makeMarker(path)
+		}
 	}
 	if err != nil {
 		s.Close()
@@ -158,12 +160,15 @@ func removeStale(path string) error {
 
 // makeMarker makes an empty file if there is nothing.
 func makeMarker(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // with tcp there is no socket in it
+		return salt.Errorf(salt.Unavailable, "cannot create sock_dir: %w", err)
+	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot make a file that the salt command wants to see: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot create a file by which Salt's programs know that a master runs: %w", err)
 	}
 	return f.Close()
 }
@@ -264,9 +269,9 @@ func (s *Server) reader(conn net.Conn) func() {
 // maxReaderFrame bounds what a reader may say.
 const maxReaderFrame = 4096
 
-// hearReader waits until a reader has gone. Salt's say nothing; ours may say
-// which events they wait for.
-func (s *Server) hearReader(conn net.Conn) {
+// hearReader waits until a reader has gone. Salt's say nothing; ours say which
+// events they wait for.
+func (s *Server) hearReader(conn net.Conn, w *waker) {
 	any := true
 	defer func() {
 		if any {
@@ -279,8 +284,11 @@ func (s *Server) hearReader(conn net.Conn) {
 		if err != nil {
 			break
 		}
-		own := string(body) == tagOwnOnly+tagEnd
-		if all := string(body) == tagAll+tagEnd; own && any || all && !any {
+		own, all := string(body) == tagOwnOnly+tagEnd, string(body) == tagAll+tagEnd
+		if own || all {
+			w.unneeded.Store(true)
+		}
+		if own && any || all && !any {
 			any = all
 			s.readers.add(map[bool]int{true: 1, false: -1}[all])
 		}
@@ -291,21 +299,22 @@ func (s *Server) hearReader(conn net.Conn) {
 // serveReader sends events until the other side goes away.
 func (s *Server) serveReader(conn net.Conn, cur *cursor) {
 	var gone sync.WaitGroup
+	w := &waker{conn: conn}
 	gone.Go(func() {
 		defer s.backlog.remove(cur)
 		defer conn.Close() // ends a write that waits
-		s.hearReader(conn)
+		s.hearReader(conn, w)
 	})
 	defer gone.Wait()
 	defer conn.Close()
+	defer w.stop()
 	var batch [][]byte
 	for {
 		var ok bool
 		if batch, ok = s.backlog.take(cur, batch[:0], batchFrames, batchBytes); !ok {
 			break
 		}
-		bufs := net.Buffers(batch)
-		if _, err := bufs.WriteTo(conn); err != nil {
+		if err := w.write(batch); err != nil {
 			break
 		}
 		clear(batch)

@@ -355,6 +355,18 @@ func (c *Client) IsCached(path, saltenv string) string {
 	return ""
 }
 
+// Forget removes a file from the cache, if it is there.
+func (c *Client) Forget(url, saltenv string) error {
+	path := strings.TrimPrefix(c.IsCached(url, saltenv), "|")
+	if path == "" {
+		return nil
+	}
+	if err := c.store().forget(path, c.o.HashType); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove %s from the cache: %w", Redact(url), err)
+	}
+	return nil
+}
+
 // CacheDest returns where a file would be kept.
 func (c *Client) CacheDest(url, saltenv string) (string, error) {
 	if at, ok := locate(url, saltenv); ok {

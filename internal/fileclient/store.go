@@ -171,6 +171,25 @@ func linkTemp(full, dir string) (string, error) {
 	return f.Name(), os.Link(full, f.Name())
 }
 
+// forget removes a name of a content, and the content if it has no other name.
+func (s store) forget(path, hashType string) error {
+	f, err := openRegular(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum, hashErr := hashOf(f, hashType)
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	if full, ok := s.path(Hash{Type: hashType, Sum: sum}); hashErr == nil && ok && sameFile(f, full) {
+		if st, err := f.Stat(); err == nil && st.Sys().(*syscall.Stat_t).Nlink == 1 {
+			return os.Remove(full)
+		}
+	}
+	return nil
+}
+
 // sweep removes, once a day, contents that are long out of use.
 func (s store) sweep() {
 	mark := filepath.Join(s.dir, ".swept")

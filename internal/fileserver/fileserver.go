@@ -257,6 +257,32 @@ func (s *Server) Find(name, env string) (Found, bool) {
 	return Found{}, false
 }
 
+// FindLocal looks for a file by its absolute path: it must be below a directory
+// of file_roots, in the environment given or, if that is "", in any of those
+// that are configured by name.
+func (s *Server) FindLocal(name, env string) (Found, bool) {
+	envs := []string{env}
+	if env == "" {
+		envs = s.Envs("roots")
+	}
+	for _, b := range s.backends {
+		r, ok := b.(*roots)
+		if !ok {
+			continue
+		}
+		for _, env := range envs {
+			if !validEnv(env) {
+				continue
+			}
+			if f, ok := r.findLocal(env, filepath.Clean(name)); ok {
+				f.Backend = r.Name()
+				return f, true
+			}
+		}
+	}
+	return Found{}, false
+}
+
 func splitQuery(name string) (string, map[string]string) {
 	name, rest, ok := strings.Cut(name, "?")
 	if !ok {

@@ -92,6 +92,29 @@ func TestNothingOutsideIsServed(t *testing.T) {
 	}
 }
 
+// An absolute path is found below the directories of file_roots only.
+func TestFindLocal(t *testing.T) {
+	for _, follow := range []bool{true, false} {
+		s, dir := served(t, follow)
+		for _, c := range []struct {
+			path, env string
+			ok        bool
+		}{
+			{dir + "/base/a/file", "", true}, {dir + "/base/a/file", "base", true}, {dir + "/base//a/./file", "base", true},
+			{dir + "/base/a/../b", "base", true}, {dir + "/any/qa/q", "qa", true}, {dir + "/base/out", "base", follow}, {dir + "/base/in", "base", true},
+			{dir + "/base/a/file", "qa", false}, {dir + "/any/qa/q", "base", false}, {dir + "/any/qa/q", "", false}, {dir + "/secret", "base", false},
+			{dir + "/base/../secret", "base", false}, {dir + "/secret", "..", false}, {dir + "/secret", "../..", false}, {dir + "/secret", "qa/../..", false},
+			{dir + "/any/qa/q", "qa/../qa", false}, {dir + "/base", "base", false}, {dir + "/base/a", "base", false}, {dir + "/base2/x", "base", false},
+			{dir + "/base/a/file\x00", "base", false}, {"/etc/passwd", "", false}, {"/etc/passwd", "base", false}, {"a/file", "base", false}, {"", "", false},
+			{dir + "/base/dir-out/secret", "base", follow},
+		} {
+			if f, ok := s.FindLocal(c.path, c.env); ok != c.ok {
+				t.Errorf("%s in %q, links followed: %v: %v, %+v", c.path, c.env, follow, ok, f)
+			}
+		}
+	}
+}
+
 func TestSymlinks(t *testing.T) {
 	for _, follow := range []bool{true, false} {
 		s, _ := served(t, follow)

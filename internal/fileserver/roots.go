@@ -69,6 +69,22 @@ func (r *roots) Find(env, name string, query map[string]string) (Found, bool) {
 	return Found{}, false
 }
 
+// findLocal looks for the file of an absolute path among the directories of an
+// environment.
+func (r *roots) findLocal(env, name string) (Found, bool) {
+	dirs, _ := dirsOf(r.roots, env)
+	for _, dir := range dirs {
+		rel, err := filepath.Rel(dir, name)
+		if err != nil || !filepath.IsLocal(rel) || strings.ContainsRune(rel, 0) {
+			continue
+		}
+		if full, stamp, ok := r.inside(dir, rel); ok && !r.ignore.has(full) {
+			return Found{Path: full, Rel: rel, stamp: stamp}, true
+		}
+	}
+	return Found{}, false
+}
+
 // inside returns the path of a regular file below a folder and its version,
 // unless a symbolic link on the way leads out of it and links are not to be
 // followed.

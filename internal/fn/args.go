@@ -81,8 +81,29 @@ func Wire(args []any, kwargs *value.Dict) []any {
 // map, under a name that begins with __pub_. Keywords that the function does
 // not know are an *InvocationError.
 func (f *Func) Load(arg []any, pub *value.Dict) (args []any, kwargs *value.Dict, err error) {
+	args, kwargs, bad := f.split(arg)
+	if len(bad) > 0 {
+		return nil, nil, Invalidf(textBadKwargs, strings.Join(bad, ", "))
+	}
+	if f.sig().kwargs != nil {
+		for k, v := range pub.All() {
+			kwargs.Set(pubPrefix+value.Str(k), v)
+		}
+	}
+	return args, kwargs, nil
+}
+
+// Known takes the arguments of a job apart as Load does, and drops keywords
+// that the function does not know.
+func (f *Func) Known(arg []any) (args []any, kwargs *value.Dict) {
+	args, kwargs, _ = f.split(arg)
+	return args, kwargs
+}
+
+// split separates arguments and keywords. bad are the keywords that the
+// function does not know.
+func (f *Func) split(arg []any) (args []any, kwargs *value.Dict, bad []string) {
 	kwargs = value.NewDict(0)
-	var bad []string
 	add := func(k, v any) {
 		if f.sig().kwargs != nil || f.index(k) >= 0 {
 			kwargs.Set(k, v)
@@ -112,15 +133,7 @@ func (f *Func) Load(arg []any, pub *value.Dict) (args []any, kwargs *value.Dict,
 			args = append(args, a)
 		}
 	}
-	if len(bad) > 0 {
-		return nil, nil, Invalidf(textBadKwargs, strings.Join(bad, ", "))
-	}
-	if f.sig().kwargs != nil {
-		for k, v := range pub.All() {
-			kwargs.Set(pubPrefix+value.Str(k), v)
-		}
-	}
-	return args, kwargs, nil
+	return args, kwargs, bad
 }
 
 // unmarked returns a map that is an argument itself, without the mark.

@@ -26,7 +26,12 @@ func (f *Func) Doc() string {
 	for _, p := range f.sig().params {
 		line(0, "")
 		line(0, p.Name+p.defaultText())
-		line(1, p.Doc)
+		if p.Doc != "" {
+			line(1, p.Doc)
+		}
+		if p.Ignored != "" {
+			line(1, "Accepted, but not used: "+p.Ignored)
+		}
 	}
 	if len(f.examples) > 0 {
 		line(0, "")

@@ -46,6 +46,9 @@ type Param struct {
 	// Optional says that there is a default, which Default then holds.
 	Optional bool
 	Default  any
+	// Ignored, if set, says why the function accepts the argument and does not
+	// use it. The tag "ignored" of the field or the option Ignored declares it.
+	Ignored string
 	// Keyword says that the argument cannot be given by position.
 	Keyword bool
 
@@ -65,6 +68,7 @@ type Func struct {
 	only     []string
 	defaults []string
 	shown    map[string]func() any
+	ignored  map[string]string
 	sig      func() *signature
 }
 
@@ -123,6 +127,19 @@ func Shown(name string, means func() any) Option {
 	}
 }
 
+// Ignored says why a function does not use arguments that others use which
+// share its argument struct.
+func Ignored(reason string, names ...string) Option {
+	return func(f *Func) {
+		if f.ignored == nil {
+			f.ignored = map[string]string{}
+		}
+		for _, n := range names {
+			f.ignored[n] = reason
+		}
+	}
+}
+
 // Of declares a function. Its argument type A is a struct whose tagged fields
 // are the arguments; its result is passed through value.From. The first line
 // of doc is the summary. Wrong tags make the first use of the function panic,
@@ -148,6 +165,19 @@ func Of[A, R any](name string, f func(ctx context.Context, c *Call, a A) (R, err
 		return s
 	})
 	return fu
+}
+
+// WithErrors returns f with its errors changed.
+func (f Func) WithErrors(change func(fun string, err error) error) Func {
+	invoke := f.invoke
+	f.invoke = func(ctx context.Context, c *Call, a reflect.Value) (any, error) {
+		v, err := invoke(ctx, c, a)
+		if err != nil {
+			err = change(f.name, err)
+		}
+		return v, err
+	}
+	return f
 }
 
 // fromResult converts a result. A nil container is None, not an empty one.
@@ -182,7 +212,10 @@ func (f *Func) readParams(s *signature) error {
 		case fd.Type == kwargsType:
 			s.kwargs, s.varKw = fd.Index, fd.Name
 		default:
-			p := Param{Name: fd.Name, Doc: fd.Doc, Optional: fd.HasDefault, Keyword: s.args != nil, field: fd}
+			p := Param{Name: fd.Name, Doc: fd.Doc, Optional: fd.HasDefault, Keyword: s.args != nil, Ignored: fd.Tag.Get("ignored"), field: fd}
+			if reason := f.ignored[fd.Name]; reason != "" {
+				p.Ignored = reason
+			}
 			if fd.HasDefault {
 				p.Default = fd.DefaultValue()
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/internal/value"
+	"brine/test/tools"
 )
 
 // differences are the grains that may differ from those of Salt on the same
@@ -32,14 +33,7 @@ var differences = map[string]string{
 // prints them.
 func stockGrains(t *testing.T, conf string) map[string]any {
 	t.Helper()
-	stock := os.Getenv("BRINE_STOCK_SALT")
-	if stock == "" {
-		t.Skip("BRINE_STOCK_SALT does not name a Salt source tree")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	stock, python := tools.StockSalt(t)
 	cmd := exec.Command(python, "-W", "ignore", filepath.Join(stock, "scripts", "salt-call"), "--local", "-c", conf, "grains.items", "--out=json")
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+stock)
 	var stderr bytes.Buffer

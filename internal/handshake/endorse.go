@@ -85,8 +85,14 @@ func (e Endorsement) By(key *crypt.PublicKey) bool {
 }
 
 // SetEndorsements has an identity show these with each acceptance. It is for
-// the time before the identity is used.
-func (id *Identity) SetEndorsements(es []Endorsement) {
+// the time before the identity is used. common says that the key is that of all
+// masters of a cluster.
+func (id *Identity) SetEndorsements(es []Endorsement, common bool) {
+	now := id.now.Load()
+	now.endorsed, now.common = endorsementList(es), common
+}
+
+func endorsementList(es []Endorsement) *value.List {
 	if len(es) > maxEndorsements {
 		es = es[len(es)-maxEndorsements:]
 	}
@@ -94,7 +100,16 @@ func (id *Identity) SetEndorsements(es []Endorsement) {
 	for _, e := range es {
 		list.Append(value.DictOf("pub", e.Pub, "sig", e.Sig))
 	}
-	id.endorsed = list
+	return list
+}
+
+// Endorsed returns the keys that are trusted, and all that they vouch for,
+// directly or through others.
+func Endorsed(trusted *crypt.PublicKey, es []Endorsement) []*crypt.PublicKey {
+	if len(es) > maxEndorsements {
+		es = es[len(es)-maxEndorsements:]
+	}
+	return extend([]*crypt.PublicKey{trusted}, es)
 }
 
 // endorsements reads those of an acceptance.

@@ -43,7 +43,7 @@ func TestOldKeyVouchesForItsSuccessor(t *testing.T) {
 			m := vecMinion(t, publicPEM(t, c.known))
 			a := attempt(t, m, nonce)
 			id := vecIdentity(t, false)
-			id.SetEndorsements(c.es)
+			id.SetEndorsements(c.es, false)
 			reply := answer(t, id, a, c.spoil)
 			if c.refuse {
 				var mismatch *KeyMismatch
@@ -71,9 +71,9 @@ func TestSigningKeyIsReplaced(t *testing.T) {
 	verifying(t, m)
 	a := attempt(t, m, nonce)
 	refuses(t, a, answer(t, id, a, nil), "not signed by master_sign.pub")
-	id.SetEndorsements([]Endorsement{endorse(t, "master", "cluster")})
+	id.SetEndorsements([]Endorsement{endorse(t, "master", "cluster")}, false)
 	refuses(t, a, answer(t, id, a, nil), "not signed by master_sign.pub")
-	id.SetEndorsements([]Endorsement{endorse(t, "master_sign", "cluster")})
+	id.SetEndorsements([]Endorsement{endorse(t, "master_sign", "cluster")}, false)
 	if _, err := a.Finish(answer(t, id, a, nil)); err != nil {
 		t.Error(err)
 	}
@@ -81,7 +81,7 @@ func TestSigningKeyIsReplaced(t *testing.T) {
 	verifying(t, m)
 	m.Signers = signers(private(t, "minion_other").Public(), sk.Public())
 	a = attempt(t, m, nonce)
-	id.SetEndorsements(nil)
+	id.SetEndorsements(nil, false)
 	if _, err := a.Finish(answer(t, id, a, nil)); err != nil {
 		t.Error(err)
 	}
@@ -89,7 +89,7 @@ func TestSigningKeyIsReplaced(t *testing.T) {
 	m = vecMinion(t, publicPEM(t, "minion_other"))
 	verifying(t, m)
 	a = attempt(t, m, nonce)
-	id.SetEndorsements([]Endorsement{endorse(t, "minion_other", "master"), endorse(t, "minion_other", "cluster")})
+	id.SetEndorsements([]Endorsement{endorse(t, "minion_other", "master"), endorse(t, "minion_other", "cluster")}, false)
 	refuses(t, a, answer(t, id, a, nil), "not signed by master_sign.pub")
 }
 

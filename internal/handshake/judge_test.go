@@ -351,25 +351,25 @@ func TestIdentityKeepsItsSignatures(t *testing.T) {
 	sk := private(t, "master_sign")
 	id := NewIdentity(private(t, "master"), func(pub []byte, algo string) ([]byte, error) { calls++; return sk.Sign(algo, pub) })
 	for range 3 {
-		if _, err := id.publicSignature(crypt.PKCS1v15SHA1); err != nil {
+		if _, err := id.now.Load().publicSignature(crypt.PKCS1v15SHA1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if calls != 1 {
 		t.Errorf("%d signatures made", calls)
 	}
-	first, err := id.aesSignature(aesKey)
+	first, err := id.now.Load().aesSignature(aesKey)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, k := range []string{sessKey, aesKey} {
-		s, err := id.aesSignature(k)
+		s, err := id.now.Load().aesSignature(k)
 		if err != nil || bytes.Equal(s, first) != (k == aesKey) {
 			t.Errorf("signature of %.4s: %v", k, err)
 		}
 	}
-	if len(id.aesSig) != 1 {
-		t.Errorf("%d signatures are kept", len(id.aesSig))
+	if len(id.now.Load().aesSig) != 1 {
+		t.Errorf("%d signatures are kept", len(id.now.Load().aesSig))
 	}
 	bad := NewIdentity(private(t, "master"), func([]byte, string) ([]byte, error) { return nil, fmt.Errorf("no key") })
 	if _, err := bad.Acceptance(Request{Version: 3, EncAlgo: crypt.OAEPSHA1, SigAlgo: crypt.PKCS1v15SHA1}, sk.Public(), Secrets{}); err == nil {

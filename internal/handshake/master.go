@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"brine/internal/crypt"
 	"brine/internal/msgpack"
@@ -29,6 +30,16 @@ const fieldBrine = "brine"
 // fieldShares tells in an acceptance that the master answers requests with what
 // it shares among minions: _brine_tree and _brine_part.
 const fieldShares = "brine_shares"
+
+// fieldCommon tells in an acceptance with endorsements that the key is that of all
+// masters of the minion, not of this one alone.
+const fieldCommon = "brine_common_key"
+
+// fieldSigns states in an acceptance that the master signs every publication.
+// A minion of Brine then refuses any other: all minions know the key that
+// encrypts publications, so that without a signature each of them could forge
+// commands to the others. The acceptance itself is signed.
+const fieldSigns = "brine_signs"
 
 // Request is a sign-in as the master received it.
 type Request struct {
@@ -77,15 +88,23 @@ func ParseRequest(load *value.Dict, version int) (Request, error) {
 }
 
 // Identity is what a master shows to minions. It keeps the signatures that do
-// not change with the minion, because each costs a private RSA operation.
+// not change with the minion, because each costs a private RSA operation. Its key
+// can be replaced while it is in use.
 type Identity struct {
-	key *crypt.PrivateKey
-	pub string // clean PEM
-	// pubSig gives the signature over pub in the given algorithm, or is nil.
-	pubSig func(algo string) ([]byte, error)
-	// endorsed is what SetEndorsements was given, or nil.
+	now    atomic.Pointer[shownKey]
+	signer func(pub []byte, algo string) ([]byte, error)
+	sealed sealed
+}
+
+// shownKey is an identity with one key pair.
+type shownKey struct {
+	key    *crypt.PrivateKey
+	pub    string // clean PEM
+	signer func(pub []byte, algo string) ([]byte, error)
+	// endorsed is what SetEndorsements was given, or nil; common says that the key
+	// is that of all masters of a cluster.
 	endorsed *value.List
-	sealed   sealed
+	common   bool
 
 	mu      sync.Mutex
 	aesSig  map[string][]byte // by AES key string; holds one entry
@@ -96,59 +115,67 @@ type Identity struct {
 // signer, if not nil, makes pub_sig: the signature of the separate signing
 // key over the public key (master_sign_pubkey), or reads the stored one.
 func NewIdentity(key *crypt.PrivateKey, signer func(pub []byte, algo string) ([]byte, error)) *Identity {
-	id := &Identity{key: key, pub: crypt.CleanKey(string(key.Public().PEM()))}
-	if signer != nil {
-		id.pubSig = func(algo string) ([]byte, error) { return signer([]byte(id.pub), algo) }
-	}
+	id := &Identity{signer: signer}
+	id.now.Store(&shownKey{key: key, pub: crypt.CleanKey(string(key.Public().PEM())), signer: signer})
 	return id
 }
 
+// Replace has an identity show another key pair, that of a cluster, and who
+// vouches for it.
+func (id *Identity) Replace(key *crypt.PrivateKey, es []Endorsement) {
+	id.now.Store(&shownKey{key: key, pub: crypt.CleanKey(string(key.Public().PEM())), signer: id.signer, endorsed: endorsementList(es), common: true})
+}
+
 // PublicPEM returns the public key as it is sent.
-func (id *Identity) PublicPEM() string { return id.pub }
+func (id *Identity) PublicPEM() string { return id.now.Load().pub }
 
 // Key returns the private key.
-func (id *Identity) Key() *crypt.PrivateKey { return id.key }
+func (id *Identity) Key() *crypt.PrivateKey { return id.now.Load().key }
 
-func (id *Identity) aesSignature(aes string) ([]byte, error) {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	if s, ok := id.aesSig[aes]; ok {
-		return s, nil
+func (s *shownKey) aesSignature(aes string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sig, ok := s.aesSig[aes]; ok {
+		return sig, nil
 	}
 	sum := sha256.Sum256([]byte(aes))
-	s, err := id.key.SignX931([]byte(hex.EncodeToString(sum[:])))
+	sig, err := s.key.SignX931([]byte(hex.EncodeToString(sum[:])))
 	if err != nil {
 		return nil, err
 	}
-	id.aesSig = map[string][]byte{aes: s}
-	return s, nil
+	s.aesSig = map[string][]byte{aes: sig}
+	return sig, nil
 }
 
-func (id *Identity) publicSignature(algo string) (string, error) {
-	id.mu.Lock()
-	defer id.mu.Unlock()
-	if s, ok := id.pubSigs[algo]; ok {
-		return s, nil
+func (s *shownKey) publicSignature(algo string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sig, ok := s.pubSigs[algo]; ok {
+		return sig, nil
 	}
-	raw, err := id.pubSig(algo)
+	raw, err := s.signer([]byte(s.pub), algo)
 	if err != nil {
 		return "", err
 	}
-	if id.pubSigs == nil {
-		id.pubSigs = map[string]string{}
+	if s.pubSigs == nil {
+		s.pubSigs = map[string]string{}
 	}
-	s := base64.StdEncoding.EncodeToString(raw) + "\n"
-	id.pubSigs[algo] = s
-	return s, nil
+	sig := base64.StdEncoding.EncodeToString(raw) + "\n"
+	s.pubSigs[algo] = sig
+	return sig, nil
 }
 
 // Signed returns the reply {enc, load, sig} for the given inner map.
 func (id *Identity) Signed(inner *value.Dict, algo string) (*value.Dict, error) {
+	return id.now.Load().signed(inner, algo)
+}
+
+func (s *shownKey) signed(inner *value.Dict, algo string) (*value.Dict, error) {
 	load, err := msgpack.Marshal(inner, msgpack.Wire)
 	if err != nil {
 		return nil, err
 	}
-	sig, err := id.key.Sign(algo, load)
+	sig, err := s.key.Sign(algo, load)
 	if err != nil {
 		return nil, err
 	}
@@ -182,14 +209,16 @@ type Secrets struct {
 	AES         string // the master's key for publications
 	Session     string // the minion's own key for requests
 	PublishPort int
+	Signs       bool // every publication is signed with the master's key
 }
 
 // Acceptance returns the reply to an accepted minion. It fails on a key that
 // cannot encrypt, which the caller treats as a corrupt key.
 func (id *Identity) Acceptance(r Request, minion *crypt.PublicKey, s Secrets) (*value.Dict, error) {
-	inner := value.DictOf("enc", "pub", "pub_key", id.pub, "publish_port", int64(s.PublishPort))
-	if id.pubSig != nil {
-		ps, err := id.publicSignature(r.SigAlgo)
+	now := id.now.Load()
+	inner := value.DictOf("enc", "pub", "pub_key", now.pub, "publish_port", int64(s.PublishPort))
+	if now.signer != nil {
+		ps, err := now.publicSignature(r.SigAlgo)
 		if err != nil {
 			return nil, fmt.Errorf("cannot sign the master's public key: %w", err)
 		}
@@ -198,7 +227,7 @@ func (id *Identity) Acceptance(r Request, minion *crypt.PublicKey, s Secrets) (*
 	if len(r.Token) > 0 {
 		// A token that does not decrypt was made for another master's key;
 		// Salt leaves it out of the answer and the minion decides.
-		if tok, err := id.key.Decrypt(r.EncAlgo, r.Token); err == nil {
+		if tok, err := now.key.Decrypt(r.EncAlgo, r.Token); err == nil {
 			enc, err := minion.Encrypt(r.EncAlgo, tok)
 			if err != nil {
 				return nil, err
@@ -210,7 +239,7 @@ func (id *Identity) Acceptance(r Request, minion *crypt.PublicKey, s Secrets) (*
 	if err != nil {
 		return nil, err
 	}
-	sig, err := id.aesSignature(s.AES)
+	sig, err := now.aesSignature(s.AES)
 	if err != nil {
 		return nil, err
 	}
@@ -220,11 +249,17 @@ func (id *Identity) Acceptance(r Request, minion *crypt.PublicKey, s Secrets) (*
 	inner.Set("nonce", r.Nonce)
 	inner.Set(fieldBrine, true)
 	inner.Set(fieldShares, true)
-	if id.endorsed.Len() > 0 {
-		inner.Set(fieldEndorsed, id.endorsed)
+	if s.Signs {
+		inner.Set(fieldSigns, true)
+	}
+	if now.endorsed.Len() > 0 {
+		inner.Set(fieldEndorsed, now.endorsed)
+		if now.common {
+			inner.Set(fieldCommon, true)
+		}
 	}
 	if r.Version < 2 {
 		return inner, nil
 	}
-	return id.Signed(inner, r.SigAlgo)
+	return now.signed(inner, r.SigAlgo)
 }

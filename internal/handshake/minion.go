@@ -17,10 +17,11 @@ import (
 	"brine/internal/value"
 )
 
-// The refusals that a master can give.
+// The refusals that a master can give. The id follows the texts that end in a
+// command.
 var (
-	ErrPending  = errors.New("the key waits for acceptance on the master: run there salt-key -a")
-	ErrRejected = errors.New("the master has rejected this minion's key, or holds another key for its id: delete the key there with salt-key -d")
+	ErrPending  = errors.New("the key waits for acceptance on the master; accept it there with: salt-key -a")
+	ErrRejected = errors.New("the master has rejected this minion's key, or holds another key for its id; delete the key there with: salt-key -d")
 	ErrFinger   = errors.New("the master's key has another fingerprint than the option master_finger demands")
 	ErrFull     = errors.New("the master takes no more minions: raise its max_minions, or decide there about the keys that wait, with salt-key")
 )
@@ -51,9 +52,10 @@ type Trust interface {
 	// Adopt stores pem if there is no key yet, or if replace is set, and
 	// returns the key that is now on file.
 	Adopt(pem string, replace bool) (string, error)
-	// Succeed stores pem as the key of this one master, whatever was there: a
+	// Succeed stores pem as the key of this one master or, with common, of all
+	// masters of the minion, whatever was there: a
 	// key that was trusted vouches for it.
-	Succeed(pem string) error
+	Succeed(pem string, common bool) error
 	// File names the place, for messages.
 	File() string
 }
@@ -91,7 +93,11 @@ type Credentials struct {
 	PublishPort  int  // 0 if the master told none
 	Brine        bool // the master knows more commands than Salt's
 	Shares       bool // and answers with what it shares among minions
+	Signs        bool // and signs every publication
 	Master       *crypt.PublicKey
+	// Signed names the files of the signing keys by one of which the master's
+	// public key was verified, "" if none was asked for.
+	Signed string
 }
 
 // Attempt is one sign-in: the request to send, and what is needed to judge
@@ -100,6 +106,7 @@ type Attempt struct {
 	m        *Minion
 	nonce    string
 	hasToken bool
+	signed   string // see Credentials
 	Load     *value.Dict
 }
 
@@ -170,9 +177,9 @@ func (a *Attempt) refused(inner *value.Dict, signed, sig []byte) error {
 	switch ret := inner.At("ret").(type) {
 	case bool:
 		if ret {
-			return ErrPending
+			return fmt.Errorf("%w %s", ErrPending, a.m.ID)
 		}
-		return ErrRejected
+		return fmt.Errorf("%w %s", ErrRejected, a.m.ID)
 	case string:
 		if ret == "full" {
 			return ErrFull
@@ -258,7 +265,7 @@ func (a *Attempt) accepted(in *value.Dict, signed, sig []byte) (*Credentials, er
 		return nil, err
 	}
 	if how == asSuccessor {
-		return c, m.Trust.Succeed(offered)
+		return c, m.Trust.Succeed(offered, in.Bool(fieldCommon))
 	}
 	now, err := m.Trust.Adopt(offered, how == asVouchedFor)
 	if err != nil {
@@ -356,6 +363,7 @@ func (a *Attempt) verifyPubSig(in *value.Dict, offered string) error {
 	}
 	for _, k := range extend(signers, endorsements(in)) {
 		if err = k.Verify(a.m.Options.SigningAlgorithm, []byte(offered), raw); err == nil {
+			a.signed = names
 			return nil
 		}
 	}
@@ -391,7 +399,8 @@ func (a *Attempt) decrypt(in *value.Dict, master *crypt.PublicKey, checkToken bo
 	if err != nil {
 		return nil, fmt.Errorf("cannot decrypt the session key: %w", err)
 	}
-	c := &Credentials{AES: string(aes), Session: string(session), Master: master, Brine: in.Bool(fieldBrine), Shares: in.Bool(fieldShares)}
+	c := &Credentials{AES: string(aes), Session: string(session), Master: master, Signed: a.signed,
+		Brine: in.Bool(fieldBrine), Shares: in.Bool(fieldShares), Signs: in.Bool(fieldSigns)}
 	if p := in.Int("publish_port"); p > 0 && p <= math.MaxUint16 {
 		c.PublishPort = int(p)
 	}

@@ -110,7 +110,7 @@ func (m *memory) Adopt(pem string, replace bool) (string, error) {
 	return m.pem, nil
 }
 
-func (m *memory) Succeed(pem string) error {
+func (m *memory) Succeed(pem string, _ bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pem = pem
@@ -190,6 +190,9 @@ func TestMinionJudgesRecordedReplies(t *testing.T) {
 			if c.err != nil || c.text != "" {
 				if err == nil || c.err != nil && !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.text) {
 					t.Fatalf("error %v, want %v%s", err, c.err, c.text)
+				}
+				if command := map[error]string{ErrPending: "salt-key -a ", ErrRejected: "salt-key -d "}[c.err]; command != "" && !strings.HasSuffix(err.Error(), command+m.ID) {
+					t.Errorf("error %v does not end with %s%s", err, command, m.ID)
 				}
 				if now, _ := m.Trust.Known(); now != c.known {
 					t.Errorf("the key on file has changed with a refusal")

@@ -117,9 +117,18 @@ func (s *Session) reload(ctx context.Context, what string) error {
 func (s *Session) texts(ctx context.Context, errs []*sls.Error) []string {
 	var out []string
 	for _, e := range errs {
-		out = append(out, e.Text+s.place(ctx, e))
+		out = append(out, withPlace(e.Text, s.place(ctx, e)))
 	}
 	return out
+}
+
+// withPlace adds a place on a line of its own, because scripts compare Salt's
+// text whole or by its beginning.
+func withPlace(text, place string) string {
+	if place == "" {
+		return text
+	}
+	return strings.TrimSuffix(text, "\n") + "\n" + place
 }
 
 // place finds the line that a fault is about: where the id begins in the text
@@ -138,9 +147,9 @@ func (s *Session) place(ctx context.Context, e *sls.Error) string {
 	}
 	path := strings.TrimPrefix(f.Source, "salt://")
 	if n := lineOf(string(source), e.ID); n > 0 {
-		return fmt.Sprintf(" (%s, line %d)", path, n)
+		return fmt.Sprintf("(%s, line %d)", path, n)
 	}
-	return fmt.Sprintf(" (%s)", path)
+	return fmt.Sprintf("(%s)", path)
 }
 
 // lineOf returns the line on which a key begins, or 0.

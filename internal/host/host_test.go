@@ -80,7 +80,7 @@ func TestRunHere(t *testing.T) {
 	if !isDaemon || exit != 0 || err != nil {
 		t.Errorf("a daemon that holds the output: %q, %d, %v", out, exit, err)
 	}
-	if _, _, err := m.Run(t.Context(), "kill", pid); err != nil {
+	if _, _, err := m.Run(t.Context(), "sh", "-c", "kill "+pid); err != nil {
 		t.Error(err)
 	}
 	if _, _, err := m.Run(t.Context(), "no-such-program-here"); !errors.Is(err, exec.ErrNotFound) {

@@ -60,6 +60,26 @@ func (c *LocalCache) jobDir(jid string) string {
 	return filepath.Join(c.dir, name[:2], name[2:])
 }
 
+// The modes of what is in CACHEDIR/jobs. Arguments and results of jobs may hold
+// secrets; Salt's programs that read them run as the master's user.
+const (
+	dirMode  = 0o750
+	fileMode = 0o600
+)
+
+// Protect narrows the mode of the directory of all jobs, which may have been
+// made by an earlier version or by Salt.
+func (c *LocalCache) Protect() error {
+	info, err := os.Stat(c.dir)
+	if err == nil && info.Mode().Perm()&^dirMode != 0 {
+		err = os.Chmod(c.dir, info.Mode().Perm()&dirMode)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return salt.Errorf(salt.Unavailable, "cannot keep other users out of the jobs in %s: %w", c.dir, atomicfile.Cause(err))
+	}
+	return nil
+}
+
 type localFile struct {
 	name string
 	v    any
@@ -92,20 +112,71 @@ func (c *LocalCache) writeAgain(jid string, files []localFile, durable bool) err
 // writeFiles writes the files of a job; with durable the disk has them after.
 func (c *LocalCache) writeFiles(jid string, files []localFile, durable bool) error {
 	dir := c.jobDir(jid)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return err
 	}
+	if err := writeEach(dir, files, durable); err != nil {
+		return err
+	}
+	// Last: a directory without it is what cleaning up takes for a ruin.
+	return atomicfile.Write(filepath.Join(dir, "jid"), []byte(jid), fileMode, durable)
+}
+
+func writeEach(dir string, files []localFile, durable bool) error {
 	for _, f := range files {
 		b, err := msgpack.Marshal(f.v, msgpack.NewSpec)
 		if err == nil {
-			err = atomicfile.Write(filepath.Join(dir, f.name), b, 0o644, durable)
+			err = atomicfile.Write(filepath.Join(dir, f.name), b, fileMode, durable)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	// Last: a folder without it is what cleaning up takes for a ruin.
-	return atomicfile.Write(filepath.Join(dir, "jid"), []byte(jid), 0o644, durable)
+	return nil
+}
+
+// WriteReturn writes what a minion returned (return, retcode, success and out of
+// its load) beside the load of the job. A crash may lose it.
+func (c *LocalCache) WriteReturn(jid, id string, load *value.Dict) error {
+	if !salt.ValidJID(jid) {
+		return salt.Errorf(salt.Invalid, "%.80q is not a job id", jid)
+	}
+	if err := salt.CheckID(id); err != nil {
+		return salt.Errorf(salt.Invalid, "the return cannot be written: %w", err)
+	}
+	files := []localFile{{filepath.Join(id, "return.p"), picked(load, stockKept)}}
+	if out := load.At("out"); out != nil {
+		files = append([]localFile{{filepath.Join(id, "out.p"), out}}, files...)
+	}
+	if err := c.writeReturn(jid, id, files); err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot write the return of %s for the job %s: %w", id, jid, atomicfile.Cause(err))
+	}
+	return nil
+}
+
+func (c *LocalCache) writeReturn(jid, id string, files []localFile) error {
+	dir := c.jobDir(jid)
+	err := os.Mkdir(filepath.Join(dir, id), dirMode)
+	if errors.Is(err, fs.ErrNotExist) { // nothing is known of the job, or it was removed
+		if err = c.writeAgain(jid, nil, false); err == nil {
+			err = os.Mkdir(filepath.Join(dir, id), dirMode)
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return writeEach(dir, files, false)
+}
+
+// picked returns the entries of d with these keys, as far as there are some.
+func picked(d *value.Dict, keys []string) *value.Dict {
+	out := value.NewDict(len(keys))
+	for _, k := range keys {
+		if v, ok := d.Get(k); ok {
+			out.Set(k, v)
+		}
+	}
+	return out
 }
 
 // Whole is a job with what came back.
@@ -161,7 +232,7 @@ func (c *LocalCache) Put(w *Whole) error {
 
 func (c *LocalCache) put(w *Whole) error {
 	dir := c.jobDir(w.JID)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return err
 	}
 	add := func(name string, v any) error {
@@ -173,10 +244,10 @@ func (c *LocalCache) put(w *Whole) error {
 		if err != nil {
 			return err
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
 			return err
 		}
-		if err := atomicfile.Create(path, b, 0o644); !errors.Is(err, fs.ErrExist) {
+		if err := atomicfile.Create(path, b, fileMode); !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		return nil
@@ -190,13 +261,7 @@ func (c *LocalCache) put(w *Whole) error {
 				return err
 			}
 		}
-		d := value.NewDict(len(stockKept))
-		for _, k := range stockKept {
-			if v, ok := ret.Get(k); ok {
-				d.Set(k, v)
-			}
-		}
-		if err := add(filepath.Join(id, "return.p"), d); err != nil {
+		if err := add(filepath.Join(id, "return.p"), picked(ret, stockKept)); err != nil {
 			return err
 		}
 	}
@@ -205,7 +270,7 @@ func (c *LocalCache) put(w *Whole) error {
 			return err
 		}
 	}
-	err := atomicfile.Create(filepath.Join(dir, "jid"), []byte(w.JID), 0o644)
+	err := atomicfile.Create(filepath.Join(dir, "jid"), []byte(w.JID), fileMode)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		err = add(".load.p", w.Load)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"brine/internal/salt"
 	"brine/internal/value"
+	"brine/test/tools"
 )
 
 func local(t *testing.T) *LocalCache {
@@ -107,14 +108,7 @@ func TestLocalCacheDamaged(t *testing.T) {
 
 // TestSaltSharesLocalCache swaps jobs with Salt's own returner.
 func TestSaltSharesLocalCache(t *testing.T) {
-	stock := os.Getenv("BRINE_STOCK_SALT")
-	if stock == "" {
-		t.Skip("BRINE_STOCK_SALT names no Salt source tree")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	stock, python := tools.StockSalt(t)
 	c := local(t)
 	must(t, c.WriteLoad(jid, load(jid), []string{"b", "a"}))
 	script := `

@@ -52,10 +52,8 @@ type Shared struct {
 var stockKept = []string{"return", "retcode", "success"}
 
 type sharedReturn struct {
-	jid, id string
-	load    *value.Dict
-	ret     []byte
-	done    func(dup bool, err error)
+	*op
+	done func(dup bool, err error)
 }
 
 // sharedWorkers write returns at once: each waits for the disk, which flushes
@@ -74,10 +72,16 @@ func OpenShared(cachedir, id, hashType string, o Options, log *slog.Logger) (*Sh
 	}
 	s := &Shared{c: c, o: o, id: id, log: log, now: time.Now, marks: filepath.Join(cachedir, "brine", "queue"), speakers: filepath.Join(cachedir, "brine", "speakers"),
 		names: map[string]string{}, ops: make(chan sharedReturn, maxQueue)}
-	for dir, mode := range map[string]fs.FileMode{c.dir: 0o755, s.marks: 0o700, s.speakers: 0o700} {
-		if err := os.MkdirAll(dir, mode); err != nil {
+	for _, d := range []struct {
+		path string
+		mode fs.FileMode
+	}{{c.dir, dirMode}, {s.marks, 0o700}, {s.speakers, 0o700}} {
+		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return nil, salt.Errorf(salt.Unavailable, "cannot make a folder for jobs: %w", err)
 		}
+	}
+	if err := c.Protect(); err != nil {
+		log.Warn("other users may read the jobs", "err", err)
 	}
 	for range sharedWorkers {
 		s.workers.Go(s.write)
@@ -116,11 +120,17 @@ func (s *Shared) NewJobUntil(load *value.Dict, minions []string, until time.Time
 
 // ReturnAsync is Store's.
 func (s *Shared) ReturnAsync(load *value.Dict, done func(duplicate bool, err error)) {
+	s.ReturnStartedAsync(load, nil, done)
+}
+
+// ReturnStartedAsync is Store's.
+func (s *Shared) ReturnStartedAsync(load, job *value.Dict, done func(duplicate bool, err error)) {
 	o, err := newReturn(load, stockKept)
 	if err != nil || !s.o.JobCache {
 		done(false, err)
 		return
 	}
+	o.started = job
 	s.enter.RLock()
 	defer s.enter.RUnlock()
 	if s.leaving {
@@ -129,7 +139,7 @@ func (s *Shared) ReturnAsync(load *value.Dict, done func(duplicate bool, err err
 	}
 	if s.waiting.Add(o.size()) <= maxWaiting {
 		select {
-		case s.ops <- sharedReturn{o.jid, o.id, load, o.ret, func(dup bool, err error) { s.waiting.Add(-o.size()); done(dup, err) }}:
+		case s.ops <- sharedReturn{o, func(dup bool, err error) { s.waiting.Add(-o.size()); done(dup, err) }}:
 			return
 		default:
 		}
@@ -162,19 +172,24 @@ func (s *Shared) store(r sharedReturn) (dup bool, err error) {
 		return false, nil
 	}
 	own := filepath.Join(dir, r.id)
-	err = os.Mkdir(own, 0o755)
+	err = os.Mkdir(own, dirMode)
 	if errors.Is(err, fs.ErrNotExist) { // nobody knows the job
-		if err := s.c.writeAgain(r.jid, []localFile{{".load.p", r.load}}, false); err != nil {
+		load, minions := r.firstLoad()
+		files := []localFile{{".load.p", load}}
+		if minions != nil {
+			files = append(files, localFile{".minions.p", value.Strings(minions)})
+		}
+		if err := s.c.writeAgain(r.jid, files, false); err != nil {
 			return false, err
 		}
-		err = os.Mkdir(own, 0o755)
+		err = os.Mkdir(own, dirMode)
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return false, err
 	}
-	if out, ok := r.load.Get("out"); ok && out != nil {
+	if out, ok := r.raw.Get("out"); ok && out != nil {
 		if b, err := msgpack.Marshal(out, msgpack.NewSpec); err == nil {
-			if err := atomicfile.Write(filepath.Join(own, "out.p"), b, 0o644, false); err != nil {
+			if err := atomicfile.Write(filepath.Join(own, "out.p"), b, fileMode, false); err != nil {
 				return false, err
 			}
 		}
@@ -188,14 +203,14 @@ func (s *Shared) store(r sharedReturn) (dup bool, err error) {
 	if there, err := readFile(path); err == nil && there != nil {
 		return true, syncFile(path) // who made it may not have come so far
 	}
-	return false, atomicfile.Write(path, r.ret, 0o644, true)
+	return false, atomicfile.Write(path, r.ret, fileMode, true)
 }
 
 // createDurably makes a file that must not exist (the error is then
 // fs.ErrExist): whoever sees it sees all of it.
 func createDurably(path string, b []byte) error {
 	temp := filepath.Join(filepath.Dir(path), atomicfile.TempPrefix+rand.Text())
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
 	if err != nil {
 		return err
 	}

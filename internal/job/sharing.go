@@ -127,10 +127,11 @@ func (p *place) mergeLoad(load []byte) error {
 	return p.putLoad(load)
 }
 
-// published reports whether a load is that of a job, and not a return.
+// published reports whether a load is that of a job that a master published,
+// and was not made of a return.
 func published(load []byte) bool {
 	d, err := decodeDict(load)
-	return err == nil && !d.Has("return")
+	return err == nil && !d.Has("return") && d.Str("cmd") != startedCmd
 }
 
 // Self implements oplog.Stream.

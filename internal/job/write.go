@@ -45,6 +45,7 @@ type op struct {
 	load    []byte      // of a job
 	ret     []byte      // of a return
 	raw     *value.Dict // the whole return, for a job that is not known
+	started *value.Dict // the load of a job that the minion has started itself, or nil
 	minions []string
 	whole   []*op     // the returns of a whole job
 	until   time.Time // of a job that is kept for minions that are away; when a look at Salt's files began
@@ -121,11 +122,21 @@ func (s *Store) Return(load *value.Dict) (duplicate bool, err error) {
 // possibly before ReturnAsync returns, and must be quick. Until then load must
 // not change. When the disk cannot keep up, the error is of kind Unavailable.
 func (s *Store) ReturnAsync(load *value.Dict, done func(duplicate bool, err error)) {
+	s.ReturnStartedAsync(load, nil, done)
+}
+
+// ReturnStartedAsync is ReturnAsync for a job that the minion has started
+// itself: if the job is not known, job is stored as its load instead of the
+// return, and the minion as the only one that it is meant for. Other masters of
+// a cluster replace job if they have published one under that id: see
+// StartedLoad. A nil job makes it ReturnAsync.
+func (s *Store) ReturnStartedAsync(load, job *value.Dict, done func(duplicate bool, err error)) {
 	o, err := newReturn(load, kept)
 	if err != nil || !s.o.JobCache {
 		done(false, err)
 		return
 	}
+	o.started = job
 	o.done = done
 	if err := s.enqueue(o, false); err != nil {
 		done(false, err)
@@ -144,13 +155,7 @@ func newReturn(load *value.Dict, kept []string) (*op, error) {
 	if err := salt.CheckID(id); err != nil {
 		return nil, salt.Errorf(salt.Invalid, "a return is not stored: %w", err)
 	}
-	d := value.NewDict(len(kept))
-	for _, k := range kept {
-		if v, ok := load.Get(k); ok {
-			d.Set(k, v)
-		}
-	}
-	b, err := encode(d)
+	b, err := encode(picked(load, kept))
 	return &op{kind: opReturn, jid: jid, id: id, ret: b, raw: load}, err
 }
 
@@ -428,15 +433,28 @@ func (o *op) applyReturn(at *place) error {
 		return nil
 	}
 	if !at.hasLoad {
-		b, err := encode(o.raw)
+		load, minions := o.firstLoad()
+		b, err := encode(load)
 		if err == nil {
 			err = at.putLoad(b)
+		}
+		if err == nil && minions != nil {
+			err = putIDs(at.hour, o.jid, minions)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return at.hour.Put(k, o.ret)
+}
+
+// firstLoad returns what a return says of a job that is not known: its load,
+// and the minions that it is meant for, nil if the return does not say it.
+func (o *op) firstLoad() (load *value.Dict, minions []string) {
+	if o.started != nil {
+		return o.started, []string{o.id}
+	}
+	return o.raw, nil
 }
 
 func putIDs(hour *bolt.Bucket, jid string, ids []string) error {

@@ -64,7 +64,7 @@ func must(t testing.TB, err error) {
 func age(t testing.TB, s *Store, names ...string) {
 	t.Helper()
 	// ctime cannot be set, so this waits for the clock of the file system.
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for _, n := range names {
 		for {
 			st, err := host.StampOf(filepath.Join(s.dir, n))

@@ -88,17 +88,20 @@ const (
 	FileFormat    = "%(asctime)s,%(msecs)03d [%(name)-17s:%(lineno)-4d][%(levelname)-8s][%(process)d] %(message)s"
 	ConsoleTime   = "%H:%M:%S"
 	FileTime      = "%Y-%m-%d %H:%M:%S"
-	jidFormat     = "[JID: %(jid)s]"
+	JIDFormat     = "[JID: %(jid)s]"
 )
 
 // Options say what is logged, where and how.
 type Options struct {
-	Level       string `salt:"log_level" default:"warning" doc:"least level shown on the console: all, garbage, trace, debug, profile, info, warning, error, critical or quiet"`
-	File        string `salt:"log_file" default:"" doc:"path of the log file; empty for none" change:"restart"`
-	FileLevel   string `salt:"log_level_logfile" default:"" doc:"least level written to the log file; empty for that of the console"`
-	Format      string `salt:"log_fmt_console" default:"[%(levelname)-8s] %(message)s" doc:"template of a line on the console" change:"restart"`
-	FileFormat  string `salt:"log_fmt_logfile" default:"%(asctime)s,%(msecs)03d [%(name)-17s:%(lineno)-4d][%(levelname)-8s][%(process)d] %(message)s" doc:"template of a line in the log file" change:"restart"`
-	TimeFormat  string `salt:"log_datefmt_console" default:"%H:%M:%S" doc:"form of %(asctime)s on the console" alias:"log_datefmt" change:"restart"`
+	Level      string `salt:"log_level" default:"warning" doc:"least level shown on the console: all, garbage, trace, debug, profile, info, warning, error, critical or quiet"`
+	File       string `salt:"log_file" default:"" doc:"path of the log file; empty for none" change:"restart"`
+	FileLevel  string `salt:"log_level_logfile" default:"" doc:"least level written to the log file; empty for that of the console"`
+	Format     string `salt:"log_fmt_console" default:"[%(levelname)-8s] %(message)s" doc:"template of a line on the console" change:"restart"`
+	FileFormat string `salt:"log_fmt_logfile" default:"%(asctime)s,%(msecs)03d [%(name)-17s:%(lineno)-4d][%(levelname)-8s][%(process)d] %(message)s" doc:"template of a line in the log file" change:"restart"`
+	TimeFormat string `salt:"log_datefmt_console" default:"%H:%M:%S" doc:"form of %(asctime)s on the console" alias:"log_datefmt" change:"restart"`
+	JIDFormat  string `salt:"log_fmt_jid" default:"[JID: %(jid)s]" doc:"form of %(jid)s in the lines of a job" change:"restart"`
+	// Chosen says that File was chosen, and is not the usual one.
+	Chosen      bool
 	FileTimeFmt string `salt:"log_datefmt_logfile" default:"%Y-%m-%d %H:%M:%S" doc:"form of %(asctime)s in the log file" change:"restart"`
 }
 
@@ -123,6 +126,7 @@ func Open(o Options, console io.Writer) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log_fmt_console: %w", err)
 	}
+	tmpl.jidFmt = o.JIDFormat
 	if console != nil {
 		sinks = append(sinks, Sink{W: console, Level: &l.console, Template: tmpl})
 	}
@@ -130,6 +134,7 @@ func Open(o Options, console io.Writer) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("log_fmt_logfile: %w", err)
 	}
+	tmpl.jidFmt = o.JIDFormat
 	if o.File != "" && l.inFile.Level() != LevelQuiet {
 		if l.file, err = OpenFile(o.File); err == nil {
 			sinks = append(sinks, Sink{W: l.file, Level: &l.inFile, Template: tmpl})

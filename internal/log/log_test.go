@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -135,6 +136,11 @@ func TestTemplates(t *testing.T) {
 	for _, tc := range []struct{ format, datefmt, want string }{
 		{"%(message)s %%", "", "hi %\n"},
 		{"%(asctime)s,%(msecs)03d", "%Y-%m-%dT%H:%M:%S %j %q%", "2026-02-03T04:05:06 034 %q%,007\n"},
+		{"%(asctime)s", "%w %u %U %W %V %G %g %C %h %k %l %P %r %x %X %f%n|", "2 2 05 05 06 2026 26 20 Feb  4  4 am 04:05:06 AM 02/03/26 04:05:06 %f\n|\n"},
+		{"%(msecs)03.0f|%(msecs)d|%(msecs)s|%(msecs)+.2e|%(msecs)g|%(msecs)05i|%(msecs)-5u|%(msecs)6.1F|%(msecs)ld", "", "007|7|7.0|+7.00e+00|7|00007|7    |   7.0|7\n"},
+		{"%(levelno)d|%(levelno)05.1f|%(levelno)s|%(levelno)r|%(levelno)#x|%(levelno)X|%(levelno)o|%(levelno)#o|%(levelno)e|%(levelno)-4d|%(levelno).3d", "", "20|020.0|20|20|0x14|14|24|0o24|2.000000e+01|20  |020\n"},
+		{"%(created)d %(created)g %(created)s", "", "1770091506 1.77009e+09 1770091506.007\n"},
+		{"%(message)r %(message)a %(msg).1s %(message)05s", "", "'hi' 'hi' h    hi\n"},
 		{"%(bracketlevel)s%(bracketname)s", "", "[INFO    ][salt.x           ]\n"},
 		{"%(colorlevel)s %(colormsg)s", "", "\x1b[0;1;32m[INFO    ]\x1b[0;0m \x1b[0;32mhi\x1b[0;0m\n"},
 		{"%(jid)s %(message)8s|", "", "[JID: 123]       hi|\n"},
@@ -149,9 +155,70 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", tc.format, got, tc.want)
 		}
 	}
-	for _, bad := range []string{"%", "%(", "%(nosuch)s", "%(message)", "%(message)d", "%(name)9999s", "%(created)d", "%x"} {
+	for _, bad := range []string{"%", "%(", "%(nosuch)s", "%(message)", "%(message)d", "%(name)9999s", "%(created)x", "%x", "%(levelno)y", "%(msecs)", "%(msecs)c", "%(message)f"} {
 		if _, err := NewTemplate(bad, ""); err == nil {
 			t.Errorf("format %q was taken", bad)
+		}
+	}
+}
+
+// TestTemplatesOfPython: what Python itself makes of the templates.
+func TestTemplatesOfPython(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3")
+	}
+	r := record{time: time.Date(2026, 2, 3, 4, 5, 6, 7_000_000, time.UTC), level: "INFO", number: 20, name: "salt.x", message: "hi"}
+	values := "{'msecs': 7.0, 'created': 1770091506.007, 'levelno': 20, 'message': 'hi', 'levelname': 'INFO'}"
+	var formats []string
+	for _, f := range []string{"msecs", "created", "levelno", "message", "levelname"} {
+		for _, flags := range []string{"", "0", "-", "+", " ", "#", "05", "-6", "+06", "010", "03.0", "8.2", ".3", "+.1", "#.0", "-07.1", " 5"} {
+			for _, conv := range "diuoxXeEfFgGsra" {
+				formats = append(formats, "%("+f+")"+flags+string(conv))
+			}
+		}
+	}
+	script := "import sys\nv = " + values + "\nfor f in sys.argv[1:]:\n  try: print('[' + f % v + ']')\n  except Exception: print('error')\n"
+	out, err := exec.Command(python, append([]string{"-c", script}, formats...)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range strings.Split(strings.TrimSuffix(string(out), "\n"), "\n") {
+		got := "error"
+		if tmpl, err := NewTemplate("["+formats[i]+"]", ""); err == nil {
+			got = strings.TrimSuffix(string(tmpl.appendTo(nil, &r)), "\n")
+		}
+		if got != want {
+			t.Errorf("%s: got %q, want %q", formats[i], got, want)
+		}
+	}
+}
+
+// TestHeld: records wait for their log, with what With added.
+func TestHeld(t *testing.T) {
+	var held Held
+	early := held.Logger()
+	early.With("a", 1).WithGroup("g").Warn("one", "b", 2)
+	early.Debug("below the level")
+	l, b := logTo(t, Options{})
+	held.Release(l.Handler())
+	early.Warn("two")
+	early.Info("below the level")
+	if want := "[WARNING ] one a=1 g.b=2\n[WARNING ] two\n"; b.String() != want {
+		t.Errorf("got %q, want %q", b, want)
+	}
+}
+
+// TestJIDFormat: log_fmt_jid is used, and checked.
+func TestJIDFormat(t *testing.T) {
+	l, b := logTo(t, Options{Format: "%(jid)s%(message)s", JIDFormat: "<%(jid)s> "})
+	l.Error("x", "jid", "7")
+	if b.String() != "<7> x\n" {
+		t.Errorf("got %q", b)
+	}
+	for _, bad := range []string{"", "x", "%s", "%(jid)s %(name)s"} {
+		if CheckJIDFormat(bad) == nil {
+			t.Errorf("%q is taken", bad)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 type Template struct {
 	parts   []part
 	timeFmt string
+	jidFmt  string // "" means JIDFormat
 	usesJID bool
 }
 
@@ -22,7 +23,19 @@ type part struct {
 	text  string
 	field string
 	verb  string
+	// as is the type of the value that the verb is for.
+	as kind
 }
+
+// kind is how the value of a field is formatted.
+type kind int
+
+const (
+	asText  kind = iota // as Python's str
+	asRepr              // as Python's repr
+	asInt               // truncated
+	asFloat             // converted
+)
 
 // record is what a template can show.
 type record struct {
@@ -35,29 +48,35 @@ type record struct {
 	pc      uintptr
 }
 
-// fields maps the names of Salt's formats to their values: text for %s, a
-// number for %d.
+// began is the start of the process, for %(relativeCreated)s.
+var began = time.Now()
+
+// fields maps the names of Salt's formats to their values, which are of the
+// types that Python gives them: string, int or float64.
 var fields = map[string]func(t *Template, r *record) any{
-	"asctime":        func(t *Template, r *record) any { return strftime(t.timeFmt, r.time) },
-	"created":        func(_ *Template, r *record) any { return float64(r.time.UnixNano()) / 1e9 },
-	"msecs":          func(_ *Template, r *record) any { return r.time.Nanosecond() / 1e6 },
-	"name":           func(_ *Template, r *record) any { return r.name },
-	"levelname":      func(_ *Template, r *record) any { return r.level },
-	"levelno":        func(_ *Template, r *record) any { return r.number },
-	"message":        func(_ *Template, r *record) any { return r.message },
-	"jid":            func(_ *Template, r *record) any { return formatJID(r.jid) },
-	"process":        func(*Template, *record) any { return os.Getpid() },
-	"processName":    func(*Template, *record) any { return "MainProcess" },
-	"thread":         func(*Template, *record) any { return 0 },
-	"threadName":     func(*Template, *record) any { return "MainThread" },
-	"lineno":         func(_ *Template, r *record) any { return frame(r.pc).Line },
-	"pathname":       func(_ *Template, r *record) any { return frame(r.pc).File },
-	"filename":       func(_ *Template, r *record) any { return filepath.Base(frame(r.pc).File) },
-	"module":         func(_ *Template, r *record) any { return strings.TrimSuffix(filepath.Base(frame(r.pc).File), ".go") },
-	"funcName":       func(_ *Template, r *record) any { return frame(r.pc).Function },
-	"bracketlevel":   func(_ *Template, r *record) any { return fmt.Sprintf("[%-8s]", r.level) },
-	"bracketname":    func(_ *Template, r *record) any { return fmt.Sprintf("[%-17s]", r.name) },
-	"bracketprocess": func(*Template, *record) any { return fmt.Sprintf("[%5d]", os.Getpid()) },
+	"asctime":         func(t *Template, r *record) any { return strftime(t.timeFmt, r.time) },
+	"created":         func(_ *Template, r *record) any { return float64(r.time.UnixNano()) / 1e9 },
+	"msecs":           func(_ *Template, r *record) any { return float64(r.time.Nanosecond() / 1e6) },
+	"relativeCreated": func(_ *Template, r *record) any { return float64(r.time.Sub(began)) / 1e6 },
+	"name":            func(_ *Template, r *record) any { return r.name },
+	"levelname":       func(_ *Template, r *record) any { return r.level },
+	"levelno":         func(_ *Template, r *record) any { return r.number },
+	"message":         func(_ *Template, r *record) any { return r.message },
+	"msg":             func(_ *Template, r *record) any { return r.message },
+	"jid":             func(t *Template, r *record) any { return t.formatJID(r.jid) },
+	"process":         func(*Template, *record) any { return os.Getpid() },
+	"processName":     func(*Template, *record) any { return "MainProcess" },
+	"taskName":        func(*Template, *record) any { return "None" },
+	"thread":          func(*Template, *record) any { return 0 },
+	"threadName":      func(*Template, *record) any { return "MainThread" },
+	"lineno":          func(_ *Template, r *record) any { return frame(r.pc).Line },
+	"pathname":        func(_ *Template, r *record) any { return frame(r.pc).File },
+	"filename":        func(_ *Template, r *record) any { return filepath.Base(frame(r.pc).File) },
+	"module":          func(_ *Template, r *record) any { return strings.TrimSuffix(filepath.Base(frame(r.pc).File), ".go") },
+	"funcName":        func(_ *Template, r *record) any { return frame(r.pc).Function },
+	"bracketlevel":    func(_ *Template, r *record) any { return fmt.Sprintf("[%-8s]", r.level) },
+	"bracketname":     func(_ *Template, r *record) any { return fmt.Sprintf("[%-17s]", r.name) },
+	"bracketprocess":  func(*Template, *record) any { return fmt.Sprintf("[%5d]", os.Getpid()) },
 	"colorlevel": func(_ *Template, r *record) any {
 		return paint(colorsOf(r.level).level, fmt.Sprintf("[%-8s]", r.level))
 	},
@@ -92,11 +111,19 @@ func colorsOf(level string) levelColors {
 
 func paint(code, text string) string { return "\x1b[" + code + "m" + text + "\x1b[0;0m" }
 
-func formatJID(jid string) string {
+func (t *Template) formatJID(jid string) string {
 	if jid == "" {
 		return ""
 	}
-	return strings.ReplaceAll(jidFormat, "%(jid)s", jid)
+	return strings.ReplaceAll(orElse(t.jidFmt, JIDFormat), "%(jid)s", jid)
+}
+
+// CheckJIDFormat returns what is wrong with a value of log_fmt_jid.
+func CheckJIDFormat(format string) error {
+	if rest := strings.ReplaceAll(format, "%(jid)s", ""); strings.Contains(rest, "%") || rest == format {
+		return fmt.Errorf("log format %q: expected text with %%(jid)s", format)
+	}
+	return nil
 }
 
 func frame(pc uintptr) runtime.Frame {
@@ -150,29 +177,94 @@ func parseField(s string) (part, int, error) {
 	for i < len(s) && strings.IndexByte("-+ #0123456789.", s[i]) >= 0 {
 		i++
 	}
-	if i == len(s) || strings.IndexByte("sdrf", s[i]) < 0 {
+	flags := s[end+1 : i]
+	for i < len(s) && strings.IndexByte("hlL", s[i]) >= 0 { // without a meaning in Python, too
+		i++
+	}
+	if i == len(s) {
 		return part{}, 0, fmt.Errorf("field %q needs a conversion such as s or d", name)
 	}
-	flags, conv := s[end+1:i], s[i]
 	for _, num := range strings.FieldsFunc(flags, func(r rune) bool { return r < '0' || r > '9' }) {
 		if n, err := strconv.Atoi(num); err != nil || n > 200 {
 			return part{}, 0, fmt.Errorf("the width of %q is too great", name)
 		}
 	}
-	verb := "v"
-	_, text := get(&Template{}, &record{}).(string)
+	p, err := conversion(name, flags, s[i], get(&Template{}, &record{}))
+	return p, i + 1, err
+}
+
+// conversion returns the part for one of Python's conversions of a field with
+// values like sample.
+func conversion(name, flags string, conv byte, sample any) (part, error) {
+	_, text := sample.(string)
+	_, fraction := sample.(float64)
 	switch {
-	case conv == 'd' && !text:
-		verb = "d"
-	case conv == 'f' && name == "created":
-		verb = "f"
-	case conv == 'd' || conv == 'f':
-		return part{}, 0, fmt.Errorf("field %q is text: use %%(%s)s", name, name)
+	case strings.IndexByte("sra", conv) >= 0:
+		as := asText
+		if conv != 's' {
+			as = asRepr
+		}
+		// Python ignores the flags for numbers here; package fmt would use them.
+		return part{field: name, verb: "%" + strings.Map(dropNumeric, flagless(flags)) + "s", as: as}, nil
+	case strings.IndexByte("diuoxXceEfFgG", conv) < 0:
+		return part{}, fmt.Errorf("field %q has the unknown conversion %q", name, conv)
+	case text:
+		return part{}, fmt.Errorf("field %q is text: use %%(%s)s", name, name)
+	case fraction && strings.IndexByte("oxXc", conv) >= 0:
+		return part{}, fmt.Errorf("field %q is a fraction: use %%(%s)f or %%(%s)d", name, name, name)
 	}
-	if name == "created" && verb == "d" {
-		return part{}, 0, fmt.Errorf("field %q is a fraction: use %%(%s)f", name, name)
+	if strings.IndexByte("diuoxX", conv) >= 0 {
+		flags = zeroPadded(flags)
 	}
-	return part{field: name, verb: "%" + flags + verb}, i + 1, nil
+	switch conv {
+	case 'd', 'i', 'u':
+		return part{field: name, verb: "%" + strings.ReplaceAll(flags, "#", "") + "d", as: asInt}, nil
+	case 'o':
+		if strings.Contains(flags, "#") {
+			return part{field: name, verb: "%" + strings.ReplaceAll(flags, "#", "") + "O", as: asInt}, nil
+		}
+	case 'g', 'G':
+		if !strings.Contains(flags, ".") {
+			flags += ".6" // which package fmt does not assume
+		}
+	}
+	as := asFloat
+	if strings.IndexByte("oxXc", conv) >= 0 {
+		as = asInt
+	}
+	return part{field: name, verb: "%" + flags + string(conv), as: as}, nil
+}
+
+// flagless takes the flag 0 away that begins a width; a 0 behind another digit
+// is a part of it.
+func flagless(flags string) string {
+	i := 0
+	for i < len(flags) && strings.IndexByte("-+ #0", flags[i]) >= 0 {
+		i++
+	}
+	return strings.ReplaceAll(flags[:i], "0", "") + flags[i:]
+}
+
+// zeroPadded takes the precision of an integer away where the flag 0 fills more
+// digits anyway. Package fmt would use the precision and ignore the flag.
+func zeroPadded(flags string) string {
+	head, precision, _ := strings.Cut(flags, ".")
+	width := strings.TrimLeft(head, "-+ #0")
+	lead := head[:len(head)-len(width)]
+	w, err := strconv.Atoi(width)
+	p, err2 := strconv.Atoi("0" + precision)
+	if err != nil || err2 != nil || w < p || !strings.Contains(lead, "0") || strings.Contains(lead, "-") {
+		return flags
+	}
+	return head
+}
+
+// dropNumeric drops the flags that are for numbers.
+func dropNumeric(r rune) rune {
+	if r == '+' || r == '#' || r == ' ' {
+		return -1
+	}
+	return r
 }
 
 // appendTo formats r as one line.
@@ -181,16 +273,50 @@ func (t *Template) appendTo(b []byte, r *record) []byte {
 		switch {
 		case p.field == "":
 			b = append(b, p.text...)
-		case p.field == "message" && p.verb == "%v":
+		case p.field == "message" && p.verb == "%s" && p.as == asText:
 			b = append(b, r.message...)
 		default:
-			b = fmt.Appendf(b, p.verb, fields[p.field](t, r))
+			b = fmt.Appendf(b, p.verb, p.as.of(fields[p.field](t, r)))
 		}
 	}
 	return append(b, '\n')
 }
 
-// strftime formats t with the usual directives; others stay as they are.
+// of converts the value of a field.
+func (k kind) of(v any) any {
+	switch k {
+	case asInt:
+		if f, ok := v.(float64); ok {
+			return int64(f)
+		}
+		return v
+	case asFloat:
+		if n, ok := v.(int); ok {
+			return float64(n)
+		}
+		return v
+	}
+	switch x := v.(type) {
+	case int:
+		return strconv.Itoa(x)
+	case float64:
+		s := strconv.FormatFloat(x, 'f', -1, 64)
+		if !strings.Contains(s, ".") {
+			s += ".0"
+		}
+		return s
+	case string:
+		if k == asRepr {
+			return "'" + reprEscapes.Replace(x) + "'"
+		}
+	}
+	return v
+}
+
+var reprEscapes = strings.NewReplacer(`\`, `\\`, "'", `\'`, "\n", `\n`, "\t", `\t`, "\r", `\r`)
+
+// strftime formats t with the directives of glibc in the locale C; others stay
+// as they are.
 func strftime(format string, t time.Time) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
@@ -203,11 +329,38 @@ func strftime(format string, t time.Time) string {
 			b.WriteString(t.Format(layout))
 			continue
 		}
+		isoYear, isoWeek := t.ISOWeek()
 		switch format[i] {
 		case '%':
 			b.WriteByte('%')
+		case 'n':
+			b.WriteByte('\n')
+		case 't':
+			b.WriteByte('\t')
 		case 's':
 			b.WriteString(strconv.FormatInt(t.Unix(), 10))
+		case 'P':
+			b.WriteString(strings.ToLower(t.Format("PM")))
+		case 'w':
+			fmt.Fprint(&b, int(t.Weekday()))
+		case 'u':
+			fmt.Fprint(&b, (int(t.Weekday())+6)%7+1)
+		case 'C':
+			fmt.Fprintf(&b, "%02d", t.Year()/100)
+		case 'G':
+			fmt.Fprint(&b, isoYear)
+		case 'g':
+			fmt.Fprintf(&b, "%02d", isoYear%100)
+		case 'V':
+			fmt.Fprintf(&b, "%02d", isoWeek)
+		case 'U':
+			fmt.Fprintf(&b, "%02d", (t.YearDay()+6-int(t.Weekday()))/7)
+		case 'W':
+			fmt.Fprintf(&b, "%02d", (t.YearDay()+6-(int(t.Weekday())+6)%7)/7)
+		case 'k':
+			fmt.Fprintf(&b, "%2d", t.Hour())
+		case 'l':
+			fmt.Fprintf(&b, "%2d", (t.Hour()+11)%12+1)
 		default:
 			b.WriteString(format[i-1 : i+1])
 		}
@@ -217,6 +370,6 @@ func strftime(format string, t time.Time) string {
 
 var directives = map[byte]string{
 	'Y': "2006", 'y': "06", 'm': "01", 'd': "02", 'H': "15", 'I': "03", 'M': "04", 'S': "05", 'p': "PM",
-	'b': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday", 'j': "002", 'Z': "MST", 'z': "-0700",
-	'F': "2006-01-02", 'T': "15:04:05", 'e': "_2", 'D': "01/02/06", 'R': "15:04", 'c': "Mon Jan _2 15:04:05 2006",
+	'b': "Jan", 'h': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday", 'j': "002", 'Z': "MST", 'z': "-0700",
+	'F': "2006-01-02", 'T': "15:04:05", 'X': "15:04:05", 'e': "_2", 'D': "01/02/06", 'x': "01/02/06", 'R': "15:04", 'r': "03:04:05 PM", 'c': "Mon Jan _2 15:04:05 2006",
 }

@@ -8,6 +8,7 @@ import (
 
 	"brine/internal/acl"
 	"brine/internal/auth"
+	"brine/internal/channel"
 	"brine/internal/fn"
 	"brine/internal/value"
 )
@@ -59,6 +60,14 @@ func showsPassword(load *value.Dict) bool {
 // credentials reads those of an external system.
 func credentials(d *value.Dict) auth.Credentials {
 	return auth.Credentials{System: d.Str("eauth"), Name: d.Str("username"), Password: d.Str("password")}
+}
+
+// sender is who sends a clear request, or nil.
+func (m *Master) sender(c *channel.Call) *caller {
+	if who, ok := c.Sender.(*caller); ok {
+		return who
+	}
+	return m.identify(m.context(), c.Load)
 }
 
 // identify finds out who sends a clear request, or nil.
@@ -264,7 +273,12 @@ func refusedOnMaster(load *value.Dict, c *caller) *value.Dict {
 	text := fmt.Sprintf("Authentication failure of type \"%s\" occurred", how)
 	switch {
 	case c != nil:
+		// Salt's text speaks of authentication all the same. A user of the
+		// machine reads it on a terminal; clients of the API compare it.
 		text += " for user " + c.name + "."
+		if how == byKey {
+			text += "\nThe user is authenticated, but not authorized to run " + fmt.Sprintf("%.80s", load.Str("fun")) + ": external_auth permits runners (@runner) and wheel functions (@wheel), publisher_acl none of them."
+		}
 	case how == byEAuth:
 		text += fmt.Sprintf(" for user %.100s.", external(load).Str("username"))
 	case how == byToken:

@@ -31,8 +31,9 @@ type jobStore interface {
 	// NewJobUntil stores a job that is kept for minions that are away, and
 	// comes back when the disk has it.
 	NewJobUntil(load *value.Dict, minions []string, until time.Time) error
-	// ReturnAsync stores a return and calls done when the disk has it.
-	ReturnAsync(load *value.Dict, done func(duplicate bool, err error))
+	// ReturnStartedAsync stores a return, and calls done when the disk has it.
+	// A job that is not nil is the load of one that the minion started itself.
+	ReturnStartedAsync(load, job *value.Dict, done func(duplicate bool, err error))
 	// Put stores a job with what was returned.
 	Put(w *job.Whole) error
 	// Queued returns the jobs that are kept for minions that are away.
@@ -67,10 +68,26 @@ func (m *Master) joinCluster() error {
 	m.cluster, err = cluster.New(cluster.Config{
 		ID: m.cfg.ID, Listen: m.cfg.Interface, CacheDir: m.cfg.CacheDir, HashType: m.cfg.Options.HashType, Options: o,
 		Ports: m.requestPorts(), Own: own, OwnPub: pub, Keysize: m.cfg.Options.Keysize, PublishSession: m.cfg.Options.PublishSession,
-		Joins: func() error { return PutAside(m.cfg.CacheDir, m.cfg.ID, o.PKIDir, m.log) },
-		Busy:  func() (busy, total int64, ok bool) { return counters.Busy(&host.Machine{}) },
+		Joins:   func() error { return PutAside(m.cfg.CacheDir, m.cfg.ID, o.PKIDir, m.log) },
+		Refuses: m.refusesKey,
+		Expels:  func() error { return m.tokens.Clear() },
+		Busy:    func() (busy, total int64, ok bool) { return counters.Busy(&host.Machine{}) },
 	}, m.log)
 	return err
+}
+
+// refusesKey says why the key of the cluster is not to be replaced: minions would
+// not take another one. Salt's know one key alone.
+func (m *Master) refusesKey() error {
+	if m.cfg.Options.MasterSignPubkey && m.cfg.Options.MasterUsePubkeySignature {
+		return salt.Errorf(salt.Invalid, "master_use_pubkey_signature has a stored signature of the present key, which minions would not take for another one: use the signing key itself meanwhile, or --force and put the new signature there")
+	}
+	stock := m.queue.mute(slices.Sorted(maps.Keys(m.connected())))
+	if len(stock) == 0 {
+		return nil
+	}
+	shown := stock[:min(len(stock), 5)]
+	return salt.Errorf(salt.Invalid, "%d minions that are connected may be Salt's (%s ...), which take no other key of their master: remove minion_master.pub in their pki_dir right before, or have masters sign their key (master_sign_pubkey) and minions verify that; then use --force", len(stock), strings.Join(shown, ", "))
 }
 
 // requestPorts are the ports for requests of minions, by transport.

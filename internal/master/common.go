@@ -3,8 +3,10 @@ package master
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,7 +16,6 @@ import (
 	"brine/internal/cache"
 	"brine/internal/channel"
 	"brine/internal/cluster"
-	"brine/internal/crypt"
 	"brine/internal/job"
 	"brine/internal/oplog"
 	"brine/internal/replica"
@@ -48,11 +49,16 @@ const (
 	kindKey    = "key"
 	kindPeer   = "peer"
 	kindSecret = "secret"
-	kindToken  = "token"
-	kindMinion = "minion"
-	kindMember = "member"
-	kindRoster = "roster"
-	kindShare  = "share"
+	// Of its own kind: a version that does not know it keeps the records, and
+	// does not take the missing file for a deletion.
+	kindSession = "session"
+	kindRemoved = "removed"
+	kindRotated = "rotated"
+	kindToken   = "token"
+	kindMinion  = "minion"
+	kindMember  = "member"
+	kindRoster  = "roster"
+	kindShare   = "share"
 )
 
 // The streams between masters.
@@ -73,13 +79,16 @@ func (m *Master) openCommon(own string) (c *common, err error) {
 		return nil, err
 	}
 	folders := map[string]replica.Folder{
-		kindKey:    &replica.Keys{Store: m.keys, Decisions: m.decisions},
-		kindPeer:   &replica.Files{Path: m.cluster.PeersDir(), Mode: 0o644, Keep: isPeerFile},
-		kindSecret: &replica.Files{Path: filepath.Dir(m.cluster.AESFile()), Mode: 0o600, Keep: func(n string) bool { return n == filepath.Base(m.cluster.AESFile()) || n == cluster.SecretFile }},
-		kindMember: &replica.Files{Path: m.cluster.StationsDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
-		kindRoster: &replica.Files{Path: filepath.Dir(m.cluster.RosterFile()), Mode: 0o644, Keep: func(n string) bool { return n == filepath.Base(m.cluster.RosterFile()) }},
-		kindShare:  &replica.Files{Path: m.cluster.SharesDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
-		kindToken:  &replica.Files{Path: filepath.Join(m.cfg.CacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},
+		kindKey:     &replica.Keys{Store: m.keys, Decisions: m.decisions},
+		kindPeer:    &replica.Files{Path: m.cluster.PeersDir(), Mode: 0o644, Keep: isPeerFile},
+		kindSecret:  &replica.Files{Path: filepath.Dir(m.cluster.AESFile()), Mode: 0o600, Initial: true, Keep: func(n string) bool { return n == filepath.Base(m.cluster.AESFile()) || n == cluster.SecretFile }},
+		kindSession: &replica.Files{Path: filepath.Dir(m.cluster.AESFile()), Mode: 0o600, Initial: true, Keep: func(n string) bool { return n == cluster.SessionFile }},
+		kindRotated: &replica.Files{Path: filepath.Dir(m.cluster.AESFile()), Mode: 0o644, Initial: true, Keep: func(n string) bool { return n == cluster.RotationFile }},
+		kindRemoved: &replica.Files{Path: m.cluster.RemovedDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
+		kindMember:  &replica.Files{Path: m.cluster.StationsDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
+		kindRoster:  &replica.Files{Path: filepath.Dir(m.cluster.RosterFile()), Mode: 0o644, Keep: func(n string) bool { return n == filepath.Base(m.cluster.RosterFile()) }},
+		kindShare:   &replica.Files{Path: m.cluster.SharesDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
+		kindToken:   &replica.Files{Path: filepath.Join(m.cfg.CacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},
 	}
 	if m.cfg.Cache.Driver == "" || m.cfg.Cache.Driver == cache.Local { // else its server has it
 		c.minions = &replica.Nested{Path: filepath.Join(m.cfg.CacheDir, "minions"), Mode: 0o600}
@@ -94,8 +103,8 @@ func (m *Master) openCommon(own string) (c *common, err error) {
 			}
 		})
 	}
-	for kind, f := range folders {
-		c.mirrors[kind] = replica.NewMirror(c.records, kind, f)
+	for _, kind := range slices.Sorted(maps.Keys(folders)) {
+		c.mirrors[kind] = replica.NewMirror(c.records, kind, folders[kind])
 		if err := c.mirrors[kind].Sync(); err != nil {
 			c.Close()
 			return nil, fmt.Errorf("what masters have in common cannot be read: %w", err)
@@ -124,6 +133,23 @@ func (m *Master) share(ctx context.Context) (stop func()) {
 	if s, ok := m.jobs.(*job.Store); ok {
 		m.cluster.Share(streamJobs, s)
 	}
+	m.cluster.Exclude(func(id string) bool {
+		r, err := m.common.records.Get(kindPeer, id+".pub")
+		return err == nil && r != nil && r.Value == nil
+	})
+	m.common.records.OnChange(func(kind, name string) {
+		if id, ok := strings.CutSuffix(name, ".pub"); ok && kind == kindPeer && m.common.mirrors[kindPeer].Sync() == nil {
+			m.cluster.Look(id)
+		}
+		if kind == kindRotated && m.common.mirrors[kindRotated].Sync() == nil {
+			go func() { // it asks other masters, of which this may be the connection
+				if err := m.cluster.FollowKey(ctx); err != nil {
+					m.log.Debug("the key of the cluster is not here yet", "err", err)
+				}
+			}()
+		}
+	})
+	m.cluster.OnKey(m.identity.Replace)
 	m.cluster.Answer(askDigest, m.digest)
 	m.cluster.AnswerWith(askStage, m.revisions.answerStage)
 	m.cluster.AnswerWith(askContents, m.revisions.answerContents)
@@ -215,24 +241,18 @@ func (m *Master) leaveCluster() error {
 	return nil
 }
 
-// deriveSessions has all masters of the cluster make the same session keys:
-// behind a balancer a minion comes to any of them. They are made of the
-// cluster's key, and of the minion's, so that who had the id before cannot read
-// on.
+// deriveSessions computes session keys from a secret that all masters of the
+// cluster have, so that a minion behind a balancer may come to any of them. The
+// key of the minion is part of it, so that a previous owner of the id cannot
+// read on.
 func (m *Master) deriveSessions(s *channel.Sessions) error {
-	// A signature that is made for nothing else, and shown to nobody.
-	secret, err := m.cluster.Secrets().Key.Sign(crypt.PKCS1v15SHA224, []byte("session keys of Brine's masters"))
-	if err != nil {
-		return err
-	}
-	s.Derive(func(id string, from time.Time) (string, error) {
+	return s.Derive(m.cluster.SessionSecret, func(id string) (string, error) {
 		k, err := m.keys.AcceptedKey(id)
 		if err != nil {
 			return "", err
 		}
-		return crypt.DeriveKey(secret, fmt.Sprintf("%s\x00%d\x00%s", id, from.Unix(), k.PEM)), nil
+		return k.PEM, nil
 	})
-	return nil
 }
 
 // took hears what other masters have stored of jobs. A job that this one does
@@ -242,6 +262,7 @@ func (m *Master) took(news []job.Taken) {
 	host := &clusterHost{m: m}
 	for _, t := range news {
 		if t.ID != "" {
+			m.jobFiles.put(t.JID, t.ID, t.Return)
 			m.tookReturn(t)
 		}
 	}

@@ -30,7 +30,7 @@ func (m *Master) digest() *value.Dict {
 		if err != nil {
 			d.Set("error", err.Error())
 		}
-		if kind == kindToken || kind == kindSecret {
+		if kind == kindToken || kind == kindSecret || kind == kindSession {
 			sums = hidden(sums)
 		}
 		d.Set(kind, sums)
@@ -88,7 +88,7 @@ func (m *Master) clusterCheck(ctx context.Context) (*value.Dict, error) {
 		}
 	}
 	counts, differences := value.NewDict(8), value.NewDict(0)
-	for _, section := range []string{kindKey, kindPeer, kindMember, kindShare, kindRoster, kindSecret, kindToken, kindMinion, kindTree, "job", "return"} {
+	for _, section := range []string{kindKey, kindPeer, kindMember, kindShare, kindRoster, kindSecret, kindSession, kindRemoved, kindRotated, kindToken, kindMinion, kindTree, "job", "return"} {
 		names := map[string]bool{}
 		for _, d := range all {
 			for k := range d.Dict(section).All() {
@@ -101,6 +101,9 @@ func (m *Master) clusterCheck(ctx context.Context) (*value.Dict, error) {
 			by := value.NewDict(len(masters))
 			sums := map[string]bool{}
 			for _, id := range masters {
+				if !all[id].Has(section) {
+					continue // its version does not have this kind
+				}
 				sum := all[id].Dict(section).Str(name)
 				by.Set(id, sum)
 				sums[sum] = true

@@ -42,7 +42,7 @@ func loadEndorsements(cfg *Config, present []*crypt.PublicKey, log *slog.Logger)
 	passes := []string{cfg.Options.KeyPass, cfg.Options.SigningKeyPass}
 	added := false
 	for i, pub := range present {
-		old, err := previousKey(filepath.Join(cfg.PKIDir, names[i]+".pem"), passes[i])
+		old, err := previousKey(filepath.Join(cfg.PKIDir, names[i]+".pem"), passes[i], log)
 		if err != nil {
 			return nil, err
 		}
@@ -65,11 +65,11 @@ func loadEndorsements(cfg *Config, present []*crypt.PublicKey, log *slog.Logger)
 func clean(k *crypt.PublicKey) string { return crypt.CleanKey(string(k.PEM())) }
 
 // previousKey returns nil if there is none.
-func previousKey(path, pass string) (*crypt.PrivateKey, error) {
+func previousKey(path, pass string, log *slog.Logger) (*crypt.PrivateKey, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	k, err := crypt.LoadOwn(path, pass)
+	k, err := crypt.LoadOwn(path, pass, log)
 	if err != nil {
 		return nil, fmt.Errorf("the key that was replaced: %w", err)
 	}

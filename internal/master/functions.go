@@ -2,6 +2,8 @@ package master
 
 import (
 	"context"
+	"io/fs"
+	"os"
 	"sync"
 
 	"brine/internal/catalogue"
@@ -122,6 +124,16 @@ func names(v any) []string {
 		}
 	}
 	return out
+}
+
+// localTemplate reads what templates import by absolute paths: files that the
+// master serves to all minions anyway, since minions can influence the name.
+func (m *Master) localTemplate(_, path string) ([]byte, error) {
+	f, ok := m.fileServer().FindLocal(path, "")
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	return os.ReadFile(f.Path)
 }
 
 // ownFiles are the master's own files, for the functions in its templates.

@@ -29,7 +29,7 @@ func loadIdentity(cfg *Config, in *cluster.Cluster, log *slog.Logger) (*handshak
 	var key *crypt.PrivateKey
 	var err error
 	if in != nil {
-		key = in.Secrets().Key
+		key = in.Key()
 	} else if key, err = loadPair(cfg.PKIDir, "master", cfg.Options.KeyPass, cfg.Options.Keysize, log); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,10 @@ func loadIdentity(cfg *Config, in *cluster.Cluster, log *slog.Logger) (*handshak
 	if err != nil {
 		return nil, err
 	}
-	id.SetEndorsements(es)
+	if in != nil {
+		es = append(es, in.Endorsements()...)
+	}
+	id.SetEndorsements(es, in != nil)
 	return id, nil
 }
 
@@ -70,7 +73,7 @@ func loadPair(dir, name, pass string, bits int, log *slog.Logger) (*crypt.Privat
 			return nil, err
 		}
 	}
-	k, err := crypt.LoadOwn(path, pass)
+	k, err := crypt.LoadOwn(path, pass, log)
 	if err != nil {
 		return nil, err
 	}

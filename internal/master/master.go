@@ -61,24 +61,26 @@ type Config struct {
 	MasterID         string
 	PKIDir, CacheDir string
 	// Interface is the address to listen on, for other masters.
-	Interface   string
-	User        string
-	Listen      []Listen
-	Options     Options
-	Auth        auth.Options
-	Channel     channel.Options
-	Publish     channel.PublishOptions
-	Keys        keystore.Options
-	Cache       cache.Options
-	Client      client.Options
-	Jobs        job.Options
-	Returners   returner.MasterOptions
-	Cluster     cluster.Options
-	Events      event.MasterOptions
-	Files       fileserver.Options
-	Backends    backends.Options
-	Top         top.Options
-	Pillar      pillar.Options
+	Interface string
+	User      string
+	Listen    []Listen
+	Options   Options
+	Auth      auth.Options
+	Channel   channel.Options
+	Publish   channel.PublishOptions
+	Keys      keystore.Options
+	Cache     cache.Options
+	Client    client.Options
+	Jobs      job.Options
+	Returners returner.MasterOptions
+	Cluster   cluster.Options
+	Events    event.MasterOptions
+	Files     fileserver.Options
+	Backends  backends.Options
+	Top       top.Options
+	Pillar    pillar.Options
+	// Templates bounds the rendering of templates.
+	Templates   render.Limits
 	GitPillar   gitpillar.Options
 	Reactor     reactor.Options
 	EventReturn EventReturnOptions
@@ -104,22 +106,25 @@ type Master struct {
 	jobs      jobStore
 	outlets   []*outlet
 	stockJobs *job.LocalCache
-	cluster   *cluster.Cluster // nil for a master of its own
-	common    *common          // of a cluster without a shared folder, else nil
-	revisions *revisions       // as common
-	works     *works           // as common
-	bus       *event.Bus
-	eventIPC  *event.Server
-	requests  *channel.Server
-	publish   *channel.PublishServer
-	router    *router
-	runners   *fn.Registry
-	wheels    *fn.Registry
-	tokens    *auth.Tokens
-	audit     *audit.Log
-	strangers strangers
-	gripes    *netserve.RateLog // about requests without the right to them
-	renderer  *render.Renderer
+	jobFiles  *jobFiles
+	// offlineFar is the returner that RunOffline reads jobs from, or nil.
+	offlineFar returner.Returner
+	cluster    *cluster.Cluster // nil for a master of its own
+	common     *common          // of a cluster without a shared folder, else nil
+	revisions  *revisions       // as common
+	works      *works           // as common
+	bus        *event.Bus
+	eventIPC   *event.Server
+	requests   *channel.Server
+	publish    *channel.PublishServer
+	router     *router
+	runners    *fn.Registry
+	wheels     *fn.Registry
+	tokens     *auth.Tokens
+	audit      *audit.Log
+	strangers  strangers
+	gripes     *netserve.RateLog // about requests without the right to them
+	renderer   *render.Renderer
 	// templateFuncs are what templates of the pillar can call.
 	templateFuncs *fn.Registry
 	running       running
@@ -179,10 +184,13 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 	for _, dir := range []struct {
 		path string
 		mode os.FileMode
-	}{{cfg.PKIDir, 0o700}, {cfg.CacheDir, 0o755}} {
+	}{{cfg.PKIDir, 0o700}, {cfg.CacheDir, 0o755 & closedCache(&cfg)}} {
 		if err := os.MkdirAll(dir.path, dir.mode); err != nil {
 			return nil, fmt.Errorf("cannot make a folder: %w", err)
 		}
+	}
+	if err := closeToOthers(&cfg, log); err != nil {
+		return nil, err
 	}
 	if err := m.joinCluster(); err != nil {
 		return nil, err
@@ -199,7 +207,7 @@ func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 	if err := m.openStores(); err != nil {
 		return nil, err
 	}
-	m.renderer = render.New(render.Options{Log: log})
+	m.renderer = render.New(render.Options{Log: log, Local: m.localTemplate, Limits: cfg.Templates})
 	if m.templateFuncs, err = m.templateFunctions(); err != nil {
 		return nil, err
 	}
@@ -265,6 +273,10 @@ func (m *Master) openStores() (err error) {
 	if m.stockJobs, err = job.NewLocalCache(m.cfg.CacheDir, m.cfg.Options.HashType); err != nil {
 		return err
 	}
+	if err := m.stockJobs.Protect(); err != nil {
+		m.log.Warn("other users may read the jobs", "err", err)
+	}
+	m.jobFiles = newJobFiles(m.stockJobs, func() bool { return m.options().JobCacheFiles && m.cfg.Jobs.JobCache && !m.sharesFolder() }, m.log)
 	m.bus = event.NewBus(m.cfg.Events.MaxEventSize)
 	if err := os.MkdirAll(m.cfg.Events.SockDir, 0o755); err != nil {
 		return fmt.Errorf("cannot make sock_dir: %w", err)
@@ -308,8 +320,10 @@ func (m *Master) Reload(cfg Config) { m.setLive(cfg) }
 func (m *Master) bindPublishers() error {
 	current := func() *channel.PublishServer { return m.publish }
 	identify := channel.Identifier(current, acceptedKeys{m.keys}, m.log)
+	m.whereabouts.guests = newGuests()
 	for _, l := range m.cfg.Listen {
 		o := l.Options
+		o.Guests = m.whereabouts.guests
 		o.Syndics, o.Heartbeat, o.Identify = m.cfg.Options.OrderMasters, m.cfg.Options.Heartbeat, identify
 		if l.Transport.Name() == "tcp" && o.Syndics {
 			o.Filter = false // the minions of a syndic cannot be known here
@@ -339,7 +353,9 @@ func (m *Master) buildChannel() (err error) {
 	m.presence = &presence{publishers: m.publishers, accepted: m.keys.Accepted, data: m.minionData, now: time.Now}
 	port := m.publishPort()
 	auth := channel.NewAuthenticator(m.identity, keyBook{m.keys, m.decisions.Note}, admission{m}, sessions,
-		func() (string, int) { return m.publish.AES(), port }, m.signedIn, m.log)
+		func() channel.Publications {
+			return channel.Publications{Key: m.publish.AES(), Port: port, Signed: m.cfg.Publish.SignPubMessages}
+		}, m.signedIn, m.log)
 	m.router = m.newRouter()
 	m.requests = channel.NewServer(m.channelOptions, acceptedKeys{m.keys}, sessions, auth, m.router, m.log)
 	return nil
@@ -390,7 +406,7 @@ func (m *Master) bindServers() error {
 	budget := netserve.NewBudget(maxUnfinished)
 	for _, l := range m.cfg.Listen {
 		o := l.Options
-		o.MaxMessage, o.Budget = maxRequest, budget
+		o.MaxMessage, o.Budget, o.Guests = maxRequest, budget, m.whereabouts.guests
 		o.Heartbeat = m.cfg.Options.Heartbeat
 		s, err := l.Transport.ListenRequests(l.Request, o)
 		if err != nil {
@@ -438,7 +454,7 @@ func (m *Master) Run(ctx context.Context) error {
 	front, stopFront := context.WithCancel(ctx)
 	defer stopFront()
 	// One failure stops all.
-	failed := make(chan error, 14+2*len(m.servers))
+	failed := make(chan error, 15+2*len(m.servers))
 	back := group{failed: failed}
 	for _, p := range m.publishers {
 		back.Go(func() error { return p.Serve(inner) })
@@ -446,6 +462,7 @@ func (m *Master) Run(ctx context.Context) error {
 	back.Go(func() error { return m.eventIPC.Serve(inner) })
 	back.Go(func() error { return m.maintain(inner) })
 	back.Go(func() error { return m.runOutlets(inner) })
+	back.Go(func() error { m.jobFiles.run(inner); return nil })
 	back.Go(func() error { return m.fetchFiles(inner) })
 	back.Go(func() error { m.adoptJobs(inner); return nil })
 	for _, k := range m.keepers {

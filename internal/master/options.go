@@ -9,13 +9,14 @@ import (
 
 // Options are the master's own settings. Names and meanings are Salt's.
 type Options struct {
-	OpenMode   bool   `salt:"open_mode" default:"false" doc:"accept any key of any minion; a danger, for emergencies only" change:"live"`
-	MaxMinions int    `salt:"max_minions" default:"0" doc:"minions that may be connected; further ones are refused; 0 is no limit" change:"live"`
-	MaxPending int    `salt:"max_pending_keys" default:"100000" doc:"keys that may wait for acceptance; further unknown minions are turned away, so that strangers cannot fill the disk (Brine only)" change:"live"`
-	HashType   string `salt:"hash_type" default:"sha256" doc:"hash for file names and fingerprints" change:"restart"`
-	AuthEvents bool   `salt:"auth_events" default:"true" doc:"fire salt/auth events" change:"live"`
-	Keysize    int    `salt:"keysize" default:"2048" doc:"size in bits of a key that has to be made" change:"restart"`
-	KeyPass    string `salt:"key_pass" default:"" doc:"passphrase of master.pem" change:"restart"`
+	OpenMode          bool   `salt:"open_mode" default:"false" doc:"accept any key of any minion; a danger, for emergencies only" change:"live"`
+	MaxMinions        int    `salt:"max_minions" default:"0" doc:"minions that may be connected; further ones are refused; 0 is no limit" change:"live"`
+	MaxPending        int    `salt:"max_pending_keys" default:"100000" doc:"keys that may wait for acceptance; further unknown minions are turned away, so that strangers cannot fill the disk (Brine only)" change:"live"`
+	MinionReturnQuota int    `salt:"minion_return_quota" default:"100" doc:"MB that one minion may have stored in an hour for jobs that no master published (salt-call, its schedule), so that it cannot fill the disk; 0 is no limit (Brine only)" change:"live"`
+	HashType          string `salt:"hash_type" default:"sha256" doc:"hash for file names and fingerprints" change:"restart"`
+	AuthEvents        bool   `salt:"auth_events" default:"true" doc:"fire salt/auth events" change:"live"`
+	Keysize           int    `salt:"keysize" default:"2048" doc:"size in bits of a key that has to be made" change:"restart"`
+	KeyPass           string `salt:"key_pass" default:"" doc:"passphrase of master.pem" change:"restart"`
 
 	MasterSignPubkey         bool   `salt:"master_sign_pubkey" default:"false" doc:"send a signature of the master's public key, for minions with verify_master_pubkey_sign" change:"restart"`
 	MasterSignKeyName        string `salt:"master_sign_key_name" default:"master_sign" doc:"base name of the signing key pair in pki_dir" change:"restart"`
@@ -39,6 +40,7 @@ type Options struct {
 	GatherJobTimeout time.Duration `salt:"gather_job_timeout" default:"10" doc:"seconds that commands wait for the answer whether a job is still running" change:"live"`
 	AllowKeyRevoke   bool          `salt:"allow_minion_key_revoke" default:"true" doc:"let minions delete their own key" change:"live"`
 	MasterTops       *value.Dict   `salt:"master_tops" default:"null" doc:"what else tells which SLS files are for a minion: a map of ext_nodes and a command, which gets the minion's id" change:"live"`
+	PillarVersion    int           `salt:"pillar_version" default:"2" doc:"1: answer minions that ask for a pillar in the form of before 2015 in that form, which is encrypted with the session key alone" change:"live"`
 	FileBufferSize   int           `salt:"file_buffer_size" default:"1048576" doc:"bytes of a file that are sent at once" change:"live"`
 	FileRecv         bool          `salt:"file_recv" default:"false" doc:"let minions push files to this master" change:"live"`
 	FileRecvMaxSize  int           `salt:"file_recv_max_size" default:"100" doc:"MB of a file that a minion may push" change:"live"`
@@ -51,6 +53,7 @@ type Options struct {
 	Peer             any  `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
 	PeerRun          any  `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`
 	JobCacheForStock bool `salt:"job_cache_for_stock_cli" default:"true" doc:"also write a job's load where Salt's own command line looks for it (Brine only)" change:"live"`
+	JobCacheFiles    bool `salt:"job_cache_files" default:"false" doc:"also write what minions return where Salt's Python programs look for it, in cachedir/jobs (Brine only)" change:"live"`
 
 	Discovery discovery.Options `salt:"discovery" default:"false" doc:"answer minions that look for a master by broadcast: False, True, or a map with port (4520, UDP) and mapping (what this master says about itself)" change:"restart"`
 }

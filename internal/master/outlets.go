@@ -156,6 +156,9 @@ func (m *Master) history() runners.Jobs {
 // jobsOf returns the jobs that a returner has, for a question that names it.
 func (m *Master) jobsOf(name string) (runners.Jobs, error) {
 	if name == localJobs || name == "local" {
+		if m.jobs == nil {
+			return noJobs{}, nil
+		}
 		return m.jobs, nil
 	}
 	for _, o := range m.outlets {

@@ -18,7 +18,7 @@ type commands struct{ m *Master }
 // publish starts a job: {tgt, tgt_type, fun, arg, ret, jid, kwargs, user, key}.
 // Credentials of an external system are in kwargs.
 func (p *commands) publish(c *channel.Call) {
-	who := p.m.identify(p.m.context(), c.Load)
+	who := p.m.sender(c)
 	switch {
 	case who == nil:
 		p.m.gripes.Log(slog.LevelWarn, "a command was refused: it does not show who sends it", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", c.Load.Str("user")))
@@ -29,6 +29,17 @@ func (p *commands) publish(c *channel.Call) {
 		p.m.gripes.Log(slog.LevelWarn, "a command was refused: its sender may not give it", "peer", c.Peer(), "user", who.name, "fun", fmt.Sprintf("%.80s", value.Str(c.Load.At("fun"))))
 		p.m.record(c, who, resultDenied, "")
 		c.Reply(forbidden())
+		return
+	}
+	taken, err := p.takenJID(who, c.Load.Str("jid"))
+	if err != nil {
+		p.m.log.Error("cannot look up whether a job id is in use; the command is refused", "jid", c.Load.Str("jid"), "user", who.name, "err", err)
+		c.Reply(value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", "the master cannot read its job cache: its log has the reason")))
+		return
+	}
+	if taken {
+		p.m.record(c, who, resultDenied, "")
+		c.Reply(value.DictOf("error", value.DictOf("name", "SaltInvocationError", "message", fmt.Sprintf("the job id %q belongs to a job of another user; omit jid", c.Load.Str("jid")))))
 		return
 	}
 	load := c.Load.Clone()
@@ -50,6 +61,19 @@ func (p *commands) publish(c *channel.Call) {
 	reply := p.m.Publish(load)
 	p.m.record(c, who, resultDone, reply.Dict("load").Str("jid"))
 	c.Reply(reply)
+}
+
+// takenJID reports whether a limited user names the id of another user's job,
+// whose record would be replaced. Batches publish several times with one id.
+func (p *commands) takenJID(who *caller, jid string) (bool, error) {
+	if jid == "" || who.all {
+		return false, nil
+	}
+	known, err := p.m.jobs.Load(jid)
+	if known == nil || err != nil {
+		return false, err
+	}
+	return strings.TrimPrefix(known.Str("user"), "sudo_") != who.name, nil
 }
 
 // Publish starts a job whose sender has the right to it, and returns the
@@ -112,13 +136,18 @@ func (m *Master) recordJob(load *value.Dict, jid string, minions []string, expir
 		return err
 	}
 	m.sendLoad(load, jid, minions)
+	m.writeForStock(load, jid, minions)
+	return nil
+}
+
+// writeForStock writes a job where Salt's own programs look for it.
+func (m *Master) writeForStock(load *value.Dict, jid string, minions []string) {
 	if !m.options().JobCacheForStock || m.sharesFolder() {
-		return nil // in a shared folder it is there already
+		return // in a shared folder it is there already
 	}
 	if err := m.stockJobs.WriteLoad(jid, load, minions); err != nil {
 		m.log.Warn("cannot write a job for Salt's own command line", "jid", jid, "err", err)
 	}
-	return nil
 }
 
 // announce fires the events of a new job.
@@ -188,7 +217,16 @@ func receivers(typ string, tgt any, minions []string) []string {
 // answered by, and the ids that it lists without there being such a minion. A
 // minion whose data is not known counts, because it may match.
 func (m *Master) resolve(typ string, tgt any, delimiter string) (minions, missing []string, err error) {
-	t, err := m.nodegroups().Parse(typ, tgt, delimiter)
+	return m.resolveWithin(target.NewBudget(target.DefaultBudget), typ, tgt, delimiter)
+}
+
+// minionTargetTime is what the backtracking patterns of one request of a
+// minion may take. They run in the master, and any accepted minion sends them.
+const minionTargetTime = 100 * time.Millisecond
+
+// resolveWithin is resolve for a target whose patterns share a budget.
+func (m *Master) resolveWithin(budget *target.Budget, typ string, tgt any, delimiter string) (minions, missing []string, err error) {
+	t, err := m.nodegroups().ParseWithin(budget, typ, tgt, delimiter)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -203,7 +241,12 @@ func (m *Master) resolve(typ string, tgt any, delimiter string) (minions, missin
 // matching returns the accepted minions that surely match, as questions of
 // permission need it.
 func (m *Master) matching(typ string, tgt any, delimiter string) ([]string, error) {
-	t, err := m.nodegroups().Parse(typ, tgt, delimiter)
+	return m.matchingWithin(target.NewBudget(target.DefaultBudget), typ, tgt, delimiter)
+}
+
+// matchingWithin is matching for a target whose patterns share a budget.
+func (m *Master) matchingWithin(budget *target.Budget, typ string, tgt any, delimiter string) ([]string, error) {
+	t, err := m.nodegroups().ParseWithin(budget, typ, tgt, delimiter)
 	if err != nil {
 		return nil, err
 	}

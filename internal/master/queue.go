@@ -301,6 +301,18 @@ func (q *queue) unheard(within time.Duration, jobs, limit int, signedIn func(id 
 	return out
 }
 
+// meant reports whether a job is remembered, and was published to a minion.
+func (q *queue) meant(jid, id string) (meant, known bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.jobs[jid]
+	if j == nil {
+		return false, false
+	}
+	n, ok := q.index[id]
+	return ok && j.meant.has(n), true
+}
+
 // knows reports whether a job was entered.
 func (q *queue) knows(jid string) bool {
 	q.mu.Lock()

@@ -50,7 +50,9 @@ func (d *minionData) pillar(c *channel.Call) {
 	if d.m.options().MinionDataEvents {
 		d.m.bus.Fire("minion/refresh/"+c.ID, value.DictOf("Minion data cache refresh", c.ID))
 	}
-	if c.Load.Str("ver") != "2" {
+	// The old form is encrypted with the session key alone, the other one for the
+	// minion's own key.
+	if c.Load.Str("ver") != "2" && d.m.options().PillarVersion == 1 {
 		c.Reply(p)
 		return
 	}
@@ -112,10 +114,13 @@ func (d *minionData) mine(c *channel.Call) {
 }
 
 // mineGet gives the mine data of other minions, as far as their owners allow.
-func (d *minionData) mineGet(c *channel.Call) {
-	typ := c.Load.Str("tgt_type")
+func (d *minionData) mineGet(c *channel.Call) { c.Reply(d.mineFor(c.ID, c.Load)) }
+
+// mineFor returns the mine data that a request of asker means.
+func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
+	typ := load.Str("tgt_type")
 	if typ == "" {
-		typ = c.Load.Str("expr_form")
+		typ = load.Str("expr_form")
 	}
 	switch typ {
 	case "":
@@ -125,11 +130,10 @@ func (d *minionData) mineGet(c *channel.Call) {
 	case "compound":
 		typ = "compound_pillar_exact"
 	}
-	funs, single := mineFunctions(c.Load.At("fun"))
-	ids, err := d.m.matching(typ, c.Load.At("tgt"), c.Load.Str("delimiter"))
+	funs, single := mineFunctions(load.At("fun"))
+	ids, err := d.m.matchingWithin(target.NewBudget(minionTargetTime), typ, load.At("tgt"), load.Str("delimiter"))
 	if err != nil || len(funs) == 0 {
-		c.Reply(value.NewDict(0))
-		return
+		return value.NewDict(0)
 	}
 	out := value.NewDict(len(funs))
 	for _, f := range funs {
@@ -139,22 +143,21 @@ func (d *minionData) mineGet(c *channel.Call) {
 		mine := d.mineOf(id)
 		for _, f := range funs {
 			if entry, ok := mine.Get(f); ok {
-				if v, ok := d.unwrap(entry, c.ID); ok {
+				if v, ok := d.unwrap(entry, asker); ok {
 					out.Dict(f).Set(id, v)
 				}
 			}
 		}
 	}
 	if single {
-		c.Reply(out.Dict(funs[0]))
-		return
+		return out.Dict(funs[0])
 	}
 	for _, f := range funs {
 		if out.Dict(f).Len() == 0 {
 			out.Delete(f)
 		}
 	}
-	c.Reply(out)
+	return out
 }
 
 func mineFunctions(v any) (funs []string, single bool) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,7 +45,7 @@ func (f *fileRoutes) answer(c *channel.Call, room int64) any {
 }
 
 func (f *fileRoutes) failed(c *channel.Call, err error) {
-	f.m.log.Warn("a request to the file server failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.Str("path"), "err", err)
+	f.m.gripes.Log(slog.LevelWarn, "a request to the file server failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.Str("path"), "err", err)
 }
 
 // part answers with a part of a file when it is the minion's turn. Waiting for
@@ -124,7 +125,7 @@ func (m *Master) stateOptions(envsOnly bool) *value.Dict {
 func (f *fileRoutes) receive(c *channel.Call) {
 	err := f.store(c)
 	if err != nil {
-		f.m.log.Error("a file that a minion pushes is not taken", "minion", c.ID, "path", value.Str(c.Load.At("path")), "err", err)
+		f.m.gripes.Log(slog.LevelError, "cannot take a file that a minion pushes", "minion", c.ID, "path", value.Str(c.Load.At("path")), "err", err)
 	}
 	c.Reply(err == nil)
 }
@@ -136,7 +137,8 @@ func (f *fileRoutes) store(c *channel.Call) error {
 	}
 	loc, isInt := c.Load.At("loc").(int64)
 	data := c.Load.Bytes("data")
-	switch limit := int64(o.FileRecvMaxSize) << 20; {
+	limit := int64(o.FileRecvMaxSize) << 20
+	switch {
 	case !isInt || loc < 0:
 		return salt.Errorf(salt.Invalid, "loc is no place in a file")
 	case int64(len(data)) > limit || loc > limit-int64(len(data)):
@@ -147,7 +149,7 @@ func (f *fileRoutes) store(c *channel.Call) error {
 		return err
 	}
 	dir := filepath.Join(f.m.cfg.CacheDir, "minions", c.ID, "files")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(dir) // no link in there leads out of it
@@ -155,7 +157,7 @@ func (f *fileRoutes) store(c *channel.Call) error {
 		return err
 	}
 	defer root.Close()
-	return writePart(root, name, loc, data)
+	return writePart(root, name, part{at: loc, data: data, limit: limit})
 }
 
 // pushName reads the path of a pushed file: a list of names.
@@ -175,28 +177,40 @@ func pushName(load *value.Dict) (string, error) {
 	return filepath.Clean(name), nil
 }
 
-// writePart puts a part in its place. The first one begins the file anew; a
-// part that does not follow what is there is appended, as in Salt.
-func writePart(root *os.Root, name string, loc int64, data []byte) error {
+// part is a piece of a pushed file.
+type part struct {
+	at    int64 // as the minion says; 0 starts the file again
+	data  []byte
+	limit int64 // of the whole file, in bytes
+}
+
+// writePart puts a part in its place. One that does not follow what is there is
+// appended, as in Salt, so the limit is compared with the size on disk.
+func writePart(root *os.Root, name string, p part) error {
 	if dir := filepath.Dir(name); dir != "." {
-		if err := root.MkdirAll(dir, 0o755); err != nil {
+		if err := root.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
 	}
-	if st, err := root.Lstat(name); err == nil && !st.Mode().IsRegular() {
-		return salt.Errorf(salt.Exists, "there is something else than a file")
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	st, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		return err
+	case !st.Mode().IsRegular():
+		return salt.Errorf(salt.Exists, "there is something else than a file")
+	case p.at > 0 && st.Size() > p.limit-int64(len(p.data)):
+		return salt.Errorf(salt.Denied, "with this part it is larger than file_recv_max_size, %d MB", p.limit>>20)
 	}
 	flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
-	if loc == 0 {
+	if p.at == 0 {
 		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	}
-	w, err := root.OpenFile(name, flags, 0o644)
+	w, err := root.OpenFile(name, flags, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = bytes.NewReader(data).WriteTo(w)
+	_, err = bytes.NewReader(p.data).WriteTo(w)
 	if e := w.Close(); err == nil {
 		err = e
 	}

@@ -13,6 +13,7 @@ import (
 	"brine/internal/channel"
 	"brine/internal/fn"
 	"brine/internal/salt"
+	"brine/internal/target"
 	"brine/internal/transport/netserve"
 	"brine/internal/value"
 	"brine/internal/yaml"
@@ -27,12 +28,17 @@ type peers struct {
 	gripes *netserve.RateLog // about what is not granted
 	// slots bound the requests that wait for runners or returns, so that they
 	// cannot use up what other slow requests need.
-	slots chan struct{}
+	slots *slots
 }
 
 const (
 	// peerSlots is how many requests wait for runners or returns at once.
 	peerSlots = 32
+	// peerShare is how many of them one minion has at most.
+	peerShare = 8
+	// maxPeerArgs bounds the arguments of one request. Each string among them
+	// is parsed as YAML.
+	maxPeerArgs = 1000
 	// maxPeerWait bounds how long one of them waits for returns.
 	maxPeerWait = 5 * time.Minute
 	// publishAuth is the folder of the cache that holds for every job of a
@@ -41,16 +47,16 @@ const (
 )
 
 func newPeers(m *Master, r *runs) *peers {
-	return &peers{m: m, runs: r, gripes: netserve.NewRateLog(m.log, 10, 10*time.Second), slots: make(chan struct{}, peerSlots)}
+	return &peers{m: m, runs: r, gripes: netserve.NewRateLog(m.log, 10, 10*time.Second), slots: newSlots(peerSlots, peerShare)}
 }
 
 // long works on a request that may wait for long. Waiting for a slot holds
 // back only the peer that asked.
 func (p *peers) long(do func(*channel.Call)) func(*channel.Call) {
 	return func(c *channel.Call) {
-		p.slots <- struct{}{}
+		leave := p.slots.enter(c.ID)
 		p.m.router.wg.Go(func() {
-			defer func() { <-p.slots }()
+			defer leave()
 			do(c)
 		})
 	}
@@ -64,8 +70,12 @@ type peerJob struct {
 }
 
 // parse reads {fun, arg, tgt, tgt_type, ret, no_parse}. Several functions are
-// one text with commas, and their arguments a text each.
+// one text with commas, and their arguments a text each. The caller has checked
+// that the minion may publish anything at all: parsing is expensive.
 func (p *peers) parse(load *value.Dict) (*peerJob, bool) {
+	if tooManyArgs(load) {
+		return nil, false
+	}
 	for _, k := range []string{"fun", "arg", "tgt", "ret"} {
 		if !load.Has(k) {
 			return nil, false
@@ -105,6 +115,12 @@ func (p *peers) parse(load *value.Dict) (*peerJob, bool) {
 	j.load.Set("fun", value.Strings(funs))
 	j.load.Set("arg", lists)
 	return j, true
+}
+
+// tooManyArgs reports whether a request has more arguments or functions than
+// any honest one, so that parsing it would occupy the master.
+func tooManyArgs(load *value.Dict) bool {
+	return len(load.List("arg")) > maxPeerArgs || len(load.List("no_parse")) > maxPeerArgs || strings.Count(load.Str("fun"), ",") > maxPeerArgs
 }
 
 // plainTarget replaces nodegroups by what they stand for, since minions do
@@ -176,22 +192,24 @@ func parseInput(given, noParse []any) []any {
 	return out
 }
 
-// granted decides whether a minion may publish a job, and refuses jobs that
-// would publish again, which could go on for ever.
-func (p *peers) granted(id string, j *peerJob) bool {
+// lists returns what the option peer grants a minion. Nothing of a request is
+// parsed for a minion that it grants nothing.
+func (p *peers) lists(id string) []any {
+	peer, _ := p.m.options().Peer.(*value.Dict)
+	return acl.Lists(peer, id)
+}
+
+// granted decides whether a minion with the grants in list may publish a job,
+// and refuses jobs that would publish again, which could go on for ever.
+func (p *peers) granted(list []any, j *peerJob) bool {
 	for _, c := range j.calls {
 		if strings.HasPrefix(strings.TrimSpace(c.Fun), "publish.") {
 			return false
 		}
 	}
-	peer, _ := p.m.options().Peer.(*value.Dict)
-	list := acl.Lists(peer, id)
-	if len(list) == 0 {
-		return false
-	}
 	minions, ok := p.exactly(j)
 	return ok && acl.Allowed(list, j.calls, func(tgt string) bool {
-		valid, err := p.m.matching("compound", tgt, "")
+		valid, err := p.m.matching("compound", tgt, "") // the operator's words
 		return err == nil && !slices.ContainsFunc(minions, func(id string) bool { return !slices.Contains(valid, id) })
 	})
 }
@@ -199,7 +217,8 @@ func (p *peers) granted(id string, j *peerJob) bool {
 // exactly returns the minions of a job, unless its target matches pillars by
 // patterns: with these a minion could guess another one's secrets.
 func (p *peers) exactly(j *peerJob) (minions []string, ok bool) {
-	minions, _, err := p.m.resolve(j.typ, j.load.At("tgt"), "")
+	budget := target.NewBudget(minionTargetTime)
+	minions, _, err := p.m.resolveWithin(budget, j.typ, j.load.At("tgt"), "")
 	if err != nil {
 		return nil, false
 	}
@@ -207,15 +226,19 @@ func (p *peers) exactly(j *peerJob) (minions []string, ok bool) {
 	if exact == "" {
 		return minions, true
 	}
-	valid, _, err := p.m.resolve(exact, j.load.At("tgt"), "")
+	valid, _, err := p.m.resolveWithin(budget, exact, j.load.At("tgt"), "")
 	return minions, err == nil && !slices.ContainsFunc(minions, func(id string) bool { return !slices.Contains(valid, id) })
 }
 
 // start publishes a job of a minion that may, and returns its id and who is
 // to return. It is noted first that the minion may ask for the returns.
 func (p *peers) start(c *channel.Call) (jid string, minions *value.List, ok bool) {
-	j, ok := p.parse(c.Load)
-	if !ok || !p.granted(c.ID, j) {
+	var j *peerJob
+	list := p.lists(c.ID)
+	if len(list) > 0 {
+		j, ok = p.parse(c.Load)
+	}
+	if !ok || !p.granted(list, j) {
 		p.gripes.Log(slog.LevelWarn, "a minion asked to publish what the option peer does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", c.Load.Str("fun")))
 		return "", nil, false
 	}
@@ -360,7 +383,7 @@ func (p *peers) collect(c *channel.Call) {
 func (p *peers) runner(c *channel.Call) {
 	fun := c.Load.Str("fun")
 	granted, _ := p.m.options().PeerRun.(*value.Dict)
-	if !c.Load.Has("arg") || !acl.Allowed(functions(acl.Lists(granted, c.ID)), []acl.Call{{Fun: fun}}, nil) {
+	if !c.Load.Has("arg") || tooManyArgs(c.Load) || !acl.Allowed(functions(acl.Lists(granted, c.ID)), []acl.Call{{Fun: fun}}, nil) {
 		p.gripes.Log(slog.LevelWarn, "a minion asked for a runner that the option peer_run does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", fun))
 		c.Reply(value.NewDict(0))
 		return

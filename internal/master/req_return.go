@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"brine/internal/channel"
+	"brine/internal/job"
 	"brine/internal/salt"
 	"brine/internal/transport/netserve"
 	"brine/internal/value"
@@ -18,10 +19,11 @@ type returns struct {
 	// stored: when they come again nobody is told again.
 	told   boundedSet
 	gripes *netserve.RateLog
+	own    quota // of returns that belong to no published job
 }
 
 func newReturns(m *Master) *returns {
-	return &returns{m: m, gripes: netserve.NewRateLog(m.log, 10, 10*time.Second)}
+	return &returns{m: m, gripes: netserve.NewRateLog(m.log, 10, 10*time.Second), own: quota{now: time.Now}}
 }
 
 // take stores a return and tells the bus. The minion gets its answer once the
@@ -35,16 +37,40 @@ func (r *returns) take(c *channel.Call) {
 		return
 	}
 	jid := load.Str("jid")
-	if jid == "req" || jid == "" {
+	minted := jid == "req" || jid == ""
+	switch {
+	case minted:
 		jid = salt.NewJID(time.Now())
 		load.Set("jid", jid)
-	}
-	if !salt.ValidJID(jid) {
-		r.m.log.Warn("a return with an invalid job id was refused", "minion", c.ID, "jid", jid)
+	case jid == "nocache": // a scheduled job with return_job: nocache
+		r.m.bus.Fire(salt.Tag("job", jid, "ret", c.ID), load)
+		c.Reply(nil)
+		return
+	case !salt.ValidJID(jid):
+		r.gripes.Log(slog.LevelWarn, "a return with an invalid job id was refused", "minion", c.ID, "jid", jid)
 		c.Reply("")
 		return
 	}
-	r.store(load, func(err error) {
+	published, allowed := false, true
+	if !minted {
+		published, allowed = r.m.belongs(jid, c.ID)
+	}
+	if !allowed {
+		r.gripes.Log(slog.LevelWarn, "a return was refused: the job was not for this minion", "minion", c.ID, "jid", jid)
+		c.Reply("")
+		return
+	}
+	if limit := int64(r.m.options().MinionReturnQuota) << 20; !published && !r.own.take(c.ID, c.Size(), limit) {
+		const full = "a minion's returns of jobs that no master published exceed minion_return_quota in this hour; a Brine minion keeps them"
+		r.gripes.Log(slog.LevelError, full, "minion", c.ID, "jid", jid, "quota_mb", limit>>20)
+		c.Reply(value.DictOf(salt.KeepReturn, full))
+		return
+	}
+	job, err := r.started(load, minted)
+	if err != nil {
+		r.gripes.Log(slog.LevelError, "cannot look up the job of a return", "jid", jid, "minion", c.ID, "err", err)
+	}
+	r.store(load, job, func(err error) {
 		switch {
 		case err == nil:
 			c.Reply(nil)
@@ -56,11 +82,46 @@ func (r *returns) take(c *channel.Call) {
 	})
 }
 
-// store writes one return and fires its event, even if it cannot be written:
-// whoever waits for it hears it.
-func (r *returns) store(load *value.Dict, done func(error)) {
+// started returns the load of a job that the minion has started itself, nil if
+// a master published the job. The job gets its id here (minted), or the minion
+// says that its schedule or startup_states ran it; the latter counts only for a
+// job that is not known, so that no minion can change what is known of a job.
+// arg, tgt and tgt_type of the return are then those of the job, as Salt's
+// masters have them; otherwise a return has none.
+func (r *returns) started(load *value.Dict, minted bool) (*value.Dict, error) {
 	jid, id := load.Str("jid"), load.Str("id")
-	r.m.jobs.ReturnAsync(load, func(dup bool, err error) {
+	own := minted || load.Str("schedule") != "" || load.Str("tgt") == id
+	for _, k := range []string{"arg", "tgt", "tgt_type"} {
+		load.Delete(k)
+	}
+	if own && !minted {
+		known, err := r.m.jobs.Load(jid)
+		if known != nil || err != nil {
+			return nil, err
+		}
+	}
+	if !own {
+		return nil, nil
+	}
+	job := job.StartedLoad(jid, id, load)
+	for _, k := range []string{"arg", "tgt", "tgt_type"} {
+		load.Set(k, job.At(k))
+	}
+	return job, nil
+}
+
+// store writes one return and fires its event, even if it cannot be written:
+// whoever waits for it hears it. A job that is not nil is the load of one that
+// the minion has started itself.
+func (r *returns) store(load, job *value.Dict, done func(error)) {
+	jid, id := load.Str("jid"), load.Str("id")
+	if job != nil {
+		r.m.writeForStock(job, jid, []string{id})
+	}
+	r.m.jobs.ReturnStartedAsync(load, job, func(dup bool, err error) {
+		if job != nil && !dup {
+			r.m.sendLoad(job, jid, []string{id})
+		}
 		r.m.queue.returned(jid, id)
 		// Also one that came twice: this master may have been killed in between.
 		r.m.sendReturn(load)
@@ -75,6 +136,9 @@ func (r *returns) store(load *value.Dict, done func(error)) {
 			r.m.log.Debug("a return came twice", "jid", jid, "minion", id)
 		} else {
 			r.m.bus.Fire(salt.Tag("job", jid, "ret", id), load)
+		}
+		if err == nil && !dup {
+			r.m.jobFiles.put(jid, id, load)
 		}
 		done(err)
 	})
@@ -127,7 +191,7 @@ func (b *boundedSet) remove(s string) bool {
 // takeSyndic stores what a syndic collected for the minions below it.
 func (r *returns) takeSyndic(c *channel.Call) {
 	if !r.m.options().OrderMasters {
-		r.m.log.Warn("returns of a syndic were refused: order_masters is off", "syndic", c.ID)
+		r.gripes.Log(slog.LevelWarn, "returns of a syndic were refused: order_masters is off", "syndic", c.ID)
 		c.Reply("")
 		return
 	}
@@ -156,7 +220,7 @@ func (r *returns) takeSyndic(c *channel.Call) {
 				load.Set("master_id", mid)
 			}
 			all.begin()
-			r.store(load, all.end)
+			r.store(load, nil, all.end)
 		}
 	}
 	all.end(nil)

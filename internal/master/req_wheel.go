@@ -17,26 +17,43 @@ import (
 // wheels runs functions that manage this master.
 type wheels struct{ m *Master }
 
-// wheelFields are those of a request that are no arguments.
+// clientWords are the keywords that Salt's clients put beside the arguments of
+// a function of the master. A function that does not declare one never gets it.
+var clientWords = map[string]bool{
+	"client": true, "cmd": true, "eauth": true, "fun": true, "kwarg": true, "match": true, "token": true, "__jid__": true, "__tag__": true,
+	"__user__": true, "username": true, "password": true, "full_return": true, "print_event": true,
+	"user": true, "key": true, "timeout": true, "jid": true, "__current_eauth": true,
+}
+
+// wheelFields are those of a request that are no arguments, whatever the
+// function declares.
 var wheelFields = map[string]bool{
-	"cmd": true, "fun": true, "arg": true, "kwarg": true, "kwargs": true, "key": true, "user": true, "token": true, "eauth": true,
-	"username": true, "password": true, "client": true, "full_return": true, "timeout": true, "jid": true, "print_event": true,
-	"__jid__": true, "__user__": true, "__tag__": true, "__current_eauth": true,
+	"cmd": true, "fun": true, "arg": true, "kwarg": true, "kwargs": true, "token": true, "eauth": true, "username": true, "password": true,
 }
 
 // wheelArgs are the arguments of a request: its fields arg and kwarg, and all
-// others that are not about the request itself.
-func wheelArgs(load *value.Dict) (args []any, kwargs *value.Dict) {
+// others that are not about the request itself. f may be nil.
+func wheelArgs(load *value.Dict, f *fn.Func) (args []any, kwargs *value.Dict) {
 	kwargs = value.NewDict(4)
 	for k, v := range load.All() {
-		if name, ok := k.(string); ok && !wheelFields[name] {
-			kwargs.Set(name, v)
+		name, ok := k.(string)
+		if !ok || wheelFields[name] || (name == "key" || name == "user") && howOf(load) == byKey {
+			continue // with byKey these two show who asks
 		}
+		kwargs.Set(name, v)
 	}
 	args, kw := splitKwargs(load.List("arg"))
 	kwargs.Update(kw)
 	kwargs.Update(load.Dict("kwarg"))
 	kwargs.Delete("__kwarg__")
+	for name := range clientWords {
+		if f != nil {
+			if _, ok := f.Param(name); ok {
+				continue
+			}
+		}
+		kwargs.Delete(name)
+	}
 	return args, kwargs
 }
 
@@ -54,10 +71,10 @@ type wheelRun struct {
 
 // take reads a request and answers it if it is refused.
 func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
-	who := w.m.identify(w.m.context(), c.Load)
+	who := w.m.sender(c)
 	r := w.begin(c.Load.Str("fun"), c.Load, "")
 	if reply := w.m.mayRun(who, acl.Wheel, r.fun, r.args, r.kwargs, c.Load); reply != nil {
-		w.m.gripes.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80q", r.fun))
+		w.m.gripes.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", r.fun))
 		w.m.record(c, who, refusal(who), "")
 		c.Reply(reply)
 		return nil, false
@@ -74,7 +91,8 @@ func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 // begin reads what is to run, for a user who may.
 func (w *wheels) begin(fun string, load *value.Dict, user string) *wheelRun {
 	r := &wheelRun{m: w.m, fun: fun, jid: salt.NewJID(time.Now())}
-	r.args, r.kwargs = wheelArgs(load)
+	f, _ := w.m.wheels.Lookup(fun) // without it r tells that there is none
+	r.args, r.kwargs = wheelArgs(load, f)
 	r.tag = salt.Tag("wheel", r.jid)
 	r.data = value.DictOf("fun", "wheel."+r.fun, "jid", r.jid, "tag", r.tag, "user", user)
 	return r

@@ -23,25 +23,36 @@ type route struct {
 type router struct {
 	encrypted map[string]route
 	clear     map[string]route
-	slots     chan struct{}
+	minions   *slots        // for slow requests of minions
+	operators chan struct{} // for slow requests of programs and users
 	logins    chan struct{} // for requests with a password
 	asked     func(id string, from net.Addr)
+	identify  func(load *value.Dict) *caller
 	wg        sync.WaitGroup
 }
 
-// slowRoutes bounds how many slow requests are worked on at once.
-const slowRoutes = 64
+const (
+	// minionRoutes bounds how many slow requests of minions are handled at
+	// once, and minionShare how many of one minion.
+	minionRoutes = 64
+	minionShare  = 4
+	// operatorRoutes bounds the slow requests of programs and users. They have
+	// slots of their own: no minion can hold back an operator.
+	operatorRoutes = 64
+)
 
-// loginRoutes bounds how many passwords are looked at at once. A wrong one
-// takes its time, and must not keep others from their work.
-const loginRoutes = 16
+// loginRoutes bounds how many requests with a password are worked on at once,
+// those included whose refusal waits. Package auth bounds the checks, and what
+// an accepted one asks for takes a slot of the slow routes.
+const loginRoutes = 1024
 
 func (m *Master) newRouter() *router {
-	ret, ev, data, files := newReturns(m), &events{m}, &minionData{m}, newFileRoutes(m)
+	ret, ev, data, files := newReturns(m), newEvents(m), &minionData{m}, newFileRoutes(m)
 	pub, run, login, wheels := &commands{m}, &runs{m}, &logins{m}, &wheels{m}
 	peer := newPeers(m, run)
 	r := &router{
-		asked: m.whereabouts.asked, slots: make(chan struct{}, slowRoutes), logins: make(chan struct{}, loginRoutes),
+		asked: m.whereabouts.asked, identify: func(load *value.Dict) *caller { return m.identify(m.context(), load) },
+		minions: newSlots(minionRoutes, minionShare), operators: make(chan struct{}, operatorRoutes), logins: make(chan struct{}, loginRoutes),
 		encrypted: map[string]route{
 			"_return":         {handle: ret.take},
 			"_syndic_return":  {handle: ret.takeSyndic},
@@ -108,14 +119,42 @@ func (r *router) serve(table map[string]route, c *channel.Call) {
 		rt.handle(c)
 		return
 	}
-	// Waiting for a slot holds back only the peer that asked.
-	slots := r.slots
-	if showsPassword(c.Load) {
-		slots = r.logins
+	if c.ID == "" && showsPassword(c.Load) {
+		r.logins <- struct{}{}
+		r.wg.Go(func() {
+			defer func() { <-r.logins }()
+			r.login(rt, c)
+		})
+		return
 	}
-	slots <- struct{}{}
+	// Waiting for a slot holds back only the connection that asked.
+	leave := r.enter(c)
 	r.wg.Go(func() {
-		defer func() { <-slots }()
+		defer leave()
 		rt.handle(c)
 	})
+}
+
+// enter waits for a slot for a slow request and returns what frees it.
+func (r *router) enter(c *channel.Call) (leave func()) {
+	if c.ID != "" {
+		return r.minions.enter(c.ID)
+	}
+	r.operators <- struct{}{}
+	return func() { <-r.operators }
+}
+
+// login serves a request with a password. A refusal takes about a second on
+// purpose, and holds no slot meanwhile.
+func (r *router) login(rt route, c *channel.Call) {
+	if c.Cmd == "mk_token" {
+		rt.handle(c) // the password is all there is to do
+		return
+	}
+	who := r.identify(c.Load)
+	c.Sender = who
+	if who != nil {
+		defer r.enter(c)()
+	}
+	rt.handle(c)
 }

@@ -5,14 +5,18 @@ import (
 	"iter"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 
 	"brine/internal/client"
 	"brine/internal/event"
 	"brine/internal/fn"
 	"brine/internal/job"
+	"brine/internal/keystore"
 	"brine/internal/modules/control"
 	"brine/internal/runners"
+	"brine/internal/salt"
+	"brine/internal/target"
 	"brine/internal/value"
 	"brine/internal/wheel"
 )
@@ -65,7 +69,48 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		GitPillar: func() runners.GitPillar { return tellingPillar{m.live.Load().git, m} },
 		Pillars:   func() runners.Pillars { return m.live.Load().pillar },
 		Here:      (&orchestra{m: m}).Call,
+		Matches:   m.matches, PKIDir: m.cfg.PKIDir, Tokens: runnerTokens{m},
+		Mine: func(asker string, load *value.Dict) *value.Dict { return (&minionData{m}).mineFor(asker, load) },
+		Reactor: func() runners.Reactor {
+			if m.reactor == nil {
+				return nil // and not an interface that holds nil
+			}
+			return m.reactor
+		},
 	})...)
+}
+
+// matches reports whether an accepted minion is known to match a target.
+func (m *Master) matches(typ string, tgt any, id string) (bool, error) {
+	t, err := m.nodegroups().ParseWithin(target.NewBudget(minionTargetTime), typ, tgt, "")
+	if err != nil {
+		return false, err
+	}
+	if st, _, err := m.keys.Lookup(id); err != nil || st != keystore.Accepted {
+		return false, err
+	}
+	return t.Match(m.subject(id)), nil
+}
+
+// runnerTokens makes and ends tokens for the runner auth.
+type runnerTokens struct{ m *Master }
+
+// NewToken implements runners.Tokens.
+func (t runnerTokens) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error) {
+	expire, _ := strconv.ParseFloat(value.Str(creds.At("token_expire")), 64)
+	d, err := t.m.auth().NewToken(ctx, credentials(creds), expire)
+	if salt.KindOf(err) == salt.Denied {
+		return nil, nil
+	}
+	return d, err
+}
+
+// DropToken implements runners.Tokens.
+func (t runnerTokens) DropToken(token string) (bool, error) {
+	if there := t.m.auth().Token(token); there == nil {
+		return false, nil
+	}
+	return true, t.m.tokens.Remove(token)
 }
 
 // snapshotFolder, in the folder of the master's own, has a copy of its jobs for

@@ -24,11 +24,14 @@ type runs struct{ m *Master }
 // once with the tag under which the result will be on the event bus, and runs
 // it.
 func (r *runs) start(c *channel.Call) {
-	who := r.m.identify(r.m.context(), c.Load)
+	who := r.m.sender(c)
 	fun := c.Load.Str("fun")
 	args, kwargs := runnerArgs(c.Load)
+	if f, err := r.m.runners.Lookup(fun); err == nil && c.Load.Bool("lenient") {
+		args, kwargs = f.Known(wire(args, kwargs))
+	}
 	if reply := r.m.mayRun(who, acl.Runner, fun, args, kwargs, c.Load); reply != nil {
-		r.m.gripes.Log(slog.LevelWarn, "a runner was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80q", fun))
+		r.m.gripes.Log(slog.LevelWarn, "a runner was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", fun))
 		r.m.record(c, who, refusal(who), "")
 		c.Reply(reply)
 		return
@@ -71,9 +74,18 @@ func (c *caller) onMaster(m *Master) string {
 }
 
 // runnerArgs are the arguments of a runner, in the field kwarg or in the
-// request itself.
+// request itself. A field kwarg without arg and kwarg in it holds keywords.
 func runnerArgs(load *value.Dict) (args []any, kwargs *value.Dict) {
 	if in := load.Dict("kwarg"); in != nil {
+		if !in.Has("arg") && !in.Has("kwarg") && !in.Has("kwargs") && !load.Has("arg") {
+			kwargs = in.Clone()
+			for k := range in.All() {
+				if name, ok := k.(string); ok && clientWords[name] {
+					kwargs.Delete(k)
+				}
+			}
+			return nil, kwargs
+		}
 		load = in
 	}
 	args, kwargs = splitKwargs(load.List("arg"))
@@ -107,6 +119,18 @@ func wire(args []any, kwargs *value.Dict) []any {
 	return append(args, kw)
 }
 
+// secretRunner reports whether a runner gets or returns passwords or tokens. Its
+// arguments are not shown to others, and its return is not kept.
+func secretRunner(fun string) bool { return strings.HasPrefix(fun, "auth.") }
+
+// shownArgs are the arguments of a runner for events and the job cache.
+func shownArgs(fun string, args []any) []any {
+	if secretRunner(fun) {
+		return []any{}
+	}
+	return plain(args)
+}
+
 // plain are arguments as events tell them: keywords are a map without the sign
 // that they are some.
 func plain(args []any) []any {
@@ -123,7 +147,7 @@ func plain(args []any) []any {
 
 func (r *runs) run(tag, jid, fun, user string, args []any, opts *value.Dict) fn.Outcome {
 	m := r.m
-	about := value.DictOf("fun", "runner."+fun, "jid", jid, "user", user, "fun_args", &value.List{Items: plain(args)})
+	about := value.DictOf("fun", "runner."+fun, "jid", jid, "user", user, "fun_args", &value.List{Items: shownArgs(fun, args)})
 	m.bus.Fire(tag+"/new", about)
 	end := m.running.begin(about.Clone())
 	o := m.runRunner(m.run, tag, jid, fun, args, opts)
@@ -154,7 +178,7 @@ func (m *Master) keepRun(done *value.Dict) {
 	load := value.DictOf("id", m.cfg.ID, "tgt", m.cfg.ID, "jid", jid, "fun", fun, "user", done.At("user"))
 	run := &job.Whole{Job: job.Job{JID: jid, Load: load}}
 	m.sendLoad(load, jid, nil)
-	if !strings.HasPrefix(fun, "runner.jobs.") {
+	if !strings.HasPrefix(fun, "runner.jobs.") && !secretRunner(strings.TrimPrefix(fun, "runner.")) {
 		run.Returns = map[string]*value.Dict{m.cfg.ID: value.DictOf("return", done)}
 		ret := load.Clone()
 		ret.Set("return", done)
@@ -176,6 +200,9 @@ func (m *Master) runRunner(ctx context.Context, tag, jid, fun string, args []any
 	}
 	return runners.Run(ctx, m.runners, c, fn.Job{Fun: fun, Arg: args})
 }
+
+// Job returns the stored load of a job, nil if it is not known.
+func (m *Master) Job(jid string) (*value.Dict, error) { return m.history().Load(jid) }
 
 // JobReturns returns what is stored of a job, by minion.
 func (m *Master) JobReturns(jid string) (map[string]*value.Dict, error) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"brine/internal/target"
+	"brine/internal/transport/netserve"
 	"brine/internal/value"
 )
 
@@ -26,6 +27,8 @@ import (
 
 // whereabouts is what is known of where minions are.
 type whereabouts struct {
+	guests *netserve.Guests // has the addresses of minions, too
+
 	mu      sync.Mutex
 	at      map[string]netip.Addr // of the last request
 	started map[string]bool       // since the last look
@@ -46,6 +49,7 @@ func (w *whereabouts) asked(id string, peer net.Addr) {
 	if !ok {
 		return
 	}
+	w.guests.Known(ip)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.at == nil {

@@ -36,6 +36,8 @@ type lookout struct {
 	initial *value.Dict
 	own     *value.Dict // the option, as it is now
 	watches map[string]*watch
+
+	requests inOrder
 }
 
 // watch is one configured beacon.
@@ -67,7 +69,7 @@ func (w *watch) end() {
 }
 
 func newLookout(o Options, m *Minion) (*lookout, error) {
-	l := &lookout{m: m, kinds: beacons.All(&host.Machine{}), wake: make(chan struct{}, 1), own: value.NewDict(0), watches: map[string]*watch{}}
+	l := &lookout{m: m, kinds: beacons.All(&host.Machine{}), wake: make(chan struct{}, 1), own: value.NewDict(0), watches: map[string]*watch{}, requests: inOrder{m: m}}
 	d, ok := o.Beacons.(*value.Dict)
 	if !ok && o.Beacons != nil {
 		return nil, salt.Errorf(salt.Invalid, "beacons: expected a map, got %s", value.TypeName(o.Beacons))
@@ -303,17 +305,20 @@ func beaconAnswer(fun string) string {
 }
 
 func (l *lookout) manageByEvent(e *event.Event) {
-	l.m.background.Go(func() {
-		answer := l.manage(e.Data)
-		if tag := beaconAnswer(e.Data.Str("func")); tag != "" {
-			_ = l.m.bus.Fire(tag, answer)
-		}
-	})
+	l.requests.add(func() { l.manage(e.Data) })
 }
 
-// manage does what a request asks for: complete, beacons as they are then, and
-// comment if it was not done.
+// manage does what a request asks for, returns the answer and fires it as an
+// event: complete, beacons as they are then, and comment.
 func (l *lookout) manage(req *value.Dict) *value.Dict {
+	answer := l.managed(req)
+	if tag := beaconAnswer(req.Str("func")); tag != "" {
+		_ = l.m.bus.Fire(tag, answer)
+	}
+	return answer
+}
+
+func (l *lookout) managed(req *value.Dict) *value.Dict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.changed()
@@ -345,26 +350,49 @@ func (l *lookout) manage(req *value.Dict) *value.Dict {
 		l.set("enabled", fun == "enable")
 	case "reset":
 		l.own = l.initial
+		answer.Set("comment", "Beacons have been reset")
 	case "add", "modify", "delete", "enable_beacon", "disable_beacon":
 		if inPillar {
-			refused(fmt.Sprintf("Cannot %s beacon item %s, it is configured in pillar.", strings.TrimSuffix(fun, "_beacon"), name))
+			refused(inPillarComment(fun, name))
 			break
 		}
-		switch fun {
-		case "add", "modify":
-			l.set(name, req.At("beacon_data"))
-		case "delete":
-			own := l.own.Clone()
-			own.Delete(name)
-			l.own = own
-		default:
-			l.setEnabled(name, fun == "enable_beacon")
-		}
+		answer.Set("comment", l.change(fun, name, req.At("beacon_data")))
 	default:
 		refused("unknown request")
 	}
 	answer.Set("beacons", l.merged(true, true))
 	return answer
+}
+
+// change changes one beacon of the option and returns Salt's comment; l.mu is
+// held.
+func (l *lookout) change(fun, name string, data any) (comment string) {
+	known := l.own.Has(name)
+	switch fun {
+	case "add", "modify":
+		l.set(name, data)
+		if fun == "add" && !known {
+			return "Added new beacon item: " + name
+		}
+		return "Updating settings for beacon item: " + name
+	case "delete":
+		if !known {
+			return "Beacon item " + name + " not found."
+		}
+		own := l.own.Clone()
+		own.Delete(name)
+		l.own = own
+		return "Deleting beacon item: " + name
+	}
+	l.setEnabled(name, fun == "enable_beacon")
+	return map[bool]string{true: "Enabling", false: "Disabling"}[fun == "enable_beacon"] + " beacon item " + name
+}
+
+func inPillarComment(fun, name string) string {
+	if fun == "add" {
+		return "Cannot update beacon item " + name + ", because it is configured in pillar."
+	}
+	return "Cannot " + strings.TrimSuffix(fun, "_beacon") + " beacon item " + name + ", it is configured in pillar."
 }
 
 // lights is the beacons as functions see them: those of this process, or, for
@@ -378,7 +406,7 @@ func (b lights) Manage(ctx context.Context, req *value.Dict) (*value.Dict, error
 	if b.m.cfg.daemonBus == nil {
 		return b.m.lookout.manage(req), nil
 	}
-	return b.m.askDaemon(ctx, tagManageBeacons, req, beaconAnswer(req.Str("func")))
+	return b.m.askDaemon(ctx, tagManageBeacons, []*value.Dict{req}, beaconAnswer(req.Str("func")))
 }
 
 // Save implements control.Lookout.

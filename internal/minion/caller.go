@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
@@ -133,15 +134,20 @@ func (c *Caller) ID() string { return c.m.cfg.ID }
 
 // Call runs one function and notes it as running meanwhile.
 func (c *Caller) Call(ctx context.Context, fun string, args []any) fn.Outcome {
-	pub := value.DictOf("fun", fun, "jid", c.jid, "tgt", "salt-call", "arg", &value.List{Items: args})
-	j := &job{jid: c.jid, load: pub}
+	load := value.DictOf("fun", fun, "jid", c.jid, "tgt", "salt-call", "arg", &value.List{Items: args})
+	j := &job{jid: c.jid, load: load}
 	forget := c.m.recordProc(j)
 	defer forget()
 	if c.Executors != nil {
-		pub.Set("module_executors", c.Executors)
+		load.Set("module_executors", c.Executors)
 	}
 	if c.ExecutorOpts != nil {
-		pub.Set("executor_opts", c.ExecutorOpts)
+		load.Set("executor_opts", c.ExecutorOpts)
+	}
+	// What functions with any keywords see of the call, as Salt names it.
+	pub := value.DictOf("fun", fun, "pid", os.Getpid(), "jid", c.jid, "tgt", "salt-call")
+	if c.Metadata != nil {
+		pub.Set("metadata", c.Metadata)
 	}
 	return c.m.through(ctx, j, fun, func() fn.Outcome {
 		return c.m.funcs.Run(ctx, c.m.newCall(c.conn, c.jid), fn.Job{Fun: fun, Arg: args, Pub: pub, Told: true})

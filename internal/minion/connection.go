@@ -4,19 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
+	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"brine/internal/channel"
 	"brine/internal/fn"
 	"brine/internal/handshake"
 	"brine/internal/minion/roles"
+	"brine/internal/salt"
 	"brine/internal/value"
 )
 
@@ -35,6 +39,7 @@ type connection struct {
 	role   assignment
 
 	pillar atomic.Pointer[value.Dict]
+	view   view
 	// greeted is set once the start event has been sent to this master; with
 	// one master at a time it is the one who decides about that that knows.
 	greeted bool
@@ -43,7 +48,7 @@ type connection struct {
 	lookups int // that failed in a row
 	// resolved is what the last look-up that succeeded has found.
 	resolved []endpoint
-	told     map[string]bool // why there was no connection since the last one that stood
+	reported map[cause]bool // why there was no connection since the last one that stood
 	state    atomic.Pointer[linkState]
 	fatal    int // code of the last refusal, guarded by Minion.refusals
 	// keepsJobs is set once the master has shown that it keeps jobs for
@@ -195,22 +200,56 @@ func (c *connection) nextPause(last time.Duration, err error) time.Duration {
 	return next
 }
 
-// maxTold bounds the reasons that are told of one master: it could make up
-// a new one each second.
-const maxTold = 50
+// cause is what kind of failure ended a session. Reports are limited by cause:
+// in the text of an error a port, a name server or a master can put something
+// new each time. There are few causes, and none uses up the reports of another.
+type cause struct {
+	refusal                        error
+	mismatch, untrusted, busy      bool
+	lookup, notFound, timeout, eof bool
+	errno                          syscall.Errno
+	kind                           salt.Kind
+}
 
-// report logs the end of a session, once per reason until a connection stood.
+func causeOf(err error) cause {
+	var (
+		mismatch  *handshake.KeyMismatch
+		untrusted *handshake.Untrusted
+		busy      *handshake.Busy
+		lookup    *net.DNSError
+	)
+	c := cause{
+		mismatch: errors.As(err, &mismatch), untrusted: errors.As(err, &untrusted), busy: errors.As(err, &busy),
+		lookup:  errors.As(err, &lookup),
+		timeout: errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded),
+		eof:     errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF),
+		kind:    salt.KindOf(err),
+	}
+	for _, known := range []error{handshake.ErrPending, handshake.ErrRejected, handshake.ErrFinger, handshake.ErrFull} {
+		if errors.Is(err, known) {
+			c.refusal = known
+		}
+	}
+	if c.lookup {
+		c.notFound, c.timeout = lookup.IsNotFound, lookup.IsTimeout
+	}
+	errors.As(err, &c.errno)
+	return c
+}
+
+// report logs the end of a session, once per cause until a connection stood.
 func (c *connection) report(err error, pause time.Duration) {
 	text := reason(err)
 	c.setState(text)
-	if c.told[text] || len(c.told) >= maxTold {
+	why := causeOf(err)
+	if c.reported[why] {
 		c.log.Debug("still without this master", "err", err, "retry", pause)
 		return
 	}
-	if c.told == nil {
-		c.told = map[string]bool{}
+	if c.reported == nil {
+		c.reported = map[cause]bool{}
 	}
-	c.told[text] = true
+	c.reported[why] = true
 	switch {
 	case errors.Is(err, handshake.ErrPending):
 		c.log.Error(text, "id", c.m.cfg.ID, "fingerprint", c.m.fingerprint, "retry", pause)
@@ -223,16 +262,26 @@ func (c *connection) report(err error, pause time.Duration) {
 	}
 }
 
-// reason is the text of an error without our own end of a connection, whose
-// port is another each time.
-func reason(err error) string {
-	text := err.Error()
-	var op *net.OpError
-	if errors.As(err, &op) && op.Source != nil {
-		text = strings.ReplaceAll(text, op.Source.String()+"->", "")
+// restored reports that the connection is back, once it has lasted for a while:
+// the last line of the log about a master says how it is.
+func (c *connection) restored(ctx context.Context) {
+	if !sleep(ctx, stable) {
+		return
 	}
-	return text
+	if len(c.reported) > 0 {
+		c.log.Warn("the connection to the master is restored")
+	}
+	clear(c.reported)
 }
+
+// ownPort is our own end of a connection in the text of an error.
+var ownPort = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(\[[0-9A-Fa-f:.%\w]+\]|[0-9.]+):[0-9]+->`)
+})
+
+// reason is the text of an error without our own ends of connections, whose
+// ports are others each time; errors of look-ups have them in their texts.
+func reason(err error) string { return ownPort().ReplaceAllString(err.Error(), "") }
 
 // session is one period with a link. It returns why it ended.
 func (c *connection) session(ctx context.Context, role roles.Role, changed <-chan struct{}) error {
@@ -351,7 +400,6 @@ func (c *connection) attach(ctx context.Context, at endpoint) (was bool, err err
 	defer stop()
 	c.setState(connected)
 	c.m.notify(roles.Event{Kind: roles.Serving, Master: c.index})
-	up := time.Now()
 	c.log.Info("connected to the master", "address", at.host)
 	c.tell(tagConnected)
 	defer c.tell(tagDisconnected)
@@ -363,12 +411,10 @@ func (c *connection) attach(ctx context.Context, at endpoint) (was bool, err err
 		c.askAgain(ctx)
 	})
 	aside.Go(func() { failed <- c.watch(ctx, sub) })
+	aside.Go(func() { c.restored(ctx) })
 	err = c.receive(ctx, sub, failed)
 	cancel()
 	aside.Wait() // the next session finds this one's state complete
-	if time.Since(up) > stable {
-		clear(c.told)
-	}
 	// Leaving is in order; the session is as good as before.
 	c.warm = at.String()
 	return true, err
@@ -510,7 +556,11 @@ func (c *connection) askPillar(ctx context.Context, q fn.PillarQuery) (*value.Di
 	if q.Pillarenv == "" {
 		q.Pillarenv = text(c.m.cfg.Opts.At("pillarenv"))
 	}
-	load := value.DictOf("id", c.m.cfg.ID, "grains", c.m.Grains(), "saltenv", orNil(q.Saltenv), "pillarenv", orNil(q.Pillarenv),
+	grains := c.m.Grains()
+	if c.m.failover != nil {
+		grains = c.grains() // one master at a time keeps the minion's record
+	}
+	load := value.DictOf("id", c.m.cfg.ID, "grains", grains, "saltenv", orNil(q.Saltenv), "pillarenv", orNil(q.Pillarenv),
 		"pillar_override", override, "extra_minion_data", c.m.cfg.extraData(), "ver", "2", "cmd", "_pillar")
 	if value.Truth(q.External) {
 		load.Set("ext", q.External)
@@ -518,8 +568,12 @@ func (c *connection) askPillar(ctx context.Context, q fn.PillarQuery) (*value.Di
 	if q.CleanCache {
 		load.Set("clean_cache", true)
 	}
+	asked := time.Now()
 	v, err := c.client.RequestPrivate(ctx, load)
 	if err != nil {
+		if causeOf(err).timeout && ctx.Err() == nil {
+			return nil, salt.Errorf(salt.Timeout, "Pillar timed out after %d seconds (request_channel_timeout): %w", int(time.Since(asked).Seconds()), err)
+		}
 		return nil, err
 	}
 	p, ok := v.(*value.Dict)
@@ -549,7 +603,7 @@ func (c *connection) sendStart() {
 		if names := m.cfg.Options.StartEventGrains; len(names) > 0 {
 			picked := value.NewDict(len(names))
 			for _, n := range names {
-				if v, ok := m.Grains().Get(n); ok {
+				if v, ok := c.grains().Get(n); ok {
 					picked.Set(n, v)
 				}
 			}

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"brine/internal/fn"
 	"brine/internal/host/proc"
+	"brine/internal/runners"
 	"brine/internal/salt"
 	"brine/internal/value"
 )
@@ -132,16 +134,17 @@ func (m *Minion) call(ctx context.Context, j *job, name string, args []any) fn.O
 
 // newCall prepares what a function sees of this minion and of one master.
 func (m *Minion) newCall(from *connection, jid string) *fn.Call {
-	pillar := value.NewDict(0)
+	pillar, opts := value.NewDict(0), m.cfg.Opts
 	if from != nil {
+		opts = from.opts()
 		if p := from.pillar.Load(); p != nil {
 			pillar = p
 		}
 	}
 	c := &fn.Call{
 		ID: m.cfg.ID, JID: jid, Log: m.log,
-		Grains: m.grainReader(), Pillar: fn.Tree{Dict: pillar}, Config: fn.Tree{Dict: m.cfg.Opts},
-		Files: m.fileClient(from), Template: m.template, Render: m.render, Catalogues: map[string]*fn.Registry{"states": m.states.Declarations()},
+		Grains: m.grainReader(from), Pillar: fn.Tree{Dict: pillar}, Config: fn.Tree{Dict: opts},
+		Files: m.fileClient(from), Template: m.template, Render: m.render, Catalogues: map[string]*fn.Registry{"states": m.states.Declarations(), "runners": runnerDocs()},
 	}
 	switch {
 	case m.own != nil:
@@ -175,9 +178,24 @@ func (m *Minion) returnLoad(j *job, o fn.Outcome) *value.Dict {
 			load.Set(k, v)
 		}
 	}
+	if j.load.Has("schedule") || j.load.Has(startupKey) {
+		// No master published this job: the return says what ran where.
+		load.Set("arg", j.load.At("arg"))
+		load.Set("tgt", m.cfg.ID)
+		load.Set("tgt_type", "glob")
+	}
 	if o.Out != "" {
 		load.Set("out", o.Out)
 	}
 	load.Set("_stamp", time.Now().UTC().Format("2006-01-02T15:04:05.000000"))
 	return load
 }
+
+// runnerDocs returns the runners of a master, for their documentation.
+var runnerDocs = sync.OnceValue(func() *fn.Registry {
+	r, err := fn.NewRegistry(nil, runners.New(runners.Deps{})...)
+	if err != nil {
+		panic(err) // two functions of one name
+	}
+	return r
+})

@@ -145,6 +145,11 @@ func (f *failover) switched(s *roles.Switch) {
 		data.Set("from", f.m.masters()[s.From].addr.text)
 	}
 	f.m.standing.switched(data)
+	if (s.From != s.To || s.Outage) && f.greeted.Load() == int32(s.To) {
+		// Salt looks for a master then as at its start, and reports that. A
+		// master that was not told of the minion's start is told in settle.
+		f.m.masters()[s.To].sendStart()
+	}
 	if s.From < 0 || s.From == s.To {
 		return
 	}

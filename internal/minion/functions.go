@@ -10,6 +10,7 @@ import (
 	"brine/internal/catalogue"
 	"brine/internal/client"
 	"brine/internal/crypt"
+	"brine/internal/event"
 	"brine/internal/fn"
 	"brine/internal/modules/control"
 	"brine/internal/modules/core"
@@ -22,7 +23,7 @@ func (m *Minion) buildFunctions() error {
 	if err := m.buildStates(); err != nil {
 		return err
 	}
-	r, err := fn.NewRegistry(m.grainReader(), m.catalogue()...)
+	r, err := fn.NewRegistry(m.grainReader(nil), m.catalogue()...)
 	m.funcs = r
 	return err
 }
@@ -75,40 +76,13 @@ func (s grainStore) Change(set *value.Dict, remove []string) {
 	}
 }
 
-// Refresh gathers the grains anew, in the background.
+// Refresh has the grains, and with pillar the pillar, collected again.
 func (s grainStore) Refresh(ctx context.Context, pillar bool) error {
 	what := control.RefreshModules
 	if pillar {
-		what = control.RefreshGrains
+		what = control.RefreshPillar
 	}
 	return refresher(s).Refresh(ctx, what, false, false)
-}
-
-// refresher collects anew what functions ask for.
-type refresher struct{ m *Minion }
-
-// Refresh begins to collect what is named, and waits for it if asked to.
-func (r refresher) Refresh(ctx context.Context, what string, clean, wait bool) error {
-	do := func(ctx context.Context) error {
-		switch what {
-		case control.RefreshGrains:
-			r.m.RefreshGrains(ctx)
-			return r.m.RefreshPillar(ctx, clean)
-		case control.RefreshPillar:
-			return r.m.RefreshPillar(ctx, clean)
-		}
-		r.m.RefreshGrains(ctx) // modules are part of the program
-		return nil
-	}
-	if wait {
-		return do(ctx)
-	}
-	r.m.background.Go(func() {
-		if err := do(r.m.run); err != nil {
-			r.m.log.Warn("a refresh failed", "what", what, "err", err)
-		}
-	})
-	return nil
 }
 
 // masters sends on behalf of functions: over the queues of all connections,
@@ -158,11 +132,19 @@ func (s masters) Pick(ctx context.Context, host string) (control.Asker, error) {
 // Send gives a message to every master; one that is away gets it later.
 func (s masters) Send(ctx context.Context, load *value.Dict) error {
 	if s.m.direct != nil {
+		copied := load.Clone()
 		_, err := s.m.direct.client.Request(ctx, load)
+		if err == nil && isMine(copied) && len(s.m.receivers()) > 1 {
+			// The other masters get it from the daemon, as in Salt.
+			err = ignoreNoDaemon(event.Push(ctx, *s.m.cfg.daemonBus, tagMine, copied))
+		}
 		return err
 	}
 	if len(s.m.masters()) == 0 {
 		return salt.Errorf(salt.Unavailable, "this minion has no master")
+	}
+	if load.Str("cmd") == "_minion_event" && !load.Has("pretag") {
+		load.Set("pretag", nil) // as in events that Salt's daemons pass on
 	}
 	for _, c := range s.m.receivers() {
 		c.out.put(load)

@@ -13,7 +13,6 @@ import (
 	"brine/internal/atomicfile"
 	"brine/internal/event"
 	"brine/internal/fn"
-	"brine/internal/salt"
 	sched "brine/internal/schedule"
 	"brine/internal/value"
 	"brine/internal/yaml"
@@ -23,8 +22,7 @@ import (
 // have the schedule changed: {func, name, …}, as Salt's functions send it.
 const tagManageSchedule = "manage_schedule"
 
-// scheduleAnswer is the event that answers a request with this func. Salt
-// does not answer modify, run_job and reload.
+// scheduleAnswer is the event that answers a request with this func.
 func scheduleAnswer(fun string) string {
 	word := map[string]string{
 		"list": "list_complete", "add": "add_complete", "delete": "delete_complete", "modify": "modify_complete",
@@ -39,19 +37,26 @@ func scheduleAnswer(fun string) string {
 	return "/salt/minion/minion_schedule_" + word
 }
 
+// silent names the requests that Salt's daemons do not answer. What follows
+// them is answered only after they were served.
+var silent = map[string]bool{"modify": true, "run_job": true, "reload": true}
+
 // manageByEvent does what another program asks for.
 func (s *schedule) manageByEvent(e *event.Event) {
-	s.m.background.Go(func() {
-		answer := s.manage(e.Data)
-		if tag := scheduleAnswer(e.Data.Str("func")); tag != "" {
-			_ = s.m.bus.Fire(tag, answer)
-		}
-	})
+	s.requests.add(func() { s.manage(e.Data) })
 }
 
-// manage does what a request asks for and returns the answer: complete, the
-// schedule as it is then, and error if something failed.
+// manage does what a request asks for, returns the answer and fires it as an
+// event: complete, the schedule as it is then, and error if something failed.
 func (s *schedule) manage(req *value.Dict) *value.Dict {
+	answer := s.managed(req)
+	if tag := scheduleAnswer(req.Str("func")); tag != "" {
+		_ = s.m.bus.Fire(tag, answer)
+	}
+	return answer
+}
+
+func (s *schedule) managed(req *value.Dict) *value.Dict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer s.changed()
@@ -257,35 +262,17 @@ func writeConf(path, option string, v any) error {
 // salt-call, that of the daemon.
 type timetable struct{ m *Minion }
 
-// daemonWait is how long a daemon may take to answer.
-const daemonWait = 30 * time.Second
-
 // Manage implements control.Scheduler.
 func (t timetable) Manage(ctx context.Context, req *value.Dict) (*value.Dict, error) {
 	if t.m.cfg.daemonBus == nil {
 		return t.m.schedule.manage(req), nil
 	}
-	return t.m.askDaemon(ctx, tagManageSchedule, req, scheduleAnswer(req.Str("func")))
-}
-
-// askDaemon sends the daemon on this machine a request as an event, and returns
-// the data of the event that answers.
-func (m *Minion) askDaemon(ctx context.Context, tag string, req *value.Dict, answer string) (*value.Dict, error) {
-	at := m.cfg.daemonBus
-	r, err := event.Dial(ctx, *at)
-	if err == nil {
-		defer r.Close()
-		_ = r.SetDeadline(time.Now().Add(daemonWait))
-		if err = event.Push(ctx, *at, tag, req); err == nil {
-			for e, readErr := range r.Events(answer) {
-				if err = readErr; err == nil {
-					return e.Data, nil
-				}
-				break
-			}
-		}
+	fun := req.Str("func")
+	if silent[fun] {
+		list := value.DictOf("func", "list", "where", nil)
+		return t.m.askDaemon(ctx, tagManageSchedule, []*value.Dict{req, list}, scheduleAnswer(fun), scheduleAnswer("list"))
 	}
-	return nil, salt.Errorf(salt.Unavailable, "the minion's daemon, which has to do this, does not answer: %v", err)
+	return t.m.askDaemon(ctx, tagManageSchedule, []*value.Dict{req}, scheduleAnswer(fun))
 }
 
 // Saved implements control.Scheduler.

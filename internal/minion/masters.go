@@ -72,6 +72,9 @@ func (m *Minion) nameMasters(ctx context.Context) (Masters, error) {
 		n := int(crc32.ChecksumIEEE([]byte(m.cfg.ID)) % uint32(len(names)))
 		names = append(names[n:len(names):len(names)], names[:n]...)
 	case o.shuffle() && o.MasterType == typeFailover && o.Failback:
+		if len(names) == 2 {
+			m.log.Warn("master_shuffle does nothing with master_failback and two masters: the minion always goes back to the first", "masters", strings.Join(names, ", "))
+		}
 		shuffle(names[1:]) // the first one is where it goes back to
 	case o.shuffle():
 		shuffle(names)

@@ -83,6 +83,27 @@ func TestOrderOfMasters(t *testing.T) {
 	}
 }
 
+// TestShuffleWithoutEffect: a minion says so when its options make no order.
+func TestShuffleWithoutEffect(t *testing.T) {
+	for n, warns := range map[int]bool{2: true, 3: false} {
+		var said strings.Builder
+		m, err := newMinion(t, func(cfg *Config) {
+			cfg.Options.Master = Masters{"a", "b", "c"}[:n]
+			cfg.Options.MasterShuffle, cfg.Options.Failback, cfg.Options.MasterType = true, true, "failover"
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.log = slog.New(slog.NewTextHandler(&said, nil))
+		if _, err := m.nameMasters(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(said.String(), "master_shuffle does nothing"); got != warns {
+			t.Errorf("%d masters: %s", n, &said)
+		}
+	}
+}
+
 func TestMasterFromFunction(t *testing.T) {
 	m, err := newMinion(t, func(cfg *Config) { cfg.Options.MasterType, cfg.Options.Master = "func", Masters{"test.version"} })
 	if err != nil || len(m.masters()) != 1 || !strings.HasPrefix(m.masters()[0].addr.host, "3007") {

@@ -171,7 +171,7 @@ const smallArg = 16 << 10
 // begin notes that a job is about to run for some masters.
 func (m *memory) begin(j *job, masters []string) {
 	d := value.DictOf("jid", j.jid, "fun", j.fun, "to", masters)
-	for _, k := range []string{"user", "master_id", "metadata", "ret", "ret_config", "ret_kwargs", "schedule"} {
+	for _, k := range []string{"user", "master_id", "metadata", "ret", "ret_config", "ret_kwargs", "schedule", startupKey} {
 		if v, ok := j.load.Get(k); ok {
 			d.Set(k, v)
 		}

@@ -63,7 +63,9 @@ type Config struct {
 	Pillar                    pillar.Options
 	GitPillar                 gitpillar.Options
 	Top                       top.Options
-	Returners                 returner.MinionOptions
+	// Templates bounds the rendering of templates.
+	Templates render.Limits
+	Returners returner.MinionOptions
 	// Resolver looks names up; nil is the system's.
 	Resolver *net.Resolver
 	// Keysize is the size in bits of a key that has to be made.
@@ -108,9 +110,11 @@ type Minion struct {
 	states      *state.Registry
 	renderer    *render.Renderer
 	grains      atomic.Pointer[value.Dict]
-	gather      sync.Once // of late grains
+	gather      sync.Once   // of late grains
+	namesMaster atomic.Bool // the grain master is the name of one of several
 	schedule    *schedule
 	lookout     *lookout
+	refreshes   *refreshes
 	failover    *failover // nil unless one master is used at a time
 	standing    *standing
 	ended       chan struct{} // closed when Run ends
@@ -136,9 +140,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	if err := salt.CheckID(cfg.ID); err != nil {
 		return nil, salt.Errorf(salt.Invalid, "%w; set the option id", err)
 	}
-	m := &Minion{cfg: cfg, log: log, renderer: render.New(render.Options{Log: log}), jobs: newJobTable(cfg.Options.JIDQueueHWM), readyC: make(chan struct{}), ended: make(chan struct{})}
+	m := &Minion{cfg: cfg, log: log, renderer: render.New(render.Options{Log: log, Local: render.AnyFile, Limits: cfg.Templates}), jobs: newJobTable(cfg.Options.JIDQueueHWM), readyC: make(chan struct{}), ended: make(chan struct{})}
 	m.standing = newStanding(m)
 	m.members = &members{m: m}
+	m.refreshes = &refreshes{m: m}
 	m.returners.m = m
 	m.memory = newMemory(cfg.Options.OutboxSize, cfg.Options.JIDQueueHWM, log)
 	m.jobs.past = m.memory.knows
@@ -290,7 +295,7 @@ func LoadSigner(cfg Config, log *slog.Logger) (*handshake.Minion, string, error)
 			return nil, "", err
 		}
 	}
-	key, err := crypt.LoadOwn(path, "")
+	key, err := crypt.LoadOwn(path, "", log)
 	if err != nil {
 		return nil, "", err
 	}
@@ -438,47 +443,12 @@ func (m *Minion) Grains() *value.Dict {
 	return m.grains.Load()
 }
 
-// grainReader shows the grains to functions: those of this moment, or late
-// ones.
-func (m *Minion) grainReader() fn.Reader {
-	if m.cfg.LateGrains {
-		return lateGrains{m}
-	}
-	return fn.Tree{Dict: m.Grains()}
-}
-
-// lateGrains are gathered when they are asked for.
-type lateGrains struct{ m *Minion }
-
-// Late implements fn.Late.
-func (lateGrains) Late() {}
-
-// Get returns one grain, or nil.
-func (l lateGrains) Get(key string) any { return l.m.Grains().At(key) }
-
-// All returns all grains.
-func (l lateGrains) All() *value.Dict { return l.m.Grains() }
-
 // RefreshGrains gathers the grains anew.
 func (m *Minion) RefreshGrains(ctx context.Context) {
 	g := m.cfg.CollectGrains(ctx)
 	g.Set("id", m.cfg.ID)
+	m.oneMaster(g)
 	m.grains.Store(g)
-}
-
-// RefreshPillar asks every connected master for the pillar, and makes that of
-// a masterless minion anew; with clean, even if pillar_cache has it.
-func (m *Minion) RefreshPillar(ctx context.Context, clean bool) error {
-	var errs []error
-	if m.own != nil {
-		errs = append(errs, m.own.refresh(ctx, clean))
-	}
-	for _, c := range m.receivers() {
-		if c.client.Generation() > 0 {
-			errs = append(errs, c.fetchPillar(ctx, clean))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // accept takes one publication of a master. It returns at once.

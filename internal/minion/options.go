@@ -54,7 +54,7 @@ type Options struct {
 	TopFile               string        `salt:"top_file" default:"" doc:"top file for startup_states: top" change:"restart"`
 	StartEventGrains      []string      `salt:"start_event_grains" default:"[]" doc:"grains sent with the start event" change:"restart"`
 	LegacyStartupEvents   bool          `salt:"enable_legacy_startup_events" default:"true" doc:"also send the event minion_start" change:"restart"`
-	SignPubMessages       bool          `salt:"sign_pub_messages" default:"false" doc:"demand that publications are signed" change:"restart"`
+	SignPubMessages       bool          `salt:"sign_pub_messages" default:"false" doc:"demand that publications are signed, also of masters that do not announce that they sign; Brine masters do" change:"restart"`
 	AutosignGrains        []string      `salt:"autosign_grains" default:"[]" doc:"grains offered to the master for automatic acceptance" change:"restart"`
 	FilterPublications    bool          `salt:"zmq_filtering" default:"false" doc:"subscribe by topic; the masters must have the same setting" change:"restart"`
 	PingInterval          int           `salt:"ping_interval" default:"0" doc:"minutes between minion_ping events; 0 is never" change:"restart"`

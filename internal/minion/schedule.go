@@ -29,6 +29,8 @@ type schedule struct {
 	env     *value.Dict // what else jobs are read by
 	globals sched.Globals
 	jobs    map[string]*scheduled
+
+	requests inOrder
 }
 
 // scheduled is a job of the schedule and what became of it.
@@ -55,7 +57,7 @@ type task struct {
 }
 
 func newSchedule(o Options, m *Minion) (*schedule, error) {
-	s := &schedule{m: m, wake: make(chan struct{}, 1), own: value.NewDict(0), jobs: map[string]*scheduled{}}
+	s := &schedule{m: m, wake: make(chan struct{}, 1), own: value.NewDict(0), jobs: map[string]*scheduled{}, requests: inOrder{m: m}}
 	s.internal(o)
 	entries, ok := o.Schedule.(*value.Dict)
 	if !ok && o.Schedule != nil {
@@ -75,7 +77,7 @@ func (s *schedule) internal(o Options) {
 	}
 	if n := o.GrainsRefreshEvery; n > 0 {
 		s.tasks = append(s.tasks, &task{name: "grains", every: time.Duration(n) * time.Minute,
-			do: s.m.refreshChangedGrains})
+			do: func(context.Context) { _ = s.m.bus.Fire(tagRefreshGrains, value.NewDict(0)) }})
 	}
 	if fs, ok := o.MineFunctions.(*value.Dict); ok && fs.Len() > 0 && o.MineEnabled && o.MineInterval > 0 {
 		s.tasks = append(s.tasks, &task{name: "mine", every: time.Duration(o.MineInterval) * time.Minute, onStart: true,
@@ -363,18 +365,6 @@ func (m *Minion) anyConnection() *connection {
 func (m *Minion) fire(tag string, data any) {
 	for _, c := range m.receivers() {
 		c.out.put(value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "data", data, "tag", tag))
-	}
-}
-
-// refreshChangedGrains gathers the grains and shows them to the masters if
-// they have changed.
-func (m *Minion) refreshChangedGrains(ctx context.Context) {
-	old := m.Grains()
-	m.RefreshGrains(ctx)
-	if !value.Equal(old, m.Grains()) {
-		if err := m.RefreshPillar(ctx, false); err != nil {
-			m.log.Warn("cannot show changed grains to a master", "err", err)
-		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"brine/internal/channel"
@@ -36,13 +37,14 @@ func (c *connection) standBy(ctx context.Context, at endpoint) (was bool, err er
 	// What it published just before we left it is still ours to run: its
 	// sender was told that it would be.
 	c.fetchMissed(ctx)
-	up := time.Now()
+	stood, leave := context.WithCancel(ctx)
+	var aside sync.WaitGroup
+	aside.Go(func() { c.restored(stood) })
 	err = c.keepGood(ctx)
+	leave()
+	aside.Wait()
 	if err != nil {
 		c.warm = ""
-	}
-	if time.Since(up) > stable {
-		clear(c.told)
 	}
 	return true, err
 }

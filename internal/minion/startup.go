@@ -32,8 +32,11 @@ func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
 	default:
 		return nil, salt.Errorf(salt.Invalid, "startup_states: expected highstate, sls or top, got %q", o.StartupStates)
 	}
-	return value.DictOf("fun", fun, "arg", arg, "jid", salt.NewJID(now), "tgt", id, "user", "root"), nil
+	return value.DictOf("fun", fun, "arg", arg, "jid", salt.NewJID(now), "tgt", id, "user", "root", startupKey, o.StartupStates), nil
 }
+
+// startupKey marks the job of startup_states.
+const startupKey = "startup_states"
 
 // startStates runs what startup_states asks for, once in the life of the
 // process however many masters there are; c, the first one that was connected,

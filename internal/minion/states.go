@@ -19,7 +19,7 @@ func States() []state.Module { return catalogue.States(orchestration.Deps{}) }
 
 // buildStates collects the state functions.
 func (m *Minion) buildStates() error {
-	r, err := state.NewRegistry(m.grainReader(), catalogue.States(orchestration.Deps{Listen: m.watcher().Listen})...)
+	r, err := state.NewRegistry(m.grainReader(nil), catalogue.States(orchestration.Deps{Listen: m.watcher().Listen})...)
 	m.states = r
 	return err
 }

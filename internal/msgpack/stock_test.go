@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"brine/internal/value"
+	"brine/test/tools"
 )
 
 // recode reads hexadecimal msgpack, and writes for each line what Salt makes
@@ -29,14 +30,7 @@ for line in sys.stdin:
 
 // TestAgainstStock compares with a living Salt, on random values.
 func TestAgainstStock(t *testing.T) {
-	tree := os.Getenv("BRINE_STOCK_SALT")
-	if tree == "" {
-		t.Skip("BRINE_STOCK_SALT does not name a source tree of Salt")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	tree, python := tools.StockSalt(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	var in bytes.Buffer
 	var values []any

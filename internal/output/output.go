@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -194,11 +195,23 @@ const printBuffer = 16 << 10
 
 // clean makes text from elsewhere safe for a terminal.
 func (p *Printer) clean(s string) string {
-	if !p.opts.StripColors {
+	// Few texts have any of these bytes, 0xc2 being the first of U+0080 to U+00BF.
+	if !p.opts.StripColors || !strings.ContainsAny(s, "\x1b\a\b") && strings.IndexByte(s, 0xc2) < 0 {
 		return s
 	}
-	return strings.ReplaceAll(s, "\x1b", "?")
+	return terminalControls().Replace(s)
 }
+
+// terminalControls replaces what steers a terminal: escape, bell, backspace, and
+// the controls U+0080 to U+009F, of which U+009B begins a sequence as escape
+// does. Bytes that are not UTF-8 stay as they are.
+var terminalControls = sync.OnceValue(func() *strings.Replacer {
+	pairs := []string{"\x1b", "?", "\a", "?", "\b", "?"}
+	for r := rune(0x80); r <= 0x9f; r++ {
+		pairs = append(pairs, string(r), "?")
+	}
+	return strings.NewReplacer(pairs...)
+})
 
 // pySpace follows Python's str.isspace.
 func pySpace(r rune) bool {

@@ -19,6 +19,7 @@ import (
 
 	"brine/internal/field"
 	"brine/internal/value"
+	"brine/test/tools"
 )
 
 // recording returns a section of one of the recordings of Salt's programs.
@@ -271,6 +272,9 @@ func TestEscapesFromData(t *testing.T) {
 	if got := render(t, "nested", data, nil); strings.Contains(got, "\x1b") {
 		t.Errorf("escape character passed through: %q", got)
 	}
+	if got := render(t, "nested", value.DictOf("a", "b\u009b2Jc\u0086\a\b \u00e9 \xff\u00a0d"), nil); !strings.Contains(got, "b?2Jc??? \u00e9 \xff\u00a0d") {
+		t.Errorf("control characters passed through, or others did not: %q", got)
+	}
 	raw := func(o *Options) { o.StripColors = false }
 	if got := render(t, "nested", data, raw); !strings.Contains(got, "x\x1b[0m") {
 		t.Errorf("strip_colors: false still strips: %q", got)
@@ -346,14 +350,7 @@ type oracleCase struct {
 
 // TestAgainstSalt compares with Salt's own outputters, where they can be run.
 func TestAgainstSalt(t *testing.T) {
-	src := os.Getenv("BRINE_STOCK_SALT")
-	if src == "" {
-		t.Skip("BRINE_STOCK_SALT names no source tree of Salt to compare with")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	src, python := tools.StockSalt(t)
 	cmd := exec.Command(python, "-W", "ignore", "-c", oracle)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+src, "PYTHONIOENCODING=utf-8")
 	cmd.Stderr = os.Stderr

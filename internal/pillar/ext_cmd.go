@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"brine/internal/host/proc"
 	"brine/internal/json"
 	"brine/internal/salt"
@@ -60,7 +62,7 @@ func runCommand(ctx context.Context, r *run, a args, shell bool) (out, command s
 	// Programs speak English, and without a shell their errors are part of
 	// the output, as in Salt.
 	c := proc.Cmd{Dir: "/root", Env: append(os.Environ(), "LC_ALL=C"), Combined: !shell, MaxOutput: maxAnswer}
-	if _, err := os.Stat(c.Dir); err != nil {
+	if unix.Faccessat(unix.AT_FDCWD, c.Dir, unix.R_OK|unix.X_OK, unix.AT_EACCESS) != nil { // of a master that is not root
 		c.Dir = "/"
 	}
 	if shell {

@@ -187,7 +187,7 @@ func (t *tree) file(full, rel string) (any, bool, error) {
 	}
 	if t.template {
 		v, err := t.c.Renderer.Render(t.ctx, render.Request{Source: b, Path: full, Saltenv: "base", Default: t.render, Whitelist: t.white, Blacklist: t.black,
-			Funcs: t.funcs, Grains: t.q.Grains, Pillar: t.pillar, Opts: t.opts, Loader: loader{t.files}})
+			Funcs: t.funcs, Grains: t.q.Grains, Pillar: t.pillar, Opts: t.opts, Loader: loader{t.files}, Local: loader{t.files}.local})
 		return v, true, err
 	}
 	if utf8.Valid(b) {

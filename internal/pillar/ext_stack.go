@@ -87,6 +87,11 @@ func (l dirLoader) Load(_ context.Context, _, path string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(l.dir, path))
 }
 
+// local keeps absolute paths below the directory, too, as Jinja's own loader.
+func (l dirLoader) local(_, path string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(l.dir, path))
+}
+
 // stackText fills in a template.
 func (r *run) stackText(ctx context.Context, dir, file string, stack, pillar *value.Dict) (string, error) {
 	source, err := os.ReadFile(file)
@@ -94,7 +99,7 @@ func (r *run) stackText(ctx context.Context, dir, file string, stack, pillar *va
 		return "", err
 	}
 	return r.c.Renderer.Text(ctx, "jinja", render.Request{
-		Source: source, Path: file, Saltenv: "base", Funcs: r.funcs, Grains: r.q.Grains, Pillar: pillar, Opts: r.opts, Loader: dirLoader{dir},
+		Source: source, Path: file, Saltenv: "base", Funcs: r.funcs, Grains: r.q.Grains, Pillar: pillar, Opts: r.opts, Loader: dirLoader{dir}, Local: dirLoader{dir}.local,
 		Context: value.DictOf("stack", stack, "minion_id", r.q.ID, "pillar", pillar, "pillarenv", orNil(r.env), "ymlpath", file,
 			"__grains__", r.q.Grains, "__opts__", r.opts, "__stack__", value.DictOf("cfg_path", file)),
 	})

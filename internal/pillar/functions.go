@@ -29,6 +29,15 @@ func (f functions) Call(ctx context.Context, name string, args []any, kwargs *va
 // loader finds what templates import, below pillar_roots.
 type loader struct{ files *fileserver.Server }
 
+// local reads what templates import by absolute paths below pillar_roots.
+func (l loader) local(saltenv, path string) ([]byte, error) {
+	f, ok := l.files.FindLocal(path, saltenv)
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	}
+	return os.ReadFile(f.Path)
+}
+
 // Load implements render.Loader.
 func (l loader) Load(_ context.Context, saltenv, path string) ([]byte, error) {
 	f, ok := l.files.Find("|"+path, saltenv)

@@ -277,7 +277,7 @@ func (p *Compiler) Top(ctx context.Context, q Request) (*value.Dict, []string) {
 func (r *run) text(ctx context.Context, f fileserver.Found, source []byte, saltenv, sls string, more *value.Dict) (any, error) {
 	return r.c.Renderer.Render(ctx, render.Request{
 		Source: source, Path: f.Path, SLS: sls, Saltenv: saltenv, Default: r.c.Default, Whitelist: r.c.Whitelist, Blacklist: r.c.Blacklist,
-		Funcs: r.funcs, Grains: r.q.Grains, Pillar: r.pillar, Opts: r.opts, Context: more, Loader: loader{r.files},
+		Funcs: r.funcs, Grains: r.q.Grains, Pillar: r.pillar, Opts: r.opts, Context: more, Loader: loader{r.files}, Local: loader{r.files}.local,
 	})
 }
 

@@ -2,6 +2,7 @@ package pillar
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -58,5 +59,42 @@ func TestCompile(t *testing.T) {
 		"in", value.DictOf("ner", value.DictOf("a", 1, "list", value.ListOf(1), "nested", value.DictOf("x", 1, "y", 2))))
 	if !value.Equal(got, want) {
 		t.Errorf("got %s\nwant %s", value.Repr(got), value.Repr(want))
+	}
+}
+
+// A minion that says by its grains what is imported gets nothing but files of
+// pillar_roots, in its environment, and what Config's renderer allows.
+func TestAbsoluteImportsStayBelowTheRoots(t *testing.T) {
+	dir := writeTree(t, map[string]string{
+		"base/top.sls":  "base:\n  '*': [imp]\n",
+		"base/imp.sls":  "#!jinja|yaml\n{% include grains.path %}\n",
+		"base/good.sls": "good: 1\n", "dev/other.sls": "other: 1\n", "outside": "outside: 1\n", "states/map": "map: 1\n",
+	})
+	if err := os.Symlink("../outside", dir+"/base/link"); err != nil {
+		t.Fatal(err)
+	}
+	states := func(_, path string) ([]byte, error) {
+		if path != dir+"/states/map" {
+			return nil, fs.ErrNotExist
+		}
+		return os.ReadFile(path)
+	}
+	c := compiler(dir, func(c *Config) { c.Renderer = render.New(render.Options{Local: states}) })
+	for path, want := range map[string]string{
+		dir + "/base/good.sls": "{'good': 1}", dir + "/states/map": "{'map': 1}",
+		dir + "/base/link":     "{'outside': 1}", // the administrator's link
+		dir + "/dev/other.sls": "", dir + "/outside": "", dir + "/base/../outside": "", dir + "/states/../outside": "", "/etc/passwd": "",
+		"/base/../../etc/passwd": "", "../outside": "", "./../outside": "", dir + "/base/../dev/other.sls": "", dir + "/base": "",
+	} {
+		got, err := c.Compile(t.Context(), Request{ID: "evil", Grains: value.DictOf("path", path)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" {
+			want = `{'_errors': ["Rendering SLS 'imp' failed. Please see master log for details."]}`
+		}
+		if value.Repr(got) != want {
+			t.Errorf("%s: %s, want %s", path, value.Repr(got), want)
+		}
 	}
 }

@@ -61,15 +61,44 @@ type Deps struct {
 
 // rule is one entry of the option.
 type rule struct {
+	entry *value.Dict // as it was written
 	tags  target.Glob
 	files []string
+}
+
+// newRule reads an entry.
+func newRule(it any) (rule, error) {
+	m, ok := it.(*value.Dict)
+	if !ok || m.Len() != 1 {
+		return rule{}, salt.Errorf(salt.Invalid, "reactor: each entry must be a map of one tag to SLS files, and not %.100s", value.Repr(it))
+	}
+	k, v := m.Entry(0)
+	rl := rule{entry: m, tags: target.ParseGlob(value.Str(k))}
+	switch x := v.(type) {
+	case string:
+		rl.files = []string{x}
+	case *value.List:
+		for _, f := range x.Items {
+			rl.files = append(rl.files, value.Str(f))
+		}
+	default:
+		return rule{}, salt.Errorf(salt.Invalid, "reactor: %q must have an SLS file or a list of them", value.Str(k))
+	}
+	return rl, nil
+}
+
+// tag is the pattern as it was written.
+func (rl rule) tag() string {
+	k, _ := rl.entry.Entry(0)
+	return value.Str(k)
 }
 
 // Reactor waits for events. Run serves.
 type Reactor struct {
 	o     Options
 	d     Deps
-	rules []rule
+	rules atomic.Pointer[[]rule]
+	leads atomic.Bool
 
 	events  chan *event.Event
 	work    chan func()
@@ -97,35 +126,76 @@ func New(o Options, d Deps) (*Reactor, error) {
 	if list == nil {
 		return nil, nil
 	}
+	var rules []rule
 	for _, it := range list.Items {
-		m, ok := it.(*value.Dict)
-		if !ok || m.Len() != 1 {
-			return nil, salt.Errorf(salt.Invalid, "reactor: each entry must be a map of one tag to SLS files, and not %.100s", value.Repr(it))
+		rl, err := newRule(it)
+		if err != nil {
+			return nil, err
 		}
-		k, v := m.Entry(0)
-		rl := rule{tags: target.ParseGlob(value.Str(k))}
-		switch x := v.(type) {
-		case string:
-			rl.files = []string{x}
-		case *value.List:
-			for _, f := range x.Items {
-				rl.files = append(rl.files, value.Str(f))
-			}
-		default:
-			return nil, salt.Errorf(salt.Invalid, "reactor: %q must have an SLS file or a list of them", value.Str(k))
-		}
-		r.rules = append(r.rules, rl)
+		rules = append(rules, rl)
 	}
-	if len(r.rules) == 0 {
+	if len(rules) == 0 {
 		return nil, nil
 	}
+	r.rules.Store(&rules)
+	r.leads.Store(true)
 	return r, nil
 }
+
+// List returns the rules as the option has them.
+func (r *Reactor) List() *value.List {
+	out := &value.List{}
+	for _, rl := range *r.rules.Load() {
+		out.Append(rl.entry.Clone())
+	}
+	return out
+}
+
+// Add adds a rule until the master ends. It is false if there is one for the
+// tag already.
+func (r *Reactor) Add(tag string, files any) (bool, error) {
+	rl, err := newRule(value.DictOf(tag, files))
+	if err != nil {
+		return false, err
+	}
+	for {
+		old := r.rules.Load()
+		if slices.ContainsFunc(*old, func(o rule) bool { return o.tag() == tag }) {
+			return false, nil
+		}
+		all := append(slices.Clone(*old), rl)
+		if r.rules.CompareAndSwap(old, &all) {
+			return true, nil
+		}
+	}
+}
+
+// Delete removes the rule of a tag until the master ends. It is false if there
+// is none.
+func (r *Reactor) Delete(tag string) bool {
+	for {
+		old := r.rules.Load()
+		i := slices.IndexFunc(*old, func(o rule) bool { return o.tag() == tag })
+		if i < 0 {
+			return false
+		}
+		left := slices.Delete(slices.Clone(*old), i, i+1)
+		if r.rules.CompareAndSwap(old, &left) {
+			return true
+		}
+	}
+}
+
+// Leads reports whether the reactor responds to events.
+func (r *Reactor) Leads() bool { return r.leads.Load() }
+
+// Lead has the reactor respond to events, or not.
+func (r *Reactor) Lead(on bool) { r.leads.Store(on) }
 
 // files are what is to be rendered for a tag.
 func (r *Reactor) files(tag string) []string {
 	var out []string
-	for _, rl := range r.rules {
+	for _, rl := range *r.rules.Load() {
 		if rl.tags.Match(tag) {
 			out = append(out, rl.files...)
 		}
@@ -136,7 +206,7 @@ func (r *Reactor) files(tag string) []string {
 // take queues an event that has reactions. It never waits: it runs in whoever
 // fires.
 func (r *Reactor) take(e *event.Event) {
-	if e.Data.At("user") == User || r.d.Foreign != nil && r.d.Foreign(e) || !slices.ContainsFunc(r.rules, func(rl rule) bool { return rl.tags.Match(e.Tag) }) {
+	if !r.leads.Load() || e.Data.At("user") == User || r.d.Foreign != nil && r.d.Foreign(e) || !slices.ContainsFunc(*r.rules.Load(), func(rl rule) bool { return rl.tags.Match(e.Tag) }) {
 		return
 	}
 	select {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -246,6 +247,20 @@ func IsDuplicate(err error) bool {
 	var m *mysql.MySQLError
 	var p *pgconn.PgError
 	return errors.As(err, &m) && m.Number == 1062 || errors.As(err, &p) && p.Code == "23505"
+}
+
+// IsUnprepared reports whether a statement failed because somebody has yet to
+// prepare the database: a table, a column or a privilege is missing.
+func IsUnprepared(err error) bool {
+	var m *mysql.MySQLError
+	var p *pgconn.PgError
+	switch {
+	case errors.As(err, &m):
+		return slices.Contains([]uint16{1046, 1054, 1142, 1143, 1146}, m.Number)
+	case errors.As(err, &p):
+		return slices.Contains([]string{"3F000", "42501", "42703", "42P01"}, p.Code)
+	}
+	return false
 }
 
 // Tx is a transaction.

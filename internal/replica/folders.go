@@ -62,9 +62,16 @@ type Files struct {
 	// Within is for files that others replace in place: they are looked at
 	// every time, not only when names have changed.
 	Within bool
+	// Initial says that what is found in a directory that does not belong to the
+	// records is older than any record: a master that joins brings secrets that
+	// may have been replaced since it got them.
+	Initial bool
 
 	at folderStamp
 }
+
+// FoundIsOld implements initial.
+func (f *Files) FoundIsOld() bool { return f.Initial }
 
 // Dir implements Folder.
 func (f *Files) Dir() string { return f.Path }

@@ -40,6 +40,10 @@ type Known interface {
 
 var _ Known = (*Keys)(nil)
 
+// initial is a Folder whose contents may be older than any record if it does not
+// belong to the records.
+type initial interface{ FoundIsOld() bool }
+
 // Mirror makes records of what changes in a folder, and changes the folder as
 // records from elsewhere say.
 type Mirror struct {
@@ -90,17 +94,22 @@ func (m *Mirror) Wake() {
 // look is how often a folder is looked at.
 const look = 100 * time.Millisecond
 
+// reportAgain is how long a failure that goes on is not reported again.
+const reportAgain = time.Minute
+
 // Run keeps folder and records the same until ctx ends.
 func (m *Mirror) Run(ctx context.Context) error {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	trouble := ""
+	var reported time.Time // zero while all is well
 	for {
-		if err := m.Sync(); err != nil && err.Error() != trouble {
-			trouble = err.Error()
+		err := m.Sync()
+		switch {
+		case err == nil:
+			reported = time.Time{}
+		case time.Since(reported) > reportAgain: // its text may be another one each time
+			reported = time.Now()
 			m.s.log.Error("what masters have in common is not the same in the files", "folder", m.f.Dir(), "err", err)
-		} else if err == nil {
-			trouble = ""
 		}
 		select {
 		case <-ctx.Done():
@@ -125,7 +134,7 @@ func (m *Mirror) Sync() error {
 			return err
 		}
 	} else if m.f.News() {
-		if err := m.collect(); err != nil {
+		if err := m.collect(false); err != nil {
 			return err
 		}
 	}
@@ -207,7 +216,8 @@ func (m *Mirror) begin() error {
 		}
 		m.known[name] = st
 	}
-	if err := m.collect(); err != nil {
+	f, _ := m.f.(initial)
+	if err := m.collect(!ours && f != nil && f.FoundIsOld()); err != nil {
 		return err
 	}
 	if !ours && !cached {
@@ -222,8 +232,9 @@ func (m *Mirror) begin() error {
 // maxRound bounds the changes that become records in one transaction.
 const maxRound = 500
 
-// collect makes records of what has changed here.
-func (m *Mirror) collect() error {
+// collect makes records of what has changed here. old says that they are older
+// than any other record.
+func (m *Mirror) collect(old bool) error {
 	files, about, err := m.list()
 	if err != nil {
 		return err
@@ -252,7 +263,7 @@ func (m *Mirror) collect() error {
 		if err != nil {
 			return err
 		}
-		c := change{kind: m.kind, name: name, value: content, base: base}
+		c := change{kind: m.kind, name: name, value: content, base: base, old: old}
 		if by != nil {
 			was, err := m.s.Get(m.kind, name)
 			if err != nil {

@@ -323,7 +323,11 @@ type change struct {
 	value      []byte
 	base       oplog.Vector
 	who, how   string
+	old        bool // older than any other version
 }
+
+// oldest is the time of a version that is older than any other.
+const oldest = 1
 
 // contextOf is what whoever sees these versions knows.
 func contextOf(all []*Record) oplog.Vector {
@@ -416,7 +420,11 @@ func (s *Store) put(changes []change) (known []oplog.Vector, err error) {
 			if err != nil {
 				return err
 			}
-			r, counts, err := s.add(tx, all, c, at)
+			made := at
+			if c.old {
+				made = oldest
+			}
+			r, counts, err := s.add(tx, all, c, made)
 			if err != nil {
 				return err
 			}

@@ -43,7 +43,7 @@ func (p *pgLocal) Return(ctx context.Context, ret *value.Dict) error {
 	_, err = p.db.Do(ctx, `INSERT INTO salt_returns (fun, jid, "return", id, success)
 		SELECT $1::text, $2::text, $3::text, $4::text, $5::boolean
 		WHERE NOT EXISTS (SELECT 1 FROM salt_returns WHERE jid = $6 AND id = $7)`, value.Str(ret.At("fun")), jid, t, id, success, jid, id)
-	return err
+	return prepared(err)
 }
 
 func (p *pgLocal) SaveLoad(ctx context.Context, jid string, load *value.Dict) error {
@@ -59,7 +59,7 @@ func (p *pgLocal) SaveLoad(ctx context.Context, jid string, load *value.Dict) er
 	_, err = p.db.Do(ctx, `INSERT INTO jids (jid, started, tgt_type, cmd, tgt, kwargs, ret, username, arg, fun)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (jid) DO NOTHING`,
 		text(jid, 20), started, s("tgt_type"), s("cmd"), s("tgt"), s("kwargs"), s("ret"), s("user"), arg, s("fun"))
-	return err
+	return prepared(err)
 }
 
 const pgLocalLoad = `SELECT jid, tgt_type, cmd, tgt, kwargs, ret, username, arg, fun FROM jids`

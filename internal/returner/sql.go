@@ -109,6 +109,15 @@ func (d *database) Return(ctx context.Context, ret *value.Dict) error {
 		SELECT $1::text, $2::text, $3::json, $4::text, $5::text, $6::json `+from+`
 		WHERE NOT EXISTS (SELECT 1 FROM salt_returns WHERE [jid] = $7 AND [id] = $8)`),
 		text(value.Str(ret.At("fun")), 50), jid, result, id, d.success(ret.At("success")), full, jid, id)
+	return prepared(err)
+}
+
+// prepared makes a missing table or privilege an error of a server that is
+// unavailable, so that what it should get waits until somebody has created it.
+func prepared(err error) error {
+	if err != nil && remote.IsUnprepared(err) {
+		return salt.Errorf(salt.Unavailable, "%w: create the tables of the returner (the statements are in docs/caches.md), or grant its user the privileges on them", err)
+	}
 	return err
 }
 
@@ -121,7 +130,7 @@ func (d *database) SaveLoad(ctx context.Context, jid string, load *value.Dict) e
 	if remote.IsDuplicate(err) {
 		return nil
 	}
-	return err
+	return prepared(err)
 }
 
 func (d *database) Load(ctx context.Context, jid string) (load *value.Dict, err error) {

@@ -74,7 +74,8 @@ func (m Member) Check() error {
 	case m.Share < 0 || m.Share > MaxShare:
 		return salt.Errorf(salt.Invalid, "%d is no share of the minions: it is from 1 to %d", m.Share, MaxShare)
 	}
-	for name, port := range m.Ports {
+	for _, name := range slices.Sorted(maps.Keys(m.Ports)) {
+		port := m.Ports[name]
 		if port < 1 || port > 65535 || len(name) > maxText {
 			return salt.Errorf(salt.Invalid, "%d is no port", port)
 		}

@@ -80,6 +80,16 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestCheckInOrder: of several faults always the same one is told.
+func TestCheckInOrder(t *testing.T) {
+	m := Member{ID: "a", Host: "h", Ports: map[string]int{"a": 0, "b": -1, "c": -2, "d": -3}}
+	for range 50 {
+		if err := m.Check(); err == nil || err.Error() != "0 is no port" {
+			t.Fatalf("%v", err)
+		}
+	}
+}
+
 // TestPrefer: zones first, drained ones last, minions spread evenly, and one
 // more master takes its share from all and moves no one else.
 func TestPrefer(t *testing.T) {

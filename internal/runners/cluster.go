@@ -28,14 +28,19 @@ type Cluster interface {
 	Once() (token uint64, may bool)
 	// Voters are those that give the lease.
 	Voters(ctx context.Context) []cluster.Voter
-	// Remove takes a member out.
-	Remove(id string) error
+	// Remove takes a member out for good and replaces the keys that it knew, Drop
+	// takes one out that is lost, and Readmit lets a removed id join again.
+	Remove(ctx context.Context, id string, keepSecret bool) (have, late []string, err error)
+	Drop(id string) error
+	Readmit(id string) error
 	// Drain has minions use others than a member, or use it again.
 	Drain(id string, on bool) error
 	// Status asks the members how they are.
 	Status(ctx context.Context) []cluster.Status
 	// RotateSecret replaces the secret by which masters join.
 	RotateSecret(ctx context.Context) (have, late []string, err error)
+	// RotateKey replaces the key of the cluster.
+	RotateKey(ctx context.Context, force bool) (have, late []string, err error)
 	// Stations are the members as minions see them.
 	Stations() map[string]roster.Member
 }
@@ -68,12 +73,17 @@ All members are asked, and how each sees the others: who can be reached from whe
 the state of files are the same, clocks, lag, the majority of the voters and the witness, certificates, data, disks, minions that do not know all masters, who drains. The return code is 1 if there
 are findings. brine ha doctor shows them as text.`,
 			fn.Example("salt-run cluster.doctor")),
-		fn.Of("rotate_secret", c.rotateSecret, `Replace the secret that a master must know to join.
+		fn.Of("rotate_secret", c.rotateSecret, `Replace the secret that a master must know to join, and the keys by which masters and minions read each other.
 
 All members take the new one without a restart, and refuse who knows only the old one. It returns which have it, and which will when they are
 back; the return code is 1 if one that can be reached has not taken it. The secret is in the file .secret in cluster_pki_dir, and not returned:
 brine cluster rotate-secret shows it.`,
 			fn.Example("salt-run cluster.rotate_secret")),
+		fn.Of("rotate_key", c.rotateKey, `Replace the key of the cluster, by which minions know their masters.
+
+The former key vouches for the new one, so minions of Brine take it when they sign in, which they do at the next message. It returns which members have it, and which
+will when they are back; the return code is 1 if one that can be reached has not taken it. Minions of Salt take no other key: while some are connected it refuses, unless force=True.`,
+			fn.Example("salt-run cluster.rotate_key")),
 		fn.Of("drain", c.drain, `Have minions use other masters of the cluster than this or another one.
 
 Minions of Brine that have learned of the masters (master_type: cluster) go within seconds, when their jobs have ended; see cluster.status for who is
@@ -83,8 +93,12 @@ left. Others stay. It lasts over restarts, until cluster.undrain.`,
 			fn.Example("salt-run cluster.undrain 192.0.2.3")),
 		fn.Of("remove", c.remove, `Take a master out of the cluster for good.
 
-Its key is deleted, and no other speaks with it any more. Those that cannot be reached now do the same as soon as they hear of it.`,
-			fn.Example("salt-run cluster.remove 192.0.2.3")),
+Its key is deleted, and no other speaks with it any more. Those that cannot be reached now do the same as soon as they hear of it.
+Without a shared folder the keys that it knew are replaced: the secret of session keys, the AES key, the joining secret, and tokens end. It returns which
+members have the new joining secret, as cluster.rotate_secret does. keep_secret=True keeps the joining secret and tokens. Its id may not join again until cluster.readmit.`,
+			fn.Example("salt-run cluster.remove 192.0.2.3"), fn.Example("salt-run cluster.remove 192.0.2.3 keep_secret=True")),
+		fn.Of("readmit", c.readmit, `Let a master join again that was removed from a cluster without a shared folder.`,
+			fn.Example("salt-run cluster.readmit 192.0.2.3")),
 		fn.Of("recover", c.recover, `Take all masters out of a cluster without a shared folder that cannot be reached: most are lost for good.
 
 Without sure=True it returns which those are, and does nothing. It refuses while a majority of cluster_voters answers: then nothing is lost, and
@@ -201,14 +215,46 @@ func (c clusters) work(_ context.Context, _ *fn.Call, a workArgs) (*value.Dict, 
 }
 
 type removeArgs struct {
+	ID         string `salt:"id" doc:"id of the master"`
+	KeepSecret bool   `salt:"keep_secret" doc:"keep the joining secret and tokens, for a machine that is repaired" default:"false"`
+}
+
+func (c clusters) remove(ctx context.Context, call *fn.Call, a removeArgs) (*value.Dict, error) {
+	if c.Cluster == nil {
+		return nil, errNoCluster
+	}
+	have, late, err := c.Cluster.Remove(ctx, a.ID, a.KeepSecret)
+	if err != nil {
+		return nil, err
+	}
+	d := value.DictOf("removed", a.ID)
+	if c.Cluster.Isolated() && !a.KeepSecret {
+		c.lateness(call, late)
+		d.Set("have", value.Strings(have))
+		d.Set("late", value.Strings(late))
+	}
+	return d, nil
+}
+
+type readmitArgs struct {
 	ID string `salt:"id" doc:"id of the master"`
 }
 
-func (c clusters) remove(_ context.Context, _ *fn.Call, a removeArgs) (bool, error) {
-	if c.Cluster == nil {
-		return false, errNoCluster
+func (c clusters) readmit(_ context.Context, _ *fn.Call, a readmitArgs) (bool, error) {
+	if err := c.isolated(); err != nil {
+		return false, err
 	}
-	return true, c.Cluster.Remove(a.ID)
+	return true, c.Cluster.Readmit(a.ID)
+}
+
+// lateness sets the return code if a member that can be reached has not taken a
+// new secret.
+func (c clusters) lateness(call *fn.Call, late []string) {
+	for _, m := range c.Cluster.Members() {
+		if m.Up && slices.Contains(late, m.ID) {
+			call.SetRetcode(1)
+		}
+	}
 }
 
 type recoverArgs struct {
@@ -234,7 +280,7 @@ func (c clusters) recover(ctx context.Context, _ *fn.Call, a recoverArgs) (*valu
 	}
 	if a.Sure {
 		for _, id := range lost {
-			if err := c.Cluster.Remove(id); err != nil && salt.KindOf(err) != salt.NotFound {
+			if err := c.Cluster.Drop(id); err != nil && salt.KindOf(err) != salt.NotFound {
 				return nil, err
 			}
 		}
@@ -250,11 +296,23 @@ func (c clusters) rotateSecret(ctx context.Context, call *fn.Call, _ struct{}) (
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range c.Cluster.Members() {
-		if m.Up && slices.Contains(late, m.ID) {
-			call.SetRetcode(1)
-		}
+	c.lateness(call, late)
+	return value.DictOf("have", value.Strings(have), "late", value.Strings(late)), nil
+}
+
+type rotateKeyArgs struct {
+	Force bool `salt:"force" doc:"also if minions are connected that cannot take the new key" default:"false"`
+}
+
+func (c clusters) rotateKey(ctx context.Context, call *fn.Call, a rotateKeyArgs) (*value.Dict, error) {
+	if c.Cluster == nil {
+		return nil, errNoCluster
 	}
+	have, late, err := c.Cluster.RotateKey(ctx, a.Force)
+	if err != nil {
+		return nil, err
+	}
+	c.lateness(call, late)
 	return value.DictOf("have", value.Strings(have), "late", value.Strings(late)), nil
 }
 

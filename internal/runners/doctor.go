@@ -258,7 +258,7 @@ func (p *patient) votes() (out []finding) {
 			out = append(out, finding{"voters", v.ID, "it cannot vote: " + v.Why, "see what is said of it as a member"})
 		}
 		if v.Votes && v.Witness && !v.Secret {
-			out = append(out, finding{"voters", v.ID, "the witness has not the secret of the cluster as it is now", "put the secret that brine cluster rotate-secret has shown into its configuration, and restart it"})
+			out = append(out, finding{"voters", v.ID, "the witness has not the secret of the cluster as it is now", "put the secret that brine cluster witness-secret shows into its configuration, and restart it"})
 		}
 	}
 	if n := len(p.voters); n > 0 && 2*good <= n {

@@ -409,7 +409,7 @@ func (j jobs) listJobsFilter(_ context.Context, c *fn.Call, a filterArgs) (any, 
 
 type lastArgs struct {
 	Source    any    `salt:"ext_source" doc:"returner to ask instead of the job cache" default:"null"`
-	Outputter string `salt:"outputter" doc:"accepted for compatibility" default:""`
+	Outputter string `salt:"outputter" ignored:"the result has the form of jobs.print_job" default:""`
 	Metadata  any    `salt:"metadata" doc:"map; a job with one of these entries in its metadata passes" default:"null"`
 	Function  any    `salt:"function" doc:"pattern, or list of patterns, for the function" default:"null"`
 	Target    any    `salt:"target" doc:"pattern, or list of patterns, for the target" default:"null"`

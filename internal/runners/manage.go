@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +25,7 @@ func manageModule(d Deps) fn.Module {
 	m := manage{d}
 	mod := fn.Module{Name: "manage", Doc: `Which minions are up.`, Funcs: []fn.Func{
 		fn.Of("status", m.status, `Ping minions and return which are up and which are down, and of the latter those that another master commands.`,
+			fn.Params("output", "tgt", "tgt_type", "timeout", "gather_job_timeout"),
 			fn.Example("salt-run manage.status"), fn.Example("salt-run manage.status tgt=webservers tgt_type=nodegroup"),
 			fn.Example("salt-run manage.status timeout=5 gather_job_timeout=10")),
 		fn.Of("up", m.up, `Ping minions and return those that are up.`, fn.Params("tgt", "tgt_type", "timeout", "gather_job_timeout"),
@@ -31,19 +35,22 @@ func manageModule(d Deps) fn.Module {
 		fn.Of("masters", m.masters, `Return which masters command each minion, and since when, which stand by, and the last change, as the minions told it.
 Nothing is sent to them. Salt's own minions tell nothing: of those only their connection to this master is known.`,
 			fn.Example("salt-run manage.masters"), fn.Example("salt-run manage.masters tgt='web*'")),
+		fn.Of("key_regen", m.keyRegen, `Have all minions make new keys, and delete all keys of this master, its own included. The master must be restarted within 60 seconds.`,
+			fn.Example("salt-run manage.key_regen")),
 		fn.Of("versions", m.versions, `Ask minions for their version and compare it with the master's.`, fn.Example("salt-run manage.versions")),
 	}}
 	for _, name := range []string{"list_state", "present", "joined", "allowed", "alived", "reaped"} {
 		mod.Funcs = append(mod.Funcs, fn.Of(name, m.present, `Return the minions that are connected. Nothing is sent to them.`, fn.Example("salt-run manage."+name)))
 	}
 	for _, name := range []string{"list_not_state", "not_present", "not_joined", "not_allowed", "not_alived", "not_reaped"} {
-		mod.Funcs = append(mod.Funcs, fn.Of(name, m.notPresent, `Return the accepted minions that are not connected. Nothing is sent to them.`, fn.Example("salt-run manage."+name)))
+		mod.Funcs = append(mod.Funcs, fn.Of(name, m.notPresent, `Return the accepted minions that are not connected. Nothing is sent to them.`,
+			fn.Ignored("a minion that is not connected has no address", "show_ip"), fn.Example("salt-run manage."+name)))
 	}
 	return mod
 }
 
 type statusArgs struct {
-	Output bool `salt:"output" doc:"accepted for compatibility" default:"true"`
+	Output bool `salt:"output" ignored:"salt-run shows the result" default:"true"`
 	Remove bool `salt:"removekeys" doc:"delete the keys of the minions that are down" default:"false"`
 	targetArgs
 	Timeout time.Duration `salt:"timeout" doc:"seconds to wait for minions; 0 means as configured" default:"0"`
@@ -226,4 +233,35 @@ func compareVersions(a, b string) int {
 		return out
 	}
 	return slices.CompareFunc(numbers(a), numbers(b), cmp.Compare[int])
+}
+
+// textRegenerated is what Salt says then.
+const textRegenerated = "The minion and master keys have been deleted.  Restart the Salt\n" +
+	"Master within the next 60 seconds!!!\n\n" +
+	"Wait for the minions to reconnect.  Once the minions reconnect\n" +
+	"the new keys will appear in pending and will need to be re-\n" +
+	"accepted by running:\n" +
+	"    salt-key -A\n\n" +
+	"Be advised that minions not currently connected to the master\n" +
+	"will not be able to reconnect and may require manual\n" +
+	"regeneration via a local call to\n" +
+	"    salt-call saltutil.regen_keys"
+
+func (m manage) keyRegen(ctx context.Context, _ *fn.Call, _ none) (any, error) {
+	if m.Cluster != nil {
+		return nil, fn.Errorf("this master is in a cluster, whose masters and minions rely on its keys: nothing was done; leave the cluster first (brine cluster leave)")
+	}
+	if _, _, err := m.Client.Call(ctx, client.Job{Target: "*", Type: "glob", Fun: "saltutil.regen_keys"}); err != nil && !errors.Is(err, client.ErrNoMatch) {
+		return nil, fn.Errorf("the minions could not be told, and no key was deleted: %w", err)
+	}
+	err := filepath.WalkDir(m.PKIDir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		return os.Remove(path)
+	})
+	if err != nil {
+		return nil, fn.Errorf("some keys could not be deleted: %w", err)
+	}
+	return textRegenerated, nil
 }

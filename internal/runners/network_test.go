@@ -25,7 +25,7 @@ func sleeper(t *testing.T) (args string, woken func() string) {
 	t.Cleanup(func() { c.Close() })
 	return " bcast=127.0.0.1 destport=" + strconv.Itoa(c.LocalAddr().(*net.UDPAddr).Port), func() string {
 		b := make([]byte, 200)
-		c.SetReadDeadline(time.Now().Add(10 * time.Second))
+		c.SetReadDeadline(time.Now().Add(time.Minute))
 		n, err := c.Read(b)
 		if err != nil {
 			t.Fatal(err)

@@ -99,7 +99,7 @@ type orchestrateSingleArgs struct {
 	Fun    string    `salt:"fun" doc:"state function, such as salt.function"`
 	Name   any       `salt:"name" doc:"name of what the state is about"`
 	Test   any       `salt:"test" doc:"only show what would be done; null: as configured" default:"null"`
-	Queue  any       `salt:"queue" doc:"has no effect: orchestrations do not wait for each other" default:"false"`
+	Queue  any       `salt:"queue" ignored:"orchestrations do not wait for each other" default:"false"`
 	Pillar any       `salt:"pillar" doc:"pillar to merge over the master's own" default:"null"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
@@ -127,7 +127,7 @@ func (o orchestrator) report(ctx context.Context, c *fn.Call, fun string, kw *va
 type orchestrateHighArgs struct {
 	Data   any       `salt:"data" doc:"the high data"`
 	Test   any       `salt:"test" doc:"only show what would be done; null: as configured" default:"null"`
-	Queue  any       `salt:"queue" doc:"has no effect: orchestrations do not wait for each other" default:"false"`
+	Queue  any       `salt:"queue" ignored:"orchestrations do not wait for each other" default:"false"`
 	Pillar any       `salt:"pillar" doc:"pillar to merge over the master's own" default:"null"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
@@ -145,7 +145,7 @@ type orchestrateShowArgs struct {
 	Mods      any `salt:"mods" doc:"names of SLS files, as a list or with commas"`
 	Saltenv   any `salt:"saltenv" doc:"environment" default:"base"`
 	Test      any `salt:"test" doc:"has no effect" default:"null"`
-	Queue     any `salt:"queue" doc:"has no effect: orchestrations do not wait for each other" default:"false"`
+	Queue     any `salt:"queue" ignored:"orchestrations do not wait for each other" default:"false"`
 	Pillar    any `salt:"pillar" doc:"pillar to merge over the master's own" default:"null"`
 	Pillarenv any `salt:"pillarenv" doc:"environment of the pillar; null: as configured" default:"null"`
 	PillarEnc any `salt:"pillar_enc" doc:"renderer that decrypts the pillar, such as gpg" default:"null"`

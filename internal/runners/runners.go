@@ -139,13 +139,25 @@ type Deps struct {
 	Here func(ctx context.Context, jid, fun string, args []any, kwargs *value.Dict) (any, error)
 	// Nodegroups returns the named targets.
 	Nodegroups func() target.Nodegroups
+	// Matches reports whether an accepted minion is known to match a target.
+	Matches func(typ string, tgt any, id string) (bool, error)
+	// Mine returns the mine data that a request {tgt, tgt_type, fun} means, as
+	// far as asker may see them.
+	Mine func(asker string, load *value.Dict) *value.Dict
+	// Reactor returns the master's reactor, nil if none is configured.
+	Reactor func() Reactor
+	// Tokens makes and ends tokens of external_auth.
+	Tokens Tokens
+	// PKIDir has the master's keys and those of minions.
+	PKIDir string
 }
 
 // New returns the modules.
 func New(d Deps) []fn.Module {
 	return []fn.Module{
-		auditModule(d), cacheModule(d), clusterModule(d), configModule(), docModule(d), errorModule(), eventModule(d), filesModule(d), gitPillarModule(d), jobsModule(d), manageModule(d), networkModule(d), pillarModule(d),
-		saltModule(d), stateModule(d), testModule(),
+		auditModule(d), authModule(d), cacheModule(d), clusterModule(d), configModule(), docModule(d), errorModule(), eventModule(d), filesModule(d), gitPillarModule(d), httpModule(), jobsModule(d), manageModule(d),
+		matchModule(d), mineModule(d), networkModule(d), pillarModule(d), queueModule(d), reactorModule(d),
+		saltModule(d), saltutilModule(), stateModule(d), surveyModule(d), testModule(),
 	}
 }
 

@@ -40,6 +40,9 @@ var onMaster = map[string][]string{ // module: its functions, nil for all
 	"grains": {"get", "fetch", "has_value", "items", "item", "ls", "equals", "filter_by"},
 }
 
+// textOnMaster follows Salt's text: the function may well be there on minions.
+const textOnMaster = " On a master salt.cmd is allowed only functions of config, grains, match, random, sys and test that change nothing; have the minion of this machine run others."
+
 // newFunctions collects the functions of salt.cmd.
 func newFunctions() (*fn.Registry, error) {
 	var modules []fn.Module
@@ -77,7 +80,7 @@ func (e execution) cmd(ctx context.Context, c *fn.Call, a cmdArgs) (any, error) 
 	ret, err := funcs.Call(ctx, call, a.Fun, a.Args, kwargs)
 	var unknown *fn.UnknownError
 	if errors.As(err, &unknown) {
-		return unknown.Error(), nil
+		return unknown.Error() + textOnMaster, nil
 	}
 	return ret, err
 }

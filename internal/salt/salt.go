@@ -39,6 +39,22 @@ func CheckID(id string) error {
 	return nil
 }
 
+// CheckNewID is CheckID for the id of a minion that is not known yet. It also
+// refuses what would be a pattern where a user names the minion, as in
+// salt-key -d '*', and what a terminal shows as another id.
+func CheckNewID(id string) error {
+	if err := CheckID(id); err != nil {
+		return err
+	}
+	if strings.ContainsAny(id, "*?[]") {
+		return fmt.Errorf("minion id %q contains a character of patterns (*, ?, [ or ])", id)
+	}
+	if strings.TrimSpace(id) != id || strings.ContainsFunc(id, func(r rune) bool { return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) }) {
+		return fmt.Errorf("minion id %q begins or ends with a space, or contains invisible characters", id)
+	}
+	return nil
+}
+
 // KeepReturn is the key in a Brine master's answer to a return that it could
 // not store, with the reason: the minion keeps the return and sends it again
 // later. Salt's minions do not look at the answer, and Salt's masters never

@@ -35,3 +35,18 @@ func TestCheckID(t *testing.T) {
 		}
 	}
 }
+
+// TestNewIDs: an id that a user cannot name without meaning others, or that
+// looks like another one, is not entered; one that is there goes on.
+func TestNewIDs(t *testing.T) {
+	for _, bad := range []string{"*", "web[1]", "a?", "]", " a", "a ", "a\u00a0", "a\u202eb", "a\u2028b", "a\u200bb", "", "a/b"} {
+		if CheckNewID(bad) == nil {
+			t.Errorf("%q is a new id", bad)
+		}
+	}
+	for _, good := range []string{"web1.example.com", "a b", "\u00e9", "web-1_x", "db:1", "m@x", "2001:db8::1"} {
+		if err := CheckNewID(good); err != nil {
+			t.Error(err)
+		}
+	}
+}

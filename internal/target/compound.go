@@ -197,13 +197,13 @@ func (c *compound) word(word string) (node, error) {
 	case 'R':
 		return nil, fmt.Errorf("%q needs a range server, which is not supported", word)
 	case 'E':
-		return parseSimple("pcre", pattern, "")
+		return c.simple("pcre", pattern, "")
 	}
 	typ := engines[engine]
 	if c.exact && (engine == 'I' || engine == 'J') {
 		typ = "pillar_exact"
 	}
-	n, err := parseSimple(typ, pattern, delimiter)
+	n, err := c.simple(typ, pattern, delimiter)
 	if err != nil && typ != "grain_pcre" && typ != "pillar_pcre" {
 		return never{}, nil
 	}
@@ -249,6 +249,19 @@ func (g Nodegroups) Expand(name string) ([]string, error) {
 	return parenthesise(words), nil
 }
 
+// CircularError says that a nodegroup contains itself.
+type CircularError struct {
+	Group string
+	Path  []string // the groups, from the outermost
+}
+
+func (e *CircularError) Error() string {
+	return fmt.Sprintf("nodegroup %q contains itself: %s", e.Group, strings.Join(e.Path, " > "))
+}
+
+// Unwrap returns the kind of the error.
+func (e *CircularError) Unwrap() error { return salt.Errorf(salt.Invalid, "circular nodegroup") }
+
 type expansion struct {
 	groups Nodegroups
 	open   []string
@@ -257,7 +270,7 @@ type expansion struct {
 
 func (e *expansion) expand(name string) (words []string, nested bool, err error) {
 	if slices.Contains(e.open, name) {
-		return nil, false, salt.Errorf(salt.Invalid, "nodegroup %q contains itself: %s", name, strings.Join(append(e.open, name), " > "))
+		return nil, false, &CircularError{Group: name, Path: append(slices.Clone(e.open), name)}
 	}
 	raw, err := e.groups.words(name)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/target"
 	"brine/internal/value"
+	"brine/test/tools"
 )
 
 // golden is what Salt's own matchers said; golden.py writes it.
@@ -172,16 +173,9 @@ var masterDiffers = map[string][]string{
 	"compound_pillar_exact G@os:D* and not I@top:x":      {"app-10", "bare"},
 }
 
-// TestGoldenIsCurrent asks the real Salt again.
-func TestGoldenIsCurrent(t *testing.T) {
-	stock := os.Getenv("BRINE_STOCK_SALT")
-	if stock == "" {
-		t.Skip("BRINE_STOCK_SALT names no Salt source tree")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+// TestGoldenIsTrue asks the real Salt again.
+func TestGoldenIsTrue(t *testing.T) {
+	stock, python := tools.StockSalt(t)
 	cmd := exec.Command(python, "-W", "ignore", "testdata/golden.py")
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+stock)
 	cmd.Stderr = os.Stderr

@@ -14,9 +14,10 @@ type pattern interface {
 	match(text string) verdict
 }
 
-// newPattern reads a regular expression. One that looks ahead or behind, or
-// has else what Go's engine cannot do, is left to one that backtracks.
-func newPattern(expr string) (pattern, error) {
+// newPattern compiles a regular expression. One with look-around, or with
+// anything else that Go's engine lacks, is left to the backtracking engine,
+// whose searches take their time from budget.
+func newPattern(expr string, budget *Budget) (pattern, error) {
 	re, err := CompileRegexp(expr)
 	if err == nil {
 		return linear{re}, nil
@@ -24,37 +25,47 @@ func newPattern(expr string) (pattern, error) {
 	if len(expr) > MaxRegexp {
 		return nil, err
 	}
-	b, fault := pyre.Compile(expr, 0)
+	b, fault := pyre.CompileWithin(expr, 0, budget.whole)
 	if fault != nil {
 		return nil, err
 	}
-	p := &backtracking{re: b}
-	p.left.Store(int64(patience))
-	return p, nil
+	return &backtracking{re: b, budget: budget}, nil
 }
 
 type linear struct{ re *regexp.Regexp }
 
 func (p linear) match(text string) verdict { return verdictOf(p.re.MatchString(text)) }
 
-// patience is how long the searches of one backtracking pattern may take
-// altogether, so that a target cannot stop a master. A single one ends after
-// pyre.Timeout.
-const patience = 5 * time.Second
+// DefaultBudget is the search time of a target that an operator gives.
+const DefaultBudget = 5 * time.Second
 
-type backtracking struct {
-	re   *pyre.Regexp
-	left atomic.Int64 // nanoseconds
+// Budget bounds the time that all backtracking searches of one target may
+// take together, so that a target cannot stop a master.
+type Budget struct {
+	whole time.Duration
+	left  atomic.Int64 // nanoseconds
 }
 
-// match does not know about what would take too long.
+// NewBudget returns a budget of d, wall time.
+func NewBudget(d time.Duration) *Budget {
+	b := &Budget{whole: d}
+	b.left.Store(int64(d))
+	return b
+}
+
+type backtracking struct {
+	re     *pyre.Regexp
+	budget *Budget
+}
+
+// match returns unknown if the search would exceed the budget.
 func (p *backtracking) match(text string) verdict {
-	if p.left.Load() <= 0 {
+	if p.budget.left.Load() <= 0 {
 		return unknown
 	}
 	begin := time.Now()
 	m, err := p.re.Match(text)
-	p.left.Add(-int64(time.Since(begin)))
+	p.budget.left.Add(-int64(time.Since(begin)))
 	if err != nil {
 		return unknown
 	}

@@ -34,6 +34,7 @@ type dataExpr struct {
 	expr      string
 	delimiter string
 	mode      dataMode
+	budget    *Budget
 	leaves    map[string]*leaf // every text that can become a pattern
 }
 
@@ -45,7 +46,7 @@ type leaf struct {
 	re    pattern // nil if invalid
 }
 
-func newDataExpr(expr, delimiter string, mode dataMode) (*dataExpr, error) {
+func newDataExpr(expr, delimiter string, mode dataMode, budget *Budget) (*dataExpr, error) {
 	if delimiter == "" {
 		delimiter = DefaultDelimiter
 	}
@@ -55,14 +56,14 @@ func newDataExpr(expr, delimiter string, mode dataMode) (*dataExpr, error) {
 	if strings.Count(expr, delimiter) > maxParts || strings.Count(expr, ":") > maxParts || len(expr) > MaxRegexp {
 		return nil, salt.Errorf(salt.Invalid, "target is too long: more than %d parts or %d bytes", maxParts, MaxRegexp)
 	}
-	d := &dataExpr{expr: expr, delimiter: delimiter, mode: mode, leaves: map[string]*leaf{}}
+	d := &dataExpr{expr: expr, delimiter: delimiter, mode: mode, budget: budget, leaves: map[string]*leaf{}}
 	var bad error
 	usable := false
 	add := func(text string) {
 		if _, ok := d.leaves[text]; ok {
 			return
 		}
-		l, err := newLeaf(text, mode)
+		l, err := newLeaf(text, mode, budget)
 		d.leaves[text] = l
 		if err != nil && bad == nil {
 			bad = err
@@ -83,14 +84,14 @@ func newDataExpr(expr, delimiter string, mode dataMode) (*dataExpr, error) {
 	return d, nil
 }
 
-func newLeaf(text string, mode dataMode) (*leaf, error) {
+func newLeaf(text string, mode dataMode, budget *Budget) (*leaf, error) {
 	l := &leaf{parts: strings.Split(text, ":"), text: strings.ToLower(text)}
 	var err error
 	switch mode {
 	case dataGlob:
 		l.glob = ParseGlob(l.text)
 	case dataRegexp:
-		l.re, err = newPattern(l.text)
+		l.re, err = newPattern(l.text, budget)
 	}
 	return l, err
 }
@@ -116,7 +117,7 @@ func (w *dataWalk) leaf(text string) *leaf {
 	if l := w.leaves[text]; l != nil {
 		return l
 	}
-	l, _ := newLeaf(text, w.mode) // does not happen: every suffix is there
+	l, _ := newLeaf(text, w.mode, w.budget) // does not happen: every suffix is there
 	return l
 }
 

@@ -209,7 +209,13 @@ func Parse(typ string, expr any, delimiter string) (Matcher, error) {
 
 // Parse is the function Parse with these nodegroups at hand.
 func (g Nodegroups) Parse(typ string, expr any, delimiter string) (Matcher, error) {
-	p := &parser{groups: g, delimiter: delimiter}
+	return g.ParseWithin(NewBudget(DefaultBudget), typ, expr, delimiter)
+}
+
+// ParseWithin is Parse for a target whose backtracking searches share budget,
+// which may serve several targets of one request.
+func (g Nodegroups) ParseWithin(budget *Budget, typ string, expr any, delimiter string) (Matcher, error) {
+	p := &parser{groups: g, delimiter: delimiter, budget: budget}
 	n, err := p.parse(typ, expr)
 	if err != nil {
 		return Matcher{}, err
@@ -220,6 +226,7 @@ func (g Nodegroups) Parse(typ string, expr any, delimiter string) (Matcher, erro
 type parser struct {
 	groups    Nodegroups
 	delimiter string
+	budget    *Budget
 	exact     bool // pillar only by equality
 	words     int  // read so far, expansions included
 	depth     int
@@ -251,7 +258,7 @@ func (p *parser) parse(typ string, expr any) (node, error) {
 		}
 		return p.compoundWords(words)
 	}
-	return parseSimple(typ, text, p.delimiter)
+	return p.simple(typ, text, p.delimiter)
 }
 
 func typeName(typ string) string {
@@ -261,13 +268,13 @@ func typeName(typ string) string {
 	return typ
 }
 
-// parseSimple reads the types whose target is one text.
-func parseSimple(typ, text, delimiter string) (node, error) {
+// simple parses the types whose target is one string.
+func (p *parser) simple(typ, text, delimiter string) (node, error) {
 	switch typ {
 	case "", "glob":
 		return newGlobNode(text), nil
 	case "pcre":
-		re, err := newPattern(text)
+		re, err := newPattern(text, p.budget)
 		if err != nil {
 			return nil, &raised{err}
 		}
@@ -275,13 +282,13 @@ func parseSimple(typ, text, delimiter string) (node, error) {
 	case "ipcidr":
 		return parseCIDR(text)
 	case "grain", "grain_pcre":
-		d, err := newDataExpr(text, delimiter, modeOf(typ))
+		d, err := newDataExpr(text, delimiter, modeOf(typ), p.budget)
 		if err != nil {
 			return nil, err
 		}
 		return grainNode{d}, nil
 	case "pillar", "pillar_pcre", "pillar_exact":
-		d, err := newDataExpr(text, delimiter, modeOf(typ))
+		d, err := newDataExpr(text, delimiter, modeOf(typ), p.budget)
 		if err != nil {
 			return nil, err
 		}

@@ -168,6 +168,8 @@ type ListenOptions struct {
 	// Budget, if set, is that bound for several listeners together, in place
 	// of MaxBuffered.
 	Budget *netserve.Budget
+	// Guests, if set, bounds the connections of several listeners together.
+	Guests *netserve.Guests
 	// HighWater is the number of publications queued per subscriber
 	// (pub_hwm). 0 means 1000.
 	HighWater int
@@ -208,7 +210,10 @@ type DialOptions struct {
 	Heartbeat time.Duration
 	// DialTimeout bounds connecting and the handshake. 0 means 5 s.
 	DialTimeout time.Duration
-	KeepAlive   net.KeepAliveConfig
+	// Requests bounds the requests at once of a Requester that needs a
+	// connection for each; further ones wait. 0 means 4.
+	Requests  int
+	KeepAlive net.KeepAliveConfig
 }
 
 // Unfinished returns the budget of a listener with these options, for the

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/atomicfile"
 	"brine/internal/crypt"
 	"brine/internal/fn"
 	"brine/internal/keystore"
@@ -43,7 +44,10 @@ func keyModule(d Deps) fn.Module {
 		fn.Of("print", k.text, `Return the public keys that a glob means.`),
 		fn.Of("finger", k.finger, `Return the fingerprints of the keys that a glob means, the master's own included.`),
 		fn.Of("finger_master", k.fingerMaster, `Return the fingerprints of the master's own keys.`),
-		fn.Of("gen", k.gen, `Make a key pair for a minion and return it; nothing is stored.`),
+		fn.Of("gen", k.gen, `Make a key pair for a minion and return it; nothing is stored.`, fn.Ignored("the caller names the minion that gets the keys", "id_")),
+		fn.Of("master_key_str", k.masterKey, `Return the master's public key.`),
+		fn.Of("gen_keys", k.genKeys, `Make a key pair, store it as NAME.pem and NAME.pub in pki_dir and return its fingerprint.
+			A pair that is there is not replaced, and keydir can be no other directory.`),
 		fn.Of("gen_accept", k.genAccept, `Make a key pair for a minion, accept its public key and return the pair.`),
 	}}
 }
@@ -486,4 +490,56 @@ func (k key) genAccept(ctx context.Context, _ *fn.Call, a genAcceptArgs) (*value
 	}
 	k.Changed("accept", a.ID)
 	return value.DictOf("priv", priv, "pub", pub), nil
+}
+
+func (k key) masterKey(context.Context, *fn.Call, none) (*value.Dict, error) {
+	const name = "master.pub"
+	b, err := os.ReadFile(filepath.Join(k.Keys.Dir(), name))
+	if err != nil {
+		return nil, fn.Errorf("cannot read the master's public key: %w", err)
+	}
+	return value.DictOf("local", value.DictOf(name, string(b))), nil
+}
+
+type genKeysArgs struct {
+	KeyDir  any `salt:"keydir" doc:"directory; only pki_dir" default:"null"`
+	KeyName any `salt:"keyname" doc:"name of the files; null: minion" default:"null"`
+	KeySize any `salt:"keysize" doc:"bits, at least 2048; null: as configured" default:"null"`
+	User    any `salt:"user" ignored:"the files belong to the master's user" default:"null"`
+}
+
+// genKeys writes to pki_dir alone: a caller that chooses the directory could
+// replace the keys of others.
+func (k key) genKeys(_ context.Context, _ *fn.Call, a genKeysArgs) (string, error) {
+	dir := k.Keys.Dir()
+	if given, ok := a.KeyDir.(string); a.KeyDir != nil && a.KeyDir != "" && (!ok || filepath.Clean(given) != filepath.Clean(dir)) {
+		return "", fn.Errorf("keydir can only be pki_dir (%s): make other pairs by salt-key --gen-keys on the master", dir)
+	}
+	name := "minion"
+	if a.KeyName != nil && a.KeyName != "" {
+		name = value.Str(a.KeyName)
+	}
+	if err := salt.CheckID(name); err != nil || filepath.Base(name) != name {
+		return "", fn.Errorf("keyname %.100q cannot be the name of a key pair", name)
+	}
+	if a.KeySize == nil {
+		a.KeySize = int64(max(k.KeySize, 2048))
+	}
+	base := filepath.Join(dir, name)
+	for _, suffix := range []string{".pem", ".pub"} {
+		if _, err := os.Lstat(base + suffix); !errors.Is(err, fs.ErrNotExist) {
+			return "", fn.Errorf("%s is there already, and is not replaced", base+suffix)
+		}
+	}
+	priv, pub, err := k.pair(genArgs{KeySize: a.KeySize})
+	if err != nil {
+		return "", err
+	}
+	if err := atomicfile.Create(base+".pem", []byte(priv), 0o400); err != nil {
+		return "", fn.Errorf("cannot store the key: %w", err)
+	}
+	if err := atomicfile.Create(base+".pub", []byte(pub), 0o644); err != nil {
+		return "", fn.Errorf("cannot store the public key: %w", err)
+	}
+	return crypt.Fingerprint([]byte(pub), k.HashType), nil
 }

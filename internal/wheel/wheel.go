@@ -5,6 +5,7 @@ package wheel
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"brine/internal/fn"
@@ -50,7 +51,7 @@ func With(ctx context.Context, keys Keys) context.Context {
 
 // New returns the modules.
 func New(d Deps) []fn.Module {
-	return []fn.Module{configModule(), keyModule(d), minionsModule(d)}
+	return []fn.Module{configModule(), errorModule(), fileRootsModule(), keyModule(d), minionsModule(d), pillarRootsModule()}
 }
 
 // Run executes a function as a job. What went wrong is told as Salt tells it.
@@ -66,6 +67,27 @@ func Run(ctx context.Context, r *fn.Registry, c *fn.Call, fun string, args []any
 		return fmt.Sprintf("Exception occurred in wheel %s: %v", fun, o.Err), false
 	}
 	return o.Return, true
+}
+
+func errorModule() fn.Module {
+	return fn.Module{Name: "error", Doc: `Failures on purpose, to see how they are handled.`, Funcs: []fn.Func{
+		fn.Of("error", fail, `Fail with a message, or return an empty map if no name is given.`),
+	}}
+}
+
+type errorArgs struct {
+	Name    any    `salt:"name" doc:"name of the exception; null means none" default:"null"`
+	Message string `salt:"message" doc:"text of the failure" default:""`
+}
+
+func fail(_ context.Context, _ *fn.Call, a errorArgs) (*value.Dict, error) {
+	switch {
+	case a.Name == nil:
+		return value.NewDict(0), nil
+	case a.Message == "":
+		return nil, errors.New(value.Str(a.Name))
+	}
+	return nil, fmt.Errorf("%s: %s", value.Str(a.Name), a.Message)
 }
 
 // none is the argument of functions without any.

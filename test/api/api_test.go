@@ -12,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -200,7 +202,7 @@ func TestCORS(t *testing.T) {
 	for _, path := range []string{"/", "/login", "/run", "/events", "/keys", "/minions/x"} {
 		a := s.do("OPTIONS", path, "", "Origin", "http://example.test", "Access-Control-Request-Method", "POST")
 		if a.status != 200 || a.body != "" || a.header.Get("Access-Control-Allow-Origin") != "*" || a.header.Get("Access-Control-Allow-Credentials") != "" || a.header.Get("Access-Control-Max-Age") != "1400" ||
-			a.header.Get("Access-Control-Allow-Methods") != "GET, POST" || a.header.Get("Access-Control-Allow-Headers") != "Content-Type, X-Auth-Token, X-Requested-With" {
+			a.header.Get("Access-Control-Allow-Methods") != "GET, POST" || a.header.Get("Access-Control-Allow-Headers") != "Content-Type, X-Auth-Token, X-Requested-With, Accept, Cache-Control" {
 			t.Errorf("%s: %d %v", path, a.status, a.header)
 		}
 	}
@@ -268,12 +270,65 @@ func TestCookie(t *testing.T) {
 
 func TestWrongPasswordsAreSlowedDown(t *testing.T) {
 	s := start(t)
+	var last answer
 	daemontest.Eventually(t, time.Minute, "attempts are refused", func() error {
-		if a := s.do("POST", "/login", "{}", "Content-Type", asJSON); a.status != http.StatusTooManyRequests {
-			return fmt.Errorf("status %d", a.status)
+		if last = s.do("POST", "/login", "{}", "Content-Type", asJSON); last.status != http.StatusTooManyRequests {
+			return fmt.Errorf("status %d", last.status)
 		}
 		return nil
 	})
+	if n, err := strconv.Atoi(last.header.Get("Retry-After")); err != nil || n < 1 || n > 60 {
+		t.Errorf("Retry-After: %q", last.header.Get("Retry-After"))
+	}
+	s.login("admin") // another user at this address
+}
+
+// TestFloodOfWrongLogins: hundreds of wrong logins at once slow neither calls
+// with a valid session nor right logins down to the pace of the refusals.
+func TestFloodOfWrongLogins(t *testing.T) {
+	s := start(t)
+	admin := s.login("admin")
+	for _, flood := range []struct {
+		name string
+		user func(i int) string
+	}{
+		{"one user", func(int) string { return "admin" }},
+		{"many users", func(i int) string { return fmt.Sprint("user", i) }},
+	} {
+		var wrong sync.WaitGroup
+		var mu sync.Mutex
+		statuses := map[int]int{}
+		for i := range 300 {
+			wrong.Go(func() {
+				a := s.do("POST", "/login", fmt.Sprintf(`{"username":%q,"password":"bad%d","eauth":"sharedsecret"}`, flood.user(i), i), "Content-Type", asJSON)
+				mu.Lock()
+				statuses[a.status]++
+				mu.Unlock()
+			})
+		}
+		ended := make(chan struct{})
+		go func() { wrong.Wait(); close(ended) }()
+		var calls, logins []time.Duration
+		for done := false; !done; {
+			select {
+			case <-ended:
+				done = true
+			default:
+			}
+			from := time.Now()
+			if a := s.post(admin, `{"client":"runner","fun":"test.arg"}`); a.status != 200 {
+				t.Fatalf("%s: a call by a session: %d", flood.name, a.status)
+			}
+			calls = append(calls, time.Since(from))
+			from = time.Now()
+			s.login("limited")
+			logins = append(logins, time.Since(from))
+		}
+		t.Logf("%s: %v; %d calls, slowest %v; %d logins, slowest %v", flood.name, statuses, len(calls), slices.Max(calls), len(logins), slices.Max(logins))
+		if slices.Max(calls) > 5*time.Second || slices.Max(logins) > 5*time.Second || statuses[200] > 0 {
+			t.Errorf("%s: %v; the slowest call took %v, the slowest login %v", flood.name, statuses, slices.Max(calls), slices.Max(logins))
+		}
+	}
 }
 
 // stream reads the lines of /events into a channel.
@@ -500,5 +555,67 @@ func TestDescription(t *testing.T) {
 	m := s.do("GET", "/metrics", "", "X-Auth-Token", s.login("admin"))
 	if m.status != 200 || !strings.Contains(m.body, `brine_api_requests_total{status="200"} `) || !strings.Contains(m.body, "# TYPE brine_api_uptime_seconds gauge\n") {
 		t.Errorf("/metrics: %d %s", m.status, m.body)
+	}
+}
+
+// Chunks carry words of Salt's clients beside arguments: SaltGUI sends match
+// with each wheel function. Functions of the master that do not declare them
+// never see them; a runner never sees any keyword that it does not declare.
+func TestWordsOfTheClient(t *testing.T) {
+	s := start(t)
+	admin := s.login("admin")
+	const words = `"match":"*","print_event":false,"full_return":false,"cmd":"x","__user__":"root","__jid__":"1","__tag__":"t"`
+	for chunk, want := range map[string]string{
+		`{"client":"wheel","fun":"key.list_all",` + words + `}`:                                              `"minions_pre"`,
+		`{"client":"wheel","fun":"minions.connected","match":"*"}`:                                           `"success": true`,
+		`{"client":"wheel","fun":"key.list_all","kwarg":{"match":"*","print_event":true}}`:                   `"minions_pre"`,
+		`{"client":"wheel","fun":"key.name_match","match":"nothing"}`:                                        `"return": {}`,
+		`{"client":"wheel","fun":"key.list_all","foo":1}`:                                                    "foo",
+		`{"client":"runner","fun":"jobs.list_jobs","foo":1,"expr_form":"glob","search_function":"nothing"}`:  `{"return": [{}]}`,
+		`{"client":"runner","fun":"jobs.list_jobs","kwarg":{"foo":1,"search_function":"nothing"}}`:           `{"return": [{}]}`,
+		`{"client":"runner","fun":"jobs.list_jobs","arg":["foo=1","search_function=nothing"]}`:               `{"return": [{}]}`,
+		`{"client":"runner","fun":"manage.up","expr_form":"glob","print_event":false,"tgt":"*"}`:             `{"return": [[]]}`,
+		`{"client":"runner","fun":"test.arg","foo":1,"print_event":false}`:                                   `"foo": 1`,
+		`{"client":"runner","fun":"error.error","name":"Exception","message":"told","user":"eve","key":"k"}`: "told",
+	} {
+		if a := s.post(admin, chunk); a.status != 200 || !strings.Contains(a.body, want) || want != "foo" && strings.Contains(a.body, "not valid") {
+			t.Errorf("%s: %d, want %s: %.300s", chunk, a.status, want, a.body)
+		}
+	}
+	if a := s.post(admin, `{"client":"wheel","fun":"key.list_all","foo":1}`); !strings.Contains(a.body, "not valid") {
+		t.Errorf("an unknown keyword of a wheel function is not refused: %s", a.body)
+	}
+	// What was ignored is not on record as an argument.
+	if a := s.post(admin, `{"client":"runner","fun":"jobs.list_jobs","search_target":"nothing","foo":"ignored-word"}`); a.status != 200 {
+		t.Fatal(a.body)
+	}
+	if a := s.post(admin, `{"client":"runner","fun":"jobs.list_jobs","ext_source":null}`); strings.Contains(a.body, "ignored-word") {
+		t.Errorf("an ignored keyword is on record: %s", a.body)
+	}
+}
+
+// Wheel functions that write files, by those who may call them.
+func TestWheelFiles(t *testing.T) {
+	s := start(t)
+	admin, limited := s.login("admin"), s.login("limited")
+	for chunk, want := range map[string]string{
+		`{"client":"wheel","fun":"config.update_config","file_name":"pepper","yaml_contents":{"timeout":5}}`: `"return": "Wrote pepper.conf"`,
+		`{"client":"wheel","fun":"config.apply","key":"log_level","value":"info"}`:                           `"return": null`,
+		`{"client":"wheel","fun":"key.master_key_str"}`:                                                      "BEGIN PUBLIC KEY",
+		`{"client":"wheel","fun":"file_roots.write","data":"x: 1","path":"../../etc/x.sls"}`:                 `Invalid path`,
+		`{"client":"wheel","fun":"file_roots.list_roots"}`:                                                   `"base"`,
+		`{"client":"wheel","fun":"error.error"}`:                                                             `"return": {}`,
+	} {
+		if a := s.post(limited, chunk); a.status != 401 {
+			t.Errorf("limited: %s: %d %s", chunk, a.status, a.body)
+		}
+		if a := s.post(admin, chunk); a.status != 200 || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %d, want %s: %.300s", chunk, a.status, want, a.body)
+		}
+	}
+	for name, want := range map[string]string{"master.d/pepper.conf": "timeout: 5\n", "master": "log_level: info\n"} {
+		if b, err := os.ReadFile(s.master.Path(name)); err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s: %v\n%s", name, err, b)
+		}
 	}
 }

@@ -22,7 +22,7 @@ type disk struct {
 func newDisk(t *testing.T, dir, size string) *disk {
 	t.Helper()
 	must(t, os.MkdirAll(dir, 0o755))
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size+",mode=0755"); err != nil {
 		t.Skip("cannot mount a small file system:", err)
 	}
 	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })

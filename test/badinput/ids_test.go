@@ -51,7 +51,7 @@ func TestIDsInSignIns(t *testing.T) {
 	key := newKey(t)
 	good := newBare(t, m, "good", key)
 	must(t, good.signIn(nil))
-	before := listing(t, m.Dir, "out", "var/cache/salt/master/brine", "var/log")
+	before := listing(t, m.Dir, "out", "var/cache/salt/master/brine", "var/cache/salt/master/jobs", "var/log")
 	for _, id := range evil {
 		b := newBare(t, m, id, key)
 		if err := b.signIn(nil); err == nil {
@@ -84,7 +84,7 @@ func TestIDsInSignIns(t *testing.T) {
 	if _, err := good.open(good.send(good.sealed(good.event("last"), nil))); err != nil {
 		t.Error(err)
 	}
-	after := listing(t, m.Dir, "out", "var/cache/salt/master/brine", "var/log", "var/cache/salt/master/minions/good")
+	after := listing(t, m.Dir, "out", "var/cache/salt/master/brine", "var/cache/salt/master/jobs", "var/log", "var/cache/salt/master/minions/good")
 	if before += "\n"; after+"\n" != before {
 		for l := range strings.Lines(after + "\n") {
 			if !strings.Contains(before, l) && !strings.HasSuffix(strings.TrimSpace(l), "drwxr-xr-x 0") {

@@ -261,11 +261,12 @@ func TestTwoMinionsInOnePlace(t *testing.T) {
 	answers(t, m, "w")
 }
 
-// Keys that others can read prove nothing, and a folder of sockets that others
+// Keys that others can write prove nothing, nor do those that others can read
+// and somebody else owns, and a directory of sockets that others
 // can write to is no way to the master: neither daemon starts.
 func TestOpenToOthers(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []os.FileMode{0o644, 0o440, 0o602} {
+	for _, mode := range []os.FileMode{0o644, 0o440, 0o602, 0o660} {
 		for _, n := range []*node{
 			daemontest.NewMaster(t, brine, "boss", daemontest.Host(), ""),
 			daemontest.NewMinion(t, brine, "w", []string{"127.0.0.1"}, ""),
@@ -274,6 +275,14 @@ func TestOpenToOthers(t *testing.T) {
 			pem := n.Path("etc/salt/pki/" + kind + "/" + kind + ".pem")
 			put(t, pem, newKey(t).PEM(), mode)
 			must(t, os.Chmod(pem, mode))
+			if mode&0o022 == 0 {
+				out, _ := program(t, n.Program, "-c", n.Dir, "--check-config")
+				demand(t, n.Program+" --check-config", out, "warning: others than its owner can read the private key "+pem)
+				if os.Geteuid() != 0 {
+					continue // only root can give the file to somebody else
+				}
+				must(t, os.Chown(pem, 65534, 65534))
+			}
 			fails(t, n, 77, pem, "chmod 400")
 			out, code := program(t, n.Program, "-c", n.Dir, "--check-config")
 			if code == 0 {
@@ -282,6 +291,19 @@ func TestOpenToOthers(t *testing.T) {
 			demand(t, n.Program+" --check-config", out, pem, "chmod 400")
 		}
 	}
+	// A copy often has the wrong mode: the owner's daemon mends it, and says so.
+	own := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "")
+	pem := own.Path(masterPKI + "/master.pem")
+	put(t, pem, newKey(t).PEM(), 0o644)
+	must(t, os.Chmod(pem, 0o644))
+	own.Start()
+	if st, err := os.Stat(pem); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%s has mode %v, %v", pem, st.Mode(), err)
+	}
+	log, err := os.ReadFile(own.Path("var/log/salt/master"))
+	must(t, err)
+	demand(t, "the log", string(log), "others than its owner could read the private key; its mode is changed", "file="+pem, "mode=0644", "changed_to=0600")
+	reachable(t)
 	n := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "")
 	socks := n.Path("var/run/salt/master")
 	must(t, os.MkdirAll(socks, 0o755))
@@ -301,5 +323,113 @@ func TestOpenToOthers(t *testing.T) {
 		if err != nil || st.Mode().Perm() != want {
 			t.Errorf("%s: %v, want %o, %v", path, st.Mode(), want, err)
 		}
+	}
+}
+
+// reachable wants a master whose files others could have chosen not to start,
+// with the command that helps, and one whose files others could read to close
+// them and to drop the secrets in them.
+func reachable(t *testing.T) {
+	t.Helper()
+	cache := "var/cache/salt/master"
+	for what, spoil := range map[string]func(n *node) (path, help string){
+		"a writable cachedir": func(n *node) (string, string) {
+			must(t, os.MkdirAll(n.Path(cache), 0o755))
+			must(t, os.Chmod(n.Path(cache), 0o777))
+			return n.Path(cache), "chmod o-w"
+		},
+		"writable keys": func(n *node) (string, string) {
+			dir := n.Path(masterPKI + "/minions")
+			must(t, os.MkdirAll(dir, 0o755))
+			must(t, os.Chmod(dir, 0o777))
+			return dir, "chmod o-w"
+		},
+		"a readable root key": func(n *node) (string, string) {
+			key := n.Path(cache + "/.root_key")
+			put(t, key, []byte("secret"), 0o644)
+			must(t, os.Chmod(key, 0o644))
+			return key, "rm " + key
+		},
+		"a root key that is a link": func(n *node) (string, string) {
+			key := n.Path(cache + "/.root_key")
+			put(t, n.Path("elsewhere"), []byte("secret"), 0o600)
+			must(t, os.MkdirAll(filepath.Dir(key), 0o755))
+			must(t, os.Symlink(n.Path("elsewhere"), key))
+			return key, "rm " + key
+		},
+	} {
+		n := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "")
+		path, help := spoil(n)
+		fails(t, n, 77, path, help)
+		out, code := program(t, n.Program, "-c", n.Dir, "--check-config")
+		if code == 0 {
+			t.Errorf("%s: --check-config finds nothing: %s", what, out)
+		}
+		demand(t, what+": --check-config", out, path, help)
+	}
+	n := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "")
+	session, token := n.Path(cache+"/sessions/web1"), n.Path(cache+"/tokens/planted")
+	put(t, session, []byte("secret"), 0o644)
+	put(t, token, []byte("planted"), 0o644)
+	put(t, n.Path(cache+"/jobs/kept"), []byte("job"), 0o644)
+	for dir, mode := range map[string]os.FileMode{"": 0o755, "/sessions": 0o755, "/tokens": 0o777, "/jobs": 0o755} {
+		must(t, os.Chmod(n.Path(cache+dir), mode))
+	}
+	out, _ := program(t, n.Program, "-c", n.Dir, "--check-config")
+	demand(t, "--check-config", out, "warning: other users can reach "+filepath.Dir(session))
+	n.Start()
+	for path, want := range map[string]os.FileMode{"": 0o750, "/sessions": 0o750, "/tokens": 0o700, "/jobs": 0o750} {
+		if st, err := os.Stat(n.Path(cache + path)); err != nil || st.Mode().Perm() != want {
+			t.Errorf("cachedir%s: %v, want %o, %v", path, st.Mode(), want, err)
+		}
+	}
+	for _, gone := range []string{session, token} {
+		if _, err := os.Stat(gone); err == nil {
+			t.Errorf("%s is still there although others could reach it", gone)
+		}
+	}
+	if _, err := os.Stat(n.Path(cache + "/jobs/kept")); err != nil {
+		t.Errorf("a job was removed: %v", err)
+	}
+}
+
+// TestSocketOfOthers: who may not open the master's socket is told who may and
+// how, not that no master runs.
+func TestSocketOfOthers(t *testing.T) {
+	t.Parallel()
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil || os.Geteuid() != 0 {
+		t.Skip("root and setpriv are needed to run a program as somebody else")
+	}
+	m := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "publisher_acl: {nobody: [test.ping]}\n").Start()
+	for _, dir := range []string{m.Dir, m.Path("var"), m.Path("var/run"), m.Path("var/run/salt"), m.Path("var/run/salt/master")} {
+		must(t, os.Chmod(dir, 0o755))
+	}
+	must(t, os.Chmod(m.Path("master"), 0o644))
+	socket := m.Path("var/run/salt/master/master_event_pub.ipc")
+	put(t, m.Path(masterPKI+"/minions/w"), newKey(t).Public().PEM(), 0o644)
+	for _, run := range []struct {
+		args  []string
+		group string
+		code  int
+		wants []string
+	}{
+		{[]string{"salt-run", "-c", m.Dir, "test.arg"}, "65534", 77, []string{"permission denied on " + socket}},
+		{[]string{"salt", "-c", m.Dir, "*", "test.ping"}, "65534", 77, []string{"permission denied on " + socket, "the user nobody may not talk to the master", "(root)", "use sudo"}},
+		// publisher_acl is for minions alone.
+		{[]string{"salt-run", "-c", m.Dir, "test.arg"}, "0", 0, []string{`Authentication failure of type "user" occurred for user nobody.`, "not authorized to run test.arg", "publisher_acl none of them"}},
+	} {
+		args := run.args
+		c := brine.Command(t.Context(), t, args[0], args[1:]...)
+		c.Path = setpriv
+		c.Args = append([]string{"setpriv", "--reuid", "65534", "--regid", run.group, "--clear-groups", openToAll(t, c.Args[0])}, c.Args[1:]...)
+		out, err := c.CombinedOutput()
+		if c.ProcessState == nil {
+			t.Fatal(err)
+		}
+		if code := c.ProcessState.ExitCode(); code != run.code || strings.Contains(string(out), "Is master running") {
+			t.Errorf("%s: code %d\n%s", args[0], code, out)
+		}
+		demand(t, args[0], string(out), run.wants...)
 	}
 }

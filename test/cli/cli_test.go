@@ -178,7 +178,7 @@ func TestLocalMaster(t *testing.T) {
 }
 
 // Files of any kind reach minions of both kinds alike.
-func TestCopyToMixedFleet(t *testing.T) {
+func TestCopyToStockMinions(t *testing.T) {
 	daemontest.StockTree(t)
 	master, _ := fleet(t, daemontest.Brine, daemontest.Stock)
 	dir := t.TempDir()

@@ -115,7 +115,7 @@ func allEffects() map[string]effect {
 	}
 	add("migrate", migrateEffects())
 	add("cluster", clusterEffects())
-	add("witness", map[string]effect{"--config-dir": {line: "@", value: "DIR/conf", before: files("conf/witness", "cluster_id: main\n"), code: 1, err: `cluster_secret must have`}})
+	add("witness", map[string]effect{"--config-dir": {line: "@", value: "DIR/conf", before: files("conf/witness", "cluster_id: main\n"), code: 1, err: `cluster_witness_secret is not set`}})
 	add("man", map[string]effect{"--dir": {line: "@", value: "DIR/pages", file: "pages/salt-key.1", holds: `\.SH NAME`}})
 	return all
 }
@@ -129,6 +129,9 @@ func clusterEffects() map[string]effect {
 		"--id":          {line: "-c DIR/conf init @", value: "127.0.0.1", before: fresh, file: "conf/master.d/cluster.conf", holds: `id: 127\.0\.0\.1`},
 		"--name":        {line: "-c DIR/conf " + init + " @", value: "former", before: fresh, file: "conf/master.d/cluster.conf", holds: `cluster_id: former`},
 		"--secret":      {elsewhere: "test/cluster"},
+		"--secret-file": {line: "-c DIR/conf " + init + " @", value: "DIR/given", before: files("conf/master", "pki_dir: DIR/pki\n", "given", "0123456789abcdef0123456789abcdef\n"), file: "conf/master.d/cluster.conf", holds: `cluster_secret: 0123456789abcdef0123456789abcdef`},
+		"--force":       {elsewhere: "test/cluster"},
+		"--keep-secret": {elsewhere: "test/cluster"},
 		"--sure":        {elsewhere: "test/cluster"},
 		"--fingerprint": {elsewhere: "test/cluster"},
 		"--pki-dir":     {elsewhere: "test/cluster"},
@@ -344,7 +347,7 @@ func keyEffects() map[string]effect {
 		}
 		return files(all...)
 	}
-	eauth := refused("@ -L", "x")
+	byMaster := effect{elsewhere: "TestKeysByExternalAuthentication"}
 	return map[string]effect{
 		"--hard-crash":     {line: "-c DIR @ -y -a bad", before: files("master", "root_dir: DIR\n", "etc/salt/pki/master/minions_pre/bad", "no key"), err: `Unable to accept invalid key for bad`, code: 1},
 		"--user":           {line: "@ --gen-keys=pair --gen-keys-dir=DIR", value: "no-such-user", err: `for user no-such-user. The user is not available`, code: 67},
@@ -381,10 +384,10 @@ func keyEffects() map[string]effect {
 		"--auto-create":      {line: "-c DIR --gen-signature @", before: pki("master.pub"), file: "etc/salt/pki/master/master_sign.pem", holds: "PRIVATE"},
 		"--state-output":     refused("@ -L", "terse"),
 		"--state-verbose":    refused("@ -L", "False"),
-		"--auth":             eauth,
-		"--make-token":       refused("@ -L", ""),
-		"--username":         eauth,
-		"--password":         eauth,
+		"--auth":             {line: "@ --username=who --password=x -L", value: "pam", err: `Authentication failure of type "eauth" occurred for user who`, code: 77},
+		"--make-token":       byMaster,
+		"--username":         byMaster,
+		"--password":         byMaster,
 	}
 }
 

@@ -40,6 +40,16 @@ func onTerminal(t *testing.T, n *daemontest.Node, width int, answers map[string]
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Without NOFLSH the kernel sends the signal of Ctrl-C and then discards
+	// output, on a busy machine also what the program has said about it.
+	mode, err := unix.IoctlGetTermios(int(tty.Fd()), unix.TCGETS)
+	if err == nil {
+		mode.Lflag |= unix.NOFLSH
+		err = unix.IoctlSetTermios(int(tty.Fd()), unix.TCSETS, mode)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	c := daemontest.Brine.Command(t.Context(), t, program, append([]string{"-c", n.Dir}, args...)...)
 	c.Stdin, c.Stdout, c.Stderr = tty, tty, tty
 	c.Env = append(os.Environ(), "TERM=xterm", "LANG=C.UTF-8")

@@ -20,7 +20,7 @@ func looks(s *servertest.Server) (int, error) {
 		return 0, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return 0, err
 	}
 	if _, err := io.WriteString(conn, "INFO commandstats\r\nQUIT\r\n"); err != nil {

@@ -22,7 +22,7 @@ func smallDisk(t *testing.T, n *node, folder, size string) func(script string) e
 		t.Fatal(err)
 	}
 	// It lives as long as its standard input is open.
-	holder := exec.Command("unshare", "-m", "sh", "-c", `mount -t tmpfs -o size="$1" tmpfs "$2" && echo ready && exec cat`, "sh", size, folder)
+	holder := exec.Command("unshare", "-m", "sh", "-c", `mount -t tmpfs -o size="$1",mode=0755 tmpfs "$2" && echo ready && exec cat`, "sh", size, folder)
 	in, err := holder.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func smallDisk(t *testing.T, n *node, folder, size string) func(script string) e
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		t.Skip("no mount namespaces, which only root has")
 	}
-	n.Within = []string{"nsenter", "-m", "-t", fmt.Sprint(holder.Process.Pid), "--"}
+	n.Within = []string{"nsenter", "-m", "-r", "-t", fmt.Sprint(holder.Process.Pid), "--"} // -r: in a chroot the root is that of the holder
 	return func(script string) error {
 		c := exec.Command(n.Within[0], append(n.Within[1:], "sh", "-c", script, "sh", folder)...)
 		if out, err := c.CombinedOutput(); err != nil {

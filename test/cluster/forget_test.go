@@ -123,7 +123,7 @@ func TestDeletionsAreForgotten(t *testing.T) {
 
 	// It was removed, and comes back with what it had.
 	three.Kill()
-	if _, errs, code := one.Run(brine, "salt-run", "cluster.remove", three.Name); code != 0 {
+	if _, errs, code := one.Run(brine, "salt-run", "cluster.remove", three.Name, "keep_secret=True"); code != 0 {
 		t.Fatal(errs)
 	}
 	a.deleteKey(two, "m3")
@@ -131,6 +131,9 @@ func TestDeletionsAreForgotten(t *testing.T) {
 	three.Launch()
 	if code := three.Wait(time.Minute); code == 0 {
 		t.Error("a master that was removed goes on")
+	}
+	if out, errs, code := one.Run(brine, "cluster", "readmit", three.Name); code != 0 {
+		t.Fatal(out, errs)
 	}
 	if err := os.Remove(three.Path("cluster/cluster.pem")); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 	"brine/test/daemontest"
 )
 
-const secret = "a secret of the tests"
+const secret = "7ef7697a5ec2e70f7e5755ecd0123456"
 
 // apart is masters of a cluster without a shared folder.
 type apart struct {
@@ -70,6 +70,16 @@ func (a *apart) start() *apart {
 		m.Await()
 	}
 	return a
+}
+
+// shownSecret is the secret that a program shows, "" for none.
+func shownSecret(out string) string {
+	_, rest, ok := strings.Cut(out, "It asks for the secret")
+	words := strings.Fields(rest)
+	if !ok || len(words) == 0 {
+		return ""
+	}
+	return words[len(words)-1]
 }
 
 type report struct {
@@ -245,8 +255,9 @@ func TestApartJoinAndLeave(t *testing.T) {
 	a.minion("m0", a.masters[0])
 	eventually(t, "it answers", func() error { return a.masters[1].PingAll(brine, "m0") })
 	for _, c := range []struct{ secret, more, want string }{
-		{"another secret of the tests", "", "does not know cluster_secret"},
+		{strings.Repeat("f", 32), "", "does not know cluster_secret"},
 		{"short", "", "cluster_secret of at least"},
+		{"not so short, but weak", "", "has not 32 hexadecimal digits at least"},
 		{secret, "cluster_pub_fingerprint: " + strings.Repeat("0", 64) + "\n", "cluster_pub_fingerprint is"},
 	} {
 		stranger := a.add(daemontest.Host(), a.masters[2].Host)
@@ -293,8 +304,7 @@ func TestSecretRotates(t *testing.T) {
 	if code != 0 {
 		t.Fatal(out, errs)
 	}
-	_, rest, _ := strings.Cut(out, "--secret ")
-	now, _, _ := strings.Cut(rest, " ")
+	now := shownSecret(out)
 	if len(now) != 32 || now == secret {
 		t.Fatalf("no secret: %s%s", out, errs)
 	}
@@ -322,7 +332,7 @@ func TestSecretRotates(t *testing.T) {
 		}
 	}
 	// And from there on a second time, by a master that joined with the first.
-	if out, errs, code := a.masters[1].Run(brine, "cluster", "rotate-secret", "--out=json"); code != 0 || !strings.Contains(out, a.masters[2].Name) || strings.Contains(out, "--secret") {
+	if out, errs, code := a.masters[1].Run(brine, "cluster", "rotate-secret", "--out=json"); code != 0 || !strings.Contains(out, a.masters[2].Name) || shownSecret(out) != "" {
 		t.Error(code, out, errs)
 	}
 }
@@ -509,9 +519,13 @@ func TestHotMastersBecomeOne(t *testing.T) {
 		}
 	}
 	words := strings.Fields(line)
-	if len(words) < 8 {
+	given := shownSecret(out)
+	if len(words) < 8 || len(given) != 32 || slices.Contains(words, "--secret") {
 		t.Fatalf("it does not say how to join: %s", out)
 	}
+	words = slices.Insert(words, 4, "--secret-file", two.Path("secret-of-cluster"))
+	two.Write("secret-of-cluster", given+"\n")
+	two.Write("secret-not", strings.Repeat("0", 32)+"\n")
 	restart := func(m *node) {
 		t.Helper()
 		m.Signal(syscall.SIGTERM)
@@ -522,13 +536,14 @@ func TestHotMastersBecomeOne(t *testing.T) {
 	if _, errs, code := one.Run(brine, "cluster", "init", "--id", one.Host); code == 0 || !strings.Contains(errs, "configured for the cluster former already") {
 		t.Errorf("twice: %d %s", code, errs)
 	}
-	secret, print := slices.Index(words, "--secret")+1, slices.Index(words, "--fingerprint")+1
+	secret, print := slices.Index(words, "--secret-file")+1, slices.Index(words, "--fingerprint")+1
 	for _, c := range []struct {
 		at   int
 		text string
 		want string
 	}{
-		{secret, strings.Repeat("0", 32), "does not know cluster_secret"},
+		{secret, two.Path("secret-not"), "does not know cluster_secret"},
+		{secret, two.Path("secret-nowhere"), "cannot read the secret of the cluster from"},
 		{print, strings.Repeat("0", 64), "cluster_pub_fingerprint is"},
 		{slices.Index(words, "--name") + 1, "another", `cluster_id is "former"`},
 		{slices.Index(words, "--id") + 1, one.Host, "which is this master itself"},
@@ -539,6 +554,18 @@ func TestHotMastersBecomeOne(t *testing.T) {
 		if _, errs, code := two.Run(brine, bad[1], bad[2:]...); code == 0 || !strings.Contains(errs, c.want) {
 			t.Errorf("%q: %d %s", bad, code, errs)
 		}
+	}
+	// The secret among the arguments is seen by all, so there is a warning; none is
+	// an error, and so is one that could be guessed.
+	bare := slices.Delete(slices.Clone(words), 4, 6)
+	if _, errs, code := two.Run(brine, bare[1], append(bare[2:len(bare):len(bare)], "--secret", strings.Repeat("0", 32))...); code == 0 || !strings.Contains(errs, "--secret shows the secret to all users") {
+		t.Errorf("among the arguments: %d %s", code, errs)
+	}
+	if _, errs, code := two.Run(brine, bare[1], bare[2:]...); code == 0 || !strings.Contains(errs, "no secret of the cluster is given") {
+		t.Errorf("no secret: %d %s", code, errs)
+	}
+	if _, errs, code := two.Run(brine, "cluster", "join", one.Host, "--id", two.Host, "--name", "former", "--secret", "sixteen letters!"); code == 0 || !strings.Contains(errs, "32 hexadecimal digits") {
+		t.Errorf("a weak secret: %d %s", code, errs)
 	}
 	if out, errs, code := two.Run(brine, words[1], words[2:]...); code != 0 {
 		t.Fatal(out, errs)

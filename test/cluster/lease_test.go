@@ -164,7 +164,7 @@ func TestWitnessRefuses(t *testing.T) {
 	holder(t, "by the masters alone", 0, a.masters...)
 	for text, want := range map[string]string{
 		"cluster_id: test":                      "cluster_id is not set",
-		"cluster_secret: another":               "cluster_secret must have",
+		"cluster_secret: another":               "cluster_witness_secret is not set",
 		"cluster_voters: [":                     "cluster_voters is not set",
 		fmt.Sprintf("id: %s\n", w.Host):         "does not name this witness",
 		fmt.Sprintf("[%s, ", a.masters[0].Name): "an odd number is needed",

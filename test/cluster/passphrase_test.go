@@ -11,9 +11,9 @@ import (
 	"brine/test/servertest"
 )
 
-// TestPassphrases: keys that are made where a passphrase is set are encrypted
+// TestPassphrasesThatSaltReads: keys that are made where a passphrase is set are encrypted
 // with it, for other masters and for Salt's; one that was made without stays.
-func TestPassphrases(t *testing.T) {
+func TestPassphrasesThatSaltReads(t *testing.T) {
 	t.Parallel()
 	const passes = "cluster_key_pass: sesame\nkey_pass: own word\n"
 	f := newFleet(t, passes, brine, brine).start()

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"brine/test/tools"
 )
 
 // binary is built by Main.
@@ -58,10 +60,7 @@ const (
 // StockTree returns the source tree of stock Salt or skips the test.
 func StockTree(t testing.TB) string {
 	t.Helper()
-	tree := os.Getenv("BRINE_STOCK_SALT")
-	if tree == "" {
-		t.Skip("BRINE_STOCK_SALT does not name a source tree of Salt 3007")
-	}
+	tree, _ := tools.StockSalt(t)
 	return tree
 }
 
@@ -71,11 +70,7 @@ func (k Kind) Command(ctx context.Context, t testing.TB, program string, args ..
 	if k == Brine {
 		return exec.CommandContext(ctx, binary, append([]string{program}, args...)...)
 	}
-	tree := StockTree(t)
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	tree, python := tools.StockSalt(t)
 	c := exec.CommandContext(ctx, python, append([]string{"-W", "ignore", filepath.Join(tree, "scripts", program)}, args...)...)
 	c.Env = append(os.Environ(), "PYTHONPATH="+tree)
 	return c

@@ -240,7 +240,7 @@ func (n *Node) Alive() bool {
 // listening waits until a master takes requests.
 func (n *Node) listening() {
 	n.t.Helper()
-	Eventually(n.t, 40*time.Second, n.Name+" listens", func() error {
+	Eventually(n.t, 2*time.Minute, n.Name+" listens", func() error {
 		c, err := net.DialTimeout("tcp", n.Requests(), time.Second)
 		if err == nil {
 			c.Close()
@@ -257,7 +257,7 @@ func (n *Node) listening() {
 func (n *Node) Logged(texts ...string) {
 	n.t.Helper()
 	for _, text := range texts {
-		Eventually(n.t, 40*time.Second, fmt.Sprintf("%s says %q", n.Name, text), func() error {
+		Eventually(n.t, 2*time.Minute, fmt.Sprintf("%s says %q", n.Name, text), func() error {
 			if !strings.Contains(n.Log(), text) {
 				return errors.New("it does not")
 			}
@@ -269,7 +269,7 @@ func (n *Node) Logged(texts ...string) {
 // Run executes a program of kind k with this daemon's configuration.
 func (n *Node) Run(k Kind, program string, args ...string) (stdout, stderr string, code int) {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
 	c := n.within(k.Command(ctx, n.t, program, append([]string{"-c", n.Dir}, args...)...))
@@ -354,13 +354,30 @@ func (n *Node) Accept(ids ...string) {
 	}
 }
 
-// Events records the tags on a master's bus, a line each, until the test ends.
+// sockets are those of the daemon's event bus.
+func (n *Node) sockets() event.Sockets {
+	n.t.Helper()
+	if n.Program == "salt-master" {
+		var o event.MasterOptions
+		o.IPCMode, o.SockDir = "ipc", n.Path("var/run/salt/master")
+		return o.Sockets()
+	}
+	var o event.MinionOptions
+	o.IPCMode, o.SockDir = "ipc", n.Path("var/run/salt/minion")
+	at, err := o.Sockets(n.Name, "sha256")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return at
+}
+
+// Events records the tags on a daemon's bus, a line each, until the test ends.
 func (n *Node) Events() func() string {
 	n.t.Helper()
 	return n.record(func(e *event.Event) string { return e.Tag + "\n" })
 }
 
-// Tagged records the events on a master's bus whose tag begins with some text,
+// Tagged records the events on a daemon's bus whose tag begins with some text,
 // each as a line of tag, tabulator and data as JSON, until the test ends.
 func (n *Node) Tagged(prefix string) func() string {
 	n.t.Helper()
@@ -378,10 +395,8 @@ func (n *Node) Tagged(prefix string) func() string {
 
 func (n *Node) record(line func(*event.Event) string) func() string {
 	n.t.Helper()
-	var o event.MasterOptions
-	o.IPCMode, o.SockDir = "ipc", n.Path("var/run/salt/master")
 	ctx, cancel := context.WithCancel(context.Background())
-	r, err := event.Dial(ctx, o.Sockets())
+	r, err := event.Dial(ctx, n.sockets())
 	if err != nil {
 		cancel()
 		n.t.Fatal(err)

@@ -169,7 +169,7 @@ func TestManyJobsApart(t *testing.T) {
 	}
 	for i, on := range machines {
 		n := daemontest.NewMaster(t, brine, on.Addr, on.Addr, "auto_accept: True\nkeysize: 2048\npub_hwm: 20000\n")
-		n.Write("master", n.Read("master")+fmt.Sprintf("cluster_id: test\ncluster_isolated_filesystem: True\ncluster_secret: a secret of the tests\ncluster_peers: [%s]\ncluster_pki_dir: %s\ncluster_voters: [%s]\n",
+		n.Write("master", n.Read("master")+fmt.Sprintf("cluster_id: test\ncluster_isolated_filesystem: True\ncluster_secret: 7ef7697a5ec2e70f7e5755ecd0123456\ncluster_peers: [%s]\ncluster_pki_dir: %s\ncluster_voters: [%s]\n",
 			strings.Join(slices.Delete(slices.Clone(hosts), i, i+1), ", "), n.Path("cluster"), strings.Join(hosts, ", ")))
 		n.Level, n.Within = "info", on.Within()
 		m := &member{node: n, on: on}

@@ -73,7 +73,7 @@ func TestMaxMinionsKeepsFurtherOnesOut(t *testing.T) {
 	m.awaitStart(starts, "w2") // Salt refuses only above the limit
 	time.Sleep(2500 * time.Millisecond)
 	w3 := startMinion(t, "w3", "tcp", []*theMaster{m}, nil)
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case e := <-auths:

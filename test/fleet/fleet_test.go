@@ -223,7 +223,7 @@ func (m *theMaster) publish(tgtType, tgt, fun, jid string, args ...any) string {
 func (m *theMaster) await(events <-chan *event.Event, jid string, n int) map[string]*value.Dict {
 	m.t.Helper()
 	rets := map[string]*value.Dict{}
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for len(rets) < n {
 		select {
 		case e := <-events:
@@ -283,7 +283,7 @@ func startMinion(t *testing.T, id, tr string, masters []*theMaster, change func(
 
 func eventually(t *testing.T, what string, ok func() error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		err := ok()
 		if err == nil {
@@ -314,7 +314,7 @@ func sameKey(first *theMaster) func(*master.Config) {
 
 func (m *theMaster) awaitStart(events <-chan *event.Event, id string) {
 	m.t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case e := <-events:
@@ -512,7 +512,7 @@ func TestForgedAndForeignMessages(t *testing.T) {
 	if _, err := c.Request(t.Context(), value.DictOf("cmd", "_minion_event", "tag", "mine/own", "data", "last")); err != nil {
 		t.Fatal(err)
 	}
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		select {
 		case e := <-all:

@@ -112,7 +112,7 @@ func TestScheduleAndMine(t *testing.T) {
 		c.Options.MineFunctions = value.DictOf("roles", value.ListOf(value.DictOf("mine_function", "grains.get"), "role"))
 	})
 	events := m.events("salt/job/")
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(time.Minute)
 	for n := 0; n < 2; {
 		select {
 		case e := <-events:
@@ -144,7 +144,7 @@ func TestPresenceEvents(t *testing.T) {
 	w := startMinion(t, "w1", "tcp", []*theMaster{m}, nil)
 	await := func(key string) {
 		t.Helper()
-		timeout := time.After(20 * time.Second)
+		timeout := time.After(time.Minute)
 		for {
 			select {
 			case e := <-events:

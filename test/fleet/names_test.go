@@ -3,9 +3,11 @@ package fleet
 import (
 	"context"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 
+	"brine/internal/handshake"
 	"brine/internal/minion"
 )
 
@@ -99,4 +101,50 @@ func TestNameStopsResolving(t *testing.T) {
 	if ret := two.command("glob", "w2", "test.ping", 1)["w2"]; ret.At("return") != true {
 		t.Errorf("two: %v", ret)
 	}
+}
+
+// TestReasonsAfterFailedLookups has a name server refuse more look-ups than a log
+// could want lines for, each from another port of ours. They are reported once, and
+// what keeps the minion from its master later is reported, too: that the key waits.
+// The last word is that the connection is there.
+func TestReasonsAfterFailedLookups(t *testing.T) {
+	one := startMaster(t, "one", "zeromq", nil)
+	var up atomic.Bool
+	var down atomic.Bool
+	good := nameServer(t, &down)
+	closed, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	w := startMinion(t, "w1", "zeromq", nil, func(c *minion.Config) {
+		c.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if up.Load() {
+				return good.Dial(ctx, network, address)
+			}
+			var d net.Dialer
+			return d.DialContext(ctx, "udp", closed.LocalAddr().String())
+		}}
+		_, port, _ := net.SplitHostPort(one.req)
+		c.Options.Master = minion.Masters{"m1.example.com.:" + port}
+		c.Options.ReconDefault, c.Options.ReconMax, c.Options.RetryDNS = 5, 5, 0
+	})
+	said := func(text string) int { return strings.Count(w.log.String(), text) }
+	wait := func(text string, times int) {
+		t.Helper()
+		eventually(t, text, func() error {
+			if said(text) < times {
+				return errNotYet
+			}
+			return nil
+		})
+	}
+	wait("still without this master", 60)
+	if n := said("no connection to the master"); n != 1 {
+		t.Errorf("%d reports of one cause", n)
+	}
+	up.Store(true)
+	wait(handshake.ErrPending.Error(), 1)
+	one.accept("w1")
+	wait("level=WARN msg=\"the connection to the master is restored\"", 1)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"brine/internal/auth"
+	"brine/internal/channel"
 	"brine/internal/fileserver"
 	"brine/internal/keystore"
 	"brine/internal/master"
@@ -71,6 +72,7 @@ func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 	m := startMaster(t, "one", "zeromq", func(cfg *master.Config) {
 		cfg.Keys.AutoAccept = true
 		cfg.Options.FileRecv = true
+		cfg.Options.PillarVersion = 1 // the form that this client can read
 		cfg.Options.MinionDataEvents = false
 		defaults(t, &cfg.Pillar, &cfg.Top, &cfg.Files)
 		cfg.Pillar.Roots = value.DictOf("base", value.ListOf(dir))
@@ -158,5 +160,56 @@ func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 	}
 	if err := m.returned(jid, "victim", secret); err != nil {
 		t.Errorf("the victim's return: %v", err)
+	}
+}
+
+// TestReturnsOfOtherMinions: a minion that a job was not for cannot add itself
+// to its results, and one whose returns belong to no job cannot fill the disk.
+func TestReturnsOfOtherMinions(t *testing.T) {
+	m := startMaster(t, "one", "zeromq", func(cfg *master.Config) {
+		cfg.Keys.AutoAccept = true
+		cfg.Options.MinionReturnQuota = 1
+	})
+	victim, evil := signedIn(t, m, "victim"), signedIn(t, m, "evil")
+	ret := func(jid, text string) *value.Dict {
+		return value.DictOf("cmd", "_return", "jid", jid, "return", text, "fun", "test.echo", "fun_args", value.ListOf(), "retcode", 0, "success", true)
+	}
+	send := func(c *channel.Client, load *value.Dict) any {
+		t.Helper()
+		v, err := c.Request(t.Context(), load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	jid := m.publish("glob", "victim", "test.echo", "", "x")
+	send(evil, ret(jid, "forged"))
+	send(victim, ret(jid, "x"))
+	if err := m.returned(jid, "victim", "x"); err != nil {
+		t.Error(err)
+	}
+	if rets, err := m.JobReturns(jid); err != nil || rets["evil"] != nil {
+		t.Errorf("the job has the result of a minion that it was not for: %v %v", rets, err)
+	}
+	// Whether grains match is for the minion to say: they may have changed.
+	byGrain := m.publish("compound", "victim or G@os:x", "test.echo", "", "x")
+	send(evil, ret(byGrain, "mine"))
+	if err := m.returned(byGrain, "evil", "mine"); err != nil {
+		t.Error(err)
+	}
+	text := strings.Repeat("x", 300<<10)
+	kept := 0
+	for i := range 5 {
+		unknown := fmt.Sprintf("2026010100000000000%d", i)
+		send(evil, ret(unknown, text))
+		if rets, err := m.JobReturns(unknown); err == nil && rets["evil"] != nil {
+			kept++
+		}
+	}
+	if kept != 3 {
+		t.Errorf("%d returns of 300 KB for invented jobs were stored; the quota of 1 MB has room for 3", kept)
+	}
+	if d, ok := send(evil, ret("req", text)).(*value.Dict); !ok || d.Len() == 0 {
+		t.Error("the minion is not asked to keep a return above its quota")
 	}
 }

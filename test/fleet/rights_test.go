@@ -337,7 +337,7 @@ func TestTokensOfTheMaster(t *testing.T) {
 // count.
 func TestPublisherACL(t *testing.T) {
 	m := eauthMaster(t, func(cfg *master.Config) {
-		cfg.Options.PublisherACL = yamlDict(t, "{daemon: ['test.*', {'beta': ['cmd.*']}], 'no*': [test.ping]}")
+		cfg.Options.PublisherACL = yamlDict(t, "{daemon: ['test.*', {'beta': ['cmd.*']}], 'bi*': [test.ping]}")
 		cfg.Options.PublisherACLBlacklist = yamlDict(t, "{users: [eve], modules: [test.arg]}")
 		cfg.Options.SudoACL = true
 	})
@@ -349,8 +349,8 @@ func TestPublisherACL(t *testing.T) {
 		}
 		return string(b)
 	}
-	root, daemon, nobody := key("root"), key("daemon"), key("nobody")
-	if root == daemon || daemon == nobody {
+	root, daemon, bin := key("root"), key("daemon"), key("bin")
+	if root == daemon || daemon == bin {
 		t.Fatal("users share a key")
 	}
 	for _, x := range []struct{ key, user, tgt, fun, want string }{
@@ -366,9 +366,9 @@ func TestPublisherACL(t *testing.T) {
 		{daemon, "daemon", "*", "test.arg", "AuthorizationError"},
 		{daemon, "root", "*", "test.ping", "AuthenticationError"},
 		{daemon, "sudo_root", "*", "test.ping", "AuthenticationError"},
-		{nobody, "nobody", "*", "test.ping", "ok"},
-		{nobody, "nobody", "*", "test.version", "AuthorizationError"},
-		{nobody, "daemon", "*", "test.ping", "AuthenticationError"},
+		{bin, "bin", "*", "test.ping", "ok"},
+		{bin, "bin", "*", "test.version", "AuthorizationError"},
+		{bin, "daemon", "*", "test.ping", "AuthenticationError"},
 		{"", "root", "*", "test.ping", "AuthenticationError"},
 	} {
 		load := publication(x.tgt, x.fun, value.ListOf())
@@ -413,5 +413,32 @@ func TestLimitedUsersOnAMasterOfSyndics(t *testing.T) {
 	}
 	if got := c.verdict(publication("below", "test.ping", value.ListOf(), "token", ops)); got != "ok" {
 		t.Errorf("for all minions: %s", got)
+	}
+}
+
+// TestJobIDsOfOthers: a limited user cannot replace the record of another
+// user's job by publishing with its id; the own id may be used again, as
+// batches do, and who may do everything is not limited.
+func TestJobIDsOfOthers(t *testing.T) {
+	m := eauthMaster(t, nil)
+	c := m.asker()
+	const jid, own = "20260101000000000000", "20260101000000000001"
+	m.publish("glob", "alpha", "cmd.run", jid, "id")
+	publish := func(user, jid string) string {
+		t.Helper()
+		d := publication("*", "test.ping", &value.List{}, "eauth", "sharedsecret", "username", user, "password", "s3cret")
+		d.Set("jid", jid)
+		return c.verdict(d)
+	}
+	for _, x := range []struct{ user, jid, want string }{
+		{"ops", jid, "SaltInvocationError"}, {"ops", own, "ok"}, {"ops", own, "ok"},
+	} {
+		if got := publish(x.user, x.jid); got != x.want {
+			t.Errorf("%s publishes with the id %s: %s, want %s", x.user, x.jid, got, x.want)
+		}
+	}
+	load, err := m.Job(jid)
+	if err != nil || load.Str("fun") != "cmd.run" {
+		t.Errorf("the record of the job is %v, %v", value.Repr(load), err)
 	}
 }

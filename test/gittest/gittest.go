@@ -12,6 +12,16 @@ import (
 	"brine/test/tools"
 )
 
+// A hook of git runs its commands with GIT_DIR and more, which would have all
+// of git's programs work on the repository of the hook.
+func init() {
+	for _, e := range os.Environ() {
+		if name, _, _ := strings.Cut(e, "="); strings.HasPrefix(name, "GIT_") {
+			os.Unsetenv(name)
+		}
+	}
+}
+
 // Run runs git in a folder and returns what it printed. Nobody's configuration
 // counts, and author and time of commits are always the same, so that equal
 // files make equal commits.

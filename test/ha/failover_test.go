@@ -146,6 +146,35 @@ func TestAllMastersAway(t *testing.T) {
 	}
 }
 
+// TestStartAfterOutage takes both masters away and brings back the one that the
+// minion had: it fires its start event there again, as Salt's minions do, unless
+// all masters are used at once.
+func TestStartAfterOutage(t *testing.T) {
+	for _, kind := range []string{"failover", "str"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "master_type: "+kind)
+			s.usable(0)
+			first := s.sites[0]
+			s.sites[1].Kill()
+			first.front.set(mode{cut: true})
+			first.Kill()
+			time.Sleep(2 * time.Second) // for several attempts
+			first.Start()
+			first.heard = listen(t, first.Node)
+			first.front.set(mode{})
+			s.usable(0)
+			want := map[string]int{"failover": 1, "str": 0}[kind]
+			daemontest.Eventually(t, within, "the start event", func() error {
+				if n := first.heard.count(startTag); n != want {
+					return fmt.Errorf("%d start events, want %d", n, want)
+				}
+				return nil
+			})
+		})
+	}
+}
+
 // TestFailback goes back to the first master once that has been good for a
 // while, without losing a command, and not at all while a job runs.
 func TestFailback(t *testing.T) {

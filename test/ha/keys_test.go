@@ -99,6 +99,11 @@ func TestSigningKey(t *testing.T) {
 			}
 			s.usable(1)
 			s.minion.Logged("is not signed by master_sign.pub", "master="+bad.front.host)
+			verified := "Successfully verified signature of master public key with verification public key master_sign.pub"
+			s.minion.Logged(verified)
+			if _, errs, _ := s.minion.Run(daemontest.Brine, "salt-call", "-l", "debug", "test.ping"); !strings.Contains(errs, verified) {
+				t.Errorf("salt-call says nothing of the signature: %s", errs)
+			}
 			if rets, _ := bad.SaltJSON(daemontest.Brine, "*", "test.ping"); rets["w1"] == true {
 				t.Error("the master without the right signature is obeyed")
 			}

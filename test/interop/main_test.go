@@ -38,5 +38,5 @@ func stockTree(t *testing.T) string {
 
 func eventually(t *testing.T, within time.Duration, what string, ok func() error) time.Duration {
 	t.Helper()
-	return daemontest.Eventually(t, within, what, ok)
+	return daemontest.Eventually(t, max(within, 3*time.Minute), what, ok)
 }

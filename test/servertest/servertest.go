@@ -428,14 +428,7 @@ func Rabbit(t testing.TB) (s *Server, env []string) {
 // Python modules that the script needs (fails where tools are demanded).
 func StockPython(ctx context.Context, t testing.TB, script string, needs map[string]string, args ...string) string {
 	t.Helper()
-	tree := os.Getenv("BRINE_STOCK_SALT")
-	if tree == "" {
-		t.Skip("BRINE_STOCK_SALT names no Salt source tree")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	tree, python := tools.StockSalt(t)
 	for module, pkg := range needs {
 		if exec.CommandContext(ctx, python, "-c", "import "+module).Run() != nil {
 			tools.Missing(t, pkg)

@@ -142,9 +142,9 @@ if hasattr(m, "event_return"):
     m.event_return([{"tag": "salt/x", "data": {"k": 1}}])
 `
 
-// TestReturners holds each returner to the interface, and has stock Salt's
+// TestReturnersSharedWithSalt holds each returner to the interface, and has stock Salt's
 // share its server.
-func TestReturners(t *testing.T) {
+func TestReturnersSharedWithSalt(t *testing.T) {
 	for name, make := range returnerCases {
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()

@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -68,4 +70,55 @@ func Without(t testing.TB, why string) {
 		t.Fatal(why)
 	}
 	t.Skip(why)
+}
+
+// StockTests matches the names of the tests that need stock Salt, by which
+// `make interop` finds them.
+const StockTests = "Stock|Salt|(Is|Are)True"
+
+var stockTest = regexp.MustCompile(StockTests)
+
+// StockSalt returns the source tree of stock Salt 3007, which BRINE_STOCK_SALT
+// names, and the Python that runs it: BRINE_STOCK_PYTHON, by default
+// /usr/bin/python3. Without a tree it skips the test.
+func StockSalt(t testing.TB) (tree, python string) {
+	t.Helper()
+	if name, _, _ := strings.Cut(t.Name(), "/"); strings.HasPrefix(name, "Test") && !stockTest.MatchString(name) && !isInterop() {
+		t.Fatalf("make interop does not run %s: give it a name that matches %s", name, StockTests)
+	}
+	if tree = os.Getenv("BRINE_STOCK_SALT"); tree == "" {
+		t.Skip("BRINE_STOCK_SALT does not name a source tree of Salt 3007")
+	}
+	if python = os.Getenv("BRINE_STOCK_PYTHON"); python == "" {
+		python = "/usr/bin/python3"
+	}
+	return tree, withQueues(t, python)
+}
+
+// withQueues returns a program that runs Python with tornado.queues imported.
+// Salt 3007 uses that module without importing it, which works with tornado
+// 6.3 and later, but not with the one of Debian 12.
+func withQueues(t testing.TB, python string) string {
+	t.Helper()
+	if exec.Command(python, "-c", "import tornado\ntornado.queues").Run() == nil {
+		return python
+	}
+	dir := t.TempDir()
+	wrapper := filepath.Join(dir, "python")
+	for name, text := range map[string]string{
+		filepath.Join(dir, "sitecustomize.py"): "import tornado.queues\n",
+		wrapper:                                "#!/bin/sh\nPYTHONPATH=\"${PYTHONPATH:+$PYTHONPATH:}" + dir + "\" exec " + python + " \"$@\"\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return wrapper
+}
+
+// isInterop reports whether this is test/interop, which make interop runs as a
+// whole.
+func isInterop() bool {
+	dir, err := os.Getwd()
+	return err == nil && filepath.Base(dir) == "interop"
 }

@@ -141,13 +141,20 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 		return command.Fail(env, "Requires function, --grains or --doc")
 	}
 	switch {
+	case o.Doc && len(inv.Args) > 1:
+		return command.Fail(env, "You can only get documentation for one method at one time")
+	case o.Grains && len(inv.Args) > 0:
+		env.Errorf("WARNING: --grains shows the grains; '%s' is not run", inv.Args[0])
+	}
+	switch {
 	case env.Getenv("GOGC") != "":
 	case len(inv.Args) > 0 && lasts(inv.Args[0]):
 		collect(firstPercent, gcPercent)
 	default:
 		collect(answerFirst, answerPercent)
 	}
-	cfg, tree, err := configure(env, o)
+	var held log.Held // until it is known what is logged
+	cfg, tree, err := configure(env, o, held.Logger())
 	if err != nil {
 		env.Errorf("%v", err)
 		return config.ExitCode(err)
@@ -158,6 +165,7 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 		return frame.ExitFailure
 	}
 	defer logger.Close()
+	held.Release(logger.Handler())
 	if o.OutputDiff {
 		cfg.Output.StateDiff = true
 	}
@@ -171,13 +179,9 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	return r.run(ctx, cfg, tree)
 }
 
-func configure(env *frame.Env, o *options) (*config.Minion, *config.Tree, error) {
-	early, err := log.Open(log.Options{Level: "warning", Format: log.ConsoleFormat}, env.Stderr)
-	if err != nil {
-		return nil, nil, err
-	}
+func configure(env *frame.Env, o *options, early *slog.Logger) (*config.Minion, *config.Tree, error) {
 	dir := o.Resolve(env)
-	t, err := config.Load(config.Path(config.MinionKind, dir, env.Getenv), config.MinionKind, early.Logger)
+	t, err := config.Load(config.Path(config.MinionKind, dir, env.Getenv), config.MinionKind, early)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -202,7 +206,7 @@ func configure(env *frame.Env, o *options) (*config.Minion, *config.Tree, error)
 	if o.RefreshCache {
 		t.Set("grains_cache_expiration", 0, "command line")
 	}
-	cfg, err := config.NewMinion(t, config.ThisMachine(), false, early.Logger)
+	cfg, err := config.NewMinion(t, config.ThisMachine(), false, early)
 	return cfg, t, err
 }
 
@@ -379,6 +383,10 @@ func (r *runner) explain(c *minion.Caller, fun string, o fn.Outcome) (code int, 
 	case o.Err == nil:
 		return 0, false
 	case errors.As(o.Err, &unknown):
+		if docs, ok := o.Return.(*value.Dict); ok { // of functions whose names begin so
+			r.print(docs, o.Out, o.Retcode)
+			return frame.ExitFailure, true
+		}
 		r.env.Errorf("%v", o.Err)
 		return frame.ExitUnknownFunc, true
 	case errors.As(o.Err, &args):

@@ -98,6 +98,25 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
+// What a function with any keywords sees of the call is what Salt shows it.
+func TestKeywordsOfTheCall(t *testing.T) {
+	for _, c := range []struct{ words, want string }{
+		{"", `{"local": {"args": ["a"], "kwargs": {"b": 1, "__pub_fun": "test.arg", "__pub_pid": N, "__pub_jid": "JID", "__pub_tgt": "salt-call"}}}`},
+		{"--module-executors=direct_call", `{"local": {"args": ["a"], "kwargs": {"b": 1, "__pub_fun": "test.arg", "__pub_pid": N, "__pub_jid": "JID", "__pub_tgt": "salt-call"}}}`},
+	} {
+		args := []string{"--local", "--out=json", "--out-indent=-1", "test.arg", "a", "b=1"}
+		if c.words != "" {
+			args = append([]string{c.words}, args...)
+		}
+		got := runCall(t.Context(), newMinion(t, ""), "", args...)
+		text := jidPattern.ReplaceAllString(strings.TrimSpace(got.stdout), "JID")
+		text = regexp.MustCompile(`"__pub_pid": \d+`).ReplaceAllString(text, `"__pub_pid": N`)
+		if got.code != 0 || text != c.want {
+			t.Errorf("%q: %+v", c.words, got)
+		}
+	}
+}
+
 // Faults of functions are a text and a traceback with Salt, a text with us.
 func TestException(t *testing.T) {
 	rec := clienttest.Read(t, recordings, "call_exception")
@@ -143,7 +162,7 @@ func TestGrains(t *testing.T) {
 		return all.Local
 	}
 	ours := keys(got.stdout)
-	for _, name := range []string{"id", "os", "os_family", "kernel", "osarch", "num_cpus", "mem_total", "ipv4", "saltversion", "server_id", "machine_id"} {
+	for _, name := range []string{"id", "os", "os_family", "kernel", "osarch", "num_cpus", "mem_total", "ipv4", "saltversion", "server_id"} {
 		if _, ok := keys(rec.Stdout)[name]; !ok {
 			t.Errorf("the recording has no grain %s", name)
 		}
@@ -162,6 +181,16 @@ func TestOptions(t *testing.T) {
 		stderr string
 	}{
 		{"--local -d test.ping", 0, `^test.ping:\n\n    Say .*`, `^$`},
+		{"--local -d test.ping test.echo", 64, `^$`, `error: You can only get documentation for one method at one time\n$`},
+		{"--local -g test.ping --out=quiet", 0, `^$`, `^WARNING: --grains shows the grains; 'test.ping' is not run\n$`},
+		{"--local test", 1, `(?s)^local:\n    ----------\n    test:\n        'test' is not available.\n    test.arg:\n.*test.version:`, `^$`},
+		{"--local test.pin", 1, `(?s)^local:\n    ----------\n    test.pin:\n        'test.pin' is not available.\n    test.ping:\n`, `^$`},
+		{"--local test.raise_exception salt.exceptions.CommandNotFoundError broken", 1, `^$`, `^Command required for 'test.raise_exception' not found: broken\n$`},
+		{"--local test.raise_exception salt.exceptions.CheckError broken", 1, `^$`, `^Error running 'test.raise_exception': broken\n$`},
+		{"--local test.raise_exception salt.exceptions.SaltInvocationError broken", 1, `^$`, `^ERROR executing 'test.raise_exception': broken\n$`},
+		{"--local test.raise_exception salt.exceptions.SaltClientTimeout broken", 1, `^$`, `^The minion function caused an exception: broken\n$`},
+		{"--local test.raise_exception ZeroDivisionError broken", 1, `^$`, `^The minion function caused an exception: broken\n$`},
+		{"--local test.raise_exception CommandNotFoundError broken", 0, `False`, `No such exception: CommandNotFoundError`},
 		{"--local -d test", 0, `test.arg:\n(.*\n)*test.version:`, `^$`},
 		{"-g --out=json --id=other", 0, `"id": "other"`, `^$`},
 		{"--local grains.get role --out=txt", 0, `^local: web\n$`, `^$`},
@@ -205,6 +234,19 @@ func TestOptions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLogFile: a log file that was chosen and cannot be opened is worth a
+// warning, by the log level.
+func TestLogFile(t *testing.T) {
+	dir := newMinion(t, "log_file: file:///dev/doesnotexist\n")
+	got := runCall(t.Context(), dir, "", "--local", "test.ping")
+	if want := `[WARNING ] going on without the log file error="cannot log to file:///dev/doesnotexist: only paths of files are supported"` + "\n"; got.code != 0 || got.stderr != want {
+		t.Errorf("got %+v, want %s", got, want)
+	}
+	if got := runCall(t.Context(), dir, "", "--local", "-l", "quiet", "test.ping"); got.code != 0 || got.stderr != "" {
+		t.Errorf("-l quiet: %+v", got)
 	}
 }
 

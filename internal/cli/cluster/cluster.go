@@ -9,12 +9,15 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"golang.org/x/term"
 
 	"brine/internal/atomicfile"
 	"brine/internal/cli/frame"
@@ -27,14 +30,16 @@ import (
 )
 
 var command = frame.Command{
-	Name: "cluster", Usage: "init|join|unshare|leave|remove|recover|drain|undrain|rotate-secret|status|voters|members|check [options] [MASTER]",
+	Name: "cluster", Usage: "init|join|unshare|leave|remove|readmit|recover|drain|undrain|rotate-secret|rotate-key|witness-secret|status|voters|members|check [options] [MASTER]",
 	Doc: "init makes a new cluster of masters that share no folder, whose first member is the master of this machine; a key pair that it has becomes the cluster's, so that its minions notice nothing. " +
 		"join MASTER has the master of this machine join the cluster of a member that runs. Both write master.d/cluster.conf, and the master is to be started, or restarted, afterwards. " +
 		"unshare moves the master of this machine, which is to be stopped, from a folder that it shares with others of its cluster to folders of its own. " +
-		"leave has the master that runs here hand over what it has, leave and end. remove MASTER takes another one out that is gone for good. " +
+		"leave has the master that runs here hand over what it has, leave and end. remove MASTER takes another one out that is gone for good, replaces the keys that it knew, and shows the new secret for joining; readmit MASTER lets its id join again. " +
 		"recover has the master that runs here go on when most are lost for good: it takes all out that cannot be reached, and has no voters from its next start on. " +
 		"drain [MASTER] has minions that know the masters use others than this one, or MASTER, and undrain has them come back. " +
-		"rotate-secret makes a new secret that masters must know to join, has all members and witnesses take it, and shows it. " +
+		"rotate-secret makes a new secret that masters must know to join, has all members and witnesses take it, and shows it; it also replaces the AES key and the secret of session keys. " +
+		"rotate-key replaces the key of the cluster, by which minions know the masters; minions of Brine take the new one. " +
+		"witness-secret shows the secret of the cluster's witnesses, for cluster_witness_secret in their configuration. " +
 		"status shows how each is, and each voter, voters these alone, members which there are as this one sees it, check compares what they have.",
 }
 
@@ -47,16 +52,19 @@ type options struct {
 	frame.Config
 	ID          string `flag:"--id" arg:"ADDRESS" doc:"With init and join: address or name of this master, to which the other masters connect."`
 	Name        string `flag:"--name" arg:"NAME" default:"main" doc:"With init and join: name of the cluster, cluster_id. Default: %default."`
-	Secret      string `flag:"--secret" arg:"SECRET" doc:"With join: cluster_secret of the cluster, which init has shown."`
+	SecretFile  string `flag:"--secret-file" arg:"FILE" doc:"With join: a file with cluster_secret of the cluster, which init has shown; - is standard input. With init: one with the secret of the new cluster. Default: the variable BRINE_CLUSTER_SECRET of the environment; else join reads it from standard input, and init makes one."`
+	Secret      string `flag:"--secret" arg:"SECRET" doc:"With join: the secret itself. Other users of this machine can see it in the list of processes: prefer --secret-file."`
 	Fingerprint string `flag:"--fingerprint" arg:"DIGITS" doc:"With join: the fingerprint of the cluster, which init has shown. Without it, who knows the secret is believed."`
 	PKIDir      string `flag:"--pki-dir" arg:"DIR" doc:"With unshare: the folder for the keys of the cluster and of minions. Default: cluster, in pki_dir."`
 	CacheDir    string `flag:"--cache-dir" arg:"DIR" doc:"With unshare: the folder for jobs and what is known of minions. Default: beside cachedir, with -own behind its name."`
+	KeepSecret  bool   `flag:"--keep-secret" doc:"With remove: keep the secret for joining, and tokens: the machine is repaired and comes back."`
+	Force       bool   `flag:"--force" doc:"With rotate-key: also if minions of Salt are connected, which do not take the new key by themselves."`
 	Sure        bool   `flag:"--sure" doc:"With recover: do it. Without, it shows what would be done."`
-	Out         string `flag:"--out --output" arg:"NAME" doc:"With rotate-secret, status, voters, members and check: form of the output, as that of salt-run."`
+	Out         string `flag:"--out --output" arg:"NAME" doc:"With rotate-secret, rotate-key, witness-secret, status, voters, members and check: form of the output, as that of salt-run."`
 }
 
 // words are what can be done.
-const words = "init, join, unshare, leave, remove, recover, drain, undrain, rotate-secret, status, voters, members and check"
+const words = "init, join, unshare, leave, remove, readmit, recover, drain, undrain, rotate-secret, status, voters, members and check"
 
 func execute(ctx context.Context, env *frame.Env, args []string) int {
 	o := &options{}
@@ -68,22 +76,17 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return command.Fail(env, "say what to do: "+words)
 	}
 	what, names := inv.Args[0], inv.Args[1:]
-	takes := map[string]int{"init": 0, "join": 1, "unshare": 0, "leave": 0, "remove": 1, "recover": 0, "drain": 0, "undrain": 0, "rotate-secret": 0, "status": 0, "voters": 0, "members": 0, "check": 0}
-	n, known := takes[what]
-	switch {
-	case !known:
-		return command.Fail(env, "there is no "+what+"; there are "+words)
-	case strings.HasSuffix(what, "drain") && len(names) == 1:
-	case len(names) != n && n == 1:
-		return command.Fail(env, what+" takes the id of a master")
-	case len(names) != n:
-		return command.Fail(env, what+" takes no arguments")
+	if text := misused(inv, what, names); text != "" {
+		return command.Fail(env, text)
 	}
 	if what == "unshare" {
 		if err := unshare(ctx, env, o); err != nil {
 			return failed(env, err)
 		}
 		return frame.ExitOK
+	}
+	if what == "witness-secret" {
+		return showWitnessSecret(env, o)
 	}
 	if what == "recover" {
 		code, err := recoverLost(ctx, env, o)
@@ -102,8 +105,15 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 			line = append(line, "--out", out)
 		}
 		line = slices.Clip(line)
-		code := run.Applet().Run(ctx, env, append(append(line, "cluster."+strings.ReplaceAll(what, "-", "_")), names...))
-		if what == "rotate-secret" && out == "" && code == frame.ExitOK {
+		call := append(append(line, "cluster."+strings.ReplaceAll(what, "-", "_")), names...)
+		if o.KeepSecret {
+			call = append(call, "keep_secret=True")
+		}
+		if o.Force {
+			call = append(call, "force=True")
+		}
+		code := run.Applet().Run(ctx, env, call)
+		if shows := what == "rotate-secret" || what == "remove" && !o.KeepSecret && isolated(env, o); shows && out == "" && code == frame.ExitOK {
 			return showSecret(env, o)
 		}
 		if what == "status" && o.Out == "" && hasVoters(env, o) {
@@ -128,6 +138,36 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 	return frame.ExitOK
 }
 
+// misused returns what is wrong with the arguments and options of a
+// subcommand, or "". An option that the subcommand does not use is refused, not
+// ignored: `leave --id OTHER` would have this master leave.
+func misused(inv *frame.Invocation, what string, names []string) string {
+	type use struct {
+		least, most int    // number of masters
+		options     string // besides -c
+	}
+	n, known := map[string]use{
+		"init": {0, 0, "id name secret_file"}, "join": {1, 1, "id name secret secret_file fingerprint"}, "unshare": {0, 0, "pki_dir cache_dir"}, "leave": {0, 0, "out"},
+		"remove": {1, 1, "keep_secret out"}, "readmit": {1, 1, "out"}, "recover": {0, 0, "sure out"}, "drain": {0, 1, "out"}, "undrain": {0, 1, "out"}, "rotate-secret": {0, 0, "out"}, "rotate-key": {0, 0, "force out"}, "witness-secret": {0, 0, ""},
+		"status": {0, 0, "out"}, "voters": {0, 0, "out"}, "members": {0, 0, "out"}, "check": {0, 0, "out"},
+	}[what]
+	switch {
+	case !known:
+		return "there is no " + what + "; there are " + words
+	case len(names) > n.most && n.most == 0:
+		return what + " takes no arguments"
+	case len(names) < n.least || len(names) > n.most:
+		return what + " takes the id of a master"
+	}
+	used := strings.Fields(n.options)
+	for _, o := range []string{"id", "name", "secret", "secret_file", "fingerprint", "pki_dir", "cache_dir", "sure", "keep_secret", "force", "out"} {
+		if inv.Given(o) && !slices.Contains(used, o) {
+			return what + " does not use the option --" + strings.ReplaceAll(o, "_", "-")
+		}
+	}
+	return ""
+}
+
 func failed(env *frame.Env, err error) int {
 	env.Errorf("cluster: %v", err)
 	if salt.KindOf(err) == salt.Unavailable {
@@ -136,24 +176,50 @@ func failed(env *frame.Env, err error) int {
 	return frame.ExitFailure
 }
 
+// isolated reports whether the configuration is that of a master without a
+// shared directory.
+func isolated(env *frame.Env, o *options) bool {
+	c, _, err := config.LoadMaster(config.Path(config.MasterKind, o.Resolve(env), env.Getenv), slog.New(slog.DiscardHandler))
+	return err == nil && c.Cluster.Isolated
+}
+
 // hasVoters reports whether the configuration names voters.
 func hasVoters(env *frame.Env, o *options) bool {
 	c, _, err := config.LoadMaster(config.Path(config.MasterKind, o.Resolve(env), env.Getenv), slog.New(slog.DiscardHandler))
 	return err == nil && c.Cluster.Isolated && len(c.Cluster.Voters) > 0
 }
 
-// showSecret says how masters join now.
-func showSecret(env *frame.Env, o *options) int {
-	c, _, err := config.LoadMaster(config.Path(config.MasterKind, o.Resolve(env), env.Getenv), slog.New(slog.DiscardHandler))
-	var secret string
+// currentSecret returns the configuration of the master of this machine and the
+// secret by which masters join its cluster.
+func currentSecret(env *frame.Env, o *options) (c *config.Master, secret string, err error) {
+	c, _, err = config.LoadMaster(config.Path(config.MasterKind, o.Resolve(env), env.Getenv), slog.New(slog.DiscardHandler))
+	if err == nil && !c.Cluster.Isolated {
+		err = salt.Errorf(salt.Invalid, "this master is none of a cluster without a shared folder")
+	}
 	if err == nil {
 		secret, err = cluster.CurrentSecret(c.Cluster.PKIDir, c.Cluster.Secret)
 	}
+	return c, secret, err
+}
+
+// showWitnessSecret shows the secret of witnesses.
+func showWitnessSecret(env *frame.Env, o *options) int {
+	_, secret, err := currentSecret(env, o)
+	if err != nil {
+		return failed(env, err)
+	}
+	fmt.Fprintf(env.Stdout, "cluster_witness_secret: %s\n", cluster.WitnessSecret(secret))
+	return frame.ExitOK
+}
+
+// showSecret says how masters join now.
+func showSecret(env *frame.Env, o *options) int {
+	c, secret, err := currentSecret(env, o)
 	if err != nil {
 		env.Errorf("cluster: %v", err)
 		return frame.ExitFailure
 	}
-	fmt.Fprintf(env.Stdout, "\nMasters join with:\n\n    brine cluster join %s --id ITS-ADDRESS --secret %s --name %s\n", c.Files.ID, secret, c.Cluster.ID)
+	fmt.Fprintf(env.Stdout, "\nMasters join with:\n\n    brine cluster join %s --id ITS-ADDRESS --name %s\n\n%s", c.Files.ID, c.Cluster.ID, asksFor(secret))
 	return frame.ExitOK
 }
 
@@ -211,9 +277,10 @@ func (m *machine) found() error {
 	if err := m.putAside(); err != nil {
 		return err
 	}
-	var b [16]byte
-	rand.Read(b[:])
-	secret := hex.EncodeToString(b[:])
+	secret, err := m.newSecret()
+	if err != nil {
+		return err
+	}
 	if err := m.write(secret, "", ""); err != nil {
 		return err
 	}
@@ -225,9 +292,66 @@ func (m *machine) found() error {
 	if m.o.Name != "main" {
 		name = " --name " + m.o.Name
 	}
-	fmt.Fprintf(m.env.Stdout, "The cluster %s is made; %s has its options. Start the master of this machine, or restart it. On each other:\n\n    brine cluster join %s --id ITS-ADDRESS --secret %s --fingerprint %x%s\n",
-		m.o.Name, m.conf, m.o.ID, secret, sha256.Sum256(pub), name)
+	fmt.Fprintf(m.env.Stdout, "The cluster %s is made; %s has its options. Start the master of this machine, or restart it. On each other:\n\n    brine cluster join %s --id ITS-ADDRESS --fingerprint %x%s\n\n%s",
+		m.o.Name, m.conf, m.o.ID, sha256.Sum256(pub), name, asksFor(secret))
 	return nil
+}
+
+// asksFor is what is said of the secret that join asks for.
+func asksFor(secret string) string {
+	return "It asks for the secret, or takes it from --secret-file FILE or the variable BRINE_CLUSTER_SECRET:\n\n    " + secret + "\n"
+}
+
+// secretVariable is the variable of the environment that may have the secret.
+const secretVariable = "BRINE_CLUSTER_SECRET"
+
+// newSecret returns the secret of a new cluster: the one that is given, or a
+// random one.
+func (m *machine) newSecret() (string, error) {
+	if m.o.SecretFile == "" && m.env.Getenv(secretVariable) == "" {
+		var b [16]byte
+		rand.Read(b[:])
+		return hex.EncodeToString(b[:]), nil
+	}
+	return m.givenSecret()
+}
+
+// maxSecret bounds what is read of a secret in bytes.
+const maxSecret = 4096
+
+// givenSecret returns the secret that the user gives, which is not to be among
+// the arguments: these are visible to all users of the machine.
+func (m *machine) givenSecret() (string, error) {
+	var b []byte
+	var err error
+	from := m.o.SecretFile
+	terminal, _ := m.env.Stdin.(*os.File)
+	switch {
+	case m.o.Secret != "":
+		m.env.Errorf("cluster: --secret shows the secret to all users of this machine; use --secret-file, the variable %s or standard input", secretVariable)
+		return m.o.Secret, nil
+	case from != "" && from != "-":
+		b, err = os.ReadFile(from)
+	case from == "" && m.env.Getenv(secretVariable) != "":
+		b = []byte(m.env.Getenv(secretVariable))
+	case terminal != nil && m.env.IsTerminal(terminal):
+		fmt.Fprint(m.env.Stderr, "Secret of the cluster: ")
+		b, err = term.ReadPassword(int(terminal.Fd()))
+		fmt.Fprintln(m.env.Stderr)
+	default:
+		from = "standard input"
+		b, err = io.ReadAll(io.LimitReader(m.env.Stdin, maxSecret+1))
+	}
+	secret := strings.TrimSpace(string(b))
+	switch {
+	case err != nil:
+		return "", salt.Errorf(salt.Unavailable, "cannot read the secret of the cluster from %s: %w", from, err)
+	case secret == "":
+		return "", salt.Errorf(salt.Invalid, "no secret of the cluster is given: name a file with --secret-file, set %s, or write it to standard input", secretVariable)
+	case len(secret) > maxSecret || strings.ContainsAny(secret, "\n\r"):
+		return "", salt.Errorf(salt.Invalid, "what is given as the secret of the cluster is not one line of at most %d bytes", maxSecret)
+	}
+	return secret, nil
 }
 
 // putAside has the master make a key pair of its own when it starts: the one
@@ -243,12 +367,16 @@ func (m *machine) putAside() error {
 }
 
 func (m *machine) join(member string) error {
+	secret, err := m.givenSecret()
+	if err != nil {
+		return err
+	}
 	own, err := crypt.GenerateKey(m.bits)
 	if err != nil {
 		return err
 	}
 	cfg := &cluster.Config{ID: m.o.ID, Own: own, OwnPub: own.Public().PEM(), Options: cluster.Options{
-		ID: m.o.Name, Port: m.port, Peers: []string{member}, PKIDir: m.pki, Isolated: true, Secret: m.o.Secret, Fingerprint: m.o.Fingerprint, KeyPass: m.clusterPass,
+		ID: m.o.Name, Port: m.port, Peers: []string{member}, PKIDir: m.pki, Isolated: true, Secret: secret, Fingerprint: m.o.Fingerprint, KeyPass: m.clusterPass,
 	}}
 	cfg.Joins = func() error {
 		return master.PutAside(m.cache, m.o.ID, m.pki, slog.New(slog.NewTextHandler(m.env.Stderr, nil)))
@@ -268,7 +396,7 @@ func (m *machine) join(member string) error {
 	if err := crypt.WriteKeyPair(m.pki, "master", own, m.pass); err != nil {
 		return err
 	}
-	if err := m.write(m.o.Secret, member, m.o.Fingerprint); err != nil {
+	if err := m.write(secret, member, m.o.Fingerprint); err != nil {
 		return err
 	}
 	fmt.Fprintf(m.env.Stdout, "This machine has joined the cluster %s; %s has its options. Start its master, or restart it.\n", m.o.Name, m.conf)

@@ -88,7 +88,7 @@ func (x *terminal) typed(text, want string) {
 	if _, err := x.f.WriteString(text); err != nil {
 		x.t.Fatal(err)
 	}
-	x.f.SetReadDeadline(time.Now().Add(20 * time.Second))
+	x.f.SetReadDeadline(time.Now().Add(time.Minute))
 	seen, buf := "", make([]byte, 4096)
 	for !strings.Contains(seen, want) {
 		n, err := x.f.Read(buf)

@@ -34,6 +34,7 @@ type apiOptions struct {
 }
 
 func loadAPI(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
+	t.WarnUnknown(&config.Master{}, &apiOptions{})
 	cfg, err := config.NewMaster(t, config.ThisMachine(), log)
 	if err != nil {
 		return nil, err

@@ -39,8 +39,12 @@ func (c *checker) key(path, passphrase string) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return
 	}
-	if _, err := crypt.LoadOwn(path, passphrase); err != nil {
+	warning, err := crypt.CheckOwn(path, passphrase)
+	if err != nil {
 		c.fault("the private key cannot be used: %v", err)
+	}
+	if warning != "" {
+		c.warn("%s", warning)
 	}
 }
 

@@ -71,6 +71,8 @@ type blueprint struct {
 
 // common is the part of a configuration that this package acts upon.
 type common struct {
+	// files are those that the configuration was read from.
+	files   []string
 	log     *log.Options
 	pidFile string
 	// user is who to run as, "" for who started it.
@@ -97,11 +99,18 @@ func (b *blueprint) run(ctx context.Context, env *frame.Env, args []string) int 
 		return b.command.Fail(env, fmt.Sprintf("unexpected argument %q", inv.Args[0]))
 	}
 	dir := o.Resolve(env)
-	early, err := log.Open(log.Options{Level: "warning", Format: log.ConsoleFormat}, env.Stderr)
+	early := log.Options{Level: "warning", Format: log.ConsoleFormat}
+	if o.LogLevel != "" {
+		early.Level = o.LogLevel
+	}
+	plain, err := log.Open(early, env.Stderr)
 	if err != nil {
 		env.Errorf("%v", err)
 		return frame.ExitFailure
 	}
+	// What there is to say about the configuration waits for the log that it
+	// configures: its level, its file.
+	held := &log.Held{}
 	load := func(starting bool, logger *slog.Logger) (*common, error) {
 		c, err := b.configure(env, inv.Overrides(), dir, starting, logger)
 		if err == nil {
@@ -109,7 +118,10 @@ func (b *blueprint) run(ctx context.Context, env *frame.Env, args []string) int 
 		}
 		return c, err
 	}
-	c, err := load(!o.CheckConfig, early.Logger)
+	c, err := load(!o.CheckConfig, held.Logger())
+	if err != nil || o.CheckConfig {
+		held.Release(plain.Handler())
+	}
 	if err != nil {
 		env.Errorf("%v", err)
 		return config.ExitCode(err)
@@ -127,7 +139,7 @@ func (b *blueprint) run(ctx context.Context, env *frame.Env, args []string) int 
 	if env.Getenv(backgroundEnv) != "" {
 		detach()
 	}
-	return b.serve(ctx, env, c, func(logger *slog.Logger) (*common, error) { return load(false, logger) })
+	return b.serve(ctx, env, c, held, func(logger *slog.Logger) (*common, error) { return load(false, logger) })
 }
 
 // configure reads the configuration, with the command line's word over it.
@@ -147,7 +159,11 @@ func (b *blueprint) configure(env *frame.Env, over *value.Dict, dir string, star
 		}
 		t.Set(name, v, "command line")
 	}
-	return b.load(t, starting, logger)
+	c, err := b.load(t, starting, logger)
+	if err == nil {
+		c.files = t.Files
+	}
+	return c, err
 }
 
 // overridable are the options that the command line can set.
@@ -183,15 +199,24 @@ func (b *blueprint) check(ctx context.Context, env *frame.Env, c *common, path s
 		}
 	}
 	c.check(ctx, k)
+	where := path
+	if len(c.files) == 0 {
+		where = "the defaults, for there is no " + path
+	}
 	if k.faults > 0 {
-		fmt.Fprintf(env.Stdout, "%s: %d fault(s) in %s\n", b.command.Name, k.faults, path)
+		fmt.Fprintf(env.Stdout, "%s: %d fault(s) in %s\n", b.command.Name, k.faults, where)
 		return frame.ExitFailure
+	}
+	if len(c.files) == 0 {
+		fmt.Fprintf(env.Stdout, "OK: there is no %s: all options have their defaults, which are fine.\n", path)
+		return frame.ExitOK
 	}
 	fmt.Fprintf(env.Stdout, "OK: the configuration in %s is fine.\n", path)
 	return frame.ExitOK
 }
 
-func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, load func(*slog.Logger) (*common, error)) int {
+func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, held *log.Held, load func(*slog.Logger) (*common, error)) int {
+	frame.NameProcess(b.command.Name)
 	logger, err := log.Open(*c.log, env.Stderr)
 	if logger == nil {
 		env.Errorf("%v", err)
@@ -199,6 +224,8 @@ func (b *blueprint) serve(ctx context.Context, env *frame.Env, c *common, load f
 		return frame.ExitFailure
 	}
 	defer logger.Close()
+	held.Release(logger.Handler())
+	defer frame.DumpOnSignal(env, logger.Logger)()
 	if err != nil {
 		logger.Warn("going on without the log file", "err", err)
 	}

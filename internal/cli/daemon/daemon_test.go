@@ -106,7 +106,7 @@ func (p *place) read(name string) string {
 func (p *place) heard() string {
 	p.t.Helper()
 	buf := make([]byte, 1000)
-	p.notify.SetReadDeadline(time.Now().Add(30 * time.Second))
+	p.notify.SetReadDeadline(time.Now().Add(2 * time.Minute))
 	n, err := p.notify.Read(buf)
 	if err != nil {
 		p.t.Fatal("no message to the service manager: ", err)
@@ -374,6 +374,16 @@ func TestCheckConfig(t *testing.T) {
 	if _, err := os.Stat(p.dir + "/etc/salt/pki"); err == nil {
 		t.Error("the check made folders")
 	}
+	for _, args := range [][]string{{"--check-config", "-l", "quiet"}, {"--check-config", "-l", "error"}} {
+		if d := p.start("salt-master", args...); d.wait() != 0 || d.stderr.Len() > 0 {
+			t.Errorf("%v: %s", args, &d.stderr)
+		}
+	}
+	empty := t.TempDir()
+	d = p.start("salt-master", "-c", empty, "--check-config")
+	if d.wait(); !strings.Contains(d.stdout.String(), "there is no "+empty+"/master: all options have their defaults") && !strings.Contains(d.stdout.String(), "fault(s) in the defaults, for there is no "+empty+"/master") {
+		t.Errorf("without a file: %s", &d.stdout)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:"+regexp.MustCompile(`ret_port: (\d+)`).FindStringSubmatch(p.read("master"))[1])
 	if err != nil {
 		t.Fatal(err)
@@ -413,5 +423,112 @@ func TestOptions(t *testing.T) {
 		if code := d.wait(); code != c.code || !strings.Contains(d.stdout.String()+d.stderr.String(), c.want) {
 			t.Errorf("%s: code %d, %s%s", c.args, code, &d.stdout, &d.stderr)
 		}
+	}
+}
+
+// TestConfigurationWarnings: what a daemon has to say about its configuration
+// goes to its log once, at the levels that are asked for, and a log format that
+// cannot be used does not keep it from starting.
+func TestConfigurationWarnings(t *testing.T) {
+	const unknown, format = "option=no_such_thing", "the log format cannot be used; its default counts option=log_fmt_console"
+	conf := "no_such_thing: 1\nengines_dirs: [/x]\nlog_handlers_dirs: [/x]\ncmd_blacklist_glob: [x]\nsaltgui_motd: hi\nsharedsecret: s\n" +
+		"log_fmt_console: '%(nothing)s'\nlog_fmt_logfile: '%(asctime)s,%(msecs)03.0f [%(levelname)-8s] %(message)s'\nlog_datefmt_logfile: '%H:%M:%S'\n"
+	for _, program := range []string{"salt-master", "salt-minion"} {
+		for args, shown := range map[string]bool{"": true, "-l info": true, "-l quiet": false, "-l critical": false} {
+			t.Run(program+" "+args, func(t *testing.T) {
+				t.Parallel()
+				p := newPlace(t, conf)
+				d := p.up(program, append(strings.Fields(args), "--log-file-level=info")...)
+				d.end(syscall.SIGTERM)
+				stderr, file := d.stderr.String(), p.read("var/log/salt/"+strings.TrimPrefix(program, "salt-"))
+				for _, want := range []string{unknown, format} {
+					if n := strings.Count(file, want); n != 1 {
+						t.Errorf("%q is %d times in the log:\n%s", want, n, file)
+					}
+					if n := strings.Count(stderr, want); shown != (n == 1) {
+						t.Errorf("%q is %d times on stderr:\n%s", want, n, stderr)
+					}
+				}
+				if strings.Count(file, "unknown option") != 1 {
+					t.Errorf("options of Salt's are unknown:\n%s", file)
+				}
+				if !regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d,\d{3} \[INFO    \] ` + program + ` is up`).MatchString(file) {
+					t.Errorf("no line in the form of log_fmt_logfile:\n%s", file)
+				}
+			})
+		}
+	}
+}
+
+// TestQuietBackground: -d prints nothing, the warnings are in the log.
+func TestQuietBackground(t *testing.T) {
+	p := newPlace(t, "no_such_thing: 1\n")
+	d := p.start("salt-minion", "-d")
+	if code := d.wait(); code != 0 || d.stdout.Len()+d.stderr.Len() > 0 {
+		t.Errorf("code %d, %s%s", code, &d.stdout, &d.stderr)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(p.read("var/run/salt-minion.pid")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	syscall.Kill(pid, syscall.SIGTERM)
+	if log := p.read("var/log/salt/minion"); strings.Count(log, "option=no_such_thing") != 1 {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// TestStacks: SIGUSR1 has a daemon write its stacks, and it goes on.
+func TestStacks(t *testing.T) {
+	for _, program := range []string{"salt-master", "salt-minion"} {
+		t.Run(program, func(t *testing.T) {
+			p := newPlace(t, "")
+			tmp := t.TempDir()
+			t.Setenv("TMPDIR", tmp)
+			d := p.up(program)
+			if err := d.Process.Signal(syscall.SIGUSR1); err != nil {
+				t.Fatal(err)
+			}
+			log := ""
+			for begin := time.Now(); !strings.Contains(log, "received SIGUSR1") && time.Since(begin) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+				log = p.read("var/log/salt/" + strings.TrimPrefix(program, "salt-"))
+			}
+			found, err := filepath.Glob(tmp + "/salt-debug-*.log")
+			if err != nil || len(found) != 1 || !strings.Contains(log, "file="+found[0]) {
+				t.Fatalf("%v, %v, log:\n%s", found, err, log)
+			}
+			text, err := os.ReadFile(found[0])
+			if err != nil || !strings.Contains(string(text), "goroutine ") || !strings.Contains(string(text), "daemon.(*blueprint).serve") {
+				t.Errorf("%.500s, %v", text, err)
+			}
+			if code := d.end(syscall.SIGTERM); code != 0 {
+				t.Errorf("code %d: %s", code, &d.stderr)
+			}
+		})
+	}
+}
+
+// TestProcessName: ps -e and pgrep -x know a daemon by the name of its program.
+func TestProcessName(t *testing.T) {
+	if _, err := os.Stat("/proc/self/comm"); err != nil {
+		t.Skip("names of processes are in /proc/PID/comm only on Linux")
+	}
+	for _, program := range []string{"salt-master", "salt-minion"} {
+		p := newPlace(t, "")
+		d := p.up(program)
+		if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", d.Process.Pid)); err != nil || string(got) != program+"\n" {
+			t.Errorf("%q, %v", got, err)
+		}
+		d.end(syscall.SIGTERM)
+		if d := p.start(program, "-d"); d.wait() != 0 {
+			t.Fatalf("%s", &d.stderr)
+		}
+		pid, err := strconv.Atoi(strings.TrimSpace(p.read("var/run/" + program + ".pid")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); err != nil || string(got) != program+"\n" {
+			t.Errorf("in the background: %q, %v", got, err)
+		}
+		syscall.Kill(pid, syscall.SIGTERM)
 	}
 }

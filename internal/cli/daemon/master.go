@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"brine/internal/auth"
 	"brine/internal/cli/frame"
 	"brine/internal/config"
 	"brine/internal/master"
@@ -23,6 +24,7 @@ func MasterApplet() frame.Applet {
 }
 
 func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
+	t.WarnUnknown(&config.Master{}, &apiOptions{})
 	cfg, err := config.NewMaster(t, config.ThisMachine(), log)
 	if err != nil {
 		return nil, err
@@ -31,11 +33,22 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, user: cfg.Files.User,
 		folders: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(_ context.Context, c *checker) {
+			_, faults := auth.New(cfg.Auth, nil, log)
+			for _, err := range faults {
+				c.warn("%v", err)
+			}
 			c.key(filepath.Join(cfg.Files.PKIDir, "master.pem"), cfg.Options.KeyPass)
 			if endpoints, err := cfg.Network.Endpoints(); err != nil {
 				c.fault("%v", err)
 			} else {
 				c.ports(endpoints, noted(cfg.Files.PIDFile, "salt-master"))
+			}
+			refused, repaired := master.CheckExposed(&master.Config{PKIDir: cfg.Files.PKIDir, CacheDir: cfg.Files.CacheDir, Options: cfg.Options})
+			for _, s := range refused {
+				c.fault("%s", s)
+			}
+			for _, s := range repaired {
+				c.warn("%s", s)
 			}
 		},
 		build: func(_ context.Context, log *slog.Logger) (service, error) {
@@ -56,22 +69,12 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 }
 
 func masterConfig(cfg *config.Master, t *config.Tree, log *slog.Logger) (master.Config, error) {
-	opts, err := config.Dump(t, cfg)
+	mc, err := cfg.Parts(t)
 	if err != nil {
 		return master.Config{}, err
 	}
-	opts.Set("conf_file", cfg.Files.ConfFile)
-	opts.Set("__role", "master")
-	listen, err := listens(cfg, log)
-	if err != nil {
-		return master.Config{}, err
-	}
-	f := cfg.Files
-	return master.Config{
-		ID: f.ID, MasterID: f.MasterID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, User: f.User, Listen: listen,
-		Options: cfg.Options, Auth: cfg.Auth, Channel: cfg.Channel, Publish: cfg.Publish, Keys: cfg.Keys, Cache: cfg.Cache, Client: cfg.Client,
-		Jobs: cfg.Jobs, Returners: cfg.Returners, Cluster: cfg.Cluster, Interface: cfg.Network.Interface, Events: cfg.Events, Files: cfg.Served, Backends: cfg.Elsewhere, Top: cfg.Top, Pillar: cfg.Pillar, GitPillar: cfg.GitPillar, Reactor: cfg.Reactor, EventReturn: cfg.Returns, Opts: opts,
-	}, nil
+	mc.Listen, err = listens(cfg, log)
+	return mc, err
 }
 
 // listens returns the transports to serve: that of the option transport first,

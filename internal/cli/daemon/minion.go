@@ -27,6 +27,7 @@ func MinionApplet() frame.Applet {
 }
 
 func loadMinion(t *config.Tree, starting bool, log *slog.Logger) (*common, error) {
+	t.WarnUnknown(&config.Minion{})
 	cfg, err := config.NewMinion(t, config.ThisMachine(), starting, log)
 	if err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func MinionConfig(cfg *config.Minion, t *config.Tree, log *slog.Logger) (minion.
 			return session.LocalMaster(filepath.Join(filepath.Dir(f.ConfFile), "master"), os.Getenv, log)
 		},
 		ID: f.ID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, ConfDir: f.ConfFile,
-		Options: cfg.Options, Handshake: cfg.Handshake, Transport: tr, Dial: dial, SubscribeDial: subscribe, Events: cfg.Events, Files: cfg.Served, Backends: cfg.Elsewhere, Pillar: cfg.Pillar, GitPillar: cfg.GitPillar, Top: cfg.Top, Returners: cfg.Returners, Keysize: f.Keysize, Opts: opts,
+		Options: cfg.Options, Handshake: cfg.Handshake, Transport: tr, Dial: dial, SubscribeDial: subscribe, Events: cfg.Events, Files: cfg.Served, Backends: cfg.Elsewhere, Pillar: cfg.Pillar, GitPillar: cfg.GitPillar, Top: cfg.Top, Templates: cfg.Templates, Returners: cfg.Returners, Keysize: f.Keysize, Opts: opts,
 		CollectGrains: func(ctx context.Context) *value.Dict {
 			d, err := grains.Collect(ctx, g, log)
 			if err != nil {
@@ -101,6 +102,7 @@ func overlaid(cfg *config.Minion, t *config.Tree, path string, log *slog.Logger)
 	if err != nil {
 		return minion.Config{}, err
 	}
+	over.WarnUnknown(&config.Minion{})
 	return MinionConfig(c, over, log)
 }
 

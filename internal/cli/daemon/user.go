@@ -25,6 +25,10 @@ func (e noSwitchError) Error() string {
 	return fmt.Sprintf("configured to run as user %s, but user %s may not switch to another: start it as root or as %s", e.want, e.is, e.want)
 }
 
+// Become makes this process one of the master's user, as that of the daemon is,
+// for a program that works with the master's files in its place.
+func Become(name string) error { return become(name, nil, nil) }
+
 // become makes this process, all threads of it, one of the named user, "" for
 // no change. It is done as Salt does it, before anything is bound or read:
 // what the daemon makes then belongs to the user, and ports below 1024 are out

@@ -32,13 +32,17 @@ func (d *demo) runCluster(ctx context.Context) (err error) {
 		do    func() (string, error)
 	}{
 		{"brine cluster init on the first; start its master", func() (string, error) {
-			out, err := one.Command(ctx, "cluster", "init", "--id", one.Host)
+			secret, err := f.ClusterSecret()
+			if err != nil {
+				return "", err
+			}
+			out, err := one.Command(ctx, "cluster", "init", "--id", one.Host, "--secret-file", secret)
 			if err != nil {
 				return "", err
 			}
 			for line := range strings.Lines(out) {
 				if strings.Contains(line, "brine cluster join") {
-					join = strings.Fields(line)[1:]
+					join = append(strings.Fields(line)[1:], "--secret-file", secret)
 				}
 			}
 			return "", d.startMaster(ctx, one)

@@ -112,7 +112,8 @@ func (l *Logging) Apply(o *log.Options) {
 
 // Open returns the log of a program that answers a user and ends. That its
 // log file cannot be written is no reason to stop, and worth a warning only
-// when the command line named the file. out may be nil.
+// when somebody chose that file: other users than root cannot write the usual
+// one. out may be nil.
 func (l *Logging) Open(env *Env, o log.Options, out *Output) (*log.Log, error) {
 	l.Apply(&o)
 	if out != nil && out.Out == "yaml" { // so that both streams together are still YAML
@@ -125,7 +126,7 @@ func (l *Logging) Open(env *Env, o log.Options, out *Output) (*log.Log, error) {
 	if logger == nil {
 		return nil, err
 	}
-	if err != nil && l.LogFile != "" {
+	if err != nil && (l.LogFile != "" || o.Chosen) {
 		logger.Warn("going on without the log file", "error", err)
 	}
 	return logger, nil

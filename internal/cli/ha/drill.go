@@ -25,7 +25,7 @@ import (
 
 type drillOptions struct {
 	Fault  string `flag:"--fault" arg:"KIND" default:"kill" group:"Drill Options" doc:"What happens to the master: kill (SIGKILL), freeze (SIGSTOP), cut (its network loses everything; not with --cluster), or with --cluster drain (minions are to leave it). Default: %default."`
-	Mode   string `flag:"--minions" dest:"mode" arg:"MODE" default:"failover" group:"Drill Options" doc:"How the minions of the temporary fleet use their masters: failover, hot, or with --cluster also cluster, which it is with --fault drain. Default: %default."`
+	Mode   string `flag:"--minions" arg:"MODE" default:"failover" group:"Drill Options" doc:"How the minions of the temporary fleet use their masters: failover, hot, or with --cluster also cluster, which it is with --fault drain. Default: %default."`
 	Away   int    `flag:"--away" arg:"SECONDS" default:"5" group:"Drill Options" doc:"How long the master is away. Default: %default."`
 	Harm   string `flag:"--harm" arg:"COMMAND" group:"Drill Options" doc:"For a fleet of your own: the shell command by which one of its masters fails, such as \"ssh m1 systemctl kill -s KILL salt-master\". This program must run on another master, which is configured in -c."`
 	Mend   string `flag:"--mend" arg:"COMMAND" group:"Drill Options" doc:"With --harm: the command by which that master comes back."`

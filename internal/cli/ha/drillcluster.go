@@ -82,6 +82,10 @@ func (t *trial) prepareCluster(o *options) (clean func(), err error) {
 // startCluster starts all and chooses the master that has the most minions.
 func (t *trial) startCluster(ctx context.Context, f *tempfleet.Fleet) (victim, other *tempfleet.Daemon, err error) {
 	first := f.Masters[0]
+	secret, err := f.ClusterSecret()
+	if err != nil {
+		return nil, nil, err
+	}
 	var join []string
 	for i, m := range f.Masters {
 		if err := os.MkdirAll(filepath.Join(m.Dir, "master.d"), 0o700); err != nil {
@@ -99,7 +103,7 @@ func (t *trial) startCluster(ctx context.Context, f *tempfleet.Fleet) (victim, o
 				line[j] = strings.Replace(w, "ITS-ADDRESS", m.Host, 1)
 			}
 		}
-		out, err := m.Command(ctx, line[0], line[1:]...)
+		out, err := m.Command(ctx, line[0], append(line[1:], "--secret-file", secret)...)
 		if err == nil {
 			err = m.Start()
 		}

@@ -82,12 +82,13 @@ var access = map[string]bool{
 }
 
 // ofFolder looks at the master that is configured in a folder, or by a file.
-func ofFolder(ctx context.Context, path string) (*facts, error) {
+// usual is the directory of the configuration that a master here would read.
+func ofFolder(ctx context.Context, path, usual string) (*facts, error) {
 	file := path
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		file = filepath.Join(path, "master")
 	}
-	if _, err := os.Stat(file); err != nil {
+	if _, err := os.Stat(file); err != nil && !onlyDefaults(file, usual) {
 		return nil, fmt.Errorf("%s has no configuration of a master: %w", path, err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
@@ -253,4 +254,15 @@ func hashFile(path string) (string, error) {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+}
+
+// onlyDefaults reports whether a master may run without this main file: it is
+// the usual one, whose options all have defaults, or there are included files.
+// Elsewhere the directory is more likely the wrong one.
+func onlyDefaults(file, usual string) bool {
+	if st, err := os.Stat(filepath.Join(filepath.Dir(file), "master.d")); err == nil && st.IsDir() {
+		return true
+	}
+	st, err := os.Stat(filepath.Dir(file))
+	return err == nil && st.IsDir() && filepath.Clean(filepath.Dir(file)) == filepath.Clean(usual)
 }

@@ -56,6 +56,16 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	if len(inv.Args) > 0 {
 		what = inv.Args[0]
 	}
+	if what != "drill" {
+		for _, name := range []string{"fault", "minions", "away", "harm", "mend", "target"} {
+			if inv.Given(name) {
+				return command.Fail(env, "--"+name+" is for drill")
+			}
+		}
+	}
+	if what == "report" && o.Cluster {
+		return command.Fail(env, "report does not use the option --cluster")
+	}
 	switch what {
 	case "doctor":
 		return doctor(ctx, env, o, inv.Args[1:])
@@ -78,7 +88,7 @@ func report(ctx context.Context, env *frame.Env, o *options, args []string) int 
 	if len(args) == 1 {
 		path = args[0]
 	}
-	f, err := ofFolder(ctx, path)
+	f, err := ofFolder(ctx, path, o.ConfigDir)
 	if err != nil {
 		env.Errorf("ha: %v", err)
 		return frame.ExitFailure
@@ -178,7 +188,7 @@ func collect(ctx context.Context, env *frame.Env, o *options, args []string) (al
 		return all, err != nil
 	}
 	for _, a := range args {
-		f, err := one(ctx, env, a)
+		f, err := one(ctx, env, a, o.Resolve(env))
 		if err != nil {
 			env.Errorf("ha: %s: %v", a, err)
 			failed = true
@@ -192,7 +202,7 @@ func collect(ctx context.Context, env *frame.Env, o *options, args []string) (al
 // maxReport bounds the report of another machine.
 const maxReport = 256 << 20
 
-func one(ctx context.Context, env *frame.Env, arg string) (*facts, error) {
+func one(ctx context.Context, env *frame.Env, arg, usual string) (*facts, error) {
 	in := env.Stdin
 	if arg != "-" {
 		st, err := os.Stat(arg)
@@ -200,7 +210,7 @@ func one(ctx context.Context, env *frame.Env, arg string) (*facts, error) {
 		case err != nil:
 			return nil, fmt.Errorf("it is neither a folder nor a file: on that machine run `brine ha report > FILE`, and give me the file: %w", err)
 		case st.IsDir() || filepath.Base(arg) == "master":
-			return ofFolder(ctx, arg)
+			return ofFolder(ctx, arg, usual)
 		}
 		file, err := os.Open(arg)
 		if err != nil {

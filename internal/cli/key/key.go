@@ -2,7 +2,7 @@
 // makes keys of minions.
 //
 // It works on the master's folder of keys itself, without asking a master, so
-// it also works while none runs. A master that runs learns of changes from the
+// it also works while none runs; with --eauth it has a master that runs do it. A master that runs learns of changes from the
 // folder, from the event salt/key, and from the drop file that asks it for a
 // new session key.
 package key
@@ -108,11 +108,16 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	if text := p.opts.check(); text != "" {
 		return command.Fail(env, text)
 	}
-	for _, a := range inv.Args {
-		if p.opts.Quiet {
-			break
+	if len(inv.Args) > 0 {
+		if text := p.opts.surplus(inv.Args[0]); text != "" {
+			return command.Fail(env, text)
 		}
-		env.Errorf("WARNING: argument '%s' has no meaning and is ignored. Several keys are written with commas: a,b", a)
+		if !p.opts.Quiet {
+			env.Errorf("WARNING: argument '%s' has no meaning and is ignored. Several keys are written with commas: a,b", inv.Args[0])
+		}
+	}
+	if p.opts.EAuth.EAuth != "" {
+		return p.runRemote(ctx, inv)
 	}
 	err := p.setup(inv)
 	if err == nil {
@@ -169,12 +174,52 @@ func (o *options) check() string {
 		return "The minimum value for keysize is 2048"
 	case o.KeySize != nil && *o.KeySize > 32768:
 		return "The maximum value for keysize is 32768"
-	case o.EAuth.EAuth != "" || o.MakeToken || o.Username != "" || o.Password != "":
-		return "external authentication is not supported here: run salt-key as the user that owns the master's keys"
 	case o.StateOutput != "" || o.StateVerbose != nil:
 		return "the options --state-output and --state-verbose are not supported here: salt-key shows no states"
 	}
+	if text := o.checkRemote(); text != "" {
+		return text
+	}
+	return o.several()
+}
+
+// surplus returns why an argument that belongs to no option is refused, or "".
+// Commands that change something refuse it: who writes -D web1 means -d web1.
+func (o *options) surplus(arg string) string {
+	a := &o.actions
+	switch {
+	case o.GenKeys != "" || o.GenSignature:
+		return fmt.Sprintf("unexpected argument %q", arg)
+	case a.DeleteAll:
+		return "Delete all takes no arguments. Use -d to delete specified keys"
+	case a.AcceptAll:
+		return "Accept all takes no arguments. Use -a to accept specified keys"
+	case a.RejectAll:
+		return "Reject all takes no arguments. Use -r to reject specified keys"
+	case a.Accept != "" || a.Reject != "" || a.Delete != "":
+		return fmt.Sprintf("unexpected argument %q: write several keys with commas, a,b, and quote globs", arg)
+	}
 	return ""
+}
+
+// several returns the first two of the options for different changes, of which
+// only one is done, or "".
+func (a *actions) several() string {
+	var given []string
+	for _, c := range []struct {
+		on   bool
+		name string
+	}{
+		{a.Accept != "" || a.AcceptAll, "accept"}, {a.Reject != "" || a.RejectAll, "reject"}, {a.Delete != "" || a.DeleteAll, "delete"},
+	} {
+		if c.on {
+			given = append(given, c.name)
+		}
+	}
+	if len(given) < 2 {
+		return ""
+	}
+	return "cannot " + strings.Join(given, " and ") + " keys in one command"
 }
 
 // setup reads the configuration and opens what every action needs.
@@ -198,7 +243,7 @@ func (p *program) setup(inv *frame.Invocation) error {
 		return err
 	}
 	lo := p.conf.Log
-	lo.File = p.conf.logFile
+	lo.File, lo.Chosen = p.conf.logFile, p.conf.logFile != ""
 	if o.Quiet {
 		lo.Level = "quiet"
 	}

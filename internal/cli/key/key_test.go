@@ -466,10 +466,16 @@ func TestManyStatesInMessage(t *testing.T) {
 
 func TestStrayArgument(t *testing.T) {
 	m := newMaster(t, "")
-	m.put("pre:one,two")
-	_, _, stderr := m.run(nil, "-y", "-a", "one", "two")
-	if !strings.HasPrefix(stderr, "WARNING: argument 'two'") || m.has() != "acc:one pre:two" {
-		t.Errorf("%q, keys %q", stderr, m.has())
+	m.put("acc:zero pre:one,two")
+	for args, want := range map[string]string{
+		"-y -a one two": `unexpected argument "two": write several keys with commas, a,b, and quote globs`,
+		"-D -y two":     "Delete all takes no arguments. Use -d to delete specified keys",
+		"-A -D -y":      "cannot accept and delete keys in one command",
+	} {
+		code, _, stderr := m.run(nil, strings.Fields(args)...)
+		if code != frame.ExitUsage || !strings.HasSuffix(stderr, "salt-key: error: "+want+"\n") || m.has() != "acc:zero pre:one,two" {
+			t.Errorf("%s: code %d, %q, keys %q", args, code, stderr, m.has())
+		}
 	}
 }
 

@@ -40,6 +40,8 @@ func Applet(applets []frame.Applet) frame.Applet {
 			return code
 		}
 		switch {
+		case o.Dir != "" && len(inv.Args) > 0:
+			return command.Fail(env, "--dir writes the pages of all programs: name none")
 		case o.Dir != "":
 			if err := writeAll(o.Dir, applets); err != nil {
 				env.Errorf("man: %v", err)

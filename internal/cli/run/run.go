@@ -1,6 +1,7 @@
 // Package run is salt-run: it has the master run one of its own functions, a
-// runner, and shows what it returns. The runner works in the master and not in
-// this program, which only waits; so it needs a master that runs.
+// runner, and shows what it returns. The runner works in the master, and this
+// program only waits. While no master runs, those runners that only read what is
+// on disk work in this program.
 package run
 
 import (
@@ -119,6 +120,9 @@ func (p *program) exitCode(err error) int {
 		return p.opts.Strict(code)
 	}
 	p.Env.Errorf("%s", err)
+	if errors.As(err, new(*client.NoAccess)) {
+		return frame.ExitNoPerm
+	}
 	return frame.ExitFailure
 }
 
@@ -216,7 +220,7 @@ func (p *program) execute(ctx context.Context, r client.Runner) error {
 		return fmt.Sprintf("%s runs on the master, %s", r.Fun, time.Since(begun).Truncate(time.Second))
 	})
 	defer stop()
-	data, err := p.Client.Run(ctx, r, started, func(e client.RunnerEvent) {
+	data, err := p.call(ctx, r, started, func(e client.RunnerEvent) {
 		if !p.opts.Quiet && broken == nil {
 			broken = line.Aside(func() error {
 				return p.Show.Show(value.DictOf("suffix", e.Name, "event", e.Data), outputterOf(e.Data), output.Call{})
@@ -297,7 +301,7 @@ func exitOf(data *value.Dict) int {
 // docs shows the documentation of the functions that the word means: one
 // function, a module, or a pattern.
 func (p *program) docs(ctx context.Context, args []string) error {
-	data, err := p.Client.Run(ctx, client.Runner{Fun: "doc.runner"}, nil, nil)
+	data, err := p.call(ctx, client.Runner{Fun: "doc.runner"}, nil, func(client.RunnerEvent) {})
 	if err != nil {
 		return err
 	}

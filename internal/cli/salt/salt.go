@@ -14,6 +14,7 @@ import (
 	"brine/internal/config"
 	"brine/internal/output"
 	"brine/internal/salt"
+	"brine/internal/target"
 	"brine/internal/value"
 	"brine/internal/yaml"
 )
@@ -162,6 +163,7 @@ func (p *program) exitCode(err error) int {
 		e       exit
 		refused *client.Refused
 		lost    *client.Lost
+		circle  *target.CircularError
 	)
 	switch {
 	case err == nil:
@@ -176,6 +178,12 @@ func (p *program) exitCode(err error) int {
 	case errors.Is(err, session.ErrAuthentication):
 		p.Env.Errorf("%s", err)
 		return frame.ExitNoReturn
+	case errors.As(err, new(*client.NoAccess)):
+		p.Env.Errorf("ERROR: %s", err)
+		return frame.ExitNoPerm
+	case errors.As(err, &circle):
+		p.Log.Error(err.Error())
+		return p.exitCode(client.ErrNoMatch)
 	case errors.Is(err, client.ErrNoMatch):
 		p.say("%s\n", err)
 		if err := p.printNothing(); err != nil {

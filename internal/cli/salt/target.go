@@ -1,6 +1,7 @@
 package salt
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -87,6 +88,9 @@ func (p *program) targeted() ([]string, error) {
 		groups[value.Str(k)] = v
 	}
 	m, err := groups.Parse(p.opts.targetType(), p.cmd.target, p.opts.Delimiter)
+	if errors.As(err, new(*target.CircularError)) {
+		return nil, err
+	}
 	if err != nil {
 		p.Log.Debug("the target matches nothing", "err", err)
 		return nil, nil

@@ -13,16 +13,13 @@ import (
 
 	"golang.org/x/term"
 
+	"brine/internal/auth"
 	"brine/internal/value"
 )
 
 type tokenOptions struct {
 	TokenFile string `salt:"token_file" default:"" doc:"file for the token of --make-token; empty: .salt_token in the user's home"`
 }
-
-// systems are the external authentication systems that masters know. Whether
-// one is configured is for the master to say.
-var systems = []string{"auto", "file", "keystone", "ldap", "pam", "pki", "rest", "sharedsecret", "yubico"}
 
 // ErrAuthentication says that no credentials could be had. What is wrong has
 // been printed.
@@ -36,11 +33,13 @@ func (s *Session) Authenticate(ctx context.Context) error {
 	if o.EAuth == "" {
 		return nil
 	}
-	if !slices.Contains(systems, o.EAuth) {
+	// Whether one is configured is for the master to say.
+	if systems := auth.Systems(); !slices.Contains(systems, o.EAuth) {
 		fmt.Fprintf(s.Env.Stdout, "The specified external authentication system \"%s\" is not available\nAvailable eauth types: %s\n",
 			o.EAuth, strings.Join(systems, ", "))
 		return ErrAuthentication
 	}
+	s.warnUnusable(o.EAuth)
 	if tok := s.readToken(); tok != "" {
 		s.Client = s.Client.As(value.DictOf("token", tok))
 		return nil
@@ -69,6 +68,20 @@ func (s *Session) Authenticate(ctx context.Context) error {
 	}
 	s.Client = s.Client.As(creds)
 	return nil
+}
+
+// warnUnusable says what keeps the master of this machine from using a system
+// that it is configured with: its answer will only be that the user is refused.
+func (s *Session) warnUnusable(system string) {
+	only := s.Conf.Auth
+	conf, ok := only.External.Get(system)
+	if !ok {
+		return
+	}
+	only.External = value.DictOf(system, conf)
+	if _, faults := auth.New(only, nil, s.Log.Logger); len(faults) > 0 {
+		s.Log.Warn("the master cannot use this authentication system", "eauth", system, "err", faults[0])
+	}
 }
 
 func (s *Session) askUnless(given, question string, in *bufio.Reader, hidden bool) (string, error) {

@@ -87,6 +87,7 @@ func TestAuthenticate(t *testing.T) {
 		{"", "", "{'key': 'K', 'user': 'U'}", ""},
 		{"-a pam --username=ann --password=p", "", "{'username': 'ann', 'password': 'p', 'eauth': 'pam'}", ""},
 		{"-a pam", "ann\np w\n", "{'username': 'ann', 'password': 'p w', 'eauth': 'pam'}", "username: password: "},
+		{"-a oidc --username=ann --password=t", "", "{'username': 'ann', 'password': 't', 'eauth': 'oidc'}", ""},
 		{"--eauth=ldap --username ann", "secret", "{'username': 'ann', 'password': 'secret', 'eauth': 'ldap'}", "password: "},
 	} {
 		creds, stdout, stderr, err := sent(c.stdin, strings.Fields(c.args)...)
@@ -122,5 +123,21 @@ func TestToken(t *testing.T) {
 	loads := m.Loads()
 	if l := loads[len(loads)-1]; l.Str("token") != "abc" || l.Has("key") {
 		t.Errorf("sent %s", value.Repr(l))
+	}
+}
+
+// TestUnusableSystem: a system that the master cannot use is named before the
+// master refuses.
+func TestUnusableSystem(t *testing.T) {
+	m := clienttest.Start(t, clienttest.Options{Config: map[string]any{
+		"external_auth": value.DictOf("pam", value.DictOf("ann", value.ListOf("test.*"))), "auth.pam.helper": filepath.Join(t.TempDir(), "none")}})
+	for args, want := range map[string]bool{"-a pam": true, "-a pam -l quiet": false, "-a ldap": false} {
+		s, _, stderr, err := open(t, m, "", append(strings.Fields(args), "--username=ann", "--password=p")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Authenticate(t.Context()); err != nil || strings.Contains(stderr.String(), "the master cannot use this authentication system eauth=pam") != want {
+			t.Errorf("%s: %v, %s", args, err, stderr)
+		}
 	}
 }

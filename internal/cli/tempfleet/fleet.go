@@ -6,6 +6,8 @@ package tempfleet
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -239,6 +241,15 @@ func (d *Daemon) Command(ctx context.Context, program string, args ...string) (s
 		return "", fmt.Errorf("%s %s: %w: %s", program, strings.Join(args, " "), err, strings.TrimSpace(errs.String()+out.String()))
 	}
 	return out.String(), nil
+}
+
+// ClusterSecret makes a secret by which masters join a cluster, in a file for the
+// option --secret-file of brine cluster.
+func (f *Fleet) ClusterSecret() (file string, err error) {
+	var b [16]byte
+	rand.Read(b[:])
+	file = filepath.Join(f.Dir, "cluster-secret")
+	return file, os.WriteFile(file, []byte(hex.EncodeToString(b[:])+"\n"), 0o600)
 }
 
 // Daemons returns all.

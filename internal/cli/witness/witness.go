@@ -4,7 +4,6 @@ package witness
 
 import (
 	"context"
-	"log/slog"
 	"os"
 
 	"brine/internal/cli/frame"
@@ -16,7 +15,7 @@ import (
 var command = frame.Command{
 	Name: "witness",
 	Doc: "A voter for the lease by which one master of a cluster without a shared folder does what is to be done once: with two masters, the third. It has no keys and no data. " +
-		"It reads the file witness in the configuration folder: id, cluster_id, cluster_secret, cluster_voters, and perhaps interface, cluster_pool_port and cachedir; all as on the masters.",
+		"It reads the file witness in the configuration folder: id, cluster_id, cluster_witness_secret, cluster_voters, and perhaps interface, cluster_pool_port and cachedir; all as on the masters.",
 }
 
 // Applet is the entry in the table of programs.
@@ -46,8 +45,10 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return command.Fail(env, "there are no arguments")
 	}
 	s := &settings{}
-	t, err := config.Load(config.Path(config.WitnessKind, o.Resolve(env), env.Getenv), config.WitnessKind, slog.New(slog.DiscardHandler))
+	var held log.Held // until the level is known
+	t, err := config.Load(config.Path(config.WitnessKind, o.Resolve(env), env.Getenv), config.WitnessKind, held.Logger())
 	if err == nil {
+		t.WarnUnknown(s)
 		err = config.Decode(t, s)
 	}
 	if err != nil {
@@ -60,6 +61,9 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return frame.ExitFailure
 	}
 	defer logger.Close()
+	frame.NameProcess("brine-witness")
+	held.Release(logger.Handler())
+	defer frame.DumpOnSignal(env, logger.Logger)()
 	w, err := cluster.NewWitness(s.Witness, logger.Logger)
 	if err != nil {
 		env.Errorf("witness: %v", err)

@@ -15,6 +15,7 @@ import (
 	"brine/internal/event"
 	"brine/internal/value"
 	"brine/internal/yaml"
+	"brine/test/tools"
 )
 
 // Stock is a real Salt master with one real minion.
@@ -31,13 +32,8 @@ type Stock struct {
 // Salt's source tree.
 func StartStock(t testing.TB) *Stock {
 	t.Helper()
-	s := &Stock{t: t, Minion: "stock1", source: os.Getenv("BRINE_STOCK_SALT"), python: os.Getenv("BRINE_STOCK_PYTHON")}
-	if s.source == "" {
-		t.Skip("BRINE_STOCK_SALT does not name a source tree of Salt")
-	}
-	if s.python == "" {
-		s.python = "/usr/bin/python3"
-	}
+	s := &Stock{t: t, Minion: "stock1"}
+	s.source, s.python = tools.StockSalt(t)
 	dir, err := os.MkdirTemp("", "brine")
 	if err != nil {
 		t.Fatal(err)

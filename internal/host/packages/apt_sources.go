@@ -28,6 +28,9 @@ type Repo struct {
 
 const mainSources = "/etc/apt/sources.list"
 
+// ErrNoRepo is the error of ParseRepo for a text that is not such a line.
+var ErrNoRepo = errors.New("no line of apt's sources")
+
 // ParseRepo reads a line such as
 // "deb [arch=amd64 signed-by=/x.gpg] http://a b main contrib # words".
 func ParseRepo(line string) (Repo, error) {
@@ -41,7 +44,7 @@ func ParseRepo(line string) (Repo, error) {
 		r.Comment = strings.TrimSpace(text[i+1:])
 		text = text[:i]
 	}
-	invalid := fmt.Errorf("%q is no line of apt's sources", line)
+	invalid := fmt.Errorf("%q is %w", line, ErrNoRepo)
 	head, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	if r.Type = head; head != "deb" && head != "deb-src" {
 		return r, invalid

@@ -63,10 +63,13 @@ func (k Key) String() string {
 }
 
 // Fingerprint returns the hash of a key in pairs of digits; hash is sha256 if
-// empty. It fails for what is no base64 or no known hash.
+// empty. It fails for what is no base64 or no known hash. Like Python, it takes
+// one or two = where none is needed, and bits that are left over.
 func Fingerprint(key, hash string) (string, error) {
-	raw, err := base64.StdEncoding.Strict().DecodeString(key)
-	if err != nil || len(raw) == 0 {
+	digits := strings.TrimRight(key, "=")
+	padding, needed := len(key)-len(digits), -len(digits)&3
+	raw, err := base64.RawStdEncoding.DecodeString(digits)
+	if err != nil || len(raw) == 0 || padding != needed && (needed > 0 || padding > 2) || strings.ContainsAny(key, "\r\n") {
 		return "", errors.New("invalid public key")
 	}
 	var sum []byte

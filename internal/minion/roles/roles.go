@@ -65,6 +65,9 @@ type Switch struct {
 	// Took is the time from the loss of From, or from the decision to leave
 	// it, until the commands of To were received.
 	Took time.Duration
+	// Outage says that there was no master for a while: neither another one
+	// took over nor could From be reached again at the first attempt.
+	Outage bool
 }
 
 // Reasons of switches that the machine has by itself.
@@ -239,6 +242,9 @@ func (m *Machine) lost(e Event, now time.Time) {
 		m.leaving = -1
 	}
 	if e.Master != m.active {
+		if p := m.pending; p != nil && m.active < 0 && p.From == e.Master {
+			p.Outage = true
+		}
 		return
 	}
 	if m.leaving >= 0 {

@@ -179,7 +179,11 @@ func describe(s *Switch) string {
 	if s.From >= 0 {
 		from = string(rune('a' + s.From))
 	}
-	return fmt.Sprintf("[%s to %c after %v: %s]", from, 'a'+s.To, s.Took, s.Why)
+	why := s.Why
+	if s.Outage {
+		why += "; outage"
+	}
+	return fmt.Sprintf("[%s to %c after %v: %s]", from, 'a'+s.To, s.Took, why)
 }
 
 // TestNeverStuck plays random events and demands what must hold after each:

@@ -139,8 +139,8 @@ type checkKeyArgs struct {
 	Comment any    `salt:"comment" doc:"comment of the key"`
 	Options any    `salt:"options" doc:"list of options"`
 	Config  string `salt:"config" doc:"the file, below the home folder" default:".ssh/authorized_keys"`
-	Cache   any    `salt:"cache_keys" doc:"no effect" default:"null"`
-	Hash    any    `salt:"fingerprint_hash_type" doc:"hash of the fingerprints; null for sha256" default:"null"`
+	Cache   any    `salt:"cache_keys" ignored:"keys are always read anew" default:"null"`
+	Hash    any    `salt:"fingerprint_hash_type" ignored:"whole keys are compared, not fingerprints" default:"null"`
 }
 
 func keyOf(key, enc string, comment, options any) (sshkeys.Key, error) {
@@ -191,7 +191,7 @@ type keyFileArgs struct {
 	Source  string `salt:"source" doc:"file with keys, a path or URL"`
 	Config  string `salt:"config" doc:"the file, below the home folder" default:".ssh/authorized_keys"`
 	Saltenv string `salt:"saltenv" doc:"environment of the source" default:"base"`
-	Hash    any    `salt:"fingerprint_hash_type" doc:"hash of the fingerprints; null for sha256" default:"null"`
+	Hash    any    `salt:"fingerprint_hash_type" ignored:"whole keys are compared, not fingerprints" default:"null"`
 }
 
 // source fetches a file of keys.
@@ -249,8 +249,8 @@ type setKeyArgs struct {
 	Comment any    `salt:"comment" doc:"comment of the key" default:""`
 	Options any    `salt:"options" doc:"list of options" default:"null"`
 	Config  string `salt:"config" doc:"the file, below the home folder" default:".ssh/authorized_keys"`
-	Cache   any    `salt:"cache_keys" doc:"no effect" default:"null"`
-	Hash    any    `salt:"fingerprint_hash_type" doc:"hash of the fingerprints; null for sha256" default:"null"`
+	Cache   any    `salt:"cache_keys" ignored:"keys are always read anew" default:"null"`
+	Hash    any    `salt:"fingerprint_hash_type" ignored:"whole keys are compared, not fingerprints" default:"null"`
 }
 
 func (s ssh) setKey(ctx context.Context, _ *fn.Call, a setKeyArgs) (string, error) {
@@ -313,7 +313,7 @@ type rmKeyArgs struct {
 	User   string `salt:"user" doc:"user"`
 	Key    string `salt:"key" doc:"the key in base64"`
 	Config string `salt:"config" doc:"the file, below the home folder" default:".ssh/authorized_keys"`
-	Hash   any    `salt:"fingerprint_hash_type" doc:"no effect" default:"null"`
+	Hash   any    `salt:"fingerprint_hash_type" ignored:"whole keys are compared, not fingerprints" default:"null"`
 }
 
 func (s ssh) rmKey(ctx context.Context, c *fn.Call, a rmKeyArgs) (string, error) {

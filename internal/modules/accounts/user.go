@@ -16,6 +16,7 @@ type user struct{ m *host.Machine }
 
 func userModule(m *host.Machine) fn.Module {
 	u := user{m}
+	const noClass = "login classes are those of OpenBSD"
 	mod := fn.Module{Name: "user", When: fn.Linux, Doc: `Users of the machine.`, Funcs: []fn.Func{
 		fn.Of("info", u.info, `Return what is known of a user, an empty map if there is none.`, fn.Example("salt '*' user.info root")),
 		fn.Of("getent", u.getent, `Return what is known of all users.`, fn.Example("salt '*' user.getent")),
@@ -30,8 +31,8 @@ func userModule(m *host.Machine) fn.Module {
 		fn.Of("chgid", change(u, "gid", "-g"), `Set the own group of a user.`, fn.Params("name", "gid", "root"), fn.Example("salt '*' user.chgid foo 4376")),
 		fn.Of("chshell", change(u, "shell", "-s"), `Set the login shell of a user.`, fn.Params("name", "shell", "root"), fn.Example("salt '*' user.chshell foo /bin/zsh")),
 		fn.Of("chhome", change(u, "home", "-d"), `Set the home of a user.`, fn.Params("name", "home", "persist", "root"), fn.Example("salt '*' user.chhome foo /home/users/foo persist=true")),
-		fn.Of("get_loginclass", u.noClass, `Return false: login classes are those of OpenBSD.`, fn.Params("name"), fn.Example("salt '*' user.get_loginclass foo")),
-		fn.Of("chloginclass", u.noClass, `Return false: login classes are those of OpenBSD.`, fn.Example("salt '*' user.chloginclass foo staff")),
+		fn.Of("get_loginclass", u.noClass, `Return false: login classes are those of OpenBSD.`, fn.Params("name"), fn.Ignored(noClass, "name"), fn.Example("salt '*' user.get_loginclass foo")),
+		fn.Of("chloginclass", u.noClass, `Return false: login classes are those of OpenBSD.`, fn.Ignored(noClass, "name", "loginclass"), fn.Example("salt '*' user.chloginclass foo staff")),
 	}}
 	for i, key := range commentKeys {
 		mod.Funcs = append(mod.Funcs, fn.Of("ch"+key, u.comment(i), `Set the `+commentDocs[i]+` of a user.`,
@@ -43,7 +44,7 @@ func userModule(m *host.Machine) fn.Module {
 type classArgs struct {
 	Name  string `salt:"name" doc:"name of the user"`
 	Class string `salt:"loginclass" doc:"name of the class"`
-	Root  any    `salt:"root" doc:"has no effect" default:"null"`
+	Root  any    `salt:"root" ignored:"login classes are those of BSD" default:"null"`
 }
 
 func (user) noClass(context.Context, *fn.Call, classArgs) (bool, error) { return false, nil }
@@ -82,7 +83,7 @@ func commentParts(comment string) []string {
 }
 
 type getentArgs struct {
-	Refresh bool `salt:"refresh" doc:"has no effect: nothing is remembered" default:"false"`
+	Refresh bool `salt:"refresh" ignored:"nothing is remembered between calls" default:"false"`
 	rootArg
 }
 
@@ -153,7 +154,7 @@ type userAddArgs struct {
 	Homephone  string `salt:"homephone" doc:"telephone number at home" default:""`
 	Other      string `salt:"other" doc:"further information" default:""`
 	Createhome bool   `salt:"createhome" doc:"make the home" default:"true"`
-	Loginclass any    `salt:"loginclass" doc:"has no effect on Linux" default:"null"`
+	Loginclass any    `salt:"loginclass" ignored:"login classes are those of BSD" default:"null"`
 	Nologinit  bool   `salt:"nologinit" doc:"keep the user out of lastlog and faillog" default:"false"`
 	rootArg
 	Usergroup *bool `salt:"usergroup" doc:"make a group of the user's name; as useradd(8) does by default if null" default:"null"`

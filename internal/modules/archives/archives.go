@@ -229,7 +229,7 @@ type unzipArgs struct {
 	File     string `salt:"zip_file" doc:"the archive"`
 	Dest     string `salt:"dest" doc:"folder to unpack into"`
 	Excludes any    `salt:"excludes" doc:"names to leave out, with commas or as a list" default:"null"`
-	Options  any    `salt:"options" doc:"no effect" default:"null"`
+	Options  any    `salt:"options" ignored:"the archive is read without a program" default:"null"`
 	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
 	Runas    string `salt:"runas" doc:"not supported; use archive.cmd_unzip" default:"null"`
 	Trim     any    `salt:"trim_output" doc:"number of names to return; true for 100" default:"false"`
@@ -254,13 +254,13 @@ func (a archiver) unzip(_ context.Context, _ *fn.Call, x unzipArgs) (*value.List
 type listArgs struct {
 	Name    string `salt:"name" doc:"path or URL of the archive"`
 	Format  any    `salt:"archive_format" doc:"tar or zip; by the name if null" default:"null"`
-	Options any    `salt:"options" doc:"no effect: the compression is found by itself" default:"null"`
+	Options any    `salt:"options" ignored:"the archive is read without a program" default:"null"`
 	Strip   any    `salt:"strip_components" doc:"number of folders to leave out of the names" default:"null"`
 	Clean   bool   `salt:"clean" doc:"remove the file from the cache" default:"false"`
 	Verbose bool   `salt:"verbose" doc:"tell folders, files and links apart" default:"false"`
 	Saltenv string `salt:"saltenv" doc:"environment of the file" default:"base"`
-	Hash    any    `salt:"source_hash" doc:"no effect" default:"null"`
-	ETag    bool   `salt:"use_etag" doc:"no effect" default:"false"`
+	Hash    any    `salt:"source_hash" ignored:"the archive is a local file" default:"null"`
+	ETag    bool   `salt:"use_etag" ignored:"the archive is a local file" default:"false"`
 }
 
 func (a archiver) list(ctx context.Context, c *fn.Call, x listArgs) (any, error) {

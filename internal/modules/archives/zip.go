@@ -19,7 +19,7 @@ type zipArgs struct {
 	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
 	Cwd      string `salt:"cwd" doc:"folder that names are relative to" default:"null"`
 	Runas    string `salt:"runas" doc:"not supported; use archive.cmd_zip" default:"null"`
-	Zip64    bool   `salt:"zip64" doc:"no effect: archives may be as big as they like" default:"false"`
+	Zip64    bool   `salt:"zip64" ignored:"large archives need no option" default:"false"`
 }
 
 func (a archiver) zip(_ context.Context, _ *fn.Call, x zipArgs) (*value.List, error) {
@@ -46,8 +46,8 @@ type encryptedArgs struct {
 	Name    string `salt:"name" doc:"path or URL of the archive"`
 	Clean   bool   `salt:"clean" doc:"remove the file from the cache" default:"false"`
 	Saltenv string `salt:"saltenv" doc:"environment of the file" default:"base"`
-	Hash    any    `salt:"source_hash" doc:"no effect" default:"null"`
-	ETag    bool   `salt:"use_etag" doc:"no effect" default:"false"`
+	Hash    any    `salt:"source_hash" ignored:"the archive is a local file" default:"null"`
+	ETag    bool   `salt:"use_etag" ignored:"the archive is a local file" default:"false"`
 }
 
 func (a archiver) isEncrypted(ctx context.Context, c *fn.Call, x encryptedArgs) (bool, error) {

@@ -87,7 +87,7 @@ func beaconResult(ok bool, format string, args ...any) *value.Dict {
 
 // known returns the beacons that are configured.
 func (m beaconModule) known(ctx context.Context) (*value.Dict, error) {
-	answer, err := m.l.Manage(ctx, value.DictOf("func", "list"))
+	answer, err := m.l.Manage(ctx, value.DictOf("func", "list", "include_pillar", true, "include_opts", true))
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ type beaconKwArgs struct {
 }
 
 func (m beaconModule) save(ctx context.Context, _ *fn.Call, _ beaconKwArgs) (any, error) {
-	answer, err := m.l.Manage(ctx, value.DictOf("func", "list", "include_pillar", false))
+	answer, err := m.l.Manage(ctx, value.DictOf("func", "list", "include_pillar", false, "include_opts", true))
 	if err != nil {
 		return nil, err
 	}

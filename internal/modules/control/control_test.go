@@ -206,9 +206,9 @@ func TestRefresh(t *testing.T) {
 	}{
 		{"saltutil.refresh_pillar", nil, "True", "refresh pillar True False"},
 		{"saltutil.pillar_refresh", []any{"clean_cache=false", "wait=true"}, "True", "refresh pillar False True"},
-		{"saltutil.refresh_grains", nil, "True", "refresh grains False False"},
+		{"saltutil.refresh_grains", nil, "True", "refresh pillar False False"},
 		{"saltutil.refresh_grains", []any{"refresh_pillar=false"}, "True", "refresh modules False False"},
-		{"saltutil.refresh_grains", []any{"clean_pillar_cache=true"}, "True", "refresh grains True False"},
+		{"saltutil.refresh_grains", []any{"clean_pillar_cache=true"}, "True", "refresh pillar True False"},
 		{"saltutil.refresh_modules", nil, "True", "refresh modules False False"},
 		{"saltutil.refresh_modules", []any{"async=false"}, "True", "refresh modules False True"},
 		{"saltutil.refresh_beacons", nil, "True", "refresh beacons False False"},

@@ -193,7 +193,7 @@ func (s saltutil) wheel(ctx context.Context, _ *fn.Call, a wheelArgs) (*value.Di
 }
 
 type versionArgs struct {
-	Version any `salt:"version" doc:"has no effect" default:"null"`
+	Version any `salt:"version" ignored:"there is one version of the returns" default:"null"`
 }
 
 func (saltutil) update(context.Context, *fn.Call, versionArgs) (*value.Dict, error) {

@@ -42,8 +42,7 @@ type Jobs interface {
 
 // What a Refresher can collect anew.
 const (
-	RefreshGrains   = "grains" // and then the pillar
-	RefreshPillar   = "pillar"
+	RefreshPillar   = "pillar" // and the grains, by which it is compiled
 	RefreshModules  = "modules"
 	RefreshBeacons  = "beacons"
 	RefreshMatchers = "matchers"
@@ -249,7 +248,7 @@ func (s saltutil) refreshGrains(ctx context.Context, _ *fn.Call, a kwArgs) (bool
 	}
 	what := RefreshModules // which collects the grains too
 	if pillar {
-		what = RefreshGrains
+		what = RefreshPillar
 	}
 	return s.begin(ctx, what, clean, false)
 }
@@ -334,10 +333,10 @@ func (k kind) arguments() []fn.Option {
 }
 
 type syncArgs struct {
-	Saltenv   any  `salt:"saltenv" doc:"has no effect" default:"null"`
+	Saltenv   any  `salt:"saltenv" ignored:"modules are part of the program" default:"null"`
 	Refresh   bool `salt:"refresh" doc:"refresh what the modules change" default:"true"`
-	Whitelist any  `salt:"extmod_whitelist" doc:"has no effect" default:"null"`
-	Blacklist any  `salt:"extmod_blacklist" doc:"has no effect" default:"null"`
+	Whitelist any  `salt:"extmod_whitelist" ignored:"modules are part of the program" default:"null"`
+	Blacklist any  `salt:"extmod_blacklist" ignored:"modules are part of the program" default:"null"`
 	Clean     bool `salt:"clean_pillar_cache" doc:"drop the pillar's cache" default:"false"`
 }
 
@@ -453,7 +452,7 @@ func (s saltutil) revokeAuth(ctx context.Context, c *fn.Call, a revokeArgs) (boo
 }
 
 type mmoduleArgs struct {
-	Saltenv string    `salt:"saltenv" doc:"has no effect: modules are part of the program"`
+	Saltenv string    `salt:"saltenv" ignored:"modules are part of the program"`
 	Fun     string    `salt:"fun" doc:"function to call"`
 	Args    fn.Args   `salt:"args"`
 	Kwargs  fn.Kwargs `salt:"kwargs"`

@@ -98,7 +98,7 @@ func (m schedule) shown(ctx context.Context, where string, all, disabled, offlin
 		if strings.HasPrefix(name, "__") && !all {
 			continue
 		}
-		job := value.NewDict(d.Len())
+		job := value.DictOf("name", name)
 		for key, val := range d.All() {
 			switch word := value.Str(key); {
 			case val == nil || word == "_seconds" || !strings.Contains(scheduleKeys, " "+word+" "):

@@ -27,7 +27,7 @@ type environSetArgs struct {
 	Key         any  `salt:"key" doc:"name of the variable"`
 	Val         any  `salt:"val" doc:"its value, or false"`
 	FalseUnsets bool `salt:"false_unsets" doc:"remove the variable if its value is false" default:"false"`
-	Permanent   any  `salt:"permanent" doc:"has no effect on Unix" default:"false"`
+	Permanent   any  `salt:"permanent" ignored:"only Windows keeps variables" default:"false"`
 }
 
 func (environ) setval(_ context.Context, c *fn.Call, a environSetArgs) (any, error) {
@@ -63,11 +63,11 @@ type setenvArgs struct {
 	Environ      any  `salt:"environ" doc:"map of names and values, each a text or false"`
 	FalseUnsets  bool `salt:"false_unsets" doc:"remove variables whose value is false" default:"false"`
 	ClearAll     bool `salt:"clear_all" doc:"empty, or remove, all variables that are not named" default:"false"`
-	UpdateMinion bool `salt:"update_minion" doc:"has no effect: the minion's environment always changes" default:"false"`
-	Permanent    any  `salt:"permanent" doc:"has no effect on Unix" default:"false"`
+	UpdateMinion bool `salt:"update_minion" doc:"by salt-call, change the environment of the daemon, too" default:"false"`
+	Permanent    any  `salt:"permanent" doc:"keep the variables, on Windows" default:"false"`
 }
 
-func (environ) setenv(_ context.Context, c *fn.Call, a setenvArgs) (any, error) {
+func (environ) setenv(ctx context.Context, c *fn.Call, a setenvArgs) (any, error) {
 	set, ok := a.Environ.(*value.Dict)
 	if !ok {
 		return false, nil
@@ -85,6 +85,12 @@ func (environ) setenv(_ context.Context, c *fn.Call, a setenvArgs) (any, error) 
 			return false, nil
 		}
 		out.Set(k, setVariable(c, k, v, a.FalseUnsets))
+	}
+	if a.UpdateMinion {
+		data := value.DictOf("environ", set, "false_unsets", a.FalseUnsets, "clear_all", a.ClearAll, "permanent", a.Permanent)
+		if _, err := c.Funcs.Call(ctx, c, "event.fire", []any{data, "environ_setenv"}, nil); err != nil {
+			return nil, err
+		}
 	}
 	return out, nil
 }

@@ -69,7 +69,7 @@ type grainsGetArgs struct {
 	Key       any    `salt:"key" doc:"path to the grain"`
 	Default   any    `salt:"default" doc:"what to return if there is none" default:"''"`
 	Delimiter string `salt:"delimiter" doc:"what separates the steps of the path" default:":"`
-	Ordered   bool   `salt:"ordered" doc:"has no effect: maps always keep their order" default:"true"`
+	Ordered   bool   `salt:"ordered" ignored:"maps always keep their order" default:"true"`
 }
 
 func (grains) get(_ context.Context, c *fn.Call, a grainsGetArgs) (any, error) {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"brine/internal/fn"
-	"brine/internal/json"
 )
 
 type jinja struct{}
@@ -46,18 +45,19 @@ func (jinja) importAs(tag string) func(context.Context, *fn.Call, importArgs) (a
 	}
 }
 
-// evaluate fills in a template that makes JSON, and returns its data.
+// evaluate fills in a template that makes JSON, and returns its data. The
+// template knows the names that depend on the SLS, since the first line of a
+// formula's map.jinja usually takes tplroot from tpldir.
 func evaluate(ctx context.Context, c *fn.Call, source string) (any, error) {
-	if c.Template == nil {
-		return nil, fn.Errorf("there are no templates here")
+	if c.Render == nil {
+		return nil, fn.Errorf("there are no renderers here")
 	}
-	text, err := c.Template(ctx, c, fn.Template{Engine: "jinja", Source: []byte(source), Saltenv: "base"})
+	v, err := c.Render(ctx, c, "jinja|json", fn.Template{Source: []byte(source), Path: textPath, Saltenv: "base"})
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
-	v, err := json.Load(text)
-	if err != nil {
-		return nil, fn.Errorf("cannot read what the template makes: %w", err)
-	}
 	return v, nil
 }
+
+// textPath is the path of a template that is in no file, as templates see it.
+const textPath = ":string:"

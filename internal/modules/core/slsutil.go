@@ -3,6 +3,7 @@ package core
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -12,6 +13,7 @@ import (
 
 	"brine/internal/fileclient"
 	"brine/internal/fn"
+	"brine/internal/render"
 	"brine/internal/salt"
 	"brine/internal/serialize"
 	"brine/internal/value"
@@ -60,7 +62,7 @@ func (slsutil) renderer(ctx context.Context, c *fn.Call, a rendererArgs) (any, e
 		return nil, fn.Errorf("there are no renderers here")
 	}
 	vars := a.Kwargs.Clean()
-	t := fn.Template{Source: []byte(text), Saltenv: "base", Context: vars}
+	t := fn.Template{Source: []byte(text), Path: textPath, Saltenv: "base", Context: vars}
 	if env, ok := vars.Get("saltenv"); ok {
 		t.Saltenv = value.Str(env)
 	}
@@ -79,6 +81,10 @@ func (slsutil) renderer(ctx context.Context, c *fn.Call, a rendererArgs) (any, e
 		t.Path = local
 	}
 	v, err := c.Render(ctx, c, a.Default, t)
+	if errors.Is(err, render.ErrNoRenderer) { // as Salt
+		c.Log.Error(fmt.Sprintf("The renderer %q is not available", a.Default))
+		return value.NewDict(0), nil
+	}
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}

@@ -102,8 +102,8 @@ func (s sys) listModules(_ context.Context, c *fn.Call, a namesArgs) (*value.Lis
 }
 
 type reloadArgs struct {
-	Initial bool `salt:"initial_load" doc:"has no effect" default:"false"`
-	Context any  `salt:"context" doc:"has no effect" default:"null"`
+	Initial bool `salt:"initial_load" ignored:"modules are part of the program" default:"false"`
+	Context any  `salt:"context" ignored:"modules are part of the program" default:"null"`
 }
 
 func (sys) reload(context.Context, *fn.Call, reloadArgs) (any, error) { return nil, nil }

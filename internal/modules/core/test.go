@@ -338,19 +338,52 @@ type raiseArgs struct {
 
 func (test) raise(_ context.Context, c *fn.Call, a raiseArgs) (bool, error) {
 	text := errors.New(exceptionText(a.Args))
-	switch strings.TrimPrefix(a.Name, "salt.exceptions.") {
-	case "CommandExecutionError":
+	name, ofSalt := strings.CutPrefix(a.Name, "salt.exceptions.")
+	switch {
+	case ofSalt && name == "CommandNotFoundError":
+		return false, &fn.ProgramError{Reason: text.Error()}
+	case ofSalt && slices.Contains(commandErrors, name):
 		return false, &fn.CommandError{Err: text}
-	case "SaltInvocationError":
+	case ofSalt && (name == "SaltInvocationError" || name == "SaltClientError"):
 		return false, &fn.InvocationError{Err: text}
-	case "TypeError":
+	case ofSalt && slices.Contains(saltErrors, name):
+		return false, text
+	case !ofSalt && name == "TypeError":
 		return false, &fn.ArgumentError{Err: text}
-	case "Exception", "ValueError", "KeyError", "OSError", "RuntimeError", "AttributeError", "SaltException":
+	case !ofSalt && slices.Contains(pythonErrors, name):
 		return false, text
 	}
-	c.Log.Error("no such failure", "name", a.Name)
+	c.Log.Error("No such exception: " + a.Name)
 	return false, nil
 }
+
+// Names of exceptions, by what a function that raises them returns: Salt's that
+// count as a CommandExecutionError, its others, and Python's own.
+var (
+	commandErrors = strings.Fields(`
+	ArgumentValueError CheckError CodePageError CommandExecutionError InvalidConfigError InvalidEntityError VMwareApiError
+	VMwareConnectionError VMwareFileNotFoundError VMwareMultipleObjectsError VMwareNotFoundError VMwareObjectExistsError
+	VMwareObjectNotFoundError VMwareObjectRetrievalError VMwarePowerOnError VMwareRuntimeError VMwareSaltError
+	VMwareSystemError VMwareVmCreationError VMwareVmRegisterError`)
+	saltErrors = strings.Fields(`SaltException
+	AuthenticationError AuthorizationError EauthAuthenticationError FileLockError FileserverConfigError GitLockError
+	GitRemoteError InvalidKeyError LoaderError LoggingRuntimeError MasterExit MinionError MissingSmb NotImplemented
+	NxosCliError NxosClientError NxosError NxosRequestNotSupported PkgParseError PublishError SaltCacheError
+	SaltClientTimeout SaltCloudConfigError SaltCloudException SaltCloudExecutionFailure SaltCloudExecutionTimeout
+	SaltCloudNotFound SaltCloudPasswordError SaltCloudSystemExit SaltConfigurationError SaltDaemonNotRunning
+	SaltDeserializationError SaltMasterError SaltMasterUnresolvableError SaltNoMinionsFound SaltRenderError
+	SaltReqTimeoutError SaltRunnerError SaltSyndicMasterError SaltSystemExit SaltValidationError SaltWheelError
+	TemplateError TimedProcTimeoutError TimeoutError TokenAuthenticationError UnsupportedAlgorithm`)
+	pythonErrors = strings.Fields(`
+	ArithmeticError AssertionError AttributeError BlockingIOError BrokenPipeError BufferError BytesWarning ChildProcessError
+	ConnectionAbortedError ConnectionError ConnectionRefusedError ConnectionResetError DeprecationWarning EOFError
+	EncodingWarning EnvironmentError Exception FileExistsError FileNotFoundError FloatingPointError FutureWarning IOError
+	ImportError ImportWarning IndentationError IndexError InterruptedError IsADirectoryError KeyError LookupError
+	MemoryError ModuleNotFoundError NameError NotADirectoryError NotImplementedError OSError OverflowError
+	PendingDeprecationWarning PermissionError ProcessLookupError RecursionError ReferenceError ResourceWarning RuntimeError
+	RuntimeWarning StopAsyncIteration StopIteration SyntaxError SyntaxWarning SystemError TabError TimeoutError
+	UnboundLocalError UnicodeError UnicodeWarning UserWarning ValueError Warning ZeroDivisionError`)
+)
 
 // exceptionText is Python's str() of an exception with these arguments.
 func exceptionText(args fn.Args) string {

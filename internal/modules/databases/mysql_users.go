@@ -404,7 +404,7 @@ type grantArgs struct {
 	Database string    `salt:"database" doc:"database.table, either may be *"`
 	User     string    `salt:"user" doc:"name of the user"`
 	Host     string    `salt:"host" doc:"where the user comes from" default:"localhost"`
-	Option   any       `salt:"grant_option" doc:"the user may give the rights to others" default:"false"`
+	Option   any       `salt:"grant_option" doc:"whether the user may give the rights to others" ignored:"the comparison leaves it out, as in Salt" default:"false"`
 	Escape   bool      `salt:"escape" doc:"put names in quotes" default:"true"`
 	Conn     fn.Kwargs `salt:"connection_args"`
 }

@@ -3,6 +3,7 @@ package databases
 import (
 	"context"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -22,7 +23,7 @@ type postgres struct{ m *host.Machine }
 
 func postgresModule(m *host.Machine) fn.Module {
 	x := postgres{m}
-	return fn.Module{Name: "postgres", When: fn.Unix, Doc: `Databases and roles of a PostgreSQL server, by psql(1).
+	mod := fn.Module{Name: "postgres", When: fn.Unix, Doc: `Databases and roles of a PostgreSQL server, by psql(1).
 		Without a host, psql runs as the account postgres. What is not given is taken from the options postgres.host, postgres.port, postgres.user,
 		postgres.pass, postgres.maintenance_db and postgres.bins_dir.`, Funcs: slices.Concat(x.partsFuncs(), x.rightsFuncs(), []fn.Func{
 		fn.Of("version", x.version, `Return the version of the server.`, fn.Example("salt '*' postgres.version")),
@@ -42,6 +43,34 @@ func postgresModule(m *host.Machine) fn.Module {
 		fn.Of("group_update", x.groupUpdate, `Change a role, and say whether that was done.`, fn.Example("salt '*' postgres.group_update 'groupname' rolepassword='rolepassword'")),
 		fn.Of("group_remove", x.groupRemove, `Delete a role, and say whether that was done.`, fn.Example("salt '*' postgres.group_remove 'groupname'")),
 	})}
+	for i, f := range mod.Funcs {
+		mod.Funcs[i] = f.WithErrors(answerOfNone)
+	}
+	return mod
+}
+
+// answerOfNone puts what Salt's function returns, if the server does not answer,
+// beside the error.
+func answerOfNone(fun string, err error) error {
+	var u *noServer
+	if !errors.As(err, &u) {
+		return err
+	}
+	switch fun {
+	case "version", "role_get", "schema_get", "get_available_extension", "get_installed_extension":
+		u.answer = nil
+	case "psql_query":
+		u.answer = &value.List{}
+	case "db_list", "tablespace_list", "available_extensions", "installed_extensions", "schema_list", "language_list", "privileges_list":
+		u.answer = value.NewDict(0)
+	case "create_metadata":
+		u.answer = value.ListOf(extensionMissing)
+	case "drop_extension":
+		u.answer = true // what is not known to be there is gone
+	default:
+		u.answer = false
+	}
+	return err
 }
 
 // pg says how to reach the server.
@@ -133,12 +162,22 @@ func (s *session) do(ctx context.Context, sql string, args ...string) (bool, err
 // rows returns the rows of a query. A server that does not answer it is an
 // error.
 func (s *session) rows(ctx context.Context, query string) (*value.List, error) {
-	out, err := s.psql(ctx, "COPY ("+strings.TrimRight(strings.TrimSpace(query), ";")+") TO STDOUT WITH CSV HEADER")
+	return s.rowsOf(ctx, copyOut(query))
+}
+
+// copyOut is the statement that prints the rows of a query.
+func copyOut(query string) string {
+	return "COPY (" + strings.TrimRight(strings.TrimSpace(query), ";") + ") TO STDOUT WITH CSV HEADER"
+}
+
+// rowsOf returns the rows that a statement prints. Options are those of psql.
+func (s *session) rowsOf(ctx context.Context, statement string, options ...string) (*value.List, error) {
+	out, err := s.psql(ctx, statement, options...)
 	if err != nil {
 		return nil, err
 	}
 	if out.Exit != 0 {
-		return nil, fn.Errorf("the PostgreSQL server does not answer: %s", out.Stderr)
+		return nil, &noServer{fn.Errorf("the PostgreSQL server does not answer: %s", out.Stderr), nil}
 	}
 	all, err := csv.NewReader(strings.NewReader(out.Stdout)).ReadAll()
 	if err != nil {
@@ -183,7 +222,7 @@ type psqlArgs struct {
 	Query string `salt:"query" doc:"the query"`
 	pg
 	RunAs any  `salt:"runas" doc:"account to run psql as" default:"null"`
-	Write bool `salt:"write" doc:"the query changes something" default:"false"`
+	Write bool `salt:"write" doc:"run the query in a transaction that may write" default:"false"`
 }
 
 func (x postgres) psqlQuery(ctx context.Context, c *fn.Call, a psqlArgs) (*value.List, error) {
@@ -191,7 +230,10 @@ func (x postgres) psqlQuery(ctx context.Context, c *fn.Call, a psqlArgs) (*value
 	if err != nil {
 		return nil, err
 	}
-	return s.rows(ctx, a.Query)
+	if !a.Write {
+		return s.rows(ctx, a.Query)
+	}
+	return s.rowsOf(ctx, "START TRANSACTION READ WRITE; "+copyOut(a.Query)+"; COMMIT TRANSACTION", "--quiet")
 }
 
 func (s *session) databases(ctx context.Context) (*value.Dict, error) {

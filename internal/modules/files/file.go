@@ -269,7 +269,7 @@ func (f file) gidToGroup(_ context.Context, _ *fn.Call, a gidArg) (any, error) {
 type hashArgs struct {
 	Path  string `salt:"path" doc:"path"`
 	Form  string `salt:"form" doc:"name of the hash" default:"sha256"`
-	Chunk any    `salt:"chunk_size" doc:"not used" default:"65536"`
+	Chunk any    `salt:"chunk_size" ignored:"it does not change the hash" default:"65536"`
 }
 
 type sumArgs struct {

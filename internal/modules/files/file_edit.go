@@ -62,7 +62,7 @@ type searchArgs struct {
 	Path      string `salt:"path" doc:"path"`
 	Pattern   string `salt:"pattern" doc:"regular expression"`
 	Flags     any    `salt:"flags" doc:"flags of the regular expression" default:"8"`
-	Bufsize   any    `salt:"bufsize" doc:"not used: files are read whole" default:"1"`
+	Bufsize   any    `salt:"bufsize" ignored:"files are read whole" default:"1"`
 	Ignore    bool   `salt:"ignore_if_missing" doc:"accept that there is no such file" default:"false"`
 	Multiline bool   `salt:"multiline" doc:"let ^ and $ find the ends of lines" default:"false"`
 }
@@ -96,7 +96,7 @@ type replaceArgs struct {
 	Repl     any     `salt:"repl" doc:"the replacement; \\1 stands for the first group"`
 	Count    int     `salt:"count" doc:"how many to replace at most, 0 for all" default:"0"`
 	Flags    any     `salt:"flags" doc:"flags of the regular expression" default:"8"`
-	Bufsize  any     `salt:"bufsize" doc:"not used: files are read whole" default:"1"`
+	Bufsize  any     `salt:"bufsize" ignored:"files are read whole" default:"1"`
 	Append   bool    `salt:"append_if_not_found" doc:"append a line if the pattern is not found" default:"false"`
 	Prepend  bool    `salt:"prepend_if_not_found" doc:"prepend a line if the pattern is not found" default:"false"`
 	NotFound *string `salt:"not_found_content" doc:"that line; by default the replacement" default:"null"`
@@ -105,7 +105,7 @@ type replaceArgs struct {
 	Search   bool    `salt:"search_only" doc:"only say whether the pattern is found" default:"false"`
 	Show     bool    `salt:"show_changes" doc:"return a diff, not whether there was a change" default:"true"`
 	Ignore   bool    `salt:"ignore_if_missing" doc:"accept that there is no such file" default:"false"`
-	Preserve bool    `salt:"preserve_inode" doc:"not used: files are replaced whole" default:"true"`
+	Preserve bool    `salt:"preserve_inode" ignored:"files are replaced whole, so that no reader sees half of one" default:"true"`
 	Literal  bool    `salt:"backslash_literal" doc:"take backslashes in the replacement as they are" default:"false"`
 }
 

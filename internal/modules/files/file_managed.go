@@ -271,13 +271,13 @@ func bytesOf(v any) []byte {
 }
 
 type checkPermsArgs struct {
-	Name   string      `salt:"name" doc:"path of the file"`
-	Ret    *value.Dict `salt:"ret" doc:"a state's result, to add to; a new one if empty"`
-	User   any         `salt:"user" doc:"owner"`
-	Group  any         `salt:"group" doc:"group"`
-	Mode   any         `salt:"mode" doc:"mode"`
-	Attrs  any         `salt:"attrs" doc:"attributes, as chattr takes them; empty removes all" default:"null"`
-	Follow bool        `salt:"follow_symlinks" doc:"change what a symbolic link stands for" default:"false"`
+	Name   string `salt:"name" doc:"path of the file"`
+	Ret    any    `salt:"ret" doc:"a state's result, to add to; a new one if empty"`
+	User   any    `salt:"user" doc:"owner"`
+	Group  any    `salt:"group" doc:"group"`
+	Mode   any    `salt:"mode" doc:"mode"`
+	Attrs  any    `salt:"attrs" doc:"attributes, as chattr takes them; empty removes all" default:"null"`
+	Follow bool   `salt:"follow_symlinks" doc:"change what a symbolic link stands for" default:"false"`
 	contextArgs
 }
 
@@ -296,8 +296,10 @@ func (f file) permit(ctx context.Context, c *fn.Call, a checkPermsArgs) (ret, be
 		return nil, nil, err
 	}
 	ret = value.DictOf("name", name, "changes", value.NewDict(0), "comment", "", "result", true)
-	if a.Ret.Len() > 0 {
-		ret = a.Ret.Clone()
+	if given, err := priorResult(a.Ret); err != nil {
+		return nil, nil, err
+	} else if given.Len() > 0 {
+		ret = given.Clone()
 	}
 	changes := ret.Dict("changes").Clone()
 	var comments []string
@@ -392,7 +394,7 @@ func (f file) setPerms(ctx context.Context, c *fn.Call, a checkPermsArgs, name s
 type manageFileArgs struct {
 	Name       string      `salt:"name" doc:"path of the file"`
 	Path       *string     `salt:"sfn" doc:"path of what it is to hold, if that is on this machine"`
-	Ret        *value.Dict `salt:"ret" doc:"a state's result, to add to; a new one if empty"`
+	Ret        any         `salt:"ret" doc:"a state's result, to add to; a new one if empty"`
 	Source     *string     `salt:"source" doc:"URL of what it is to hold"`
 	Sum        *value.Dict `salt:"source_sum" doc:"map of hash_type and hsum: its hash"`
 	User       any         `salt:"user" doc:"owner"`
@@ -402,7 +404,7 @@ type manageFileArgs struct {
 	Saltenv    string      `salt:"saltenv" doc:"environment of salt:// files"`
 	Backup     any         `salt:"backup" doc:"minion: keep a copy of the old file"`
 	Makedirs   bool        `salt:"makedirs" doc:"make the folders above that are missing" default:"false"`
-	Template   any         `salt:"template" doc:"not used: sfn is filled in" default:"null"`
+	Template   any         `salt:"template" ignored:"sfn is rendered already" default:"null"`
 	Show       bool        `salt:"show_changes" doc:"show the changes" default:"true"`
 	Contents   any         `salt:"contents" doc:"what it is to hold, in place of a source" default:"null"`
 	DirMode    any         `salt:"dir_mode" doc:"mode of folders that are made" default:"null"`
@@ -418,11 +420,22 @@ type manageFileArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
+// priorResult reads the argument ret; what is empty stands for none.
+func priorResult(ret any) (*value.Dict, error) {
+	given, ok := ret.(*value.Dict)
+	if value.Truth(ret) && !ok {
+		return nil, fn.Errorf("ret must be a mapping, not %s", value.Repr(ret))
+	}
+	return given, nil
+}
+
 func (f file) manageFile(ctx context.Context, c *fn.Call, a manageFileArgs) (any, error) {
 	a.Name = expand(a.Name)
 	ret := value.DictOf("name", a.Name, "changes", value.NewDict(0), "comment", "", "result", true)
-	if a.Ret.Len() > 0 {
-		ret = a.Ret.Clone()
+	if given, err := priorResult(a.Ret); err != nil {
+		return nil, err
+	} else if given.Len() > 0 {
+		ret = given.Clone()
 	}
 	failed := func(err error) (any, error) {
 		ret.Set("result", false)

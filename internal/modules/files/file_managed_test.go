@@ -204,15 +204,17 @@ func TestManagedInTest(t *testing.T) {
 		}
 		return strings.ReplaceAll(value.Repr(r.Run(t.Context(), c, fn.Job{Fun: fun, Arg: arg}).Return), root, "R")
 	}
+	user, group := owner(t, root)
 	for _, c := range []struct {
 		arg  []any
 		want string
 	}{
 		{[]any{"file.check_perms", "R/a", none, none, none, "0600"}, "[{'name': 'R/a', 'changes': {'mode': '0600'}, 'comment': '', 'result': None}, {'luser': 'root', 'lgroup': 'root', 'lmode': '0644'}]"},
 		{[]any{"file.manage_file", "R/n", none, none, none, none, none, none, none, none, "base", none, "contents=x"}, "{'name': 'R/n', 'changes': {'diff': 'New file'}, 'comment': 'File R/n not updated', 'result': None}"},
+		{[]any{"file.manage_file", "R/n", none, "", none, none, none, none, none, none, "base", none, "contents=x"}, "{'name': 'R/n', 'changes': {'diff': 'New file'}, 'comment': 'File R/n not updated', 'result': None}"},
 		{[]any{"file.manage_file", "R/a", none, none, none, none, none, none, none, none, "base", none, "contents=x", "show_changes=False"}, "{'name': 'R/a', 'changes': {'diff': '<show_changes=False>'}, 'comment': 'File R/a updated', 'result': None}"},
 	} {
-		if got := run(true, c.arg[0].(string), c.arg[1:]...); got != strings.ReplaceAll(c.want, "root", owner(t, root)) {
+		if got := run(true, c.arg[0].(string), c.arg[1:]...); got != strings.NewReplacer("'luser': 'root'", "'luser': '"+user+"'", "'lgroup': 'root'", "'lgroup': '"+group+"'").Replace(c.want) {
 			t.Errorf("%v: got %s, want %s", c.arg, got, c.want)
 		}
 	}
@@ -231,11 +233,11 @@ func TestManagedInTest(t *testing.T) {
 }
 
 // owner is the name of who runs the test.
-func owner(t *testing.T, path string) string {
+func owner(t *testing.T, path string) (user, group string) {
 	t.Helper()
 	x, err := (file{&host.Machine{}}).look(path, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return x.User()
+	return x.User(), x.Group()
 }

@@ -328,7 +328,7 @@ type psedArgs struct {
 	Backup string `salt:"backup" doc:"end of the name of a copy of the old file; none if empty" default:".bak"`
 	Flags  string `salt:"flags" doc:"letters: g, not only the first; I, L, M, S, U and X as in Python's re" default:"gMS"`
 	Escape bool   `salt:"escape_all" doc:"take the expressions for plain texts" default:"false"`
-	Multi  bool   `salt:"multi" doc:"not used: files are edited whole" default:"false"`
+	Multi  bool   `salt:"multi" ignored:"files are edited whole" default:"false"`
 }
 
 func (file) psed(_ context.Context, _ *fn.Call, a psedArgs) (any, error) {

@@ -2,6 +2,7 @@ package packages
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -331,6 +332,9 @@ func (p pkg) getRepo(_ context.Context, c *fn.Call, a repoArgs) (*value.Dict, er
 		return value.NewDict(0), nil
 	}
 	_, want, all, err := p.find(c, a.Repo)
+	if errors.Is(err, packages.ErrNoRepo) {
+		return value.NewDict(0), nil // what is no line, no source has
+	}
 	if err != nil {
 		return nil, err
 	}

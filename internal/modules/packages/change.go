@@ -53,7 +53,7 @@ type installArgs struct {
 	Sources    any       `salt:"sources" doc:"list of maps from name to a file or URL of the package" default:"null"`
 	Reinstall  any       `salt:"reinstall" doc:"install again what is there in this version" default:"false"`
 	Download   any       `salt:"downloadonly" doc:"fetch packages and change nothing" default:"false"`
-	Epoch      any       `salt:"ignore_epoch" doc:"no effect: epochs count" default:"false"`
+	Epoch      any       `salt:"ignore_epoch" ignored:"epochs count" default:"false"`
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
 

@@ -168,6 +168,51 @@ func TestReading(t *testing.T) {
 	}
 }
 
+// TestRefreshMark: who fetches the lists takes away the file that asks for it,
+// also where the lists are new enough.
+func TestRefreshMark(t *testing.T) {
+	f := newFake(t)
+	f.answers["apt-get -q update"] = "Hit:1 http://c d"
+	f.answers["apt-cache -q policy bash"] = "bash:\n  Candidate: 5.2-2"
+	dir := t.TempDir()
+	mark := filepath.Join(dir, "pkg_refresh")
+	for _, job := range []fn.Job{
+		{Fun: "pkg.refresh_db"},
+		{Fun: "pkg.refresh_db", Arg: []any{3600}},
+		{Fun: "pkg.latest_version", Arg: []any{"bash"}},
+		{Fun: "pkg.refresh_db"}, // without the file
+	} {
+		if job.Arg != nil || len(f.calls) == 0 {
+			if err := os.WriteFile(mark, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := &fn.Call{Grains: debian, Config: fn.Tree{Dict: value.DictOf("cachedir", dir)}}
+		if o := registry(t, f.Machine, debian).Run(t.Context(), c, job); !o.Success {
+			t.Errorf("%s: %s", job.Fun, value.Repr(o.Return))
+		}
+		if _, err := os.Stat(mark); !os.IsNotExist(err) {
+			t.Errorf("%s %v: the file is still there (%v)", job.Fun, job.Arg, err)
+		}
+	}
+}
+
+// TestNoRepo: a text that is not a line of apt's sources names no repository.
+func TestNoRepo(t *testing.T) {
+	f := newFake(t)
+	if err := f.WriteFile("/etc/apt/sources.list", []byte("deb http://a.example.com/debian stable main\n")); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]int{"doesnotexist": 0, "": 0, "deb http://a.example.com/debian": 0, "deb [arch=amd64": 0, "deb http://a.example.com/debian stable": 9} {
+		if o := f.run(t, "pkg.get_repo", line); !o.Success || o.Return.(*value.Dict).Len() != want {
+			t.Errorf("%q: %s", line, value.Repr(o.Return))
+		}
+	}
+	if o := f.run(t, "pkg.del_repo", "doesnotexist"); o.Success || !strings.Contains(value.Str(o.Return), "is no line of apt's sources") {
+		t.Errorf("del_repo: %s", value.Repr(o.Return))
+	}
+}
+
 // TestAlternatives works with the real program in folders of its own.
 func TestAlternatives(t *testing.T) {
 	real, err := exec.LookPath("update-alternatives")

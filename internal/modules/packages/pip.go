@@ -57,7 +57,7 @@ type pipPlace struct {
 	RC         bool   `salt:"include_rc" doc:"also release candidates" default:"false"`
 	User       string `salt:"user" doc:"user to run pip as" default:"null"`
 	Cwd        string `salt:"cwd" doc:"working folder" default:"null"`
-	UseVT      bool   `salt:"use_vt" doc:"has no effect" default:"false"`
+	UseVT      bool   `salt:"use_vt" ignored:"the output is not shown while the program runs" default:"false"`
 	EnvVars    any    `salt:"env_vars" doc:"map of environment variables" default:"null"`
 	Index      string `salt:"index_url" doc:"address of the index of packages" default:"null"`
 	ExtraIndex string `salt:"extra_index_url" doc:"address of a further index" default:"null"`

@@ -54,7 +54,7 @@ type pipInstallArgs struct {
 	DependencyLinks bool      `salt:"process_dependency_links" doc:"old option of pip" default:"false"`
 	Saltenv         string    `salt:"saltenv" doc:"environment of salt:// addresses" default:"base"`
 	EnvVars         any       `salt:"env_vars" doc:"map of environment variables" default:"null"`
-	UseVT           bool      `salt:"use_vt" doc:"has no effect" default:"false"`
+	UseVT           bool      `salt:"use_vt" ignored:"the output is not shown while the program runs" default:"false"`
 	TrustedHost     string    `salt:"trusted_host" doc:"host whose certificate is not checked" default:"null"`
 	NoCacheDir      bool      `salt:"no_cache_dir" doc:"do not use the cache" default:"false"`
 	ExtraArgs       any       `salt:"extra_args" doc:"list of further options, or maps of one option and its value" default:"null"`
@@ -340,7 +340,7 @@ type pipUninstallArgs struct {
 	User         string `salt:"user" doc:"user to run pip as" default:"null"`
 	Cwd          string `salt:"cwd" doc:"working folder" default:"null"`
 	Saltenv      string `salt:"saltenv" doc:"environment of salt:// addresses" default:"base"`
-	UseVT        bool   `salt:"use_vt" doc:"has no effect" default:"false"`
+	UseVT        bool   `salt:"use_vt" ignored:"the output is not shown while the program runs" default:"false"`
 }
 
 func (p pip) uninstall(ctx context.Context, c *fn.Call, a pipUninstallArgs) (*value.Dict, error) {

@@ -2,9 +2,12 @@ package packages
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -347,8 +350,22 @@ func (p pkg) refreshDB(ctx context.Context, c *fn.Call, a refreshArgs) (any, err
 	return d, nil
 }
 
+// clearRefreshMark removes the file with which Salt notes that the lists are to
+// be fetched. Who sets it, by hand or with a Salt that was here before, must not
+// have them fetched again.
+func clearRefreshMark(c *fn.Call) {
+	dir, _ := c.Config.Get("cachedir").(string)
+	if dir == "" {
+		return
+	}
+	if err := os.Remove(filepath.Join(dir, "pkg_refresh")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.Log.Warn("the mark that the lists of packages are to be fetched cannot be removed", "err", err)
+	}
+}
+
 // refresh fetches the lists unless they are younger than valid, in seconds.
 func (p pkg) refresh(ctx context.Context, c *fn.Call, o packages.Options, valid int64) ([]packages.Source, error) {
+	clearRefreshMark(c)
 	if valid > 0 && family(c.Grains) == "Debian" {
 		st, err := os.Stat(p.m.Path("/var/lib/apt/lists"))
 		if err == nil && time.Since(st.ModTime()) < time.Duration(valid)*time.Second {

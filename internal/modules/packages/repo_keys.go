@@ -263,7 +263,7 @@ func (p pkg) receive(ctx context.Context, server, id string, aptKey bool, path s
 }
 
 type delKeyArgs struct {
-	Name any `salt:"name" doc:"ppa: name, for keyid_ppa" default:"null"`
+	Name any `salt:"name" doc:"ppa: name, for keyid_ppa" ignored:"keyid_ppa is not supported" default:"null"`
 	keyPlace
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }

@@ -44,8 +44,8 @@ type virtualenvArgs struct {
 	Symlinks       any       `salt:"symlinks" doc:"link to Python in place of a copy, of venv alone" default:"null"`
 	Upgrade        any       `salt:"upgrade" doc:"adapt the environment to the Python that is there now, of venv alone" default:"null"`
 	User           string    `salt:"user" doc:"whose environment it is" default:"null"`
-	UseVT          bool      `salt:"use_vt" doc:"has no effect" default:"false"`
-	Saltenv        string    `salt:"saltenv" doc:"environment of the file server" default:"base"`
+	UseVT          bool      `salt:"use_vt" ignored:"the output is not shown while the program runs" default:"false"`
+	Saltenv        string    `salt:"saltenv" ignored:"nothing is fetched from the file server" default:"base"`
 	Kwargs         fn.Kwargs `salt:"kwargs"`
 }
 

@@ -135,10 +135,10 @@ func within(root string) (pids []int) {
 // powershellArgs are the arguments of powershell that no other function has.
 type powershellArgs struct {
 	args
-	Depth     any  `salt:"depth" doc:"no effect" default:"null"`
-	Encode    bool `salt:"encode_cmd" doc:"no effect" default:"false"`
-	ForceList bool `salt:"force_list" doc:"no effect" default:"false"`
-	Quiet     bool `salt:"quiet" doc:"no effect" default:"false"`
+	Depth     any  `salt:"depth" ignored:"there is no PowerShell on Unix" default:"null"`
+	Encode    bool `salt:"encode_cmd" ignored:"there is no PowerShell on Unix" default:"false"`
+	ForceList bool `salt:"force_list" ignored:"there is no PowerShell on Unix" default:"false"`
+	Quiet     bool `salt:"quiet" ignored:"there is no PowerShell on Unix" default:"false"`
 }
 
 func (cmd) powershell(context.Context, *fn.Call, powershellArgs) (any, error) {

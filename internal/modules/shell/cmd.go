@@ -17,6 +17,8 @@ type cmd struct{}
 
 func init() {
 	usual := fn.Shown("shell", func() any { return defaultShell() })
+	unused := fn.Ignored("there is no PowerShell on Unix", strings.Fields("cmd cwd stdin runas shell env clean_env template rstrip umask output_encoding output_loglevel hide_output "+
+		"timeout reset_system_locale ignore_retcode saltenv "+success)...)
 	add(fn.Module{Name: "cmd", Aliases: []string{"cmdmod"}, When: fn.Unix, Doc: `Run programs and shell commands.`, Funcs: []fn.Func{
 		fn.Of("run", cmd{}.run, `Run a command and return its output.`, usual, takes(
 			"python_shell env clean_env template rstrip umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale "+
@@ -52,10 +54,10 @@ func init() {
 			fn.Default("python_shell", "true"), fn.Default("output_loglevel", "quiet"), fn.Params(strings.Fields("root cmd cwd stdin runas group shell python_shell binds "+
 				"env clean_env template rstrip umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale ignore_retcode saltenv use_vt bg "+success)...),
 			fn.Example("salt '*' cmd.run_chroot /var/lib/lxc/container_name/rootfs 'sh /tmp/bootstrap.sh'")),
-		fn.Of("powershell", cmd{}.powershell, `Refuse: PowerShell is for minions on Windows.`, fn.Default("shell", "powershell"), fn.Params(strings.Fields(
+		fn.Of("powershell", cmd{}.powershell, `Refuse: PowerShell is for minions on Windows.`, unused, fn.Default("shell", "powershell"), fn.Params(strings.Fields(
 			"cmd cwd stdin runas shell env clean_env template rstrip umask output_encoding output_loglevel hide_output timeout reset_system_locale "+
 				"ignore_retcode saltenv use_vt password depth encode_cmd "+success)...), fn.Example("salt '*' cmd.powershell 'Get-Service'")),
-		fn.Of("powershell_all", cmd{}.powershell, `Refuse: PowerShell is for minions on Windows.`, fn.Default("shell", "powershell"), fn.Params(strings.Fields(
+		fn.Of("powershell_all", cmd{}.powershell, `Refuse: PowerShell is for minions on Windows.`, unused, fn.Default("shell", "powershell"), fn.Params(strings.Fields(
 			"cmd cwd stdin runas shell env clean_env template rstrip umask output_encoding output_loglevel quiet timeout reset_system_locale "+
 				"ignore_retcode saltenv use_vt password depth encode_cmd force_list "+success)...), fn.Example("salt '*' cmd.powershell_all 'Get-Service'")),
 		fn.Of("has_exec", cmd{}.hasExec, `Say whether there is a program.`, fn.Example("salt '*' cmd.has_exec cat")),
@@ -97,17 +99,17 @@ type args struct {
 	Umask           any       `salt:"umask" doc:"file mode mask, octal" default:"null"`
 	OutputEncoding  string    `salt:"output_encoding" doc:"encoding of the output" default:"null"`
 	OutputLoglevel  string    `salt:"output_loglevel" doc:"level to log the output with, or quiet" default:"debug"`
-	LogCallback     any       `salt:"log_callback" doc:"has no effect" default:"null"`
+	LogCallback     any       `salt:"log_callback" ignored:"the command log has no callback" default:"null"`
 	HideOutput      bool      `salt:"hide_output" doc:"return no output" default:"false"`
 	Timeout         any       `salt:"timeout" doc:"seconds after which the command and its children are killed" default:"null"`
 	ResetLocale     bool      `salt:"reset_system_locale" doc:"set the locale to C" default:"true"`
 	IgnoreRetcode   bool      `salt:"ignore_retcode" doc:"do not take a non-zero exit status for a failure" default:"false"`
 	Saltenv         any       `salt:"saltenv" doc:"environment of templates" default:"null"`
-	UseVT           bool      `salt:"use_vt" doc:"has no effect" default:"false"`
+	UseVT           bool      `salt:"use_vt" ignored:"the output is not shown while the command runs" default:"false"`
 	RedirectStderr  bool      `salt:"redirect_stderr" doc:"write standard error into standard output" default:"true"`
 	Bg              bool      `salt:"bg" doc:"start the command and do not wait for it" default:"false"`
-	Password        any       `salt:"password" doc:"has no effect on Unix" default:"null"`
-	EncodedCmd      bool      `salt:"encoded_cmd" doc:"has no effect on Unix" default:"false"`
+	Password        any       `salt:"password" ignored:"only Windows needs it" default:"null"`
+	EncodedCmd      bool      `salt:"encoded_cmd" ignored:"only Windows needs it" default:"false"`
 	RaiseErr        bool      `salt:"raise_err" doc:"fail if the command does" default:"false"`
 	PrependPath     string    `salt:"prepend_path" doc:"folders to put before PATH, separated by colons" default:"null"`
 	SuccessRetcodes any       `salt:"success_retcodes" doc:"list of further exit statuses that count as 0" default:"null"`
@@ -222,7 +224,7 @@ func (cmd) shells(_ context.Context, c *fn.Call, _ none) (*value.List, error) {
 
 type infoArgs struct {
 	Shell       string `salt:"shell" doc:"bash, zsh, tcsh, perl, python, ruby or php"`
-	ListModules bool   `salt:"list_modules" doc:"has no effect on Unix" default:"false"`
+	ListModules bool   `salt:"list_modules" ignored:"only PowerShell has modules" default:"false"`
 }
 
 var (

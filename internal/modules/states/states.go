@@ -52,7 +52,7 @@ type args struct {
 	Test        any       `salt:"test" doc:"only show what would be done; null: as configured" default:"null"`
 	Exclude     any       `salt:"exclude" doc:"SLS files, or maps of sls or id, that are left out" default:"null"`
 	Queue       any       `salt:"queue" doc:"wait for other state runs: true, or for how many at most; null: as configured" default:"null"`
-	SyncMods    any       `salt:"sync_mods" doc:"has no effect: modules are part of the program" default:"null"`
+	SyncMods    any       `salt:"sync_mods" ignored:"modules are part of the program" default:"null"`
 	StateEvents *bool     `salt:"state_events" doc:"tell the master of every state as it is done; null: as configured" default:"null"`
 	Kwargs      fn.Kwargs `salt:"kwargs"`
 }

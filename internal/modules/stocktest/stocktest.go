@@ -31,6 +31,7 @@ import (
 
 	"brine/internal/fn"
 	"brine/internal/value"
+	"brine/test/tools"
 )
 
 //go:embed record.py
@@ -265,14 +266,7 @@ func Ask(t *testing.T, options map[string]any, jobs ...[]any) []*value.Dict {
 // the outcomes, and the file that holds it.
 func record(t *testing.T, jobs []byte) (path string, done []byte) {
 	t.Helper()
-	stock := os.Getenv("BRINE_STOCK_SALT")
-	if stock == "" {
-		t.Skip("BRINE_STOCK_SALT does not name a source tree of Salt")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	stock, python := tools.StockSalt(t)
 	dir := t.TempDir()
 	script, path := filepath.Join(dir, "record.py"), filepath.Join(dir, "table.json")
 	for name, data := range map[string][]byte{script: recorder, path: jobs} {

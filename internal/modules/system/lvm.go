@@ -106,7 +106,7 @@ func (l lvm) display(ctx context.Context, program, name string, fields []string)
 type pvdisplayArgs struct {
 	Name  string `salt:"pvname" doc:"path of the device" default:""`
 	Real  bool   `salt:"real" doc:"follow links in the names of devices" default:"false"`
-	Quiet bool   `salt:"quiet" doc:"no effect: a failure is not logged" default:"false"`
+	Quiet bool   `salt:"quiet" ignored:"a failure is not logged" default:"false"`
 }
 
 func (l lvm) pvdisplay(ctx context.Context, _ *fn.Call, a pvdisplayArgs) (*value.Dict, error) {
@@ -129,7 +129,7 @@ func (l lvm) pvdisplay(ctx context.Context, _ *fn.Call, a pvdisplayArgs) (*value
 
 type vgdisplayArgs struct {
 	Name  string `salt:"vgname" doc:"volume group" default:""`
-	Quiet bool   `salt:"quiet" doc:"no effect: a failure is not logged" default:"false"`
+	Quiet bool   `salt:"quiet" ignored:"a failure is not logged" default:"false"`
 }
 
 func (l lvm) vgdisplay(ctx context.Context, _ *fn.Call, a vgdisplayArgs) (*value.Dict, error) {
@@ -138,7 +138,7 @@ func (l lvm) vgdisplay(ctx context.Context, _ *fn.Call, a vgdisplayArgs) (*value
 
 type lvdisplayArgs struct {
 	Name  string `salt:"lvname" doc:"path of the logical volume" default:""`
-	Quiet bool   `salt:"quiet" doc:"no effect: a failure is not logged" default:"false"`
+	Quiet bool   `salt:"quiet" ignored:"a failure is not logged" default:"false"`
 }
 
 func (l lvm) lvdisplay(ctx context.Context, _ *fn.Call, a lvdisplayArgs) (*value.Dict, error) {

@@ -328,6 +328,9 @@ type umountArgs struct {
 }
 
 func (x mounts) umount(ctx context.Context, _ *fn.Call, a umountArgs) (any, error) {
+	if a.Util != "mount" {
+		return nil, fn.Errorf("cannot unmount %s by %s: only mount is known", a.Name, a.Util)
+	}
 	on, err := mount.Is(x.m, a.Name)
 	if err != nil {
 		return nil, fn.Errorf("%w", err)

@@ -318,7 +318,7 @@ func (s status) custom(ctx context.Context, c *fn.Call, _ none) (*value.Dict, er
 
 type masterArgs struct {
 	Master    any  `salt:"master" doc:"name or address of the master" default:"null"`
-	Connected bool `salt:"connected" doc:"has no effect: a minion looks after its connections itself" default:"true"`
+	Connected bool `salt:"connected" ignored:"a minion looks after its connections itself" default:"true"`
 }
 
 func (s status) master(ctx context.Context, c *fn.Call, a masterArgs) (any, error) {

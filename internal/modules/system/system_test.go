@@ -71,8 +71,8 @@ func TestMountsLikeSalt(t *testing.T) {
 	}
 }
 
-// TestMountCache keeps how folders are mounted, as Salt does.
-func TestMountCache(t *testing.T) {
+// TestMountCacheLikeSalt keeps how directories are mounted, as Salt does.
+func TestMountCacheLikeSalt(t *testing.T) {
 	jobs := [][]any{{"mount.read_mount_cache", "/x"}, {"mount.delete_mount_cache", "/x"}, {"mount.write_mount_cache", "/x", "tmpfs", true, "tmpfs", "ro,noexec"},
 		{"mount.write_mount_cache", "/y", "tmpfs", false, "tmpfs", "rw"}, {"mount.read_mount_cache", "/x"}, {"mount.delete_mount_cache", "/x"}, {"mount.read_mount_cache", "/x"}, {"mount.read_mount_cache", "/y"}}
 	recorded := stocktest.Ask(t, nil, jobs...)

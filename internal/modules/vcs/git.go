@@ -44,7 +44,7 @@ type args struct {
 	Opts      any    `salt:"opts" doc:"further options of the command" default:""`
 	GitOpts   any    `salt:"git_opts" doc:"further options of git itself" default:""`
 	User      string `salt:"user" doc:"user that git runs as" default:"null"`
-	Password  any    `salt:"password" doc:"no effect" default:"null"`
+	Password  any    `salt:"password" ignored:"only Windows needs it" default:"null"`
 	Identity  any    `salt:"identity" doc:"file of a private key for SSH, or a list" default:"null"`
 	HTTPSUser string `salt:"https_user" doc:"name for HTTPS" default:"null"`
 	HTTPSPass string `salt:"https_pass" doc:"password for HTTPS" default:"null"`
@@ -52,9 +52,9 @@ type args struct {
 	PushUser  string `salt:"push_https_user" doc:"name for pushing by HTTPS" default:"null"`
 	PushPass  string `salt:"push_https_pass" doc:"password for pushing by HTTPS" default:"null"`
 	Redact    bool   `salt:"redact_auth" doc:"hide names and passwords in addresses" default:"true"`
-	Ignore    bool   `salt:"ignore_retcode" doc:"no effect: failures are told, not logged" default:"false"`
+	Ignore    bool   `salt:"ignore_retcode" ignored:"failures are returned, not logged" default:"false"`
 	Saltenv   string `salt:"saltenv" doc:"environment of an identity file" default:"base"`
-	Encoding  any    `salt:"output_encoding" doc:"no effect: output is UTF-8" default:"null"`
+	Encoding  any    `salt:"output_encoding" ignored:"output is UTF-8" default:"null"`
 	Info      bool   `salt:"versioninfo" doc:"return a list of numbers" default:"false"`
 }
 

@@ -55,9 +55,9 @@ type refArgs struct {
 	Opts     any    `salt:"opts" doc:"further options of the command" default:""`
 	GitOpts  any    `salt:"git_opts" doc:"further options of git itself" default:""`
 	User     string `salt:"user" doc:"user that git runs as" default:"null"`
-	Password any    `salt:"password" doc:"no effect" default:"null"`
-	Ignore   bool   `salt:"ignore_retcode" doc:"no effect: failures are told, not logged" default:"false"`
-	Encoding any    `salt:"output_encoding" doc:"no effect: output is UTF-8" default:"null"`
+	Password any    `salt:"password" ignored:"only Windows needs it" default:"null"`
+	Ignore   bool   `salt:"ignore_retcode" ignored:"failures are returned, not logged" default:"false"`
+	Encoding any    `salt:"output_encoding" ignored:"output is UTF-8" default:"null"`
 }
 
 // more are the functions that daily work seldom needs.

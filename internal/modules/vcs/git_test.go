@@ -13,6 +13,8 @@ import (
 	gitcmd "brine/internal/host/git"
 	"brine/internal/modules/stocktest"
 	"brine/internal/value"
+	_ "brine/test/gittest" // leaves no variables of git
+	"brine/test/tools"
 )
 
 func TestCatalogue(t *testing.T) { fntest.Catalogue(t, Modules(&host.Machine{})) }
@@ -26,9 +28,7 @@ func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, signatures) }
 // repository makes a repository with two commits, a branch and a tag.
 func repository(t *testing.T) string {
 	t.Helper()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("this machine has no git")
-	}
+	tools.Need(t, "git", "git")
 	dir := filepath.Join(t.TempDir(), "origin")
 	script := `set -e; git init -q -b main "$1"; cd "$1"; git config user.email a@b; git config user.name n
 		echo 1 > f; git add f; git commit -q -m one; git tag v1; git branch side; echo 2 > f; git commit -q -a -m two; git tag v2`

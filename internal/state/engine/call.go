@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/fileclient"
 	"brine/internal/fn"
 	"brine/internal/state"
 	"brine/internal/target"
@@ -28,6 +29,7 @@ func (r *run) call(u *unit, low *value.Dict, attempt int) *value.Dict {
 		res := value.DictOf("result", false, "name", low.At("name"), "changes", value.NewDict(0),
 			"comment", strings.Join(faults, "\n")+"\n", "__run_num__", r.next())
 		r.log(low, res)
+		u.refused = u.prereq && f == nil
 		return res
 	}
 	if r.deps.Watch != nil && !u.prereq {
@@ -51,7 +53,8 @@ func (r *run) call(u *unit, low *value.Dict, attempt int) *value.Dict {
 	return res
 }
 
-// verify looks whether a chunk can be called. faults are in Salt's words.
+// verify looks whether a chunk can be called. faults are in Salt's words; f is
+// nil if there is nothing to call or no arguments for it.
 func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string) {
 	if name := low.At("name"); value.Truth(name) && value.TypeName(name) != "str" {
 		in := ""
@@ -80,7 +83,7 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 		faults := []string{fmt.Sprintf("State '%s' was not found in SLS '%s'", full, value.Str(low.At("__sls__"))), "Reason: " + err.Error()}
 		if _, refused := r.deps.States.Declarations().Missing()[value.Str(low.At("state"))]; !refused && r.deps.Where != nil {
 			if more := r.unknown(full); more != "" {
-				faults = append(faults, more+r.deps.Where(r.ctx, low))
+				faults = append(faults, strings.TrimSuffix(more+"\n"+r.deps.Where(r.ctx, low), "\n"))
 			}
 		}
 		return nil, nil, faults
@@ -91,7 +94,11 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 			faults = append(faults, fmt.Sprintf("Missing parameter %s for state %s", p.Name, full))
 		}
 	}
-	return f, mask, append(faults, r.selfRequired(low)...)
+	incomplete := len(faults) > 0
+	if faults = append(faults, r.selfRequired(low)...); incomplete {
+		f = nil
+	}
+	return f, mask, faults
 }
 
 // unknown says what there is in place of a state that Brine has not got. It is
@@ -355,7 +362,7 @@ func (r *run) reload(low, res *value.Dict) {
 }
 
 func (r *run) log(low, res *value.Dict) {
-	args := []any{"state", value.Str(low.At("state")) + "." + value.Str(low.At("fun")), "id", value.Str(low.At("__id__")), "result", res.At("result")}
+	args := []any{"state", value.Str(low.At("state")) + "." + value.Str(low.At("fun")), "id", fileclient.Redact(value.Str(low.At("__id__"))), "result", res.At("result")}
 	if res.At("result") == false {
 		r.deps.Log.Error("state failed: "+value.Str(res.At("comment")), args...)
 		return

@@ -93,7 +93,7 @@ func (r *run) onlyif(c *fn.Call, v any, opts *value.Dict) (comment string, stop 
 			}
 		case *value.Dict:
 			if !x.Has("fun") {
-				return fmt.Sprintf("no `fun` argument in onlyif: %s", value.Repr(x)), false
+				return r.noFunction("onlyif", x), false
 			}
 			if !r.holds(c, x) {
 				return no, true
@@ -117,7 +117,7 @@ func (r *run) unless(c *fn.Call, v any, opts *value.Dict) (comment string, stop 
 			}
 		case *value.Dict:
 			if !x.Has("fun") {
-				return fmt.Sprintf("no `fun` argument in unless: %s", value.Repr(x)), false
+				return r.noFunction("unless", x), false
 			}
 			if !r.holds(c, x) {
 				return no, false
@@ -129,6 +129,13 @@ func (r *run) unless(c *fn.Call, v any, opts *value.Dict) (comment string, stop 
 		comment, stop = yes, true
 	}
 	return comment, stop
+}
+
+// noFunction warns of a condition that names no function, and returns the comment.
+func (r *run) noFunction(keyword string, entry *value.Dict) string {
+	comment := fmt.Sprintf("no `fun` argument in %s: %s", keyword, value.Repr(entry))
+	r.deps.Log.Warn(comment)
+	return comment
 }
 
 // holds calls an execution function as a condition.

@@ -71,7 +71,7 @@ type Deps struct {
 	// Hold waits while the run is paused before the state of an id, and says
 	// whether the run is to end instead.
 	Hold func(ctx context.Context, id string) (end bool)
-	// Where, if set, returns " (file, line n)" of a chunk's ID, or "". Then a
+	// Where, if set, returns "(file, line n)" of a chunk's ID, or "". Then a
 	// state that there is not is told of in more words than Salt's.
 	Where func(ctx context.Context, low *value.Dict) string
 	// Watch is told what happens.
@@ -151,6 +151,7 @@ type unit struct {
 	prereq                     bool // to be asked what it would change
 	prerequired                bool // asked so by a state that it requires
 	entered                    int  // how many looks at it have begun and not ended
+	refused                    bool // asked so it had no function to call: it has no result, as in Salt
 }
 
 func newUnit(low *value.Dict) *unit {
@@ -208,7 +209,7 @@ func (r *run) named(name string) []*unit {
 func (r *run) all(units []*unit) {
 	if r.inOrder(units) {
 		for _, u := range units {
-			if !r.results.Has(u.tag) {
+			if !r.results.Has(u.tag) && !u.refused {
 				r.set(u.tag, r.recursive(u))
 				r.finish(u)
 			}

@@ -43,7 +43,7 @@ func conditionFault(keyword string, v any) string {
 	case string, nil, bool: // see idle
 		return ""
 	case *value.Dict:
-		if _, ok := x.At("fun").(string); !ok {
+		if _, ok := x.At("fun").(string); !ok && x.Has("fun") { // without fun there is a warning, as in Salt
 			return fmt.Sprintf("%s: %s names no function: write it as fun: module.function", keyword, value.Repr(x))
 		}
 		return ""

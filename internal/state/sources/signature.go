@@ -28,6 +28,11 @@ type SignerArgs struct {
 	GnuPGHome string `salt:"gnupghome" doc:"folder with the keys to trust; null: that of the minion's user" default:"null"`
 }
 
+// CheckSignature checks the signature of a source that is in the file path.
+func (o How) CheckSignature(ctx context.Context, files *fileclient.Client, s Source, path string) error {
+	return o.Signed.signed(ctx, files, path, o.Signed.Signature, s, o)
+}
+
 // signed checks the signature of a file. sig is the argument: nothing, true, or
 // where the signature is. A file that was not signed as it should be is taken
 // out of the cache.

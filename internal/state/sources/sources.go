@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -284,13 +285,14 @@ type How struct {
 }
 
 // Fetch brings a source to this machine. old is the file that it is for: a
-// salt:// file that is the same is not fetched, and nil is returned.
+// salt:// file that is the same is not fetched, and nor is one of the web whose
+// source_hash it has: nil is returned.
 func Fetch(ctx context.Context, files *fileclient.Client, s Source, o How, old string) (*Content, error) {
 	c, err := fetch(ctx, files, s, o, old)
 	if err != nil || c == nil {
 		return nil, err
 	}
-	return c, o.Signed.signed(ctx, files, c.Path, o.Signed.Signature, s, o)
+	return c, o.CheckSignature(ctx, files, s, c.Path)
 }
 
 func fetch(ctx context.Context, files *fileclient.Client, s Source, o How, old string) (*Content, error) {
@@ -307,7 +309,7 @@ func fetch(ctx context.Context, files *fileclient.Client, s Source, o How, old s
 		}
 		return &Content{Path: path}, nil
 	}
-	return fetchWeb(ctx, files, s, o)
+	return fetchWeb(ctx, files, s, o, old)
 }
 
 func fetchSalt(ctx context.Context, files *fileclient.Client, s Source, o How, old string) (*Content, error) {
@@ -344,7 +346,7 @@ func fetchSalt(ctx context.Context, files *fileclient.Client, s Source, o How, o
 	return &Content{Path: path}, nil
 }
 
-func fetchWeb(ctx context.Context, files *fileclient.Client, s Source, o How) (*Content, error) {
+func fetchWeb(ctx context.Context, files *fileclient.Client, s Source, o How, old string) (*Content, error) {
 	if s.Hash == "" && !o.SkipVerify && !o.ETag {
 		return nil, fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify to True", fileclient.Redact(s.URL))
 	}
@@ -354,6 +356,9 @@ func fetchWeb(ctx context.Context, files *fileclient.Client, s Source, o How) (*
 		var err error
 		if want, err = Hash(ctx, files, s, o); err != nil {
 			return nil, err
+		}
+		if sum, err := sumRegular(old, want.Type); old != "" && err == nil && sum == want.Sum {
+			return nil, nil
 		}
 		opt.SourceHash = want.Type + "=" + want.Sum
 	} else if cached, err := files.ExternPath(s.URL, s.Env); err == nil && o.SkipVerify && !o.ETag && filesys.IsFile(cached) {
@@ -384,7 +389,7 @@ func Check(ctx context.Context, files *fileclient.Client, s Source, o How, path 
 			return nil, err
 		}
 	}
-	return c, o.Signed.signed(ctx, files, path, o.Signed.Signature, s, o)
+	return c, o.CheckSignature(ctx, files, s, path)
 }
 
 func check(s Source, path string, want fileclient.Hash) (*Content, error) {
@@ -440,7 +445,7 @@ var hexadecimal = regexp.MustCompile(`^[0-9a-fA-F]+$`)
 // Hash reads the argument source_hash: a hash, kind=hash, or the name of
 // a file of hashes.
 func Hash(ctx context.Context, files *fileclient.Client, s Source, o How) (fileclient.Hash, error) {
-	invalid := fn.Errorf("Source hash %s format is invalid. The supported formats are: 1) a hash, 2) an expression in the format <hash_type>=<hash>, or 3) either a path to a local file containing hashes, or a URI of a remote hash file. Supported protocols for remote hash files are: salt, file, http, https, ftp. The hash may also not be of a valid length, the following are supported hash types and lengths: md5 (32), sha1 (40), sha224 (56), sha256 (64), sha384 (96), sha512 (128).", s.Hash)
+	invalid := fn.Errorf("Source hash %s format is invalid. The supported formats are: 1) a hash, 2) an expression in the format <hash_type>=<hash>, or 3) either a path to a local file containing hashes, or a URI of a remote hash file. Supported protocols for remote hash files are: salt, file, http, https, ftp. The hash may also not be of a valid length, the following are supported hash types and lengths: md5 (32), sha1 (40), sha224 (56), sha256 (64), sha384 (96), sha512 (128).", fileclient.Redact(s.Hash))
 	if filepath.IsAbs(s.Hash) || strings.Contains(s.Hash, "://") {
 		path := s.Hash
 		if !filepath.IsAbs(path) {
@@ -449,7 +454,7 @@ func Hash(ctx context.Context, files *fileclient.Client, s Source, o How) (filec
 			}
 			var err error
 			if path, err = files.GetURL(ctx, s.Hash, "", fileclient.URLOptions{Saltenv: s.Env, Makedirs: true, Insecure: o.Insecure}); err != nil {
-				return fileclient.Hash{}, fn.Errorf("Source hash file %s not found", s.Hash)
+				return fileclient.Hash{}, noHashFile(s.Hash, err)
 			}
 		}
 		if err := o.Signed.signed(ctx, files, path, o.Signed.HashSig, s, o); err != nil {
@@ -457,7 +462,7 @@ func Hash(ctx context.Context, files *fileclient.Client, s Source, o How) (filec
 		}
 		text, err := head(os.Open(path))
 		if err != nil {
-			return fileclient.Hash{}, fn.Errorf("Source hash file %s not found", s.Hash)
+			return fileclient.Hash{}, noHashFile(s.Hash, err)
 		}
 		if h, ok := FindHash(string(text), "", s.URL, o); ok {
 			h.Sum = strings.ToLower(h.Sum)
@@ -481,6 +486,15 @@ func Hash(ctx context.Context, files *fileclient.Client, s Source, o How) (filec
 		return fileclient.Hash{}, fn.Errorf("Invalid length (%d) for hash type '%s'. Either remove the hash type and simply use '%s' as the source_hash, or change the hash type to '%s'", len(sum), kind, sum, hashes[len(sum)])
 	}
 	return fileclient.Hash{Type: kind, Sum: sum}, nil
+}
+
+// noHashFile is the error for a file of hashes that cannot be read.
+func noHashFile(url string, err error) error {
+	url = fileclient.Redact(url)
+	if salt.KindOf(err) == salt.NotFound || errors.Is(err, fs.ErrNotExist) {
+		return fn.Errorf("Source hash file %s not found", url)
+	}
+	return fn.Errorf("cannot read the source hash file %s: %w", url, err)
 }
 
 var word = regexp.MustCompile(`[0-9a-zA-Z]+`)

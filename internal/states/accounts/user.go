@@ -49,10 +49,10 @@ type userArgs struct {
 	Inactdays       any    `salt:"inactdays" doc:"days after which a user with an expired password is shut out" default:"null"`
 	Warndays        any    `salt:"warndays" doc:"days for which the user is warned that the password expires" default:"null"`
 	Expire          any    `salt:"expire" doc:"day on which the user is shut out, in days since 1970" default:"null"`
-	Homedrive       any    `salt:"win_homedrive" doc:"has no effect on Unix" default:"null"`
-	Profile         any    `salt:"win_profile" doc:"has no effect on Unix" default:"null"`
-	Logonscript     any    `salt:"win_logonscript" doc:"has no effect on Unix" default:"null"`
-	Description     any    `salt:"win_description" doc:"has no effect on Unix" default:"null"`
+	Homedrive       any    `salt:"win_homedrive" ignored:"only Windows has it" default:"null"`
+	Profile         any    `salt:"win_profile" ignored:"only Windows has it" default:"null"`
+	Logonscript     any    `salt:"win_logonscript" ignored:"only Windows has it" default:"null"`
+	Description     any    `salt:"win_description" ignored:"only Windows has it" default:"null"`
 	Nologinit       bool   `salt:"nologinit" doc:"keep the user out of lastlog and faillog" default:"false"`
 	AllowUIDChange  bool   `salt:"allow_uid_change" doc:"change the id of a user; files keep the old one" default:"false"`
 	AllowGIDChange  bool   `salt:"allow_gid_change" doc:"change the own group of a user; files keep the old one" default:"false"`

@@ -77,6 +77,7 @@ type unpacking struct {
 	uid  int
 	gid  int
 	src  sources.Source
+	want fileclient.Hash // that source_hash gives
 	// shown is the source as the user sees it.
 	shown  string
 	format string
@@ -239,40 +240,55 @@ func (u *unpacking) runsUnzip() bool {
 	return u.opts != "" || value.Truth(u.Password) || value.Truth(u.UseUnzip)
 }
 
-// fetch brings the archive here.
-func (u *unpacking) fetch(ctx context.Context) error {
-	if u.local() {
+// how says how the archive is fetched and what proves that it is the right one.
+func (u *unpacking) how() sources.How {
+	return sources.How{Name: filepath.Base(u.src.URL), HashName: u.SourceHashName, SkipVerify: u.SkipVerify, ETag: u.UseETag, Signed: u.SignatureArgs}
+}
+
+// resolveHash reads source_hash, and checks the signature of a file of hashes.
+// From here on the source has a hash in place of the name of such a file.
+func (u *unpacking) resolveHash(ctx context.Context) error {
+	if u.src.Hash == "" {
 		return nil
 	}
-	c, err := sources.Fetch(ctx, u.e.Files, u.src, sources.How{Name: filepath.Base(u.src.URL), HashName: u.SourceHashName, SkipVerify: u.SkipVerify, ETag: u.UseETag}, "")
-	if err != nil {
+	var err error
+	if u.want, err = sources.Hash(ctx, u.e.Files, u.src, u.how()); err != nil {
 		return err
 	}
-	u.file = c.Path
-	if u.src.Scheme() != "salt" || u.src.Hash == "" || u.SkipVerify {
-		return nil // what comes from the web was held to the hash as it was fetched
+	u.src.Hash = u.want.Type + "=" + u.want.Sum
+	return nil
+}
+
+// fetch copies the archive to this machine and checks its signature.
+func (u *unpacking) fetch(ctx context.Context) error {
+	if !u.local() {
+		unsigned := u.how()
+		unsigned.Signed = sources.SignatureArgs{} // checked below
+		c, err := sources.Fetch(ctx, u.e.Files, u.src, unsigned, "")
+		if err != nil {
+			return err
+		}
+		u.file = c.Path
+		// A web source has been checked against the hash while it was fetched.
+		if u.src.Scheme() == "salt" && u.src.Hash != "" && !u.SkipVerify {
+			if sum, err := sources.Sum(u.file, u.want.Type); err != nil || sum != u.want.Sum {
+				return fn.Errorf("File is cached to %s, but the hash (%s) does not match the specified hash (%s)", u.file, sum, u.want.Sum)
+			}
+		}
 	}
-	want, err := sources.Hash(ctx, u.e.Files, u.src, sources.How{HashName: u.SourceHashName, Name: filepath.Base(u.src.URL)})
-	if err != nil {
-		return err
-	}
-	if sum, err := sources.Sum(u.file, want.Type); err != nil || sum != want.Sum {
-		return fn.Errorf("File is cached to %s, but the hash (%s) does not match the specified hash (%s)", u.file, sum, want.Sum)
+	if err := u.how().CheckSignature(ctx, u.e.Files, u.src, u.file); err != nil {
+		return fn.Errorf("Failed verifying the source file's signature: %w", err)
 	}
 	return nil
 }
 
-// verified holds a local archive to its hash.
-func (u *unpacking) verified(ctx context.Context) error {
+// verified checks a local archive against its hash.
+func (u *unpacking) verified() error {
 	if !u.local() || u.src.Hash == "" || u.SkipVerify {
 		return nil
 	}
-	want, err := sources.Hash(ctx, u.e.Files, u.src, sources.How{HashName: u.SourceHashName})
-	if err != nil {
-		return err
-	}
-	if sum, err := sources.Sum(u.file, want.Type); err != nil || sum != want.Sum {
-		return fn.Errorf("%s does not match the desired source_hash %s", u.shown, want.Sum)
+	if sum, err := sources.Sum(u.file, u.want.Type); err != nil || sum != u.want.Sum {
+		return fn.Errorf("%s does not match the desired source_hash %s", u.shown, u.want.Sum)
 	}
 	return nil
 }
@@ -415,16 +431,12 @@ func (u *unpacking) lookUp(ctx context.Context) func(user, group string, uid, gi
 }
 
 // sameHash tells whether the archive was unpacked with the hash of the SLS.
-func (u *unpacking) sameHash(ctx context.Context) (bool, error) {
+func (u *unpacking) sameHash() (bool, error) {
 	if !u.SkipList || u.noted == "" || u.src.Hash == "" {
 		return false, nil
-	}
-	want, err := sources.Hash(ctx, u.e.Files, u.src, sources.How{HashName: u.SourceHashName, Name: filepath.Base(u.src.URL)})
-	if err != nil {
-		return false, err
 	}
 	if _, err := hex.DecodeString(u.noted); err != nil {
 		return false, fmt.Errorf("the note of the hash is damaged: %w", err)
 	}
-	return want.Sum == u.noted, nil
+	return u.want.Sum == u.noted, nil
 }

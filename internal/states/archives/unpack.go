@@ -2,7 +2,6 @@ package archives
 
 import (
 	"context"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,13 +17,16 @@ import (
 )
 
 func (u *unpacking) plan(ctx context.Context) (state.Plan, error) {
+	if err := u.resolveHash(ctx); err != nil {
+		return state.Plan{}, err
+	}
 	if err := u.fetch(ctx); err != nil {
 		return state.Plan{}, err
 	}
 	if err := u.readNote(); err != nil {
 		return state.Plan{}, err
 	}
-	same, err := u.sameHash(ctx)
+	same, err := u.sameHash()
 	if err != nil {
 		return state.Plan{}, err
 	}
@@ -41,7 +43,7 @@ func (u *unpacking) plan(ctx context.Context) (state.Plan, error) {
 		return u.planWrong()
 	}
 	if u.Overwrite || u.missing || u.updated || len(u.wrong) > 0 {
-		return u.planExtraction(ctx)
+		return u.planExtraction()
 	}
 	return u.planKept()
 }
@@ -70,8 +72,8 @@ func (u *unpacking) reason() string {
 	return ""
 }
 
-func (u *unpacking) planExtraction(ctx context.Context) (state.Plan, error) {
-	if err := u.verified(ctx); err != nil {
+func (u *unpacking) planExtraction() (state.Plan, error) {
+	if err := u.verified(); err != nil {
 		return state.Plan{}, err
 	}
 	would := "Archive " + u.shown + " would be extracted to " + u.name
@@ -280,8 +282,8 @@ func (u *unpacking) leave() error {
 	if keep == nil || value.Truth(keep) || u.local() {
 		return nil
 	}
-	if err := os.Remove(u.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fn.Errorf("cannot remove the archive from the cache: %w", err)
+	if err := u.e.Files.Forget(u.src.URL, u.src.Env); err != nil {
+		return fn.Errorf("%w", err)
 	}
 	return nil
 }

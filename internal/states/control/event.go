@@ -56,8 +56,8 @@ func sendEvent(_ context.Context, e *state.Env, a sendArgs) (state.Plan, error) 
 
 type waitArgs struct {
 	Name string `salt:"name" doc:"tag of the event"`
-	Sfun any    `salt:"sfun" doc:"not used" default:"null"`
-	Data any    `salt:"data" doc:"map with the data of the event" default:"null"`
+	Sfun any    `salt:"sfun" doc:"function of the state that watches" default:"null"`
+	Data any    `salt:"data" doc:"map with the data of the event" ignored:"mod_watch gets it" default:"null"`
 }
 
 func waitToSend(context.Context, *state.Env, waitArgs) (state.Plan, error) {

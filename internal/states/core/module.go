@@ -27,7 +27,7 @@ func (module) wait(context.Context, *state.Env, anyArgs) (state.Plan, error) {
 }
 
 func (m module) run(_ context.Context, e *state.Env, a anyArgs) (state.Plan, error) {
-	kw := a.Kwargs.Clone()
+	kw := a.Kwargs.Clean() // without __reqs__, which mod_watch gets
 	kw.Delete("sfun")
 	var calls []string
 	legacy := kw.Len() == 0

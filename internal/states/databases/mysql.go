@@ -23,7 +23,7 @@ func init() {
 	}})
 	add(state.Module{Name: "mysql_grants", Doc: `Have rights of users of a MySQL or MariaDB server, or not.`, Funcs: []state.Func{
 		state.Of("present", grantPresent, `Have a user with rights.`),
-		state.Of("absent", grantAbsent, `Have a user without rights.`),
+		state.Of("absent", grantAbsent, `Have a user without rights.`, fn.Params("name", "grant", "database", "user", "host", "grant_option", "escape")),
 	}})
 	add(state.Module{Name: "mysql_query", Doc: `Run statements on a MySQL or MariaDB server.`, Funcs: []state.Func{
 		state.Of("run", queryRun, `Run a statement.`),
@@ -258,9 +258,9 @@ func (a grantArgs) pairs(more ...any) []any {
 }
 
 func (a grantArgs) complete() error {
-	for what, v := range map[string]string{"grant": a.Grant, "database": a.Database, "user": a.User} {
-		if v == "" {
-			return state.Errorf("%s must be given", what)
+	for _, must := range [][2]string{{"grant", a.Grant}, {"database", a.Database}, {"user", a.User}} {
+		if must[1] == "" {
+			return state.Errorf("%s must be given", must[0])
 		}
 	}
 	return nil

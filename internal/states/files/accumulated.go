@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"brine/internal/fn"
@@ -20,10 +21,14 @@ func init() {
 type gathered struct {
 	mu    sync.Mutex
 	files map[string]*value.Dict
+	// targets are the ids that the accumulators of a file are required by.
+	targets map[string]map[string][]string
 }
 
 func accumulators(r *state.Run) *gathered {
-	return r.Shared("file.accumulated", func() any { return &gathered{files: map[string]*value.Dict{}} }).(*gathered)
+	return r.Shared("file.accumulated", func() any {
+		return &gathered{files: map[string]*value.Dict{}, targets: map[string]map[string][]string{}}
+	}).(*gathered)
 }
 
 // of returns a copy of what was gathered for a file, or nil.
@@ -34,6 +39,34 @@ func (g *gathered) of(file string) any {
 		return value.DeepCopy(d)
 	}
 	return nil
+}
+
+// meantFor returns what was gathered for a file by the accumulators that are
+// required by a state; if there are none, all of it.
+func (g *gathered) meantFor(file, id string) *value.Dict {
+	all, _ := g.of(file).(*value.Dict)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	some := value.NewDict(1)
+	for name, texts := range all.All() {
+		if slices.Contains(g.targets[file][value.Str(name)], id) {
+			some.Set(name, texts)
+		}
+	}
+	if some.Len() == 0 {
+		return all
+	}
+	return some
+}
+
+// require notes which states require an accumulator.
+func (g *gathered) require(file, name string, ids []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.targets[file] == nil {
+		g.targets[file] = map[string][]string{}
+	}
+	g.targets[file][name] = append(g.targets[file][name], ids...)
 }
 
 // add notes a text and reports whether it is new.
@@ -68,12 +101,13 @@ type accumulatedArgs struct {
 
 // accumulated has no steps: what it gathers is needed by tests, too.
 func (file) accumulated(_ context.Context, e *state.Env, a accumulatedArgs) (state.Plan, error) {
+	ids := append(requiredBy(e.Low.At("require_in")), requiredBy(e.Low.At("watch_in"))...)
 	switch {
 	case a.Name == "":
 		return state.Plan{}, fn.Errorf("Must provide name to file.accumulated")
 	case a.Text == nil:
 		return state.Plan{}, fn.Errorf("No text supplied for accumulator")
-	case !forFile(e.Low.At("require_in")) && !forFile(e.Low.At("watch_in")):
+	case len(ids) == 0:
 		return state.Plan{}, fn.Errorf("Orphaned accumulator %s in %s:%s", a.Name, value.Str(e.Low.At("__sls__")), value.Str(e.Low.At("__id__")))
 	}
 	texts := []any{a.Text}
@@ -83,6 +117,7 @@ func (file) accumulated(_ context.Context, e *state.Env, a accumulatedArgs) (sta
 	case value.Tuple:
 		texts = t
 	}
+	accumulators(e.Run).require(a.Filename, a.Name, ids)
 	p := state.Plan{}
 	for _, t := range texts {
 		if accumulators(e.Run).add(a.Filename, a.Name, t) {
@@ -92,16 +127,23 @@ func (file) accumulated(_ context.Context, e *state.Env, a accumulatedArgs) (sta
 	return p, nil
 }
 
-// forFile tells whether a requisite names a state of file.
-func forFile(v any) bool {
+// requiredBy returns the ids of states that a requisite names: states of file,
+// or of any module by a bare id.
+func requiredBy(v any) []string {
 	l, _ := v.(*value.List)
 	if l == nil {
-		return false
+		return nil
 	}
+	var ids []string
 	for _, it := range l.Items {
-		if d, ok := it.(*value.Dict); ok && d.Has("file") || value.Equal(it, "file") {
-			return true
+		switch it := it.(type) {
+		case string:
+			ids = append(ids, it)
+		case *value.Dict:
+			if it.Has("file") {
+				ids = append(ids, value.Str(it.At("file")))
+			}
 		}
 	}
-	return false
+	return ids
 }

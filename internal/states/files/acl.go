@@ -195,7 +195,7 @@ type aclAbsentArgs struct {
 	Name    string `salt:"name" doc:"path of the file"`
 	Type    string `salt:"acl_type" doc:"user, group or mask, with d: or default: before it for the rights that new files get"`
 	ACLName string `salt:"acl_name" doc:"name of the user or group" default:""`
-	Perms   string `salt:"perms" doc:"no effect" default:""`
+	Perms   string `salt:"perms" ignored:"all permissions are removed" default:""`
 	Recurse bool   `salt:"recurse" doc:"of all files in a folder, too" default:"false"`
 }
 

@@ -2,7 +2,6 @@ package files
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -146,7 +145,7 @@ func (file) notCached(_ context.Context, e *state.Env, a notCachedArgs) (state.P
 	}
 	gone := value.DictOf("deleted", true)
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: gone, Comment: path + " is set to be deleted"}, Do: func(context.Context) (state.Change, error) {
-		if err := os.Remove(path); err != nil {
+		if err := e.Files.Forget(a.Name, a.Saltenv); err != nil {
 			return state.Change{}, fn.Errorf("Failed to delete %s: %w", path, cause(err))
 		}
 		return state.Change{Diff: gone, Comment: path + " was deleted"}, nil

@@ -21,7 +21,7 @@ type decodeArgs struct {
 	Name     string `salt:"name" doc:"path of the file"`
 	Encoded  any    `salt:"encoded_data" doc:"the content, in base64" default:"null"`
 	Pillar   any    `salt:"contents_pillar" doc:"pillar key that holds it" default:"null"`
-	Encoding string `salt:"encoding_type" doc:"base64; there is no other" default:"base64"`
+	Encoding string `salt:"encoding_type" doc:"base64" ignored:"there is no other encoding, as in Salt" default:"base64"`
 	Checksum string `salt:"checksum" doc:"hash that tells whether the file is as it should be: md5, sha256 or sha512" default:"md5"`
 }
 

@@ -153,7 +153,11 @@ func (d *folder) planBlocked(link bool) (state.Plan, error) {
 		if filesys.Exists(d.Backupname, false) && !d.Force {
 			return state.Plan{}, fn.Errorf("File exists where the backup target %s should go", d.Backupname)
 		}
-		diff := value.DictOf("backup", d.Name+" would be renamed to "+d.Backupname, d.Name, value.DictOf("directory", "new"))
+		diff := value.NewDict(3)
+		if filesys.Exists(d.Backupname, false) {
+			diff.Set("forced", "Existing file at backup path "+d.Backupname+" would be removed")
+		}
+		diff.Update(value.DictOf("backup", d.Name+" would be renamed to "+d.Backupname, d.Name, value.DictOf("directory", "new")))
 		return state.Plan{Steps: []state.Step{{
 			Change: state.Change{Diff: diff, Comment: d.Name + " would be backed up and replaced with a new directory"},
 			Do: func(ctx context.Context) (state.Change, error) {

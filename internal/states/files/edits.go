@@ -130,7 +130,7 @@ type replaceArgs struct {
 	Repl            any    `salt:"repl" doc:"the replacement; \\1 stands for the first group"`
 	Count           int    `salt:"count" doc:"how many to replace at most, 0 for all" default:"0"`
 	Flags           any    `salt:"flags" doc:"flags of the regular expression, such as [IGNORECASE, MULTILINE]" default:"8"`
-	Bufsize         any    `salt:"bufsize" doc:"not used: files are read whole" default:"1"`
+	Bufsize         any    `salt:"bufsize" ignored:"files are read whole" default:"1"`
 	Append          bool   `salt:"append_if_not_found" doc:"append a line if the pattern is not found" default:"false"`
 	Prepend         bool   `salt:"prepend_if_not_found" doc:"prepend a line if the pattern is not found" default:"false"`
 	NotFoundContent any    `salt:"not_found_content" doc:"that line; by default the replacement" default:"null"`
@@ -182,7 +182,7 @@ type lineArgs struct {
 	After       *string `salt:"after" doc:"regular expression, or part, of the line that goes before" default:"null"`
 	ShowChanges bool    `salt:"show_changes" doc:"show how the content changes" default:"true"`
 	Backup      bool    `salt:"backup" doc:"keep a copy of the old file, with the time in its name" default:"false"`
-	Quiet       bool    `salt:"quiet" doc:"accept that there is no such file" default:"false"`
+	Quiet       bool    `salt:"quiet" ignored:"a missing file is an error of the state, as in Salt" default:"false"`
 	Indent      bool    `salt:"indent" doc:"indent the line as its neighbour" default:"true"`
 	Create      bool    `salt:"create" doc:"make the file if there is none" default:"false"`
 	User        any     `salt:"user" doc:"owner of the file" default:"null"`
@@ -323,7 +323,7 @@ func (f file) blockreplace(ctx context.Context, e *state.Env, a blockArgs) (stat
 
 // gatheredText adds what file.accumulated gathered to the text of a block.
 func gatheredText(e *state.Env, name, text string) string {
-	acc, _ := accumulators(e.Run).of(name).(*value.Dict)
+	acc := accumulators(e.Run).meantFor(name, e.Low.Str("__id__"))
 	if acc == nil {
 		return text
 	}

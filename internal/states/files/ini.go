@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"strings"
 
 	"brine/internal/fn"
 	"brine/internal/host/inifile"
@@ -24,10 +25,13 @@ type iniFile struct {
 	Name      string `salt:"name" doc:"path of the file"`
 	Sections  any    `salt:"sections" doc:"map of sections to their options, and of options that stand before the first section" default:"null"`
 	Separator string `salt:"separator" doc:"what stands between an option and its value" default:"="`
-	Encoding  any    `salt:"encoding" doc:"encoding of the file; there is none but UTF-8" default:"null"`
+	Encoding  any    `salt:"encoding" doc:"encoding of the file: UTF-8" default:"null"`
 }
 
 func (a iniFile) read(tight bool) (*inifile.File, error) {
+	if name := strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(value.Str(a.Encoding))); a.Encoding != nil && name != "utf8" && name != "ascii" {
+		return nil, fn.Errorf("the encoding %s is not supported: the file must be UTF-8", value.Str(a.Encoding))
+	}
 	f, err := inifile.Read(a.Name, a.Separator, tight)
 	if err != nil {
 		return nil, fn.Errorf("Unable to open file '%s'. Exception: %w", a.Name, err)

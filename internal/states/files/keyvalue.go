@@ -27,7 +27,7 @@ type keyvalueArgs struct {
 	Separator       string      `salt:"separator" doc:"what stands between a key and its value" default:"="`
 	Append          bool        `salt:"append_if_not_found" doc:"add keys that are missing at the end" default:"false"`
 	Prepend         bool        `salt:"prepend_if_not_found" doc:"add keys that are missing at the beginning" default:"false"`
-	SearchOnly      bool        `salt:"search_only" doc:"no effect" default:"false"`
+	SearchOnly      bool        `salt:"search_only" ignored:"the state always writes, as in Salt" default:"false"`
 	ShowChanges     bool        `salt:"show_changes" doc:"show how the lines change" default:"true"`
 	IgnoreIfMissing bool        `salt:"ignore_if_missing" doc:"do not mind if there is no such file" default:"false"`
 	Count           int64       `salt:"count" doc:"lines that a key may have; -1 for all" default:"1"`

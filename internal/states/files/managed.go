@@ -91,6 +91,7 @@ type managedFile struct {
 	place int
 	// writes is set when the plan is to write the content.
 	writes bool
+	source sources.Source // that the content is from, if any
 }
 
 // seen is what is at a path: itself, and what it stands for if it is a
@@ -155,11 +156,41 @@ func (t *managedFile) planned(ctx context.Context, g *group) (state.Plan, error)
 		return plan, err
 	}
 	p, err := t.plan(ctx)
+	t.leaveSource(&p)
 	p.Warnings = append(plan.Warnings, p.Warnings...)
 	if g != nil && t.writes {
 		g.add(t)
 	}
 	return p, err
+}
+
+// leaveSource removes the source from the cache, if it is not to be kept there:
+// at once if it is not needed any more, else after the last step.
+func (t *managedFile) leaveSource(p *state.Plan) {
+	if t.args.KeepSource || t.source.URL == "" || t.source.Scheme() == "" || t.source.Scheme() == "file" {
+		return
+	}
+	forget := func() error {
+		if err := t.e.Files.Forget(t.source.URL, t.source.Env); err != nil {
+			return fn.Errorf("%w", err)
+		}
+		return nil
+	}
+	if len(p.Steps) == 0 || t.want == nil || t.want.Path == "" {
+		if err := forget(); err != nil {
+			p.Warnings = append(p.Warnings, err.Error())
+		}
+		return
+	}
+	last := &p.Steps[len(p.Steps)-1]
+	do := last.Do
+	last.Do = func(ctx context.Context) (state.Change, error) {
+		change, err := do(ctx)
+		if e := forget(); err == nil {
+			err = e
+		}
+		return change, err
+	}
 }
 
 func (t *managedFile) mode() string {
@@ -252,7 +283,10 @@ func (t *managedFile) load(ctx context.Context) error {
 
 func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 	a := t.args
-	t.sourced = true
+	t.sourced, t.source = true, s
+	if a.Template != "" && t.isSource(s) {
+		return fn.Errorf("Unable to manage file: Source file cannot be the same as destination")
+	}
 	old := ""
 	if a.Template == "" && (a.FollowSymlinks || !t.seen.isLink()) && t.seen.isFile() && a.CheckCmd == "" {
 		old = t.name
@@ -283,6 +317,19 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 	}
 	t.want = c
 	return nil
+}
+
+// isSource tells whether the managed file is its own source.
+func (t *managedFile) isSource(s sources.Source) bool {
+	if c := s.Scheme(); c != "" && c != "file" {
+		return false
+	}
+	from, err := os.Stat(strings.TrimPrefix(s.URL, "file://"))
+	if err != nil {
+		return false
+	}
+	to, err := os.Stat(t.name)
+	return err == nil && os.SameFile(from, to)
 }
 
 // given returns the content that the SLS, pillar or grains give: a text, or

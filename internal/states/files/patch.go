@@ -236,6 +236,10 @@ func (p *patching) rejected(ctx context.Context, tried *value.Dict, rejects stri
 	if p.RejectFile == nil {
 		hint = " Run state again using the reject_file option to save rejects to a persistent file."
 	}
+	if p.RejectFile != nil {
+		tried = tried.Clone()
+		tried.Set("stdout", strings.ReplaceAll(tried.Str("stdout"), rejects, proc.Quote(*p.RejectFile)))
+	}
 	shown := strings.ReplaceAll(output.Nested(tried), "\n", "\n"+strings.Repeat(" ", 14))
 	failed := fn.Errorf("Patch would not apply cleanly, no changes made. Results of dry-run are below.%s\n\n%s", hint, strings.Repeat(" ", 14)+shown)
 	if p.RejectFile == nil {

@@ -33,7 +33,7 @@ type symlinkArgs struct {
 	Atomic     bool      `salt:"atomic" doc:"replace what is there in one step; links always are" default:"false"`
 	NoCopy     bool      `salt:"disallow_copy_and_unlink" doc:"fail when the backup is on another file system" default:"false"`
 	Inherit    bool      `salt:"inherit_user_and_group" doc:"keep the owner of a link that is there" default:"false"`
-	Follow     bool      `salt:"follow_symlinks" doc:"see what a link in its place leads to" default:"true"`
+	Follow     bool      `salt:"follow_symlinks" ignored:"a link in its place is always looked at itself" default:"true"`
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
 

@@ -29,6 +29,14 @@ func TestUpkeep(t *testing.T) {
 
 func TestUpkeepRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/upkeep") }
 
+// TestReplaced has backups and rejects in places that the states name.
+func TestReplaced(t *testing.T) {
+	statetest.Needs(t, "patch")
+	statetest.Run(t, upkeep("replaced"))
+}
+
+func TestReplacedRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/replaced") }
+
 // TestNodes makes devices, of which nobody reads.
 func TestNodes(t *testing.T) {
 	if err := unix.Mknod(filepath.Join(t.TempDir(), "null"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))); err != nil {

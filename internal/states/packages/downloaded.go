@@ -58,7 +58,7 @@ func downloaded(ctx context.Context, e *state.Env, a downloadArgs) (state.Plan, 
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: "The following packages would be downloaded: " + names},
 		Do: func(ctx context.Context) (state.Change, error) {
-			kw := value.DictOf("name", a.Name, "pkgs", l, "version", nil, "downloadonly", true, "fromrepo", a.From, "ignore_epoch", a.Epoch)
+			kw := value.DictOf("name", given(a.Name), "pkgs", l, "version", nil, "downloadonly", true, "fromrepo", a.From, "ignore_epoch", a.Epoch)
 			v, err := p.exec(ctx, "install", kw)
 			if err != nil {
 				return failure(err, "An error was encountered while downloading package(s)")
@@ -178,9 +178,12 @@ func groupInstalled(ctx context.Context, e *state.Env, a groupArgs) (state.Plan,
 	if !p.can("group_diff") {
 		return state.Plan{}, fn.Errorf("pkg.group_install not available for this platform")
 	}
-	for name, v := range map[string]any{"skip": a.Skip, "include": a.Include} {
-		if _, ok := v.(*value.List); v != nil && !ok {
-			return state.Plan{}, fn.Errorf("%s must be formatted as a list", name)
+	for _, given := range []struct {
+		name string
+		v    any
+	}{{"skip", a.Skip}, {"include", a.Include}} {
+		if _, ok := given.v.(*value.List); given.v != nil && !ok {
+			return state.Plan{}, fn.Errorf("%s must be formatted as a list", given.name)
 		}
 	}
 	v, err := p.exec(ctx, "group_diff", nil, a.Name)

@@ -10,7 +10,7 @@ import (
 )
 
 type heldArgs struct {
-	Name    string    `salt:"name" doc:"name of the package, unless pkgs is given"`
+	Name    *string   `salt:"name" doc:"name of the package; null if pkgs is given"`
 	Version any       `salt:"version" doc:"version to keep, where the package manager holds versions" default:"null"`
 	Pkgs    any       `salt:"pkgs" doc:"list of names, or of maps from name to version" default:"null"`
 	Replace bool      `salt:"replace" doc:"free all other packages" default:"false"`
@@ -18,7 +18,7 @@ type heldArgs struct {
 }
 
 type unheldArgs struct {
-	Name    string    `salt:"name" doc:"name of the package, unless pkgs is given"`
+	Name    *string   `salt:"name" doc:"name of the package; null if pkgs is given"`
 	Version any       `salt:"version" doc:"version that is kept, where the package manager holds versions" default:"null"`
 	Pkgs    any       `salt:"pkgs" doc:"list of names, or of maps from name to version" default:"null"`
 	All     bool      `salt:"all" doc:"free all packages" default:"false"`
@@ -34,10 +34,13 @@ type holdChange struct {
 }
 
 // holdList returns the packages of name, version and pkgs, with their versions.
-func holdList(name string, version, pkgs any) (*value.Dict, error) {
+func holdList(name *string, version, pkgs any) (*value.Dict, error) {
 	out := value.NewDict(2)
 	if pkgs == nil {
-		out.Set(name, version)
+		if name == nil {
+			return nil, errNoName
+		}
+		out.Set(*name, version)
 		return out, nil
 	}
 	l, ok := pkgs.(*value.List)
@@ -83,7 +86,7 @@ func held(ctx context.Context, e *state.Env, a heldArgs) (state.Plan, error) {
 			list = append(list, holdChange{name: n})
 		}
 	}
-	return p.setHolds(a.Name, list), nil
+	return p.setHolds(given(a.Name), list), nil
 }
 
 func textOf(v any) string {
@@ -117,11 +120,11 @@ func unheld(ctx context.Context, e *state.Env, a unheldArgs) (state.Plan, error)
 			list = append(list, c)
 		}
 	}
-	return p.setHolds(a.Name, list), nil
+	return p.setHolds(given(a.Name), list), nil
 }
 
 // setHolds is the plan of changes to what is held.
-func (p pkg) setHolds(id string, list []holdChange) state.Plan {
+func (p pkg) setHolds(id any, list []holdChange) state.Plan {
 	if len(list) == 0 {
 		return state.Plan{Comment: "No changes made"}
 	}
@@ -162,7 +165,7 @@ func (p pkg) setHolds(id string, list []holdChange) state.Plan {
 
 // setHold holds or frees one package and adds what the function returns to
 // the changes.
-func (p pkg) setHold(ctx context.Context, id string, c holdChange, diff *value.Dict) (comment string, good bool, err error) {
+func (p pkg) setHold(ctx context.Context, id any, c holdChange, diff *value.Dict) (comment string, good bool, err error) {
 	call := func(fun string, item any) (*value.Dict, error) {
 		v, err := p.bare(ctx, fun, value.DictOf("name", id, "pkgs", value.ListOf(item)))
 		d, _ := v.(*value.Dict)

@@ -682,7 +682,7 @@ func (in *install) hold(ctx context.Context) (h heldNow, err error) {
 			l.Append(name)
 		}
 	}
-	v, err := in.bare(ctx, fun, value.DictOf("name", in.a.Name, "pkgs", l))
+	v, err := in.bare(ctx, fun, value.DictOf("name", given(in.a.Name), "pkgs", l))
 	if err != nil {
 		return h, err
 	}

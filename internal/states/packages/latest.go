@@ -12,12 +12,12 @@ import (
 )
 
 type latestArgs struct {
-	Name       string    `salt:"name" doc:"name of the package, unless pkgs is given"`
+	Name       *string   `salt:"name" doc:"name of the package; null if pkgs is given"`
 	Refresh    any       `salt:"refresh" doc:"fetch the lists of packages first; null: once in a run" default:"null"`
 	From       any       `salt:"fromrepo" doc:"only repository, with apt the release that is preferred" default:"null"`
 	SkipVerify any       `salt:"skip_verify" doc:"do without signatures" default:"false"`
 	Pkgs       any       `salt:"pkgs" doc:"list of names" default:"null"`
-	WatchFlags bool      `salt:"watch_flags" doc:"has no effect: for Gentoo" default:"true"`
+	WatchFlags bool      `salt:"watch_flags" ignored:"only Gentoo has flags" default:"true"`
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
 
@@ -50,7 +50,7 @@ func latest(ctx context.Context, e *state.Env, a latestArgs) (state.Plan, error)
 	}
 	f.names = keys(wanted)
 	if !value.Truth(a.Pkgs) {
-		f.names = []string{a.Name}
+		f.names = []string{*a.Name}
 	}
 	if err := f.look(ctx); err != nil {
 		return state.Plan{}, err
@@ -179,7 +179,7 @@ func (f *fresh) nothing() string {
 }
 
 type uptodateArgs struct {
-	Name    string    `salt:"name" doc:"anything"`
+	Name    any       `salt:"name" doc:"anything"`
 	Refresh any       `salt:"refresh" doc:"fetch the lists of packages first: true or false" default:"false"`
 	Pkgs    any       `salt:"pkgs" doc:"list of the only packages to look at" default:"null"`
 	Kwargs  fn.Kwargs `salt:"kwargs"`

@@ -48,7 +48,7 @@ func Modules() []state.Module {
 
 // words are the arguments that all states with packages have.
 type words struct {
-	Name    string    `salt:"name" doc:"name of the package, unless pkgs is given"`
+	Name    *string   `salt:"name" doc:"name of the package; null if pkgs is given"`
 	Version any       `salt:"version" doc:"version, or condition such as >=1.2; null for any, latest for the newest" default:"null"`
 	Pkgs    any       `salt:"pkgs" doc:"list of names, or of maps from name to version" default:"null"`
 	Plain   bool      `salt:"normalize" doc:"leave the machine's own architecture out of names" default:"true"`
@@ -80,10 +80,24 @@ func (w words) list() (*value.List, error) {
 	default:
 		return nil, fn.Errorf("pkgs must be a list, not %s", value.Repr(v))
 	}
-	if value.Truth(w.Version) {
-		return value.ListOf(value.DictOf(w.Name, value.Str(w.Version))), nil
+	if w.Name == nil {
+		return nil, errNoName
 	}
-	return value.ListOf(w.Name), nil
+	if value.Truth(w.Version) {
+		return value.ListOf(value.DictOf(*w.Name, value.Str(w.Version))), nil
+	}
+	return value.ListOf(*w.Name), nil
+}
+
+// errNoName says that neither name nor pkgs names a package.
+var errNoName = fn.Errorf("the name of the package is null: give the argument name or pkgs")
+
+// given returns a name as an argument of a function: null if there is none.
+func given(name *string) any {
+	if name == nil {
+		return nil
+	}
+	return *name
 }
 
 // exec calls a function of the execution module with the state's keywords,

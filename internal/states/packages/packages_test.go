@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"errors"
 	"testing"
 
 	"brine/internal/host"
@@ -8,6 +9,7 @@ import (
 	"brine/internal/modules/shell"
 	"brine/internal/states/core"
 	"brine/internal/states/statetest"
+	"brine/test/tools"
 )
 
 func table(name string) statetest.Table {
@@ -22,6 +24,24 @@ func TestAPT(t *testing.T) {
 }
 
 func TestAPTRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/apt") }
+
+// TestUnnamed: a name may be null where pkgs has the names.
+func TestUnnamed(t *testing.T) {
+	statetest.Needs(t, "apt-get", "dpkg-deb", "/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt")
+	statetest.Run(t, table("unnamed"))
+}
+
+func TestUnnamedRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/unnamed") }
+
+// TestNothingNamed: a package is named by name or by pkgs.
+func TestNothingNamed(t *testing.T) {
+	if _, err := (words{}).list(); !errors.Is(err, errNoName) {
+		t.Errorf("list: %v", err)
+	}
+	if _, err := holdList(nil, nil, nil); !errors.Is(err, errNoName) {
+		t.Errorf("holdList: %v", err)
+	}
+}
 
 // TestRepositories changes apt's sources.
 func TestRepositories(t *testing.T) { statetest.Run(t, table("repo")) }
@@ -40,7 +60,8 @@ func TestPipRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/pip") 
 // TestVirtualenv makes environments with the real virtualenv, venv and pip, and
 // installs packages that it has written itself.
 func TestVirtualenv(t *testing.T) {
-	statetest.Needs(t, "virtualenv", "python3")
+	statetest.Needs(t, "virtualenv")
+	tools.NeedPython(t, "python3-venv", "ensurepip")
 	tab := table("virtualenv")
 	tab.Functions = append(tab.Functions, shell.Modules()...)
 	statetest.Run(t, tab)

@@ -393,7 +393,7 @@ type pipRemovedArgs struct {
 	Log     any  `salt:"log" doc:"file that pip logs to" default:"null"`
 	Proxy   any  `salt:"proxy" doc:"proxy, as user:password@host:port" default:"null"`
 	Timeout any  `salt:"timeout" doc:"seconds to wait for a server" default:"null"`
-	UseVT   bool `salt:"use_vt" doc:"has no effect" default:"false"`
+	UseVT   bool `salt:"use_vt" ignored:"the output is not shown while the program runs" default:"false"`
 }
 
 func pipRemoved(ctx context.Context, e *state.Env, a pipRemovedArgs) (state.Plan, error) {
@@ -422,7 +422,7 @@ func pipRemoved(ctx context.Context, e *state.Env, a pipRemovedArgs) (state.Plan
 type pipUptodateArgs struct {
 	Name string `salt:"name" doc:"any text"`
 	pipPlace
-	UseVT bool `salt:"use_vt" doc:"has no effect" default:"false"`
+	UseVT bool `salt:"use_vt" ignored:"the output is not shown while the program runs" default:"false"`
 }
 
 func pipUptodate(ctx context.Context, e *state.Env, a pipUptodateArgs) (state.Plan, error) {

@@ -184,8 +184,6 @@ func (r *repo) same(key string, now any, known bool, want any) bool {
 	switch {
 	case debian(r.e) && key == "line":
 		return sameLine(value.Str(now), value.Str(want), r.options.Has("comments"))
-	case debian(r.e) && key == "architectures" && len(value.Texts(want)) == 0:
-		return true // any
 	case key == "comps" || key == "architectures":
 		return sameSet(value.Texts(now), value.Texts(want))
 	case key == "enabled":

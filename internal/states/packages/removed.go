@@ -111,7 +111,7 @@ func (r *removal) left(ctx context.Context) ([]string, error) {
 }
 
 func (r *removal) do(ctx context.Context, targets []string) (state.Change, error) {
-	v, err := r.exec(ctx, r.action, value.DictOf("pkgs", r.a.Pkgs, "version", r.a.Version), r.a.Name)
+	v, err := r.exec(ctx, r.action, value.DictOf("pkgs", r.a.Pkgs, "version", r.a.Version), given(r.a.Name))
 	if err != nil {
 		text := "An error was encountered while removing package(s)"
 		if r.action == "purge" {

@@ -46,7 +46,7 @@ type virtualenvArgs struct {
 	ExistsAction    any       `salt:"pip_exists_action" doc:"what to do with a path that exists: s, i, w or b" default:"null"`
 	IgnoreInstalled bool      `salt:"pip_ignore_installed" doc:"do not look at what is installed" default:"false"`
 	Proxy           any       `salt:"proxy" doc:"address of a proxy" default:"null"`
-	UseVT           bool      `salt:"use_vt" doc:"has no effect" default:"false"`
+	UseVT           bool      `salt:"use_vt" ignored:"the output is not shown while the program runs" default:"false"`
 	EnvVars         any       `salt:"env_vars" doc:"map of environment variables for pip" default:"null"`
 	NoUseWheel      bool      `salt:"no_use_wheel" doc:"pip's option, of pip 1.4 to 9.0.3" default:"false"`
 	Upgrade         bool      `salt:"pip_upgrade" doc:"upgrade what is installed" default:"false"`

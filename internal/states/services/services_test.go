@@ -55,6 +55,9 @@ func supervisordTable(t *testing.T) statetest.Table {
 	if statetest.Inside() {
 		return tab
 	}
+	if os.Geteuid() != 0 {
+		t.Skip("namespaces are for root")
+	}
 	program := tools.Need(t, "supervisor", "supervisord")
 	dir, err := os.MkdirTemp("", "supervisor")
 	if err != nil {
@@ -77,8 +80,10 @@ func supervisordTable(t *testing.T) statetest.Table {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { // it stops its programs first
-		if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait()); err != nil {
+		if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), <-ended); err != nil {
 			t.Error(err)
 		}
 	})
@@ -88,8 +93,9 @@ func supervisordTable(t *testing.T) statetest.Table {
 			break
 		}
 		select {
-		case <-t.Context().Done():
-			t.Fatal("supervisord does not listen")
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("supervisord has ended: %v", err)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -32,9 +32,8 @@ func Modules() []state.Module {
 // common are the arguments of commands and scripts.
 type common struct {
 	Cwd             string    `salt:"cwd" doc:"working folder" default:"null"`
-	Root            string    `salt:"root" doc:"folder to change the root to" default:"null"`
 	Runas           string    `salt:"runas" doc:"user to run as" default:"null"`
-	Password        any       `salt:"password" doc:"has no effect on Unix" default:"null"`
+	Password        any       `salt:"password" doc:"as in cmd.run_all" default:"null"`
 	Shell           string    `salt:"shell" doc:"path of the shell; by default the minion's" default:"null"`
 	Env             any       `salt:"env" doc:"environment variables: a map, or a list of maps" default:"null"`
 	PrependPath     string    `salt:"prepend_path" doc:"folders to put before PATH" default:"null"`
@@ -43,7 +42,7 @@ type common struct {
 	HideOutput      bool      `salt:"hide_output" doc:"return no output" default:"false"`
 	Timeout         any       `salt:"timeout" doc:"seconds after which the command is killed" default:"null"`
 	IgnoreTimeout   bool      `salt:"ignore_timeout" doc:"do not fail for that" default:"false"`
-	UseVT           bool      `salt:"use_vt" doc:"has no effect" default:"false"`
+	UseVT           bool      `salt:"use_vt" doc:"as in cmd.run_all" default:"false"`
 	SuccessRetcodes any       `salt:"success_retcodes" doc:"further exit statuses that count as 0" default:"null"`
 	SuccessStdout   any       `salt:"success_stdout" doc:"texts in standard output that make the exit status 0" default:"null"`
 	SuccessStderr   any       `salt:"success_stderr" doc:"texts in standard error that make the exit status 0" default:"null"`
@@ -52,6 +51,7 @@ type common struct {
 
 type runArgs struct {
 	Name string `salt:"name" doc:"the command"`
+	Root string `salt:"root" doc:"folder to change the root to" default:"null"`
 	common
 }
 
@@ -287,9 +287,12 @@ func script(ctx context.Context, e *state.Env, a scriptArgs) (state.Plan, error)
 		return state.Plan{}, err
 	}
 	vars := value.NewDict(4)
-	for what, v := range map[string]any{"defaults": a.Defaults, "context": a.Context} {
-		if _, ok := v.(*value.Dict); value.Truth(v) && !ok {
-			return state.Plan{}, fn.Errorf("Invalidly-formatted '%s' parameter. Must be formed as a dict.", what)
+	for _, given := range []struct {
+		name string
+		v    any
+	}{{"defaults", a.Defaults}, {"context", a.Context}} {
+		if _, ok := given.v.(*value.Dict); value.Truth(given.v) && !ok {
+			return state.Plan{}, fn.Errorf("Invalidly-formatted '%s' parameter. Must be formed as a dict.", given.name)
 		}
 	}
 	for _, v := range []any{a.Defaults, a.Context} {

@@ -245,7 +245,7 @@ type cronFileArgs struct {
 	Context        any       `salt:"context" doc:"variables of the template" default:"null"`
 	Replace        bool      `salt:"replace" doc:"replace a crontab that is there" default:"true"`
 	Defaults       any       `salt:"defaults" doc:"variables of the template that context can override" default:"null"`
-	Backup         any       `salt:"backup" doc:"has no effect: a crontab is no file of ours" default:""`
+	Backup         any       `salt:"backup" ignored:"crontab(1) replaces the table" default:""`
 	Kwargs         fn.Kwargs `salt:"kwargs"`
 }
 

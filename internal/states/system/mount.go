@@ -79,9 +79,9 @@ type mountState struct {
 }
 
 func mounted(ctx context.Context, e *state.Env, a mountedArgs) (state.Plan, error) {
-	for what, v := range map[string]string{"name": a.Name, "device": a.Device, "fstype": a.Type} {
-		if v == "" {
-			return state.Plan{}, fn.Errorf("Must provide %s to mount.mounted", what)
+	for _, must := range [][2]string{{"name", a.Name}, {"device", a.Device}, {"fstype", a.Type}} {
+		if must[1] == "" {
+			return state.Plan{}, fn.Errorf("Must provide %s to mount.mounted", must[0])
 		}
 	}
 	m := &mountState{e: e, a: a, opts: options(a.Opts)}
@@ -239,6 +239,12 @@ func (m *mountState) changed(ctx context.Context) (missing []string, err error) 
 				return nil, err
 			}
 		}
+		if has, known := m.tmpfsHas(shown, opt); known {
+			if !has {
+				missing = append(missing, inKilobytes(opt))
+			}
+			continue
+		}
 		if sized && spelled(opt, shown) {
 			continue
 		}
@@ -251,9 +257,8 @@ func (m *mountState) changed(ctx context.Context) (missing []string, err error) 
 }
 
 // spelled says whether what is mounted with a size has an option that the
-// kernel spells otherwise or does not show: a mode without the zero before it,
-// an owner that is root, a size in percent. Salt takes every option for shown
-// there.
+// kernel may spell otherwise or not show: a mode without the zero before it, an
+// owner that is root. Salt takes every option for shown there.
 func spelled(opt string, shown []string) bool {
 	key, v, hasValue := strings.Cut(opt, "=")
 	if !hasValue || sizeOption.MatchString(opt) {
@@ -261,6 +266,18 @@ func spelled(opt string, shown []string) bool {
 	}
 	mode, err := strconv.ParseUint(v, 8, 12)
 	return key != "mode" || err != nil || slices.Contains(shown, "mode="+strconv.FormatUint(mode, 8))
+}
+
+// tmpfsHas is memory.tmpfsHas for mounts that are no tmpfs as well.
+func (m *mountState) tmpfsHas(shown []string, opt string) (has, known bool) {
+	if m.a.Type != "tmpfs" {
+		return false, false
+	}
+	mem, ok := kernelMemory()
+	if !ok {
+		return false, false
+	}
+	return mem.tmpfsHas(shown, opt)
 }
 
 // withID puts the id of a user or group in the place of its name.
@@ -629,7 +646,7 @@ type fstabArgs struct {
 	Mount     bool   `salt:"mount" doc:"mount what has a new entry" default:"true"`
 	MatchOn   any    `salt:"match_on" doc:"fields by which an entry is found" default:"auto"`
 	NotChange bool   `salt:"not_change" doc:"leave an entry that is found alone" default:"false"`
-	FSMount   bool   `salt:"fs_mount" doc:"has no effect: for AIX" default:"true"`
+	FSMount   bool   `salt:"fs_mount" ignored:"only AIX needs it" default:"true"`
 }
 
 // convert names a device by a label or id.

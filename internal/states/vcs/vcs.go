@@ -42,8 +42,8 @@ func Modules(m *host.Machine) []state.Module {
 // as says who git runs as.
 type as struct {
 	User     string `salt:"user" doc:"user that git runs as" default:"null"`
-	Password any    `salt:"password" doc:"no effect: only Windows needs it" default:"null"`
-	Encoding any    `salt:"output_encoding" doc:"no effect: output is UTF-8" default:"null"`
+	Password any    `salt:"password" ignored:"only Windows needs it" default:"null"`
+	Encoding any    `salt:"output_encoding" ignored:"output is UTF-8" default:"null"`
 }
 
 // access is how a remote repository is reached.

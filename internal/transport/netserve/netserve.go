@@ -29,6 +29,8 @@ type Server struct {
 	// is closed when it returns, or to make it return when the server stops;
 	// ctx has ended then.
 	Handle func(ctx context.Context, c net.Conn)
+	// Guests, if set, bounds the connections of this and other listeners.
+	Guests *Guests
 	// Drain, if set, is called once when the server stops, after the last
 	// accept and before connections are closed. It must return by itself.
 	Drain func()
@@ -69,7 +71,14 @@ func (s *Server) accept(ctx context.Context) error {
 		switch {
 		case err == nil:
 			pause = minPause
-			s.start(ctx, c)
+			leave, ok := s.Guests.enter(c)
+			if !ok {
+				complaints.Log(slog.LevelWarn, "connection refused: all connections that this process may have are in use by known peers",
+					"addr", s.Listener.Addr().String())
+				c.Close()
+				continue
+			}
+			s.start(ctx, c, leave)
 		case ctx.Err() != nil:
 			return nil
 		case !temporary(err):
@@ -85,7 +94,7 @@ func (s *Server) accept(ctx context.Context) error {
 	}
 }
 
-func (s *Server) start(ctx context.Context, c net.Conn) {
+func (s *Server) start(ctx context.Context, c net.Conn, leave func()) {
 	s.mu.Lock()
 	if s.conns == nil {
 		s.conns = make(map[net.Conn]struct{})
@@ -93,6 +102,7 @@ func (s *Server) start(ctx context.Context, c net.Conn) {
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
 	s.wg.Go(func() {
+		defer leave()
 		defer s.forget(c)
 		s.Handle(ctx, c)
 	})

@@ -312,12 +312,19 @@ func TestMuteServer(t *testing.T) {
 	r := newTransport().NewRequester(l.Addr().String(), transport.DialOptions{})
 	defer r.Close()
 	for range 2 {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-		if _, err := r.Request(ctx, []byte{7}); err == nil {
-			t.Error("answered")
+		var c net.Conn
+		// A slow machine may not even connect before the timeout.
+		for limit := 30 * time.Millisecond; c == nil; limit *= 2 {
+			ctx, cancel := context.WithTimeout(context.Background(), limit)
+			if _, err := r.Request(ctx, []byte{7}); err == nil {
+				t.Error("answered")
+			}
+			cancel()
+			select {
+			case c = <-conns:
+			case <-time.After(limit):
+			}
 		}
-		cancel()
-		c := <-conns
 		defer c.Close()
 		c.SetReadDeadline(time.Now().Add(transporttest.Patience))
 		if _, err := io.ReadAll(c); err != nil {

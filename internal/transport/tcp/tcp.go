@@ -119,7 +119,7 @@ func newServer(addr, option string, o transport.ListenOptions, log *slog.Logger)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &netserve.Server{Listener: l, Log: log}, netserve.NewRateLog(log, 5, 10*time.Second), nil
+	return &netserve.Server{Listener: l, Log: log, Guests: o.Guests}, netserve.NewRateLog(log, 5, 10*time.Second), nil
 }
 
 // peerName is the address for a log.

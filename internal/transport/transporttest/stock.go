@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"brine/test/tools"
 )
 
 //go:embed stock.py
@@ -25,14 +27,7 @@ type Stock struct {
 // skipped unless BRINE_STOCK_SALT names a folder with Salt's sources.
 func StartStock(t *testing.T, args ...string) *Stock {
 	t.Helper()
-	src := os.Getenv("BRINE_STOCK_SALT")
-	if src == "" {
-		t.Skip("BRINE_STOCK_SALT names no folder with Salt's sources")
-	}
-	python := os.Getenv("BRINE_STOCK_PYTHON")
-	if python == "" {
-		python = "/usr/bin/python3"
-	}
+	src, python := tools.StockSalt(t)
 	script := filepath.Join(t.TempDir(), "stock.py")
 	if err := os.WriteFile(script, stockScript, 0o600); err != nil {
 		t.Fatal(err)

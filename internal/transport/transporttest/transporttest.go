@@ -27,7 +27,7 @@ import (
 )
 
 // Patience is how long the suite waits for what must happen.
-const Patience = 20 * time.Second
+const Patience = 60 * time.Second
 
 // Run runs the whole suite. newTransport returns a transport to test; it is
 // called anew for every case.

@@ -58,7 +58,7 @@ func (l *listener) init(addr, option, port string, o transport.ListenOptions, lo
 		o.HandshakeTimeout = defaultHandshake
 	}
 	l.o, l.port = o, port
-	l.srv = &netserve.Server{Listener: ln, Log: log}
+	l.srv = &netserve.Server{Listener: ln, Log: log, Guests: o.Guests}
 	l.log = netserve.NewRateLog(log, 5, 10*time.Second)
 	l.budget = o.Unfinished()
 	l.peers = make(map[*link]struct{})

@@ -100,7 +100,7 @@ func (h *host) Close() error { return h.lis.Close() }
 
 // serve runs talk for every peer whose handshake succeeds, until ctx ends.
 func (h *host) serve(ctx context.Context, talk func(*link) error, drain func()) error {
-	s := netserve.Server{Listener: h.lis, Log: h.log, Drain: drain,
+	s := netserve.Server{Listener: h.lis, Log: h.log, Guests: h.opts.Guests, Drain: drain,
 		Handle: func(ctx context.Context, c net.Conn) {
 			if err := h.meet(c, talk); ctx.Err() == nil {
 				h.complain(c, err)

@@ -11,7 +11,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // rawPeer is a bare connection on which a test says what it likes.
 type rawPeer struct {

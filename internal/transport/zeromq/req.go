@@ -1,6 +1,7 @@
 package zeromq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +16,8 @@ import (
 )
 
 const (
-	// maxConns is the number of connections, and so of requests at once, of
-	// one requester; further requests wait.
+	// maxConns is the usual number of connections, and so of requests at once,
+	// of one requester; further requests wait.
 	maxConns = 4
 	// idleTime is how long a connection is kept for the next request.
 	idleTime = time.Minute
@@ -47,7 +48,7 @@ type requester struct {
 
 func newRequester(addr string, o transport.DialOptions) *requester {
 	r := &requester{addr: addr, opts: dialDefaults(o), keep: idleTime}
-	n := maxConns
+	n := cmp.Or(o.Requests, maxConns)
 	if fixedPort(o) {
 		n = 1
 	}

@@ -1,0 +1,39 @@
+package run
+
+import (
+	"context"
+
+	"brine/internal/cli/daemon"
+	"brine/internal/client"
+	"brine/internal/fn"
+	"brine/internal/master"
+	"brine/internal/salt"
+	"brine/internal/value"
+)
+
+// call has the master run a function. While no master runs on this machine, a
+// function that only reads what a master has left on disk runs in this process.
+func (p *program) call(ctx context.Context, r client.Runner, started func(jid string), progress func(client.RunnerEvent)) (*value.Dict, error) {
+	data, err := p.Client.Run(ctx, r, started, progress)
+	if !client.NotRunning(err) || r.Cluster || p.opts.EAuth.EAuth != "" || !master.RunsOffline(r.Fun) {
+		return data, err
+	}
+	// As the master's user, so that nothing on disk comes to belong to root.
+	cfg, offlineErr := p.Conf.Parts(p.Tree)
+	if offlineErr == nil {
+		offlineErr = daemon.Become(p.Conf.Files.User)
+	}
+	if offlineErr == nil {
+		kwargs := r.Kwargs
+		args := r.Args
+		if kwargs.Len() > 0 {
+			args = append(args, fn.Wire(nil, kwargs)...)
+		}
+		p.Log.Warn("no master runs on this machine: " + r.Fun + " answers from what is on disk")
+		data, offlineErr = master.RunOffline(ctx, cfg, r.Fun, args, func(d *value.Dict) { progress(client.RunnerEvent{Name: "progress", Data: d}) }, p.Log.Logger)
+	}
+	if offlineErr == nil {
+		return data, nil
+	}
+	return nil, salt.Errorf(salt.Unavailable, "%w\n%s cannot answer from disk either: %w", err, r.Fun, offlineErr)
+}

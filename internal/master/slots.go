@@ -1,0 +1,51 @@
+package master
+
+import "sync"
+
+// slots bound how many requests are in progress at once, and how many of them
+// come from one peer, so that one peer cannot hold back the others.
+type slots struct {
+	all   chan struct{}
+	share int // of one peer
+
+	mu sync.Mutex
+	of map[string]*share
+}
+
+// share holds the slots of one peer while it has requests.
+type share struct {
+	taken chan struct{}
+	users int // requests that hold or wait for a slot
+}
+
+// newSlots returns total slots, of which one peer can hold up to each.
+func newSlots(total, each int) *slots {
+	return &slots{all: make(chan struct{}, total), share: each, of: map[string]*share{}}
+}
+
+// enter waits for a slot for a peer and returns the function that frees it.
+// The wait holds back the calling connection only.
+func (s *slots) enter(peer string) (leave func()) {
+	s.mu.Lock()
+	sh := s.of[peer]
+	if sh == nil {
+		sh = &share{taken: make(chan struct{}, s.share)}
+		s.of[peer] = sh
+	}
+	sh.users++
+	s.mu.Unlock()
+
+	// The peer's own slot comes first: a peer that waits for it must not hold
+	// one that another peer could use.
+	sh.taken <- struct{}{}
+	s.all <- struct{}{}
+	return func() {
+		<-s.all
+		<-sh.taken
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if sh.users--; sh.users == 0 {
+			delete(s.of, peer)
+		}
+	}
+}

@@ -1,0 +1,12 @@
+package databases
+
+import "testing"
+
+// TestGrantNamesTheFirstMissingArgument fails if the order is that of a map.
+func TestGrantNamesTheFirstMissingArgument(t *testing.T) {
+	for range 50 {
+		if err := (grantArgs{}).complete(); err == nil || err.Error() != "grant must be given" {
+			t.Fatal(err)
+		}
+	}
+}

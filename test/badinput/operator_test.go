@@ -1,0 +1,164 @@
+package badinput
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"brine/internal/transport"
+	"brine/internal/transport/zeromq"
+	"brine/internal/value"
+)
+
+// feel is how long an operator may wait for a ping while a master is flooded.
+// A busy machine is slow for other reasons, so the figures that the product
+// promises are checked where BRINE_STRICT_FLOOD is set, on a quiet machine.
+func feel() (median, worst time.Duration) {
+	if os.Getenv("BRINE_STRICT_FLOOD") != "" {
+		return 500 * time.Millisecond, 2 * time.Second
+	}
+	return 5 * time.Second, 15 * time.Second
+}
+
+// operatorPings is how many commands an operator gives during a flood.
+const operatorPings = 15
+
+// underFlood runs a flood until an operator has commanded the minion a some
+// times, and checks what the operator felt and what the master took.
+func underFlood(t *testing.T, m *node, flood func(stop <-chan struct{})) {
+	t.Helper()
+	h := examine(t, m)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { flood(stop) })
+	defer wg.Wait()
+	defer close(stop)
+	time.Sleep(time.Second) // let the flood build up
+	var took []time.Duration
+	for range operatorPings {
+		from := time.Now()
+		mustPing(t, m, "a")
+		took = append(took, time.Since(from))
+	}
+	slices.SortFunc(took, cmp.Compare[time.Duration])
+	median, worst := took[len(took)/2], took[len(took)-1]
+	t.Logf("a ping under the flood: median %v, worst %v", median.Round(time.Millisecond), worst.Round(time.Millisecond))
+	maxMedian, maxWorst := feel()
+	if median > maxMedian || worst > maxWorst {
+		t.Errorf("a ping takes %v at the median and %v at worst; %v and %v are allowed", median, worst, maxMedian, maxWorst)
+	}
+	h.bounded(300)
+}
+
+// many makes connections that share the session of an accepted minion.
+func (b *bare) many(m *node, n int) []*bare {
+	b.t.Helper()
+	must(b.t, b.signIn(nil))
+	out := make([]*bare, n)
+	for i := range out {
+		c := *b
+		c.r = zeromq.New(quiet).NewRequester(m.Requests(), transport.DialOptions{})
+		b.t.Cleanup(func() { c.r.Close() })
+		out[i] = &c
+	}
+	return out
+}
+
+// repeat sends a request over and over on each connection until stop.
+func repeat(peers []*bare, stop <-chan struct{}, load func() *value.Dict) {
+	var wg sync.WaitGroup
+	for _, p := range peers {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					p.send(p.sealed(load(), nil)) // what the master answers does not matter here
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestOperatorDuringFloods: an accepted minion floods the master with the
+// requests that cost the master most; the operator does not feel it.
+func TestOperatorDuringFloods(t *testing.T) {
+	args := make([]any, 200_000)
+	for i := range args {
+		args[i] = "a=1"
+	}
+	big := strings.Repeat("a", 4000) + "!"
+	floods := map[string]struct {
+		prepare func(t *testing.T, b *bare) // as an accepted minion
+		conns   int
+		load    func() *value.Dict
+	}{
+		"arguments of publications that are not granted": {nil, 32, func() *value.Dict {
+			return value.DictOf("cmd", "minion_pub", "id", "evil", "fun", "test.ping", "tgt", "*", "ret", "", "arg", &value.List{Items: args})
+		}},
+		"arguments of runners that are not granted": {nil, 8, func() *value.Dict {
+			return value.DictOf("cmd", "minion_runner", "id", "evil", "fun", "test.arg", "arg", &value.List{Items: args})
+		}},
+		"publications that wait": {nil, 40, func() *value.Dict {
+			return value.DictOf("cmd", "minion_publish", "id", "evil", "fun", "test.ping", "tgt", "*", "ret", "", "arg", &value.List{Items: args[:1000]}, "tmo", 60)
+		}},
+		"patterns that backtrack": {func(t *testing.T, b *bare) {
+			_, err := b.open(b.send(b.sealed(value.DictOf("cmd", "_pillar", "id", b.id, "ver", "2", "grains", value.DictOf("id", b.id, "big", big), "saltenv", "base"), nil)))
+			must(t, err)
+		}, 40, func() *value.Dict {
+			return value.DictOf("cmd", "_mine_get", "id", "evil", "tgt", "big:(?=a)(a+)+$", "tgt_type", "grain_pcre", "fun", "x")
+		}},
+	}
+	for name, f := range floods {
+		t.Run(name, func(t *testing.T) {
+			m := master(t, "")
+			minion(t, "a", "", m)
+			b := newBare(t, m, "evil", newKey(t))
+			peers := b.many(m, f.conns)
+			if f.prepare != nil {
+				f.prepare(t, b)
+			}
+			underFlood(t, m, func(stop <-chan struct{}) { repeat(peers, stop, f.load) })
+		})
+	}
+}
+
+// TestSilentConnections: an unauthenticated peer with more connections than the
+// master may open files finishes the handshake on each and then says nothing.
+// The operator commands, and a minion that restarts comes back.
+func TestSilentConnections(t *testing.T) {
+	m := newMaster(t, "")
+	m.Within = []string{"prlimit", "--nofile=500"}
+	m.Start()
+	a := minion(t, "a", "", m)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	from := &net.TCPAddr{IP: net.ParseIP("127.0.0.77")}
+	for i := range 700 {
+		s, err := zeromq.New(quiet).Subscribe(ctx, m.Publications(), transport.DialOptions{LocalAddr: from})
+		if err != nil {
+			t.Fatalf("connection %d: %v", i, err)
+		}
+		defer s.Close()
+	}
+	for range 3 {
+		mustPing(t, m, "a")
+	}
+	a.Kill()
+	a.Start()
+	answers(t, m, "a")
+	if out, errs, code := m.Run(brine, "salt-run", "manage.status"); code != 0 || !strings.Contains(out, "a") {
+		t.Errorf("salt-run: %d %s %s", code, out, errs)
+	}
+	if strings.Contains(m.Log(), "too many open files") {
+		t.Error("the master ran out of file handles")
+	}
+}

@@ -1,0 +1,188 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"brine/internal/crypt"
+	"brine/test/daemontest"
+)
+
+// clusterKeys returns the cluster's key as each master has it and shows it.
+func clusterKeys(t *testing.T, masters ...*node) (out []string) {
+	t.Helper()
+	for _, m := range masters {
+		key, err := crypt.LoadPrivate(m.Path("cluster/cluster.pem"), "")
+		must(t, err)
+		if pub, err := crypt.LoadPublic(m.Path("cluster/cluster.pub")); err != nil || !pub.Equal(key.Public()) {
+			t.Errorf("the halves of the key at %s do not belong together", m.Name)
+		}
+		out = append(out, string(key.Public().PEM()))
+	}
+	return out
+}
+
+// TestRotateKey: the cluster's key is replaced while jobs run, twice, once with
+// a member and a minion away. No job is lost, all masters and minions have the new key,
+// a master can join, and whoever has the former key passes for no master any more:
+// neither to members nor to minions that know the new one.
+func TestRotateKey(t *testing.T) {
+	t.Parallel()
+	a := newApart(t, 3, "auto_accept: true\ntimeout: 30\n").start()
+	one, two, three := a.masters[0], a.masters[1], a.masters[2]
+	minions := map[string]*node{
+		"hot":     daemontest.NewMinion(t, brine, "hot", []string{one.Host, two.Host, three.Host}, "").Start(),
+		"single":  daemontest.NewMinion(t, brine, "single", []string{two.Host}, "").Start(),
+		"strict":  daemontest.NewMinion(t, brine, "strict", []string{one.Host}, "sign_pub_messages: True\n").Start(),
+		"cluster": daemontest.NewMinion(t, brine, "cluster", []string{one.Host}, "master_type: cluster\n").Start(),
+	}
+	ids := []string{"hot", "single", "strict", "cluster"}
+	for _, m := range a.masters {
+		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+	}
+	before := clusterKeys(t, one)[0]
+	thief, err := crypt.LoadPrivate(one.Path("cluster/cluster.pem"), "")
+	must(t, err)
+
+	rotate := func(at *node) {
+		t.Helper()
+		from := time.Now()
+		out, errs, code := at.Run(brine, "cluster", "rotate-key", "--out=json")
+		var d struct{ Have, Late []string }
+		if err := json.Unmarshal([]byte(out), &d); err != nil || code != 0 {
+			t.Fatalf("%v, exit code %d: %s%s", err, code, out, errs)
+		}
+		t.Logf("the key was replaced after %v at %q; away: %q", time.Since(from).Round(time.Millisecond), d.Have, d.Late)
+	}
+	// Jobs run all the time, at all masters.
+	load := func(masters []*node, ids []string, do func()) {
+		t.Helper()
+		var stop atomic.Bool
+		var jobs, lost atomic.Int64
+		var wg sync.WaitGroup
+		for i, m := range masters {
+			wg.Go(func() {
+				for k := 0; !stop.Load(); k++ {
+					word := fmt.Sprintf("word-%d-%d", i, k)
+					out, errs, _ := m.Run(brine, "salt", "*", "test.echo", word)
+					jobs.Add(1)
+					if strings.Count(out, word) != len(ids) {
+						lost.Add(1)
+						t.Errorf("a job at %s is not answered by %q: %s%s", m.Name, ids, out, errs)
+					}
+				}
+			})
+		}
+		time.Sleep(500 * time.Millisecond)
+		do()
+		time.Sleep(2 * time.Second)
+		stop.Store(true)
+		wg.Wait()
+		t.Logf("%d jobs for %d minions, %d lost", jobs.Load(), len(ids), lost.Load())
+	}
+	load(a.masters, ids, func() { rotate(two) })
+	now := clusterKeys(t, a.masters...)
+	for i, m := range a.masters {
+		if now[i] == before || now[i] != now[0] {
+			t.Errorf("%s has the former key, or another one than the others", m.Name)
+		}
+	}
+	known := func(want string, ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			eventually(t, id+" knows the new key", func() error {
+				if b, _ := os.ReadFile(minions[id].Path("etc/salt/pki/minion/minion_master.pub")); crypt.CleanKey(string(b)) != crypt.CleanKey(want) {
+					return errors.New("it knows another one")
+				}
+				if left, _ := os.ReadDir(minions[id].Path("etc/salt/pki/minion/minion_masters")); len(left) > 0 {
+					return fmt.Errorf("it knows %v besides", left)
+				}
+				return nil
+			})
+		}
+	}
+	known(now[0], ids...)
+	a.equal(one, 3, map[string]int{"rotated": 1})
+
+	// With the former key nobody is a member, nor told anything.
+	if got := intrude(t, one, two.Name, shows(t, thief, two.Name, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))); !strings.Contains(got, "is not of this cluster") {
+		t.Errorf("who shows a certificate of the former key is told %q", got)
+	}
+	late := a.add(daemontest.Host(), two.Host)
+	late.Start()
+	a.equal(late, 4, map[string]int{"rotated": 1})
+	if got := clusterKeys(t, late)[0]; got != now[0] {
+		t.Error("a master that joins has another key")
+	}
+	if out, errs, code := one.Run(brine, "cluster", "remove", late.Name); code != 0 {
+		t.Fatal(out, errs)
+	}
+	late.Kill()
+	a.masters = a.masters[:3]
+
+	// A member and a minion are away, and come back with the former key.
+	three.Kill()
+	minions["single"].Kill()
+	some := []string{"hot", "strict", "cluster"}
+	eventually(t, "all others answer", func() error { return one.PingAll(brine, some...) })
+	rotate(one)
+	for _, m := range a.masters[:2] {
+		eventually(t, "the others answer to "+m.Name, func() error {
+			out, errs, _ := m.Run(brine, "salt", "-L", strings.Join(some, ","), "test.echo", "after")
+			if strings.Count(out, "after") != len(some) {
+				return errors.New(out + errs)
+			}
+			return nil
+		})
+	}
+	three.Start()
+	minions["single"].Start()
+	want := clusterKeys(t, one)[0]
+	eventually(t, "the member that was away has the new key", func() error {
+		if clusterKeys(t, three)[0] != want {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	a.equal(three, 3, map[string]int{"rotated": 1})
+	for _, m := range a.masters {
+		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+	}
+	known(want, ids...)
+	// All of it is so after a restart, too.
+	for _, m := range a.masters {
+		m.Kill()
+	}
+	a.start()
+	for _, m := range a.masters {
+		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+	}
+}
+
+// TestRotateKeyWithStockMinions: the key is not replaced while minions of Salt are
+// connected, which would not take the new one, unless it is forced.
+func TestRotateKeyWithStockMinions(t *testing.T) {
+	t.Parallel()
+	daemontest.StockTree(t)
+	a := newApart(t, 1, "auto_accept: true\n").start()
+	one := a.masters[0]
+	s := daemontest.NewMinion(t, stock, "s", []string{one.Host}, "").Start()
+	eventually(t, "it answers", func() error { return one.PingAll(brine, "s") })
+	before := clusterKeys(t, one)[0]
+	if out, errs, code := one.Run(brine, "cluster", "rotate-key"); code == 0 || !strings.Contains(out+errs, "may be Salt's (s ...)") || clusterKeys(t, one)[0] != before {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	// As the documentation says: it takes the key that it sees next.
+	must(t, os.Remove(s.Path("etc/salt/pki/minion/minion_master.pub")))
+	if out, errs, code := one.Run(brine, "cluster", "rotate-key", "--force"); code != 0 || clusterKeys(t, one)[0] == before {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	eventually(t, "it answers after the rotation", func() error { return one.PingAll(brine, "s") })
+}
