@@ -59,12 +59,17 @@ func (k *PublicKey) Encrypt(alg string, msg []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Decrypt reads a message made by PublicKey.Encrypt. The error is
-// ErrUnsupportedAlgorithm or ErrDecrypt, which does not say why.
+// Decrypt reads a message made by PublicKey.Encrypt, which is as long as the
+// modulus (RFC 8017, section 7.1.2). The error is ErrUnsupportedAlgorithm or
+// ErrDecrypt, which does not say why.
 func (k *PrivateKey) Decrypt(alg string, msg []byte) ([]byte, error) {
 	h, err := oaepHash(alg)
 	if err != nil {
 		return nil, err
+	}
+	// crypto/rsa takes a message without its leading zero bytes as the same one.
+	if len(msg) != k.key.Size() {
+		return nil, ErrDecrypt
 	}
 	out, err := rsa.DecryptOAEP(h, nil, k.key, msg, nil)
 	if err != nil {

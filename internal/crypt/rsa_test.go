@@ -222,9 +222,31 @@ func TestEncrypt(t *testing.T) {
 		if _, err := k.Decrypt(alg, c[1:]); !errors.Is(err, ErrDecrypt) {
 			t.Errorf("%s, cut off: %v", alg, err)
 		}
+		if _, err := k.Decrypt(alg, append([]byte{0}, c...)); !errors.Is(err, ErrDecrypt) {
+			t.Errorf("%s, too long: %v", alg, err)
+		}
 	}
 	if _, err := k.Public().Encrypt(OAEPSHA1, make([]byte, 256-42+1)); !errors.Is(err, ErrTooLong) {
 		t.Errorf("long message: %v", err)
+	}
+}
+
+// TestDecryptNeedsAllBytes cuts the first byte off a message where it is zero,
+// so that the rest is the same number.
+func TestDecryptNeedsAllBytes(t *testing.T) {
+	k := private(t, "minion")
+	for {
+		c, err := k.Public().Encrypt(OAEPSHA1, []byte("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c[0] != 0 {
+			continue
+		}
+		if _, err := k.Decrypt(OAEPSHA1, c[1:]); !errors.Is(err, ErrDecrypt) {
+			t.Errorf("without the leading zero: %v", err)
+		}
+		return
 	}
 }
 
