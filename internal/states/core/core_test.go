@@ -26,7 +26,7 @@ func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/core") }
 // TestHTTP asks a server of the test.
 func TestHTTP(t *testing.T) { statetest.Run(t, httpTable(t)) }
 
-func TestHTTPRecordingIsTrue(t *testing.T) { httpTable(t).Verify(t) }
+func TestHTTPRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, httpTable) }
 
 func httpTable(t *testing.T) statetest.Table {
 	t.Helper()

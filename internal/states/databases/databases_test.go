@@ -35,7 +35,9 @@ func TestPostgres(t *testing.T) {
 	statetest.Run(t, postgresTable(t, "postgres"))
 }
 
-func TestPostgresRecordingIsTrue(t *testing.T) { postgresTable(t, "postgres").Verify(t) }
+func TestPostgresRecordingIsTrue(t *testing.T) {
+	statetest.VerifyTable(t, func(t *testing.T) statetest.Table { return postgresTable(t, "postgres") })
+}
 
 // TestPostgresParts changes what databases and roles of a real server have.
 func TestPostgresParts(t *testing.T) {
@@ -43,7 +45,9 @@ func TestPostgresParts(t *testing.T) {
 	statetest.Run(t, postgresTable(t, "postgres_parts"))
 }
 
-func TestPostgresPartsRecordingIsTrue(t *testing.T) { postgresTable(t, "postgres_parts").Verify(t) }
+func TestPostgresPartsRecordingIsTrue(t *testing.T) {
+	statetest.VerifyTable(t, func(t *testing.T) statetest.Table { return postgresTable(t, "postgres_parts") })
+}
 
 // mysqlTable is the table of MySQL with a server for it.
 func mysqlTable(t *testing.T) statetest.Table {
@@ -64,4 +68,4 @@ func TestMySQL(t *testing.T) {
 	statetest.Run(t, mysqlTable(t))
 }
 
-func TestMySQLRecordingIsTrue(t *testing.T) { mysqlTable(t).Verify(t) }
+func TestMySQLRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, mysqlTable) }

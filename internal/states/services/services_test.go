@@ -83,7 +83,9 @@ func supervisordTable(t *testing.T) statetest.Table {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { // it stops its programs first
-		if err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), <-ended); err != nil {
+		err := errors.Join(cmd.Process.Signal(syscall.SIGTERM), <-ended)
+		// It listens before it handles signals.
+		if state := cmd.ProcessState; err != nil && (state == nil || state.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM) {
 			t.Error(err)
 		}
 	})
@@ -106,7 +108,7 @@ func supervisordTable(t *testing.T) statetest.Table {
 // TestSupervisord commands a real supervisord.
 func TestSupervisord(t *testing.T) { statetest.Run(t, supervisordTable(t)) }
 
-func TestSupervisordRecordingIsTrue(t *testing.T) { supervisordTable(t).Verify(t) }
+func TestSupervisordRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, supervisordTable) }
 
 // rabbitmqTable is the table of RabbitMQ with a server for it.
 func rabbitmqTable(t *testing.T) statetest.Table {
@@ -132,7 +134,7 @@ func TestRabbitMQ(t *testing.T) {
 	statetest.Run(t, rabbitmqTable(t))
 }
 
-func TestRabbitMQRecordingIsTrue(t *testing.T) { rabbitmqTable(t).Verify(t) }
+func TestRabbitMQRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, rabbitmqTable) }
 
 // TestWebutil changes files of users with htpasswd.
 func TestWebutil(t *testing.T) {

@@ -50,4 +50,4 @@ func lvmTable(t *testing.T) statetest.Table {
 // TestLVM makes volumes on real devices, and formats and tunes these.
 func TestLVM(t *testing.T) { statetest.Run(t, lvmTable(t)) }
 
-func TestLVMRecordingIsTrue(t *testing.T) { lvmTable(t).Verify(t) }
+func TestLVMRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, lvmTable) }
