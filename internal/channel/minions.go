@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -28,9 +29,8 @@ type Keys interface {
 const sessionCheck = time.Second
 
 // minionState is what the master remembers of one accepted minion that has
-// spoken. All of it can be made again from the files, but for the nonces: a
-// master that was restarted takes an old request once more, unless
-// request_server_ttl is set.
+// spoken. All of it can be made again from the files, but for the nonces, which
+// is why a restarted master makes new session keys; see Sessions.DistrustOld.
 type minionState struct {
 	pub *crypt.PublicKey
 
@@ -41,6 +41,7 @@ type minionState struct {
 	stamp   stamp
 	checked time.Time
 	nonces  nonceRing
+	renew   bool // the session key is replaced at the next sign-in
 	warned  time.Time
 	large   *semaphore.Weighted // nil until the first large request
 }
@@ -205,18 +206,54 @@ func (s *minionState) checkToken(tok []byte) bool {
 	return true
 }
 
-// fresh records the nonce of a request and reports whether the request may
-// be served: it is new, or Salt's minions are known to repeat it. Without a
-// nonce it is not judged.
-func (t *minionTable) fresh(s *minionState, nonce, cmd string, now time.Time) bool {
+// Reasons to refuse a request.
+const (
+	replayed = "replayed"
+	// outrun is a request that was sent before others whose nonces are forgotten:
+	// a replay cannot be told from a clock that was set back.
+	outrun = "sent before requests that are forgotten; was the minion's clock set back?"
+)
+
+// fresh records the nonce of a request that was sent at ts by the minion's clock,
+// and returns why the request may not be served, or "": it is new, or Salt's
+// minions are known to repeat it. Without a nonce it is not judged.
+func (t *minionTable) fresh(s *minionState, nonce, cmd string, ts int64, now time.Time) string {
 	if nonce == "" {
-		return true
+		return ""
 	}
 	h := maphash.String(t.seed, nonce)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen, before := s.nonces.add(h, now)
-	return !before || cmd == "_pillar" && now.Sub(seen) < repeatTime
+	sent := uint32(min(max(ts, 0), math.MaxUint32))
+	if sent < s.nonces.floor && t.sessions.derive == nil {
+		s.renew = true
+		return outrun
+	}
+	seen, before := s.nonces.add(h, sent, now)
+	if before && (cmd != "_pillar" || now.Sub(seen) >= repeatTime) {
+		return replayed
+	}
+	return ""
+}
+
+// renewSession replaces the session key of a minion that is signing in, if one of
+// its requests was outrun: with a new key its clock begins again, and no request
+// of before can be opened.
+func (t *minionTable) renewSession(id string) error {
+	v, ok := t.m.Load(id)
+	if !ok {
+		return nil
+	}
+	s := v.(*minionState)
+	s.mu.Lock()
+	renew := s.renew
+	s.renew = false
+	s.mu.Unlock()
+	if !renew {
+		return nil
+	}
+	defer t.drop(id)
+	return t.sessions.Forget(id)
 }
 
 // repeatTime is how long a pillar may be asked for in one and the same
@@ -238,36 +275,41 @@ func (s *minionState) mayWarn(now time.Time) bool {
 
 // A replayed request is recognised among the last nonceWindow ones of its
 // minion, and among all of the last replayTime, but at most nonceBurst: a minion
-// that reports a thousand jobs at once does not make room for a replay.
+// that reports a thousand jobs at once does not make room for a replay. Of older
+// ones the floor is remembered: by the minion's own clock they were not sent later.
 const (
 	nonceWindow = 128
 	nonceBurst  = 8192
 	replayTime  = 5 * time.Minute
 )
 
-// nonceRing remembers the hashes of the last nonces and the second in which
-// they came. It takes some 2 KiB for a minion that talks much; the nonces
+// nonceRing remembers the hashes of the last nonces and the seconds in which they
+// came and were sent. It takes some 2.5 KiB for a minion that talks much; the nonces
 // themselves would take several times as much, for each of thousands of minions.
 type nonceRing struct {
 	hashes []uint64 // those from next on count
 	times  []uint32 // of the Unix clock, good until 2106
+	sent   []uint32 // the same of the minion's clock
 	next   int
+	floor  uint32 // the latest that a forgotten request was sent
 }
 
 // add enters a nonce; if it is there already it returns since when.
-func (r *nonceRing) add(h uint64, now time.Time) (since time.Time, before bool) {
+func (r *nonceRing) add(h uint64, sent uint32, now time.Time) (since time.Time, before bool) {
 	if i := slices.Index(r.hashes[r.next:], h); i >= 0 {
 		return time.Unix(int64(r.times[r.next+i]), 0), true
 	}
-	r.hashes, r.times = append(r.hashes, h), append(r.times, uint32(now.Unix()))
+	r.hashes, r.times, r.sent = append(r.hashes, h), append(r.times, uint32(now.Unix())), append(r.sent, sent)
 	old := uint32(now.Add(-replayTime).Unix())
 	for n := len(r.hashes) - r.next; n > nonceWindow && (n > nonceBurst || r.times[r.next] < old); n-- {
+		r.floor = max(r.floor, r.sent[r.next])
 		r.next++
 	}
 	if r.next > (len(r.hashes)-r.next)/4 {
 		// Anew, so that a burst does not keep its room for ever.
 		r.hashes = append(make([]uint64, 0, len(r.hashes)-r.next+nonceWindow/4), r.hashes[r.next:]...)
 		r.times = append(make([]uint32, 0, len(r.times)-r.next+nonceWindow/4), r.times[r.next:]...)
+		r.sent = append(make([]uint32, 0, len(r.sent)-r.next+nonceWindow/4), r.sent[r.next:]...)
 		r.next = 0
 	}
 	return now, false

@@ -12,19 +12,19 @@ func TestNonceRing(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	const burst = 5000
 	for h := range uint64(burst) {
-		if _, before := r.add(h, now); before {
+		if _, before := r.add(h, 0, now); before {
 			t.Fatalf("nonce %d is new", h)
 		}
 		now = now.Add(10 * time.Millisecond)
 	}
 	for h := range uint64(burst) {
-		if _, before := r.add(h, now); !before {
+		if _, before := r.add(h, 0, now); !before {
 			t.Fatalf("nonce %d was there", h)
 		}
 	}
 	now = now.Add(replayTime + time.Minute)
 	for h := range uint64(nonceWindow) {
-		if _, before := r.add(burst+h, now); before {
+		if _, before := r.add(burst+h, 0, now); before {
 			t.Fatalf("nonce %d is new", burst+h)
 		}
 	}
@@ -32,13 +32,13 @@ func TestNonceRing(t *testing.T) {
 		t.Errorf("after the burst there is room for %d", n)
 	}
 	for h := range uint64(nonceWindow) {
-		since, before := r.add(burst+h, now.Add(time.Hour))
+		since, before := r.add(burst+h, 0, now.Add(time.Hour))
 		if !before || !since.Equal(now) {
 			t.Errorf("nonce %d was there since %v: %v %v", burst+h, now, since, before)
 		}
 	}
 	for h := range uint64(3 * nonceBurst) {
-		r.add(1_000_000+h, now)
+		r.add(1_000_000+h, 0, now)
 	}
 	if n := len(r.hashes) - r.next; n != nonceBurst {
 		t.Errorf("%d nonces of one second are remembered", n)

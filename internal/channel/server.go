@@ -176,6 +176,11 @@ func (s *Server) signIn(req *transport.Request, load *value.Dict, version int) {
 		replyValue(req, badLoad)
 		return
 	}
+	if pub != nil {
+		if err := s.table.renewSession(load.Str("id")); err != nil {
+			s.complain.Log(slog.LevelError, "cannot replace a session key", "minion", load.Str("id"), "err", err)
+		}
+	}
 	reply, changed := s.auth.signIn(load, version, pub)
 	if changed {
 		s.table.drop(load.Str("id"))
@@ -297,11 +302,15 @@ func (s *Server) checkLoad(env envelope, m *minionState, load *value.Dict, now t
 		return "tok was not made with the accepted key"
 	case len(load.Str("nonce")) > 64:
 		return "nonce is too long"
-	case !s.table.fresh(m, load.Str("nonce"), load.Str("cmd"), now):
-		s.warn(m, now, "a replayed request was refused", "minion", env.id, "cmd", load.Str("cmd"))
-		return "replayed"
 	}
-	return ""
+	why := s.table.fresh(m, load.Str("nonce"), load.Str("cmd"), load.Int("ts"), now)
+	switch why {
+	case replayed:
+		s.warn(m, now, "a replayed request was refused", "minion", env.id, "cmd", load.Str("cmd"))
+	case outrun:
+		s.warn(m, now, "request refused: "+outrun, "minion", env.id, "cmd", load.Str("cmd"))
+	}
+	return why
 }
 
 // warn logs what somebody on the way can cause at will, but not often.

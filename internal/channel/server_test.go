@@ -263,6 +263,58 @@ func TestReplayedRequest(t *testing.T) {
 	}
 }
 
+// TestOldReplay: a request whose nonce is forgotten is refused all the same. A
+// minion whose clock was set back is served after one sign-in, which makes all that
+// was recorded before useless.
+func TestOldReplay(t *testing.T) {
+	seal := newSealer(t, vecSession, "minion")
+	now := time.Now()
+	ahead := time.Hour // of the minion's clock
+	s := newVecServer(t, func(c *Call) { c.Reply("served") })
+	s.now = func() time.Time { return now }
+	ask := func(seal *sealer) (request []byte, answer any) {
+		load := seal.load("ts", now.Add(ahead).Unix())
+		request = seal.request(t, load)
+		return request, seal.answerOf(t, s.ask(t, request, false), load.Str("nonce"))
+	}
+	first, answer := ask(seal)
+	if answer != "served" {
+		t.Fatal(answer)
+	}
+	for range 2 * nonceWindow {
+		now = now.Add(2 * replayTime / nonceWindow)
+		if _, answer := ask(seal); answer != "served" {
+			t.Fatal(answer)
+		}
+	}
+	if answer := decode(t, s.ask(t, first, false)); answer != badLoad {
+		t.Errorf("a replay of a forgotten request is answered %v", answer)
+	}
+	if _, answer := ask(seal); answer != "served" {
+		t.Errorf("the minion after the replay: %v", answer)
+	}
+
+	ahead = 0
+	if _, answer := ask(seal); answer != badLoad {
+		t.Errorf("with the clock set back: %v", answer)
+	}
+	r, err := signer(t, vecID, private(t, "minion"), nil).Begin("0123456789abcdef0123456789abcdef", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ask(t, encode(t, value.DictOf("enc", "clear", "load", r.Load, "version", 3)), false)
+	b, err := os.ReadFile(filepath.Join(s.sessions.dir, vecID))
+	if err != nil || string(b) == vecSession {
+		t.Fatalf("the session key is still the same: %v", err)
+	}
+	next := newSealer(t, string(b), "minion")
+	for range 2 * nonceWindow {
+		if _, answer := ask(next); answer != "served" {
+			t.Fatalf("after the sign-in: %v", answer)
+		}
+	}
+}
+
 // TestRequestServerTTL: a request that is too old is refused, and one from
 // the future, too; without the option no clock matters.
 func TestRequestServerTTL(t *testing.T) {

@@ -25,6 +25,10 @@ type Sessions struct {
 	now    func() time.Time
 	derive *derivation // nil: keys are made at random, and kept in files
 
+	// made has the ids whose key this process made; nil: a key counts that any
+	// process made. See DistrustOld.
+	made *sync.Map
+
 	// making is held while a key is made, so that two who need the same key
 	// do not replace each other's.
 	making sync.Mutex
@@ -39,6 +43,13 @@ func NewSessions(dir string, maxAge time.Duration) (*Sessions, error) {
 	atomicfile.RemoveTemps(dir)
 	return &Sessions{dir: dir, maxAge: maxAge, now: time.Now}, nil
 }
+
+// DistrustOld replaces each key that this process did not make when it is first
+// asked for. The nonces of requests are forgotten when a master ends: with the
+// key of before, each of them could be replayed once. It is not for a directory
+// in which other masters make keys. It must be called before the first key is
+// asked for.
+func (s *Sessions) DistrustOld() { s.made = &sync.Map{} }
 
 // derivation is how session keys are computed.
 type derivation struct {
@@ -129,6 +140,9 @@ func (s *Sessions) Get(id string) (key string, st stamp, err error) {
 	if err := atomicfile.Write(path, []byte(crypt.NewKey()), 0o600, false); err != nil {
 		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
 	}
+	if s.made != nil {
+		s.made.Store(id, true)
+	}
 	// Its age is measured with our clock, not that of a file server.
 	if err := os.Chtimes(path, now, now); err != nil {
 		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
@@ -144,7 +158,7 @@ func replaceable(err error) bool {
 }
 
 // stat returns the state of id's file; it fails if there is none or the key
-// in it is too old.
+// in it is too old or must not be trusted.
 func (s *Sessions) stat(id string) (stamp, error) {
 	if s.derive != nil {
 		return derivedStamp(s.derive.secret(), s.begin(id)), nil
@@ -152,6 +166,12 @@ func (s *Sessions) stat(id string) (stamp, error) {
 	fi, err := os.Stat(filepath.Join(s.dir, id))
 	if err != nil {
 		return stamp{}, err
+	}
+	// The time of the file cannot tell: file systems round it, and clocks are set.
+	if s.made != nil {
+		if _, own := s.made.Load(id); !own {
+			return stamp{}, errUnusable
+		}
 	}
 	// A time in the future means that the clock was set back; it must not
 	// let a key live longer than that.

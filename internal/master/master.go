@@ -345,10 +345,13 @@ func (m *Master) buildChannel() (err error) {
 	if err != nil {
 		return err
 	}
-	if m.isolated() {
+	switch {
+	case m.isolated():
 		if err := m.deriveSessions(sessions); err != nil {
 			return err
 		}
+	case !m.sharesFolder():
+		sessions.DistrustOld()
 	}
 	m.presence = &presence{publishers: m.publishers, accepted: m.keys.Accepted, data: m.minionData, now: time.Now}
 	port := m.publishPort()

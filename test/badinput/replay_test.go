@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"brine/internal/msgpack"
+	"brine/internal/value"
 	"brine/test/daemontest"
 )
 
@@ -121,4 +123,42 @@ func TestCutConnections(t *testing.T) {
 		t.Errorf("ran %q", b)
 	}
 	mustPing(t, m, "w")
+}
+
+// TestReplayAfterRestart: a request that was recorded before a restart of the
+// master has no effect after it, though the master has forgotten its nonce.
+func TestReplayAfterRestart(t *testing.T) {
+	t.Parallel()
+	m := master(t, "")
+	b := newBare(t, m, "w", newKey(t))
+	must(t, b.signIn(nil))
+	store := func(v string) []byte {
+		body, err := msgpack.Marshal(b.sealed(value.DictOf("cmd", "_mine", "data", value.DictOf("x", v), "clear", true), nil), msgpack.NewSpec)
+		must(t, err)
+		if answer, err := b.open(b.raw(body)); err != nil || answer != true {
+			t.Fatalf("mine: %v, %v", answer, err)
+		}
+		return body
+	}
+	recorded := store("old")
+	store("new")
+
+	for range 2 {
+		m.Kill()
+		m.Start()
+		if answer, err := b.raw(recorded); err != nil || answer != "bad load" {
+			t.Errorf("the replay is answered %v, %v", answer, err)
+		}
+		out, errs, code := m.Run(brine, "salt-run", "--out=json", "mine.get", "w", "x")
+		if code != 0 || !strings.Contains(out, "new") || strings.Contains(out, "old") {
+			t.Errorf("mine after the replay: %d %s %s", code, out, errs)
+		}
+	}
+
+	// The minion itself signs in again and goes on.
+	must(t, b.signIn(nil))
+	recorded = store("newer")
+	if answer, err := b.raw(recorded); err != nil || answer != "bad load" {
+		t.Errorf("a replay without a restart is answered %v, %v", answer, err)
+	}
 }
