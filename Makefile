@@ -69,7 +69,7 @@ soak: build ## a busy master for SOAK, whose memory must not grow
 	$(GO) run ./bench -soak $(SOAK)
 
 git-size: ## gitfs with a repository of 1 GB and 1,000 branches
-	BRINE_GIT_SIZE=full $(GO) test -count 1 -v -timeout 30m -run TestLargeRepository ./internal/fileserver/gitfs
+	BRINE_GIT_SIZE=full $(GO) test -count 1 -v -timeout 30m -run TestLargeRepository ./internal/files/fileserver/gitfs
 
 microbench: ## benchmarks of the packages
 	$(GO) test -run '^$$' -bench . -benchmem $(PKGS)

@@ -20,9 +20,9 @@ import (
 	"time"
 
 	"brine/bench/system"
-	"brine/internal/client"
-	"brine/internal/event"
-	"brine/internal/value"
+	"brine/internal/call/client"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 )
 
 // site is a running salt-api and its master.

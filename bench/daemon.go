@@ -21,10 +21,10 @@ import (
 
 	"brine/bench/simulate"
 	"brine/bench/system"
-	"brine/internal/event"
-	"brine/internal/transport"
-	"brine/internal/transport/tcp"
-	"brine/internal/transport/zeromq"
+	"brine/internal/net/event"
+	"brine/internal/net/transport"
+	"brine/internal/net/transport/tcp"
+	"brine/internal/net/transport/zeromq"
 )
 
 // kind is whose programs are measured.

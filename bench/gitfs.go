@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"brine/bench/simulate"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 // gitFiles is how many files the repository has, runFiles how many of them a

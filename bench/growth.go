@@ -14,8 +14,8 @@ import (
 
 	"brine/bench/simulate"
 	"brine/bench/system"
-	"brine/internal/event"
-	"brine/internal/value"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 )
 
 // runStalled measures what the few that misbehave cost the others.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"brine/bench/report"
-	"brine/internal/crypt"
+	"brine/internal/net/crypt"
 )
 
 // rusageThread asks for the times of the calling thread alone.

@@ -13,7 +13,7 @@ import (
 
 	"brine/bench/simulate"
 	"brine/bench/system"
-	"brine/internal/event"
+	"brine/internal/net/event"
 )
 
 // cpuOfRuns returns the CPU time in seconds of one run of a command, over so

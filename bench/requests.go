@@ -13,8 +13,8 @@ import (
 
 	"brine/bench/simulate"
 	"brine/bench/system"
-	"brine/internal/event"
-	"brine/internal/value"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 )
 
 // parallel is how many requests are under way at a time, as far as there are

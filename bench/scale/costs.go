@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"brine/bench/report"
-	"brine/internal/crypt"
-	"brine/internal/job"
-	"brine/internal/msgpack"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+	"brine/internal/store/job"
 )
 
 // Costs is what one message of a kind costs a master, as measured on one

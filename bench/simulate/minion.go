@@ -13,12 +13,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"brine/internal/crypt"
-	"brine/internal/handshake"
-	"brine/internal/msgpack"
-	"brine/internal/salt"
-	"brine/internal/transport"
-	"brine/internal/value"
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/net/handshake"
+	"brine/internal/net/transport"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 )
 
 // Minion is one of the fleet.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"brine/internal/msgpack"
-	"brine/internal/transport"
-	"brine/internal/value"
+	"brine/internal/net/transport"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 )
 
 // Operator publishes jobs as the command line does, without starting it.

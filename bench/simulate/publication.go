@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"errors"
 
-	"brine/internal/msgpack"
-	"brine/internal/target"
-	"brine/internal/value"
+	"brine/internal/base/target"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 )
 
 // Publication is a job as minions get it.

@@ -20,9 +20,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"brine/internal/crypt"
-	"brine/internal/handshake"
-	"brine/internal/transport"
+	"brine/internal/net/crypt"
+	"brine/internal/net/handshake"
+	"brine/internal/net/transport"
 )
 
 // Key is an RSA key that some of the minions share.

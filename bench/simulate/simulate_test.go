@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/event"
-	"brine/internal/field"
-	"brine/internal/master"
-	"brine/internal/transport"
-	"brine/internal/transport/tcp"
-	"brine/internal/transport/zeromq"
-	"brine/internal/value"
+	"brine/internal/base/field"
+	"brine/internal/daemons/master"
+	"brine/internal/net/event"
+	"brine/internal/net/transport"
+	"brine/internal/net/transport/tcp"
+	"brine/internal/net/transport/zeromq"
+	"brine/internal/py/value"
 )
 
 const minions = 20

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"iter"
 
-	"brine/internal/client"
-	"brine/internal/fn"
-	"brine/internal/modules/control"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules/control"
+	"brine/internal/py/value"
 )
 
 // LocalMaster commands the master on this machine, as salt and salt-run do.

@@ -3,8 +3,8 @@ package catalogue
 import (
 	"testing"
 
-	"brine/internal/state"
-	"brine/internal/states/orchestration"
+	"brine/internal/catalogue/states/orchestration"
+	"brine/internal/sls/state"
 )
 
 // TestUnsupported fails when a module has come that was told to be missing.
@@ -14,7 +14,7 @@ func TestUnsupported(t *testing.T) {
 	}
 	for _, m := range States(orchestration.Deps{}) {
 		if state.Unsupported(m.Name) {
-			t.Errorf("%s is there, but listed in internal/state/unsupported.go as one that is not", m.Name)
+			t.Errorf("%s is there, but listed in internal/sls/state/unsupported.go as one that is not", m.Name)
 		}
 	}
 }

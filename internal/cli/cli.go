@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"brine/internal/base/textedit"
 	"brine/internal/cli/frame"
-	"brine/internal/textedit"
 )
 
 // name is the name of the binary itself.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"brine/internal/cli/frame"
-	"brine/internal/crypt"
+	"brine/internal/net/crypt"
 )
 
 // surplus are command lines with an argument or an option too many, by program.

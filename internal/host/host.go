@@ -24,7 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"brine/internal/atomicfile"
+	"brine/internal/base/atomicfile"
 )
 
 // MaxFile is the size in bytes up to which a file is read. The package

@@ -20,7 +20,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"brine/internal/client"
+	"brine/internal/call/client"
 	"brine/test/daemontest"
 )
 

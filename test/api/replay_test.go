@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/crypt"
+	"brine/internal/net/crypt"
 	"brine/test/daemontest"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/crypt"
+	"brine/internal/net/crypt"
 	"brine/test/browsertest"
 	"brine/test/daemontest"
 )

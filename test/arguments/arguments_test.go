@@ -61,14 +61,14 @@ func (p *program) declarations(t *testing.T) []declaration {
 func (p *program) declaration(t *testing.T, sp *sourcePackage, call *ast.CallExpr) (declaration, bool) {
 	t.Helper()
 	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
-	if !ok || sp.path == "brine/internal/state" || len(call.Args) < 3 || text(sp, call.Args[2]) == "" {
+	if !ok || sp.path == "brine/internal/sls/state" || len(call.Args) < 3 || text(sp, call.Args[2]) == "" {
 		return declaration{}, false
 	}
 	fun, ok := sp.info.Uses[sel.Sel].(*types.Func)
-	if !ok || fun.FullName() != "brine/internal/fn.Of" && fun.FullName() != "brine/internal/state.Of" {
+	if !ok || fun.FullName() != "brine/internal/call/fn.Of" && fun.FullName() != "brine/internal/sls/state.Of" {
 		return declaration{}, false
 	}
-	d := declaration{in: sp.path, at: p.fset.Position(call.Pos()).String(), name: sp.path + "." + text(sp, call.Args[0]), state: fun.FullName() == "brine/internal/state.Of"}
+	d := declaration{in: sp.path, at: p.fset.Position(call.Pos()).String(), name: sp.path + "." + text(sp, call.Args[0]), state: fun.FullName() == "brine/internal/sls/state.Of"}
 	if d.args, ok = sp.info.Instances[sel.Sel].TypeArgs.At(0).Underlying().(*types.Struct); !ok {
 		t.Errorf("%s: the arguments of %s are no struct: teach this test to find it", d.at, d.name)
 		return d, false
@@ -144,7 +144,7 @@ func (p *program) words(sp *sourcePackage, value ast.Expr) []string {
 	return words
 }
 
-func isOption(t types.Type) bool { return t != nil && t.String() == "brine/internal/fn.Option" }
+func isOption(t types.Type) bool { return t != nil && t.String() == "brine/internal/call/fn.Option" }
 
 // constants returns the words of the constant texts below n, but for those of
 // other options.
@@ -194,7 +194,7 @@ func arguments(st *types.Struct, way []*types.Var) []argument {
 }
 
 func variadic(t types.Type) bool {
-	return t.String() == "brine/internal/fn.Args" || t.String() == "brine/internal/fn.Kwargs"
+	return t.String() == "brine/internal/call/fn.Args" || t.String() == "brine/internal/call/fn.Kwargs"
 }
 
 // arguments returns those that the function must read. The engine gives every

@@ -162,7 +162,7 @@ func (p *program) survey(sp *sourcePackage) {
 			if fd, ok := d.(*ast.FuncDecl); ok && fd.Body != nil {
 				if fun, ok := sp.info.Defs[fd.Name].(*types.Func); ok {
 					p.signatures[fun], p.bodies[fun] = fun.Signature().Params(), fd.Body
-					if fun.FullName() == "brine/internal/fn.Params" {
+					if fun.FullName() == "brine/internal/call/fn.Params" {
 						p.paramsOption = fun
 					}
 				}

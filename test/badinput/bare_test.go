@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/channel"
-	"brine/internal/crypt"
-	"brine/internal/field"
-	"brine/internal/handshake"
-	"brine/internal/msgpack"
-	"brine/internal/salt"
-	"brine/internal/transport"
-	"brine/internal/transport/zeromq"
-	"brine/internal/value"
+	"brine/internal/base/field"
+	"brine/internal/base/salt"
+	"brine/internal/net/channel"
+	"brine/internal/net/crypt"
+	"brine/internal/net/handshake"
+	"brine/internal/net/transport"
+	"brine/internal/net/transport/zeromq"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 )
 
 var quiet = slog.New(slog.DiscardHandler)

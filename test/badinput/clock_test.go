@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 // TestClocks has a master that wants requests to be young, and minions whose

@@ -14,13 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/channel"
-	"brine/internal/crypt"
-	"brine/internal/handshake"
-	"brine/internal/msgpack"
-	"brine/internal/transport"
-	"brine/internal/transport/zeromq"
-	"brine/internal/value"
+	"brine/internal/net/channel"
+	"brine/internal/net/crypt"
+	"brine/internal/net/handshake"
+	"brine/internal/net/transport"
+	"brine/internal/net/transport/zeromq"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/handshake"
-	"brine/internal/msgpack"
-	"brine/internal/transport"
-	"brine/internal/transport/zeromq"
-	"brine/internal/value"
+	"brine/internal/net/handshake"
+	"brine/internal/net/transport"
+	"brine/internal/net/transport/zeromq"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

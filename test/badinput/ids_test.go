@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/value"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

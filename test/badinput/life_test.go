@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/job"
-	"brine/internal/value"
+	"brine/internal/py/value"
+	"brine/internal/store/job"
 	"brine/test/daemontest"
 )
 

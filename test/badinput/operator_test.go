@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/transport"
-	"brine/internal/transport/zeromq"
-	"brine/internal/value"
+	"brine/internal/net/transport"
+	"brine/internal/net/transport/zeromq"
+	"brine/internal/py/value"
 )
 
 // feel is how long an operator may wait for a ping while a master is flooded.

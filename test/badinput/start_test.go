@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"brine/internal/crypt"
+	"brine/internal/net/crypt"
 	"brine/test/daemontest"
 )
 

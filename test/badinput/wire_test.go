@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/msgpack"
-	"brine/internal/value"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/client/clienttest"
+	"brine/internal/call/client/clienttest"
 	"brine/test/daemontest"
 )
 

@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/client/clienttest"
-	"brine/internal/crypt"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/base/salt"
+	"brine/internal/call/client/clienttest"
+	"brine/internal/net/crypt"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/crypt"
-	"brine/internal/salt"
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
 	"brine/test/daemontest"
 )
 

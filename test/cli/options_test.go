@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/call/client/clienttest"
 	"brine/internal/cli"
 	"brine/internal/cli/frame"
-	"brine/internal/client/clienttest"
 	"brine/test/daemontest"
 )
 

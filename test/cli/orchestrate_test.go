@@ -14,8 +14,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"brine/internal/value"
-	"brine/internal/yaml"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 	"brine/test/daemontest"
 )
 

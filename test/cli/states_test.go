@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"brine/internal/client/clienttest"
+	"brine/internal/call/client/clienttest"
 	"brine/test/daemontest"
 )
 

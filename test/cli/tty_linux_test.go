@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"brine/internal/client/clienttest"
+	"brine/internal/call/client/clienttest"
 	"brine/test/daemontest"
 )
 

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/event"
-	"brine/internal/msgpack"
-	"brine/internal/value"
+	"brine/internal/net/event"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 )
 
 // TestHelloWithoutTLS: whoever speaks no TLS at the port for masters is told

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"brine/bench/simulate"
-	"brine/internal/transport/zeromq"
+	"brine/internal/net/transport/zeromq"
 	"brine/test/daemontest"
 )
 

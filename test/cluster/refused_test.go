@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/crypt"
+	"brine/internal/net/crypt"
 )
 
 // refused waits until n gives a reason, as the error that it ends with or, if

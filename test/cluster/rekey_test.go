@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/crypt"
+	"brine/internal/net/crypt"
 	"brine/test/daemontest"
 )
 

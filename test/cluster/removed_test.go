@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/crypt"
-	"brine/internal/msgpack"
-	"brine/internal/transport"
-	"brine/internal/transport/zeromq"
-	"brine/internal/value"
+	"brine/internal/net/crypt"
+	"brine/internal/net/transport"
+	"brine/internal/net/transport/zeromq"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

@@ -21,10 +21,10 @@ import (
 
 	"encoding/json"
 
-	"brine/internal/crypt"
-	"brine/internal/event"
-	"brine/internal/msgpack"
-	"brine/internal/value"
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

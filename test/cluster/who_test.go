@@ -14,10 +14,10 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/client"
-	"brine/internal/crypt"
-	"brine/internal/event"
-	"brine/internal/value"
+	"brine/internal/call/client"
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/event"
-	saltjson "brine/internal/json"
+	"brine/internal/net/event"
+	saltjson "brine/internal/py/json"
 )
 
 // The ports that masters are configured with.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/salt"
+	"brine/internal/base/salt"
 	"brine/test/daemontest"
 	"brine/test/netns"
 )

@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/client"
-	"brine/internal/event"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

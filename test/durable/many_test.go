@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

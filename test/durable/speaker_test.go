@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"brine/internal/client"
-	"brine/internal/event"
-	"brine/internal/value"
+	"brine/internal/call/client"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/handshake"
-	"brine/internal/keystore"
-	"brine/internal/master"
-	"brine/internal/minion"
-	"brine/internal/transport"
-	"brine/internal/value"
+	"brine/internal/daemons/master"
+	"brine/internal/daemons/minion"
+	"brine/internal/net/handshake"
+	"brine/internal/net/transport"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
 )
 
 // write makes a file that only its owner may write.

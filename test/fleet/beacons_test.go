@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/event"
-	"brine/internal/minion"
-	"brine/internal/value"
+	"brine/internal/daemons/minion"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 )
 
 // TestOneBeaconSetForAllMasters has three hot masters hear of each thing that

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/crypt"
-	"brine/internal/event"
-	"brine/internal/master"
-	"brine/internal/minion"
+	"brine/internal/daemons/master"
+	"brine/internal/daemons/minion"
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
 )
 
 // TestFleetComesBackAtASetRate takes the only master away from a hundred

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/master"
-	"brine/internal/minion"
-	"brine/internal/value"
+	"brine/internal/daemons/master"
+	"brine/internal/daemons/minion"
+	"brine/internal/py/value"
 )
 
 var nilLog = slog.New(slog.DiscardHandler)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"brine/internal/minion"
+	"brine/internal/daemons/minion"
 )
 
 // cuttable is a TCP proxy whose connections can be cut and refused.

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"brine/internal/handshake"
-	"brine/internal/minion"
+	"brine/internal/daemons/minion"
+	"brine/internal/net/handshake"
 )
 
 // nameServer says that every name is this machine, or, while it is down, that

@@ -11,19 +11,19 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/auth"
-	"brine/internal/channel"
-	"brine/internal/fileserver"
-	"brine/internal/keystore"
-	"brine/internal/master"
-	"brine/internal/value"
+	"brine/internal/call/auth"
+	"brine/internal/daemons/master"
+	"brine/internal/files/fileserver"
+	"brine/internal/net/channel"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
 )
 
 // minionCommands reads the commands of minions where the master declares them,
 // so that one that is added is not forgotten here.
 func minionCommands(t *testing.T) []string {
 	t.Helper()
-	src, err := os.ReadFile("../../internal/master/routes.go")
+	src, err := os.ReadFile("../../internal/daemons/master/routes.go")
 	if err != nil {
 		t.Fatal(err)
 	}

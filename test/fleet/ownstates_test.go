@@ -4,8 +4,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"brine/internal/minion"
-	"brine/internal/value"
+	"brine/internal/daemons/minion"
+	"brine/internal/py/value"
 )
 
 // single has the minion carry out a state, and returns the one result.

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/channel"
-	"brine/internal/master"
-	"brine/internal/salt"
-	"brine/internal/value"
-	"brine/internal/yaml"
+	"brine/internal/base/salt"
+	"brine/internal/daemons/master"
+	"brine/internal/net/channel"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 )
 
 const grants = `

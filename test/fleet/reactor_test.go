@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/master"
-	"brine/internal/value"
-	"brine/internal/yaml"
+	"brine/internal/daemons/master"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 )
 
 // What a minion fires is answered with jobs, runners, wheel functions and

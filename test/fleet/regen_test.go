@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/keystore"
-	"brine/internal/master"
-	"brine/internal/minion"
+	"brine/internal/daemons/master"
+	"brine/internal/daemons/minion"
+	"brine/internal/store/keystore"
 )
 
 // TestRegenKeys gives a minion a new key pair: its return and further commands

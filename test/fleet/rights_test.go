@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/auth"
-	"brine/internal/crypt"
-	"brine/internal/event"
-	"brine/internal/keystore"
-	"brine/internal/master"
-	"brine/internal/transport"
-	"brine/internal/value"
-	"brine/internal/yaml"
+	"brine/internal/call/auth"
+	"brine/internal/daemons/master"
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
+	"brine/internal/net/transport"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
+	"brine/internal/store/keystore"
 )
 
 // asker sends requests in clear to a master, as programs of users do.

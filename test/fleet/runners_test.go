@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/auth"
-	"brine/internal/cache"
-	"brine/internal/client"
-	"brine/internal/master"
-	"brine/internal/value"
-	"brine/internal/yaml"
+	"brine/internal/call/auth"
+	"brine/internal/call/client"
+	"brine/internal/daemons/master"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
+	"brine/internal/store/cache"
 )
 
 // requestPort is the port of an address.

@@ -3,8 +3,8 @@ package fleet
 import (
 	"testing"
 
-	"brine/internal/master"
-	"brine/internal/value"
+	"brine/internal/daemons/master"
+	"brine/internal/py/value"
 )
 
 // TestReturnsOfUnknownJobs: what a minion says of a job that it started itself

@@ -3,10 +3,10 @@ package fleet
 import (
 	"testing"
 
-	"brine/internal/channel"
-	"brine/internal/minion"
-	"brine/internal/transport"
-	"brine/internal/value"
+	"brine/internal/daemons/minion"
+	"brine/internal/net/channel"
+	"brine/internal/net/transport"
+	"brine/internal/py/value"
 )
 
 // TestJobIsKeptForASaltMinion has a minion that does as Salt's do, which is to

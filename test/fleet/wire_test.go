@@ -3,9 +3,9 @@ package fleet
 import (
 	"testing"
 
-	"brine/internal/msgpack"
-	"brine/internal/transport"
-	"brine/internal/value"
+	"brine/internal/net/transport"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 )
 
 // clear sends a clear request and returns the reply.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/crypt"
+	"brine/internal/net/crypt"
 	"brine/test/daemontest"
 )
 

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/event"
-	"brine/internal/value"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/value"
-	"brine/internal/yaml"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 	"brine/test/daemontest"
 )
 

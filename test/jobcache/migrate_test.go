@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
-	"brine/internal/cache"
-	"brine/internal/value"
+	"brine/internal/py/value"
+	"brine/internal/store/cache"
 	"brine/test/daemontest"
 	"brine/test/servertest"
 )

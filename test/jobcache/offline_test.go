@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/job"
+	"brine/internal/store/job"
 	"brine/test/daemontest"
 )
 

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/remote"
-	"brine/internal/returner"
-	"brine/internal/value"
+	"brine/internal/net/remote"
+	"brine/internal/py/value"
+	"brine/internal/store/returner"
 	"brine/test/daemontest"
 	"brine/test/servertest"
 )

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/job"
-	"brine/internal/remote"
-	"brine/internal/returner"
-	"brine/internal/value"
+	"brine/internal/net/remote"
+	"brine/internal/py/value"
+	"brine/internal/store/job"
+	"brine/internal/store/returner"
 	"brine/test/daemontest"
 	"brine/test/servertest"
 )

@@ -1,5 +1,6 @@
 // Package layers holds the code to docs/ARCHITECTURE.md: a package imports
-// only packages of rows above its own, and every package says what it is.
+// only packages of its own layer and of the layers above it in the table, the
+// table names each package, and every package says what it is.
 package layers
 
 import (
@@ -8,47 +9,24 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// rows are the folders of internal/ from the words at the top to the programs
-// at the bottom. A folder may import from earlier rows, and within its own
-// tree.
-var rows = [][]string{
-	{"salt", "value", "atomicfile", "log"},
-	{"field", "mersenne", "pyre", "profile"},
-	{"msgpack", "yaml", "json", "crypt", "host", "textedit"},
-	{"handshake", "roster", "transport", "target", "oplog", "lease", "jinja", "serialize", "jmespath", "discovery", "fetch", "gitrepo", "schedule", "remote"},
-	{"channel", "fileserver", "fileclient"},
-	{"acl", "audit", "keystore", "cache", "event", "job", "journal", "fn", "output", "revision"},
-	{"auth", "cluster", "replica", "state", "render", "returner"},
-	{"sls", "top"},
-	{"pillar", "highstate"},
-	{"beacons", "client", "grains", "migrate", "modules", "states"},
-	{"catalogue", "runners", "wheel", "reactor"},
-	{"api", "master", "minion"},
-	{"config"},
-	{"cli"},
-}
-
-func rowOf(t *testing.T, folder string) int {
-	t.Helper()
-	for i, r := range rows {
-		for _, f := range r {
-			if f == folder {
-				return i
-			}
-		}
-	}
-	t.Errorf("internal/%s is in no row: enter it here and in docs/ARCHITECTURE.md", folder)
-	return len(rows)
-}
+// layers are the directories of internal/, lowest first.
+var layers = []string{"py", "base", "host", "net", "files", "store", "call", "ha", "sls", "catalogue", "daemons", "cli"}
 
 const module = "brine/internal/"
 
-func TestImportsGoUpwards(t *testing.T) {
+func TestImportsGoDown(t *testing.T) {
 	eachFile(t, func(path string, rel string, isTest bool) {
+		own := slices.Index(layers, top(rel))
+		if own < 0 {
+			t.Errorf("internal/%s is in no layer: enter internal/%s here and in docs/ARCHITECTURE.md", rel, top(rel))
+			return
+		}
 		if isTest {
 			return
 		}
@@ -57,18 +35,47 @@ func TestImportsGoUpwards(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		own := top(filepath.Dir(rel))
 		for _, im := range f.Imports {
-			name := strings.Trim(im.Path.Value, `"`)
-			other, ok := strings.CutPrefix(name, module)
-			if !ok || top(other) == own {
-				continue
-			}
-			if rowOf(t, top(other)) >= rowOf(t, own) {
-				t.Errorf("internal/%s imports internal/%s, which is not in a row above", rel, other)
+			other, ok := strings.CutPrefix(strings.Trim(im.Path.Value, `"`), module)
+			if ok && slices.Index(layers, top(other)) > own {
+				t.Errorf("internal/%s imports internal/%s, whose layer is a later one", rel, other)
 			}
 		}
 	})
+}
+
+// TestArchitectureNamesEveryPackage compares the table of docs/ARCHITECTURE.md
+// with the layers and with the directories in each.
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)/` \\|([^|]*)\\|").FindAllStringSubmatch(string(text), -1) {
+		layer := row[1]
+		order = append(order, layer)
+		var named, found []string
+		for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[2], -1) {
+			named = append(named, m[1])
+		}
+		dirs, err := os.ReadDir(filepath.Join("..", "..", "internal", layer))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, d := range dirs {
+			if d.IsDir() && d.Name() != "testdata" {
+				found = append(found, d.Name())
+			}
+		}
+		slices.Sort(named)
+		if !slices.Equal(named, found) {
+			t.Errorf("docs/ARCHITECTURE.md has in internal/%s\n%v; there are\n%v", layer, named, found)
+		}
+	}
+	if !slices.Equal(order, layers) {
+		t.Errorf("docs/ARCHITECTURE.md has the layers %v; they are %v", order, layers)
+	}
 }
 
 func TestEveryPackageSaysWhatItIs(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/returner"
+	"brine/internal/store/returner"
 )
 
 // TestArchivedOnce: masters that archive the rows of one database at the same

@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/cache"
-	"brine/internal/cache/drivers"
-	"brine/internal/field"
-	"brine/internal/msgpack"
-	"brine/internal/value"
+	"brine/internal/base/field"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+	"brine/internal/store/cache"
+	"brine/internal/store/cache/drivers"
 	"brine/test/servertest"
 )
 

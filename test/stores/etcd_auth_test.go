@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/cache"
-	"brine/internal/cache/drivers"
-	"brine/internal/returner"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+	"brine/internal/store/cache"
+	"brine/internal/store/cache/drivers"
+	"brine/internal/store/returner"
 	"brine/test/servertest"
 )
 

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"brine/internal/remote"
-	"brine/internal/value"
+	"brine/internal/net/remote"
+	"brine/internal/py/value"
 	"brine/test/servertest"
 )
 

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/cache"
-	"brine/internal/job"
-	"brine/internal/migrate"
-	"brine/internal/msgpack"
-	"brine/internal/returner"
-	"brine/internal/value"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+	"brine/internal/store/cache"
+	"brine/internal/store/job"
+	"brine/internal/store/migrate"
+	"brine/internal/store/returner"
 )
 
 const copiedMinions = 30

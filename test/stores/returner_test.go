@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/returner"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+	"brine/internal/store/returner"
 	"brine/test/servertest"
 )
 

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/cache"
-	"brine/internal/cache/drivers"
-	"brine/internal/remote"
-	"brine/internal/returner"
-	"brine/internal/value"
+	"brine/internal/net/remote"
+	"brine/internal/py/value"
+	"brine/internal/store/cache"
+	"brine/internal/store/cache/drivers"
+	"brine/internal/store/returner"
 	"brine/test/servertest"
 )
 

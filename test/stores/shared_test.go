@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/cache"
-	"brine/internal/cache/drivers"
-	"brine/internal/value"
+	"brine/internal/py/value"
+	"brine/internal/store/cache"
+	"brine/internal/store/cache/drivers"
 	"brine/test/daemontest"
 	"brine/test/servertest"
 )

@@ -11,17 +11,17 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"brine/internal/base/log"
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/call/output"
 	"brine/internal/cli/daemon"
 	"brine/internal/cli/frame"
-	"brine/internal/config"
-	"brine/internal/fn"
-	"brine/internal/handshake"
-	"brine/internal/log"
-	"brine/internal/minion"
-	"brine/internal/output"
-	"brine/internal/salt"
-	"brine/internal/value"
-	"brine/internal/yaml"
+	"brine/internal/daemons/config"
+	"brine/internal/daemons/minion"
+	"brine/internal/net/handshake"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 )
 
 type options struct {

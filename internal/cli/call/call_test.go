@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/call/client/clienttest"
 	"brine/internal/cli/frame"
-	"brine/internal/client/clienttest"
 )
 
 const recordings = "../../../testdata/golden/cli"

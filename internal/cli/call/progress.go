@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"brine/internal/cli/frame"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 // progress shows on a terminal which state of a run is at work: one line that

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"brine/internal/cli/frame"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 func TestProgressLine(t *testing.T) {

@@ -19,14 +19,14 @@ import (
 
 	"golang.org/x/term"
 
-	"brine/internal/atomicfile"
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/run"
-	"brine/internal/cluster"
-	"brine/internal/config"
-	"brine/internal/crypt"
-	"brine/internal/master"
-	"brine/internal/salt"
+	"brine/internal/daemons/config"
+	"brine/internal/daemons/master"
+	"brine/internal/ha/cluster"
+	"brine/internal/net/crypt"
 )
 
 var command = frame.Command{

@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"brine/internal/atomicfile"
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/run"
-	"brine/internal/config"
-	"brine/internal/salt"
+	"brine/internal/daemons/config"
 )
 
 // recoveredConf is the file with the voters of a master whose cluster has lost

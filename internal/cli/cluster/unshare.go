@@ -12,13 +12,13 @@ import (
 	"path/filepath"
 	"strings"
 
-	"brine/internal/atomicfile"
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
 	"brine/internal/cli/frame"
-	"brine/internal/cluster"
-	"brine/internal/config"
-	"brine/internal/keystore"
-	"brine/internal/migrate"
-	"brine/internal/salt"
+	"brine/internal/daemons/config"
+	"brine/internal/ha/cluster"
+	"brine/internal/store/keystore"
+	"brine/internal/store/migrate"
 )
 
 // unsharedConf is the file with the options of a master that has left the

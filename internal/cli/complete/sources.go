@@ -7,16 +7,16 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
+	"brine/internal/call/fn"
+	"brine/internal/call/output"
+	"brine/internal/catalogue/runners"
 	"brine/internal/cli/frame"
-	"brine/internal/client"
-	"brine/internal/config"
-	"brine/internal/fn"
-	"brine/internal/keystore"
-	"brine/internal/minion"
-	"brine/internal/output"
-	"brine/internal/runners"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/daemons/config"
+	"brine/internal/daemons/minion"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
 )
 
 // argument completes a word that is no option.

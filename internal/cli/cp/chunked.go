@@ -11,9 +11,9 @@ import (
 	"path"
 	"slices"
 
+	"brine/internal/call/client"
 	"brine/internal/cli/frame"
-	"brine/internal/client"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 // copying is the state of a copy in chunks.

@@ -15,12 +15,12 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/call/client"
+	"brine/internal/call/output"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/session"
-	"brine/internal/client"
-	"brine/internal/config"
-	"brine/internal/output"
-	"brine/internal/value"
+	"brine/internal/daemons/config"
+	"brine/internal/py/value"
 )
 
 var command = frame.Command{

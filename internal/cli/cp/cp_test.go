@@ -12,12 +12,12 @@ import (
 	"sync"
 	"testing"
 
+	"brine/internal/call/client/clienttest"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules/files"
 	"brine/internal/cli/frame"
-	"brine/internal/client/clienttest"
-	"brine/internal/fn"
 	"brine/internal/host"
-	"brine/internal/modules/files"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 const recordings = "../../../testdata/golden/cli"

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"brine/internal/cli/frame"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 // maxWhole bounds the files of one job in bytes, all together: masters and

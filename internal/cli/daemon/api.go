@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"brine/internal/api"
+	"brine/internal/call/client"
 	"brine/internal/cli/frame"
-	"brine/internal/client"
-	"brine/internal/config"
-	"brine/internal/transport"
+	"brine/internal/daemons/api"
+	"brine/internal/daemons/config"
+	"brine/internal/net/transport"
 )
 
 // APIApplet is the entry of salt-api in the table of programs.

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"brine/internal/crypt"
-	"brine/internal/transport"
+	"brine/internal/net/crypt"
+	"brine/internal/net/transport"
 )
 
 // checker looks for what would go wrong at a start, beyond what the

@@ -23,12 +23,12 @@ import (
 	"strings"
 	"syscall"
 
+	"brine/internal/base/log"
+	"brine/internal/base/profile"
+	"brine/internal/base/salt"
 	"brine/internal/cli/frame"
-	"brine/internal/config"
-	"brine/internal/log"
-	"brine/internal/profile"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/daemons/config"
+	"brine/internal/py/value"
 )
 
 // Exit codes that only daemons have.

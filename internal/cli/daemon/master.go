@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"path/filepath"
 
-	"brine/internal/auth"
+	"brine/internal/base/salt"
+	"brine/internal/call/auth"
 	"brine/internal/cli/frame"
-	"brine/internal/config"
-	"brine/internal/master"
-	"brine/internal/salt"
-	"brine/internal/transport/named"
+	"brine/internal/daemons/config"
+	"brine/internal/daemons/master"
+	"brine/internal/net/transport/named"
 )
 
 // MasterApplet is the entry of salt-master in the table of programs.

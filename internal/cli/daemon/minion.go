@@ -6,14 +6,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"brine/internal/call/client"
+	"brine/internal/catalogue/grains"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/session"
-	"brine/internal/client"
-	"brine/internal/config"
-	"brine/internal/grains"
-	"brine/internal/minion"
-	"brine/internal/transport/named"
-	"brine/internal/value"
+	"brine/internal/daemons/config"
+	"brine/internal/daemons/minion"
+	"brine/internal/net/transport/named"
+	"brine/internal/py/value"
 )
 
 // MinionApplet is the entry of salt-minion in the table of programs.

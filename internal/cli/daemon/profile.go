@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"brine/internal/profile"
+	"brine/internal/base/profile"
 )
 
 // serveProfiles gives out profiles of this process, if that is asked for, until

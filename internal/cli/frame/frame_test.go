@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/field"
-	"brine/internal/log"
-	"brine/internal/output"
-	"brine/internal/value"
+	"brine/internal/base/field"
+	"brine/internal/base/log"
+	"brine/internal/call/output"
+	"brine/internal/py/value"
 )
 
 type options struct {

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"syscall"
 
-	"brine/internal/log"
-	"brine/internal/output"
-	"brine/internal/value"
-	"brine/internal/yaml"
+	"brine/internal/base/log"
+	"brine/internal/call/output"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 )
 
 // Config is the option that says where the configuration is.

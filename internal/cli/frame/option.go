@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 // Option is one declared option.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"brine/internal/textedit"
-	"brine/internal/value"
-	"brine/internal/yaml"
+	"brine/internal/base/textedit"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 )
 
 // Command says how a program is called.

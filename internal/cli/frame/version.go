@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 	"strings"
 
-	"brine/internal/salt"
+	"brine/internal/base/salt"
 )
 
 // Version is the version of Brine.

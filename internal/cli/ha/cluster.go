@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
 	"brine/internal/cli/frame"
-	"brine/internal/client"
-	"brine/internal/config"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/daemons/config"
+	"brine/internal/py/value"
 )
 
 // ofCluster returns the configuration of a master of a cluster whose doctor is

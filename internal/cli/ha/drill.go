@@ -14,13 +14,13 @@ import (
 	"syscall"
 	"time"
 
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/tempfleet"
-	"brine/internal/client"
-	"brine/internal/config"
-	"brine/internal/event"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/daemons/config"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 )
 
 type drillOptions struct {

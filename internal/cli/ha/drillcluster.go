@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"brine/internal/call/client"
 	"brine/internal/cli/tempfleet"
-	"brine/internal/client"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 func orWords(words []string) string {

@@ -14,10 +14,10 @@ import (
 	"strings"
 
 	"brine/internal/cli/frame"
-	"brine/internal/config"
-	"brine/internal/crypt"
-	"brine/internal/keystore"
-	"brine/internal/value"
+	"brine/internal/daemons/config"
+	"brine/internal/net/crypt"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
 )
 
 // facts are what is known of one master: values by section and item. A section

@@ -17,8 +17,8 @@ import (
 	"strings"
 
 	"brine/internal/cli/frame"
-	"brine/internal/config"
-	"brine/internal/value"
+	"brine/internal/daemons/config"
+	"brine/internal/py/value"
 )
 
 var command = frame.Command{

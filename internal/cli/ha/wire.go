@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"brine/internal/cli/daemon"
-	"brine/internal/config"
-	"brine/internal/crypt"
-	"brine/internal/minion"
-	"brine/internal/value"
+	"brine/internal/daemons/config"
+	"brine/internal/daemons/minion"
+	"brine/internal/net/crypt"
+	"brine/internal/py/value"
 )
 
 // ofMinion looks at the masters that a minion names, as that minion: with its

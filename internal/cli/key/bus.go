@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"brine/internal/event"
-	"brine/internal/value"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 )
 
 // busTimeout bounds how long telling a master may take, all events together.

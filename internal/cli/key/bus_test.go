@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/event"
-	"brine/internal/value"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 )
 
 // A master that runs hears of every key.

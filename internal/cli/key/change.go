@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"brine/internal/crypt"
-	"brine/internal/keystore"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
 )
 
 // change is one of the actions that alter the state of keys.

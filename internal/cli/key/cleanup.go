@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strconv"
 
-	"brine/internal/keystore"
-	"brine/internal/salt"
+	"brine/internal/base/salt"
+	"brine/internal/store/keystore"
 )
 
 // forget removes the cached data of minions that have no key any more, so

@@ -4,8 +4,8 @@ import (
 	"log/slog"
 	"reflect"
 
-	"brine/internal/config"
-	"brine/internal/field"
+	"brine/internal/base/field"
+	"brine/internal/daemons/config"
 )
 
 // Options are the options of the master's configuration that matter only to

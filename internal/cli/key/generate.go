@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"brine/internal/atomicfile"
-	"brine/internal/crypt"
-	"brine/internal/salt"
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
 )
 
 // genKeys makes a key pair and shows its fingerprint. One that exists is kept.

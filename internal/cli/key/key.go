@@ -18,14 +18,14 @@ import (
 	"os/user"
 	"strings"
 
+	"brine/internal/base/log"
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
+	"brine/internal/call/output"
 	"brine/internal/cli/frame"
-	"brine/internal/client"
-	"brine/internal/config"
-	"brine/internal/keystore"
-	"brine/internal/log"
-	"brine/internal/output"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/daemons/config"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
 )
 
 var command = frame.Command{

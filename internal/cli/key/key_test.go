@@ -14,8 +14,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"brine/internal/cli/frame"
-	"brine/internal/crypt"
-	"brine/internal/keystore"
+	"brine/internal/net/crypt"
+	"brine/internal/store/keystore"
 )
 
 // recorded is one recording of Salt's salt-key.

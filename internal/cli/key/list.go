@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 
-	"brine/internal/crypt"
-	"brine/internal/keystore"
-	"brine/internal/target"
-	"brine/internal/value"
+	"brine/internal/base/target"
+	"brine/internal/net/crypt"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
 )
 
 // states are in the order in which Salt walks through its folders.

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/session"
-	"brine/internal/client"
-	"brine/internal/keystore"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
 )
 
 // remote does what is asked for by the wheel functions of a master that runs,

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"brine/internal/atomicfile"
+	"brine/internal/base/atomicfile"
 	"brine/internal/cli/frame"
 )
 

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/salt"
+	"brine/internal/call/output"
 	"brine/internal/cli/frame"
-	"brine/internal/config"
-	"brine/internal/migrate"
-	"brine/internal/output"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/daemons/config"
+	"brine/internal/py/value"
+	"brine/internal/store/migrate"
 )
 
 var command = frame.Command{

@@ -7,13 +7,13 @@ import (
 	"iter"
 	"time"
 
-	"brine/internal/client"
-	"brine/internal/event"
-	"brine/internal/fn"
-	"brine/internal/output"
-	"brine/internal/runners"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
+	"brine/internal/call/fn"
+	"brine/internal/call/output"
+	"brine/internal/catalogue/runners"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
 )
 
 // redial is the pause between two attempts to reach a master that went away.

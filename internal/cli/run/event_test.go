@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/client/clienttest"
-	"brine/internal/value"
+	"brine/internal/call/client/clienttest"
+	"brine/internal/py/value"
 )
 
 // watching runs salt-run and fires an event until it ends.

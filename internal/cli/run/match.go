@@ -3,7 +3,7 @@ package run
 import (
 	"strings"
 
-	"brine/internal/target"
+	"brine/internal/base/target"
 )
 
 // means reports whether a word of the user means a function: all functions do

@@ -3,12 +3,12 @@ package run
 import (
 	"context"
 
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
+	"brine/internal/call/fn"
 	"brine/internal/cli/daemon"
-	"brine/internal/client"
-	"brine/internal/fn"
-	"brine/internal/master"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/daemons/master"
+	"brine/internal/py/value"
 )
 
 // call has the master run a function. While no master runs on this machine, a

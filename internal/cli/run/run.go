@@ -12,14 +12,14 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
+	"brine/internal/call/fn"
+	"brine/internal/call/output"
+	"brine/internal/catalogue/runners"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/session"
-	"brine/internal/client"
-	"brine/internal/fn"
-	"brine/internal/output"
-	"brine/internal/runners"
-	"brine/internal/salt"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 var command = frame.Command{

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"brine/internal/call/client/clienttest"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/runners"
 	"brine/internal/cli/frame"
-	"brine/internal/client/clienttest"
-	"brine/internal/fn"
-	"brine/internal/runners"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 const recordings = "../../../testdata/golden/cli"

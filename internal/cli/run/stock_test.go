@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/client/clienttest"
+	"brine/internal/call/client/clienttest"
 )
 
 // TestStockMaster has Salt's own master run its runners.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/client/clienttest"
+	"brine/internal/call/client/clienttest"
 )
 
 // TestStrictExit compares Salt's exit codes with those of --strict-exit.

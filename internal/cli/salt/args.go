@@ -4,10 +4,10 @@ import (
 	"errors"
 	"strings"
 
+	"brine/internal/call/fn"
 	"brine/internal/cli/frame"
-	"brine/internal/fn"
-	"brine/internal/value"
-	"brine/internal/yaml"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 )
 
 // call is what the arguments ask for.

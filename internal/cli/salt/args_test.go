@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/client/clienttest"
-	"brine/internal/value"
+	"brine/internal/call/client/clienttest"
+	"brine/internal/py/value"
 )
 
 // TestRequest shows what the master is sent.

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"brine/internal/call/client"
+	"brine/internal/call/output"
 	"brine/internal/cli/frame"
-	"brine/internal/client"
-	"brine/internal/output"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 // textBadBatch is what users read who give a bad size.

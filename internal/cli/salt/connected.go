@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"brine/internal/cache"
-	"brine/internal/value"
+	"brine/internal/py/value"
+	"brine/internal/store/cache"
 )
 
 // notConnected reports whether a minion that did not return is not even

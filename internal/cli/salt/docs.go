@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"brine/internal/client"
-	"brine/internal/output"
-	"brine/internal/value"
+	"brine/internal/call/client"
+	"brine/internal/call/output"
+	"brine/internal/py/value"
 )
 
 // addDocs collects the documentation that a minion returned; what another

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/call/client"
+	"brine/internal/call/output"
 	"brine/internal/cli/frame"
-	"brine/internal/client"
-	"brine/internal/output"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 // job is the job that the command line asks for.

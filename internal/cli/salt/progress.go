@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/call/client"
 	"brine/internal/cli/frame"
-	"brine/internal/client"
 )
 
 // progressAfter is how long a job takes at least of which a terminal shows how

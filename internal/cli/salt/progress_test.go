@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/call/client"
 	"brine/internal/cli/frame"
-	"brine/internal/client"
 )
 
 func TestProgressText(t *testing.T) {

@@ -8,15 +8,15 @@ import (
 	"fmt"
 	"net/netip"
 
+	"brine/internal/base/salt"
+	"brine/internal/base/target"
+	"brine/internal/call/client"
+	"brine/internal/call/output"
 	"brine/internal/cli/frame"
 	"brine/internal/cli/session"
-	"brine/internal/client"
-	"brine/internal/config"
-	"brine/internal/output"
-	"brine/internal/salt"
-	"brine/internal/target"
-	"brine/internal/value"
-	"brine/internal/yaml"
+	"brine/internal/daemons/config"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 )
 
 var command = frame.Command{

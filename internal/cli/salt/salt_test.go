@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/call/client/clienttest"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules/core"
 	"brine/internal/cli/frame"
-	"brine/internal/client/clienttest"
-	"brine/internal/fn"
-	"brine/internal/modules/core"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 const recordings = "../../../testdata/golden/cli"

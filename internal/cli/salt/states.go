@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"brine/internal/client"
-	"brine/internal/value"
+	"brine/internal/call/client"
+	"brine/internal/py/value"
 )
 
 // lostContact is the state of a minion that had a job and does not answer the

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/client/clienttest"
+	"brine/internal/call/client/clienttest"
 )
 
 // TestStockMaster commands Salt's own master and minion.

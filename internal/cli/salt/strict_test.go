@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"brine/internal/client/clienttest"
+	"brine/internal/call/client/clienttest"
 )
 
 // TestStrictExit compares Salt's exit codes with those of --strict-exit.

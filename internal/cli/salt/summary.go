@@ -5,7 +5,7 @@ import (
 	"io"
 	"strings"
 
-	"brine/internal/client"
+	"brine/internal/call/client"
 )
 
 // summary counts what became of a job.

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"brine/internal/cache"
-	"brine/internal/keystore"
-	"brine/internal/output"
-	"brine/internal/target"
-	"brine/internal/value"
+	"brine/internal/base/target"
+	"brine/internal/call/output"
+	"brine/internal/py/value"
+	"brine/internal/store/cache"
+	"brine/internal/store/keystore"
 )
 
 type targeting struct {

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/term"
 
-	"brine/internal/auth"
-	"brine/internal/value"
+	"brine/internal/call/auth"
+	"brine/internal/py/value"
 )
 
 type tokenOptions struct {

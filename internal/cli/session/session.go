@@ -8,13 +8,13 @@ import (
 	"errors"
 	"log/slog"
 
+	"brine/internal/base/log"
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
+	"brine/internal/call/output"
 	"brine/internal/cli/frame"
-	"brine/internal/client"
-	"brine/internal/config"
-	"brine/internal/log"
-	"brine/internal/output"
-	"brine/internal/salt"
-	"brine/internal/transport"
+	"brine/internal/daemons/config"
+	"brine/internal/net/transport"
 )
 
 // Options are the command line options that both programs have.

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"brine/internal/call/client"
+	"brine/internal/call/client/clienttest"
+	"brine/internal/call/output"
 	"brine/internal/cli/frame"
-	"brine/internal/client"
-	"brine/internal/client/clienttest"
-	"brine/internal/output"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 var command = frame.Command{Name: "salt-test"}

@@ -6,10 +6,10 @@ import (
 	"context"
 	"os"
 
+	"brine/internal/base/log"
 	"brine/internal/cli/frame"
-	"brine/internal/cluster"
-	"brine/internal/config"
-	"brine/internal/log"
+	"brine/internal/daemons/config"
+	"brine/internal/ha/cluster"
 )
 
 var command = frame.Command{

@@ -23,10 +23,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"brine/internal/atomicfile"
+	"brine/internal/base/atomicfile"
 	"brine/internal/host"
 	"brine/internal/host/account"
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 // NormalizeMode returns a mode as a text of at least four digits: "" for

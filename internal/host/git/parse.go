@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"brine/internal/value"
+	"brine/internal/py/value"
 )
 
 // Refs reads lines of a hash and a name, as of ls-remote: names to hashes.

@@ -17,8 +17,8 @@ import (
 	"strconv"
 	"strings"
 
-	"brine/internal/atomicfile"
-	"brine/internal/value"
+	"brine/internal/base/atomicfile"
+	"brine/internal/py/value"
 )
 
 // maxFile is the size of the largest file that is read, in bytes.

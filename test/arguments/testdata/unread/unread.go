@@ -5,7 +5,7 @@ package unread
 import (
 	"context"
 
-	"brine/internal/fn"
+	"brine/internal/call/fn"
 )
 
 type shared struct {

@@ -1,0 +1,73 @@
+package target
+
+import (
+	"regexp"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/py/pyre"
+)
+
+// pattern is a regular expression of a target, which must fit at the start of
+// a text.
+type pattern interface {
+	match(text string) verdict
+}
+
+// newPattern compiles a regular expression. One with look-around, or with
+// anything else that Go's engine lacks, is left to the backtracking engine,
+// whose searches take their time from budget.
+func newPattern(expr string, budget *Budget) (pattern, error) {
+	re, err := CompileRegexp(expr)
+	if err == nil {
+		return linear{re}, nil
+	}
+	if len(expr) > MaxRegexp {
+		return nil, err
+	}
+	b, fault := pyre.CompileWithin(expr, 0, budget.whole)
+	if fault != nil {
+		return nil, err
+	}
+	return &backtracking{re: b, budget: budget}, nil
+}
+
+type linear struct{ re *regexp.Regexp }
+
+func (p linear) match(text string) verdict { return verdictOf(p.re.MatchString(text)) }
+
+// DefaultBudget is the search time of a target that an operator gives.
+const DefaultBudget = 5 * time.Second
+
+// Budget bounds the time that all backtracking searches of one target may
+// take together, so that a target cannot stop a master.
+type Budget struct {
+	whole time.Duration
+	left  atomic.Int64 // nanoseconds
+}
+
+// NewBudget returns a budget of d, wall time.
+func NewBudget(d time.Duration) *Budget {
+	b := &Budget{whole: d}
+	b.left.Store(int64(d))
+	return b
+}
+
+type backtracking struct {
+	re     *pyre.Regexp
+	budget *Budget
+}
+
+// match returns unknown if the search would exceed the budget.
+func (p *backtracking) match(text string) verdict {
+	if p.budget.left.Load() <= 0 {
+		return unknown
+	}
+	begin := time.Now()
+	m, err := p.re.Match(text)
+	p.budget.left.Add(-int64(time.Since(begin)))
+	if err != nil {
+		return unknown
+	}
+	return verdictOf(m != nil)
+}

@@ -1,0 +1,154 @@
+// Package acl decides whether somebody may have functions run, by lists in
+// the form in which Salt's options peer, peer_run, publisher_acl and
+// external_auth have them. It knows who asks only by the list that it is
+// given; it reads no file and asks no daemon.
+//
+// An entry of a list is a text, which is a regular expression for functions
+// that may run anywhere, or a map of one target to conditions:
+//
+//   - test.*
+//   - 'web*':
+//   - pkg.list_pkgs
+//   - cmd.run:
+//     args: ['uptime', null]
+//     kwargs: {cwd: /tmp}
+//
+// Expressions are Python's and must fit from the start of a text on, but need
+// not reach its end, as Salt has it: "test.ping" allows test.ping_all too. An
+// expression or entry that cannot be understood allows nothing.
+package acl
+
+import (
+	"brine/internal/base/target"
+	"brine/internal/py/value"
+)
+
+// Call is one function with the arguments it is to get.
+type Call struct {
+	Fun    string
+	Args   []any
+	Kwargs *value.Dict
+}
+
+// Lists collects the entries of all lists in a map of regular expressions for
+// names to lists, whose expression fits name.
+func Lists(m *value.Dict, name string) []any {
+	var all []any
+	for k, v := range m.All() {
+		if expr, ok := k.(string); ok && fits(expr, name) {
+			if l, ok := v.(*value.List); ok {
+				all = append(all, l.Items...)
+			}
+		}
+	}
+	return all
+}
+
+// Allowed reports whether a list allows all of the calls, of which there must
+// be one at least. covers says whether all minions that the calls are for
+// belong to a target of type compound; it may be nil where there are none.
+//
+// Salt lets several functions pass in one request as soon as one is allowed.
+// That is a hole, so here each must be.
+func Allowed(list []any, calls []Call, covers func(target string) bool) bool {
+	for _, c := range calls {
+		if !allowed(list, c, covers) {
+			return false
+		}
+	}
+	return len(calls) > 0
+}
+
+func allowed(list []any, c Call, covers func(string) bool) bool {
+	for _, entry := range list {
+		switch e := entry.(type) {
+		case string:
+			if fits(e, c.Fun) {
+				return true
+			}
+		case *value.Dict:
+			tgt, conditions, ok := only(e)
+			if ok && covers != nil && covers(tgt) && c.fulfils(conditions) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fulfils checks the function and its arguments against conditions, one or a
+// list.
+func (c Call) fulfils(conditions any) bool {
+	for _, cond := range several(conditions) {
+		switch x := cond.(type) {
+		case string:
+			if fits(x, c.Fun) {
+				return true
+			}
+		case *value.Dict:
+			if expr, args, ok := only(x); ok && fits(expr, c.Fun) && c.argsFulfil(args) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (c Call) argsFulfil(conditions any) bool {
+	for _, cond := range several(conditions) {
+		if d, ok := cond.(*value.Dict); ok && c.positional(d.List("args")) && c.keywords(d.Dict("kwargs")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c Call) positional(want []any) bool {
+	for i, w := range want {
+		if i >= len(c.Args) || !suits(w, c.Args[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c Call) keywords(want *value.Dict) bool {
+	for k, w := range want.All() {
+		have, ok := c.Kwargs.Get(k)
+		if !ok || !suits(w, have) {
+			return false
+		}
+	}
+	return true
+}
+
+// suits compares an argument with its expression; None takes any.
+func suits(want, have any) bool {
+	if want == nil {
+		return true
+	}
+	expr, ok := want.(string)
+	return ok && fits(expr, value.Str(have))
+}
+
+func several(v any) []any {
+	if l, ok := v.(*value.List); ok {
+		return l.Items
+	}
+	return []any{v}
+}
+
+// only returns the single entry of a map.
+func only(d *value.Dict) (key string, v any, ok bool) {
+	if d.Len() != 1 {
+		return "", nil, false
+	}
+	k, v := d.Entry(0)
+	key, ok = k.(string)
+	return key, v, ok
+}
+
+func fits(expr, text string) bool {
+	re, err := target.CompileRegexp(expr)
+	return err == nil && re.MatchString(text)
+}

@@ -1,0 +1,126 @@
+// Package audit keeps a record of who asked a master for what, and what came
+// of it: a line of JSON each, in a file that is turned over when it is large.
+// Arguments are not kept, since they may be secrets.
+//
+// A record is a map with time (UTC), user, auth (user, token, eauth or
+// reactor), from (not for the reactor), cmd, fun, tgt, result and, of a job,
+// jid.
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+
+	"brine/internal/py/json"
+	"brine/internal/py/value"
+)
+
+// maxSize is when a file is turned over, in bytes; one old one is kept.
+const maxSize = 16 << 20
+
+// Log is the record. It may be used by many goroutines.
+type Log struct {
+	path string
+
+	mu   sync.Mutex
+	f    *os.File
+	size int64
+	max  int64
+}
+
+// Open opens the record at path or begins it.
+func Open(path string) (*Log, error) {
+	l := &Log{path: path, max: maxSize}
+	return l, l.open()
+}
+
+func (l *Log) open() error {
+	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot open the record of who asked for what: %w", err)
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return err
+	}
+	l.f, l.size = f, fi.Size()
+	last := make([]byte, 1)
+	if l.size == 0 {
+		return nil
+	}
+	if _, err := f.ReadAt(last, l.size-1); err != nil || last[0] != '\n' {
+		f.WriteString("\n") // a crash cut a line off, which must not take the next one along
+	}
+	return nil
+}
+
+// Add appends a record.
+func (l *Log) Add(d *value.Dict) error {
+	text, err := json.Dump(d, json.Format{ASCII: true})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return os.ErrClosed
+	}
+	if l.size+int64(len(text)) >= l.max {
+		l.f.Close()
+		l.f = nil
+		if err := os.Rename(l.path, l.path+".1"); err != nil {
+			return errors.Join(err, l.open())
+		}
+		if err := l.open(); err != nil {
+			return err
+		}
+	}
+	n, err := l.f.WriteString(text + "\n")
+	l.size += int64(n)
+	return err
+}
+
+// Recent returns up to limit records that keep lets through, the newest first.
+// A line that cannot be read, as after a crash, is left out.
+func (l *Log) Recent(limit int, keep func(*value.Dict) bool) ([]*value.Dict, error) {
+	var out []*value.Dict
+	for _, path := range []string{l.path, l.path + ".1"} {
+		b, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for text := strings.TrimSuffix(string(b), "\n"); text != "" && len(out) < limit; {
+			line := text
+			if i := strings.LastIndexByte(text, '\n'); i >= 0 {
+				text, line = text[:i], text[i+1:]
+			} else {
+				text = ""
+			}
+			v, err := json.Load(line)
+			if d, ok := v.(*value.Dict); err == nil && ok && keep(d) {
+				out = append(out, d)
+			}
+		}
+	}
+	return out, nil
+}
+
+// Close ends the writing.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.f == nil {
+		return nil
+	}
+	err := l.f.Close()
+	l.f = nil
+	return err
+}

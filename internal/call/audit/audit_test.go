@@ -1,0 +1,78 @@
+package audit
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"brine/internal/py/value"
+)
+
+func all(*value.Dict) bool { return true }
+
+func TestRecent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit")
+	l, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.max = 1000
+	for i := range 100 {
+		if err := l.Add(value.DictOf("user", fmt.Sprintf("u%d", i%2), "n", i, "fun", "a\nb\u00f6")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	show := func(limit int, keep func(*value.Dict) bool) string {
+		list, err := l.Recent(limit, keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ns []string
+		for _, d := range list {
+			ns = append(ns, fmt.Sprint(d.Int("n")))
+		}
+		return strings.Join(ns, " ")
+	}
+	if got := show(3, all); got != "99 98 97" {
+		t.Error(got)
+	}
+	if got := show(2, func(d *value.Dict) bool { return d.Str("user") == "u0" }); got != "98 96" {
+		t.Error(got)
+	}
+	if got := show(1000, all); strings.HasSuffix(got, " 0") || len(got) < 30 {
+		t.Errorf("old files are not dropped, or too soon: %s", got)
+	}
+	for _, p := range []string{path, path + ".1"} {
+		if fi, err := os.Stat(p); err != nil || fi.Mode().Perm() != 0o600 || fi.Size() > 1000 {
+			t.Errorf("%s: %v %v", p, fi, err)
+		}
+	}
+	// What a crash cut off does not hide the rest.
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.WriteString(`{"n": 9`)
+	f.Close()
+	if got := show(1, all); got != "99" {
+		t.Error(got)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l.Add(value.DictOf("n", 1)) == nil {
+		t.Error("written after the end")
+	}
+	if l, err = Open(path); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.Add(value.DictOf("n", 100)); err != nil {
+		t.Fatal(err)
+	}
+	if got := show(2, all); got != "100 99" {
+		t.Errorf("after a restart: %s", got)
+	}
+}

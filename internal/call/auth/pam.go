@@ -1,0 +1,80 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/base/salt"
+	"brine/internal/host"
+	"brine/internal/host/account"
+	"brine/internal/py/value"
+)
+
+// pam asks the machine's PAM, by the program brine-pam: the others have no C
+// library (docs/adr/0008).
+type pam struct {
+	helper, service string
+	machine         *host.Machine
+}
+
+// pamHelper is the program's name beside ours.
+const pamHelper = "brine-pam"
+
+func newPAM(_ *value.Dict, o *Options) (System, error) {
+	p := &pam{helper: o.PAMHelper, service: o.PAMService, machine: &host.Machine{}}
+	if p.helper == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		if self, err = filepath.EvalSymlinks(self); err != nil {
+			return nil, err
+		}
+		p.helper = filepath.Join(filepath.Dir(self), pamHelper)
+	}
+	fi, err := os.Stat(p.helper)
+	if err != nil {
+		return nil, salt.Errorf(salt.Invalid, "the program that asks PAM is not there: %w; make it with `make pam` or set auth.pam.helper", err)
+	}
+	if !fi.Mode().IsRegular() || fi.Mode().Perm()&0o022 != 0 {
+		return nil, salt.Errorf(salt.Invalid, "%s must be a file that only its owner can write: it sees passwords", p.helper)
+	}
+	if p.service == "" || strings.ContainsAny(p.service, "/\x00") {
+		return nil, salt.Errorf(salt.Invalid, "auth.pam.service %q is no name of a service", p.service)
+	}
+	return p, nil
+}
+
+// Authenticate implements System.
+func (p *pam) Authenticate(ctx context.Context, c Credentials) (Vouched, error) {
+	if strings.ContainsRune(c.Name, 0) || strings.ContainsRune(c.Password, 0) {
+		return Vouched{}, ErrRefused
+	}
+	cmd := exec.CommandContext(ctx, p.helper)
+	cmd.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Dir = "/"
+	cmd.Stdin = strings.NewReader(p.service + "\x00" + c.Name + "\x00" + c.Password + "\x00")
+	err := cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return Vouched{Groups: p.groups(ctx, c.Name)}, nil
+	case errors.As(err, &exit) && exit.ExitCode() == 1:
+		return Vouched{}, ErrRefused
+	}
+	return Vouched{}, fmt.Errorf("cannot ask PAM: %s: %w", p.helper, err)
+}
+
+// groups are those of the machine that a user is in.
+func (p *pam) groups(ctx context.Context, name string) []string {
+	u, ok := account.ByName(ctx, p.machine, name)
+	if !ok {
+		return nil
+	}
+	return account.ReadMemberships(ctx, p.machine).Of(ctx, name, u.GID)
+}

@@ -1,0 +1,53 @@
+package auth
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+// pki takes a certificate for the password: it must be of the authority in
+// ca_file, valid now, and its common name that of the user. Salt checks no
+// more than that; a certificate says nothing of who holds its key, so whoever
+// has seen it can use it.
+type pki struct{ caFile string }
+
+func newPKI(conf *value.Dict, _ *Options) (System, error) {
+	path := conf.Str("ca_file")
+	if path == "" {
+		path = conf.Str("^ca_file")
+	}
+	if path == "" {
+		return nil, salt.Errorf(salt.Invalid, "ca_file is missing: the certificate of the authority")
+	}
+	return pki{path}, nil
+}
+
+// Authenticate implements System.
+func (p pki) Authenticate(_ context.Context, c Credentials) (Vouched, error) {
+	b, err := os.ReadFile(p.caFile)
+	if err != nil {
+		return Vouched{}, fmt.Errorf("cannot read the certificate of the authority: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(b) {
+		return Vouched{}, salt.Errorf(salt.Invalid, "%s holds no certificate", p.caFile)
+	}
+	block, _ := pem.Decode([]byte(c.Password))
+	if block == nil || block.Type != "CERTIFICATE" {
+		return Vouched{}, ErrRefused
+	}
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil || cert.Subject.CommonName != c.Name {
+		return Vouched{}, ErrRefused
+	}
+	if _, err := cert.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		return Vouched{}, ErrRefused
+	}
+	return Vouched{}, nil
+}

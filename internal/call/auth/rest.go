@@ -1,0 +1,71 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/json"
+	"brine/internal/py/value"
+)
+
+// rest asks an HTTP server, which answers 200 to a right password, with a list
+// of rights or nothing.
+type rest struct {
+	url    string
+	client *http.Client
+}
+
+func newREST(conf *value.Dict, _ *Options) (System, error) {
+	u, err := url.Parse(conf.Str("^url"))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, salt.Errorf(salt.Invalid, "^url must be the http or https address to ask")
+	}
+	return &rest{url: u.String(), client: &http.Client{
+		// The password is for this address and no other.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// maxRights bounds the answer in bytes.
+const maxRights = 1 << 20
+
+// Authenticate implements System.
+func (r *rest) Authenticate(ctx context.Context, c Credentials) (Vouched, error) {
+	form := url.Values{"username": {c.Name}, "password": {c.Password}}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.url, strings.NewReader(form.Encode()))
+	if err != nil {
+		return Vouched{}, err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return Vouched{}, fmt.Errorf("cannot ask: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return Vouched{}, ErrRefused
+	}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxRights+1))
+	if err != nil || len(b) > maxRights {
+		return Vouched{}, fmt.Errorf("cannot read the answer, or it is larger than %d bytes: %w", maxRights, err)
+	}
+	if strings.TrimSpace(string(b)) == "" {
+		return Vouched{}, nil
+	}
+	v, err := json.Load(string(b))
+	if err != nil {
+		return Vouched{}, salt.Errorf(salt.Invalid, "the answer is no JSON: %w", err)
+	}
+	switch x := v.(type) {
+	case nil:
+		return Vouched{}, nil
+	case *value.List:
+		return Vouched{Entries: x.Items}, nil
+	}
+	return Vouched{}, salt.Errorf(salt.Invalid, "the answer must be a list of rights or nothing, and is %s", value.TypeName(v))
+}

@@ -1,0 +1,293 @@
+// Package client commands a master: it publishes jobs, collects what minions
+// return, and runs runners. It speaks as Salt's own command line does, so the
+// master may be Brine's or Salt's.
+//
+// A Client knows no sockets. It sends requests to a Master and reads the
+// events of a Bus; Local makes both for a master on this machine, a master
+// that runs runners passes itself. Who must have returned, when to ask whether
+// a job still runs and when to stop is decided here, by Salt's rules:
+//
+//   - wait Timeout for returns, then ask all that are missing whether they
+//     still run the job (saltutil.find_job);
+//   - wait GatherJobTimeout for answers. A minion that runs the job gets
+//     another Timeout, and a further round of questions follows;
+//   - stop when all have returned, or when nobody said that it runs the job
+//     and the time of every missing minion is over.
+//
+// A master with syndics below (OrderMasters) learns late who is addressed, so
+// even a complete set of returns ends the waiting only after SyndicWait.
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+// Options are the settings of a master that matter to those who command it.
+type Options struct {
+	Timeout          time.Duration `salt:"timeout" default:"5" doc:"seconds that commands wait for minions" change:"live"`
+	GatherJobTimeout time.Duration `salt:"gather_job_timeout" default:"10" doc:"seconds that commands wait for the answer whether a job is still running" change:"live"`
+	GatherJobGrace   time.Duration `salt:"gather_job_grace" default:"1" doc:"seconds that commands still wait for returns under way once every missing minion has said that it does not run the job; 0 waits for the whole gather_job_timeout, as Salt does (Brine only)" change:"live"`
+	SyndicWait       time.Duration `salt:"syndic_wait" default:"5" doc:"seconds that commands wait for syndics to tell of their minions" change:"live"`
+	OrderMasters     bool          `salt:"order_masters" default:"false" doc:"this master has syndics below it" change:"restart"`
+	ExtJobCache      string        `salt:"ext_job_cache" default:"" doc:"returner that minions send every return to as well" change:"live"`
+	Nodegroups       *value.Dict   `salt:"nodegroups" default:"null" doc:"named targets" change:"live"`
+}
+
+// Master answers requests in clear. The reply is whatever the master sent: a
+// dict, mostly.
+type Master interface {
+	// Request sends one request. A load that holds "key" and "user" gets
+	// those of the caller.
+	Request(ctx context.Context, load *value.Dict) (any, error)
+}
+
+// Events is an open subscription.
+type Events interface {
+	// Next returns the next event. It fails with the error of ctx, after which
+	// it may be called again, or else because the events have ended for good.
+	Next(ctx context.Context) (*event.Event, error)
+	Close() error
+}
+
+// Bus is where a master's events are.
+type Bus interface {
+	// Subscribe returns the events that are fired after it has returned and
+	// whose tags begin with one of the prefixes.
+	Subscribe(ctx context.Context, prefixes ...string) (Events, error)
+}
+
+// Client commands one master. It may be used by many goroutines.
+type Client struct {
+	o      Options
+	conf   string // the file that nodegroups are missing in
+	master Master
+	bus    Bus
+	creds  *value.Dict // of an external authentication, or nil
+	log    *slog.Logger
+}
+
+// New returns a client. confFile is the name of the configuration for error
+// texts.
+func New(o Options, confFile string, m Master, b Bus, log *slog.Logger) *Client {
+	return &Client{o: o, conf: confFile, master: m, bus: b, log: log.With("component", "client")}
+}
+
+// As returns a client that shows the master these credentials: eauth with
+// username and password, or token.
+func (c *Client) As(creds *value.Dict) *Client {
+	other := *c
+	other.creds = creds
+	return &other
+}
+
+// Options returns what the client was made with.
+func (c *Client) Options() Options { return c.o }
+
+// Job is what minions are to do. Zero fields mean Salt's defaults.
+type Job struct {
+	// Target is text, or a list for the type list.
+	Target any
+	// Type is the target's type; "" means glob.
+	Type string
+	// Fun is the function's name, or a list of names with Arg a list of lists.
+	Fun any
+	Arg *value.List
+	// Ret names returners for the minions to use, separated by commas.
+	Ret string
+	// JID is the job id to use; "" lets the master choose.
+	JID string
+	// Kwargs are what the master and minions are told beside: delimiter,
+	// metadata, ret_config, show_timeout and the like. May be nil.
+	Kwargs *value.Dict
+	// Timeout and GatherTimeout replace those of the Options unless 0.
+	Timeout, GatherTimeout time.Duration
+	// StillRunning, if set, is told of a minion that says it runs the job yet.
+	StillRunning func(id string)
+	// Told, if set, is told what has become of the job on a minion: Delivered
+	// or Started. Masters of Salt say nothing of it.
+	Told func(jid, id, state string)
+}
+
+// Published is a job that has been sent.
+type Published struct {
+	JID string
+	// Minions are those expected to return, Missing those that were named but
+	// are not known to the master.
+	Minions, Missing []string
+}
+
+// Publish sends a job and does not wait for it. Errors are those of Start.
+func (c *Client) Publish(ctx context.Context, j Job) (Published, error) {
+	load, err := c.load(&j)
+	if err != nil {
+		return Published{}, err
+	}
+	reply, err := c.request(ctx, load, c.timeout(&j))
+	if err != nil {
+		return Published{}, err
+	}
+	return c.published(reply)
+}
+
+// Start subscribes to events, sends a job and returns what collects its
+// returns; Close must be called. It fails with ErrNoMatch, *Refused, or an
+// error of kind Unavailable, Timeout or Invalid.
+func (c *Client) Start(ctx context.Context, j Job) (*Running, error) {
+	events, err := c.jobEvents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.startOn(ctx, events, j)
+	if err != nil {
+		events.Close()
+	}
+	return r, err
+}
+
+// startOn sends a job whose events will be among those given.
+func (c *Client) startOn(ctx context.Context, events Events, j Job) (*Running, error) {
+	p, err := c.Publish(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	return &Running{Published: p, c: c, job: j, events: events, wait: c.newWait(p, &j, time.Now())}, nil
+}
+
+// jobEvents subscribes to all that concerns jobs.
+func (c *Client) jobEvents(ctx context.Context) (Events, error) {
+	prefixes := []string{"salt/job/"}
+	if c.o.OrderMasters {
+		prefixes = append(prefixes, "syndic/")
+	}
+	return c.subscribe(ctx, prefixes...)
+}
+
+// Call starts a job and returns all results. Minions that did not return are
+// among them.
+func (c *Client) Call(ctx context.Context, j Job) (Published, []Result, error) {
+	run, err := c.Start(ctx, j)
+	if err != nil {
+		return Published{}, nil, err
+	}
+	defer run.Close()
+	results := make([]Result, 0, len(run.Minions))
+	for r, err := range run.Results(ctx) {
+		if err != nil {
+			return run.Published, results, err
+		}
+		results = append(results, r)
+	}
+	return run.Published, results, nil
+}
+
+func (c *Client) subscribe(ctx context.Context, prefixes ...string) (Events, error) {
+	events, err := c.bus.Subscribe(ctx, prefixes...)
+	if err == nil || ctx.Err() != nil {
+		return events, err
+	}
+	if errors.As(err, new(*NoAccess)) {
+		return nil, &salt.Error{Kind: salt.Unavailable, Err: err}
+	}
+	c.log.Debug("cannot subscribe to events", "err", err)
+	return nil, &salt.Error{Kind: salt.Unavailable, Err: unreachable{err}}
+}
+
+// request sends a load and gives up after some multiple of timeout: the
+// master may be busy with other commands.
+func (c *Client) request(ctx context.Context, load *value.Dict, timeout time.Duration) (any, error) {
+	limited, cancel := context.WithTimeout(ctx, max(3*timeout, minRequest))
+	defer cancel()
+	reply, err := c.master.Request(limited, load)
+	switch {
+	case err == nil:
+		return reply, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case limited.Err() != nil:
+		return nil, &salt.Error{Kind: salt.Timeout, Err: timedOut{err}}
+	case errors.As(err, new(keyError)):
+		return nil, err
+	}
+	c.log.Debug("a request failed", "cmd", load.Str("cmd"), "err", err)
+	return nil, &salt.Error{Kind: salt.Unavailable, Err: unreachable{err}}
+}
+
+// minRequest is the least time for a request.
+const minRequest = 15 * time.Second
+
+func (c *Client) timeout(j *Job) time.Duration {
+	if j.Timeout > 0 {
+		return j.Timeout
+	}
+	return c.o.Timeout
+}
+
+// load builds the request to publish, in the order in which Salt builds it.
+func (c *Client) load(j *Job) (*value.Dict, error) {
+	typ, tgt, err := c.expandTarget(j.Type, j.Target)
+	if err != nil {
+		return nil, err
+	}
+	ret := j.Ret
+	if ext := c.o.ExtJobCache; ext != "" {
+		if ret != "" {
+			ret += ","
+		}
+		ret += ext
+	}
+	arg := j.Arg
+	if arg == nil {
+		arg = &value.List{}
+	}
+	load := value.DictOf("cmd", "publish", "tgt", tgt, "fun", j.Fun, "arg", arg, "key", "",
+		"tgt_type", typ, "ret", ret, "jid", j.JID)
+	if j.Kwargs.Len()+c.creds.Len() > 0 {
+		kwargs := j.Kwargs.Clone()
+		kwargs.Update(c.creds)
+		load.Set("kwargs", kwargs)
+	}
+	load.Set("user", "")
+	if c.creds != nil {
+		load.Delete("key") // whoever shows credentials is judged by them alone
+		load.Set("user", c.creds.Str("username"))
+	}
+	if c.o.OrderMasters {
+		load.Set("to", int64(c.timeout(j)/time.Second))
+	}
+	return load, nil
+}
+
+// published reads the reply to a publish request.
+func (c *Client) published(reply any) (Published, error) {
+	d, err := checkReply(reply)
+	if err != nil {
+		return Published{}, err
+	}
+	load := d.Dict("load")
+	p := Published{JID: load.Str("jid"), Minions: texts(load.List("minions")), Missing: texts(load.List("missing"))}
+	if p.JID == "" || len(p.Minions) == 0 && !c.o.OrderMasters {
+		c.log.Debug("no minions matched", "reason", load.Str("error"))
+		return Published{}, ErrNoMatch
+	}
+	if !salt.ValidJID(p.JID) {
+		return Published{}, salt.Errorf(salt.Internal, "the master answered with %s, which is no job id", value.Repr(load.At("jid")))
+	}
+	return p, nil
+}
+
+func texts(items []any) []string {
+	out := make([]string, 0, len(items))
+	for _, it := range items {
+		if s, ok := it.(string); ok {
+			out = append(out, s)
+		}
+	}
+	return out
+}

@@ -1,0 +1,125 @@
+package client
+
+import (
+	"fmt"
+
+	"errors"
+	"io/fs"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+// Texts that users know and search for.
+const (
+	textNoMatch     = "No minions matched the target. No command was sent, no jid was assigned."
+	textUnreachable = "The salt master could not be contacted. Is master running?"
+	textTimeout     = "Salt request timed out. The master is not responding. You may need to run your command with `--async` in order to " +
+		"bypass the congested event bus. With `--async`, the CLI tool will print the job id (jid) and exit immediately without " +
+		"listening for responses. You can then use `salt-run jobs.lookup_jid` to look up the results of the job in the job cache later."
+	textNotPermitted = "Failed to authenticate! This is most likely because this user is not permitted to execute commands, " +
+		"but there is a small possibility that a disk error occurred (check disk/inode usage)."
+	textNodegroup = "Node group %s unavailable in %s"
+	textLost      = "the connection to the master's events was lost, so nothing more can be heard of this job: the master has probably stopped. " +
+		"Minions that run the job go on; ask for their returns when the master is up again"
+)
+
+type constError string
+
+func (e constError) Error() string { return string(e) }
+
+var (
+	// ErrNoMatch says that no minion matches the target. Its text is Salt's.
+	ErrNoMatch error = &salt.Error{Kind: salt.NotFound, Err: constError(textNoMatch)}
+	// ErrNoReply says that the master answered with an empty map.
+	ErrNoReply error = &salt.Error{Kind: salt.Internal, Err: constError("the master gave no answer")}
+)
+
+// unreachable has Salt's text and keeps the cause.
+type unreachable struct{ cause error }
+
+func (unreachable) Error() string   { return textUnreachable }
+func (e unreachable) Unwrap() error { return e.cause }
+
+// NotRunning reports whether an error says that no master listens on this
+// machine. One that this user may not speak to does listen.
+func NotRunning(err error) bool {
+	var u unreachable
+	return errors.As(err, &u) && !errors.Is(err, fs.ErrPermission)
+}
+
+// NoAccess says that the user of this process may not talk to the master of this
+// machine.
+type NoAccess struct {
+	User string
+	Path string // of the socket
+	// Group has the permission, "" if that could not be found.
+	Group string
+	Err   error
+}
+
+func (e *NoAccess) Error() string {
+	who := "the user of the master, and members of the group of that socket"
+	how := "use sudo"
+	if e.Group != "" {
+		who += " (" + e.Group + ")"
+		how = fmt.Sprintf("add %s to the group %s of the socket, or use sudo", e.User, e.Group)
+		if e.Group == "root" {
+			how = "use sudo, or run the master as a user with a group of its own (option user) and add " + e.User + " to that group"
+		}
+	}
+	return fmt.Sprintf("the user %s may not talk to the master: permission denied on %s. Only %s may, whatever publisher_acl permits: %s", e.User, e.Path, who, how)
+}
+
+func (e *NoAccess) Unwrap() error { return e.Err }
+
+type timedOut struct{ cause error }
+
+func (timedOut) Error() string   { return textTimeout }
+func (e timedOut) Unwrap() error { return e.cause }
+
+// Lost says that the stream of events broke off while waiting.
+type Lost struct{ Err error }
+
+func (e *Lost) Error() string { return textLost + " (" + e.Err.Error() + ")" }
+func (e *Lost) Unwrap() error { return e.Err }
+
+// Refused says that the master understood a request but does not follow it.
+type Refused struct {
+	// Name is that of Salt's exception, such as AuthorizationError.
+	Name string
+	Text string
+}
+
+func (e *Refused) Error() string { return e.Text }
+
+// checkReply returns the reply as a dict, or the refusal that it is.
+func checkReply(reply any) (*value.Dict, error) {
+	d, ok := reply.(*value.Dict)
+	if !ok {
+		if s, ok := reply.(string); ok && s != "" {
+			return nil, &Refused{Name: "SaltClientError", Text: s}
+		}
+		return nil, &salt.Error{Kind: salt.Denied, Err: &Refused{Name: "EauthAuthenticationError", Text: textNotPermitted}}
+	}
+	if d.Len() == 0 {
+		return nil, ErrNoReply
+	}
+	switch e := d.At("error").(type) {
+	case nil:
+		return d, nil
+	case *value.Dict:
+		text := e.Str("message")
+		if text == "" {
+			text = e.Str("name")
+		}
+		kind := salt.Invalid
+		switch e.Str("name") {
+		case "AuthenticationError", "AuthorizationError", "EauthAuthenticationError", "TokenAuthenticationError", "UserAuthenticationError":
+			kind = salt.Denied
+		}
+		return nil, &salt.Error{Kind: kind, Err: &Refused{Name: e.Str("name"), Text: text}}
+	default:
+		return nil, &Refused{Name: "PublishError", Text: value.Str(e)}
+	}
+}

@@ -1,0 +1,57 @@
+package client
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"brine/internal/py/value"
+)
+
+// Once every missing minion has said that it does not run the job there is
+// nothing left to wait for but what is on its way.
+func TestRoundEndsEarlyWhenAllHaveAnswered(t *testing.T) {
+	no := func(id string) *value.Dict {
+		return value.DictOf("id", id, "return", value.NewDict(0), "retcode", 0)
+	}
+	yes := func(id string) *value.Dict {
+		return value.DictOf("id", id, "return", value.DictOf("jid", testJID), "retcode", 0)
+	}
+	for _, c := range []struct {
+		name    string
+		grace   time.Duration
+		answers []*value.Dict
+		over    time.Duration // after the question
+	}{
+		{"all say no", time.Second, []*value.Dict{no("a"), no("b")}, time.Second},
+		{"as Salt", 0, []*value.Dict{no("a"), no("b")}, 10 * time.Second},
+		{"one is silent", time.Second, []*value.Dict{no("a")}, 10 * time.Second},
+		{"one runs it", time.Second, []*value.Dict{no("a"), yes("b")}, -1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := Options{Timeout: 5 * time.Second, GatherJobTimeout: 10 * time.Second, GatherJobGrace: c.grace}
+			now := time.Unix(1e9, 0)
+			w := New(o, "", nil, nil, slog.New(slog.DiscardHandler)).newWait(Published{JID: testJID, Minions: []string{"a", "b"}}, &Job{}, now)
+			now = now.Add(5 * time.Second)
+			if _, due := w.due(now); !due {
+				t.Fatal("the question is not due")
+			}
+			w.asked("probe", now)
+			for _, a := range c.answers {
+				w.answered(a, now)
+			}
+			if c.over < 0 {
+				if w.over(now.Add(9 * time.Second)) {
+					t.Error("a running job is given up")
+				}
+				return
+			}
+			if w.over(now.Add(c.over - time.Millisecond)) {
+				t.Errorf("over before %v", c.over)
+			}
+			if !w.over(now.Add(c.over)) {
+				t.Errorf("not over after %v", c.over)
+			}
+		})
+	}
+}

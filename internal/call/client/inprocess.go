@@ -1,0 +1,77 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+// InProcess is the Master and the Bus for functions that a master runs itself.
+type InProcess struct {
+	// Publish starts a job and returns what a client would get as the reply.
+	Publish func(load *value.Dict) *value.Dict
+	// OnMaster starts a runner, or runs a wheel function, for a request with
+	// the cmd of that name. Without it neither can be asked for.
+	OnMaster func(load *value.Dict) *value.Dict
+	// Events is the master's bus.
+	Events *event.Bus
+	// User is who the jobs are from.
+	User string
+}
+
+var (
+	_ Master = (*InProcess)(nil)
+	_ Bus    = (*InProcess)(nil)
+)
+
+// Request implements Master. Only jobs can be asked for, and functions of the
+// master if there is OnMaster.
+func (p *InProcess) Request(ctx context.Context, load *value.Dict) (any, error) {
+	cmd := load.Str("cmd")
+	if p.OnMaster != nil && (cmd == "runner" || cmd == "wheel") && ctx.Err() == nil {
+		return p.OnMaster(load), nil
+	}
+	if cmd != "publish" {
+		return nil, salt.Errorf(salt.Invalid, "a runner cannot ask for %q", cmd)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	load.Delete("key")
+	load.Set("user", p.User)
+	return p.Publish(load), nil
+}
+
+// inProcessQueue is how many events wait for a runner. It does nothing but
+// take them, so that this is enough for any burst.
+const inProcessQueue = 1 << 16
+
+// Subscribe implements Bus.
+func (p *InProcess) Subscribe(_ context.Context, prefixes ...string) (Events, error) {
+	return &inProcessEvents{p.Events.Subscribe(inProcessQueue, prefixes...)}, nil
+}
+
+type inProcessEvents struct{ s *event.Subscription }
+
+func (e *inProcessEvents) Next(ctx context.Context) (*event.Event, error) {
+	if n := e.s.Dropped(); n > 0 {
+		return nil, fmt.Errorf("%d events came faster than they could be taken", n)
+	}
+	select {
+	case ev, ok := <-e.s.C:
+		if !ok {
+			return nil, errEnded
+		}
+		return ev, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (e *inProcessEvents) Close() error {
+	e.s.Close()
+	return nil
+}

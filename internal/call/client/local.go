@@ -1,0 +1,307 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/event"
+	"brine/internal/net/transport"
+	"brine/internal/net/transport/named"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// Place says where a master on this machine is, by the options of its
+// configuration.
+type Place struct {
+	Interface string // interface
+	RetPort   uint16 // ret_port
+	Transport string // transport; "" means zeromq
+	TLS       *tls.Config
+	Sockets   event.Sockets
+	CacheDir  string // cachedir, with the key files of users
+	User      string // user: who the master runs as, "" for root
+}
+
+// Local is the Master and the Bus of a master on this machine.
+type Local struct {
+	place Place
+	user  string // as the master is told
+	log   *slog.Logger
+	req   transport.Requester
+	// logins is for requests with a password: a wrong one is answered late, and
+	// must not hold up other requests.
+	logins transport.Requester
+
+	mu  sync.Mutex
+	key string
+	hub *hub // nil before the first subscription
+}
+
+var (
+	_ Master = (*Local)(nil)
+	_ Bus    = (*Local)(nil)
+)
+
+// NewLocal returns the way to the master at a place, for the user named caller
+// (see Caller). It does not connect yet; Close must be called.
+func NewLocal(p Place, caller string, log *slog.Logger) (*Local, error) {
+	t, err := named.New(p.Transport, log)
+	if err != nil {
+		return nil, err
+	}
+	addr := net.JoinHostPort(reachable(p.Interface), strconv.Itoa(int(p.RetPort)))
+	return &Local{
+		place: p, user: caller, log: log, req: t.NewRequester(addr, transport.DialOptions{TLS: p.TLS}),
+		logins: t.NewRequester(addr, transport.DialOptions{TLS: p.TLS, Requests: maxLogins}),
+	}, nil
+}
+
+// maxLogins bounds the requests with a password at once.
+const maxLogins = 512
+
+// showsPassword reports whether a request is judged by a password.
+func showsPassword(load *value.Dict) bool {
+	return load.Has("eauth") || load.Dict("kwargs").Has("eauth")
+}
+
+// reachable is the address to dial for one that a master listens on.
+func reachable(host string) string {
+	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	switch {
+	case host == "":
+		return "127.0.0.1"
+	case err != nil || !a.IsUnspecified():
+		return strings.Trim(host, "[]")
+	case a.Is4():
+		return "127.0.0.1"
+	}
+	return "::1"
+}
+
+// Caller is the name by which the master knows the user of this process: that
+// of the account, or sudo_NAME for root by way of sudo.
+func Caller(getenv func(string) string) string {
+	name := "root"
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		name = u.Username
+	} else if n := getenv("USER"); n != "" {
+		name = n
+	}
+	if name == "root" {
+		if s := getenv("SUDO_USER"); s != "" {
+			return "sudo_" + s
+		}
+	}
+	return name
+}
+
+// KeyFile is where the master keeps the key of a caller.
+func (p Place) KeyFile(caller string) string {
+	master := p.User
+	if master == "" {
+		master = "root"
+	}
+	if caller == "root" || strings.HasPrefix(caller, "sudo_") {
+		caller = master
+	}
+	return filepath.Join(p.CacheDir, "."+strings.NewReplacer("/", "_", "\\", "_").Replace(caller)+"_key")
+}
+
+// maxKey bounds a key file in bytes.
+const maxKey = 4096
+
+// keyError says that the disk does not give the caller's key.
+type keyError struct{ cause error }
+
+func (e keyError) Error() string {
+	return fmt.Sprintf("cannot read the key that shows the master who asks: %v; is cachedir on a share that is not mounted?", e.cause)
+}
+
+func (e keyError) Unwrap() error { return e.cause }
+
+// readKey returns the caller's key. Without one the request goes out with an
+// empty key, which the master refuses: whoever has no key, or may not read it, is
+// not permitted to ask. An error of the disk is another matter.
+func (l *Local) readKey() (string, error) {
+	path := l.place.KeyFile(l.user)
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) <= maxKey {
+		return string(b), nil
+	}
+	l.log.Debug("cannot read the key that shows the master who asks", "file", path, "err", err)
+	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return "", nil
+	}
+	return "", &salt.Error{Kind: salt.Unavailable, Err: keyError{err}}
+}
+
+func (l *Local) currentKey(renew bool) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var err error
+	if l.key == "" || renew {
+		l.key, err = l.readKey()
+	}
+	return l.key, err
+}
+
+// Request implements Master. A request that gets an empty answer is sent once
+// more if the key has changed meanwhile, as happens when the master restarts.
+func (l *Local) Request(ctx context.Context, load *value.Dict) (any, error) {
+	key, err := l.currentKey(false)
+	if err != nil && load.Has("key") {
+		return nil, err
+	}
+	reply, err := l.send(ctx, load, key)
+	if err != nil || value.Truth(reply) {
+		return reply, err
+	}
+	again, err := l.currentKey(true)
+	if err != nil && load.Has("key") {
+		return nil, err
+	}
+	if again != key {
+		return l.send(ctx, load, again)
+	}
+	return reply, nil
+}
+
+func (l *Local) send(ctx context.Context, load *value.Dict, key string) (any, error) {
+	if load.Has("key") {
+		load = load.Clone()
+		load.Set("key", key)
+		load.Set("user", l.user)
+	}
+	body, err := msgpack.Marshal(value.DictOf("enc", "clear", "load", load, "version", 3), msgpack.Wire)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode the request: %w", err)
+	}
+	req := l.req
+	if showsPassword(load) {
+		req = l.logins
+	}
+	raw, err := req.Request(ctx, body)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := msgpack.Unmarshal(raw)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the master's answer: %w", err)
+	}
+	return reply, nil
+}
+
+// Subscribe implements Bus. All subscriptions share one connection, which
+// stays open: a master takes a new one in at its leisure, and may have fired
+// the first events of a job before that. A subscription must be read or
+// closed, or the others wait for it.
+func (l *Local) Subscribe(ctx context.Context, prefixes ...string) (Events, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hub == nil || l.hub.ended() {
+		alive, stop := context.WithCancel(context.Background())
+		r, err := event.Dial(alive, l.place.Sockets)
+		if err != nil {
+			stop()
+			if errors.Is(err, fs.ErrPermission) {
+				return nil, l.noAccess(err)
+			}
+			l.log.Error("Unable to connect to the salt master publisher at " + filepath.Dir(l.place.Sockets.Pub))
+			return nil, err
+		}
+		if ownOnly(prefixes) {
+			r.OwnOnly(true) // only spares others work
+		}
+		l.settle(ctx)
+		l.hub = newHub(r, stop)
+	} else if !ownOnly(prefixes) {
+		l.hub.reader.OwnOnly(false)
+	}
+	return l.hub.subscribe(prefixes), nil
+}
+
+// noAccess explains why a socket cannot be opened.
+func (l *Local) noAccess(err error) error {
+	e := &NoAccess{User: l.user, Path: l.place.Sockets.Pub, Err: err}
+	if st, err := os.Stat(e.Path); err == nil {
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+			e.Group = strconv.Itoa(int(sys.Gid))
+			if g, err := user.LookupGroupId(e.Group); err == nil {
+				e.Group = g.Name
+			}
+		}
+	}
+	return e
+}
+
+// ownOnly reports whether events are those of jobs, runners and wheel
+// functions, which whoever waits for them has started at this master.
+func ownOnly(prefixes []string) bool {
+	return len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p string) bool {
+		return !strings.HasPrefix(p, "salt/job/") && !strings.HasPrefix(p, "salt/run/") && !strings.HasPrefix(p, "salt/wheel/")
+	})
+}
+
+// settleTime bounds how long settle waits.
+const settleTime = 500 * time.Millisecond
+
+// settle waits until the master has taken in the connection that was dialled
+// just before. Connections are taken in in order, and one that ends is closed
+// by the master as well: so that is done with a second one.
+func (l *Local) settle(ctx context.Context) {
+	var d net.Dialer
+	limited, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	conn, err := d.DialContext(limited, l.place.Sockets.Network, l.place.Sockets.Pub)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	half, ok := conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	end, _ := limited.Deadline()
+	conn.SetReadDeadline(end)
+	if _, err := io.Copy(io.Discard, conn); err != nil {
+		l.log.Debug("the master is slow to take in readers of events", "err", err)
+	}
+}
+
+// Fire puts an event on the master's bus.
+func (l *Local) Fire(ctx context.Context, tag string, data *value.Dict) error {
+	return event.Push(ctx, l.place.Sockets, tag, data)
+}
+
+// Close ends the connections. No subscription may be in use any more.
+func (l *Local) Close() error {
+	l.mu.Lock()
+	h := l.hub
+	l.hub = nil
+	l.mu.Unlock()
+	if h != nil {
+		h.close()
+	}
+	return errors.Join(l.req.Close(), l.logins.Close())
+}

@@ -1,0 +1,538 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+// LowClients are the ways to run a chunk of low data, sorted by their names.
+// Salt's ssh is known and not supported.
+var LowClients = []string{"local", "local_async", "local_batch", "local_subset", "runner", "runner_async", "ssh", "wheel", "wheel_async"}
+
+// lowCredentials are the keys of a chunk that show who asks.
+var lowCredentials = []string{"token", "eauth", "username", "password"}
+
+// ErrNoCredentials says that a chunk does not show who asks. Its text is
+// Salt's.
+var ErrNoCredentials error = &salt.Error{Kind: salt.Denied, Err: constError("No authentication credentials given")}
+
+// ErrMissing says that a chunk has no function or target.
+var ErrMissing error = &salt.Error{Kind: salt.Internal, Err: constError("a chunk needs fun, and tgt if it is for minions")}
+
+// Low runs a chunk of low data: a map with the key client, and what that
+// client takes. It must show who asks by token, or by eauth, username and
+// password; the key of this process' user is never used. The results are one
+// mostly, and one for each minion of a batch. A target that nobody matches is
+// no error.
+func (c *Client) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
+	creds := value.NewDict(4)
+	for _, k := range lowCredentials {
+		if v, ok := chunk.Get(k); ok {
+			creds.Set(k, v)
+		}
+	}
+	if !creds.Has("token") && !creds.Has("eauth") {
+		return nil, ErrNoCredentials
+	}
+	return low{Client: c.As(creds), chunk: chunk}.do(ctx)
+}
+
+// LowTrusted runs a chunk of low data for who runs this process, whatever
+// credentials are in it. It is for what the machine's own configuration asks
+// for.
+func (c *Client) LowTrusted(ctx context.Context, chunk *value.Dict) ([]any, error) {
+	return low{Client: c, chunk: chunk, trusted: true}.do(ctx)
+}
+
+// do runs the chunk.
+func (l low) do(ctx context.Context) ([]any, error) {
+	chunk := l.chunk
+	if fun := chunk.At("fun"); fun == nil || fun == "" {
+		if name := chunk.Str("client"); strings.HasPrefix(name, "runner") || strings.HasPrefix(name, "wheel") {
+			return nil, salt.Errorf(salt.Invalid, "fun is missing, the function that the client %s is to run", name)
+		}
+		return nil, ErrMissing
+	}
+	one := func(v any, err error) ([]any, error) { return []any{v}, err }
+	switch chunk.Str("client") {
+	case "local":
+		return one(l.local(ctx))
+	case "local_async":
+		return one(l.localAsync(ctx))
+	case "local_batch":
+		return l.localBatch(ctx)
+	case "local_subset":
+		return one(l.localSubset(ctx))
+	case "runner":
+		return one(l.runner(ctx))
+	case "runner_async":
+		return one(l.runnerAsync(ctx))
+	case "wheel":
+		return one(l.master(ctx, "wheel"))
+	case "wheel_async":
+		return one(l.master(ctx, "_brine_wheel"))
+	}
+	return nil, salt.Errorf(salt.Invalid, "Invalid client specified: '%s'", value.Str(chunk.At("client")))
+}
+
+// low is one chunk and who runs it.
+type low struct {
+	*Client
+	chunk *value.Dict
+	// trusted says that the chunk is from the machine's own configuration.
+	trusted bool
+}
+
+// lowKwargs are the keys of a chunk for minions that are for the master to
+// read beside the job itself. Others are not passed on: with them a user could
+// say more of a job than rights are checked for.
+var lowKwargs = []string{"delimiter", "metadata", "ret_config", "ret_kwargs"}
+
+// maxLowTimeout bounds how long a chunk may wait for minions.
+const maxLowTimeout = 24 * time.Hour
+
+// job reads what minions are to do.
+func (l low) job() (Job, error) {
+	d := l.chunk
+	if !d.Has("tgt") {
+		return Job{}, ErrMissing
+	}
+	j := Job{Target: d.At("tgt"), Type: d.Str("tgt_type"), Fun: d.At("fun"), Ret: d.Str("ret"), JID: d.Str("jid"), Kwargs: value.NewDict(0)}
+	switch tgt := j.Target.(type) {
+	case string:
+	case *value.List:
+		if !allTexts(tgt) {
+			return Job{}, salt.Errorf(salt.Invalid, "tgt must be a text or a list of texts")
+		}
+	default:
+		j.Target = value.Str(tgt)
+	}
+	switch fun := j.Fun.(type) {
+	case string:
+	case *value.List:
+		if !allTexts(fun) {
+			return Job{}, salt.Errorf(salt.Invalid, "fun must be a text or a list of texts")
+		}
+	default:
+		return Job{}, salt.Errorf(salt.Invalid, "fun must be a text or a list of texts")
+	}
+	var err error
+	if j.Arg, err = l.args(); err != nil {
+		return Job{}, err
+	}
+	if j.Timeout, err = l.seconds("timeout"); err != nil {
+		return Job{}, err
+	}
+	if j.GatherTimeout, err = l.seconds("gather_job_timeout"); err != nil {
+		return Job{}, err
+	}
+	for _, k := range lowKwargs {
+		if v, ok := d.Get(k); ok {
+			j.Kwargs.Set(k, v)
+		}
+	}
+	return j, nil
+}
+
+func allTexts(l *value.List) bool {
+	return !slices.ContainsFunc(l.Items, func(v any) bool { _, ok := v.(string); return !ok })
+}
+
+// args are the arguments with the keywords behind them.
+func (l low) args() (*value.List, error) {
+	args, kwargs, err := l.given()
+	if err != nil {
+		return nil, err
+	}
+	out := value.ListOf(args...)
+	if kwargs.Len() > 0 {
+		kw := value.DictOf("__kwarg__", true)
+		kw.Update(kwargs)
+		out.Append(kw)
+	}
+	return out, nil
+}
+
+// given reads arg and kwarg.
+func (l low) given() (args []any, kwargs *value.Dict, err error) {
+	switch a := l.chunk.At("arg").(type) {
+	case nil:
+	case *value.List:
+		args = a.Items
+	default:
+		args = []any{a}
+	}
+	kwargs = value.NewDict(0)
+	switch k := l.chunk.At("kwarg").(type) {
+	case nil:
+	case *value.Dict:
+		kwargs.Update(k)
+	default:
+		return nil, nil, salt.Errorf(salt.Invalid, "kwarg must be a map")
+	}
+	return args, kwargs, nil
+}
+
+func (l low) seconds(key string) (time.Duration, error) {
+	v, ok := l.chunk.Get(key)
+	if !ok || v == nil {
+		return 0, nil
+	}
+	n, err := strconv.ParseFloat(strings.TrimSpace(value.Str(v)), 64)
+	if err != nil || !(n >= 0) || n > maxLowTimeout.Seconds() {
+		return 0, salt.Errorf(salt.Invalid, "%s must be a number of seconds from 0 to %.0f", key, maxLowTimeout.Seconds())
+	}
+	return time.Duration(n * float64(time.Second)), nil
+}
+
+func (l low) local(ctx context.Context) (any, error) {
+	j, err := l.job()
+	if err != nil {
+		return nil, err
+	}
+	return l.collect(ctx, j)
+}
+
+// collect runs a job and returns a map of minions to returns.
+func (l low) collect(ctx context.Context, j Job) (any, error) {
+	pub, results, err := l.Call(ctx, j)
+	all := value.NewDict(len(results))
+	if errors.Is(err, ErrNoMatch) {
+		return all, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	full := value.Truth(l.chunk.At("full_return"))
+	for _, r := range results {
+		switch {
+		case r.Unknown:
+		case r.Absent:
+			all.Set(r.ID, false)
+		case full:
+			all.Set(r.ID, fullReturn(r, pub.JID))
+		default:
+			all.Set(r.ID, r.Return)
+		}
+	}
+	return all, nil
+}
+
+// fullReturn is a return with what came beside it.
+func fullReturn(r Result, jid string) *value.Dict {
+	d := value.DictOf("ret", r.Return)
+	if r.Out != "" {
+		d.Set("out", r.Out)
+	}
+	if code, ok := r.Event.Get("retcode"); ok {
+		d.Set("retcode", code)
+	}
+	d.Set("jid", jid)
+	return d
+}
+
+func (l low) localAsync(ctx context.Context) (any, error) {
+	j, err := l.job()
+	if err != nil {
+		return nil, err
+	}
+	p, err := l.Publish(ctx, j)
+	if errors.Is(err, ErrNoMatch) {
+		return value.NewDict(0), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return value.DictOf("jid", p.JID, "minions", value.Strings(p.Minions)), nil
+}
+
+// usualBatch is Salt's size of a batch.
+const usualBatch = "10%"
+
+func (l low) localBatch(ctx context.Context) ([]any, error) {
+	j, err := l.job()
+	if err != nil {
+		return nil, err
+	}
+	text := usualBatch
+	if v := l.chunk.At("batch"); v != nil {
+		text = value.Str(v)
+	}
+	size, ok := BatchSize(text)
+	if !ok {
+		return nil, salt.Errorf(salt.Invalid, "batch must be a number or a percentage, as 3 or 10%%")
+	}
+	out := []any{}
+	for step, err := range l.RunBatch(ctx, Batch{Job: j, Size: size}) {
+		switch r := step.Result; {
+		case errors.Is(err, ErrNoMatch):
+			return out, nil
+		case err != nil:
+			return nil, err
+		case r == nil:
+		case r.Absent:
+			out = append(out, value.DictOf(r.ID, false))
+		default:
+			out = append(out, value.DictOf(r.ID, r.Return))
+		}
+	}
+	return out, nil
+}
+
+// BatchSize reads the size of a batch as users write it: a number, or a
+// percentage of the minions, of which there is at least one.
+func BatchSize(text string) (size func(minions int) int, ok bool) {
+	if t := strings.Trim(text, "%"); t != text {
+		share, err := strconv.ParseFloat(strings.TrimSpace(t), 64)
+		if err != nil || !(share > 0) || math.IsInf(share, 0) {
+			return nil, false
+		}
+		return func(n int) int {
+			part := share / 100 * float64(n)
+			if part < 1 {
+				part = math.Ceil(part)
+			}
+			return int(min(part, math.MaxInt32))
+		}, true
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(text))
+	if err != nil || n < 1 {
+		return nil, false
+	}
+	return func(int) int { return n }, true
+}
+
+// usualSubset is Salt's size of a subset.
+const usualSubset = 3
+
+func (l low) localSubset(ctx context.Context) (any, error) {
+	j, err := l.job()
+	if err != nil {
+		return nil, err
+	}
+	n := usualSubset
+	if v := l.chunk.At("subset"); v != nil {
+		if n, err = strconv.Atoi(value.Str(v)); err != nil || n < 1 {
+			return nil, salt.Errorf(salt.Invalid, "subset must be a number from 1")
+		}
+	}
+	ids, err := l.Pick(ctx, j, n)
+	if err != nil && !errors.Is(err, ErrNoMatch) {
+		return nil, err
+	}
+	if len(ids) == 0 {
+		return value.NewDict(0), nil
+	}
+	j.Target, j.Type = value.Strings(ids), "list"
+	return l.collect(ctx, j)
+}
+
+// Pick chooses at random up to n minions of a job's target that have its
+// functions. Its errors are those of Start.
+func (c *Client) Pick(ctx context.Context, j Job, n int) ([]string, error) {
+	funs := []string{value.Str(j.Fun)}
+	if several, ok := j.Fun.(*value.List); ok {
+		funs = texts(several.Items)
+	}
+	j.Fun, j.Arg, j.Ret, j.JID = "sys.list_functions", nil, "", ""
+	if j.Kwargs != nil {
+		j.Kwargs = j.Kwargs.Clone()
+		j.Kwargs.Delete("metadata")
+	}
+	_, results, err := c.Call(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	return subset(results, funs, n), nil
+}
+
+// subset chooses at random up to n of the minions that returned a list with
+// all of the functions to sys.list_functions.
+func subset(results []Result, funs []string, n int) []string {
+	var ids []string
+	for _, r := range results {
+		l, ok := r.Return.(*value.List)
+		if ok && !slices.ContainsFunc(funs, func(f string) bool { return !slices.Contains(l.Items, any(f)) }) {
+			ids = append(ids, r.ID)
+		}
+	}
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	return ids[:min(len(ids), n)]
+}
+
+// masterFields are the keys of a chunk for the master that are no arguments of
+// the function.
+var masterFields = []string{"client", "fun", "arg", "kwarg", "full_return", "token", "eauth", "username", "password"}
+
+// onMaster reads the arguments of a runner or wheel function: arg, kwarg, and
+// all other keys.
+func (l low) onMaster() (args []any, kwargs *value.Dict, err error) {
+	args, kwargs, err = l.given()
+	if err != nil {
+		return nil, nil, err
+	}
+	for k, v := range l.chunk.All() {
+		if name, ok := k.(string); ok && !slices.Contains(masterFields, name) && !strings.HasPrefix(name, "__") {
+			kwargs.Set(name, v)
+		}
+	}
+	return args, kwargs, nil
+}
+
+// runnerFields are further keys of a chunk that no runner gets.
+var runnerFields = []string{"user", "key"}
+
+func (l low) run() (Runner, error) {
+	args, kwargs, err := l.onMaster()
+	for _, k := range runnerFields {
+		if !l.chunk.Dict("kwarg").Has(k) {
+			kwargs.Delete(k)
+		}
+	}
+	return Runner{Fun: value.Str(l.chunk.At("fun")), Args: args, Kwargs: kwargs, Lenient: !l.trusted}, err
+}
+
+func (l low) runner(ctx context.Context) (any, error) {
+	r, err := l.run()
+	if err != nil {
+		return nil, err
+	}
+	wait, err := l.seconds("timeout")
+	if err != nil {
+		return nil, err
+	}
+	limited := ctx
+	if wait > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
+	if !l.chunk.Dict("kwarg").Has("timeout") {
+		r.Kwargs.Delete("timeout")
+	}
+	data, err := l.Run(limited, r, nil, nil)
+	switch {
+	case err != nil && ctx.Err() == nil && limited.Err() != nil:
+		return nil, salt.Errorf(salt.Timeout, "RunnerClient job '%s' timed out", r.Fun)
+	case err != nil:
+		return nil, err
+	case data.At("success") == false && strings.HasPrefix(value.Str(data.At("return")), "'"+r.Fun+"' is not available"):
+		return nil, salt.Errorf(salt.Internal, "%s", value.Str(data.At("return")))
+	}
+	if !value.Truth(l.chunk.At("full_return")) {
+		return data.At("return"), nil
+	}
+	// In Salt's order.
+	d := value.NewDict(data.Len())
+	for _, k := range []string{"fun", "jid", "user", "fun_args", "_stamp", "return", "success"} {
+		if v, ok := data.Get(k); ok {
+			d.Set(k, v)
+		}
+	}
+	d.Update(data)
+	return value.DictOf("data", d, "tag", salt.Tag("run", data.Str("jid"), "ret")), nil
+}
+
+func (l low) runnerAsync(ctx context.Context) (any, error) {
+	r, err := l.run()
+	if err != nil {
+		return nil, err
+	}
+	jid, tag, err := l.RunAsync(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return value.DictOf("tag", tag, "jid", jid), nil
+}
+
+// minWheel is the least time that a wheel function gets: making a key takes
+// some.
+const minWheel = time.Minute
+
+// master has the master run a wheel function.
+func (l low) master(ctx context.Context, cmd string) (any, error) {
+	args, kwargs, err := l.onMaster()
+	if err != nil {
+		return nil, err
+	}
+	return l.Client.wheel(ctx, cmd, value.Str(l.chunk.At("fun")), args, kwargs)
+}
+
+// Wheel has the master run a wheel function and returns what it tells of it:
+// {fun, jid, user, return, success, ...}. args and kwargs may be nil.
+func (c *Client) Wheel(ctx context.Context, fun string, args []any, kwargs *value.Dict) (*value.Dict, error) {
+	if kwargs == nil {
+		kwargs = value.NewDict(0)
+	}
+	d, err := c.wheel(ctx, "wheel", fun, args, kwargs)
+	if err != nil {
+		return nil, err
+	}
+	return d.Dict("data"), nil
+}
+
+func (c *Client) wheel(ctx context.Context, cmd, fun string, args []any, kwargs *value.Dict) (*value.Dict, error) {
+	load := value.DictOf("cmd", cmd, "fun", fun, "arg", value.ListOf(args...), "kwarg", kwargs)
+	c.sign(load)
+	reply, err := c.request(ctx, load, minWheel)
+	if err != nil {
+		return nil, err
+	}
+	return checkReply(reply)
+}
+
+// NewToken asks the master for a token: {start, expire, name, eauth, token}
+// and perms, what its user may do. creds are eauth, username and password, and
+// perhaps token_expire.
+func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error) {
+	load := value.DictOf("cmd", "mk_token", "_brine_perms", true)
+	for _, k := range []string{"eauth", "username", "password", "token_expire"} {
+		if v, ok := creds.Get(k); ok {
+			load.Set(k, v)
+		}
+	}
+	reply, err := c.request(ctx, load, c.o.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := reply.(*value.Dict)
+	if !ok || d.Str("token") == "" {
+		return nil, &salt.Error{Kind: salt.Denied, Err: constError("Could not authenticate using provided credentials")}
+	}
+	return d, nil
+}
+
+// Token asks the master what a token is, nil if it is not good. A master of
+// Brine adds perms, what its user may do.
+func (c *Client) Token(ctx context.Context, token string) (*value.Dict, error) {
+	reply, err := c.request(ctx, value.DictOf("cmd", "get_token", "token", token, "_brine_perms", true), c.o.Timeout)
+	if err != nil {
+		return nil, err
+	}
+	d, _ := reply.(*value.Dict)
+	if d.Str("name") == "" {
+		return nil, nil
+	}
+	return d, nil
+}
+
+// DropToken has the master take back a token. Salt's masters do not know that.
+func (c *Client) DropToken(ctx context.Context, token string) error {
+	_, err := c.request(ctx, value.DictOf("cmd", "_brine_logout", "token", token), c.o.Timeout)
+	return err
+}
+
+// Ping returns why the master does not answer, if so.
+func (c *Client) Ping(ctx context.Context) error {
+	_, err := c.request(ctx, value.DictOf("cmd", "ping"), c.o.Timeout)
+	return err
+}

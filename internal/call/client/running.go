@@ -1,0 +1,198 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+// Running is a job whose returns can be collected.
+type Running struct {
+	Published
+	c      *Client
+	job    Job
+	events Events
+	wait   *wait
+}
+
+// Result is what one minion returned, or that it did not.
+type Result struct {
+	ID string
+	// Absent says that the minion did not return; all below is empty then.
+	Absent bool
+	// Unknown says of an absent minion that the master does not know it.
+	Unknown bool
+	Return  any
+	// Out is the outputter that the return asks for, or "".
+	Out string
+	// Retcode is the exit status; of several functions the highest.
+	Retcode int
+	// Event is the whole event of the return.
+	Event *value.Dict
+}
+
+// Close ends the subscription to events.
+func (r *Running) Close() error { return r.events.Close() }
+
+// Results returns what minions return, as it comes, and in the end those that
+// did not. An error is the last item: that of ctx, *Lost when the master went
+// away, *Refused when it did not let the client ask. It can be called once.
+func (r *Running) Results(ctx context.Context) iter.Seq2[Result, error] {
+	return func(yield func(Result, error) bool) {
+		for !r.wait.over(time.Now()) {
+			if err := r.ask(ctx); err != nil {
+				yield(Result{}, err)
+				return
+			}
+			res, ok, err := r.next(ctx)
+			if err != nil {
+				yield(Result{}, err)
+				return
+			}
+			if ok && !yield(res, nil) {
+				return
+			}
+		}
+		for _, id := range r.wait.left() {
+			if !yield(Result{ID: id, Absent: true}, nil) {
+				return
+			}
+		}
+		for _, id := range r.wait.absent() {
+			if !yield(Result{ID: id, Absent: true, Unknown: true}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// next waits for one event, or until the wait may have changed by itself. ok
+// says that res holds a return.
+func (r *Running) next(ctx context.Context) (res Result, ok bool, err error) {
+	limited, cancel := context.WithDeadline(ctx, r.wait.wake())
+	defer cancel()
+	for {
+		e, err := nextEvent(ctx, limited, r.events)
+		if e == nil || err != nil {
+			return res, false, err
+		}
+		if k := r.wait.classify(e.Tag); k != foreign {
+			return r.take(k, e.Data)
+		}
+	}
+}
+
+// nextEvent returns the next event, or nil when the time of limited is over
+// but that of ctx, its parent, is not.
+func nextEvent(ctx, limited context.Context, events Events) (*event.Event, error) {
+	e, err := events.Next(limited)
+	switch {
+	case err == nil:
+		return e, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case limited.Err() != nil && errors.Is(err, limited.Err()):
+		return nil, nil
+	}
+	return nil, &salt.Error{Kind: salt.Unavailable, Err: &Lost{err}}
+}
+
+// take handles one event of the job or of a question about it.
+func (r *Running) take(k kind, data *value.Dict) (res Result, ok bool, err error) {
+	now := time.Now()
+	switch k {
+	case announced, info:
+		if data.Has("error") {
+			return res, false, &salt.Error{Kind: salt.Denied, Err: &Refused{Name: "AuthorizationError", Text: "Authorization error occurred"}}
+		}
+		if k == announced {
+			r.wait.info(data, now)
+		}
+		r.state(data, now)
+	case ret:
+		id := data.Str("id")
+		if id == "" || !data.Has("return") {
+			r.c.log.Warn("a return without id or return is ignored", "jid", r.JID)
+			break
+		}
+		return result(id, data), r.wait.returned(id), nil
+	case answer:
+		if data.Int("retcode") > 0 {
+			r.c.log.Error("saltutil returning errors on minion " + data.Str("id"))
+		}
+		if data.Has("minions") {
+			r.wait.info(value.DictOf("minions", data.At("minions")), now)
+		} else if r.wait.answered(data, now) && r.job.StillRunning != nil {
+			r.job.StillRunning(data.Str("id"))
+		}
+	}
+	return res, false, nil
+}
+
+// state takes an event that tells of a minion.
+func (r *Running) state(data *value.Dict, now time.Time) {
+	id, state := data.Str("id"), data.Str("state")
+	if id == "" || state == "" {
+		return
+	}
+	if state == Delivered {
+		r.wait.delivered(id, now)
+	}
+	if r.job.Told != nil {
+		r.job.Told(r.JID, id, state)
+	}
+}
+
+func result(id string, data *value.Dict) Result {
+	return Result{ID: id, Return: data.At("return"), Out: data.Str("out"), Retcode: retcode(data.At("retcode")), Event: data}
+}
+
+// retcode is the highest of several, or the one there is.
+func retcode(v any) int {
+	code := 0
+	switch x := v.(type) {
+	case int64:
+		return int(x)
+	case bool:
+		if x {
+			return 1
+		}
+	case *value.Dict:
+		for _, c := range x.All() {
+			code = max(code, retcode(c))
+		}
+	}
+	return code
+}
+
+// ask publishes the question who still runs the job, if it is time for it.
+func (r *Running) ask(ctx context.Context) error {
+	ids, due := r.wait.due(time.Now())
+	if !due {
+		return nil
+	}
+	kwargs := r.job.Kwargs.Clone()
+	kwargs.Delete("show_timeout")
+	kwargs.Delete("show_jid")
+	for _, k := range []string{"metadata", "module_executors", "executor_opts"} { // they are the job's
+		kwargs.Delete(k)
+	}
+	p := Published{}
+	err := ErrNoMatch
+	if len(ids) > 0 {
+		p, err = r.c.Publish(ctx, Job{
+			Target: value.Strings(ids), Type: "list", Fun: "saltutil.find_job", Arg: value.ListOf(r.JID),
+			Kwargs: kwargs, Timeout: r.wait.gatherTimeout,
+		})
+	}
+	if err != nil && !errors.Is(err, ErrNoMatch) {
+		return err
+	}
+	r.wait.asked(p.JID, time.Now())
+	return nil
+}

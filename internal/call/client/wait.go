@@ -1,0 +1,248 @@
+package client
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/py/value"
+)
+
+// wait decides when a job is over. It is told of events and of the time, and
+// knows no sockets.
+type wait struct {
+	jid           string
+	timeout       time.Duration // a minion's time
+	gatherTimeout time.Duration
+	grace         time.Duration // 0: a round of answers always takes gatherTimeout
+	syndics       bool
+	syndicAt      time.Time // complete returns count from here on
+
+	found   map[string]bool
+	waiting map[string]time.Time // expected and not returned, with the end of its time
+	ends    []end                // of waiting, ascending; may hold what is over
+	missing map[string]bool
+
+	probe   string          // the jid of the last question
+	silent  map[string]bool // minions that have not answered it
+	roundAt time.Time       // the end of the current round
+	running bool            // somebody runs the job, or nobody was asked yet
+}
+
+type end struct {
+	id string
+	at time.Time
+}
+
+func (c *Client) newWait(p Published, j *Job, now time.Time) *wait {
+	w := &wait{
+		jid: p.JID, timeout: c.timeout(j), gatherTimeout: j.GatherTimeout, grace: c.o.GatherJobGrace, syndics: c.o.OrderMasters,
+		found: map[string]bool{}, waiting: make(map[string]time.Time, len(p.Minions)), missing: map[string]bool{},
+		running: true, syndicAt: now.Add(c.o.SyndicWait),
+	}
+	if w.gatherTimeout <= 0 {
+		w.gatherTimeout = c.o.GatherJobTimeout
+	}
+	if w.syndics {
+		w.gatherTimeout += c.o.SyndicWait
+	}
+	w.roundAt = now.Add(w.timeout)
+	w.expect(p.Minions, now)
+	w.miss(p.Missing)
+	return w
+}
+
+// expect adds minions that are to return.
+func (w *wait) expect(ids []string, now time.Time) {
+	for _, id := range ids {
+		if _, ok := w.waiting[id]; !ok && !w.found[id] {
+			w.extend(id, now)
+		}
+	}
+}
+
+func (w *wait) miss(ids []string) {
+	for _, id := range ids {
+		w.missing[id] = true
+	}
+}
+
+// extend gives a minion its time from now on.
+func (w *wait) extend(id string, now time.Time) {
+	at := now.Add(w.timeout)
+	w.waiting[id] = at
+	w.ends = append(w.ends, end{id, at})
+}
+
+// lastEnd is when the time of every waiting minion is over.
+func (w *wait) lastEnd() time.Time {
+	for n := len(w.ends); n > 0; n-- {
+		if e := w.ends[n-1]; w.waiting[e.id].Equal(e.at) {
+			return e.at
+		}
+		w.ends = w.ends[:n-1]
+	}
+	return time.Time{}
+}
+
+// kind says what an event is to a job.
+type kind uint8
+
+const (
+	foreign   kind = iota // none of our business
+	announced             // names the minions of the job
+	info                  // reports on the job
+	ret                   // a return of the job
+	answer                // to the question whether the job runs
+)
+
+// classify looks at a tag alone, so that other events need not be decoded.
+// Only the master's announcement names minions to wait for: a stock master lets
+// any minion fire other events of the job.
+func (w *wait) classify(tag string) kind {
+	if rest, ok := strings.CutPrefix(tag, "salt/job/"); ok {
+		jid, rest, _ := strings.Cut(rest, "/")
+		switch {
+		case jid == w.jid && strings.HasPrefix(rest, "ret/"):
+			return ret
+		case jid == w.jid && rest == "new":
+			return announced
+		case jid == w.jid && !strings.HasPrefix(rest, "prog/"):
+			return info
+		case jid == w.probe && w.probe != "":
+			return answer
+		}
+		return foreign
+	}
+	if w.syndics && strings.HasPrefix(tag, "syndic/") && strings.Contains(tag, "/"+w.jid) {
+		return announced
+	}
+	return foreign
+}
+
+// info takes an event that tells who is addressed.
+func (w *wait) info(data *value.Dict, now time.Time) {
+	if !data.Has("minions") {
+		return
+	}
+	w.expect(texts(data.List("minions")), now)
+	w.miss(texts(data.List("missing")))
+}
+
+// delivered gives a minion that has just come its time.
+func (w *wait) delivered(id string, now time.Time) {
+	if _, ok := w.waiting[id]; ok {
+		w.extend(id, now)
+	}
+}
+
+// returned reports whether this is the first return of the minion.
+func (w *wait) returned(id string) bool {
+	if w.found[id] {
+		return false
+	}
+	w.found[id] = true
+	delete(w.waiting, id)
+	return true
+}
+
+// answered takes a reply to the last question; it reports whether the minion
+// runs the job.
+func (w *wait) answered(data *value.Dict, now time.Time) bool {
+	runs := w.runs(data, now)
+	if delete(w.silent, data.Str("id")); len(w.silent) == 0 && w.grace > 0 && !w.running {
+		// Nobody is left to ask: what can still come is on its way.
+		if at := now.Add(w.grace); at.Before(w.roundAt) {
+			w.roundAt = at
+		}
+	}
+	return runs
+}
+
+func (w *wait) runs(data *value.Dict, now time.Time) bool {
+	id := data.Str("id")
+	reply, ok := data.At("return").(*value.Dict)
+	if id == "" || !ok || reply.Len() == 0 || data.Int("retcode") > 0 || w.found[id] {
+		return false
+	}
+	if inner, ok := reply.At("return").(*value.Dict); ok && inner.Len() == 0 {
+		return false
+	}
+	w.extend(id, now)
+	w.running = true
+	return true
+}
+
+// over reports whether there is nothing more to wait for.
+func (w *wait) over(now time.Time) bool {
+	if len(w.waiting) == 0 {
+		if !w.syndics {
+			return true
+		}
+		if len(w.found) > 0 && !now.Before(w.syndicAt) {
+			return true
+		}
+	}
+	return !w.running && !now.Before(w.roundAt) && !now.Before(w.lastEnd())
+}
+
+// wake is when over or due may change without an event.
+func (w *wait) wake() time.Time {
+	at := w.roundAt
+	if !w.running {
+		at = later(at, w.lastEnd())
+	}
+	if w.syndics && len(w.waiting) == 0 && len(w.found) > 0 && w.syndicAt.Before(at) {
+		at = w.syndicAt
+	}
+	return at
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// due returns whom to ask now whether they run the job.
+func (w *wait) due(now time.Time) (ids []string, ok bool) {
+	if !w.running || now.Before(w.roundAt) {
+		return nil, false
+	}
+	w.running, w.probe = false, ""
+	return w.left(), true
+}
+
+// asked starts the round of answers. jid is that of the question, or "" if the
+// master had nobody to ask.
+func (w *wait) asked(jid string, now time.Time) {
+	w.probe, w.roundAt = jid, now.Add(w.gatherTimeout)
+	w.silent = make(map[string]bool, len(w.waiting))
+	for id := range w.waiting {
+		w.silent[id] = true
+	}
+}
+
+// left returns the minions that have not returned, sorted.
+func (w *wait) left() []string {
+	ids := make([]string, 0, len(w.waiting))
+	for id := range w.waiting {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// absent returns the ids that were named but are not known and did not return,
+// sorted.
+func (w *wait) absent() []string {
+	var ids []string
+	for id := range w.missing {
+		if _, expected := w.waiting[id]; !expected && !w.found[id] {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}

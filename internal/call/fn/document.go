@@ -1,0 +1,150 @@
+package fn
+
+import (
+	"strings"
+
+	"brine/internal/base/target"
+	"brine/internal/py/value"
+)
+
+// Doc returns the description of the function as users read it: what it does,
+// its arguments, examples. It is laid out as a Python documentation text:
+// indented by four, with an empty line before it.
+func (f *Func) Doc() string {
+	var b strings.Builder
+	line := func(depth int, s string) {
+		if s = strings.TrimRight(s, " \t"); s != "" {
+			b.WriteString(strings.Repeat("    ", depth+1))
+			b.WriteString(s)
+		}
+		b.WriteByte('\n')
+	}
+	line(0, "")
+	for l := range strings.SplitSeq(dedent(f.summary), "\n") {
+		line(0, l)
+	}
+	for _, p := range f.sig().params {
+		line(0, "")
+		line(0, p.Name+p.defaultText())
+		if p.Doc != "" {
+			line(1, p.Doc)
+		}
+		if p.Ignored != "" {
+			line(1, "Accepted, but not used: "+p.Ignored)
+		}
+	}
+	if len(f.examples) > 0 {
+		line(0, "")
+		line(0, "CLI Example:")
+		line(0, "")
+		for _, e := range f.examples {
+			line(1, e)
+		}
+	}
+	b.WriteString("    ")
+	return b.String()
+}
+
+func (p Param) defaultText() string {
+	if !p.Optional {
+		return ""
+	}
+	return " : " + value.Repr(p.Default)
+}
+
+// dedent removes the indent that the lines after the first have in common.
+func dedent(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	common := -1
+	for _, l := range lines[1:] {
+		if t := strings.TrimLeft(l, " \t"); t != "" && (common < 0 || len(l)-len(t) < common) {
+			common = len(l) - len(t)
+		}
+	}
+	for i, l := range lines {
+		if i > 0 && common > 0 && len(l) >= common {
+			lines[i] = l[common:]
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// ArgSpec describes the arguments in the form of sys.argspec.
+func (f *Func) ArgSpec() *value.Dict {
+	var args, defaults []any
+	for _, p := range f.sig().params {
+		args = append(args, p.Name)
+		if means := f.shown[p.Name]; p.Optional && means != nil {
+			defaults = append(defaults, means())
+		} else if p.Optional {
+			defaults = append(defaults, p.Default)
+		}
+	}
+	d := value.DictOf("args", nil, "defaults", nil, "varargs", nil, "kwargs", nil)
+	if len(args) > 0 {
+		d.Set("args", &value.List{Items: args})
+	}
+	if len(defaults) > 0 {
+		d.Set("defaults", value.Tuple(defaults))
+	}
+	if f.sig().args != nil {
+		d.Set("varargs", true)
+	}
+	if f.sig().kwargs != nil {
+		d.Set("kwargs", true)
+	}
+	return d
+}
+
+// Docs returns the descriptions of the functions whose full name is name,
+// that are in the module name, or that match it if it holds an asterisk. No
+// names mean all functions.
+func (r *Registry) Docs(names ...string) *value.Dict {
+	docs := value.NewDict(0)
+	for _, full := range r.pick(names, func(pattern, full string) bool {
+		if strings.Contains(pattern, "*") {
+			return target.ParseGlob(pattern).Match(full)
+		}
+		return full == pattern || pattern == "" || strings.HasPrefix(full, strings.TrimSuffix(pattern, ".")+".")
+	}) {
+		docs.Set(full, r.funcs[full].Doc())
+	}
+	return docs
+}
+
+// Functions returns the full names that match: a pattern with an asterisk or
+// a dot is matched as a whole, any other word is a module. No patterns mean
+// all functions.
+func (r *Registry) Functions(patterns ...string) []string {
+	return r.pick(patterns, func(pattern, full string) bool {
+		if strings.ContainsAny(pattern, "*.") {
+			return target.ParseGlob(pattern).Match(full)
+		}
+		return strings.HasPrefix(full, pattern+".")
+	})
+}
+
+// ArgSpecs returns the argument descriptions of the functions that match.
+func (r *Registry) ArgSpecs(pattern string) *value.Dict {
+	specs := value.NewDict(0)
+	for _, full := range r.Functions(pattern) {
+		specs.Set(full, r.funcs[full].ArgSpec())
+	}
+	return specs
+}
+
+func (r *Registry) pick(patterns []string, match func(pattern, full string) bool) []string {
+	if len(patterns) == 0 {
+		return r.Names()
+	}
+	var out []string
+	for _, full := range r.Names() {
+		for _, p := range patterns {
+			if match(p, full) {
+				out = append(out, full)
+				break
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,233 @@
+package fn
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"brine/internal/py/value"
+)
+
+// Module is a named set of functions.
+type Module struct {
+	// Name is the first part of the functions' names.
+	Name string
+	// Doc says what the module is for.
+	Doc string
+	// When, if set, decides whether the module can be used on a machine with
+	// these grains. If not, reason says why, possibly as "".
+	When func(grains Reader) (reason string, ok bool)
+	// Funcs are the functions.
+	Funcs []Func
+	// Aliases are further names of the module.
+	Aliases []string
+}
+
+// Unix is a When that holds everywhere but on Windows.
+func Unix(Reader) (string, bool) {
+	if runtime.GOOS == "windows" {
+		return "only available on Unix-like systems", false
+	}
+	return "", true
+}
+
+// Linux is a When that holds on Linux alone.
+func Linux(Reader) (string, bool) {
+	if runtime.GOOS != "linux" {
+		return "only available on Linux", false
+	}
+	return "", true
+}
+
+// Registry looks functions up by name. It does not change once made, so any
+// number of goroutines may use it. The zero Registry, and nil, are empty.
+type Registry struct {
+	funcs   map[string]*Func
+	names   []string // sorted
+	modules map[string]bool
+	missing map[string]string    // modules that cannot be used here, and why
+	refused map[string][]*Module // these modules, by name
+	all     Reader               // the grains
+
+	// Of late grains: mu guards all above, and late holds the modules that
+	// have not been decided about.
+	mu     sync.Mutex
+	late   []*Module
+	grains Late
+}
+
+// Late is a Reader that is slow at first. A registry asks it only for a module
+// that somebody wants.
+type Late interface {
+	Reader
+	// Late does nothing.
+	Late()
+}
+
+// settle decides about the late modules of a name, "" for all, and locks the
+// registry until the returned function is called.
+func (r *Registry) settle(name string) (unlock func()) {
+	if r.grains == nil {
+		return func() {}
+	}
+	r.mu.Lock()
+	wanted := func(m *Module) bool { return name == "" || name == m.Name || slices.Contains(m.Aliases, name) }
+	if !slices.ContainsFunc(r.late, wanted) {
+		return r.mu.Unlock
+	}
+	var left []*Module
+	for _, m := range r.late {
+		if !wanted(m) {
+			left = append(left, m)
+		} else if err := r.add(r.grains, m); err != nil {
+			panic(err) // where grains are not late it is found at once
+		}
+	}
+	r.late = left
+	r.sortNames()
+	return r.mu.Unlock
+}
+
+func (r *Registry) sortNames() {
+	r.names = slices.Sorted(maps.Keys(r.funcs))
+}
+
+// NewRegistry collects the modules that can be used on a machine with these
+// grains. It fails when two functions have one name.
+func NewRegistry(grains Reader, modules ...Module) (*Registry, error) {
+	r := &Registry{funcs: map[string]*Func{}, modules: map[string]bool{}, missing: map[string]string{}, refused: map[string][]*Module{}}
+	if grains == nil {
+		grains = Tree{}
+	}
+	r.all = grains
+	r.grains, _ = grains.(Late)
+	for i := range modules {
+		if m := &modules[i]; r.grains != nil && m.When != nil {
+			r.late = append(r.late, m)
+		} else if err := r.add(grains, m); err != nil {
+			return nil, err
+		}
+	}
+	r.sortNames()
+	return r, nil
+}
+
+func (r *Registry) add(grains Reader, m *Module) error {
+	names := append([]string{m.Name}, m.Aliases...)
+	if m.When != nil {
+		if reason, ok := m.When(grains); !ok {
+			for _, n := range names {
+				r.missing[n] = reason
+				r.refused[n] = append(r.refused[n], m)
+			}
+			return nil
+		}
+	}
+	for _, n := range names {
+		r.modules[n] = true
+		for i := range m.Funcs {
+			full := n + "." + m.Funcs[i].name
+			if _, ok := r.funcs[full]; ok {
+				return fmt.Errorf("fn: function %s is declared twice", full)
+			}
+			r.funcs[full] = &m.Funcs[i]
+		}
+	}
+	return nil
+}
+
+// Lookup returns the function of a full name. The error is an *UnknownError.
+func (r *Registry) Lookup(name string) (*Func, error) {
+	if r != nil {
+		mod, _, _ := strings.Cut(name, ".")
+		defer r.settle(mod)()
+		if f, ok := r.funcs[name]; ok {
+			return f, nil
+		}
+		if f := r.reconsider(mod, name); f != nil {
+			return f, nil
+		}
+	}
+	return nil, &UnknownError{Name: name, text: r.unknown(name)}
+}
+
+// reconsider asks modules that could not be used whether they can be by now:
+// a run of states may install a program and use it in the next state.
+func (r *Registry) reconsider(mod, name string) *Func {
+	if r.modules[mod] {
+		return nil
+	}
+	for _, m := range r.refused[mod] {
+		if _, ok := m.When(r.all); !ok {
+			continue
+		}
+		for i := range m.Funcs {
+			if mod+"."+m.Funcs[i].name == name {
+				return &m.Funcs[i]
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Registry) unknown(name string) string {
+	mod, _, _ := strings.Cut(name, ".")
+	if r != nil && !r.modules[mod] {
+		if reason, ok := r.missing[mod]; ok && reason != "" {
+			return fmt.Sprintf(textVirtualReason, mod, reason)
+		} else if ok {
+			return fmt.Sprintf(textVirtual, mod)
+		}
+	}
+	return fmt.Sprintf(textUnavailable, name)
+}
+
+// Has reports whether there is a function of a full name.
+func (r *Registry) Has(name string) bool {
+	_, err := r.Lookup(name)
+	return err == nil
+}
+
+// Names returns all full names, sorted. The caller must not change them.
+func (r *Registry) Names() []string {
+	if r == nil {
+		return nil
+	}
+	defer r.settle("")()
+	return r.names
+}
+
+// Modules returns the names of the modules that have functions, sorted.
+func (r *Registry) Modules() []string {
+	var mods []string
+	for _, name := range r.Names() {
+		mod, _, _ := strings.Cut(name, ".")
+		if len(mods) == 0 || mods[len(mods)-1] != mod {
+			mods = append(mods, mod)
+		}
+	}
+	slices.Sort(mods) // "a-b.x" sorts before "a.x"
+	return slices.Compact(mods)
+}
+
+// Missing returns the modules that cannot be used here and why.
+func (r *Registry) Missing() map[string]string {
+	if r == nil {
+		return nil
+	}
+	defer r.settle("")()
+	return r.missing
+}
+
+// Call calls one function on behalf of another, which passes its own Call.
+func (r *Registry) Call(ctx context.Context, c *Call, name string, args []any, kwargs *value.Dict) (any, error) {
+	f, err := r.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	return f.Call(ctx, c, args, kwargs)
+}

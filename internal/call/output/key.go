@@ -1,0 +1,48 @@
+package output
+
+import (
+	"fmt"
+	"strings"
+
+	"brine/internal/py/value"
+)
+
+// keyStates says how the key outputter heads and colours each state of keys.
+var keyStates = map[string]struct {
+	heading     string
+	head, entry color
+}{
+	"local":            {"Local Keys:", lightMagenta, magenta},
+	"minions":          {"Accepted Keys:", lightGreen, green},
+	"minions_denied":   {"Denied Keys:", lightMagenta, magenta},
+	"minions_pre":      {"Unaccepted Keys:", lightRed, red},
+	"minions_rejected": {"Rejected Keys:", lightBlue, blue},
+}
+
+// key shows minion keys by state: a map of state to ids, or to a map of id to
+// fingerprint or key.
+func (p *Printer) key(data any, _ Call) (string, error) {
+	d, ok := data.(*value.Dict)
+	if !ok {
+		return "", fmt.Errorf("the key outputter needs a map, not %s", value.TypeName(data))
+	}
+	var b strings.Builder
+	for _, k := range sortedKeys(d) {
+		st, ok := keyStates[value.Str(k)]
+		if !ok {
+			return "", fmt.Errorf("%s is not a state of keys", value.Repr(k))
+		}
+		b.WriteString(p.pal.paint(st.head, st.heading) + "\n")
+		switch ids := d.At(k).(type) {
+		case *value.List:
+			for _, id := range sortedItems(ids.Items) {
+				b.WriteString(p.pal.paint(st.entry, p.clean(id)) + "\n")
+			}
+		case *value.Dict:
+			for _, id := range sortedKeys(ids) {
+				b.WriteString(p.pal.paint(st.entry, p.clean(value.Str(id))+":  "+p.clean(value.Str(ids.At(id)))) + "\n")
+			}
+		}
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,28 @@
+package output
+
+import (
+	"errors"
+	"strings"
+
+	"brine/internal/py/value"
+)
+
+// newlineValuesOnly writes the values without the ids, members of lists on
+// lines of their own.
+func (p *Printer) newlineValuesOnly(data any, _ Call) (string, error) {
+	d, ok := data.(*value.Dict)
+	if !ok {
+		return "", errors.New("newline_values_only needs a map")
+	}
+	var lines []string
+	for _, v := range d.All() {
+		if l, ok := v.(*value.List); ok {
+			for _, it := range l.Items {
+				lines = append(lines, value.Str(it))
+			}
+			continue
+		}
+		lines = append(lines, value.Str(v))
+	}
+	return strings.Join(lines, "\n"), nil
+}

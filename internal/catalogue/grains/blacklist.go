@@ -1,0 +1,103 @@
+package grains
+
+import (
+	"regexp"
+	"strings"
+
+	"brine/internal/py/value"
+)
+
+// without returns d without the keys that a pattern matches, d itself if
+// there is none. A pattern is a glob or else a regular expression for the
+// whole name; one that is neither matches nothing. As in Salt "a|b" as an
+// expression matches what starts with a, or is b.
+func without(d *value.Dict, patterns []string) *value.Dict {
+	if len(patterns) == 0 || d.Len() == 0 {
+		return d
+	}
+	var rx []*regexp.Regexp
+	for _, p := range patterns {
+		if re, err := regexp.Compile(`^(?s:` + glob(p) + `)\z`); err == nil {
+			rx = append(rx, re)
+		}
+		whole := `\A` + p + `\z`
+		if _, err := regexp.Compile(whole); err != nil { // or a lone bracket would close ours
+			continue
+		}
+		if re, err := regexp.Compile(`^(?:` + whole + `)`); err == nil {
+			rx = append(rx, re)
+		}
+	}
+	kept := value.NewDict(d.Len())
+	for k, v := range d.All() {
+		name, isText := k.(string)
+		if !isText || !matchAny(rx, name) {
+			kept.Set(k, v)
+		}
+	}
+	return kept
+}
+
+func matchAny(rx []*regexp.Regexp, s string) bool {
+	for _, re := range rx {
+		if re.MatchString(s) {
+			return true
+		}
+	}
+	return false
+}
+
+// glob turns *, ? and [!a-z] into a regular expression.
+func glob(p string) string {
+	var b strings.Builder
+	for i := 0; i < len(p); {
+		switch c := p[i]; c {
+		case '*':
+			b.WriteString(".*")
+		case '?':
+			b.WriteByte('.')
+		case '[':
+			if set, n := globSet(p[i:]); n > 0 {
+				b.WriteString(set)
+				i += n
+				continue
+			}
+			b.WriteString(`\[`)
+		default:
+			j := i + 1
+			for j < len(p) && strings.IndexByte("*?[", p[j]) < 0 {
+				j++
+			}
+			b.WriteString(regexp.QuoteMeta(p[i:j]))
+			i = j
+			continue
+		}
+		i++
+	}
+	return b.String()
+}
+
+// globSet reads a set in brackets at the start of p and tells its length, 0
+// if it does not end.
+func globSet(p string) (rx string, n int) {
+	start := 1
+	if start < len(p) && p[start] == '!' {
+		start++
+	}
+	end := start
+	if end < len(p) && p[end] == ']' {
+		end++ // a bracket in first place stands for itself
+	}
+	for end < len(p) && p[end] != ']' {
+		end++
+	}
+	if end >= len(p) {
+		return "", 0
+	}
+	negate := ""
+	if start == 2 {
+		negate = "^"
+	}
+	set := strings.NewReplacer(`\`, `\\`, `[`, `\[`, `]`, `\]`, `^`, `\^`).Replace(p[start:end])
+	return "[" + negate + set + "]", end + 1
+}

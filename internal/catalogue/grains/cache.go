@@ -1,0 +1,60 @@
+package grains
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// cacheName is Salt's name of the file, so that either can read the other's.
+const cacheName = "grains.cache.p"
+
+// readCache returns the grains of the cache file, nil if there are none young
+// enough. A damaged file counts as none.
+func readCache(o Options, now time.Time, log *slog.Logger) *value.Dict {
+	if !o.CacheGrain || o.CacheDir == "" || o.Refresh {
+		return nil
+	}
+	path := filepath.Join(o.CacheDir, cacheName)
+	st, err := os.Stat(path)
+	if err != nil || now.Sub(st.ModTime()) > o.CacheAge {
+		return nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		log.Warn("cannot read cached grains, gathering them anew", "file", path, "error", err)
+		return nil
+	}
+	v, err := msgpack.UnmarshalTyped(b)
+	d, ok := v.(*value.Dict)
+	if err != nil || !ok || d.Len() == 0 {
+		log.Warn("cached grains are damaged, gathering them anew", "file", path, "error", err)
+		return nil
+	}
+	if l, ok := d.At("osrelease_info").(*value.List); ok {
+		d.Set("osrelease_info", value.Tuple(l.Items)) // the file knows no tuples
+	}
+	return d
+}
+
+// writeCache replaces the cache file as one step, so that a reader never sees
+// half of it.
+func writeCache(o Options, d *value.Dict) error {
+	if !o.CacheGrain || o.CacheDir == "" {
+		return nil
+	}
+	b, err := msgpack.Marshal(d, msgpack.NewSpec)
+	if err != nil {
+		return fmt.Errorf("cannot encode grains for the cache: %w", err)
+	}
+	if err := atomicfile.Write(filepath.Join(o.CacheDir, cacheName), b, 0o600, false); err != nil {
+		return fmt.Errorf("grains are not cached: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,228 @@
+// Package grains gathers what Salt's core grains say of a Linux machine,
+// under the same names and in the same shapes as Salt 3007.10, so that
+// targets, states and templates written for Salt's minions hold here.
+//
+// Collect is the whole of it. It runs the families of grains (a file each:
+// os.go, cpu.go, network.go …) at the same time and merges what they return
+// in Salt's order: core grains, disks, the grains file, the rest, and last
+// the grains of the configuration. Facts come from package host, mostly from
+// files; a family starts a program only where Salt's value is known to that
+// program alone. A family that finds nothing leaves its grains out, as Salt
+// does.
+//
+// Where grains differ from Salt's on the same machine:
+//
+//   - pythonversion, pythonexecutable and pythonpath describe the system's
+//     python3 as far as its file name tells, not one that runs Brine. Without
+//     any, pythonversion is that of Salt's own packages, for formulas that
+//     compare it.
+//   - saltversion is the version of Salt that Brine stands in for, and
+//     brine_version is Brine's own; saltpath is the folder of the program;
+//     zmqversion names the libzmq whose protocol Brine speaks; package is
+//     "onedir", since one file holds all.
+//   - gpus are found without lspci being installed, interfaces and gateways
+//     without ip.
+//   - names are asked from /etc/hosts and DNS within grains_dns_timeout, not
+//     from other sources in nsswitch.conf.
+//   - lists that Salt leaves in random order are sorted.
+package grains
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"regexp"
+	"sync"
+	"time"
+
+	"brine/internal/host"
+	"brine/internal/host/cpu"
+	"brine/internal/host/names"
+	"brine/internal/py/value"
+)
+
+// family is a group of grains that are found together. It may return nil, and
+// grains along with an error that concerns only some of them.
+type family struct {
+	name    string
+	collect func(context.Context, *collection) (*value.Dict, error)
+}
+
+// families are in Salt's order: a later one replaces what an earlier one says.
+var families = []family{
+	{"append_domain", appendDomain},
+	{"cwd", workingDir},
+	{"default_gateway", defaultGateway},
+	{"dns", resolver},
+	{"fqdns", fqdns},
+	{"machine_id", machineID},
+	{"master", masterAndServerID},
+	{"hostname", hostname},
+	{"hwaddr_interfaces", hardwareAddresses},
+	{"id", minionID},
+	{"ip_interfaces", interfaceAddresses},
+	{"kernelparams", kernelParams},
+	{"locale_info", localeInfo},
+	{"kernel", kernel},
+	{"selinux", selinux},
+	{"systemd", systemd},
+	{"init", initSystem},
+	{"os", osGrains},
+	{"cpu", cpuGrains},
+	{"gpu", gpuGrains},
+	{"devicetree", deviceTree},
+	{"osarch", osArch},
+	{"mem", memory},
+	{"hardware", hardware},
+	{"virtual", virtual},
+	{"ps", psCommand},
+	{"osrelease", osRelease},
+	{"path", searchPath},
+	{"python", python},
+	{"versions", versions},
+	{"disks", disks},
+	{"config", grainsFile},
+	{"shell", shell},
+	{"transactional", transactional},
+	{"uefi", uefi},
+	{"fibre_channel", fibreChannel},
+	{"iscsi", iscsi},
+	{"lvm", lvm},
+	{"mdadm", mdadm},
+	{"metadata", metadata},
+	{"minion_process", process},
+	{"nvme", nvme},
+	{"opts", optsGrain},
+	{"package", packageGrain},
+	{"zfs", zfs},
+}
+
+// programTimeout bounds the programs that a collection runs.
+const programTimeout = 10 * time.Second
+
+// Collect gathers the grains of a machine. It takes some milliseconds, the
+// time of the slowest program it has to run, and with DNS at most
+// DNSTimeout more. The dict is complete as far as facts could be found even
+// if there is an error, which tells the user what is wrong with the grains
+// file or the machine; it is never nil.
+func Collect(ctx context.Context, o Options, log *slog.Logger) (*value.Dict, error) {
+	start := time.Now()
+	if d := readCache(o, start, log); d != nil {
+		return d, nil
+	}
+	c := newCollection(ctx, o, log)
+	defer c.cancel()
+	found := make([]*value.Dict, len(families))
+	faults := make([]error, len(families))
+	took := make([]time.Duration, len(families))
+	var wg sync.WaitGroup
+	for i, f := range families {
+		wg.Go(func() {
+			began := time.Now()
+			found[i], faults[i] = f.collect(c.programs, c)
+			took[i] = time.Since(began)
+		})
+	}
+	wg.Wait()
+	all := value.NewDict(100)
+	for i, d := range found {
+		log.Debug("grains found", "family", families[i].name, "count", d.Len(), "took", took[i])
+		merge(all, without(d, o.Blacklist), o.DeepMerge)
+	}
+	merge(all, o.Static, o.DeepMerge)
+	log.Debug("grains collected", "count", all.Len(), "took", time.Since(start))
+	return all, errors.Join(append(faults, writeCache(o, all))...)
+}
+
+// Merge returns the grains of base with those of each layer put over them.
+// With deep set, dicts are merged instead of replaced. Nothing given changes.
+func Merge(base *value.Dict, deep bool, layers ...*value.Dict) *value.Dict {
+	all, _ := value.DeepCopy(base).(*value.Dict)
+	for _, l := range layers {
+		merge(all, l, deep)
+	}
+	return all
+}
+
+func merge(dst, src *value.Dict, deep bool) {
+	for k, v := range src.All() {
+		if deep {
+			old, okOld := dst.At(k).(*value.Dict)
+			over, okNew := v.(*value.Dict)
+			if okOld && okNew {
+				both := old.Clone() // old may belong to the configuration
+				merge(both, over, true)
+				v = both
+			}
+		}
+		dst.Set(k, v)
+	}
+}
+
+// Get returns the grain at a path such as "ip4_interfaces:eth0:0". An empty
+// delimiter means a colon. The rules are those of value.Traverse.
+func Get(grains *value.Dict, path, delimiter string) (any, bool) {
+	return value.Traverse(grains, path, delimiter)
+}
+
+// collection is what the families of one Collect share. Facts that several
+// need are found once, by the first that asks.
+type collection struct {
+	Options
+	*host.Machine
+	log      *slog.Logger
+	programs context.Context // ends with the programs' time
+	lookups  context.Context // ends with DNS's time
+	cancel   func()
+	names    *names.Finder
+
+	uname      func() host.Uname
+	cpu        func() cpu.Info
+	dist       func() *value.Dict
+	firmware   func() *value.Dict
+	virtual    func() *value.Dict
+	interfaces func() interfacesResult
+	fqdn       func() string
+}
+
+func newCollection(ctx context.Context, o Options, log *slog.Logger) *collection {
+	c := &collection{Options: o, Machine: o.Machine, log: log}
+	if c.Machine == nil {
+		c.Machine = &host.Machine{}
+	}
+	var stopPrograms, stopLookups func()
+	c.programs, stopPrograms = context.WithTimeout(ctx, programTimeout)
+	c.lookups, stopLookups = context.WithTimeout(ctx, o.DNSTimeout)
+	c.cancel = func() { stopLookups(); stopPrograms() }
+	c.names = names.New(c.Machine, dnsOf(o, c.Machine))
+	c.uname = sync.OnceValue(c.Uname)
+	c.cpu = sync.OnceValue(func() cpu.Info { return cpu.Read(c.Machine) })
+	c.dist = sync.OnceValue(func() *value.Dict { return distribution(c.Machine) })
+	c.firmware = sync.OnceValue(func() *value.Dict { return firmware(c.programs, c.Machine) })
+	c.virtual = sync.OnceValue(c.detectVirtual)
+	c.interfaces = sync.OnceValue(c.findInterfaces)
+	c.fqdn = c.lookUpName()
+	return c
+}
+
+// lookUpName starts to look for the machine's full name, and returns what
+// waits for it. The family "hostname" always does, so that Collect does not
+// end before.
+func (c *collection) lookUpName() func() string {
+	done := make(chan struct{})
+	name := ""
+	go func() {
+		defer close(done)
+		name = c.names.Canonical(c.lookups, c.uname().Node)
+	}()
+	return func() string {
+		<-done
+		return name
+	}
+}
+
+// lazily compiles a regular expression when it is first used: programs that
+// ask for no grains are not to pay for these at their start.
+func lazily(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}

@@ -1,0 +1,80 @@
+// Package accounts holds the execution modules for users, groups and
+// passwords: user, group, shadow and ssh. They are skins over host/account and the
+// programs of the shadow suite (useradd, groupadd, chage and so on).
+package accounts
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/host"
+	"brine/internal/py/value"
+)
+
+// none is the argument of functions without any.
+type none struct{}
+
+// Modules returns the modules of this family, working on one machine.
+func Modules(m *host.Machine) []fn.Module {
+	return []fn.Module{userModule(m), groupModule(m), shadowModule(m), sshModule(m)}
+}
+
+// rootArg is the argument that names another root of the file system.
+type rootArg struct {
+	Root string `salt:"root" doc:"folder that is the root of the file system to work on" default:"null"`
+}
+
+// below returns the machine whose files lie below the root.
+func (a rootArg) below(m *host.Machine) *host.Machine {
+	if a.Root == "" {
+		return m
+	}
+	return &host.Machine{Root: filepath.Join("/", m.Root, a.Root)}
+}
+
+// change says what programs are told of the root.
+func (a rootArg) change(option string) []string {
+	if a.Root == "" {
+		return nil
+	}
+	return []string{option, a.Root}
+}
+
+// plainName refuses names that a program would take for an option, or that
+// would break the files.
+func plainName(what, name string) error {
+	if name == "" || name[0] == '-' || strings.ContainsAny(name, ":\n\x00") {
+		return fn.Invalidf("%q is no name of a %s", name, what)
+	}
+	return nil
+}
+
+// do runs a program that changes accounts, and logs why it failed.
+func do(ctx context.Context, c *fn.Call, m *host.Machine, program string, args ...string) (host.Output, error) {
+	out, err := m.Do(ctx, program, args...)
+	if err != nil {
+		return out, fn.Errorf("cannot run %s: %w", program, err)
+	}
+	if out.Exit != 0 {
+		c.Log.Error("a program failed", "program", program, "exit", out.Exit, "stderr", out.Stderr)
+	}
+	return out, nil
+}
+
+// list reads names as a list, or as a text with commas.
+func list(v any) []string {
+	var names []string
+	switch x := v.(type) {
+	case *value.List:
+		for _, it := range x.Items {
+			names = append(names, value.Str(it))
+		}
+	case string:
+		for name := range strings.SplitSeq(x, ",") {
+			names = append(names, strings.TrimSpace(name))
+		}
+	}
+	return names
+}

@@ -1,0 +1,146 @@
+package shell
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+)
+
+// chrootArgs are the arguments of run_chroot: a folder, the folders of the
+// machine that it sees, and those of cmd.run_all.
+type chrootArgs struct {
+	Root  string `salt:"root" doc:"folder that is / to the command"`
+	Binds any    `salt:"binds" doc:"list of folders of the minion that the command sees, too" default:"null"`
+	args
+}
+
+// runChroot runs a command in a folder with /dev, /proc and /sys mounted, and
+// then ends what still runs in there and unmounts all.
+func (cmd) runChroot(ctx context.Context, c *fn.Call, a chrootArgs) (*value.Dict, error) {
+	root := filepath.Clean(a.Root)
+	if !filepath.IsAbs(root) || root == "/" {
+		return nil, fn.Invalidf("root must be the absolute path of a folder other than /, not %s", value.Repr(a.Root))
+	}
+	if st, err := os.Stat(root); err != nil || !st.IsDir() {
+		return nil, fn.Errorf("there is no folder %s to run the command in", root)
+	}
+	if a.Bg || a.Kwargs.Bool("bg") {
+		return nil, fn.Errorf("cmd.run_chroot cannot run in the background: what it mounts is unmounted when the command has ended")
+	}
+	if real, err := filepath.EvalSymlinks(root); err == nil {
+		root = real // by which the kernel knows it
+	}
+	mounted := mountInto(ctx, c, root, value.Texts(a.Binds))
+	defer func() {
+		endAll(context.WithoutCancel(ctx), c, root)
+		for i := len(mounted) - 1; i >= 0; i-- {
+			_, err := c.Funcs.Call(context.WithoutCancel(ctx), c, "mount.umount", []any{mounted[i]}, nil)
+			if err != nil {
+				c.Log.Error("cannot unmount what a command in a folder of its own had", "path", mounted[i], "err", err)
+			}
+		}
+	}()
+	shell := "/bin/sh"
+	if st, err := os.Stat(filepath.Join(root, "bin/bash")); err == nil && st.Mode().IsRegular() {
+		shell = "/bin/bash"
+	}
+	line := value.Str(a.Cmd)
+	if l, ok := a.Cmd.(*value.List); ok {
+		line = strings.Join(value.Texts(l), " ")
+	}
+	words := []string{"chroot"}
+	if a.Runas != "" { // who is a user of that folder, not of the minion
+		words = append(words, "--userspec", a.Runas+":"+a.Group)
+	}
+	no := false
+	inside := a.args
+	inside.Runas, inside.Group, inside.PythonShell, inside.separate = "", "", &no, true
+	inside.Cmd = value.Strings(append(words, root, shell, "-c", line))
+	return cmd{}.runAll(ctx, c, inside)
+}
+
+// mountInto mounts what programs need, and returns where. What cannot be
+// mounted is left out, as Salt leaves it out: many commands need none of it.
+func mountInto(ctx context.Context, c *fn.Call, root string, binds []string) (mounted []string) {
+	type mount struct{ at, what, typ, opts string }
+	all := []mount{{"dev", "devtmpfs", "devtmpfs", "defaults"}, {"proc", "proc", "proc", "defaults"}, {"sys", "sysfs", "sysfs", "defaults"}}
+	for _, b := range binds {
+		all = append(all, mount{b, b, "", "bind"})
+	}
+	for _, m := range all {
+		at := filepath.Join(root, m.at)
+		kwargs := value.DictOf("opts", m.opts)
+		if m.typ != "" {
+			kwargs.Set("fstype", m.typ)
+		}
+		done, err := c.Funcs.Call(ctx, c, "mount.mount", []any{at, m.what}, kwargs)
+		if done == true {
+			mounted = append(mounted, at)
+		} else {
+			c.Log.Warn("a command in a folder of its own goes without a mount", "path", at, "answer", value.Str(done), "err", err)
+		}
+	}
+	return mounted
+}
+
+// endAll ends the processes whose / is the folder or lies in it.
+func endAll(ctx context.Context, c *fn.Call, root string) {
+	const tries = 6
+	for i := range tries {
+		pids := within(root)
+		if len(pids) == 0 {
+			return
+		}
+		sig := syscall.SIGTERM
+		if i >= tries/2 {
+			sig = syscall.SIGKILL
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, sig) // it may have ended by itself
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	if len(within(root)) > 0 {
+		c.Log.Error("processes in the folder of a command could not be ended, so it stays mounted", "root", root)
+	}
+}
+
+func within(root string) (pids []int) {
+	links, err := filepath.Glob("/proc/[0-9]*/root")
+	if err != nil {
+		return nil
+	}
+	for _, l := range links {
+		at, err := os.Readlink(l)
+		if err != nil || at != root && !strings.HasPrefix(at, root+"/") {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(l))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// powershellArgs are the arguments of powershell that no other function has.
+type powershellArgs struct {
+	args
+	Depth     any  `salt:"depth" ignored:"there is no PowerShell on Unix" default:"null"`
+	Encode    bool `salt:"encode_cmd" ignored:"there is no PowerShell on Unix" default:"false"`
+	ForceList bool `salt:"force_list" ignored:"there is no PowerShell on Unix" default:"false"`
+	Quiet     bool `salt:"quiet" ignored:"there is no PowerShell on Unix" default:"false"`
+}
+
+func (cmd) powershell(context.Context, *fn.Call, powershellArgs) (any, error) {
+	return nil, fn.Errorf("PowerShell is run by minions on Windows only; use cmd.run, or cmd.exec_code with pwsh as the language")
+}

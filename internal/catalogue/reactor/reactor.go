@@ -1,0 +1,511 @@
+// Package reactor answers events of a master's bus with commands, as Salt's
+// option reactor says: a tag, or a pattern for tags, and the SLS files that say
+// what to do.
+//
+// A reaction is translated to the low data that the command line and the REST
+// API use, and run by it. What is under way is bounded: events wait in a queue
+// (reactor_worker_hwm), so many functions of the master run at a time
+// (reactor_worker_threads), and so many reactions begin in a second
+// (reactor_rate), because a reaction makes events of its own.
+package reactor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/base/target"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
+	"brine/internal/sls/sls"
+)
+
+// Options are those of the master.
+type Options struct {
+	Reactor any `salt:"reactor" default:"[]" doc:"what to do about events: a list of maps of a pattern for tags to SLS files, or a file with such a list" change:"restart"`
+	Threads int `salt:"reactor_worker_threads" default:"10" doc:"runners and wheel functions that reactions may run at a time" change:"restart"`
+	Queue   int `salt:"reactor_worker_hwm" default:"10000" doc:"events, and runners and wheel functions, that may wait for the reactor; further ones are lost, and the log says so" change:"restart"`
+	Rate    int `salt:"reactor_rate" default:"100" doc:"reactions that may begin in a second, lest they set each other off without end; 0 is no limit (Brine only)" change:"restart"`
+}
+
+// User is who reactions run runners and wheel functions as. Events of theirs
+// cause no reactions.
+const User = "Reactor"
+
+// Deps is what a reactor needs of its master.
+type Deps struct {
+	Bus *event.Bus
+	// Foreign reports whether an event is for another master's reactor, which
+	// has it too; nil: none is.
+	Foreign func(*event.Event) bool
+	// Read fetches a file of the file server by its salt:// address.
+	Read func(ctx context.Context, url string) ([]byte, error)
+	// Render makes data of an SLS; path is "" for what is no file here.
+	Render func(ctx context.Context, path string, source []byte, vars *value.Dict) (any, error)
+	// Low runs a chunk of low data, with all rights.
+	Low func(ctx context.Context, chunk *value.Dict) ([]any, error)
+	// Call runs an execution function on this machine.
+	Call func(ctx context.Context, fun string, args []any, kwargs *value.Dict) error
+	Log  *slog.Logger
+}
+
+// rule is one entry of the option.
+type rule struct {
+	entry *value.Dict // as it was written
+	tags  target.Glob
+	files []string
+}
+
+// newRule reads an entry.
+func newRule(it any) (rule, error) {
+	m, ok := it.(*value.Dict)
+	if !ok || m.Len() != 1 {
+		return rule{}, salt.Errorf(salt.Invalid, "reactor: each entry must be a map of one tag to SLS files, and not %.100s", value.Repr(it))
+	}
+	k, v := m.Entry(0)
+	rl := rule{entry: m, tags: target.ParseGlob(value.Str(k))}
+	switch x := v.(type) {
+	case string:
+		rl.files = []string{x}
+	case *value.List:
+		for _, f := range x.Items {
+			rl.files = append(rl.files, value.Str(f))
+		}
+	default:
+		return rule{}, salt.Errorf(salt.Invalid, "reactor: %q must have an SLS file or a list of them", value.Str(k))
+	}
+	return rl, nil
+}
+
+// tag is the pattern as it was written.
+func (rl rule) tag() string {
+	k, _ := rl.entry.Entry(0)
+	return value.Str(k)
+}
+
+// Reactor waits for events. Run serves.
+type Reactor struct {
+	o     Options
+	d     Deps
+	rules atomic.Pointer[[]rule]
+	leads atomic.Bool
+
+	events  chan *event.Event
+	work    chan func()
+	lost    atomic.Uint64
+	reacted atomic.Uint64
+}
+
+// New reads the option. Without anything to react to it returns nil.
+func New(o Options, d Deps) (*Reactor, error) {
+	r := &Reactor{o: o, d: d, events: make(chan *event.Event, max(o.Queue, 1)), work: make(chan func(), max(o.Queue, 1))}
+	conf := o.Reactor
+	if path, ok := conf.(string); ok && path != "" {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, salt.Errorf(salt.Invalid, "reactor: %w", err)
+		}
+		if conf, err = yaml.Load(b, path); err != nil {
+			return nil, salt.Errorf(salt.Invalid, "reactor: %w", err)
+		}
+	}
+	list, ok := conf.(*value.List)
+	if !ok && conf != nil && conf != "" {
+		return nil, salt.Errorf(salt.Invalid, "reactor must be a list of maps of a tag to SLS files, and is %s", value.TypeName(conf))
+	}
+	if list == nil {
+		return nil, nil
+	}
+	var rules []rule
+	for _, it := range list.Items {
+		rl, err := newRule(it)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, rl)
+	}
+	if len(rules) == 0 {
+		return nil, nil
+	}
+	r.rules.Store(&rules)
+	r.leads.Store(true)
+	return r, nil
+}
+
+// List returns the rules as the option has them.
+func (r *Reactor) List() *value.List {
+	out := &value.List{}
+	for _, rl := range *r.rules.Load() {
+		out.Append(rl.entry.Clone())
+	}
+	return out
+}
+
+// Add adds a rule until the master ends. It is false if there is one for the
+// tag already.
+func (r *Reactor) Add(tag string, files any) (bool, error) {
+	rl, err := newRule(value.DictOf(tag, files))
+	if err != nil {
+		return false, err
+	}
+	for {
+		old := r.rules.Load()
+		if slices.ContainsFunc(*old, func(o rule) bool { return o.tag() == tag }) {
+			return false, nil
+		}
+		all := append(slices.Clone(*old), rl)
+		if r.rules.CompareAndSwap(old, &all) {
+			return true, nil
+		}
+	}
+}
+
+// Delete removes the rule of a tag until the master ends. It is false if there
+// is none.
+func (r *Reactor) Delete(tag string) bool {
+	for {
+		old := r.rules.Load()
+		i := slices.IndexFunc(*old, func(o rule) bool { return o.tag() == tag })
+		if i < 0 {
+			return false
+		}
+		left := slices.Delete(slices.Clone(*old), i, i+1)
+		if r.rules.CompareAndSwap(old, &left) {
+			return true
+		}
+	}
+}
+
+// Leads reports whether the reactor responds to events.
+func (r *Reactor) Leads() bool { return r.leads.Load() }
+
+// Lead has the reactor respond to events, or not.
+func (r *Reactor) Lead(on bool) { r.leads.Store(on) }
+
+// files are what is to be rendered for a tag.
+func (r *Reactor) files(tag string) []string {
+	var out []string
+	for _, rl := range *r.rules.Load() {
+		if rl.tags.Match(tag) {
+			out = append(out, rl.files...)
+		}
+	}
+	return out
+}
+
+// take queues an event that has reactions. It never waits: it runs in whoever
+// fires.
+func (r *Reactor) take(e *event.Event) {
+	if !r.leads.Load() || e.Data.At("user") == User || r.d.Foreign != nil && r.d.Foreign(e) || !slices.ContainsFunc(*r.rules.Load(), func(rl rule) bool { return rl.tags.Match(e.Tag) }) {
+		return
+	}
+	select {
+	case r.events <- e:
+	default:
+		r.lost.Add(1)
+	}
+}
+
+// Run serves until ctx ends, and waits for what it began.
+func (r *Reactor) Run(ctx context.Context) error {
+	defer r.d.Bus.Handle(r.take)()
+	var wg sync.WaitGroup
+	for range max(r.o.Threads, 1) {
+		wg.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case do := <-r.work:
+					do()
+				}
+			}
+		})
+	}
+	defer wg.Wait()
+	pace := pace{rate: r.o.Rate}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-r.events:
+			if n := r.lost.Swap(0); n > 0 {
+				r.d.Log.Error("events came faster than the reactor could take them, and were lost to it (reactor_worker_hwm)", "lost", n)
+			}
+			for _, c := range r.reactions(ctx, e) {
+				if !pace.wait(ctx) {
+					return nil
+				}
+				r.run(ctx, c)
+			}
+		}
+	}
+}
+
+// pace lets so many things begin in a second.
+type pace struct {
+	rate  int
+	since time.Time
+	n     int
+}
+
+func (p *pace) wait(ctx context.Context) bool {
+	if p.rate <= 0 {
+		return ctx.Err() == nil
+	}
+	if now := time.Now(); now.Sub(p.since) >= time.Second {
+		p.since, p.n = now, 0
+	}
+	if p.n++; p.n <= p.rate {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(time.Until(p.since.Add(time.Second)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		p.since, p.n = time.Now(), 1
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// reaction is one thing to do.
+type reaction struct {
+	id, form, fun string
+	chunk         *value.Dict
+}
+
+// reactions renders the SLS files of an event.
+func (r *Reactor) reactions(ctx context.Context, e *event.Event) []reaction {
+	high := value.NewDict(4)
+	vars := value.DictOf("tag", e.Tag, "data", e.Data.Clone())
+	for _, f := range r.files(e.Tag) {
+		if err := r.render(ctx, f, vars, high); err != nil {
+			r.d.Log.Error("a reaction cannot be rendered", "tag", e.Tag, "file", f, "err", err)
+		}
+	}
+	out, err := compile(high)
+	if err != nil {
+		r.d.Log.Error("the reactions to an event are not understood, and none of them runs", "tag", e.Tag, "err", err)
+		return nil
+	}
+	return out
+}
+
+// render adds the SLS at a path, pattern or address to high.
+func (r *Reactor) render(ctx context.Context, at string, vars, high *value.Dict) error {
+	type text struct {
+		path   string
+		source []byte
+	}
+	var texts []text
+	if strings.HasPrefix(at, "salt://") {
+		b, err := r.d.Read(ctx, at)
+		if err != nil {
+			return err
+		}
+		texts = append(texts, text{"", b})
+	} else {
+		paths, err := filepath.Glob(at)
+		if err != nil || len(paths) == 0 {
+			return salt.Errorf(salt.NotFound, "there is no such file")
+		}
+		for _, p := range paths {
+			b, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			texts = append(texts, text{p, b})
+		}
+	}
+	for _, t := range texts {
+		v, err := r.d.Render(ctx, t.path, t.source, vars)
+		if err != nil {
+			return err
+		}
+		d, ok := v.(*value.Dict)
+		if !ok && v != nil {
+			return salt.Errorf(salt.Invalid, "it must be a map of names to reactions, and is %s", value.TypeName(v))
+		}
+		high.Update(d)
+	}
+	return nil
+}
+
+// forms are the kinds of reactions; cmd is a former name.
+var forms = map[string]string{"local": "local", "cmd": "local", "runner": "runner", "wheel": "wheel", "caller": "caller"}
+
+// compile turns high data into reactions, in their order.
+func compile(high *value.Dict) ([]reaction, error) {
+	var out []reaction
+	padded := value.NewDict(high.Len())
+	for id, v := range high.All() {
+		body, ok := v.(*value.Dict)
+		if !ok {
+			return nil, salt.Errorf(salt.Invalid, "%s must be a map of a reaction, as local.test.ping, to its arguments", value.Str(id))
+		}
+		run := value.NewDict(body.Len())
+		for k, args := range body.All() {
+			form, fun, dotted := strings.Cut(value.Str(k), ".")
+			list, ok := args.(*value.List)
+			if !ok && args != nil {
+				return nil, salt.Errorf(salt.Invalid, "%s: the arguments of %s must be a list", value.Str(id), value.Str(k))
+			}
+			if list == nil {
+				list = &value.List{}
+			}
+			if forms[form] == "" {
+				return nil, salt.Errorf(salt.Invalid, "%s: %s is no reaction; there are local, runner, wheel and caller", value.Str(id), form)
+			}
+			if run.Has(form) {
+				return nil, salt.Errorf(salt.Invalid, "%s has two reactions of the form %s; give one of them a name of its own", value.Str(id), form)
+			}
+			if !dotted && !slices.ContainsFunc(list.Items, func(v any) bool { _, ok := v.(string); return ok }) {
+				return nil, salt.Errorf(salt.Invalid, "%s: %s has no function", value.Str(id), form)
+			}
+			if dotted {
+				list = value.ListOf(append(slices.Clone(list.Items), fun)...)
+			}
+			run.Set(form, list)
+		}
+		padded.Set(id, run)
+	}
+	chunks, errs := sls.Chunks(padded, nil)
+	if len(errs) > 0 {
+		return nil, salt.Errorf(salt.Invalid, "%s", errs[0].Text)
+	}
+	for _, c := range chunks {
+		x := reaction{id: value.Str(c.At("__id__")), form: forms[c.Str("state")], fun: c.Str("fun")}
+		var err error
+		if x.chunk, err = lowData(x, c); err != nil {
+			return nil, salt.Errorf(salt.Invalid, "%s: %w", x.id, err)
+		}
+		out = append(out, x)
+	}
+	return out, nil
+}
+
+// internal are the keys of a reaction that say nothing to the function.
+var internal = map[string]bool{"state": true, "fun": true, "order": true, "__id__": true, "__sls__": true, "__env__": true, "arg": true, "kwarg": true, "args": true}
+
+// lowData translates a reaction.
+func lowData(x reaction, c *value.Dict) (*value.Dict, error) {
+	args, kwargs, err := arguments(x, c)
+	if err != nil {
+		return nil, err
+	}
+	low := value.DictOf("client", x.form, "fun", x.fun, "arg", value.ListOf(args...), "kwarg", kwargs)
+	if x.form != "local" {
+		return low, nil
+	}
+	tgt, ok := c.Get("tgt")
+	if !ok {
+		return nil, salt.Errorf(salt.Invalid, "tgt is missing, the minions that are to run %s", x.fun)
+	}
+	low.Set("client", "local_async")
+	low.Set("tgt", tgt)
+	low.Set("tgt_type", cmp.Or(c.Str("tgt_type"), c.Str("expr_form"), "glob"))
+	for _, k := range []string{"ret", "metadata", "timeout"} {
+		if v, ok := c.Get(k); ok {
+			low.Set(k, v)
+		}
+	}
+	return low, nil
+}
+
+// arguments reads args, or the former arg and kwarg. A function of the master
+// may have its arguments beside them.
+func arguments(x reaction, c *value.Dict) (args []any, kwargs *value.Dict, err error) {
+	kwargs = value.NewDict(4)
+	if given, ok := c.Get("args"); ok {
+		switch a := given.(type) {
+		case *value.Dict:
+			kwargs.Update(a)
+			return nil, kwargs, nil
+		case *value.List:
+			named := !slices.ContainsFunc(a.Items, func(v any) bool { d, ok := v.(*value.Dict); return !ok || d.Len() != 1 })
+			if !named && x.form == "caller" {
+				return a.Items, kwargs, nil
+			}
+			if named {
+				for _, it := range a.Items {
+					kwargs.Update(it.(*value.Dict))
+				}
+				return nil, kwargs, nil
+			}
+		}
+		return nil, nil, salt.Errorf(salt.Invalid, "args must be a map of arguments by name")
+	}
+	switch a := c.At("arg").(type) {
+	case nil:
+	case *value.List:
+		args = a.Items
+	default:
+		args = []any{a}
+	}
+	switch k := c.At("kwarg").(type) {
+	case nil:
+	case *value.Dict:
+		kwargs.Update(k)
+	case *value.List:
+		for _, it := range k.Items {
+			d, ok := it.(*value.Dict)
+			if !ok {
+				return nil, nil, salt.Errorf(salt.Invalid, "kwarg must be a map of arguments by name")
+			}
+			kwargs.Update(d)
+		}
+	default:
+		return nil, nil, salt.Errorf(salt.Invalid, "kwarg must be a map of arguments by name")
+	}
+	if x.form == "runner" || x.form == "wheel" {
+		for k, v := range c.All() {
+			name := value.Str(k)
+			if !internal[name] && !(name == "name" && value.Equal(v, c.At("__id__"))) && !kwargs.Has(name) {
+				kwargs.Set(name, v)
+			}
+		}
+	}
+	return args, kwargs, nil
+}
+
+// run does one thing. Functions of the master wait for a worker.
+func (r *Reactor) run(ctx context.Context, x reaction) {
+	r.reacted.Add(1)
+	do := func() {
+		defer func() {
+			if p := recover(); p != nil {
+				r.d.Log.Error("a reaction failed", "id", x.id, "fun", x.form+"."+x.fun, "err", fmt.Sprint(p))
+			}
+		}()
+		var err error
+		if x.form == "caller" {
+			err = r.d.Call(ctx, x.fun, x.chunk.List("arg"), x.chunk.Dict("kwarg"))
+		} else {
+			_, err = r.d.Low(ctx, x.chunk)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.d.Log.Error("a reaction failed", "id", x.id, "fun", x.form+"."+x.fun, "err", err)
+		}
+	}
+	if x.form == "local" {
+		do()
+		return
+	}
+	select {
+	case r.work <- do:
+	default:
+		r.d.Log.Error("a reaction was left out: too many wait already (reactor_worker_hwm, reactor_worker_threads)", "id", x.id, "fun", x.form+"."+x.fun)
+	}
+}

@@ -1,0 +1,37 @@
+package runners
+
+import (
+	"context"
+
+	"brine/internal/base/target"
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+)
+
+type auditing struct{ Deps }
+
+func auditModule(d Deps) fn.Module {
+	return fn.Module{Name: "audit", Doc: `Who asked this master for what, and what came of it.`, Funcs: []fn.Func{
+		fn.Of("list", auditing{d}.list, `Return the newest requests of users, the newest first.`,
+			fn.Example("salt-run audit.list"), fn.Example("salt-run audit.list user=alice limit=10"), fn.Example("salt-run audit.list result=denied")),
+	}}
+}
+
+type auditArgs struct {
+	User   string `salt:"user" doc:"glob for the user" default:"'*'"`
+	Fun    string `salt:"fun" doc:"glob for the function" default:"'*'"`
+	Result string `salt:"result" doc:"glob for the result: done, refused (nobody knows who that was), denied (the right is missing) or failed (a reaction that could not be begun)" default:"'*'"`
+	Limit  int    `salt:"limit" doc:"how many at most" default:"100"`
+}
+
+func (a auditing) list(_ context.Context, _ *fn.Call, x auditArgs) (*value.List, error) {
+	user, fun, result := target.ParseGlob(x.User), target.ParseGlob(x.Fun), target.ParseGlob(x.Result)
+	found, err := a.Audit(x.Limit, func(d *value.Dict) bool {
+		return user.Match(d.Str("user")) && fun.Match(d.Str("fun")) && result.Match(d.Str("result"))
+	})
+	out := &value.List{}
+	for _, d := range found {
+		out.Append(d)
+	}
+	return out, err
+}

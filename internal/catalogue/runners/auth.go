@@ -1,0 +1,48 @@
+package runners
+
+import (
+	"context"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+)
+
+// Tokens makes and ends tokens of external_auth.
+type Tokens interface {
+	// NewToken returns nil if the credentials are wrong.
+	NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error)
+	// DropToken reports whether there was such a token.
+	DropToken(token string) (bool, error)
+}
+
+type tokens struct{ Deps }
+
+func authModule(d Deps) fn.Module {
+	t := tokens{d}
+	return fn.Module{Name: "auth", Doc: `Tokens of external_auth.`, Funcs: []fn.Func{
+		fn.Of("mk_token", t.make, `Make a token for username, password and eauth, and return it; an empty map if they are wrong.
+			token_expire is how many seconds it is good for, if token_expire_user_override lets the user choose.`,
+			fn.Example("salt-run auth.mk_token username=saltdev password=saltdev eauth=auto")),
+		fn.Of("del_token", t.remove, `End a token, and return whether there was one.`, fn.Example("salt-run auth.del_token 6556760736e4077daa601baec2b67c24")),
+	}}
+}
+
+type tokenArgs struct {
+	Load fn.Kwargs `salt:"load"`
+}
+
+func (t tokens) make(ctx context.Context, _ *fn.Call, a tokenArgs) (*value.Dict, error) {
+	d, err := t.Tokens.NewToken(ctx, a.Load.Clean())
+	if d == nil {
+		d = value.NewDict(0)
+	}
+	return d, err
+}
+
+type delTokenArgs struct {
+	Token string `salt:"token" doc:"the token"`
+}
+
+func (t tokens) remove(_ context.Context, _ *fn.Call, a delTokenArgs) (bool, error) {
+	return t.Tokens.DropToken(a.Token)
+}

@@ -1,0 +1,30 @@
+package runners
+
+import (
+	"context"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+)
+
+type configuration struct{}
+
+func configModule() fn.Module {
+	return fn.Module{Name: "config", Doc: `The options of the master.`, Funcs: []fn.Func{
+		fn.Of("get", configuration{}.get, `Return an option, or a part of one by a path of keys.`,
+			fn.Example("salt-run config.get file_roots:base"), fn.Example("salt-run config.get file_roots,base delimiter=,")),
+	}}
+}
+
+type configArgs struct {
+	Key       string `salt:"key" doc:"name, or path of keys"`
+	Default   any    `salt:"default" doc:"what to return if there is no such option" default:"''"`
+	Delimiter string `salt:"delimiter" doc:"what separates the keys of a path" default:":"`
+}
+
+func (configuration) get(_ context.Context, c *fn.Call, a configArgs) (any, error) {
+	if v, ok := value.Traverse(c.Config.All(), a.Key, a.Delimiter); ok {
+		return v, nil
+	}
+	return a.Default, nil
+}

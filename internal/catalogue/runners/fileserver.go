@@ -1,0 +1,205 @@
+package runners
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/files/fileserver"
+	"brine/internal/py/value"
+)
+
+// FileServer is the file server of the master.
+type FileServer interface {
+	Request(ctx context.Context, load *value.Dict) (any, error)
+	Envs(backends ...string) []string
+	Backends(names []string) []string
+	// Update looks for changed files.
+	Update(ctx context.Context, backends ...string) ([]fileserver.Changes, error)
+	// UpdateOnly does so for some of what is copied from elsewhere.
+	UpdateOnly(ctx context.Context, names []string, backends ...string) ([]fileserver.Changes, error)
+	// Fetchers returns the backends that keep copies of what is elsewhere.
+	Fetchers(backends ...string) []fileserver.Fetcher
+	// Forget drops what is kept of lists and hashes, and returns the
+	// environments by backend whose lists there were.
+	Forget(envs []string, backends ...string) map[string][]string
+}
+
+var _ FileServer = (*fileserver.Server)(nil)
+
+type files struct{ d Deps }
+
+func filesModule(d Deps) fn.Module {
+	f := files{d}
+	return fn.Module{Name: "fileserver", Doc: `The files that this master serves.`, Funcs: []fn.Func{
+		fn.Of("envs", f.envs, `List the environments.`, fn.Example("salt-run fileserver.envs")),
+		fn.Of("file_list", f.lister("_file_list"), `List the files of an environment.`, fn.Example("salt-run fileserver.file_list saltenv=prod")),
+		fn.Of("symlink_list", f.lister("_symlink_list"), `List the symbolic links of an environment.`, fn.Example("salt-run fileserver.symlink_list")),
+		fn.Of("dir_list", f.lister("_dir_list"), `List the folders of an environment.`, fn.Example("salt-run fileserver.dir_list")),
+		fn.Of("empty_dir_list", f.lister("_file_list_emptydirs"), `List the empty folders of an environment.`, fn.Example("salt-run fileserver.empty_dir_list")),
+		fn.Of("update", f.update, `Look for changed files now.`, fn.Example("salt-run fileserver.update")),
+		fn.Of("clear_file_list_cache", f.clearLists, `Drop what is kept of lists; they are made anew when they are asked for.`, fn.Example("salt-run fileserver.clear_file_list_cache")),
+		fn.Of("clear_cache", f.clearCache, `Drop all that is kept of files.`, fn.Example("salt-run fileserver.clear_cache")),
+		fn.Of("clear_lock", f.clearLock, `Remove locks of file servers that fetch. Locks of dead processes end by themselves.`, fn.Example("salt-run fileserver.clear_lock")),
+		fn.Of("lock", f.lock, `Keep file servers from fetching, for a day at most.`, fn.Example("salt-run fileserver.lock remote='*github*'")),
+		fn.Of("remotes", f.remotes, `Tell how each of what file servers fetch fares: what is served, since when, and what went wrong (Brine only).`, fn.Example("salt-run fileserver.remotes")),
+	}}
+}
+
+// backendNames reads a list of names, or a text with commas.
+func backendNames(v any) []string {
+	if s, ok := v.(string); ok {
+		return strings.Split(s, ",")
+	}
+	return fileserver.Texts(v)
+}
+
+type envsArgs struct {
+	Backend any  `salt:"backend" doc:"names of file servers; all if null" default:"null"`
+	Sources bool `salt:"sources" doc:"name the file servers only" default:"false"`
+}
+
+func (f files) envs(_ context.Context, _ *fn.Call, a envsArgs) (any, error) {
+	names := backendNames(a.Backend)
+	if a.Sources {
+		return value.Strings(f.d.Files().Backends(names)), nil
+	}
+	return value.Strings(f.d.Files().Envs(names...)), nil
+}
+
+type fileListArgs struct {
+	Saltenv any `salt:"saltenv" doc:"environment" default:"base"`
+	Backend any `salt:"backend" doc:"names of file servers; all if null" default:"null"`
+}
+
+func (f files) lister(cmd string) func(context.Context, *fn.Call, fileListArgs) (any, error) {
+	return func(ctx context.Context, _ *fn.Call, a fileListArgs) (any, error) {
+		return f.d.Files().Request(ctx, value.DictOf("cmd", cmd, "saltenv", a.Saltenv, "fsbackend", value.Strings(backendNames(a.Backend))))
+	}
+}
+
+type updateArgs struct {
+	Backend any       `salt:"backend" doc:"names of file servers; all if null" default:"null"`
+	Kwargs  fn.Kwargs `salt:"kwargs"`
+}
+
+func (f files) update(ctx context.Context, _ *fn.Call, a updateArgs) (any, error) {
+	var remotes []string
+	for k, v := range a.Kwargs.Clean().All() {
+		if k != "remotes" {
+			return nil, fn.Errorf("update() got an unexpected keyword argument '%s'", value.Str(k))
+		}
+		remotes = value.Split(v)
+	}
+	changes, err := f.d.Files().UpdateOnly(ctx, remotes, backendNames(a.Backend)...)
+	f.d.TellChanges(changes)
+	if err != nil {
+		return nil, fn.Errorf("%w", err)
+	}
+	return true, nil
+}
+
+type clearListsArgs struct {
+	Saltenv any `salt:"saltenv" doc:"environments, as a list or with commas; all if null" default:"null"`
+	Backend any `salt:"backend" doc:"names of file servers; all if null" default:"null"`
+}
+
+func (f files) clearLists(_ context.Context, _ *fn.Call, a clearListsArgs) (any, error) {
+	var envs []string
+	for _, e := range backendNames(a.Saltenv) {
+		envs = append(envs, strings.TrimSpace(e))
+	}
+	out := value.NewDict(1)
+	for name, gone := range f.d.Files().Forget(envs, backendNames(a.Backend)...) {
+		slices.Sort(gone)
+		out.Set(name, value.Strings(gone))
+	}
+	return out, nil
+}
+
+type backendArgs struct {
+	Backend any `salt:"backend" doc:"names of file servers; all if null" default:"null"`
+}
+
+func (f files) clearCache(_ context.Context, _ *fn.Call, a backendArgs) (any, error) {
+	names := backendNames(a.Backend)
+	f.d.Files().Forget(nil, names...)
+	var r report
+	for _, b := range f.d.Files().Fetchers(names...) { // roots keeps nothing on disk
+		failed := b.ClearCache()
+		r.failed = append(r.failed, failed...)
+		if len(failed) == 0 {
+			r.done = append(r.done, "The "+b.Name()+" fileserver cache was successfully cleared")
+		}
+	}
+	return r.say("cleared", "No cache was cleared"), nil
+}
+
+type lockArgs struct {
+	Backend any `salt:"backend" doc:"names of file servers; all if null" default:"null"`
+	Remote  any `salt:"remote" doc:"pattern for what they fetch from" default:"null"`
+}
+
+// report is what was done, and what went wrong.
+type report struct{ done, failed []string }
+
+func (r *report) add(done, failed []string) {
+	r.done, r.failed = append(r.done, done...), append(r.failed, failed...)
+}
+
+// say returns the report as Salt does, or none if there is nothing to report.
+func (r *report) say(verb, none string) any {
+	if len(r.done)+len(r.failed) == 0 {
+		return none
+	}
+	out := value.NewDict(2)
+	if len(r.done) > 0 {
+		out.Set(verb, value.Strings(r.done))
+	}
+	if len(r.failed) > 0 {
+		out.Set("errors", value.Strings(r.failed))
+	}
+	return out
+}
+
+// remote reads the pattern for what is fetched from; ok is false if it is none.
+func (a lockArgs) remote(r *report) (glob string, ok bool) {
+	if a.Remote == nil {
+		return "", true
+	}
+	glob, ok = a.Remote.(string)
+	if !ok {
+		r.failed = append(r.failed, "Badly formatted remote pattern '"+value.Str(a.Remote)+"'")
+	}
+	return glob, ok
+}
+
+func (f files) clearLock(_ context.Context, _ *fn.Call, a lockArgs) (any, error) {
+	var r report
+	if glob, ok := a.remote(&r); ok {
+		for _, b := range f.d.Files().Fetchers(backendNames(a.Backend)...) {
+			r.add(b.ClearLock(glob, "update"))
+		}
+	}
+	return r.say("cleared", "No locks were removed"), nil
+}
+
+func (f files) lock(_ context.Context, _ *fn.Call, a lockArgs) (any, error) {
+	var r report
+	if glob, ok := a.remote(&r); ok {
+		for _, b := range f.d.Files().Fetchers(backendNames(a.Backend)...) {
+			r.add(b.Lock(glob))
+		}
+	}
+	return r.say("locked", "No locks were set"), nil
+}
+
+// remotes tells how what is fetched fares.
+func (f files) remotes(_ context.Context, _ *fn.Call, a backendArgs) (any, error) {
+	out := value.NewDict(1)
+	for _, b := range f.d.Files().Fetchers(backendNames(a.Backend)...) {
+		out.Set(b.Name(), b.Remotes())
+	}
+	return out, nil
+}

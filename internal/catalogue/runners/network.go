@@ -1,0 +1,146 @@
+package runners
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+)
+
+type network struct{ Deps }
+
+func networkModule(d Deps) fn.Module {
+	n := network{d}
+	return fn.Module{Name: "network", Doc: `Wake machines by the network.`, Funcs: []fn.Func{
+		fn.Of("wol", n.wol, `Wake the machine with a hardware address.`,
+			fn.Example("salt-run network.wol 08-00-27-13-69-77"), fn.Example("salt-run network.wol 080027136977 255.255.255.255 7")),
+		fn.Of("wollist", n.wollist, `Wake the machines whose hardware addresses are in a file, one per line, and return the addresses.`,
+			fn.Example("salt-run network.wollist /path/to/maclist"), fn.Example("salt-run network.wollist /path/to/maclist 255.255.255.255 7")),
+		fn.Of("wolmatch", n.wolmatch, `Wake the minions of a target, by the grains that the master keeps of them, and return their hardware addresses.`,
+			fn.Example("salt-run network.wolmatch minion_id"), fn.Example("salt-run network.wolmatch 192.168.0.0/16 tgt_type=ipcidr bcast=255.255.255.255 destport=7")),
+	}}
+}
+
+// wakeArgs say where a wake-up call goes.
+type wakeArgs struct {
+	Broadcast string `salt:"bcast" doc:"IPv4 address to send to" default:"255.255.255.255"`
+	Port      uint16 `salt:"destport" doc:"UDP port to send to" default:"9"`
+}
+
+// wake sends the call for one hardware address.
+func (a wakeArgs) wake(ctx context.Context, address string) error {
+	mac, err := parseMAC(address)
+	if err != nil {
+		return err
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "udp4", net.JoinHostPort(a.Broadcast, strconv.Itoa(int(a.Port))))
+	if err != nil {
+		return fn.Errorf("cannot send to %s: %w", a.Broadcast, err)
+	}
+	defer conn.Close()
+	if _, err = conn.Write(slices.Concat(bytes.Repeat([]byte{0xff}, 6), bytes.Repeat(mac, 16))); err != nil {
+		return fn.Errorf("cannot send to %s: %w", a.Broadcast, err)
+	}
+	return nil
+}
+
+var errMAC = errors.New("a hardware address is twelve hexadecimal digits, as 080027136977 or 08:00:27:13:69:77")
+
+// parseMAC reads an address without or with any separator between the bytes.
+func parseMAC(text string) ([]byte, error) {
+	if len(text) == 17 {
+		text = strings.ReplaceAll(text, text[2:3], "")
+	}
+	b, err := hex.DecodeString(text)
+	if err != nil || len(b) != 6 {
+		return nil, errMAC
+	}
+	return b, nil
+}
+
+type wolArgs struct {
+	MAC any `salt:"mac" doc:"hardware address"`
+	wakeArgs
+}
+
+func (network) wol(ctx context.Context, _ *fn.Call, a wolArgs) (bool, error) {
+	if err := a.wake(ctx, value.Str(a.MAC)); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
+type wollistArgs struct {
+	Path string `salt:"maclist" doc:"file on the master"`
+	wakeArgs
+}
+
+// maxList bounds a file of addresses in bytes.
+const maxList = 1 << 20
+
+func (network) wollist(ctx context.Context, c *fn.Call, a wollistArgs) (*value.List, error) {
+	ret := &value.List{}
+	f, err := os.Open(a.Path)
+	if err != nil {
+		c.Report(value.DictOf("error", "Failed to open the MAC file. Error: "+err.Error()))
+		return ret, nil
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(io.LimitReader(f, maxList))
+	for n := 1; lines.Scan(); n++ {
+		mac := strings.TrimSpace(lines.Text())
+		if mac == "" {
+			continue
+		}
+		if err := a.wake(ctx, mac); err != nil {
+			c.Report(value.DictOf("error", fmt.Sprintf("line %d: %s", n, err))) // without the line, which may be no address but a secret
+			continue
+		}
+		c.Report(value.DictOf("message", "Waking up "+mac))
+		ret.Append(mac)
+	}
+	return ret, lines.Err()
+}
+
+type wolmatchArgs struct {
+	Tgt     any    `salt:"tgt" doc:"target"`
+	TgtType string `salt:"tgt_type" doc:"type of the target" default:"glob"`
+	wakeArgs
+}
+
+func (n network) wolmatch(ctx context.Context, c *fn.Call, a wolmatchArgs) (*value.List, error) {
+	ids, err := n.minions(a.Tgt, a.TgtType)
+	if err != nil {
+		return nil, err
+	}
+	ret := &value.List{}
+	for _, id := range ids {
+		for name, v := range n.Cache.MinionData(id).Grains.Dict("hwaddr_interfaces").All() {
+			mac := strings.TrimSpace(value.Str(v))
+			if name == "lo" {
+				continue
+			}
+			if err := a.wake(ctx, mac); errors.Is(err, errMAC) { // a tunnel
+				c.Log.Info("not an interface to wake a machine by", "minion", id, "interface", value.Str(name))
+				continue
+			} else if err != nil {
+				return nil, err
+			}
+			c.Log.Info("Waking up " + mac)
+			ret.Append(mac)
+		}
+	}
+	return ret, nil
+}

@@ -1,0 +1,127 @@
+package runners
+
+import (
+	"context"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+	"brine/internal/sls/pillar"
+)
+
+// Pillars makes the pillars of minions.
+type Pillars interface {
+	Compile(ctx context.Context, q pillar.Request) (*value.Dict, error)
+	// Top returns the merged top file, and what is wrong with it.
+	Top(ctx context.Context, q pillar.Request) (*value.Dict, []string)
+	// Cached and ClearCache are about what the option pillar_cache keeps.
+	Cached(id, pillarenv string) *value.Dict
+	ClearCache(id string)
+}
+
+var _ Pillars = (*pillar.Compiler)(nil)
+
+type pillars struct{ d Deps }
+
+func pillarModule(d Deps) fn.Module {
+	p := pillars{d}
+	return fn.Module{Name: "pillar", Doc: `The pillar that this master makes.`, Funcs: []fn.Func{
+		fn.Of("show_top", p.showTop, `Return the top files of the pillar as they are for a minion.`, fn.Example("salt-run pillar.show_top")),
+		fn.Of("show_pillar", p.show, `Return the pillar of a minion, or what is for all.
+			Further keywords are grains to make it with.`, fn.Example("salt-run pillar.show_pillar web1")),
+		fn.Of("clear_pillar_cache", p.clear, `Forget pillars that the option pillar_cache keeps.`, fn.Example("salt-run pillar.clear_pillar_cache web1")),
+		fn.Of("show_pillar_cache", p.cached, `Return pillars that the option pillar_cache keeps.`, fn.Example("salt-run pillar.show_pillar_cache web1")),
+	}}
+}
+
+// request is for the minion of an id, or for the first one that something is
+// known of.
+func (p pillars) request(minion any) pillar.Request {
+	q := pillar.Request{}
+	if value.Truth(minion) {
+		q.ID = value.Str(minion)
+	} else if ids, err := p.d.Cache.List("minions"); err == nil && len(ids) > 0 {
+		q.ID = ids[0]
+	}
+	if g := p.d.Cache.MinionData(q.ID).Grains; g != nil {
+		q.Grains = value.DeepCopy(g).(*value.Dict)
+	} else {
+		q.Grains = value.DictOf("fqdn", q.ID)
+	}
+	return q
+}
+
+type showTopArgs struct {
+	Minion  any `salt:"minion" doc:"id of the minion" default:"null"`
+	Saltenv any `salt:"saltenv" doc:"environment of its states" default:"base"`
+}
+
+func (p pillars) showTop(ctx context.Context, _ *fn.Call, a showTopArgs) (any, error) {
+	q := p.request(a.Minion)
+	q.Saltenv = value.Str(a.Saltenv)
+	tops, faults := p.d.Pillars().Top(ctx, q)
+	if len(faults) > 0 {
+		return value.Strings(faults), nil
+	}
+	return tops, nil
+}
+
+type showPillarArgs struct {
+	Minion any       `salt:"minion" doc:"id of the minion; * for what is for all" default:"'*'"`
+	Kwargs fn.Kwargs `salt:"kwargs"`
+}
+
+func (p pillars) show(ctx context.Context, _ *fn.Call, a showPillarArgs) (any, error) {
+	q := p.request(a.Minion)
+	q.Saltenv = "base"
+	for k, v := range a.Kwargs.Clean().All() {
+		switch value.Str(k) {
+		case "saltenv":
+			q.Saltenv = value.Str(v)
+		case "pillarenv":
+			q.Pillarenv = value.Str(v)
+		default:
+			q.Grains.Set(k, v)
+		}
+	}
+	d, err := p.d.Pillars().Compile(ctx, q)
+	if err != nil {
+		return nil, fn.Errorf("%w", err)
+	}
+	return d, nil
+}
+
+type pillarCacheArgs struct {
+	Minion any       `salt:"minion" doc:"pattern for ids of minions" default:"'*'"`
+	Kwargs fn.Kwargs `salt:"kwargs"`
+}
+
+func (p pillars) clear(_ context.Context, c *fn.Call, a pillarCacheArgs) (any, error) {
+	return p.each(c, a, func(id string) { p.d.Pillars().ClearCache(id) })
+}
+
+func (p pillars) cached(_ context.Context, c *fn.Call, a pillarCacheArgs) (any, error) {
+	return p.each(c, a, func(string) {})
+}
+
+// each does something with each minion, and returns what is kept of them then.
+func (p pillars) each(c *fn.Call, a pillarCacheArgs, do func(id string)) (any, error) {
+	if !value.Truth(c.Config.Get("pillar_cache")) {
+		return false, nil
+	}
+	ids, err := p.d.minions(a.Minion, "glob")
+	if err != nil {
+		return nil, err
+	}
+	env := ""
+	if v := a.Kwargs.At("pillarenv"); value.Truth(v) {
+		env = value.Str(v)
+	}
+	out := value.NewDict(len(ids))
+	for _, id := range ids {
+		do(id)
+		if d := p.d.Pillars().Cached(id, env); d != nil {
+			out.Set(id, d)
+		}
+	}
+	return out, nil
+}

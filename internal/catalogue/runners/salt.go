@@ -1,0 +1,158 @@
+package runners
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"brine/internal/base/field"
+	"brine/internal/call/client"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/grains"
+	"brine/internal/catalogue/modules/core"
+	"brine/internal/py/value"
+)
+
+type execution struct {
+	Deps
+	funcs func() (*fn.Registry, error)
+}
+
+func saltModule(d Deps) fn.Module {
+	e := execution{d, sync.OnceValues(newFunctions)}
+	return fn.Module{Name: "salt", Doc: `Functions of minions, run on the master or through it.`, Funcs: []fn.Func{
+		fn.Of("cmd", e.cmd, `Run a function of minions on the master and return what it returns.
+			There are those of the modules config, grains, match, random, sys and test that change nothing.
+			All further arguments go to the function. There is no pillar.`,
+			fn.Example("salt-run salt.cmd test.ping"), fn.Example("salt-run salt.cmd test.arg 1 2 3 a=1"), fn.Example("salt-run salt.cmd grains.get os")),
+		fn.Of("execute", e.execute, `Have minions run a function and return what they return.`,
+			fn.Example("salt-run salt.execute '*' test.ping"), fn.Example("salt-run salt.execute web cmd.run arg='[uptime]' tgt_type=nodegroup")),
+	}}
+}
+
+// onMaster are the modules of which functions run on the master. A master has
+// many users at once, so what changes its process or files is left out.
+var onMaster = map[string][]string{ // module: its functions, nil for all
+	"config": nil, "match": nil, "random": nil, "sys": nil, "test": nil,
+	"grains": {"get", "fetch", "has_value", "items", "item", "ls", "equals", "filter_by"},
+}
+
+// textOnMaster follows Salt's text: the function may well be there on minions.
+const textOnMaster = " On a master salt.cmd is allowed only functions of config, grains, match, random, sys and test that change nothing; have the minion of this machine run others."
+
+// newFunctions collects the functions of salt.cmd.
+func newFunctions() (*fn.Registry, error) {
+	var modules []fn.Module
+	for _, m := range append(core.Modules()[:len(core.Modules()):len(core.Modules())], core.Grains(nil)) {
+		names, ok := onMaster[m.Name]
+		if !ok {
+			continue
+		}
+		if names != nil {
+			m.Funcs = slices.DeleteFunc(slices.Clone(m.Funcs), func(f fn.Func) bool { return !slices.Contains(names, f.Name()) })
+		}
+		modules = append(modules, m)
+	}
+	return fn.NewRegistry(nil, modules...)
+}
+
+type cmdArgs struct {
+	Fun    string    `salt:"fun" doc:"function"`
+	Args   fn.Args   `salt:"args"`
+	Kwargs fn.Kwargs `salt:"kwargs"`
+}
+
+func (e execution) cmd(ctx context.Context, c *fn.Call, a cmdArgs) (any, error) {
+	funcs, err := e.funcs()
+	if err != nil {
+		return nil, err
+	}
+	kwargs := a.Kwargs.Clean()
+	if value.Truth(kwargs.At("with_pillar")) {
+		return nil, fn.Errorf("a master has no pillar of its own: leave with_pillar out")
+	}
+	kwargs.Delete("with_pillar")
+	call := &fn.Call{ID: c.ID, JID: c.JID, Config: c.Config, Pillar: fn.Tree{}, Log: c.Log, Progress: c.Progress, Funcs: funcs,
+		Grains: &ownGrains{ctx: ctx, conf: c.Config, id: c.ID, log: c.Log}, Catalogues: map[string]*fn.Registry{"runners": c.Funcs}}
+	ret, err := funcs.Call(ctx, call, a.Fun, a.Args, kwargs)
+	var unknown *fn.UnknownError
+	if errors.As(err, &unknown) {
+		return unknown.Error() + textOnMaster, nil
+	}
+	return ret, err
+}
+
+// ownGrains are the master's grains, which are gathered when a function asks.
+type ownGrains struct {
+	ctx  context.Context // of the one function they are for
+	conf fn.Reader
+	id   string
+	log  *slog.Logger
+
+	once sync.Once
+	all  *value.Dict
+}
+
+// Late marks grains that are not there yet.
+func (*ownGrains) Late() {}
+
+// Get returns a grain.
+func (g *ownGrains) Get(key string) any { return g.All().At(key) }
+
+// All returns the grains. What is wrong with some of them is logged.
+func (g *ownGrains) All() *value.Dict {
+	g.once.Do(func() {
+		if value.Truth(g.conf.Get("skip_grains")) {
+			return
+		}
+		o := grains.Options{}
+		if err := field.Defaults(&o); err != nil {
+			g.log.Error("cannot gather the master's grains", "err", err)
+			return
+		}
+		o.ID, o.ConfFile = g.id, value.Str(g.conf.Get("conf_file"))
+		o.FQDNs = false // nobody waits for DNS here
+		o.Static, _ = g.conf.Get("grains").(*value.Dict)
+		var err error
+		if g.all, err = grains.Collect(g.ctx, o, g.log); err != nil {
+			g.log.Warn("not all of the master's grains could be gathered", "err", err)
+		}
+	})
+	return g.all
+}
+
+type executeArgs struct {
+	Tgt     any           `salt:"tgt" doc:"target"`
+	Fun     string        `salt:"fun" doc:"function"`
+	Arg     []any         `salt:"arg" doc:"arguments" default:"[]"`
+	Timeout time.Duration `salt:"timeout" doc:"seconds to wait for minions; 0 means as configured" default:"0"`
+	TgtType string        `salt:"tgt_type" doc:"type of the target" default:"glob"`
+	Ret     string        `salt:"ret" doc:"returners for the minions to use" default:"''"`
+	JID     string        `salt:"jid" doc:"job id; empty means that the master chooses" default:"''"`
+	Kwarg   *value.Dict   `salt:"kwarg" doc:"named arguments" default:"{}"`
+	Rest    fn.Kwargs     `salt:"kwargs"`
+}
+
+func (e execution) execute(ctx context.Context, c *fn.Call, a executeArgs) (*value.Dict, error) {
+	ret := value.NewDict(0)
+	_, results, err := e.Client.Call(ctx, client.Job{
+		Target: a.Tgt, Type: a.TgtType, Fun: a.Fun, Arg: value.ListOf(fn.Wire(a.Arg, a.Kwarg)...), Ret: a.Ret, JID: a.JID,
+		Kwargs: a.Rest.Clean(), Timeout: a.Timeout,
+	})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil { // as in Salt, who asks finds nobody
+		c.Log.Error("a function could not be executed", "fun", a.Fun, "tgt", value.Str(a.Tgt), "err", err)
+		return ret, nil
+	}
+	for _, r := range results {
+		if !r.Absent {
+			ret.Set(r.ID, r.Return)
+		}
+	}
+	return ret, nil
+}

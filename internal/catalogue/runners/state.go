@@ -1,0 +1,22 @@
+package runners
+
+import (
+	"context"
+	"iter"
+
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules/control"
+	"brine/internal/net/event"
+)
+
+// State returns the module state. salt-run has one of its own, which prints
+// the events; print is nil in the master.
+func State(listen func(context.Context) iter.Seq2[*event.Event, error], print func(line string) error) fn.Module {
+	w := control.Watcher{Node: "master", Program: "salt-run", Listen: control.OnlyOwn("master", listen), Print: print}
+	return fn.Module{Name: "state", Doc: `Follow what happens.`, Funcs: []fn.Func{w.Event()}}
+}
+
+// listen hears of the events inside the master.
+func (d Deps) listen(ctx context.Context) iter.Seq2[*event.Event, error] {
+	return control.Subscribed(ctx, d.Subscribe)
+}

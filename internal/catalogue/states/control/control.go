@@ -1,0 +1,47 @@
+// Package control holds the states that manage the minion itself, not its
+// machine, and those that watch or wait without changing a thing: event,
+// schedule, beacon, saltutil, loop, process, status and disk. They go by the
+// execution functions of the same names, which know the minion.
+package control
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
+)
+
+var modules []state.Module
+
+func add(m state.Module) { modules = append(modules, m) }
+
+// Modules returns the state modules of this family.
+func Modules() []state.Module { return modules }
+
+// whole is the plan of a state that is carried out elsewhere.
+func whole(do func(ctx context.Context, test bool) state.Result) (state.Plan, error) {
+	return state.Plan{Whole: do}, nil
+}
+
+func failed(format string, args ...any) state.Result {
+	return state.Result{Verdict: state.Failed, Comment: fmt.Sprintf(format, args...)}
+}
+
+func succeeded(format string, args ...any) state.Result {
+	return state.Result{Verdict: state.Succeeded, Comment: fmt.Sprintf(format, args...)}
+}
+
+func undecided(format string, args ...any) state.Result {
+	return state.Result{Verdict: state.Undecided, Comment: fmt.Sprintf(format, args...)}
+}
+
+// told is the comment of an answer of the modules schedule and beacons: a text,
+// or lines.
+func told(answer *value.Dict) string {
+	if l, ok := answer.At("comment").(*value.List); ok {
+		return strings.Join(value.Texts(l), "\n")
+	}
+	return answer.Str("comment")
+}

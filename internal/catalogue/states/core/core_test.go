@@ -1,0 +1,58 @@
+package core
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"brine/internal/catalogue/modules/core"
+	"brine/internal/catalogue/modules/files"
+	"brine/internal/catalogue/modules/network"
+	"brine/internal/catalogue/states/statetest"
+	"brine/internal/host"
+	"brine/internal/sls/state"
+)
+
+// TestAgainstStock calls functions and sets variables by states.
+func TestAgainstStock(t *testing.T) {
+	statetest.Run(t, statetest.Table{Name: "testdata/core", States: Modules(), Functions: slices.Concat(core.Modules(), files.Modules(&host.Machine{}))})
+}
+
+func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/core") }
+
+// TestHTTP asks a server of the test.
+func TestHTTP(t *testing.T) { statetest.Run(t, httpTable(t)) }
+
+func TestHTTPRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, httpTable) }
+
+func httpTable(t *testing.T) statetest.Table {
+	t.Helper()
+	tab := statetest.Table{Name: "testdata/http", States: Modules(), Functions: slices.Concat(core.Modules(), network.Modules(network.Sources{Machine: &host.Machine{}}))}
+	if !statetest.Inside() {
+		l, err := net.Listen("tcp", "127.88.7.6:18080")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/none" {
+				w.WriteHeader(http.StatusNotFound)
+			}
+			_, _ = io.WriteString(w, r.Method+" "+r.URL.Path+" welcome 42")
+		})}
+		go func() { _ = s.Serve(l) }()
+		t.Cleanup(func() { _ = s.Close() })
+	}
+	return tab
+}
+
+// TestHTTPTypes refuses kinds of comparison that there are not.
+func TestHTTPTypes(t *testing.T) {
+	for _, a := range []httpArgs{{Match: "x", MatchType: "regex", StatusType: "string"}, {Status: int64(200), MatchType: "string", StatusType: "range"}} {
+		if r := a.answer(t.Context(), nil, false); r.Verdict != state.Failed || !strings.Contains(r.Comment, "_type is ") {
+			t.Errorf("%+v: %+v", a, r)
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"brine/internal/call/fn"
+	"brine/internal/host/filesys"
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
+)
+
+func init() {
+	add(func(f file) []state.Func {
+		return []state.Func{
+			state.Of("absent", f.absent, `Remove a file, link or folder with all that is in it.`),
+			state.Of("exists", f.exists, `Fail unless there is something at a path.`),
+			state.Of("missing", f.missing, `Fail if there is something at a path.`),
+			state.Of("touch", f.touch, `Make an empty file, or set the times of one.`),
+			state.Of("rename", f.rename, `Move a file to another place, once.`),
+			state.Of("hardlink", f.hardlink, `Keep a hard link to a file.`),
+		}
+	})
+}
+
+type nameArgs struct {
+	Name   string    `salt:"name" doc:"path"`
+	Kwargs fn.Kwargs `salt:"kwargs"`
+}
+
+func (file) absent(_ context.Context, _ *state.Env, a nameArgs) (state.Plan, error) {
+	name, err := absolute(a.Name, "Must provide name to file.absent")
+	if err != nil {
+		return state.Plan{}, err
+	}
+	if filepath.Clean(name) == "/" {
+		return state.Plan{}, fn.Errorf(`Refusing to make "/" absent`)
+	}
+	if !filesys.Exists(name, false) {
+		return state.Plan{Comment: "File " + name + " is not present"}, nil
+	}
+	kind, noun := "File ", "file "
+	if filesys.IsDir(name) && !filesys.IsLink(name) {
+		kind, noun = "Directory ", "directory "
+	}
+	gone := value.DictOf("removed", name)
+	return state.Plan{Steps: []state.Step{{
+		Change: state.Change{Diff: gone, Comment: kind + name + " is set for removal"},
+		Do: func(context.Context) (state.Change, error) {
+			if err := filesys.Remove(name); err != nil {
+				return state.Change{}, fn.Errorf("Failed to remove %s%s: %w", noun, name, cause(err))
+			}
+			return state.Change{Diff: gone, Comment: "Removed " + noun + name}, nil
+		},
+	}}}, nil
+}
+
+func (file) exists(_ context.Context, _ *state.Env, a nameArgs) (state.Plan, error) {
+	switch name := expand(a.Name); {
+	case name == "":
+		return state.Plan{}, fn.Errorf("Must provide name to file.exists")
+	case !filesys.Exists(name, true):
+		return state.Plan{}, fn.Errorf("Specified path %s does not exist", name)
+	default:
+		return state.Plan{Comment: "Path " + name + " exists"}, nil
+	}
+}
+
+func (file) missing(_ context.Context, _ *state.Env, a nameArgs) (state.Plan, error) {
+	switch name := expand(a.Name); {
+	case name == "":
+		return state.Plan{}, fn.Errorf("Must provide name to file.missing")
+	case filesys.Exists(name, true):
+		return state.Plan{}, fn.Errorf("Specified path %s exists", name)
+	default:
+		return state.Plan{Comment: "Path " + name + " is missing"}, nil
+	}
+}
+
+type touchArgs struct {
+	Name     string   `salt:"name" doc:"path"`
+	Atime    *float64 `salt:"atime" doc:"time of the last access, in seconds since 1970" default:"null"`
+	Mtime    *float64 `salt:"mtime" doc:"time of the last change, in seconds since 1970" default:"null"`
+	Makedirs bool     `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+}
+
+func (f file) touch(_ context.Context, _ *state.Env, a touchArgs) (state.Plan, error) {
+	name, err := absolute(a.Name, "Must provide name to file.touch")
+	if err != nil {
+		return state.Plan{}, err
+	}
+	now, err := filesys.Look(f.m, name, false)
+	there := err == nil
+	step := state.Step{Do: func(context.Context) (state.Change, error) { return touch(name, a, there) }}
+	switch {
+	case !there:
+		step.Change = state.Change{Diff: value.DictOf("new", name), Comment: "File " + name + " is set to be created"}
+	case a.Atime != nil && *a.Atime != seconds(now.Access) || a.Mtime != nil && *a.Mtime != seconds(now.Mod):
+		step.Change = state.Change{Diff: value.DictOf("touched", name), Comment: "Times set to be updated on file " + name}
+	case a.Atime != nil || a.Mtime != nil:
+		return state.Plan{Comment: "File " + name + " exists and has the correct times"}, nil
+	default: // as touch(1): the times become now, each time
+		return state.Plan{Steps: []state.Step{step}, Forecast: &state.Result{Verdict: state.Succeeded, Comment: "File " + name + " exists and has the correct times"}}, nil
+	}
+	return state.Plan{Steps: []state.Step{step}}, nil
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
+
+func moment(s *float64, otherwise time.Time) time.Time {
+	if s == nil {
+		return otherwise
+	}
+	return time.Unix(0, int64(*s*1e9))
+}
+
+func touch(name string, a touchArgs, there bool) (state.Change, error) {
+	if a.Makedirs {
+		if err := filesys.MakeDirs(filepath.Dir(name), -1, -1, -1); err != nil {
+			return state.Change{}, fn.Errorf("cannot make the folder %s: %w", filepath.Dir(name), cause(err))
+		}
+	}
+	if !filesys.IsDir(filepath.Dir(name)) {
+		return state.Change{}, fn.Errorf("Directory not present to touch file %s", name)
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
+	if err == nil {
+		err = f.Close()
+	} else if errors.Is(err, syscall.EISDIR) {
+		err = nil
+	}
+	now := time.Now()
+	atime, mtime := moment(a.Atime, now), moment(a.Mtime, now)
+	switch { // Salt gives the one that is missing the other's
+	case a.Atime == nil && a.Mtime != nil:
+		atime = mtime
+	case a.Mtime == nil && a.Atime != nil:
+		mtime = atime
+	}
+	if err == nil {
+		err = os.Chtimes(name, atime, mtime)
+	}
+	if err != nil {
+		return state.Change{}, fn.Errorf("cannot touch %s: %w", name, cause(err))
+	}
+	if !there {
+		return state.Change{Diff: value.DictOf("new", name), Comment: "Created empty file " + name}, nil
+	}
+	noun := "file "
+	if filesys.IsDir(name) {
+		noun = "directory "
+	}
+	return state.Change{Diff: value.DictOf("touched", name), Comment: "Updated times on " + noun + name}, nil
+}
+
+type renameArgs struct {
+	Name     string    `salt:"name" doc:"the new path"`
+	Source   string    `salt:"source" doc:"the old path"`
+	Force    bool      `salt:"force" doc:"replace what is at the new path" default:"false"`
+	Makedirs bool      `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	Kwargs   fn.Kwargs `salt:"kwargs"`
+}
+
+func (file) rename(_ context.Context, _ *state.Env, a renameArgs) (state.Plan, error) {
+	name, err := absolute(os.ExpandEnv(a.Name), "Must provide name to file.rename")
+	if err != nil {
+		return state.Plan{}, err
+	}
+	source := expand(os.ExpandEnv(a.Source))
+	switch {
+	case !filesys.Exists(source, false):
+		return state.Plan{Comment: `Source file "` + source + `" has already been moved out of place`}, nil
+	case filesys.Exists(name, false) && !a.Force:
+		return state.Plan{Comment: `The target file "` + name + `" exists and will not be overwritten`}, nil
+	}
+	return state.Plan{Steps: []state.Step{{
+		Change: state.Change{Comment: `File "` + source + `" is set to be moved to "` + name + `"`},
+		Do: func(context.Context) (state.Change, error) {
+			if err := parent(name, a.Makedirs, -1, -1, -1); err != nil {
+				return state.Change{}, err
+			}
+			if err := filesys.Move(source, name); err != nil {
+				return state.Change{}, fn.Errorf(`Failed to move "%s" to "%s": %w`, source, name, cause(err))
+			}
+			return state.Change{Diff: value.DictOf(name, source), Comment: `Moved "` + source + `" to "` + name + `"`}, nil
+		},
+	}}}, nil
+}
+
+// parent makes sure that the folder of a file is there.
+func parent(name string, makedirs bool, uid, gid, mode int) error {
+	dir := filepath.Dir(name)
+	switch {
+	case filesys.IsDir(dir):
+		return nil
+	case !makedirs:
+		return fn.Errorf("The target directory %s is not present", dir)
+	}
+	if err := filesys.MakeDirs(dir, uid, gid, mode); err != nil {
+		return fn.Errorf("cannot make the folder %s: %w", dir, cause(err))
+	}
+	return nil
+}
+
+type hardlinkArgs struct {
+	Name     string    `salt:"name" doc:"path of the link"`
+	Target   string    `salt:"target" doc:"the file"`
+	Force    bool      `salt:"force" doc:"replace a file at the path" default:"false"`
+	Makedirs bool      `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	User     any       `salt:"user" doc:"owner of folders that are made" default:"null"`
+	Group    any       `salt:"group" doc:"group of folders that are made" default:"null"`
+	DirMode  any       `salt:"dir_mode" doc:"mode of folders that are made" default:"null"`
+	Kwargs   fn.Kwargs `salt:"kwargs"`
+}
+
+func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state.Plan, error) {
+	name, target := expand(a.Name), a.Target
+	own, err := f.owner(ctx, a.User, a.Group, filesys.NormalizeMode(a.DirMode))
+	switch {
+	case name == "":
+		return state.Plan{}, fn.Errorf("Must provide name to file.hardlink")
+	case err != nil:
+		return state.Plan{}, err
+	case !filepath.IsAbs(name):
+		return state.Plan{}, fn.Errorf("Specified file %s is not an absolute path", name)
+	case !filepath.IsAbs(target):
+		return state.Plan{}, fn.Errorf("Specified target %s is not an absolute path", target)
+	case !filesys.Exists(target, true):
+		return state.Plan{}, fn.Errorf("Target %s for hard link does not exist", target)
+	case filesys.IsDir(target):
+		return state.Plan{}, fn.Errorf("Unable to hard link from directory %s", target)
+	case filesys.IsDir(name) && !filesys.IsLink(name):
+		return state.Plan{}, fn.Errorf("Unable to hard link %s to existing directory: %s", target, name)
+	}
+	there := filesys.Exists(name, false)
+	if a, err := os.Lstat(name); err == nil {
+		if b, err := os.Stat(target); err == nil && os.SameFile(a, b) {
+			return state.Plan{Comment: "Target of hard link " + name + " is already pointing to " + target,
+				Forecast: &state.Result{Verdict: state.Succeeded, Comment: "The hard link " + name + " is presently targetting " + target}}, nil
+		}
+	}
+	if there && !a.Force {
+		return state.Plan{Forecast: &state.Result{Verdict: state.Failed, Comment: "File or directory exists where the hard link " + name + " should be. Did you mean to use force?"}},
+			fn.Errorf("File exists where the hard link %s should be", name)
+	}
+	foretold, made := value.DictOf("new", name), value.DictOf("new", name)
+	comment := "Hard link " + name + " to " + target + " is set for creation"
+	if there {
+		comment = "The file or directory " + name + " is set for removal to make way for a new hard link targeting " + target
+		foretold, made = nil, value.DictOf("forced", "File for hard link was forcibly replaced", "new", name)
+	}
+	return state.Plan{Steps: []state.Step{{
+		Change: state.Change{Diff: foretold, Comment: comment},
+		Do: func(context.Context) (state.Change, error) {
+			if !filesys.IsDir(filepath.Dir(name)) && !a.Makedirs {
+				return state.Change{}, fn.Errorf("Directory %s for hard link is not present", filepath.Dir(name))
+			}
+			err := parent(name, true, own.uid, own.gid, own.bits)
+			if err == nil && there {
+				err = os.Remove(name)
+			}
+			if err == nil {
+				err = os.Link(target, name)
+			}
+			if err != nil {
+				return state.Change{}, fn.Errorf("Unable to set target of hard link %s -> %s: %w", name, target, cause(err))
+			}
+			return state.Change{Diff: made, Comment: "Created new hard link " + name + " -> " + target}, nil
+		},
+	}}, Warnings: warnings(strings.TrimSpace(own.problem))}, nil
+}
+
+func warnings(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}

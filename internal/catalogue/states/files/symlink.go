@@ -1,0 +1,253 @@
+package files
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/call/fn"
+	"brine/internal/host/account"
+	"brine/internal/host/filesys"
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
+)
+
+func init() {
+	add(func(f file) []state.Func {
+		return []state.Func{state.Of("symlink", f.symlink, `Keep a symbolic link. One that leads elsewhere is changed; a file or folder in its place is an error, unless it may be removed.`)}
+	})
+}
+
+type symlinkArgs struct {
+	Name       string    `salt:"name" doc:"path of the link"`
+	Target     string    `salt:"target" doc:"what it leads to"`
+	Force      bool      `salt:"force" doc:"remove a file or folder in its place" default:"false"`
+	Backupname string    `salt:"backupname" doc:"name to give to a file or folder in its place" default:"null"`
+	Makedirs   bool      `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	User       any       `salt:"user" doc:"owner of the link; by default who the minion runs as" default:"null"`
+	Group      any       `salt:"group" doc:"group of the link; by default that of the user" default:"null"`
+	Mode       any       `salt:"mode" doc:"mode of folders that are made" default:"null"`
+	Atomic     bool      `salt:"atomic" doc:"replace what is there in one step; links always are" default:"false"`
+	NoCopy     bool      `salt:"disallow_copy_and_unlink" doc:"fail when the backup is on another file system" default:"false"`
+	Inherit    bool      `salt:"inherit_user_and_group" doc:"keep the owner of a link that is there" default:"false"`
+	Follow     bool      `salt:"follow_symlinks" ignored:"a link in its place is always looked at itself" default:"true"`
+	Kwargs     fn.Kwargs `salt:"kwargs"`
+}
+
+// link is a symbolic link as it is to be.
+type link struct {
+	file
+	symlinkArgs
+	own    owner
+	now    filesys.Facts
+	there  bool // anything at all
+	isLink bool
+	to     string // where the link leads now
+}
+
+func (f file) symlink(ctx context.Context, _ *state.Env, a symlinkArgs) (state.Plan, error) {
+	a.Name = expand(a.Name)
+	if a.Name == "" {
+		return state.Plan{}, fn.Errorf("Must provide name to file.symlink")
+	}
+	l := &link{file: f, symlinkArgs: a}
+	var err error
+	l.now, err = filesys.Look(f.m, a.Name, false)
+	l.there, l.isLink = err == nil, err == nil && l.now.IsLink()
+	if l.isLink {
+		l.to, _ = os.Readlink(a.Name)
+	}
+	if err := l.owners(ctx); err != nil {
+		return state.Plan{}, err
+	}
+	return l.plan()
+}
+
+// owners fills in who the link is to belong to.
+func (l *link) owners(ctx context.Context) error {
+	user, group := l.User, l.Group
+	if l.Inherit && l.isLink {
+		if user == nil {
+			user = l.now.User()
+		}
+		if group == nil {
+			group = l.now.Group()
+		}
+	}
+	if user == nil {
+		if u, ok := account.ByID(l.m, os.Geteuid()); ok {
+			user = u.Name
+		} else {
+			user = int64(os.Geteuid())
+		}
+	}
+	uid, userOK := filesys.UserID(ctx, l.m, user)
+	if group == nil {
+		gid := os.Getegid()
+		if u, ok := account.ByID(l.m, uid); ok {
+			gid = u.GID
+		}
+		group = int64(gid)
+		if name, ok := account.GroupName(l.m, gid); ok {
+			group = name
+		}
+	}
+	gid, groupOK := filesys.GroupID(ctx, l.m, group)
+	bits, err := filesys.ParseMode(filesys.NormalizeMode(l.Mode))
+	if err != nil {
+		return fn.Errorf("%w", err)
+	}
+	l.own = owner{user: user, group: group, uid: uid, gid: gid, bits: bits}
+	var wrong []string
+	if !userOK {
+		wrong = append(wrong, "User "+value.Str(user)+" does not exist")
+	}
+	if !groupOK {
+		wrong = append(wrong, "Group "+value.Str(group)+" does not exist")
+	}
+	if !filepath.IsAbs(l.Name) {
+		wrong = append(wrong, "Specified file "+l.Name+" is not an absolute path")
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	text := strings.Join(wrong, ". ")
+	if len(wrong) > 1 {
+		text += "."
+	}
+	return fn.Errorf("%s", text)
+}
+
+func (l *link) ownedRight() bool { return l.now.UID == l.own.uid && l.now.GID == l.own.gid }
+
+func (l *link) plan() (state.Plan, error) {
+	dir := filepath.Dir(l.Name)
+	hint := ""
+	if !filesys.IsDir(dir) {
+		hint = "\nDirectory " + dir + " for symlink is not present"
+		if l.Makedirs {
+			hint = "\n" + dir + " will be created"
+		}
+	}
+	whole := value.Str(l.own.user) + ":" + value.Str(l.own.group)
+	switch {
+	case !l.there:
+		return l.step(value.DictOf("new", l.Name), "Symlink "+l.Name+" to "+l.Target+" is set for creation"+hint), nil
+	case l.isLink && filepath.Clean(l.to) != filepath.Clean(l.Target):
+		return l.step(value.DictOf("change", l.Name), "Link "+l.Name+" target is set to be changed to "+l.Target+hint), nil
+	case l.isLink && l.ownedRight():
+		return state.Plan{Comment: "Symlink " + l.Name + " is present and owned by " + whole, Forecast: &state.Result{
+			Verdict: state.Succeeded, Comment: "The symlink " + l.Name + " is present"}}, nil
+	case l.isLink:
+		comment := fmt.Sprintf("The symlink %s is present, but the ownership of the symlink would be changed from %s:%s to %s", l.Name, l.now.User(), l.now.Group(), whole)
+		return state.Plan{Steps: []state.Step{{
+			Change: state.Change{Diff: value.DictOf("ownership", l.now.User()+":"+l.now.Group()), Comment: comment},
+			Do: func(context.Context) (state.Change, error) {
+				if err := os.Lchown(l.Name, l.own.uid, l.own.gid); err != nil {
+					return state.Change{}, fn.Errorf("Failed to set ownership of symlink %s to %s: %w", l.Name, whole, cause(err))
+				}
+				return state.Change{Diff: value.DictOf("ownership", whole), Comment: "Set ownership of symlink " + l.Name + " to " + whole}, nil
+			},
+		}}}, nil
+	}
+	return l.inTheWay(hint)
+}
+
+// inTheWay plans for a file or folder where the link is to be.
+func (l *link) inTheWay(hint string) (state.Plan, error) {
+	if l.Force {
+		p := l.step(nil, "The file or directory "+l.Name+" is set for removal to make way for a new symlink targeting "+l.Target+hint)
+		return p, nil
+	}
+	what := "File system entry"
+	switch l.now.Type {
+	case "file":
+		what = "File"
+	case "dir":
+		what = "Directory"
+	}
+	refusal := "File or directory exists where the symlink " + l.Name + " should be. Did you mean to use force?"
+	if l.Backupname != "" || l.Atomic {
+		p := l.step(nil, "")
+		p.Forecast = &state.Result{Verdict: state.Failed, Comment: refusal}
+		return p, nil
+	}
+	return state.Plan{Forecast: &state.Result{Verdict: state.Failed, Comment: refusal}}, fn.Errorf("%s exists where the symlink %s should be", what, l.Name)
+}
+
+func (l *link) step(foretold *value.Dict, comment string) state.Plan {
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: foretold, Comment: comment}, Do: func(context.Context) (state.Change, error) { return l.make() }}}}
+}
+
+func (l *link) make() (state.Change, error) {
+	dir := filepath.Dir(l.Name)
+	if !filesys.IsDir(dir) {
+		if !l.Makedirs {
+			return state.Change{}, fn.Errorf("Directory %s for symlink is not present", dir)
+		}
+		if err := filesys.MakeDirs(dir, l.own.uid, l.own.gid, l.own.bits); err != nil {
+			return state.Change{}, fn.Errorf("cannot make the folder %s: %w", dir, cause(err))
+		}
+	}
+	if l.there && !l.isLink && l.Backupname != "" {
+		if err := l.backUpOld(); err != nil {
+			return state.Change{}, err
+		}
+	}
+	if err := l.place(); err != nil {
+		return state.Change{}, fn.Errorf("Unable to create new symlink %s -> %s: %w", l.Name, l.Target, cause(err))
+	}
+	return state.Change{Diff: value.DictOf("new", l.Name), Comment: "Created new symlink " + l.Name + " -> " + l.Target}, nil
+}
+
+func (l *link) backUpOld() error {
+	to := l.Backupname
+	if !filepath.IsAbs(to) {
+		if to != filepath.Base(to) {
+			return fn.Errorf("Backupname must be an absolute path or a file name: %s", to)
+		}
+		to = filepath.Join(filepath.Dir(l.Name), to)
+	}
+	if filesys.Exists(to, false) {
+		if !l.Force {
+			return fn.Errorf("Symlink & backup dest exists and Force not set. %s -> %s - backup: %s", l.Name, l.Target, to)
+		}
+		if err := filesys.Remove(to); err != nil {
+			return fn.Errorf("Unable to rename %s to backup %s -> : %w", l.Name, to, cause(err))
+		}
+	}
+	rename := filesys.Move
+	if l.NoCopy {
+		rename = os.Rename
+	}
+	if err := rename(l.Name, to); err != nil {
+		return fn.Errorf("Unable to rename %s to backup %s -> : %w", l.Name, to, cause(err))
+	}
+	return nil
+}
+
+// place puts the link in its place: aside first, so that there is always the
+// old one or the new one.
+func (l *link) place() error {
+	temp := filepath.Join(filepath.Dir(l.Name), fmt.Sprintf("%s%d-%s", atomicfile.TempPrefix, os.Getpid(), filepath.Base(l.Name)))
+	os.Remove(temp) // of a process that had our number and died
+	if err := os.Symlink(l.Target, temp); err != nil {
+		return err
+	}
+	err := os.Lchown(temp, l.own.uid, l.own.gid)
+	if err == nil {
+		if filesys.IsDir(l.Name) && !filesys.IsLink(l.Name) {
+			err = filesys.Remove(l.Name)
+		}
+	}
+	if err == nil {
+		err = os.Rename(temp, l.Name)
+	}
+	if err != nil {
+		os.Remove(temp)
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package packages
+
+import (
+	"errors"
+	"testing"
+
+	"brine/internal/catalogue/modules/packages"
+	"brine/internal/catalogue/modules/shell"
+	"brine/internal/catalogue/states/core"
+	"brine/internal/catalogue/states/statetest"
+	"brine/internal/host"
+	"brine/test/tools"
+)
+
+func table(name string) statetest.Table {
+	return statetest.Table{Name: "testdata/" + name, States: append(Modules(), core.Modules()...), Functions: packages.Modules(&host.Machine{})}
+}
+
+// TestAPT installs, holds and removes packages that it makes itself, with the
+// real apt and dpkg.
+func TestAPT(t *testing.T) {
+	statetest.Needs(t, "apt-get", "dpkg-deb", "/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt")
+	statetest.Run(t, table("apt"))
+}
+
+func TestAPTRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/apt") }
+
+// TestUnnamed: a name may be null where pkgs has the names.
+func TestUnnamed(t *testing.T) {
+	statetest.Needs(t, "apt-get", "dpkg-deb", "/var/lib/dpkg", "/var/lib/apt", "/var/cache/apt")
+	statetest.Run(t, table("unnamed"))
+}
+
+func TestUnnamedRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/unnamed") }
+
+// TestNothingNamed: a package is named by name or by pkgs.
+func TestNothingNamed(t *testing.T) {
+	if _, err := (words{}).list(); !errors.Is(err, errNoName) {
+		t.Errorf("list: %v", err)
+	}
+	if _, err := holdList(nil, nil, nil); !errors.Is(err, errNoName) {
+		t.Errorf("holdList: %v", err)
+	}
+}
+
+// TestRepositories changes apt's sources.
+func TestRepositories(t *testing.T) { statetest.Run(t, table("repo")) }
+
+func TestRepositoriesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/repo") }
+
+// TestPip works with a script in pip's place.
+func TestPip(t *testing.T) {
+	tab := table("pip")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestPipRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/pip") }
+
+// TestVirtualenv makes environments with the real virtualenv, venv and pip, and
+// installs packages that it has written itself.
+func TestVirtualenv(t *testing.T) {
+	statetest.Needs(t, "virtualenv")
+	tools.NeedPython(t, "python3-venv", "ensurepip")
+	tab := table("virtualenv")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestVirtualenvRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/virtualenv") }
+
+// TestGem installs packages that it has written itself with the real gem.
+func TestGem(t *testing.T) {
+	statetest.Needs(t, "/usr/bin/gem")
+	tab := table("gem")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestGemRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/gem") }
+
+// TestNPM installs packages that it has written itself with the real npm.
+func TestNPM(t *testing.T) {
+	statetest.Needs(t, "npm")
+	tab := table("npm")
+	tab.Functions = append(tab.Functions, shell.Modules()...)
+	statetest.Run(t, tab)
+}
+
+func TestNPMRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/npm") }
+
+// TestAlternatives changes what a common name stands for.
+func TestAlternatives(t *testing.T) {
+	statetest.Needs(t, "update-alternatives", "/var/lib/dpkg")
+	statetest.Run(t, table("alternatives"))
+}
+
+func TestAlternativesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/alternatives") }
+
+// TestRepositoryKeys has a script in the place of apt-key(8).
+func TestRepositoryKeys(t *testing.T) {
+	statetest.Needs(t, "gpg")
+	statetest.Run(t, table("keys"))
+}
+
+func TestRepositoryKeysRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/keys") }
+
+// TestDebconf has scripts in the place of debconf's programs.
+func TestDebconf(t *testing.T) { statetest.Run(t, table("debconf")) }
+
+func TestDebconfRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/debconf") }

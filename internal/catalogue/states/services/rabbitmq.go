@@ -1,0 +1,380 @@
+package services
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/host"
+	"brine/internal/py/json"
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
+)
+
+// rabbitmqModules are the states of the broker RabbitMQ.
+func rabbitmqModules() []state.Module {
+	return []state.Module{
+		{Name: "rabbitmq_user", When: withRabbitmq, Doc: `Keep the users of RabbitMQ.`, Funcs: []state.Func{
+			state.Of("present", rabbitUserPresent, `Have a user with a password, tags and rights.`),
+			state.Of("absent", rabbitUserAbsent, `Have no such user.`),
+		}},
+		{Name: "rabbitmq_vhost", When: withRabbitmq, Doc: `Keep the virtual hosts of RabbitMQ.`, Funcs: []state.Func{
+			state.Of("present", rabbitVhost(true), `Have a virtual host.`),
+			state.Of("absent", rabbitVhost(false), `Have no such virtual host.`),
+		}},
+		{Name: "rabbitmq_plugin", When: withRabbitmq, Doc: `Keep plugins of RabbitMQ enabled, or not.`, Funcs: []state.Func{
+			state.Of("enabled", rabbitPlugin(true), `Have a plugin enabled.`),
+			state.Of("disabled", rabbitPlugin(false), `Have a plugin disabled.`),
+		}},
+		{Name: "rabbitmq_policy", When: withRabbitmq, Doc: `Keep the policies of RabbitMQ.`, Funcs: []state.Func{
+			state.Of("present", rabbitPolicyPresent, `Have a policy.`),
+			state.Of("absent", rabbitPolicyAbsent, `Have no such policy.`),
+		}},
+	}
+}
+
+func withRabbitmq(fn.Reader) (string, bool) {
+	return "Command not found: rabbitmqctl", (&host.Machine{}).Which("rabbitmqctl") != ""
+}
+
+// rabbit calls a function of the execution module with a runas. Its errors
+// are worded as the states' comments are.
+func rabbit(ctx context.Context, e *state.Env, runas any, fun string, args ...any) (any, error) {
+	v, err := e.Exec(ctx, "rabbitmq."+fun, value.DictOf("runas", runas), args...)
+	if err != nil {
+		return nil, state.Errorf("Error: %w", err)
+	}
+	return v, nil
+}
+
+type rabbitUserArgs struct {
+	Name     string `salt:"name" doc:"user"`
+	Password any    `salt:"password" doc:"password; null to leave it alone, and for a new user to have none" default:"null"`
+	Force    any    `salt:"force" doc:"set the password each time, or remove it if none is given" default:"false"`
+	Tags     any    `salt:"tags" doc:"tags, as a list or a text with blanks between them; null to leave them alone" default:"null"`
+	Perms    any    `salt:"perms" doc:"list of maps from virtual hosts to lists of what may be configured, written and read" default:"[]"`
+	RunAs    any    `salt:"runas" doc:"user to run rabbitmqctl as" default:"null"`
+}
+
+// rabbitRights are the rights in one virtual host.
+type rabbitRights struct {
+	vhost string
+	perms []any
+}
+
+func (r rabbitRights) dict() *value.Dict {
+	return value.DictOf("configure", r.perms[0], "write", r.perms[1], "read", r.perms[2])
+}
+
+func (a rabbitUserArgs) rights() (all []rabbitRights, err error) {
+	l, ok := a.Perms.(*value.List)
+	if !ok {
+		if value.Truth(a.Perms) {
+			return nil, fn.Errorf("perms is a list of maps, each from a virtual host to a list of three expressions, not %s", value.Repr(a.Perms))
+		}
+		return nil, nil
+	}
+	for _, it := range l.Items {
+		d, _ := it.(*value.Dict)
+		if d == nil {
+			return nil, fn.Errorf("perms has %s where a map from a virtual host to a list of three expressions belongs", value.Repr(it))
+		}
+		for k, v := range d.All() {
+			three, _ := v.(*value.List)
+			if three.Len() < 3 {
+				return nil, fn.Errorf("perms of the virtual host %s are three expressions, for what may be configured, written and read, not %s", value.Str(k), value.Repr(v))
+			}
+			all = append(all, rabbitRights{value.Str(k), three.Items})
+		}
+	}
+	return all, nil
+}
+
+func rabbitUserPresent(ctx context.Context, e *state.Env, a rabbitUserArgs) (state.Plan, error) {
+	rights, err := a.rights()
+	if err != nil {
+		return state.Plan{}, err
+	}
+	there, err := rabbit(ctx, e, a.RunAs, "user_exists", a.Name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	if there != true {
+		diff := value.DictOf("user", value.DictOf("old", "", "new", a.Name))
+		return state.Plan{Steps: []state.Step{{
+			Change: state.Change{Diff: diff, Comment: "User '" + a.Name + "' is set to be created."},
+			Do: func(ctx context.Context) (state.Change, error) {
+				if _, err := rabbit(ctx, e, a.RunAs, "add_user", a.Name, a.Password); err != nil {
+					return state.Change{Diff: diff}, err
+				}
+				return a.configure(ctx, e, rights, diff.Clone(), false)
+			},
+		}}}, nil
+	}
+	wrong := false
+	if a.Password != nil {
+		right, err := rabbit(ctx, e, a.RunAs, "check_password", a.Name, a.Password)
+		if err != nil {
+			return state.Plan{}, err
+		}
+		wrong = right != true
+	}
+	if !wrong && !value.Truth(a.Force) && len(rights) == 0 && !value.Truth(a.Tags) {
+		return state.Plan{Comment: "User '" + a.Name + "' is already present."}, nil
+	}
+	before := value.NewDict(3)
+	switch {
+	case !wrong && !value.Truth(a.Force):
+	case a.Password != nil:
+		before.Set("password", value.DictOf("old", "", "new", "Set password."))
+	default:
+		before.Set("password", value.DictOf("old", "Removed password.", "new", ""))
+	}
+	would, err := a.configure(ctx, e, rights, before.Clone(), true)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	if would.Diff.Len() == 0 {
+		return state.Plan{Comment: "'" + a.Name + "' is already in the desired state."}, nil
+	}
+	would.Comment = "Configuration for '" + a.Name + "' will change."
+	return state.Plan{Steps: []state.Step{{Change: would, Do: func(ctx context.Context) (state.Change, error) {
+		if before.Len() > 0 {
+			fun, args := "clear_password", []any{a.Name}
+			if a.Password != nil {
+				fun, args = "change_password", append(args, a.Password)
+			}
+			if _, err := rabbit(ctx, e, a.RunAs, fun, args...); err != nil {
+				return state.Change{}, err
+			}
+		}
+		return a.configure(ctx, e, rights, before.Clone(), false)
+	}}}}, nil
+}
+
+// configure adds what is to change of tags and rights to diff, and changes it
+// unless this is a test.
+func (a rabbitUserArgs) configure(ctx context.Context, e *state.Env, rights []rabbitRights, diff *value.Dict, test bool) (state.Change, error) {
+	c := state.Change{Diff: diff, Comment: "'" + a.Name + "' was configured."}
+	if a.Tags != nil {
+		if err := a.tag(ctx, e, diff, test); err != nil {
+			return c, err
+		}
+	}
+	v, err := rabbit(ctx, e, a.RunAs, "list_user_permissions", a.Name)
+	if err != nil {
+		return c, err
+	}
+	now, _ := v.(*value.Dict)
+	same := func(r rabbitRights) bool { return now.Has(r.vhost) && value.Equal(now.At(r.vhost), r.dict()) }
+	if !slices.ContainsFunc(rights, func(r rabbitRights) bool { return !same(r) }) {
+		return c, nil
+	}
+	for _, r := range rights {
+		if !test {
+			if _, err := rabbit(ctx, e, a.RunAs, "set_permissions", r.vhost, a.Name, r.perms[0], r.perms[1], r.perms[2]); err != nil {
+				return c, err
+			}
+		}
+		fresh := value.DictOf(r.vhost, r.dict())
+		switch {
+		case !now.Has(r.vhost):
+			diff.Set("perms", value.DictOf("new", fresh))
+		case !same(r):
+			if !diff.Dict("perms").Has("old") {
+				diff.Set("perms", value.DictOf("old", value.NewDict(3), "new", value.NewDict(1)))
+			}
+			diff.Dict("perms").Dict("old").Update(now.Dict(r.vhost))
+			diff.Dict("perms").Dict("new").Update(fresh)
+		}
+	}
+	return c, nil
+}
+
+func (a rabbitUserArgs) tag(ctx context.Context, e *state.Env, diff *value.Dict, test bool) error {
+	v, err := rabbit(ctx, e, a.RunAs, "list_users")
+	users, _ := v.(*value.Dict)
+	now := value.ListOf()
+	if l, ok := users.At(a.Name).(*value.List); err == nil && ok {
+		now = l
+	}
+	tags := a.Tags
+	if text, ok := tags.(string); ok {
+		tags = value.Strings(strings.Fields(text))
+	}
+	sorted := func(v any) []string { // a user without tags has one that is empty
+		s := slices.DeleteFunc(value.Texts(v), func(t string) bool { return t == "" })
+		slices.Sort(s)
+		return slices.Compact(s)
+	}
+	if slices.Equal(sorted(now), sorted(tags)) {
+		return nil
+	}
+	if !test {
+		if _, err := rabbit(ctx, e, a.RunAs, "set_user_tags", a.Name, tags); err != nil {
+			return err
+		}
+	}
+	diff.Set("tags", value.DictOf("old", now, "new", tags))
+	return nil
+}
+
+type rabbitNameArgs struct {
+	Name  string `salt:"name" doc:"name"`
+	RunAs any    `salt:"runas" doc:"user to run the program as" default:"null"`
+}
+
+// rabbitStep is a plan of one call.
+func rabbitStep(e *state.Env, diff *value.Dict, would string, runas any, did func(said any) string, fun string, args ...any) state.Plan {
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
+		v, err := rabbit(ctx, e, runas, fun, args...)
+		if err != nil {
+			return state.Change{}, err
+		}
+		return state.Change{Diff: diff, Comment: did(v)}, nil
+	}}}}
+}
+
+func just(text string) func(any) string { return func(any) string { return text } }
+
+func rabbitUserAbsent(ctx context.Context, e *state.Env, a rabbitNameArgs) (state.Plan, error) {
+	there, err := rabbit(ctx, e, a.RunAs, "user_exists", a.Name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	if there != true {
+		return state.Plan{Comment: "The user '" + a.Name + "' is not present."}, nil
+	}
+	return rabbitStep(e, value.DictOf("name", value.DictOf("old", a.Name, "new", "")), "The user '"+a.Name+"' will be removed.", a.RunAs,
+		just("The user '"+a.Name+"' was removed."), "delete_user", a.Name), nil
+}
+
+type rabbitVhostArgs struct {
+	Name string `salt:"name" doc:"virtual host"`
+}
+
+// field returns a text of what a function has said.
+func fieldOf(name string) func(any) string {
+	return func(v any) string { d, _ := v.(*value.Dict); return d.Str(name) }
+}
+
+func rabbitVhost(want bool) func(context.Context, *state.Env, rabbitVhostArgs) (state.Plan, error) {
+	return func(ctx context.Context, e *state.Env, a rabbitVhostArgs) (state.Plan, error) {
+		there, err := rabbit(ctx, e, nil, "vhost_exists", a.Name)
+		about := "Virtual Host '" + a.Name + "' "
+		switch {
+		case err != nil:
+			return state.Plan{}, err
+		case want && there == true:
+			return state.Plan{Comment: about + "already exists."}, nil
+		case want:
+			return rabbitStep(e, value.DictOf("old", "", "new", a.Name), about+"will be created.", nil, fieldOf("Added"), "add_vhost", a.Name), nil
+		case there != true:
+			return state.Plan{Comment: about + "is not present."}, nil
+		}
+		return rabbitStep(e, value.DictOf("new", "", "old", a.Name), about+"will be removed.", nil, fieldOf("Deleted"), "delete_vhost", a.Name), nil
+	}
+}
+
+func rabbitPlugin(want bool) func(context.Context, *state.Env, rabbitNameArgs) (state.Plan, error) {
+	word, verb, diff := "disabled", "disable_plugin", func(name string) *value.Dict { return value.DictOf("old", name, "new", "") }
+	if want {
+		word, verb, diff = "enabled", "enable_plugin", func(name string) *value.Dict { return value.DictOf("old", "", "new", name) }
+	}
+	return func(ctx context.Context, e *state.Env, a rabbitNameArgs) (state.Plan, error) {
+		is, err := rabbit(ctx, e, a.RunAs, "plugin_is_enabled", a.Name)
+		about := "Plugin '" + a.Name + "' "
+		switch {
+		case err != nil:
+			return state.Plan{}, err
+		case is == want:
+			return state.Plan{Comment: about + "is already " + word + "."}, nil
+		}
+		return rabbitStep(e, diff(a.Name), about+"is set to be "+word+".", a.RunAs, just(about+"was "+word+"."), verb, a.Name), nil
+	}
+}
+
+type rabbitPolicyArgs struct {
+	Name       string `salt:"name" doc:"policy"`
+	Pattern    string `salt:"pattern" doc:"expression for the names of queues"`
+	Definition any    `salt:"definition" doc:"map, or JSON of it"`
+	Priority   int64  `salt:"priority" doc:"which of several policies counts" default:"0"`
+	Vhost      string `salt:"vhost" doc:"virtual host" default:"/"`
+	RunAs      any    `salt:"runas" doc:"user to run rabbitmqctl as" default:"null"`
+	ApplyTo    any    `salt:"apply_to" doc:"queues, exchanges or all" default:"null"`
+}
+
+func rabbitPolicyPresent(ctx context.Context, e *state.Env, a rabbitPolicyArgs) (state.Plan, error) {
+	v, err := e.Exec(ctx, "rabbitmq.list_policies", value.DictOf("vhost", a.Vhost, "runas", a.RunAs))
+	if err != nil {
+		return state.Plan{}, err
+	}
+	policies, _ := v.(*value.Dict)
+	now := policies.Dict(a.Vhost).Dict(a.Name)
+	about := "Policy " + a.Vhost + " " + a.Name + " "
+	diff, would := value.DictOf("old", value.NewDict(0), "new", a.Name), about+"is set to be created"
+	if now != nil {
+		updates, err := a.updates(now)
+		switch {
+		case err != nil:
+			return state.Plan{}, err
+		case len(updates) == 0:
+			return state.Plan{Comment: about + "is already present"}, nil
+		}
+		diff, would = value.DictOf("old", now, "new", value.Strings(updates)), about+"is set to be updated"
+	}
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
+		v, err := e.Exec(ctx, "rabbitmq.set_policy", value.DictOf("priority", a.Priority, "runas", a.RunAs, "apply_to", a.ApplyTo), a.Vhost, a.Name, a.Pattern, a.Definition)
+		if err != nil {
+			return state.Change{}, err
+		}
+		return state.Change{Diff: diff, Comment: fieldOf("Set")(v)}, nil
+	}}}}, nil
+}
+
+// updates names what of a policy is to change.
+func (a rabbitPolicyArgs) updates(now *value.Dict) (updates []string, err error) {
+	read := func(v any) any {
+		text, ok := v.(string)
+		if !ok || text == "" {
+			return v
+		}
+		v, bad := json.Load(text)
+		if bad != nil && err == nil {
+			err = fn.Errorf("the definition %s is not JSON: %w", text, bad)
+		}
+		return v
+	}
+	if now.Str("pattern") != a.Pattern {
+		updates = append(updates, "Pattern")
+	}
+	if !value.Equal(read(now.At("definition")), read(a.Definition)) {
+		updates = append(updates, "Definition")
+	}
+	if value.Truth(a.ApplyTo) && now.Str("apply_to") != value.Str(a.ApplyTo) {
+		updates = append(updates, "Applyto")
+	}
+	if now.Str("priority") != value.Str(a.Priority) {
+		updates = append(updates, "Priority")
+	}
+	return updates, err
+}
+
+type rabbitPolicyAbsentArgs struct {
+	Name  string `salt:"name" doc:"policy"`
+	Vhost string `salt:"vhost" doc:"virtual host" default:"/"`
+	RunAs any    `salt:"runas" doc:"user to run rabbitmqctl as" default:"null"`
+}
+
+func rabbitPolicyAbsent(ctx context.Context, e *state.Env, a rabbitPolicyAbsentArgs) (state.Plan, error) {
+	there, err := rabbit(ctx, e, a.RunAs, "policy_exists", a.Vhost, a.Name)
+	about := "Policy '" + a.Vhost + " " + a.Name + "' "
+	switch {
+	case err != nil:
+		return state.Plan{}, err
+	case there != true:
+		return state.Plan{Comment: about + "is not present."}, nil
+	}
+	return rabbitStep(e, value.DictOf("new", "", "old", a.Name), about+"will be removed.", a.RunAs, just("Deleted"), "delete_policy", a.Vhost, a.Name), nil
+}

@@ -1,0 +1,116 @@
+package services
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/host"
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
+)
+
+// webutilModule are the states of files of users for web servers.
+func webutilModule() state.Module {
+	when := func(fn.Reader) (string, bool) {
+		return "Command not found: htpasswd", (&host.Machine{}).Which("htpasswd") != ""
+	}
+	return state.Module{Name: "webutil", When: when, Doc: `Keep users in files for web servers, by htpasswd.`, Funcs: []state.Func{
+		state.Of("user_exists", webUserExists, `Have a user.`),
+		state.Of("user_absent", webUserAbsent, `Have no such user.`),
+	}}
+}
+
+type webUserArgs struct {
+	Name     string `salt:"name" doc:"user"`
+	Password any    `salt:"password" doc:"password" default:"null"`
+	File     string `salt:"htpasswd_file" doc:"path of the file" default:"null"`
+	Options  string `salt:"options" doc:"options of htpasswd, as letters" default:""`
+	Force    bool   `salt:"force" doc:"set the password each time" default:"false"`
+	RunAs    any    `salt:"runas" doc:"user to run htpasswd as" default:"null"`
+	Update   bool   `salt:"update" doc:"set the password of a user that has another one" default:"false"`
+}
+
+// webUser reports whether a file has a user.
+func webUser(file, name string) (bool, error) {
+	if file == "" {
+		return false, fn.Errorf("htpasswd_file is needed: the path of the file with the users")
+	}
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, name+":") {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+func webUserExists(ctx context.Context, e *state.Env, a webUserArgs) (state.Plan, error) {
+	there, err := webUser(a.File, a.Name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	kw := value.DictOf("opts", a.Options, "runas", a.RunAs)
+	if a.Password == nil && (!there || a.Force || a.Update) {
+		return state.Plan{}, fn.Errorf("password is needed, for the user %s", a.Name)
+	}
+	due := !there || a.Force
+	if !due && a.Update {
+		right, err := e.Exec(ctx, "webutil.verify", kw, a.File, a.Name, a.Password)
+		if err != nil {
+			return state.Plan{}, err
+		}
+		due = right != true
+	}
+	if !due {
+		return state.Plan{Comment: "User already known"}, nil
+	}
+	diff := value.DictOf(a.Name, true)
+	would := state.Change{Diff: diff, Comment: "User '" + a.Name + "' is set to be added to htpasswd file"}
+	return state.Plan{Steps: []state.Step{{Change: would, Do: func(ctx context.Context) (state.Change, error) {
+		v, err := e.Exec(ctx, "webutil.useradd", kw, a.File, a.Name, a.Password)
+		return htpasswdSaid(v, err, diff)
+	}}}}, nil
+}
+
+// htpasswdSaid is the outcome of a run of htpasswd.
+func htpasswdSaid(v any, err error, diff *value.Dict) (state.Change, error) {
+	d, _ := v.(*value.Dict)
+	switch {
+	case err != nil:
+		return state.Change{}, err
+	case d == nil:
+		return state.Change{}, state.Errorf("%s", value.Str(v))
+	case d.Int("retcode") != 0:
+		return state.Change{}, state.Errorf("%s", d.Str("stderr"))
+	}
+	return state.Change{Diff: diff, Comment: d.Str("stderr")}, nil
+}
+
+type webUserAbsentArgs struct {
+	Name  string `salt:"name" doc:"user"`
+	File  string `salt:"htpasswd_file" doc:"path of the file" default:"null"`
+	RunAs any    `salt:"runas" doc:"user to run htpasswd as" default:"null"`
+}
+
+func webUserAbsent(ctx context.Context, e *state.Env, a webUserAbsentArgs) (state.Plan, error) {
+	there, err := webUser(a.File, a.Name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	if !there {
+		return state.Plan{Comment: "User already not in file"}, nil
+	}
+	diff := value.DictOf(a.Name, true)
+	would := state.Change{Diff: diff, Comment: "User '" + a.Name + "' is set to be removed from htpasswd file"}
+	return state.Plan{Steps: []state.Step{{Change: would, Do: func(ctx context.Context) (state.Change, error) {
+		v, err := e.Exec(ctx, "webutil.userdel", value.DictOf("runas", a.RunAs, "all_results", true), a.File, a.Name)
+		return htpasswdSaid(v, err, diff)
+	}}}}, nil
+}

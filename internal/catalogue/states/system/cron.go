@@ -1,0 +1,350 @@
+package system
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/states/files"
+	"brine/internal/host"
+	"brine/internal/host/account"
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
+)
+
+func init() {
+	add(state.Module{Name: "cron", When: fn.Unix, Doc: `Keep jobs in crontabs.`, Funcs: []state.Func{
+		state.Of("present", cronPresent, `Have a job in a crontab.`),
+		state.Of("absent", cronAbsent, `Have no such job in a crontab.`),
+		state.Of("file", cronFile, `Have a file as a crontab.`),
+		state.Of("env_present", cronEnvPresent, `Have a variable in a crontab.`),
+		state.Of("env_absent", cronEnvAbsent, `Have no such variable in a crontab.`),
+	}})
+}
+
+type cronArgs struct {
+	Name       string `salt:"name" doc:"the command"`
+	User       string `salt:"user" doc:"whose crontab" default:"root"`
+	Minute     any    `salt:"minute" doc:"minutes, or random" default:"*"`
+	Hour       any    `salt:"hour" doc:"hours, or random" default:"*"`
+	Daymonth   any    `salt:"daymonth" doc:"days of the month, or random" default:"*"`
+	Month      any    `salt:"month" doc:"months, or random" default:"*"`
+	Dayweek    any    `salt:"dayweek" doc:"days of the week, or random" default:"*"`
+	Comment    any    `salt:"comment" doc:"comment above the job" default:"null"`
+	Commented  bool   `salt:"commented" doc:"keep the job, but commented out" default:"false"`
+	Identifier any    `salt:"identifier" doc:"what tells the job from others; by default the command" default:"false"`
+	Special    any    `salt:"special" doc:"a time such as @daily in place of the others" default:"null"`
+}
+
+// identifier returns what tells a job from others: false is the command, and
+// null nothing.
+func identifier(v any, cmd string) any {
+	switch {
+	case v == false:
+		return cmd
+	case v == nil:
+		return nil
+	}
+	return value.Str(v)
+}
+
+// noIdentifier stands for none among identifiers.
+const noIdentifier = "NO ID SET"
+
+// matched reports whether a job of a crontab is meant by command and
+// identifier.
+func matched(job *value.Dict, cmd string, id any) bool {
+	have, want := noIdentifier, noIdentifier
+	if value.Truth(job.At("identifier")) {
+		have = job.Str("identifier")
+	}
+	if value.Truth(id) {
+		want = value.Str(id)
+	}
+	same := job.At("cmd") == cmd
+	if have == noIdentifier && want == noIdentifier {
+		return same
+	}
+	return have == want || same && have == noIdentifier
+}
+
+// needsChange compares one field. A random time is one that is fixed.
+func needsChange(have, want any) bool {
+	if value.Equal(have, want) || want == nil {
+		return false
+	}
+	return want != "random" || have == "*"
+}
+
+// status looks for a job: absent, present, or update if it differs.
+func (a cronArgs) status(ctx context.Context, e *state.Env, id any) (string, error) {
+	tab, err := ask(ctx, e, "cron.list_tab", a.User)
+	if err != nil {
+		return "", err
+	}
+	lower := func(v any) any { return strings.ToLower(value.Str(v)) }
+	list, want := "crons", value.DictOf("minute", lower(a.Minute), "hour", lower(a.Hour), "daymonth", lower(a.Daymonth), "month", lower(a.Month), "dayweek", lower(a.Dayweek))
+	if a.Special != nil {
+		list, want = "special", value.DictOf("spec", a.Special)
+	}
+	want.Update(value.DictOf("identifier", id, "cmd", a.Name, "comment", a.Comment, "commented", a.Commented))
+	for _, it := range tab.List(list) {
+		job, _ := it.(*value.Dict)
+		if !matched(job, a.Name, id) {
+			continue
+		}
+		for k, v := range want.All() {
+			if needsChange(job.At(k), v) {
+				return "update", nil
+			}
+		}
+		return "present", nil
+	}
+	return "absent", nil
+}
+
+// cronStep changes a crontab by a function that says in a word what it did.
+func cronStep(e *state.Env, what, name, user, foretold, fun string, kw *value.Dict, args ...any) state.Plan {
+	return state.Plan{Steps: []state.Step{{
+		Change: state.Change{Comment: what + " " + name + " " + foretold},
+		Do: func(ctx context.Context) (state.Change, error) {
+			v, err := e.Exec(ctx, fun, kw, args...)
+			if err != nil {
+				return state.Change{}, err
+			}
+			diff := value.DictOf(user, name)
+			switch v {
+			case "present":
+				return state.Change{Comment: what + " " + name + " already present"}, nil
+			case "absent":
+				return state.Change{Comment: what + " " + name + " already absent"}, nil
+			case "new":
+				return state.Change{Diff: diff, Comment: what + " " + name + " added to " + user + "'s crontab"}, nil
+			case "updated":
+				return state.Change{Diff: diff, Comment: what + " " + name + " updated"}, nil
+			case "removed":
+				return state.Change{Diff: diff, Comment: what + " " + name + " removed from " + user + "'s crontab"}, nil
+			}
+			return state.Change{}, fn.Errorf("%s %s for user %s failed to commit with error \n%s", what, name, user, value.Str(v))
+		},
+	}}}
+}
+
+func cronPresent(ctx context.Context, e *state.Env, a cronArgs) (state.Plan, error) {
+	a.Name = strings.TrimSpace(a.Name)
+	id := identifier(a.Identifier, a.Name)
+	status, err := a.status(ctx, e, id)
+	if err != nil || status == "present" {
+		return state.Plan{Comment: "Cron " + a.Name + " already present"}, err
+	}
+	foretold := map[string]string{"absent": "is set to be added", "update": "is set to be updated"}[status]
+	kw := value.DictOf("user", a.User, "cmd", a.Name, "comment", a.Comment, "commented", a.Commented, "identifier", id)
+	if a.Special != nil {
+		kw.Set("special", a.Special)
+		return cronStep(e, "Cron", a.Name, a.User, foretold, "cron.set_special", kw), nil
+	}
+	kw.Update(value.DictOf("minute", a.Minute, "hour", a.Hour, "daymonth", a.Daymonth, "month", a.Month, "dayweek", a.Dayweek))
+	return cronStep(e, "Cron", a.Name, a.User, foretold, "cron.set_job", kw), nil
+}
+
+type cronAbsentArgs struct {
+	Name       string    `salt:"name" doc:"the command"`
+	User       string    `salt:"user" doc:"whose crontab" default:"root"`
+	Identifier any       `salt:"identifier" doc:"what tells the job from others; by default the command" default:"false"`
+	Special    any       `salt:"special" doc:"its time such as @daily" default:"null"`
+	Kwargs     fn.Kwargs `salt:"kwargs"`
+}
+
+func cronAbsent(ctx context.Context, e *state.Env, a cronAbsentArgs) (state.Plan, error) {
+	a.Name = strings.TrimSpace(a.Name)
+	id := identifier(a.Identifier, a.Name)
+	tab, err := ask(ctx, e, "cron.list_tab", a.User)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	list := "crons"
+	if a.Special != nil {
+		list = "special"
+	}
+	there := false
+	for _, it := range tab.List(list) {
+		job, _ := it.(*value.Dict)
+		there = there || matched(job, a.Name, id) && (a.Special == nil || job.At("spec") == a.Special)
+	}
+	if !there {
+		return state.Plan{Comment: "Cron " + a.Name + " already absent", Forecast: &state.Result{Verdict: state.Succeeded, Comment: "Cron " + a.Name + " is absent"}}, nil
+	}
+	kw := value.DictOf("identifier", id)
+	fun := "cron.rm_job"
+	if a.Special != nil {
+		fun = "cron.rm_special"
+		kw.Set("special", a.Special)
+	}
+	return cronStep(e, "Cron", a.Name, a.User, "is set to be removed", fun, kw, a.User, a.Name), nil
+}
+
+type cronEnvArgs struct {
+	Name  string `salt:"name" doc:"name of the variable"`
+	Value any    `salt:"value" doc:"its value" default:"null"`
+	User  string `salt:"user" doc:"whose crontab" default:"root"`
+}
+
+// cronEnv returns the value of a variable of a crontab.
+func cronEnv(ctx context.Context, e *state.Env, user, name string) (v string, ok bool, err error) {
+	tab, err := ask(ctx, e, "cron.list_tab", user)
+	for _, it := range tab.List("env") {
+		if d, _ := it.(*value.Dict); d.At("name") == name {
+			return d.Str("value"), true, err
+		}
+	}
+	return "", false, err
+}
+
+func cronEnvPresent(ctx context.Context, e *state.Env, a cronEnvArgs) (state.Plan, error) {
+	now, ok, err := cronEnv(ctx, e, a.User, a.Name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	foretold, want := "is set to be added", ""
+	if a.Value != nil {
+		want = value.Str(a.Value)
+	}
+	if ok {
+		if now == want {
+			return state.Plan{Comment: "Cron env " + a.Name + " already present"}, nil
+		}
+		foretold = "is set to be updated"
+	}
+	return cronStep(e, "Cron env", a.Name, a.User, foretold, "cron.set_env", value.DictOf("value", a.Value), a.User, a.Name), nil
+}
+
+type cronEnvAbsentArgs struct {
+	Name string `salt:"name" doc:"name of the variable"`
+	User string `salt:"user" doc:"whose crontab" default:"root"`
+}
+
+func cronEnvAbsent(ctx context.Context, e *state.Env, a cronEnvAbsentArgs) (state.Plan, error) {
+	a.Name = strings.TrimSpace(a.Name)
+	_, ok, err := cronEnv(ctx, e, a.User, a.Name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	if !ok {
+		return state.Plan{Comment: "Cron env " + a.Name + " already absent", Forecast: &state.Result{Verdict: state.Succeeded, Comment: "Cron env " + a.Name + " is absent"}}, nil
+	}
+	return cronStep(e, "Cron env", a.Name, a.User, "is set to be removed", "cron.rm_env", nil, a.User, a.Name), nil
+}
+
+type cronFileArgs struct {
+	Name           string    `salt:"name" doc:"where the file comes from, as the source of file.managed"`
+	SourceHash     any       `salt:"source_hash" doc:"hash of the source, or a file of hashes" default:""`
+	SourceHashName any       `salt:"source_hash_name" doc:"name of the source in a file of hashes" default:"null"`
+	User           string    `salt:"user" doc:"whose crontab" default:"root"`
+	Template       any       `salt:"template" doc:"template engine that makes the content" default:"null"`
+	Context        any       `salt:"context" doc:"variables of the template" default:"null"`
+	Replace        bool      `salt:"replace" doc:"replace a crontab that is there" default:"true"`
+	Defaults       any       `salt:"defaults" doc:"variables of the template that context can override" default:"null"`
+	Backup         any       `salt:"backup" ignored:"crontab(1) replaces the table" default:""`
+	Kwargs         fn.Kwargs `salt:"kwargs"`
+}
+
+// cronFile has a copy of the crontab managed as any file, and then makes it
+// the crontab.
+func cronFile(ctx context.Context, e *state.Env, a cronFileArgs) (state.Plan, error) {
+	if _, ok := account.ByName(ctx, &host.Machine{}, a.User); !ok {
+		return state.Plan{}, fn.Errorf("Could not identify group for user %s", a.User)
+	}
+	raw, err := e.Exec(ctx, "cron.raw_cron", nil, a.User)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	now, _ := raw.(string)
+	if !a.Replace && now != "" {
+		return state.Plan{Comment: "User " + a.User + " already has a crontab. No changes made"}, nil
+	}
+	var plan state.Plan
+	err = a.with(now, func(path string) (err error) {
+		plan, err = a.managed(ctx, e, path)
+		return err
+	})
+	if err != nil || len(plan.Steps) == 0 {
+		return state.Plan{Comment: "Crontab for user " + a.User + " is in the correct state"}, err
+	}
+	diff := value.NewDict(1)
+	for _, s := range plan.Steps {
+		diff.Update(s.Change.Diff)
+	}
+	foretold := "The following values are set to be changed:\n"
+	for k, v := range diff.All() {
+		foretold += value.Str(k) + ": " + value.Str(v) + "\n"
+	}
+	return state.Plan{Steps: []state.Step{{
+		Change: state.Change{Comment: foretold},
+		Do: func(ctx context.Context) (c state.Change, err error) {
+			err = a.with(now, func(path string) error {
+				c, err = a.install(ctx, e, path)
+				return err
+			})
+			return c, err
+		},
+	}}}, nil
+}
+
+// with runs do with the path of a file that holds the crontab.
+func (a cronFileArgs) with(now string, do func(path string) error) error {
+	f, err := os.CreateTemp("", "crontab")
+	if err != nil {
+		return fn.Errorf("cannot make a file for the crontab: %w", err)
+	}
+	defer os.Remove(f.Name())
+	if now == "" || !strings.HasSuffix(now, "\n") {
+		now += "\n"
+	}
+	_, err = f.WriteString(now)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return fn.Errorf("cannot write a file for the crontab: %w", err)
+	}
+	return do(f.Name())
+}
+
+// managed is the plan of file.managed for the file.
+func (a cronFileArgs) managed(ctx context.Context, e *state.Env, path string) (state.Plan, error) {
+	kw := a.Kwargs.Clone()
+	for k, v := range map[string]any{"name": path, "source": a.Name, "source_hash": a.SourceHash, "source_hash_name": a.SourceHashName,
+		"template": a.Template, "context": a.Context, "defaults": a.Defaults, "mode": "0600"} {
+		kw.Set(k, v)
+	}
+	for _, f := range files.Modules(&host.Machine{})[0].Funcs {
+		if f.Name() == "managed" {
+			return f.Plan(ctx, e, kw)
+		}
+	}
+	return state.Plan{}, nil
+}
+
+func (a cronFileArgs) install(ctx context.Context, e *state.Env, path string) (state.Change, error) {
+	plan, err := a.managed(ctx, e, path)
+	if err != nil {
+		return state.Change{}, err
+	}
+	diff := value.NewDict(1)
+	for _, s := range plan.Steps {
+		c, err := s.Do(ctx)
+		if err != nil {
+			return state.Change{}, fn.Errorf("Unable to manage file: %w", err)
+		}
+		diff.Update(c.Diff)
+	}
+	said, err := ask(ctx, e, "cron.write_cron_file_verbose", a.User, path)
+	if err != nil {
+		return state.Change{}, err
+	}
+	if !value.Equal(said.At("retcode"), int64(0)) {
+		return state.Change{}, fn.Errorf("Unable to update user %s crontab %s. Error: %s", a.User, path, said.Str("stderr"))
+	}
+	return state.Change{Diff: diff, Comment: "Crontab for user " + a.User + " was updated"}, nil
+}

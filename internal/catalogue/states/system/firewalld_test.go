@@ -1,0 +1,17 @@
+package system
+
+import (
+	"testing"
+
+	"brine/internal/catalogue/states/statetest"
+	"brine/test/tools"
+)
+
+// TestFirewalld commands a real firewalld, in namespaces of its own.
+func TestFirewalld(t *testing.T) {
+	tools.Need(t, "firewalld", "firewall-cmd")
+	tools.Need(t, "dbus", "dbus-daemon")
+	statetest.Run(t, table("firewalld"))
+}
+
+func TestFirewalldRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/firewalld") }

@@ -1,0 +1,233 @@
+package system
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
+)
+
+func init() {
+	add(state.Module{Name: "host", Doc: `Keep names of hosts in the hosts file.`, Funcs: []state.Func{
+		state.Of("present", hostPresent, `Have addresses of a name in the hosts file.`),
+		state.Of("absent", hostAbsent, `Have no such addresses of a name in the hosts file.`),
+		state.Of("only", hostOnly, `Have names, and no others, for an address.`),
+	}})
+}
+
+type hostArgs struct {
+	Name    string `salt:"name" doc:"name of the host"`
+	IP      any    `salt:"ip" doc:"its address, or a list of addresses"`
+	Comment string `salt:"comment" doc:"comment behind the line" default:""`
+	Clean   bool   `salt:"clean" doc:"take the name from all other addresses" default:"false"`
+}
+
+// entry is one thing to do in the hosts file.
+type entry struct {
+	fun, addr, text   string // hosts.FUN addr text
+	will, did, failed string // what is said of it
+	kind              string // under which it is among the changes
+	decides           bool   // a test is undecided because of it
+}
+
+// nameOf returns the entry of an address. An entry is a map, or the list of
+// names where the module shows no comments.
+func nameOf(entries *value.Dict, addr string) (names []string, comment string, ok bool) {
+	v, ok := entries.Get(addr)
+	if d, isMap := v.(*value.Dict); isMap {
+		return value.Texts(d.At("aliases")), d.Str("comment"), ok
+	}
+	return value.Texts(v), "", ok
+}
+
+func hostPresent(ctx context.Context, e *state.Env, a hostArgs) (state.Plan, error) {
+	all, err := ask(ctx, e, "hosts.list_hosts")
+	if err != nil {
+		return state.Plan{}, err
+	}
+	ips := value.Texts(a.IP)
+	var plan state.Plan
+	var comments, faults []string
+	var adds, remarks, removals []entry
+	addition := func(addr string) {
+		adds = append(adds, entry{"add_host", addr, a.Name, "Host " + a.Name + " (" + addr + ") would be added", "Added host " + a.Name + " (" + addr + ")",
+			"Failed to add host " + a.Name + " (" + addr + ")", "added", true})
+	}
+	remark := func(addr string) {
+		if a.Comment != "" {
+			remarks = append(remarks, entry{"set_comment", addr, a.Comment, "Comment for " + addr + " (" + a.Comment + ") would be added",
+				"Set comment for host " + addr + " (" + a.Comment + ")", "Failed to add comment for host " + addr + " (" + a.Comment + ")", "comment_added", false})
+		}
+	}
+	for _, addr := range ips {
+		if _, _, ok := nameOf(all, addr); !ok {
+			addition(addr)
+			remark(addr)
+		}
+	}
+	for k := range all.All() {
+		addr := value.Str(k)
+		names, comment, _ := nameOf(all, addr)
+		has := slices.Contains(names, a.Name)
+		_, invalid := netip.ParseAddr(addr)
+		switch {
+		case !slices.Contains(ips, addr) && !has:
+		case !slices.Contains(ips, addr) && a.Clean:
+			removals = append(removals, entry{"rm_host", addr, a.Name, "Host " + a.Name + " (" + addr + ") would be removed", "Removed host " + a.Name + " (" + addr + ")",
+				"Failed to remove host " + a.Name + " (" + addr + ")", "removed", true})
+		case !slices.Contains(ips, addr):
+			plan.Warnings = append(plan.Warnings, "Host "+a.Name+" present for IP address "+addr+". To get rid of this warning, either run this state with 'clean' set to True to remove "+
+				a.Name+" from "+addr+", or add "+addr+" to the 'ip' argument.")
+		case has && a.Comment != "" && comment != a.Comment:
+			remark(addr)
+		case has:
+			comments = append(comments, "Host "+a.Name+" ("+addr+") already present")
+		case invalid != nil:
+			faults = append(faults, "Invalid IP Address for "+a.Name+" ("+addr+")")
+		default:
+			addition(addr)
+			remark(addr)
+		}
+	}
+	if len(faults) > 0 {
+		return plan, fn.Errorf("%s", strings.Join(append(comments, faults...), "\n"))
+	}
+	return hostPlan(e, plan, comments, slices.Concat(adds, remarks, removals)), nil
+}
+
+// hostPlan is the plan of all entries in one step.
+func hostPlan(e *state.Env, plan state.Plan, comments []string, entries []entry) state.Plan {
+	if len(entries) == 0 {
+		plan.Comment = strings.Join(comments, "\n")
+		return plan
+	}
+	note := func(diff *value.Dict, en entry) {
+		if !diff.Has(en.kind) {
+			diff.Set(en.kind, value.NewDict(1))
+		}
+		d := diff.Dict(en.kind)
+		d.Set(en.addr, value.ListOf(append(d.List(en.addr), en.text)...))
+	}
+	foretold, verdict := state.Change{Diff: value.NewDict(2)}, state.Succeeded
+	said := slices.Clone(comments)
+	for _, en := range entries {
+		said = append(said, en.will)
+		note(foretold.Diff, en)
+		if en.decides {
+			verdict = state.Undecided
+		}
+	}
+	foretold.Comment = strings.Join(said, "\n")
+	if verdict == state.Succeeded { // Salt takes a comment for no change
+		plan.Forecast = &state.Result{Verdict: verdict, Comment: foretold.Comment, Changes: foretold.Diff, Warnings: plan.Warnings}
+	}
+	plan.Steps = []state.Step{{Change: foretold, Do: func(ctx context.Context) (state.Change, error) {
+		c, good := state.Change{Diff: value.NewDict(2)}, true
+		said := slices.Clone(comments)
+		for _, en := range entries {
+			ok, err := e.Exec(ctx, "hosts."+en.fun, nil, en.addr, en.text)
+			if err != nil || !value.Truth(ok) {
+				good = false
+				said = append(said, en.failed)
+				continue
+			}
+			said = append(said, en.did)
+			note(c.Diff, en)
+		}
+		if !good {
+			return c, fn.Errorf("%s", strings.Join(said, "\n"))
+		}
+		c.Comment = strings.Join(said, "\n")
+		return c, nil
+	}}}
+	return plan
+}
+
+type hostAbsentArgs struct {
+	Name string `salt:"name" doc:"name of the host"`
+	IP   any    `salt:"ip" doc:"the address, or a list of addresses, to take it from"`
+}
+
+func hostAbsent(ctx context.Context, e *state.Env, a hostAbsentArgs) (state.Plan, error) {
+	var there, foretold []string
+	done := func(addr string, gone bool) string {
+		if gone {
+			return "Removed host " + a.Name + " (" + addr + ")"
+		}
+		return "Host " + a.Name + " (" + addr + ") already absent"
+	}
+	ips := value.Texts(a.IP)
+	for _, addr := range ips {
+		has, err := e.Exec(ctx, "hosts.has_pair", nil, addr, a.Name)
+		if err != nil {
+			return state.Plan{}, err
+		}
+		if !value.Truth(has) {
+			foretold = append(foretold, done(addr, false))
+			continue
+		}
+		there = append(there, addr)
+		foretold = append(foretold, "Host "+a.Name+" ("+addr+") needs to be removed")
+	}
+	if len(there) == 0 {
+		return state.Plan{Comment: strings.Join(foretold, "\n")}, nil
+	}
+	return state.Plan{Steps: []state.Step{{
+		Change: state.Change{Comment: strings.Join(foretold, "\n")},
+		Do: func(ctx context.Context) (state.Change, error) {
+			var said []string
+			for _, addr := range ips {
+				gone := slices.Contains(there, addr)
+				if gone {
+					ok, err := e.Exec(ctx, "hosts.rm_host", nil, addr, a.Name)
+					if err == nil && !value.Truth(ok) {
+						err = fn.Errorf("Failed to remove host")
+					}
+					if err != nil {
+						return state.Change{}, err
+					}
+				}
+				said = append(said, done(addr, gone))
+			}
+			return state.Change{Diff: value.DictOf("host", a.Name), Comment: strings.Join(said, "\n")}, nil
+		},
+	}}}, nil
+}
+
+type hostOnlyArgs struct {
+	Name  string `salt:"name" doc:"the address"`
+	Hosts any    `salt:"hostnames" doc:"its name, or a list of names"`
+}
+
+func hostOnly(ctx context.Context, e *state.Env, a hostOnlyArgs) (state.Plan, error) {
+	v, err := e.Exec(ctx, "hosts.get_alias", nil, a.Name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	names := value.Texts(a.Hosts)
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	old, want := strings.Join(value.Texts(v), " "), strings.Join(names, " ")
+	if old == want {
+		return state.Plan{Comment: `IP address ` + a.Name + ` already set to "` + want + `"`}, nil
+	}
+	fromTo := a.Name + ` from "` + old + `" to "` + want + `"`
+	return state.Plan{Steps: []state.Step{{
+		Change: state.Change{Comment: "Would change " + fromTo},
+		Do: func(ctx context.Context) (state.Change, error) {
+			ok, err := e.Exec(ctx, "hosts.set_host", nil, a.Name, want)
+			if err == nil && !value.Truth(ok) {
+				err = fn.Errorf("hosts.set_host failed to change %s", fromTo)
+			}
+			if err != nil {
+				return state.Change{}, err
+			}
+			return state.Change{Diff: value.DictOf(a.Name, value.DictOf("old", old, "new", want)), Comment: "successfully changed " + fromTo}, nil
+		},
+	}}}, nil
+}

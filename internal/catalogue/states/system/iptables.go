@@ -1,0 +1,322 @@
+package system
+
+import (
+	"context"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
+)
+
+func init() {
+	add(state.Module{Name: "iptables", When: fn.Linux, Doc: `Keep the rules of the packet filter.`, Funcs: []state.Func{
+		state.Of("chain_present", chainPresent, `Have a chain.`),
+		state.Of("chain_absent", chainAbsent, `Have no chain of this name.`),
+		state.Of("append", ruleAppended, `Have a rule in a chain, at its end if it is new. Further arguments are iptables' long options.`),
+		state.Of("insert", ruleInserted, `Have a rule in a chain, at a position if it is new. Further arguments are iptables' long options.`),
+		state.Of("delete", ruleDeleted, `Have no such rule in a chain. Further arguments are iptables' long options.`),
+		state.Of("set_policy", policySet, `Set what becomes of packets that no rule of a chain is about.`),
+		state.Of("flush", flushed, `Delete all rules of a chain, or of a table.`),
+	}})
+}
+
+type chainArgs struct {
+	Name   string `salt:"name" doc:"name of the chain"`
+	Table  string `salt:"table" doc:"table of the chain" default:"filter"`
+	Family string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
+}
+
+// one is a plan of one step. A failure is told by an error.
+func one(would string, do func(ctx context.Context) (state.Change, error)) state.Plan {
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: would}, Do: do}}}
+}
+
+// changed is what all states about the packet filter report.
+func changed(name, comment string) state.Change {
+	return state.Change{Diff: value.DictOf("locale", name), Comment: comment}
+}
+
+func chainPresent(ctx context.Context, e *state.Env, a chainArgs) (state.Plan, error) {
+	there, err := e.Exec(ctx, "iptables.check_chain", nil, a.Table, a.Name, a.Family)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	if there == true {
+		return state.Plan{Comment: "iptables " + a.Name + " chain is already exist in " + a.Table + " table for " + a.Family}, nil
+	}
+	return one("iptables "+a.Name+" chain in "+a.Table+" table needs to be set for "+a.Family, func(ctx context.Context) (state.Change, error) {
+		said, err := e.Exec(ctx, "iptables.new_chain", nil, a.Table, a.Name, a.Family)
+		if err == nil && said != true {
+			err = state.Errorf("Failed to create %s chain in %s table: %s for %s", a.Name, a.Table, strings.TrimSpace(value.Str(said)), a.Family)
+		}
+		if err != nil {
+			return state.Change{}, err
+		}
+		return changed(a.Name, "iptables "+a.Name+" chain in "+a.Table+" table create success for "+a.Family), nil
+	}), nil
+}
+
+func chainAbsent(ctx context.Context, e *state.Env, a chainArgs) (state.Plan, error) {
+	there, err := e.Exec(ctx, "iptables.check_chain", nil, a.Table, a.Name, a.Family)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	if !value.Truth(there) {
+		return state.Plan{Comment: "iptables " + a.Name + " chain is already absent in " + a.Table + " table for " + a.Family}, nil
+	}
+	return one("iptables "+a.Name+" chain in "+a.Table+" table needs to be removed "+a.Family, func(ctx context.Context) (state.Change, error) {
+		said, err := e.Exec(ctx, "iptables.flush", nil, a.Table, a.Name, a.Family)
+		if err == nil && value.Truth(said) {
+			err = state.Errorf("Failed to flush %s chain in %s table: %s for %s", a.Name, a.Table, strings.TrimSpace(value.Str(said)), a.Family)
+		}
+		if err != nil {
+			return state.Change{}, err
+		}
+		said, err = e.Exec(ctx, "iptables.delete_chain", nil, a.Table, a.Name, a.Family)
+		if err == nil && said != true {
+			err = state.Errorf("Failed to delete %s chain in %s table: %s for %s", a.Name, a.Table, strings.TrimSpace(value.Str(said)), a.Family)
+		}
+		if err != nil {
+			return state.Change{}, err
+		}
+		return changed(a.Name, "iptables "+a.Name+" chain in "+a.Table+" table delete success for "+a.Family), nil
+	}), nil
+}
+
+type ruleArgs struct {
+	Name   string    `salt:"name" doc:"what the rule is called in the SLS"`
+	Table  string    `salt:"table" doc:"table of the chain" default:"filter"`
+	Family string    `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
+	Kwargs fn.Kwargs `salt:"kwargs" doc:"chain, position, save (true, or a file to write the rules to), and options of iptables"`
+}
+
+// filterRule is a rule that is to be, or not to be.
+type filterRule struct {
+	ruleArgs
+	e             *state.Env
+	chain         string
+	rule, command string // the options, and all of a command that is shown
+	there         bool
+}
+
+func (a ruleArgs) need(keys ...string) error {
+	for _, k := range keys {
+		if !a.Kwargs.Has(k) {
+			return state.Errorf("%s must be given", k)
+		}
+	}
+	return nil
+}
+
+// look builds the rule and looks whether its chain has it.
+func (a ruleArgs) look(ctx context.Context, e *state.Env, letter string) (*filterRule, error) {
+	if err := a.need("chain"); err != nil {
+		return nil, err
+	}
+	r := &filterRule{ruleArgs: a, e: e, chain: value.Str(a.Kwargs.At("chain"))}
+	kw := a.Kwargs.Clone()
+	kw.Set("table", a.Table)
+	kw.Set("family", a.Family)
+	rule, err := e.Exec(ctx, "iptables.build_rule", kw)
+	if err != nil {
+		return nil, err
+	}
+	kw = kw.Clone()
+	kw.Set("full", true)
+	kw.Set("command", letter)
+	command, err := e.Exec(ctx, "iptables.build_rule", kw)
+	if err != nil {
+		return nil, err
+	}
+	r.rule, r.command = value.Str(rule), strings.TrimSpace(value.Str(command))
+	there, err := e.Exec(ctx, "iptables.check", nil, a.Table, r.chain, r.rule, a.Family)
+	r.there = there == true
+	return r, err
+}
+
+// file is where to save the rules, if that is to be done; nil stands for the
+// file that the system reads at boot.
+func (a ruleArgs) file() (file any, save bool) {
+	v := a.Kwargs.At("save")
+	if v == true {
+		v = nil
+	}
+	return v, value.Truth(a.Kwargs.At("save"))
+}
+
+func (a ruleArgs) saveTo(ctx context.Context, e *state.Env, file any) (string, error) {
+	said, err := e.Exec(ctx, "iptables.save", nil, file, a.Family)
+	return value.Str(said), err
+}
+
+// rulesOf are the rules of all chains.
+func rulesOf(v any) *value.List {
+	all, _ := v.(*value.Dict)
+	out := &value.List{}
+	for _, table := range all.All() {
+		chains, _ := table.(*value.Dict)
+		for _, c := range chains.All() {
+			chain, _ := c.(*value.Dict)
+			out.Append(chain.At("rules"))
+		}
+	}
+	return out
+}
+
+// unsaved reports whether the file has other rules than the kernel.
+func (a ruleArgs) unsaved(ctx context.Context, e *state.Env, file any) (bool, error) {
+	saved, err := e.Exec(ctx, "iptables.get_saved_rules", nil, file, a.Family)
+	if err != nil {
+		return false, err
+	}
+	now, err := e.Exec(ctx, "iptables.get_rules", nil, a.Family)
+	return !value.Equal(rulesOf(saved), rulesOf(now)), err
+}
+
+// present is the plan of a rule that is to be. texts are what to say of it.
+func (r *filterRule) present(ctx context.Context, already, would, failed string, add func(ctx context.Context) (bool, error)) (state.Plan, error) {
+	file, save := r.file()
+	if r.there {
+		if !save {
+			return state.Plan{Comment: already}, nil
+		}
+		other, err := r.unsaved(ctx, r.e, file)
+		if err != nil || !other {
+			return state.Plan{Comment: already}, err
+		}
+		// That the file is out of date is no change to Salt.
+		return state.Plan{Whole: func(ctx context.Context, test bool) state.Result {
+			if test {
+				return state.Result{Verdict: state.Succeeded, Comment: already}
+			}
+			said, err := r.saveTo(ctx, r.e, file)
+			if err != nil {
+				return state.Result{Verdict: state.Failed, Comment: err.Error()}
+			}
+			return state.Result{Verdict: state.Succeeded, Comment: already + "\nSaved iptables rule " + r.Name + " for " + r.Family + "\n" + r.command + "\n" + said}
+		}}, nil
+	}
+	return one(would, func(ctx context.Context) (state.Change, error) {
+		done, err := add(ctx)
+		if err == nil && !done {
+			err = state.Errorf("%s", failed)
+		}
+		if err != nil {
+			return state.Change{}, err
+		}
+		if !save {
+			return changed(r.Name, "Set iptables rule for "+r.Name+" to: "+r.command+" for "+r.Family), nil
+		}
+		said, err := r.saveTo(ctx, r.e, file)
+		return changed(r.Name, "Set and saved iptables rule "+r.Name+" for "+r.Family+"\n"+r.command+"\n"+said), err
+	}), nil
+}
+
+func ruleAppended(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, error) {
+	r, err := a.look(ctx, e, "A")
+	if err != nil {
+		return state.Plan{}, err
+	}
+	return r.present(ctx, "iptables rule for "+a.Name+" already set ("+r.command+") for "+a.Family,
+		"iptables rule for "+a.Name+" needs to be set ("+r.command+") for "+a.Family,
+		"Failed to set iptables rule for "+a.Name+".\nAttempted rule was "+r.command+" for "+a.Family,
+		func(ctx context.Context) (bool, error) {
+			done, err := e.Exec(ctx, "iptables.append", nil, a.Table, r.chain, r.rule, a.Family)
+			return value.Truth(done), err
+		})
+}
+
+func ruleInserted(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, error) {
+	r, err := a.look(ctx, e, "I")
+	if err == nil && !r.there {
+		err = a.need("position")
+	}
+	if err != nil {
+		return state.Plan{}, err
+	}
+	return r.present(ctx, "iptables rule for "+a.Name+" already set for "+a.Family+" ("+r.command+")",
+		"iptables rule for "+a.Name+" needs to be set for "+a.Family+" ("+r.command+")",
+		"Failed to set iptables rule for "+a.Name+".\nAttempted rule was "+r.command,
+		func(ctx context.Context) (bool, error) {
+			wrong, err := e.Exec(ctx, "iptables.insert", nil, a.Table, r.chain, a.Kwargs.At("position"), r.rule, a.Family)
+			return !value.Truth(wrong), err
+		})
+}
+
+func ruleDeleted(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, error) {
+	r, err := a.look(ctx, e, "D")
+	if err != nil {
+		return state.Plan{}, err
+	}
+	position, byPosition := a.Kwargs.Get("position")
+	if !r.there && !byPosition {
+		return state.Plan{Comment: "iptables rule for " + a.Name + " already absent for " + a.Family + " (" + r.command + ")"}, nil
+	}
+	return one("iptables rule for "+a.Name+" needs to be deleted for "+a.Family+" ("+r.command+")", func(ctx context.Context) (state.Change, error) {
+		kw := value.DictOf("family", a.Family, "rule", r.rule)
+		if byPosition {
+			kw = value.DictOf("family", a.Family, "position", position)
+		}
+		wrong, err := e.Exec(ctx, "iptables.delete", kw, a.Table, r.chain)
+		if err == nil && value.Truth(wrong) {
+			err = state.Errorf("Failed to delete iptables rule for %s.\nAttempted rule was %s", a.Name, r.command)
+		}
+		if err != nil {
+			return state.Change{}, err
+		}
+		file, save := a.file()
+		if !save {
+			return changed(a.Name, "Delete iptables rule for "+a.Name+" "+r.command), nil
+		}
+		said, err := a.saveTo(ctx, e, file)
+		return changed(a.Name, "Deleted and saved iptables rule "+a.Name+" for "+a.Family+"\n"+r.command+"\n"+said), err
+	}), nil
+}
+
+func policySet(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, error) {
+	if err := a.need("chain", "policy"); err != nil {
+		return state.Plan{}, err
+	}
+	chain, policy := value.Str(a.Kwargs.At("chain")), value.Str(a.Kwargs.At("policy"))
+	now, err := e.Exec(ctx, "iptables.get_policy", nil, a.Table, chain, a.Family)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	about := "iptables default policy for chain " + chain + " on table " + a.Table + " for " + a.Family
+	if now == policy {
+		return state.Plan{Comment: about + " already set to " + policy}, nil
+	}
+	return one(about+" needs to be set to "+policy, func(ctx context.Context) (state.Change, error) {
+		wrong, err := e.Exec(ctx, "iptables.set_policy", nil, a.Table, chain, policy, a.Family)
+		if err == nil && value.Truth(wrong) {
+			err = state.Errorf("Failed to set iptables default policy")
+		}
+		if err != nil {
+			return state.Change{}, err
+		}
+		text := "Set default policy for "
+		if file, save := a.file(); save {
+			text = "Set and saved default policy for "
+			_, err = a.saveTo(ctx, e, file)
+		}
+		return changed(a.Name, text+chain+" to "+policy+" family "+a.Family), err
+	}), nil
+}
+
+func flushed(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, error) {
+	chain := ""
+	if v, ok := a.Kwargs.Get("chain"); ok {
+		chain = value.Str(v)
+	}
+	return one("iptables rules in "+a.Name+" table "+a.Table+" chain "+a.Family+" family needs to be flushed", func(ctx context.Context) (state.Change, error) {
+		wrong, err := e.Exec(ctx, "iptables.flush", nil, a.Table, chain, a.Family)
+		if err == nil && value.Truth(wrong) {
+			err = state.Errorf("Failed to flush iptables rules")
+		}
+		if err != nil {
+			return state.Change{}, err
+		}
+		return changed(a.Name, "Flush iptables rules in "+a.Table+" table "+chain+" chain "+a.Family+" family"), nil
+	}), nil
+}

@@ -1,0 +1,183 @@
+package system
+
+import (
+	"context"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
+)
+
+func init() {
+	add(state.Module{Name: "sysctl", Doc: `Keep parameters of the kernel.`, Funcs: []state.Func{
+		state.Of("present", sysctlPresent, `Have a value of a kernel parameter, now and after a boot.`),
+	}})
+	add(state.Module{Name: "timezone", Doc: `Keep the time zone.`, Funcs: []state.Func{
+		state.Of("system", timezoneSystem, `Have a time zone, and the hardware clock in UTC.`),
+	}})
+	add(state.Module{Name: "locale", Doc: `Keep locales.`, Funcs: []state.Func{
+		state.Of("system", localeSystem, `Have a locale as the system's.`),
+		state.Of("present", localePresent, `Have a locale that can be used.`),
+	}})
+}
+
+type sysctlArgs struct {
+	Name   string `salt:"name" doc:"name of the parameter"`
+	Value  any    `salt:"value" doc:"its value"`
+	Config any    `salt:"config" doc:"file that keeps it for the next boot; by default the system's" default:"null"`
+}
+
+func sysctlPresent(ctx context.Context, e *state.Env, a sysctlArgs) (state.Plan, error) {
+	want := value.Str(a.Value)
+	config := "/etc/sysctl.conf"
+	if a.Config != nil {
+		config = value.Str(a.Config)
+	} else if e.Can("sysctl.default_config") {
+		v, err := e.Exec(ctx, "sysctl.default_config", nil)
+		if err != nil {
+			return state.Plan{}, err
+		}
+		config = value.Str(v)
+	}
+	v, err := e.Exec(ctx, "sysctl.show", nil, config)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	configured, _ := v.(*value.Dict) // an empty list if there is no file yet
+	current := ""
+	if v, err := e.Exec(ctx, "sysctl.get", nil, a.Name); err == nil {
+		current = value.Str(v)
+	}
+	words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	foretold := "Sysctl option " + a.Name + " would be changed to " + want
+	switch has := configured.Has(a.Name); {
+	case v == nil:
+		foretold = "Sysctl option " + a.Name + " might be changed, we failed to check config file at " + config + ". The file is either unreadable, or missing."
+	case current == "" && has:
+		foretold = "Sysctl value " + a.Name + " is present in configuration file but is not present in the running config. The value " + a.Name + " is set to be changed to " + want
+	case current == "" || has && words(want) != words(current):
+	case has && words(value.Str(configured.At(a.Name))) == words(want):
+		return state.Plan{Comment: "Sysctl value " + a.Name + " = " + want + " is already set"}, nil
+	case has: // the file has another value, which the next boot would bring back
+	case words(want) != words(current):
+		foretold = "Sysctl option " + a.Name + " set to be changed to " + want
+	default:
+		foretold = "Sysctl value is currently set on the running system but not in a config file. Sysctl option " + a.Name + " set to be changed to " + want + " in config file."
+	}
+	return state.Plan{Steps: []state.Step{{
+		Change: state.Change{Comment: foretold},
+		Do: func(ctx context.Context) (state.Change, error) {
+			v, err := e.Exec(ctx, "sysctl.persist", nil, a.Name, a.Value, config)
+			switch {
+			case err != nil:
+				return state.Change{}, fn.Errorf("Failed to set %s to %s: %w", a.Name, want, err)
+			case v == "Already set":
+				return state.Change{Comment: "Sysctl value " + a.Name + " = " + want + " is already set"}, nil
+			case v == "Updated":
+				return state.Change{Diff: value.DictOf(a.Name, a.Value), Comment: "Updated sysctl value " + a.Name + " = " + want}, nil
+			}
+			return state.Change{}, fn.Errorf("Failed to set %s to %s: %s", a.Name, want, value.Str(v))
+		},
+	}}}, nil
+}
+
+type timezoneArgs struct {
+	Name string `salt:"name" doc:"name of the time zone, such as Europe/Berlin"`
+	UTC  bool   `salt:"utc" doc:"have the hardware clock in UTC" default:"true"`
+}
+
+func timezoneSystem(ctx context.Context, e *state.Env, a timezoneArgs) (state.Plan, error) {
+	same, err := e.Exec(ctx, "timezone.zone_compare", nil, a.Name)
+	if err != nil {
+		return state.Plan{}, fn.Errorf("Unable to compare desired timezone '%s' to system timezone: %w", a.Name, err)
+	}
+	clock, err := e.Exec(ctx, "timezone.get_hwclock", nil)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	setZone, setClock := same != true, a.UTC && clock == "localtime"
+	if !setZone && !setClock {
+		text := "Timezone " + a.Name + " already set"
+		if a.UTC {
+			text += ", UTC already set to " + a.Name
+		}
+		return state.Plan{Comment: text}, nil
+	}
+	var foretold []string
+	if setZone {
+		foretold = append(foretold, "Timezone "+a.Name+" needs to be set")
+	}
+	if setClock {
+		foretold = append(foretold, "UTC needs to be set to True")
+	}
+	return state.Plan{Steps: []state.Step{{
+		Change: state.Change{Comment: strings.Join(foretold, ", ")},
+		Do: func(ctx context.Context) (state.Change, error) {
+			c := state.Change{Diff: value.NewDict(2)}
+			var said []string
+			if setZone {
+				if ok, err := e.Exec(ctx, "timezone.set_zone", nil, a.Name); err != nil || !value.Truth(ok) {
+					return c, because("Failed to set timezone", err)
+				}
+				c.Diff.Set("timezone", a.Name)
+				said = append(said, "Set timezone "+a.Name)
+			}
+			if setClock {
+				if ok, err := e.Exec(ctx, "timezone.set_hwclock", nil, "UTC"); err != nil || !value.Truth(ok) {
+					return c, because(strings.Join(append(said, "Failed to set UTC to True"), ", "), err)
+				}
+				c.Diff.Set("utc", true)
+				said = append(said, "Set UTC to True")
+			}
+			c.Comment = strings.Join(said, ", ")
+			return c, nil
+		},
+	}}}, nil
+}
+
+// because adds the reason to a text, if there is one.
+func because(text string, err error) error {
+	if err == nil {
+		return fn.Errorf("%s", text)
+	}
+	return fn.Errorf("%s: %w", text, err)
+}
+
+type localeArgs struct {
+	Name string `salt:"name" doc:"name of the locale, such as de_DE.UTF-8"`
+}
+
+func localeSystem(ctx context.Context, e *state.Env, a localeArgs) (state.Plan, error) {
+	now, err := e.Exec(ctx, "locale.get_locale", nil)
+	if err != nil {
+		return state.Plan{}, fn.Errorf("Failed to set system locale: %w", err)
+	}
+	if now == a.Name {
+		return state.Plan{Comment: "System locale " + a.Name + " already set"}, nil
+	}
+	return localePlan(e, "locale.set_locale", a.Name, "System locale "+a.Name+" needs to be set", "Set system locale "+a.Name, "Failed to set system locale to "+a.Name), nil
+}
+
+func localePresent(ctx context.Context, e *state.Env, a localeArgs) (state.Plan, error) {
+	there, err := e.Exec(ctx, "locale.avail", nil, a.Name)
+	if err != nil {
+		return state.Plan{}, err
+	}
+	if value.Truth(there) {
+		return state.Plan{Comment: "Locale " + a.Name + " is already present"}, nil
+	}
+	return localePlan(e, "locale.gen_locale", a.Name, "Locale "+a.Name+" needs to be generated", "Generated locale "+a.Name, "Failed to generate locale "+a.Name), nil
+}
+
+func localePlan(e *state.Env, fun, name, will, did, failed string) state.Plan {
+	return state.Plan{Steps: []state.Step{{
+		Change: state.Change{Comment: will},
+		Do: func(ctx context.Context) (state.Change, error) {
+			if ok, err := e.Exec(ctx, fun, nil, name); err != nil || !value.Truth(ok) {
+				return state.Change{}, because(failed, err)
+			}
+			return state.Change{Diff: value.DictOf("locale", name), Comment: did}, nil
+		},
+	}}}
+}

@@ -1,0 +1,63 @@
+package system
+
+import (
+	"slices"
+	"testing"
+
+	modcore "brine/internal/catalogue/modules/core"
+	"brine/internal/catalogue/modules/files"
+	"brine/internal/catalogue/modules/network"
+	"brine/internal/catalogue/modules/system"
+	"brine/internal/catalogue/states/core"
+	"brine/internal/catalogue/states/statetest"
+	"brine/internal/host"
+	"brine/test/tools"
+)
+
+func table(name string) statetest.Table {
+	m := &host.Machine{}
+	return statetest.Table{Name: "testdata/" + name, States: append(slices.Clone(Modules()), core.Modules()...),
+		Functions: slices.Concat(system.Modules(m), files.Modules(m), network.Modules(network.Sources{Machine: m}), modcore.Modules())}
+}
+
+// TestCron changes crontabs by way of a crontab(1) that is a script.
+func TestCron(t *testing.T) { statetest.Run(t, table("cron")) }
+
+func TestCronRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/cron") }
+
+// TestSettings changes the hosts file, the time zone and more, with files in
+// the place of the kernel's parameters, and scripts in that of timedatectl(1)
+// and update-locale(8).
+func TestSettings(t *testing.T) {
+	statetest.Needs(t, "/usr/share/zoneinfo/Europe/Berlin")
+	statetest.Run(t, table("settings"))
+}
+
+func TestSettingsRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/settings") }
+
+// TestLocale changes /etc/locale.gen, with a script in the place of
+// locale-gen(8).
+func TestLocale(t *testing.T) {
+	statetest.Needs(t, "/usr/share/i18n/SUPPORTED")
+	statetest.Run(t, table("locale"))
+}
+
+func TestLocaleRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/locale") }
+
+// TestMount mounts file systems in memory.
+func TestMount(t *testing.T) { statetest.Run(t, table("mount")) }
+
+func TestMountRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/mount") }
+
+// TestAlias changes /etc/aliases.
+func TestAlias(t *testing.T) { statetest.Run(t, table("alias")) }
+
+func TestAliasRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/alias") }
+
+// TestIptables changes the packet filter of a network namespace of its own.
+func TestIptables(t *testing.T) {
+	tools.Need(t, "iptables", "iptables")
+	statetest.Run(t, table("iptables"))
+}
+
+func TestIptablesRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/iptables") }

@@ -1,0 +1,27 @@
+package vcs
+
+import (
+	"testing"
+
+	"brine/internal/catalogue/modules/shell"
+	modvcs "brine/internal/catalogue/modules/vcs"
+	"brine/internal/catalogue/states/statetest"
+	"brine/internal/host"
+	"brine/test/tools"
+)
+
+func TestAgainstStock(t *testing.T) {
+	statetest.Needs(t, "git")
+	statetest.Run(t, statetest.Table{Name: "testdata/git", States: Modules(&host.Machine{})})
+}
+
+func TestRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/git") }
+
+// TestHg follows repositories of Mercurial.
+func TestHg(t *testing.T) {
+	tools.Need(t, "mercurial", "hg")
+	m := &host.Machine{}
+	statetest.Run(t, statetest.Table{Name: "testdata/hg", States: Modules(m), Functions: append(modvcs.Modules(m), shell.Modules()...)})
+}
+
+func TestHgRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/hg") }

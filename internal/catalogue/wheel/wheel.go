@@ -1,0 +1,94 @@
+// Package wheel holds the functions that manage a master itself: the keys of
+// its minions, its options, who is connected. Programs that speak for users
+// call them, the REST API above all; a module is one file.
+package wheel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
+)
+
+// Keys are the keys of minions.
+type Keys interface {
+	// Dir is the folder of the master's own keys.
+	Dir() string
+	List() (map[keystore.State][]string, error)
+	Read(st keystore.State, id string) (string, error)
+	Move(id string, from, to keystore.State) error
+	Put(st keystore.State, id, pub string) error
+	Delete(st keystore.State, id string) error
+}
+
+var _ Keys = (*keystore.Store)(nil)
+
+// Deps is what the functions need of the master.
+type Deps struct {
+	Keys Keys
+	// HashType is that of fingerprints, KeySize the bits of a new key.
+	HashType string
+	KeySize  int
+	// Changed is told of each change of a key: what was done, and to whom.
+	Changed func(act, id string)
+	// Forget removes what is known of a minion whose last key is gone.
+	Forget func(id string) error
+	// Revoked is called when keys that were accepted are so no more.
+	Revoked func()
+	// Connected returns the minions that are connected now.
+	Connected func() map[string]bool
+}
+
+type keysOf struct{}
+
+// With has functions change keys by way of these, which know for whom.
+func With(ctx context.Context, keys Keys) context.Context {
+	return context.WithValue(ctx, keysOf{}, keys)
+}
+
+// New returns the modules.
+func New(d Deps) []fn.Module {
+	return []fn.Module{configModule(), errorModule(), fileRootsModule(), keyModule(d), minionsModule(d), pillarRootsModule()}
+}
+
+// Run executes a function as a job. What went wrong is told as Salt tells it.
+func Run(ctx context.Context, r *fn.Registry, c *fn.Call, fun string, args []any, kwargs *value.Dict) (ret any, ok bool) {
+	job := fn.Job{Fun: fun, Arg: args}
+	if kwargs.Len() > 0 {
+		kw := kwargs.Clone()
+		kw.Set("__kwarg__", true)
+		job.Arg = append(append([]any(nil), args...), kw)
+	}
+	o := r.Run(ctx, c, job)
+	if o.Err != nil {
+		return fmt.Sprintf("Exception occurred in wheel %s: %v", fun, o.Err), false
+	}
+	return o.Return, true
+}
+
+func errorModule() fn.Module {
+	return fn.Module{Name: "error", Doc: `Failures on purpose, to see how they are handled.`, Funcs: []fn.Func{
+		fn.Of("error", fail, `Fail with a message, or return an empty map if no name is given.`),
+	}}
+}
+
+type errorArgs struct {
+	Name    any    `salt:"name" doc:"name of the exception; null means none" default:"null"`
+	Message string `salt:"message" doc:"text of the failure" default:""`
+}
+
+func fail(_ context.Context, _ *fn.Call, a errorArgs) (*value.Dict, error) {
+	switch {
+	case a.Name == nil:
+		return value.NewDict(0), nil
+	case a.Message == "":
+		return nil, errors.New(value.Str(a.Name))
+	}
+	return nil, fmt.Errorf("%s: %s", value.Str(a.Name), a.Message)
+}
+
+// none is the argument of functions without any.
+type none struct{}

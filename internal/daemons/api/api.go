@@ -1,0 +1,546 @@
+// Package api is salt-api: the REST interface to a master that Salt's
+// rest_cherrypy has, for the programs that speak it. It is a process of its
+// own and has no rights: every chunk of work carries the token or the password
+// of who asks, and the master decides.
+//
+// A login gives a session id, by header or cookie, that stands for a token of
+// the master. A resource is a row in the table of resources (resources.go) and
+// a function that returns data; how it is written is decided by the Accept
+// header.
+//
+// All that comes is hostile: headers, bodies, depths and times are bounded.
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
+	"brine/internal/py/value"
+)
+
+// Master is the way to the master. *client.Client is one.
+type Master interface {
+	// Low runs a chunk of low data for whoever its credentials show.
+	Low(ctx context.Context, chunk *value.Dict) ([]any, error)
+	// NewToken gives out a token for eauth, username and password.
+	NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error)
+	// Token tells of a token, nil if it is not good.
+	Token(ctx context.Context, token string) (*value.Dict, error)
+	// DropToken ends a token.
+	DropToken(ctx context.Context, token string) error
+	// Ping returns why the master does not answer, if so.
+	Ping(ctx context.Context) error
+}
+
+var _ Master = (*client.Client)(nil)
+
+// Bus is the master's event bus.
+type Bus interface {
+	client.Bus
+	Fire(ctx context.Context, tag string, data *value.Dict) error
+}
+
+var _ Bus = (*client.Local)(nil)
+
+// Server is the API. New makes one and binds its address, Run serves.
+type Server struct {
+	s        Settings
+	master   Master
+	bus      Bus
+	log      *slog.Logger
+	sessions *sessions
+	feed     *feed
+	limits   *limits
+	listener net.Listener
+	table    map[string]*resource
+	static   *os.Root
+	began    time.Time
+	stats    counters
+	alive    pulse
+}
+
+// counters are for /stats and /metrics.
+type counters struct {
+	requests, active, written, accepted atomic.Int64
+	mu                                  sync.Mutex
+	byStatus                            map[int]int64
+}
+
+// New opens the sessions and binds the address. An error leaves nothing bound.
+func New(s Settings, m Master, b Bus, log *slog.Logger) (*Server, error) {
+	a := &Server{s: s, master: m, bus: b, log: log.With("component", "api"), feed: newFeed(b, log), limits: newLimits(s.LoginLimit, time.Now), began: time.Now()}
+	a.stats.byStatus = map[int]int64{}
+	a.table = a.resources()
+	var err error
+	if a.sessions, err = openSessions(s.SessionsDir); err != nil {
+		return nil, err
+	}
+	if s.Static != "" {
+		if a.static, err = os.OpenRoot(s.Static); err != nil {
+			return nil, salt.Errorf(salt.Invalid, "rest_cherrypy: static: %w", err)
+		}
+	}
+	if a.listener, err = net.Listen("tcp", net.JoinHostPort(s.Host, strconv.Itoa(s.Port))); err != nil {
+		return nil, fmt.Errorf("rest_cherrypy: port: %w", err)
+	}
+	if !s.Plain {
+		conf, err := certificate(s)
+		if err != nil {
+			a.listener.Close()
+			return nil, err
+		}
+		a.listener = tls.NewListener(a.listener, conf)
+	}
+	return a, nil
+}
+
+func certificate(s Settings) (*tls.Config, error) {
+	cert, err := os.ReadFile(s.Cert)
+	if err != nil {
+		return nil, salt.Errorf(salt.Invalid, "rest_cherrypy: ssl_crt: %w", err)
+	}
+	if s.Chain != "" {
+		chain, err := os.ReadFile(s.Chain)
+		if err != nil {
+			return nil, salt.Errorf(salt.Invalid, "rest_cherrypy: ssl_chain: %w", err)
+		}
+		cert = append(append(cert, '\n'), chain...)
+	}
+	key, err := os.ReadFile(s.Key)
+	if err != nil {
+		return nil, salt.Errorf(salt.Invalid, "rest_cherrypy: ssl_key: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, salt.Errorf(salt.Invalid, "rest_cherrypy: ssl_crt and ssl_key: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+}
+
+// Addr is the address that the server listens on.
+func (a *Server) Addr() net.Addr { return a.listener.Addr() }
+
+// Times and sizes that bound what a client can hold.
+const (
+	headerTime = 10 * time.Second
+	bodyTime   = time.Minute
+	idleTime   = 2 * time.Minute
+	maxHeader  = 64 << 10
+	sweepTime  = 10 * time.Minute
+)
+
+// Run serves until ctx ends.
+func (a *Server) Run(ctx context.Context) error {
+	inner, stop := context.WithCancel(ctx)
+	defer stop()
+	server := &http.Server{
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateNew {
+				a.stats.accepted.Add(1)
+			}
+		},
+		Handler: a, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return inner }, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { a.feed.run(inner) })
+	wg.Go(func() {
+		t := time.NewTicker(sweepTime)
+		defer t.Stop()
+		for {
+			select {
+			case <-inner.Done():
+				return
+			case <-t.C:
+				if err := a.sessions.sweep(); err != nil {
+					a.log.Warn("cannot remove old sessions", "err", err)
+				}
+			}
+		}
+	})
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(a.listener) }()
+	var err error
+	select {
+	case <-ctx.Done():
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if server.Shutdown(limited) != nil {
+			server.Close()
+		}
+		<-failed
+	case err = <-failed:
+	}
+	stop()
+	wg.Wait()
+	if a.static != nil {
+		a.static.Close()
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// failure is an answer that is no data.
+type failure struct {
+	status int
+	text   string
+}
+
+func (f *failure) Error() string { return f.text }
+
+// Texts that clients know.
+const (
+	textNoPermission = "No permission -- see authorization schemes"
+	textUnexpected   = "An unexpected error occurred"
+	textBadLogin     = "Could not authenticate using provided credentials"
+)
+
+// failureOf finds the status for an error of the master.
+func failureOf(err error) *failure {
+	var f *failure
+	if errors.As(err, &f) {
+		return f
+	}
+	switch salt.KindOf(err) {
+	case salt.Denied:
+		return &failure{http.StatusUnauthorized, err.Error()}
+	case salt.Invalid:
+		return &failure{http.StatusBadRequest, err.Error()}
+	case salt.Unavailable:
+		return &failure{http.StatusServiceUnavailable, err.Error()}
+	case salt.Timeout:
+		return &failure{http.StatusGatewayTimeout, err.Error()}
+	}
+	return nil
+}
+
+// call is one request at work.
+type call struct {
+	*Server
+	w    http.ResponseWriter
+	r    *http.Request
+	rest []string // the path below the resource
+	body body
+	kind string // of the answer
+	id   string // of the session, or of a new one to be
+	of   *session
+	// cookie says that the answer sets the session's cookie; gone that it
+	// ends it.
+	cookie, gone bool
+	status       int
+}
+
+// ServeHTTP implements http.Handler.
+func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	a.stats.requests.Add(1)
+	a.stats.active.Add(1)
+	defer a.stats.active.Add(-1)
+	c := &call{Server: a, w: w, r: r, kind: typeJSON, status: http.StatusOK}
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Access-Control-Expose-Headers", "GET, POST")
+	h.Set("Server", "Brine")
+	h.Set("Vary", "Accept-Encoding")
+	if origin := r.Header.Get("Origin"); c.trusts(origin) {
+		h.Set("Access-Control-Allow-Credentials", "true")
+		if origin != "" {
+			h.Set("Access-Control-Allow-Origin", origin)
+			h.Set("Vary", "Accept-Encoding, Origin")
+		}
+	}
+	h.Set("X-Content-Type-Options", "nosniff")
+	name, ok := strings.CutPrefix(r.URL.Path, a.s.Prefix)
+	if !ok {
+		c.fail(&failure{http.StatusNotFound, notFound(r)})
+		return
+	}
+	res, rest := a.find(name)
+	if res == nil {
+		c.fail(&failure{http.StatusNotFound, notFound(r)})
+		return
+	}
+	c.rest = rest
+	c.serve(res)
+}
+
+// trusts reports whether pages of an origin may use the cookie of a session:
+// those of this server, and of cors_origins. Others may do all that a program
+// can that is not a browser, with a token. Without an origin no page asks.
+//
+// Behind a proxy that does not pass Host on, the browser's own word counts: a
+// page cannot set Sec-Fetch-Site. Browsers send it to addresses with TLS alone.
+//
+// Salt trusts every origin; there, any page can use the session of who looks
+// at it.
+func (c *call) trusts(origin string) bool {
+	if origin == "" || slices.Contains(c.s.Origins, origin) || slices.Contains(c.s.Origins, "*") {
+		return true
+	}
+	if c.r.Header.Get("Sec-Fetch-Site") == "same-origin" {
+		return true
+	}
+	_, host, ok := strings.Cut(origin, "://")
+	if ok && c.fromProxy() && strings.EqualFold(host, c.r.Header.Get("X-Forwarded-Host")) {
+		return true
+	}
+	return ok && strings.EqualFold(host, c.r.Host)
+}
+
+func notFound(r *http.Request) string { return "The path '" + r.URL.Path + "' was not found." }
+
+// serve answers by a resource.
+func (c *call) serve(res *resource) {
+	h := c.w.Header()
+	if len(res.allow) > 0 {
+		h.Set("Allow", strings.Join(res.allow, ", "))
+	}
+	c.cookie = res.session || res.authPost && c.r.Method == http.MethodPost
+	c.identify()
+	method := c.r.Method
+	if method == http.MethodOptions && c.r.Header.Get("Access-Control-Request-Method") != "" {
+		h.Set("Access-Control-Allow-Methods", "GET, POST")
+		h.Set("Access-Control-Allow-Headers", "Content-Type, X-Auth-Token, X-Requested-With, Accept, Cache-Control")
+		h.Set("Access-Control-Max-Age", "1400")
+		c.cookie = false
+		c.write(nil, typeHTML)
+		return
+	}
+	if method == http.MethodOptions {
+		c.cookie = false
+		c.write(nil, typeHTML) // with the header Allow
+		return
+	}
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	do := res.do[method]
+	switch {
+	case do == nil:
+		c.fail(&failure{http.StatusMethodNotAllowed, "Specified method is invalid for this resource"})
+		return
+	case res.addresses && !c.fromAuthorized():
+		c.fail(&failure{http.StatusForbidden, "Bad IP"})
+		return
+	case (res.auth || res.authPost && method == http.MethodPost) && c.of == nil:
+		c.fail(&failure{http.StatusUnauthorized, textNoPermission})
+		return
+	}
+	if res.auth || res.authPost && method == http.MethodPost {
+		h.Set("Cache-Control", "private")
+	}
+	if res.raw {
+		if _, err := do(c); err != nil {
+			c.answer(nil, err)
+		}
+		return
+	}
+	if c.wantsApp() {
+		c.cookie = false
+		h.Set("Allow", "GET, HEAD")
+		c.file(c.s.App)
+		return
+	}
+	accept := c.r.Header.Get("Accept")
+	if c.kind = choose(accept, typeJSON, typeYAML); c.kind == "" {
+		c.kind = typeJSON
+		c.fail(&failure{http.StatusNotAcceptable, "Your client sent this Accept header: " + accept +
+			". But this resource only emits these media types: application/json, application/x-yaml."})
+		return
+	}
+	if c.r.Method == http.MethodPost {
+		http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(bodyTime))
+		var err error
+		if c.body, err = readBody(c.r, c.s.MaxBody); err != nil {
+			c.answer(nil, err)
+			return
+		}
+		http.NewResponseController(c.w).SetReadDeadline(time.Time{})
+	}
+	c.answer(do(c))
+}
+
+// identify finds the session of a request. A header counts more than a cookie.
+func (c *call) identify() {
+	c.id = c.r.Header.Get("X-Auth-Token")
+	if c.id == "" && c.trusts(c.r.Header.Get("Origin")) {
+		if k, err := c.r.Cookie("session_id"); err == nil {
+			c.id = k.Value
+		}
+	}
+	if c.of = c.sessions.get(c.id); c.of == nil {
+		c.id = newID()
+	}
+}
+
+// address is where a request comes from. What X-Forwarded-For says counts as
+// far as trusted_proxies have written it: each proxy appends whom it serves.
+func (c *call) address() string {
+	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
+	if err != nil {
+		host = c.r.RemoteAddr
+	}
+	hops := strings.Split(strings.Join(c.r.Header.Values("X-Forwarded-For"), ","), ",")
+	for len(hops) > 0 && c.s.trustsProxy(host) {
+		last := strings.TrimSpace(hops[len(hops)-1])
+		hops = hops[:len(hops)-1]
+		if p, err := netip.ParseAddrPort(last); err == nil {
+			last = p.Addr().String()
+		}
+		a, err := netip.ParseAddr(strings.Trim(last, "[]"))
+		if err != nil {
+			break
+		}
+		host = a.Unmap().String()
+	}
+	return host
+}
+
+// secure reports whether the client speaks TLS, to this server or to one of
+// trusted_proxies.
+func (c *call) secure() bool {
+	return c.r.TLS != nil || c.fromProxy() && strings.EqualFold(c.r.Header.Get("X-Forwarded-Proto"), "https")
+}
+
+// fromProxy reports whether a request comes from one of trusted_proxies.
+func (c *call) fromProxy() bool {
+	host, _, err := net.SplitHostPort(c.r.RemoteAddr)
+	return err == nil && c.s.trustsProxy(host)
+}
+
+func (c *call) fromAuthorized() bool {
+	return c.s.AuthorizedIPs == nil || slices.Contains(c.s.AuthorizedIPs, c.address())
+}
+
+// wantsApp reports whether a browser is to be shown the app.
+func (c *call) wantsApp() bool {
+	accept := c.r.Header.Get("Accept")
+	return c.s.App != "" && accept != "*/*" && accept != "" && c.r.Method != http.MethodPost &&
+		choose(accept, typeHTML, typeJSON, typeYAML) == typeHTML
+}
+
+// answer writes what a resource returned.
+func (c *call) answer(v any, err error) {
+	if errors.Is(err, errWritten) {
+		return
+	}
+	if err == nil {
+		var b []byte
+		if b, err = encode(v, c.kind); err == nil {
+			c.write(b, c.kind)
+			return
+		}
+	}
+	if f := failureOf(err); f != nil {
+		c.fail(f)
+		return
+	}
+	if c.r.Context().Err() != nil {
+		c.log.Debug("the client has closed the connection before the answer", "path", c.r.URL.Path, "err", err)
+		c.status = statusClosed
+		c.count()
+		return
+	}
+	c.log.Error("a request could not be served", "path", c.r.URL.Path, "err", err)
+	c.status = http.StatusInternalServerError
+	b, _ := encode(value.DictOf("status", c.status, "return", textUnexpected), typeJSON)
+	c.write(b, typeJSON)
+}
+
+// statusClosed counts requests whose client did not wait for the answer. It is
+// that of nginx and HAProxy, and is never sent.
+const statusClosed = 499
+
+// fail writes an answer that is no data: a page, or JSON if the client asks
+// for that by name.
+func (c *call) fail(f *failure) {
+	c.status = f.status
+	if strings.Contains(c.r.Header.Get("Accept"), typeJSON) {
+		b, _ := encode(value.DictOf("status", f.status, "return", f.text), typeJSON)
+		c.write(b, typeJSON)
+		return
+	}
+	title := strconv.Itoa(f.status) + " " + http.StatusText(f.status)
+	c.write([]byte("<!DOCTYPE html>\n<html>\n<head>\n    <meta charset=\"utf-8\">\n    <title>"+title+"</title>\n</head>\n    <body>\n        <h2>"+title+
+		"</h2>\n        <p>"+escape.Replace(f.text)+"</p>\n    </body>\n</html>\n"), typeHTML+";charset=utf-8")
+}
+
+// escape makes a text fit for a page.
+var escape = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// write sends the answer.
+func (c *call) write(b []byte, kind string) {
+	c.setCookie()
+	h := c.w.Header()
+	if h.Get("Content-Type") == "" {
+		h.Set("Content-Type", kind)
+	}
+	if len(b) > 0 && compressed(c.r) {
+		b = squeeze(b)
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("Content-Length", strconv.Itoa(len(b)))
+	c.count()
+	c.w.WriteHeader(c.status)
+	if c.r.Method != http.MethodHead {
+		n, _ := c.w.Write(b) // a client that is gone needs no answer
+		c.stats.written.Add(int64(n))
+	}
+}
+
+func (c *call) count() {
+	c.stats.mu.Lock()
+	c.stats.byStatus[c.status]++
+	c.stats.mu.Unlock()
+}
+
+func (c *call) setCookie() {
+	if !c.cookie || !c.s.Sessions || !c.trusts(c.r.Header.Get("Origin")) {
+		return
+	}
+	k := &http.Cookie{Name: "session_id", Value: c.id, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: c.secure()}
+	if c.gone {
+		k.Expires = time.Now().AddDate(-1, 0, 0)
+	} else {
+		k.Expires, k.MaxAge = time.Now().Add(sessionTime), int(sessionTime/time.Second)
+	}
+	http.SetCookie(c.w, k)
+}
+
+// file sends a file.
+func (c *call) file(path string) {
+	f, err := os.Open(path)
+	if err != nil {
+		c.fail(&failure{http.StatusNotFound, notFound(c.r)})
+		return
+	}
+	defer f.Close()
+	c.send(f)
+}
+
+func (c *call) send(f *os.File) {
+	fi, err := f.Stat()
+	if err != nil || !fi.Mode().IsRegular() {
+		c.fail(&failure{http.StatusNotFound, notFound(c.r)})
+		return
+	}
+	c.count()
+	http.ServeContent(c.w, c.r, filepath.Base(f.Name()), fi.ModTime(), f)
+}

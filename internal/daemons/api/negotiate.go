@@ -1,0 +1,240 @@
+package api
+
+import (
+	"compress/gzip"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"brine/internal/py/json"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
+)
+
+// The types of answers.
+const (
+	typeJSON = "application/json"
+	typeYAML = "application/x-yaml"
+	typeHTML = "text/html"
+)
+
+// wish is one item of an Accept header.
+type wish struct {
+	kind string
+	q    float64
+}
+
+func wishes(header string) []wish {
+	var out []wish
+	for item := range strings.SplitSeq(header, ",") {
+		kind, params, _ := strings.Cut(item, ";")
+		w := wish{strings.ToLower(strings.TrimSpace(kind)), 1}
+		for p := range strings.SplitSeq(params, ";") {
+			if k, v, ok := strings.Cut(strings.TrimSpace(p), "="); ok && k == "q" {
+				if q, err := strconv.ParseFloat(v, 64); err == nil {
+					w.q = q
+				}
+			}
+		}
+		if w.kind != "" {
+			out = append(out, w)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b wish) int {
+		switch {
+		case a.q > b.q:
+			return -1
+		case a.q < b.q:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// choose returns the first of the types on offer that a header asks for most,
+// or "".
+func choose(header string, offer ...string) string {
+	if strings.TrimSpace(header) == "" {
+		return offer[0]
+	}
+	for _, w := range wishes(header) {
+		if w.q <= 0 {
+			continue
+		}
+		for _, o := range offer {
+			group, _, _ := strings.Cut(o, "/")
+			if w.kind == "*/*" || w.kind == o || w.kind == group+"/*" {
+				return o
+			}
+		}
+	}
+	return ""
+}
+
+// encode writes data in a type.
+func encode(v any, kind string) ([]byte, error) {
+	if kind == typeYAML {
+		return []byte(yaml.Dump(v)), nil
+	}
+	text, err := json.Dump(v, json.Format{ASCII: true, Other: func(v any) (any, error) { return value.Str(v), nil }})
+	return []byte(text), err
+}
+
+// maxNodes bounds how many values a body may stand for: YAML can name one many
+// times.
+const maxNodes = 1 << 20
+
+// maxYAML bounds a body of YAML in bytes, which can take much longer to
+// understand than JSON.
+const maxYAML = 256 << 10
+
+// body is what a request sent.
+type body struct {
+	raw  string
+	data any // nil if there was nothing
+}
+
+// readBody reads and understands a body.
+func readBody(r *http.Request, limit int64) (body, error) {
+	raw, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
+	if err != nil {
+		if _, ok := err.(*http.MaxBytesError); ok {
+			// Who is still sending when the connection ends sees that, and no
+			// answer. More than so much is not waited for.
+			_, _ = io.CopyN(io.Discard, r.Body, 4*limit)
+			return body{}, &failure{http.StatusRequestEntityTooLarge, "The entity sent with the request exceeds the maximum allowed bytes."}
+		}
+		return body{}, &failure{http.StatusBadRequest, "The body of the request could not be read."}
+	}
+	b := body{raw: string(raw)}
+	if len(raw) == 0 {
+		return b, nil
+	}
+	header := r.Header.Get("Content-Type")
+	if header == "" {
+		header = "application/x-www-form-urlencoded"
+	}
+	kind, _, err := mime.ParseMediaType(header)
+	if err != nil {
+		return b, &failure{http.StatusNotAcceptable, "Content type not supported"}
+	}
+	switch kind {
+	case "application/x-www-form-urlencoded":
+		b.data = formData(b.raw)
+	case typeJSON:
+		if b.data, err = json.Load(b.raw); err != nil {
+			return b, &failure{http.StatusBadRequest, "Invalid JSON document"}
+		}
+	case typeYAML, "text/yaml":
+		if len(raw) > maxYAML {
+			return b, &failure{http.StatusRequestEntityTooLarge, "The YAML document is too large; send JSON."}
+		}
+		if b.data, err = yaml.Load(raw, "body"); err != nil {
+			return b, &failure{http.StatusBadRequest, "Invalid YAML document"}
+		}
+	case "text/plain": // as browsers' fetch sends a text, which is JSON mostly
+		if b.data, err = json.Load(b.raw); err != nil {
+			b.data = b.raw
+		}
+	default:
+		return b, &failure{http.StatusNotAcceptable, "Content type not supported"}
+	}
+	if value.Weight(b.data, maxNodes) >= maxNodes {
+		return b, &failure{http.StatusRequestEntityTooLarge, "The body holds too many values."}
+	}
+	return b, nil
+}
+
+// formData reads a form: keys that occur more than once are lists, arg and
+// kwarg are read as words of a command line.
+func formData(raw string) *value.Dict {
+	d := value.NewDict(8)
+	for pair := range strings.SplitSeq(raw, "&") {
+		k, v, _ := strings.Cut(pair, "=")
+		key, val := unquote(k), unquote(v)
+		if key == "" || val == "" { // Python leaves out empty ones
+			continue
+		}
+		switch old := d.At(key).(type) {
+		case nil:
+			d.Set(key, val)
+		case *value.List:
+			old.Append(val)
+		default:
+			d.Set(key, value.ListOf(old, val))
+		}
+	}
+	if v, ok := d.At("kwarg").(string); ok {
+		d.Set("kwarg", yaml.LoadArg(v))
+	}
+	if v, ok := d.Get("arg"); ok {
+		out := &value.List{}
+		for _, it := range list(v) {
+			out.Append(yaml.LoadArg(value.Str(it)))
+		}
+		d.Set("arg", out)
+	}
+	return d
+}
+
+// unquote reads a word of a form as Python does: a % that begins nothing stands
+// for itself, and what is no UTF-8 for the sign of that.
+func unquote(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '+':
+			b.WriteByte(' ')
+		case s[i] == '%' && i+2 < len(s) && isHex(s[i+1:i+3]):
+			n, _ := strconv.ParseUint(s[i+1:i+3], 16, 8)
+			b.WriteByte(byte(n))
+			i += 2
+		default:
+			b.WriteByte(s[i])
+		}
+	}
+	return strings.ToValidUTF8(b.String(), "\ufffd")
+}
+
+// lowstate makes a list of chunks of what was sent.
+func lowstate(data any) ([]*value.Dict, error) {
+	bad := &failure{http.StatusBadRequest, "Lowstates must be a list"}
+	switch x := data.(type) {
+	case *value.Dict:
+		return []*value.Dict{x}, nil
+	case *value.List:
+		var out []*value.Dict
+		for _, it := range x.Items {
+			d, ok := it.(*value.Dict)
+			if !ok {
+				return nil, bad
+			}
+			out = append(out, d)
+		}
+		return out, nil
+	}
+	return nil, bad
+}
+
+// compressed reports whether a client takes gzip.
+func compressed(r *http.Request) bool {
+	for _, w := range wishes(r.Header.Get("Accept-Encoding")) {
+		if w.kind == "gzip" || w.kind == "*" {
+			return w.q > 0
+		}
+	}
+	return false
+}
+
+// squeeze compresses.
+func squeeze(b []byte) []byte {
+	var out strings.Builder
+	z := gzip.NewWriter(&out)
+	z.Write(b)
+	z.Close()
+	return []byte(out.String())
+}

@@ -1,0 +1,203 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+// Options are what the master's configuration says of the API.
+type Options struct {
+	REST    *value.Dict   `salt:"rest_cherrypy" default:"null" doc:"settings of salt-api: port, host, ssl_crt, ssl_key, disable_ssl and more" change:"restart"`
+	Enable  any           `salt:"netapi_enable_clients" default:"[]" doc:"clients that salt-api may use: local, local_async, local_batch, local_subset, runner, runner_async, wheel, wheel_async" change:"restart"`
+	Timeout time.Duration `salt:"rest_timeout" default:"300" doc:"seconds that salt-api waits for a function" change:"restart"`
+	LogFile string        `salt:"api_logfile" default:"/var/log/salt/api" doc:"log file of salt-api" change:"restart"`
+	PIDFile string        `salt:"api_pidfile" default:"/var/run/salt-api.pid" doc:"file for the number of salt-api's process" change:"restart"`
+}
+
+// Settings are the section rest_cherrypy, understood.
+type Settings struct {
+	Host               string
+	Port               int
+	Cert, Key, Chain   string
+	Plain              bool // disable_ssl
+	MaxBody            int64
+	Webhook            string
+	WebhookOpen        bool
+	Stats, StatsOpen   bool
+	Static, StaticPath string
+	App, AppPath       string
+	Favicon, Prefix    string
+	Sessions           bool
+	ACL                *value.Dict // api_acl; nil: everybody may try
+	AuthorizedIPs      []string
+	// OwnEvents says whether streams show a user only what his own jobs fire;
+	// nil: those who may not read the event bus otherwise.
+	OwnEvents *bool
+	// Origins are the sites, besides this one, whose pages may use a session's
+	// cookie; "*" all.
+	Origins []string
+	// Proxies are the addresses whose X-Forwarded-For is believed.
+	Proxies []netip.Prefix
+	// LoginLimit is how many wrong logins a user has in a minute at one address;
+	// 0 is any number.
+	LoginLimit  int
+	Clients     []string
+	SessionsDir string
+	Timeout     time.Duration
+	hasACL      bool
+}
+
+// known are the keys of rest_cherrypy. Those of Salt that are only about its
+// threads and logs are taken and have no effect.
+var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable_ssl", "max_request_body_size", "debug", "webhook_url",
+	"webhook_disable_auth", "collect_stats", "stats_disable_auth", "static", "static_path", "app", "app_path", "favicon", "root_prefix",
+	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
+	"log.access_file", "log.error_file", "expire_responses", "backlog", "engine"}
+
+// Read checks the options. dir is the folder that sessions are kept in.
+func (o *Options) Read(dir string) (*Settings, error) {
+	d := o.REST
+	var faults []error
+	fault := func(key, format string, args ...any) {
+		faults = append(faults, fmt.Errorf("rest_cherrypy: %s: %w", key, fmt.Errorf(format, args...)))
+	}
+	text := func(key, usual string) string {
+		v, ok := d.Get(key)
+		if !ok || v == nil {
+			return usual
+		}
+		s, ok := v.(string)
+		if !ok {
+			fault(key, "must be a text, and is %s", value.TypeName(v))
+		}
+		return s
+	}
+	number := func(key string, usual, least, most int64) int64 {
+		v, ok := d.Get(key)
+		if !ok {
+			return usual
+		}
+		n, ok := v.(int64)
+		if !ok || n < least || n > most {
+			fault(key, "must be a number from %d to %d", least, most)
+		}
+		return n
+	}
+	truth := func(key string, usual bool) bool {
+		v, ok := d.Get(key)
+		if !ok {
+			return usual
+		}
+		return value.Truth(v)
+	}
+	s := &Settings{
+		Host: text("host", "0.0.0.0"), Port: int(number("port", 0, 0, 65535)),
+		Cert: text("ssl_crt", ""), Key: text("ssl_key", ""), Chain: text("ssl_chain", ""), Plain: truth("disable_ssl", false),
+		MaxBody: number("max_request_body_size", 1<<20, 1, 1<<30),
+		Webhook: "/" + strings.Trim(text("webhook_url", "/hook"), "/"), WebhookOpen: truth("webhook_disable_auth", false),
+		Stats: truth("collect_stats", false), StatsOpen: truth("stats_disable_auth", false),
+		Static: text("static", ""), StaticPath: "/" + strings.Trim(text("static_path", "/static"), "/"),
+		App: text("app", ""), AppPath: "/" + strings.Trim(text("app_path", "/app"), "/"),
+		Favicon: text("favicon", ""), Prefix: strings.TrimSuffix("/"+strings.Trim(text("root_prefix", "/"), "/"), "/"),
+		Sessions: truth("enable_sessions", true), Timeout: o.Timeout, SessionsDir: dir,
+		LoginLimit: int(number("login_limit", 20, 0, 1<<20)),
+	}
+	if !d.Has("port") {
+		fault("port", "is missing: set it to the port that salt-api is to listen on")
+	}
+	if acl, ok := d.Get("api_acl"); ok {
+		s.hasACL = true
+		if m, ok := acl.(*value.Dict); ok {
+			s.ACL = m.Dict("users")
+		}
+	}
+	if v, ok := d.Get("own_events"); ok && v != nil {
+		own := value.Truth(v)
+		s.OwnEvents = &own
+	}
+	for _, v := range list(d.At("cors_origins")) {
+		u, err := url.Parse(value.Str(v))
+		if value.Str(v) != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
+			fault("cors_origins", "%q is no origin; one is written https://host:port", value.Str(v))
+		}
+		s.Origins = append(s.Origins, value.Str(v))
+	}
+	for _, v := range list(d.At("authorized_ips")) {
+		if _, err := netip.ParseAddr(value.Str(v)); err != nil {
+			fault("authorized_ips", "%q is no address", value.Str(v))
+		}
+		s.AuthorizedIPs = append(s.AuthorizedIPs, value.Str(v))
+	}
+	for _, v := range list(d.At("trusted_proxies")) {
+		p, err := netip.ParsePrefix(value.Str(v))
+		if a, bad := netip.ParseAddr(value.Str(v)); bad == nil {
+			p, err = a.Prefix(a.BitLen())
+		}
+		if err != nil {
+			fault("trusted_proxies", "%q is no address or network; write 192.0.2.1 or 192.0.2.0/24", value.Str(v))
+		}
+		s.Proxies = append(s.Proxies, p)
+	}
+	for _, v := range list(o.Enable) {
+		s.Clients = append(s.Clients, value.Str(v))
+	}
+	switch {
+	case s.Plain:
+	case s.Cert == "" || s.Key == "":
+		fault("ssl_crt", "and ssl_key are needed, the certificate and its key; or set disable_ssl: True, with which passwords travel in clear")
+	default:
+		for _, option := range [][2]string{{"ssl_crt", s.Cert}, {"ssl_key", s.Key}, {"ssl_chain", s.Chain}} {
+			key, file := option[0], option[1]
+			if fi, err := os.Stat(file); file != "" && err != nil {
+				fault(key, "%w", err)
+			} else if key == "ssl_key" && fi.Mode().Perm()&0o007 != 0 {
+				fault(key, "everybody may read or write %s: run chmod 600 on it", file)
+			}
+		}
+	}
+	for k := range d.All() {
+		if name := value.Str(k); !slices.Contains(known, name) {
+			fault(name, "is not known")
+		}
+	}
+	for _, p := range []*string{&s.Webhook, &s.StaticPath, &s.AppPath} {
+		*p = path.Clean(*p)
+	}
+	if len(faults) > 0 {
+		return nil, &salt.Error{Kind: salt.Invalid, Err: errors.Join(faults...)}
+	}
+	return s, nil
+}
+
+// trustsProxy reports whether an address is one of trusted_proxies.
+func (s *Settings) trustsProxy(addr string) bool {
+	if len(s.Proxies) == 0 {
+		return false
+	}
+	a, err := netip.ParseAddr(addr)
+	return err == nil && slices.ContainsFunc(s.Proxies, func(p netip.Prefix) bool { return p.Contains(a.Unmap()) })
+}
+
+// list reads one or several values.
+func list(v any) []any {
+	switch x := v.(type) {
+	case nil:
+		return nil
+	case *value.List:
+		if x == nil {
+			return nil
+		}
+		return x.Items
+	}
+	return []any{v}
+}

@@ -1,0 +1,143 @@
+package api
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"brine/internal/base/atomicfile"
+)
+
+// sessionTime is how long a browser keeps the cookie of a session, counted
+// from its last request.
+const sessionTime = 10 * time.Hour
+
+// session is what a client got a session id for.
+type session struct {
+	Token  string  `json:"token"` // of the master
+	Expire float64 `json:"expire"`
+	User   string  `json:"user"`
+}
+
+// sessions keeps them in files, so that they outlive the program. The name of
+// a file is a hash of the session id, which is stored nowhere.
+type sessions struct {
+	dir string
+	now func() time.Time
+
+	mu    sync.Mutex
+	known map[string]*session // by hash
+}
+
+// maxKnown bounds the sessions in memory; others are read from disk.
+const maxKnown = 10000
+
+func openSessions(dir string) (*sessions, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder of sessions: %w", err)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot close the folder of sessions to others: %w", err)
+	}
+	return &sessions{dir: dir, now: time.Now, known: map[string]*session{}}, nil
+}
+
+// newID returns a fresh session id.
+func newID() string {
+	var b [20]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+func hashed(id string) string {
+	h := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(h[:])
+}
+
+// add stores a session under a new id.
+func (s *sessions) add(of *session) (id string, err error) {
+	id = newID()
+	b, err := json.Marshal(of)
+	if err == nil {
+		err = atomicfile.Create(filepath.Join(s.dir, hashed(id)), b, 0o600)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot store a session: %w", err)
+	}
+	s.remember(hashed(id), of)
+	return id, nil
+}
+
+func (s *sessions) remember(name string, of *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) >= maxKnown {
+		clear(s.known)
+	}
+	s.known[name] = of
+}
+
+// get returns the session of an id, or nil if there is none that is good.
+func (s *sessions) get(id string) *session {
+	if len(id) != 40 {
+		return nil
+	}
+	name := hashed(id)
+	s.mu.Lock()
+	of := s.known[name]
+	s.mu.Unlock()
+	if of == nil {
+		b, err := os.ReadFile(filepath.Join(s.dir, name))
+		of = &session{}
+		if err != nil || json.Unmarshal(b, of) != nil || of.Token == "" {
+			return nil
+		}
+		s.remember(name, of)
+	}
+	if of.Expire < float64(s.now().UnixNano())/1e9 {
+		s.drop(id)
+		return nil
+	}
+	return of
+}
+
+// drop ends a session.
+func (s *sessions) drop(id string) {
+	name := hashed(id)
+	s.mu.Lock()
+	delete(s.known, name)
+	s.mu.Unlock()
+	os.Remove(filepath.Join(s.dir, name))
+}
+
+// sweep removes the sessions that are over.
+func (s *sessions) sweep() error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	at := float64(s.now().UnixNano()) / 1e9
+	for _, e := range entries {
+		p := filepath.Join(s.dir, e.Name())
+		b, err := os.ReadFile(p)
+		if err != nil {
+			continue
+		}
+		of := &session{}
+		if json.Unmarshal(b, of) == nil && of.Expire >= at {
+			continue
+		}
+		if err := os.Remove(p); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

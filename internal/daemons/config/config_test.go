@@ -1,0 +1,264 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
+)
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func TestNames(t *testing.T) {
+	names := knownNames()
+	for i := 1; i < len(names); i++ {
+		if names[i-1] >= names[i] {
+			t.Errorf("known_options.txt is not sorted at %s", names[i])
+		}
+	}
+	for _, n := range []string{"master", "worker_threads", "cluster_id", "cluster_secret", "fileserver_backend", "mine_functions"} {
+		if !isKnown(n) {
+			t.Errorf("%s is not known", n)
+		}
+	}
+}
+
+func TestStructsAreSound(t *testing.T) {
+	for _, ptr := range []any{&Master{}, &Minion{}} {
+		if _, _, err := options(ptr); err != nil {
+			t.Error(err)
+		}
+		all, err := Describe(ptr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range all {
+			if d.Doc == "" || d.Group == "" {
+				t.Errorf("%s: no help or group: %+v", d.Name, d)
+			}
+		}
+	}
+}
+
+func TestPath(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "elsewhere")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	env := func(kv ...string) func(string) string {
+		return func(k string) string {
+			for i := 0; i < len(kv); i += 2 {
+				if kv[i] == k {
+					return kv[i+1]
+				}
+			}
+			return ""
+		}
+	}
+	for _, c := range []struct {
+		dir, want string
+		env       func(string) string
+	}{
+		{"/x", "/x/minion", env("SALT_MINION_CONFIG", file)},
+		{"", file, env("SALT_MINION_CONFIG", file, "SALT_CONFIG_DIR", "/y")},
+		{"", "/y/minion", env("SALT_MINION_CONFIG", file+"missing", "SALT_CONFIG_DIR", "/y")},
+		{"", "/etc/salt/minion", env()},
+	} {
+		if got := Path(MinionKind, c.dir, c.env); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+func TestValuesReachTheParts(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "minion", "master: [m1, m2:5506]\nauth_timeout: 2.5\nhash_type: SHA512\nid: 123\ngrains: {role: web}\nsign_pub_messages: true\n")
+	m, tree, err := LoadMinion(filepath.Join(dir, "minion"), false, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Options.Master) != 2 || m.Options.Master[1] != "m2:5506" || m.Options.AuthTimeout != 2500*time.Millisecond ||
+		m.Handshake.HashType != "sha512" || m.Files.ID != "123" || m.Grains.Static.Str("role") != "web" || !m.Options.SignPubMessages {
+		t.Errorf("%+v", m)
+	}
+	if o, ok := tree.Origin("grains"); !ok || o.Line != 5 || o.File != filepath.Join(dir, "minion") {
+		t.Errorf("origin %v", o)
+	}
+	tree.Set("auth_timeout", 7, "command line")
+	if m, err = NewMinion(tree, box, false, quiet()); err != nil || m.Options.AuthTimeout != 7*time.Second {
+		t.Errorf("%v, %v", m.Options.AuthTimeout, err)
+	}
+	tree.Set("auth_timeout", "soon", "command line")
+	_, err = NewMinion(tree, box, false, quiet())
+	if err == nil || err.Error() != `command line: auth_timeout: expected a number of seconds, got the text "soon"` {
+		t.Error(err)
+	}
+	var f *Fault
+	if !errors.As(err, &f) || f.Key != "auth_timeout" || salt.KindOf(err) != salt.Invalid {
+		t.Errorf("%#v", err)
+	}
+}
+
+func TestDump(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "minion", "master: m1\nstart_event_grains: os\nmy_own: [1]\nroot_dir: /opt\nfile_roots: {base: [/srv]}\nid: box\n")
+	m, tree, err := LoadMinion(filepath.Join(dir, "minion"), false, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Dump(tree, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]any{
+		"master": "m1", "start_event_grains": "os", "my_own": value.ListOf(1), "pki_dir": "/opt/etc/salt/pki/minion",
+		"file_roots": value.DictOf("base", value.ListOf("/srv")), "id": "box", "auth_timeout": int64(5), "log_file": "/opt/var/log/salt/minion",
+		"append_domain": nil, "grains": value.DictOf(),
+	} {
+		if got, ok := d.Get(key); !ok || !value.Equal(got, want) {
+			t.Errorf("%s: got %s, want %s", key, value.Repr(got), value.Repr(want))
+		}
+	}
+	for i := 1; i < d.Len(); i++ {
+		a, _ := d.Entry(i - 1)
+		b, _ := d.Entry(i)
+		if a.(string) >= b.(string) {
+			t.Errorf("%v before %v", a, b)
+		}
+	}
+	if x := tree.Extra(m); x.Len() != 1 || !x.Has("my_own") {
+		t.Errorf("extra: %s", value.Repr(x))
+	}
+}
+
+func TestSampleIsItsOwnDefault(t *testing.T) {
+	for _, k := range []Kind{MasterKind, MinionKind} {
+		var ptr any = &Master{}
+		if k == MinionKind {
+			ptr = &Minion{}
+		}
+		var b bytes.Buffer
+		if err := WriteSample(&b, ptr); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := yaml.Load(b.Bytes(), ""); v != nil || err != nil {
+			t.Errorf("not all is commented out: %v, %v", v, err)
+		}
+		// With the comment signs of options gone it must mean the defaults.
+		var text strings.Builder
+		for line := range strings.Lines(b.String()) {
+			if strings.HasPrefix(line, "#") && !strings.HasPrefix(line, "# ") && !strings.HasPrefix(line, "##") {
+				text.WriteString(line[1:])
+			}
+		}
+		dir := t.TempDir()
+		write(t, dir, string(k), text.String())
+		tree, err := Load(filepath.Join(dir, string(k)), k, quiet())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want any
+		if k == MasterKind {
+			got, want = mustMaster(t, tree), mustMaster(t, NewTree(k, tree.Path, quiet()))
+		} else {
+			got, want = mustMinion(t, tree), mustMinion(t, NewTree(k, tree.Path, quiet()))
+		}
+		a, err := Dump(NewTree(k, "", quiet()), got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b2, err := Dump(NewTree(k, "", quiet()), want)
+		if err != nil || !value.Equal(a, b2) {
+			t.Errorf("%s: the sample differs from the defaults:\n%s\n%s", k, yaml.Dump(a), yaml.Dump(b2))
+		}
+	}
+}
+
+func mustMaster(t *testing.T, tree *Tree) *Master {
+	t.Helper()
+	m, err := NewMaster(tree, box, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Files.ID = ""
+	return m
+}
+
+func mustMinion(t *testing.T, tree *Tree) *Minion {
+	t.Helper()
+	m, err := NewMinion(tree, box, false, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestDisagreementPanicsAtStart(t *testing.T) {
+	type a struct {
+		X int `salt:"x" default:"1"`
+	}
+	type b struct {
+		X int `salt:"x" default:"2"`
+	}
+	err := Decode(NewTree(MasterKind, "", quiet()), &struct {
+		A a
+		B b
+	}{})
+	if err == nil || !strings.Contains(err.Error(), "disagree about the default of x") {
+		t.Error(err)
+	}
+}
+
+func TestDeniedFile(t *testing.T) {
+	err := join([]error{&Fault{Origin: Origin{File: "/f"}, Err: fs.ErrPermission}})
+	if ExitCode(err) != ExitDenied || ExitCode(nil) != 0 {
+		t.Errorf("exit codes %d, %d", ExitCode(err), ExitCode(nil))
+	}
+	if os.Getuid() == 0 {
+		t.Skip("root may read every file")
+	}
+	dir := t.TempDir()
+	write(t, dir, "master", "timeout: 1\n")
+	if err := os.Chmod(filepath.Join(dir, "master"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(filepath.Join(dir, "master"), MasterKind, quiet()); ExitCode(err) != ExitDenied {
+		t.Error(err)
+	}
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte("master: [a]\nid: x\ntcp_pub_port: [1]\n"))
+	f.Add([]byte("master: {}\nlog_dir: 1\nminion_id_remove_domain: [1]\n1: 2\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		write(t, dir, "minion", string(data))
+		tree, err := Load(filepath.Join(dir, "minion"), MinionKind, quiet())
+		if err != nil || tree.Values.Has("include") || tree.Values.Has("default_include") || tree.Values.Has("root_dir") {
+			return
+		}
+		m, err := NewMinion(tree, box, false, quiet())
+		if err != nil {
+			return
+		}
+		if _, err := Dump(tree, m); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

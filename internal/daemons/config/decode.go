@@ -1,0 +1,271 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"brine/internal/base/field"
+	"brine/internal/base/salt"
+	"brine/internal/base/textedit"
+	"brine/internal/py/value"
+)
+
+// Checker is implemented by Options that know more about their values than
+// the types say. Decode calls Check on each part after all are set; a value
+// that could not be set is zero then, and what Check says of it is dropped. An
+// error made by Wrong is reported with the place where the option was set.
+type Checker interface {
+	Check() error
+}
+
+// wrong is an error about one option.
+type wrong struct {
+	key string
+	err error
+}
+
+func (w *wrong) Error() string { return w.key + ": " + w.err.Error() }
+func (w *wrong) Unwrap() error { return w.err }
+
+// Wrong returns an error that blames the option key, for Check.
+func Wrong(key, format string, args ...any) error {
+	return &wrong{key, fmt.Errorf(format, args...)}
+}
+
+// slot is one field that takes the value of an option.
+type slot struct {
+	part reflect.Value
+	field.Field
+}
+
+// option is one option with all the fields that take it: two packages may
+// both declare an option that concerns them.
+type option struct {
+	name  string
+	slots []slot
+}
+
+// options lists the options of the struct that ptr points to: of its own
+// tagged fields and of its fields that are structs, the parts. It fails when
+// two parts declare an option differently, a programmer's mistake.
+func options(ptr any) ([]option, []reflect.Value, error) {
+	rv := reflect.ValueOf(ptr)
+	if rv.Kind() != reflect.Pointer || rv.Elem().Kind() != reflect.Struct {
+		return nil, nil, fmt.Errorf("config: %T is not a pointer to a struct", ptr)
+	}
+	var out []option
+	index := map[string]int{}
+	parts := partsOf(rv.Elem())
+	for _, p := range parts {
+		fields, err := fieldsOf(p.Type())
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, f := range fields {
+			i, ok := index[f.Name]
+			if !ok {
+				index[f.Name] = len(out)
+				out = append(out, option{f.Name, []slot{{p, f}}})
+				continue
+			}
+			first := out[i].slots[0]
+			if first.Default != f.Default || first.HasDefault != f.HasDefault {
+				return nil, nil, fmt.Errorf("config: %v and %v disagree about the default of %s", first.part.Type(), p.Type(), f.Name)
+			}
+			out[i].slots = append(out[i].slots, slot{p, f})
+		}
+	}
+	return out, parts, nil
+}
+
+// declared are the fields of parts that were asked for: each start of a program
+// asks several times, and a minion's configuration has hundreds.
+var declared sync.Map // of []field.Field by reflect.Type
+
+func fieldsOf(t reflect.Type) ([]field.Field, error) {
+	if fields, ok := declared.Load(t); ok {
+		return fields.([]field.Field), nil
+	}
+	fields, err := field.Of(t)
+	if err == nil {
+		declared.Store(t, fields)
+	}
+	return fields, err
+}
+
+func partsOf(st reflect.Value) []reflect.Value {
+	var parts []reflect.Value
+	for i := range st.NumField() {
+		sf := st.Type().Field(i)
+		if _, tagged := sf.Tag.Lookup("salt"); tagged || !sf.IsExported() || sf.Type.Kind() != reflect.Struct {
+			continue
+		}
+		parts = append(parts, st.Field(i))
+	}
+	return parts
+}
+
+// Decode fills the struct that ptr points to. Each of its exported fields
+// that is a struct is the Options of one package; an option that several of
+// them declare is set in all. What the tree does not set gets its default. A
+// null counts as not set, unless null is the default.
+//
+// All faults are reported in one error. Names that nobody declares are
+// WarnUnknown's.
+func Decode(t *Tree, ptr any) error {
+	opts, parts, err := options(ptr)
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, o := range opts {
+		if err := t.decode(o); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	all := faultList{}
+	all.stage(faults...)
+	for _, p := range parts {
+		if c, ok := p.Addr().Interface().(Checker); ok {
+			all.stage(t.blame(c.Check())...)
+		}
+	}
+	return all.err(t)
+}
+
+// decode sets one option.
+func (t *Tree) decode(o option) error {
+	key, v, ok := t.lookup(o)
+	if ok && v == nil && o.slots[0].DefaultValue() != nil {
+		t.warn(key, "option without a value; its default counts")
+		ok = false
+	}
+	for _, s := range o.slots {
+		err := error(nil)
+		if ok {
+			err = s.Set(s.part, v)
+		} else {
+			err = s.SetDefault(s.part)
+		}
+		if err != nil {
+			return t.fault(key, err)
+		}
+	}
+	return nil
+}
+
+// lookup finds the value of an option under its name or a former one.
+func (t *Tree) lookup(o option) (key string, v any, ok bool) {
+	if v, ok := t.Values.Get(o.name); ok {
+		return o.name, v, true
+	}
+	for _, s := range o.slots {
+		for _, a := range s.Alias {
+			if v, ok := t.Values.Get(a); ok {
+				return a, v, true
+			}
+		}
+	}
+	return o.name, nil, false
+}
+
+// blame adds the place to errors of Check.
+func (t *Tree) blame(err error) []error {
+	if err == nil {
+		return nil
+	}
+	out := flatten([]error{err})
+	for i, e := range out {
+		if w, ok := e.(*wrong); ok {
+			out[i] = t.fault(w.key, w.err)
+		}
+	}
+	return out
+}
+
+// WarnUnknown logs the options in the tree that neither Brine nor Salt knows;
+// declare are the structs with Brine's. It is for daemons: a program that only
+// answers would say it each time. A name with a dot or colon belongs to a module
+// of the user's own, such as mysql.host.
+func (t *Tree) WarnUnknown(declare ...any) {
+	declared := map[string]bool{}
+	for _, ptr := range declare {
+		opts, _, err := options(ptr)
+		if err != nil {
+			continue // Decode reports it
+		}
+		for _, o := range opts {
+			declared[o.name] = true
+			for _, s := range o.slots {
+				for _, a := range s.Alias {
+					declared[a] = true
+				}
+			}
+		}
+	}
+	all := append(slices.Collect(maps.Keys(declared)), knownNames()...)
+	slices.Sort(all)
+	for _, k := range t.Values.Keys() {
+		name := value.Str(k)
+		if declared[name] || isKnown(name) || strings.ContainsAny(name, ".:") || strings.HasPrefix(name, "__") {
+			continue
+		}
+		if near := textedit.Nearest(name, all); len(near) > 0 {
+			t.warn(name, "unknown option; did you mean "+near[0]+"?")
+			continue
+		}
+		t.warn(name, "unknown option; it is kept for config.get")
+	}
+}
+
+// Extra returns the options in the tree that the struct behind ptr does not
+// declare.
+func (t *Tree) Extra(ptr any) *value.Dict {
+	opts, _, err := options(ptr)
+	if err != nil {
+		return value.NewDict(0)
+	}
+	extra := t.Values.Clone()
+	for _, o := range opts {
+		extra.Delete(o.name)
+		for _, s := range o.slots {
+			for _, a := range s.Alias {
+				extra.Delete(a)
+			}
+		}
+	}
+	return extra
+}
+
+// Dump returns the options in effect by their names in Salt, sorted: every
+// declared one with its value or default, and all others that the files set.
+// It is what --config-dump prints and config.get searches; it may hold
+// secrets.
+func Dump(t *Tree, ptr any) (*value.Dict, error) {
+	opts, _, err := options(ptr)
+	if err != nil {
+		return nil, salt.Errorf(salt.Internal, "%w", err)
+	}
+	all := map[string]any{}
+	for k, v := range t.Extra(ptr).All() {
+		all[value.Str(k)] = v
+	}
+	for _, o := range opts {
+		v := field.Get(o.slots[0].In(o.slots[0].part))
+		if key, raw, ok := t.lookup(o); ok && !isPath(key) && raw != nil {
+			v = raw // as the user wrote it: a text stays a text, not a list of one
+		} else if v == "" && o.slots[0].HasDefault && o.slots[0].DefaultValue() == nil {
+			v = nil
+		}
+		all[o.name] = v
+	}
+	d := value.NewDict(len(all))
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		d.Set(k, all[k])
+	}
+	return d, nil
+}

@@ -1,0 +1,246 @@
+package config
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
+	"brine/test/tools"
+)
+
+var update = flag.Bool("update", false, "rewrite what testdata expects")
+
+// sections of an archive that hold what is expected.
+var expected = []string{"values", "paths", "warnings", "errors"}
+
+// warnings is a slog.Handler that keeps what is worth the user's eyes.
+type warnings struct {
+	slog.Handler
+	out *bytes.Buffer
+}
+
+func (w warnings) Handle(_ context.Context, r slog.Record) error {
+	fmt.Fprintf(w.out, "%s %s", r.Level, r.Message)
+	r.Attrs(func(a slog.Attr) bool {
+		fmt.Fprintf(w.out, " %s=%v", a.Key, a.Value)
+		return true
+	})
+	w.out.WriteByte('\n')
+	return nil
+}
+
+func logTo(b *bytes.Buffer) *slog.Logger {
+	return slog.New(warnings{slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelWarn}), b})
+}
+
+// box is a machine without surprises.
+var box = Machine{
+	Hostname:  func() (string, error) { return "box", nil },
+	FullName:  func(n string) string { return n + ".example.com" },
+	ReadFile:  func(string) ([]byte, error) { return nil, os.ErrNotExist },
+	Addresses: func() []netip.Addr { return nil },
+}
+
+// unpack writes an archive's files to a folder and tells the kind of their
+// configuration.
+func unpack(t *testing.T, a *txtar.Archive) (dir string, k Kind) {
+	t.Helper()
+	dir, k = t.TempDir(), MasterKind
+	for _, f := range a.Files {
+		if slices.Contains(expected, f.Name) {
+			continue
+		}
+		if strings.HasPrefix(f.Name, "minion") {
+			k = MinionKind
+		}
+		path := filepath.Join(dir, f.Name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, k
+}
+
+// run loads a configuration and describes all that comes of it.
+func run(t *testing.T, dir string, k Kind) map[string]string {
+	t.Helper()
+	var logged bytes.Buffer
+	log := logTo(&logged)
+	tree, err := Load(filepath.Join(dir, string(k)), k, log)
+	got := map[string]string{"values": yaml.Dump(tree.Values, yaml.KeepOrder())}
+	var err2 error
+	if k == MasterKind {
+		var m *Master
+		tree.WarnUnknown(&Master{})
+		if m, err2 = NewMaster(tree, box, log); err2 == nil {
+			f := m.Files
+			got["paths"] = lines(f.ID, f.PKIDir, f.CacheDir, f.SockDir, f.PIDFile, f.ExtensionModules, f.TokenDir, m.Log.File, m.Events.SockDir, m.Keys.AutosignFile)
+		}
+	} else {
+		var m *Minion
+		tree.WarnUnknown(&Minion{})
+		if m, err2 = NewMinion(tree, box, false, log); err2 == nil {
+			f := m.Files
+			got["paths"] = lines(f.ID, f.PKIDir, f.CacheDir, f.SockDir, f.PIDFile, f.ExtensionModules, m.Log.File, m.Events.SockDir)
+		}
+	}
+	if err := both(tree, err, err2); err != nil {
+		if ExitCode(err) != ExitInvalid {
+			t.Errorf("exit code %d", ExitCode(err))
+		}
+		got["errors"] = err.Error() + "\n"
+		delete(got, "paths")
+	}
+	got["warnings"] = logged.String()
+	for k, v := range got {
+		got[k] = strings.ReplaceAll(v, dir, "$DIR")
+	}
+	return got
+}
+
+func lines(s ...string) string { return strings.Join(s, "\n") + "\n" }
+
+func TestFiles(t *testing.T) {
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(archives) < 25 {
+		t.Fatalf("%d archives, %v", len(archives), err)
+	}
+	for _, path := range archives {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir, k := unpack(t, a)
+			got := run(t, dir, k)
+			if *update {
+				rewrite(t, path, a, got)
+				return
+			}
+			want := map[string]string{}
+			for _, f := range a.Files {
+				want[f.Name] = string(f.Data)
+			}
+			for _, section := range expected {
+				if got[section] != want[section] {
+					t.Errorf("%s:\ngot\n%swant\n%s", section, got[section], want[section])
+				}
+			}
+		})
+	}
+}
+
+func rewrite(t *testing.T, path string, a *txtar.Archive, got map[string]string) {
+	t.Helper()
+	a.Files = slices.DeleteFunc(a.Files, func(f txtar.File) bool { return slices.Contains(expected, f.Name) })
+	for _, section := range expected {
+		if got[section] != "" {
+			a.Files = append(a.Files, txtar.File{Name: section, Data: []byte(got[section])})
+		}
+	}
+	if err := os.WriteFile(path, txtar.Format(a), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stockMerge prints what Salt makes of the files in each folder: the values,
+// without those that it adds itself, or null.
+const stockMerge = `
+import json, os, sys, logging
+logging.disable(logging.CRITICAL)
+import salt.config as c
+
+def load(path, kind):
+    opts = c.load_config(path, "SALT_NO_SUCH", path, exit_on_config_errors=True)
+    inc, more = opts.get("default_include", kind + ".d/*.conf"), opts.get("include", [])
+    opts.update(c.include_config(inc, path, False, exit_on_config_errors=True))
+    opts.update(c.include_config(more, path, True, exit_on_config_errors=True))
+    opts.pop("conf_file", None)
+    return {str(k): v for k, v in opts.items()}
+
+out = {}
+for path in sys.argv[1:]:
+    try:
+        out[path] = load(path, os.path.basename(path))
+    except (SystemExit, Exception):
+        out[path] = None
+print(json.dumps(out))
+`
+
+// TestMergeAsSalt asks real Salt to read the same files.
+func TestMergeAsSalt(t *testing.T) {
+	stock, python := tools.StockSalt(t)
+	kinds := map[string]Kind{}
+	args := []string{"-W", "ignore", "-c", stockMerge}
+	for _, name := range []string{"empty", "missing", "order", "nested", "schedule", "types", "unknown", "tabs", "duplicate", "list", "binary", "python_tag", "nulls", "doors", "paths", "loop", "directory", "many", "masters"} {
+		a, err := txtar.ParseFile("testdata/" + name + ".txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir, k := unpack(t, a)
+		path := filepath.Join(dir, string(k))
+		kinds[path] = k
+		args = append(args, path)
+	}
+	cmd := exec.Command(python, args...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+stock)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var salt map[string]map[string]any
+	if err := json.Unmarshal(out, &salt); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for path, k := range kinds {
+		tree, err := Load(path, k, quiet())
+		if (err != nil) != (salt[path] == nil) {
+			t.Errorf("error %v, Salt %v", err, salt[path])
+		}
+		if err != nil || salt[path] == nil {
+			continue
+		}
+		got := value.NewDict(0)
+		for k, v := range tree.Values.All() {
+			got.Set(value.Str(k), v)
+		}
+		if want := fromJSON(salt[path]); !value.Equal(got, want) {
+			t.Errorf("got  %s\nSalt %s", value.Repr(got), value.Repr(want))
+		}
+	}
+}
+
+func fromJSON(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		d := value.NewDict(len(x))
+		for k, w := range x {
+			d.Set(k, fromJSON(w))
+		}
+		return d
+	case []any:
+		l := &value.List{}
+		for _, w := range x {
+			l.Append(fromJSON(w))
+		}
+		return l
+	}
+	return v
+}

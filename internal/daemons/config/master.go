@@ -1,0 +1,183 @@
+package config
+
+import (
+	"log/slog"
+	"path/filepath"
+
+	"brine/internal/base/log"
+	"brine/internal/base/profile"
+	"brine/internal/call/auth"
+	"brine/internal/call/client"
+	"brine/internal/call/output"
+	"brine/internal/catalogue/reactor"
+	"brine/internal/daemons/master"
+	"brine/internal/files/fileserver"
+	"brine/internal/files/fileserver/backends"
+	"brine/internal/ha/cluster"
+	"brine/internal/net/channel"
+	"brine/internal/net/event"
+	"brine/internal/net/transport"
+	"brine/internal/sls/pillar"
+	"brine/internal/sls/pillar/gitpillar"
+	"brine/internal/sls/render"
+	"brine/internal/sls/top"
+	"brine/internal/store/cache"
+	"brine/internal/store/job"
+	"brine/internal/store/keystore"
+	"brine/internal/store/returner"
+)
+
+// Master is the configuration of the master's side: the Options of every
+// package that it is made of.
+type Master struct {
+	Files     MasterFiles
+	Network   transport.Options
+	Log       log.Options
+	Channel   channel.Options
+	Publish   channel.PublishOptions
+	Keys      keystore.Options
+	Cache     cache.Options
+	Events    event.MasterOptions
+	Options   master.Options
+	Auth      auth.Options
+	Client    client.Options
+	Jobs      job.Options
+	Returners returner.MasterOptions
+	Cluster   cluster.Options
+	Served    fileserver.Options
+	// Elsewhere are the backends of the file server that are more than folders.
+	Elsewhere backends.Options
+	Top       top.Options
+	Pillar    pillar.Options
+	Templates render.Limits
+	Reactor   reactor.Options
+	Returns   master.EventReturnOptions
+	GitPillar gitpillar.Options
+	Output    output.Options
+	Profile   profile.Options
+}
+
+// MasterFiles say who the master is and where it keeps things. The folders
+// have root_dir applied.
+type MasterFiles struct {
+	RootDir          string `salt:"root_dir" default:"/" doc:"folder that all other folders are below" change:"restart"`
+	User             string `salt:"user" default:"" doc:"user to run as; empty: the one who starts the program" change:"restart"`
+	PKIDir           string `salt:"pki_dir" default:"/etc/salt/pki/master" doc:"folder of keys" change:"restart"`
+	CacheDir         string `salt:"cachedir" default:"/var/cache/salt/master" doc:"folder of jobs and what is known of minions" change:"restart"`
+	SockDir          string `salt:"sock_dir" default:"/var/run/salt/master" doc:"folder of the master's socket files" change:"restart"`
+	PIDFile          string `salt:"pidfile" default:"/var/run/salt-master.pid" doc:"file for the number of the process" change:"restart"`
+	ExtensionModules string `salt:"extension_modules" default:"" doc:"folder of the user's own modules; empty: extmods in cachedir" change:"restart"`
+	LogDir           string `salt:"log_dir" default:"" doc:"folder of log files whose names have none" change:"restart"`
+	KeyLogFile       string `salt:"key_logfile" default:"/var/log/salt/key" doc:"log file of salt-key" change:"restart"`
+	MasterID         string `salt:"master_id" default:"" doc:"name stamped on jobs, for syndics below more than one master" change:"restart"`
+	DefaultInclude   any    `salt:"default_include" default:"master.d/*.conf" doc:"further files, relative to this one; later ones win" change:"restart"`
+	Include          any    `salt:"include" default:"null" doc:"path, pattern or list of further files, which win over all others" change:"restart"`
+
+	Identity
+
+	// TokenDir and SyndicDir are in CacheDir.
+	TokenDir, SyndicDir string
+	// ConfFile is the main file.
+	ConfFile string
+}
+
+// Parts returns what a master is made of, without the transports that it
+// serves. t is what m was read from.
+func (m *Master) Parts(t *Tree) (master.Config, error) {
+	opts, err := Dump(t, m)
+	if err != nil {
+		return master.Config{}, err
+	}
+	f := m.Files
+	opts.Set("conf_file", f.ConfFile)
+	opts.Set("__role", "master")
+	return master.Config{
+		ID: f.ID, MasterID: f.MasterID, PKIDir: f.PKIDir, CacheDir: f.CacheDir, User: f.User,
+		Options: m.Options, Auth: m.Auth, Channel: m.Channel, Publish: m.Publish, Keys: m.Keys, Cache: m.Cache, Client: m.Client,
+		Jobs: m.Jobs, Returners: m.Returners, Cluster: m.Cluster, Interface: m.Network.Interface, Events: m.Events, Files: m.Served,
+		Backends: m.Elsewhere, Top: m.Top, Pillar: m.Pillar, Templates: m.Templates, GitPillar: m.GitPillar, Reactor: m.Reactor, EventReturn: m.Returns, Opts: opts,
+	}, nil
+}
+
+const masterLog = "/var/log/salt/master"
+
+// usual returns the defaults that a part cannot know.
+func (*Master) usual() map[string]any {
+	return map[string]any{"log_file": masterLog, "file_roots": fileserver.UsualRoots(), "pillar_roots": pillar.UsualRoots()}
+}
+
+// NewMaster fills the master's options from a tree. Its error holds all
+// faults. The id is that of the options, or guessed from machine with
+// "_master" added; it is not kept.
+func NewMaster(t *Tree, machine Machine, log *slog.Logger) (*Master, error) {
+	m := &Master{}
+	faults := faultList{}
+	t.checkLog()
+	faults.stage(t.normalize()...)
+	faults.stage(Decode(t, m))
+	faults.stage(t.checkTransport(m.Network.Transport)...)
+	faults.stage(t.checkWords()...)
+	f := &m.Files
+	id, err := f.identify(machine, f.RootDir, false, log)
+	faults.stage(t.blame(err)...)
+	if err := faults.err(t); err != nil {
+		return nil, err
+	}
+	chosen := f.ID != ""
+	if !chosen {
+		id += "_master"
+	}
+	f.ID = id
+	f.ConfFile = t.Path
+	if m.Served.FileRoots == nil {
+		m.Served.FileRoots = fileserver.UsualRoots()
+	}
+	if m.Pillar.Roots == nil {
+		m.Pillar.Roots = pillar.UsualRoots()
+	}
+	m.Log.Chosen = t.Values.At("log_file") != nil
+	m.Log.File = t.logFile(m.Log.File, f.LogDir, masterLog)
+	f.SockDir = sockDir(f.SockDir, f.CacheDir)
+	m.Events.SockDir = f.SockDir
+	if f.ExtensionModules == "" {
+		f.ExtensionModules = filepath.Join(f.CacheDir, "extmods")
+	}
+	if err := rootPaths(m, f.RootDir); err != nil {
+		return nil, err
+	}
+	if err := m.checkCluster(chosen, log); err != nil {
+		return nil, err
+	}
+	f.TokenDir = filepath.Join(f.CacheDir, "tokens")
+	f.SyndicDir = filepath.Join(f.CacheDir, "syndics")
+	return m, nil
+}
+
+// checkCluster completes the options of a cluster as Salt does, and refuses
+// what would go wrong in silence.
+func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
+	o := &m.Cluster
+	if !o.On() {
+		if len(o.Peers) > 0 {
+			log.Warn("Cluster peers defined without a cluster_id, ignoring.")
+			o.Peers = nil
+		}
+		return nil
+	}
+	if len(o.Peers) == 0 && !o.Isolated { // there a member tells of them
+		log.Warn("Cluster id defined without defining cluster peers")
+	}
+	if o.PKIDir == "" {
+		log.Warn("Cluster id defined without defining cluster pki, falling back to pki_dir")
+		o.PKIDir = m.Files.PKIDir
+	}
+	return o.Check(m.Files.ID, chosen, m.Network.Interface)
+}
+
+// LoadMaster is Load and NewMaster for a program without options of its own.
+// Faults of both are reported together.
+func LoadMaster(path string, log *slog.Logger) (*Master, *Tree, error) {
+	t, err := Load(path, MasterKind, log)
+	m, err2 := NewMaster(t, ThisMachine(), log)
+	return m, t, both(t, err, err2)
+}

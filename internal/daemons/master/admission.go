@@ -1,0 +1,151 @@
+package master
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/channel"
+	"brine/internal/net/crypt"
+	"brine/internal/net/handshake"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
+)
+
+// keyBook shows the store of keys to the sign-in. Changes are told to note.
+type keyBook struct {
+	keys *keystore.Store
+	note func(keystore.Decision)
+}
+
+// by is the store for a change that a rule, or else the minion, has made.
+func (b keyBook) by(rule string) *keystore.Store {
+	return b.keys.As(b.note, cmp.Or(rule, byMinion), bySignIn)
+}
+
+// Who decides about keys without being a user, and how.
+const (
+	byMinion = "minion"
+	bySignIn = "sign-in"
+)
+
+func (b keyBook) Known(id string) (handshake.Known, string, error) {
+	st, pub, err := b.keys.Lookup(id)
+	if salt.KindOf(err) == salt.Denied {
+		return handshake.Blocked, "", nil
+	}
+	switch st {
+	case keystore.Accepted:
+		return handshake.Accepted, pub, err
+	case keystore.Pending:
+		return handshake.Pending, pub, err
+	case keystore.Rejected:
+		return handshake.Rejected, pub, err
+	}
+	return handshake.Unknown, "", err
+}
+
+func (b keyBook) Store(bank handshake.Bank, id, pem, rule string) error {
+	if bank == handshake.ToDenied {
+		rule = "" // it is another key than the rule is about
+	}
+	return b.by(rule).Put(stateOf(bank), id, pem)
+}
+
+func (b keyBook) Add(bank handshake.Bank, id, pem, rule string) error {
+	return b.by(rule).Add(stateOf(bank), id, pem)
+}
+
+// keysBy is the store of keys for somebody.
+func (m *Master) keysBy(who, how string) *keystore.Store {
+	return m.keys.As(m.decisions.Note, who, how)
+}
+
+func stateOf(bank handshake.Bank) keystore.State {
+	switch bank {
+	case handshake.ToAccepted:
+		return keystore.Accepted
+	case handshake.ToPending:
+		return keystore.Pending
+	case handshake.ToRejected:
+		return keystore.Rejected
+	}
+	return keystore.Denied
+}
+
+func (b keyBook) DropPending(id, rule string) error {
+	err := b.by(rule).Delete(keystore.Pending, id)
+	if salt.KindOf(err) == salt.NotFound {
+		return nil
+	}
+	return err
+}
+
+// acceptedKeys shows the accepted keys to the request channel.
+type acceptedKeys struct{ keys *keystore.Store }
+
+func (a acceptedKeys) AcceptedKey(id string) (*crypt.PublicKey, bool, error) {
+	k, err := a.keys.AcceptedKey(id)
+	switch {
+	case err == nil:
+		return k.Public, true, nil
+	case salt.KindOf(err) == salt.NotFound:
+		return nil, false, nil
+	}
+	return nil, false, err
+}
+
+// admission is the operator's rule about minions that are not known.
+type admission struct{ m *Master }
+
+// Open implements channel.Admission.
+func (a admission) Open() bool { return a.m.options().OpenMode }
+
+// Policy implements channel.Admission.
+func (a admission) Policy(id string, grains *value.Dict) handshake.Policy {
+	if a.m.autosign().Rejects(id) {
+		return handshake.Policy{AutoReject: true, Rule: "autoreject_file"}
+	}
+	rule := a.m.autosign().Signs(id, grains)
+	return handshake.Policy{AutoSign: rule != "", Rule: rule}
+}
+
+// Full implements channel.Admission.
+func (a admission) Full(id string) bool {
+	o := a.m.options()
+	if o.MaxMinions > 0 {
+		there := a.m.presence.current()
+		if len(there) > o.MaxMinions && !there[id] {
+			return true
+		}
+	}
+	return o.MaxPending > 0 && a.m.pendingFull(id, o.MaxPending)
+}
+
+var (
+	_ channel.KeyBook   = keyBook{}
+	_ channel.Keys      = acceptedKeys{}
+	_ channel.Admission = admission{}
+)
+
+// pendingFull reports whether too many keys wait for acceptance for another
+// stranger to be entered.
+func (m *Master) pendingFull(id string, limit int) bool {
+	full := m.pending.reached(limit, func() int {
+		all, err := m.keys.List()
+		if err != nil {
+			return 0
+		}
+		return len(all[keystore.Pending])
+	})
+	if !full {
+		return false
+	}
+	if st, _, err := m.keys.Lookup(id); err != nil || st != keystore.None {
+		return false
+	}
+	m.pending.gripes.Log(slog.LevelWarn, "new minions are turned away: too many keys wait for a decision; make it with salt-key, or raise max_pending_keys",
+		"limit", limit, "minion", fmt.Sprintf("%.80s", id))
+	return true
+}

@@ -1,0 +1,304 @@
+package master
+
+import (
+	"context"
+	"crypto/subtle"
+	"fmt"
+	"strings"
+
+	"brine/internal/call/acl"
+	"brine/internal/call/auth"
+	"brine/internal/call/fn"
+	"brine/internal/net/channel"
+	"brine/internal/py/value"
+)
+
+// The ways in which a clear request shows who sends it, in Salt's words.
+const (
+	byKey   = "user"  // a file that only a user of this machine can read
+	byToken = "token" // something given out before
+	byEAuth = "eauth" // a name and password
+)
+
+// caller is who a clear request comes from.
+type caller struct {
+	how  string
+	name string
+	// all says that the caller may do everything, else list is what.
+	all  bool
+	list []any
+}
+
+// external returns the credentials for an external authentication system that
+// a request shows, or nil. A request that shows them means to be judged by
+// them.
+func external(load *value.Dict) *value.Dict {
+	for _, d := range []*value.Dict{load, load.Dict("kwargs")} {
+		if d.Has("eauth") || d.Has("token") {
+			return d
+		}
+	}
+	return nil
+}
+
+// howOf says by which of the ways a request is judged.
+func howOf(load *value.Dict) string {
+	switch d := external(load); {
+	case d == nil:
+		return byKey
+	case d.Has("token"):
+		return byToken
+	}
+	return byEAuth
+}
+
+// showsPassword reports whether it takes its time to judge a request.
+func showsPassword(load *value.Dict) bool {
+	return load.Has("eauth") || load.Dict("kwargs").Has("eauth")
+}
+
+// credentials reads those of an external system.
+func credentials(d *value.Dict) auth.Credentials {
+	return auth.Credentials{System: d.Str("eauth"), Name: d.Str("username"), Password: d.Str("password")}
+}
+
+// sender is who sends a clear request, or nil.
+func (m *Master) sender(c *channel.Call) *caller {
+	if who, ok := c.Sender.(*caller); ok {
+		return who
+	}
+	return m.identify(m.context(), c.Load)
+}
+
+// identify finds out who sends a clear request, or nil.
+func (m *Master) identify(ctx context.Context, load *value.Dict) *caller {
+	d := external(load)
+	var u *auth.User
+	var err error
+	how := howOf(load)
+	switch how {
+	case byKey:
+		return m.byKey(load)
+	case byToken:
+		u, err = m.auth().ByToken(d.Str("token"))
+	case byEAuth:
+		u, err = m.auth().Authenticate(ctx, credentials(d))
+	}
+	if err != nil {
+		return nil
+	}
+	return &caller{how: how, name: u.Name, list: m.auth().Rights(u)}
+}
+
+// byKey finds out whose key a request bears. The key says who it is, and not,
+// as in Salt, the name beside it: there, any user of publisher_acl can call
+// himself sudo_root.
+func (m *Master) byKey(load *value.Dict) *caller {
+	given := load.Bytes("key")
+	owner := ""
+	for name, k := range m.local {
+		if subtle.ConstantTimeCompare([]byte(k), given) == 1 {
+			owner = name
+		}
+	}
+	if owner == "" || len(given) == 0 {
+		return nil
+	}
+	name := load.Str("user")
+	grants, _ := m.options().PublisherACL.(*value.Dict)
+	if !m.commands(owner) {
+		if list := acl.Users(grants, owner); len(list) > 0 && (name == owner || name == "") {
+			return &caller{how: byKey, name: owner, list: list}
+		}
+		return nil
+	}
+	if behind, ok := strings.CutPrefix(name, "sudo_"); ok && m.options().SudoACL && grants.Len() > 0 {
+		if list := acl.Users(grants, behind); len(list) > 0 {
+			return &caller{how: byKey, name: name, list: list}
+		}
+		return nil
+	}
+	return &caller{how: byKey, name: name, all: true}
+}
+
+// commands reports whether a user of this machine may do all: root, and who
+// the master runs as.
+func (m *Master) commands(owner string) bool {
+	return owner == "root" || owner == m.cfg.User || owner == processUser()
+}
+
+// authorize decides whether a clear request comes from a user of this machine
+// who may do everything.
+func (m *Master) authorize(load *value.Dict) bool {
+	if external(load) != nil {
+		return false
+	}
+	c := m.byKey(load)
+	return c != nil && c.all
+}
+
+// mayPublish decides whether a caller may have minions run a job.
+func (m *Master) mayPublish(c *caller, load *value.Dict) bool {
+	calls, ok := callsOf(load)
+	if !ok {
+		return false
+	}
+	blacklist := m.options().PublisherACLBlacklist
+	for _, name := range []string{c.name, load.Str("user")} {
+		if acl.Blacklisted(blacklist, name, calls) {
+			return false
+		}
+	}
+	if c.all {
+		return true
+	}
+	// Whoever may start a job may ask whether it still runs.
+	if len(calls) == 1 && calls[0].Fun == "saltutil.find_job" {
+		return true
+	}
+	typ := load.Str("tgt_type")
+	if typ == "" {
+		typ = "glob"
+	}
+	minions, _, err := m.resolve(typ, load.At("tgt"), load.Dict("kwargs").Str("delimiter"))
+	return acl.Allowed(c.list, calls, func(tgt string) bool {
+		if err != nil {
+			return false // who may address all minions is told what is wrong
+		}
+		if len(minions) == 0 && m.options().OrderMasters {
+			return false // it would go to the minions of syndics, which are not known here
+		}
+		return m.within(minions, tgt)
+	})
+}
+
+// callsOf reads the functions and arguments of a job. What minions would take
+// for a keyword is one here, too.
+func callsOf(load *value.Dict) ([]acl.Call, bool) {
+	args, ok := load.At("arg").(*value.List)
+	if !ok && load.At("arg") != nil {
+		return nil, false
+	}
+	if args == nil {
+		args = &value.List{}
+	}
+	switch fun := load.At("fun").(type) {
+	case string:
+		return []acl.Call{jobCall(fun, args.Items)}, fun != ""
+	case *value.List:
+		calls := make([]acl.Call, 0, fun.Len())
+		if fun.Len() == 0 || len(args.Items) < fun.Len() {
+			return nil, false
+		}
+		for i, f := range fun.Items {
+			name, ok := f.(string)
+			if !ok || name == "" {
+				return nil, false
+			}
+			var its []any
+			switch a := args.Items[i].(type) {
+			case *value.List:
+				its = a.Items
+			case nil:
+			default:
+				return nil, false
+			}
+			calls = append(calls, jobCall(name, its))
+		}
+		return calls, true
+	}
+	return nil, false
+}
+
+// jobCall separates keywords from arguments in the order in which a minion
+// does: a map with __kwarg__, or a text name=value.
+func jobCall(fun string, given []any) acl.Call {
+	c := acl.Call{Fun: fun, Kwargs: value.NewDict(0)}
+	for _, a := range given {
+		switch x := a.(type) {
+		case string:
+			if _, kw := fn.ParseWords([]string{x}, nil); kw.Len() > 0 {
+				c.Kwargs.Update(kw)
+				continue
+			}
+		case *value.Dict:
+			if x.At("__kwarg__") == true {
+				c.Kwargs.Update(x)
+				continue
+			}
+		}
+		c.Args = append(c.Args, a)
+	}
+	c.Kwargs.Delete("__kwarg__")
+	return c
+}
+
+// within reports whether minions belong to a target of type compound.
+func (m *Master) within(minions []string, tgt string) bool {
+	valid, err := m.matching("compound", tgt, "")
+	if err != nil {
+		return false
+	}
+	in := make(map[string]bool, len(valid))
+	for _, id := range valid {
+		in[id] = true
+	}
+	for _, id := range minions {
+		if !in[id] {
+			return false
+		}
+	}
+	return true
+}
+
+// refused is the reply to a job whose sender could not show who it is.
+func refused() *value.Dict {
+	return failure("AuthenticationError", "Authentication error occurred.")
+}
+
+// forbidden is the reply to a job whose sender may not do that.
+func forbidden() *value.Dict {
+	return failure("AuthorizationError", "Authorization error occurred.")
+}
+
+func failure(name, message string) *value.Dict {
+	return value.DictOf("error", value.DictOf("name", name, "message", message))
+}
+
+// refusedOnMaster is the reply to a function of the master whose sender is
+// not known (c is nil) or may not do that.
+func refusedOnMaster(load *value.Dict, c *caller) *value.Dict {
+	how := howOf(load)
+	name := map[string]string{byKey: "UserAuthenticationError", byToken: "TokenAuthenticationError", byEAuth: "EauthAuthenticationError"}[how]
+	text := fmt.Sprintf("Authentication failure of type \"%s\" occurred", how)
+	switch {
+	case c != nil:
+		// Salt's text speaks of authentication all the same. A user of the
+		// machine reads it on a terminal; clients of the API compare it.
+		text += " for user " + c.name + "."
+		if how == byKey {
+			text += "\nThe user is authenticated, but not authorized to run " + fmt.Sprintf("%.80s", load.Str("fun")) + ": external_auth permits runners (@runner) and wheel functions (@wheel), publisher_acl none of them."
+		}
+	case how == byEAuth:
+		text += fmt.Sprintf(" for user %.100s.", external(load).Str("username"))
+	case how == byToken:
+		text += "."
+	}
+	return failure(name, text)
+}
+
+// mayRun decides whether a caller may run a function of the master itself;
+// else reply is what to answer.
+func (m *Master) mayRun(c *caller, form, fun string, args []any, kwargs *value.Dict, load *value.Dict) (reply *value.Dict) {
+	switch {
+	case c == nil:
+		return refusedOnMaster(load, nil)
+	case c.all:
+		return nil
+	case len(c.list) > 0 && strings.Count(fun, ".") != 1:
+		return failure("SaltInvocationError", "A command invocation error occurred: Check syntax.")
+	case acl.OnMaster(c.list, form, acl.Call{Fun: fun, Args: args, Kwargs: kwargs}):
+		return nil
+	}
+	return refusedOnMaster(load, c)
+}

@@ -1,0 +1,59 @@
+package master
+
+import (
+	"sync"
+	"time"
+
+	"brine/internal/base/target"
+	"brine/internal/py/value"
+)
+
+// belongs reports whether a return belongs to a job that a master published,
+// and whether the minion may return it. A target by grains or pillar is judged
+// by the minion, so that this master refuses only ids that it surely excludes.
+func (m *Master) belongs(jid, id string) (published, allowed bool) {
+	meant, known := m.queue.meant(jid, id)
+	if meant {
+		return true, true
+	}
+	load, err := m.jobs.Load(jid)
+	if err != nil || load == nil || !load.Has("tgt") || m.options().OrderMasters {
+		return known, true
+	}
+	return true, mayMatch(m.nodegroups(), load, id)
+}
+
+// mayMatch reports whether the target of a job could mean a minion, whatever
+// its grains and pillar are.
+func mayMatch(groups target.Nodegroups, load *value.Dict, id string) bool {
+	t, err := groups.ParseWithin(target.NewBudget(minionTargetTime), load.Str("tgt_type"), load.At("tgt"), load.Dict("kwargs").Str("delimiter"))
+	return err != nil || t.Expect(target.Data{MinionID: id})
+}
+
+// quota bounds the bytes that each minion may have stored in an hour for
+// returns of no published job. A minion chooses their number itself.
+type quota struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	since time.Time
+	used  map[string]int64
+}
+
+// take reports whether a minion may have n more bytes stored, at most limit in
+// an hour; 0 is no limit.
+func (q *quota) take(id string, n int, limit int64) bool {
+	if limit <= 0 {
+		return true
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if now := q.now(); q.used == nil || now.Sub(q.since) >= time.Hour {
+		q.since, q.used = now, map[string]int64{}
+	}
+	if q.used[id]+int64(n) > limit {
+		return false
+	}
+	q.used[id] += int64(n)
+	return true
+}

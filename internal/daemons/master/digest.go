@@ -1,0 +1,126 @@
+package master
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"brine/internal/py/value"
+	"brine/internal/store/job"
+)
+
+// askDigest is what masters ask each other to find out whether they have the
+// same.
+const askDigest = "digest"
+
+// checkTime bounds the wait for the digests of others.
+const checkTime = time.Minute
+
+// digest says what this master has of what all should have: for each section a
+// map of names to short sums.
+func (m *Master) digest() *value.Dict {
+	d := value.NewDict(len(m.common.mirrors) + 2)
+	for kind, mirror := range m.common.mirrors {
+		sums := value.NewDict(0)
+		err := mirror.Each(func(name string, content []byte) { sums.Set(name, shortSum(content)) })
+		if err != nil {
+			d.Set("error", err.Error())
+		}
+		if kind == kindToken || kind == kindSecret || kind == kindSession {
+			sums = hidden(sums)
+		}
+		d.Set(kind, sums)
+	}
+	jobs, returns := value.NewDict(0), value.NewDict(0)
+	list, err := m.jobs.List(job.Filter{})
+	for _, j := range list {
+		slices.Sort(j.Minions)
+		jobs.Set(j.JID, shortSum(fmt.Append(nil, value.Str(j.Load), j.Minions)))
+		rets, rerr := m.jobs.Returns(j.JID)
+		if err == nil {
+			err = rerr
+		}
+		for id, r := range rets {
+			returns.Set(j.JID+"/"+id, shortSum([]byte(value.Str(r))))
+		}
+	}
+	if err != nil {
+		d.Set("error", err.Error())
+	}
+	d.Set(kindTree, m.revisions.trees())
+	d.Set("job", jobs)
+	d.Set("return", returns)
+	return d
+}
+
+// hidden replaces names that are secrets.
+func hidden(sums *value.Dict) *value.Dict {
+	out := value.NewDict(sums.Len())
+	for k, v := range sums.All() {
+		out.Set(shortSum([]byte(value.Str(k))), v)
+	}
+	return out
+}
+
+func shortSum(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// maxDifferences bounds what is shown of a section.
+const maxDifferences = 100
+
+// clusterCheck compares what all masters have that can be reached.
+func (m *Master) clusterCheck(ctx context.Context) (*value.Dict, error) {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	all := m.cluster.Ask(ctx, askDigest)
+	all[m.cfg.ID] = m.digest()
+	masters := slices.Sorted(maps.Keys(all))
+	silent := &value.List{}
+	for _, p := range m.cluster.Members() {
+		if all[p.ID] == nil && !p.Gone {
+			silent.Append(p.ID)
+		}
+	}
+	counts, differences := value.NewDict(8), value.NewDict(0)
+	for _, section := range []string{kindKey, kindPeer, kindMember, kindShare, kindRoster, kindSecret, kindSession, kindRemoved, kindRotated, kindToken, kindMinion, kindTree, "job", "return"} {
+		names := map[string]bool{}
+		for _, d := range all {
+			for k := range d.Dict(section).All() {
+				names[value.Str(k)] = true
+			}
+		}
+		counts.Set(section, int64(len(names)))
+		diff := value.NewDict(0)
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			by := value.NewDict(len(masters))
+			sums := map[string]bool{}
+			for _, id := range masters {
+				if !all[id].Has(section) {
+					continue // its version does not have this kind
+				}
+				sum := all[id].Dict(section).Str(name)
+				by.Set(id, sum)
+				sums[sum] = true
+			}
+			if len(sums) > 1 && diff.Len() < maxDifferences {
+				diff.Set(name, by)
+			}
+		}
+		if diff.Len() > 0 {
+			differences.Set(section, diff)
+		}
+	}
+	for id, d := range all {
+		if text := d.Str("error"); text != "" {
+			silent.Append(fmt.Sprintf("%s: %s", id, text))
+		}
+	}
+	return value.DictOf("masters", value.Strings(masters), "silent", silent, "counts", counts, "differences", differences,
+		"equal", differences.Len() == 0 && silent.Len() == 0), nil
+}

@@ -1,0 +1,253 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/base/target"
+	"brine/internal/net/event"
+	"brine/internal/py/json"
+	"brine/internal/py/value"
+	"brine/internal/store/returner"
+)
+
+// EventReturnOptions say which events are kept outside of the master, and by
+// what.
+type EventReturnOptions struct {
+	Keepers    any    `salt:"event_return" default:"" doc:"what keeps the master's events: a name or several, of rawfile_json (a line of JSON for each, in a file), local (the master's log), and the returners mysql, pgjsonb, postgres, postgres_local_cache" change:"restart"`
+	Queue      int    `salt:"event_return_queue" default:"0" doc:"events that are collected before they are kept; 0: each at once" change:"restart"`
+	MaxSeconds int    `salt:"event_return_queue_max_seconds" default:"0" doc:"seconds after which collected events are kept although they are few; 0: they wait" change:"restart"`
+	Whitelist  any    `salt:"event_return_whitelist" default:"[]" doc:"patterns for the tags of the events to keep; none: all" change:"restart"`
+	Blacklist  any    `salt:"event_return_blacklist" default:"[]" doc:"patterns for the tags of events not to keep, which win over event_return_whitelist" change:"restart"`
+	RawFile    string `salt:"rawfile_json.filename" default:"/var/log/salt/events" doc:"file of event_return: rawfile_json" change:"restart"`
+}
+
+// EventKeeper keeps events outside of the master.
+type EventKeeper interface {
+	// KeepEvents stores events in their order. An error means that none of
+	// them is stored; they come again.
+	KeepEvents(ctx context.Context, events []*event.Event) error
+}
+
+// Bounds of what waits for a keeper.
+const (
+	// keeperQueue is how many events wait while one that is slow works.
+	keeperQueue = 1 << 14
+	// keeperMost is how many are held for one that fails.
+	keeperMost = 1 << 14
+	// keeperAgain is how long one that failed is left alone.
+	keeperAgain = time.Second
+	// keeperLast is how long one has for what is left when the master ends.
+	keeperLast = 5 * time.Second
+)
+
+// newKeepers makes what event_return names. One that is not known is said to
+// be so and does nothing, as in Salt.
+func (m *Master) newKeepers() []*eventKeeper {
+	o := m.cfg.EventReturn
+	var out []*eventKeeper
+	for _, name := range value.Texts(o.Keepers) {
+		k := &eventKeeper{name: name, bus: m.bus, log: m.log, most: max(o.Queue, 1), age: time.Duration(o.MaxSeconds) * time.Second,
+			allow: tagGlobs(o.Whitelist), deny: tagGlobs(o.Blacklist)}
+		switch name {
+		case "":
+			continue
+		case "rawfile_json":
+			k.to = rawFile(o.RawFile)
+		case "local":
+			k.to = logFile{m.log}
+		default:
+			r, err := m.openReturner(name)
+			if err == nil && !returner.KeepsEvents(name) {
+				r.Close()
+				err = returner.ErrNoEvents
+			}
+			if err != nil {
+				m.log.Error("event_return: there is nothing of this name to keep events; there are rawfile_json, local, mysql, pgjsonb, postgres and postgres_local_cache", "name", name, "error", err)
+				continue
+			}
+			k.to = &database{r, max(m.cfg.Returners.Timeout, time.Second)}
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// database keeps events in the server of a returner.
+type database struct {
+	r       returner.Returner
+	timeout time.Duration
+}
+
+// KeepEvents stores events at once. The connections end with the process.
+func (d *database) KeepEvents(ctx context.Context, events []*event.Event) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	list := make([]returner.Event, len(events))
+	for i, e := range events {
+		list[i] = returner.Event{Tag: e.Tag, Data: e.Data}
+	}
+	return d.r.Events(ctx, list)
+}
+
+func tagGlobs(v any) []target.Glob { return globs(value.Texts(v)...) }
+
+// eventKeeper collects the events for one keeper.
+type eventKeeper struct {
+	name        string
+	to          EventKeeper
+	bus         *event.Bus
+	log         *slog.Logger
+	most        int           // events that are collected
+	age         time.Duration // after which they are not any longer; 0: for ever
+	allow, deny []target.Glob
+
+	waiting []*event.Event
+	dropped uint64
+	told    uint64 // of those that were lost, what the log knows of
+}
+
+// wants reports whether an event is to be kept.
+func (k *eventKeeper) wants(tag string) bool {
+	fits := func(g target.Glob) bool { return g.Match(tag) }
+	return (len(k.allow) == 0 || slices.ContainsFunc(k.allow, fits)) && !slices.ContainsFunc(k.deny, fits)
+}
+
+// run keeps events until ctx ends, and then what is left.
+func (k *eventKeeper) run(ctx context.Context) error {
+	events := k.bus.Subscribe(keeperQueue)
+	defer events.Close()
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	defer timer.Stop()
+	var again time.Time // when one that failed may be asked once more
+	for {
+		select {
+		case <-ctx.Done():
+			k.drain(events)
+			return nil
+		case <-timer.C:
+		case e := <-events.C:
+			if !k.wants(e.Tag) {
+				continue
+			}
+			if len(k.waiting) == 0 && k.age > 0 {
+				timer.Reset(k.age)
+			}
+			if k.add(e); len(k.waiting) < k.most || time.Now().Before(again) {
+				continue
+			}
+		}
+		k.tellLost(events)
+		if err := k.flush(ctx); err != nil {
+			again = time.Now().Add(keeperAgain)
+			timer.Reset(keeperAgain)
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+func (k *eventKeeper) add(e *event.Event) {
+	if len(k.waiting) >= max(keeperMost, k.most) {
+		k.waiting = k.waiting[1:]
+		k.dropped++
+	}
+	k.waiting = append(k.waiting, e)
+}
+
+// tellLost says how many events nobody will find again.
+func (k *eventKeeper) tellLost(events *event.Subscription) {
+	if n := k.dropped + events.Dropped(); n > 0 && n != k.told {
+		k.log.Error("events were lost to event_return, which is too slow or fails", "name", k.name, "lost in all", n)
+		k.told = n
+	}
+}
+
+func (k *eventKeeper) flush(ctx context.Context) error {
+	if len(k.waiting) == 0 {
+		return nil
+	}
+	err := k.to.KeepEvents(ctx, k.waiting)
+	if err != nil {
+		k.log.Error("events could not be kept; they are tried again", "event_return", k.name, "events", len(k.waiting), "err", err)
+		return err
+	}
+	k.waiting = nil
+	return nil
+}
+
+// drain keeps what was fired before the end.
+func (k *eventKeeper) drain(events *event.Subscription) {
+	events.Close()
+	for e := range events.C {
+		if k.wants(e.Tag) {
+			k.add(e)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), keeperLast)
+	defer cancel()
+	k.tellLost(events)
+	k.flush(ctx) // which has said what is wrong
+}
+
+// eventJSON writes an event as Salt's readers see it.
+func eventJSON(e *event.Event) (string, error) {
+	return json.Dump(value.DictOf("data", e.Data, "tag", e.Tag), json.Format{ASCII: true, Other: func(v any) (any, error) { return value.Str(v), nil }})
+}
+
+// rawFile is a file with a line for each event. It is opened anew each time,
+// so that it can be rotated.
+type rawFile string
+
+// KeepEvents implements EventKeeper.
+func (f rawFile) KeepEvents(_ context.Context, events []*event.Event) error {
+	var b strings.Builder
+	for _, e := range events {
+		line, err := eventJSON(e)
+		if err != nil {
+			continue // no JSON can say that; it would fail for ever
+		}
+		b.WriteString(line + "\n")
+	}
+	if err := os.MkdirAll(filepath.Dir(string(f)), 0o755); err != nil {
+		return err
+	}
+	// Events hold what minions return.
+	w, err := os.OpenFile(string(f), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	size, err := w.Seek(0, 2)
+	if err == nil {
+		if _, err = w.WriteString(b.String()); err != nil {
+			w.Truncate(size) // or the part that was written would come twice
+		}
+	}
+	if e := w.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write to rawfile_json.filename: %w", err)
+	}
+	return nil
+}
+
+// logFile is the master's log, in place of Salt's standard output.
+type logFile struct{ log *slog.Logger }
+
+// KeepEvents implements EventKeeper.
+func (l logFile) KeepEvents(_ context.Context, events []*event.Event) error {
+	for _, e := range events {
+		if text, err := eventJSON(e); err == nil {
+			l.log.Info("event", "tag", e.Tag, "event", text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package master
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"brine/internal/net/crypt"
+)
+
+// TestQueueOfFilesIsFair has one minion ask hundreds of times before others ask
+// once: they do not wait behind it.
+func TestQueueOfFilesIsFair(t *testing.T) {
+	const part = 1 << 20
+	q := newFileQueue(8 * part)
+	var held []*turn
+	for len(held) < partsEach {
+		held = append(held, q.wait("greedy", part))
+	}
+	greedy := make(chan *turn, 300)
+	for range 300 {
+		go func() { greedy <- q.wait("greedy", part) }()
+	}
+	for i := range 20 {
+		done := make(chan *turn)
+		go func() { done <- q.wait(fmt.Sprint("modest", i), part) }()
+		select {
+		case turn := <-done:
+			if turn.size < leastPart || turn.size > part {
+				t.Fatalf("a part of %d bytes", turn.size)
+			}
+			turn.end()
+			turn.end()
+		case <-time.After(time.Minute):
+			t.Fatal("a minion that asks once waits behind one that asks always")
+		}
+	}
+	for _, turn := range held {
+		turn.end()
+	}
+	for range 300 {
+		select {
+		case turn := <-greedy:
+			turn.end()
+		case <-time.After(time.Minute):
+			t.Fatal("a request is forgotten")
+		}
+	}
+	q.checkEmpty(t)
+}
+
+func (q *fileQueue) checkEmpty(t *testing.T) {
+	t.Helper()
+	if q.free != q.total || len(q.held)+len(q.waiting)+len(q.order)+len(q.shared) > 0 {
+		t.Errorf("of %d bytes %d are free; %v %v %v %v are left", q.total, q.free, q.held, q.waiting, q.order, q.shared)
+	}
+}
+
+// TestQueueOfFilesIsBounded has a thousand minions ask at once that take their
+// time: never more is under way than the queue allows, and all get their part.
+func TestQueueOfFilesIsBounded(t *testing.T) {
+	const part, total = 1 << 20, 8 << 20
+	for name, one := range map[string]*crypt.Shared{"parts of their own": nil, "one part for all": crypt.NewShared(make([]byte, part))} {
+		q := newFileQueue(total)
+		var now, most, served atomic.Int64
+		var wg sync.WaitGroup
+		for i := range 1000 {
+			wg.Go(func() {
+				turn := q.wait(fmt.Sprint("minion", i), part)
+				size := turn.size
+				if one != nil {
+					turn.shares(one)
+					size = leastPart
+				}
+				for n := now.Add(size); ; {
+					if m := most.Load(); n <= m || most.CompareAndSwap(m, n) {
+						break
+					}
+				}
+				time.Sleep(time.Millisecond)
+				now.Add(-size)
+				served.Add(1)
+				turn.end()
+			})
+		}
+		wg.Wait()
+		if served.Load() != 1000 || most.Load() > total {
+			t.Errorf("%s: %d served, at most %d bytes at a time", name, served.Load(), most.Load())
+		}
+		q.checkEmpty(t)
+	}
+}

@@ -1,0 +1,54 @@
+package master
+
+import (
+	"sync"
+	"time"
+
+	"brine/internal/net/transport/netserve"
+)
+
+// group runs the parts of the daemon and hears of the first that fails.
+type group struct {
+	sync.WaitGroup
+	failed chan<- error
+}
+
+func (g *group) Go(f func() error) {
+	g.WaitGroup.Go(func() {
+		if err := f(); err != nil {
+			select {
+			case g.failed <- err:
+			default:
+			}
+		}
+	})
+}
+
+// pendingCount remembers for a moment how many keys wait for acceptance, so
+// that a crowd of strangers does not make the master read the folder for each.
+// In between it errs on the high side.
+type pendingCount struct {
+	gripes *netserve.RateLog
+
+	mu sync.Mutex
+	n  int
+	at time.Time
+}
+
+// added notes that a key may have been added.
+func (p *pendingCount) added() {
+	p.mu.Lock()
+	p.n++
+	p.mu.Unlock()
+}
+
+// reached reports whether limit keys wait.
+func (p *pendingCount) reached(limit int, count func() int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	age := time.Since(p.at)
+	if age > 10*time.Second || p.n >= limit && age > 2*time.Second {
+		p.n, p.at = count(), time.Now()
+	}
+	return p.n >= limit
+}

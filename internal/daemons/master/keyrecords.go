@@ -1,0 +1,55 @@
+package master
+
+import (
+	"cmp"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/base/target"
+	"brine/internal/ha/replica"
+	"brine/internal/py/value"
+)
+
+// maxKeyRecords bounds what clusterKeys returns.
+const maxKeyRecords = 1000
+
+// clusterKeys returns of the keys of minions, also deleted ones, in which state
+// they are, since when, and on which master and by whom that was decided. match is a glob of
+// ids.
+func (m *Master) clusterKeys(match string) (*value.Dict, error) {
+	if !m.isolated() {
+		return nil, salt.Errorf(salt.Invalid, "only masters of a cluster without a shared folder have records of keys")
+	}
+	fits := target.ParseGlob(match)
+	out := value.NewDict(0)
+	more := int64(0)
+	err := m.common.records.Each(kindKey, func(r *replica.Record) {
+		switch {
+		case r == nil || !fits.Match(r.Name):
+		case out.Len() >= maxKeyRecords:
+			more++
+		default:
+			out.Set(r.Name, keyRecord(r))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	d := value.DictOf("keys", out)
+	if more > 0 {
+		d.Set("more", more)
+	}
+	return d, nil
+}
+
+func keyRecord(r *replica.Record) *value.Dict {
+	state := "deleted"
+	for i, st := range replica.KeyStates(r.Value) {
+		if i == 0 {
+			state = st.String()
+		} else {
+			state += ", " + st.String()
+		}
+	}
+	return value.DictOf("state", state, "since", time.UnixMicro(r.At).UTC().Format(time.RFC3339), "on", r.By, "who", cmp.Or(r.Who, "unknown"), "how", cmp.Or(r.How, "file changed"))
+}

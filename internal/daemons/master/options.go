@@ -1,0 +1,59 @@
+package master
+
+import (
+	"time"
+
+	"brine/internal/net/discovery"
+	"brine/internal/py/value"
+)
+
+// Options are the master's own settings. Names and meanings are Salt's.
+type Options struct {
+	OpenMode          bool   `salt:"open_mode" default:"false" doc:"accept any key of any minion; a danger, for emergencies only" change:"live"`
+	MaxMinions        int    `salt:"max_minions" default:"0" doc:"minions that may be connected; further ones are refused; 0 is no limit" change:"live"`
+	MaxPending        int    `salt:"max_pending_keys" default:"100000" doc:"keys that may wait for acceptance; further unknown minions are turned away, so that strangers cannot fill the disk (Brine only)" change:"live"`
+	MinionReturnQuota int    `salt:"minion_return_quota" default:"100" doc:"MB that one minion may have stored in an hour for jobs that no master published (salt-call, its schedule), so that it cannot fill the disk; 0 is no limit (Brine only)" change:"live"`
+	HashType          string `salt:"hash_type" default:"sha256" doc:"hash for file names and fingerprints" change:"restart"`
+	AuthEvents        bool   `salt:"auth_events" default:"true" doc:"fire salt/auth events" change:"live"`
+	Keysize           int    `salt:"keysize" default:"2048" doc:"size in bits of a key that has to be made" change:"restart"`
+	KeyPass           string `salt:"key_pass" default:"" doc:"passphrase of master.pem" change:"restart"`
+
+	MasterSignPubkey         bool   `salt:"master_sign_pubkey" default:"false" doc:"send a signature of the master's public key, for minions with verify_master_pubkey_sign" change:"restart"`
+	MasterSignKeyName        string `salt:"master_sign_key_name" default:"master_sign" doc:"base name of the signing key pair in pki_dir" change:"restart"`
+	MasterUsePubkeySignature bool   `salt:"master_use_pubkey_signature" default:"false" doc:"send the stored signature, so that the signing key need not be here" change:"restart"`
+	MasterPubkeySignature    string `salt:"master_pubkey_signature" default:"master_pubkey_signature" doc:"file in pki_dir with the stored signature" change:"restart"`
+	SigningKeyPass           string `salt:"signing_key_pass" default:"" doc:"passphrase of the signing key" change:"restart"`
+
+	MasterPreviousKey     string `salt:"master_previous_key" default:"master_previous" doc:"base name in pki_dir of the key pair that master.pem has replaced: minions that know it take the new one (Brine only)" change:"restart"`
+	MasterSignPreviousKey string `salt:"master_sign_previous_key" default:"master_sign_previous" doc:"base name in pki_dir of the signing key pair that the present one has replaced (Brine only)" change:"restart"`
+
+	PublishSession   time.Duration `salt:"publish_session" default:"86400" doc:"seconds after which a minion's session key is replaced" change:"restart"`
+	RotateAESKey     bool          `salt:"rotate_aes_key" default:"true" doc:"replace the AES key when a minion's key is deleted or rejected" change:"live"`
+	PingOnRotate     bool          `salt:"ping_on_rotate" default:"false" doc:"ping all minions after the AES key was replaced, so that they sign in before the next command" change:"live"`
+	LoopInterval     time.Duration `salt:"loop_interval" default:"60" doc:"seconds between rounds of housekeeping" change:"live"`
+	PresenceEvents   bool          `salt:"presence_events" default:"false" doc:"fire events about minions that come and go" change:"live"`
+	MinionDataEvents bool          `salt:"minion_data_cache_events" default:"true" doc:"fire an event when a minion's data was refreshed" change:"live"`
+	OrderMasters     bool          `salt:"order_masters" default:"false" doc:"this master has syndics below it" change:"restart"`
+	Heartbeat        time.Duration `salt:"heartbeat_interval" default:"2" doc:"seconds between pings to quiet peers; one that is silent for three is dropped; 0 turns it off (Brine only)" change:"restart"`
+	Nodegroups       *value.Dict   `salt:"nodegroups" default:"null" doc:"named targets" change:"live"`
+	Timeout          time.Duration `salt:"timeout" default:"5" doc:"seconds that commands wait for minions" change:"live"`
+	GatherJobTimeout time.Duration `salt:"gather_job_timeout" default:"10" doc:"seconds that commands wait for the answer whether a job is still running" change:"live"`
+	AllowKeyRevoke   bool          `salt:"allow_minion_key_revoke" default:"true" doc:"let minions delete their own key" change:"live"`
+	MasterTops       *value.Dict   `salt:"master_tops" default:"null" doc:"what else tells which SLS files are for a minion: a map of ext_nodes and a command, which gets the minion's id" change:"live"`
+	PillarVersion    int           `salt:"pillar_version" default:"2" doc:"1: answer minions that ask for a pillar in the form of before 2015 in that form, which is encrypted with the session key alone" change:"live"`
+	FileBufferSize   int           `salt:"file_buffer_size" default:"1048576" doc:"bytes of a file that are sent at once" change:"live"`
+	FileRecv         bool          `salt:"file_recv" default:"false" doc:"let minions push files to this master" change:"live"`
+	FileRecvMaxSize  int           `salt:"file_recv_max_size" default:"100" doc:"MB of a file that a minion may push" change:"live"`
+	PublisherACL     any           `salt:"publisher_acl" default:"{}" doc:"users of this machine other than root who may give commands, by name or pattern, and which" change:"restart"`
+	ClientACLVerify  bool          `salt:"client_acl_verify" default:"true" doc:"make keys for the accounts of this machine that a pattern in publisher_acl means" change:"restart"`
+	SudoACL          bool          `salt:"sudo_acl" default:"false" doc:"let publisher_acl hold for users who become root by sudo" change:"live"`
+
+	PublisherACLBlacklist *value.Dict `salt:"publisher_acl_blacklist" default:"null" doc:"users and modules (functions) that are refused whatever else allows them" change:"live"`
+
+	Peer             any  `salt:"peer" default:"{}" doc:"minions that may publish commands, by regular expression, and which functions" change:"live"`
+	PeerRun          any  `salt:"peer_run" default:"{}" doc:"minions that may run runners, by regular expression, and which" change:"live"`
+	JobCacheForStock bool `salt:"job_cache_for_stock_cli" default:"true" doc:"also write a job's load where Salt's own command line looks for it (Brine only)" change:"live"`
+	JobCacheFiles    bool `salt:"job_cache_files" default:"false" doc:"also write what minions return where Salt's Python programs look for it, in cachedir/jobs (Brine only)" change:"live"`
+
+	Discovery discovery.Options `salt:"discovery" default:"false" doc:"answer minions that look for a master by broadcast: False, True, or a map with port (4520, UDP) and mapping (what this master says about itself)" change:"restart"`
+}

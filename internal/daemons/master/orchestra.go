@@ -1,0 +1,126 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue"
+	"brine/internal/catalogue/modules/control"
+	"brine/internal/catalogue/modules/core"
+	modstates "brine/internal/catalogue/modules/states"
+	"brine/internal/catalogue/states/orchestration"
+	"brine/internal/files/fileclient"
+	"brine/internal/py/value"
+	"brine/internal/sls/highstate"
+	"brine/internal/sls/pillar"
+	"brine/internal/sls/render"
+	"brine/internal/sls/state"
+)
+
+// orchestra is the master as a minion of its own: execution functions and
+// states on its machine, which may order its minions and itself. It is built
+// when it is first asked for.
+type orchestra struct {
+	m    *Master
+	once sync.Once
+	err  error
+
+	grains *ownGrains
+	states *state.Registry
+	funcs  *fn.Registry
+}
+
+func (o *orchestra) build() error {
+	m := o.m
+	o.grains = &ownGrains{m: m}
+	var err error
+	if o.states, err = state.NewRegistry(o.grains, catalogue.States(orchestration.Deps{
+		Listen: control.OnlyOwn("master", m.events), Fire: m.bus.Fire,
+	})...); err != nil {
+		return err
+	}
+	open := func() (*client.Client, func(), error) {
+		return within{m, processUser(), "orchestration"}.client(), func() {}, nil
+	}
+	o.funcs, err = fn.NewRegistry(o.grains, append(catalogue.Modules(),
+		core.Grains(givenGrains{}),
+		control.Orders(catalogue.LocalMaster{Open: open}),
+		modstates.Module(modstates.Deps{
+			Deps: highstate.Deps{
+				Renderer: m.renderer, States: o.states, Grains: o.grains.All, PillarIsFresh: false,
+				Fire: func(_ context.Context, tag string, data *value.Dict) {
+					if err := m.bus.Fire(tag, data); err != nil {
+						m.log.Warn("an event could not be fired", "tag", tag, "err", err)
+					}
+				},
+			},
+			Configured: func(*fn.Call, string) (*fn.Call, error) {
+				return nil, salt.Errorf(salt.Invalid, "a master has no localconfig: leave it out")
+			},
+		}),
+	)...)
+	return err
+}
+
+// Call runs an execution function on the master's machine, as part of the job
+// jid.
+func (o *orchestra) Call(ctx context.Context, jid, fun string, args []any, kwargs *value.Dict) (any, error) {
+	o.once.Do(func() { o.err = o.build() })
+	if o.err != nil {
+		return nil, fmt.Errorf("cannot build the functions of the master: %w", o.err)
+	}
+	return o.funcs.Call(ctx, o.call(jid), fun, args, kwargs)
+}
+
+func (o *orchestra) call(jid string) *fn.Call {
+	live := o.m.live.Load()
+	opts := live.opts.Clone()
+	opts.Set("id", o.m.cfg.ID)
+	opts.Set("__role", "master")
+	opts.Set("file_client", "local")
+	return (&fn.Call{
+		ID: o.m.cfg.ID, JID: jid, Log: o.m.log, Funcs: o.funcs, Config: fn.Tree{Dict: opts}, Grains: o.grains,
+		Files:    fileclient.New(ownSource{o.m}, fileclient.Options{CacheDir: o.m.cfg.CacheDir, HashType: o.m.options().HashType}, o.m.log),
+		Template: o.template, Render: o.render, Catalogues: map[string]*fn.Registry{"states": o.states.Declarations(), "runners": o.m.runners},
+		CompilePillar: func(ctx context.Context, q fn.PillarQuery) (*value.Dict, error) {
+			return live.pillar.Compile(ctx, pillar.Request{
+				ID: o.m.cfg.ID, Grains: value.DeepCopy(o.grains.All()).(*value.Dict), Saltenv: q.Saltenv, Pillarenv: q.Pillarenv, Override: q.Override, External: q.External,
+			})
+		},
+	}).Prepare()
+}
+
+func (o *orchestra) request(c *fn.Call, pipe string, t fn.Template) render.Request {
+	return render.Request{
+		Source: t.Source, Path: t.Path, Saltenv: t.Saltenv, Default: pipe, Funcs: boundFunctions{o.funcs, c}, Grains: c.Grains.All(), Pillar: c.Pillar.All(),
+		Opts: c.Config.All(), Context: t.Context, Loader: fileclient.Templates{Files: c.Files},
+	}
+}
+
+func (o *orchestra) template(ctx context.Context, c *fn.Call, t fn.Template) (string, error) {
+	return o.m.renderer.Text(ctx, t.Engine, o.request(c, "", t))
+}
+
+func (o *orchestra) render(ctx context.Context, c *fn.Call, pipe string, t fn.Template) (any, error) {
+	return o.m.renderer.Render(ctx, o.request(c, pipe, t))
+}
+
+// ownSource is the master as file server of its own states.
+type ownSource struct{ m *Master }
+
+// Request implements fileclient.Source.
+func (s ownSource) Request(ctx context.Context, load *value.Dict) (any, error) {
+	switch load.Str("cmd") {
+	case "_master_tops":
+		return value.NewDict(0), nil // those are of minions
+	case "_master_opts":
+		return s.m.stateOptions(load.Bool("env_only")), nil
+	case "_file_recv":
+		return nil, salt.Errorf(salt.Unavailable, "a master does not push files to itself")
+	}
+	return s.m.fileServer().Request(ctx, load)
+}

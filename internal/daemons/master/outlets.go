@@ -1,0 +1,307 @@
+package master
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/catalogue/runners"
+	"brine/internal/net/remote"
+	"brine/internal/py/value"
+	"brine/internal/store/job"
+	"brine/internal/store/returner"
+)
+
+// localJobs is the word of master_job_cache for this master's own store alone.
+const localJobs = "local_cache"
+
+// outlet is a server that gets jobs besides this master's own store.
+type outlet struct {
+	name string
+	r    returner.Returner
+	box  *returner.Outbox
+	// returns says that it gets those, too, and not from the minions.
+	returns bool
+}
+
+// The kinds of parcels.
+const (
+	parcelLoad   = "load"
+	parcelReturn = "return"
+)
+
+func (m *Master) openReturner(name string) (returner.Returner, error) {
+	return returner.Open(name, returner.Config{
+		Source: remote.Options(m.cfg.Opts), Keep: m.cfg.Jobs.Keep(), Timeout: m.cfg.Returners.Timeout, MasterID: m.cfg.ID,
+	})
+}
+
+// openOutlets opens the servers of master_job_cache and ext_job_cache.
+func (m *Master) openOutlets(own string) error {
+	names := []string{m.cfg.Returners.JobCache}
+	if ext := m.cfg.Client.ExtJobCache; ext != names[0] {
+		names = append(names, ext)
+	}
+	for i, name := range names {
+		if name == "" || name == localJobs || name == "local" {
+			continue
+		}
+		r, err := m.openReturner(name)
+		if err != nil {
+			return err
+		}
+		o := &outlet{name: name, r: r, returns: i == 0}
+		if o.box, err = returner.OpenOutbox(filepath.Join(own, "outbox."+name), name, 2*max(m.cfg.Returners.Timeout, time.Second), o.deliver, m.log); err != nil {
+			return err
+		}
+		m.outlets = append(m.outlets, o)
+	}
+	return nil
+}
+
+func (o *outlet) deliver(ctx context.Context, d *value.Dict) error {
+	if d.Str("kind") == parcelLoad {
+		return o.r.SaveLoad(ctx, d.Str("jid"), d.Dict("data"))
+	}
+	return o.r.Return(ctx, d.Dict("data"))
+}
+
+// sendLoad has the servers get a job.
+func (m *Master) sendLoad(load *value.Dict, jid string, minions []string) {
+	if len(m.outlets) == 0 || !m.cfg.Jobs.JobCache {
+		return
+	}
+	load = load.Clone()
+	load.Set("Minions", value.Strings(slices.Sorted(slices.Values(minions)))) // as Salt's runners look for it
+	for _, o := range m.outlets {
+		o.box.Put(value.DictOf("kind", parcelLoad, "jid", jid, "data", load))
+	}
+}
+
+// sendReturn has the job cache get a return.
+func (m *Master) sendReturn(ret *value.Dict) {
+	jid := ret.Str("jid")
+	if !m.cfg.Jobs.JobCache || strings.HasSuffix(jid, "nocache") {
+		return
+	}
+	for _, o := range m.outlets {
+		if o.returns {
+			o.box.Put(value.DictOf("kind", parcelReturn, "jid", jid, "data", ret))
+		}
+	}
+}
+
+// runOutlets delivers until ctx ends.
+func (m *Master) runOutlets(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for _, o := range m.outlets {
+		wg.Go(func() { o.box.Run(ctx) })
+	}
+	wg.Wait()
+	return nil
+}
+
+func (m *Master) closeOutlets() {
+	for _, o := range m.outlets {
+		o.box.Close()
+		o.r.Close()
+	}
+}
+
+// cleanOutlets has the servers forget old jobs. It runs beside other
+// housekeeping, because a server may take its time. Of the masters of a cluster,
+// which have servers in common, the one that leads does so: looking through them
+// costs, and two that archive rows at the same moment would have them twice.
+func (m *Master) cleanOutlets(ctx context.Context) {
+	if m.cluster != nil && !m.cluster.Leads() {
+		return
+	}
+	keep := m.cfg.Jobs.Keep()
+	for _, o := range m.outlets {
+		if keep <= 0 || !o.returns || o.box.Status().Away != nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		err := o.r.Clean(ctx, keep, m.cfg.Returners.Archive)
+		cancel()
+		if err != nil {
+			m.log.Warn("old jobs cannot be removed from a server", "returner", o.name, "error", err)
+		}
+	}
+}
+
+// JobCaches says how the servers are that get jobs.
+func (m *Master) JobCaches() []returner.OutboxStatus {
+	out := make([]returner.OutboxStatus, 0, len(m.outlets))
+	for _, o := range m.outlets {
+		out = append(out, o.box.Status())
+	}
+	return out
+}
+
+// history is what runners see of jobs: this master's own store, and what the
+// server that is asked first has beside that.
+func (m *Master) history() runners.Jobs {
+	if len(m.outlets) == 0 {
+		return m.jobs
+	}
+	o := m.outlets[len(m.outlets)-1] // ext_job_cache comes before master_job_cache
+	return &history{m: m, far: o.r, local: m.jobs, away: func() bool { return o.box.Status().Away != nil }}
+}
+
+// jobsOf returns the jobs that a returner has, for a question that names it.
+func (m *Master) jobsOf(name string) (runners.Jobs, error) {
+	if name == localJobs || name == "local" {
+		if m.jobs == nil {
+			return noJobs{}, nil
+		}
+		return m.jobs, nil
+	}
+	for _, o := range m.outlets {
+		if o.name == name {
+			return &history{m: m, far: o.r, away: func() bool { return false }}, nil
+		}
+	}
+	r, err := m.openReturner(name)
+	if err != nil {
+		return nil, err
+	}
+	return &history{m: m, far: r, away: func() bool { return false }, once: true}, nil
+}
+
+type history struct {
+	m     *Master
+	far   returner.Returner
+	local runners.Jobs // nil: only far is asked
+	away  func() bool
+	once  bool // far is closed after a question
+}
+
+// ask asks the server. Without a store of its own to fall back to, an error
+// is one; else it is logged.
+func (h *history) ask(f func(context.Context) error) error {
+	if h.away() {
+		return nil
+	}
+	if h.once {
+		defer h.far.Close()
+	}
+	ctx, cancel := context.WithTimeout(h.m.context(), 4*max(h.m.cfg.Returners.Timeout, time.Second))
+	defer cancel()
+	err := f(ctx)
+	if err != nil && h.local != nil {
+		h.m.log.Warn("the job cache does not answer; this master's own jobs are shown", "error", err)
+		return nil
+	}
+	return err
+}
+
+func (h *history) farLoad(jid string) (load *value.Dict, err error) {
+	err = h.ask(func(ctx context.Context) error {
+		load, err = h.far.Load(ctx, jid)
+		return err
+	})
+	return load, err
+}
+
+// Load returns what was published.
+func (h *history) Load(jid string) (*value.Dict, error) {
+	if h.local != nil {
+		if load, err := h.local.Load(jid); err != nil || load != nil {
+			return load, err
+		}
+	}
+	return h.farLoad(jid)
+}
+
+// Minions returns whom the job was meant for.
+func (h *history) Minions(jid string) ([]string, error) {
+	if h.local != nil {
+		if ids, err := h.local.Minions(jid); err != nil || ids != nil {
+			return ids, err
+		}
+	}
+	load, err := h.farLoad(jid)
+	return minionsOf(load), err
+}
+
+func minionsOf(load *value.Dict) []string {
+	var ids []string
+	for _, v := range load.List("Minions") {
+		ids = append(ids, value.Str(v))
+	}
+	return ids
+}
+
+// Returns returns what the minions returned, here or elsewhere.
+func (h *history) Returns(jid string) (map[string]*value.Dict, error) {
+	out := map[string]*value.Dict{}
+	if h.local != nil {
+		var err error
+		if out, err = h.local.Returns(jid); err != nil {
+			return nil, err
+		}
+	}
+	var far map[string]*value.Dict
+	err := h.ask(func(ctx context.Context) (err error) {
+		far, err = h.far.Returns(ctx, jid)
+		return err
+	})
+	for id, full := range far {
+		if out[id] != nil || salt.CheckID(id) != nil {
+			continue
+		}
+		d := value.NewDict(4)
+		for _, k := range []string{"return", "retcode", "success", "out"} {
+			if v, ok := full.Get(k); ok {
+				d.Set(k, v)
+			}
+		}
+		out[id] = d
+	}
+	return out, err
+}
+
+// List returns the jobs here and elsewhere.
+func (h *history) List(f job.Filter) ([]*job.Job, error) {
+	var out []*job.Job
+	if h.local != nil {
+		var err error
+		if out, err = h.local.List(f); err != nil {
+			return nil, err
+		}
+	}
+	have := make(map[string]bool, len(out))
+	for _, j := range out {
+		have[j.JID] = true
+	}
+	var far map[string]*value.Dict
+	err := h.ask(func(ctx context.Context) (err error) {
+		far, err = h.far.Jobs(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for jid, load := range far {
+		j := &job.Job{JID: jid, Load: load, Minions: minionsOf(load)}
+		if have[jid] || !salt.ValidJID(jid) || f.After != "" && jid <= f.After || f.Before != "" && jid >= f.Before || f.Keep != nil && !f.Keep(j) {
+			continue
+		}
+		out = append(out, j)
+	}
+	slices.SortStableFunc(out, func(a, b *job.Job) int {
+		if f.Oldest {
+			return strings.Compare(a.JID, b.JID)
+		}
+		return strings.Compare(b.JID, a.JID)
+	})
+	if f.Limit > 0 && len(out) > f.Limit {
+		out = out[:f.Limit]
+	}
+	return out, nil
+}

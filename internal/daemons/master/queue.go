@@ -1,0 +1,576 @@
+package master
+
+import (
+	"math/bits"
+	"slices"
+	"sync"
+	"time"
+
+	"brine/internal/py/value"
+	"brine/internal/store/job"
+)
+
+// queue knows which minions a job was published to that may not have it yet,
+// until the job expires: they get it when they ask what they have missed, as a
+// Brine minion does whenever it connects. That a minion runs a job once,
+// however often it gets it, is for the minion to see to. The jobs themselves,
+// and until when they are kept, are in the job store, from which load fills
+// the queue when the master starts.
+//
+// It also remembers, for those who ask what became of a job, what is known of
+// each minion, and for a while longer than the job is handed out.
+type queue struct {
+	now func() time.Time
+
+	mu     sync.Mutex
+	index  map[string]int // minions that were addressed, ever
+	jobs   map[string]*queued
+	order  []*queued // as they were published
+	next   int64     // number of the next job
+	held   int       // bytes of job maps held
+	speaks bitset    // minions that have asked what they missed, so are Brine's
+
+	// What the disk does not have yet.
+	changed  map[*queued]bool
+	speakers map[string]bool
+	// asked are minions that have asked since their last start event.
+	asked bitset
+}
+
+// queued is one job in the queue. The sets are of numbers in queue.index.
+type queued struct {
+	jid     string
+	number  int64
+	at      time.Time
+	expires time.Time
+	over    bool        // expired: only remembered
+	job     *value.Dict // what minions get; nil: to be made from the store
+	size    int
+	meant   bitset
+	open    bitset // have not returned
+	handed  bitset // got it when they asked
+	running bitset // have said that they run it
+	absent  bitset // minions of Salt's, as far as is known, that were not connected when it was published
+}
+
+// Bounds of what is remembered.
+const (
+	queueJobs = 20_000
+	queueHeld = 32 << 20
+)
+
+func newQueue(now func() time.Time) *queue {
+	return &queue{now: now, index: map[string]int{}, jobs: map[string]*queued{}, changed: map[*queued]bool{}, speakers: map[string]bool{}}
+}
+
+// add enters a job that is about to be published to minions, of which absent
+// cannot get it then. A job without time to wait is entered only to be
+// remembered.
+func (q *queue) add(load *value.Dict, jid string, minions, absent []string, expires time.Time) {
+	size := textSize(load)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	j := &queued{jid: jid, at: now, expires: expires, over: !expires.After(now)}
+	if q.held+size <= queueHeld && !j.over {
+		j.job, j.size = load, size
+		q.held += size
+	}
+	j.absent = newBitset(q.numbers(absent))
+	q.enter(j, minions, nil)
+	if len(absent) > 0 {
+		q.changed[j] = true
+	}
+}
+
+// mute returns those of some minions that have never asked for what they
+// missed, so that they may be Salt's.
+func (q *queue) mute(ids []string) (out []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, id := range ids {
+		if !q.speaks.has(q.number(id)) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// awaits tells whether a job waits for a minion of Salt's.
+func (q *queue) awaits() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	return slices.ContainsFunc(q.order, func(j *queued) bool { return !j.over && !j.absent.empty() && j.expires.After(now) })
+}
+
+// arrived returns the jobs that wait for minions of Salt's that are connected
+// now, at most limit, by minion. It takes them for handed out, and will not
+// return them again.
+func (q *queue) arrived(there map[string]bool, limit int) map[string][]handout {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	out := map[string][]handout{}
+	for _, j := range q.order {
+		if j.over || j.absent.empty() || !j.expires.After(now) {
+			continue
+		}
+		for id := range there {
+			n, ok := q.index[id]
+			if !ok || !j.absent.has(n) || !j.open.has(n) || q.speaks.has(n) {
+				continue
+			}
+			if limit--; limit < 0 {
+				return out
+			}
+			j.absent.clear(n)
+			j.handed.set(n)
+			q.changed[j] = true
+			out[id] = append(out[id], handout{j.jid, j.number, j.job, now.Sub(j.at), true})
+		}
+	}
+	return out
+}
+
+// restore enters a job as the store has it.
+func (q *queue) restore(s job.Queued) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := &queued{jid: s.JID, at: s.At, expires: s.Until, over: !s.Until.After(q.now())}
+	j.handed = newBitset(q.numbers(s.Handed))
+	j.running = newBitset(q.numbers(s.Running))
+	j.absent = newBitset(q.numbers(s.Absent))
+	q.enter(j, s.Minions, s.Returned)
+}
+
+// spoke notes that a minion is Brine's; q.mu is held.
+func (q *queue) spoke(n int, id string) {
+	q.asked.set(n)
+	if !q.speaks.has(n) {
+		q.speaks.set(n)
+		q.speakers[id] = true
+	}
+}
+
+// restoreSpeakers enters the minions of which the store knows that they are
+// Brine's.
+func (q *queue) restoreSpeakers(ids []string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, id := range ids {
+		q.speaks.set(q.number(id))
+	}
+}
+
+// started notes the start event of a minion. One of Brine's asks for what it
+// missed before that; if this one has not, it is Salt's now.
+func (q *queue) started(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.number(id)
+	if !q.asked.clear(n) && q.speaks.clear(n) {
+		q.speakers[id] = false
+	}
+}
+
+// unstored returns what the disk does not have yet, and takes it to be there
+// from now on.
+func (q *queue) unstored() (n job.Notes, any bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.changed) == 0 && len(q.speakers) == 0 {
+		return n, false
+	}
+	n = job.Notes{States: map[string]job.State{}, Speakers: q.speakers}
+	var names []string
+	if len(q.changed) > 0 {
+		names = make([]string, len(q.index))
+		for id, i := range q.index {
+			names[i] = id
+		}
+	}
+	for j := range q.changed {
+		if q.jobs[j.jid] == j {
+			n.States[j.jid] = job.State{Handed: j.of(&j.handed, names), Running: j.of(&j.running, names), Absent: j.of(&j.absent, names)}
+		}
+	}
+	q.changed, q.speakers = map[*queued]bool{}, map[string]bool{}
+	return n, true
+}
+
+// of returns those in a set that have not returned.
+func (j *queued) of(set *bitset, names []string) (ids []string) {
+	for w, word := range set.words {
+		for ; word != 0; word &= word - 1 {
+			if n := (set.base+w)*64 + bits.TrailingZeros64(word); j.open.has(n) || set == &j.handed {
+				ids = append(ids, names[n])
+			}
+		}
+	}
+	return ids
+}
+
+func (q *queue) enter(j *queued, minions, returned []string) {
+	if old := q.jobs[j.jid]; old != nil {
+		q.forget(old)
+	}
+	for len(q.order) > 0 && len(q.jobs) >= queueJobs {
+		q.forget(q.order[0])
+	}
+	q.next++
+	j.number = q.next
+	j.meant = newBitset(q.numbers(minions))
+	j.open = j.meant.clone()
+	for _, id := range returned {
+		j.open.clear(q.number(id))
+	}
+	q.jobs[j.jid] = j
+	q.order = append(q.order, j)
+	if j.open.empty() {
+		q.close(j)
+	}
+}
+
+func (q *queue) number(id string) int {
+	n, ok := q.index[id]
+	if !ok {
+		n = len(q.index)
+		q.index[id] = n
+	}
+	return n
+}
+
+func (q *queue) numbers(ids []string) []int {
+	out := make([]int, len(ids))
+	for i, id := range ids {
+		out[i] = q.number(id)
+	}
+	return out
+}
+
+// close ends the handing out of a job; q.mu is held.
+func (q *queue) close(j *queued) {
+	j.over = true
+	q.held -= j.size
+	j.job, j.size = nil, 0
+}
+
+// forget takes a job out; q.mu is held.
+func (q *queue) forget(j *queued) {
+	q.close(j)
+	delete(q.changed, j)
+	if q.jobs[j.jid] == j {
+		delete(q.jobs, j.jid)
+	}
+	if i, ok := slices.BinarySearchFunc(q.order, j.number, func(o *queued, n int64) int { return int(o.number - n) }); ok {
+		if i == 0 {
+			q.order[0] = nil
+			q.order = q.order[1:]
+			return
+		}
+		q.order = slices.Delete(q.order, i, i+1)
+	}
+}
+
+// unheard returns, of the newest jobs, those that minions of Salt's have not
+// returned for, by minion, but not if it has signed in since.
+func (q *queue) unheard(within time.Duration, jobs, limit int, signedIn func(id string, since time.Time) bool) map[string][]handout {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	out := map[string][]handout{}
+	for i := len(q.order) - 1; i >= 0 && i >= len(q.order)-jobs; i-- {
+		j := q.order[i]
+		if now.Sub(j.at) > within {
+			break
+		}
+		if j.over || !j.expires.After(now) {
+			continue
+		}
+		for id, n := range q.index {
+			if !j.open.has(n) || q.speaks.has(n) || j.running.has(n) || signedIn(id, j.at) {
+				continue
+			}
+			if limit--; limit < 0 {
+				return out
+			}
+			out[id] = append(out[id], handout{j.jid, j.number, j.job, now.Sub(j.at), true})
+		}
+	}
+	return out
+}
+
+// meant reports whether a job is remembered, and was published to a minion.
+func (q *queue) meant(jid, id string) (meant, known bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.jobs[jid]
+	if j == nil {
+		return false, false
+	}
+	n, ok := q.index[id]
+	return ok && j.meant.has(n), true
+}
+
+// knows reports whether a job was entered.
+func (q *queue) knows(jid string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.jobs[jid] != nil
+}
+
+// spokeElsewhere notes that a minion has asked another master what it missed.
+func (q *queue) spokeElsewhere(id string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.speaks.set(q.number(id))
+}
+
+// told notes what another master has told of a job on a minion.
+func (q *queue) told(jid, id, state string) {
+	switch state {
+	case stateRunning:
+		q.runs(jid, id)
+	case stateDelivered:
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if j := q.jobs[jid]; j != nil {
+			j.handed.set(q.number(id))
+		}
+	}
+}
+
+// returned notes a minion's return, and reports whether that is news of a job
+// that is known.
+func (q *queue) returned(jid, id string) (news bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.jobs[jid]
+	if j == nil {
+		return false
+	}
+	n, ok := q.index[id]
+	news = ok && j.open.clear(n)
+	if news && j.open.empty() && !j.over {
+		q.close(j)
+	}
+	return news
+}
+
+// handout is a job for a minion that asked.
+type handout struct {
+	jid    string
+	number int64
+	job    *value.Dict // nil: to be made from the store
+	waited time.Duration
+	first  bool // nothing was heard of it from this minion yet
+}
+
+// missed returns the jobs behind a number that a minion may not have, the
+// oldest first, and notes that it has them now.
+func (q *queue) missed(id string, after int64, limit int) (out []handout, more bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.number(id)
+	q.spoke(n, id)
+	now := q.now()
+	for _, j := range q.order {
+		if j.number <= after || j.over || !j.expires.After(now) || !j.open.has(n) || j.running.has(n) {
+			continue
+		}
+		if len(out) == limit {
+			return out, true
+		}
+		first := !j.handed.has(n)
+		out = append(out, handout{j.jid, j.number, j.job, now.Sub(j.at), first})
+		if first {
+			j.handed.set(n)
+			q.changed[j] = true
+		}
+	}
+	return out, false
+}
+
+// runs notes that a minion runs a job, and reports whether that is news.
+func (q *queue) runs(jid, id string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.number(id)
+	q.spoke(n, id)
+	j := q.jobs[jid]
+	if j == nil || !j.open.has(n) || j.running.has(n) {
+		return false
+	}
+	j.running.set(n)
+	q.changed[j] = true
+	return true
+}
+
+// expired is a job whose time is over, with the minions that never had it.
+type expired struct {
+	jid   string
+	never []string
+}
+
+// expire ends the handing out of jobs whose time is over, and forgets old
+// ones.
+func (q *queue) expire() (out []expired) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.now()
+	for _, j := range q.order {
+		if j.over || j.expires.After(now) {
+			continue
+		}
+		if ids := q.silent(j); len(ids) > 0 {
+			out = append(out, expired{j.jid, ids})
+		}
+		q.close(j)
+	}
+	for len(q.order) > 0 && q.order[0].over && now.Sub(q.order[0].at) > job.RememberFor {
+		q.forget(q.order[0])
+	}
+	return out
+}
+
+// silent are the minions that surely never had a job; q.mu is held.
+func (q *queue) silent(j *queued) (ids []string) {
+	for id, n := range q.index {
+		if j.open.has(n) && (q.speaks.has(n) || j.absent.has(n)) && !j.handed.has(n) && !j.running.has(n) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// What is known of a job on a minion.
+const (
+	stateSent      = "sent"      // it was published; a minion of Salt says no more
+	stateQueued    = "queued"    // the minion has given no sign of it, and gets it when it comes
+	stateDelivered = "delivered" // it was handed to the minion when that came back
+	stateRunning   = "running"
+	stateReturned  = "returned"
+	stateExpired   = "expired" // it was still queued when its time was over
+)
+
+// states returns what is known of a job on each minion, which were handed it
+// when they came back, until when it is kept
+// for those that are away, and whether it is known at all.
+func (q *queue) states(jid string) (states map[string]string, delivered []string, expires time.Time, known bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	j := q.jobs[jid]
+	if j == nil {
+		return nil, nil, time.Time{}, false
+	}
+	states = map[string]string{}
+	late := j.over || !j.expires.After(q.now())
+	for id, n := range q.index {
+		if !j.meant.has(n) {
+			continue
+		}
+		if j.handed.has(n) {
+			delivered = append(delivered, id)
+		}
+		switch {
+		case !j.open.has(n):
+			states[id] = stateReturned
+		case j.running.has(n):
+			states[id] = stateRunning
+		case j.handed.has(n):
+			states[id] = stateDelivered
+		case !q.speaks.has(n) && !j.absent.has(n):
+			states[id] = stateSent
+		case late:
+			states[id] = stateExpired
+		default:
+			states[id] = stateQueued
+		}
+	}
+	return states, delivered, j.expires, true
+}
+
+// bitset is a set of small numbers, with room only for the range in use.
+type bitset struct {
+	base  int // word of the first bit
+	words []uint64
+}
+
+func newBitset(ns []int) (b bitset) {
+	if len(ns) == 0 {
+		return b
+	}
+	b.base = slices.Min(ns) / 64
+	b.words = make([]uint64, slices.Max(ns)/64-b.base+1)
+	for _, n := range ns {
+		b.set(n)
+	}
+	return b
+}
+
+func (b *bitset) clone() bitset { return bitset{b.base, slices.Clone(b.words)} }
+
+func (b *bitset) has(n int) bool {
+	w := n/64 - b.base
+	return w >= 0 && w < len(b.words) && b.words[w]&(1<<(n%64)) != 0
+}
+
+func (b *bitset) set(n int) {
+	w := n / 64
+	switch {
+	case len(b.words) == 0:
+		b.base = w
+		b.words = make([]uint64, 1)
+	case w < b.base:
+		b.words = append(make([]uint64, b.base-w), b.words...)
+		b.base = w
+	}
+	for w-b.base >= len(b.words) {
+		b.words = append(b.words, 0)
+	}
+	b.words[w-b.base] |= 1 << (n % 64)
+}
+
+// clear takes a number out and reports whether it was in.
+func (b *bitset) clear(n int) bool {
+	if !b.has(n) {
+		return false
+	}
+	b.words[n/64-b.base] &^= 1 << (n % 64)
+	return true
+}
+
+func (b *bitset) empty() bool {
+	for _, w := range b.words {
+		if w != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// textSize is about how much memory a value holds: a job can carry a file.
+func textSize(v any) int {
+	const each = 16
+	switch x := v.(type) {
+	case string:
+		return each + len(x)
+	case []byte:
+		return each + len(x)
+	case *value.List:
+		n := each
+		for _, it := range x.Items {
+			n += textSize(it)
+		}
+		return n
+	case *value.Dict:
+		n := each
+		for k, w := range x.All() {
+			n += textSize(k) + textSize(w)
+		}
+		return n
+	}
+	return each
+}

@@ -1,0 +1,98 @@
+package master
+
+import (
+	"log/slog"
+	"maps"
+	"testing"
+	"time"
+
+	"brine/internal/base/field"
+	"brine/internal/py/value"
+	"brine/internal/store/job"
+)
+
+// TestQueueOutlivesItsProcess: all that is known of jobs on minions is known to
+// the next process, from the store, also of Salt's minions, which must not get
+// a job twice; and a minion that is Salt's now is no longer taken for Brine's.
+func TestQueueOutlivesItsProcess(t *testing.T) {
+	var o job.Options
+	if err := field.Defaults(&o); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	clock := func() time.Time { return now }
+	store, err := job.Open(t.TempDir(), o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	ids := []string{"asked", "away", "back", "gone", "old", "ran", "runs", "stock"}
+	begin := func() *queue {
+		m := &Master{queue: newQueue(clock), jobs: store}
+		if err := m.loadQueue(); err != nil {
+			t.Fatal(err)
+		}
+		return m.queue
+	}
+	q := begin()
+	const jid, other = "20260101000000000001", "20260101000000000002"
+	publish := func(jid string, absent []string, d time.Duration) {
+		load := value.DictOf("jid", jid, "fun", "test.ping", "tgt", "*")
+		if err := store.NewJobUntil(load, ids, now.Add(d)); err != nil {
+			t.Fatal(err)
+		}
+		q.add(load, jid, ids, absent, now.Add(d))
+	}
+	for _, id := range []string{"away", "asked", "old", "ran", "runs"} {
+		q.missed(id, 0, 10)
+	}
+	publish(jid, []string{"back", "gone"}, time.Hour)
+	publish(other, []string{"gone"}, time.Minute)
+	q.missed("asked", 0, 10)
+	q.runs(jid, "runs")
+	q.runs(jid, "ran")
+	if _, err := store.Return(value.DictOf("jid", jid, "id", "ran", "return", true)); err != nil {
+		t.Fatal(err)
+	}
+	q.returned(jid, "ran")
+	if got := q.arrived(map[string]bool{"back": true}, 10); len(got["back"]) != 1 {
+		t.Fatalf("for the one that came: %v", got)
+	}
+	q.started("old") // asked before
+	q.started("old") // did not: another program has this id now
+	check := func(when string) {
+		t.Helper()
+		states, handed, _, known := q.states(jid)
+		want := map[string]string{"asked": "delivered", "away": "queued", "back": "delivered", "gone": "queued", "old": "sent",
+			"ran": "returned", "runs": "running", "stock": "sent"}
+		if !known || !maps.Equal(states, want) || len(handed) != 2 {
+			t.Errorf("%s: %v %v, want %v", when, states, handed, want)
+		}
+		states, _, _, _ = q.states(other)
+		if states["gone"] != "expired" || states["away"] != "expired" || states["stock"] != "sent" {
+			t.Errorf("%s, of a job whose time is over: %v", when, states)
+		}
+	}
+	now = now.Add(2 * time.Minute)
+	check("before")
+	for _, when := range []string{"afterwards", "once more"} {
+		if notes, any := q.unstored(); any {
+			if err := store.Note(notes); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, any := q.unstored(); any {
+			t.Error("there is still something to store")
+		}
+		q = begin()
+		check(when)
+	}
+	got := q.arrived(map[string]bool{"back": true, "gone": true, "stock": true}, 10)
+	if len(got) != 1 || len(got["gone"]) != 1 || got["gone"][0].jid != jid {
+		t.Errorf("for minions of Salt's after the restart: %v", got)
+	}
+	now = now.Add(2 * time.Hour)
+	if q = begin(); len(q.jobs) != 0 {
+		t.Errorf("hours later %d jobs are remembered", len(q.jobs))
+	}
+}

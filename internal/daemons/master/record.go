@@ -1,0 +1,110 @@
+package master
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"brine/internal/net/channel"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+// Results of requests, for the record.
+const (
+	resultDone    = "done"
+	resultRefused = "refused" // nobody knows who that was
+	resultDenied  = "denied"  // the right is missing
+	resultFailed  = "failed"  // of the reactor: it could not be begun
+)
+
+// strangers bounds how many refusals of people nobody knows are recorded:
+// anybody can make some, and must not push out what else is on record.
+type strangers struct {
+	mu      sync.Mutex
+	since   time.Time
+	n       int
+	skipped int64
+}
+
+const (
+	strangersTime = 10 * time.Second
+	strangersMost = 10
+)
+
+// take reports whether one more may be recorded, and how many were not since
+// the last one that was.
+func (s *strangers) take(now time.Time) (skipped int64, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.since) >= strangersTime {
+		s.since, s.n = now, 0
+	}
+	if s.n >= strangersMost {
+		s.skipped++
+		return 0, false
+	}
+	s.n++
+	skipped, s.skipped = s.skipped, 0
+	return skipped, true
+}
+
+// refusal is the result for a caller who may not do something, or is nobody.
+func refusal(who *caller) string {
+	if who == nil {
+		return resultRefused
+	}
+	return resultDenied
+}
+
+// record notes who asked for what. Questions whether a job still runs are left
+// out: programs ask them by themselves.
+func (m *Master) record(c *channel.Call, who *caller, result, jid string) {
+	fun := value.Str(c.Load.At("fun"))
+	if fun == "saltutil.find_job" && result == resultDone {
+		return
+	}
+	var skipped int64
+	if who == nil && result == resultRefused {
+		var ok bool
+		if skipped, ok = m.strangers.take(time.Now()); !ok {
+			return
+		}
+	}
+	user := c.Load.Str("user")
+	if d := external(c.Load); d != nil {
+		user = d.Str("username")
+	}
+	if who != nil {
+		user = who.name
+	}
+	d := entry(user, howOf(c.Load), c.Load)
+	d.Set("from", fmt.Sprint(c.Peer()))
+	d.Set("cmd", c.Cmd)
+	d.Set("result", result)
+	if jid != "" {
+		d.Set("jid", jid)
+	}
+	if skipped > 0 {
+		d.Set("skipped", skipped)
+	}
+	m.keep(d)
+}
+
+// entry begins a record of a request.
+func entry(user, auth string, load *value.Dict) *value.Dict {
+	d := value.DictOf("time", event.Stamp(time.Now()), "user", fmt.Sprintf("%.100s", user), "auth", auth)
+	for _, k := range []string{"fun", "tgt"} {
+		if v := load.At(k); v != nil {
+			d.Set(k, fmt.Sprintf("%.500s", value.Str(v)))
+		}
+	}
+	return d
+}
+
+func (m *Master) keep(d *value.Dict) {
+	if err := m.audit.Add(d); err != nil {
+		m.gripes.Log(slog.LevelError, "cannot record who asked for what", "err", err)
+	}
+}

@@ -1,0 +1,134 @@
+package master
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/base/target"
+	"brine/internal/net/channel"
+	"brine/internal/net/transport/netserve"
+	"brine/internal/py/value"
+)
+
+// events takes events that minions send.
+type events struct {
+	m       *Master
+	refused *netserve.RateLog
+}
+
+func newEvents(m *Master) *events {
+	return &events{m: m, refused: netserve.NewRateLog(m.log, 10, 10*time.Second)}
+}
+
+// reserved are the tags that only the master, salt-api and syndics may use: a
+// minion that could fire them could pose as one of these or as another minion,
+// or set off reactions that trust them. Salt guards a part of these, and only
+// in events sent as a list.
+var reserved = globs(
+	"salt/key", "salt/auth", "salt/cloud/*", "salt/run/*", "salt/cluster/*", "salt/token*", "salt/fileserver/*", "salt/netapi/*", "salt/batch/*",
+	"salt/wheel/*", "salt/presence/*", "salt/stats/*", "minion/refresh/*", "key", "rotate_cluster_aes_key", "cluster/*",
+)
+
+func globs(patterns ...string) []target.Glob {
+	out := make([]target.Glob, len(patterns))
+	for i, p := range patterns {
+		out[i] = target.ParseGlob(p)
+	}
+	return out
+}
+
+// tagRules decides which tags a minion may use.
+type tagRules struct {
+	// syndics reports whether minions may be syndics, which forward the events
+	// of the minions below them.
+	syndics bool
+}
+
+// allowed reports whether minion id may fire an event with this tag.
+func (r tagRules) allowed(id, tag string) bool {
+	if tag == "" || strings.Contains(tag, "\n") {
+		return false
+	}
+	for _, g := range reserved {
+		if g.Match(tag) {
+			return false
+		}
+	}
+	// These tags speak for the minion of that id.
+	for _, prefix := range []string{"salt/minion/", "salt/beacon/"} {
+		if rest, ok := strings.CutPrefix(tag, prefix); ok && !strings.HasPrefix(rest, id+"/") && !(r.syndics && prefix == "salt/beacon/") {
+			return false
+		}
+	}
+	// A job's events are the master's, but for the progress of its states.
+	if rest, ok := strings.CutPrefix(tag, "salt/job/"); ok {
+		_, rest, _ = strings.Cut(rest, "/")
+		from, isProgress := strings.CutPrefix(rest, "prog/")
+		return isProgress && (r.syndics || strings.HasPrefix(from, id+"/"))
+	}
+	if r.syndics {
+		return true
+	}
+	// A bare job id is the old form of the tag of a return.
+	return !strings.HasPrefix(tag, "syndic/") && !salt.ValidJID(tag)
+}
+
+// take fires one event, or a list of them.
+func (e *events) take(c *channel.Call) {
+	defer c.Reply(nil)
+	load := c.Load
+	load.Set("id", c.ID)
+	list := load.List("events")
+	if list == nil {
+		if !load.Has("tag") || !load.Has("data") {
+			return
+		}
+		e.fire(c.ID, load.Str("tag"), load)
+		return
+	}
+	for _, it := range list {
+		ev, ok := it.(*value.Dict)
+		if !ok {
+			continue
+		}
+		data, ok := ev.At("data").(*value.Dict)
+		if !ok {
+			data = value.DictOf("data", ev.At("data"))
+		}
+		e.sign(data, c.ID)
+		e.fire(c.ID, ev.Str("tag"), data)
+		if pre, ok := load.At("pretag").(string); ok && pre != "" {
+			e.fire(c.ID, pre+"/"+ev.Str("tag"), data)
+		}
+	}
+}
+
+// sign enters the id of the minion that sent an event. Another id stays only
+// where minions may be syndics; the proved id then stands beside it.
+func (e *events) sign(data *value.Dict, id string) {
+	given, ok := data.Get("id")
+	switch {
+	case !ok || given == id || !e.m.options().OrderMasters:
+		data.Set("id", id)
+	default:
+		data.Set("__minion_id", id)
+	}
+}
+
+func (e *events) fire(id, tag string, data *value.Dict) {
+	if rules := (tagRules{syndics: e.m.options().OrderMasters}); !rules.allowed(id, tag) {
+		e.refused.Log(slog.LevelWarn, "an event of a minion was refused: its tag is the master's or another minion's", "minion", id, "tag", fmt.Sprintf("%.200s", tag))
+		return
+	}
+	e.m.bus.Fire(tag, data)
+	if tag == salt.Tag("minion", id, "start") {
+		e.m.log.Debug("minion started", "minion", id)
+		if e.m.cluster == nil { // else it may have asked another master
+			e.m.queue.started(id)
+		}
+		e.m.whereabouts.start(id)
+	}
+}

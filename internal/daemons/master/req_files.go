@@ -1,0 +1,218 @@
+package master
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/channel"
+	"brine/internal/net/crypt"
+	"brine/internal/py/value"
+)
+
+// fileRoutes answers the file server's commands, and takes files that minions push.
+type fileRoutes struct {
+	m     *Master
+	queue *fileQueue
+}
+
+func newFileRoutes(m *Master) *fileRoutes { return &fileRoutes{m, newFileQueue(queueBytes)} }
+
+// serve hands a command to the file server. What goes wrong there is answered
+// as Salt does: by an empty text.
+func (f *fileRoutes) serve(c *channel.Call) { c.Reply(f.answer(c, 0)) }
+
+// answer asks the file server; room, if not 0, is how large a part of a file
+// may be, in bytes.
+func (f *fileRoutes) answer(c *channel.Call, room int64) any {
+	load := c.Load.Clone()
+	load.Set("cmd", c.Cmd)
+	err := f.m.revisions.refuses()
+	var v any
+	if err == nil {
+		v, err = f.m.fileServer().RequestPart(f.m.context(), load, room)
+	}
+	if err != nil {
+		f.failed(c, err)
+		v = ""
+	}
+	return v
+}
+
+func (f *fileRoutes) failed(c *channel.Call, err error) {
+	f.m.gripes.Log(slog.LevelWarn, "a request to the file server failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.Str("path"), "err", err)
+}
+
+// part answers with a part of a file when it is the minion's turn. Waiting for
+// that holds back only the peer that asked.
+func (f *fileRoutes) part(c *channel.Call) {
+	turn := f.queue.wait(c.ID, f.m.fileServer().PartSize())
+	f.m.router.wg.Go(func() { c.ReplyThen(f.answer(c, turn.size), turn.end) })
+}
+
+// share answers a command of Brine's minions.
+func (f *fileRoutes) share(c *channel.Call) { f.replyShared(c, nil) }
+
+func (f *fileRoutes) sharedPart(c *channel.Call) {
+	turn := f.queue.wait(c.ID, f.m.fileServer().PartSize())
+	f.m.router.wg.Go(func() { f.replyShared(c, turn) })
+}
+
+// replyShared answers a command with what it shares. turn is nil for what is
+// not in the queue.
+func (f *fileRoutes) replyShared(c *channel.Call, turn *turn) {
+	load := c.Load.Clone()
+	load.Set("cmd", c.Cmd)
+	err := f.m.revisions.refuses()
+	var v *value.Dict
+	var s *crypt.Shared
+	if err == nil {
+		v, s, err = f.m.fileServer().RequestShared(f.m.context(), load)
+	}
+	if err != nil {
+		f.failed(c, err)
+		v = value.NewDict(0)
+	}
+	if s == nil {
+		c.Reply(v)
+		turn.end()
+		return
+	}
+	turn.shares(s)
+	c.ReplyShared(v, s, turn.end)
+}
+
+// masterOpts tells what of the master's options counts for states: the names
+// of environments, but none of their folders.
+func (f *fileRoutes) masterOpts(c *channel.Call) {
+	c.Reply(f.m.stateOptions(c.Load.Bool("env_only")))
+}
+
+func (m *Master) stateOptions(envsOnly bool) *value.Dict {
+	roots := value.NewDict(2)
+	for _, env := range m.fileServer().Envs() {
+		roots.Set(env, &value.List{})
+	}
+	t := m.live.Load().top
+	d := value.DictOf("file_roots", roots, "top_file_merging_strategy", t.Strategy, "env_order", value.Strings(t.EnvOrder), "default_top", t.DefaultTop)
+	if envsOnly {
+		return d
+	}
+	opts := m.live.Load().opts
+	for _, o := range []struct {
+		name  string
+		usual any
+	}{
+		{"renderer", "jinja|yaml"}, {"failhard", false}, {"state_top", t.StateTop}, {"state_top_saltenv", nil}, {"nodegroups", value.NewDict(0)},
+		{"state_auto_order", true}, {"state_events", false}, {"state_aggregate", false}, {"jinja_env", value.NewDict(0)},
+		{"jinja_sls_env", value.NewDict(0)}, {"jinja_lstrip_blocks", false}, {"jinja_trim_blocks", false},
+	} {
+		v := opts.At(o.name)
+		if v == nil {
+			v = o.usual
+		}
+		d.Set(o.name, v)
+	}
+	return d
+}
+
+// receive keeps a part of a file that a minion pushes, below its own folder.
+func (f *fileRoutes) receive(c *channel.Call) {
+	err := f.store(c)
+	if err != nil {
+		f.m.gripes.Log(slog.LevelError, "cannot take a file that a minion pushes", "minion", c.ID, "path", value.Str(c.Load.At("path")), "err", err)
+	}
+	c.Reply(err == nil)
+}
+
+func (f *fileRoutes) store(c *channel.Call) error {
+	o := f.m.options()
+	if !o.FileRecv {
+		return salt.Errorf(salt.Denied, "the option file_recv is not set")
+	}
+	loc, isInt := c.Load.At("loc").(int64)
+	data := c.Load.Bytes("data")
+	limit := int64(o.FileRecvMaxSize) << 20
+	switch {
+	case !isInt || loc < 0:
+		return salt.Errorf(salt.Invalid, "loc is no place in a file")
+	case int64(len(data)) > limit || loc > limit-int64(len(data)):
+		return salt.Errorf(salt.Denied, "it is larger than file_recv_max_size, %d MB", o.FileRecvMaxSize)
+	}
+	name, err := pushName(c.Load)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(f.m.cfg.CacheDir, "minions", c.ID, "files")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir) // no link in there leads out of it
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return writePart(root, name, part{at: loc, data: data, limit: limit})
+}
+
+// pushName reads the path of a pushed file: a list of names.
+func pushName(load *value.Dict) (string, error) {
+	var parts []string
+	for _, p := range load.List("path") {
+		s, ok := p.(string)
+		if !ok || strings.ContainsRune(s, 0) {
+			return "", salt.Errorf(salt.Invalid, "its path is no list of names")
+		}
+		parts = append(parts, s)
+	}
+	name := strings.Join(parts, "/")
+	if len(parts) == 0 || !filepath.IsLocal(name) || filepath.Clean(name) == "." {
+		return "", salt.Errorf(salt.Invalid, "its path leads out of the minion's folder")
+	}
+	return filepath.Clean(name), nil
+}
+
+// part is a piece of a pushed file.
+type part struct {
+	at    int64 // as the minion says; 0 starts the file again
+	data  []byte
+	limit int64 // of the whole file, in bytes
+}
+
+// writePart puts a part in its place. One that does not follow what is there is
+// appended, as in Salt, so the limit is compared with the size on disk.
+func writePart(root *os.Root, name string, p part) error {
+	if dir := filepath.Dir(name); dir != "." {
+		if err := root.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	st, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case !st.Mode().IsRegular():
+		return salt.Errorf(salt.Exists, "there is something else than a file")
+	case p.at > 0 && st.Size() > p.limit-int64(len(p.data)):
+		return salt.Errorf(salt.Denied, "with this part it is larger than file_recv_max_size, %d MB", p.limit>>20)
+	}
+	flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	if p.at == 0 {
+		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	w, err := root.OpenFile(name, flags, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = bytes.NewReader(p.data).WriteTo(w)
+	if e := w.Close(); err == nil {
+		err = e
+	}
+	return err
+}

@@ -1,0 +1,66 @@
+package master
+
+import (
+	"brine/internal/net/channel"
+	"brine/internal/py/value"
+)
+
+// logins gives out tokens and tells of them.
+type logins struct{ m *Master }
+
+// make gives out a token for {eauth, username, password, [token_expire]}; the
+// answer to wrong ones is "".
+func (l *logins) make(c *channel.Call) {
+	expire := 0.0
+	switch x := c.Load.At("token_expire").(type) {
+	case int64:
+		expire = float64(x)
+	case float64:
+		expire = x
+	}
+	t, err := l.m.auth().NewToken(l.m.context(), credentials(c.Load), expire)
+	if err != nil {
+		l.m.record(c, nil, resultRefused, "")
+		c.Reply("")
+		return
+	}
+	l.m.record(c, nil, resultDone, "")
+	// It tells what the user may do, which programs show; Salt's tell it by
+	// reading the configuration themselves.
+	if c.Load.Bool("_brine_perms") {
+		l.tellPerms(t)
+	}
+	c.Reply(t)
+}
+
+// tellPerms adds to a token what its user may do.
+func (l *logins) tellPerms(t *value.Dict) {
+	if u, err := l.m.auth().ByToken(t.Str("token")); err == nil {
+		t.Set("perms", &value.List{Items: l.m.auth().Rights(u)})
+	}
+}
+
+// get tells what a token is: who has it may know, and if asked what its user
+// may do. A token that is not good is an empty map.
+func (l *logins) get(c *channel.Call) {
+	if !c.Load.Has("token") {
+		c.Reply(false)
+		return
+	}
+	if t := l.m.auth().Token(c.Load.Str("token")); t != nil {
+		if c.Load.Bool("_brine_perms") {
+			l.tellPerms(t)
+		}
+		c.Reply(t)
+		return
+	}
+	c.Reply(value.NewDict(0))
+}
+
+// remove takes back a token, which its bearer can ask for.
+func (l *logins) remove(c *channel.Call) {
+	if err := l.m.tokens.Remove(c.Load.Str("token")); err != nil {
+		l.m.log.Error("cannot remove a token", "err", err)
+	}
+	c.Reply(value.NewDict(0))
+}

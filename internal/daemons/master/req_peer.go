@@ -1,0 +1,420 @@
+package master
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/base/target"
+	"brine/internal/call/acl"
+	"brine/internal/call/fn"
+	"brine/internal/net/channel"
+	"brine/internal/net/transport/netserve"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
+)
+
+// peers lets minions command each other and run runners, as far as the
+// options peer and peer_run grant it. Who asks is the minion of the
+// authenticated channel; what a load says about that is not read.
+type peers struct {
+	m      *Master
+	runs   *runs
+	gripes *netserve.RateLog // about what is not granted
+	// slots bound the requests that wait for runners or returns, so that they
+	// cannot use up what other slow requests need.
+	slots *slots
+}
+
+const (
+	// peerSlots is how many requests wait for runners or returns at once.
+	peerSlots = 32
+	// peerShare is how many of them one minion has at most.
+	peerShare = 8
+	// maxPeerArgs bounds the arguments of one request. Each string among them
+	// is parsed as YAML.
+	maxPeerArgs = 1000
+	// maxPeerWait bounds how long one of them waits for returns.
+	maxPeerWait = 5 * time.Minute
+	// publishAuth is the folder of the cache that holds for every job of a
+	// minion a file with the minion's id, as Salt's master keeps it.
+	publishAuth = "publish_auth"
+)
+
+func newPeers(m *Master, r *runs) *peers {
+	return &peers{m: m, runs: r, gripes: netserve.NewRateLog(m.log, 10, 10*time.Second), slots: newSlots(peerSlots, peerShare)}
+}
+
+// long works on a request that may wait for long. Waiting for a slot holds
+// back only the peer that asked.
+func (p *peers) long(do func(*channel.Call)) func(*channel.Call) {
+	return func(c *channel.Call) {
+		leave := p.slots.enter(c.ID)
+		p.m.router.wg.Go(func() {
+			defer leave()
+			do(c)
+		})
+	}
+}
+
+// peerJob is a request to publish that has been understood.
+type peerJob struct {
+	load  *value.Dict // for Master.Publish
+	typ   string
+	calls []acl.Call
+}
+
+// parse reads {fun, arg, tgt, tgt_type, ret, no_parse}. Several functions are
+// one text with commas, and their arguments a text each. The caller has checked
+// that the minion may publish anything at all: parsing is expensive.
+func (p *peers) parse(load *value.Dict) (*peerJob, bool) {
+	if tooManyArgs(load) {
+		return nil, false
+	}
+	for _, k := range []string{"fun", "arg", "tgt", "ret"} {
+		if !load.Has(k) {
+			return nil, false
+		}
+	}
+	fun, typ := load.Str("fun"), load.Str("tgt_type")
+	if typ == "" {
+		typ = "glob"
+	}
+	if fun == "" {
+		return nil, false
+	}
+	typ, tgt, err := p.plainTarget(typ, load.At("tgt"))
+	if err != nil {
+		return nil, false
+	}
+	j := &peerJob{typ: typ, load: value.DictOf("tgt", tgt, "tgt_type", typ, "ret", load.Str("ret"), "user", p.m.cfg.User)}
+	if !strings.Contains(fun, ",") {
+		args := parseInput(load.List("arg"), load.List("no_parse"))
+		j.load.Set("fun", fun)
+		j.load.Set("arg", &value.List{Items: args})
+		j.calls = []acl.Call{call(fun, args)}
+		return j, true
+	}
+	funs, given := strings.Split(fun, ","), load.List("arg")
+	lists := &value.List{}
+	for i, f := range funs {
+		words := &value.List{}
+		if i < len(given) {
+			for _, w := range strings.Fields(value.Str(given[i])) {
+				words.Append(w)
+			}
+		}
+		lists.Append(words)
+		j.calls = append(j.calls, call(f, parseInput(words.Items, nil)))
+	}
+	j.load.Set("fun", value.Strings(funs))
+	j.load.Set("arg", lists)
+	return j, true
+}
+
+// tooManyArgs reports whether a request has more arguments or functions than
+// any honest one, so that parsing it would occupy the master.
+func tooManyArgs(load *value.Dict) bool {
+	return len(load.List("arg")) > maxPeerArgs || len(load.List("no_parse")) > maxPeerArgs || strings.Count(load.Str("fun"), ",") > maxPeerArgs
+}
+
+// plainTarget replaces nodegroups by what they stand for, since minions do
+// not know them.
+func (p *peers) plainTarget(typ string, tgt any) (string, any, error) {
+	groups := p.m.nodegroups()
+	if typ == "nodegroup" {
+		words, err := groups.Expand(value.Str(tgt))
+		return "compound", strings.Join(words, " "), err
+	}
+	text, ok := tgt.(string)
+	if typ != "compound" || !ok || !strings.Contains(text, "N@") {
+		return typ, tgt, nil
+	}
+	var out []string
+	for _, w := range strings.Fields(text) {
+		words := []string{w}
+		if name, ok := strings.CutPrefix(w, "N@"); ok {
+			var err error
+			if words, err = groups.Expand(name); err != nil {
+				return "", nil, err
+			}
+		}
+		out = append(out, words...)
+	}
+	return typ, strings.Join(out, " "), nil
+}
+
+// call separates the keywords from the arguments of a job.
+func call(fun string, args []any) acl.Call {
+	c := acl.Call{Fun: fun, Args: args}
+	if n := len(args); n > 0 {
+		if kw, ok := args[n-1].(*value.Dict); ok && kw.Bool("__kwarg__") {
+			c.Args, c.Kwargs = args[:n-1], kw
+		}
+	}
+	return c
+}
+
+// parseInput reads texts as words of a command line are read, but for the
+// keywords in noParse, and puts all keywords in one map at the end.
+func parseInput(given, noParse []any) []any {
+	raw := map[string]bool{}
+	for _, k := range noParse {
+		raw[value.Str(k)] = true
+	}
+	out, kwargs := []any{}, value.NewDict(0)
+	for _, a := range given {
+		switch x := a.(type) {
+		case string:
+			args, kw := fn.ParseWords([]string{x}, raw)
+			out = append(out, args...)
+			kwargs.Update(kw)
+		case *value.Dict:
+			if x.At("__kwarg__") == true {
+				kwargs.Update(x)
+			} else {
+				out = append(out, x)
+			}
+		default:
+			out = append(out, a)
+		}
+	}
+	kwargs.Delete("__kwarg__")
+	if kwargs.Len() > 0 {
+		kwargs.Set("__kwarg__", true)
+		out = append(out, kwargs)
+	}
+	return out
+}
+
+// lists returns what the option peer grants a minion. Nothing of a request is
+// parsed for a minion that it grants nothing.
+func (p *peers) lists(id string) []any {
+	peer, _ := p.m.options().Peer.(*value.Dict)
+	return acl.Lists(peer, id)
+}
+
+// granted decides whether a minion with the grants in list may publish a job,
+// and refuses jobs that would publish again, which could go on for ever.
+func (p *peers) granted(list []any, j *peerJob) bool {
+	for _, c := range j.calls {
+		if strings.HasPrefix(strings.TrimSpace(c.Fun), "publish.") {
+			return false
+		}
+	}
+	minions, ok := p.exactly(j)
+	return ok && acl.Allowed(list, j.calls, func(tgt string) bool {
+		valid, err := p.m.matching("compound", tgt, "") // the operator's words
+		return err == nil && !slices.ContainsFunc(minions, func(id string) bool { return !slices.Contains(valid, id) })
+	})
+}
+
+// exactly returns the minions of a job, unless its target matches pillars by
+// patterns: with these a minion could guess another one's secrets.
+func (p *peers) exactly(j *peerJob) (minions []string, ok bool) {
+	budget := target.NewBudget(minionTargetTime)
+	minions, _, err := p.m.resolveWithin(budget, j.typ, j.load.At("tgt"), "")
+	if err != nil {
+		return nil, false
+	}
+	exact := map[string]string{"pillar": "pillar_exact", "pillar_pcre": "pillar_exact", "compound": "compound_pillar_exact"}[strings.ToLower(j.typ)]
+	if exact == "" {
+		return minions, true
+	}
+	valid, _, err := p.m.resolveWithin(budget, exact, j.load.At("tgt"), "")
+	return minions, err == nil && !slices.ContainsFunc(minions, func(id string) bool { return !slices.Contains(valid, id) })
+}
+
+// start publishes a job of a minion that may, and returns its id and who is
+// to return. It is noted first that the minion may ask for the returns.
+func (p *peers) start(c *channel.Call) (jid string, minions *value.List, ok bool) {
+	var j *peerJob
+	list := p.lists(c.ID)
+	if len(list) > 0 {
+		j, ok = p.parse(c.Load)
+	}
+	if !ok || !p.granted(list, j) {
+		p.gripes.Log(slog.LevelWarn, "a minion asked to publish what the option peer does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", c.Load.Str("fun")))
+		return "", nil, false
+	}
+	jid = salt.NewJID(time.Now())
+	j.load.Set("jid", jid)
+	j.load.Set("id", c.ID)
+	if err := p.note(jid, c.ID); err != nil {
+		p.m.log.Error("cannot note whose job this is; it is not published", "minion", c.ID, "err", err)
+		return "", nil, false
+	}
+	reply := p.m.Publish(j.load).Dict("load")
+	if reply.Str("jid") == "" {
+		return "", nil, false
+	}
+	return jid, &value.List{Items: reply.List("minions")}, true
+}
+
+func (p *peers) note(jid, id string) error {
+	dir := filepath.Join(p.m.cfg.CacheDir, publishAuth)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, jid), []byte(id), 0o600)
+}
+
+// publish starts a job and tells its id: {jid, minions}.
+func (p *peers) publish(c *channel.Call) {
+	jid, minions, ok := p.start(c)
+	if !ok {
+		c.Reply(value.NewDict(0))
+		return
+	}
+	c.Reply(value.DictOf("jid", jid, "minions", minions))
+}
+
+// publishAndWait starts a job and answers with the returns that came within
+// the time of the field timeout or tmo, in seconds.
+func (p *peers) publishAndWait(c *channel.Call) {
+	wait := p.m.options().Timeout
+	for _, k := range []string{"tmo", "timeout"} {
+		v, ok := c.Load.Get(k)
+		if !ok {
+			continue
+		}
+		n, isInt := yaml.LoadArg(value.Str(v)).(int64)
+		if !isInt || n < 0 {
+			c.Reply(value.NewDict(0))
+			return
+		}
+		wait = min(time.Duration(n), maxPeerWait/time.Second) * time.Second
+	}
+	heard := p.m.bus.Subscribe(1<<10, "salt/job/")
+	defer heard.Close()
+	jid, minions, ok := p.start(c)
+	if !ok {
+		c.Reply(value.NewDict(0))
+		return
+	}
+	left := map[string]bool{}
+	for _, id := range minions.Items {
+		left[value.Str(id)] = true
+	}
+	over := time.After(wait)
+	for len(left) > 0 {
+		select {
+		case ev, open := <-heard.C:
+			if id, ok := strings.CutPrefix(ev.Tag, salt.Tag("job", jid, "ret")+"/"); open && ok {
+				delete(left, id)
+			}
+			if open {
+				continue
+			}
+		case <-over:
+		case <-p.m.run.Done():
+		}
+		break
+	}
+	p.replyReturns(c, jid, c.Load.Str("form") == "full")
+}
+
+func (p *peers) replyReturns(c *channel.Call, jid string, full bool) {
+	rets, err := p.returns(jid)
+	if err != nil {
+		p.m.log.Error("cannot read the returns of a job", "jid", jid, "err", err)
+		c.Reply("")
+		return
+	}
+	if full {
+		rets.Set("__jid__", jid)
+	} else {
+		for id, d := range rets.Clone().All() {
+			rets.Set(id, d.(*value.Dict).At("ret"))
+		}
+	}
+	c.Reply(rets)
+}
+
+// returns collects {id: {ret, [out]}} of a job.
+func (p *peers) returns(jid string) (*value.Dict, error) {
+	out := value.NewDict(0)
+	stored, err := p.m.jobs.Returns(jid)
+	if err != nil {
+		return nil, err
+	}
+	for id, ret := range stored {
+		d := value.DictOf("ret", ret.At("return"))
+		if o, ok := ret.Get("out"); ok {
+			d.Set("out", o)
+		}
+		out.Set(id, d)
+	}
+	return out, nil
+}
+
+// collect answers with what there is of a job, to the minion whose job it is.
+func (p *peers) collect(c *channel.Call) {
+	jid := c.Load.Str("jid")
+	if !salt.ValidJID(jid) {
+		c.Reply(value.NewDict(0))
+		return
+	}
+	owner, err := os.ReadFile(filepath.Join(p.m.cfg.CacheDir, publishAuth, jid))
+	if err != nil {
+		c.Reply("")
+		return
+	}
+	if string(owner) != c.ID {
+		p.gripes.Log(slog.LevelWarn, "a minion asked for the returns of a job that is not its own", "minion", c.ID, "jid", jid)
+		c.Reply(value.NewDict(0))
+		return
+	}
+	rets, err := p.returns(jid)
+	if err != nil {
+		p.m.log.Error("cannot read the returns of a job", "jid", jid, "err", err)
+		c.Reply("")
+		return
+	}
+	c.Reply(rets)
+}
+
+// runner runs a runner that peer_run grants, and answers with what it returns.
+func (p *peers) runner(c *channel.Call) {
+	fun := c.Load.Str("fun")
+	granted, _ := p.m.options().PeerRun.(*value.Dict)
+	if !c.Load.Has("arg") || tooManyArgs(c.Load) || !acl.Allowed(functions(acl.Lists(granted, c.ID)), []acl.Call{{Fun: fun}}, nil) {
+		p.gripes.Log(slog.LevelWarn, "a minion asked for a runner that the option peer_run does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", fun))
+		c.Reply(value.NewDict(0))
+		return
+	}
+	jid := salt.NewJID(time.Now())
+	o := p.runs.run(salt.Tag("run", jid), jid, fun, c.ID, parseInput(c.Load.List("arg"), c.Load.List("no_parse")), p.m.cfg.Opts)
+	c.Reply(o.Return)
+}
+
+// functions leaves out the entries for certain targets: a runner has none.
+func functions(list []any) []any {
+	return slices.DeleteFunc(slices.Clone(list), func(e any) bool {
+		_, ok := e.(string)
+		return !ok
+	})
+}
+
+// forgetPeers removes the notes about whose jobs are whose that are older
+// than the jobs themselves are kept.
+func (m *Master) forgetPeers(now time.Time) {
+	keep := m.cfg.Jobs.Keep()
+	dir := filepath.Join(m.cfg.CacheDir, publishAuth)
+	entries, err := os.ReadDir(dir)
+	if err != nil || keep <= 0 {
+		return
+	}
+	for _, e := range entries {
+		if fi, err := e.Info(); err == nil && fi.Mode().IsRegular() && now.Sub(fi.ModTime()) > keep {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				m.log.Warn("cannot remove an old file", "file", e.Name(), "err", err)
+			}
+		}
+	}
+}

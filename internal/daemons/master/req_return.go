@@ -1,0 +1,252 @@
+package master
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/channel"
+	"brine/internal/net/transport/netserve"
+	"brine/internal/py/value"
+	"brine/internal/store/job"
+)
+
+// returns takes the results of jobs.
+type returns struct {
+	m *Master
+	// told are the returns whose event was fired although they could not be
+	// stored: when they come again nobody is told again.
+	told   boundedSet
+	gripes *netserve.RateLog
+	own    quota // of returns that belong to no published job
+}
+
+func newReturns(m *Master) *returns {
+	return &returns{m: m, gripes: netserve.NewRateLog(m.log, 10, 10*time.Second), own: quota{now: time.Now}}
+}
+
+// take stores a return and tells the bus. The minion gets its answer once the
+// return is on disk, so what it has been relieved of cannot be lost. A return
+// that was stored before is answered without being told again.
+func (r *returns) take(c *channel.Call) {
+	load := c.Load
+	load.Set("id", c.ID)
+	if !load.Has("return") || !load.Has("jid") {
+		c.Reply("")
+		return
+	}
+	jid := load.Str("jid")
+	minted := jid == "req" || jid == ""
+	switch {
+	case minted:
+		jid = salt.NewJID(time.Now())
+		load.Set("jid", jid)
+	case jid == "nocache": // a scheduled job with return_job: nocache
+		r.m.bus.Fire(salt.Tag("job", jid, "ret", c.ID), load)
+		c.Reply(nil)
+		return
+	case !salt.ValidJID(jid):
+		r.gripes.Log(slog.LevelWarn, "a return with an invalid job id was refused", "minion", c.ID, "jid", jid)
+		c.Reply("")
+		return
+	}
+	published, allowed := false, true
+	if !minted {
+		published, allowed = r.m.belongs(jid, c.ID)
+	}
+	if !allowed {
+		r.gripes.Log(slog.LevelWarn, "a return was refused: the job was not for this minion", "minion", c.ID, "jid", jid)
+		c.Reply("")
+		return
+	}
+	if limit := int64(r.m.options().MinionReturnQuota) << 20; !published && !r.own.take(c.ID, c.Size(), limit) {
+		const full = "a minion's returns of jobs that no master published exceed minion_return_quota in this hour; a Brine minion keeps them"
+		r.gripes.Log(slog.LevelError, full, "minion", c.ID, "jid", jid, "quota_mb", limit>>20)
+		c.Reply(value.DictOf(salt.KeepReturn, full))
+		return
+	}
+	job, err := r.started(load, minted)
+	if err != nil {
+		r.gripes.Log(slog.LevelError, "cannot look up the job of a return", "jid", jid, "minion", c.ID, "err", err)
+	}
+	r.store(load, job, func(err error) {
+		switch {
+		case err == nil:
+			c.Reply(nil)
+		case salt.KindOf(err) == salt.Invalid:
+			c.Reply("") // another attempt would not help
+		default:
+			c.Reply(value.DictOf(salt.KeepReturn, err.Error()))
+		}
+	})
+}
+
+// started returns the load of a job that the minion has started itself, nil if
+// a master published the job. The job gets its id here (minted), or the minion
+// says that its schedule or startup_states ran it; the latter counts only for a
+// job that is not known, so that no minion can change what is known of a job.
+// arg, tgt and tgt_type of the return are then those of the job, as Salt's
+// masters have them; otherwise a return has none.
+func (r *returns) started(load *value.Dict, minted bool) (*value.Dict, error) {
+	jid, id := load.Str("jid"), load.Str("id")
+	own := minted || load.Str("schedule") != "" || load.Str("tgt") == id
+	for _, k := range []string{"arg", "tgt", "tgt_type"} {
+		load.Delete(k)
+	}
+	if own && !minted {
+		known, err := r.m.jobs.Load(jid)
+		if known != nil || err != nil {
+			return nil, err
+		}
+	}
+	if !own {
+		return nil, nil
+	}
+	job := job.StartedLoad(jid, id, load)
+	for _, k := range []string{"arg", "tgt", "tgt_type"} {
+		load.Set(k, job.At(k))
+	}
+	return job, nil
+}
+
+// store writes one return and fires its event, even if it cannot be written:
+// whoever waits for it hears it. A job that is not nil is the load of one that
+// the minion has started itself.
+func (r *returns) store(load, job *value.Dict, done func(error)) {
+	jid, id := load.Str("jid"), load.Str("id")
+	if job != nil {
+		r.m.writeForStock(job, jid, []string{id})
+	}
+	r.m.jobs.ReturnStartedAsync(load, job, func(dup bool, err error) {
+		if job != nil && !dup {
+			r.m.sendLoad(job, jid, []string{id})
+		}
+		r.m.queue.returned(jid, id)
+		// Also one that came twice: this master may have been killed in between.
+		r.m.sendReturn(load)
+		key := jid + "/" + id
+		if err != nil {
+			r.gripes.Log(slog.LevelError, "cannot store a return; a minion of Brine keeps it and sends it again", "jid", jid, "minion", id, "err", err)
+			dup = !r.told.add(key)
+		} else if r.told.remove(key) {
+			dup = true
+		}
+		if dup {
+			r.m.log.Debug("a return came twice", "jid", jid, "minion", id)
+		} else {
+			r.m.bus.Fire(salt.Tag("job", jid, "ret", id), load)
+		}
+		if err == nil && !dup {
+			r.m.jobFiles.put(jid, id, load)
+		}
+		done(err)
+	})
+}
+
+// maxTold bounds the returns that are remembered while the disk is full.
+const maxTold = 100_000
+
+// boundedSet is a set of at most maxTold texts; the one that came first makes
+// room.
+type boundedSet struct {
+	mu    sync.Mutex
+	has   map[string]bool
+	order []string // with some that were removed
+}
+
+// add enters a text and reports whether it was not there.
+func (b *boundedSet) add(s string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.has[s] {
+		return false
+	}
+	if b.has == nil {
+		b.has = map[string]bool{}
+	}
+	if len(b.order) >= maxTold {
+		delete(b.has, b.order[0])
+		b.order = b.order[1:]
+	}
+	b.has[s] = true
+	b.order = append(b.order, s)
+	return true
+}
+
+// remove takes a text out and reports whether it was there.
+func (b *boundedSet) remove(s string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.has[s] {
+		return false
+	}
+	delete(b.has, s)
+	if len(b.has) == 0 {
+		b.has, b.order = nil, nil
+	}
+	return true
+}
+
+// takeSyndic stores what a syndic collected for the minions below it.
+func (r *returns) takeSyndic(c *channel.Call) {
+	if !r.m.options().OrderMasters {
+		r.gripes.Log(slog.LevelWarn, "returns of a syndic were refused: order_masters is off", "syndic", c.ID)
+		c.Reply("")
+		return
+	}
+	// One answer for all: it must not say that all is well when it is not.
+	all := answerOnce{left: 1, reply: func(err error) {
+		if err != nil {
+			c.Reply("")
+			return
+		}
+		c.Reply(nil)
+	}}
+	for _, e := range c.Load.List("load") {
+		entry, ok := e.(*value.Dict)
+		if !ok || !salt.ValidJID(entry.Str("jid")) {
+			continue
+		}
+		for k, v := range entry.Dict("return").All() {
+			id, _ := k.(string)
+			d, ok := v.(*value.Dict)
+			if !ok || salt.CheckID(id) != nil {
+				continue
+			}
+			load := value.DictOf("jid", entry.Str("jid"), "id", id, "fun", entry.At("fun"), "fun_args", d.At("fun_args"))
+			load.Update(d)
+			if mid, ok := entry.Get("master_id"); ok {
+				load.Set("master_id", mid)
+			}
+			all.begin()
+			r.store(load, nil, all.end)
+		}
+	}
+	all.end(nil)
+}
+
+// answerOnce waits for several ends and replies with an error of one, or nil.
+type answerOnce struct {
+	mu    sync.Mutex
+	left  int
+	err   error
+	reply func(error)
+}
+
+func (a *answerOnce) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.left++
+}
+
+func (a *answerOnce) end(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.err = err
+	}
+	if a.left--; a.left == 0 {
+		a.reply(a.err)
+	}
+}

@@ -1,0 +1,136 @@
+package master
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/acl"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/wheel"
+	"brine/internal/net/channel"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+// wheels runs functions that manage this master.
+type wheels struct{ m *Master }
+
+// clientWords are the keywords that Salt's clients put beside the arguments of
+// a function of the master. A function that does not declare one never gets it.
+var clientWords = map[string]bool{
+	"client": true, "cmd": true, "eauth": true, "fun": true, "kwarg": true, "match": true, "token": true, "__jid__": true, "__tag__": true,
+	"__user__": true, "username": true, "password": true, "full_return": true, "print_event": true,
+	"user": true, "key": true, "timeout": true, "jid": true, "__current_eauth": true,
+}
+
+// wheelFields are those of a request that are no arguments, whatever the
+// function declares.
+var wheelFields = map[string]bool{
+	"cmd": true, "fun": true, "arg": true, "kwarg": true, "kwargs": true, "token": true, "eauth": true, "username": true, "password": true,
+}
+
+// wheelArgs are the arguments of a request: its fields arg and kwarg, and all
+// others that are not about the request itself. f may be nil.
+func wheelArgs(load *value.Dict, f *fn.Func) (args []any, kwargs *value.Dict) {
+	kwargs = value.NewDict(4)
+	for k, v := range load.All() {
+		name, ok := k.(string)
+		if !ok || wheelFields[name] || (name == "key" || name == "user") && howOf(load) == byKey {
+			continue // with byKey these two show who asks
+		}
+		kwargs.Set(name, v)
+	}
+	args, kw := splitKwargs(load.List("arg"))
+	kwargs.Update(kw)
+	kwargs.Update(load.Dict("kwarg"))
+	kwargs.Delete("__kwarg__")
+	for name := range clientWords {
+		if f != nil {
+			if _, ok := f.Param(name); ok {
+				continue
+			}
+		}
+		kwargs.Delete(name)
+	}
+	return args, kwargs
+}
+
+// wheelRun is a function about to run.
+type wheelRun struct {
+	m        *Master
+	fun      string
+	args     []any
+	kwargs   *value.Dict
+	jid, tag string
+	data     *value.Dict
+	// who has asked for it, and in which way if that is not the usual one.
+	who, way string
+}
+
+// take reads a request and answers it if it is refused.
+func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
+	who := w.m.sender(c)
+	r := w.begin(c.Load.Str("fun"), c.Load, "")
+	if reply := w.m.mayRun(who, acl.Wheel, r.fun, r.args, r.kwargs, c.Load); reply != nil {
+		w.m.gripes.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", r.fun))
+		w.m.record(c, who, refusal(who), "")
+		c.Reply(reply)
+		return nil, false
+	}
+	w.m.record(c, who, resultDone, r.jid)
+	r.data.Set("user", who.onMaster(w.m))
+	r.who = who.name
+	if who.how != byKey {
+		r.way = who.how
+	}
+	return r, true
+}
+
+// begin reads what is to run, for a user who may.
+func (w *wheels) begin(fun string, load *value.Dict, user string) *wheelRun {
+	r := &wheelRun{m: w.m, fun: fun, jid: salt.NewJID(time.Now())}
+	f, _ := w.m.wheels.Lookup(fun) // without it r tells that there is none
+	r.args, r.kwargs = wheelArgs(load, f)
+	r.tag = salt.Tag("wheel", r.jid)
+	r.data = value.DictOf("fun", "wheel."+r.fun, "jid", r.jid, "tag", r.tag, "user", user)
+	return r
+}
+
+// execute runs the function between its two events and returns the data of
+// the last.
+func (r *wheelRun) execute() *value.Dict {
+	m := r.m
+	m.bus.Fire(r.tag+"/new", r.data)
+	c := &fn.Call{ID: m.cfg.ID, JID: r.jid, Log: m.log, Config: fn.Tree{Dict: m.live.Load().opts}}
+	how := "wheel " + r.fun
+	if r.way != "" {
+		how += " (" + r.way + ")"
+	}
+	ret, ok := wheel.Run(wheel.With(m.context(), m.keysBy(r.who, how)), m.wheels, c, r.fun, r.args, r.kwargs)
+	done := r.data.Clone()
+	done.Set("_stamp", event.Stamp(time.Now()))
+	done.Set("return", ret)
+	done.Set("success", ok)
+	told := done.Clone()
+	told.Delete("_stamp") // the bus has its own
+	m.bus.Fire(r.tag+"/ret", told)
+	return done
+}
+
+// run answers with {tag, data} when the function has ended.
+func (w *wheels) run(c *channel.Call) {
+	if r, ok := w.take(c); ok {
+		c.Reply(value.DictOf("tag", r.tag, "data", r.execute()))
+	}
+}
+
+// start answers with {tag, jid} at once. Salt's API does that without asking
+// whether the function is allowed.
+func (w *wheels) start(c *channel.Call) {
+	if r, ok := w.take(c); ok {
+		c.Reply(value.DictOf("tag", r.tag, "jid", r.jid))
+		r.execute()
+	}
+}

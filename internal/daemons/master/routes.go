@@ -1,0 +1,160 @@
+package master
+
+import (
+	"net"
+	"sync"
+
+	"brine/internal/files/fileserver"
+	"brine/internal/net/channel"
+	"brine/internal/py/value"
+)
+
+// route is a command that a peer may send.
+type route struct {
+	handle func(*channel.Call)
+	// slow routes work on a goroutine of their own, because they wait for a
+	// disk, a minion or a long computation.
+	slow bool
+}
+
+// router is the table of all commands: those of minions, which come
+// encrypted, and those of the local command line, which come in clear and
+// prove themselves with a key.
+type router struct {
+	encrypted map[string]route
+	clear     map[string]route
+	minions   *slots        // for slow requests of minions
+	operators chan struct{} // for slow requests of programs and users
+	logins    chan struct{} // for requests with a password
+	asked     func(id string, from net.Addr)
+	identify  func(load *value.Dict) *caller
+	wg        sync.WaitGroup
+}
+
+const (
+	// minionRoutes bounds how many slow requests of minions are handled at
+	// once, and minionShare how many of one minion.
+	minionRoutes = 64
+	minionShare  = 4
+	// operatorRoutes bounds the slow requests of programs and users. They have
+	// slots of their own: no minion can hold back an operator.
+	operatorRoutes = 64
+)
+
+// loginRoutes bounds how many requests with a password are worked on at once,
+// those included whose refusal waits. Package auth bounds the checks, and what
+// an accepted one asks for takes a slot of the slow routes.
+const loginRoutes = 1024
+
+func (m *Master) newRouter() *router {
+	ret, ev, data, files := newReturns(m), newEvents(m), &minionData{m}, newFileRoutes(m)
+	pub, run, login, wheels := &commands{m}, &runs{m}, &logins{m}, &wheels{m}
+	peer := newPeers(m, run)
+	r := &router{
+		asked: m.whereabouts.asked, identify: func(load *value.Dict) *caller { return m.identify(m.context(), load) },
+		minions: newSlots(minionRoutes, minionShare), operators: make(chan struct{}, operatorRoutes), logins: make(chan struct{}, loginRoutes),
+		encrypted: map[string]route{
+			"_return":         {handle: ret.take},
+			"_syndic_return":  {handle: ret.takeSyndic},
+			"_minion_event":   {handle: ev.take},
+			"_brine_missed":   {handle: pub.missed, slow: true},
+			"_brine_running":  {handle: pub.running},
+			"_brine_about":    {handle: pub.about},
+			"_brine_standing": {handle: m.standings.take},
+			"_brine_members":  {handle: m.members},
+			"_pillar":         {handle: data.pillar, slow: true},
+			"_mine":           {handle: data.mine, slow: true},
+			"_mine_get":       {handle: data.mineGet, slow: true},
+			"_mine_delete":    {handle: data.mineDelete, slow: true},
+			"_mine_flush":     {handle: data.mineFlush, slow: true},
+			"revoke_auth":     {handle: data.revoke, slow: true},
+			"_master_opts":    {handle: files.masterOpts},
+			"_master_tops":    {handle: files.tops, slow: true},
+			"_file_recv":      {handle: files.receive, slow: true},
+			"minion_pub":      {handle: peer.publish, slow: true},
+			"minion_publish":  {handle: peer.long(peer.publishAndWait)},
+			"pub_ret":         {handle: peer.collect, slow: true},
+			"minion_runner":   {handle: peer.long(peer.runner)},
+		},
+		clear: map[string]route{
+			"ping":          {handle: func(c *channel.Call) { c.Reply(c.Load) }},
+			"publish":       {handle: pub.publish, slow: true},
+			"_brine_states": {handle: pub.states},
+			"runner":        {handle: run.start, slow: true},
+			"wheel":         {handle: wheels.run, slow: true},
+			"_brine_wheel":  {handle: wheels.start, slow: true},
+			"mk_token":      {handle: login.make, slow: true},
+			"get_token":     {handle: login.get},
+			"_brine_logout": {handle: login.remove},
+		},
+	}
+	for _, cmd := range fileserver.Commands() {
+		r.encrypted[cmd] = route{handle: files.serve, slow: true}
+	}
+	for _, cmd := range fileserver.SharedCommands() {
+		r.encrypted[cmd] = route{handle: files.share, slow: true}
+	}
+	// Files have a queue of their own, in place of the slots.
+	r.encrypted["_serve_file"] = route{handle: files.part}
+	r.encrypted["_brine_part"] = route{handle: files.sharedPart}
+	return r
+}
+
+// Encrypted serves the request of a minion.
+func (r *router) Encrypted(c *channel.Call) {
+	r.asked(c.ID, c.Peer())
+	r.serve(r.encrypted, c)
+}
+
+// Clear serves a request of the command line.
+func (r *router) Clear(c *channel.Call) { r.serve(r.clear, c) }
+
+func (r *router) serve(table map[string]route, c *channel.Call) {
+	rt, ok := table[c.Cmd]
+	if !ok {
+		c.Reply(value.NewDict(0))
+		return
+	}
+	if !rt.slow {
+		rt.handle(c)
+		return
+	}
+	if c.ID == "" && showsPassword(c.Load) {
+		r.logins <- struct{}{}
+		r.wg.Go(func() {
+			defer func() { <-r.logins }()
+			r.login(rt, c)
+		})
+		return
+	}
+	// Waiting for a slot holds back only the connection that asked.
+	leave := r.enter(c)
+	r.wg.Go(func() {
+		defer leave()
+		rt.handle(c)
+	})
+}
+
+// enter waits for a slot for a slow request and returns what frees it.
+func (r *router) enter(c *channel.Call) (leave func()) {
+	if c.ID != "" {
+		return r.minions.enter(c.ID)
+	}
+	r.operators <- struct{}{}
+	return func() { <-r.operators }
+}
+
+// login serves a request with a password. A refusal takes about a second on
+// purpose, and holds no slot meanwhile.
+func (r *router) login(rt route, c *channel.Call) {
+	if c.Cmd == "mk_token" {
+		rt.handle(c) // the password is all there is to do
+		return
+	}
+	who := r.identify(c.Load)
+	c.Sender = who
+	if who != nil {
+		defer r.enter(c)()
+	}
+	rt.handle(c)
+}

@@ -1,0 +1,107 @@
+package master
+
+import (
+	"context"
+	"os"
+	"slices"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/host/proc"
+	"brine/internal/net/channel"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
+)
+
+const (
+	// maxTops bounds what a program of master_tops may write, in bytes.
+	maxTops = 8 << 20
+	// topsLimit ends one that has not ended by itself.
+	topsLimit = time.Minute
+)
+
+// topSource tells by some outside knowledge which SLS files are for a minion:
+// a list for each environment.
+type topSource func(ctx context.Context, id string, conf any) (*value.Dict, error)
+
+// topSources are the sources of the option master_tops.
+func topSources() map[string]topSource {
+	return map[string]topSource{"ext_nodes": extNodes}
+}
+
+// tops answers what master_tops say of the minion that asks. What one of them
+// cannot tell is left out, as in Salt.
+func (f *fileRoutes) tops(c *channel.Call) {
+	out := value.NewDict(1)
+	conf := f.m.options().MasterTops
+	known := topSources()
+	for k, v := range conf.All() {
+		name := value.Str(k)
+		source, ok := known[name]
+		if !ok {
+			f.m.log.Error("there is no such source of top data", "master_tops", name)
+			continue
+		}
+		got, err := source(f.m.context(), c.ID, v)
+		if err != nil {
+			f.m.log.Error("a source of top data failed", "master_tops", name, "minion", c.ID, "err", err)
+			continue
+		}
+		for env, sls := range got.All() {
+			all := value.Texts(out.At(env))
+			for _, s := range value.Texts(sls) {
+				if !slices.Contains(all, s) {
+					all = append(all, s)
+				}
+			}
+			out.Set(env, value.Strings(all))
+		}
+	}
+	c.Reply(out)
+}
+
+// extNodes asks a program, whose last argument is the minion's id. It writes a
+// map in YAML: classes, a list or a map whose keys count, and perhaps
+// environment.
+func extNodes(ctx context.Context, id string, conf any) (*value.Dict, error) {
+	command, ok := conf.(string)
+	if !ok || command == "" {
+		return nil, salt.Errorf(salt.Invalid, "ext_nodes is a %s, not a command", value.TypeName(conf))
+	}
+	args, err := proc.Split(command)
+	if err != nil {
+		return nil, err
+	}
+	res, err := proc.Run(ctx, proc.Cmd{Args: append(args, id), Dir: "/", Env: os.Environ(), Timeout: topsLimit, MaxOutput: maxTops})
+	switch {
+	case err != nil:
+		return nil, err
+	case res.TimedOut:
+		return nil, salt.Errorf(salt.Unavailable, "%s has not ended in %v", args[0], topsLimit)
+	case res.Code != 0:
+		return nil, salt.Errorf(salt.Internal, "%s ended with %d: %.500s", args[0], res.Code, res.Stderr)
+	}
+	v, err := yaml.Load(res.Stdout, "ext_nodes")
+	if err != nil {
+		return nil, err
+	}
+	data, ok := v.(*value.Dict)
+	if !ok {
+		return nil, salt.Errorf(salt.Invalid, "%s writes a %s, not a map", args[0], value.TypeName(v))
+	}
+	env := "base"
+	if e := data.At("environment"); e != nil {
+		env = value.Str(e)
+	}
+	switch x := data.At("classes").(type) {
+	case *value.Dict:
+		var names []string
+		for k := range x.All() {
+			names = append(names, value.Str(k))
+		}
+		return value.DictOf(env, value.Strings(names)), nil
+	case *value.List:
+		return value.DictOf(env, x), nil
+	}
+	return value.NewDict(0), nil
+}

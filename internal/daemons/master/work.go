@@ -1,0 +1,488 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/ha/replica"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// works has runners run that were ordered for a whole cluster: by the master
+// that holds the lease, whichever one they were given to, and once.
+//
+// An order is a record that all masters get (kindWork). The holder claims it with
+// the voters (lease.Holder.Claim), notes in the record with which token it has
+// begun, runs it, and notes the end. Who has the lease next finds records that
+// another has begun and not ended: it runs again what may be run twice, and
+// notes of all else that it was begun and is not done again. What a holder that
+// stood still notes afterwards does not count, since of two versions that were
+// made apart the one with the greater token does (workRank).
+type works struct {
+	m    *Master
+	wake chan struct{}
+
+	mu     sync.Mutex
+	active map[string]uint64 // job ids of what runs here, and the token
+	told   map[string]bool   // whose end this master's bus has heard
+	wg     sync.WaitGroup
+}
+
+const kindWork = "work"
+
+// The states of work.
+const (
+	workOrdered = "ordered"
+	workRuns    = "running"
+	workDone    = "done"
+	workFailed  = "failed"
+)
+
+// Bounds and times of work.
+const (
+	// workStart is how old an order may be that is begun: less than what claims
+	// are kept for (lease.ClaimTime), by more than clocks may differ.
+	workStart = time.Hour
+	// workKeep is how long the record of what has ended is kept. It is in the job
+	// cache after that.
+	workKeep = 24 * time.Hour
+	// maxWorkRuns bounds how often something is begun that may be run twice: it may
+	// be what kills the masters.
+	maxWorkRuns = 3
+	// maxWorkReturn bounds what a record has of what was returned, maxWorkOrder a
+	// whole one, in bytes; maxOpenWork what is not ended.
+	maxWorkReturn = 256 << 10
+	maxWorkOrder  = 1 << 20
+	maxOpenWork   = 1000
+	workLook      = 200 * time.Millisecond
+	// workRest is between two looks while all work has ended; a new order is told.
+	workRest = time.Minute
+	// workSpread bounds the wait until another master has an order, too.
+	workSpread = time.Second
+)
+
+// workRank orders versions that were made apart.
+func workRank(content []byte) int {
+	d := readWork(content)
+	if d == nil {
+		return 0
+	}
+	n := 2 * int(min(max(0, d.Int("token")), 1<<60))
+	if ended(d) {
+		n++
+	}
+	return n + 1
+}
+
+func ended(d *value.Dict) bool { return d.Str("state") == workDone || d.Str("state") == workFailed }
+
+func readWork(content []byte) *value.Dict {
+	v, err := msgpack.Limits{Items: 1 << 16, Bytes: 2 * maxWorkOrder, Depth: 64}.UnmarshalTyped(content)
+	d, _ := v.(*value.Dict)
+	if err != nil || d == nil {
+		return nil
+	}
+	return d
+}
+
+func newWorks(m *Master) *works {
+	w := &works{m: m, wake: make(chan struct{}, 1), active: map[string]uint64{}, told: map[string]bool{}}
+	m.common.records.OnChange(func(kind, _ string) {
+		if kind == kindWork {
+			w.look()
+		}
+	})
+	return w
+}
+
+func (w *works) look() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// order takes a runner that the cluster is to run once.
+func (w *works) order(jid, fun, user string, args []any, repeatable bool) error {
+	if w == nil || !w.m.cluster.Votes() {
+		return salt.Errorf(salt.Invalid, "there is nobody to say which master runs it: it needs a cluster without a shared folder (cluster_isolated_filesystem) with cluster_voters")
+	}
+	open := 0
+	if err := w.each(func(_ string, d *value.Dict) {
+		if !ended(d) {
+			open++
+		}
+	}); err != nil {
+		return err
+	}
+	if open >= maxOpenWork {
+		return salt.Errorf(salt.Unavailable, "%d runners wait to be run once: see salt-run cluster.work, and salt-run cluster.lease for who should run them", open)
+	}
+	d := value.DictOf("fun", fun, "user", user, "arg", &value.List{Items: args}, "by", w.m.cfg.ID, "at", time.Now().Unix(),
+		"repeatable", repeatable, "state", workOrdered, "token", int64(0), "runs", int64(0))
+	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
+		if now != nil {
+			return nil
+		}
+		return d
+	})
+	if err != nil {
+		return err
+	}
+	if !did {
+		return salt.Errorf(salt.Exists, "there is work with the id %s already", jid)
+	}
+	// If this master dies now another one is to know of it.
+	for end := time.Now().Add(workSpread); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if _, all, err := w.m.cluster.HandedOver(); err != nil || all {
+			break
+		}
+	}
+	return nil
+}
+
+// change replaces a record by what fn makes of it, unless that is nil.
+func (w *works) change(jid string, fn func(now *value.Dict) *value.Dict) (did bool, err error) {
+	did, err = w.m.common.records.Change(kindWork, jid, func(now *replica.Record) ([]byte, bool) {
+		var d *value.Dict
+		if now != nil {
+			d = readWork(now.Value)
+		}
+		if d = fn(d); d == nil {
+			return nil, false
+		}
+		b, merr := msgpack.Marshal(d, msgpack.NewSpec)
+		if merr == nil && len(b) > maxWorkOrder {
+			merr = salt.Errorf(salt.Invalid, "the arguments are too large: %d bytes, of %d that there may be", len(b), maxWorkOrder)
+		}
+		if merr != nil {
+			err = merr
+		}
+		return b, merr == nil
+	})
+	w.look()
+	return did, err
+}
+
+func (w *works) each(fn func(jid string, d *value.Dict)) error {
+	return w.m.common.records.Each(kindWork, func(r *replica.Record) {
+		if d := readWork(r.Value); d != nil && salt.ValidJID(r.Name) {
+			fn(r.Name, d)
+		}
+	})
+}
+
+// run does what is to be done with work until ctx ends.
+func (w *works) run(ctx context.Context) {
+	defer w.wg.Wait()
+	if err := w.each(func(jid string, d *value.Dict) { w.told[jid] = ended(d) }); err != nil {
+		w.m.log.Error("the work of the cluster cannot be read", "err", err)
+	}
+	for {
+		pause := workRest
+		if w.round(ctx) {
+			pause = workLook
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-w.wake:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// round does what is to be done now, and reports whether there is work that has
+// not ended, or no telling.
+func (w *works) round(ctx context.Context) (open bool) {
+	type item struct {
+		jid string
+		d   *value.Dict
+	}
+	var all []item
+	if err := w.each(func(jid string, d *value.Dict) { all = append(all, item{jid, d}) }); err != nil {
+		w.m.log.Error("the work of the cluster cannot be read", "err", err)
+		return true
+	}
+	token, holds := w.m.cluster.Once()
+	for _, it := range all {
+		age := time.Since(time.Unix(it.d.Int("at"), 0))
+		open = open || !ended(it.d)
+		switch {
+		case ended(it.d):
+			w.tell(it.jid, it.d)
+			if age > workKeep {
+				w.mu.Lock()
+				delete(w.told, it.jid)
+				w.mu.Unlock()
+				if err := w.m.common.records.Drop(kindWork, it.jid); err != nil {
+					w.m.log.Error("old work of the cluster cannot be forgotten", "err", err)
+				}
+			}
+		case !holds || !w.m.cluster.Votes() || w.here(it.jid) || ctx.Err() != nil:
+		case it.d.Str("state") == workRuns:
+			if uint64(it.d.Int("token")) < token || it.d.Str("on") == w.m.cfg.ID {
+				w.takeOver(ctx, it.jid, it.d, it.d.Str("on"), token)
+			}
+		default:
+			w.begin(ctx, it.jid, it.d, age)
+		}
+	}
+	return open
+}
+
+func (w *works) here(jid string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.active[jid]
+	return ok
+}
+
+// begin claims an order, and runs it. Nobody has begun it that this master knows
+// of, itself least of all: it notes that in the record before.
+func (w *works) begin(ctx context.Context, jid string, d *value.Dict, age time.Duration) {
+	token, by, err := w.m.cluster.Claim(ctx, "work/"+jid)
+	switch {
+	case err != nil:
+		w.m.log.Debug("work of the cluster cannot be claimed now", "jid", jid, "err", err)
+	case by != "":
+		w.takeOver(ctx, jid, d, by, token)
+	case age > workStart:
+		w.fail(jid, token, "", fmt.Sprintf("No master could run it within %v, and it is not run any more.", workStart))
+	default:
+		w.start(ctx, jid, token)
+	}
+}
+
+// takeOver goes on with what another master, or this one in an earlier life or
+// with an earlier token, has begun.
+func (w *works) takeOver(ctx context.Context, jid string, d *value.Dict, from string, token uint64) {
+	again := d.Bool("repeatable") && d.Int("runs") < maxWorkRuns
+	w.m.log.Warn("a master has begun work of the cluster, and lost the lease or died before its end", "jid", jid, "fun", d.Str("fun"), "master", from, "runs_again", again)
+	if again {
+		w.start(ctx, jid, token)
+		return
+	}
+	w.fail(jid, token, from, fmt.Sprintf("The master %s died, or lost the lease, while it ran %s. It may have been done in part, and is not run again.", from, d.Str("fun")))
+}
+
+// start runs a record's runner with a token.
+func (w *works) start(ctx context.Context, jid string, token uint64) {
+	var d *value.Dict
+	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
+		if now == nil || ended(now) || uint64(now.Int("token")) > token {
+			return nil
+		}
+		d = now.Clone()
+		d.Set("state", workRuns)
+		d.Set("token", int64(token))
+		d.Set("on", w.m.cfg.ID)
+		d.Set("runs", d.Int("runs")+1)
+		return d
+	})
+	if err != nil || !did {
+		if err != nil {
+			w.m.log.Error("work of the cluster cannot be begun", "jid", jid, "err", err)
+		}
+		return
+	}
+	w.event(jid, d)
+	w.mu.Lock()
+	w.active[jid] = token
+	w.mu.Unlock()
+	w.wg.Go(func() {
+		defer w.look()
+		defer func() {
+			w.mu.Lock()
+			delete(w.active, jid)
+			w.mu.Unlock()
+		}()
+		w.execute(ctx, jid, token, d)
+	})
+}
+
+// holds reports whether this master has the lease with a token.
+func (w *works) holds(token uint64) bool {
+	now, holds := w.m.cluster.Once()
+	return holds && now == token
+}
+
+// execute runs the runner, and ends it when the lease is lost.
+func (w *works) execute(ctx context.Context, jid string, token uint64, d *value.Dict) {
+	m := w.m
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		tick := time.NewTicker(workLook / 2)
+		defer tick.Stop()
+		for w.holds(token) {
+			select {
+			case <-inner.Done():
+				return
+			case <-tick.C:
+			}
+		}
+		cancel()
+	}()
+	defer func() { cancel(); <-watched }()
+	if !w.holds(token) {
+		return
+	}
+	tag, about := salt.Tag("run", jid), aboutWork(jid, d)
+	end := m.running.begin(about.Clone())
+	o := m.runRunner(inner, tag, jid, d.Str("fun"), d.List("arg"), m.cfg.Opts)
+	end()
+	switch {
+	case ctx.Err() != nil && d.Bool("repeatable"):
+		return // whoever is next runs it again
+	case ctx.Err() != nil:
+		w.fail(jid, token, m.cfg.ID, fmt.Sprintf("The master %s was stopped while it ran %s. It may have been done in part, and is not run again.", m.cfg.ID, d.Str("fun")))
+		return
+	case !w.holds(token):
+		m.log.Warn("the end of work of the cluster does not count, since this master has lost the lease meanwhile", "jid", jid, "fun", d.Str("fun"), "token", token)
+		return
+	}
+	m.keepRun(outcomeOf(about, o.Return, o))
+	w.end(jid, token, func(d *value.Dict) {
+		d.Set("state", workDone)
+		d.Set("success", o.Success)
+		d.Set("retcode", int64(o.Retcode))
+		d.Set("out", o.Out)
+		d.Set("return", o.Return)
+		if b, err := msgpack.Marshal(o.Return, msgpack.NewSpec); err != nil || len(b) > maxWorkReturn {
+			d.Set("return", "It has returned more than is handed on this way: salt-run jobs.lookup_jid "+jid)
+		}
+	})
+}
+
+// fail notes that something was not done, or maybe in part.
+func (w *works) fail(jid string, token uint64, from, why string) {
+	var about *value.Dict
+	if w.end(jid, token, func(d *value.Dict) {
+		d.Set("state", workFailed)
+		d.Set("success", false)
+		d.Set("retcode", int64(1))
+		d.Set("return", why)
+		d.Set("lost", from)
+		about = aboutWork(jid, d)
+	}) {
+		w.m.log.Error("work of the cluster has failed", "jid", jid, "reason", why)
+		w.m.keepRun(outcomeOf(about, why, fn.Outcome{Retcode: 1}))
+	}
+}
+
+// end notes an end, unless another one counts, and reports whether it did.
+func (w *works) end(jid string, token uint64, set func(d *value.Dict)) bool {
+	var d *value.Dict
+	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
+		if now == nil || ended(now) || uint64(now.Int("token")) > token {
+			return nil
+		}
+		d = now.Clone()
+		d.Set("token", int64(token))
+		d.Set("on", w.m.cfg.ID)
+		d.Set("ended", time.Now().Unix())
+		set(d)
+		return d
+	})
+	if err != nil {
+		w.m.log.Error("the end of work of the cluster cannot be noted", "jid", jid, "err", err)
+	}
+	if did {
+		w.event(jid, d)
+	} else if err == nil {
+		w.m.log.Warn("the end of work of the cluster does not count, since another master has gone on with it", "jid", jid, "token", token)
+	}
+	return did
+}
+
+// event tells the bus how work is.
+func (w *works) event(jid string, d *value.Dict) {
+	e := value.DictOf("jid", jid)
+	for _, k := range []string{"fun", "user", "by", "on", "state", "token", "runs", "lost"} {
+		if d.Has(k) {
+			e.Set(k, d.At(k))
+		}
+	}
+	w.m.bus.Fire(salt.Tag("cluster", "work", jid), e)
+}
+
+// tell has whoever waits at the master that took the order hear of the end.
+func (w *works) tell(jid string, d *value.Dict) {
+	w.mu.Lock()
+	told := w.told[jid]
+	w.told[jid] = true
+	w.mu.Unlock()
+	if told || d.Str("by") != w.m.cfg.ID {
+		return
+	}
+	w.m.bus.Fire(salt.Tag("run", jid, "ret"), outcomeOf(aboutWork(jid, d), d.At("return"), fn.Outcome{Success: d.Bool("success"), Retcode: int(d.Int("retcode")), Out: d.Str("out")}))
+}
+
+// aboutWork is what events and the job cache have of a runner.
+func aboutWork(jid string, d *value.Dict) *value.Dict {
+	return value.DictOf("fun", "runner."+d.Str("fun"), "jid", jid, "user", d.Str("user"), "fun_args", &value.List{Items: plain(d.List("arg"))})
+}
+
+// outcomeOf adds what a runner returned.
+func outcomeOf(about *value.Dict, ret any, o fn.Outcome) *value.Dict {
+	done := about.Clone()
+	done.Set("return", ret)
+	done.Set("success", o.Success)
+	if o.Retcode != 0 {
+		done.Set("retcode", int64(o.Retcode))
+	}
+	if o.Out != "" {
+		done.Set("outputter", o.Out)
+	}
+	return done
+}
+
+// maxShownWork bounds a list.
+const maxShownWork = 100
+
+// show returns one record, or the newest without what they returned.
+func (w *works) show(jid string) (*value.Dict, error) {
+	if w == nil {
+		return nil, salt.Errorf(salt.Invalid, "only masters of a cluster without a shared folder have work in common")
+	}
+	all := map[string]*value.Dict{}
+	if err := w.each(func(id string, d *value.Dict) {
+		if jid == "" || jid == id {
+			d = d.Clone()
+			if jid == "" {
+				d.Delete("return")
+				d.Delete("arg")
+			}
+			d.Set("at", time.Unix(d.Int("at"), 0).UTC().Format(time.RFC3339))
+			if d.Has("ended") {
+				d.Set("ended", time.Unix(d.Int("ended"), 0).UTC().Format(time.RFC3339))
+			}
+			all[id] = d
+		}
+	}); err != nil {
+		return nil, err
+	}
+	ids := make([]string, 0, len(all))
+	for id := range all {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) })
+	out := value.NewDict(len(ids))
+	for _, id := range ids[:min(len(ids), maxShownWork)] {
+		out.Set(id, all[id])
+	}
+	return out, nil
+}

@@ -1,0 +1,423 @@
+package minion
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/beacons"
+	"brine/internal/catalogue/modules/control"
+	"brine/internal/host"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+// tagManageBeacons is the event on the minion's own bus by which other programs
+// have the beacons changed.
+const tagManageBeacons = "manage_beacons"
+
+// lookout runs the beacons, one set for all masters: those of the option
+// beacons, which functions can change, and those of the pillar of the first
+// master that is connected. What they see goes to each master that is connected,
+// or to the active one.
+type lookout struct {
+	m     *Minion
+	kinds map[string]beacons.Beacon
+	wake  chan struct{}
+
+	mu      sync.Mutex
+	initial *value.Dict
+	own     *value.Dict // the option, as it is now
+	watches map[string]*watch
+
+	requests inOrder
+}
+
+// watch is one configured beacon.
+type watch struct {
+	def    any
+	kind   beacons.Beacon
+	config beacons.Config
+	err    error
+	next   time.Time
+	memory *value.Dict
+	held   io.Closer
+	busy   bool // memory and held are the look's
+	over   bool // held is to be closed when no look uses it
+}
+
+// rest closes what the beacon keeps open.
+func (w *watch) rest() {
+	if w.held != nil {
+		w.held.Close()
+		w.held = nil
+	}
+}
+
+// end is rest for a beacon that is no more, now or when its look is done.
+func (w *watch) end() {
+	if w.over = true; !w.busy {
+		w.rest()
+	}
+}
+
+func newLookout(o Options, m *Minion) (*lookout, error) {
+	l := &lookout{m: m, kinds: beacons.All(&host.Machine{}), wake: make(chan struct{}, 1), own: value.NewDict(0), watches: map[string]*watch{}, requests: inOrder{m: m}}
+	d, ok := o.Beacons.(*value.Dict)
+	if !ok && o.Beacons != nil {
+		return nil, salt.Errorf(salt.Invalid, "beacons: expected a map, got %s", value.TypeName(o.Beacons))
+	}
+	if ok {
+		l.own = d.Clone()
+	}
+	l.initial = l.own
+	return l, nil
+}
+
+// run looks once a second, from when a master is connected on unless
+// beacons_before_connect says otherwise, as long as there are beacons.
+func (l *lookout) run(ctx context.Context) {
+	o := &l.m.cfg.Options
+	if !o.BeaconsBeforeConnect && o.MasterType != typeDisable {
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.m.Ready():
+		}
+	}
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		tick := second.C
+		if !l.turn(time.Now()) {
+			tick = nil // until something changes
+		}
+		select {
+		case <-ctx.Done():
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.end(func(string) bool { return true })
+			return
+		case <-l.wake:
+		case <-tick:
+		}
+	}
+}
+
+func (l *lookout) changed() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// merged is the configuration; the option wins over the pillar.
+func (l *lookout) merged(pillar, opts bool) *value.Dict {
+	all := value.NewDict(0)
+	if c := l.m.anyConnection(); pillar && c != nil {
+		if d, ok := c.pillar.Load().At("beacons").(*value.Dict); ok {
+			all.Update(d)
+		}
+	}
+	if opts {
+		all.Update(l.own)
+	}
+	return all
+}
+
+// turn starts the looks that are due and reports whether there are any beacons.
+func (l *lookout) turn(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.merged(true, true)
+	if v, ok := all.Get("enabled"); ok && !value.Truth(v) {
+		looking := false
+		for _, w := range l.watches {
+			if looking = looking || w.busy; !w.busy {
+				w.rest()
+			}
+		}
+		return looking
+	}
+	there := map[string]bool{}
+	for k, def := range all.All() {
+		name := value.Str(k)
+		if name == "enabled" {
+			continue
+		}
+		there[name] = true
+		w := l.watches[name]
+		if w == nil || !value.Equal(w.def, def) {
+			if w != nil {
+				w.end()
+			}
+			w = l.make(name, def, now)
+			l.watches[name] = w
+		}
+		switch {
+		case w.err != nil || w.busy:
+		case !w.config.Flag("enabled", true):
+			w.rest()
+		case !now.Before(w.next):
+			l.start(name, w, now)
+		}
+	}
+	l.end(func(name string) bool { return !there[name] })
+	return len(there) > 0
+}
+
+// end ends the beacons that are chosen; l.mu is held.
+func (l *lookout) end(chosen func(name string) bool) {
+	for name, w := range l.watches {
+		if chosen(name) {
+			w.end()
+			delete(l.watches, name)
+		}
+	}
+}
+
+func (l *lookout) make(name string, def any, now time.Time) *watch {
+	w := &watch{def: def, memory: value.NewDict(0)}
+	w.kind, w.config, w.err = l.parse(name, def)
+	if w.err != nil {
+		l.m.log.Error("a beacon is left out", "beacon", name, "err", w.err)
+	}
+	w.next = now.Add(w.interval())
+	return w
+}
+
+// interval is the time between looks; the first comes after it, too.
+func (w *watch) interval() time.Duration {
+	switch x := w.config.Get("interval").(type) {
+	case int64:
+		return time.Duration(min(max(x, 0), 1<<31)) * time.Second
+	case float64:
+		return time.Duration(min(max(x, 0), 1<<31) * float64(time.Second))
+	}
+	return 0
+}
+
+func (l *lookout) parse(name string, def any) (kind beacons.Beacon, c beacons.Config, err error) {
+	if c, err = beacons.ParseConfig(def); err != nil {
+		return kind, c, err
+	}
+	if s, ok := c.Get("beacon_module").(string); ok {
+		name = s
+	}
+	kind, ok := l.kinds[name]
+	if !ok {
+		return kind, c, fmt.Errorf("there is no beacon %q", name)
+	}
+	return kind, c, kind.Validate(c)
+}
+
+// start looks, in the background: a slow look delays no other; l.mu is held.
+func (l *lookout) start(name string, w *watch, now time.Time) {
+	w.next = now.Add(max(w.interval(), time.Second/2))
+	if w.config.Flag("disable_during_state_run", false) && slices.ContainsFunc(l.m.jobs.list(""), func(d *value.Dict) bool {
+		return strings.HasPrefix(d.Str("fun"), "state.")
+	}) {
+		w.rest() // what the run changes is not to be told of afterwards
+		return
+	}
+	w.busy = true
+	l.m.background.Go(func() {
+		c := l.m.newCall(l.m.anyConnection(), "")
+		c.Funcs = l.m.funcs
+		c.Prepare()
+		news, err := w.kind.Look(l.m.run, beacons.Look{Config: w.config, Memory: w.memory, Call: c, Now: now, Held: &w.held})
+		if err != nil {
+			l.m.log.Error("a beacon failed", "beacon", name, "err", err)
+		}
+		for _, data := range news {
+			l.tell(name, data)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if w.busy = false; w.over {
+			w.rest()
+		}
+		if value.Truth(w.config.Get("run_once")) {
+			l.setEnabled(name, false)
+		}
+	})
+}
+
+// tell sends an event as Salt's minions do.
+func (l *lookout) tell(name string, data *value.Dict) {
+	tag := "salt/beacon/" + l.m.cfg.ID + "/" + name + "/" + data.Str("tag")
+	data.Delete("tag")
+	if !data.Has("id") {
+		data.Set("id", l.m.cfg.ID)
+	}
+	l.m.fire(tag, data)
+}
+
+// setEnabled turns a beacon of the option on or off; l.mu is held.
+func (l *lookout) setEnabled(name string, on bool) {
+	list := &value.List{}
+	switch x := l.own.At(name).(type) {
+	case *value.List:
+		list.Items = slices.Clone(x.Items)
+	case *value.Dict:
+		list.Items = []any{x}
+	default:
+		return
+	}
+	for i, it := range list.Items {
+		if d, ok := it.(*value.Dict); ok && d.Has("enabled") {
+			d = d.Clone()
+			d.Delete("enabled")
+			if list.Items[i] = any(d); d.Len() == 0 {
+				list.Items = slices.Delete(list.Items, i, i+1)
+			}
+			break
+		}
+	}
+	list.Append(value.DictOf("enabled", on))
+	l.set(name, list)
+}
+
+func (l *lookout) set(key string, v any) {
+	own := l.own.Clone()
+	own.Set(key, v)
+	l.own = own
+}
+
+// beaconAnswer is the event that answers a request with this func.
+func beaconAnswer(fun string) string {
+	word := map[string]string{
+		"list": "beacons_list", "list_available": "beacons_list_available", "add": "beacon_add", "modify": "beacon_modify",
+		"delete": "beacon_delete", "enable": "beacons_enabled", "disable": "beacons_disabled", "enable_beacon": "beacon_enabled",
+		"disable_beacon": "beacon_disabled", "validate_beacon": "beacon_validation", "reset": "beacon_reset",
+	}[fun]
+	if word == "" {
+		return ""
+	}
+	return "/salt/minion/minion_" + word + "_complete"
+}
+
+func (l *lookout) manageByEvent(e *event.Event) {
+	l.requests.add(func() { l.manage(e.Data) })
+}
+
+// manage does what a request asks for, returns the answer and fires it as an
+// event: complete, beacons as they are then, and comment.
+func (l *lookout) manage(req *value.Dict) *value.Dict {
+	answer := l.managed(req)
+	if tag := beaconAnswer(req.Str("func")); tag != "" {
+		_ = l.m.bus.Fire(tag, answer)
+	}
+	return answer
+}
+
+func (l *lookout) managed(req *value.Dict) *value.Dict {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.changed()
+	name, answer := req.Str("name"), value.DictOf("complete", true)
+	refused := func(text string) { answer.Set("complete", false); answer.Set("comment", text) }
+	inPillar := l.merged(true, false).Has(name) && !l.own.Has(name)
+	switch fun := req.Str("func"); fun {
+	case "list":
+		pillar, ok := req.Get("include_pillar")
+		opts, ok2 := req.Get("include_opts")
+		answer.Set("beacons", l.merged(!ok || value.Truth(pillar), !ok2 || value.Truth(opts)))
+		return answer
+	case "list_available":
+		names := []string{}
+		for k := range l.kinds {
+			names = append(names, k)
+		}
+		slices.Sort(names)
+		answer.Set("beacons", value.Strings(names))
+		return answer
+	case "validate_beacon":
+		_, _, err := l.parse(name, req.At("beacon_data"))
+		answer.Set("valid", err == nil)
+		answer.Set("vcomment", "Valid beacon configuration")
+		if err != nil {
+			answer.Set("vcomment", err.Error())
+		}
+	case "enable", "disable":
+		l.set("enabled", fun == "enable")
+	case "reset":
+		l.own = l.initial
+		answer.Set("comment", "Beacons have been reset")
+	case "add", "modify", "delete", "enable_beacon", "disable_beacon":
+		if inPillar {
+			refused(inPillarComment(fun, name))
+			break
+		}
+		answer.Set("comment", l.change(fun, name, req.At("beacon_data")))
+	default:
+		refused("unknown request")
+	}
+	answer.Set("beacons", l.merged(true, true))
+	return answer
+}
+
+// change changes one beacon of the option and returns Salt's comment; l.mu is
+// held.
+func (l *lookout) change(fun, name string, data any) (comment string) {
+	known := l.own.Has(name)
+	switch fun {
+	case "add", "modify":
+		l.set(name, data)
+		if fun == "add" && !known {
+			return "Added new beacon item: " + name
+		}
+		return "Updating settings for beacon item: " + name
+	case "delete":
+		if !known {
+			return "Beacon item " + name + " not found."
+		}
+		own := l.own.Clone()
+		own.Delete(name)
+		l.own = own
+		return "Deleting beacon item: " + name
+	}
+	l.setEnabled(name, fun == "enable_beacon")
+	return map[bool]string{true: "Enabling", false: "Disabling"}[fun == "enable_beacon"] + " beacon item " + name
+}
+
+func inPillarComment(fun, name string) string {
+	if fun == "add" {
+		return "Cannot update beacon item " + name + ", because it is configured in pillar."
+	}
+	return "Cannot " + strings.TrimSuffix(fun, "_beacon") + " beacon item " + name + ", it is configured in pillar."
+}
+
+// lights is the beacons as functions see them: those of this process, or, for
+// salt-call, those of the daemon.
+type lights struct{ m *Minion }
+
+var _ control.Lookout = lights{}
+
+// Manage implements control.Lookout.
+func (b lights) Manage(ctx context.Context, req *value.Dict) (*value.Dict, error) {
+	if b.m.cfg.daemonBus == nil {
+		return b.m.lookout.manage(req), nil
+	}
+	return b.m.askDaemon(ctx, tagManageBeacons, []*value.Dict{req}, beaconAnswer(req.Str("func")))
+}
+
+// Save implements control.Lookout.
+func (b lights) Save(all *value.Dict) (string, error) {
+	path, err := b.m.schedule.file()
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(filepath.Dir(path), "beacons.conf")
+	if err := writeConf(path, "beacons", all); err != nil {
+		return "", fn.Errorf("Unable to write to beacons file at %s. Check permissions.", path)
+	}
+	return path, nil
+}

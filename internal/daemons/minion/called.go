@@ -1,0 +1,147 @@
+package minion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+	"brine/internal/store/returner"
+)
+
+// A call outside of the daemon delivers its result itself. If the server is
+// away it leaves the result in a folder of its own, as the outbox is the
+// daemon's, which looks there every now and then.
+const (
+	calledFolder = "called"
+	calledEvery  = 3 * time.Second
+	// maxCalled is how many results may wait there.
+	maxCalled = 10_000
+	// maxCalledSize is how large in bytes one may be.
+	maxCalledSize = 64 << 20
+)
+
+func (r *returners) calledDir() string {
+	return filepath.Join(r.m.cfg.CacheDir, "brine", calledFolder)
+}
+
+// Returners are the names in list, which is separated by commas, or if it is
+// empty those of the option return. The master's own is not among them.
+func (c *Caller) Returners(list string) []string {
+	names := splitWords(list)
+	if list == "" {
+		names = value.Texts(c.m.cfg.Returners.Return)
+	}
+	return cleanNames(names)
+}
+
+// Deliver sends the outcome to the server of a returner, and waits for that
+// at most twice as long as the option returner_timeout says. If the server is
+// away, the result is left to the daemon, which the error tells.
+func (c *Caller) Deliver(ctx context.Context, name, fun string, args []any, o fn.Outcome) error {
+	if !slices.Contains(returner.Names(), name) {
+		return salt.Errorf(salt.NotFound, "there is no returner %q: %s are known", name, strings.Join(returner.Names(), ", "))
+	}
+	r := &c.m.returners
+	ret := value.DictOf("id", c.m.cfg.ID, "jid", c.jid, "fun", fun, "fun_args", &value.List{Items: args}, "return", o.Return, "retcode", o.Retcode, "success", true)
+	if o.Out != "" {
+		ret.Set("out", o.Out)
+	}
+	if c.Metadata != nil {
+		ret.Set("metadata", c.Metadata)
+	}
+	if p := c.m.newCall(c.conn, c.jid).Pillar; p != nil {
+		r.mu.Lock()
+		r.pillar = p.All()
+		r.mu.Unlock()
+	}
+	bounded, cancel := context.WithTimeout(ctx, r.patience())
+	defer cancel()
+	err := r.deliver(bounded, name, ret)
+	if err == nil || salt.KindOf(err) != salt.Unavailable && bounded.Err() == nil {
+		return err
+	}
+	if e := r.leave(name, c.jid, ret); e != nil {
+		return errors.Join(err, e)
+	}
+	return salt.Errorf(salt.Unavailable, "%w; the result waits in %s until the server is back and salt-minion runs", err, r.calledDir())
+}
+
+// leave keeps a result for the daemon.
+func (r *returners) leave(name, jid string, ret *value.Dict) error {
+	dir := r.calledDir()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("the result cannot be kept for the server: %w", err)
+	}
+	if there, err := os.ReadDir(dir); err == nil && len(there) >= maxCalled {
+		return salt.Errorf(salt.Unavailable, "the result is not kept for the server: %d wait in %s already; start salt-minion, which delivers them", len(there), dir)
+	}
+	b, err := msgpack.Marshal(ret, msgpack.NewSpec)
+	if err == nil && len(b) > maxCalledSize {
+		err = fmt.Errorf("it has %d bytes, and at most %d are kept", len(b), maxCalledSize)
+	}
+	if err == nil {
+		err = atomicfile.Create(filepath.Join(dir, fmt.Sprintf("%s.%s.%d", name, jid, os.Getpid())), b, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("the result cannot be kept for the server: %w", err)
+	}
+	return nil
+}
+
+// collect takes over what calls outside of the daemon leave, until ctx ends.
+func (r *returners) collect(ctx context.Context) {
+	atomicfile.RemoveTemps(r.calledDir())
+	tick := time.NewTicker(calledEvery)
+	defer tick.Stop()
+	refused := map[string]bool{} // told of
+	for {
+		left, _ := os.ReadDir(r.calledDir())
+		for _, f := range left {
+			path := filepath.Join(r.calledDir(), f.Name())
+			if err := r.adopt(path); err != nil && !refused[path] {
+				refused[path] = true
+				r.m.log.Error("what salt-call left for a server cannot be delivered", "file", path, "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// adopt moves a result that was left to the outbox. In between a crash of the
+// process delivers it twice, which servers store once.
+func (r *returners) adopt(path string) error {
+	name, _, ok := strings.Cut(filepath.Base(path), ".")
+	if !ok || !slices.Contains(returner.Names(), name) {
+		return nil // being written
+	}
+	if fi, err := os.Stat(path); err != nil || fi.Size() > maxCalledSize {
+		return fmt.Errorf("no file of a result: %w", err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	v, err := msgpack.UnmarshalTyped(b)
+	ret, ok := v.(*value.Dict)
+	if err != nil || !ok {
+		return salt.Errorf(salt.Invalid, "it is damaged: %w", err)
+	}
+	if err := r.put(r.m.anyConnection(), name, ret); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}

@@ -1,0 +1,181 @@
+package minion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/net/handshake"
+	"brine/internal/py/value"
+)
+
+// Caller runs functions outside of the daemon, as salt-call does: with the
+// minion's identity, grains and, unless it is local, one master's pillar.
+type Caller struct {
+	// Metadata is kept with the job that Return sends, unless it is nil.
+	Metadata any
+	// Executors and ExecutorOpts are those of the call, nil for the configured.
+	Executors, ExecutorOpts any
+
+	m    *Minion
+	conn *connection // nil when local
+	jid  string
+}
+
+// NewCaller prepares a caller. Unless local, it signs in to the first master
+// of the list that can be reached; pending and rejected keys are errors.
+func NewCaller(ctx context.Context, cfg Config, local bool, log *slog.Logger) (*Caller, error) {
+	at, err := cfg.Events.Sockets(cfg.ID, cfg.Handshake.HashType)
+	if err != nil {
+		return nil, err
+	}
+	cfg.daemonBus = &at
+	cfg.Events.SockDir = "" // the bus is the daemon's
+	if local {
+		cfg.Options.MasterType = "disable"
+	}
+	m, err := New(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	m.run, m.standing = ctx, nil // the daemon's, too
+	c := &Caller{m: m, jid: salt.NewJID(time.Now())}
+	if local {
+		return c, nil
+	}
+	return c, c.connect(ctx)
+}
+
+// connect tries the masters in turn, those that the daemon uses first. It does
+// not wait for one that is away while another is there.
+func (c *Caller) connect(ctx context.Context) error {
+	o := &c.m.cfg.Options
+	used := c.m.inUse()
+	rank := func(conn *connection) int {
+		if i := slices.Index(used, conn.addr.text); i >= 0 {
+			return i
+		}
+		return len(used)
+	}
+	conns := slices.Clone(c.m.masters())
+	slices.SortStableFunc(conns, func(a, b *connection) int { return rank(a) - rank(b) })
+	rounds := max(o.MasterTries, 1)
+	if len(conns) == 1 {
+		rounds = max(rounds, o.AuthTries)
+	}
+	for round := 1; ; round++ {
+		final, err := c.anyOf(ctx, conns)
+		if err == nil || final || round >= rounds || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// anyOf tries each master once. final tells that there is no use in trying
+// again soon.
+func (c *Caller) anyOf(ctx context.Context, conns []*connection) (final bool, err error) {
+	var faults []error
+	final = true
+	for _, conn := range conns {
+		err := c.signIn(ctx, conn)
+		if err == nil {
+			c.conn, c.m.direct = conn, conn
+			return true, nil
+		}
+		final = final && salt.KindOf(err) != salt.Timeout
+		faults = append(faults, fmt.Errorf("%s: %w", conn.addr.text, err))
+		c.m.log.Debug("cannot use a master", "master", conn.addr.text, "err", err)
+	}
+	return final, salt.Errorf(salt.Unavailable, "%w", errors.Join(faults...))
+}
+
+func (c *Caller) signIn(ctx context.Context, conn *connection) error {
+	if err := conn.signIn(ctx); err != nil {
+		return err
+	}
+	if err := conn.fetchPillar(ctx, false); err != nil {
+		c.m.log.Error("cannot fetch the pillar", "err", err)
+	}
+	return nil
+}
+
+// signIn signs in once, at the first address that lets it.
+func (c *connection) signIn(ctx context.Context) error {
+	addrs, err := c.addr.resolve(ctx, c.m.resolver())
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		c.client.SetAddress(a.String())
+		if err = c.client.SignIn(ctx); err == nil || handshake.Refused(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// Functions returns the functions that can be called.
+func (c *Caller) Functions() *fn.Registry { return c.m.funcs }
+
+// Grains returns the minion's grains.
+func (c *Caller) Grains() *value.Dict { return c.m.Grains() }
+
+// JID is the job id of the call.
+func (c *Caller) JID() string { return c.jid }
+
+// ID is the minion's id.
+func (c *Caller) ID() string { return c.m.cfg.ID }
+
+// Call runs one function and notes it as running meanwhile.
+func (c *Caller) Call(ctx context.Context, fun string, args []any) fn.Outcome {
+	load := value.DictOf("fun", fun, "jid", c.jid, "tgt", "salt-call", "arg", &value.List{Items: args})
+	j := &job{jid: c.jid, load: load}
+	forget := c.m.recordProc(j)
+	defer forget()
+	if c.Executors != nil {
+		load.Set("module_executors", c.Executors)
+	}
+	if c.ExecutorOpts != nil {
+		load.Set("executor_opts", c.ExecutorOpts)
+	}
+	// What functions with any keywords see of the call, as Salt names it.
+	pub := value.DictOf("fun", fun, "pid", os.Getpid(), "jid", c.jid, "tgt", "salt-call")
+	if c.Metadata != nil {
+		pub.Set("metadata", c.Metadata)
+	}
+	return c.m.through(ctx, j, fun, func() fn.Outcome {
+		return c.m.funcs.Run(ctx, c.m.newCall(c.conn, c.jid), fn.Job{Fun: fun, Arg: args, Pub: pub, Told: true})
+	})
+}
+
+// Return sends the outcome to the master, which keeps it among its jobs.
+func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcome) error {
+	if c.conn == nil {
+		return nil
+	}
+	load := value.DictOf("cmd", "_return", "id", c.m.cfg.ID, "jid", "req", "return", o.Return, "retcode", o.Retcode,
+		"fun", fun, "fun_args", &value.List{Items: args})
+	if o.Out != "" {
+		load.Set("out", o.Out)
+	}
+	if c.Metadata != nil {
+		load.Set("metadata", c.Metadata)
+	}
+	_, err := c.conn.client.Request(ctx, load)
+	return err
+}
+
+// Close ends the connection and waits for what runs in the background.
+func (c *Caller) Close() {
+	c.m.background.Wait()
+	c.m.returners.close()
+	if c.conn != nil {
+		c.conn.client.Close()
+	}
+}

@@ -1,0 +1,119 @@
+package minion
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+)
+
+// Executors stand between a job and its function: each may do something before
+// it, and the last one calls it. There are direct_call, which only calls, and
+// splay, which first waits for a part of a time that is different for every
+// minion. Those that a job names count, else those of the configuration.
+const (
+	directCall = "direct_call"
+	splay      = "splay"
+)
+
+// defaultSplay is the time in seconds over which splay spreads minions.
+const defaultSplay = 300
+
+// executorsOf returns the executors of a job, or why it cannot be run.
+func (m *Minion) executorsOf(j *job) ([]string, error) {
+	spec := j.load.At("module_executors")
+	if !value.Truth(spec) {
+		spec = m.cfg.Options.ModuleExecutors
+	}
+	var names []string
+	switch x := spec.(type) {
+	case string:
+		names = []string{x}
+	case *value.List:
+		for _, it := range x.Items {
+			names = append(names, value.Str(it))
+		}
+	}
+	if len(names) == 0 {
+		//lint:ignore ST1005 it is Salt's text
+		return nil, fmt.Errorf("Wrong executors specification: %s. String or non-empty list expected", value.Str(spec))
+	}
+	return names, nil
+}
+
+// through runs a function by way of the job's executors. If none of them calls
+// it, nothing is returned, as in Salt. What looks after other jobs is called at
+// once.
+func (m *Minion) through(ctx context.Context, j *job, name string, call func() fn.Outcome) fn.Outcome {
+	if overseers[name] || j.load.At("module_executors") == nil && m.cfg.Options.ModuleExecutors == any(directCall) {
+		return call()
+	}
+	names, err := m.executorsOf(j)
+	if err != nil {
+		return notExecuted(name, err)
+	}
+	for _, e := range names {
+		switch e {
+		case directCall:
+			return call()
+		case splay:
+			if err := m.splay(ctx, j); err != nil {
+				return notExecuted(name, err)
+			}
+		default:
+			//lint:ignore ST1005 it is Salt's text
+			return notExecuted(name, fmt.Errorf("Executor '%s' is not available", e))
+		}
+	}
+	return fn.Outcome{Success: true}
+}
+
+func notExecuted(name string, err error) fn.Outcome {
+	return fn.Outcome{Return: fmt.Sprintf("ERROR executing '%s': %s", name, err), Retcode: 1, Out: "nested", Err: err}
+}
+
+// splay waits for this minion's part of the time that the job's executor_opts
+// say.
+func (m *Minion) splay(ctx context.Context, j *job) error {
+	seconds := float64(defaultSplay)
+	if v, ok := j.load.Dict("executor_opts").Get("splaytime"); ok {
+		switch x := v.(type) {
+		case int64:
+			seconds = float64(x)
+		case float64:
+			seconds = x
+		default:
+			seconds = 0
+		}
+	}
+	if !(seconds > 0) {
+		return fmt.Errorf("splaytime must be a positive integer")
+	}
+	wait := time.Duration(seconds*splayShare(m.cfg.ID)) * time.Second
+	m.log.Debug("splay waits before a job", "jid", j.jid, "wait", wait)
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	return nil
+}
+
+// splayShare is the part of the time that a minion waits, from 0 to below 1:
+// Jenkins' one-at-a-time hash of its id, as Salt's minions take it, so that a
+// mixed fleet spreads evenly.
+func splayShare(id string) float64 {
+	var h uint32
+	for i := range len(id) {
+		h += uint32(id[i])
+		h += h << 10
+		h ^= h >> 6
+	}
+	h += h << 3
+	h ^= h >> 11
+	h += h << 15
+	return float64(h&8191) / 8192
+}

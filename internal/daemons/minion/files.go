@@ -1,0 +1,85 @@
+package minion
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/files/fileclient"
+	"brine/internal/files/fileserver"
+	"brine/internal/files/fileserver/backends"
+	"brine/internal/py/value"
+)
+
+// local reports whether files come from this machine instead of a master.
+func (m *Minion) local() bool {
+	return m.cfg.local()
+}
+
+func (cfg *Config) local() bool {
+	return cfg.Options.FileClient == "local" || len(cfg.Options.Master) == 0
+}
+
+// fileClient returns the files for a job of one master: of that master and no
+// other, or of this machine.
+func (m *Minion) fileClient(from *connection) *fileclient.Client {
+	var src fileclient.Source
+	switch {
+	case m.files != nil:
+		src = localFiles{m.files, m.cfg.Opts}
+	case from != nil:
+		src = from.client
+	}
+	o := m.cfg.fileOptions()
+	o.Trees = &m.trees
+	return fileclient.New(src, o, m.log)
+}
+
+func (cfg *Config) fileOptions() fileclient.Options {
+	o := cfg.Opts
+	return fileclient.Options{
+		CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType,
+		Web: fileclient.WebOptions{
+			ConnectTimeout: seconds(o.At("http_connect_timeout")), RequestTimeout: seconds(o.At("http_request_timeout")),
+			CABundle: o.Str("ca_bundle"), UserAgent: o.Str("user_agent"),
+		},
+	}
+}
+
+func (cfg *Config) fileServer(log *slog.Logger) *fileserver.Server {
+	return fileserver.New(cfg.Files, fileserver.Config{
+		CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType,
+		More: backends.More(cfg.Backends, backends.Config{CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType, Files: cfg.Files, Alone: true, Log: log}),
+	}, log)
+}
+
+// seconds reads an option that is a number of seconds; 0 if it is none.
+func seconds(v any) time.Duration {
+	switch x := v.(type) {
+	case int64:
+		return time.Duration(x) * time.Second
+	case float64:
+		return time.Duration(x * float64(time.Second))
+	}
+	return 0
+}
+
+// localFiles answers as a master would, for a minion with file_client: local.
+type localFiles struct {
+	server *fileserver.Server
+	opts   *value.Dict
+}
+
+// Request implements fileclient.Source.
+func (l localFiles) Request(ctx context.Context, load *value.Dict) (any, error) {
+	switch load.Str("cmd") {
+	case "_master_tops":
+		return value.NewDict(0), nil
+	case "_master_opts":
+		return l.opts, nil
+	case "_file_recv":
+		return nil, salt.Errorf(salt.Unavailable, "there is no master to push a file to")
+	}
+	return l.server.Request(ctx, load)
+}

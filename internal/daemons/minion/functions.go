@@ -1,0 +1,211 @@
+package minion
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/call/client"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue"
+	"brine/internal/catalogue/modules/control"
+	"brine/internal/catalogue/modules/core"
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+// buildFunctions collects the execution modules.
+func (m *Minion) buildFunctions() error {
+	if err := m.buildStates(); err != nil {
+		return err
+	}
+	r, err := fn.NewRegistry(m.grainReader(nil), m.catalogue()...)
+	m.funcs = r
+	return err
+}
+
+// Catalogue returns the modules of every minion, to be described, not called.
+func Catalogue() []fn.Module { return (&Minion{}).catalogue() }
+
+// catalogue names the families of modules, and those modules that need the
+// daemon itself.
+func (m *Minion) catalogue() []fn.Module {
+	masters := masters{m}
+	return append(catalogue.Modules(),
+		core.Grains(grainStore{m}),
+		control.Saltutil(control.Deps{Jobs: jobs{m}, Refresh: refresher{m}, Keys: keys{m}, Masters: masters, Local: catalogue.LocalMaster{Open: m.openLocalMaster}}),
+		control.Event(masters, localBus{m}),
+		control.Mine(masters),
+		control.Publish(masters),
+		control.Schedule(timetable{m}),
+		control.Beacons(lights{m}),
+		m.stateModule(),
+	)
+}
+
+// openLocalMaster opens the way to the master on this machine.
+func (m *Minion) openLocalMaster() (*client.Client, func(), error) {
+	if m.cfg.LocalMaster == nil {
+		return nil, nil, salt.Errorf(salt.Unavailable, "there is no configuration of a master")
+	}
+	return m.cfg.LocalMaster()
+}
+
+// grainStore lets functions change the grains.
+type grainStore struct{ m *Minion }
+
+// Grains returns the grains as they are now.
+func (s grainStore) Grains() *value.Dict { return s.m.Grains() }
+
+// Change sets and removes top-level grains.
+func (s grainStore) Change(set *value.Dict, remove []string) {
+	for {
+		old := s.m.Grains()
+		g := old.Clone()
+		g.Update(set)
+		for _, k := range remove {
+			g.Delete(k)
+		}
+		if s.m.grains.CompareAndSwap(old, g) {
+			return
+		}
+	}
+}
+
+// Refresh has the grains, and with pillar the pillar, collected again.
+func (s grainStore) Refresh(ctx context.Context, pillar bool) error {
+	what := control.RefreshModules
+	if pillar {
+		what = control.RefreshPillar
+	}
+	return refresher(s).Refresh(ctx, what, false, false)
+}
+
+// masters sends on behalf of functions: over the queues of all connections,
+// or, for salt-call, directly to the one master that it uses.
+type masters struct{ m *Minion }
+
+// Request asks one master that the minion is connected to.
+func (s masters) Request(ctx context.Context, load *value.Dict) (any, error) {
+	if s.m.direct != nil {
+		return s.m.direct.client.Request(ctx, load)
+	}
+	for _, c := range s.m.masters() {
+		if c.is(connected) {
+			return c.client.Request(ctx, load)
+		}
+	}
+	return nil, salt.Errorf(salt.Unavailable, "no master is connected")
+}
+
+// Pick returns the master of a host name or address, or any one that the
+// minion is connected to. salt-call signs in to the master if that is not the
+// one it already uses.
+func (s masters) Pick(ctx context.Context, host string) (control.Asker, error) {
+	if len(s.m.masters()) == 0 || s.m.cfg.Options.MasterType == "disable" {
+		return nil, control.ErrMasterless
+	}
+	if s.m.direct != nil && (host == "" || s.m.direct.addr.is(host)) {
+		return s.m.direct.client, nil
+	}
+	for _, c := range s.m.masters() {
+		if host != "" && !c.addr.is(host) {
+			continue
+		}
+		if s.m.direct != nil {
+			return c.client, c.signIn(ctx)
+		}
+		if c.is(connected) || host != "" && c.is(standingBy) {
+			return c.client, nil
+		}
+	}
+	if host == "" {
+		return nil, salt.Errorf(salt.Unavailable, "no master is connected")
+	}
+	return nil, salt.Errorf(salt.Unavailable, "no master %q is connected; the option master names those there are", host)
+}
+
+// Send gives a message to every master; one that is away gets it later.
+func (s masters) Send(ctx context.Context, load *value.Dict) error {
+	if s.m.direct != nil {
+		copied := load.Clone()
+		_, err := s.m.direct.client.Request(ctx, load)
+		if err == nil && isMine(copied) && len(s.m.receivers()) > 1 {
+			// The other masters get it from the daemon, as in Salt.
+			err = ignoreNoDaemon(event.Push(ctx, *s.m.cfg.daemonBus, tagMine, copied))
+		}
+		return err
+	}
+	if len(s.m.masters()) == 0 {
+		return salt.Errorf(salt.Unavailable, "this minion has no master")
+	}
+	if load.Str("cmd") == "_minion_event" && !load.Has("pretag") {
+		load.Set("pretag", nil) // as in events that Salt's daemons pass on
+	}
+	for _, c := range s.m.receivers() {
+		c.out.put(load)
+	}
+	return nil
+}
+
+// jobs shows the running jobs: those of this process, and those that other
+// processes of this minion (the daemon, or salt-call) have noted.
+type jobs struct{ m *Minion }
+
+// Running implements control.Jobs.
+func (j jobs) Running() []control.RunningJob {
+	var out []control.RunningJob
+	own := map[string]bool{}
+	for _, d := range j.m.jobs.list("") {
+		own[d.Str("jid")] = true
+		out = append(out, running(d, os.Getpid()))
+	}
+	for _, d := range j.m.notedJobs() {
+		if !own[d.Str("jid")] {
+			out = append(out, running(d, int(d.Int("pid"))))
+		}
+	}
+	return out
+}
+
+// Signal implements control.Jobs. Only jobs of this process can be reached:
+// the pid of another one's is that of a whole daemon.
+func (j jobs) Signal(jid string, sig syscall.Signal) error { return j.m.jobs.signal(jid, sig) }
+
+// Cached implements control.Jobs.
+func (j jobs) Cached(jid string) (*value.Dict, bool) { return j.m.jobs.returned(jid) }
+
+// keys makes new keys for the minion.
+type keys struct{ m *Minion }
+
+// Regenerate implements control.Keys. The pair on disk is another one then; this
+// process goes on with the old one, so that the job's return and whatever comes
+// before the operator is ready still pass. The master's key stays: Salt's removes
+// it, too, and then trusts whoever answers first.
+func (k keys) Regenerate(context.Context) error {
+	cfg := &k.m.cfg
+	key, err := crypt.GenerateKey(max(cfg.Keysize, 2048))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(cfg.PKIDir, "minion.pem"), key.PEM(), 0o400, true); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(cfg.PKIDir, "minion.pub"), key.Public().PEM(), 0o644, true); err != nil {
+		return err
+	}
+	k.m.log.Warn("the minion has a new key pair, which counts from its next start on; masters deny it until its old key is deleted there (salt-key -d, or saltutil.revoke_auth) and the new one accepted",
+		"fingerprint", crypt.Fingerprint(key.Public().PEM(), cfg.Handshake.HashType))
+	return nil
+}
+
+func running(load *value.Dict, pid int) control.RunningJob {
+	return control.RunningJob{JID: load.Str("jid"), Fun: load.At("fun"), PID: pid, Load: load}
+}

@@ -1,0 +1,306 @@
+package minion
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/call/fn"
+	sched "brine/internal/call/schedule"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
+)
+
+// tagManageSchedule is the event on the minion's own bus by which other programs
+// have the schedule changed: {func, name, …}, as Salt's functions send it.
+const tagManageSchedule = "manage_schedule"
+
+// scheduleAnswer is the event that answers a request with this func.
+func scheduleAnswer(fun string) string {
+	word := map[string]string{
+		"list": "list_complete", "add": "add_complete", "delete": "delete_complete", "modify": "modify_complete",
+		"enable_job": "enabled_job_complete", "disable_job": "disabled_job_complete", "run_job": "run_job_complete",
+		"enable": "enabled_complete", "disable": "disabled_complete", "reload": "reload_complete", "save_schedule": "saved",
+		"postpone_job": "postpone_job_complete", "skip_job": "skip_job_complete",
+		"get_next_fire_time": "next_fire_time_complete", "job_status": "job_status_complete",
+	}[fun]
+	if word == "" {
+		return ""
+	}
+	return "/salt/minion/minion_schedule_" + word
+}
+
+// silent names the requests that Salt's daemons do not answer. What follows
+// them is answered only after they were served.
+var silent = map[string]bool{"modify": true, "run_job": true, "reload": true}
+
+// manageByEvent does what another program asks for.
+func (s *schedule) manageByEvent(e *event.Event) {
+	s.requests.add(func() { s.manage(e.Data) })
+}
+
+// manage does what a request asks for, returns the answer and fires it as an
+// event: complete, the schedule as it is then, and error if something failed.
+func (s *schedule) manage(req *value.Dict) *value.Dict {
+	answer := s.managed(req)
+	if tag := scheduleAnswer(req.Str("func")); tag != "" {
+		_ = s.m.bus.Fire(tag, answer)
+	}
+	return answer
+}
+
+func (s *schedule) managed(req *value.Dict) *value.Dict {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.changed()
+	name := req.Str("name")
+	answer := value.DictOf("complete", true)
+	err := s.do(req.Str("func"), name, req, answer)
+	if err == nil && value.Truth(req.At("persist")) {
+		err = s.save()
+	}
+	if err != nil {
+		s.m.log.Error("the schedule could not be changed as it was to be", "func", req.Str("func"), "job", name, "err", err)
+		answer.Set("error", err.Error())
+	}
+	if !answer.Has("schedule") {
+		answer.Set("schedule", s.merged(""))
+	}
+	return answer
+}
+
+// do does one request; s.mu is held. What is in the pillar cannot be changed
+// here, which Salt only writes to its log.
+func (s *schedule) do(fun, name string, req, answer *value.Dict) error {
+	now := time.Now()
+	switch fun {
+	case "list":
+		s.load(now)
+		answer.Set("schedule", s.merged(req.Str("where")))
+	case "add":
+		for k, v := range req.Dict("schedule").All() {
+			if s.shared.Has(k) {
+				return fmt.Errorf("job %s is in the pillar", value.Str(k))
+			}
+			s.set(k, v)
+		}
+	case "modify":
+		if !s.own.Has(name) && s.shared.Has(name) {
+			return fmt.Errorf("job %s is in the pillar", name)
+		}
+		s.set(name, req.At("schedule"))
+	case "delete":
+		own := s.own.Clone()
+		if !own.Delete(name) && s.shared.Has(name) {
+			return fmt.Errorf("job %s is in the pillar", name)
+		}
+		s.own = own
+	case "enable_job", "disable_job":
+		return s.change(name, func(d *value.Dict) { d.Set("enabled", fun == "enable_job") })
+	case "enable", "disable":
+		s.set("enabled", fun == "enable")
+	case "postpone_job", "skip_job":
+		return s.change(name, func(d *value.Dict) {
+			appendTime(d, "skip_explicit", req.At("time"), req)
+			if fun == "postpone_job" {
+				appendTime(d, "run_explicit", req.At("new_time"), req)
+			}
+		})
+	case "save_schedule":
+		return s.save()
+	case "reload":
+		d := req.Dict("schedule")
+		if in, ok := d.At("schedule").(*value.Dict); ok {
+			d = in
+		}
+		own := s.own.Clone()
+		own.Update(d)
+		s.own = own
+	case "run_job":
+		s.load(now)
+		e := s.jobs[name]
+		if e == nil || e.err != nil {
+			return fmt.Errorf("job %s cannot be run", name)
+		}
+		s.begin(e, sched.Verdict{}, now)
+	case "get_next_fire_time":
+		s.load(now)
+		answer.Set("next_fire_time", nil)
+		if e := s.jobs[name]; e != nil && !e.due.IsZero() {
+			answer.Set("next_fire_time", sched.Format(e.due, sched.DefaultFormat))
+		}
+	case "job_status":
+		s.load(now)
+		answer.Set("data", s.status(name, cmp.Or(req.Str("time_fmt"), sched.DefaultFormat)))
+	default:
+		return fmt.Errorf("%.40q is not known", fun)
+	}
+	return nil
+}
+
+// set replaces one entry; others may be reading the old map.
+func (s *schedule) set(key, v any) {
+	own := s.own.Clone()
+	if d, ok := v.(*value.Dict); ok && !sched.IsGlobal(value.Str(key)) && !d.Has("enabled") {
+		d = d.Clone()
+		d.Set("enabled", true)
+		v = d
+	}
+	own.Set(key, v)
+	s.own = own
+}
+
+func (s *schedule) change(name string, fn func(*value.Dict)) error {
+	d, ok := s.own.At(name).(*value.Dict)
+	switch {
+	case !ok && s.shared.Has(name):
+		return fmt.Errorf("job %s is in the pillar", name)
+	case !ok:
+		return nil
+	}
+	d = d.Clone()
+	fn(d)
+	s.set(name, d)
+	return nil
+}
+
+func appendTime(d *value.Dict, key string, at any, req *value.Dict) {
+	list := slices.Clone(d.List(key))
+	list = append(list, value.DictOf("time", at, "time_fmt", cmp.Or(req.Str("time_fmt"), sched.DefaultFormat)))
+	d.Set(key, &value.List{Items: list})
+}
+
+// status is all that is known of a job, as Salt keeps it.
+func (s *schedule) status(name, format string) *value.Dict {
+	e := s.jobs[name]
+	if e == nil {
+		return value.NewDict(0)
+	}
+	d := e.def.Clone()
+	when := func(t time.Time) any {
+		if t.IsZero() {
+			return nil
+		}
+		return sched.Format(t, format)
+	}
+	d.Set("_next_fire_time", when(e.due))
+	d.Set("_splay", nil)
+	if e.err != nil {
+		d.Set("_error", e.err.Error())
+		return d
+	}
+	d.Set("name", e.job.Name)
+	if e.due.After(e.next) {
+		d.Set("_splay", when(e.due))
+	}
+	if e.job.Every > 0 {
+		d.Set("_seconds", e.job.Seconds())
+	}
+	d.Set("_next_scheduled_fire_time", when(e.next))
+	if !e.last.IsZero() {
+		d.Set("_last_run", when(e.last))
+	}
+	if e.reason != "" {
+		d.Set("_skip_reason", e.reason)
+		d.Set("_skipped", true)
+		d.Set("_skipped_time", when(e.skipped))
+	}
+	return d
+}
+
+// file is where the schedule is saved.
+func (s *schedule) file() (string, error) {
+	conf, _ := s.m.cfg.Opts.At("conf_file").(string)
+	if conf == "" {
+		return "", fmt.Errorf("the option conf_file is not set, so there is no place for a schedule")
+	}
+	include, _ := s.m.cfg.Opts.At("default_include").(string)
+	return filepath.Join(filepath.Dir(conf), filepath.Dir(cmp.Or(include, "minion.d/*.conf")), "_schedule.conf"), nil
+}
+
+// save writes the schedule, without that of the pillar, for the next start.
+func (s *schedule) save() error {
+	path, err := s.file()
+	if err != nil {
+		return err
+	}
+	clean := value.NewDict(s.own.Len())
+	for k, v := range s.own.All() {
+		if d, ok := v.(*value.Dict); ok {
+			d = d.Clone()
+			for _, key := range d.Keys() {
+				if strings.HasPrefix(value.Str(key), "_") {
+					d.Delete(key)
+				}
+			}
+			v = d
+		}
+		clean.Set(k, v)
+	}
+	return writeConf(path, "schedule", clean)
+}
+
+// writeConf writes one option to a file of its own.
+func writeConf(path, option string, v any) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("cannot save the option %s: %w", option, err)
+	}
+	if err := atomicfile.Write(path, []byte(yaml.Dump(value.DictOf(option, v))), 0o644, true); err != nil {
+		return fmt.Errorf("cannot save the option %s: %w", option, err)
+	}
+	return nil
+}
+
+// timetable is the schedule as functions see it: that of this process, or, for
+// salt-call, that of the daemon.
+type timetable struct{ m *Minion }
+
+// Manage implements control.Scheduler.
+func (t timetable) Manage(ctx context.Context, req *value.Dict) (*value.Dict, error) {
+	if t.m.cfg.daemonBus == nil {
+		return t.m.schedule.manage(req), nil
+	}
+	fun := req.Str("func")
+	if silent[fun] {
+		list := value.DictOf("func", "list", "where", nil)
+		return t.m.askDaemon(ctx, tagManageSchedule, []*value.Dict{req, list}, scheduleAnswer(fun), scheduleAnswer("list"))
+	}
+	return t.m.askDaemon(ctx, tagManageSchedule, []*value.Dict{req}, scheduleAnswer(fun))
+}
+
+// Saved implements control.Scheduler.
+func (t timetable) Saved() (*value.Dict, error) {
+	path, err := t.m.schedule.file()
+	if err != nil {
+		return nil, err
+	}
+	b, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return value.NewDict(0), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err := yaml.Load(b, path)
+	if err != nil {
+		return nil, fn.Errorf("the saved schedule is malformed: %w", err)
+	}
+	d, _ := v.(*value.Dict)
+	return d.Dict("schedule"), nil
+}
+
+// Save implements control.Scheduler.
+func (t timetable) Save(jobs *value.Dict) error {
+	path, err := t.m.schedule.file()
+	if err != nil {
+		return err
+	}
+	return writeConf(path, "schedule", jobs)
+}

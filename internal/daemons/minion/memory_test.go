@@ -1,0 +1,230 @@
+package minion
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/internal/py/value"
+)
+
+// openMemory is a memory on a journal. dying lets go of it as a kill does: no
+// record is written, but all that were are with the system.
+func openMemory(t *testing.T, path string, limit int64) (m *memory, dying func()) {
+	t.Helper()
+	m = newMemory(limit, 0, slog.New(slog.DiscardHandler))
+	m.open(path)
+	if m.j == nil {
+		t.Fatal("the journal was not opened")
+	}
+	dying = func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.j != nil {
+			m.j.Close()
+			m.j = nil
+		}
+	}
+	t.Cleanup(dying)
+	return m, dying
+}
+
+func aJob(jid string) *job {
+	return &job{jid: jid, fun: "test.echo", load: value.DictOf("jid", jid, "fun", "test.echo", "arg", value.ListOf("x"), "user", "root")}
+}
+
+func aReturn(jid, text string) *value.Dict {
+	return value.DictOf("cmd", "_return", "jid", jid, "id", "w1", "return", text, "retcode", int64(0))
+}
+
+func jidN(n int) string { return fmt.Sprintf("20261121%012d", n) }
+
+func jidsOf(loads []*value.Dict) string {
+	var out []string
+	for _, l := range loads {
+		out = append(out, l.Str("jid")[17:])
+	}
+	return strings.Join(out, " ")
+}
+
+func TestMemorySurvivesAKill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	m, die := openMemory(t, path, 1<<20)
+	for i := range 4 {
+		m.begin(aJob(jidN(i)), []string{"a", "b"})
+	}
+	m.started(jidN(3), 1)
+	m.keep(aReturn(jidN(0), "taken by both"), []string{"a", "b"})
+	m.keep(aReturn(jidN(1), "taken by a"), []string{"a", "b"})
+	m.end(jidN(2))
+	m.delivered(jidN(0), "a")
+	m.delivered(jidN(0), "b")
+	m.delivered(jidN(1), "a")
+	die()
+
+	m, _ = openMemory(t, path, 1<<20)
+	for i := range 4 {
+		if !m.knows(jidN(i)) {
+			t.Errorf("job %d is forgotten", i)
+		}
+	}
+	if m.knows(jidN(9)) {
+		t.Error("a job is known that never was")
+	}
+	if got, _ := m.waiting("a", 10); len(got) != 0 {
+		t.Errorf("for a: %s", jidsOf(got))
+	}
+	got, _ := m.waiting("b", 10)
+	if jidsOf(got) != "001" || got[0].Str("return") != "taken by a" {
+		t.Errorf("for b: %s", jidsOf(got))
+	}
+	if again, _ := m.waiting("b", 10); len(again) != 0 {
+		t.Errorf("handed out twice: %s", jidsOf(again))
+	}
+	cut := m.interrupted()
+	if jidsOf(cut) != "003" || cut[0].Str("user") != "root" || len(cut[0].List("processes")) != 1 || fmt.Sprint(strs(cut[0].List("to"))) != "[a b]" {
+		t.Errorf("interrupted: %v", value.Repr(value.ListOf(cut)))
+	}
+}
+
+func TestMemoryIsBoundedAndTellsWhatItDrops(t *testing.T) {
+	m, _ := openMemory(t, filepath.Join(t.TempDir(), "journal"), 10_000)
+	big := strings.Repeat("x", 3000)
+	for i := range 4 {
+		m.keep(aReturn(jidN(i), big), []string{"a", "b"})
+		if i == 1 {
+			m.delivered(jidN(1), "a") // a has it: it may go without loss
+		}
+	}
+	if d := m.givenUp(); len(d) != 0 {
+		t.Errorf("given up although one that is safe made room: %v", d)
+	}
+	m.keep(aReturn(jidN(4), big), []string{"a"})
+	if d := m.givenUp(); !slices.Equal(d, []string{jidN(0)}) {
+		t.Errorf("given up: %v", d)
+	}
+	m.allWaiting()
+	if got, _ := m.waiting("a", 10); jidsOf(got) != "002 003 004" {
+		t.Errorf("left: %s", jidsOf(got))
+	}
+}
+
+func TestMemoryIsRewritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	m, die := openMemory(t, path, 64<<20)
+	text := strings.Repeat("x", 100_000)
+	m.keep(aReturn(jidN(0), "for a and b"), []string{"a", "b"})
+	m.delivered(jidN(0), "a")
+	m.keep(aReturn(jidN(1), "lent"), []string{"a"})
+	m.delivered(jidN(1), "c") // which did not publish it
+	m.begin(aJob(jidN(2)), []string{"a"})
+	for i := range 500 {
+		m.keep(aReturn(jidN(10+i), text), []string{"a"})
+		m.delivered(jidN(10+i), "a")
+	}
+	if size := m.j.Size(); size > 3*garbage {
+		t.Errorf("the journal has %d bytes", size)
+	}
+	check := func(when string) {
+		t.Helper()
+		if got, _ := m.waiting("b", 10); jidsOf(got) != "000" || got[0].Str("return") != "for a and b" {
+			t.Errorf("%s, for b: %s", when, jidsOf(got))
+		}
+		if got, _ := m.waiting("a", 10); jidsOf(got) != "001" {
+			t.Errorf("%s, for a: %s", when, jidsOf(got))
+		}
+		if got := m.strays(time.Now().Add(time.Hour), time.Now(), 10); len(got) != 0 {
+			t.Errorf("%s: what a master has is a stray", when)
+		}
+		if cut := m.interrupted(); jidsOf(cut) != "002" {
+			t.Errorf("%s: interrupted: %v", when, jidsOf(cut))
+		}
+	}
+	m.allWaiting()
+	check("in the process")
+	die()
+	m, _ = openMemory(t, path, 64<<20)
+	check("after a kill")
+}
+
+func TestStraysAndForgottenMasters(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "journal")
+	m, _ := openMemory(t, path, 1<<20)
+	m.keep(aReturn(jidN(0), ""), []string{"a"})
+	m.keep(aReturn(jidN(1), ""), []string{"old"})
+	now := time.Now().Add(10 * time.Second)
+	if got := m.strays(now.Add(-time.Minute), now, 10); len(got) != 0 {
+		t.Errorf("strays too soon: %v", got)
+	}
+	if got := m.strays(now, now, 10); len(got) != 2 || !slices.Equal(got[0].own, []string{"a"}) {
+		t.Errorf("strays: %v", got)
+	}
+	if got := m.strays(now, now, 10); len(got) != 0 {
+		t.Errorf("lent twice at once: %v", got)
+	}
+	if got := m.strays(now, now.Add(again), 10); len(got) != 2 {
+		t.Errorf("not lent again: %v", got)
+	}
+	m.delivered(jidN(1), "b")
+	m.forgetMasters([]string{"a", "b"}, false, now)
+	if m.parcels[jidN(1)] != nil || m.parcels[jidN(0)] == nil {
+		t.Errorf("what is left: %v", m.parcels)
+	}
+	if d := m.givenUp(); len(d) != 0 {
+		t.Errorf("given up: %v", d)
+	}
+	m.keep(aReturn(jidN(2), ""), []string{"old"})
+	m.forgetMasters([]string{"a", "b"}, true, now)
+	if d := m.givenUp(); !slices.Equal(d, []string{jidN(2)}) {
+		t.Errorf("given up: %v", d)
+	}
+}
+
+func TestQueueSpillsIntoTheMemory(t *testing.T) {
+	m, _ := openMemory(t, filepath.Join(t.TempDir(), "journal"), 1<<20)
+	o := newOutgoing(nil, &Options{ReturnQueue: 3}, slog.New(slog.DiscardHandler))
+	o.addr, o.memory = "a", m
+	for i := range 10 {
+		ret := aReturn(jidN(i), "")
+		m.keep(ret, []string{"a"})
+		o.put(ret)
+	}
+	var sent []*value.Dict
+	for len(sent) < 20 {
+		o.refill()
+		load, _ := o.next(time.Now())
+		if load == nil {
+			break
+		}
+		o.done(load)
+		m.delivered(load.Str("jid"), "a")
+		sent = append(sent, load)
+	}
+	if got := jidsOf(sent); got != "007 008 009 000 001 002 003 004 005 006" {
+		t.Errorf("sent: %s", got)
+	}
+	if len(m.parcels) != 0 || m.live != 0 {
+		t.Errorf("%d are left with %d bytes", len(m.parcels), m.live)
+	}
+}
+
+func BenchmarkRemember(b *testing.B) {
+	m := newMemory(1<<28, 0, slog.New(slog.DiscardHandler))
+	m.open(filepath.Join(b.TempDir(), "journal"))
+	defer m.close()
+	ret := value.DictOf("cmd", "_return", "id", "w1", "success", true, "return", true, "retcode", int64(0), "fun", "test.ping")
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		n++
+		j := aJob(jidN(n))
+		m.begin(j, []string{"a"})
+		ret.Set("jid", j.jid)
+		m.keep(ret, []string{"a"})
+		m.delivered(j.jid, "a")
+	}
+}

@@ -1,0 +1,96 @@
+package minion
+
+import (
+	"context"
+	"time"
+
+	"brine/internal/py/value"
+)
+
+// missedRounds bounds how often one connection asks for more: a master could
+// say for ever that there is.
+const missedRounds = 1000
+
+// laterChecks are when a new connection asks again what it missed: a job that
+// was published between the first answer and the moment at which the master
+// had taken in the subscription went nowhere.
+var laterChecks = []time.Duration{2 * time.Second, 10 * time.Second}
+
+// askAgain asks the master at those times, and whenever the numbers of what it
+// published show a gap, until ctx ends.
+func (c *connection) askAgain(ctx context.Context) {
+	if !c.keepsJobs.Load() {
+		return
+	}
+	from, checks := time.Now(), laterChecks
+	for {
+		var due <-chan time.Time
+		if len(checks) > 0 {
+			t := time.NewTimer(time.Until(from.Add(checks[0])))
+			defer t.Stop()
+			due = t.C
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-due:
+			checks = checks[1:]
+		case <-c.again:
+			// What one minion missed many may have missed.
+			if !sleep(ctx, jitter(askSpread)) {
+				return
+			}
+		}
+		c.fetchMissed(ctx)
+	}
+}
+
+// askSpread is the time over which a fleet asks for what it missed.
+const askSpread = time.Second
+
+// askSoon has the master asked what was missed, unless that says nothing: over
+// tcp and with filters a minion gets only a part of what is published.
+func (c *connection) askSoon() {
+	if c.m.cfg.Transport.Name() == "tcp" || c.m.cfg.Options.FilterPublications {
+		return
+	}
+	select {
+	case c.again <- struct{}{}:
+	default:
+	}
+}
+
+// fetchMissed asks the master for the jobs that it keeps for this minion: those
+// that were published while it was away. What it has run before, also in an
+// earlier life of the process, is recognised by its id. Salt's masters are not
+// asked: they would log an error.
+func (c *connection) fetchMissed(ctx context.Context) {
+	if !c.client.Peer().Brine {
+		return
+	}
+	after := int64(0)
+	for range missedRounds {
+		v, err := c.client.Request(ctx, value.DictOf("cmd", "_brine_missed", "id", c.m.cfg.ID, "after", after))
+		if err != nil {
+			c.log.Debug("cannot ask for missed jobs", "err", err)
+			return
+		}
+		d, ok := v.(*value.Dict)
+		if !ok || !d.Has("jobs") {
+			return
+		}
+		c.keepsJobs.Store(true)
+		for _, it := range d.List("jobs") {
+			if load, ok := it.(*value.Dict); ok {
+				c.log.Debug("a job that was kept for this minion", "jid", load.Str("jid"))
+				c.m.accept(ctx, c, load)
+			}
+		}
+		next := d.Int("after")
+		if !d.Bool("more") || next <= after {
+			c.sayRunning(ctx, c.m.jobs.runningFor(c)...)
+			return
+		}
+		after = next
+	}
+}

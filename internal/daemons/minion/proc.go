@@ -1,0 +1,107 @@
+package minion
+
+import (
+	"bytes"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// recordProc notes a running job in cachedir/proc, where saltutil of another
+// process (salt-call) looks. It returns what removes the note. Failing to
+// write it is no reason not to run the job.
+func (m *Minion) recordProc(j *job) (forget func()) {
+	dir := filepath.Join(m.cfg.CacheDir, "proc")
+	path := filepath.Join(dir, j.jid)
+	b, err := msgpack.Marshal(j.describe(), msgpack.Wire)
+	if err == nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if os.IsNotExist(err) {
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			err = os.WriteFile(path, b, 0o600)
+		}
+	}
+	if err != nil {
+		os.Remove(path) // a full disk leaves an empty file
+		m.log.Warn("cannot note a running job", "jid", j.jid, "err", err)
+		return func() {}
+	}
+	return func() { os.Remove(path) }
+}
+
+// notedJobs reads the notes of other processes that still live; those of dead
+// ones are removed.
+func (m *Minion) notedJobs() []*value.Dict {
+	var out []*value.Dict
+	m.eachNote(func(path string, note *value.Dict) {
+		pid := int(note.Int("pid"))
+		switch {
+		case pid == os.Getpid():
+		case !runsJobs(pid):
+			os.Remove(path)
+		default:
+			out = append(out, note)
+		}
+	})
+	return out
+}
+
+// forgetNotes removes the notes of processes that were killed, at the start:
+// one with our own process id is of a predecessor then, as there is in a
+// container.
+func (m *Minion) forgetNotes() {
+	m.eachNote(func(path string, note *value.Dict) {
+		if pid := int(note.Int("pid")); pid == os.Getpid() || !runsJobs(pid) {
+			m.log.Info("a job was running when its process was killed", "jid", note.Str("jid"), "fun", value.Str(note.At("fun")))
+			os.Remove(path)
+		}
+	})
+}
+
+// eachNote calls f for every note. A file that is none is removed once it is
+// too old to be one that is being written.
+func (m *Minion) eachNote(f func(path string, note *value.Dict)) {
+	dir := filepath.Join(m.cfg.CacheDir, "proc")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		v, err := msgpack.Unmarshal(b)
+		if d, ok := v.(*value.Dict); err == nil && ok {
+			f(path, d)
+		} else if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Minute {
+			os.Remove(path)
+		}
+	}
+}
+
+// runsJobs reports whether a process lives and may be one that runs jobs:
+// process ids are used again.
+func runsJobs(pid int) bool {
+	if pid <= 0 || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return false
+	}
+	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	return err != nil || bytes.Contains(line, []byte("salt")) || bytes.Contains(line, []byte("brine"))
+}
+
+// topics are the publications that a filtering minion asks for.
+func topics(id string) []string {
+	sum := sha1.Sum([]byte(id))
+	return []string{"broadcast", hex.EncodeToString(sum[:])}
+}

@@ -1,0 +1,55 @@
+package minion
+
+import (
+	"strings"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+// startupLoad is the job that the option startup_states asks for, nil for none.
+func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
+	var fun string
+	arg := &value.List{}
+	switch o.StartupStates {
+	case "":
+		return nil, nil
+	case "highstate":
+		fun = "state.highstate"
+	case "sls":
+		if len(o.SLSList) == 0 {
+			return nil, salt.Errorf(salt.Invalid, "startup_states: sls needs the option sls_list")
+		}
+		fun = "state.sls"
+		arg.Append(strings.Join(o.SLSList, ","))
+	case "top":
+		if o.TopFile == "" {
+			return nil, salt.Errorf(salt.Invalid, "startup_states: top needs the option top_file")
+		}
+		fun = "state.top"
+		arg.Append(o.TopFile)
+	default:
+		return nil, salt.Errorf(salt.Invalid, "startup_states: expected highstate, sls or top, got %q", o.StartupStates)
+	}
+	return value.DictOf("fun", fun, "arg", arg, "jid", salt.NewJID(now), "tgt", id, "user", "root", startupKey, o.StartupStates), nil
+}
+
+// startupKey marks the job of startup_states.
+const startupKey = "startup_states"
+
+// startStates runs what startup_states asks for, once in the life of the
+// process however many masters there are; c, the first one that was connected,
+// gets the return.
+func (m *Minion) startStates(c *connection) {
+	load, err := m.cfg.Options.startupLoad(m.cfg.ID, time.Now())
+	if err != nil {
+		m.log.Error("the startup states are not run", "err", err)
+	}
+	if load == nil {
+		return
+	}
+	if j, _ := m.jobs.admit(load, c, time.Now()); j != nil {
+		m.background.Go(func() { m.execute(m.run, j) })
+	}
+}

@@ -1,0 +1,89 @@
+package minion
+
+import (
+	"context"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue"
+	modstates "brine/internal/catalogue/modules/states"
+	"brine/internal/catalogue/states/orchestration"
+	"brine/internal/files/fileclient"
+	"brine/internal/py/value"
+	"brine/internal/sls/highstate"
+	"brine/internal/sls/state"
+)
+
+// States returns the state modules of every minion, to be described.
+func States() []state.Module { return catalogue.States(orchestration.Deps{}) }
+
+// buildStates collects the state functions.
+func (m *Minion) buildStates() error {
+	r, err := state.NewRegistry(m.grainReader(nil), catalogue.States(orchestration.Deps{Listen: m.watcher().Listen})...)
+	m.states = r
+	return err
+}
+
+// stateModule is the execution module that runs states.
+func (m *Minion) stateModule() fn.Module {
+	mod := modstates.Module(modstates.Deps{
+		Deps: highstate.Deps{
+			Renderer: m.renderer, States: m.states, Fire: m.fireMasters, Watch: m.cfg.StateWatch,
+			PillarIsFresh: m.cfg.LateGrains, Grains: m.Grains,
+			Reload: func(ctx context.Context, what string) error {
+				if what == "grains" {
+					m.RefreshGrains(ctx)
+				}
+				return nil // modules are part of the program
+			},
+		},
+		Configured: m.configured,
+		Running: func() []modstates.Job {
+			var out []modstates.Job
+			for _, j := range (jobs{m}).Running() {
+				out = append(out, modstates.Job{JID: j.JID, Fun: value.Str(j.Fun), PID: j.PID})
+			}
+			return out
+		},
+	})
+	mod.Funcs = append(mod.Funcs, m.watcher().Event())
+	return mod
+}
+
+// configured returns c as if a file of options were laid over the minion's:
+// options, and with file_client: local also files and pillar. Who the masters
+// are and how they are reached stays.
+func (m *Minion) configured(c *fn.Call, path string) (*fn.Call, error) {
+	if m.cfg.Overlaid == nil {
+		return nil, salt.Errorf(salt.Unavailable, "this minion has no configuration that a file could be laid over")
+	}
+	cfg, err := m.cfg.Overlaid(path)
+	if err != nil {
+		return nil, err
+	}
+	call := func() *fn.Call {
+		d := *c
+		d.ID, d.Config = cfg.ID, fn.Tree{Dict: cfg.Opts}
+		if cfg.local() {
+			d.Files = fileclient.New(localFiles{cfg.fileServer(m.log), cfg.Opts}, cfg.fileOptions(), m.log)
+		}
+		return &d
+	}
+	d := call()
+	if cfg.local() {
+		own := newOwnPillar(m, &cfg, call)
+		d.Pillar, d.CompilePillar = own, own.compile
+	}
+	return d, nil
+}
+
+// fireMasters sends an event to the masters.
+func (m *Minion) fireMasters(ctx context.Context, tag string, data *value.Dict) {
+	if m.direct == nil && len(m.masters()) == 0 {
+		return
+	}
+	load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "tag", tag, "data", data)
+	if err := (masters{m}).Send(ctx, load); err != nil {
+		m.log.Warn("an event could not be sent", "tag", tag, "err", err)
+	}
+}

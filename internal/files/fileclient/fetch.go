@@ -1,0 +1,382 @@
+package fileclient
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+)
+
+const (
+	// attempts bounds how often a file is fetched that changes meanwhile.
+	attempts = 5
+	// maxInflated bounds what one compressed part may grow to, in bytes. A
+	// master sends parts of file_buffer_size, 1 MiB by default.
+	maxInflated = 256 << 20
+)
+
+// CacheFile makes sure that the cache has a file as its source has it now, and
+// returns its path. Besides salt:// it takes http, https and ftp URLs, and
+// paths and file:// URLs of this machine, which are returned as they are.
+func (c *Client) CacheFile(ctx context.Context, url, saltenv string) (string, error) {
+	return c.GetURL(ctx, url, "", URLOptions{Saltenv: saltenv, Makedirs: true})
+}
+
+// Open opens a salt:// file. What is read from it is what the source has told
+// the hash of, whatever happens to the cache meanwhile.
+func (c *Client) Open(ctx context.Context, url, saltenv string) (*os.File, error) {
+	at, ok := locate(url, saltenv)
+	if !ok {
+		return nil, errScheme(url)
+	}
+	f, err := c.fetch(ctx, at, c.cachePath(at), fetchOptions{cache: true})
+	return f, err
+}
+
+// Read returns the content of a salt:// file; see Open.
+func (c *Client) Read(ctx context.Context, url, saltenv string) ([]byte, error) {
+	f, err := c.Open(ctx, url, saltenv)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+// GetOptions say how a salt:// file is put somewhere.
+type GetOptions struct {
+	Saltenv string
+	// Makedirs makes the folder of the file; without, a folder that is not
+	// there is an error of kind NotFound.
+	Makedirs bool
+	// Gzip is the level of compression on the way, 1 to 9; 0 is none.
+	Gzip int
+}
+
+// GetFile puts a salt:// file at dest, or into the cache if dest is empty, and
+// returns its path. A dest that is a folder, or ends in a slash, keeps the
+// file's own name. A file that has the right content already is left alone;
+// one that has not keeps its mode and owner.
+func (c *Client) GetFile(ctx context.Context, url, dest string, o GetOptions) (string, error) {
+	at, ok := locate(url, o.Saltenv)
+	if !ok {
+		return "", errScheme(url)
+	}
+	fo := fetchOptions{makedirs: o.Makedirs, gzip: min(max(o.Gzip, 0), 9)}
+	switch {
+	case dest == "":
+		dest, fo.cache = c.cachePath(at), true
+	case isDir(dest) || strings.HasSuffix(dest, "/"):
+		dest = filepath.Join(dest, path.Base(at.file()))
+	}
+	f, err := c.fetch(ctx, at, dest, fo)
+	if err != nil {
+		return "", err
+	}
+	return dest, f.Close()
+}
+
+func isDir(p string) bool {
+	st, err := os.Stat(p)
+	return err == nil && st.IsDir()
+}
+
+type fetchOptions struct {
+	cache    bool // dest is in the cache, and ours
+	makedirs bool
+	gzip     int
+}
+
+// fetch makes dest the file that the source has, and returns it open.
+func (c *Client) fetch(ctx context.Context, at location, dest string, o fetchOptions) (*os.File, error) {
+	if err := at.check(); err != nil {
+		return nil, err
+	}
+	want, err := c.hashRemote(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return c.fetchAs(ctx, at, dest, want, o)
+}
+
+// fetchAs is fetch for a file whose source has just told its hash.
+func (c *Client) fetchAs(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
+	for try := 1; ; try++ {
+		f, err := c.obtain(ctx, at, dest, want, o)
+		var changed *changedError
+		if !errors.As(err, &changed) || try == attempts {
+			return f, err
+		}
+		c.run.forget(at.env)
+		c.log.Debug("a file has changed while it was fetched; it is fetched again", "file", at.path, "saltenv", at.env)
+		if want, err = c.hashRemote(ctx, at); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// obtain makes dest a file of this hash.
+func (c *Client) obtain(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
+	if c.sharer == nil || !o.cache {
+		if f := unchanged(dest, want); f != nil {
+			return f, nil
+		}
+		return c.download(ctx, at, dest, want, o)
+	}
+	f, err := c.keep(ctx, at, dest, want, o.gzip)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.store().name(want, f, dest); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// keep makes sure that the store has a content. dest is where a cache of Salt's,
+// or of an older Brine, may have it.
+func (c *Client) keep(ctx context.Context, at location, dest string, want Hash, level int) (*os.File, error) {
+	s := c.store()
+	f, err := s.fill(ctx, want, func(part *os.File, from int64) error {
+		if from == 0 {
+			if old := unchanged(dest, want); old != nil {
+				defer old.Close()
+				_, err := io.Copy(part, old)
+				return err
+			}
+		}
+		h := NewHash(want.Type)
+		if from > 0 {
+			if _, err := part.Seek(0, io.SeekStart); err != nil {
+				return err
+			}
+			if _, err := io.CopyN(h, part, from); err != nil {
+				return err
+			}
+		}
+		return c.receive(ctx, at, part, h, from, want, level)
+	})
+	if err == nil {
+		s.sweep()
+	}
+	return f, err
+}
+
+// Content makes sure that there is a file with what a salt:// URL has now, and
+// returns its path. Nothing else is ever found there; it may be damaged only
+// by who writes to the cache by hand.
+func (c *Client) Content(ctx context.Context, url, saltenv string) (string, error) {
+	if c.sharer == nil {
+		return c.CacheFile(ctx, url, saltenv)
+	}
+	at, ok := locate(url, saltenv)
+	if !ok {
+		return "", errScheme(url)
+	}
+	dest := c.cachePath(at)
+	f, err := c.fetch(ctx, at, dest, fetchOptions{cache: true})
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return f.Name(), nil
+}
+
+// Small is Content for what may be given in memory: data is what a salt:// URL
+// has now, or, where that is large, nil, and path a file that has it. What many
+// states want is so read once. data must not be changed.
+func (c *Client) Small(ctx context.Context, url, saltenv string) (data []byte, path string, err error) {
+	at, ok := locate(url, saltenv)
+	if !ok || at.check() != nil {
+		path, err = c.Content(ctx, url, saltenv)
+		return nil, path, err
+	}
+	want, err := c.hashRemote(ctx, at)
+	if err != nil {
+		return nil, "", err
+	}
+	if data := c.run.small(at, want); data != nil {
+		return data, "", nil
+	}
+	dest := c.cachePath(at)
+	f, err := c.fetchAs(ctx, at, dest, want, fetchOptions{cache: true})
+	if err != nil {
+		return nil, "", err
+	}
+	defer f.Close()
+	if c.sharer != nil {
+		dest = f.Name() // as Content
+	}
+	if data, err = io.ReadAll(io.LimitReader(f, maxSmall+1)); err != nil {
+		return nil, "", err
+	}
+	h := NewHash(want.Type)
+	h.Write(data)
+	if len(data) > maxSmall || hex.EncodeToString(h.Sum(nil)) != want.Sum { // it may have changed meanwhile
+		return nil, dest, nil
+	}
+	c.run.keep(at, want, data)
+	return data, "", nil
+}
+
+// unchanged opens a file that has this hash, or returns nil.
+func unchanged(path string, want Hash) *os.File {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil
+	}
+	if sum, err := hashOf(f, want.Type); err != nil || sum != want.Sum {
+		f.Close()
+		return nil
+	}
+	return f
+}
+
+// changedError says that a file is not the one that the hash was told of.
+type changedError struct{ at location }
+
+func (e *changedError) Error() string {
+	return fmt.Sprintf("the file salt://%s of the environment %s does not have the hash that its source tells", e.at.path, e.at.env)
+}
+
+// download fetches a file to dest by way of a temporary file.
+func (c *Client) download(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
+	if err := prepare(dest, o); err != nil {
+		return nil, err
+	}
+	var f *os.File
+	pour := func(w io.Writer) error {
+		if err := c.pourTo(ctx, at, w, want, o.gzip); err != nil {
+			return err
+		}
+		var err error
+		f, err = openRegular(w.(*os.File).Name())
+		return err
+	}
+	mode := -1
+	if o.cache {
+		mode = 0o600
+	}
+	err := atomicfile.Replace(dest, mode, pour)
+	if err != nil && f != nil {
+		f.Close()
+		f = nil
+	}
+	return f, err
+}
+
+// pourTo writes a content to w, from the store if that has it.
+func (c *Client) pourTo(ctx context.Context, at location, w io.Writer, want Hash, level int) error {
+	if full, ok := c.store().path(want); ok && c.sharer != nil {
+		if f := unchanged(full, want); f != nil {
+			defer f.Close()
+			_, err := io.Copy(w, f)
+			return err
+		}
+	}
+	return c.receive(ctx, at, w, NewHash(want.Type), 0, want, level)
+}
+
+// prepare makes the folder of a file. In the cache, what is in the way is what
+// once was there on the source, and is removed.
+func prepare(dest string, o fetchOptions) error {
+	dir := filepath.Dir(dest)
+	if !o.cache {
+		if isDir(dir) {
+			return nil
+		}
+		if !o.makedirs {
+			return salt.Errorf(salt.NotFound, "there is no folder %s; makedirs=True makes it", dir)
+		}
+		return os.MkdirAll(dir, 0o777)
+	}
+	if st, err := os.Lstat(dest); err == nil && !st.Mode().IsRegular() {
+		if err := os.RemoveAll(dest); err != nil {
+			return err
+		}
+	}
+	err := os.MkdirAll(dir, 0o700)
+	if err == nil {
+		return nil
+	}
+	for p := dir; len(p) > 1; p = filepath.Dir(p) { // a file where a folder is to be
+		if st, e := os.Lstat(p); e == nil {
+			if !st.IsDir() {
+				os.Remove(p)
+			}
+			break
+		}
+	}
+	return os.MkdirAll(dir, 0o700)
+}
+
+func inflate(part []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(part))
+	if err != nil {
+		return nil, fmt.Errorf("a part of a file cannot be unpacked: %w", err)
+	}
+	out, err := io.ReadAll(io.LimitReader(z, maxInflated+1))
+	if err == nil && len(out) > maxInflated {
+		err = fmt.Errorf("it has more than %d bytes", maxInflated)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("a part of a file cannot be unpacked: %w", err)
+	}
+	return out, nil
+}
+
+// CacheLocal copies a file of this machine into the cache, unless the same is
+// there already, and returns its path there.
+func (c *Client) CacheLocal(path string) (string, error) {
+	want, err := c.hashLocal(path)
+	if err != nil {
+		return "", err
+	}
+	dest := filepath.Join(c.o.CacheDir, "localfiles", path)
+	if f := unchanged(dest, want); f != nil {
+		return dest, f.Close()
+	}
+	from, err := openRegular(path)
+	if err != nil {
+		return "", missing(err)
+	}
+	defer from.Close()
+	if err := prepare(dest, fetchOptions{cache: true}); err != nil {
+		return "", err
+	}
+	return dest, atomicfile.Replace(dest, 0o600, func(w io.Writer) error { _, err := io.Copy(w, from); return err })
+}
+
+// walkFiles returns the files below some folders, sorted.
+func walkFiles(dirs ...string) ([]string, error) {
+	var out []string
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil
+			case err != nil:
+				return err
+			case !d.IsDir() && !strings.HasPrefix(d.Name(), atomicfile.TempPrefix):
+				out = append(out, p)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return sorted(out), nil
+}

@@ -1,0 +1,388 @@
+// Package fileclient fetches files for a minion or salt-call: those of a
+// master's file server, those of this machine's own file_roots (masterless),
+// and those of the web. It keeps them in Salt's places below the cache folder:
+//
+//	files/ENV/PATH               salt://PATH of the environment ENV
+//	brine/contents/…             the same by its hash (Brine only, see store)
+//	localfiles/PATH              files of this machine
+//	extrn_files/ENV/HOST/PATH    files of http, https and ftp servers
+//
+// # Contract
+//
+// A Client belongs to one Source: the master that ordered a job, or the file
+// server in this process. Whoever runs a job makes a Client of the job's own
+// master (New costs nothing), so that a run never mixes the files of two
+// masters. All Clients of a minion share the cache folder; whatever is there
+// counts only if its hash is the one that the source tells.
+//
+// What is read must therefore be read by Open or Read: they return exactly the
+// content that the source has told the hash of, even if a run for another
+// master replaces the file in the cache meanwhile; Content returns a path of
+// which the same is true. CacheFile returns the path of Salt's place, for
+// functions and programs that need that.
+//
+// Files are fetched to a temporary file in the same folder, compared with the
+// hash and renamed: a reader never sees a part.
+//
+// A salt:// URL may carry its environment as ?saltenv=NAME, which wins over
+// the argument. A path that begins with | is taken as it is, with any ? in it.
+// What does not exist is an error of kind salt.NotFound, which matches
+// fs.ErrNotExist, too.
+package fileclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+// Source answers the commands of a file server (_file_list, _serve_file and
+// so on, each a dict with cmd): a channel to a master, or the file server of
+// this process.
+type Source interface {
+	Request(ctx context.Context, load *value.Dict) (any, error)
+}
+
+// Options say where files are kept and how they are fetched.
+type Options struct {
+	// CacheDir is the minion's cachedir.
+	CacheDir string
+	// HashType names the hash of files of this machine.
+	HashType string
+	// Web says how files of other servers are fetched.
+	Web WebOptions
+	// Trees, if set, keeps lists of files from one job to the next.
+	Trees *Trees
+}
+
+// Client fetches files. Any number of goroutines may use it.
+type Client struct {
+	src    Source
+	sharer Sharer // src, if it can be a master; files are kept by content then
+	o      Options
+	log    *slog.Logger
+	run    run
+	// heard is set while src answers.
+	heard atomic.Bool
+}
+
+// New returns a client. src may be nil if there is no master: then only files
+// of this machine and of the web can be had.
+func New(src Source, o Options, log *slog.Logger) *Client {
+	if o.HashType == "" {
+		o.HashType = "sha256"
+	}
+	c := &Client{src: src, o: o, log: log}
+	c.sharer, _ = src.(Sharer)
+	return c
+}
+
+// CacheDir returns the folder that the cache is in.
+func (c *Client) CacheDir() string { return c.o.CacheDir }
+
+// absent is the text of an error that also matches fs.ErrNotExist.
+type absent string
+
+func (a absent) Error() string      { return string(a) }
+func (absent) Is(target error) bool { return target == fs.ErrNotExist }
+
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+func notFound(path, saltenv string) error {
+	return salt.Errorf(salt.NotFound, "%w", absent(fmt.Sprintf("there is no file salt://%s in the environment %s", path, saltenv)))
+}
+
+// request asks the source.
+func (c *Client) request(ctx context.Context, cmd string, pairs ...any) (any, error) {
+	if c.src == nil {
+		return nil, salt.Errorf(salt.Unavailable, "there is no master to fetch files from; set file_client: local to use the file_roots of this machine")
+	}
+	load := value.DictOf(pairs...)
+	load.Set("cmd", cmd)
+	var v any
+	ask := func() (err error) {
+		v, err = c.src.Request(ctx, load)
+		return err
+	}
+	var err error
+	if cmd == "_file_recv" { // what is appended twice is twice there
+		err = ask()
+	} else {
+		err = c.patiently(ctx, ask)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask the file server: %w", err)
+	}
+	return v, nil
+}
+
+// Hash is the hash of a file.
+type Hash struct {
+	// Type names the algorithm, Sum is in hexadecimal.
+	Type, Sum string
+}
+
+// Hash returns the hash of a salt:// file, or of a file of this machine by the
+// option hash_type.
+func (c *Client) Hash(ctx context.Context, path, saltenv string) (Hash, error) {
+	at, ok := locate(path, saltenv)
+	if !ok {
+		return c.hashLocal(path)
+	}
+	return c.hashRemote(ctx, at)
+}
+
+func (c *Client) hashLocal(path string) (Hash, error) {
+	sum, err := hashFile(path, c.o.HashType)
+	return Hash{c.o.HashType, sum}, err
+}
+
+func (c *Client) hashRemote(ctx context.Context, at location) (Hash, error) {
+	t, err := c.tree(ctx, at.env)
+	if err != nil {
+		return Hash{}, err
+	}
+	if t != nil {
+		if h, known := t.hash(at); known && h.Sum == "" {
+			return Hash{}, notFound(at.path, at.env)
+		} else if known {
+			return h, nil
+		}
+	}
+	v, err := c.request(ctx, "_file_hash", "path", at.path, "saltenv", at.env)
+	if err != nil {
+		return Hash{}, err
+	}
+	d, _ := v.(*value.Dict)
+	h := Hash{d.Str("hash_type"), d.Str("hsum")}
+	if h.Sum == "" {
+		return Hash{}, notFound(at.path, at.env)
+	}
+	return h, nil
+}
+
+// Stat returns what stat(2) says of a salt:// file where it lies, or of a file
+// of this machine: mode, ino, dev, nlink, uid, gid, size and the times of
+// access, change of content and change, in seconds. A source that does not
+// tell gives nil.
+func (c *Client) Stat(ctx context.Context, path, saltenv string) ([]int64, error) {
+	at, ok := locate(path, saltenv)
+	if !ok {
+		return statNumbers(path)
+	}
+	v, err := c.request(ctx, "_file_find", "path", at.path, "saltenv", at.env)
+	if err != nil {
+		return nil, err
+	}
+	d, _ := v.(*value.Dict)
+	if d.Str("path") == "" {
+		return nil, notFound(at.path, at.env)
+	}
+	var out []int64
+	for _, n := range d.List("stat") {
+		i, _ := n.(int64)
+		out = append(out, i)
+	}
+	return out, nil
+}
+
+// missing gives an error of a file that is not there its kind.
+func missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return salt.Errorf(salt.NotFound, "%w", err)
+	}
+	return err
+}
+
+// Listing names a list that a file server has of an environment.
+type Listing string
+
+// The lists.
+const (
+	Files     Listing = "_file_list"
+	Dirs      Listing = "_dir_list"
+	EmptyDirs Listing = "_file_list_emptydirs"
+)
+
+// List returns one of the lists, sorted. prefix limits it to names that begin
+// so; slashes around it do not count.
+func (c *Client) List(ctx context.Context, what Listing, saltenv, prefix string) ([]string, error) {
+	if what == Files && saltenv != "" {
+		t, err := c.tree(ctx, saltenv)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			prefix = strings.Trim(prefix, "/")
+			out := []string{}
+			for _, name := range t.names {
+				if strings.HasPrefix(name, prefix) {
+					out = append(out, name)
+				}
+			}
+			return out, nil
+		}
+	}
+	v, err := c.request(ctx, string(what), "saltenv", saltenv, "prefix", prefix)
+	if err != nil {
+		return nil, err
+	}
+	return texts(v), nil
+}
+
+// texts returns the names in a list that came from a source.
+func texts(v any) []string {
+	l, _ := v.(*value.List)
+	out := make([]string, 0, l.Len())
+	if l == nil {
+		return out
+	}
+	for _, it := range l.Items {
+		switch s := it.(type) {
+		case string:
+			out = append(out, s)
+		case []byte:
+			out = append(out, string(s))
+		}
+	}
+	return out
+}
+
+// Symlinks returns the symbolic links of an environment and what they point
+// to.
+func (c *Client) Symlinks(ctx context.Context, saltenv, prefix string) (*value.Dict, error) {
+	return c.dict(ctx, "_symlink_list", "saltenv", saltenv, "prefix", prefix)
+}
+
+func (c *Client) dict(ctx context.Context, cmd string, pairs ...any) (*value.Dict, error) {
+	v, err := c.request(ctx, cmd, pairs...)
+	if err != nil {
+		return nil, err
+	}
+	if d, ok := v.(*value.Dict); ok {
+		return d, nil
+	}
+	return value.NewDict(0), nil
+}
+
+// Envs returns the names of the environments.
+func (c *Client) Envs(ctx context.Context) ([]string, error) {
+	v, err := c.request(ctx, "_file_envs")
+	if err != nil {
+		return nil, err
+	}
+	return texts(v), nil
+}
+
+// MasterOpts returns the options of the source that matter for states:
+// file_roots (the names of the environments only), state_top, nodegroups and
+// so on.
+func (c *Client) MasterOpts(ctx context.Context) (*value.Dict, error) {
+	return c.dict(ctx, "_master_opts")
+}
+
+// MasterTops returns what the source's master_tops say about a minion: a dict
+// of environments and lists of SLS names.
+func (c *Client) MasterTops(ctx context.Context, id string, opts *value.Dict) (*value.Dict, error) {
+	return c.dict(ctx, "_master_tops", "id", id, "opts", opts)
+}
+
+// States returns the names of the SLS files of an environment, sorted.
+func (c *Client) States(ctx context.Context, saltenv string) ([]string, error) {
+	files, err := c.List(ctx, Files, saltenv, "")
+	if err != nil {
+		return nil, err
+	}
+	return StateNames(files), nil
+}
+
+// State is where an SLS file came from and lies now.
+type State struct {
+	// Source is the salt:// URL, Dest the path in the cache.
+	Source, Dest string
+}
+
+// State fetches the SLS file of a name such as web.nginx: web/nginx.sls or
+// web/nginx/init.sls.
+func (c *Client) State(ctx context.Context, sls, saltenv string) (State, error) {
+	base := strings.ReplaceAll(sls, ".", "/")
+	for _, p := range []string{base + ".sls", base + "/init.sls"} {
+		dest, err := c.CacheFile(ctx, URL(p), saltenv)
+		if err == nil || salt.KindOf(err) != salt.NotFound {
+			return State{URL(p), dest}, err
+		}
+	}
+	return State{}, salt.Errorf(salt.NotFound, "%w", absent(fmt.Sprintf("there is no SLS %s in the environment %s", sls, saltenv)))
+}
+
+// cachePath returns where a salt:// file is kept.
+func (c *Client) cachePath(at location) string {
+	return filepath.Join(c.o.CacheDir, "files", at.env, at.file())
+}
+
+// IsCached returns the path of a file in the cache, or "" if it is not there.
+// It does not ask the source.
+func (c *Client) IsCached(path, saltenv string) string {
+	escaped := strings.HasPrefix(path, "|") || strings.HasPrefix(path, scheme+"|")
+	at, ok := locate(path, saltenv)
+	if !ok {
+		at = location{path: strings.TrimPrefix(path, "/"), env: saltenv}
+	}
+	if at.check() == nil {
+		for _, p := range []string{c.cachePath(at), filepath.Join(c.o.CacheDir, "localfiles", at.file())} {
+			if _, err := os.Stat(p); err == nil {
+				if escaped {
+					return "|" + p
+				}
+				return p
+			}
+		}
+	}
+	if p, err := c.externPath(path, saltenv); err == nil && !ok {
+		if st, err := os.Stat(p); err == nil && !st.IsDir() {
+			return p
+		}
+	}
+	return ""
+}
+
+// Forget removes a file from the cache, if it is there.
+func (c *Client) Forget(url, saltenv string) error {
+	path := strings.TrimPrefix(c.IsCached(url, saltenv), "|")
+	if path == "" {
+		return nil
+	}
+	if err := c.store().forget(path, c.o.HashType); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove %s from the cache: %w", Redact(url), err)
+	}
+	return nil
+}
+
+// CacheDest returns where a file would be kept.
+func (c *Client) CacheDest(url, saltenv string) (string, error) {
+	if at, ok := locate(url, saltenv); ok {
+		return c.cachePath(at), at.check()
+	}
+	if !strings.Contains(url, "://") {
+		return url, nil
+	}
+	return c.externPath(url, saltenv)
+}
+
+// Cached returns the paths of all files in the cache of an environment, and of
+// those of this machine, sorted.
+func (c *Client) Cached(saltenv string) ([]string, error) {
+	if !filepath.IsLocal(saltenv) {
+		return nil, nil
+	}
+	return walkFiles(filepath.Join(c.o.CacheDir, "files", saltenv), filepath.Join(c.o.CacheDir, "localfiles"))
+}

@@ -1,0 +1,55 @@
+// Package backends joins the file servers that are in packages of their own:
+// their options, and what makes them.
+package backends
+
+import (
+	"log/slog"
+
+	"brine/internal/files/fileserver"
+	"brine/internal/files/fileserver/gitfs"
+	"brine/internal/files/fileserver/minionfs"
+	"brine/internal/files/fileserver/s3fs"
+)
+
+type (
+	// Git is gitfs.
+	Git = gitfs.Options
+	// Minion is minionfs.
+	Minion = minionfs.Options
+	// S3 is s3fs.
+	S3 = s3fs.Options
+)
+
+// Options are those of all of them.
+type Options struct {
+	Git
+	Minion
+	S3
+}
+
+// Config is what they need besides.
+type Config struct {
+	CacheDir, HashType string
+	// Files are the options of the file server itself.
+	Files fileserver.Options
+	// Receives says whether minions may push files to this master.
+	Receives bool
+	// Alone says that nobody updates the file server from time to time, as on
+	// a minion without a master.
+	Alone bool
+	Log   *slog.Logger
+}
+
+// More returns the makers, for fileserver.Config.
+func More(o Options, c Config) map[string]func(name string) (fileserver.Backend, error) {
+	git := func(name string) (fileserver.Backend, error) {
+		return gitfs.New(o.Git, gitfs.Config{Name: name, CacheDir: c.CacheDir, HashType: c.HashType, Alone: c.Alone, Log: c.Log})
+	}
+	minion := func(name string) (fileserver.Backend, error) {
+		return minionfs.New(o.Minion, name, c.CacheDir, c.Receives, fileserver.Ignored(c.Files, c.Log))
+	}
+	s3 := func(name string) (fileserver.Backend, error) {
+		return s3fs.New(o.S3, name, c.CacheDir, fileserver.Ignored(c.Files, c.Log), c.Alone, c.Log)
+	}
+	return map[string]func(string) (fileserver.Backend, error){"git": git, "gitfs": git, "minion": minion, "minionfs": minion, "s3": s3, "s3fs": s3}
+}

@@ -1,0 +1,393 @@
+// Package fileserver serves the files of a master to its minions, and to a
+// masterless minion those of its own machine. It answers the commands of
+// Salt's protocol by a table (Request); where files come from is a Backend,
+// one per file: roots.go has the folders of the option file_roots.
+//
+// # Contract
+//
+// Every request is hostile: whatever path, environment, place or prefix it
+// names, nothing outside of the environments' folders is told or served. With
+// fileserver_followsymlinks (Salt's default) symbolic links in these folders
+// are followed wherever they lead, for whoever may write there is trusted;
+// without, only as far as they stay inside.
+//
+// A Server may be used by any number of goroutines. Lists and hashes are kept
+// and compared with the folders' and files' time stamps at each request: a
+// change is seen at once.
+package fileserver
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"brine/internal/base/salt"
+	"brine/internal/files/fetch"
+	"brine/internal/host"
+	"brine/internal/py/value"
+)
+
+// Backend is one kind of place that files come from.
+type Backend interface {
+	// Name is what the option fileserver_backend calls it.
+	Name() string
+	// Envs returns the names of the environments, sorted.
+	Envs() []string
+	// Find looks for a file. name is relative, clean and without "..", env is
+	// a name that does not lead out of a folder. query holds what the URL said
+	// behind a question mark.
+	Find(env, name string, query map[string]string) (Found, bool)
+	// Lists returns what an environment holds. It must not be changed.
+	Lists(ctx context.Context, env string) (*Lists, error)
+	// Update looks for changes and returns them.
+	Update(ctx context.Context) (Changes, error)
+	// Forget drops the lists that are kept of some environments, or of all if
+	// envs is nil, and returns whose there were.
+	Forget(envs []string) []string
+}
+
+// Fetcher is a Backend that keeps copies of what is elsewhere.
+type Fetcher interface {
+	Backend
+	// UpdateOnly is Update for some of what it copies, by id or name.
+	UpdateOnly(ctx context.Context, names []string) (Changes, error)
+	// Due updates what it is time for, and reports whether there was any. leads
+	// says that it does so for other masters, too; see fetch.Turn.
+	Due(ctx context.Context, leads bool) (c Changes, any bool, err error)
+	// Told takes what another master has fetched and serves now. regular says
+	// that it fetches for this one, too.
+	Told(states fetch.States, regular bool)
+	// ClearCache removes all copies, and returns what went wrong.
+	ClearCache() (failed []string)
+	// Lock keeps copies from being updated, ClearLock removes locks, of the
+	// addresses that a pattern means, or all if it is empty. kind is update,
+	// checkout or mountpoint. Both return Salt's words for what they did.
+	Lock(glob string) (done, failed []string)
+	ClearLock(glob, kind string) (done, failed []string)
+	// Remotes tells how what is copied fares, by id.
+	Remotes() *value.Dict
+}
+
+// Found is a file that can be served.
+type Found struct {
+	// Path is where it lies, Rel its name in the environment.
+	Path, Rel string
+	// Mode is what is told of the file in place of the whole stat(2); 0 means
+	// that the file at Path is the one to ask.
+	Mode uint32
+	// Backend names the backend.
+	Backend string
+	// stamp is the version of the file at Path that was found, if that is known.
+	stamp host.Stamp
+}
+
+// Lists is what an environment holds; the names are relative and sorted.
+type Lists struct {
+	Files, Dirs, EmptyDirs []string
+	// Links are the symbolic links and what they point to.
+	Links map[string]string
+}
+
+// Changes is what has happened to a backend's files since the last look.
+type Changes struct {
+	Backend                 string
+	Changed, Removed, Added []string
+	// Any says whether there were any.
+	Any bool
+	// Faults are what went wrong for the first time, by what it was with;
+	// empty texts say that all is well again.
+	Faults map[string]string
+	// Fetched is what was fetched without an error.
+	Fetched fetch.States
+}
+
+// Event returns the changes as the data of Salt's event. A backend that does
+// not tell single files has nil for all three.
+func (c Changes) Event() *value.Dict {
+	if c.Changed == nil && c.Removed == nil && c.Added == nil {
+		return value.DictOf("changed", c.Any, "backend", c.Backend)
+	}
+	return value.DictOf("changed", c.Any, "files", value.DictOf("changed", value.Strings(c.Changed),
+		"removed", value.Strings(c.Removed), "added", value.Strings(c.Added)), "backend", c.Backend)
+}
+
+// Server answers for all backends of the option fileserver_backend; of two
+// that have a file the first one wins.
+type Server struct {
+	backends []Backend
+	part     int64 // bytes
+
+	hashes *hashCache
+	trees  trees
+	parts  parts
+	log    *slog.Logger
+}
+
+// Config is what a Server needs besides its options.
+type Config struct {
+	// CacheDir is where Update notes the files that it has seen.
+	CacheDir string
+	// HashType is the option hash_type, BufferSize that of the largest part
+	// of a file in bytes (file_buffer_size); 0 means 1 MiB.
+	HashType   string
+	BufferSize int
+	// More makes the backends that are in packages of their own, by the names
+	// that fileserver_backend has for them.
+	More map[string]func(name string) (Backend, error)
+}
+
+// New returns the file server of some options.
+func New(o Options, c Config, log *slog.Logger) *Server {
+	s := &Server{log: log, hashes: newHashCache(strings.ToLower(c.HashType)), part: int64(min(c.BufferSize, maxPart))}
+	if s.part <= 0 {
+		s.part = 1 << 20
+	}
+	s.trees = trees{seed: maphash.MakeSeed(), env: map[string]*envTree{}}
+	s.parts.m = map[partKey]*list.Element{}
+	ignore := newIgnore(o, log)
+	for _, name := range o.Backends {
+		if name == "roots" {
+			s.backends = append(s.backends, newRoots(o, ignore, filepath.Join(c.CacheDir, "roots"), log))
+			continue
+		}
+		mk, ok := c.More[name]
+		if !ok {
+			log.Error("there is no such file server here; its files are not served", "fileserver_backend", name)
+			continue
+		}
+		b, err := mk(name)
+		if err != nil {
+			log.Error("a file server cannot be set up; its files are not served", "fileserver_backend", name, "err", err)
+			continue
+		}
+		s.backends = append(s.backends, b)
+	}
+	return s
+}
+
+// WithRoots returns a server that has other folders of file_roots, and else all
+// that this one has. The hashes that are known stay known.
+func (s *Server) WithRoots(o Options, c Config) *Server {
+	out := &Server{backends: slices.Clone(s.backends), part: s.part, log: s.log, hashes: s.hashes}
+	out.trees = trees{seed: maphash.MakeSeed(), env: map[string]*envTree{}}
+	out.parts.m = map[partKey]*list.Element{}
+	for i, b := range out.backends {
+		if b.Name() == "roots" {
+			out.backends[i] = newRoots(o, newIgnore(o, s.log), filepath.Join(c.CacheDir, "roots"), s.log)
+		}
+	}
+	return out
+}
+
+// maxPart bounds a part of a file in bytes: it has to fit a message.
+const maxPart = 16 << 20
+
+// Backends returns the names of the backends that a list names: those that are
+// there. A name that begins with - takes one away; nil means all.
+func (s *Server) Backends(names []string) []string {
+	var out []string
+	names = slices.Clone(names)
+	for i, n := range names {
+		names[i] = s.named(n)
+	}
+	subtract := len(names) > 0 && !slices.ContainsFunc(names, func(n string) bool { return !strings.HasPrefix(n, "-") })
+	for _, b := range s.backends {
+		if len(names) == 0 || slices.Contains(names, b.Name()) || subtract && !slices.Contains(names, "-"+b.Name()) {
+			out = append(out, b.Name())
+		}
+	}
+	return out
+}
+
+// named returns the name under which a backend is configured: Salt has two for
+// some, with and without fs at the end.
+func (s *Server) named(name string) string {
+	rest, minus := strings.CutPrefix(name, "-")
+	for _, b := range s.backends {
+		if strings.TrimSuffix(b.Name(), "fs") == strings.TrimSuffix(rest, "fs") {
+			rest = b.Name()
+		}
+	}
+	if minus {
+		rest = "-" + rest
+	}
+	return rest
+}
+
+func (s *Server) chosen(names []string) []Backend {
+	on := s.Backends(names)
+	return slices.DeleteFunc(slices.Clone(s.backends), func(b Backend) bool { return !slices.Contains(on, b.Name()) })
+}
+
+// Envs returns the names of all environments, sorted.
+func (s *Server) Envs(backends ...string) []string {
+	var out []string
+	for _, b := range s.chosen(backends) {
+		out = append(out, b.Envs()...)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Find looks for a file as a request names it: a relative path, perhaps with a
+// query behind a question mark; a | at the beginning says that there is none.
+func (s *Server) Find(name, env string) (Found, bool) {
+	var query map[string]string
+	if rest, escaped := strings.CutPrefix(name, "|"); escaped {
+		name = strings.TrimLeft(rest, "|")
+	} else if name, query = splitQuery(name); query["saltenv"] != "" {
+		env = query["saltenv"]
+	}
+	name, ok := cleanName(name)
+	if !ok || !validEnv(env) {
+		return Found{}, false
+	}
+	for _, b := range s.backends {
+		if f, ok := b.Find(env, name, query); ok {
+			f.Backend = b.Name()
+			return f, true
+		}
+	}
+	return Found{}, false
+}
+
+// FindLocal looks for a file by its absolute path: it must be below a directory
+// of file_roots, in the environment given or, if that is "", in any of those
+// that are configured by name.
+func (s *Server) FindLocal(name, env string) (Found, bool) {
+	envs := []string{env}
+	if env == "" {
+		envs = s.Envs("roots")
+	}
+	for _, b := range s.backends {
+		r, ok := b.(*roots)
+		if !ok {
+			continue
+		}
+		for _, env := range envs {
+			if !validEnv(env) {
+				continue
+			}
+			if f, ok := r.findLocal(env, filepath.Clean(name)); ok {
+				f.Backend = r.Name()
+				return f, true
+			}
+		}
+	}
+	return Found{}, false
+}
+
+func splitQuery(name string) (string, map[string]string) {
+	name, rest, ok := strings.Cut(name, "?")
+	if !ok {
+		return name, nil
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	query := map[string]string{}
+	for part := range strings.SplitSeq(rest, "&") {
+		if k, v, ok := strings.Cut(part, "="); ok {
+			query[k] = v
+		}
+	}
+	return name, query
+}
+
+// cleanName refuses what is no name of a file below a folder.
+func cleanName(name string) (string, bool) {
+	if name == "" || path.IsAbs(name) || strings.Contains(name, "../") || strings.ContainsRune(name, 0) {
+		return "", false
+	}
+	name = path.Clean(name)
+	return name, name != "." && filepath.IsLocal(name)
+}
+
+// validEnv refuses what would lead out of a folder whose name has the
+// environment in it.
+func validEnv(env string) bool {
+	return env != "" && filepath.IsLocal(env) && path.Clean(env) == env && !strings.ContainsRune(env, 0)
+}
+
+// Lists returns what an environment holds, over some backends or all.
+func (s *Server) Lists(ctx context.Context, env string, backends ...string) (*Lists, error) {
+	if !validEnv(env) {
+		return &Lists{}, nil
+	}
+	on := s.chosen(backends)
+	if len(on) == 1 {
+		return on[0].Lists(ctx, env)
+	}
+	out := &Lists{Links: map[string]string{}}
+	for _, b := range on {
+		l, err := b.Lists(ctx, env)
+		if err != nil {
+			return nil, err
+		}
+		out.Files, out.Dirs, out.EmptyDirs = append(out.Files, l.Files...), append(out.Dirs, l.Dirs...), append(out.EmptyDirs, l.EmptyDirs...)
+		for k, v := range l.Links {
+			out.Links[k] = v
+		}
+	}
+	for _, p := range []*[]string{&out.Files, &out.Dirs, &out.EmptyDirs} {
+		slices.Sort(*p)
+		*p = slices.Compact(*p)
+	}
+	return out, nil
+}
+
+// Forget drops what is kept of lists of some environments (nil: all) and of
+// hashes, and returns the environments by backend whose lists there were.
+func (s *Server) Forget(envs []string, backends ...string) map[string][]string {
+	out := map[string][]string{}
+	for _, b := range s.chosen(backends) {
+		if gone := b.Forget(envs); len(gone) > 0 {
+			out[b.Name()] = gone
+		}
+	}
+	s.hashes.forget()
+	s.trees.forget()
+	return out
+}
+
+// Update looks for changes in some backends, or all. What goes wrong with one
+// keeps none of the others from it.
+func (s *Server) Update(ctx context.Context, backends ...string) ([]Changes, error) {
+	return s.UpdateOnly(ctx, nil, backends...)
+}
+
+// UpdateOnly is Update for some of what backends copy from elsewhere; others
+// leave the names alone.
+func (s *Server) UpdateOnly(ctx context.Context, names []string, backends ...string) ([]Changes, error) {
+	var out []Changes
+	var errs []error
+	for _, b := range s.chosen(backends) {
+		var c Changes
+		var err error
+		if f, ok := b.(Fetcher); ok {
+			c, err = f.UpdateOnly(ctx, names)
+		} else {
+			c, err = b.Update(ctx)
+		}
+		if err != nil {
+			errs = append(errs, salt.Errorf(salt.Internal, "the file server %s: %w", b.Name(), err))
+		}
+		out = append(out, c)
+	}
+	return out, errors.Join(errs...)
+}
+
+// Fetchers returns those of some backends, or all, that keep copies.
+func (s *Server) Fetchers(backends ...string) []Fetcher {
+	var out []Fetcher
+	for _, b := range s.chosen(backends) {
+		if f, ok := b.(Fetcher); ok {
+			out = append(out, f)
+		}
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package fileserver
+
+import (
+	"log/slog"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/base/target"
+	"brine/internal/py/value"
+)
+
+// Options are those of Salt's file server. A master has them, and a minion
+// with file_client: local.
+type Options struct {
+	FileRoots      any           `salt:"file_roots" default:"null" doc:"folders of files by environment; __env__ stands for any other environment, in a folder's name too" change:"live"`
+	Backends       []string      `salt:"fileserver_backend" default:"[roots]" doc:"where files come from, in the order in which they are looked for: roots (the folders of file_roots), gitfs or git, minionfs or minion, s3fs" change:"live" list:"comma"`
+	FollowSymlinks bool          `salt:"fileserver_followsymlinks" default:"true" doc:"follow symbolic links in file_roots, wherever they lead" change:"live"`
+	IgnoreSymlinks bool          `salt:"fileserver_ignoresymlinks" default:"false" doc:"leave symbolic links out of lists of files" change:"live"`
+	IgnoreRegex    any           `salt:"file_ignore_regex" default:"[]" doc:"regular expressions for files that are not served" change:"live"`
+	IgnoreGlob     any           `salt:"file_ignore_glob" default:"[]" doc:"patterns for files that are not served" change:"live"`
+	Events         bool          `salt:"fileserver_events" default:"false" doc:"fire an event when files have changed" change:"live"`
+	Interval       time.Duration `salt:"fileserver_interval" default:"3600" doc:"seconds between looks for changed files" change:"live"`
+}
+
+// UsualRoots returns Salt's default of file_roots, for which there is no tag.
+func UsualRoots() *value.Dict {
+	return value.DictOf("base", value.ListOf("/srv/salt", "/srv/spm/salt"))
+}
+
+// Texts returns the texts of an option that is one text or a list of them.
+func Texts(v any) []string {
+	switch x := v.(type) {
+	case string:
+		return []string{x}
+	case *value.List:
+		var out []string
+		for _, it := range x.Items {
+			out = append(out, value.Str(it))
+		}
+		return out
+	}
+	return nil
+}
+
+// Root is an environment with its folders.
+type Root struct {
+	Env  string
+	Dirs []string
+}
+
+// Roots reads an option such as file_roots or pillar_roots: a map of
+// environments and lists of folders, whose names may be patterns. What is no
+// map stands for base with the folder given, as in Salt.
+func Roots(v any, usual string) []Root {
+	d, ok := v.(*value.Dict)
+	if !ok {
+		return []Root{{"base", []string{usual}}}
+	}
+	out := make([]Root, 0, d.Len())
+	for k, dirs := range d.All() {
+		r := Root{Env: value.Str(k)}
+		if _, one := dirs.(string); !one { // a text is no list: no folders, as in Salt
+			for _, dir := range Texts(dirs) {
+				r.Dirs = append(r.Dirs, expand(dir)...)
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func expand(dir string) []string {
+	if strings.ContainsAny(dir, "*?[") {
+		if found, err := filepath.Glob(dir); err == nil {
+			return found
+		}
+	}
+	return []string{dir}
+}
+
+// dirsOf returns the folders of an environment, those of __env__ if it has
+// none of its own. ok is false if there is no such environment.
+func dirsOf(roots []Root, env string) (dirs []string, ok bool) {
+	for _, name := range []string{env, "__env__"} {
+		for _, r := range roots {
+			if r.Env != name {
+				continue
+			}
+			dirs = slices.Clone(r.Dirs)
+			if name == "__env__" {
+				for i := range dirs {
+					dirs[i] = strings.ReplaceAll(dirs[i], "__env__", env)
+				}
+			}
+			return dirs, true
+		}
+	}
+	return nil, false
+}
+
+// ignore knows the files that are not served.
+type ignore struct {
+	res   []*regexp.Regexp
+	globs []target.Glob
+}
+
+func newIgnore(o Options, log *slog.Logger) *ignore {
+	ig := &ignore{}
+	for _, t := range Texts(o.IgnoreRegex) {
+		re, err := target.SearchRegexp(t)
+		if err != nil {
+			log.Warn("a pattern of file_ignore_regex is left out", "err", err)
+			continue
+		}
+		ig.res = append(ig.res, re)
+	}
+	for _, t := range Texts(o.IgnoreGlob) {
+		ig.globs = append(ig.globs, target.ParseGlob(t))
+	}
+	return ig
+}
+
+func (ig *ignore) has(path string) bool {
+	return slices.ContainsFunc(ig.res, func(re *regexp.Regexp) bool { return re.MatchString(path) }) ||
+		slices.ContainsFunc(ig.globs, func(g target.Glob) bool { return g.Match(path) })
+}

@@ -1,0 +1,265 @@
+package fileserver
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+// command answers one command. An error is answered as "", as Salt does.
+type command func(s *Server, ctx context.Context, load *value.Dict) (any, error)
+
+// commands are the file server's part of the protocol.
+func commands() map[string]command {
+	return map[string]command{
+		"_file_find":           (*Server).fileFind,
+		"_file_hash":           (*Server).fileHash,
+		"_file_hash_and_stat":  (*Server).fileHashAndStat,
+		"_serve_file":          (*Server).serveFile,
+		"_file_list":           lister(func(l *Lists) []string { return l.Files }),
+		"_dir_list":            lister(func(l *Lists) []string { return l.Dirs }),
+		"_file_list_emptydirs": lister(func(l *Lists) []string { return l.EmptyDirs }),
+		"_symlink_list":        (*Server).symlinkList,
+		"_file_envs":           (*Server).fileEnvs,
+	}
+}
+
+// Commands returns the names of the commands that Request answers.
+func Commands() []string {
+	var out []string
+	for name := range commands() {
+		out = append(out, name)
+	}
+	return sortedSet(out)
+}
+
+var table = commands() // it does not change
+
+// Request answers a command; the load is a dict with cmd and what Salt's
+// clients send. Errors are the server's own.
+func (s *Server) Request(ctx context.Context, load *value.Dict) (any, error) {
+	f, ok := table[load.Str("cmd")]
+	if !ok {
+		return nil, salt.Errorf(salt.NotFound, "%q is no command of the file server", load.Str("cmd"))
+	}
+	return f(s, ctx, load)
+}
+
+// RequestPart is Request for a part of a file that has no more than limit
+// bytes, if that is not 0.
+func (s *Server) RequestPart(ctx context.Context, load *value.Dict, limit int64) (any, error) {
+	if limit > 0 && load.Str("cmd") == "_serve_file" {
+		return s.serveUpTo(load, min(s.part, limit))
+	}
+	return s.Request(ctx, load)
+}
+
+// envOf reads the environment of a load; ok is false if it has none.
+func envOf(load *value.Dict) (env string, ok bool) {
+	v, ok := load.Get("saltenv")
+	return value.Str(v), ok
+}
+
+func (s *Server) find(load *value.Dict) (Found, bool) {
+	env, ok := envOf(load)
+	if !ok {
+		return Found{}, false
+	}
+	return s.Find(load.Str("path"), env)
+}
+
+func (s *Server) fileFind(_ context.Context, load *value.Dict) (any, error) {
+	if !load.Has("saltenv") {
+		load = load.Clone()
+		load.Set("saltenv", "base")
+	}
+	f, ok := s.find(load)
+	if !ok {
+		return value.DictOf("path", "", "rel", ""), nil
+	}
+	d := value.DictOf("path", f.Path, "rel", f.Rel)
+	if st := f.stat(); st != nil {
+		d.Set("stat", st)
+	}
+	d.Set("back", f.Backend)
+	return d, nil
+}
+
+func (f Found) stat() *value.List {
+	if f.Mode != 0 {
+		return value.ListOf(int64(f.Mode))
+	}
+	return stat(f.Path)
+}
+
+// stat returns what Python's os.stat shows as a list, or nil.
+func stat(path string) *value.List {
+	var s unix.Stat_t
+	if unix.Stat(path, &s) != nil {
+		return nil
+	}
+	return value.ListOf(int64(s.Mode), uint64(s.Ino), uint64(s.Dev), uint64(s.Nlink), int64(s.Uid), int64(s.Gid),
+		s.Size, int64(s.Atim.Sec), int64(s.Mtim.Sec), int64(s.Ctim.Sec))
+}
+
+func (s *Server) hash(load *value.Dict) (any, Found, error) {
+	f, ok := s.find(load)
+	if !ok {
+		return "", f, nil
+	}
+	sum, err := s.hashes.found(f)
+	if err != nil {
+		return "", f, err
+	}
+	return value.DictOf("hash_type", s.hashes.form, "hsum", sum), f, nil
+}
+
+func (s *Server) fileHash(_ context.Context, load *value.Dict) (any, error) {
+	h, _, err := s.hash(load)
+	return h, err
+}
+
+func (s *Server) fileHashAndStat(_ context.Context, load *value.Dict) (any, error) {
+	h, f, err := s.hash(load)
+	var st any
+	if f.Path != "" {
+		if l := f.stat(); l != nil {
+			st = l
+		}
+	}
+	return &value.List{Items: []any{h, st}}, err
+}
+
+// serveFile answers with a part of a file; an empty one says that the file has
+// ended.
+func (s *Server) serveFile(_ context.Context, load *value.Dict) (any, error) {
+	return s.serveUpTo(load, s.part)
+}
+
+func (s *Server) serveUpTo(load *value.Dict, limit int64) (any, error) {
+	f, ok := s.find(load)
+	loc, isInt := load.At("loc").(int64)
+	if !ok || !load.Has("loc") {
+		return value.DictOf("data", "", "dest", ""), nil
+	}
+	if !isInt || loc < 0 {
+		return nil, salt.Errorf(salt.Invalid, "loc is no place in a file")
+	}
+	data, err := readPart(f.Path, loc, limit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return value.DictOf("data", "", "dest", ""), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := value.DictOf("data", data, "dest", f.Rel)
+	if level := load.Int("gzip"); level != 0 && len(data) > 0 {
+		if data, err = compress(data, int(min(max(level, 1), 9))); err != nil {
+			return nil, err
+		}
+		d = value.DictOf("data", data, "dest", f.Rel, "gzip", load.At("gzip"))
+	}
+	return d, nil
+}
+
+func readPart(path string, loc, size int64) ([]byte, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	buf := make([]byte, min(size, max(st.Size()-loc, 0)))
+	n, err := f.ReadAt(buf, loc)
+	if err == io.EOF {
+		err = nil
+	}
+	return buf[:n], err
+}
+
+func compress(data []byte, level int) ([]byte, error) {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, level)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := z.Write(data); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// lister makes the command that answers with one of the lists.
+func lister(choose func(*Lists) []string) command {
+	return func(s *Server, ctx context.Context, load *value.Dict) (any, error) {
+		env, ok := envOf(load)
+		if !ok {
+			return &value.List{}, nil
+		}
+		l, err := s.Lists(ctx, env, Texts(load.At("fsbackend"))...)
+		if err != nil {
+			return nil, err
+		}
+		return withPrefix(choose(l), strings.Trim(load.Str("prefix"), "/")), nil
+	}
+}
+
+func withPrefix(names []string, prefix string) *value.List {
+	out := &value.List{Items: make([]any, 0, len(names))}
+	for _, n := range names {
+		if strings.HasPrefix(n, prefix) {
+			out.Append(n)
+		}
+	}
+	return out
+}
+
+func (s *Server) symlinkList(ctx context.Context, load *value.Dict) (any, error) {
+	env, ok := envOf(load)
+	out := value.NewDict(0)
+	if !ok {
+		return out, nil
+	}
+	l, err := s.Lists(ctx, env, Texts(load.At("fsbackend"))...)
+	if err != nil {
+		return nil, err
+	}
+	prefix := strings.Trim(load.Str("prefix"), "/")
+	names := map[string]bool{}
+	for name := range l.Links {
+		names[name] = strings.HasPrefix(name, prefix)
+	}
+	for _, name := range keys(names) {
+		if names[name] {
+			out.Set(name, l.Links[name])
+		}
+	}
+	return out, nil
+}
+
+func (s *Server) fileEnvs(_ context.Context, load *value.Dict) (any, error) {
+	names := Texts(load.At("back"))
+	if !load.Bool("sources") {
+		return value.Strings(s.Envs(names...)), nil
+	}
+	out := value.NewDict(1)
+	for _, b := range s.chosen(names) {
+		out.Set(b.Name(), value.Strings(b.Envs()))
+	}
+	return out, nil
+}

@@ -1,0 +1,202 @@
+package fileserver
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"sync"
+
+	"brine/internal/base/salt"
+	"brine/internal/host"
+	"brine/internal/net/crypt"
+	"brine/internal/py/value"
+)
+
+// shared answers one of the commands that Brine's minions have besides Salt's:
+// with a map, and with something that all who ask for the same share.
+type shared func(s *Server, ctx context.Context, load *value.Dict) (*value.Dict, *crypt.Shared, error)
+
+var sharedTable = map[string]shared{
+	"_brine_tree": (*Server).serveTree,
+	"_brine_part": (*Server).servePart,
+}
+
+// SharedCommands returns the names of the commands that RequestShared answers.
+func SharedCommands() []string { return slices.Sorted(maps.Keys(sharedTable)) }
+
+// RequestShared answers a command of Brine's minions. Nothing is shared if it
+// returns nil.
+func (s *Server) RequestShared(ctx context.Context, load *value.Dict) (*value.Dict, *crypt.Shared, error) {
+	f, ok := sharedTable[load.Str("cmd")]
+	if !ok {
+		return nil, nil, salt.Errorf(salt.NotFound, "%q is no command of the file server", load.Str("cmd"))
+	}
+	return f(s, ctx, load)
+}
+
+// PartSize is how many bytes a part of a file has at most.
+func (s *Server) PartSize() int64 { return s.part }
+
+// servePart answers with the bytes from loc on of a file that has the hash
+// hsum, and with the size of all of it. If the file has another hash by now
+// the answer says changed; if there is none, it is empty.
+func (s *Server) servePart(_ context.Context, load *value.Dict) (*value.Dict, *crypt.Shared, error) {
+	none := value.NewDict(0)
+	loc, isInt := load.At("loc").(int64)
+	if !isInt || loc < 0 {
+		return nil, nil, salt.Errorf(salt.Invalid, "loc is no place in a file")
+	}
+	env, _ := envOf(load)
+	want := load.Str("hsum")
+	path, err := s.holding(env, load.Str("path"), want)
+	if errors.Is(err, errOther) {
+		return value.DictOf("changed", true), nil, nil
+	}
+	if err != nil || path == "" {
+		return none, nil, err
+	}
+	p, err := s.parts.get(partKey{want, loc}, func() (*part, error) {
+		p, err := readShared(path, loc, s.part)
+		if err == nil && p.firm { // it is kept under this hash
+			sum, err := s.hashes.of(path)
+			p.firm = err == nil && sum == want
+		}
+		return p, err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return value.DictOf("size", p.size), p.shared, nil
+}
+
+// errOther says that a file does not have the hash that is wanted.
+var errOther = errors.New("the file has another hash")
+
+// holding returns the path of a file of this name and hash, "" for no file.
+func (s *Server) holding(env, name, want string) (string, error) {
+	f, found := s.Find(name, env)
+	if found {
+		sum, err := s.hashes.of(f.Path)
+		if err == nil && sum == want {
+			return f.Path, nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+	}
+	if name, ok := cleanName(name); ok && validEnv(env) {
+		for _, b := range s.backends {
+			if o, ok := b.(Older); ok {
+				if path, ok := o.Older(env, name, want); ok {
+					return path, nil
+				}
+			}
+		}
+	}
+	if found {
+		return "", errOther
+	}
+	return "", nil
+}
+
+// part is a part of a file.
+type part struct {
+	shared *crypt.Shared
+	size   int64 // of the whole file
+	// firm tells that the file had not changed when the part had been read.
+	firm bool
+}
+
+func readShared(path string, loc, size int64) (*part, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	before, err := host.StampOfFile(f)
+	if err != nil {
+		return nil, err
+	}
+	buf := make([]byte, min(size, max(before.Size()-loc, 0)))
+	n, err := f.ReadAt(buf, loc)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	after, err := host.StampOf(path)
+	return &part{crypt.NewShared(buf[:n]), before.Size(), err == nil && after == before && before.Settled()}, nil
+}
+
+type partKey struct {
+	sum string
+	loc int64
+}
+
+// maxParts bounds the parts that are kept, in bytes.
+const maxParts = 32 << 20
+
+// parts keeps the parts of files that were asked for last, by the hash of the
+// file. One that many ask for at once is read and sealed once.
+type parts struct {
+	mu    sync.Mutex
+	m     map[partKey]*list.Element // of *keptPart
+	order list.List                 // the one used last is in front
+	bytes int
+}
+
+type keptPart struct {
+	key  partKey
+	done chan struct{} // closed when the rest is known
+	part *part
+	err  error
+	kept bool // it counts in bytes; parts.mu guards it
+}
+
+// cost is how many bytes a part takes; those of an empty one count, too, for
+// minions choose the places.
+func (k *keptPart) cost() int { return len(k.part.shared.Sealed()) + 1<<10 }
+
+func (p *parts) get(key partKey, read func() (*part, error)) (*part, error) {
+	p.mu.Lock()
+	if el, ok := p.m[key]; ok {
+		p.order.MoveToFront(el)
+		p.mu.Unlock()
+		k := el.Value.(*keptPart)
+		<-k.done
+		return k.part, k.err
+	}
+	k := &keptPart{key: key, done: make(chan struct{})}
+	el := p.order.PushFront(k)
+	p.m[key] = el
+	p.mu.Unlock()
+	k.part, k.err = read()
+	close(k.done)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k.err != nil || !k.part.firm {
+		p.drop(el)
+		return k.part, k.err
+	}
+	k.kept = true
+	p.bytes += k.cost()
+	for el := p.order.Back(); el != nil && p.bytes > maxParts; {
+		prev := el.Prev()
+		if old := el.Value.(*keptPart); old.kept {
+			p.bytes -= old.cost()
+			p.drop(el)
+		}
+		el = prev
+	}
+	return k.part, nil
+}
+
+func (p *parts) drop(el *list.Element) {
+	delete(p.m, el.Value.(*keptPart).key)
+	p.order.Remove(el)
+}

@@ -1,0 +1,591 @@
+package gitrepo
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/py/value"
+)
+
+// Config says where a Clone is.
+type Config struct {
+	// Dir is its folder, Work that of its lock.
+	Dir, Work string
+	Leases    *Leases
+	Log       *slog.Logger
+}
+
+// Clone is a copy of a remote. Any number of goroutines may use it.
+type Clone struct {
+	remote Remote
+	c      Config
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	snap    *Snapshot
+	stamp   os.FileInfo // of the served file that snap is of
+	trees   *treeCache
+	objects map[string]*objects // by folder
+	broken  bool                // somebody could not read what has to be there
+	fault   Status
+	rebuilt time.Time // when the copy was last fetched anew because of faults
+}
+
+// Open returns the copy of a remote; nothing is fetched. The settings must have
+// passed Check.
+func Open(r Remote, c Config) *Clone {
+	if r.Refspecs == nil {
+		r.Refspecs = UsualRefspecs()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Clone{remote: r, c: c, log: c.Log, trees: newTreeCache(), objects: map[string]*objects{}}
+}
+
+// Remote returns the settings.
+func (c *Clone) Remote() Remote { return c.remote }
+
+// Snapshot is what is served of a remote at one time. It does not change.
+type Snapshot struct {
+	// Refs are the commits of the references, whose names are without refs/:
+	// remotes/origin/main, tags/v1.
+	Refs map[string]string `json:"refs"`
+	// Folder is where the objects are, within the Clone's.
+	Folder string `json:"folder"`
+	// Serial counts the changes.
+	Serial int64 `json:"serial"`
+	// Time is when it was fetched.
+	Time time.Time `json:"time"`
+	// By is who fetched it.
+	By string `json:"by"`
+}
+
+// Branch and Tag return the commit of a branch or tag of the remote.
+func (s *Snapshot) Branch(name string) (commit string, ok bool) {
+	return s.ref("remotes/origin/" + name)
+}
+
+// Tag returns the commit of a tag.
+func (s *Snapshot) Tag(name string) (commit string, ok bool) { return s.ref("tags/" + name) }
+
+func (s *Snapshot) ref(name string) (string, bool) {
+	if s == nil {
+		return "", false
+	}
+	commit, ok := s.Refs[name]
+	return commit, ok
+}
+
+// State is a text that is the same for snapshots with the same references, ""
+// for none.
+func (s *Snapshot) State() string {
+	if s == nil {
+		return ""
+	}
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(s.Refs)) {
+		fmt.Fprintf(h, "%s %s\n", name, s.Refs[name])
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Status is how a remote fares.
+type Status struct {
+	// Tried and Fetched are when it was last asked, and last with success.
+	Tried   time.Time `json:"tried"`
+	Fetched time.Time `json:"fetched"`
+	// Error is what went wrong since then, "" if nothing did.
+	Error string `json:"error,omitempty"`
+	// Since is when the errors began.
+	Since time.Time `json:"since,omitzero"`
+	// By is who asked.
+	By string `json:"by"`
+}
+
+const (
+	servedFile = "served.json"
+	statusFile = "status.json"
+	// maxServed bounds the file of what is served, in bytes.
+	maxServed = 256 << 20
+)
+
+// Snapshot returns what is served now, nil if nothing has been fetched yet.
+func (c *Clone) Snapshot() *Snapshot {
+	st, err := os.Stat(filepath.Join(c.c.Dir, servedFile))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			c.snap, c.stamp = nil, nil // somebody cleared the cache
+		}
+		return c.snap
+	}
+	if c.stamp != nil && os.SameFile(st, c.stamp) && st.ModTime().Equal(c.stamp.ModTime()) && st.Size() == c.stamp.Size() {
+		return c.snap
+	}
+	var s Snapshot
+	if err := c.read(servedFile, &s); err != nil {
+		c.log.Error("cannot read what is served of a git remote", "remote", Redact(c.remote.ID), "err", err)
+		return c.snap // the last good one
+	}
+	for dir, o := range c.objects {
+		if dir != s.Folder {
+			o.close()
+			delete(c.objects, dir)
+		}
+	}
+	c.snap, c.stamp = &s, st
+	return c.snap
+}
+
+var folderName = regexp.MustCompile(`^repo-[A-Z0-9]+\.git$`)
+
+func (c *Clone) read(name string, into any) error {
+	f, err := os.Open(filepath.Join(c.c.Dir, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxServed))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, into); err != nil {
+		return fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if s, ok := into.(*Snapshot); ok && !folderName.MatchString(s.Folder) {
+		return fmt.Errorf("%s names no folder of a copy", f.Name())
+	}
+	return nil
+}
+
+func (c *Clone) write(name string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(c.c.Dir, name), b, 0o600, name == servedFile)
+}
+
+// Status returns how the remote fares.
+func (c *Clone) Status() Status {
+	var s Status
+	if err := c.read(statusFile, &s); err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.fault
+	}
+	return s
+}
+
+// LockFile is the file of the lock of updates.
+func (c *Clone) LockFile() string { return filepath.Join(c.c.Work, "update.lk") }
+
+// Lock keeps everybody from fetching; see Leases.Set. role is the word for
+// what the Clone is used for, in Salt's words for what was done.
+func (c *Clone) Lock(role string) (done, failed []string) {
+	if err := c.c.Leases.Set(c.LockFile()); err != nil {
+		return nil, []string{fmt.Sprintf("Unable to set update lock for %s remote '%s': %v", role, Redact(c.remote.ID), err)}
+	}
+	return []string{fmt.Sprintf("Set update lock for %s remote '%s' on machine_id '%s'", role, Redact(c.remote.ID), MachineID())}, nil
+}
+
+// ClearLock removes a lock of a kind: update, checkout or mountpoint.
+func (c *Clone) ClearLock(role, kind string) (done, failed []string) {
+	was, err := c.c.Leases.Clear(filepath.Join(c.c.Work, kind+".lk"))
+	if err != nil {
+		return nil, []string{fmt.Sprintf("Unable to remove %s lock for %s: %v", kind, Redact(c.remote.URL), err)}
+	}
+	if !was {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("Removed %s lock for %s remote '%s' on machine_id '%s'", kind, role, Redact(c.remote.ID), MachineID())}, nil
+}
+
+// Result is what an Update has done.
+type Result struct {
+	// Changed says that another commit, branch or tag is served than before.
+	Changed bool
+	// Held is who has the lock, if that is why nothing was fetched.
+	Held string
+}
+
+// Update fetches the remote. If another process does so, it waits up to some
+// time for it and takes what that has fetched. After an error, what was served
+// goes on being served.
+func (c *Clone) Update(ctx context.Context, wait time.Duration) (Result, error) {
+	var before int64
+	if s := c.Snapshot(); s != nil {
+		before = s.Serial
+	}
+	if err := os.MkdirAll(c.c.Dir, 0o700); err != nil {
+		return Result{}, err
+	}
+	lease, inner, err := c.c.Leases.Take(ctx, c.LockFile(), wait)
+	var other *HeldError
+	if errors.As(err, &other) {
+		s := c.Snapshot()
+		return Result{Changed: s != nil && s.Serial != before, Held: other.owner.String()}, nil
+	}
+	if err != nil {
+		return Result{}, &Error{c.remote.ID, "fetch", err}
+	}
+	defer func() {
+		if err := lease.Release(); err != nil {
+			c.log.Warn("cannot give back the lock of a git remote", "remote", Redact(c.remote.ID), "err", err)
+		}
+	}()
+	err = c.fetch(inner, lease)
+	if cause := context.Cause(inner); err != nil && cause != nil {
+		err = cause
+	}
+	if err != nil {
+		err = &Error{c.remote.ID, "fetch", err}
+	}
+	if e := lease.Guarded(func() error { return c.note(err) }); e != nil && err == nil {
+		err = &Error{c.remote.ID, "fetch", e}
+	}
+	s := c.Snapshot()
+	return Result{Changed: s != nil && s.Serial != before}, err
+}
+
+// note keeps how an update went.
+func (c *Clone) note(err error) error {
+	s, now := c.Status(), time.Now().UTC()
+	s.Tried, s.By = now, me().String()
+	switch {
+	case err == nil:
+		s.Fetched, s.Error, s.Since = now, "", time.Time{}
+	case s.Error == "":
+		s.Since = now
+		fallthrough
+	default:
+		s.Error = err.Error()
+	}
+	c.mu.Lock()
+	c.fault = s
+	c.mu.Unlock()
+	return c.write(statusFile, s)
+}
+
+// rebuildPause is how long a copy with faults is left alone that has just been
+// fetched anew.
+const rebuildPause = 10 * time.Minute
+
+// fetch brings the copy up to date and serves it.
+func (c *Clone) fetch(ctx context.Context, lease *Lease) error {
+	old := c.Snapshot()
+	c.clean(old)
+	c.mu.Lock()
+	broken, recent := c.broken, time.Since(c.rebuilt) < rebuildPause
+	c.mu.Unlock()
+	if old == nil || broken {
+		return c.anew(ctx, lease, old, broken)
+	}
+	dir := filepath.Join(c.c.Dir, old.Folder)
+	removeLocks(dir)
+	err := c.fetchInto(ctx, dir)
+	var refs map[string]string
+	if err == nil {
+		if refs, err = refsOf(ctx, dir); err == nil {
+			err = c.whole(ctx, dir, old.Refs, refs)
+		}
+	}
+	if err == nil {
+		err = c.serve(lease, old, old.Folder, refs)
+	}
+	if err == nil {
+		if !maps.Equal(old.Refs, refs) {
+			c.tidy(ctx, dir)
+		}
+		return nil
+	}
+	if errors.Is(err, ErrNoGit) || ctx.Err() != nil || recent {
+		return err
+	}
+	// Is it the remote, or the copy? Only of a remote that answers it makes
+	// sense to fetch a whole copy.
+	if c.reach(ctx) != nil {
+		return err
+	}
+	c.log.Warn("the copy of a git remote is fetched anew, for it cannot be updated", "remote", Redact(c.remote.ID), "err", err)
+	if e := c.anew(ctx, lease, old, true); e != nil {
+		return fmt.Errorf("%w; fetching all of it anew: %v", err, e)
+	}
+	return nil
+}
+
+// anew fetches all into a new folder and serves it from there.
+func (c *Clone) anew(ctx context.Context, lease *Lease, old *Snapshot, repair bool) error {
+	folder := "repo-" + rand.Text() + ".git"
+	dir := filepath.Join(c.c.Dir, folder)
+	if repair {
+		c.mu.Lock()
+		c.rebuilt = time.Now()
+		c.mu.Unlock()
+	}
+	err := c.fill(ctx, lease, old, folder)
+	if err != nil {
+		if e := os.RemoveAll(dir); e != nil {
+			c.log.Warn("cannot remove a folder", "err", e)
+		}
+		return err
+	}
+	c.mu.Lock()
+	c.broken = false
+	c.mu.Unlock()
+	return nil
+}
+
+func (c *Clone) fill(ctx context.Context, lease *Lease, old *Snapshot, folder string) error {
+	dir := filepath.Join(c.c.Dir, folder)
+	if _, err := runGit(ctx, dir, nil, "init", "--quiet", "--bare", "--template="); err != nil {
+		return err
+	}
+	if err := c.fetchInto(ctx, dir); err != nil {
+		return err
+	}
+	refs, err := refsOf(ctx, dir)
+	if err != nil {
+		return err
+	}
+	return c.serve(lease, old, folder, refs)
+}
+
+func (c *Clone) fetchInto(ctx context.Context, dir string) error {
+	address, s, vars, err := c.remote.toRemote(c.c.Dir)
+	if err != nil {
+		return err
+	}
+	args := []string{"fetch", "--quiet", "--prune", "--force", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-gc", "--", address}
+	_, err = runWith(ctx, environment(dir, s, vars...), fetchLimit, nil, append(args, c.remote.Refspecs...)...)
+	return err
+}
+
+// reach asks the remote for its references.
+func (c *Clone) reach(ctx context.Context) error {
+	address, s, vars, err := c.remote.toRemote(c.c.Dir)
+	if err != nil {
+		return err
+	}
+	_, err = runWith(ctx, environment(c.c.Dir, s, vars...), localLimit, nil, "ls-remote", "--quiet", "--", address)
+	return err
+}
+
+// refsOf returns the commits of all branches of the remote and tags. What is
+// no commit is left out.
+func refsOf(ctx context.Context, dir string) (map[string]string, error) {
+	out, err := runGit(ctx, dir, nil, "for-each-ref", "--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname) %(refname)", "refs/remotes/origin/", "refs/tags/")
+	if err != nil {
+		return nil, err
+	}
+	refs := map[string]string{}
+	for line := range strings.SplitSeq(string(out), "\n") {
+		f := strings.SplitN(line, " ", 5)
+		if len(f) < 5 {
+			continue
+		}
+		kind, id := f[0], f[1]
+		if kind == "tag" {
+			kind, id = f[2], f[3]
+		}
+		name, ok := strings.CutPrefix(f[4], "refs/")
+		if kind == "tag" { // a tag of a tag
+			b, err := runGit(ctx, dir, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", id+"^{commit}")
+			if err != nil {
+				continue
+			}
+			kind, id = "commit", strings.TrimSpace(string(b))
+		}
+		if ok && kind == "commit" && isObjectID(id) {
+			refs[name] = id
+		}
+	}
+	return refs, nil
+}
+
+// isObjectID reports whether s is the full name of an object, by SHA-1 or
+// SHA-256.
+func isObjectID(s string) bool {
+	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// whole checks that what is served and did not change can still be read; git
+// has checked what it fetched.
+func (c *Clone) whole(ctx context.Context, dir string, old, now map[string]string) error {
+	var ask strings.Builder
+	for name, id := range old {
+		if now[name] == id {
+			ask.WriteString(id + "^{tree}\n")
+		}
+	}
+	if ask.Len() == 0 {
+		return nil
+	}
+	out, err := runGit(ctx, dir, []byte(ask.String()), "cat-file", "--batch-check=%(objecttype)")
+	if err != nil {
+		return err
+	}
+	for line := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n") {
+		if line != "tree" {
+			return fmt.Errorf("%w: %s", errBroken, line)
+		}
+	}
+	return nil
+}
+
+// serve makes a state of the copy what is served, unless it is already.
+func (c *Clone) serve(lease *Lease, old *Snapshot, folder string, refs map[string]string) error {
+	if old != nil && old.Folder == folder && maps.Equal(old.Refs, refs) {
+		return nil
+	}
+	s := Snapshot{Refs: refs, Folder: folder, Time: time.Now().UTC(), By: me().String(), Serial: 1}
+	if old != nil {
+		s.Serial = old.Serial + 1
+	}
+	return lease.Guarded(func() error { return c.write(servedFile, s) })
+}
+
+// stale is after how long files are removed that nobody can be using.
+const stale = 15 * time.Minute
+
+// clean removes what processes that died, or earlier copies, have left. It
+// needs the lease.
+func (c *Clone) clean(now *Snapshot) {
+	atomicfile.RemoveTemps(c.c.Dir)
+	entries, err := os.ReadDir(c.c.Dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !folderName.MatchString(e.Name()) || now != nil && e.Name() == now.Folder {
+			continue
+		}
+		// Another process may still read the copy that was served before. One
+		// that never was served can go at once.
+		served := filepath.Join(c.c.Dir, e.Name(), "served")
+		if st, err := os.Stat(served); err == nil && time.Since(st.ModTime()) < stale {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(c.c.Dir, e.Name())); err != nil {
+			c.log.Warn("cannot remove an old copy of a git remote", "err", err)
+		}
+	}
+	if now != nil {
+		// When the copy goes out of use, this is when that was, about.
+		if err := os.WriteFile(filepath.Join(c.c.Dir, now.Folder, "served"), nil, 0o600); err != nil {
+			c.log.Debug("cannot mark a copy as served", "err", err)
+		}
+	}
+}
+
+// removeLocks removes the lock files of gits that died. Under the lease nobody
+// else works there.
+func removeLocks(dir string) {
+	for _, top := range []string{"", "refs", "info", "objects"} {
+		_ = filepath.WalkDir(filepath.Join(dir, top), func(p string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return nil
+			case d.IsDir() && top == "" && p != dir, d.IsDir() && top == "objects" && len(d.Name()) == 2:
+				return fs.SkipDir
+			case !d.IsDir() && strings.HasSuffix(p, ".lock"), !d.IsDir() && top == "objects" && strings.HasPrefix(d.Name(), "tmp_"):
+				_ = os.Remove(p)
+			}
+			return nil
+		})
+	}
+}
+
+// tidy lets git pack what many fetches have left, when that is worth it.
+func (c *Clone) tidy(ctx context.Context, dir string) {
+	if _, err := runGit(ctx, dir, nil, "gc", "--auto", "--quiet"); err != nil && ctx.Err() == nil {
+		c.log.Warn("cannot tidy up the copy of a git remote", "remote", Redact(c.remote.ID), "err", err)
+	}
+}
+
+// Clear removes the copy.
+func (c *Clone) Clear() error {
+	c.Close()
+	err := os.RemoveAll(c.c.Dir)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.snap, c.stamp, c.trees = nil, nil, newTreeCache()
+	return err
+}
+
+// Close ends the programs that read the copy. It can be used again.
+func (c *Clone) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for dir, o := range c.objects {
+		o.close()
+		delete(c.objects, dir)
+	}
+}
+
+// spoilt notes that the copy lacks something, which the next Update mends.
+func (c *Clone) spoilt(err error) error {
+	if errors.Is(err, errBroken) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.broken {
+			c.log.Error("the copy of a git remote is broken; the next update fetches it anew", "remote", Redact(c.remote.ID), "err", err)
+		}
+		c.broken = true
+	}
+	return err
+}
+
+// Broken reports whether the copy was found to lack something.
+func (c *Clone) Broken() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.broken
+}
+
+// Describe tells how the remote fares and what is served of it, for people.
+func (c *Clone) Describe() *value.Dict {
+	at := func(t time.Time) any {
+		if t.IsZero() {
+			return nil
+		}
+		return t.UTC().Format(time.RFC3339)
+	}
+	st := c.Status()
+	d := value.DictOf("url", Redact(c.remote.URL), "tried", at(st.Tried), "fetched", at(st.Fetched), "error", nil, "failing_since", at(st.Since), "locked_by", nil, "serial", int64(0), "served_since", nil)
+	if st.Error != "" {
+		d.Set("error", st.Error)
+	}
+	if by := c.c.Leases.Owner(c.LockFile()); by != "" {
+		d.Set("locked_by", by)
+	}
+	if s := c.Snapshot(); s != nil {
+		d.Set("serial", s.Serial)
+		d.Set("served_since", at(s.Time))
+		commits := value.NewDict(len(s.Refs))
+		for _, name := range slices.Sorted(maps.Keys(s.Refs)) {
+			commits.Set(strings.TrimPrefix(name, "remotes/origin/"), s.Refs[name])
+		}
+		d.Set("commits", commits)
+	}
+	return d
+}

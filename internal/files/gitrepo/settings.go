@@ -1,0 +1,168 @@
+package gitrepo
+
+import (
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/py/value"
+)
+
+// Settings are what the configuration says of one remote, with the options
+// that hold for all remotes where it says nothing itself.
+type Settings struct {
+	// ID is what the configuration calls the remote.
+	ID string
+	// Set is what is set for this remote alone.
+	Set *value.Dict
+	// All gives the option that holds for all remotes, without its prefix.
+	All map[string]any
+}
+
+// ReadSettings reads an entry of a list of remotes: an address, or a map of
+// one address to a list of maps, or a map, of parameters. Only the parameters
+// that are allowed may be there.
+func ReadSettings(entry any, all map[string]any, allowed ...string) (Settings, error) {
+	s := Settings{Set: value.NewDict(0), All: all}
+	d, ok := entry.(*value.Dict)
+	if !ok {
+		text, ok := entry.(string)
+		if !ok || strings.TrimSpace(text) == "" {
+			return s, salt.Errorf(salt.Invalid, "a git remote is an address, or a map of one to its parameters, not a %s; put quotes around it", value.TypeName(entry))
+		}
+		s.ID = strings.TrimSpace(text)
+		return s, nil
+	}
+	if d.Len() == 0 {
+		return s, salt.Errorf(salt.Invalid, "a git remote has no address")
+	}
+	var conf any
+	for k, v := range d.All() {
+		s.ID, conf = strings.TrimSpace(value.Str(k)), v
+		break
+	}
+	s.Set = Repack(conf)
+	if s.Set.Len() == 0 {
+		return s, salt.Errorf(salt.Invalid, "the git remote %s has no parameters: take away the colon behind its address", Redact(s.ID))
+	}
+	for k := range s.Set.All() {
+		if !slices.Contains(allowed, value.Str(k)) {
+			return s, salt.Errorf(salt.Invalid, "the git remote %s has the parameter %s, which there is none of: there are %s", Redact(s.ID), value.Str(k), strings.Join(allowed, ", "))
+		}
+	}
+	return s, nil
+}
+
+// Repack makes one map of a list of maps, as configurations have it; lists of
+// maps within, too.
+func Repack(v any) *value.Dict {
+	out := value.NewDict(0)
+	add := func(d *value.Dict) {
+		for k, x := range d.All() {
+			if l, ok := x.(*value.List); ok && l.Len() > 0 && allDicts(l) {
+				x = Repack(l)
+			} else if m, ok := x.(*value.Dict); ok {
+				x = Repack(m)
+			}
+			out.Set(value.Str(k), x)
+		}
+	}
+	switch x := v.(type) {
+	case *value.Dict:
+		add(x)
+	case *value.List:
+		for _, it := range x.Items {
+			if d, ok := it.(*value.Dict); ok {
+				add(d)
+			}
+		}
+	}
+	return out
+}
+
+func allDicts(l *value.List) bool {
+	return !slices.ContainsFunc(l.Items, func(v any) bool { _, ok := v.(*value.Dict); return !ok })
+}
+
+// Get returns a parameter, nil if it is not set anywhere.
+func (s Settings) Get(name string) any {
+	if v, ok := s.Set.Get(name); ok {
+		return v
+	}
+	return s.All[name]
+}
+
+// Text, Bool, Texts and Seconds return parameters as what they are.
+func (s Settings) Text(name string) string {
+	if v := s.Get(name); v != nil {
+		return value.Str(v)
+	}
+	return ""
+}
+
+// Bool is true for what Python takes for true.
+func (s Settings) Bool(name string) bool { return value.Truth(s.Get(name)) }
+
+// Texts reads a list, or a text with commas.
+func (s Settings) Texts(name string) []string {
+	v := s.Get(name)
+	if l, ok := v.([]string); ok {
+		return l
+	}
+	if v == nil || v == "" {
+		return nil
+	}
+	return value.Split(v)
+}
+
+// Seconds reads a time.
+func (s Settings) Seconds(name string) time.Duration {
+	switch x := s.Get(name).(type) {
+	case time.Duration:
+		return x
+	case int64:
+		return time.Duration(x) * time.Second
+	case float64:
+		return time.Duration(x * float64(time.Second))
+	}
+	return 0
+}
+
+// Remote returns the remote at an address, by the parameters for signing in
+// and fetching.
+func (s Settings) Remote(address string) (Remote, error) {
+	r := Remote{
+		ID: s.ID, URL: address, Refspecs: s.Texts("refspecs"), NoVerify: !s.Bool("ssl_verify"),
+		Auth: Auth{
+			User: s.Text("user"), Password: s.Text("password"), InsecureAuth: s.Bool("insecure_auth"),
+			PrivKey: s.Text("privkey"), PubKey: s.Text("pubkey"), Passphrase: s.Text("passphrase"),
+		},
+	}
+	return r, r.Check()
+}
+
+// AuthParameters are those that Remote reads.
+func AuthParameters() []string {
+	return []string{"user", "password", "pubkey", "privkey", "passphrase", "insecure_auth"}
+}
+
+// FolderName returns the folder of a remote within a cache: its name, or a
+// hash of its id, as Salt has it.
+func (s Settings) FolderName(hashType string) (string, error) {
+	if name := s.Text("name"); name != "" {
+		if name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || slices.Contains([]string{"work", "links", "hash", "refs", "objects"}, name) {
+			return "", salt.Errorf(salt.Invalid, "the name %q of the git remote %s cannot be that of a folder", name, Redact(s.ID))
+		}
+		return name, nil
+	}
+	h := crypt.NewHash(strings.ToLower(hashType))
+	if h == nil {
+		return "", salt.Errorf(salt.Invalid, "%q is not a known hash_type", hashType)
+	}
+	fmt.Fprint(h, s.ID)
+	return strings.ReplaceAll(base64.StdEncoding.EncodeToString(h.Sum(nil)), "/", "_"), nil
+}

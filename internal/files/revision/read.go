@@ -1,0 +1,185 @@
+package revision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"brine/internal/base/salt"
+)
+
+// Bounds of what is followed.
+const (
+	maxDepth = 100 // folders in folders
+	// readAgain is how often a file is read again that changes while it is read.
+	readAgain = 3
+)
+
+// reader reads folders. keep takes the content of a file.
+type reader struct {
+	ctx   context.Context
+	keep  func(path string, fi fs.FileInfo) (sum string, size int64, err error)
+	real  string // the folder, without symbolic links
+	out   []Entry
+	total int
+}
+
+func read(ctx context.Context, trees []Tree, keep func(string, fs.FileInfo) (string, int64, error)) ([]Listed, error) {
+	var out []Listed
+	r := &reader{ctx: ctx, keep: keep}
+	for _, t := range trees {
+		l := Listed{Kind: t.Kind, Env: t.Env}
+		for _, dir := range t.Dirs {
+			r.out = nil
+			real, err := filepath.EvalSymlinks(dir)
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // an empty one, as the file server sees it
+			case err != nil:
+				return nil, err
+			default:
+				r.real = real
+				if err := r.folder(real, "", nil); err != nil {
+					return nil, err
+				}
+			}
+			slices.SortFunc(r.out, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
+			l.Dirs = append(l.Dirs, r.out)
+		}
+		out = append(out, l)
+	}
+	sortTrees(out)
+	return out, nil
+}
+
+func (r *reader) folder(dir, rel string, above []fs.FileInfo) error {
+	if err := r.ctx.Err(); err != nil {
+		return err
+	}
+	fi, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if !fi.IsDir() {
+		return salt.Errorf(salt.Invalid, "%s is no folder", dir)
+	}
+	if len(above) > maxDepth || slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, fi) }) {
+		return salt.Errorf(salt.Invalid, "%s: a symbolic link leads back to a folder that it is in, or there are more than %d folders in folders", dir, maxDepth)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	above = append(above[:len(above):len(above)], fi)
+	for _, e := range entries {
+		if err := r.entry(filepath.Join(dir, e.Name()), path.Join(rel, e.Name()), e, above); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) add(e Entry) error {
+	if r.total++; r.total > maxEntries {
+		return salt.Errorf(salt.Invalid, "there are more than %d files and folders", maxEntries)
+	}
+	r.out = append(r.out, e)
+	return nil
+}
+
+func (r *reader) entry(full, rel string, e fs.DirEntry, above []fs.FileInfo) error {
+	if !utf8.ValidString(rel) {
+		return salt.Errorf(salt.Invalid, "%q: its name is not UTF-8", full)
+	}
+	if e.Type()&fs.ModeSymlink != 0 {
+		to, inside, err := r.link(full, rel)
+		if err != nil {
+			return err
+		}
+		if inside {
+			return r.add(Entry{Path: rel, Type: Link, To: to})
+		}
+	}
+	fi, err := os.Stat(full) // of what a link that leads out points to
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // just gone, or a link to nothing
+	case err != nil:
+		return err
+	case fi.IsDir():
+		if err := r.add(Entry{Path: rel, Type: Folder}); err != nil {
+			return err
+		}
+		return r.folder(full, rel, above)
+	case !fi.Mode().IsRegular():
+		return nil // it is not served, either
+	}
+	return r.file(full, rel, fi)
+}
+
+func (r *reader) file(full, rel string, fi fs.FileInfo) error {
+	for range readAgain {
+		sum, size, err := r.keep(full, fi)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // just gone
+		}
+		if err != nil {
+			return err
+		}
+		now, err := os.Stat(full)
+		if err == nil && now.Size() == size && now.ModTime().Equal(fi.ModTime()) && now.Mode() == fi.Mode() {
+			return r.add(Entry{Path: rel, Type: File, Mode: uint32(fi.Mode().Perm()), Size: size, Sum: sum})
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		fi = now
+	}
+	return salt.Errorf(salt.Unavailable, "%s changes while it is read; try again", full)
+}
+
+// link returns where a symbolic link points, if that is in the folder.
+func (r *reader) link(full, rel string) (to string, inside bool, err error) {
+	if to, err = os.Readlink(full); err != nil {
+		return "", false, err
+	}
+	real, err := filepath.EvalSymlinks(full)
+	if errors.Is(err, fs.ErrNotExist) {
+		return to, stays(rel, to), nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("a symbolic link leads nowhere: %w", err)
+	}
+	under, err := filepath.Rel(r.real, real)
+	if err != nil || !filepath.IsLocal(under) {
+		return "", false, nil
+	}
+	if stays(rel, to) {
+		return to, true, nil
+	}
+	// The way there leads out of the folder, which will lie elsewhere.
+	to, err = filepath.Rel(path.Dir(rel), under)
+	return to, err == nil && stays(rel, to), nil
+}
+
+// Sum tells what a revision of some folders would be, without keeping anything.
+func Sum(ctx context.Context, trees []Tree) (string, error) {
+	listed, err := read(ctx, trees, func(path string, fi fs.FileInfo) (string, int64, error) {
+		sum, err := sumOfFile(path)
+		return sum, fi.Size(), err
+	})
+	if err != nil {
+		return "", err
+	}
+	b, err := encode(listed)
+	return sumOf(b), err
+}

@@ -1,0 +1,329 @@
+package cluster
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"maps"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/py/value"
+)
+
+// Files of a witness: its key, and what masters have told it.
+const (
+	witnessKeyFile = "witness.key"
+	knownFile      = "known.json"
+)
+
+// witnessBadge returns what a witness shows by TLS: a certificate that nobody
+// else has signed, of a key that stays. The key is in dir, and made if it is not
+// there.
+func witnessBadge(dir, id string) (*badge, error) {
+	path := filepath.Join(dir, witnessKeyFile)
+	key, err := readWitnessKey(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return nil, err
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(key)
+		if err != nil {
+			return nil, err
+		}
+		if err := atomicfile.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600, true); err != nil {
+			return nil, salt.Errorf(salt.Unavailable, "cannot keep the key of this witness: %w", err)
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	// What it says of time nobody asks: the key counts.
+	c := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: id}, NotBefore: time.Unix(0, 0), NotAfter: time.Now().AddDate(100, 0, 0)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &badge{id: id, key: key, now: time.Now, cert: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}}, nil
+}
+
+func readWitnessKey(path string) (*ecdsa.PrivateKey, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if block, _ := pem.Decode(b); block != nil {
+		k, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+		if key, ok := k.(*ecdsa.PrivateKey); err == nil && ok {
+			return key, nil
+		}
+	}
+	return nil, salt.Errorf(salt.Invalid, "%s is damaged: remove it, and the witness makes a new key and is known again by cluster_secret", path)
+}
+
+// fingerprintOf is what is noted of the key of a certificate.
+func fingerprintOf(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
+	return hex.EncodeToString(sum[:])
+}
+
+// tagOf tells secrets apart without showing them.
+func tagOf(secret string) string {
+	h := hmac.New(sha256.New, []byte(secret))
+	h.Write([]byte("which secret"))
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// WitnessSecret is the secret by which witnesses and masters of a cluster know each
+// other at first. It is computed one way from the secret by which masters join, so
+// that whoever breaks into a witness cannot join as a master.
+func WitnessSecret(joining string) string {
+	h := hmac.New(sha256.New, []byte(joining))
+	h.Write([]byte("brine/witness/secret"))
+	return witnessPrefix + hex.EncodeToString(h.Sum(nil))
+}
+
+// witnessPrefix tells the secret of witnesses from one by which masters join, which
+// older versions of masters and witnesses have in its place.
+const witnessPrefix = "witness-"
+
+// asWitnessSecret is the secret of witnesses, given that or the one by which masters
+// join.
+func asWitnessSecret(s string) string {
+	if strings.HasPrefix(s, witnessPrefix) {
+		return s
+	}
+	return WitnessSecret(s)
+}
+
+// tidings is what a master tells a witness: the secret of witnesses, the public
+// keys of all members, and since when both are so for that master.
+type tidings struct {
+	// secret is the one by which masters join when it is the master's; what it
+	// tells, and what a witness has read, is the secret of witnesses.
+	secret      string
+	secretFrom  time.Time
+	members     map[string]string // id -> PEM
+	membersFrom time.Time
+	tls         bool // all members speak TLS
+}
+
+func (t tidings) dict() *value.Dict {
+	members := value.NewDict(len(t.members))
+	for _, id := range slices.Sorted(maps.Keys(t.members)) {
+		members.Set(id, t.members[id])
+	}
+	return value.DictOf("secret", WitnessSecret(t.secret), "secret_from", t.secretFrom.UnixMilli(), "members", members, "members_from", t.membersFrom.UnixMilli(), "tls", t.tls)
+}
+
+// mark tells tidings apart that say different things.
+func (t tidings) mark() string {
+	var said transcript
+	said.add([]byte(t.secret))
+	for _, id := range slices.Sorted(maps.Keys(t.members)) {
+		said.add([]byte(id), []byte(t.members[id]))
+	}
+	if t.tls {
+		said.add(nil)
+	}
+	return string(said.sum("tidings"))
+}
+
+// maxPublic bounds the public key of a member in bytes.
+const maxPublic = 8 << 10
+
+func readTidings(d *value.Dict) (tidings, error) {
+	t := tidings{secret: d.Str("secret"), secretFrom: time.UnixMilli(d.Int("secret_from")), members: map[string]string{}, membersFrom: time.UnixMilli(d.Int("members_from")), tls: d.Bool("tls")}
+	if n := len(t.secret); n < minSecret || n > maxSecret {
+		return t, salt.Errorf(salt.Invalid, "a secret of %d characters", n)
+	}
+	t.secret = asWitnessSecret(t.secret)
+	for k, v := range d.Dict("members").All() {
+		id, _ := k.(string)
+		text, _ := v.(string)
+		if _, err := crypt.ParsePublic([]byte(text)); salt.CheckID(id) != nil || err != nil || len(text) > maxPublic {
+			return t, salt.Errorf(salt.Invalid, "the key of the member %.100q is of no use", id)
+		}
+		t.members[id] = text
+	}
+	if n := len(t.members); n == 0 || n > maxMasters {
+		return t, salt.Errorf(salt.Invalid, "a witness can know %d masters, and not %d", maxMasters, n)
+	}
+	return t, nil
+}
+
+// acquaintance is what a witness knows of its cluster. It may be used by any
+// number of goroutines.
+type acquaintance struct {
+	path string
+
+	mu sync.Mutex
+	d  known
+	// joining is the secret by which masters join, as long as the configuration
+	// has it and it counts: those of older versions prove that.
+	joining string
+	// keys are those in d.
+	keys map[string]*crypt.PublicKey
+}
+
+// known is what is on disk.
+type known struct {
+	// Configured is the tag of the secret in the configuration when Secret was
+	// learned: if somebody changes it there, that counts.
+	Configured string `json:"configured"`
+	Secret     string `json:"secret"`
+	// SecretFrom and MembersFrom are times in milliseconds, by the clocks of the
+	// masters that have told.
+	SecretFrom  int64             `json:"secret_from"`
+	Members     map[string]string `json:"members"`
+	MembersFrom int64             `json:"members_from"`
+	// TLS says that all members speak TLS.
+	TLS bool `json:"tls"`
+}
+
+// openAcquaintance reads what a witness knows. secret is that of witnesses by its
+// configuration, joining the one by which masters join if the configuration has
+// that.
+func openAcquaintance(path, secret, joining string) (*acquaintance, error) {
+	a := &acquaintance{path: path, joining: joining}
+	b, err := os.ReadFile(path)
+	if err == nil {
+		if err = json.Unmarshal(b, &a.d); err == nil {
+			a.keys, err = parseKeys(a.d.Members)
+		}
+		if err != nil {
+			return nil, salt.Errorf(salt.Invalid, "%s is damaged: %w; remove it, and what it had is learned again from the masters, who must know cluster_secret as it is in the configuration of this witness", path, err)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, salt.Errorf(salt.Unavailable, "cannot read what this witness knows of its cluster: %w", err)
+	}
+	now := asWitnessSecret(a.d.Secret)
+	former := a.d.Secret != "" && now != a.d.Secret // an older version has written it
+	if a.d.Secret != "" {
+		a.d.Secret = now
+	}
+	if joining != "" && a.d.Configured == tagOf(joining) {
+		a.d.Configured = tagOf(secret)
+	}
+	if tag := tagOf(secret); a.d.Configured != tag {
+		a.d.Configured, a.d.Secret, a.d.SecretFrom = tag, secret, 0
+	}
+	if former { // so that the file has it no longer
+		return a, a.save(a.d)
+	}
+	return a, nil
+}
+
+func parseKeys(texts map[string]string) (map[string]*crypt.PublicKey, error) {
+	keys := make(map[string]*crypt.PublicKey, len(texts))
+	for id, text := range texts {
+		k, err := crypt.ParsePublic([]byte(text))
+		if err != nil {
+			return nil, err
+		}
+		keys[id] = k
+	}
+	return keys, nil
+}
+
+// terms returns the secret of witnesses, the one by which masters join if it is known
+// to count, and whether all members speak TLS.
+func (a *acquaintance) terms() (secret, joining string, tlsOnly bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.joining != "" && WitnessSecret(a.joining) == a.d.Secret {
+		joining = a.joining
+	}
+	return a.d.Secret, joining, a.d.TLS
+}
+
+// save writes what is known.
+func (a *acquaintance) save(d known) error {
+	b, err := json.MarshalIndent(d, "", "  ")
+	if err == nil {
+		err = atomicfile.Write(a.path, append(b, '\n'), 0o600, true)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot keep what a master tells: %w", err)
+	}
+	return nil
+}
+
+// signed reports whether the member id, as this witness was told of it, has made
+// a signature.
+func (a *acquaintance) signed(id string, sum, sig []byte) bool {
+	a.mu.Lock()
+	key := a.keys[id]
+	a.mu.Unlock()
+	return key != nil && len(sig) > 0 && key.Verify(crypt.PKCS1v15SHA224, sum, sig) == nil
+}
+
+func (a *acquaintance) has(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.keys[id] != nil
+}
+
+func (a *acquaintance) names() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return strings.Join(slices.Sorted(maps.Keys(a.keys)), ", ")
+}
+
+// learn takes what is later than what was told before, and reports what has
+// changed by it. A time that is ahead of the clock here counts as now, so that
+// no wrong clock keeps others from being believed.
+func (a *acquaintance) learn(t tidings, now time.Time) (secret, members bool, err error) {
+	keys, err := parseKeys(t.members)
+	if err != nil {
+		return false, false, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := a.d
+	if from := min(t.secretFrom.UnixMilli(), now.UnixMilli()); from > a.d.SecretFrom {
+		secret = t.secret != a.d.Secret
+		next.Secret, next.SecretFrom = t.secret, from
+	}
+	if from := min(t.membersFrom.UnixMilli(), now.UnixMilli()); from > a.d.MembersFrom {
+		members = !maps.Equal(t.members, a.d.Members)
+		next.Members, next.MembersFrom = t.members, from
+	}
+	next.TLS = a.d.TLS || t.tls
+	if !secret && !members && next.TLS == a.d.TLS {
+		return false, false, nil // a later time alone is worth no write
+	}
+	if err := a.save(next); err != nil {
+		return false, false, err
+	}
+	a.d = next
+	if members {
+		a.keys = keys
+	}
+	return secret, members, nil
+}

@@ -1,0 +1,678 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+// giveUp is how long a test waits for what must come.
+const giveUp = 60 * time.Second
+
+// host records what a cluster hands to its master.
+type host struct {
+	mu      sync.Mutex
+	jobs    []string
+	events  []string // FROM TAG
+	data    []*value.Dict
+	notes   []string
+	lost    []string
+	rotated int
+	present []string
+}
+
+func (h *host) Relay(from, tag string, data *value.Dict) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(h.events, from+" "+tag)
+	h.data = append(h.data, data)
+}
+func (h *host) Job(j Job) { h.mu.Lock(); defer h.mu.Unlock(); h.jobs = append(h.jobs, j.JID) }
+func (h *host) Note(n Note, id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.notes = append(h.notes, string(n)+" "+id)
+}
+func (h *host) Present() []string { h.mu.Lock(); defer h.mu.Unlock(); return h.present }
+func (h *host) Lost(p string)     { h.mu.Lock(); defer h.mu.Unlock(); h.lost = append(h.lost, p) }
+func (h *host) Rotated()          { h.mu.Lock(); defer h.mu.Unlock(); h.rotated++ }
+
+func (h *host) has(ok func(h *host) bool) func() error {
+	return func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !ok(h) {
+			return fmt.Errorf("jobs %d, events %v, lost %v, notes %v", len(h.jobs), h.events, h.lost, h.notes)
+		}
+		return nil
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() error) {
+	t.Helper()
+	for end := time.Now().Add(giveUp); ; time.Sleep(5 * time.Millisecond) {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited for: %s: %v", what, err)
+		}
+	}
+}
+
+var hosts atomic.Int32
+
+// newHosts returns loopback addresses that nobody else uses, and a port that is
+// free on all of them.
+func newHosts(t *testing.T, n int) (ids []string, port int) {
+	t.Helper()
+	pid := os.Getpid()
+	for range n {
+		ids = append(ids, fmt.Sprintf("127.%d.%d.%d", 192+pid>>8&0x3f, pid&0xff, 1+hosts.Add(1)%250))
+	}
+	for range 20 {
+		l, err := net.Listen("tcp", ids[0]+":0")
+		if err != nil {
+			t.Skip("no loopback addresses: ", err)
+		}
+		port = l.Addr().(*net.TCPAddr).Port
+		l.Close()
+		free := true
+		for _, id := range ids {
+			l, err := net.Listen("tcp", net.JoinHostPort(id, strconv.Itoa(port)))
+			if err != nil {
+				free = false
+				continue
+			}
+			l.Close()
+		}
+		if free {
+			return ids, port
+		}
+	}
+	t.Fatal("no port is free")
+	return nil, 0
+}
+
+var testKeys = sync.OnceValues(func() ([]*crypt.PrivateKey, error) {
+	var out []*crypt.PrivateKey
+	for range 4 {
+		k, err := crypt.GenerateKey(2048)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, k)
+	}
+	return out, nil
+})
+
+// set is the configurations of masters on one shared folder.
+type set struct {
+	t    *testing.T
+	dir  string
+	cfgs []Config
+}
+
+func newSet(t *testing.T, n int) *set {
+	t.Helper()
+	keys, err := testKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, port := newHosts(t, n)
+	s := &set{t: t, dir: t.TempDir()}
+	for i, id := range ids {
+		s.cfgs = append(s.cfgs, Config{
+			ID: id, Listen: id, CacheDir: filepath.Join(s.dir, "cache"), HashType: "sha256", Own: keys[i], OwnPub: keys[i].Public().PEM(), Keysize: 2048,
+			Options: Options{ID: "test", Peers: slices.Delete(slices.Clone(ids), i, i+1), PKIDir: filepath.Join(s.dir, "pki"), Port: port},
+		})
+	}
+	return s
+}
+
+type running struct {
+	*Cluster
+	*host
+	stop func()
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func (s *set) start(i int) *running {
+	s.t.Helper()
+	c, err := New(s.cfgs[i], quiet())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Cluster: c, host: &host{}}
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx, r.host) }()
+	var once sync.Once
+	r.stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				s.t.Errorf("%s: %v", s.cfgs[i].ID, err)
+			}
+		})
+	}
+	s.t.Cleanup(r.stop)
+	return r
+}
+
+func (r *running) linked(n int) func() error {
+	return func() error {
+		up := 0
+		for _, m := range r.Members() {
+			if m.Up && m.Kind == "brine" {
+				up++
+			}
+		}
+		if up != n {
+			return fmt.Errorf("%v", r.Members())
+		}
+		return nil
+	}
+}
+
+func jid(n int) string { return fmt.Sprintf("20260101%012d", n) }
+
+func (r *running) publish(t *testing.T, n int) {
+	t.Helper()
+	if err := r.Cluster.Publish(Job{JID: jid(n), Map: value.DictOf("fun", "test.ping", "jid", jid(n)), Minions: []string{"m"}, Until: time.Now().Add(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *running) fire(tag string, pairs ...any) {
+	bus := event.NewBus(0)
+	defer bus.Handle(r.Cluster.Event)()
+	bus.Fire(tag, value.DictOf(pairs...))
+}
+
+// TestThreeMasters: jobs go to all, in order and once; events to whom they
+// concern; who is connected is known to all.
+func TestThreeMasters(t *testing.T) {
+	s := newSet(t, 3)
+	a := s.start(0)
+	for i := range 10 { // before anybody is there
+		a.publish(t, i)
+	}
+	b, c := s.start(1), s.start(2)
+	for _, r := range []*running{a, b, c} {
+		eventually(t, "all are connected", r.linked(2))
+	}
+	for i := range 990 {
+		a.publish(t, 10+i)
+	}
+	for _, r := range []*running{b, c} {
+		eventually(t, "all jobs are there", r.has(func(h *host) bool { return len(h.jobs) >= 1000 }))
+		var want []string
+		for i := range 1000 {
+			want = append(want, jid(i))
+		}
+		if !slices.Equal(r.jobs, want) {
+			t.Error("jobs came in another order, or twice")
+		}
+	}
+
+	// b's minion returns for a's job: that is a's business, and nobody else's.
+	b.fire("salt/job/"+jid(3)+"/ret/m", "id", "m")
+	eventually(t, "the return comes to who published the job", a.has(func(h *host) bool { return slices.Contains(h.events, b.cfg.ID+" salt/job/"+jid(3)+"/ret/m") }))
+	if err := c.has(func(h *host) bool { return len(h.events) == 0 })(); err != nil {
+		t.Error("an event came to where nobody waits: ", err)
+	}
+	// Somebody at c watches.
+	c.Want([]string{"custom/"})
+	eventually(t, "c hears what it wants", func() error {
+		b.fire("custom/x")
+		b.fire("other/x")
+		return c.has(func(h *host) bool { return slices.Contains(h.events, b.cfg.ID+" custom/x") })()
+	})
+	if err := c.has(func(h *host) bool { return !slices.Contains(h.events, b.cfg.ID+" other/x") })(); err != nil {
+		t.Error("an event came that nobody wants: ", err)
+	}
+
+	a.Tell(NoteSpeaks, "m1")
+	for _, r := range []*running{b, c} {
+		eventually(t, "a note is there", r.has(func(h *host) bool { return slices.Contains(h.notes, "speaks m1") }))
+	}
+	a.present, b.present = []string{"m1"}, []string{"m2", "m3"}
+	got := c.Cluster.Present(t.Context())
+	if !slices.Equal(got[a.cfg.ID], []string{"m1"}) || !slices.Equal(got[b.cfg.ID], []string{"m2", "m3"}) {
+		t.Errorf("%v", got)
+	}
+	old := c.Secrets().AES.Current()
+	if err := a.Rotate(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the new key is known", c.has(func(h *host) bool { return h.rotated > 0 }))
+	if now := c.Secrets().AES.Current(); now == old || now != a.Secrets().AES.Current() {
+		t.Error("not the same new key")
+	}
+}
+
+// TestResume: what is sent while a connection is broken, or the peer is away,
+// comes afterwards, once.
+func TestResume(t *testing.T) {
+	s := newSet(t, 2)
+	a, b := s.start(0), s.start(1)
+	eventually(t, "connected", a.linked(1))
+	sent := 0
+	for range 20 {
+		for range 50 {
+			a.publish(t, sent)
+			sent++
+		}
+		// Cut what there is, in the middle of it.
+		p := a.all()[b.cfg.ID]
+		p.mu.Lock()
+		if p.link != nil {
+			p.link.Close()
+		}
+		p.mu.Unlock()
+	}
+	eventually(t, "all jobs are there", b.has(func(h *host) bool { return len(h.jobs) >= sent }))
+	if slices.Sort(b.jobs); len(slices.Compact(b.jobs)) != sent {
+		t.Error("a job came twice")
+	}
+	b.stop()
+	eventually(t, "a knows that b is away", a.has(func(h *host) bool { return slices.Contains(h.lost, b.cfg.ID) }))
+	a.publish(t, sent)
+	b = s.start(1)
+	eventually(t, "the job that was sent meanwhile is there", b.has(func(h *host) bool { return slices.Contains(h.jobs, jid(sent)) }))
+}
+
+// TestBounded: a peer that is away for long costs a bounded amount of memory,
+// and learns that it missed something.
+func TestBounded(t *testing.T) {
+	o := newOutbox(10, 1000)
+	for i := range 25 {
+		o.add([]byte{byte(i)})
+	}
+	first, items := o.from(1, 100, 1000)
+	if first != 16 || len(items) != 10 || items[0][0] != 15 || o.takeLost() != 15 {
+		t.Errorf("first %d, %d items", first, len(items))
+	}
+	o.ack(20)
+	if first, items := o.from(0, 2, 1000); first != 21 || len(items) != 2 {
+		t.Errorf("first %d, %d items", first, len(items))
+	}
+	o.add(make([]byte, 2000))
+	if first, items := o.from(0, 9, 10_000); first != 26 || len(items) != 1 {
+		t.Errorf("first %d, %d items: too many bytes", first, len(items))
+	}
+
+	s := newSet(t, 2)
+	a, b := s.start(0), s.start(1)
+	eventually(t, "connected", a.linked(1))
+	a.publish(t, 0)
+	eventually(t, "the first is there", b.has(func(h *host) bool { return len(h.jobs) == 1 }))
+	p := a.all()[b.cfg.ID]
+	eventually(t, "the first is acknowledged", func() error { // or else it would get another number
+		p.out.mu.Lock()
+		defer p.out.mu.Unlock()
+		if n := len(p.out.items); n > 0 {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
+	p.out.mu.Lock() // as if a hundred had been dropped
+	p.out.first += 100
+	p.out.mu.Unlock()
+	a.publish(t, 1)
+	eventually(t, "the gap is noticed", b.has(func(h *host) bool { return len(h.jobs) == 2 && slices.Contains(h.lost, a.cfg.ID) }))
+}
+
+// TestRemoval: a peer whose key is deleted is dropped, and taken up again when
+// it is back.
+func TestRemoval(t *testing.T) {
+	s := newSet(t, 3)
+	a, b, c := s.start(0), s.start(1), s.start(2)
+	for _, r := range []*running{a, b, c} {
+		eventually(t, "all are connected", r.linked(2))
+	}
+	if err := os.Remove(a.secrets.peerPath(c.cfg.ID)); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*running{a, b} {
+		eventually(t, "it is dropped", r.linked(1))
+	}
+	eventually(t, "it has nobody, and knows why", func() error {
+		for _, m := range c.Members() {
+			if m.Up || !strings.Contains(m.Problem, "was removed from the cluster") || !strings.Contains(m.Problem, "restart") {
+				return fmt.Errorf("%+v", m)
+			}
+		}
+		return nil
+	})
+	c.stop()
+	a.publish(t, 1)
+	eventually(t, "the others go on", b.has(func(h *host) bool { return len(h.jobs) == 1 }))
+	c = s.start(2)
+	for _, r := range []*running{a, b, c} {
+		eventually(t, "all are connected again", r.linked(2))
+	}
+}
+
+// TestRefusals: what cannot work together says so, at the start if it can,
+// with the exact difference.
+func TestRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(s *set, cfg *Config)
+		want   []string
+	}{
+		"unshared cachedir": {func(s *set, cfg *Config) { cfg.CacheDir = filepath.Join(s.dir, "other") }, []string{"cachedir of", "is not the folder that"}},
+		"other cluster_id":  {func(_ *set, cfg *Config) { cfg.Options.ID = "else" }, []string{`cluster_id is "else" on`, `and "test" on`}},
+		"other hash_type":   {func(_ *set, cfg *Config) { cfg.HashType = "md5" }, []string{`hash_type is "md5" on`}},
+		"asymmetric peers":  {func(s *set, _ *Config) { s.cfgs[0].Options.Peers = nil }, []string{"cluster_peers of", "does not name"}},
+		"another id there":  {func(s *set, cfg *Config) { s.cfgs[0].ID = "boss" }, nil},
+		"another cluster key": {func(s *set, cfg *Config) {
+			// Another folder, with the keys of the peers and the marks copied.
+			cfg.Options.PKIDir = filepath.Join(s.dir, "pki2")
+			if err := os.CopyFS(cfg.Options.PKIDir, os.DirFS(s.cfgs[0].Options.PKIDir)); err != nil {
+				s.t.Fatal(err)
+			}
+			os.Remove(filepath.Join(cfg.Options.PKIDir, "cluster.pem"))
+			os.Remove(filepath.Join(cfg.Options.PKIDir, "cluster.pub"))
+		}, []string{"fingerprint of cluster.pub"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSet(t, 2)
+			if name == "asymmetric peers" {
+				c.change(s, nil)
+			}
+			if name == "another id there" {
+				address := s.cfgs[0].ID
+				s.cfgs[0].ID = "boss"
+				s.cfgs[1].Options.Peers = []string{address}
+				s.start(0)
+				// Its key and mark are under its id; whoever looks for the address finds neither.
+				b := s.start(1)
+				if b.Members()[0].Up {
+					t.Error("it is a peer")
+				}
+				eventually(t, "nothing comes of it", func() error {
+					if m := b.Members()[0]; m.Up {
+						return errors.New("up")
+					}
+					return nil
+				})
+				return
+			}
+			s.start(0)
+			if name != "asymmetric peers" {
+				c.change(s, &s.cfgs[1])
+			}
+			_, err := New(s.cfgs[1], quiet())
+			if err == nil {
+				t.Fatal("it starts")
+			}
+			for _, w := range append(c.want, s.cfgs[1].ID) {
+				if !strings.Contains(err.Error(), w) {
+					t.Errorf("%v does not say %q", err, w)
+				}
+			}
+		})
+	}
+}
+
+// TestRefusedOptions is what is wrong before anybody is asked.
+func TestRefusedOptions(t *testing.T) {
+	ok := Options{ID: "test", Peers: []string{"127.0.0.2"}, Port: 4520}
+	if err := ok.Check("127.0.0.1", true, "0.0.0.0"); err != nil {
+		t.Error(err)
+	}
+	for name, c := range map[string]struct {
+		o      Options
+		id     string
+		chosen bool
+		listen string
+		want   string
+	}{
+		"id not set":        {ok, "host_master", false, "0.0.0.0", "id is not"},
+		"itself":            {Options{ID: "t", Peers: []string{"a"}, Port: 1}, "a", true, "0.0.0.0", "itself"},
+		"twice":             {Options{ID: "t", Peers: []string{"b", "b"}, Port: 1}, "a", true, "0.0.0.0", "twice"},
+		"no address":        {Options{ID: "t", Peers: []string{"b c"}, Port: 1}, "a", true, "0.0.0.0", "no address"},
+		"not here":          {ok, "192.0.2.77", true, "0.0.0.0", "no address of this machine"},
+		"listens elsewhere": {ok, "127.0.0.1", true, "127.0.0.9", "listens on 127.0.0.9"},
+		"port":              {Options{ID: "t", Port: 0}, "a", true, "0.0.0.0", "port"},
+	} {
+		if err := c.o.Check(c.id, c.chosen, c.listen); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := newSet(t, 1)
+	s.start(0).stop()
+	keys, _ := testKeys()
+	s.cfgs[0].Own, s.cfgs[0].OwnPub = keys[3], keys[3].Public().PEM()
+	if _, err := New(s.cfgs[0], quiet()); err == nil || !strings.Contains(err.Error(), "Shared key does not match, remove it to continue") {
+		t.Errorf("another key under the same id: %v", err)
+	}
+}
+
+// TestSkew: clocks that differ.
+func TestSkew(t *testing.T) {
+	c := &Cluster{cfg: Config{ID: "a"}}
+	now := time.Now()
+	for d, want := range map[time.Duration]string{0: "", 4 * time.Second: "", -4 * time.Second: "", time.Minute: "56s ahead", -time.Minute: "1m0s behind"} {
+		// The question took from four seconds before the answer until then.
+		got := c.skewed(facts{id: "b", now: now.Add(d)}, now, now.Add(4*time.Second))
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%v: %q", d, got)
+		}
+	}
+}
+
+// TestSameInstant: three masters that start at the same moment on an empty
+// folder are one cluster each time. BRINE_CLUSTER_STARTS says how often, 3 if
+// it is not set.
+func TestSameInstant(t *testing.T) {
+	times := 3
+	if n, err := strconv.Atoi(os.Getenv("BRINE_CLUSTER_STARTS")); err == nil {
+		times = n
+	}
+	for i := range times {
+		s := newSet(t, 3)
+		var wg sync.WaitGroup
+		go_ := make(chan struct{})
+		cs, errs := make([]*Cluster, 3), make([]error, 3)
+		for j := range 3 {
+			wg.Go(func() {
+				<-go_
+				cs[j], errs[j] = New(s.cfgs[j], quiet())
+			})
+		}
+		close(go_)
+		wg.Wait()
+		for j, c := range cs {
+			if errs[j] != nil {
+				t.Fatalf("start %d: %v", i, errs[j])
+			}
+			defer c.Close()
+			if !c.secrets.Key.Public().Equal(cs[0].secrets.Key.Public()) || c.secrets.AES.Current() != cs[0].secrets.AES.Current() {
+				t.Fatalf("start %d: not one cluster", i)
+			}
+			pub, err := os.ReadFile(filepath.Join(s.dir, "pki", "cluster.pub"))
+			if err != nil || string(pub) != string(c.secrets.Key.Public().PEM()) {
+				t.Fatalf("start %d: cluster.pub is not that of cluster.pem", i)
+			}
+		}
+	}
+}
+
+// TestLease: one at a time, and never for ever.
+func TestLease(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	clock := func() time.Time { return now }
+	var leases []*Lease
+	for i := range 8 {
+		l := NewLease(dir, "lead", fmt.Sprint(i), time.Minute)
+		l.now = clock
+		leases = append(leases, l)
+	}
+	holders := func() (out []int) {
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for i, l := range leases {
+			wg.Go(func() {
+				ok, err := l.Hold()
+				if err != nil {
+					t.Error(err)
+				}
+				if ok {
+					mu.Lock()
+					out = append(out, i)
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		return out
+	}
+	first := holders()
+	if len(first) != 1 {
+		t.Fatalf("%v hold it", first)
+	}
+	now = now.Add(30 * time.Second)
+	if again := holders(); !slices.Equal(again, first) {
+		t.Fatalf("%v, then %v", first, again)
+	}
+	// The holder freezes; another takes over, and keeps it when the first wakes.
+	frozen := leases[first[0]]
+	leases = slices.Delete(slices.Clone(leases), first[0], first[0]+1)
+	now = now.Add(61 * time.Second)
+	second := holders()
+	if len(second) != 1 {
+		t.Fatalf("%v hold it", second)
+	}
+	if ok, err := frozen.Hold(); ok || err != nil {
+		t.Errorf("two hold it: %v", err)
+	}
+	if err := leases[second[0]].Release(); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := frozen.Hold(); !ok || err != nil {
+		t.Errorf("it was given back and cannot be had: %v", err)
+	}
+	entries, _ := os.ReadDir(dir)
+	if len(entries) > 3 {
+		t.Errorf("%d files are left", len(entries))
+	}
+}
+
+// TestRotateByAge: one of them replaces a key that is too old.
+func TestRotateByAge(t *testing.T) {
+	s := newSet(t, 3)
+	for i := range s.cfgs {
+		s.cfgs[i].PublishSession = time.Hour
+	}
+	a, b, c := s.start(0), s.start(1), s.start(2)
+	old := a.Secrets().AES.Current()
+	path := filepath.Join(s.dir, "pki", aesFile)
+	long := time.Now().Add(-2 * time.Hour)
+	if err := os.Chtimes(path, long, long); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*running{a, b, c} {
+		eventually(t, "a new key", func() error {
+			if r.Secrets().AES.Current() == old {
+				return errors.New("the old one")
+			}
+			return nil
+		})
+	}
+	// While a master of Salt's replaces it the file is away: the last one counts.
+	now := a.Secrets().AES.Current()
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if a.Secrets().AES.Current() != now {
+		t.Error("no key while the file is away")
+	}
+}
+
+// TestReturnBeforeItsJob: a return that is quicker than the word of its job
+// comes to who published the job, once, whether that one waits for all events
+// or not; what becomes of jobs that nobody tells of is forgotten.
+func TestReturnBeforeItsJob(t *testing.T) {
+	s := newSet(t, 3)
+	a, b, c := s.start(0), s.start(1), s.start(2)
+	for _, r := range []*running{a, b, c} {
+		eventually(t, "all are connected", r.linked(2))
+	}
+	ret := func(n int) string { return "salt/job/" + jid(n) + "/ret/m" }
+	heard := func(h *host, n int) (times int) {
+		for _, e := range h.events {
+			if e == b.cfg.ID+" "+ret(n) {
+				times++
+			}
+		}
+		return times
+	}
+	b.fire(ret(1), "id", "m", "jid", jid(1))
+	a.publish(t, 1)
+	eventually(t, "the return that was early is there", a.has(func(h *host) bool { return heard(h, 1) == 1 }))
+
+	a.Want([]string{"salt/"})
+	eventually(t, "b knows that a waits for all", func() error {
+		if !b.all()[a.cfg.ID].wants(ret(2)) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	b.fire(ret(2), "id", "m", "jid", jid(2))
+	a.publish(t, 2)
+	eventually(t, "b knows the job", b.has(func(h *host) bool { return slices.Contains(h.jobs, jid(2)) }))
+	b.fire(ret(1), "id", "m", "jid", jid(1)) // comes after all else
+	eventually(t, "the last one is there", a.has(func(h *host) bool { return heard(h, 1) == 2 }))
+	if err := a.has(func(h *host) bool { return heard(h, 2) == 1 })(); err != nil {
+		t.Error("not once: ", err)
+	}
+	if err := c.has(func(h *host) bool { return len(h.events) == 0 })(); err != nil {
+		t.Error("an event came to where nobody waits: ", err)
+	}
+	b.fire("salt/job/"+jid(3)+"/new", "jid", jid(3)) // of b's own job, which it is about to publish
+	b.Cluster.mu.Lock()
+	waited := len(b.early.byJob)
+	b.Cluster.mu.Unlock()
+	if waited != 0 {
+		t.Errorf("%d jobs are waited for", waited)
+	}
+
+	var u unclaimed
+	from := time.Unix(0, 0)
+	for i := range heldItems + 10 {
+		u.add(jid(i), heldEvent{msg: make([]byte, 10)}, from)
+	}
+	if len(u.byJob) != heldItems || u.byJob[jid(9)] != nil || u.bytes != 10*heldItems {
+		t.Errorf("%d jobs, %d bytes", len(u.byJob), u.bytes)
+	}
+	u.add(jid(0), heldEvent{msg: make([]byte, heldBytes)}, from)
+	if len(u.byJob) != 1 || u.bytes != heldBytes {
+		t.Errorf("%d jobs, %d bytes", len(u.byJob), u.bytes)
+	}
+	u.add(jid(1), heldEvent{}, from.Add(heldTime+1))
+	if len(u.byJob) != 1 || u.byJob[jid(1)] == nil || u.bytes != 0 {
+		t.Errorf("%d jobs, %d bytes", len(u.byJob), u.bytes)
+	}
+}

@@ -1,0 +1,172 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+// protocol is the version of what Brine's masters say to each other.
+const protocol = 1
+
+// maxSkew is what the clocks of two masters may differ by: leases and the
+// order of jobs go by them.
+const maxSkew = 5 * time.Second
+
+// facts are what two masters of a cluster must agree on.
+type facts struct {
+	id       string
+	cluster  string
+	peers    []string
+	key      string // fingerprint of the cluster's public key
+	hashType string
+	version  string
+	protocol int64
+	isolated bool
+	proof    string // that the sender's folder in cachedir can be read
+	now      time.Time
+}
+
+// tokenFile, in a master's own folder, shows who can read it that they share
+// the cachedir.
+const tokenFile = "token"
+
+// newToken writes a new token and returns it.
+func newToken(dir string) (string, error) {
+	var b [16]byte
+	rand.Read(b[:])
+	t := hex.EncodeToString(b[:])
+	return t, atomicfile.Write(filepath.Join(dir, tokenFile), []byte(t), 0o600, false)
+}
+
+func proofOf(token, nonce string) string {
+	sum := sha256.Sum256([]byte(token + "/" + nonce))
+	return hex.EncodeToString(sum[:])
+}
+
+// facts returns what this master has to say, with a proof for who has sent a
+// nonce.
+func (c *Cluster) facts(nonce string) facts {
+	return facts{
+		id: c.cfg.ID, cluster: c.cfg.Options.ID, peers: c.cfg.Options.Peers, key: c.ring.Load().tag,
+		hashType: c.cfg.HashType, version: salt.Version, protocol: protocol, isolated: c.cfg.Options.Isolated, proof: proofOf(c.token, nonce), now: time.Now(),
+	}
+}
+
+func (f facts) dict() *value.Dict {
+	return value.DictOf("id", f.id, "cluster", f.cluster, "peers", value.Strings(f.peers), "key", f.key, "hash_type", f.hashType,
+		"version", f.version, "protocol", f.protocol, "isolated", f.isolated, "proof", f.proof, "now", float64(f.now.UnixMicro())/1e6)
+}
+
+func readFacts(d *value.Dict) facts {
+	f := facts{id: d.Str("id"), cluster: d.Str("cluster"), key: d.Str("key"), hashType: d.Str("hash_type"), version: d.Str("version"),
+		protocol: d.Int("protocol"), isolated: d.Bool("isolated"), proof: d.Str("proof")}
+	for _, it := range d.List("peers") {
+		f.peers = append(f.peers, value.Str(it))
+	}
+	if n, ok := d.At("now").(float64); ok && n > 0 && n < 1e11 {
+		f.now = time.UnixMicro(int64(n * 1e6))
+	}
+	return f
+}
+
+// notParted says of a master that it has not left the shared folder yet as
+// others have. Until it does they are two clusters with one key, each of which
+// commands the minions that are connected to it.
+const notParted = "still shares a folder that others have left: stop it, run brine cluster unshare there, and start it"
+
+// parting reports whether the masters leave their shared folder, or have left
+// it: the first one has put a secret there.
+func (c *Cluster) parting() bool {
+	_, err := os.Stat(filepath.Join(c.cfg.Options.PKIDir, SecretFile))
+	return err == nil
+}
+
+// differences says why a peer cannot be one, in words that name the option,
+// what is here and what is there; "" if it can. nonce is what the peer was to
+// prove with.
+func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) string {
+	mine := c.facts("")
+	if mine.isolated != peer.isolated && mine.key == peer.key && mine.cluster == peer.cluster && c.parting() {
+		shares := mine.id
+		if mine.isolated {
+			shares = peer.id
+		}
+		return fmt.Sprintf("%s %s", shares, notParted)
+	}
+	var out []string
+	differ := func(what, here, there string) {
+		if here != there {
+			out = append(out, fmt.Sprintf("%s is %q on %s and %q on %s", what, here, mine.id, there, peer.id))
+		}
+	}
+	if mine.protocol != peer.protocol {
+		differ("the version of the protocol between masters", fmt.Sprint(mine.protocol), fmt.Sprint(peer.protocol))
+	}
+	differ("cluster_id", mine.cluster, peer.cluster)
+	differ("the version", mine.version, peer.version)
+	differ("hash_type", mine.hashType, peer.hashType)
+	differ("cluster_isolated_filesystem", fmt.Sprint(mine.isolated), fmt.Sprint(peer.isolated))
+	if mine.isolated && peer.isolated {
+		// Who is a member says the folder of their keys.
+		if mine.key != peer.key && c.kin(cert, peer.key) {
+			peer.key = mine.key // one of them is about to follow the other
+		}
+		differ("the fingerprint of cluster.pub (one of them is of another cluster: stop it, remove its cluster_pki_dir and cachedir, and let it join again)", mine.key, peer.key)
+		return strings.Join(out, "; ")
+	}
+	if mine.key != peer.key {
+		differ("the fingerprint of cluster.pub (is cluster_pki_dir one folder for all?)", mine.key, peer.key)
+	}
+	if !slices.Contains(mine.peers, peer.id) {
+		out = append(out, unnamed(mine.id, mine.peers, peer.id))
+	}
+	if !slices.Contains(peer.peers, mine.id) {
+		out = append(out, unnamed(peer.id, peer.peers, mine.id))
+	}
+	token, err := os.ReadFile(filepath.Join(c.cfg.CacheDir, ownFolder, filepath.Base(peer.id), tokenFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		out = append(out, fmt.Sprintf("cachedir of %s (%s) is not the folder that %s uses: nothing of %s is in it", mine.id, c.cfg.CacheDir, peer.id, peer.id))
+	case err != nil:
+		out = append(out, fmt.Sprintf("cachedir of %s cannot be read: %v", mine.id, err))
+	case proofOf(string(token), nonce) != peer.proof:
+		out = append(out, fmt.Sprintf("cachedir of %s (%s) is not the folder that %s uses: it has something older of %s", mine.id, c.cfg.CacheDir, peer.id, peer.id))
+	}
+	return strings.Join(out, "; ")
+}
+
+// unnamed says that one master does not know of another, and what to do.
+func unnamed(who string, peers []string, whom string) string {
+	return fmt.Sprintf("cluster_peers of %s (%s) does not name %s: name it there, or remove %[1]s from cluster_peers of %[3]s", who, strings.Join(peers, ", "), whom)
+}
+
+// clockOf begins what is said of a clock.
+const clockOf = "the clock of "
+
+// skewed says that a clock is wrong. The peer's time was read between two
+// moments of this master's clock.
+func (c *Cluster) skewed(peer facts, from, to time.Time) string {
+	switch {
+	case peer.now.IsZero():
+		return ""
+	case from.Sub(peer.now) > maxSkew:
+		return fmt.Sprintf(clockOf+"%s is %v behind that of %s; at most %v are allowed: have both follow one source of time (NTP)", peer.id, from.Sub(peer.now).Round(time.Millisecond), c.cfg.ID, maxSkew)
+	case peer.now.Sub(to) > maxSkew:
+		return fmt.Sprintf(clockOf+"%s is %v ahead of that of %s; at most %v are allowed: have both follow one source of time (NTP)", peer.id, peer.now.Sub(to).Round(time.Millisecond), c.cfg.ID, maxSkew)
+	}
+	return ""
+}

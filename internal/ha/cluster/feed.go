@@ -1,0 +1,499 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"sync"
+	"time"
+
+	"brine/internal/py/value"
+	"brine/internal/store/oplog"
+)
+
+// Bounds of a feed.
+const (
+	feedItems  = 256
+	feedBytes  = 256 << 10
+	feedWindow = 4 // batches that are not answered yet
+	// hearsay is how long a peer may lack the changes of a third master until
+	// it gets them from this one.
+	hearsay = time.Second
+	// feedPause is the time until what a peer could not store is sent again.
+	feedPause = time.Second
+)
+
+// feed brings the changes of one stream to one peer over one connection.
+type feed struct {
+	p      *peer
+	s      *sealed
+	name   string
+	stream oplog.Stream
+	news   chan struct{} // have has changed
+
+	mu      sync.Mutex
+	have    oplog.Vector // what the peer knows
+	sent    oplog.Vector // what was sent to it, or need not be
+	open    int          // batches without an answer
+	trouble string       // why the peer did not take one
+	live    bool         // the peer can be told what counts
+	lag     map[string]lag
+}
+
+// lag is what a peer did not know at some moment of what another master did.
+type lag struct {
+	number uint64
+	since  time.Time
+}
+
+// vectors is what this master knows of each stream.
+func (c *Cluster) vectors() *value.Dict {
+	d := value.NewDict(len(c.streams))
+	for name, s := range c.streams {
+		v, err := s.Vector()
+		if err != nil {
+			c.gripes.error("vector "+name, "cannot tell what is known of what masters have in common", "stream", name, "err", err)
+			continue
+		}
+		d.Set(name, vectorDict(v))
+	}
+	return d
+}
+
+func vectorDict(v oplog.Vector) *value.Dict {
+	d := value.NewDict(len(v))
+	for origin, n := range v {
+		d.Set(origin, int64(n))
+	}
+	return d
+}
+
+// Bounds of what a peer may say that it knows: the origins, and the length of
+// the name of one in bytes. A master has a new origin only when it has lost one.
+const (
+	maxVector = 4096
+	maxOrigin = 64
+)
+
+func readVector(d *value.Dict) oplog.Vector {
+	v := oplog.Vector{}
+	for k, n := range d.All() {
+		origin, _ := k.(string)
+		if i, ok := n.(int64); ok && i > 0 && origin != "" && len(origin) <= maxOrigin && len(v) < maxVector {
+			v[origin] = uint64(i)
+		}
+	}
+	return v
+}
+
+// feedAll brings the peer all it lacks until stop is called. start is the
+// frame in which the peer has told what it knows.
+func (p *peer) feedAll(ctx context.Context, s *sealed, start *value.Dict) (feeds map[string]*feed, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	feeds = map[string]*feed{}
+	for name, stream := range p.c.streams {
+		if !start.Dict("vec").Has(name) {
+			continue
+		}
+		f := &feed{p: p, s: s, name: name, stream: stream, news: make(chan struct{}, 1), have: readVector(start.Dict("vec").Dict(name)), sent: oplog.Vector{}, lag: map[string]lag{}, live: start.Bool("live")}
+		feeds[name] = f
+		wg.Go(func() {
+			if err := f.run(ctx); err != nil && ctx.Err() == nil {
+				p.c.gripes.warn("feed "+p.id+" "+name, "changes are not sent to a peer", "peer", p.id, "stream", name, "err", err)
+				s.conn.Close()
+			}
+		})
+	}
+	return feeds, func() { cancel(); wg.Wait() }
+}
+
+// answered takes what the peer says about a batch, or about what it knows.
+func (f *feed) answered(d *value.Dict) {
+	f.mu.Lock()
+	for origin, n := range readVector(d.Dict("vec")) {
+		if f.have[origin] < n && (f.have[origin] > 0 || len(f.have) < maxVector) {
+			f.have[origin] = n
+		}
+	}
+	if d.Has("got") && f.open > 0 {
+		f.open--
+	}
+	if d.Bool("gap") || d.Str("err") != "" {
+		f.sent = oplog.Vector{}
+		f.trouble = d.Str("err")
+	}
+	f.mu.Unlock()
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+}
+
+func (f *feed) run(ctx context.Context) error {
+	self := f.stream.Self()
+	mine, err := f.stream.Vector()
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	ahead := f.have[self] > mine[self]
+	f.mu.Unlock()
+	if ahead {
+		f.p.c.log.Warn("a peer knows more of what this master did than the master itself: this is an old copy, or a disk has lost something; it goes on under another name", "peer", f.p.id, "stream", f.name)
+		return errors.Join(errors.New("this master has lost changes of its own, which the peer has"), f.stream.Renew())
+	}
+	if err := f.tellLive(ctx, mine); err != nil || ctx.Err() != nil {
+		return err
+	}
+	tick := time.NewTicker(hearsay / 2)
+	defer tick.Stop()
+	for {
+		changed := f.stream.Changed()
+		more, err := f.step(self)
+		if err != nil {
+			return err
+		}
+		if more {
+			continue
+		}
+		f.mu.Lock()
+		trouble := f.trouble
+		f.trouble = ""
+		f.mu.Unlock()
+		if trouble != "" {
+			f.p.c.gripes.warn("feed of "+f.p.id, "a peer cannot store what masters have in common; it is sent again", "peer", f.p.id, "stream", f.name, "err", trouble)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(feedPause):
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-f.news:
+		case <-tick.C:
+		}
+	}
+}
+
+// tellLive tells a peer that lacks what this master has forgotten which changes
+// count: what it has of others was deleted. It comes before all else on this
+// connection, so that whoever has got the rest knows it.
+func (f *feed) tellLive(ctx context.Context, mine oplog.Vector) error {
+	stream, ok := f.stream.(oplog.Forgetful)
+	if !ok || !f.live {
+		return nil
+	}
+	forgotten, err := stream.Forgotten()
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	lacks := false
+	for origin, n := range forgotten {
+		lacks = lacks || f.have[origin] < n
+	}
+	f.mu.Unlock()
+	if !lacks {
+		return nil
+	}
+	for origin, to := range mine {
+		for after := uint64(0); after < to; {
+			if !f.room(ctx) {
+				return nil
+			}
+			b, err := stream.ReadLive(origin, after)
+			if err != nil {
+				return err
+			}
+			if b.To <= after {
+				return fmt.Errorf("nothing can be read behind change %d of %s", after, origin)
+			}
+			after = b.To
+			f.mu.Lock()
+			f.open++
+			f.mu.Unlock()
+			if err := f.s.send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "live", b.Live, "forgotten", int64(b.Forgotten)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// room waits until another batch may be sent.
+func (f *feed) room(ctx context.Context) bool {
+	for {
+		f.mu.Lock()
+		free := f.open < feedWindow
+		f.mu.Unlock()
+		if free {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-f.news:
+		}
+	}
+}
+
+// step sends one batch if there is something to be sent.
+func (f *feed) step(self string) (sent bool, err error) {
+	mine, err := f.stream.Vector()
+	if err != nil {
+		return false, err
+	}
+	origin, after, ok := f.next(self, mine)
+	if !ok {
+		return false, nil
+	}
+	b, err := f.stream.Read(origin, after, feedItems, feedBytes)
+	if err != nil {
+		return false, err
+	}
+	if b.To <= after {
+		return false, fmt.Errorf("nothing can be read behind change %d of %s", after, origin)
+	}
+	// After the changes were read, which may have secrets in them that were made
+	// because the peer was removed: its removal is on record before them.
+	if f.p.c.excluded(f.p.id) {
+		return false, errors.New("the peer was removed from the cluster")
+	}
+	f.mu.Lock()
+	f.sent[origin] = b.To
+	f.open++
+	f.mu.Unlock()
+	items := &value.List{}
+	for _, it := range b.Items {
+		items.Append(&value.List{Items: []any{int64(it.Number), it.Data}})
+	}
+	return true, f.s.send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "items", items)
+}
+
+// next chooses the origin of which the peer lacks something. What others did it
+// gets from these, and from here only if it still lacks it after a while.
+func (f *feed) next(self string, mine oplog.Vector) (origin string, after uint64, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	behind := int64(0)
+	now := time.Now()
+	for o, n := range mine {
+		have := f.have[o]
+		if have >= n {
+			delete(f.lag, o)
+			continue
+		}
+		behind += int64(n - have)
+		at := max(have, f.sent[o])
+		if ok || at >= n || f.open >= feedWindow || f.trouble != "" {
+			continue
+		}
+		if o != self {
+			if l, known := f.lag[o]; !known || have >= l.number {
+				f.lag[o] = lag{n, now}
+				continue
+			} else if now.Sub(l.since) < hearsay {
+				continue
+			}
+		}
+		origin, after, ok = o, at, true
+	}
+	f.p.mu.Lock()
+	defer f.p.mu.Unlock()
+	if old, ok := f.p.behind[f.name]; !ok || old != behind {
+		next := maps.Clone(f.p.behind)
+		if next == nil {
+			next = map[string]int64{}
+		}
+		next[f.name] = behind
+		f.p.behind = next
+	}
+	return origin, after, ok
+}
+
+func applyLive(stream oplog.Stream, b oplog.Batch) error {
+	f, ok := stream.(oplog.Forgetful)
+	if !ok || len(b.Origin) > maxOrigin || b.To < b.From {
+		return errors.New("a list of changes that count, of a stream without such")
+	}
+	return f.ApplyLive(b)
+}
+
+// KnownToAll returns up to where all members have said that they know the changes
+// of a stream, and up to where any of them has; ok is false if one of them cannot be
+// reached.
+func (c *Cluster) KnownToAll(stream string) (all, any oplog.Vector, ok bool) {
+	s := c.streams[stream]
+	if s == nil {
+		return nil, nil, false
+	}
+	mine, err := s.Vector()
+	if err != nil {
+		return nil, nil, false
+	}
+	all, any = mine.Clone(), mine
+	for _, p := range c.all() {
+		p.mu.Lock()
+		f, gone := p.fed[stream], p.gone
+		p.mu.Unlock()
+		if gone {
+			continue
+		}
+		if f == nil {
+			return nil, nil, false
+		}
+		f.mu.Lock()
+		for origin, n := range all {
+			all[origin] = min(n, f.have[origin])
+		}
+		any.Merge(f.have)
+		f.mu.Unlock()
+	}
+	return all, any, true
+}
+
+// HandedOver reports whether all peers that can be reached have all that this
+// master has, and how many these are.
+func (c *Cluster) HandedOver() (peers int, all bool, err error) {
+	all = true
+	for name, stream := range c.streams {
+		mine, err := stream.Vector()
+		if err != nil {
+			return 0, false, err
+		}
+		peers = 0
+		for _, p := range c.all() {
+			p.mu.Lock()
+			f := p.fed[name]
+			p.mu.Unlock()
+			if f == nil {
+				continue
+			}
+			peers++
+			f.mu.Lock()
+			for origin, n := range mine {
+				all = all && f.have[origin] >= n
+			}
+			f.mu.Unlock()
+		}
+	}
+	return peers, all, nil
+}
+
+// Disowned reports whether a peer has said that this master is no member, so that
+// it knows what Forget is to tell.
+func (c *Cluster) Disowned() bool {
+	for _, p := range c.all() {
+		p.mu.Lock()
+		disowns := p.disowns
+		p.mu.Unlock()
+		if disowns {
+			return true
+		}
+	}
+	return false
+}
+
+// Forget deletes this master's own key from those of the members: the others
+// will hear of it.
+func (c *Cluster) Forget() error {
+	if err := c.forgetStation(c.cfg.ID); err != nil {
+		return err
+	}
+	return os.Remove(c.secrets.peerPath(c.cfg.ID))
+}
+
+// eaters store what comes over one connection, one for each stream.
+type eaters map[string]chan oplog.Batch
+
+func (p *peer) eatAll(s *sealed) (eaters, func()) {
+	e := eaters{}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for name, stream := range p.c.streams {
+		batches := make(chan oplog.Batch, feedWindow)
+		e[name] = batches
+		wg.Go(func() { p.eat(s, name, stream, batches, done) })
+	}
+	return e, func() { close(done); wg.Wait() }
+}
+
+// give hands a batch to its eater.
+func (e eaters) give(d *value.Dict) error {
+	batches := e[d.Str("rep")]
+	if batches == nil {
+		return fmt.Errorf("changes of a stream that is none: %.80q", d.Str("rep"))
+	}
+	b := oplog.Batch{Origin: d.Str("origin"), From: uint64(max(d.Int("from"), 0)), To: uint64(max(d.Int("to"), 0))}
+	if d.Has("live") {
+		b.Live, b.Forgotten = append([]byte{}, d.Bytes("live")...), uint64(max(d.Int("forgotten"), 0))
+	}
+	for _, it := range d.List("items") {
+		l, _ := it.(*value.List)
+		if l.Len() != 2 {
+			return errors.New("a change that is none")
+		}
+		n, _ := l.Items[0].(int64)
+		data, _ := l.Items[1].([]byte)
+		b.Items = append(b.Items, oplog.Item{Number: uint64(max(n, 0)), Data: data})
+	}
+	select {
+	case batches <- b:
+		return nil
+	default:
+		return errors.New("more changes at once than agreed")
+	}
+}
+
+// eat stores batches, and tells the peer what is known here, also if it comes
+// from others.
+func (p *peer) eat(s *sealed, name string, stream oplog.Stream, batches chan oplog.Batch, done chan struct{}) {
+	tick := time.NewTicker(hearsay / 2)
+	defer tick.Stop()
+	var told oplog.Vector
+	for {
+		pairs := []any{"rep", name}
+		select {
+		case <-done:
+			return
+		case b := <-batches:
+			pairs = append(pairs, "got", int64(1))
+			if b.Live != nil {
+				if err := applyLive(stream, b); err != nil {
+					// What follows must not be taken without it.
+					p.c.gripes.error("apply "+name, "cannot drop what other masters have forgotten; it will be tried again", "peer", p.id, "stream", name, "err", err)
+					s.conn.Close()
+					return
+				}
+				break
+			}
+			switch err := stream.Apply(b); {
+			case errors.Is(err, oplog.ErrGap):
+				pairs = append(pairs, "gap", true)
+			case err != nil:
+				p.c.gripes.error("apply "+name, "cannot store what another master has sent; it will be sent again", "peer", p.id, "stream", name, "err", err)
+				pairs = append(pairs, "err", fmt.Sprintf("%.500s", err.Error()))
+			}
+		case <-tick.C:
+		}
+		v, err := stream.Vector()
+		if err != nil {
+			s.conn.Close()
+			return
+		}
+		if len(pairs) == 2 && maps.Equal(v, told) {
+			continue
+		}
+		told = v
+		if err := s.send(append(pairs, "vec", vectorDict(v))...); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,469 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// A master without the keys of its cluster (J) joins it at a member (M):
+//
+//	J: brine/cluster/discover        {id, cluster, protocol, nonce, pub}
+//	M: brine/cluster/discover-reply  {id, nonce, pub, cluster_pub, sig}   sig: with the cluster's key
+//	J: brine/cluster/join            {key, proof, sig}                    key: encrypted for M; sig: with J's own
+//	M: brine/cluster/join-reply      sealed with key: {proof, cluster_pem, cluster_pub, aes, peers}
+//
+// or brine/cluster/refused {reason}. All of it is inside TLS (tls.go), and what
+// is signed and proven is so for that connection; a member takes it without from
+// masters of older versions as long as there is a member of one. The steps and the options are those of
+// Salt 3008; the secret itself is never sent. Both ends prove that they know it
+// by an HMAC over all that was said until then, so that J gives nothing to, and
+// takes nothing from, who only says it is a member.
+const (
+	tagDiscover      = "brine/cluster/discover"
+	tagDiscoverReply = "brine/cluster/discover-reply"
+	tagJoin          = "brine/cluster/join"
+	tagJoinReply     = "brine/cluster/join-reply"
+)
+
+// Times of joining.
+const (
+	// foundTime is how long a master that may found the cluster waits for
+	// others that do not answer at all.
+	foundTime = 5 * time.Second
+	// joinTime is how long any other waits for a member.
+	joinTime  = 60 * time.Second
+	joinPause = 200 * time.Millisecond
+)
+
+// proof shows that its maker knows the secret.
+func (t transcript) proof(secret, label string) []byte {
+	h := hmac.New(sha256.New, []byte(secret))
+	h.Write(t.sum(label))
+	return h.Sum(nil)
+}
+
+// establish makes sure that the keys of the cluster are here: they are there
+// already, or a member gives them, or this master is the one to found the
+// cluster. That is, of the masters that cluster_peers names and itself, the one
+// whose id sorts first, if none of the others is a member yet. No other master
+// ever makes keys, so that of several that start at once one does.
+func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
+	path := filepath.Join(cfg.Options.PKIDir, keyName+".pem")
+	if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	if len(cfg.Options.Peers) > 0 {
+		if err := cfg.Options.checkJoin(); err != nil {
+			return false, err
+		}
+	}
+	founder := len(cfg.Options.Peers) == 0 || cfg.ID < slices.Min(cfg.Options.Peers)
+	from := time.Now()
+	for told := false; ; told = true {
+		silent, last := 0, error(nil)
+		for _, id := range cfg.Options.Peers {
+			err := join(cfg, id)
+			var no *refusal
+			switch {
+			case err == nil:
+				log.Info("joined the cluster", "cluster", cfg.Options.ID, "member", id)
+				return true, nil
+			case errors.As(err, &no):
+				return false, salt.Errorf(salt.Invalid, "this master cannot join the cluster at %s: %s", id, no.reason)
+			case !errors.Is(err, syscall.ECONNREFUSED):
+				silent++
+			}
+			last = err
+		}
+		waited := time.Since(from)
+		switch {
+		case founder && (silent == 0 || waited > foundTime):
+			log.Warn("this master founds a new cluster: none of the others is there yet. To have it join one instead, stop it, remove cluster_pki_dir, and name a member that runs in cluster_peers", "cluster", cfg.Options.ID)
+			return true, nil
+		case waited > joinTime:
+			return false, salt.Errorf(salt.Unavailable, "no master of the cluster answers on port %d (%s): start %s first, which is to found it, or correct cluster_peers: %w",
+				cfg.Options.Port, strings.Join(cfg.Options.Peers, ", "), slices.Min(cfg.Options.Peers), last)
+		case !told:
+			log.Info("waiting for a member of the cluster, to join it there", "cluster", cfg.Options.ID, "cluster_peers", strings.Join(cfg.Options.Peers, ", "))
+		}
+		time.Sleep(joinPause)
+	}
+}
+
+// Join has this machine become a member of a cluster at one that runs, and
+// leaves the keys of the cluster in cluster_pki_dir. A master whose folder has
+// none does it when it starts. An error of kind Denied is the member's answer.
+func Join(cfg *Config, member string) error {
+	if err := cfg.Options.checkJoin(); err != nil {
+		return err
+	}
+	err := join(cfg, member)
+	var no *refusal
+	if errors.As(err, &no) {
+		return salt.Errorf(salt.Denied, "%s", no.reason)
+	}
+	return err
+}
+
+func join(cfg *Config, id string) error {
+	d := net.Dialer{Timeout: dialTime}
+	if ip := net.ParseIP(cfg.ID); ip != nil {
+		d.LocalAddr = &net.TCPAddr{IP: ip}
+	}
+	dial := func() (net.Conn, error) {
+		conn, err := d.Dial("tcp", cfg.Options.address(id))
+		if err == nil {
+			conn.SetDeadline(time.Now().Add(handshakeTime))
+		}
+		return conn, err
+	}
+	raw, err := dial()
+	if err != nil {
+		return err
+	}
+	defer func() { raw.Close() }()
+	// Who the member is shows what is said inside, which is bound to this
+	// connection.
+	conn, err := (*badge)(nil).call(context.Background(), raw, func(*x509.Certificate) string { return "" })
+	if isOld(err) {
+		// Of members that all speak TLS none answers without.
+		raw.Close()
+		if raw, err = dial(); err != nil {
+			return err
+		}
+		conn = &line{Conn: raw, raw: raw}
+	}
+	if err != nil {
+		return err
+	}
+	frames := event.NewFrameReader(counted{conn, new(atomic.Int64)}, maxGreeting)
+	said := conn.begun()
+	discover, err := say(tagDiscover, value.DictOf("id", cfg.ID, "cluster", cfg.Options.ID, "protocol", protocol, "nonce", nonce(), "pub", cfg.OwnPub))
+	if err != nil {
+		return err
+	}
+	said.add(discover)
+	if _, err := conn.Write(event.Frame(discover)); err != nil {
+		return err
+	}
+	d1, body, err := expect(frames, tagDiscoverReply)
+	if err != nil {
+		return err
+	}
+	if d1.Str("id") != id {
+		return &refusal{fmt.Sprintf("cluster_peers names %s, but the master there has the id %q", id, d1.Str("id"))}
+	}
+	clusterPub := d1.Bytes("cluster_pub")
+	sum := sha256.Sum256(clusterPub)
+	if f := cfg.Options.Fingerprint; f != "" && !strings.EqualFold(f, hex.EncodeToString(sum[:])) {
+		return &refusal{fmt.Sprintf("its cluster.pub has the fingerprint %x, and cluster_pub_fingerprint is %s: somebody else's cluster, or nobody's", sum, f)}
+	}
+	clusterKey, err := crypt.ParsePublic(clusterPub)
+	if err != nil {
+		return err
+	}
+	sig := d1.Bytes("sig")
+	said.add(unsigned(body))
+	if err := clusterKey.Verify(crypt.PKCS1v15SHA224, said.sum(tagDiscoverReply), sig); err != nil {
+		return &refusal{"the master there does not have the key that it shows"}
+	}
+	memberKey, err := crypt.ParsePublic(d1.Bytes("pub"))
+	if err != nil {
+		return err
+	}
+	key := crypt.NewKey()
+	box, err := memberKey.Encrypt(crypt.OAEPSHA224, []byte(key))
+	if err != nil {
+		return err
+	}
+	said.add(box)
+	proof := said.proof(cfg.Options.Secret, tagJoin)
+	said.add(proof)
+	own, err := cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagJoin))
+	if err != nil {
+		return err
+	}
+	msg, err := say(tagJoin, value.DictOf("key", box, "proof", proof, "sig", own))
+	if err != nil {
+		return err
+	}
+	if _, err := conn.Write(event.Frame(msg)); err != nil {
+		return err
+	}
+	frames.SetLimit(maxWelcome)
+	d2, _, err := expect(frames, tagJoinReply)
+	if err != nil {
+		return err
+	}
+	cipher, err := crypt.NewCrypticle(key)
+	if err != nil {
+		return err
+	}
+	plain, err := cipher.Open(d2.Bytes("sealed"))
+	if err != nil {
+		return err
+	}
+	v, err := msgpack.UnmarshalTyped(plain)
+	welcome, _ := v.(*value.Dict)
+	if err != nil || !hmac.Equal(welcome.Bytes("proof"), said.proof(cfg.Options.Secret, tagJoinReply)) {
+		return &refusal{"the master there does not know cluster_secret"}
+	}
+	if !bytes.Equal(welcome.Bytes("cluster_pub"), clusterPub) {
+		return &refusal{"the master there has two keys"}
+	}
+	return settle(cfg, welcome)
+}
+
+// maxWelcome bounds the last message in bytes: the keys of all members.
+const maxWelcome = 4 << 20
+
+// unsigned is a message without its signature.
+func unsigned(body []byte) []byte {
+	tag, d, err := hear(body)
+	if err != nil {
+		return nil
+	}
+	d.Delete("sig")
+	b, _ := say(tag, d) // came so
+	return b
+}
+
+// expect reads a message of one kind; a refusal is an error.
+func expect(frames *event.FrameReader, want string) (*value.Dict, []byte, error) {
+	body, err := frames.Next()
+	if err != nil {
+		return nil, nil, err
+	}
+	tag, raw, ok := event.SplitBody(body)
+	if !ok {
+		return nil, nil, errors.New("a message without a tag")
+	}
+	v, err := msgpack.UnmarshalTyped(raw)
+	d, _ := v.(*value.Dict)
+	switch {
+	case err != nil || d == nil:
+		return nil, nil, fmt.Errorf("a message that is no dict: %w", err)
+	case tag == tagRefused:
+		return nil, nil, &refusal{fmt.Sprintf("it refuses: %.1000s", d.Str("reason"))}
+	case tag != want:
+		return nil, nil, fmt.Errorf("%.80q instead of %s: this is no master of a cluster without a shared folder", tag, want)
+	}
+	return d, bytes.Clone(body), nil
+}
+
+// KeyFiles are the files of the cluster's key pair in cluster_pki_dir.
+const (
+	KeyFile    = keyName + ".pem"
+	PublicFile = keyName + ".pub"
+)
+
+// settle writes the keys. That of the cluster comes last: with it this master
+// is a member.
+func settle(cfg *Config, welcome *value.Dict) error {
+	if cfg.Joins != nil {
+		if err := cfg.Joins(); err != nil {
+			return salt.Errorf(salt.Unavailable, "cannot put aside what is left of the time before: %w", err)
+		}
+	}
+	dir := cfg.Options.PKIDir
+	peers := filepath.Join(dir, peersFolder)
+	for path, mode := range map[string]fs.FileMode{dir: 0o700, peers: 0o755} {
+		if err := os.MkdirAll(path, mode); err != nil {
+			return salt.Errorf(salt.Unavailable, "cannot make a folder of the cluster: %w", err)
+		}
+	}
+	if _, err := crypt.NewCrypticle(welcome.Str("aes")); err != nil {
+		return fmt.Errorf("the AES key of the cluster is of no use: %w", err)
+	}
+	for k, pub := range welcome.Dict("peers").All() {
+		id := value.Str(k)
+		text, _ := pub.([]byte)
+		if _, err := crypt.ParsePublic(text); salt.CheckID(id) != nil || err != nil {
+			return fmt.Errorf("the key of the member %.80q is of no use", id)
+		}
+		if id != cfg.ID {
+			if err := atomicfile.Write(filepath.Join(peers, id+".pub"), text, 0o644, true); err != nil {
+				return err
+			}
+		}
+	}
+	key, err := crypt.ParsePrivate(welcome.Bytes("cluster_pem"), cfg.Options.KeyPass)
+	if err != nil {
+		return fmt.Errorf("the key of the cluster is of no use: %w", err)
+	}
+	if pub, err := crypt.ParsePublic(welcome.Bytes("cluster_pub")); err != nil || !pub.Equal(key.Public()) {
+		return errors.New("the two halves of the key of the cluster do not belong together")
+	}
+	clusterPEM, err := key.EncryptedPEM(cfg.Options.KeyPass)
+	if err != nil {
+		return err
+	}
+	// A member of an older version has no secret of sessions.
+	if s := welcome.Str("sessions"); s != "" {
+		if _, err := crypt.NewCrypticle(s); err != nil {
+			return fmt.Errorf("the secret of session keys that the member sent is invalid: %w", err)
+		}
+		if err := atomicfile.Write(filepath.Join(dir, SessionFile), []byte(s), 0o600, true); err != nil {
+			return err
+		}
+	}
+	var r rotation
+	if b := welcome.Bytes("rotation"); len(b) > 0 && json.Unmarshal(b, &r) == nil && r.Pub != "" {
+		if err := atomicfile.Write(filepath.Join(dir, RotationFile), b, 0o644, true); err != nil {
+			return err
+		}
+	}
+	for _, f := range []struct {
+		name    string
+		content []byte
+		mode    fs.FileMode
+	}{
+		{aesFile, []byte(welcome.Str("aes")), 0o600},
+		{keyName + ".pub", welcome.Bytes("cluster_pub"), 0o644},
+		{keyName + ".pem", clusterPEM, 0o400},
+	} {
+		if err := atomicfile.Write(filepath.Join(dir, f.name), f.content, f.mode, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answerJoin lets a master in that knows the secret.
+func (c *Cluster) answerJoin(conn *line, frames *event.FrameReader, discover []byte) {
+	id, err := c.letIn(conn, frames, bytes.Clone(discover))
+	var no *refusal
+	switch {
+	case errors.As(err, &no):
+		c.gripes.warn("join "+no.reason, "a master that wants to join the cluster was refused", "from", conn.RemoteAddr(), "reason", no.reason)
+		if err := c.write(conn, tagRefused, value.DictOf("reason", no.reason)); err != nil {
+			c.log.Debug("a refusal was not sent", "to", conn.RemoteAddr(), "err", err)
+		}
+	case err != nil:
+		c.gripes.warn("join", "a master did not join the cluster", "from", conn.RemoteAddr(), "err", err)
+	default:
+		c.log.Info("a master has joined the cluster", "peer", id, "from", conn.RemoteAddr())
+		c.takeUp()
+	}
+}
+
+func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) (id string, err error) {
+	conn.SetDeadline(time.Now().Add(handshakeTime))
+	_, d, err := hear(discover)
+	if err != nil {
+		return "", err
+	}
+	id = d.Str("id")
+	pubText := d.Bytes("pub")
+	pub, err := crypt.ParsePublic(pubText)
+	switch {
+	case salt.CheckID(id) != nil || err != nil:
+		return "", &refusal{"its id or its key is of no use"}
+	case id == c.cfg.ID:
+		return "", &refusal{fmt.Sprintf("%s is the id of a member already", id)}
+	case d.Str("cluster") != c.cfg.Options.ID:
+		return "", &refusal{fmt.Sprintf("cluster_id is %q on %s and %q on %s", c.cfg.Options.ID, c.cfg.ID, d.Str("cluster"), id)}
+	case d.Int("protocol") != protocol:
+		return "", &refusal{fmt.Sprintf("the version of the protocol between masters is %d on %s and %d on %s", protocol, c.cfg.ID, d.Int("protocol"), id)}
+	case !conn.tls && c.allTLS():
+		return "", &refusal{fmt.Sprintf("the members of this cluster speak TLS, and %s does not: install the version there that the members have", id)}
+	}
+	ring := c.ring.Load()
+	// As it is in the file: its hash is what a joining master may demand.
+	clusterPub, err := os.ReadFile(filepath.Join(c.cfg.Options.PKIDir, keyName+".pub"))
+	if err != nil {
+		return "", err
+	}
+	said := conn.begun()
+	said.add(discover)
+	reply := value.DictOf("id", c.cfg.ID, "nonce", nonce(), "pub", c.cfg.OwnPub, "cluster_pub", clusterPub)
+	bare, err := say(tagDiscoverReply, reply)
+	if err != nil {
+		return "", err
+	}
+	said.add(bare)
+	sig, err := ring.key.Sign(crypt.PKCS1v15SHA224, said.sum(tagDiscoverReply))
+	if err != nil {
+		return "", err
+	}
+	reply.Set("sig", sig)
+	if err := c.write(conn, tagDiscoverReply, reply); err != nil {
+		return "", err
+	}
+	d, _, err = expect(frames, tagJoin)
+	if err != nil {
+		return "", err
+	}
+	secret, err := c.cfg.Options.secret()
+	if err != nil {
+		return "", err
+	}
+	said.add(d.Bytes("key"))
+	if !hmac.Equal(d.Bytes("proof"), said.proof(secret, tagJoin)) {
+		return "", &refusal{fmt.Sprintf("%s does not know cluster_secret", id)}
+	}
+	said.add(d.Bytes("proof"))
+	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagJoin), d.Bytes("sig")); err != nil {
+		return "", &refusal{fmt.Sprintf("%s does not have the key that it shows", id)}
+	}
+	if r, removed, err := c.banned(id); err != nil {
+		return "", err
+	} else if removed {
+		return "", &refusal{fmt.Sprintf("%s was removed from this cluster (on %s, at %s): to let it join again, run brine cluster readmit %[1]s on a member", id, r.By, stampText(r.At))}
+	}
+	key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
+	if err != nil {
+		return "", &refusal{"the key of the connection cannot be read"}
+	}
+	cipher, err := crypt.NewCrypticle(string(key))
+	if err != nil {
+		return "", &refusal{"the key of the connection is of no use"}
+	}
+	if there, err := c.secrets.PeerKey(id); err == nil && !there.Equal(pub) {
+		return "", &refusal{fmt.Sprintf("a member with the id %s and another key is there already; if that one is gone for good, delete %s on any member", id, c.secrets.peerPath(id))}
+	}
+	// The members know it before it knows them.
+	if err := atomicfile.Write(c.secrets.peerPath(id), pubText, 0o644, true); err != nil {
+		return "", err
+	}
+	members := value.DictOf(c.cfg.ID, c.cfg.OwnPub)
+	for other := range c.all() {
+		if text, err := os.ReadFile(c.secrets.peerPath(other)); err == nil {
+			members.Set(other, text)
+		}
+	}
+	rotated, err := json.Marshal(ring.rotation)
+	if err != nil {
+		return "", err
+	}
+	welcome, err := msgpack.Marshal(value.DictOf("proof", said.proof(secret, tagJoinReply), "cluster_pem", ring.key.PEM(),
+		"cluster_pub", clusterPub, "aes", c.secrets.AES.Current(), "sessions", c.secrets.Sessions.Current(), "rotation", rotated, "peers", members), msgpack.NewSpec)
+	if err != nil {
+		return "", err
+	}
+	return id, c.write(conn, tagJoinReply, value.DictOf("sealed", cipher.Seal(welcome, "")))
+}

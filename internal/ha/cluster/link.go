@@ -1,0 +1,1022 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// Two masters of Brine's have a connection in each direction, to the same port
+// as Salt's. Whoever dials (D) sends messages, the other (A) acknowledges.
+//
+//	D: brine/cluster/hello  {nonce, facts}
+//	A: brine/cluster/reply  {nonce, facts, sig}
+//	D: brine/cluster/key    {key, proof, inc, sig}     key: encrypted for A
+//	   or  brine/cluster/refused {reason, sig}
+//	A: brine/cluster/ready  {}  or  brine/cluster/refused {reason, sig}
+//
+// Each signature is over all that was said until then. From there on every
+// frame is sealed with the key and has the number of the frame and its
+// direction in it. Without a shared folder all of it is inside TLS (tls.go): the
+// signatures are over the connection by TLS, too, there is no key, and frames
+// are not sealed once more. Whose certificate is no member's is refused in place
+// of the reply, without a signature.
+//
+//	A: {n, d, last, want}   last message it has of this process (inc) of D
+//	D: {n, d, first, items} messages, numbered from first; none: a sign of life
+//	A: {n, d, ack, want}
+//	D: {n, d, ask, what, arg} A: {n, d, re, data}
+//
+// and, without a shared folder (feed.go),
+//
+//	A: {n, d, last, want, vec}              what it knows of each stream
+//	D: {n, d, rep, origin, from, to, items} changes of a stream
+//	A: {n, d, rep, vec, got, gap, err}      what it knows now
+const (
+	tagHello   = "brine/cluster/hello"
+	tagReply   = "brine/cluster/reply"
+	tagKey     = "brine/cluster/key"
+	tagReady   = "brine/cluster/ready"
+	tagRefused = "brine/cluster/refused"
+)
+
+// beat is the time between signs of life on a quiet connection. One on which
+// nothing came for silence is given up.
+const (
+	beat    = time.Second
+	silence = 3 * time.Second
+	// handshakeTime bounds the four messages at the beginning.
+	handshakeTime = 10 * time.Second
+)
+
+// Bounds of one frame of messages.
+const (
+	batchItems = 512
+	// gather is for how long messages behind one that was sent wait for others.
+	// The first after a silence goes at once.
+	gather     = 5 * time.Millisecond
+	batchBytes = 512 << 10
+)
+
+func nonce() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// transcript is what was said until some moment, to be signed.
+type transcript []byte
+
+func (t *transcript) add(parts ...[]byte) {
+	for _, p := range parts {
+		*t = binary.BigEndian.AppendUint32(*t, uint32(len(p)))
+		*t = append(*t, p...)
+	}
+}
+
+func (t transcript) sum(label string) []byte {
+	h := sha256.New()
+	h.Write([]byte(label))
+	h.Write([]byte{0})
+	h.Write(t)
+	return h.Sum(nil)
+}
+
+func say(tag string, d *value.Dict) ([]byte, error) {
+	b, err := msgpack.Marshal(d, msgpack.NewSpec)
+	if err != nil {
+		return nil, err
+	}
+	return event.Body(tag, b), nil
+}
+
+// hear reads a message of the handshake.
+func hear(body []byte) (tag string, d *value.Dict, err error) {
+	tag, raw, ok := event.SplitBody(body)
+	if !ok {
+		return "", nil, errors.New("a message without a tag")
+	}
+	v, err := msgpack.Limits{Items: 8192, Bytes: maxGreeting, Depth: 16}.UnmarshalTyped(raw)
+	d, _ = v.(*value.Dict)
+	if err == nil && d == nil {
+		err = errors.New("a message that is no dict")
+	}
+	return tag, d, err
+}
+
+// refusal is the error of a peer that cannot be one.
+type refusal struct{ reason string }
+
+func (r *refusal) Error() string { return r.reason }
+
+// sealed sends and receives frames after the handshake.
+type sealed struct {
+	c        *Cluster
+	conn     *line
+	frames   *event.FrameReader
+	cipher   *crypt.Crypticle // nil: TLS does it
+	out, in  string           // directions
+	mu       sync.Mutex
+	sent, of int64 // numbers of the last frames
+}
+
+func (s *sealed) send(pairs ...any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent++
+	d := value.DictOf(pairs...)
+	d.Set("n", s.sent)
+	d.Set("d", s.out)
+	b, err := msgpack.Marshal(d, msgpack.NewSpec)
+	if err != nil {
+		return err
+	}
+	s.conn.SetWriteDeadline(time.Now().Add(writeTime))
+	if s.cipher != nil {
+		b = s.cipher.Seal(b, "")
+	}
+	n, err := s.conn.Write(event.Frame(b))
+	s.c.Sent.Add(int64(n))
+	return err
+}
+
+func (s *sealed) receive() (*value.Dict, error) {
+	s.conn.SetReadDeadline(time.Now().Add(silence))
+	body, err := s.frames.Next()
+	if err != nil {
+		return nil, err
+	}
+	if s.cipher != nil {
+		if body, err = s.cipher.Open(body); err != nil {
+			return nil, err
+		}
+	}
+	v, err := msgpack.UnmarshalTyped(body)
+	if err != nil {
+		return nil, err
+	}
+	d, _ := v.(*value.Dict)
+	s.of++
+	if d.Int("n") != s.of || d.Str("d") != s.in {
+		return nil, errors.New("a frame came twice, or out of order")
+	}
+	return d, nil
+}
+
+// runLink keeps the connection to a master of Brine's.
+func (p *peer) runLink(ctx context.Context) {
+	pause := firstPause
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		on := p.mode == kindBrine && !p.gone
+		p.mu.Unlock()
+		if !on {
+			p.pauseLink(ctx, 50*time.Millisecond)
+			continue
+		}
+		began := time.Now()
+		err := p.runOut(ctx)
+		p.mu.Lock()
+		p.tried = true
+		p.mu.Unlock()
+		var r *refusal
+		if errors.As(err, &r) && strings.Contains(r.reason, notMember) {
+			p.mu.Lock()
+			p.disowns = true
+			p.mu.Unlock()
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.As(err, &r) && strings.Contains(r.reason, notMember) && time.Since(p.c.began) < newTime:
+			pause = firstPause // it has not heard of this one yet
+		case errors.As(err, &r):
+			p.trouble(r.reason)
+			pause = 5 * time.Second
+		default:
+			p.c.log.Debug("the connection to a peer has ended", "peer", p.id, "err", err)
+			if time.Since(began) > time.Second {
+				pause = firstPause
+			}
+		}
+		p.pauseLink(ctx, pause)
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// notMember is what a master says of one whose key it does not have, in a
+// cluster without a shared folder. Nobody may have told it yet of one that has
+// just joined, which is tried for newTime.
+const (
+	notMember = "is no member of the cluster (any more) in the eyes"
+	newTime   = 30 * time.Second
+)
+
+func (p *peer) pauseLink(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// handshake makes a connection and comes to terms with the peer.
+func (p *peer) handshake(ctx context.Context) (*sealed, *value.Dict, error) {
+	c := p.c
+	conn, err := p.dialLine(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Now()) })
+	defer stop()
+	s, first, err := p.introduce(conn)
+	if err != nil {
+		c.conns.remove(conn.raw)
+		conn.Close()
+	}
+	return s, first, err
+}
+
+func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
+	c := p.c
+	conn.SetDeadline(time.Now().Add(handshakeTime))
+	frames := event.NewFrameReader(counted{conn, &c.Received}, maxGreeting)
+	na := nonce()
+	hello, err := say(tagHello, value.DictOf("nonce", na, "facts", c.facts("").dict()))
+	if err != nil {
+		return nil, nil, err
+	}
+	asked := time.Now()
+	if err := p.write(conn, event.Frame(hello)); err != nil {
+		return nil, nil, err
+	}
+	reply, err := frames.Next()
+	if err != nil {
+		return nil, nil, err
+	}
+	answered := time.Now()
+	tag, d, err := hear(reply)
+	if err == nil && tag == tagRefused && conn.tls {
+		return nil, nil, &refusal{fmt.Sprintf("%s refuses: %.2000s", p.id, d.Str("reason"))}
+	}
+	if err != nil || tag != tagReply {
+		return nil, nil, fmt.Errorf("no answer of a master of Brine's: %q %w", tag, err)
+	}
+	theirs := readFacts(d.Dict("facts"))
+	said := conn.begun()
+	said.add(hello, []byte(d.Str("nonce")), rawFacts(d))
+	refuse := func(format string, args ...any) error {
+		r := &refusal{fmt.Sprintf(format, args...)}
+		if err := c.refuse(conn, said, r.reason); err != nil {
+			c.log.Debug("a peer was not told why it is refused", "peer", p.id, "err", err)
+		}
+		return r
+	}
+	if theirs.id != p.id {
+		return nil, nil, refuse("cluster_peers names %s, but the master there has the id %q: masters of Salt's would drop its events; name it by its id, which must be its address", p.id, theirs.id)
+	}
+	pub, err := c.secrets.PeerKey(p.id)
+	if err != nil {
+		return nil, nil, refuse("%s has left no key in the shared folder of %s (is cluster_pki_dir one folder for both?): %v", p.id, c.cfg.ID, err)
+	}
+	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagReply), d.Bytes("sig")); err != nil {
+		return nil, nil, refuse("the master at %s does not have the key that is in %s", p.id, c.secrets.peerPath(p.id))
+	}
+	if why := c.differences(theirs, na, conn.cert); why != "" {
+		return nil, nil, refuse("%s", why)
+	}
+	if why := c.skewed(theirs, asked, answered); why != "" {
+		return nil, nil, refuse("%s", why)
+	}
+	var box []byte
+	var cipher *crypt.Crypticle
+	if !conn.tls {
+		key := crypt.NewKey()
+		if box, err = pub.Encrypt(crypt.OAEPSHA224, []byte(key)); err == nil {
+			cipher, err = crypt.NewCrypticle(key)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	proof := proofOf(c.token, d.Str("nonce"))
+	said.add(box, []byte(proof), []byte(c.inc))
+	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagKey))
+	if err != nil {
+		return nil, nil, err
+	}
+	msg, err := say(tagKey, value.DictOf("key", box, "proof", proof, "inc", c.inc, "sig", sig))
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := p.write(conn, event.Frame(msg)); err != nil {
+		return nil, nil, err
+	}
+	last, err := frames.Next()
+	if err != nil {
+		return nil, nil, err
+	}
+	tag, d, err = hear(last)
+	if err != nil {
+		return nil, nil, err
+	}
+	if tag == tagRefused {
+		reason, err := readRefusal(p.id, pub, said, d)
+		if err != nil {
+			return nil, nil, err
+		}
+		return nil, nil, &refusal{reason}
+	}
+	if tag != tagReady {
+		return nil, nil, fmt.Errorf("%.80q at the end of a handshake", tag)
+	}
+	conn.SetDeadline(time.Time{})
+	frames.SetLimit(maxFrame)
+	if conn.tls {
+		p.spoke(conn)
+	}
+	s := &sealed{c: c, conn: conn, frames: frames, cipher: cipher, out: "d", in: "a"}
+	start, err := s.receive()
+	return s, start, err
+}
+
+// rawFacts is what is signed of the facts of a reply.
+func rawFacts(d *value.Dict) []byte {
+	b, _ := msgpack.Marshal(d.Dict("facts"), msgpack.NewSpec) // came so
+	return b
+}
+
+// askFor is a question on its way.
+type askFor struct {
+	number int64
+	what   string
+	arg    *value.Dict // may be nil
+}
+
+const askPresent = "present"
+
+// ask asks the peer and waits for the answer. arg may be nil.
+func (p *peer) ask(ctx context.Context, what string, arg *value.Dict) (*value.Dict, error) {
+	answer := make(chan *value.Dict, 1)
+	p.mu.Lock()
+	if !p.up || p.mode != kindBrine {
+		p.mu.Unlock()
+		return nil, salt.Errorf(salt.Unavailable, "%s is away", p.id)
+	}
+	p.nextAsk++
+	n, ended := p.nextAsk, p.ended
+	p.asks[n] = answer
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		delete(p.asks, n)
+		p.mu.Unlock()
+	}()
+	select {
+	case p.questions <- askFor{n, what, arg}:
+	case <-ended:
+		return nil, salt.Errorf(salt.Unavailable, "%s is away", p.id)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case d := <-answer:
+		return d, nil
+	case <-ended:
+		return nil, salt.Errorf(salt.Unavailable, "%s is away", p.id)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// runOut sends messages over one connection until it ends.
+func (p *peer) runOut(ctx context.Context) error {
+	s, start, err := p.handshake(ctx)
+	if err != nil {
+		return err
+	}
+	c := p.c
+	defer c.conns.remove(s.conn.raw)
+	defer s.conn.Close()
+	p.mu.Lock()
+	if p.gone {
+		p.mu.Unlock()
+		return net.ErrClosed
+	}
+	p.link, p.up, p.problem, p.seen, p.disowns = s.conn, true, "", true, false
+	linked := make(chan struct{})
+	defer close(linked)
+	p.ended = linked
+	p.want = texts(start, "want")
+	p.mu.Unlock()
+	c.log.Info("connected to a peer", "peer", p.id)
+	fed, unfeed := p.feedAll(ctx, s, start)
+	defer unfeed()
+	p.mu.Lock()
+	p.fed = fed
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		p.link, p.up, p.fed = nil, false, nil
+		p.mu.Unlock()
+		if ctx.Err() == nil {
+			c.host.Lost(p.id)
+		}
+	}()
+	last := uint64(max(start.Int("last"), 0))
+	p.out.ack(last)
+	ended := make(chan error, 1)
+	go func() { ended <- p.readAcks(s, fed) }()
+	next := last + 1
+	timer := time.NewTimer(beat)
+	defer timer.Stop()
+	for {
+		first, items := p.out.from(next, batchItems, batchBytes)
+		if len(items) > 0 {
+			if err := s.send("first", int64(first), "items", blobs(items)); err != nil {
+				return err
+			}
+			next = first + uint64(len(items))
+			timer.Reset(beat)
+			if len(items) == batchItems {
+				continue
+			}
+			// What comes right after goes together: each frame is sealed,
+			// written and acknowledged on its own.
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case err := <-ended:
+				return err
+			case <-time.After(gather):
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-ended:
+			return err
+		case <-p.out.more:
+		case q := <-p.questions:
+			pairs := []any{"ask", q.number, "what", q.what}
+			if q.arg != nil {
+				pairs = append(pairs, "arg", q.arg)
+			}
+			if err := s.send(pairs...); err != nil {
+				return err
+			}
+		case <-timer.C:
+			if err := s.send("first", int64(next), "items", &value.List{}); err != nil {
+				return err
+			}
+			timer.Reset(beat)
+		}
+	}
+}
+
+func blobs(items [][]byte) *value.List {
+	l := &value.List{}
+	for _, b := range items {
+		l.Append(b)
+	}
+	return l
+}
+
+// maxWant bounds the prefixes that a peer may name.
+const maxWant = 100
+
+func texts(d *value.Dict, key string) (out []string) {
+	for _, it := range d.List(key) {
+		if s, ok := it.(string); ok && len(out) < maxWant {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// readAcks hears what the peer says about what it got.
+func (p *peer) readAcks(s *sealed, fed map[string]*feed) error {
+	for {
+		d, err := s.receive()
+		if err != nil {
+			return err
+		}
+		if f := fed[d.Str("rep")]; f != nil {
+			f.answered(d)
+		}
+		if d.Has("ack") {
+			p.out.ack(uint64(max(d.Int("ack"), 0)))
+		}
+		if d.Has("want") {
+			p.mu.Lock()
+			p.want = texts(d, "want")
+			p.mu.Unlock()
+		}
+		if d.Has("re") {
+			p.mu.Lock()
+			answer := p.asks[d.Int("re")]
+			p.mu.Unlock()
+			if answer != nil {
+				select {
+				case answer <- d.Dict("data"):
+				default:
+				}
+			}
+		}
+	}
+}
+
+// answerLink serves a connection that a master of Brine's has made.
+func (c *Cluster) answerLink(ctx context.Context, conn *line, frames *event.FrameReader, hello []byte) {
+	p, s, inc, err := c.agreeWith(conn, frames, hello)
+	if err == nil {
+		c.conns.known(conn.raw)
+	}
+	if errors.Is(err, io.EOF) || isTimeout(err) {
+		c.log.Debug("a master has ended the handshake", "from", conn.RemoteAddr(), "err", err)
+		return
+	}
+	if err != nil {
+		host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+		key := "link from " + host
+		if why := (*refusal)(nil); errors.As(err, &why) {
+			key += " " + why.reason // each reason is reported; other errors may have a port in them
+		}
+		c.gripes.warn(key, "a master that wants to be a peer was refused", "from", conn.RemoteAddr(), "reason", err)
+		return
+	}
+	p.mu.Lock()
+	if old := p.in; old != nil {
+		old.Close()
+	}
+	p.in = conn
+	if p.inInc != inc {
+		p.inInc, p.inLast = inc, 0
+	}
+	last := p.inLast
+	news := p.mode != kindBrine
+	p.mode = kindBrine
+	p.mu.Unlock()
+	if news {
+		p.plain.clear()
+		p.poke()
+	}
+	defer func() {
+		p.mu.Lock()
+		if p.in == conn {
+			p.in = nil
+		}
+		p.mu.Unlock()
+	}()
+	if err := p.receiveItems(ctx, s, last); err != nil && ctx.Err() == nil {
+		c.log.Debug("the connection of a peer has ended", "peer", p.id, "err", err)
+	}
+}
+
+// agreeWith answers the handshake of a master that has dialled.
+func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []byte) (*peer, *sealed, string, error) {
+	conn.SetDeadline(time.Now().Add(handshakeTime))
+	hello := event.Body(tagHello, helloData)
+	_, d, err := hear(hello)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	theirs := readFacts(d.Dict("facts"))
+	// Before anything is signed or told: without TLS anybody may say hello.
+	why := c.vouch(conn, theirs.id)
+	if why == "" && !conn.tls && c.cfg.Options.Isolated {
+		why = c.admitsOld(theirs.id)
+	}
+	if why != "" {
+		return nil, nil, "", errors.Join(&refusal{why}, c.write(conn, tagRefused, value.DictOf("reason", why)))
+	}
+	na, nb := d.Str("nonce"), nonce()
+	mine := c.facts(na).dict()
+	reply := value.DictOf("nonce", nb, "facts", mine)
+	said := conn.begun()
+	said.add(hello, []byte(nb), rawFacts(reply))
+	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagReply))
+	if err != nil {
+		return nil, nil, "", err
+	}
+	reply.Set("sig", sig)
+	if err := c.write(conn, tagReply, reply); err != nil {
+		return nil, nil, "", err
+	}
+	body, err := frames.Next()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	tag, d, err := hear(body)
+	if err == nil && tag == tagRefused {
+		c.refusedBy(theirs.id, said, d)
+		return nil, nil, "", io.EOF
+	}
+	if err != nil || tag != tagKey {
+		return nil, nil, "", fmt.Errorf("%q instead of a key: %w", tag, err)
+	}
+	said.add(d.Bytes("key"), []byte(d.Str("proof")), []byte(d.Str("inc")))
+	p, key, reason := c.judge(conn, theirs, d, said, nb)
+	if reason != "" {
+		return nil, nil, "", errors.Join(&refusal{reason}, c.refuse(conn, said, reason))
+	}
+	if err := c.write(conn, tagReady, value.NewDict(0)); err != nil {
+		return nil, nil, "", err
+	}
+	conn.SetDeadline(time.Time{})
+	frames.SetLimit(maxFrame)
+	if conn.tls {
+		p.spoke(conn)
+	}
+	return p, &sealed{c: c, conn: conn, frames: frames, cipher: key, out: "a", in: "d"}, d.Str("inc"), nil
+}
+
+// refuse tells the other end of a handshake what is against it.
+func (c *Cluster) refuse(conn net.Conn, said transcript, reason string) error {
+	said = slices.Clone(said)
+	said.add([]byte(reason))
+	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagRefused))
+	if err != nil {
+		return err
+	}
+	return c.write(conn, tagRefused, value.DictOf("reason", reason, "sig", sig))
+}
+
+// readRefusal returns what the master whose key is pub has against this one.
+func readRefusal(id string, pub *crypt.PublicKey, said transcript, d *value.Dict) (string, error) {
+	said = slices.Clone(said)
+	said.add([]byte(d.Str("reason")))
+	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagRefused), d.Bytes("sig")); err != nil {
+		return "", errors.New("a refusal that somebody else has sent")
+	}
+	return fmt.Sprintf("%s refuses: %.2000s", id, d.Str("reason")), nil
+}
+
+// refusedBy notes that a master that has dialled does not want this one.
+func (c *Cluster) refusedBy(id string, said transcript, d *value.Dict) {
+	pub, err := c.secrets.PeerKey(id)
+	if err != nil {
+		c.gripes.warn("refused by a stranger", "a master whose key is not here, so that it may be anybody, refuses this one", "peer", fmt.Sprintf("%.100s", id), "reason", fmt.Sprintf("%.1000s", d.Str("reason")), "err", err)
+		return
+	}
+	reason, err := readRefusal(id, pub, said, d)
+	if err != nil {
+		c.gripes.warn("refusal of "+id, "a handshake was broken", "peer", id, "err", err)
+		return
+	}
+	if p := c.all()[id]; p != nil {
+		p.trouble(reason)
+		return
+	}
+	c.gripes.error("refused "+id, "another master does not work with this one: "+reason, "peer", id)
+}
+
+// inquire asks a peer that has hung up without a word, and is one of Brine's,
+// what is the matter.
+func (p *peer) inquire(ctx context.Context) {
+	if _, err := os.Stat(p.c.markPath(p.id)); err != nil || p.kind() != kindUnknown || p.isGone() {
+		return
+	}
+	s, _, err := p.handshake(ctx)
+	if err == nil {
+		p.c.conns.remove(s.conn.raw)
+		s.conn.Close()
+	}
+	var r *refusal
+	if errors.As(err, &r) && ctx.Err() == nil {
+		p.trouble(r.reason)
+	}
+}
+
+// judge decides about a master that has said all it has to say.
+func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript, nb string) (*peer, *crypt.Crypticle, string) {
+	pub, err := c.secrets.PeerKey(theirs.id)
+	if c.cfg.Options.Isolated && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Sprintf("%.100q %s of %s", theirs.id, notMember, c.cfg.ID)
+	}
+	if why := c.vouch(conn, theirs.id); why != "" {
+		return nil, nil, why
+	}
+	if p := c.all()[theirs.id]; errors.Is(err, fs.ErrNotExist) && p != nil && p.wasThere() {
+		return nil, nil, fmt.Sprintf("%s was removed from the cluster: %s was deleted; restart it to have it back", theirs.id, c.secrets.peerPath(theirs.id))
+	}
+	if salt.CheckID(theirs.id) != nil || err != nil {
+		return nil, nil, fmt.Sprintf("%.100q has left no key in cluster_pki_dir of %s (is that one folder for both?)", theirs.id, c.cfg.ID)
+	}
+	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagKey), d.Bytes("sig")); err != nil {
+		return nil, nil, fmt.Sprintf("%s does not have the key that is in %s", theirs.id, c.secrets.peerPath(theirs.id))
+	}
+	theirs.proof = d.Str("proof")
+	if why := c.differences(theirs, nb, conn.cert); why != "" {
+		return nil, nil, why
+	}
+	var cipher *crypt.Crypticle
+	if !conn.tls {
+		key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
+		if err != nil {
+			return nil, nil, "the key of the connection cannot be read"
+		}
+		if cipher, err = crypt.NewCrypticle(string(key)); err != nil {
+			return nil, nil, "the key of the connection is of no use"
+		}
+	}
+	p := c.all()[theirs.id]
+	if p == nil {
+		p = c.adopt(theirs.id)
+	}
+	if p.member().Problem != "" {
+		p.look()
+	}
+	if p.isGone() {
+		return nil, nil, fmt.Sprintf("%s was removed from the cluster", theirs.id)
+	}
+	return p, cipher, ""
+}
+
+// wasThere reports whether its key has been in the shared folder.
+func (p *peer) wasThere() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
+}
+
+// spoke notes that the peer speaks TLS. A connection without that does not stay.
+func (p *peer) spoke(l *line) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tls = true
+	if l.cert != nil {
+		p.certEnds = l.cert.NotAfter
+	}
+	for _, old := range []*line{p.link, p.in} {
+		if old != nil && !old.tls {
+			old.Close()
+		}
+	}
+}
+
+func (p *peer) isGone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.gone
+}
+
+func (c *Cluster) write(conn net.Conn, tag string, d *value.Dict) error {
+	body, err := say(tag, d)
+	if err != nil {
+		return err
+	}
+	n, err := conn.Write(event.Frame(body))
+	c.Sent.Add(int64(n))
+	return err
+}
+
+// receiveItems takes the messages of a peer in their order, each once.
+func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
+	c := p.c
+	if err := s.send("last", int64(last), "want", value.Strings(c.wanted()), "vec", c.vectors(), "live", true); err != nil {
+		return err
+	}
+	eaters, stop := p.eatAll(s)
+	defer stop()
+	news, end := c.conns.listen()
+	defer end()
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-news:
+				if s.send("want", value.Strings(c.wanted())) != nil {
+					return
+				}
+			}
+		}
+	}()
+	for {
+		d, err := s.receive()
+		if err != nil {
+			return err
+		}
+		if d.Has("ask") {
+			if c.excluded(p.id) {
+				return errors.New("the peer was removed from the cluster")
+			}
+			number, what := d.Int("ask"), d.Str("what")
+			data := value.NewDict(1)
+			if what == askPresent {
+				data.Set("present", value.Strings(c.host.Present()))
+			} else if answer := c.answers[what]; answer != nil {
+				// It may take a while, which must not hold up what else comes.
+				go func() {
+					if err := s.send("re", number, "data", answer(d.Dict("arg"))); err != nil {
+						c.log.Debug("an answer to a peer was not sent", "peer", p.id, "err", err)
+					}
+				}()
+				continue
+			}
+			if err := s.send("re", number, "data", data); err != nil {
+				return err
+			}
+			continue
+		}
+		if d.Has("rep") {
+			if err := eaters.give(d); err != nil {
+				return err
+			}
+			continue
+		}
+		if last, err = p.take(d, s.conn); err != nil {
+			return err
+		}
+		if err := s.send("ack", int64(last)); err != nil {
+			return err
+		}
+	}
+}
+
+// take hands the messages of a frame to the host and returns the number of the
+// last one that is here.
+func (p *peer) take(d *value.Dict, conn *line) (uint64, error) {
+	p.deliver.Lock()
+	defer p.deliver.Unlock()
+	p.mu.Lock()
+	last, mine := p.inLast, p.in == conn
+	p.mu.Unlock()
+	if !mine {
+		return last, net.ErrClosed // a newer connection has taken over
+	}
+	first := uint64(max(d.Int("first"), 1))
+	items := d.List("items")
+	if last > 0 && first > last+1 {
+		p.c.log.Warn("messages of a peer were lost: it had to drop them", "peer", p.id, "messages", first-last-1)
+		p.c.host.Lost(p.id)
+	}
+	for i, it := range items {
+		n := first + uint64(i)
+		if n <= last {
+			continue
+		}
+		b, _ := it.([]byte)
+		if s, ok := it.(string); ok {
+			b = []byte(s)
+		}
+		if err := p.takeItem(b); err != nil {
+			p.c.gripes.warn("item of "+p.id, "a message of a peer cannot be read", "peer", p.id, "err", err)
+		}
+		last = n
+	}
+	p.mu.Lock()
+	p.inLast = last
+	p.mu.Unlock()
+	return last, nil
+}
+
+func (p *peer) takeItem(b []byte) error {
+	v, err := msgpack.UnmarshalTyped(b)
+	if err != nil {
+		return err
+	}
+	d, _ := v.(*value.Dict)
+	c := p.c
+	switch d.Str("k") {
+	case "job":
+		j := Job{JID: d.Str("jid"), Map: d.Dict("job"), Minions: idsOf(d, "minions"), Until: time.UnixMilli(d.Int("until")), From: d.Str("from")}
+		if j.Map == nil || !salt.ValidJID(j.JID) {
+			return errors.New("a job without an id")
+		}
+		c.SetOrigin(j.JID, p.id)
+		c.host.Job(j)
+	case "event", "ret":
+		tag, data := d.Str("tag"), d.Dict("data")
+		if d.Str("k") == "ret" {
+			tag = returnTag(data)
+		}
+		if data == nil || tag == "" {
+			return errors.New("an event without data")
+		}
+		data.Set(PeerID, p.id)
+		if tag == tagRotate {
+			c.host.Rotated()
+		}
+		c.host.Relay(p.id, tag, data)
+	case "note":
+		if id := d.Str("id"); salt.CheckID(id) == nil {
+			c.host.Note(Note(d.Str("note")), id)
+		}
+	}
+	return nil
+}
+
+// idsOf returns the ids in a list, nil if there is none.
+func idsOf(d *value.Dict, key string) []string {
+	if !d.Has(key) {
+		return nil
+	}
+	out := make([]string, 0, len(d.List(key)))
+	for _, it := range d.List(key) {
+		if s, ok := it.(string); ok && salt.CheckID(s) == nil {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// markPath is a file by which masters of Brine's know each other before they
+// have spoken.
+func (c *Cluster) markPath(id string) string {
+	return filepath.Join(c.cfg.Options.PKIDir, peersFolder, "."+id+".brine")
+}
+
+// announce leaves the own mark, withdraw removes it: a master of Salt's may
+// come in this one's place.
+func (c *Cluster) announce() error {
+	if c.cfg.Options.Isolated {
+		return nil
+	}
+	return atomicfile.Write(c.markPath(c.cfg.ID), nil, 0o644, false)
+}
+
+func (c *Cluster) withdraw() { os.Remove(c.markPath(c.cfg.ID)) }
+
+// agreeTime bounds how long a master that starts waits for its peers.
+const agreeTime = 3 * time.Second
+
+// agree asks the masters of Brine's that are there already. Those that are
+// away, or do not answer, are looked at when they come.
+func (c *Cluster) agree() error {
+	ctx, cancel := context.WithTimeout(context.Background(), agreeTime)
+	defer cancel()
+	var mu sync.Mutex
+	var reasons, unknown []string // unknown: it may not be known yet who has joined
+	var clocks []string           // of two clocks nobody can tell which is wrong
+	agreed := c.founding          // by who let it in
+	var wg sync.WaitGroup
+	for _, p := range c.all() {
+		if _, err := os.Stat(c.markPath(p.id)); err != nil && !c.cfg.Options.Isolated {
+			continue
+		}
+		wg.Go(func() {
+			s, _, err := p.handshake(ctx)
+			if err == nil {
+				c.conns.remove(s.conn.raw)
+				s.conn.Close()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			var r *refusal
+			switch {
+			case err == nil:
+				agreed = true
+			case !errors.As(err, &r):
+			case strings.Contains(r.reason, notParted):
+				c.log.Warn("this master works without a peer: "+r.reason, "peer", p.id)
+				agreed = true
+			case strings.Contains(r.reason, clockOf) && c.cfg.Options.Isolated:
+				clocks = append(clocks, r.reason)
+			case strings.Contains(r.reason, notMember):
+				unknown = append(unknown, r.reason)
+			default:
+				reasons = append(reasons, r.reason)
+			}
+		})
+	}
+	wg.Wait()
+	if !agreed {
+		reasons = append(reasons, unknown...)
+	}
+	if !agreed && len(clocks) > 1 {
+		reasons = append(reasons, clocks...) // it is this one's
+	} else if len(clocks) > 0 {
+		c.log.Warn("this master works without a peer until their clocks agree", "reasons", strings.Join(clocks, "; "))
+	}
+	if len(reasons) == 0 {
+		return nil
+	}
+	slices.Sort(reasons)
+	return salt.Errorf(salt.Invalid, "this master cannot be one of the cluster: %s", strings.Join(reasons, "; "))
+}

@@ -1,0 +1,161 @@
+package cluster
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"brine/internal/base/salt"
+	"brine/internal/ha/lease"
+	"brine/internal/ha/roster"
+)
+
+// Options make a master one of a cluster. Names and meanings are Salt's.
+type Options struct {
+	ID      string   `salt:"cluster_id" default:"" doc:"name of the cluster that this master belongs to; empty: none" change:"restart"`
+	Peers   []string `salt:"cluster_peers" default:"[]" doc:"the other masters of the cluster: addresses or names that are their ids" change:"restart"`
+	PKIDir  string   `salt:"cluster_pki_dir" default:"" doc:"folder, shared by all masters of the cluster, of its keys and those of minions; empty: pki_dir" change:"restart"`
+	Port    int      `salt:"cluster_pool_port" default:"4520" doc:"port on which masters of a cluster hear each other" change:"restart"`
+	Zone    string   `salt:"cluster_zone" default:"" doc:"where this master is; minions with the same master_zone prefer it (Brine only)" change:"restart"`
+	KeyPass string   `salt:"cluster_key_pass" default:"" doc:"passphrase of cluster.pem" change:"restart"`
+
+	Weight   int  `salt:"cluster_weight" default:"100" doc:"how many minions that learn of the masters this one is to have, beside the cluster_weight of the others: 1 to 10000; 0 is 100 (Brine only)" change:"restart"`
+	ShedLoad bool `salt:"cluster_shed_load" default:"true" doc:"ask for fewer of these minions, down to a quarter, while the processors of this machine are busy for more than 90 percent of the time (Brine only)" change:"restart"`
+
+	MinionAddress string `salt:"cluster_minion_address" default:"" doc:"address or name at which minions that learn of the masters reach this one; empty: its id (Brine only)" change:"restart"`
+
+	Isolated    bool     `salt:"cluster_isolated_filesystem" default:"false" doc:"the masters of the cluster share no folder: what they have in common they send each other" change:"restart"`
+	Secret      string   `salt:"cluster_secret" default:"" doc:"what a master must know that joins a cluster without a shared folder" change:"restart"`
+	Fingerprint string   `salt:"cluster_pub_fingerprint" default:"" doc:"SHA-256, in hexadecimal digits, of the file cluster.pub of the cluster to join; empty: whoever knows cluster_secret is believed" change:"restart"`
+	KeepDeleted int64    `salt:"cluster_keep_deleted_seconds" default:"2592000" doc:"seconds for which masters without a shared folder remember at least that a key, or what is known of a minion, was deleted; longer while one of them is away; 0: for ever (Brine only)" change:"restart"`
+	Voters      []string `salt:"cluster_voters" default:"[]" doc:"three masters or witnesses, or five, whose majority gives the lease for what is to be done once; the same list on all; empty: the first master by id does it, of those that see each other" change:"restart"`
+}
+
+func (o *Options) weight() int { return cmp.Or(o.Weight, roster.FullShare) }
+
+// On reports whether the master is one of a cluster.
+func (o *Options) On() bool { return o.ID != "" }
+
+// Check looks for what would have Salt's masters drop events in silence: an id
+// that cannot be the address under which peers know this master, peers that
+// cannot be right. chosen tells that the option id is set; listen is the
+// address that the master listens on (interface).
+func (o *Options) Check(id string, chosen bool, listen string) error {
+	switch {
+	case !chosen:
+		return salt.Errorf(salt.Invalid, "cluster_id is set and id is not: the peers would know this master as %s, which is no address; set id to the text by which cluster_peers of the others name it", id)
+	case salt.CheckID(id) != nil:
+		return salt.Errorf(salt.Invalid, "id: %w", salt.CheckID(id))
+	case o.Port < 1 || o.Port > 65535:
+		return salt.Errorf(salt.Invalid, "cluster_pool_port: %d is no port", o.Port)
+	case o.Isolated && len(o.Secret) < minSecret:
+		return salt.Errorf(salt.Invalid, "cluster_isolated_filesystem needs a cluster_secret of at least %d characters, the same on all masters: whoever knows it can join; make one with openssl rand -hex 16", minSecret)
+	case o.Isolated && o.Fingerprint != "" && !isFingerprint(o.Fingerprint):
+		return salt.Errorf(salt.Invalid, "cluster_pub_fingerprint is no SHA-256 in 64 hexadecimal digits: %.80q; on a member, sha256sum shows that of cluster.pub in cluster_pki_dir", o.Fingerprint)
+	}
+	if err := (roster.Member{ID: id, Host: cmp.Or(o.MinionAddress, id), Zone: o.Zone, Ports: map[string]int{"": 1}}).Check(); err != nil {
+		return salt.Errorf(salt.Invalid, "cluster_minion_address or cluster_zone: %w", err)
+	}
+	if o.Weight < 0 || o.Weight > roster.MaxShare {
+		return salt.Errorf(salt.Invalid, "cluster_weight: %d is not from 0 to %d", o.Weight, roster.MaxShare)
+	}
+	seen := map[string]bool{}
+	for _, p := range o.Peers {
+		switch {
+		case p == id:
+			return salt.Errorf(salt.Invalid, "cluster_peers names %s, which is this master itself; name only the others", p)
+		case salt.CheckID(p) != nil || strings.ContainsAny(p, "/ "):
+			return salt.Errorf(salt.Invalid, "cluster_peers: %.80q is no address or name", p)
+		case seen[p]:
+			return salt.Errorf(salt.Invalid, "cluster_peers names %s twice", p)
+		}
+		seen[p] = true
+	}
+	if len(o.Voters) > 0 && !o.Isolated {
+		return salt.Errorf(salt.Invalid, "cluster_voters is for clusters without a shared folder (cluster_isolated_filesystem): in a shared one a file there is the lease")
+	}
+	if err := lease.CheckVoters(o.Voters); err != nil {
+		return err
+	}
+	return ownAddress(id, listen)
+}
+
+// minSecret is the least length of a secret: it can be tried at leisure by
+// whoever has heard a master join.
+const minSecret = 16
+
+// joinSecret is the least number of hexadecimal digits of a secret by which a
+// master joins a cluster whose fingerprint it does not know: it proves the secret
+// to whoever answers, who can try weak ones at leisure.
+const joinSecret = 32
+
+// checkJoin refuses to join with what whoever answers could guess.
+func (o *Options) checkJoin() error {
+	hexadecimal := strings.Trim(o.Secret, "0123456789abcdefABCDEF") == ""
+	if o.Fingerprint == "" && (len(o.Secret) < joinSecret || !hexadecimal) {
+		return salt.Errorf(salt.Invalid, "cluster_secret has not %d hexadecimal digits at least, and cluster_pub_fingerprint is empty: a false member could guess the secret. Set cluster_pub_fingerprint (sha256sum of cluster.pub on a member), or make a new secret there with brine cluster rotate-secret", joinSecret)
+	}
+	return nil
+}
+
+func isFingerprint(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size
+}
+
+// ownAddress makes sure that an id that is an address is one of this machine,
+// and one that this master listens on.
+func ownAddress(id, listen string) error {
+	ip := net.ParseIP(id)
+	if ip == nil {
+		return nil
+	}
+	if at := net.ParseIP(listen); at != nil && !at.IsUnspecified() && !at.Equal(ip) {
+		return salt.Errorf(salt.Invalid, "id is %s, but this master listens on %s (interface): peers connect to the id of a master, so these must be the same", id, listen)
+	}
+	if ip.IsLoopback() {
+		return nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil
+	}
+	if !slices.ContainsFunc(addrs, func(a net.Addr) bool { n, ok := a.(*net.IPNet); return ok && n.IP.Equal(ip) }) {
+		return salt.Errorf(salt.Invalid, "id is %s, which is no address of this machine: peers connect to the id of a master; set id to its address or name", id)
+	}
+	return nil
+}
+
+// address is where a peer listens.
+func (o *Options) address(peer string) string { return net.JoinHostPort(peer, strconv.Itoa(o.Port)) }
+
+// folders of a cluster below cluster_pki_dir and cachedir.
+const (
+	peersFolder = "peers"
+	ownFolder   = "brine/masters"
+)
+
+// Common are the files and folders in cluster_pki_dir that the members have in
+// common, but for the key pair of the cluster and the keys of minions.
+func Common() []string {
+	return []string{peersFolder, stationsFolder, sharesFolder, rosterFile, aesFile, SecretFile, SessionFile, removedFolder, RotationFile}
+}
+
+// OwnDir is where a master keeps what is its own in a cachedir that it shares,
+// and makes that folder.
+func OwnDir(cacheDir, id string) (string, error) {
+	if err := salt.CheckID(id); err != nil {
+		return "", salt.Errorf(salt.Invalid, "id: %w", err)
+	}
+	dir := filepath.Join(cacheDir, ownFolder, id)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", salt.Errorf(salt.Unavailable, "cannot make a folder: %w", err)
+	}
+	return dir, nil
+}

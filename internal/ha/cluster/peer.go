@@ -1,0 +1,452 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+// kind is whose program a peer is.
+type kind uint8
+
+const (
+	kindUnknown kind = iota
+	kindSalt
+	kindBrine
+)
+
+func (k kind) String() string { return [...]string{"unknown", "salt", "brine"}[k] }
+
+// peer is another master of the cluster.
+type peer struct {
+	c  *Cluster
+	id string
+	// out are the messages for a master of Brine, plain the frames for one of
+	// Salt. While nobody knows which it is, both fill.
+	out, plain *outbox
+	wake       chan struct{} // something below has changed
+
+	// deliver is held while something of this peer is handed to the host.
+	deliver sync.Mutex
+
+	mu      sync.Mutex
+	mode    kind
+	key     string // with which it seals events, if it is Salt's
+	cipher  *crypt.Crypticle
+	early   []earlyEvent // that came before the key
+	size    int          // of early, in bytes
+	owes    bool         // our key is to be sent
+	answers bool         // as an answer
+	seen    bool         // its public key was there
+	gone    bool         // and is not any more
+	problem string
+	up      bool
+	tried   bool     // to be reached, in vain, at least once
+	disowns bool     // it has said that this master is no member
+	want    []string // beginnings of tags that somebody there waits for
+	behind  map[string]int64
+	// tls says that it has spoken TLS to this process, certEnds until when the
+	// certificate is good that it showed last.
+	tls      bool
+	certEnds time.Time
+	fed      map[string]*feed // over link
+
+	link      *line         // to it
+	ended     chan struct{} // closed when link has
+	asks      map[int64]chan *value.Dict
+	nextAsk   int64
+	questions chan askFor
+
+	// What came on connections that it made.
+	in     *line
+	inInc  string
+	inLast uint64
+}
+
+type earlyEvent struct {
+	tag  string
+	data []byte
+}
+
+func newPeer(c *Cluster, id string) *peer {
+	mode := kindUnknown
+	if c.cfg.Options.Isolated {
+		mode = kindBrine
+	}
+	return &peer{c: c, id: id, mode: mode, owes: mode != kindBrine, out: newOutbox(outboxItems, outboxBytes), plain: newOutbox(earlyItems, earlyBytes),
+		wake: make(chan struct{}, 1), asks: map[int64]chan *value.Dict{}, questions: make(chan askFor, 16)}
+}
+
+func (p *peer) kind() kind {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mode
+}
+
+func (p *peer) isBrine() bool { return p.kind() != kindSalt }
+
+// wants reports whether somebody at this peer waits for an event.
+func (p *peer) wants(tag string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, prefix := range p.want {
+		if strings.HasPrefix(tag, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *peer) member() Member {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := Member{ID: p.id, Kind: p.mode.String(), Up: p.up, Problem: p.problem, Behind: maps.Clone(p.behind), TLS: p.tls, CertificateEnds: p.certEnds}
+	if p.gone {
+		m.Problem, m.Gone = "its key was removed from the cluster", true
+	}
+	return m
+}
+
+// poke has the loops look again.
+func (p *peer) poke() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// trouble says why this master does not work with the peer, once.
+func (p *peer) trouble(why string) {
+	p.mu.Lock()
+	news := p.problem != why
+	p.problem = why
+	p.mu.Unlock()
+	if news && why != "" {
+		p.c.log.Error("this master does not work with a peer: "+why, "peer", p.id)
+		if p.c.host != nil {
+			p.c.host.Relay("", salt.Tag("cluster", "refused"), value.DictOf("peer", p.id, "reason", why))
+		}
+	}
+}
+
+// greet takes the key of a peer that has shown who it is; a message without a
+// key shows nothing, but that there is somebody who wants ours.
+func (p *peer) greet(g greeting) {
+	p.mu.Lock()
+	if g.key == "" {
+		p.owes, p.answers = true, true
+		p.mu.Unlock()
+		p.poke()
+		return
+	}
+	news := g.key != p.key
+	mode := kindSalt
+	if g.brine {
+		mode = kindBrine
+	}
+	if news {
+		p.cipher, _ = crypt.NewCrypticle(g.key) // was tried
+		p.key = g.key
+	}
+	if p.mode == kindBrine && mode == kindSalt && p.link != nil {
+		mode = kindBrine // it speaks as one: what came is old
+	}
+	if mode != p.mode {
+		p.c.log.Info("a peer has come", "peer", p.id, "kind", mode)
+	}
+	p.mode, p.seen = mode, true
+	if news || g.brine && !g.reply {
+		p.owes, p.answers = true, true
+	}
+	if mode == kindSalt {
+		p.problem = ""
+	}
+	early := p.early
+	p.early, p.size = nil, 0
+	p.mu.Unlock()
+	if mode == kindBrine {
+		p.plain.clear()
+	} else {
+		p.out.clear()
+	}
+	for _, e := range early {
+		p.event(e.tag, e.data)
+	}
+	p.poke()
+}
+
+// event handles an event in Salt's form. One that comes before the peer's key
+// waits for it.
+func (p *peer) event(tag string, raw []byte) {
+	p.mu.Lock()
+	cipher := p.cipher
+	if cipher == nil && !p.gone {
+		p.early = append(p.early, earlyEvent{tag, raw})
+		p.size += len(raw)
+		for len(p.early) > earlyItems || p.size > earlyBytes {
+			p.size -= len(p.early[0].data)
+			p.early = p.early[1:]
+		}
+	}
+	p.mu.Unlock()
+	if cipher == nil {
+		return
+	}
+	data, err := openEvent(cipher, raw)
+	if err != nil {
+		p.c.gripes.warn("event of "+p.id, "an event of a peer cannot be read; it will send its key again when it or this master is restarted", "peer", p.id, "err", err)
+		return
+	}
+	p.hand(tag, data)
+}
+
+// hand gives an event to the host.
+func (p *peer) hand(tag string, data *value.Dict) {
+	data.Set(PeerID, p.id)
+	p.deliver.Lock()
+	defer p.deliver.Unlock()
+	if tag == tagRotate {
+		p.c.host.Rotated()
+	}
+	p.c.host.Relay(p.id, tag, data)
+}
+
+// look drops a peer whose public key was deleted, and takes up one whose key
+// has come.
+func (p *peer) look() {
+	_, err := os.Stat(p.c.secrets.peerPath(p.id))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err == nil:
+		if p.gone {
+			p.c.log.Info("a peer that was removed from the cluster is back", "peer", p.id)
+			p.gone, p.owes, p.answers = false, true, false
+			if p.c.cfg.Options.Isolated {
+				p.mode, p.owes = kindBrine, false
+			}
+			p.poke()
+		}
+		p.seen = true
+	case errors.Is(err, fs.ErrNotExist) && p.seen && !p.gone:
+		p.c.log.Warn("a peer was removed from the cluster: its key was deleted", "peer", p.id, "file", p.c.secrets.peerPath(p.id))
+		p.gone, p.up, p.mode = true, false, kindUnknown
+		p.key, p.cipher, p.early, p.size = "", nil, nil, 0
+		for _, conn := range []*line{p.link, p.in} {
+			if conn != nil {
+				conn.Close()
+			}
+		}
+		p.tls, p.certEnds = false, time.Time{}
+		p.out.clear()
+		p.plain.clear()
+		p.poke()
+	}
+}
+
+// run keeps what connections are needed, until ctx ends.
+func (p *peer) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { p.runLink(ctx) })
+	pause := firstPause
+	var asked time.Time
+	for ctx.Err() == nil {
+		if !p.needsPlain() {
+			p.wait(ctx, time.Second)
+			continue
+		}
+		began := time.Now()
+		sent, err := p.runPlain(ctx)
+		if err != nil && ctx.Err() == nil {
+			p.c.gripes.debug("no connection to a peer", "peer", p.id, "err", err)
+		}
+		if sent && (err == nil || time.Since(began) > lastPause) {
+			pause = firstPause
+			continue
+		}
+		if sent && time.Since(asked) > inquireTime {
+			asked = time.Now()
+			p.inquire(ctx)
+		}
+		p.wait(ctx, pause)
+		pause = min(2*pause, lastPause)
+	}
+}
+
+// Pauses between attempts to connect.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = time.Second
+	// inquireTime is the least time between two questions to one that hangs up.
+	inquireTime = 5 * time.Second
+)
+
+func (p *peer) wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	case <-p.wake:
+	}
+}
+
+func (p *peer) needsPlain() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.gone && (p.owes || p.mode != kindBrine)
+}
+
+// dialTime bounds connecting to a peer, writeTime one write.
+const (
+	dialTime  = 2 * time.Second
+	writeTime = 5 * time.Second
+)
+
+func (p *peer) dial(ctx context.Context) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTime}
+	if ip := net.ParseIP(p.c.cfg.ID); ip != nil {
+		d.LocalAddr = &net.TCPAddr{IP: ip}
+	}
+	conn, err := d.DialContext(ctx, "tcp", p.c.cfg.Options.address(p.id))
+	if err != nil {
+		return nil, err
+	}
+	if !p.c.conns.add(conn, false) {
+		conn.Close()
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+// runPlain sends our key and, to a master of Salt's, events, until the
+// connection ends or nothing more is to be sent. sent tells whether the key
+// was.
+func (p *peer) runPlain(ctx context.Context) (sent bool, err error) {
+	conn, err := p.dial(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer p.c.conns.remove(conn)
+	defer conn.Close()
+	ended := make(chan struct{})
+	go func() { // nothing is received: this waits for the end
+		io.Copy(io.Discard, conn)
+		close(ended)
+	}()
+	defer p.setUp(false, kindSalt)
+	p.mu.Lock()
+	p.owes = true // a new connection may be to a new process
+	p.mu.Unlock()
+	for {
+		if err := p.payKey(conn); err != nil {
+			return sent, err
+		}
+		sent = true
+		if !p.needsPlain() {
+			return sent, nil
+		}
+		p.setUp(true, kindSalt)
+		if p.kind() == kindSalt {
+			if err := p.flushPlain(conn); err != nil {
+				return sent, err
+			}
+		}
+		more := p.plain.more
+		if p.kind() != kindSalt {
+			more = nil // until it is known who that is
+		}
+		select {
+		case <-ctx.Done():
+			return sent, nil
+		case <-ended:
+			return sent, io.EOF
+		case <-more:
+		case <-p.wake:
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (p *peer) setUp(up bool, k kind) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mode == k {
+		p.up = up
+	}
+}
+
+// payKey sends our key if it is owed.
+func (p *peer) payKey(conn net.Conn) error {
+	p.mu.Lock()
+	owes, answers := p.owes, p.answers
+	p.mu.Unlock()
+	if !owes {
+		return nil
+	}
+	body, err := p.c.secrets.keyMessage(p.c.cfg.Options.Peers, p.c.aes, answers)
+	if err != nil {
+		return err
+	}
+	// Before it is written: an answer to it may set it again.
+	p.mu.Lock()
+	p.owes, p.answers = false, false
+	p.mu.Unlock()
+	if err := p.write(conn, event.Frame(body)); err != nil {
+		p.mu.Lock()
+		p.owes, p.answers = true, answers
+		p.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// flushPlain sends the events that wait.
+func (p *peer) flushPlain(conn net.Conn) error {
+	for {
+		first, frames := p.plain.from(0, 64, 256<<10)
+		if len(frames) == 0 {
+			if n := p.plain.takeLost(); n > 0 {
+				p.c.log.Warn("events for a master of Salt's were dropped: it was away, or too slow", "peer", p.id, "events", n)
+			}
+			return nil
+		}
+		last := first + uint64(len(frames)) - 1
+		conn.SetWriteDeadline(time.Now().Add(writeTime))
+		bufs := net.Buffers(frames)
+		n, err := bufs.WriteTo(conn)
+		p.c.Sent.Add(n)
+		if err != nil {
+			return err
+		}
+		p.plain.ack(last)
+	}
+}
+
+func (p *peer) write(conn net.Conn, b []byte) error {
+	conn.SetWriteDeadline(time.Now().Add(writeTime))
+	p.c.Sent.Add(int64(len(b)))
+	_, err := conn.Write(b)
+	return err
+}
+
+// cutOff reports whether this is a master of Brine's that there is no
+// connection to.
+func (p *peer) cutOff() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mode == kindBrine && !p.gone && !p.up
+}

@@ -1,0 +1,206 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+)
+
+// keyName is the base name of the key pair that the cluster shows to minions,
+// aesFile the key of publications, both in cluster_pki_dir.
+const (
+	keyName = "cluster"
+	aesFile = ".aes"
+)
+
+// SessionFile, in cluster_pki_dir, has the secret that the session keys of
+// minions are computed from.
+const SessionFile = ".sessions"
+
+// Secrets are the keys that the masters of a cluster have in common, and those
+// by which they know each other. All of it is in cluster_pki_dir, and whatever
+// is missing is made so that of several masters that start at the same moment
+// one makes it and all have it.
+type Secrets struct {
+	dir string
+	id  string
+	own *crypt.PrivateKey
+	// Key is the cluster's key pair as it was when the master started; see
+	// Cluster.Key.
+	Key *crypt.PrivateKey
+	AES *AES
+	// Sessions is the secret of the session keys of minions, in the same form.
+	Sessions *AES
+}
+
+// OpenSecrets takes over the keys in dir, or makes them, and leaves the public
+// half of this master's own key pair there for its peers.
+func OpenSecrets(dir, id string, own *crypt.PrivateKey, ownPub []byte, pass string, bits int, log *slog.Logger) (*Secrets, error) {
+	for _, d := range []struct {
+		path string
+		mode fs.FileMode
+	}{{dir, 0o700}, {filepath.Join(dir, peersFolder), 0o755}} {
+		if err := os.MkdirAll(d.path, d.mode); err != nil {
+			return nil, salt.Errorf(salt.Unavailable, "cannot make a folder of the cluster: %w", err)
+		}
+	}
+	s := &Secrets{dir: dir, id: id, own: own, AES: &AES{path: filepath.Join(dir, aesFile)}, Sessions: &AES{path: filepath.Join(dir, SessionFile)}}
+	if err := s.leaveKey(ownPub); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.Key, err = sharedKey(dir, pass, bits, log); err != nil {
+		return nil, err
+	}
+	return s, s.AES.make()
+}
+
+// leaveKey puts the own public key where peers look for it. Salt compares the
+// files byte by byte.
+func (s *Secrets) leaveKey(pub []byte) error {
+	path := s.peerPath(s.id)
+	err := atomicfile.Create(path, pub, 0o644)
+	if err == nil || !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	there, err := os.ReadFile(path)
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot read the key that peers know of this master: %w", err)
+	}
+	if !bytes.Equal(there, pub) {
+		return salt.Errorf(salt.Invalid, "Shared key does not match, remove it to continue: %s is not the key in pki_dir of this master. Another master with the id %s may run, or this one got a new key", path, s.id)
+	}
+	return nil
+}
+
+func (s *Secrets) peerPath(id string) string { return filepath.Join(s.dir, peersFolder, id+".pub") }
+
+// PeerKey returns the public key that a peer has left; the error matches
+// fs.ErrNotExist if it is not there (yet, or any more).
+func (s *Secrets) PeerKey(id string) (*crypt.PublicKey, error) {
+	return crypt.LoadPublic(s.peerPath(id))
+}
+
+// sharedKey reads the cluster's key pair or makes it.
+func sharedKey(dir, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey, error) {
+	path := filepath.Join(dir, keyName+".pem")
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		k, err := crypt.GenerateKey(bits)
+		if err != nil {
+			return nil, err
+		}
+		// Another master may be quicker; its pair counts then.
+		switch err := crypt.WriteKeyPair(dir, keyName, k, pass); {
+		case err == nil:
+			log.Info("made the key pair of the cluster", "folder", dir)
+		case !errors.Is(err, fs.ErrExist):
+			return nil, err
+		}
+	}
+	k, err := crypt.LoadOwn(path, pass, log)
+	if err != nil {
+		return nil, err
+	}
+	public := filepath.Join(dir, keyName+".pub")
+	pub, err := crypt.LoadPublic(public)
+	if errors.Is(err, fs.ErrNotExist) {
+		return k, crypt.WritePublic(public, k.Public())
+	}
+	if err == nil && !pub.Equal(k.Public()) && isRotated(dir, k.Public()) {
+		return k, atomicfile.Write(public, k.Public().PEM(), 0o644, true) // the process ended in between
+	}
+	if err == nil && !pub.Equal(k.Public()) {
+		err = salt.Errorf(salt.Invalid, "%s does not belong to %s: copy both from the same place, or remove the .pub file", public, path)
+	}
+	return k, err
+}
+
+// AES is a key of the cluster, that of publications or that of sessions, in a
+// file that any master may replace.
+type AES struct {
+	path string
+
+	mu    sync.Mutex
+	key   string
+	stamp fileStamp
+}
+
+// fileStamp tells versions of a file apart.
+type fileStamp struct {
+	mtime time.Time
+	size  int64
+	inode any
+}
+
+func stampOf(fi fs.FileInfo) fileStamp { return fileStamp{fi.ModTime(), fi.Size(), inodeOf(fi)} }
+
+// make makes the key if there is none.
+func (a *AES) make() error {
+	for range 3 {
+		if a.Current() != "" {
+			return nil
+		}
+		if err := atomicfile.Create(a.path, []byte(crypt.NewKey()), 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return salt.Errorf(salt.Invalid, "%s is no AES key; remove it to have one made", a.path)
+}
+
+// Current returns the key that is in the file now. While that is missing or
+// half written, as it is for a moment when a master of Salt's replaces it, the
+// last one counts.
+func (a *AES) Current() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	fi, err := os.Stat(a.path)
+	if err != nil || a.key != "" && stampOf(fi) == a.stamp {
+		return a.key
+	}
+	b, err := os.ReadFile(a.path)
+	if err != nil {
+		return a.key
+	}
+	key := strings.TrimSpace(string(b))
+	if _, err := crypt.NewCrypticle(key); err != nil {
+		return a.key
+	}
+	a.key, a.stamp = key, stampOf(fi)
+	return key
+}
+
+// Age is how long ago the key was made.
+func (a *AES) Age(now time.Time) (time.Duration, error) {
+	fi, err := os.Stat(a.path)
+	if err != nil {
+		return 0, err
+	}
+	return now.Sub(fi.ModTime()), nil
+}
+
+// Replace makes a new key.
+func (a *AES) Replace() error {
+	if err := atomicfile.Write(a.path, []byte(crypt.NewKey()), 0o600, true); err != nil {
+		return fmt.Errorf("cannot replace a key of the cluster: %w", err)
+	}
+	return nil
+}
+
+// isRotated reports whether a key of the cluster is the one that counts since it was
+// replaced.
+func isRotated(dir string, k *crypt.PublicKey) bool {
+	c := &Cluster{cfg: Config{Options: Options{PKIDir: dir}}}
+	r, ok, err := c.readRotation()
+	return err == nil && ok && crypt.CleanKey(r.Pub) == crypt.CleanKey(string(k.PEM()))
+}

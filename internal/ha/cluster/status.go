@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/py/value"
+)
+
+// askStatus is what masters ask each other for brine cluster status.
+const askStatus = "status"
+
+// statusTime bounds the wait for the others.
+const statusTime = 3 * time.Second
+
+// Status is how a member is, as it says itself.
+type Status struct {
+	Member
+	Self bool
+	// Says is its own answer, nil if there was none.
+	Says *value.Dict
+	// Offset is how far its clock is ahead of this master's, to half the time
+	// that the answer took.
+	Offset time.Duration
+}
+
+// Describe has others learn of this master, for Status, what fn returns. It
+// must come before Run.
+func (c *Cluster) Describe(fn func() *value.Dict) {
+	c.Answer(askStatus, func() *value.Dict {
+		d := fn()
+		_, version := c.Roster()
+		d.Set("roster", version)
+		d.Set("leads", c.Leads())
+		d.Set("secret", c.secretTag())
+		d.Set("key", c.ring.Load().tag)
+		if c.badge != nil {
+			d.Set("certificate", stampText(c.badge.ends()))
+		}
+		d.Set("now", time.Now().UnixMicro())
+		return d
+	})
+}
+
+// Status asks all members how they are. The result is sorted.
+func (c *Cluster) Status(ctx context.Context) []Status {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	out := []Status{{Member: Member{ID: c.cfg.ID, Kind: kindBrine.String(), Up: true}, Self: true}}
+	if fn := c.answers[askStatus]; fn != nil {
+		out[0].Says = fn(nil)
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, p := range c.all() {
+		st := Status{Member: p.member()}
+		if st.Gone {
+			continue
+		}
+		wg.Go(func() {
+			asked := time.Now()
+			if d, err := p.ask(ctx, askStatus, nil); err == nil {
+				took := time.Since(asked)
+				st.Says = d
+				st.Offset = time.UnixMicro(d.Int("now")).Sub(asked.Add(took / 2))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out = append(out, st)
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(out, func(a, b Status) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}

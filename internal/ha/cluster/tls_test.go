@@ -1,0 +1,291 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+func badgeOf(t testing.TB, id, cluster string, i int) *badge {
+	t.Helper()
+	keys, err := testKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := newBadge(id, cluster, keys[i])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestCertificates: what is not of this cluster, for this id and for now is
+// refused in words that name the peer.
+func TestCertificates(t *testing.T) {
+	b := badgeOf(t, "192.0.2.1", "main", 0)
+	c, err := b.certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := b.sign.Public()
+	now := time.Now()
+	other := badgeOf(t, "192.0.2.1", "main", 1)
+	for _, c := range []struct {
+		what    string
+		cert    *x509.Certificate
+		by      *crypt.PublicKey
+		cluster string
+		id      string
+		now     time.Time
+		want    string
+	}{
+		{"good", c.Leaf, by, "main", "192.0.2.1", now, ""},
+		{"a clock that is half a year behind", c.Leaf, by, "main", "192.0.2.1", now.AddDate(0, -6, 0), ""},
+		{"a clock that is half a year ahead", c.Leaf, by, "main", "192.0.2.1", now.AddDate(0, 6, 0), ""},
+		{"none", nil, by, "main", "192.0.2.1", now, "shows no certificate"},
+		{"another cluster", c.Leaf, other.sign.Public(), "main", "192.0.2.1", now, "is not of this cluster"},
+		{"another name", c.Leaf, by, "second", "192.0.2.1", now, "correct cluster_id there"},
+		{"another id", c.Leaf, by, "main", "192.0.2.2", now, `shows the certificate of "192.0.2.1"`},
+		{"ended", c.Leaf, by, "main", "192.0.2.1", now.AddDate(2, 0, 0), "correct the clock"},
+		{"not begun", c.Leaf, by, "main", "192.0.2.1", now.AddDate(-2, 0, 0), "correct the clock"},
+	} {
+		got := checkCertificate(c.cert, c.by, c.cluster, c.id, c.now)
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) || got != "" && !strings.Contains(got, c.id) {
+			t.Errorf("%s: %q", c.what, got)
+		}
+	}
+}
+
+// TestCertificateIsRenewed long before it ends, and when the clock goes back.
+func TestCertificateIsRenewed(t *testing.T) {
+	b := badgeOf(t, "a", "main", 0)
+	at := time.Now()
+	b.now = func() time.Time { return at }
+	last := b.ends()
+	for _, step := range []struct {
+		by  time.Duration
+		new bool
+	}{{time.Hour, false}, {certificateRenew, true}, {24 * time.Hour, false}, {-10 * certificateTime, true}, {5 * certificateTime, true}} {
+		at = at.Add(step.by)
+		ends := b.ends()
+		if (ends != last) != step.new || ends.Sub(at) < certificateTime-certificateRenew {
+			t.Errorf("after %v: ends %v, before %v", step.by, ends, last)
+		}
+		if why := checkCertificate(b.cert.Leaf, b.sign.Public(), "main", "a", at); why != "" {
+			t.Error(why)
+		}
+		last = ends
+	}
+}
+
+// TestStrangersAreFew: who has not shown who it is takes few connections from
+// one address, and leaves room for others; who has, is not counted.
+func TestStrangersAreFew(t *testing.T) {
+	var s connSet
+	conn := func(host string) net.Conn { return &from{host: host} }
+	var first net.Conn
+	for i := range maxStrangersFrom {
+		c := conn("192.0.2.1")
+		if first == nil {
+			first = c
+		}
+		if !s.add(c, true) {
+			t.Fatalf("connection %d", i)
+		}
+	}
+	if s.add(conn("192.0.2.1"), true) {
+		t.Error("one too many of one address")
+	}
+	if !s.add(conn("192.0.2.2"), true) {
+		t.Error("another address has no room")
+	}
+	s.known(first)
+	if !s.add(conn("192.0.2.1"), true) {
+		t.Error("a member counts as a stranger")
+	}
+	for i := range maxInbound {
+		s.add(conn(fmt.Sprint("host", i)), true)
+	}
+	if len(s.strangers) != maxStrangers || len(s.open) != maxStrangers+1 {
+		t.Errorf("%d strangers, %d connections", len(s.strangers), len(s.open))
+	}
+	for c := range s.open {
+		s.remove(c)
+	}
+	if len(s.strangers) != 0 {
+		t.Errorf("%d strangers that are gone", len(s.strangers))
+	}
+}
+
+// from is a connection from somewhere.
+type from struct {
+	net.Conn
+	host string
+}
+
+func (f *from) RemoteAddr() net.Addr { return addr(f.host) }
+
+type addr string
+
+func (addr) Network() string  { return "tcp" }
+func (a addr) String() string { return string(a) + ":1" }
+
+// FuzzAnswer: whatever comes first on a connection ends in no panic, and reads
+// the same afterwards if it is no TLS.
+func FuzzAnswer(f *testing.F) {
+	b := badgeOf(f, "a", "main", 0)
+	f.Add([]byte{recordHandshake, 3, 1, 0, 5, 1, 0, 0, 1, 3})
+	f.Add(event.Frame(event.Body(tagHello, []byte{0x80})))
+	var hello bytes.Buffer
+	c := tls.Client(&half{Conn: drain{}, Writer: &hello}, b.config())
+	c.Handshake()
+	f.Add(hello.Bytes())
+	f.Fuzz(func(t *testing.T, in []byte) {
+		l, err := b.answer(t.Context(), &half{Conn: drain{}, Reader: bytes.NewReader(in)})
+		if err != nil {
+			return
+		}
+		if got, _ := io.ReadAll(l); l.tls || !bytes.Equal(got, in) {
+			t.Fatalf("TLS %v, %q", l.tls, got)
+		}
+	})
+}
+
+// half is a connection whose directions are elsewhere.
+type half struct {
+	net.Conn
+	io.Reader
+	io.Writer
+}
+
+func (h *half) Read(b []byte) (int, error) {
+	if h.Reader == nil {
+		return 0, io.EOF
+	}
+	return h.Reader.Read(b)
+}
+
+func (h *half) Write(b []byte) (int, error) {
+	if h.Writer == nil {
+		return len(b), nil
+	}
+	return h.Writer.Write(b)
+}
+
+// FuzzCertificate: no certificate that somebody makes is one of the cluster.
+func FuzzCertificate(f *testing.F) {
+	b := badgeOf(f, "a", "main", 0)
+	by := b.sign.Public()
+	good := b.cert.Certificate[0]
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	keys, _ := testKeys()
+	forged, err := issue(keys[1], nil, "main", "a", key.Public(), time.Now())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add(forged)
+	f.Fuzz(func(t *testing.T, der []byte) {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			return
+		}
+		if checkCertificate(c, by, "main", "a", time.Now()) == "" && !bytes.Equal(c.RawTBSCertificate, b.cert.Leaf.RawTBSCertificate) {
+			t.Fatal("a certificate that the cluster's key did not sign")
+		}
+	})
+}
+
+// BenchmarkFrame is what it costs to bring one return to a peer over loopback:
+// sealed as without TLS, and by TLS.
+func BenchmarkFrame(b *testing.B) {
+	ret := make([]byte, 600)
+	rand.Read(ret)
+	for _, items := range []int{1, 32} {
+		for _, by := range []string{"sealed", "tls"} {
+			b.Run(fmt.Sprintf("%s/%d", by, items), func(b *testing.B) {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer l.Close()
+				one, two := badgeOf(b, "a", "main", 0), badgeOf(b, "b", "main", 0)
+				came := make(chan *line, 1)
+				go func() {
+					conn, err := l.Accept()
+					if err == nil {
+						a, err := two.answer(context.Background(), conn)
+						if err == nil && by == "sealed" {
+							a.Conn.Read(make([]byte, 1))
+						}
+						came <- a
+					}
+				}()
+				raw, err := net.Dial("tcp", l.Addr().String())
+				if err != nil {
+					b.Fatal(err)
+				}
+				d := &line{Conn: raw, raw: raw}
+				if by == "tls" {
+					if d, err = one.call(context.Background(), raw, func(*x509.Certificate) string { return "" }); err != nil {
+						b.Fatal(err)
+					}
+				} else {
+					raw.Write([]byte{0})
+				}
+				a := <-came
+				defer a.Close()
+				defer d.Close()
+				var cipher *crypt.Crypticle
+				if by == "sealed" {
+					cipher, _ = crypt.NewCrypticle(crypt.NewKey())
+				}
+				c := &Cluster{}
+				out := &sealed{c: c, conn: d, cipher: cipher, out: "d"}
+				in := &sealed{c: c, conn: a, cipher: cipher, in: "d", frames: event.NewFrameReader(counted{a, new(atomic.Int64)}, maxFrame)}
+				list := &value.List{}
+				for range items {
+					list.Append(ret)
+				}
+				done := make(chan error, 1)
+				go func() {
+					for range b.N {
+						if _, err := in.receive(); err != nil {
+							done <- err
+							return
+						}
+					}
+					done <- nil
+				}()
+				b.ResetTimer()
+				for range b.N {
+					if err := out.send("first", int64(1), "items", list); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := <-done; err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*items), "ns/return")
+			})
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package cluster
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// What Salt's masters say to each other is events in the frames of the event
+// bus, one way on each connection:
+//
+//	cluster/peer/FROM         {peer_id, peers: {TO: {aes, sig}}}
+//	cluster/event/FROM/TAG    bin: {event_payload: data} sealed with FROM's key
+//
+// aes is FROM's key for the second kind, encrypted for TO; sig is FROM's
+// signature of its SHA-256 in hex. A master of Brine adds the field brine to
+// the first, which Salt's overlook.
+const (
+	tagPeer  = "cluster/peer/"
+	tagEvent = "cluster/event/"
+
+	fieldBrine = "brine"
+	// PeerID is the field in the data of an event that names the master that
+	// it came from.
+	PeerID = "__peer_id"
+)
+
+// Bounds of what a peer may send.
+const (
+	maxGreeting = 256 << 10 // before it has shown who it is
+	maxFrame    = 80 << 20
+)
+
+// keyMessage is the body by which a master tells its peers its key. A peer
+// whose public key is not known yet gets an empty entry, as Salt does it.
+func (s *Secrets) keyMessage(peers []string, aes string, answer bool) ([]byte, error) {
+	digest := sha256.Sum256([]byte(aes))
+	sig, err := s.own.SignX931([]byte(hex.EncodeToString(digest[:])))
+	if err != nil {
+		return nil, err
+	}
+	to := value.NewDict(len(peers))
+	for _, p := range peers {
+		entry := value.NewDict(2)
+		if pub, err := s.PeerKey(p); err == nil {
+			sealed, err := pub.Encrypt(crypt.OAEPSHA224, []byte(aes))
+			if err != nil {
+				return nil, fmt.Errorf("the key of the peer %s: %w", p, err)
+			}
+			entry.Set("aes", sealed)
+			entry.Set("sig", sig)
+		}
+		to.Set(p, entry)
+	}
+	data := value.DictOf("peer_id", s.id, "peers", to, fieldBrine, value.DictOf("protocol", protocol, "answer", answer), "_stamp", event.Stamp(time.Now()))
+	b, err := msgpack.Marshal(data, msgpack.NewSpec)
+	if err != nil {
+		return nil, err
+	}
+	return event.Body(tagPeer+s.id, b), nil
+}
+
+// greeting is what a key message says.
+type greeting struct {
+	from  string
+	names []string // whom the sender lists as peers
+	key   string   // its AES key; "" if there is none for this master
+	brine bool
+	reply bool // it answers one of ours
+}
+
+// readGreeting reads the data of a key message, and makes sure that it comes
+// from who it says.
+func (s *Secrets) readGreeting(raw []byte) (g greeting, err error) {
+	v, err := msgpack.Limits{Items: 4096, Bytes: maxGreeting}.UnmarshalTyped(raw)
+	if err != nil {
+		return g, err
+	}
+	d, _ := v.(*value.Dict)
+	g.from = d.Str("peer_id")
+	if err := salt.CheckID(g.from); err != nil {
+		return g, fmt.Errorf("peer_id: %w", err)
+	}
+	if b := d.Dict(fieldBrine); b != nil {
+		g.brine, g.reply = true, b.Bool("answer")
+	}
+	for k := range d.Dict("peers").All() {
+		if name, ok := k.(string); ok {
+			g.names = append(g.names, name)
+		}
+	}
+	entry := d.Dict("peers").Dict(s.id)
+	if entry.Len() == 0 {
+		return g, nil
+	}
+	key, err := s.own.Decrypt(crypt.OAEPSHA224, entry.Bytes("aes"))
+	if err != nil {
+		return g, fmt.Errorf("the key is not meant for this master: %w", err)
+	}
+	pub, err := s.PeerKey(g.from)
+	if err != nil {
+		return g, err
+	}
+	signed, err := pub.RecoverX931(entry.Bytes("sig"))
+	digest := sha256.Sum256(key)
+	if err != nil || subtle.ConstantTimeCompare(signed, []byte(hex.EncodeToString(digest[:]))) != 1 {
+		return g, salt.Errorf(salt.Denied, "the signature is not of the key in %s", s.peerPath(g.from))
+	}
+	if _, err := crypt.NewCrypticle(string(key)); err != nil {
+		return g, err
+	}
+	g.key = string(key)
+	return g, nil
+}
+
+// eventMessage is the body of an event on its way to Salt's masters.
+func (s *Secrets) eventMessage(c *crypt.Crypticle, tag string, data *value.Dict) ([]byte, error) {
+	plain, err := msgpack.Marshal(value.DictOf("event_payload", data), msgpack.Wire)
+	if err != nil {
+		return nil, err
+	}
+	sealed := c.Seal(plain, "")
+	return event.Body(tagEvent+s.id+"/"+tag, msgpack.AppendBin(nil, sealed, msgpack.NewSpec)), nil
+}
+
+// splitEvent takes the tag of an event message apart.
+func splitEvent(tag string) (from, rest string, ok bool) {
+	rest, ok = strings.CutPrefix(tag, tagEvent)
+	if !ok {
+		return "", "", false
+	}
+	from, rest, ok = strings.Cut(rest, "/")
+	return from, rest, ok && from != "" && rest != ""
+}
+
+// openEvent returns the data of an event message.
+func openEvent(c *crypt.Crypticle, raw []byte) (*value.Dict, error) {
+	sealed, ok := msgpack.Text(raw)
+	if !ok {
+		return nil, fmt.Errorf("an event is not sealed: %w", msgpack.ErrInvalid)
+	}
+	plain, err := c.Open(sealed)
+	if err != nil {
+		return nil, err
+	}
+	v, err := msgpack.Unmarshal(plain)
+	if err != nil {
+		return nil, err
+	}
+	d, _ := v.(*value.Dict)
+	data := d.Dict("event_payload")
+	if data == nil {
+		return nil, fmt.Errorf("an event has no data: %w", msgpack.ErrInvalid)
+	}
+	return data, nil
+}

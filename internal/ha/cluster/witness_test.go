@@ -1,0 +1,356 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"brine/internal/ha/lease"
+	"brine/internal/net/event"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+const witnessSecret = "7ef7697a5ec2e70f7e5755ecd0123456"
+
+func runWitness(t *testing.T, dir, secret string) (w *Witness, stop func()) {
+	t.Helper()
+	voters := []string{"a", "b", "w"}
+	// An address of this process alone, where nobody else's connections begin.
+	host := fmt.Sprintf("127.77.%d.%d", os.Getpid()>>8&0xff, os.Getpid()&0xff)
+	w, err := NewWitness(WitnessOptions{ID: "w", Interface: host, Cluster: "test", Secret: secret, Voters: voters, Port: 24529, Folder: dir}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	return w, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// teller is a master that asks a witness, and what it knows of its cluster.
+type teller struct {
+	*witnessLink
+	now tidings
+}
+
+func newTeller(t *testing.T, address, id, cluster, secret string, key int) *teller {
+	t.Helper()
+	keys, err := testKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &teller{now: tidings{secret: secret, members: map[string]string{id: string(keys[key].Public().PEM())}, membersFrom: time.Now().Add(-time.Hour)}}
+	a.witnessLink = &witnessLink{asker: &asker{id: id, cluster: cluster, badge: badgeOf(t, id, cluster, key), own: keys[key],
+		tidings: func() (tidings, error) { return a.now, nil }, dir: t.TempDir(), gripes: newGripes(slog.New(slog.DiscardHandler))}, witness: "w", address: address}
+	return a
+}
+
+var aboutLease = requestDict(lease.Request{Holder: "a", Voters: lease.Fingerprint([]string{"w", "b", "a"})})
+
+// answers wants an answer, or an error with some words.
+func (a *teller) answers(t *testing.T, when, refused string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	d, err := a.ask(ctx, aboutLease)
+	switch {
+	case refused == "" && (err != nil || d.Str("why") != "" || !d.Has("granted")):
+		t.Fatalf("%s: %v %v", when, d, err)
+	case refused != "" && (err == nil || !strings.Contains(err.Error(), refused)):
+		t.Errorf("%s: it does not say %q: %v %v", when, refused, d, err)
+	}
+}
+
+// TestWitness: it answers who knows the secret, also after it was started anew;
+// nonsense, silence and frames that come twice end a connection, and no more.
+func TestWitness(t *testing.T) {
+	dir := t.TempDir()
+	w, stop := runWitness(t, dir, witnessSecret)
+	at := w.Addr().String()
+	good := newTeller(t, at, "a", "test", witnessSecret, 0)
+	good.answers(t, "at first", "")
+	if up, byTLS, knows := good.state(); !up || !byTLS || knows != tagOf(WitnessSecret(witnessSecret)) {
+		t.Errorf("up %v, by TLS %v, knows %q", up, byTLS, knows)
+	}
+	newTeller(t, at, "a", "test", witnessSecret+"s", 1).answers(t, "another secret", "does not know cluster_secret")
+	newTeller(t, at, "a", "other", witnessSecret, 0).answers(t, "another cluster", "cluster_id is")
+	elsewhere := newTeller(t, at, "a", "test", witnessSecret, 0)
+	elsewhere.witness = "v"
+	elsewhere.answers(t, "another witness", `names v, but the witness there has the id "w"`)
+	good.answers(t, "afterwards", "")
+	hello, err := say(tagWitness, value.DictOf("cluster", "test", "id", "a", "nonce", nonce()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, byTLS := range []bool{false, true} {
+		for what, b := range map[string][]byte{
+			"noise":         bytes.Repeat([]byte{0xc1}, 100),
+			"a large frame": event.Frame(make([]byte, 2*maxWitnessFrame)),
+			"another word":  event.Frame(event.Body(tagHello, []byte{0x80})),
+			"no proof":      append(event.Frame(hello), event.Frame(hello)...),
+		} {
+			raw, err := net.Dial("tcp", at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw.SetDeadline(time.Now().Add(time.Minute))
+			conn := raw
+			if byTLS {
+				if conn, err = good.connect(t.Context(), ""); err != nil {
+					t.Fatal(err)
+				}
+				conn.SetDeadline(time.Now().Add(time.Minute))
+			}
+			conn.Write(b)
+			buf := make([]byte, 4096)
+			for err == nil {
+				_, err = conn.Read(buf)
+			}
+			if e, ok := err.(net.Error); ok && e.Timeout() {
+				t.Errorf("%s: the connection stays", what)
+			}
+			conn.Close()
+			raw.Close()
+		}
+	}
+	// What was said before counts no more.
+	good.mu.Lock()
+	good.t.sent--
+	if d, err := good.try(t.Context(), aboutLease); err == nil {
+		t.Errorf("a frame with a number that was used is answered: %v", d)
+	}
+	good.mu.Unlock()
+	good.answers(t, "after that", "")
+	stop()
+	_, stop = runWitness(t, dir, witnessSecret)
+	defer stop()
+	good.answers(t, "after it was started anew", "")
+}
+
+// TestWitnessRemembers: who has shown once that he knows the secret is known by
+// his key; a new secret and the members come to the witness at once, or when it
+// is back; who is no member any more is cut off.
+func TestWitnessRemembers(t *testing.T) {
+	dir := t.TempDir()
+	w, stop := runWitness(t, dir, witnessSecret)
+	at := w.Addr().String()
+	a, b, late := newTeller(t, at, "a", "test", witnessSecret, 0), newTeller(t, at, "b", "test", witnessSecret, 1), newTeller(t, at, "c", "test", witnessSecret, 1)
+	both := map[string]string{"a": a.now.members["a"], "b": b.now.members["b"]}
+	a.now.members, b.now.members = both, both
+	a.answers(t, "a", "")
+	b.answers(t, "b", "")
+	told := time.Now().Add(-30 * time.Minute)
+	const second, third = "the second secret of the tests", "the third secret of the tests"
+	a.now.secret, a.now.secretFrom = second, told
+	a.answers(t, "a with a new secret", "")
+	b.answers(t, "b, which has not heard of it", "")
+	b.t.conn.Close()
+	b.answers(t, "b, which has not heard of it and comes again", "")
+	if secret, _, _ := w.known.terms(); secret != WitnessSecret(second) {
+		t.Errorf("an older secret counts: %q", secret)
+	}
+	late.answers(t, "who knows the first secret alone", "does not know cluster_secret")
+	stop()
+
+	a.now.secret, a.now.secretFrom = third, told.Add(time.Minute)
+	w, stop = runWitness(t, dir, witnessSecret)
+	a.answers(t, "a with a secret of which the witness has not heard", "")
+	if secret, _, _ := w.known.terms(); secret != WitnessSecret(third) {
+		t.Errorf("it has not learned the secret: %q", secret)
+	}
+	newTeller(t, at, "c", "test", third, 1).answers(t, "one that has joined with the new secret", "")
+	// b is removed. That it tells otherwise is older.
+	a.now.members, a.now.membersFrom = map[string]string{"a": both["a"]}, told
+	a.answers(t, "a", "")
+	b.answers(t, "b, which was removed", "does not know cluster_secret")
+	stop()
+
+	// A clock that is ahead keeps no other from being believed.
+	w, stop = runWitness(t, dir, witnessSecret)
+	a.now.secret, a.now.secretFrom = second, time.Now().Add(24*time.Hour)
+	a.answers(t, "a with a clock that is ahead", "")
+	a.now.secret, a.now.secretFrom = third, time.Now().Add(time.Minute)
+	a.answers(t, "a", "")
+	time.Sleep(2 * time.Millisecond)
+	a.now.secretFrom = time.Now()
+	a.told = ""
+	a.answers(t, "a again", "")
+	if secret, _, _ := w.known.terms(); secret != WitnessSecret(third) {
+		t.Errorf("it believes a clock: %q", secret)
+	}
+	stop()
+
+	// Another secret in its configuration counts.
+	const byHand = "a secret that was put there by hand"
+	_, stop = runWitness(t, dir, byHand)
+	newTeller(t, at, "c", "test", byHand, 1).answers(t, "with the secret of the configuration", "")
+	stop()
+	if err := os.WriteFile(filepath.Join(dir, knownFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewWitness(w.o, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "is damaged") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestWitnessWithoutTLS: a master of an older version is taken until the others
+// say that all speak TLS; a witness of an older version is taken until it has
+// spoken TLS, and never afterwards.
+func TestWitnessWithoutTLS(t *testing.T) {
+	w, stop := runWitness(t, t.TempDir(), witnessSecret)
+	defer stop()
+	at := w.Addr().String()
+	old := newTeller(t, at, "b", "test", witnessSecret, 1)
+	plain := func() error {
+		conn, err := net.Dial("tcp", at)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(time.Minute))
+		return oldMaster(&line{Conn: conn, raw: conn}, old, witnessSecret)
+	}
+	if err := plain(); err != nil {
+		t.Fatal(err)
+	}
+	a := newTeller(t, at, "a", "test", witnessSecret, 0)
+	a.answers(t, "a", "")
+	if err := plain(); err != nil {
+		t.Errorf("beside a master that speaks TLS: %v", err)
+	}
+	a.now.tls = true
+	a.answers(t, "a, when all speak TLS", "")
+	if err := plain(); err == nil || !strings.Contains(err.Error(), "install the version") {
+		t.Errorf("when all speak TLS: %v", err)
+	}
+
+	// A witness that knows no TLS hangs up.
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				first := make([]byte, 1)
+				conn.Read(first)
+				if first[0] != recordHandshake {
+					w.serve(t.Context(), &unread{conn, first})
+				}
+			}()
+		}
+	}()
+	w.known.mu.Lock()
+	w.known.d.TLS = false
+	w.known.mu.Unlock()
+	fresh := newTeller(t, l.Addr().String(), "a", "test", witnessSecret, 0)
+	fresh.answers(t, "a witness of an older version", "")
+	if _, byTLS, knows := fresh.state(); byTLS || knows != "" {
+		t.Errorf("by TLS %v, knows %q", byTLS, knows)
+	}
+	a.address = l.Addr().String()
+	a.t.conn.Close()
+	a.answers(t, "one that has spoken TLS and does not any more", "TLS with the witness w")
+}
+
+// oldMaster asks as masters do that know no TLS.
+func oldMaster(conn *line, a *teller, secret string) error {
+	frames := event.NewFrameReader(conn, maxWitnessFrame)
+	var said transcript
+	if err := writeSaid(conn, tagWitness, value.DictOf("cluster", a.cluster, "id", a.id, "nonce", nonce()), &said); err != nil {
+		return err
+	}
+	_, hello, err := expectOf(frames, tagWitness)
+	if err != nil {
+		return err
+	}
+	said.add(hello)
+	if err := writeSaid(conn, tagWitnessProof, value.DictOf("proof", said.proof(secret, labelMaster)), &said); err != nil {
+		return err
+	}
+	if _, _, err = expectOf(frames, tagWitnessProof); err != nil {
+		return err
+	}
+	t, err := newTalk(conn, frames, secret, said)
+	if err != nil {
+		return err
+	}
+	if err := t.say("m", value.DictOf("tidings", tidings{secret: "a secret by way of no TLS"}.dict())); err != nil {
+		return err
+	}
+	if d, err := t.hear("w"); err != nil || d.Has("secret") {
+		return errors.Join(err, fmt.Errorf("without TLS it learns: %v", d))
+	}
+	if err := t.say("m", aboutLease); err != nil {
+		return err
+	}
+	d, err := t.hear("w")
+	if err == nil && !d.Has("granted") {
+		err = fmt.Errorf("%v", d)
+	}
+	return err
+}
+
+// FuzzTidings: what a master tells is taken within bounds, or not at all.
+func FuzzTidings(f *testing.F) {
+	keys, err := testKeys()
+	if err != nil {
+		f.Fatal(err)
+	}
+	good := tidings{secret: witnessSecret, secretFrom: time.UnixMilli(5), members: map[string]string{"a": string(keys[0].Public().PEM())}, tls: true}
+	for _, d := range []*value.Dict{good.dict(), value.DictOf("secret", 1, "members", "a"), value.DictOf("members", value.DictOf("../a", []byte{1}))} {
+		b, err := msgpack.Marshal(d, msgpack.NewSpec)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := msgpack.Limits{Items: 512, Bytes: maxTidings, Depth: 8}.UnmarshalTyped(b)
+		d, _ := v.(*value.Dict)
+		if err != nil {
+			return
+		}
+		news, err := readTidings(d)
+		if err != nil {
+			return
+		}
+		if len(news.secret) < minSecret || len(news.secret) > maxSecret || len(news.members) == 0 || len(news.members) > maxMasters {
+			t.Fatalf("taken: %+v", news)
+		}
+		a, err := openAcquaintance(filepath.Join(t.TempDir(), knownFile), witnessSecret, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := a.learn(news, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		again, err := openAcquaintance(a.path, witnessSecret, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if was, _, _ := a.terms(); again.d.Secret != was || again.names() != a.names() {
+			t.Fatalf("%+v is kept as %+v", a.d, again.d)
+		}
+	})
+}

@@ -1,0 +1,425 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
+)
+
+// errUnfit is the error of a file that is not given to others.
+var errUnfit = errors.New("it is no file, or too large")
+
+// maxContent bounds a file that is made a record, in bytes.
+const maxContent = 16 << 20
+
+// settled is after what time a change of a file surely gives another stamp.
+const settled = 100 * time.Millisecond
+
+func stampOf(fi fs.FileInfo) string {
+	if time.Since(fi.ModTime()) < settled {
+		return ""
+	}
+	return fmt.Sprint(fi.ModTime().UnixNano(), fi.Size())
+}
+
+// folderStamp tells whether names in a folder have changed.
+type folderStamp struct {
+	stamp string
+	ok    bool
+}
+
+func (f *folderStamp) news(dir string) bool {
+	fi, err := os.Stat(dir)
+	if err != nil {
+		f.ok = false
+		return true
+	}
+	st := stampOf(fi)
+	same := f.ok && st != "" && st == f.stamp
+	f.stamp, f.ok = st, true
+	return !same
+}
+
+// Files is the files right in a folder, or some of them, each a thing of its
+// own with the file's name.
+type Files struct {
+	Path string
+	Mode fs.FileMode
+	// Keep says which names count.
+	Keep func(name string) bool
+	// Within is for files that others replace in place: they are looked at
+	// every time, not only when names have changed.
+	Within bool
+	// Initial says that what is found in a directory that does not belong to the
+	// records is older than any record: a master that joins brings secrets that
+	// may have been replaced since it got them.
+	Initial bool
+
+	at folderStamp
+}
+
+// FoundIsOld implements initial.
+func (f *Files) FoundIsOld() bool { return f.Initial }
+
+// Dir implements Folder.
+func (f *Files) Dir() string { return f.Path }
+
+// News implements Folder.
+func (f *Files) News() bool { return f.at.news(f.Path) || f.Within }
+
+func (f *Files) keeps(name string) bool {
+	return !strings.HasPrefix(name, markFile) && !strings.HasPrefix(name, atomicfile.TempPrefix) && filepath.Base(name) == name && name != "." && name != ".." && f.Keep(name)
+}
+
+// List implements Folder.
+func (f *Files) List() (map[string]string, error) {
+	entries, err := os.ReadDir(f.Path)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !f.keeps(e.Name()) {
+			continue
+		}
+		if fi, err := e.Info(); err == nil {
+			out[e.Name()] = stampOf(fi)
+		}
+	}
+	return out, nil
+}
+
+// Read implements Folder.
+func (f *Files) Read(name string) ([]byte, error) { return readFile(filepath.Join(f.Path, name)) }
+
+func readFile(path string) ([]byte, error) {
+	fi, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() || fi.Size() > maxContent {
+		return nil, fmt.Errorf("%s: %w", path, errUnfit)
+	}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if b == nil && err == nil {
+		b = []byte{}
+	}
+	return b, err
+}
+
+// Write implements Folder.
+func (f *Files) Write(name string, content []byte) error {
+	if !f.keeps(name) {
+		return nil // another version of a master may keep more
+	}
+	return writeFile(filepath.Join(f.Path, name), content, f.Mode)
+}
+
+func writeFile(path string, content []byte, mode fs.FileMode) error {
+	if content != nil {
+		return atomicfile.Write(path, content, mode, true)
+	}
+	err := os.Remove(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	atomicfile.SyncDir(filepath.Dir(path))
+	return err
+}
+
+// Nested is the files in the folders of a folder, named FOLDER/FILE. Who
+// changes them says so (Touch): there may be too many to look at.
+type Nested struct {
+	Path string
+	Mode fs.FileMode
+
+	mu      sync.Mutex
+	touched map[string]bool // folders
+	some    map[string]bool // that are to be looked at now
+}
+
+// Touch says that something in a folder has changed.
+func (f *Nested) Touch(folder string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.touched == nil {
+		f.touched = map[string]bool{}
+	}
+	f.touched[folder] = true
+}
+
+// Dir implements Folder.
+func (f *Nested) Dir() string { return f.Path }
+
+// News implements Folder.
+func (f *Nested) News() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.some, f.touched = f.touched, nil
+	return len(f.some) > 0
+}
+
+// ListSome is List of the folders that were touched before the last News, and
+// says which files that is about. Those that were changed just now are touched
+// still: they may change again without showing it.
+func (f *Nested) ListSome() (files map[string]string, about func(string) bool) {
+	files = map[string]string{}
+	for folder := range f.some {
+		if salt.CheckID(folder) != nil {
+			continue
+		}
+		f.listIn(folder, files)
+		for name, stamp := range files {
+			if stamp == "" && strings.HasPrefix(name, folder+"/") {
+				f.Touch(folder)
+				break
+			}
+		}
+	}
+	return files, func(name string) bool {
+		folder, _, _ := strings.Cut(name, "/")
+		return f.some[folder]
+	}
+}
+
+func nestedName(name string) bool {
+	dir, file, ok := strings.Cut(name, "/")
+	return ok && salt.CheckID(dir) == nil && salt.CheckID(file) == nil && !strings.HasPrefix(file, ".")
+}
+
+// List implements Folder.
+func (f *Nested) List() (map[string]string, error) {
+	dirs, err := os.ReadDir(f.Path)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, d := range dirs {
+		if !d.IsDir() {
+			continue
+		}
+		f.listIn(d.Name(), out)
+	}
+	return out, nil
+}
+
+func (f *Nested) listIn(folder string, out map[string]string) {
+	entries, _ := os.ReadDir(filepath.Join(f.Path, folder)) // what is just gone is not there
+	for _, e := range entries {
+		name := folder + "/" + e.Name()
+		if !e.Type().IsRegular() || !nestedName(name) {
+			continue
+		}
+		if fi, err := e.Info(); err == nil {
+			out[name] = stampOf(fi)
+		}
+	}
+}
+
+// Read implements Folder.
+func (f *Nested) Read(name string) ([]byte, error) { return readFile(filepath.Join(f.Path, name)) }
+
+// Write implements Folder.
+func (f *Nested) Write(name string, content []byte) error {
+	if !nestedName(name) {
+		return nil
+	}
+	path := filepath.Join(f.Path, name)
+	if content == nil {
+		err := writeFile(path, nil, f.Mode)
+		os.Remove(filepath.Dir(path)) // if it is empty now
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return writeFile(path, content, f.Mode)
+}
+
+// Keys is the keys of minions, each id with its keys in all states.
+type Keys struct {
+	Store *keystore.Store
+	// Decisions tells who has made a change; it may be nil.
+	Decisions *keystore.Decisions
+
+	at [len(keystore.States)]folderStamp
+}
+
+// Dir implements Folder.
+func (f *Keys) Dir() string { return f.Store.Dir() }
+
+// News implements Folder.
+func (f *Keys) News() bool {
+	news := false
+	for i, st := range keystore.States {
+		if f.at[i].news(filepath.Join(f.Store.Dir(), st.Folder())) {
+			news = true
+		}
+	}
+	return news
+}
+
+// List implements Folder.
+func (f *Keys) List() (map[string]string, error) {
+	out := map[string]string{}
+	for _, st := range keystore.States {
+		dir := filepath.Join(f.Store.Dir(), st.Folder())
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			id := e.Name()
+			if salt.CheckID(id) != nil {
+				continue
+			}
+			fi, err := os.Stat(filepath.Join(dir, id))
+			if err != nil || !fi.Mode().IsRegular() {
+				continue
+			}
+			stamp := stampOf(fi)
+			old, ok := out[id]
+			if stamp != "" && (!ok || old != "") {
+				stamp = old + " " + st.Folder() + " " + stamp
+			} else {
+				stamp = ""
+			}
+			out[id] = stamp
+		}
+	}
+	return out, nil
+}
+
+// readTries is how often a key is looked for that may be moved meanwhile.
+const readTries = 5
+
+// Read implements Folder. The content is a msgpack map of states and keys.
+func (f *Keys) Read(id string) (content []byte, err error) {
+	for range readTries {
+		if content, err = f.readOnce(id); content != nil || err != nil {
+			return content, err
+		}
+	}
+	return nil, nil
+}
+
+func (f *Keys) readOnce(id string) ([]byte, error) {
+	d := value.NewDict(1)
+	for _, st := range keystore.States {
+		pub, err := f.Store.Read(st, id)
+		switch {
+		case err == nil:
+			d.Set(st.Folder(), pub)
+		case salt.KindOf(err) != salt.NotFound:
+			return nil, err
+		}
+	}
+	if d.Len() == 0 {
+		return nil, nil
+	}
+	return msgpack.Marshal(d, msgpack.NewSpec)
+}
+
+// Who implements Known.
+func (f *Keys) Who(id string, was, is []byte) (who, how string) {
+	return f.Decisions.Who(id, keysByFolder(was), keysByFolder(is))
+}
+
+// Looked implements Known.
+func (f *Keys) Looked() { f.Decisions.Looked() }
+
+func keysByFolder(content []byte) map[string]string {
+	out := map[string]string{}
+	for k, v := range decodeKeys(content).All() {
+		out[value.Str(k)] = value.Str(v)
+	}
+	return out
+}
+
+func decodeKeys(content []byte) *value.Dict {
+	v, err := msgpack.Limits{Items: 64, Bytes: maxContent, Depth: 2}.UnmarshalTyped(content)
+	d, _ := v.(*value.Dict)
+	if err != nil {
+		return nil
+	}
+	return d
+}
+
+// Write implements Folder. What lets a minion in comes last, what keeps it out
+// first.
+func (f *Keys) Write(id string, content []byte) error {
+	if salt.CheckID(id) != nil {
+		return nil
+	}
+	d := decodeKeys(content)
+	order := []keystore.State{keystore.Rejected, keystore.Denied, keystore.Pending, keystore.Accepted}
+	put := func(st keystore.State) error {
+		if pub, ok := d.Get(st.Folder()); ok {
+			return f.Store.Put(st, id, value.Str(pub))
+		}
+		return nil
+	}
+	if err := put(keystore.Rejected); err != nil {
+		return err
+	}
+	for _, st := range order {
+		if !d.Has(st.Folder()) {
+			if err := f.Store.Delete(st, id); err != nil && salt.KindOf(err) != salt.NotFound {
+				return err
+			}
+		}
+	}
+	for _, st := range order[1:] {
+		if err := put(st); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// KeyStates are the states in which there are keys of an id, none if they were
+// deleted.
+func KeyStates(content []byte) (out []keystore.State) {
+	d := decodeKeys(content)
+	for _, st := range keystore.States {
+		if d.Has(st.Folder()) {
+			out = append(out, st)
+		}
+	}
+	return out
+}
+
+// KeyRank orders what was decided about a key by masters that did not know of
+// one another: to reject it comes before all, then to delete it, then to accept
+// it; what nobody has decided comes last.
+func KeyRank(content []byte) int {
+	if content == nil {
+		return 3
+	}
+	d := decodeKeys(content)
+	i := slices.IndexFunc([]keystore.State{keystore.Rejected, keystore.None, keystore.Accepted, keystore.Pending}, func(st keystore.State) bool {
+		return st != keystore.None && d.Has(st.Folder())
+	})
+	if i < 0 {
+		return 0
+	}
+	return 4 - i
+}

@@ -1,0 +1,254 @@
+package replica
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"brine/internal/store/oplog"
+)
+
+// What was deleted is forgotten in the end. A master may drop a tombstone when every
+// master of the cluster has said that it knows it, and this one has got all that
+// those knew when they said so: then none has an older version any more, nor can one
+// come that was made in ignorance of the deletion. As long as one is away, all keep
+// the tombstones that it has not got.
+//
+// What remains is a file that is older than what its master has said since: a disk
+// that was set back. Such a master lacks changes that others have forgotten (the
+// vector forgotten), and is told which of the changes up to some number still count
+// (Batch.Live), before it gets new ones. What does not count any more was
+// replaced or deleted, so it drops it. This is the same for a master that has just
+// joined, and has nothing to drop.
+
+// forgottenBucket has, by origin, the highest number of a tombstone that is not here
+// any more.
+var forgottenBucket = []byte("forgotten")
+
+// ForgetDeleted drops the tombstones of a kind that were made before a moment and
+// that everybody knows, as acked says. It returns how many these were.
+//
+// acked is what all masters knew at some moment, and seen what any of them did: as
+// long as this store does not know all of that it forgets nothing.
+func (s *Store) ForgetDeleted(kind string, before time.Time, acked, seen oplog.Vector) (n int, err error) {
+	err = s.db.Update(func(tx *bolt.Tx) error {
+		n = 0
+		mine := oplog.ReadVector(tx)
+		for origin, number := range seen {
+			if mine[origin] < number {
+				return nil
+			}
+		}
+		var old []*Record
+		prefix := recordKey(kind, "")
+		c := tx.Bucket(recordsBucket).Cursor()
+		for k, b := c.Seek(prefix); bytes.HasPrefix(k, prefix) && len(old) < maxForget; k, b = c.Next() {
+			_, name := splitKey(k)
+			all, err := decodeAll(kind, name, b)
+			if err != nil {
+				return err
+			}
+			if len(all) != 1 || all[0].Value != nil || all[0].At >= before.UnixMicro() || !acked.Knows(all[0].origin, all[0].number) || tx.Bucket(todoBucket).Get(k) != nil {
+				continue
+			}
+			old = append(old, all[0])
+		}
+		for _, r := range old {
+			if err := oplog.Drop(tx, r.origin, r.number); err != nil {
+				return err
+			}
+			if err := raiseForgotten(tx, r.origin, r.number); err != nil {
+				return err
+			}
+			if err := tx.Bucket(recordsBucket).Delete(recordKey(kind, r.Name)); err != nil {
+				return err
+			}
+		}
+		n = len(old)
+		return nil
+	})
+	return n, failed(err)
+}
+
+// maxForget bounds what is dropped in one transaction.
+const maxForget = 5000
+
+func raiseForgotten(tx *bolt.Tx, origin string, number uint64) error {
+	b := tx.Bucket(forgottenBucket)
+	if old := b.Get([]byte(origin)); len(old) == 8 && binary.BigEndian.Uint64(old) >= number {
+		return nil
+	}
+	return b.Put([]byte(origin), binary.BigEndian.AppendUint64(nil, number))
+}
+
+// Forgotten implements oplog.Forgetful.
+func (s *Store) Forgotten() (v oplog.Vector, err error) {
+	v = oplog.Vector{}
+	err = s.db.View(func(tx *bolt.Tx) error {
+		return tx.Bucket(forgottenBucket).ForEach(func(k, n []byte) error {
+			if len(n) == 8 {
+				v[string(k)] = binary.BigEndian.Uint64(n)
+			}
+			return nil
+		})
+	})
+	return v, failed(err)
+}
+
+// maxLive bounds the numbers in a batch that says which changes count.
+const maxLive = 50_000
+
+// ReadLive implements oplog.Forgetful.
+func (s *Store) ReadLive(origin string, after uint64) (b oplog.Batch, err error) {
+	b = oplog.Batch{Origin: origin, From: after, Live: []byte{}}
+	err = s.db.View(func(tx *bolt.Tx) error {
+		count, last := 0, after
+		b.To = oplog.Each(tx, origin, after, func(n uint64, _ []byte) bool {
+			if count++; count > maxLive {
+				return false
+			}
+			b.Live = binary.AppendUvarint(b.Live, n-last)
+			last = n
+			return true
+		})
+		if n := tx.Bucket(forgottenBucket).Get([]byte(origin)); len(n) == 8 {
+			b.Forgotten = binary.BigEndian.Uint64(n)
+		}
+		return nil
+	})
+	return b, failed(err)
+}
+
+// ApplyLive implements oplog.Forgetful: of the changes of an origin from after From
+// up to To those are dropped that are not in Live.
+func (s *Store) ApplyLive(b oplog.Batch) error {
+	live := map[uint64]bool{}
+	last := b.From
+	for rest := b.Live; len(rest) > 0; {
+		d, n := binary.Uvarint(rest)
+		if n <= 0 || d == 0 || last+d < last || len(live) > maxLive {
+			return errors.New("what counts of the changes of another master cannot be read")
+		}
+		last += d
+		live[last] = true
+		rest = rest[n:]
+	}
+	dropped := 0
+	err := s.db.Update(func(tx *bolt.Tx) error {
+		dropped = 0
+		type entry struct {
+			number uint64
+			ref    []byte
+		}
+		var gone []entry
+		oplog.Each(tx, b.Origin, b.From, func(n uint64, ref []byte) bool {
+			if n <= b.To && !live[n] {
+				gone = append(gone, entry{n, bytes.Clone(ref)})
+			}
+			return n <= b.To
+		})
+		for _, e := range gone {
+			if err := s.removeVersion(tx, b.Origin, e.number, e.ref); err != nil {
+				return err
+			}
+		}
+		dropped = len(gone)
+		if b.Forgotten > 0 && b.Origin != "" {
+			return raiseForgotten(tx, b.Origin, b.Forgotten)
+		}
+		return nil
+	})
+	if err == nil && dropped > 0 {
+		s.log.Warn("this master had what others have deleted or replaced so long ago that they have forgotten it; it is dropped here, too", "things", dropped)
+		s.signal.Fire()
+	}
+	return failed(err)
+}
+
+func (s *Store) removeVersion(tx *bolt.Tx, origin string, number uint64, ref []byte) error {
+	if err := oplog.Drop(tx, origin, number); err != nil {
+		return err
+	}
+	kind, name := splitKey(ref)
+	all, err := load(tx, kind, name)
+	if err != nil {
+		return err
+	}
+	var rest []*Record
+	for _, r := range all {
+		if r.origin != origin || r.number != number {
+			rest = append(rest, r)
+		}
+	}
+	if len(rest) == len(all) {
+		return nil
+	}
+	if err := tx.Bucket(todoBucket).Put(ref, nil); err != nil {
+		return err
+	}
+	if len(rest) == 0 {
+		return tx.Bucket(recordsBucket).Delete(ref)
+	}
+	return save(tx, kind, name, rest)
+}
+
+var _ oplog.Forgetful = (*Store)(nil)
+
+// PutAside moves away what is left on this machine of an earlier membership, if
+// there is something: records in own, the master's own folder, and, where a mark in
+// dir says that the files there were those of records, the names in dir and the
+// folders more. Whoever joins again has nothing to say about what the cluster has
+// decided since. It returns where these things are now, "" if there were none.
+func PutAside(own, dir string, names, more []string) (aside string, err error) {
+	marks, err := filepath.Glob(filepath.Join(globQuoted(dir), markFile+"*"))
+	if err != nil {
+		return "", err
+	}
+	records := filepath.Join(own, fileName)
+	if _, err := os.Lstat(records); err != nil && !errors.Is(err, fs.ErrNotExist) || len(marks) == 0 && err != nil {
+		return "", ignoreMissing(err)
+	}
+	suffix := ".before-join-" + time.Now().UTC().Format("20060102T150405.000")
+	aside = filepath.Join(dir, "earlier"+suffix)
+	if err := os.MkdirAll(aside, 0o700); err != nil {
+		return "", err
+	}
+	moves := [][2]string{}
+	if len(marks) > 0 {
+		for _, n := range names {
+			moves = append(moves, [2]string{filepath.Join(dir, n), filepath.Join(aside, n)})
+		}
+		for _, path := range more {
+			moves = append(moves, [2]string{path, path + suffix})
+		}
+	}
+	moves = append(moves, [2]string{records, records + suffix})
+	for _, path := range marks { // last: until then it is known that there is something
+		moves = append(moves, [2]string{path, filepath.Join(aside, filepath.Base(path))})
+	}
+	for _, mv := range moves {
+		if err := ignoreMissing(os.Rename(mv[0], mv[1])); err != nil {
+			return "", err
+		}
+	}
+	return aside, nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// globQuoted is a path in a pattern.
+func globQuoted(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}

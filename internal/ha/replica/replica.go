@@ -1,0 +1,672 @@
+// Package replica keeps, in files of each master of a cluster that has no
+// shared folder, what all of them should have: the keys of minions, what is
+// known of minions, tokens and the keys of the cluster.
+//
+// The files are as Salt has them, and stay what counts on a master: programs
+// such as salt-key change them without asking. A Mirror notices that and makes
+// it a record; records go to the other masters (oplog.Stream), and the mirrors
+// there change the files. Store holds the records in one bbolt file, that of a
+// deleted thing too (a tombstone), so that no old copy brings it back.
+//
+// Of two records of one thing the one counts whose maker knew the other. Of
+// two that were made apart, the later counts, by clocks that never go back
+// behind what they have seen. Where the kind has a rank (minion keys), all that
+// were made apart are kept until somebody decides who knows them all, and
+// meanwhile the one of the highest rank counts, the first of several such.
+package replica
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+	"brine/internal/store/keystore"
+	"brine/internal/store/oplog"
+)
+
+// Record is one version of a thing.
+type Record struct {
+	Kind, Name string
+	// Value is nil if the thing was deleted.
+	Value []byte
+	// At is when it was made, in microseconds since 1970, and later than
+	// anything its maker knew. By is the master where that was.
+	At int64
+	By string
+	// Who has made it, and How: a user and a program, say; "" where nobody knows.
+	Who, How string
+
+	origin string
+	number uint64
+	seen   oplog.Vector // of a kind with a rank: the versions that its maker knew
+}
+
+// knows reports whether the maker of r knew s, or r is s.
+func (r *Record) knows(s *Record) bool {
+	return r.origin == s.origin && r.number >= s.number || r.seen.Knows(s.origin, s.number)
+}
+
+// Ranks gives, for the kinds where it matters who prevails, the rank of a
+// value; nil is a deletion.
+type Ranks map[string]func(value []byte) int
+
+// Store is the records of one master. It may be used by any number of
+// goroutines.
+type Store struct {
+	db     *bolt.DB
+	id     string
+	ranks  Ranks
+	log    *slog.Logger
+	now    func() time.Time
+	signal oplog.Signal
+
+	mu    sync.Mutex
+	heard []func(kind, name string)
+}
+
+var (
+	recordsBucket = []byte("records")
+	todoBucket    = []byte("todo") // records whose files were not written yet
+	metaBucket    = []byte("meta")
+	clockKey      = []byte("clock")
+	nameKey       = []byte("name")
+)
+
+// fileName is the file in a master's own folder.
+const fileName = "replica.db"
+
+// lockTimeout is how long another process may take to let go of the file.
+const lockTimeout = time.Second
+
+// Open takes over the records in dir or begins anew. id is that of the master.
+func Open(dir, id string, ranks Ranks, log *slog.Logger) (*Store, error) {
+	path := filepath.Join(dir, fileName)
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cannot open %s: %w; if it is damaged, stop the master, move it away and start again: what is in it comes from the other masters", path, err)
+	}
+	s := &Store{db: db, id: id, ranks: ranks, log: log, now: time.Now}
+	err = db.Update(func(tx *bolt.Tx) error {
+		for _, name := range [][]byte{recordsBucket, todoBucket, metaBucket, forgottenBucket} {
+			if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+				return err
+			}
+		}
+		if err := oplog.Init(tx); err != nil {
+			return err
+		}
+		meta := tx.Bucket(metaBucket)
+		if meta.Get(nameKey) == nil {
+			return meta.Put(nameKey, []byte(oplog.Self(tx)))
+		}
+		return nil
+	})
+	if err != nil {
+		db.Close()
+		return nil, failed(err)
+	}
+	return s, nil
+}
+
+// Close closes the file.
+func (s *Store) Close() error { return s.db.Close() }
+
+func failed(err error) error {
+	var e *salt.Error
+	if err == nil || errors.As(err, &e) || errors.Is(err, oplog.ErrGap) {
+		return err
+	}
+	if errors.Is(err, os.ErrClosed) {
+		return salt.Errorf(salt.Unavailable, "what masters have in common is closed")
+	}
+	return salt.Errorf(salt.Unavailable, "cannot keep what masters have in common: %w", err)
+}
+
+// name is that of the file for all its life.
+func (s *Store) name() (name string) {
+	s.db.View(func(tx *bolt.Tx) error { name = string(tx.Bucket(metaBucket).Get(nameKey)); return nil })
+	return name
+}
+
+func recordKey(kind, name string) []byte { return []byte(kind + "\x00" + name) }
+
+func splitKey(k []byte) (kind, name string) {
+	kind, name, _ = strings.Cut(string(k), "\x00")
+	return kind, name
+}
+
+// load returns the versions of a thing.
+func load(tx *bolt.Tx, kind, name string) ([]*Record, error) {
+	b := tx.Bucket(recordsBucket).Get(recordKey(kind, name))
+	if b == nil {
+		return nil, nil
+	}
+	return decodeAll(kind, name, b)
+}
+
+func decodeAll(kind, name string, b []byte) (out []*Record, err error) {
+	v, err := msgpack.UnmarshalTyped(b)
+	l, _ := v.(*value.List)
+	if err != nil || l == nil {
+		return nil, salt.Errorf(salt.Internal, "a record of what masters have in common cannot be read: %s %s", kind, name)
+	}
+	for _, it := range l.Items {
+		e, _ := it.(*value.List)
+		if e.Len() != 6 {
+			return nil, salt.Errorf(salt.Internal, "a record of what masters have in common cannot be read: %s %s", kind, name)
+		}
+		r := &Record{Kind: kind, Name: name}
+		if r.Value, _ = e.Items[0].([]byte); r.Value == nil && e.Items[0] != nil {
+			r.Value = []byte{}
+		}
+		r.At, _ = e.Items[1].(int64)
+		by, _ := e.Items[2].(string)
+		r.setBy(by)
+		r.origin, _ = e.Items[3].(string)
+		n, _ := e.Items[4].(int64)
+		r.number = uint64(n)
+		r.seen = readVector(e.Items[5])
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// by is the master, and who has made the record there, in one text, of which
+// older versions of masters take all for the master.
+func (r *Record) by() string {
+	if r.Who == "" && r.How == "" {
+		return r.By
+	}
+	return r.By + "\x00" + r.Who + "\x00" + r.How
+}
+
+// setBy takes apart what by has made, maybe of another master.
+func (r *Record) setBy(text string) {
+	text, rest, _ := strings.Cut(text, "\x00")
+	r.By = text
+	who, how, _ := strings.Cut(rest, "\x00")
+	r.Who, r.How = keystore.CleanName(who), keystore.CleanName(how)
+}
+
+func readVector(v any) oplog.Vector {
+	d, _ := v.(*value.Dict)
+	if d.Len() == 0 {
+		return nil
+	}
+	out := oplog.Vector{}
+	for k, n := range d.All() {
+		if i, ok := n.(int64); ok && i > 0 {
+			out[value.Str(k)] = uint64(i)
+		}
+	}
+	return out
+}
+
+func vectorDict(v oplog.Vector) *value.Dict {
+	d := value.NewDict(len(v))
+	for o, n := range v {
+		d.Set(o, int64(n))
+	}
+	return d
+}
+
+func orNil(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+func save(tx *bolt.Tx, kind, name string, all []*Record) error {
+	l := &value.List{}
+	for _, r := range all {
+		l.Append(&value.List{Items: []any{orNil(r.Value), r.At, r.by(), r.origin, int64(r.number), vectorDict(r.seen)}})
+	}
+	b, err := msgpack.Marshal(l, msgpack.NewSpec)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket(recordsBucket).Put(recordKey(kind, name), b)
+}
+
+// winner returns the version that counts, nil if there is none.
+func (s *Store) winner(kind string, all []*Record) *Record {
+	if len(all) == 0 {
+		return nil
+	}
+	rank := s.ranks[kind]
+	return slices.MaxFunc(all, func(a, b *Record) int {
+		if rank == nil {
+			return later(a, b)
+		}
+		if n := rank(a.Value) - rank(b.Value); n != 0 {
+			return n
+		}
+		return later(b, a)
+	})
+}
+
+func later(a, b *Record) int {
+	switch {
+	case a.At != b.At:
+		return int(max(-1, min(1, a.At-b.At)))
+	case a.origin != b.origin:
+		return strings.Compare(a.origin, b.origin)
+	}
+	return int(int64(a.number) - int64(b.number))
+}
+
+// merge adds a version to those there are. took is false if it does not count.
+func (s *Store) merge(all []*Record, r *Record) (out []*Record, took bool) {
+	if s.ranks[r.Kind] == nil {
+		if len(all) > 0 && later(all[0], r) >= 0 {
+			return all, false
+		}
+		return []*Record{r}, true
+	}
+	for _, o := range all {
+		if o.knows(r) {
+			return all, false
+		}
+	}
+	for _, o := range all {
+		if !r.knows(o) {
+			out = append(out, o)
+		}
+	}
+	return append(out, r), true
+}
+
+// Get returns the version of a thing that counts, nil if it was never there.
+func (s *Store) Get(kind, name string) (r *Record, err error) {
+	err = s.db.View(func(tx *bolt.Tx) error {
+		all, err := load(tx, kind, name)
+		r = s.winner(kind, all)
+		return err
+	})
+	return r, failed(err)
+}
+
+// Each calls fn for the versions that count, the deletions among them.
+func (s *Store) Each(kind string, fn func(*Record)) error {
+	return failed(s.db.View(func(tx *bolt.Tx) error {
+		prefix := recordKey(kind, "")
+		c := tx.Bucket(recordsBucket).Cursor()
+		for k, b := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, b = c.Next() {
+			_, name := splitKey(k)
+			all, err := decodeAll(kind, name, b)
+			if err != nil {
+				return err
+			}
+			fn(s.winner(kind, all))
+		}
+		return nil
+	}))
+}
+
+// change is a change made here. base are the versions that its maker knew, nil
+// for all that there are.
+type change struct {
+	kind, name string
+	value      []byte
+	base       oplog.Vector
+	who, how   string
+	old        bool // older than any other version
+}
+
+// oldest is the time of a version that is older than any other.
+const oldest = 1
+
+// contextOf is what whoever sees these versions knows.
+func contextOf(all []*Record) oplog.Vector {
+	v := oplog.Vector{}
+	for _, r := range all {
+		v.Merge(r.seen)
+		v[r.origin] = max(v[r.origin], r.number)
+	}
+	return v
+}
+
+// Put makes a new version of a thing, nil to delete it.
+func (s *Store) Put(kind, name string, value []byte) error {
+	_, err := s.put([]change{{kind: kind, name: name, value: value}})
+	return err
+}
+
+// Change makes a new version of what fn is shown, nil for nothing, unless fn says
+// that it is not to be; no other change comes between. did reports whether the new
+// version was made and counts.
+func (s *Store) Change(kind, name string, fn func(now *Record) (value []byte, do bool)) (did bool, err error) {
+	err = s.db.Update(func(tx *bolt.Tx) error {
+		did = false
+		all, err := load(tx, kind, name)
+		if err != nil {
+			return err
+		}
+		value, do := fn(s.winner(kind, all))
+		if !do {
+			return nil
+		}
+		at := s.tick(tx, 0)
+		if _, did, err = s.add(tx, all, change{kind: kind, name: name, value: value}, at); err != nil {
+			return err
+		}
+		return tx.Bucket(metaBucket).Put(clockKey, fmt.Append(nil, at+1))
+	})
+	if err == nil && did {
+		s.signal.Fire()
+	}
+	return did, failed(err)
+}
+
+// Drop forgets a thing here, without telling anybody: it is for what all forget
+// by a rule that they have in common, and what does no harm if it comes back.
+func (s *Store) Drop(kind, name string) error {
+	return failed(s.db.Update(func(tx *bolt.Tx) error {
+		all, err := load(tx, kind, name)
+		if err != nil {
+			return err
+		}
+		for _, r := range all {
+			if err := oplog.Drop(tx, r.origin, r.number); err != nil {
+				return err
+			}
+		}
+		if err := tx.Bucket(todoBucket).Delete(recordKey(kind, name)); err != nil {
+			return err
+		}
+		return tx.Bucket(recordsBucket).Delete(recordKey(kind, name))
+	}))
+}
+
+// add makes a new version of a thing, of which there are all, and reports whether
+// it is the one that counts.
+func (s *Store) add(tx *bolt.Tx, all []*Record, c change, at int64) (r *Record, counts bool, err error) {
+	r = &Record{Kind: c.kind, Name: c.name, Value: c.value, At: at, By: s.id, Who: c.who, How: c.how}
+	if s.ranks[c.kind] != nil {
+		if r.seen = c.base; r.seen == nil {
+			r.seen = contextOf(all)
+		}
+	}
+	if r.origin, r.number, err = oplog.Append(tx, recordKey(c.kind, c.name)); err != nil {
+		return nil, false, err
+	}
+	next, took := s.merge(all, r)
+	if took {
+		err = replace(tx, c.kind, c.name, all, next)
+	}
+	return r, s.winner(c.kind, next) == r, err
+}
+
+// put makes new versions, and returns what their maker knows then.
+func (s *Store) put(changes []change) (known []oplog.Vector, err error) {
+	err = s.db.Update(func(tx *bolt.Tx) error {
+		known = nil
+		at := s.tick(tx, 0)
+		for _, c := range changes {
+			all, err := load(tx, c.kind, c.name)
+			if err != nil {
+				return err
+			}
+			made := at
+			if c.old {
+				made = oldest
+			}
+			r, counts, err := s.add(tx, all, c, made)
+			if err != nil {
+				return err
+			}
+			if !counts { // what was decided elsewhere prevails
+				if err := tx.Bucket(todoBucket).Put(recordKey(c.kind, c.name), nil); err != nil {
+					return err
+				}
+			}
+			ctx := contextOf([]*Record{r})
+			known = append(known, ctx)
+			at++
+		}
+		return tx.Bucket(metaBucket).Put(clockKey, fmt.Append(nil, at))
+	})
+	if err == nil {
+		s.signal.Fire()
+	}
+	return known, failed(err)
+}
+
+// tick returns a moment that is not before any other known, seen among them.
+func (s *Store) tick(tx *bolt.Tx, seen int64) int64 {
+	var last int64
+	fmt.Sscan(string(tx.Bucket(metaBucket).Get(clockKey)), &last)
+	return max(s.now().UnixMicro(), last+1, seen+1)
+}
+
+// replace stores the versions of a thing, and takes those that do not count any
+// more out of the log.
+func replace(tx *bolt.Tx, kind, name string, old, next []*Record) error {
+	for _, o := range old {
+		if !slices.Contains(next, o) {
+			if err := oplog.Drop(tx, o.origin, o.number); err != nil {
+				return err
+			}
+		}
+	}
+	return save(tx, kind, name, next)
+}
+
+var _ oplog.Stream = (*Store)(nil)
+
+// Self implements oplog.Stream.
+func (s *Store) Self() (self string) {
+	s.db.View(func(tx *bolt.Tx) error { self = oplog.Self(tx); return nil })
+	return self
+}
+
+// Vector implements oplog.Stream.
+func (s *Store) Vector() (v oplog.Vector, err error) {
+	err = s.db.View(func(tx *bolt.Tx) error { v = oplog.ReadVector(tx); return nil })
+	return v, failed(err)
+}
+
+// Changed implements oplog.Stream.
+func (s *Store) Changed() <-chan struct{} { return s.signal.Wait() }
+
+// Renew implements oplog.Stream.
+func (s *Store) Renew() error { return failed(s.db.Update(oplog.Renew)) }
+
+// Read implements oplog.Stream.
+func (s *Store) Read(origin string, after uint64, items, size int) (oplog.Batch, error) {
+	b := oplog.Batch{Origin: origin, From: after}
+	err := s.db.View(func(tx *bolt.Tx) error {
+		var failed error
+		b.To = oplog.Each(tx, origin, after, func(n uint64, ref []byte) bool {
+			if len(b.Items) >= items || size <= 0 {
+				return false
+			}
+			kind, name := splitKey(ref)
+			all, err := load(tx, kind, name)
+			if err != nil {
+				failed = err
+				return false
+			}
+			for _, r := range all {
+				if r.origin != origin || r.number != n {
+					continue
+				}
+				data, err := msgpack.Marshal(&value.List{Items: []any{kind, name, orNil(r.Value), r.At, r.by(), vectorDict(r.seen)}}, msgpack.NewSpec)
+				if err != nil {
+					failed = err
+					return false
+				}
+				b.Items = append(b.Items, oplog.Item{Number: n, Data: data})
+				size -= len(data)
+			}
+			return true
+		})
+		return failed
+	})
+	return b, failed(err)
+}
+
+// OnChange has fn called with what came from other masters, when the disk has
+// it.
+func (s *Store) OnChange(fn func(kind, name string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = append(s.heard, fn)
+}
+
+// Apply implements oplog.Stream.
+func (s *Store) Apply(b oplog.Batch) error {
+	var news []*Record
+	err := s.db.Update(func(tx *bolt.Tx) error {
+		news = nil
+		before, err := oplog.Accept(tx, b)
+		if err != nil {
+			return err
+		}
+		latest := int64(0)
+		for _, it := range b.Items {
+			if it.Number <= before {
+				continue
+			}
+			r, err := readItem(it.Data)
+			if err != nil {
+				s.log.Warn("something another master has decided makes no sense", "error", err)
+				continue
+			}
+			r.origin, r.number = b.Origin, it.Number
+			latest = max(latest, r.At)
+			all, err := load(tx, r.Kind, r.Name)
+			if err != nil {
+				return err
+			}
+			next, took := s.merge(all, r)
+			if !took {
+				continue
+			}
+			if err := replace(tx, r.Kind, r.Name, all, next); err != nil {
+				return err
+			}
+			if err := oplog.Put(tx, r.origin, r.number, recordKey(r.Kind, r.Name)); err != nil {
+				return err
+			}
+			if err := tx.Bucket(todoBucket).Put(recordKey(r.Kind, r.Name), nil); err != nil {
+				return err
+			}
+			news = append(news, r)
+		}
+		return tx.Bucket(metaBucket).Put(clockKey, fmt.Append(nil, s.tick(tx, latest)))
+	})
+	if err != nil {
+		return failed(err)
+	}
+	s.mu.Lock()
+	heard := s.heard
+	s.mu.Unlock()
+	for _, r := range news {
+		for _, fn := range heard {
+			fn(r.Kind, r.Name)
+		}
+	}
+	if len(news) > 0 {
+		s.signal.Fire()
+	}
+	return nil
+}
+
+// Bounds of what another master may send as one record.
+const (
+	maxName   = 512
+	maxFuture = 24 * time.Hour
+)
+
+func readItem(data []byte) (*Record, error) {
+	v, err := msgpack.UnmarshalTyped(data)
+	l, _ := v.(*value.List)
+	if err != nil || l.Len() != 6 {
+		return nil, errors.New("it is no record")
+	}
+	r := &Record{}
+	var ok [4]bool
+	r.Kind, ok[0] = l.Items[0].(string)
+	r.Name, ok[1] = l.Items[1].(string)
+	if l.Items[2] != nil {
+		var isBytes bool
+		if r.Value, isBytes = l.Items[2].([]byte); !isBytes {
+			return nil, errors.New("its value is no bytes")
+		}
+		if r.Value == nil {
+			r.Value = []byte{}
+		}
+	}
+	r.At, ok[2] = l.Items[3].(int64)
+	var by string
+	by, ok[3] = l.Items[4].(string)
+	r.setBy(by)
+	if ok != [4]bool{true, true, true, true} || len(r.Name) > maxName || strings.Contains(r.Kind, "\x00") {
+		return nil, errors.New("it is no record")
+	}
+	if r.At > time.Now().Add(maxFuture).UnixMicro() {
+		return nil, errors.New("it was made in the future: the clock of a master is wrong")
+	}
+	r.seen = readVector(l.Items[5])
+	return r, nil
+}
+
+// todo returns the things of a kind whose files are to be written.
+func (s *Store) todo(kind string) (names []string, err error) {
+	err = s.db.View(func(tx *bolt.Tx) error {
+		prefix := recordKey(kind, "")
+		c := tx.Bucket(todoBucket).Cursor()
+		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+			_, name := splitKey(k)
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names, failed(err)
+}
+
+// current returns the version that counts, and what whoever sees it knows.
+func (s *Store) current(kind, name string) (r *Record, known oplog.Vector, err error) {
+	err = s.db.View(func(tx *bolt.Tx) error {
+		all, err := load(tx, kind, name)
+		r, known = s.winner(kind, all), contextOf(all)
+		return err
+	})
+	return r, known, failed(err)
+}
+
+// done notes that files were written, unless there is news of them again.
+func (s *Store) done(kind string, written map[string]oplog.Vector) error {
+	if len(written) == 0 {
+		return nil
+	}
+	return failed(s.db.Update(func(tx *bolt.Tx) error {
+		for name, known := range written {
+			all, err := load(tx, kind, name)
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(all, func(r *Record) bool { return !known.Knows(r.origin, r.number) }) {
+				continue
+			}
+			if err := tx.Bucket(todoBucket).Delete(recordKey(kind, name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}

@@ -1,0 +1,420 @@
+package replica
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"brine/internal/store/keystore"
+	"brine/internal/store/oplog"
+)
+
+const pem = "-----BEGIN PUBLIC KEY-----\n%s\n-----END PUBLIC KEY-----\n"
+
+// site is one master's keys and tokens.
+type site struct {
+	t      *testing.T
+	dir    string
+	store  *Store
+	keys   *keystore.Store
+	mirror *Mirror
+	tokens *Mirror
+}
+
+func newSite(t *testing.T, dir, id string) *site {
+	t.Helper()
+	s := &site{t: t, dir: dir}
+	s.open(id)
+	t.Cleanup(func() { s.store.Close() })
+	return s
+}
+
+func (s *site) open(id string) {
+	s.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	var err error
+	if s.keys, err = keystore.Open(filepath.Join(s.dir, "pki"), log); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, d := range []string{"db", "tokens"} {
+		if err := os.MkdirAll(filepath.Join(s.dir, d), 0o700); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if s.store, err = Open(filepath.Join(s.dir, "db"), id, Ranks{"key": KeyRank}, log); err != nil {
+		s.t.Fatal(err)
+	}
+	s.mirror = NewMirror(s.store, "key", &Keys{Store: s.keys})
+	s.tokens = NewMirror(s.store, "token", &Files{Path: filepath.Join(s.dir, "tokens"), Mode: 0o600, Keep: func(string) bool { return true }})
+	s.sync()
+}
+
+func (s *site) reopen(id string, between func()) {
+	s.t.Helper()
+	s.store.Close()
+	between()
+	s.open(id)
+}
+
+func (s *site) sync() {
+	s.t.Helper()
+	for _, m := range []*Mirror{s.mirror, s.tokens} {
+		if err := m.Sync(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+func (s *site) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.sync()
+}
+
+func (s *site) add(id, text string) {
+	s.t.Helper()
+	s.must(s.keys.Add(keystore.Pending, id, fmt.Sprintf(pem, text)))
+}
+func (s *site) move(id string, from, to keystore.State) {
+	s.t.Helper()
+	s.must(s.keys.Move(id, from, to))
+}
+
+func (s *site) all() map[string]string {
+	s.t.Helper()
+	out := map[string]string{}
+	l, err := s.keys.List()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for st, ids := range l {
+		for _, id := range ids {
+			pub, _ := s.keys.Read(st, id)
+			out[st.String()+" "+id] = pub
+		}
+	}
+	return out
+}
+
+func give(t *testing.T, from, to *site) {
+	t.Helper()
+	mine, err := from.store.Vector()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, _ := to.store.Vector()
+	if forgotten, err := from.store.Forgotten(); err != nil {
+		t.Fatal(err)
+	} else if !covers(theirs, forgotten) {
+		for origin := range mine {
+			for at := uint64(0); at < mine[origin]; {
+				b, err := from.store.ReadLive(origin, at)
+				if err == nil {
+					err = to.store.ApplyLive(b)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				at = b.To
+			}
+		}
+	}
+	for origin := range mine {
+		for at := theirs[origin]; at < mine[origin]; {
+			b, err := from.store.Read(origin, at, 2, 1<<20)
+			if err == nil {
+				err = to.store.Apply(b)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = b.To
+		}
+	}
+	to.sync()
+}
+
+func covers(v, w oplog.Vector) bool {
+	for o, n := range w {
+		if v[o] < n {
+			return false
+		}
+	}
+	return true
+}
+
+func meet(t *testing.T, sites ...*site) {
+	t.Helper()
+	for range 2 { // what one learns of another it hands on
+		for _, a := range sites {
+			for _, b := range sites {
+				if a != b {
+					give(t, a, b)
+				}
+			}
+		}
+	}
+	want := sites[0].all()
+	for _, s := range sites[1:] {
+		if got := s.all(); !reflect.DeepEqual(got, want) {
+			t.Fatalf("masters that have met differ:\n%v\n%v", got, want)
+		}
+	}
+}
+
+// TestDecisionsPrevail: what was decided apart, and old copies.
+func TestDecisionsPrevail(t *testing.T) {
+	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
+	expect := func(s *site, id string, want keystore.State) {
+		t.Helper()
+		got, _, err := s.keys.Lookup(id)
+		if err != nil || got != want {
+			t.Fatalf("%s is %v at %s, not %v (%v)", id, got, s.store.id, want, err)
+		}
+	}
+	for _, id := range []string{"m1", "m2", "m3", "m4", "m5"} {
+		a.add(id, "one")
+		a.move(id, keystore.Pending, keystore.Accepted)
+	}
+	meet(t, a, b)
+	expect(b, "m1", keystore.Accepted)
+	b.move("m1", keystore.Accepted, keystore.Rejected)
+	meet(t, a, b)
+	expect(a, "m1", keystore.Rejected)
+
+	// Apart: rejected here, deleted there and asked for again; accepted later.
+	a.move("m2", keystore.Accepted, keystore.Rejected)
+	b.must(b.keys.Delete(keystore.Accepted, "m2"))
+	b.add("m2", "two")
+	b.move("m2", keystore.Pending, keystore.Accepted)
+	a.must(a.keys.Delete(keystore.Accepted, "m3")) // deleted here, still accepted there: no old copy brings it back
+	b.reopen("b", func() {})
+	meet(t, a, b)
+	expect(b, "m2", keystore.Rejected)
+	expect(b, "m3", keystore.None)
+	// Who knows both may decide otherwise.
+	b.move("m2", keystore.Rejected, keystore.Accepted)
+	meet(t, a, b)
+	expect(a, "m2", keystore.Accepted)
+
+	// Two first keys of one id, at the same time: the first counts.
+	a.add("new", "first")
+	time.Sleep(time.Millisecond)
+	b.add("new", "second")
+	meet(t, a, b)
+	if _, pub, _ := b.keys.Lookup("new"); pub != fmt.Sprintf(pem, "first") {
+		t.Errorf("%q", pub)
+	}
+
+	// Decided while a master was down, by whoever changes its files.
+	a.reopen("a", func() {
+		if err := a.keys.Delete(keystore.Accepted, "m4"); err != nil {
+			t.Fatal(err)
+		}
+	})
+	meet(t, a, b)
+	expect(b, "m4", keystore.None)
+
+	// A folder that was lost deletes nothing.
+	before := b.all()
+	a.reopen("a", func() {
+		if err := os.RemoveAll(filepath.Join(a.dir, "pki")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	meet(t, a, b)
+	if got := a.all(); !reflect.DeepEqual(got, before) {
+		t.Errorf("%v\n%v", got, before)
+	}
+
+	// Records that were lost come back from the others, and what the files say
+	// then undoes nothing that was decided meanwhile.
+	b.move("m5", keystore.Accepted, keystore.Rejected)
+	a.reopen("a", func() {
+		if err := os.Remove(filepath.Join(a.dir, "db", fileName)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	meet(t, a, b)
+	expect(a, "m5", keystore.Rejected)
+}
+
+// TestTokens: tokens come and go everywhere.
+func TestTokens(t *testing.T) {
+	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
+	path := func(s *site) string { return filepath.Join(s.dir, "tokens", "0123") }
+	a.must(os.WriteFile(path(a), []byte("x"), 0o600))
+	meet(t, a, b)
+	if got, err := os.ReadFile(path(b)); err != nil || string(got) != "x" {
+		t.Fatalf("%q %v", got, err)
+	}
+	b.must(os.Remove(path(b)))
+	meet(t, a, b)
+	if _, err := os.Stat(path(a)); !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+}
+
+// TestOldCopy: a master that was set back to an old copy of its disk takes
+// another name, loses nothing, and undoes nothing.
+func TestOldCopy(t *testing.T) {
+	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
+	a.add("m1", "one")
+	meet(t, a, b)
+	old, err := os.ReadFile(filepath.Join(a.dir, "db", fileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.move("m1", keystore.Pending, keystore.Rejected)
+	meet(t, a, b)
+	a.reopen("a", func() {
+		if err := os.WriteFile(filepath.Join(a.dir, "db", fileName), old, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.keys.Move("m1", keystore.Rejected, keystore.Pending); err != nil {
+			t.Fatal(err)
+		}
+	})
+	va, _ := a.store.Vector()
+	vb, _ := b.store.Vector()
+	if va[a.store.Self()] >= vb[a.store.Self()] {
+		t.Fatal("this is no old copy")
+	}
+	if err := a.store.Renew(); err != nil {
+		t.Fatal(err)
+	}
+	meet(t, a, b)
+	if st, _, _ := a.keys.Lookup("m1"); st != keystore.Rejected {
+		t.Errorf("m1 is %v", st)
+	}
+}
+
+// TestConvergence: whatever is done apart, and in whatever order and through
+// whom masters hear of it, they come to the same.
+func TestConvergence(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 0))
+	dir := t.TempDir()
+	var sites []*site
+	for i := range 3 {
+		sites = append(sites, newSite(t, filepath.Join(dir, fmt.Sprint(i)), fmt.Sprint(i)))
+	}
+	states := []keystore.State{keystore.Accepted, keystore.Rejected, keystore.Pending}
+	for step := range 120 {
+		s := sites[r.IntN(3)]
+		id := fmt.Sprint("m", r.IntN(4))
+		st, _, err := s.keys.Lookup(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch to := states[r.IntN(3)]; {
+		case r.IntN(3) == 0:
+			give(t, s, sites[r.IntN(3)])
+		case st == keystore.None:
+			s.add(id, fmt.Sprint(step))
+		case r.IntN(4) == 0:
+			s.must(s.keys.Delete(st, id))
+		case to != st:
+			s.move(id, st, to)
+		}
+	}
+	meet(t, sites...)
+	for _, s := range sites {
+		if same, err := s.mirror.Equal(); err != nil || !same {
+			t.Errorf("seed %d: files and records of %s differ (%v)", seed, s.store.id, err)
+		}
+		if names, _ := s.store.todo("key"); len(names) != 0 {
+			t.Errorf("seed %d: not written: %q", seed, names)
+		}
+	}
+	v0, _ := sites[0].store.Vector()
+	for _, s := range sites[1:] {
+		if v, _ := s.store.Vector(); !reflect.DeepEqual(v, v0) {
+			t.Errorf("seed %d: %v, %v", seed, v, v0)
+		}
+	}
+}
+
+// TestRanks: to reject comes before to delete, that before to accept.
+func TestRanks(t *testing.T) {
+	s := newSite(t, t.TempDir(), "a")
+	var got []int
+	for _, st := range []keystore.State{keystore.Denied, keystore.Pending, keystore.Accepted, keystore.None, keystore.Rejected} {
+		if st != keystore.None {
+			s.must(s.keys.Put(st, st.String(), "x"))
+		}
+		b, err := (&Keys{Store: s.keys}).Read(st.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, KeyRank(b))
+	}
+	if !slices.Equal(got, []int{0, 1, 2, 3, 4}) {
+		t.Errorf("%v", got)
+	}
+}
+
+func FuzzApply(f *testing.F) {
+	s, err := Open(f.TempDir(), "a", Ranks{"key": KeyRank}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Put("key", "m1", []byte("x")); err != nil {
+		f.Fatal(err)
+	}
+	b, err := s.Read(s.Self(), 0, 10, 1<<20)
+	if err != nil || len(b.Items) != 1 {
+		f.Fatal(b, err)
+	}
+	f.Add(b.Items[0].Data)
+	n := uint64(0)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		n++
+		if err := s.Apply(oplog.Batch{Origin: "other", From: n - 1, To: n, Items: []oplog.Item{{Number: n, Data: data}}}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestMovedWhileLookedAt: a key that goes from folder to folder all the time is
+// never taken for deleted.
+func TestMovedWhileLookedAt(t *testing.T) {
+	s := newSite(t, t.TempDir(), "a")
+	s.must(s.keys.Put(keystore.Pending, "m", fmt.Sprintf(pem, "x")))
+	done, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		from, to := keystore.Pending, keystore.Accepted
+		for {
+			select {
+			case <-done:
+				stopped <- nil
+				return
+			default:
+			}
+			if err := s.keys.Move("m", from, to); err != nil {
+				stopped <- err
+				return
+			}
+			from, to = to, from
+		}
+	}()
+	for range 300 {
+		s.sync()
+		if r, err := s.store.Get("key", "m"); err != nil || r.Value == nil {
+			t.Fatalf("%+v %v", r, err)
+		}
+	}
+	close(done)
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+}

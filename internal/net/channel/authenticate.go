@@ -1,0 +1,258 @@
+package channel
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/net/handshake"
+	"brine/internal/net/transport/netserve"
+	"brine/internal/py/value"
+)
+
+// KeyBook is what a sign-in asks of the store of minion keys. An error of
+// kind salt.Invalid means that the id cannot be one.
+type KeyBook interface {
+	// Known returns what is known of id and the key on file, if any.
+	Known(id string) (handshake.Known, string, error)
+	// Store writes a key to a bank, replacing what is there. rule is the name of
+	// what says so, "" if that is the minion's sign-in itself.
+	Store(bank handshake.Bank, id, pem, rule string) error
+	// Add is Store for an id that was not known. If it has got a key in that
+	// bank meanwhile, by another master with the same folder, the error is of
+	// kind salt.Exists.
+	Add(bank handshake.Bank, id, pem, rule string) error
+	// DropPending removes id's pending key.
+	DropPending(id, rule string) error
+}
+
+// Admission is what a master's operator has decided about unknown minions.
+type Admission interface {
+	// Open reports whether any key is taken (open_mode).
+	Open() bool
+	// Policy returns how a key of id that is not accepted or rejected yet is
+	// treated; asking may use up a permission that was given for one time.
+	// grains are those that the minion offers for autosigning, or nil.
+	Policy(id string, grains *value.Dict) handshake.Policy
+	// Full reports whether max_minions keeps id out.
+	Full(id string) bool
+}
+
+// AuthEvent is one sign-in for the event bus.
+type AuthEvent struct {
+	Result  bool
+	Act     string // accept, pend, reject, denied, full, or ""
+	ID, Pub string
+}
+
+// Authenticator answers sign-ins.
+type Authenticator struct {
+	identity  *handshake.Identity
+	book      KeyBook
+	admission Admission
+	sessions  *Sessions
+	publishes func() Publications
+	notify    func(AuthEvent)
+	log       *slog.Logger
+	complain  *netserve.RateLog // about what a peer can cause at will
+	deciding  sync.Mutex
+}
+
+// Publications is what a minion must know to read a master's publications.
+type Publications struct {
+	Key    string // the current AES key
+	Port   int
+	Signed bool // every publication carries the master's signature
+}
+
+// NewAuthenticator returns an authenticator. publishes describes the current
+// publications; notify, which may be nil, gets every decision.
+func NewAuthenticator(identity *handshake.Identity, book KeyBook, admission Admission, sessions *Sessions,
+	publishes func() Publications, notify func(AuthEvent), log *slog.Logger) *Authenticator {
+	if notify == nil {
+		notify = func(AuthEvent) {}
+	}
+	return &Authenticator{identity: identity, book: book, admission: admission, sessions: sessions, publishes: publishes, notify: notify, log: log,
+		complain: netserve.NewRateLog(log, 10, 10*time.Second)}
+}
+
+// Identity returns what this master shows to minions.
+func (a *Authenticator) Identity() *handshake.Identity { return a.identity }
+
+// signIn answers one _auth; changed tells that the minion's accepted key is
+// another one now. pub is the key in load if that was read before, or nil. It
+// always returns a reply; Salt 3007 leaves some peers waiting.
+func (a *Authenticator) signIn(load *value.Dict, version int, pub *crypt.PublicKey) (reply any, changed bool) {
+	req, err := handshake.ParseRequest(load, version)
+	if err != nil {
+		a.log.Debug("sign-in refused", "err", err)
+		return badLoad, false
+	}
+	if !crypt.ValidSigning(req.SigAlgo) {
+		return handshake.BadAlgorithm("sig"), false
+	}
+	if !crypt.ValidEncryption(req.EncAlgo) {
+		return handshake.BadAlgorithm("enc"), false
+	}
+	if pub == nil {
+		pub, err = checkPeer(req)
+	}
+	if err != nil {
+		a.log.Info("sign-in refused", "err", err)
+		return a.refusal(req, handshake.Refuse), false
+	}
+	if a.admission.Full(req.ID) {
+		a.log.Info("too many minions connected or waiting (max_minions)", "minion", req.ID)
+		a.notify(AuthEvent{Act: "full", ID: req.ID, Pub: req.Pub})
+		return a.refusal(req, handshake.Full), false
+	}
+	v, err := a.decide(req)
+	if salt.KindOf(err) == salt.Invalid {
+		a.log.Info("sign-in refused", "err", err)
+		return a.refusal(req, handshake.Refuse), false
+	}
+	if err != nil {
+		a.complain.Log(slog.LevelError, "cannot decide about a sign-in", "minion", req.ID, "err", err)
+		return badMinion, false
+	}
+	return a.answer(req, v, pub), v.Store == handshake.ToAccepted
+}
+
+// checkPeer judges what can be judged without the store of keys. Salt stores
+// whatever is sent as a key and finds out when it is accepted.
+func checkPeer(req handshake.Request) (*crypt.PublicKey, error) {
+	if err := salt.CheckID(req.ID); err != nil {
+		return nil, err
+	}
+	pub, err := crypt.ParsePublic([]byte(req.Pub))
+	if err != nil {
+		return nil, fmt.Errorf("public key of %s: %w", req.ID, err)
+	}
+	return pub, nil
+}
+
+// decide looks the minion up and does what the verdict says.
+func (a *Authenticator) decide(req handshake.Request) (handshake.Verdict, error) {
+	known, same, err := a.lookUp(req)
+	if err != nil {
+		return handshake.Verdict{}, err
+	}
+	if known == handshake.Unknown {
+		if err := salt.CheckNewID(req.ID); err != nil {
+			return handshake.Verdict{}, salt.Errorf(salt.Invalid, "%w", err)
+		}
+	}
+	if known == handshake.Accepted && same {
+		// Nothing to store: a fleet that comes back does not wait for the
+		// disk, nor for strangers.
+		return handshake.Decide(known, same, a.policy(known, req)), nil
+	}
+	// All else is one step: of two keys that come for an unknown id at the
+	// same moment only one may find it unknown.
+	a.deciding.Lock()
+	defer a.deciding.Unlock()
+	for range decideTries {
+		v, err := a.decideUnknown(req)
+		if salt.KindOf(err) != salt.Exists {
+			return v, err
+		}
+	}
+	return handshake.Verdict{}, salt.Errorf(salt.Unavailable, "the key of %s changes all the time", req.ID)
+}
+
+// decideTries bounds how often a decision is made anew because another master
+// with the same keys was quicker.
+const decideTries = 3
+
+func (a *Authenticator) decideUnknown(req handshake.Request) (handshake.Verdict, error) {
+	known, same, err := a.lookUp(req)
+	if err != nil {
+		return handshake.Verdict{}, err
+	}
+	p := a.policy(known, req)
+	v := handshake.Decide(known, same, p)
+	if v.Store != handshake.None {
+		store := a.book.Store
+		if known == handshake.Unknown && !p.Open {
+			store = a.book.Add
+		}
+		if err := store(v.Store, req.ID, req.Pub, p.Rule); err != nil {
+			return v, err
+		}
+	}
+	if v.DropPending {
+		if err := a.book.DropPending(req.ID, p.Rule); err != nil {
+			a.log.Error("cannot remove a pending key", "minion", req.ID, "err", err)
+		}
+	}
+	if v.Store == handshake.ToAccepted {
+		// Whoever had this id before knows its session key.
+		return v, a.sessions.Forget(req.ID)
+	}
+	return v, nil
+}
+
+func (a *Authenticator) lookUp(req handshake.Request) (known handshake.Known, same bool, err error) {
+	known, onFile, err := a.book.Known(req.ID)
+	return known, err == nil && crypt.CleanKey(onFile) == crypt.CleanKey(req.Pub), err
+}
+
+func (a *Authenticator) policy(known handshake.Known, req handshake.Request) handshake.Policy {
+	switch {
+	case a.admission.Open():
+		return handshake.Policy{Open: true, Rule: "open_mode"}
+	case known == handshake.Unknown || known == handshake.Pending:
+		return a.admission.Policy(req.ID, req.AutosignGrains)
+	}
+	return handshake.Policy{}
+}
+
+func (a *Authenticator) answer(req handshake.Request, v handshake.Verdict, pub *crypt.PublicKey) any {
+	if v.Answer != handshake.Accept {
+		a.tell(req, v)
+		return a.refusal(req, v.Answer)
+	}
+	rep, err := a.acceptance(req, pub)
+	if err != nil {
+		a.complain.Log(slog.LevelError, "cannot answer a sign-in", "minion", req.ID, "err", err)
+		return badMinion
+	}
+	a.tell(req, v)
+	return rep
+}
+
+func (a *Authenticator) tell(req handshake.Request, v handshake.Verdict) {
+	ok := v.Answer == handshake.Accept || v.Answer == handshake.Wait
+	switch v.Act {
+	case "denied":
+		a.complain.Log(slog.LevelError, "sign-in denied: the key differs from the one on file; if the minion was set up anew, delete its old key", "minion", req.ID)
+	case "pend":
+		a.log.Info("new key is pending", "minion", req.ID)
+	case "accept":
+		a.log.Debug("sign-in accepted", "minion", req.ID)
+	default:
+		a.log.Info("sign-in refused", "minion", req.ID, "act", v.Act)
+	}
+	a.notify(AuthEvent{Result: ok, Act: v.Act, ID: req.ID, Pub: req.Pub})
+}
+
+func (a *Authenticator) acceptance(req handshake.Request, pub *crypt.PublicKey) (*value.Dict, error) {
+	session, _, err := a.sessions.Get(req.ID)
+	if err != nil {
+		return nil, err
+	}
+	p := a.publishes()
+	return a.identity.Acceptance(req, pub, handshake.Secrets{AES: p.Key, Session: session, PublishPort: p.Port, Signs: p.Signed})
+}
+
+func (a *Authenticator) refusal(req handshake.Request, ans handshake.Answer) any {
+	rep, err := a.identity.Refusal(req, ans)
+	if err != nil {
+		a.log.Error("cannot sign a refusal", "err", err)
+		return badMinion
+	}
+	return rep
+}

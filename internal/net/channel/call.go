@@ -1,0 +1,143 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"brine/internal/net/crypt"
+	"brine/internal/net/transport"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// Call is one request on its way through the master. Exactly one of Reply and
+// ReplyPrivate must be called, once, from any goroutine.
+type Call struct {
+	// Cmd is the command's name.
+	Cmd string
+	// Load is the request's map without tok and nonce.
+	Load *value.Dict
+	// ID is the minion that sent it, proved; "" for a clear request.
+	ID string
+	// Version is the protocol version of the envelope.
+	Version int
+	// Sender is what a Router has found out about who sent a clear request, for
+	// those that it passes the request on to.
+	Sender any
+
+	req    *transport.Request
+	cipher *crypt.Crypticle
+	nonce  string
+	minion *minionState
+	auth   *Authenticator
+}
+
+// Size is the number of bytes in which the request was sent.
+func (c *Call) Size() int { return len(c.req.Body) }
+
+// Peer is the address that the request came from; it may be nil.
+func (c *Call) Peer() net.Addr { return c.req.Peer }
+
+// Reply answers with v: sealed for a minion, in clear otherwise. A value that
+// cannot be encoded is answered as Salt answers a failed command, with "".
+func (c *Call) Reply(v any) {
+	if c.cipher == nil {
+		replyValue(c.req, v)
+		return
+	}
+	c.reply(v, nil)
+}
+
+// ReplyThen is Reply that tells when the answer is under way no more, which may
+// be long after; sent is called once and must not wait.
+func (c *Call) ReplyThen(v any, sent func()) {
+	if c.cipher == nil || c.req.Answer == nil {
+		defer sent()
+		c.Reply(v)
+		return
+	}
+	c.reply(v, sent)
+}
+
+func (c *Call) reply(v any, sent func()) {
+	s := seals.Get().(*seal)
+	var err error
+	s.b, err = c.cipher.AppendSealed(s.b[:0], c.nonce, func(b []byte) ([]byte, error) { return msgpack.Append(b, v, msgpack.Wire) })
+	if err != nil {
+		s.b = c.cipher.Seal(msgpack.AppendString(nil, "", msgpack.Wire), c.nonce)
+	}
+	d := dialect(c.req)
+	if sent == nil || c.req.Answer == nil {
+		c.req.Reply(msgpack.AppendBin(make([]byte, 0, len(s.b)+5), s.b, d))
+		s.free()
+		return
+	}
+	c.req.Answer(transport.Answer{Head: msgpack.AppendBinHeader(nil, len(s.b), d), Body: s.b, Sent: func(free bool) {
+		if free {
+			s.free()
+		}
+		sent()
+	}})
+}
+
+// seal is the space for an answer while it is made, and of a large one until
+// it is sent.
+type seal struct{ b []byte }
+
+var seals = sync.Pool{New: func() any { return new(seal) }}
+
+// maxSeal is the largest space that is kept: a part of a file fits.
+const maxSeal = 4 << 20
+
+func (s *seal) free() {
+	if cap(s.b) <= maxSeal {
+		seals.Put(s)
+	}
+}
+
+// ReplyPrivate answers as pillar is answered: under a key made for this one
+// reply, which is encrypted to the minion's public key, and signed by the
+// master. On an error nothing was sent yet and Reply is still to be called.
+func (c *Call) ReplyPrivate(v any) error {
+	if c.minion == nil {
+		return errors.New("a clear request has no private reply")
+	}
+	encAlgo, sigAlgo := c.algorithms()
+	once := crypt.NewKey()
+	cipher, err := crypt.NewCrypticle(once)
+	if err != nil {
+		return err
+	}
+	key, err := c.minion.pub.Encrypt(encAlgo, []byte(once))
+	if err != nil {
+		return fmt.Errorf("cannot encrypt to %s: %w", c.ID, err)
+	}
+	signed, err := msgpack.Marshal(value.DictOf("key", key, "pillar", v, "nonce", c.nonce), msgpack.Wire)
+	if err != nil {
+		return err
+	}
+	sig, err := c.auth.Identity().Key().Sign(sigAlgo, signed)
+	if err != nil {
+		return err
+	}
+	plain, err := msgpack.Marshal(value.DictOf("data", signed, "sig", sig), msgpack.Wire)
+	if err != nil {
+		return err
+	}
+	replyValue(c.req, value.DictOf("key", key, "pillar", cipher.Seal(plain, "")))
+	return nil
+}
+
+// algorithms are those that the minion asked for.
+func (c *Call) algorithms() (enc, sig string) {
+	enc, sig = crypt.OAEPSHA1, crypt.PKCS1v15SHA1
+	if t, ok := textField(c.req.Body, "enc_algo"); ok {
+		enc = t
+	}
+	if t, ok := textField(c.req.Body, "sig_algo"); ok {
+		sig = t
+	}
+	return enc, sig
+}

@@ -1,0 +1,518 @@
+package channel
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/net/handshake"
+	"brine/internal/net/transport"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// ClientConfig is what a Client needs.
+type ClientConfig struct {
+	// Signer makes and judges sign-ins; it is shared by all connections of
+	// a minion.
+	Signer *handshake.Minion
+	// Transport carries the messages; Dial is for requests, SubscribeDial
+	// for publications.
+	Transport           transport.Transport
+	Dial, SubscribeDial transport.DialOptions
+	// AuthTimeout bounds one sign-in, RequestTimeout one other request.
+	// 0 means 5 s and 60 s.
+	AuthTimeout, RequestTimeout time.Duration
+	// AutosignGrains are offered at sign-in; nil for none.
+	AutosignGrains func() *value.Dict
+	// VerifyPublications demands a valid signature on each publication
+	// (the minion's sign_pub_messages), also of masters that do not announce
+	// at the sign-in that they sign.
+	VerifyPublications bool
+	Log                *slog.Logger
+}
+
+// Client is a minion's connection to one master: it signs in, keeps the keys
+// that it was given, and renews them when the master has changed its own.
+// It may be used by many goroutines. It never gives up for good; every method
+// may be called again after an error.
+type Client struct {
+	cfg   ClientConfig
+	tok   []byte
+	again atomic.Bool // whether there was a sign-in before
+
+	mu      sync.Mutex
+	addr    string
+	req     transport.Requester
+	creds   *credentials
+	renewal *renewal // the sign-in under way, or nil
+}
+
+// credentials are the keys of one sign-in. gen tells one from the next.
+type credentials struct {
+	gen          int
+	aes          string
+	publications *publicationKey
+	session      *crypt.Crypticle
+	publishPort  int
+	brine        bool
+	shares       bool
+	signs        bool // a publication without a valid signature is forged
+	master       *crypt.PublicKey
+	// previous is the key for publications before the last change. What was
+	// sealed with it and is still on its way can be read until previousEnd.
+	previous    *publicationKey
+	previousEnd time.Time
+}
+
+// previousTime is how long the key before the last one is of use. A master
+// changes its key when a minion is to be shut out, which knows the old one.
+const previousTime = 10 * time.Second
+
+// publicationKey lives as long as the master's AES key, which can be longer
+// than one sign-in: the serial must go on counting.
+type publicationKey struct {
+	cipher *crypt.Crypticle
+	mu     sync.Mutex
+	serial int64
+}
+
+// renewal is one sign-in, for all who wait for it.
+type renewal struct {
+	done chan struct{} // closed after err and left are set
+	err  error
+	left bool // whoever made it did not wait for the end: err says nothing of the master
+}
+
+// NewClient returns a client that is not connected yet; see SetAddress.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	if cfg.AuthTimeout <= 0 {
+		cfg.AuthTimeout = 5 * time.Second
+	}
+	if cfg.RequestTimeout <= 0 {
+		cfg.RequestTimeout = 60 * time.Second
+	}
+	o := cfg.Signer.Options
+	if !crypt.ValidEncryption(o.EncryptionAlgorithm) {
+		return nil, salt.Errorf(salt.Invalid, "option encryption_algorithm: %q is not OAEP-SHA1 or OAEP-SHA224", o.EncryptionAlgorithm)
+	}
+	if !crypt.ValidSigning(o.SigningAlgorithm) {
+		return nil, salt.Errorf(salt.Invalid, "option signing_algorithm: %q is not PKCS1v15-SHA1 or PKCS1v15-SHA224", o.SigningAlgorithm)
+	}
+	tok, err := cfg.Signer.Key.SignX931([]byte("salt"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot sign with the minion's key: %w", err)
+	}
+	return &Client{cfg: cfg, tok: tok}, nil
+}
+
+// SetAddress sets the master's request address (host:port). An address other
+// than before drops the connection to the old one.
+func (c *Client) SetAddress(addr string) {
+	c.mu.Lock()
+	if addr == c.addr && c.req != nil {
+		c.mu.Unlock()
+		return
+	}
+	old := c.req
+	c.addr, c.req = addr, c.cfg.Transport.NewRequester(addr, c.cfg.Dial)
+	c.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+}
+
+// Close drops the connection; requests under way fail. SetAddress makes a new
+// one.
+func (c *Client) Close() {
+	c.mu.Lock()
+	old := c.req
+	c.req = nil
+	c.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+}
+
+func (c *Client) requester() (transport.Requester, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.req == nil {
+		return nil, salt.Errorf(salt.Unavailable, "not connected to a master")
+	}
+	return c.req, nil
+}
+
+func (c *Client) current() *credentials {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.creds
+}
+
+// PublishPort returns the port announced at the last sign-in, or 0.
+func (c *Client) PublishPort() int {
+	if cr := c.current(); cr != nil {
+		return cr.publishPort
+	}
+	return 0
+}
+
+// Peer is what the last sign-in told of the master besides its keys.
+type Peer struct {
+	// Brine tells that it knows the commands that Salt's does not.
+	Brine bool
+}
+
+// Peer returns what is known of the master; nothing before the first sign-in.
+func (c *Client) Peer() Peer {
+	if cr := c.current(); cr != nil {
+		return Peer{Brine: cr.brine}
+	}
+	return Peer{}
+}
+
+// KeyTag names the master's key for publications without telling it, "" before
+// the first sign-in. See KeyTag.
+func (c *Client) KeyTag() string {
+	if cr := c.current(); cr != nil {
+		return KeyTag(cr.aes)
+	}
+	return ""
+}
+
+// KeyTag names a key for publications without telling it, so that a minion
+// can ask whether it still has the right one.
+func KeyTag(aes string) string {
+	sum := sha256.Sum256([]byte(aes))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Ping asks the master for a sign of life on the way that requests take. What
+// it answers is not authentic; that it answers is all that counts. Both Salt's
+// masters and Brine's know this question.
+func (c *Client) Ping(ctx context.Context) error {
+	body, err := msgpack.Marshal(value.DictOf("enc", "clear", "load", value.DictOf("cmd", "ping"), "version", protocolVersion), msgpack.NewSpec)
+	if err != nil {
+		return err
+	}
+	r, err := c.requester()
+	if err != nil {
+		return err
+	}
+	_, err = r.Request(ctx, body)
+	return err
+}
+
+// SignIn makes one attempt to sign in, whatever keys there are; if one is
+// under way already it waits for that. The errors of package handshake tell
+// the reasons.
+func (c *Client) SignIn(ctx context.Context) error {
+	_, err := c.renew(ctx, c.Generation())
+	return err
+}
+
+// renew makes sure that there are keys of a later sign-in than generation
+// gen. Many may ask at once: one signs in, the others wait for the outcome.
+// fresh tells that this sign-in began after the call; otherwise the keys may
+// be as outdated as those of gen.
+func (c *Client) renew(ctx context.Context, gen int) (fresh bool, err error) {
+	for {
+		r, lead := c.joinRenewal(gen)
+		if r == nil {
+			return false, nil
+		}
+		if lead {
+			c.lead(ctx, r)
+			return true, r.err
+		}
+		select {
+		case <-r.done:
+			if r.err != nil && !r.left {
+				return false, r.err
+			}
+		case <-ctx.Done():
+			return false, salt.Errorf(salt.Timeout, "waiting for a sign-in: %w", ctx.Err())
+		}
+	}
+}
+
+// joinRenewal returns the sign-in to wait for, or the one to make (lead), or
+// nil if there are newer keys than those of gen.
+func (c *Client) joinRenewal(gen int) (r *renewal, lead bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.creds != nil && c.creds.gen != gen {
+		return nil, false
+	}
+	if c.renewal != nil {
+		return c.renewal, false
+	}
+	c.renewal = &renewal{done: make(chan struct{})}
+	return c.renewal, true
+}
+
+// maxBusy bounds how often a master can put a sign-in off.
+const maxBusy = 10
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// lead signs in and tells those who wait. A master that is busy says when to
+// come back.
+func (c *Client) lead(ctx context.Context, r *renewal) {
+	got, err := c.attempt(ctx)
+	for range maxBusy {
+		var busy *handshake.Busy
+		if !errors.As(err, &busy) || !sleep(ctx, busy.Wait) {
+			break
+		}
+		got, err = c.attempt(ctx)
+	}
+	c.mu.Lock()
+	if err == nil {
+		err = c.install(got)
+	}
+	r.err, r.left = err, ctx.Err() != nil
+	c.renewal = nil
+	c.mu.Unlock()
+	close(r.done)
+}
+
+func (c *Client) attempt(ctx context.Context) (*handshake.Credentials, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.AuthTimeout)
+	defer cancel()
+	var autosign *value.Dict
+	if c.cfg.AutosignGrains != nil {
+		autosign = c.cfg.AutosignGrains()
+	}
+	a, err := c.cfg.Signer.Begin(newNonce(), autosign)
+	if err != nil {
+		return nil, err
+	}
+	if c.again.Swap(true) {
+		a.Load.Set(handshake.TakesHints, true)
+	}
+	body, err := msgpack.Marshal(value.DictOf("enc", "clear", "load", a.Load, "version", protocolVersion), msgpack.NewSpec)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.requester()
+	if err != nil {
+		return nil, err
+	}
+	raw, err := r.Request(ctx, body)
+	if err != nil {
+		return nil, fmt.Errorf("sign-in: %w", err)
+	}
+	reply, err := signInLimits.Unmarshal(raw)
+	if err != nil {
+		return nil, fmt.Errorf("sign-in: unreadable answer: %w", err)
+	}
+	got, err := a.Finish(reply)
+	if err == nil && got.Signed != "" {
+		c.cfg.Log.Debug("Successfully verified signature of master public key with verification public key " + got.Signed)
+	}
+	return got, err
+}
+
+// install puts the keys of a sign-in to use; c.mu is held.
+func (c *Client) install(got *handshake.Credentials) error {
+	session, err := crypt.NewCrypticle(got.Session)
+	if err != nil {
+		return fmt.Errorf("the master sent an unusable session key: %w", err)
+	}
+	cr := &credentials{gen: 1, aes: got.AES, session: session, publishPort: got.PublishPort, brine: got.Brine, shares: got.Shares, signs: got.Signs, master: got.Master}
+	old := c.creds
+	if old != nil {
+		cr.gen = old.gen + 1
+	}
+	if old != nil && old.aes == cr.aes {
+		cr.publications, cr.previous, cr.previousEnd = old.publications, old.previous, old.previousEnd
+		c.creds = cr
+		return nil
+	}
+	pc, err := crypt.NewCrypticle(got.AES)
+	if err != nil {
+		return fmt.Errorf("the master sent an unusable AES key: %w", err)
+	}
+	cr.publications = &publicationKey{cipher: pc}
+	if old != nil {
+		cr.previous, cr.previousEnd = old.publications, time.Now().Add(previousTime)
+	}
+	c.creds = cr
+	return nil
+}
+
+func newNonce() string {
+	var b [16]byte
+	rand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80 // the form of a UUID
+	return hex.EncodeToString(b[:])
+}
+
+// errRenew says that the master did not know our keys.
+var errRenew = errors.New("the master could not read the request: its log tells why; if its request_server_ttl is set, compare the clocks")
+
+// Request sends a command to the master and returns its answer. load is not
+// changed. If the master no longer knows our keys the client signs in again
+// and repeats the request once.
+func (c *Client) Request(ctx context.Context, load *value.Dict) (any, error) {
+	return c.withRenewal(ctx, func(ctx context.Context, cr *credentials) (any, error) {
+		nonce, raw, err := c.exchange(ctx, cr, load)
+		if err != nil {
+			return nil, err
+		}
+		v, err := cr.open(raw, nonce)
+		transport.Recycle(raw) // what is opened is elsewhere
+		return v, err
+	})
+}
+
+// RequestPrivate sends a command that is answered under a key of its own, as
+// _pillar is.
+func (c *Client) RequestPrivate(ctx context.Context, load *value.Dict) (any, error) {
+	return c.withRenewal(ctx, func(ctx context.Context, cr *credentials) (any, error) {
+		nonce, raw, err := c.exchange(ctx, cr, load)
+		if err != nil {
+			return nil, err
+		}
+		return c.openPrivate(cr, raw, nonce)
+	})
+}
+
+// renewals bounds the sign-ins that one request can lead to.
+const renewals = 3
+
+func (c *Client) withRenewal(ctx context.Context, do func(context.Context, *credentials) (any, error)) (any, error) {
+	cr := c.current()
+	if cr == nil {
+		if _, err := c.renew(ctx, 0); err != nil {
+			return nil, err
+		}
+		cr = c.current()
+	}
+	for try, fresh := 0, false; ; try++ {
+		v, err := do(ctx, cr)
+		if !errors.Is(err, errRenew) || fresh || try == renewals {
+			return v, err
+		}
+		if fresh, err = c.renew(ctx, cr.gen); err != nil {
+			return nil, err
+		}
+		cr = c.current()
+	}
+}
+
+// exchange seals the load under the session key, sends it and returns the raw
+// reply.
+func (c *Client) exchange(ctx context.Context, cr *credentials, load *value.Dict) (nonce string, raw []byte, err error) {
+	nonce = newNonce()
+	full := load.Clone()
+	full.Set("nonce", nonce)
+	full.Set("ts", time.Now().Unix())
+	full.Set("tok", c.tok)
+	full.Set("id", c.cfg.Signer.ID)
+	plain, err := msgpack.Marshal(full, msgpack.Wire)
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot encode the request: %w", err)
+	}
+	body, err := msgpack.Marshal(value.DictOf("enc", "aes", "load", cr.session.Seal(plain, ""), "version", protocolVersion,
+		"id", c.cfg.Signer.ID, "enc_algo", c.cfg.Signer.Options.EncryptionAlgorithm,
+		"sig_algo", c.cfg.Signer.Options.SigningAlgorithm), msgpack.NewSpec)
+	if err != nil {
+		return "", nil, err
+	}
+	r, err := c.requester()
+	if err != nil {
+		return "", nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
+	defer cancel()
+	raw, err = r.Request(ctx, body)
+	return nonce, raw, err
+}
+
+// open reads an ordinary reply: sealed under the session key, or one of the
+// plain texts by which a master says that it could not. Those are not
+// authentic: they lead to an error or a new sign-in, never to a result.
+func (cr *credentials) open(raw []byte, nonce string) (any, error) {
+	sealed, ok := msgpack.Text(raw)
+	if !ok {
+		return nil, fmt.Errorf("the master's reply is not sealed: %w", errRenew)
+	}
+	plain, err := cr.session.OpenNonce(sealed, nonce)
+	switch {
+	case err == nil:
+		return minionLimits.Unmarshal(plain)
+	case string(sealed) == badLoad:
+		return nil, errRenew
+	case len(sealed) < crypt.Overhead || isPlainText(sealed):
+		return nil, salt.Errorf(salt.Internal, "the master answered %.80q: its log tells why", sealed)
+	}
+	return nil, fmt.Errorf("the master's reply cannot be opened: %w", err)
+}
+
+// isPlainText tells the longer ones of the plain texts.
+func isPlainText(b []byte) bool {
+	return string(b) == serverError || bytes.HasPrefix(b, []byte(badLoad+": "))
+}
+
+// openPrivate reads the reply to RequestPrivate.
+func (c *Client) openPrivate(cr *credentials, raw []byte, nonce string) (any, error) {
+	if _, ok := msgpack.Text(raw); ok {
+		return cr.open(raw, nonce) // an error, or the master chose an ordinary reply
+	}
+	outer, err := dictOf(raw, minionLimits)
+	if err != nil || !outer.Has("key") {
+		return nil, errRenew
+	}
+	key := outer.Bytes("key")
+	once, err := c.cfg.Signer.Key.Decrypt(c.cfg.Signer.Options.EncryptionAlgorithm, key)
+	if err != nil {
+		return nil, fmt.Errorf("cannot decrypt the key of a private reply: %w", err)
+	}
+	cipher, err := crypt.NewCrypticle(string(once))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := cipher.Open(outer.Bytes("pillar"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open a private reply: %w", err)
+	}
+	d, err := dictOf(plain, minionLimits)
+	if err != nil {
+		return nil, err
+	}
+	data := d.Bytes("data")
+	if err := cr.master.Verify(c.cfg.Signer.Options.SigningAlgorithm, data, d.Bytes("sig")); err != nil {
+		// A master that has come back with another key pair still knows the
+		// session; a sign-in tells whether that is in order.
+		return nil, fmt.Errorf("a private reply is not signed by the master (%w): %w", err, errRenew)
+	}
+	inner, err := dictOf(data, minionLimits)
+	if err != nil {
+		return nil, err
+	}
+	if string(inner.Bytes("key")) != string(key) || inner.Str("nonce") != nonce {
+		return nil, errors.New("a private reply does not belong to its request")
+	}
+	return inner.At("pillar"), nil
+}

@@ -1,0 +1,245 @@
+package channel
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"brine/internal/net/handshake"
+	"brine/internal/net/transport"
+	"brine/internal/py/value"
+)
+
+// TestGateOrder: first come, first served among those who have not waited for
+// long; then the others, the latest first; and who has waited too long is gone.
+func TestGateOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(1, nil)
+		first, _ := g.enter()
+		var mu sync.Mutex
+		var in, out []int
+		var wg sync.WaitGroup
+		// They come 4.4, 3.3, 2.2, 1.1 and 0.5 seconds before the place is free.
+		for i, pause := range []time.Duration{1100, 1100, 1100, 600, 500} {
+			wg.Go(func() {
+				from, ok := g.enter()
+				mu.Lock()
+				defer mu.Unlock()
+				if !ok {
+					out = append(out, i)
+					return
+				}
+				in = append(in, i)
+				g.leave(from)
+			})
+			time.Sleep(pause * time.Millisecond)
+		}
+		g.leave(first)
+		wg.Wait()
+		if !slices.Equal(in, []int{3, 4, 2, 1}) || !slices.Equal(out, []int{0}) {
+			t.Errorf("served %v, left %v", in, out)
+		}
+		if _, ok := g.enter(); !ok || g.free != 0 || g.young.Len()+g.old.Len() != 0 {
+			t.Errorf("afterwards %d places are free and %d wait", g.free, g.young.Len()+g.old.Len())
+		}
+	})
+}
+
+// TestGateNeverServesTheLate: of a crowd that is larger than what can be
+// served in time, nobody is served who has given up, and no time is lost.
+func TestGateNeverServesTheLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const work, places, guests = 20 * time.Millisecond, 2, 1000
+		g := newGate(places, nil)
+		var mu sync.Mutex
+		var worst time.Duration
+		served := 0
+		var wg sync.WaitGroup
+		for range guests {
+			wg.Go(func() {
+				arrived := time.Now()
+				from, ok := g.enter()
+				if !ok {
+					return
+				}
+				time.Sleep(work)
+				mu.Lock()
+				worst, served = max(worst, time.Since(arrived)), served+1
+				mu.Unlock()
+				g.leave(from)
+			})
+		}
+		wg.Wait()
+		if most := patience + work; worst > most {
+			t.Errorf("one was served after %v", worst)
+		}
+		if want := places * int(patience/work); served < want || served > want+places {
+			t.Errorf("%d were served, want %d", served, want)
+		}
+	})
+}
+
+// TestHints: those who can wait come back as fast as they can be served, and
+// all get in without one being late.
+func TestHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const work, places, guests = 10 * time.Millisecond, 2, 2000
+		g := newGate(places, nil)
+		if g.hint() != 0 {
+			t.Error("there is nobody, and one is to come back")
+		}
+		var mu sync.Mutex
+		late, asked := 0, 0
+		var wg sync.WaitGroup
+		start := time.Now()
+		for range guests {
+			wg.Go(func() {
+				for {
+					from, wait, ok := g.come(true)
+					if wait > maxHint+time.Second {
+						t.Errorf("come back in %v", wait)
+					}
+					if wait > 0 {
+						mu.Lock()
+						asked++
+						mu.Unlock()
+						time.Sleep(wait)
+						continue
+					}
+					if !ok {
+						mu.Lock()
+						late++
+						mu.Unlock()
+						continue
+					}
+					time.Sleep(work)
+					g.leave(from)
+					return
+				}
+			})
+		}
+		wg.Wait()
+		ideal := guests * work / places
+		if took := time.Since(start); late > 0 || took > ideal*3/2 || asked > 4*guests {
+			t.Errorf("took %v where %v is ideal; %d were late, %d times one was put off", took, ideal, late, asked)
+		}
+	})
+}
+
+// TestPace: however many come through however many gates, no second sees more
+// than the rate, and the rate is reached.
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rate, guests = 40, 400
+		p := &pace{rate: func() int { return rate }}
+		gates := []*gate{newGate(3, p), newGate(2, p)}
+		var mu sync.Mutex
+		var served []time.Time
+		late := 0
+		var wg sync.WaitGroup
+		start := time.Now()
+		for i := range guests {
+			wg.Go(func() {
+				g := gates[i%len(gates)]
+				for {
+					from, wait, ok := g.come(true)
+					if wait > 0 {
+						time.Sleep(wait)
+						continue
+					}
+					mu.Lock()
+					if ok {
+						served = append(served, time.Now())
+					} else {
+						late++
+					}
+					mu.Unlock()
+					if ok {
+						time.Sleep(time.Millisecond)
+						g.leave(from)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for i, at := range served {
+			if j := i + rate + int(rate*burst/time.Second) + 1; j < len(served) && served[j].Sub(at) <= time.Second {
+				t.Fatalf("%d in %v", j-i+1, served[j].Sub(at))
+			}
+		}
+		if took := time.Since(start); took > guests*time.Second/rate*3/2 || late > guests/10 {
+			t.Errorf("%d guests took %v, %d were late", guests, took, late)
+		}
+	})
+}
+
+// TestClientComesBack: a client does as a busy master says, but lets nobody
+// put it off for long.
+func TestClientComesBack(t *testing.T) {
+	s := newServer(t, echo)
+	s.book.accept("one", private(t, "minion_other").Public())
+	var loads []*value.Dict
+	busy := 2
+	tr := wire{req: direct(func(_ context.Context, body []byte) ([]byte, error) {
+		load := decode(t, body).(*value.Dict).Dict("load")
+		loads = append(loads, load)
+		if load.At(handshake.TakesHints) == true && busy > 0 {
+			busy--
+			return encode(t, handshake.ComeBack(time.Hour)), nil
+		}
+		return s.ask(t, body, false), nil
+	})}
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, tr)
+		c.SetAddress("master")
+		start := time.Now()
+		for i := range 2 {
+			if err := c.SignIn(t.Context()); err != nil {
+				t.Fatalf("sign-in %d: %v", i, err)
+			}
+		}
+		if since := time.Since(start); since != 60*time.Second {
+			t.Errorf("two requests to come back took %v", since)
+		}
+	})
+	if len(loads) != 4 || loads[0].Has(handshake.TakesHints) {
+		t.Errorf("%d sign-ins, the first with %v", len(loads), loads[0].Keys())
+	}
+}
+
+// TestServerHints: a master with a crowd before it puts off who takes hints,
+// and nobody else.
+func TestServerHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, echo)
+		s.book.accept("one", private(t, "minion").Public())
+		g := s.accepted
+		g.each = time.Second
+		for range g.places {
+			g.enter()
+		}
+		var wg sync.WaitGroup
+		for range 2 * g.places {
+			wg.Go(func() { g.enter() })
+		}
+		synctest.Wait()
+		env := decode(t, signInBody(t, "one", "minion")).(*value.Dict)
+		env.Dict("load").Set(handshake.TakesHints, true)
+		var reply []byte
+		s.Handle(&transport.Request{Body: encode(t, env), Reply: func(b []byte) { reply = b }})
+		wait := decode(t, reply).(*value.Dict).Dict("load").Int("come_back")
+		if wait < 2000 || wait > 4000 {
+			t.Errorf("come back in %d ms", wait)
+		}
+		start := time.Now()
+		s.Handle(&transport.Request{Body: signInBody(t, "one", "minion"), Reply: func([]byte) {}})
+		if since := time.Since(start); since != patience {
+			t.Errorf("one that takes no hints waited %v", since)
+		}
+		wg.Wait()
+	})
+}

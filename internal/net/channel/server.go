@@ -1,0 +1,336 @@
+package channel
+
+import (
+	"errors"
+	"hash/maphash"
+	"log/slog"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/net/handshake"
+	"brine/internal/net/transport"
+	"brine/internal/net/transport/netserve"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// Options are the master's settings for the request channel.
+type Options struct {
+	MinimumAuthVersion int           `salt:"minimum_auth_version" default:"3" doc:"oldest protocol version accepted for sign-ins and local commands; requests of minions need 3" change:"live"`
+	RequestServerTTL   time.Duration `salt:"request_server_ttl" default:"0" doc:"seconds that a request may be old by the clocks of both ends; 0 turns the check off" change:"live"`
+	SignInRate         int           `salt:"sign_in_rate" default:"0" doc:"sign-ins that are served in a second; of more, Brine's minions are told when to come back, and Salt's wait and try again; 0 is as many as the machine can (Brine only)" change:"live"`
+}
+
+// Router takes requests that passed every check of the channel. It is called
+// on the goroutine that reads from the peer: what takes long must move to
+// another one before the call is answered.
+type Router interface {
+	// Encrypted takes a request of the accepted minion c.ID.
+	Encrypted(c *Call)
+	// Clear takes a request that proves nothing by itself.
+	Clear(c *Call)
+}
+
+// Server is the master's end of the request channel, for all transports
+// together. Handle is its transport.Handler.
+type Server struct {
+	opts   func() Options
+	table  *minionTable
+	auth   *Authenticator
+	router Router
+	log    *slog.Logger
+	// complain reports what the disk does not give; each request may ask for it.
+	complain *netserve.RateLog
+	now      func() time.Time
+	// Signing in costs milliseconds of RSA. Each lane lets as many through at
+	// a time as it has places, so that a crowd at the door does not keep the
+	// minions inside from being served, nor the accepted minions from coming
+	// back after a restart.
+	accepted, strangers *gate
+}
+
+// NewServer returns a server; opts is asked at each request, so that a reload
+// takes effect.
+func NewServer(opts func() Options, keys Keys, sessions *Sessions, auth *Authenticator, router Router, log *slog.Logger) *Server {
+	procs := runtime.GOMAXPROCS(0)
+	together := &pace{rate: func() int { return opts().SignInRate }}
+	return &Server{
+		opts: opts,
+		table: &minionTable{keys: keys, sessions: sessions, log: log, seed: maphash.MakeSeed(),
+			large: semaphore.NewWeighted(maxLarge)},
+		auth:      auth,
+		router:    router,
+		log:       log,
+		complain:  netserve.NewRateLog(log, 1, 10*time.Second),
+		now:       time.Now,
+		accepted:  newGate(procs, together),
+		strangers: newGate(max(procs/2, 1), together),
+	}
+}
+
+// Forget drops what is remembered of a minion whose key was removed, and its
+// session key.
+func (s *Server) Forget(id string) {
+	s.table.forget(id)
+	s.auth.Identity().Forget(id)
+}
+
+// Handle takes one request from a transport.
+func (s *Server) Handle(req *transport.Request) {
+	env, err := parseEnvelope(req.Body)
+	if err != nil {
+		if _, bad := msgpack.Skip(req.Body); bad != nil {
+			replyValue(req, value.DictOf("msg", badLoad))
+			return
+		}
+		s.refuse(req, "not an envelope", badLoad)
+		return
+	}
+	switch {
+	case env.version < s.opts().MinimumAuthVersion:
+		s.refuse(req, "protocol version below minimum_auth_version", badLoad)
+	case env.enc == "clear":
+		s.handleClear(req, env)
+	case env.enc == "aes" && env.version < sessionVersion:
+		s.refuse(req, "a request without session key; upgrade the minion", badLoad)
+	case env.enc == "aes":
+		s.handleAES(req, env)
+	default:
+		s.refuse(req, "unknown enc", badLoad)
+	}
+}
+
+// refuse answers with one of the plain texts. What strangers do wrong is not
+// worth more than a debug line, or they could fill the log.
+func (s *Server) refuse(req *transport.Request, why, text string) {
+	s.log.Debug("request refused", "peer", peerText(req), "why", why)
+	replyValue(req, text)
+}
+
+func peerText(req *transport.Request) string {
+	if req.Peer == nil {
+		return "unknown"
+	}
+	return req.Peer.String()
+}
+
+func (s *Server) handleClear(req *transport.Request, env envelope) {
+	limits := strangerLimits
+	cmd, hasCmd := textField(env.load, "cmd")
+	if cmd == "_auth" {
+		limits = signInLimits
+	}
+	load, err := dictOf(env.load, limits)
+	if err != nil {
+		s.refuse(req, "clear load: "+err.Error(), badDict)
+		return
+	}
+	if load.Has("id") {
+		id, ok := load.At("id").(string)
+		if !ok {
+			s.refuse(req, "id is not a text", badLoadIDStr)
+			return
+		}
+		if strings.ContainsRune(id, 0) {
+			s.refuse(req, "id with a NUL byte", badLoadID)
+			return
+		}
+	}
+	switch {
+	case cmd == "_auth":
+		s.signIn(req, load, env.version)
+	case !hasCmd && !load.Has("cmd"):
+		s.refuse(req, "clear load without cmd", badMinion)
+	default:
+		s.router.Clear(&Call{Cmd: cmd, Load: load, Version: env.version, req: req})
+	}
+}
+
+// silence is how long a sign-in that cannot be served stays unanswered. A
+// minion of Salt takes no answer as a reason to try again, but any error as a
+// failure that costs it the publication it wanted to read. So it is answered
+// only when it does not listen any more.
+const silence = 10 * time.Second
+
+func (s *Server) signIn(req *transport.Request, load *value.Dict, version int) {
+	lane, pub := s.lane(load)
+	entered, back, ok := lane.come(load.At(handshake.TakesHints) == true)
+	switch {
+	case back > 0:
+		replyValue(req, handshake.ComeBack(back))
+		return
+	case !ok:
+		s.log.Debug("sign-in dropped: too many at once", "minion", load.Str("id"))
+		time.AfterFunc(silence, func() { replyValue(req, badLoad) })
+		return
+	}
+	defer lane.leave(entered)
+	if req.Gone != nil && req.Gone() {
+		// Its time was over before its turn came, and it may be back already.
+		s.log.Debug("sign-in dropped: the minion has given up", "minion", load.Str("id"))
+		replyValue(req, badLoad)
+		return
+	}
+	if pub != nil {
+		if err := s.table.renewSession(load.Str("id")); err != nil {
+			s.complain.Log(slog.LevelError, "cannot replace a session key", "minion", load.Str("id"), "err", err)
+		}
+	}
+	reply, changed := s.auth.signIn(load, version, pub)
+	if changed {
+		s.table.drop(load.Str("id"))
+	}
+	replyValue(req, reply)
+}
+
+// lane is where a sign-in waits, and the key that it shows if that is the
+// accepted one. Who shows an accepted key need not be its owner, but must at
+// least have seen it.
+func (s *Server) lane(load *value.Dict) (*gate, *crypt.PublicKey) {
+	id := load.Str("id")
+	if salt.CheckID(id) != nil {
+		return s.strangers, nil
+	}
+	known, ok, err := s.table.keys.AcceptedKey(id)
+	if err != nil || !ok {
+		return s.strangers, nil
+	}
+	shown, err := crypt.ParsePublic(load.Bytes("pub"))
+	if err != nil || !known.Equal(shown) {
+		return s.strangers, nil
+	}
+	return s.accepted, shown
+}
+
+func (s *Server) handleAES(req *transport.Request, env envelope) {
+	if err := salt.CheckID(env.id); err != nil {
+		s.refuse(req, err.Error(), badLoad)
+		return
+	}
+	sealed, ok := msgpack.Text(env.load)
+	if !ok {
+		s.refuse(req, "sealed load is not bytes", badLoad)
+		return
+	}
+	now := s.now()
+	m, err := s.table.get(env.id)
+	if err != nil {
+		if !errors.Is(err, errNotAccepted) {
+			s.complain.Log(slog.LevelError, "cannot read the key of a minion; its requests fail", "minion", env.id, "err", err)
+		}
+		s.refuse(req, err.Error(), badLoad)
+		return
+	}
+	cipher, plain, err := s.open(env.id, m, sealed, now)
+	if err != nil {
+		s.refuse(req, "cannot open the load of "+env.id+": "+err.Error(), badLoad)
+		return
+	}
+	if len(plain) >= largeRequest {
+		req = releasing(req, s.table.reserve(m, len(plain)))
+	}
+	load, err := dictOf(plain, minionLimits)
+	if err != nil {
+		s.refuse(req, "load of "+env.id+": "+err.Error(), badDict)
+		return
+	}
+	if why := s.checkLoad(env, m, load, now); why != "" {
+		s.refuse(req, "load of "+env.id+": "+why, badLoad)
+		return
+	}
+	nonce := load.Str("nonce")
+	load.Delete("tok")
+	load.Delete("nonce")
+	if !load.Has("cmd") {
+		s.refuse(req, "load of "+env.id+" without cmd", badMinion)
+		return
+	}
+	s.router.Encrypted(&Call{Cmd: load.Str("cmd"), Load: load, ID: env.id, Version: env.version,
+		req: req, cipher: cipher, nonce: nonce, minion: m, auth: s.auth})
+}
+
+// releasing returns a request whose answer calls release first.
+func releasing(req *transport.Request, release func()) *transport.Request {
+	r := *req
+	r.Reply = func(body []byte) { release(); req.Reply(body) }
+	if req.Answer != nil {
+		r.Answer = func(a transport.Answer) { release(); req.Answer(a) }
+	}
+	return &r
+}
+
+// open decrypts with the cached session key and, if that fails, with one that
+// may have been written meanwhile by another master on the same folder.
+func (s *Server) open(id string, m *minionState, sealed []byte, now time.Time) (*crypt.Crypticle, []byte, error) {
+	c, err := s.table.cipherOf(id, m, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := c.OpenInPlace(sealed)
+	if err == nil {
+		return c, plain, nil
+	}
+	if again := s.table.refresh(id, m, now); again != nil {
+		if plain, err := again.OpenInPlace(sealed); err == nil {
+			return again, plain, nil
+		}
+	}
+	return nil, nil, err
+}
+
+// checkLoad returns what is wrong with an opened load, or "".
+func (s *Server) checkLoad(env envelope, m *minionState, load *value.Dict, now time.Time) string {
+	if ttl := s.opts().RequestServerTTL; ttl > 0 {
+		age := now.Sub(time.Unix(load.Int("ts"), 0))
+		if age > ttl || age < -ttl {
+			s.warn(m, now, "request refused: its time is off by more than request_server_ttl; check the clocks of this master and the minion",
+				"minion", env.id, "age", age.Round(time.Second), "ttl", ttl)
+			return "too old or from the future"
+		}
+	}
+	switch {
+	case load.Str("id") != env.id:
+		return "id differs from that of the envelope"
+	case !load.Has("tok"):
+		return "no tok"
+	case !m.checkToken(load.Bytes("tok")):
+		return "tok was not made with the accepted key"
+	case len(load.Str("nonce")) > 64:
+		return "nonce is too long"
+	}
+	why := s.table.fresh(m, load.Str("nonce"), load.Str("cmd"), load.Int("ts"), now)
+	switch why {
+	case replayed:
+		s.warn(m, now, "a replayed request was refused", "minion", env.id, "cmd", load.Str("cmd"))
+	case outrun:
+		s.warn(m, now, "request refused: "+outrun, "minion", env.id, "cmd", load.Str("cmd"))
+	}
+	return why
+}
+
+// warn logs what somebody on the way can cause at will, but not often.
+func (s *Server) warn(m *minionState, now time.Time, msg string, args ...any) {
+	if m.mayWarn(now) {
+		s.log.Warn(msg, args...)
+	}
+}
+
+func replyValue(req *transport.Request, v any) {
+	b, err := msgpack.Marshal(v, dialect(req))
+	if err != nil { // only values made here come this way
+		b = msgpack.AppendNil(nil)
+	}
+	req.Reply(b)
+}
+
+func dialect(req *transport.Request) msgpack.Dialect {
+	if req.NewSpec {
+		return msgpack.NewSpec
+	}
+	return msgpack.Wire
+}

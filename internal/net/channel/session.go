@@ -1,0 +1,210 @@
+package channel
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+)
+
+// Sessions keeps the session keys of minions in files, one per id, so that
+// they outlive the master's process, as Salt does in cachedir/sessions. Other
+// masters may work in the same folder.
+type Sessions struct {
+	dir    string
+	maxAge time.Duration
+	now    func() time.Time
+	derive *derivation // nil: keys are made at random, and kept in files
+
+	// made has the ids whose key this process made; nil: a key counts that any
+	// process made. See DistrustOld.
+	made *sync.Map
+
+	// making is held while a key is made, so that two who need the same key
+	// do not replace each other's.
+	making sync.Mutex
+}
+
+// NewSessions keeps the keys in dir, which is made when missing. A key older
+// than maxAge (publish_session) is replaced; 0 means never.
+func NewSessions(dir string, maxAge time.Duration) (*Sessions, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder for session keys: %w", err)
+	}
+	atomicfile.RemoveTemps(dir)
+	return &Sessions{dir: dir, maxAge: maxAge, now: time.Now}, nil
+}
+
+// DistrustOld replaces each key that this process did not make when it is first
+// asked for. The nonces of requests are forgotten when a master ends: with the
+// key of before, each of them could be replayed once. It is not for a directory
+// in which other masters make keys. It must be called before the first key is
+// asked for.
+func (s *Sessions) DistrustOld() { s.made = &sync.Map{} }
+
+// derivation is how session keys are computed.
+type derivation struct {
+	secret func() []byte
+	key    func(id string) (string, error)
+}
+
+// Derive computes session keys from a secret that the masters of a cluster
+// share, so that all have the same keys without sending them. Nothing is
+// written to disk. secret returns the present secret and must be quick; once it
+// changes, the keys of before are invalid. key returns the public key of a
+// minion. The periods in which one key is used are as long as a key may be
+// used, and those of different minions do not begin at the same moment. Derive
+// must be called before the first key is asked for.
+func (s *Sessions) Derive(secret func() []byte, key func(id string) (string, error)) error {
+	s.derive = &derivation{secret, key}
+	// Versions that wrote derived keys to files left them here.
+	left, err := os.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("cannot read the directory of session keys: %w", err)
+	}
+	for _, e := range left {
+		if err := s.Forget(e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// derived computes the session key of id.
+func (s *Sessions) derived(id string) (string, stamp, error) {
+	secret, from := s.derive.secret(), s.begin(id)
+	pub, err := s.derive.key(id)
+	if err != nil {
+		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
+	}
+	return crypt.DeriveKey(secret, fmt.Sprintf("%s\x00%d\x00%s", id, from.Unix(), pub)), derivedStamp(secret, from), nil
+}
+
+// derivedStamp changes when the key does, unless the minion has another key
+// pair.
+func derivedStamp(secret []byte, from time.Time) stamp {
+	h := fnv.New64a()
+	h.Write(secret)
+	return stamp{from, int64(h.Sum64())}
+}
+
+// begin is when the time began in which a derived key is used.
+func (s *Sessions) begin(id string) time.Time {
+	if s.maxAge <= 0 {
+		return time.Unix(1, 0)
+	}
+	h := fnv.New64a()
+	h.Write([]byte(id))
+	age := int64(s.maxAge)
+	shift := int64(h.Sum64() % uint64(age))
+	return time.Unix(0, (s.now().UnixNano()+shift)/age*age-shift)
+}
+
+// stamp tells one state of a session file from another. A file that is
+// replaced within a tick of the file system's clock keeps its stamp.
+type stamp struct {
+	mtime time.Time
+	size  int64
+}
+
+// errUnusable is the error of a key that must be made anew.
+var errUnusable = errors.New("too old or damaged")
+
+// Get returns the session key of id, making one if there is none, if it is
+// too old or damaged.
+func (s *Sessions) Get(id string) (key string, st stamp, err error) {
+	if err := salt.CheckID(id); err != nil {
+		return "", stamp{}, err
+	}
+	if s.derive != nil {
+		return s.derived(id)
+	}
+	if key, st, err = s.read(id); !replaceable(err) {
+		return key, st, err
+	}
+	s.making.Lock()
+	defer s.making.Unlock()
+	if key, st, err = s.read(id); !replaceable(err) {
+		return key, st, err
+	}
+	path, now := filepath.Join(s.dir, id), s.now()
+	if err := atomicfile.Write(path, []byte(crypt.NewKey()), 0o600, false); err != nil {
+		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
+	}
+	if s.made != nil {
+		s.made.Store(id, true)
+	}
+	// Its age is measured with our clock, not that of a file server.
+	if err := os.Chtimes(path, now, now); err != nil {
+		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
+	}
+	// What is there now counts: another master may have been quicker.
+	return s.read(id)
+}
+
+// replaceable tells an error that a new key cures from one that would throw
+// away a good key, such as too many open files.
+func replaceable(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, errUnusable)
+}
+
+// stat returns the state of id's file; it fails if there is none or the key
+// in it is too old or must not be trusted.
+func (s *Sessions) stat(id string) (stamp, error) {
+	if s.derive != nil {
+		return derivedStamp(s.derive.secret(), s.begin(id)), nil
+	}
+	fi, err := os.Stat(filepath.Join(s.dir, id))
+	if err != nil {
+		return stamp{}, err
+	}
+	// The time of the file cannot tell: file systems round it, and clocks are set.
+	if s.made != nil {
+		if _, own := s.made.Load(id); !own {
+			return stamp{}, errUnusable
+		}
+	}
+	// A time in the future means that the clock was set back; it must not
+	// let a key live longer than that.
+	if age := s.now().Sub(fi.ModTime()); s.maxAge > 0 && (age > s.maxAge || age < -s.maxAge) {
+		return stamp{}, errUnusable
+	}
+	return stamp{fi.ModTime(), fi.Size()}, nil
+}
+
+func (s *Sessions) read(id string) (string, stamp, error) {
+	st, err := s.stat(id)
+	if err != nil {
+		return "", stamp{}, err
+	}
+	b, err := os.ReadFile(filepath.Join(s.dir, id))
+	if err != nil {
+		return "", stamp{}, err
+	}
+	key := strings.TrimSpace(string(b))
+	if _, err := crypt.NewCrypticle(key); err != nil {
+		return "", stamp{}, errUnusable
+	}
+	return key, st, nil
+}
+
+// Forget removes the session key of id; a minion whose key was deleted must
+// not be able to read on.
+func (s *Sessions) Forget(id string) error {
+	if err := salt.CheckID(id); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(s.dir, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the session key of %s: %w", id, err)
+	}
+	return nil
+}

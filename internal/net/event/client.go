@@ -1,0 +1,155 @@
+package event
+
+import (
+	"context"
+	"iter"
+	"net"
+	"strings"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+func dial(ctx context.Context, at Sockets, addr string) (net.Conn, error) {
+	if err := at.check(); err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, at.Network, addr)
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cannot reach the event bus; is the daemon running, and may this user use it: %w", err)
+	}
+	return conn, nil
+}
+
+// Reader reads the events of another process.
+type Reader struct {
+	conn   net.Conn
+	frames frameReader
+	stop   func() bool
+}
+
+// Dial connects to a bus to read its events; it gets what is fired from then
+// on. When ctx ends, so does the connection. The kind of an error is
+// Unavailable if nobody listens.
+func Dial(ctx context.Context, at Sockets) (*Reader, error) {
+	conn, err := dial(ctx, at, at.Pub)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{conn: conn, frames: frameReader{r: conn}}
+	r.stop = context.AfterFunc(ctx, func() { conn.Close() })
+	// So that the bus knows that this is one of Brine's; a failure shows when
+	// the first event is read.
+	_ = r.OwnOnly(false)
+	return r, nil
+}
+
+// Next waits for the next event. It fails when the connection has ended.
+func (r *Reader) Next() (*Event, error) {
+	for {
+		body, err := r.frames.next()
+		if err != nil {
+			return nil, salt.Errorf(salt.Unavailable, "the connection to the event bus has ended: %w", err)
+		}
+		if e, err := parseBody(body); err == nil && e.Tag != tagWake {
+			return e, nil
+		}
+	}
+}
+
+// Events yields the events whose tags begin with one of the prefixes, or all
+// if there is none. The last pair is the error that ended the connection.
+func (r *Reader) Events(prefixes ...string) iter.Seq2[*Event, error] {
+	want := listener{prefixes: prefixes}
+	return func(yield func(*Event, error) bool) {
+		for {
+			e, err := r.Next()
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if want.wants(e.Tag) && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// What a reader may say to the bus, as the bodies of frames. Salt's bus does
+// not listen.
+const (
+	tagOwnOnly = "brine/reader/own"
+	tagAll     = "brine/reader/all"
+)
+
+// OwnOnly tells the bus whether this reader waits only for events of what was
+// started at the same daemon, or for all there are, which is what it takes for
+// granted. In a cluster that decides what other masters send.
+func (r *Reader) OwnOnly(own bool) error {
+	tag := tagAll
+	if own {
+		tag = tagOwnOnly
+	}
+	_, err := r.conn.Write(Frame([]byte(tag + tagEnd)))
+	return err
+}
+
+// SetDeadline is the moment after which Next fails; the zero time means never.
+func (r *Reader) SetDeadline(t time.Time) error { return r.conn.SetReadDeadline(t) }
+
+// Close ends the connection.
+func (r *Reader) Close() error {
+	r.stop()
+	return r.conn.Close()
+}
+
+// Pusher sends events to the bus of another process. It is not safe for
+// concurrent use.
+type Pusher struct {
+	conn    net.Conn
+	maxSize int
+}
+
+// DialPush connects to a bus to send events. maxEventSize is as in NewBus.
+func DialPush(ctx context.Context, at Sockets, maxEventSize int) (*Pusher, error) {
+	conn, err := dial(ctx, at, at.Pull)
+	if err != nil {
+		return nil, err
+	}
+	return &Pusher{conn, maxEventSize}, nil
+}
+
+// Fire sends an event with the time in _stamp. There is no answer: no error
+// means that the system took it.
+func (p *Pusher) Fire(ctx context.Context, tag string, data *value.Dict) error {
+	if tag == "" || strings.Contains(tag, tagEnd) {
+		return salt.Errorf(salt.Invalid, "%q cannot be the tag of an event", tag)
+	}
+	d := data.Clone()
+	d.Set("_stamp", Stamp(time.Now()))
+	frame, err := (&Event{Tag: tag, Data: d, maxSize: p.maxSize}).Frame()
+	if err != nil {
+		return salt.Errorf(salt.Invalid, "cannot encode the event %s: %w", tag, err)
+	}
+	deadline, _ := ctx.Deadline()
+	p.conn.SetWriteDeadline(deadline)
+	if _, err := p.conn.Write(frame); err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot send the event %s: %w", tag, err)
+	}
+	return nil
+}
+
+// Close ends the connection after what was sent.
+func (p *Pusher) Close() error { return p.conn.Close() }
+
+// Push sends one event.
+func Push(ctx context.Context, at Sockets, tag string, data *value.Dict) error {
+	p, err := DialPush(ctx, at, 0)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	return p.Fire(ctx, tag, data)
+}

@@ -1,0 +1,265 @@
+package handshake
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"brine/internal/net/crypt"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// Bounds of what a stranger may put in a sign-in.
+const (
+	maxNonce = 64
+	maxPub   = 16 << 10
+	maxToken = 4 << 10
+	// maxShown is how much of a stranger's text a message repeats.
+	maxShown = 80
+)
+
+// fieldBrine tells in an acceptance that the master is Brine's and knows more
+// commands than Salt's, whose minions overlook the field.
+const fieldBrine = "brine"
+
+// fieldShares tells in an acceptance that the master answers requests with what
+// it shares among minions: _brine_tree and _brine_part.
+const fieldShares = "brine_shares"
+
+// fieldCommon tells in an acceptance with endorsements that the key is that of all
+// masters of the minion, not of this one alone.
+const fieldCommon = "brine_common_key"
+
+// fieldSigns states in an acceptance that the master signs every publication.
+// A minion of Brine then refuses any other: all minions know the key that
+// encrypts publications, so that without a signature each of them could forge
+// commands to the others. The acceptance itself is signed.
+const fieldSigns = "brine_signs"
+
+// Request is a sign-in as the master received it.
+type Request struct {
+	Version          int
+	ID               string
+	Nonce            string
+	EncAlgo, SigAlgo string
+	// Pub is the offered key as sent; compare it after crypt.CleanKey.
+	Pub   string
+	Token []byte
+	// AutosignGrains are the grains that the minion offers for automatic
+	// acceptance; nil if none.
+	AutosignGrains *value.Dict
+}
+
+// ParseRequest reads the load of an _auth request. It bounds every field but
+// does not judge the id.
+func ParseRequest(load *value.Dict, version int) (Request, error) {
+	r := Request{
+		Version: version,
+		ID:      load.Str("id"),
+		Nonce:   load.Str("nonce"),
+		EncAlgo: load.Str("enc_algo"),
+		SigAlgo: load.Str("sig_algo"),
+		Pub:     load.Str("pub"),
+		Token:   load.Bytes("token"),
+	}
+	if r.EncAlgo == "" {
+		r.EncAlgo = crypt.OAEPSHA1
+	}
+	if r.SigAlgo == "" {
+		r.SigAlgo = crypt.PKCS1v15SHA1
+	}
+	r.AutosignGrains = load.Dict("autosign_grains")
+	switch {
+	case r.ID == "":
+		return r, errors.New("sign-in without an id")
+	case r.Pub == "" || len(r.Pub) > maxPub:
+		return r, fmt.Errorf("sign-in of %.*q without a usable public key", maxShown, r.ID)
+	case len(r.Nonce) > maxNonce:
+		return r, fmt.Errorf("sign-in of %.*q with a nonce of %d bytes", maxShown, r.ID, len(r.Nonce))
+	case len(r.Token) > maxToken:
+		return r, fmt.Errorf("sign-in of %.*q with a token of %d bytes", maxShown, r.ID, len(r.Token))
+	}
+	return r, nil
+}
+
+// Identity is what a master shows to minions. It keeps the signatures that do
+// not change with the minion, because each costs a private RSA operation. Its key
+// can be replaced while it is in use.
+type Identity struct {
+	now    atomic.Pointer[shownKey]
+	signer func(pub []byte, algo string) ([]byte, error)
+	sealed sealed
+}
+
+// shownKey is an identity with one key pair.
+type shownKey struct {
+	key    *crypt.PrivateKey
+	pub    string // clean PEM
+	signer func(pub []byte, algo string) ([]byte, error)
+	// endorsed is what SetEndorsements was given, or nil; common says that the key
+	// is that of all masters of a cluster.
+	endorsed *value.List
+	common   bool
+
+	mu      sync.Mutex
+	aesSig  map[string][]byte // by AES key string; holds one entry
+	pubSigs map[string]string // by algorithm
+}
+
+// NewIdentity returns the identity of a master with the given key pair.
+// signer, if not nil, makes pub_sig: the signature of the separate signing
+// key over the public key (master_sign_pubkey), or reads the stored one.
+func NewIdentity(key *crypt.PrivateKey, signer func(pub []byte, algo string) ([]byte, error)) *Identity {
+	id := &Identity{signer: signer}
+	id.now.Store(&shownKey{key: key, pub: crypt.CleanKey(string(key.Public().PEM())), signer: signer})
+	return id
+}
+
+// Replace has an identity show another key pair, that of a cluster, and who
+// vouches for it.
+func (id *Identity) Replace(key *crypt.PrivateKey, es []Endorsement) {
+	id.now.Store(&shownKey{key: key, pub: crypt.CleanKey(string(key.Public().PEM())), signer: id.signer, endorsed: endorsementList(es), common: true})
+}
+
+// PublicPEM returns the public key as it is sent.
+func (id *Identity) PublicPEM() string { return id.now.Load().pub }
+
+// Key returns the private key.
+func (id *Identity) Key() *crypt.PrivateKey { return id.now.Load().key }
+
+func (s *shownKey) aesSignature(aes string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sig, ok := s.aesSig[aes]; ok {
+		return sig, nil
+	}
+	sum := sha256.Sum256([]byte(aes))
+	sig, err := s.key.SignX931([]byte(hex.EncodeToString(sum[:])))
+	if err != nil {
+		return nil, err
+	}
+	s.aesSig = map[string][]byte{aes: sig}
+	return sig, nil
+}
+
+func (s *shownKey) publicSignature(algo string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sig, ok := s.pubSigs[algo]; ok {
+		return sig, nil
+	}
+	raw, err := s.signer([]byte(s.pub), algo)
+	if err != nil {
+		return "", err
+	}
+	if s.pubSigs == nil {
+		s.pubSigs = map[string]string{}
+	}
+	sig := base64.StdEncoding.EncodeToString(raw) + "\n"
+	s.pubSigs[algo] = sig
+	return sig, nil
+}
+
+// Signed returns the reply {enc, load, sig} for the given inner map.
+func (id *Identity) Signed(inner *value.Dict, algo string) (*value.Dict, error) {
+	return id.now.Load().signed(inner, algo)
+}
+
+func (s *shownKey) signed(inner *value.Dict, algo string) (*value.Dict, error) {
+	load, err := msgpack.Marshal(inner, msgpack.Wire)
+	if err != nil {
+		return nil, err
+	}
+	sig, err := s.key.Sign(algo, load)
+	if err != nil {
+		return nil, err
+	}
+	return value.DictOf("enc", "clear", "load", load, "sig", sig), nil
+}
+
+// Refusal returns the reply that tells anything but acceptance. Peers older
+// than protocol version 2 get it unsigned.
+func (id *Identity) Refusal(r Request, a Answer) (*value.Dict, error) {
+	var ret any = false
+	switch a {
+	case Wait:
+		ret = true
+	case Full:
+		ret = "full"
+	}
+	if r.Version < 2 {
+		return value.DictOf("enc", "clear", "load", value.DictOf("ret", ret)), nil
+	}
+	return id.Signed(value.DictOf("ret", ret, "nonce", r.Nonce), r.SigAlgo)
+}
+
+// BadAlgorithm returns the unsigned reply to an algorithm that is not
+// supported; which is "enc" or "sig".
+func BadAlgorithm(which string) *value.Dict {
+	return value.DictOf("enc", "clear", "load", value.DictOf("ret", "bad "+which+" algo"))
+}
+
+// Secrets are what an accepted minion is given.
+type Secrets struct {
+	AES         string // the master's key for publications
+	Session     string // the minion's own key for requests
+	PublishPort int
+	Signs       bool // every publication is signed with the master's key
+}
+
+// Acceptance returns the reply to an accepted minion. It fails on a key that
+// cannot encrypt, which the caller treats as a corrupt key.
+func (id *Identity) Acceptance(r Request, minion *crypt.PublicKey, s Secrets) (*value.Dict, error) {
+	now := id.now.Load()
+	inner := value.DictOf("enc", "pub", "pub_key", now.pub, "publish_port", int64(s.PublishPort))
+	if now.signer != nil {
+		ps, err := now.publicSignature(r.SigAlgo)
+		if err != nil {
+			return nil, fmt.Errorf("cannot sign the master's public key: %w", err)
+		}
+		inner.Set("pub_sig", ps)
+	}
+	if len(r.Token) > 0 {
+		// A token that does not decrypt was made for another master's key;
+		// Salt leaves it out of the answer and the minion decides.
+		if tok, err := now.key.Decrypt(r.EncAlgo, r.Token); err == nil {
+			enc, err := minion.Encrypt(r.EncAlgo, tok)
+			if err != nil {
+				return nil, err
+			}
+			inner.Set("token", enc)
+		}
+	}
+	aes, session, err := id.sealed.secrets(r, minion, s)
+	if err != nil {
+		return nil, err
+	}
+	sig, err := now.aesSignature(s.AES)
+	if err != nil {
+		return nil, err
+	}
+	inner.Set("aes", aes)
+	inner.Set("session", session)
+	inner.Set("sig", sig)
+	inner.Set("nonce", r.Nonce)
+	inner.Set(fieldBrine, true)
+	inner.Set(fieldShares, true)
+	if s.Signs {
+		inner.Set(fieldSigns, true)
+	}
+	if now.endorsed.Len() > 0 {
+		inner.Set(fieldEndorsed, now.endorsed)
+		if now.common {
+			inner.Set(fieldCommon, true)
+		}
+	}
+	if r.Version < 2 {
+		return inner, nil
+	}
+	return now.signed(inner, r.SigAlgo)
+}

@@ -1,0 +1,408 @@
+package handshake
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/net/crypt"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// The refusals that a master can give. The id follows the texts that end in a
+// command.
+var (
+	ErrPending  = errors.New("the key waits for acceptance on the master; accept it there with: salt-key -a")
+	ErrRejected = errors.New("the master has rejected this minion's key, or holds another key for its id; delete the key there with: salt-key -d")
+	ErrFinger   = errors.New("the master's key has another fingerprint than the option master_finger demands")
+	ErrFull     = errors.New("the master takes no more minions: raise its max_minions, or decide there about the keys that wait, with salt-key")
+)
+
+// replyLimits bound an answer to a sign-in, which comes from a peer that has
+// proved nothing yet. A real one takes 3 KiB.
+var replyLimits = msgpack.Limits{Depth: 8, Items: 256, Bytes: 64 << 10}
+
+// KeyMismatch is the error of a master whose public key is not the one that
+// this minion has on file: another master, or someone in between.
+type KeyMismatch struct {
+	Expected, Got string // fingerprints
+	File          string // where the expected key is kept
+}
+
+func (e *KeyMismatch) Error() string {
+	return fmt.Sprintf("the master's public key has fingerprint %s, but %s holds %s: "+
+		"if this master is the right one, give it the same master.pem and master.pub as the others, or remove that file; "+
+		"if not, someone may be posing as the master", e.Got, e.File, e.Expected)
+}
+
+// Trust is the minion's memory of its master's public key. Trusting must be
+// one step, so that of two masters that answer a new minion at the same
+// moment only one becomes the known one.
+type Trust interface {
+	// Known returns the key on file as clean PEM; ok is false if there is none.
+	Known() (pem string, ok bool)
+	// Adopt stores pem if there is no key yet, or if replace is set, and
+	// returns the key that is now on file.
+	Adopt(pem string, replace bool) (string, error)
+	// Succeed stores pem as the key of this one master or, with common, of all
+	// masters of the minion, whatever was there: a
+	// key that was trusted vouches for it.
+	Succeed(pem string, common bool) error
+	// File names the place, for messages.
+	File() string
+}
+
+// MinionOptions are the minion's side of the sign-in.
+type MinionOptions struct {
+	EncryptionAlgorithm    string `salt:"encryption_algorithm" default:"OAEP-SHA1" doc:"RSA encryption towards the master: OAEP-SHA1 or OAEP-SHA224" change:"restart"`
+	SigningAlgorithm       string `salt:"signing_algorithm" default:"PKCS1v15-SHA1" doc:"RSA signatures asked of the master: PKCS1v15-SHA1 or PKCS1v15-SHA224" change:"restart"`
+	OpenMode               bool   `salt:"open_mode" default:"false" doc:"do not compare the master's key with the one on file" change:"restart"`
+	VerifyMasterPubkeySign bool   `salt:"verify_master_pubkey_sign" default:"false" doc:"demand that the master's key is signed by the signing key" change:"restart"`
+	AlwaysVerifySignature  bool   `salt:"always_verify_signature" default:"false" doc:"verify that signature at every sign-in, not only for a new key" change:"restart"`
+	MasterSignKeyName      Names  `salt:"master_sign_key_name" default:"master_sign" doc:"base name of the signing key in pki_dir, or a list of several, any of which may vouch for a master" change:"restart"`
+	MasterFinger           Names  `salt:"master_finger" default:"" doc:"fingerprint that the master's key must have; a list of several lets each master have one of them" change:"restart"`
+	HashType               string `salt:"hash_type" default:"sha256" doc:"hash used for fingerprints" change:"restart"`
+}
+
+// Minion makes sign-in requests and judges the answers.
+type Minion struct {
+	ID      string
+	Key     *crypt.PrivateKey
+	Options MinionOptions
+	// Signers returns the keys any of which may vouch for a master's key;
+	// needed with VerifyMasterPubkeySign. It is asked each time, so that a key
+	// that is added counts at once.
+	Signers func() ([]*crypt.PublicKey, error)
+	// Token is a random string of this process; the master proves that it
+	// holds the private key by sending it back.
+	Token string
+	Trust Trust
+}
+
+// Credentials are what a sign-in gained.
+type Credentials struct {
+	AES, Session string
+	PublishPort  int  // 0 if the master told none
+	Brine        bool // the master knows more commands than Salt's
+	Shares       bool // and answers with what it shares among minions
+	Signs        bool // and signs every publication
+	Master       *crypt.PublicKey
+	// Signed names the files of the signing keys by one of which the master's
+	// public key was verified, "" if none was asked for.
+	Signed string
+}
+
+// Attempt is one sign-in: the request to send, and what is needed to judge
+// the answer.
+type Attempt struct {
+	m        *Minion
+	nonce    string
+	hasToken bool
+	signed   string // see Credentials
+	Load     *value.Dict
+}
+
+// Begin builds the load of a request. nonce is 32 hex digits, fresh each
+// time. autosign holds the grains named by autosign_grains, or nil.
+func (m *Minion) Begin(nonce string, autosign *value.Dict) (*Attempt, error) {
+	a := &Attempt{m: m, nonce: nonce}
+	load := value.DictOf("cmd", "_auth", "id", m.ID, "nonce", nonce,
+		"enc_algo", m.Options.EncryptionAlgorithm, "sig_algo", m.Options.SigningAlgorithm)
+	if autosign.Len() > 0 {
+		load.Set("autosign_grains", autosign)
+	}
+	if known, ok := m.Trust.Known(); ok {
+		pub, err := crypt.ParsePublic([]byte(known))
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the master's key in %s: %w; remove the file to fetch it again", m.Trust.File(), err)
+		}
+		tok, err := pub.Encrypt(m.Options.EncryptionAlgorithm, []byte(m.Token))
+		if err != nil {
+			return nil, err
+		}
+		load.Set("token", tok)
+		a.hasToken = true
+	}
+	load.Set("pub", crypt.CleanKey(string(m.Key.Public().PEM())))
+	a.Load = load
+	return a, nil
+}
+
+// Finish judges the master's answer. Errors that are ErrPending, ErrRejected,
+// ErrFull, a *Busy or a *KeyMismatch can be told apart; all others mean an answer that
+// is malformed or not from the master.
+func (a *Attempt) Finish(reply any) (*Credentials, error) {
+	d, ok := reply.(*value.Dict)
+	if !ok || !d.Has("load") {
+		return nil, fmt.Errorf("the answer to the sign-in is of no use: %s; is this the master's request port?", shown(reply))
+	}
+	if l, ok := d.At("load").(*value.Dict); ok {
+		return nil, unsigned(l)
+	}
+	signed, sig := d.Bytes("load"), d.Bytes("sig")
+	v, err := replyLimits.Unmarshal(signed)
+	if err != nil {
+		return nil, fmt.Errorf("unreadable answer to the sign-in: %w", err)
+	}
+	inner, ok := v.(*value.Dict)
+	if !ok {
+		return nil, errors.New("unreadable answer to the sign-in: not a map")
+	}
+	if inner.Has("pub_key") {
+		return a.accepted(inner, signed, sig)
+	}
+	return nil, a.refused(inner, signed, sig)
+}
+
+// refused judges an answer that is not an acceptance.
+func (a *Attempt) refused(inner *value.Dict, signed, sig []byte) error {
+	if known, ok := a.m.Trust.Known(); ok {
+		// Before the first acceptance there is no key to check against; a
+		// refusal can then be forged, but it only makes the minion wait.
+		if err := a.checkSignature(known, signed, sig); err != nil {
+			return err
+		}
+	}
+	if inner.Str("nonce") != a.nonce {
+		return errNonce
+	}
+	switch ret := inner.At("ret").(type) {
+	case bool:
+		if ret {
+			return fmt.Errorf("%w %s", ErrPending, a.m.ID)
+		}
+		return fmt.Errorf("%w %s", ErrRejected, a.m.ID)
+	case string:
+		if ret == "full" {
+			return ErrFull
+		}
+	}
+	return fmt.Errorf("unknown answer to the sign-in: %s", shown(inner.At("ret")))
+}
+
+var errNonce = errors.New("the answer to the sign-in has a wrong nonce: it is not the answer to this request")
+
+// unsigned is the error of an answer without a signature. Anyone can send
+// one, so none of them means that the master refused.
+func unsigned(load *value.Dict) error {
+	switch load.Str("ret") {
+	case comeBack:
+		if ms := load.Int(comeBack); ms > 0 {
+			return &Busy{Wait: min(time.Duration(min(ms, math.MaxInt32))*time.Millisecond, maxWait)}
+		}
+	case "bad enc algo":
+		return errors.New("the master does not know the encryption algorithm: set encryption_algorithm to OAEP-SHA1 or OAEP-SHA224")
+	case "bad sig algo":
+		return errors.New("the master does not know the signing algorithm: set signing_algorithm to PKCS1v15-SHA1 or PKCS1v15-SHA224")
+	}
+	return fmt.Errorf("the answer to the sign-in is not signed: %s; a master that old must be upgraded", shown(load))
+}
+
+// shown is a stranger's value for a message. What Finish gets may be large.
+func shown(v any) string {
+	switch x := v.(type) {
+	case string:
+		return fmt.Sprintf("%.*q", maxShown, x)
+	case []byte:
+		return fmt.Sprintf("%d bytes", len(x))
+	case *value.Dict:
+		if s, ok := x.At("ret").(string); ok {
+			return fmt.Sprintf("{ret: %.*q}", maxShown, s)
+		}
+	case bool, int64, nil:
+		return value.Repr(v)
+	}
+	return "a " + value.TypeName(v)
+}
+
+func (a *Attempt) checkSignature(pem string, signed, sig []byte) error {
+	pub, err := crypt.ParsePublic([]byte(pem))
+	if err != nil {
+		return fmt.Errorf("cannot read the master's key in %s: %w", a.m.Trust.File(), err)
+	}
+	if err := pub.Verify(a.m.Options.SigningAlgorithm, signed, sig); err != nil {
+		// A master with another key signs its refusals with that key, so
+		// say what is more likely than an attack.
+		return fmt.Errorf("the answer is not signed by the key in %s: another master key, or someone in between: %w", a.m.Trust.File(), err)
+	}
+	return nil
+}
+
+// accepted judges an acceptance. Nothing is stored before all is checked
+// that can be checked with the offered key alone.
+func (a *Attempt) accepted(in *value.Dict, signed, sig []byte) (*Credentials, error) {
+	m, o := a.m, a.m.Options
+	offered := crypt.CleanKey(in.Str("pub_key"))
+	pub, err := crypt.ParsePublic([]byte(offered))
+	if err != nil {
+		return nil, fmt.Errorf("the master sent an unreadable public key: %w", err)
+	}
+	how, err := a.judgeKey(in, offered)
+	if err != nil {
+		return nil, err
+	}
+	if err := pub.Verify(o.SigningAlgorithm, signed, sig); err != nil {
+		return nil, fmt.Errorf("the answer to the sign-in is not signed by the key it carries: %w", err)
+	}
+	if in.Str("nonce") != a.nonce {
+		return nil, errNonce
+	}
+	if len(o.MasterFinger) > 0 && !o.pinned(offered) {
+		return nil, fmt.Errorf("%w: it has %s, demanded is %s", ErrFinger,
+			crypt.Fingerprint([]byte(offered), o.HashType), strings.Join(o.MasterFinger, " or "))
+	}
+	// A token made for another key than this one proves nothing.
+	c, err := a.decrypt(in, pub, a.hasToken && how == asKnown)
+	if err != nil {
+		return nil, err
+	}
+	if how == asSuccessor {
+		return c, m.Trust.Succeed(offered, in.Bool(fieldCommon))
+	}
+	now, err := m.Trust.Adopt(offered, how == asVouchedFor)
+	if err != nil {
+		return nil, err
+	}
+	if now != offered {
+		return nil, a.mismatch(now, offered) // another master was quicker
+	}
+	return c, nil
+}
+
+// pinned reports whether master_finger names the key.
+func (o *MinionOptions) pinned(pem string) bool {
+	return slices.Contains(o.MasterFinger, crypt.Fingerprint([]byte(pem), o.HashType))
+}
+
+// grounds are why an offered key is taken.
+type grounds uint8
+
+const (
+	asFirst      grounds = iota // there was none
+	asKnown                     // it is the one on file
+	asVouchedFor                // by a signing key, the operator's word or open_mode
+	asSuccessor                 // by the one on file
+)
+
+// judgeKey decides whether the offered master key may be used, and why. A
+// signature that nobody here asks for is overlooked: it makes the key no
+// worse, and lets masters begin to sign before their minions verify.
+func (a *Attempt) judgeKey(in *value.Dict, offered string) (grounds, error) {
+	m, o := a.m, a.m.Options
+	if o.VerifyMasterPubkeySign && !in.Has("pub_sig") {
+		return 0, untrusted("verify_master_pubkey_sign is on, but the master does not sign its public key: set master_sign_pubkey there")
+	}
+	known, ok := m.Trust.Known()
+	if ok && known == offered {
+		if o.VerifyMasterPubkeySign && o.AlwaysVerifySignature {
+			return asKnown, a.verifyPubSig(in, offered)
+		}
+		return asKnown, nil
+	}
+	switch {
+	case o.VerifyMasterPubkeySign:
+		return asVouchedFor, a.verifyPubSig(in, offered)
+	case !ok:
+		return asFirst, nil
+	case o.OpenMode, len(o.MasterFinger) > 1 && o.pinned(offered):
+		return asVouchedFor, nil
+	case a.succeeds(in, known, offered):
+		return asSuccessor, nil
+	}
+	return 0, a.mismatch(known, offered)
+}
+
+// succeeds reports whether the key on file vouches for the offered one.
+func (a *Attempt) succeeds(in *value.Dict, known, offered string) bool {
+	pub, err := crypt.ParsePublic([]byte(known))
+	if err != nil {
+		return false
+	}
+	for _, k := range extend([]*crypt.PublicKey{pub}, endorsements(in)) {
+		if crypt.CleanKey(string(k.PEM())) == offered {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *Attempt) mismatch(known, offered string) error {
+	h := a.m.Options.HashType
+	return &KeyMismatch{
+		Expected: crypt.Fingerprint([]byte(known), h),
+		Got:      crypt.Fingerprint([]byte(offered), h),
+		File:     a.m.Trust.File(),
+	}
+}
+
+// verifyPubSig demands that one of the signing keys, or one that they vouch
+// for, has signed the offered key.
+func (a *Attempt) verifyPubSig(in *value.Dict, offered string) error {
+	var signers []*crypt.PublicKey
+	if a.m.Signers != nil {
+		var err error
+		if signers, err = a.m.Signers(); err != nil {
+			return untrusted("cannot verify the master's public key: %w", err)
+		}
+	}
+	names := strings.Join(a.m.Options.MasterSignKeyName, ".pub or ") + ".pub"
+	if len(signers) == 0 {
+		return untrusted("no signing key to verify the master's public key with: copy %s from the master to pki_dir", names)
+	}
+	raw, err := base64.StdEncoding.DecodeString(in.Str("pub_sig")) // skips newlines
+	if err != nil {
+		return untrusted("the signature of the master's public key is not base64: %w", err)
+	}
+	for _, k := range extend(signers, endorsements(in)) {
+		if err = k.Verify(a.m.Options.SigningAlgorithm, []byte(offered), raw); err == nil {
+			a.signed = names
+			return nil
+		}
+	}
+	return untrusted("the master's public key is not signed by %s: %w", names, err)
+}
+
+// decrypt takes the keys out of an acceptance. They may have been made for
+// somebody else until their signature and our token say no.
+func (a *Attempt) decrypt(in *value.Dict, master *crypt.PublicKey, checkToken bool) (*Credentials, error) {
+	key, algo := a.m.Key, a.m.Options.EncryptionAlgorithm
+	aes, err := key.Decrypt(algo, in.Bytes("aes"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot decrypt the master's AES key: %w", err)
+	}
+	digest, err := master.RecoverX931(in.Bytes("sig"))
+	if err != nil {
+		return nil, fmt.Errorf("the signature of the AES key is wrong: %w", err)
+	}
+	sum := sha256.Sum256(aes)
+	if !bytes.Equal(digest, []byte(hex.EncodeToString(sum[:]))) {
+		return nil, errors.New("the signature of the AES key is wrong: it was made for another key")
+	}
+	if checkToken {
+		tok, err := key.Decrypt(algo, in.Bytes("token"))
+		if err != nil || string(tok) != a.m.Token {
+			return nil, errors.New("the master did not return our token: it does not hold the private key of its public key")
+		}
+	}
+	if !in.Has("session") {
+		return nil, errors.New("the master gave no session key: it speaks an older protocol and must be upgraded")
+	}
+	session, err := key.Decrypt(algo, in.Bytes("session"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot decrypt the session key: %w", err)
+	}
+	c := &Credentials{AES: string(aes), Session: string(session), Master: master, Signed: a.signed,
+		Brine: in.Bool(fieldBrine), Shares: in.Bool(fieldShares), Signs: in.Bool(fieldSigns)}
+	if p := in.Int("publish_port"); p > 0 && p <= math.MaxUint16 {
+		c.PublishPort = int(p)
+	}
+	return c, nil
+}

@@ -1,0 +1,292 @@
+package remote
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"brine/internal/base/salt"
+)
+
+// SQL is a database. Statements have $1, $2 … for values, which MySQL gets as
+// question marks: they must come in that order, each once.
+type SQL struct {
+	*sql.DB
+	MySQL bool
+	what  string // for errors
+}
+
+// Names of the settings that Salt's drivers name differently.
+type Names struct {
+	// Password and Database are where those are.
+	Password, Database string
+	// Usual values.
+	Host, User, Pass, DB string
+}
+
+func newSQL(db *sql.DB, my bool, what string) *SQL {
+	db.SetMaxOpenConns(2 * maxIdle)
+	db.SetMaxIdleConns(maxIdle)
+	db.SetConnMaxIdleTime(time.Minute)
+	return &SQL{DB: db, MySQL: my, what: what}
+}
+
+// MySQL opens a MySQL or MariaDB server by the settings host, port, user,
+// unix_socket, connect_timeout, charset, ssl_ca, ssl_cert, ssl_key and those in
+// n.
+func MySQL(s Settings, n Names, timeout time.Duration) (*SQL, error) {
+	addr, err := s.Address(n.Host, 3306)
+	if err != nil {
+		return nil, err
+	}
+	dial, err := s.Int("connect_timeout", 0)
+	if err != nil {
+		return nil, err
+	}
+	c := mysql.NewConfig()
+	c.User, c.Passwd, c.DBName = s.Text("user", n.User), s.Text(n.Password, n.Pass), s.Text(n.Database, n.DB)
+	c.Net, c.Addr = "tcp", addr
+	if path := s.Text("unix_socket", ""); path != "" {
+		c.Net, c.Addr = "unix", path
+	}
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = timeout, timeout, timeout
+	if dial > 0 {
+		c.Timeout = time.Duration(dial) * time.Second
+	}
+	c.InterpolateParams = true // one way to the server and back, not three
+	c.ParseTime = true
+	c.MaxAllowedPacket = 0 // what the server says
+	c.Logger = &mysql.NopLogger{}
+	if err := c.Apply(mysql.Charset(s.Text("charset", "utf8mb4"), "")); err != nil {
+		return nil, salt.Errorf(salt.Invalid, "%w", err)
+	}
+	if ca, cert := s.Text("ssl_ca", ""), s.Text("ssl_cert", ""); ca != "" || cert != "" {
+		host, _, _ := net.SplitHostPort(addr)
+		if c.TLS, err = TLS(ca, cert, s.Text("ssl_key", ""), host, ca != ""); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, salt.Errorf(salt.Invalid, "the options of MySQL: %w", err)
+	}
+	return newSQL(sql.OpenDB(conn), true, "the MySQL server "+c.Addr), nil
+}
+
+// Postgres opens a PostgreSQL server by the settings host (or a folder with its
+// socket), port, user, sslmode, sslcert, sslkey, sslrootcert and those in n.
+func Postgres(s Settings, n Names, timeout time.Duration) (*SQL, error) {
+	port, err := s.Int("port", 5432)
+	if err != nil {
+		return nil, err
+	}
+	host := s.Text("host", n.Host)
+	var dsn strings.Builder
+	add := func(key, v string) {
+		if v != "" {
+			fmt.Fprintf(&dsn, "%s='%s' ", key, strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(v))
+		}
+	}
+	for _, k := range []string{"sslmode", "sslcert", "sslkey", "sslrootcert"} {
+		add(k, s.Text(k, ""))
+	}
+	if s.Text("sslcrl", "") != "" {
+		return nil, salt.Errorf(salt.Invalid, "sslcrl is not known: have the server's certificate replaced instead")
+	}
+	add("host", host)
+	add("port", strconv.Itoa(port))
+	add("user", s.Text("user", n.User))
+	add("password", s.Text(n.Password, n.Pass))
+	add("dbname", s.Text(n.Database, n.DB))
+	c, err := pgx.ParseConfig(dsn.String())
+	if err != nil {
+		// Its text has the options, of which one is secret.
+		return nil, salt.Errorf(salt.Invalid, "the options of PostgreSQL (host, port, user, database, ssl…) are wrong")
+	}
+	c.ConnectTimeout = timeout
+	// A pooler between may not know prepared statements.
+	c.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return newSQL(stdlib.OpenDB(*c), false, "the PostgreSQL server "+net.JoinHostPort(host, strconv.Itoa(port))), nil
+}
+
+// text gives a statement the form that the server knows.
+func (d *SQL) text(q string) string {
+	if !d.MySQL {
+		return q
+	}
+	var b strings.Builder
+	for i := 0; i < len(q); i++ {
+		if q[i] != '$' || i+1 == len(q) || q[i+1] < '0' || q[i+1] > '9' {
+			b.WriteByte(q[i])
+			continue
+		}
+		b.WriteByte('?')
+		for i+1 < len(q) && q[i+1] >= '0' && q[i+1] <= '9' {
+			i++
+		}
+	}
+	return b.String()
+}
+
+// Do executes a statement and returns the number of rows it concerned.
+func (d *SQL) Do(ctx context.Context, q string, args ...any) (int64, error) {
+	r, err := d.ExecContext(ctx, d.text(q), args...)
+	if err != nil {
+		return 0, d.failed(err)
+	}
+	n, err := r.RowsAffected()
+	return n, d.failed(err)
+}
+
+// Rows calls row for each row of an answer; scan reads its columns.
+func (d *SQL) Rows(ctx context.Context, q string, args []any, row func(scan func(...any) error) error) error {
+	rows, err := d.QueryContext(ctx, d.text(q), args...)
+	if err != nil {
+		return d.failed(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := row(rows.Scan); err != nil {
+			return d.failed(err)
+		}
+	}
+	return d.failed(rows.Err())
+}
+
+// In returns a statement's list of n values, of which the first is $from.
+func In(from, n int) string {
+	var b strings.Builder
+	b.WriteByte('(')
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString("$" + strconv.Itoa(from+i))
+	}
+	b.WriteByte(')')
+	return b.String()
+}
+
+// Identifier returns the name of a table, if it is one that needs no quotes.
+func Identifier(name string) (string, error) {
+	for i, r := range name {
+		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r != '.' && r != '$' && (r < '0' || r > '9')) {
+			return "", salt.Errorf(salt.Invalid, "%q is not the name of a table", name)
+		}
+	}
+	if name == "" {
+		return "", salt.Errorf(salt.Invalid, "the name of the table is empty")
+	}
+	return name, nil
+}
+
+// MySQLRefusal returns the number and the text of an error that a MySQL server
+// has answered with.
+func MySQLRefusal(err error) (number uint16, text string, ok bool) {
+	var m *mysql.MySQLError
+	if !errors.As(err, &m) {
+		return 0, "", false
+	}
+	return m.Number, m.Message, true
+}
+
+// failed tells what the server refuses (Invalid) from a server that is away.
+func (d *SQL) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	var m *mysql.MySQLError
+	if errors.As(err, &m) && !away[m.Number] {
+		return salt.Errorf(salt.Invalid, "%s refuses: %w", d.what, err)
+	}
+	var p *pgconn.PgError
+	if errors.As(err, &p) {
+		switch p.Code[:2] {
+		case "08", "28", "3D", "53", "57", "58": // connection, access, no such database, resources, shutdown, I/O
+		default:
+			return salt.Errorf(salt.Invalid, "%s refuses: %w", d.what, err)
+		}
+	}
+	var c *pgconn.ConnectError
+	if errors.As(err, &c) { // its text has all options
+		if errors.As(err, &p) {
+			return salt.Errorf(salt.Unavailable, "%s: %s", d.what, p.Message)
+		}
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+			return salt.Errorf(salt.Unavailable, "%s does not answer", d.what)
+		}
+		var op *net.OpError
+		if errors.As(err, &op) {
+			return salt.Errorf(salt.Unavailable, "%s: %w", d.what, op)
+		}
+		return salt.Errorf(salt.Unavailable, "%s: cannot connect: %w", d.what, errors.Unwrap(c))
+	}
+	return Failed(d.what, err)
+}
+
+// away are MySQL's errors that do not mean that the statement is at fault:
+// access, no such database, too many connections, shutdown, lock timeouts and
+// deadlocks, read only, full disk.
+var away = map[uint16]bool{1040: true, 1041: true, 1044: true, 1045: true, 1049: true, 1053: true, 1114: true, 1129: true, 1130: true,
+	1021: true, 1203: true, 1205: true, 1213: true, 1226: true, 1290: true, 1836: true, 1927: true, 3024: true}
+
+// IsDuplicate reports whether a statement failed because the row is there.
+func IsDuplicate(err error) bool {
+	var m *mysql.MySQLError
+	var p *pgconn.PgError
+	return errors.As(err, &m) && m.Number == 1062 || errors.As(err, &p) && p.Code == "23505"
+}
+
+// IsUnprepared reports whether a statement failed because somebody has yet to
+// prepare the database: a table, a column or a privilege is missing.
+func IsUnprepared(err error) bool {
+	var m *mysql.MySQLError
+	var p *pgconn.PgError
+	switch {
+	case errors.As(err, &m):
+		return slices.Contains([]uint16{1046, 1054, 1142, 1143, 1146}, m.Number)
+	case errors.As(err, &p):
+		return slices.Contains([]string{"3F000", "42501", "42703", "42P01"}, p.Code)
+	}
+	return false
+}
+
+// Tx is a transaction.
+type Tx struct {
+	d  *SQL
+	tx *sql.Tx
+}
+
+// Begin begins one; End must be called.
+func (d *SQL) Begin(ctx context.Context) (*Tx, error) {
+	tx, err := d.BeginTx(ctx, nil)
+	return &Tx{d, tx}, d.failed(err)
+}
+
+// Do executes a statement, as SQL.Do.
+func (t *Tx) Do(ctx context.Context, q string, args ...any) (int64, error) {
+	r, err := t.tx.ExecContext(ctx, t.d.text(q), args...)
+	if err != nil {
+		return 0, t.d.failed(err)
+	}
+	n, err := r.RowsAffected()
+	return n, t.d.failed(err)
+}
+
+// Commit makes it last.
+func (t *Tx) Commit() error { return t.d.failed(t.tx.Commit()) }
+
+// End undoes what was not committed.
+func (t *Tx) End() { t.tx.Rollback() }

@@ -1,0 +1,294 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/net/transport"
+	"brine/internal/net/transport/netpeer"
+	"brine/internal/net/transport/netserve"
+)
+
+const (
+	// maxRegistration bounds what a subscriber sends; Salt's has some 500 bytes.
+	maxRegistration = 64 << 10
+	// maxRefused is how many registrations of one peer may be refused. Each
+	// costs a decryption and a signature check.
+	maxRefused = 10
+	// drainTime is how long the queues may take to empty at the end.
+	drainTime = time.Second
+	// maxWriters bounds the goroutines that write publications.
+	maxWriters = 8
+)
+
+// publisher is the publish port.
+type publisher struct {
+	o      transport.ListenOptions
+	srv    *netserve.Server
+	log    *netserve.RateLog
+	budget *netserve.Budget
+	crew   netpeer.Crew // writes
+
+	mu     sync.Mutex // also keeps publications in the same order for all
+	closed bool
+	seq    uint64 // of the publication
+	// changes is of Changes, and is added to under mu.
+	changes atomic.Uint64
+	peers   map[*subscriber]struct{}
+	byID    map[string]map[*subscriber]struct{}
+}
+
+func listenPublish(addr string, o transport.ListenOptions, log *slog.Logger) (*publisher, error) {
+	p := &publisher{
+		o:     withDefaults(o),
+		peers: make(map[*subscriber]struct{}),
+		byID:  make(map[string]map[*subscriber]struct{}),
+	}
+	var err error
+	if p.srv, p.log, err = newServer(addr, "publish_port", o, log); err != nil {
+		return nil, err
+	}
+	p.budget = p.o.Unfinished()
+	p.srv.Handle = p.serve
+	p.srv.Drain = p.drain
+	return p, nil
+}
+
+func (p *publisher) Addr() net.Addr { return p.srv.Listener.Addr() }
+
+func (p *publisher) Close() error { return p.srv.Listener.Close() }
+
+func (p *publisher) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { everyTick(p.o.Heartbeat, ctx.Done(), p.pulse) })
+	for range min(runtime.GOMAXPROCS(0), maxWriters) {
+		wg.Go(p.crew.Work)
+	}
+	err := p.srv.Serve(ctx)
+	cancel()
+	p.crew.Stop()
+	wg.Wait()
+	return err
+}
+
+func (p *publisher) pulse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for s := range p.peers {
+		s.pulse(p.o.Heartbeat)
+	}
+}
+
+// Publish queues the publication. With Filter it goes to those who registered
+// as one of pub.Minions, once each; those who did not register get none but
+// publications for everyone.
+func (p *publisher) Publish(pub transport.Publication) {
+	m := netpeer.Message{Body: append(publishHead(pub.Payload), pub.Payload...)} // in one piece, for thousands
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	var ready []*netpeer.Queue
+	put := func(s *subscriber) {
+		if _, rest := s.out.Put(m); rest {
+			ready = append(ready, &s.out)
+		}
+	}
+	if !p.o.Filter || pub.Minions == nil {
+		for s := range p.peers {
+			put(s)
+		}
+	} else {
+		p.seq++
+		for _, id := range pub.Minions {
+			for s := range p.byID[id] {
+				if s.seq != p.seq {
+					s.seq = p.seq
+					put(s)
+				}
+			}
+		}
+	}
+	p.crew.Add(ready)
+}
+
+func (p *publisher) Peers() []transport.Peer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	peers := make([]transport.Peer, 0, len(p.peers))
+	for s := range p.peers {
+		peers = append(peers, transport.Peer{Addr: s.conn.RemoteAddr(), ID: s.id, Dropped: s.out.Dropped()})
+	}
+	return peers
+}
+
+// Changes is that of transport.Publisher.
+func (p *publisher) Changes() uint64 { return p.changes.Load() }
+
+// drain takes no more publications and gives the queues a moment.
+func (p *publisher) drain() {
+	p.mu.Lock()
+	p.closed = true
+	peers := make([]*subscriber, 0, len(p.peers))
+	for s := range p.peers {
+		peers = append(peers, s)
+	}
+	p.mu.Unlock()
+	deadline := time.Now().Add(drainTime)
+	for _, s := range peers {
+		s.conn.SetWriteDeadline(deadline)
+	}
+	for _, s := range peers {
+		s.out.Wait()
+	}
+}
+
+// subscriber is one connection to the publish port.
+type subscriber struct {
+	link
+	id  string // registered, under publisher.mu
+	seq uint64 // last publication sent by id, under publisher.mu
+}
+
+// serve reads from one peer until it ends. As with requests, what is on the
+// stack meanwhile is most of what a connection costs.
+func (p *publisher) serve(ctx context.Context, c net.Conn) {
+	s, r := p.meet(ctx, c)
+	if s == nil {
+		return
+	}
+	defer func() {
+		p.leave(s)
+		s.end()
+	}()
+	defer r.release()
+	switch err := p.listen(s, r); {
+	case err == errRefused:
+		p.log.Log(slog.LevelWarn, "closed a connection to the publish port: too many refused registrations", peerName(c))
+	case err != nil:
+		complain(p.log, "publish port", s.conn, err)
+	}
+}
+
+// meet prepares for a new peer. It returns nil if that comes to nothing.
+func (p *publisher) meet(ctx context.Context, c net.Conn) (*subscriber, *frameReader) {
+	live := netpeer.Wrap(c)
+	if p.o.TLS != nil {
+		c.SetDeadline(time.Now().Add(p.o.HandshakeTimeout))
+	}
+	conn, err := accept(ctx, live, p.o.TLS)
+	if err != nil {
+		p.log.Log(slog.LevelInfo, "TLS handshake failed on the publish port", peerName(c), "err", err)
+		return nil, nil
+	}
+	c.SetDeadline(time.Time{})
+	s := &subscriber{}
+	s.init(conn, live, p.o.HighWater)
+	if !p.join(s) {
+		return nil, nil
+	}
+	return s, newFrameReader(conn, min(p.o.MaxMessage, maxRegistration), p.budget)
+}
+
+var errRefused = errors.New("too many refused registrations")
+
+// listen reads registrations and beats.
+func (p *publisher) listen(s *subscriber, r *frameReader) error {
+	for refused := 0; refused < maxRefused; {
+		frame, err := r.next()
+		if err != nil {
+			return err
+		}
+		said, err := p.received(s, frame)
+		if err != nil {
+			return err
+		}
+		switch said {
+		case registered:
+			refused = 0 // a minion may come with an old key after each change of ours
+		case stranger:
+			refused++
+		}
+	}
+	return errRefused
+}
+
+// said is what a frame of a subscriber says about who it is.
+type said uint8
+
+const (
+	nothing    said = iota
+	registered      // it is a minion
+	stranger        // its registration was refused
+)
+
+// received handles one frame.
+func (p *publisher) received(s *subscriber, frame []byte) (said, error) {
+	head, body, err := splitFrame(frame)
+	if err != nil {
+		return nothing, err
+	}
+	_, beat := readHead(head)
+	if s.heard(beat); beat != noBeat {
+		return nothing, nil
+	}
+	if p.o.Identify == nil {
+		return nothing, nil
+	}
+	id, ok := p.o.Identify(body)
+	if !ok {
+		p.log.Log(slog.LevelInfo, "a subscriber's registration was refused", peerName(s.conn))
+		return stranger, nil
+	}
+	p.register(s, id)
+	return registered, nil
+}
+
+// join adds a new peer, unless the publisher is ending.
+func (p *publisher) join(s *subscriber) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.peers[s] = struct{}{}
+	p.changes.Add(1)
+	return true
+}
+
+func (p *publisher) leave(s *subscriber) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.peers, s)
+	p.forgetID(s)
+	p.changes.Add(1)
+}
+
+func (p *publisher) register(s *subscriber, id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forgetID(s)
+	s.id = id
+	if p.byID[id] == nil {
+		p.byID[id] = make(map[*subscriber]struct{}, 1)
+	}
+	p.byID[id][s] = struct{}{}
+	p.changes.Add(1)
+}
+
+func (p *publisher) forgetID(s *subscriber) {
+	if set := p.byID[s.id]; set != nil {
+		if delete(set, s); len(set) == 0 {
+			delete(p.byID, s.id)
+		}
+	}
+	s.id = ""
+}

@@ -1,0 +1,126 @@
+// Package tcp is Salt's TCP transport.
+//
+// # Frames
+//
+// Both ports carry a stream of msgpack maps without any separator:
+//
+//	{"head": {...}, "body": ...}
+//
+//	request      {"head": {"mid": "<uuid4>"}, "body": envelope}
+//	reply        {"head": as in the request,  "body": object}
+//	publication  {"head": {},                 "body": bin(payload)}
+//	registration {"head": {},                 "body": map}         subscriber to publisher
+//
+// They are written in msgpack's new spec, bodies included: a body is part of
+// the frame, not a text within it. Requests may overtake each other; mid tells
+// which reply is whose. With TLS, the handshake starts at the first byte.
+//
+// # Heartbeats
+//
+// Salt has none on TCP. Two frames extend it between peers that both know
+// them; neither is ever sent to a Salt process that would mind:
+//
+//	ping {"head": {"beat": 1}, "body": nil}      pong {"head": {"beat": 2}, "body": nil}
+//
+// A subscriber says first {"head": {"beat": 1}, "body": {"enc": "beat"}}.
+// Salt's publisher reads no head, and drops every body whose enc is not "aes"
+// without a word. A publisher that knows beats answers with a pong, and from
+// then on either side may ping the other. A requester that wants heartbeats
+// adds "beat": 1 beside the mid of the first request of a connection. Salt's
+// server returns it within the reply's head, where it means nothing; ours
+// sends a pong besides. A side that got no pong sends no more, and leaves the
+// connection to the system's keepalive probes, which Heartbeat then shortens
+// (package netpeer).
+//
+// # Strangers
+//
+// A connection to the request port must bring its first request, or the
+// beginning of a large one, within HandshakeTimeout. The publish port expects
+// nothing from a subscriber but the TLS handshake, if there is TLS. Buffers
+// for messages above a few KiB come out of one budget per listener, and a
+// message that has such a buffer must go on arriving. The server reads no
+// further from a peer that has too many requests unanswered or replies unread.
+package tcp
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"time"
+
+	"brine/internal/net/transport"
+	"brine/internal/net/transport/netserve"
+)
+
+// Defaults of transport.ListenOptions and DialOptions, as documented there.
+const (
+	defaultHighWater = 1000
+	defaultBacklog   = 1000
+	defaultHandshake = 10 * time.Second
+)
+
+// Transport is the TCP transport. Use New.
+type Transport struct{ log *slog.Logger }
+
+var _ transport.Transport = (*Transport)(nil)
+
+// New returns the transport. Listeners log to log what peers do wrong, at a
+// limited rate.
+func New(log *slog.Logger) *Transport { return &Transport{log: log.With("component", "tcp")} }
+
+// Name returns "tcp".
+func (*Transport) Name() string { return "tcp" }
+
+// ListenRequests binds addr for requests.
+func (t *Transport) ListenRequests(addr string, o transport.ListenOptions) (transport.RequestServer, error) {
+	return listenRequests(addr, o, t.log)
+}
+
+// ListenPublish binds addr for subscribers.
+func (t *Transport) ListenPublish(addr string, o transport.ListenOptions) (transport.Publisher, error) {
+	return listenPublish(addr, o, t.log)
+}
+
+// NewRequester returns a Requester that keeps one connection, over which any
+// number of requests are under way at once.
+func (*Transport) NewRequester(addr string, o transport.DialOptions) transport.Requester {
+	return newRequester(addr, o)
+}
+
+// Subscribe connects to a publisher. The Subscription is a transport.Sender:
+// Send carries the body of the minion's registration. Without TLS there is no
+// handshake, so that success only means that something accepted.
+func (*Transport) Subscribe(ctx context.Context, addr string, o transport.DialOptions) (transport.Subscription, error) {
+	return subscribe(ctx, addr, o)
+}
+
+func withDefaults(o transport.ListenOptions) transport.ListenOptions {
+	if o.MaxMessage <= 0 {
+		o.MaxMessage = transport.DefaultMaxMessage
+	}
+	if o.MaxBuffered <= 0 {
+		o.MaxBuffered = 4 * int64(o.MaxMessage)
+	}
+	if o.HighWater <= 0 {
+		o.HighWater = defaultHighWater
+	}
+	if o.Backlog <= 0 {
+		o.Backlog = defaultBacklog
+	}
+	if o.HandshakeTimeout <= 0 {
+		o.HandshakeTimeout = defaultHandshake
+	}
+	return o
+}
+
+// newServer makes the part that both listeners have in common.
+func newServer(addr, option string, o transport.ListenOptions, log *slog.Logger) (*netserve.Server, *netserve.RateLog, error) {
+	l, err := netserve.Listen(addr, option, o.KeepAlive)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &netserve.Server{Listener: l, Log: log, Guests: o.Guests}, netserve.NewRateLog(log, 5, 10*time.Second), nil
+}
+
+// peerName is the address for a log.
+func peerName(c net.Conn) slog.Attr { return slog.String("peer", c.RemoteAddr().String()) }

@@ -1,0 +1,79 @@
+// Package ws is Salt's WebSocket transport.
+//
+// Both ports speak HTTP/1.1 up to the upgrade, whatever the path, and then
+// send binary messages:
+//
+//	request      msgpack envelope, client to server
+//	reply        msgpack object, the other way
+//	publication  msgpack bin that holds the payload, server to client
+//
+// The text message "close" asks for the end of the connection.
+//
+// Requests have no ids. On one connection replies come in the order of the
+// requests: our server answers the next when it has answered the last, as
+// Salt's does, and while it works it reads one ahead, so that it sees pings
+// and notices a peer that leaves. Salt's client opens a connection for each
+// request. Ours keeps some for the next one, since either server goes on
+// reading, and opens more while all are busy.
+//
+// There is no registration, and no filter: every publication goes to every
+// subscriber.
+//
+// # Heartbeats
+//
+// They are WebSocket pings, one under way at a time. A peer counts as one that
+// answers when it has answered once. But Salt's subscriber answers only while
+// it waits for the next publication, and hangs when its connection is closed;
+// so that a publisher drops for its silence only a peer that calls itself
+// Brine in the upgrade. To the others a ping is what makes TCP notice a dead
+// machine. Salt's publisher never reads: it is pinged once and not dropped.
+//
+// # Strangers
+//
+// The TLS handshake and the upgrade must be done within HandshakeTimeout, with
+// no more than maxHeader bytes. Buffers for messages above a few KiB come out
+// of one budget per listener, and such a message must go on arriving.
+package ws
+
+import (
+	"context"
+	"log/slog"
+
+	"brine/internal/net/transport"
+)
+
+// userAgent is how our client calls itself in the upgrade.
+const userAgent = "Brine"
+
+// Transport is the WebSocket transport. Use New.
+type Transport struct{ log *slog.Logger }
+
+var _ transport.Transport = (*Transport)(nil)
+
+// New returns the transport. Listeners log to log what peers do wrong, at a
+// limited rate.
+func New(log *slog.Logger) *Transport { return &Transport{log: log.With("component", "ws")} }
+
+// Name returns "ws".
+func (*Transport) Name() string { return "ws" }
+
+// ListenRequests binds addr for requests.
+func (t *Transport) ListenRequests(addr string, o transport.ListenOptions) (transport.RequestServer, error) {
+	return listenRequests(addr, o, t.log)
+}
+
+// ListenPublish binds addr for subscribers. Filter has no effect.
+func (t *Transport) ListenPublish(addr string, o transport.ListenOptions) (transport.Publisher, error) {
+	return listenPublish(addr, o, t.log)
+}
+
+// NewRequester returns a Requester with a connection for every request that is
+// under way.
+func (*Transport) NewRequester(addr string, o transport.DialOptions) transport.Requester {
+	return newRequester(addr, o)
+}
+
+// Subscribe connects and completes the upgrade.
+func (*Transport) Subscribe(ctx context.Context, addr string, o transport.DialOptions) (transport.Subscription, error) {
+	return subscribe(ctx, addr, o)
+}

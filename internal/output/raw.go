@@ -1,8 +1,0 @@
-package output
-
-import "brine/internal/value"
-
-// raw writes data as Python would print it.
-func (p *Printer) raw(data any, _ Call) (string, error) {
-	return value.Str(data), nil
-}

@@ -1,0 +1,497 @@
+// Package jinja is a template engine for the language of Jinja2 over the
+// value model: a lexer, a parser, and a tree that is walked. It knows nothing
+// of Salt; tags, filters, tests and the way to further templates are given to
+// it.
+//
+// An Env holds what templates of one kind share and parses them. A Template
+// does not change once it is parsed, so any number of goroutines may render
+// it. Everything that a rendering changes is in its Run.
+//
+// Values are those of package value, and further ones that only live while
+// a template is rendered: Undefined, Markup, ranges, iterators, macros and
+// whatever object implements the interfaces in object.go. Plain turns a value
+// into one of package value alone.
+//
+// Templates may be hostile or mistaken: attributes that lead to Python's
+// inside do not exist, and nesting, calls within calls, the size of what is
+// made and, by the context, time are bounded.
+package jinja
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"strings"
+	"time"
+
+	"brine/internal/py/value"
+)
+
+// Options describe the language that templates of an Env are written in. The
+// zero Options are those of Jinja2.
+type Options struct {
+	// What begins and ends tags; "{%", "%}" and so on if empty.
+	BlockStart, BlockEnd       string
+	VariableStart, VariableEnd string
+	CommentStart, CommentEnd   string
+	// LineStatementPrefix, unless empty, makes the rest of a line a tag, and
+	// LineCommentPrefix a comment.
+	LineStatementPrefix, LineCommentPrefix string
+	// TrimBlocks drops the line end behind a tag, LstripBlocks the blanks
+	// before one.
+	TrimBlocks, LstripBlocks bool
+	// KeepTrailingNewline keeps the line end at the end of a template.
+	KeepTrailingNewline bool
+	// NewlineSequence is written for a line end of the template, "\n" if
+	// empty.
+	NewlineSequence string
+	// Autoescape escapes what is written for HTML.
+	Autoescape bool
+	// Undefined says what a name means that nothing was given for.
+	Undefined UndefinedKind
+
+	// Filters and Tests are added to those of the language, and win.
+	Filters, Tests map[string]*Func
+	// CaptureTags are tags that hand the text up to their end tag to a filter
+	// and keep the result: {% tag as name %}…{% end %}.
+	CaptureTags map[string]CaptureTag
+	// ImportTags are tags that import a template and keep what a filter makes
+	// of it: {% tag "file" as name %}. The values name the filters.
+	ImportTags map[string]string
+	// TimedTags are tags around a part of a template whose time is taken:
+	// {% tag as label %}…{% end %}. The values name the end tags.
+	TimedTags map[string]string
+	// Finalize, if set, changes a value just before it is written.
+	Finalize func(v any) any
+
+	// MaxOutput bounds in bytes what one rendering makes, intermediate values
+	// included, MaxSteps its work, and MaxDepth how deep calls, imports and
+	// includes nest. A step is about 100 ns: a turn of a loop, a call, or
+	// looking at 64 bytes of a text. Zero means 256 MiB, 20 million and 250.
+	MaxOutput, MaxSteps, MaxDepth int
+	// MaxTime bounds the time of one rendering without that of the functions of
+	// others that it calls. Zero means a minute.
+	MaxTime time.Duration
+}
+
+// CaptureTag is a tag that hands text to a filter.
+type CaptureTag struct{ End, Filter string }
+
+// Env parses templates.
+type Env struct {
+	o       Options
+	filters map[string]*Func
+	tests   map[string]*Func
+	globals map[string]any
+	methods *methodTables
+}
+
+// New returns an Env. The Options must not be changed any more.
+func New(o Options) *Env {
+	def := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	def(&o.BlockStart, "{%")
+	def(&o.BlockEnd, "%}")
+	def(&o.VariableStart, "{{")
+	def(&o.VariableEnd, "}}")
+	def(&o.CommentStart, "{#")
+	def(&o.CommentEnd, "#}")
+	def(&o.NewlineSequence, "\n")
+	if o.MaxOutput == 0 {
+		o.MaxOutput = 256 << 20
+	}
+	if o.MaxSteps == 0 {
+		o.MaxSteps = 20_000_000
+	}
+	if o.MaxTime == 0 {
+		o.MaxTime = time.Minute
+	}
+	if o.MaxDepth == 0 {
+		o.MaxDepth = 250
+	}
+	e := &Env{o: o, filters: builtinFilters(), tests: builtinTests(), methods: newMethods()}
+	maps.Copy(e.filters, o.Filters)
+	maps.Copy(e.tests, o.Tests)
+	e.globals = builtinGlobals()
+	return e
+}
+
+// Template is a parsed template.
+type Template struct {
+	env    *Env
+	name   string
+	source string
+	root   *function
+	blocks map[string]*function
+	// selfSlot is the variable that holds the blocks, -1 if none does.
+	selfSlot int
+}
+
+// Name returns the name that the template was parsed under.
+func (t *Template) Name() string { return t.name }
+
+// Source returns the text of the template.
+func (t *Template) Source() string { return t.source }
+
+// Parse reads a template. name says where it came from, for errors, which are
+// of type *Error.
+func (e *Env) Parse(name, source string) (t *Template, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			f, ok := r.(*Error)
+			if !ok {
+				panic(r)
+			}
+			t, err = nil, f
+		}
+	}()
+	p := &parser{env: e, name: name, blocks: map[string]*blockStmt{}}
+	p.toks = tokenize(&e.o, source)
+	body := p.subparse(nil)
+	t = &Template{env: e, name: name, source: source, blocks: map[string]*function{}}
+	b := &binder{p: p, t: t}
+	b.template(body)
+	return t, nil
+}
+
+// Run is what one rendering may reach.
+type Run struct {
+	// Globals are seen by every template, also by one that is imported
+	// without context. They win over those of the language.
+	Globals map[string]any
+	// Vars are seen by the template that is rendered and by what it includes.
+	Vars map[string]any
+	// Load finds a template by name; nil means that there is none. An error
+	// that is fs.ErrNotExist means that there is no such template. The
+	// globals it returns, if any, are set from then on.
+	Load func(ctx context.Context, name string, globals func(string) any) (*Template, map[string]any, error)
+	// Tail ends what is made, without counting towards its size.
+	Tail string
+	// Large, if set, is called before a rendering makes more than a few
+	// megabytes, and may wait until others have ended. What it returns is
+	// called at the end, and ctx replaces that of the rendering.
+	Large func(ctx context.Context) (_ context.Context, end func(), err error)
+	// Timed is told how long the parts took that are asked for, if set.
+	Timed func(source, label string, d time.Duration)
+}
+
+// Render fills the template in. Errors are of type *Error, or those of ctx.
+func (t *Template) Render(ctx context.Context, r Run) (out string, err error) {
+	rt := &runtime{ctx: ctx, run: &r, env: t.env, left: t.env.o.MaxOutput, small: t.env.o.MaxOutput, began: time.Now()}
+	if r.Large != nil {
+		rt.small -= largeFrom
+	} else {
+		rt.small = -1
+	}
+	rt.globals = &scopeVars{vars: t.env.globals}
+	if r.Globals != nil {
+		rt.globals = &scopeVars{vars: r.Globals, up: rt.globals}
+	}
+	defer func() {
+		if rt.end != nil {
+			rt.end()
+		}
+	}()
+	defer func() {
+		if x := recover(); x != nil {
+			out, err = "", rt.failure(x)
+		}
+	}()
+	c := rt.newContext(t, &scopeVars{vars: r.Vars, up: rt.globals})
+	var b buffer
+	rt.render(t, c, &b)
+	switch s := b.String(); {
+	case len(s)+len(r.Tail) == len(t.source) && strings.HasPrefix(t.source, s) && strings.HasSuffix(t.source, r.Tail):
+		return t.source, nil // which is kept anyway
+	case b.whole():
+		return s + r.Tail, nil
+	}
+	b.add(r.Tail)
+	return b.String(), nil
+}
+
+// failure turns a panic of the engine into an error with its place.
+func (rt *runtime) failure(x any) error {
+	e, ok := x.(*Error)
+	if !ok {
+		panic(x)
+	}
+	if e.Template == "" && e.Line == 0 && rt.cur != nil {
+		c := *e
+		c.Template, c.Line = rt.cur.tmpl.name, rt.cur.line
+		if rt.cur.tmpl != nil {
+			c.Source = rt.cur.tmpl.source
+		}
+		for f := rt.cur; f != nil; f = f.caller {
+			c.Stack = append(c.Stack, Place{f.tmpl.name, f.line})
+		}
+		e = &c
+	}
+	if e.Kind == cancelled {
+		return context.Cause(rt.ctx)
+	}
+	return e
+}
+
+// runtime is the state of one rendering.
+type runtime struct {
+	ctx     context.Context
+	run     *Run
+	env     *Env
+	globals *scopeVars
+	// cur is the innermost frame; after a failure it says where that was.
+	cur   *frame
+	depth int
+	left  int // bytes that may still be made
+	// small is what is left once it is a large rendering, -1 if that is known.
+	small int
+	end   func() // of a large rendering
+	ticks int    // steps
+	check int    // steps at which to look at the limits
+	began time.Time
+	// outside is the time that functions of others took.
+	outside time.Duration
+	// loaded holds the templates by the name they were asked for.
+	loaded  map[string]*Template
+	modules map[*Template]*Module
+}
+
+// largeFrom is how many bytes a rendering makes before Run.Large is called.
+const largeFrom = 16 << 20
+
+// tick counts a step.
+func (rt *runtime) tick() {
+	if rt.ticks++; rt.ticks >= rt.check {
+		rt.checkSteps()
+	}
+}
+
+// work counts the steps of looking at n bytes.
+func (rt *runtime) work(n int) {
+	if rt.ticks += n >> 6; rt.ticks >= rt.check {
+		rt.checkSteps()
+	}
+}
+
+// checkSteps ends a rendering that nobody waits for, or that works too long.
+func (rt *runtime) checkSteps() {
+	rt.check = rt.ticks + 256
+	if rt.ctx.Err() != nil {
+		panic(&Error{Kind: cancelled, Message: rt.ctx.Err().Error()})
+	}
+	if took := time.Since(rt.began) - rt.outside; took > rt.env.o.MaxTime {
+		raise("TimeoutError", "the template takes more than %v; the option template_max_time allows more", rt.env.o.MaxTime)
+	}
+	if rt.ticks > rt.env.o.MaxSteps {
+		raise("TimeoutError", "the template takes more than %d steps: it loops too long; the option template_max_steps allows more", rt.env.o.MaxSteps)
+	}
+}
+
+// spend takes n bytes off what may be made.
+func (rt *runtime) spend(n int) {
+	if rt.left -= n; rt.left < rt.small {
+		rt.spent()
+	}
+}
+
+// reserve fails unless n more bytes may be made. It is for what is spent once it
+// is there.
+func (rt *runtime) reserve(n int) {
+	if n > rt.left || n < 0 {
+		rt.left = -1
+		rt.spent()
+	}
+	if rt.left-n < rt.small {
+		rt.large()
+	}
+}
+
+func (rt *runtime) spent() {
+	if rt.left < 0 {
+		raise("MemoryError", "the template makes more than %d bytes; the option template_max_memory allows more", rt.env.o.MaxOutput)
+	}
+	rt.large()
+}
+
+// large waits for its turn, once.
+func (rt *runtime) large() {
+	if rt.small < 0 {
+		return
+	}
+	rt.small = -1
+	ctx, end, err := rt.run.Large(rt.ctx)
+	if err != nil {
+		raiseErr(err)
+	}
+	rt.ctx, rt.end = ctx, end
+}
+
+// made counts a value that a function has made.
+func (rt *runtime) made(v any) {
+	switch x := v.(type) {
+	case string:
+		rt.spend(len(x))
+	case Markup:
+		rt.spend(len(x))
+	case []byte:
+		rt.spend(len(x))
+	case *value.List:
+		if x != nil {
+			rt.spend(32 * len(x.Items))
+		}
+	case value.Tuple:
+		rt.spend(32 * len(x))
+	case *value.Dict:
+		rt.spend(128 * x.Len())
+	case *Set:
+		rt.spend(128 * x.d.Len())
+	}
+}
+
+func (rt *runtime) enter() {
+	if rt.depth++; rt.depth > rt.env.o.MaxDepth {
+		raise("RecursionError", "maximum recursion depth exceeded: more than %d calls, imports or includes within each other", rt.env.o.MaxDepth)
+	}
+}
+
+func (rt *runtime) leave() { rt.depth-- }
+
+// load finds a template by name, once per rendering.
+func (rt *runtime) load(name string) (*Template, bool) {
+	if t, ok := rt.loaded[name]; ok {
+		return t, true
+	}
+	if rt.run.Load == nil {
+		raise("TypeError", "no loader for this environment specified")
+	}
+	globals := rt.globals
+	t, more, err := rt.run.Load(rt.ctx, name, func(n string) any { v, _ := globals.get(n); return v })
+	if more != nil {
+		rt.globals = &scopeVars{vars: more, up: rt.globals}
+	}
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, false
+		}
+		raiseErr(err)
+	}
+	if rt.loaded == nil {
+		rt.loaded = map[string]*Template{}
+	}
+	rt.loaded[name] = t
+	return t, true
+}
+
+// scopeVars is a map of names that hides others.
+type scopeVars struct {
+	vars map[string]any
+	up   *scopeVars
+}
+
+func (s *scopeVars) get(name string) (any, bool) {
+	for ; s != nil; s = s.up {
+		if v, ok := s.vars[name]; ok {
+			return v, true
+		}
+	}
+	return nil, false
+}
+
+// all returns all names, the hidden ones left out, into d.
+func (s *scopeVars) all(d map[string]any) {
+	if s == nil {
+		return
+	}
+	s.up.all(d)
+	maps.Copy(d, s.vars)
+}
+
+// Context is what names mean to a template, outside of its own variables.
+type Context struct {
+	rt       *runtime
+	parent   *scopeVars
+	vars     map[string]any
+	exported map[string]bool
+	blocks   map[string][]*function
+	owner    map[*function]*Template
+	tmpl     *Template
+	escape   bool
+}
+
+func (rt *runtime) newContext(t *Template, parent *scopeVars) *Context {
+	c := &Context{rt: rt, parent: parent, tmpl: t, escape: t.env.o.Autoescape}
+	c.addBlocks(t)
+	return c
+}
+
+func (c *Context) addBlocks(t *Template) {
+	if len(t.blocks) == 0 {
+		return
+	}
+	if c.blocks == nil {
+		c.blocks, c.owner = map[string][]*function{}, map[*function]*Template{}
+	}
+	for name, b := range t.blocks {
+		c.blocks[name] = append(c.blocks[name], b)
+		c.owner[b] = t
+	}
+}
+
+// resolve looks a name up.
+func (c *Context) resolve(name string) any {
+	if v, ok := c.vars[name]; ok {
+		return v
+	}
+	if v, ok := c.parent.get(name); ok {
+		return v
+	}
+	return missing
+}
+
+// Get returns what a name means, nil if nothing was given for it.
+func (c *Context) Get(name string) any {
+	if v := c.resolve(name); v != missing {
+		return v
+	}
+	return nil
+}
+
+// all returns the names that an included template sees.
+func (c *Context) all() *scopeVars {
+	if len(c.vars) == 0 {
+		return c.parent
+	}
+	return &scopeVars{vars: maps.Clone(c.vars), up: c.parent}
+}
+
+func (c *Context) set(name string, v any) {
+	if c.vars == nil {
+		c.vars = map[string]any{}
+	}
+	c.vars[name] = v
+}
+
+// derived is a context for a scoped block.
+func (c *Context) derived(locals map[string]any) *Context {
+	d := &Context{rt: c.rt, parent: c.all(), tmpl: c.tmpl, escape: c.escape, owner: c.owner}
+	if len(locals) > 0 {
+		d.parent = &scopeVars{vars: locals, up: d.parent}
+	}
+	d.blocks = maps.Clone(c.blocks)
+	return d
+}
+
+// Names returns all names that the context knows, as a dict.
+func (c *Context) Names() *value.Dict {
+	m := map[string]any{}
+	c.all().all(m)
+	d := value.NewDict(len(m))
+	for _, k := range sortedNames(m) {
+		d.Set(k, m[k])
+	}
+	return d
+}

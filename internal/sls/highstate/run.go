@@ -1,0 +1,209 @@
+package highstate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+	"brine/internal/sls/sls"
+	"brine/internal/sls/state"
+	"brine/internal/sls/state/engine"
+	"brine/internal/sls/top"
+)
+
+// High renders SLS files into high data. What is faulty is told in faults;
+// the data of the others is there all the same.
+func (s *Session) High(ctx context.Context, matches []top.Match) (high *value.Dict, faults []string) {
+	c := sls.New(slsSource{s}, s.o.Options)
+	list := make([]sls.Match, len(matches))
+	for i, m := range matches {
+		list[i] = sls.Match(m)
+	}
+	high, errs := c.Render(ctx, list)
+	return high, s.texts(ctx, errs)
+}
+
+// Verify returns what is wrong with the form of high data.
+func (s *Session) Verify(ctx context.Context, high *value.Dict) []string {
+	return s.texts(ctx, sls.Verify(high))
+}
+
+// RequisiteIn resolves require_in and the like.
+func (s *Session) RequisiteIn(ctx context.Context, high *value.Dict) []string {
+	return s.texts(ctx, s.o.RequisiteIn(high))
+}
+
+// Chunks makes chunks of high data whose requisites are resolved, or are not
+// to be. It changes high.
+func (s *Session) Chunks(ctx context.Context, high *value.Dict) ([]*value.Dict, []string) {
+	chunks, errs := sls.Chunks(high, nil)
+	return chunks, s.texts(ctx, errs)
+}
+
+// Low makes chunks of high data by all passes of the compiler. It changes
+// high.
+func (s *Session) Low(ctx context.Context, high *value.Dict) ([]*value.Dict, []string) {
+	chunks, errs := s.o.Low(high)
+	return chunks, s.texts(ctx, errs)
+}
+
+// Run compiles and runs high data, which it changes. It returns results or
+// faults.
+func (s *Session) Run(ctx context.Context, high *value.Dict) (*value.Dict, []string) {
+	chunks, faults := s.Low(ctx, high)
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return s.Engine().Run(ctx, chunks), nil
+}
+
+// Engine returns an engine for chunks of this session.
+func (s *Session) Engine() *engine.Engine {
+	d := engine.Deps{
+		States: s.deps.States, Call: s.Call, Template: s.template, Reload: s.reload,
+		Where: func(ctx context.Context, low *value.Dict) string {
+			return s.place(ctx, &sls.Error{SLS: value.Str(low.At("__sls__")), Saltenv: state.SaltenvOf(low), ID: value.Str(low.At("__id__"))})
+		},
+		Hold: s.req.Hold, Watch: s.deps.Watch, Fire: s.deps.Fire, Log: s.call.Log,
+	}
+	o := engine.Options{
+		Test: s.o.Test, Mock: s.req.Mock, Failhard: s.o.Failhard, Events: s.o.StateEvents, Aggregate: s.o.Aggregate,
+		DisabledRequisites: s.o.DisabledRequisites, DisabledStates: DisabledStates(s.grains),
+	}
+	o.Conditions, _ = s.o.Conditions.(*value.Dict)
+	return engine.New(d, o)
+}
+
+// Tag is the key of a chunk's result.
+func Tag(low *value.Dict) string { return state.Tag(low) }
+
+// DisabledStates returns what state.disable has noted.
+func DisabledStates(grains *value.Dict) []string {
+	var out []string
+	for _, v := range grains.List("state_runs_disabled") {
+		out = append(out, value.Str(v))
+	}
+	return out
+}
+
+// reload collects anew what later states are to see.
+func (s *Session) reload(ctx context.Context, what string) error {
+	if what == "pillar" {
+		if s.call.CompilePillar == nil {
+			return nil
+		}
+		p, err := s.call.CompilePillar(ctx, fn.PillarQuery{Saltenv: s.env, Pillarenv: text(s.opts.At("pillarenv")), Override: s.req.Pillar})
+		if err != nil {
+			return err
+		}
+		s.pillar = p
+		s.opts.Set("pillar", p)
+		return nil
+	}
+	if s.deps.Reload == nil {
+		return nil
+	}
+	err := s.deps.Reload(ctx, what)
+	if s.deps.Grains != nil {
+		s.grains = s.deps.Grains()
+	}
+	s.opts.Set("grains", s.grains)
+	return err
+}
+
+// texts words faults, each with its place if there is one.
+func (s *Session) texts(ctx context.Context, errs []*sls.Error) []string {
+	var out []string
+	for _, e := range errs {
+		out = append(out, withPlace(e.Text, s.place(ctx, e)))
+	}
+	return out
+}
+
+// withPlace adds a place on a line of its own, because scripts compare Salt's
+// text whole or by its beginning.
+func withPlace(text, place string) string {
+	if place == "" {
+		return text
+	}
+	return strings.TrimSuffix(text, "\n") + "\n" + place
+}
+
+// place finds the line that a fault is about: where the id begins in the text
+// of its SLS.
+func (s *Session) place(ctx context.Context, e *sls.Error) string {
+	if e.SLS == "" || e.Saltenv == "" {
+		return ""
+	}
+	f, err := s.call.Files.State(ctx, e.SLS, e.Saltenv)
+	if err != nil {
+		return ""
+	}
+	source, err := s.call.Files.Read(ctx, f.Source, e.Saltenv)
+	if err != nil {
+		return ""
+	}
+	path := strings.TrimPrefix(f.Source, "salt://")
+	if n := lineOf(string(source), e.ID); n > 0 {
+		return fmt.Sprintf("(%s, line %d)", path, n)
+	}
+	return fmt.Sprintf("(%s)", path)
+}
+
+// lineOf returns the line on which a key begins, or 0.
+func lineOf(source, key string) int {
+	if key == "" {
+		return 0
+	}
+	n := 0
+	for line := range strings.Lines(source) {
+		n++
+		word := strings.TrimSpace(line)
+		for _, quote := range []string{"", "'", `"`} {
+			rest, ok := strings.CutPrefix(word, quote+key+quote)
+			if rest = strings.TrimSpace(rest); ok && strings.HasPrefix(rest, ":") {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// Usage returns for every environment which of its SLS files the top file
+// gives this minion: state.show_state_usage.
+func (s *Session) Usage(ctx context.Context) (*value.Dict, []string, error) {
+	matches, faults, err := s.Matches(ctx)
+	if err != nil || len(faults) > 0 {
+		return nil, faults, err
+	}
+	envs, err := s.call.Files.Envs(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !contains(envs, "base") {
+		envs = append([]string{"base"}, envs...)
+	}
+	out := value.NewDict(len(envs))
+	for _, env := range envs {
+		names, err := s.states(ctx, env)
+		if err != nil {
+			return nil, nil, err
+		}
+		used, unused := &value.List{}, &value.List{}
+		for _, n := range names {
+			is := false
+			for _, m := range matches {
+				is = is || m.Saltenv == env && contains(m.SLS, n)
+			}
+			if is {
+				used.Append(n)
+			} else {
+				unused.Append(n)
+			}
+		}
+		out.Set(env, value.DictOf("used", used, "unused", unused, "count_all", len(names), "count_used", used.Len(), "count_unused", unused.Len()))
+	}
+	return out, nil, nil
+}

@@ -1,0 +1,151 @@
+package pillar
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+// external is a further source of pillar. It gets what the option ext_pillar
+// says below its name, bound to its parameters.
+type external func(ctx context.Context, r *run, pillar *value.Dict, a args) (any, error)
+
+// args are the arguments of a source: a map gives them by name, a list by
+// place, anything else is the first one.
+type args struct {
+	list  []any
+	named *value.Dict
+}
+
+func readArgs(v any) args {
+	switch x := v.(type) {
+	case *value.Dict:
+		return args{named: x}
+	case *value.List:
+		return args{list: x.Items}
+	}
+	return args{list: []any{v}}
+}
+
+// bind gives the arguments for the names of parameters, nil for those not
+// given.
+func (a args) bind(names ...string) (map[string]any, error) {
+	out := map[string]any{}
+	if len(a.list) > len(names) {
+		return nil, salt.Errorf(salt.Invalid, "ext_pillar() takes %d arguments but %d were given", len(names), len(a.list))
+	}
+	for i, v := range a.list {
+		out[names[i]] = v
+	}
+	for k, v := range a.named.All() {
+		name := value.Str(k)
+		if !slices.Contains(names, name) {
+			return nil, salt.Errorf(salt.Invalid, "ext_pillar() got an unexpected keyword argument '%s'", name)
+		}
+		out[name] = v
+	}
+	return out, nil
+}
+
+// externals are the sources by name, each in a file of its own.
+func externals() map[string]external {
+	return map[string]external{
+		"cmd_yaml":                    cmdYAML,
+		"cmd_json":                    cmdJSON,
+		"cmd_yamlex":                  cmdYAML, // without its own tags, it is the same language
+		"extra_minion_data_in_pillar": extraMinionData,
+		"file_tree":                   fileTree,
+		"git":                         gitRepositories,
+		"http_json":                   httpJSON,
+		"http_yaml":                   httpYAML,
+		"mysql":                       mySQL,
+		"postgres":                    postgres,
+		"sqlite3":                     sqlite,
+		"nodegroups":                  nodegroups,
+		"stack":                       stack,
+	}
+}
+
+// addOnDemand adds the source that the minion asks for, if it may.
+func (r *run) addOnDemand() {
+	if r.q.External == nil || !value.Truth(r.q.External) {
+		return
+	}
+	d, ok := r.q.External.(*value.Dict)
+	if !ok {
+		r.log.Error("a minion asks for a source of pillar in a form that is no map", "minion", r.q.ID)
+		return
+	}
+	for k := range d.All() {
+		if !slices.Contains(r.o.OnDemand, value.Str(k)) {
+			r.log.Error(fmt.Sprintf("The following ext_pillar modules are not allowed for on-demand pillar data: %s. Valid on-demand ext_pillar modules are: %s. "+
+				"The valid modules can be adjusted by setting the 'on_demand_ext_pillar' config option.", value.Str(k), strings.Join(r.o.OnDemand, ", ")), "minion", r.q.ID)
+			return
+		}
+	}
+	r.external = append(r.external, d)
+}
+
+// ext asks the further sources, each of which sees what was there before.
+func (r *run) ext(ctx context.Context, pillar *value.Dict) *value.Dict {
+	if r.q.Override.Len() > 0 {
+		pillar = r.merge(pillar, r.q.Override)
+	}
+	known := externals()
+	for _, it := range r.external {
+		d, ok := it.(*value.Dict)
+		if !ok || d.Len() == 0 {
+			r.fail(`The "ext_pillar" option is malformed`)
+			return value.NewDict(0)
+		}
+		for k, v := range d.All() {
+			name := value.Str(k)
+			source, ok := known[name]
+			if !ok {
+				r.log.Error("Specified ext_pillar interface " + name + " is unavailable")
+				continue
+			}
+			got, err := source(ctx, r, pillar, readArgs(v))
+			if err != nil {
+				r.fail(fmt.Sprintf("Failed to load ext_pillar %s: %v", name, err))
+				continue
+			}
+			if data, ok := got.(*value.Dict); ok && data.Len() > 0 {
+				pillar = r.merge(pillar, data)
+			} else if value.Truth(got) && !ok {
+				r.fail(fmt.Sprintf("Failed to load ext_pillar %s: it gives a %s, not a map", name, value.TypeName(got)))
+			}
+		}
+	}
+	return pillar
+}
+
+// extraMinionData puts what the minion sent of its options into the pillar.
+func extraMinionData(_ context.Context, r *run, _ *value.Dict, a args) (any, error) {
+	in, err := a.bind("include")
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := in["include"].(string); ok && (s == "*" || s == "<all>") {
+		return r.q.Extra, nil
+	}
+	out := value.NewDict(4)
+	l, _ := in["include"].(*value.List)
+	if l == nil {
+		return out, nil
+	}
+	for _, it := range l.Items {
+		key := value.Str(it)
+		if v, ok := traverseDicts(r.q.Extra, strings.Split(key, ":")); ok {
+			parts := strings.Split(key, ":")
+			leaf := value.NewDict(1)
+			leaf.Set(parts[len(parts)-1], v)
+			out.Update(nest(leaf, strings.Join(parts[:len(parts)-1], ":")))
+		}
+	}
+	return out, nil
+}

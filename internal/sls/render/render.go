@@ -1,0 +1,324 @@
+// Package render turns the text of an SLS, a pillar file or a template of a
+// managed file into data or text, by Salt's renderers: jinja, yaml, json,
+// text and gpg, and pipes of them such as "jinja|yaml" or "#!yaml|gpg".
+//
+// One Renderer serves a whole process: it keeps the templates that it has
+// parsed. It knows nothing of file servers or minions; what a template may
+// reach is in the Request: functions, trees of data and a Loader of further
+// templates.
+//
+// Templates may come from strangers and from people who make mistakes: depth,
+// size of the output and time (by the context) are bounded.
+package render
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"brine/internal/py/value"
+)
+
+// DefaultPipe is what Salt's option renderer says unless it is set.
+const DefaultPipe = "jinja|yaml"
+
+// Loader fetches the templates that a template imports, includes or extends.
+type Loader interface {
+	// Load returns the content of a file of an environment of the file server
+	// (or of the pillar roots). path is relative and has no ".." in it. An
+	// error that is fs.ErrNotExist means that there is no such file.
+	Load(ctx context.Context, saltenv, path string) ([]byte, error)
+}
+
+// LocalFiles returns the content of a file that a template imports by its
+// absolute path, which is clean. An error that is fs.ErrNotExist means that
+// there is no such file, or that templates may not read it.
+type LocalFiles func(saltenv, path string) ([]byte, error)
+
+// maxImport bounds a file of AnyFile in bytes.
+const maxImport = 64 << 20
+
+// AnyFile reads every regular file of this machine, as Salt does. It is for
+// minions only: on a master the name may come from a minion.
+func AnyFile(_, path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !st.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "import", Path: path, Err: fs.ErrNotExist}
+	case st.Size() > maxImport:
+		return nil, fmt.Errorf("cannot import %s: it has %d bytes, more than the %d of the largest template", path, st.Size(), maxImport)
+	}
+	return os.ReadFile(path)
+}
+
+// Functions are what a template calls as salt['module.function'] or
+// salt.module.function. It is used by one goroutine at a time.
+type Functions interface {
+	// Has reports whether there is a function of a full name.
+	Has(name string) bool
+	// Names returns all full names, sorted.
+	Names() []string
+	// Call calls a function.
+	Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error)
+}
+
+// Request is one text to render and what its template may reach.
+type Request struct {
+	// Source is the text.
+	Source []byte
+	// Path is where the text lies, in full; templates see it as tplpath and
+	// errors name it. It may be empty for a text that is no file.
+	Path string
+	// SLS is the dotted name of the SLS, or "" for other texts.
+	SLS string
+	// Saltenv is the environment that the text belongs to, and in which
+	// imports are looked for. Without one they are looked for in the folder
+	// of Path.
+	Saltenv string
+	// Default is the pipe for a text that does not begin with "#!" and a
+	// pipe, DefaultPipe if empty.
+	Default string
+	// Argument is handed to the first renderer that takes one and has none.
+	Argument string
+
+	// Funcs may be nil: then there are no functions.
+	Funcs Functions
+	// Grains, Pillar and Opts are the trees that templates see under these
+	// names. As in Salt a template can change them, so they belong to
+	// the run for which the text is rendered.
+	Grains, Pillar, Opts *value.Dict
+	// Context holds further names for templates; they win over those above.
+	Context *value.Dict
+	// StateConf is what the renderer stateconf keeps of earlier files of the
+	// run; nil if nothing is to be kept.
+	StateConf *StateConf
+	// Loader may be nil: then nothing can be imported.
+	Loader Loader
+	// Local, if set, is asked for absolute paths before that of the Options.
+	Local LocalFiles
+	// Whitelist and Blacklist, unless empty, name the renderers that may be
+	// used and that may not: a pipe leaves the others out.
+	Whitelist, Blacklist []string
+}
+
+// Options are what a Renderer needs.
+type Options struct {
+	Log *slog.Logger
+	// Local reads what templates import by absolute paths. Without it, and
+	// without that of the Request, such a path is looked for in the tree.
+	Local LocalFiles
+	Limits
+}
+
+// Limits bound the rendering of one template, so that a mistake or a hostile
+// template fails alone.
+type Limits struct {
+	MaxMemory int           `salt:"template_max_memory" default:"268435456" doc:"bytes that a Jinja template may make, intermediate values included" change:"restart"`
+	MaxSteps  int           `salt:"template_max_steps" default:"20000000" doc:"steps that a Jinja template may take: turns of loops, calls, and parts of long texts" change:"restart"`
+	MaxTime   time.Duration `salt:"template_max_time" default:"60" doc:"seconds that a Jinja template may take, without the time of the functions that it calls" change:"restart"`
+}
+
+// Renderer renders texts. It may be used by any number of goroutines.
+type Renderer struct {
+	log       *slog.Logger
+	local     LocalFiles
+	limits    Limits
+	large     chan struct{} // turns of large renderings
+	templates templates
+}
+
+// New returns a Renderer.
+func New(o Options) *Renderer {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Renderer{log: o.Log, local: o.Local, limits: o.Limits, large: make(chan struct{}, largeAtOnce)}
+}
+
+// largeAtOnce is how many renderings that make many megabytes run at once; the
+// others wait, so that many together do not take all memory.
+const largeAtOnce = 4
+
+type largeKey struct{}
+
+// turn waits until a large rendering may go on. One within another, by a function
+// that it calls, has the turn of that.
+func (r *Renderer) turn(ctx context.Context) (context.Context, func(), error) {
+	if ctx.Value(largeKey{}) != nil {
+		return ctx, func() {}, nil
+	}
+	select {
+	case r.large <- struct{}{}:
+		return context.WithValue(ctx, largeKey{}, true), func() { <-r.large }, nil
+	case <-ctx.Done():
+		return ctx, nil, context.Cause(ctx)
+	}
+}
+
+// step is one renderer of a pipe. It gets the text or data that the one
+// before it made.
+type step func(ctx context.Context, r *Renderer, req *Request, in any, arg string) (any, error)
+
+// steps are the renderers by name.
+func steps() map[string]step {
+	return map[string]step{
+		"jinja": renderJinja,
+		"yaml":  renderYAML,
+		"json":  renderJSON,
+		"text":  renderText,
+		"gpg":   renderGPG,
+		"toml":  renderTOML,
+
+		"stateconf": renderStateconf,
+		"yamlex":    renderYamlex,
+	}
+}
+
+// Names returns the names of the renderers, sorted.
+func Names() []string {
+	return []string{"gpg", "jinja", "json", "stateconf", "text", "toml", "yaml", "yamlex"}
+}
+
+// Render sends a text through its pipe and returns what comes out: data after
+// yaml or json, a string after jinja or text. A text of nothing but blanks is
+// an empty dict. Errors are of type *Error where a place in a text is known.
+func (r *Renderer) Render(ctx context.Context, req Request) (any, error) {
+	if len(bytes.TrimSpace(req.Source)) == 0 {
+		return value.NewDict(0), nil
+	}
+	if !utf8.Valid(req.Source) {
+		return nil, notUTF8(&req)
+	}
+	pipe, err := parsePipe(&req)
+	if err != nil {
+		return nil, err
+	}
+	var data any = string(req.Source)
+	for _, p := range pipe {
+		if data, err = p.do(ctx, r, &req, data, p.arg); err != nil {
+			return nil, err
+		}
+	}
+	if s, ok := data.(string); ok && bytes.Contains(req.Source, []byte("\r\n")) && !strings.Contains(s, "\r\n") {
+		data = strings.ReplaceAll(s, "\n", "\r\n")
+	}
+	return data, nil
+}
+
+// notUTF8 tells where a text stops being UTF-8.
+func notUTF8(req *Request) error {
+	line := 1
+	for rest := req.Source; len(rest) > 0; {
+		c, n := utf8.DecodeRune(rest)
+		if c == utf8.RuneError && n == 1 {
+			break
+		}
+		if c == '\n' {
+			line++
+		}
+		rest = rest[n:]
+	}
+	return &Error{Message: "the text is not valid UTF-8", Name: req.name(), Line: line}
+}
+
+func (q *Request) name() string {
+	if q.Path != "" {
+		return q.Path
+	}
+	return q.SLS
+}
+
+type pipeStep struct {
+	name, arg string
+	do        step
+}
+
+// parsePipe reads the first line of the text, or the default.
+func parsePipe(req *Request) ([]pipeStep, error) {
+	spec := req.Default
+	if spec == "" {
+		spec = DefaultPipe
+	}
+	first, _, _ := bytes.Cut(req.Source, []byte("\n"))
+	if s, ok := strings.CutPrefix(strings.TrimSpace(string(first)), "#!"); ok && bytes.HasPrefix(first, []byte("#!")) && !strings.HasPrefix(s, "/") {
+		spec = s
+	}
+	if s, ok := oldPipe(spec); ok {
+		spec = s
+	}
+	known := steps()
+	var out []pipeStep
+	for _, part := range strings.Split(spec, "|") {
+		name, arg, _ := strings.Cut(strings.TrimSpace(part), " ")
+		if !allowed(name, req.Whitelist, req.Blacklist) {
+			continue
+		}
+		do, ok := known[name]
+		if !ok {
+			return nil, unknownRenderer(req, name, spec)
+		}
+		out = append(out, pipeStep{name, strings.TrimSpace(arg), do})
+	}
+	return out, nil
+}
+
+// oldPipe translates the names of pipes from before there were pipes.
+func oldPipe(spec string) (string, bool) {
+	data, template, ok := strings.Cut(spec, "_")
+	if !ok || strings.ContainsAny(spec, "| ") {
+		return "", false
+	}
+	switch data {
+	case "yaml", "json", "yamlex":
+		switch template {
+		case "jinja", "mako", "wempy":
+			return template + "|" + data, true
+		}
+	}
+	return "", false
+}
+
+func allowed(name string, white, black []string) bool {
+	has := func(list []string) bool {
+		for _, n := range list {
+			if n == name {
+				return true
+			}
+		}
+		return false
+	}
+	return (len(white) == 0 || has(white)) && !has(black)
+}
+
+// ErrNoRenderer is the cause if a pipe names a renderer that Salt does not have
+// either.
+var ErrNoRenderer = errors.New("no such renderer")
+
+// lacking are renderers of Salt that are not here.
+var lacking = []string{"aws_kms", "dson", "hjson", "json5", "msgpack", "nacl", "pass"}
+
+func unknownRenderer(req *Request, name, spec string) error {
+	e := &Error{Name: req.name(), Line: 1}
+	switch name {
+	case "py", "pydsl", "pyobjects":
+		e.Message = fmt.Sprintf("the renderer %q runs Python, which is not available here: write the file with jinja and yaml", name)
+	case "mako", "wempy", "cheetah", "genshi":
+		e.Message = fmt.Sprintf("the template engine %q is a Python program, which is not available here: use jinja", name)
+	default:
+		e.Message = fmt.Sprintf("The renderer %q is not available: it names %q, and there are %s", spec, name, strings.Join(Names(), ", "))
+		if !slices.Contains(lacking, name) {
+			e.Err = ErrNoRenderer
+		}
+	}
+	return e
+}

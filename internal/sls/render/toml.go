@@ -1,0 +1,40 @@
+package render
+
+import (
+	"context"
+
+	"brine/internal/py/serialize"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
+)
+
+// renderTOML loads a TOML document. Dates become texts, as those of YAML.
+func renderTOML(_ context.Context, _ *Renderer, req *Request, in any, _ string) (any, error) {
+	text, err := asText(req, in, "toml")
+	if err != nil {
+		return nil, err
+	}
+	format, _ := serialize.Named("toml")
+	v, err := format.Read([]byte(text), nil)
+	if err != nil {
+		return nil, &Error{Message: err.Error(), Name: req.name(), Err: err}
+	}
+	return serialize.Plain(v), nil
+}
+
+// renderYamlex loads YAML with the tags !aggregate and !reset. Nothing is an
+// empty dict.
+func renderYamlex(_ context.Context, _ *Renderer, req *Request, in any, _ string) (any, error) {
+	text, err := asText(req, in, "yamlex")
+	if err != nil {
+		return nil, err
+	}
+	v, err := yaml.LoadExtended([]byte(text), req.name())
+	if err != nil {
+		return nil, yamlError(req, err, text)
+	}
+	if !value.Truth(v) {
+		return value.NewDict(0), nil
+	}
+	return v, nil
+}

@@ -1,0 +1,328 @@
+// Package sls compiles SLS files: from the data that each file renders to, by
+// way of high data (everything that applies to a minion, by id), to low
+// chunks, the list of states in the order in which they run.
+//
+//	high, errs := compiler.Render(ctx, matches)    // include, exclude, extend gathered; order given
+//	chunks, errs := compiler.Low(high)             // extend, requisite_in, exclude done; sorted
+//
+// High data and chunks have Salt's shape, key for key, as they are shown by
+// state.show_highstate and state.show_lowstate. The single passes (Extend,
+// Verify, RequisiteIn, Exclude, Chunks) can be called one by one, since some
+// functions of Salt leave some of them out.
+//
+// Faults in SLS files are collected, not returned one by one: each is an
+// *Error with a text that users of Salt know, and the place that it is about.
+//
+// The package reads no file and knows no template language: a Source gives it
+// the data of one SLS. It does not change what the Source gives, nor keeps it.
+package sls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"brine/internal/base/target"
+	"brine/internal/py/value"
+)
+
+// Source gives what the SLS files of the environments render to.
+type Source interface {
+	// States returns the sorted names of the SLS files of an environment; ok
+	// is false if there is no such environment.
+	States(ctx context.Context, saltenv string) (names []string, ok bool)
+	// Load renders one SLS. The error wraps ErrNotFound if there is none of
+	// the name; any other error says why it could not be rendered.
+	Load(ctx context.Context, name, saltenv string) (File, error)
+}
+
+// File is a rendered SLS.
+type File struct {
+	// Path is where the file is on the file server: "web/init.sls".
+	Path string
+	// Data is what it renders to. The compiler owns it.
+	Data any
+}
+
+// ErrNotFound says that no environment has the SLS.
+var ErrNotFound = errors.New("there is no such SLS")
+
+// Match is what applies to the minion in one environment, by names or globs.
+type Match struct {
+	Saltenv string
+	SLS     []string
+}
+
+// Options of the compiler.
+type Options struct {
+	// AutoOrder gives every state without an order one that follows its place.
+	AutoOrder bool `salt:"state_auto_order" default:"true" doc:"run states in the order in which they are written"`
+	// DisabledRequisites are requisites that are not heeded.
+	DisabledRequisites []string `salt:"disabled_requisites" default:"[]" doc:"requisites that are not heeded"`
+}
+
+func (o Options) disabled(requisite string) bool {
+	for _, d := range o.DisabledRequisites {
+		if d == requisite {
+			return true
+		}
+	}
+	return false
+}
+
+// Error is a fault in an SLS.
+type Error struct {
+	// Text is what is wrong.
+	Text string
+	// SLS and Saltenv name the file that is at fault, "" if none is.
+	SLS, Saltenv string
+	// ID is the state that is at fault, "" if none is.
+	ID string
+}
+
+func (e *Error) Error() string { return e.Text }
+
+// maxFiles and maxDepth bound a compilation: the number of files and how deep
+// they include each other.
+const (
+	maxFiles = 20_000
+	maxDepth = 500
+)
+
+// Compiler turns SLS files into high data. It keeps count of the order across
+// calls and must not be used by several goroutines at once.
+type Compiler struct {
+	src    Source
+	opts   Options
+	iorder int64
+	done   map[string]bool // "saltenv:sls" of what was rendered
+	match  map[string]bool // environments that apply
+	order  []string        // these in their order
+	avail  map[string]*listing
+	errs   []*Error
+}
+
+// New returns a compiler of the SLS files of src.
+func New(src Source, o Options) *Compiler {
+	return &Compiler{src: src, opts: o, iorder: 10000, done: map[string]bool{}, match: map[string]bool{}, avail: map[string]*listing{}}
+}
+
+// listing is what an environment has.
+type listing struct {
+	names []string
+	has   map[string]bool
+}
+
+// filter returns the names that match a glob.
+func (l *listing) filter(pattern string) []string {
+	if l == nil {
+		return nil
+	}
+	if !strings.ContainsAny(pattern, "*?[") {
+		if l.has[pattern] {
+			return []string{pattern}
+		}
+		return nil
+	}
+	var out []string
+	g := target.ParseGlob(pattern)
+	for _, n := range l.names {
+		if g.Match(n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// listing returns nil if there is no such environment. Every Salt has base.
+func (c *Compiler) listing(ctx context.Context, saltenv string) *listing {
+	if l, ok := c.avail[saltenv]; ok {
+		return l
+	}
+	var l *listing
+	if names, ok := c.src.States(ctx, saltenv); ok || saltenv == "base" {
+		l = &listing{names: names, has: make(map[string]bool, len(names))}
+		for _, n := range names {
+			l.has[n] = true
+		}
+	}
+	c.avail[saltenv] = l
+	return l
+}
+
+func (c *Compiler) fault(e *Error) { c.errs = append(c.errs, e) }
+
+func (c *Compiler) faultf(f place, id, format string, args ...any) {
+	c.fault(&Error{Text: fmt.Sprintf(format, args...), SLS: f.sls, Saltenv: f.env, ID: id})
+}
+
+// place is the SLS that is at work.
+type place struct{ env, sls string }
+
+func (p place) String() string { return p.env + ":" + p.sls }
+
+// Render renders what applies to a minion, with all that it includes, into
+// high data.
+func (c *Compiler) Render(ctx context.Context, matches []Match) (*value.Dict, []*Error) {
+	high := value.NewDict(0)
+	c.errs = nil
+	for _, m := range matches {
+		if !c.match[m.Saltenv] {
+			c.match[m.Saltenv] = true
+			c.order = append(c.order, m.Saltenv)
+		}
+	}
+	for _, m := range matches {
+		for _, pattern := range m.SLS {
+			c.renderMatch(ctx, high, m.Saltenv, pattern)
+		}
+	}
+	cleanExtends(high)
+	return high, c.errs
+}
+
+// renderMatch adds what one line of the top file asks for.
+func (c *Compiler) renderMatch(ctx context.Context, high *value.Dict, saltenv, pattern string) {
+	l := c.listing(ctx, saltenv)
+	if l == nil {
+		c.fault(&Error{Text: fmt.Sprintf("No matching salt environment for environment '%s' found", saltenv)})
+	}
+	names := l.filter(pattern)
+	if len(names) == 0 {
+		names = []string{pattern} // the list may be older than the file
+	}
+	for _, name := range names {
+		f := place{saltenv, name}
+		if c.done[f.String()] {
+			continue
+		}
+		before := len(c.errs)
+		data := c.render(ctx, f, 0)
+		if data.Len() > 0 {
+			c.merge(high, data)
+		}
+		for _, e := range c.errs[before:] {
+			if e.missing(pattern) {
+				e.Text = fmt.Sprintf("No matching sls found for '%s' in env '%s'", pattern, saltenv)
+			}
+		}
+	}
+}
+
+const textMissing = "Specified SLS %s in saltenv %s is not available on the salt master or through a configured fileserver"
+
+func (e *Error) missing(sls string) bool {
+	return strings.Contains(e.Text, "is not available") && strings.Contains(e.Text, "SLS "+sls+" in saltenv")
+}
+
+// RenderData compiles the data of one SLS that is of no file server. Includes
+// start from name.
+func (c *Compiler) RenderData(ctx context.Context, name, saltenv string, data any) (*value.Dict, []*Error) {
+	c.errs = nil
+	high := c.data(ctx, place{saltenv, name}, File{Data: data}, 0)
+	return high, c.errs
+}
+
+// render returns the high data of one SLS and all that it includes.
+func (c *Compiler) render(ctx context.Context, f place, depth int) *value.Dict {
+	switch {
+	case ctx.Err() != nil:
+		c.faultf(f, "", "Rendering SLS '%s' failed: %v", f, context.Cause(ctx))
+		return nil
+	case depth > maxDepth:
+		c.faultf(f, "", "SLS '%s' is included through more than %d others", f, maxDepth)
+		return nil
+	case len(c.done) >= maxFiles:
+		c.faultf(f, "", "more than %d SLS files apply to this minion", maxFiles)
+		return nil
+	}
+	file, err := c.src.Load(ctx, f.sls, f.env)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		c.faultf(place{}, "", textMissing, f.sls, f.env)
+		return nil
+	case err != nil:
+		c.done[f.String()] = true
+		c.faultf(place{}, "", "Rendering SLS '%s' failed: %v", f, err)
+		return nil
+	}
+	c.done[f.String()] = true
+	return c.data(ctx, f, file, depth)
+}
+
+func (c *Compiler) data(ctx context.Context, f place, file File, depth int) *value.Dict {
+	if !value.Truth(file.Data) {
+		return nil
+	}
+	state, ok := file.Data.(*value.Dict)
+	if !ok {
+		c.faultf(f, "", "SLS %s does not render to a dictionary\n(it is a %s)", f.sls, value.TypeName(file.Data))
+		return nil
+	}
+	var include []any
+	if inc, ok := state.Get("include"); ok {
+		if l, isList := inc.(*value.List); isList {
+			include = l.Items
+			state.Delete("include")
+		} else {
+			c.faultf(f, "include", "Include Declaration in SLS %s is not formed as a list", f.sls)
+		}
+	}
+	c.takeExtend(state, f)
+	c.takeExclude(state, f)
+	c.declare(state, f)
+	for _, it := range include {
+		c.include(ctx, state, f, file.Path, it, depth)
+	}
+	c.giveOrder(state)
+	return state
+}
+
+// merge adds the ids of one SLS to those of others.
+func (c *Compiler) merge(high, state *value.Dict) {
+	for _, key := range []string{"__extend__", "__exclude__"} {
+		if l, ok := state.At(key).(*value.List); ok {
+			state.Delete(key)
+			sublist(high, key).Append(l.Items...)
+		}
+	}
+	for id, body := range state.All() {
+		old, ok := high.Get(id)
+		if ok && !value.Equal(old, body) {
+			a, b := placeOf(old), placeOf(body)
+			c.faultf(b, value.Str(id), "Detected conflicting IDs, SLS IDs need to be globally unique.\n"+
+				"    The conflicting ID is '%s' and is found in SLS '%s' and SLS '%s'", value.Str(id), a, b)
+		}
+		high.Set(id, body)
+	}
+}
+
+func placeOf(body any) place {
+	d, _ := body.(*value.Dict)
+	return place{value.Str(d.At("__env__")), value.Str(d.At("__sls__"))}
+}
+
+// sublist returns the list under a key, which it makes if there is none.
+func sublist(d *value.Dict, key string) *value.List {
+	l, ok := d.At(key).(*value.List)
+	if !ok {
+		l = &value.List{}
+		d.Set(key, l)
+	}
+	return l
+}
+
+// hidden reports whether a key of high data is none of the user's.
+func hidden(key any) bool {
+	s, ok := key.(string)
+	return ok && strings.HasPrefix(s, "__")
+}
+
+// firstKey returns the first key of a mapping and its value.
+func firstKey(d *value.Dict) (key, val any) {
+	for k, v := range d.All() {
+		return k, v
+	}
+	return nil, nil
+}

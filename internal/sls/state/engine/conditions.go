@@ -1,0 +1,214 @@
+package engine
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+)
+
+// conditions heeds onlyif, unless and creates. It returns nil if the state is
+// to run, and else what its result says.
+func (r *run) conditions(c *fn.Call, low *value.Dict) *value.Dict {
+	opts := commandOptions(c, low)
+	var comments []string
+	skip := false
+	note := func(comment string, stop bool) {
+		comments = append(comments, comment)
+		skip = skip || stop
+	}
+	if v, ok := low.Get("onlyif"); ok {
+		note(r.onlyif(c, v, opts))
+	}
+	if v, ok := low.Get("unless"); ok {
+		note(r.unless(c, v, opts))
+	}
+	if v, ok := low.Get("creates"); ok {
+		note(creates(v))
+	}
+	if !skip {
+		return nil
+	}
+	res := value.DictOf("result", true, "comment", strings.Join(comments, "\n"))
+	for _, k := range []string{"__sls__", "__id__", "name"} {
+		res.Set(k, low.At(k))
+	}
+	res.Set("skip_watch", true)
+	return res
+}
+
+// commandOptions are the arguments of a state that also hold for the commands
+// of its conditions.
+func commandOptions(c *fn.Call, low *value.Dict) *value.Dict {
+	var without []any
+	switch x := low.At("cmd_opts_exclude").(type) {
+	case nil:
+	case *value.List:
+		without = x.Items
+	default:
+		without = []any{x}
+	}
+	d := value.DictOf("ignore_retcode", true, "python_shell", true)
+	for _, k := range []string{"cwd", "root", "runas", "env", "prepend_path", "timeout", "success_retcodes"} {
+		if v := low.At(k); v != nil && !slices.Contains(without, any(k)) {
+			d.Set(k, v)
+		}
+	}
+	if v, ok := low.Get("shell"); ok && !slices.Contains(without, any("shell")) {
+		d.Set("shell", v)
+	} else if v := c.Grains.Get("shell"); v != nil {
+		d.Set("shell", v)
+	}
+	return d
+}
+
+// retcode runs a command; ok is false if it cannot be run.
+func (r *run) retcode(c *fn.Call, cmd string, opts *value.Dict) (good, ok bool) {
+	code, err := c.Funcs.Call(r.ctx, c, "cmd.retcode", []any{cmd}, opts)
+	if err != nil {
+		r.deps.Log.Warn("cannot run the command of a condition", "err", err)
+		return false, false
+	}
+	return value.Equal(code, int64(0)), true
+}
+
+func items(v any) []any {
+	if l, ok := v.(*value.List); ok {
+		return l.Items
+	}
+	return []any{v}
+}
+
+// onlyif reports true for stop as soon as one condition does not hold.
+func (r *run) onlyif(c *fn.Call, v any, opts *value.Dict) (comment string, stop bool) {
+	const no, yes = "onlyif condition is false", "onlyif condition is true"
+	for _, it := range items(v) {
+		switch x := it.(type) {
+		case string:
+			if good, _ := r.retcode(c, x, opts); !good {
+				return no, true
+			}
+		case *value.Dict:
+			if !x.Has("fun") {
+				return r.noFunction("onlyif", x), false
+			}
+			if !r.holds(c, x) {
+				return no, true
+			}
+		default:
+			return "onlyif execution failed, bad type passed", false
+		}
+		comment = yes
+	}
+	return comment, false
+}
+
+// unless reports true for stop if all conditions hold.
+func (r *run) unless(c *fn.Call, v any, opts *value.Dict) (comment string, stop bool) {
+	const no, yes = "unless condition is false", "unless condition is true"
+	for _, it := range items(v) {
+		switch x := it.(type) {
+		case string:
+			if good, ran := r.retcode(c, x, opts); ran && !good {
+				return no, false
+			}
+		case *value.Dict:
+			if !x.Has("fun") {
+				return r.noFunction("unless", x), false
+			}
+			if !r.holds(c, x) {
+				return no, false
+			}
+		default:
+			comment, stop = "unless condition is false, bad type passed", false
+			continue
+		}
+		comment, stop = yes, true
+	}
+	return comment, stop
+}
+
+// noFunction warns of a condition that names no function, and returns the comment.
+func (r *run) noFunction(keyword string, entry *value.Dict) string {
+	comment := fmt.Sprintf("no `fun` argument in %s: %s", keyword, value.Repr(entry))
+	r.deps.Log.Warn(comment)
+	return comment
+}
+
+// holds calls an execution function as a condition.
+func (r *run) holds(c *fn.Call, entry *value.Dict) bool {
+	fun, want := value.Str(entry.At("fun")), entry.At("get_return")
+	kwargs := entry.Clone()
+	args := items2(entry.At("args"))
+	for _, k := range []string{"fun", "args", "get_return"} {
+		kwargs.Delete(k)
+	}
+	kwargs, err := r.slots(r.ctx, c, kwargs)
+	if err == nil {
+		args, err = r.slotList(r.ctx, c, args)
+	}
+	var got any
+	own := r.deps.Call().Prepare()
+	if err == nil {
+		got, err = own.Funcs.Call(r.ctx, own, fun, args, kwargs)
+	}
+	if err != nil {
+		r.deps.Log.Warn("the function of a condition failed", "fun", fun, "err", err)
+		return false
+	}
+	if s, ok := want.(string); ok && s != "" {
+		got, _ = value.Traverse(got, s, ":")
+	}
+	return own.Retcode() == 0 && value.Truth(got)
+}
+
+func items2(v any) []any {
+	if v == nil {
+		return nil
+	}
+	return items(v)
+}
+
+// creates reports true for stop if all files exist.
+func creates(v any) (comment string, stop bool) {
+	exists := func(v any) bool {
+		_, err := os.Stat(value.Str(v))
+		return err == nil
+	}
+	switch x := v.(type) {
+	case string:
+		if exists(x) {
+			return x + " exists", true
+		}
+	case *value.List:
+		if !slices.ContainsFunc(x.Items, func(it any) bool { return !exists(it) }) {
+			return "All files in creates exist", true
+		}
+	}
+	return "Creates files not found", false
+}
+
+// checkCmd lets commands decide whether a state succeeded.
+func (r *run) checkCmd(c *fn.Call, low *value.Dict) *value.Dict {
+	opts := value.DictOf("ignore_retcode", true, "python_shell", true)
+	if v := c.Grains.Get("shell"); v != nil {
+		opts.Set("shell", v)
+	}
+	res := value.DictOf("result", false)
+	for _, k := range []string{"__sls__", "__id__", "name"} {
+		res.Set(k, low.At(k))
+	}
+	for _, it := range items(low.At("check_cmd")) {
+		if good, _ := r.retcode(c, value.Str(it), opts); !good {
+			res.Set("comment", "check_cmd determined the state failed")
+			res.Set("result", false)
+			return res
+		}
+		res.Set("comment", "check_cmd determined the state succeeded")
+		res.Set("result", true)
+	}
+	return res
+}

@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"brine/internal/py/value"
+)
+
+// forms finds keywords of a chunk whose values mean nothing. Salt passes over
+// most of them: a state whose onlyif is a number runs without a condition. A
+// fault here keeps the state from running.
+func forms(low *value.Dict) (faults []string) {
+	for _, k := range []string{"onlyif", "unless"} {
+		v, ok := low.Get(k)
+		if !ok {
+			continue
+		}
+		for _, it := range items(v) {
+			if fault := conditionFault(k, it); fault != "" {
+				faults = append(faults, fault)
+			}
+		}
+	}
+	for k, what := range map[string]string{"creates": "the path of a file", "check_cmd": "a command"} {
+		v, ok := low.Get(k)
+		if !ok {
+			continue
+		}
+		for _, it := range items(v) {
+			if _, ok := it.(string); !ok {
+				faults = append(faults, fmt.Sprintf("%s: %s is a %s, where %s is expected, or a list of them", k, value.Repr(it), value.TypeName(it), what))
+			}
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+func conditionFault(keyword string, v any) string {
+	const expected = "a command is expected, a mapping with fun, or a list of these"
+	switch x := v.(type) {
+	case string, nil, bool: // see idle
+		return ""
+	case *value.Dict:
+		if _, ok := x.At("fun").(string); !ok && x.Has("fun") { // without fun there is a warning, as in Salt
+			return fmt.Sprintf("%s: %s names no function: write it as fun: module.function", keyword, value.Repr(x))
+		}
+		return ""
+	}
+	return fmt.Sprintf("%s: %s is a %s, where %s", keyword, value.Repr(v), value.TypeName(v), expected)
+}
+
+// idle tells of keywords that Salt passes over and that do no harm: conditions
+// that decide nothing, since they are no command but what a template made of
+// one (True, False or nothing), and settings of retry for which the usual ones
+// are taken. Trees that have them work with Salt, so they are only warned of.
+func idle(low *value.Dict) (warnings []string) {
+	for _, k := range []string{"onlyif", "unless"} {
+		for _, it := range items(low.At(k)) {
+			if b, ok := it.(bool); ok {
+				warnings = append(warnings, fmt.Sprintf("%s: %s is no command, and decides nothing; to decide while the file is rendered, "+
+					"put the state into {%% if %%}, or write the text 'true' or 'false' in quotes", k, value.Str(b)))
+			}
+		}
+	}
+	if v, ok := low.Get("retry"); ok {
+		warnings = append(warnings, retryWarnings(v)...)
+	}
+	return warnings
+}
+
+// retryWarnings tells of settings of retry that readRetry does not take.
+func retryWarnings(v any) (warnings []string) {
+	switch x := v.(type) {
+	case bool:
+	case *value.Dict:
+		for k, v := range x.All() {
+			var ok bool
+			want := "a whole number"
+			switch k {
+			case "until":
+				_, ok = v.(bool)
+				want = "True or False"
+			case "attempts", "interval", "splay":
+				_, ok = wholeNumber(v)
+			default:
+				warnings = append(warnings, fmt.Sprintf("retry has no setting %s; it has attempts, interval, splay and until", value.Repr(k)))
+				continue
+			}
+			if !ok {
+				warnings = append(warnings, fmt.Sprintf("retry: %s is %s, but must be %s; the default is used", value.Str(k), value.Repr(v), want))
+			}
+		}
+	default:
+		warnings = append(warnings, fmt.Sprintf("retry: %s is not True, nor a mapping of attempts, interval, splay and until; the defaults are used", value.Repr(v)))
+	}
+	return warnings
+}

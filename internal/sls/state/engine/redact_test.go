@@ -1,0 +1,24 @@
+package engine_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"brine/internal/py/value"
+	"brine/internal/sls/state/engine"
+)
+
+// TestPasswordsOfIDsAreNotLogged has an id that is a URL with a password.
+func TestPasswordsOfIDsAreNotLogged(t *testing.T) {
+	var out strings.Builder
+	d := deps(t)
+	d.Log = slog.New(slog.NewTextHandler(&out, nil))
+	for _, fun := range []string{"fail_without_changes", "succeed_without_changes"} {
+		engine.New(d, engine.Options{}).Run(t.Context(), []*value.Dict{value.DictOf("state", "test", "fun", fun,
+			"__id__", "https://u:secret@example.com/x.git", "name", "x", "__sls__", "s", "__env__", "base", "order", int64(1))})
+	}
+	if s := out.String(); !strings.Contains(s, "https://<redacted>@example.com/x.git") || strings.Contains(s, "secret") {
+		t.Errorf("logged:\n%s", s)
+	}
+}

@@ -1,0 +1,75 @@
+package perms
+
+import (
+	"os"
+	"syscall"
+
+	"brine/internal/host/filesys"
+	"brine/internal/py/value"
+)
+
+// Differs reports what of the owner, group and mode is not as wanted, as a
+// map of what is wanted; nil and "" want nothing. The mode of a symbolic link cannot be set.
+func Differs(user, group any, mode string, now filesys.Facts) *value.Dict {
+	d := value.NewDict(3)
+	if given(user) && !same(user, now.User, now.UID) {
+		d.Set("user", user)
+	}
+	if given(group) && !same(group, now.Group, now.GID) {
+		d.Set("group", group)
+	}
+	if mode != "" && !now.IsLink() && mode != now.Mode {
+		d.Set("mode", mode)
+	}
+	return d
+}
+
+// New is what Salt shows of the owner and mode of a new file: what is not the
+// minion's own, and the mode, if it is to be shown, unless nobody but the owner
+// has rights. In a folder with the setgid bit the folder's group is the
+// minion's own.
+func New(user, group any, mode string, now filesys.Facts, dir string) *value.Dict {
+	d := value.NewDict(3)
+	if given(user) && now.UID != os.Geteuid() {
+		d.Set("user", user)
+	}
+	if given(group) && now.GID != born(dir) {
+		d.Set("group", group)
+	}
+	if now.Mode != "0600" && mode != "" {
+		d.Set("mode", now.Mode)
+	}
+	return d
+}
+
+// born is the group of what this process makes in a folder.
+func born(dir string) int {
+	if st, err := os.Stat(dir); err == nil && st.Mode()&os.ModeSetgid != 0 {
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
+			return int(sys.Gid)
+		}
+	}
+	return os.Getegid()
+}
+
+func given(v any) bool { return v != nil && v != "" }
+
+func same(want any, name func() string, id int) bool {
+	return value.Equal(want, int64(id)) || value.Str(want) == value.Str(int64(id)) || value.Equal(want, name())
+}
+
+// DirMode is the mode of folders that are made for a file with this mode: who
+// may do anything with the file may enter them. -1 is none.
+func DirMode(mode string) int {
+	bits, err := filesys.ParseMode(mode)
+	if err != nil || bits < 0 {
+		return -1
+	}
+	bits &= 0o777
+	for _, shift := range []int{0, 3, 6} {
+		if bits>>shift&7 != 0 {
+			bits |= 1 << shift
+		}
+	}
+	return bits
+}

@@ -1,0 +1,421 @@
+// Package cache keeps values on disk in banks, in the layout of Salt's cache
+// localfs: CACHEDIR/BANK/KEY.p holds one value as new-spec msgpack, mode 0600.
+// A bank is a path of words, such as minions/web1.
+//
+// With a Driver the values are in a store that several masters share, and the
+// folder, then CACHEDIR/brine/cache, is a copy of what this master has seen of
+// it. Everything is answered from the copy, which is brought up to date first
+// if the store can be reached; changes go to the copy and from there to the
+// store, at once or when it is back.
+//
+// What the master knows of a minion is bank minions/ID: key data is
+// {grains, pillar} as of the minion's last pillar, key mine what it published.
+// Both contents come from minions, names included, so every name is checked
+// and can never leave the folder.
+//
+// It is a cache: writing replaces a file as a whole, but does not wait for the
+// disk, and a file that is damaged counts as absent where the caller can do
+// without it.
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// Options say what is kept.
+type Options struct {
+	Driver   string        `salt:"cache"                   default:"localfs" doc:"where what is known of minions is kept: localfs, redis, etcd, consul, mysql, postgres"              change:"restart"`
+	Expire   time.Duration `salt:"memcache_expire_seconds" default:"0"       doc:"seconds for which what was read from a shared cache is not asked for again; grains, pillar and mine at least 1" change:"restart"`
+	MaxItems int           `salt:"memcache_max_items"      default:"1024"    doc:"values of a shared cache that are not asked for again meanwhile"                                         change:"restart"`
+	Cleanup  bool          `salt:"memcache_full_cleanup"   default:"false"   doc:"when there are too many of these, forget all that are too old, not only the oldest"                      change:"restart"`
+	Debug    bool          `salt:"memcache_debug"          default:"false"   doc:"log how often a value need not be asked for"                                                            change:"restart"`
+	Timeout  time.Duration `salt:"cache_timeout"           default:"2"       doc:"seconds to wait for the server of a shared cache before it counts as away (Brine only)"                 change:"restart"`
+
+	MinionDataCache  bool `salt:"minion_data_cache"        default:"true" doc:"keep the grains and pillar of minions, to target by them"                                             change:"restart"`
+	MinionDataMemory int  `salt:"minion_data_cache_memory" default:"64"   doc:"MiB of minion data, as on disk, to hold decoded in memory; it takes about six times as much there" change:"restart"`
+}
+
+// maxFile bounds a file in bytes.
+const maxFile = 100 << 20
+
+const suffix = ".p"
+
+// Cache is the banks in one folder. It may be used by any number of
+// goroutines and processes.
+type Cache struct {
+	dir string
+	o   Options
+	log *slog.Logger
+
+	far *far // the shared store, or nil
+	// changed is told of what is stored or flushed; nil for nobody
+	changed func(bank, key string)
+
+	mu      sync.RWMutex
+	minions map[string]minionEntry
+	bytes   int64 // of the files in minions
+}
+
+// Local is the word of the option cache for files alone.
+const Local = "localfs"
+
+// New returns the cache in cachedir, which need not exist yet: of a shared
+// store the copy, which is only good for reading.
+func New(cachedir string, o Options, log *slog.Logger) *Cache {
+	if o.Driver != "" && o.Driver != Local {
+		cachedir = filepath.Join(cachedir, "brine", "cache")
+	}
+	return &Cache{dir: cachedir, o: o, log: log, minions: map[string]minionEntry{}}
+}
+
+// OnChange has fn called whenever something was stored or, with key "" if it
+// was a whole bank, flushed. It must be called before the cache is used.
+func (c *Cache) OnChange(fn func(bank, key string)) { c.changed = fn }
+
+func (c *Cache) tell(bank, key string) {
+	if c.changed != nil {
+		c.changed(bank, key)
+	}
+}
+
+// checkName refuses what is not the name of a file in a folder.
+func checkName(what, name string) error {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00\n") || strings.HasPrefix(name, atomicfile.TempPrefix) {
+		return salt.Errorf(salt.Invalid, "%q cannot name a cache %s", name, what)
+	}
+	return nil
+}
+
+func (c *Cache) bank(bank string) (string, error) {
+	for part := range strings.SplitSeq(bank, "/") {
+		if err := checkName("bank", part); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(c.dir, bank), nil
+}
+
+func (c *Cache) file(bank, key string) (string, error) {
+	dir, err := c.bank(bank)
+	if err == nil {
+		err = checkName("key", key)
+	}
+	return filepath.Join(dir, key+suffix), err
+}
+
+// Store keeps v under key.
+func (c *Cache) Store(bank, key string, v any) error {
+	path, err := c.file(bank, key)
+	if err != nil {
+		return err
+	}
+	b, err := msgpack.Marshal(v, msgpack.NewSpec)
+	if err != nil {
+		return salt.Errorf(salt.Invalid, "cannot cache %s of %s: %w", key, bank, err)
+	}
+	if c.far != nil {
+		err = c.far.change(bank, key, func() error { return c.write(bank, path, b) })
+	} else {
+		err = c.write(bank, path, b)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot cache %s of %s: %w", key, bank, err)
+	}
+	c.tell(bank, key)
+	return nil
+}
+
+// write replaces a file.
+func (c *Cache) write(bank, path string, b []byte) error {
+	err := atomicfile.Write(path, b, 0o600, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			err = atomicfile.Write(path, b, 0o600, false)
+		}
+	}
+	if id, ok := strings.CutPrefix(bank, minionBank); ok {
+		c.forget(id)
+	}
+	return err
+}
+
+// Fetch returns what is kept under key. ok is false if there is nothing. A
+// damaged file is an error of kind Invalid.
+func (c *Cache) Fetch(bank, key string) (v any, ok bool, err error) {
+	path, err := c.file(bank, key)
+	if err != nil {
+		return nil, false, err
+	}
+	if c.far != nil {
+		c.far.refresh(bank, key)
+	}
+	v, _, err = read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	return v, err == nil, err
+}
+
+// read returns the value in a file. The error matches fs.ErrNotExist if there
+// is no such file.
+func read(path string) (any, fs.FileInfo, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, salt.Errorf(salt.Unavailable, "cannot read the cache: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fs.ErrNotExist
+	case info.Size() > maxFile:
+		err = fmt.Errorf("larger than %d bytes", maxFile)
+	}
+	var b []byte
+	if err == nil {
+		b = make([]byte, info.Size())
+		_, err = io.ReadFull(f, b)
+	}
+	if err != nil {
+		return nil, nil, salt.Errorf(salt.Unavailable, "cannot read the cache file %s: %w", path, err)
+	}
+	v, err := msgpack.UnmarshalTyped(b)
+	if err != nil {
+		return nil, nil, salt.Errorf(salt.Invalid, "the cache file %s is damaged, remove it: %w", path, err)
+	}
+	return v, info, nil
+}
+
+// Contains reports whether something is kept under key; with key "", whether
+// the bank exists.
+func (c *Cache) Contains(bank, key string) bool {
+	path, err := c.bank(bank)
+	if key != "" {
+		path, err = c.file(bank, key)
+	}
+	if err != nil {
+		return false
+	}
+	if c.far != nil {
+		if key == "" {
+			names, err := c.List(bank)
+			return err == nil && len(names) > 0
+		}
+		c.far.refresh(bank, key)
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir() == (key == "")
+}
+
+// Flush removes a key, or with key "" the bank and all banks below it. It
+// reports whether there was anything.
+func (c *Cache) Flush(bank, key string) (bool, error) {
+	path, err := c.bank(bank)
+	if key != "" {
+		path, err = c.file(bank, key)
+	}
+	if err != nil {
+		return false, err
+	}
+	if !c.Contains(bank, key) {
+		return false, nil
+	}
+	if c.far != nil {
+		err = c.far.change(bank, key, func() error { return c.remove(bank, key, path) })
+	} else {
+		err = c.remove(bank, key, path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, salt.Errorf(salt.Unavailable, "cannot flush the cache: %w", err)
+	}
+	c.tell(bank, key)
+	return true, nil
+}
+
+// remove deletes a file, or with key "" a folder.
+func (c *Cache) remove(bank, key, path string) (err error) {
+	if key == "" {
+		err = os.RemoveAll(path)
+	} else {
+		err = os.Remove(path)
+	}
+	id, ok := strings.CutPrefix(bank, minionBank)
+	switch {
+	case ok:
+		c.forget(id)
+	case bank+"/" == minionBank:
+		c.forgetAll()
+	}
+	return err
+}
+
+// List returns the names in a bank, keys and banks below it, sorted.
+func (c *Cache) List(bank string) ([]string, error) {
+	dir, err := c.bank(bank)
+	if err != nil {
+		return nil, err
+	}
+	if c.far != nil {
+		if names, ok := c.far.list(bank); ok {
+			return names, nil
+		}
+	}
+	return listDir(dir)
+}
+
+func listDir(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, salt.Errorf(salt.Unavailable, "cannot list the cache: %w", err)
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), atomicfile.TempPrefix) {
+			names = append(names, strings.TrimSuffix(e.Name(), suffix))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+const (
+	minionBank = "minions/"
+	minionKey  = "data"
+)
+
+// Minion is what is known of a minion. A field is nil if it is not known.
+type Minion struct {
+	Grains, Pillar *value.Dict
+}
+
+type minionEntry struct {
+	info fs.FileInfo
+	data Minion
+}
+
+// StoreMinion keeps the grains and pillar of a minion. It does nothing if
+// minion data is not to be kept.
+func (c *Cache) StoreMinion(id string, m Minion) error {
+	if !c.o.MinionDataCache {
+		return nil
+	}
+	if err := checkName("minion", id); err != nil {
+		return err
+	}
+	d := value.NewDict(2)
+	d.Set("grains", orNil(m.Grains))
+	d.Set("pillar", orNil(m.Pillar))
+	return c.Store(minionBank+id, minionKey, d)
+}
+
+func orNil(d *value.Dict) any {
+	if d == nil {
+		return nil
+	}
+	return d
+}
+
+// Minions returns the ids that something is kept about, sorted.
+func (c *Cache) Minions() ([]string, error) { return c.List("minions") }
+
+// MinionData returns the grains and pillar of a minion, the zero Minion if
+// none are kept. It costs one stat while the file does not change. The dicts
+// are shared: do not write to them. A file that cannot be used counts as none
+// and is logged.
+func (c *Cache) MinionData(id string) Minion {
+	if !c.o.MinionDataCache || checkName("minion", id) != nil {
+		return Minion{}
+	}
+	if c.far != nil {
+		c.far.refresh(minionBank+id, minionKey)
+	}
+	path := filepath.Join(c.dir, minionBank, id, minionKey+suffix)
+	info, err := os.Stat(path)
+	if err == nil {
+		c.mu.RLock()
+		e, ok := c.minions[id]
+		c.mu.RUnlock()
+		if ok && same(e.info, info) {
+			return e.data
+		}
+	}
+	c.forget(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Minion{}
+	}
+	v, info, err := read(path)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			c.log.Warn("what is kept of a minion is not used", "minion", id, "error", err)
+		}
+		return Minion{}
+	}
+	d, _ := v.(*value.Dict)
+	m := Minion{Grains: d.Dict("grains"), Pillar: d.Dict("pillar")}
+	c.remember(id, minionEntry{info, m})
+	return m
+}
+
+// same reports whether a file is the one seen before. Writers replace the
+// file, so that a new content has a new inode.
+func same(a, b fs.FileInfo) bool {
+	return a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && os.SameFile(a, b)
+}
+
+func (c *Cache) remember(id string, e minionEntry) {
+	limit := int64(c.o.MinionDataMemory) << 20
+	if e.info.Size() > limit/4 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(id)
+	c.minions[id] = e
+	c.bytes += e.info.Size()
+	for other := range c.minions {
+		if c.bytes <= limit {
+			break
+		}
+		// Any will do: minions are mostly asked for one after the other,
+		// where dropping the oldest would drop the next one to be needed.
+		if other != id {
+			c.drop(other)
+		}
+	}
+}
+
+func (c *Cache) drop(id string) {
+	if e, ok := c.minions[id]; ok {
+		c.bytes -= e.info.Size()
+		delete(c.minions, id)
+	}
+}
+
+func (c *Cache) forget(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.drop(id)
+}
+
+func (c *Cache) forgetAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.minions)
+	c.bytes = 0
+}

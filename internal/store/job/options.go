@@ -1,0 +1,29 @@
+package job
+
+import (
+	"time"
+
+	"brine/internal/base/salt"
+)
+
+// Options say which jobs are kept and for how long.
+type Options struct {
+	KeepJobsSeconds int64 `salt:"keep_jobs_seconds" default:"86400" doc:"seconds for which jobs and their returns are kept; 0 means for ever"`
+	KeepJobs        int64 `salt:"keep_jobs"         default:"24"    doc:"hours for which jobs are kept; former form of keep_jobs_seconds, which comes first"`
+	JobCache        bool  `salt:"job_cache"         default:"true"  doc:"keep jobs at all; without them a return that comes twice is not noticed" change:"restart"`
+	RunnerReturns   bool  `salt:"runner_returns"    default:"true"  doc:"keep what runners return, too, so that salt-run jobs.lookup_jid finds it"`
+}
+
+// Keep is how long jobs are kept; 0 means for ever.
+func (o Options) Keep() time.Duration {
+	if o.KeepJobsSeconds == 86400 && o.KeepJobs != 24 {
+		return time.Duration(o.KeepJobs) * time.Hour
+	}
+	return time.Duration(o.KeepJobsSeconds) * time.Second
+}
+
+// Expired reports whether a job of that id is older than jobs are kept.
+func (o Options) Expired(jid string, now time.Time) bool {
+	t, err := salt.JIDTime(jid)
+	return err == nil && o.Keep() > 0 && now.Sub(t) > o.Keep()
+}

@@ -1,0 +1,183 @@
+package job
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"brine/internal/py/value"
+)
+
+// Queued is a job that is kept for minions that are away, or was of late.
+type Queued struct {
+	// Job has Load, Minions and Returned.
+	Job
+	// At is when it was stored, Until when it is not handed out any more.
+	At, Until time.Time
+	// From is the master of a cluster that published it, else "".
+	From string
+	State
+}
+
+// State is what is known of a job on its minions that have not returned.
+type State struct {
+	Handed  []string // got it when they came
+	Running []string // have said that they run it
+	Absent  []string // surely had no connection when it was published
+}
+
+// queuedKey sorts by the moment.
+func queuedKey(jid string, until time.Time) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(until.UnixMilli())), jid...)
+}
+
+func queuedMoment(k []byte) time.Time {
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(k)))
+}
+
+// sweep is how many entries that are over are removed with each new one: more
+// than one, so that they do not heap up, and few, so that nobody waits.
+const sweep = 8
+
+// putQueued notes until when a job is kept for minions that are away.
+func putQueued(tx *bolt.Tx, jid string, until, now time.Time) error {
+	if until.IsZero() {
+		return nil
+	}
+	b, states := tx.Bucket(queueBucket), tx.Bucket(statesBucket)
+	var over [][]byte
+	c := b.Cursor()
+	for k, _ := c.First(); len(k) >= 8 && queuedMoment(k).Before(now.Add(-RememberFor)) && len(over) < sweep; k, _ = c.Next() {
+		over = append(over, slices.Clone(k))
+	}
+	for _, k := range over {
+		if err := errors.Join(b.Delete(k), states.Delete(k[8:])); err != nil {
+			return err
+		}
+	}
+	return b.Put(queuedKey(jid, until), binary.BigEndian.AppendUint64(nil, uint64(now.UnixMilli())))
+}
+
+// RememberFor is for how long it is known what became of a job whose time is
+// over.
+const RememberFor = 10 * time.Minute
+
+// rememberJobs bounds how many of these Queued returns.
+const rememberJobs = 500
+
+// Queued returns the jobs that are kept at a moment for minions that are away,
+// at most limit of them, and some whose time was over shortly before; in the
+// order in which they were stored.
+func (s *Store) Queued(now time.Time, limit int) ([]Queued, error) {
+	var out []Queued
+	err := s.view(func(tx *bolt.Tx) error {
+		b := tx.Bucket(queueBucket)
+		if b == nil {
+			return nil
+		}
+		c := b.Cursor()
+		from := now.Add(-RememberFor)
+		past := 0
+		k, v := c.Last()
+		for ; len(k) >= 8 && len(out) < limit && queuedMoment(k).After(from); k, v = c.Prev() {
+			if queuedMoment(k).Before(now) {
+				if past++; past > rememberJobs {
+					break
+				}
+			}
+			q, err := readQueued(tx, k, v)
+			if err != nil {
+				return err
+			}
+			if q.Load != nil {
+				out = append(out, q)
+			}
+		}
+		return nil
+	})
+	slices.SortStableFunc(out, func(a, b Queued) int { return a.At.Compare(b.At) })
+	return out, err
+}
+
+func readQueued(tx *bolt.Tx, k, v []byte) (q Queued, err error) {
+	jid := string(k[8:])
+	hour := findHour(tx, jid)
+	if hour == nil {
+		return q, nil
+	}
+	f := Filter{Returned: true}
+	j, err := f.read(hour, jid)
+	if err != nil {
+		return q, err
+	}
+	q = Queued{Job: *j, Until: queuedMoment(k)}
+	_, q.From = readFrom(hour, jid)
+	q.At = q.Until
+	if len(v) == 8 {
+		q.At = queuedMoment(v)
+	}
+	if states := tx.Bucket(statesBucket); states != nil {
+		if raw := states.Get(k[8:]); raw != nil {
+			d, err := decodeDict(raw)
+			if err != nil {
+				return q, err
+			}
+			q.State = State{Handed: value.Texts(d.At("handed")), Running: value.Texts(d.At("running")), Absent: value.Texts(d.At("absent"))}
+		}
+	}
+	return q, nil
+}
+
+// Notes are changes of what is known of minions.
+type Notes struct {
+	States map[string]State // by the job's id
+	// Speakers are the minions that ask for what they missed, and those (false)
+	// that do not any more.
+	Speakers map[string]bool
+}
+
+// Note stores notes. It returns when the disk has them.
+func (s *Store) Note(n Notes) error { return s.wait(&op{kind: opNotes, notes: n}) }
+
+// Speakers returns the minions that ask for what they missed.
+func (s *Store) Speakers() (ids []string, err error) {
+	err = s.view(func(tx *bolt.Tx) error {
+		b := tx.Bucket(speakersBucket)
+		if b == nil {
+			return nil
+		}
+		return b.ForEach(func(k, _ []byte) error {
+			ids = append(ids, string(k))
+			return nil
+		})
+	})
+	return ids, err
+}
+
+func (n *Notes) put(tx *bolt.Tx) error {
+	states, speakers := tx.Bucket(statesBucket), tx.Bucket(speakersBucket)
+	for jid, st := range n.States {
+		raw, err := encode(value.DictOf("handed", value.Strings(st.Handed), "running", value.Strings(st.Running), "absent", value.Strings(st.Absent)))
+		if err == nil {
+			err = states.Put([]byte(jid), raw)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for id, speaks := range n.Speakers {
+		var err error
+		if speaks {
+			err = speakers.Put([]byte(id), nil)
+		} else {
+			err = speakers.Delete([]byte(id))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,281 @@
+package job
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+// Job is what is known of one job.
+type Job struct {
+	JID string
+	// Load is what was published, or for a job that was not published here
+	// the first return.
+	Load *value.Dict
+	// Minions are the ids that the job is meant for.
+	Minions []string
+	// Returned are the ids that have returned, sorted; nil unless asked for.
+	Returned []string
+}
+
+// Missing are the minions that have not returned. It needs Returned.
+func (j *Job) Missing() []string {
+	var out []string
+	for _, id := range j.Minions {
+		if _, found := slices.BinarySearch(j.Returned, id); !found {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// Load returns the load of a job, or nil if the job is not known.
+func (s *Store) Load(jid string) (*value.Dict, error) {
+	raw, err := s.get(jid, entryLoad)
+	if raw == nil || err != nil {
+		return nil, err
+	}
+	return decodeDict(raw)
+}
+
+// Minions returns the ids that a job is meant for.
+func (s *Store) Minions(jid string) ([]string, error) {
+	raw, err := s.get(jid, entryMinions)
+	return decodeIDs(raw), err
+}
+
+// get returns a copy of an entry, or nil.
+func (s *Store) get(jid string, entry byte) (raw []byte, err error) {
+	err = s.view(func(tx *bolt.Tx) error {
+		if hour := findHour(tx, jid); hour != nil {
+			raw = bytes.Clone(hour.Get(key(jid, entry, "")))
+		}
+		return nil
+	})
+	return raw, err
+}
+
+// Returns returns what the minions returned for a job, by id: dicts with
+// return and what else there is of retcode, success and out.
+func (s *Store) Returns(jid string) (map[string]*value.Dict, error) {
+	out := map[string]*value.Dict{}
+	err := s.EachReturn(jid, func(id string, ret *value.Dict) bool {
+		out[id] = ret
+		return true
+	})
+	return out, err
+}
+
+// chunk bounds the returns that are copied at a time.
+const (
+	chunkReturns = 256
+	chunkBytes   = 4 << 20
+)
+
+// EachReturn calls fn for the returns of a job in the order of their ids,
+// until it says false. It holds few of them in memory at a time, and fn may
+// take as long as it likes.
+func (s *Store) EachReturn(jid string, fn func(id string, ret *value.Dict) bool) error {
+	type entry struct {
+		id  string
+		raw []byte
+	}
+	from := key(jid, entryReturn, "")
+	prefix := slices.Clone(from)
+	for {
+		var got []entry
+		err := s.view(func(tx *bolt.Tx) error {
+			hour := findHour(tx, jid)
+			if hour == nil {
+				return nil
+			}
+			c := hour.Cursor()
+			size := 0
+			for k, v := c.Seek(from); bytes.HasPrefix(k, prefix) && len(got) < chunkReturns && size < chunkBytes; k, v = c.Next() {
+				got = append(got, entry{string(k[len(prefix):]), bytes.Clone(v)})
+				size += len(v)
+			}
+			return nil
+		})
+		if err != nil || len(got) == 0 {
+			return err
+		}
+		for _, e := range got {
+			ret, err := decodeDict(e.raw)
+			if err != nil {
+				return err
+			}
+			if !fn(e.id, ret) {
+				return nil
+			}
+		}
+		from = append(key(jid, entryReturn, got[len(got)-1].id), 0)
+	}
+}
+
+// Snapshot writes the jobs as they are now into a folder, as Open and
+// OpenReadOnly have them, over a snapshot that is there.
+func (s *Store) Snapshot(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot make the folder of a snapshot: %w", err)
+	}
+	temp := filepath.Join(dir, "."+fileName)
+	err := s.view(func(tx *bolt.Tx) error { return tx.CopyFile(temp, 0o600) })
+	if err == nil {
+		err = os.Rename(temp, filepath.Join(dir, fileName))
+	}
+	if err != nil {
+		os.Remove(temp)
+		return salt.Errorf(salt.Unavailable, "cannot write a snapshot of the jobs: %w", err)
+	}
+	return nil
+}
+
+// Whole returns a job with its returns, or nil if it is not there.
+func (s *Store) Whole(jid string) (*Whole, error) {
+	load, err := s.Load(jid)
+	if load == nil || err != nil {
+		return nil, err
+	}
+	w := &Whole{Job: Job{JID: jid, Load: load}}
+	if w.Minions, err = s.Minions(jid); err != nil {
+		return nil, err
+	}
+	if w.Returns, err = s.Returns(jid); err != nil {
+		return nil, err
+	}
+	w.Returned = slices.Sorted(maps.Keys(w.Returns))
+	return w, nil
+}
+
+// Filter says which jobs to list.
+type Filter struct {
+	// Limit is the largest number of jobs; 0 means all.
+	Limit int
+	// Oldest lists the oldest jobs first instead of the newest.
+	Oldest bool
+	// After and Before are job ids between which the ids must be; "" means no
+	// bound.
+	After, Before string
+	// Since leaves out the jobs stored in hours before this moment's.
+	Since time.Time
+	// Returned asks for Job.Returned.
+	Returned bool
+	// Keep says whether to list a job; nil means all. It must be quick.
+	Keep func(*Job) bool
+
+	panicked any // of Keep, to be raised when the database is left alone
+}
+
+// List returns jobs in the order in which they were stored, to the hour, and
+// by their ids within an hour.
+func (s *Store) List(f Filter) ([]*Job, error) {
+	var jobs []*Job
+	err := s.view(func(tx *bolt.Tx) error {
+		err := eachHour(tx, !f.Oldest, func(name []byte, hour *bolt.Bucket) error {
+			if !f.Since.IsZero() && bytes.Compare(name, hourName(f.Since)) < 0 {
+				return nil
+			}
+			return f.inHour(hour, &jobs)
+		})
+		if err == errFound {
+			return nil
+		}
+		return err
+	})
+	if f.panicked != nil {
+		panic(f.panicked)
+	}
+	return jobs, err
+}
+
+// keeps calls Keep. Its panic must not look like that of a damaged database.
+func (f *Filter) keeps(j *Job) (keep bool, err error) {
+	defer func() {
+		if f.panicked = recover(); f.panicked != nil {
+			err = errFound
+		}
+	}()
+	return f.Keep == nil || f.Keep(j), nil
+}
+
+// inHour appends the jobs of an hour; errFound says that it is enough.
+func (f *Filter) inHour(hour *bolt.Bucket, jobs *[]*Job) error {
+	c := hour.Cursor()
+	for jid := f.firstJID(c); jid != ""; jid = f.nextJID(c, jid) {
+		if f.After != "" && jid <= f.After || f.Before != "" && jid >= f.Before {
+			continue
+		}
+		j, err := f.read(hour, jid)
+		if err != nil {
+			return err
+		}
+		keep, err := f.keeps(j)
+		if err != nil {
+			return err
+		}
+		if !keep {
+			continue
+		}
+		*jobs = append(*jobs, j)
+		if f.Limit > 0 && len(*jobs) >= f.Limit {
+			return errFound
+		}
+	}
+	return nil
+}
+
+func (f *Filter) firstJID(c *bolt.Cursor) string {
+	k, _ := c.Last()
+	if f.Oldest {
+		k, _ = c.First()
+	}
+	jid, _, _ := splitKey(k)
+	return jid
+}
+
+func (f *Filter) nextJID(c *bolt.Cursor, jid string) string {
+	var k []byte
+	if f.Oldest {
+		k, _ = c.Seek([]byte(jid + "\x01"))
+	} else {
+		c.Seek([]byte(jid + "\x00"))
+		k, _ = c.Prev()
+	}
+	next, _, _ := splitKey(k)
+	return next
+}
+
+func (f *Filter) read(hour *bolt.Bucket, jid string) (*Job, error) {
+	j := &Job{JID: jid, Minions: decodeIDs(hour.Get(key(jid, entryMinions, "")))}
+	if raw := hour.Get(key(jid, entryLoad, "")); raw != nil {
+		load, err := decodeDict(raw)
+		if err != nil {
+			return nil, err
+		}
+		j.Load = load
+	}
+	if f.Returned {
+		prefix := key(jid, entryReturn, "")
+		c := hour.Cursor()
+		for k, _ := c.Seek(prefix); bytes.HasPrefix(k, prefix); k, _ = c.Next() {
+			j.Returned = append(j.Returned, strings.Clone(string(k[len(prefix):])))
+		}
+	}
+	return j, nil
+}
+
+// Active returns the jobs stored since a moment that some minion has not
+// returned for, the newest first.
+func (s *Store) Active(since time.Time) ([]*Job, error) {
+	return s.List(Filter{Since: since, Returned: true, Keep: func(j *Job) bool { return len(j.Missing()) > 0 }})
+}

@@ -1,0 +1,456 @@
+package job
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+)
+
+// Shared is the memory of jobs of a cluster: LocalCache's files in a folder in
+// which several masters work, Brine's and Salt's. Whatever one of them stores
+// all see at once, and a master that dies takes nothing with it.
+//
+// Beside Salt's files there is, for jobs that are kept for minions that are
+// away, CACHEDIR/brine/queue/UNTIL.JID, with the id of the master that
+// published the job.
+type Shared struct {
+	c   *LocalCache
+	o   Options
+	id  string
+	log *slog.Logger
+	now func() time.Time
+	// marks and speakers are the folders of Brine's own.
+	marks, speakers string
+
+	mu    sync.Mutex
+	names map[string]string // job ids by their folders, which never change
+
+	ops     chan sharedReturn
+	waiting atomic.Int64
+	enter   sync.RWMutex // held for reading while something is put into ops
+	leaving bool
+	workers sync.WaitGroup
+}
+
+// stockKept are the fields of a return that Salt's masters store, and show.
+var stockKept = []string{"return", "retcode", "success"}
+
+type sharedReturn struct {
+	*op
+	done func(dup bool, err error)
+}
+
+// sharedWorkers write returns at once: each waits for the disk, which flushes
+// for all that wait.
+const sharedWorkers = 32
+
+// maxNames bounds the job ids that are remembered.
+const maxNames = 200_000
+
+// OpenShared uses the jobs in a cachedir that the masters of a cluster have in
+// common. id is that of this master, hashType as in NewLocalCache.
+func OpenShared(cachedir, id, hashType string, o Options, log *slog.Logger) (*Shared, error) {
+	c, err := NewLocalCache(cachedir, hashType)
+	if err != nil {
+		return nil, err
+	}
+	s := &Shared{c: c, o: o, id: id, log: log, now: time.Now, marks: filepath.Join(cachedir, "brine", "queue"), speakers: filepath.Join(cachedir, "brine", "speakers"),
+		names: map[string]string{}, ops: make(chan sharedReturn, maxQueue)}
+	for _, d := range []struct {
+		path string
+		mode fs.FileMode
+	}{{c.dir, dirMode}, {s.marks, 0o700}, {s.speakers, 0o700}} {
+		if err := os.MkdirAll(d.path, d.mode); err != nil {
+			return nil, salt.Errorf(salt.Unavailable, "cannot make a folder for jobs: %w", err)
+		}
+	}
+	if err := c.Protect(); err != nil {
+		log.Warn("other users may read the jobs", "err", err)
+	}
+	for range sharedWorkers {
+		s.workers.Go(s.write)
+	}
+	return s, nil
+}
+
+// Close waits until what is queued is stored. Calls that come later fail.
+func (s *Shared) Close() error {
+	s.enter.Lock()
+	if !s.leaving {
+		s.leaving = true
+		close(s.ops)
+	}
+	s.enter.Unlock()
+	s.workers.Wait()
+	return nil
+}
+
+// NewJobUntil is Store's.
+func (s *Shared) NewJobUntil(load *value.Dict, minions []string, until time.Time) error {
+	jid, err := checkJID(load)
+	if err != nil || !s.o.JobCache {
+		return err
+	}
+	err = s.c.writeAgain(jid, []localFile{{".minions.p", value.Strings(minions)}, {".load.p", load}}, true)
+	if err == nil && until.After(s.now()) {
+		name := strconv.FormatInt(until.UnixMilli(), 10) + "." + jid
+		err = atomicfile.Write(filepath.Join(s.marks, name), []byte(s.id), 0o600, false)
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot store the job %s: %w", jid, err)
+	}
+	return nil
+}
+
+// ReturnAsync is Store's.
+func (s *Shared) ReturnAsync(load *value.Dict, done func(duplicate bool, err error)) {
+	s.ReturnStartedAsync(load, nil, done)
+}
+
+// ReturnStartedAsync is Store's.
+func (s *Shared) ReturnStartedAsync(load, job *value.Dict, done func(duplicate bool, err error)) {
+	o, err := newReturn(load, stockKept)
+	if err != nil || !s.o.JobCache {
+		done(false, err)
+		return
+	}
+	o.started = job
+	s.enter.RLock()
+	defer s.enter.RUnlock()
+	if s.leaving {
+		done(false, salt.Errorf(salt.Unavailable, "the jobs in %s are closed", s.c.dir))
+		return
+	}
+	if s.waiting.Add(o.size()) <= maxWaiting {
+		select {
+		case s.ops <- sharedReturn{o, func(dup bool, err error) { s.waiting.Add(-o.size()); done(dup, err) }}:
+			return
+		default:
+		}
+	}
+	s.waiting.Add(-o.size())
+	done(false, salt.Errorf(salt.Unavailable, "the disk of %s cannot keep up with the returns", s.c.dir))
+}
+
+// Put adds what is not there yet of a job, and leaves what is.
+func (s *Shared) Put(w *Whole) error { return s.c.Put(w) }
+
+func (s *Shared) write() {
+	for r := range s.ops {
+		dup, err := s.store(r)
+		if errors.Is(err, fs.ErrNotExist) { // somebody has just removed the old job
+			dup, err = s.store(r)
+		}
+		if err != nil {
+			err = salt.Errorf(salt.Unavailable, "cannot store the return of %s for the job %s: %w", r.id, r.jid, atomicfile.Cause(err))
+		}
+		r.done(dup, err)
+	}
+}
+
+// store writes one return. The first of several masters that have it at once
+// makes the file.
+func (s *Shared) store(r sharedReturn) (dup bool, err error) {
+	dir := s.c.jobDir(r.jid)
+	if _, err := os.Lstat(filepath.Join(dir, "nocache")); err == nil {
+		return false, nil
+	}
+	own := filepath.Join(dir, r.id)
+	err = os.Mkdir(own, dirMode)
+	if errors.Is(err, fs.ErrNotExist) { // nobody knows the job
+		load, minions := r.firstLoad()
+		files := []localFile{{".load.p", load}}
+		if minions != nil {
+			files = append(files, localFile{".minions.p", value.Strings(minions)})
+		}
+		if err := s.c.writeAgain(r.jid, files, false); err != nil {
+			return false, err
+		}
+		err = os.Mkdir(own, dirMode)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return false, err
+	}
+	if out, ok := r.raw.Get("out"); ok && out != nil {
+		if b, err := msgpack.Marshal(out, msgpack.NewSpec); err == nil {
+			if err := atomicfile.Write(filepath.Join(own, "out.p"), b, fileMode, false); err != nil {
+				return false, err
+			}
+		}
+	}
+	path := filepath.Join(own, "return.p")
+	err = createDurably(path, r.ret)
+	if !errors.Is(err, fs.ErrExist) {
+		return false, err
+	}
+	// A master of Salt's writes in place, and may have died at it.
+	if there, err := readFile(path); err == nil && there != nil {
+		return true, syncFile(path) // who made it may not have come so far
+	}
+	return false, atomicfile.Write(path, r.ret, fileMode, true)
+}
+
+// createDurably makes a file that must not exist (the error is then
+// fs.ErrExist): whoever sees it sees all of it.
+func createDurably(path string, b []byte) error {
+	temp := filepath.Join(filepath.Dir(path), atomicfile.TempPrefix+rand.Text())
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
+	if err != nil {
+		return err
+	}
+	placed := temp
+	if _, err = f.Write(b); err == nil {
+		if err = atomicfile.Place(temp, path); err == nil {
+			placed = path
+			err = f.Sync() // content and name, in one
+		}
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err != nil {
+		os.Remove(placed)
+	}
+	return err
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return f.Sync()
+}
+
+// Load is Store's.
+func (s *Shared) Load(jid string) (*value.Dict, error) {
+	j, err := s.job(jid)
+	if j == nil || err != nil {
+		return nil, err
+	}
+	return j.Load, nil
+}
+
+// Minions is Store's.
+func (s *Shared) Minions(jid string) ([]string, error) {
+	j, err := s.job(jid)
+	if j == nil || err != nil {
+		return nil, err
+	}
+	return j.Minions, nil
+}
+
+func (s *Shared) job(jid string) (*Job, error) {
+	if !salt.ValidJID(jid) {
+		return nil, nil
+	}
+	return readLoad(s.c.jobDir(jid))
+}
+
+// Returns is Store's.
+func (s *Shared) Returns(jid string) (map[string]*value.Dict, error) {
+	out := map[string]*value.Dict{}
+	if !salt.ValidJID(jid) {
+		return out, nil
+	}
+	dir := s.c.jobDir(jid)
+	for _, id := range returnedIn(dir) {
+		if ret := readReturn(filepath.Join(dir, id)); ret != nil {
+			out[id] = ret
+		}
+	}
+	return out, nil
+}
+
+// Returned reports whether a minion has returned for a job.
+func (s *Shared) Returned(jid, id string) bool {
+	if !salt.ValidJID(jid) || salt.CheckID(id) != nil {
+		return false
+	}
+	_, err := os.Lstat(filepath.Join(s.c.jobDir(jid), id, "return.p"))
+	return err == nil
+}
+
+// returnedIn are the minions whose return is in a job's folder, sorted.
+func returnedIn(dir string) (ids []string) {
+	entries, _ := os.ReadDir(dir) // what cannot be read is not there
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(dir, e.Name(), "return.p")); err == nil {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids
+}
+
+// jids returns the folders of the jobs there are, by job id.
+func (s *Shared) jids() (map[string]string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]string{}
+	err := s.c.eachDir(func(dir string) bool {
+		jid := s.names[dir]
+		if jid == "" {
+			b, err := os.ReadFile(filepath.Join(dir, "jid"))
+			if jid = string(b); err != nil || !salt.ValidJID(jid) {
+				return true
+			}
+			if len(s.names) >= maxNames {
+				clear(s.names)
+			}
+			s.names[dir] = jid
+		}
+		out[jid] = dir
+		return true
+	})
+	return out, err
+}
+
+// List returns jobs in the order of their ids.
+func (s *Shared) List(f Filter) ([]*Job, error) {
+	dirs, err := s.jids()
+	if err != nil {
+		return nil, err
+	}
+	since := ""
+	if !f.Since.IsZero() {
+		since = string(hourName(f.Since))
+	}
+	order := slices.Sorted(maps.Keys(dirs))
+	if !f.Oldest {
+		slices.Reverse(order)
+	}
+	var jobs []*Job
+	for _, jid := range order {
+		if f.After != "" && jid <= f.After || f.Before != "" && jid >= f.Before || jid < since {
+			continue
+		}
+		j, err := readLoad(dirs[jid])
+		if err != nil || j == nil {
+			continue // just removed, or being written
+		}
+		j.JID = jid
+		if f.Returned {
+			j.Returned = returnedIn(dirs[jid])
+		}
+		if f.Keep != nil && !f.Keep(j) {
+			continue
+		}
+		jobs = append(jobs, j)
+		if f.Limit > 0 && len(jobs) >= f.Limit {
+			break
+		}
+	}
+	return jobs, nil
+}
+
+// Queued is Store's.
+func (s *Shared) Queued(now time.Time, limit int) ([]Queued, error) {
+	return s.QueuedBut(now, limit, func(string) bool { return false })
+}
+
+// QueuedBut is Queued without the jobs that are known already, which costs
+// little where all are.
+func (s *Shared) QueuedBut(now time.Time, limit int, known func(jid string) bool) ([]Queued, error) {
+	entries, err := os.ReadDir(s.marks)
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cannot list the jobs that wait for minions: %w", err)
+	}
+	var out []Queued
+	for _, e := range entries {
+		if len(out) >= limit {
+			break
+		}
+		until, jid, ok := readMark(e.Name())
+		if !ok || !until.After(now.Add(-RememberFor)) || known(jid) {
+			continue
+		}
+		from, err := os.ReadFile(filepath.Join(s.marks, e.Name()))
+		if err != nil {
+			continue
+		}
+		j, err := s.job(jid)
+		if err != nil || j == nil {
+			continue
+		}
+		j.JID, j.Returned = jid, returnedIn(s.c.jobDir(jid))
+		at := until
+		if info, err := e.Info(); err == nil {
+			at = info.ModTime()
+		}
+		out = append(out, Queued{Job: *j, At: at, Until: until, From: string(bytes.TrimSpace(from))})
+	}
+	slices.SortStableFunc(out, func(a, b Queued) int { return a.At.Compare(b.At) })
+	return out, nil
+}
+
+func readMark(name string) (until time.Time, jid string, ok bool) {
+	ms, jid, ok := strings.Cut(name, ".")
+	n, err := strconv.ParseInt(ms, 10, 64)
+	return time.UnixMilli(n), jid, ok && err == nil && salt.ValidJID(jid)
+}
+
+// Note is Store's. Which minions ask for what they missed is kept, in a file
+// for each; what else is known of jobs on minions the masters tell each other.
+func (s *Shared) Note(n Notes) error {
+	for id, speaks := range n.Speakers {
+		if salt.CheckID(id) != nil {
+			continue
+		}
+		path := filepath.Join(s.speakers, id)
+		err := os.Remove(path)
+		if speaks {
+			err = atomicfile.Write(path, nil, 0o600, false)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return salt.Errorf(salt.Unavailable, "cannot note whose minion %s is: %w", id, atomicfile.Cause(err))
+		}
+	}
+	return nil
+}
+
+// Speakers is Store's.
+func (s *Shared) Speakers() (ids []string, err error) {
+	entries, err := os.ReadDir(s.speakers)
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cannot list which minions are Brine's: %w", err)
+	}
+	for _, e := range entries {
+		if salt.CheckID(e.Name()) == nil {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, nil
+}
+
+// Prune forgets the jobs that are older than the options say, and returns how
+// many. One master of a cluster need do it.
+func (s *Shared) Prune() (int, error) {
+	now := s.now()
+	entries, _ := os.ReadDir(s.marks)
+	for _, e := range entries {
+		if until, _, ok := readMark(e.Name()); ok && until.Before(now.Add(-RememberFor)) {
+			os.Remove(filepath.Join(s.marks, e.Name()))
+		}
+	}
+	return s.c.Prune(s.o.Keep(), now)
+}

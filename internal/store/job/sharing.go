@@ -1,0 +1,344 @@
+package job
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+	"brine/internal/store/oplog"
+)
+
+// sharing is what a Store has whose jobs and returns other masters get: a log
+// of what was stored (oplog), written in the same transactions. An entry of the
+// log is the key of a job's load, which stands for all that was published, or
+// of a return.
+//
+// Masters that have the same entries have the same jobs, whatever the order in
+// which these came. Jobs and returns are not changed once they are there; where
+// two masters have stored different ones, as when a minion returned twice and
+// to two of them while these could not speak with each other, both keep the
+// one that sorts first, and a load that was published comes before one that
+// was made of a return. The minions of a job are those that any has named.
+type sharing struct {
+	id     string // of this master
+	signal oplog.Signal
+	taken  func([]Taken)
+}
+
+// Taken is something of another master's that was news.
+type Taken struct {
+	JID string
+	// ID is the minion of a return, "" for a job.
+	ID string
+	// Return is what was stored of a return.
+	Return *value.Dict
+	// Load, Minions, Until and From are those of a job.
+	Load    *value.Dict
+	Minions []string
+	Until   time.Time
+	From    string
+}
+
+// OpenSharing is Open for the master id of a cluster whose masters each have a
+// database of their own. taken is told what came from others, once, when the
+// disk has it.
+func OpenSharing(dir, id string, o Options, taken func([]Taken), log *slog.Logger) (*Store, error) {
+	s := newStore(dir, o, log)
+	s.shares = &sharing{id: id, taken: taken}
+	return s.open(dir)
+}
+
+var _ oplog.Stream = (*Store)(nil)
+
+func logJob(tx *bolt.Tx, jid string) error {
+	_, _, err := oplog.Append(tx, key(jid, entryLoad, ""))
+	return err
+}
+
+func logReturn(tx *bolt.Tx, jid, id string) error {
+	_, _, err := oplog.Append(tx, key(jid, entryReturn, id))
+	return err
+}
+
+// logWhole enters a job that came from another place, with its returns.
+func logWhole(tx *bolt.Tx, o *op) error {
+	err := logJob(tx, o.jid)
+	for _, r := range o.whole {
+		if err == nil && !r.dup {
+			err = logReturn(tx, o.jid, r.id)
+		}
+	}
+	return err
+}
+
+// sweepLog takes out the entries of jobs that were forgotten.
+func sweepLog(tx *bolt.Tx) error {
+	return oplog.Sweep(tx, func(ref []byte) bool {
+		jid, _, _ := splitKey(ref)
+		return findHour(tx, jid) == nil
+	})
+}
+
+// published stores the load of a job that was published here.
+func (h *sharing) published(at *place, o *op) error {
+	if err := at.mergeLoad(o.load); err != nil {
+		return err
+	}
+	if err := at.putFrom(o.until, h.id); err != nil {
+		return err
+	}
+	return logJob(at.tx, o.jid)
+}
+
+func (p *place) putFrom(until time.Time, from string) error {
+	ms := uint64(0)
+	if !until.IsZero() {
+		ms = uint64(until.UnixMilli())
+	}
+	return p.hour.Put(key(p.jid, entryFrom, ""), append(binary.BigEndian.AppendUint64(nil, ms), from...))
+}
+
+func readFrom(hour *bolt.Bucket, jid string) (until time.Time, from string) {
+	b := hour.Get(key(jid, entryFrom, ""))
+	if len(b) < 8 {
+		return time.Time{}, ""
+	}
+	if ms := binary.BigEndian.Uint64(b); ms > 0 {
+		until = time.UnixMilli(int64(ms))
+	}
+	return until, string(b[8:])
+}
+
+// mergeLoad stores a load unless there is one that comes first.
+func (p *place) mergeLoad(load []byte) error {
+	old := p.hour.Get(key(p.jid, entryLoad, ""))
+	if old != nil {
+		if a, b := published(load), published(old); a != b && b || a == b && bytes.Compare(load, old) >= 0 {
+			return nil
+		}
+	}
+	return p.putLoad(load)
+}
+
+// published reports whether a load is that of a job that a master published,
+// and was not made of a return.
+func published(load []byte) bool {
+	d, err := decodeDict(load)
+	return err == nil && !d.Has("return") && d.Str("cmd") != startedCmd
+}
+
+// Self implements oplog.Stream.
+func (s *Store) Self() (self string) {
+	s.view(func(tx *bolt.Tx) error { self = oplog.Self(tx); return nil })
+	return self
+}
+
+// Vector implements oplog.Stream.
+func (s *Store) Vector() (v oplog.Vector, err error) {
+	err = s.view(func(tx *bolt.Tx) error { v = oplog.ReadVector(tx); return nil })
+	return v, err
+}
+
+// Changed implements oplog.Stream.
+func (s *Store) Changed() <-chan struct{} { return s.shares.signal.Wait() }
+
+// Renew implements oplog.Stream.
+func (s *Store) Renew() error { return s.wait(&op{kind: opRenew}) }
+
+// The kinds of items in a batch.
+const (
+	itemJob    = "job"
+	itemReturn = "return"
+)
+
+// Read implements oplog.Stream.
+func (s *Store) Read(origin string, after uint64, items, size int) (oplog.Batch, error) {
+	b := oplog.Batch{Origin: origin, From: after}
+	err := s.view(func(tx *bolt.Tx) error {
+		var failed error
+		b.To = oplog.Each(tx, origin, after, func(n uint64, ref []byte) bool {
+			if len(b.Items) >= items || size <= 0 {
+				return false
+			}
+			data, err := readItem(tx, ref)
+			if err != nil {
+				failed = err
+				return false
+			}
+			if data != nil {
+				b.Items = append(b.Items, oplog.Item{Number: n, Data: data})
+				size -= len(data)
+			}
+			return true
+		})
+		return failed
+	})
+	return b, err
+}
+
+// readItem returns what is sent of an entry, nil if it was forgotten.
+func readItem(tx *bolt.Tx, ref []byte) ([]byte, error) {
+	jid, entry, id := splitKey(ref)
+	hour := findHour(tx, jid)
+	if hour == nil {
+		return nil, nil
+	}
+	if entry == entryReturn {
+		ret := hour.Get(ref)
+		if ret == nil {
+			return nil, nil
+		}
+		return encode(&value.List{Items: []any{itemReturn, jid, id, bytes.Clone(ret)}})
+	}
+	load := hour.Get(key(jid, entryLoad, ""))
+	if load == nil {
+		return nil, nil
+	}
+	until, from := readFrom(hour, jid)
+	ms := int64(0)
+	if !until.IsZero() {
+		ms = until.UnixMilli()
+	}
+	return encode(&value.List{Items: []any{itemJob, jid, bytes.Clone(load), value.Strings(decodeIDs(hour.Get(key(jid, entryMinions, "")))), ms, from}})
+}
+
+// Apply implements oplog.Stream.
+func (s *Store) Apply(b oplog.Batch) error {
+	o := &op{kind: opTake, batch: b}
+	if err := s.wait(o); err != nil {
+		return err
+	}
+	if o.refused != nil {
+		return o.refused
+	}
+	if s.shares.taken != nil && len(o.took) > 0 {
+		s.shares.taken(o.took)
+	}
+	return nil
+}
+
+// take stores what a batch has that is news. A batch that cannot be taken, or
+// an item that makes no sense, is no reason to lose what else is in the
+// transaction.
+func (s *Store) take(at *place, o *op) error {
+	o.took, o.refused = nil, nil
+	before, err := oplog.Accept(at.tx, o.batch)
+	if err != nil {
+		o.refused = err
+		return nil
+	}
+	for _, it := range o.batch.Items {
+		if it.Number <= before {
+			continue
+		}
+		t, ref, err := at.takeItem(it.Data, s.now())
+		if errors.Is(err, errItem) {
+			s.log.Warn("something another master has stored makes no sense", "error", err)
+			continue
+		}
+		if err == nil {
+			err = oplog.Put(at.tx, o.batch.Origin, it.Number, ref)
+		}
+		if err != nil {
+			return err
+		}
+		if t != nil {
+			o.took = append(o.took, *t)
+		}
+	}
+	return nil
+}
+
+var errItem = errors.New("it is neither a job nor a return")
+
+func (p *place) takeItem(data []byte, now time.Time) (*Taken, []byte, error) {
+	v, err := msgpack.UnmarshalTyped(data)
+	l, _ := v.(*value.List)
+	if err != nil || l.Len() < 4 {
+		return nil, nil, errItem
+	}
+	jid, _ := l.Items[1].(string)
+	if !salt.ValidJID(jid) {
+		return nil, nil, errItem
+	}
+	switch {
+	case l.Items[0] == itemReturn && l.Len() == 4:
+		id, _ := l.Items[2].(string)
+		ret := blob(l.Items[3])
+		d, err := decodeDict(ret)
+		if err != nil || salt.CheckID(id) != nil {
+			return nil, nil, errItem
+		}
+		t, err := p.takeReturn(jid, id, ret, d, now)
+		return t, key(jid, entryReturn, id), err
+	case l.Items[0] == itemJob && l.Len() == 6:
+		load := blob(l.Items[2])
+		d, err := decodeDict(load)
+		ms, isInt := l.Items[4].(int64)
+		from, isText := l.Items[5].(string)
+		if err != nil || !isInt || !isText || ms < 0 {
+			return nil, nil, errItem
+		}
+		t := Taken{JID: jid, Load: d, Minions: value.Texts(l.Items[3]), From: from}
+		if ms > 0 {
+			t.Until = time.UnixMilli(ms)
+		}
+		news, err := p.takeJob(t, load, now)
+		if !news || err != nil {
+			return nil, key(jid, entryLoad, ""), err
+		}
+		return &t, key(jid, entryLoad, ""), nil
+	}
+	return nil, nil, errItem
+}
+
+func blob(v any) []byte {
+	switch x := v.(type) {
+	case []byte:
+		return x
+	case string:
+		return []byte(x)
+	}
+	return nil
+}
+
+func (p *place) takeReturn(jid, id string, ret []byte, d *value.Dict, now time.Time) (*Taken, error) {
+	if err := p.find(jid, now); err != nil {
+		return nil, err
+	}
+	k := key(jid, entryReturn, id)
+	if old := p.hour.Get(k); old != nil {
+		if bytes.Compare(ret, old) < 0 {
+			return nil, p.hour.Put(k, ret)
+		}
+		return nil, nil
+	}
+	return &Taken{JID: jid, ID: id, Return: d}, p.hour.Put(k, ret)
+}
+
+func (p *place) takeJob(t Taken, load []byte, now time.Time) (news bool, err error) {
+	if err := p.find(t.JID, now); err != nil {
+		return false, err
+	}
+	old := p.hour.Get(key(t.JID, entryLoad, ""))
+	news = old == nil || !published(old) // one made of a return tells nothing of the job
+	if err := p.mergeLoad(load); err != nil {
+		return news, err
+	}
+	if t.From != "" && p.hour.Get(key(t.JID, entryFrom, "")) == nil {
+		if err := p.putFrom(t.Until, t.From); err != nil {
+			return news, err
+		}
+		if err := putQueued(p.tx, t.JID, t.Until, now); err != nil {
+			return news, err
+		}
+	}
+	return news, addIDs(p.hour, t.JID, t.Minions)
+}

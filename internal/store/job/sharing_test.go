@@ -1,0 +1,178 @@
+package job
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"brine/internal/py/value"
+	"brine/internal/store/oplog"
+)
+
+type sharingStore struct {
+	*Store
+	mu    sync.Mutex
+	taken []Taken
+}
+
+func openSharing(t *testing.T, dir, id string) *sharingStore {
+	t.Helper()
+	h := &sharingStore{}
+	s, err := OpenSharing(dir, id, Options{KeepJobsSeconds: 86400, KeepJobs: 24, JobCache: true}, func(ts []Taken) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.taken = append(h.taken, ts...)
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Store = s
+	t.Cleanup(func() { s.Close() })
+	return h
+}
+
+// exchange gives to what it lacks of from, a few at a time.
+func exchange(t *testing.T, from, to oplog.Stream) {
+	t.Helper()
+	mine, err := from.Vector()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := to.Vector()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for origin := range mine {
+		for at := theirs[origin]; at < mine[origin]; {
+			b, err := from.Read(origin, at, 3, 1<<20)
+			if err == nil {
+				err = to.Apply(b)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			at = b.To
+		}
+	}
+}
+
+func allOf(t *testing.T, s *Store) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	jobs, err := s.List(Filter{Returned: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range jobs {
+		rets, err := s.Returns(j.JID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(j.Minions)
+		texts := map[string]string{}
+		for id, d := range rets {
+			texts[id] = fmt.Sprint(value.Str(d.At("return")), d.At("retcode"))
+		}
+		out[j.JID] = []any{value.Str(j.Load.At("fun")), j.Load.Has("return"), j.Minions, texts}
+	}
+	return out
+}
+
+// TestSharing: what three masters have stored apart, conflicts among it, all
+// have when they have spoken with one another, in whatever order, and through
+// a third; what came from others is told once.
+func TestSharing(t *testing.T) {
+	dir := t.TempDir()
+	a, b, c := openSharing(t, dir+"/a", "a"), openSharing(t, dir+"/b", "b"), openSharing(t, dir+"/c", "c")
+	now := time.Now()
+	jid := func(i int) string { return now.Format("20060102150405") + fmt.Sprintf("%06d", i) }
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ret := func(s *sharingStore, i int, id, text string) {
+		t.Helper()
+		_, err := s.Return(value.DictOf("jid", jid(i), "id", id, "fun", "test.echo", "return", text, "retcode", 0))
+		must(err)
+	}
+	for i := range 10 {
+		must([]*sharingStore{a, b}[i%2].NewJobUntil(value.DictOf("jid", jid(i), "fun", "test.echo"), []string{"m1", "m2"}, now.Add(time.Minute)))
+	}
+	ret(a, 0, "m1", "one")
+	ret(b, 0, "m1", "another") // to both while they were apart
+	ret(b, 0, "m2", "two")     // of a job that b does not know yet
+	ret(c, 3, "m2", "two")
+	must(a.AddMinions(jid(0), []string{"m3"}))
+	for _, pair := range [][2]*sharingStore{{b, a}, {a, c}, {c, b}, {b, c}, {c, a}, {a, b}} { // a and c get b's through one another, too
+		exchange(t, pair[0], pair[1])
+	}
+	want := allOf(t, a.Store)
+	if len(want) != 10 {
+		t.Fatalf("%v", want)
+	}
+	for _, s := range []*sharingStore{b, c} {
+		if got := allOf(t, s.Store); !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %v\nwant %v", got, want)
+		}
+	}
+	if got := want[jid(0)]; !reflect.DeepEqual(got, []any{"test.echo", false, []string{"m1", "m2", "m3"}, map[string]string{"m1": "one0", "m2": "two0"}}) {
+		t.Errorf("job 0: %v", got)
+	}
+	told := map[string]int{}
+	for _, s := range c.taken {
+		told[s.JID+"/"+s.ID]++
+	}
+	for k, n := range told {
+		if n != 1 {
+			t.Errorf("%s was told %d times", k, n)
+		}
+	}
+	if len(told) != 12 {
+		t.Errorf("c was told of %d things: %v", len(told), slices.Sorted(maps.Keys(told)))
+	}
+	queued, err := c.Queued(now, 100)
+	must(err)
+	if len(queued) != 10 {
+		t.Errorf("%d jobs wait for minions at c, not 10", len(queued))
+	}
+	// Nothing is left to be sent, and a gap is refused without harm.
+	if err := c.Apply(oplog.Batch{Origin: a.Self(), From: 1000, To: 1001}); err == nil {
+		t.Error("a gap was taken")
+	}
+	va, _ := a.Vector()
+	vc, _ := c.Vector()
+	if !reflect.DeepEqual(va, vc) {
+		t.Errorf("%v, %v", va, vc)
+	}
+}
+
+// TestSharingForgets: what is pruned goes from the log too, and what others
+// send of it is empty.
+func TestSharingForgets(t *testing.T) {
+	dir := t.TempDir()
+	a, b := openSharing(t, dir+"/a", "a"), openSharing(t, dir+"/b", "b")
+	old := time.Now().Add(-50 * time.Hour)
+	a.now = func() time.Time { return old }
+	if err := a.NewJob(value.DictOf("jid", old.Format("20060102150405")+"000000", "fun", "test.ping"), []string{"m1"}); err != nil {
+		t.Fatal(err)
+	}
+	a.now = time.Now
+	if n, err := a.Prune(); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	batch, err := a.Read(a.Self(), 0, 10, 1<<20)
+	if err != nil || len(batch.Items) != 0 || batch.To != 1 {
+		t.Fatalf("%+v, %v", batch, err)
+	}
+	exchange(t, a, b)
+	if v, _ := b.Vector(); v[a.Self()] != 1 {
+		t.Errorf("%v", v)
+	}
+}

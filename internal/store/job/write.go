@@ -1,0 +1,516 @@
+package job
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+	"brine/internal/store/oplog"
+)
+
+const (
+	// maxQueue and maxWaiting bound what waits for the disk.
+	maxQueue   = 16 << 10
+	maxWaiting = 256 << 20
+	// maxBatch and maxBatchBytes bound one transaction.
+	maxBatch      = 4 << 10
+	maxBatchBytes = 32 << 20
+)
+
+type opKind uint8
+
+const (
+	opJob opKind = iota
+	opMinions
+	opReturn
+	opNotes
+	opWhole
+	opPrune
+	opRepair // a reader found damage
+	opTake   // a batch of another master
+	opRenew
+	opAdopted
+	opNone
+)
+
+// op is one change on its way to the disk.
+type op struct {
+	kind    opKind
+	jid, id string
+	load    []byte      // of a job
+	ret     []byte      // of a return
+	raw     *value.Dict // the whole return, for a job that is not known
+	started *value.Dict // the load of a job that the minion has started itself, or nil
+	minions []string
+	whole   []*op     // the returns of a whole job
+	until   time.Time // of a job that is kept for minions that are away; when a look at Salt's files began
+	notes   Notes
+	why     error // of a repair
+	batch   oplog.Batch
+	took    []Taken // result: what was news
+	refused error   // result: the batch was not taken
+	dup     bool    // result: the return was there
+	dropped int     // result: buckets pruned
+	done    func(dup bool, err error)
+}
+
+func (o *op) size() int64 {
+	n := int64(len(o.load)+len(o.ret)) + 200
+	for _, r := range o.whole {
+		n += r.size()
+	}
+	for _, it := range o.batch.Items {
+		n += int64(len(it.Data)) + 50
+	}
+	return n
+}
+
+// NewJob stores a job: its load, which has the jid, and the ids it is meant
+// for. It returns when the disk has it, so a job is known before anyone hears
+// of it. A job that is there gets the new load and minions and keeps its
+// returns.
+func (s *Store) NewJob(load *value.Dict, minions []string) error {
+	return s.NewJobUntil(load, minions, time.Time{})
+}
+
+// NewJobUntil is NewJob for a job that is kept for minions that are away until
+// some moment: Queued returns it until then.
+func (s *Store) NewJobUntil(load *value.Dict, minions []string, until time.Time) error {
+	jid, err := checkJID(load)
+	if err != nil || !s.o.JobCache {
+		return err
+	}
+	b, err := encode(load)
+	if err != nil {
+		return err
+	}
+	return s.wait(&op{kind: opJob, jid: jid, load: b, minions: minions, until: until})
+}
+
+// AddMinions adds ids to those that a job is meant for.
+func (s *Store) AddMinions(jid string, ids []string) error {
+	if !salt.ValidJID(jid) {
+		return salt.Errorf(salt.Invalid, "%.80q is not a job id", jid)
+	}
+	if !s.o.JobCache || len(ids) == 0 {
+		return nil
+	}
+	return s.wait(&op{kind: opMinions, jid: jid, minions: ids})
+}
+
+// Return stores what a minion returned (jid, id, return, retcode, success and
+// out of its load), and comes back when the disk has it. For a job that is not
+// known the whole load is stored as the job's. A second return of a minion for
+// one job is not stored, and duplicate is true.
+func (s *Store) Return(load *value.Dict) (duplicate bool, err error) {
+	type result struct {
+		dup bool
+		err error
+	}
+	c := make(chan result, 1)
+	s.ReturnAsync(load, func(dup bool, err error) { c <- result{dup, err} })
+	r := <-c
+	return r.dup, r.err
+}
+
+// ReturnAsync is Return for a caller that does not wait: done is called once,
+// possibly before ReturnAsync returns, and must be quick. Until then load must
+// not change. When the disk cannot keep up, the error is of kind Unavailable.
+func (s *Store) ReturnAsync(load *value.Dict, done func(duplicate bool, err error)) {
+	s.ReturnStartedAsync(load, nil, done)
+}
+
+// ReturnStartedAsync is ReturnAsync for a job that the minion has started
+// itself: if the job is not known, job is stored as its load instead of the
+// return, and the minion as the only one that it is meant for. Other masters of
+// a cluster replace job if they have published one under that id: see
+// StartedLoad. A nil job makes it ReturnAsync.
+func (s *Store) ReturnStartedAsync(load, job *value.Dict, done func(duplicate bool, err error)) {
+	o, err := newReturn(load, kept)
+	if err != nil || !s.o.JobCache {
+		done(false, err)
+		return
+	}
+	o.started = job
+	o.done = done
+	if err := s.enqueue(o, false); err != nil {
+		done(false, err)
+	}
+}
+
+// kept are the fields of a return that are stored.
+var kept = []string{"return", "retcode", "success", "out", "_stamp"}
+
+func newReturn(load *value.Dict, kept []string) (*op, error) {
+	jid, err := checkJID(load)
+	if err != nil {
+		return nil, err
+	}
+	id := load.Str("id")
+	if err := salt.CheckID(id); err != nil {
+		return nil, salt.Errorf(salt.Invalid, "a return is not stored: %w", err)
+	}
+	b, err := encode(picked(load, kept))
+	return &op{kind: opReturn, jid: jid, id: id, ret: b, raw: load}, err
+}
+
+func checkJID(load *value.Dict) (string, error) {
+	jid := load.Str("jid")
+	if !salt.ValidJID(jid) {
+		return "", salt.Errorf(salt.Invalid, "%.80q is not a job id", jid)
+	}
+	return jid, nil
+}
+
+// Put adds what is not there yet of a job, all of it or nothing, and leaves what
+// is. A job that is not there is put where its id says that it was published,
+// so that it is listed among the jobs of its time and forgotten like them.
+func (s *Store) Put(w *Whole) error {
+	o := &op{kind: opWhole, jid: w.JID, minions: w.Minions}
+	if !salt.ValidJID(w.JID) {
+		return salt.Errorf(salt.Invalid, "%.80q is not a job id", w.JID)
+	}
+	var err error
+	if o.load, err = encode(w.Load); err != nil {
+		return err
+	}
+	for id, ret := range w.Returns {
+		ret = ret.Clone()
+		ret.Set("jid", w.JID)
+		ret.Set("id", id)
+		r, err := newReturn(ret, kept)
+		if err != nil {
+			return err
+		}
+		o.whole = append(o.whole, r)
+	}
+	return s.wait(o)
+}
+
+// Expired reports whether a job of that id, were it added, would be forgotten.
+func (s *Store) Expired(jid string) bool { return s.o.Expired(jid, s.now()) }
+
+// Prune forgets the jobs that are older than the options say, whole hours at a
+// time, and returns the number of hours forgotten.
+func (s *Store) Prune() (hours int, err error) {
+	if s.o.Keep() <= 0 {
+		return 0, nil
+	}
+	o := &op{kind: opPrune}
+	err = s.wait(o)
+	return o.dropped, err
+}
+
+// wait hands a change to the writer and waits until it is stored.
+func (s *Store) wait(o *op) error {
+	c := make(chan error, 1)
+	o.done = func(_ bool, err error) { c <- err }
+	if err := s.enqueue(o, true); err != nil {
+		return err
+	}
+	return <-c
+}
+
+// enqueue gives the writer a change. Without an error it is called back; with
+// block it waits for room.
+func (s *Store) enqueue(o *op, block bool) error {
+	if s.readOnly {
+		return salt.Errorf(salt.Invalid, "the job database %s was opened for reading only", s.path)
+	}
+	s.enter.RLock()
+	defer s.enter.RUnlock()
+	if s.leaving {
+		return salt.Errorf(salt.Unavailable, "the job database %s is closed", s.path)
+	}
+	if block {
+		s.waiting.Add(o.size())
+		s.ops <- o
+		return nil
+	}
+	if s.waiting.Add(o.size()) <= maxWaiting {
+		select {
+		case s.ops <- o:
+			return nil
+		default:
+		}
+	}
+	s.waiting.Add(-o.size())
+	return salt.Errorf(salt.Unavailable, "the disk of the job database %s cannot keep up with the returns", s.path)
+}
+
+// write is the goroutine that changes the file.
+func (s *Store) write() {
+	for o := range s.ops {
+		batch := s.gather(o)
+		err := s.commit(batch)
+		if errors.Is(err, errDamaged) || errors.Is(err, berrors.ErrDatabaseNotOpen) {
+			s.replace(err)
+			err = s.commit(batch) // what is at hand is not lost
+		}
+		if err != nil {
+			err = s.failed(err)
+		} else if s.shares != nil {
+			s.shares.signal.Fire()
+		}
+		for _, o := range batch {
+			s.waiting.Add(-o.size())
+			if o.done != nil {
+				o.done(o.dup && err == nil, err)
+			}
+		}
+	}
+}
+
+// gather takes what else is waiting.
+func (s *Store) gather(first *op) []*op {
+	batch := []*op{first}
+	size := first.size()
+	for len(batch) < maxBatch && size < maxBatchBytes {
+		select {
+		case o, ok := <-s.ops:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, o)
+			size += o.size()
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// commit stores a batch in one transaction: all of it or nothing.
+func (s *Store) commit(batch []*op) error {
+	for _, o := range batch {
+		if o.kind == opRepair {
+			return o.repair()
+		}
+	}
+	return s.update(func(tx *bolt.Tx) error {
+		at := &place{tx: tx}
+		for _, o := range batch {
+			o.dup = false
+			if err := s.apply(at, o); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// place is where the last change of a transaction went: most of a batch are
+// returns of one job.
+type place struct {
+	tx      *bolt.Tx
+	jid     string
+	hour    *bolt.Bucket
+	hasLoad bool
+}
+
+// find goes to a job, whose hour begins now if there is none.
+func (p *place) find(jid string, now time.Time) (err error) {
+	if p.hour != nil && p.jid == jid {
+		return nil
+	}
+	hour := findHour(p.tx, jid)
+	if hour == nil {
+		if hour, err = p.tx.Bucket(hoursBucket).CreateBucketIfNotExists(hourName(now)); err != nil {
+			return err
+		}
+	}
+	p.jid, p.hour = jid, hour
+	p.hasLoad = hour.Get(key(jid, entryLoad, "")) != nil
+	return nil
+}
+
+// repair reports the damage that a reader found, once.
+func (o *op) repair() error {
+	o.kind = opNone
+	return o.why
+}
+
+func (s *Store) apply(at *place, o *op) error {
+	switch o.kind {
+	case opPrune:
+		n, err := prune(at.tx, s.now(), s.o.Keep())
+		o.dropped, at.hour = n, nil
+		if err == nil && n > 0 && s.shares != nil {
+			err = sweepLog(at.tx)
+		}
+		return err
+	case opTake:
+		return s.take(at, o)
+	case opRenew:
+		return oplog.Renew(at.tx)
+	case opNotes:
+		return o.notes.put(at.tx)
+	case opAdopted:
+		return putAdopted(at.tx, o.until)
+	case opJob, opMinions, opReturn, opWhole:
+	default:
+		return nil
+	}
+	when := s.now()
+	if t, err := salt.JIDTime(o.jid); o.kind == opWhole && err == nil && t.Before(when) {
+		when = t
+	}
+	if err := at.find(o.jid, when); err != nil {
+		return err
+	}
+	switch o.kind {
+	case opJob:
+		if s.shares != nil {
+			if err := s.shares.published(at, o); err != nil {
+				return err
+			}
+		} else if err := at.putLoad(o.load); err != nil {
+			return err
+		}
+		if err := putQueued(at.tx, o.jid, o.until, s.now()); err != nil {
+			return err
+		}
+		return putIDs(at.hour, o.jid, o.minions)
+	case opMinions:
+		if s.shares != nil {
+			if err := logJob(at.tx, o.jid); err != nil {
+				return err
+			}
+		}
+		return addIDs(at.hour, o.jid, o.minions)
+	case opWhole:
+		if err := o.applyWhole(at); err != nil || s.shares == nil {
+			return err
+		}
+		return logWhole(at.tx, o)
+	}
+	hadLoad := at.hasLoad
+	if err := o.applyReturn(at); err != nil || o.dup || s.shares == nil {
+		return err
+	}
+	if !hadLoad {
+		if err := logJob(at.tx, o.jid); err != nil {
+			return err
+		}
+	}
+	return logReturn(at.tx, o.jid, o.id)
+}
+
+func (p *place) putLoad(load []byte) error {
+	p.hasLoad = true
+	return p.hour.Put(key(p.jid, entryLoad, ""), load)
+}
+
+func (o *op) applyWhole(at *place) error {
+	// What was made of a return says little of the job.
+	if !at.hasLoad || published(o.load) && !published(at.hour.Get(key(o.jid, entryLoad, ""))) {
+		if err := at.putLoad(o.load); err != nil {
+			return err
+		}
+	}
+	if at.hour.Get(key(o.jid, entryMinions, "")) == nil && o.minions != nil {
+		if err := putIDs(at.hour, o.jid, o.minions); err != nil {
+			return err
+		}
+	}
+	for _, r := range o.whole {
+		if err := r.applyReturn(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *op) applyReturn(at *place) error {
+	k := key(o.jid, entryReturn, o.id)
+	if at.hour.Get(k) != nil {
+		o.dup = true
+		return nil
+	}
+	if !at.hasLoad {
+		load, minions := o.firstLoad()
+		b, err := encode(load)
+		if err == nil {
+			err = at.putLoad(b)
+		}
+		if err == nil && minions != nil {
+			err = putIDs(at.hour, o.jid, minions)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return at.hour.Put(k, o.ret)
+}
+
+// firstLoad returns what a return says of a job that is not known: its load,
+// and the minions that it is meant for, nil if the return does not say it.
+func (o *op) firstLoad() (load *value.Dict, minions []string) {
+	if o.started != nil {
+		return o.started, []string{o.id}
+	}
+	return o.raw, nil
+}
+
+func putIDs(hour *bolt.Bucket, jid string, ids []string) error {
+	b, err := encode(value.Strings(ids))
+	if err != nil {
+		return err
+	}
+	return hour.Put(key(jid, entryMinions, ""), b)
+}
+
+func addIDs(hour *bolt.Bucket, jid string, ids []string) error {
+	all := decodeIDs(hour.Get(key(jid, entryMinions, "")))
+	seen := make(map[string]bool, len(all)+len(ids))
+	for _, id := range all {
+		seen[id] = true
+	}
+	before := len(all)
+	for _, id := range ids {
+		if !seen[id] {
+			seen[id] = true
+			all = append(all, id)
+		}
+	}
+	if len(all) == before && before > 0 {
+		return nil
+	}
+	return putIDs(hour, jid, all)
+}
+
+// prune drops the hours that ended longer ago than keep. An hour that lies in
+// the future, because the clock was wrong when it was begun, is old when that
+// much time has passed since this was noticed.
+func prune(tx *bolt.Tx, now time.Time, keep time.Duration) (int, error) {
+	var old [][]byte
+	future := tx.Bucket(futureBucket)
+	err := eachHour(tx, false, func(name []byte, _ *bolt.Bucket) error {
+		start, err := time.Parse(hourLayout, string(name))
+		if err == nil && start.After(now.Add(time.Hour)) {
+			noticed, parseErr := time.Parse(time.RFC3339, string(future.Get(name)))
+			if parseErr != nil || noticed.After(now) {
+				return future.Put(slices.Clone(name), []byte(now.UTC().Format(time.RFC3339)))
+			}
+			start = noticed
+		}
+		if err != nil || now.Sub(start.Add(time.Hour)) > keep {
+			old = append(old, slices.Clone(name))
+		}
+		return nil
+	})
+	for _, name := range old {
+		if err == nil {
+			err = tx.Bucket(hoursBucket).DeleteBucket(name)
+		}
+		if err == nil {
+			err = future.Delete(name)
+		}
+	}
+	return len(old), err
+}

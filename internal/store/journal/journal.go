@@ -1,0 +1,337 @@
+// Package journal is a file of records that only grows until it is written
+// anew: the memory of a daemon that may be killed at any moment. What Append
+// has returned for survives the end of the process, and after Sync that of the
+// machine; callers that sync at the same time share one flush. It knows
+// nothing of what is in the records.
+//
+// The file begins with a line that names its format. Each record is
+//
+//	length   4 bytes, little endian, of kind and payload
+//	sum      4 bytes, CRC-32C of kind and payload
+//	kind     1 byte
+//	payload
+//
+// A record that was being written when the machine lost power is cut off. One
+// that is damaged in the middle ends the journal there, and what follows is
+// moved aside, never deleted.
+package journal
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"brine/internal/base/atomicfile"
+)
+
+const (
+	magic  = "brine journal 1\n"
+	header = 8
+)
+
+// MaxRecord bounds one record in bytes.
+const MaxRecord = 80 << 20
+
+var (
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	// ErrInUse says that another process has the journal.
+	ErrInUse  = errors.New("another process uses it")
+	errClosed = errors.New("the journal is closed")
+	errFormat = errors.New("it is no journal, or one of another version")
+)
+
+// Position is where a record is, until the next Rewrite.
+type Position struct {
+	offset int64
+	size   int // of kind and payload
+}
+
+// Size is how many bytes the record takes in the file.
+func (p Position) Size() int64 { return int64(p.size) + header }
+
+// Record is one record.
+type Record struct {
+	Kind byte
+	// Payload is only good during the call that it is given to.
+	Payload []byte
+	At      Position
+}
+
+// Journal may be used by any number of goroutines.
+type Journal struct {
+	path string
+	lock *os.File
+
+	mu   sync.Mutex // of appending and reading
+	f    *os.File   // nil after Close
+	size int64
+	buf  []byte
+
+	flush  sync.Mutex // of flushing; taken before mu
+	synced int64      // bytes that are on disk; guarded by flush
+}
+
+// Open reads the journal at path with replay, making it if there is none. cut
+// is the number of bytes at its end that could not be read, which are left
+// out; those of a damaged record and what follows are in the file PATH.damaged.
+// An error of replay is returned as it is.
+func Open(path string, replay func(Record) error) (_ *Journal, cut int64, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, 0, err
+	}
+	j := &Journal{path: path}
+	defer func() {
+		if err != nil {
+			j.Close()
+		}
+	}()
+	if j.lock, err = os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return nil, 0, err
+	}
+	if err := syscall.Flock(int(j.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, 0, ErrInUse
+	}
+	if j.f, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return nil, 0, err
+	}
+	cut, err = j.load(replay)
+	return j, cut, err
+}
+
+// load replays the file and cuts off what cannot be read.
+func (j *Journal) load(replay func(Record) error) (cut int64, err error) {
+	info, err := j.f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if info.Size() < int64(len(magic)) { // new, or not even begun
+		if err := j.f.Truncate(0); err != nil {
+			return 0, err
+		}
+		_, err := j.f.WriteAt([]byte(magic), 0)
+		j.size = int64(len(magic))
+		return 0, err
+	}
+	good, torn, err := scan(j.f, replay)
+	if err != nil {
+		return 0, err
+	}
+	j.size, j.synced = good, good
+	cut = info.Size() - good
+	if cut == 0 {
+		return 0, nil
+	}
+	if !torn {
+		if err := j.setAside(good, cut); err != nil {
+			return cut, err
+		}
+	}
+	return cut, j.f.Truncate(good)
+}
+
+// setAside copies the damaged end of the file.
+func (j *Journal) setAside(from, size int64) error {
+	out, err := os.OpenFile(j.path+".damaged", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, io.NewSectionReader(j.f, from, size))
+	return errors.Join(err, out.Close())
+}
+
+// scan reads records until the end or the first that cannot be read. good is
+// where that begins, torn that it only lacks its end.
+func scan(r io.ReaderAt, replay func(Record) error) (good int64, torn bool, err error) {
+	in := bufio.NewReaderSize(io.NewSectionReader(r, 0, 1<<62), 64<<10)
+	first := make([]byte, len(magic))
+	if _, err := io.ReadFull(in, first); err != nil || string(first) != magic {
+		return 0, false, errFormat
+	}
+	good = int64(len(magic))
+	var head [header]byte
+	var body []byte
+	for {
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return good, true, nil
+		}
+		n := int(binary.LittleEndian.Uint32(head[:]))
+		if n < 1 || n > MaxRecord {
+			return good, false, nil
+		}
+		if body, err = readBody(in, body, n); err != nil {
+			return good, true, nil
+		}
+		if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+			return good, false, nil
+		}
+		if err := replay(Record{body[0], body[1:], Position{good, n}}); err != nil {
+			return good, false, err
+		}
+		good += header + int64(n)
+	}
+}
+
+// readBody reads n bytes, and takes memory only as they come: the length may
+// be wrong.
+func readBody(in io.Reader, body []byte, n int) ([]byte, error) {
+	body = body[:0]
+	for len(body) < n {
+		step := min(n-len(body), 1<<20)
+		at := len(body)
+		body = append(body, make([]byte, step)...)
+		if _, err := io.ReadFull(in, body[at:]); err != nil {
+			return body, err
+		}
+	}
+	return body, nil
+}
+
+// Append writes a record. Of one that cannot be written whole nothing stays.
+func (j *Journal) Append(kind byte, payload []byte) (Position, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.f == nil {
+		return Position{}, errClosed
+	}
+	if len(payload)+1 > MaxRecord {
+		return Position{}, fmt.Errorf("a record of %d bytes is too large", len(payload))
+	}
+	j.buf = frame(j.buf[:0], kind, payload)
+	if _, err := j.f.WriteAt(j.buf, j.size); err != nil {
+		_ = j.f.Truncate(j.size)
+		return Position{}, atomicfile.Cause(err)
+	}
+	at := Position{j.size, len(payload) + 1}
+	j.size += int64(len(j.buf))
+	if cap(j.buf) > 64<<10 {
+		j.buf = nil
+	}
+	return at, nil
+}
+
+func frame(b []byte, kind byte, payload []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)+1))
+	sum := crc32.Update(crc32.Checksum([]byte{kind}, castagnoli), castagnoli, payload)
+	b = binary.LittleEndian.AppendUint32(b, sum)
+	b = append(b, kind)
+	return append(b, payload...)
+}
+
+// Sync returns when all that was appended before the call is on disk.
+func (j *Journal) Sync() error {
+	j.mu.Lock()
+	want := j.size
+	j.mu.Unlock()
+	j.flush.Lock()
+	defer j.flush.Unlock()
+	if j.synced >= want {
+		return nil // somebody's flush since then had it
+	}
+	j.mu.Lock()
+	f, has := j.f, j.size
+	j.mu.Unlock()
+	if f == nil {
+		return errClosed
+	}
+	if err := toDisk(f); err != nil {
+		return atomicfile.Cause(err)
+	}
+	j.synced = has
+	return nil
+}
+
+// Read returns the payload of a record.
+func (j *Journal) Read(at Position) ([]byte, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.f == nil {
+		return nil, errClosed
+	}
+	b := make([]byte, at.Size())
+	if _, err := j.f.ReadAt(b, at.offset); err != nil {
+		return nil, atomicfile.Cause(err)
+	}
+	body := b[header:]
+	if int(binary.LittleEndian.Uint32(b)) != at.size || crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
+		return nil, errors.New("a record is damaged")
+	}
+	return body[1:], nil
+}
+
+// Size is that of the file in bytes.
+func (j *Journal) Size() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.size
+}
+
+// Rewrite replaces all records by those that emit is given, and is on disk
+// when it returns. On an error the journal is as it was, and so are positions.
+// Within fill only its emit and read may be used.
+func (j *Journal) Rewrite(fill func(emit func(kind byte, payload []byte) (Position, error), read func(Position) ([]byte, error)) error) error {
+	j.flush.Lock()
+	defer j.flush.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.f == nil {
+		return errClosed
+	}
+	temp := j.path + ".new"
+	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(f, 256<<10)
+	_, err = out.WriteString(magic)
+	size := int64(len(magic))
+	emit := func(kind byte, payload []byte) (Position, error) {
+		at := Position{size, len(payload) + 1}
+		b := frame(nil, kind, payload)
+		size += int64(len(b))
+		_, err := out.Write(b)
+		return at, err
+	}
+	old := &Journal{f: j.f}
+	if err == nil {
+		err = fill(emit, old.Read)
+	}
+	for _, step := range []func() error{out.Flush, f.Sync, func() error { return os.Rename(temp, j.path) }} {
+		if err == nil {
+			err = step()
+		}
+	}
+	if err != nil {
+		f.Close()
+		os.Remove(temp)
+		return atomicfile.Cause(err)
+	}
+	atomicfile.SyncDir(filepath.Dir(j.path))
+	j.f.Close()
+	j.f, j.size, j.synced = f, size, size
+	return nil
+}
+
+// Close ends the use of the file. It does not sync.
+func (j *Journal) Close() error {
+	j.flush.Lock()
+	defer j.flush.Unlock()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var err error
+	if j.f != nil {
+		err = j.f.Close()
+		j.f = nil
+	}
+	if j.lock != nil {
+		j.lock.Close()
+		j.lock = nil
+	}
+	return err
+}

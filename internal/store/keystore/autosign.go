@@ -1,0 +1,265 @@
+package keystore
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/base/target"
+	"brine/internal/host"
+	"brine/internal/py/value"
+)
+
+// Options say which new minions need no decision by the operator.
+type Options struct {
+	AutoAccept          bool   `salt:"auto_accept"           default:"false" doc:"accept the key of every minion that comes; anyone who reaches the master becomes a minion"`
+	AutosignFile        string `salt:"autosign_file"         default:""      doc:"file of ids to accept: a glob or regular expression per line"`
+	AutorejectFile      string `salt:"autoreject_file"       default:""      doc:"file of ids to reject: a glob or regular expression per line"`
+	AutosignTimeout     int    `salt:"autosign_timeout"      default:"120"   doc:"minutes for which a file PKI_DIR/minions_autosign/ID is good; 0 means for ever"`
+	AutosignGrainsDir   string `salt:"autosign_grains_dir"   default:""      doc:"folder with a file for each grain that lists the values to accept"`
+	PermissivePKIAccess bool   `salt:"permissive_pki_access" default:"false" doc:"use autosign files that the group may write"`
+}
+
+// maxSigningFile bounds a file of ids or grain values in bytes.
+const maxSigningFile = 16 << 20
+
+// Autosign decides about new minions by the files that the options name. It
+// may be used by any number of goroutines.
+type Autosign struct {
+	o    Options
+	stub string
+	user string
+	log  *slog.Logger
+
+	mu    sync.Mutex
+	files map[string]signingFile
+}
+
+type signingFile struct {
+	stamp host.Stamp
+	ids   []idPattern
+}
+
+// idPattern is a line of a signing file: it fits an id as a glob or as a
+// regular expression for the whole of it.
+type idPattern struct {
+	glob target.Glob
+	re   *regexp.Regexp // nil if it is none
+}
+
+// NewAutosign decides for the keys in s. user is the name that the master runs
+// under (option user).
+func NewAutosign(s *Store, o Options, user string, log *slog.Logger) *Autosign {
+	return &Autosign{o: o, stub: filepath.Join(s.dir, autosignFolder), user: user, log: log, files: map[string]signingFile{}}
+}
+
+// Rejects reports whether the key of a new minion is to be rejected. It comes
+// before Signs.
+func (a *Autosign) Rejects(id string) bool { return a.inFile(a.o.AutorejectFile, id) }
+
+// Signs returns by which rule the key of a new or pending minion is to be
+// accepted, "" if by none. grains are those that the minion sent along, or nil. A stub file that speaks
+// for the id is used up, so ask only when the answer will be acted upon.
+func (a *Autosign) Signs(id string, grains *value.Dict) (rule string) {
+	switch {
+	case checkID(id) != nil:
+		return ""
+	case a.o.AutoAccept:
+		return "auto_accept"
+	case a.inFile(a.o.AutosignFile, id):
+		return "autosign_file"
+	case a.useStub(id):
+		return autosignFolder
+	case a.grainListed(grains):
+		return "autosign_grains_dir"
+	}
+	return ""
+}
+
+// inFile reports whether a signing file names the id.
+func (a *Autosign) inFile(path, id string) bool {
+	if path == "" {
+		return false
+	}
+	now, err := host.StampOf(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if err == nil {
+		err = a.checkMode(path)
+	}
+	if err != nil {
+		a.log.Warn("a file of minion ids is not used", "file", path, "error", err)
+		return false
+	}
+	a.mu.Lock()
+	f, ok := a.files[path]
+	a.mu.Unlock()
+	if !ok || f.stamp != now {
+		if f, err = readSigningFile(path); err != nil {
+			a.log.Warn("cannot read a file of minion ids", "file", path, "error", err)
+			return false
+		}
+		a.mu.Lock()
+		if f.stamp.Settled() {
+			a.files[path] = f
+		} else {
+			delete(a.files, path)
+		}
+		a.mu.Unlock()
+	}
+	return slices.ContainsFunc(f.ids, func(p idPattern) bool {
+		return p.glob.Match(id) || p.re != nil && p.re.MatchString(id)
+	})
+}
+
+func readSigningFile(path string) (signingFile, error) {
+	b, st, err := readFile(path, maxSigningFile)
+	f := signingFile{stamp: st}
+	for line := range usedLines(b) {
+		p := idPattern{glob: target.ParseGlob(line)}
+		if re, err := target.CompileFullRegexp(line); err == nil {
+			p.re = re
+		}
+		f.ids = append(f.ids, p)
+	}
+	return f, err
+}
+
+// usedLines yields the lines that are neither blank nor comments, trimmed.
+func usedLines(b []byte) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		sc := bufio.NewScanner(bytes.NewReader(b))
+		sc.Buffer(nil, maxSigningFile+1)
+		for sc.Scan() {
+			line := strings.TrimSpace(sc.Text())
+			if line != "" && line[0] != '#' && !yield(line) {
+				return
+			}
+		}
+	}
+}
+
+// checkMode refuses a file that others than the master's own user could have
+// written: it would let them accept keys.
+func (a *Autosign) checkMode(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	mode := info.Mode().Perm()
+	switch {
+	case mode&0o002 != 0:
+		return salt.Errorf(salt.Denied, "everyone may write it; run chmod o-w")
+	case mode&0o020 == 0:
+		return nil
+	case !a.o.PermissivePKIAccess:
+		return salt.Errorf(salt.Denied, "its group may write it; run chmod g-w or set permissive_pki_access")
+	case os.Geteuid() == 0 && !a.inGroup(info):
+		return salt.Errorf(salt.Denied, "its group may write it, and user %s is not in that group", a.user)
+	}
+	return nil
+}
+
+// inGroup reports whether the master's user is a member of the file's group.
+func (a *Autosign) inGroup(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return false
+	}
+	u, err := user.Lookup(a.user)
+	if err != nil {
+		return false
+	}
+	groups, err := u.GroupIds()
+	return err == nil && slices.Contains(groups, strconv.FormatUint(uint64(st.Gid), 10))
+}
+
+// useStub removes the stub of an id, and reports whether it was there and
+// young enough. Of several callers at once one succeeds.
+func (a *Autosign) useStub(id string) bool {
+	a.dropExpired()
+	path := filepath.Join(a.stub, id)
+	info, err := os.Lstat(path)
+	if err != nil || info.IsDir() {
+		return false
+	}
+	if err := os.Remove(path); err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			a.log.Warn("an autosign stub is not used because it cannot be removed", "file", path, "error", err)
+		}
+		return false
+	}
+	return true
+}
+
+func (a *Autosign) dropExpired() {
+	if a.o.AutosignTimeout <= 0 {
+		return
+	}
+	entries, err := os.ReadDir(a.stub)
+	if err != nil {
+		return
+	}
+	oldest := time.Now().Add(-time.Duration(a.o.AutosignTimeout) * time.Minute)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || info.IsDir() || !info.ModTime().Before(oldest) {
+			continue
+		}
+		path := filepath.Join(a.stub, e.Name())
+		if err := os.Remove(path); err == nil {
+			a.log.Warn("an autosign stub has expired", "file", path)
+		}
+	}
+}
+
+// grainListed reports whether a grain's file lists the value of that grain.
+// The names of grains come from a stranger, so that only names found in the
+// folder are opened.
+func (a *Autosign) grainListed(grains *value.Dict) bool {
+	if a.o.AutosignGrainsDir == "" || grains.Len() == 0 {
+		return false
+	}
+	entries, err := os.ReadDir(a.o.AutosignGrainsDir)
+	if err != nil {
+		a.log.Warn("cannot read the folder of autosign grains", "dir", a.o.AutosignGrainsDir, "error", err)
+		return false
+	}
+	for _, e := range entries {
+		v, ok := grains.Get(e.Name())
+		if !ok {
+			continue
+		}
+		path := filepath.Join(a.o.AutosignGrainsDir, e.Name())
+		if err := a.checkMode(path); err != nil {
+			a.log.Warn("a file of grain values is not used", "file", path, "error", err)
+			continue
+		}
+		b, _, err := readFile(path, maxSigningFile)
+		if err != nil && !errors.Is(err, errNotFile) {
+			a.log.Warn("cannot read a file of grain values", "file", path, "error", err)
+			continue
+		}
+		want := value.Str(v)
+		for line := range usedLines(b) {
+			if line == want {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,145 @@
+package keystore
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"brine/internal/base/field"
+	"brine/internal/py/value"
+)
+
+func options(t *testing.T) Options {
+	t.Helper()
+	var o Options
+	must(t, field.Defaults(&o))
+	return o
+}
+
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(text), 0o600))
+	must(t, os.Chmod(path, mode))
+}
+
+func TestOptions(t *testing.T) {
+	if _, err := field.Of(reflect.TypeFor[Options]()); err != nil {
+		t.Fatal(err)
+	}
+	if o := options(t); o != (Options{AutosignTimeout: 120}) {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestSigningFiles(t *testing.T) {
+	s := open(t)
+	o := options(t)
+	o.AutosignFile = filepath.Join(s.dir, "autosign.conf")
+	o.AutorejectFile = filepath.Join(s.dir, "autoreject.conf")
+	a := NewAutosign(s, o, "root", quiet)
+	if a.Signs("web1", nil) != "" || a.Rejects("web1") {
+		t.Error("decided without a file")
+	}
+	write(t, o.AutosignFile, "# comment\n\n  web*.example.com  \ndb[0-9]+\nexact\nweb1|app1\n(broken\n", 0o644)
+	write(t, o.AutorejectFile, "#bad\nevil*\n", 0o644)
+	for id, want := range map[string]bool{"web1.example.com": true, "web1.example.com.evil": false, "db42": true, "db": false, "xdb1": false,
+		"exact": true, "exact2": false, "web1": true, "app1": true, "web1x": false, "# comment": false, "#bad": false, "(broken": true} {
+		if got := a.Signs(id, nil) != ""; got != want {
+			t.Errorf("%s: %v", id, got)
+		}
+	}
+	if !a.Rejects("evil1") || a.Rejects("good") || a.Rejects("bad") {
+		t.Error("autoreject_file")
+	}
+	write(t, o.AutosignFile, "other", 0o644) // seen at once
+	if a.Signs("exact", nil) != "" || a.Signs("other", nil) == "" {
+		t.Error("an old autosign file is still used")
+	}
+	for mode, want := range map[os.FileMode]bool{0o600: true, 0o644: true, 0o646: false, 0o664: false} {
+		must(t, os.Chmod(o.AutosignFile, mode))
+		if got := a.Signs("other", nil) != ""; got != want {
+			t.Errorf("mode %o: %v", mode, got)
+		}
+	}
+	must(t, os.Chmod(o.AutosignFile, 0o664))
+	o.PermissivePKIAccess = true
+	if NewAutosign(s, o, "root", quiet).Signs("other", nil) == "" {
+		t.Error("permissive_pki_access")
+	}
+	if os.Geteuid() == 0 && NewAutosign(s, o, "nobody", quiet).Signs("other", nil) != "" {
+		t.Error("a group that the user is not in could write the file")
+	}
+	must(t, os.Chmod(o.AutosignFile, 0o666))
+	if NewAutosign(s, o, "root", quiet).Signs("other", nil) != "" {
+		t.Error("everyone could write the file")
+	}
+}
+
+func TestAutoAccept(t *testing.T) {
+	o := options(t)
+	o.AutoAccept = true
+	a := NewAutosign(open(t), o, "root", quiet)
+	if a.Signs("any", nil) == "" || a.Signs("../any", nil) != "" {
+		t.Error("auto_accept")
+	}
+}
+
+func TestStubs(t *testing.T) {
+	s := open(t)
+	a := NewAutosign(s, options(t), "root", quiet)
+	dir := filepath.Join(s.dir, "minions_autosign")
+	write(t, filepath.Join(dir, "web1"), "", 0o644)
+	write(t, filepath.Join(dir, "old"), "", 0o644)
+	must(t, os.Chtimes(filepath.Join(dir, "old"), time.Time{}, time.Now().Add(-121*time.Minute)))
+	must(t, os.Mkdir(filepath.Join(dir, "folder"), 0o755))
+	var signed atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if a.Signs("web1", nil) != "" {
+				signed.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if signed.Load() != 1 {
+		t.Errorf("one stub signed %d times", signed.Load())
+	}
+	if a.Signs("old", nil) != "" || a.Signs("folder", nil) != "" || a.Signs("../real", nil) != "" {
+		t.Error("signed")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "old")); err == nil {
+		t.Error("an expired stub was left")
+	}
+	o := options(t)
+	o.AutosignTimeout = 0
+	write(t, filepath.Join(dir, "old"), "", 0o644)
+	must(t, os.Chtimes(filepath.Join(dir, "old"), time.Time{}, time.Unix(1, 0)))
+	if NewAutosign(s, o, "root", quiet).Signs("old", nil) == "" {
+		t.Error("a timeout of 0 must mean for ever")
+	}
+}
+
+func TestGrains(t *testing.T) {
+	s := open(t)
+	o := options(t)
+	o.AutosignGrainsDir = filepath.Join(s.dir, "grains")
+	write(t, filepath.Join(o.AutosignGrainsDir, "uuid"), "# none\nabc\n\n42\n", 0o644)
+	write(t, filepath.Join(o.AutosignGrainsDir, "open"), "x\n", 0o666)
+	write(t, filepath.Join(s.dir, "secret"), "abc\n", 0o644)
+	a := NewAutosign(s, o, "root", quiet)
+	for _, c := range []struct {
+		grain string
+		v     any
+		want  bool
+	}{{"uuid", "abc", true}, {"uuid", 42, true}, {"uuid", "ab", false}, {"uuid", "", false}, {"uuid", "# none", false}, {"open", "x", false}, {"../secret", "abc", false}, {"none", "abc", false}} {
+		if got := a.Signs("m", value.DictOf(c.grain, c.v)) != ""; got != c.want {
+			t.Errorf("%s=%v: %v", c.grain, c.v, got)
+		}
+	}
+}

@@ -1,0 +1,495 @@
+// Package keystore keeps the public keys of minions in the folders that Salt's
+// master uses, one file for each minion id:
+//
+//	PKI_DIR/minions           accepted
+//	PKI_DIR/minions_pre       waiting for a decision
+//	PKI_DIR/minions_rejected  refused by the operator
+//	PKI_DIR/minions_denied    a key that came for an id with another key
+//	PKI_DIR/minions_autosign  empty stubs: accept this id when it comes
+//
+// The folders are the truth. An existing one is taken over as it is, and other
+// programs (salt-key above all) may change it at any time: every answer here
+// costs at least one look at the disk, and caches are only kept as long as the
+// disk says that nothing has changed.
+//
+// An id is a file name. Whatever does not pass salt.CheckID is refused, dot
+// files above all; Salt overlooks these and so does List. A folder, pipe or
+// device where a key should be is not a key. A link to a file is one, but is
+// never written through.
+//
+// Which answer a minion gets is not decided here.
+package keystore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
+	"brine/internal/host"
+	"brine/internal/net/crypt"
+)
+
+// State is what the operator thinks of a key.
+type State uint8
+
+// The states. None is that of an id without a key.
+const (
+	None State = iota
+	Accepted
+	Pending
+	Rejected
+	Denied
+)
+
+// States are all states that a key can be in, in the order of salt-key -L.
+var States = [...]State{Accepted, Denied, Pending, Rejected}
+
+var folders = [...]string{"", "minions", "minions_pre", "minions_rejected", "minions_denied"}
+
+// Folder is the name of the state's folder, which Salt's tools also use as the
+// name of the state.
+func (s State) Folder() string { return folders[s] }
+
+func (s State) String() string {
+	return [...]string{"none", "accepted", "pending", "rejected", "denied"}[s]
+}
+
+// Folders are the names of the folders of all states.
+func Folders() []string { return folders[1:] }
+
+const autosignFolder = "minions_autosign"
+
+// maxKeyFile bounds a key file in bytes. A 16384-bit key takes under 4 KiB.
+const maxKeyFile = 64 << 10
+
+// maxParsed bounds the parsed keys in memory; each takes about 2 KiB.
+const maxParsed = 20_000
+
+// Store is the keys in one folder. It may be used by any number of goroutines.
+type Store struct {
+	*folder
+	by by
+}
+
+// folder is what all who work on a folder have in common.
+type folder struct {
+	dir string
+	log *slog.Logger
+
+	mu       sync.RWMutex
+	accepted listing
+	parsed   map[string]parsedKey
+}
+
+// listing is the accepted ids at a moment.
+type listing struct {
+	ids   []string
+	stamp host.Stamp
+	valid bool
+}
+
+type parsedKey struct {
+	stamp host.Stamp
+	key   *Key
+}
+
+// Key is an accepted key.
+type Key struct {
+	// PEM is the text of the file, cleaned (crypt.CleanKey).
+	PEM string
+	// Public is the key itself.
+	Public *crypt.PublicKey
+}
+
+// Open takes over the keys in dir, Salt's pki_dir (cluster_pki_dir in a
+// cluster), and makes what folders are missing.
+func Open(dir string, log *slog.Logger) (*Store, error) {
+	s := &Store{folder: &folder{dir: dir, log: log, parsed: map[string]parsedKey{}}}
+	if err := makeDir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	for _, name := range append(folders[1:], autosignFolder) {
+		path := filepath.Join(dir, name)
+		if err := makeDir(path, 0o755); err != nil {
+			return nil, err
+		}
+		atomicfile.RemoveTemps(path)
+	}
+	if info, err := os.Stat(dir); err == nil && info.Mode().Perm() != 0o700 && info.Mode().Perm() != 0o750 {
+		// Salt narrows it too: whoever can write here accepts keys.
+		if err := os.Chmod(dir, 0o700); err != nil {
+			log.Warn("cannot protect the folder of keys; its mode should be 0700 or 0750", "dir", dir, "error", err)
+		}
+	}
+	return s, nil
+}
+
+func makeDir(path string, mode fs.FileMode) error {
+	err := os.Mkdir(path, mode)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			err = os.Mkdir(path, mode)
+		}
+	}
+	switch {
+	case err == nil:
+		err = os.Chmod(path, mode) // whatever the umask is
+	case errors.Is(err, fs.ErrExist):
+		info, statErr := os.Stat(path)
+		if err = statErr; err == nil && !info.IsDir() {
+			err = errors.New("it is not a folder")
+		}
+	}
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot use %s for minion keys: %w", path, atomicfile.Cause(err))
+	}
+	return nil
+}
+
+// Dir is the folder given to Open.
+func (s *Store) Dir() string { return s.dir }
+
+// checkID is salt.CheckID with a kind.
+func checkID(id string) error {
+	if err := salt.CheckID(id); err != nil {
+		return salt.Errorf(salt.Invalid, "%w", err)
+	}
+	return nil
+}
+
+func (s *Store) path(st State, id string) string {
+	return s.dir + "/" + folders[st] + "/" + id
+}
+
+// errNotFile says that a name is taken by something that is not a file.
+var errNotFile = errors.New("not a regular file")
+
+// readFile reads a small regular file; a link to one is followed, a pipe is
+// not waited for.
+func readFile(path string, limit int64) ([]byte, host.Stamp, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, host.Stamp{}, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, host.Stamp{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, host.Stamp{}, errNotFile
+	}
+	st, err := host.StampOfFile(f) // before reading: who changes it meanwhile is noticed
+	if err != nil {
+		return nil, host.Stamp{}, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("larger than %d bytes", limit)
+	}
+	return b, st, err
+}
+
+// Read returns the key of an id in a state, as it is in the file. The error is
+// of kind NotFound if there is none.
+func (s *Store) Read(st State, id string) (pub string, err error) {
+	if err := checkID(id); err != nil {
+		return "", err
+	}
+	b, _, err := readFile(s.path(st, id), maxKeyFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFile):
+		return "", salt.Errorf(salt.NotFound, "minion %q has no %s key", id, st)
+	case err != nil:
+		return "", salt.Errorf(salt.Unavailable, "cannot read the %s key of minion %q: %w", st, id, atomicfile.Cause(err))
+	}
+	return string(b), nil
+}
+
+// Lookup returns the state of an id and its key, asking in the order in which
+// the master decides: rejected, accepted, pending. A denied key is beside the
+// point here, since it says nothing of the id's own key; Read knows it. An id
+// without a key is None.
+//
+// Where a pending key would go but something else than a file is in the way,
+// the error is of kind Denied: such an id gets no key.
+func (s *Store) Lookup(id string) (st State, pub string, err error) {
+	for _, st := range []State{Rejected, Accepted, Pending} {
+		pub, err := s.Read(st, id)
+		if err == nil {
+			return st, pub, nil
+		}
+		if salt.KindOf(err) != salt.NotFound {
+			return None, "", err
+		}
+	}
+	if info, err := os.Stat(s.path(Pending, id)); err == nil && !info.Mode().IsRegular() {
+		return None, "", salt.Errorf(salt.Denied, "minion %q gets no key: remove %s, which is not a file", id, s.path(Pending, id))
+	}
+	return None, "", nil
+}
+
+// List returns the ids in every state, sorted without regard to case.
+func (s *Store) List() (map[State][]string, error) {
+	out := make(map[State][]string, len(States))
+	for _, st := range States {
+		ids, err := s.readFolder(st)
+		if err != nil {
+			return nil, err
+		}
+		out[st] = ids
+	}
+	return out, nil
+}
+
+func (s *Store) readFolder(st State) ([]string, error) {
+	dir := filepath.Join(s.dir, folders[st])
+	d, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cannot list the %s keys: %w", st, err)
+	}
+	defer d.Close()
+	entries, err := d.ReadDir(-1)
+	if err != nil {
+		return nil, salt.Errorf(salt.Unavailable, "cannot list the %s keys: %w", st, err)
+	}
+	ids := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if checkID(e.Name()) != nil {
+			continue
+		}
+		mode := e.Type()
+		if mode&fs.ModeSymlink != 0 {
+			if info, err := os.Stat(filepath.Join(dir, e.Name())); err == nil {
+				mode = info.Mode().Type()
+			}
+		}
+		if mode.IsRegular() {
+			ids = append(ids, e.Name())
+		}
+	}
+	sortIDs(ids)
+	return ids, nil
+}
+
+// sortIDs makes each lower-case form once: comparing is what the time of
+// listing thousands of keys goes to.
+func sortIDs(ids []string) {
+	type pair struct{ lower, id string }
+	pairs := make([]pair, len(ids))
+	for i, id := range ids {
+		pairs[i] = pair{strings.ToLower(id), id}
+	}
+	slices.SortFunc(pairs, func(a, b pair) int {
+		if c := strings.Compare(a.lower, b.lower); c != 0 {
+			return c
+		}
+		return strings.Compare(a.id, b.id)
+	})
+	for i, p := range pairs {
+		ids[i] = p.id
+	}
+}
+
+// Accepted returns the accepted ids, sorted without regard to case. It costs
+// one stat while nothing changes. The slice is shared: do not write to it.
+func (s *Store) Accepted() ([]string, error) {
+	now, err := host.StampOf(s.dir + "/" + folders[Accepted])
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, salt.Errorf(salt.Unavailable, "cannot list the accepted keys: %w", err)
+	}
+	s.mu.RLock()
+	l := s.accepted
+	s.mu.RUnlock()
+	if l.valid && l.stamp == now {
+		return l.ids, nil
+	}
+	ids, err := s.readFolder(Accepted)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accepted = listing{ids: ids, stamp: now, valid: now.Settled()}
+	return ids, nil
+}
+
+// AcceptedKey returns the accepted key of an id, ready for use. It is meant to
+// be called for every request: it costs one stat while the file does not
+// change. The error is of kind NotFound if the id is not accepted, and Invalid
+// if the file holds no usable key.
+func (s *Store) AcceptedKey(id string) (*Key, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
+	path := s.path(Accepted, id)
+	now, err := host.StampOf(path)
+	if err == nil {
+		s.mu.RLock()
+		p, ok := s.parsed[id]
+		s.mu.RUnlock()
+		if ok && p.stamp == now {
+			return p.key, nil
+		}
+	}
+	return s.parseAccepted(id, path)
+}
+
+func (s *Store) parseAccepted(id, path string) (*Key, error) {
+	s.mu.Lock()
+	delete(s.parsed, id)
+	s.mu.Unlock()
+	b, stamp, err := readFile(path, maxKeyFile)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFile):
+		return nil, salt.Errorf(salt.NotFound, "minion %q is not accepted", id)
+	case err != nil:
+		return nil, salt.Errorf(salt.Unavailable, "cannot read the accepted key of minion %q: %w", id, atomicfile.Cause(err))
+	}
+	pub, err := crypt.ParsePublic(b)
+	if err != nil {
+		return nil, salt.Errorf(salt.Invalid, "the accepted key of minion %q is of no use: %w", id, err)
+	}
+	k := &Key{PEM: crypt.CleanKey(string(b)), Public: pub}
+	if !stamp.Settled() {
+		return k, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.parsed) >= maxParsed {
+		for other := range s.parsed { // any will do; the order of a map is arbitrary
+			delete(s.parsed, other)
+			break
+		}
+	}
+	s.parsed[id] = parsedKey{stamp, k}
+	return k, nil
+}
+
+// Put stores a key in a state, over one that is there. It does not touch the
+// id's keys in other states. When it returns without error the key is on disk.
+func (s *Store) Put(st State, id, pub string) error {
+	return s.write(st, id, pub, func(path string, b []byte) error {
+		if old, _, err := readFile(path, maxKeyFile); err == nil && bytes.Equal(old, b) {
+			return nil
+		}
+		s.decide(None, st, id, pub)
+		return atomicfile.Write(path, b, 0o644, true)
+	})
+}
+
+// Add is Put for an id that has no key in that state yet; otherwise the error
+// is of kind Exists. Of several callers at once, in any process, one wins: the
+// first key of a new minion keeps its place.
+func (s *Store) Add(st State, id, pub string) error {
+	return s.write(st, id, pub, func(path string, b []byte) error {
+		s.decide(None, st, id, pub)
+		return atomicfile.Create(path, b, 0o644)
+	})
+}
+
+func (s *Store) write(st State, id, pub string, write func(string, []byte) error) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	if len(pub) > maxKeyFile {
+		return salt.Errorf(salt.Invalid, "the key of minion %q is larger than %d bytes", id, maxKeyFile)
+	}
+	path := s.path(st, id)
+	err := write(path, []byte(pub))
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeDir(filepath.Dir(path), 0o755); err == nil {
+			err = write(path, []byte(pub))
+		}
+	}
+	s.forget(id)
+	if errors.Is(err, fs.ErrExist) {
+		if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
+			return s.failed("store", st, id, fmt.Errorf("%s is in the way and not a file", path))
+		}
+		return salt.Errorf(salt.Exists, "minion %q has a %s key", id, st)
+	}
+	return s.failed("store", st, id, err)
+}
+
+// failed says what could not be done. A full or read-only disk is named by the
+// system's own words.
+func (s *Store) failed(verb string, st State, id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return salt.Errorf(salt.Unavailable, "cannot %s the %s key of minion %q: %w", verb, st, id, err)
+}
+
+// Move puts the key of an id from one state into another, over a key that is
+// there. The error is of kind NotFound if there is nothing to move.
+func (s *Store) Move(id string, from, to State) error {
+	pub, err := s.Read(from, id)
+	if err != nil {
+		return err
+	}
+	s.decide(from, to, id, pub)
+	src, dst := s.path(from, id), s.path(to, id)
+	err = os.Rename(src, dst)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = makeDir(filepath.Dir(dst), 0o755); err == nil {
+			err = os.Rename(src, dst)
+		}
+	}
+	s.forget(id)
+	if err != nil {
+		return s.failed("move", from, id, fmt.Errorf("to %s: %w", dst, atomicfile.Cause(err)))
+	}
+	atomicfile.SyncDir(filepath.Dir(dst))
+	atomicfile.SyncDir(filepath.Dir(src))
+	return nil
+}
+
+// Delete removes the key of an id from a state. The error is of kind NotFound
+// if there is none.
+func (s *Store) Delete(st State, id string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	path := s.path(st, id)
+	info, err := os.Lstat(path)
+	if err == nil && info.IsDir() || errors.Is(err, fs.ErrNotExist) {
+		return salt.Errorf(salt.NotFound, "minion %q has no %s key", id, st)
+	}
+	if err == nil {
+		if s.by.note != nil {
+			if pub, err := s.Read(st, id); err == nil {
+				s.decide(st, None, id, pub)
+			}
+		}
+		err = os.Remove(path)
+	}
+	s.forget(id)
+	if err != nil {
+		return s.failed("delete", st, id, atomicfile.Cause(err))
+	}
+	atomicfile.SyncDir(filepath.Dir(path))
+	return nil
+}
+
+// forget drops what is cached about an id and the list.
+func (s *Store) forget(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.parsed, id)
+	s.accepted = listing{}
+}

@@ -1,0 +1,269 @@
+package returner
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/remote"
+	"brine/internal/py/value"
+)
+
+// database has the tables jids, salt_returns and salt_events of Salt's
+// returners mysql, pgjsonb and postgres, which differ in the types of columns.
+// The tables have to be there: those who set up the database decide on types
+// and indexes.
+type database struct {
+	db       *remote.SQL
+	masterID string
+	ascii    bool // its columns may not take all letters
+	jsonb    bool // its columns are JSON, not texts
+}
+
+func newMySQL(c Config) (Returner, error) {
+	db, err := remote.MySQL(c.settings("mysql"), remote.Names{Password: "pass", Database: "db", Host: "salt", User: "salt", Pass: "salt", DB: "salt"}, c.Timeout)
+	return &database{db: db, masterID: c.MasterID, ascii: true}, err
+}
+
+func newPGJSONB(c Config) (Returner, error) {
+	db, err := remote.Postgres(c.settings("returner.pgjsonb"), remote.Names{Password: "pass", Database: "db", Host: "localhost", User: "salt", Pass: "salt", DB: "salt"}, c.Timeout)
+	return &database{db: db, masterID: c.MasterID, jsonb: true}, err
+}
+
+func newPostgres(c Config) (Returner, error) {
+	db, err := remote.Postgres(c.settings("returner.postgres"), remote.Names{Password: "passwd", Database: "db", Host: "localhost", User: "salt", Pass: "salt", DB: "salt"}, c.Timeout)
+	return &database{db: db, masterID: c.MasterID}, err
+}
+
+// q writes the names that are words of SQL as MySQL wants them, and gives
+// values their type where PostgreSQL does not see it.
+func (d *database) q(s string) string {
+	if d.db.MySQL {
+		return strings.NewReplacer("[", "`", "]", "`", "::json", "", "::text", "").Replace(s)
+	}
+	typ := "::text"
+	if d.jsonb {
+		typ = "::jsonb"
+	}
+	return strings.NewReplacer("[", `"`, "]", `"`, "::json", typ).Replace(s)
+}
+
+func (d *database) dump(v any) (string, error) {
+	t, err := dump(v, d.ascii)
+	if d.jsonb {
+		t = withoutNUL(t)
+	}
+	return t, err
+}
+
+// withoutNUL replaces the one character that jsonb does not take.
+func withoutNUL(t string) string {
+	const nul = `\u0000`
+	if !strings.Contains(t, nul) {
+		return t
+	}
+	var b strings.Builder
+	for i := 0; i < len(t); i++ {
+		switch {
+		case strings.HasPrefix(t[i:], nul):
+			b.WriteString("\ufffd")
+			i += len(nul) - 1
+		case t[i] == '\\' && i+1 < len(t):
+			b.WriteString(t[i : i+2])
+			i++
+		default:
+			b.WriteByte(t[i])
+		}
+	}
+	return b.String()
+}
+
+// success is what Python's drivers make of a boolean in a column of text.
+func (d *database) success(v any) string {
+	switch {
+	case d.db.MySQL && value.Truth(v):
+		return "1"
+	case d.db.MySQL:
+		return "0"
+	}
+	return strconv.FormatBool(value.Truth(v))
+}
+
+func (d *database) Return(ctx context.Context, ret *value.Dict) error {
+	result, err := d.dump(ret.At("return"))
+	if err != nil {
+		return err
+	}
+	full, err := d.dump(ret)
+	if err != nil {
+		return err
+	}
+	jid, id := ret.Str("jid"), ret.Str("id")
+	from := ""
+	if d.db.MySQL {
+		from = "FROM DUAL"
+	}
+	_, err = d.db.Do(ctx, d.q(`INSERT INTO salt_returns ([fun], [jid], [return], [id], [success], [full_ret])
+		SELECT $1::text, $2::text, $3::json, $4::text, $5::text, $6::json `+from+`
+		WHERE NOT EXISTS (SELECT 1 FROM salt_returns WHERE [jid] = $7 AND [id] = $8)`),
+		text(value.Str(ret.At("fun")), 50), jid, result, id, d.success(ret.At("success")), full, jid, id)
+	return prepared(err)
+}
+
+// prepared makes a missing table or privilege an error of a server that is
+// unavailable, so that what it should get waits until somebody has created it.
+func prepared(err error) error {
+	if err != nil && remote.IsUnprepared(err) {
+		return salt.Errorf(salt.Unavailable, "%w: create the tables of the returner (the statements are in docs/caches.md), or grant its user the privileges on them", err)
+	}
+	return err
+}
+
+func (d *database) SaveLoad(ctx context.Context, jid string, load *value.Dict) error {
+	t, err := d.dump(load)
+	if err != nil {
+		return err
+	}
+	_, err = d.db.Do(ctx, d.q(`INSERT INTO jids ([jid], [load]) VALUES ($1, $2::json)`), jid, t)
+	if remote.IsDuplicate(err) {
+		return nil
+	}
+	return prepared(err)
+}
+
+func (d *database) Load(ctx context.Context, jid string) (load *value.Dict, err error) {
+	err = d.db.Rows(ctx, d.q(`SELECT CAST([load] AS `+d.textType()+`) FROM jids WHERE [jid] = $1`), []any{jid}, func(scan func(...any) error) error {
+		var t string
+		if err := scan(&t); err != nil {
+			return err
+		}
+		load, err = loadDict(t)
+		return err
+	})
+	return load, err
+}
+
+func (d *database) textType() string {
+	if d.db.MySQL {
+		return "CHAR"
+	}
+	return "text"
+}
+
+func (d *database) Returns(ctx context.Context, jid string) (map[string]*value.Dict, error) {
+	out := map[string]*value.Dict{}
+	err := d.db.Rows(ctx, d.q(`SELECT [id], CAST([full_ret] AS `+d.textType()+`) FROM salt_returns WHERE [jid] = $1`), []any{jid}, func(scan func(...any) error) error {
+		var id, t string
+		if err := scan(&id, &t); err != nil {
+			return err
+		}
+		if ret, err := loadDict(t); err == nil {
+			out[id] = ret
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (d *database) Jobs(ctx context.Context) (map[string]*value.Dict, error) {
+	out := map[string]*value.Dict{}
+	err := d.db.Rows(ctx, d.q(`SELECT [jid], CAST([load] AS `+d.textType()+`) FROM jids`), nil, func(scan func(...any) error) error {
+		var jid, t string
+		if err := scan(&jid, &t); err != nil {
+			return err
+		}
+		if load, err := loadDict(t); err == nil {
+			out[jid] = load
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (d *database) Events(ctx context.Context, events []Event) error {
+	tx, err := d.db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.End()
+	for _, e := range events {
+		t, err := d.dump(e.Data)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Do(ctx, d.q(`INSERT INTO salt_events ([tag], [data], [master_id]) VALUES ($1, $2::json, $3)`), text(e.Tag, 255), t, d.masterID); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// slack is added to the age that a job's id tells before it counts as old: it
+// may be in the time of any place.
+const slack = 26 * time.Hour
+
+// archiving is the number of the lock of PostgreSQL that who archives holds.
+const archiving = "7021790926"
+
+func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) error {
+	if keep <= 0 {
+		return nil
+	}
+	var before string
+	seconds := strconv.FormatInt(int64(keep/time.Second), 10)
+	stamp := `SELECT CAST(NOW() - INTERVAL '` + seconds + `' SECOND AS ` + d.textType() + `)`
+	if d.db.MySQL {
+		stamp = `SELECT CAST(DATE_SUB(NOW(), INTERVAL ` + seconds + ` SECOND) AS CHAR)`
+	}
+	if err := d.db.Rows(ctx, stamp, nil, func(scan func(...any) error) error { return scan(&before) }); err != nil {
+		return err
+	}
+	when := "$1::timestamptz"
+	if d.db.MySQL {
+		when = "$1"
+	}
+	// A job that nobody returned for is old by its id.
+	oldJobs := `([jid] IN (SELECT [jid] FROM salt_returns WHERE alter_time < ` + when + `) OR LENGTH([jid]) >= 20 AND [jid] < $2)`
+	oldID := salt.FormatJID(time.Now().Add(-keep - slack))
+	if archive {
+		for _, table := range []string{"jids", "salt_returns", "salt_events"} {
+			like := "(LIKE " + table + ")"
+			if d.db.MySQL {
+				like = "LIKE " + table
+			}
+			if _, err := d.db.Do(ctx, "CREATE TABLE IF NOT EXISTS "+table+"_archive "+like); err != nil {
+				return err
+			}
+		}
+	}
+	tx, err := d.db.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer tx.End()
+	if archive && !d.db.MySQL {
+		// Two masters would both copy what neither has removed yet. InnoDB has
+		// one of them fail.
+		if _, err := tx.Do(ctx, "SELECT pg_advisory_xact_lock("+archiving+")"); err != nil {
+			return err
+		}
+	}
+	for _, step := range []struct {
+		table, where string
+		args         []any
+	}{{"jids", oldJobs, []any{before, oldID}}, {"salt_returns", "alter_time < " + when, []any{before}}, {"salt_events", "alter_time < " + when, []any{before}}} {
+		if archive {
+			if _, err := tx.Do(ctx, d.q("INSERT INTO "+step.table+"_archive SELECT * FROM "+step.table+" WHERE "+step.where), step.args...); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.Do(ctx, d.q("DELETE FROM "+step.table+" WHERE "+step.where), step.args...); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+func (d *database) Close() error { return d.db.Close() }
