@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/msgpack"
-	"brine/internal/value"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 	"brine/test/daemontest"
 )
 
