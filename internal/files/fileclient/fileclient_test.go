@@ -131,7 +131,7 @@ func TestPathsThatLeadOut(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	for _, url := range []string{"http://h/../../../x", "http://../x"} {
+	for _, url := range []string{"http://h/../../../x", "http://../x", "http:///../../../x", "no url://../../../x"} {
 		if p, err := c.CacheDest(url, "base"); err == nil && !strings.HasPrefix(p, outside+"/cache/extrn_files/base/") {
 			t.Errorf("%s: %s", url, p)
 		}

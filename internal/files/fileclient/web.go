@@ -121,7 +121,7 @@ func (c *Client) externPath(text, saltenv string) (string, error) {
 		}
 	}
 	root := filepath.Join(c.o.CacheDir, "extrn_files", saltenv, host)
-	if !filepath.IsLocal(saltenv) || host == ".." || host != "" && !filepath.IsLocal(strings.TrimLeft(file, "/")) && strings.Trim(file, "/") != "" {
+	if !filepath.IsLocal(saltenv) || host == ".." || !filepath.IsLocal(strings.TrimLeft(file, "/")) && strings.Trim(file, "/") != "" {
 		return "", salt.Errorf(salt.Invalid, "%s cannot be kept in the cache: its path leads out of it", Redact(text))
 	}
 	if len(file) > 255 {
