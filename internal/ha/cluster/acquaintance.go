@@ -22,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
@@ -161,6 +162,9 @@ func readTidings(d *value.Dict) (tidings, error) {
 	t := tidings{secret: d.Str("secret"), secretFrom: time.UnixMilli(d.Int("secret_from")), members: map[string]string{}, membersFrom: time.UnixMilli(d.Int("members_from")), tls: d.Bool("tls")}
 	if n := len(t.secret); n < minSecret || n > maxSecret {
 		return t, salt.Errorf(salt.Invalid, "a secret of %d characters", n)
+	}
+	if !utf8.ValidString(t.secret) { // the file would have another one after a restart
+		return t, salt.Errorf(salt.Invalid, "a secret that is not UTF-8")
 	}
 	t.secret = asWitnessSecret(t.secret)
 	for k, v := range d.Dict("members").All() {
