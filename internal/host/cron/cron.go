@@ -171,7 +171,11 @@ func (j Job) String() string {
 	if j.HasComment || j.HasIdentifier {
 		b.WriteByte('#')
 		if j.Comment != "" {
-			b.WriteString(" " + strings.ReplaceAll(j.Comment, "\n", "\n# "))
+			text := j.Comment
+			if j.Identifier != "" {
+				text = strings.TrimRight(text, " \t") // as reading drops it before an identifier
+			}
+			b.WriteString(" " + strings.ReplaceAll(text, "\n", "\n# "))
 		}
 		if j.Identifier != "" {
 			b.WriteString(" " + identifier + ":" + j.Identifier)
