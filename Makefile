@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp sal
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: tools normal durable durable-apart build man demo demo-cluster test test-all check fmt vet lint race fuzz bench bench-quick soak git-size microbench interop clean help
+.PHONY: tools normal durable durable-apart build man demo demo-cluster test test-all check fmt vet lint race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop clean help
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -51,12 +51,22 @@ lint:
 check: fmt vet lint test-all race ## what CI runs
 
 FUZZTIME ?= 30s
-fuzz: ## every fuzz target for FUZZTIME
-	@for p in $$($(GO) list ./internal/...); do \
-		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
-			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+FUZZED = $$(grep -rlE '^func Fuzz' --include='*_test.go' internal | xargs -n 1 dirname | sort -u)
+fuzz: ## every fuzz target for FUZZTIME, guided by coverage
+	@for p in $(FUZZED); do \
+		for f in $$(grep -hoE '^func Fuzz\w+' $$p/*_test.go | cut -c 6-); do \
+			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) ./$$p || exit 1; \
 		done; \
 	done
+
+fuzz-count: ## every fuzz target for FUZZTIME without instrumentation, at full speed; the sum of executions at the end
+	@log=$$(mktemp); \
+	BRINE_FUZZ_COUNT=$(FUZZTIME) BRINE_FUZZ_LOG=$$log $(GO) test -count 1 -p 1 -timeout 0 -run '^Fuzz' $$(printf './%s ' $(FUZZED)); failed=$$?; \
+	awk '{ n[$$1 " " $$2] += $$3; all += $$3 } END { for (t in n) print n[t], t; print all, "executions" }' $$log | sort -n; \
+	rm -f $$log; exit $$failed
+
+fuzz-keep: ## copy the inputs that make fuzz has found and that cover more than the seeds to testdata/fuzz
+	@BRINE_FUZZ_KEEP=$$($(GO) env GOCACHE)/fuzz $(GO) test -count 1 -p 1 -cover -run '^Fuzz' $$(printf './%s ' $(FUZZED))
 
 bench: build ## all figures of docs/performance.md, beside stock Salt if BRINE_STOCK_SALT names it; takes most of an hour
 	$(GO) run ./bench -out docs/performance $(BENCHFLAGS)
@@ -98,4 +108,4 @@ clean:
 	rm -rf bin
 
 help:
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'

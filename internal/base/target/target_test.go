@@ -10,6 +10,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 func ids(names ...string) []string { return names }
@@ -218,7 +219,8 @@ func TestFullRegexp(t *testing.T) {
 	}
 }
 
-func FuzzCompound(f *testing.F) {
+func FuzzCompound(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	g := readGolden(f)
 	for _, c := range g.Cases {
 		if s, ok := c.Expr.(string); ok {
@@ -251,7 +253,8 @@ func FuzzCompound(f *testing.F) {
 	})
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	g := readGolden(f)
 	types := []string{"glob", "pcre", "list", "grain", "grain_pcre", "pillar", "pillar_pcre", "pillar_exact", "ipcidr", "nodegroup"}
 	for _, c := range g.Cases {

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"brine/internal/py/pyre"
+	"brine/test/fuzztest"
 )
 
 // edit is what stock Salt made of a text, see testdata/record.py.
@@ -177,7 +178,8 @@ func apply(old, diff string) string {
 	return out.String()
 }
 
-func FuzzDiff(f *testing.F) {
+func FuzzDiff(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add("a\nb\n", "a\nc\n")
 	f.Add(strings.Repeat("x\ny\n", 150), strings.Repeat("y\nx\n", 150))
 	f.Fuzz(func(t *testing.T, a, b string) {

@@ -5,6 +5,7 @@ import (
 
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
+	"brine/test/fuzztest"
 )
 
 func load(t *testing.T, text string) any {
@@ -75,7 +76,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-func FuzzAllowed(f *testing.F) {
+func FuzzAllowed(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add("- test.*\n- 'x': [{a.b: {args: [1], kwargs: {k: v}}}]", "a.b", "v")
 	f.Fuzz(func(t *testing.T, text, fun, arg string) {
 		v, err := yaml.Load([]byte(text), "acl")

@@ -19,6 +19,7 @@ import (
 
 	"brine/internal/base/field"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 	"brine/test/tools"
 )
 
@@ -484,7 +485,8 @@ func oracleCases(t *testing.T) []oracleCase {
 
 // FuzzRender checks that no returned data breaks an outputter or passes an
 // escape character to the terminal through the forms people look at.
-func FuzzRender(f *testing.F) {
+func FuzzRender(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, seed := range []string{
 		`{"a": [1, {"b": null}, "x\ny"], "c": 1.5}`,
 		`{"m": {"t_|-i_|-n_|-f": {"result": null, "changes": {"ret": {"h": {}}, "out": "highstate"}, "name": "state.sls", "warnings": "w", "data": {"k": "\u001b"}}}}`,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 // utc has local times be UTC in a test, which must not be parallel.
@@ -128,7 +129,8 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, s := range []string{"5pm", "Monday 5:00pm", "2026-11-22T17:00:01", "*/5 * * * 1-5", "Jan 1st 8am", "0 0 29 2 *"} {
 		f.Add(s)
 	}

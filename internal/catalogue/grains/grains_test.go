@@ -22,6 +22,7 @@ import (
 	"brine/internal/host/netif"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 // collect gathers the grains of m with o and expects no fault.
@@ -490,7 +491,8 @@ func TestTimesAreLogged(t *testing.T) {
 	}
 }
 
-func FuzzBlacklist(f *testing.F) {
+func FuzzBlacklist(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, s := range []string{"os*", "[!a]", "[", "a[]b", `\`, "[a-", "(?P<x>"} {
 		f.Add(s)
 	}

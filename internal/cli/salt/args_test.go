@@ -10,6 +10,7 @@ import (
 
 	"brine/internal/call/client/clienttest"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 // TestRequest shows what the master is sent.
@@ -74,7 +75,8 @@ func TestSeveral(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add("* test.ping,test.echo , x", ",")
 	f.Add("-d x", "::")
 	f.Add("a b,c, k={a: 1 #", "")

@@ -32,6 +32,7 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
+	"brine/test/fuzztest"
 )
 
 // fakeMaster knows the user ann with the password p, and runs nothing.
@@ -937,7 +938,8 @@ func TestFormattedEvents(t *testing.T) {
 	}
 }
 
-func FuzzBody(f *testing.F) {
+func FuzzBody(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add("application/json", `[{"client":"local"}]`)
 	f.Add("application/x-yaml", "a: &a [b]\nc: *a\n")
 	f.Add(form, "arg=1&arg=[a&kwarg={")

@@ -14,6 +14,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
+	"brine/test/fuzztest"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -243,7 +244,8 @@ func write(t *testing.T, dir, name, text string) {
 	}
 }
 
-func FuzzLoad(f *testing.F) {
+func FuzzLoad(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add([]byte("master: [a]\nid: x\ntcp_pub_port: [1]\n"))
 	f.Add([]byte("master: {}\nlog_dir: 1\nminion_id_remove_domain: [1]\n1: 2\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {

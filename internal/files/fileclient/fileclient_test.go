@@ -20,6 +20,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/files/fileserver"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 func master(t testing.TB, files map[string]string) *fileserver.Server {
@@ -231,7 +232,8 @@ func TestWeb(t *testing.T) {
 	}
 }
 
-func FuzzURL(f *testing.F) {
+func FuzzURL(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, s := range []string{"salt://a/b", "salt://|a?b", "salt://a?saltenv=x", "salt://../x", "http://u:p@h:1/a?b", "file:///x", "", "salt://", "ftp://h/..", "|x"} {
 		f.Add(s, "base")
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 func write(t testing.TB, path, text string) {
@@ -219,7 +220,8 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
-func FuzzRequest(f *testing.F) {
+func FuzzRequest(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	s, dir := served(f, true)
 	for _, h := range hostile {
 		f.Add(h[0], h[1], "a", int64(0), int64(0))

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 func open(t *testing.T) *Store {
@@ -265,7 +266,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecode(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	list, err := encode([]Listed{{"file_roots", "base", [][]Entry{{{Path: "d", Type: Folder}, {Path: "d/x", Type: File, Sum: sumOf(nil)}, {Path: "l", Type: Link, To: "d/x"}}}}})
 	if err != nil {
 		f.Fatal(err)

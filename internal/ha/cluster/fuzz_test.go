@@ -14,11 +14,13 @@ import (
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/internal/store/oplog"
+	"brine/test/fuzztest"
 )
 
 // FuzzFeed: what a peer says about changes, and the changes, end in no panic,
 // and in nothing that is out of bounds.
-func FuzzFeed(f *testing.F) {
+func FuzzFeed(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, d := range []*value.Dict{
 		value.DictOf("rep", "records", "origin", "a", "from", int64(0), "to", int64(2), "items", value.ListOf(value.ListOf(int64(1), []byte("x")))),
 		value.DictOf("rep", "records", "vec", value.DictOf("a", int64(3)), "got", int64(1)),
@@ -75,7 +77,8 @@ func (drain) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 // FuzzJoin: whatever a master says that wants to join, it does not come in
 // without the secret, and whatever a member answers, nothing is written that is
 // of no use.
-func FuzzJoin(f *testing.F) {
+func FuzzJoin(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	dir := f.TempDir()
 	s := secretsOf(f, dir, "b", 1)
 	keys, err := testKeys()

@@ -19,6 +19,7 @@ import (
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 func badgeOf(t testing.TB, id, cluster string, i int) *badge {
@@ -147,7 +148,8 @@ func (a addr) String() string { return string(a) + ":1" }
 
 // FuzzAnswer: whatever comes first on a connection ends in no panic, and reads
 // the same afterwards if it is no TLS.
-func FuzzAnswer(f *testing.F) {
+func FuzzAnswer(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	b := badgeOf(f, "a", "main", 0)
 	f.Add([]byte{recordHandshake, 3, 1, 0, 5, 1, 0, 0, 1, 3})
 	f.Add(event.Frame(event.Body(tagHello, []byte{0x80})))
@@ -188,7 +190,8 @@ func (h *half) Write(b []byte) (int, error) {
 }
 
 // FuzzCertificate: no certificate that somebody makes is one of the cluster.
-func FuzzCertificate(f *testing.F) {
+func FuzzCertificate(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	b := badgeOf(f, "a", "main", 0)
 	by := b.sign.Public()
 	good := b.cert.Certificate[0]

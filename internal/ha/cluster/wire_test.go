@@ -12,6 +12,7 @@ import (
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 // secretsOf makes the keys of a master in a shared folder.
@@ -157,7 +158,8 @@ func TestRecorded(t *testing.T) {
 }
 
 // FuzzReceive: whatever comes on the port for masters ends in no panic.
-func FuzzReceive(f *testing.F) {
+func FuzzReceive(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	dir := f.TempDir()
 	a, b := secretsOf(f, dir, "a", 0), secretsOf(f, dir, "b", 1)
 	body, err := a.keyMessage([]string{"b"}, crypt.NewKey(), true)

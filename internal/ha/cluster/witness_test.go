@@ -17,6 +17,7 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 const witnessSecret = "7ef7697a5ec2e70f7e5755ecd0123456"
@@ -312,13 +313,16 @@ func oldMaster(conn *line, a *teller, secret string) error {
 }
 
 // FuzzTidings: what a master tells is taken within bounds, or not at all.
-func FuzzTidings(f *testing.F) {
+func FuzzTidings(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	keys, err := testKeys()
 	if err != nil {
 		f.Fatal(err)
 	}
 	good := tidings{secret: witnessSecret, secretFrom: time.UnixMilli(5), members: map[string]string{"a": string(keys[0].Public().PEM())}, tls: true}
-	for _, d := range []*value.Dict{good.dict(), value.DictOf("secret", 1, "members", "a"), value.DictOf("members", value.DictOf("../a", []byte{1}))} {
+	for _, d := range []*value.Dict{good.dict(), value.DictOf("secret", 1, "members", "a"),
+		value.DictOf("secret", witnessPrefix+strings.Repeat("\xff", minSecret), "secret_from", int64(5), "members", value.DictOf("a", string(keys[0].Public().PEM()))),
+		value.DictOf("members", value.DictOf("../a", []byte{1}))} {
 		b, err := msgpack.Marshal(d, msgpack.NewSpec)
 		if err != nil {
 			f.Fatal(err)
@@ -338,14 +342,14 @@ func FuzzTidings(f *testing.F) {
 		if len(news.secret) < minSecret || len(news.secret) > maxSecret || len(news.members) == 0 || len(news.members) > maxMasters {
 			t.Fatalf("taken: %+v", news)
 		}
-		a, err := openAcquaintance(filepath.Join(t.TempDir(), knownFile), witnessSecret, "")
+		a, err := openAcquaintance(filepath.Join(t.TempDir(), knownFile), WitnessSecret(witnessSecret), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := a.learn(news, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		again, err := openAcquaintance(a.path, witnessSecret, "")
+		again, err := openAcquaintance(a.path, WitnessSecret(witnessSecret), "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/store/keystore"
 	"brine/internal/store/oplog"
+	"brine/test/fuzztest"
 )
 
 const pem = "-----BEGIN PUBLIC KEY-----\n%s\n-----END PUBLIC KEY-----\n"
@@ -362,7 +363,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-func FuzzApply(f *testing.F) {
+func FuzzApply(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	s, err := Open(f.TempDir(), "a", Ranks{"key": KeyRank}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		f.Fatal(err)

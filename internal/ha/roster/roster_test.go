@@ -11,6 +11,7 @@ import (
 	"brine/internal/net/crypt"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 var testKey = sync.OnceValue(func() *crypt.PrivateKey {
@@ -117,7 +118,8 @@ func TestPrefer(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecode(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	b, err := sample().Sign(testKey())
 	if err != nil {
 		f.Fatal(err)

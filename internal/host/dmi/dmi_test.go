@@ -3,6 +3,8 @@ package dmi
 import (
 	"reflect"
 	"testing"
+
+	"brine/test/fuzztest"
 )
 
 // table is a BIOS, a system without strings and the end.
@@ -30,7 +32,8 @@ func TestParseTable(t *testing.T) {
 	}
 }
 
-func FuzzParseTable(f *testing.F) {
+func FuzzParseTable(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add(table)
 	f.Add([]byte{1, 3, 0, 0})
 	f.Add([]byte{1, 4, 0, 0, 'x'})

@@ -3,6 +3,8 @@ package osrelease
 import (
 	"reflect"
 	"testing"
+
+	"brine/test/fuzztest"
 )
 
 func TestParseRelease(t *testing.T) {
@@ -30,7 +32,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func FuzzParseRelease(f *testing.F) {
+func FuzzParseRelease(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, s := range []string{"CentOS Linux release 7.9.2009 (Core)", "a (b) (c)", "\xff", "((", "1"} {
 		f.Add(s)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"brine/test/fuzztest"
 )
 
 // The results are those of Python's shlex.split.
@@ -51,7 +53,8 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-func FuzzSplit(f *testing.F) {
+func FuzzSplit(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add(`a 'b c' "d\"e" f\ g`)
 	f.Add(`'`)
 	f.Fuzz(func(t *testing.T, s string) {

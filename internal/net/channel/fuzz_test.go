@@ -10,11 +10,13 @@ import (
 	"brine/internal/net/crypt"
 	"brine/internal/net/transport"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 // FuzzHandle: whatever comes, there is one answer, and nobody is served who
 // cannot seal.
-func FuzzHandle(f *testing.F) {
+func FuzzHandle(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, name := range []string{"requests/pillar.json", "requests/no_cmd.json", "auth/auth_accepted_with_token.json", "auth/auth_pending.json"} {
 		var x exchange
 		readJSON(f, name, &x)
@@ -45,7 +47,8 @@ func FuzzHandle(f *testing.F) {
 }
 
 // FuzzSealedLoad: an accepted minion sends what it likes.
-func FuzzSealedLoad(f *testing.F) {
+func FuzzSealedLoad(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	files, err := filepath.Glob(filepath.Join(vectors, "requests", "*.json"))
 	if err != nil {
 		f.Fatal(err)
@@ -77,7 +80,8 @@ func FuzzSealedLoad(f *testing.F) {
 }
 
 // FuzzReply: no reply is believed that was not made with the keys.
-func FuzzReply(f *testing.F) {
+func FuzzReply(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, name := range []string{"requests/pillar.json", "requests/no_cmd.json", "requests/file_hash.json"} {
 		var x exchange
 		readJSON(f, name, &x)
@@ -95,7 +99,8 @@ func FuzzReply(f *testing.F) {
 }
 
 // FuzzPublication: publications and registrations from anybody.
-func FuzzPublication(f *testing.F) {
+func FuzzPublication(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	var zmq, tcp struct{ Publications []publication }
 	readJSON(f, "publish_zmq.json", &zmq)
 	readJSON(f, "publish_tcp.json", &tcp)

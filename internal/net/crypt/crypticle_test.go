@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"brine/test/fuzztest"
 )
 
 type crypticleCase struct {
@@ -204,7 +206,8 @@ func TestCrypticleConcurrent(t *testing.T) {
 	wg.Wait()
 }
 
-func FuzzDecrypt(f *testing.F) {
+func FuzzDecrypt(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	cases := crypticleCases(f)
 	for _, v := range cases {
 		f.Add(v.Ciphertext)

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"brine/test/fuzztest"
 )
 
 type signature struct {
@@ -556,7 +558,8 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-func FuzzParsePublic(f *testing.F) {
+func FuzzParsePublic(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add(read(f, vectors, "keys", "minion.pub"))
 	f.Add(read(f, "testdata", "pkcs1.pub"))
 	f.Add(read(f, "testdata", "ec.pub"))
@@ -581,7 +584,8 @@ func FuzzParsePublic(f *testing.F) {
 	})
 }
 
-func FuzzParsePrivate(f *testing.F) {
+func FuzzParsePrivate(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add(read(f, vectors, "keys", "minion.pem"), "")
 	f.Add(read(f, "testdata", "pkcs8.pem"), "")
 	f.Add(read(f, "testdata", "encrypted.pem"), "sesame")
@@ -593,7 +597,8 @@ func FuzzParsePrivate(f *testing.F) {
 	})
 }
 
-func FuzzRecoverX931(f *testing.F) {
+func FuzzRecoverX931(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, v := range readRSA(f).X931 {
 		f.Add(v.Signature)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
+	"brine/test/fuzztest"
 	"brine/test/tools"
 )
 
@@ -249,7 +250,8 @@ s.SSDPDiscoveryServer(port=%d, listen_ip="0.0.0.0", answer={"mapping": {"site": 
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzParse(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add([]byte(`__salt_master_service:@:{"mapping": {}, "master": "192.0.2.7"}`))
 	f.Add([]byte("__salt_master_service:E:x"))
 	f.Fuzz(func(t *testing.T, b []byte) {

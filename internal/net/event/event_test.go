@@ -16,6 +16,7 @@ import (
 	"brine/internal/base/field"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 func must(t testing.TB, err error) {
@@ -247,7 +248,8 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-func FuzzFrames(f *testing.F) {
+func FuzzFrames(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	raw, err := os.ReadFile("testdata/events_ipc.json")
 	must(f, err)
 	var rec struct {

@@ -11,6 +11,7 @@ import (
 	"brine/internal/net/crypt"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 const (
@@ -378,7 +379,8 @@ func TestIdentityKeepsItsSignatures(t *testing.T) {
 }
 
 // FuzzSignIn feeds arbitrary sign-ins to the master's side.
-func FuzzSignIn(f *testing.F) {
+func FuzzSignIn(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, name := range []string{"accepted_first", "accepted_with_token", "pending_autosign_grains", "bad_enc_algo", "invalid_id"} {
 		b, err := msgpack.Marshal(record(f, name).load(f), msgpack.Wire)
 		if err != nil {
@@ -415,7 +417,8 @@ func FuzzSignIn(f *testing.F) {
 
 // FuzzFinish feeds arbitrary answers to the minion's side. None may be
 // believed: without the master's private key there is no way to make one.
-func FuzzFinish(f *testing.F) {
+func FuzzFinish(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, name := range []string{"accepted_first", "accepted_with_token", "accepted_pub_sig", "pending", "rejected", "bad_enc_algo", "full"} {
 		f.Add(record(f, name).Reply, true)
 		f.Add(record(f, name).Reply, false)

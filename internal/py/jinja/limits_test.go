@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 // hostile templates must end, with an error, and soon.
@@ -103,7 +104,8 @@ func TestLoaderFails(t *testing.T) {
 }
 
 // FuzzRender: whatever a template says, there is a text or an *Error.
-func FuzzRender(f *testing.F) {
+func FuzzRender(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	all, cases := golden(f)
 	for _, c := range cases {
 		f.Add(c.(*value.Dict).Dict("files").Str("main"))
@@ -133,7 +135,8 @@ func FuzzRender(f *testing.F) {
 
 // FuzzLexer: a text has tokens that end, and parsing it neither hangs nor
 // fails in another way than by an *Error.
-func FuzzLexer(f *testing.F) {
+func FuzzLexer(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	_, cases := golden(f)
 	for _, c := range cases {
 		f.Add(c.(*value.Dict).Dict("files").Str("main"), false)

@@ -7,6 +7,7 @@ import (
 
 	"brine/internal/py/json"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 func load(t testing.TB, path string) any {
@@ -64,7 +65,8 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-func FuzzSearch(f *testing.F) {
+func FuzzSearch(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	data := load(f, "testdata/data.json")
 	for _, c := range load(f, "testdata/golden.json").(*value.List).Items {
 		f.Add(c.(*value.Dict).Str("expr"))

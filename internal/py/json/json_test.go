@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 // What Python's json.loads makes of these texts, as repr() writes it.
@@ -81,7 +82,8 @@ func TestDump(t *testing.T) {
 }
 
 // FuzzLoad: what is read can be written, and reads as the same again.
-func FuzzLoad(f *testing.F) {
+func FuzzLoad(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, s := range []string{`{"a": [1, 2.5, "x", null, true]}`, `"\ud83d\ude00"`, `[1e400, -0.0, NaN]`, `{"a": {"b": {}}}`, `"\ud800"`} {
 		f.Add(s)
 	}

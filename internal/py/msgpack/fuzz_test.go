@@ -6,9 +6,10 @@ import (
 	"testing"
 
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
-func seed(f *testing.F) {
+func seed(f *fuzztest.F) {
 	for _, v := range readVectors(f) {
 		f.Add(unhex(f, v.Wire))
 		f.Add(unhex(f, v.IPC))
@@ -22,7 +23,8 @@ func seed(f *testing.F) {
 // fuzzLimits keep the fuzzer from spending its time on large inputs.
 var fuzzLimits = Limits{Depth: 100, Items: 10_000, Bytes: 1 << 20}
 
-func FuzzUnmarshal(f *testing.F) {
+func FuzzUnmarshal(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	seed(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, decode := range []func([]byte) (any, error){fuzzLimits.Unmarshal, fuzzLimits.UnmarshalTyped} {
@@ -40,7 +42,8 @@ func FuzzUnmarshal(f *testing.F) {
 
 // FuzzSkip checks that Skip, the Scanner and Unmarshal agree about where an
 // object ends.
-func FuzzSkip(f *testing.F) {
+func FuzzSkip(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	seed(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, skipErr := fuzzLimits.Skip(b)
@@ -74,7 +77,8 @@ func FuzzSkip(f *testing.F) {
 }
 
 // FuzzRoundTrip checks that what was decoded survives being encoded.
-func FuzzRoundTrip(f *testing.F) {
+func FuzzRoundTrip(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	seed(f)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, c := range []struct {
@@ -105,7 +109,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-func FuzzField(f *testing.F) {
+func FuzzField(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	seed(f)
 	f.Add(unhex(f, "82 a161 01 c40161 93 01 02 03"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"brine/test/fuzztest"
 )
 
 // recorded is what Python's re makes of some patterns, see testdata/record.py.
@@ -179,7 +181,8 @@ func TestLargeTexts(t *testing.T) {
 	}
 }
 
-func FuzzCompile(f *testing.F) {
+func FuzzCompile(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	rec := load(f)
 	for _, c := range rec.Cases {
 		f.Add(c.Pattern, `\1`, "abc")

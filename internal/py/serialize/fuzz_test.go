@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 // FuzzRead holds all readers to their bounds: no panic, no depth beyond what
 // writers take, and what was read can be written.
-func FuzzRead(f *testing.F) {
+func FuzzRead(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	names := []string{"configparser", "json", "keyvalue", "msgpack", "plist", "toml", "yaml", "yamlex"}
 	at := map[string]byte{}
 	for i, n := range names {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"strconv"
 	"testing"
+
+	"brine/test/fuzztest"
 )
 
 // untag reads the tagged JSON that testdata/traverse.py writes.
@@ -83,7 +85,8 @@ func TestTraverseDefaultDelimiter(t *testing.T) {
 	}
 }
 
-func FuzzTraverse(f *testing.F) {
+func FuzzTraverse(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, s := range []string{"a:b:0", "1", "0x1", "1.0e+3", "-", "_", "+_1", ""} {
 		f.Add(s)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 var styles = map[string][]Option{
@@ -133,7 +134,8 @@ func TestDumpOptions(t *testing.T) {
 }
 
 // FuzzDump holds that what is written reads back as what it was.
-func FuzzDump(f *testing.F) {
+func FuzzDump(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, g := range readGolden(f, "load.json") {
 		f.Add([]byte(g.Doc))
 	}

@@ -4,9 +4,11 @@ import (
 	"testing"
 
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
-func FuzzLoad(f *testing.F) {
+func FuzzLoad(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, g := range readGolden(f, "load.json") {
 		f.Add([]byte(g.Doc))
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 // sameAsGeneral fails unless the quick way, where it takes a document, makes of it what
@@ -74,7 +75,8 @@ func TestQuickTakes(t *testing.T) {
 	}
 }
 
-func FuzzQuick(f *testing.F) {
+func FuzzQuick(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, g := range readGolden(f, "load.json") {
 		f.Add(g.Doc)
 	}

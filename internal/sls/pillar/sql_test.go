@@ -11,6 +11,7 @@ import (
 	"brine/internal/py/json"
 	"brine/internal/py/value"
 	"brine/internal/sls/render"
+	"brine/test/fuzztest"
 	"brine/test/servertest"
 	"brine/test/tools"
 )
@@ -159,7 +160,8 @@ func TestSQLite(t *testing.T) {
 	}
 }
 
-func FuzzSQLite(f *testing.F) {
+func FuzzSQLite(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add([]byte(`[{"a":1,"b":null,"a":"x"},{"a":1.5}]`))
 	f.Fuzz(func(t *testing.T, out []byte) { readSQLite(out) })
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"brine/test/fuzztest"
 )
 
 // reopen returns what is in a journal, a text for each record.
@@ -178,7 +180,8 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-func FuzzOpen(f *testing.F) {
+func FuzzOpen(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	path := filepath.Join(f.TempDir(), "journal")
 	j, _, err := Open(path, nil)
 	if err != nil {

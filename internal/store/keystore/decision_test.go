@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"brine/internal/base/salt"
+	"brine/test/fuzztest"
 )
 
 func keysOf(t *testing.T, s *Store, id string) map[string]string {
@@ -100,7 +101,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-func FuzzNote(f *testing.F) {
+func FuzzNote(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add([]byte(`{"id":"m","from":"minions_pre","to":"minions","sum":"` + sumOf("K") + `","who":"ann","how":"salt-key"}`))
 	f.Add([]byte(`{"id":"..","to":"minions"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -12,6 +12,7 @@ import (
 	"brine/internal/catalogue/modules/stocktest"
 	"brine/internal/host"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 func TestCatalogue(t *testing.T) { fntest.Catalogue(t, Modules(&host.Machine{})) }
@@ -83,7 +84,8 @@ func TestRights(t *testing.T) {
 }
 
 // FuzzReadGrant looks for texts that make it crash.
-func FuzzReadGrant(f *testing.F) {
+func FuzzReadGrant(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add("GRANT SELECT (a) ON `b`.* TO 'c'@'d'")
 	f.Fuzz(func(t *testing.T, text string) {
 		readGrant(text)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"brine/test/fuzztest"
 )
 
 var update = flag.Bool("update", false, "write the traces as they are")
@@ -189,7 +191,8 @@ func describe(s *Switch) string {
 // TestNeverStuck plays random events and demands what must hold after each:
 // never two active masters but while one takes over, never a good master
 // unused while none is active, never nobody tried.
-func FuzzNeverStuck(f *testing.F) {
+func FuzzNeverStuck(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add([]byte{0x11, 0x12, 0x23, 0x31, 0x13, 0x55})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		m := New(Options{Masters: 3, Failback: 5 * time.Second, Patience: time.Second, Drain: time.Second})

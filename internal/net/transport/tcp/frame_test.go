@@ -14,6 +14,7 @@ import (
 
 	"brine/internal/net/transport/netserve"
 	"brine/internal/py/msgpack"
+	"brine/test/fuzztest"
 )
 
 type recorded struct {
@@ -228,7 +229,8 @@ func TestFrameReaderBounds(t *testing.T) {
 	}
 }
 
-func FuzzFrames(f *testing.F) {
+func FuzzFrames(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, x := range requests(f) {
 		f.Add(x.Request, 7)
 		f.Add(x.Reply, 1448)

@@ -24,6 +24,7 @@ import (
 	"brine/internal/net/transport/transporttest"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/test/fuzztest"
 )
 
 type recording struct {
@@ -396,7 +397,8 @@ func TestStockServer(t *testing.T) {
 }
 
 // FuzzMessages feeds a server with what follows an upgrade.
-func FuzzMessages(f *testing.F) {
+func FuzzMessages(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	r := recorded(f)
 	for _, x := range r.Exchanges {
 		f.Add(x.Sent)
@@ -433,7 +435,8 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-func FuzzPublication(f *testing.F) {
+func FuzzPublication(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, p := range recorded(f).Publications {
 		f.Add(wrap(p.Payload))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/netserve"
+	"brine/test/fuzztest"
 )
 
 // recorded is what real Salt with libzmq 4.3.4 said on its sockets.
@@ -377,7 +378,8 @@ func TestPing(t *testing.T) {
 	}
 }
 
-func FuzzDecoder(f *testing.F) {
+func FuzzDecoder(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, c := range load(f).Requests {
 		f.Add(c.RequestWire)
 		f.Add(c.ReplyWire)
@@ -415,7 +417,8 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-func FuzzHandshake(f *testing.F) {
+func FuzzHandshake(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, c := range load(f).Handshake {
 		for _, s := range []string{c.ClientGreeting + c.ClientCommands[0], c.ServerGreeting + c.ServerCommands[0]} {
 			f.Add(unhex(f, s))
@@ -430,7 +433,8 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-func FuzzCommand(f *testing.F) {
+func FuzzCommand(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	for _, b := range [][]byte{appendReady(nil, ready{"SUB", "id"}), appendPing(nil, time.Second), appendError(nil, "why"),
 		appendCommand(nil, cmdSubscribe, []byte("topic"))} {
 		f.Add(b[2:])
