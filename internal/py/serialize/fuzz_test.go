@@ -2,6 +2,7 @@ package serialize
 
 import (
 	"encoding/base64"
+	"strings"
 	"testing"
 
 	"brine/internal/py/value"
@@ -109,5 +110,60 @@ func TestDatesOfTOMLStay(t *testing.T) {
 	}
 	if p := Plain(v).(*value.Dict); p.Str("c") != "1979-05-27" {
 		t.Errorf("a date is shown as %v", p.At("c"))
+	}
+}
+
+// TestOrderOfTOML reads tables whose keys have another order each time.
+func TestOrderOfTOML(t *testing.T) {
+	const text = `
+z.y.b = 1
+z.x = 2
+z.y.a = 3
+[[t]]
+y = 1
+x = 2
+[t.s]
+b = 1
+a = 2
+[[t]]
+x = 1
+[t.s]
+a = 1
+b = 2
+[[t.s.u]]
+[[t.s.u]]
+d = [{b = 1, a = 2}, {a = 1, b = 2}, []]
+c = 1
+[w.v]
+[w]
+k = 1
+`
+	const want = `{'z': {'y': {'b': 1, 'a': 3}, 'x': 2}, 't': [{'y': 1, 'x': 2, 's': {'b': 1, 'a': 2}}, {'x': 1, 's': {'a': 1, 'b': 2, 'u': [{}, {'d': [{'b': 1, 'a': 2}, {'a': 1, 'b': 2}, []], 'c': 1}]}}], 'w': {'v': {}, 'k': 1}}`
+	v, err := readTOML([]byte(text), nil)
+	if err != nil || value.Repr(v) != want {
+		t.Errorf("got  %s %v\nwant %s", value.Repr(v), err, want)
+	}
+}
+
+// TestDepthOfTOML has what the library would descend into without a limit.
+func TestDepthOfTOML(t *testing.T) {
+	for _, text := range []string{
+		strings.Repeat("a.", 1<<20) + "a = 1",
+		"[" + strings.Repeat("a.", 1<<20) + "a]",
+		"a = " + strings.Repeat("[", 1<<20),
+		"a = " + strings.Repeat("{a=", 1<<20),
+		"a = " + strings.Repeat("[ # \" \n", 1<<20),
+		"a = " + strings.Repeat("{a.b=[", 1<<20),
+	} {
+		if _, err := readTOML([]byte(text), nil); err != errDeep {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+	const brackets = `a = ["[[[[[[[[", '{{{{{{', """[[[["[[[""", '''...'''] # [[[[[`
+	if n := tomlDepth(brackets); n != 1 {
+		t.Errorf("depth %d", n)
+	}
+	if _, err := readTOML([]byte("a = [\n"+strings.Repeat("1.5, '[', # .[\n", 10000)+"]"), nil); err != nil {
+		t.Error(err)
 	}
 }
