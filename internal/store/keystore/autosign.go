@@ -26,7 +26,7 @@ import (
 // Options say which new minions need no decision by the operator.
 type Options struct {
 	AutoAccept          bool   `salt:"auto_accept"           default:"false" doc:"accept the key of every minion that comes; anyone who reaches the master becomes a minion"`
-	AutosignFile        string `salt:"autosign_file"         default:""      doc:"file of ids to accept: a glob or regular expression per line"`
+	AutosignFile        string `salt:"autosign_file"         default:""      doc:"file of ids to accept: a name, glob or regular expression per line"`
 	AutorejectFile      string `salt:"autoreject_file"       default:""      doc:"file of ids to reject: a glob or regular expression per line"`
 	AutosignTimeout     int    `salt:"autosign_timeout"      default:"120"   doc:"minutes for which a file PKI_DIR/minions_autosign/ID is good; 0 means for ever"`
 	AutosignGrainsDir   string `salt:"autosign_grains_dir"   default:""      doc:"folder with a file for each grain that lists the values to accept"`
@@ -54,10 +54,12 @@ type signingFile struct {
 }
 
 // idPattern is a line of a signing file: it fits an id as a glob or as a
-// regular expression for the whole of it.
+// regular expression for the whole of it. A line that is plainly a name or a glob
+// accepts as that alone; see plainGlob.
 type idPattern struct {
-	glob target.Glob
-	re   *regexp.Regexp // nil if it is none
+	glob  target.Glob
+	re    *regexp.Regexp // nil if it is none
+	plain bool
 }
 
 // NewAutosign decides for the keys in s. user is the name that the master runs
@@ -89,7 +91,8 @@ func (a *Autosign) Signs(id string, grains *value.Dict) (rule string) {
 	return ""
 }
 
-// inFile reports whether a signing file names the id.
+// inFile reports whether a signing file names the id. In one that accepts, a plain
+// name or glob is no regular expression: too many ids would be accepted.
 func (a *Autosign) inFile(path, id string) bool {
 	if path == "" {
 		return false
@@ -122,15 +125,36 @@ func (a *Autosign) inFile(path, id string) bool {
 		a.mu.Unlock()
 	}
 	return slices.ContainsFunc(f.ids, func(p idPattern) bool {
-		return p.glob.Match(id) || p.re != nil && p.re.MatchString(id)
+		return p.glob.Match(id) || p.re != nil && (!p.plain || path != a.o.AutosignFile) && p.re.MatchString(id)
 	})
+}
+
+// plainGlob reports whether a line is plainly meant as a name or a glob. Salt reads
+// each line as a regular expression, too, in which web*.example.com fits
+// we-example-com. A line is taken for a regular expression if it has a character
+// that ids and globs do not have, repeats a dot or a class, or has a dot where no
+// name has one.
+func plainGlob(line string) bool {
+	if strings.ContainsAny(line, `\^$|(){}+`) {
+		return false
+	}
+	before := byte('.')
+	for i := range len(line) {
+		switch c := line[i]; {
+		case c == '.' && (before == '.' || i == len(line)-1),
+			(c == '*' || c == '?') && (before == ']' || before == '.' && i > 0):
+			return false
+		}
+		before = line[i]
+	}
+	return true
 }
 
 func readSigningFile(path string) (signingFile, error) {
 	b, st, err := readFile(path, maxSigningFile)
 	f := signingFile{stamp: st}
 	for line := range usedLines(b) {
-		p := idPattern{glob: target.ParseGlob(line)}
+		p := idPattern{glob: target.ParseGlob(line), plain: plainGlob(line)}
 		if re, err := target.CompileFullRegexp(line); err == nil {
 			p.re = re
 		}

@@ -80,6 +80,46 @@ func TestSigningFiles(t *testing.T) {
 	}
 }
 
+// TestPlainLines: a name or a glob accepts no id that it fits as a regular
+// expression alone. What is meant as a regular expression stays one, and a line that
+// rejects does so in both meanings.
+func TestPlainLines(t *testing.T) {
+	s := open(t)
+	o := options(t)
+	o.AutosignFile, o.AutorejectFile = filepath.Join(s.dir, "autosign.conf"), filepath.Join(s.dir, "autoreject.conf")
+	a := NewAutosign(s, o, "root", quiet)
+	for line, c := range map[string]struct{ signs, not string }{
+		"web*.example.com":   {"web1.example.com", "we-example-com"},
+		"web1.example.com":   {"web1.example.com", "web1-example-com"},
+		"web?.example.com":   {"web1.example.com", "web-example-com"},
+		"*.example.com":      {"a.example.com", "a-example-com"},
+		"[a-c]1.example.com": {"b1.example.com", "b1-example-com"},
+		"web.*":              {"web1", "we"},
+		"web.?":              {"web1", "web12"},
+		".*":                 {"any", ""},
+		"web..":              {"web12", "web1"},
+		"web[0-9]*":          {"web123", "webx"},
+		"web[0-9]?":          {"web", "webx"},
+		"web[0-9]+":          {"web12", "web"},
+		`web\.example\.com`:  {"web.example.com", "web-example-com"},
+		"(db|web).x":         {"db-x", "dbx"},
+		"web1|web2":          {"web2", "web3"},
+	} {
+		write(t, o.AutosignFile, line+"\n", 0o600)
+		write(t, o.AutorejectFile, line+"\n", 0o600)
+		if a.Signs(c.signs, nil) == "" {
+			t.Errorf("%s does not sign %s", line, c.signs)
+		}
+		if a.Signs(c.not, nil) != "" {
+			t.Errorf("%s signs %s", line, c.not)
+		}
+	}
+	write(t, o.AutorejectFile, "web*.example.com\n", 0o600)
+	if !a.Rejects("we-example-com") {
+		t.Error("a line of autoreject_file has lost a meaning")
+	}
+}
+
 func TestAutoAccept(t *testing.T) {
 	o := options(t)
 	o.AutoAccept = true
