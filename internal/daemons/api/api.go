@@ -267,6 +267,10 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	h.Set("X-Content-Type-Options", "nosniff")
+	// Off by default: it holds for all ports of the host.
+	if a.s.HSTS > 0 && !a.s.Plain {
+		h.Set("Strict-Transport-Security", fmt.Sprintf("max-age=%d", a.s.HSTS))
+	}
 	name, ok := strings.CutPrefix(r.URL.Path, a.s.Prefix)
 	if !ok {
 		c.fail(&failure{http.StatusNotFound, notFound(r)})

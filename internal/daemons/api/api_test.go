@@ -226,6 +226,17 @@ func TestTLS(t *testing.T) {
 	if c := resp.Header.Get("Set-Cookie"); resp.Proto != "HTTP/1.1" || !strings.Contains(c, "; Secure") || !strings.Contains(c, "; HttpOnly") {
 		t.Errorf("%s, cookie %s", resp.Proto, c)
 	}
+	if v := resp.Header.Values("Strict-Transport-Security"); v != nil {
+		t.Errorf("HSTS without the setting: %q", v)
+	}
+	for plain, want := range map[bool]string{false: "max-age=86400", true: ""} {
+		s := settings(t, "hsts_max_age: 86400, ssl_crt: "+cert+", ssl_key: "+key)
+		s.Plain = plain
+		resp, _ := serve(t, s).do("GET", "/", "")
+		if got := resp.Header.Get("Strict-Transport-Security"); got != want {
+			t.Errorf("hsts_max_age, disable_ssl %v: %q", plain, got)
+		}
+	}
 	old := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}
 	if c, err := tls.Dial("tcp", r.Addr().String(), old); err == nil {
 		c.Close()

@@ -50,7 +50,10 @@ type Settings struct {
 	Proxies []netip.Prefix
 	// LoginLimit is how many wrong logins a user has in a minute at one address;
 	// 0 is any number.
-	LoginLimit  int
+	LoginLimit int
+	// HSTS is for how many seconds browsers are told to use TLS alone for this
+	// host; 0 is not at all.
+	HSTS        int
 	Clients     []string
 	SessionsDir string
 	Timeout     time.Duration
@@ -61,7 +64,7 @@ type Settings struct {
 // threads and logs are taken and have no effect.
 var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable_ssl", "max_request_body_size", "debug", "webhook_url",
 	"webhook_disable_auth", "collect_stats", "stats_disable_auth", "static", "static_path", "app", "app_path", "favicon", "root_prefix",
-	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
+	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "hsts_max_age", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
 	"log.access_file", "log.error_file", "expire_responses", "backlog", "engine"}
 
 // Read checks the options. dir is the folder that sessions are kept in.
@@ -110,7 +113,7 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		App: text("app", ""), AppPath: "/" + strings.Trim(text("app_path", "/app"), "/"),
 		Favicon: text("favicon", ""), Prefix: strings.TrimSuffix("/"+strings.Trim(text("root_prefix", "/"), "/"), "/"),
 		Sessions: truth("enable_sessions", true), Timeout: o.Timeout, SessionsDir: dir,
-		LoginLimit: int(number("login_limit", 20, 0, 1<<20)),
+		LoginLimit: int(number("login_limit", 20, 0, 1<<20)), HSTS: int(number("hsts_max_age", 0, 0, 1<<31-1)),
 	}
 	if !d.Has("port") {
 		fault("port", "is missing: set it to the port that salt-api is to listen on")
