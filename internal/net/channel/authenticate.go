@@ -56,6 +56,7 @@ type Authenticator struct {
 	sessions  *Sessions
 	publishes func() Publications
 	notify    func(AuthEvent)
+	opts      func() Options // nil: the defaults; see NewServer
 	log       *slog.Logger
 	complain  *netserve.RateLog // about what a peer can cause at will
 	deciding  sync.Mutex
@@ -91,10 +92,11 @@ func (a *Authenticator) signIn(load *value.Dict, version int, pub *crypt.PublicK
 		a.log.Debug("sign-in refused", "err", err)
 		return badLoad, false
 	}
-	if !crypt.ValidSigning(req.SigAlgo) {
+	refuseSHA1 := a.opts != nil && a.opts().RefuseSHA1
+	if !crypt.ValidSigning(req.SigAlgo) || refuseSHA1 && req.SigAlgo == crypt.PKCS1v15SHA1 {
 		return handshake.BadAlgorithm("sig"), false
 	}
-	if !crypt.ValidEncryption(req.EncAlgo) {
+	if !crypt.ValidEncryption(req.EncAlgo) || refuseSHA1 && req.EncAlgo == crypt.OAEPSHA1 {
 		return handshake.BadAlgorithm("enc"), false
 	}
 	if pub == nil {
@@ -109,7 +111,7 @@ func (a *Authenticator) signIn(load *value.Dict, version int, pub *crypt.PublicK
 		a.notify(AuthEvent{Act: "full", ID: req.ID, Pub: req.Pub})
 		return a.refusal(req, handshake.Full), false
 	}
-	v, err := a.decide(req)
+	v, err := a.decide(req, pub)
 	if salt.KindOf(err) == salt.Invalid {
 		a.log.Info("sign-in refused", "err", err)
 		return a.refusal(req, handshake.Refuse), false
@@ -135,7 +137,7 @@ func checkPeer(req handshake.Request) (*crypt.PublicKey, error) {
 }
 
 // decide looks the minion up and does what the verdict says.
-func (a *Authenticator) decide(req handshake.Request) (handshake.Verdict, error) {
+func (a *Authenticator) decide(req handshake.Request, pub *crypt.PublicKey) (handshake.Verdict, error) {
 	known, same, err := a.lookUp(req)
 	if err != nil {
 		return handshake.Verdict{}, err
@@ -149,6 +151,11 @@ func (a *Authenticator) decide(req handshake.Request) (handshake.Verdict, error)
 		// Nothing to store: a fleet that comes back does not wait for the
 		// disk, nor for strangers.
 		return handshake.Decide(known, same, a.policy(known, req)), nil
+	}
+	// A small key that the operator has accepted is used.
+	if a.opts != nil && pub.Bits() < a.opts().MinMinionKey {
+		return handshake.Verdict{}, salt.Errorf(salt.Invalid, "the key of %s has %d bits, min_minion_key_bits is %d: make a new key on the minion, or lower the option",
+			req.ID, pub.Bits(), a.opts().MinMinionKey)
 	}
 	// All else is one step: of two keys that come for an unknown id at the
 	// same moment only one may find it unknown.

@@ -104,7 +104,7 @@ func (c *Call) ReplyPrivate(v any) error {
 	if c.minion == nil {
 		return errors.New("a clear request has no private reply")
 	}
-	encAlgo, sigAlgo := c.algorithms()
+	encAlgo, sigAlgo := algorithms(c.req.Body)
 	once := crypt.NewKey()
 	cipher, err := crypt.NewCrypticle(once)
 	if err != nil {
@@ -130,13 +130,13 @@ func (c *Call) ReplyPrivate(v any) error {
 	return nil
 }
 
-// algorithms are those that the minion asked for.
-func (c *Call) algorithms() (enc, sig string) {
+// algorithms are those that an envelope asks for.
+func algorithms(envelope []byte) (enc, sig string) {
 	enc, sig = crypt.OAEPSHA1, crypt.PKCS1v15SHA1
-	if t, ok := textField(c.req.Body, "enc_algo"); ok {
+	if t, ok := textField(envelope, "enc_algo"); ok {
 		enc = t
 	}
-	if t, ok := textField(c.req.Body, "sig_algo"); ok {
+	if t, ok := textField(envelope, "sig_algo"); ok {
 		sig = t
 	}
 	return enc, sig

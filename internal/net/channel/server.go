@@ -23,6 +23,8 @@ import (
 type Options struct {
 	MinimumAuthVersion int           `salt:"minimum_auth_version" default:"3" doc:"oldest protocol version accepted for sign-ins and local commands; requests of minions need 3" change:"live"`
 	RequestServerTTL   time.Duration `salt:"request_server_ttl" default:"0" doc:"seconds that a request may be old by the clocks of both ends; 0 turns the check off" change:"live"`
+	MinMinionKey       int           `salt:"min_minion_key_bits" default:"2048" doc:"least size in bits of a minion's key that is not accepted yet; a smaller one is refused (Brine only)" change:"live"`
+	RefuseSHA1         bool          `salt:"refuse_sha1" default:"false" doc:"refuse sign-ins and requests with OAEP-SHA1 or PKCS1v15-SHA1: minions need encryption_algorithm: OAEP-SHA224 and signing_algorithm: PKCS1v15-SHA224; set publish_signing_algorithm, too (Brine only)" change:"live"`
 	SignInRate         int           `salt:"sign_in_rate" default:"0" doc:"sign-ins that are served in a second; of more, Brine's minions are told when to come back, and Salt's wait and try again; 0 is as many as the machine can (Brine only)" change:"live"`
 }
 
@@ -58,6 +60,7 @@ type Server struct {
 // takes effect.
 func NewServer(opts func() Options, keys Keys, sessions *Sessions, auth *Authenticator, router Router, log *slog.Logger) *Server {
 	procs := runtime.GOMAXPROCS(0)
+	auth.opts = opts
 	together := &pace{rate: func() int { return opts().SignInRate }}
 	return &Server{
 		opts: opts,
@@ -216,6 +219,15 @@ func (s *Server) handleAES(req *transport.Request, env envelope) {
 	if !ok {
 		s.refuse(req, "sealed load is not bytes", badLoad)
 		return
+	}
+	if s.opts().RefuseSHA1 {
+		// The algorithms are outside of what is sealed: a peer on the network path
+		// must not choose them, and a minion that signed in before the option was
+		// set must sign in again.
+		if enc, sig := algorithms(req.Body); enc == crypt.OAEPSHA1 || sig == crypt.PKCS1v15SHA1 {
+			s.refuse(req, env.id+" asks for SHA-1 (refuse_sha1)", badLoad)
+			return
+		}
 	}
 	now := s.now()
 	m, err := s.table.get(env.id)

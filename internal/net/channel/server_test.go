@@ -2,6 +2,10 @@ package channel
 
 import (
 	"bytes"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -448,6 +452,63 @@ func TestSessionReplacedByAnotherMaster(t *testing.T) {
 	}
 }
 
+// TestDistrustOld: keys of another process do not count, and where no file can be
+// written minions get keys all the same, which end with time and with Forget.
+func TestDistrustOld(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sessions")
+	start := func() *Sessions {
+		s, err := NewSessions(dir, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.DistrustOld()
+		return s
+	}
+	get := func(s *Sessions) string {
+		t.Helper()
+		key, st, err := s.Get("one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := s.stat("one"); err != nil || again != st {
+			t.Errorf("state %v, then %v, %v", st, again, err)
+		}
+		return key
+	}
+	s := start()
+	first := get(s)
+	if get(s) != first {
+		t.Error("the key changes at each look")
+	}
+	s = start()
+	second := get(s)
+	if second == first || get(s) != second {
+		t.Error("the key of before the restart is used")
+	}
+
+	// Without the directory nothing can be written.
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	third := get(s)
+	if third == second || get(s) != third {
+		t.Error("no lasting key without a disk")
+	}
+	now = now.Add(2 * time.Hour)
+	if get(s) == third {
+		t.Error("a key in memory outlives its time")
+	}
+	fourth := get(s)
+	if err := s.Forget("one"); err != nil {
+		t.Error(err)
+	}
+	if get(s) == fourth {
+		t.Error("a key in memory is not forgotten")
+	}
+}
+
 func TestSessions(t *testing.T) {
 	s, err := NewSessions(filepath.Join(t.TempDir(), "a", "b"), time.Hour)
 	if err != nil {
@@ -581,6 +642,95 @@ func TestSignInDecisions(t *testing.T) {
 				t.Error("the store of keys is not as it should be")
 			}
 		})
+	}
+}
+
+// TestSmallKeys: a key of fewer bits than the option demands is not entered. One
+// that the operator has accepted is used.
+func TestSmallKeys(t *testing.T) {
+	k, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(&k.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	small, err := crypt.ParsePublic(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := decode(t, signInBody(t, "one", "minion")).(*value.Dict)
+	env.Dict("load").Set("pub", string(text))
+	for _, c := range []struct {
+		bits int
+		set  func(*book)
+		want any
+	}{
+		{2048, func(*book) {}, false},
+		{2048, func(b *book) { b.auto = true }, false},
+		{2048, func(b *book) { b.open = true }, false},
+		{2048, func(b *book) { b.accept("one", small) }, "accepted"},
+		{1024, func(*book) {}, true},
+	} {
+		s := newServer(t, echo)
+		s.opts.MinMinionKey = c.bits
+		c.set(s.book)
+		if got := verdictOf(t, s.ask(t, encode(t, env), false)); got != c.want {
+			t.Errorf("1024 bits, at least %d: %v, want %v", c.bits, got, c.want)
+		}
+		if c.want == false && len(s.book.accepted)+len(s.book.pending)+len(s.book.denied) > 0 {
+			t.Errorf("at least %d: the key was stored", c.bits)
+		}
+	}
+	s := newServer(t, echo)
+	s.opts.MinMinionKey = 2048
+	if got := verdictOf(t, s.ask(t, signInBody(t, "one", "minion"), false)); got != true {
+		t.Errorf("2048 bits: %v", got)
+	}
+}
+
+// TestRefuseSHA1: with the option neither a sign-in nor a request may ask for
+// SHA-1, nor leave the algorithm out, which means SHA-1.
+func TestRefuseSHA1(t *testing.T) {
+	seal := newSealer(t, vecSession, "minion")
+	s := newVecServer(t, func(c *Call) { c.Reply("served") })
+	s.book.auto = true
+	s.opts.RefuseSHA1 = true
+	for _, c := range []struct {
+		enc, sig any
+		want     string
+	}{
+		{crypt.OAEPSHA224, crypt.PKCS1v15SHA224, ""},
+		{crypt.OAEPSHA1, crypt.PKCS1v15SHA224, "bad enc algo"},
+		{crypt.OAEPSHA224, crypt.PKCS1v15SHA1, "bad sig algo"},
+		{nil, crypt.PKCS1v15SHA224, "bad enc algo"},
+		{crypt.OAEPSHA224, nil, "bad sig algo"},
+	} {
+		set := func(d *value.Dict) {
+			for k, v := range map[string]any{"enc_algo": c.enc, "sig_algo": c.sig} {
+				if d.Delete(k); v != nil {
+					d.Set(k, v)
+				}
+			}
+		}
+		env := decode(t, signInBody(t, "one", "minion")).(*value.Dict)
+		set(env.Dict("load"))
+		reply := decode(t, s.ask(t, encode(t, env), false)).(*value.Dict)
+		if l, _ := reply.At("load").(*value.Dict); l.Str("ret") != c.want {
+			t.Errorf("sign-in with %v, %v: %s", c.enc, c.sig, value.Repr(reply))
+		}
+		load := seal.load()
+		request := seal.envelope(t, load)
+		set(request)
+		want := "served"
+		if c.want != "" {
+			want = badLoad
+		}
+		if got := seal.answerOf(t, s.ask(t, encode(t, request), false), load.Str("nonce")); got != want {
+			t.Errorf("request with %v, %v: %v", c.enc, c.sig, got)
+		}
 	}
 }
 

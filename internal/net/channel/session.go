@@ -25,8 +25,9 @@ type Sessions struct {
 	now    func() time.Time
 	derive *derivation // nil: keys are made at random, and kept in files
 
-	// made has the ids whose key this process made; nil: a key counts that any
-	// process made. See DistrustOld.
+	// made has the ids whose key this process made, with the key (unwritten) where
+	// the disk did not take it; nil: a key counts that any process made. See
+	// DistrustOld.
 	made *sync.Map
 
 	// making is held while a key is made, so that two who need the same key
@@ -50,6 +51,23 @@ func NewSessions(dir string, maxAge time.Duration) (*Sessions, error) {
 // in which other masters make keys. It must be called before the first key is
 // asked for.
 func (s *Sessions) DistrustOld() { s.made = &sync.Map{} }
+
+// unwritten is a key that is kept in memory since the disk is full or broken: after
+// a restart all minions need new keys, and must not be locked out.
+type unwritten struct {
+	key string
+	at  time.Time
+}
+
+// inMemory returns the key of id that could not be written.
+func (s *Sessions) inMemory(id string) (unwritten, bool) {
+	if s.made == nil {
+		return unwritten{}, false
+	}
+	v, _ := s.made.Load(id)
+	u, ok := v.(unwritten)
+	return u, ok
+}
 
 // derivation is how session keys are computed.
 type derivation struct {
@@ -137,11 +155,16 @@ func (s *Sessions) Get(id string) (key string, st stamp, err error) {
 		return key, st, err
 	}
 	path, now := filepath.Join(s.dir, id), s.now()
-	if err := atomicfile.Write(path, []byte(crypt.NewKey()), 0o600, false); err != nil {
+	key = crypt.NewKey()
+	err = atomicfile.Write(path, []byte(key), 0o600, false)
+	switch {
+	case s.made == nil && err != nil:
 		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
-	}
-	if s.made != nil {
-		s.made.Store(id, true)
+	case err != nil:
+		s.made.Store(id, unwritten{key, now})
+		return s.read(id)
+	case s.made != nil:
+		s.made.Store(id, nil)
 	}
 	// Its age is measured with our clock, not that of a file server.
 	if err := os.Chtimes(path, now, now); err != nil {
@@ -162,6 +185,12 @@ func replaceable(err error) bool {
 func (s *Sessions) stat(id string) (stamp, error) {
 	if s.derive != nil {
 		return derivedStamp(s.derive.secret(), s.begin(id)), nil
+	}
+	if u, ok := s.inMemory(id); ok {
+		if age := s.now().Sub(u.at); s.maxAge > 0 && (age > s.maxAge || age < -s.maxAge) {
+			return stamp{}, errUnusable
+		}
+		return stamp{u.at, int64(len(u.key))}, nil
 	}
 	fi, err := os.Stat(filepath.Join(s.dir, id))
 	if err != nil {
@@ -186,6 +215,9 @@ func (s *Sessions) read(id string) (string, stamp, error) {
 	if err != nil {
 		return "", stamp{}, err
 	}
+	if u, ok := s.inMemory(id); ok {
+		return u.key, st, nil
+	}
 	b, err := os.ReadFile(filepath.Join(s.dir, id))
 	if err != nil {
 		return "", stamp{}, err
@@ -202,6 +234,9 @@ func (s *Sessions) read(id string) (string, stamp, error) {
 func (s *Sessions) Forget(id string) error {
 	if err := salt.CheckID(id); err != nil {
 		return err
+	}
+	if s.made != nil {
+		s.made.Delete(id)
 	}
 	if err := os.Remove(filepath.Join(s.dir, id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the session key of %s: %w", id, err)

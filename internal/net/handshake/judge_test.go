@@ -176,6 +176,29 @@ func TestUnsignedAnswersNeverCount(t *testing.T) {
 	}
 }
 
+// TestRefusalOfAnotherMinion: a peer on the network path signs in with a minion's
+// nonce under an id that is rejected, and shows the genuine refusal to the minion.
+func TestRefusalOfAnotherMinion(t *testing.T) {
+	master := vecIdentity(t, false)
+	for _, known := range []string{"", publicPEM(t, "master")} {
+		m := vecMinion(t, known)
+		a := attempt(t, m, nonce)
+		refusal := func(id string) any {
+			reply, err := master.Refusal(Request{Version: 3, ID: id, Nonce: nonce, SigAlgo: crypt.PKCS1v15SHA1}, Refuse)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reply
+		}
+		if err := refuses(t, a, refusal("evil"), "another minion"); errors.Is(err, ErrRejected) {
+			t.Error("the refusal of another minion counts")
+		}
+		if err := refuses(t, a, refusal(m.ID), "has rejected"); !errors.Is(err, ErrRejected) {
+			t.Errorf("its own refusal: %v", err)
+		}
+	}
+}
+
 // TestForgedRefusals: a minion that knows its master believes no refusal of
 // anybody else, nor an old one.
 func TestForgedRefusals(t *testing.T) {

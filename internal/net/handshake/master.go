@@ -41,6 +41,10 @@ const fieldCommon = "brine_common_key"
 // commands to the others. The acceptance itself is signed.
 const fieldSigns = "brine_signs"
 
+// fieldID is the minion that a refusal is for, so that it cannot be shown to
+// another one that signed in with the same nonce. Salt's minions overlook it.
+const fieldID = "id"
+
 // Request is a sign-in as the master received it.
 type Request struct {
 	Version          int
@@ -195,7 +199,7 @@ func (id *Identity) Refusal(r Request, a Answer) (*value.Dict, error) {
 	if r.Version < 2 {
 		return value.DictOf("enc", "clear", "load", value.DictOf("ret", ret)), nil
 	}
-	return id.Signed(value.DictOf("ret", ret, "nonce", r.Nonce), r.SigAlgo)
+	return id.Signed(value.DictOf("ret", ret, "nonce", r.Nonce, fieldID, r.ID), r.SigAlgo)
 }
 
 // BadAlgorithm returns the unsigned reply to an algorithm that is not

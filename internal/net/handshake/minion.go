@@ -174,6 +174,10 @@ func (a *Attempt) refused(inner *value.Dict, signed, sig []byte) error {
 	if inner.Str("nonce") != a.nonce {
 		return errNonce
 	}
+	// Salt's masters do not say for whom a refusal is.
+	if id := inner.At(fieldID); id != nil && id != a.m.ID {
+		return fmt.Errorf("the refusal of the sign-in is for another minion, %s", shown(id))
+	}
 	switch ret := inner.At("ret").(type) {
 	case bool:
 		if ret {
