@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -35,11 +36,15 @@ import (
 // logBuffer is a log that tests may search for texts that are promised to
 // operators.
 type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	off atomic.Bool // drops what is written
+	mu  sync.Mutex
+	b   bytes.Buffer
 }
 
 func (l *logBuffer) Write(p []byte) (int, error) {
+	if l.off.Load() {
+		return len(p), nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
@@ -51,7 +56,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-func newLog(t *testing.T, name string) (*slog.Logger, *logBuffer) {
+func newLog(t testing.TB, name string) (*slog.Logger, *logBuffer) {
 	buf := &logBuffer{}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -61,7 +66,7 @@ func newLog(t *testing.T, name string) (*slog.Logger, *logBuffer) {
 	return slog.New(slog.NewTextHandler(buf, &slog.HandlerOptions{Level: slog.LevelDebug})), buf
 }
 
-func transportOf(t *testing.T, name string, log *slog.Logger) transport.Transport {
+func transportOf(t testing.TB, name string, log *slog.Logger) transport.Transport {
 	t.Helper()
 	switch name {
 	case "zeromq":
@@ -78,7 +83,7 @@ func transportOf(t *testing.T, name string, log *slog.Logger) transport.Transpor
 // theMaster is a running master.
 type theMaster struct {
 	*master.Master
-	t        *testing.T
+	t        testing.TB
 	cfg      master.Config
 	dir      string
 	keys     *keystore.Store
@@ -88,7 +93,7 @@ type theMaster struct {
 }
 
 // defaults fills Options structs from their tags.
-func defaults(t *testing.T, ptrs ...any) {
+func defaults(t testing.TB, ptrs ...any) {
 	t.Helper()
 	for _, p := range ptrs {
 		if err := field.Defaults(p); err != nil {
@@ -97,7 +102,7 @@ func defaults(t *testing.T, ptrs ...any) {
 	}
 }
 
-func shortDir(t *testing.T) string {
+func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "brf")
 	if err != nil {
@@ -108,7 +113,7 @@ func shortDir(t *testing.T) string {
 }
 
 // masterConfig is that of a master in dir on free ports.
-func masterConfig(t *testing.T, dir, name, tr string) (master.Config, *logBuffer, *slog.Logger) {
+func masterConfig(t testing.TB, dir, name, tr string) (master.Config, *logBuffer, *slog.Logger) {
 	t.Helper()
 	log, buf := newLog(t, name)
 	cfg := master.Config{ID: name, PKIDir: filepath.Join(dir, "pki"), CacheDir: filepath.Join(dir, "cache"), User: "root", Opts: value.NewDict(0)}
@@ -118,7 +123,7 @@ func masterConfig(t *testing.T, dir, name, tr string) (master.Config, *logBuffer
 	return cfg, buf, log
 }
 
-func startMaster(t *testing.T, name, tr string, change func(*master.Config)) *theMaster {
+func startMaster(t testing.TB, name, tr string, change func(*master.Config)) *theMaster {
 	t.Helper()
 	dir := shortDir(t)
 	cfg, buf, log := masterConfig(t, dir, name, tr)
@@ -281,7 +286,7 @@ func startMinion(t *testing.T, id, tr string, masters []*theMaster, change func(
 	return m
 }
 
-func eventually(t *testing.T, what string, ok func() error) {
+func eventually(t testing.TB, what string, ok func() error) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -531,7 +536,7 @@ func TestForgedAndForeignMessages(t *testing.T) {
 }
 
 // signedIn is a bare client with an accepted key.
-func signedIn(t *testing.T, m *theMaster, id string) *channel.Client {
+func signedIn(t testing.TB, m *theMaster, id string) *channel.Client {
 	t.Helper()
 	k, err := crypt.GenerateKey(2048)
 	if err != nil {

@@ -43,7 +43,7 @@ func minionCommands(t *testing.T) []string {
 }
 
 // folderSum is the content of all files below some folders.
-func folderSum(t *testing.T, dirs ...string) string {
+func folderSum(t testing.TB, dirs ...string) string {
 	t.Helper()
 	h := sha256.New()
 	for _, dir := range dirs {

@@ -20,7 +20,7 @@ import (
 
 // asker sends requests in clear to a master, as programs of users do.
 type asker struct {
-	t   *testing.T
+	t   testing.TB
 	req transport.Requester
 }
 
@@ -68,7 +68,7 @@ sharedsecret:
   ops: ['test.*']
 `
 
-func yamlDict(t *testing.T, text string) *value.Dict {
+func yamlDict(t testing.TB, text string) *value.Dict {
 	t.Helper()
 	v, err := yaml.Load([]byte(text), "test")
 	if err != nil {

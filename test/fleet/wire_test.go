@@ -9,7 +9,7 @@ import (
 )
 
 // clear sends a clear request and returns the reply.
-func clear(t *testing.T, r transport.Requester, load *value.Dict) any {
+func clear(t testing.TB, r transport.Requester, load *value.Dict) any {
 	t.Helper()
 	body, err := msgpack.Marshal(value.DictOf("enc", "clear", "load", load, "version", 3), msgpack.Wire)
 	if err != nil {
