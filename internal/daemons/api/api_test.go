@@ -105,7 +105,7 @@ func (b *fakeBus) Fire(_ context.Context, tag string, data *value.Dict) error {
 	return b.Events.Fire(tag, data)
 }
 
-func settings(t *testing.T, text string) Settings {
+func settings(t testing.TB, text string) Settings {
 	t.Helper()
 	v, err := yaml.Load([]byte("{port: 0, host: 127.0.0.1, disable_ssl: true, "+text+"}"), "test")
 	if err != nil {
@@ -121,19 +121,19 @@ func settings(t *testing.T, text string) Settings {
 
 type running struct {
 	*Server
-	t      *testing.T
+	t      testing.TB
 	master *fakeMaster
 	events *event.Bus
 	url    string
 	client *http.Client
 }
 
-func serve(t *testing.T, s Settings) *running {
+func serve(t testing.TB, s Settings) *running {
 	t.Helper()
 	return serveLogged(t, s, slog.New(slog.DiscardHandler))
 }
 
-func serveLogged(t *testing.T, s Settings, log *slog.Logger) *running {
+func serveLogged(t testing.TB, s Settings, log *slog.Logger) *running {
 	t.Helper()
 	m := &fakeMaster{tokens: map[string]bool{}}
 	bus := &fakeBus{client.InProcess{Events: event.NewBus(0)}}
@@ -747,7 +747,7 @@ func TestPerms(t *testing.T) {
 // tries is a limits with a clock of its own.
 type tries struct {
 	*limits
-	t   *testing.T
+	t   testing.TB
 	now time.Time
 }
 

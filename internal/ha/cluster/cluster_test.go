@@ -64,7 +64,7 @@ func (h *host) has(ok func(h *host) bool) func() error {
 	}
 }
 
-func eventually(t *testing.T, what string, ok func() error) {
+func eventually(t testing.TB, what string, ok func() error) {
 	t.Helper()
 	for end := time.Now().Add(giveUp); ; time.Sleep(5 * time.Millisecond) {
 		err := ok()
@@ -81,7 +81,7 @@ var hosts atomic.Int32
 
 // newHosts returns loopback addresses that nobody else uses, and a port that is
 // free on all of them.
-func newHosts(t *testing.T, n int) (ids []string, port int) {
+func newHosts(t testing.TB, n int) (ids []string, port int) {
 	t.Helper()
 	pid := os.Getpid()
 	for range n {
@@ -125,12 +125,12 @@ var testKeys = sync.OnceValues(func() ([]*crypt.PrivateKey, error) {
 
 // set is the configurations of masters on one shared folder.
 type set struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	cfgs []Config
 }
 
-func newSet(t *testing.T, n int) *set {
+func newSet(t testing.TB, n int) *set {
 	t.Helper()
 	keys, err := testKeys()
 	if err != nil {

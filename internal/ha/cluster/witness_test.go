@@ -22,7 +22,7 @@ import (
 
 const witnessSecret = "7ef7697a5ec2e70f7e5755ecd0123456"
 
-func runWitness(t *testing.T, dir, secret string) (w *Witness, stop func()) {
+func runWitness(t testing.TB, dir, secret string) (w *Witness, stop func()) {
 	t.Helper()
 	voters := []string{"a", "b", "w"}
 	// An address of this process alone, where nobody else's connections begin.
@@ -48,7 +48,7 @@ type teller struct {
 	now tidings
 }
 
-func newTeller(t *testing.T, address, id, cluster, secret string, key int) *teller {
+func newTeller(t testing.TB, address, id, cluster, secret string, key int) *teller {
 	t.Helper()
 	keys, err := testKeys()
 	if err != nil {
@@ -63,7 +63,7 @@ func newTeller(t *testing.T, address, id, cluster, secret string, key int) *tell
 var aboutLease = requestDict(lease.Request{Holder: "a", Voters: lease.Fingerprint([]string{"w", "b", "a"})})
 
 // answers wants an answer, or an error with some words.
-func (a *teller) answers(t *testing.T, when, refused string) {
+func (a *teller) answers(t testing.TB, when, refused string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
