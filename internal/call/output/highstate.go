@@ -30,7 +30,7 @@ func (p *Printer) stateRuns(data any, level int) (string, error) {
 	case nil:
 		return "None", nil
 	case string:
-		return x, nil
+		return p.clean(x), nil
 	case *value.Dict:
 		if isOrchestration(x) {
 			x = x.Clone()
@@ -125,7 +125,7 @@ type stateRun struct {
 func (r *stateRun) plain(lines ...string) {
 	r.changes = 1
 	for _, l := range lines {
-		r.lines = append(r.lines, r.p.pal.paint(r.color, "    "+l))
+		r.lines = append(r.lines, r.p.pal.paint(r.color, "    "+r.p.clean(l)))
 	}
 	r.color = cyan
 }
@@ -274,13 +274,13 @@ func (r *stateRun) block(c color, parts []string, res *value.Dict, changes strin
 	if parts[1] != parts[2] {
 		add("Name", parts[2])
 	}
-	add("Result", value.Str(res.At("result")))
+	add("Result", r.p.clean(value.Str(res.At("result"))))
 	add("Comment", r.comment(res))
 	if r.p.opts.StateProfile && res.Has("start_time") {
-		add("Started", value.Str(res.At("start_time")))
+		add("Started", r.p.clean(value.Str(res.At("start_time"))))
 		ms := ""
 		if d, ok := res.Get("duration"); ok && !value.Equal(d, "") {
-			ms = value.Str(d) + " ms"
+			ms = r.p.clean(value.Str(d)) + " ms"
 		}
 		add("Duration", ms)
 	}
@@ -371,7 +371,7 @@ func (p *Printer) terseState(c color, parts []string, res *value.Dict, result st
 		}
 	}
 	timed := p.opts.StateProfile && res.Has("start_time")
-	start, ms := value.Str(res.At("start_time")), value.Str(res.At("duration"))
+	start, ms := p.clean(value.Str(res.At("start_time"))), p.clean(value.Str(res.At("duration")))
 	if p.opts.StateTabular {
 		line := ""
 		if timed {

@@ -491,6 +491,9 @@ func FuzzRender(tf *testing.F) {
 		`{"a": [1, {"b": null}, "x\ny"], "c": 1.5}`,
 		`{"m": {"t_|-i_|-n_|-f": {"result": null, "changes": {"ret": {"h": {}}, "out": "highstate"}, "name": "state.sls", "warnings": "w", "data": {"k": "\u001b"}}}}`,
 		`{"minions": ["\u001b[2J"], "local": {"a": "\u001b"}}`,
+		`{"minion": "\u001b[2J"}`, `"\u001b[2J"`,
+		`{"m": {"t\u001b_|-i\u001b_|-n\u001b_|-f\u001b": {"result": true, "changes": {"\u001b": "\u001b", "diff": "\u001b"}, "name": "\u001b", "comment": "\u001b", "__id__": "\u001b",
+			"__sls__": "\u001b", "start_time": "\u001b", "duration": "\u001b", "warnings": ["\u001b"], "__run_num__": 0, "skip_watch": "\u001b", "padding": "x", "pchanges": {"\u001b": 1}}}}`,
 		`[["a b", "c\u2028d"], ["e", "` + strings.Repeat("x y ", 40) + `"]]`,
 	} {
 		f.Add(seed)
@@ -501,7 +504,10 @@ func FuzzRender(tf *testing.F) {
 		}
 		data := fromJSON(t, text)
 		for _, name := range Names() {
-			got := render(t, name, data, func(o *Options) { o.StateCompress = len(text)%2 == 0 })
+			got := render(t, name, data, func(o *Options) {
+				o.StateCompress, o.StateTabular = len(text)%2 == 0, len(text)%5 == 0
+				o.StateOutput = []string{"full", "terse", "mixed", "changes"}[len(text)%4]
+			})
 			switch name {
 			case "nested", "highstate", "key", "table", "no_return", "json", "pprint", "yaml", "profile", "progress":
 				if strings.Contains(got, "\x1b") {
