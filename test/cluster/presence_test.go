@@ -84,3 +84,28 @@ func TestPresenceOnce(t *testing.T) {
 		return nil
 	})
 }
+
+// TestMastersOfMinionsElsewhere: each master of a cluster shows how a minion
+// stands with its masters, also a minion that is connected to another master.
+func TestMastersOfMinionsElsewhere(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "auto_accept: true\n", brine, brine).start()
+	f.minion(brine, "m0", f.masters[0].Host, "")
+	for _, m := range f.masters {
+		eventually(t, m.Name+" knows how m0 stands", func() error {
+			var d map[string]struct {
+				Mode   string
+				Active map[string]string
+				Held   []string `json:"held_by"`
+			}
+			out, errs, _ := m.Run(brine, "salt-run", "--out=json", "manage.masters")
+			if err := json.Unmarshal([]byte(out), &d); err != nil {
+				return fmt.Errorf("%w: %s%s", err, out, errs)
+			}
+			if got := d["m0"]; got.Mode != "hot" || got.Active[f.masters[0].Host] == "" || !slices.Equal(got.Held, []string{f.masters[0].Host}) {
+				return errors.New(out)
+			}
+			return nil
+		})
+	}
+}

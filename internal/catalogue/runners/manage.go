@@ -86,8 +86,9 @@ func (m manage) status(ctx context.Context, _ *fn.Call, a statusArgs) (*value.Di
 	ret := value.DictOf("up", value.Strings(up), "down", value.Strings(down))
 	// Only where there is such a minion: programs read the two lists.
 	elsewhere := value.NewDict(0)
+	standings := m.Standings(ctx, down)
 	for _, id := range down {
-		s, _ := m.Standing(id)
+		s := standings[id]
 		if master, since, ok := s.elsewhere(); ok {
 			elsewhere.Set(id, value.DictOf("master", master, "since", stamp(since)))
 		}

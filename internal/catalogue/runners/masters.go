@@ -68,7 +68,7 @@ func stamp(t time.Time) any {
 
 // masters tells who holds which minion. In a cluster held_by are the masters
 // that it is connected to, and here says that it is to any.
-func (m manage) masters(_ context.Context, _ *fn.Call, a targetArgs) (*value.Dict, error) {
+func (m manage) masters(ctx context.Context, _ *fn.Call, a targetArgs) (*value.Dict, error) {
 	ids, err := m.minions(a.Tgt, a.TgtType)
 	if err != nil {
 		return nil, err
@@ -79,9 +79,11 @@ func (m manage) masters(_ context.Context, _ *fn.Call, a targetArgs) (*value.Dic
 	if m.Holders != nil {
 		holders = m.Holders()
 	}
+	standings := m.Standings(ctx, ids)
 	out := value.NewDict(len(ids))
 	for _, id := range ids {
-		d := m.holders(id, here[id])
+		s, known := standings[id]
+		d := s.describe(here[id], known)
 		if holders != nil {
 			d.Set("held_by", value.Strings(holders[id]))
 		}
@@ -90,12 +92,11 @@ func (m manage) masters(_ context.Context, _ *fn.Call, a targetArgs) (*value.Dic
 	return out, nil
 }
 
-// holders describes one minion's masters. Of a minion that has told nothing,
-// as Salt's do not, only its connection to this master is known.
-func (m manage) holders(id string, here bool) *value.Dict {
+// describe returns one minion's masters. Of a minion that has reported nothing,
+// as Salt's do not, only its connection is known.
+func (s Standing) describe(here, known bool) *value.Dict {
 	d := value.DictOf("here", here)
-	s, ok := m.Standing(id)
-	if !ok {
+	if !known {
 		d.Set("mode", "unknown")
 		return d
 	}

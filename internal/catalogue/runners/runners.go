@@ -110,8 +110,10 @@ type Deps struct {
 	ClusterSync     func(ctx context.Context, o ClusterSyncOptions) (*value.Dict, error)
 	ClusterRevision func(ctx context.Context, jid string) (*value.Dict, error)
 	ClusterRollback func(ctx context.Context, revision string, o ClusterSyncOptions) (*value.Dict, error)
-	// Standing returns what a minion has told of its masters.
-	Standing func(id string) (Standing, bool)
+	// Standings returns what these minions have reported about their masters,
+	// in a cluster to any of its masters. Minions that reported nothing are
+	// missing.
+	Standings func(ctx context.Context, ids []string) map[string]Standing
 	// Client commands the minions of this master.
 	Client *client.Client
 	// Fire puts an event on the master's bus.

@@ -68,8 +68,8 @@ func newHouse(t *testing.T) *house {
 	h.deps = Deps{
 		Wheels: func() *value.Dict { return value.DictOf("key.accept", "Accept keys.") },
 		Jobs:   h.jobs, Keys: keys, Cache: c, Connected: func() map[string]bool { return map[string]bool{"beta": true, "alpha": true} },
-		Standing: func(id string) (Standing, bool) { st, ok := h.standing[id]; return st, ok },
-		Client:   client.New(o, "master", in, in, log), Fire: h.bus.Fire,
+		Standings: func(context.Context, []string) map[string]Standing { return h.standing },
+		Client:    client.New(o, "master", in, in, log), Fire: h.bus.Fire,
 		Subscribe: h.bus.Subscribe, Running: func() []*value.Dict { return h.runs },
 		Nodegroups: func() target.Nodegroups { return target.Nodegroups{"web": "L@alpha,beta"} },
 	}

@@ -164,6 +164,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 		return value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files", orNil(shortID(m.revisions.current())))
 	})
 	m.cluster.AnswerWith(askHealth, m.health)
+	m.cluster.AnswerWith(askStandings, m.answerStandings)
 	m.cluster.AnswerWith(askFetched, m.toldFetched)
 	defer m.bus.Handle(m.cluster.Event)()
 	always := []string{tagPresent} // what another one is to go on with

@@ -61,7 +61,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 		Snapshot: snapshot, Adopt: adopt,
 		Cluster: in, ID: m.cfg.ID, ClusterCheck: m.clusterCheck, ClusterWork: m.works.show, ClusterKeys: m.clusterKeys, ClusterHealth: m.clusterHealth, ClusterLeave: m.leaveCluster,
 		ClusterSync: m.revisions.sync, ClusterRevision: m.revisions.show, ClusterRollback: m.revisions.rollback,
-		Jobs: m.history(), JobsOf: m.jobsOf, JobCaches: m.JobCaches, Keys: m.keys, Cache: m.cache, Connected: m.connected, Holders: m.holders, Standing: m.standings.of, Client: c,
+		Jobs: m.history(), JobsOf: m.jobsOf, JobCaches: m.JobCaches, Keys: m.keys, Cache: m.cache, Connected: m.connected, Holders: m.holders, Standings: m.minionStandings, Client: c,
 		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list, Nodegroups: m.nodegroups,
 		Audit:  m.audit.Recent,
 		Wheels: func() *value.Dict { return m.wheels.Docs() },

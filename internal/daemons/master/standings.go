@@ -1,6 +1,7 @@
 package master
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -27,11 +28,10 @@ const (
 
 func cut(s string) string { return s[:min(len(s), maxStandingText)] }
 
-// take keeps what a minion tells. The answer names the key for publications,
-// so that a minion that does not listen here knows when its own is outdated.
-func (s *standings) take(c *channel.Call) {
-	st := runners.Standing{Mode: cut(c.Load.Str("mode")), At: time.Now()}
-	for _, it := range c.Load.List("masters") {
+// parseStanding reads what a minion reports. It bounds what is kept.
+func parseStanding(load *value.Dict) runners.Standing {
+	st := runners.Standing{Mode: cut(load.Str("mode"))}
+	for _, it := range load.List("masters") {
 		d, ok := it.(*value.Dict)
 		if !ok || len(st.Masters) == maxStandingMasters {
 			break
@@ -40,12 +40,33 @@ func (s *standings) take(c *channel.Call) {
 			Master: cut(d.Str("master")), State: cut(d.Str("state")), Since: timeOf(d.At("since")), Here: d.Bool("you"),
 		})
 	}
-	if d := c.Load.Dict("last"); d.Len() > 0 {
+	if d := load.Dict("last"); d.Len() > 0 {
 		st.Last = &runners.StandingChange{
 			From: cut(d.Str("from")), To: cut(d.Str("to")), Reason: cut(d.Str("reason")),
 			Seconds: number(d.At("seconds")), At: timeOf(d.At("at")),
 		}
 	}
+	return st
+}
+
+// encodeStanding is the reverse of parseStanding, with the time of the report.
+func encodeStanding(st runners.Standing) *value.Dict {
+	masters := &value.List{}
+	for _, m := range st.Masters {
+		masters.Append(value.DictOf("master", m.Master, "state", m.State, "since", secondsOf(m.Since), "you", m.Here))
+	}
+	d := value.DictOf("mode", st.Mode, "masters", masters, "at", secondsOf(st.At))
+	if c := st.Last; c != nil {
+		d.Set("last", value.DictOf("from", c.From, "to", c.To, "reason", c.Reason, "seconds", c.Seconds, "at", secondsOf(c.At)))
+	}
+	return d
+}
+
+// take keeps what a minion tells. The answer names the key for publications,
+// so that a minion that does not listen here knows when its own is outdated.
+func (s *standings) take(c *channel.Call) {
+	st := parseStanding(c.Load)
+	st.At = time.Now()
 	s.mu.Lock()
 	if s.byID == nil {
 		s.byID = map[string]runners.Standing{}
@@ -73,6 +94,57 @@ func (m *Master) members(c *channel.Call) {
 	c.Reply(answer)
 }
 
+// askStandings is what masters of a cluster ask each other for manage.masters
+// and manage.status. A minion reports to the masters that it is connected to
+// only, and behind a balancer to any one of them.
+const askStandings = "standings"
+
+// standingsTime bounds the wait for the other masters' answers.
+const standingsTime = 5 * time.Second
+
+// answerStandings answers askStandings for the ids in the question.
+func (m *Master) answerStandings(arg *value.Dict) *value.Dict {
+	out := value.NewDict(0)
+	for _, it := range arg.List("ids") {
+		if id, ok := it.(string); ok {
+			if st, ok := m.standings.of(id); ok {
+				out.Set(id, encodeStanding(st))
+			}
+		}
+	}
+	return out
+}
+
+// minionStandings returns the latest report of each of these minions to any
+// master of the cluster.
+func (m *Master) minionStandings(ctx context.Context, ids []string) map[string]runners.Standing {
+	out := map[string]runners.Standing{}
+	for _, id := range ids {
+		if st, ok := m.standings.of(id); ok {
+			out[id] = st
+		}
+	}
+	if m.cluster == nil || len(ids) == 0 {
+		return out
+	}
+	ctx, cancel := context.WithTimeout(ctx, standingsTime)
+	defer cancel()
+	for _, answer := range m.cluster.AskAbout(ctx, askStandings, value.DictOf("ids", value.Strings(ids))) {
+		for _, id := range ids {
+			d := answer.Dict(id)
+			if d.Len() == 0 {
+				continue
+			}
+			st := parseStanding(d)
+			st.At = timeOf(d.At("at"))
+			if mine, ok := out[id]; !ok || st.At.After(mine.At) {
+				out[id] = st
+			}
+		}
+	}
+	return out
+}
+
 // of returns what a minion has told.
 func (s *standings) of(id string) (runners.Standing, bool) {
 	s.mu.Lock()
@@ -89,6 +161,14 @@ func number(v any) float64 {
 		return float64(x)
 	}
 	return 0
+}
+
+// secondsOf is the reverse of timeOf.
+func secondsOf(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return float64(t.UnixMilli()) / 1000
 }
 
 // timeOf reads seconds since 1970; a time that cannot be is none.

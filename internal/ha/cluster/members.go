@@ -93,12 +93,17 @@ func (c *Cluster) CaughtUp(stream string) bool {
 
 // Ask asks all masters that can be reached, and returns their answers.
 func (c *Cluster) Ask(ctx context.Context, name string) map[string]*value.Dict {
+	return c.AskAbout(ctx, name, nil)
+}
+
+// AskAbout is Ask for questions with something that they are about.
+func (c *Cluster) AskAbout(ctx context.Context, name string, arg *value.Dict) map[string]*value.Dict {
 	out := map[string]*value.Dict{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, p := range c.all() {
 		wg.Go(func() {
-			d, err := p.ask(ctx, name, nil)
+			d, err := p.ask(ctx, name, arg)
 			if err != nil {
 				c.log.Debug("a peer does not answer", "peer", p.id, "about", name, "err", err)
 				return
