@@ -31,7 +31,7 @@ func TestJobsThatMinionsStart(t *testing.T) {
 			for _, c := range []struct{ id, fun, arg string }{
 				{"brine", "test.echo", "[by hand]"}, {"stock", "test.echo", "[by hand]"},
 				{"brine", "test.arg", "[one]"}, {"stock", "test.arg", "[one]"},
-				{"brine", "state.sls", "[web]"}, {"stock", "state.sls", "[[web]]"},
+				{"brine", "state.sls", "[[web]]"}, {"stock", "state.sls", "[[web]]"},
 			} {
 				eventually(t, 60*time.Second, fmt.Sprint("the job is listed: ", c), func() error {
 					out, stderr, _ := m.Run(k, "salt-run", "--out=json", "jobs.list_jobs", "search_target="+c.id, "search_function="+c.fun)

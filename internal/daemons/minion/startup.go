@@ -1,7 +1,6 @@
 package minion
 
 import (
-	"strings"
 	"time"
 
 	"brine/internal/base/salt"
@@ -9,6 +8,9 @@ import (
 )
 
 // startupLoad is the job that the option startup_states asks for, nil for none.
+// Salt's minions return such a job under the id "req" and have the master
+// choose one. Here the minion does, so that a return that comes to two masters,
+// or twice to one, is one job.
 func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
 	var fun string
 	arg := &value.List{}
@@ -22,7 +24,7 @@ func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
 			return nil, salt.Errorf(salt.Invalid, "startup_states: sls needs the option sls_list")
 		}
 		fun = "state.sls"
-		arg.Append(strings.Join(o.SLSList, ","))
+		arg.Append(value.Strings(o.SLSList)) // one argument, as with Salt's minions
 	case "top":
 		if o.TopFile == "" {
 			return nil, salt.Errorf(salt.Invalid, "startup_states: top needs the option top_file")
@@ -32,7 +34,7 @@ func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
 	default:
 		return nil, salt.Errorf(salt.Invalid, "startup_states: expected highstate, sls or top, got %q", o.StartupStates)
 	}
-	return value.DictOf("fun", fun, "arg", arg, "jid", salt.NewJID(now), "tgt", id, "user", "root", startupKey, o.StartupStates), nil
+	return value.DictOf("fun", fun, "arg", arg, "jid", salt.NewJID(now), "tgt", id, startupKey, o.StartupStates), nil
 }
 
 // startupKey marks the job of startup_states.
