@@ -28,7 +28,7 @@ func TestOneBeaconSetForAllMasters(t *testing.T) {
 	w := startMinion(t, "w1", "zeromq", masters, func(cfg *minion.Config) {
 		cfg.Options.Beacons = value.DictOf(
 			"gone", value.ListOf(value.DictOf("processes", value.DictOf("no such program", "stopped")), value.DictOf("beacon_module", "ps"), value.DictOf("run_once", true), value.DictOf("interval", 1)),
-			"nonsense", value.ListOf())
+			"nonsense", value.ListOf(), "watchdog", value.ListOf())
 	})
 	for _, m := range masters {
 		m.accept("w1")
@@ -88,6 +88,9 @@ func TestOneBeaconSetForAllMasters(t *testing.T) {
 	}
 	if !strings.Contains(w.log.String(), "there is no beacon \\\"nonsense\\\"") {
 		t.Error("an unknown beacon is not told of")
+	}
+	if !strings.Contains(w.log.String(), "there is no beacon \\\"watchdog\\\", which only Salt has: use inotify") {
+		t.Error("a beacon that only Salt has is not told of")
 	}
 }
 

@@ -103,13 +103,21 @@ func All(m *host.Machine) map[string]Beacon {
 	b := machine{m}
 	out := map[string]Beacon{}
 	for _, k := range append(platform(), []Beacon{
+		{"btmp", validLogins, b.btmp},
+		{"cert_info", validCert, b.certificates},
 		{"diskusage", b.validDisk, b.disk},
 		{"load", validLoad, b.load},
+		{"log", validLog, b.log},
 		{"memusage", needsPercent, b.percent("memusage", "ps.virtual_memory")},
+		{"network_info", validNetwork, b.network},
+		{"pkg", validPackages, packages},
 		{"ps", needs("processes"), b.ps},
+		{"salt_monitor", validMonitor, monitor},
 		{"service", needs("services"), service},
+		{"sh", valid, b.shell},
 		{"status", valid, status},
 		{"swapusage", needsPercent, b.percent("swapusage", "ps.swap_memory")},
+		{"wtmp", validLogins, b.wtmp},
 	}...) {
 		out[k.Name] = k
 	}

@@ -31,7 +31,8 @@ type rig struct {
 }
 
 type one struct {
-	Name string `salt:"name" default:""`
+	Name string    `salt:"name" default:""`
+	Kw   fn.Kwargs `salt:"kwargs"`
 }
 
 func newRig(t *testing.T) *rig {
@@ -49,6 +50,8 @@ func newRig(t *testing.T) *rig {
 	reg, err := fn.NewRegistry(nil,
 		fn.Module{Name: "ps", Doc: "x", Funcs: []fn.Func{reply("ps.virtual_memory"), reply("ps.swap_memory"), reply("ps.disk_usage")}},
 		fn.Module{Name: "service", Doc: "x", Funcs: []fn.Func{reply("service.status")}},
+		fn.Module{Name: "pkg", Doc: "x", Funcs: []fn.Func{reply("pkg.version"), reply("pkg.latest_version")}},
+		fn.Module{Name: "cmd", Doc: "x", Funcs: []fn.Func{reply("cmd.shells")}},
 		fn.Module{Name: "status", Doc: "x", Funcs: []fn.Func{reply("status.loadavg"), reply("status.time"), reply("status.nproc")}})
 	if err != nil {
 		t.Fatal(err)

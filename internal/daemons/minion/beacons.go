@@ -212,6 +212,9 @@ func (l *lookout) parse(name string, def any) (kind beacons.Beacon, c beacons.Co
 		name = s
 	}
 	kind, ok := l.kinds[name]
+	if reason := beacons.Unsupported(name); !ok && reason != "" {
+		return kind, c, fmt.Errorf("there is no beacon %q, which only Salt has: %s", name, reason)
+	}
 	if !ok {
 		return kind, c, fmt.Errorf("there is no beacon %q", name)
 	}
