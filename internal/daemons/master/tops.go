@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -28,6 +29,9 @@ type topSource func(ctx context.Context, id string, conf any) (*value.Dict, erro
 func topSources() map[string]topSource {
 	return map[string]topSource{"ext_nodes": extNodes}
 }
+
+// TopSources returns the names of the sources of master_tops, sorted.
+func TopSources() []string { return slices.Sorted(maps.Keys(topSources())) }
 
 // tops answers what master_tops say of the minion that asks. What one of them
 // cannot tell is left out, as in Salt.

@@ -21,6 +21,9 @@ const (
 // defaultSplay is the time in seconds over which splay spreads minions.
 const defaultSplay = 300
 
+// ExecutorNames returns the names of the executors, sorted.
+func ExecutorNames() []string { return []string{directCall, splay} }
+
 // executorsOf returns the executors of a job, or why it cannot be run.
 func (m *Minion) executorsOf(j *job) ([]string, error) {
 	spec := j.load.At("module_executors")

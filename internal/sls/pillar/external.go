@@ -3,6 +3,7 @@ package pillar
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -69,6 +70,9 @@ func externals() map[string]external {
 		"stack":                       stack,
 	}
 }
+
+// Externals returns the names of the sources of ext_pillar, sorted.
+func Externals() []string { return slices.Sorted(maps.Keys(externals())) }
 
 // addOnDemand adds the source that the minion asks for, if it may.
 func (r *run) addOnDemand() {

@@ -13,6 +13,9 @@ import (
 	"brine/internal/store/cache/sqldb"
 )
 
+// Names returns the names of the option cache, sorted.
+func Names() []string { return []string{"consul", "etcd", cache.Local, "mysql", "postgres", "redis"} }
+
 // Open returns the driver of a name, nil for localfs. It does not connect.
 // timeout bounds each wait for the server.
 func Open(name string, src remote.Source, timeout time.Duration) (cache.Driver, error) {
