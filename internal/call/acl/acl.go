@@ -1,10 +1,7 @@
-// Package acl decides whether somebody may have functions run, by lists in
-// the form in which Salt's options peer, peer_run, publisher_acl and
-// external_auth have them. It knows who asks only by the list that it is
-// given; it reads no file and asks no daemon.
+// Package acl decides whether a user or minion may run functions, by lists in the form of Salt's options peer, peer_run, publisher_acl and
+// external_auth. It works on the lists alone: it reads no files and contacts no daemon.
 //
-// An entry of a list is a text, which is a regular expression for functions
-// that may run anywhere, or a map of one target to conditions:
+// An entry of a list is a string, a regular expression for functions allowed on all minions, or a map of one target to conditions:
 //
 //   - test.*
 //   - 'web*':
@@ -13,9 +10,8 @@
 //     args: ['uptime', null]
 //     kwargs: {cwd: /tmp}
 //
-// Expressions are Python's and must fit from the start of a text on, but need
-// not reach its end, as Salt has it: "test.ping" allows test.ping_all too. An
-// expression or entry that cannot be understood allows nothing.
+// Expressions are Python's and are anchored at the start only, as in Salt: "test.ping" also allows test.ping_all. An invalid expression or
+// entry allows nothing.
 package acl
 
 import (
@@ -23,15 +19,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// Call is one function with the arguments it is to get.
+// Call is one function with its arguments.
 type Call struct {
 	Fun    string
 	Args   []any
 	Kwargs *value.Dict
 }
 
-// Lists collects the entries of all lists in a map of regular expressions for
-// names to lists, whose expression fits name.
+// Lists collects the entries of all lists whose key, a regular expression, matches name.
 func Lists(m *value.Dict, name string) []any {
 	var all []any
 	for k, v := range m.All() {
@@ -44,12 +39,10 @@ func Lists(m *value.Dict, name string) []any {
 	return all
 }
 
-// Allowed reports whether a list allows all of the calls, of which there must
-// be one at least. covers says whether all minions that the calls are for
-// belong to a target of type compound; it may be nil where there are none.
+// Allowed reports whether a list allows all of the calls; there must be at least one. covers reports whether a compound target includes all
+// minions of the calls; it may be nil if there are none.
 //
-// Salt lets several functions pass in one request as soon as one is allowed.
-// That is a hole, so here each must be.
+// Salt allows a request with several functions as soon as one of them is allowed. That is a security hole, so here each must be.
 func Allowed(list []any, calls []Call, covers func(target string) bool) bool {
 	for _, c := range calls {
 		if !allowed(list, c, covers) {
@@ -76,8 +69,7 @@ func allowed(list []any, c Call, covers func(string) bool) bool {
 	return false
 }
 
-// fulfils checks the function and its arguments against conditions, one or a
-// list.
+// fulfils checks the function and its arguments against one condition or a list.
 func (c Call) fulfils(conditions any) bool {
 	for _, cond := range several(conditions) {
 		switch x := cond.(type) {
@@ -122,7 +114,7 @@ func (c Call) keywords(want *value.Dict) bool {
 	return true
 }
 
-// suits compares an argument with its expression; None takes any.
+// suits compares an argument with its expression. None matches any argument.
 func suits(want, have any) bool {
 	if want == nil {
 		return true

@@ -72,7 +72,7 @@ func TestLists(t *testing.T) {
 		}
 	}
 	if Lists(nil, "x") != nil {
-		t.Error("an option that is not set allows something")
+		t.Error("an unset option allows something")
 	}
 }
 
@@ -90,7 +90,7 @@ func FuzzAllowed(tf *testing.F) {
 			t.Error("an empty list allows something")
 		}
 		if l != nil && Allowed(l.Items, calls, func(string) bool { return true }) && !Allowed(l.Items, calls[1:], func(string) bool { return true }) {
-			t.Error("allowed together but not alone")
+			t.Error("calls allowed together but not one by one")
 		}
 	})
 }

@@ -7,11 +7,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// Named reports whether a pattern means a text: it is equal to it, or a shell
-// glob for it, or a regular expression for the whole of it.
+// Named reports whether a pattern matches a name: as an equal string, as a shell glob, or as a regular expression for the whole name.
 //
-// A pattern without any sign but a dot is a name and no expression: Salt's
-// regular expression john.doe would let johnxdoe in as well.
+// A pattern whose only special character is a dot is a literal: as a regular expression, as in Salt, john.doe would also match johnxdoe.
 func Named(pattern, text string) bool {
 	if pattern == text {
 		return true
@@ -26,7 +24,7 @@ func Named(pattern, text string) bool {
 	return err == nil && re.MatchString(text)
 }
 
-// listed reports whether a text, or one of a list, means name.
+// listed reports whether a pattern, or one in a list, matches name.
 func listed(patterns any, name string) bool {
 	for _, p := range several(patterns) {
 		if s, ok := p.(string); ok && Named(s, name) {
@@ -36,7 +34,7 @@ func listed(patterns any, name string) bool {
 	return false
 }
 
-// Users collects the entries of publisher_acl for a user of this machine.
+// Users collects the entries of publisher_acl for a local user.
 func Users(m *value.Dict, name string) []any {
 	var all []any
 	for k, v := range m.All() {
@@ -49,15 +47,12 @@ func Users(m *value.Dict, name string) []any {
 	return all
 }
 
-// External collects what the map of one system of external_auth grants a user
-// and the groups that the user is in. Keys that begin with ^ are settings of
-// the system, those that end with % are names of groups, all others are
-// patterns for names. The key * holds for those whom no other pattern means,
-// or, if permissive (option permissive_acl), for all.
+// External collects the permissions that the map of one system of external_auth grants a user and the user's groups. Keys that begin with ^
+// are settings of the system, keys that end with % are group names, all others are patterns for user names. The key * applies to users whom
+// no other pattern matches, or, if permissive (option permissive_acl), to all.
 //
-// Salt 3007 takes the name for the pattern and the key for the text, so that
-// somebody who signs in as * gets everybody's rights. Here it is the other way
-// round, as its manual has it.
+// Salt 3007 swaps pattern and string, so that a user who signs in as * gets the permissions of everyone. Here the key is the pattern, as
+// Salt's manual documents it.
 func External(m *value.Dict, name string, groups []string, permissive bool) []any {
 	var all []any
 	add := func(v any) {
@@ -92,8 +87,7 @@ func External(m *value.Dict, name string, groups []string, permissive bool) []an
 	return all
 }
 
-// Blacklisted reports whether the option publisher_acl_blacklist forbids a
-// user or one of the functions.
+// Blacklisted reports whether the option publisher_acl_blacklist forbids a user or one of the functions.
 func Blacklisted(blacklist *value.Dict, user string, calls []Call) bool {
 	if listed(blacklist.At("users"), user) {
 		return true
@@ -106,17 +100,15 @@ func Blacklisted(blacklist *value.Dict, user string, calls []Call) bool {
 	return false
 }
 
-// The forms of functions that masters run themselves.
+// The forms of functions that the master itself runs.
 const (
 	Runner = "runner"
 	Wheel  = "wheel"
 )
 
-// OnMaster reports whether a list allows a function of the master. form is
-// Runner or Wheel. Of the entries only those count that begin with @: the form
-// (@runner or @runners) or the name of a module (@jobs), alone for all its
-// functions, or as the key of a map to conditions, on the whole name or on
-// that of the function in the module.
+// OnMaster reports whether a list allows a function of the master. form is Runner or Wheel. Only entries that begin with @ count: the form
+// (@runner or @runners) or a module name (@jobs). An entry alone allows all functions; as the key of a map it has conditions on the full
+// name or on the function's name in the module.
 func OnMaster(list []any, form string, c Call) bool {
 	mod, fun, ok := strings.Cut(c.Fun, ".")
 	if !ok || mod == "" || strings.Contains(fun, ".") {

@@ -47,7 +47,7 @@ bad: x.y
 		{"eve", nil, false, "['any.any']"},
 		{"eve", []string{"ops", "dev"}, false, "['o.o', 'any.any']"},
 		{"db", nil, false, "['w.w']"},
-		{"bad", nil, false, "[]"}, // a text is no list
+		{"bad", nil, false, "[]"}, // a string is not a list
 		{"*", nil, false, "['any.any']"},
 		{".*", nil, false, "['any.any']"},
 		{"bob", nil, false, "['any.any']"},
@@ -60,7 +60,7 @@ bad: x.y
 		}
 	}
 	if External(nil, "x", nil, true) != nil {
-		t.Error("a system that is not configured grants something")
+		t.Error("a system without configuration grants permissions")
 	}
 }
 
@@ -92,7 +92,7 @@ func TestBlacklisted(t *testing.T) {
 		}
 	}
 	if Blacklisted(nil, "root", []Call{{Fun: "cmd.run"}}) {
-		t.Error("an option that is not set forbids something")
+		t.Error("an unset option forbids something")
 	}
 }
 

@@ -1,10 +1,8 @@
-// Package audit keeps a record of who asked a master for what, and what came
-// of it: a line of JSON each, in a file that is turned over when it is large.
-// Arguments are not kept, since they may be secrets.
+// Package audit records who requested what from a master, and the result: one JSON line per request, in a file that is rotated by size.
+// Arguments are not recorded, since they may be secrets.
 //
-// A record is a map with time (UTC), user, auth (user, token, eauth or
-// reactor), from (not for the reactor), cmd, fun, tgt, result and, of a job,
-// jid.
+// A record is a map with time (UTC), user, auth (user, token, eauth or reactor), from (not for the reactor), cmd, fun, tgt and result, and
+// for a job jid.
 package audit
 
 import (
@@ -19,10 +17,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxSize is when a file is turned over, in bytes; one old one is kept.
+// maxSize is the size in bytes at which a file is rotated. One old file is kept.
 const maxSize = 16 << 20
 
-// Log is the record. It may be used by many goroutines.
+// Log is an audit log, safe for concurrent use.
 type Log struct {
 	path string
 
@@ -32,7 +30,7 @@ type Log struct {
 	max  int64
 }
 
-// Open opens the record at path or begins it.
+// Open opens the log at path or creates it.
 func Open(path string) (*Log, error) {
 	l := &Log{path: path, max: maxSize}
 	return l, l.open()
@@ -41,7 +39,7 @@ func Open(path string) (*Log, error) {
 func (l *Log) open() error {
 	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
-		return fmt.Errorf("cannot open the record of who asked for what: %w", err)
+		return fmt.Errorf("cannot open the audit log: %w", err)
 	}
 	fi, err := f.Stat()
 	if err != nil {
@@ -54,7 +52,7 @@ func (l *Log) open() error {
 		return nil
 	}
 	if _, err := f.ReadAt(last, l.size-1); err != nil || last[0] != '\n' {
-		f.WriteString("\n") // a crash cut a line off, which must not take the next one along
+		f.WriteString("\n") // a crash cut off the last line: start a new one
 	}
 	return nil
 }
@@ -85,8 +83,7 @@ func (l *Log) Add(d *value.Dict) error {
 	return err
 }
 
-// Recent returns up to limit records that keep lets through, the newest first.
-// A line that cannot be read, as after a crash, is left out.
+// Recent returns up to limit records for which keep returns true, newest first. It skips malformed lines, such as those left by a crash.
 func (l *Log) Recent(limit int, keep func(*value.Dict) bool) ([]*value.Dict, error) {
 	var out []*value.Dict
 	for _, path := range []string{l.path, l.path + ".1"} {
@@ -113,7 +110,7 @@ func (l *Log) Recent(limit int, keep func(*value.Dict) bool) ([]*value.Dict, err
 	return out, nil
 }
 
-// Close ends the writing.
+// Close closes the file.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

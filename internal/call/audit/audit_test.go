@@ -42,14 +42,14 @@ func TestRecent(t *testing.T) {
 		t.Error(got)
 	}
 	if got := show(1000, all); strings.HasSuffix(got, " 0") || len(got) < 30 {
-		t.Errorf("old files are not dropped, or too soon: %s", got)
+		t.Errorf("wrong rotation of old files: %s", got)
 	}
 	for _, p := range []string{path, path + ".1"} {
 		if fi, err := os.Stat(p); err != nil || fi.Mode().Perm() != 0o600 || fi.Size() > 1000 {
 			t.Errorf("%s: %v %v", p, fi, err)
 		}
 	}
-	// What a crash cut off does not hide the rest.
+	// A line cut off by a crash does not hide the other records.
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func TestRecent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.Add(value.DictOf("n", 1)) == nil {
-		t.Error("written after the end")
+		t.Error("Add succeeded after Close")
 	}
 	if l, err = Open(path); err != nil {
 		t.Fatal(err)

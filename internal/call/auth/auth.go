@@ -1,12 +1,9 @@
-// Package auth says who somebody is: by a name and password that an external
-// system vouches for (option external_auth), or by a token that was given out
-// before. What somebody may do is package acl's to say.
+// Package auth authenticates users: by a name and password that an external system checks (option external_auth), or by a token issued
+// earlier. Package acl decides what users may do.
 //
-// A system is one file. It gets what was sent, and its own part of
-// external_auth, whose keys that begin with ^ are its settings.
+// Each system is in one file. It gets the credentials and its own part of external_auth, where keys that begin with ^ are its settings.
 //
-// Secrets are compared in constant time, a refusal takes about as long
-// whatever the reason, and no error or log record holds a password or a token.
+// Secrets are compared in constant time, all refusals take about the same time, and no error or log record holds a password or a token.
 package auth
 
 import (
@@ -25,66 +22,61 @@ import (
 
 // Options are Salt's settings of external authentication.
 type Options struct {
-	External       *value.Dict   `salt:"external_auth" default:"null" doc:"systems that vouch for users, by name, and what each user may do" change:"live"`
-	TokenExpire    time.Duration `salt:"token_expire" default:"43200" doc:"seconds that a token is good for" change:"live"`
-	ExpireOverride any           `salt:"token_expire_user_override" default:"false" doc:"users who may choose how long their tokens are good for: True for all, or a map of system to names" change:"live"`
-	KeepACL        bool          `salt:"keep_acl_in_token" default:"false" doc:"keep in a token what its user may do, so that later changes do not count; always so with the system rest" change:"live"`
-	PermissiveACL  bool          `salt:"permissive_acl" default:"false" doc:"let the entry * of external_auth hold for users who have entries of their own as well" change:"live"`
-	SharedSecret   string        `salt:"sharedsecret" default:"" doc:"password of all users of the system sharedsecret" change:"live"`
-	PAMService     string        `salt:"auth.pam.service" default:"login" doc:"service of PAM that the system pam asks" change:"live"`
-	PAMHelper      string        `salt:"auth.pam.helper" default:"" doc:"program that asks PAM; empty: brine-pam in the folder of this program (Brine only)" change:"live"`
+	External       *value.Dict   `salt:"external_auth" default:"null" doc:"authentication systems by name, and the permissions of each user" change:"live"`
+	TokenExpire    time.Duration `salt:"token_expire" default:"43200" doc:"lifetime of a token in seconds" change:"live"`
+	ExpireOverride any           `salt:"token_expire_user_override" default:"false" doc:"users who may choose the lifetime of their tokens: True for all, or a map of system to names" change:"live"`
+	KeepACL        bool          `salt:"keep_acl_in_token" default:"false" doc:"store a user's permissions in the token, so that later changes have no effect on it; always on with the system rest" change:"live"`
+	PermissiveACL  bool          `salt:"permissive_acl" default:"false" doc:"apply the entry * of external_auth also to users who have entries of their own" change:"live"`
+	SharedSecret   string        `salt:"sharedsecret" default:"" doc:"password for all users of the system sharedsecret" change:"live"`
+	PAMService     string        `salt:"auth.pam.service" default:"login" doc:"PAM service that the system pam uses" change:"live"`
+	PAMHelper      string        `salt:"auth.pam.helper" default:"" doc:"helper program for PAM; empty: brine-pam in the directory of this program (Brine only)" change:"live"`
 
 	LDAPOptions
 }
 
-// Credentials are what somebody shows.
+// Credentials are what a client presents to sign in.
 type Credentials struct {
 	System, Name, Password string
 }
 
-// maxField bounds a name or password in bytes; a certificate of the system pki
-// fits.
+// maxField bounds a name or password in bytes. It leaves room for a certificate of the system pki.
 const maxField = 64 << 10
 
-// User is somebody who has shown who they are.
+// User is an authenticated user.
 type User struct {
 	Name, System string
 	Groups       []string
-	// own are entries that the system itself granted; kept says that they are
-	// all there are.
+	// own are permissions granted by the system itself; kept says that there are no others.
 	own  []any
 	kept bool
 }
 
-// System vouches for users.
+// System authenticates users.
 type System interface {
-	// Authenticate returns what is known of a user, or ErrRefused, or why the
-	// system is of no use now.
+	// Authenticate returns data about the user, ErrRefused, or why the system is unusable now.
 	Authenticate(ctx context.Context, c Credentials) (Vouched, error)
 }
 
-// namer is a system whose users need not say who they are: what they show says
-// it.
+// namer is a System whose credentials contain the user name.
 type namer interface{ NamesUsers() }
 
-// Vouched is what a system knows of a user.
+// Vouched is the data that a system returns about a user.
 type Vouched struct {
-	// Name is who it is if the system says it; "" is who was named.
+	// Name replaces the name in the credentials unless it is "".
 	Name   string
 	Groups []string
-	// Entries are rights, as a list of external_auth has them.
+	// Entries are permissions, as a list in the form of external_auth.
 	Entries []any
 }
 
-// ErrRefused says that a name and password do not belong together. It does not
-// say which is wrong.
+// ErrRefused says that name and password do not match. It does not say which is wrong.
 var ErrRefused error = &salt.Error{Kind: salt.Denied, Err: refusal{}}
 
 type refusal struct{}
 
 func (refusal) Error() string { return "the name or password is wrong" }
 
-// systems makes a system of its part of external_auth.
+// systems holds the constructors, which get their part of external_auth.
 var systems = map[string]func(conf *value.Dict, o *Options) (System, error){
 	"auto":         newAuto,
 	"file":         newFile,
@@ -96,7 +88,7 @@ var systems = map[string]func(conf *value.Dict, o *Options) (System, error){
 	"sharedsecret": newSharedSecret,
 }
 
-// Systems returns the names of the systems there are, sorted.
+// Systems returns the names of the supported systems, sorted.
 func Systems() []string {
 	var names []string
 	for n := range systems {
@@ -106,39 +98,38 @@ func Systems() []string {
 	return names
 }
 
-// Service authenticates.
+// Service authenticates users.
 type Service struct {
-	o      Options
-	used   map[string]System
-	broken map[string]error // configured, but of no use
-	tokens *Tokens
-	log    *slog.Logger
-	turns  *turns
-	// slowest is what a refusal takes about, so that its time tells nothing.
+	o       Options
+	used    map[string]System
+	broken  map[string]error // configured, but unusable
+	tokens  *Tokens
+	log     *slog.Logger
+	limiter *limiter
+	// slowest is the typical time of a refusal, so that timing reveals nothing.
 	slowest time.Duration
 
 	mu sync.Mutex
 }
 
-// refusalTime is the least time about which a refusal takes.
+// refusalTime is the approximate minimum time of a refusal.
 const refusalTime = time.Second
 
-// longRefusal bounds what a system that once was slow adds to it.
+// longRefusal bounds how much a slow system adds to it.
 const longRefusal = 3 * time.Second
 
-// New returns the service. A system that is not known or whose settings are of
-// no use lets nobody in; errs says which.
+// New returns the service. Unknown systems and those with invalid settings accept no users; errs names them.
 func New(o Options, tokens *Tokens, log *slog.Logger) (s *Service, errs []error) {
-	s = &Service{o: o, used: map[string]System{}, broken: map[string]error{}, tokens: tokens, log: log, turns: newTurns(maxAsked, maxAskedOfOne), slowest: refusalTime}
+	s = &Service{o: o, used: map[string]System{}, broken: map[string]error{}, tokens: tokens, log: log, limiter: newLimiter(maxAsked, maxAskedOfOne), slowest: refusalTime}
 	for k, v := range o.External.All() {
 		name := value.Str(k)
 		build, ok := systems[name]
 		conf, isDict := v.(*value.Dict)
 		switch {
 		case !ok:
-			errs = append(errs, fmt.Errorf("external_auth: the system %q is not known; there are: %v", name, Systems()))
+			errs = append(errs, fmt.Errorf("external_auth: unknown system %q; supported: %v", name, Systems()))
 		case !isDict && v != nil:
-			errs = append(errs, fmt.Errorf("external_auth: %s must be a map of users to what they may do", name))
+			errs = append(errs, fmt.Errorf("external_auth: %s must be a map of users to permissions", name))
 		default:
 			sys, err := build(conf, &o)
 			if err != nil {
@@ -152,10 +143,9 @@ func New(o Options, tokens *Tokens, log *slog.Logger) (s *Service, errs []error)
 	return s, errs
 }
 
-// Authenticate finds out who shows these credentials. Its error is of kind
-// Denied. Whoever is refused waits, but holds up nobody else's check.
+// Authenticate identifies the user with these credentials. Its error is of kind Denied. A refusal is delayed without blocking other checks.
 func (s *Service) Authenticate(ctx context.Context, c Credentials) (*User, error) {
-	done, err := s.turns.take(ctx, c.Name)
+	done, err := s.limiter.take(ctx, c.Name)
 	if err != nil {
 		return nil, ErrRefused
 	}
@@ -168,7 +158,7 @@ func (s *Service) Authenticate(ctx context.Context, c Credentials) (*User, error
 		}
 		return &User{Name: v.Name, System: c.System, Groups: v.Groups, own: v.Entries}, nil
 	}
-	s.log.Warn("somebody could not be authenticated", "eauth", fmt.Sprintf("%.40s", c.System), "user", fmt.Sprintf("%.80s", c.Name), "err", err)
+	s.log.Warn("authentication failed", "eauth", fmt.Sprintf("%.40s", c.System), "user", fmt.Sprintf("%.80s", c.Name), "err", err)
 	s.linger(ctx, began)
 	return nil, ErrRefused
 }
@@ -176,7 +166,7 @@ func (s *Service) Authenticate(ctx context.Context, c Credentials) (*User, error
 func (s *Service) ask(ctx context.Context, c Credentials) (Vouched, error) {
 	sys, ok := s.used[c.System]
 	if err := s.broken[c.System]; err != nil {
-		return Vouched{}, salt.Errorf(salt.Denied, "the system is configured, but cannot be used: %w", err)
+		return Vouched{}, salt.Errorf(salt.Denied, "the system is configured but unusable: %w", err)
 	}
 	if !ok {
 		return Vouched{}, salt.Errorf(salt.Denied, "no such system is configured in external_auth")
@@ -189,10 +179,10 @@ func (s *Service) ask(ctx context.Context, c Credentials) (Vouched, error) {
 	return sys.Authenticate(limited, c)
 }
 
-// askTime bounds how long a system may take.
+// askTime is the timeout of a system.
 const askTime = 30 * time.Second
 
-// linger waits until about as much time has passed as refusals take.
+// linger waits until the typical time of a refusal has passed.
 func (s *Service) linger(ctx context.Context, began time.Time) {
 	s.mu.Lock()
 	s.slowest = max(s.slowest, min(time.Since(began), longRefusal))
@@ -207,7 +197,7 @@ func (s *Service) linger(ctx context.Context, began time.Time) {
 	}
 }
 
-// Rights returns what a user may do, in the form of package acl.
+// Rights returns a user's permissions, in the form of package acl.
 func (s *Service) Rights(u *User) []any {
 	if u.kept {
 		return u.own
@@ -215,17 +205,16 @@ func (s *Service) Rights(u *User) []any {
 	conf := s.o.External.Dict(u.System)
 	if len(u.own) > 0 && !s.o.PermissiveACL {
 		conf = conf.Clone()
-		conf.Delete("*") // is for those who have nothing of their own
+		conf.Delete("*") // applies only to users without entries of their own
 	}
 	return append(acl.External(conf, u.Name, u.Groups, s.o.PermissiveACL), u.own...)
 }
 
-// keepACL says whether tokens hold what their users may do.
+// keepACL reports whether tokens store their users' permissions.
 func (s *Service) keepACL() bool { return s.o.KeepACL || s.used["rest"] != nil }
 
-// NewToken authenticates somebody and gives out a token: {start, expire, name,
-// eauth, [auth_list], [groups], token}. expire is how long it is to be good
-// for, in seconds, which only some may choose; 0 means as configured.
+// NewToken authenticates a user and issues a token: {start, expire, name, eauth, [auth_list], [groups], token}. expire is the requested
+// lifetime in seconds, which only some users may choose; 0 means as configured.
 func (s *Service) NewToken(ctx context.Context, c Credentials, expire float64) (*value.Dict, error) {
 	u, err := s.Authenticate(ctx, c)
 	if err != nil {
@@ -260,16 +249,16 @@ func (s *Service) mayChoose(u *User) bool {
 	return false
 }
 
-// Token returns what is known of a token, or nil if it is not good (any more).
+// Token returns the data of a token, or nil if it is invalid or expired.
 func (s *Service) Token(token string) *value.Dict {
 	t, err := s.tokens.Get(token, time.Now())
 	if err != nil {
-		s.log.Warn("a token cannot be read", "err", err)
+		s.log.Warn("cannot read token", "err", err)
 	}
 	return t
 }
 
-// ByToken finds out who shows a token. Its error is of kind Denied.
+// ByToken returns the user of a token. Its error is of kind Denied.
 func (s *Service) ByToken(token string) (*User, error) {
 	t := s.Token(token)
 	if t == nil || s.used[t.Str("eauth")] == nil {

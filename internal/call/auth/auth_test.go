@@ -42,7 +42,7 @@ func external(t *testing.T, text string) *value.Dict {
 	return v.(*value.Dict)
 }
 
-// service makes one whose refusals take no time.
+// service returns a Service that refuses without delay.
 func service(t *testing.T, o Options) (*Service, []error) {
 	t.Helper()
 	tokens, err := OpenTokens(filepath.Join(t.TempDir(), "tokens"))
@@ -98,7 +98,7 @@ func TestSharedSecretAndAuto(t *testing.T) {
 	}
 }
 
-// A system that is not fit for use lets nobody in, and the others work.
+// A system that cannot be used accepts no users; the other systems work.
 func TestBadConfiguration(t *testing.T) {
 	s, errs := service(t, Options{External: external(t, "{sharedsecret: {'*': ['.*']}, nosuch: {}, file: {}, rest: {^url: 'ftp://x'}, pki: {a: []}, auto: [x]}")})
 	if len(errs) != 6 {
@@ -106,7 +106,7 @@ func TestBadConfiguration(t *testing.T) {
 	}
 	for _, sys := range []string{"sharedsecret", "nosuch", "file", "rest", "pki", "auto"} {
 		if _, err := s.Authenticate(t.Context(), Credentials{sys, "ann", ""}); err == nil {
-			t.Errorf("%s lets in", sys)
+			t.Errorf("%s accepts a user", sys)
 		}
 	}
 }
@@ -151,8 +151,7 @@ func TestFile(t *testing.T) {
 		}
 		return path
 	}
-	// The hashes of htpasswd and htdigest are those of openssl passwd -apr1, -5
-	// and -6, of crypt(3) and of md5sum.
+	// The expected hashes come from openssl passwd -apr1, -5 and -6, crypt(3) and md5sum.
 	plain := write("plain", "dean:goneFishing\ngene:OceanMan\ngene:second\nbroken\nlate:x\n")
 	legacy := write("legacy", "46|trey|16a0034f90b06bf3c5982ed8ac41aab4\n555|mike|"+digest("pw", "md5")+"\n")
 	ht := write("ht", "# users\nann:$apr1$12345678$9pHAGSBYtlmFtid2xxNog0\nbob:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\nlong:$apr1$saltsalt$77s4NCph3AZFUDE3E6.QK/\nold:$2y$05$abc\nbea:$2y$04$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\nslow:$2y$31$B6evPwfzx2P8304/Qx0FLu22H0N3gaBwEIDKnSnyyY.faa.70gik.\n"+
@@ -167,7 +166,7 @@ func TestFile(t *testing.T) {
 		{plain, "dean", "gonefishing", false},
 		{plain, "gene", "OceanMan", true},
 		{plain, "gene", "second", false},
-		{plain, "late", "x", false}, // behind a broken line
+		{plain, "late", "x", false}, // after a malformed line
 		{plain, "nobody", "", false},
 		{legacy + "\n^hashtype: md5\n^username_field: 2\n^password_field: 3\n^field_separator: '|'", "mike", "pw", true},
 		{legacy + "\n^hashtype: md5\n^username_field: 2\n^password_field: 3\n^field_separator: '|'", "mike", digest("pw", "md5"), false},
@@ -239,7 +238,7 @@ func TestREST(t *testing.T) {
 			t.Errorf("%s: %s", c.name, got)
 		}
 	}
-	// A token holds the rights, for which the server would need the password.
+	// A token holds the permissions, because asking the server needs the password.
 	tok, err := s.NewToken(t.Context(), Credentials{"rest", "ann", "p&w"}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +299,7 @@ func TestPKI(t *testing.T) {
 	}
 }
 
-// helper writes a program that stands for brine-pam.
+// helper writes a substitute for brine-pam.
 func helper(t *testing.T, script string, mode os.FileMode) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "helper")
@@ -335,7 +334,7 @@ func TestPAM(t *testing.T) {
 	}
 	for _, c := range []Credentials{{"pam", "root", "wrong"}, {"pam", "daemon", "rightword"}, {"pam", "root", "rightword\x00"}, {"pam", "root\x00rightword", ""}} {
 		if _, err := s.Authenticate(t.Context(), c); err == nil {
-			t.Errorf("%q got in", c)
+			t.Errorf("%q was accepted", c)
 		}
 	}
 	for what, o := range map[string]Options{
@@ -351,11 +350,11 @@ func TestPAM(t *testing.T) {
 	}
 	broken := must(t, Options{PAMService: "svc", PAMHelper: helper(t, "exit 2", 0o755), External: external(t, "pam: {root: [a.b]}")})
 	if _, err := broken.Authenticate(t.Context(), Credentials{"pam", "root", "x"}); err == nil {
-		t.Error("a helper that fails lets in")
+		t.Error("a failing helper accepts a user")
 	}
 }
 
-// The real program says no to a wrong password, and that it was asked wrongly.
+// The real program rejects a wrong password and reports malformed requests.
 func TestPAMProgram(t *testing.T) {
 	tools.Need(t, "gcc", "gcc")
 	if libs, _ := filepath.Glob("/lib/*/libpam.so.0"); len(libs) == 0 {
@@ -389,7 +388,7 @@ func TestTokens(t *testing.T) {
 		t.Errorf("%s %d", keys, len(token))
 	}
 	if good := d.At("expire").(float64) - d.At("start").(float64); good != 3600 {
-		t.Errorf("good for %v s", good)
+		t.Errorf("valid for %v s", good)
 	}
 	path := filepath.Join(s.tokens.dir, token)
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
@@ -411,7 +410,7 @@ func TestTokens(t *testing.T) {
 			t.Errorf("expire %v: %s, %v", expire, value.Repr(d), err)
 		}
 	}
-	// Others may not choose.
+	// Other users may not choose the expiry.
 	if d, _ := s.NewToken(t.Context(), Credentials{"sharedsecret", "bob", "x"}, 1e9); d.At("expire").(float64)-d.At("start").(float64) != 3600 {
 		t.Error(value.Repr(d))
 	}
@@ -435,7 +434,7 @@ func TestBadTokens(t *testing.T) {
 	hex := func(c string) string { return strings.Repeat(c, 64) }
 	soon := float64(time.Now().Add(time.Hour).Unix())
 	if _, err := s.ByToken(put(hex("0"), value.DictOf("name", "ann", "eauth", "sharedsecret", "expire", soon))); err != nil {
-		t.Fatal(err) // a good one, so that the others fail for their reason
+		t.Fatal(err) // a valid token, so that the others fail for their own reason
 	}
 	for what, token := range map[string]string{
 		"over":                put(hex("1"), value.DictOf("name", "ann", "eauth", "sharedsecret", "expire", float64(time.Now().Unix()-1))),
@@ -454,7 +453,7 @@ func TestBadTokens(t *testing.T) {
 	}
 	for _, c := range []string{"1", "2", "3"} {
 		if _, err := os.Stat(filepath.Join(s.tokens.dir, hex(c))); err == nil {
-			t.Errorf("the token %s... stays", c)
+			t.Errorf("the token %s... is not removed", c)
 		}
 	}
 	os.WriteFile(filepath.Join(s.tokens.dir, hex("6")), []byte{0xc1}, 0o600)
@@ -462,14 +461,14 @@ func TestBadTokens(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(s.tokens.dir, hex("6"))); err == nil {
-		t.Error("a broken token stays")
+		t.Error("a malformed token is not removed")
 	}
 	if _, err := s.ByToken(hex("0")); err != nil {
-		t.Error("a good token went with the others")
+		t.Error("a valid token was removed too")
 	}
 }
 
-func TestFolderOfTokensIsClosed(t *testing.T) {
+func TestTokenDirectoryIsPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tokens")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -483,7 +482,7 @@ func TestFolderOfTokensIsClosed(t *testing.T) {
 	}
 }
 
-// TestUnusableSystem: the log says why a configured system refuses.
+// TestUnusableSystem checks that the log states why a configured system refuses.
 func TestUnusableSystem(t *testing.T) {
 	var said strings.Builder
 	o := Options{External: value.DictOf("pam", value.DictOf("ann", value.ListOf("test.*"))), PAMHelper: filepath.Join(t.TempDir(), "none"), PAMService: "login"}
@@ -494,7 +493,7 @@ func TestUnusableSystem(t *testing.T) {
 	if _, err := s.Authenticate(t.Context(), Credentials{System: "pam", Name: "ann", Password: "p"}); !errors.Is(err, ErrRefused) {
 		t.Error(err)
 	}
-	if !strings.Contains(said.String(), "the system is configured, but cannot be used: the program that asks PAM is not there") {
+	if !strings.Contains(said.String(), "the system is configured but unusable: the PAM helper is missing") {
 		t.Errorf("log: %s", &said)
 	}
 }

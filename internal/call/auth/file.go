@@ -22,8 +22,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// file knows users by a text file: fields of names and passwords, plain or
-// hashed, or what Apache's htpasswd and htdigest write.
+// file authenticates against a text file: fields with names and passwords (plain or hashed), or the formats of Apache's htpasswd and
+// htdigest.
 type file struct {
 	path, kind, hash, separator, realm string
 	name, password                     int // fields, from 0
@@ -53,21 +53,20 @@ func newFile(conf *value.Dict, _ *Options) (System, error) {
 	case f.separator == "":
 		return nil, salt.Errorf(salt.Invalid, "^field_separator is empty")
 	case f.kind != "text" && f.kind != "htpasswd" && f.kind != "htdigest":
-		return nil, salt.Errorf(salt.Invalid, "^filetype %q is not known; there are text, htpasswd and htdigest", f.kind)
+		return nil, salt.Errorf(salt.Invalid, "^filetype %q is unknown; supported: text, htpasswd and htdigest", f.kind)
 	case f.kind == "htdigest" && f.realm == "":
 		return nil, salt.Errorf(salt.Invalid, "^realm is missing, which the type htdigest needs")
 	case f.kind == "text" && f.hash != "plaintext" && digest("", f.hash) == "":
-		return nil, salt.Errorf(salt.Invalid, "^hashtype %q is not known; there are plaintext, md5, sha1, sha256 and sha512", f.hash)
+		return nil, salt.Errorf(salt.Invalid, "^hashtype %q is unknown; supported: plaintext, md5, sha1, sha256 and sha512", f.hash)
 	}
 	return f, nil
 }
 
-// maxFile bounds what is read of a file of users, in bytes.
+// maxFile bounds the size of a user file that is read, in bytes.
 const maxFile = 64 << 20
 
-// Authenticate implements System. As Salt has it, the first line of a name
-// decides, and in a file of type text a line without the two fields ends the
-// search.
+// Authenticate implements System. As in Salt, the first line with the name decides, and in a file of type text a line without both fields
+// ends the search.
 func (f *file) Authenticate(_ context.Context, c Credentials) (Vouched, error) {
 	r, err := os.Open(f.path)
 	if err != nil {
@@ -134,7 +133,7 @@ func (f *file) fits(c Credentials, stored string) (bool, error) {
 	return equal(digest(c.Password, f.hash), stored), nil
 }
 
-// digest returns a hash in hexadecimal digits, "" for a type that is not known.
+// digest returns a hash in hexadecimal digits, "" for an unknown type.
 func digest(text, kind string) string {
 	switch b := []byte(text); kind {
 	case "md5":
@@ -153,8 +152,8 @@ func digest(text, kind string) string {
 	return ""
 }
 
-// htpasswd compares a password with what htpasswd stores: $apr1$ (its own
-// usual form), bcrypt (-B), {SHA}, or SHA-256 (-2) and SHA-512 (-5) of crypt(3).
+// htpasswd compares a password with a hash of htpasswd: $apr1$ (its default), bcrypt (-B), {SHA}, or crypt(3)'s SHA-256 (-2) and SHA-512
+// (-5).
 func htpasswd(password, stored string) (bool, error) {
 	switch {
 	case strings.HasPrefix(stored, "{SHA}"):
@@ -176,8 +175,7 @@ func htpasswd(password, stored string) (bool, error) {
 	return false, salt.Errorf(salt.Invalid, "the password is stored in a form that is not supported: use htpasswd -B (bcrypt), -5 (SHA-512), -2 (SHA-256), -m (apr1) or -s (SHA)")
 }
 
-// maxRounds bounds the rounds of a hash of crypt(3): so many take about a
-// second.
+// maxRounds bounds the rounds of a crypt(3) hash. This many take about a second.
 const maxRounds = 1_000_000
 
 // sha compares a password with a hash of crypt(3), $5$ or $6$.
@@ -196,8 +194,7 @@ func sha(method, password, stored string) (bool, error) {
 	return equal(hashed, stored), nil
 }
 
-// maxBcrypt bounds the cost of a hash: 2 to that power rounds take about four
-// seconds.
+// maxBcrypt bounds the cost of a bcrypt hash: 2^maxBcrypt rounds take about four seconds.
 const maxBcrypt = 16
 
 // apr1 is Apache's form of the crypt(3) hash of MD5.

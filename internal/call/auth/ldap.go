@@ -19,32 +19,32 @@ import (
 // LDAPOptions are Salt's settings of the system ldap. In binddn, filter and
 // group_filter {{ username }} stands for the user.
 type LDAPOptions struct {
-	LDAPURI              string `salt:"auth.ldap.uri" default:"" doc:"address of the directory, in place of server, port and tls" change:"live"`
-	LDAPServer           string `salt:"auth.ldap.server" default:"localhost" doc:"host of the directory" change:"live"`
-	LDAPPort             any    `salt:"auth.ldap.port" default:"389" doc:"port of the directory" change:"live"`
-	LDAPTLS              bool   `salt:"auth.ldap.tls" default:"false" doc:"speak TLS from the beginning" change:"live"`
-	LDAPStartTLS         bool   `salt:"auth.ldap.starttls" default:"false" doc:"change to TLS before the first password" change:"live"`
-	LDAPNoVerify         bool   `salt:"auth.ldap.no_verify" default:"false" doc:"take any certificate of the directory; whoever is in between then sees the passwords" change:"live"`
-	LDAPBindDN           string `salt:"auth.ldap.binddn" default:"" doc:"name to bind as: that of an account that may search, with bindpw, else that of the user" change:"live"`
+	LDAPURI              string `salt:"auth.ldap.uri" default:"" doc:"URL of the LDAP server, instead of server, port and tls" change:"live"`
+	LDAPServer           string `salt:"auth.ldap.server" default:"localhost" doc:"host name of the LDAP server" change:"live"`
+	LDAPPort             any    `salt:"auth.ldap.port" default:"389" doc:"port of the LDAP server" change:"live"`
+	LDAPTLS              bool   `salt:"auth.ldap.tls" default:"false" doc:"use TLS from the start of the connection (ldaps)" change:"live"`
+	LDAPStartTLS         bool   `salt:"auth.ldap.starttls" default:"false" doc:"upgrade the connection with StartTLS before sending a password" change:"live"`
+	LDAPNoVerify         bool   `salt:"auth.ldap.no_verify" default:"false" doc:"do not verify the LDAP server's certificate; an attacker on the path can then read passwords" change:"live"`
+	LDAPBindDN           string `salt:"auth.ldap.binddn" default:"" doc:"DN to bind as: with bindpw a service account that may search, otherwise the DN of the user" change:"live"`
 	LDAPBindPW           string `salt:"auth.ldap.bindpw" default:"" doc:"password of binddn" change:"live"`
-	LDAPAnonymous        bool   `salt:"auth.ldap.anonymous" default:"false" doc:"search without an account" change:"live"`
-	LDAPBaseDN           string `salt:"auth.ldap.basedn" default:"" doc:"where to search" change:"live"`
-	LDAPScope            int    `salt:"auth.ldap.scope" default:"2" doc:"how deep to search for users: 0 the base, 1 one level, 2 all below" change:"live"`
-	LDAPFilter           string `salt:"auth.ldap.filter" default:"" doc:"filter that finds a user, as uid={{ username }}" change:"live"`
-	LDAPGroupOU          string `salt:"auth.ldap.groupou" default:"Groups" doc:"unit below basedn with the groups; empty: basedn" change:"live"`
-	LDAPGroupClass       string `salt:"auth.ldap.groupclass" default:"posixGroup" doc:"class of groups" change:"live"`
-	LDAPAccountAttribute string `salt:"auth.ldap.accountattributename" default:"memberUid" doc:"attribute of a group that names its users; of a user in Active Directory that has the name" change:"live"`
-	LDAPGroupAttribute   string `salt:"auth.ldap.groupattribute" default:"memberOf" doc:"attribute of a user that names the groups" change:"live"`
-	LDAPPersonType       string `salt:"auth.ldap.persontype" default:"person" doc:"class of users in Active Directory" change:"live"`
-	LDAPActiveDirectory  bool   `salt:"auth.ldap.activedirectory" default:"false" doc:"look for groups as Active Directory has them" change:"live"`
-	LDAPFreeIPA          bool   `salt:"auth.ldap.freeipa" default:"false" doc:"look for groups as FreeIPA has them" change:"live"`
-	LDAPGroupBaseDN      string `salt:"auth.ldap.group_basedn" default:"" doc:"where FreeIPA has the groups" change:"live"`
-	LDAPGroupFilter      string `salt:"auth.ldap.group_filter" default:"" doc:"filter that finds a user's groups in FreeIPA" change:"live"`
-	LDAPGroupsOnly       bool   `salt:"auth.ldap.auth_by_group_membership_only" default:"false" doc:"of Salt: take no password at all; not supported" change:"live"`
+	LDAPAnonymous        bool   `salt:"auth.ldap.anonymous" default:"false" doc:"search with an anonymous bind" change:"live"`
+	LDAPBaseDN           string `salt:"auth.ldap.basedn" default:"" doc:"base DN of searches" change:"live"`
+	LDAPScope            int    `salt:"auth.ldap.scope" default:"2" doc:"scope of the user search: 0 base, 1 one level, 2 subtree" change:"live"`
+	LDAPFilter           string `salt:"auth.ldap.filter" default:"" doc:"search filter for a user, such as uid={{ username }}" change:"live"`
+	LDAPGroupOU          string `salt:"auth.ldap.groupou" default:"Groups" doc:"organizational unit of the groups below basedn; empty: basedn" change:"live"`
+	LDAPGroupClass       string `salt:"auth.ldap.groupclass" default:"posixGroup" doc:"object class of groups" change:"live"`
+	LDAPAccountAttribute string `salt:"auth.ldap.accountattributename" default:"memberUid" doc:"attribute of a group that lists its members; in Active Directory the attribute of a user that holds the name" change:"live"`
+	LDAPGroupAttribute   string `salt:"auth.ldap.groupattribute" default:"memberOf" doc:"attribute of a user that lists the groups" change:"live"`
+	LDAPPersonType       string `salt:"auth.ldap.persontype" default:"person" doc:"object class of users in Active Directory" change:"live"`
+	LDAPActiveDirectory  bool   `salt:"auth.ldap.activedirectory" default:"false" doc:"find groups in the way of Active Directory" change:"live"`
+	LDAPFreeIPA          bool   `salt:"auth.ldap.freeipa" default:"false" doc:"find groups in the way of FreeIPA" change:"live"`
+	LDAPGroupBaseDN      string `salt:"auth.ldap.group_basedn" default:"" doc:"base DN of the groups in FreeIPA" change:"live"`
+	LDAPGroupFilter      string `salt:"auth.ldap.group_filter" default:"" doc:"search filter for the groups of a user in FreeIPA" change:"live"`
+	LDAPGroupsOnly       bool   `salt:"auth.ldap.auth_by_group_membership_only" default:"false" doc:"Salt: check group membership only, no password; not supported" change:"live"`
 }
 
-// directory asks an LDAP server: users are found by a search or by a pattern
-// for their names, and must be able to bind with their password.
+// directory authenticates against an LDAP server. It finds a user by a search or a DN pattern; the user must be able to bind with the
+// password.
 type directory struct {
 	o   LDAPOptions
 	uri string
@@ -63,20 +63,20 @@ func newLDAP(_ *value.Dict, all *Options) (System, error) {
 	search := o.LDAPAnonymous || o.LDAPBindDN != "" && o.LDAPBindPW != ""
 	switch {
 	case o.LDAPTLS && o.LDAPStartTLS:
-		return nil, salt.Errorf(salt.Invalid, "auth.ldap.tls and auth.ldap.starttls exclude each other")
+		return nil, salt.Errorf(salt.Invalid, "auth.ldap.tls and auth.ldap.starttls are mutually exclusive")
 	case o.LDAPGroupsOnly:
-		return nil, salt.Errorf(salt.Invalid, "auth.ldap.auth_by_group_membership_only is not supported: nobody would need a password")
+		return nil, salt.Errorf(salt.Invalid, "auth.ldap.auth_by_group_membership_only is not supported: it would accept any password")
 	case search && (o.LDAPFilter == "" || o.LDAPBaseDN == ""):
-		return nil, salt.Errorf(salt.Invalid, "auth.ldap.filter and auth.ldap.basedn are needed to search for users")
+		return nil, salt.Errorf(salt.Invalid, "auth.ldap.filter and auth.ldap.basedn are required to search for users")
 	case !search && !strings.Contains(o.LDAPBindDN, "username"):
-		return nil, salt.Errorf(salt.Invalid, "auth.ldap.binddn must have {{ username }} in it, or needs auth.ldap.bindpw")
+		return nil, salt.Errorf(salt.Invalid, "auth.ldap.binddn must contain {{ username }}, or auth.ldap.bindpw must be set")
 	case o.LDAPScope < 0 || o.LDAPScope > 2:
 		return nil, salt.Errorf(salt.Invalid, "auth.ldap.scope must be 0, 1 or 2")
 	}
 	return d, nil
 }
 
-// fill puts a name where a text has {{ username }}.
+// fill replaces {{ username }} in text.
 func fill(text, name string) string {
 	for _, form := range []string{"{{ username }}", "{{username}}"} {
 		text = strings.ReplaceAll(text, form, name)
@@ -84,7 +84,7 @@ func fill(text, name string) string {
 	return text
 }
 
-// filter makes a filter for a name, which cannot say more than a name in it.
+// filter builds a filter for a name. Escaping keeps the name from changing the filter.
 func filter(text, name string) string {
 	f := fill(text, ldap.EscapeFilter(name))
 	if !strings.HasPrefix(f, "(") {
@@ -95,7 +95,7 @@ func filter(text, name string) string {
 
 const (
 	ldapTime = 10 * time.Second
-	// maxGroups bounds what is read of the directory in one search.
+	// maxGroups bounds the results of one search.
 	maxGroups = 1000
 )
 
@@ -108,14 +108,14 @@ func (d *directory) dial(ctx context.Context) (*ldap.Conn, error) {
 	conf := &tls.Config{ServerName: host, MinVersion: tls.VersionTLS12, InsecureSkipVerify: d.o.LDAPNoVerify}
 	c, err := ldap.DialURL(d.uri, ldap.DialWithDialer(&net.Dialer{Timeout: ldapTime}), ldap.DialWithTLSConfig(conf))
 	if err != nil {
-		return nil, fmt.Errorf("cannot reach the directory: %w", err)
+		return nil, fmt.Errorf("cannot connect to the LDAP server: %w", err)
 	}
 	c.SetTimeout(ldapTime)
 	context.AfterFunc(ctx, func() { c.Close() })
 	if d.o.LDAPStartTLS {
 		if err := c.StartTLS(conf); err != nil {
 			c.Close()
-			return nil, fmt.Errorf("cannot change to TLS with the directory: %w", err)
+			return nil, fmt.Errorf("StartTLS with the LDAP server failed: %w", err)
 		}
 	}
 	return c, nil
@@ -123,7 +123,7 @@ func (d *directory) dial(ctx context.Context) (*ldap.Conn, error) {
 
 // Authenticate implements System.
 func (d *directory) Authenticate(ctx context.Context, c Credentials) (Vouched, error) {
-	if c.Password == "" { // with which many directories let in everybody, as nobody
+	if c.Password == "" { // many servers accept an empty password as an anonymous bind
 		return Vouched{}, ErrRefused
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -137,7 +137,7 @@ func (d *directory) Authenticate(ctx context.Context, c Credentials) (Vouched, e
 	if searches {
 		if !d.o.LDAPAnonymous {
 			if err := conn.Bind(dn, d.o.LDAPBindPW); err != nil {
-				return Vouched{}, fmt.Errorf("the directory does not let in auth.ldap.binddn: %w", err)
+				return Vouched{}, fmt.Errorf("the LDAP server refuses the bind as auth.ldap.binddn: %w", err)
 			}
 		}
 		if dn, err = d.find(conn, c.Name); err != nil {
@@ -146,7 +146,7 @@ func (d *directory) Authenticate(ctx context.Context, c Credentials) (Vouched, e
 	}
 	user := conn
 	if searches {
-		// The account that searches goes on to look for groups.
+		// The service account also searches for the groups.
 		if user, err = d.dial(ctx); err != nil {
 			return Vouched{}, err
 		}
@@ -155,11 +155,11 @@ func (d *directory) Authenticate(ctx context.Context, c Credentials) (Vouched, e
 		if ldap.IsErrorWithCode(err, ldap.LDAPResultInvalidCredentials) || ldap.IsErrorWithCode(err, ldap.LDAPResultInvalidDNSyntax) {
 			return Vouched{}, ErrRefused
 		}
-		return Vouched{}, fmt.Errorf("the directory refuses a bind: %w", err)
+		return Vouched{}, fmt.Errorf("the LDAP server refuses the bind: %w", err)
 	}
 	groups, err := d.groups(conn, c.Name)
 	if err != nil {
-		return Vouched{}, fmt.Errorf("cannot look for groups: %w", err)
+		return Vouched{}, fmt.Errorf("cannot search for groups: %w", err)
 	}
 	return Vouched{Groups: groups}, nil
 }
@@ -175,7 +175,7 @@ func (d *directory) search(c *ldap.Conn, base string, scope int, filter string, 
 	return r.Entries, nil
 }
 
-// find returns the name of the one entry that is the user.
+// find returns the DN of the only entry that matches the user.
 func (d *directory) find(c *ldap.Conn, name string) (string, error) {
 	found, err := d.search(c, d.o.LDAPBaseDN, d.o.LDAPScope, filter(d.o.LDAPFilter, name), "1.1")
 	switch {
@@ -184,12 +184,12 @@ func (d *directory) find(c *ldap.Conn, name string) (string, error) {
 	case len(found) == 0:
 		return "", ErrRefused
 	case len(found) > 1:
-		return "", salt.Errorf(salt.Invalid, "auth.ldap.filter finds %s entries for one name, and must find one", strconv.Itoa(len(found)))
+		return "", salt.Errorf(salt.Invalid, "auth.ldap.filter matches %s entries for one name; it must match exactly one", strconv.Itoa(len(found)))
 	}
 	return found[0].DN, nil
 }
 
-// groups returns the names of the groups that a user is in.
+// groups returns the names of a user's groups.
 func (d *directory) groups(c *ldap.Conn, name string) ([]string, error) {
 	o := &d.o
 	var out []string
@@ -240,7 +240,7 @@ func (d *directory) groups(c *ldap.Conn, name string) ([]string, error) {
 	return out, err
 }
 
-// first is the value of the first part of a name, "" for what is no name.
+// first returns the value of the first RDN, or "" if dn is malformed.
 func first(dn string) string {
 	d, err := ldap.ParseDN(dn)
 	if err != nil || len(d.RDNs) == 0 || len(d.RDNs[0].Attributes) == 0 {

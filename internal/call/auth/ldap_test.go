@@ -81,7 +81,7 @@ cn: members
 member: uid=ann,ou=people,dc=lab
 `
 
-// slapd runs a directory and returns its address.
+// slapd starts an LDAP server and returns its URL.
 func slapd(t *testing.T) string {
 	t.Helper()
 	const program = "/usr/sbin/slapd"
@@ -108,7 +108,7 @@ func slapd(t *testing.T) string {
 	if out, err := exec.Command("/usr/sbin/slapadd", "-f", conf, "-l", data).CombinedOutput(); err != nil {
 		t.Fatalf("slapadd: %v: %s", err, out)
 	}
-	// A port that is free now may be taken when slapd comes to it.
+	// A port that is free now may be taken by the time slapd binds it.
 	for range 5 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -127,7 +127,7 @@ func slapd(t *testing.T) string {
 			if c, err := net.Dial("tcp", addr); err == nil {
 				c.Close()
 				select {
-				case <-ended: // somebody else has the port
+				case <-ended: // another process took the port
 				default:
 					t.Cleanup(func() { stop(); <-ended })
 					return addr
@@ -142,7 +142,7 @@ func slapd(t *testing.T) string {
 		stop()
 		<-ended
 	}
-	t.Fatal("slapd does not come up")
+	t.Fatal("slapd did not start")
 	return ""
 }
 
@@ -205,7 +205,7 @@ func TestLDAP(t *testing.T) {
 
 func TestLDAPSettings(t *testing.T) {
 	for want, o := range map[string]LDAPOptions{
-		"exclude each other": {LDAPTLS: true, LDAPStartTLS: true},
+		"mutually exclusive": {LDAPTLS: true, LDAPStartTLS: true},
 		"password":           {LDAPGroupsOnly: true},
 		"filter":             {LDAPAnonymous: true, LDAPScope: 2},
 		"username":           {LDAPBindDN: "cn=reader,dc=lab"},

@@ -20,22 +20,20 @@ import (
 	"brine/internal/py/value"
 )
 
-// openID takes for a password what an OpenID provider gave out: an ID token,
-// or a code that is changed for one (code=...&code_verifier=..., with
-// client_secret and redirect_uri). Salt has no such system.
+// openID accepts as the password what an OpenID provider issued: an ID token, or an authorization code (code=...&code_verifier=...), which
+// is exchanged with client_secret and redirect_uri. Salt has no such system.
 //
-// The provider's keys are fetched when somebody first signs in, and again when
-// a token is signed by one that is not known.
+// The provider's keys are fetched at the first sign-in, and again when a token is signed by an unknown key.
 type openID struct {
 	issuer, client, secret, redirect string
 	nameClaim, groupsClaim           string
 	http                             *http.Client
 
 	mu       sync.Mutex
-	provider *oidc.Provider // nil until it could be asked
+	provider *oidc.Provider // nil until the provider was reachable
 }
 
-// oidcTime bounds one request to the provider.
+// oidcTime is the timeout of one request to the provider.
 const oidcTime = 10 * time.Second
 
 func newOIDC(conf *value.Dict, _ *Options) (System, error) {
@@ -52,11 +50,11 @@ func newOIDC(conf *value.Dict, _ *Options) (System, error) {
 	u, err := url.Parse(o.issuer)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return nil, salt.Errorf(salt.Invalid, "^issuer must be the https address of the OpenID provider")
+		return nil, salt.Errorf(salt.Invalid, "^issuer must be the https URL of the OpenID provider")
 	case u.Scheme == "http" && !loopback(u.Hostname()):
-		return nil, salt.Errorf(salt.Invalid, "^issuer must be an https address: who can change what comes over http can sign in as anybody")
+		return nil, salt.Errorf(salt.Invalid, "^issuer must be an https URL: over http an attacker on the path can sign in as any user")
 	case o.client == "":
-		return nil, salt.Errorf(salt.Invalid, "^client_id is missing: the name that the provider knows this master's users by, which must be in their tokens (aud)")
+		return nil, salt.Errorf(salt.Invalid, "^client_id is missing: the client id registered at the provider, which must be the audience (aud) of the tokens")
 	}
 	conf2 := &tls.Config{MinVersion: tls.VersionTLS12}
 	if file := set("ca_file", ""); file != "" {
@@ -72,7 +70,7 @@ func newOIDC(conf *value.Dict, _ *Options) (System, error) {
 	o.http = &http.Client{
 		Timeout:   oidcTime,
 		Transport: &http.Transport{TLSClientConfig: conf2, Proxy: http.ProxyFromEnvironment},
-		// A provider that sends elsewhere is not the one that was named.
+		// Do not follow redirects: another host is not the configured provider.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return o, nil
@@ -83,10 +81,10 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// NamesUsers implements namer: who shows a token need not say who they are.
+// NamesUsers implements namer: the token contains the user name.
 func (*openID) NamesUsers() {}
 
-// find returns the provider, of which the first call learns.
+// find returns the provider. The first call fetches its metadata.
 func (o *openID) find() (*oidc.Provider, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,7 +92,7 @@ func (o *openID) find() (*oidc.Provider, error) {
 		// The provider keeps the context for later fetches of its keys.
 		p, err := oidc.NewProvider(oidc.ClientContext(context.Background(), o.http), o.issuer)
 		if err != nil {
-			return nil, fmt.Errorf("cannot ask the OpenID provider: %w", err)
+			return nil, fmt.Errorf("request to the OpenID provider failed: %w", err)
 		}
 		o.provider = p
 	}
@@ -115,16 +113,16 @@ func (o *openID) Authenticate(ctx context.Context, c Credentials) (Vouched, erro
 	}
 	token, err := p.VerifierContext(oidc.ClientContext(ctx, o.http), &oidc.Config{ClientID: o.client}).Verify(ctx, raw)
 	if err != nil {
-		return Vouched{}, salt.Errorf(salt.Denied, "the token is not good: %w", err)
+		return Vouched{}, salt.Errorf(salt.Denied, "invalid token: %w", err)
 	}
 	var claims map[string]any
 	if err := token.Claims(&claims); err != nil {
-		return Vouched{}, salt.Errorf(salt.Denied, "the token is not good: %w", err)
+		return Vouched{}, salt.Errorf(salt.Denied, "invalid token: %w", err)
 	}
 	name, _ := claims[o.nameClaim].(string)
 	switch {
 	case name == "":
-		return Vouched{}, salt.Errorf(salt.Denied, "the token has no claim %q, which ^username_claim names", o.nameClaim)
+		return Vouched{}, salt.Errorf(salt.Denied, "the token lacks the claim %q (^username_claim)", o.nameClaim)
 	case o.nameClaim == "email" && claims["email_verified"] != true:
 		return Vouched{}, salt.Errorf(salt.Denied, "the provider has not verified the email address in the token")
 	case c.Name != "" && c.Name != name:
@@ -144,11 +142,11 @@ func (o *openID) Authenticate(ctx context.Context, c Credentials) (Vouched, erro
 	return v, nil
 }
 
-// exchange changes a code for an ID token.
+// exchange trades an authorization code for an ID token.
 func (o *openID) exchange(ctx context.Context, p *oidc.Provider, text string) (string, error) {
 	q, err := url.ParseQuery(text)
 	if err != nil || o.redirect == "" {
-		return "", salt.Errorf(salt.Denied, "a code cannot be changed for a token without ^redirect_uri (and ^client_secret)")
+		return "", salt.Errorf(salt.Denied, "a code cannot be exchanged without ^redirect_uri (and ^client_secret)")
 	}
 	conf := oauth2.Config{ClientID: o.client, ClientSecret: o.secret, Endpoint: p.Endpoint(), RedirectURL: o.redirect}
 	var more []oauth2.AuthCodeOption
@@ -158,11 +156,11 @@ func (o *openID) exchange(ctx context.Context, p *oidc.Provider, text string) (s
 	t, err := conf.Exchange(oidc.ClientContext(ctx, o.http), q.Get("code"), more...)
 	if err != nil {
 		// The library's error may hold the code, which is a secret.
-		return "", salt.Errorf(salt.Denied, "the provider does not give a token for this code")
+		return "", salt.Errorf(salt.Denied, "the provider refused to exchange the code")
 	}
 	raw, _ := t.Extra("id_token").(string)
 	if raw == "" {
-		return "", salt.Errorf(salt.Denied, "the provider gave no ID token; was the scope openid asked for?")
+		return "", salt.Errorf(salt.Denied, "the provider returned no ID token: was the scope openid requested?")
 	}
 	return raw, nil
 }

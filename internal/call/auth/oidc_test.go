@@ -17,7 +17,7 @@ import (
 	"brine/test/tools"
 )
 
-// provider is an OpenID provider in a process of its own.
+// provider is an OpenID provider in a separate process.
 type provider struct {
 	t   *testing.T
 	url string
@@ -59,7 +59,7 @@ func (p *provider) post(path, body string) string {
 
 func (p *provider) mint(body string) string { return p.post("/mint", body) }
 
-// code is what a user is sent back with from the provider.
+// code returns the authorization code that the provider sends a user back with.
 func (p *provider) code(user, verifier string) string {
 	p.t.Helper()
 	sum := sha256.Sum256([]byte(verifier))
@@ -95,29 +95,29 @@ func TestOIDC(t *testing.T) {
 	}
 	good := p.mint(`{}`)
 	for what, c := range map[string]struct{ name, token, want string }{
-		"a token":                    {"ann", good, "ann[a.b o.p d.v]"},
-		"without a name":             {"", good, "ann[a.b o.p d.v]"},
-		"one group as a text":        {"bob", p.mint(`{"claims": {"preferred_username": "bob", "groups": "dev"}}`), "bob[d.v]"},
-		"groups that are none":       {"ann", p.mint(`{"claims": {"groups": {"ops": 1}}}`), "ann[a.b]"},
-		"somebody else's":            {"bob", good, "refused"},
-		"a name that is a pattern":   {"*", p.mint(`{"claims": {"preferred_username": "*", "groups": []}}`), "*[]"},
-		"no token":                   {"ann", "x", "refused"},
-		"nothing":                    {"ann", "", "refused"},
-		"nobody":                     {"", "", "refused"},
-		"expired":                    {"ann", p.mint(`{"claims": {"exp": 1}}`), "refused"},
-		"for another program":        {"ann", p.mint(`{"claims": {"aud": "other"}}`), "refused"},
-		"of another provider":        {"ann", p.mint(`{"claims": {"iss": "https://evil.test"}}`), "refused"},
-		"without a signature":        {"ann", p.mint(`{"how": "none"}`), "refused"},
-		"signed by the public key":   {"ann", p.mint(`{"how": "hmac"}`), "refused"},
-		"signed by somebody":         {"ann", p.mint(`{"how": "foreign"}`), "refused"},
-		"changed":                    {"ann", good[:len(good)-8] + "AAAAAAAA", "refused"},
-		"no name in it":              {"", p.mint(`{"claims": {"preferred_username": ""}}`), "refused"},
-		"a name that is not a text":  {"", p.mint(`{"claims": {"preferred_username": 5}}`), "refused"},
-		"a code":                     {"", "code=" + p.code("ann", "v1") + "&code_verifier=v1", "refused"}, // the verifier is too short
-		"a code with its verifier":   {"", "code=" + p.code("ann", long) + "&code_verifier=" + long, "ann[a.b o.p d.v]"},
-		"a code with another one's":  {"", "code=" + p.code("ann", long) + "&code_verifier=" + long + "x", "refused"},
-		"a code with another's name": {"ann", "code=" + p.code("bob", long) + "&code_verifier=" + long, "refused"},
-		"a code of nobody":           {"", "code=abc", "refused"},
+		"a token":                      {"ann", good, "ann[a.b o.p d.v]"},
+		"without a name":               {"", good, "ann[a.b o.p d.v]"},
+		"one group as a string":        {"bob", p.mint(`{"claims": {"preferred_username": "bob", "groups": "dev"}}`), "bob[d.v]"},
+		"invalid groups claim":         {"ann", p.mint(`{"claims": {"groups": {"ops": 1}}}`), "ann[a.b]"},
+		"somebody else's":              {"bob", good, "refused"},
+		"a name that is a pattern":     {"*", p.mint(`{"claims": {"preferred_username": "*", "groups": []}}`), "*[]"},
+		"no token":                     {"ann", "x", "refused"},
+		"nothing":                      {"ann", "", "refused"},
+		"nobody":                       {"", "", "refused"},
+		"expired":                      {"ann", p.mint(`{"claims": {"exp": 1}}`), "refused"},
+		"for another program":          {"ann", p.mint(`{"claims": {"aud": "other"}}`), "refused"},
+		"of another provider":          {"ann", p.mint(`{"claims": {"iss": "https://evil.test"}}`), "refused"},
+		"without a signature":          {"ann", p.mint(`{"how": "none"}`), "refused"},
+		"signed by the public key":     {"ann", p.mint(`{"how": "hmac"}`), "refused"},
+		"signed by another key":        {"ann", p.mint(`{"how": "foreign"}`), "refused"},
+		"changed":                      {"ann", good[:len(good)-8] + "AAAAAAAA", "refused"},
+		"no name in it":                {"", p.mint(`{"claims": {"preferred_username": ""}}`), "refused"},
+		"a name that is not a string":  {"", p.mint(`{"claims": {"preferred_username": 5}}`), "refused"},
+		"a code":                       {"", "code=" + p.code("ann", "v1") + "&code_verifier=v1", "refused"}, // the verifier is too short
+		"a code with its verifier":     {"", "code=" + p.code("ann", long) + "&code_verifier=" + long, "ann[a.b o.p d.v]"},
+		"a code with another verifier": {"", "code=" + p.code("ann", long) + "&code_verifier=" + long + "x", "refused"},
+		"a code with another name":     {"ann", "code=" + p.code("bob", long) + "&code_verifier=" + long, "refused"},
+		"an unknown code":              {"", "code=abc", "refused"},
 	} {
 		if got := try(s, c.name, c.token); got != c.want {
 			t.Errorf("%s: %s, want %s", what, got, c.want)
@@ -147,7 +147,7 @@ func TestOIDC(t *testing.T) {
 	}
 }
 
-// long is a verifier of the least length.
+// long is a verifier of the minimum length.
 var long = strings.Repeat("v", 43)
 
 func TestOIDCSettings(t *testing.T) {
@@ -157,7 +157,7 @@ func TestOIDCSettings(t *testing.T) {
 			t.Errorf("%s: %v", c, errs)
 		}
 	}
-	// A provider that is away keeps nobody but its own users out.
+	// An unreachable provider affects only its own users.
 	s := must(t, Options{External: external(t, "{oidc: {^issuer: 'http://127.0.0.1:1', ^client_id: a}}")})
 	if _, err := s.Authenticate(context.Background(), Credentials{"oidc", "ann", "x"}); err != ErrRefused {
 		t.Errorf("%v", err)

@@ -15,14 +15,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// pam asks the machine's PAM, by the program brine-pam: the others have no C
-// library (docs/adr/0008).
+// pam authenticates with the machine's PAM through the program brine-pam. The other programs do not link a C library (docs/adr/0008).
 type pam struct {
 	helper, service string
 	machine         *host.Machine
 }
 
-// pamHelper is the program's name beside ours.
+// pamHelper is the file name of the helper, next to this program.
 const pamHelper = "brine-pam"
 
 func newPAM(_ *value.Dict, o *Options) (System, error) {
@@ -39,13 +38,13 @@ func newPAM(_ *value.Dict, o *Options) (System, error) {
 	}
 	fi, err := os.Stat(p.helper)
 	if err != nil {
-		return nil, salt.Errorf(salt.Invalid, "the program that asks PAM is not there: %w; make it with `make pam` or set auth.pam.helper", err)
+		return nil, salt.Errorf(salt.Invalid, "the PAM helper is missing: %w; build it with `make pam` or set auth.pam.helper", err)
 	}
 	if !fi.Mode().IsRegular() || fi.Mode().Perm()&0o022 != 0 {
-		return nil, salt.Errorf(salt.Invalid, "%s must be a file that only its owner can write: it sees passwords", p.helper)
+		return nil, salt.Errorf(salt.Invalid, "%s must be a file writable only by its owner: it reads passwords", p.helper)
 	}
 	if p.service == "" || strings.ContainsAny(p.service, "/\x00") {
-		return nil, salt.Errorf(salt.Invalid, "auth.pam.service %q is no name of a service", p.service)
+		return nil, salt.Errorf(salt.Invalid, "auth.pam.service %q is not a valid service name", p.service)
 	}
 	return p, nil
 }
@@ -67,10 +66,10 @@ func (p *pam) Authenticate(ctx context.Context, c Credentials) (Vouched, error) 
 	case errors.As(err, &exit) && exit.ExitCode() == 1:
 		return Vouched{}, ErrRefused
 	}
-	return Vouched{}, fmt.Errorf("cannot ask PAM: %s: %w", p.helper, err)
+	return Vouched{}, fmt.Errorf("PAM helper %s failed: %w", p.helper, err)
 }
 
-// groups are those of the machine that a user is in.
+// groups returns the system groups of a user.
 func (p *pam) groups(ctx context.Context, name string) []string {
 	u, ok := account.ByName(ctx, p.machine, name)
 	if !ok {

@@ -11,10 +11,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// pki takes a certificate for the password: it must be of the authority in
-// ca_file, valid now, and its common name that of the user. Salt checks no
-// more than that; a certificate says nothing of who holds its key, so whoever
-// has seen it can use it.
+// pki accepts a certificate as the password. It must be signed by the authority in ca_file and valid now, and its common name must be the
+// user's. Like Salt, it does not check possession of the key: a copy of the certificate is enough to sign in.
 type pki struct{ caFile string }
 
 func newPKI(conf *value.Dict, _ *Options) (System, error) {
@@ -23,7 +21,7 @@ func newPKI(conf *value.Dict, _ *Options) (System, error) {
 		path = conf.Str("^ca_file")
 	}
 	if path == "" {
-		return nil, salt.Errorf(salt.Invalid, "ca_file is missing: the certificate of the authority")
+		return nil, salt.Errorf(salt.Invalid, "ca_file is missing: the CA certificate")
 	}
 	return pki{path}, nil
 }
@@ -32,7 +30,7 @@ func newPKI(conf *value.Dict, _ *Options) (System, error) {
 func (p pki) Authenticate(_ context.Context, c Credentials) (Vouched, error) {
 	b, err := os.ReadFile(p.caFile)
 	if err != nil {
-		return Vouched{}, fmt.Errorf("cannot read the certificate of the authority: %w", err)
+		return Vouched{}, fmt.Errorf("cannot read the CA certificate: %w", err)
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(b) {

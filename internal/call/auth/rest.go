@@ -13,8 +13,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// rest asks an HTTP server, which answers 200 to a right password, with a list
-// of rights or nothing.
+// rest sends credentials to an HTTP server. The server answers 200 to a correct password, with a list of permissions or an empty body.
 type rest struct {
 	url    string
 	client *http.Client
@@ -23,15 +22,15 @@ type rest struct {
 func newREST(conf *value.Dict, _ *Options) (System, error) {
 	u, err := url.Parse(conf.Str("^url"))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, salt.Errorf(salt.Invalid, "^url must be the http or https address to ask")
+		return nil, salt.Errorf(salt.Invalid, "^url must be an http or https URL")
 	}
 	return &rest{url: u.String(), client: &http.Client{
-		// The password is for this address and no other.
+		// Do not follow redirects: the password is for this URL only.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// maxRights bounds the answer in bytes.
+// maxRights bounds the response in bytes.
 const maxRights = 1 << 20
 
 // Authenticate implements System.
@@ -44,7 +43,7 @@ func (r *rest) Authenticate(ctx context.Context, c Credentials) (Vouched, error)
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	resp, err := r.client.Do(req)
 	if err != nil {
-		return Vouched{}, fmt.Errorf("cannot ask: %w", err)
+		return Vouched{}, fmt.Errorf("request failed: %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -52,14 +51,14 @@ func (r *rest) Authenticate(ctx context.Context, c Credentials) (Vouched, error)
 	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxRights+1))
 	if err != nil || len(b) > maxRights {
-		return Vouched{}, fmt.Errorf("cannot read the answer, or it is larger than %d bytes: %w", maxRights, err)
+		return Vouched{}, fmt.Errorf("cannot read the response, or it is larger than %d bytes: %w", maxRights, err)
 	}
 	if strings.TrimSpace(string(b)) == "" {
 		return Vouched{}, nil
 	}
 	v, err := json.Load(string(b))
 	if err != nil {
-		return Vouched{}, salt.Errorf(salt.Invalid, "the answer is no JSON: %w", err)
+		return Vouched{}, salt.Errorf(salt.Invalid, "the response is not valid JSON: %w", err)
 	}
 	switch x := v.(type) {
 	case nil:
@@ -67,5 +66,5 @@ func (r *rest) Authenticate(ctx context.Context, c Credentials) (Vouched, error)
 	case *value.List:
 		return Vouched{Entries: x.Items}, nil
 	}
-	return Vouched{}, salt.Errorf(salt.Invalid, "the answer must be a list of rights or nothing, and is %s", value.TypeName(v))
+	return Vouched{}, salt.Errorf(salt.Invalid, "the response must be a list of permissions or empty, not %s", value.TypeName(v))
 }

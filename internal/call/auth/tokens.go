@@ -16,15 +16,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// Tokens keeps tokens as Salt's store localfs does: a file each in a folder,
-// named by the token, with a msgpack map in it.
+// Tokens stores tokens like Salt's localfs: a directory with one file per token, named after the token, holding a msgpack map.
 type Tokens struct{ dir string }
 
-// OpenTokens opens the folder, which it makes if need be. Nobody else may be
-// able to list it, since the names are the secrets.
+// OpenTokens opens the directory and creates it if missing. Other users must not be able to list it, because the file names are the
+// secrets.
 func OpenTokens(dir string) (*Tokens, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder of tokens: %w", err)
+		return nil, fmt.Errorf("cannot create the token directory: %w", err)
 	}
 	fi, err := os.Stat(dir)
 	if err != nil {
@@ -32,20 +31,19 @@ func OpenTokens(dir string) (*Tokens, error) {
 	}
 	if fi.Mode().Perm()&0o077 != 0 {
 		if err := os.Chmod(dir, 0o700); err != nil {
-			return nil, salt.Errorf(salt.Denied, "others may enter %s, whose file names are secrets, and that cannot be changed: %w; run chmod 700 on it", dir, err)
+			return nil, salt.Errorf(salt.Denied, "token directory %s is accessible to others and chmod failed: %w; run chmod 700 on it", dir, err)
 		}
 	}
 	return &Tokens{dir: dir}, nil
 }
 
-// tokenLen is the length of a token in hexadecimal digits. Those of other hash
-// types of Salt are read as well.
+// tokenLen is the length of a token in hexadecimal digits. Tokens of Salt's other hash types are accepted too.
 const tokenLen = 64
 
-// maxToken bounds the file of a token in bytes.
+// maxToken bounds a token file in bytes.
 const maxToken = 1 << 20
 
-// Add gives a token its name, in the field token, and stores it.
+// Add generates a token, sets the field token and stores it.
 func (t *Tokens) Add(d *value.Dict) error {
 	var raw [tokenLen / 2]byte
 	rand.Read(raw[:])
@@ -58,8 +56,7 @@ func (t *Tokens) Add(d *value.Dict) error {
 	return atomicfile.Create(filepath.Join(t.dir, token), b, 0o600)
 }
 
-// ValidToken reports whether a text can be a token at all. What is not is
-// never looked for, so that no token names another file.
+// ValidToken reports whether a string has the form of a token. Other strings are never looked up, so that no token can name another file.
 func ValidToken(s string) bool {
 	if len(s) < 32 || len(s) > 128 {
 		return false
@@ -72,8 +69,7 @@ func ValidToken(s string) bool {
 	return true
 }
 
-// Get returns a token, or nil if there is none that is good at that moment.
-// One that is over, or says nothing of it, is removed.
+// Get returns a token, or nil if it does not exist or has expired at that time. It removes expired tokens and those without an expiry.
 func (t *Tokens) Get(token string, now time.Time) (*value.Dict, error) {
 	if !ValidToken(token) {
 		return nil, nil
@@ -87,7 +83,7 @@ func (t *Tokens) Get(token string, now time.Time) (*value.Dict, error) {
 		return nil, hidden(err)
 	}
 	if fi.Size() > maxToken {
-		return nil, salt.Errorf(salt.Invalid, "the file of a token is larger than %d bytes", maxToken)
+		return nil, salt.Errorf(salt.Invalid, "the token file is larger than %d bytes", maxToken)
 	}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +113,7 @@ func good(d *value.Dict, now time.Time) bool {
 	return false
 }
 
-// Remove takes a token back. One that is not there is no error.
+// Remove revokes a token. A missing token is no error.
 func (t *Tokens) Remove(token string) error {
 	if !ValidToken(token) {
 		return nil
@@ -139,7 +135,7 @@ func (t *Tokens) Clear() error {
 	return err
 }
 
-// Sweep removes all tokens that are over.
+// Sweep removes all expired tokens.
 func (t *Tokens) Sweep(now time.Time) error {
 	entries, err := os.ReadDir(t.dir)
 	if err != nil {
@@ -154,11 +150,11 @@ func (t *Tokens) Sweep(now time.Time) error {
 	return failed
 }
 
-// hidden keeps the name of a file, which is the token, out of an error.
+// hidden removes the file name, which is the token, from an error.
 func hidden(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
-		return fmt.Errorf("%s of a token: %w", pe.Op, pe.Err)
+		return fmt.Errorf("%s token file: %w", pe.Op, pe.Err)
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// slowSystem needs a while for each password, and counts.
+// slowSystem delays each password check and counts the concurrent ones.
 type slowSystem struct {
 	mu        sync.Mutex
 	now, most int
@@ -30,9 +30,8 @@ func (s *slowSystem) Authenticate(_ context.Context, c Credentials) (Vouched, er
 	return Vouched{}, ErrRefused
 }
 
-// TestTurns: however many try the password of one user, others are let in at
-// once; and refusals that only wait hold up no check.
-func TestTurns(t *testing.T) {
+// TestLimiter: many attempts at one user name do not delay other users, and the delay of refusals blocks no check.
+func TestLimiter(t *testing.T) {
 	s := must(t, Options{External: external(t, "{auto: {}}")})
 	sys := &slowSystem{wait: make(chan struct{})}
 	s.used["slow"] = sys
@@ -55,7 +54,7 @@ func TestTurns(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Authenticate(gone, Credentials{"slow", "eve", "right"}); err == nil {
-		t.Error("an attempt whose sender has gone was checked")
+		t.Error("a cancelled attempt was checked")
 	}
 	close(sys.wait)
 	all.Wait()
@@ -63,7 +62,7 @@ func TestTurns(t *testing.T) {
 		t.Errorf("%d checks for one user at once", sys.most)
 	}
 
-	// Of many users, the total is bounded.
+	// The total is bounded for many users, too.
 	sys.wait, sys.most = make(chan struct{}), 0
 	for i := range 200 {
 		all.Go(func() { s.Authenticate(t.Context(), Credentials{"slow", fmt.Sprint(i), "x"}) })
@@ -74,7 +73,7 @@ func TestTurns(t *testing.T) {
 		t.Errorf("%d checks at once", sys.most)
 	}
 
-	// While refusals linger others are checked.
+	// Delayed refusals do not block checks of other users.
 	s.slowest = time.Hour
 	late, stop := context.WithCancel(t.Context())
 	for range 300 {
@@ -91,11 +90,11 @@ func TestTurns(t *testing.T) {
 			t.Error(err)
 		}
 	case <-time.After(time.Minute):
-		t.Error("a right password waits for refused ones")
+		t.Error("a correct password waits for refused ones")
 	}
 	stop()
 	all.Wait()
-	if len(s.turns.byName) > 0 || s.turns.running != 0 || len(s.turns.waiting) > 0 {
-		t.Errorf("left over: %+v", s.turns)
+	if len(s.limiter.byName) > 0 || s.limiter.running != 0 || len(s.limiter.waiting) > 0 {
+		t.Errorf("left over: %+v", s.limiter)
 	}
 }

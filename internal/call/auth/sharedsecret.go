@@ -9,14 +9,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// equal compares two secrets in a time that tells neither their contents nor
-// their lengths.
+// equal compares two secrets in a time that depends on neither their contents nor their lengths.
 func equal(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// auto lets everybody in. It is for tests of a configuration.
+// auto accepts every user. It is meant for testing a configuration.
 type auto struct{}
 
 func newAuto(*value.Dict, *Options) (System, error) { return auto{}, nil }
@@ -24,12 +23,12 @@ func newAuto(*value.Dict, *Options) (System, error) { return auto{}, nil }
 // Authenticate implements System.
 func (auto) Authenticate(context.Context, Credentials) (Vouched, error) { return Vouched{}, nil }
 
-// sharedSecret knows one password for all.
+// sharedSecret accepts one password for all users.
 type sharedSecret struct{ secret string }
 
 func newSharedSecret(_ *value.Dict, o *Options) (System, error) {
 	if o.SharedSecret == "" {
-		return nil, salt.Errorf(salt.Invalid, "the option sharedsecret is not set, so that nobody can sign in")
+		return nil, salt.Errorf(salt.Invalid, "the option sharedsecret is not set: no user can sign in")
 	}
 	return sharedSecret{o.SharedSecret}, nil
 }
