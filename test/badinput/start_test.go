@@ -415,7 +415,7 @@ func TestSocketOfOthers(t *testing.T) {
 		wants []string
 	}{
 		{[]string{"salt-run", "-c", m.Dir, "test.arg"}, "65534", 77, []string{"permission denied on " + socket}},
-		{[]string{"salt", "-c", m.Dir, "*", "test.ping"}, "65534", 77, []string{"permission denied on " + socket, "the user nobody may not talk to the master", "(root)", "use sudo"}},
+		{[]string{"salt", "-c", m.Dir, "*", "test.ping"}, "65534", 77, []string{"permission denied on " + socket, "user nobody cannot connect to the master", "(root)", "use sudo"}},
 		// publisher_acl is for minions alone.
 		{[]string{"salt-run", "-c", m.Dir, "test.arg"}, "0", 0, []string{`Authentication failure of type "user" occurred for user nobody.`, "not authorized to run test.arg", "publisher_acl none of them"}},
 	} {

@@ -10,33 +10,30 @@ import (
 	"brine/internal/py/value"
 )
 
-// Batch runs a job on a part of the minions at a time.
+// Batch is a job that runs on a limited number of minions at a time.
 type Batch struct {
 	Job Job
-	// Size returns how many minions may work at once, out of so many.
+	// Size returns the number of minions that may run the job at once, for a number of targets.
 	Size func(minions int) int
-	// Rest is how long the place of a minion stays empty after it has
-	// returned.
+	// Rest is the pause after a return before another minion starts in its place.
 	Rest time.Duration
-	// Stop, if set, is asked after each result whether to start no more; what
-	// runs then is not waited for.
+	// Stop, if set, is called after each result and returns whether to start no more minions; running ones are then not waited for.
 	Stop func(Result) bool
 }
 
-// BatchStep is what happens in a batch. The first step has Up and Down, of
-// which one may be empty, each other one a single field.
+// BatchStep is a step of a batch. The first step has Up and Down, of which one may be empty; each other step has a single field.
 type BatchStep struct {
-	// Up are minions that answered the first ping and are to get the job.
+	// Up are the minions that answered the first ping and will get the job.
 	Up []string
 	// Down are minions that did not answer the first ping and get no job.
 	Down []string
-	// Begin are the minions that now get the job.
+	// Begin are the minions that get the job now.
 	Begin []string
-	// Result is what one of them returned, or that it did not.
+	// Result is the result of one minion, possibly absent.
 	Result *Result
 }
 
-// batchRun is a batch at work.
+// batchRun is a running batch.
 type batchRun struct {
 	*Batch
 	c       *Client
@@ -48,8 +45,8 @@ type batchRun struct {
 	running []*Running
 }
 
-// RunBatch pings the target of a batch and then runs its job on all minions
-// that answered, so many at a time. Its errors are those of Start and Results.
+// RunBatch pings the target of a batch and then runs its job on all minions that answered, a few at a time. Its errors are those of Start
+// and Results.
 func (c *Client) RunBatch(ctx context.Context, b Batch) iter.Seq2[BatchStep, error] {
 	return func(yield func(BatchStep, error) bool) {
 		events, err := c.jobEvents(ctx)
@@ -71,7 +68,7 @@ func (c *Client) RunBatch(ctx context.Context, b Batch) iter.Seq2[BatchStep, err
 	}
 }
 
-// ping finds who is there.
+// ping finds the minions that answer.
 func (r *batchRun) ping(ctx context.Context) (down []string, err error) {
 	j := r.Job
 	j.Fun, j.Arg, j.Ret, j.Kwargs = "test.ping", nil, "", delimiterOf(j.Kwargs)
@@ -127,7 +124,7 @@ func (r *batchRun) run(ctx context.Context, yield func(BatchStep, error) bool) {
 	}
 }
 
-// begin takes the minions for the places that are free now.
+// begin selects the minions for the places that are free now.
 func (r *batchRun) begin(now time.Time) []string {
 	r.resting = slices.DeleteFunc(r.resting, func(t time.Time) bool { return !now.Before(t) })
 	n := min(r.size-len(r.active)-len(r.resting), len(r.todo))
@@ -144,7 +141,7 @@ func (r *batchRun) start(ctx context.Context, ids []string) error {
 	j.Target, j.Type, j.JID, j.Kwargs = value.Strings(ids), "list", "", r.Job.Kwargs.Clone()
 	j.Kwargs.Delete("delimiter")
 	run, err := r.c.startOn(ctx, r.events, j)
-	if errors.Is(err, ErrNoMatch) { // their keys are gone since the ping
+	if errors.Is(err, ErrNoMatch) { // their keys were deleted after the ping
 		run, err = &Running{c: r.c, job: j, wait: r.c.newWait(Published{Missing: ids}, &j, time.Now())}, nil
 	}
 	if err != nil {
@@ -157,7 +154,7 @@ func (r *batchRun) start(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// next waits until something may have changed and returns the results.
+// next waits until the state may have changed and returns new results.
 func (r *batchRun) next(ctx context.Context) ([]Result, error) {
 	if results := r.ended(); len(results) > 0 {
 		return results, nil
@@ -192,7 +189,7 @@ func (r *batchRun) next(ctx context.Context) ([]Result, error) {
 	return append(results, r.ended()...), nil
 }
 
-// ended removes the jobs that are over and returns who of them is absent.
+// ended removes finished jobs and returns their absent minions.
 func (r *batchRun) ended() []Result {
 	var results []Result
 	now := time.Now()
@@ -218,7 +215,7 @@ func (r *batchRun) finish(res Result) Result {
 	return res
 }
 
-// wake is when something may change without an event.
+// wake returns when the state may change without an event.
 func (r *batchRun) wake() time.Time {
 	at := time.Now().Add(time.Hour)
 	for _, t := range r.resting {

@@ -1,21 +1,19 @@
-// Package client commands a master: it publishes jobs, collects what minions
-// return, and runs runners. It speaks as Salt's own command line does, so the
-// master may be Brine's or Salt's.
+// Package client commands a master: it publishes jobs, collects the returns of minions, and runs runners. It uses the protocol of Salt's
+// own command line, so the master may be Brine or stock Salt.
 //
-// A Client knows no sockets. It sends requests to a Master and reads the
-// events of a Bus; Local makes both for a master on this machine, a master
-// that runs runners passes itself. Who must have returned, when to ask whether
-// a job still runs and when to stop is decided here, by Salt's rules:
+// A Client has no sockets of its own. It sends requests to a Master and reads the events of a Bus. Local provides both for a master on this
+// machine; a master that runs runners provides its own. The client decides which minions must return, when to ask whether a job still runs,
+// and when to stop, by Salt's rules:
 //
 //   - wait Timeout for returns, then ask all that are missing whether they
 //     still run the job (saltutil.find_job);
 //   - wait GatherJobTimeout for answers. A minion that runs the job gets
 //     another Timeout, and a further round of questions follows;
-//   - stop when all have returned, or when nobody said that it runs the job
+//   - stop when all have returned, or when no minion answered that it runs the job
 //     and the time of every missing minion is over.
 //
-// A master with syndics below (OrderMasters) learns late who is addressed, so
-// even a complete set of returns ends the waiting only after SyndicWait.
+// A master with syndics (OrderMasters) learns late which minions are addressed, so that even a complete set of returns ends the wait only
+// after SyndicWait.
 package client
 
 import (
@@ -29,97 +27,90 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are the settings of a master that matter to those who command it.
+// Options are the settings of a master that concern its clients.
 type Options struct {
 	Timeout          time.Duration `salt:"timeout" default:"5" doc:"seconds that commands wait for minions" change:"live"`
 	GatherJobTimeout time.Duration `salt:"gather_job_timeout" default:"10" doc:"seconds that commands wait for the answer whether a job is still running" change:"live"`
-	GatherJobGrace   time.Duration `salt:"gather_job_grace" default:"1" doc:"seconds that commands still wait for returns under way once every missing minion has said that it does not run the job; 0 waits for the whole gather_job_timeout, as Salt does (Brine only)" change:"live"`
-	SyndicWait       time.Duration `salt:"syndic_wait" default:"5" doc:"seconds that commands wait for syndics to tell of their minions" change:"live"`
+	GatherJobGrace   time.Duration `salt:"gather_job_grace" default:"1" doc:"seconds that commands wait for returns under way after every missing minion has answered that it does not run the job; 0 waits for the whole gather_job_timeout, as Salt does (Brine only)" change:"live"`
+	SyndicWait       time.Duration `salt:"syndic_wait" default:"5" doc:"seconds that commands wait for syndics to report their minions" change:"live"`
 	OrderMasters     bool          `salt:"order_masters" default:"false" doc:"this master has syndics below it" change:"restart"`
-	ExtJobCache      string        `salt:"ext_job_cache" default:"" doc:"returner that minions send every return to as well" change:"live"`
+	ExtJobCache      string        `salt:"ext_job_cache" default:"" doc:"returner to which minions also send every return" change:"live"`
 	Nodegroups       *value.Dict   `salt:"nodegroups" default:"null" doc:"named targets" change:"live"`
 }
 
-// Master answers requests in clear. The reply is whatever the master sent: a
-// dict, mostly.
+// Master answers unencrypted requests. The reply is passed on as received, usually a dict.
 type Master interface {
-	// Request sends one request. A load that holds "key" and "user" gets
-	// those of the caller.
+	// Request sends one request. If the load has "key" and "user", they are set to the caller's.
 	Request(ctx context.Context, load *value.Dict) (any, error)
 }
 
 // Events is an open subscription.
 type Events interface {
-	// Next returns the next event. It fails with the error of ctx, after which
-	// it may be called again, or else because the events have ended for good.
+	// Next returns the next event. It fails with the error of ctx, after which it may be called again, or because the events have ended
+	// permanently.
 	Next(ctx context.Context) (*event.Event, error)
 	Close() error
 }
 
-// Bus is where a master's events are.
+// Bus is the event bus of a master.
 type Bus interface {
-	// Subscribe returns the events that are fired after it has returned and
-	// whose tags begin with one of the prefixes.
+	// Subscribe returns the events fired after it returns whose tags begin with one of the prefixes.
 	Subscribe(ctx context.Context, prefixes ...string) (Events, error)
 }
 
-// Client commands one master. It may be used by many goroutines.
+// Client commands one master. It is safe for concurrent use.
 type Client struct {
 	o      Options
-	conf   string // the file that nodegroups are missing in
+	conf   string // configuration file to name when a nodegroup is missing
 	master Master
 	bus    Bus
 	creds  *value.Dict // of an external authentication, or nil
 	log    *slog.Logger
 }
 
-// New returns a client. confFile is the name of the configuration for error
-// texts.
+// New returns a client. confFile is the configuration file to name in errors.
 func New(o Options, confFile string, m Master, b Bus, log *slog.Logger) *Client {
 	return &Client{o: o, conf: confFile, master: m, bus: b, log: log.With("component", "client")}
 }
 
-// As returns a client that shows the master these credentials: eauth with
-// username and password, or token.
+// As returns a client that sends these credentials: eauth with username and password, or token.
 func (c *Client) As(creds *value.Dict) *Client {
 	other := *c
 	other.creds = creds
 	return &other
 }
 
-// Options returns what the client was made with.
+// Options returns the options of the client.
 func (c *Client) Options() Options { return c.o }
 
-// Job is what minions are to do. Zero fields mean Salt's defaults.
+// Job is a job for minions. Zero fields mean Salt's defaults.
 type Job struct {
-	// Target is text, or a list for the type list.
+	// Target is a string, or a list for the type list.
 	Target any
 	// Type is the target's type; "" means glob.
 	Type string
 	// Fun is the function's name, or a list of names with Arg a list of lists.
 	Fun any
 	Arg *value.List
-	// Ret names returners for the minions to use, separated by commas.
+	// Ret names returners for the minions, separated by commas.
 	Ret string
 	// JID is the job id to use; "" lets the master choose.
 	JID string
-	// Kwargs are what the master and minions are told beside: delimiter,
-	// metadata, ret_config, show_timeout and the like. May be nil.
+	// Kwargs are additional keys for the master and the minions: delimiter, metadata, ret_config, show_timeout and the like. May be nil.
 	Kwargs *value.Dict
 	// Timeout and GatherTimeout replace those of the Options unless 0.
 	Timeout, GatherTimeout time.Duration
-	// StillRunning, if set, is told of a minion that says it runs the job yet.
+	// StillRunning, if set, is called for a minion that answers that it still runs the job.
 	StillRunning func(id string)
-	// Told, if set, is told what has become of the job on a minion: Delivered
-	// or Started. Masters of Salt say nothing of it.
-	Told func(jid, id, state string)
+	// StateChanged, if set, is called when the state of the job on a minion changes to Delivered or Started. Stock masters do not report
+	// this.
+	StateChanged func(jid, id, state string)
 }
 
 // Published is a job that has been sent.
 type Published struct {
 	JID string
-	// Minions are those expected to return, Missing those that were named but
-	// are not known to the master.
+	// Minions are those expected to return, Missing those that were named but are unknown to the master.
 	Minions, Missing []string
 }
 
@@ -136,9 +127,8 @@ func (c *Client) Publish(ctx context.Context, j Job) (Published, error) {
 	return c.published(reply)
 }
 
-// Start subscribes to events, sends a job and returns what collects its
-// returns; Close must be called. It fails with ErrNoMatch, *Refused, or an
-// error of kind Unavailable, Timeout or Invalid.
+// Start subscribes to events, sends a job and returns a Running that collects its returns; Close must be called. It fails with ErrNoMatch,
+// *Refused, or an error of kind Unavailable, Timeout or Invalid.
 func (c *Client) Start(ctx context.Context, j Job) (*Running, error) {
 	events, err := c.jobEvents(ctx)
 	if err != nil {
@@ -151,7 +141,7 @@ func (c *Client) Start(ctx context.Context, j Job) (*Running, error) {
 	return r, err
 }
 
-// startOn sends a job whose events will be among those given.
+// startOn sends a job whose events arrive on the given subscription.
 func (c *Client) startOn(ctx context.Context, events Events, j Job) (*Running, error) {
 	p, err := c.Publish(ctx, j)
 	if err != nil {
@@ -160,7 +150,7 @@ func (c *Client) startOn(ctx context.Context, events Events, j Job) (*Running, e
 	return &Running{Published: p, c: c, job: j, events: events, wait: c.newWait(p, &j, time.Now())}, nil
 }
 
-// jobEvents subscribes to all that concerns jobs.
+// jobEvents subscribes to all events of jobs.
 func (c *Client) jobEvents(ctx context.Context) (Events, error) {
 	prefixes := []string{"salt/job/"}
 	if c.o.OrderMasters {
@@ -169,8 +159,7 @@ func (c *Client) jobEvents(ctx context.Context) (Events, error) {
 	return c.subscribe(ctx, prefixes...)
 }
 
-// Call starts a job and returns all results. Minions that did not return are
-// among them.
+// Call starts a job and returns all results, including those of absent minions.
 func (c *Client) Call(ctx context.Context, j Job) (Published, []Result, error) {
 	run, err := c.Start(ctx, j)
 	if err != nil {
@@ -199,8 +188,7 @@ func (c *Client) subscribe(ctx context.Context, prefixes ...string) (Events, err
 	return nil, &salt.Error{Kind: salt.Unavailable, Err: unreachable{err}}
 }
 
-// request sends a load and gives up after some multiple of timeout: the
-// master may be busy with other commands.
+// request sends a load with a timeout that is a multiple of timeout: the master may be busy with other commands.
 func (c *Client) request(ctx context.Context, load *value.Dict, timeout time.Duration) (any, error) {
 	limited, cancel := context.WithTimeout(ctx, max(3*timeout, minRequest))
 	defer cancel()
@@ -215,11 +203,11 @@ func (c *Client) request(ctx context.Context, load *value.Dict, timeout time.Dur
 	case errors.As(err, new(keyError)):
 		return nil, err
 	}
-	c.log.Debug("a request failed", "cmd", load.Str("cmd"), "err", err)
+	c.log.Debug("request failed", "cmd", load.Str("cmd"), "err", err)
 	return nil, &salt.Error{Kind: salt.Unavailable, Err: unreachable{err}}
 }
 
-// minRequest is the least time for a request.
+// minRequest is the minimum timeout of a request.
 const minRequest = 15 * time.Second
 
 func (c *Client) timeout(j *Job) time.Duration {
@@ -229,7 +217,7 @@ func (c *Client) timeout(j *Job) time.Duration {
 	return c.o.Timeout
 }
 
-// load builds the request to publish, in the order in which Salt builds it.
+// load builds the publish request, with keys in Salt's order.
 func (c *Client) load(j *Job) (*value.Dict, error) {
 	typ, tgt, err := c.expandTarget(j.Type, j.Target)
 	if err != nil {
@@ -255,7 +243,7 @@ func (c *Client) load(j *Job) (*value.Dict, error) {
 	}
 	load.Set("user", "")
 	if c.creds != nil {
-		load.Delete("key") // whoever shows credentials is judged by them alone
+		load.Delete("key") // with credentials the master checks only these
 		load.Set("user", c.creds.Str("username"))
 	}
 	if c.o.OrderMasters {
@@ -264,7 +252,7 @@ func (c *Client) load(j *Job) (*value.Dict, error) {
 	return load, nil
 }
 
-// published reads the reply to a publish request.
+// published parses the reply to a publish request.
 func (c *Client) published(reply any) (Published, error) {
 	d, err := checkReply(reply)
 	if err != nil {
@@ -277,7 +265,7 @@ func (c *Client) published(reply any) (Published, error) {
 		return Published{}, ErrNoMatch
 	}
 	if !salt.ValidJID(p.JID) {
-		return Published{}, salt.Errorf(salt.Internal, "the master answered with %s, which is no job id", value.Repr(load.At("jid")))
+		return Published{}, salt.Errorf(salt.Internal, "the master answered with %s, which is not a job id", value.Repr(load.At("jid")))
 	}
 	return p, nil
 }

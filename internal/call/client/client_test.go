@@ -18,7 +18,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestPublishAsStock sends what Salt's own command line sent, to the byte.
+// TestPublishAsStock compares requests with those of Salt's own command line, byte by byte.
 func TestPublishAsStock(t *testing.T) {
 	b, err := os.ReadFile("../../../testdata/vectors/cli_publish.json")
 	if err != nil {
@@ -63,7 +63,7 @@ func TestPublishAsStock(t *testing.T) {
 	}
 }
 
-// recorder is a requester that answers with one reply, or several in turn.
+// recorder is a requester with one fixed reply, or a list of replies.
 type recorder struct {
 	reply   []byte
 	replies []any
@@ -132,7 +132,7 @@ func TestRefusals(t *testing.T) {
 		{"some text", "some text", salt.Internal},
 		{value.DictOf("enc", "clear", "load", value.DictOf("jid", nil, "minions", &value.List{})), textNoMatch, salt.NotFound},
 		{published(testJID, nil, []string{"ghost"}), textNoMatch, salt.NotFound},
-		{published("../../x", []string{"a"}, nil), "the master answered with '../../x', which is no job id", salt.Internal},
+		{published("../../x", []string{"a"}, nil), "the master answered with '../../x', which is not a job id", salt.Internal},
 	} {
 		f := newFake(func(*value.Dict) (any, error) { return c.reply, nil })
 		_, err := f.client(Options{}).Start(t.Context(), Job{Target: "*", Fun: "test.ping"})
@@ -183,7 +183,7 @@ func TestSilentMaster(t *testing.T) {
 	})
 }
 
-// waiting is a master that never answers.
+// waiting is a master that does not answer.
 type waiting struct{ Master }
 
 func (waiting) Request(ctx context.Context, _ *value.Dict) (any, error) {
@@ -291,8 +291,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// batch runs a batch on a, b and c, which take one, two and endless seconds,
-// and d, which is down.
+// batch runs a batch on a, b and c, which take one second, two seconds and forever, and d, which is down.
 func batch(t *testing.T, size int, rest time.Duration, stop string) []string {
 	var f *fake
 	f = newFake(func(load *value.Dict) (any, error) {
@@ -331,7 +330,7 @@ func batch(t *testing.T, size int, rest time.Duration, stop string) []string {
 			note("begin", step.Begin...)
 		case step.Result == nil:
 			if len(step.Up) == 0 {
-				t.Error("a step without anything")
+				t.Error("an empty step")
 			}
 		case step.Result.Absent:
 			note(step.Result.ID + " absent")
@@ -376,7 +375,7 @@ func TestRunner(t *testing.T) {
 	}
 }
 
-// BenchmarkWait is the work of a client for one return among many minions.
+// BenchmarkWait measures a client's work for one return among many minions.
 func BenchmarkWait(b *testing.B) {
 	ids := make([]string, 10000)
 	for i := range ids {
@@ -399,9 +398,8 @@ func BenchmarkWait(b *testing.B) {
 	}
 }
 
-// TestKeyThatTheDiskDoesNotGive: a share that is not mounted is not a lack of
-// permission.
-func TestKeyThatTheDiskDoesNotGive(t *testing.T) {
+// TestUnreadableKeyFile checks that an unmounted share is not reported as missing permission.
+func TestUnreadableKeyFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, ".root_key")
 	if err := os.Mkdir(path, 0o700); err != nil { // reading it fails

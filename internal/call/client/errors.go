@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Texts that users know and search for.
+// Messages that users know and search for.
 const (
 	textNoMatch     = "No minions matched the target. No command was sent, no jid was assigned."
 	textUnreachable = "The salt master could not be contacted. Is master running?"
@@ -20,8 +20,8 @@ const (
 	textNotPermitted = "Failed to authenticate! This is most likely because this user is not permitted to execute commands, " +
 		"but there is a small possibility that a disk error occurred (check disk/inode usage)."
 	textNodegroup = "Node group %s unavailable in %s"
-	textLost      = "the connection to the master's events was lost, so nothing more can be heard of this job: the master has probably stopped. " +
-		"Minions that run the job go on; ask for their returns when the master is up again"
+	textLost      = "the connection to the master's events was lost, so no more returns of this job can be received: the master has probably stopped. " +
+		"Minions continue to run the job; look up their returns when the master is up again"
 )
 
 type constError string
@@ -29,31 +29,29 @@ type constError string
 func (e constError) Error() string { return string(e) }
 
 var (
-	// ErrNoMatch says that no minion matches the target. Its text is Salt's.
+	// ErrNoMatch says that no minion matches the target. Its message is Salt's.
 	ErrNoMatch error = &salt.Error{Kind: salt.NotFound, Err: constError(textNoMatch)}
 	// ErrNoReply says that the master answered with an empty map.
-	ErrNoReply error = &salt.Error{Kind: salt.Internal, Err: constError("the master gave no answer")}
+	ErrNoReply error = &salt.Error{Kind: salt.Internal, Err: constError("the master sent an empty reply")}
 )
 
-// unreachable has Salt's text and keeps the cause.
+// unreachable has Salt's message and keeps the cause.
 type unreachable struct{ cause error }
 
 func (unreachable) Error() string   { return textUnreachable }
 func (e unreachable) Unwrap() error { return e.cause }
 
-// NotRunning reports whether an error says that no master listens on this
-// machine. One that this user may not speak to does listen.
+// NotRunning reports whether an error says that no master listens on this machine. A permission error means that a master does listen.
 func NotRunning(err error) bool {
 	var u unreachable
 	return errors.As(err, &u) && !errors.Is(err, fs.ErrPermission)
 }
 
-// NoAccess says that the user of this process may not talk to the master of this
-// machine.
+// NoAccess says that the user of this process is not permitted to connect to the master of this machine.
 type NoAccess struct {
 	User string
 	Path string // of the socket
-	// Group has the permission, "" if that could not be found.
+	// Group has access, "" if it could not be determined.
 	Group string
 	Err   error
 }
@@ -68,7 +66,7 @@ func (e *NoAccess) Error() string {
 			how = "use sudo, or run the master as a user with a group of its own (option user) and add " + e.User + " to that group"
 		}
 	}
-	return fmt.Sprintf("the user %s may not talk to the master: permission denied on %s. Only %s may, whatever publisher_acl permits: %s", e.User, e.Path, who, how)
+	return fmt.Sprintf("user %s cannot connect to the master: permission denied on %s. Only %s can, regardless of publisher_acl: %s", e.User, e.Path, who, how)
 }
 
 func (e *NoAccess) Unwrap() error { return e.Err }
@@ -78,22 +76,22 @@ type timedOut struct{ cause error }
 func (timedOut) Error() string   { return textTimeout }
 func (e timedOut) Unwrap() error { return e.cause }
 
-// Lost says that the stream of events broke off while waiting.
+// Lost says that the event stream ended while waiting.
 type Lost struct{ Err error }
 
 func (e *Lost) Error() string { return textLost + " (" + e.Err.Error() + ")" }
 func (e *Lost) Unwrap() error { return e.Err }
 
-// Refused says that the master understood a request but does not follow it.
+// Refused says that the master rejected a request.
 type Refused struct {
-	// Name is that of Salt's exception, such as AuthorizationError.
+	// Name is the name of Salt's exception, such as AuthorizationError.
 	Name string
 	Text string
 }
 
 func (e *Refused) Error() string { return e.Text }
 
-// checkReply returns the reply as a dict, or the refusal that it is.
+// checkReply returns the reply as a dict, or the error that it contains.
 func checkReply(reply any) (*value.Dict, error) {
 	d, ok := reply.(*value.Dict)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// fake is a master whose answers the test gives, and its bus.
+// fake is a master and bus with answers from the test.
 type fake struct {
 	answer func(load *value.Dict) (any, error)
 
@@ -67,8 +67,7 @@ func (f *fake) fire(tag string, pairs ...any) {
 
 const testJID = "20261121040156486143"
 
-// jobs answers publish requests: the first is the job, the others are
-// questions about it, numbered from 0.
+// jobs answers publish requests: the first is the job, the others are questions about it, numbered from 0.
 func jobs(minions, missing []string, ask func(n int, jid string, ids []string)) func(*value.Dict) (any, error) {
 	n := -1
 	return func(load *value.Dict) (any, error) {

@@ -8,8 +8,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Once every missing minion has said that it does not run the job there is
-// nothing left to wait for but what is on its way.
+// When every missing minion has answered that it does not run the job, only returns under way can still come.
 func TestRoundEndsEarlyWhenAllHaveAnswered(t *testing.T) {
 	no := func(id string) *value.Dict {
 		return value.DictOf("id", id, "return", value.NewDict(0), "retcode", 0)
@@ -34,7 +33,7 @@ func TestRoundEndsEarlyWhenAllHaveAnswered(t *testing.T) {
 			w := New(o, "", nil, nil, slog.New(slog.DiscardHandler)).newWait(Published{JID: testJID, Minions: []string{"a", "b"}}, &Job{}, now)
 			now = now.Add(5 * time.Second)
 			if _, due := w.due(now); !due {
-				t.Fatal("the question is not due")
+				t.Fatal("no question is due")
 			}
 			w.asked("probe", now)
 			for _, a := range c.answers {
@@ -42,7 +41,7 @@ func TestRoundEndsEarlyWhenAllHaveAnswered(t *testing.T) {
 			}
 			if c.over < 0 {
 				if w.over(now.Add(9 * time.Second)) {
-					t.Error("a running job is given up")
+					t.Error("gave up a running job")
 				}
 				return
 			}

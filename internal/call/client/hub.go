@@ -15,7 +15,7 @@ type hub struct {
 	reader *event.Reader
 	stop   context.CancelFunc
 	done   chan struct{} // closed when the connection has ended
-	err    error         // why; to be read after done
+	err    error         // the reason; read only after done is closed
 
 	mu   sync.Mutex
 	subs []*stream
@@ -27,8 +27,7 @@ func newHub(r *event.Reader, stop context.CancelFunc) *hub {
 	return h
 }
 
-// read hands on events until the connection ends. It waits for a stream that
-// is not read: what is not taken is kept by the master, which bounds it.
+// read passes events on until the connection ends. It blocks on a stream that is not read; the master buffers the rest, up to its bound.
 func (h *hub) read(r *event.Reader) {
 	defer close(h.done)
 	defer r.Close()
@@ -101,8 +100,7 @@ func (s *stream) put(e *event.Event) {
 
 var errEnded = constError("the stream of events has ended")
 
-// Next implements Events. What came before the connection ended is still
-// returned.
+// Next implements Events. Events received before the connection ended are still returned.
 func (s *stream) Next(ctx context.Context) (*event.Event, error) {
 	select {
 	case e := <-s.c:

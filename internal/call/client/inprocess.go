@@ -11,14 +11,13 @@ import (
 
 // InProcess is the Master and the Bus for functions that a master runs itself.
 type InProcess struct {
-	// Publish starts a job and returns what a client would get as the reply.
+	// Publish starts a job and returns the reply that a client would get.
 	Publish func(load *value.Dict) *value.Dict
-	// OnMaster starts a runner, or runs a wheel function, for a request with
-	// the cmd of that name. Without it neither can be asked for.
+	// OnMaster starts a runner, or runs a wheel function, for a request with the corresponding cmd. If nil, both are refused.
 	OnMaster func(load *value.Dict) *value.Dict
 	// Events is the master's bus.
 	Events *event.Bus
-	// User is who the jobs are from.
+	// User is the user of the jobs.
 	User string
 }
 
@@ -27,15 +26,14 @@ var (
 	_ Bus    = (*InProcess)(nil)
 )
 
-// Request implements Master. Only jobs can be asked for, and functions of the
-// master if there is OnMaster.
+// Request implements Master. It supports jobs, and functions of the master if OnMaster is set.
 func (p *InProcess) Request(ctx context.Context, load *value.Dict) (any, error) {
 	cmd := load.Str("cmd")
 	if p.OnMaster != nil && (cmd == "runner" || cmd == "wheel") && ctx.Err() == nil {
 		return p.OnMaster(load), nil
 	}
 	if cmd != "publish" {
-		return nil, salt.Errorf(salt.Invalid, "a runner cannot ask for %q", cmd)
+		return nil, salt.Errorf(salt.Invalid, "a runner cannot send the request %q", cmd)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -45,8 +43,7 @@ func (p *InProcess) Request(ctx context.Context, load *value.Dict) (any, error) 
 	return p.Publish(load), nil
 }
 
-// inProcessQueue is how many events wait for a runner. It does nothing but
-// take them, so that this is enough for any burst.
+// inProcessQueue is how many events are buffered for a runner. It only consumes them, so that this suffices for any burst.
 const inProcessQueue = 1 << 16
 
 // Subscribe implements Bus.
@@ -58,7 +55,7 @@ type inProcessEvents struct{ s *event.Subscription }
 
 func (e *inProcessEvents) Next(ctx context.Context) (*event.Event, error) {
 	if n := e.s.Dropped(); n > 0 {
-		return nil, fmt.Errorf("%d events came faster than they could be taken", n)
+		return nil, fmt.Errorf("%d events were lost: they arrived faster than they were read", n)
 	}
 	select {
 	case ev, ok := <-e.s.C:

@@ -28,26 +28,24 @@ import (
 	"brine/internal/py/value"
 )
 
-// Place says where a master on this machine is, by the options of its
-// configuration.
+// Place locates a master on this machine, by options of its configuration.
 type Place struct {
 	Interface string // interface
 	RetPort   uint16 // ret_port
 	Transport string // transport; "" means zeromq
 	TLS       *tls.Config
 	Sockets   event.Sockets
-	CacheDir  string // cachedir, with the key files of users
-	User      string // user: who the master runs as, "" for root
+	CacheDir  string // cachedir, with the users' key files
+	User      string // user: the user the master runs as, "" for root
 }
 
 // Local is the Master and the Bus of a master on this machine.
 type Local struct {
 	place Place
-	user  string // as the master is told
+	user  string // name sent to the master
 	log   *slog.Logger
 	req   transport.Requester
-	// logins is for requests with a password: a wrong one is answered late, and
-	// must not hold up other requests.
+	// logins sends requests with a password: the master delays its answer to a wrong one, which must not block other requests.
 	logins transport.Requester
 
 	mu  sync.Mutex
@@ -60,8 +58,8 @@ var (
 	_ Bus    = (*Local)(nil)
 )
 
-// NewLocal returns the way to the master at a place, for the user named caller
-// (see Caller). It does not connect yet; Close must be called.
+// NewLocal returns the connection to the master at a place, for the user named caller (see Caller). It does not connect yet; Close must be
+// called.
 func NewLocal(p Place, caller string, log *slog.Logger) (*Local, error) {
 	t, err := named.New(p.Transport, log)
 	if err != nil {
@@ -74,15 +72,15 @@ func NewLocal(p Place, caller string, log *slog.Logger) (*Local, error) {
 	}, nil
 }
 
-// maxLogins bounds the requests with a password at once.
+// maxLogins bounds concurrent requests with a password.
 const maxLogins = 512
 
-// showsPassword reports whether a request is judged by a password.
+// showsPassword reports whether a request contains a password.
 func showsPassword(load *value.Dict) bool {
 	return load.Has("eauth") || load.Dict("kwargs").Has("eauth")
 }
 
-// reachable is the address to dial for one that a master listens on.
+// reachable returns the address to dial for a listening address.
 func reachable(host string) string {
 	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	switch {
@@ -96,8 +94,7 @@ func reachable(host string) string {
 	return "::1"
 }
 
-// Caller is the name by which the master knows the user of this process: that
-// of the account, or sudo_NAME for root by way of sudo.
+// Caller returns the name by which the master knows the user of this process: the account name, or sudo_NAME for root via sudo.
 func Caller(getenv func(string) string) string {
 	name := "root"
 	if u, err := user.Current(); err == nil && u.Username != "" {
@@ -113,7 +110,7 @@ func Caller(getenv func(string) string) string {
 	return name
 }
 
-// KeyFile is where the master keeps the key of a caller.
+// KeyFile returns the file with the key of a caller, written by the master.
 func (p Place) KeyFile(caller string) string {
 	master := p.User
 	if master == "" {
@@ -128,25 +125,24 @@ func (p Place) KeyFile(caller string) string {
 // maxKey bounds a key file in bytes.
 const maxKey = 4096
 
-// keyError says that the disk does not give the caller's key.
+// keyError says that the caller's key file exists but cannot be read.
 type keyError struct{ cause error }
 
 func (e keyError) Error() string {
-	return fmt.Sprintf("cannot read the key that shows the master who asks: %v; is cachedir on a share that is not mounted?", e.cause)
+	return fmt.Sprintf("cannot read the key file for authentication at the master: %v; is cachedir on an unmounted share?", e.cause)
 }
 
 func (e keyError) Unwrap() error { return e.cause }
 
-// readKey returns the caller's key. Without one the request goes out with an
-// empty key, which the master refuses: whoever has no key, or may not read it, is
-// not permitted to ask. An error of the disk is another matter.
+// readKey returns the caller's key. Without one (missing or not permitted) the request has an empty key, which the master refuses. Other
+// read errors are returned.
 func (l *Local) readKey() (string, error) {
 	path := l.place.KeyFile(l.user)
 	b, err := os.ReadFile(path)
 	if err == nil && len(b) <= maxKey {
 		return string(b), nil
 	}
-	l.log.Debug("cannot read the key that shows the master who asks", "file", path, "err", err)
+	l.log.Debug("cannot read the key file for authentication at the master", "path", path, "err", err)
 	if err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return "", nil
 	}
@@ -163,8 +159,8 @@ func (l *Local) currentKey(renew bool) (string, error) {
 	return l.key, err
 }
 
-// Request implements Master. A request that gets an empty answer is sent once
-// more if the key has changed meanwhile, as happens when the master restarts.
+// Request implements Master. It repeats a request with an empty reply if the key has changed in the meantime, as after a restart of the
+// master.
 func (l *Local) Request(ctx context.Context, load *value.Dict) (any, error) {
 	key, err := l.currentKey(false)
 	if err != nil && load.Has("key") {
@@ -209,10 +205,8 @@ func (l *Local) send(ctx context.Context, load *value.Dict, key string) (any, er
 	return reply, nil
 }
 
-// Subscribe implements Bus. All subscriptions share one connection, which
-// stays open: a master takes a new one in at its leisure, and may have fired
-// the first events of a job before that. A subscription must be read or
-// closed, or the others wait for it.
+// Subscribe implements Bus. All subscriptions share one connection, which stays open: a master may fire the first events of a job before it
+// has accepted a new connection. A subscription must be read or closed, or the others block.
 func (l *Local) Subscribe(ctx context.Context, prefixes ...string) (Events, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -231,7 +225,7 @@ func (l *Local) Subscribe(ctx context.Context, prefixes ...string) (Events, erro
 			return nil, err
 		}
 		if ownOnly(prefixes) {
-			r.OwnOnly(true) // only spares others work
+			r.OwnOnly(true) // only saves work
 		}
 		l.settle(ctx)
 		l.hub = newHub(r, stop)
@@ -255,20 +249,19 @@ func (l *Local) noAccess(err error) error {
 	return e
 }
 
-// ownOnly reports whether events are those of jobs, runners and wheel
-// functions, which whoever waits for them has started at this master.
+// ownOnly reports whether the subscribed events are only those of jobs, runners and wheel functions, which the client started on this
+// master.
 func ownOnly(prefixes []string) bool {
 	return len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p string) bool {
 		return !strings.HasPrefix(p, "salt/job/") && !strings.HasPrefix(p, "salt/run/") && !strings.HasPrefix(p, "salt/wheel/")
 	})
 }
 
-// settleTime bounds how long settle waits.
+// settleTime is the timeout of settle.
 const settleTime = 500 * time.Millisecond
 
-// settle waits until the master has taken in the connection that was dialled
-// just before. Connections are taken in in order, and one that ends is closed
-// by the master as well: so that is done with a second one.
+// settle waits until the master has accepted the connection that was just dialled. Connections are accepted in order, and the master closes
+// one that the client ends; so settle does that with a second connection.
 func (l *Local) settle(ctx context.Context) {
 	var d net.Dialer
 	limited, cancel := context.WithTimeout(ctx, settleTime)
@@ -285,7 +278,7 @@ func (l *Local) settle(ctx context.Context) {
 	end, _ := limited.Deadline()
 	conn.SetReadDeadline(end)
 	if _, err := io.Copy(io.Discard, conn); err != nil {
-		l.log.Debug("the master is slow to take in readers of events", "err", err)
+		l.log.Debug("the master is slow to accept event subscribers", "err", err)
 	}
 }
 
@@ -294,7 +287,7 @@ func (l *Local) Fire(ctx context.Context, tag string, data *value.Dict) error {
 	return event.Push(ctx, l.place.Sockets, tag, data)
 }
 
-// Close ends the connections. No subscription may be in use any more.
+// Close closes the connections. No subscription may be in use.
 func (l *Local) Close() error {
 	l.mu.Lock()
 	h := l.hub

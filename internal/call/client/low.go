@@ -14,25 +14,21 @@ import (
 	"brine/internal/py/value"
 )
 
-// LowClients are the ways to run a chunk of low data, sorted by their names.
-// Salt's ssh is known and not supported.
+// LowClients are the supported clients of low data, sorted by name. Salt's client ssh is not supported.
 var LowClients = []string{"local", "local_async", "local_batch", "local_subset", "runner", "runner_async", "ssh", "wheel", "wheel_async"}
 
-// lowCredentials are the keys of a chunk that show who asks.
+// lowCredentials are the keys of a chunk with credentials.
 var lowCredentials = []string{"token", "eauth", "username", "password"}
 
-// ErrNoCredentials says that a chunk does not show who asks. Its text is
-// Salt's.
+// ErrNoCredentials says that a chunk has no credentials. Its message is Salt's.
 var ErrNoCredentials error = &salt.Error{Kind: salt.Denied, Err: constError("No authentication credentials given")}
 
-// ErrMissing says that a chunk has no function or target.
-var ErrMissing error = &salt.Error{Kind: salt.Internal, Err: constError("a chunk needs fun, and tgt if it is for minions")}
+// ErrMissing says that a chunk has no function or no target.
+var ErrMissing error = &salt.Error{Kind: salt.Internal, Err: constError("the chunk lacks fun, or tgt for a job of minions")}
 
-// Low runs a chunk of low data: a map with the key client, and what that
-// client takes. It must show who asks by token, or by eauth, username and
-// password; the key of this process' user is never used. The results are one
-// mostly, and one for each minion of a batch. A target that nobody matches is
-// no error.
+// Low runs a chunk of low data: a map with the key client and the arguments of that client. It must contain a token, or eauth, username and
+// password; the key of this process' user is never used. There is usually one result, and one per minion for a batch. A target without
+// matches is not an error.
 func (c *Client) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
 	creds := value.NewDict(4)
 	for _, k := range lowCredentials {
@@ -46,9 +42,8 @@ func (c *Client) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
 	return low{Client: c.As(creds), chunk: chunk}.do(ctx)
 }
 
-// LowTrusted runs a chunk of low data for who runs this process, whatever
-// credentials are in it. It is for what the machine's own configuration asks
-// for.
+// LowTrusted runs a chunk of low data as the user of this process and ignores credentials in it. It is for requests from the machine's own
+// configuration.
 func (c *Client) LowTrusted(ctx context.Context, chunk *value.Dict) ([]any, error) {
 	return low{Client: c, chunk: chunk, trusted: true}.do(ctx)
 }
@@ -58,7 +53,7 @@ func (l low) do(ctx context.Context) ([]any, error) {
 	chunk := l.chunk
 	if fun := chunk.At("fun"); fun == nil || fun == "" {
 		if name := chunk.Str("client"); strings.HasPrefix(name, "runner") || strings.HasPrefix(name, "wheel") {
-			return nil, salt.Errorf(salt.Invalid, "fun is missing, the function that the client %s is to run", name)
+			return nil, salt.Errorf(salt.Invalid, "fun is missing: the function to run with the client %s", name)
 		}
 		return nil, ErrMissing
 	}
@@ -84,23 +79,22 @@ func (l low) do(ctx context.Context) ([]any, error) {
 	return nil, salt.Errorf(salt.Invalid, "Invalid client specified: '%s'", value.Str(chunk.At("client")))
 }
 
-// low is one chunk and who runs it.
+// low is one chunk with its client.
 type low struct {
 	*Client
 	chunk *value.Dict
-	// trusted says that the chunk is from the machine's own configuration.
+	// trusted says that the chunk comes from the machine's own configuration.
 	trusted bool
 }
 
-// lowKwargs are the keys of a chunk for minions that are for the master to
-// read beside the job itself. Others are not passed on: with them a user could
-// say more of a job than rights are checked for.
+// lowKwargs are the keys of a chunk for minions that the master reads besides the job itself. Others are not passed on: they could change a
+// job beyond the permissions that were checked.
 var lowKwargs = []string{"delimiter", "metadata", "ret_config", "ret_kwargs"}
 
-// maxLowTimeout bounds how long a chunk may wait for minions.
+// maxLowTimeout bounds the wait for minions of one chunk.
 const maxLowTimeout = 24 * time.Hour
 
-// job reads what minions are to do.
+// job builds the job for the minions.
 func (l low) job() (Job, error) {
 	d := l.chunk
 	if !d.Has("tgt") {
@@ -111,7 +105,7 @@ func (l low) job() (Job, error) {
 	case string:
 	case *value.List:
 		if !allTexts(tgt) {
-			return Job{}, salt.Errorf(salt.Invalid, "tgt must be a text or a list of texts")
+			return Job{}, salt.Errorf(salt.Invalid, "tgt must be a string or a list of strings")
 		}
 	default:
 		j.Target = value.Str(tgt)
@@ -120,10 +114,10 @@ func (l low) job() (Job, error) {
 	case string:
 	case *value.List:
 		if !allTexts(fun) {
-			return Job{}, salt.Errorf(salt.Invalid, "fun must be a text or a list of texts")
+			return Job{}, salt.Errorf(salt.Invalid, "fun must be a string or a list of strings")
 		}
 	default:
-		return Job{}, salt.Errorf(salt.Invalid, "fun must be a text or a list of texts")
+		return Job{}, salt.Errorf(salt.Invalid, "fun must be a string or a list of strings")
 	}
 	var err error
 	if j.Arg, err = l.args(); err != nil {
@@ -147,7 +141,7 @@ func allTexts(l *value.List) bool {
 	return !slices.ContainsFunc(l.Items, func(v any) bool { _, ok := v.(string); return !ok })
 }
 
-// args are the arguments with the keywords behind them.
+// args returns the positional arguments followed by the keywords.
 func (l low) args() (*value.List, error) {
 	args, kwargs, err := l.given()
 	if err != nil {
@@ -162,7 +156,7 @@ func (l low) args() (*value.List, error) {
 	return out, nil
 }
 
-// given reads arg and kwarg.
+// given parses arg and kwarg.
 func (l low) given() (args []any, kwargs *value.Dict, err error) {
 	switch a := l.chunk.At("arg").(type) {
 	case nil:
@@ -227,7 +221,7 @@ func (l low) collect(ctx context.Context, j Job) (any, error) {
 	return all, nil
 }
 
-// fullReturn is a return with what came beside it.
+// fullReturn returns a return together with its metadata.
 func fullReturn(r Result, jid string) *value.Dict {
 	d := value.DictOf("ret", r.Return)
 	if r.Out != "" {
@@ -255,7 +249,7 @@ func (l low) localAsync(ctx context.Context) (any, error) {
 	return value.DictOf("jid", p.JID, "minions", value.Strings(p.Minions)), nil
 }
 
-// usualBatch is Salt's size of a batch.
+// usualBatch is Salt's default batch size.
 const usualBatch = "10%"
 
 func (l low) localBatch(ctx context.Context) ([]any, error) {
@@ -269,7 +263,7 @@ func (l low) localBatch(ctx context.Context) ([]any, error) {
 	}
 	size, ok := BatchSize(text)
 	if !ok {
-		return nil, salt.Errorf(salt.Invalid, "batch must be a number or a percentage, as 3 or 10%%")
+		return nil, salt.Errorf(salt.Invalid, "batch must be a number or a percentage, such as 3 or 10%%")
 	}
 	out := []any{}
 	for step, err := range l.RunBatch(ctx, Batch{Job: j, Size: size}) {
@@ -288,8 +282,7 @@ func (l low) localBatch(ctx context.Context) ([]any, error) {
 	return out, nil
 }
 
-// BatchSize reads the size of a batch as users write it: a number, or a
-// percentage of the minions, of which there is at least one.
+// BatchSize parses a batch size: a number, or a percentage of the minions, of which there is at least one.
 func BatchSize(text string) (size func(minions int) int, ok bool) {
 	if t := strings.Trim(text, "%"); t != text {
 		share, err := strconv.ParseFloat(strings.TrimSpace(t), 64)
@@ -311,7 +304,7 @@ func BatchSize(text string) (size func(minions int) int, ok bool) {
 	return func(int) int { return n }, true
 }
 
-// usualSubset is Salt's size of a subset.
+// usualSubset is Salt's default size of a subset.
 const usualSubset = 3
 
 func (l low) localSubset(ctx context.Context) (any, error) {
@@ -322,7 +315,7 @@ func (l low) localSubset(ctx context.Context) (any, error) {
 	n := usualSubset
 	if v := l.chunk.At("subset"); v != nil {
 		if n, err = strconv.Atoi(value.Str(v)); err != nil || n < 1 {
-			return nil, salt.Errorf(salt.Invalid, "subset must be a number from 1")
+			return nil, salt.Errorf(salt.Invalid, "subset must be 1 or more")
 		}
 	}
 	ids, err := l.Pick(ctx, j, n)
@@ -336,8 +329,7 @@ func (l low) localSubset(ctx context.Context) (any, error) {
 	return l.collect(ctx, j)
 }
 
-// Pick chooses at random up to n minions of a job's target that have its
-// functions. Its errors are those of Start.
+// Pick chooses at random up to n minions of a job's target that have its functions. Its errors are those of Start.
 func (c *Client) Pick(ctx context.Context, j Job, n int) ([]string, error) {
 	funs := []string{value.Str(j.Fun)}
 	if several, ok := j.Fun.(*value.List); ok {
@@ -355,8 +347,7 @@ func (c *Client) Pick(ctx context.Context, j Job, n int) ([]string, error) {
 	return subset(results, funs, n), nil
 }
 
-// subset chooses at random up to n of the minions that returned a list with
-// all of the functions to sys.list_functions.
+// subset chooses at random up to n minions whose return of sys.list_functions contains all of the functions.
 func subset(results []Result, funs []string, n int) []string {
 	var ids []string
 	for _, r := range results {
@@ -369,12 +360,10 @@ func subset(results []Result, funs []string, n int) []string {
 	return ids[:min(len(ids), n)]
 }
 
-// masterFields are the keys of a chunk for the master that are no arguments of
-// the function.
+// masterFields are the keys of a chunk for the master that are not arguments of the function.
 var masterFields = []string{"client", "fun", "arg", "kwarg", "full_return", "token", "eauth", "username", "password"}
 
-// onMaster reads the arguments of a runner or wheel function: arg, kwarg, and
-// all other keys.
+// onMaster collects the arguments of a runner or wheel function: arg, kwarg, and all other keys.
 func (l low) onMaster() (args []any, kwargs *value.Dict, err error) {
 	args, kwargs, err = l.given()
 	if err != nil {
@@ -388,7 +377,7 @@ func (l low) onMaster() (args []any, kwargs *value.Dict, err error) {
 	return args, kwargs, nil
 }
 
-// runnerFields are further keys of a chunk that no runner gets.
+// runnerFields are further keys of a chunk that are not passed to runners.
 var runnerFields = []string{"user", "key"}
 
 func (l low) run() (Runner, error) {
@@ -431,7 +420,7 @@ func (l low) runner(ctx context.Context) (any, error) {
 	if !value.Truth(l.chunk.At("full_return")) {
 		return data.At("return"), nil
 	}
-	// In Salt's order.
+	// The order is Salt's.
 	d := value.NewDict(data.Len())
 	for _, k := range []string{"fun", "jid", "user", "fun_args", "_stamp", "return", "success"} {
 		if v, ok := data.Get(k); ok {
@@ -454,11 +443,10 @@ func (l low) runnerAsync(ctx context.Context) (any, error) {
 	return value.DictOf("tag", tag, "jid", jid), nil
 }
 
-// minWheel is the least time that a wheel function gets: making a key takes
-// some.
+// minWheel is the minimum timeout of a wheel function: generating a key takes time.
 const minWheel = time.Minute
 
-// master has the master run a wheel function.
+// master runs a wheel function on the master.
 func (l low) master(ctx context.Context, cmd string) (any, error) {
 	args, kwargs, err := l.onMaster()
 	if err != nil {
@@ -467,8 +455,8 @@ func (l low) master(ctx context.Context, cmd string) (any, error) {
 	return l.Client.wheel(ctx, cmd, value.Str(l.chunk.At("fun")), args, kwargs)
 }
 
-// Wheel has the master run a wheel function and returns what it tells of it:
-// {fun, jid, user, return, success, ...}. args and kwargs may be nil.
+// Wheel runs a wheel function on the master and returns the data of its event: {fun, jid, user, return, success, ...}. args and kwargs may
+// be nil.
 func (c *Client) Wheel(ctx context.Context, fun string, args []any, kwargs *value.Dict) (*value.Dict, error) {
 	if kwargs == nil {
 		kwargs = value.NewDict(0)
@@ -490,9 +478,8 @@ func (c *Client) wheel(ctx context.Context, cmd, fun string, args []any, kwargs 
 	return checkReply(reply)
 }
 
-// NewToken asks the master for a token: {start, expire, name, eauth, token}
-// and perms, what its user may do. creds are eauth, username and password, and
-// perhaps token_expire.
+// NewToken requests a token from the master: {start, expire, name, eauth, token} and perms, the permissions of its user. creds are eauth,
+// username and password, and optionally token_expire.
 func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error) {
 	load := value.DictOf("cmd", "mk_token", "_brine_perms", true)
 	for _, k := range []string{"eauth", "username", "password", "token_expire"} {
@@ -511,8 +498,7 @@ func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, 
 	return d, nil
 }
 
-// Token asks the master what a token is, nil if it is not good. A master of
-// Brine adds perms, what its user may do.
+// Token returns the data of a token from the master, nil if it is invalid. A Brine master adds perms, the permissions of its user.
 func (c *Client) Token(ctx context.Context, token string) (*value.Dict, error) {
 	reply, err := c.request(ctx, value.DictOf("cmd", "get_token", "token", token, "_brine_perms", true), c.o.Timeout)
 	if err != nil {
@@ -525,13 +511,13 @@ func (c *Client) Token(ctx context.Context, token string) (*value.Dict, error) {
 	return d, nil
 }
 
-// DropToken has the master take back a token. Salt's masters do not know that.
+// DropToken revokes a token on the master. Stock masters do not support this.
 func (c *Client) DropToken(ctx context.Context, token string) error {
 	_, err := c.request(ctx, value.DictOf("cmd", "_brine_logout", "token", token), c.o.Timeout)
 	return err
 }
 
-// Ping returns why the master does not answer, if so.
+// Ping returns an error if the master does not answer.
 func (c *Client) Ping(ctx context.Context) error {
 	_, err := c.request(ctx, value.DictOf("cmd", "ping"), c.o.Timeout)
 	return err

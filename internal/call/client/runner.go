@@ -8,25 +8,25 @@ import (
 	"brine/internal/py/value"
 )
 
-// Runner is a function for the master itself to run.
+// Runner is a runner function to run on the master.
 type Runner struct {
 	Fun    string
 	Args   []any
 	Kwargs *value.Dict // may be nil
-	// JID is the job id to use, "" for one that the master chooses.
+	// JID is the job id to use, "" to let the master choose.
 	JID string
-	// SkipGrains has functions that look at the master's grains see none.
+	// SkipGrains hides the master's grains from the function.
 	SkipGrains bool
-	// Lenient has the master drop keywords that the function does not declare.
+	// Lenient makes the master drop keywords that the function does not declare.
 	Lenient bool
-	// Cluster has it run once in the whole cluster, by the master that has the
-	// lease. If that dies meanwhile another runs it again if it is Repeatable.
+	// Cluster runs it once in the whole cluster, on the master that holds the lease. If that master dies, another one runs it again if it
+	// is Repeatable.
 	Cluster, Repeatable bool
 }
 
-// RunnerEvent is something that a runner tells while it works.
+// RunnerEvent is an event fired by a running runner.
 type RunnerEvent struct {
-	// Name is the end of the tag, "progress" mostly.
+	// Name is the end of the tag, usually "progress".
 	Name string
 	Data *value.Dict
 }
@@ -63,12 +63,12 @@ func (c *Client) RunAsync(ctx context.Context, r Runner) (jid, tag string, err e
 	}
 	jid, tag = d.Str("jid"), d.Str("tag")
 	if !salt.ValidJID(jid) || tag == "" {
-		return "", "", salt.Errorf(salt.Internal, "the master answered with %.200s in place of a job id and tag", value.Repr(d))
+		return "", "", salt.Errorf(salt.Internal, "the master answered with %.200s instead of a job id and tag", value.Repr(d))
 	}
 	return jid, tag, nil
 }
 
-// sign puts into a load for the master itself who asks.
+// sign adds the caller's credentials to a load for the master itself.
 func (c *Client) sign(load *value.Dict) {
 	if c.creds != nil {
 		load.Update(c.creds)
@@ -78,9 +78,8 @@ func (c *Client) sign(load *value.Dict) {
 	load.Set("user", "")
 }
 
-// Run starts a runner and waits for what it returns: the data of its last
-// event, {fun, jid, user, return, success, ...}. progress, if not nil, is told
-// of the other events. The errors are those of Results.
+// Run starts a runner and waits for its result: the data of its last event, {fun, jid, user, return, success, ...}. progress, if not nil,
+// receives its other events. The errors are those of Results.
 func (c *Client) Run(ctx context.Context, r Runner, started func(jid string), progress func(RunnerEvent)) (*value.Dict, error) {
 	events, err := c.subscribe(ctx, salt.Tag("run")+"/")
 	if err != nil {
@@ -104,7 +103,7 @@ func (c *Client) Run(ctx context.Context, r Runner, started func(jid string), pr
 		}
 		name, ok := strings.CutPrefix(e.Tag, tag+"/")
 		switch {
-		case !ok || name == "new" || name == "args": // what an orchestration orders is for others to see
+		case !ok || name == "new" || name == "args": // jobs started by an orchestration are not its progress
 		case name == "ret":
 			return e.Data, nil
 		case progress != nil:

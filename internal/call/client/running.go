@@ -20,28 +20,27 @@ type Running struct {
 	wait   *wait
 }
 
-// Result is what one minion returned, or that it did not.
+// Result is the return of one minion, or its absence.
 type Result struct {
 	ID string
-	// Absent says that the minion did not return; all below is empty then.
+	// Absent says that the minion did not return; all fields below are then empty.
 	Absent bool
-	// Unknown says of an absent minion that the master does not know it.
+	// Unknown says that an absent minion is unknown to the master.
 	Unknown bool
 	Return  any
-	// Out is the outputter that the return asks for, or "".
+	// Out is the outputter requested by the return, or "".
 	Out string
-	// Retcode is the exit status; of several functions the highest.
+	// Retcode is the exit status, the highest one of several functions.
 	Retcode int
-	// Event is the whole event of the return.
+	// Event is the complete event of the return.
 	Event *value.Dict
 }
 
 // Close ends the subscription to events.
 func (r *Running) Close() error { return r.events.Close() }
 
-// Results returns what minions return, as it comes, and in the end those that
-// did not. An error is the last item: that of ctx, *Lost when the master went
-// away, *Refused when it did not let the client ask. It can be called once.
+// Results yields the returns of minions as they arrive, and at the end those that did not return. An error is the last item: that of ctx,
+// *Lost if the connection to the master was lost, *Refused if it rejected a question. Results can be called once.
 func (r *Running) Results(ctx context.Context) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		for !r.wait.over(time.Now()) {
@@ -71,8 +70,7 @@ func (r *Running) Results(ctx context.Context) iter.Seq2[Result, error] {
 	}
 }
 
-// next waits for one event, or until the wait may have changed by itself. ok
-// says that res holds a return.
+// next waits for one event, or until the wait may have changed by itself. ok says that res holds a return.
 func (r *Running) next(ctx context.Context) (res Result, ok bool, err error) {
 	limited, cancel := context.WithDeadline(ctx, r.wait.wake())
 	defer cancel()
@@ -87,8 +85,7 @@ func (r *Running) next(ctx context.Context) (res Result, ok bool, err error) {
 	}
 }
 
-// nextEvent returns the next event, or nil when the time of limited is over
-// but that of ctx, its parent, is not.
+// nextEvent returns the next event, or nil when limited has expired but its parent ctx has not.
 func nextEvent(ctx, limited context.Context, events Events) (*event.Event, error) {
 	e, err := events.Next(limited)
 	switch {
@@ -117,7 +114,7 @@ func (r *Running) take(k kind, data *value.Dict) (res Result, ok bool, err error
 	case ret:
 		id := data.Str("id")
 		if id == "" || !data.Has("return") {
-			r.c.log.Warn("a return without id or return is ignored", "jid", r.JID)
+			r.c.log.Warn("ignoring an event without id or return", "jid", r.JID)
 			break
 		}
 		return result(id, data), r.wait.returned(id), nil
@@ -134,7 +131,7 @@ func (r *Running) take(k kind, data *value.Dict) (res Result, ok bool, err error
 	return res, false, nil
 }
 
-// state takes an event that tells of a minion.
+// state handles an event about the state of a minion.
 func (r *Running) state(data *value.Dict, now time.Time) {
 	id, state := data.Str("id"), data.Str("state")
 	if id == "" || state == "" {
@@ -143,8 +140,8 @@ func (r *Running) state(data *value.Dict, now time.Time) {
 	if state == Delivered {
 		r.wait.delivered(id, now)
 	}
-	if r.job.Told != nil {
-		r.job.Told(r.JID, id, state)
+	if r.job.StateChanged != nil {
+		r.job.StateChanged(r.JID, id, state)
 	}
 }
 
@@ -152,7 +149,7 @@ func result(id string, data *value.Dict) Result {
 	return Result{ID: id, Return: data.At("return"), Out: data.Str("out"), Retcode: retcode(data.At("retcode")), Event: data}
 }
 
-// retcode is the highest of several, or the one there is.
+// retcode returns the highest code of several, or the only one.
 func retcode(v any) int {
 	code := 0
 	switch x := v.(type) {
@@ -170,7 +167,7 @@ func retcode(v any) int {
 	return code
 }
 
-// ask publishes the question who still runs the job, if it is time for it.
+// ask publishes the question which minions still run the job, if it is due.
 func (r *Running) ask(ctx context.Context) error {
 	ids, due := r.wait.due(time.Now())
 	if !due {
@@ -179,7 +176,7 @@ func (r *Running) ask(ctx context.Context) error {
 	kwargs := r.job.Kwargs.Clone()
 	kwargs.Delete("show_timeout")
 	kwargs.Delete("show_jid")
-	for _, k := range []string{"metadata", "module_executors", "executor_opts"} { // they are the job's
+	for _, k := range []string{"metadata", "module_executors", "executor_opts"} { // these belong to the job itself
 		kwargs.Delete(k)
 	}
 	p := Published{}

@@ -7,27 +7,26 @@ import (
 	"brine/internal/py/value"
 )
 
-// What a master knows of a job on a minion.
+// States of a job on a minion, as known to the master.
 const (
-	Sent      = "sent"      // published; the minion is not one of Brine's and says no more
-	Queued    = "queued"    // kept for the minion, which has given no sign of it
-	Delivered = "delivered" // handed to the minion when it came back
-	Started   = "running"   // the minion has said that it runs it
+	Sent      = "sent"      // published; a stock minion reports no more
+	Queued    = "queued"    // stored for the minion, which has not reported it
+	Delivered = "delivered" // sent to the minion when it reconnected
+	Started   = "running"   // the minion has reported that it runs the job
 	Returned  = "returned"
-	Expired   = "expired" // the time was over before the minion came
+	Expired   = "expired" // the minion did not connect in time
 )
 
-// States are what a master knows of a job on each minion.
+// States are the states of a job on each minion, as known to the master.
 type States struct {
 	Minions map[string]string
-	// Delivered are the minions that got the job later, when they came back.
+	// Delivered are the minions that received the job later, when they reconnected.
 	Delivered []string
-	// Expires is until when the job is kept for minions that are away.
+	// Expires is how long the job is stored for unreachable minions.
 	Expires time.Time
 }
 
-// States asks what became of a job that was published lately. A master that
-// does not know, as Salt's, gives nil.
+// States returns the states of a recent job, or nil if the master does not track them, as stock masters.
 func (c *Client) States(ctx context.Context, jid string) (*States, error) {
 	load := value.DictOf("cmd", "_brine_states", "jid", jid, "key", "", "user", "")
 	reply, err := c.request(ctx, load, c.o.Timeout)

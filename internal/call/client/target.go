@@ -8,8 +8,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// expandTarget replaces nodegroups by what they stand for, since minions do
-// not know them.
+// expandTarget replaces nodegroups by their definition, since minions do not know them.
 func (c *Client) expandTarget(typ string, tgt any) (string, any, error) {
 	switch typ {
 	case "":

@@ -8,25 +8,24 @@ import (
 	"brine/internal/py/value"
 )
 
-// wait decides when a job is over. It is told of events and of the time, and
-// knows no sockets.
+// wait decides when a job is over, from events and the time. It has no connections and no clock.
 type wait struct {
 	jid           string
-	timeout       time.Duration // a minion's time
+	timeout       time.Duration // how long to wait for a minion
 	gatherTimeout time.Duration
 	grace         time.Duration // 0: a round of answers always takes gatherTimeout
 	syndics       bool
-	syndicAt      time.Time // complete returns count from here on
+	syndicAt      time.Time // complete returns end the wait from here on
 
 	found   map[string]bool
-	waiting map[string]time.Time // expected and not returned, with the end of its time
-	ends    []end                // of waiting, ascending; may hold what is over
+	waiting map[string]time.Time // expected and not returned yet, with the end of its time
+	ends    []end                // of waiting, ascending; may hold outdated entries
 	missing map[string]bool
 
-	probe   string          // the jid of the last question
+	probe   string          // jid of the last question
 	silent  map[string]bool // minions that have not answered it
 	roundAt time.Time       // the end of the current round
-	running bool            // somebody runs the job, or nobody was asked yet
+	running bool            // a minion runs the job, or no question was sent yet
 }
 
 type end struct {
@@ -52,7 +51,7 @@ func (c *Client) newWait(p Published, j *Job, now time.Time) *wait {
 	return w
 }
 
-// expect adds minions that are to return.
+// expect adds minions that should return.
 func (w *wait) expect(ids []string, now time.Time) {
 	for _, id := range ids {
 		if _, ok := w.waiting[id]; !ok && !w.found[id] {
@@ -67,14 +66,14 @@ func (w *wait) miss(ids []string) {
 	}
 }
 
-// extend gives a minion its time from now on.
+// extend restarts a minion's time now.
 func (w *wait) extend(id string, now time.Time) {
 	at := now.Add(w.timeout)
 	w.waiting[id] = at
 	w.ends = append(w.ends, end{id, at})
 }
 
-// lastEnd is when the time of every waiting minion is over.
+// lastEnd returns when the time of every waiting minion is over.
 func (w *wait) lastEnd() time.Time {
 	for n := len(w.ends); n > 0; n-- {
 		if e := w.ends[n-1]; w.waiting[e.id].Equal(e.at) {
@@ -85,20 +84,19 @@ func (w *wait) lastEnd() time.Time {
 	return time.Time{}
 }
 
-// kind says what an event is to a job.
+// kind classifies an event for a job.
 type kind uint8
 
 const (
-	foreign   kind = iota // none of our business
-	announced             // names the minions of the job
+	foreign   kind = iota // belongs to another job
+	announced             // lists the minions of the job
 	info                  // reports on the job
 	ret                   // a return of the job
-	answer                // to the question whether the job runs
+	answer                // to the question whether the job is running
 )
 
-// classify looks at a tag alone, so that other events need not be decoded.
-// Only the master's announcement names minions to wait for: a stock master lets
-// any minion fire other events of the job.
+// classify looks at the tag only, so that other events need not be decoded. Only the master's announcement lists the minions to wait for: a
+// stock master lets any minion fire other events of the job.
 func (w *wait) classify(tag string) kind {
 	if rest, ok := strings.CutPrefix(tag, "salt/job/"); ok {
 		jid, rest, _ := strings.Cut(rest, "/")
@@ -120,7 +118,7 @@ func (w *wait) classify(tag string) kind {
 	return foreign
 }
 
-// info takes an event that tells who is addressed.
+// info handles an event that lists the targeted minions.
 func (w *wait) info(data *value.Dict, now time.Time) {
 	if !data.Has("minions") {
 		return
@@ -129,7 +127,7 @@ func (w *wait) info(data *value.Dict, now time.Time) {
 	w.miss(texts(data.List("missing")))
 }
 
-// delivered gives a minion that has just come its time.
+// delivered starts the time of a minion that has just received the job.
 func (w *wait) delivered(id string, now time.Time) {
 	if _, ok := w.waiting[id]; ok {
 		w.extend(id, now)
@@ -146,12 +144,11 @@ func (w *wait) returned(id string) bool {
 	return true
 }
 
-// answered takes a reply to the last question; it reports whether the minion
-// runs the job.
+// answered handles a reply to the last question and reports whether the minion runs the job.
 func (w *wait) answered(data *value.Dict, now time.Time) bool {
 	runs := w.runs(data, now)
 	if delete(w.silent, data.Str("id")); len(w.silent) == 0 && w.grace > 0 && !w.running {
-		// Nobody is left to ask: what can still come is on its way.
+		// All have answered: only returns that are already under way can still come.
 		if at := now.Add(w.grace); at.Before(w.roundAt) {
 			w.roundAt = at
 		}
@@ -186,7 +183,7 @@ func (w *wait) over(now time.Time) bool {
 	return !w.running && !now.Before(w.roundAt) && !now.Before(w.lastEnd())
 }
 
-// wake is when over or due may change without an event.
+// wake returns when over or due may change without an event.
 func (w *wait) wake() time.Time {
 	at := w.roundAt
 	if !w.running {
@@ -205,7 +202,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// due returns whom to ask now whether they run the job.
+// due returns the minions to ask now whether they run the job.
 func (w *wait) due(now time.Time) (ids []string, ok bool) {
 	if !w.running || now.Before(w.roundAt) {
 		return nil, false
@@ -214,8 +211,7 @@ func (w *wait) due(now time.Time) (ids []string, ok bool) {
 	return w.left(), true
 }
 
-// asked starts the round of answers. jid is that of the question, or "" if the
-// master had nobody to ask.
+// asked starts a round of answers. jid is the question's, or "" if the master had no minion to ask.
 func (w *wait) asked(jid string, now time.Time) {
 	w.probe, w.roundAt = jid, now.Add(w.gatherTimeout)
 	w.silent = make(map[string]bool, len(w.waiting))
@@ -234,8 +230,7 @@ func (w *wait) left() []string {
 	return ids
 }
 
-// absent returns the ids that were named but are not known and did not return,
-// sorted.
+// absent returns the named ids that are unknown and did not return, sorted.
 func (w *wait) absent() []string {
 	var ids []string
 	for id := range w.missing {

@@ -18,12 +18,12 @@ import (
 	"brine/test/tools"
 )
 
-// scenario is what happens to a job.
+// scenario is a sequence of events of a job.
 type scenario struct {
 	Minions []string  `json:"minions"`
 	Order   bool      `json:"order"` // order_masters
 	Events  []timed   `json:"events"`
-	Answers [][]reply `json:"answers"` // of each question, in order
+	Answers [][]reply `json:"answers"` // to each question, in order
 }
 
 type timed struct {
@@ -41,12 +41,12 @@ type reply struct {
 
 func (a reply) MarshalJSON() ([]byte, error) { return json.Marshal([]any{a.After, a.Data}) }
 
-// happened is one line of what a client did, such as "5.0 ask [gamma]".
+// happened is one line of a client's record, such as "5.0 ask [gamma]".
 func happened(at float64, what string, ids ...string) string {
 	return fmt.Sprintf("%.1f %s %v", at, what, ids)
 }
 
-// play runs a scenario with our client, by the clock of the bubble it is in.
+// play runs a scenario with our client, with the clock of its synctest bubble.
 func play(t *testing.T, sc scenario) []string {
 	var out []string
 	begin := time.Now()
@@ -203,9 +203,8 @@ func stock(t *testing.T, scs []scenario) [][]string {
 	return out
 }
 
-// TestWaitAsStock plays random scenarios with Salt's client and ours. Salt
-// looks at its clock a hundred times a second, so moments are compared with
-// that slack, and what happens within one is sorted.
+// TestWaitAsStock plays random scenarios with Salt's client and ours. Salt reads its clock a hundred times a second, so times are compared
+// with that tolerance, and lines within it are sorted.
 func TestWaitAsStock(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var scs []scenario
@@ -224,8 +223,7 @@ func TestWaitAsStock(t *testing.T) {
 	}
 }
 
-// randomScenario uses whole quarters of seconds that are not near the moments
-// at which something is decided.
+// randomScenario uses whole quarters of seconds that are not near a decision of the client.
 func randomScenario(rnd *rand.Rand) scenario {
 	when := func(limit int) float64 { return float64(rnd.IntN(limit)) + .25 + .5*float64(rnd.IntN(2)) }
 	sc := scenario{}
@@ -241,8 +239,7 @@ func randomScenario(rnd *rand.Rand) scenario {
 		for _, id := range sc.Minions {
 			switch rnd.IntN(3) {
 			case 0:
-				// To Salt, a minion that returned and then says that it runs
-				// the job is reason for a further round; not so to us.
+				// In Salt, a minion that returned and then says that it runs the job causes another round; not here.
 				if r := runs(when(9), id); !returned(sc, id, 5+10*float64(len(sc.Answers))+r.After) {
 					as = append(as, r)
 				}

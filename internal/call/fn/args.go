@@ -10,16 +10,14 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// kwargMark is the key that says of a map in a job's arguments that its other
-// entries are keywords.
+// kwargMark is the key that marks a map in a job's arguments as keywords.
 const kwargMark = "__kwarg__"
 
-// pubPrefix begins the keywords by which a function learns of its job.
+// pubPrefix begins the names of keywords that carry data of the job.
 const pubPrefix = "__pub_"
 
-// SplitKwarg takes a text of the form name=value apart. The name begins with
-// a letter or underscore and goes on with these, digits, dots and dashes; the
-// value holds no newline and does not begin with another equals sign.
+// SplitKwarg splits a string of the form name=value. The name begins with a letter or underscore, followed by these, digits, dots and
+// dashes. The value contains no newline and does not begin with another equals sign.
 func SplitKwarg(s string) (name, val string, ok bool) {
 	name, val, ok = strings.Cut(s, "=")
 	if !ok || name == "" || strings.HasPrefix(val, "=") {
@@ -38,8 +36,7 @@ func SplitKwarg(s string) (name, val string, ok bool) {
 	return name, val, true
 }
 
-// ParseWords reads the words of a command line: each is YAML, or name=value
-// with YAML as the value. The values of the names in raw stay texts.
+// ParseWords parses the words of a command line: each is YAML, or name=value with a YAML value. Values of the names in raw stay strings.
 func ParseWords(words []string, raw map[string]bool) (args []any, kwargs *value.Dict) {
 	kwargs = value.NewDict(0)
 	for _, w := range words {
@@ -56,8 +53,7 @@ func ParseWords(words []string, raw map[string]bool) (args []any, kwargs *value.
 	return args, kwargs
 }
 
-// Wire puts arguments in the form in which a job carries them. A number that
-// looks like a job id becomes a text again.
+// Wire converts arguments to the form in a job. A number that looks like a job id becomes a string again.
 func Wire(args []any, kwargs *value.Dict) []any {
 	out := make([]any, 0, len(args)+1)
 	for _, a := range args {
@@ -75,11 +71,8 @@ func Wire(args []any, kwargs *value.Dict) []any {
 	return out
 }
 
-// Load takes the arguments of a job apart as a minion does: maps that are
-// marked as keywords, and texts of the form name=value, are keywords. A
-// function that takes any keyword also gets every entry of pub, the job's
-// map, under a name that begins with __pub_. Keywords that the function does
-// not know are an *InvocationError.
+// Load splits the arguments of a job as a minion does: marked maps and strings of the form name=value are keywords. A function that takes
+// any keyword also gets every entry of pub, the job's map, under a name that begins with __pub_. Unknown keywords are an *InvocationError.
 func (f *Func) Load(arg []any, pub *value.Dict) (args []any, kwargs *value.Dict, err error) {
 	args, kwargs, bad := f.split(arg)
 	if len(bad) > 0 {
@@ -93,15 +86,13 @@ func (f *Func) Load(arg []any, pub *value.Dict) (args []any, kwargs *value.Dict,
 	return args, kwargs, nil
 }
 
-// Known takes the arguments of a job apart as Load does, and drops keywords
-// that the function does not know.
+// Known splits the arguments of a job like Load, but drops unknown keywords.
 func (f *Func) Known(arg []any) (args []any, kwargs *value.Dict) {
 	args, kwargs, _ = f.split(arg)
 	return args, kwargs
 }
 
-// split separates arguments and keywords. bad are the keywords that the
-// function does not know.
+// split separates arguments and keywords. bad lists the unknown keywords.
 func (f *Func) split(arg []any) (args []any, kwargs *value.Dict, bad []string) {
 	kwargs = value.NewDict(0)
 	add := func(k, v any) {
@@ -136,7 +127,7 @@ func (f *Func) split(arg []any) (args []any, kwargs *value.Dict, bad []string) {
 	return args, kwargs, bad
 }
 
-// unmarked returns a map that is an argument itself, without the mark.
+// unmarked returns a map argument without the mark.
 func unmarked(d *value.Dict) *value.Dict {
 	if d.Has(kwargMark) {
 		d = d.Clone()

@@ -12,7 +12,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Bound is a function with its arguments in place.
+// Bound is a function with bound arguments.
 type Bound struct {
 	f *Func
 	a reflect.Value // pointer to the argument struct
@@ -23,8 +23,7 @@ func (b Bound) Call(ctx context.Context, c *Call) (any, error) {
 	return b.f.invoke(ctx, c, b.a)
 }
 
-// Args returns a pointer to the argument struct, for callers that have more to
-// give the function than a Call.
+// Args returns a pointer to the argument struct, for callers that pass the function more than a Call.
 func (b Bound) Args() any { return b.a.Interface() }
 
 // Call binds the arguments and runs the function.
@@ -36,8 +35,7 @@ func (f *Func) Call(ctx context.Context, c *Call, args []any, kwargs *value.Dict
 	return b.Call(ctx, c)
 }
 
-// Bind puts positional and keyword arguments in their places, by Python's
-// rules and with Python's texts. The error is an *ArgumentError.
+// Bind binds positional and keyword arguments by Python's rules and with Python's messages. The error is an *ArgumentError.
 func (f *Func) Bind(args []any, kwargs *value.Dict) (Bound, error) {
 	given := slots(len(f.sig().params))
 	defer given.free()
@@ -59,19 +57,18 @@ func (f *Func) Bind(args []any, kwargs *value.Dict) (Bound, error) {
 	return Bound{f: f, a: ptr}, nil
 }
 
-// slot is an argument that was given.
+// slot is a given argument.
 type slot struct {
 	set bool
 	v   any
 }
 
-// placed are the slots of the arguments of a function, which are used again for
-// the next call: a state has dozens of them, and a run thousands of states.
+// placed is a reusable list of slots. Reuse matters: a state has dozens of arguments, and a run thousands of states.
 type placed struct{ all []slot }
 
 var freeSlots = sync.Pool{New: func() any { return new(placed) }}
 
-// slots returns n slots with nothing in them.
+// slots returns n empty slots.
 func slots(n int) *placed {
 	p := freeSlots.Get().(*placed)
 	p.all = slices.Grow(p.all, n)[:n]
@@ -84,7 +81,7 @@ func (p *placed) free() {
 	freeSlots.Put(p)
 }
 
-// place finds the argument each value belongs to.
+// place assigns each value to its argument.
 func (f *Func) place(given []slot, args []any, kw *value.Dict) (rest Args, extra Kwargs, err error) {
 	positional := f.positional()
 	for i, v := range args[:min(len(args), positional)] {
@@ -117,8 +114,7 @@ func (f *Func) place(given []slot, args []any, kw *value.Dict) (rest Args, extra
 	return rest, extra, nil
 }
 
-// setFields fills a struct of zero values: first all defaults, of fields that are
-// no arguments of this function too, then what was given.
+// setFields fills a struct of zero values: first all defaults, including those of hidden fields, then the given arguments.
 func setFields(f *Func, st reflect.Value, given []slot) error {
 	for _, fd := range f.sig().defaults {
 		if err := fd.SetDefault(st); err != nil {
@@ -136,9 +132,8 @@ func setFields(f *Func, st reflect.Value, given []slot) error {
 	return nil
 }
 
-// set gives an argument its value. A switch takes anything, and asks whether it
-// is true as Python does: what Salt passes on need be no bool. None is as good
-// as nothing for a text or number that need not be given.
+// set assigns an argument. A bool accepts any value and uses Python's truth value, since Salt's callers do not always pass a bool. None
+// counts as not given for an optional string or number.
 func (p Param) set(st reflect.Value, v any) error {
 	err := p.field.Set(st, v)
 	if err != nil {
@@ -154,7 +149,7 @@ func (p Param) set(st reflect.Value, v any) error {
 	return err
 }
 
-// positional counts the arguments that can be given by position.
+// positional counts the arguments that may be given by position.
 func (f *Func) positional() int {
 	n := 0
 	for _, p := range f.sig().params {
@@ -181,7 +176,7 @@ func (f *Func) tooMany(got int, given []slot) error {
 	}
 	takes, many := strconv.Itoa(most), plural(most)
 	if least != most {
-		many = "s" // Python says so of every range
+		many = "s" // as in Python
 		takes = fmt.Sprintf("from %d to %d", least, most)
 	}
 	were := "were"

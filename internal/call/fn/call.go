@@ -25,9 +25,8 @@ func (t Tree) Get(key string) any { return t.At(key) }
 // All returns the dict.
 func (t Tree) All() *value.Dict { return t.Dict }
 
-// Call is what a function sees of the world besides its arguments. A function
-// that calls another passes its own Call on. It is used by one goroutine at a
-// time.
+// Call is the environment of a function call besides its arguments. A function that calls another passes its own Call on. It is used by one
+// goroutine at a time.
 type Call struct {
 	// ID is the id of the minion (or master).
 	ID string
@@ -39,47 +38,44 @@ type Call struct {
 	// Files fetches files from the master that ordered the job, or from the
 	// file_roots of this machine. It is never nil after preparation.
 	Files *fileclient.Client
-	// Template fills in a template, with grains, pillar, options and functions
-	// of this Call. It is nil where there are no templates.
+	// Template renders a template with the grains, pillar, options and functions of this Call. It is nil where templates are not supported.
 	Template func(ctx context.Context, c *Call, t Template) (string, error)
-	// Render turns a text into data by a pipe of renderers, "jinja|yaml" for
-	// most, unless the text itself names one. It is nil where Template is.
+	// Render turns a source into data by a pipe of renderers, usually "jinja|yaml", unless the source names its own. It is nil if Template
+	// is.
 	Render func(ctx context.Context, c *Call, pipe string, t Template) (any, error)
 	// Log is never nil after preparation.
 	Log *slog.Logger
-	// Funcs holds the functions that can be called.
+	// Funcs holds the functions that the function may call.
 	Funcs *Registry
 	// Catalogues holds the functions of other kinds, for documentation only:
 	// "states", "runners", "returners", "renderers".
 	Catalogues map[string]*Registry
-	// CompilePillar compiles the minion's pillar anew, by the master that
-	// ordered the job or on this machine. It is nil where there is neither.
+	// CompilePillar compiles the minion's pillar again, on the master that ordered the job or on this machine. It is nil if neither is
+	// possible.
 	CompilePillar func(ctx context.Context, q PillarQuery) (*value.Dict, error)
-	// RunAs is the user that commands run as unless they name one; "" is the
-	// minion's own.
+	// RunAs is the default user of commands; "" is the minion's own user.
 	RunAs string
-	// Progress, if set, is told of every part of the result as it is done.
+	// Progress, if set, receives each part of the result as soon as it is complete.
 	Progress func(part any)
 
 	retcode int
 	out     string
 }
 
-// Template is a text to fill in.
+// Template is a template to render.
 type Template struct {
-	// Engine is the template engine, "jinja" for most.
+	// Engine is the template engine, usually "jinja".
 	Engine string
-	// Source is the text, Path where it lies, for errors.
+	// Source is the template, Path its location for errors.
 	Source []byte
 	Path   string
-	// Saltenv is the environment of what the text imports.
+	// Saltenv is the environment of imports.
 	Saltenv string
-	// Context holds further names for the text; they win over those of the
-	// Call.
+	// Context holds further variables; they override those of the Call.
 	Context *value.Dict
 }
 
-// prepare fills what is missing, so that functions need not ask.
+// prepare sets defaults for missing fields, so that functions need no nil checks.
 func (c *Call) prepare() {
 	for _, r := range []*Reader{&c.Grains, &c.Pillar, &c.Config} {
 		if *r == nil {
@@ -97,23 +93,19 @@ func (c *Call) prepare() {
 	}
 }
 
-// PillarQuery says which pillar is wanted.
+// PillarQuery selects a pillar.
 type PillarQuery struct {
-	// Saltenv and Pillarenv are names of environments, or "" for what the
-	// configuration says.
+	// Saltenv and Pillarenv are names of environments, or "" for the configured ones.
 	Saltenv, Pillarenv string
 	// Override is merged over the pillar. It may be nil.
 	Override *value.Dict
-	// External is one further source to ask, as an item of the option
-	// ext_pillar, if on_demand_ext_pillar allows; nil is none.
+	// External is an additional source in the form of an item of ext_pillar, if on_demand_ext_pillar allows it; nil means none.
 	External any
-	// CleanCache has the master forget what its pillar_cache keeps of the
-	// minion, so that the pillar is made anew.
+	// CleanCache drops the minion's entry in the master's pillar_cache, so that the pillar is compiled again.
 	CleanCache bool
 }
 
-// Prepare fills what is missing, for a Call that is used without Run, and
-// returns it.
+// Prepare sets defaults for a Call that is used without Run, and returns it.
 func (c *Call) Prepare() *Call {
 	c.prepare()
 	return c
@@ -129,7 +121,7 @@ func (c *Call) Retcode() int { return c.retcode }
 // SetOut names the outputter for this result.
 func (c *Call) SetOut(name string) { c.out = name }
 
-// Report tells of a part of the result, which is also to be in the result.
+// Report sends a part of the result to Progress. The result must contain it, too.
 func (c *Call) Report(part any) {
 	if c.Progress != nil {
 		c.Progress(value.From(part))

@@ -1,7 +1,5 @@
-// Package fn declares things that can be called by name: execution modules,
-// runners, wheels. One Go function and the tags of its argument struct are
-// the only declaration; binding, Salt's argument errors, sys.doc and
-// sys.argspec are derived from it.
+// Package fn declares functions that are called by name: execution modules, runners, wheels. A Go function and the tags of its argument
+// struct are the only declaration. Argument binding, Salt's argument errors, sys.doc and sys.argspec are derived from it.
 //
 //	type chownArgs struct {
 //		Path string `salt:"path" doc:"path to change"`
@@ -16,10 +14,8 @@
 // after it can only be given by name. A field of type Kwargs takes all further
 // keywords (**kwargs).
 //
-// A Registry is a set of modules whose functions are looked up as
-// "module.function". Run executes one of them as a job does and says what the
-// job returns; it turns errors and panics into Salt's texts. Values that go
-// in and come out are of the model of package value.
+// A Registry is a set of modules whose functions are looked up as "module.function". Run executes a function as a job and returns the job's
+// result; it turns errors and panics into Salt's messages. Arguments and results use the types of package value.
 //
-// The package knows of no transport, no daemon and no state system.
+// The package does not depend on transports, daemons or states.
 package fn

@@ -7,9 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Doc returns the description of the function as users read it: what it does,
-// its arguments, examples. It is laid out as a Python documentation text:
-// indented by four, with an empty line before it.
+// Doc returns the documentation of the function: description, arguments, examples. It is laid out like a Python docstring: indented by
+// four, after an empty line.
 func (f *Func) Doc() string {
 	var b strings.Builder
 	line := func(depth int, s string) {
@@ -52,7 +51,7 @@ func (p Param) defaultText() string {
 	return " : " + value.Repr(p.Default)
 }
 
-// dedent removes the indent that the lines after the first have in common.
+// dedent removes the common indent of the lines after the first.
 func dedent(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	common := -1
@@ -96,9 +95,8 @@ func (f *Func) ArgSpec() *value.Dict {
 	return d
 }
 
-// Docs returns the descriptions of the functions whose full name is name,
-// that are in the module name, or that match it if it holds an asterisk. No
-// names mean all functions.
+// Docs returns the documentation of the functions with the full name, in the module, or matching the pattern (with an asterisk) of each
+// name. No names mean all functions.
 func (r *Registry) Docs(names ...string) *value.Dict {
 	docs := value.NewDict(0)
 	for _, full := range r.pick(names, func(pattern, full string) bool {
@@ -112,9 +110,8 @@ func (r *Registry) Docs(names ...string) *value.Dict {
 	return docs
 }
 
-// Functions returns the full names that match: a pattern with an asterisk or
-// a dot is matched as a whole, any other word is a module. No patterns mean
-// all functions.
+// Functions returns the full names that match. A pattern with an asterisk or a dot must match the whole name; other patterns are module
+// names. No patterns mean all functions.
 func (r *Registry) Functions(patterns ...string) []string {
 	return r.pick(patterns, func(pattern, full string) bool {
 		if strings.ContainsAny(pattern, "*.") {
@@ -124,7 +121,7 @@ func (r *Registry) Functions(patterns ...string) []string {
 	})
 }
 
-// ArgSpecs returns the argument descriptions of the functions that match.
+// ArgSpecs returns the ArgSpec of each function that matches.
 func (r *Registry) ArgSpecs(pattern string) *value.Dict {
 	specs := value.NewDict(0)
 	for _, full := range r.Functions(pattern) {

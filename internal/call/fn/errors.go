@@ -7,7 +7,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Texts that users search for. They are those of Salt and of Python.
+// Messages that users search for: those of Salt and Python.
 const (
 	textMissing    = "%s() missing %d required %s argument%s: %s"
 	textTooMany    = "%s() takes %s positional argument%s but %s %s given"
@@ -29,15 +29,12 @@ const (
 		"Only saltutil.refresh_pillar allowed in blackout mode."
 )
 
-// CommandError says that what a function was asked to do failed, in words
-// meant for the user. It is Salt's CommandExecutionError. Functions return it
-// for every failure that they expect; any other error counts as a fault of
-// the function.
+// CommandError is an expected failure with a message for the user; it is Salt's CommandExecutionError. Functions return it for every
+// failure that they expect. Any other error counts as a bug in the function.
 type CommandError struct {
 	Err error
-	// Info, if set, holds details that Err's text shows too, such as the
-	// "changes" that were made before the failure; Summary is the text without
-	// them.
+	// Info, if set, holds details that Err's message also shows, such as the "changes" made before the failure; Summary is the message
+	// without them.
 	Info    *value.Dict
 	Summary string
 }
@@ -50,11 +47,10 @@ func Errorf(format string, args ...any) error {
 	return &CommandError{Err: fmt.Errorf(format, args...)}
 }
 
-// ProgramError says that a function needs a program that the machine lacks. It
-// is Salt's CommandNotFoundError.
+// ProgramError says that a required program is not installed. It is Salt's CommandNotFoundError.
 type ProgramError struct {
 	Program string
-	// Reason replaces the usual text, which names the program.
+	// Reason replaces the default message, which names the program.
 	Reason string
 }
 
@@ -65,8 +61,7 @@ func (e *ProgramError) Error() string {
 	return fmt.Sprintf("The '%s' binary was not found in $PATH.", e.Program)
 }
 
-// InvocationError says that a function was called wrongly. It is Salt's
-// SaltInvocationError.
+// InvocationError says that a function was called with wrong arguments. It is Salt's SaltInvocationError.
 type InvocationError struct {
 	Err error
 }
@@ -80,8 +75,7 @@ func Invalidf(format string, args ...any) error {
 	return &InvocationError{Err: fmt.Errorf(format, args...)}
 }
 
-// ArgumentError says that arguments do not fit the function. It is what
-// Python raises as TypeError.
+// ArgumentError says that the arguments do not match the function's signature, like Python's TypeError.
 type ArgumentError struct {
 	Err error
 }
@@ -89,26 +83,25 @@ type ArgumentError struct {
 func (e *ArgumentError) Error() string { return e.Err.Error() }
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
-// UnknownError says that there is no function of a name.
+// UnknownError says that no function has the name.
 type UnknownError struct {
-	// Name is the name that was asked for.
+	// Name is the requested name.
 	Name string
 	text string
 }
 
 func (e *UnknownError) Error() string { return e.text }
 
-// PanicError is a fault of a function, recovered.
+// PanicError is a recovered panic of a function.
 type PanicError struct {
-	// Value is what the function panicked with, Stack where.
+	// Value is the value of the panic, Stack its stack trace.
 	Value any
 	Stack []byte
 }
 
 func (e *PanicError) Error() string { return fmt.Sprint(e.Value) }
 
-// errorText returns the text that a job returns for an error of function
-// name, whose documentation is doc.
+// errorText returns the result of a job whose function name, documented by doc, failed with err.
 func errorText(name, doc string, err error) string {
 	var (
 		command    *CommandError

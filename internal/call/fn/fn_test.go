@@ -92,7 +92,7 @@ func samples(t testing.TB) *Registry {
 
 func list(v ...any) []any { return v }
 
-// The texts are those that Python gives for functions of the same shape.
+// The expected messages are Python's for functions with the same signature.
 func TestBindErrors(t *testing.T) {
 	r := samples(t)
 	for _, tt := range []struct {
@@ -178,18 +178,18 @@ func TestBind(t *testing.T) {
 		t.Errorf("three: got %+v, want %+v", got, want)
 	}
 	if got := call("three", list("x", nil, nil), nil).Interface().(threeArgs); got.C != 0 {
-		t.Errorf("null for a number that need not be given: %+v", got)
+		t.Errorf("null for an optional number: %+v", got)
 	}
 	rest := call("rest", list("x", "y", "z"), value.DictOf("k", 1, "m", "n")).Interface().(restArgs)
 	if rest.A != "x" || !reflect.DeepEqual(rest.Rest, Args{"y", "z"}) || rest.K != int64(1) || rest.O != 2 || value.Repr(rest.Kw.Dict) != "{'m': 'n'}" {
 		t.Errorf("rest: got %+v", rest)
 	}
 	if e := call("rest", list("x"), value.DictOf("k", 1)).Interface().(restArgs); e.Rest == nil || e.Kw.Dict == nil {
-		t.Errorf("rest without more: got %+v", e)
+		t.Errorf("rest without further arguments: got %+v", e)
 	}
 }
 
-// Defaults of one call must not be seen by the next.
+// One call must not see changes to another's defaults.
 func TestDefaultsAreFresh(t *testing.T) {
 	f := Of("f", func(_ context.Context, _ *Call, a struct {
 		L *value.List `salt:"l" default:"[]"`
@@ -204,7 +204,7 @@ func TestDefaultsAreFresh(t *testing.T) {
 	}
 }
 
-// A wrong declaration panics as soon as anything is asked of it.
+// An invalid declaration panics on first use.
 func TestWrongDeclarations(t *testing.T) {
 	for name, declare := range map[string]func() Func{
 		"required after optional": func() Func {
@@ -229,7 +229,7 @@ func TestWrongDeclarations(t *testing.T) {
 	}
 }
 
-// lateTree is a reader that counts how often it is asked.
+// lateTree is a Late that counts reads.
 type lateTree struct{ asked *int }
 
 func (lateTree) Late()              {}
@@ -267,7 +267,7 @@ func TestLateGrains(t *testing.T) {
 func TestDeclaredTwice(t *testing.T) {
 	m := Module{Name: "a", Funcs: []Func{Of("f", echo, "")}}
 	if _, err := NewRegistry(nil, m, m); err == nil {
-		t.Error("two functions of one name were taken")
+		t.Error("two functions with the same name were accepted")
 	}
 }
 
@@ -300,7 +300,7 @@ func TestParseWordsAndWire(t *testing.T) {
 		t.Errorf("wire %s, want %s", got, want)
 	}
 	if got := Wire(nil, nil); len(got) != 0 {
-		t.Errorf("nothing becomes %v", got)
+		t.Errorf("no words become %v", got)
 	}
 }
 
@@ -388,11 +388,11 @@ func TestBlackout(t *testing.T) {
 			t.Errorf("got %+v", o)
 		}
 		if o := r.Run(t.Context(), &two, Job{Fun: "test.ping", Blackout: true}); o.Return != true {
-			t.Errorf("the whitelist does not help: %+v", o)
+			t.Errorf("the whitelist has no effect: %+v", o)
 		}
 	}
 	if o := r.Run(t.Context(), &Call{Pillar: Tree{on}}, Job{Fun: "test.echo", Arg: list("x")}); o.Return != "x" {
-		t.Errorf("blackout without asking: %+v", o)
+		t.Errorf("refused with Blackout false: %+v", o)
 	}
 }
 
@@ -476,7 +476,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// Each recorded error text of Salt must be what a job returns here.
+// A job must return each recorded error message of Salt.
 func TestRecordedErrors(t *testing.T) {
 	r := samples(t)
 	for name, job := range map[string]Job{
@@ -491,7 +491,7 @@ func TestRecordedErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, out, _ := strings.Cut(string(data), "-- stdout --\nalpha:\n")
-		first, _, _ := strings.Cut(out, "\n") // documentation follows in some, in words of its own
+		first, _, _ := strings.Cut(out, "\n") // some are followed by documentation, which differs from ours
 		got, _, _ := strings.Cut(value.Str(r.Run(t.Context(), &Call{}, job).Return), "\n")
 		if "    "+got != first {
 			t.Errorf("%s: got %q\nwant %q", name, got, first)

@@ -12,13 +12,11 @@ import (
 	"brine/internal/py/value"
 )
 
-// Args is the type of the field that takes all further positional arguments,
-// which Python writes as *args.
+// Args is the type of the field for all further positional arguments (Python's *args).
 type Args []any
 
-// Kwargs is the type of the field that takes all keywords that no other field
-// is named after, which Python writes as **kwargs. The dict is never nil and
-// belongs to the function.
+// Kwargs is the type of the field for all keywords without a field of their own (Python's **kwargs). The dict is never nil and belongs to
+// the function.
 type Kwargs struct{ *value.Dict }
 
 var (
@@ -26,8 +24,7 @@ var (
 	kwargsType = reflect.TypeFor[Kwargs]()
 )
 
-// Clean returns the keywords that the user gave: all but those that begin
-// with two underscores, such as __pub_jid.
+// Clean returns the keywords given by the user, without those that begin with two underscores, such as __pub_jid.
 func (k Kwargs) Clean() *value.Dict {
 	d := value.NewDict(k.Len())
 	for key, v := range k.All() {
@@ -43,19 +40,19 @@ type Param struct {
 	Name string
 	// Doc is one line of help.
 	Doc string
-	// Optional says that there is a default, which Default then holds.
+	// Optional says that the argument has a default, stored in Default.
 	Optional bool
 	Default  any
-	// Ignored, if set, says why the function accepts the argument and does not
-	// use it. The tag "ignored" of the field or the option Ignored declares it.
+	// Ignored, if set, says why the function accepts the argument but does not use it. The tag "ignored" of the field or the option Ignored
+	// sets it.
 	Ignored string
-	// Keyword says that the argument cannot be given by position.
+	// Keyword marks an argument that can only be given by name.
 	Keyword bool
 
 	field field.Field
 }
 
-// Func is a function with its description. Of makes one.
+// Func is a function with its description, made by Of.
 type Func struct {
 	name     string
 	summary  string
@@ -72,52 +69,44 @@ type Func struct {
 	sig      func() *signature
 }
 
-// signature is what the fields of the argument struct say. It is read when it
-// is first asked for: a program declares hundreds of functions and mostly
-// calls one.
+// signature is derived from the fields of the argument struct on first use: a program declares hundreds of functions and usually calls one.
 type signature struct {
 	params  []Param
 	places  map[string]int // of the params, by name
 	args    []int          // index of the Args field, if any
 	kwargs  []int          // index of the Kwargs field, if any
-	varArgs string         // names of these two
+	varArgs string         // names of these two fields
 	varKw   string
-	hidden  []field.Field // fields that are no arguments here
-	// defaults are the fields, hidden ones too, whose default is not the zero value.
+	hidden  []field.Field // fields that are not arguments of this function
+	// defaults are the fields, including hidden ones, whose default is not the zero value.
 	defaults []field.Field
 }
 
 // Option adds to the declaration of a function.
 type Option func(*Func)
 
-// Example adds a line as a user would type it in a shell, which must call the
-// function.
+// Example adds a shell command line that calls the function.
 func Example(line string) Option {
 	return func(f *Func) { f.examples = append(f.examples, line) }
 }
 
-// Out names the outputter that shows what the function returns, in place of
-// the default one.
+// Out sets the outputter for the function's result.
 func Out(name string) Option {
 	return func(f *Func) { f.out = name }
 }
 
-// Params says which fields of the argument struct are arguments of this
-// function, and in which order. It lets a family of functions share one
-// struct. The other fields keep their default. Args and Kwargs fields always
-// count and need no mention.
+// Params lists the fields of the argument struct that are arguments of this function, in order. It lets related functions share one struct.
+// Other fields keep their default. Args and Kwargs fields are always included.
 func Params(names ...string) Option {
 	return func(f *Func) { f.only = names }
 }
 
-// Default gives an argument another default, written as in a tag, for this
-// function.
+// Default overrides the default of an argument, written as in a tag, for this function.
 func Default(name, text string) Option {
 	return func(f *Func) { f.defaults = append(f.defaults, name, text) }
 }
 
-// Shown has ArgSpec show another default of an argument: what a default that
-// stands for "as usual here" means here.
+// Shown makes ArgSpec show another default for an argument, where the declared one means "depends on the machine".
 func Shown(name string, means func() any) Option {
 	return func(f *Func) {
 		if f.shown == nil {
@@ -127,8 +116,7 @@ func Shown(name string, means func() any) Option {
 	}
 }
 
-// Ignored says why a function does not use arguments that others use which
-// share its argument struct.
+// Ignored says why a function does not use some arguments of a shared argument struct.
 func Ignored(reason string, names ...string) Option {
 	return func(f *Func) {
 		if f.ignored == nil {
@@ -140,10 +128,9 @@ func Ignored(reason string, names ...string) Option {
 	}
 }
 
-// Of declares a function. Its argument type A is a struct whose tagged fields
-// are the arguments; its result is passed through value.From. The first line
-// of doc is the summary. Wrong tags make the first use of the function panic,
-// since only the programmer can mend that; package fntest finds them.
+// Of declares a function. Its argument type A is a struct whose tagged fields are the arguments; its result is passed through value.From.
+// The first line of doc is the summary. Invalid tags are a programming error: the first use of the function panics, and package fntest
+// finds them.
 func Of[A, R any](name string, f func(ctx context.Context, c *Call, a A) (R, error), doc string, opts ...Option) Func {
 	fu := Func{name: name, summary: doc, argType: reflect.TypeFor[A]()}
 	fu.invoke = func(ctx context.Context, c *Call, a reflect.Value) (any, error) {
@@ -167,7 +154,7 @@ func Of[A, R any](name string, f func(ctx context.Context, c *Call, a A) (R, err
 	return fu
 }
 
-// WithErrors returns f with its errors changed.
+// WithErrors returns a copy of f that maps its errors with change.
 func (f Func) WithErrors(change func(fun string, err error) error) Func {
 	invoke := f.invoke
 	f.invoke = func(ctx context.Context, c *Call, a reflect.Value) (any, error) {
@@ -180,7 +167,7 @@ func (f Func) WithErrors(change func(fun string, err error) error) Func {
 	return f
 }
 
-// fromResult converts a result. A nil container is None, not an empty one.
+// fromResult converts a result. A nil container becomes None, not an empty one.
 func fromResult(r any) any {
 	switch x := r.(type) {
 	case *value.Dict:
@@ -238,7 +225,7 @@ func (f *Func) readParams(s *signature) error {
 	return f.prepare(s)
 }
 
-// prepare finds out once what each call needs.
+// prepare precomputes what each call needs.
 func (f *Func) prepare(s *signature) error {
 	optional := slices.Clone(s.hidden)
 	s.places = make(map[string]int, len(s.params))
@@ -260,7 +247,7 @@ func (f *Func) prepare(s *signature) error {
 	return nil
 }
 
-// pick keeps the arguments that the option Params names.
+// pick selects the arguments listed by the option Params.
 func (f *Func) pick(s *signature) error {
 	if f.only == nil {
 		return nil
@@ -282,8 +269,7 @@ func (f *Func) pick(s *signature) error {
 	return nil
 }
 
-// applyDefaults heeds the option Default, by way of a struct type that holds
-// one field with the other tag.
+// applyDefaults applies the option Default, using a struct type with one field that has the new tag.
 func (f *Func) applyDefaults(s *signature) error {
 	for i := 0; i < len(f.defaults); i += 2 {
 		name, text := f.defaults[i], f.defaults[i+1]
@@ -329,11 +315,10 @@ func (f *Func) TakesKwargs() bool { return f.sig().kwargs != nil }
 // arguments.
 func (f *Func) TakesArgs() bool { return f.sig().args != nil }
 
-// Variadic returns the names under which the function declares any number of
-// positional arguments, and any keyword; "" for neither.
+// Variadic returns the names of the *args and **kwargs parameters, "" if there are none.
 func (f *Func) Variadic() (args, kwargs string) { return f.sig().varArgs, f.sig().varKw }
 
-// Param returns the argument of a name.
+// Param returns the argument with the name.
 func (f *Func) Param(name string) (Param, bool) {
 	if i := f.index(name); i >= 0 {
 		return f.sig().params[i], true
@@ -341,7 +326,7 @@ func (f *Func) Param(name string) (Param, bool) {
 	return Param{}, false
 }
 
-// Takes tells whether the argument of a name can have the value.
+// Takes reports whether the argument with the name accepts the value.
 func (f *Func) Takes(name string, v any) bool {
 	i := f.index(name)
 	return i >= 0 && f.sig().params[i].set(reflect.New(f.argType).Elem(), v) == nil

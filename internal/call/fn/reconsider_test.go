@@ -7,8 +7,7 @@ import (
 	"brine/internal/call/fn"
 )
 
-// TestReconsider installs a program that a module needs after the registry
-// was made.
+// TestReconsider installs a required program after the registry was created.
 func TestReconsider(t *testing.T) {
 	there := false
 	tool := fn.Module{Name: "tool", When: func(fn.Reader) (string, bool) { return "tool is not installed", there },
@@ -25,6 +24,6 @@ func TestReconsider(t *testing.T) {
 		t.Errorf("after: %v, %v", v, err)
 	}
 	if r.Has("tool.none") {
-		t.Error("a function that is not declared is found")
+		t.Error("found an undeclared function")
 	}
 }

@@ -18,16 +18,15 @@ type Module struct {
 	Name string
 	// Doc says what the module is for.
 	Doc string
-	// When, if set, decides whether the module can be used on a machine with
-	// these grains. If not, reason says why, possibly as "".
+	// When, if set, decides whether the module can be used on a machine with these grains. If not, reason says why; it may be "".
 	When func(grains Reader) (reason string, ok bool)
 	// Funcs are the functions.
 	Funcs []Func
-	// Aliases are further names of the module.
+	// Aliases are additional names of the module.
 	Aliases []string
 }
 
-// Unix is a When that holds everywhere but on Windows.
+// Unix is a When that accepts every system but Windows.
 func Unix(Reader) (string, bool) {
 	if runtime.GOOS == "windows" {
 		return "only available on Unix-like systems", false
@@ -35,7 +34,7 @@ func Unix(Reader) (string, bool) {
 	return "", true
 }
 
-// Linux is a When that holds on Linux alone.
+// Linux is a When that accepts only Linux.
 func Linux(Reader) (string, bool) {
 	if runtime.GOOS != "linux" {
 		return "only available on Linux", false
@@ -43,8 +42,7 @@ func Linux(Reader) (string, bool) {
 	return "", true
 }
 
-// Registry looks functions up by name. It does not change once made, so any
-// number of goroutines may use it. The zero Registry, and nil, are empty.
+// Registry looks up functions by name. It is immutable and safe for concurrent use. The zero Registry and nil are empty.
 type Registry struct {
 	funcs   map[string]*Func
 	names   []string // sorted
@@ -53,23 +51,20 @@ type Registry struct {
 	refused map[string][]*Module // these modules, by name
 	all     Reader               // the grains
 
-	// Of late grains: mu guards all above, and late holds the modules that
-	// have not been decided about.
+	// For late grains: mu guards all above, and late holds the modules whose When has not run yet.
 	mu     sync.Mutex
 	late   []*Module
 	grains Late
 }
 
-// Late is a Reader that is slow at first. A registry asks it only for a module
-// that somebody wants.
+// Late is a Reader that is slow on first use. A registry reads it only when a module is requested.
 type Late interface {
 	Reader
-	// Late does nothing.
+	// Late is a marker method.
 	Late()
 }
 
-// settle decides about the late modules of a name, "" for all, and locks the
-// registry until the returned function is called.
+// settle runs When of the late modules with the name ("" for all), and locks the registry until the caller calls unlock.
 func (r *Registry) settle(name string) (unlock func()) {
 	if r.grains == nil {
 		return func() {}
@@ -84,7 +79,7 @@ func (r *Registry) settle(name string) (unlock func()) {
 		if !wanted(m) {
 			left = append(left, m)
 		} else if err := r.add(r.grains, m); err != nil {
-			panic(err) // where grains are not late it is found at once
+			panic(err) // a duplicate function; without late grains NewRegistry reports it
 		}
 	}
 	r.late = left
@@ -96,8 +91,7 @@ func (r *Registry) sortNames() {
 	r.names = slices.Sorted(maps.Keys(r.funcs))
 }
 
-// NewRegistry collects the modules that can be used on a machine with these
-// grains. It fails when two functions have one name.
+// NewRegistry collects the modules that can be used on a machine with these grains. It fails if two functions have the same name.
 func NewRegistry(grains Reader, modules ...Module) (*Registry, error) {
 	r := &Registry{funcs: map[string]*Func{}, modules: map[string]bool{}, missing: map[string]string{}, refused: map[string][]*Module{}}
 	if grains == nil {
@@ -140,7 +134,7 @@ func (r *Registry) add(grains Reader, m *Module) error {
 	return nil
 }
 
-// Lookup returns the function of a full name. The error is an *UnknownError.
+// Lookup returns the function with the full name. The error is an *UnknownError.
 func (r *Registry) Lookup(name string) (*Func, error) {
 	if r != nil {
 		mod, _, _ := strings.Cut(name, ".")
@@ -155,8 +149,7 @@ func (r *Registry) Lookup(name string) (*Func, error) {
 	return nil, &UnknownError{Name: name, text: r.unknown(name)}
 }
 
-// reconsider asks modules that could not be used whether they can be by now:
-// a run of states may install a program and use it in the next state.
+// reconsider runs When again for unavailable modules: a state may have installed the program that a module needs.
 func (r *Registry) reconsider(mod, name string) *Func {
 	if r.modules[mod] {
 		return nil
@@ -186,13 +179,13 @@ func (r *Registry) unknown(name string) string {
 	return fmt.Sprintf(textUnavailable, name)
 }
 
-// Has reports whether there is a function of a full name.
+// Has reports whether a function with the full name exists.
 func (r *Registry) Has(name string) bool {
 	_, err := r.Lookup(name)
 	return err == nil
 }
 
-// Names returns all full names, sorted. The caller must not change them.
+// Names returns all full names, sorted. The caller must not modify them.
 func (r *Registry) Names() []string {
 	if r == nil {
 		return nil
@@ -223,7 +216,7 @@ func (r *Registry) Missing() map[string]string {
 	return r.missing
 }
 
-// Call calls one function on behalf of another, which passes its own Call.
+// Call calls a function on behalf of another, which passes its own Call.
 func (r *Registry) Call(ctx context.Context, c *Call, name string, args []any, kwargs *value.Dict) (any, error) {
 	f, err := r.Lookup(name)
 	if err != nil {

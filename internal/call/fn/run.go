@@ -10,26 +10,24 @@ import (
 	"brine/internal/py/value"
 )
 
-// Exit codes of a job, as Salt has them.
+// Exit codes of a job, the same as Salt's.
 const (
 	codeOK      = 0
 	codeGeneric = 1
 )
 
-// Job names a function and its arguments as they arrive.
+// Job is a function with its arguments as received.
 type Job struct {
 	// Fun is the full name.
 	Fun string
-	// Arg holds the arguments as a job carries them, keywords in marked maps.
+	// Arg holds the arguments in the form of a job, keywords in marked maps.
 	Arg []any
-	// Pub is the job's map, of which a function with **kwargs is told. It may
-	// be nil.
+	// Pub is the job's map, passed to functions with **kwargs. It may be nil.
 	Pub *value.Dict
-	// Blackout says that minion_blackout in pillar or grains refuses the job.
+	// Blackout makes Run refuse the job if pillar or grains set minion_blackout.
 	Blackout bool
-	// Told says that whoever runs the job tells the user of its failure, which
-	// is then not logged as an error.
-	Told bool
+	// Reported says that the caller reports a failure to the user, so that Run does not log it as an error.
+	Reported bool
 }
 
 // Outcome is what a job returns.
@@ -39,16 +37,12 @@ type Outcome struct {
 	Success bool
 	// Out names the outputter to show Return with, "" for the default.
 	Out string
-	// Err is the failure that Return describes, or nil. Its type tells an
-	// expected failure (CommandError) from wrong arguments (InvocationError,
-	// ArgumentError), an unknown function (UnknownError) and a fault
-	// (anything else, or PanicError).
+	// Err is the failure that Return describes, or nil. Its type distinguishes expected failures (CommandError), wrong arguments
+	// (InvocationError, ArgumentError), unknown functions (UnknownError) and bugs (anything else, or PanicError).
 	Err error
 }
 
-// Run executes the function of job, with r as the functions there are, and
-// waits for it. It never panics. c is prepared and used by the function; it
-// belongs to this one run.
+// Run executes the function of job, looked up in r, and waits for it. It never panics. It prepares c, which belongs to this run.
 func (r *Registry) Run(ctx context.Context, c *Call, job Job) Outcome {
 	if r != nil {
 		c.Funcs = r
@@ -100,13 +94,13 @@ func logFailure(ctx context.Context, log *slog.Logger, job Job, err error) {
 		return
 	}
 	level := slog.LevelError
-	if job.Told {
+	if job.Reported {
 		level = slog.LevelDebug
 	}
 	log.Log(ctx, level, "function failed", "err", err)
 }
 
-// unknownOutcome lists the functions whose name begins like the wanted one.
+// unknownOutcome lists the functions whose name begins like the requested one.
 func (r *Registry) unknownOutcome(name string, err error) Outcome {
 	out := Outcome{Return: err.Error(), Retcode: codeGeneric, Out: "nested", Err: err}
 	if docs := r.Docs(name + "*"); docs.Len() > 0 {
@@ -117,7 +111,7 @@ func (r *Registry) unknownOutcome(name string, err error) Outcome {
 	return out
 }
 
-// blackout refuses a job while pillar or grains say so.
+// blackout returns an error while pillar or grains set minion_blackout.
 func blackout(c *Call, fun string) error {
 	for _, r := range []Reader{c.Pillar, c.Grains} {
 		if !value.Truth(r.Get("minion_blackout")) || fun == "saltutil.refresh_pillar" {
@@ -131,7 +125,7 @@ func blackout(c *Call, fun string) error {
 	return nil
 }
 
-// resultHolds is false for a map that says of itself that it failed.
+// resultHolds returns false for a map that reports its own failure.
 func resultHolds(ret any) bool {
 	d, ok := ret.(*value.Dict)
 	if !ok {

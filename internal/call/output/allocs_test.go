@@ -8,8 +8,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestJSONAllocations: a document is written as it is made. What it takes does
-// not grow with it.
+// TestJSONAllocations checks that JSON is streamed: memory does not grow with the document.
 func TestJSONAllocations(t *testing.T) {
 	p := New(Options{}, slog.New(slog.DiscardHandler))
 	allocs := func(n int) float64 {

@@ -1,6 +1,6 @@
 package output
 
-// color names a colour as themes spell it.
+// color is a colour name as used in themes.
 type color string
 
 const (
@@ -20,10 +20,10 @@ const (
 	endc         color = "ENDC"
 )
 
-// palette maps colours to escape sequences; the empty one has no colours.
+// palette maps colours to escape sequences; an empty palette disables colours.
 type palette map[color]string
 
-// newPalette returns Salt's colours with those of the theme put over them.
+// newPalette returns Salt's colours, overridden by those of the theme.
 func newPalette(on bool, theme map[string]string) palette {
 	if !on {
 		return nil
@@ -47,7 +47,7 @@ func newPalette(on bool, theme map[string]string) palette {
 	return pal
 }
 
-// paint puts text between a colour and its end.
+// paint wraps text in the escape sequences of a colour.
 func (pal palette) paint(c color, text string) string {
 	return pal[c] + text + pal[endc]
 }

@@ -12,15 +12,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// stateSep stands between the parts of the key of a state's result: module,
-// ID, name, function.
+// stateSep separates the parts of a result's key: module, ID, name, function.
 const stateSep = "_|-"
 
 // changesIndent is the column of comments and changes in a state's block.
 const changesIndent = 14
 
-// highstate shows the results of state runs: a block or line per state and a
-// summary per minion.
+// highstate shows the results of state runs: a block or line per state and a summary per minion.
 func (p *Printer) highstate(data any, _ Call) (string, error) {
 	return p.stateRuns(data, 1)
 }
@@ -55,8 +53,7 @@ func (p *Printer) stateRuns(data any, level int) (string, error) {
 	return "", errors.New("highstate needs a map of minions")
 }
 
-// unwrapStates takes the states out of the envelopes that runners and the job
-// cache put around them.
+// unwrapStates removes the envelopes that runners and the job cache put around state results.
 func unwrapStates(data any) any {
 	for _, key := range []string{"return", "data"} {
 		if d, ok := data.(*value.Dict); ok && d.Has(key) {
@@ -74,8 +71,7 @@ func unwrapStates(data any) any {
 	return data
 }
 
-// isOrchestration tells the return of an orchestration, which has a retcode
-// beside its one master.
+// isOrchestration reports whether data is the return of an orchestration, which has a retcode next to its single master.
 func isOrchestration(d *value.Dict) bool {
 	masters := 0
 	for k := range d.All() {
@@ -106,7 +102,7 @@ func (p *Printer) stateHost(host string, data any, level int) (text string, chan
 	return strings.Join(append([]string{head}, r.lines...), "\n"), r.changes > 0, nil
 }
 
-// stateRun gathers the lines and the counts of one minion.
+// stateRun collects the lines and counts of one minion.
 type stateRun struct {
 	p       *Printer
 	host    string
@@ -120,8 +116,7 @@ type stateRun struct {
 	longest float64 // ms, longest state run in parallel
 }
 
-// plain shows what a function returned that an orchestration called, which
-// always counts as a change.
+// plain shows the return of a function called by an orchestration; it always counts as a change.
 func (r *stateRun) plain(lines ...string) {
 	r.changes = 1
 	for _, l := range lines {
@@ -174,7 +169,7 @@ func (r *stateRun) states(data *value.Dict) error {
 	return nil
 }
 
-// duration reads a number of milliseconds, which some returns write as text.
+// duration parses milliseconds, which some returns write as a string.
 func duration(v any) float64 {
 	switch x := v.(type) {
 	case float64:
@@ -190,7 +185,7 @@ func duration(v any) float64 {
 	return 0
 }
 
-// state adds one result to the counts and shows it unless the options hide it.
+// state counts one result and shows it unless the options hide it.
 func (r *stateRun) state(key string, res *value.Dict) error {
 	o := &r.p.opts
 	parts := strings.SplitN(key, stateSep, 4)
@@ -292,8 +287,7 @@ func (r *stateRun) block(c color, parts []string, res *value.Dict, changes strin
 	}
 }
 
-// comment returns a state's comment with its further lines indented, and the
-// data that some states put beside it.
+// comment returns a state's comment with its further lines indented, and the additional data of some states.
 func (r *stateRun) comment(res *value.Dict) string {
 	text := strings.TrimFunc(r.p.clean(value.Str(res.At("comment"))), pySpace)
 	text = strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", changesIndent))
@@ -316,8 +310,7 @@ func (r *stateRun) comment(res *value.Dict) string {
 	return r.p.clean(text)
 }
 
-// formatChanges renders the changes of a state. Those of an orchestrated
-// state run are state results again.
+// formatChanges renders the changes of a state. Those of an orchestrated state run are state results themselves.
 func (r *stateRun) formatChanges(res *value.Dict) (changed bool, text string, err error) {
 	changes := res.At("changes")
 	switch res.At("name") {
@@ -350,8 +343,7 @@ func (r *stateRun) formatChanges(res *value.Dict) (changed bool, text string, er
 	return true, "\n" + strings.TrimRightFunc(text, pySpace), err
 }
 
-// terseState shows one result on a line. As in Salt, warnings stand before it
-// without a newline between.
+// terseState shows one result on a line. As in Salt, warnings precede it without a newline.
 func (p *Printer) terseState(c color, parts []string, res *value.Dict, result string) string {
 	word := "Clean"
 	if value.Truth(res.At("changes")) {
@@ -389,8 +381,7 @@ func (p *Printer) terseState(c color, parts []string, res *value.Dict, result st
 	return b.String()
 }
 
-// texts returns the texts of a list, or of the single value that stands in
-// its place.
+// texts returns the strings of a list, or of a single value in its place.
 func texts(v any) []string {
 	l, ok := items(v)
 	if !ok {

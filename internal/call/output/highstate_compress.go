@@ -11,7 +11,7 @@ import (
 // compressedPrefix begins the name of a merged result.
 const compressedPrefix = "state_compressed_"
 
-// compressedCount reads the number of names from "the ID (3)".
+// compressedCount parses the number of names from "the ID (3)".
 func compressedCount(id string) int {
 	i := strings.LastIndexByte(id, '(')
 	if i < 0 || !strings.HasSuffix(id, ")") {
@@ -24,9 +24,8 @@ func compressedCount(id string) int {
 	return n
 }
 
-// compressIDs merges the results of each minion that share module, ID, SLS
-// and result: earliest start, sum of durations, changes by name. Minions with
-// anything but results are left as they are.
+// compressIDs merges the results of each minion with the same module, ID, SLS and result: earliest start, sum of durations, changes by
+// name. A minion whose return contains anything but results is left unchanged.
 func compressIDs(data *value.Dict) *value.Dict {
 	out := value.NewDict(data.Len())
 	for host, v := range data.All() {
@@ -80,7 +79,7 @@ func idParts(res *value.Dict) []string {
 	return []string{value.Str(res.At("__sls__")), value.Str(res.At("__id__")), value.Str(res.At("result"))}
 }
 
-// mergeState adds a further result to the first of its group.
+// mergeState merges a result into the first of its group.
 func mergeState(first, res *value.Dict) {
 	first.Set("__run_num__", min(first.Int("__run_num__"), res.Int("__run_num__")))
 	sum := duration(first.At("duration")) + duration(res.At("duration"))

@@ -8,7 +8,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// summary closes a minion's states with the numbers of each result.
+// summary ends a minion's states with the count of each result.
 func (r *stateRun) summary() {
 	pal := r.p.pal
 	total, digits := 0, 0
@@ -52,7 +52,7 @@ func (r *stateRun) summary() {
 	}
 }
 
-// details is the bracket behind the number of states that succeeded.
+// details returns the parentheses after the number of succeeded states.
 func (r *stateRun) details(unchanged int) string {
 	var parts []string
 	if unchanged > 0 {
@@ -71,7 +71,7 @@ func percent(n, total int) string {
 	return value.FormatFloat(round(float64(n)/float64(total)*100, 2))
 }
 
-// round follows Python's round: correct to the last digit of the decimal form.
+// round follows Python's round: correct to the last decimal digit.
 func round(f float64, digits int) float64 {
 	r, err := strconv.ParseFloat(strconv.FormatFloat(f, 'f', digits, 64), 64)
 	if err != nil {

@@ -11,18 +11,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// json writes one JSON document in the form of Python's json.dumps: keys in
-// the order of the data, text beyond ASCII as it is.
+// json writes one JSON document like Python's json.dumps with ensure_ascii=False, keys in the order of the data.
 func (p *Printer) json(data any, _ Call) (string, error) {
 	var text strings.Builder
 	b := bufio.NewWriter(&text)
 	p.writeJSON(b, data)
-	err := b.Flush() // before the text is taken
+	err := b.Flush() // flush before reading the string
 	return text.String(), err
 }
 
-// writeJSON writes any value. What JSON has no form for is written as the text
-// of its Python form, keys that are not scalars too. It is b that knows of errors.
+// writeJSON writes any value. Values without a JSON form, and keys that are not scalars, are written as strings in Python's form. b records
+// errors.
 func (p *Printer) writeJSON(b *bufio.Writer, data any) {
 	ind := p.opts.Indent
 	if !ind.Given {
@@ -43,7 +42,7 @@ type jsonWriter struct {
 
 const blanks = "                                                                "
 
-// newline starts the next line at a depth, unless all is on one line.
+// newline starts a line at a depth, unless the document is on a single line.
 func (w *jsonWriter) newline(depth int) {
 	if w.ind.Width < 0 {
 		return

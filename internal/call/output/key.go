@@ -7,7 +7,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// keyStates says how the key outputter heads and colours each state of keys.
+// keyStates maps each key state to its heading and colours.
 var keyStates = map[string]struct {
 	heading     string
 	head, entry color
@@ -30,7 +30,7 @@ func (p *Printer) key(data any, _ Call) (string, error) {
 	for _, k := range sortedKeys(d) {
 		st, ok := keyStates[value.Str(k)]
 		if !ok {
-			return "", fmt.Errorf("%s is not a state of keys", value.Repr(k))
+			return "", fmt.Errorf("%s is not a key state", value.Repr(k))
 		}
 		b.WriteString(p.pal.paint(st.head, st.heading) + "\n")
 		switch ids := d.At(k).(type) {

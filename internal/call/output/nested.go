@@ -8,8 +8,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// nested is the usual outputter: every value on lines of its own, indented
-// under its key.
+// nested is the default outputter: every value on its own lines, indented under its key.
 func (p *Printer) nested(data any, c Call) (string, error) {
 	indent := c.Indent
 	if indent == 0 {
@@ -23,7 +22,7 @@ func (p *Printer) nested(data any, c Call) (string, error) {
 	return strings.Join(n.lines, "\n"), nil
 }
 
-// nest collects the lines of one nested rendering.
+// nest collects the lines of one rendering.
 type nest struct {
 	p          *Printer
 	name, mark color // of keys and of list marks

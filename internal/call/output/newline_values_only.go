@@ -7,8 +7,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// newlineValuesOnly writes the values without the ids, members of lists on
-// lines of their own.
+// newlineValuesOnly writes the values without the ids, one list item per line.
 func (p *Printer) newlineValuesOnly(data any, _ Call) (string, error) {
 	d, ok := data.(*value.Dict)
 	if !ok {

@@ -6,8 +6,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// noReturn shows the texts about minions that did not return: all red, and
-// values other than text and maps left out.
+// noReturn shows messages about minions that did not return: all red. It omits values other than strings and maps.
 func (p *Printer) noReturn(data any, _ Call) (string, error) {
 	var b strings.Builder
 	p.addNoReturn(&b, data, 0)

@@ -1,11 +1,9 @@
-// Package output turns returned data into the text a user sees, one file per
-// outputter: nested, highstate, json, yaml, txt, raw and the others that
-// Salt's --out knows. The bytes are those of Salt, colours included.
+// Package output renders returned data as text, one file per outputter: nested, highstate, json, yaml, txt, raw and the others of Salt's
+// --out. The bytes are the same as Salt's, including colours.
 //
-// A Printer is built once from Options and then renders any number of returns;
-// it holds no state between calls and may be used from several goroutines.
-// The package writes only to the writer it is given and knows nothing of
-// flags, terminals or files: the caller decides whether to colour, and loads the theme.
+// A Printer is built once from Options and then renders any number of returns. It keeps no state between calls and is safe for concurrent
+// use. The package writes only to the given writer and does not handle flags, terminals or files: the caller decides on colours and loads
+// the theme.
 package output
 
 import (
@@ -22,22 +20,22 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options say how data is shown. The tagged ones are keys of the master's or
-// minion's configuration; the others come from the command line.
+// Options are the settings of a Printer. The tagged ones are keys of the master's or minion's configuration; the others come from the
+// command line.
 type Options struct {
-	StripColors   bool   `salt:"strip_colors" default:"true" doc:"show ? in place of the escape character in returned text, so that data cannot steer the terminal"`
+	StripColors   bool   `salt:"strip_colors" default:"true" doc:"show ? instead of the escape character in returned text, so that data cannot control the terminal"`
 	StateVerbose  bool   `salt:"state_verbose" default:"true" doc:"show states that succeeded without changes too"`
 	StateProfile  bool   `salt:"state_output_profile" default:"true" doc:"show when each state started and how long it took"`
-	StateDiff     bool   `salt:"state_output_diff" default:"false" doc:"show only states that failed or changed something"`
+	StateDiff     bool   `salt:"state_output_diff" default:"false" doc:"show only states that failed or made changes"`
 	StatePercent  bool   `salt:"state_output_pct" default:"false" doc:"show percentages of success and failure in the summary of a state run"`
-	StateCompress bool   `salt:"state_compress_ids" default:"false" doc:"merge the names of one state ID and result into a single block"`
+	StateCompress bool   `salt:"state_compress_ids" default:"false" doc:"merge the names of a state ID with the same result into one block"`
 	Color         *bool  `salt:"color" default:"null" doc:"whether to use colours; null means only on a terminal"`
-	ColorTheme    string `salt:"color_theme" default:"" doc:"path of a YAML file that maps the names of colours to codes such as 0;31"`
-	Outputter     string `salt:"output" default:"" doc:"outputter to use in place of what the returned data suggests"`
-	NestedIndent  int    `salt:"nested_indent" default:"0" doc:"number of blanks before nested output"`
+	ColorTheme    string `salt:"color_theme" default:"" doc:"path of a YAML file that maps colour names to codes such as 0;31"`
+	Outputter     string `salt:"output" default:"" doc:"outputter that overrides the one suggested by the returned data"`
+	NestedIndent  int    `salt:"nested_indent" default:"0" doc:"number of spaces before nested output"`
 	StateTabular  bool   `salt:"state_tabular" default:"false" doc:"align terse state results in columns"`
-	Indent        Indent `salt:"output_indent" doc:"blanks per level of json, yaml and pprint output; null for one line, pretty for four and sorted keys"`
-	StateOutput   string `salt:"state_output" default:"full" doc:"form of state results: full, terse, mixed, changes or filter, each also with _id to show the ID in place of the name"`
+	Indent        Indent `salt:"output_indent" doc:"spaces per level of json, yaml and pprint output; null for one line, pretty for four and sorted keys"`
+	StateOutput   string `salt:"state_output" default:"full" doc:"form of state results: full, terse, mixed, changes or filter, each also with _id to show the ID instead of the name"`
 
 	// Theme replaces colours: names like RED or LIGHT_GREEN, values like "0;31".
 	Theme map[string]string
@@ -46,16 +44,14 @@ type Options struct {
 	StateExclude, StateTerse []string
 }
 
-// Indent is the value of --out-indent or output_indent. The zero value leaves
-// the choice to the outputter.
+// Indent is the value of --out-indent or output_indent. With the zero value the outputter decides.
 type Indent struct {
-	Given bool // a width was asked for
-	Width int  // blanks per level; negative means all on one line
+	Given bool // a width was given
+	Width int  // spaces per level; negative means a single line
 	Sort  bool // sort the keys (json only)
 }
 
-// SetValue reads the configuration's output_indent: null for one line,
-// "pretty" for four blanks and sorted keys, or a number.
+// SetValue parses the configuration's output_indent: null for one line, "pretty" for four spaces and sorted keys, or a number.
 func (i *Indent) SetValue(v any) error {
 	switch x := v.(type) {
 	case nil:
@@ -73,7 +69,7 @@ func (i *Indent) SetValue(v any) error {
 	return fmt.Errorf("%s is neither a number, null nor pretty", value.Repr(v))
 }
 
-// Value is the counterpart of SetValue.
+// Value is the inverse of SetValue.
 func (i Indent) Value() any {
 	switch {
 	case i.Sort:
@@ -84,30 +80,28 @@ func (i Indent) Value() any {
 	return nil
 }
 
-// Call holds what may differ from one return to the next.
+// Call holds options of a single return.
 type Call struct {
 	Retcode int // return code of the function; names turn red unless it is 0
-	Indent  int // blanks before nested output
+	Indent  int // spaces before nested output
 }
 
-// Printer renders data with the options it was made with.
+// Printer renders data with fixed options.
 type Printer struct {
 	opts Options
 	log  *slog.Logger
 	pal  palette
 }
 
-// New returns a printer. The log receives complaints about unknown outputters
-// and unfit data.
+// New returns a printer. It logs unknown outputters and data that does not fit.
 func New(opts Options, log *slog.Logger) *Printer {
 	return &Printer{opts: opts, log: log, pal: newPalette(opts.Color != nil && *opts.Color, opts.Theme)}
 }
 
-// outputter renders data without a newline at the end, or reports that the
-// data has not the shape it needs.
+// outputter renders data without a trailing newline, or returns an error if the data has the wrong shape.
 type outputter func(p *Printer, data any, c Call) (string, error)
 
-// outputters is the table by name, as --out takes it.
+// outputters maps the names of --out to outputters.
 var outputters = map[string]outputter{
 	"nested":              (*Printer).nested,
 	"highstate":           (*Printer).highstate,
@@ -135,9 +129,8 @@ func Names() []string {
 	return names
 }
 
-// Choose returns the outputter to use: the one the user asked for, if any,
-// otherwise the one suggested by the returned data. A wish for highstate
-// gives way to the suggestion, because it fits only state runs.
+// Choose returns the outputter to use: the one the user requested, if any, otherwise the one suggested by the returned data. A request for
+// highstate yields to the suggestion, because highstate fits only state runs.
 func Choose(wanted, suggested string) string {
 	if wanted != "" && wanted != "highstate" {
 		return wanted
@@ -155,29 +148,27 @@ func (p *Printer) find(name string) outputter {
 	if f := outputters[name]; f != nil {
 		return f
 	}
-	if name != "grains" { // asked for by very old minions
+	if name != "grains" { // requested by very old minions
 		p.log.Error("Invalid outputter " + name + " specified, fall back to nested")
 	}
 	return (*Printer).nested
 }
 
-// Render returns data in the form of the named outputter, without blanks or
-// newlines at the end. An unknown name is logged and means nested. Data that
-// does not fit the outputter is rendered nested as well.
+// Render renders data with the named outputter, without trailing white space. It logs an unknown name and uses nested for it, and for data
+// that does not fit the outputter.
 func (p *Printer) Render(name string, data any, c Call) string {
 	text, err := p.find(name)(p, data, c)
 	if err != nil {
-		p.log.Debug("data does not fit the outputter, using nested", "outputter", name, "error", err)
+		p.log.Debug("data does not fit the outputter, using nested", "outputter", name, "err", err)
 		text, _ = p.nested(data, c)
 	}
 	return strings.TrimRightFunc(text, pySpace)
 }
 
-// Print renders data and writes it to w as whole lines. It writes nothing
-// when there is nothing to show.
+// Print renders data and writes it to w in whole lines. It writes nothing for empty output.
 func (p *Printer) Print(w io.Writer, name string, data any, c Call) error {
 	b := bufio.NewWriterSize(w, printBuffer)
-	if name == "json" { // fits any data, and is never held as a whole
+	if name == "json" { // fits any data, and is streamed
 		p.writeJSON(b, data)
 	} else {
 		text := p.Render(name, data, c)
@@ -190,21 +181,20 @@ func (p *Printer) Print(w io.Writer, name string, data any, c Call) error {
 	return b.Flush()
 }
 
-// printBuffer is how much is written at a time, in bytes.
+// printBuffer is the size of writes in bytes.
 const printBuffer = 16 << 10
 
-// clean makes text from elsewhere safe for a terminal.
+// clean makes untrusted text safe for a terminal.
 func (p *Printer) clean(s string) string {
-	// Few texts have any of these bytes, 0xc2 being the first of U+0080 to U+00BF.
+	// Fast path: few strings have any of these bytes. 0xc2 is the first byte of U+0080 to U+00BF.
 	if !p.opts.StripColors || !strings.ContainsAny(s, "\x1b\a\b") && strings.IndexByte(s, 0xc2) < 0 {
 		return s
 	}
 	return terminalControls().Replace(s)
 }
 
-// terminalControls replaces what steers a terminal: escape, bell, backspace, and
-// the controls U+0080 to U+009F, of which U+009B begins a sequence as escape
-// does. Bytes that are not UTF-8 stay as they are.
+// terminalControls replaces terminal control characters: escape, bell, backspace, and U+0080 to U+009F, of which U+009B starts a sequence
+// like escape. Bytes that are not UTF-8 are kept.
 var terminalControls = sync.OnceValue(func() *strings.Replacer {
 	pairs := []string{"\x1b", "?", "\a", "?", "\b", "?"}
 	for r := rune(0x80); r <= 0x9f; r++ {
@@ -218,8 +208,7 @@ func pySpace(r rune) bool {
 	return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f
 }
 
-// sortedKeys returns the keys of d as Python's sorted would, and falls back
-// to the order of their texts where Python cannot compare them.
+// sortedKeys returns the keys of d in the order of Python's sorted, or in string order if Python cannot compare them.
 func sortedKeys(d *value.Dict) []any {
 	keys := d.Keys()
 	comparable := true
@@ -236,7 +225,7 @@ func sortedKeys(d *value.Dict) []any {
 	return keys
 }
 
-// items returns the members of a list or tuple.
+// items returns the items of a list or tuple.
 func items(v any) ([]any, bool) {
 	switch x := v.(type) {
 	case *value.List:
@@ -247,7 +236,7 @@ func items(v any) ([]any, bool) {
 	return nil, false
 }
 
-// sortedItems returns the texts of items, sorted.
+// sortedItems returns the items as strings, sorted.
 func sortedItems(items []any) []string {
 	out := make([]string, len(items))
 	for i, it := range items {
@@ -259,8 +248,7 @@ func sortedItems(items []any) []string {
 
 func width(s string) int { return utf8.RuneCountInString(s) }
 
-// Nested shows a value as the outputter nested does, plain, for texts that
-// hold details.
+// Nested renders a value like the outputter nested, without colours, for messages with details.
 func Nested(v any) string {
 	p := New(Options{}, slog.New(slog.DiscardHandler))
 	return strings.TrimRight(p.Render("nested", v, Call{}), "\n")

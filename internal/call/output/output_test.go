@@ -39,7 +39,7 @@ func recording(t *testing.T, name, section string) string {
 	return ""
 }
 
-// decode reads one JSON document into the value model, keys in order.
+// decode decodes one JSON document, keeping the order of keys.
 func decode(t testing.TB, dec *json.Decoder) any {
 	t.Helper()
 	dec.UseNumber()
@@ -89,7 +89,7 @@ func fromJSON(t testing.TB, text string) any {
 	return decode(t, json.NewDecoder(strings.NewReader(text)))
 }
 
-// defaults are the options of an unconfigured program.
+// defaults returns the options of an unconfigured program.
 func defaults(t testing.TB) Options {
 	t.Helper()
 	var o Options
@@ -121,8 +121,7 @@ func same(t *testing.T, got, want string) {
 
 func inColor(o *Options) { o.Color = new(true) }
 
-// The pillar of the recordings was returned the same way many times, so the
-// data of the JSON recording must give the bytes of all others.
+// The recordings all show the same pillar, so the data of the JSON recording must render to the bytes of the others.
 func TestPillarInAllForms(t *testing.T) {
 	data := fromJSON(t, recording(t, "pillar_items_json_indent0", "stdout"))
 	for _, tc := range []struct {
@@ -138,7 +137,7 @@ func TestPillarInAllForms(t *testing.T) {
 		{"pillar_items_yaml", "yaml", nil},
 		{"pillar_items_no_return", "no_return", nil},
 		{"pillar_items_json_indent0", "json", func(o *Options) { o.Indent = Indent{Given: true, Width: 2} }},
-		{"pillar_items", "table", nil}, // unfit for a table
+		{"pillar_items", "table", nil}, // not tabular
 		{"pillar_items", "nosuch", nil},
 	} {
 		t.Run(tc.rec+"/"+tc.out, func(t *testing.T) {
@@ -147,7 +146,7 @@ func TestPillarInAllForms(t *testing.T) {
 	}
 }
 
-// Each document of a JSON recording, rendered again, is that document.
+// Each JSON recording must render to itself.
 func TestJSONRecordings(t *testing.T) {
 	for _, name := range []string{
 		"test_ping_json", "test_ping_json_static", "test_ping_json_noreturn", "test_ping_json_indent_neg",
@@ -212,7 +211,7 @@ func TestSmallRecordings(t *testing.T) {
 	}
 }
 
-// mask hides what differs between two runs of the same states.
+// mask hides values that differ between two runs of the same states.
 func mask(s string) string {
 	s = regexp.MustCompile(`\d\d:\d\d:\d\d\.\d+`).ReplaceAllString(s, "TIME")
 	s = regexp.MustCompile(`Duration: [\d.]+ ms`).ReplaceAllString(s, "Duration: MS")
@@ -220,8 +219,8 @@ func mask(s string) string {
 	return regexp.MustCompile(`(pid\S*:\n\s*(?:\x1b\[0;1;33m)?)\d+`).ReplaceAllString(s, "${1}PID")
 }
 
-// All recordings of `state.apply fail` come from runs of the same SLS, so the
-// data of the JSON recording must give each of them, but for times and pids.
+// All recordings of `state.apply fail` come from the same SLS, so the data of the JSON recording must render to each of them, except for
+// times and pids.
 func TestHighstateForms(t *testing.T) {
 	data := fromJSON(t, recording(t, "state_fail_json", "stdout"))
 	form := func(f string) func(*Options) { return func(o *Options) { o.StateOutput = f } }
@@ -298,7 +297,7 @@ func TestIndentValue(t *testing.T) {
 	}
 	var i Indent
 	if err := i.SetValue("wide"); err == nil {
-		t.Error("a word other than pretty was taken")
+		t.Error("a word other than pretty was accepted")
 	}
 }
 
@@ -314,14 +313,13 @@ func TestProfile(t *testing.T) {
 `)
 	same(t, render(t, "profile", fromJSON(t, `{"m": {"a": {"duration": "long"}}}`), nil), render(t, "nested", fromJSON(t, `{"m": {"a": {"duration": "long"}}}`), nil))
 	long := render(t, "profile", fromJSON(t, `{"m": {"a": {"name": "`+strings.Repeat("nine char ", 6)+`"}}}`), nil)
-	if n := strings.Count(long, "nine char"); n != 6 { // Salt loses what is wrapped
-		t.Errorf("a wrapped name is not whole:\n%s", long)
+	if n := strings.Count(long, "nine char"); n != 6 { // Salt loses wrapped lines
+		t.Errorf("a wrapped name is incomplete:\n%s", long)
 	}
 	same(t, render(t, "progress", data, nil), render(t, "nested", data, nil))
 }
 
-// oracle is a program around Salt's own outputters: a case per line in, the
-// rendered text as JSON out.
+// oracle runs Salt's own outputters: one case per input line, the rendered text as JSON as output.
 const oracle = `
 import json, sys, logging
 logging.disable(logging.CRITICAL)
@@ -349,7 +347,7 @@ type oracleCase struct {
 	kw     string // JSON
 }
 
-// TestAgainstSalt compares with Salt's own outputters, where they can be run.
+// TestAgainstSalt compares with Salt's own outputters if they are installed.
 func TestAgainstSalt(t *testing.T) {
 	src, python := tools.StockSalt(t)
 	cmd := exec.Command(python, "-W", "ignore", "-c", oracle)
@@ -430,7 +428,7 @@ func oracleCases(t *testing.T) []oracleCase {
 		{out: "highstate", data: fail, opts: `{"state_output": "filter", "state_output_terse": "True,None", "state_output_exclude": ["False"]}`, change: func(o *Options) {
 			o.StateOutput, o.StateTerse, o.StateExclude = "filter", []string{"True", "None"}, []string{"False"}
 		}},
-		{out: "highstate", data: `{"a": {"t_|-x_|-n_|-f": {"result": true, "comment": "c", "changes": {}, "name": "n"}}}`}, // no order
+		{out: "highstate", data: `{"a": {"t_|-x_|-n_|-f": {"result": true, "comment": "c", "changes": {}, "name": "n"}}}`}, // no run order
 		{out: "highstate", data: `{"a": {"x_|-a_|-b_|-c": {"name": "one"}, "changes": {"k": 1}, "z_|-a_|-b_|-c": {"name": "two"}}}`},
 		{out: "highstate", data: `{"a": {}}`},
 		{out: "highstate", data: `{"a": 5, "b": true, "c": null, "d": "t"}`},
@@ -483,8 +481,7 @@ func oracleCases(t *testing.T) []oracleCase {
 	return append(cases, oracleCase{out: "highstate", data: orch})
 }
 
-// FuzzRender checks that no returned data breaks an outputter or passes an
-// escape character to the terminal through the forms people look at.
+// FuzzRender checks that no data makes an outputter panic or passes an escape character to the terminal in the human-readable forms.
 func FuzzRender(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, seed := range []string{

@@ -11,14 +11,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// profileName is the width to which the names of states are cut.
+// profileName is the width to which state names are cut.
 const profileName = 60
 
-// profileLabels head the columns. The last is also the least width of the
-// durations.
+// profileLabels are the column headings. The last is also the minimum width of the durations.
 var profileLabels = []string{"name", "mod.fun", "duration (ms)"}
 
-var errNoProfile = errors.New("only results of states have a profile")
+var errNoProfile = errors.New("only state results can be shown as a profile")
 
 // step is a state in a profile.
 type step struct {
@@ -26,8 +25,7 @@ type step struct {
 	ms        float64
 }
 
-// profile draws the states of all minions and how long they took as one
-// table. The rows are in the order of their durations as text.
+// profile shows the states of all minions and their durations as one table. Rows are sorted by duration as a string.
 func (p *Printer) profile(data any, c Call) (string, error) {
 	steps, err := steps(data)
 	if err != nil || len(steps) == 0 {
@@ -69,11 +67,11 @@ func steps(data any) ([]step, error) {
 				}
 				out = append(out, s)
 			}
-		case *value.List: // of what went wrong before any state
+		case *value.List: // errors before any state ran
 			for _, it := range x.Items {
 				out = append(out, unnamed(value.Str(it)))
 			}
-		case string: // its characters, as Salt sees it
+		case string: // iterated by character, as in Salt
 			for _, r := range x {
 				out = append(out, unnamed(string(r)))
 			}
@@ -84,10 +82,10 @@ func steps(data any) ([]step, error) {
 	return out, nil
 }
 
-// unnamed is a step of which only the id is known.
+// unnamed returns a step of which only the id is known.
 func unnamed(id string) step { return step{name: "<>", fun: function(id), ms: -1} }
 
-// function is module and function of a state id.
+// function returns module and function of a state id.
 func function(id string) string {
 	parts := strings.Split(id, "_|-")
 	return parts[0] + "." + parts[len(parts)-1]
@@ -119,7 +117,7 @@ func newStep(id string, result any) (step, error) {
 	return s, nil
 }
 
-// cut shortens a name that is too long.
+// cut shortens a long name.
 func cut(name string) string {
 	if utf8.RuneCountInString(name) <= profileName {
 		return name

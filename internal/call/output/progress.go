@@ -2,9 +2,8 @@ package output
 
 import "errors"
 
-var errNoBar = errors.New("the bar of --progress is drawn by who waits for the returns")
+var errNoBar = errors.New("the progress outputter cannot render a return")
 
-// progress is the outputter behind Salt's progress bar. A return is no count
-// of returns and has no bar, so it never fits: like Salt's, --out=progress
-// shows returns nested.
+// progress stands for Salt's progress bar, which the command line draws from the count of returns. A return itself cannot be drawn as a
+// bar, so that --out=progress falls back to nested, as in Salt.
 func (p *Printer) progress(any, Call) (string, error) { return "", errNoBar }

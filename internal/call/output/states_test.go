@@ -9,15 +9,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// Recorded state runs (testdata/golden/cli) of which there is no data are read back from what was
-// printed, and must be printed the same again.
+// For recorded state runs (testdata/golden/cli) without data, the data is parsed from the output, which must render the same again.
 
 var (
 	escape = regexp.MustCompile(`\x1b\[[\d;]*m`)
 	terse  = regexp.MustCompile(`^  Name: (.*) - Function: (\S+) - Result: (\w+) - Started: (\S*) - Duration: ([\d.]+) ms$`)
 )
 
-// stateReader reads what the outputter highstate printed.
+// stateReader parses output of the outputter highstate.
 type stateReader struct {
 	lines []string
 	hosts *value.Dict
@@ -72,7 +71,7 @@ func (r *stateReader) add(states, s *value.Dict, fun string) {
 	states.Set(strings.Join([]string{mod, s.Str("__id__"), s.Str("name"), f}, stateSep), s)
 }
 
-// block reads one state in full.
+// block parses one full result.
 func (r *stateReader) block(states *value.Dict) {
 	s := value.DictOf("changes", value.NewDict(0))
 	fun, last := "", ""
@@ -80,7 +79,7 @@ func (r *stateReader) block(states *value.Dict) {
 		l := r.lines[0]
 		r.lines = r.lines[1:]
 		name, v, ok := strings.Cut(l, ":")
-		if !ok || len(name) != 12 || strings.HasPrefix(l, strings.Repeat(" ", 14)) { // goes on with the comment
+		if !ok || len(name) != 12 || strings.HasPrefix(l, strings.Repeat(" ", 14)) { // continues the comment
 			s.Set(last, s.Str(last)+"\n"+strings.TrimPrefix(l, strings.Repeat(" ", 14)))
 			continue
 		}
@@ -114,7 +113,7 @@ func (r *stateReader) block(states *value.Dict) {
 	r.add(states, s, fun)
 }
 
-// readNested reads a map, or a text, that the outputter nested printed.
+// readNested parses a map or string from output of the outputter nested.
 func readNested(lines []string) any {
 	if lines[0] != "----------" {
 		text := strings.Join(lines, "\n")
@@ -141,7 +140,7 @@ func readNested(lines []string) any {
 	return d
 }
 
-// The same SLS as in TestHighstateForms, through other programs.
+// The same SLS as in TestHighstateForms, run by other programs.
 func TestRecordedFailures(t *testing.T) {
 	data := fromJSON(t, recording(t, "state_fail_json", "stdout"))
 	short := func(o *Options) { o.StateOutput = "terse" }

@@ -9,12 +9,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// tableColumn is the width from which the text of a cell is wrapped.
+// tableColumn is the width at which the text of a cell is wrapped.
 const tableColumn = 50
 
-var errNoTable = errors.New("only lists of maps, of texts or of lists of texts can be a table")
+var errNoTable = errors.New("only lists of maps, of strings or of lists of strings can be shown as a table")
 
-// table draws lists of rows as tables under the keys that lead to them.
+// table draws each list of rows as a table under its key.
 func (p *Printer) table(data any, c Call) (string, error) {
 	t := tableWriter{p: p}
 	if err := t.add(data, c.Indent); err != nil {
@@ -54,7 +54,7 @@ func (t *tableWriter) add(v any, indent int) error {
 	return nil
 }
 
-// rows draws one table. Rows of mixed types give none.
+// rows draws one table. Rows of mixed types are not drawn.
 func (t *tableWriter) rows(rows []any, indent int) error {
 	if len(rows) == 0 {
 		return nil
@@ -155,7 +155,7 @@ func (t *tableWriter) draw(rows [][]string, header bool, indent int) {
 	}
 }
 
-// wrapCell breaks text at blanks once a line reaches the column width.
+// wrapCell breaks text at spaces when a line exceeds the column width.
 func wrapCell(s string) []string {
 	var lines []string
 	var line strings.Builder
@@ -185,8 +185,7 @@ func wrapCell(s string) []string {
 	return append(lines, line.String())
 }
 
-// center follows Python's str.center, which puts the odd blank to the left
-// only in odd columns.
+// center follows Python's str.center, which puts the odd space to the left only in odd columns.
 func center(s string, w int) string {
 	pad := w - width(s)
 	if pad <= 0 {

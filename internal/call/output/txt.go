@@ -6,8 +6,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// txt puts the id in front of every line of text, which suits the output of
-// shell commands.
+// txt prefixes every line of text with the id, which suits the output of shell commands.
 func (p *Printer) txt(data any, _ Call) (string, error) {
 	switch x := data.(type) {
 	case string:

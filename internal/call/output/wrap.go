@@ -5,9 +5,8 @@ import (
 	"unicode"
 )
 
-// wrapText fills lines of at most cols columns, each indented, as Python's
-// textwrap does: blanks and line ends are places to break, so are hyphens
-// within words, and a word too long for a line is cut.
+// wrapText fills lines of at most cols columns, each indented, like Python's textwrap: it breaks at white space and at hyphens within
+// words, and splits words longer than a line.
 func wrapText(s string, cols, indent int) string {
 	pad := strings.Repeat(" ", indent)
 	room := cols - indent
@@ -22,7 +21,7 @@ func wrapText(s string, cols, indent int) string {
 	for _, c := range wrapChunks(s) {
 		w := width(c)
 		if curWidth+w > room {
-			if w > room { // cut what no line can hold
+			if w > room { // split a word that fits no line
 				rs := []rune(c)
 				for len(rs) > room-curWidth {
 					n := room - curWidth
@@ -36,7 +35,7 @@ func wrapText(s string, cols, indent int) string {
 			}
 		}
 		if cur == "" && len(lines) > 0 && strings.TrimSpace(c) == "" {
-			continue // no blanks at the start of further lines
+			continue // no spaces at the start of further lines
 		}
 		cur += c
 		curWidth += w
@@ -45,8 +44,7 @@ func wrapText(s string, cols, indent int) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrapChunks cuts s into runs of blanks and words; words end behind a hyphen
-// that stands between two letters on either side.
+// wrapChunks splits s into runs of white space and words. A word also ends after a hyphen that has two letters on each side.
 func wrapChunks(s string) []string {
 	rs := []rune(strings.Map(func(r rune) rune {
 		if r < 0x80 && pySpace(r) {

@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// Cron is a rule of cron(5): five fields (minute, hour, day of the month,
-// month, day of the week), or a sixth for seconds behind them, as croniter reads
-// them; or a word such as @daily.
+// Cron is a rule of cron(5): five fields (minute, hour, day of the month, month, day of the week), optionally followed by seconds as in
+// croniter; or a word such as @daily.
 type Cron struct {
 	second, minute, hour, day, month, weekday uint64 // sets of bits
-	// anyDay, anyWeekday say that a field was *: if neither is, either may fit.
+	// anyDay and anyWeekday say that a field was *. If neither is set, a match of one of the two suffices.
 	anyDay, anyWeekday bool
 }
 
@@ -21,7 +20,7 @@ var cronWords = []struct{ word, rule string }{
 	{"@daily", "0 0 * * *"}, {"@midnight", "0 0 * * *"}, {"@hourly", "0 * * * *"},
 }
 
-// ParseCron reads a rule.
+// ParseCron parses a rule.
 func ParseCron(rule string) (*Cron, error) {
 	rule = strings.TrimSpace(rule)
 	for _, w := range cronWords {
@@ -37,7 +36,7 @@ func ParseCron(rule string) (*Cron, error) {
 	fields := []struct {
 		to     *uint64
 		lo, hi int
-		names  string // of three letters each, the first for lo
+		names  string // of three letters each, starting at lo
 	}{
 		{&c.minute, 0, 59, ""}, {&c.hour, 0, 23, ""}, {&c.day, 1, 31, ""},
 		{&c.month, 1, 12, "janfebmaraprmayjunjulaugsepoctnovdec"}, {&c.weekday, 0, 7, "sunmontuewedthufrisat"}, {&c.second, 0, 59, ""},
@@ -49,7 +48,7 @@ func ParseCron(rule string) (*Cron, error) {
 		}
 		*fields[i].to = set
 	}
-	if c.weekday&(1<<7) != 0 { // Sunday has two numbers
+	if c.weekday&(1<<7) != 0 { // Sunday is 0 and 7
 		c.weekday |= 1
 	}
 	return c, nil
@@ -61,7 +60,7 @@ func cronField(text string, lo, hi int, names string) (set uint64, err error) {
 		step := 1
 		if stepped {
 			if step, err = strconv.Atoi(stepText); err != nil || step < 1 {
-				return 0, fmt.Errorf("%q is no step", stepText)
+				return 0, fmt.Errorf("%q is not a step", stepText)
 			}
 		}
 		from, to := lo, hi
@@ -79,7 +78,7 @@ func cronField(text string, lo, hi int, names string) (set uint64, err error) {
 				to = from
 			}
 			if from > to {
-				return 0, fmt.Errorf("%q runs backwards", span)
+				return 0, fmt.Errorf("the range %q ends before it begins", span)
 			}
 		}
 		for n := from; n <= to; n += step {
@@ -102,12 +101,11 @@ func cronNumber(text string, lo, hi int, names string) (int, error) {
 	return n, nil
 }
 
-// cronYears bounds the search for the next moment: 29 February that is a
-// Monday comes within 40.
+// cronYears bounds the search for the next time: a 29 February on a Monday recurs within 40 years.
 const cronYears = 41
 
-// Next is the first moment after t that the rule names, in the time zone of t;
-// the zero time if there is none, as on 30 February.
+// Next returns the first time after t that matches the rule, in the time zone of t. It is the zero time if there is none, as for 30
+// February.
 func (c *Cron) Next(t time.Time) time.Time {
 	t = t.Add(time.Second - time.Duration(t.Nanosecond())).Round(0)
 	last := t.Year() + cronYears
@@ -132,8 +130,7 @@ func (c *Cron) Next(t time.Time) time.Time {
 	return time.Time{}
 }
 
-// later is next, unless the clocks are put back in between, so that it would
-// not be later than t.
+// later returns next, unless clocks are put back in between so that it would not be after t.
 func later(t, next time.Time) time.Time {
 	if next.After(t) {
 		return next

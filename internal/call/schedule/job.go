@@ -1,5 +1,4 @@
-// Package schedule knows when scheduled jobs are due, by the words of the
-// option schedule. It has no clock and runs nothing.
+// Package schedule computes when scheduled jobs are due, from the option schedule. It has no clock and runs nothing.
 package schedule
 
 import (
@@ -12,18 +11,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// Slack is how far from a moment that was named (skip_explicit) a job may be
-// due to be meant by it.
+// Slack is the tolerance for skip_explicit: how far a job may be due from the given time and still be skipped.
 const Slack = time.Second
 
 // Job is one entry of a schedule.
 type Job struct {
 	Name, Fun string
-	// Every is the interval, 0 if moments are named.
+	// Every is the interval, 0 if the job has explicit times.
 	Every time.Duration
-	// OnStart has the job run at once when the schedule begins.
+	// OnStart makes the job run as soon as the schedule starts.
 	OnStart bool
-	// MaxRunning bounds how many of it run at the same time, 0 is no bound.
+	// MaxRunning bounds the concurrent runs of the job; 0 means no bound.
 	MaxRunning int
 	Enabled    bool
 
@@ -38,28 +36,28 @@ type Job struct {
 	notBefore, notAfter *Moment
 }
 
-// window is a time from one moment to another, or all but that.
+// window is a time range, or everything outside it.
 type window struct {
 	from, to Moment
 	invert   bool
 }
 
-// Globals are the entries of a schedule that are no jobs.
+// Globals are the entries of a schedule that are not jobs.
 type Globals struct {
 	Enabled bool
-	// SkipFunction runs instead of a job that is left out because of a time.
+	// SkipFunction runs instead of a job that is skipped because of its time.
 	SkipFunction string
 
 	splay any
 	quiet any
 }
 
-// IsGlobal tells whether a key of a schedule is no job.
+// IsGlobal reports whether a key of a schedule is not a job.
 func IsGlobal(key string) bool {
 	return key == "enabled" || key == "skip_function" || key == "skip_during_range" || key == "splay"
 }
 
-// ParseGlobals reads them.
+// ParseGlobals parses them.
 func ParseGlobals(d *value.Dict) Globals {
 	g := Globals{Enabled: true, SkipFunction: d.Str("skip_function"), splay: d.At("splay"), quiet: d.At("skip_during_range")}
 	if v, ok := d.Get("enabled"); ok {
@@ -68,7 +66,7 @@ func ParseGlobals(d *value.Dict) Globals {
 	return g
 }
 
-// Parse reads a job. names are words that stand for a time in when.
+// Parse parses a job. names maps words to times for the key when.
 func Parse(name string, d *value.Dict, g Globals, names *value.Dict) (*Job, error) {
 	j := &Job{Name: name, Enabled: true, OnStart: value.Truth(d.At("run_on_start")), MaxRunning: 1}
 	if s := d.Str("name"); s != "" {
@@ -109,7 +107,7 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-// times reads when a job is due.
+// times parses when a job is due.
 func (j *Job) times(d, names *value.Dict) (err error) {
 	interval, ways := false, 0
 	for _, u := range units {
@@ -136,7 +134,7 @@ func (j *Job) times(d, names *value.Dict) (err error) {
 	case interval && j.Every < time.Second:
 		return errors.New("the interval must be at least one second")
 	case ways == 0 && !interval && !d.Has("run_explicit") && !j.OnStart:
-		return errors.New("it is not said when: set seconds, minutes, hours, days, when, cron or once")
+		return errors.New("no time is given: set seconds, minutes, hours, days, when, cron or once")
 	case d.Has("cron"):
 		j.cron, err = ParseCron(value.Str(d.At("cron")))
 	case d.Has("once"):
@@ -173,7 +171,7 @@ func parseTime(v any, format string) (time.Time, error) {
 	return ParseFormat(value.Str(v), format)
 }
 
-// moments reads a list of {time, time_fmt}.
+// moments parses a list of {time, time_fmt}.
 func moments(d *value.Dict, key string) (out []time.Time, err error) {
 	for _, v := range d.List(key) {
 		at, format := v, DefaultFormat
@@ -192,7 +190,7 @@ func moments(d *value.Dict, key string) (out []time.Time, err error) {
 	return out, nil
 }
 
-// bounds reads when a job that is due does not run, or later.
+// bounds parses the conditions under which a due job is skipped or delayed.
 func (j *Job) bounds(d *value.Dict, g Globals) (err error) {
 	splay := d.At("splay")
 	if splay == nil {
@@ -255,7 +253,7 @@ func parseWindow(name string, v any) (*window, error) {
 	return w, nil
 }
 
-// around returns the window of the day of now.
+// around returns the window on the day of now.
 func (w *window) around(now time.Time) (from, to time.Time, err error) {
 	from, to = w.from.On(now), w.to.On(now)
 	if !to.After(from) {
@@ -264,8 +262,7 @@ func (w *window) around(now time.Time) (from, to time.Time, err error) {
 	return from, to, nil
 }
 
-// Next is when the job is due after t, without splay; the zero time if never
-// again.
+// Next returns when the job is due after t, without splay; the zero time means never.
 func (j *Job) Next(t time.Time) (next time.Time) {
 	sooner := func(c time.Time) {
 		if c.After(t) && (next.IsZero() || c.Before(next)) {
@@ -288,7 +285,7 @@ func (j *Job) Next(t time.Time) (next time.Time) {
 	return next
 }
 
-// Splay is by how much the next run is to be delayed, another time each time.
+// Splay returns a random delay for the next run.
 func (j *Job) Splay() time.Duration {
 	if j.splayHi == 0 {
 		return 0
@@ -296,20 +293,20 @@ func (j *Job) Splay() time.Duration {
 	return time.Duration(j.splayLo+rand.Int64N(j.splayHi-j.splayLo+1)) * time.Second
 }
 
-// Seconds is the interval in seconds.
+// Seconds returns the interval in seconds.
 func (j *Job) Seconds() int64 { return int64(j.Every / time.Second) }
 
-// Verdict is whether a job that is due runs.
+// Verdict says whether a due job runs.
 type Verdict struct {
-	// Skip is why it does not, in Salt's words; "" if it does.
+	// Skip is the reason for skipping, in Salt's words; "" if the job runs.
 	Skip string
 	// Fun, if not "", runs instead.
 	Fun string
-	// Again, if not zero, is when it is due because of that.
+	// Again, if not zero, is the time at which the skipped job is due again.
 	Again time.Time
 }
 
-// Judge decides about a job that was due, and is to run now.
+// Judge decides about a job that was due at due and would run now.
 func (j *Job) Judge(g Globals, due, now time.Time) (Verdict, error) {
 	if !g.Enabled || !j.Enabled {
 		return Verdict{Skip: "disabled"}, nil

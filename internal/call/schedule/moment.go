@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Moment is a time as people write it, of which parts may be left open: "5pm"
-// is one of each day, "Monday 5:00pm" of each week, "2026-11-22 17:00" one in all.
+// Moment is a time as users write it, with optional parts: "5pm" recurs each day, "Monday 5:00pm" each week, "2026-11-22 17:00" happens
+// once.
 type Moment struct {
 	year, day            int // 0: open
 	month                time.Month
@@ -18,9 +18,8 @@ type Moment struct {
 	zone                 *time.Location // nil: local
 }
 
-// ParseMoment reads dates (2026-11-22, 11/22/2026, 22 Nov 2026, Nov 22), days of
-// the week and times (17:00, 5:00pm, 5pm), in any order that is not ambiguous;
-// a time that is left out is midnight.
+// ParseMoment parses dates (2026-11-22, 11/22/2026, 22 Nov 2026, Nov 22), days of the week and times (17:00, 5:00pm, 5pm), in any
+// unambiguous order. A missing time means midnight.
 func ParseMoment(text string) (Moment, error) {
 	var m Moment
 	bad := func() (Moment, error) {
@@ -88,12 +87,12 @@ func (m *Moment) valid() bool {
 	}
 	y := m.year
 	if y == 0 {
-		y = 2024 // which has 29 February
+		y = 2024 // has a 29 February
 	}
 	return time.Date(y, m.month, m.day, 0, 0, 0, 0, time.UTC).Day() == m.day
 }
 
-// clock reads 17:00, 17:00:00, 5:00pm and 5pm.
+// clock parses 17:00, 17:00:00, 5:00pm and 5pm.
 func (m *Moment) clock(w string) bool {
 	word := ""
 	if t := strings.TrimSuffix(strings.TrimSuffix(w, "am"), "pm"); t != w {
@@ -129,8 +128,7 @@ func (m *Moment) meridiem(word string) bool {
 	return true
 }
 
-// name reads names of days and months, whole or their first three letters or
-// more.
+// name parses names of days and months, full or abbreviated to three letters or more.
 func (m *Moment) name(w string) bool {
 	w = strings.TrimSuffix(w, ".")
 	if len(w) < 3 {
@@ -151,7 +149,7 @@ func (m *Moment) name(w string) bool {
 	return false
 }
 
-// date reads 2026-11-22, 2026/11/22 and 11/22/2026.
+// date parses 2026-11-22, 2026/11/22 and 11/22/2026.
 func (m *Moment) date(w string) bool {
 	for _, layout := range []string{"2006-1-2", "2006/1/2", "1/2/2006", "1-2-2006", "20060102"} {
 		if t, err := time.Parse(layout, w); err == nil {
@@ -162,8 +160,7 @@ func (m *Moment) date(w string) bool {
 	return false
 }
 
-// On is the moment as it is said on the day of now: what is open is of that
-// day, and a day of the week is the next one.
+// On returns the moment on the day of now: missing parts are taken from that day, and a day of the week is the next one.
 func (m Moment) On(now time.Time) time.Time {
 	zone := now.Location()
 	if m.zone != nil {
@@ -183,9 +180,9 @@ func (m Moment) On(now time.Time) time.Time {
 	return t
 }
 
-// Next is the first such moment after t, or the zero time.
+// Next returns the first such time after t, or the zero time.
 func (m Moment) Next(t time.Time) time.Time {
-	for _, day := range []time.Time{t, t.AddDate(0, 0, 1)} { // the day, and from the next day on
+	for _, day := range []time.Time{t, t.AddDate(0, 0, 1)} { // today, then from tomorrow
 		if next := m.On(day); next.After(t) {
 			return next
 		}
@@ -201,7 +198,7 @@ func (m Moment) Next(t time.Time) time.Time {
 	return time.Time{}
 }
 
-// ParseFormat reads a time by a format of Python's strptime.
+// ParseFormat parses a time in a format of Python's strptime.
 func ParseFormat(text, format string) (time.Time, error) {
 	layout, err := goLayout(format)
 	if err != nil {
@@ -209,16 +206,15 @@ func ParseFormat(text, format string) (time.Time, error) {
 	}
 	t, err := time.ParseInLocation(layout, text, time.Local)
 	if err != nil {
-		return t, fmt.Errorf("%q does not look like %q", text, format)
+		return t, fmt.Errorf("%q does not match the format %q", text, format)
 	}
 	return t, nil
 }
 
-// DefaultFormat is how times are written where nothing else is said.
+// DefaultFormat is the format of times unless another is given.
 const DefaultFormat = "%Y-%m-%dT%H:%M:%S"
 
-// Format writes a time by a format of Python's strftime, or in DefaultFormat if
-// that cannot be read.
+// Format formats a time like Python's strftime, in DefaultFormat if format is invalid.
 func Format(t time.Time, format string) string {
 	layout, err := goLayout(format)
 	if err != nil {
@@ -236,7 +232,7 @@ func goLayout(format string) (string, error) {
 		}
 		i++
 		if i == len(format) {
-			return "", fmt.Errorf("%q ends with a percent sign", format)
+			return "", fmt.Errorf("the format %q ends with a percent sign", format)
 		}
 		switch format[i] {
 		case 'Y':

@@ -8,7 +8,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// utc has local times be UTC in a test, which must not be parallel.
+// utc sets the local time zone to UTC. The test must not be parallel.
 func utc(t *testing.T) {
 	old := time.Local
 	time.Local = time.UTC
@@ -24,7 +24,7 @@ func at(t *testing.T, s string) time.Time {
 	return v
 }
 
-// TestCron: the next moments of rules.
+// TestCron checks the next times of rules.
 func TestCron(t *testing.T) {
 	utc(t)
 	for _, c := range []struct{ rule, after, want string }{
@@ -57,13 +57,13 @@ func TestCron(t *testing.T) {
 	}
 	for _, bad := range []string{"", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *", "* * * * 8", "5-1 * * * *", "*/0 * * * *", "a * * * *", "@never", "1- * * * *", "* * * * * * *"} {
 		if _, err := ParseCron(bad); err == nil {
-			t.Errorf("%q is taken for a rule", bad)
+			t.Errorf("%q was accepted", bad)
 		}
 	}
 }
 
-// TestCronWhenClocksChange: an hour that there is not is left out, and the
-// search goes on where there is one twice.
+// TestCronWhenClocksChange checks that an hour skipped by the clock change is left out, and that the search terminates where an hour occurs
+// twice.
 func TestCronWhenClocksChange(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -80,7 +80,7 @@ func TestCronWhenClocksChange(t *testing.T) {
 	for from = time.Date(2026, 10, 24, 12, 0, 0, 0, berlin); from.Month() < time.November; {
 		next := r.Next(from)
 		if !next.After(from) || next.Hour() != 2 || next.Minute() != 30 {
-			t.Fatalf("after %v comes %v", from, next)
+			t.Fatalf("the next time after %v is %v", from, next)
 		}
 		from = next
 	}
@@ -124,7 +124,7 @@ func TestMoments(t *testing.T) {
 	}
 	for _, bad := range []string{"", "soon", "25:00", "13pm", "0am", "5:60", "2026-13-01", "Feb 30", "5pm 6pm", "99999", "pm", "2026", "12 13"} {
 		if m, err := ParseMoment(bad); err == nil {
-			t.Errorf("%q is taken for %+v", bad, m)
+			t.Errorf("%q was parsed as %+v", bad, m)
 		}
 	}
 }
@@ -211,7 +211,7 @@ func TestJobs(t *testing.T) {
 		"skip_explicit": dict("seconds", 5, "skip_explicit", value.ListOf("x")),
 	} {
 		if _, err := Parse("job", d, on, nil); err == nil {
-			t.Errorf("%s: %v is taken for a job", what, value.Repr(d))
+			t.Errorf("%s: %v was accepted", what, value.Repr(d))
 		}
 	}
 	bad, err := Parse("job", dict("seconds", 5, "range", dict("start", "9am", "end", "8am")), on, nil)
@@ -219,7 +219,7 @@ func TestJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := bad.Judge(on, now, now); err == nil {
-		t.Error("a range that ends before it begins is taken")
+		t.Error("a range that ends before it begins was accepted")
 	}
 }
 
@@ -246,6 +246,6 @@ func TestGlobals(t *testing.T) {
 		t.Errorf("%d different splays", len(seen))
 	}
 	if g := ParseGlobals(dict("enabled", false)); g.Enabled || ParseGlobals(nil).Enabled != true {
-		t.Error("enabled is misread")
+		t.Error("enabled is parsed wrongly")
 	}
 }

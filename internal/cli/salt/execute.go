@@ -60,7 +60,7 @@ func (p *program) start(ctx context.Context) (*client.Running, error) {
 	}
 	if p.opts.Verbose {
 		j.StillRunning = func(id string) { p.aside(func() { p.say("Execution is still running on %s\n", id) }) }
-		j.Told = func(jid, id, state string) { p.aside(func() { p.told(jid, id, state, "") }) }
+		j.StateChanged = func(jid, id, state string) { p.aside(func() { p.told(jid, id, state, "") }) }
 	}
 	r, err := p.Client.Start(ctx, j)
 	if err != nil {

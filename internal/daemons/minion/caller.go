@@ -150,7 +150,7 @@ func (c *Caller) Call(ctx context.Context, fun string, args []any) fn.Outcome {
 		pub.Set("metadata", c.Metadata)
 	}
 	return c.m.through(ctx, j, fun, func() fn.Outcome {
-		return c.m.funcs.Run(ctx, c.m.newCall(c.conn, c.jid), fn.Job{Fun: fun, Arg: args, Pub: pub, Told: true})
+		return c.m.funcs.Run(ctx, c.m.newCall(c.conn, c.jid), fn.Job{Fun: fun, Arg: args, Pub: pub, Reported: true})
 	})
 }
 

@@ -92,7 +92,7 @@ func (m *Minion) askFunction(ctx context.Context, names Masters) (Masters, error
 	if len(names) != 1 {
 		return nil, salt.Errorf(salt.Invalid, "master_type func: master must be the name of one function, got a list")
 	}
-	o := m.funcs.Run(ctx, m.newCall(nil, ""), fn.Job{Fun: names[0], Told: true})
+	o := m.funcs.Run(ctx, m.newCall(nil, ""), fn.Job{Fun: names[0], Reported: true})
 	if o.Err != nil {
 		return nil, salt.Errorf(salt.Invalid, "master_type func: %s failed: %w", names[0], o.Err)
 	}

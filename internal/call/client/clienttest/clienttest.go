@@ -1,6 +1,5 @@
-// Package clienttest is a master for the tests of those who command one: it
-// has a real event bus and real request socket, and minions that are Go
-// functions. It keeps the files that a command line looks at.
+// Package clienttest provides a master for tests of clients: it has a real event bus and request socket, and minions implemented as Go
+// functions. It writes the files that command lines read.
 package clienttest
 
 import (
@@ -39,22 +38,21 @@ type Return struct {
 // Minion is one minion with an accepted key.
 type Minion struct {
 	ID             string
-	Grains, Pillar *value.Dict // nil: the master does not know them
-	// Run executes a job; nil means that the minion is down.
+	Grains, Pillar *value.Dict // nil: unknown to the master
+	// Run executes a job; nil means the minion is down.
 	Run func(fun string, args []any, pub *value.Dict) Return
 }
 
-// Options say what the master has and does.
+// Options configure the master.
 type Options struct {
 	// Minions return in this order.
 	Minions []Minion
 	// Config is added to the master's configuration.
 	Config map[string]any
-	// JIDs are used for the jobs in turn, before ids of the present.
+	// JIDs are used for the jobs in order, before generated ids.
 	JIDs []string
-	// Runner executes a runner, {fun, kwarg, ...}, and returns the data of its
-	// last event. progress fires an event on the way. Without it runners never
-	// end.
+	// Runner executes a runner, {fun, kwarg, ...}, and returns the data of its last event. progress fires an event before that. Without it
+	// runners never end.
 	Runner func(load *value.Dict, progress func(suffix string, data *value.Dict)) *value.Dict
 }
 
@@ -76,7 +74,7 @@ type Master struct {
 
 const testKey = "lv7Wq28saTBXGlvDKqXMc96FJeWAxkocvuIVncCFWx+K7KO9Gui4xDwG8svUb03vU021VzeuFtI="
 
-// Start starts a master that ends with the test.
+// Start starts a master that stops with the test.
 func Start(t testing.TB, o Options) *Master {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "brine") // t.TempDir may be too long for sockets
@@ -112,7 +110,7 @@ func Start(t testing.TB, o Options) *Master {
 	return m
 }
 
-// Stop ends the master before the test ends.
+// Stop stops the master before the test ends.
 func (m *Master) Stop() { m.stop() }
 
 func (m *Master) files(log *slog.Logger) {
@@ -143,7 +141,7 @@ func (m *Master) files(log *slog.Logger) {
 	}
 }
 
-// Loads returns the requests that came, in order.
+// Loads returns the received requests in order.
 func (m *Master) Loads() []*value.Dict {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,7 +194,7 @@ func (m *Master) newJID(fun any) string {
 	return salt.NewJID(time.Now())
 }
 
-// expected returns those who match and those who are listed and not known.
+// expected returns the minions that match, and the listed ones that are unknown.
 func (m *Master) expected(load *value.Dict) (minions, missing []string) {
 	match, err := target.Parse(load.Str("tgt_type"), load.At("tgt"), load.Dict("kwargs").Str("delimiter"))
 	if err != nil {
@@ -238,7 +236,7 @@ func (m *Master) publish(load *value.Dict) any {
 	return value.DictOf("enc", "clear", "load", value.DictOf("jid", jid, "minions", minions, "missing", missing))
 }
 
-// run has a minion run a job.
+// run makes a minion run a job.
 func (m *Master) run(mi Minion, jid string, load *value.Dict) {
 	pub := value.DictOf("fun", load.At("fun"), "arg", load.At("arg"), "tgt", load.At("tgt"), "jid", jid, "ret", load.At("ret"),
 		"tgt_type", load.At("tgt_type"), "user", load.At("user"))
@@ -280,17 +278,17 @@ func (m *Master) runner(load *value.Dict) any {
 	return value.DictOf("tag", tag, "jid", jid)
 }
 
-// Recording is what Salt's program did with a command line.
+// Recording is the recorded behaviour of Salt's program for a command line.
 type Recording struct {
 	Args                  []string
 	Stdin, Stdout, Stderr string
 	Exit                  int
 }
 
-// Read reads the recording of a name from the folder of recordings.
-func Read(t testing.TB, folder, name string) Recording {
+// Read reads the recording with the name from the directory of recordings.
+func Read(t testing.TB, dir, name string) Recording {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(folder, name+".txt"))
+	b, err := os.ReadFile(filepath.Join(dir, name+".txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +314,7 @@ func Read(t testing.TB, folder, name string) Recording {
 	return r
 }
 
-// Words splits a command line as a shell does that knows only single quotes.
+// Words splits a command line like a shell, with single quotes only.
 func Words(s string) []string {
 	var out []string
 	word, quoted, begun := "", false, false

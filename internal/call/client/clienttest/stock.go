@@ -27,9 +27,8 @@ type Stock struct {
 	source string
 }
 
-// StartStock starts Salt's own master, and a minion named stock1, and waits
-// until the minion answers. It skips the test unless BRINE_STOCK_SALT names
-// Salt's source tree.
+// StartStock starts a stock Salt master and a minion named stock1, and waits until the minion answers. It skips the test unless
+// BRINE_STOCK_SALT names Salt's source tree.
 func StartStock(t testing.TB) *Stock {
 	t.Helper()
 	s := &Stock{t: t, Minion: "stock1"}
@@ -75,7 +74,7 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// daemon starts one of Salt's programs, which ends with the test.
+// daemon starts one of Salt's programs and stops it with the test.
 func (s *Stock) daemon(name string) {
 	cmd := exec.Command(s.python, "-W", "ignore", filepath.Join(s.source, "scripts", name), "-c", s.Dir)
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+s.source)
@@ -101,10 +100,10 @@ func (s *Stock) daemon(name string) {
 	})
 }
 
-// startTime bounds how long Salt's programs may take to start.
+// startTime is the timeout for the start of Salt's programs.
 const startTime = 90 * time.Second
 
-// events connects to the master's bus as soon as it is there.
+// events connects to the master's bus as soon as it exists.
 func (s *Stock) events(dir string) *event.Reader {
 	at := event.MasterOptions{SockDir: dir + "/s"}.Sockets()
 	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

@@ -1,5 +1,4 @@
-// Package fntest holds the checks that every catalogue of functions has to
-// pass: that each is described and that its examples work.
+// Package fntest checks catalogues of functions: each function must be documented and its examples must work.
 package fntest
 
 import (
@@ -10,9 +9,8 @@ import (
 	"brine/internal/host/proc"
 )
 
-// Catalogue fails t for every module without description, function without
-// summary or example, argument without help, and example that does not parse
-// or whose arguments the function would refuse.
+// Catalogue fails t for each module without description, function without summary or example, argument without help, and example that does
+// not parse or has invalid arguments.
 func Catalogue(t testing.TB, modules []fn.Module) {
 	t.Helper()
 	if len(modules) == 0 {
@@ -49,8 +47,7 @@ func function(t testing.TB, module string, f *fn.Func) {
 	}
 }
 
-// Example says what is wrong with an example of the function f, whose full
-// name is full, or returns "".
+// Example returns what is wrong with an example of the function f with the full name full, or "".
 func Example(full string, f *fn.Func, line string) string {
 	words, err := proc.Split(line)
 	if err != nil {
@@ -58,7 +55,7 @@ func Example(full string, f *fn.Func, line string) string {
 	}
 	skip := map[string]int{"salt": 2, "salt-call": 1, "salt-run": 1}
 	if len(words) == 0 || skip[words[0]] == 0 || len(words) <= skip[words[0]] {
-		return "it is no call of salt, salt-call or salt-run"
+		return "it does not call salt, salt-call or salt-run"
 	}
 	words = words[skip[words[0]]:]
 	if words[0] != full {
