@@ -406,7 +406,8 @@ func Rabbit(t testing.TB) (s *Server, env []string) {
 	env = []string{"HOME=" + s.Dir, "ERL_EPMD_PORT=" + strconv.Itoa(port), "RABBITMQ_DIST_PORT=" + strconv.Itoa(port+1), "RABBITMQ_NODENAME=test" + strconv.Itoa(port) + "@localhost",
 		"RABBITMQ_NODE_IP_ADDRESS=" + s.Host, "RABBITMQ_NODE_PORT=" + strconv.Itoa(s.Port), "RABBITMQ_MNESIA_BASE=" + s.Dir + "/data", "RABBITMQ_LOG_BASE=" + s.Dir + "/log",
 		"RABBITMQ_ENABLED_PLUGINS_FILE=" + s.Dir + "/plugins", "RABBITMQ_CONFIG_FILE=" + s.Dir + "/none", "LC_ALL=C.UTF-8",
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none", "RABBITMQ_CTL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none"}
+		// In a namespace of its own it must not look for its process id in /proc, which is that of another one.
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none -rabbit vm_memory_calculation_strategy erlang", "RABBITMQ_CTL_ERL_ARGS=+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none"}
 	s.start = func() *exec.Cmd {
 		c := as(exec.Command("unshare", "--pid", "--fork", "--kill-child", "sh", "-c", "epmd -address 127.0.0.1 & "+bin+"rabbitmq-server"), nil, s.Dir)
 		c.Env = append(c.Env, env...)
