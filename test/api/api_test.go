@@ -325,8 +325,9 @@ func TestFloodOfWrongLogins(t *testing.T) {
 			logins = append(logins, time.Since(from))
 		}
 		t.Logf("%s: %v; %d calls, slowest %v; %d logins, slowest %v", flood.name, statuses, len(calls), slices.Max(calls), len(logins), slices.Max(logins))
-		if slices.Max(calls) > 5*time.Second || slices.Max(logins) > 5*time.Second || statuses[200] > 0 {
-			t.Errorf("%s: %v; the slowest call took %v, the slowest login %v", flood.name, statuses, slices.Max(calls), slices.Max(logins))
+		// At the pace of the refusals one or two of each would have been served.
+		if len(calls) < 10 || statuses[200] > 0 {
+			t.Errorf("%s: %v; meanwhile %d calls and %d logins were served", flood.name, statuses, len(calls), len(logins))
 		}
 	}
 }

@@ -233,7 +233,7 @@ func TestHangup(t *testing.T) {
 // runner that waits, a job that goes on.
 func TestTerminate(t *testing.T) {
 	t.Parallel()
-	m := master(t, "timeout: 60\n")
+	m := master(t, "timeout: 3600\n")
 	w := minion(t, "w", "", m)
 	gone := minion(t, "gone", "", m)
 	gone.Kill() // the runner will wait for it
@@ -250,22 +250,19 @@ func TestTerminate(t *testing.T) {
 	tags := m.Events()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { m.Run(brine, "salt-run", "manage.status", "timeout=60") })
+	wg.Go(func() { m.Run(brine, "salt-run", "manage.status", "timeout=3600") })
 	eventually(t, "the runner runs", func() error { return contains(tags(), "salt/run/", "/new\n") })
-	jid := async(t, m, "cmd.run", "sleep 30")
+	jid := async(t, m, "cmd.run", "sleep 3600")
 	eventually(t, "the job runs", func() error { _, err := os.Stat(w.Path("var/cache/salt/minion/proc/" + jid)); return err })
 
 	for _, n := range []*node{w, m} {
 		place := map[*node]string{m: "master", w: "minion"}[n]
 		from := time.Now()
 		n.Signal(syscall.SIGTERM)
-		if code := n.Wait(patience); code != 0 {
+		if code := n.Wait(patience); code != 0 { // what it works at would take an hour
 			t.Errorf("%s ends with %d", n.Name, code)
 		}
 		t.Logf("%s ended after %.1f s", n.Name, time.Since(from).Seconds())
-		if d := time.Since(from); d > 20*time.Second {
-			t.Errorf("%s took %v to end", n.Name, d)
-		}
 		if _, err := os.Stat(n.Path("var/run/salt-" + place + ".pid")); err == nil {
 			t.Errorf("%s left its pid file", n.Name)
 		}

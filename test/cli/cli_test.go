@@ -140,7 +140,7 @@ func TestCallIsAJob(t *testing.T) {
 			t.Fatalf("%d: code %d, %s%s", i, code, stdout, stderr)
 		}
 	}
-	daemontest.Eventually(t, 20*time.Second, "the master knows the jobs", func() error {
+	daemontest.Eventually(t, time.Minute, "the master knows the jobs", func() error {
 		stdout, stderr, _ := master.Run(daemontest.Brine, "salt-run", "jobs.list_jobs", "--out=json")
 		if strings.Count(stdout, "test.echo") != 2 || !strings.Contains(stdout, `"origin": "test"`) {
 			return fmt.Errorf("jobs: %s%s", stdout, stderr)

@@ -491,7 +491,7 @@ func jobRecorded(fun, mark, text string, want bool) func(*testing.T, *field, []s
 		before, marked := calls(fun), calls(mark)
 		f.run(t, "salt-call", &effect{line: "@ " + fun}, opt)
 		f.run(t, "salt-call", &effect{line: mark}, nil) // is noted after it
-		daemontest.Eventually(t, 20*time.Second, "the master knows the later job", func() error {
+		daemontest.Eventually(t, time.Minute, "the master knows the later job", func() error {
 			if calls(mark) == marked {
 				return errors.New("it does not")
 			}
@@ -552,7 +552,7 @@ func background(program, name, conf string) func(*testing.T, *field, []string) e
 		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 			return fmt.Errorf("process %d: %w", pid, err)
 		}
-		daemontest.Eventually(t, 20*time.Second, "it ends", func() error {
+		daemontest.Eventually(t, time.Minute, "it ends", func() error {
 			if err := syscall.Kill(pid, 0); err == nil {
 				return errors.New("it lives")
 			}

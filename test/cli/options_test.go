@@ -171,7 +171,7 @@ func (r *ran) daemon(t *testing.T, program string, e *effect, opt []string) {
 	where := "no file"
 	done := make(chan struct{})
 	go func() { c.Wait(); close(done) }()
-	daemontest.Eventually(t, 30*time.Second, program+" is up", func() error {
+	daemontest.Eventually(t, 2*time.Minute, program+" is up", func() error {
 		select {
 		case <-done:
 			return nil

@@ -139,7 +139,7 @@ func other(f *fleet, than ...*node) *node {
 
 // holderLimit is how long a job may take whose minion loses its master.
 // Measured are fractions of a second (killed) and two (frozen).
-const holderLimit = 30 * time.Second
+const holderLimit = 50 * time.Second
 
 // TestLostHolder: behind HAProxy, the master that holds a minion's
 // subscription is killed, then another one is frozen. The job that is sent

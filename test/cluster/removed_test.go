@@ -92,7 +92,7 @@ func (l *loot) request(at *node, cmd string, pairs ...any) (good []any) {
 		must(l.t, err)
 		body, err := msgpack.Marshal(value.DictOf("enc", "aes", "load", c.Seal(plain, ""), "version", 3, "id", l.id), msgpack.NewSpec)
 		must(l.t, err)
-		ctx, cancel := context.WithTimeout(l.t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
 		raw, err := r.Request(ctx, body)
 		cancel()
 		must(l.t, err)

@@ -152,7 +152,7 @@ func (b *boss) mustShell(target, script string, kwargs *value.Dict) (jid string)
 
 // results are what the master shows of a job, by minion.
 func (b *boss) results(jid string) (map[string]any, error) {
-	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
 	return b.lookup(ctx, jid)
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"brine/test/daemontest"
 )
@@ -43,18 +44,20 @@ schedule:
 			if kind == "failover" {
 				s.standsBy(0, 1)
 			}
+			const turns = 10
 			at := count("schedule")
 			s.sites[0].Kill()
 			took := daemontest.Eventually(t, within, "the schedule goes on", func() error {
-				if n := count("schedule"); n < at+3 {
+				if n := count("schedule"); n < at+turns {
 					return fmt.Errorf("%d turns", n-at)
 				}
 				return nil
 			})
 			s.usable(1)
-			// Two masters at once would make it twice as fast.
-			if took.Seconds() < 1.5 {
-				t.Errorf("three turns of a second took %v", took)
+			// Two masters at once would make it twice as fast. A busy machine
+			// may put off a turn until the next one, not several.
+			if took < (turns-2)*9*time.Second/10 {
+				t.Errorf("%d turns of a second took %v", turns, took)
 			}
 			if n, _ := s.startups(); n != 1 {
 				t.Errorf("the startup states ran %d times", n)

@@ -37,7 +37,7 @@ func testPair(t *testing.T, mk, wk kind, transport string) {
 
 	master.Accept("worker")
 	eventually(t, 60*time.Second, "the minion answers", func() error { return master.PingAll(mk, "worker") })
-	eventually(t, 10*time.Second, "its start event", func() error { return has(tags(), "salt/minion/worker/start") })
+	eventually(t, time.Minute, "its start event", func() error { return has(tags(), "salt/minion/worker/start") })
 
 	checkCommands(t, master, mk)
 	for _, want := range []string{"salt/auth", "salt/key", "minion_start", "minion/refresh/worker", "/ret/worker", "/new"} {
@@ -133,7 +133,7 @@ func checkRotation(t *testing.T, master *node, k kind) {
 	if err := os.Rename(path+"-next", path); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 40*time.Second, "the master takes the request for a new key", func() error {
+	eventually(t, time.Minute, "the master takes the request for a new key", func() error {
 		_, err := os.Lstat(path)
 		if err == nil {
 			return fmt.Errorf("%s is still there", path)

@@ -113,7 +113,7 @@ func testSaltCall(t *testing.T, daemon, call kind) {
 			}
 			return
 		}
-		eventually(t, 30*time.Second, what, ok)
+		eventually(t, time.Minute, what, ok)
 	}
 
 	run("state.apply", "g")
@@ -137,7 +137,7 @@ func testSaltCall(t *testing.T, daemon, call kind) {
 			args := strings.Split(c.call, "|")
 			run(append(strings.Fields(args[0]), args[1:]...)...)
 			for _, want := range c.events {
-				eventually(t, 30*time.Second, want, func() error { return event(heard(), want) })
+				eventually(t, time.Minute, want, func() error { return event(heard(), want) })
 			}
 			if c.ask == "" {
 				return
@@ -181,7 +181,7 @@ func TestSaltCallTellsAllMasters(t *testing.T) {
 		t.Fatalf("salt-call mine.send: %d %s %s", code, out, errs)
 	}
 	for _, m := range []*node{one, two} {
-		eventually(t, 20*time.Second, m.Name+" has the data", func() error {
+		eventually(t, time.Minute, m.Name+" has the data", func() error {
 			out, errs, _ := minion.Run(brine, "salt-call", "--master="+m.Host, "mine.get", "mi", "test.echo", "--out=json")
 			if !strings.Contains(out, `"mi": "left"`) {
 				return fmt.Errorf("%s %s", out, errs)
@@ -262,7 +262,7 @@ func TestWhatMinionsAnswer(t *testing.T) {
 	if got, err := asked(master, "event.send my/tag"); err != nil || got != "true" {
 		t.Errorf("event.send: %s %v", got, err)
 	}
-	eventually(t, 20*time.Second, "the event", func() error { return event(heard(), `my/tag	"pretag": null`) })
+	eventually(t, time.Minute, "the event", func() error { return event(heard(), `my/tag	"pretag": null`) })
 }
 
 // TestPillarTimesOut has a pillar take longer than request_channel_timeout.

@@ -179,7 +179,7 @@ func (s *Server) Stop() {
 func (s *Server) Freeze() (thaw func()) {
 	p := s.cmd.Process
 	p.Signal(syscall.SIGSTOP)
-	for end := time.Now().Add(10 * time.Second); !stopped(p.Pid) && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); !stopped(p.Pid) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	return func() { p.Signal(syscall.SIGCONT) }
@@ -246,7 +246,7 @@ func (s *Server) speaks(question, answer string) error {
 		return err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
+	c.SetDeadline(time.Now().Add(time.Minute))
 	if _, err := io.WriteString(c, question); err != nil {
 		return err
 	}

@@ -489,7 +489,7 @@ func TestStacks(t *testing.T) {
 				t.Fatal(err)
 			}
 			log := ""
-			for begin := time.Now(); !strings.Contains(log, "received SIGUSR1") && time.Since(begin) < 30*time.Second; time.Sleep(20 * time.Millisecond) {
+			for begin := time.Now(); !strings.Contains(log, "received SIGUSR1") && time.Since(begin) < 2*time.Minute; time.Sleep(20 * time.Millisecond) {
 				log = p.read("var/log/salt/" + strings.TrimPrefix(program, "salt-"))
 			}
 			found, err := filepath.Glob(tmp + "/salt-debug-*.log")
