@@ -13,6 +13,7 @@ import (
 	"brine/internal/daemons/minion"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
+	"brine/test/tools"
 )
 
 // TestFleetComesBackAtASetRate takes the only master away from a hundred
@@ -21,6 +22,7 @@ import (
 // the master's sign_in_rate; nor has any when all of them came for the first
 // time.
 func TestFleetComesBackAtASetRate(t *testing.T) {
+	tools.Slow(t)
 	const fleet, rate = 100, 30
 	m := startMaster(t, "one", "zeromq", func(cfg *master.Config) {
 		cfg.Keys.AutoAccept = true

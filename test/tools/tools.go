@@ -55,6 +55,15 @@ func NeedPython(t testing.TB, pkg, modules string) string {
 	return python
 }
 
+// Slow skips a test that is much of the time of `make test`, which is given
+// -short; `make test-all` runs it.
+func Slow(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it is slow: without -short, as in make test-all, it runs")
+	}
+}
+
 // Missing skips the test for want of Debian packages, or fails it where they
 // are required.
 func Missing(t testing.TB, pkg string) {

@@ -176,7 +176,11 @@ func TestForgottenStaysDeleted(t *testing.T) {
 // them, and disks that are set back, masters that have met are the same, and what
 // was deleted last, with all there, never comes back.
 func TestForgetConverges(t *testing.T) {
-	for seed := range uint64(12) {
+	seeds := uint64(12)
+	if testing.Short() {
+		seeds = 3
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
 		sites := []*site{newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b"), newSite(t, t.TempDir(), "c")}
 		back := sites[1].keep()

@@ -131,6 +131,7 @@ func rabbitmqTable(t *testing.T) statetest.Table {
 // TestRabbitMQ changes a real broker.
 func TestRabbitMQ(t *testing.T) {
 	t.Parallel()
+	tools.Slow(t)
 	statetest.Run(t, rabbitmqTable(t))
 }
 

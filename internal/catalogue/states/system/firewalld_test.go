@@ -9,6 +9,7 @@ import (
 
 // TestFirewalld commands a real firewalld, in namespaces of its own.
 func TestFirewalld(t *testing.T) {
+	tools.Slow(t)
 	tools.Need(t, "firewalld", "firewall-cmd")
 	tools.Need(t, "dbus", "dbus-daemon")
 	statetest.Run(t, table("firewalld"))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"brine/internal/ha/roster"
+	"brine/test/tools"
 )
 
 // fleet is minions and masters of which only the decisions are real: which
@@ -200,6 +201,7 @@ const settle = 10 * time.Minute
 // for those, no more of them move than must, never many at once, and once they
 // have moved they stay.
 func TestFleet(t *testing.T) {
+	tools.Slow(t)
 	t.Parallel()
 	const n = 10_000
 	quick := func(id string) *simMaster {
