@@ -1,7 +1,7 @@
 package jinja
 
-// expr is an expression. The tree is not changed once a template is parsed,
-// so that any number of goroutines can evaluate it.
+// expr is an expression. The tree does not change after parsing, so any number
+// of goroutines can evaluate it.
 type expr interface {
 	eval(f *frame) any
 }
@@ -11,11 +11,11 @@ type stmt interface {
 	exec(f *frame) flow
 }
 
-// flow is what follows a statement.
+// flow says how execution continues after a statement.
 type flow int
 
 const (
-	goOn flow = iota
+	proceed flow = iota
 	breakLoop
 	continueLoop
 )
@@ -27,7 +27,7 @@ type (
 		name string
 		line int
 		slot slotRef
-		// store, param: not read but set.
+		// store, param: the name is set, not read.
 		store, param bool
 	}
 	nsrefExpr struct {
@@ -55,7 +55,7 @@ type (
 		rest  []expr
 	}
 	binExpr struct {
-		op   byte // one of + - * / % and, for // and **, f and p
+		op   byte // + - * / %, f for //, p for **
 		a, b expr
 	}
 	negExpr struct {
@@ -72,7 +72,7 @@ type (
 		a                 expr
 		start, stop, step expr // nil if not given
 	}
-	// loneSlice is a slice among several subscripts.
+	// loneSlice is a slice that is one of several subscripts.
 	loneSlice struct{ start, stop, step expr }
 	callArgs  struct {
 		args         []expr
@@ -86,7 +86,7 @@ type (
 		line int
 	}
 	filterExpr struct {
-		in   expr // nil: the text of the block it stands on
+		in   expr // nil: the output of the filter block
 		name string
 		callArgs
 		line int
@@ -102,13 +102,14 @@ type (
 )
 
 type (
-	// outputStmt writes texts and values in turn: texts[0], exprs[0], texts[1] …
+	// outputStmt writes text and values alternately: texts[0], exprs[0],
+	// texts[1] …
 	outputStmt struct {
 		texts []string
 		exprs []expr
 		lines []int
 		line  int
-		// guard: the template may extend another; then nothing is written.
+		// guard: write nothing if the template extends another by now.
 		guard bool
 	}
 	forStmt struct {
@@ -210,8 +211,8 @@ type (
 		varargs  bool
 		kwargs   bool
 		top      bool
-		// slots of the parameters, in order, then those of caller, kwargs and
-		// varargs, -1 if unused.
+		// slots of the parameters in order, then of caller, kwargs and varargs;
+		// -1 if unused.
 		slots                             []int
 		callerSlot, kwargsSlot, argsSlot_ int
 		explicitCaller                    bool

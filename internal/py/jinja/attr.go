@@ -8,7 +8,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// attr is obj.name.
+// attr evaluates obj.name.
 func (f *frame) attr(obj any, name string) any {
 	if d, ok := obj.(*value.Dict); ok {
 		if m := f.rt.env.methods.dict[name]; m != nil {
@@ -28,7 +28,7 @@ func (f *frame) attr(obj any, name string) any {
 	return f.rt.undefinedOf(obj, name)
 }
 
-// item is obj[key].
+// item evaluates obj[key].
 func (f *frame) item(obj, key any) any {
 	if v, ok := f.lookup(obj, key); ok {
 		return v
@@ -46,7 +46,7 @@ func (f *frame) item(obj, key any) any {
 	return f.rt.undefinedOf(obj, key)
 }
 
-// attribute is getattr() in the sandbox.
+// attribute is the sandbox's getattr().
 func (f *frame) attribute(obj any, name string) (any, bool) {
 	var m *Func
 	switch x := obj.(type) {
@@ -145,7 +145,7 @@ func (f *frame) timeAttr(t time.Time, name string) (any, bool) {
 	return int64(n), true
 }
 
-// lookup is obj[key], if there is such an item.
+// lookup returns obj[key]; ok is false if there is no such item.
 func (f *frame) lookup(obj, key any) (any, bool) {
 	switch x := obj.(type) {
 	case *value.Dict:
@@ -208,13 +208,13 @@ func nthRune(s string, key any) (any, bool) {
 	return nth(k, len(rs), func(i int) any { return string(rs[i]) })
 }
 
-// method is a method of a value.
+// method is a bound method.
 type method struct {
 	self any
 	f    *Func
 }
 
-// Call calls the method; the value is the first argument.
+// Call calls the method with the value as first argument.
 func (m *method) Call(c *Call) (any, error) {
 	args := make([]any, 0, len(c.Args)+1)
 	args = append(append(args, m.self), c.Args...)
@@ -227,7 +227,7 @@ func (m *method) String() string {
 
 func (m *method) TypeName() string { return "builtin_function_or_method" }
 
-// methodTables are the methods of Python's types.
+// methodTables holds the methods of Python's types.
 type methodTables struct {
 	str, bytes, list, tuple, dict, int, float, set, seq, time map[string]*Func
 }
@@ -245,7 +245,7 @@ func table(fs ...*Func) map[string]*Func {
 	return m
 }
 
-// fn makes a Func of a function that fails by panicking, as those of this
+// fn makes a Func of a function that panics on errors, as functions of this
 // package do.
 func fn(sig string, do func(c *Call) any) *Func {
 	return NewFunc(sig, func(c *Call) (any, error) { return do(c), nil })

@@ -1,26 +1,27 @@
 package jinja
 
-// binder gives every name its variable, once the parser is done.
+// binder resolves names to variables after parsing.
 type binder struct {
 	p *parser
 	t *Template
 }
 
-// place says where in a template a statement stands.
+// place is the position of a statement in a template.
 type place struct {
 	sym *symbols
-	// top: what is set here is also set in the context. root: not within an
-	// if either. soft: in an if, where an unknown filter fails when it is used.
+	// top: names set here are also set in the context. root: top, and not
+	// within an if. soft: within an if, where an unknown filter fails only when
+	// used.
 	top, root, soft bool
-	guard           bool // a template that extends another writes nothing here
+	guard           bool // a template that extends another writes nothing outside of blocks
 }
 
-// inner is the place within a new scope.
+// inner returns the place for statements of a new scope.
 func inner(pl place) place {
 	return place{sym: newSymbols(pl.sym, pl.sym.fn)}
 }
 
-// template binds all of a template.
+// template binds a whole template.
 func (b *binder) template(body []stmt) {
 	fn := &function{body: body}
 	b.t.root = fn
@@ -65,7 +66,7 @@ func (b *binder) block(n *blockStmt) *function {
 	return fn
 }
 
-// usesName reports whether a body reads a name, blocks in it left out.
+// usesName reports whether a body reads a name outside of its blocks.
 func usesName(body []stmt, name string) bool {
 	found := false
 	see := func(es ...expr) {
@@ -81,7 +82,7 @@ func usesName(body []stmt, name string) bool {
 	return found
 }
 
-// exprsOf returns the expressions that stand in a statement itself.
+// exprsOf returns the expressions of a statement, without those of its body.
 func exprsOf(s stmt) []expr {
 	filter := func(f *filterExpr) []expr {
 		if f == nil {
@@ -126,7 +127,7 @@ func exprsOf(s stmt) []expr {
 	return nil
 }
 
-// walkStmts visits all statements, those in blocks left out.
+// walkStmts visits all statements except those in blocks.
 func walkStmts(body []stmt, do func(stmt)) {
 	for _, s := range body {
 		do(s)
@@ -249,7 +250,7 @@ func (b *binder) stmt(st stmt, pl place) {
 	}
 }
 
-// loading binds the statements that name other templates.
+// loading binds extends, include and import statements.
 func (b *binder) loading(st stmt, pl place) {
 	switch n := st.(type) {
 	case *extendsStmt:
@@ -390,8 +391,8 @@ func (b *binder) macro(n *macroStmt, pl place) {
 	n.fn.entry = in.sym.entry()
 }
 
-// callables looks up the filters and tests in an expression. What is not there
-// is a fault at once, but in an if only when it is reached.
+// callables looks up the filters and tests in an expression. A missing one is
+// an error at once; within an if only when it is evaluated.
 func (b *binder) callables(e expr, soft bool) {
 	switch x := e.(type) {
 	case nil:

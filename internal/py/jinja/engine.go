@@ -1,20 +1,19 @@
-// Package jinja is a template engine for the language of Jinja2 over the
-// value model: a lexer, a parser, and a tree that is walked. It knows nothing
-// of Salt; tags, filters, tests and the way to further templates are given to
-// it.
+// Package jinja is a template engine for the language of Jinja2 on the value
+// model: a lexer, a parser and a tree-walking interpreter. It does not depend
+// on Salt; its caller supplies further tags, filters, tests and the template
+// loader.
 //
-// An Env holds what templates of one kind share and parses them. A Template
-// does not change once it is parsed, so any number of goroutines may render
-// it. Everything that a rendering changes is in its Run.
+// An Env parses templates and holds the settings that they share. A Template
+// does not change after parsing, so any number of goroutines may render it. All
+// state of a rendering is in its Run.
 //
-// Values are those of package value, and further ones that only live while
-// a template is rendered: Undefined, Markup, ranges, iterators, macros and
-// whatever object implements the interfaces in object.go. Plain turns a value
-// into one of package value alone.
+// Values are those of package value, and further ones that exist only during
+// rendering: Undefined, Markup, ranges, iterators, macros and objects that
+// implement the interfaces in object.go. Plain converts a value to types of
+// package value.
 //
-// Templates may be hostile or mistaken: attributes that lead to Python's
-// inside do not exist, and nesting, calls within calls, the size of what is
-// made and, by the context, time are bounded.
+// Templates may be hostile or wrong. Attributes that expose Python's internals
+// do not exist. Nesting, call depth, memory, steps and time are bounded.
 package jinja
 
 import (
@@ -28,54 +27,53 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options describe the language that templates of an Env are written in. The
-// zero Options are those of Jinja2.
+// Options configure the template language of an Env. The zero value means
+// Jinja2's defaults.
 type Options struct {
-	// What begins and ends tags; "{%", "%}" and so on if empty.
+	// Delimiters of tags; "{%", "%}" and so on if empty.
 	BlockStart, BlockEnd       string
 	VariableStart, VariableEnd string
 	CommentStart, CommentEnd   string
-	// LineStatementPrefix, unless empty, makes the rest of a line a tag, and
+	// LineStatementPrefix, unless empty, makes the rest of a line a tag;
 	// LineCommentPrefix a comment.
 	LineStatementPrefix, LineCommentPrefix string
-	// TrimBlocks drops the line end behind a tag, LstripBlocks the blanks
-	// before one.
+	// TrimBlocks drops the newline after a tag, LstripBlocks the blanks before
+	// one.
 	TrimBlocks, LstripBlocks bool
-	// KeepTrailingNewline keeps the line end at the end of a template.
+	// KeepTrailingNewline keeps the newline at the end of a template.
 	KeepTrailingNewline bool
-	// NewlineSequence is written for a line end of the template, "\n" if
-	// empty.
+	// NewlineSequence replaces newlines of the template; "\n" if empty.
 	NewlineSequence string
-	// Autoescape escapes what is written for HTML.
+	// Autoescape escapes output for HTML.
 	Autoescape bool
-	// Undefined says what a name means that nothing was given for.
+	// Undefined sets the behaviour of undefined names.
 	Undefined UndefinedKind
 
-	// Filters and Tests are added to those of the language, and win.
+	// Filters and Tests are added to the built-in ones and override them.
 	Filters, Tests map[string]*Func
-	// CaptureTags are tags that hand the text up to their end tag to a filter
-	// and keep the result: {% tag as name %}…{% end %}.
+	// CaptureTags pass the text up to their end tag to a filter and assign the
+	// result: {% tag as name %}…{% end %}.
 	CaptureTags map[string]CaptureTag
-	// ImportTags are tags that import a template and keep what a filter makes
-	// of it: {% tag "file" as name %}. The values name the filters.
+	// ImportTags pass the output of a template to a filter and assign the
+	// result: {% tag "file" as name %}. The map values are names of filters.
 	ImportTags map[string]string
-	// TimedTags are tags around a part of a template whose time is taken:
-	// {% tag as label %}…{% end %}. The values name the end tags.
+	// TimedTags measure the time of a part of a template: {% tag as label %}…{%
+	// end %}. The map values are the end tags.
 	TimedTags map[string]string
-	// Finalize, if set, changes a value just before it is written.
+	// Finalize, if set, converts a value before it is written.
 	Finalize func(v any) any
 
-	// MaxOutput bounds in bytes what one rendering makes, intermediate values
-	// included, MaxSteps its work, and MaxDepth how deep calls, imports and
-	// includes nest. A step is about 100 ns: a turn of a loop, a call, or
-	// looking at 64 bytes of a text. Zero means 256 MiB, 20 million and 250.
+	// MaxOutput bounds the bytes that one rendering allocates, intermediate
+	// values included. MaxSteps bounds its work, MaxDepth the nesting of calls,
+	// imports and includes. A step is about 100 ns: a loop iteration, a call,
+	// or reading 64 bytes of a string. Zero means 256 MiB, 20 million and 250.
 	MaxOutput, MaxSteps, MaxDepth int
-	// MaxTime bounds the time of one rendering without that of the functions of
-	// others that it calls. Zero means a minute.
+	// MaxTime bounds the time of one rendering, without the time spent in
+	// Outsider functions. Zero means a minute.
 	MaxTime time.Duration
 }
 
-// CaptureTag is a tag that hands text to a filter.
+// CaptureTag is a tag that passes text to a filter.
 type CaptureTag struct{ End, Filter string }
 
 // Env parses templates.
@@ -87,7 +85,7 @@ type Env struct {
 	methods *methodTables
 }
 
-// New returns an Env. The Options must not be changed any more.
+// New returns an Env. The caller must not change the Options afterwards.
 func New(o Options) *Env {
 	def := func(s *string, v string) {
 		if *s == "" {
@@ -127,18 +125,17 @@ type Template struct {
 	source string
 	root   *function
 	blocks map[string]*function
-	// selfSlot is the variable that holds the blocks, -1 if none does.
+	// selfSlot is the slot of the variable self; -1 if unused.
 	selfSlot int
 }
 
-// Name returns the name that the template was parsed under.
+// Name returns the name given to Parse.
 func (t *Template) Name() string { return t.name }
 
-// Source returns the text of the template.
+// Source returns the source of the template.
 func (t *Template) Source() string { return t.source }
 
-// Parse reads a template. name says where it came from, for errors, which are
-// of type *Error.
+// Parse parses a template. name appears in errors, which are of type *Error.
 func (e *Env) Parse(name, source string) (t *Template, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -158,28 +155,29 @@ func (e *Env) Parse(name, source string) (t *Template, err error) {
 	return t, nil
 }
 
-// Run is what one rendering may reach.
+// Run holds the variables, loader and callbacks of one rendering.
 type Run struct {
-	// Globals are seen by every template, also by one that is imported
-	// without context. They win over those of the language.
+	// Globals are visible to every template, also to one imported without
+	// context. They override the built-in ones.
 	Globals map[string]any
-	// Vars are seen by the template that is rendered and by what it includes.
+	// Vars are visible to the rendered template and to the templates it
+	// includes.
 	Vars map[string]any
-	// Load finds a template by name; nil means that there is none. An error
-	// that is fs.ErrNotExist means that there is no such template. The
-	// globals it returns, if any, are set from then on.
+	// Load finds a template by name; nil means no loader. Its error matches
+	// fs.ErrNotExist if there is no such template. The globals it returns, if
+	// any, are set from then on.
 	Load func(ctx context.Context, name string, globals func(string) any) (*Template, map[string]any, error)
-	// Tail ends what is made, without counting towards its size.
+	// Tail is appended to the output and does not count towards MaxOutput.
 	Tail string
-	// Large, if set, is called before a rendering makes more than a few
-	// megabytes, and may wait until others have ended. What it returns is
-	// called at the end, and ctx replaces that of the rendering.
+	// Large, if set, is called before a rendering allocates more than largeFrom
+	// bytes, and may wait for other renderings. The returned function is called
+	// at the end; the returned context replaces that of the rendering.
 	Large func(ctx context.Context) (_ context.Context, end func(), err error)
-	// Timed is told how long the parts took that are asked for, if set.
+	// Timed, if set, receives the duration of each part within TimedTags.
 	Timed func(source, label string, d time.Duration)
 }
 
-// Render fills the template in. Errors are of type *Error, or those of ctx.
+// Render renders the template. Errors are of type *Error, or those of ctx.
 func (t *Template) Render(ctx context.Context, r Run) (out string, err error) {
 	rt := &runtime{ctx: ctx, run: &r, env: t.env, left: t.env.o.MaxOutput, small: t.env.o.MaxOutput, began: time.Now()}
 	if r.Large != nil {
@@ -214,7 +212,7 @@ func (t *Template) Render(ctx context.Context, r Run) (out string, err error) {
 	return b.String(), nil
 }
 
-// failure turns a panic of the engine into an error with its place.
+// failure converts a panic of the engine to an error with its position.
 func (rt *runtime) failure(x any) error {
 	e, ok := x.(*Error)
 	if !ok {
@@ -243,41 +241,42 @@ type runtime struct {
 	run     *Run
 	env     *Env
 	globals *scopeVars
-	// cur is the innermost frame; after a failure it says where that was.
+	// cur is the innermost frame; after a failure, the frame that failed.
 	cur   *frame
 	depth int
-	left  int // bytes that may still be made
-	// small is what is left once it is a large rendering, -1 if that is known.
+	left  int // bytes that may still be allocated
+	// value of left at which the rendering counts as large; -1 once it does
 	small int
 	end   func() // of a large rendering
 	ticks int    // steps
 	check int    // steps at which to look at the limits
 	began time.Time
-	// outside is the time that functions of others took.
+	// outside is the time spent in Outsider functions.
 	outside time.Duration
-	// loaded holds the templates by the name they were asked for.
+	// loaded holds the templates by the requested name.
 	loaded  map[string]*Template
 	modules map[*Template]*Module
 }
 
-// largeFrom is how many bytes a rendering makes before Run.Large is called.
+// largeFrom is the number of bytes a rendering may allocate before Run.Large is
+// called.
 const largeFrom = 16 << 20
 
-// tick counts a step.
+// tick counts one step.
 func (rt *runtime) tick() {
 	if rt.ticks++; rt.ticks >= rt.check {
 		rt.checkSteps()
 	}
 }
 
-// work counts the steps of looking at n bytes.
+// work counts the steps for reading n bytes.
 func (rt *runtime) work(n int) {
 	if rt.ticks += n >> 6; rt.ticks >= rt.check {
 		rt.checkSteps()
 	}
 }
 
-// checkSteps ends a rendering that nobody waits for, or that works too long.
+// checkSteps ends a rendering that is cancelled or exceeds its limits.
 func (rt *runtime) checkSteps() {
 	rt.check = rt.ticks + 256
 	if rt.ctx.Err() != nil {
@@ -291,15 +290,15 @@ func (rt *runtime) checkSteps() {
 	}
 }
 
-// spend takes n bytes off what may be made.
+// spend counts n allocated bytes.
 func (rt *runtime) spend(n int) {
 	if rt.left -= n; rt.left < rt.small {
 		rt.spent()
 	}
 }
 
-// reserve fails unless n more bytes may be made. It is for what is spent once it
-// is there.
+// reserve fails unless n more bytes may be allocated. The caller counts them
+// with spend after allocation.
 func (rt *runtime) reserve(n int) {
 	if n > rt.left || n < 0 {
 		rt.left = -1
@@ -312,12 +311,12 @@ func (rt *runtime) reserve(n int) {
 
 func (rt *runtime) spent() {
 	if rt.left < 0 {
-		raise("MemoryError", "the template makes more than %d bytes; the option template_max_memory allows more", rt.env.o.MaxOutput)
+		raise("MemoryError", "the template allocates more than %d bytes; the option template_max_memory allows more", rt.env.o.MaxOutput)
 	}
 	rt.large()
 }
 
-// large waits for its turn, once.
+// large calls Run.Large once.
 func (rt *runtime) large() {
 	if rt.small < 0 {
 		return
@@ -330,7 +329,7 @@ func (rt *runtime) large() {
 	rt.ctx, rt.end = ctx, end
 }
 
-// made counts a value that a function has made.
+// made counts the bytes of a value that a function returned.
 func (rt *runtime) made(v any) {
 	switch x := v.(type) {
 	case string:
@@ -386,7 +385,7 @@ func (rt *runtime) load(name string) (*Template, bool) {
 	return t, true
 }
 
-// scopeVars is a map of names that hides others.
+// scopeVars is a map of names that shadows outer ones.
 type scopeVars struct {
 	vars map[string]any
 	up   *scopeVars
@@ -401,7 +400,7 @@ func (s *scopeVars) get(name string) (any, bool) {
 	return nil, false
 }
 
-// all returns all names, the hidden ones left out, into d.
+// all stores all names that are not shadowed in d.
 func (s *scopeVars) all(d map[string]any) {
 	if s == nil {
 		return
@@ -410,7 +409,7 @@ func (s *scopeVars) all(d map[string]any) {
 	maps.Copy(d, s.vars)
 }
 
-// Context is what names mean to a template, outside of its own variables.
+// Context resolves names that are not variables of the template.
 type Context struct {
 	rt       *runtime
 	parent   *scopeVars
@@ -452,7 +451,7 @@ func (c *Context) resolve(name string) any {
 	return missing
 }
 
-// Get returns what a name means, nil if nothing was given for it.
+// Get returns the value of a name, nil if it has none.
 func (c *Context) Get(name string) any {
 	if v := c.resolve(name); v != missing {
 		return v
@@ -460,7 +459,7 @@ func (c *Context) Get(name string) any {
 	return nil
 }
 
-// all returns the names that an included template sees.
+// all returns the names visible to an included template.
 func (c *Context) all() *scopeVars {
 	if len(c.vars) == 0 {
 		return c.parent
@@ -475,7 +474,7 @@ func (c *Context) set(name string, v any) {
 	c.vars[name] = v
 }
 
-// derived is a context for a scoped block.
+// derived returns a context for a scoped block.
 func (c *Context) derived(locals map[string]any) *Context {
 	d := &Context{rt: c.rt, parent: c.all(), tmpl: c.tmpl, escape: c.escape, owner: c.owner}
 	if len(locals) > 0 {
@@ -485,7 +484,7 @@ func (c *Context) derived(locals map[string]any) *Context {
 	return d
 }
 
-// Names returns all names that the context knows, as a dict.
+// Names returns all names of the context as a dict.
 func (c *Context) Names() *value.Dict {
 	m := map[string]any{}
 	c.all().all(m)

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// Kind is the class of an error, by the name that Python gives it: one of
-// those below, or TypeError, ValueError, KeyError, ZeroDivisionError …
+// Kind is Python's name of an exception class: one of those below, or
+// TypeError, ValueError, KeyError, ZeroDivisionError …
 type Kind string
 
-// The kinds that are the template engine's own.
+// The kinds specific to the template engine.
 const (
 	SyntaxError    Kind = "TemplateSyntaxError"
 	AssertionError Kind = "TemplateAssertionError"
@@ -28,19 +28,18 @@ type Place struct {
 	Line     int
 }
 
-// Error says what is wrong with a template, or went wrong in it, and where.
+// Error is a syntax or runtime error of a template, with its position.
 type Error struct {
 	Kind    Kind
 	Message string
-	// Template is the name of the template at fault and Source its text, ""
-	// if it could not be read. Line counts from 1.
+	// Template is the name of the failed template and Source its source, "" if
+	// it could not be read. Line counts from 1.
 	Template string
 	Source   string
 	Line     int
-	// Stack holds the places from the fault outwards to the template that was
-	// rendered.
+	// Stack lists the places from the error outwards to the rendered template.
 	Stack []Place
-	// Err is what a function returned, if that was the cause.
+	// Err is the cause, if a function returned an error.
 	Err error
 }
 
@@ -49,18 +48,18 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf returns an error of a kind, for functions that templates call.
+// Errorf returns an *Error of a kind, for functions called by templates.
 func Errorf(kind Kind, format string, args ...any) error {
 	return &Error{Kind: kind, Message: fmt.Sprintf(format, args...)}
 }
 
-// raise ends the rendering. Within the package failures travel as panics with
-// an *Error, which Render catches.
+// raise ends the rendering. Within the package errors are panics with an
+// *Error, which Render recovers.
 func raise(kind Kind, format string, args ...any) {
 	panic(&Error{Kind: kind, Message: fmt.Sprintf(format, args...)})
 }
 
-// raiseErr ends the rendering with an error from outside.
+// raiseErr ends the rendering with an error of the caller's code.
 func raiseErr(err error) {
 	var e *Error
 	if errors.As(err, &e) && e.Kind != "" {

@@ -10,7 +10,7 @@ import (
 
 func (n *constExpr) eval(*frame) any { return n.v }
 
-// value reads a variable; nil slots never happen, missing ones are undefined.
+// value reads a variable. A slot is never nil; a missing value is undefined.
 func (n *nameExpr) value(f *frame) any {
 	g := f
 	for up := n.slot.up; up > 0; up-- {
@@ -170,7 +170,7 @@ func (n *loneSlice) eval(f *frame) any {
 	return nil
 }
 
-// eval returns the arguments of a call; first, if given, comes first.
+// eval returns the arguments of a call, preceded by first if given.
 func (c *callArgs) eval(f *frame, first ...any) ([]any, *value.Dict) {
 	args := first
 	if len(c.args) > 0 {
@@ -234,7 +234,7 @@ func spread(kw *value.Dict, v any) *value.Dict {
 
 func (n *callExpr) eval(f *frame) any { return n.call(f, nil) }
 
-// call calls; caller, unless nil, is the body of a call block.
+// call evaluates the call; caller, unless nil, is the body of a call block.
 func (n *callExpr) call(f *frame, caller *Macro) any {
 	fn := n.fn.eval(f)
 	args, kw := n.callArgs.eval(f)

@@ -8,17 +8,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// frame is a function that runs.
+// frame is an activation of a function.
 type frame struct {
 	rt     *runtime
 	ctx    *Context
 	tmpl   *Template
 	slots  []any
-	up     *frame // the function around it
+	up     *frame // of the enclosing function
 	caller *frame
 	out    *buffer
 	line   int
-	// text is what a filter gets that stands on a block.
+	// text is the input of the filter of a filter block.
 	text any
 	// parent is the template that this one extends.
 	parent *Template
@@ -26,12 +26,12 @@ type frame struct {
 	escape bool
 }
 
-// buffer is what is written. It doubles when it grows, for an SLS of many states
-// makes hundreds of kilobytes, and its text is taken without a copy: so is a text
-// that is written in one piece, as that of a template without tags.
+// buffer collects output. It doubles when it grows, since an SLS of many states
+// has hundreds of kilobytes. String does not copy. A string written in one
+// piece, as by a template without tags, is never copied either.
 type buffer struct {
 	first string
-	more  strings.Builder // begins with first once it is in use
+	more  strings.Builder // starts with first once in use
 }
 
 func (b *buffer) add(s string) {
@@ -57,10 +57,10 @@ func (b *buffer) String() string {
 	return b.more.String()
 }
 
-// whole tells whether all was written in one piece.
+// whole reports whether all was written in one piece.
 func (b *buffer) whole() bool { return b.more.Cap() == 0 }
 
-// write appends text, within what may be made.
+// write appends text and counts its bytes.
 func (f *frame) write(s string) {
 	if s != "" {
 		f.rt.spend(len(s))
@@ -77,13 +77,13 @@ func (rt *runtime) frame(t *Template, c *Context, fn *function, up *frame, out *
 		f.slots = make([]any, fn.nslots)
 	}
 	rt.enter()
-	rt.ticks += 8 // a call takes longer than a turn of a loop
+	rt.ticks += 8 // a call takes longer than a loop iteration
 	rt.cur = f
 	return f
 }
 
-// done leaves a frame. After a failure nobody calls it, so that the innermost
-// frame can be told.
+// done leaves a frame. It is not called after a failure, so that cur still
+// names the frame that failed.
 func (f *frame) done() {
 	f.rt.cur = f.caller
 	f.rt.leave()
@@ -119,14 +119,14 @@ func (f *frame) put(r slotRef, v any) {
 
 func (f *frame) run(body []stmt) flow {
 	for _, s := range body {
-		if fl := s.exec(f); fl != goOn {
+		if fl := s.exec(f); fl != proceed {
 			return fl
 		}
 	}
-	return goOn
+	return proceed
 }
 
-// render runs a whole template.
+// render executes a whole template.
 func (rt *runtime) render(t *Template, c *Context, out *buffer) {
 	f := rt.frame(t, c, t.root, nil, out)
 	f.line = 1
@@ -141,7 +141,7 @@ func (rt *runtime) render(t *Template, c *Context, out *buffer) {
 	f.done()
 }
 
-// capture runs a body and returns what it writes.
+// capture executes a body and returns its output.
 func (f *frame) capture(body []stmt) string {
 	old := f.out
 	var b buffer
@@ -151,7 +151,7 @@ func (f *frame) capture(body []stmt) string {
 	return b.String()
 }
 
-// markup is text that templates made, which with autoescape is safe.
+// markup returns template output, marked as safe with autoescape.
 func (f *frame) markup(s string) any {
 	if f.escape {
 		return Markup(s)
@@ -161,7 +161,7 @@ func (f *frame) markup(s string) any {
 
 func (n *outputStmt) exec(f *frame) flow {
 	if n.guard && f.parent != nil {
-		return goOn
+		return proceed
 	}
 	f.line = n.line
 	f.write(n.texts[0])
@@ -170,7 +170,7 @@ func (n *outputStmt) exec(f *frame) flow {
 		f.emit(e.eval(f))
 		f.write(n.texts[i+1])
 	}
-	return goOn
+	return proceed
 }
 
 // emit writes a value.
@@ -203,7 +203,7 @@ func (n *setStmt) exec(f *frame) flow {
 	f.line = n.line
 	f.assign(n.target, n.val.eval(f))
 	f.export(n.exported)
-	return goOn
+	return proceed
 }
 
 func (f *frame) export(names []*nameExpr) {
@@ -278,7 +278,7 @@ func (n *setBlockStmt) exec(f *frame) flow {
 	}
 	f.assign(n.target, v)
 	f.export(n.exported)
-	return goOn
+	return proceed
 }
 
 func (n *filterStmt) exec(f *frame) flow {
@@ -289,7 +289,7 @@ func (n *filterStmt) exec(f *frame) flow {
 	f.line, f.text = n.line, text
 	f.emit(n.filter.eval(f))
 	f.text = old
-	return goOn
+	return proceed
 }
 
 func (n *withStmt) exec(f *frame) flow {
@@ -315,7 +315,7 @@ func (n *autoescapeStmt) exec(f *frame) flow {
 func (n *doStmt) exec(f *frame) flow {
 	f.line = n.line
 	n.val.eval(f)
-	return goOn
+	return proceed
 }
 
 func (n *loopStmt) exec(*frame) flow { return n.f }
@@ -339,10 +339,10 @@ func (n *forStmt) exec(f *frame) flow {
 		return n.loop(f, v, nil, 0)
 	}
 	f.write(n.recurse(f, v, 0))
-	return goOn
+	return proceed
 }
 
-// recurse runs a recursive loop once, in a frame of its own.
+// recurse executes one level of a recursive loop in its own frame.
 func (n *forStmt) recurse(f *frame, v any, depth int) string {
 	var b buffer
 	g := f.rt.frame(f.tmpl, f.ctx, n.fn, f, &b)
@@ -389,7 +389,7 @@ func (n *forStmt) loop(f *frame, v any, recurse func(any, int) string, depth int
 		f.enter(n.elseScope)
 		return f.run(n.els)
 	}
-	return goOn
+	return proceed
 }
 
 // filtered yields the items that pass the test of the loop.
@@ -429,7 +429,7 @@ func (f *frame) locals(ls []local) map[string]any {
 
 func (n *blockStmt) exec(f *frame) flow {
 	if n.top && n.guard && f.parent != nil {
-		return goOn
+		return proceed
 	}
 	f.line = n.line
 	c := f.ctx
@@ -441,10 +441,10 @@ func (n *blockStmt) exec(f *frame) flow {
 		raise(RuntimeError, "Required block %s not found", value.Repr(n.name))
 	}
 	f.rt.block(c, stack, 0, f.out)
-	return goOn
+	return proceed
 }
 
-// block runs one of the blocks of a name.
+// block executes one of the blocks of a name.
 func (rt *runtime) block(c *Context, stack []*function, i int, out *buffer) {
 	fn := stack[i]
 	f := rt.frame(c.owner[fn], c, fn, nil, out)
@@ -460,7 +460,7 @@ func (rt *runtime) block(c *Context, stack []*function, i int, out *buffer) {
 	f.done()
 }
 
-// superOf is the block below the i-th of a name.
+// superOf returns the parent of the i-th block of a name.
 func superOf(rt *runtime, c *Context, name string, i int) any {
 	if i+1 >= len(c.blocks[name]) {
 		return rt.undefinedHint("super", fmt.Sprintf("there is no parent block called %s.", value.Repr(name)))
@@ -476,10 +476,10 @@ func (n *extendsStmt) exec(f *frame) flow {
 	t := f.template(n.name.eval(f))
 	f.parent = t
 	f.ctx.addBlocks(t)
-	return goOn
+	return proceed
 }
 
-// template is the template of a name, which may also be a template itself.
+// template loads the template of a name; v may also be a template itself.
 func (f *frame) template(v any) *Template {
 	name, ok := v.(string)
 	if m, is := v.(Markup); is {
@@ -489,7 +489,7 @@ func (f *frame) template(v any) *Template {
 		if u, is := v.(*Undefined); is {
 			u.fail()
 		}
-		raise("TypeError", "the name of a template is a text, not a %s", typeName(v))
+		raise("TypeError", "the name of a template must be a string, not %s", typeName(v))
 	}
 	t, ok := f.rt.load(name)
 	if !ok {
@@ -502,17 +502,17 @@ func (n *includeStmt) exec(f *frame) flow {
 	f.line = n.line
 	t := n.find(f)
 	if t == nil {
-		return goOn
+		return proceed
 	}
 	if !n.withContext {
 		f.write(f.rt.module(t).body)
-		return goOn
+		return proceed
 	}
 	f.rt.render(t, f.rt.newContext(t, f.shared(n.locals)), f.out)
-	return goOn
+	return proceed
 }
 
-// shared is what a template sees that gets the context of this one.
+// shared returns the names visible to a template that gets this context.
 func (f *frame) shared(ls []local) *scopeVars {
 	vars := f.ctx.all()
 	if m := f.locals(ls); len(m) > 0 {
@@ -521,7 +521,7 @@ func (f *frame) shared(ls []local) *scopeVars {
 	return vars
 }
 
-// find returns the first template there is of one or several names.
+// find returns the first existing template of one or several names.
 func (n *includeStmt) find(f *frame) *Template {
 	v := n.name.eval(f)
 	var names []any
@@ -573,7 +573,7 @@ func (n *importStmt) exec(f *frame) flow {
 		f.ctx.set(n.target.name, m)
 		delete(f.ctx.exported, n.target.name)
 	}
-	return goOn
+	return proceed
 }
 
 func (f *frame) imported(name any, withContext bool, ls []local) *Module {
@@ -584,8 +584,8 @@ func (f *frame) imported(name any, withContext bool, ls []local) *Module {
 	return f.rt.newModule(t, f.shared(ls))
 }
 
-// module is what a template exports that is imported without context: once
-// per rendering.
+// module returns the exports of a template imported without context. The
+// template is executed once per rendering.
 func (rt *runtime) module(t *Template) *Module {
 	if m, ok := rt.modules[t]; ok {
 		return m
@@ -625,7 +625,7 @@ func (n *fromStmt) exec(f *frame) flow {
 			delete(f.ctx.exported, t.name)
 		}
 	}
-	return goOn
+	return proceed
 }
 
 func (n *macroStmt) exec(f *frame) flow {
@@ -634,7 +634,7 @@ func (n *macroStmt) exec(f *frame) flow {
 	if n.top {
 		f.export([]*nameExpr{n.name})
 	}
-	return goOn
+	return proceed
 }
 
 func (n *callStmt) exec(f *frame) flow {
@@ -643,5 +643,5 @@ func (n *callStmt) exec(f *frame) flow {
 	v := n.call.call(f, caller)
 	f.line = n.line
 	f.emit(v)
-	return goOn
+	return proceed
 }

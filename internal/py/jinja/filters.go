@@ -17,7 +17,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// builtinFilters are those of the language.
+// builtinFilters returns the filters of Jinja2.
 func builtinFilters() map[string]*Func {
 	m := map[string]*Func{}
 	for _, t := range []map[string]*Func{textFilters(), seqFilters(), pickFilters(), numberFilters(), webFilters()} {
@@ -31,18 +31,18 @@ func builtinFilters() map[string]*Func {
 	return m
 }
 
-// soft is the text of any value; Markup stays.
-func soft(v any) any {
+// softStr converts a value to a string; Markup stays Markup.
+func softStr(v any) any {
 	if m, ok := v.(Markup); ok {
 		return m
 	}
 	return str(v)
 }
 
-// method calls a method of the text of the first argument.
+// method calls a string method of the first argument.
 func onText(c *Call, name string, args ...any) any {
 	m := c.f.rt.env.methods.str[name]
-	call := &Call{Ctx: c.Ctx, Args: append([]any{soft(c.any(0))}, args...), f: c.f}
+	call := &Call{Ctx: c.Ctx, Args: append([]any{softStr(c.any(0))}, args...), f: c.f}
 	v, err := m.call(call)
 	if err != nil {
 		raiseErr(err)
@@ -68,14 +68,14 @@ func textFilters() map[string]*Func {
 			}
 			return onText(c, "replace", str(c.any(1)), c.any(2), n)
 		}),
-		fn("string(object)", func(c *Call) any { return soft(c.any(0)) }),
+		fn("string(object)", func(c *Call) any { return softStr(c.any(0)) }),
 		fn("format(value, *args, **kwargs)", func(c *Call) any {
 			kw := c.any(2).(*value.Dict)
 			args := c.any(1).(value.Tuple)
 			if len(args) > 0 && kw.Len() > 0 {
 				raise(FilterArgument, "can't handle positional and keyword arguments at the same time")
 			}
-			s := soft(c.any(0))
+			s := softStr(c.any(0))
 			t, _ := text(s)
 			if kw.Len() > 0 {
 				return percent(c.f, t, s, kw)
@@ -128,7 +128,7 @@ func textFilters() map[string]*Func {
 	)
 }
 
-// FilterArgument is the kind of error for arguments that a filter refuses.
+// FilterArgument is the kind of error for invalid arguments of filters.
 const FilterArgument Kind = "FilterArgumentError"
 
 func retype(c *Call, s string) any {
@@ -225,7 +225,7 @@ func truncateFilter(c *Call) any {
 	return retype(c, cut+end)
 }
 
-// wrapLine breaks a line at blanks and behind hyphens.
+// wrapLine breaks a line at blanks and after hyphens.
 func wrapLine(c *Call, s string, width int, breakLong, hyphens bool) []string {
 	chunks := wrapChunks(s, hyphens)
 	slices.Reverse(chunks)
@@ -272,7 +272,7 @@ func wrapLine(c *Call, s string, width int, breakLong, hyphens bool) []string {
 	return out
 }
 
-// wrapChunks cuts a line into words, parts of words up to a hyphen between
+// wrapChunks splits a line into words, parts of words up to a hyphen between
 // letters, and blanks.
 func wrapChunks(s string, hyphens bool) []string {
 	var out []string
@@ -328,8 +328,8 @@ func unescapeHTML(s string) string {
 	return strings.NewReplacer("&lt;", "<", "&gt;", ">", "&quot;", `"`, "&#34;", `"`, "&#39;", "'", "&amp;", "&", "&nbsp;", "\u00a0").Replace(s)
 }
 
-// getter returns what filters like sort and map read of an item: a path of
-// attributes and numbers, or the item itself.
+// getter returns the function by which filters like sort and map read an item:
+// a path of attributes and indexes, or the item itself.
 func getter(c *Call, attribute, def any) func(any) any {
 	var parts []any
 	switch x := attribute.(type) {
@@ -340,7 +340,7 @@ func getter(c *Call, attribute, def any) func(any) any {
 	default:
 		s, ok := text(attribute)
 		if !ok {
-			raise("TypeError", "an attribute is a text or a number, not %s", typeName(attribute))
+			raise("TypeError", "an attribute must be a string or a number, not %s", typeName(attribute))
 		}
 		for _, p := range strings.Split(s, ".") {
 			if n, err := strconv.ParseInt(p, 10, 64); err == nil && !strings.HasPrefix(p, "-") && !strings.HasPrefix(p, "+") {
@@ -368,7 +368,7 @@ func ignoreCase(v any) any {
 	return v
 }
 
-// keyed is getter, that ignores case unless asked not to.
+// keyed is getter, ignoring case by default.
 func keyed(c *Call, attribute, def any, caseSensitive bool) func(any) any {
 	get := getter(c, attribute, def)
 	if caseSensitive {
@@ -471,7 +471,7 @@ func seqFilters() map[string]*Func {
 	)
 }
 
-// reversible returns the items of what reversed() takes.
+// reversible returns the items of an argument of reversed().
 func reversible(v any) []any {
 	switch v.(type) {
 	case *Iterator, *Set:
@@ -516,7 +516,7 @@ func joinFilter(c *Call) any {
 	return b.String()
 }
 
-// sortKey reads several attributes, with commas between them.
+// sortKey reads several attributes, separated by commas.
 func sortKey(c *Call, attribute any, caseSensitive bool) func(any) any {
 	s, ok := text(attribute)
 	if !ok || !strings.Contains(s, ",") {
@@ -561,7 +561,7 @@ func dictsort(c *Call) any {
 	return &value.List{Items: sorted(c, view{d, 'i'}.list(), key, c.bool(3))}
 }
 
-// group is a pair that the filter groupby makes.
+// groupPair is an item of the result of the filter groupby.
 type groupPair struct {
 	value.Tuple
 }
@@ -689,7 +689,7 @@ func extreme(c *Call, sign int) any {
 	return best
 }
 
-// pickFilters go through a sequence with a test or a filter.
+// pickFilters apply a test or a filter to the items of a sequence.
 func pickFilters() map[string]*Func {
 	pick := func(name string, want, attr bool) *Func {
 		return fn(name+"(value, *args, **kwargs)", func(c *Call) any {
@@ -748,8 +748,8 @@ func pickFilters() map[string]*Func {
 	)
 }
 
-// iterateTrue goes through a sequence. Whatever is not true (none, 0) is an
-// empty one, as Jinja's filters map, select and their kin have it.
+// iterateTrue iterates over a sequence. A false value (none, 0) counts as
+// empty, as in Jinja's filters map, select and similar ones.
 func iterateTrue(v any) Iter {
 	if _, ok := v.(*Undefined); !ok && !truth(v) {
 		return func() (any, bool) { return nil, false }
@@ -823,7 +823,8 @@ func numberFilters() map[string]*Func {
 	)
 }
 
-// ToInt is int() of a number or text; ok is false where Python fails.
+// ToInt is Python's int() of a number or string; ok is false where Python
+// fails.
 func ToInt(v any, base int) (n any, ok bool) {
 	switch x := v.(type) {
 	case float64:
@@ -852,7 +853,7 @@ func ToInt(v any, base int) (n any, ok bool) {
 	return nil, false
 }
 
-// ParseInt reads a whole number as Python's int() does.
+// ParseInt parses an integer as Python's int() does.
 func ParseInt(s string, base int) (any, bool) {
 	s = strings.TrimFunc(s, isPySpace)
 	if len(s) > maxDigits || strings.HasPrefix(s, "_") || strings.HasSuffix(s, "_") || strings.Contains(s, "__") {
@@ -882,7 +883,7 @@ func ParseInt(s string, base int) (any, bool) {
 	return value.Big(n), true
 }
 
-// asciiDigits translates digits of other scripts.
+// asciiDigits converts digits of other scripts to ASCII.
 func asciiDigits(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return r >= 0x80 }) < 0 {
 		return s
@@ -924,7 +925,8 @@ func toFloat(v any) (float64, bool) {
 	return f, true
 }
 
-// ToFloat is float() of a number or text; ok is false where Python fails.
+// ToFloat is Python's float() of a number or string; ok is false where Python
+// fails.
 func ToFloat(v any) (float64, bool) { return toFloat(v) }
 
 func roundFilter(c *Call) any {
@@ -1097,7 +1099,7 @@ func xmlattr(c *Call) any {
 	return s
 }
 
-// urlize makes links of the addresses in a text.
+// urlize converts URLs in text to links.
 func urlize(c *Call) any {
 	rel := "noopener"
 	if c.bool(2) {

@@ -11,10 +11,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxWidth bounds the widths and precisions in formats.
+// maxWidth bounds widths and precisions in formats.
 const maxWidth = 1 << 20
 
-// percent is Python's % on a text.
+// percent is Python's % on a string.
 func percent(f *frame, s string, self, arg any) any {
 	p := &percentFormat{f: f, s: s, arg: arg}
 	p.args = []any{arg}
@@ -76,7 +76,7 @@ func (p *percentFormat) peek() byte {
 	return p.s[p.i]
 }
 
-// one writes one conversion.
+// one formats one conversion.
 func (p *percentFormat) one() {
 	var v any
 	keyed := false
@@ -170,7 +170,7 @@ func (p *percentFormat) number() (int, bool) {
 
 func checkWidth(n int64) int {
 	if n > maxWidth || n < -maxWidth {
-		raise("ValueError", "a width in a format is more than %d", maxWidth)
+		raise("ValueError", "a width in a format exceeds %d", maxWidth)
 	}
 	return int(n)
 }
@@ -259,7 +259,7 @@ func percentInt(conv byte, v any, sp spec) string {
 	return sp.prefixed(prefix, digits, i.Sign() < 0)
 }
 
-// truncate is int() of a float.
+// truncate is Python's int() of a float.
 func truncate(x float64) any {
 	if math.IsNaN(x) {
 		raise("ValueError", "cannot convert float NaN to integer")
@@ -367,7 +367,7 @@ func parseSpec(s string, v any) spec {
 	return sp
 }
 
-// pad fills a text up to the width.
+// pad pads a string to the width.
 func (sp spec) pad(s string, def byte) string {
 	n := sp.width - runeLen(s)
 	if n <= 0 {
@@ -427,7 +427,7 @@ func (sp spec) prefixed(prefix, digits string, negative bool) string {
 	return sp.pad(head+digits, '>')
 }
 
-// zeroGrouped fills grouped digits up with zeros that are grouped as well.
+// zeroGrouped pads grouped digits with zeros, grouped as well.
 func (sp spec) zeroGrouped(digits string, width, every int) string {
 	whole, rest := digits, ""
 	if i := strings.IndexAny(digits, ".e%"); i >= 0 {
@@ -495,8 +495,8 @@ func formatFloat(x float64, sp spec) string {
 	return s
 }
 
-// general is the g format; repr is the form of a float without type, which
-// keeps a digit behind the dot.
+// general is the g format; repr is the format of a float without type, which
+// keeps a digit after the dot.
 func general(x float64, prec int, alt, repr bool) string {
 	prec = max(1, prec)
 	s := strconv.FormatFloat(x, 'e', prec-1, 64)
@@ -632,7 +632,7 @@ func (sp spec) int(n *big.Int, v any) string {
 	return sp.prefixed(prefix, group(digits, sp.group, every), n.Sign() < 0)
 }
 
-// formatText is str.format, in the sandbox.
+// formatText is the sandbox's str.format.
 func formatText(f *frame, self any, args []any, kw *value.Dict) string {
 	s, _ := text(self)
 	_, markup := self.(Markup)
@@ -644,7 +644,7 @@ type fieldFormat struct {
 	f      *frame
 	args   []any
 	kw     *value.Dict
-	auto   int // fields without a number so far; -1 after one with
+	auto   int // number of unnumbered fields so far; -1 after a numbered one
 	markup bool
 }
 
@@ -737,7 +737,8 @@ func (p *fieldFormat) field(s string, depth int) string {
 	return formatValue(v, sp)
 }
 
-// get finds the value of a field: a name or number, then attributes and items.
+// get returns the value of a field: a name or number, then attributes and
+// items.
 func (p *fieldFormat) get(name string) any {
 	first := name
 	if i := strings.IndexAny(name, ".["); i >= 0 {

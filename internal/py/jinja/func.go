@@ -8,18 +8,18 @@ import (
 	"brine/internal/py/value"
 )
 
-// Func is a filter, a test or a method: a Go function with the arguments that
-// Python would have it take.
+// Func is a filter, a test or a method: a Go function with a Python signature.
 type Func struct {
 	name            string
 	params          []param
 	required        int
 	varargs, kwargs bool
-	// lends says that the function returns what it was given, or a part of it,
-	// and grow by how much a text that it returns may be longer.
+	// lends says that the function returns an argument or a part of one. grow
+	// is the factor by which a returned string may be longer than the
+	// arguments.
 	lends bool
 	grow  int
-	heavy bool // it takes some 100 ns for each byte
+	heavy bool // takes some 100 ns per byte
 	do    func(c *Call) (any, error)
 }
 
@@ -29,14 +29,14 @@ type param struct {
 }
 
 // NewFunc returns a function. sig is its name and its arguments as Python
-// writes them, with None, True, False, numbers and plain texts as defaults:
+// writes them, with None, True, False, numbers and plain strings as defaults:
 //
 //	indent(s, width=4, first=False)
 //	zip(*args)
 //
-// The arguments stand in Call.Bound in this order, those of *args as
-// a value.Tuple and those of **kwargs as a *value.Dict. It panics on a
-// signature that it cannot read, since only the programmer can mend that.
+// Call.Bound has the arguments in this order, *args as a value.Tuple and
+// **kwargs as a *value.Dict. NewFunc panics on an invalid signature, which is a
+// programming error.
 func NewFunc(sig string, do func(c *Call) (any, error)) *Func {
 	name, rest, ok := strings.Cut(sig, "(")
 	if !ok || !strings.HasSuffix(rest, ")") {
@@ -104,7 +104,7 @@ func (f *Func) call(c *Call) (any, error) {
 	return v, err
 }
 
-// weight is about how many bytes a function looks at.
+// weight estimates how many bytes a function reads.
 func weight(v any) int {
 	switch x := v.(type) {
 	case string:
@@ -123,21 +123,22 @@ func weight(v any) int {
 	return 0
 }
 
-// lending are the functions that make nothing: filters, methods and globals.
+// lending lists the filters, methods and globals that return an argument or a
+// part of one, so that their result allocates nothing.
 var lending = map[string]bool{"default": true, "first": true, "last": true, "random": true, "min": true, "max": true, "attr": true, "length": true,
 	"get": true, "pop": true, "popitem": true, "setdefault": true, "safe": true, "string": true, "traverse": true, "method_call": true, "raise": true,
 	"count": true, "index": true, "find": true, "rfind": true, "startswith": true, "endswith": true, "append": true, "sum": true}
 
-// growing says how many times as long a text may become.
+// growing has the factors by which functions may lengthen a string.
 var growing = map[string]int{"quote": 5, "yaml_dquote": 10, "yaml_squote": 2, "yaml_encode": 10, "json": 6, "tojson": 6, "urlencode": 3, "escape": 5,
 	"forceescape": 5, "base64_encode": 2, "regex_escape": 2, "upper": 2, "xml": 6, "yaml": 4, "python": 4, "pprint": 4, "load_yaml": 4, "load_json": 4,
 	"urlize": 3, "reverse": 5, "wordwrap": 3, "to_snake_case": 2, "strftime": 10, "to_bytes": 2, "encode": 2, "decode": 2}
 
-// heavy are the functions that parse, or search with expressions.
+// heavy lists the functions that parse, or search with regular expressions.
 var heavy = map[string]bool{"load_yaml": true, "load_json": true, "regex_search": true, "regex_match": true, "regex_replace": true, "strftime": true,
 	"wordwrap": true, "yaml": true, "urlize": true, "json_query": true}
 
-// bind puts arguments in their places.
+// bind assigns the arguments to the parameters.
 func (f *Func) bind(c *Call) error {
 	n := len(f.params)
 	if len(c.Args) == n && c.Kwargs.Len() == 0 && !f.varargs && !f.kwargs {
@@ -226,7 +227,7 @@ func (f *Func) param(name any) int {
 	return -1
 }
 
-// function makes a global of a Func.
+// globalFunc is a Func as a global.
 type globalFunc struct{ f *Func }
 
 func (g globalFunc) Call(c *Call) (any, error) { return g.f.call(c) }
@@ -239,11 +240,11 @@ func (g globalFunc) TypeName() string {
 	return "function"
 }
 
-// Global makes a callable of a Func, to be used among Globals.
+// Global makes a Func callable, for use in Run.Globals.
 func Global(f *Func) any { return globalFunc{f} }
 
-// The arguments of a call, as what a function needs. Each fails the rendering
-// with a TypeError if it is something else.
+// The arguments of a call by type. Each fails the rendering with a TypeError
+// for another type.
 
 func (c *Call) any(i int) any { return c.Bound[i] }
 
@@ -274,13 +275,13 @@ func (c *Call) bool(i int) bool { return truth(c.Bound[i]) }
 // Str, Int and Bool return a bound argument; each fails the rendering with a
 // TypeError if it is of another type.
 
-// Str returns a bound argument that is a text.
+// Str returns a bound string argument.
 func (c *Call) Str(i int) string { return c.str(i) }
 
-// Int returns a bound argument that is a whole number, cut to 40 bits.
+// Int returns a bound integer argument, clamped to 40 bits.
 func (c *Call) Int(i int) int { return c.int(i) }
 
-// Bool returns whether a bound argument counts as true.
+// Bool reports whether a bound argument is true in Python's sense.
 func (c *Call) Bool(i int) bool { return c.bool(i) }
 
 // Name returns the name in the signature.

@@ -7,10 +7,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxRange is how many items range() may have, as in Python's sandbox.
+// maxRange is the maximum length of range(), as in Python's sandbox.
 const maxRange = 100000
 
-// builtinGlobals are the names that every template knows.
+// builtinGlobals are the global names of Jinja2.
 func builtinGlobals() map[string]any {
 	m := map[string]any{}
 	for _, f := range []*Func{
@@ -128,7 +128,7 @@ func (j *joiner) Call(*Call) (any, error) {
 
 func (j *joiner) TypeName() string { return "jinja2.utils.Joiner" }
 
-// lipsum makes paragraphs of words that mean nothing.
+// lipsum returns paragraphs of filler text.
 func lipsum(c *Call) any {
 	words := strings.Fields("lorem ipsum dolor sit amet consectetuer adipiscing elit sed diam nonummy nibh euismod tincidunt ut laoreet dolore magna aliquam erat volutpat")
 	low, high := c.int(2), c.int(3)

@@ -74,7 +74,7 @@ func options(d *value.Dict) Options {
 	return o
 }
 
-// renderFiles renders the template main of several.
+// renderFiles renders the template main; the others can be loaded.
 func renderFiles(env *Env, files *value.Dict, vars map[string]any) (string, error) {
 	load := func(_ context.Context, name string, _ func(string) any) (*Template, map[string]any, error) {
 		src, ok := files.Get(name)
@@ -91,7 +91,7 @@ func renderFiles(env *Env, files *value.Dict, vars map[string]any) (string, erro
 	return t.Render(context.Background(), Run{Vars: vars, Load: load})
 }
 
-// TestGolden compares with what Python's jinja2 made of the same templates.
+// TestGolden compares with the recorded output of Python's jinja2.
 func TestGolden(t *testing.T) {
 	all, cases := golden(t)
 	if len(cases) < 700 {
@@ -118,7 +118,7 @@ func TestGolden(t *testing.T) {
 			if !ok {
 				t.Fatalf("got %q, %v, want %s: %s", got, err, d.Str("error"), d.Str("message"))
 			}
-			only := strings.HasSuffix(d.Str("name"), "~wording") // Python's C code words it in its own way
+			only := strings.HasSuffix(d.Str("name"), "~wording") // Python's C code uses another message
 			if string(e.Kind) != d.Str("error") || !only && !sameMessage(e.Message, d.Str("message")) {
 				t.Errorf("got  %s: %s\nwant %s: %s", e.Kind, e.Message, d.Str("error"), d.Str("message"))
 			}
@@ -129,7 +129,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// sameMessage forgives the names that Python's own functions have.
+// sameMessage compares messages, ignoring the names of Python's own functions.
 func sameMessage(got, want string) bool {
 	_, g, ok1 := strings.Cut(got, "()")
 	_, w, ok2 := strings.Cut(want, "()")

@@ -12,8 +12,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// kind is the kind of a token: a word below for those that carry text,
-// otherwise the operator itself.
+// kind is the kind of a token: a constant below for tokens with text, otherwise
+// the operator itself.
 type kind string
 
 const (
@@ -37,8 +37,8 @@ type token struct {
 	num  any    // of integer and float
 }
 
-// lexer cuts a template into tokens. An error becomes the last token, so that
-// the parser meets it in its place.
+// lexer splits a template into tokens. An error becomes the last token, so that
+// the parser reports it at its position.
 type lexer struct {
 	o       *Options
 	s       string
@@ -51,7 +51,7 @@ type lexer struct {
 	lineSt  bool
 }
 
-// startRule is one way in which a tag begins.
+// startRule is an opening delimiter.
 type startRule struct {
 	name, text string
 }
@@ -87,7 +87,8 @@ type lexError struct {
 	msg  string
 }
 
-// prepare sorts the starts of tags: of two that fit, the longer one counts.
+// prepare sorts the opening delimiters: of two that match, the longer one
+// counts.
 func (l *lexer) prepare() {
 	l.rules = []startRule{{"variable", l.o.VariableStart}, {"comment", l.o.CommentStart}, {"block", l.o.BlockStart}}
 	sort.SliceStable(l.rules, func(i, j int) bool { return len(l.rules[i].text) > len(l.rules[j].text) })
@@ -112,8 +113,8 @@ func (l *lexer) emit(k kind, at int, text string) {
 	l.toks = append(l.toks, token{kind: k, line: l.count(at), text: text})
 }
 
-// findTag returns the next place where a tag or a line statement begins, and
-// where its inside does.
+// findTag returns where the next tag or line statement begins, and its opening
+// delimiter.
 func (l *lexer) findTag() (at int, r startRule, ok bool) {
 	for i := l.pos; i < len(l.s); i++ {
 		if !l.lineSt {
@@ -140,7 +141,7 @@ func (l *lexer) findTag() (at int, r startRule, ok bool) {
 }
 
 // lineTag reports a line statement or line comment at i. The text of the rule
-// then is all before its inside.
+// is everything before its content.
 func (l *lexer) lineTag(i int) (startRule, bool) {
 	starts := i == 0 || l.s[i-1] == '\n'
 	j := i
@@ -217,7 +218,7 @@ func (l *lexer) data(s string) string {
 	return s
 }
 
-// strip takes blanks off the end of the text before a tag.
+// strip removes blanks at the end of the text before a tag.
 func (l *lexer) strip(text string, sign byte, tag string, lineStarts bool) string {
 	switch {
 	case sign == '-':
@@ -291,8 +292,8 @@ func (l *lexer) raw(at int) *lexError {
 	}
 }
 
-// blockEnd returns the position behind the end of a block tag at i and the
-// blanks that it takes with it, or -1.
+// blockEnd returns the position after a block end tag at i and the blanks that
+// it strips, or -1.
 func (l *lexer) blockEnd(i int) int {
 	end := l.o.BlockEnd
 	switch s := l.s[i:]; {
@@ -329,7 +330,7 @@ func (l *lexer) comment(at int) *lexError {
 	return nil
 }
 
-// codeEnd returns the position behind the end of the current tag, or -1.
+// codeEnd returns the position after the end of the current tag, or -1.
 func (l *lexer) codeEnd(end kind) int {
 	switch end {
 	case tBlockEnd:
@@ -353,7 +354,7 @@ func (l *lexer) codeEnd(end kind) int {
 	return -1
 }
 
-// code reads the inside of a tag.
+// code reads the content of a tag.
 func (l *lexer) code(end kind) *lexError {
 	var open []byte
 	for {
@@ -370,7 +371,7 @@ func (l *lexer) code(end kind) *lexError {
 		}
 		l.pos = l.skipSpace(l.pos)
 		if l.pos >= len(l.s) {
-			return nil // the parser says what is missing
+			return nil // the parser reports what is missing
 		}
 		if len(open) == 0 && l.codeEnd(end) >= 0 {
 			continue
@@ -381,7 +382,7 @@ func (l *lexer) code(end kind) *lexError {
 	}
 }
 
-// one reads one token of the inside of a tag.
+// one reads one token of the content of a tag.
 func (l *lexer) one(open *[]byte) *lexError {
 	c := l.s[l.pos]
 	switch {
@@ -470,7 +471,7 @@ func (l *lexer) digits(i int) int {
 	return j
 }
 
-// number reads a float if there is one (but not behind a dot, as in a.0.1),
+// number reads a float if there is one (but not after a dot, as in a.0.1),
 // otherwise an integer.
 func (l *lexer) number() {
 	start := l.pos
@@ -576,7 +577,7 @@ func (l *lexer) quoted(q byte) *lexError {
 	return nil
 }
 
-// unescape reads the escapes of a Python string. Those it does not know stay.
+// unescape replaces the escapes of a Python string. Unknown ones stay.
 func unescape(s string) (string, string) {
 	var b strings.Builder
 	for i := 0; i < len(s); {

@@ -12,7 +12,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// hostile templates must end, with an error, and soon.
+// hostile templates must end with an error within the limits.
 func TestLimits(t *testing.T) {
 	deep := func(open, end string, n int) string { return strings.Repeat(open, n) + strings.Repeat(end, n) }
 	for name, src := range map[string]string{
@@ -22,13 +22,13 @@ func TestLimits(t *testing.T) {
 		"import of itself":        "{% import 'main' as m with context %}",
 		"extends itself":          "{% extends 'main' %}",
 		"a big power":             "{{ 2 ** 1000000000 }}",
-		"a big text":              "{{ 'a' * 10 ** 12 }}",
+		"a big string":            "{{ 'a' * 10 ** 12 }}",
 		"a big list":              "{{ [1] * 10 ** 12 }}",
-		"a text that doubles":     "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
-		"a text that doubles 2":   "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
-		"a text that doubles 3":   "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = ns.s.replace('a', 'aa') %}{% endfor %}",
-		"a text that doubles 4":   "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = '%s%s' % (ns.s, ns.s) %}{% endfor %}",
-		"a text that doubles 5":   "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = [ns.s, ns.s] | join %}{% endfor %}",
+		"a string that doubles":   "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+		"a string that doubles 2": "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+		"a string that doubles 3": "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = ns.s.replace('a', 'aa') %}{% endfor %}",
+		"a string that doubles 4": "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = '%s%s' % (ns.s, ns.s) %}{% endfor %}",
+		"a string that doubles 5": "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = [ns.s, ns.s] | join %}{% endfor %}",
 		"a list that doubles":     "{% set ns = namespace(s=[1]) %}{% for i in range(100) %}{% do ns.s.extend(ns.s) %}{% endfor %}",
 		"a wide format":           "{{ '%1000000000d' % 1 }}",
 		"a wide format 2":         "{{ '{:1000000000}'.format(1) }}",
@@ -85,7 +85,7 @@ func TestErrorPlaces(t *testing.T) {
 	}
 }
 
-// An error that is not one of the engine passes through as it is.
+// An error of the loader is returned unchanged.
 func TestLoaderFails(t *testing.T) {
 	bad := errors.New("the disk is gone")
 	tpl, _ := New(Options{}).Parse("t", "{% include 'x' ignore missing %}")
@@ -103,7 +103,7 @@ func TestLoaderFails(t *testing.T) {
 	}
 }
 
-// FuzzRender: whatever a template says, there is a text or an *Error.
+// FuzzRender checks that any template renders or fails with an *Error.
 func FuzzRender(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	all, cases := golden(f)
@@ -133,8 +133,8 @@ func FuzzRender(tf *testing.F) {
 	})
 }
 
-// FuzzLexer: a text has tokens that end, and parsing it neither hangs nor
-// fails in another way than by an *Error.
+// FuzzLexer checks that the tokens of any text end, and that parsing neither
+// hangs nor fails except with an *Error.
 func FuzzLexer(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	_, cases := golden(f)

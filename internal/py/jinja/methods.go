@@ -82,7 +82,7 @@ func dictMethods() map[string]*Func {
 	)
 }
 
-// updateDict is d.update(v): a dict, or pairs.
+// updateDict is d.update(v) with a dict or pairs.
 func updateDict(c *Call, d *value.Dict, v any) {
 	switch x := v.(type) {
 	case *value.Dict:
@@ -218,7 +218,7 @@ func seqMethods() map[string]*Func {
 	)
 }
 
-// sorted returns the items in order, which stays for those that are equal.
+// sorted returns the items in a stable order.
 func sorted(c *Call, in []any, key func(any) any, reverse bool) []any {
 	type pair struct{ k, v any }
 	ps := make([]pair, len(in))
@@ -390,7 +390,7 @@ func timeMethods() map[string]*Func {
 	)
 }
 
-// floatHex is float.hex: all digits, and an exponent without leading zeros.
+// floatHex is float.hex(): all digits, and an exponent without leading zeros.
 func floatHex(f float64) string {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return value.FormatFloat(f)
@@ -407,7 +407,8 @@ func floatHex(f float64) string {
 	return mant + "p" + sign + strconv.Itoa(n)
 }
 
-// Sorted returns the items in the order of their keys, as Python's sorted.
+// Sorted returns the items in the order of their keys, as Python's sorted()
+// does.
 func (c *Call) Sorted(items []any, key func(any) any) *value.List {
 	return &value.List{Items: sorted(c, items, key, false)}
 }

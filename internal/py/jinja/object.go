@@ -10,12 +10,12 @@ import (
 
 // Attributer is an object with attributes.
 type Attributer interface {
-	// Attr returns the attribute of a name. Names that begin with an
-	// underscore are never asked for.
+	// Attr returns an attribute. It is never called with a name that begins
+	// with an underscore.
 	Attr(name string) (any, bool)
 }
 
-// Itemer is an object with items, as a dict has them.
+// Itemer is an object with items, as a dict.
 type Itemer interface {
 	Item(key any) (any, bool)
 }
@@ -25,12 +25,12 @@ type Callable interface {
 	Call(c *Call) (any, error)
 }
 
-// Iterable is an object that can be gone through, each time from the start.
+// Iterable is an object that can be iterated over, each time from the start.
 type Iterable interface {
 	Iterate() Iter
 }
 
-// Container is an object that says whether it contains another.
+// Container is an object that supports the operator in.
 type Container interface {
 	Contains(v any) bool
 }
@@ -40,15 +40,15 @@ type Sized interface {
 	Len() int
 }
 
-// Named is an object that tells its type, for error texts.
+// Named is an object with a type name for error messages.
 type Named interface {
 	TypeName() string
 }
 
-// Outsider is a Callable whose time may not count as that of the rendering.
+// Outsider is a Callable whose time may be excluded from MaxTime.
 type Outsider interface {
 	Callable
-	// Outside reports whether the function runs on behalf of others.
+	// Outside reports whether the time of the function is excluded.
 	Outside() bool
 }
 
@@ -59,32 +59,32 @@ type Iter func() (any, bool)
 type Call struct {
 	Ctx  context.Context
 	Args []any
-	// Kwargs may be nil, which reads as empty.
+	// Kwargs may be nil, meaning empty.
 	Kwargs *value.Dict
-	// Bound holds the arguments in their places, in a Func with parameters.
+	// Bound holds the arguments in the order of the parameters of a Func.
 	Bound []any
 	f     *frame
 }
 
-// Context returns the names that the calling template knows.
+// Context returns the context of the calling template.
 func (c *Call) Context() *Context { return c.f.ctx }
 
-// Escape reports whether text is being escaped for HTML.
+// Escape reports whether output is escaped for HTML.
 func (c *Call) Escape() bool { return c.f.escape }
 
 // Undefined returns an undefined value of a name, which fails with hint when
-// it is used.
+// used.
 func (c *Call) Undefined(name, hint string) any { return c.f.rt.undefinedHint(name, hint) }
 
-// Tick is to be called in long loops. It ends the rendering when time is up.
+// Tick must be called in long loops. It ends the rendering at its limits.
 func (c *Call) Tick() { c.f.rt.tick() }
 
-// Spend counts n bytes that a function is about to make; too many end the
+// Spend counts n bytes that a function is about to allocate; too many end the
 // rendering.
 func (c *Call) Spend(n int) { c.f.rt.spend(max(0, n)) }
 
-// Reserve ends the rendering unless n more bytes may be made. What a function
-// returns counts by itself.
+// Reserve ends the rendering unless n more bytes may be allocated. The result
+// of a function is counted by the engine.
 func (c *Call) Reserve(n int) { c.f.rt.reserve(n) }
 
 // Invoke calls fn, which may be a macro or any other callable of a template.
@@ -92,7 +92,7 @@ func (c *Call) Invoke(fn any, args []any, kwargs *value.Dict) (any, error) {
 	return c.f.call(fn, args, kwargs), nil
 }
 
-// Attribute returns an attribute or method of a value, as the sandbox has it.
+// Attribute returns an attribute or method of a value, as the sandbox allows.
 func (c *Call) Attribute(v any, name string) (any, bool) {
 	if d, ok := v.(*value.Dict); ok {
 		m := c.f.rt.env.methods.dict[name]
@@ -127,25 +127,25 @@ func (n *Namespace) Attr(name string) (any, bool) { return n.Attrs.Get(name) }
 // Item returns an attribute.
 func (n *Namespace) Item(key any) (any, bool) { return n.Attrs.Get(key) }
 
-// String is how a namespace is written.
+// String returns the text form of a namespace.
 func (n *Namespace) String() string { return "<Namespace " + repr(n.Attrs) + ">" }
 
-// Module is what an imported template exports.
+// Module holds the exports of an imported template.
 type Module struct {
 	name, body string
 	vars       map[string]any
 }
 
-// Attr returns what the template set.
+// Attr returns an exported name of the template.
 func (m *Module) Attr(name string) (any, bool) { v, ok := m.vars[name]; return v, ok }
 
-// Name is the template's name.
+// Name returns the name of the template.
 func (m *Module) Name() string { return m.name }
 
-// String is what the template wrote.
+// String returns the output of the template.
 func (m *Module) String() string { return m.body }
 
-// TypeName is the name in error texts.
+// TypeName returns the name used in error messages.
 func (m *Module) TypeName() string { return "jinja2.environment.TemplateModule" }
 
 // Loop is the variable loop.
@@ -196,7 +196,7 @@ func (l *Loop) peek() (any, bool) {
 	return l.after, l.after != missing
 }
 
-// Len returns the number of items. An iterator is run to its end for it.
+// Len returns the number of items. It reads an iterator to its end.
 func (l *Loop) Len() int {
 	if l.known {
 		return l.length
@@ -222,7 +222,7 @@ func (l *Loop) Len() int {
 	return l.length
 }
 
-// Attr returns one of the attributes of a loop.
+// Attr returns an attribute of the loop.
 func (l *Loop) Attr(name string) (any, bool) {
 	switch name {
 	case "index":
@@ -280,15 +280,15 @@ func (l *Loop) Call(c *Call) (any, error) {
 		return nil, Errorf("TypeError", "The loop must have the 'recursive' marker to be called recursively.")
 	}
 	if len(c.Args) != 1 {
-		return nil, Errorf("TypeError", "loop() takes one argument, the items to go through")
+		return nil, Errorf("TypeError", "loop() takes one argument, the items to iterate over")
 	}
 	return c.f.markup(l.recurse(c.Args[0], l.depth+1)), nil
 }
 
-// String is how a loop is written.
+// String returns the text form of a loop.
 func (l *Loop) String() string { return fmt.Sprintf("<LoopContext %d/%d>", l.index+1, l.Len()) }
 
-// TypeName is the name in error texts.
+// TypeName returns the name used in error messages.
 func (l *Loop) TypeName() string { return "jinja2.runtime.LoopContext" }
 
 // Macro is a macro, or the body of a call block.
@@ -298,7 +298,7 @@ type Macro struct {
 	f    *frame // where it was defined
 }
 
-// String is how a macro is written.
+// String returns the text form of a macro.
 func (m *Macro) String() string {
 	if m.name == "" {
 		return "<Macro anonymous>"
@@ -306,10 +306,10 @@ func (m *Macro) String() string {
 	return "<Macro " + value.Repr(m.name) + ">"
 }
 
-// TypeName is the name in error texts.
+// TypeName returns the name used in error messages.
 func (m *Macro) TypeName() string { return "jinja2.runtime.Macro" }
 
-// Attr tells about the macro.
+// Attr returns an attribute of the macro.
 func (m *Macro) Attr(name string) (any, bool) {
 	switch name {
 	case "name":
@@ -333,7 +333,7 @@ func (m *Macro) Attr(name string) (any, bool) {
 	return nil, false
 }
 
-// Call writes the body of the macro and returns the text.
+// Call executes the body of the macro and returns its output.
 func (m *Macro) Call(c *Call) (any, error) {
 	d, rt := m.def, m.f.rt
 	if c.f != nil {
@@ -373,7 +373,7 @@ func (m *Macro) Call(c *Call) (any, error) {
 	return m.run(rt, vals, caller, args, kw), nil
 }
 
-// extra refuses arguments that the macro has no use for.
+// extra rejects arguments that the macro does not use.
 func (m *Macro) extra(args []any, kw *value.Dict) error {
 	d := m.def
 	if !d.kwargs && kw.Len() > 0 {
@@ -476,7 +476,7 @@ func (b *blockRef) Call(c *Call) (any, error) {
 	return c.f.markup(out.String()), nil
 }
 
-// goFunc is a function of Go.
+// goFunc is a Go function as a callable.
 type goFunc struct {
 	name string
 	do   func(c *Call) (any, error)
@@ -486,7 +486,7 @@ func (g *goFunc) Call(c *Call) (any, error) { return g.do(c) }
 func (g *goFunc) String() string            { return "<built-in function " + g.name + ">" }
 func (g *goFunc) TypeName() string          { return "builtin_function_or_method" }
 
-// Function makes a callable of a Go function.
+// Function makes a Go function callable.
 func Function(name string, do func(c *Call) (any, error)) any { return &goFunc{name, do} }
 
 func sortedNames[V any](m map[string]V) []string {

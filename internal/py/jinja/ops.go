@@ -10,13 +10,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxEqual is how deep values may nest that are compared.
+// maxEqual bounds the nesting of compared values.
 const maxEqual = 500
 
-// maxPairs is how many pairs of values one comparison may look at.
+// maxPairs bounds the pairs of values that one comparison visits.
 const maxPairs = 4 << 20
 
-// walk is one comparison of two values.
+// walk is the state of one comparison.
 type walk struct{ depth, pairs int }
 
 func (w *walk) enter() {
@@ -24,7 +24,7 @@ func (w *walk) enter() {
 		raise("RecursionError", "maximum recursion depth exceeded in comparison")
 	}
 	if w.pairs++; w.pairs > maxPairs {
-		raise("RecursionError", "a comparison looks at more than %d pairs of values", maxPairs)
+		raise("RecursionError", "a comparison visits more than %d pairs of values", maxPairs)
 	}
 }
 
@@ -122,8 +122,8 @@ func equalDicts(a, b *value.Dict, depth *walk) bool {
 	return true
 }
 
-// order is -1, 0 or 1; ok is false where Python cannot compare, nan true
-// where nothing holds.
+// order returns -1, 0 or 1. ok is false where Python cannot compare; nan is
+// true where no order holds.
 func order(a, b any, depth *walk) (c int, nan, ok bool) {
 	depth.enter()
 	if u, is := a.(*Undefined); is {
@@ -404,7 +404,7 @@ func arith(f *frame, op byte, a, b any) any {
 	return nil
 }
 
-// smallInts calculates what stays within 64 bits.
+// smallInts computes results that fit 64 bits.
 func smallInts(op byte, x, y int64) (any, bool) {
 	switch op {
 	case '+':
@@ -453,7 +453,7 @@ func bigInts(op byte, a, b any) any {
 		z.Sub(x, y)
 	case '*':
 		if x.BitLen()+y.BitLen() > maxBits {
-			raise("OverflowError", "an integer gets more than %d bits", maxBits)
+			raise("OverflowError", "an integer exceeds %d bits", maxBits)
 		}
 		z.Mul(x, y)
 	case '/':
@@ -495,7 +495,7 @@ func power(x, y *big.Int) any {
 	}
 	one := x.IsInt64() && x.Int64() >= -1 && x.Int64() <= 1
 	if !one && (!y.IsInt64() || float64(x.BitLen())*float64(y.Int64()) > maxBits) {
-		raise("OverflowError", "an integer gets more than %d bits", maxBits)
+		raise("OverflowError", "an integer exceeds %d bits", maxBits)
 	}
 	if one && !y.IsInt64() {
 		y = big.NewInt(2 + int64(y.Bit(0)))
@@ -779,7 +779,7 @@ func sliceBounds(n int, start, stop, step any) (from, st, count int) {
 	return from, st, count
 }
 
-// index is a number in a slice, cut to what a sequence can have.
+// index returns a bound of a slice, clamped to possible lengths.
 func index(v any) int {
 	n, ok := asInt(v)
 	if !ok {

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// TestOutputPieces: a text in one piece is taken as it is, and more of them come
-// out in their order.
+// TestOutputPieces checks that output in one piece is not copied, and that
+// several pieces keep their order.
 func TestOutputPieces(t *testing.T) {
 	env := New(Options{})
 	for _, c := range []struct{ source, tail, want string }{
@@ -31,6 +31,6 @@ func TestOutputPieces(t *testing.T) {
 	}
 	out, err := tpl.Render(t.Context(), Run{Tail: "\n"})
 	if err != nil || out != source || unsafe.StringData(out) != unsafe.StringData(source) {
-		t.Errorf("a text without tags is copied: %d bytes, %v", len(out), err)
+		t.Errorf("a template without tags is copied: %d bytes, %v", len(out), err)
 	}
 }

@@ -3,11 +3,11 @@ package jinja
 type tupleOpts struct {
 	simple bool   // only names and literals, as in a for's target
 	noCond bool   // no inline if
-	parens bool   // in parentheses, where nothing is a tuple too
+	parens bool   // in parentheses, where an empty tuple is allowed
 	end    string // a name that ends the tuple
 }
 
-// tuple reads an expression, or several with commas between them.
+// tuple parses an expression, or several separated by commas.
 func (p *parser) tuple(o tupleOpts) expr {
 	line := p.cur().line
 	var items []expr
@@ -62,11 +62,11 @@ func (p *parser) expression() expr {
 	return e
 }
 
-// maxChain bounds how many operators, filters or subscripts may follow each
-// other on one level: each is a level of the tree.
+// maxChain bounds consecutive operators, filters or subscripts: each is a level
+// of the tree.
 const maxChain = 2000
 
-// link counts one more of a chain.
+// link counts one more element of a chain.
 func (p *parser) link(n *int) {
 	if *n++; *n > maxChain {
 		p.fail(p.cur().line, "an expression has more than %d parts", maxChain)
@@ -385,7 +385,7 @@ func (p *parser) callArgs() callArgs {
 	return c
 }
 
-// dotted reads a name with dots.
+// dotted parses a name with dots.
 func (p *parser) dotted() *token {
 	t := *p.expect(tName)
 	for p.skip(".") {
@@ -394,7 +394,7 @@ func (p *parser) dotted() *token {
 	return &t
 }
 
-// filters reads a chain of filters; inline, the first has no bar before it.
+// filters parses a chain of filters; inline, the first has no bar before it.
 func (p *parser) filters(e expr, inline bool) expr {
 	for n := 0; p.cur().kind == "|" || inline; p.link(&n) {
 		if !inline {

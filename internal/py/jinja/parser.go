@@ -8,8 +8,8 @@ import (
 // maxNesting bounds how deep tags and expressions may nest.
 const maxNesting = 200
 
-// parser turns tokens into a tree. It fails by panicking with an *Error,
-// which parse catches.
+// parser turns tokens into a tree. It panics with an *Error, which parse
+// recovers.
 type parser struct {
 	env   *Env
 	name  string
@@ -19,7 +19,7 @@ type parser struct {
 	tags  []string   // open tags
 	ends  [][]string // what may end them
 	loops int
-	// blocks by name; order kept for nothing but errors.
+	// blocks by name
 	blocks map[string]*blockStmt
 }
 
@@ -50,7 +50,7 @@ func (p *parser) fail(line int, format string, args ...any) {
 	panic(&Error{Kind: SyntaxError, Message: fmt.Sprintf(format, args...), Template: p.name, Line: line})
 }
 
-// assertion is a template that is well-formed but means nothing.
+// assertion fails for a template that is well-formed but invalid.
 func (p *parser) assertion(line int, format string, args ...any) {
 	panic(&Error{Kind: AssertionError, Message: fmt.Sprintf(format, args...), Template: p.name, Line: line})
 }
@@ -146,7 +146,7 @@ func quoted(s string) string {
 	return "'" + s + "'"
 }
 
-// body reads statements and text until a tag of ends, which is current then.
+// body parses statements and text up to a tag of ends, which becomes current.
 func (p *parser) body(ends []string) []stmt {
 	p.skip(":")
 	p.expect(tBlockEnd)
@@ -157,7 +157,7 @@ func (p *parser) body(ends []string) []stmt {
 	return out
 }
 
-// bodyTo is body, and steps over the end tag.
+// bodyTo is body, and skips the end tag.
 func (p *parser) bodyTo(end string) []stmt {
 	out := p.body([]string{end})
 	p.next()
@@ -176,7 +176,7 @@ func orList(names []string) string {
 	return strings.Join(q, " or ")
 }
 
-// failUntil says which tag is missing or too much.
+// failUntil reports the missing or superfluous tag.
 func (p *parser) failUntil(name string, line int, ends []string) {
 	msg := "Unexpected end of template."
 	if name != "" {
@@ -259,7 +259,7 @@ func (p *parser) output(o *outputStmt) {
 	p.expect(tVariableEnd)
 }
 
-// statement reads one tag and all that belongs to it.
+// statement parses one tag with its body.
 func (p *parser) statement() []stmt {
 	t := p.cur()
 	if t.kind != tName {
@@ -323,7 +323,7 @@ func (p *parser) statement() []stmt {
 	return nil
 }
 
-// extension reads the tags that the Options add.
+// extension parses the tags added by Options.
 func (p *parser) extension(t *token) []stmt {
 	o := &p.env.o
 	if c, ok := o.CaptureTags[t.text]; ok {
@@ -463,7 +463,7 @@ func blank(body []stmt) bool {
 	return true
 }
 
-// withContext reads "with context" or "without context".
+// withContext parses "with context" or "without context".
 func (p *parser) withContext(def bool) (with, given bool) {
 	t := p.cur()
 	if (t.is("with") || t.is("without")) && p.look().is("context") {
@@ -606,8 +606,8 @@ func (p *parser) checkTarget(name string, line int) {
 	}
 }
 
-// assignTarget reads what an assignment may set: names, tuples of them and,
-// if asked for, an attribute of a namespace.
+// assignTarget parses the target of an assignment: names, tuples of them and,
+// if allowed, an attribute of a namespace.
 func (p *parser) assignTarget(o tupleOpts, namespace bool) expr {
 	if namespace && p.look().kind == "." {
 		t := p.expect(tName)
@@ -624,8 +624,8 @@ func (p *parser) assignTarget(o tupleOpts, namespace bool) expr {
 	return e
 }
 
-// markStore makes an expression a target; it returns the kind of what cannot
-// be one.
+// markStore makes an expression a target. It returns the kind of an expression
+// that cannot be one.
 func markStore(e expr) string {
 	switch x := e.(type) {
 	case *nameExpr:

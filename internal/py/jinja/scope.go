@@ -2,31 +2,31 @@ package jinja
 
 import "sort"
 
-// function is a part of a template that runs in a frame of its own: the whole,
-// a block, a macro, a recursive loop.
+// function is a part of a template with its own frame: the whole template, a
+// block, a macro or a recursive loop.
 type function struct {
 	parent *function
 	nslots int
-	// entry readies the variables of the outermost scope.
+	// entry initialises the variables of the outermost scope.
 	entry entry
 	body  []stmt
 	name  string // of a block
 	block *blockStmt
 }
 
-// slotRef finds a variable: so many functions outwards, and its place there.
+// slotRef locates a variable: number of functions outwards, and slot there.
 type slotRef struct{ up, idx int }
 
-// entry is what happens to the variables of a scope when it is entered.
+// entry initialises the variables of a scope on entry.
 type entry []load
 
 type loadKind int
 
 const (
 	loadUndefined loadKind = iota
-	loadParam              // set by whoever enters
-	loadAlias              // begins with the value of an outer variable
-	loadResolve            // begins with the value in the context
+	loadParam              // set by the caller
+	loadAlias              // initial value from an outer variable
+	loadResolve            // initial value from the context
 )
 
 type load struct {
@@ -36,15 +36,15 @@ type load struct {
 	from slotRef
 }
 
-// local is a variable that an included template gets to see.
+// local is a variable visible to an included template.
 type local struct {
 	name string
 	ref  slotRef
 }
 
-// symbols are the names of one scope. As in Jinja the whole scope is looked
-// through first: a name that is set anywhere in it is a variable of its own,
-// which begins as the outer one of that name.
+// symbols are the names of one scope. As in Jinja the whole scope is analysed
+// first: a name set anywhere in it is a variable of the scope, initialised from
+// the outer one.
 type symbols struct {
 	parent *symbols
 	fn     *function
@@ -77,7 +77,7 @@ func (s *symbols) update(o *symbols) {
 	}
 }
 
-// find returns the variable of a name as seen from the function from.
+// find returns the variable of a name, relative to the function from.
 func (s *symbols) find(name string, from *function) (slotRef, bool) {
 	for ; s != nil; s = s.parent {
 		if idx, ok := s.refs[name]; ok {
@@ -127,8 +127,8 @@ func (s *symbols) store(name string) {
 	s.define(name, load{kind: loadUndefined})
 }
 
-// branches joins what the branches of an if do. A name that only some of them
-// set begins as the outer one.
+// branches merges the symbols of the branches of an if. A name set by only some
+// of them is initialised from the outer one.
 func (s *symbols) branches(bs ...*symbols) {
 	count := map[string]int{}
 	for _, b := range bs {
@@ -154,7 +154,7 @@ func (s *symbols) branches(bs ...*symbols) {
 	}
 }
 
-// entry returns what to do on entering the scope.
+// entry returns the initialisation of the scope.
 func (s *symbols) entry() entry {
 	out := make(entry, 0, len(s.loads))
 	for _, l := range s.loads {
@@ -166,7 +166,7 @@ func (s *symbols) entry() entry {
 	return out
 }
 
-// locals returns the variables that are set in this scope and those around.
+// locals returns the variables set in this scope and the enclosing ones.
 func (s *symbols) locals() []local {
 	seen := map[string]bool{}
 	var out []local
@@ -184,8 +184,7 @@ func (s *symbols) locals() []local {
 	return out
 }
 
-// children returns the expressions that an expression is made of; some may be
-// nil.
+// children returns the subexpressions of an expression; some may be nil.
 func children(e expr) []expr {
 	args := func(c *callArgs, more ...expr) []expr {
 		out := append(more, c.args...)
@@ -247,7 +246,7 @@ func walkNames(e expr, do func(*nameExpr)) {
 	}
 }
 
-// expr notes the names of an expression.
+// expr records the names of an expression.
 func (s *symbols) expr(es ...expr) {
 	for _, e := range es {
 		walkNames(e, func(n *nameExpr) {
@@ -269,8 +268,8 @@ func (s *symbols) stmts(body []stmt) {
 	}
 }
 
-// stmt notes the names that a statement uses in this scope, not those of
-// scopes within it.
+// stmt records the names that a statement uses in this scope, without those of
+// inner scopes.
 func (s *symbols) stmt(st stmt) {
 	switch n := st.(type) {
 	case *outputStmt:

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// layouts are the directives of strftime that Go can write too.
+// layout maps directives of strftime to Go's layouts.
 func layout(c byte) string {
 	switch c {
 	case 'a':
@@ -53,8 +53,8 @@ func layout(c byte) string {
 	return ""
 }
 
-// Strftime writes a time without zone in Python's format. A directive that
-// is not known stays as it is.
+// Strftime formats a time without zone in Python's format. Unknown directives
+// stay unchanged.
 func Strftime(t time.Time, format string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {

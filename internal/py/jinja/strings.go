@@ -11,7 +11,7 @@ import (
 
 func self(c *Call) string { s, _ := text(c.Bound[0]); return s }
 
-// like gives a text the type of the value that the method belongs to.
+// like gives a string the type of the method's value: str or Markup.
 func like(c *Call, s string) any {
 	if _, ok := c.Bound[0].(Markup); ok {
 		return Markup(s)
@@ -19,7 +19,8 @@ func like(c *Call, s string) any {
 	return s
 }
 
-// piece is an argument that becomes part of the text: escaped for Markup.
+// piece returns an argument that becomes part of the result: escaped for
+// Markup.
 func piece(c *Call, i int) string {
 	if _, ok := c.Bound[0].(Markup); ok {
 		return string(escape(c.Bound[i]))
@@ -88,7 +89,7 @@ func strMethods() map[string]*Func {
 	return m
 }
 
-// replace is strings.Replace within what may be made.
+// replace is strings.Replace within MaxOutput.
 func replace(c *Call, s, old, new string, most int) string {
 	n := strings.Count(s, old)
 	if most >= 0 {
@@ -131,13 +132,13 @@ func capitalize(s string) string {
 		return ""
 	}
 	first := string(unicode.ToTitle(r))
-	if r == 'ß' { // unicode knows single letters only
+	if r == 'ß' { // package unicode maps single characters only
 		first = "Ss"
 	}
 	return first + strings.ToLower(s[n:])
 }
 
-// title is str.title: a letter behind what is none is a capital.
+// title is str.title(): a letter after a non-letter becomes a capital.
 func title(s string) string {
 	var b strings.Builder
 	inWord := false
@@ -210,8 +211,8 @@ func maketrans(c *Call) any {
 	return out
 }
 
-// part returns the part of the text that start and stop leave, and how many
-// characters come before it; ok is false when start is behind the end.
+// part returns s[start:stop] and the number of characters before it. ok is
+// false when start is after the end.
 func part(c *Call, start, stop int) (s string, before int, ok bool) {
 	s = self(c)
 	if c.Bound[start] == nil && c.Bound[stop] == nil {
@@ -334,7 +335,7 @@ func sep(c *Call) string {
 	return s
 }
 
-// fields splits at blanks, at most n times if that is not negative.
+// fields splits at blanks, at most n times unless n is negative.
 func fields(s string, n int) []string {
 	if n < 0 {
 		return strings.FieldsFunc(s, isPySpace)
@@ -577,5 +578,5 @@ func decode(b []byte, encoding, errors string) string {
 	return out.String()
 }
 
-// Encode is str.encode.
+// Encode is str.encode().
 func Encode(s, encoding, errors string) []byte { return encode(s, encoding, errors) }

@@ -7,7 +7,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// builtinTests are those of the language.
+// builtinTests returns the tests of Jinja2.
 func builtinTests() map[string]*Func {
 	is := func(name string, do func(v any) bool) *Func {
 		return fn(name+"(value)", func(c *Call) any { return do(c.any(0)) })
@@ -68,7 +68,7 @@ func isMapping(v any) bool {
 // Mapping is an object that counts as a dict to tests.
 type Mapping interface {
 	Itemer
-	// Mapping does nothing.
+	// Mapping is a marker method.
 	Mapping()
 }
 
@@ -88,7 +88,8 @@ func IsSequence(v any) bool {
 	return sized && items
 }
 
-// identical is is: numbers and texts that are equal count as the same.
+// identical is Python's operator is. Equal numbers and strings count as the
+// same object.
 func identical(a, b any) bool {
 	switch x := a.(type) {
 	case int64, bool, string, nil, float64:

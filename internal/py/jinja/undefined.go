@@ -6,33 +6,33 @@ import (
 	"brine/internal/py/value"
 )
 
-// UndefinedKind says what can be done with a value that is not there.
+// UndefinedKind is the behaviour of undefined values.
 type UndefinedKind int
 
 const (
-	// DefaultUndefined is written as nothing, is empty and false, and fails
-	// when it is calculated with, called or asked for an attribute.
+	// DefaultUndefined prints as an empty string, and is empty and false.
+	// Arithmetic, calls and attributes fail.
 	DefaultUndefined UndefinedKind = iota
-	// StrictUndefined fails whatever is done with it, but for the tests
-	// defined and undefined and the filter default.
+	// StrictUndefined fails on any use except the tests defined and undefined
+	// and the filter default.
 	StrictUndefined
-	// ChainableUndefined is as the default, and its attributes are undefined.
+	// ChainableUndefined is like the default, but its attributes are undefined.
 	ChainableUndefined
-	// DebugUndefined is as the default, and written as the expression.
+	// DebugUndefined is like the default, but prints as the expression.
 	DebugUndefined
 )
 
-// Undefined is a value that is not there.
+// Undefined is an undefined value.
 type Undefined struct {
 	kind    UndefinedKind
 	name    any
 	hint    string
 	obj     any
-	has     bool // obj is what was asked for name
+	has     bool // obj is the value that lacks name
 	errKind Kind
 }
 
-// Message says what is missing.
+// Message says which name is missing.
 func (u *Undefined) Message() string {
 	switch {
 	case u.hint != "":
@@ -94,8 +94,8 @@ func (rt *runtime) undefinedOf(obj, name any) *Undefined {
 	return &Undefined{kind: rt.env.o.Undefined, name: name, obj: obj, has: true}
 }
 
-// unsafeAttr reports whether a name is one of Python's inside, which the
-// sandbox hides.
+// unsafeAttr reports whether a name is internal to Python; the sandbox hides
+// it.
 func unsafeAttr(n string) bool {
 	return len(n) > 4 && strings.HasPrefix(n, "__") && strings.HasSuffix(n, "__")
 }
@@ -105,5 +105,5 @@ func isUndefined(v any) bool {
 	return ok
 }
 
-// IsUndefined reports whether v is a value that is not there.
+// IsUndefined reports whether v is undefined.
 func IsUndefined(v any) bool { return isUndefined(v) }

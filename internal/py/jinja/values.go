@@ -10,10 +10,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// Markup is text that is safe to write in HTML. It is a text in all else.
+// Markup is a string that is safe in HTML. Otherwise it behaves as a string.
 type Markup string
 
-// Range is what range() returns.
+// Range is the result of range().
 type Range struct{ start, stop, step int64 }
 
 // Len returns the number of items.
@@ -29,7 +29,7 @@ func (r Range) Len() int {
 
 func (r Range) at(i int) int64 { return r.start + int64(i)*r.step }
 
-// view is what a dict's keys, values and items methods return.
+// view is the result of a dict's keys, values and items methods.
 type view struct {
 	d    *value.Dict
 	kind byte // k, v or i
@@ -58,20 +58,20 @@ func (v view) name() string {
 	return map[byte]string{'k': "dict_keys", 'v': "dict_values", 'i': "dict_items"}[v.kind]
 }
 
-// Iterator is a sequence that can be gone through once, such as the result of
-// the filter map.
+// Iterator is a sequence that can be read once, such as the result of the
+// filter map.
 type Iterator struct {
 	next Iter
 	name string
 }
 
-// NewIterator returns an iterator; name is how Python calls its type.
+// NewIterator returns an iterator; name is Python's name of its type.
 func NewIterator(name string, next Iter) *Iterator { return &Iterator{next, name} }
 
 // Set is Python's set. It keeps the order of insertion.
 type Set struct{ d *value.Dict }
 
-// NewSet returns a set of the items. It fails if one cannot be in a set.
+// NewSet returns a set of the items. It fails if one is unhashable.
 func NewSet(items []any) (*Set, error) {
 	s := &Set{value.NewDict(len(items))}
 	for _, it := range items {
@@ -86,7 +86,7 @@ func NewSet(items []any) (*Set, error) {
 // Items returns the members.
 func (s *Set) Items() []any { return s.d.Keys() }
 
-// typeName is Python's name of the type of a value.
+// typeName returns Python's name of the type of a value.
 func typeName(v any) string {
 	switch x := v.(type) {
 	case Markup:
@@ -111,7 +111,7 @@ func typeName(v any) string {
 	return value.TypeName(v)
 }
 
-// TypeName returns Python's name of the type of a value of a template.
+// TypeName returns Python's name of the type of a template value.
 func TypeName(v any) string { return typeName(v) }
 
 // text returns a string or Markup as string.
@@ -125,10 +125,10 @@ func text(v any) (string, bool) {
 	return "", false
 }
 
-// Text returns v if it is a text.
+// Text returns v if it is a string or Markup.
 func Text(v any) (string, bool) { return text(v) }
 
-// truth is bool().
+// truth is Python's bool().
 func truth(v any) bool {
 	switch x := v.(type) {
 	case bool:
@@ -154,11 +154,11 @@ func truth(v any) bool {
 	return value.Truth(v)
 }
 
-// Truth reports whether v counts as true. It fails the rendering for what is
-// not there.
+// Truth reports whether v is true in Python's sense. It fails the rendering for
+// a StrictUndefined.
 func Truth(v any) bool { return truth(v) }
 
-// str is str().
+// str is Python's str().
 func str(v any) string {
 	switch x := v.(type) {
 	case string:
@@ -175,10 +175,10 @@ func str(v any) string {
 	return repr(v)
 }
 
-// Str returns the text that v is written as.
+// Str returns Python's str() of v.
 func Str(v any) string { return str(v) }
 
-// repr is repr().
+// repr is Python's repr().
 func repr(v any) string {
 	var w reprWriter
 	w.value(v)
@@ -188,10 +188,11 @@ func repr(v any) string {
 // Repr returns Python's repr() of v.
 func Repr(v any) string { return repr(v) }
 
-// maxRepr is how deep a value may nest that is written.
+// maxRepr bounds the nesting of a printed value.
 const maxRepr = 500
 
-// maxDigits is how long a number may be that is written or read, as in Python.
+// maxDigits bounds the digits of a number that is printed or parsed, as in
+// Python.
 const maxDigits = 4300
 
 type reprWriter struct {
@@ -199,7 +200,7 @@ type reprWriter struct {
 	stack []any // the containers being written
 }
 
-// maxReprSize bounds in bytes how containers are written: a list may hold
+// maxReprSize bounds the bytes of a printed container: a list may contain
 // another one many times.
 const maxReprSize = 64 << 20
 
@@ -254,7 +255,8 @@ func (w *reprWriter) value(v any) {
 	}
 }
 
-// push notes a container; it reports whether that is already being written.
+// push enters a container. It reports whether the container is already being
+// written.
 func (w *reprWriter) push(c any) bool {
 	if len(w.stack) > maxRepr {
 		raise("RecursionError", "maximum recursion depth exceeded while getting the repr of an object")
@@ -325,7 +327,7 @@ func escapeText(s string) Markup {
 	return Markup(strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;").Replace(s))
 }
 
-// plainKey is a value as a dict keeps it for a key.
+// plainKey converts a value to a dict key.
 func plainKey(v any) any {
 	if m, ok := v.(Markup); ok {
 		return string(m)
@@ -343,7 +345,7 @@ func hashable(v any) bool {
 	return value.Hashable(v)
 }
 
-// setItem is d[k] = v.
+// setItem executes d[k] = v.
 func setItem(d *value.Dict, k, v any) {
 	if u, ok := k.(*Undefined); ok {
 		u.fail()
@@ -355,7 +357,7 @@ func setItem(d *value.Dict, k, v any) {
 	d.Set(k, v)
 }
 
-// length is len().
+// length is Python's len().
 func length(v any) (int, bool) {
 	switch x := v.(type) {
 	case string:
@@ -400,7 +402,7 @@ func sliceIter(items []any) Iter {
 	}
 }
 
-// iterate is iter(). A list that grows meanwhile is gone through to its end.
+// iterate is Python's iter(). A list that grows meanwhile is read to its end.
 func iterate(v any) (Iter, bool) {
 	i := 0
 	switch x := v.(type) {
@@ -487,7 +489,7 @@ func runes(s string) Iter {
 	}
 }
 
-// items returns all items of what can be gone through.
+// items returns all items of an iterable.
 func items(v any) []any {
 	switch x := v.(type) {
 	case *value.List:
@@ -506,22 +508,22 @@ func items(v any) []any {
 	return out
 }
 
-// maxItems bounds what is made of an iterator.
+// maxItems bounds the items read from an iterator.
 const maxItems = 1 << 20
 
 // Items returns the items of v, or fails the rendering.
 func Items(v any) []any { return items(v) }
 
-// Plain turns what a template made into values of package value: Markup into
-// text, iterators into lists. Containers are changed in place. It fails if v
-// nests more than 400 deep, or contains itself.
+// Plain converts a template value to types of package value: Markup to string,
+// iterators to lists. Containers are changed in place. It fails if v nests more
+// than 400 deep, or contains itself.
 func Plain(v any) (any, error) {
 	n := 0
 	return plain(v, 0, &n)
 }
 
-// plain counts in size about how many bytes it takes to write v: of what is in
-// it many times, many times as many.
+// plain adds to size an estimate of the bytes of v when written. A container
+// that occurs many times counts each time.
 func plain(v any, depth int, size *int) (any, error) {
 	if depth > 400 {
 		return nil, Errorf("RecursionError", "a value nests more than 400 deep, or contains itself")
@@ -563,16 +565,17 @@ func plain(v any, depth int, size *int) (any, error) {
 	return str(v), nil
 }
 
-// Convert is Plain for a reader that has its own form for what package value
-// has none for, such as Markup, an iterator or what is undefined: other gives
-// it. Containers that hold such a value are copied.
+// Convert is Plain with a conversion for values without a counterpart in
+// package value, such as Markup, iterators or undefined values: other returns
+// it. Containers with such a value are copied.
 func Convert(v any, other func(v any) (any, error)) (any, error) {
 	size := 0
 	p, _, err := convert(v, other, 0, &size)
 	return p, err
 }
 
-// convert counts in size about how many bytes it takes to write v, as plain does.
+// convert adds to size an estimate of the bytes of v when written, as plain
+// does.
 func convert(v any, other func(v any) (any, error), depth int, size *int) (p any, changed bool, err error) {
 	if depth > 400 {
 		return nil, false, Errorf("RecursionError", "a value nests more than 400 deep, or contains itself")
@@ -634,13 +637,13 @@ func convertItems(items []any, other func(v any) (any, error), depth int, size *
 	return out, changed, nil
 }
 
-// shown is a value as text that is written without quotes.
+// shown is a string that is written without quotes.
 type shown string
 
 func (s shown) String() string { return string(s) }
 
-// Pretty writes v as Python's pprint does, what is undefined and what only
-// templates have by its repr.
+// Pretty formats v as Python's pprint does; undefined values and types of
+// templates by their repr.
 func Pretty(v any) (string, error) {
 	p, err := Convert(v, func(v any) (any, error) { return shown(repr(v)), nil })
 	if err != nil {
@@ -649,7 +652,7 @@ func Pretty(v any) (string, error) {
 	return value.Pretty(p, 1), nil
 }
 
-// same reports whether plain left a value as it was.
+// same reports whether plain did not change a value.
 func same(a, b any) bool {
 	switch b.(type) {
 	case []byte, value.Tuple:
@@ -684,7 +687,7 @@ func Iterate(v any) Iter {
 	return next
 }
 
-// IsIterable reports whether v can be gone through.
+// IsIterable reports whether v can be iterated over.
 func IsIterable(v any) bool {
 	_, ok := iterate(v)
 	return ok
