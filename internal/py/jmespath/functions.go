@@ -11,16 +11,16 @@ import (
 	"brine/internal/py/value"
 )
 
-// function is one of those of the language.
+// function is a built-in function.
 type function struct {
-	// args are the types that each argument may have, with | between them;
-	// "any" is all but an expression, and "" any at all.
+	// args are the types allowed for each argument, separated by |. "any" is
+	// all types but an expression, and "" is every type.
 	args     []string
-	variadic bool // the last may come more than once
+	variadic bool // the last argument may repeat
 	run      func(args []any) (any, error)
 }
 
-// functions returns all by name.
+// functions returns all functions by name.
 func functions() map[string]function {
 	const numbers, texts = "array-number", "array-string"
 	one := func(arg string, run func(v any) any) function {
@@ -115,7 +115,7 @@ func functions() map[string]function {
 	}
 }
 
-// invoke calls a function after a look at its arguments.
+// invoke checks the arguments and calls the function.
 func invoke(name string, args []any) (any, error) {
 	f, ok := functions()[name]
 	if !ok {
@@ -167,7 +167,7 @@ func fits(v any, want string) bool {
 }
 
 // keysOf applies an expression to all items; the keys must be all numbers or
-// all texts.
+// all strings.
 func keysOf(name string, l []any, f reference) ([]any, error) {
 	keys := make([]any, len(l))
 	for i, it := range l {
@@ -200,7 +200,8 @@ func sorted(l, keys []any) any {
 	return out
 }
 
-// extreme is the first item with the largest key (sign 1) or the least (-1).
+// extreme returns the first item with the largest key (sign 1) or the smallest
+// (-1).
 func extreme(l, keys []any, sign int) any {
 	if len(l) == 0 {
 		return nil

@@ -1,6 +1,6 @@
-// Package jmespath answers queries in the language JMESPath (jmespath.org)
-// over the value model, as the Python library of that name does: mappings keep
-// their order, and errors have its words.
+// Package jmespath evaluates JMESPath (jmespath.org) on the value model, as the
+// Python library of that name does: mappings keep their order, and error
+// messages are the same.
 package jmespath
 
 import (
@@ -10,8 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Search compiles an expression and applies it to data. What is not there is
-// nil.
+// Search compiles an expression and applies it to data. A missing value is nil.
 func Search(expression string, data any) (any, error) {
 	q, err := Compile(expression)
 	if err != nil {
@@ -23,7 +22,7 @@ func Search(expression string, data any) (any, error) {
 // Query is a compiled expression.
 type Query struct{ root node }
 
-// Compile reads an expression.
+// Compile parses an expression.
 func Compile(expression string) (*Query, error) {
 	tokens, err := lex(expression)
 	if err != nil {
@@ -40,10 +39,10 @@ func Compile(expression string) (*Query, error) {
 	return &Query{root}, nil
 }
 
-// Search applies the query to data, which it does not change.
+// Search applies the query to data. It does not change data.
 func (q *Query) Search(data any) (any, error) { return q.root.eval(data) }
 
-// node is a part of an expression.
+// node is a node of the syntax tree.
 type node interface {
 	eval(v any) (any, error)
 }
@@ -65,7 +64,7 @@ func (n field) eval(v any) (any, error) {
 	return nil, nil
 }
 
-// chain applies the parts in turn: a.b, a[0], a | b.
+// chain applies its parts in order: a.b, a[0], a | b.
 type chain []node
 
 func (n chain) eval(v any) (_ any, err error) {
@@ -91,7 +90,7 @@ func (n index) eval(v any) (any, error) {
 	return l[i], nil
 }
 
-// slice is [start:stop:step]; a part that is nil was left out.
+// slice is [start:stop:step]; an omitted part is nil.
 type slice struct{ start, stop, step *int64 }
 
 func (n slice) eval(v any) (any, error) {
@@ -139,11 +138,11 @@ func (n slice) eval(v any) (any, error) {
 	return out, nil
 }
 
-// projection applies right to each item that left has.
+// projection applies right to each item of left.
 type projection struct {
 	left, right node
-	of          func(v any) ([]any, bool) // the items of what left gives
-	keep        node                      // which of them count; nil: all
+	of          func(v any) ([]any, bool) // the items of the result of left
+	keep        node                      // condition on items; nil for all
 }
 
 func (n projection) eval(v any) (any, error) {
@@ -177,7 +176,7 @@ func (n projection) eval(v any) (any, error) {
 	return out, nil
 }
 
-// items are those of a list or tuple.
+// items returns the items of a list or tuple.
 func items(v any) ([]any, bool) {
 	switch x := v.(type) {
 	case *value.List:
@@ -229,7 +228,7 @@ func (n not) eval(v any) (any, error) {
 	return !truth(got), err
 }
 
-// either is || and &&: right counts if left is, or is not, true.
+// either is || and &&: the result is right if left is false (||) or true (&&).
 type either struct {
 	left, right node
 	and         bool
@@ -243,7 +242,8 @@ func (n either) eval(v any) (any, error) {
 	return n.right.eval(v)
 }
 
-// truth is what counts as true: all but "", null, false and what is empty.
+// truth reports whether a value is true: all but "", null, false and empty
+// containers.
 func truth(v any) bool {
 	switch x := v.(type) {
 	case nil:
@@ -296,7 +296,7 @@ func (n comparison) eval(v any) (any, error) {
 	return c >= 0, nil
 }
 
-// equal is Python's ==, but true is not 1 and false not 0.
+// equal is Python's ==, except that true differs from 1 and false from 0.
 func equal(a, b any) bool {
 	if (typeOf(a) == "boolean") != (typeOf(b) == "boolean") {
 		return false
@@ -341,7 +341,7 @@ func (n multiDict) eval(v any) (any, error) {
 	return out, nil
 }
 
-// reference is &expression: what functions apply themselves.
+// reference is &expression: an expression passed to a function.
 type reference struct{ of node }
 
 func (n reference) eval(any) (any, error) { return n, nil }
@@ -363,7 +363,7 @@ func (n call) eval(v any) (any, error) {
 	return invoke(n.name, args)
 }
 
-// typeOf is the name that JMESPath has for the type of a value.
+// typeOf returns JMESPath's name of the type of a value.
 func typeOf(v any) string {
 	switch v.(type) {
 	case nil:
@@ -385,7 +385,7 @@ func typeOf(v any) string {
 	return value.TypeName(v)
 }
 
-// Error says what is wrong with an expression, or with what it is applied to.
+// Error is an error in an expression or in its application to data.
 type Error struct{ text string }
 
 func (e *Error) Error() string { return e.text }

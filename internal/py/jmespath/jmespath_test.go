@@ -23,8 +23,7 @@ func load(t testing.TB, path string) any {
 	return v
 }
 
-// TestAsRecorded holds answers, and whether there is an error, to those of
-// Python's library.
+// TestAsRecorded compares results and errors with those of Python's library.
 func TestAsRecorded(t *testing.T) {
 	data := load(t, "testdata/data.json")
 	cases := load(t, "testdata/golden.json").(*value.List).Items
@@ -36,7 +35,8 @@ func TestAsRecorded(t *testing.T) {
 		expr := c.Str("expr")
 		got, err := Search(expr, data)
 		if c.Has("error") {
-			// A comparison of a text and a number ends in Python's own error.
+			// A comparison of a string and a number fails with Python's own
+			// TypeError.
 			if err == nil && c.Str("error") != "TypeError" {
 				t.Errorf("%s is %s, want %s: %s", expr, value.Repr(got), c.Str("error"), c.Str("text"))
 			}
@@ -50,7 +50,7 @@ func TestAsRecorded(t *testing.T) {
 		}
 	}
 	if again := load(t, "testdata/data.json"); !value.Equal(data, again) {
-		t.Error("a query has changed the data")
+		t.Error("a query changed the data")
 	}
 }
 

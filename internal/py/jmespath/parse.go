@@ -38,14 +38,14 @@ const (
 	tokLParen
 )
 
-// power is how tightly a token binds what stands left of it.
+// power is the left binding power of a token.
 var power = [...]int{tokPipe: 1, tokOr: 2, tokAnd: 3, tokCompare: 5, tokFlatten: 9, tokStar: 20, tokFilter: 21, tokDot: 40, tokNot: 45,
 	tokLBrace: 50, tokLBracket: 55, tokLParen: 60}
 
-// projectionStop: a token that binds less tightly ends a projection.
+// projectionStop is the binding power below which a token ends a projection.
 const projectionStop = 10
 
-// maxDepth bounds how deep expressions nest.
+// maxDepth bounds the nesting of expressions.
 const maxDepth = 200
 
 type token struct {
@@ -55,7 +55,7 @@ type token struct {
 	pos  int
 }
 
-// single are the tokens of one byte, kinds what they are.
+// single lists the tokens of one byte, kinds their kinds.
 const single = "]),:@&|*.!{[(}"
 
 var kinds = [...]kind{tokRBracket, tokRParen, tokComma, tokColon, tokCurrent, tokRef, tokPipe, tokStar, tokDot, tokNot, tokLBrace, tokLBracket,
@@ -134,7 +134,7 @@ func lex(s string) ([]token, error) {
 func isStart(c byte) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-// quotedLen is the length of a text in quotes, 0 if it does not end.
+// quotedLen returns the length of a quoted string, 0 if it is not closed.
 func quotedLen(s string, q byte) int {
 	for i := 1; i < len(s); i++ {
 		switch s[i] {
@@ -163,7 +163,7 @@ func quotedToken(s string, q byte) (token, error) {
 	inner = strings.TrimLeft(strings.ReplaceAll(inner, "\\`", "`"), " \t\r\n")
 	v, err := json.Load(inner)
 	if err != nil {
-		// Literals once were texts without quotes.
+		// Older versions of the language had literals without quotes.
 		if v, err = json.Load(`"` + inner + `"`); err != nil {
 			return token{}, errorf("Bad token %s", inner)
 		}
@@ -229,7 +229,7 @@ func (p *parser) expression(binding int) (left node, err error) {
 	return left, nil
 }
 
-// first reads what can begin an expression.
+// first parses a token that can begin an expression.
 func (p *parser) first() (node, error) {
 	switch t := p.at(0); t.kind {
 	case tokLiteral:
@@ -290,7 +290,7 @@ func (p *parser) first() (node, error) {
 	return nil, p.unexpected()
 }
 
-// after reads what follows left and belongs to it.
+// after parses a token that continues the expression left.
 func (p *parser) after(left node) (node, error) {
 	t := p.advance()
 	switch t.kind {
@@ -369,7 +369,7 @@ func (p *parser) call(name string) (node, error) {
 	return n, nil
 }
 
-// indexed reads an index or a slice behind "[".
+// indexed parses an index or a slice after "[".
 func (p *parser) indexed(left node) (node, error) {
 	if p.at(0).kind == tokNumber && p.at(1).kind != tokColon {
 		i := p.advance().v.(int64)
@@ -395,7 +395,7 @@ func (p *parser) indexed(left node) (node, error) {
 	return projection{left: chain{left, slice{parts[0], parts[1], parts[2]}}, right: right, of: items}, err
 }
 
-// projected reads what is applied to each item of a projection.
+// projected parses the expression applied to each item of a projection.
 func (p *parser) projected(binding int) (node, error) {
 	switch k := p.at(0).kind; {
 	case powerOf(k) < projectionStop:

@@ -13,21 +13,21 @@ import (
 	"brine/internal/py/value"
 )
 
-// Format says how Dump writes. The zero Format is that of Python's json.dumps
-// without arguments, but for ASCII.
+// Format holds the options of Dump. The zero Format is that of Python's
+// json.dumps without arguments, except for ASCII.
 type Format struct {
-	// ASCII escapes what is not ASCII, as Python does unless told otherwise.
+	// ASCII escapes characters outside of ASCII; Python's default.
 	ASCII bool
-	// SortKeys writes the keys of an object in order.
+	// SortKeys sorts the keys of objects.
 	SortKeys bool
-	// Indent, unless nil, puts each item on a line of its own, behind this
-	// text for each level.
+	// Indent, unless nil, puts each item on its own line, indented by this
+	// string per level.
 	Indent *string
-	// Comma and Colon separate items and keys; ", " (or "," with Indent) and
-	// ": " if empty.
+	// Comma and Colon are the separators; ", " (or "," with Indent) and ": " if
+	// empty.
 	Comma, Colon string
-	// Other, if set, gives a form to a value that JSON has none for. Without
-	// it such a value is an error.
+	// Other, if set, converts a value that JSON cannot represent. Without it
+	// such a value is an error.
 	Other func(v any) (any, error)
 }
 
@@ -40,8 +40,8 @@ func Spaces(n int) *string {
 // ErrCircular means that a value contains itself.
 var ErrCircular = errors.New("a value contains itself, or nests too deep")
 
-// Dump writes v as JSON. Keys that are numbers, booleans or null are written
-// as texts.
+// Dump writes v as JSON. Keys that are numbers, booleans or null are written as
+// strings.
 func Dump(v any, f Format) (string, error) {
 	if f.Comma == "" {
 		f.Comma = ", "
@@ -187,7 +187,7 @@ func (w *writer) dict(d *value.Dict, depth int) error {
 	return nil
 }
 
-// sortKeys sorts as Python does, which refuses keys of different kinds.
+// sortKeys sorts as Python does; keys of different types are an error.
 func sortKeys(keys []any) (err error) {
 	sort.SliceStable(keys, func(i, j int) bool {
 		c, ok := value.Compare(keys[i], keys[j])
@@ -247,7 +247,7 @@ func appendASCII(b []byte, c byte) []byte {
 	return append(b, c)
 }
 
-// TypeError says that JSON has no form for a value, in Python's words.
+// TypeError reports a value that JSON cannot represent, with Python's message.
 type TypeError struct{ Type string }
 
 func (e *TypeError) Error() string { return "Object of type " + e.Type + " is not JSON serializable" }

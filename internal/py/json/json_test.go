@@ -10,7 +10,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// What Python's json.loads makes of these texts, as repr() writes it.
+// The repr() of the result of Python's json.loads.
 func TestLoad(t *testing.T) {
 	for in, want := range map[string]string{
 		` {"b": 1, "a": [true, null, 1.5, -0], "b": 2} `: "{'b': 2, 'a': [True, None, 1.5, 0]}",
@@ -27,7 +27,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// What Python's json.loads says.
+// The messages of Python's json.loads.
 func TestLoadErrors(t *testing.T) {
 	for in, want := range map[string]string{
 		``:           "Expecting value: line 1 column 1 (char 0)",
@@ -72,7 +72,7 @@ func TestDump(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Dump(value.DictOf("a", 1, 2, 3), Format{SortKeys: true}); err == nil {
-		t.Error("keys of two kinds were sorted")
+		t.Error("keys of two types were sorted")
 	}
 	l := value.ListOf()
 	l.Append(l)
@@ -81,7 +81,8 @@ func TestDump(t *testing.T) {
 	}
 }
 
-// FuzzLoad: what is read can be written, and reads as the same again.
+// FuzzLoad checks that a loaded value can be written and loads as the same
+// value again.
 func FuzzLoad(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, s := range []string{`{"a": [1, 2.5, "x", null, true]}`, `"\ud83d\ude00"`, `[1e400, -0.0, NaN]`, `{"a": {"b": {}}}`, `"\ud800"`} {

@@ -1,9 +1,9 @@
-// Package json reads and writes JSON as Python's json module does, into and
-// out of the value model: objects keep their order, the last of equal keys
-// wins, integers have any size, NaN and Infinity are known, and text may be
+// Package json reads and writes JSON as Python's json module does, into and out
+// of the value model: objects keep their order, the last of equal keys wins,
+// integers have any size, NaN and Infinity are allowed, and output may be
 // escaped to ASCII.
 //
-// Documents may come from strangers: Load bounds their depth.
+// Documents may come from unauthenticated peers: Load bounds their depth.
 package json
 
 import (
@@ -18,15 +18,15 @@ import (
 	"brine/internal/py/value"
 )
 
-// MaxDepth is how deep lists and objects may nest.
+// MaxDepth bounds the nesting of lists and objects.
 const MaxDepth = 900
 
-// maxDigits is how long a number may be; Python has the same bound.
+// maxDigits bounds the digits of a number, as in Python.
 const maxDigits = 4300
 
-// Error says why and where a document was refused.
+// Error is a syntax error of a document.
 type Error struct {
-	// Reason is the problem in Python's words.
+	// Reason is Python's message.
 	Reason string
 	// Line and Column count from 1, Offset from 0 and in characters.
 	Line, Column, Offset int
@@ -36,7 +36,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: line %d column %d (char %d)", e.Reason, e.Line, e.Column, e.Offset)
 }
 
-// Load reads the one document in text. Errors are of type *Error.
+// Load parses the single document in text. Errors are of type *Error.
 func Load(text string) (v any, err error) {
 	p := &parser{s: text}
 	if strings.HasPrefix(text, "\ufeff") {
@@ -161,7 +161,7 @@ func (p *parser) list(depth int) (any, error) {
 	}
 }
 
-// next steps over a comma, or over the end.
+// next skips a comma, or the closing bracket.
 func (p *parser) next(end byte) (bool, error) {
 	switch p.peek() {
 	case end:
@@ -238,7 +238,7 @@ func (p *parser) text() (string, error) {
 	for p.i < len(p.s) && p.s[p.i] != '"' && p.s[p.i] != '\\' && p.s[p.i] >= 0x20 {
 		p.i++
 	}
-	if p.peek() == '"' { // the usual case: nothing to translate
+	if p.peek() == '"' { // the usual case: nothing to unescape
 		p.i++
 		return p.s[start : p.i-1], nil
 	}

@@ -1,7 +1,7 @@
-// Package mersenne gives the random numbers that Python's random module gives
-// for the same seed, so that what Salt derives from a seed (the minute at
-// which a minion runs a job, a shuffled list) stays the same. It is no source
-// of secrets.
+// Package mersenne generates the same random numbers as Python's random module
+// for the same seed, so that values that Salt derives from a seed (the minute
+// at which a minion runs a job, a shuffled list) stay the same. Do not use it
+// for secrets.
 package mersenne
 
 import (
@@ -18,15 +18,14 @@ const (
 	shift = 397
 )
 
-// Source is a seeded generator (MT19937). It is used by one goroutine at a
-// time.
+// Source is a seeded generator (MT19937). It is not safe for concurrent use.
 type Source struct {
 	state [size]uint32
 	next  int
 }
 
-// New returns the generator that random.Random(seed) is in Python. The seed
-// is text, bytes or a whole number.
+// New returns the equivalent of Python's random.Random(seed). The seed is a
+// string, bytes or an integer.
 func New(seed any) (*Source, error) {
 	var n *big.Int
 	switch x := seed.(type) {
@@ -44,20 +43,21 @@ func New(seed any) (*Source, error) {
 	case *big.Int:
 		n = new(big.Int).Abs(x)
 	default:
-		return nil, fmt.Errorf("a seed must be text or a whole number, not %s", value.TypeName(seed))
+		return nil, fmt.Errorf("a seed must be a string or an integer, not %s", value.TypeName(seed))
 	}
 	s := &Source{}
 	s.seed(words(n))
 	return s, nil
 }
 
-// fromBytes is how Python makes a number of text: its bytes and their hash.
+// fromBytes converts a string to an integer as Python does: its bytes followed
+// by their hash.
 func fromBytes(b []byte) *big.Int {
 	sum := sha512.Sum512(b)
 	return new(big.Int).SetBytes(append(append([]byte(nil), b...), sum[:]...))
 }
 
-// words splits a number into 32 bits each, the lowest first.
+// words splits a number into words of 32 bits, the lowest first.
 func words(n *big.Int) []uint32 {
 	b := n.Bytes()
 	out := make([]uint32, 0, len(b)/4+1)
@@ -74,7 +74,8 @@ func words(n *big.Int) []uint32 {
 	return out
 }
 
-// seed fills the state from a key of any length, as its inventors do.
+// seed initialises the state from a key of any length (init_by_array of the
+// reference implementation).
 func (s *Source) seed(key []uint32) {
 	st := &s.state
 	st[0] = 19650218
@@ -123,7 +124,7 @@ func (s *Source) refill() {
 	s.next = 0
 }
 
-// bits returns a number of k random bits, at most 64.
+// bits returns k random bits, at most 64.
 func (s *Source) bits(k int) uint64 {
 	if k <= 32 {
 		return uint64(s.uint32() >> (32 - k))
@@ -148,14 +149,14 @@ func (s *Source) Below(n uint64) uint64 {
 	}
 }
 
-// Sample returns the indexes of k different items of n, in random order. It
-// panics unless 0 <= k <= n.
+// Sample returns k different indexes below n in random order. It panics unless
+// 0 <= k <= n.
 func (s *Source) Sample(n, k int) []int {
 	if k < 0 || k > n {
 		panic("mersenne: sample larger than the population")
 	}
 	out := make([]int, k)
-	// Python removes from a list where that is smaller than a set would be.
+	// Python removes from a list if that is smaller than a set would be.
 	limit := 21
 	if k > 5 {
 		limit += int(math.Pow(4, math.Ceil(math.Log(float64(k*3))/math.Log(4))))

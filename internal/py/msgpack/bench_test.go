@@ -8,14 +8,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// allocated returns the bytes allocated so far.
+// allocated returns the number of bytes allocated so far.
 func allocated() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.TotalAlloc)
 }
 
-// highstate returns a return of some 25 KB as a minion sends it after a
+// highstate returns a job return of some 25 KB, as a minion sends it after a
 // highstate.
 func highstate(t testing.TB, d Dialect) []byte {
 	t.Helper()
@@ -45,7 +45,7 @@ func highstateValue() any {
 		"return", states, "retcode", 0, "success", true, "fun", "state.highstate", "fun_args", []any{}, "out", "highstate")
 }
 
-// TestAllocations guards the memory that the usual large message costs.
+// TestAllocations bounds the allocations for a typical large message.
 func TestAllocations(t *testing.T) {
 	b := highstate(t, Wire)
 	if len(b) < 20_000 || len(b) > 30_000 {

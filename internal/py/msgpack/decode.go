@@ -12,21 +12,21 @@ import (
 	"brine/internal/py/value"
 )
 
-// Unmarshal decodes the one object that b consists of. Text and bytes of
-// either dialect become string where they are valid UTF-8, otherwise []byte;
-// so do the keys of maps. Of entries with the same key the last one counts.
-// The result shares no memory with b. Default Limits apply.
+// Unmarshal decodes the single object in b. Text and bytes of either dialect
+// become string if they are valid UTF-8, otherwise []byte; so do the keys of
+// maps. Of entries with the same key the last one counts. The result shares no
+// memory with b. Default Limits apply.
 func Unmarshal(b []byte) (any, error) { return Limits{}.Unmarshal(b) }
 
 // UnmarshalTyped is Unmarshal for input in NewSpec: bytes stay []byte even if
-// they are readable. Text that is not valid UTF-8 becomes []byte, rather than
-// make a whole event unreadable for one bad file name.
+// they are valid UTF-8. Text that is not valid UTF-8 becomes []byte, so that
+// one bad file name does not make a whole event unreadable.
 func UnmarshalTyped(b []byte) (any, error) { return Limits{}.UnmarshalTyped(b) }
 
-// Unmarshal is the function Unmarshal within these limits.
+// Unmarshal is the function Unmarshal with these limits.
 func (l Limits) Unmarshal(b []byte) (any, error) { return l.unmarshal(b, false) }
 
-// UnmarshalTyped is the function UnmarshalTyped within these limits.
+// UnmarshalTyped is the function UnmarshalTyped with these limits.
 func (l Limits) UnmarshalTyped(b []byte) (any, error) { return l.unmarshal(b, true) }
 
 func (l Limits) unmarshal(b []byte, typed bool) (any, error) {
@@ -39,15 +39,15 @@ func (l Limits) unmarshal(b []byte, typed bool) (any, error) {
 }
 
 type decoder struct {
-	b     []byte // what is left to read
+	b     []byte // unread input
 	typed bool
 	depth int // containers that may still be entered
 	items int // values that may still be announced
-	owed  int // values announced but not read yet; each takes a byte at least
+	owed  int // values announced but not read yet; each takes at least one byte
 	seen  seenText
 }
 
-// whole decodes the one object that the input consists of.
+// whole decodes the single object of the input.
 func (d *decoder) whole() (any, error) {
 	d.owed = 1
 	d.items--
@@ -98,9 +98,9 @@ func (d *decoder) value() (any, error) {
 	return d.seen.text(body), nil
 }
 
-// enter announces a container of n values. Space for them may be taken at
-// once: since all that is owed must still fit the input, the sum of such
-// spaces is bounded by the size of the input, whatever the heads claim.
+// enter announces a container of n values. The caller may allocate space for
+// them at once. All owed values must fit the unread input, so the sum of these
+// allocations is bounded by the input size, whatever lengths the heads claim.
 func (d *decoder) enter(n int64) error {
 	if d.depth == 0 {
 		return fmt.Errorf("%w: nested too deep", ErrLimit)
@@ -180,8 +180,7 @@ func parseTime(body []byte) (any, error) {
 	return nil, fmt.Errorf("%w: a time that reads %.40q", ErrInvalid, body)
 }
 
-// constant decodes the payload of a value.Const within what is left of the
-// limits.
+// constant decodes the payload of a value.Const within the remaining limits.
 func (d *decoder) constant(body []byte) (any, error) {
 	if d.depth == 0 {
 		return nil, fmt.Errorf("%w: nested too deep", ErrLimit)
@@ -191,7 +190,7 @@ func (d *decoder) constant(body []byte) (any, error) {
 	}
 	inner := decoder{b: body, typed: true, depth: d.depth - 1, items: d.items}
 	v, err := inner.whole()
-	if errors.Is(err, ErrShort) { // the payload is all there, more input would not help
+	if errors.Is(err, ErrShort) { // the payload is complete, more input would not help
 		return nil, fmt.Errorf("%w: a constant that is cut off", ErrInvalid)
 	}
 	if err != nil {
@@ -206,16 +205,15 @@ func (d *decoder) constant(body []byte) (any, error) {
 	return nil, fmt.Errorf("%w: a constant that is not a name and a value", ErrInvalid)
 }
 
-// seenText remembers short text that was met before. Salt's data repeats its
-// keys and words all over ("result", "changes", "base"), and a string in an
-// interface costs two allocations. Where two texts meet in a slot the later
-// one takes it.
+// seenText caches short strings. Salt's data repeats keys and values ("result",
+// "changes", "base"), and a string in an interface costs two allocations. If
+// two strings share a slot, the later one replaces the other.
 type seenText [64]any
 
-// maxSeen is the longest text worth remembering.
+// maxSeen is the maximum length of a cached string.
 const maxSeen = 32
 
-// text returns b as string if it is valid UTF-8, otherwise as []byte.
+// text returns b as a string if it is valid UTF-8, otherwise as []byte.
 func (t *seenText) text(b []byte) any {
 	if len(b) > maxSeen || len(b) == 0 {
 		return newText(b)

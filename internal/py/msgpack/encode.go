@@ -13,14 +13,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// timeLayout is the text of extension 78.
+// timeLayout is the format of extension 78.
 const timeLayout = "20060102T15:04:05.000000"
 
-// scratches are slices to write to before it is known how much there is: a
-// slice that grows is copied several times over.
+// scratches pools buffers for output of unknown size, since a growing slice is
+// copied several times.
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
-// maxScratch is the largest slice that is kept.
+// maxScratch is the maximum capacity of a pooled buffer.
 const maxScratch = 64 << 10
 
 // Marshal returns v in msgpack. See Append.
@@ -39,12 +39,11 @@ func Marshal(v any, d Dialect) ([]byte, error) {
 }
 
 // Append appends v in msgpack to dst and returns the longer slice. Integers
-// take their shortest form, floats 64 bits, maps keep their order; integers
-// that msgpack has no room for become decimal text. Anything that is not of
-// the value model goes through value.From first. On an error, which is
-// ErrLimit for a value nested more than 512 deep (a cycle, for one) or a part
-// of 4 GiB, or ErrInvalid for a time outside the years 1 to 9999, dst is
-// returned as it was.
+// take their shortest form, floats 64 bits, maps keep their order. Integers
+// beyond 64 bits become decimal text. Types outside of the value model are
+// converted by value.From. Errors are ErrLimit for a value nested more than 512
+// deep (such as a cycle) or a part of 4 GiB, and ErrInvalid for a time outside
+// the years 1 to 9999; dst is then returned unchanged.
 func Append(dst []byte, v any, d Dialect) ([]byte, error) {
 	e := encoder{dst: dst, dialect: d}
 	if err := e.value(v, 0); err != nil {
@@ -157,7 +156,7 @@ func (e *encoder) time(t time.Time) error {
 	return nil
 }
 
-// constant encodes c. Its payload is NewSpec whatever surrounds it.
+// constant encodes c. Its payload is always NewSpec.
 func (e *encoder) constant(c value.Const, depth int) error {
 	if err := enter(0, depth); err != nil {
 		return err
@@ -231,7 +230,7 @@ func AppendUint(dst []byte, u uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 0xcf), u)
 }
 
-// AppendFloat appends f in 64 bits. There is one NaN, the one Python writes.
+// AppendFloat appends f in 64 bits. NaN is always the one that Python writes.
 func AppendFloat(dst []byte, f float64) []byte {
 	bits := math.Float64bits(f)
 	if math.IsNaN(f) {
@@ -240,8 +239,8 @@ func AppendFloat(dst []byte, f float64) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, 0xcb), bits)
 }
 
-// AppendString appends text of less than 4 GiB. In NewSpec what is not valid
-// UTF-8 is written as bytes, for a strict reader refuses it as text.
+// AppendString appends text of less than 4 GiB. In NewSpec a string that is not
+// valid UTF-8 is written as bytes, since a strict reader rejects it as text.
 func AppendString(dst []byte, s string, d Dialect) []byte {
 	if d == NewSpec && !utf8.ValidString(s) {
 		return append(appendBinHeader(dst, len(s)), s...)
@@ -249,12 +248,13 @@ func AppendString(dst []byte, s string, d Dialect) []byte {
 	return append(appendStrHeader(dst, len(s), d), s...)
 }
 
-// AppendBin appends bytes of less than 4 GiB. In Wire they look like text.
+// AppendBin appends bytes of less than 4 GiB. In Wire they are encoded as text.
 func AppendBin(dst, p []byte, d Dialect) []byte {
 	return append(AppendBinHeader(dst, len(p), d), p...)
 }
 
-// AppendBinHeader begins n bytes: append them next.
+// AppendBinHeader appends the head of n bytes; the caller appends the bytes
+// next.
 func AppendBinHeader(dst []byte, n int, d Dialect) []byte {
 	if d == NewSpec {
 		return appendBinHeader(dst, n)
@@ -262,8 +262,8 @@ func AppendBinHeader(dst []byte, n int, d Dialect) []byte {
 	return appendStrHeader(dst, n, d)
 }
 
-// AppendMapHeader begins a map of n entries: append n times a key and its
-// value next, for example an encoded object as it is.
+// AppendMapHeader appends the head of a map of n entries. The caller appends n
+// times a key and its value next; a value may be an encoded object.
 func AppendMapHeader(dst []byte, n int) []byte {
 	if n <= 15 {
 		return append(dst, 0x80|byte(n))
@@ -271,7 +271,8 @@ func AppendMapHeader(dst []byte, n int) []byte {
 	return appendHeader(dst, n, 0, 0xde, 0xdf)
 }
 
-// AppendArrayHeader begins an array: append its n items next.
+// AppendArrayHeader appends the head of an array; the caller appends n items
+// next.
 func AppendArrayHeader(dst []byte, n int) []byte {
 	if n <= 15 {
 		return append(dst, 0x90|byte(n))
@@ -311,8 +312,8 @@ func appendExtHeader(dst []byte, typ int8, n int) []byte {
 	return append(dst, byte(typ))
 }
 
-// appendHeader appends the shortest of the heads with one, two or four bytes
-// of length. Where there is none with one byte, c8 is 0.
+// appendHeader appends the shortest of the heads with one, two or four bytes of
+// length. c8 is 0 if there is no head with one byte.
 func appendHeader(dst []byte, n int, c8, c16, c32 byte) []byte {
 	switch {
 	case c8 != 0 && n <= math.MaxUint8:

@@ -20,7 +20,7 @@ func seed(f *fuzztest.F) {
 	f.Add(unhex(f, "df 80000000 dd ffffffff"))
 }
 
-// fuzzLimits keep the fuzzer from spending its time on large inputs.
+// fuzzLimits keeps the fuzzer from spending time on large inputs.
 var fuzzLimits = Limits{Depth: 100, Items: 10_000, Bytes: 1 << 20}
 
 func FuzzUnmarshal(tf *testing.F) {
@@ -31,7 +31,7 @@ func FuzzUnmarshal(tf *testing.F) {
 			v, err := decode(b)
 			if err != nil {
 				if !errors.Is(err, ErrShort) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrLimit) {
-					t.Fatalf("an error of no kind: %v", err)
+					t.Fatalf("an error that matches no kind: %v", err)
 				}
 				continue
 			}
@@ -40,8 +40,8 @@ func FuzzUnmarshal(tf *testing.F) {
 	})
 }
 
-// FuzzSkip checks that Skip, the Scanner and Unmarshal agree about where an
-// object ends.
+// FuzzSkip checks that Skip, the Scanner and Unmarshal agree on the end of an
+// object.
 func FuzzSkip(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	seed(f)
@@ -63,7 +63,7 @@ func FuzzSkip(tf *testing.F) {
 		}
 		if skipErr != nil {
 			if _, err := fuzzLimits.Unmarshal(b); err == nil {
-				t.Fatalf("Unmarshal takes what Skip refuses: %v", skipErr)
+				t.Fatalf("Unmarshal accepts input that Skip rejects: %v", skipErr)
 			}
 			return
 		}
@@ -76,7 +76,7 @@ func FuzzSkip(tf *testing.F) {
 	})
 }
 
-// FuzzRoundTrip checks that what was decoded survives being encoded.
+// FuzzRoundTrip checks that a decoded value survives encoding and decoding.
 func FuzzRoundTrip(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	seed(f)

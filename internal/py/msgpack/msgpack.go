@@ -1,28 +1,28 @@
-// Package msgpack turns the value model into msgpack and back, the way Salt's
-// processes do, byte for byte.
+// Package msgpack encodes and decodes the value model in msgpack, byte for byte
+// as Salt's processes do.
 //
-// Two dialects are on the road (type Dialect). Both are decoded by every
-// function; they differ in how text and bytes are written:
+// Two dialects are in use (type Dialect). Every function decodes both; they
+// differ in how text and bytes are written:
 //
 //	          text                       bytes
-//	Wire      fixstr, da, db             the same: nobody can tell them apart
+//	Wire      fixstr, da, db             the same: indistinguishable
 //	NewSpec   fixstr, d9, da, db         c4, c5, c6
 //
-// Because of Wire there are two ways to read. Unmarshal gives text for
-// whatever is valid UTF-8, as Salt does with messages. UnmarshalTyped believes
-// the types, as Salt does with event bodies and files. Both give []byte for
-// what is not UTF-8, so a string of the value model always is.
+// Because of Wire there are two decoders. Unmarshal returns text for all valid
+// UTF-8, as Salt does with messages. UnmarshalTyped trusts the types, as Salt
+// does with event bodies and files. Both return []byte for invalid UTF-8, so a
+// string of the value model is always valid.
 //
 // Extension 78 is a time without zone, 79 a value.Const whose payload is a
 // NewSpec array of name and value; any other becomes a value.Ext and is
 // written back unchanged.
 //
-// Input is hostile: every reader is bounded by Limits, allocates no more than
-// a constant times the bytes it was really given, and never panics. Errors
-// match ErrShort, ErrInvalid or ErrLimit.
+// Input may be hostile: every reader is bounded by Limits, allocates at most a
+// constant times the size of its input, and never panics. Errors match
+// ErrShort, ErrInvalid or ErrLimit.
 //
 // Scanner finds the ends of objects in a growing stream; Skip, Field and the
-// Append helpers build and take apart frames without decoding what is inside.
+// Append helpers build and split frames without decoding their content.
 package msgpack
 
 import (
@@ -32,38 +32,37 @@ import (
 	"math"
 )
 
-// Dialect says how text and bytes are written. The zero Dialect is Wire.
+// Dialect is the encoding of text and bytes. The zero Dialect is Wire.
 type Dialect uint8
 
 const (
-	// Wire knows a single family for text and bytes, the one msgpack had
-	// before it learned to tell them apart. Messages are in it.
+	// Wire has one family for text and bytes, as msgpack before its revision of
+	// 2013. Messages use it.
 	Wire Dialect = iota
-	// NewSpec has types of their own for short text and for bytes. Event
-	// bodies, files and TCP frames are in it.
+	// NewSpec has separate types for short text and for bytes. Event bodies,
+	// files and TCP frames use it.
 	NewSpec
 )
 
 var (
-	// ErrShort says that the input ends before the object does.
+	// ErrShort means that the input ends before the object does.
 	ErrShort = errors.New("msgpack object is cut off")
-	// ErrInvalid says that the input is not what it should be, and that more
-	// of it would not help.
+	// ErrInvalid means that the input is malformed; more input would not help.
 	ErrInvalid = errors.New("invalid msgpack")
-	// ErrLimit says that an object is too deep or too large.
+	// ErrLimit means that an object is too deep or too large.
 	ErrLimit = errors.New("msgpack object exceeds the limit")
 )
 
-// Extension types that Salt gave a meaning.
+// Extension types that Salt uses.
 const (
 	extTime  = 78
 	extConst = 79
 )
 
-// Limits bounds what a reader accepts. A field that is zero or less stands
-// for its default.
+// Limits bounds what a reader accepts. A field that is zero or less means its
+// default.
 type Limits struct {
-	Depth int // containers within one another; default 512 (as Python's encoder), at most 1000
+	Depth int // nesting of containers; default 512 (as Python's encoder), at most 1000
 	Items int // values, keys included; default 4 Mi
 	Bytes int // size of one object; default 100 MiB (as Python's stream decoder)
 }
@@ -104,14 +103,14 @@ const (
 	kindMap
 )
 
-// head is the first few bytes of an object, understood.
+// head is the parsed head of an object.
 type head struct {
 	kind  kind
 	ext   int8
 	width uint8  // bytes of the head itself
 	num   uint64 // the number or bool
-	body  int64  // bytes after the head that belong to it: text, bytes, extension
-	count int64  // objects that follow and belong to it; two for each entry of a map
+	body  int64  // bytes that follow the head: text, bytes, extension
+	count int64  // objects that follow the head; two for each entry of a map
 }
 
 // parseHead reads the head at the start of b.
@@ -137,8 +136,8 @@ func parseHead(b []byte) (head, error) {
 	return parseLongHead(b, c)
 }
 
-// longHeads describes the heads c0 to df: how many bytes of number follow the
-// first byte.
+// longHeads describes the heads c0 to df: how many bytes of the number follow
+// the first byte.
 var longHeads = [0x20]struct {
 	kind kind
 	num  uint8

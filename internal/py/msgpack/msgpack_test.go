@@ -47,9 +47,9 @@ func readVectors(t testing.TB) []vector {
 	return f.Cases
 }
 
-// TestVectors compares with what Salt wrote and read.
+// TestVectors compares with bytes and values recorded from Salt.
 func TestVectors(t *testing.T) {
-	input := map[string]any{ // of what the recorded bytes were made
+	input := map[string]any{ // the values that were encoded
 		"str_lengths":    value.DictOf(strings.Repeat("a", 31), strings.Repeat("b", 32)),
 		"long_str":       strings.Repeat("c", 300),
 		"bytes":          []byte{0x80, 0xff},
@@ -65,7 +65,7 @@ func TestVectors(t *testing.T) {
 		t.Run(v.Case, func(t *testing.T) {
 			in, ok := input[v.Case]
 			if !ok {
-				t.Fatal("the test does not know this case")
+				t.Fatal("unknown case in the test")
 			}
 			for d, want := range map[Dialect]string{Wire: v.Wire, NewSpec: v.IPC} {
 				got, err := Marshal(in, d)
@@ -85,8 +85,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestEncode pins the borders between the forms; the bytes are those of
-// Python's msgpack.
+// TestEncode checks the limits of each form; the bytes are those of Python's
+// msgpack.
 func TestEncode(t *testing.T) {
 	s := strings.Repeat
 	for _, c := range []struct {
@@ -142,7 +142,7 @@ func TestEncode(t *testing.T) {
 		{make([]any, 16), "dc0010" + s("c0", 16), ""},
 		{make([]any, 65536), "dd00010000" + s("c0", 65536), ""},
 		{value.DictOf("z", 1, "a", 2, 3, nil), "83a17a01a1610203c0", ""},
-		{value.Const{Name: "K", Value: []byte("v")}, "c7064f 92a14b c40176", ""}, // NewSpec inside, whatever is outside
+		{value.Const{Name: "K", Value: []byte("v")}, "c7064f 92a14b c40176", ""}, // NewSpec inside either dialect
 		{value.Ext{Type: -5, Data: []byte{1}}, "d4fb01", ""},
 		{value.Ext{Type: 5, Data: []byte{1, 2, 3}}, "c7030501 0203", ""},
 		{value.Ext{Type: 5, Data: make([]byte, 16)}, "d805" + s("00", 16), ""},
@@ -205,7 +205,7 @@ func TestEncodeRefuses(t *testing.T) {
 func TestDecode(t *testing.T) {
 	for _, c := range []struct {
 		in           string
-		loose, typed string // as Python would show it; typed "" means the same
+		loose, typed string // Python's repr; typed "" means the same
 	}{
 		{"c0", "None", ""},
 		{"c3", "True", ""},
@@ -343,7 +343,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: Skip: err = %v, want ErrLimit", c.name, err)
 		}
 	}
-	// A constant counts as two levels, and its insides count as values.
+	// A constant counts as two levels, and its content counts as values.
 	if _, err := (Limits{Depth: 8}).Unmarshal(consts(4)); err != nil {
 		t.Error(err)
 	}
@@ -355,9 +355,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestClaims feeds heads that announce far more than follows: memory must
-// follow the input, not the claim.
-func TestClaims(t *testing.T) {
+// TestClaimedLengths decodes heads that announce far more than follows. Allocations
+// must depend on the input size, not on the claim.
+func TestClaimedLengths(t *testing.T) {
 	// Each of 500 nested arrays claims all that could follow it.
 	var nest []byte
 	for i := range 500 {
@@ -393,7 +393,7 @@ func TestNoAliasing(t *testing.T) {
 		want := value.Repr(v)
 		clear(b)
 		if got := value.Repr(v); got != want {
-			t.Errorf("changed with the input: %s, was %s", got, want)
+			t.Errorf("value changed with the input: %s, was %s", got, want)
 		}
 	}
 }
@@ -426,10 +426,10 @@ func TestFrames(t *testing.T) {
 		t.Errorf("Text: %x, %v", p, ok)
 	}
 	if _, ok := Text(body); ok {
-		t.Error("a map is no text")
+		t.Error("a map was accepted as text")
 	}
 	if _, ok := Text(append(raw, 0)); ok {
-		t.Error("text with a byte behind it")
+		t.Error("text followed by a byte was accepted")
 	}
 	if raw, ok, err := Field(b, "tail"); raw != nil || ok || err != nil {
 		t.Errorf("tail: %x, %v, %v", raw, ok, err)
@@ -499,8 +499,8 @@ func TestScannerByteByByte(t *testing.T) {
 	}
 }
 
-// TestScannerRefusesEarly checks that what can never fit is refused by its
-// head, before a reader has collected it.
+// TestScannerRefusesEarly checks that an object beyond the limits is rejected
+// by its head, before a reader has collected it.
 func TestScannerRefusesEarly(t *testing.T) {
 	for _, in := range []string{
 		"db 00001000",    // text of 4096 bytes

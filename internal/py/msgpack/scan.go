@@ -2,14 +2,14 @@ package msgpack
 
 import "fmt"
 
-// Skip returns the number of bytes that the first object of b takes, without
-// decoding it. The error is ErrShort when b ends before the object does,
-// ErrInvalid when it is none, ErrLimit when default Limits are exceeded. It
-// looks at structure only: Unmarshal may still refuse the object, for a list
-// as key of a map or an extension of known type with a bad payload.
+// Skip returns the size in bytes of the first object of b, without decoding it.
+// The error is ErrShort if b ends before the object does, ErrInvalid if it is
+// malformed, ErrLimit if default Limits are exceeded. Skip checks structure
+// only: Unmarshal may still reject the object, for a list as key of a map or an
+// extension of known type with a bad payload.
 func Skip(b []byte) (n int, err error) { return Limits{}.Skip(b) }
 
-// Skip is the function Skip within these limits.
+// Skip is the function Skip with these limits.
 func (l Limits) Skip(b []byte) (n int, err error) {
 	s := Scanner{Limits: l, open: make([]int64, 0, usualDepth)}
 	return s.Next(b)
@@ -18,10 +18,10 @@ func (l Limits) Skip(b []byte) (n int, err error) {
 // usualDepth is deep enough for most objects.
 const usualDepth = 16
 
-// Scanner finds the end of the object at the start of a buffer that grows. It
-// goes on where it stopped, so that a slow stream costs no more than a fast
-// one. The zero Scanner is ready to use, with default Limits; set Limits
-// before the first Next.
+// Scanner finds the end of the object at the start of a growing buffer. It
+// resumes where it stopped, so that a slow stream costs no more than a fast
+// one. The zero Scanner is ready to use, with default Limits; set Limits before
+// the first Next.
 //
 //	n, err := s.Next(buf)
 //	switch {
@@ -33,16 +33,16 @@ type Scanner struct {
 	Limits Limits
 
 	started bool
-	off     int64   // start of the next head; may lie behind the end of the buffer
+	off     int64   // start of the next head; may be after the end of the buffer
 	items   int     // values that may still be announced
 	owed    int64   // values announced but not read yet
 	had     int     // size of the buffer in the last Next
-	open    []int64 // values not read yet of each container that we are in
+	open    []int64 // values not read yet of each open container
 }
 
-// Next returns the size of the object that buf starts with, and is then ready
-// for the next object. After ErrShort it wants the same bytes again with more
-// behind them. After any other error it must be Reset.
+// Next returns the size of the object at the start of buf, and is then ready
+// for the next object. After ErrShort, call it again with the same bytes
+// followed by more. After any other error call Reset.
 func (s *Scanner) Next(buf []byte) (n int, err error) {
 	lim := s.Limits.orDefault()
 	if !s.started {
@@ -77,7 +77,7 @@ func (s *Scanner) Next(buf []byte) (n int, err error) {
 	return n, nil
 }
 
-// step moves behind one head and its body.
+// step skips one head and its body.
 func (s *Scanner) step(h head, maxDepth int) error {
 	if h.kind == kindArray || h.kind == kindMap {
 		if len(s.open) >= maxDepth {
@@ -102,21 +102,20 @@ func (s *Scanner) step(h head, maxDepth int) error {
 	return nil
 }
 
-// Need returns, after ErrShort, how many bytes the object takes at least. It is
-// the peer's claim: it stays within Limits.Bytes, but making that much room at
-// once for a stranger lets him fill the memory with a few bytes.
+// Need returns, after ErrShort, the minimum size of the object in bytes. The
+// peer claims this size. It is within Limits.Bytes, but allocating it at once
+// lets an unauthenticated peer fill the memory by sending a few bytes.
 func (s *Scanner) Need() int { return max(int(s.off+s.owed), s.had+1) }
 
-// Reset makes s ready for a new stream. Limits and memory are kept.
+// Reset prepares s for a new stream. It keeps Limits and allocated memory.
 func (s *Scanner) Reset() {
 	*s = Scanner{Limits: s.Limits, open: s.open[:0]}
 }
 
-// Field returns the encoded value of a text key in the map that b consists
-// of, without decoding it. raw is a part of b. Like Unmarshal it takes the
-// last of several entries with the key, and keys of either dialect. ok is
-// false when there is none; the error tells that b is not one whole map, or
-// exceeds default Limits.
+// Field returns the encoded value of a text key in the map b, without decoding
+// it. raw is a part of b. Like Unmarshal it takes the last of several entries
+// with the key, and keys of either dialect. ok is false if there is no entry.
+// It is an error if b is not a single map, or exceeds default Limits.
 func Field(b []byte, key string) (raw []byte, ok bool, err error) {
 	h, err := parseHead(b)
 	if err != nil {
@@ -158,8 +157,8 @@ func Field(b []byte, key string) (raw []byte, ok bool, err error) {
 	return raw, ok, nil
 }
 
-// Text returns the content of raw if that is one whole text or bytes object
-// of either dialect. The result is a part of raw.
+// Text returns the content of raw if it is a single text or bytes object of
+// either dialect. The result is a part of raw.
 func Text(raw []byte) (content []byte, ok bool) {
 	h, err := parseHead(raw)
 	if err != nil || h.kind != kindStr && h.kind != kindBin || int64(h.width)+h.body != int64(len(raw)) {

@@ -17,8 +17,8 @@ import (
 	"brine/test/tools"
 )
 
-// recode reads hexadecimal msgpack, and writes for each line what Salt makes
-// of it: the wire form, the new form, and the value as repr.
+// recode decodes each line of hexadecimal msgpack with Salt and prints it in
+// the wire form, the new form, and as repr.
 const recode = `
 import sys, binascii, salt.payload as p
 for line in sys.stdin:
@@ -28,7 +28,7 @@ for line in sys.stdin:
     print(w.hex() or "-", n.hex(), repr(p.loads(b)).encode("utf-8").hex())
 `
 
-// TestAgainstStock compares with a living Salt, on random values.
+// TestAgainstStock compares with stock Salt on random values.
 func TestAgainstStock(t *testing.T) {
 	tree, python := tools.StockSalt(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -78,7 +78,7 @@ func compareStock(t *testing.T, v any, answer []string) {
 	}
 }
 
-// randomValue favours the borders between the forms.
+// randomValue prefers values at the limits of each form.
 func randomValue(r *rand.Rand, depth int) any {
 	kinds := 8
 	if depth == 0 {

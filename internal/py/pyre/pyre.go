@@ -1,15 +1,14 @@
-// Package pyre is Python's module re for Go: the syntax of patterns and
-// replacements, and what search, match, fullmatch, findall, split and sub find,
-// as SLS files, templates and file edits expect them. Positions count
-// characters, as in Python.
+// Package pyre implements Python's module re: the syntax of patterns and
+// replacements, and search, match, fullmatch, findall, split and sub, which SLS
+// files, templates and file edits rely on. Positions count characters, as in
+// Python.
 //
-// Patterns backtrack, so that look-around and back-references work. A match
-// that takes longer than Timeout, or too much memory, fails with an error
-// instead of stopping its caller.
+// Matching backtracks, so that look-around and back-references work. A match
+// that exceeds Timeout or the memory limit fails with an error.
 //
-// One thing differs: after an empty match, the search goes on at the next
-// character, where Python first looks for a match at the same place that is
-// not empty (a pattern such as "|a" finds nothing but empty matches here).
+// One difference: after an empty match, the search continues at the next
+// character. Python first tries a match that is not empty at the same position
+// (a pattern such as "|a" has only empty matches here).
 //
 // Source: the documentation of Python 3's re.
 package pyre
@@ -24,18 +23,18 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// Timeout is the longest that one search may take.
+// Timeout bounds one search.
 const Timeout = 5 * time.Second
 
 const (
 	maxPattern = 64 << 10 // bytes
-	maxStack   = 4 << 20  // places that a match may come back to
+	maxStack   = 4 << 20  // positions to backtrack to
 )
 
-// ErrPattern is matched by errors about a pattern or a replacement.
+// ErrPattern is matched by errors in a pattern or a replacement.
 var ErrPattern = errors.New("bad regular expression")
 
-// Regexp is a compiled pattern. It may be used by many goroutines.
+// Regexp is a compiled pattern. It is safe for concurrent use.
 type Regexp struct {
 	pattern string
 	re      *regexp2.Regexp // for searches
@@ -43,16 +42,16 @@ type Regexp struct {
 	whole   func() (*regexp2.Regexp, error)
 	groups  int
 	names   map[string]int
-	order   []string // names by their groups
+	order   []string // names by group number
 }
 
-// Compile reads a pattern. The error matches ErrPattern.
+// Compile parses a pattern. The error matches ErrPattern.
 func Compile(pattern string, flags Flags) (*Regexp, error) {
 	return CompileWithin(pattern, flags, Timeout)
 }
 
-// CompileWithin is Compile for a pattern that an untrusted peer gives: one
-// search ends after the timeout.
+// CompileWithin is Compile for a pattern of an untrusted peer: one search ends
+// after the timeout.
 func CompileWithin(pattern string, flags Flags, timeout time.Duration) (*Regexp, error) {
 	if len(pattern) > maxPattern {
 		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are taken", ErrPattern, len(pattern), maxPattern)
@@ -90,10 +89,10 @@ func CompileWithin(pattern string, flags Flags, timeout time.Duration) (*Regexp,
 // String returns the pattern.
 func (r *Regexp) String() string { return r.pattern }
 
-// Groups returns how many groups the pattern has, without group 0.
+// Groups returns the number of groups of the pattern, without group 0.
 func (r *Regexp) Groups() int { return r.groups }
 
-// Names returns the names of groups in the order of the groups.
+// Names returns the names of groups in group order.
 func (r *Regexp) Names() []string { return r.order }
 
 // Index returns the group of a name, and -1 if there is none.
@@ -104,14 +103,15 @@ func (r *Regexp) Index(name string) int {
 	return -1
 }
 
-// Match is where a pattern was found.
+// Match is a match of a pattern.
 type Match struct {
 	text   []rune
-	bounds []int // begin and end of each group, -1 where it took no part
+	bounds []int // begin and end of each group, -1 if it did not participate
 	re     *Regexp
 }
 
-// Group returns the text of a group, 0 for all, and whether it took part.
+// Group returns the text of a group, 0 for the whole match, and whether the
+// group participated.
 func (m *Match) Group(i int) (text string, ok bool) {
 	if b, e := m.Span(i); b >= 0 {
 		return string(m.text[b:e]), true
@@ -127,7 +127,7 @@ func (m *Match) Named(name string) (text string, ok bool) {
 	return "", false
 }
 
-// Text returns all that was found.
+// Text returns the text of the whole match.
 func (m *Match) Text() string { return string(m.text[m.bounds[0]:m.bounds[1]]) }
 
 // Span returns begin and end of a group in characters, or -1.
@@ -138,10 +138,11 @@ func (m *Match) Span(i int) (begin, end int) {
 	return m.bounds[2*i], m.bounds[2*i+1]
 }
 
-// Regexp returns the pattern that was found.
+// Regexp returns the pattern of the match.
 func (m *Match) Regexp() *Regexp { return m.re }
 
-// each calls yield with every match from left to right until it returns false.
+// each calls yield with every match from left to right until yield returns
+// false.
 func (r *Regexp) each(text []rune, yield func(*Match) bool) error {
 	err := r.re.FindRunesMatches(text, 0, func(v regexp2.MatchView) bool {
 		m := &Match{text: text, bounds: make([]int, 2*(r.groups+1)), re: r}
@@ -155,7 +156,7 @@ func (r *Regexp) each(text []rune, yield func(*Match) bool) error {
 		return yield(m)
 	})
 	if err != nil {
-		return fmt.Errorf("the regular expression %q gives up: %w", r.pattern, err)
+		return fmt.Errorf("the search for the regular expression %q was stopped: %w", r.pattern, err)
 	}
 	return nil
 }
@@ -190,9 +191,9 @@ func (r *Regexp) FindAll(text string) (all []*Match, err error) {
 	return all, err
 }
 
-// Split cuts the text at every match, at most max times unless max is 0. The
-// groups of the matches are between the parts; a group that took no part is
-// nil.
+// Split splits the text at every match, at most max times unless max is 0. The
+// groups of the matches are between the parts; a group that did not participate
+// is nil.
 func (r *Regexp) Split(text string, max int) (parts []*string, err error) {
 	runes, at := []rune(text), 0
 	add := func(b, e int) { s := string(runes[b:e]); parts = append(parts, &s) }
@@ -213,9 +214,9 @@ func (r *Regexp) Split(text string, max int) (parts []*string, err error) {
 	return parts, err
 }
 
-// Sub replaces every match, or the first max unless that is 0, by the
-// replacement, in which \1, \g<name> and the like are expanded. It returns how
-// many were replaced.
+// Sub replaces every match, or the first max unless max is 0, by the
+// replacement, in which \1, \g<name> and the like are expanded. It returns the
+// number of replacements.
 func (r *Regexp) Sub(repl, text string, max int) (result string, n int, err error) {
 	t, err := r.template(repl)
 	if err != nil {
@@ -224,8 +225,8 @@ func (r *Regexp) Sub(repl, text string, max int) (result string, n int, err erro
 	return r.SubFunc(t.expand, text, max)
 }
 
-// SubWithin is Sub that tells watch how long each replacement is, so that it can
-// stop what gets too long.
+// SubWithin is Sub that passes the length of each replacement to watch, which
+// may stop a result that grows too long.
 func (r *Regexp) SubWithin(repl, text string, watch func(length int)) (result string, err error) {
 	t, err := r.template(repl)
 	if err != nil {
@@ -239,7 +240,7 @@ func (r *Regexp) SubWithin(repl, text string, watch func(length int)) (result st
 	return result, err
 }
 
-// SubFunc is Sub with a function that returns the replacement.
+// SubFunc is Sub with a function that computes the replacement.
 func (r *Regexp) SubFunc(repl func(*Match) string, text string, max int) (result string, n int, err error) {
 	runes, at := []rune(text), 0
 	var b strings.Builder
@@ -260,7 +261,7 @@ func (r *Regexp) SubFunc(repl func(*Match) string, text string, max int) (result
 	return b.String(), n, nil
 }
 
-// Escape returns a pattern that finds the text itself.
+// Escape returns a pattern that matches the literal text.
 func Escape(text string) string {
 	var b strings.Builder
 	for _, c := range text {

@@ -11,7 +11,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// recorded is what Python's re makes of some patterns, see testdata/record.py.
+// recorded holds results of Python's re, see testdata/record.py.
 type recorded struct {
 	Cases []struct {
 		Pattern string
@@ -45,7 +45,7 @@ func load(t testing.TB) (r recorded) {
 	return r
 }
 
-// shape is a match as it is recorded.
+// shape is a match in the form of the recording.
 func shape(m *Match) any {
 	if m == nil {
 		return nil
@@ -154,7 +154,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-func TestCatastropheIsBounded(t *testing.T) {
+func TestCatastrophicBacktracking(t *testing.T) {
 	r, err := Compile(`(a*)*b`, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// template is a replacement: texts and groups in turn.
+// template is a replacement: literal text and groups alternately.
 type template []part
 
 type part struct {
 	text  string
-	group int // -1 for a text
+	group int // -1 for literal text
 }
 
 func (t template) expand(m *Match) string {
@@ -27,7 +27,7 @@ func (t template) expand(m *Match) string {
 	return b.String()
 }
 
-// Expand returns a replacement with the groups of the match in it.
+// Expand returns a replacement with the groups of the match inserted.
 func (m *Match) Expand(repl string) (string, error) {
 	t, err := m.re.template(repl)
 	if err != nil {
@@ -38,7 +38,7 @@ func (m *Match) Expand(repl string) (string, error) {
 
 var plainEscapes = map[byte]string{'a': "\a", 'b': "\b", 'f': "\f", 'n': "\n", 'r': "\r", 't': "\t", 'v': "\v", '\\': "\\"}
 
-// template reads a replacement.
+// template parses a replacement.
 func (r *Regexp) template(repl string) (template, error) {
 	var t template
 	var text strings.Builder
@@ -111,7 +111,7 @@ func (r *Regexp) template(repl string) (template, error) {
 	return append(t, part{text.String(), -1}), nil
 }
 
-// octal counts octal digits at the beginning, up to max.
+// octal counts leading octal digits, up to max.
 func octal(s string, max int) int {
 	n := 0
 	for n < len(s) && n < max && s[n] >= '0' && s[n] <= '7' {

@@ -65,7 +65,7 @@ type translator struct {
 	ascii   bool
 }
 
-// What classes mean with the flag ASCII: outside of sets and in them.
+// Classes with the flag ASCII: outside of sets and within them.
 var (
 	asciiClasses = map[byte]string{
 		'w': `[a-zA-Z0-9_]`, 'W': `[^a-zA-Z0-9_]`, 'd': `[0-9]`, 'D': `[^0-9]`, 's': `[ \t\n\r\f\v]`, 'S': `[^ \t\n\r\f\v]`,
@@ -78,7 +78,7 @@ var (
 	}
 )
 
-// translate rewrites what the engine writes in another way: named groups and
+// translate rewrites syntax that differs in the engine: named groups and
 // references to them, \Z, {,n}, flags, brackets in sets.
 func translate(pattern string, flags Flags) (translated, error) {
 	t := &translator{in: pattern}
@@ -104,7 +104,7 @@ func translate(pattern string, flags Flags) (translated, error) {
 	return t.translated, nil
 }
 
-// leadingFlags takes "(?ims)" off the beginning.
+// leadingFlags removes a leading "(?ims)".
 func leadingFlags(pattern string) (letters, rest string, ok bool) {
 	body, ok := strings.CutPrefix(pattern, "(?")
 	if !ok {
@@ -151,7 +151,7 @@ func (t *translator) copy(n int) {
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// escape handles what follows a backslash.
+// escape handles a backslash escape.
 func (t *translator) escape(inSet bool) error {
 	if t.at+1 >= len(t.in) {
 		return errors.New("bad escape (end of pattern)")
@@ -180,7 +180,7 @@ func (t *translator) escape(inSet bool) error {
 		t.copy(2)
 	case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
 		return fmt.Errorf(`bad escape \%c`, c)
-	default: // the engine's own escapes are letters
+	default: // the engine has no other escapes that are not letters
 		t.copy(2)
 	}
 	return nil
@@ -193,8 +193,8 @@ func quoteRune(r rune) string {
 	return string(r)
 }
 
-// set copies a set in brackets. The engine would take "[" in a set for the
-// begin of a subtraction or a class.
+// set copies a set in brackets. The engine would read "[" in a set as the start
+// of a subtraction or a class.
 func (t *translator) set() error {
 	begin := t.at
 	t.copy(1)
@@ -276,7 +276,8 @@ func (t *translator) group() error {
 	return nil
 }
 
-// extension copies what Python and the engine write alike, and nothing else.
+// extension copies the extensions that Python and the engine write alike, and
+// rejects others.
 func (t *translator) extension(rest string) error {
 	for _, known := range []string{"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>"} {
 		if strings.HasPrefix(rest, known) {
@@ -290,7 +291,7 @@ func (t *translator) extension(rest string) error {
 	}
 	kept := strings.Map(func(r rune) rune {
 		if strings.ContainsRune("aLu", r) {
-			return -1 // all texts are Unicode
+			return -1 // all strings are Unicode
 		}
 		return r
 	}, flags)
