@@ -12,8 +12,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// config is what Python's ConfigParser holds: sections of options, among
-// them defaults for all. Keys are in lower case.
+// config is the state of Python's ConfigParser: sections of options, and
+// defaults for all sections. Keys are in lower case.
 type config struct {
 	allowNone, strict, emptyLines, plain bool
 	delimiters, comments, inline         []string
@@ -50,17 +50,17 @@ func newConfig(opts *value.Dict) (*config, error) {
 
 var reference = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`%\(([^)]+)\)s`) })
 
-// set puts the options of one section into the map for it.
+// set stores the options of one section.
 func (c *config) set(section string, options any, into *value.Dict) error {
 	d, ok := options.(*value.Dict)
 	if !ok {
-		return fmt.Errorf("configparser: the section %s must be a map, and is a %s", section, value.TypeName(options))
+		return fmt.Errorf("configparser: the section %s must be a map, not a %s", section, value.TypeName(options))
 	}
 	for k, v := range d.All() {
 		key := strings.ToLower(value.Str(k))
 		if v == nil {
 			if !c.allowNone {
-				return fmt.Errorf("configparser: the value of %s in %s is null, which needs the option allow_no_value", key, section)
+				return fmt.Errorf("configparser: the value of %s in %s is null; set the option allow_no_value to allow that", key, section)
 			}
 			into.Set(key, nil)
 			continue
@@ -89,7 +89,7 @@ func writeConfig(v any, opts *value.Dict) (any, error) {
 		switch {
 		case name == "DEFAULT" && c.defaultName != name:
 			if n, ok := options.(*value.Dict); !ok || n.Len() > 0 {
-				return nil, errors.New("configparser: there is no section DEFAULT where default_section says otherwise")
+				return nil, errors.New("configparser: a section DEFAULT cannot be written if default_section is another")
 			}
 			continue
 		case name == "DEFAULT":
@@ -98,7 +98,7 @@ func writeConfig(v any, opts *value.Dict) (any, error) {
 		default:
 			into = value.NewDict(0)
 			c.sections.Set(name, into)
-			if name == "" { // as Python: options of the section without name are defaults
+			if name == "" { // as in Python: options of the section without name are defaults
 				into = c.defaults
 			}
 		}
@@ -158,11 +158,11 @@ func readConfig(data []byte, opts *value.Dict) (any, error) {
 	return out, nil
 }
 
-// interpolate puts the values of others for %(name)s.
+// interpolate replaces %(name)s by the value of that option.
 func (c *config) interpolate(all *value.Dict, v any, depth int, budget *int) (any, error) {
 	rest, _ := v.(string)
 	if depth > 10 {
-		return nil, errors.New("values refer to one another more than ten deep")
+		return nil, errors.New("references between values nest more than 10 deep")
 	}
 	var b strings.Builder
 	for {
@@ -189,7 +189,7 @@ func (c *config) interpolate(all *value.Dict, v any, depth int, budget *int) (an
 		text, isText := other.(string)
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("there is no %s to refer to", name)
+			return nil, fmt.Errorf("the option %s does not exist", name)
 		case !isText:
 			return nil, fmt.Errorf("%s has no value to refer to", name)
 		}
@@ -207,12 +207,12 @@ func (c *config) interpolate(all *value.Dict, v any, depth int, budget *int) (an
 	}
 }
 
-// reader is where ConfigParser is in a text.
+// reader is the state of ConfigParser while reading.
 type reader struct {
 	*config
 	section string
 	cur     *value.Dict // of nil, or *value.List of lines
-	key     any         // of the option whose value may go on; nil for none
+	key     any         // lines of the option whose value may continue; nil if none
 	indent  int
 	added   map[[2]string]bool
 	badLine int
@@ -235,7 +235,7 @@ func (c *config) read(text string) error {
 	return nil
 }
 
-// join makes one text of the lines of each value.
+// join joins the lines of each value.
 func (c *config) join(options *value.Dict) {
 	for k, v := range options.All() {
 		if l, ok := v.(*value.List); ok {
@@ -265,7 +265,7 @@ func (r *reader) line(line string, n int) error {
 	indent := utf8.RuneCountInString(line) - utf8.RuneCountInString(strings.TrimLeftFunc(line, unicode.IsSpace))
 	if l, ok := r.open(); ok && indent > r.indent {
 		if l == nil {
-			return fmt.Errorf("configparser: line %d goes on with an option that has no value", n)
+			return fmt.Errorf("configparser: line %d continues an option that has no value", n)
 		}
 		l.Append(text)
 		return nil
@@ -275,13 +275,13 @@ func (r *reader) line(line string, n int) error {
 		return r.header(text[1:end], n)
 	}
 	if r.cur == nil {
-		return fmt.Errorf("configparser: line %d stands before any section", n)
+		return fmt.Errorf("configparser: line %d is before the first section", n)
 	}
 	return r.option(text, n)
 }
 
-// open returns the lines of the option that may go on; ok is false if there
-// is none.
+// open returns the lines of the option whose value may continue; ok is false if
+// there is none.
 func (r *reader) open() (*value.List, bool) {
 	if r.cur == nil || r.key == nil || r.key == "" {
 		return nil, false
@@ -290,7 +290,7 @@ func (r *reader) open() (*value.List, bool) {
 	return l, true
 }
 
-// withoutComment cuts a comment off.
+// withoutComment removes a comment.
 func (r *reader) withoutComment(line string) (string, bool) {
 	for _, p := range r.comments {
 		if strings.HasPrefix(strings.TrimSpace(line), p) {
@@ -327,7 +327,7 @@ func (r *reader) header(name string, n int) error {
 		r.cur = r.defaults
 	case r.sections.Has(name):
 		if r.strict {
-			return fmt.Errorf("configparser: line %d begins the section %s once more", n, name)
+			return fmt.Errorf("configparser: line %d repeats the section %s", n, name)
 		}
 		r.cur = r.sections.At(name).(*value.Dict)
 	default:
@@ -358,7 +358,7 @@ func (r *reader) option(text string, n int) error {
 	}
 	r.key = name
 	if k := [2]string{r.section, name}; r.strict && r.added[k] {
-		return fmt.Errorf("configparser: line %d sets %s of %s once more", n, name, r.section)
+		return fmt.Errorf("configparser: line %d repeats the option %s of %s", n, name, r.section)
 	} else {
 		r.added[k] = true
 	}

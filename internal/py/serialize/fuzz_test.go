@@ -9,8 +9,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// FuzzRead holds all readers to their bounds: no panic, no depth beyond what
-// writers take, and what was read can be written.
+// FuzzRead checks all readers: no panic, no deeper nesting than writers accept,
+// and every value read can be written.
 func FuzzRead(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	names := []string{"configparser", "json", "keyvalue", "msgpack", "plist", "toml", "yaml", "yamlex"}
@@ -35,7 +35,7 @@ func FuzzRead(tf *testing.F) {
 		v, err := format.Read(data, nil)
 		if err != nil {
 			if err.Error() == "" {
-				t.Fatal("an error without words")
+				t.Fatal("an error without a message")
 			}
 			return
 		}
@@ -65,13 +65,13 @@ func TestBounds(t *testing.T) {
 	for name, text := range map[string][]byte{"toml": deep("[", 100000), "yaml": deep("[", 100000)[4:], "yamlex": deep("[", 100000)[4:], "json": deep("[", 100000)[4:], "plist": append([]byte("<plist>"), deep("<array>", 100000)[4:]...)} {
 		f, _ := Named(name)
 		if _, err := f.Read(text, nil); err == nil {
-			t.Errorf("%s takes any depth", name)
+			t.Errorf("%s accepts any depth", name)
 		}
 	}
 	for _, name := range []string{"toml", "yaml", "yamlex", "json", "plist", "configparser", "keyvalue", "msgpack"} {
 		f, _ := Named(name)
 		if _, err := f.Read(make([]byte, MaxBytes+1), nil); err != errLarge {
-			t.Errorf("%s takes any size: %v", name, err)
+			t.Errorf("%s accepts any size: %v", name, err)
 		}
 	}
 	loop := value.ListOf()
@@ -84,8 +84,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// A text with what Python's library toml writes wrongly is written as TOML.
-func TestTextsThatTOMLCannotHaveInPython(t *testing.T) {
+// A string that Python's library toml writes wrongly is written as valid TOML.
+func TestTOMLStringsThatPythonBreaks(t *testing.T) {
 	for _, s := range []string{"\x1b[0m", "C:\\xampp", "\u00a0", "\x7f\x00", `\\x`} {
 		text, err := writeTOML(value.DictOf("a", s), nil)
 		if err != nil {
@@ -98,7 +98,7 @@ func TestTextsThatTOMLCannotHaveInPython(t *testing.T) {
 	}
 }
 
-func TestDatesOfTOMLStay(t *testing.T) {
+func TestTOMLDatesRoundTrip(t *testing.T) {
 	const text = "a = 1979-05-27T07:32:00Z\nb = 1979-05-27T00:32:00.500000-07:00\nc = 1979-05-27\nd = 07:32:00\n"
 	v, err := readTOML([]byte(text), nil)
 	if err != nil {
@@ -113,7 +113,7 @@ func TestDatesOfTOMLStay(t *testing.T) {
 	}
 }
 
-// TestOrderOfTOML reads tables whose keys have another order each time.
+// TestOrderOfTOML reads tables with their keys in various orders.
 func TestOrderOfTOML(t *testing.T) {
 	const text = `
 z.y.b = 1
@@ -145,7 +145,8 @@ k = 1
 	}
 }
 
-// TestDepthOfTOML has what the library would descend into without a limit.
+// TestDepthOfTOML reads nesting on which the library would recurse without a
+// limit.
 func TestDepthOfTOML(t *testing.T) {
 	for _, text := range []string{
 		strings.Repeat("a.", 1<<20) + "a = 1",

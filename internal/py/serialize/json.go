@@ -18,12 +18,12 @@ func writeJSON(v any, opts *value.Dict) (any, error) {
 	case string:
 		f.Indent = &x
 	default:
-		o.fail("indent must be a number or a text, and is %s", value.Repr(n))
+		o.fail("indent must be a number or a string, not %s", value.Repr(n))
 	}
 	if sep, ok := o.take("separators"); ok && sep != nil {
 		two, err := pairsOf(value.ListOf(sep))
 		if err != nil {
-			o.fail("separators must be a list of two texts")
+			o.fail("separators must be a list of two strings")
 		} else {
 			f.Comma, f.Colon = value.Str(two[0][0]), value.Str(two[0][1])
 		}
@@ -43,8 +43,8 @@ func writeJSON(v any, opts *value.Dict) (any, error) {
 	return json.Dump(v, f)
 }
 
-// jsonable returns v without the keys that JSON has no form for, and fails
-// for numbers that it has none for.
+// jsonable returns v without the keys that JSON cannot represent. It fails for
+// numbers that JSON cannot represent.
 func jsonable(v any, skip, nan bool, depth int) (any, error) {
 	if depth > MaxDepth {
 		return nil, errDeep
@@ -52,7 +52,7 @@ func jsonable(v any, skip, nan bool, depth int) (any, error) {
 	switch x := v.(type) {
 	case float64:
 		if !nan && (math.IsNaN(x) || math.IsInf(x, 0)) {
-			return nil, fmt.Errorf("json: there is no form for the number %s unless allow_nan is set", value.Str(x))
+			return nil, fmt.Errorf("json: the number %s cannot be written unless allow_nan is set", value.Str(x))
 		}
 	case *value.List:
 		out := &value.List{}
@@ -97,7 +97,7 @@ func readJSON(data []byte, opts *value.Dict) (any, error) {
 	return json.Load(string(data))
 }
 
-// escapeControls escapes control characters within the quotes of a text.
+// escapeControls escapes control characters within quoted strings.
 func escapeControls(data []byte) []byte {
 	out := make([]byte, 0, len(data))
 	quoted, escaped := false, false

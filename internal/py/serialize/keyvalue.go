@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// keyvalue is lines of KEY=value.
+// keyvalue has lines of the form KEY=value.
 
 func writeKeyvalue(v any, opts *value.Dict) (any, error) {
 	pairs, err := pairsOf(v)
@@ -20,7 +20,7 @@ func writeKeyvalue(v any, opts *value.Dict) (any, error) {
 	end, sep := "\n", "="
 	if e, ok := opts.Get("line_ending"); ok {
 		if end, ok = e.(string); !ok {
-			return nil, fmt.Errorf("options of keyvalue: line_ending must be a text, and is %s", value.Repr(e))
+			return nil, fmt.Errorf("options of keyvalue: line_ending must be a string, not %s", value.Repr(e))
 		}
 	}
 	if s, ok := opts.Get("separator"); ok {
@@ -31,7 +31,7 @@ func writeKeyvalue(v any, opts *value.Dict) (any, error) {
 	for i, p := range pairs {
 		text := value.Str(p[1])
 		if _, ok := p[1].(string); quoting && !ok && value.Truth(p[1]) {
-			return nil, fmt.Errorf("keyvalue: only texts can be quoted, and the value of %s is a %s", value.Str(p[0]), value.TypeName(p[1]))
+			return nil, fmt.Errorf("keyvalue: only strings can be quoted, and the value of %s is a %s", value.Str(p[0]), value.TypeName(p[1]))
 		} else if quoting {
 			text = shellQuote(p[1])
 		}
@@ -73,7 +73,7 @@ func pairsOf(v any) ([][2]any, error) {
 			}
 		}
 		if len(two) != 2 {
-			return nil, fmt.Errorf("keyvalue: %s is no pair of a key and a value", value.Repr(it))
+			return nil, fmt.Errorf("keyvalue: %s is not a pair of a key and a value", value.Repr(it))
 		}
 		out = append(out, [2]any{two[0], two[1]})
 	}
@@ -97,7 +97,7 @@ func readKeyvalue(data []byte, opts *value.Dict) (any, error) {
 	sep := "="
 	if s, ok := opts.Get("separator"); ok {
 		if sep, ok = s.(string); (!ok || sep == "") && len(data) > 0 {
-			return nil, fmt.Errorf("options of keyvalue: separator must be a text, and is %s", value.Repr(s))
+			return nil, fmt.Errorf("options of keyvalue: separator must be a string, not %s", value.Repr(s))
 		}
 	}
 	dequote, isFalse := opts.At("quoting").(bool)
@@ -110,7 +110,7 @@ func readKeyvalue(data []byte, opts *value.Dict) (any, error) {
 		}
 		if isFalse {
 			if val == "" {
-				return nil, fmt.Errorf("keyvalue: line %d has no value whose quotes could be taken away", n+1)
+				return nil, fmt.Errorf("keyvalue: line %d has no value to unquote", n+1)
 			}
 			if last := val[len(val)-1]; val[0] == last && (last == '\'' || last == '"') {
 				val = val[1:max(len(val)-1, 1)]

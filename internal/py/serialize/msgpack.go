@@ -29,7 +29,7 @@ func writeMsgpack(v any, opts *value.Dict) (any, error) {
 	return msgpack.Marshal(v, dialect)
 }
 
-// packable fails for what msgpack has no form for.
+// packable fails for values that msgpack cannot represent.
 func packable(v any, depth int) error {
 	if depth > MaxDepth {
 		return errDeep
@@ -49,7 +49,7 @@ func packable(v any, depth int) error {
 			return fmt.Errorf("msgpack: the number %s is out of range", x)
 		}
 	case time.Time:
-		return fmt.Errorf("msgpack: there is no form for the time %s", value.Str(x))
+		return fmt.Errorf("msgpack: the time %s cannot be written", value.Str(x))
 	}
 	for _, it := range items {
 		if err := packable(it, depth+1); err != nil {

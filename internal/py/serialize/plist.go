@@ -18,7 +18,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// plist is Apple's property lists, in XML and in their binary form.
+// plist has Apple's property lists, in XML and in the binary format.
 
 const plistHead = `<?xml version="1.0" encoding="UTF-8"?>
 <!DOCTYPE plist PUBLIC "-//Apple//DTD PLIST 1.0//EN" "http://www.apple.com/DTDs/PropertyList-1.0.dtd">
@@ -34,7 +34,7 @@ func writePlist(v any, opts *value.Dict) (any, error) {
 	f := plistForm{sort: o.truth("sort_keys", true), skip: o.truth("skipkeys", false)}
 	form, _ := o.take("fmt")
 	if form != nil && form != "FMT_BINARY" && value.Truth(form) {
-		// as Salt, which hands on no other
+		// the only options that Salt passes on
 		form = nil
 	}
 	if err := o.done(); err != nil {
@@ -63,7 +63,7 @@ func (f plistForm) entries(d *value.Dict) (keys []string, vals []any, err error)
 			continue
 		}
 		if !ok {
-			return nil, nil, fmt.Errorf("plist: keys must be texts, and %s is a %s", value.Repr(k), value.TypeName(k))
+			return nil, nil, fmt.Errorf("plist: keys must be strings, and %s is a %s", value.Repr(k), value.TypeName(k))
 		}
 		keys, vals = append(keys, s), append(vals, v)
 	}
@@ -82,7 +82,7 @@ func (f plistForm) entries(d *value.Dict) (keys []string, vals []any, err error)
 	return keys, vals, nil
 }
 
-// mixed reports whether keys are to be sorted that have no order.
+// mixed reports whether keys that must be sorted have different types.
 func (f plistForm) mixed(d *value.Dict) bool {
 	if !f.sort {
 		return false
@@ -159,7 +159,7 @@ var plistEscapes = strings.NewReplacer("\r\n", "\n", "\r", "\n", "&", "&amp;", "
 
 func (w *plistWriter) text(depth int, element, s string) error {
 	if i := strings.IndexFunc(s, func(r rune) bool { return r < 0x20 && r != '\t' && r != '\n' && r != '\r' }); i >= 0 {
-		return fmt.Errorf("plist: a text must not have control characters: %s", value.Repr(s))
+		return fmt.Errorf("plist: a string must not have control characters: %s", value.Repr(s))
 	}
 	w.line(depth, "<"+element+">"+plistEscapes.Replace(s)+"</"+element+">")
 	return nil
@@ -228,11 +228,11 @@ func readPlist(data []byte, opts *value.Dict) (any, error) {
 	return nil, errors.New("plist: the file is neither an XML nor a binary property list")
 }
 
-// plistReader is where the reader of XML is.
+// plistReader is the state of the XML reader.
 type plistReader struct {
 	root  any
 	stack []any // *value.Dict and *value.List
-	keys  []any // of the dict at the same place; nil for none
+	keys  []any // pending key of the dict at the same index; nil if none
 	text  strings.Builder
 }
 
@@ -245,7 +245,7 @@ func readXMLPlist(data []byte) (any, error) {
 		tok, err := dec.Token()
 		if err == io.EOF {
 			if !seen || depth > 0 {
-				return nil, errors.New("plist: the text ends too early")
+				return nil, errors.New("plist: the document ends too early")
 			}
 			return r.root, nil
 		}
@@ -259,7 +259,7 @@ func readXMLPlist(data []byte) (any, error) {
 				if depth++; depth > MaxDepth {
 					err = errDeep
 				} else if depth == 1 && seen {
-					err = errors.New("there is a second element beside the first")
+					err = errors.New("there is a second root element")
 				} else {
 					seen = true
 					err = r.begin(x.Name.Local)
@@ -271,7 +271,7 @@ func readXMLPlist(data []byte) (any, error) {
 				if depth > 0 {
 					r.text.Write(x)
 				} else if len(bytes.TrimSpace(x)) > 0 {
-					err = errors.New("there is text outside of the element")
+					err = errors.New("there is text outside of the root element")
 				}
 			}
 		}
@@ -298,7 +298,7 @@ func (r *plistReader) begin(element string) error {
 	return err
 }
 
-// add puts a value where it belongs.
+// add adds a value to the innermost container.
 func (r *plistReader) add(v any) error {
 	if len(r.stack) == 0 {
 		r.root = v
@@ -334,7 +334,7 @@ func (r *plistReader) end(element string) error {
 		return nil
 	case "key":
 		if top < 0 || r.keys[top] != nil || value.TypeName(r.stack[top]) != "dict" {
-			return errors.New("a key stands where none can be")
+			return errors.New("a key is outside of a dict or follows another key")
 		}
 		r.keys[top] = text
 		r.text.Reset()
@@ -368,13 +368,13 @@ func plistScalar(element, text string) (any, error) {
 		}
 		n, ok := new(big.Int).SetString(strings.TrimPrefix(word, "+"), base)
 		if !ok {
-			return nil, fmt.Errorf("%s is no integer", value.Repr(text))
+			return nil, fmt.Errorf("%s is not an integer", value.Repr(text))
 		}
 		return value.Big(n), nil
 	case "real":
 		f, err := strconv.ParseFloat(word, 64)
 		if err != nil && !errors.Is(err, strconv.ErrRange) {
-			return nil, fmt.Errorf("%s is no number", value.Repr(text))
+			return nil, fmt.Errorf("%s is not a number", value.Repr(text))
 		}
 		return f, nil
 	case "data":
@@ -385,13 +385,13 @@ func plistScalar(element, text string) (any, error) {
 			return r
 		}, text))
 		if err != nil {
-			return nil, fmt.Errorf("the data are no base64: %w", err)
+			return nil, fmt.Errorf("the data is not base64: %w", err)
 		}
 		return p, nil
 	}
 	m := plistDate().FindStringSubmatch(text)
 	if m == nil {
-		return nil, fmt.Errorf("%s is no date", value.Repr(text))
+		return nil, fmt.Errorf("%s is not a date", value.Repr(text))
 	}
 	n := [7]int{}
 	for i := 1; i < 7; i++ {
@@ -399,7 +399,7 @@ func plistScalar(element, text string) (any, error) {
 	}
 	t := time.Date(n[1], time.Month(n[2]), n[3], n[4], n[5], n[6], 0, time.UTC)
 	if t.Year() != n[1] || int(t.Month()) != n[2] || t.Day() != n[3] || t.Hour() != n[4] || t.Minute() != n[5] || n[1] == 0 {
-		return nil, fmt.Errorf("%s is no date", value.Repr(text))
+		return nil, fmt.Errorf("%s is not a date", value.Repr(text))
 	}
 	return t, nil
 }

@@ -13,16 +13,15 @@ import (
 	"brine/internal/py/value"
 )
 
-// A binary property list is a header, objects one after the other, a table of
-// where they begin, and a trailer that says where the table is and which
-// object is the whole. Lists and dicts refer to their parts by number. The
-// layout is Apple's CFBinaryPList; the order and the sharing of scalars are
-// Python's.
+// A binary property list has a header, the objects, a table of their offsets,
+// and a trailer with the offset of the table and the number of the root object.
+// Lists and dicts refer to their items by number. The layout is Apple's
+// CFBinaryPList; the order and the sharing of scalars are Python's.
 
-// appleEpoch is the time 0 of dates.
+// appleEpoch is the epoch of dates.
 var appleEpoch = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// scalarID tells scalars apart: of equal ones of a type there is one object.
+// scalarID identifies a scalar: equal ones of a type share one object.
 type scalarID struct {
 	kind string
 	text string
@@ -34,7 +33,7 @@ func idOf(v any) (scalarID, bool) {
 		return scalarID{value.TypeName(v), value.Str(x)}, true
 	case float64:
 		if x == 0 {
-			x = 0 // -0.0 is the same to Python
+			x = 0 // Python treats -0.0 as equal
 		}
 		return scalarID{"float", value.Str(x)}, true
 	case []byte:
@@ -84,8 +83,8 @@ func (f plistForm) binary(v any) ([]byte, error) {
 	return w.out, nil
 }
 
-// hasTuple reports whether there is a tuple in v, which has no identity by
-// which it could be numbered.
+// hasTuple reports whether v contains a tuple. Tuples have no identity by which
+// they could be numbered.
 func hasTuple(v any) bool {
 	switch x := v.(type) {
 	case value.Tuple:
@@ -137,7 +136,7 @@ func sizeFor(n uint64) int {
 	return 8
 }
 
-// collect numbers an object and its parts.
+// collect numbers an object and its items.
 func (w *binaryWriter) collect(v any) error {
 	n := uint64(len(w.objects))
 	if id, ok := idOf(v); ok {
@@ -183,7 +182,7 @@ func (w *binaryWriter) number(n uint64, size int) {
 	w.out = append(w.out, b[8-size:]...)
 }
 
-// head writes the kind of an object and how long it is.
+// head writes the kind of an object and its length.
 func (w *binaryWriter) head(kind byte, n int) {
 	if n < 15 {
 		w.out = append(w.out, kind|byte(n))
@@ -275,7 +274,7 @@ func (w *binaryWriter) text(s string) {
 	w.out = append(w.out, s...)
 }
 
-var errBinaryPlist = errors.New("plist: the file is no valid binary property list")
+var errBinaryPlist = errors.New("plist: the file is not a valid binary property list")
 
 type binaryReader struct {
 	data    []byte
@@ -283,10 +282,11 @@ type binaryReader struct {
 	refSize int
 	done    map[uint64]any
 	open    map[uint64]bool
-	values  int // made so far, those of objects that are used again too
+	values  int // values made so far, repeated ones included
 }
 
-// maxPlistValues bounds what a binary list can refer to again and again.
+// maxPlistValues bounds the values of a binary list, whose objects can be
+// referenced many times.
 const maxPlistValues = 1 << 20
 
 func readBinaryPlist(data []byte) (any, error) {
@@ -305,7 +305,7 @@ func readBinaryPlist(data []byte) (any, error) {
 	return r.object(top, 0)
 }
 
-// ints reads n numbers of some bytes each.
+// ints reads n integers of size bytes each.
 func ints(data []byte, n, size int) ([]uint64, error) {
 	if n < 0 || n > len(data)/size {
 		return nil, errBinaryPlist
@@ -340,7 +340,7 @@ func (r *binaryReader) object(n uint64, depth int) (any, error) {
 	switch kind {
 	case 0xa0, 0xd0:
 		r.open[n] = true
-		v, err := r.container(kind, low, rest, depth) // made anew each time: nothing is shared
+		v, err := r.container(kind, low, rest, depth) // made again each time: nothing is shared
 		delete(r.open, n)
 		return v, err
 	}
@@ -349,7 +349,7 @@ func (r *binaryReader) object(n uint64, depth int) (any, error) {
 	return v, err
 }
 
-// length returns how long an object is, and what comes behind that.
+// length returns the length of an object, and the bytes after it.
 func length(low int, rest []byte) (int, []byte, error) {
 	if low < 15 {
 		return low, rest, nil
@@ -441,7 +441,7 @@ func binaryScalar(kind byte, low int, rest []byte) (any, error) {
 		}
 		return binaryText(kind, rest[:n])
 	case 0x80:
-		return nil, errors.New("plist: the references of archives cannot be read")
+		return nil, errors.New("plist: the UIDs of keyed archives are not supported")
 	}
 	return nil, errBinaryPlist
 }

@@ -7,8 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// writePython writes a value as Python's pprint does, after a way through
-// JSON, which makes texts of keys.
+// writePython writes a value as Python's pprint does, after conversion to JSON
+// and back, which makes keys strings.
 func writePython(v any, opts *value.Dict) (any, error) {
 	o := of("python", opts)
 	f := value.PrettyFormat{Indent: o.number("indent", 1), Width: o.number("width", 80), Depth: o.number("depth", 0),
@@ -34,7 +34,7 @@ func writePython(v any, opts *value.Dict) (any, error) {
 		return nil, err
 	}
 	if v, err = json.Load(text); err != nil {
-		return nil, errors.New("python: the value cannot be written as JSON first, as this format has it")
+		return nil, errors.New("python: this format converts the value to JSON first, which failed")
 	}
 	return f.String(v), nil
 }

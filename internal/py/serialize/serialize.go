@@ -1,11 +1,11 @@
 // Package serialize writes values in the formats of Salt's serializers, and
 // reads them: yaml, yamlex, json, toml, plist, configparser, keyvalue, python
-// and msgpack. What is written equals what Salt writes with its Python
-// libraries, byte for byte, so that a file that Salt keeps stays as it is.
+// and msgpack. Output equals that of Salt's Python libraries byte for byte, so
+// that files that Salt manages stay unchanged.
 //
-// Options are those that Salt hands to these libraries; one that a format
-// does not have is an error. Texts may come from strangers: size and depth
-// are bounded.
+// Options are those that Salt passes to these libraries; an unknown option is
+// an error. Input may come from unauthenticated peers: size and depth are
+// bounded.
 package serialize
 
 import (
@@ -17,25 +17,25 @@ import (
 	"brine/internal/py/value"
 )
 
-// The bounds of what is read and written.
+// Bounds of input and output.
 const (
-	// MaxBytes is the greatest size of a text that is read.
+	// MaxBytes is the maximum size of input.
 	MaxBytes = 16 << 20
-	// MaxDepth is how deep lists and maps may nest.
+	// MaxDepth bounds the nesting of lists and maps.
 	MaxDepth = 400
 )
 
 var (
 	errDeep  = fmt.Errorf("lists and maps nest deeper than %d", MaxDepth)
-	errLarge = fmt.Errorf("the text has more than the %d bytes allowed", MaxBytes)
+	errLarge = fmt.Errorf("the input exceeds %d bytes", MaxBytes)
 )
 
-// Format is one way to write values.
+// Format is a serialization format.
 type Format struct {
-	// Write returns a string, or a []byte for a format that is no text.
+	// Write returns a string, or a []byte for a binary format.
 	Write func(v any, options *value.Dict) (any, error)
 	// Read is nil for a format that can only be written. It may return a
-	// value.Const for what only this format knows; see Plain.
+	// value.Const for types specific to the format; see Plain.
 	Read func(data []byte, options *value.Dict) (any, error)
 }
 
@@ -64,9 +64,9 @@ func Named(name string) (Format, bool) {
 	return f, ok
 }
 
-// Plain returns v with the texts of what only the format knows that it was
-// read from, such as dates of TOML, which a value keeps so that they can be
-// written as they were. Containers may be shared with v.
+// Plain replaces types specific to a format, such as dates of TOML, by their
+// text. Values keep these types so that they can be written unchanged.
+// Containers may be shared with v.
 func Plain(v any) any {
 	switch x := v.(type) {
 	case value.Const:
@@ -87,7 +87,7 @@ func Plain(v any) any {
 	return v
 }
 
-// options hands out the options of a format and knows which are left.
+// options holds the options of a format and tracks the unused ones.
 type options struct {
 	format string
 	left   *value.Dict
@@ -101,14 +101,14 @@ func of(format string, d *value.Dict) *options {
 	return &options{format: format, left: d.Clone()}
 }
 
-// take returns an option; ok is false if it is not given.
+// take returns an option and marks it as used; ok is false if it is not given.
 func (o *options) take(name string) (v any, ok bool) {
 	v, ok = o.left.Get(name)
 	o.left.Delete(name)
 	return v, ok
 }
 
-// truth returns an option that is taken for true or false.
+// truth returns the truth value of an option.
 func (o *options) truth(name string, unless bool) bool {
 	if v, ok := o.take(name); ok {
 		return value.Truth(v)
@@ -131,11 +131,12 @@ func (o *options) number(name string, unless int) int {
 		}
 		return 0
 	}
-	o.fail("%s must be a number, and is %s", name, value.Repr(v))
+	o.fail("%s must be a number, not %s", name, value.Repr(v))
 	return unless
 }
 
-// texts returns an option that is a list of texts, or the characters of one.
+// texts returns an option that is a list of strings, or the characters of one
+// string.
 func (o *options) texts(name string, unless []string) []string {
 	v, ok := o.take(name)
 	if !ok {
@@ -151,17 +152,17 @@ func (o *options) texts(name string, unless []string) []string {
 		for _, it := range x.Items {
 			s, ok := it.(string)
 			if !ok {
-				o.fail("%s must be a list of texts, and has %s", name, value.Repr(it))
+				o.fail("%s must be a list of strings; it contains %s", name, value.Repr(it))
 			}
 			out = append(out, s)
 		}
 		return out
 	}
-	o.fail("%s must be a list of texts, and is %s", name, value.Repr(v))
+	o.fail("%s must be a list of strings, not %s", name, value.Repr(v))
 	return unless
 }
 
-// null accepts options that change nothing as long as they are null or false.
+// null accepts unsupported options if they are null or false.
 func (o *options) null(names ...string) {
 	for _, n := range names {
 		if v, _ := o.take(n); value.Truth(v) {
@@ -176,7 +177,7 @@ func (o *options) fail(format string, args ...any) {
 	}
 }
 
-// done returns what was wrong, be it an option that the format does not have.
+// done returns the first error, or an error for an unknown option.
 func (o *options) done() error {
 	if o.err == nil && o.left.Len() > 0 {
 		var names []string
@@ -189,8 +190,7 @@ func (o *options) done() error {
 	return o.err
 }
 
-// depthOK fails for a value that nests too deep, be it because it contains
-// itself.
+// depthOK fails for a value that nests too deep or contains itself.
 func depthOK(v any, depth int) error {
 	if depth > MaxDepth {
 		return errDeep
@@ -218,4 +218,4 @@ func depthOK(v any, depth int) error {
 	return nil
 }
 
-var errText = errors.New("the text is not UTF-8")
+var errText = errors.New("the input is not UTF-8")

@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// recorded is what Salt did; testdata/record.py made it.
+// recorded holds results of Salt, recorded by testdata/record.py.
 func recorded(t testing.TB) []*value.Dict {
 	t.Helper()
 	name := "testdata/stock.json"
@@ -36,7 +36,7 @@ func TestAsStock(t *testing.T) {
 	for _, c := range recorded(t) {
 		f, ok := Named(c.Str("format"))
 		if !ok {
-			t.Fatalf("there is no format %s", c.Str("format"))
+			t.Fatalf("unknown format %s", c.Str("format"))
 		}
 		want, wantErr := c.At("text"), c.Str("error")
 		var got any
@@ -71,11 +71,11 @@ func firstOf(c *value.Dict) any {
 	return nil
 }
 
-// same is Equal that minds the order of keys and the types of numbers.
+// same is Equal that also compares the order of keys and the types of numbers.
 func same(a, b any) bool { return value.Repr(a) == value.Repr(b) }
 
-// better reports whether a case is one of those in which stock Salt fails, or
-// writes what means something else.
+// better reports whether stock Salt fails in a case, or writes a different
+// value.
 func better(c *value.Dict, got any) bool {
 	text := value.Repr(firstOf(c))
 	switch c.Str("format") {
@@ -85,7 +85,7 @@ func better(c *value.Dict, got any) bool {
 	return false
 }
 
-// unplain reads the form in which the recording has values.
+// unplain decodes the values of the recording.
 func unplain(v any) any {
 	switch x := v.(type) {
 	case *value.Dict:

@@ -10,20 +10,19 @@ import (
 	"brine/internal/py/value"
 )
 
-// tomlDate is the name of the value.Const that is a date or time of TOML, as
-// its text. The value model knows neither zones nor days.
+// tomlDate is the name of the value.Const that holds the text of a date or time
+// of TOML. The value model has neither zones nor dates.
 const tomlDate = "toml date"
 
-// tomlTable is a table that is yet to be written, with its full name.
+// tomlTable is a table not yet written, with its full name.
 type tomlTable struct {
 	name string
 	dict *value.Dict
 }
 
-// writeTOML writes as Python's library toml does: first the values of a
-// table, then its arrays of tables, then the tables in it, level by level.
-// Unlike there, a text with a control character, or with a backslash before
-// an x, stays the text that it is.
+// writeTOML writes as Python's library toml does: first the values of a table,
+// then its arrays of tables, then its subtables, level by level. Unlike that
+// library, it writes strings with control characters or \x correctly.
 func writeTOML(v any, opts *value.Dict) (any, error) {
 	o := of("toml", opts)
 	o.null("encoder")
@@ -35,7 +34,7 @@ func writeTOML(v any, opts *value.Dict) (any, error) {
 		if v == "" || isList && l.Len() == 0 {
 			return "", nil
 		}
-		return nil, fmt.Errorf("toml can write a map only, not a %s", value.TypeName(v))
+		return nil, fmt.Errorf("toml can only write a map, not a %s", value.TypeName(v))
 	}
 	if err := depthOK(v, 0); err != nil {
 		return nil, err
@@ -72,14 +71,14 @@ func tomlKey(k any) (string, error) {
 	s, ok := k.(string)
 	switch {
 	case !ok:
-		return "", fmt.Errorf("toml: keys must be texts, and %s is a %s", value.Repr(k), value.TypeName(k))
+		return "", fmt.Errorf("toml: keys must be strings, and %s is a %s", value.Repr(k), value.TypeName(k))
 	case bareTOML().MatchString(s):
 		return s, nil
 	}
 	return tomlText(s), nil
 }
 
-// tomlBody returns the lines of a table and the tables in it.
+// tomlBody returns the lines of a table and its subtables.
 func tomlBody(d *value.Dict, name string) (string, []tomlTable, error) {
 	if name != "" && !strings.HasSuffix(name, ".") {
 		name += "."
@@ -128,7 +127,7 @@ func tomlElement(v any, name string) (string, error) {
 	d, ok := v.(*value.Dict)
 	if !ok {
 		if value.Truth(v) || v == nil || value.TypeName(v) == "int" || value.TypeName(v) == "bool" || value.TypeName(v) == "float" {
-			return "", fmt.Errorf("toml: the list %s has a map and a %s, and can have only either", name, value.TypeName(v))
+			return "", fmt.Errorf("toml: the list %s has a map and a %s; it may not mix maps with other types", name, value.TypeName(v))
 		}
 		d = value.NewDict(0)
 	}
@@ -174,7 +173,7 @@ func tomlValue(v any) string {
 		return tomlList(x.Items)
 	case value.Tuple:
 		return tomlList(x)
-	case *value.Dict: // within a list in a list: only its keys
+	case *value.Dict: // in a nested list: only its keys
 		return tomlList(x.Keys())
 	case []byte:
 		items := make([]any, len(x))
@@ -205,7 +204,7 @@ func tomlList(items []any) string {
 	return b.String()
 }
 
-// tomlText escapes what Python's repr does, in TOML's words.
+// tomlText escapes the same characters as Python's repr, with TOML's escapes.
 func tomlText(s string) string {
 	rep := value.Repr(s)
 	rep = rep[1 : len(rep)-1]

@@ -13,8 +13,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// readTOML reads TOML 1.1. Maps keep the order of the text. Integers have 64
-// bits, as TOML says.
+// readTOML reads TOML 1.1. Maps keep the order of the document. Integers have
+// 64 bits, as TOML specifies.
 func readTOML(data []byte, opts *value.Dict) (any, error) {
 	o := of("toml", opts)
 	o.null("decoder", "_dict")
@@ -25,7 +25,7 @@ func readTOML(data []byte, opts *value.Dict) (any, error) {
 		return nil, errText
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")
-	// The library descends into brackets and names without a limit.
+	// The library recurses into brackets and dotted names without a limit.
 	if tomlDepth(text) > MaxDepth {
 		return nil, errDeep
 	}
@@ -53,12 +53,12 @@ func readTOML(data []byte, opts *value.Dict) (any, error) {
 	return v, depthOK(v, 0)
 }
 
-// tomlOrder has for the path of each table the names in it that have not been
-// read yet, in the order of the text, with repetitions; the library returns
-// maps of Go. Tables of one array share a path.
+// tomlOrder holds, for the path of each table, its names not yet read, in
+// document order and with repetitions. It is needed because the library returns
+// Go maps. Tables of one array share a path.
 type tomlOrder map[string][]string
 
-// tomlBegin stands before the names of a table that has a header.
+// tomlBegin precedes the names of a table with a header.
 const tomlBegin = "\x00"
 
 func tomlPath(names []string) string { return strings.Join(names, "\x00") }
@@ -115,11 +115,11 @@ func (o tomlOrder) value(v any, path []string) (any, error) {
 	return v, nil // text, int64, float64, bool
 }
 
-// tomlTime gives a date or time the form that Python writes.
+// tomlTime formats a date or time as Python does.
 func tomlTime(t time.Time) (any, error) {
 	const clock = "15:04:05.000000"
 	layout := "2006-01-02T" + clock + "Z07:00"
-	switch t.Location().String() { // the library's names for what has no zone
+	switch t.Location().String() { // the library's zones for times without zone
 	case "datetime-local":
 		layout = "2006-01-02T" + clock
 	case "date-local":
@@ -128,14 +128,14 @@ func tomlTime(t time.Time) (any, error) {
 		layout = clock
 	}
 	if strings.HasPrefix(layout, "2006") && t.Year() < 1 {
-		return nil, errors.New("toml: there is no year 0")
+		return nil, errors.New("toml: the year 0 is invalid")
 	}
 	text := strings.Replace(t.Truncate(time.Microsecond).Format(layout), ".000000", "", 1)
 	return value.Const{Name: tomlDate, Value: text}, nil
 }
 
-// tomlDepth returns a bound for how deep brackets and names with dots nest in
-// a text, whether it is TOML or not.
+// tomlDepth returns an upper bound of the nesting of brackets and dotted names
+// in text, valid TOML or not.
 func tomlDepth(text string) int {
 	deepest, open, dots := 0, 0, 0
 	for i := 0; i < len(text); i++ {
@@ -159,7 +159,7 @@ func tomlDepth(text string) int {
 	return deepest
 }
 
-// tomlQuoted returns the length of the text in quotes with which text begins.
+// tomlQuoted returns the length of the quoted string at the start of text.
 func tomlQuoted(text string) int {
 	quote := text[:1]
 	if strings.HasPrefix(text, strings.Repeat(quote, 3)) {

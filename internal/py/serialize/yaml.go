@@ -7,7 +7,7 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// yamlOptions reads the options of PyYAML's dump.
+// yamlOptions parses the options of PyYAML's dump.
 func yamlOptions(o *options) ([]yaml.Option, error) {
 	opts := []yaml.Option{yaml.Indent(o.number("indent", 2))}
 	if width := o.number("width", 80); width >= 0 || o.format == "yaml" { // only libyaml has no end of lines
@@ -44,12 +44,12 @@ func yamlOptions(o *options) ([]yaml.Option, error) {
 	}
 	if v, ok := o.take("version"); ok && v != nil {
 		if l, isList := v.(*value.List); !isList || l.Len() < 2 || !value.Equal(l.Items[0], int64(1)) || !value.Equal(l.Items[1], int64(1)) {
-			o.fail("version must be [1, 1], and is %s", value.Repr(v))
+			o.fail("version must be [1, 1], not %s", value.Repr(v))
 		}
 		opts = append(opts, yaml.Directive())
 	}
 	if v, _ := o.take("encoding"); v != nil {
-		o.fail("encoding cannot be set: Salt fails, too; set the encoding of the state")
+		o.fail("encoding cannot be set (it fails in Salt too); set the encoding of the state")
 	}
 	o.null("tags", "Dumper", "stream")
 	return opts, o.done()
@@ -63,7 +63,7 @@ func writeYAML(v any, opts *value.Dict) (any, error) {
 	return dumpYAML(v, o)
 }
 
-// dumpYAML leaves the end of the document away as Salt does.
+// dumpYAML omits the document end marker as Salt does.
 func dumpYAML(v any, opts []yaml.Option) (any, error) {
 	if err := depthOK(v, 0); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func readYAML(data []byte, opts *value.Dict) (any, error) {
 	return yaml.Load(data, "the text")
 }
 
-// writeYamlex writes plain YAML, which YAMLEX is a superset of.
+// writeYamlex writes plain YAML; YAMLEX is a superset of it.
 func writeYamlex(v any, opts *value.Dict) (any, error) {
 	o, err := yamlOptions(of("yamlex", opts))
 	if err != nil {

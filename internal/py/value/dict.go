@@ -42,8 +42,8 @@ func DictOf(pairs ...any) *Dict {
 	return d
 }
 
-// hashKey maps a key to a comparable Go value, equal exactly where Python's
-// keys are equal.
+// hashKey maps a key to a comparable Go value. Two results are equal if and
+// only if the keys are equal in Python.
 func hashKey(k any) any {
 	switch x := k.(type) {
 	case string, int64, nil:
@@ -70,7 +70,7 @@ func hashKey(k any) any {
 	return otherKey(TypeName(k) + Repr(k))
 }
 
-// floatKey gives a float without fraction the key of the equal int.
+// floatKey maps a float without fraction to the key of the equal int.
 func floatKey(f float64) any {
 	if f != math.Trunc(f) || math.IsInf(f, 0) {
 		return f
@@ -83,7 +83,7 @@ func floatKey(f float64) any {
 }
 
 // writeTupleKey writes the kinds and keys of the items, each with its length,
-// so that no two unequal tuples read the same.
+// so that unequal tuples have different keys.
 func writeTupleKey(b *strings.Builder, t Tuple) {
 	for _, it := range t {
 		h := hashKey(it)
@@ -124,7 +124,7 @@ func (d *Dict) find(key any) int {
 		}
 		return -1
 	}
-	if s, ok := key.(string); ok { // the usual case, without boxing
+	if s, ok := key.(string); ok { // the usual case, without an allocation
 		for i := range d.entries {
 			if t, ok := d.entries[i].key.(string); ok && t == s {
 				return i
@@ -157,7 +157,7 @@ func (d *Dict) Get(key any) (any, bool) {
 	return nil, false
 }
 
-// Has reports whether key is there.
+// Has reports whether d contains key.
 func (d *Dict) Has(key any) bool { return d.find(key) >= 0 }
 
 // At returns the value of key, or nil.
@@ -206,8 +206,8 @@ func (d *Dict) Int(key string) int64 {
 // Bool reports whether the value of key is true in Python's sense.
 func (d *Dict) Bool(key string) bool { return Truth(d.At(key)) }
 
-// Dict returns the value of key if it is a dict, else nil, which reads as an
-// empty one.
+// Dict returns the value of key if it is a dict, else nil, which is an empty
+// dict.
 func (d *Dict) Dict(key string) *Dict {
 	x, _ := d.At(key).(*Dict)
 	return x
@@ -224,8 +224,8 @@ func (d *Dict) List(key string) []any {
 	return nil
 }
 
-// Set stores val under key. A key that exists keeps its place and its first
-// spelling, as in Python. It panics on a list or dict as key.
+// Set stores val under key. An existing key keeps its position and its first
+// form (1 or 1.0), as in Python. It panics on a list or dict as key.
 func (d *Dict) Set(key, val any) {
 	if i := d.find(key); i >= 0 {
 		d.entries[i].val = val
@@ -266,8 +266,8 @@ func (d *Dict) reindex() {
 	}
 }
 
-// Delete removes key and reports whether it was there. It costs time in
-// proportion to the size of the dict.
+// Delete removes key and reports whether it existed. It takes time proportional
+// to the size of the dict.
 func (d *Dict) Delete(key any) bool {
 	i := d.find(key)
 	if i < 0 {
@@ -287,7 +287,7 @@ func (d *Dict) Delete(key any) bool {
 	return true
 }
 
-// All yields the entries in order. The dict must not change its size
+// All yields the entries in order. The size of the dict must not change
 // meanwhile; values may be replaced.
 func (d *Dict) All() iter.Seq2[any, any] {
 	return func(yield func(any, any) bool) {

@@ -5,8 +5,9 @@ import (
 	"unicode/utf8"
 )
 
-// SplitLines cuts a text as Python's str.splitlines does: more than \n ends a
-// line, and a final end opens no empty line. keep leaves the ends on.
+// SplitLines splits text as Python's str.splitlines does: other characters than
+// \n end a line too, and a final line end does not start an empty line. keep
+// retains the line ends.
 func SplitLines(s string, keep bool) []string {
 	var out []string
 	for s != "" {

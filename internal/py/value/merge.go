@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Update lays src over dst, map by map. With lists, items of lists that dst
-// does not have are put after its own; otherwise src's list takes the place.
-// dst is changed and its values may be shared with src's afterwards.
+// Update merges src into dst, map by map. With lists, items that a list of dst
+// lacks are appended to it; otherwise src's list replaces it. dst is changed
+// and may share values with src afterwards.
 func Update(dst, src *Dict, lists bool) {
 	for k, v := range src.All() {
 		switch into := dst.At(k).(type) {
@@ -25,9 +25,8 @@ func Update(dst, src *Dict, lists bool) {
 	}
 }
 
-// union returns a list of the items of both, those of the second only where
-// the first does not have them; what is there twice in one stays so, as with
-// Salt.
+// union returns the items of the first list and those items of the second that
+// the first lacks. Duplicates within one list stay, as in Salt.
 func union(a, b *List) *List {
 	out := DeepCopy(a).(*List)
 	for _, it := range b.items() {
@@ -47,20 +46,20 @@ func (l *List) contains(v any) bool {
 	return false
 }
 
-// Strategies by which Merge puts two maps together.
+// Strategies of Merge.
 const (
 	MergeSmart     = "smart"     // aggregate for the renderer yamlex, else recurse
 	MergeRecurse   = "recurse"   // map by map
-	MergeAggregate = "aggregate" // as yamlex does: b over a at the top; two lists are united
+	MergeAggregate = "aggregate" // as yamlex does: b over a at the top level; the union of two lists
 	MergeOverwrite = "overwrite" // b's values in place of a's
-	MergeList      = "list"      // a's keys, each with a list of both values where b has it
+	MergeList      = "list"      // a's keys, each with a list of both values if b has the key
 	MergeNone      = "none"      // map by map; lists are replaced
 )
 
-// Merge puts two values, maps mostly, together by Salt's strategies. An
-// unknown strategy is none. What it returns shares nothing with a, except
-// that overwrite changes a as Salt's does. It fails for values that are no maps
-// where the strategy needs maps.
+// Merge merges two values, usually maps, by one of Salt's strategies. An
+// unknown strategy means none. The result shares nothing with a, except that
+// overwrite changes a as Salt's does. It fails if the strategy needs maps and a
+// value is not a map.
 func Merge(a, b any, strategy, renderer string, lists bool) (any, error) {
 	if strategy == MergeSmart {
 		strategy = MergeRecurse
@@ -103,8 +102,8 @@ func Merge(a, b any, strategy, renderer string, lists bool) (any, error) {
 	return out, nil
 }
 
-// aggregate unites values of which one is no map: each counts as a list, but
-// for maps, which do not go together with one.
+// aggregate merges values if at least one is not a map. Each counts as a list;
+// a map and a list cannot be merged.
 func aggregate(a, b any) any {
 	list := func(v any) *List {
 		switch x := v.(type) {

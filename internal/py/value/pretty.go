@@ -9,24 +9,23 @@ import (
 	"unicode/utf8"
 )
 
-// Pretty returns what Python's pprint.pformat makes of v: the keys of dicts
-// sorted, broken over lines where it is wider than 80 columns, with perLevel
-// blanks for each level.
+// Pretty formats v as Python's pprint.pformat does: dict keys sorted, wrapped
+// at 80 columns, indented by perLevel blanks per level.
 func Pretty(v any, perLevel int) string {
 	return PrettyFormat{Indent: perLevel, Width: 80}.String(v)
 }
 
-// PrettyFormat says how Python's pprint.pformat writes, by its options.
+// PrettyFormat holds the options of Python's pprint.pformat.
 type PrettyFormat struct {
-	Indent      int  // blanks for each level
-	Width       int  // column to keep to where that can be done
-	Depth       int  // levels to show, "..." for what is deeper; 0 for all
-	Compact     bool // several items of a list in a line
-	KeepOrder   bool // the keys of dicts as they are, not sorted
+	Indent      int  // blanks per level
+	Width       int  // column to wrap at if possible
+	Depth       int  // levels to show, "..." for deeper ones; 0 for all
+	Compact     bool // several items of a list per line
+	KeepOrder   bool // dict keys in their order, not sorted
 	Underscores bool // 1_000 for 1000
 }
 
-// String returns v in the format.
+// String formats v.
 func (f PrettyFormat) String(v any) string {
 	w := prettyWriter{PrettyFormat: f}
 	w.format(v, 0, 0, 1)
@@ -38,8 +37,8 @@ type prettyWriter struct {
 	b strings.Builder
 }
 
-// format writes v, whose first column is indent and behind which allowance
-// columns must stay free.
+// format writes v. indent is its first column; allowance is the number of
+// columns that must stay free after it.
 func (w *prettyWriter) format(v any, indent, allowance, level int) {
 	rep := w.repr(v, level-1)
 	if width(rep) <= w.Width-indent-allowance {
@@ -185,8 +184,8 @@ func (w *prettyWriter) bytes(p []byte, indent, allowance, level int) {
 	w.b.WriteString(strings.Join(reps, "\n"+strings.Repeat(" ", indent)))
 }
 
-// splitRepr breaks a text into literals that fit: at line ends, and within a
-// line behind blanks.
+// splitRepr breaks a string into literals that fit: at line ends, and within a
+// line after blanks.
 func (w *prettyWriter) splitRepr(s string, indent, allowance, level int) []string {
 	if s == "" {
 		return []string{"''"}
@@ -230,7 +229,7 @@ func (w *prettyWriter) splitRepr(s string, indent, allowance, level int) []strin
 	return reps
 }
 
-// words cuts s behind every run of blanks.
+// words splits s after every run of blanks.
 func words(s string) []string {
 	var out []string
 	start, blank := 0, false
@@ -245,7 +244,7 @@ func words(s string) []string {
 	return append(out, s[start:])
 }
 
-// repr is Python's repr in the format, for a value within so many others.
+// repr is Python's repr with these options, for a value at a nesting level.
 func (w *prettyWriter) repr(v any, level int) string {
 	deep := w.Depth > 0 && level >= w.Depth
 	switch x := v.(type) {
@@ -283,7 +282,7 @@ func (w *prettyWriter) repr(v any, level int) string {
 	return Repr(v)
 }
 
-// grouped puts an underscore before every three digits of a number.
+// grouped separates groups of three digits by underscores.
 func grouped(s string) string {
 	digits, sign := strings.TrimPrefix(s, "-"), ""
 	if digits != s {

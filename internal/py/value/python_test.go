@@ -95,8 +95,8 @@ func TestReprMatchesPython(t *testing.T) {
 	}
 }
 
-// TestPrintable covers every character that Python 3.11 knows; later Unicode
-// versions may make more of them printable, never fewer.
+// TestPrintable covers every character of Python 3.11; later Unicode versions
+// may make more of them printable, never fewer.
 func TestPrintable(t *testing.T) {
 	g := readGolden(t)
 	for _, run := range g.PrintableRuns {
@@ -129,8 +129,8 @@ func TestCompareMatchesPython(t *testing.T) {
 	}
 }
 
-// TestKeysMatchPython sets the index of every number, first one wins, in a
-// large dict and in small ones.
+// TestKeysMatchPython stores the index of every number, the first one wins, in
+// a large dict and in small ones.
 func TestKeysMatchPython(t *testing.T) {
 	g := readGolden(t)
 	nums := g.numbers(t)
@@ -140,7 +140,7 @@ func TestKeysMatchPython(t *testing.T) {
 			large.Set(n, i)
 		}
 		if got := large.At(n); got != g.SameKey[i] {
-			t.Errorf("key %s has the place of number %v, Python says %d", Repr(n), got, g.SameKey[i])
+			t.Errorf("key %s has the value of number %v, in Python %d", Repr(n), got, g.SameKey[i])
 		}
 		for j, m := range nums {
 			small := DictOf(m, true)

@@ -18,8 +18,7 @@ func Repr(v any) string {
 	return b.String()
 }
 
-// Str returns Python's str() of v: the text itself for a string, otherwise
-// its Repr.
+// Str returns Python's str() of v: a string itself, otherwise Repr(v).
 func Str(v any) string {
 	switch x := v.(type) {
 	case string:

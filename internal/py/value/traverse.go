@@ -11,12 +11,12 @@ import (
 // means a colon. It follows the rules that Salt's grains.get, pillar.get and
 // targets share:
 //
-//   - In a dict the text itself is looked up first, then, unless it is there,
-//     what the text means as a YAML scalar: "1" finds the int key 1.
+//   - In a dict the string itself is looked up first, then its value as a YAML
+//     scalar: "1" finds the int key 1.
 //   - In a list a number is first looked up as a key of the dicts in it, then
-//     taken as an index, from the end if negative. Any other text is looked
-//     up in the dicts in the list, and the first that has it wins.
-//   - Nothing is found inside a tuple, a text or a number.
+//     used as an index, from the end if negative. Any other string is looked
+//     up in the dicts of the list; the first match wins.
+//   - Tuples, strings and numbers have no items.
 func Traverse(v any, path, delimiter string) (any, bool) {
 	if delimiter == "" {
 		delimiter = ":"
@@ -73,8 +73,8 @@ func listStep(l *List, part string) (any, bool) {
 	return l.Items[index], true
 }
 
-// index reads what Python's int() reads, as far as an index can be: digits
-// with a sign, single underscores between them and blanks around.
+// index parses an index as Python's int() does: digits with a sign, single
+// underscores between them and blanks around.
 func index(s string) (int64, bool) {
 	s = strings.TrimSpace(s)
 	if strings.Contains(s, "_") {
@@ -88,13 +88,13 @@ func index(s string) (int64, bool) {
 	return i, err == nil
 }
 
-// scalar returns what s means as a plain YAML 1.1 scalar on Salt's command
+// scalar returns the value of s as a plain YAML 1.1 scalar on Salt's command
 // line, or s itself. Hexadecimal, binary and sexagesimal numbers, quotes and
-// brackets, which nobody writes in a path, are not read.
+// brackets do not occur in paths and are not parsed.
 func scalar(s string) any {
 	t := strings.TrimSpace(s)
 	switch t {
-	case "": // YAML has null, but a path means the empty key
+	case "": // null in YAML, but the empty key in a path
 		return s
 	case "~", "null", "Null", "NULL", "None":
 		return nil
@@ -119,7 +119,7 @@ func scalarNumber(t string) (any, bool) {
 	}
 	if strings.Trim(digits, "0123456789") == "" {
 		if digits[0] == '0' && strings.ContainsAny(digits, "89") {
-			return nil, false // neither octal nor decimal to YAML 1.1: text
+			return nil, false // neither octal nor decimal in YAML 1.1: a string
 		}
 		i, ok := new(big.Int).SetString(t, 10)
 		if !ok {
@@ -132,7 +132,7 @@ func scalarNumber(t string) (any, bool) {
 			whole, exp, _ = strings.Cut(digits, "E")
 		}
 		if !strings.Contains(whole, ".") || !strings.HasPrefix(exp, "+") && !strings.HasPrefix(exp, "-") {
-			return nil, false // YAML 1.1 wants a dot and a signed exponent
+			return nil, false // YAML 1.1 requires a dot and a signed exponent
 		}
 	}
 	f, err := strconv.ParseFloat(t, 64)

@@ -10,7 +10,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// untag reads the tagged JSON that testdata/traverse.py writes.
+// untag decodes the tagged JSON written by testdata/traverse.py.
 func untag(t *testing.T, v any) any {
 	t.Helper()
 	m, ok := v.(map[string]any)
@@ -52,7 +52,7 @@ func untag(t *testing.T, v any) any {
 	return nil
 }
 
-// TestTraverse holds Traverse against what Salt's own function found.
+// TestTraverse compares Traverse with recorded results of Salt's function.
 func TestTraverse(t *testing.T) {
 	text, err := os.ReadFile("testdata/traverse.json")
 	if err != nil {
@@ -93,7 +93,7 @@ func FuzzTraverse(tf *testing.F) {
 	data := DictOf("a", DictOf("b", ListOf(1, DictOf("x", 2))), 1, "one", 2.5, Tuple{int64(1)})
 	f.Fuzz(func(t *testing.T, path string) {
 		if v, ok := Traverse(data, path, ":"); ok && v == nil {
-			t.Errorf("%q found nil, which the data does not hold", path)
+			t.Errorf("%q returned nil, which the data does not contain", path)
 		}
 	})
 }

@@ -1,5 +1,5 @@
-// Package value is the data model that every part of Brine shares: what a
-// Python program would hold after decoding msgpack, YAML or JSON.
+// Package value is the data model shared by all of Brine: the values that a
+// Python program has after decoding msgpack, YAML or JSON.
 //
 // A value is an any that holds exactly one of these types:
 //
@@ -18,7 +18,7 @@
 //	Ext         a msgpack extension of unknown type
 //
 // From turns ordinary Go values (int, map[string]any, []string …) into these.
-// The package knows nothing of files, encodings or Salt.
+// The package does not depend on files, encodings or Salt.
 package value
 
 import (
@@ -32,8 +32,7 @@ import (
 	"time"
 )
 
-// List is a mutable sequence. Two variables that hold one *List see each
-// other's changes.
+// List is a mutable sequence, shared by reference.
 type List struct {
 	Items []any
 }
@@ -68,22 +67,22 @@ func (l *List) Append(items ...any) { l.Items = append(l.Items, items...) }
 // Tuple is an immutable sequence. It may be a dict key.
 type Tuple []any
 
-// Const is a named constant: a value that some Salt functions return in place
-// of data, for example a depth limit that was reached.
+// Const is a named constant that some Salt functions return in place of data,
+// for example when a depth limit is reached.
 type Const struct {
 	Name  string
 	Value any
 }
 
-// Ext is a msgpack extension whose type is not known; it is passed on as is.
+// Ext is a msgpack extension of unknown type; it is passed on unchanged.
 type Ext struct {
 	Type int8
 	Data []byte
 }
 
-// From converts v to a value of this package. Values that already are of the
-// model are returned as they are (containers by reference). A type that has
-// no counterpart becomes its fmt.Sprint text, so that it can always be shown.
+// From converts v to a value of this package. Values of the model are returned
+// unchanged (containers by reference). A type without counterpart becomes its
+// fmt.Sprint string, so that it can always be displayed.
 func From(v any) any {
 	switch x := v.(type) {
 	case nil, bool, int64, float64, string, []byte, *List, Tuple, *Dict, time.Time, Const, Ext, *big.Int:
@@ -223,7 +222,7 @@ func Truth(v any) bool {
 	return true
 }
 
-// TypeName returns Python's name of v's type, as error texts use it.
+// TypeName returns Python's name of v's type, for error messages.
 func TypeName(v any) string {
 	switch v.(type) {
 	case nil:
@@ -301,7 +300,7 @@ func equalItems(a, b []any) bool {
 }
 
 // Compare orders a and b as Python's < does for numbers, strings, bytes and
-// sequences of these. ok is false where Python raises a TypeError.
+// sequences of these. ok is false if Python raises a TypeError.
 func Compare(a, b any) (c int, ok bool) {
 	if c, ok := compareNumbers(a, b); ok {
 		return c, true
@@ -410,8 +409,8 @@ func bigFloat(v any) *big.Float {
 	}
 }
 
-// Texts returns the texts of the items of a list, or of v alone where it is no
-// list; none where v is nil or empty. Salt's arguments are often either.
+// Texts returns the items of a list as strings, or v alone if it is not a list;
+// nothing if v is nil or empty. Salt's arguments often allow both.
 func Texts(v any) []string {
 	if l, ok := v.(*List); ok {
 		out := make([]string, l.Len())
@@ -426,8 +425,8 @@ func Texts(v any) []string {
 	return []string{Str(v)}
 }
 
-// Split is Texts for arguments that may also be one text with commas, around
-// which blanks do not count.
+// Split is Texts for arguments that may also be one comma-separated string;
+// blanks around commas are ignored.
 func Split(v any) []string {
 	if _, ok := v.(*List); ok || v == nil {
 		return Texts(v)

@@ -17,7 +17,7 @@ func bigInt(s string) *big.Int {
 	return i
 }
 
-// keys returns the keys of d as one text.
+// keys returns the keys of d as one string.
 func keys(d *Dict) string { return Repr(&List{Items: d.Keys()}) }
 
 // check fails unless every entry of d is found under its own key.
@@ -41,7 +41,7 @@ func TestDictOrder(t *testing.T) {
 			want = append(want, k)
 		}
 		for i := range n {
-			d.Set(want[n-1-i], int64(-i)) // replacing keeps the place
+			d.Set(want[n-1-i], int64(-i)) // replacing keeps the position
 		}
 		if !slices.Equal(d.Keys(), want) || d.Len() != n {
 			t.Errorf("%d entries: order %v, want %v", n, d.Keys(), want)
@@ -116,8 +116,8 @@ func TestDictDelete(t *testing.T) {
 }
 
 func TestDictInsert(t *testing.T) {
-	// Sizes on both sides of the limit, some of which have shrunk and so have
-	// an index though they are small.
+	// Sizes on both sides of smallDict. Some dicts have shrunk and so have an
+	// index though they are small.
 	for n := range 2*smallDict + 1 {
 		for cut := range n + 1 {
 			d := NewDict(0)

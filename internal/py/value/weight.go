@@ -1,6 +1,6 @@
 package value
 
-// Weight is about how many bytes v takes on the wire. It stops counting above
+// Weight estimates the size of v on the wire in bytes. It stops counting above
 // limit.
 func Weight(v any, limit int) int {
 	n := 1

@@ -6,8 +6,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// plainWord tells cheaply that text is an ordinary word, which YAML would
-// return as it is: most arguments are.
+// plainWord reports whether text is an ordinary word that YAML would return
+// unchanged, as most arguments are.
 func plainWord(text string) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -22,11 +22,11 @@ func plainWord(text string) bool {
 	return implicitTag(text) == tagStr
 }
 
-// argValue decides between the loaded value v and the text it came from.
+// argValue decides between the loaded value v and its source text.
 func argValue(text, trimmed string, v any) any {
 	if strings.Contains(text, "#") {
 		if _, ok := v.(string); ok || v == nil {
-			return text // what follows the # was taken for a comment
+			return text // the text after # was read as a comment
 		}
 		return v
 	}

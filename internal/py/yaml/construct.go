@@ -11,10 +11,10 @@ import (
 )
 
 // builder makes values of nodes. Containers are made empty and filled later
-// from a queue, as PyYAML does, so that of several faults the same one is
-// found first.
+// from a queue, as PyYAML does, so that of several errors the same one is
+// reported.
 type builder struct {
-	done  map[*yaml.Node]any  // values of nodes with an anchor, and of what they hold
+	done  map[*yaml.Node]any  // values of nodes with an anchor, and of their children
 	flat  map[*yaml.Node]bool // mappings whose merges are done
 	queue []pending
 	merge int // entries that merges have added
@@ -70,7 +70,7 @@ func (b *builder) object(n *yaml.Node) (any, error) {
 	return b.shared(n, n.Anchor != "")
 }
 
-// shared is object for a node whose value may be needed once more.
+// shared is object for a node whose value may be needed again.
 func (b *builder) shared(n *yaml.Node, keep bool) (any, error) {
 	if len(b.done) > 0 {
 		if v, ok := b.done[n]; ok {
@@ -132,7 +132,7 @@ func (b *builder) later(n *yaml.Node, fill func(*yaml.Node) error) {
 	b.queue = append(b.queue, pending{n, fill})
 }
 
-// scalar returns the text of a node. A mapping may stand for the value of its
+// scalar returns the text of a node. A mapping may represent the value of its
 // key "=", a rule of YAML 1.1.
 func scalar(n *yaml.Node) (string, error) {
 	for range MaxDepth {
@@ -211,7 +211,7 @@ func (b *builder) mapping(d *value.Dict, n *yaml.Node) error {
 		if !value.Hashable(k) {
 			return failIn("while constructing a mapping", n, kn, "found unacceptable key %s%s", nodeRepr(kn), braceHint(kn))
 		}
-		// A merge of n brings the very same values into another mapping.
+		// A merge of n adds the same values to another mapping.
 		vn := target(n.Content[i+1])
 		v, err := b.shared(vn, vn.Anchor != "" || n.Anchor != "" && vn.Kind != yaml.ScalarNode)
 		if err != nil {
@@ -225,7 +225,7 @@ func (b *builder) mapping(d *value.Dict, n *yaml.Node) error {
 	return nil
 }
 
-// braceHint explains the most frequent way to get a mapping as key.
+// braceHint explains the most frequent cause of a mapping as key.
 func braceHint(kn *yaml.Node) string {
 	if kn.Kind == yaml.MappingNode && kn.Style&yaml.FlowStyle != 0 {
 		return " (a value that begins with {{ must be quoted)"
@@ -233,9 +233,9 @@ func braceHint(kn *yaml.Node) string {
 	return ""
 }
 
-// flatten replaces << by the entries of the mappings it names. An entry whose
-// key is written in the mapping itself is left out; of two merged mappings
-// with one key none is, which then is a conflict, as in Salt.
+// flatten replaces << by the entries of the merged mappings. Entries whose key
+// is in the mapping itself are omitted. A key that two merged mappings share is
+// a conflict, as in Salt.
 func (b *builder) flatten(n *yaml.Node) error {
 	if b.flat[n] {
 		return nil
@@ -276,7 +276,7 @@ func (b *builder) flatten(n *yaml.Node) error {
 	return nil
 }
 
-// mergeable returns the entries that a << with value vn brings into n.
+// mergeable returns the entries that a << with value vn adds to n.
 func (b *builder) mergeable(n, vn *yaml.Node) ([]*yaml.Node, error) {
 	const context = "while constructing a mapping"
 	var out []*yaml.Node
@@ -311,7 +311,7 @@ func (b *builder) mergeable(n, vn *yaml.Node) ([]*yaml.Node, error) {
 	return out, nil
 }
 
-// pairs fills the list of !!omap and !!pairs with tuples.
+// pairs fills the list of an !!omap or !!pairs with tuples.
 func (b *builder) pairs(l *value.List, n *yaml.Node) error {
 	context := "while constructing pairs"
 	if n.Tag == tagOmap {
@@ -351,7 +351,7 @@ func kindName(n *yaml.Node) string {
 	return "scalar"
 }
 
-// nodeRepr shows a key that cannot be one in the form that Salt's users know.
+// nodeRepr formats an unacceptable key as Salt's messages do.
 func nodeRepr(n *yaml.Node) string {
 	var b strings.Builder
 	writeNodes(&b, n, 0)

@@ -32,8 +32,8 @@ func Indent(n int) Option {
 	}
 }
 
-// Width sets the column after which text is folded; Python's default is 80,
-// and less than 0 means never.
+// Width sets the column after which text is folded. Python's default is 80;
+// less than 0 means never.
 func Width(n int) Option {
 	return func(e *emitter) {
 		switch {
@@ -53,7 +53,7 @@ func Flow() Option { return func(e *emitter) { e.flow = allFlow } }
 // only scalars (default_flow_style=None).
 func FlowLeaves() Option { return func(e *emitter) { e.flow = leafFlow } }
 
-// ASCII escapes what is not ASCII (allow_unicode=False).
+// ASCII escapes characters outside of ASCII (allow_unicode=False).
 func ASCII() Option { return func(e *emitter) { e.ascii = true } }
 
 // ExplicitStart begins with "---".
@@ -67,15 +67,15 @@ func Directive() Option {
 	return func(e *emitter) { e.directive, e.explicitStart = true, true }
 }
 
-// LineBreak ends lines with another text than a newline: "\r" or "\r\n".
+// LineBreak sets the line end: "\r" or "\r\n" instead of a newline.
 func LineBreak(s string) Option { return func(e *emitter) { e.newline = s } }
 
-// Style sets how scalars are written: in quotes (' or ") or as blocks (| or
-// >), where that can be done. Those that are no texts get a tag.
+// Style sets how scalars are written if possible: in quotes (' or ") or as
+// blocks (| or >). Scalars that are not strings get a tag.
 func Style(c byte) Option { return func(e *emitter) { e.style = c } }
 
-// Python writes as the emitter in Python does, where it differs from libyaml.
-// Salt uses that for YAMLEX.
+// Python writes as PyYAML's own emitter does where it differs from libyaml.
+// Salt uses that emitter for YAMLEX.
 func Python() Option { return func(e *emitter) { e.python = true } }
 
 // Canonical writes all tags, all scalars in double quotes, and lists and
@@ -110,13 +110,13 @@ const (
 	allFlow
 )
 
-// scalarNode is a scalar in the form in which PyYAML represents it.
+// scalarNode is PyYAML's representation of a scalar.
 type scalarNode struct {
 	text    string
-	tag     string // written before the text; usually empty
-	literal bool   // wants the style |
-	quote   bool   // plain, it would be read as something else
-	kind    string // what it is, in words of YAML
+	tag     string // tag to write; usually empty
+	literal bool   // write in style |
+	quote   bool   // a plain scalar would be read as another type
+	kind    string // type of the scalar in YAML
 }
 
 var timestampText = sync.OnceValue(func() *regexp.Regexp {
@@ -146,10 +146,11 @@ func represent(v any) (s scalarNode, ok bool) {
 	case *value.List, value.Tuple, *value.Dict:
 		return scalarNode{}, false
 	}
-	return scalarNode{text: "NULL", kind: "str"}, true // what Python's Salt writes for objects
+	return scalarNode{text: "NULL", kind: "str"}, true // as Salt writes Python objects
 }
 
-// needsQuote tells whether a plain s would not be read back as a text.
+// needsQuote reports whether a plain s would be read back as another type than
+// a string.
 func needsQuote(s string) bool {
 	plain := strings.TrimSuffix(s, "\n") // Python's $ matches before a last line end
 	if implicitTag(plain) != tagStr {
@@ -186,8 +187,8 @@ func encodeLines(p []byte) string {
 	return b.String()
 }
 
-// countShared finds the containers that need an anchor. Anchors are numbered
-// in the order in which their second occurrence is met.
+// countShared finds the containers that need an anchor. Anchors are numbered in
+// the order of the second occurrences.
 func (e *emitter) countShared(v any) {
 	switch x := v.(type) {
 	case *value.List:
@@ -228,7 +229,7 @@ func (e *emitter) seen(p any) bool {
 	return again
 }
 
-// order returns the indexes of the entries of d in the order to write them.
+// order returns the indexes of the entries of d in writing order.
 func (e *emitter) order(d *value.Dict) []int {
 	idx := make([]int, d.Len())
 	for i := range idx {
@@ -251,7 +252,7 @@ func (e *emitter) order(d *value.Dict) []int {
 	return sorted
 }
 
-// context is where a node stands.
+// context is the position of a node.
 type context struct {
 	root, mapping, simpleKey bool
 }
@@ -276,7 +277,7 @@ func (e *emitter) node(v any, c context) {
 }
 
 // anchor writes the anchor of a container that occurs more than once. It
-// reports true when this is not the first time and an alias was written.
+// reports whether it wrote an alias because this is not the first occurrence.
 func (e *emitter) anchor(v any) bool {
 	if _, isTuple := v.(value.Tuple); isTuple {
 		return false
@@ -299,7 +300,7 @@ func (e *emitter) anchor(v any) bool {
 	return false
 }
 
-// text writes s as it is, in the midst of a token.
+// text writes s unchanged, within a token.
 func (e *emitter) text(s string) {
 	for _, r := range s {
 		e.put(r)
@@ -316,7 +317,7 @@ func (e *emitter) flowing(leaves bool) bool {
 	return e.canonical || e.flowLevel > 0 || e.flow == allFlow || e.flow == leafFlow && leaves
 }
 
-// closeFlow goes to a line of its own for a bracket or brace.
+// closeFlow starts a new line for a closing bracket or brace.
 func (e *emitter) closeFlow(items int) {
 	if e.canonical && items > 0 {
 		e.indicator(",", false, false, false)

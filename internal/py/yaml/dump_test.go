@@ -21,7 +21,7 @@ var styles = map[string][]Option{
 	"ascii":   {ASCII()},
 }
 
-// decode reads a value in the notation of testdata/dump.py.
+// decode decodes a value in the notation of testdata/dump.py.
 func decode(t testing.TB, v any) any {
 	switch x := v.(type) {
 	case []any:
@@ -133,7 +133,7 @@ func TestDumpOptions(t *testing.T) {
 	}
 }
 
-// FuzzDump holds that what is written reads back as what it was.
+// FuzzDump checks that a dumped value loads as the same value.
 func FuzzDump(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	for _, g := range readGolden(f, "load.json") {
@@ -144,7 +144,7 @@ func FuzzDump(tf *testing.F) {
 		if err != nil {
 			return
 		}
-		if depth(v) > MaxDepth-4 { // flow style needs no more, block style might
+		if depth(v) > MaxDepth-4 { // another style may reach the limit earlier than the input
 			return
 		}
 		for name, o := range styles {
@@ -181,7 +181,7 @@ func depth(v any) int {
 	return n + 1
 }
 
-// same is equality that takes tuples for lists and NaN for itself.
+// same is equality that treats tuples as lists and NaN as equal to itself.
 func same(a, b any) bool {
 	switch x := a.(type) {
 	case float64:

@@ -7,8 +7,8 @@ import (
 )
 
 // emitter writes tokens with the layout of libyaml, which Salt's dumper uses.
-// The flags describe what was written last: whitespace, and nothing but
-// indention on this line.
+// The flags whitespace and indention describe the last output: whitespace, and
+// only indentation on this line.
 type emitter struct {
 	b          strings.Builder
 	bestIndent int
@@ -16,12 +16,12 @@ type emitter struct {
 	flow       flowStyle
 	keepOrder  bool
 	ascii      bool
-	newline    string // what ends a line
-	style      byte   // of scalars; 0 for plain where that can be done
+	newline    string // line end
+	style      byte   // style of scalars; 0 for plain if possible
 
 	explicitStart, explicitEnd, directive, canonical, python bool
 
-	anchors map[any]string // containers met; with a name if more than once
+	anchors map[any]string // visited containers; with a name if they occur more than once
 	written map[any]bool
 	shared  int
 
@@ -104,7 +104,7 @@ func (e *emitter) endDocument() {
 	}
 }
 
-// tag writes a tag where all are to be written.
+// tag writes a tag if all tags are requested.
 func (e *emitter) tag(kind string) {
 	if e.canonical {
 		e.indicator("!!"+kind, true, false, false)
@@ -129,7 +129,7 @@ func isBlankz(s string) bool {
 	return r == ' ' || r == '\t' || r == 0 || isBreak(r)
 }
 
-// printable follows libyaml, which escapes what lies beyond 16 bits, too.
+// printable follows libyaml, which also escapes characters beyond 16 bits.
 func (e *emitter) printable(r rune) bool {
 	switch {
 	case r == '\n', r >= 0x20 && r <= 0x7e:
@@ -261,7 +261,7 @@ func (e *emitter) scalar(s scalarNode) {
 	e.indent = old
 }
 
-// fold reports whether a blank before rest is to become a line end.
+// fold reports whether a blank before rest becomes a line end.
 func (e *emitter) fold(afterSpace bool) bool {
 	return !e.simpleKey && !afterSpace && e.column > e.bestWidth
 }
@@ -355,8 +355,8 @@ func (e *emitter) double(s string) {
 	e.whitespace, e.indention = false, false
 }
 
-// doublePython breaks lines behind escaped characters, too, and ends each with
-// a backslash.
+// doublePython also breaks lines after escaped characters, and ends each with a
+// backslash.
 func (e *emitter) doublePython(s []rune) {
 	before := false // whether the character before was escaped
 	for i, r := range s {
@@ -400,8 +400,8 @@ func (e *emitter) escape(r rune) {
 	}
 }
 
-// blockHints tells how a block scalar begins and ends, where that is not what
-// a reader would take for granted.
+// blockHints returns the indentation and chomping indicators of a block scalar,
+// where they are needed.
 func (e *emitter) blockHints(s string) {
 	first, _ := utf8.DecodeRuneInString(s)
 	if s != "" && (first == ' ' || isBreak(first)) {

@@ -7,36 +7,36 @@ import (
 	"unicode/utf8"
 )
 
-// Stage tells which part of the loader refused a document. Salt words its
-// complaints by it.
+// Stage is the part of the loader that rejected a document. Salt's error
+// messages depend on it.
 type Stage string
 
 // The stages in the order in which a document passes them.
 const (
-	Reader      Stage = "reader"      // the bytes are no text that YAML allows
-	Scanner     Stage = "scanner"     // the text is no sequence of YAML tokens
+	Reader      Stage = "reader"      // the bytes are not text that YAML allows
+	Scanner     Stage = "scanner"     // the text is not a sequence of YAML tokens
 	Parser      Stage = "parser"      // the tokens do not nest
 	Composer    Stage = "composer"    // anchors, aliases, number of documents, limits
-	Constructor Stage = "constructor" // keys and tags that have no value
+	Constructor Stage = "constructor" // invalid keys and tags
 )
 
-// Mark is a place in a document. Lines and columns count from 1; the zero
-// Mark is no place.
+// Mark is a position in a document. Lines and columns count from 1; the zero
+// Mark means unknown.
 type Mark struct {
 	Line, Column int
 }
 
-// Error says why and where a document was refused.
+// Error says why and where a document was rejected.
 type Error struct {
-	// Name is the name that Load was given: a file or another origin.
+	// Name is the name given to Load: a file or another origin.
 	Name  string
 	Stage Stage
-	// Mark is where the problem is; its Line is 0 when nobody knows.
+	// Mark is the position of the problem; its Line is 0 if unknown.
 	Mark
-	// Reason is the problem in YAML's words.
+	// Reason is PyYAML's message.
 	Reason string
-	// Context says what the loader was doing and where that began; it may be
-	// empty.
+	// Context and ContextMark say what the loader was parsing and where that
+	// began. Context may be empty.
 	Context     string
 	ContextMark Mark
 	// Text is the line at Mark, without its end, shortened.

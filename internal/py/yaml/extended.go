@@ -14,10 +14,10 @@ const (
 	tagReset     = "!reset"
 )
 
-// LoadExtended reads a document of Salt's YAMLEX: YAML in which a key may
-// occur several times in a mapping. The last value counts, but mappings and
-// lists marked with !aggregate are put together with those before, and a key
-// marked with !reset begins anew. An empty document is nil.
+// LoadExtended reads a document of Salt's YAMLEX: YAML in which a key may occur
+// several times in a mapping. The last value counts. Mappings and lists marked
+// with !aggregate are merged with earlier ones; a key marked with !reset
+// discards earlier values. An empty document is nil.
 func LoadExtended(data []byte, name string) (any, error) {
 	doc, err := compose(data)
 	if err != nil || doc == nil {
@@ -35,7 +35,7 @@ func LoadExtended(data []byte, name string) (any, error) {
 	return v, nil
 }
 
-// named puts the name of the document and the line into an error.
+// named adds the name of the document and the line to an error.
 func named(err error, data []byte, name string) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -46,15 +46,15 @@ func named(err error, data []byte, name string) error {
 	return e
 }
 
-// extended makes the values of YAMLEX. marked has the maps and lists that are
-// put together with others.
+// extended makes the values of YAMLEX. marked holds the maps and lists that are
+// merged with others.
 type extended struct {
 	builder
 	marked map[any]bool
-	cost   int // values that were made or merged
+	cost   int // number of values made or merged
 }
 
-// meaning returns a node with the tag that it would have without its own.
+// meaning returns a node with the tag that it would have implicitly.
 func meaning(n *yaml.Node) *yaml.Node {
 	c := *n
 	switch n.Kind {
@@ -68,7 +68,7 @@ func meaning(n *yaml.Node) *yaml.Node {
 	return &c
 }
 
-// aggregate is the value of a node that is put together with others.
+// aggregate returns the value of a node that is merged with others.
 func (x *extended) aggregate(n *yaml.Node) (any, error) {
 	v, err := x.object(meaning(n))
 	if err != nil {
@@ -146,7 +146,7 @@ func (x *extended) mapping(n *yaml.Node) (any, error) {
 			return nil, failIn("while constructing a mapping", n, kn, "found unacceptable key")
 		}
 		var v any
-		if kn.Tag == tagAggregate { // what is put together is the value, whatever its key says
+		if kn.Tag == tagAggregate { // a value marked with !aggregate, whatever its key's tag
 			v, err = x.aggregate(target(vn))
 		} else {
 			v, err = x.object(vn)
@@ -164,7 +164,7 @@ func (x *extended) mapping(n *yaml.Node) (any, error) {
 	return d, nil
 }
 
-// merge puts b over a.
+// merge merges b into a.
 func (x *extended) merge(n *yaml.Node, a, b any, depth int) (any, error) {
 	if depth > MaxDepth {
 		return nil, tooDeep(n)

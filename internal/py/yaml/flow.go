@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// Salt's loader takes a flow collection whose further lines begin further left
-// than the block it is in, as they do where a template has put a dumped value
-// that was folded at 80 columns:
+// Salt's loader accepts a flow collection whose continuation lines are indented
+// less than the enclosing block. That happens where a template inserts a dumped
+// value folded at 80 columns:
 //
 //	- context:
 //	    config: {port: 22,
 //	  host: localhost}
 //
-// The scanner below refuses that. Blanks at the beginning of a line have no
-// meaning inside a flow collection, so such lines are moved to the right.
+// The scanner of the YAML library rejects that. Leading blanks have no meaning
+// inside a flow collection, so such lines are indented further.
 
-// textOutdented is what the scanner says of such a line (and of others).
+// textOutdented is the scanner's message for such a line (and for others).
 const textOutdented = "mapping values are not allowed in this context"
 
-// outdents bounds how often a document is read again for lines of this kind.
+// outdents bounds how often a document is read again for such lines.
 const outdents = 200
 
-// deepen calls load with data, and again as long as it fails for an outdented
-// line, with that line moved to the right.
+// deepen calls load with data. As long as load fails for an outdented line, it
+// indents that line further and calls load again.
 func deepen[T any](data []byte, load func([]byte) (T, error)) (T, error) {
 	v, err := load(data)
 	first, moved := err, map[int]bool{}
@@ -53,7 +53,7 @@ func deepen[T any](data []byte, load func([]byte) (T, error)) (T, error) {
 }
 
 // insideFlow reports whether a flow collection is open at the beginning of a
-// line: if so, a document that ends there lacks its end.
+// line: a document that ends there lacks the closing bracket.
 func insideFlow[T any](data []byte, n int, load func([]byte) (T, error)) bool {
 	end := 0
 	for line := range bytes.Lines(data) {
@@ -77,8 +77,8 @@ func deepest(data []byte) int {
 	return n
 }
 
-// indent moves line n, which is inside a flow collection, and those that
-// follow it as long as they are inside it, too.
+// indent indents line n, which is inside a flow collection, and the following
+// lines inside the collection.
 func indent(data []byte, n int, blanks []byte, moved map[int]bool) []byte {
 	out := make([]byte, 0, len(data)+len(blanks))
 	s := flowScan{}
@@ -99,18 +99,18 @@ func indent(data []byte, n int, blanks []byte, moved map[int]bool) []byte {
 	return out
 }
 
-// flowScan follows brackets from the beginning of a line inside a flow
+// flowScan tracks brackets from the beginning of a line inside a flow
 // collection.
 type flowScan struct {
-	depth  int  // relative to the beginning; below 0 nobody knows
-	quote  byte // of a quoted text that goes on
+	depth  int  // relative to the beginning; unknown below 0
+	quote  byte // quote of an open quoted scalar
 	closed bool
 }
 
 func (s *flowScan) inside() bool { return !s.closed && (s.depth >= 0 || s.quote != 0) }
 
 func (s *flowScan) line(line []byte) {
-	token := true // a quote may begin a text here
+	token := true // a quote may begin a scalar here
 	for i := 0; i < len(line) && s.depth >= 0; i++ {
 		c := line[i]
 		if s.quote != 0 {

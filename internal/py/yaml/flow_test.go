@@ -8,8 +8,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// What PyYAML 6.0 makes of flow collections that begin further left than the
-// block around them.
+// Results of PyYAML 6.0 for flow collections indented less than the enclosing
+// block.
 func TestOutdentedFlow(t *testing.T) {
 	for text, want := range map[string]string{
 		"a:\n    b:\n        c: {m: 6,\n    port: ssh, i: 1}\n":                                          "{'a': {'b': {'c': {'m': 6, 'port': 'ssh', 'i': 1}}}}",
@@ -32,13 +32,13 @@ func TestOutdentedFlow(t *testing.T) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
-	// Each line once more inside, each once more outside: many rounds.
+	// Lines inside and outside of the collections alternate: many rounds.
 	var b strings.Builder
 	b.WriteString("a:\n  b: " + strings.Repeat("{x: ", 150) + "1")
 	for i := range 150 {
 		fmt.Fprintf(&b, "},\ny%d: 2", i)
 	}
 	if _, err := Load([]byte(b.String()), "x"); err == nil {
-		t.Error("a collection that is not closed is taken")
+		t.Error("a collection that is not closed is accepted")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// golden is what Salt's loader made of a document; testdata/load.py wrote it.
+// golden is a result of Salt's loader, recorded by testdata/load.py.
 type golden struct {
 	Doc    string  `json:"doc"`
 	Value  *string `json:"value"`
@@ -34,13 +34,13 @@ func readGolden(t testing.TB, name string) []golden {
 	return rows
 }
 
-// lenient lists documents that Salt refuses and Load takes, because the parser
-// below does and nobody is harmed.
+// lenient lists documents that Salt rejects and Load accepts, because the YAML
+// library accepts them and they are harmless.
 var lenient = map[string]bool{
 	"- a\n-\tb":                              true, // a tab after the dash
 	"[? : a]":                                true,
 	strings.Repeat("x", 1025) + ": 1":        true, // a key longer than 1024 without "?"
-	"!!omap {a: 1}":                          true, // Salt's renderers take it, in place of the list that YAML has
+	"!!omap {a: 1}":                          true, // Salt's renderers accept it, in place of YAML's list
 	"'" + strings.Repeat("x", 1100) + "': 1": true,
 	"{" + strings.Repeat("x", 1100) + ": 1}": true,
 }
@@ -83,7 +83,7 @@ func TestLoadArgAsSalt(t *testing.T) {
 	}
 }
 
-func TestErrorSaysWhere(t *testing.T) {
+func TestErrorPosition(t *testing.T) {
 	_, err := Load([]byte("a: 1\nb:\n  c: x: y\n"), "/etc/salt/minion")
 	const want = `/etc/salt/minion: line 3, column 7: mapping values are not allowed in this context: c: x: y`
 	if err == nil || err.Error() != want {
@@ -133,7 +133,7 @@ func TestBounds(t *testing.T) {
 	for name, doc := range map[string]string{
 		"billion laughs":     laughs,
 		"merges":             merges,
-		"text many times":    long,
+		"repeated text":      long,
 		"flow depth":         strings.Repeat("[", 100000),
 		"block depth":        strings.Repeat("- ", 100000),
 		"closed flow depth":  strings.Repeat("[", MaxDepth+1) + strings.Repeat("]", MaxDepth+1),

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// prepare checks what Salt's reader would, before and unlike the parser below:
-// the characters, a "..." where no document was, and the version 1.2, which
-// it changes to 1.1.
+// prepare makes the checks of Salt's reader that the YAML library lacks: the
+// characters, and a "..." without a document. It changes the version 1.2 to
+// 1.1.
 func prepare(data []byte) ([]byte, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	if err := checkCharacters(data); err != nil {
@@ -35,7 +35,7 @@ func prepare(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// marker reports whether a line begins with a marker of documents.
+// marker reports whether a line begins with a document marker.
 func marker(line []byte, m string) bool {
 	rest, ok := bytes.CutPrefix(line, []byte(m))
 	return ok && (len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t' || rest[0] == '\r')

@@ -6,22 +6,21 @@ import (
 	"brine/internal/py/value"
 )
 
-// Most documents are block mappings and sequences of scalars that stand on one
-// line. quickLoad reads these line by line, without tokens and nodes. It knows
-// nothing else and judges nothing: whatever looks different, and every fault,
-// is left to the general way, so that there is one place that decides what a
-// document means and one that words errors. TestQuickIsTheSame and FuzzQuick
-// hold it to that.
+// Most documents are block mappings and sequences of scalars on one line.
+// quickLoad parses these line by line, without tokens and nodes. It leaves
+// everything else, and every error, to the general loader, so that one place
+// decides what a document means and one makes error messages.
+// TestQuickAgreesWithGeneral and FuzzQuick check that both agree.
 
-// quickDepth is how deep collections may nest for quickLoad.
+// quickDepth bounds the nesting of collections in quickLoad.
 const quickDepth = 64
 
-// quickKey is the greatest length of a key for quickLoad; longer ones are
-// refused by YAML, depending on the place.
+// quickKey is the maximum length of a key in quickLoad. YAML rejects longer
+// ones, depending on the position.
 const quickKey = 900
 
-// quickLoad returns the value of a document. ok is false if it has to be read
-// in the general way.
+// quickLoad returns the value of a document. ok is false if the general loader
+// must read it.
 func quickLoad(data string) (v any, ok bool) {
 	if len(data) > MaxBytes || !quickCharacters(data) {
 		return nil, false
@@ -40,8 +39,8 @@ func quickLoad(data string) (v any, ok bool) {
 	return v, !q.bad && !q.more
 }
 
-// quickCharacters reports whether a text has only characters that need no
-// second look.
+// quickCharacters reports whether text has only characters that need no further
+// check.
 func quickCharacters(data string) bool {
 	high := false
 	for i := range len(data) {
@@ -62,16 +61,16 @@ func quickCharacters(data string) bool {
 	return checkCharacters([]byte(data)) == nil
 }
 
-// quick goes over the lines of a document.
+// quick iterates over the lines of a document.
 type quick struct {
 	s    string
-	next int // where the line after the current one begins
-	// more is set when there is a current line, of which text is what follows
-	// the indentation, without blanks at its end.
+	next int // start of the line after the current one
+	// more reports whether there is a current line. text is the line without
+	// indentation and trailing blanks.
 	more   bool
 	text   string
 	indent int
-	bad    bool // this is not for us
+	bad    bool // leave the document to the general loader
 }
 
 // advance goes to the next line that is neither empty nor a comment.
@@ -108,16 +107,16 @@ func (q *quick) advance() {
 	q.more = false
 }
 
-// give leaves the document to the general way.
+// give leaves the document to the general loader.
 func (q *quick) give() { q.bad, q.more = true, false }
 
-// isItem reports whether a text begins an item of a block sequence.
+// isItem reports whether text begins an item of a block sequence.
 func isItem(s string) bool { return s[0] == '-' && (len(s) == 1 || s[1] == ' ') }
 
-// empty reports whether nothing but perhaps a comment follows.
+// empty reports whether text is empty or a comment.
 func empty(s string) bool { return s == "" || s[0] == '#' }
 
-// mapping reads a block mapping whose keys stand in a column.
+// mapping reads a block mapping whose keys are in a column.
 func (q *quick) mapping(indent, depth int) any {
 	if depth > quickDepth {
 		q.give()
@@ -138,7 +137,7 @@ func (q *quick) mapping(indent, depth int) any {
 	return d
 }
 
-// entry reads the value of a key whose line goes on with rest.
+// entry reads the value of a key whose line continues with rest.
 func (q *quick) entry(rest string, indent, depth int) any {
 	if !empty(rest) {
 		return q.inline(rest, indent, depth)
@@ -155,7 +154,7 @@ func (q *quick) entry(rest string, indent, depth int) any {
 	return nil
 }
 
-// nested reads what stands below a key or a dash in the column parent.
+// nested reads the value below a key or dash in the column parent.
 func (q *quick) nested(parent, depth int) any {
 	if isItem(q.text) {
 		return q.sequence(q.indent, false, depth+1)
@@ -170,8 +169,8 @@ func (q *quick) nested(parent, depth int) any {
 	return q.inline(q.text, parent, depth)
 }
 
-// sequence reads a block sequence whose dashes stand in a column. One that is
-// flush with the key it belongs to may be followed by another key.
+// sequence reads a block sequence whose dashes are in a column. If that is the
+// column of its key, another key may follow.
 func (q *quick) sequence(indent int, flush bool, depth int) any {
 	if depth > quickDepth {
 		q.give()
@@ -209,8 +208,8 @@ func (q *quick) sequence(indent int, flush bool, depth int) any {
 	return l
 }
 
-// inline reads a value that begins in the current line and ends there, or a
-// literal text, and goes to the next line.
+// inline reads a value that begins and ends in the current line, or a literal
+// block scalar, and advances to the next line.
 func (q *quick) inline(s string, indent, depth int) (v any) {
 	switch s[0] {
 	case '|':
@@ -244,7 +243,7 @@ func (q *quick) inline(s string, indent, depth int) (v any) {
 	return v
 }
 
-// ends wants nothing but a comment.
+// ends requires that at most a comment follows.
 func (q *quick) ends(rest string) {
 	if rest != "" && (rest[0] != ' ' || !empty(strings.TrimLeft(rest, " "))) {
 		q.give()
@@ -263,7 +262,7 @@ func plainBegins(s string) bool {
 	}
 }
 
-// key reads a key and its colon. ok is false if there is none.
+// key reads a key and its colon. ok is false if there is no key.
 func (q *quick) key(s string) (k any, rest string, ok bool) {
 	if s[0] == '\'' || s[0] == '"' {
 		text, rest := q.quoted(s)
@@ -315,7 +314,7 @@ func (q *quick) scalar(s string) any {
 	return nil
 }
 
-// quoted reads a scalar in quotes and returns what follows it.
+// quoted reads a scalar in quotes and returns the text after it.
 func (q *quick) quoted(s string) (text, rest string) {
 	if s[0] == '\'' {
 		for i := 1; i < len(s); i++ {
@@ -337,7 +336,7 @@ func (q *quick) quoted(s string) (text, rest string) {
 	return s[1:i], s[i+1:]
 }
 
-// escaped is quoted for a text in double quotes with backslashes.
+// escaped is quoted for a scalar in double quotes with backslashes.
 func (q *quick) escaped(s string) (text, rest string) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -363,15 +362,14 @@ func (q *quick) escaped(s string) (text, rest string) {
 	return "", ""
 }
 
-// literal reads a text that a | introduces, which belongs to a key or a dash
-// in a column.
+// literal reads a literal block scalar (|) of a key or dash in a column.
 func (q *quick) literal(head string, indent int) any {
 	if head != "|" && head != "|-" && head != "|+" {
 		q.give()
 		return nil
 	}
 	var b strings.Builder
-	column, ends := -1, 0 // of the text; line ends that have not been written
+	column, ends := -1, 0 // of the text; pending line ends
 	for q.next < len(q.s) {
 		line, _, whole := strings.Cut(q.s[q.next:], "\n")
 		n := len(line) - len(strings.TrimLeft(line, " "))
@@ -386,7 +384,7 @@ func (q *quick) literal(head string, indent int) any {
 		if column >= 0 && !blank && n < column {
 			break
 		}
-		if !whole { // what counts as the end of the last line is for others to say
+		if !whole { // the general loader decides what ends the last line
 			q.give()
 			return nil
 		}
@@ -430,7 +428,7 @@ func (q *quick) widest(n int) int {
 // flow reads a collection in brackets that ends in its line.
 type flow struct {
 	q *quick
-	s string // what follows
+	s string // text after the value
 }
 
 func (f *flow) blanks() { f.s = strings.TrimLeft(f.s, " ") }

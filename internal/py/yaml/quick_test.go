@@ -12,8 +12,8 @@ import (
 	"brine/test/fuzztest"
 )
 
-// sameAsGeneral fails unless the quick way, where it takes a document, makes of it what
-// the general way does. It returns whether it takes it.
+// sameAsGeneral fails if quickLoad accepts a document and its value differs
+// from that of the general loader. It returns whether quickLoad accepts it.
 func sameAsGeneral(t *testing.T, doc string) bool {
 	t.Helper()
 	got, ok := quickLoad(doc)
@@ -22,21 +22,21 @@ func sameAsGeneral(t *testing.T, doc string) bool {
 	}
 	want, _, err := load([]byte(doc), "")
 	if err != nil {
-		t.Errorf("%q: the quick way reads %s, the general one fails: %v", doc, value.Repr(got), err)
+		t.Errorf("%q: quickLoad reads %s, the general loader fails: %v", doc, value.Repr(got), err)
 	} else if value.Repr(got) != value.Repr(want) || reflect.TypeOf(got) != reflect.TypeOf(want) {
-		t.Errorf("%q: the quick way reads %s, the general one %s", doc, value.Repr(got), value.Repr(want))
+		t.Errorf("%q: quickLoad reads %s, the general loader %s", doc, value.Repr(got), value.Repr(want))
 	}
 	return true
 }
 
-// words are parts of which documents are put together.
+// words are parts of generated documents.
 var words = []string{
 	"a", "b", "key", "a b", "0", "-1", "0644", "1.5", "10.0.0.1", "true", "No", "~", "null", "'q'", "'it''s'", `"d"`, `"x\ny"`, `"\q"`, "x#y", "x #y", "salt://x/y", "-x", "--", "---", "...", "%",
 	":", ": ", "- ", "-", "\n", "\n", "\n  ", "\n  ", "\n    ", "\n- ", "\n  - ", "\n    - ", " ", "  ", "# c", " # c", "|", "|-", "|+", ">", "[]", "{}", "[a, b]", "{a: 1}", "[a,", "]", "}", "{", "[", ",", "?", "? ", "&a ", "*a", "!!str ", "<<", "=", "\t", "ä", "\u2028", "2020-01-01", "1:30", "@", "`", "\\", "'", `"`,
 	"a:", "a: ", "b: ", "c: x", "\na: ", "\nb:", "\n  c: ", "\n  d:", "\n    e: ", "|\n   text", "|\n\n      x\n     y\n", "\n\n", "\n   \n",
 }
 
-func TestQuickIsTheSame(t *testing.T) {
+func TestQuickAgreesWithGeneral(t *testing.T) {
 	docs, taken := 0, 0
 	try := func(doc string) {
 		docs++
@@ -57,12 +57,12 @@ func TestQuickIsTheSame(t *testing.T) {
 		try(b.String())
 	}
 	if taken < docs/20 {
-		t.Errorf("of %d documents the quick way took %d", docs, taken)
+		t.Errorf("quickLoad accepted %[2]d of %[1]d documents", docs, taken)
 	}
 }
 
-// TestQuickTakes wants usual SLS files to go the quick way.
-func TestQuickTakes(t *testing.T) {
+// TestQuickAcceptsUsualFiles checks that quickLoad accepts usual SLS files.
+func TestQuickAcceptsUsualFiles(t *testing.T) {
 	for _, doc := range []string{
 		"vim:\n  pkg.installed: []\n\n/etc/motd:\n  file.managed:\n    - source: salt://motd\n    - mode: 0644\n    - require:\n      - pkg: vim\n",
 		"base:\n  '*':\n    - core\n  web*:\n  - web # flush\n  - match: glob\n",
@@ -70,7 +70,7 @@ func TestQuickTakes(t *testing.T) {
 		"- 1\n- [a, 'b', 2]\n- {x: 1, y: {z: null}}\n- \"q\\n\"\n-\n  - deep\n",
 	} {
 		if !sameAsGeneral(t, doc) {
-			t.Errorf("%q goes the general way", doc)
+			t.Errorf("quickLoad does not accept %q", doc)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// The tags that mean something, in full.
+// The known tags in full.
 const (
 	core         = "tag:yaml.org,2002:"
 	tagNull      = core + "null"
@@ -48,7 +48,7 @@ var (
 	})
 )
 
-// decimal reports whether a text is a number of a few digits without frills.
+// decimal reports whether text is a number of a few digits and nothing else.
 func decimal(s string) bool {
 	if len(s) == 0 || len(s) > 18 || s[0] == '0' && len(s) > 1 {
 		return false
@@ -61,9 +61,9 @@ func decimal(s string) bool {
 	return true
 }
 
-// implicitTag returns the tag of a plain scalar. Timestamps have one of their
-// own in YAML, but count as texts in Salt. A regular expression ends before a
-// last line end in Python; a plain scalar never has one.
+// implicitTag returns the tag of a plain scalar. Timestamps have their own tag
+// in YAML, but are strings in Salt. Python's $ also matches before a last line
+// end; a plain scalar never has one.
 func implicitTag(s string) string {
 	if s == "" {
 		return tagNull
@@ -74,7 +74,7 @@ func implicitTag(s string) string {
 			return tagInt
 		}
 		if strings.Trim(s, "0123456789abcdefABCDEFxinIN_.:+-") != "" {
-			return tagStr // has a letter that no number has
+			return tagStr // has a letter that does not occur in numbers
 		}
 		if intText().MatchString(s) {
 			return tagInt
@@ -100,11 +100,10 @@ func implicitTag(s string) string {
 	return tagStr
 }
 
-// maxDigits is where Python, too, stops to read integers.
+// maxDigits is Python's limit of the digits of integers.
 const maxDigits = 4300
 
-// parseInt reads the text of an integer as PyYAML does after Salt dropped
-// leading zeros.
+// parseInt parses an integer as PyYAML does after Salt removed leading zeros.
 func parseInt(text string) (any, error) {
 	if decimal(text) {
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -207,7 +206,7 @@ func parseFloat(text string) (any, error) {
 	return sign * f, nil
 }
 
-// pyFloat is Python's float of a text in lower case.
+// pyFloat is Python's float() of a string in lower case.
 func pyFloat(s string) (float64, bool) {
 	s = strings.TrimSpace(s)
 	if !pythonFloat().MatchString(s) {

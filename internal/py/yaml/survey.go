@@ -6,18 +6,18 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// survey walks all nodes once before any value is made. It gives each its
-// full tag, and refuses what could not be used safely: a value that contains
-// itself, too much depth, and aliases that expand to too much.
+// survey walks all nodes once before any value is made. It sets the full tag of
+// each, and rejects a value that contains itself, too deep nesting, and aliases
+// that expand to too many values.
 type survey struct {
 	data    []byte
 	sizes   map[*yaml.Node]extent // of nodes with an anchor
 	anchors map[string]*yaml.Node
 	own     int // written out
-	bare    int // keys that bareKey looked at
+	bare    int // number of keys that bareKey checked
 }
 
-// extent is how much a node is when written without aliases.
+// extent is the size of a node written without aliases.
 type extent struct {
 	size  int // in values, and one more per 64 bytes of text
 	depth int
@@ -91,9 +91,9 @@ func (s *survey) anchor(n *yaml.Node) error {
 	return nil
 }
 
-// bareKey refuses a mapping with a ":" that has no key before it, which the
-// parser below lets pass as null. It looks at the first few empty keys only:
-// each look costs a walk over the text.
+// bareKey rejects a mapping with a ":" without a key before it, which the YAML
+// library accepts as null. It checks only the first few empty keys: each check
+// scans the text.
 func (s *survey) bareKey(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
 		return nil
@@ -125,7 +125,7 @@ func tooDeep(n *yaml.Node) error {
 	return &Error{Stage: Composer, Mark: markOf(n), Reason: "lists and mappings nest too deep"}
 }
 
-// setTag replaces the parser's idea of a tag by ours.
+// setTag replaces the library's tag by ours.
 func setTag(n *yaml.Node) {
 	if n.Style&yaml.TaggedStyle != 0 {
 		if strings.HasPrefix(n.Tag, "!!") {
@@ -135,7 +135,7 @@ func setTag(n *yaml.Node) {
 	}
 	const quoted = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	switch {
-	case n.Tag == "!" && n.Kind == yaml.ScalarNode: // means text everywhere but in PyYAML
+	case n.Tag == "!" && n.Kind == yaml.ScalarNode: // a string everywhere except in PyYAML
 		n.Tag = implicitTag(n.Value)
 		if n.Value == "" && n.Style&quoted == 0 {
 			n.Tag = tagStr

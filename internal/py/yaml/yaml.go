@@ -4,20 +4,20 @@
 //
 // Where Salt differs from YAML 1.2, and from what many expect:
 //
-//   - yes, no, on and off are booleans; y and n are texts;
+//   - yes, no, on and off are booleans; y and n are strings;
 //   - a leading zero is dropped, not octal: 0644 is 644 (but -012 is -10,
-//     and 08 is a text);
-//   - a number with exponent needs a dot and a sign: 1.0e+3, else it is text;
-//   - 190:20:30 is a number to the base of 60;
-//   - dates stay texts;
-//   - a key that appears twice in a mapping is an error, also when << brings
+//     and 08 is a string);
+//   - a number with exponent needs a dot and a sign: 1.0e+3, else it is a string;
+//   - 190:20:30 is a sexagesimal number;
+//   - dates stay strings;
+//   - a key that appears twice in a mapping is an error, also if << adds
 //     it twice; 1 and true are one key;
-//   - only one document may be in a stream, and an anchor is defined once;
+//   - a stream has only one document, and an anchor is defined once;
 //   - !!omap and !!pairs become a list of tuples, !!set a list of its members
-//     (the model has no set), and tags of Python objects are refused.
+//     (the model has no set), and tags of Python objects are rejected.
 //
-// Documents may come from strangers. Load bounds the size, the depth and what
-// aliases expand to, and refuses a value that contains itself.
+// Documents may come from unauthenticated peers. Load bounds the size, the
+// depth and the expansion of aliases, and rejects a value that contains itself.
 package yaml
 
 import (
@@ -33,19 +33,19 @@ import (
 	"brine/internal/py/value"
 )
 
-// The bounds of a document.
+// Bounds of a document.
 const (
-	// MaxBytes is the greatest size of a document.
+	// MaxBytes is the maximum size of a document.
 	MaxBytes = 16 << 20
-	// MaxDepth is how deep lists and mappings may nest, through aliases too.
+	// MaxDepth bounds the nesting of lists and mappings, through aliases too.
 	MaxDepth = 400
-	// MaxExpansion is how many values, in units of 64 bytes, aliases and
-	// merges may add to those that are written out.
+	// MaxExpansion bounds the values, in units of 64 bytes, that aliases and
+	// merges may add to a document.
 	MaxExpansion = 1 << 20
 )
 
-// Load reads the one document in data. An empty document is nil. name says
-// where data came from, for errors, which are of type *Error.
+// Load reads the single document in data. An empty document is nil. name is the
+// origin of data, for errors, which are of type *Error.
 //
 // An alias yields the same *value.List or *value.Dict as its anchor, shared
 // as in Python.
@@ -53,7 +53,7 @@ func Load(data []byte, name string) (any, error) {
 	return LoadText(string(data), name)
 }
 
-// LoadText is Load for a text, of which what it returns can be parts.
+// LoadText is Load for a string. Strings of the result may share its memory.
 func LoadText(text, name string) (any, error) {
 	if v, ok := quickLoad(text); ok {
 		return v, nil
@@ -62,8 +62,8 @@ func LoadText(text, name string) (any, error) {
 	return v, err
 }
 
-// LoadLines is Load that also tells, if the document is a mapping, in which
-// line each of its keys stands, by the key's text.
+// LoadLines is Load that also returns the line of each key of a mapping, by the
+// key's text.
 func LoadLines(data []byte, name string) (any, map[string]int, error) {
 	v, doc, err := load(data, name)
 	if _, ok := v.(*value.Dict); !ok || err != nil {
@@ -91,18 +91,17 @@ func load(data []byte, name string) (any, *yaml.Node, error) {
 	}
 	var e *Error
 	if !errors.As(err, &e) {
-		return nil, nil, err // nil: there is no document
+		return nil, nil, err // nil: no document
 	}
 	e.Name = name
 	e.Text = sourceLine(data, e.Line)
 	return nil, nil, e
 }
 
-// LoadArg reads one argument of a command line as Salt does: it is YAML, but
-// stays the text that it is where YAML would lose something or understand
-// more than was meant. A mapping or list counts only in braces or brackets;
-// text with a # stays text; so do digits with underscores, tabs and line
-// ends, !, | and whatever is not valid. "None" is null.
+// LoadArg parses one command line argument as Salt does: as YAML, except where
+// YAML would lose something or interpret too much. A mapping or list must be in
+// braces or brackets. Arguments with # stay strings; so do digits with
+// underscores, tabs and line ends, !, | and invalid YAML. "None" is null.
 func LoadArg(text string) any {
 	trimmed := strings.TrimSpace(text)
 	switch {
@@ -136,7 +135,7 @@ func compose(data []byte) (*yaml.Node, error) {
 	return deepen(data, composePrepared)
 }
 
-// composePrepared is compose for text without what the scanner would refuse.
+// composePrepared is compose for the output of prepare.
 func composePrepared(data []byte) (*yaml.Node, error) {
 	limits := loaderlimits.New(loaderlimits.DepthValue(MaxDepth), loaderlimits.AliasNone())
 	l, err := yaml.NewLoader(bytes.NewReader(data), yaml.WithPlugin(limits))
@@ -159,7 +158,7 @@ func composePrepared(data []byte) (*yaml.Node, error) {
 	return doc.Content[0], nil
 }
 
-// secondDocument is the error for a stream that goes on after its document.
+// secondDocument is the error for a stream that continues after its document.
 func secondDocument(data []byte, first, next *yaml.Node, err error) error {
 	e := &Error{Stage: Composer, Reason: "expected a single document in the stream, but found another document", Mark: markOf(next)}
 	if err == nil {
@@ -169,7 +168,7 @@ func secondDocument(data []byte, first, next *yaml.Node, err error) error {
 	if strings.Contains(s.Reason, "<document start>") {
 		return s
 	}
-	e.Mark = s.Mark // within the second document; better is where it begins
+	e.Mark = s.Mark // within the second document; report its start instead
 	for i, line := range bytes.Split(data, []byte("\n")) {
 		if i+1 > first.Line && marker(line, "---") {
 			e.Mark = Mark{i + 1, 1}
@@ -179,7 +178,7 @@ func secondDocument(data []byte, first, next *yaml.Node, err error) error {
 	return e
 }
 
-// syntaxError translates an error of the parser below.
+// syntaxError translates an error of the YAML library.
 func syntaxError(err error) *Error {
 	var l *yaml.LoadError
 	if !errors.As(err, &l) {
