@@ -1,5 +1,3 @@
-//go:build linux
-
 // Command bench measures Brine's programs as they are built, under the load of
 // thousands of simulated minions (package simulate), beside the limits that
 // the machine sets. Where stock Salt is at hand it gets the same load in turn:

@@ -1,5 +1,3 @@
-//go:build linux
-
 // Package system reads what processes have cost: CPU time and memory, over a
 // process and all its descendants, from /proc. It is for Linux.
 package system

@@ -3,7 +3,6 @@ package fleet
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -96,9 +95,6 @@ func TestOneBeaconSetForAllMasters(t *testing.T) {
 
 // TestInotifyBeacon has a master hear of files that appear on a minion.
 func TestInotifyBeacon(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("inotify is Linux's")
-	}
 	dir := t.TempDir()
 	m := startMaster(t, "one", "zeromq", nil)
 	heard, starts := m.events("salt/beacon/"), m.events("salt/minion/")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -26,23 +25,6 @@ type Module struct {
 	Aliases []string
 }
 
-// Unix is a When that accepts every system but Windows.
-func Unix(Reader) (string, bool) {
-	if runtime.GOOS == "windows" {
-		return "only available on Unix-like systems", false
-	}
-	return "", true
-}
-
-// Linux is a When that accepts only Linux.
-func Linux(Reader) (string, bool) {
-	if runtime.GOOS != "linux" {
-		return "only available on Linux", false
-	}
-	return "", true
-}
-
-// Registry looks up functions by name. It is immutable and safe for concurrent use. The zero Registry and nil are empty.
 type Registry struct {
 	funcs   map[string]*Func
 	names   []string // sorted

@@ -16,7 +16,7 @@ type group struct{ m *host.Machine }
 
 func groupModule(m *host.Machine) fn.Module {
 	g := group{m}
-	return fn.Module{Name: "group", When: fn.Linux, Doc: `Groups of the machine.`, Funcs: []fn.Func{
+	return fn.Module{Name: "group", Doc: `Groups of the machine.`, Funcs: []fn.Func{
 		fn.Of("info", g.info, `Return what is known of a group, an empty map if there is none.`, fn.Example("salt '*' group.info foo")),
 		fn.Of("getent", g.getent, `Return what is known of all groups.`, fn.Example("salt '*' group.getent")),
 		fn.Of("add", g.add, `Add a group.`, fn.Example("salt '*' group.add foo 3456")),

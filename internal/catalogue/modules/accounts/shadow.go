@@ -18,7 +18,7 @@ type shadow struct{ m *host.Machine }
 
 func shadowModule(m *host.Machine) fn.Module {
 	s := shadow{m}
-	mod := fn.Module{Name: "shadow", When: fn.Linux, Doc: `Passwords of users and when they expire.`, Funcs: []fn.Func{
+	mod := fn.Module{Name: "shadow", Doc: `Passwords of users and when they expire.`, Funcs: []fn.Func{
 		fn.Of("info", s.info, `Return the entry of a user in /etc/shadow; all is empty if there is none.`, fn.Example("salt '*' shadow.info root")),
 		fn.Of("list_users", s.listUsers, `Return the names of all users with a password entry.`, fn.Example("salt '*' shadow.list_users")),
 		fn.Of("default_hash", s.defaultHash, `Return the hash of a user without password.`, fn.Example("salt '*' shadow.default_hash")),

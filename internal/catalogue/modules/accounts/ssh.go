@@ -21,7 +21,7 @@ type ssh struct{ m *host.Machine }
 
 func sshModule(m *host.Machine) fn.Module {
 	s := ssh{m}
-	return fn.Module{Name: "ssh", When: fn.Unix, Doc: `Keys that SSH trusts.`, Funcs: []fn.Func{
+	return fn.Module{Name: "ssh", Doc: `Keys that SSH trusts.`, Funcs: []fn.Func{
 		fn.Of("auth_keys", s.authKeys, `Return the keys with which users may log in.`, fn.Example("salt '*' ssh.auth_keys root")),
 		fn.Of("check_key", s.checkKey, `Say whether a key would have to be added or updated, or exists.`, fn.Example("salt '*' ssh.check_key root AAAA== ssh-rsa me@host '[]'")),
 		fn.Of("check_key_file", s.checkKeyFile, `Say of all keys of a file what ssh.check_key says.`, fn.Example("salt '*' ssh.check_key_file root salt://ssh/keyfile")),

@@ -17,7 +17,7 @@ type user struct{ m *host.Machine }
 func userModule(m *host.Machine) fn.Module {
 	u := user{m}
 	const noClass = "login classes are those of OpenBSD"
-	mod := fn.Module{Name: "user", When: fn.Linux, Doc: `Users of the machine.`, Funcs: []fn.Func{
+	mod := fn.Module{Name: "user", Doc: `Users of the machine.`, Funcs: []fn.Func{
 		fn.Of("info", u.info, `Return what is known of a user, an empty map if there is none.`, fn.Example("salt '*' user.info root")),
 		fn.Of("getent", u.getent, `Return what is known of all users.`, fn.Example("salt '*' user.getent")),
 		fn.Of("list_users", u.listUsers, `Return the names of all users.`, fn.Example("salt '*' user.list_users")),

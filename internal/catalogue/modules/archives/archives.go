@@ -25,7 +25,7 @@ type archiver struct{ m *host.Machine }
 // Modules returns the modules of this family, working on one machine.
 func Modules(m *host.Machine) []fn.Module {
 	a := archiver{m}
-	return []fn.Module{{Name: "archive", When: fn.Unix, Doc: `Archives.`, Funcs: []fn.Func{
+	return []fn.Module{{Name: "archive", Doc: `Archives.`, Funcs: []fn.Func{
 		fn.Of("tar", a.tar, `Run tar and return the lines that it prints.`, fn.Example("salt '*' archive.tar cjvf /tmp/tarfile.tar.bz2 '/tmp/file_1,/tmp/file_2'")),
 		fn.Of("gzip", a.gzip, `Compress a file.`, fn.Example("salt '*' archive.gzip /tmp/sourcefile.txt options='-9 --verbose'")),
 		fn.Of("gunzip", a.gunzip, `Unpack a compressed file.`, fn.Example("salt '*' archive.gunzip /tmp/sourcefile.txt.gz options='--verbose'")),

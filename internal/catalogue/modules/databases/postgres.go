@@ -23,7 +23,7 @@ type postgres struct{ m *host.Machine }
 
 func postgresModule(m *host.Machine) fn.Module {
 	x := postgres{m}
-	mod := fn.Module{Name: "postgres", When: fn.Unix, Doc: `Databases and roles of a PostgreSQL server, by psql(1).
+	mod := fn.Module{Name: "postgres", Doc: `Databases and roles of a PostgreSQL server, by psql(1).
 		Without a host, psql runs as the account postgres. What is not given is taken from the options postgres.host, postgres.port, postgres.user,
 		postgres.pass, postgres.maintenance_db and postgres.bins_dir.`, Funcs: slices.Concat(x.partsFuncs(), x.rightsFuncs(), []fn.Func{
 		fn.Of("version", x.version, `Return the version of the server.`, fn.Example("salt '*' postgres.version")),

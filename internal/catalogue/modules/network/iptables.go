@@ -19,7 +19,7 @@ type iptables struct{ m *host.Machine }
 
 func iptablesModule(m *host.Machine) fn.Module {
 	x := iptables{m}
-	return fn.Module{Name: "iptables", When: fn.Linux, Doc: `The packet filter of the kernel, by iptables(8) and ip6tables(8).`, Funcs: []fn.Func{
+	return fn.Module{Name: "iptables", Doc: `The packet filter of the kernel, by iptables(8) and ip6tables(8).`, Funcs: []fn.Func{
 		fn.Of("version", x.version, `Return the version of iptables.`, fn.Example("salt '*' iptables.version")),
 		fn.Of("build_rule", x.build, `Return the options that a rule is made of, or with full a whole command.
 			The keywords are iptables' long options; connstate stands for --state, if and of for -i and -o.`,

@@ -40,7 +40,7 @@ type network struct{ Sources }
 // Modules returns the modules of this family.
 func Modules(s Sources) []fn.Module {
 	n := network{s}
-	return []fn.Module{{Name: "network", When: fn.Linux, Doc: `How the machine is connected.`, Funcs: []fn.Func{
+	return []fn.Module{{Name: "network", Doc: `How the machine is connected.`, Funcs: []fn.Func{
 		fn.Of("interfaces", n.interfaces, `Return all interfaces with their addresses.`, fn.Example("salt '*' network.interfaces")),
 		fn.Of("interface", n.inet, `Return the IPv4 addresses of an interface.`, fn.Example("salt '*' network.interface eth0")),
 		fn.Of("interface_ip", n.interfaceIP, `Return the first IPv4 address of an interface.`, fn.Example("salt '*' network.interface_ip eth0")),

@@ -23,7 +23,7 @@ type pip struct{ m *host.Machine }
 func pipModule(m *host.Machine) fn.Module {
 	p := pip{m}
 	place := fn.Params("bin_env", "user", "cwd")
-	return fn.Module{Name: "pip", When: fn.Unix, Doc: `Packages of Python, by way of pip. bin_env is a virtual environment, or the path of pip or Python; without it they are those of the system's Python.`, Funcs: []fn.Func{
+	return fn.Module{Name: "pip", Doc: `Packages of Python, by way of pip. bin_env is a virtual environment, or the path of pip or Python; without it they are those of the system's Python.`, Funcs: []fn.Func{
 		fn.Of("install", p.install, `Install packages and return what cmd.run_all does.
 			All further keywords go to cmd.run_all.`, fn.Example("salt '*' pip.install markdown,django upgrade=true"), fn.Example("salt '*' pip.install requirements=/path/to/requirements.txt bin_env=/srv/venv")),
 		fn.Of("uninstall", p.uninstall, `Remove packages and return what cmd.run_all does.`, fn.Example("salt '*' pip.uninstall markdown,django")),

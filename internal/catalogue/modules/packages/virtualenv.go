@@ -19,7 +19,7 @@ type virtualenv struct{ m *host.Machine }
 
 func virtualenvModule(m *host.Machine) fn.Module {
 	v := virtualenv{m}
-	return fn.Module{Name: "virtualenv", When: fn.Unix, Doc: `Virtual environments of Python. The option venv_bin, in the pillar or the minion's configuration, names the program; without it that is virtualenv, or Python's own venv where there is none.`, Funcs: []fn.Func{
+	return fn.Module{Name: "virtualenv", Doc: `Virtual environments of Python. The option venv_bin, in the pillar or the minion's configuration, names the program; without it that is virtualenv, or Python's own venv where there is none.`, Funcs: []fn.Func{
 		fn.Of("create", v.create, `Make a virtual environment and return what cmd.run_all does.
 			All further keywords go to cmd.run_all.`, fn.Example("salt '*' virtualenv.create /path/to/new/virtualenv")),
 		fn.Of("virtualenv_ver", v.programVersion, `Return the version of the program virtualenv, as numbers.`, fn.Example("salt '*' virtualenv.virtualenv_ver /usr/bin/virtualenv")),

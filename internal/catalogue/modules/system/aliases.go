@@ -15,7 +15,7 @@ type aliases struct{ m *host.Machine }
 
 func aliasesModule(m *host.Machine) fn.Module {
 	a := aliases{m}
-	return fn.Module{Name: "aliases", When: fn.Unix, Doc: `Aliases of mailboxes, in the file of the option aliases.file, /etc/aliases for most.`, Funcs: []fn.Func{
+	return fn.Module{Name: "aliases", Doc: `Aliases of mailboxes, in the file of the option aliases.file, /etc/aliases for most.`, Funcs: []fn.Func{
 		fn.Of("list_aliases", a.list, `Return the targets of all aliases.`, fn.Example("salt '*' aliases.list_aliases")),
 		fn.Of("get_target", a.get, `Return the target of an alias, an empty text if there is none.`, fn.Example("salt '*' aliases.get_target root")),
 		fn.Of("has_target", a.has, `Say whether an alias has a target.`, fn.Example("salt '*' aliases.has_target root joe@example.com")),

@@ -14,7 +14,7 @@ type disk struct{ m *host.Machine }
 
 func diskModule(m *host.Machine) fn.Module {
 	d := disk{m}
-	return fn.Module{Name: "disk", When: fn.Unix, Doc: `How full file systems are, and the devices that they are on.`, Funcs: append([]fn.Func{
+	return fn.Module{Name: "disk", Doc: `How full file systems are, and the devices that they are on.`, Funcs: append([]fn.Func{
 		fn.Of("usage", d.usage, `Return the size of all file systems in blocks, and how much of it is used.`, fn.Example("salt '*' disk.usage")),
 		fn.Of("inodeusage", d.inodeUsage, `Return the number of inodes of all file systems, and how many are used.`, fn.Example("salt '*' disk.inodeusage")),
 		fn.Of("percent", d.percent, `Return how full all file systems are, or one.`, fn.Example("salt '*' disk.percent /var")),

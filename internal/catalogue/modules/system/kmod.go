@@ -18,7 +18,7 @@ type kmod struct{ m *host.Machine }
 
 func kmodModule(m *host.Machine) fn.Module {
 	k := kmod{m}
-	return fn.Module{Name: "kmod", When: fn.Linux, Doc: `Modules of the kernel.`, Funcs: []fn.Func{
+	return fn.Module{Name: "kmod", Doc: `Modules of the kernel.`, Funcs: []fn.Func{
 		fn.Of("available", k.available, `Return the names of all modules that there are.`, fn.Example("salt '*' kmod.available")),
 		fn.Of("check_available", k.checkAvailable, `Say whether there is a module.`, fn.Example("salt '*' kmod.check_available kvm")),
 		fn.Of("lsmod", k.lsmod, `Return the loaded modules with size and users.`, fn.Example("salt '*' kmod.lsmod")),

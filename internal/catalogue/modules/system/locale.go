@@ -18,7 +18,7 @@ type locale struct{ m *host.Machine }
 
 func localeModule(m *host.Machine) fn.Module {
 	l := locale{m}
-	return fn.Module{Name: "locale", When: fn.Linux, Doc: `The language of the machine.`, Funcs: []fn.Func{
+	return fn.Module{Name: "locale", Doc: `The language of the machine.`, Funcs: []fn.Func{
 		fn.Of("list_avail", l.listAvail, `Return the names of all installed locales.`, fn.Example("salt '*' locale.list_avail")),
 		fn.Of("avail", l.avail, `Say whether a locale is installed.`, fn.Example("salt '*' locale.avail en_US.UTF-8")),
 		fn.Of("get_locale", l.getLocale, `Return the locale that programs start with.`, fn.Example("salt '*' locale.get_locale")),

@@ -19,7 +19,7 @@ type mounts struct{ m *host.Machine }
 
 func mountModule(m *host.Machine) fn.Module {
 	x := mounts{m}
-	return fn.Module{Name: "mount", When: fn.Linux, Doc: `What is mounted, and what is to be mounted at boot.`, Funcs: append(x.cached(), []fn.Func{
+	return fn.Module{Name: "mount", Doc: `What is mounted, and what is to be mounted at boot.`, Funcs: append(x.cached(), []fn.Func{
 		fn.Of("active", x.active, `Return what is mounted, by folder.`, fn.Example("salt '*' mount.active extended=True")),
 		fn.Of("is_mounted", x.isMounted, `Say whether something is mounted on a folder.`, fn.Example("salt '*' mount.is_mounted /mnt/share")),
 		fn.Of("fstab", x.fstab, `Return the entries of fstab by folder.`, fn.Example("salt '*' mount.fstab")),

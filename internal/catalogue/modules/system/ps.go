@@ -22,7 +22,7 @@ type ps struct{ m *host.Machine }
 
 func psModule(m *host.Machine) fn.Module {
 	p := ps{m}
-	return fn.Module{Name: "ps", When: fn.Linux, Doc: `Processes, and how they use the machine.`, Funcs: slices.Concat([]fn.Func{
+	return fn.Module{Name: "ps", Doc: `Processes, and how they use the machine.`, Funcs: slices.Concat([]fn.Func{
 		fn.Of("get_pid_list", p.pids, `Return the ids of all processes.`, fn.Example("salt '*' ps.get_pid_list")),
 		fn.Of("top", p.top, `Return the processes that use the processors most.`, fn.Example("salt '*' ps.top num_processes=3 interval=1")),
 		fn.Of("pgrep", p.pgrep, `Return the ids of the processes whose name or command holds a text.`, fn.Example("salt '*' ps.pgrep httpd")),

@@ -26,7 +26,7 @@ type status struct{ m *host.Machine }
 
 func statusModule(m *host.Machine) fn.Module {
 	s := status{m}
-	return fn.Module{Name: "status", When: fn.Linux, Doc: `What the machine does at the moment.`, Funcs: []fn.Func{
+	return fn.Module{Name: "status", Doc: `What the machine does at the moment.`, Funcs: []fn.Func{
 		fn.Of("uptime", s.uptime, `Return since when the machine is up.`, fn.Example("salt '*' status.uptime")),
 		fn.Of("loadavg", s.loadavg, `Return the load averages.`, fn.Example("salt '*' status.loadavg")),
 		fn.Of("cpustats", s.cpustats, `Return what the processors did since boot.`, fn.Example("salt '*' status.cpustats")),

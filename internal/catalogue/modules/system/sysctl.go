@@ -20,7 +20,7 @@ type kernel struct{ m *host.Machine }
 
 func sysctlModule(m *host.Machine) fn.Module {
 	k := kernel{m}
-	return fn.Module{Name: "sysctl", When: fn.Linux, Doc: `Parameters of the kernel.`, Funcs: []fn.Func{
+	return fn.Module{Name: "sysctl", Doc: `Parameters of the kernel.`, Funcs: []fn.Func{
 		fn.Of("show", k.show, `Return all parameters, or those that a file sets.`, fn.Example("salt '*' sysctl.show")),
 		fn.Of("get", k.get, `Return the value of a parameter.`, fn.Example("salt '*' sysctl.get net.ipv4.ip_forward")),
 		fn.Of("assign", k.assign, `Set a parameter until the next boot.`, fn.Example("salt '*' sysctl.assign net.ipv4.ip_forward 1")),

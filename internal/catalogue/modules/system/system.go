@@ -17,7 +17,7 @@ type power struct{ m *host.Machine }
 
 func systemModule(m *host.Machine) fn.Module {
 	p := power{m}
-	return fn.Module{Name: "system", When: fn.Linux, Doc: `Restart the machine or switch it off; its time and its name.`, Funcs: []fn.Func{
+	return fn.Module{Name: "system", Doc: `Restart the machine or switch it off; its time and its name.`, Funcs: []fn.Func{
 		fn.Of("halt", p.now("halt"), `Stop the machine.`, fn.Example("salt '*' system.halt")),
 		fn.Of("poweroff", p.now("poweroff"), `Switch the machine off.`, fn.Example("salt '*' system.poweroff")),
 		fn.Of("reboot", p.at("-r"), `Restart the machine.`, fn.Example("salt '*' system.reboot")),

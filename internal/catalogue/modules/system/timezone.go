@@ -19,7 +19,7 @@ type timezone struct{ m *host.Machine }
 
 func timezoneModule(m *host.Machine) fn.Module {
 	z := timezone{m}
-	return fn.Module{Name: "timezone", When: fn.Linux, Doc: `The time zone of the machine.`, Funcs: []fn.Func{
+	return fn.Module{Name: "timezone", Doc: `The time zone of the machine.`, Funcs: []fn.Func{
 		fn.Of("get_zone", z.getZone, `Return the name of the time zone.`, fn.Example("salt '*' timezone.get_zone")),
 		fn.Of("get_zonecode", z.getZonecode, `Return the abbreviation of the time zone.`, fn.Example("salt '*' timezone.get_zonecode")),
 		fn.Of("get_offset", z.getOffset, `Return how far the time is from UTC.`, fn.Example("salt '*' timezone.get_offset")),

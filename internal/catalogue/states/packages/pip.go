@@ -17,7 +17,7 @@ import (
 
 // pipModule are the states of Python's packages.
 func pipModule() state.Module {
-	return state.Module{Name: "pip", When: fn.Unix, Doc: `Keep packages of Python installed, or not, by way of pip.`, Funcs: []state.Func{
+	return state.Module{Name: "pip", Doc: `Keep packages of Python installed, or not, by way of pip.`, Funcs: []state.Func{
 		state.Of("installed", pipInstalled, `Have packages of Python installed, possibly in a version.
 			All further arguments are those of the function pip.install.`),
 		state.Of("removed", pipRemoved, `Have a package of Python not installed.`),

@@ -16,7 +16,7 @@ import (
 
 // virtualenvModule are the states of Python's virtual environments.
 func virtualenvModule() state.Module {
-	return state.Module{Name: "virtualenv", When: fn.Unix, Doc: `Keep virtual environments of Python.`, Funcs: []state.Func{
+	return state.Module{Name: "virtualenv", Doc: `Keep virtual environments of Python.`, Funcs: []state.Func{
 		state.Of("managed", virtualenvManaged, `Have a virtual environment, possibly with packages.
 			All further arguments are those of the function virtualenv.create.`),
 		state.Of("manage", virtualenvManaged, `Same as virtualenv.managed.`),

@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "alias", When: fn.Unix, Doc: `Keep aliases of mailboxes.`, Funcs: []state.Func{
+	add(state.Module{Name: "alias", Doc: `Keep aliases of mailboxes.`, Funcs: []state.Func{
 		state.Of("present", aliasPresent, `Have an alias with a target.`),
 		state.Of("absent", aliasAbsent, `Have no such alias.`),
 	}})

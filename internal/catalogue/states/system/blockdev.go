@@ -13,7 +13,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "blockdev", When: fn.Unix, Doc: `Keep block devices tuned and formatted.`, Funcs: []state.Func{
+	add(state.Module{Name: "blockdev", Doc: `Keep block devices tuned and formatted.`, Funcs: []state.Func{
 		state.Of("tuned", blockTuned, `Have attributes of a device: read-ahead, filesystem-read-ahead, read-only, read-write.`),
 		state.Of("formatted", blockFormatted, `Have a file system on a device. What another one held is lost.`),
 	}})

@@ -14,7 +14,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "cron", When: fn.Unix, Doc: `Keep jobs in crontabs.`, Funcs: []state.Func{
+	add(state.Module{Name: "cron", Doc: `Keep jobs in crontabs.`, Funcs: []state.Func{
 		state.Of("present", cronPresent, `Have a job in a crontab.`),
 		state.Of("absent", cronAbsent, `Have no such job in a crontab.`),
 		state.Of("file", cronFile, `Have a file as a crontab.`),

@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "kmod", When: fn.Linux, Doc: `Have modules of the kernel loaded, or not.`, Funcs: []state.Func{
+	add(state.Module{Name: "kmod", Doc: `Have modules of the kernel loaded, or not.`, Funcs: []state.Func{
 		state.Of("present", kmodPresent, `Have modules loaded, and with persist at boot, too.`),
 		state.Of("absent", kmodAbsent, `Have modules not loaded.`),
 	}})

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package beacons
-
-func platform() []Beacon { return nil }

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package tempfleet
-
-import "syscall"
-
-func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

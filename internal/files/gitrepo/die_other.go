@@ -1,7 +1,0 @@
-//go:build !linux
-
-package gitrepo
-
-import "syscall"
-
-func endWithUs(*syscall.SysProcAttr) {}

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package servertest
-
-import "syscall"
-
-func endWithParent(*syscall.SysProcAttr) {}
