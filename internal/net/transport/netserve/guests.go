@@ -20,6 +20,7 @@ type Guests struct {
 
 	mu     sync.Mutex
 	total  int
+	count  uint64 // connections so far
 	hosts  map[netip.Addr]*guestHost
 	pruned time.Time // the last look for hosts without connections
 }
@@ -31,8 +32,16 @@ const knownFor = 24 * time.Hour
 // guestHost is the connections of one address.
 type guestHost struct {
 	known time.Time  // of the last accepted request; zero if there was none
-	conns *list.List // of net.Conn, oldest first
+	conns *list.List // of guest, oldest first
 }
+
+type guest struct {
+	conn net.Conn
+	n    uint64 // its number, counted from the start
+}
+
+// oldest returns the number of the oldest connection, of which there is one.
+func (h *guestHost) oldest() uint64 { return h.conns.Front().Value.(guest).n }
 
 // NewGuests admits up to max connections.
 func NewGuests(max int) *Guests {
@@ -66,7 +75,8 @@ func (g *Guests) enter(c net.Conn) (leave func(), ok bool) {
 		return nil, false
 	}
 	h := g.host(addr)
-	e := h.conns.PushBack(c)
+	e := h.conns.PushBack(guest{conn: c, n: g.count})
+	g.count++
 	g.total++
 	return func() {
 		g.mu.Lock()
@@ -76,23 +86,24 @@ func (g *Guests) enter(c net.Conn) (leave func(), ok bool) {
 }
 
 // makeRoom closes the oldest connection of the address that is not known and
-// has the most.
+// has the most, or, of several such, of the one that has been there longest.
 func (g *Guests) makeRoom(now time.Time) bool {
 	var worst *guestHost
 	for addr, h := range g.hosts {
 		known := !h.known.IsZero() && now.Sub(h.known) < knownFor
 		switch {
-		case h.conns.Len() == 0 && !known:
+		case known:
+		case h.conns.Len() == 0:
 			delete(g.hosts, addr)
-		case !known && (worst == nil || h.conns.Len() > worst.conns.Len()):
+		case worst == nil, h.conns.Len() > worst.conns.Len(), h.conns.Len() == worst.conns.Len() && h.oldest() < worst.oldest():
 			worst = h
 		}
 	}
-	if worst == nil || worst.conns.Len() == 0 {
+	if worst == nil {
 		return false
 	}
 	e := worst.conns.Front()
-	c := e.Value.(net.Conn)
+	c := e.Value.(guest).conn
 	g.drop(worst, e)
 	c.Close() // its handler ends
 	return true
