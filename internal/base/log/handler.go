@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+
+	"brine/internal/base/log/redact"
 )
 
 // Sink is one place that records go to.
@@ -85,7 +87,7 @@ func (h *handler) add(b *strings.Builder, a slog.Attr, group string) {
 	case group == "" && a.Key == "jid":
 		h.jid = clean(v.String())
 	default:
-		b.WriteString(" " + group + a.Key + "=" + quote(v.String()))
+		b.WriteString(" " + group + a.Key + "=" + quote(redact.Text(v.String())))
 	}
 }
 
@@ -93,7 +95,7 @@ func (h *handler) add(b *strings.Builder, a slog.Attr, group string) {
 func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	cur := *h // takes the record's own component and jid
 	var b strings.Builder
-	b.WriteString(clean(r.Message))
+	b.WriteString(clean(redact.Text(r.Message)))
 	b.WriteString(h.attrs)
 	r.Attrs(func(a slog.Attr) bool {
 		cur.add(&b, a, h.group)

@@ -272,3 +272,17 @@ func TestLongValues(t *testing.T) {
 		t.Errorf("%d bytes: %.50s", n, b)
 	}
 }
+
+// TestPasswordsAreMasked: a URL in a message or an attribute shows no password.
+func TestPasswordsAreMasked(t *testing.T) {
+	var out strings.Builder
+	tmpl, err := NewTemplate("%(message)s", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := slog.New(NewHandler(Sink{W: &out, Level: slog.LevelDebug, Template: tmpl}))
+	l.With("of", "https://u:S3CRET@h/a").Error("cannot fetch https://u:S3CRET@h/x", "err", errors.New("ftp://u:S3CRET@h"), slog.Group("g", "url", "redis://:S3CRET@h"))
+	if got, want := out.String(), "cannot fetch https://<redacted>@h/x of=https://<redacted>@h/a err=ftp://<redacted>@h g.url=redis://<redacted>@h\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

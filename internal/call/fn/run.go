@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/py/value"
 )
 
@@ -54,6 +55,7 @@ func (r *Registry) Run(ctx context.Context, c *Call, job Job) Outcome {
 	}
 	ret, err := f.runLoaded(ctx, c, job)
 	if err != nil {
+		err = redact.Error(err) // it is returned, shown and logged
 		logFailure(ctx, c.Log, job, err)
 		return Outcome{Return: errorText(job.Fun, f.Doc(), err), Retcode: codeGeneric, Out: "nested", Err: err}
 	}

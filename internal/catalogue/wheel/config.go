@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
@@ -168,9 +168,6 @@ func secret(name string) bool {
 	return false
 }
 
-// userinfo is the password in an address.
-var userinfo = regexp.MustCompile(`(\w://[^/@:\s]*:)[^/@\s]+@`)
-
 // hide returns v with its passwords hidden, at any depth.
 func hide(v any) any {
 	switch x := v.(type) {
@@ -199,7 +196,7 @@ func hide(v any) any {
 		}
 		return out
 	case string:
-		return userinfo.ReplaceAllString(x, "${1}"+hidden+"@")
+		return redact.Text(x)
 	}
 	return v
 }

@@ -41,6 +41,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
 )
@@ -362,7 +363,7 @@ func (c *Client) Forget(url, saltenv string) error {
 		return nil
 	}
 	if err := c.store().forget(path, c.o.HashType); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot remove %s from the cache: %w", Redact(url), err)
+		return fmt.Errorf("cannot remove %s from the cache: %w", redact.Text(url), err)
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"testing"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 	"brine/internal/files/fileserver"
 	"brine/internal/py/value"
@@ -244,7 +245,7 @@ func FuzzURL(tf *testing.F) {
 			t.Errorf("%q of %q: %q", url, env, p)
 		}
 		c.IsCached(url, env)
-		Redact(url)
+		redact.Text(url)
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 )
 
@@ -17,7 +18,7 @@ import (
 func (c *Client) ftp(ctx context.Context, u *url.URL, w io.Writer) (err error) {
 	defer func() {
 		if err != nil {
-			err = salt.Errorf(salt.Unavailable, "Could not retrieve %s from FTP server. Exception: %w", Redact(u.String()), err)
+			err = salt.Errorf(salt.Unavailable, "Could not retrieve %s from FTP server. Exception: %w", redact.Text(u.String()), err)
 		}
 	}()
 	port := u.Port()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 )
 
@@ -60,7 +61,7 @@ func (c *Client) GetURL(ctx context.Context, text, dest string, o URLOptions) (s
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return "", salt.Errorf(salt.Invalid, "cannot read the URL %s: %w", Redact(text), errors.Unwrap(err))
+		return "", salt.Errorf(salt.Invalid, "cannot read the URL %s: %w", redact.Text(text), errors.Unwrap(err))
 	}
 	switch u.Scheme {
 	case "file":
@@ -122,7 +123,7 @@ func (c *Client) externPath(text, saltenv string) (string, error) {
 	}
 	root := filepath.Join(c.o.CacheDir, "extrn_files", saltenv, host)
 	if !filepath.IsLocal(saltenv) || host == ".." || !filepath.IsLocal(strings.TrimLeft(file, "/")) && strings.Trim(file, "/") != "" {
-		return "", salt.Errorf(salt.Invalid, "%s cannot be kept in the cache: its path leads out of it", Redact(text))
+		return "", salt.Errorf(salt.Invalid, "%s cannot be kept in the cache: its path leads out of it", redact.Text(text))
 	}
 	if len(file) > 255 {
 		sum := sha256.Sum256([]byte(file))
@@ -144,16 +145,6 @@ func hasHash(path, want string) bool {
 	}
 	sum, err := hashFile(path, form)
 	return err == nil && sum == want
-}
-
-// Redact takes user and password out of a URL, for messages.
-func Redact(text string) string {
-	if i := strings.LastIndexByte(text, '@'); i >= 0 {
-		if j := strings.Index(text, "://"); j >= 0 && j < i {
-			return text[:j] + "://<redacted>" + text[i:]
-		}
-	}
-	return text
 }
 
 func (c *Client) web(ctx context.Context, u *url.URL, dest string, o URLOptions) error {
@@ -179,7 +170,7 @@ func (c *Client) web(ctx context.Context, u *url.URL, dest string, o URLOptions)
 	}
 	err = atomicfile.Replace(dest, -1, func(w io.Writer) error { _, err := io.Copy(w, resp.Body); return err })
 	if err != nil {
-		return fmt.Errorf("cannot fetch %s: %w", Redact(u.String()), err)
+		return fmt.Errorf("cannot fetch %s: %w", redact.Text(u.String()), err)
 	}
 	if tag := resp.Header.Get("ETag"); o.ETag && tag != "" {
 		return atomicfile.Write(dest+".etag", []byte(tag), 0o644, false)
@@ -221,7 +212,7 @@ func (c *Client) httpGet(ctx context.Context, u *url.URL, dest string, o URLOpti
 	}
 	resp, err := (&http.Client{Transport: tr}).Do(req)
 	if err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot fetch %s: %w", Redact(u.String()), errors.Unwrap(err))
+		return nil, salt.Errorf(salt.Unavailable, "cannot fetch %s: %w", redact.Text(u.String()), errors.Unwrap(err))
 	}
 	return resp, nil
 }
@@ -265,7 +256,7 @@ func (c *Client) GetText(ctx context.Context, text string, o URLOptions) ([]byte
 	if strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://") {
 		u, err := url.Parse(text)
 		if err != nil {
-			return nil, salt.Errorf(salt.Invalid, "cannot read the URL %s: %w", Redact(text), errors.Unwrap(err))
+			return nil, salt.Errorf(salt.Invalid, "cannot read the URL %s: %w", redact.Text(text), errors.Unwrap(err))
 		}
 		o.ETag = false
 		resp, err := c.httpGet(ctx, u, "", o)

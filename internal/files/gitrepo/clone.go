@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/log/redact"
 	"brine/internal/py/value"
 )
 
@@ -143,7 +144,7 @@ func (c *Clone) Snapshot() *Snapshot {
 	}
 	var s Snapshot
 	if err := c.read(servedFile, &s); err != nil {
-		c.log.Error("cannot read what is served of a git remote", "remote", Redact(c.remote.ID), "err", err)
+		c.log.Error("cannot read what is served of a git remote", "remote", redact.Text(c.remote.ID), "err", err)
 		return c.snap // the last good one
 	}
 	for dir, o := range c.objects {
@@ -203,21 +204,21 @@ func (c *Clone) LockFile() string { return filepath.Join(c.c.Work, "update.lk") 
 // what the Clone is used for, in Salt's words for what was done.
 func (c *Clone) Lock(role string) (done, failed []string) {
 	if err := c.c.Leases.Set(c.LockFile()); err != nil {
-		return nil, []string{fmt.Sprintf("Unable to set update lock for %s remote '%s': %v", role, Redact(c.remote.ID), err)}
+		return nil, []string{fmt.Sprintf("Unable to set update lock for %s remote '%s': %v", role, redact.Text(c.remote.ID), err)}
 	}
-	return []string{fmt.Sprintf("Set update lock for %s remote '%s' on machine_id '%s'", role, Redact(c.remote.ID), MachineID())}, nil
+	return []string{fmt.Sprintf("Set update lock for %s remote '%s' on machine_id '%s'", role, redact.Text(c.remote.ID), MachineID())}, nil
 }
 
 // ClearLock removes a lock of a kind: update, checkout or mountpoint.
 func (c *Clone) ClearLock(role, kind string) (done, failed []string) {
 	was, err := c.c.Leases.Clear(filepath.Join(c.c.Work, kind+".lk"))
 	if err != nil {
-		return nil, []string{fmt.Sprintf("Unable to remove %s lock for %s: %v", kind, Redact(c.remote.URL), err)}
+		return nil, []string{fmt.Sprintf("Unable to remove %s lock for %s: %v", kind, redact.Text(c.remote.URL), err)}
 	}
 	if !was {
 		return nil, nil
 	}
-	return []string{fmt.Sprintf("Removed %s lock for %s remote '%s' on machine_id '%s'", kind, role, Redact(c.remote.ID), MachineID())}, nil
+	return []string{fmt.Sprintf("Removed %s lock for %s remote '%s' on machine_id '%s'", kind, role, redact.Text(c.remote.ID), MachineID())}, nil
 }
 
 // Result is what an Update has done.
@@ -250,7 +251,7 @@ func (c *Clone) Update(ctx context.Context, wait time.Duration) (Result, error) 
 	}
 	defer func() {
 		if err := lease.Release(); err != nil {
-			c.log.Warn("cannot give back the lock of a git remote", "remote", Redact(c.remote.ID), "err", err)
+			c.log.Warn("cannot give back the lock of a git remote", "remote", redact.Text(c.remote.ID), "err", err)
 		}
 	}()
 	err = c.fetch(inner, lease)
@@ -326,7 +327,7 @@ func (c *Clone) fetch(ctx context.Context, lease *Lease) error {
 	if c.reach(ctx) != nil {
 		return err
 	}
-	c.log.Warn("the copy of a git remote is fetched anew, for it cannot be updated", "remote", Redact(c.remote.ID), "err", err)
+	c.log.Warn("the copy of a git remote is fetched anew, for it cannot be updated", "remote", redact.Text(c.remote.ID), "err", err)
 	if e := c.anew(ctx, lease, old, true); e != nil {
 		return fmt.Errorf("%w; fetching all of it anew: %v", err, e)
 	}
@@ -518,7 +519,7 @@ func removeLocks(dir string) {
 // tidy lets git pack what many fetches have left, when that is worth it.
 func (c *Clone) tidy(ctx context.Context, dir string) {
 	if _, err := runGit(ctx, dir, nil, "gc", "--auto", "--quiet"); err != nil && ctx.Err() == nil {
-		c.log.Warn("cannot tidy up the copy of a git remote", "remote", Redact(c.remote.ID), "err", err)
+		c.log.Warn("cannot tidy up the copy of a git remote", "remote", redact.Text(c.remote.ID), "err", err)
 	}
 }
 
@@ -548,7 +549,7 @@ func (c *Clone) spoilt(err error) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if !c.broken {
-			c.log.Error("the copy of a git remote is broken; the next update fetches it anew", "remote", Redact(c.remote.ID), "err", err)
+			c.log.Error("the copy of a git remote is broken; the next update fetches it anew", "remote", redact.Text(c.remote.ID), "err", err)
 		}
 		c.broken = true
 	}
@@ -571,7 +572,7 @@ func (c *Clone) Describe() *value.Dict {
 		return t.UTC().Format(time.RFC3339)
 	}
 	st := c.Status()
-	d := value.DictOf("url", Redact(c.remote.URL), "tried", at(st.Tried), "fetched", at(st.Fetched), "error", nil, "failing_since", at(st.Since), "locked_by", nil, "serial", int64(0), "served_since", nil)
+	d := value.DictOf("url", redact.Text(c.remote.URL), "tried", at(st.Tried), "fetched", at(st.Fetched), "error", nil, "failing_since", at(st.Since), "locked_by", nil, "serial", int64(0), "served_since", nil)
 	if st.Error != "" {
 		d.Set("error", st.Error)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/log/redact"
 	"brine/internal/host/proc"
 )
 
@@ -71,7 +72,7 @@ func (r Remote) toRemote(scratch string) (address string, s settings, vars []str
 	if password != "" {
 		u, err := url.Parse(address)
 		if err != nil {
-			return "", nil, nil, fmt.Errorf("%q is no URL", Redact(address))
+			return "", nil, nil, fmt.Errorf("%q is no URL", redact.Text(address))
 		}
 		// For this host alone, so that no redirection gets the password.
 		const give = `!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$BRINE_GIT_USER" "$BRINE_GIT_PASSWORD"; }; f`
@@ -146,7 +147,7 @@ func reason(stderr []byte) string {
 			out = append(out, line)
 		}
 	}
-	text := Redact(strings.Join(out, "; "))
+	text := redact.Text(strings.Join(out, "; "))
 	if len(text) > enough {
 		text = strings.ToValidUTF8(text[:enough], "") + " …"
 	}

@@ -32,7 +32,7 @@ import (
 	"slices"
 	"strings"
 
-	"brine/internal/host/git"
+	"brine/internal/base/log/redact"
 )
 
 // Remote is a repository to copy.
@@ -62,9 +62,6 @@ func UsualRefspecs() []string {
 	return []string{"+refs/heads/*:refs/remotes/origin/*", "+refs/tags/*:refs/tags/*"}
 }
 
-// Redact hides names and passwords in URLs.
-func Redact(text string) string { return git.Redact(text) }
-
 // Check returns what is wrong with the settings of a remote.
 func (r Remote) Check() error {
 	scheme, err := r.scheme()
@@ -80,21 +77,21 @@ func (r Remote) Check() error {
 	switch scheme {
 	case "http", "https":
 		if (a.User == "") != (a.Password == "") {
-			return fmt.Errorf("the remote %s needs both user and password", Redact(r.ID))
+			return fmt.Errorf("the remote %s needs both user and password", redact.Text(r.ID))
 		}
 		if scheme == "http" && a.Password != "" && !a.InsecureAuth {
-			return fmt.Errorf("the password of the remote %s would be sent without encryption: use https, or set insecure_auth", Redact(r.ID))
+			return fmt.Errorf("the password of the remote %s would be sent without encryption: use https, or set insecure_auth", redact.Text(r.ID))
 		}
 	case "ssh":
 		if a.PrivKey == "" && a.PubKey != "" {
-			return fmt.Errorf("the remote %s has a pubkey but no privkey", Redact(r.ID))
+			return fmt.Errorf("the remote %s has a pubkey but no privkey", redact.Text(r.ID))
 		}
 		for _, f := range []string{a.PrivKey, a.PubKey} {
 			if f == "" {
 				continue
 			}
 			if st, err := os.Stat(f); err != nil || !st.Mode().IsRegular() {
-				return fmt.Errorf("the key file %s of the remote %s is not there", f, Redact(r.ID))
+				return fmt.Errorf("the key file %s of the remote %s is not there", f, redact.Text(r.ID))
 			}
 		}
 		if strings.ContainsAny(a.PrivKey, "'\n") {
@@ -111,7 +108,7 @@ var scp = regexp.MustCompile(`^(?:[A-Za-z0-9_.][^@:/\s]*@)?([A-Za-z0-9_.][^@:/\s
 // scheme returns the transport of the URL.
 func (r Remote) scheme() (string, error) {
 	u := r.URL
-	bad := fmt.Errorf("%q is no address of a git repository: it begins with file, git, http, https or ssh, is a full path, or has the form USER@HOST:PATH", Redact(u))
+	bad := fmt.Errorf("%q is no address of a git repository: it begins with file, git, http, https or ssh, is a full path, or has the form USER@HOST:PATH", redact.Text(u))
 	if u == "" || strings.HasPrefix(u, "-") || strings.ContainsFunc(u, unfit) {
 		return "", bad
 	}
@@ -158,7 +155,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("cannot %s the git remote %s: %v", e.Doing, Redact(e.Remote), e.Err)
+	return fmt.Sprintf("cannot %s the git remote %s: %v", e.Doing, redact.Text(e.Remote), e.Err)
 }
 func (e *Error) Unwrap() error { return e.Err }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 	"brine/internal/net/crypt"
 	"brine/internal/py/value"
@@ -47,11 +48,11 @@ func ReadSettings(entry any, all map[string]any, allowed ...string) (Settings, e
 	}
 	s.Set = Repack(conf)
 	if s.Set.Len() == 0 {
-		return s, salt.Errorf(salt.Invalid, "the git remote %s has no parameters: take away the colon behind its address", Redact(s.ID))
+		return s, salt.Errorf(salt.Invalid, "the git remote %s has no parameters: take away the colon behind its address", redact.Text(s.ID))
 	}
 	for k := range s.Set.All() {
 		if !slices.Contains(allowed, value.Str(k)) {
-			return s, salt.Errorf(salt.Invalid, "the git remote %s has the parameter %s, which there is none of: there are %s", Redact(s.ID), value.Str(k), strings.Join(allowed, ", "))
+			return s, salt.Errorf(salt.Invalid, "the git remote %s has the parameter %s, which there is none of: there are %s", redact.Text(s.ID), value.Str(k), strings.Join(allowed, ", "))
 		}
 	}
 	return s, nil
@@ -155,7 +156,7 @@ func AuthParameters() []string {
 func (s Settings) FolderName(hashType string) (string, error) {
 	if name := s.Text("name"); name != "" {
 		if name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || slices.Contains([]string{"work", "links", "hash", "refs", "objects"}, name) {
-			return "", salt.Errorf(salt.Invalid, "the name %q of the git remote %s cannot be that of a folder", name, Redact(s.ID))
+			return "", salt.Errorf(salt.Invalid, "the name %q of the git remote %s cannot be that of a folder", name, redact.Text(s.ID))
 		}
 		return name, nil
 	}

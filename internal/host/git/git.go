@@ -9,10 +9,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/host"
 	"brine/internal/host/account"
 )
@@ -44,11 +44,6 @@ func (e *Error) Error() string {
 	return text
 }
 
-var secret = regexp.MustCompile(`(https?)://[^/\s@]*@`)
-
-// Redact hides names and passwords in URLs.
-func Redact(text string) string { return secret.ReplaceAllString(text, "$1://<redacted>@") }
-
 // WithPassword puts a name and a password into an HTTPS URL.
 func WithPassword(address, user, password string) (string, error) {
 	if user == "" && password == "" {
@@ -74,7 +69,7 @@ func (g Git) Run(ctx context.Context, args ...string) (string, error) {
 // which it does.
 func (g Git) Said(ctx context.Context, args ...string) (string, error) {
 	out, err := g.output(ctx, true, args)
-	return Redact(out.Stdout), err
+	return redact.Text(out.Stdout), err
 }
 
 // IsWorktree reports whether the folder is a further checkout of a repository.
@@ -132,13 +127,13 @@ func (g Git) once(ctx context.Context, c host.Cmd) (host.Output, error) {
 	if err != nil {
 		return out, fmt.Errorf("cannot run git: %w", err)
 	}
-	out.Stderr = Redact(out.Stderr)
+	out.Stderr = redact.Text(out.Stderr)
 	if out.Exit != 0 {
 		text := out.Stderr
 		if text == "" {
-			text = Redact(out.Stdout)
+			text = redact.Text(out.Stdout)
 		}
-		return out, &Error{Command: Redact("git " + strings.Join(c.Args, " ")), Exit: out.Exit, Text: text}
+		return out, &Error{Command: redact.Text("git " + strings.Join(c.Args, " ")), Exit: out.Exit, Text: text}
 	}
 	return out, nil
 }

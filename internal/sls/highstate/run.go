@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 	"brine/internal/sls/sls"
@@ -117,7 +118,7 @@ func (s *Session) reload(ctx context.Context, what string) error {
 func (s *Session) texts(ctx context.Context, errs []*sls.Error) []string {
 	var out []string
 	for _, e := range errs {
-		out = append(out, withPlace(e.Text, s.place(ctx, e)))
+		out = append(out, redact.Text(withPlace(e.Text, s.place(ctx, e))))
 	}
 	return out
 }

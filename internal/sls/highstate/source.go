@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
 	"brine/internal/files/fileclient"
 	"brine/internal/py/value"
@@ -170,7 +171,7 @@ func (s *Session) File(ctx context.Context, path string) (*value.Dict, []string)
 	}
 	data, err := s.renderText(ctx, text, path, path, s.env)
 	if err != nil {
-		return nil, []string{fmt.Sprintf("Rendering SLS '%s:%s' failed: %v", s.env, path, err)}
+		return nil, []string{fmt.Sprintf("Rendering SLS '%s:%s' failed: %v", s.env, path, redact.Error(err))}
 	}
 	c := sls.New(slsSource{s}, s.o.Options)
 	high, faults := c.RenderData(ctx, path, s.env, data)

@@ -20,6 +20,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/base/target"
 	"brine/internal/call/fn"
 	"brine/internal/files/fileserver"
@@ -233,6 +234,9 @@ func (p *Compiler) compile(ctx context.Context, q Request) (*value.Dict, error) 
 		pillar.Set("master", r.masterOpts())
 	}
 	if len(r.errors) > 0 {
+		for i, e := range r.errors {
+			r.errors[i] = redact.Text(e)
+		}
 		pillar.Set("_errors", value.Strings(r.errors))
 	}
 	if q.Override.Len() > 0 {

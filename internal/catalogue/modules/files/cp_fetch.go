@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/call/fn"
@@ -229,7 +230,7 @@ func (cp) getURL(ctx context.Context, c *fn.Call, a getURLArgs) (any, error) {
 	if isText {
 		p, err := orFalse(c.Files.GetURL(ctx, a.Path, dest, o))
 		if p == false {
-			c.Log.Error(fmt.Sprintf("Unable to fetch file %s from saltenv %s.", fileclient.Redact(a.Path), o.Saltenv))
+			c.Log.Error(fmt.Sprintf("Unable to fetch file %s from saltenv %s.", redact.Text(a.Path), o.Saltenv))
 		}
 		return p, err
 	}

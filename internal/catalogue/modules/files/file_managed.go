@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
 	"brine/internal/files/fileclient"
 	"brine/internal/host/filesys"
@@ -237,7 +238,7 @@ func (f file) metaDiff(ctx context.Context, c *fn.Call, a fileMetaArgs, changes 
 func cached(ctx context.Context, c *fn.Call, url, saltenv string, verify bool) (string, error) {
 	path, err := c.Files.GetURL(ctx, url, "", fileclient.URLOptions{Saltenv: saltenv, Makedirs: true, Insecure: !verify})
 	if err != nil {
-		return "", fn.Errorf("Source file '%s' not found: %w", fileclient.Redact(url), err)
+		return "", fn.Errorf("Source file '%s' not found: %w", redact.Text(url), err)
 	}
 	return path, nil
 }

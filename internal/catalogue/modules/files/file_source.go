@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/files/fileclient"
@@ -267,7 +268,7 @@ func (a *getManagedArgs) find(ctx context.Context, c *fn.Call, src sources.Sourc
 	case src.Hash != "":
 		g.sum, err = sources.Hash(ctx, c.Files, src, a.how())
 	case !a.UseETag:
-		err = fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify to True", fileclient.Redact(src.URL))
+		err = fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify to True", redact.Text(src.URL))
 	}
 	return g, err
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
 	"brine/internal/host"
 	"brine/internal/host/account"
@@ -454,7 +455,7 @@ func (g git) remotes(ctx context.Context, c *fn.Call, a args) (*value.Dict, erro
 		for _, v := range out.All() {
 			addresses := v.(*value.Dict)
 			for k, address := range addresses.All() {
-				addresses.Set(k, gitcmd.Redact(value.Str(address)))
+				addresses.Set(k, redact.Text(value.Str(address)))
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
 	"brine/internal/call/fn/fntest"
 	"brine/internal/catalogue/modules/stocktest"
@@ -90,7 +91,7 @@ func TestLikeSalt(t *testing.T) {
 }
 
 func TestSecretsStayHidden(t *testing.T) {
-	if got := gitcmd.Redact("fatal: https://me:secret@example.com/x and http://t@y/z"); strings.Contains(got, "secret") || strings.Contains(got, "t@y") {
+	if got := redact.Text("fatal: https://me:secret@example.com/x and http://t@y/z"); strings.Contains(got, "secret") || strings.Contains(got, "t@y") {
 		t.Error(got)
 	}
 	if url, err := gitcmd.WithPassword("https://example.com/x", "me", "p@ss/"); err != nil || url != "https://me:p%40ss%2F@example.com/x" {

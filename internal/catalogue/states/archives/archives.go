@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
 	"brine/internal/files/fileclient"
 	"brine/internal/host"
@@ -178,7 +179,7 @@ func (u *unpacking) find(ctx context.Context) error {
 	if u.src, err = sources.Choose(ctx, u.e.Files, all); err != nil {
 		return err
 	}
-	u.shown = fileclient.Redact(u.src.URL)
+	u.shown = redact.Text(u.src.URL)
 	if u.local() {
 		path := strings.TrimPrefix(u.src.URL, "file://")
 		if real, err := filepath.EvalSymlinks(path); err == nil {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/files/fileclient"
@@ -37,7 +38,7 @@ type cachedArgs struct {
 func (f file) cached(ctx context.Context, e *state.Env, a cachedArgs) (state.Plan, error) {
 	src := sources.Source{URL: a.Name, Hash: a.SourceHash, Env: a.Saltenv}
 	if src.Web() && a.SourceHash == "" && !a.SkipVerify && !a.UseETag {
-		return state.Plan{}, fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify or use_etag to True", fileclient.Redact(a.Name))
+		return state.Plan{}, fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify or use_etag to True", redact.Text(a.Name))
 	}
 	var want fileclient.Hash
 	if a.SourceHash != "" {
@@ -107,9 +108,9 @@ func (file) intoCache(ctx context.Context, e *state.Env, a cachedArgs, want file
 	path, err := e.Files.GetURL(ctx, a.Name, "", o)
 	switch {
 	case err != nil && salt.KindOf(err) == salt.NotFound:
-		return state.Change{}, fn.Errorf("Failed to cache %s, there is no such file", fileclient.Redact(a.Name))
+		return state.Change{}, fn.Errorf("Failed to cache %s, there is no such file", redact.Text(a.Name))
 	case err != nil:
-		return state.Change{}, fn.Errorf("Failed to cache %s: %w", fileclient.Redact(a.Name), err)
+		return state.Change{}, fn.Errorf("Failed to cache %s: %w", redact.Text(a.Name), err)
 	}
 	sum, err := sources.Sum(path, kind)
 	if err != nil {

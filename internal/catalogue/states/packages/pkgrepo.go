@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
 	"brine/internal/host"
 	"brine/internal/host/packages"
@@ -165,7 +166,7 @@ var aside = []string{"file", "key_url", "key_text", "keyid", "keyserver", "clean
 func (r *repo) differs(have *value.Dict) *value.Dict {
 	diff := value.NewDict(2)
 	if have.Len() == 0 {
-		diff.Set("repo", r.a.Name)
+		diff.Set("repo", redact.Text(r.a.Name))
 		return diff
 	}
 	for key, want := range r.want.All() {
@@ -174,7 +175,7 @@ func (r *repo) differs(have *value.Dict) *value.Dict {
 		switch {
 		case slices.Contains(aside, k) || r.same(k, now, known, want):
 		default:
-			diff.Set(k, value.DictOf("new", want, "old", now))
+			diff.Set(k, value.DictOf("new", masked(want), "old", masked(now)))
 		}
 	}
 	return diff
@@ -251,12 +252,12 @@ func (r *repo) do(ctx context.Context, have *value.Dict) (state.Change, error) {
 	now, _ := v.(*value.Dict)
 	c := state.Change{Diff: value.NewDict(2), Comment: "Configured package repo '" + r.a.Name + "'"}
 	if have.Len() == 0 {
-		c.Diff.Set("repo", r.a.Name)
+		c.Diff.Set("repo", redact.Text(r.a.Name))
 		return c, nil
 	}
 	for _, k := range slices.Sorted(maps.Keys(texted(r.want))) {
 		if !slices.Contains(aside, k) && !value.Equal(now.At(k), have.At(k)) {
-			c.Diff.Set(k, value.DictOf("new", now.At(k), "old", have.At(k)))
+			c.Diff.Set(k, value.DictOf("new", masked(now.At(k)), "old", masked(have.At(k))))
 		}
 	}
 	return c, nil
@@ -314,7 +315,7 @@ func repoAbsent(ctx context.Context, e *state.Env, a repoAbsentArgs) (state.Plan
 			if d, _ := left.(*value.Dict); d.Len() > 0 {
 				return state.Change{}, fn.Errorf("Failed to remove repo %s", name)
 			}
-			c := state.Change{Diff: value.DictOf("repo", name), Comment: "Removed repo " + name}
+			c := state.Change{Diff: value.DictOf("repo", redact.Text(name)), Comment: "Removed repo " + name}
 			if !removeKey {
 				return c, nil
 			}
@@ -328,4 +329,19 @@ func repoAbsent(ctx context.Context, e *state.Env, a repoAbsentArgs) (state.Plan
 			return c, nil
 		},
 	}}}, nil
+}
+
+// masked returns a property of a repository without the passwords in its URLs.
+func masked(v any) any {
+	switch v := v.(type) {
+	case string:
+		return redact.Text(v)
+	case *value.List:
+		out := &value.List{}
+		for _, it := range v.Items {
+			out.Append(masked(it))
+		}
+		return out
+	}
+	return v
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
 	"brine/internal/host/filesys"
 	gitcmd "brine/internal/host/git"
@@ -191,7 +192,7 @@ func (p *pinned) obtain(ctx context.Context) error {
 		if err := p.r.setRemote(ctx, p.Remote, p.url); err != nil {
 			return err
 		}
-		p.say("Remote " + p.Remote + " updated from '" + value.Str(orNil(gitcmd.Redact(p.fetchURL))) + "' to '" + p.Name + "'")
+		p.say("Remote " + p.Remote + " updated from '" + value.Str(orNil(redact.Text(p.fetchURL))) + "' to '" + p.Name + "'")
 	}
 	if !p.fetch {
 		return nil

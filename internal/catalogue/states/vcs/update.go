@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
 	gitcmd "brine/internal/host/git"
 	"brine/internal/py/value"
@@ -234,9 +235,9 @@ func (c *checkout) forecast() *state.Result {
 	}
 	switch {
 	case newURL && c.fetchURL == "":
-		say("Remote '" + c.Remote + "' would be set to " + gitcmd.Redact(c.url))
+		say("Remote '" + c.Remote + "' would be set to " + redact.Text(c.url))
 	case newURL:
-		say("Remote '" + c.Remote + "' would be changed from " + gitcmd.Redact(c.fetchURL) + " to " + gitcmd.Redact(c.url))
+		say("Remote '" + c.Remote + "' would be changed from " + redact.Text(c.fetchURL) + " to " + redact.Text(c.url))
 	}
 	switch {
 	case !c.has && newURL:
@@ -377,11 +378,11 @@ func (c *checkout) point(ctx context.Context) error {
 		return err
 	}
 	if c.fetchURL == "" {
-		c.say("Remote '" + c.Remote + "' set to " + gitcmd.Redact(c.url))
+		c.say("Remote '" + c.Remote + "' set to " + redact.Text(c.url))
 		c.changes.Set("new", c.Name+" => "+c.Remote)
 		return nil
 	}
-	c.say("Remote '" + c.Remote + "' changed from " + gitcmd.Redact(c.fetchURL) + " to " + gitcmd.Redact(c.url))
+	c.say("Remote '" + c.Remote + "' changed from " + redact.Text(c.fetchURL) + " to " + redact.Text(c.url))
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/files/fetch"
@@ -86,7 +87,7 @@ func New(o Options, c Config) (*FS, error) {
 			return nil, err
 		}
 		if other, ok := folders[r.folder]; ok {
-			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same folder in the cache: give each a name of its own, by the parameter name", gitrepo.Redact(other), gitrepo.Redact(r.id))
+			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same folder in the cache: give each a name of its own, by the parameter name", redact.Text(other), redact.Text(r.id))
 		}
 		folders[r.folder] = r.id
 		f.remotes = append(f.remotes, r)
@@ -424,7 +425,7 @@ func (f *FS) update(ctx context.Context, on []*remote, wait time.Duration) (file
 	wg.Wait()
 	for i, r := range on {
 		c.Any = c.Any || results[i].Changed
-		id := gitrepo.Redact(r.id)
+		id := redact.Text(r.id)
 		was, told := f.faults.Load(r.id)
 		switch {
 		case errs[i] != nil:
@@ -461,7 +462,7 @@ func (f *FS) tidyUp() (changed bool) {
 	folders := map[string]bool{"hash": true, "refs": true, "links": true, "work": true, "objects": true}
 	for _, r := range f.remotes {
 		folders[r.folder] = true
-		fmt.Fprintf(&b, "%s = %s\n", r.folder, gitrepo.Redact(r.id))
+		fmt.Fprintf(&b, "%s = %s\n", r.folder, redact.Text(r.id))
 	}
 	entries, err := os.ReadDir(f.c.dir())
 	if err != nil {
@@ -572,7 +573,7 @@ func (f *FS) Remotes() *value.Dict {
 		if r.name != "" {
 			d.Set("name", r.name)
 		}
-		out.Set(gitrepo.Redact(r.id), d)
+		out.Set(redact.Text(r.id), d)
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 	"brine/internal/files/fetch"
 	"brine/internal/files/fileserver"
@@ -55,7 +56,7 @@ func newRemote(entry any, o Options, c Config, leases *gitrepo.Leases) (*remote,
 	for _, t := range s.Texts("ref_types") {
 		t = strings.ToLower(t)
 		if !slices.Contains([]string{"branch", "tag", "sha"}, t) {
-			return nil, salt.Errorf(salt.Invalid, "the git remote %s has the ref_type %s: there are branch, tag and sha", gitrepo.Redact(s.ID), t)
+			return nil, salt.Errorf(salt.Invalid, "the git remote %s has the ref_type %s: there are branch, tag and sha", redact.Text(s.ID), t)
 		}
 		r.types = append(r.types, t)
 	}

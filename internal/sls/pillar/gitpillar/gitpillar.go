@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 	"brine/internal/files/fetch"
 	"brine/internal/files/gitrepo"
@@ -149,7 +150,7 @@ func (s *Source) Add(entry any) ([]*Remote, error) {
 			s.order = append(s.order, r)
 		}
 		if other, ok := folders[r.folder]; ok {
-			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same folder in the cache: give each a name of its own, by the parameter name", gitrepo.Redact(other), gitrepo.Redact(r.ID))
+			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same folder in the cache: give each a name of its own, by the parameter name", redact.Text(other), redact.Text(r.ID))
 		}
 		folders[r.folder] = r.ID
 		out = append(out, r)
@@ -170,7 +171,7 @@ func (s *Source) remote(entry any) (*Remote, error) {
 		r.Branch, r.URL = branch, strings.TrimSpace(address)
 	}
 	if r.Branch != anyEnv && c.Set.Has("base") {
-		return nil, salt.Errorf(salt.Invalid, "the git remote %s has a base, which only those with the branch __env__ can have", gitrepo.Redact(r.ID))
+		return nil, salt.Errorf(salt.Invalid, "the git remote %s has a base, which only those with the branch __env__ can have", redact.Text(r.ID))
 	}
 	r.base, r.env, r.root, r.fallback, r.allSaltenvs = c.Text("base"), c.Text("env"), strings.Trim(c.Text("root"), "/"), c.Text("fallback"), c.Text("all_saltenvs")
 	r.interval = max(c.Seconds("update_interval"), time.Second)
@@ -181,7 +182,7 @@ func (s *Source) remote(entry any) (*Remote, error) {
 	r.mount = strings.Trim(mount, "/")
 	for _, p := range []string{r.root, r.mount} {
 		if p != "" && (!filepath.IsLocal(p) || filepath.Clean(p) != p) {
-			return nil, salt.Errorf(salt.Invalid, "%q of the git remote %s is no folder", p, gitrepo.Redact(r.ID))
+			return nil, salt.Errorf(salt.Invalid, "%q of the git remote %s is no folder", p, redact.Text(r.ID))
 		}
 	}
 	if r.folder, err = c.FolderName(s.c.HashType); err != nil {
@@ -291,7 +292,7 @@ func (s *Source) dirOf(ctx context.Context, r *Remote, pillarenv, saltenv string
 	if snap == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return nil, salt.Errorf(salt.Unavailable, "the git remote %s has not been fetched yet: %s", gitrepo.Redact(r.ID), r.fault)
+		return nil, salt.Errorf(salt.Unavailable, "the git remote %s has not been fetched yet: %s", redact.Text(r.ID), r.fault)
 	}
 	commit := ""
 	for _, ref := range []string{r.target(pillarenv, saltenv), r.fallback} {
@@ -304,7 +305,7 @@ func (s *Source) dirOf(ctx context.Context, r *Remote, pillarenv, saltenv string
 		}
 	}
 	if commit == "" {
-		s.log.Error("a repository of the pillar has no such branch or tag", "remote", gitrepo.Redact(r.ID), "ref", r.target(pillarenv, saltenv))
+		s.log.Error("a repository of the pillar has no such branch or tag", "remote", redact.Text(r.ID), "ref", r.target(pillarenv, saltenv))
 		return nil, nil
 	}
 	top, err := s.checkedOut(ctx, r, snap, commit)
@@ -313,7 +314,7 @@ func (s *Source) dirOf(ctx context.Context, r *Remote, pillarenv, saltenv string
 	}
 	d := &Dir{Path: filepath.Join(top, "tree", r.root), Env: s.envOf(r, pillarenv, saltenv)}
 	if st, err := os.Stat(d.Path); err != nil || !st.IsDir() {
-		s.log.Error("a repository of the pillar has no such folder", "remote", gitrepo.Redact(r.ID), "root", r.root)
+		s.log.Error("a repository of the pillar has no such folder", "remote", redact.Text(r.ID), "root", r.root)
 		return nil, nil
 	}
 	if r.mount != "" {
@@ -455,7 +456,7 @@ func (s *Source) Due(ctx context.Context, leads bool) (changed bool, fetched fet
 				text = err.Error()
 			}
 			if text != before {
-				faults = append(faults, Fault{gitrepo.Redact(r.ID), text})
+				faults = append(faults, Fault{redact.Text(r.ID), text})
 			}
 		})
 	}
@@ -482,7 +483,7 @@ func (s *Source) Update(ctx context.Context, branch, repo string) (*value.Dict, 
 		if err == nil && !held {
 			r.served(fetched)
 		}
-		id := gitrepo.Redact(r.ID)
+		id := redact.Text(r.ID)
 		switch {
 		case err != nil:
 			errs = append(errs, err)
@@ -516,7 +517,7 @@ func (s *Source) Remotes() *value.Dict {
 	defer s.mu.Unlock()
 	out := value.NewDict(len(s.order))
 	for _, r := range s.order {
-		out.Set(gitrepo.Redact(r.ID), r.clone.Describe())
+		out.Set(redact.Text(r.ID), r.clone.Describe())
 	}
 	return out
 }

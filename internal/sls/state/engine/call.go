@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/base/target"
 	"brine/internal/base/textedit"
 	"brine/internal/call/fn"
-	"brine/internal/files/fileclient"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -203,6 +203,11 @@ func (r *run) perform(ctx context.Context, f *state.Func, c *fn.Call, low *value
 		}()
 		out = r.plan(ctx, f, c, low, test, &name)
 	})
+	// Errors of functions and programs quote the URLs that they were given.
+	out.Comment = redact.Text(out.Comment)
+	for i, w := range out.Warnings {
+		out.Warnings[i] = redact.Text(w)
+	}
 	res := value.NewDict(10)
 	res.Set("name", name)
 	res.Set("changes", out.Changes)
@@ -362,7 +367,7 @@ func (r *run) reload(low, res *value.Dict) {
 }
 
 func (r *run) log(low, res *value.Dict) {
-	args := []any{"state", value.Str(low.At("state")) + "." + value.Str(low.At("fun")), "id", fileclient.Redact(value.Str(low.At("__id__"))), "result", res.At("result")}
+	args := []any{"state", value.Str(low.At("state")) + "." + value.Str(low.At("fun")), "id", redact.Text(value.Str(low.At("__id__"))), "result", res.At("result")}
 	if res.At("result") == false {
 		r.deps.Log.Error("state failed: "+value.Str(res.At("comment")), args...)
 		return

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
 	"brine/internal/files/fileclient"
 	"brine/internal/host/proc"
@@ -52,7 +53,7 @@ func (a SignatureArgs) signed(ctx context.Context, files *fileclient.Client, pat
 	if url, ok := sig.(string); ok {
 		var err error
 		if detached, err = files.GetURL(ctx, url, "", fileclient.URLOptions{Saltenv: s.Env, Makedirs: true, Insecure: o.Insecure}); err != nil {
-			return fn.Errorf("Detached signature file %s not found", fileclient.Redact(url))
+			return fn.Errorf("Detached signature file %s not found", redact.Text(url))
 		}
 		words = append(words, detached)
 	}

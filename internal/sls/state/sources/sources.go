@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
 	"brine/internal/base/textedit"
 	"brine/internal/call/fn"
@@ -348,7 +349,7 @@ func fetchSalt(ctx context.Context, files *fileclient.Client, s Source, o How, o
 
 func fetchWeb(ctx context.Context, files *fileclient.Client, s Source, o How, old string) (*Content, error) {
 	if s.Hash == "" && !o.SkipVerify && !o.ETag {
-		return nil, fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify to True", fileclient.Redact(s.URL))
+		return nil, fn.Errorf("Unable to verify upstream hash of source file %s, please set source_hash or set skip_verify to True", redact.Text(s.URL))
 	}
 	opt := fileclient.URLOptions{Saltenv: s.Env, Makedirs: true, Insecure: o.Insecure, ETag: o.ETag}
 	var want fileclient.Hash
@@ -366,7 +367,7 @@ func fetchWeb(ctx context.Context, files *fileclient.Client, s Source, o How, ol
 	}
 	path, err := files.GetURL(ctx, s.URL, "", opt)
 	if err != nil {
-		return nil, fn.Errorf("Failed to cache %s: %w", fileclient.Redact(s.URL), err)
+		return nil, fn.Errorf("Failed to cache %s: %w", redact.Text(s.URL), err)
 	}
 	return check(s, path, want)
 }
@@ -400,7 +401,7 @@ func check(s Source, path string, want fileclient.Hash) (*Content, error) {
 		}
 		if sum != want.Sum {
 			return nil, fn.Errorf("Specified %s checksum for %s (%s) does not match actual checksum (%s). If the 'source_hash' value refers to a remote file with multiple possible matches, then it may be necessary to set 'source_hash_name'.",
-				want.Type, fileclient.Redact(s.URL), want.Sum, sum)
+				want.Type, redact.Text(s.URL), want.Sum, sum)
 		}
 	}
 	return &Content{Path: path}, nil
@@ -445,7 +446,7 @@ var hexadecimal = regexp.MustCompile(`^[0-9a-fA-F]+$`)
 // Hash reads the argument source_hash: a hash, kind=hash, or the name of
 // a file of hashes.
 func Hash(ctx context.Context, files *fileclient.Client, s Source, o How) (fileclient.Hash, error) {
-	invalid := fn.Errorf("Source hash %s format is invalid. The supported formats are: 1) a hash, 2) an expression in the format <hash_type>=<hash>, or 3) either a path to a local file containing hashes, or a URI of a remote hash file. Supported protocols for remote hash files are: salt, file, http, https, ftp. The hash may also not be of a valid length, the following are supported hash types and lengths: md5 (32), sha1 (40), sha224 (56), sha256 (64), sha384 (96), sha512 (128).", fileclient.Redact(s.Hash))
+	invalid := fn.Errorf("Source hash %s format is invalid. The supported formats are: 1) a hash, 2) an expression in the format <hash_type>=<hash>, or 3) either a path to a local file containing hashes, or a URI of a remote hash file. Supported protocols for remote hash files are: salt, file, http, https, ftp. The hash may also not be of a valid length, the following are supported hash types and lengths: md5 (32), sha1 (40), sha224 (56), sha256 (64), sha384 (96), sha512 (128).", redact.Text(s.Hash))
 	if filepath.IsAbs(s.Hash) || strings.Contains(s.Hash, "://") {
 		path := s.Hash
 		if !filepath.IsAbs(path) {
@@ -490,7 +491,7 @@ func Hash(ctx context.Context, files *fileclient.Client, s Source, o How) (filec
 
 // noHashFile is the error for a file of hashes that cannot be read.
 func noHashFile(url string, err error) error {
-	url = fileclient.Redact(url)
+	url = redact.Text(url)
 	if salt.KindOf(err) == salt.NotFound || errors.Is(err, fs.ErrNotExist) {
 		return fn.Errorf("Source hash file %s not found", url)
 	}
