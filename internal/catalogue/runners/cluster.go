@@ -3,6 +3,7 @@ package runners
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -158,8 +159,8 @@ func (c clusters) members(_ context.Context, _ *fn.Call, _ struct{}) (*value.Dic
 		}
 		if c.Cluster.Isolated() {
 			behind := value.NewDict(len(m.Behind))
-			for name, n := range m.Behind {
-				behind.Set(name, n)
+			for _, name := range slices.Sorted(maps.Keys(m.Behind)) {
+				behind.Set(name, m.Behind[name])
 			}
 			d.Set("behind", behind)
 			// What it showed last, which may be of before it was restarted.
@@ -484,7 +485,8 @@ func (c clusters) lease(ctx context.Context, call *fn.Call, a leaseArgs) (*value
 			out.Set("token", int64(token))
 		}
 		voters := value.NewDict(len(s.Voters) + len(s.Silent))
-		for id, v := range s.Voters {
+		for _, id := range slices.Sorted(maps.Keys(s.Voters)) {
+			v := s.Voters[id]
 			voters.Set(id, "grants it to nobody")
 			if v.Holder != "" {
 				voters.Set(id, "grants it to "+v.Holder)

@@ -71,7 +71,7 @@ func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value
 		}
 	}
 	slices.SortStableFunc(found, func(a, b finding) int {
-		return cmp.Or(slices.Index(checked, a.check)-slices.Index(checked, b.check), strings.Compare(a.master, b.master))
+		return cmp.Or(slices.Index(checked, a.check)-slices.Index(checked, b.check), strings.Compare(a.master, b.master), strings.Compare(a.text, b.text))
 	})
 	list := &value.List{}
 	for _, f := range found {

@@ -2,6 +2,7 @@ package runners
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -111,7 +112,9 @@ func (f files) clearLists(_ context.Context, _ *fn.Call, a clearListsArgs) (any,
 		envs = append(envs, strings.TrimSpace(e))
 	}
 	out := value.NewDict(1)
-	for name, gone := range f.d.Files().Forget(envs, backendNames(a.Backend)...) {
+	forgotten := f.d.Files().Forget(envs, backendNames(a.Backend)...)
+	for _, name := range slices.Sorted(maps.Keys(forgotten)) {
+		gone := forgotten[name]
 		slices.Sort(gone)
 		out.Set(name, value.Strings(gone))
 	}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"brine/internal/cli/tempfleet"
@@ -94,7 +96,8 @@ func (d *demo) apply(ctx context.Context, m *tempfleet.Daemon, changed int) (str
 		if len(rets[w.ID]) != want {
 			return "", fmt.Errorf("%s ran %d states, not %d: %s", w.ID, len(rets[w.ID]), want, out)
 		}
-		for tag, r := range rets[w.ID] {
+		for _, tag := range slices.Sorted(maps.Keys(rets[w.ID])) {
+			r := rets[w.ID][tag]
 			if r.Result == nil || !*r.Result {
 				return "", fmt.Errorf("%s: %s: %s", w.ID, tag, r.Comment)
 			}

@@ -289,6 +289,7 @@ func (p *parser) unknown(e *pflag.NotExistError) error {
 	for n := range p.names {
 		all = append(all, n)
 	}
+	slices.Sort(all)
 	if near := textedit.Nearest(name, all); len(near) > 0 {
 		return fmt.Errorf("no such option: --%s (did you mean --%s?)", name, strings.Join(near, " or --"))
 	}

@@ -24,7 +24,8 @@ const checkTime = time.Minute
 // map of names to short sums.
 func (m *Master) digest() *value.Dict {
 	d := value.NewDict(len(m.common.mirrors) + 2)
-	for kind, mirror := range m.common.mirrors {
+	for _, kind := range slices.Sorted(maps.Keys(m.common.mirrors)) {
+		mirror := m.common.mirrors[kind]
 		sums := value.NewDict(0)
 		err := mirror.Each(func(name string, content []byte) { sums.Set(name, shortSum(content)) })
 		if err != nil {

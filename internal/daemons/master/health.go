@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -52,8 +53,8 @@ func (m *Master) health(*value.Dict) *value.Dict {
 		}
 		members++
 		behind := value.NewDict(len(p.Behind))
-		for stream, n := range p.Behind {
-			behind.Set(stream, n)
+		for _, stream := range slices.Sorted(maps.Keys(p.Behind)) {
+			behind.Set(stream, p.Behind[stream])
 		}
 		sees.Set(p.ID, value.DictOf("up", p.Up, "problem", p.Problem, "behind", behind))
 	}
@@ -95,7 +96,7 @@ func (m *Master) fewMasters(members int) *value.Dict {
 	}
 	out := value.NewDict(0)
 	here := m.presence.current()
-	for id := range here {
+	for _, id := range slices.Sorted(maps.Keys(here)) {
 		st, ok := m.standings.of(id)
 		if !ok || len(st.Masters) >= members || out.Len() >= maxFew || salt.CheckID(id) != nil {
 			continue

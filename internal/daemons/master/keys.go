@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"brine/internal/base/atomicfile"
@@ -138,7 +140,7 @@ func loadLocalKeys(ctx context.Context, cfg *Config, log *slog.Logger) (localKey
 		}
 	}
 	keys := localKeys{}
-	for name := range names {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		path := filepath.Join(cfg.CacheDir, "."+strings.ReplaceAll(name, "/", "_")+"_key")
 		k, err := readLocalKey(path)
 		if err != nil {

@@ -3,6 +3,7 @@ package master
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -343,7 +344,8 @@ func (p *peers) returns(jid string) (*value.Dict, error) {
 	if err != nil {
 		return nil, err
 	}
-	for id, ret := range stored {
+	for _, id := range slices.Sorted(maps.Keys(stored)) {
+		ret := stored[id]
 		d := value.DictOf("ret", ret.At("return"))
 		if o, ok := ret.Get("out"); ok {
 			d.Set("out", o)

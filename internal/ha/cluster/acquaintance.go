@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"math/big"
@@ -245,10 +246,10 @@ func openAcquaintance(path, secret, joining string) (*acquaintance, error) {
 
 func parseKeys(texts map[string]string) (map[string]*crypt.PublicKey, error) {
 	keys := make(map[string]*crypt.PublicKey, len(texts))
-	for id, text := range texts {
-		k, err := crypt.ParsePublic([]byte(text))
+	for _, id := range slices.Sorted(maps.Keys(texts)) {
+		k, err := crypt.ParsePublic([]byte(texts[id]))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("cannot read the public key of %s: %w", id, err)
 		}
 		keys[id] = k
 	}

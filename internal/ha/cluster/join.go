@@ -291,8 +291,11 @@ func settle(cfg *Config, welcome *value.Dict) error {
 	}
 	dir := cfg.Options.PKIDir
 	peers := filepath.Join(dir, peersFolder)
-	for path, mode := range map[string]fs.FileMode{dir: 0o700, peers: 0o755} {
-		if err := os.MkdirAll(path, mode); err != nil {
+	for _, made := range []struct {
+		path string
+		mode fs.FileMode
+	}{{dir, 0o700}, {peers, 0o755}} {
+		if err := os.MkdirAll(made.path, made.mode); err != nil {
 			return salt.Errorf(salt.Unavailable, "cannot make a folder of the cluster: %w", err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"hash"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -252,7 +253,8 @@ func (c *LocalCache) put(w *Whole) error {
 		}
 		return nil
 	}
-	for id, ret := range w.Returns {
+	for _, id := range slices.Sorted(maps.Keys(w.Returns)) {
+		ret := w.Returns[id]
 		if err := salt.CheckID(id); err != nil {
 			return err
 		}

@@ -412,10 +412,11 @@ func readMark(name string) (until time.Time, jid string, ok bool) {
 // Note is Store's. Which minions ask for what they missed is kept, in a file
 // for each; what else is known of jobs on minions the masters tell each other.
 func (s *Shared) Note(n Notes) error {
-	for id, speaks := range n.Speakers {
+	for _, id := range slices.Sorted(maps.Keys(n.Speakers)) {
 		if salt.CheckID(id) != nil {
 			continue
 		}
+		speaks := n.Speakers[id]
 		path := filepath.Join(s.speakers, id)
 		err := os.Remove(path)
 		if speaks {

@@ -2,6 +2,7 @@ package job
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -179,8 +180,8 @@ func (s *Store) Put(w *Whole) error {
 	if o.load, err = encode(w.Load); err != nil {
 		return err
 	}
-	for id, ret := range w.Returns {
-		ret = ret.Clone()
+	for _, id := range slices.Sorted(maps.Keys(w.Returns)) {
+		ret := w.Returns[id].Clone()
 		ret.Set("jid", w.JID)
 		ret.Set("id", id)
 		r, err := newReturn(ret, kept)

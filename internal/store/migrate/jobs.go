@@ -195,7 +195,8 @@ func differs(w, there *job.Whole, texts bool) string {
 	if texts {
 		return ""
 	}
-	for id, ret := range w.Returns {
+	for _, id := range slices.Sorted(maps.Keys(w.Returns)) {
+		ret := w.Returns[id]
 		a, err := returner.AsStored(ret.At("return"))
 		if err != nil {
 			return err.Error()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -363,8 +364,8 @@ func (f file) openFiles(_ context.Context, _ *fn.Call, a openArgs) (any, error) 
 		return byPID, nil
 	}
 	all := value.NewDict(len(byFile))
-	for p, pids := range byFile {
-		all.Set(p, value.From(pids))
+	for _, p := range slices.Sorted(maps.Keys(byFile)) {
+		all.Set(p, value.From(byFile[p]))
 	}
 	return all, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -267,8 +268,8 @@ func replied(kw *value.Dict, resp *http.Response, b []byte) (*value.Dict, error)
 	}
 	if kw.At("headers") == true {
 		h := value.NewDict(len(resp.Header))
-		for k, v := range resp.Header {
-			h.Set(k, strings.Join(v, ","))
+		for _, k := range slices.Sorted(maps.Keys(resp.Header)) {
+			h.Set(k, strings.Join(resp.Header[k], ","))
 		}
 		d.Set("headers", h)
 	}

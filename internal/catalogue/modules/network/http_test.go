@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"brine/internal/call/fn"
@@ -92,5 +93,28 @@ func TestHTTPLikeSalt(t *testing.T) {
 		if d, ok := got.Return.(*value.Dict); ok != (c.want != "") || ok && (value.Str(d.At("status")) != c.want || d.Str("error") == "") {
 			t.Errorf("%s: %s", c.url, value.Repr(got.Return))
 		}
+	}
+}
+
+// TestHeadersInOrder: two equal answers are shown alike.
+func TestHeadersInOrder(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range []string{"X-C", "X-A", "X-B", "X-F", "X-E", "X-D"} {
+			w.Header().Set(name, "1")
+		}
+	}))
+	t.Cleanup(s.Close)
+	r, err := fn.NewRegistry(nil, httpModule())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := r.Run(t.Context(), &fn.Call{}, fn.Job{Fun: "http.query", Arg: []any{s.URL, value.DictOf("__kwarg__", true, "headers", true)}})
+	d, _ := out.Return.(*value.Dict)
+	var names []string
+	for k := range d.Dict("headers").All() {
+		names = append(names, value.Str(k))
+	}
+	if len(names) < 6 || !slices.IsSorted(names) {
+		t.Errorf("headers: %v (%s)", names, value.Repr(out.Return))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -316,9 +317,10 @@ func (f *FS) update(ctx context.Context) (changed bool, err error) {
 	old := f.l
 	f.mu.Unlock()
 	if f.o.Sync {
-		for _, e := range l.envs {
-			for _, p := range e.files {
-				if _, err := f.content(ctx, p); err != nil {
+		for _, env := range slices.Sorted(maps.Keys(l.envs)) {
+			files := l.envs[env].files
+			for _, name := range slices.Sorted(maps.Keys(files)) {
+				if _, err := f.content(ctx, files[name]); err != nil {
 					return false, err
 				}
 			}
