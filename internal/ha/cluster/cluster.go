@@ -157,9 +157,11 @@ type Cluster struct {
 	answers  map[string]func(arg *value.Dict) *value.Dict
 	excludes func(id string) bool // see Exclude
 	// ring is the key of the cluster; switching is held while it is replaced, and
-	// onKey told then.
+	// onKey told then. rotating is held while a new one is made and spread: of
+	// two that were made at once, one private half would be lost.
 	ring      atomic.Pointer[keyring]
 	switching sync.Mutex
+	rotating  sync.Mutex
 	following atomic.Bool
 	onKey     func(*crypt.PrivateKey, []handshake.Endorsement)
 	legacy    []byte // see signSessions

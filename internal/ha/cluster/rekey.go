@@ -235,6 +235,10 @@ const KeyTime = 20 * time.Second
 // new one, and which will have it when they are back. force does it also if
 // there are minions that cannot take it.
 func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []string, err error) {
+	if !c.rotating.TryLock() {
+		return nil, nil, salt.Errorf(salt.Unavailable, "the key of the cluster is being replaced already: see brine cluster status")
+	}
+	defer c.rotating.Unlock()
 	switch {
 	case !c.cfg.Options.Isolated:
 		return nil, nil, salt.Errorf(salt.Invalid, "the masters of this cluster share a folder: their key cannot be replaced while they run")
@@ -334,7 +338,7 @@ func (c *Cluster) FollowKey(ctx context.Context) error {
 		return err
 	}
 	if pub.Equal(ring.key.Public()) {
-		if len(r.Endorsed) != len(ring.rotation.Endorsed) { // another member has added one
+		if !sameChain(r.Endorsed, ring.rotation.Endorsed) { // another member has added one
 			c.use(newKeyring(ring.key, r))
 		}
 		return nil
@@ -367,6 +371,12 @@ func (c *Cluster) FollowKey(ctx context.Context) error {
 	return c.refreshRoster(time.Now())
 }
 
+// sameChain reports whether two lists have the same keys vouch for the same.
+// Their lengths do not tell: a full list loses its oldest.
+func sameChain(a, b []endorsement) bool {
+	return slices.EqualFunc(a, b, func(x, y endorsement) bool { return x.By == y.By && x.Pub == y.Pub })
+}
+
 // storeKey writes the key pair. The public half is made again from the private
 // one if the process ends in between (sharedKey).
 func (c *Cluster) storeKey(key *crypt.PrivateKey) error {
@@ -379,9 +389,11 @@ func (c *Cluster) storeKey(key *crypt.PrivateKey) error {
 		err = atomicfile.Write(filepath.Join(dir, PublicFile), key.Public().PEM(), 0o644, true)
 	}
 	if err == nil {
-		err = os.Remove(filepath.Join(dir, nextFile))
+		if err = os.Remove(filepath.Join(dir, nextFile)); errors.Is(err, fs.ErrNotExist) {
+			err = nil // another member has made the key
+		}
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot keep the new key of the cluster: %w", err)
 	}
 	return nil

@@ -53,15 +53,12 @@ func (c *Cluster) Look(id string) {
 // Drop takes a peer out of the cluster: its key is deleted, here and, without
 // a shared directory, by and by at all others.
 func (c *Cluster) Drop(id string) error {
-	switch {
-	case salt.CheckID(id) != nil:
-		return salt.Errorf(salt.Invalid, "%.100q is the id of no master", id)
-	case id == c.cfg.ID:
-		return salt.Errorf(salt.Invalid, "%s is this master itself: remove it at another one, and stop it", id)
+	if err := c.removable(id); err != nil {
+		return err
 	}
 	err := os.Remove(c.secrets.peerPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
-		return salt.Errorf(salt.NotFound, "there is no master %s in the cluster", id)
+		return noMember(id)
 	}
 	if err == nil {
 		err = c.forgetStation(id)
@@ -71,6 +68,24 @@ func (c *Cluster) Drop(id string) error {
 	}
 	c.Look(id)
 	return nil
+}
+
+// removable says why an id cannot be removed.
+func (c *Cluster) removable(id string) error {
+	switch {
+	case salt.CheckID(id) != nil:
+		return salt.Errorf(salt.Invalid, "%.100q is the id of no master", id)
+	case id == c.cfg.ID:
+		return salt.Errorf(salt.Invalid, "%s is this master itself: remove it at another one, and stop it", id)
+	}
+	if _, err := os.Lstat(c.secrets.peerPath(id)); errors.Is(err, fs.ErrNotExist) {
+		return noMember(id)
+	}
+	return nil
+}
+
+func noMember(id string) error {
+	return salt.Errorf(salt.NotFound, "there is no master %s in the cluster", id)
 }
 
 // Times of a removal.
@@ -92,14 +107,8 @@ func (c *Cluster) Remove(ctx context.Context, id string, keepSecret bool) (have,
 		return nil, nil, c.Drop(id)
 	}
 	old := !c.allUseSecret()
-	if err := c.Drop(id); err != nil {
+	if err := c.take(ctx, id); err != nil {
 		return nil, nil, err
-	}
-	if err := c.ban(id); err != nil {
-		return nil, nil, err
-	}
-	for end := time.Now().Add(recordTime); !c.excluded(id) && time.Now().Before(end) && ctx.Err() == nil; {
-		time.Sleep(10 * time.Millisecond)
 	}
 	if old {
 		time.Sleep(oldDropTime)
@@ -113,6 +122,31 @@ func (c *Cluster) Remove(ctx context.Context, id string, keepSecret bool) (have,
 		}
 	}
 	return c.RotateSecret(ctx)
+}
+
+// take bans an id, takes it out of the cluster, and waits until that is on
+// record. The ban comes first: without it nothing was done, and the removal can
+// be tried again. What is not on record may still be sent to the id.
+func (c *Cluster) take(ctx context.Context, id string) error {
+	if err := c.removable(id); err != nil {
+		return err
+	}
+	if err := c.ban(id); err != nil {
+		return err
+	}
+	if err := c.Drop(id); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	for c.excludes != nil && !c.excluded(id) {
+		select {
+		case <-ctx.Done():
+			return salt.Errorf(salt.Unavailable, "%s was removed, but that is not on record on this master yet, so what it knew is still valid: run brine cluster rotate-secret", id)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
 }
 
 // ban notes that an id may not join again.
