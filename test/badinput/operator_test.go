@@ -3,8 +3,10 @@ package badinput
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -29,8 +31,9 @@ const maxMedian, maxWorst = 500 * time.Millisecond, 2 * time.Second
 const operatorPings = 15
 
 // underFlood runs a flood until an operator has commanded the minion a some
-// times, and checks what the operator felt and what the master took.
-func underFlood(t *testing.T, m *node, flood func(stop <-chan struct{})) {
+// times, and checks what the operator felt, and that the master took no more than
+// so many MiB besides what it had.
+func underFlood(t *testing.T, m *node, more int, flood func(stop <-chan struct{})) {
 	t.Helper()
 	h := examine(t, m)
 	stop := make(chan struct{})
@@ -51,7 +54,7 @@ func underFlood(t *testing.T, m *node, flood func(stop <-chan struct{})) {
 	if strict() && (median > maxMedian || worst > maxWorst) {
 		t.Errorf("a ping takes %v at the median and %v at worst; %v and %v are allowed", median, worst, maxMedian, maxWorst)
 	}
-	h.bounded(300)
+	h.bounded(more)
 }
 
 // many makes connections that share the session of an accepted minion.
@@ -124,7 +127,7 @@ func TestOperatorDuringFloods(t *testing.T) {
 			if f.prepare != nil {
 				f.prepare(t, b)
 			}
-			underFlood(t, m, func(stop <-chan struct{}) { repeat(peers, stop, f.load) })
+			underFlood(t, m, 300, func(stop <-chan struct{}) { repeat(peers, stop, f.load) })
 		})
 	}
 }
@@ -158,5 +161,48 @@ func TestSilentConnections(t *testing.T) {
 	}
 	if strings.Contains(m.Log(), "too many open files") {
 		t.Error("the master ran out of file handles")
+	}
+}
+
+// TestOperatorDuringTemplateBombs: several minions ask again and again for a pillar
+// whose template wants all memory or all time, by what they say in their grains.
+func TestOperatorDuringTemplateBombs(t *testing.T) {
+	for name, bomb := range map[string]string{
+		"memory in one piece": "{{ grains['big'] | replace('a', grains['big'] * 1000) }}",
+		"memory in many":      "{% set l = [] %}{% for x in range(100000) %}{% for y in range(100000) %}{% do l.append([x, y]) %}{% endfor %}{% endfor %}",
+		"garbage":             "{% set ns = namespace(s=grains['big'] * 200) %}{% for x in range(100000) %}{% set ns.s = ns.s[1:] ~ 'a' %}{% endfor %}",
+		"time":                "{% for x in range(100000) %}{% for y in range(100000) %}{% endfor %}{% endfor %}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			roots := t.TempDir()
+			m := newMaster(t, "template_max_memory: 33554432\ntemplate_max_time: 10\npillar_roots: {base: ["+roots+"]}\n")
+			put(t, filepath.Join(roots, "top.sls"), []byte("base: {'evil*': [bomb], a: [good]}\n"), 0o600)
+			put(t, filepath.Join(roots, "bomb.sls"), []byte("x: |\n  "+bomb+"\n"), 0o600)
+			put(t, filepath.Join(roots, "good.sls"), []byte("y: {{ grains.id }}\n"), 0o600)
+			m.Start()
+			minion(t, "a", "", m)
+			var peers []*bare
+			for i := range 4 {
+				peers = append(peers, newBare(t, m, fmt.Sprint("evil", i), newKey(t)).many(m, 4)...)
+			}
+			// Four renderings have 32 MiB each, twelve wait with 16 at most, and there may
+			// be as much garbage.
+			underFlood(t, m, 2*(4*32+12*16), func(stop <-chan struct{}) {
+				var wg sync.WaitGroup
+				for _, p := range peers {
+					wg.Go(func() {
+						repeat([]*bare{p}, stop, func() *value.Dict {
+							return value.DictOf("cmd", "_pillar", "id", p.id, "ver", "2", "saltenv", "base",
+								"grains", value.DictOf("id", p.id, "big", strings.Repeat("a", 4000)))
+						})
+					})
+				}
+				wg.Wait()
+			})
+			if rets, err := m.SaltJSON(brine, "-t", "20", "a", "pillar.items"); err != nil || !strings.Contains(fmt.Sprint(value.Repr(value.From(rets["a"]))), "'y': 'a'") {
+				t.Errorf("pillar of another minion: %v, %v", rets, err)
+			}
+			m.Logged("bomb")
+		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"maps"
 	"strings"
 	"time"
+	"unsafe"
 
 	"brine/internal/py/value"
 )
@@ -63,8 +64,8 @@ type Options struct {
 	// Finalize, if set, converts a value before it is written.
 	Finalize func(v any) any
 
-	// MaxOutput bounds the bytes that one rendering allocates, intermediate
-	// values included. MaxSteps bounds its work, MaxDepth the nesting of calls,
+	// MaxOutput bounds the bytes that one rendering has in memory, intermediate
+	// values included; see reclaim. MaxSteps bounds its work, MaxDepth the nesting of calls,
 	// imports and includes. A step is about 100 ns: a loop iteration, a call,
 	// or reading 64 bytes of a string. Zero means 256 MiB, 20 million and 250.
 	MaxOutput, MaxSteps, MaxDepth int
@@ -245,6 +246,7 @@ type runtime struct {
 	cur   *frame
 	depth int
 	left  int // bytes that may still be allocated
+	dead  reclaimer
 	// value of left at which the rendering counts as large; -1 once it does
 	small int
 	end   func() // of a large rendering
@@ -276,6 +278,9 @@ func (rt *runtime) work(n int) {
 	}
 }
 
+// copied counts the steps of copying n bytes, which is faster than reading them.
+func (rt *runtime) copied(n int) { rt.work(n >> 4) }
+
 // checkSteps ends a rendering that is cancelled or exceeds its limits.
 func (rt *runtime) checkSteps() {
 	rt.check = rt.ticks + 256
@@ -300,9 +305,12 @@ func (rt *runtime) spend(n int) {
 // reserve fails unless n more bytes may be allocated. The caller counts them
 // with spend after allocation.
 func (rt *runtime) reserve(n int) {
+	if n > rt.left {
+		rt.reclaim(n)
+	}
 	if n > rt.left || n < 0 {
 		rt.left = -1
-		rt.spent()
+		rt.exhausted()
 	}
 	if rt.left-n < rt.small {
 		rt.large()
@@ -311,9 +319,16 @@ func (rt *runtime) reserve(n int) {
 
 func (rt *runtime) spent() {
 	if rt.left < 0 {
-		raise("MemoryError", "the template allocates more than %d bytes; the option template_max_memory allows more", rt.env.o.MaxOutput)
+		rt.reclaim(0)
+	}
+	if rt.left < 0 {
+		rt.exhausted()
 	}
 	rt.large()
+}
+
+func (rt *runtime) exhausted() {
+	raise("MemoryError", "the template needs more than %d bytes; the option template_max_memory allows more", rt.env.o.MaxOutput)
 }
 
 // large calls Run.Large once.
@@ -329,25 +344,32 @@ func (rt *runtime) large() {
 	rt.ctx, rt.end = ctx, end
 }
 
-// made counts the bytes of a value that a function returned.
+// made counts the bytes of a value that a function returned, until it is freed.
 func (rt *runtime) made(v any) {
 	switch x := v.(type) {
 	case string:
 		rt.spend(len(x))
+		lend(rt, unsafe.StringData(x), len(x))
 	case Markup:
 		rt.spend(len(x))
+		lend(rt, unsafe.StringData(string(x)), len(x))
 	case []byte:
 		rt.spend(len(x))
+		lend(rt, unsafe.SliceData(x), len(x))
 	case *value.List:
 		if x != nil {
 			rt.spend(32 * len(x.Items))
+			lend(rt, x, 32*len(x.Items))
 		}
 	case value.Tuple:
 		rt.spend(32 * len(x))
+		lend(rt, unsafe.SliceData(x), 32*len(x))
 	case *value.Dict:
 		rt.spend(128 * x.Len())
+		lend(rt, x, 128*x.Len())
 	case *Set:
 		rt.spend(128 * x.d.Len())
+		lend(rt, x, 128*x.d.Len())
 	}
 }
 

@@ -135,16 +135,18 @@ func (n *concatExpr) eval(f *frame) any {
 			}
 		}
 	}
-	var b strings.Builder
-	for _, v := range items {
-		t := str(v)
-		if n := b.Len() + len(t); n > 1<<16 {
-			f.rt.reserve(3 * n)
+	size := 0
+	texts := make([]string, len(items))
+	for i, v := range items {
+		texts[i] = str(v)
+		if size += len(texts[i]); size > 1<<16 {
+			f.rt.reserve(2 * size)
 		}
-		b.WriteString(t)
 	}
-	f.rt.spend(b.Len())
-	return b.String()
+	f.rt.copied(size)
+	s := strings.Join(texts, "")
+	f.rt.made(s)
+	return s
 }
 
 func (n *getattrExpr) eval(f *frame) any { return f.attr(n.a.eval(f), n.name) }
@@ -161,7 +163,9 @@ func (n *sliceExpr) eval(f *frame) any {
 	a := n.a.eval(f)
 	f.rt.work(weight(a))
 	v := slice(a, bound(n.start), bound(n.stop), bound(n.step))
-	f.rt.made(v)
+	if !partOf(v, a) {
+		f.rt.made(v)
+	}
 	return v
 }
 

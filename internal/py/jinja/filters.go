@@ -172,8 +172,8 @@ func indentFilter(c *Call) any {
 		pad = strings.Repeat(" ", n)
 	}
 	lines := value.SplitLines(s+"\n", false)
-	if len(pad) > 0 && len(lines) > c.f.rt.left/len(pad) {
-		c.Reserve(c.f.rt.left + 1)
+	if len(pad) > 0 && len(lines) > c.f.rt.env.o.MaxOutput/len(pad) {
+		c.Reserve(-1)
 	}
 	c.Reserve(2 * (len(s) + len(lines)*len(pad)))
 	var b strings.Builder

@@ -2,8 +2,10 @@ package jinja
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"brine/internal/py/value"
 )
@@ -98,10 +100,30 @@ func (f *Func) call(c *Call) (any, error) {
 		}
 	}
 	v, err := f.do(c)
-	if !f.lends {
+	if !f.lends && !slices.ContainsFunc(c.Args, func(a any) bool { return partOf(v, a) }) {
 		rt.made(v)
 	}
 	return v, err
+}
+
+// partOf reports whether v is the value a itself, or a part of its string: many
+// functions return their argument if there is nothing to change.
+func partOf(v, a any) bool {
+	switch x := v.(type) {
+	case string, Markup:
+		s, _ := text(x)
+		whole, ok := text(a)
+		if !ok || len(s) < lentFrom || len(s) > len(whole) {
+			return false
+		}
+		p, begin := uintptr(unsafe.Pointer(unsafe.StringData(s))), uintptr(unsafe.Pointer(unsafe.StringData(whole)))
+		return p >= begin && p < begin+uintptr(len(whole))
+	case *value.List:
+		return any(x) == a
+	case *value.Dict:
+		return any(x) == a
+	}
+	return false
 }
 
 // weight estimates how many bytes a function reads.

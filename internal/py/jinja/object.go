@@ -83,8 +83,9 @@ func (c *Call) Tick() { c.f.rt.tick() }
 // rendering.
 func (c *Call) Spend(n int) { c.f.rt.spend(max(0, n)) }
 
-// Reserve ends the rendering unless n more bytes may be allocated. The result
-// of a function is counted by the engine.
+// Reserve ends the rendering unless n more bytes may be allocated, and if n is
+// negative, which stands for too many to count. The result of a function is counted
+// by the engine.
 func (c *Call) Reserve(n int) { c.f.rt.reserve(n) }
 
 // Invoke calls fn, which may be a macro or any other callable of a template.

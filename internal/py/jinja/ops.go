@@ -592,35 +592,49 @@ func joined(f *frame, a, b any) (any, bool) {
 	case string:
 		switch y := b.(type) {
 		case string:
-			f.rt.spend(len(x) + len(y))
-			return x + y, true
+			f.rt.reserve(len(x) + len(y))
+			f.rt.copied(len(x) + len(y))
+			s := x + y
+			f.rt.made(s)
+			return s, true
 		case Markup:
 			f.rt.reserve(5*len(x) + len(y))
 			m := escapeText(x) + y
-			f.rt.spend(len(m))
+			f.rt.copied(len(m))
+			f.rt.made(m)
 			return m, true
 		}
 	case Markup:
 		if t, ok := text(b); ok {
 			f.rt.reserve(len(x) + 5*len(t))
 			m := x + escape(b)
-			f.rt.spend(len(m))
+			f.rt.copied(len(m))
+			f.rt.made(m)
 			return m, true
 		}
 	case []byte:
 		if y, ok := b.([]byte); ok {
-			f.rt.spend(len(x) + len(y))
-			return slices.Concat(x, y), true
+			f.rt.reserve(len(x) + len(y))
+			f.rt.copied(len(x) + len(y))
+			z := slices.Concat(x, y)
+			f.rt.made(z)
+			return z, true
 		}
 	case *value.List:
 		if y, ok := b.(*value.List); ok {
-			f.rt.spend(32 * (len(x.Items) + len(y.Items)))
-			return &value.List{Items: slices.Concat(x.Items, y.Items)}, true
+			f.rt.reserve(32 * (len(x.Items) + len(y.Items)))
+			f.rt.copied(16 * (len(x.Items) + len(y.Items)))
+			z := &value.List{Items: slices.Concat(x.Items, y.Items)}
+			f.rt.made(z)
+			return z, true
 		}
 	case value.Tuple:
 		if y, ok := b.(value.Tuple); ok {
-			f.rt.spend(32 * (len(x) + len(y)))
-			return slices.Concat(x, y), true
+			f.rt.reserve(32 * (len(x) + len(y)))
+			f.rt.copied(16 * (len(x) + len(y)))
+			z := slices.Concat(x, y)
+			f.rt.made(z)
+			return z, true
 		}
 	}
 	return nil, false
@@ -640,9 +654,10 @@ func repeated(f *frame, a, n any) any {
 		s, _ := text(a)
 		size = len(s)
 	}
-	if size > 0 && i > int64(f.rt.left/size) {
-		f.rt.spend(f.rt.left + 1)
+	if size > 0 && i > int64(f.rt.env.o.MaxOutput/size) {
+		f.rt.reserve(-1)
 	}
+	f.rt.reserve(size * int(i))
 	f.rt.spend(size * int(i))
 	if size == 0 {
 		i = 0

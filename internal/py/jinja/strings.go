@@ -96,8 +96,8 @@ func replace(c *Call, s, old, new string, most int) string {
 		n = min(n, most)
 	}
 	if more := len(new) - len(old); more > 0 && n > 0 {
-		if n > c.f.rt.left/more {
-			c.Reserve(c.f.rt.left + 1)
+		if n > c.f.rt.env.o.MaxOutput/more {
+			c.Reserve(-1)
 		}
 		c.Reserve(len(s) + n*more)
 	}

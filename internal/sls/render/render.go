@@ -123,7 +123,7 @@ type Options struct {
 // Limits bound the rendering of one template, so that a mistake or a hostile
 // template fails alone.
 type Limits struct {
-	MaxMemory int           `salt:"template_max_memory" default:"268435456" doc:"bytes that a Jinja template may make, intermediate values included" change:"restart"`
+	MaxMemory int           `salt:"template_max_memory" default:"268435456" doc:"bytes that a Jinja template may have in memory, intermediate values included" change:"restart"`
 	MaxSteps  int           `salt:"template_max_steps" default:"20000000" doc:"steps that a Jinja template may take: turns of loops, calls, and parts of long texts" change:"restart"`
 	MaxTime   time.Duration `salt:"template_max_time" default:"60" doc:"seconds that a Jinja template may take, without the time of the functions that it calls" change:"restart"`
 }
