@@ -30,7 +30,7 @@ func master(t *testing.T, s *servertest.Server, dir string, timeout time.Duratio
 func written(t *testing.T, c *cache.Cache) {
 	t.Helper()
 	daemontest.Eventually(t, time.Minute, "everything is in the store", func() error {
-		if s := c.Status(); s.Away != nil || s.Waiting > 0 {
+		if s := c.Status(); s.Unreachable != nil || s.Waiting > 0 {
 			return fmt.Errorf("%+v", s)
 		}
 		return nil
@@ -92,7 +92,7 @@ func TestTwoMasters(t *testing.T) {
 		t.Error("changes are not known here")
 	}
 	daemontest.Eventually(t, time.Minute, "it is known that the store is away", func() error {
-		if st := a.Status(); st.Away == nil || st.Waiting != 3 {
+		if st := a.Status(); st.Unreachable == nil || st.Waiting != 3 {
 			return fmt.Errorf("%+v", st)
 		}
 		return nil
@@ -137,7 +137,7 @@ func TestFrozenStore(t *testing.T) {
 		if osOf(a, "m") != "Debian" {
 			t.Fatal("the minion is forgotten")
 		}
-		if a.Status().Away == nil {
+		if a.Status().Unreachable == nil {
 			return fmt.Errorf("no")
 		}
 		return nil

@@ -212,9 +212,9 @@ func (c cached) store(_ context.Context, _ *fn.Call, a bankArgs) (any, error) {
 
 func (c cached) status(context.Context, *fn.Call, none) (*value.Dict, error) {
 	s := c.Cache.Status()
-	d := value.DictOf("cache", s.Driver, "connected", s.Away == nil, "waiting", s.Waiting)
-	if s.Away != nil {
-		d.Set("error", s.Away.Error())
+	d := value.DictOf("cache", s.Driver, "connected", s.Unreachable == nil, "waiting", s.Waiting)
+	if s.Unreachable != nil {
+		d.Set("error", s.Unreachable.Error())
 	}
 	if !s.Since.IsZero() {
 		d.Set("since", s.Since.UTC().Format("2006-01-02T15:04:05.000000"))

@@ -48,7 +48,7 @@ func newHouse(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"alpha", "beta", "gamma"} {
-		if err := os.WriteFile(filepath.Join(keys.Dir(), keystore.Accepted.Folder(), id), []byte("a key"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(keys.Dir(), keystore.Accepted.DirName(), id), []byte("a key"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

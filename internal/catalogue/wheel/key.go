@@ -62,7 +62,7 @@ func (f found) dict(empty bool) *value.Dict {
 	d := value.NewDict(len(f))
 	for _, st := range order {
 		if ids := f[st]; len(ids) > 0 || empty {
-			d.Set(st.Folder(), value.Strings(ids))
+			d.Set(st.DirName(), value.Strings(ids))
 		}
 	}
 	return d
@@ -105,7 +105,7 @@ func named(m any) (found, error) {
 	}
 	out := found{}
 	for _, st := range order {
-		for _, id := range d.List(st.Folder()) {
+		for _, id := range d.List(st.DirName()) {
 			out[st] = append(out[st], value.Str(id))
 		}
 	}
@@ -124,7 +124,7 @@ func (k key) list(_ context.Context, _ *fn.Call, a statesArgs) (*value.Dict, err
 	for prefix, st := range map[string]keystore.State{"acc": keystore.Accepted, "pre": keystore.Pending, "un": keystore.Pending,
 		"rej": keystore.Rejected, "den": keystore.Denied} {
 		if strings.HasPrefix(a.Match, prefix) {
-			return value.DictOf(st.Folder(), value.Strings(all[st])), nil
+			return value.DictOf(st.DirName(), value.Strings(all[st])), nil
 		}
 	}
 	if strings.HasPrefix(a.Match, "all") {
@@ -362,7 +362,7 @@ func (k key) collect(match any, show func(pem string) string) (*value.Dict, erro
 			keys.Set(id, show(pem))
 		}
 		if keys.Len() > 0 {
-			d.Set(st.Folder(), keys)
+			d.Set(st.DirName(), keys)
 		}
 	}
 	return d, nil

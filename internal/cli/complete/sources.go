@@ -109,7 +109,7 @@ func (l *line) minions(states ...keystore.State) []string {
 	}
 	var ids []string
 	for _, st := range states {
-		d, err := os.Open(filepath.Join(m.Files.PKIDir, st.Folder()))
+		d, err := os.Open(filepath.Join(m.Files.PKIDir, st.DirName()))
 		if err != nil {
 			continue
 		}

@@ -170,7 +170,7 @@ func (f *facts) minions(conf *config.Master) {
 		section string
 		state   keystore.State
 	}{{secAccepted, keystore.Accepted}, {secRefused, keystore.Rejected}} {
-		dir := filepath.Join(conf.Files.PKIDir, s.state.Folder())
+		dir := filepath.Join(conf.Files.PKIDir, s.state.DirName())
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			f.note("the %s cannot be read: %v", s.section, err)

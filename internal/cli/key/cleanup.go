@@ -21,7 +21,7 @@ func (p *program) forget(gone []string) error {
 	if err != nil {
 		return err
 	}
-	bank, err := os.OpenRoot(filepath.Join(p.conf.Files.CacheDir, keystore.Accepted.Folder()))
+	bank, err := os.OpenRoot(filepath.Join(p.conf.Files.CacheDir, keystore.Accepted.DirName()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

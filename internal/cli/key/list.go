@@ -40,7 +40,7 @@ type ids struct {
 func byFolder(all []ids) *value.Dict {
 	d := value.NewDict(len(all))
 	for _, s := range all {
-		d.Set(s.state.Folder(), value.Strings(s.ids))
+		d.Set(s.state.DirName(), value.Strings(s.ids))
 	}
 	return d
 }
@@ -133,7 +133,7 @@ func (p *program) collect(pattern string, show func(pem string) string) (*value.
 			}
 			keys.Set(id, show(pem))
 		}
-		data.Set(s.state.Folder(), keys)
+		data.Set(s.state.DirName(), keys)
 	}
 	return data, nil
 }

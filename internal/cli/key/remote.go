@@ -122,7 +122,7 @@ func (r *remote) change(ctx context.Context, c change, match any) error {
 	var work []ids
 	for _, st := range c.from {
 		var all []string
-		for _, id := range found.List(st.Folder()) {
+		for _, id := range found.List(st.DirName()) {
 			all = append(all, value.Str(id))
 		}
 		if len(all) > 0 {
@@ -185,11 +185,11 @@ func (r *remote) report(c change, work []ids, now *value.Dict) error {
 			var is bool
 			switch c.act {
 			case "accept":
-				is = slices.Contains(now.List(keystore.Accepted.Folder()), any(id))
+				is = slices.Contains(now.List(keystore.Accepted.DirName()), any(id))
 			case "reject":
-				is = slices.Contains(now.List(keystore.Rejected.Folder()), any(id))
+				is = slices.Contains(now.List(keystore.Rejected.DirName()), any(id))
 			default:
-				is = !slices.ContainsFunc(states, func(st keystore.State) bool { return slices.Contains(now.List(st.Folder()), any(id)) })
+				is = !slices.ContainsFunc(states, func(st keystore.State) bool { return slices.Contains(now.List(st.DirName()), any(id)) })
 			}
 			if !is {
 				left = append(left, id)

@@ -139,8 +139,8 @@ func (p *program) copyKeys(ctx context.Context, o migrate.Options) (out []named,
 	if err := samePlace(from, to); err != nil {
 		return nil, err
 	}
-	if st, err := os.Stat(filepath.Join(from, keystore.Accepted.Folder())); err != nil || !st.IsDir() {
-		return nil, salt.Errorf(salt.NotFound, "%s is no folder of keys: it has no folder %s", from, keystore.Accepted.Folder())
+	if st, err := os.Stat(filepath.Join(from, keystore.Accepted.DirName())); err != nil || !st.IsDir() {
+		return nil, salt.Errorf(salt.NotFound, "%s is no folder of keys: it has no folder %s", from, keystore.Accepted.DirName())
 	}
 	if o.DryRun {
 		if _, err := os.Stat(to); errors.Is(err, fs.ErrNotExist) {

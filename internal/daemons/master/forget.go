@@ -53,7 +53,7 @@ func PutAside(cacheDir, id, pkiDir string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	aside, err := replica.PutAside(own, pkiDir, append(cluster.Common(), keystore.Folders()...),
+	aside, err := replica.PutAside(own, pkiDir, append(cluster.Common(), keystore.DirNames()...),
 		[]string{filepath.Join(cacheDir, "tokens"), filepath.Join(cacheDir, "minions")})
 	if aside != "" {
 		log.Warn("this machine was a member before: what it has of that time was put aside, and the cluster's state counts", "folder", aside)

@@ -270,7 +270,7 @@ func (f *Keys) Dir() string { return f.Store.Dir() }
 func (f *Keys) News() bool {
 	news := false
 	for i, st := range keystore.States {
-		if f.at[i].news(filepath.Join(f.Store.Dir(), st.Folder())) {
+		if f.at[i].news(filepath.Join(f.Store.Dir(), st.DirName())) {
 			news = true
 		}
 	}
@@ -281,7 +281,7 @@ func (f *Keys) News() bool {
 func (f *Keys) List() (map[string]string, error) {
 	out := map[string]string{}
 	for _, st := range keystore.States {
-		dir := filepath.Join(f.Store.Dir(), st.Folder())
+		dir := filepath.Join(f.Store.Dir(), st.DirName())
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			return nil, err
@@ -298,7 +298,7 @@ func (f *Keys) List() (map[string]string, error) {
 			stamp := stampOf(fi)
 			old, ok := out[id]
 			if stamp != "" && (!ok || old != "") {
-				stamp = old + " " + st.Folder() + " " + stamp
+				stamp = old + " " + st.DirName() + " " + stamp
 			} else {
 				stamp = ""
 			}
@@ -327,7 +327,7 @@ func (f *Keys) readOnce(id string) ([]byte, error) {
 		pub, err := f.Store.Read(st, id)
 		switch {
 		case err == nil:
-			d.Set(st.Folder(), pub)
+			d.Set(st.DirName(), pub)
 		case salt.KindOf(err) != salt.NotFound:
 			return nil, err
 		}
@@ -372,7 +372,7 @@ func (f *Keys) Write(id string, content []byte) error {
 	d := decodeKeys(content)
 	order := []keystore.State{keystore.Rejected, keystore.Denied, keystore.Pending, keystore.Accepted}
 	put := func(st keystore.State) error {
-		if pub, ok := d.Get(st.Folder()); ok {
+		if pub, ok := d.Get(st.DirName()); ok {
 			return f.Store.Put(st, id, value.Str(pub))
 		}
 		return nil
@@ -381,7 +381,7 @@ func (f *Keys) Write(id string, content []byte) error {
 		return err
 	}
 	for _, st := range order {
-		if !d.Has(st.Folder()) {
+		if !d.Has(st.DirName()) {
 			if err := f.Store.Delete(st, id); err != nil && salt.KindOf(err) != salt.NotFound {
 				return err
 			}
@@ -400,7 +400,7 @@ func (f *Keys) Write(id string, content []byte) error {
 func KeyStates(content []byte) (out []keystore.State) {
 	d := decodeKeys(content)
 	for _, st := range keystore.States {
-		if d.Has(st.Folder()) {
+		if d.Has(st.DirName()) {
 			out = append(out, st)
 		}
 	}
@@ -416,7 +416,7 @@ func KeyRank(content []byte) int {
 	}
 	d := decodeKeys(content)
 	i := slices.IndexFunc([]keystore.State{keystore.Rejected, keystore.None, keystore.Accepted, keystore.Pending}, func(st keystore.State) bool {
-		return st != keystore.None && d.Has(st.Folder())
+		return st != keystore.None && d.Has(st.DirName())
 	})
 	if i < 0 {
 		return 0

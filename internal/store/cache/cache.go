@@ -1,21 +1,17 @@
-// Package cache keeps values on disk in banks, in the layout of Salt's cache
-// localfs: CACHEDIR/BANK/KEY.p holds one value as new-spec msgpack, mode 0600.
-// A bank is a path of words, such as minions/web1.
+// Package cache keeps values on disk in banks, in the layout of Salt's cache localfs: CACHEDIR/BANK/KEY.p
+// holds one value as new-spec msgpack, mode 0600. A bank is a path of words, such as minions/web1.
 //
-// With a Driver the values are in a store that several masters share, and the
-// folder, then CACHEDIR/brine/cache, is a copy of what this master has seen of
-// it. Everything is answered from the copy, which is brought up to date first
-// if the store can be reached; changes go to the copy and from there to the
-// store, at once or when it is back.
+// With a Driver the values are in a store that several masters share. The directory, then
+// CACHEDIR/brine/cache, is a copy of what this master has read from the store. Reads are answered from the
+// copy, which is refreshed first if the store can be reached. Changes go to the copy and from there to the
+// store, as soon as it can be reached.
 //
-// What the master knows of a minion is bank minions/ID: key data is
-// {grains, pillar} as of the minion's last pillar, key mine what it published.
-// Both contents come from minions, names included, so every name is checked
-// and can never leave the folder.
+// Minion data is in the bank minions/ID: key data is {grains, pillar} as of the minion's last pillar, key
+// mine what it published. Both contents come from minions, names included, so every name is checked and can
+// never leave the directory.
 //
-// It is a cache: writing replaces a file as a whole, but does not wait for the
-// disk, and a file that is damaged counts as absent where the caller can do
-// without it.
+// It is a cache: writing replaces a file as a whole, but does not wait for the disk. A damaged file counts as
+// absent where the caller can do without it.
 package cache
 
 import (
@@ -37,14 +33,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options say what is kept.
+// Options select the store of the cache and what it keeps.
 type Options struct {
-	Driver   string        `salt:"cache"                   default:"localfs" doc:"where what is known of minions is kept: localfs, redis, etcd, consul, mysql, postgres"              change:"restart"`
-	Expire   time.Duration `salt:"memcache_expire_seconds" default:"0"       doc:"seconds for which what was read from a shared cache is not asked for again; grains, pillar and mine at least 1" change:"restart"`
-	MaxItems int           `salt:"memcache_max_items"      default:"1024"    doc:"values of a shared cache that are not asked for again meanwhile"                                         change:"restart"`
-	Cleanup  bool          `salt:"memcache_full_cleanup"   default:"false"   doc:"when there are too many of these, forget all that are too old, not only the oldest"                      change:"restart"`
-	Debug    bool          `salt:"memcache_debug"          default:"false"   doc:"log how often a value need not be asked for"                                                            change:"restart"`
-	Timeout  time.Duration `salt:"cache_timeout"           default:"2"       doc:"seconds to wait for the server of a shared cache before it counts as away (Brine only)"                 change:"restart"`
+	Driver   string        `salt:"cache"                   default:"localfs" doc:"store of minion data: localfs, redis, etcd, consul, mysql, postgres"              change:"restart"`
+	Expire   time.Duration `salt:"memcache_expire_seconds" default:"0"       doc:"seconds for which a value read from a shared cache is not read again; for grains, pillar and mine at least 1" change:"restart"`
+	MaxItems int           `salt:"memcache_max_items"      default:"1024"    doc:"maximum number of values of a shared cache that are not read again"                                         change:"restart"`
+	Cleanup  bool          `salt:"memcache_full_cleanup"   default:"false"   doc:"above this number, forget all expired values, not only the oldest"                      change:"restart"`
+	Debug    bool          `salt:"memcache_debug"          default:"false"   doc:"log how often the shared cache need not be read"                                                            change:"restart"`
+	Timeout  time.Duration `salt:"cache_timeout"           default:"2"       doc:"seconds to wait for the server of a shared cache before it counts as unreachable (Brine only)"                 change:"restart"`
 
 	MinionDataCache  bool `salt:"minion_data_cache"        default:"true" doc:"keep the grains and pillar of minions, to target by them"                                             change:"restart"`
 	MinionDataMemory int  `salt:"minion_data_cache_memory" default:"64"   doc:"MiB of minion data, as on disk, to hold decoded in memory; it takes about six times as much there" change:"restart"`
@@ -55,15 +51,14 @@ const maxFile = 100 << 20
 
 const suffix = ".p"
 
-// Cache is the banks in one folder. It may be used by any number of
-// goroutines and processes.
+// Cache is the banks in one directory. It is safe for concurrent use by goroutines and processes.
 type Cache struct {
 	dir string
 	o   Options
 	log *slog.Logger
 
-	far *far // the shared store, or nil
-	// changed is told of what is stored or flushed; nil for nobody
+	shared *shared // nil without a driver
+	// changed, if not nil, is called after each Store and Flush.
 	changed func(bank, key string)
 
 	mu      sync.RWMutex
@@ -71,11 +66,11 @@ type Cache struct {
 	bytes   int64 // of the files in minions
 }
 
-// Local is the word of the option cache for files alone.
+// Local is the value of the option cache that selects files alone.
 const Local = "localfs"
 
-// New returns the cache in cachedir, which need not exist yet: of a shared
-// store the copy, which is only good for reading.
+// New returns the cache in cachedir, which need not exist yet. In the directory of a shared store
+// it gives the local copy, which must only be read.
 func New(cachedir string, o Options, log *slog.Logger) *Cache {
 	if o.Driver != "" && o.Driver != Local {
 		cachedir = filepath.Join(cachedir, "brine", "cache")
@@ -83,17 +78,17 @@ func New(cachedir string, o Options, log *slog.Logger) *Cache {
 	return &Cache{dir: cachedir, o: o, log: log, minions: map[string]minionEntry{}}
 }
 
-// OnChange has fn called whenever something was stored or, with key "" if it
-// was a whole bank, flushed. It must be called before the cache is used.
+// OnChange makes fn be called after each Store and Flush; key is "" after the Flush of a whole bank. It must
+// be called before the cache is used.
 func (c *Cache) OnChange(fn func(bank, key string)) { c.changed = fn }
 
-func (c *Cache) tell(bank, key string) {
+func (c *Cache) notify(bank, key string) {
 	if c.changed != nil {
 		c.changed(bank, key)
 	}
 }
 
-// checkName refuses what is not the name of a file in a folder.
+// checkName refuses names that cannot be a single file name.
 func checkName(what, name string) error {
 	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\\\x00\n") || strings.HasPrefix(name, atomicfile.TempPrefix) {
 		return salt.Errorf(salt.Invalid, "%q cannot name a cache %s", name, what)
@@ -128,15 +123,15 @@ func (c *Cache) Store(bank, key string, v any) error {
 	if err != nil {
 		return salt.Errorf(salt.Invalid, "cannot cache %s of %s: %w", key, bank, err)
 	}
-	if c.far != nil {
-		err = c.far.change(bank, key, func() error { return c.write(bank, path, b) })
+	if c.shared != nil {
+		err = c.shared.change(bank, key, func() error { return c.write(bank, path, b) })
 	} else {
 		err = c.write(bank, path, b)
 	}
 	if err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot cache %s of %s: %w", key, bank, err)
 	}
-	c.tell(bank, key)
+	c.notify(bank, key)
 	return nil
 }
 
@@ -154,15 +149,14 @@ func (c *Cache) write(bank, path string, b []byte) error {
 	return err
 }
 
-// Fetch returns what is kept under key. ok is false if there is nothing. A
-// damaged file is an error of kind Invalid.
+// Fetch returns the value of key. ok is false if there is none. A damaged file is an error of kind Invalid.
 func (c *Cache) Fetch(bank, key string) (v any, ok bool, err error) {
 	path, err := c.file(bank, key)
 	if err != nil {
 		return nil, false, err
 	}
-	if c.far != nil {
-		c.far.refresh(bank, key)
+	if c.shared != nil {
+		c.shared.refresh(bank, key)
 	}
 	v, _, err = read(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -171,8 +165,7 @@ func (c *Cache) Fetch(bank, key string) (v any, ok bool, err error) {
 	return v, err == nil, err
 }
 
-// read returns the value in a file. The error matches fs.ErrNotExist if there
-// is no such file.
+// read returns the value in a file. The error matches fs.ErrNotExist if there is no such file.
 func read(path string) (any, fs.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -202,8 +195,7 @@ func read(path string) (any, fs.FileInfo, error) {
 	return v, info, nil
 }
 
-// Contains reports whether something is kept under key; with key "", whether
-// the bank exists.
+// Contains reports whether key has a value; with key "", whether the bank exists.
 func (c *Cache) Contains(bank, key string) bool {
 	path, err := c.bank(bank)
 	if key != "" {
@@ -212,19 +204,19 @@ func (c *Cache) Contains(bank, key string) bool {
 	if err != nil {
 		return false
 	}
-	if c.far != nil {
+	if c.shared != nil {
 		if key == "" {
 			names, err := c.List(bank)
 			return err == nil && len(names) > 0
 		}
-		c.far.refresh(bank, key)
+		c.shared.refresh(bank, key)
 	}
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir() == (key == "")
 }
 
-// Flush removes a key, or with key "" the bank and all banks below it. It
-// reports whether there was anything.
+// Flush removes a key, or with key "" the bank and all banks below it. It reports whether anything was
+// removed.
 func (c *Cache) Flush(bank, key string) (bool, error) {
 	path, err := c.bank(bank)
 	if key != "" {
@@ -236,19 +228,19 @@ func (c *Cache) Flush(bank, key string) (bool, error) {
 	if !c.Contains(bank, key) {
 		return false, nil
 	}
-	if c.far != nil {
-		err = c.far.change(bank, key, func() error { return c.remove(bank, key, path) })
+	if c.shared != nil {
+		err = c.shared.change(bank, key, func() error { return c.remove(bank, key, path) })
 	} else {
 		err = c.remove(bank, key, path)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, salt.Errorf(salt.Unavailable, "cannot flush the cache: %w", err)
 	}
-	c.tell(bank, key)
+	c.notify(bank, key)
 	return true, nil
 }
 
-// remove deletes a file, or with key "" a folder.
+// remove deletes a file, or with key "" a directory.
 func (c *Cache) remove(bank, key, path string) (err error) {
 	if key == "" {
 		err = os.RemoveAll(path)
@@ -271,8 +263,8 @@ func (c *Cache) List(bank string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.far != nil {
-		if names, ok := c.far.list(bank); ok {
+	if c.shared != nil {
+		if names, ok := c.shared.list(bank); ok {
 			return names, nil
 		}
 	}
@@ -299,7 +291,7 @@ const (
 	minionKey  = "data"
 )
 
-// Minion is what is known of a minion. A field is nil if it is not known.
+// Minion is the cached data of a minion. A field is nil if it is not cached.
 type Minion struct {
 	Grains, Pillar *value.Dict
 }
@@ -309,8 +301,8 @@ type minionEntry struct {
 	data Minion
 }
 
-// StoreMinion keeps the grains and pillar of a minion. It does nothing if
-// minion data is not to be kept.
+// StoreMinion keeps the grains and pillar of a minion. It does nothing if the option minion_data_cache is
+// off.
 func (c *Cache) StoreMinion(id string, m Minion) error {
 	if !c.o.MinionDataCache {
 		return nil
@@ -331,19 +323,18 @@ func orNil(d *value.Dict) any {
 	return d
 }
 
-// Minions returns the ids that something is kept about, sorted.
+// Minions returns the ids of minions with a bank, sorted.
 func (c *Cache) Minions() ([]string, error) { return c.List("minions") }
 
-// MinionData returns the grains and pillar of a minion, the zero Minion if
-// none are kept. It costs one stat while the file does not change. The dicts
-// are shared: do not write to them. A file that cannot be used counts as none
-// and is logged.
+// MinionData returns the grains and pillar of a minion, the zero Minion if none are kept. It costs one stat
+// while the file does not change. The dicts are shared: do not write to them. An unreadable file is logged
+// and counts as absent.
 func (c *Cache) MinionData(id string) Minion {
 	if !c.o.MinionDataCache || checkName("minion", id) != nil {
 		return Minion{}
 	}
-	if c.far != nil {
-		c.far.refresh(minionBank+id, minionKey)
+	if c.shared != nil {
+		c.shared.refresh(minionBank+id, minionKey)
 	}
 	path := filepath.Join(c.dir, minionBank, id, minionKey+suffix)
 	info, err := os.Stat(path)
@@ -362,7 +353,7 @@ func (c *Cache) MinionData(id string) Minion {
 	v, info, err := read(path)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			c.log.Warn("what is kept of a minion is not used", "minion", id, "error", err)
+			c.log.Warn("ignoring unreadable cached minion data", "minion", id, "err", err)
 		}
 		return Minion{}
 	}
@@ -372,8 +363,8 @@ func (c *Cache) MinionData(id string) Minion {
 	return m
 }
 
-// same reports whether a file is the one seen before. Writers replace the
-// file, so that a new content has a new inode.
+// same reports whether a file is the one seen before. Writers replace the file, so new content has a new
+// inode.
 func same(a, b fs.FileInfo) bool {
 	return a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && os.SameFile(a, b)
 }
@@ -392,8 +383,8 @@ func (c *Cache) remember(id string, e minionEntry) {
 		if c.bytes <= limit {
 			break
 		}
-		// Any will do: minions are mostly asked for one after the other,
-		// where dropping the oldest would drop the next one to be needed.
+		// Evict an arbitrary entry: minions are mostly read one after the other, and evicting the oldest
+		// would evict the one needed next.
 		if other != id {
 			c.drop(other)
 		}

@@ -107,7 +107,7 @@ func TestDamagedFile(t *testing.T) {
 			t.Errorf("%q: %v", junk, m)
 		}
 	}
-	must(t, os.WriteFile(path, []byte("\xa4text"), 0o600)) // whole, but no map
+	must(t, os.WriteFile(path, []byte("\xa4text"), 0o600)) // valid msgpack, but not a map
 	if m := c.MinionData("m"); m != (Minion{}) {
 		t.Error(m)
 	}
@@ -134,7 +134,7 @@ func TestMinionData(t *testing.T) {
 	for i := range 20 {
 		must(t, other.StoreMinion("m", Minion{Grains: value.DictOf("os", i)}))
 		if m := c.MinionData("m"); m.Grains.Int("os") != int64(i) {
-			t.Error("old data", m.Grains)
+			t.Error("stale data", m.Grains)
 		}
 	}
 	if _, err := other.Flush("minions/m", ""); err != nil {
@@ -146,7 +146,7 @@ func TestMinionData(t *testing.T) {
 	c.o.MinionDataCache = false
 	must(t, c.StoreMinion("m", Minion{}))
 	if c.Contains("minions", "") && c.Contains("minions/m", "") {
-		t.Error("kept in spite of the option")
+		t.Error("kept although minion_data_cache is off")
 	}
 }
 
@@ -165,16 +165,16 @@ func TestMemoryIsBounded(t *testing.T) {
 		}
 	}
 	if len(c.minions) < 4 {
-		t.Error("too little is kept:", len(c.minions))
+		t.Error("too few minions are kept:", len(c.minions))
 	}
 	must(t, c.StoreMinion("huge", Minion{Grains: value.DictOf("b", big+big)}))
 	c.MinionData("huge")
 	if _, ok := c.minions["huge"]; ok {
-		t.Error("one minion takes all")
+		t.Error("one minion took the whole memory")
 	}
 }
 
-// TestSaltReadsAndWrites swaps files with Salt's own cache.
+// TestSaltReadsAndWrites exchanges files with Salt's own cache.
 func TestSaltReadsAndWrites(t *testing.T) {
 	stock, python := tools.StockSalt(t)
 	c := open(t)

@@ -11,11 +11,10 @@ import (
 	"brine/internal/py/msgpack"
 )
 
-// files is a folder in the layout of localfs as a Driver.
+// files is a directory in the layout of localfs as a Driver.
 type files struct{ c *Cache }
 
-// Files returns the banks of localfs in a cachedir as a Driver, for who copies
-// them; a master uses a Cache.
+// Files returns the banks of localfs in a cachedir as a Driver, for copying them. A master uses a Cache.
 func Files(cachedir string) Driver {
 	return files{New(cachedir, Options{Driver: Local}, nil)}
 }
@@ -40,7 +39,7 @@ func (f files) Fetch(_ context.Context, bank, key string) ([]byte, error) {
 	case err != nil:
 		return nil, salt.Errorf(salt.Unavailable, "cannot read the cache: %w", err)
 	case !info.Mode().IsRegular() || info.Size() > maxFile:
-		return nil, salt.Errorf(salt.Invalid, "%s is no file, or larger than %d bytes", path, maxFile)
+		return nil, salt.Errorf(salt.Invalid, "%s is not a file, or is larger than %d bytes", path, maxFile)
 	}
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,8 +87,8 @@ func (f files) List(_ context.Context, bank string) ([]string, error) { return f
 
 func (f files) Close() error { return nil }
 
-// ReadStamp reads the moment that Salt's drivers write beside a value: seconds
-// as msgpack. What is none is the zero time.
+// ReadStamp reads the time that Salt's drivers write beside a value: seconds as msgpack. It returns the zero
+// time for anything else.
 func ReadStamp(b []byte) time.Time {
 	v, err := msgpack.UnmarshalTyped(b)
 	if n, ok := v.(int64); ok && err == nil {

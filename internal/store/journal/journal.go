@@ -1,8 +1,7 @@
-// Package journal is a file of records that only grows until it is written
-// anew: the memory of a daemon that may be killed at any moment. What Append
-// has returned for survives the end of the process, and after Sync that of the
-// machine; callers that sync at the same time share one flush. It knows
-// nothing of what is in the records.
+// Package journal is an append-only file of records that is sometimes rewritten as a whole. It is the durable
+// state of a daemon that may be killed at any moment. A record survives the end of the process once Append
+// has returned, and a crash of the machine after Sync. Concurrent calls of Sync share one flush. The package
+// does not interpret the records.
 //
 // The file begins with a line that names its format. Each record is
 //
@@ -11,9 +10,9 @@
 //	kind     1 byte
 //	payload
 //
-// A record that was being written when the machine lost power is cut off. One
-// that is damaged in the middle ends the journal there, and what follows is
-// moved aside, never deleted.
+//
+// A record that was incomplete when the machine lost power is cut off. A record damaged in the middle ends
+// the journal there; what follows is moved aside, never deleted.
 package journal
 
 import (
@@ -41,30 +40,30 @@ const MaxRecord = 80 << 20
 
 var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	// ErrInUse says that another process has the journal.
-	ErrInUse  = errors.New("another process uses it")
+	// ErrInUse says that another process has opened the journal.
+	ErrInUse  = errors.New("the journal is in use by another process")
 	errClosed = errors.New("the journal is closed")
-	errFormat = errors.New("it is no journal, or one of another version")
+	errFormat = errors.New("not a journal, or of another version")
 )
 
-// Position is where a record is, until the next Rewrite.
+// Position locates a record until the next Rewrite.
 type Position struct {
 	offset int64
 	size   int // of kind and payload
 }
 
-// Size is how many bytes the record takes in the file.
+// Size is the number of bytes that the record takes in the file.
 func (p Position) Size() int64 { return int64(p.size) + header }
 
 // Record is one record.
 type Record struct {
 	Kind byte
-	// Payload is only good during the call that it is given to.
+	// Payload is only valid during the call that receives it.
 	Payload []byte
 	At      Position
 }
 
-// Journal may be used by any number of goroutines.
+// Journal is safe for concurrent use.
 type Journal struct {
 	path string
 	lock *os.File
@@ -78,10 +77,9 @@ type Journal struct {
 	synced int64      // bytes that are on disk; guarded by flush
 }
 
-// Open reads the journal at path with replay, making it if there is none. cut
-// is the number of bytes at its end that could not be read, which are left
-// out; those of a damaged record and what follows are in the file PATH.damaged.
-// An error of replay is returned as it is.
+// Open opens the journal at path, creating it if necessary, and calls replay for each record. cut is the
+// number of unreadable bytes at its end, which are dropped. A damaged record and what follows it are saved in
+// PATH.damaged. An error of replay is returned unchanged.
 func Open(path string, replay func(Record) error) (_ *Journal, cut int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, 0, err
@@ -105,13 +103,13 @@ func Open(path string, replay func(Record) error) (_ *Journal, cut int64, err er
 	return j, cut, err
 }
 
-// load replays the file and cuts off what cannot be read.
+// load replays the file and cuts off an unreadable end.
 func (j *Journal) load(replay func(Record) error) (cut int64, err error) {
 	info, err := j.f.Stat()
 	if err != nil {
 		return 0, err
 	}
-	if info.Size() < int64(len(magic)) { // new, or not even begun
+	if info.Size() < int64(len(magic)) { // new, or created but not initialized
 		if err := j.f.Truncate(0); err != nil {
 			return 0, err
 		}
@@ -146,8 +144,8 @@ func (j *Journal) setAside(from, size int64) error {
 	return errors.Join(err, out.Close())
 }
 
-// scan reads records until the end or the first that cannot be read. good is
-// where that begins, torn that it only lacks its end.
+// scan reads records until the end or the first unreadable one. good is the offset of that one; torn says
+// that it is only incomplete.
 func scan(r io.ReaderAt, replay func(Record) error) (good int64, torn bool, err error) {
 	in := bufio.NewReaderSize(io.NewSectionReader(r, 0, 1<<62), 64<<10)
 	first := make([]byte, len(magic))
@@ -178,8 +176,7 @@ func scan(r io.ReaderAt, replay func(Record) error) (good int64, torn bool, err 
 	}
 }
 
-// readBody reads n bytes, and takes memory only as they come: the length may
-// be wrong.
+// readBody reads n bytes and allocates only as they arrive, since the length may be wrong.
 func readBody(in io.Reader, body []byte, n int) ([]byte, error) {
 	body = body[:0]
 	for len(body) < n {
@@ -193,7 +190,7 @@ func readBody(in io.Reader, body []byte, n int) ([]byte, error) {
 	return body, nil
 }
 
-// Append writes a record. Of one that cannot be written whole nothing stays.
+// Append writes a record. A record that cannot be written as a whole is removed.
 func (j *Journal) Append(kind byte, payload []byte) (Position, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -224,7 +221,7 @@ func frame(b []byte, kind byte, payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// Sync returns when all that was appended before the call is on disk.
+// Sync returns when all records appended before the call are on disk.
 func (j *Journal) Sync() error {
 	j.mu.Lock()
 	want := j.size
@@ -232,7 +229,7 @@ func (j *Journal) Sync() error {
 	j.flush.Lock()
 	defer j.flush.Unlock()
 	if j.synced >= want {
-		return nil // somebody's flush since then had it
+		return nil // a concurrent flush has included it
 	}
 	j.mu.Lock()
 	f, has := j.f, j.size
@@ -260,21 +257,20 @@ func (j *Journal) Read(at Position) ([]byte, error) {
 	}
 	body := b[header:]
 	if int(binary.LittleEndian.Uint32(b)) != at.size || crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
-		return nil, errors.New("a record is damaged")
+		return nil, errors.New("damaged record")
 	}
 	return body[1:], nil
 }
 
-// Size is that of the file in bytes.
+// Size is the size of the file in bytes.
 func (j *Journal) Size() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.size
 }
 
-// Rewrite replaces all records by those that emit is given, and is on disk
-// when it returns. On an error the journal is as it was, and so are positions.
-// Within fill only its emit and read may be used.
+// Rewrite replaces all records by those that fill emits, and syncs them. On an error the journal and all
+// positions are unchanged. fill must not call methods of the journal, only emit and read.
 func (j *Journal) Rewrite(fill func(emit func(kind byte, payload []byte) (Position, error), read func(Position) ([]byte, error)) error) error {
 	j.flush.Lock()
 	defer j.flush.Unlock()
@@ -318,7 +314,7 @@ func (j *Journal) Rewrite(fill func(emit func(kind byte, payload []byte) (Positi
 	return nil
 }
 
-// Close ends the use of the file. It does not sync.
+// Close closes the file. It does not sync.
 func (j *Journal) Close() error {
 	j.flush.Lock()
 	defer j.flush.Unlock()

@@ -13,7 +13,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// reopen returns what is in a journal, a text for each record.
+// reopen returns the records of a journal as strings.
 func reopen(t *testing.T, path string) (j *Journal, got []string, cut int64) {
 	t.Helper()
 	j, cut, err := Open(path, func(r Record) error {
@@ -36,7 +36,7 @@ func put(t *testing.T, j *Journal, text string) Position {
 	return at
 }
 
-func TestWhatIsAppendedIsThereAgain(t *testing.T) {
+func TestReopenReplaysRecords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "journal")
 	j, got, _ := reopen(t, path)
 	if len(got) != 0 {
@@ -48,7 +48,7 @@ func TestWhatIsAppendedIsThereAgain(t *testing.T) {
 	if b, err := j.Read(at); err != nil || len(b) != 0 {
 		t.Errorf("read: %q, %v", b, err)
 	}
-	// Not closed, as after a kill; only the lock is let go.
+	// Not closed, as after a kill; only the lock is released.
 	j.lock.Close()
 	j.lock = nil
 	_, got, cut := reopen(t, path)
@@ -76,7 +76,7 @@ func TestTornAndDamagedEnds(t *testing.T) {
 		if want := (n - len(magic)) / 14; len(got) != want {
 			t.Fatalf("%d bytes: %d records, want %d", n, len(got), want)
 		}
-		put(t, j, "znew") // goes on behind the good ones
+		put(t, j, "znew") // appended after the intact records
 		j.Close()
 		j, again, cut := reopen(t, path)
 		j.Close()
@@ -94,7 +94,7 @@ func TestTornAndDamagedEnds(t *testing.T) {
 		t.Errorf("damaged: %q, cut %d", got, cut)
 	}
 	if aside, _ := os.ReadFile(path + ".damaged"); len(aside) != 56 {
-		t.Errorf("%d bytes are set aside", len(aside))
+		t.Errorf("%d bytes were saved", len(aside))
 	}
 }
 
@@ -106,7 +106,7 @@ func TestOnlyOneProcess(t *testing.T) {
 	}
 }
 
-func TestForeignFileIsLeftAlone(t *testing.T) {
+func TestForeignFileIsNotChanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	text := "something else that is long enough"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// toDisk writes what is in f, and of its metadata what is needed to read it.
+// toDisk flushes the data of f and the metadata needed to read it.
 func toDisk(f *os.File) error {
 	for {
 		if err := syscall.Fdatasync(int(f.Fd())); !errors.Is(err, syscall.EINTR) {

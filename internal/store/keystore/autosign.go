@@ -23,21 +23,20 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options say which new minions need no decision by the operator.
+// Options select the new minions whose keys need no decision by the operator.
 type Options struct {
-	AutoAccept          bool   `salt:"auto_accept"           default:"false" doc:"accept the key of every minion that comes; anyone who reaches the master becomes a minion"`
+	AutoAccept          bool   `salt:"auto_accept"           default:"false" doc:"accept the key of every new minion; anyone who reaches the master becomes a minion"`
 	AutosignFile        string `salt:"autosign_file"         default:""      doc:"file of ids to accept: a name, glob or regular expression per line"`
 	AutorejectFile      string `salt:"autoreject_file"       default:""      doc:"file of ids to reject: a glob or regular expression per line"`
-	AutosignTimeout     int    `salt:"autosign_timeout"      default:"120"   doc:"minutes for which a file PKI_DIR/minions_autosign/ID is good; 0 means for ever"`
-	AutosignGrainsDir   string `salt:"autosign_grains_dir"   default:""      doc:"folder with a file for each grain that lists the values to accept"`
+	AutosignTimeout     int    `salt:"autosign_timeout"      default:"120"   doc:"minutes for which a file PKI_DIR/minions_autosign/ID is valid; 0: without limit"`
+	AutosignGrainsDir   string `salt:"autosign_grains_dir"   default:""      doc:"directory with a file for each grain that lists the values to accept"`
 	PermissivePKIAccess bool   `salt:"permissive_pki_access" default:"false" doc:"use autosign files that the group may write"`
 }
 
 // maxSigningFile bounds a file of ids or grain values in bytes.
 const maxSigningFile = 16 << 20
 
-// Autosign decides about new minions by the files that the options name. It
-// may be used by any number of goroutines.
+// Autosign decides about new minions by the files that the options name. It is safe for concurrent use.
 type Autosign struct {
 	o    Options
 	stub string
@@ -53,28 +52,26 @@ type signingFile struct {
 	ids   []idPattern
 }
 
-// idPattern is a line of a signing file: it fits an id as a glob or as a
-// regular expression for the whole of it. A line that is plainly a name or a glob
-// accepts as that alone; see plainGlob.
+// idPattern is a line of a signing file. It matches an id as a glob or as a regular expression for the
+// whole id. A plain name or glob is not also tried as a regular expression; see plainGlob.
 type idPattern struct {
 	glob  target.Glob
-	re    *regexp.Regexp // nil if it is none
+	re    *regexp.Regexp // nil if it is not a valid one
 	plain bool
 }
 
 // NewAutosign decides for the keys in s. user is the name that the master runs
 // under (option user).
 func NewAutosign(s *Store, o Options, user string, log *slog.Logger) *Autosign {
-	return &Autosign{o: o, stub: filepath.Join(s.dir, autosignFolder), user: user, log: log, files: map[string]signingFile{}}
+	return &Autosign{o: o, stub: filepath.Join(s.dir, autosignDir), user: user, log: log, files: map[string]signingFile{}}
 }
 
-// Rejects reports whether the key of a new minion is to be rejected. It comes
-// before Signs.
+// Rejects reports whether the key of a new minion is to be rejected. Call it before Signs.
 func (a *Autosign) Rejects(id string) bool { return a.inFile(a.o.AutorejectFile, id) }
 
-// Signs returns by which rule the key of a new or pending minion is to be
-// accepted, "" if by none. grains are those that the minion sent along, or nil. A stub file that speaks
-// for the id is used up, so ask only when the answer will be acted upon.
+// Signs returns the rule by which the key of a new or pending minion is to be accepted, "" for none. grains
+// are those of the sign-in, or nil. A stub file for the id is consumed, so call it only when the answer is
+// acted upon.
 func (a *Autosign) Signs(id string, grains *value.Dict) (rule string) {
 	switch {
 	case checkID(id) != nil:
@@ -84,7 +81,7 @@ func (a *Autosign) Signs(id string, grains *value.Dict) (rule string) {
 	case a.inFile(a.o.AutosignFile, id):
 		return "autosign_file"
 	case a.useStub(id):
-		return autosignFolder
+		return autosignDir
 	case a.grainListed(grains):
 		return "autosign_grains_dir"
 	}
@@ -105,7 +102,7 @@ func (a *Autosign) inFile(path, id string) bool {
 		err = a.checkMode(path)
 	}
 	if err != nil {
-		a.log.Warn("a file of minion ids is not used", "file", path, "error", err)
+		a.log.Warn("ignoring file of minion ids", "path", path, "err", err)
 		return false
 	}
 	a.mu.Lock()
@@ -113,7 +110,7 @@ func (a *Autosign) inFile(path, id string) bool {
 	a.mu.Unlock()
 	if !ok || f.stamp != now {
 		if f, err = readSigningFile(path); err != nil {
-			a.log.Warn("cannot read a file of minion ids", "file", path, "error", err)
+			a.log.Warn("cannot read a file of minion ids", "path", path, "err", err)
 			return false
 		}
 		a.mu.Lock()
@@ -177,8 +174,7 @@ func usedLines(b []byte) func(func(string) bool) {
 	}
 }
 
-// checkMode refuses a file that others than the master's own user could have
-// written: it would let them accept keys.
+// checkMode refuses a file that users other than the master's may write, since they could accept keys.
 func (a *Autosign) checkMode(path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -187,13 +183,13 @@ func (a *Autosign) checkMode(path string) error {
 	mode := info.Mode().Perm()
 	switch {
 	case mode&0o002 != 0:
-		return salt.Errorf(salt.Denied, "everyone may write it; run chmod o-w")
+		return salt.Errorf(salt.Denied, "it is writable for all users; run chmod o-w")
 	case mode&0o020 == 0:
 		return nil
 	case !a.o.PermissivePKIAccess:
-		return salt.Errorf(salt.Denied, "its group may write it; run chmod g-w or set permissive_pki_access")
+		return salt.Errorf(salt.Denied, "it is writable for its group; run chmod g-w or set permissive_pki_access")
 	case os.Geteuid() == 0 && !a.inGroup(info):
-		return salt.Errorf(salt.Denied, "its group may write it, and user %s is not in that group", a.user)
+		return salt.Errorf(salt.Denied, "it is writable for its group, and user %s is not in that group", a.user)
 	}
 	return nil
 }
@@ -212,8 +208,8 @@ func (a *Autosign) inGroup(info fs.FileInfo) bool {
 	return err == nil && slices.Contains(groups, strconv.FormatUint(uint64(st.Gid), 10))
 }
 
-// useStub removes the stub of an id, and reports whether it was there and
-// young enough. Of several callers at once one succeeds.
+// useStub removes the stub of an id, and reports whether it existed and had not expired. Of several
+// concurrent callers one succeeds.
 func (a *Autosign) useStub(id string) bool {
 	a.dropExpired()
 	path := filepath.Join(a.stub, id)
@@ -223,7 +219,7 @@ func (a *Autosign) useStub(id string) bool {
 	}
 	if err := os.Remove(path); err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			a.log.Warn("an autosign stub is not used because it cannot be removed", "file", path, "error", err)
+			a.log.Warn("ignoring autosign stub: cannot remove it", "path", path, "err", err)
 		}
 		return false
 	}
@@ -246,21 +242,20 @@ func (a *Autosign) dropExpired() {
 		}
 		path := filepath.Join(a.stub, e.Name())
 		if err := os.Remove(path); err == nil {
-			a.log.Warn("an autosign stub has expired", "file", path)
+			a.log.Warn("autosign stub expired", "path", path)
 		}
 	}
 }
 
-// grainListed reports whether a grain's file lists the value of that grain.
-// The names of grains come from a stranger, so that only names found in the
-// folder are opened.
+// grainListed reports whether a grain's file lists the value of that grain. The names of grains come from an
+// unauthenticated peer, so only names found in the directory are opened.
 func (a *Autosign) grainListed(grains *value.Dict) bool {
 	if a.o.AutosignGrainsDir == "" || grains.Len() == 0 {
 		return false
 	}
 	entries, err := os.ReadDir(a.o.AutosignGrainsDir)
 	if err != nil {
-		a.log.Warn("cannot read the folder of autosign grains", "dir", a.o.AutosignGrainsDir, "error", err)
+		a.log.Warn("cannot read the directory autosign_grains_dir", "path", a.o.AutosignGrainsDir, "err", err)
 		return false
 	}
 	for _, e := range entries {
@@ -270,12 +265,12 @@ func (a *Autosign) grainListed(grains *value.Dict) bool {
 		}
 		path := filepath.Join(a.o.AutosignGrainsDir, e.Name())
 		if err := a.checkMode(path); err != nil {
-			a.log.Warn("a file of grain values is not used", "file", path, "error", err)
+			a.log.Warn("ignoring file of grain values", "path", path, "err", err)
 			continue
 		}
 		b, _, err := readFile(path, maxSigningFile)
 		if err != nil && !errors.Is(err, errNotFile) {
-			a.log.Warn("cannot read a file of grain values", "file", path, "error", err)
+			a.log.Warn("cannot read a file of grain values", "path", path, "err", err)
 			continue
 		}
 		want := value.Str(v)

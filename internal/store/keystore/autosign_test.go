@@ -43,7 +43,7 @@ func TestSigningFiles(t *testing.T) {
 	o.AutorejectFile = filepath.Join(s.dir, "autoreject.conf")
 	a := NewAutosign(s, o, "root", quiet)
 	if a.Signs("web1", nil) != "" || a.Rejects("web1") {
-		t.Error("decided without a file")
+		t.Error("signed or rejected without a file")
 	}
 	write(t, o.AutosignFile, "# comment\n\n  web*.example.com  \ndb[0-9]+\nexact\nweb1|app1\n(broken\n", 0o644)
 	write(t, o.AutorejectFile, "#bad\nevil*\n", 0o644)
@@ -56,7 +56,7 @@ func TestSigningFiles(t *testing.T) {
 	if !a.Rejects("evil1") || a.Rejects("good") || a.Rejects("bad") {
 		t.Error("autoreject_file")
 	}
-	write(t, o.AutosignFile, "other", 0o644) // seen at once
+	write(t, o.AutosignFile, "other", 0o644) // applies at once
 	if a.Signs("exact", nil) != "" || a.Signs("other", nil) == "" {
 		t.Error("an old autosign file is still used")
 	}
@@ -72,11 +72,11 @@ func TestSigningFiles(t *testing.T) {
 		t.Error("permissive_pki_access")
 	}
 	if os.Geteuid() == 0 && NewAutosign(s, o, "nobody", quiet).Signs("other", nil) != "" {
-		t.Error("a group that the user is not in could write the file")
+		t.Error("a file writable for another group was used")
 	}
 	must(t, os.Chmod(o.AutosignFile, 0o666))
 	if NewAutosign(s, o, "root", quiet).Signs("other", nil) != "" {
-		t.Error("everyone could write the file")
+		t.Error("a file writable for all users was used")
 	}
 }
 
@@ -161,7 +161,7 @@ func TestStubs(t *testing.T) {
 	write(t, filepath.Join(dir, "old"), "", 0o644)
 	must(t, os.Chtimes(filepath.Join(dir, "old"), time.Time{}, time.Unix(1, 0)))
 	if NewAutosign(s, o, "root", quiet).Signs("old", nil) == "" {
-		t.Error("a timeout of 0 must mean for ever")
+		t.Error("a timeout of 0 must mean no limit")
 	}
 }
 

@@ -23,36 +23,36 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Decision is a change of a key that is about to be made, and who makes it.
+// Decision is a change of a key that is about to be made, and its author.
 type Decision struct {
 	ID string `json:"id"`
-	// From and To are the names of the folders (State.Folder): "" where the key
-	// was in none, or is in none afterwards.
+	// From and To are the names of the directories (State.DirName): "" if the key was in none before, or is
+	// in none afterwards.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Sum is the SHA-256 of the key's text in hexadecimal digits.
+	// Sum is the SHA-256 of the key file's content in hexadecimal digits.
 	Sum string `json:"sum"`
-	// Who is the user, or the rule, and How by what: salt-key, say.
+	// Who is the user or the rule, and How the program, for example salt-key.
 	Who string `json:"who"`
 	How string `json:"how"`
 }
 
-// by is who works on a folder.
-type by struct {
+// actor is the author of changes, and the function that records them.
+type actor struct {
 	note     func(Decision)
 	who, how string
 }
 
-// As returns the same store for one who works on it: each change is told to note
-// before it is made, which may be nil.
+// As returns the same store for an author of changes: note, unless nil, is called with each change before it
+// is made.
 func (s *Store) As(note func(Decision), who, how string) *Store {
-	return &Store{folder: s.folder, by: by{note, who, how}}
+	return &Store{directory: s.directory, by: actor{note, who, how}}
 }
 
-// decide tells of a change that is about to be made.
-func (s *Store) decide(from, to State, id, pub string) {
+// announce records a change that is about to be made.
+func (s *Store) announce(from, to State, id, pub string) {
 	if s.by.note != nil {
-		s.by.note(Decision{ID: id, From: from.Folder(), To: to.Folder(), Sum: sumOf(pub), Who: s.by.who, How: s.by.how})
+		s.by.note(Decision{ID: id, From: from.DirName(), To: to.DirName(), Sum: sumOf(pub), Who: s.by.who, How: s.by.how})
 	}
 }
 
@@ -61,18 +61,16 @@ func sumOf(pub string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// done reports whether the keys of an id, by folder, are as the decision wants
-// them.
+// done reports whether the keys of an id, by directory, are in the state that the decision leads to.
 func (d *Decision) done(keys map[string]string) bool {
-	is := func(folder string) bool {
-		pub, ok := keys[folder]
+	is := func(dir string) bool {
+		pub, ok := keys[dir]
 		return ok && sumOf(pub) == d.Sum
 	}
 	return (d.To == "" || is(d.To)) && (d.From == "" || !is(d.From))
 }
 
-// Bounds of what is noted: the bytes of a note, of a name in it, how many there
-// may be, and how long one is kept that nothing comes of.
+// Bounds of notes: the size of one, of a name in it, their number, and how long one without effect is kept.
 const (
 	maxNote   = 8 << 10
 	maxWho    = 128
@@ -81,12 +79,12 @@ const (
 	noteAfter = ".json"
 )
 
-// DecisionsDir is the folder in which programs beside the master note what they
-// decide. It is not in the folder of keys, where Salt's master would find it.
+// DecisionsDir is the directory in which programs beside the master record their decisions. It is outside the
+// pki_dir, where Salt's master would find it.
 func DecisionsDir(cacheDir string) string { return filepath.Join(cacheDir, "brine", "decisions") }
 
-// Decisions are those that are known of and not found in the folder of keys yet.
-// Nil is good for nothing, and takes what it is told.
+// Decisions are the recorded decisions whose effect has not been seen in the key directories yet. A nil
+// *Decisions is a no-op.
 type Decisions struct {
 	dir string
 	log *slog.Logger
@@ -94,20 +92,20 @@ type Decisions struct {
 	mu    sync.Mutex
 	notes map[string][]note
 	count int
-	files []string // that were read
+	files []string // files that were read
 	read  bool     // in this round
 }
 
 type note struct {
 	Decision
-	at time.Time // when this master got to know of it
+	at time.Time // when this master learned of it
 }
 
-// OpenDecisions makes the folder for what other programs note.
+// OpenDecisions creates the directory for the notes of other programs.
 func OpenDecisions(cacheDir string, log *slog.Logger) (*Decisions, error) {
 	d := &Decisions{dir: DecisionsDir(cacheDir), log: log, notes: map[string][]note{}}
 	if err := os.MkdirAll(filepath.Dir(d.dir), 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make a folder: %w", err)
+		return nil, fmt.Errorf("cannot create a directory: %w", err)
 	}
 	if err := makeDir(d.dir, 0o700); err != nil {
 		return nil, err
@@ -116,7 +114,7 @@ func OpenDecisions(cacheDir string, log *slog.Logger) (*Decisions, error) {
 	return d, nil
 }
 
-// Note tells of a change that this process is about to make.
+// Note records a change that this process is about to make.
 func (d *Decisions) Note(n Decision) {
 	if d == nil {
 		return
@@ -126,17 +124,17 @@ func (d *Decisions) Note(n Decision) {
 	d.add(n)
 }
 
-// add takes a decision. It is called with the lock.
+// add records a decision; d.mu is held.
 func (d *Decisions) add(n Decision) {
 	if d.count >= maxNotes {
-		return // who it was will not be known
+		return // the author will stay unknown
 	}
 	n.Who, n.How = CleanName(n.Who), CleanName(n.How)
 	d.notes[n.ID] = append(d.notes[n.ID], note{n, time.Now()})
 	d.count++
 }
 
-// CleanName makes of what somebody is said to be called what can be shown.
+// CleanName makes a user name printable and bounds its length.
 func CleanName(s string) string {
 	s = strings.ToValidUTF8(s, "?")
 	s = strings.Map(func(r rune) rune {
@@ -152,8 +150,8 @@ func CleanName(s string) string {
 	return s
 }
 
-// Who returns who has made of the keys of an id, by folder, what they are now;
-// both names are empty if nobody has noted it.
+// Who returns the author of the change of an id's keys, by directory, from was to is. Both names are empty if
+// none was recorded.
 func (d *Decisions) Who(id string, was, is map[string]string) (who, how string) {
 	if d == nil {
 		return "", ""
@@ -181,8 +179,7 @@ func (d *Decisions) keep(id string, left []note) {
 	}
 }
 
-// Looked says that all that has changed until now was asked about, and that the
-// disk has the answers.
+// Looked says that Who has been called for all changes so far, and that the answers are on disk.
 func (d *Decisions) Looked() {
 	if d == nil {
 		return
@@ -199,16 +196,16 @@ func (d *Decisions) Looked() {
 	}
 }
 
-// readAll takes what other programs have noted.
+// readAll reads the notes of other programs.
 func (d *Decisions) readAll() {
 	f, err := os.Open(d.dir)
 	if err != nil {
-		d.log.Warn("who has decided about keys cannot be read", "folder", d.dir, "err", err)
+		d.log.Warn("cannot read the notes of key decisions", "path", d.dir, "err", err)
 		return
 	}
 	defer f.Close()
 	names, _ := f.Readdirnames(maxNotes)
-	slices.Sort(names) // they begin with the time
+	slices.Sort(names) // names begin with the time
 	for _, name := range names {
 		if strings.HasPrefix(name, atomicfile.TempPrefix) {
 			continue
@@ -217,9 +214,9 @@ func (d *Decisions) readAll() {
 		n, err := readNote(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotFile) || errors.Is(err, syscall.ELOOP):
-			continue // nobody who notes something leaves a folder, or a link
+			continue // no program writes directories or links here
 		case err != nil:
-			d.log.Warn("a note of who has decided about a key is of no use; it is removed", "file", path, "err", err)
+			d.log.Warn("removing invalid note of a key decision", "path", path, "err", err)
 		default:
 			d.add(n)
 		}
@@ -241,7 +238,7 @@ func readNote(path string) (n Decision, err error) {
 		return n, err
 	}
 	if len(b) > maxNote {
-		return n, fmt.Errorf("it has more than %d bytes", maxNote)
+		return n, fmt.Errorf("it is larger than %d bytes", maxNote)
 	}
 	return parseNote(b)
 }
@@ -253,16 +250,16 @@ func parseNote(b []byte) (n Decision, err error) {
 	if err := salt.CheckID(n.ID); err != nil {
 		return n, err
 	}
-	ok := func(folder string) bool { return folder == "" || slices.Contains(folders[1:], folder) }
+	ok := func(dir string) bool { return dir == "" || slices.Contains(dirNames[1:], dir) }
 	if sum, err := hex.DecodeString(n.Sum); err != nil || len(sum) != sha256.Size || !ok(n.From) || !ok(n.To) || n.From == n.To {
-		return n, errors.New("it tells of no change of a key")
+		return n, errors.New("it records no change of a key")
 	}
 	return n, nil
 }
 
-// NoteBeside returns what a program beside the master notes its changes with. The
-// master has made the folder if it keeps such notes; otherwise, and when it is not
-// to be written, nothing is noted.
+// NoteBeside returns the function with which a program beside the master records its changes. The master
+// creates the directory if it keeps notes. Without the directory, or if it is not writable, nothing is
+// recorded.
 func NoteBeside(cacheDir string, log *slog.Logger) func(Decision) {
 	dir := DecisionsDir(cacheDir)
 	info, err := os.Stat(dir)
@@ -271,11 +268,11 @@ func NoteBeside(cacheDir string, log *slog.Logger) func(Decision) {
 	}
 	owner := -1
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
-		owner = int(st.Uid) // the master, which may not be root
+		owner = int(st.Uid) // the master's user, which may not be root
 	}
 	return func(n Decision) {
 		if err := writeNote(dir, owner, n); err != nil {
-			log.Debug("the master does not learn who has decided about a key", "id", n.ID, "err", err)
+			log.Debug("cannot note a key decision for the master", "minion", n.ID, "err", err)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func keysOf(t *testing.T, s *Store, id string) map[string]string {
 	for _, st := range States {
 		pub, err := s.Read(st, id)
 		if err == nil {
-			out[st.Folder()] = pub
+			out[st.DirName()] = pub
 		} else if salt.KindOf(err) != salt.NotFound {
 			t.Fatal(err)
 		}
@@ -24,8 +24,8 @@ func keysOf(t *testing.T, s *Store, id string) map[string]string {
 	return out
 }
 
-// TestDecisions: of several that have changed a key since somebody looked the
-// last counts, also of those in other processes, and none of them twice.
+// TestDecisions checks that the last of several changes since the previous look counts, also from other
+// processes, and that none counts twice.
 func TestDecisions(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(filepath.Join(dir, "pki"), quiet)
@@ -33,7 +33,7 @@ func TestDecisions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if NoteBeside(dir, quiet) != nil {
-		t.Error("there is nobody who takes notes")
+		t.Error("no directory for notes")
 	}
 	d, err := OpenDecisions(dir, quiet)
 	if err != nil {
@@ -71,12 +71,12 @@ func TestDecisions(t *testing.T) {
 		t.Errorf("%q %q", name, how)
 	}
 	was = is
-	// A decision that came to nothing is not the reason of what follows.
+	// A decision without effect is not the reason of later changes.
 	d.Note(Decision{ID: "m", From: "minions", To: "minions_rejected", Sum: sumOf("another"), Who: "eve"})
-	d.Note(Decision{ID: "m", From: "minions_pre", To: "minions", Sum: sumOf("K"), Who: "eve"}) // is so already
+	d.Note(Decision{ID: "m", From: "minions_pre", To: "minions", Sum: sumOf("K"), Who: "eve"}) // already in effect
 	ok(s.Move("m", Accepted, Rejected))
 	who("")
-	// In two steps, with a look between them.
+	// In two steps, with a look in between.
 	ok(by("fay").Put(Accepted, "m", "K"))
 	who("fay here")
 	ok(by("fay").Delete(Rejected, "m"))
@@ -92,7 +92,7 @@ func TestDecisions(t *testing.T) {
 		t.Error(who, how)
 	}
 	none.Looked()
-	// More than anybody decides.
+	// More notes than the bound.
 	for range maxNotes + 10 {
 		d.Note(Decision{ID: "n"})
 	}

@@ -10,7 +10,7 @@ import (
 	"brine/internal/base/salt"
 )
 
-// smallDisk mounts a file system of its own, which only root may.
+// smallDisk mounts a small file system, which needs root.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()

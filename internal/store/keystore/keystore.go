@@ -1,23 +1,21 @@
-// Package keystore keeps the public keys of minions in the folders that Salt's
-// master uses, one file for each minion id:
+// Package keystore keeps the public keys of minions in the directories that Salt's master uses, one file for
+// each minion id:
 //
 //	PKI_DIR/minions           accepted
 //	PKI_DIR/minions_pre       waiting for a decision
-//	PKI_DIR/minions_rejected  refused by the operator
-//	PKI_DIR/minions_denied    a key that came for an id with another key
-//	PKI_DIR/minions_autosign  empty stubs: accept this id when it comes
+//	PKI_DIR/minions_rejected  rejected by the operator
+//	PKI_DIR/minions_denied    a key that differs from the one known for the id
+//	PKI_DIR/minions_autosign  empty stubs: accept the key of this id
 //
-// The folders are the truth. An existing one is taken over as it is, and other
-// programs (salt-key above all) may change it at any time: every answer here
-// costs at least one look at the disk, and caches are only kept as long as the
-// disk says that nothing has changed.
+// The directories are the only authority. Existing ones are used as they are, and other programs (such as
+// salt-key) may change them at any time. Every answer here costs at least one stat, and caches are only valid
+// while the disk shows no change.
 //
-// An id is a file name. Whatever does not pass salt.CheckID is refused, dot
-// files above all; Salt overlooks these and so does List. A folder, pipe or
-// device where a key should be is not a key. A link to a file is one, but is
-// never written through.
+// An id is a file name. Names that do not pass salt.CheckID are refused, dot files above all; Salt ignores
+// these and so does List. A directory, pipe or device in the place of a key is not a key. A link to a file is
+// one, but is never written through.
 //
-// Which answer a minion gets is not decided here.
+// The answer that a minion gets is decided elsewhere.
 package keystore
 
 import (
@@ -40,10 +38,10 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// State is what the operator thinks of a key.
+// State is the operator's decision about a key.
 type State uint8
 
-// The states. None is that of an id without a key.
+// The states. None means that the id has no key.
 const (
 	None State = iota
 	Accepted
@@ -55,20 +53,19 @@ const (
 // States are all states that a key can be in, in the order of salt-key -L.
 var States = [...]State{Accepted, Denied, Pending, Rejected}
 
-var folders = [...]string{"", "minions", "minions_pre", "minions_rejected", "minions_denied"}
+var dirNames = [...]string{"", "minions", "minions_pre", "minions_rejected", "minions_denied"}
 
-// Folder is the name of the state's folder, which Salt's tools also use as the
-// name of the state.
-func (s State) Folder() string { return folders[s] }
+// DirName is the name of the state's directory, which Salt's tools also use as the name of the state.
+func (s State) DirName() string { return dirNames[s] }
 
 func (s State) String() string {
 	return [...]string{"none", "accepted", "pending", "rejected", "denied"}[s]
 }
 
-// Folders are the names of the folders of all states.
-func Folders() []string { return folders[1:] }
+// DirNames returns the names of the directories of all states.
+func DirNames() []string { return dirNames[1:] }
 
-const autosignFolder = "minions_autosign"
+const autosignDir = "minions_autosign"
 
 // maxKeyFile bounds a key file in bytes. A 16384-bit key takes under 4 KiB.
 const maxKeyFile = 64 << 10
@@ -76,14 +73,14 @@ const maxKeyFile = 64 << 10
 // maxParsed bounds the parsed keys in memory; each takes about 2 KiB.
 const maxParsed = 20_000
 
-// Store is the keys in one folder. It may be used by any number of goroutines.
+// Store is the keys in one directory. It is safe for concurrent use.
 type Store struct {
-	*folder
-	by by
+	*directory
+	by actor
 }
 
-// folder is what all who work on a folder have in common.
-type folder struct {
+// directory is the state that all Stores of one directory share.
+type directory struct {
 	dir string
 	log *slog.Logger
 
@@ -92,7 +89,7 @@ type folder struct {
 	parsed   map[string]parsedKey
 }
 
-// listing is the accepted ids at a moment.
+// listing is a snapshot of the accepted ids.
 type listing struct {
 	ids   []string
 	stamp host.Stamp
@@ -106,20 +103,19 @@ type parsedKey struct {
 
 // Key is an accepted key.
 type Key struct {
-	// PEM is the text of the file, cleaned (crypt.CleanKey).
+	// PEM is the content of the file, cleaned (crypt.CleanKey).
 	PEM string
 	// Public is the key itself.
 	Public *crypt.PublicKey
 }
 
-// Open takes over the keys in dir, Salt's pki_dir (cluster_pki_dir in a
-// cluster), and makes what folders are missing.
+// Open opens the keys in dir, Salt's pki_dir (cluster_pki_dir in a cluster), and creates missing directories.
 func Open(dir string, log *slog.Logger) (*Store, error) {
-	s := &Store{folder: &folder{dir: dir, log: log, parsed: map[string]parsedKey{}}}
+	s := &Store{directory: &directory{dir: dir, log: log, parsed: map[string]parsedKey{}}}
 	if err := makeDir(dir, 0o700); err != nil {
 		return nil, err
 	}
-	for _, name := range append(folders[1:], autosignFolder) {
+	for _, name := range append(dirNames[1:], autosignDir) {
 		path := filepath.Join(dir, name)
 		if err := makeDir(path, 0o755); err != nil {
 			return nil, err
@@ -127,9 +123,9 @@ func Open(dir string, log *slog.Logger) (*Store, error) {
 		atomicfile.RemoveTemps(path)
 	}
 	if info, err := os.Stat(dir); err == nil && info.Mode().Perm() != 0o700 && info.Mode().Perm() != 0o750 {
-		// Salt narrows it too: whoever can write here accepts keys.
+		// Salt narrows it too: a user who can write here can accept keys.
 		if err := os.Chmod(dir, 0o700); err != nil {
-			log.Warn("cannot protect the folder of keys; its mode should be 0700 or 0750", "dir", dir, "error", err)
+			log.Warn("cannot protect the directory of keys; its mode should be 0700 or 0750", "path", dir, "err", err)
 		}
 	}
 	return s, nil
@@ -144,11 +140,11 @@ func makeDir(path string, mode fs.FileMode) error {
 	}
 	switch {
 	case err == nil:
-		err = os.Chmod(path, mode) // whatever the umask is
+		err = os.Chmod(path, mode) // independent of the umask
 	case errors.Is(err, fs.ErrExist):
 		info, statErr := os.Stat(path)
 		if err = statErr; err == nil && !info.IsDir() {
-			err = errors.New("it is not a folder")
+			err = errors.New("it is not a directory")
 		}
 	}
 	if err != nil {
@@ -157,10 +153,10 @@ func makeDir(path string, mode fs.FileMode) error {
 	return nil
 }
 
-// Dir is the folder given to Open.
+// Dir is the directory given to Open.
 func (s *Store) Dir() string { return s.dir }
 
-// checkID is salt.CheckID with a kind.
+// checkID is salt.CheckID with an error of kind Invalid.
 func checkID(id string) error {
 	if err := salt.CheckID(id); err != nil {
 		return salt.Errorf(salt.Invalid, "%w", err)
@@ -169,14 +165,13 @@ func checkID(id string) error {
 }
 
 func (s *Store) path(st State, id string) string {
-	return s.dir + "/" + folders[st] + "/" + id
+	return s.dir + "/" + dirNames[st] + "/" + id
 }
 
-// errNotFile says that a name is taken by something that is not a file.
+// errNotFile means that something other than a regular file has the name.
 var errNotFile = errors.New("not a regular file")
 
-// readFile reads a small regular file; a link to one is followed, a pipe is
-// not waited for.
+// readFile reads a small regular file. It follows a link and does not wait for a pipe.
 func readFile(path string, limit int64) ([]byte, host.Stamp, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -190,7 +185,7 @@ func readFile(path string, limit int64) ([]byte, host.Stamp, error) {
 	if !info.Mode().IsRegular() {
 		return nil, host.Stamp{}, errNotFile
 	}
-	st, err := host.StampOfFile(f) // before reading: who changes it meanwhile is noticed
+	st, err := host.StampOfFile(f) // before reading, so that a concurrent change is noticed
 	if err != nil {
 		return nil, host.Stamp{}, err
 	}
@@ -201,8 +196,8 @@ func readFile(path string, limit int64) ([]byte, host.Stamp, error) {
 	return b, st, err
 }
 
-// Read returns the key of an id in a state, as it is in the file. The error is
-// of kind NotFound if there is none.
+// Read returns the key of an id in a state, as stored in the file. The error is of kind NotFound if there is
+// none.
 func (s *Store) Read(st State, id string) (pub string, err error) {
 	if err := checkID(id); err != nil {
 		return "", err
@@ -217,13 +212,12 @@ func (s *Store) Read(st State, id string) (pub string, err error) {
 	return string(b), nil
 }
 
-// Lookup returns the state of an id and its key, asking in the order in which
-// the master decides: rejected, accepted, pending. A denied key is beside the
-// point here, since it says nothing of the id's own key; Read knows it. An id
-// without a key is None.
+// Lookup returns the state of an id and its key. It checks in the order in which the master decides:
+// rejected, accepted, pending. It ignores denied keys, since they say nothing about the id's own key; Read
+// returns them. An id without a key is None.
 //
-// Where a pending key would go but something else than a file is in the way,
-// the error is of kind Denied: such an id gets no key.
+// If something other than a file is in the place of a pending key, the error is of kind Denied: such an id
+// gets no key.
 func (s *Store) Lookup(id string) (st State, pub string, err error) {
 	for _, st := range []State{Rejected, Accepted, Pending} {
 		pub, err := s.Read(st, id)
@@ -240,11 +234,11 @@ func (s *Store) Lookup(id string) (st State, pub string, err error) {
 	return None, "", nil
 }
 
-// List returns the ids in every state, sorted without regard to case.
+// List returns the ids in every state, sorted ignoring case.
 func (s *Store) List() (map[State][]string, error) {
 	out := make(map[State][]string, len(States))
 	for _, st := range States {
-		ids, err := s.readFolder(st)
+		ids, err := s.readDir(st)
 		if err != nil {
 			return nil, err
 		}
@@ -253,8 +247,8 @@ func (s *Store) List() (map[State][]string, error) {
 	return out, nil
 }
 
-func (s *Store) readFolder(st State) ([]string, error) {
-	dir := filepath.Join(s.dir, folders[st])
+func (s *Store) readDir(st State) ([]string, error) {
+	dir := filepath.Join(s.dir, dirNames[st])
 	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -286,8 +280,7 @@ func (s *Store) readFolder(st State) ([]string, error) {
 	return ids, nil
 }
 
-// sortIDs makes each lower-case form once: comparing is what the time of
-// listing thousands of keys goes to.
+// sortIDs makes each lower-case form once, since comparisons dominate the time of listing thousands of keys.
 func sortIDs(ids []string) {
 	type pair struct{ lower, id string }
 	pairs := make([]pair, len(ids))
@@ -305,10 +298,10 @@ func sortIDs(ids []string) {
 	}
 }
 
-// Accepted returns the accepted ids, sorted without regard to case. It costs
-// one stat while nothing changes. The slice is shared: do not write to it.
+// Accepted returns the accepted ids, sorted ignoring case. It costs one stat while nothing changes. The slice
+// is shared: do not write to it.
 func (s *Store) Accepted() ([]string, error) {
-	now, err := host.StampOf(s.dir + "/" + folders[Accepted])
+	now, err := host.StampOf(s.dir + "/" + dirNames[Accepted])
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, salt.Errorf(salt.Unavailable, "cannot list the accepted keys: %w", err)
 	}
@@ -318,7 +311,7 @@ func (s *Store) Accepted() ([]string, error) {
 	if l.valid && l.stamp == now {
 		return l.ids, nil
 	}
-	ids, err := s.readFolder(Accepted)
+	ids, err := s.readDir(Accepted)
 	if err != nil {
 		return nil, err
 	}
@@ -328,10 +321,9 @@ func (s *Store) Accepted() ([]string, error) {
 	return ids, nil
 }
 
-// AcceptedKey returns the accepted key of an id, ready for use. It is meant to
-// be called for every request: it costs one stat while the file does not
-// change. The error is of kind NotFound if the id is not accepted, and Invalid
-// if the file holds no usable key.
+// AcceptedKey returns the accepted key of an id, parsed. It is fast enough to be called for every request: it
+// costs one stat while the file does not change. The error is of kind NotFound if the id is not accepted, and
+// Invalid if the file holds no usable key.
 func (s *Store) AcceptedKey(id string) (*Key, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
@@ -362,7 +354,7 @@ func (s *Store) parseAccepted(id, path string) (*Key, error) {
 	}
 	pub, err := crypt.ParsePublic(b)
 	if err != nil {
-		return nil, salt.Errorf(salt.Invalid, "the accepted key of minion %q is of no use: %w", id, err)
+		return nil, salt.Errorf(salt.Invalid, "the accepted key of minion %q is not usable: %w", id, err)
 	}
 	k := &Key{PEM: crypt.CleanKey(string(b)), Public: pub}
 	if !stamp.Settled() {
@@ -371,7 +363,7 @@ func (s *Store) parseAccepted(id, path string) (*Key, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.parsed) >= maxParsed {
-		for other := range s.parsed { // any will do; the order of a map is arbitrary
+		for other := range s.parsed { // evict an arbitrary entry
 			delete(s.parsed, other)
 			break
 		}
@@ -380,24 +372,23 @@ func (s *Store) parseAccepted(id, path string) (*Key, error) {
 	return k, nil
 }
 
-// Put stores a key in a state, over one that is there. It does not touch the
-// id's keys in other states. When it returns without error the key is on disk.
+// Put stores a key in a state and replaces one that exists. It does not touch the id's keys in other states.
+// When it returns without error the key is on disk.
 func (s *Store) Put(st State, id, pub string) error {
 	return s.write(st, id, pub, func(path string, b []byte) error {
 		if old, _, err := readFile(path, maxKeyFile); err == nil && bytes.Equal(old, b) {
 			return nil
 		}
-		s.decide(None, st, id, pub)
+		s.announce(None, st, id, pub)
 		return atomicfile.Write(path, b, 0o644, true)
 	})
 }
 
-// Add is Put for an id that has no key in that state yet; otherwise the error
-// is of kind Exists. Of several callers at once, in any process, one wins: the
-// first key of a new minion keeps its place.
+// Add is Put for an id that has no key in that state yet; otherwise the error is of kind Exists. Of several
+// concurrent callers, in any process, one succeeds: the first key of a new minion is kept.
 func (s *Store) Add(st State, id, pub string) error {
 	return s.write(st, id, pub, func(path string, b []byte) error {
-		s.decide(None, st, id, pub)
+		s.announce(None, st, id, pub)
 		return atomicfile.Create(path, b, 0o644)
 	})
 }
@@ -419,15 +410,14 @@ func (s *Store) write(st State, id, pub string, write func(string, []byte) error
 	s.forget(id)
 	if errors.Is(err, fs.ErrExist) {
 		if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
-			return s.failed("store", st, id, fmt.Errorf("%s is in the way and not a file", path))
+			return s.failed("store", st, id, fmt.Errorf("%s exists and is not a file", path))
 		}
 		return salt.Errorf(salt.Exists, "minion %q has a %s key", id, st)
 	}
 	return s.failed("store", st, id, err)
 }
 
-// failed says what could not be done. A full or read-only disk is named by the
-// system's own words.
+// failed describes a failed operation. A full or read-only disk is described by the system's error.
 func (s *Store) failed(verb string, st State, id string, err error) error {
 	if err == nil {
 		return nil
@@ -435,14 +425,14 @@ func (s *Store) failed(verb string, st State, id string, err error) error {
 	return salt.Errorf(salt.Unavailable, "cannot %s the %s key of minion %q: %w", verb, st, id, err)
 }
 
-// Move puts the key of an id from one state into another, over a key that is
-// there. The error is of kind NotFound if there is nothing to move.
+// Move moves the key of an id from one state to another and replaces a key there. The error is of kind
+// NotFound if there is none to move.
 func (s *Store) Move(id string, from, to State) error {
 	pub, err := s.Read(from, id)
 	if err != nil {
 		return err
 	}
-	s.decide(from, to, id, pub)
+	s.announce(from, to, id, pub)
 	src, dst := s.path(from, id), s.path(to, id)
 	err = os.Rename(src, dst)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -473,7 +463,7 @@ func (s *Store) Delete(st State, id string) error {
 	if err == nil {
 		if s.by.note != nil {
 			if pub, err := s.Read(st, id); err == nil {
-				s.decide(st, None, id, pub)
+				s.announce(st, None, id, pub)
 			}
 		}
 		err = os.Remove(path)
@@ -486,7 +476,7 @@ func (s *Store) Delete(st State, id string) error {
 	return nil
 }
 
-// forget drops what is cached about an id and the list.
+// forget drops the caches of an id and of the listing.
 func (s *Store) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,10 +60,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// age makes a file or folder old enough for its stamp to be trusted.
+// age waits until a file or directory is old enough for its stamp to be trusted.
 func age(t testing.TB, s *Store, names ...string) {
 	t.Helper()
-	// ctime cannot be set, so this waits for the clock of the file system.
+	// The ctime cannot be set, so wait for the clock of the file system.
 	deadline := time.Now().Add(time.Minute)
 	for _, n := range names {
 		for {
@@ -94,14 +94,14 @@ func TestLayoutAndModes(t *testing.T) {
 	}
 	es, _ := os.ReadDir(filepath.Join(s.dir, "minions_pre"))
 	if len(es) != 1 {
-		t.Error("more than the key:", es)
+		t.Error("more files than the key:", es)
 	}
 	must(t, os.Chmod(s.dir, 0o755))
 	if _, err := Open(s.dir, quiet); err != nil {
 		t.Fatal(err)
 	}
 	if info, _ := os.Stat(s.dir); info.Mode().Perm() != 0o700 {
-		t.Error("an open folder of keys was left open")
+		t.Error("the mode of the key directory was not narrowed")
 	}
 }
 
@@ -150,7 +150,7 @@ func TestFirstKeyKeepsItsPlace(t *testing.T) {
 	}
 	wg.Wait()
 	if won.Load() != 1 {
-		t.Errorf("%d keys were first", won.Load())
+		t.Errorf("%d keys were added as the first", won.Load())
 	}
 }
 
@@ -171,7 +171,7 @@ func TestIDsAreNeverPaths(t *testing.T) {
 	must(t, s.Put(Accepted, strings.Repeat("a", 255), "x"))
 }
 
-func TestWhatIsNotAFileIsNotAKey(t *testing.T) {
+func TestOnlyFilesAreKeys(t *testing.T) {
 	s := open(t)
 	pre := filepath.Join(s.dir, "minions_pre")
 	acc := filepath.Join(s.dir, "minions")
@@ -214,7 +214,7 @@ func TestWhatIsNotAFileIsNotAKey(t *testing.T) {
 	check(t, err, salt.Invalid)
 }
 
-func TestOutsideChangesAreSeenAtOnce(t *testing.T) {
+func TestExternalChangesApplyAtOnce(t *testing.T) {
 	s := open(t)
 	acc := filepath.Join(s.dir, "minions")
 	want := func(ids ...string) {
@@ -226,7 +226,7 @@ func TestOutsideChangesAreSeenAtOnce(t *testing.T) {
 	}
 	want()
 	must(t, s.Put(Pending, "Web", keys()[0]))
-	for range 50 { // as fast as the clock of the file system or faster
+	for range 50 { // as fast as the clock of the file system, or faster
 		must(t, os.Rename(filepath.Join(s.dir, "minions_pre", "Web"), filepath.Join(acc, "Web")))
 		want("Web")
 		if _, err := s.AcceptedKey("Web"); err != nil {
@@ -237,7 +237,7 @@ func TestOutsideChangesAreSeenAtOnce(t *testing.T) {
 		_, err := s.AcceptedKey("Web")
 		check(t, err, salt.NotFound)
 	}
-	// The same with what is cached.
+	// The same with cached answers.
 	must(t, os.Rename(filepath.Join(s.dir, "minions_pre", "Web"), filepath.Join(acc, "Web")))
 	age(t, s, "minions", "minions/Web")
 	want("Web")
@@ -246,7 +246,7 @@ func TestOutsideChangesAreSeenAtOnce(t *testing.T) {
 	if again, _ := s.AcceptedKey("Web"); again != first {
 		t.Error("a key that did not change was parsed again")
 	}
-	must(t, os.WriteFile(filepath.Join(acc, "Web"), []byte(keys()[1]), 0o644)) // in place, the same size
+	must(t, os.WriteFile(filepath.Join(acc, "Web"), []byte(keys()[1]), 0o644)) // in place, with the same size
 	if k, err := s.AcceptedKey("Web"); err != nil || k.Public.Equal(first.Public) {
 		t.Error("an old key is still accepted", err)
 	}

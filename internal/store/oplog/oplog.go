@@ -1,18 +1,15 @@
-// Package oplog numbers the changes that several masters make to what they
-// keep in common, so that each can tell another exactly what that one lacks.
+// Package oplog numbers the changes that several masters make to replicated state, so that each master can
+// send another exactly the changes that it lacks.
 //
-// A log lives in buckets of a bbolt file beside the data it is about, and is
-// written in the transactions that change this data. It has entries of several
-// origins: of the file itself, which gets a random name when it is made, and of
-// the files of other masters. Each origin numbers its changes from 1. An entry
-// only names what was changed; what is sent is read when it is sent, so a
-// change that a later one has replaced costs nothing more, and a log is never
-// larger than what it is about.
+// A log is a set of buckets in the bbolt file of the data, and is written in the transactions that change the
+// data. It has entries of several origins: the file itself, which gets a random name at creation, and the
+// files of other masters. Each origin numbers its changes from 1. An entry only names the changed item; its
+// data is read when it is sent. So a replaced change costs nothing more, and a log is never larger than the
+// data.
 //
-// A Vector says up to which number of each origin a file knows everything that
-// still counts. Whoever gets a batch that continues this may raise it, from
-// whomever the batch comes: all masters that have spoken with each other, if
-// only through others, come to the same.
+// A Vector holds for each origin the number up to which a file has all changes that still count. A batch that
+// continues the vector raises it, whichever master sent the batch. Masters that are connected, directly or
+// through others, therefore converge.
 package oplog
 
 import (
@@ -28,20 +25,20 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// Vector is, by origin, the number up to which everything is known.
+// Vector maps an origin to the number up to which all its changes are known.
 type Vector map[string]uint64
 
-// Merge raises v to what w knows too.
+// Merge raises v to include w.
 func (v Vector) Merge(w Vector) {
 	for o, n := range w {
 		v[o] = max(v[o], n)
 	}
 }
 
-// Knows reports whether v reaches to a change.
+// Knows reports whether v includes a change.
 func (v Vector) Knows(origin string, number uint64) bool { return number > 0 && v[origin] >= number }
 
-// Clone copies v.
+// Clone returns a copy of v.
 func (v Vector) Clone() Vector {
 	if v == nil {
 		return Vector{}
@@ -55,51 +52,48 @@ type Item struct {
 	Data   []byte
 }
 
-// Batch is all changes of an origin behind From, up to and with To, that still
-// count.
+// Batch is all changes of an origin after From, up to and including To, that still count.
 type Batch struct {
 	Origin   string
 	From, To uint64
 	Items    []Item
 
-	// Live, if not nil, makes this a list of those changes behind From, up to To,
-	// that still count: as varints, each the distance to the one before. There are
-	// no items then. Forgotten is that of Forgetful.
+	// Live, if not nil, makes this a list of the changes after From, up to To, that still count: as varints,
+	// each the distance to the previous one. Items is empty then. Forgotten is the value of Forgetful.
 	Live      []byte
 	Forgotten uint64
 }
 
-// Forgetful is a stream that forgets deletions that all masters know.
+// Forgetful is a Stream that forgets deletions known to all masters.
 type Forgetful interface {
 	Stream
-	// Forgotten returns, by origin, up to which number deletions may not be here
-	// any more. Who does not know all up to there must be told what counts.
+	// Forgotten returns, by origin, the number up to which deletions may have been forgotten. A peer that
+	// does not know all changes up to there needs the list of ReadLive.
 	Forgotten() (Vector, error)
-	// ReadLive returns which changes of an origin behind a number count.
+	// ReadLive returns which changes of an origin after a number count.
 	ReadLive(origin string, after uint64) (Batch, error)
-	// ApplyLive drops what does not.
+	// ApplyLive drops the changes that the batch does not list.
 	ApplyLive(b Batch) error
 }
 
-// Stream is what a link between masters needs of a store with a log. Calls
-// come from several goroutines.
+// Stream is the interface of a store with a log for links between masters. It is safe for concurrent use.
 type Stream interface {
-	// Vector returns what is known, and Self the own origin.
+	// Vector returns the known changes, and Self the store's own origin.
 	Vector() (Vector, error)
 	Self() string
-	// Read returns a batch behind a number, of about so many items and bytes.
+	// Read returns a batch after a number, of about the given number of items and bytes.
 	Read(origin string, after uint64, items, size int) (Batch, error)
-	// Apply takes a batch, and returns when the disk has it. ErrGap says that
-	// it does not continue what is known.
+	// Apply applies a batch, and returns when it is on disk. ErrGap means that the batch does not continue
+	// the known changes.
 	Apply(b Batch) error
-	// Renew gives the store another name: another master knows more of it than
-	// it does itself, so it is an old copy, and would use numbers again.
+	// Renew gives the store a new origin name. It is needed when a peer knows more of its changes than the
+	// store itself: it is an old copy and would reuse numbers.
 	Renew() error
 	// Changed returns a channel that is closed at the next change.
 	Changed() <-chan struct{}
 }
 
-// ErrGap says that a batch leaves something out.
+// ErrGap says that a batch does not continue the known changes.
 var ErrGap = errors.New("changes before these are missing")
 
 var (
@@ -111,7 +105,7 @@ var (
 // maxName bounds the name of an origin in bytes.
 const maxName = 64
 
-// Init makes the buckets, and the name of the file, where they are missing.
+// Init creates missing buckets and the name of the file.
 func Init(tx *bolt.Tx) error {
 	for _, name := range [][]byte{entriesBucket, vectorBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
@@ -124,17 +118,17 @@ func Init(tx *bolt.Tx) error {
 	return nil
 }
 
-// Renew gives the file a new name. What it did under the old one stays.
+// Renew gives the file a new origin name. Changes under the old name stay.
 func Renew(tx *bolt.Tx) error {
 	var b [8]byte
 	rand.Read(b[:])
 	return tx.Bucket(vectorBucket).Put(selfKey, []byte(hex.EncodeToString(b[:])))
 }
 
-// Self returns the name of the file.
+// Self returns the origin name of the file.
 func Self(tx *bolt.Tx) string { return string(tx.Bucket(vectorBucket).Get(selfKey)) }
 
-// ReadVector returns what is known.
+// ReadVector returns the vector of known changes.
 func ReadVector(tx *bolt.Tx) Vector {
 	v := Vector{}
 	c := tx.Bucket(vectorBucket).Cursor()
@@ -158,8 +152,7 @@ func entryKey(origin string, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(append(k, origin...), 0), number)
 }
 
-// Append enters a change of this file's own and returns its number. ref names
-// what was changed.
+// Append adds a change of this file's own and returns its number. ref names the changed item.
 func Append(tx *bolt.Tx, ref []byte) (origin string, number uint64, err error) {
 	origin = Self(tx)
 	number = known(tx, origin) + 1
@@ -169,12 +162,12 @@ func Append(tx *bolt.Tx, ref []byte) (origin string, number uint64, err error) {
 	return origin, number, raise(tx, origin, number)
 }
 
-// Put enters a change of any origin.
+// Put adds a change of any origin.
 func Put(tx *bolt.Tx, origin string, number uint64, ref []byte) error {
 	return tx.Bucket(entriesBucket).Put(entryKey(origin, number), ref)
 }
 
-// Drop takes out a change that does not count any more.
+// Drop removes a change that no longer counts.
 func Drop(tx *bolt.Tx, origin string, number uint64) error {
 	return tx.Bucket(entriesBucket).Delete(entryKey(origin, number))
 }
@@ -183,12 +176,11 @@ func raise(tx *bolt.Tx, origin string, to uint64) error {
 	return tx.Bucket(vectorBucket).Put([]byte(origin), binary.BigEndian.AppendUint64(nil, to))
 }
 
-// Accept checks that a batch continues what is known, and notes that it is
-// known now. The items in it that were known before are to be skipped: those
-// up to the number that is returned.
+// Accept checks that a batch continues the known changes, and raises the vector. Items up to the returned
+// number were known before; skip them.
 func Accept(tx *bolt.Tx, b Batch) (before uint64, err error) {
 	if b.Origin == "" || len(b.Origin) > maxName || bytes.IndexByte([]byte(b.Origin), 0) >= 0 || b.To < b.From {
-		return 0, fmt.Errorf("changes of an origin that is none: %.80q", b.Origin)
+		return 0, fmt.Errorf("invalid origin of changes: %.80q", b.Origin)
 	}
 	before = known(tx, b.Origin)
 	if b.From > before {
@@ -197,7 +189,7 @@ func Accept(tx *bolt.Tx, b Batch) (before uint64, err error) {
 	last := b.From
 	for _, it := range b.Items {
 		if it.Number <= last || it.Number > b.To {
-			return 0, errors.New("changes that are not in their order")
+			return 0, errors.New("changes are out of order")
 		}
 		last = it.Number
 	}
@@ -207,8 +199,8 @@ func Accept(tx *bolt.Tx, b Batch) (before uint64, err error) {
 	return before, err
 }
 
-// Each calls fn for the changes of an origin behind a number, in their order,
-// until it says false, and returns up to where all have been seen.
+// Each calls fn for the changes of an origin after a number, in order, until it returns false. It returns the
+// number up to which all were seen.
 func Each(tx *bolt.Tx, origin string, after uint64, fn func(number uint64, ref []byte) bool) (to uint64) {
 	prefix := append([]byte(origin), 0)
 	c := tx.Bucket(entriesBucket).Cursor()
@@ -220,11 +212,10 @@ func Each(tx *bolt.Tx, origin string, after uint64, fn func(number uint64, ref [
 		}
 		to = n
 	}
-	return max(to, known(tx, origin)) // what is not here any more was replaced
+	return max(to, known(tx, origin)) // missing entries were replaced
 }
 
-// Sweep takes out the changes at the beginning of each origin for which gone
-// says that what they name is not there any more.
+// Sweep removes, at the beginning of each origin, the changes whose item no longer exists according to gone.
 func Sweep(tx *bolt.Tx, gone func(ref []byte) bool) error {
 	b := tx.Bucket(entriesBucket)
 	for origin := range ReadVector(tx) {
@@ -245,7 +236,7 @@ func Sweep(tx *bolt.Tx, gone func(ref []byte) bool) error {
 	return nil
 }
 
-// Signal tells any number of waiters that something has changed.
+// Signal notifies any number of waiters of a change.
 type Signal struct {
 	mu sync.Mutex
 	ch chan struct{}
@@ -261,7 +252,7 @@ func (s *Signal) Wait() <-chan struct{} {
 	return s.ch
 }
 
-// Fire wakes all that wait.
+// Fire wakes all waiters.
 func (s *Signal) Fire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

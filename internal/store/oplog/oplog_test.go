@@ -26,9 +26,9 @@ func update(t *testing.T, db *bolt.DB, fn func(*bolt.Tx) error) {
 	}
 }
 
-// TestChangesGoOnFromAnyone: what a file knows of an origin it can hand on, also
-// where entries were replaced; a gap is refused.
-func TestChangesGoOnFromAnyone(t *testing.T) {
+// TestChangesRelayed checks that a file can pass on the changes of another origin, also after some were
+// replaced, and that a gap is refused.
+func TestChangesRelayed(t *testing.T) {
 	a, b := open(t), open(t)
 	var self string
 	update(t, a, func(tx *bolt.Tx) error {
@@ -43,10 +43,10 @@ func TestChangesGoOnFromAnyone(t *testing.T) {
 	var got []string
 	update(t, a, func(tx *bolt.Tx) error {
 		if to := Each(tx, self, 0, func(_ uint64, ref []byte) bool { got = append(got, string(ref)); return true }); to != 3 {
-			t.Errorf("all was seen up to %d, not 3", to)
+			t.Errorf("seen up to %d, want 3", to)
 		}
 		if to := Each(tx, self, 0, func(n uint64, _ []byte) bool { return n < 2 }); to != 1 {
-			t.Errorf("broken off behind 1, but %d", to)
+			t.Errorf("stopped after 1, got %d", to)
 		}
 		return nil
 	})
@@ -71,14 +71,14 @@ func TestChangesGoOnFromAnyone(t *testing.T) {
 			t.Errorf("%v", v)
 		}
 		if Self(tx) == self {
-			t.Error("two files of one name")
+			t.Error("two files have the same name")
 		}
 		return nil
 	})
 }
 
-// TestSweep takes out what begins an origin and is gone, and nothing behind
-// what is not.
+// TestSweep removes changes of missing items at the beginning of an origin, but none after a change that
+// counts.
 func TestSweep(t *testing.T) {
 	db := open(t)
 	update(t, db, func(tx *bolt.Tx) error {

@@ -131,7 +131,7 @@ func (m *Master) files(log *slog.Logger) {
 	}
 	c := cache.New(filepath.Join(m.Dir, "cache"), cache.Options{MinionDataCache: true}, log)
 	for _, mi := range m.o.Minions {
-		write(filepath.Join(keys.Dir(), keystore.Accepted.Folder(), mi.ID), "a key", 0o644)
+		write(filepath.Join(keys.Dir(), keystore.Accepted.DirName(), mi.ID), "a key", 0o644)
 		if mi.Grains == nil {
 			continue
 		}

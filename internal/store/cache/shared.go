@@ -20,115 +20,112 @@ import (
 	"brine/internal/py/msgpack"
 )
 
-// Driver is a store that masters share. Data is what Store got: msgpack. An
-// error of kind Unavailable says that the store is away, any other that this
-// call cannot work. Calls come from several goroutines.
+// Driver is a store that several masters share. Data is encoded as msgpack, as given to Store. An error of
+// kind Unavailable means that the store is unreachable; any other error means that this call cannot succeed.
+// Drivers must be safe for concurrent use.
 type Driver interface {
 	Store(ctx context.Context, bank, key string, data []byte) error
-	// Fetch returns nil if there is nothing.
+	// Fetch returns nil if there is no value.
 	Fetch(ctx context.Context, bank, key string) ([]byte, error)
-	// Written returns when a value was written, by the clock of whoever did, to
-	// the second; the zero time if that is not known.
+	// Written returns the time at which a value was written, by the writer's clock and to the second. It is
+	// the zero time if unknown.
 	Written(ctx context.Context, bank, key string) (time.Time, error)
-	// Each returns what several banks have under one key, in their order. known
-	// are the versions of what the caller has, "" for none: what has the same
-	// is not sent again.
+	// Each returns the values of one key in several banks, in their order. known holds the versions that the
+	// caller has, "" for none; an unchanged value is returned without its data.
 	Each(ctx context.Context, banks []string, key string, known []string) ([]Value, error)
 	// Flush removes a key, or with key "" a bank and those below it.
 	Flush(ctx context.Context, bank, key string) error
-	// List returns the names in a bank, keys and banks right below it.
+	// List returns the names in a bank: its keys and the banks directly below it.
 	List(ctx context.Context, bank string) ([]string, error)
 	Close() error
 }
 
-// Value is one that a driver has. With neither there is none; without a
-// Version it must be sent again each time; without Data it is the known one.
+// Value is a value of a driver. An empty Value means that there is none; one without a Version must be sent
+// each time; one without Data is the known version.
 type Value struct {
 	Data    []byte
 	Version string
 }
 
-// Status says how a shared store is.
+// Status is the state of a shared store.
 type Status struct {
 	Driver string
-	// Away is why it cannot be reached, nil if it can; Since when that changed.
-	Away  error
-	Since time.Time
-	// Waiting is how many changes are not in it yet.
+	// Unreachable is the last error if the store cannot be reached, else nil. Since is when this changed.
+	Unreachable error
+	Since       time.Time
+	// Waiting is the number of changes not yet written to the store.
 	Waiting int
 }
 
 const (
-	// believe is for how long grains, pillar and mine are not asked for again
-	// in any case: a command by grains needs those of thousands of minions. It
-	// is longer where asking takes long, so that it takes no more than a share
-	// of the time.
-	believe = time.Second
-	share   = 10
-	// chunk is how many minions are asked about at a time.
+	// minFresh is how long grains, pillar and mine are always answered without reading the store: a command
+	// that targets grains needs those of thousands of minions. The time grows with the duration of a read, so
+	// that reads take no more than a fixed share of the time.
+	minFresh = time.Second
+	share    = 10
+	// chunk is the number of minions per read.
 	chunk = 256
-	// writers is how many changes are written at the same time.
+	// writers is the number of concurrent writes.
 	writers = 4
-	// retry is how long it takes until a store that is away is tried again.
+	// retry is the interval of attempts to reach an unreachable store.
 	retry = time.Second
-	// relist is how often it is looked for minions that only others know.
+	// relist is the interval of listing the store's minions, which other masters may have added.
 	relist = time.Minute
 )
 
-// far is the shared store of a Cache and what has to go there.
-type far struct {
+// shared is the shared store of a Cache and the queue of changes to write there.
+type shared struct {
 	c       *Cache
 	d       Driver
 	log     *slog.Logger
-	dirty   string // folder with a mark for each change that is not in the store
+	dirty   string // directory with a mark file for each change not yet in the store
 	now     func() time.Time
 	wake    chan struct{}
 	quit    context.Context
 	stop    context.CancelFunc
 	done    chan struct{}
-	watched sync.Mutex // held while the store is asked about all minions
+	watched sync.Mutex // held while all minions are read from the store
 
 	mu      sync.Mutex
 	pending map[string]*change // by mark
 	serial  uint64
 	asking  map[*question]bool
-	away    error
+	downErr error
 	since   time.Time
-	listed  time.Time        // when the store was asked for its minions
-	kinds   map[string]*kind // what is known of minions, by key
+	listed  time.Time        // when the store's minions were listed
+	kinds   map[string]*kind // what was read about minions, by key
 	memo    map[string]time.Time
 	order   []string // of memo, oldest first
-	calls   int      // and hits, for memcache_debug
+	calls   int      // calls and hits are counted for memcache_debug
 	hits    int
 }
 
-// change is one that the store has not got.
+// change is a change that is not in the store yet.
 type change struct {
 	bank, key string
 	flush     bool
 	serial    uint64
 }
 
-// question is an answer of the store that is under way. What is changed
-// meanwhile must not be overwritten with it.
+// question is a running read of the store. Its answer must not overwrite keys changed meanwhile.
 type question struct{ touched map[string]bool }
 
-// kind is what the store was asked about one key of all minions.
+// kind is what was read about one key of all minions.
 type kind struct {
 	at       time.Time
 	took     time.Duration
-	versions map[string]string // by id; an id without one is known to have none
+	versions map[string]string // by id; an id without a version has no value
 }
 
-// Open is New with a shared store, nil for none. own is a folder of this master
-// alone, usually CACHEDIR/brine. Close must be called.
+// Open is New with a shared store; d is nil for none. own is a directory that only this master uses, usually
+// CACHEDIR/brine. Close must be called.
 func Open(cachedir, own string, o Options, d Driver, log *slog.Logger) (*Cache, error) {
 	c := New(cachedir, o, log)
 	if d == nil {
 		return c, nil
 	}
 	c.dir = filepath.Join(own, "cache")
-	f := &far{
+	f := &shared{
 		c: c, d: d, log: log, dirty: filepath.Join(own, "cache.dirty"), now: time.Now, wake: make(chan struct{}, 1), done: make(chan struct{}),
 		pending: map[string]*change{}, asking: map[*question]bool{}, since: time.Now(), memo: map[string]time.Time{},
 		kinds: map[string]*kind{minionKey: {versions: map[string]string{}}, mineKey: {versions: map[string]string{}}},
@@ -137,50 +134,49 @@ func Open(cachedir, own string, o Options, d Driver, log *slog.Logger) (*Cache, 
 	if err := f.load(); err != nil {
 		return nil, err
 	}
-	c.far = f
+	c.shared = f
 	go f.run()
 	return c, nil
 }
 
-// Close ends the use of a shared store. What it has not got is sent after the
-// next Open.
+// Close releases the shared store. Changes not yet written are sent after the next Open.
 func (c *Cache) Close() error {
-	if c.far == nil {
+	if c.shared == nil {
 		return nil
 	}
-	c.far.stop()
-	<-c.far.done
-	return c.far.d.Close()
+	c.shared.stop()
+	<-c.shared.done
+	return c.shared.d.Close()
 }
 
-// Status says how the shared store is. Without one the driver is localfs.
+// Status returns the state of the shared store. Without one the driver is localfs.
 func (c *Cache) Status() Status {
-	if c.far == nil {
+	if c.shared == nil {
 		return Status{Driver: Local}
 	}
-	f := c.far
+	f := c.shared
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return Status{Driver: c.o.Driver, Away: f.away, Since: f.since, Waiting: len(f.pending)}
+	return Status{Driver: c.o.Driver, Unreachable: f.downErr, Since: f.since, Waiting: len(f.pending)}
 }
 
 const mineKey = "mine"
 
-// load reads the marks of a former process, and whom the copy knows.
-func (f *far) load() error {
+// load reads the marks of an earlier process and the minions of the local copy.
+func (f *shared) load() error {
 	if err := os.MkdirAll(f.dirty, 0o700); err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot make a folder of the cache: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot create a cache directory: %w", err)
 	}
 	atomicfile.RemoveTemps(f.dirty)
 	entries, err := os.ReadDir(f.dirty)
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot read what waits for the cache: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot read pending changes of the cache: %w", err)
 	}
 	for _, e := range entries {
 		b, err := os.ReadFile(filepath.Join(f.dirty, e.Name()))
 		parts := strings.Split(string(b), "\x00")
 		if err != nil || len(parts) != 3 || mark(parts[1], parts[2]) != e.Name() {
-			f.log.Warn("a mark of what waits for the cache is not understood", "file", e.Name(), "error", err)
+			f.log.Warn("ignoring invalid mark of a pending cache change", "path", e.Name(), "err", err)
 			continue
 		}
 		f.serial++
@@ -200,8 +196,8 @@ func mark(bank, key string) string {
 	return hex.EncodeToString(h[:16])
 }
 
-// change makes a change of the copy, and has it made in the store.
-func (f *far) change(bank, key string, local func() error) error {
+// change makes a change in the local copy and queues it for the store.
+func (f *shared) change(bank, key string, local func() error) error {
 	path, err := f.c.file(bank, key)
 	if key == "" {
 		path, err = f.c.bank(bank)
@@ -225,7 +221,7 @@ func (f *far) change(bank, key string, local func() error) error {
 	if err := atomicfile.Write(filepath.Join(f.dirty, name), []byte(word+"\x00"+bank+"\x00"+key), 0o600, false); err != nil {
 		return err
 	}
-	if key == "" { // what waited to be written below is gone
+	if key == "" { // drops pending writes below the bank
 		for n, other := range f.pending {
 			if other.bank == bank || strings.HasPrefix(other.bank, bank+"/") {
 				f.settle(n)
@@ -245,37 +241,37 @@ func (f *far) change(bank, key string, local func() error) error {
 			}
 		}
 	}
-	f.stir()
+	f.signal()
 	return nil
 }
 
-func (f *far) stir() {
+func (f *shared) signal() {
 	select {
 	case f.wake <- struct{}{}:
 	default:
 	}
 }
 
-// settle forgets a change; f.mu is held.
-func (f *far) settle(name string) {
+// settle removes a queued change; f.mu is held.
+func (f *shared) settle(name string) {
 	delete(f.pending, name)
 	os.Remove(filepath.Join(f.dirty, name))
 }
 
-// run writes changes, and looks whether a store that is away is back.
-func (f *far) run() {
+// run writes queued changes and checks whether an unreachable store is back.
+func (f *shared) run() {
 	defer close(f.done)
-	f.greet()
+	f.learnMinions()
 	for {
 		f.drain()
 		f.mu.Lock()
-		away, waiting := f.away != nil, len(f.pending)
+		down, waiting := f.downErr != nil, len(f.pending)
 		f.mu.Unlock()
 		var again <-chan time.Time
 		wake := f.wake
-		if away || waiting > 0 {
+		if down || waiting > 0 {
 			again = time.After(retry)
-			wake = nil // what is added waits with the rest
+			wake = nil // further changes wait with the others until the next retry
 		}
 		select {
 		case <-f.quit.Done():
@@ -287,13 +283,12 @@ func (f *far) run() {
 	}
 }
 
-// greet learns of the minions that others have written about, so that they are
-// asked about together.
-func (f *far) greet() {
+// learnMinions lists the minions that other masters have stored, so that they are read together.
+func (f *shared) learnMinions() {
 	ctx, cancel := f.bounded()
 	defer cancel()
 	names, err := f.d.List(ctx, "minions")
-	if f.judge(err) {
+	if f.noteResult(err) {
 		return
 	}
 	f.mu.Lock()
@@ -301,8 +296,8 @@ func (f *far) greet() {
 	f.learn(names)
 }
 
-// learn takes the ids of minions that the store has; f.mu is held.
-func (f *far) learn(ids []string) {
+// learn adds ids of minions in the store; f.mu is held.
+func (f *shared) learn(ids []string) {
 	f.listed = f.now()
 	for _, id := range ids {
 		for _, k := range f.kinds {
@@ -314,68 +309,67 @@ func (f *far) learn(ids []string) {
 	}
 }
 
-// unlisted reports whether the store should be asked for its minions: one is
-// new here, so there may be more.
-func (f *far) unlisted(key, id string) bool {
+// unlisted reports whether the store's minions should be listed: an unknown id suggests that there are more.
+func (f *shared) unlisted(key, id string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	_, known := f.kinds[key].versions[id]
 	age := f.now().Sub(f.listed)
-	return f.away == nil && (!known && age >= believe || age >= relist)
+	return f.downErr == nil && (!known && age >= minFresh || age >= relist)
 }
 
-// probe asks the store for anything if it was away.
-func (f *far) probe() {
-	if !f.isAway() {
+// probe makes a request if the store was unreachable.
+func (f *shared) probe() {
+	if !f.isDown() {
 		return
 	}
 	ctx, cancel := f.bounded()
 	defer cancel()
 	_, err := f.d.Fetch(ctx, "minions", "brine")
-	f.judge(err)
+	f.noteResult(err)
 }
 
-func (f *far) bounded() (context.Context, context.CancelFunc) {
+func (f *shared) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(f.quit, max(f.c.o.Timeout, 100*time.Millisecond))
 }
 
-func (f *far) isAway() bool {
+func (f *shared) isDown() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.away != nil
+	return f.downErr != nil
 }
 
-// judge notes from an answer whether the store is there, and reports whether it
-// is away.
-func (f *far) judge(err error) bool {
+// noteResult records from the result of a call whether the store is reachable, and reports whether it is
+// unreachable.
+func (f *shared) noteResult(err error) bool {
 	gone := err != nil && salt.KindOf(err) != salt.Invalid
 	if gone && f.quit.Err() != nil {
-		return true // this side ends
+		return true // this master is closing the store
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case gone && f.away == nil:
-		f.log.Error("the store of the cache is away; what is known here is used, changes are written when it is back", "cache", f.c.o.Driver, "error", err)
+	case gone && f.downErr == nil:
+		f.log.Error("shared cache unreachable; using the local copy and queueing changes", "cache", f.c.o.Driver, "err", err)
 		f.since = f.now()
-	case !gone && f.away != nil:
-		f.log.Info("the store of the cache is back", "cache", f.c.o.Driver, "waiting", len(f.pending), "away", f.now().Sub(f.since).Round(time.Second).String())
+	case !gone && f.downErr != nil:
+		f.log.Info("shared cache reachable again", "cache", f.c.o.Driver, "waiting", len(f.pending), "down", f.now().Sub(f.since).Round(time.Second).String())
 		f.since = f.now()
 		for _, k := range f.kinds {
 			k.at = time.Time{}
 		}
-		f.stir()
+		f.signal()
 	}
-	f.away = nil
+	f.downErr = nil
 	if gone {
-		f.away = err
+		f.downErr = err
 	}
 	return gone
 }
 
-// drain writes what waits, as long as the store is there.
-func (f *far) drain() {
-	for f.quit.Err() == nil && !f.isAway() {
+// drain writes queued changes while the store is reachable.
+func (f *shared) drain() {
+	for f.quit.Err() == nil && !f.isDown() {
 		batch := f.next()
 		if len(batch) == 0 {
 			return
@@ -386,7 +380,7 @@ func (f *far) drain() {
 			gate <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-gate }()
-				if !f.isAway() {
+				if !f.isDown() {
 					f.send(name)
 				}
 			})
@@ -395,10 +389,9 @@ func (f *far) drain() {
 	}
 }
 
-// next returns marks of changes to be made now, in any order: the removal of a
-// bank is made alone and first, because what was written into it since comes
-// after it.
-func (f *far) next() []string {
+// next returns marks of changes to make now, in any order. The removal of a bank is made alone and first,
+// because later writes into it follow it.
+func (f *shared) next() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	names := make([]string, 0, len(f.pending))
@@ -414,8 +407,8 @@ func (f *far) next() []string {
 	return names[:min(len(names), chunk)]
 }
 
-// send makes one change in the store.
-func (f *far) send(name string) {
+// send writes one change to the store.
+func (f *shared) send(name string) {
 	f.mu.Lock()
 	ch := f.pending[name]
 	if ch == nil {
@@ -441,11 +434,11 @@ func (f *far) send(name string) {
 	default:
 		err = f.d.Store(ctx, made.bank, made.key, data)
 	}
-	if f.judge(err) {
+	if f.noteResult(err) {
 		return
 	}
 	if err != nil {
-		f.log.Error("the store of the cache does not take a value; it is only known here", "bank", made.bank, "key", made.key, "error", err)
+		f.log.Error("shared cache rejected a value; it is only in the local copy", "bank", made.bank, "key", made.key, "err", err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -455,7 +448,7 @@ func (f *far) send(name string) {
 }
 
 // waits reports whether a value is newer here than in the store; f.mu is held.
-func (f *far) waits(bank, key string) bool {
+func (f *shared) waits(bank, key string) bool {
 	if f.pending[mark(bank, key)] != nil {
 		return true
 	}
@@ -469,8 +462,8 @@ func (f *far) waits(bank, key string) bool {
 	}
 }
 
-// ask begins a question.
-func (f *far) ask() *question {
+// ask begins a read of the store.
+func (f *shared) ask() *question {
 	q := &question{touched: map[string]bool{}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -478,15 +471,15 @@ func (f *far) ask() *question {
 	return q
 }
 
-func (f *far) answered(q *question) {
+func (f *shared) answered(q *question) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.asking, q)
 }
 
-// take puts into the copy what the store has, nil for nothing, unless it was
-// changed here. It reports whether it did. f.mu is held.
-func (f *far) take(q *question, bank, key string, data []byte) bool {
+// take copies a value of the store, nil for none, unless it was changed here. It reports whether it
+// did. f.mu is held.
+func (f *shared) take(q *question, bank, key string, data []byte) bool {
 	if f.waits(bank, key) || q.touched[bank+"/"+key] || q.touched[bank+"/"] {
 		return false
 	}
@@ -504,16 +497,16 @@ func (f *far) take(q *question, bank, key string, data []byte) bool {
 	if len(data) > maxFile {
 		return false
 	}
-	// What cannot be read must not replace what can.
+	// A damaged value must not replace a readable one.
 	if _, err := msgpack.UnmarshalTyped(data); err != nil {
-		f.log.Warn("a value in the store of the cache is damaged", "bank", bank, "key", key, "error", err)
+		f.log.Warn("ignoring damaged value of the shared cache", "bank", bank, "key", key, "err", err)
 		return false
 	}
 	return f.c.write(bank, path, data) == nil
 }
 
-// refresh brings a value of the copy up to date, if the store can be reached.
-func (f *far) refresh(bank, key string) {
+// refresh updates a value of the copy if the store can be reached.
+func (f *shared) refresh(bank, key string) {
 	id, ok := strings.CutPrefix(bank, minionBank)
 	if k := f.kinds[key]; ok && k != nil && checkName("minion", id) == nil {
 		f.refreshMinion(key, id)
@@ -528,7 +521,7 @@ func (f *far) refresh(bank, key string) {
 	ctx, cancel := f.bounded()
 	defer cancel()
 	data, err := f.d.Fetch(ctx, bank, key)
-	if f.judge(err) || err != nil {
+	if f.noteResult(err) || err != nil {
 		return
 	}
 	f.mu.Lock()
@@ -537,18 +530,18 @@ func (f *far) refresh(bank, key string) {
 	f.remember(name)
 }
 
-// remembered reports whether a value need not be asked for.
-func (f *far) remembered(name string) bool {
+// remembered reports whether the copy of a value is recent enough.
+func (f *shared) remembered(name string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at, ok := f.memo[name]
 	hit := ok && f.now().Sub(at) < f.c.o.Expire
 	f.count(hit)
-	return hit || f.away != nil
+	return hit || f.downErr != nil
 }
 
-// count is for memcache_debug; f.mu is held.
-func (f *far) count(hit bool) {
+// count counts for memcache_debug; f.mu is held.
+func (f *shared) count(hit bool) {
 	if !f.c.o.Debug {
 		return
 	}
@@ -559,8 +552,8 @@ func (f *far) count(hit bool) {
 	f.log.Debug("MemCache stats", "call", f.calls, "hit", f.hits, "rate", float64(f.hits)/float64(f.calls))
 }
 
-// remember notes that a value was asked for; f.mu is held.
-func (f *far) remember(name string) {
+// remember records that a value was read; f.mu is held.
+func (f *shared) remember(name string) {
 	if f.c.o.Expire <= 0 {
 		return
 	}
@@ -580,17 +573,17 @@ func (f *far) remember(name string) {
 	}
 }
 
-// fresh returns whom to ask about for one of them: nobody if what is here is
-// good enough, all if it was asked for too long ago, the one if it is new.
-func (f *far) fresh(key, id string) (ids []string, all bool) {
+// fresh returns the minions to read in order to answer for one: none if the copy is recent enough, all if it
+// is too old, only the id if it is new.
+func (f *shared) fresh(key, id string) (ids []string, all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	k := f.kinds[key]
 	_, known := k.versions[id]
-	old := f.now().Sub(k.at) >= max(believe, f.c.o.Expire, share*k.took)
+	old := f.now().Sub(k.at) >= max(minFresh, f.c.o.Expire, share*k.took)
 	f.count(!old && known)
 	switch {
-	case f.away != nil || !old && known:
+	case f.downErr != nil || !old && known:
 		return nil, false
 	case !old:
 		return []string{id}, false
@@ -606,18 +599,18 @@ func (f *far) fresh(key, id string) (ids []string, all bool) {
 	return ids, true
 }
 
-// refreshMinion brings what is known of a minion up to date, and of all others
-// with it, because they will be asked for next.
-func (f *far) refreshMinion(key, id string) {
+// refreshMinion updates the copy of a minion's data, and that of all others, because they will be needed
+// next.
+func (f *shared) refreshMinion(key, id string) {
 	if ids, _ := f.fresh(key, id); ids == nil {
 		return
 	}
 	f.watched.Lock()
 	defer f.watched.Unlock()
 	if f.unlisted(key, id) {
-		f.greet()
+		f.learnMinions()
 	}
-	ids, all := f.fresh(key, id) // another may have asked meanwhile
+	ids, all := f.fresh(key, id) // another goroutine may have read meanwhile
 	if ids == nil {
 		return
 	}
@@ -637,7 +630,7 @@ func (f *far) refreshMinion(key, id string) {
 	f.kinds[key].at, f.kinds[key].took = begun, f.now().Sub(begun)
 }
 
-func (f *far) askAbout(q *question, key string, ids []string) bool {
+func (f *shared) askAbout(q *question, key string, ids []string) bool {
 	banks, known := make([]string, len(ids)), make([]string, len(ids))
 	f.mu.Lock()
 	k := f.kinds[key]
@@ -648,7 +641,7 @@ func (f *far) askAbout(q *question, key string, ids []string) bool {
 	ctx, cancel := f.bounded()
 	defer cancel()
 	values, err := f.d.Each(ctx, banks, key, known)
-	if f.judge(err) || err != nil || len(values) != len(ids) {
+	if f.noteResult(err) || err != nil || len(values) != len(ids) {
 		return false
 	}
 	f.mu.Lock()
@@ -665,15 +658,15 @@ func (f *far) askAbout(q *question, key string, ids []string) bool {
 	return true
 }
 
-// list returns the names in a bank; ok is false if the copy has to do.
-func (f *far) list(bank string) (names []string, ok bool) {
-	if f.isAway() {
+// list returns the names in a bank; ok is false if the copy must be used.
+func (f *shared) list(bank string) (names []string, ok bool) {
+	if f.isDown() {
 		return nil, false
 	}
 	ctx, cancel := f.bounded()
 	defer cancel()
 	names, err := f.d.List(ctx, bank)
-	if f.judge(err) || err != nil {
+	if f.noteResult(err) || err != nil {
 		return nil, false
 	}
 	f.mu.Lock()
