@@ -14,9 +14,8 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Adopt adds the jobs of Salt's files that are not older than jobs are kept,
-// and returns how many it has looked at. A job that cannot be added does not
-// keep back the others.
+// Adopt adds the unexpired jobs of Salt's files, and returns the number of jobs read. An error with one job
+// does not stop the others.
 func (s *Store) Adopt(c *LocalCache) (jobs int, err error) {
 	var failed failures
 	err = c.Jobs(func(j *Job) bool {
@@ -34,7 +33,7 @@ func (s *Store) Adopt(c *LocalCache) (jobs int, err error) {
 	return jobs, errors.Join(append(failed, err)...)
 }
 
-// failures are the first errors of many.
+// failures are the first of many errors.
 type failures []error
 
 func (f *failures) add(err error) {
@@ -43,17 +42,15 @@ func (f *failures) add(err error) {
 	}
 }
 
-// adoptedKey, in the meta bucket, has the moment at which the last look at
-// Salt's files began that got through.
+// adoptedKey, in the meta bucket, is the start time of the last complete reading of Salt's files.
 var adoptedKey = []byte("adopted")
 
-// adoptSlack is by how much the clock of the file system may be behind.
+// adoptSlack allows for a file system clock that is behind.
 const adoptSlack = time.Minute
 
-// AdoptNew is Adopt without the jobs that are here with all their returns, and
-// without those whose folders have not changed since the last call that had no
-// error; it returns how many it has added to. Jobs are added one after the
-// other, so that a master that runs is not held up.
+// AdoptNew is Adopt without the jobs that are complete here, and without those whose directories have not
+// changed since the last call that succeeded. It returns the number of jobs that it added to. Jobs are added
+// one at a time, so that a running master is not delayed.
 func (s *Store) AdoptNew(ctx context.Context, c *LocalCache) (added int, err error) {
 	if !s.o.JobCache {
 		return 0, nil
@@ -74,7 +71,7 @@ func (s *Store) AdoptNew(ctx context.Context, c *LocalCache) (added int, err err
 		if ctx.Err() != nil {
 			return false
 		}
-		// A folder changes when a minion returns for the first time.
+		// The directory changes at the first return of a minion.
 		if info, err := os.Stat(dir); err != nil || info.ModTime().Before(last) {
 			return true
 		}
@@ -102,8 +99,8 @@ func (s *Store) AdoptNew(ctx context.Context, c *LocalCache) (added int, err err
 	return added, err
 }
 
-// lacks reports whether the job, or the return of one of these minions, is not
-// here, or nothing but what a return says of the job.
+// lacks reports whether the job or the return of one of these minions is missing, or the load was made from a
+// return.
 func (s *Store) lacks(jid string, ids []string) (bool, error) {
 	load, err := s.Load(jid)
 	if err != nil || load == nil || load.Has("return") {

@@ -12,8 +12,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestAdoptNew: what Salt's files have and the database lacks is added, once,
-// and what is known of a job by its return alone is replaced.
+// TestAdoptNew checks that jobs of Salt's files that are missing in the database are added once, and that a
+// load made from a return is replaced.
 func TestAdoptNew(t *testing.T) {
 	c, dir := local(t), t.TempDir()
 	s := open(t, dir)
@@ -49,8 +49,7 @@ func TestAdoptNew(t *testing.T) {
 	}
 	put(whole(0, "a", "b"))
 	put(whole(1))
-	// One that was published here, one with another return, one of which only a
-	// return has come.
+	// One published here, one with another return, and one known only by a return.
 	must(t, s.NewJob(load(jids[2]), []string{"a"}))
 	must(t, c.WriteLoad(jids[2], load(jids[2]), []string{"a"}))
 	put(whole(3, "a", "b"))
@@ -78,18 +77,17 @@ func TestAdoptNew(t *testing.T) {
 	w, err := s.Whole(jids[3])
 	must(t, err)
 	if got := w.Returns["a"].At("return"); got != "newer" {
-		t.Error("what was there was replaced by", got)
+		t.Error("the stored return was replaced by", got)
 	}
 	if w, err := s.Whole(old.JID); w != nil || err != nil {
-		t.Error("a job too old was taken", w, err)
+		t.Error("an expired job was added", w, err)
 	}
 	added(0)
 	must(t, s.Close())
 	s = open(t, dir)
 	added(0)
 
-	// Folders that have not changed since are not looked at: what is damaged in
-	// one does not matter. What has come is found.
+	// Unchanged directories are not read, so damage in one does not matter. New returns are found.
 	before := time.Now().Add(-time.Hour)
 	must(t, os.WriteFile(filepath.Join(c.jobDir(jids[1]), "jid"), []byte("20990101000000000001"), 0o600))
 	must(t, os.Chtimes(c.jobDir(jids[1]), before, before))
@@ -97,7 +95,7 @@ func TestAdoptNew(t *testing.T) {
 	added(1)
 	lookup(2, "a")
 
-	// One that cannot be read keeps back no other, and is tried again.
+	// An unreadable job does not stop the others, and is tried again.
 	bad := filepath.Join(c.jobDir(jids[0]), ".load.p")
 	must(t, os.WriteFile(bad, []byte{0xc1}, 0o600))
 	put(whole(0, "c"))

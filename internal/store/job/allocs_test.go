@@ -4,7 +4,7 @@ package job
 
 import "testing"
 
-// TestAllocations: what is done with a return before it waits for the disk.
+// TestAllocations bounds the allocations for a return until it is queued.
 func TestAllocations(t *testing.T) {
 	r := ret(jid, "minion", true)
 	if n := testing.AllocsPerRun(100, func() {

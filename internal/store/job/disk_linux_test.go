@@ -9,7 +9,7 @@ import (
 	"brine/internal/base/salt"
 )
 
-// smallDisk mounts a file system of its own, which only root may.
+// smallDisk mounts a small file system, which needs root.
 func smallDisk(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,7 +27,7 @@ func TestFullDisk(t *testing.T) {
 	big := strings.Repeat("z", 50<<10)
 	stored, failed := 0, 0
 	var err error
-	for i := 0; failed < 20 && i < 200; i++ { // pages that were freed give room for a few more
+	for i := 0; failed < 20 && i < 200; i++ { // freed pages leave room for a few more
 		if _, err = s.Return(ret(jid, fmt.Sprint("m", i), big)); err == nil {
 			stored++
 			failed = 0

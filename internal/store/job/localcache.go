@@ -22,18 +22,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// LocalCache is Salt's own store of jobs, local_cache: with h the hex digest
-// of the jid, the folder CACHEDIR/jobs/h[:2]/h[2:] has the files
+// LocalCache is Salt's own job cache, local_cache. With h the hex digest of the jid, the directory
+// CACHEDIR/jobs/h[:2]/h[2:] has the files
 //
 //	jid                the job id as text
-//	.load.p            the load that was published
-//	.minions.p         the array of minions it was meant for
+//	.load.p            the published load
+//	.minions.p         the array of targeted minions
 //	.minions.SYNDIC.p  the same from a syndic
 //	ID/return.p        {return, retcode, success} of one minion
-//	ID/out.p           the outputter it asked for
+//	ID/out.p           the outputter that it requested
 //
-// with new-spec msgpack in those named .p. The salt command reads the load of
-// its job from there.
+// The files named .p are new-spec msgpack. The salt command reads the load of its job from there.
 type LocalCache struct {
 	dir     string
 	newHash func() hash.Hash
@@ -61,15 +60,14 @@ func (c *LocalCache) jobDir(jid string) string {
 	return filepath.Join(c.dir, name[:2], name[2:])
 }
 
-// The modes of what is in CACHEDIR/jobs. Arguments and results of jobs may hold
-// secrets; Salt's programs that read them run as the master's user.
+// Modes of files and directories in CACHEDIR/jobs. Arguments and results of jobs may hold secrets; Salt's
+// programs that read them run as the master's user.
 const (
 	dirMode  = 0o750
 	fileMode = 0o600
 )
 
-// Protect narrows the mode of the directory of all jobs, which may have been
-// made by an earlier version or by Salt.
+// Protect narrows the mode of the directory of all jobs, which an earlier version or Salt may have created.
 func (c *LocalCache) Protect() error {
 	info, err := os.Stat(c.dir)
 	if err == nil && info.Mode().Perm()&^dirMode != 0 {
@@ -86,7 +84,7 @@ type localFile struct {
 	v    any
 }
 
-// WriteLoad writes the load of a job and, unless nil, the ids it is meant for.
+// WriteLoad writes the load of a job and, unless nil, the ids of its minions.
 func (c *LocalCache) WriteLoad(jid string, load *value.Dict, minions []string) error {
 	if !salt.ValidJID(jid) {
 		return salt.Errorf(salt.Invalid, "%.80q is not a job id", jid)
@@ -96,12 +94,12 @@ func (c *LocalCache) WriteLoad(jid string, load *value.Dict, minions []string) e
 		files = append(files, localFile{".minions.p", value.Strings(minions)})
 	}
 	if err := c.writeAgain(jid, files, false); err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot write the job %s for the salt command: %w", jid, err)
+		return salt.Errorf(salt.Unavailable, "cannot write job %s for the salt command: %w", jid, err)
 	}
 	return nil
 }
 
-// writeAgain is writeFiles, twice if Prune has just removed the folder above.
+// writeAgain is writeFiles, repeated once if Prune has just removed the parent directory.
 func (c *LocalCache) writeAgain(jid string, files []localFile, durable bool) error {
 	err := c.writeFiles(jid, files, durable)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +108,7 @@ func (c *LocalCache) writeAgain(jid string, files []localFile, durable bool) err
 	return err
 }
 
-// writeFiles writes the files of a job; with durable the disk has them after.
+// writeFiles writes the files of a job; if durable, it syncs them.
 func (c *LocalCache) writeFiles(jid string, files []localFile, durable bool) error {
 	dir := c.jobDir(jid)
 	if err := os.MkdirAll(dir, dirMode); err != nil {
@@ -119,7 +117,7 @@ func (c *LocalCache) writeFiles(jid string, files []localFile, durable bool) err
 	if err := writeEach(dir, files, durable); err != nil {
 		return err
 	}
-	// Last: a directory without it is what cleaning up takes for a ruin.
+	// Written last, since a directory without it looks incomplete to cleaners.
 	return atomicfile.Write(filepath.Join(dir, "jid"), []byte(jid), fileMode, durable)
 }
 
@@ -136,21 +134,21 @@ func writeEach(dir string, files []localFile, durable bool) error {
 	return nil
 }
 
-// WriteReturn writes what a minion returned (return, retcode, success and out of
-// its load) beside the load of the job. A crash may lose it.
+// WriteReturn writes the return, retcode, success and out of a minion's return beside the load of the job. A
+// crash may lose it.
 func (c *LocalCache) WriteReturn(jid, id string, load *value.Dict) error {
 	if !salt.ValidJID(jid) {
 		return salt.Errorf(salt.Invalid, "%.80q is not a job id", jid)
 	}
 	if err := salt.CheckID(id); err != nil {
-		return salt.Errorf(salt.Invalid, "the return cannot be written: %w", err)
+		return salt.Errorf(salt.Invalid, "cannot write the return: %w", err)
 	}
 	files := []localFile{{filepath.Join(id, "return.p"), picked(load, stockKept)}}
 	if out := load.At("out"); out != nil {
 		files = append([]localFile{{filepath.Join(id, "out.p"), out}}, files...)
 	}
 	if err := c.writeReturn(jid, id, files); err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot write the return of %s for the job %s: %w", id, jid, atomicfile.Cause(err))
+		return salt.Errorf(salt.Unavailable, "cannot write the return of %s for job %s: %w", id, jid, atomicfile.Cause(err))
 	}
 	return nil
 }
@@ -158,7 +156,7 @@ func (c *LocalCache) WriteReturn(jid, id string, load *value.Dict) error {
 func (c *LocalCache) writeReturn(jid, id string, files []localFile) error {
 	dir := c.jobDir(jid)
 	err := os.Mkdir(filepath.Join(dir, id), dirMode)
-	if errors.Is(err, fs.ErrNotExist) { // nothing is known of the job, or it was removed
+	if errors.Is(err, fs.ErrNotExist) { // the job is unknown or was removed
 		if err = c.writeAgain(jid, nil, false); err == nil {
 			err = os.Mkdir(filepath.Join(dir, id), dirMode)
 		}
@@ -169,7 +167,7 @@ func (c *LocalCache) writeReturn(jid, id string, files []localFile) error {
 	return writeEach(dir, files, false)
 }
 
-// picked returns the entries of d with these keys, as far as there are some.
+// picked returns the entries of d with these keys; missing ones are left out.
 func picked(d *value.Dict, keys []string) *value.Dict {
 	out := value.NewDict(len(keys))
 	for _, k := range keys {
@@ -180,16 +178,14 @@ func picked(d *value.Dict, keys []string) *value.Dict {
 	return out
 }
 
-// Whole is a job with what came back.
+// Whole is a job with its returns.
 type Whole struct {
 	Job
-	// Returns are what the minions returned: dicts with return and what else
-	// there is of retcode, success and out.
+	// Returns are dicts with return and, if known, retcode, success and out.
 	Returns map[string]*value.Dict
 }
 
-// Lookup returns a job with its returns, or nil if it is not there. Files that
-// cannot be read are left out.
+// Lookup returns a job with its returns, or nil if it does not exist. Unreadable files are left out.
 func (c *LocalCache) Lookup(jid string) (*Whole, error) {
 	dir := c.jobDir(jid)
 	j, err := readLoad(dir)
@@ -200,7 +196,7 @@ func (c *LocalCache) Lookup(jid string) (*Whole, error) {
 	out := &Whole{Job: *j, Returns: map[string]*value.Dict{}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot read the job %s: %w", jid, err)
+		return nil, salt.Errorf(salt.Unavailable, "cannot read job %s: %w", jid, err)
 	}
 	for _, e := range entries {
 		id := e.Name()
@@ -215,18 +211,18 @@ func (c *LocalCache) Lookup(jid string) (*Whole, error) {
 	return out, nil
 }
 
-// Put adds what is not there yet of a job, and leaves what is. Salt's and
-// Brine's masters see the job when all of it is there. The disk has it after.
+// Put adds the missing parts of a job and keeps existing ones. Other masters see the job once it is complete.
+// When Put returns, the job is on disk.
 func (c *LocalCache) Put(w *Whole) error {
 	if !salt.ValidJID(w.JID) {
 		return salt.Errorf(salt.Invalid, "%.80q is not a job id", w.JID)
 	}
 	err := c.put(w)
-	if errors.Is(err, fs.ErrNotExist) { // Prune has just removed the folder above
+	if errors.Is(err, fs.ErrNotExist) { // Prune has just removed the parent directory
 		err = c.put(w)
 	}
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot write the job %s: %w", w.JID, atomicfile.Cause(err))
+		return salt.Errorf(salt.Unavailable, "cannot write job %s: %w", w.JID, atomicfile.Cause(err))
 	}
 	return nil
 }
@@ -279,7 +275,7 @@ func (c *LocalCache) put(w *Whole) error {
 	return err
 }
 
-// readLoad returns the load and minions in a job's folder, or nil.
+// readLoad returns the load and minions in a job's directory, or nil.
 func readLoad(dir string) (*Job, error) {
 	v, err := readFile(filepath.Join(dir, ".load.p"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -312,7 +308,7 @@ func readReturn(dir string) *value.Dict {
 		return nil
 	}
 	ret, ok := v.(*value.Dict)
-	if !ok || !ret.Has("return") { // the form of old versions: only the value
+	if !ok || !ret.Has("return") { // old format: only the value
 		ret = value.NewDict(2)
 		ret.Set("return", v)
 	}
@@ -340,8 +336,8 @@ func readFile(path string) (any, error) {
 	return msgpack.UnmarshalTyped(b)
 }
 
-// Jobs calls fn with the loads and minions of all jobs, in no order, until it
-// says false. What cannot be read is left out.
+// Jobs calls fn with the loads and minions of all jobs, in no order, until it returns false. Unreadable jobs
+// are left out.
 func (c *LocalCache) Jobs(fn func(*Job) bool) error {
 	more := true
 	return c.eachDir(func(dir string) bool {
@@ -357,7 +353,7 @@ func (c *LocalCache) Jobs(fn func(*Job) bool) error {
 	})
 }
 
-// eachDir calls fn with the folder of every job until it says false.
+// eachDir calls fn with the directory of every job until it returns false.
 func (c *LocalCache) eachDir(fn func(dir string) bool) error {
 	tops, err := os.ReadDir(c.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -368,7 +364,7 @@ func (c *LocalCache) eachDir(fn func(dir string) bool) error {
 			continue
 		}
 		path := filepath.Join(c.dir, top.Name())
-		jobs, _ := os.ReadDir(path) // may be gone by now
+		jobs, _ := os.ReadDir(path) // may have been removed meanwhile
 		for _, j := range jobs {
 			if j.IsDir() && !fn(filepath.Join(path, j.Name())) {
 				return nil
@@ -378,15 +374,15 @@ func (c *LocalCache) eachDir(fn func(dir string) bool) error {
 	return nil
 }
 
-// Prune removes the jobs written longer ago than keep, and returns how many.
-// A keep of 0 or less removes nothing.
+// Prune removes the jobs written longer ago than keep, and returns their number. A keep of 0 or less removes
+// nothing.
 func (c *LocalCache) Prune(keep time.Duration, now time.Time) (removed int, err error) {
 	if keep <= 0 {
 		return 0, nil
 	}
 	var failed error
 	err = c.eachDir(func(dir string) bool {
-		// The file jid is written once, the folder changes with every return.
+		// The file jid is written once; the directory changes with every return.
 		info, err := os.Stat(filepath.Join(dir, "jid"))
 		if errors.Is(err, fs.ErrNotExist) {
 			info, err = os.Stat(dir)
@@ -399,7 +395,7 @@ func (c *LocalCache) Prune(keep time.Duration, now time.Time) (removed int, err 
 			return true
 		}
 		removed++
-		os.Remove(filepath.Dir(dir)) // if it is empty now
+		os.Remove(filepath.Dir(dir)) // only succeeds if it is empty now
 		return true
 	})
 	return removed, errors.Join(err, failed)

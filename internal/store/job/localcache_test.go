@@ -47,7 +47,7 @@ func TestLocalCacheLayout(t *testing.T) {
 	}
 	check(t, c.WriteLoad("req", load("req"), nil), salt.Invalid, "not a job id")
 	if _, err := NewLocalCache("/x", "rot13"); err == nil {
-		t.Error("an unknown hash_type was taken")
+		t.Error("an unknown hash_type was accepted")
 	}
 }
 
@@ -72,13 +72,13 @@ func TestLocalCachePrune(t *testing.T) {
 		t.Error("still there")
 	}
 	if _, err := os.Stat(filepath.Dir(c.jobDir(jid))); err == nil {
-		t.Error("an empty folder is left")
+		t.Error("an empty directory is left")
 	}
 	if j, _ := c.Lookup(other); j == nil {
-		t.Error("a young job was removed")
+		t.Error("an unexpired job was removed")
 	}
 	if _, err := os.Stat(filepath.Join(c.dir, "fe", "young")); err != nil {
-		t.Error("a job that is being written was removed")
+		t.Error("an incomplete job was removed")
 	}
 }
 
@@ -106,7 +106,7 @@ func TestLocalCacheDamaged(t *testing.T) {
 	}
 }
 
-// TestSaltSharesLocalCache swaps jobs with Salt's own returner.
+// TestSaltSharesLocalCache exchanges jobs with Salt's own returner.
 func TestSaltSharesLocalCache(t *testing.T) {
 	stock, python := tools.StockSalt(t)
 	c := local(t)

@@ -11,25 +11,25 @@ import (
 	"brine/internal/py/value"
 )
 
-// Queued is a job that is kept for minions that are away, or was of late.
+// Queued is a job that is, or was recently, kept for disconnected minions.
 type Queued struct {
-	// Job has Load, Minions and Returned.
+	// Job has only Load, Minions and Returned.
 	Job
-	// At is when it was stored, Until when it is not handed out any more.
+	// At is when it was stored. Until is when its delivery ends.
 	At, Until time.Time
-	// From is the master of a cluster that published it, else "".
+	// From is the cluster's master that published it, else "".
 	From string
 	State
 }
 
-// State is what is known of a job on its minions that have not returned.
+// State is the progress of a job on minions that have not returned.
 type State struct {
-	Handed  []string // got it when they came
-	Running []string // have said that they run it
-	Absent  []string // surely had no connection when it was published
+	Handed  []string // received it when they reconnected
+	Running []string // reported that they run it
+	Absent  []string // certainly disconnected when it was published
 }
 
-// queuedKey sorts by the moment.
+// queuedKey makes keys that sort by time.
 func queuedKey(jid string, until time.Time) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(until.UnixMilli())), jid...)
 }
@@ -38,11 +38,11 @@ func queuedMoment(k []byte) time.Time {
 	return time.UnixMilli(int64(binary.BigEndian.Uint64(k)))
 }
 
-// sweep is how many entries that are over are removed with each new one: more
-// than one, so that they do not heap up, and few, so that nobody waits.
+// sweep is the number of expired entries that are removed with each new one: more than one, so that they do
+// not accumulate, and few, so that no caller waits.
 const sweep = 8
 
-// putQueued notes until when a job is kept for minions that are away.
+// putQueued records until when a job is kept for disconnected minions.
 func putQueued(tx *bolt.Tx, jid string, until, now time.Time) error {
 	if until.IsZero() {
 		return nil
@@ -61,16 +61,14 @@ func putQueued(tx *bolt.Tx, jid string, until, now time.Time) error {
 	return b.Put(queuedKey(jid, until), binary.BigEndian.AppendUint64(nil, uint64(now.UnixMilli())))
 }
 
-// RememberFor is for how long it is known what became of a job whose time is
-// over.
+// RememberFor is how long the outcome of an expired job is kept.
 const RememberFor = 10 * time.Minute
 
-// rememberJobs bounds how many of these Queued returns.
+// rememberJobs bounds the expired jobs that Queued returns.
 const rememberJobs = 500
 
-// Queued returns the jobs that are kept at a moment for minions that are away,
-// at most limit of them, and some whose time was over shortly before; in the
-// order in which they were stored.
+// Queued returns the jobs that are kept for disconnected minions at a time, at most limit of them, and some
+// that expired shortly before. They are in the order of storing.
 func (s *Store) Queued(now time.Time, limit int) ([]Queued, error) {
 	var out []Queued
 	err := s.view(func(tx *bolt.Tx) error {
@@ -131,18 +129,17 @@ func readQueued(tx *bolt.Tx, k, v []byte) (q Queued, err error) {
 	return q, nil
 }
 
-// Notes are changes of what is known of minions.
+// Notes are updates of the state of jobs and minions.
 type Notes struct {
-	States map[string]State // by the job's id
-	// Speakers are the minions that ask for what they missed, and those (false)
-	// that do not any more.
+	States map[string]State // by job id
+	// Speakers are the minions that request missed jobs, and those (false) that no longer do.
 	Speakers map[string]bool
 }
 
-// Note stores notes. It returns when the disk has them.
+// Note stores notes. It returns when they are on disk.
 func (s *Store) Note(n Notes) error { return s.wait(&op{kind: opNotes, notes: n}) }
 
-// Speakers returns the minions that ask for what they missed.
+// Speakers returns the minions that request missed jobs.
 func (s *Store) Speakers() (ids []string, err error) {
 	err = s.view(func(tx *bolt.Tx) error {
 		b := tx.Bucket(speakersBucket)

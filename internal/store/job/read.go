@@ -15,19 +15,18 @@ import (
 	"brine/internal/py/value"
 )
 
-// Job is what is known of one job.
+// Job is one job.
 type Job struct {
 	JID string
-	// Load is what was published, or for a job that was not published here
-	// the first return.
+	// Load is the published load, or that of the first return if the job was not published here.
 	Load *value.Dict
-	// Minions are the ids that the job is meant for.
+	// Minions are the ids of targeted minions.
 	Minions []string
-	// Returned are the ids that have returned, sorted; nil unless asked for.
+	// Returned are the ids that have returned, sorted; nil unless requested.
 	Returned []string
 }
 
-// Missing are the minions that have not returned. It needs Returned.
+// Missing returns the minions that have not returned. It needs Returned.
 func (j *Job) Missing() []string {
 	var out []string
 	for _, id := range j.Minions {
@@ -38,7 +37,7 @@ func (j *Job) Missing() []string {
 	return out
 }
 
-// Load returns the load of a job, or nil if the job is not known.
+// Load returns the load of a job, or nil if the job is unknown.
 func (s *Store) Load(jid string) (*value.Dict, error) {
 	raw, err := s.get(jid, entryLoad)
 	if raw == nil || err != nil {
@@ -47,7 +46,7 @@ func (s *Store) Load(jid string) (*value.Dict, error) {
 	return decodeDict(raw)
 }
 
-// Minions returns the ids that a job is meant for.
+// Minions returns the ids of the minions that a job targets.
 func (s *Store) Minions(jid string) ([]string, error) {
 	raw, err := s.get(jid, entryMinions)
 	return decodeIDs(raw), err
@@ -64,8 +63,7 @@ func (s *Store) get(jid string, entry byte) (raw []byte, err error) {
 	return raw, err
 }
 
-// Returns returns what the minions returned for a job, by id: dicts with
-// return and what else there is of retcode, success and out.
+// Returns returns the returns of a job by id: dicts with return and, if known, retcode, success and out.
 func (s *Store) Returns(jid string) (map[string]*value.Dict, error) {
 	out := map[string]*value.Dict{}
 	err := s.EachReturn(jid, func(id string, ret *value.Dict) bool {
@@ -75,15 +73,14 @@ func (s *Store) Returns(jid string) (map[string]*value.Dict, error) {
 	return out, err
 }
 
-// chunk bounds the returns that are copied at a time.
+// Bounds of the returns that are copied at a time.
 const (
 	chunkReturns = 256
 	chunkBytes   = 4 << 20
 )
 
-// EachReturn calls fn for the returns of a job in the order of their ids,
-// until it says false. It holds few of them in memory at a time, and fn may
-// take as long as it likes.
+// EachReturn calls fn for the returns of a job in the order of their ids, until it returns false. It holds
+// few of them in memory at a time. fn may be slow.
 func (s *Store) EachReturn(jid string, fn func(id string, ret *value.Dict) bool) error {
 	type entry struct {
 		id  string
@@ -122,11 +119,11 @@ func (s *Store) EachReturn(jid string, fn func(id string, ret *value.Dict) bool)
 	}
 }
 
-// Snapshot writes the jobs as they are now into a folder, as Open and
-// OpenReadOnly have them, over a snapshot that is there.
+// Snapshot writes the current jobs to a directory that Open and OpenReadOnly can read. It replaces an older
+// snapshot.
 func (s *Store) Snapshot(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot make the folder of a snapshot: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot create the snapshot directory: %w", err)
 	}
 	temp := filepath.Join(dir, "."+fileName)
 	err := s.view(func(tx *bolt.Tx) error { return tx.CopyFile(temp, 0o600) })
@@ -140,7 +137,7 @@ func (s *Store) Snapshot(dir string) error {
 	return nil
 }
 
-// Whole returns a job with its returns, or nil if it is not there.
+// Whole returns a job with its returns, or nil if it does not exist.
 func (s *Store) Whole(jid string) (*Whole, error) {
 	load, err := s.Load(jid)
 	if load == nil || err != nil {
@@ -157,27 +154,25 @@ func (s *Store) Whole(jid string) (*Whole, error) {
 	return w, nil
 }
 
-// Filter says which jobs to list.
+// Filter selects jobs to list.
 type Filter struct {
 	// Limit is the largest number of jobs; 0 means all.
 	Limit int
 	// Oldest lists the oldest jobs first instead of the newest.
 	Oldest bool
-	// After and Before are job ids between which the ids must be; "" means no
-	// bound.
+	// After and Before are exclusive bounds of the job ids; "" means no bound.
 	After, Before string
-	// Since leaves out the jobs stored in hours before this moment's.
+	// Since leaves out the jobs stored in an hour before that of this time.
 	Since time.Time
-	// Returned asks for Job.Returned.
+	// Returned requests Job.Returned.
 	Returned bool
-	// Keep says whether to list a job; nil means all. It must be quick.
+	// Keep reports whether to list a job; nil means all. It must be quick.
 	Keep func(*Job) bool
 
-	panicked any // of Keep, to be raised when the database is left alone
+	panicked any // raised by Keep; passed on after the transaction
 }
 
-// List returns jobs in the order in which they were stored, to the hour, and
-// by their ids within an hour.
+// List returns jobs in the order of storing, to the hour, and by id within an hour.
 func (s *Store) List(f Filter) ([]*Job, error) {
 	var jobs []*Job
 	err := s.view(func(tx *bolt.Tx) error {
@@ -198,7 +193,7 @@ func (s *Store) List(f Filter) ([]*Job, error) {
 	return jobs, err
 }
 
-// keeps calls Keep. Its panic must not look like that of a damaged database.
+// keeps calls Keep. A panic of Keep must not look like a damaged database.
 func (f *Filter) keeps(j *Job) (keep bool, err error) {
 	defer func() {
 		if f.panicked = recover(); f.panicked != nil {
@@ -208,7 +203,7 @@ func (f *Filter) keeps(j *Job) (keep bool, err error) {
 	return f.Keep == nil || f.Keep(j), nil
 }
 
-// inHour appends the jobs of an hour; errFound says that it is enough.
+// inHour appends the jobs of an hour; errFound says that the limit is reached.
 func (f *Filter) inHour(hour *bolt.Bucket, jobs *[]*Job) error {
 	c := hour.Cursor()
 	for jid := f.firstJID(c); jid != ""; jid = f.nextJID(c, jid) {
@@ -274,8 +269,7 @@ func (f *Filter) read(hour *bolt.Bucket, jid string) (*Job, error) {
 	return j, nil
 }
 
-// Active returns the jobs stored since a moment that some minion has not
-// returned for, the newest first.
+// Active returns the jobs stored since a time that lack a return of some minion, newest first.
 func (s *Store) Active(since time.Time) ([]*Job, error) {
 	return s.List(Filter{Since: since, Returned: true, Keep: func(j *Job) bool { return len(j.Missing()) > 0 }})
 }

@@ -22,33 +22,31 @@ import (
 	"brine/internal/py/value"
 )
 
-// Shared is the memory of jobs of a cluster: LocalCache's files in a folder in
-// which several masters work, Brine's and Salt's. Whatever one of them stores
-// all see at once, and a master that dies takes nothing with it.
+// Shared is the job cache of a cluster with a shared directory: LocalCache's files, used by several masters,
+// Brine's and Salt's. A change by one is visible to all at once, and no job is lost when a master dies.
 //
-// Beside Salt's files there is, for jobs that are kept for minions that are
-// away, CACHEDIR/brine/queue/UNTIL.JID, with the id of the master that
-// published the job.
+// Besides Salt's files there is CACHEDIR/brine/queue/UNTIL.JID for each job that is kept for disconnected
+// minions. It holds the id of the master that published the job.
 type Shared struct {
 	c   *LocalCache
 	o   Options
 	id  string
 	log *slog.Logger
 	now func() time.Time
-	// marks and speakers are the folders of Brine's own.
+	// marks and speakers are directories that only Brine uses.
 	marks, speakers string
 
 	mu    sync.Mutex
-	names map[string]string // job ids by their folders, which never change
+	names map[string]string // job ids by directory; the mapping never changes
 
 	ops     chan sharedReturn
 	waiting atomic.Int64
-	enter   sync.RWMutex // held for reading while something is put into ops
+	enter   sync.RWMutex // held for reading while sending to ops
 	leaving bool
 	workers sync.WaitGroup
 }
 
-// stockKept are the fields of a return that Salt's masters store, and show.
+// stockKept are the fields of a return that stock masters store and show.
 var stockKept = []string{"return", "retcode", "success"}
 
 type sharedReturn struct {
@@ -56,15 +54,15 @@ type sharedReturn struct {
 	done func(dup bool, err error)
 }
 
-// sharedWorkers write returns at once: each waits for the disk, which flushes
-// for all that wait.
+// sharedWorkers is the number of concurrent writers of returns: each waits for the disk, and one flush serves
+// all that wait.
 const sharedWorkers = 32
 
-// maxNames bounds the job ids that are remembered.
+// maxNames bounds the job ids in memory.
 const maxNames = 200_000
 
-// OpenShared uses the jobs in a cachedir that the masters of a cluster have in
-// common. id is that of this master, hashType as in NewLocalCache.
+// OpenShared opens the jobs in a cachedir that the masters of a cluster share. id is that of this master,
+// hashType as in NewLocalCache.
 func OpenShared(cachedir, id, hashType string, o Options, log *slog.Logger) (*Shared, error) {
 	c, err := NewLocalCache(cachedir, hashType)
 	if err != nil {
@@ -77,7 +75,7 @@ func OpenShared(cachedir, id, hashType string, o Options, log *slog.Logger) (*Sh
 		mode fs.FileMode
 	}{{c.dir, dirMode}, {s.marks, 0o700}, {s.speakers, 0o700}} {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
-			return nil, salt.Errorf(salt.Unavailable, "cannot make a folder for jobs: %w", err)
+			return nil, salt.Errorf(salt.Unavailable, "cannot create a directory for jobs: %w", err)
 		}
 	}
 	if err := c.Protect(); err != nil {
@@ -89,7 +87,7 @@ func OpenShared(cachedir, id, hashType string, o Options, log *slog.Logger) (*Sh
 	return s, nil
 }
 
-// Close waits until what is queued is stored. Calls that come later fail.
+// Close waits until queued returns are stored. Later calls fail.
 func (s *Shared) Close() error {
 	s.enter.Lock()
 	if !s.leaving {
@@ -101,7 +99,7 @@ func (s *Shared) Close() error {
 	return nil
 }
 
-// NewJobUntil is Store's.
+// NewJobUntil is like Store.NewJobUntil.
 func (s *Shared) NewJobUntil(load *value.Dict, minions []string, until time.Time) error {
 	jid, err := checkJID(load)
 	if err != nil || !s.o.JobCache {
@@ -113,17 +111,17 @@ func (s *Shared) NewJobUntil(load *value.Dict, minions []string, until time.Time
 		err = atomicfile.Write(filepath.Join(s.marks, name), []byte(s.id), 0o600, false)
 	}
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot store the job %s: %w", jid, err)
+		return salt.Errorf(salt.Unavailable, "cannot store job %s: %w", jid, err)
 	}
 	return nil
 }
 
-// ReturnAsync is Store's.
+// ReturnAsync is like Store.ReturnAsync.
 func (s *Shared) ReturnAsync(load *value.Dict, done func(duplicate bool, err error)) {
 	s.ReturnStartedAsync(load, nil, done)
 }
 
-// ReturnStartedAsync is Store's.
+// ReturnStartedAsync is like Store.ReturnStartedAsync.
 func (s *Shared) ReturnStartedAsync(load, job *value.Dict, done func(duplicate bool, err error)) {
 	o, err := newReturn(load, stockKept)
 	if err != nil || !s.o.JobCache {
@@ -148,24 +146,23 @@ func (s *Shared) ReturnStartedAsync(load, job *value.Dict, done func(duplicate b
 	done(false, salt.Errorf(salt.Unavailable, "the disk of %s cannot keep up with the returns", s.c.dir))
 }
 
-// Put adds what is not there yet of a job, and leaves what is.
+// Put adds the missing parts of a job and keeps existing ones.
 func (s *Shared) Put(w *Whole) error { return s.c.Put(w) }
 
 func (s *Shared) write() {
 	for r := range s.ops {
 		dup, err := s.store(r)
-		if errors.Is(err, fs.ErrNotExist) { // somebody has just removed the old job
+		if errors.Is(err, fs.ErrNotExist) { // another master has just removed the expired job
 			dup, err = s.store(r)
 		}
 		if err != nil {
-			err = salt.Errorf(salt.Unavailable, "cannot store the return of %s for the job %s: %w", r.id, r.jid, atomicfile.Cause(err))
+			err = salt.Errorf(salt.Unavailable, "cannot store the return of %s for job %s: %w", r.id, r.jid, atomicfile.Cause(err))
 		}
 		r.done(dup, err)
 	}
 }
 
-// store writes one return. The first of several masters that have it at once
-// makes the file.
+// store writes one return. If several masters receive it at the same time, the first one creates the file.
 func (s *Shared) store(r sharedReturn) (dup bool, err error) {
 	dir := s.c.jobDir(r.jid)
 	if _, err := os.Lstat(filepath.Join(dir, "nocache")); err == nil {
@@ -173,7 +170,7 @@ func (s *Shared) store(r sharedReturn) (dup bool, err error) {
 	}
 	own := filepath.Join(dir, r.id)
 	err = os.Mkdir(own, dirMode)
-	if errors.Is(err, fs.ErrNotExist) { // nobody knows the job
+	if errors.Is(err, fs.ErrNotExist) { // the job is unknown
 		load, minions := r.firstLoad()
 		files := []localFile{{".load.p", load}}
 		if minions != nil {
@@ -199,15 +196,15 @@ func (s *Shared) store(r sharedReturn) (dup bool, err error) {
 	if !errors.Is(err, fs.ErrExist) {
 		return false, err
 	}
-	// A master of Salt's writes in place, and may have died at it.
+	// A stock master writes in place, and may have died while writing.
 	if there, err := readFile(path); err == nil && there != nil {
-		return true, syncFile(path) // who made it may not have come so far
+		return true, syncFile(path) // its writer may not have synced it yet
 	}
 	return false, atomicfile.Write(path, r.ret, fileMode, true)
 }
 
-// createDurably makes a file that must not exist (the error is then
-// fs.ErrExist): whoever sees it sees all of it.
+// createDurably creates a file that must not exist (else the error is fs.ErrExist). Readers see its whole
+// content or no file.
 func createDurably(path string, b []byte) error {
 	temp := filepath.Join(filepath.Dir(path), atomicfile.TempPrefix+rand.Text())
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fileMode)
@@ -218,7 +215,7 @@ func createDurably(path string, b []byte) error {
 	if _, err = f.Write(b); err == nil {
 		if err = atomicfile.Place(temp, path); err == nil {
 			placed = path
-			err = f.Sync() // content and name, in one
+			err = f.Sync() // content and name with one flush
 		}
 	}
 	if e := f.Close(); err == nil {
@@ -239,7 +236,7 @@ func syncFile(path string) error {
 	return f.Sync()
 }
 
-// Load is Store's.
+// Load is like Store.Load.
 func (s *Shared) Load(jid string) (*value.Dict, error) {
 	j, err := s.job(jid)
 	if j == nil || err != nil {
@@ -248,7 +245,7 @@ func (s *Shared) Load(jid string) (*value.Dict, error) {
 	return j.Load, nil
 }
 
-// Minions is Store's.
+// Minions is like Store.Minions.
 func (s *Shared) Minions(jid string) ([]string, error) {
 	j, err := s.job(jid)
 	if j == nil || err != nil {
@@ -264,7 +261,7 @@ func (s *Shared) job(jid string) (*Job, error) {
 	return readLoad(s.c.jobDir(jid))
 }
 
-// Returns is Store's.
+// Returns is like Store.Returns.
 func (s *Shared) Returns(jid string) (map[string]*value.Dict, error) {
 	out := map[string]*value.Dict{}
 	if !salt.ValidJID(jid) {
@@ -288,9 +285,9 @@ func (s *Shared) Returned(jid, id string) bool {
 	return err == nil
 }
 
-// returnedIn are the minions whose return is in a job's folder, sorted.
+// returnedIn returns the minions with a return in a job's directory, sorted.
 func returnedIn(dir string) (ids []string) {
-	entries, _ := os.ReadDir(dir) // what cannot be read is not there
+	entries, _ := os.ReadDir(dir) // unreadable entries count as absent
 	for _, e := range entries {
 		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
 			continue
@@ -302,7 +299,7 @@ func returnedIn(dir string) (ids []string) {
 	return ids
 }
 
-// jids returns the folders of the jobs there are, by job id.
+// jids returns the directories of all jobs by job id.
 func (s *Shared) jids() (map[string]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -346,7 +343,7 @@ func (s *Shared) List(f Filter) ([]*Job, error) {
 		}
 		j, err := readLoad(dirs[jid])
 		if err != nil || j == nil {
-			continue // just removed, or being written
+			continue // just removed, or incomplete
 		}
 		j.JID = jid
 		if f.Returned {
@@ -363,13 +360,12 @@ func (s *Shared) List(f Filter) ([]*Job, error) {
 	return jobs, nil
 }
 
-// Queued is Store's.
+// Queued is like Store.Queued.
 func (s *Shared) Queued(now time.Time, limit int) ([]Queued, error) {
 	return s.QueuedBut(now, limit, func(string) bool { return false })
 }
 
-// QueuedBut is Queued without the jobs that are known already, which costs
-// little where all are.
+// QueuedBut is Queued without the jobs known to the caller. It is cheap if all are known.
 func (s *Shared) QueuedBut(now time.Time, limit int, known func(jid string) bool) ([]Queued, error) {
 	entries, err := os.ReadDir(s.marks)
 	if err != nil {
@@ -409,8 +405,8 @@ func readMark(name string) (until time.Time, jid string, ok bool) {
 	return time.UnixMilli(n), jid, ok && err == nil && salt.ValidJID(jid)
 }
 
-// Note is Store's. Which minions ask for what they missed is kept, in a file
-// for each; what else is known of jobs on minions the masters tell each other.
+// Note is like Store.Note. It stores which minions request missed jobs, in a file for each. The masters
+// exchange the other state of jobs among themselves.
 func (s *Shared) Note(n Notes) error {
 	for _, id := range slices.Sorted(maps.Keys(n.Speakers)) {
 		if salt.CheckID(id) != nil {
@@ -423,17 +419,17 @@ func (s *Shared) Note(n Notes) error {
 			err = atomicfile.Write(path, nil, 0o600, false)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return salt.Errorf(salt.Unavailable, "cannot note whose minion %s is: %w", id, atomicfile.Cause(err))
+			return salt.Errorf(salt.Unavailable, "cannot record that minion %s requests missed jobs: %w", id, atomicfile.Cause(err))
 		}
 	}
 	return nil
 }
 
-// Speakers is Store's.
+// Speakers is like Store.Speakers.
 func (s *Shared) Speakers() (ids []string, err error) {
 	entries, err := os.ReadDir(s.speakers)
 	if err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot list which minions are Brine's: %w", err)
+		return nil, salt.Errorf(salt.Unavailable, "cannot list the minions that request missed jobs: %w", err)
 	}
 	for _, e := range entries {
 		if salt.CheckID(e.Name()) == nil {
@@ -443,8 +439,7 @@ func (s *Shared) Speakers() (ids []string, err error) {
 	return ids, nil
 }
 
-// Prune forgets the jobs that are older than the options say, and returns how
-// many. One master of a cluster need do it.
+// Prune removes expired jobs and returns their number. One master of a cluster is enough to do it.
 func (s *Shared) Prune() (int, error) {
 	now := s.now()
 	entries, _ := os.ReadDir(s.marks)

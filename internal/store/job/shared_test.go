@@ -32,8 +32,8 @@ func giveReturn(s *Shared, load *value.Dict) (dup bool, err error) {
 	return dup, err
 }
 
-// TestSharedByTwo: what one master stores another one sees, and of a return
-// that several get at once one is the first.
+// TestSharedByTwo checks that masters see each other's changes, and that exactly one of several that receive
+// a return stores it first.
 func TestSharedByTwo(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openShared(t, dir, "a"), openShared(t, dir, "b")
@@ -67,7 +67,7 @@ func TestSharedByTwo(t *testing.T) {
 	}
 	wg.Wait()
 	if first.Load() != 1 {
-		t.Errorf("%d of 20 were the first", first.Load())
+		t.Errorf("%d of 20 were first, want 1", first.Load())
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, "jobs", "*", "*", "m1", ".*")); len(left) > 0 {
 		t.Errorf("left: %v", left)
@@ -77,7 +77,7 @@ func TestSharedByTwo(t *testing.T) {
 		t.Errorf("%v %v", rets, err)
 	}
 	if !b.Returned(jid, "m1") || b.Returned(jid, "m2") || b.Returned("../x", "m1") || b.Returned(jid, "../m1") {
-		t.Error("who has returned")
+		t.Error("wrong list of returned minions")
 	}
 	queued, err := b.Queued(time.Now(), 10)
 	if err != nil || len(queued) != 2 || queued[0].From != "a" || !queued[0].Until.Equal(until.Truncate(time.Millisecond)) {
@@ -97,7 +97,7 @@ func TestSharedByTwo(t *testing.T) {
 		t.Errorf("%v %v", list, err)
 	}
 
-	// Nobody knows this job: the return is all there is of it.
+	// An unknown job: its return is all that is stored.
 	if _, err := giveReturn(b, value.DictOf("jid", "20260101000000000003", "id", "m1", "return", "r", "fun", "test.x")); err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +115,8 @@ func TestSharedByTwo(t *testing.T) {
 	}
 }
 
-// TestSharedHalfWritten: a master that dies while it writes a return leaves
-// something that does not keep the return out.
+// TestSharedHalfWritten checks that the file of a master that died while writing a return does not prevent
+// storing the return.
 func TestSharedHalfWritten(t *testing.T) {
 	dir := t.TempDir()
 	s := openShared(t, dir, "a")
@@ -138,7 +138,7 @@ func TestSharedHalfWritten(t *testing.T) {
 	}
 }
 
-// TestSharedPrune: old jobs go, with what is beside them.
+// TestSharedPrune checks that pruning removes expired jobs with their marks.
 func TestSharedPrune(t *testing.T) {
 	s := openShared(t, t.TempDir(), "a")
 	for i := range 3 {
@@ -164,6 +164,6 @@ func TestSharedPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := giveReturn(s, value.DictOf("jid", "20260101000000000001", "id", "m", "return", 1)); err == nil {
-		t.Error("it takes returns after it was closed")
+		t.Error("it accepts returns after Close")
 	}
 }

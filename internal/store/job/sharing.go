@@ -15,40 +15,36 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// sharing is what a Store has whose jobs and returns other masters get: a log
-// of what was stored (oplog), written in the same transactions. An entry of the
-// log is the key of a job's load, which stands for all that was published, or
-// of a return.
+// sharing is the part of a Store that replicates jobs and returns to other masters: a log of changes (oplog),
+// written in the same transactions. An entry of the log is the key of a job's load, which stands for all that
+// was published, or the key of a return.
 //
-// Masters that have the same entries have the same jobs, whatever the order in
-// which these came. Jobs and returns are not changed once they are there; where
-// two masters have stored different ones, as when a minion returned twice and
-// to two of them while these could not speak with each other, both keep the
-// one that sorts first, and a load that was published comes before one that
-// was made of a return. The minions of a job are those that any has named.
+// Masters with the same entries have the same jobs, in whatever order the entries arrived. Stored jobs and
+// returns do not change. Two masters may store different versions, for example if a minion returned to both
+// while they were disconnected. Then both keep the version that sorts first; a published load wins over one
+// made from a return. The minions of a job are the union of all versions.
 type sharing struct {
 	id     string // of this master
 	signal oplog.Signal
 	taken  func([]Taken)
 }
 
-// Taken is something of another master's that was news.
+// Taken is a change from another master that was new here.
 type Taken struct {
 	JID string
 	// ID is the minion of a return, "" for a job.
 	ID string
-	// Return is what was stored of a return.
+	// Return is the stored return.
 	Return *value.Dict
-	// Load, Minions, Until and From are those of a job.
+	// Load, Minions, Until and From belong to a job.
 	Load    *value.Dict
 	Minions []string
 	Until   time.Time
 	From    string
 }
 
-// OpenSharing is Open for the master id of a cluster whose masters each have a
-// database of their own. taken is told what came from others, once, when the
-// disk has it.
+// OpenSharing is Open for the master id of a cluster whose masters each have their own database. taken is
+// called once with changes from other masters, after they are on disk.
 func OpenSharing(dir, id string, o Options, taken func([]Taken), log *slog.Logger) (*Store, error) {
 	s := newStore(dir, o, log)
 	s.shares = &sharing{id: id, taken: taken}
@@ -67,7 +63,7 @@ func logReturn(tx *bolt.Tx, jid, id string) error {
 	return err
 }
 
-// logWhole enters a job that came from another place, with its returns.
+// logWhole logs a job imported from Salt's files, with its returns.
 func logWhole(tx *bolt.Tx, o *op) error {
 	err := logJob(tx, o.jid)
 	for _, r := range o.whole {
@@ -78,7 +74,7 @@ func logWhole(tx *bolt.Tx, o *op) error {
 	return err
 }
 
-// sweepLog takes out the entries of jobs that were forgotten.
+// sweepLog removes the entries of expired jobs.
 func sweepLog(tx *bolt.Tx) error {
 	return oplog.Sweep(tx, func(ref []byte) bool {
 		jid, _, _ := splitKey(ref)
@@ -116,7 +112,7 @@ func readFrom(hour *bolt.Bucket, jid string) (until time.Time, from string) {
 	return until, string(b[8:])
 }
 
-// mergeLoad stores a load unless there is one that comes first.
+// mergeLoad stores a load unless the stored one takes precedence.
 func (p *place) mergeLoad(load []byte) error {
 	old := p.hour.Get(key(p.jid, entryLoad, ""))
 	if old != nil {
@@ -127,8 +123,7 @@ func (p *place) mergeLoad(load []byte) error {
 	return p.putLoad(load)
 }
 
-// published reports whether a load is that of a job that a master published,
-// and was not made of a return.
+// published reports whether a load was published by a master, rather than made from a return.
 func published(load []byte) bool {
 	d, err := decodeDict(load)
 	return err == nil && !d.Has("return") && d.Str("cmd") != startedCmd
@@ -183,7 +178,7 @@ func (s *Store) Read(origin string, after uint64, items, size int) (oplog.Batch,
 	return b, err
 }
 
-// readItem returns what is sent of an entry, nil if it was forgotten.
+// readItem returns the data to send for an entry, nil if it has expired.
 func readItem(tx *bolt.Tx, ref []byte) ([]byte, error) {
 	jid, entry, id := splitKey(ref)
 	hour := findHour(tx, jid)
@@ -224,9 +219,8 @@ func (s *Store) Apply(b oplog.Batch) error {
 	return nil
 }
 
-// take stores what a batch has that is news. A batch that cannot be taken, or
-// an item that makes no sense, is no reason to lose what else is in the
-// transaction.
+// take stores the new items of a batch. An invalid batch or item is skipped, so that the rest of the
+// transaction is kept.
 func (s *Store) take(at *place, o *op) error {
 	o.took, o.refused = nil, nil
 	before, err := oplog.Accept(at.tx, o.batch)
@@ -240,7 +234,7 @@ func (s *Store) take(at *place, o *op) error {
 		}
 		t, ref, err := at.takeItem(it.Data, s.now())
 		if errors.Is(err, errItem) {
-			s.log.Warn("something another master has stored makes no sense", "error", err)
+			s.log.Warn("ignoring invalid item of another master", "err", err)
 			continue
 		}
 		if err == nil {
@@ -256,7 +250,7 @@ func (s *Store) take(at *place, o *op) error {
 	return nil
 }
 
-var errItem = errors.New("it is neither a job nor a return")
+var errItem = errors.New("neither a job nor a return")
 
 func (p *place) takeItem(data []byte, now time.Time) (*Taken, []byte, error) {
 	v, err := msgpack.UnmarshalTyped(data)
@@ -328,7 +322,7 @@ func (p *place) takeJob(t Taken, load []byte, now time.Time) (news bool, err err
 		return false, err
 	}
 	old := p.hour.Get(key(t.JID, entryLoad, ""))
-	news = old == nil || !published(old) // one made of a return tells nothing of the job
+	news = old == nil || !published(old) // one made from a return says nothing about the job
 	if err := p.mergeLoad(load); err != nil {
 		return news, err
 	}

@@ -36,7 +36,7 @@ func openSharing(t *testing.T, dir, id string) *sharingStore {
 	return h
 }
 
-// exchange gives to what it lacks of from, a few at a time.
+// exchange sends to the store what it lacks of from, a few items at a time.
 func exchange(t *testing.T, from, to oplog.Stream) {
 	t.Helper()
 	mine, err := from.Vector()
@@ -83,9 +83,8 @@ func allOf(t *testing.T, s *Store) map[string]any {
 	return out
 }
 
-// TestSharing: what three masters have stored apart, conflicts among it, all
-// have when they have spoken with one another, in whatever order, and through
-// a third; what came from others is told once.
+// TestSharing checks that three masters converge after exchanging conflicting changes in any order, also
+// through a third, and that each change from another master is reported once.
 func TestSharing(t *testing.T) {
 	dir := t.TempDir()
 	a, b, c := openSharing(t, dir+"/a", "a"), openSharing(t, dir+"/b", "b"), openSharing(t, dir+"/c", "c")
@@ -106,11 +105,11 @@ func TestSharing(t *testing.T) {
 		must([]*sharingStore{a, b}[i%2].NewJobUntil(value.DictOf("jid", jid(i), "fun", "test.echo"), []string{"m1", "m2"}, now.Add(time.Minute)))
 	}
 	ret(a, 0, "m1", "one")
-	ret(b, 0, "m1", "another") // to both while they were apart
+	ret(b, 0, "m1", "another") // to both while they were disconnected
 	ret(b, 0, "m2", "two")     // of a job that b does not know yet
 	ret(c, 3, "m2", "two")
 	must(a.AddMinions(jid(0), []string{"m3"}))
-	for _, pair := range [][2]*sharingStore{{b, a}, {a, c}, {c, b}, {b, c}, {c, a}, {a, b}} { // a and c get b's through one another, too
+	for _, pair := range [][2]*sharingStore{{b, a}, {a, c}, {c, b}, {b, c}, {c, a}, {a, b}} { // a and c also get b's changes through each other
 		exchange(t, pair[0], pair[1])
 	}
 	want := allOf(t, a.Store)
@@ -131,20 +130,20 @@ func TestSharing(t *testing.T) {
 	}
 	for k, n := range told {
 		if n != 1 {
-			t.Errorf("%s was told %d times", k, n)
+			t.Errorf("%s was reported %d times", k, n)
 		}
 	}
 	if len(told) != 12 {
-		t.Errorf("c was told of %d things: %v", len(told), slices.Sorted(maps.Keys(told)))
+		t.Errorf("%d changes were reported at c: %v", len(told), slices.Sorted(maps.Keys(told)))
 	}
 	queued, err := c.Queued(now, 100)
 	must(err)
 	if len(queued) != 10 {
 		t.Errorf("%d jobs wait for minions at c, not 10", len(queued))
 	}
-	// Nothing is left to be sent, and a gap is refused without harm.
+	// Nothing is left to send, and a gap is refused without side effects.
 	if err := c.Apply(oplog.Batch{Origin: a.Self(), From: 1000, To: 1001}); err == nil {
-		t.Error("a gap was taken")
+		t.Error("a gap was accepted")
 	}
 	va, _ := a.Vector()
 	vc, _ := c.Vector()
@@ -153,8 +152,8 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// TestSharingForgets: what is pruned goes from the log too, and what others
-// send of it is empty.
+// TestSharingForgets checks that pruned jobs leave the log, and that batches of other masters about them are
+// empty.
 func TestSharingForgets(t *testing.T) {
 	dir := t.TempDir()
 	a, b := openSharing(t, dir+"/a", "a"), openSharing(t, dir+"/b", "b")

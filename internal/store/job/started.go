@@ -4,21 +4,19 @@ import (
 	"brine/internal/py/value"
 )
 
-// startedCmd marks the load of a job that a minion has started itself: it is
-// the command by which the minion reported it. Published jobs have "publish".
+// startedCmd marks the load of a job that a minion has started itself. It is the command with which the
+// minion reported the job; published jobs have "publish".
 const startedCmd = "_return"
 
-// Bounds of what a minion may say of a job that it has started itself. All of
-// it is shown whenever somebody lists the jobs.
+// Bounds of a minion's report about a job that it started itself. Job lists show all of it.
 const (
 	maxStartedWord = 1 << 10
 	maxStartedArg  = 64 << 10
 )
 
-// StartedLoad makes the load of a job that the minion id has started itself, as
-// salt-call, the schedule and startup_states do, of its return. It has the shape
-// of a published load: arg, tgt and tgt_type say what ran where. What has the
-// wrong type or is too large is left out.
+// StartedLoad makes the load of a job that the minion id started itself from its return. salt-call, the
+// schedule and startup_states start such jobs. The load has the shape of a published one: arg, tgt and
+// tgt_type say what ran where. Fields of a wrong type or size are left out.
 func StartedLoad(jid, id string, ret *value.Dict) *value.Dict {
 	load := value.DictOf("cmd", startedCmd, "id", id, "jid", jid)
 	for _, k := range []string{"fun", "user", "schedule"} {

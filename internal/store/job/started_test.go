@@ -47,8 +47,8 @@ func checkStarted(t *testing.T, s interface {
 	}
 }
 
-// TestStartedByMinion: a job that a minion started itself has arguments, target
-// and minions in every kind of store.
+// TestStartedByMinion checks that a job started by a minion has arguments, target and minions in every kind
+// of store.
 func TestStartedByMinion(t *testing.T) {
 	t.Run("one master", func(t *testing.T) {
 		s := open(t, t.TempDir())
@@ -82,7 +82,7 @@ func TestStartedByMinion(t *testing.T) {
 	})
 }
 
-// TestStartedLoadIsBounded: a minion says what it likes; only what fits is kept.
+// TestStartedLoadIsBounded checks that oversized and ill-typed fields are left out.
 func TestStartedLoadIsBounded(t *testing.T) {
 	huge := strings.Repeat("x", maxStartedArg)
 	for name, ret := range map[string]*value.Dict{
@@ -97,16 +97,16 @@ func TestStartedLoadIsBounded(t *testing.T) {
 	}
 }
 
-// TestFilesAreForTheMasterAlone: arguments and results may hold secrets.
+// TestFilesAreForTheMasterAlone checks file modes, since arguments and results may hold secrets.
 func TestFilesAreForTheMasterAlone(t *testing.T) {
 	dir := t.TempDir()
-	must(t, os.MkdirAll(filepath.Join(dir, "jobs"), 0o755)) // of an earlier version
+	must(t, os.MkdirAll(filepath.Join(dir, "jobs"), 0o755)) // created by an earlier version
 	c, err := NewLocalCache(dir, "")
 	must(t, err)
 	must(t, c.Protect())
 	must(t, c.WriteLoad(jid, load(jid), []string{"m1"}))
 	must(t, c.WriteReturn(jid, "m1", ret(jid, "m1", "secret")))
-	const other = "20261121041024915336" // of which nothing is known
+	const other = "20261121041024915336" // an unknown job
 	must(t, c.WriteReturn(other, "m1", ret(other, "m1", "secret")))
 	s := openShared(t, dir, "a")
 	_, err = giveReturn(s, ret(jid, "m2", "secret"))

@@ -1,28 +1,23 @@
-// Package job is the master's memory of jobs: what was published to whom, and
-// what came back.
+// Package job is the master's job cache: published jobs, their targets and their returns.
 //
-// Store keeps it in one file, DIR/jobs.db, an embedded B+tree (bbolt) that is
-// safe against a loss of power: when a call returns without error, the disk
-// has it. All changes go through one goroutine that puts whatever is waiting
-// into one transaction, so that thousands of returns share one flush. A full
-// disk is an error of the calls it concerns and nothing more. A file that is
-// damaged is moved aside, never deleted, and a new one begun.
+// Store keeps it in one file, DIR/jobs.db, an embedded B+tree (bbolt) that survives a loss of power: when a
+// call returns without error, the change is on disk. All changes go through one goroutine that puts all
+// waiting changes into one transaction, so that thousands of returns share one flush. A full disk fails only
+// the affected calls. A damaged file is moved aside, never deleted, and a new one is created.
 //
-// The layout is one bucket for each hour, by the time at which a job was
-// stored and not by its id, which others choose. In it are, for each job,
+// The layout is one bucket for each hour, by the time at which a job was stored and not by its id, which
+// clients choose. It holds for each job
 //
-//	JID NUL "l"      the load that was published
-//	JID NUL "m"      the array of minions it was meant for
-//	JID NUL "r" ID   what one minion returned
+//	JID NUL "l"      the published load
+//	JID NUL "m"      the array of targeted minions
+//	JID NUL "r" ID   the return of one minion
 //
-// as new-spec msgpack. Forgetting old jobs means dropping buckets. A bucket of
-// its own has the ids of the jobs that are kept for minions that are away,
-// behind the moment until which they are, and others what is known of these
-// jobs on their minions, and which minions ask for what they missed.
+// as new-spec msgpack. Expiring old jobs means dropping buckets. Another bucket has the ids of jobs that are
+// kept for disconnected minions, after the time of their expiry. Further buckets hold the state of these jobs
+// on their minions, and the minions that request missed jobs.
 //
-// LocalCache is the other place: the folder of files in which Salt's own
-// command line looks for a job, and where a master that was upgraded has its
-// old ones.
+// LocalCache is the directory of files in which Salt's own command line looks for a job, and where an
+// upgraded master has its old jobs.
 package job
 
 import (
@@ -61,7 +56,7 @@ var (
 	cleanKey       = []byte("closed")
 )
 
-// Store is the jobs in one file. It may be used by any number of goroutines.
+// Store is the jobs in one file. It is safe for concurrent use.
 type Store struct {
 	path     string
 	o        Options
@@ -75,27 +70,27 @@ type Store struct {
 	ops     chan *op
 	waiting atomic.Int64 // bytes in ops
 	damaged atomic.Bool  // a reader found the file damaged
-	enter   sync.RWMutex // held for reading while an op is put into ops
+	enter   sync.RWMutex // held for reading while sending to ops
 	leaving bool
 	quit    chan struct{}
-	shares  *sharing // of a store whose jobs other masters have too, else nil
+	shares  *sharing // of a replicated store, else nil
 	workers sync.WaitGroup
 	closed  sync.Once
 }
 
-// Open takes over the jobs in dir or begins anew. Another process that has
-// them open is an error of kind Unavailable.
+// Open opens or creates the job database in dir. If another process has it open, the error is of kind
+// Unavailable.
 func Open(dir string, o Options, log *slog.Logger) (*Store, error) {
 	return newStore(dir, o, log).open(dir)
 }
 
 func (s *Store) open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot make the folder of the job database: %w", err)
+		return nil, salt.Errorf(salt.Unavailable, "cannot create the directory of the job database: %w", err)
 	}
 	db, err := openFile(s.path)
 	if errors.Is(err, errDamaged) {
-		db, err = s.startAnew(err)
+		db, err = s.recreate(err)
 	}
 	if err != nil {
 		return nil, err
@@ -143,8 +138,7 @@ func newStore(dir string, o Options, log *slog.Logger) *Store {
 		ops: make(chan *op, maxQueue), quit: make(chan struct{})}
 }
 
-// Close waits until what is queued is stored, and closes the file. Calls that
-// come later fail.
+// Close waits until queued changes are stored, and closes the file. Later calls fail.
 func (s *Store) Close() error {
 	var err error
 	s.closed.Do(func() {
@@ -168,14 +162,13 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// lockTimeout is how long another process may take to let go of the file.
+// lockTimeout is how long to wait for another process to close the file.
 const lockTimeout = time.Second
 
-// errDamaged says that the file is not what it should be.
+// errDamaged says that the content of the file is damaged.
 var errDamaged = errors.New("the job database is damaged")
 
-// openFile opens or makes the file. The error matches errDamaged if the
-// content is at fault.
+// openFile opens or creates the file. The error matches errDamaged if the content is the cause.
 func openFile(path string) (*bolt.DB, error) {
 	db, err := guard(func() (*bolt.DB, error) {
 		return bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
@@ -189,7 +182,7 @@ func openFile(path string) (*bolt.DB, error) {
 	}); err == nil {
 		info, statErr := os.Stat(path)
 		if err = statErr; err == nil && info.Size() < want {
-			err = fmt.Errorf("%w: it has %d bytes, %d are missing", errDamaged, info.Size(), want-info.Size())
+			err = fmt.Errorf("%w: %d bytes, %d are missing", errDamaged, info.Size(), want-info.Size())
 		}
 	}
 	if err != nil {
@@ -213,9 +206,8 @@ func openError(path string, err error) error {
 	return fmt.Errorf("%w: %w", errDamaged, err)
 }
 
-// guard runs fn and turns a panic into an error that matches errDamaged:
-// bbolt panics where a page is not what it should be, and reading a page that
-// the disk cannot give is a fault of the memory map.
+// guard runs fn and turns a panic into an error that matches errDamaged. bbolt panics on an invalid page, and
+// a page that the disk cannot read is a fault of the memory map.
 func guard[T any](fn func() (T, error)) (v T, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -226,13 +218,13 @@ func guard[T any](fn func() (T, error)) (v T, err error) {
 	return fn()
 }
 
-// startAnew moves the damaged file aside and opens a new one.
-func (s *Store) startAnew(why error) (*bolt.DB, error) {
+// recreate moves the damaged file aside and opens a new one.
+func (s *Store) recreate(why error) (*bolt.DB, error) {
 	aside := s.path + ".damaged-" + s.now().UTC().Format("20060102T150405.000000")
 	if err := os.Rename(s.path, aside); err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "%w, and it cannot be moved aside: %w", why, err)
+		return nil, salt.Errorf(salt.Unavailable, "%w; cannot move it aside: %w", why, err)
 	}
-	s.log.Error("the job database was damaged; it is moved aside and a new one is begun, so that earlier jobs are not shown", "moved", aside, "error", why)
+	s.log.Error("job database damaged: moved aside and replaced by an empty one; earlier jobs are not shown", "path", aside, "err", why)
 	return openFile(s.path)
 }
 
@@ -250,8 +242,7 @@ func (s *Store) makeBuckets(tx *bolt.Tx) error {
 	return nil
 }
 
-// replace takes a damaged file out of use while the master runs, or tries
-// again to open a file after that has failed.
+// replace replaces a damaged file while the master runs, or retries to open a file.
 func (s *Store) replace(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,7 +251,7 @@ func (s *Store) replace(why error) {
 	var db *bolt.DB
 	var err error
 	if errors.Is(why, errDamaged) {
-		db, err = s.startAnew(why)
+		db, err = s.recreate(why)
 	} else {
 		db, err = openFile(s.path)
 	}
@@ -269,14 +260,12 @@ func (s *Store) replace(why error) {
 		err = s.updateLocked(s.makeBuckets)
 	}
 	if err != nil {
-		s.log.Error("no new job database can be begun; jobs are not kept", "error", err)
+		s.log.Error("cannot create a job database; jobs are not kept", "err", err)
 	}
 }
 
-// verify looks at every entry once after the file was not closed properly. A
-// page that is not what it should be makes view have the file replaced. It
-// goes in small steps, because a transaction that reads can hold up the one
-// that writes.
+// verify reads every entry once after an unclean shutdown. At an invalid page, view has the file replaced. It
+// works in small steps, because a read transaction can delay the writer.
 func (s *Store) verify() {
 	var hour, from []byte
 	for done := false; !done && !s.quitting(); {
@@ -285,14 +274,13 @@ func (s *Store) verify() {
 			return nil
 		})
 		if err != nil {
-			s.log.Error("the job database cannot be read", "error", err)
+			s.log.Error("cannot read the job database", "err", err)
 			return
 		}
 	}
 }
 
-// verifyStep goes over some entries behind the given one and says where to go
-// on.
+// verifyStep reads some entries after the given one and returns where to continue.
 func verifyStep(tx *bolt.Tx, hour, from []byte) (nextHour, next []byte, done bool) {
 	hours := tx.Bucket(hoursBucket)
 	hc := hours.Cursor()
@@ -329,7 +317,7 @@ func (s *Store) updateLocked(fn func(*bolt.Tx) error) error {
 	return err
 }
 
-// view reads. A damaged file is reported to the writer, which replaces it.
+// view runs a read transaction. It reports a damaged file to the writer, which replaces it.
 func (s *Store) view(fn func(*bolt.Tx) error) error {
 	err := s.viewOnce(fn)
 	if errors.Is(err, errDamaged) && !s.readOnly && s.damaged.CompareAndSwap(false, true) {
@@ -350,7 +338,7 @@ func (s *Store) viewOnce(fn func(*bolt.Tx) error) error {
 	return err
 }
 
-// failed gives an error its kind and says what it is about.
+// failed adds a kind and the path to an error.
 func (s *Store) failed(err error) error {
 	var e *salt.Error
 	switch {
@@ -395,7 +383,7 @@ const (
 	entryLoad    = 'l'
 	entryMinions = 'm'
 	entryReturn  = 'r'
-	entryFrom    = 'f' // of a job that other masters have too: see sharing
+	entryFrom    = 'f' // of a replicated job: see sharing
 )
 
 func key(jid string, entry byte, id string) []byte {
@@ -404,7 +392,7 @@ func key(jid string, entry byte, id string) []byte {
 	return k
 }
 
-// splitKey takes a key apart.
+// splitKey splits a key.
 func splitKey(k []byte) (jid string, entry byte, id string) {
 	i := bytes.IndexByte(k, 0)
 	if i < 0 || i+1 >= len(k) {
@@ -416,9 +404,8 @@ func splitKey(k []byte) (jid string, entry byte, id string) {
 // errFound ends an iteration.
 var errFound = errors.New("found")
 
-// findHour returns the bucket that has a job, or nil. The hour in the id is
-// tried first: it is right except around the full hour and for ids made by
-// others.
+// findHour returns the bucket that has a job, or nil. It tries the hour in the id first, which is right
+// except around the full hour and for ids made by others.
 func findHour(tx *bolt.Tx, jid string) *bolt.Bucket {
 	has := func(b *bolt.Bucket) bool {
 		k, _ := b.Cursor().Seek(key(jid, 0, ""))
@@ -456,7 +443,7 @@ func encode(v any) ([]byte, error) {
 func decodeDict(b []byte) (*value.Dict, error) {
 	v, err := msgpack.UnmarshalTyped(b)
 	if err != nil {
-		return nil, salt.Errorf(salt.Internal, "an entry of the job database cannot be read: %w", err)
+		return nil, salt.Errorf(salt.Internal, "cannot read an entry of the job database: %w", err)
 	}
 	d, ok := v.(*value.Dict)
 	if !ok {

@@ -79,11 +79,11 @@ func TestOptions(t *testing.T) {
 	}
 	o.KeepJobs = 2
 	if o.Keep() != 2*time.Hour {
-		t.Error("keep_jobs is not heard")
+		t.Error("keep_jobs is not used")
 	}
 	o.KeepJobsSeconds = 5
 	if o.Keep() != 5*time.Second {
-		t.Error("keep_jobs_seconds does not come first")
+		t.Error("keep_jobs_seconds does not take precedence")
 	}
 }
 
@@ -98,7 +98,7 @@ func TestJobAndReturns(t *testing.T) {
 		}
 	}
 	if dup, err := s.Return(ret(jid, "a", "again")); !dup || err != nil {
-		t.Error("a second return was taken for a first", dup, err)
+		t.Error("a duplicate return was not detected", dup, err)
 	}
 	look := func(s *Store) {
 		t.Helper()
@@ -127,7 +127,7 @@ func TestJobAndReturns(t *testing.T) {
 	}
 }
 
-func TestUnknownJobIsTakenFromItsReturn(t *testing.T) {
+func TestUnknownJobIsMadeFromItsReturn(t *testing.T) {
 	s := open(t, t.TempDir())
 	if l, err := s.Load(jid); l != nil || err != nil {
 		t.Error(l, err)
@@ -220,7 +220,7 @@ func TestManyAtOnce(t *testing.T) {
 		t.Error(n)
 	}
 	if w := s.waiting.Load(); w != 0 {
-		t.Errorf("%d bytes are waiting for ever", w)
+		t.Errorf("%d bytes are still counted as waiting", w)
 	}
 }
 
@@ -272,13 +272,13 @@ func TestListOrderAndFilter(t *testing.T) {
 	func() {
 		defer func() {
 			if recover() != "mine" {
-				t.Error("a filter's panic was swallowed")
+				t.Error("a filter's panic was lost")
 			}
 		}()
 		s.List(Filter{Keep: func(*Job) bool { panic("mine") }})
 	}()
 	if s.damaged.Load() {
-		t.Error("a filter's panic passes for damage")
+		t.Error("a filter's panic was reported as damage")
 	}
 }
 
@@ -306,10 +306,10 @@ func TestPrune(t *testing.T) {
 		t.Error(n, err, known(old), known(young))
 	}
 	if rs, _ := s.Returns(old); len(rs) != 0 {
-		t.Error("a return outlives its job")
+		t.Error("a return was kept after its job")
 	}
-	// The clock jumps ahead and back: nothing is lost, and the job from the
-	// future goes when it is as old as the others would be.
+	// The clock jumps ahead and back: nothing is lost, and the job from the future expires after the same
+	// time as others.
 	now = now.Add(1000 * time.Hour)
 	future := store()
 	now = start.Add(24*time.Hour + 3*time.Second)
@@ -333,7 +333,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// A job whose id lies about the time is found nevertheless.
+// TestForeignJID checks that a job is found although its id has a wrong time.
 func TestForeignJID(t *testing.T) {
 	s := open(t, t.TempDir())
 	for _, j := range []string{"00000000000000000000", "99999999999999999999", "20990101000000000000_77"} {
@@ -345,7 +345,7 @@ func TestForeignJID(t *testing.T) {
 			t.Error(j, rs, err)
 		}
 	}
-	// An id that begins with another one is another job.
+	// A job id that is a prefix of another one is a different job.
 	if l, _ := s.Load("20990101000000000000"); l != nil {
 		t.Error("found")
 	}
@@ -410,7 +410,7 @@ func TestCloseStoresWhatIsQueued(t *testing.T) {
 	}
 }
 
-// damage makes a database, changes its bytes and returns its folder.
+// damage creates a database, changes its bytes and returns its directory.
 func damage(t *testing.T, change func([]byte) []byte) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -454,7 +454,7 @@ func TestDamagedFile(t *testing.T) {
 			dir := damage(t, change)
 			before, _ := os.ReadFile(filepath.Join(dir, fileName))
 			s := open(t, dir)
-			// Damage within is found when somebody looks, the rest at once.
+			// Damage inside is found at the first read, other damage at once.
 			s.List(Filter{})
 			s.Load(jid)
 			for i := range 3 {
@@ -471,7 +471,7 @@ func TestDamagedFile(t *testing.T) {
 			}
 			after, _ := os.ReadFile(aside[0])
 			if len(after) != len(before) {
-				t.Error("what was moved aside is not the damaged file")
+				t.Error("the file moved aside is not the damaged one")
 			}
 		})
 	}
@@ -501,7 +501,7 @@ func writeForever(dir string) {
 	}
 }
 
-// What was acknowledged is there after the process was killed.
+// TestKilled checks that acknowledged returns survive the kill of the process.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 3 {
@@ -532,8 +532,7 @@ func TestKilled(t *testing.T) {
 				lost++
 			}
 		}
-		// The very last line can be cut off by the kill, which makes it
-		// another id; everything else must be there.
+		// The kill can cut off the very last line, which makes it another id; everything else must be stored.
 		if lost > 1 || len(acked) < 300 {
 			t.Errorf("round %d: %d of %d acknowledged returns are lost", round, lost, len(acked))
 		}
@@ -577,8 +576,8 @@ func asideOf(dir string) []string {
 	return names
 }
 
-// Damage that happens while the master runs is found by whoever meets it, and
-// the master goes on.
+// TestDamagedWhileOpen checks that damage at run time is found by the first reader or writer, and that the
+// master continues.
 func TestDamagedWhileOpen(t *testing.T) {
 	for name, meet := range map[string]func(*Store) error{
 		"reader": func(s *Store) error { _, err := s.Returns(jid); return err },
@@ -600,7 +599,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 			if err := meet(s); name == "reader" {
 				check(t, err, salt.Internal, "the job database is damaged")
 			}
-			// The change at hand when damage is met is not lost.
+			// The change that meets the damage is not lost.
 			if dup, err := s.Return(ret(jid, "after", 1)); dup || err != nil {
 				t.Error(dup, err)
 			}
@@ -614,14 +613,14 @@ func TestDamagedWhileOpen(t *testing.T) {
 	}
 }
 
-// After a crash the whole file is looked at without being asked for.
+// TestDamageIsLookedForAfterACrash checks that the whole file is verified after a crash.
 func TestDamageIsLookedForAfterACrash(t *testing.T) {
 	from, dir := t.TempDir(), t.TempDir()
 	s := open(t, from)
 	fill(t, s)
-	b, err := os.ReadFile(s.path) // not closed: what a crash leaves
+	b, err := os.ReadFile(s.path) // not closed, as after a crash
 	must(t, err)
-	// Spoil the entries only; the small pages above them stay.
+	// Damage the entries only; the small pages above them stay.
 	size := os.Getpagesize()
 	for at := 2 * size; at+size <= len(b); at += size {
 		if b[at+8] == 0x02 && b[at+9] == 0 && strings.Contains(string(b[at:at+size]), "yyyy") {
@@ -632,7 +631,7 @@ func TestDamageIsLookedForAfterACrash(t *testing.T) {
 	damaged := open(t, dir)
 	for deadline := time.Now().Add(time.Minute); len(asideOf(dir)) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("nobody looked")
+			t.Fatal("the damage was not found")
 		}
 	}
 	must(t, damaged.NewJob(load(jid), nil))
@@ -651,7 +650,7 @@ func BenchmarkReturnAsync(b *testing.B) {
 	defer s.Close()
 	must(b, s.NewJob(load(jid), nil))
 	var wg sync.WaitGroup
-	sem := make(chan struct{}, 8000) // returns on the way
+	sem := make(chan struct{}, 8000) // returns in flight
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxQueue and maxWaiting bound what waits for the disk.
+	// maxQueue and maxWaiting bound the changes that wait for the disk.
 	maxQueue   = 16 << 10
 	maxWaiting = 256 << 20
 	// maxBatch and maxBatchBytes bound one transaction.
@@ -39,23 +39,23 @@ const (
 	opNone
 )
 
-// op is one change on its way to the disk.
+// op is a change that waits for the disk.
 type op struct {
 	kind    opKind
 	jid, id string
 	load    []byte      // of a job
 	ret     []byte      // of a return
-	raw     *value.Dict // the whole return, for a job that is not known
-	started *value.Dict // the load of a job that the minion has started itself, or nil
+	raw     *value.Dict // the whole return, for an unknown job
+	started *value.Dict // the load of a job started by the minion itself, or nil
 	minions []string
 	whole   []*op     // the returns of a whole job
-	until   time.Time // of a job that is kept for minions that are away; when a look at Salt's files began
+	until   time.Time // of a job kept for disconnected minions; or the start of reading Salt's files
 	notes   Notes
 	why     error // of a repair
 	batch   oplog.Batch
-	took    []Taken // result: what was news
-	refused error   // result: the batch was not taken
-	dup     bool    // result: the return was there
+	took    []Taken // result: new items
+	refused error   // result: why the batch was refused
+	dup     bool    // result: the return existed
 	dropped int     // result: buckets pruned
 	done    func(dup bool, err error)
 }
@@ -71,16 +71,15 @@ func (o *op) size() int64 {
 	return n
 }
 
-// NewJob stores a job: its load, which has the jid, and the ids it is meant
-// for. It returns when the disk has it, so a job is known before anyone hears
-// of it. A job that is there gets the new load and minions and keeps its
-// returns.
+// NewJob stores a job: its load, which has the jid, and the ids of its minions. It returns when the job is on
+// disk, so it is stored before any minion receives it. An existing job gets the new load and minions and
+// keeps its returns.
 func (s *Store) NewJob(load *value.Dict, minions []string) error {
 	return s.NewJobUntil(load, minions, time.Time{})
 }
 
-// NewJobUntil is NewJob for a job that is kept for minions that are away until
-// some moment: Queued returns it until then.
+// NewJobUntil is NewJob for a job that is kept for disconnected minions until a time: Queued returns it until
+// then.
 func (s *Store) NewJobUntil(load *value.Dict, minions []string, until time.Time) error {
 	jid, err := checkJID(load)
 	if err != nil || !s.o.JobCache {
@@ -93,7 +92,7 @@ func (s *Store) NewJobUntil(load *value.Dict, minions []string, until time.Time)
 	return s.wait(&op{kind: opJob, jid: jid, load: b, minions: minions, until: until})
 }
 
-// AddMinions adds ids to those that a job is meant for.
+// AddMinions adds ids to the minions of a job.
 func (s *Store) AddMinions(jid string, ids []string) error {
 	if !salt.ValidJID(jid) {
 		return salt.Errorf(salt.Invalid, "%.80q is not a job id", jid)
@@ -104,10 +103,9 @@ func (s *Store) AddMinions(jid string, ids []string) error {
 	return s.wait(&op{kind: opMinions, jid: jid, minions: ids})
 }
 
-// Return stores what a minion returned (jid, id, return, retcode, success and
-// out of its load), and comes back when the disk has it. For a job that is not
-// known the whole load is stored as the job's. A second return of a minion for
-// one job is not stored, and duplicate is true.
+// Return stores a minion's return (jid, id, return, retcode, success and out of its load), and returns when
+// it is on disk. For an unknown job the whole load is stored as the job's. A second return of a minion for a
+// job is not stored, and duplicate is true.
 func (s *Store) Return(load *value.Dict) (duplicate bool, err error) {
 	type result struct {
 		dup bool
@@ -119,18 +117,15 @@ func (s *Store) Return(load *value.Dict) (duplicate bool, err error) {
 	return r.dup, r.err
 }
 
-// ReturnAsync is Return for a caller that does not wait: done is called once,
-// possibly before ReturnAsync returns, and must be quick. Until then load must
-// not change. When the disk cannot keep up, the error is of kind Unavailable.
+// ReturnAsync is Return without waiting: done is called once, possibly before ReturnAsync returns, and must
+// be quick. Until then load must not change. If the disk cannot keep up, the error is of kind Unavailable.
 func (s *Store) ReturnAsync(load *value.Dict, done func(duplicate bool, err error)) {
 	s.ReturnStartedAsync(load, nil, done)
 }
 
-// ReturnStartedAsync is ReturnAsync for a job that the minion has started
-// itself: if the job is not known, job is stored as its load instead of the
-// return, and the minion as the only one that it is meant for. Other masters of
-// a cluster replace job if they have published one under that id: see
-// StartedLoad. A nil job makes it ReturnAsync.
+// ReturnStartedAsync is ReturnAsync for a job that the minion started itself. If the job is unknown, job is
+// stored as its load instead of the return, and the minion as its only target. Other masters of a cluster
+// replace job if they published one under that id: see StartedLoad. With a nil job it is ReturnAsync.
 func (s *Store) ReturnStartedAsync(load, job *value.Dict, done func(duplicate bool, err error)) {
 	o, err := newReturn(load, kept)
 	if err != nil || !s.o.JobCache {
@@ -154,7 +149,7 @@ func newReturn(load *value.Dict, kept []string) (*op, error) {
 	}
 	id := load.Str("id")
 	if err := salt.CheckID(id); err != nil {
-		return nil, salt.Errorf(salt.Invalid, "a return is not stored: %w", err)
+		return nil, salt.Errorf(salt.Invalid, "cannot store a return: %w", err)
 	}
 	b, err := encode(picked(load, kept))
 	return &op{kind: opReturn, jid: jid, id: id, ret: b, raw: load}, err
@@ -168,9 +163,8 @@ func checkJID(load *value.Dict) (string, error) {
 	return jid, nil
 }
 
-// Put adds what is not there yet of a job, all of it or nothing, and leaves what
-// is. A job that is not there is put where its id says that it was published,
-// so that it is listed among the jobs of its time and forgotten like them.
+// Put adds the missing parts of a job, all or nothing, and keeps existing ones. A new job is stored in the
+// hour of its id, so that it is listed and expires with the jobs of its time.
 func (s *Store) Put(w *Whole) error {
 	o := &op{kind: opWhole, jid: w.JID, minions: w.Minions}
 	if !salt.ValidJID(w.JID) {
@@ -193,11 +187,10 @@ func (s *Store) Put(w *Whole) error {
 	return s.wait(o)
 }
 
-// Expired reports whether a job of that id, were it added, would be forgotten.
+// Expired reports whether a job with that id would expire at once if it were added.
 func (s *Store) Expired(jid string) bool { return s.o.Expired(jid, s.now()) }
 
-// Prune forgets the jobs that are older than the options say, whole hours at a
-// time, and returns the number of hours forgotten.
+// Prune removes expired jobs, whole hours at a time, and returns the number of hours removed.
 func (s *Store) Prune() (hours int, err error) {
 	if s.o.Keep() <= 0 {
 		return 0, nil
@@ -207,7 +200,7 @@ func (s *Store) Prune() (hours int, err error) {
 	return o.dropped, err
 }
 
-// wait hands a change to the writer and waits until it is stored.
+// wait queues a change for the writer and waits until it is stored.
 func (s *Store) wait(o *op) error {
 	c := make(chan error, 1)
 	o.done = func(_ bool, err error) { c <- err }
@@ -217,8 +210,7 @@ func (s *Store) wait(o *op) error {
 	return <-c
 }
 
-// enqueue gives the writer a change. Without an error it is called back; with
-// block it waits for room.
+// enqueue queues a change for the writer. Without an error its done is called. If block, it waits for room.
 func (s *Store) enqueue(o *op, block bool) error {
 	if s.readOnly {
 		return salt.Errorf(salt.Invalid, "the job database %s was opened for reading only", s.path)
@@ -251,7 +243,7 @@ func (s *Store) write() {
 		err := s.commit(batch)
 		if errors.Is(err, errDamaged) || errors.Is(err, berrors.ErrDatabaseNotOpen) {
 			s.replace(err)
-			err = s.commit(batch) // what is at hand is not lost
+			err = s.commit(batch) // the batch that met the damage is not lost
 		}
 		if err != nil {
 			err = s.failed(err)
@@ -267,7 +259,7 @@ func (s *Store) write() {
 	}
 }
 
-// gather takes what else is waiting.
+// gather adds further waiting changes to the batch.
 func (s *Store) gather(first *op) []*op {
 	batch := []*op{first}
 	size := first.size()
@@ -286,7 +278,7 @@ func (s *Store) gather(first *op) []*op {
 	return batch
 }
 
-// commit stores a batch in one transaction: all of it or nothing.
+// commit stores a batch in one transaction, all or nothing.
 func (s *Store) commit(batch []*op) error {
 	for _, o := range batch {
 		if o.kind == opRepair {
@@ -305,8 +297,8 @@ func (s *Store) commit(batch []*op) error {
 	})
 }
 
-// place is where the last change of a transaction went: most of a batch are
-// returns of one job.
+// place is the position of the last change of a transaction, since most of a batch are returns of one
+// job.
 type place struct {
 	tx      *bolt.Tx
 	jid     string
@@ -314,7 +306,7 @@ type place struct {
 	hasLoad bool
 }
 
-// find goes to a job, whose hour begins now if there is none.
+// find moves to a job. A new job goes into the current hour.
 func (p *place) find(jid string, now time.Time) (err error) {
 	if p.hour != nil && p.jid == jid {
 		return nil
@@ -330,7 +322,7 @@ func (p *place) find(jid string, now time.Time) (err error) {
 	return nil
 }
 
-// repair reports the damage that a reader found, once.
+// repair reports the damage found by a reader, once.
 func (o *op) repair() error {
 	o.kind = opNone
 	return o.why
@@ -408,7 +400,7 @@ func (p *place) putLoad(load []byte) error {
 }
 
 func (o *op) applyWhole(at *place) error {
-	// What was made of a return says little of the job.
+	// A load made from a return says little about the job.
 	if !at.hasLoad || published(o.load) && !published(at.hour.Get(key(o.jid, entryLoad, ""))) {
 		if err := at.putLoad(o.load); err != nil {
 			return err
@@ -449,8 +441,8 @@ func (o *op) applyReturn(at *place) error {
 	return at.hour.Put(k, o.ret)
 }
 
-// firstLoad returns what a return says of a job that is not known: its load,
-// and the minions that it is meant for, nil if the return does not say it.
+// firstLoad returns the load and the minions of an unknown job according to a return. The minions are nil if
+// the return does not list them.
 func (o *op) firstLoad() (load *value.Dict, minions []string) {
 	if o.started != nil {
 		return o.started, []string{o.id}
@@ -485,9 +477,8 @@ func addIDs(hour *bolt.Bucket, jid string, ids []string) error {
 	return putIDs(hour, jid, all)
 }
 
-// prune drops the hours that ended longer ago than keep. An hour that lies in
-// the future, because the clock was wrong when it was begun, is old when that
-// much time has passed since this was noticed.
+// prune drops the hours that ended longer ago than keep. An hour in the future, which a wrong clock made,
+// expires when keep has passed since this was noticed.
 func prune(tx *bolt.Tx, now time.Time, keep time.Duration) (int, error) {
 	var old [][]byte
 	future := tx.Bucket(futureBucket)

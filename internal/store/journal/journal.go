@@ -10,7 +10,6 @@
 //	kind     1 byte
 //	payload
 //
-//
 // A record that was incomplete when the machine lost power is cut off. A record damaged in the middle ends
 // the journal there; what follows is moved aside, never deleted.
 package journal

@@ -98,7 +98,7 @@ func (o *Outbox) Put(d *value.Dict) {
 		at, err = o.j.Append(recordParcel, append(binary.LittleEndian.AppendUint64(nil, o.next), b...))
 	}
 	if err != nil {
-		o.log.Error("what is for a server cannot be kept for it, and is given up", "returner", o.name, "error", err)
+		o.log.Error("what is for a server cannot be kept for it, and is given up", "returner", o.name, "err", err)
 		return
 	}
 	o.queue = append(o.queue, parcel{o.next, at})
@@ -152,7 +152,7 @@ func (o *Outbox) shrink() {
 		return nil
 	})
 	if err != nil {
-		o.log.Error("what waits for a server cannot be written anew", "returner", o.name, "error", err)
+		o.log.Error("what waits for a server cannot be written anew", "returner", o.name, "err", err)
 		return
 	}
 	o.queue = kept
@@ -232,7 +232,7 @@ func (o *Outbox) send(ctx context.Context, p parcel) bool {
 	defer o.mu.Unlock()
 	switch {
 	case gone && o.away == nil:
-		o.log.Error("a server for jobs and returns is away; what it shall get is kept for it", "returner", o.name, "error", err)
+		o.log.Error("a server for jobs and returns is away; what it shall get is kept for it", "returner", o.name, "err", err)
 		o.since = time.Now()
 	case !gone && o.away != nil:
 		o.log.Info("a server for jobs and returns is back", "returner", o.name, "waiting", len(o.queue), "given_up", o.lost)
@@ -244,7 +244,7 @@ func (o *Outbox) send(ctx context.Context, p parcel) bool {
 		return false
 	}
 	if err != nil {
-		o.log.Error("a server does not take something, which is given up", "returner", o.name, "jid", d.Str("jid"), "error", err)
+		o.log.Error("a server does not take something, which is given up", "returner", o.name, "jid", d.Str("jid"), "err", err)
 	}
 	o.remove(p)
 	return true

@@ -1,6 +1,5 @@
-// Package consul keeps the values of the cache in consul, in the layout of
-// Salt's driver: BANK/KEY is the value, and BANK/KEY.tstamp when it was
-// written, in seconds, both as msgpack.
+// Package consul keeps the values of the cache in consul, in the layout of Salt's driver: BANK/KEY is the
+// value, and BANK/KEY.tstamp the time of writing in seconds, both as msgpack.
 package consul
 
 import (
@@ -54,7 +53,7 @@ func (d *Driver) Fetch(ctx context.Context, bank, key string) ([]byte, error) {
 	return e[0].Value, nil
 }
 
-// Written returns when a value was written.
+// Written returns the time at which a value was written.
 func (d *Driver) Written(ctx context.Context, bank, key string) (time.Time, error) {
 	e, err := d.c.Get(ctx, bank+"/"+key+d.suffix, false)
 	if len(e) == 0 || err != nil {
@@ -63,8 +62,8 @@ func (d *Driver) Written(ctx context.Context, bank, key string) (time.Time, erro
 	return cache.ReadStamp(e[0].Value), nil
 }
 
-// Each returns the values under one key of several banks. Few are asked for
-// one by one, many by all that is in the bank above.
+// Each returns the values of one key in several banks. It reads few banks one by one, and many with one read
+// of the parent bank.
 func (d *Driver) Each(ctx context.Context, banks []string, key string, known []string) ([]cache.Value, error) {
 	found := map[string]client.Entry{}
 	seen := map[string]bool{}
@@ -99,7 +98,7 @@ func (d *Driver) Each(ctx context.Context, banks []string, key string, known []s
 	return out, nil
 }
 
-// Flush removes a key, or with key "" a bank and those below it.
+// Flush removes a key, or with key "" a bank and the banks below it.
 func (d *Driver) Flush(ctx context.Context, bank, key string) error {
 	if key == "" {
 		return d.c.Delete(ctx, bank+"/", true)
@@ -110,7 +109,7 @@ func (d *Driver) Flush(ctx context.Context, bank, key string) error {
 	return d.c.Delete(ctx, bank+"/"+key, false)
 }
 
-// List returns the keys of a bank and the banks right below it.
+// List returns the keys of a bank and the banks directly below it.
 func (d *Driver) List(ctx context.Context, bank string) ([]string, error) {
 	keys, err := d.c.Keys(ctx, bank+"/", "/")
 	var names []string
@@ -123,5 +122,5 @@ func (d *Driver) List(ctx context.Context, bank string) ([]string, error) {
 	return names, err
 }
 
-// Close gives back the connections.
+// Close closes the connections.
 func (d *Driver) Close() error { return d.c.Close() }

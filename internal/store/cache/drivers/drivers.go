@@ -16,8 +16,8 @@ import (
 // Names returns the names of the option cache, sorted.
 func Names() []string { return []string{"consul", "etcd", cache.Local, "mysql", "postgres", "redis"} }
 
-// Open returns the driver of a name, nil for localfs. It does not connect.
-// timeout bounds each wait for the server.
+// Open returns the driver with a name, nil for localfs. It does not connect. timeout bounds each request to
+// the server.
 func Open(name string, src remote.Source, timeout time.Duration) (cache.Driver, error) {
 	switch name {
 	case cache.Local, "":
@@ -33,5 +33,5 @@ func Open(name string, src remote.Source, timeout time.Duration) (cache.Driver, 
 	case "postgres":
 		return sqldb.Postgres(src, timeout)
 	}
-	return nil, salt.Errorf(salt.Invalid, "the option cache is %q: localfs, redis, etcd, consul, mysql or postgres are known", name)
+	return nil, salt.Errorf(salt.Invalid, "unknown value %q of the option cache: use localfs, redis, etcd, consul, mysql or postgres", name)
 }

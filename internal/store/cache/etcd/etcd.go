@@ -1,8 +1,6 @@
-// Package etcd keeps the values of the cache in etcd, in the layout of Salt's
-// driver: PREFIX/BANK/KEY is the value as msgpack as base64, and
-// PREFIX/BANK/KEY.tstamp when it was written, in seconds. Salt's knows only
-// version 2 of etcd's interface; by version 3 the same texts lie under the
-// same keys.
+// Package etcd keeps the values of the cache in etcd, in the layout of Salt's driver: PREFIX/BANK/KEY is the
+// value as msgpack in base64, and PREFIX/BANK/KEY.tstamp the time of writing in seconds. Salt's driver only
+// supports version 2 of etcd's API. With version 3 the same values are stored under the same keys.
 package etcd
 
 import (
@@ -62,7 +60,7 @@ func (d *Driver) Store(ctx context.Context, bank, key string, data []byte) error
 func decode(n client.Node) ([]byte, error) {
 	b, err := base64.StdEncoding.DecodeString(n.Value)
 	if err != nil {
-		return nil, salt.Errorf(salt.Invalid, "what etcd has at %s is not base64, remove it: %w", n.Path, err)
+		return nil, salt.Errorf(salt.Invalid, "the value of etcd key %s is not base64, remove it: %w", n.Path, err)
 	}
 	return b, nil
 }
@@ -76,7 +74,7 @@ func (d *Driver) Fetch(ctx context.Context, bank, key string) ([]byte, error) {
 	return decode(n)
 }
 
-// Written returns when a value was written.
+// Written returns the time at which a value was written.
 func (d *Driver) Written(ctx context.Context, bank, key string) (time.Time, error) {
 	n, ok, err := d.c.Get(ctx, d.path(bank, key)+d.suffix)
 	if !ok || err != nil {
@@ -84,13 +82,13 @@ func (d *Driver) Written(ctx context.Context, bank, key string) (time.Time, erro
 	}
 	seconds, err := strconv.ParseInt(n.Value, 10, 64)
 	if err != nil {
-		return time.Time{}, nil // nobody knows
+		return time.Time{}, nil // unknown
 	}
 	return time.Unix(seconds, 0), nil
 }
 
-// Each returns the values under one key of several banks. Few are asked for
-// one by one, many by all that is in the bank above.
+// Each returns the values of one key in several banks. It reads few banks one by one, and many with one read
+// of the parent bank.
 func (d *Driver) Each(ctx context.Context, banks []string, key string, known []string) ([]cache.Value, error) {
 	out := make([]cache.Value, len(banks))
 	if len(banks) <= 4 {
@@ -113,7 +111,7 @@ func (d *Driver) Each(ctx context.Context, banks []string, key string, known []s
 			continue
 		}
 		seen[above] = true
-		// Version 3 tells what has changed without the values.
+		// Version 3 can report revisions without the values.
 		tree, err := d.c.Tree(ctx, d.path(above, ""), !d.c.V3())
 		if err != nil {
 			return nil, err
@@ -149,7 +147,7 @@ func take(n client.Node, known string) cache.Value {
 	return v
 }
 
-// Flush removes a key, or with key "" a bank and those below it.
+// Flush removes a key, or with key "" a bank and the banks below it.
 func (d *Driver) Flush(ctx context.Context, bank, key string) error {
 	if key == "" {
 		return d.c.Delete(ctx, d.path(bank, ""), true)
@@ -160,7 +158,7 @@ func (d *Driver) Flush(ctx context.Context, bank, key string) error {
 	return d.c.Delete(ctx, d.path(bank, key), false)
 }
 
-// List returns the keys of a bank and the banks right below it.
+// List returns the keys of a bank and the banks directly below it.
 func (d *Driver) List(ctx context.Context, bank string) ([]string, error) {
 	nodes, err := d.c.Children(ctx, d.path(bank, ""))
 	var names []string
@@ -172,5 +170,5 @@ func (d *Driver) List(ctx context.Context, bank string) ([]string, error) {
 	return names, err
 }
 
-// Close gives back the connections.
+// Close closes the connections.
 func (d *Driver) Close() error { return d.c.Close() }

@@ -1,10 +1,10 @@
-// Package redis keeps the values of the cache in a redis server, in the layout
-// of Salt's driver: with the usual prefixes,
+// Package redis keeps the values of the cache in a redis server, in the layout of Salt's driver. With the
+// default prefixes:
 //
 //	$KEY_BANK/KEY            the value as msgpack
-//	$TSTAMP_{'BANK'}/{'KEY'} when it was written, in seconds, as msgpack
+//	$TSTAMP_{'BANK'}/{'KEY'} the time of writing in seconds, as msgpack
 //	$BANKEYS_BANK            the set of the keys of a bank
-//	$BANK_BANK               a set with a dot, for each bank on the way
+//	$BANK_BANK               a set with a dot, for each parent bank
 package redis
 
 import (
@@ -28,9 +28,9 @@ type Driver struct {
 	bank, bankKeys, key, stamp, sepa string
 }
 
-// New reads the options cache.redis.host, port, unix_socket_path, db, password,
-// cluster_mode, cluster.startup_nodes, bank_prefix, bank_keys_prefix,
-// key_prefix, timestamp_prefix, separator, and what remote.Redis knows beyond.
+// New reads the options cache.redis.host, port, unix_socket_path, db, password, cluster_mode,
+// cluster.startup_nodes, bank_prefix, bank_keys_prefix, key_prefix, timestamp_prefix, separator, and further
+// ones of remote.Redis.
 func New(src remote.Source, timeout time.Duration) (*Driver, error) {
 	s := src.Under("cache.redis")
 	c, err := remote.Redis(s, "localhost", timeout)
@@ -45,7 +45,7 @@ func New(src remote.Source, timeout time.Duration) (*Driver, error) {
 
 func (d *Driver) keyName(bank, key string) string { return d.key + d.sepa + bank + "/" + key }
 
-// stampName is what Salt writes: it prints sets where it means names.
+// stampName is the name that Salt writes: it formats Python sets in the place of names.
 func (d *Driver) stampName(bank, key string) string {
 	return d.stamp + d.sepa + "{" + value.Repr(bank) + "}/{" + value.Repr(key) + "}"
 }
@@ -95,7 +95,7 @@ func (d *Driver) Fetch(ctx context.Context, bank, key string) ([]byte, error) {
 	return b, failed(err)
 }
 
-// Written returns when a value was written.
+// Written returns the time at which a value was written.
 func (d *Driver) Written(ctx context.Context, bank, key string) (time.Time, error) {
 	b, err := d.c.Get(ctx, d.stampName(bank, key)).Bytes()
 	if err == goredis.Nil {
@@ -107,7 +107,7 @@ func (d *Driver) Written(ctx context.Context, bank, key string) (time.Time, erro
 	return cache.ReadStamp(b), nil
 }
 
-// Each returns the values under one key of several banks.
+// Each returns the values of one key in several banks.
 func (d *Driver) Each(ctx context.Context, banks []string, key string, known []string) ([]cache.Value, error) {
 	stamps, sizes := make([]*goredis.StringCmd, len(banks)), make([]*goredis.IntCmd, len(banks))
 	_, err := d.c.Pipelined(ctx, func(p goredis.Pipeliner) error {
@@ -144,11 +144,11 @@ func (d *Driver) Each(ctx context.Context, banks []string, key string, known []s
 	return out, nil
 }
 
-// settled is for how long after its second a time says nothing: another master
-// may write a second time with the same one, by a clock of its own.
+// settled is the number of seconds for which a time of writing cannot serve as a version: another master,
+// whose clock may differ, may write again with the same time.
 const settled = 3
 
-// version is the moment of writing with the size, "" if that may not do.
+// version is the time of writing with the size, "" if the time is too recent.
 func version(stamp *goredis.StringCmd, size int64) string {
 	b, err := stamp.Bytes()
 	if err != nil {
@@ -162,7 +162,7 @@ func version(stamp *goredis.StringCmd, size int64) string {
 	return strconv.FormatInt(n, 10) + ":" + strconv.FormatInt(size, 10)
 }
 
-// Flush removes a key, or with key "" a bank and those below it.
+// Flush removes a key, or with key "" a bank and the banks below it.
 func (d *Driver) Flush(ctx context.Context, bank, key string) error {
 	if key != "" {
 		_, err := d.c.Pipelined(ctx, func(p goredis.Pipeliner) error {
@@ -198,7 +198,7 @@ func (d *Driver) Flush(ctx context.Context, bank, key string) error {
 	return nil
 }
 
-// below returns all banks below one. Salt keeps no list of them.
+// below returns all banks below one. Salt keeps no index of them.
 func (d *Driver) below(ctx context.Context, bank string) ([]string, error) {
 	prefix := d.bankName(bank) + "/"
 	quoted := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(prefix)
@@ -209,7 +209,7 @@ func (d *Driver) below(ctx context.Context, bank string) ([]string, error) {
 	return keys, failed(err)
 }
 
-// List returns the keys of a bank and the banks right below it.
+// List returns the keys of a bank and the banks directly below it.
 func (d *Driver) List(ctx context.Context, bank string) ([]string, error) {
 	names, err := d.c.SMembers(ctx, d.bankKeysName(bank)).Result()
 	if err != nil {
@@ -223,5 +223,5 @@ func (d *Driver) List(ctx context.Context, bank string) ([]string, error) {
 	return names, err
 }
 
-// Close gives back the connections.
+// Close closes the connections.
 func (d *Driver) Close() error { return d.c.Close() }

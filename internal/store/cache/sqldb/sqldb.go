@@ -1,8 +1,7 @@
-// Package sqldb keeps the values of the cache in a table of a database. In
-// MySQL it is that of Salt's driver mysql: bank, etcd_key, data as msgpack, and
-// last_update. Salt has no driver for PostgreSQL; there the table has the same
-// columns, with a moment that is exact. The table is made if it is missing, the
-// database is not.
+// Package sqldb keeps the values of the cache in a table of a database. In MySQL it is the table of Salt's
+// driver mysql: bank, etcd_key, data as msgpack, and last_update. Salt has no driver for PostgreSQL; the
+// table has the same columns there, with an exact time. A missing table is created, a missing database is
+// not.
 package sqldb
 
 import (
@@ -20,15 +19,13 @@ import (
 type Driver struct {
 	db    *remote.SQL
 	table string
-	ready atomic.Bool // the table is there
-	// The statements that differ.
+	ready atomic.Bool // the table exists
+	// The statements that differ between the databases.
 	create, put, version, seconds string
 }
 
-// MySQL reads the options mysql.host, port, user, password, database,
-// unix_socket, connect_timeout, charset, ssl_ca, ssl_cert, ssl_key and
-// table_name. A connection is used as long as it is good, whatever
-// fresh_connection says.
+// MySQL reads the options mysql.host, port, user, password, database, unix_socket, connect_timeout, charset,
+// ssl_ca, ssl_cert, ssl_key and table_name. Connections are reused, whatever fresh_connection says.
 func MySQL(src remote.Source, timeout time.Duration) (*Driver, error) {
 	s := src.Under("mysql")
 	table, err := remote.Identifier(s.Text("table_name", "salt"))
@@ -70,12 +67,12 @@ func Postgres(src remote.Source, timeout time.Duration) (*Driver, error) {
 	}, nil
 }
 
-// begin makes the table once.
+// begin creates the table once.
 func (d *Driver) begin(ctx context.Context) error {
 	if d.ready.Load() {
 		return nil
 	}
-	// Who may not make a table may still use it.
+	// A user without the privilege to create the table may still use it.
 	err := d.db.Rows(ctx, `SELECT 1 FROM `+d.table+` WHERE bank = $1 LIMIT 1`, []any{""}, func(func(...any) error) error { return nil })
 	if salt.KindOf(err) == salt.Invalid {
 		_, err = d.db.Do(ctx, d.create)
@@ -106,7 +103,7 @@ func (d *Driver) Fetch(ctx context.Context, bank, key string) (data []byte, err 
 	return data, err
 }
 
-// Written returns when a value was written, by the clock of the server.
+// Written returns the time at which a value was written, by the server's clock.
 func (d *Driver) Written(ctx context.Context, bank, key string) (at time.Time, err error) {
 	if err := d.begin(ctx); err != nil {
 		return at, err
@@ -120,7 +117,7 @@ func (d *Driver) Written(ctx context.Context, bank, key string) (at time.Time, e
 	return at, err
 }
 
-// Each returns the values under one key of several banks.
+// Each returns the values of one key in several banks.
 func (d *Driver) Each(ctx context.Context, banks []string, key string, known []string) ([]cache.Value, error) {
 	if err := d.begin(ctx); err != nil {
 		return nil, err
@@ -165,12 +162,12 @@ func (d *Driver) Each(ctx context.Context, banks []string, key string, known []s
 	return out, err
 }
 
-// like matches what is below a bank, behind ESCAPE '!'.
+// like returns the pattern for banks below a bank, with ESCAPE '!'.
 func like(bank string) string {
 	return strings.NewReplacer("!", "!!", "%", "!%", "_", "!_").Replace(bank) + "/%"
 }
 
-// Flush removes a key, or with key "" a bank and those below it.
+// Flush removes a key, or with key "" a bank and the banks below it.
 func (d *Driver) Flush(ctx context.Context, bank, key string) error {
 	if err := d.begin(ctx); err != nil {
 		return err
@@ -183,7 +180,7 @@ func (d *Driver) Flush(ctx context.Context, bank, key string) error {
 	return err
 }
 
-// List returns the keys of a bank and the banks right below it.
+// List returns the keys of a bank and the banks directly below it.
 func (d *Driver) List(ctx context.Context, bank string) (names []string, err error) {
 	if err := d.begin(ctx); err != nil {
 		return nil, err
@@ -209,5 +206,5 @@ func (d *Driver) List(ctx context.Context, bank string) (names []string, err err
 	return names, err
 }
 
-// Close gives back the connections.
+// Close closes the connections.
 func (d *Driver) Close() error { return d.db.Close() }
