@@ -64,9 +64,9 @@ func (j jobs) cacheStatus(context.Context, *fn.Call, none) (*value.List, error) 
 		return out, nil
 	}
 	for _, s := range j.JobCaches() {
-		d := value.DictOf("returner", s.Name, "connected", s.Away == nil, "waiting", s.Waiting, "since", s.Since.UTC().Format("2006-01-02T15:04:05.000000"))
-		if s.Away != nil {
-			d.Set("error", s.Away.Error())
+		d := value.DictOf("returner", s.Name, "connected", s.Unreachable == nil, "waiting", s.Waiting, "since", s.Since.UTC().Format("2006-01-02T15:04:05.000000"))
+		if s.Unreachable != nil {
+			d.Set("error", s.Unreachable.Error())
 		}
 		out.Append(d)
 	}

@@ -122,7 +122,7 @@ func (m *Master) cleanOutlets(ctx context.Context) {
 	}
 	keep := m.cfg.Jobs.Keep()
 	for _, o := range m.outlets {
-		if keep <= 0 || !o.returns || o.box.Status().Away != nil {
+		if keep <= 0 || !o.returns || o.box.Status().Unreachable != nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
@@ -150,7 +150,7 @@ func (m *Master) history() runners.Jobs {
 		return m.jobs
 	}
 	o := m.outlets[len(m.outlets)-1] // ext_job_cache comes before master_job_cache
-	return &history{m: m, far: o.r, local: m.jobs, away: func() bool { return o.box.Status().Away != nil }}
+	return &history{m: m, far: o.r, local: m.jobs, away: func() bool { return o.box.Status().Unreachable != nil }}
 }
 
 // jobsOf returns the jobs that a returner has, for a question that names it.

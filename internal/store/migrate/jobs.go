@@ -12,7 +12,7 @@ import (
 	"brine/internal/store/returner"
 )
 
-// Jobs is a memory of jobs.
+// Jobs is a store of jobs to copy from.
 type Jobs interface {
 	// JIDs returns the ids of all jobs.
 	JIDs(ctx context.Context) ([]string, error)
@@ -20,25 +20,24 @@ type Jobs interface {
 	Job(ctx context.Context, jid string) (*job.Whole, error)
 }
 
-// Target is a memory to which jobs can be added.
+// Target is a store to which jobs can be added.
 type Target interface {
 	Jobs
-	// Put adds what is not there of a job and leaves what is.
+	// Put adds the missing parts of a job and keeps existing ones.
 	Put(ctx context.Context, w *job.Whole) error
-	// Expired reports whether it would forget a job of that id.
+	// Expired reports whether the target would expire a job with that id.
 	Expired(jid string) bool
-	// Settle is called after the last Put, before anything is read again.
+	// Settle is called after the last Put, before jobs are read again.
 	Settle(ctx context.Context) error
-	// Texts says that results come back as texts, which cannot be compared.
+	// Texts reports whether results are returned as strings, which cannot be compared.
 	Texts() bool
 }
 
-// lateRounds is how often what came meanwhile is copied before it counts as
-// missing.
+// lateRounds is how often jobs that arrived during the copy are copied, before they count as missing.
 const lateRounds = 3
 
-// CopyJobs copies jobs, the oldest first, and then what has come to the source
-// meanwhile. It fails only if a memory is away.
+// CopyJobs copies jobs, oldest first, and then those that arrived at the source meanwhile. It fails only if a
+// store is unreachable.
 func CopyJobs(ctx context.Context, from Jobs, to Target, o Options) (r Report, err error) {
 	jids, err := from.JIDs(ctx)
 	if err != nil {
@@ -55,7 +54,7 @@ func CopyJobs(ctx context.Context, from Jobs, to Target, o Options) (r Report, e
 		if err := copyJob(ctx, from, to, jid, o, &r, failed); err != nil {
 			return r, err
 		}
-		o.tell("jobs", i+1, len(jids))
+		o.progress("jobs", i+1, len(jids))
 	}
 	if o.DryRun {
 		return r, nil
@@ -64,7 +63,7 @@ func CopyJobs(ctx context.Context, from Jobs, to Target, o Options) (r Report, e
 		return r, err
 	}
 	if m, ok := from.(*Running); ok {
-		m.Close() // so that it is asked for a copy as it is now
+		m.Close() // so that it makes a new snapshot
 	}
 	if jids, err = from.JIDs(ctx); err != nil {
 		return r, err
@@ -93,8 +92,8 @@ func CopyJobs(ctx context.Context, from Jobs, to Target, o Options) (r Report, e
 	return r, nil
 }
 
-// compareJobs reads jobs again at the target. With again, what has come to the
-// source meanwhile is copied, and returned.
+// compareJobs reads jobs again at the target. If again, it copies and returns jobs that arrived at the source
+// meanwhile.
 func compareJobs(ctx context.Context, from Jobs, to Target, jids []string, again bool, o Options, r *Report, failed map[string]bool) (late []string, err error) {
 	for i, jid := range jids {
 		if err := ended(ctx); err != nil {
@@ -102,7 +101,7 @@ func compareJobs(ctx context.Context, from Jobs, to Target, jids []string, again
 		}
 		w, err := from.Job(ctx, jid)
 		if err != nil || w == nil || failed[jid] || to.Expired(jid) {
-			continue // said already, or forgotten meanwhile
+			continue // already reported, or expired meanwhile
 		}
 		there, err := to.Job(ctx, jid)
 		if err != nil {
@@ -124,7 +123,7 @@ func compareJobs(ctx context.Context, from Jobs, to Target, jids []string, again
 		default:
 			r.fail("%s: %s", jid, text)
 		}
-		o.tell("jobs: compared", i+1, len(jids))
+		o.progress("jobs: compared", i+1, len(jids))
 	}
 	return late, nil
 }
@@ -146,7 +145,7 @@ func copyJob(ctx context.Context, from Jobs, to Target, jid string, o Options, r
 		r.Found++
 		return fail(err)
 	}
-	if w == nil { // forgotten meanwhile
+	if w == nil { // expired meanwhile
 		return nil
 	}
 	r.Found++
@@ -171,7 +170,7 @@ func copyJob(ctx context.Context, from Jobs, to Target, jid string, o Options, r
 	return nil
 }
 
-// lacking are the minions whose return is missing at the target.
+// lacking returns the minions whose return is missing at the target.
 func lacking(w, there *job.Whole) (ids []string) {
 	for _, id := range slices.Sorted(maps.Keys(w.Returns)) {
 		if there.Returns[id] == nil {
@@ -181,16 +180,16 @@ func lacking(w, there *job.Whole) (ids []string) {
 	return ids
 }
 
-// differs says what is wrong with a job at the target, "" for nothing.
+// differs describes the difference of a job at the target, "" for none.
 func differs(w, there *job.Whole, texts bool) string {
 	if there == nil {
-		return "it is not at the target"
+		return "it is missing at the target"
 	}
 	if ids := lacking(w, there); len(ids) > 0 {
-		return "the return of " + ids[0] + " is not at the target"
+		return "the return of " + ids[0] + " is missing at the target"
 	}
 	if w.Load.Str("fun") != there.Load.Str("fun") {
-		return "the target has a job of another function"
+		return "the target has a job with another function"
 	}
 	if texts {
 		return ""
@@ -203,13 +202,13 @@ func differs(w, there *job.Whole, texts bool) string {
 		}
 		b, err := returner.AsStored(there.Returns[id].At("return"))
 		if err != nil || !value.Equal(a, b) {
-			return "the target has another return of " + id
+			return "the target has a different return of " + id
 		}
 	}
 	return ""
 }
 
-// Files are the jobs in Salt's files in a cachedir.
+// Files is the job cache of Salt's files in a cachedir.
 type Files struct{ Cache *job.LocalCache }
 
 // JIDs returns the ids of all jobs.
@@ -226,10 +225,10 @@ func (f Files) JIDs(context.Context) (jids []string, err error) {
 // Job returns a job.
 func (f Files) Job(_ context.Context, jid string) (*job.Whole, error) { return f.Cache.Lookup(jid) }
 
-// Put adds what is not there.
+// Put adds the missing parts of a job.
 func (f Files) Put(_ context.Context, w *job.Whole) error { return f.Cache.Put(w) }
 
-// Expired is false: files count as old by when they were written.
+// Expired is false: the age of files is their time of writing.
 func (f Files) Expired(string) bool { return false }
 
 // Settle does nothing.
@@ -238,7 +237,7 @@ func (f Files) Settle(context.Context) error { return nil }
 // Texts is false.
 func (f Files) Texts() bool { return false }
 
-// Database is the jobs of a master in a file that no master has open.
+// Database is the job database of a master that is not running.
 type Database struct{ Store *job.Store }
 
 // JIDs returns the ids of all jobs.
@@ -253,10 +252,10 @@ func (d Database) JIDs(context.Context) (jids []string, err error) {
 // Job returns a job.
 func (d Database) Job(_ context.Context, jid string) (*job.Whole, error) { return d.Store.Whole(jid) }
 
-// Put adds what is not there.
+// Put adds the missing parts of a job.
 func (d Database) Put(_ context.Context, w *job.Whole) error { return d.Store.Put(w) }
 
-// Expired reports whether the store would forget the job.
+// Expired reports whether the store would expire the job.
 func (d Database) Expired(jid string) bool { return d.Store.Expired(jid) }
 
 // Settle does nothing.
@@ -265,15 +264,15 @@ func (d Database) Settle(context.Context) error { return nil }
 // Texts is false.
 func (d Database) Texts() bool { return false }
 
-// Running is the database of a master that runs: it is asked for a copy of what
-// it has, and takes what is new from Salt's files.
+// Running is the database of a running master. The master is asked for a snapshot, and adopts new jobs from
+// Salt's files.
 type Running struct {
-	// Snapshot returns a copy as it is now.
+	// Snapshot returns a copy of the current jobs.
 	Snapshot func(ctx context.Context) (*job.Store, error)
-	// Adopt has the master take over the jobs in Files.
+	// Adopt makes the master adopt the jobs in Files.
 	Adopt func(ctx context.Context) error
 	Files *job.LocalCache
-	// Options say what the master forgets.
+	// Options are the master's, for the expiry of jobs.
 	Options job.Options
 
 	now *job.Store
@@ -299,7 +298,7 @@ func (m *Running) JIDs(ctx context.Context) ([]string, error) {
 	return Database{s}.JIDs(ctx)
 }
 
-// Job returns a job as it was when the copy was made.
+// Job returns a job from the snapshot.
 func (m *Running) Job(ctx context.Context, jid string) (*job.Whole, error) {
 	s, err := m.look(ctx)
 	if err != nil {
@@ -308,13 +307,13 @@ func (m *Running) Job(ctx context.Context, jid string) (*job.Whole, error) {
 	return s.Whole(jid)
 }
 
-// Put adds a job to the files that the master is to take over.
+// Put adds a job to the files that the master will adopt.
 func (m *Running) Put(_ context.Context, w *job.Whole) error { return m.Files.Put(w) }
 
-// Expired reports whether the master would forget the job.
+// Expired reports whether the master would expire the job.
 func (m *Running) Expired(jid string) bool { return m.Options.Expired(jid, time.Now()) }
 
-// Settle has the master take over what was put.
+// Settle makes the master adopt the added jobs.
 func (m *Running) Settle(ctx context.Context) error {
 	if err := m.Adopt(ctx); err != nil {
 		return err
@@ -326,7 +325,7 @@ func (m *Running) Settle(ctx context.Context) error {
 // Texts is false.
 func (m *Running) Texts() bool { return false }
 
-// Close gives back the copy.
+// Close closes the snapshot.
 func (m *Running) Close() {
 	if m.now != nil {
 		m.now.Close()
@@ -334,7 +333,7 @@ func (m *Running) Close() {
 	}
 }
 
-// Server is the jobs that a returner has.
+// Server is the jobs on the server of a returner.
 type Server struct {
 	R returner.Returner
 	// OnlyTexts is returner.Texts of its name.
@@ -347,7 +346,7 @@ func (s Server) bounded(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, s.Timeout)
 }
 
-// listing is how many times as long as a call it may take to list all jobs.
+// listing is the timeout of listing all jobs, as a multiple of Timeout.
 const listing = 60
 
 // JIDs returns the ids of all jobs.
@@ -389,8 +388,7 @@ func (s Server) Job(ctx context.Context, jid string) (*job.Whole, error) {
 	return w, err
 }
 
-// Put adds what is not there: returns first, so that the job is seen when all
-// of it is.
+// Put adds the missing parts of a job: returns first, so that the job becomes visible when it is complete.
 func (s Server) Put(ctx context.Context, w *job.Whole) error {
 	there, err := s.Job(ctx, w.JID)
 	if err != nil {
@@ -442,11 +440,11 @@ func (s Server) returns(ctx context.Context, jid string) (out map[string]*value.
 	return out, err
 }
 
-// Expired is false: a server forgets by rules of its own.
+// Expired is false: a server has its own rules of expiry.
 func (s Server) Expired(string) bool { return false }
 
 // Settle does nothing.
 func (s Server) Settle(context.Context) error { return nil }
 
-// Texts reports whether results come back as texts.
+// Texts reports whether results are returned as strings.
 func (s Server) Texts() bool { return s.OnlyTexts }

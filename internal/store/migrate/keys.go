@@ -13,14 +13,13 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// keyLooks is how often the source is looked at, as long as something has
-// changed there since the last time.
+// keyLooks is the maximum number of passes over the source; a pass follows only if the last one found
+// changes.
 const keyLooks = 5
 
-// Keys copies the keys of minions, each with what the operator thinks of it, and
-// then those that have come or were decided about meanwhile. A key that waits at
-// the target and was decided about at the source is decided about; everything
-// else at the target stays.
+// Keys copies the keys of minions with their states, and then those that arrived or changed state meanwhile.
+// A key pending at the target gets its state from the source if that has decided about it. All other keys at
+// the target stay.
 func Keys(ctx context.Context, from, to *keystore.Store, o Options) (r Report, err error) {
 	c := keyCopy{from: from, to: to, o: o, seen: map[keyPlace]bool{}, counted: map[keyPlace]bool{}}
 	for range keyLooks {
@@ -41,11 +40,11 @@ type keyCopy struct {
 	from, to *keystore.Store
 	o        Options
 	seen     map[keyPlace]bool
-	// counted has no state but that of denied keys, whose ids may have another key.
+	// counted has no state except for denied keys, whose ids may have another key.
 	counted map[keyPlace]bool
 }
 
-// look copies what was not seen before, and returns how many keys that were.
+// look copies new keys, and returns their number.
 func (c *keyCopy) look(ctx context.Context, r *Report) (news int, err error) {
 	lists, err := c.from.List()
 	if err != nil {
@@ -68,16 +67,16 @@ func (c *keyCopy) look(ctx context.Context, r *Report) (news int, err error) {
 			news++
 			pub, err := c.from.Read(st, id)
 			if salt.KindOf(err) == salt.NotFound && err != nil {
-				continue // deleted, or decided about, which the next look shows
+				continue // deleted or moved, which the next pass finds
 			}
 			c.one(st, id, pub, err, r)
-			c.o.tell("keys", done, total)
+			c.o.progress("keys", done, total)
 		}
 	}
 	return news, nil
 }
 
-// one copies a key. One that was copied before it was decided about counts once.
+// one copies a key. A key copied in two states counts once.
 func (c *keyCopy) one(st keystore.State, id, pub string, err error, r *Report) {
 	p := keyPlace{keystore.None, id}
 	if st == keystore.Denied {
@@ -98,7 +97,7 @@ func (c *keyCopy) one(st keystore.State, id, pub string, err error, r *Report) {
 
 func copyKey(to *keystore.Store, st keystore.State, id, pub string, o Options, r *Report) error {
 	same := func(other string) bool { return crypt.CleanKey(other) == crypt.CleanKey(pub) }
-	// Denied keys are of ids that have another key; all else has one place.
+	// Denied keys are of ids that may have another key; other keys have one state.
 	thereSt, there := keystore.None, ""
 	var err error
 	if st == keystore.Denied {
@@ -147,9 +146,8 @@ func copyKey(to *keystore.Store, st keystore.State, id, pub string, o Options, r
 	return nil
 }
 
-// KeyPair copies the key pair that minions know a master by, fromDir/master.pem,
-// to toDir/NAME.pem, with its public half. One that is there stays; another one
-// is an error.
+// KeyPair copies the master's key pair, fromDir/master.pem, to toDir/NAME.pem, with its public half. An
+// existing key stays; if it differs, it is reported as kept.
 func KeyPair(fromDir, toDir, name, pass string, o Options) (r Report, err error) {
 	r.Found = 1
 	k, err := crypt.LoadPrivate(filepath.Join(fromDir, "master.pem"), pass)
@@ -177,12 +175,12 @@ func KeyPair(fromDir, toDir, name, pass string, o Options) (r Report, err error)
 		return r, nil
 	}
 	if err := os.MkdirAll(toDir, 0o700); err != nil {
-		return r, salt.Errorf(salt.Unavailable, "cannot make the folder of keys: %w", err)
+		return r, salt.Errorf(salt.Unavailable, "cannot create the key directory: %w", err)
 	}
 	if err := atomicfile.Create(path, private, 0o400); err != nil {
 		return r, err
 	}
-	// Without it the master makes it of the private one.
+	// Without it the master derives it from the private key.
 	if err := crypt.WritePublic(filepath.Join(toDir, name+".pub"), k.Public()); err != nil {
 		return r, err
 	}

@@ -27,8 +27,8 @@ func files(t *testing.T) *job.LocalCache {
 	return c
 }
 
-// TestJobsThatComeMeanwhile: jobs and returns that come to the source while it
-// is copied, and while it is compared, are at the target, and no failure.
+// TestJobsThatComeMeanwhile checks that jobs and returns that arrive at the source during copying and
+// comparing are copied, and not reported as failures.
 func TestJobsThatComeMeanwhile(t *testing.T) {
 	from, to := files(t), files(t)
 	jid := func(i int) string { return time.Now().UTC().Format("20060102150405") + fmt.Sprintf("%06d", i) }
@@ -55,7 +55,7 @@ func TestJobsThatComeMeanwhile(t *testing.T) {
 		case "jobs3": // all are copied
 			put(jids[0], "b")
 			put(jids[3], "a")
-		case "jobs: compared1": // while that is found, the next one comes
+		case "jobs: compared1": // while that is found, the next one arrives
 			put(jids[0], "c")
 			put(jids[3], "b")
 		}
@@ -75,13 +75,12 @@ func TestJobsThatComeMeanwhile(t *testing.T) {
 	}
 }
 
-// lossy is a target that keeps nothing.
+// lossy is a target that stores nothing.
 type lossy struct{ Files }
 
 func (lossy) Put(context.Context, *job.Whole) error { return nil }
 
-// TestJobsThatAreNotTaken: a target that does not keep what it is given is found
-// out, and in bounded time.
+// TestJobsThatAreNotTaken checks that a target that does not store jobs is detected in bounded time.
 func TestJobsThatAreNotTaken(t *testing.T) {
 	from, to := files(t), files(t)
 	jid := "20261122170000000001"
@@ -92,8 +91,8 @@ func TestJobsThatAreNotTaken(t *testing.T) {
 	}
 }
 
-// TestKeysThatComeMeanwhile: keys that come or are decided about while keys are
-// copied are at the target as they are at the source.
+// TestKeysThatComeMeanwhile checks that keys that arrive or change state during the copy have the same state
+// at the target.
 func TestKeysThatComeMeanwhile(t *testing.T) {
 	open := func() *keystore.Store {
 		s, err := keystore.Open(t.TempDir(), slog.New(slog.DiscardHandler))
@@ -110,10 +109,10 @@ func TestKeysThatComeMeanwhile(t *testing.T) {
 	done := 0
 	r, err := Keys(t.Context(), from, to, Options{Progress: func(string, int, int) {
 		switch done++; done {
-		case 1: // a is copied: what is accepted now has been missed
+		case 1: // a is copied; the acceptance of another was missed
 			must(t, from.Move("late", keystore.Pending, keystore.Accepted))
 			must(t, from.Add(keystore.Accepted, "new", pub))
-		case 2: // later is copied as one that waits
+		case 2: // later is copied as pending
 			must(t, from.Move("later", keystore.Pending, keystore.Accepted))
 		}
 	}})

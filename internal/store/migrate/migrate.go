@@ -1,11 +1,9 @@
-// Package migrate copies what masters keep (keys, jobs, what is known of
-// minions) from one place to another while masters use both.
+// Package migrate copies the data of masters (keys, jobs, minion data) from one place to another while
+// masters use both.
 //
-// A copy adds. What is at the target and differs stays, unless it is a value
-// of the cache that is older than that of the source. Each thing is written as
-// a whole or not at all, and a job is to be seen when all of it is there, so
-// that a copy that was cut off is finished by the next one. Afterwards
-// everything is read again at the target and compared.
+// A copy only adds. Different data at the target stays, unless it is a cache value older than the source's.
+// Each item is written as a whole or not at all, and a job becomes visible when it is complete. So the next
+// copy finishes one that was interrupted. Afterwards everything is read again at the target and compared.
 package migrate
 
 import (
@@ -13,26 +11,23 @@ import (
 	"fmt"
 )
 
-// Report counts what was done with things of one sort.
+// Report counts the items of one sort by outcome.
 type Report struct {
-	// Found are those at the source; each is one of the following.
+	// Found are the items at the source; each has one of the following outcomes.
 	Found int
-	// Copied are new at the target, or replaced something older. In a dry run
-	// they would be.
+	// Copied are new at the target, or replaced something older. In a dry run they would be.
 	Copied int
-	// Same were there already.
+	// Same existed already.
 	Same int
-	// Kept are those of which the target has another, newer or of unknown age,
-	// that stays.
+	// Kept have a different version at the target that stays, because it is newer or of unknown age.
 	Kept int
 	// Expired are jobs too old for the target.
 	Expired int
-	// Failed could not be read or written, or were not the same afterwards.
+	// Failed could not be read or written, or differed afterwards.
 	Failed int
-	// Verified are those that were found at the target afterwards: the same, or
-	// what was to be kept.
+	// Verified were read at the target afterwards: the same, or a version to keep.
 	Verified int
-	// Notes say which were kept or failed and why, at most maxNotes.
+	// Notes name the kept and failed items with the reasons, at most maxNotes.
 	Notes []string
 }
 
@@ -58,22 +53,21 @@ func (r *Report) fail(format string, args ...any) {
 	r.note(format, args...)
 }
 
-// Options say how to copy.
+// Options control a copy.
 type Options struct {
-	// DryRun only looks.
+	// DryRun only reports.
 	DryRun bool
-	// Progress, unless nil, is told how many of how many things are done; total
-	// is 0 while it is not known.
+	// Progress, unless nil, is called with the number of finished items; total is 0 while it is unknown.
 	Progress func(what string, done, total int)
 }
 
-func (o Options) tell(what string, done, total int) {
+func (o Options) progress(what string, done, total int) {
 	if o.Progress != nil {
 		o.Progress(what, done, total)
 	}
 }
 
-// ended is the error of a copy that was interrupted.
+// ended returns the error of an interrupted copy.
 func ended(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted; run it again to go on: %w", ctx.Err())

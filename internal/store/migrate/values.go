@@ -22,16 +22,15 @@ type Values interface {
 
 var _ Values = cache.Driver(nil)
 
-// maxDepth bounds how deep banks lie in each other.
+// maxDepth bounds the nesting of banks.
 const maxDepth = 16
 
-// place is one value.
+// place locates one value.
 type place struct{ bank, key string }
 
 func (p place) String() string { return p.bank + "/" + p.key }
 
-// Cache copies the values of banks and of the banks below them. It fails only
-// if a store is away.
+// Cache copies the values of banks and of the banks below them. It fails only if a store is unreachable.
 func Cache(ctx context.Context, from, to Values, banks []string, o Options) (Report, error) {
 	c := &valueCopy{from: from, to: to, o: o, expect: map[place]expected{}}
 	var all []place
@@ -46,7 +45,7 @@ func Cache(ctx context.Context, from, to Values, banks []string, o Options) (Rep
 		if err := c.one(ctx, p); err != nil {
 			return c.r, err
 		}
-		o.tell("cache", i+1, len(all))
+		o.progress("cache", i+1, len(all))
 	}
 	if o.DryRun {
 		return c.r, nil
@@ -62,7 +61,7 @@ type valueCopy struct {
 	expect map[place]expected
 }
 
-// expected is a value, and when the target was seen to have it.
+// expected is a value, and when it was seen at the target.
 type expected struct {
 	sum [sha256.Size]byte
 	at  time.Time
@@ -72,8 +71,7 @@ func (c *valueCopy) expects(p place, data []byte) {
 	c.expect[p] = expected{sha256.Sum256(data), time.Now()}
 }
 
-// find returns the values in a bank and below it. A name may be that of a value
-// and of a bank.
+// find returns the values in a bank and below it. A name may be both a value and a bank.
 func (c *valueCopy) find(ctx context.Context, bank string, depth int) (out []place, err error) {
 	names, err := c.from.List(ctx, bank)
 	if err != nil || depth > maxDepth {
@@ -95,7 +93,7 @@ func (c *valueCopy) find(ctx context.Context, bank string, depth int) (out []pla
 			return nil, err
 		}
 		out = append(out, below...)
-		c.o.tell("cache", 0, 0)
+		c.o.progress("cache", 0, 0)
 		if err := ended(ctx); err != nil {
 			return nil, err
 		}
@@ -103,12 +101,12 @@ func (c *valueCopy) find(ctx context.Context, bank string, depth int) (out []pla
 	return out, nil
 }
 
-// one copies a value. Its error says that a store is away.
+// one copies a value. It returns an error only if a store is unreachable.
 func (c *valueCopy) one(ctx context.Context, p place) error {
 	if err := ended(ctx); err != nil {
 		return err
 	}
-	// The time first: what is written in between is newer than it says.
+	// Read the time first: a value written in between is newer than this time.
 	at, err := c.from.Written(ctx, p.bank, p.key)
 	if err != nil {
 		return err
@@ -144,7 +142,7 @@ func (c *valueCopy) one(ctx context.Context, p place) error {
 	}
 	if !c.o.DryRun {
 		if err := c.to.Store(ctx, p.bank, p.key, data); salt.KindOf(err) == salt.Invalid && err != nil {
-			c.r.fail("%s: the target does not take it: %v", p, err)
+			c.r.fail("%s: the target rejected it: %v", p, err)
 			return nil
 		} else if err != nil {
 			return err
@@ -179,15 +177,14 @@ func (c *valueCopy) verify(ctx context.Context, all []place) error {
 		if good {
 			c.r.Verified++
 		} else {
-			c.r.fail("%s is not at the target as it was written", p)
+			c.r.fail("%s differs at the target from what was written", p)
 		}
-		c.o.tell("cache: compared", i+1, len(all))
+		c.o.progress("cache: compared", i+1, len(all))
 	}
 	return nil
 }
 
-// good reports whether the target has what is expected, or what a master has
-// written or removed there since.
+// good reports whether the target has the expected value, or a master has written or removed it since.
 func (c *valueCopy) good(ctx context.Context, p place, want expected) (bool, error) {
 	there, err := c.to.Fetch(ctx, p.bank, p.key)
 	if err != nil || there != nil && sha256.Sum256(there) == want.sum {

@@ -14,14 +14,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// etcd has, in JSON, below etcd.returner_root (/salt/return),
+// etcd stores JSON below etcd.returner_root (/salt/return):
 //
-//	jobs/JID/.load.p        what was published
+//	jobs/JID/.load.p        the published load
 //	jobs/JID/MINION/FIELD   each field of a return
 //	minions/MINION          the last job
 //
-// By version 3 each text is msgpack as well, unless etcd.encode_values is
-// false.
+// With version 3 each string is also encoded as msgpack, unless etcd.encode_values is false.
 type etcd struct {
 	read, write *client.Client
 	root        string
@@ -80,7 +79,7 @@ func (e *etcd) decode(t string) (any, error) {
 	if e.pack {
 		v, err := msgpack.UnmarshalTyped([]byte(t))
 		if err != nil {
-			return nil, salt.Errorf(salt.Invalid, "what etcd has is not as etcd.encode_values says: %w", err)
+			return nil, salt.Errorf(salt.Invalid, "the value in etcd does not match etcd.encode_values: %w", err)
 		}
 		t = value.Str(v)
 	}
@@ -104,7 +103,7 @@ func (e *etcd) Return(ctx context.Context, ret *value.Dict) error {
 	return nil
 }
 
-// last notes a minion's last job.
+// last stores a minion's last job.
 func (e *etcd) last(ctx context.Context, p, jid string) error {
 	if e.history {
 		if _, ok, err := e.read.Get(ctx, p); ok || err != nil {
@@ -174,7 +173,7 @@ func (e *etcd) Jobs(ctx context.Context) (map[string]*value.Dict, error) {
 
 func (e *etcd) Events(context.Context, []Event) error { return ErrNoEvents }
 
-// Clean leaves it to etcd.ttl, as Salt's does.
+// Clean does nothing: entries expire by etcd.ttl, as in Salt.
 func (e *etcd) Clean(context.Context, time.Duration, bool) error { return nil }
 
 func (e *etcd) Close() error {

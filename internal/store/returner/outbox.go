@@ -13,8 +13,8 @@ import (
 	"brine/internal/store/journal"
 )
 
-// Outbox keeps what a server shall get, on disk, until the server has it: over
-// a time in which the server is away, and over the end of the process.
+// Outbox is a delivery queue on disk for a server. It survives the end of the process and outages of the
+// server.
 type Outbox struct {
 	name    string
 	log     *slog.Logger
@@ -23,13 +23,13 @@ type Outbox struct {
 	j       *journal.Journal
 	wake    chan struct{}
 
-	mu    sync.Mutex
-	queue []parcel // oldest first
-	bytes int64
-	next  uint64
-	away  error
-	since time.Time
-	lost  int // given up for want of room, since it was last said
+	mu      sync.Mutex
+	queue   []parcel // oldest first
+	bytes   int64
+	next    uint64
+	downErr error
+	since   time.Time
+	lost    int // dropped for lack of space since the last log record
 }
 
 type parcel struct {
@@ -44,19 +44,18 @@ const (
 )
 
 const (
-	// MaxWaiting bounds in bytes what waits in one Outbox; of more the oldest is
-	// given up.
+	// MaxWaiting bounds the bytes that wait in one Outbox; above it the oldest are dropped.
 	MaxWaiting = 256 << 20
-	// maxFile is how large the file grows before it is written anew.
+	// maxFile is the size at which the file is rewritten.
 	maxFile = 8 << 20
-	// parallel is how many parcels are on their way at once.
+	// parallel is the number of concurrent deliveries.
 	parallel = 8
-	// pause is how long it takes until a server that is away is tried again.
+	// pause is the interval of attempts to reach an unreachable server.
 	pause = time.Second
 )
 
-// OpenOutbox takes over what waits in the file at path. deliver gives a parcel
-// to the server; its error is of kind Unavailable if another attempt may help.
+// OpenOutbox opens the queue in the file at path. deliver sends a parcel to the server; its error is of kind
+// Unavailable if a retry may help.
 func OpenOutbox(path, name string, timeout time.Duration, deliver func(context.Context, *value.Dict) error, log *slog.Logger) (*Outbox, error) {
 	o := &Outbox{name: name, log: log, deliver: deliver, timeout: timeout, wake: make(chan struct{}, 1), since: time.Now()}
 	sent := map[uint64]bool{}
@@ -75,7 +74,7 @@ func OpenOutbox(path, name string, timeout time.Duration, deliver func(context.C
 		return nil
 	})
 	if err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot open what waits for %s: %w", name, err)
+		return nil, salt.Errorf(salt.Unavailable, "cannot open the queue of returner %s: %w", name, err)
 	}
 	all := o.queue
 	o.queue = nil
@@ -88,7 +87,7 @@ func OpenOutbox(path, name string, timeout time.Duration, deliver func(context.C
 	return o, nil
 }
 
-// Put has d delivered. When it returns the end of the process does not lose it.
+// Put queues d for delivery. When it returns, d survives the end of the process.
 func (o *Outbox) Put(d *value.Dict) {
 	b, err := msgpack.Marshal(d, msgpack.NewSpec)
 	o.mu.Lock()
@@ -98,7 +97,7 @@ func (o *Outbox) Put(d *value.Dict) {
 		at, err = o.j.Append(recordParcel, append(binary.LittleEndian.AppendUint64(nil, o.next), b...))
 	}
 	if err != nil {
-		o.log.Error("what is for a server cannot be kept for it, and is given up", "returner", o.name, "err", err)
+		o.log.Error("cannot queue data for returner; dropped", "returner", o.name, "err", err)
 		return
 	}
 	o.queue = append(o.queue, parcel{o.next, at})
@@ -106,7 +105,7 @@ func (o *Outbox) Put(d *value.Dict) {
 	o.next++
 	for o.bytes > MaxWaiting && len(o.queue) > 1 {
 		if o.lost == 0 {
-			o.log.Error("too much waits for a server that is away; the oldest is given up", "returner", o.name, "waiting", len(o.queue))
+			o.log.Error("queue of unreachable returner is full; dropping the oldest entry", "returner", o.name, "waiting", len(o.queue))
 		}
 		o.lost++
 		o.remove(o.queue[0])
@@ -117,11 +116,11 @@ func (o *Outbox) Put(d *value.Dict) {
 	}
 }
 
-// remove takes a parcel out; o.mu is held.
+// remove removes a parcel; o.mu is held.
 func (o *Outbox) remove(p parcel) {
 	for i := range o.queue {
 		if o.queue[i].seq == p.seq {
-			// Those that go are near the front.
+			// Finished parcels are near the front.
 			copy(o.queue[1:i+1], o.queue[:i])
 			o.queue = o.queue[1:]
 			o.bytes -= p.at.Size()
@@ -134,7 +133,7 @@ func (o *Outbox) remove(p parcel) {
 	}
 }
 
-// shrink writes the file anew with what still waits; o.mu is held.
+// shrink rewrites the file with the waiting parcels; o.mu is held.
 func (o *Outbox) shrink() {
 	kept := make([]parcel, 0, len(o.queue))
 	err := o.j.Rewrite(func(emit func(byte, []byte) (journal.Position, error), read func(journal.Position) ([]byte, error)) error {
@@ -152,26 +151,26 @@ func (o *Outbox) shrink() {
 		return nil
 	})
 	if err != nil {
-		o.log.Error("what waits for a server cannot be written anew", "returner", o.name, "err", err)
+		o.log.Error("cannot rewrite the queue of returner", "returner", o.name, "err", err)
 		return
 	}
 	o.queue = kept
 }
 
-// OutboxStatus says how the server of an Outbox is.
+// OutboxStatus is the state of an Outbox and its server.
 type OutboxStatus struct {
 	Name string
-	// Away is why it cannot be reached, nil if it can; Since when that changed.
-	Away    error
-	Since   time.Time
-	Waiting int
+	// Unreachable is the last error if the server cannot be reached, else nil. Since is when this changed.
+	Unreachable error
+	Since       time.Time
+	Waiting     int
 }
 
-// Status says how the server is.
+// Status returns the state of the queue and its server.
 func (o *Outbox) Status() OutboxStatus {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return OutboxStatus{o.name, o.away, o.since, len(o.queue)}
+	return OutboxStatus{o.name, o.downErr, o.since, len(o.queue)}
 }
 
 // Run delivers until ctx ends.
@@ -196,12 +195,12 @@ func (o *Outbox) Run(ctx context.Context) {
 	}
 }
 
-// round delivers some parcels at once. It reports whether to go on at once.
+// round delivers some parcels concurrently. It reports whether to continue without a pause.
 func (o *Outbox) round(ctx context.Context) bool {
 	o.mu.Lock()
 	n := min(len(o.queue), parallel)
-	if o.away != nil {
-		n = min(n, 1) // to see whether it is back
+	if o.downErr != nil {
+		n = min(n, 1) // a single attempt, until the server is back
 	}
 	batch := append([]parcel(nil), o.queue[:n]...)
 	o.mu.Unlock()
@@ -216,7 +215,7 @@ func (o *Outbox) round(ctx context.Context) bool {
 	return all
 }
 
-// send delivers a parcel and reports whether the server is there.
+// send delivers a parcel and reports whether the server is reachable.
 func (o *Outbox) send(ctx context.Context, p parcel) bool {
 	d, err := o.open(p)
 	if err == nil {
@@ -231,20 +230,20 @@ func (o *Outbox) send(ctx context.Context, p parcel) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {
-	case gone && o.away == nil:
-		o.log.Error("a server for jobs and returns is away; what it shall get is kept for it", "returner", o.name, "err", err)
+	case gone && o.downErr == nil:
+		o.log.Error("returner unreachable; queueing on disk", "returner", o.name, "err", err)
 		o.since = time.Now()
-	case !gone && o.away != nil:
-		o.log.Info("a server for jobs and returns is back", "returner", o.name, "waiting", len(o.queue), "given_up", o.lost)
+	case !gone && o.downErr != nil:
+		o.log.Info("returner reachable again", "returner", o.name, "waiting", len(o.queue), "dropped", o.lost)
 		o.since, o.lost = time.Now(), 0
 	}
-	o.away = nil
+	o.downErr = nil
 	if gone {
-		o.away = err
+		o.downErr = err
 		return false
 	}
 	if err != nil {
-		o.log.Error("a server does not take something, which is given up", "returner", o.name, "jid", d.Str("jid"), "err", err)
+		o.log.Error("returner rejected an entry; dropped", "returner", o.name, "jid", d.Str("jid"), "err", err)
 	}
 	o.remove(p)
 	return true
@@ -252,7 +251,7 @@ func (o *Outbox) send(ctx context.Context, p parcel) bool {
 
 func (o *Outbox) open(p parcel) (*value.Dict, error) {
 	o.mu.Lock()
-	// The position changes when the file is written anew.
+	// The position changes when the file is rewritten.
 	for _, q := range o.queue {
 		if q.seq == p.seq {
 			p = q
@@ -262,15 +261,15 @@ func (o *Outbox) open(p parcel) (*value.Dict, error) {
 	b, err := o.j.Read(p.at)
 	o.mu.Unlock()
 	if err != nil || len(b) < 8 {
-		return nil, salt.Errorf(salt.Invalid, "what was kept cannot be read: %w", err)
+		return nil, salt.Errorf(salt.Invalid, "cannot read the queued entry: %w", err)
 	}
 	v, err := msgpack.UnmarshalTyped(b[8:])
 	d, ok := v.(*value.Dict)
 	if err != nil || !ok {
-		return nil, salt.Errorf(salt.Invalid, "what was kept is damaged: %w", err)
+		return nil, salt.Errorf(salt.Invalid, "the queued entry is damaged: %w", err)
 	}
 	return d, nil
 }
 
-// Close ends the use of the file. Run must have ended.
+// Close closes the file. Run must have ended.
 func (o *Outbox) Close() error { return o.j.Close() }

@@ -10,9 +10,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// pgLocal has the tables of Salt's returner postgres_local_cache, a job cache
-// for masters: columns for the parts of a load, and results as Python prints
-// them, so that only texts come back as they were.
+// pgLocal uses the tables of Salt's returner postgres_local_cache, a job cache for masters. They have columns
+// for the parts of a load, and results as Python prints them, so that only strings are returned unchanged.
 type pgLocal struct {
 	db       *remote.SQL
 	masterID string
@@ -129,8 +128,7 @@ func (p *pgLocal) Events(ctx context.Context, events []Event) error {
 	return tx.Commit()
 }
 
-// Clean does nothing, as Salt's does: the tables are for those who want to keep
-// jobs.
+// Clean does nothing, as in Salt: these tables are meant to keep jobs.
 func (p *pgLocal) Clean(context.Context, time.Duration, bool) error { return nil }
 
 func (p *pgLocal) Close() error { return p.db.Close() }

@@ -12,10 +12,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// redis has, in JSON,
+// redis stores JSON:
 //
-//	load:JID      what was published, for keep_jobs_seconds
-//	ret:JID       a hash of returns by minion, for as long
+//	load:JID      the published load, for keep_jobs_seconds
+//	ret:JID       a hash of returns by minion, as long
 //	MINION:FUN    the last job of a function
 //	minions       the set of minions
 type redis struct {
@@ -94,7 +94,7 @@ func (r *redis) Returns(ctx context.Context, jid string) (map[string]*value.Dict
 	return out, nil
 }
 
-// keys returns all that match.
+// keys returns all matching keys.
 func (r *redis) keys(ctx context.Context, pattern string) ([]string, error) {
 	keys, err := remote.RedisKeys(ctx, r.c, pattern)
 	return keys, redisFailed(err)
@@ -126,8 +126,7 @@ func (r *redis) Jobs(ctx context.Context) (map[string]*value.Dict, error) {
 
 func (r *redis) Events(context.Context, []Event) error { return ErrNoEvents }
 
-// Clean removes returns whose job is forgotten: each return renews the time of
-// all.
+// Clean removes returns of expired jobs, since each return renews the expiry of all.
 func (r *redis) Clean(ctx context.Context, _ time.Duration, _ bool) error {
 	rets, err := r.keys(ctx, "ret:*")
 	if err != nil {

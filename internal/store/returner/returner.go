@@ -1,8 +1,6 @@
-// Package returner keeps jobs and returns in the servers of others, in the
-// layouts of Salt's returners of the same names: redis, etcd, mysql, pgjsonb,
-// postgres and postgres_local_cache. A master uses one as its job cache beside
-// its own store, a minion sends returns to one, and both can be set beside
-// Salt's on one server.
+// Package returner stores jobs and returns on external servers, in the layouts of Salt's returners of the
+// same names: redis, etcd, mysql, pgjsonb, postgres and postgres_local_cache. A master uses one as job cache
+// besides its own store, a minion sends returns to one. Both can share a server with Salt.
 package returner
 
 import (
@@ -18,54 +16,49 @@ import (
 	"brine/internal/py/value"
 )
 
-// Returner is one server. Errors of kind Unavailable say that it is away; any
-// other, that it does not take this. What is stored twice is there once. Calls
-// may come from several goroutines.
+// Returner is one server. An error of kind Unavailable means that it is unreachable, any other that it
+// rejected the data. Storing the same data twice stores it once. It is safe for concurrent use.
 type Returner interface {
-	// Return stores what a minion returned: a dict with id, jid, fun, return …
+	// Return stores a minion's return: a dict with id, jid, fun, return …
 	Return(ctx context.Context, ret *value.Dict) error
-	// SaveLoad stores what was published. The ids that it was meant for are
-	// its Minions.
+	// SaveLoad stores a published load, whose Minions are the targeted ids.
 	SaveLoad(ctx context.Context, jid string, load *value.Dict) error
-	// Load returns what was published, nil if the job is not known.
+	// Load returns a published load, nil if the job is unknown.
 	Load(ctx context.Context, jid string) (*value.Dict, error)
-	// Returns returns by minion dicts with return and, as far as they are kept,
-	// retcode, success, fun …
+	// Returns returns dicts by minion with return and, if stored, retcode, success, fun …
 	Returns(ctx context.Context, jid string) (map[string]*value.Dict, error)
-	// Jobs returns the loads of all jobs by their ids.
+	// Jobs returns the loads of all jobs by id.
 	Jobs(ctx context.Context) (map[string]*value.Dict, error)
 	// Events stores events, or returns ErrNoEvents.
 	Events(ctx context.Context, events []Event) error
-	// Clean removes what is older than keep, or moves it to other tables.
+	// Clean removes data older than keep, or moves it to other tables.
 	Clean(ctx context.Context, keep time.Duration, archive bool) error
 	Close() error
 }
 
-// Event is one of a master's bus.
+// Event is an event of a master's bus.
 type Event struct {
 	Tag  string
 	Data any
 }
 
-// ErrNoEvents says that a returner has no place for events, as Salt's has none.
+// ErrNoEvents says that a returner does not store events, as in Salt.
 var ErrNoEvents = errors.New("this returner stores no events")
 
-// Config is what all returners need.
+// Config is the configuration of all returners.
 type Config struct {
 	// Source has the options.
 	Source remote.Source
 	// Alternative is the job's ret_config, Keywords its ret_kwargs.
 	Alternative string
 	Keywords    *value.Dict
-	// Keep is for how long jobs are kept where the server forgets by itself; 0
-	// is for ever.
+	// Keep is how long jobs are kept if the server expires them itself; 0: for ever.
 	Keep time.Duration
-	// Timeout bounds each wait for the server.
+	// Timeout bounds each request to the server.
 	Timeout time.Duration
-	// MasterID is written beside events.
+	// MasterID is stored with events.
 	MasterID string
-	// History says that what is stored was long ago: it does not become the last
-	// job of a minion or function that has one.
+	// History says that the data is old: it does not replace the last job of a minion or function.
 	History bool
 }
 
@@ -77,15 +70,15 @@ var kinds = map[string]func(Config) (Returner, error){
 	"redis": newRedis, "etcd": newEtcd, "mysql": newMySQL, "pgjsonb": newPGJSONB, "postgres": newPostgres, "postgres_local_cache": newPostgresLocalCache,
 }
 
-// Names are the returners there are.
+// Names returns the known returners.
 func Names() []string {
 	return []string{"etcd", "mysql", "pgjsonb", "postgres", "postgres_local_cache", "redis"}
 }
 
-// KeepsEvents reports whether a returner has a place for events.
+// KeepsEvents reports whether a returner stores events.
 func KeepsEvents(name string) bool { return name != "redis" && name != "etcd" }
 
-// Open returns the returner of a name. It does not connect.
+// Open returns the returner with a name. It does not connect.
 func Open(name string, c Config) (Returner, error) {
 	if !slices.Contains(Names(), name) {
 		return nil, salt.Errorf(salt.NotFound, "there is no returner %q: %s are known", name, strings.Join(Names(), ", "))
@@ -93,8 +86,8 @@ func Open(name string, c Config) (Returner, error) {
 	return kinds[name](c)
 }
 
-// dump writes v as Salt's returners do. Bytes that are no text are replaced,
-// which JSON has no form for.
+// dump encodes v as Salt's returners do. Bytes that are not UTF-8 are replaced, since JSON has no form for
+// them.
 func dump(v any, ascii bool) (string, error) {
 	text, err := json.Dump(v, json.Format{ASCII: ascii, Other: func(v any) (any, error) {
 		if b, ok := v.([]byte); ok {
@@ -108,9 +101,8 @@ func dump(v any, ascii bool) (string, error) {
 	return text, nil
 }
 
-// AsStored returns v as servers give it back, to compare the two: what JSON has
-// no form for, and the character NUL, are replaced. postgres_local_cache keeps
-// less; see Texts.
+// AsStored returns v as servers return it, for comparisons: values without a JSON form and the character NUL
+// are replaced. postgres_local_cache stores less; see Texts.
 func AsStored(v any) (any, error) {
 	t, err := dump(v, false)
 	if err != nil {
@@ -119,7 +111,7 @@ func AsStored(v any) (any, error) {
 	return json.Load(withoutNUL(t))
 }
 
-// Texts reports whether a returner keeps results only as Python prints them.
+// Texts reports whether a returner stores results only as Python prints them.
 func Texts(name string) bool { return name == "postgres_local_cache" }
 
 // loadDict reads a map.
@@ -127,12 +119,12 @@ func loadDict(text string) (*value.Dict, error) {
 	v, err := json.Load(text)
 	d, ok := v.(*value.Dict)
 	if err != nil || !ok {
-		return nil, salt.Errorf(salt.Invalid, "what the server has is no JSON map: %w", err)
+		return nil, salt.Errorf(salt.Invalid, "the stored value is not a JSON map: %w", err)
 	}
 	return d, nil
 }
 
-// text shortens a text for a column.
+// text truncates a string for a column.
 func text(s string, most int) string {
 	if r := []rune(s); len(r) > most {
 		return string(r[:most])

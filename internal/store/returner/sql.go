@@ -11,15 +11,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// database has the tables jids, salt_returns and salt_events of Salt's
-// returners mysql, pgjsonb and postgres, which differ in the types of columns.
-// The tables have to be there: those who set up the database decide on types
-// and indexes.
+// database uses the tables jids, salt_returns and salt_events of Salt's returners mysql, pgjsonb and
+// postgres, which differ in column types. The tables must exist: the administrator of the database decides on
+// types and indexes.
 type database struct {
 	db       *remote.SQL
 	masterID string
-	ascii    bool // its columns may not take all letters
-	jsonb    bool // its columns are JSON, not texts
+	ascii    bool // its columns may not store all letters
+	jsonb    bool // its columns are JSON, not strings
 }
 
 func newMySQL(c Config) (Returner, error) {
@@ -37,8 +36,8 @@ func newPostgres(c Config) (Returner, error) {
 	return &database{db: db, masterID: c.MasterID}, err
 }
 
-// q writes the names that are words of SQL as MySQL wants them, and gives
-// values their type where PostgreSQL does not see it.
+// q quotes names that are SQL keywords for MySQL, and adds types to values where PostgreSQL cannot infer
+// them.
 func (d *database) q(s string) string {
 	if d.db.MySQL {
 		return strings.NewReplacer("[", "`", "]", "`", "::json", "", "::text", "").Replace(s)
@@ -58,7 +57,7 @@ func (d *database) dump(v any) (string, error) {
 	return t, err
 }
 
-// withoutNUL replaces the one character that jsonb does not take.
+// withoutNUL replaces NUL, the only character that jsonb rejects.
 func withoutNUL(t string) string {
 	const nul = `\u0000`
 	if !strings.Contains(t, nul) {
@@ -80,7 +79,7 @@ func withoutNUL(t string) string {
 	return b.String()
 }
 
-// success is what Python's drivers make of a boolean in a column of text.
+// success is Python's form of a boolean in a string column.
 func (d *database) success(v any) string {
 	switch {
 	case d.db.MySQL && value.Truth(v):
@@ -112,8 +111,8 @@ func (d *database) Return(ctx context.Context, ret *value.Dict) error {
 	return prepared(err)
 }
 
-// prepared makes a missing table or privilege an error of a server that is
-// unavailable, so that what it should get waits until somebody has created it.
+// prepared turns a missing table or privilege into an error of kind Unavailable, so that data waits until the
+// operator has created it.
 func prepared(err error) error {
 	if err != nil && remote.IsUnprepared(err) {
 		return salt.Errorf(salt.Unavailable, "%w: create the tables of the returner (the statements are in docs/caches.md), or grant its user the privileges on them", err)
@@ -200,11 +199,10 @@ func (d *database) Events(ctx context.Context, events []Event) error {
 	return tx.Commit()
 }
 
-// slack is added to the age that a job's id tells before it counts as old: it
-// may be in the time of any place.
+// slack is added to the age of a job by its id, which may be in any time zone.
 const slack = 26 * time.Hour
 
-// archiving is the number of the lock of PostgreSQL that who archives holds.
+// archiving is the number of the PostgreSQL lock held while archiving.
 const archiving = "7021790926"
 
 func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) error {
@@ -224,7 +222,7 @@ func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) 
 	if d.db.MySQL {
 		when = "$1"
 	}
-	// A job that nobody returned for is old by its id.
+	// A job without returns is expired by its id.
 	oldJobs := `([jid] IN (SELECT [jid] FROM salt_returns WHERE alter_time < ` + when + `) OR LENGTH([jid]) >= 20 AND [jid] < $2)`
 	oldID := salt.FormatJID(time.Now().Add(-keep - slack))
 	if archive {
@@ -244,8 +242,7 @@ func (d *database) Clean(ctx context.Context, keep time.Duration, archive bool) 
 	}
 	defer tx.End()
 	if archive && !d.db.MySQL {
-		// Two masters would both copy what neither has removed yet. InnoDB has
-		// one of them fail.
+		// Two masters would both copy rows that neither has removed yet. With InnoDB one of them fails.
 		if _, err := tx.Do(ctx, "SELECT pg_advisory_xact_lock("+archiving+")"); err != nil {
 			return err
 		}
