@@ -2,7 +2,11 @@ package files
 
 import (
 	"context"
+	"io"
+	"log"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -240,4 +244,28 @@ func owner(t *testing.T, path string) (user, group string) {
 		t.Fatal(err)
 	}
 	return x.User(), x.Group()
+}
+
+// TestSourceSumSaysWhy has the file of hashes on a server whose certificate
+// nothing trusts: the error names that, not a missing file.
+func TestSourceSumSaysWhy(t *testing.T) {
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, sha256a+"  x\n") }))
+	t.Cleanup(srv.Close)
+	quiet := slog.New(slog.DiscardHandler)
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	empty := fileserver.New(fileserver.Options{FileRoots: value.NewDict(0), Backends: []string{"roots"}, IgnoreRegex: value.ListOf(), IgnoreGlob: value.ListOf()}, fileserver.Config{CacheDir: t.TempDir(), HashType: "sha256"}, quiet)
+	files := fileclient.New(empty, fileclient.Options{CacheDir: t.TempDir(), HashType: "sha256"}, quiet)
+	r, err := fn.NewRegistry(nil, Modules(&host.Machine{})...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := func(verify bool) fn.Outcome {
+		return r.Run(t.Context(), &fn.Call{Files: files}, fn.Job{Fun: "file.get_source_sum", Arg: []any{"/x", srv.URL + "/x", value.DictOf("__kwarg__", true, "source_hash", srv.URL+"/x.sha256", "verify_ssl", verify)}})
+	}
+	if o := sum(true); o.Success || o.Retcode == 0 || !strings.Contains(value.Str(o.Return), "failed to verify certificate") {
+		t.Errorf("with a bad certificate: %s", value.Repr(o.Return))
+	}
+	if o := sum(false); !o.Success || !strings.Contains(value.Repr(o.Return), sha256a) {
+		t.Errorf("with verify_ssl=False: %s", value.Repr(o.Return))
+	}
 }

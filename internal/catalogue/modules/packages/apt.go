@@ -335,6 +335,9 @@ func (p pkg) getRepo(_ context.Context, c *fn.Call, a repoArgs) (*value.Dict, er
 	if errors.Is(err, packages.ErrNoRepo) {
 		return value.NewDict(0), nil // what is no line, no source has
 	}
+	if strings.HasPrefix(a.Repo, "ppa:") && !hasPPAs(c) {
+		return value.NewDict(0), nil // as Salt, which refuses it only in functions that write
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -366,12 +369,18 @@ func words(v any) []string {
 	return out
 }
 
+// hasPPAs reports whether the system has archives on Launchpad.
+func hasPPAs(c *fn.Call) bool {
+	os, _ := c.Grains.Get("os").(string)
+	return os == "Ubuntu" || os == "Mint" || os == "neon" || os == "Linux Mint"
+}
+
 // ppaLine is the line of apt's sources of an archive on Launchpad.
 func ppaLine(c *fn.Call, name string) (string, error) {
 	owner, archive, ok := strings.Cut(strings.TrimPrefix(name, "ppa:"), "/")
 	release, _ := c.Grains.Get("oscodename").(string)
-	switch os, _ := c.Grains.Get("os").(string); {
-	case os != "Ubuntu" && os != "Mint" && os != "neon" && os != "Linux Mint":
+	switch {
+	case !hasPPAs(c):
 		return "", fn.Invalidf("cannot parse \"ppa:\" style repo definitions: %s", name)
 	case !ok || owner == "" || archive == "":
 		return "", fn.Invalidf("Unable to get PPA info from argument. Expected format \"<PPA_OWNER>/<PPA_NAME>\" (e.g. saltstack/salt) not found.  Received '%s' instead.", name)

@@ -203,7 +203,7 @@ func TestNoRepo(t *testing.T) {
 	if err := f.WriteFile("/etc/apt/sources.list", []byte("deb http://a.example.com/debian stable main\n")); err != nil {
 		t.Fatal(err)
 	}
-	for line, want := range map[string]int{"doesnotexist": 0, "": 0, "deb http://a.example.com/debian": 0, "deb [arch=amd64": 0, "deb http://a.example.com/debian stable": 9} {
+	for line, want := range map[string]int{"doesnotexist": 0, "ppa:foo/bar": 0, "": 0, "deb http://a.example.com/debian": 0, "deb [arch=amd64": 0, "deb http://a.example.com/debian stable": 9} {
 		if o := f.run(t, "pkg.get_repo", line); !o.Success || o.Return.(*value.Dict).Len() != want {
 			t.Errorf("%q: %s", line, value.Repr(o.Return))
 		}

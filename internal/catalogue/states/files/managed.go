@@ -297,6 +297,8 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 	}
 	if s.Web() {
 		t.see() // that took its time
+		// Nothing was fetched: the file has the hash, and only owner and mode count.
+		t.keep = c == nil && a.SourceHash != "" && !a.SkipVerify
 	}
 	if t.keepsMode() && !s.Web() {
 		if st, err := t.e.Files.Stat(ctx, strings.TrimPrefix(s.URL, "file://"), s.Env); err == nil && len(st) > 0 {

@@ -26,8 +26,10 @@ func TestWebSourceIsNotFetchedAgain(t *testing.T) {
 	text := "hi\n"
 	s.build(map[string]*string{"w/x": &text})
 	args := map[string]any{"name": s.root + "/w/x", "source": "http://127.0.0.1:1/x", "source_hash": sha256Of(text)}
-	if got := s.run("file.managed", args, false); got.Result != true || len(got.Changes.(map[string]any)) > 0 {
-		t.Errorf("a file with the hash of its source: %+v", got)
+	for test, want := range map[bool]string{false: "exists with proper permissions. No changes made.", true: "not updated"} {
+		if got := s.run("file.managed", args, test); got.Result != true || len(got.Changes.(map[string]any)) > 0 || !strings.HasSuffix(got.Comment, want) {
+			t.Errorf("a file with the hash of its source: %+v, want %s", got, want)
+		}
 	}
 	args["source_hash"] = sha256Of("other\n")
 	if got := s.run("file.managed", args, false); got.Result != false || !strings.Contains(got.Comment, "connection refused") {
