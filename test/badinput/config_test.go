@@ -133,7 +133,7 @@ func TestUnknownOptions(t *testing.T) {
 	for kind, programs := range users {
 		dir := daemontest.ShortDir(t)
 		file := filepath.Join(dir, kind)
-		must(t, os.WriteFile(file, []byte("root_dir: "+dir+"\nid: x\nmaster: 127.0.0.1\ntimeuot: 3\nlog_fiel: x\nsomething_of_my_own: 1\nmodule.option: 2\n"), 0o644))
+		must(t, os.WriteFile(file, []byte("root_dir: "+dir+"\nid: x\nmaster: 127.0.0.1\ntimeuot: 3\nlog_fiel: x\nsomething_of_my_own: 1\nmodule.option: 2\ninterface: "+daemontest.Host()+"\n"), 0o644))
 		check := programs[0]
 		out, code := program(t, check[0], append([]string{"-c", dir}, check[1:]...)...)
 		if code != 0 {
@@ -155,5 +155,44 @@ func TestUnknownOptions(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("--check-config kept the guessed id: %v", entries)
+	}
+}
+
+// TestCheckSeesWhatEndsAStart: --check-config finds what ends a start after the
+// configuration was read, and says of options of Salt's that have no effect here
+// that they have none.
+func TestCheckSeesWhatEndsAStart(t *testing.T) {
+	t.Parallel()
+	place := "interface: " + daemontest.Host() + "\n" // whose ports are free
+	for _, c := range []struct{ kind, text, want string }{
+		{"master", "cache: reddis\n", `the option cache is "reddis"`},
+		{"master", "master_job_cache: sseapi\n", `there is no returner "sseapi"`},
+		{"master", "ext_job_cache: sseapi\n", `there is no returner "sseapi"`},
+		{"master", "master_sign_pubkey: true\nmaster_use_pubkey_signature: true\n", "the signature cannot be read"},
+		{"minion", "master: \"a, b\"\n", `master "a, b" is not a host name or address`},
+		{"minion", "master: 127.0.0.1\nverify_master_pubkey_sign: true\n", "verify_master_pubkey_sign needs the masters' signing key"},
+	} {
+		dir := daemontest.ShortDir(t)
+		must(t, os.WriteFile(filepath.Join(dir, c.kind), []byte("root_dir: "+dir+"\nid: x\n"+place+c.text), 0o644))
+		if out, code := program(t, "salt-"+c.kind, "-c", dir, "--check-config"); code == 0 || !strings.Contains(out, c.want) {
+			t.Errorf("%s%d %s, want %s", c.text, code, out, c.want)
+		}
+		if entries, _ := os.ReadDir(dir); len(entries) != 1 {
+			t.Errorf("%s: --check-config left something: %v", c.text, entries)
+		}
+	}
+	for kind, options := range map[string][2]string{
+		"master": {"engines: [{stalekey: {}}]\nsyndic_master: [a]\n", "engines syndic_master"},
+		"minion": {"master: 127.0.0.1\ndisable_modules: [cmdmod]\nwhitelist_modules: []\n", "disable_modules"},
+	} {
+		dir := daemontest.ShortDir(t)
+		must(t, os.WriteFile(filepath.Join(dir, kind), []byte("root_dir: "+dir+"\nid: x\n"+place+options[0]), 0o644))
+		out, code := program(t, "salt-"+kind, "-c", dir, "--check-config")
+		if code != 0 || strings.Contains(out, "whitelist_modules") {
+			t.Errorf("%d %s", code, out)
+		}
+		for _, name := range strings.Fields(options[1]) {
+			demand(t, kind, out, "this option of Salt has no effect in Brine: see docs/differences.md option="+name)
+		}
 	}
 }

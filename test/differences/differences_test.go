@@ -222,6 +222,11 @@ func TestModulesHaveTheirFunctions(t *testing.T) {
 // a state module or beacon to the page.
 func TestUnsupportedNames(t *testing.T) {
 	page := listed(t)
+	for _, n := range config.WithoutEffect() {
+		if !slices.Contains(page["options"], n) {
+			t.Errorf("the configuration warns that %s has no effect, and the page does not list it", n)
+		}
+	}
 	for _, n := range page["states"] {
 		if !state.Unsupported(n) {
 			t.Errorf("internal/sls/state/unsupported.go lacks %s", n)

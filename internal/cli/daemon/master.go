@@ -43,6 +43,13 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 			} else {
 				c.ports(endpoints, noted(cfg.Files.PIDFile, "salt-master"))
 			}
+			if mc, err := cfg.Parts(t); err != nil {
+				c.fault("%v", err)
+			} else {
+				for _, err := range master.CheckStart(&mc) {
+					c.fault("%v", err)
+				}
+			}
 			refused, repaired := master.CheckExposed(&master.Config{PKIDir: cfg.Files.PKIDir, CacheDir: cfg.Files.CacheDir, Options: cfg.Options})
 			for _, s := range refused {
 				c.fault("%s", s)

@@ -37,7 +37,18 @@ func loadMinion(t *config.Tree, starting bool, log *slog.Logger) (*common, error
 		folders: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(ctx context.Context, c *checker) {
 			c.key(filepath.Join(cfg.Files.PKIDir, "minion.pem"), "")
-			c.masters(ctx, cfg.Options.Master)
+			mc, err := MinionConfig(cfg, t, log)
+			if err != nil {
+				c.fault("%v", err)
+				return
+			}
+			faults := minion.CheckStart(&mc)
+			for _, err := range faults {
+				c.fault("%v", err)
+			}
+			if len(faults) == 0 {
+				c.masters(ctx, cfg.Options.Master)
+			}
 		},
 		build: func(ctx context.Context, log *slog.Logger) (service, error) {
 			mc, err := MinionConfig(cfg, t, log)

@@ -93,10 +93,14 @@ func checkPublic(path string, k *crypt.PrivateKey) error {
 		return err
 	}
 	if !pub.Equal(k.Public()) {
-		return salt.Errorf(salt.Invalid, "%s does not belong to %s: copy both files of the pair from the same master, or remove the .pub file",
-			path, strings.TrimSuffix(filepath.Base(path), ".pub")+".pem")
+		return wrongPublic(path)
 	}
 	return nil
+}
+
+func wrongPublic(path string) error {
+	return salt.Errorf(salt.Invalid, "%s does not belong to %s: copy both files of the pair from the same master, or remove the .pub file",
+		path, strings.TrimSuffix(filepath.Base(path), ".pub")+".pem")
 }
 
 func storedSignature(path string) (func([]byte, string) ([]byte, error), error) {

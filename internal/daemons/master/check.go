@@ -1,0 +1,52 @@
+package master
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+
+	"brine/internal/base/salt"
+	"brine/internal/net/crypt"
+	"brine/internal/store/cache/drivers"
+	"brine/internal/store/returner"
+)
+
+// CheckStart returns what would end a start of a master with this
+// configuration. It changes nothing and connects to no server.
+func CheckStart(cfg *Config) (faults []error) {
+	if name := cfg.Cache.Driver; name != "" && !slices.Contains(drivers.Names(), name) {
+		_, err := drivers.Open(name, nil, 0)
+		faults = append(faults, err)
+	}
+	for _, name := range []string{cfg.Returners.JobCache, cfg.Client.ExtJobCache} {
+		if name != "" && name != localJobs && name != "local" && !slices.Contains(returner.Names(), name) {
+			_, err := returner.Open(name, returner.Config{})
+			faults = append(faults, err)
+		}
+	}
+	if cfg.Options.MasterSignPubkey && cfg.Options.MasterUsePubkeySignature {
+		if _, err := storedSignature(filepath.Join(cfg.PKIDir, cfg.Options.MasterPubkeySignature)); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return append(faults, checkPair(cfg)...)
+}
+
+// checkPair compares the halves of the master's key, if both are there and can
+// be read; other errors of the private half are the caller's to find.
+func checkPair(cfg *Config) []error {
+	pub, err := crypt.LoadPublic(filepath.Join(cfg.PKIDir, "master.pub"))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return []error{salt.Errorf(salt.Invalid, "%w", err)}
+	}
+	k, err := crypt.LoadOwn(filepath.Join(cfg.PKIDir, "master.pem"), cfg.Options.KeyPass, slog.New(slog.DiscardHandler))
+	if err != nil || pub.Equal(k.Public()) {
+		return nil
+	}
+	return []error{wrongPublic(filepath.Join(cfg.PKIDir, "master.pub"))}
+}

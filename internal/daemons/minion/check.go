@@ -1,0 +1,20 @@
+package minion
+
+import "fmt"
+
+// CheckStart returns what would end a start of a minion with this
+// configuration. It connects to no master.
+func CheckStart(cfg *Config) (faults []error) {
+	o := &cfg.Options
+	for _, text := range o.Master {
+		if _, err := parseMaster(text, o.MasterPort, o.MasterURIFormat == "ip_only"); err != nil && o.MasterType != typeDisable {
+			faults = append(faults, err)
+		}
+	}
+	if cfg.Handshake.VerifyMasterPubkeySign {
+		if _, err := loadSigners(*cfg); err != nil {
+			faults = append(faults, fmt.Errorf("verify_master_pubkey_sign needs the masters' signing key: %w", err))
+		}
+	}
+	return faults
+}
