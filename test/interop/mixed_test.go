@@ -104,18 +104,24 @@ func TestMixedFleet(t *testing.T) {
 	master, ours, theirs := mixed(t)
 	for _, line := range alike {
 		args := append([]string{"-L", ours + "," + theirs}, shellWords(line)...)
-		rets, err := master.SaltJSON(brine, args...)
-		if err != nil {
-			t.Errorf("%s: %v", line, err)
-			continue
-		}
-		if len(rets) != 2 {
-			t.Errorf("%s: not both returned: %v", line, rets)
-			continue
-		}
-		a, b := seen(rets[ours]), seen(rets[theirs])
-		if a != b {
-			t.Errorf("%s:\n brine %s\n stock %s", line, cutText(a), cutText(b))
+		// The machine may change between the two answers.
+		for try := range 3 {
+			rets, err := master.SaltJSON(brine, args...)
+			if err != nil {
+				t.Errorf("%s: %v", line, err)
+				break
+			}
+			if len(rets) != 2 {
+				t.Errorf("%s: not both returned: %v", line, rets)
+				break
+			}
+			a, b := seen(rets[ours]), seen(rets[theirs])
+			if a == b {
+				break
+			}
+			if try == 2 {
+				t.Errorf("%s:\n brine %s\n stock %s", line, cutText(a), cutText(b))
+			}
 		}
 	}
 }

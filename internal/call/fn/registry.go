@@ -25,6 +25,8 @@ type Module struct {
 	Aliases []string
 }
 
+// Registry looks functions up by name. It does not change once it is made, so
+// that any number of goroutines may use it. The zero Registry, and nil, are empty.
 type Registry struct {
 	funcs   map[string]*Func
 	names   []string // sorted
