@@ -77,7 +77,7 @@ func TestDoctorOfCluster(t *testing.T) {
 	few.Kill()
 	a.healthy(three)
 	out, errs, code := one.Run(brine, "ha", "doctor", one.Dir)
-	if !strings.Contains(out, "Looked at: members, identity") {
+	if !strings.Contains(out, "Checked: members, identity") {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
 

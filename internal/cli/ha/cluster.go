@@ -17,8 +17,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// ofCluster returns the configuration of a master of a cluster whose doctor is
-// called, "" if it is another one's.
+// ofCluster returns the configuration of a master whose cluster the doctor checks, "" if it compares masters instead.
 func (o *options) ofCluster(env *frame.Env, args []string) string {
 	if len(args) > 1 {
 		return ""
@@ -32,7 +31,7 @@ func (o *options) ofCluster(env *frame.Env, args []string) string {
 			return ""
 		}
 	} else if _, err := os.Stat(config.Path(config.MinionKind, o.Resolve(env), env.Getenv)); err == nil && !o.Cluster {
-		return "" // as ever: the minion of this machine
+		return "" // default: the minion of this machine
 	}
 	if o.Cluster {
 		return path
@@ -44,12 +43,12 @@ func (o *options) ofCluster(env *frame.Env, args []string) string {
 	return path
 }
 
-// clusterTime bounds what the master may take to ask all others.
+// clusterTime is the timeout for the master's queries to all others.
 const clusterTime = 3 * time.Minute
 
-// clusterDoctor has the master that runs here look at its cluster.
+// clusterDoctor asks the master that runs here to check its cluster.
 func clusterDoctor(ctx context.Context, env *frame.Env, o *options, path string) int {
-	// What is wrong with the options, an empty secret above all, keeps it from starting.
+	// Invalid options, above all an empty secret, keep the master from starting.
 	if _, _, err := config.LoadMaster(path, slog.New(slog.DiscardHandler)); err != nil {
 		env.Errorf("ha: %v", err)
 		return frame.ExitNoReturn
@@ -57,7 +56,7 @@ func clusterDoctor(ctx context.Context, env *frame.Env, o *options, path string)
 	d, err := askDoctor(ctx, path)
 	if err != nil {
 		if salt.KindOf(err) == salt.Unavailable || ctx.Err() != nil {
-			env.Errorf("ha: the master that is configured in %s does not answer: start it, or run this on another member: %v", path, err)
+			env.Errorf("ha: the master configured in %s does not answer: start it, or run this on another member: %v", path, err)
 		} else {
 			env.Errorf("ha: %v", err)
 		}
@@ -89,15 +88,15 @@ func askDoctor(ctx context.Context, path string) (*value.Dict, error) {
 	}
 	d := data.Dict("return")
 	if d == nil || !d.Has("findings") {
-		return nil, fmt.Errorf("the master cannot look at its cluster: %.1000s", value.Str(data.At("return")))
+		return nil, fmt.Errorf("the master cannot check its cluster: %.1000s", value.Str(data.At("return")))
 	}
 	return d, nil
 }
 
-// clusterFinding is one in the form for programs.
+// clusterFinding is a finding in JSON output.
 type clusterFinding struct {
 	Check   string `json:"check"`
-	Master  string `json:"master,omitempty"` // whom it is about; none: all
+	Master  string `json:"master,omitempty"` // the affected master; none: all
 	Finding string `json:"finding"`
 	Fix     string `json:"fix"`
 }
@@ -127,7 +126,7 @@ func texts(d *value.Dict, key string) []string {
 
 func printFindings(w io.Writer, d *value.Dict) {
 	all := jsonOf(d)
-	fmt.Fprintf(w, "Masters: %s\nLooked at: %s\n", strings.Join(all.Masters, ", "), strings.Join(all.Checked, ", "))
+	fmt.Fprintf(w, "Masters: %s\nChecked: %s\n", strings.Join(all.Masters, ", "), strings.Join(all.Checked, ", "))
 	check := ""
 	for _, f := range all.Findings {
 		if f.Check != check {
@@ -141,7 +140,7 @@ func printFindings(w io.Writer, d *value.Dict) {
 		fmt.Fprintf(w, "  %s%s\n    fix: %s\n", who, f.Finding, f.Fix)
 	}
 	if len(all.Findings) == 0 {
-		fmt.Fprintln(w, "\nNothing is wrong.")
+		fmt.Fprintln(w, "\nNo problems found.")
 		return
 	}
 	noun := "findings"

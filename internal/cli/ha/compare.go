@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// difference is an item that is not the same on all masters.
+// difference is an item that differs between masters.
 type difference struct {
 	Section string            `json:"section"`
 	Item    string            `json:"item"`
-	Values  map[string]string `json:"values"` // by master; "" where there is none
+	Values  map[string]string `json:"values"` // by master; "" if missing
 	Fix     string            `json:"fix"`
 }
 
@@ -57,8 +57,7 @@ func compareSection(section string, all []*facts) (out []difference) {
 	return out
 }
 
-// signing reports whether all masters sign their keys with one signing key:
-// then each may have a key of its own.
+// signing reports whether all masters sign their public keys with one signing key. Then each may have its own key pair.
 func signing(all []*facts) bool {
 	first := ""
 	for _, f := range all {
@@ -76,7 +75,7 @@ func signing(all []*facts) bool {
 	return first != ""
 }
 
-// fix says what to do about a difference.
+// fix returns how to resolve a difference.
 func fix(section, item string, values map[string]string) string {
 	var without []string
 	for m, v := range values {
@@ -88,7 +87,7 @@ func fix(section, item string, values map[string]string) string {
 	lack := strings.Join(without, ", ")
 	switch section {
 	case secKey:
-		return "copy master.pem and master.pub from one master to the pki_dir of the others and restart those, or give all one signing key (master_sign_pubkey)"
+		return "copy master.pem and master.pub from one master to the pki_dir of the others and restart them, or use one signing key on all (master_sign_pubkey)"
 	case secSigning:
 		if item == "used" {
 			return "set master_sign_pubkey to the same value on all masters and restart them"
@@ -98,22 +97,22 @@ func fix(section, item string, values map[string]string) string {
 		if lack != "" {
 			return "compare the fingerprint with salt-call --local key.finger on the minion, then run on " + lack + ": salt-key -y -a " + item
 		}
-		return "two keys go by one id: compare with salt-call --local key.finger on the minion, and delete the wrong one with salt-key -d " + item
+		return "two keys have the same id: compare with salt-call --local key.finger on the minion, and delete the wrong one with salt-key -d " + item
 	case secRefused:
-		return "decide whether " + item + " may come in: salt-key -r or salt-key -a on the masters that differ"
+		return "decide whether to accept " + item + ": salt-key -r or salt-key -a on the masters that differ"
 	case secFiles, secPillar:
 		if lack != "" {
 			return "the file is missing on " + lack + ": bring " + section + " to the same state on all masters (one repository, or rsync)"
 		}
 		return "bring " + section + " to the same state on all masters (one repository, or rsync)"
 	case secAccess:
-		return "users may do on one master what they may not on another: set " + item + " to the same value in the configuration of all"
+		return "permissions of users differ between masters: set " + item + " to the same value in the configuration of all"
 	case secVersion:
-		return "install the same version on all masters, one after the other"
+		return "install the same version on all masters, one at a time"
 	case secClock:
-		return "let all masters set their clocks by NTP"
+		return "synchronize the clocks of all masters with NTP"
 	case secMinion:
-		return "see the values: accept the key with salt-key -a, start the master, or correct its key"
+		return "depending on the values: accept the key with salt-key -a, start the master, or correct its key"
 	}
 	return "set " + item + " to the same value in the configuration of all masters and restart them"
 }

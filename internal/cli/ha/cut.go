@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// wire stands between minions and a master on this machine, at another address
-// with the same ports, and loses all that is said while it is cut.
+// wire is a proxy between minions and a master on this machine, on another address with the same ports. While it is cut it drops all data.
 type wire struct {
 	mu        sync.Mutex
 	dead      bool
@@ -20,7 +19,7 @@ func (w *wire) listen(ports []int) error {
 	for _, p := range ports {
 		l, err := net.Listen("tcp", net.JoinHostPort(apart, strconv.Itoa(p)))
 		if err != nil {
-			return errors.Join(errors.New("a second address on loopback is needed for this fault"), err)
+			return errors.Join(errors.New("this fault needs a second loopback address"), err)
 		}
 		w.listeners = append(w.listeners, l)
 		go w.serve(l, net.JoinHostPort("127.0.0.1", strconv.Itoa(p)))
@@ -52,7 +51,7 @@ func (w *wire) carry(from, to net.Conn) {
 	for {
 		n, err := from.Read(b)
 		if dead := w.isDead(); err != nil {
-			if !dead { // a cut cable tells nobody of an end
+			if !dead { // a cut cable sends no FIN
 				to.Close()
 			}
 			return
@@ -75,7 +74,7 @@ func (w *wire) cut() {
 	w.dead = true
 }
 
-// mend lets new connections through; those that have lost something end.
+// mend lets new connections through; those that have lost data are closed.
 func (w *wire) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,26 +24,24 @@ import (
 )
 
 type drillOptions struct {
-	Fault  string `flag:"--fault" arg:"KIND" default:"kill" group:"Drill Options" doc:"What happens to the master: kill (SIGKILL), freeze (SIGSTOP), cut (its network loses everything; not with --cluster), or with --cluster drain (minions are to leave it). Default: %default."`
-	Mode   string `flag:"--minions" arg:"MODE" default:"failover" group:"Drill Options" doc:"How the minions of the temporary fleet use their masters: failover, hot, or with --cluster also cluster, which it is with --fault drain. Default: %default."`
-	Away   int    `flag:"--away" arg:"SECONDS" default:"5" group:"Drill Options" doc:"How long the master is away. Default: %default."`
-	Harm   string `flag:"--harm" arg:"COMMAND" group:"Drill Options" doc:"For a fleet of your own: the shell command by which one of its masters fails, such as \"ssh m1 systemctl kill -s KILL salt-master\". This program must run on another master, which is configured in -c."`
-	Mend   string `flag:"--mend" arg:"COMMAND" group:"Drill Options" doc:"With --harm: the command by which that master comes back."`
-	Target string `flag:"--target" arg:"GLOB" default:"*" group:"Drill Options" doc:"With --harm: the minions that are sent harmless commands (test.echo) meanwhile. Default: %default."`
+	Fault  string `flag:"--fault" arg:"KIND" default:"kill" group:"Drill Options" doc:"The fault of the master: kill (SIGKILL), freeze (SIGSTOP), cut (its network drops everything; not with --cluster), or with --cluster drain (minions are told to leave it). Default: %default."`
+	Mode   string `flag:"--minions" arg:"MODE" default:"failover" group:"Drill Options" doc:"How the minions of the temporary fleet use their masters: failover, hot, or, with --cluster, also cluster (implied by --fault drain). Default: %default."`
+	Away   int    `flag:"--away" arg:"SECONDS" default:"5" group:"Drill Options" doc:"How long the master stays down. Default: %default."`
+	Harm   string `flag:"--harm" arg:"COMMAND" group:"Drill Options" doc:"For your own fleet: shell command that makes one of its masters fail, such as \"ssh m1 systemctl kill -s KILL salt-master\". Run this program on another master, configured with -c."`
+	Mend   string `flag:"--mend" arg:"COMMAND" group:"Drill Options" doc:"With --harm: shell command that restores that master."`
+	Target string `flag:"--target" arg:"GLOB" default:"*" group:"Drill Options" doc:"With --harm: minions that receive harmless commands (test.echo) during the drill. Default: %default."`
 }
 
-// drillReport is what a drill has shown. Times are in seconds from the fault;
-// -1 where nothing was seen.
+// drillReport is the result of a drill. Times are in seconds after the fault; -1 means not observed.
 type drillReport struct {
 	Fault    string                `json:"fault"`
 	Mode     string                `json:"mode"`
 	Minions  map[string]*drillTime `json:"minions"`
-	Commands int                   `json:"commands"` // to each minion, all together
+	Commands int                   `json:"commands"` // sum over all minions
 	Results  int                   `json:"results"`
-	Queued   int                   `json:"queued"` // got their minion after it was away
+	Queued   int                   `json:"queued"` // delivered after the minion was unreachable
 	Lost     []string              `json:"lost"`   // JID MINION
-	// Twice are commands that ran more often than there are minions: JID TIMES. Only
-	// a temporary cluster counts that.
+	// Twice are commands that ran more often than they have minions: JID TIMES. Only a temporary cluster counts them.
 	Twice []string `json:"twice,omitempty"`
 }
 
@@ -53,19 +51,19 @@ type drillTime struct {
 	Usable   float64 `json:"usable"`
 }
 
-// trial is a drill under way.
+// trial is a running drill.
 type trial struct {
 	report drillReport
 	target string
 	away   time.Duration
-	victim *side // nil in a fleet of the user's own
+	victim *side // nil in the user's own fleet
 	other  *side
 	harm   func(context.Context) error
 	mend   func(context.Context) error
 	ready  func(context.Context) error
 	cut    bool
-	ran    string      // the file in which each command leaves a line, "" for none
-	gone   func() bool // minions have left the victim, if that takes its time
+	ran    string      // file to which each command appends a line, "" for none
+	gone   func() bool // minions have left the victim, for faults where that takes time
 
 	mu     sync.Mutex
 	fault  time.Time
@@ -80,7 +78,7 @@ type sent struct {
 	minions []string
 }
 
-// side is a master with the way to command it.
+// side is a master with its client.
 type side struct {
 	*client.Client
 	local *client.Local
@@ -116,14 +114,14 @@ func drill(ctx context.Context, env *frame.Env, o *options, args []string) int {
 	if o.Cluster {
 		faults, modes = []string{"kill", "freeze", "drain"}, append(modes, "cluster")
 		if o.Fault == "drain" {
-			o.Mode = "cluster" // no others leave
+			o.Mode = "cluster" // minions of other modes do not leave
 		}
 	}
 	if !slices.Contains(faults, o.Fault) || !slices.Contains(modes, o.Mode) {
 		return command.Fail(env, "--fault takes "+orWords(faults)+", and --minions "+orWords(modes))
 	}
 	if o.Cluster && o.Harm != "" {
-		return command.Fail(env, "--cluster makes a temporary cluster: to harm a master of your own, leave it out")
+		return command.Fail(env, "--cluster creates a temporary cluster: do not combine it with --harm")
 	}
 	t := &trial{report: drillReport{Fault: o.Fault, Mode: o.Mode, Minions: map[string]*drillTime{}}, target: o.Target,
 		away: time.Duration(max(o.Away, 1)) * time.Second, sent: map[string]*sent{}, queued: map[string]bool{}}
@@ -147,7 +145,7 @@ func drill(ctx context.Context, env *frame.Env, o *options, args []string) int {
 	return frame.ExitOK
 }
 
-// prepare makes a fleet, or takes that of the user.
+// prepare creates a fleet, or uses the user's.
 func (t *trial) prepare(ctx context.Context, env *frame.Env, o *options) (clean func(), err error) {
 	if o.Cluster {
 		return t.prepareCluster(o)
@@ -156,7 +154,7 @@ func (t *trial) prepare(ctx context.Context, env *frame.Env, o *options) (clean 
 		return t.prepareFleet(o)
 	}
 	if o.Mend == "" {
-		return func() {}, errors.New("--harm needs --mend, or the master would stay away")
+		return func() {}, errors.New("--harm needs --mend, so that the master is restored")
 	}
 	t.report.Fault, t.report.Mode = o.Harm, "as configured"
 	t.harm = func(ctx context.Context) error { return shell(ctx, o.Harm) }
@@ -176,7 +174,7 @@ func shell(ctx context.Context, text string) error {
 	return nil
 }
 
-// apart is where minions look for the master that will be cut off.
+// apart is the address of the master that will be cut off.
 const apart = "127.77.0.1"
 
 func (t *trial) prepareFleet(o *options) (clean func(), err error) {
@@ -271,7 +269,7 @@ func answered(ctx context.Context, s *side, n int) error {
 	return nil
 }
 
-// every is the pause between commands.
+// every is the interval between commands.
 const every = 100 * time.Millisecond
 
 func (t *trial) run(ctx context.Context) error {
@@ -295,7 +293,7 @@ func (t *trial) run(ctx context.Context) error {
 		t.harmless(ctx, first, "before")
 		time.Sleep(every)
 	}
-	if t.victim != nil && t.ran == "" { // their masters will be gone when these end
+	if t.victim != nil && t.ran == "" { // their masters will be down when these finish
 		for range 3 {
 			t.command(ctx, t.victim, "cmd.run", "sleep 1; echo during")
 		}
@@ -308,7 +306,7 @@ func (t *trial) run(ctx context.Context) error {
 	}
 	for t.waits() && ctx.Err() == nil {
 		t.harmless(ctx, t.other, "meanwhile")
-		if t.cut && t.victim != nil { // who commands there notices nothing
+		if t.cut && t.victim != nil { // commands there do not notice the cut
 			t.command(ctx, t.victim, "test.echo", "behind the cut")
 		}
 		time.Sleep(every)
@@ -319,16 +317,16 @@ func (t *trial) run(ctx context.Context) error {
 	return t.settle(ctx)
 }
 
-// leaveTime bounds how long minions may take to leave a master that drains.
+// leaveTime is the timeout for minions to leave a draining master.
 const leaveTime = 2 * time.Minute
 
-// waits reports whether the master is to stay away.
+// waits reports whether the master must stay down.
 func (t *trial) waits() bool {
 	since := time.Since(t.fault)
 	return since < t.away || t.gone != nil && since < leaveTime && !t.gone()
 }
 
-// harmless sends a command that does nothing, or leaves a line with its job id.
+// harmless sends a command without effect, or one that logs its job id.
 func (t *trial) harmless(ctx context.Context, via *side, word string) {
 	if t.ran == "" {
 		t.command(ctx, via, "test.echo", word)
@@ -337,7 +335,7 @@ func (t *trial) harmless(ctx context.Context, via *side, word string) {
 	t.command(ctx, via, "cmd.run", "echo JID >> "+t.ran)
 }
 
-// command sends one command, to be kept for a minute for those that are away.
+// command sends one command with an expiry of a minute.
 func (t *trial) command(ctx context.Context, via *side, fun, arg string) {
 	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -350,13 +348,13 @@ func (t *trial) command(ctx context.Context, via *side, fun, arg string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {
-		delete(t.sent, jid) // the sender was told
+		delete(t.sent, jid) // the failure was reported to the sender
 		return
 	}
 	s.minions = p.Minions
 }
 
-// watch notes what the events of the surviving master tell.
+// watch processes the events of the surviving master.
 func (t *trial) watch(ctx context.Context, events client.Events) {
 	for {
 		e, err := events.Next(ctx)
@@ -403,10 +401,10 @@ func (t *trial) minion(id string) *drillTime {
 	return m
 }
 
-// settleTime is how long results may take after the master is back.
+// settleTime is the timeout for results after the master is back.
 const settleTime = time.Minute
 
-// againTime is how long a command is waited for that runs once more.
+// againTime is how long to wait for duplicate runs of a command.
 const againTime = 3 * time.Second
 
 // settle waits for the results of all commands and counts them.
@@ -433,7 +431,7 @@ func (t *trial) settle(ctx context.Context) error {
 	}
 }
 
-// countQueued counts the results that came long after their command.
+// countQueued counts the results that arrived long after their command.
 func (t *trial) countQueued(ctx context.Context, jid string, s *sent) {
 	st, err := s.via.States(ctx, jid)
 	if err != nil || st == nil {
@@ -442,8 +440,7 @@ func (t *trial) countQueued(ctx context.Context, jid string, s *sent) {
 	t.report.Queued += len(st.Delivered)
 }
 
-// count returns the number of commands to minions, and those without a result
-// at the master that sent them.
+// count returns the number of commands times minions, and those without a result on the master that sent them.
 func (t *trial) count(ctx context.Context) (total int, lost []string) {
 	t.mu.Lock()
 	jids := make([]string, 0, len(t.sent))
@@ -466,8 +463,7 @@ func (t *trial) count(ctx context.Context) (total int, lost []string) {
 	return total, t.look(ctx, lost)
 }
 
-// look asks for the results of jobs that a master which was started again does
-// not follow any more, and returns what is still without.
+// look queries the results of jobs that a restarted master no longer follows, and returns those still missing.
 func (t *trial) look(ctx context.Context, lost []string) (still []string) {
 	for _, l := range lost {
 		jid, id, _ := strings.Cut(l, " ")
@@ -493,7 +489,7 @@ func (r *drillReport) print(w io.Writer) {
 		m := r.Minions[id]
 		fmt.Fprintf(w, "%-12s %10s %10s %10s\n", id, secs(m.Detected), secs(m.Switched), secs(m.Usable))
 	}
-	fmt.Fprintf(w, "\nCommands to minions: %d; results: %d; kept for a minion that was away: %d; lost: %d\n", r.Commands, r.Results, r.Queued, len(r.Lost))
+	fmt.Fprintf(w, "\nCommands to minions: %d; results: %d; delivered later: %d; lost: %d\n", r.Commands, r.Results, r.Queued, len(r.Lost))
 	for _, l := range r.Lost {
 		fmt.Fprintf(w, "  lost: %s\n", l)
 	}

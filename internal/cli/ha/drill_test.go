@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTwice: a command that ran more often than it has minions is found.
+// TestTwice checks that commands that ran more often than they have minions are found.
 func TestTwice(t *testing.T) {
 	tr := &trial{ran: filepath.Join(t.TempDir(), "ran"), sent: map[string]*sent{"1": {minions: []string{"a", "b"}}, "2": {minions: []string{"a", "b"}}}}
 	if err := os.WriteFile(tr.ran, []byte("1\n2\n1\n2\n3\n"), 0o600); err != nil {

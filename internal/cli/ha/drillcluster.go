@@ -21,10 +21,10 @@ func orWords(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// drillMasters is how many masters the temporary cluster has.
+// drillMasters is the number of masters of the temporary cluster.
 const drillMasters = 3
 
-// prepareCluster makes a cluster without a shared folder on this machine.
+// prepareCluster creates a cluster without a shared directory on this machine.
 func (t *trial) prepareCluster(o *options) (clean func(), err error) {
 	more := ""
 	if o.Mode != "hot" {
@@ -79,7 +79,7 @@ func (t *trial) prepareCluster(o *options) (clean func(), err error) {
 	return clean, nil
 }
 
-// startCluster starts all and chooses the master that has the most minions.
+// startCluster starts all daemons and chooses the master with the most minions.
 func (t *trial) startCluster(ctx context.Context, f *tempfleet.Fleet) (victim, other *tempfleet.Daemon, err error) {
 	first := f.Masters[0]
 	secret, err := f.ClusterSecret()
@@ -97,7 +97,7 @@ func (t *trial) startCluster(ctx context.Context, f *tempfleet.Fleet) (victim, o
 		line := []string{"cluster", "init", "--id", m.Host}
 		if i > 0 {
 			if line = slices.Clone(join); len(line) < 2 {
-				return nil, nil, errors.New("brine cluster init does not say how to join")
+				return nil, nil, errors.New("the output of brine cluster init contains no join command")
 			}
 			for j, w := range line {
 				line[j] = strings.Replace(w, "ITS-ADDRESS", m.Host, 1)
@@ -125,7 +125,7 @@ func (t *trial) startCluster(ctx context.Context, f *tempfleet.Fleet) (victim, o
 	if t.other, err = newSide(filepath.Join(first.Dir, "master")); err != nil {
 		return nil, nil, err
 	}
-	// Each is to command all before anything happens.
+	// Each master must command all minions before the fault.
 	for _, m := range f.Masters {
 		s, err := newSide(filepath.Join(m.Dir, "master"))
 		if err != nil {
@@ -138,7 +138,7 @@ func (t *trial) startCluster(ctx context.Context, f *tempfleet.Fleet) (victim, o
 		}
 	}
 	var held map[string]int64
-	if err := f.Await(ctx, "the masters to know who has which minions", func() (err error) {
+	if err := f.Await(ctx, "the masters to know which minions each has", func() (err error) {
 		held, err = t.holds(ctx)
 		if err == nil && len(held) != drillMasters {
 			err = fmt.Errorf("%d masters are known", len(held))
@@ -159,7 +159,7 @@ func (t *trial) startCluster(ctx context.Context, f *tempfleet.Fleet) (victim, o
 	return victim, other, err
 }
 
-// holds returns how many minions each master has, by its id.
+// holds returns the number of minions of each master, by its id.
 func (t *trial) holds(ctx context.Context) (map[string]int64, error) {
 	limited, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -177,8 +177,7 @@ func (t *trial) holds(ctx context.Context) (map[string]int64, error) {
 	return out, nil
 }
 
-// twice returns the commands that have left more lines than they went to minions.
-// It is called with the lock.
+// twice returns the commands that ran more often than they have minions. The caller must hold the lock.
 func (t *trial) twice() (out []string) {
 	if t.ran == "" {
 		return nil

@@ -20,13 +20,12 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// facts are what is known of one master: values by section and item. A section
-// that could not be looked at is absent, and not compared.
+// facts are the known data of one master: values by section and item. A section that could not be read is absent, and not compared.
 type facts struct {
 	Master   string                       `json:"master"`
-	From     string                       `json:"from"` // folder, report or address
+	From     string                       `json:"from"` // directory, report or address
 	Sections map[string]map[string]string `json:"sections"`
-	Notes    []string                     `json:"notes,omitempty"` // what could not be looked at
+	Notes    []string                     `json:"notes,omitempty"` // what could not be read
 }
 
 // The sections.
@@ -55,7 +54,7 @@ func (f *facts) set(section, item, v string) {
 	f.Sections[section][item] = v
 }
 
-// has makes a section known, although it may have nothing in it.
+// has marks a section as read, even if it is empty.
 func (f *facts) has(section string) {
 	if f.Sections[section] == nil {
 		f.Sections[section] = map[string]string{}
@@ -66,7 +65,7 @@ func (f *facts) note(format string, args ...any) {
 	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
 }
 
-// own are options that every master has for itself.
+// own are options that differ between masters.
 var own = map[string]bool{
 	"id": true, "interface": true, "ipv6": true, "root_dir": true, "conf_file": true, "config_dir": true, "pki_dir": true, "cachedir": true,
 	"sock_dir": true, "log_dir": true, "log_file": true, "key_logfile": true, "pidfile": true, "extension_modules": true, "master_id": true,
@@ -74,22 +73,22 @@ var own = map[string]bool{
 	"include": true, "autosign_file": true, "autoreject_file": true, "key_pass": true, "signing_key_pass": true, "minion_id_caching": true,
 }
 
-// access are the options that say who may do what.
+// access are the options about permissions.
 var access = map[string]bool{
 	"publisher_acl": true, "publisher_acl_blacklist": true, "external_auth": true, "peer": true, "peer_run": true, "client_acl_verify": true,
 	"sudo_acl": true, "open_mode": true, "auto_accept": true, "autosign_grains_dir": true, "allow_minion_key_revoke": true, "token_expire": true,
 	"rest_cherrypy": true, "minionfs_whitelist": true, "ssh_minion_opts": true,
 }
 
-// ofFolder looks at the master that is configured in a folder, or by a file.
-// usual is the directory of the configuration that a master here would read.
+// ofFolder collects the facts of the master configured in a directory or file. usual is the default configuration directory of a master
+// here.
 func ofFolder(ctx context.Context, path, usual string) (*facts, error) {
 	file := path
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		file = filepath.Join(path, "master")
 	}
 	if _, err := os.Stat(file); err != nil && !onlyDefaults(file, usual) {
-		return nil, fmt.Errorf("%s has no configuration of a master: %w", path, err)
+		return nil, fmt.Errorf("%s contains no master configuration: %w", path, err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
 	tree, err := config.Load(file, config.MasterKind, quiet)
@@ -131,7 +130,7 @@ func (f *facts) options(opts *value.Dict) {
 	}
 }
 
-// secret reports whether an option is better not shown.
+// secret reports whether the value of an option must not be shown.
 func secret(name string) bool {
 	for _, w := range []string{"pass", "secret", "token", "credential"} {
 		if strings.Contains(name, w) {
@@ -150,7 +149,7 @@ func (f *facts) keys(conf *config.Master) {
 	case errors.Is(err, fs.ErrNotExist):
 		f.set(secKey, "fingerprint", "none: the master has not been started yet")
 	default:
-		f.note("the master's key cannot be read: %v", err)
+		f.note("cannot read the master's key: %v", err)
 	}
 	f.set(secSigning, "used", fmt.Sprint(o.MasterSignPubkey))
 	if !o.MasterSignPubkey {
@@ -164,7 +163,7 @@ func (f *facts) keys(conf *config.Master) {
 	f.set(secSigning, "fingerprint", crypt.Fingerprint(pub, hash))
 }
 
-// minions looks at the keys of minions.
+// minions collects the keys of minions.
 func (f *facts) minions(conf *config.Master) {
 	for _, s := range []struct {
 		section string
@@ -173,7 +172,7 @@ func (f *facts) minions(conf *config.Master) {
 		dir := filepath.Join(conf.Files.PKIDir, s.state.DirName())
 		entries, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			f.note("the %s cannot be read: %v", s.section, err)
+			f.note("cannot read the %s: %v", s.section, err)
 			continue
 		}
 		f.has(s.section)
@@ -188,11 +187,10 @@ func (f *facts) minions(conf *config.Master) {
 	}
 }
 
-// maxFiles bounds the files that are compared.
+// maxFiles bounds the compared files.
 const maxFiles = 200_000
 
-// tree looks at the content of file_roots or pillar_roots: of files of one
-// name in several folders the first counts.
+// tree collects the hashes of file_roots or pillar_roots: of files with the same name in several directories the first counts.
 func (f *facts) tree(ctx context.Context, section string, roots any) {
 	envs, ok := roots.(*value.Dict)
 	if !ok {
@@ -229,14 +227,14 @@ func (f *facts) tree(ctx context.Context, section string, roots any) {
 				return err
 			})
 			if err != nil {
-				f.note("%s is not compared as a whole: %v", section, err)
+				f.note("%s is compared only in part: %v", section, err)
 				return
 			}
 		}
 	}
 }
 
-// hashFile is a short name for the content of a file, or of a link to nowhere.
+// hashFile returns a short hash of a file's content, or a constant for a broken link.
 func hashFile(path string) (string, error) {
 	in, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -256,9 +254,8 @@ func hashFile(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
-// onlyDefaults reports whether a master may run without this main file: it is
-// the usual one, whose options all have defaults, or there are included files.
-// Elsewhere the directory is more likely the wrong one.
+// onlyDefaults reports whether a master may run without this main file: it is the default one, where all options have defaults, or included
+// files exist. Otherwise the directory is probably wrong.
 func onlyDefaults(file, usual string) bool {
 	if st, err := os.Stat(filepath.Join(filepath.Dir(file), "master.d")); err == nil && st.IsDir() {
 		return true

@@ -10,8 +10,8 @@ import (
 	"brine/internal/cli/frame"
 )
 
-// TestWithoutMasterFile: a master with defaults alone, or with options in
-// master.d alone, has no main file; any other directory without one is wrong.
+// TestWithoutMasterFile checks that a master with only defaults, or only options in master.d, needs no main file; any other directory
+// without one is an error.
 func TestWithoutMasterFile(t *testing.T) {
 	usual, included, wrong := t.TempDir(), t.TempDir(), t.TempDir()
 	for _, dir := range []string{usual, included} {
@@ -32,9 +32,9 @@ func TestWithoutMasterFile(t *testing.T) {
 		{[]string{"-c", usual, "report", usual}, frame.ExitOK, `"master": "boss"`},
 		{[]string{"-c", wrong, "report", included}, frame.ExitOK, `"master": "boss"`},
 		{[]string{"-c", usual, "doctor", usual, included}, frame.ExitFailure, "Masters: boss ("},
-		{[]string{"-c", usual, "report", wrong}, frame.ExitFailure, "has no configuration of a master"},
-		{[]string{"-c", usual, "doctor", usual, wrong}, frame.ExitNoReturn, "has no configuration of a master"},
-		{[]string{"-c", usual, "report", filepath.Join(wrong, "none")}, frame.ExitFailure, "has no configuration of a master"},
+		{[]string{"-c", usual, "report", wrong}, frame.ExitFailure, "contains no master configuration"},
+		{[]string{"-c", usual, "doctor", usual, wrong}, frame.ExitNoReturn, "contains no master configuration"},
+		{[]string{"-c", usual, "report", filepath.Join(wrong, "none")}, frame.ExitFailure, "contains no master configuration"},
 	} {
 		var out bytes.Buffer
 		env := &frame.Env{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }, IsTerminal: func(any) bool { return false }}
@@ -42,7 +42,7 @@ func TestWithoutMasterFile(t *testing.T) {
 			t.Errorf("%v: code %d, %s", c.args, code, &out)
 		}
 	}
-	// The defaults alone.
+	// Only defaults.
 	for dir, want := range map[string]bool{usual: true, included: true, wrong: false} {
 		if got := onlyDefaults(filepath.Join(dir, "master"), usual); got != want {
 			t.Errorf("%s: %v", dir, got)
@@ -50,6 +50,6 @@ func TestWithoutMasterFile(t *testing.T) {
 	}
 	bare := t.TempDir()
 	if !onlyDefaults(filepath.Join(bare, "master"), bare) {
-		t.Error("the usual directory without any file is refused")
+		t.Error("the default directory without files is refused")
 	}
 }

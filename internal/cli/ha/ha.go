@@ -1,6 +1,5 @@
-// Package ha is the program `brine ha`: it compares masters that should be
-// alike (doctor, with report for those on other machines), and puts a fleet's
-// high availability to the test (drill).
+// Package ha is the program `brine ha`. It compares masters that should be equal (doctor, with report for masters on other machines), and
+// tests a fleet's high availability (drill).
 package ha
 
 import (
@@ -23,12 +22,12 @@ import (
 
 var command = frame.Command{
 	Name: "ha", Usage: "doctor|report|drill [options] [MASTER...]",
-	Doc: "doctor compares masters that should be alike and says how to make them so. MASTER is the folder of a master's configuration, or a file that " +
-		"`brine ha report` wrote on another machine (- for standard input); without any, the masters of the minion that is configured here are asked as that minion. " +
-		"It ends with 1 if they differ, with 2 if not all could be looked at. " +
-		"Where the only MASTER is one of a cluster and runs, or one is configured here and no minion is, it looks at that whole cluster in place of that, and ends with 1 if something is wrong. " +
-		"report writes what there is to compare of the master that is configured here. " +
-		"drill has a master of a temporary fleet on this machine fail, or one named with --master-dir and --pid, and reports how long that took to be noticed and what was lost.",
+	Doc: "doctor compares masters that should be equal and says how to fix differences. MASTER is a master's configuration directory, or a file that " +
+		"`brine ha report` wrote on another machine (- for standard input); without MASTER, it queries the masters of the minion configured here, with that minion's key. " +
+		"The exit code is 1 if they differ, 2 if some could not be read. " +
+		"If the only MASTER is a running member of a cluster, or a member and no minion is configured here, it checks that whole cluster instead, and exits with 1 if it finds a problem. " +
+		"report writes the data of the master configured here for comparison. " +
+		"drill makes a master fail, in a temporary fleet on this machine or, with --harm, in your own, and reports how long the minions took to notice and which jobs were lost.",
 }
 
 // Applet is the entry in the table of programs.
@@ -38,8 +37,8 @@ func Applet() frame.Applet {
 
 type options struct {
 	frame.Config
-	Out     string `flag:"--out --output" arg:"FORMAT" default:"text" doc:"text, or json for programs. Default: %default."`
-	Cluster bool   `flag:"--cluster" doc:"With doctor: look at the cluster of the master that is configured here, also where a minion is. With drill: make a temporary cluster of three masters without a shared folder in place of two masters."`
+	Out     string `flag:"--out --output" arg:"FORMAT" default:"text" doc:"Output format: text or json. Default: %default."`
+	Cluster bool   `flag:"--cluster" doc:"With doctor: check the cluster of the master configured here, even if a minion is configured, too. With drill: use a temporary cluster of three masters without a shared directory instead of two masters."`
 	drillOptions
 }
 
@@ -74,16 +73,16 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	case "drill":
 		return drill(ctx, env, o, inv.Args[1:])
 	case "":
-		return command.Fail(env, "say what to do: doctor, report or drill")
+		return command.Fail(env, "subcommand missing: doctor, report or drill")
 	}
-	return command.Fail(env, "there is no "+what+"; there are doctor, report and drill")
+	return command.Fail(env, "unknown subcommand "+what+"; expected doctor, report or drill")
 }
 
-// report writes the facts of the master that is configured here.
+// report writes the facts of the master configured here.
 func report(ctx context.Context, env *frame.Env, o *options, args []string) int {
 	path := config.Path(config.MasterKind, o.Resolve(env), env.Getenv)
 	if len(args) > 1 {
-		return command.Fail(env, "report takes one folder at most")
+		return command.Fail(env, "report takes at most one directory")
 	}
 	if len(args) == 1 {
 		path = args[0]
@@ -106,7 +105,7 @@ func printJSON(env *frame.Env, v any) int {
 	return frame.ExitOK
 }
 
-// findings are what the doctor has to say.
+// findings are the result of the doctor.
 type findings struct {
 	Masters     []string            `json:"masters"`
 	Differences []difference        `json:"differences"`
@@ -123,7 +122,7 @@ func doctor(ctx context.Context, env *frame.Env, o *options, args []string) int 
 		return frame.ExitNoReturn
 	}
 	if len(all) < 2 {
-		return command.Fail(env, "there must be two masters at least to compare")
+		return command.Fail(env, "at least two masters are needed for a comparison")
 	}
 	unique(all)
 	fs := findings{Differences: compare(all), Notes: map[string][]string{}}
@@ -148,7 +147,7 @@ func doctor(ctx context.Context, env *frame.Env, o *options, args []string) int 
 	return frame.ExitOK
 }
 
-// unique names masters of one id by where they are.
+// unique makes the names of masters with the same id unique, using their location.
 func unique(all []*facts) {
 	n := map[string]int{}
 	for _, f := range all {
@@ -161,7 +160,7 @@ func unique(all []*facts) {
 	}
 }
 
-// compared are the sections that are known of two masters at least.
+// compared returns the sections that are known of at least two masters.
 func compared(all []*facts) (out []string) {
 	n := map[string]int{}
 	for _, f := range all {
@@ -177,7 +176,7 @@ func compared(all []*facts) (out []string) {
 	return out
 }
 
-// collect looks at all masters; what cannot be looked at is said.
+// collect reads all masters and reports those that cannot be read.
 func collect(ctx context.Context, env *frame.Env, o *options, args []string) (all []*facts, failed bool) {
 	quiet := slog.New(slog.DiscardHandler)
 	if len(args) == 0 {
@@ -199,7 +198,7 @@ func collect(ctx context.Context, env *frame.Env, o *options, args []string) (al
 	return all, failed
 }
 
-// maxReport bounds the report of another machine.
+// maxReport bounds the size of a report from another machine.
 const maxReport = 256 << 20
 
 func one(ctx context.Context, env *frame.Env, arg, usual string) (*facts, error) {
@@ -208,7 +207,7 @@ func one(ctx context.Context, env *frame.Env, arg, usual string) (*facts, error)
 		st, err := os.Stat(arg)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("it is neither a folder nor a file: on that machine run `brine ha report > FILE`, and give me the file: %w", err)
+			return nil, fmt.Errorf("neither a directory nor a file; for a master on another machine run `brine ha report > FILE` there and name that file: %w", err)
 		case st.IsDir() || filepath.Base(arg) == "master":
 			return ofFolder(ctx, arg, usual)
 		}
@@ -222,7 +221,7 @@ func one(ctx context.Context, env *frame.Env, arg, usual string) (*facts, error)
 	return readReport(in, arg)
 }
 
-// readReport reads what report wrote.
+// readReport parses the output of report.
 func readReport(in io.Reader, from string) (*facts, error) {
 	b, err := io.ReadAll(io.LimitReader(in, maxReport))
 	if err != nil {
@@ -230,16 +229,16 @@ func readReport(in io.Reader, from string) (*facts, error) {
 	}
 	f := &facts{}
 	if err := json.Unmarshal(b, f); err != nil {
-		return nil, fmt.Errorf("it is no report: %w", err)
+		return nil, fmt.Errorf("not a report: %w", err)
 	}
 	if f.Master == "" || len(f.Sections) == 0 {
-		return nil, errors.New("it is no report of `brine ha report`")
+		return nil, errors.New("not a report of `brine ha report`")
 	}
 	f.From = from
 	return f, nil
 }
 
-// maxShown bounds the differences of one section that are shown one by one.
+// maxShown bounds the differences shown per section.
 const maxShown = 20
 
 func (fs *findings) print(w io.Writer) {
@@ -283,7 +282,7 @@ func more(w io.Writer, n int) {
 	}
 }
 
-// sorted puts the maps in data in the order of their keys.
+// sorted sorts the maps in data by key.
 func sorted(v any) any {
 	switch x := v.(type) {
 	case *value.Dict:

@@ -18,9 +18,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// ofMinion looks at the masters that a minion names, as that minion: with its
-// key it signs in to each, which must have accepted it, and asks for what a
-// minion may know.
+// ofMinion compares the masters of a minion from the minion's side: it signs in to each with the minion's key, which must be accepted, and
+// queries what a minion may read.
 func ofMinion(ctx context.Context, path string, log *slog.Logger) ([]*facts, error) {
 	tree, err := config.Load(path, config.MinionKind, log)
 	if err != nil {
@@ -45,7 +44,7 @@ func ofMinion(ctx context.Context, path string, log *slog.Logger) ([]*facts, err
 	return out, nil
 }
 
-// ask collects what one master tells a minion.
+// ask collects the data that one master gives a minion.
 func ask(ctx context.Context, cfg minion.Config, master string, log *slog.Logger) *facts {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -53,7 +52,7 @@ func ask(ctx context.Context, cfg minion.Config, master string, log *slog.Logger
 	c, err := minion.NewCaller(ctx, cfg, false, log)
 	if err != nil {
 		f.set(secMinion, "signs in", err.Error())
-		f.note("this master could not be asked: %v", err)
+		f.note("cannot query this master: %v", err)
 		return f
 	}
 	defer c.Close()
@@ -70,7 +69,7 @@ func ask(ctx context.Context, cfg minion.Config, master string, log *slog.Logger
 	return f
 }
 
-// maxSkew is by how much a clock may be off, beside the time of the question.
+// maxSkew is the tolerated clock difference, besides the time of the request.
 const maxSkew = 2 * time.Second
 
 func (f *facts) about(ctx context.Context, c *minion.Caller) {
@@ -79,11 +78,11 @@ func (f *facts) about(ctx context.Context, c *minion.Caller) {
 	took := time.Since(from)
 	d, ok := v.(*value.Dict)
 	if err != nil || !ok || !d.Has("time") {
-		f.set(secVersion, "kind", "a master of Salt")
-		f.note("its clock is not known: a master of Salt does not tell it")
+		f.set(secVersion, "kind", "stock Salt")
+		f.note("its clock is unknown: stock masters do not report it")
 		return
 	}
-	f.set(secVersion, "kind", "a master of Brine")
+	f.set(secVersion, "kind", "Brine")
 	there, _ := d.At("time").(float64)
 	off := time.Duration(there*1e9) - time.Duration(from.UnixNano()) - took/2
 	if math.Abs(float64(off)) <= float64(maxSkew+took) {
@@ -93,10 +92,10 @@ func (f *facts) about(ctx context.Context, c *minion.Caller) {
 	}
 }
 
-// maxAsked bounds the files whose hashes are asked for.
+// maxAsked bounds the files whose hashes are requested.
 const maxAsked = 5000
 
-// files asks for the names and hashes of the files of all environments.
+// files collects the names and hashes of the files of all environments.
 func (f *facts) files(ctx context.Context, c *minion.Caller) error {
 	v, err := c.Ask(ctx, value.DictOf("cmd", "_file_envs"))
 	if err != nil {
@@ -116,7 +115,7 @@ func (f *facts) files(ctx context.Context, c *minion.Caller) error {
 		names, _ := v.(*value.List)
 		for i := range names.Len() {
 			if n++; n > maxAsked {
-				return fmt.Errorf("there are more than %d files; compare the masters' folders instead", maxAsked)
+				return fmt.Errorf("there are more than %d files; compare the masters' directories instead", maxAsked)
 			}
 			v, err := c.Ask(ctx, value.DictOf("cmd", "_file_hash", "path", names.Items[i], "saltenv", env))
 			if err != nil {
@@ -132,7 +131,7 @@ func (f *facts) files(ctx context.Context, c *minion.Caller) error {
 	return nil
 }
 
-// hashValue is a short name for data of which nothing is to be shown.
+// hashValue returns a short hash for data that must not be shown.
 func hashValue(d *value.Dict) string {
 	if d == nil {
 		return "none"

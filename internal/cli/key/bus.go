@@ -9,17 +9,16 @@ import (
 	"brine/internal/py/value"
 )
 
-// busTimeout bounds how long telling a master may take, all events together.
+// busTimeout is the timeout for sending all events to a master.
 const busTimeout = 2 * time.Second
 
-// bus tells a master that runs what was done. It is best effort: the master
-// sees the changed folders too, only a little later.
+// bus sends events about changes to a running master. It is best effort: the master also notices the changed directories, a little later.
 type bus struct {
 	at   event.Sockets
 	max  int
 	log  *slog.Logger
 	push *event.Pusher
-	over bool // no master is there, or none that listens
+	over bool // no master listens
 }
 
 // fire sends an event. The first one connects.
@@ -38,12 +37,12 @@ func (b *bus) fire(ctx context.Context, tag string, data *value.Dict) {
 	}
 	if err != nil {
 		b.over = true
-		b.log.Debug("no master was told", "error", err)
+		b.log.Debug("cannot send events to the master", "err", err)
 	}
 }
 
 func (b *bus) close() {
 	if b != nil && b.push != nil {
-		_ = b.push.Close() // nobody waits for an answer
+		_ = b.push.Close() // no reply is expected
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// A master that runs hears of every key.
-func TestMasterIsTold(t *testing.T) {
+// A running master receives an event for every key.
+func TestEvents(t *testing.T) {
 	m := newMaster(t, "")
-	short, err := os.MkdirTemp("", "sock") // paths of sockets must be short
+	short, err := os.MkdirTemp("", "sock") // socket paths must be short
 	if err != nil {
 		t.Fatal(err)
 	}

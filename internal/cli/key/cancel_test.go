@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// canceller is a stdout that ends the context once a question is asked.
+// canceller is a stdout that cancels the context when a question is printed.
 type canceller struct {
 	*bytes.Buffer
 	cancel context.CancelFunc

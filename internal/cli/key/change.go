@@ -13,15 +13,15 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// change is one of the actions that alter the state of keys.
+// change is an action that changes the state of keys.
 type change struct {
 	act  string // "accept", as in the event
 	past string // "accepted"
-	// from are the states whose keys are touched, in the order of the work.
+	// from are the states of the affected keys, in order.
 	from []keystore.State
-	// named are the words for the states in the message that nothing matches.
+	// named are the states named in the message that nothing matches.
 	named []string
-	// question has the default answer in upper case.
+	// question shows the default answer in upper case.
 	question, byDefault string
 	do                  func(p *program, st keystore.State, id string) error
 }
@@ -50,8 +50,7 @@ func rejecting(o *options) change {
 	return c
 }
 
-// deleting is different from the others: it looks at all states, although its
-// message speaks of unaccepted keys, and does nothing by default.
+// deleting differs from the others: it affects all states, although its message mentions unaccepted keys, and the default answer is no.
 func deleting(*options) change {
 	return change{act: "delete", past: "deleted", from: states, named: []string{"unaccepted"},
 		question: "Proceed? [N/y] ", byDefault: "n", do: (*program).remove}
@@ -62,7 +61,7 @@ func (c *change) include(st keystore.State) {
 	c.named = append(c.named, st.String())
 }
 
-// change shows the keys it is about, asks, and does it.
+// change shows the affected keys, asks, and changes them.
 func (p *program) change(ctx context.Context, c change, pattern string) error {
 	found, err := p.match(pattern)
 	if err != nil {
@@ -91,8 +90,7 @@ func (p *program) change(ctx context.Context, c change, pattern string) error {
 	return p.apply(ctx, c, work)
 }
 
-// apply does the change key by key. A key that fails does not keep the others
-// from their turn.
+// apply changes the keys one by one. A failure does not stop it.
 func (p *program) apply(ctx context.Context, c change, work []ids) error {
 	var failed error
 	revoked := false
@@ -127,7 +125,7 @@ func (p *program) apply(ctx context.Context, c change, work []ids) error {
 	return failed
 }
 
-// skipped is a key that is left as it is, with the message for the user.
+// skipped is a key that is left unchanged, with the message for the user.
 type skipped struct{ error }
 
 func (p *program) accept(st keystore.State, id string) error {
@@ -136,7 +134,7 @@ func (p *program) accept(st keystore.State, id string) error {
 		return err
 	}
 	if _, err := crypt.ParsePublic([]byte(pem)); err != nil {
-		p.log.Error("Invalid RSA public key: "+id, "error", err)
+		p.log.Error("Invalid RSA public key: "+id, "err", err)
 		return skipped{fmt.Errorf("Unable to accept invalid key for %s.", id)} //lint:ignore ST1005 it is Salt's text
 	}
 	return p.keys.Move(id, st, keystore.Accepted)
@@ -149,7 +147,7 @@ func (p *program) reject(st keystore.State, id string) error {
 func (p *program) remove(st keystore.State, id string) error {
 	err := p.keys.Delete(st, id)
 	if salt.KindOf(err) == salt.NotFound {
-		return nil // it is gone, which is what was wanted
+		return nil // already deleted
 	}
 	return err
 }

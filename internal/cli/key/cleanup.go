@@ -14,8 +14,7 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// forget removes the cached data of minions that have no key any more, so
-// that whoever comes under the same id later does not inherit it.
+// forget removes the cached data of minions without a key, so that a later minion with the same id does not inherit it.
 func (p *program) forget(gone []string) error {
 	keys, err := p.keys.List()
 	if err != nil {
@@ -41,20 +40,19 @@ func (p *program) forget(gone []string) error {
 	return err
 }
 
-// requestRotation asks the master for a new session key: a file in the cache
-// folder with the master's id, readable only to the master's user. The master
-// refuses any other mode or id.
+// requestRotation requests a new session key from the master: a file in the cache directory with the master's id, readable only by the
+// master's user. The master refuses any other mode or id.
 func requestRotation(c *conf) error {
 	path, next := filepath.Join(c.Files.CacheDir, ".dfn"), filepath.Join(c.Files.CacheDir, ".dfn-next")
 	if _, err := os.Lstat(path); err == nil {
-		return nil // asked already
+		return nil // already requested
 	}
 	err := writeDrop(next, c.Files.ID, c.Files.User)
 	if err == nil {
 		err = os.Rename(next, path)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot ask the master for a new session key: %w; the minions can follow its jobs until it makes one", err)
+		return fmt.Errorf("cannot request a new session key from the master: %w; deleted minions can read its jobs until it creates one", err)
 	}
 	return nil
 }
@@ -74,13 +72,13 @@ func writeDrop(path, id, owner string) (err error) {
 	if _, err := f.WriteString(id); err != nil {
 		return err
 	}
-	if err := f.Chmod(0o400); err != nil { // whatever the umask is
+	if err := f.Chmod(0o400); err != nil { // regardless of the umask
 		return err
 	}
 	return chown(path, owner)
 }
 
-// chown gives a file to the user of the master, when that is another one.
+// chown gives a file to the master's user, if that is another user.
 func chown(path, owner string) error {
 	if owner == "" || os.Getuid() != 0 {
 		return nil

@@ -8,31 +8,28 @@ import (
 	"brine/internal/daemons/config"
 )
 
-// Options are the options of the master's configuration that matter only to
-// keys, beside those of config.Master.
+// Options are the options of the master's configuration for keys only, besides those of config.Master.
 type Options struct {
 	HashType      string `salt:"hash_type" default:"sha256" doc:"hash used for fingerprints"`
-	KeySize       int    `salt:"keysize" default:"2048" doc:"size in bits of a key that has to be made"`
+	KeySize       int    `salt:"keysize" default:"2048" doc:"size in bits of generated keys"`
 	SignKeyName   string `salt:"master_sign_key_name" default:"master_sign" doc:"base name of the signing key pair in pki_dir"`
 	Signature     string `salt:"master_pubkey_signature" default:"master_pubkey_signature" doc:"file in pki_dir with the signature of the master's public key"`
 	SigningPass   string `salt:"signing_key_pass" default:"" doc:"passphrase of the signing key"`
 	RotateAES     bool   `salt:"rotate_aes_key" default:"true" doc:"replace the AES key when a minion's key is deleted or rejected"`
 	KeepCache     bool   `salt:"preserve_minion_cache" default:"false" doc:"keep the cached data of minions whose keys are deleted"`
 	ClusterID     string `salt:"cluster_id" default:"" doc:"name of the cluster that the master belongs to"`
-	ClusterPKIDir string `salt:"cluster_pki_dir" default:"" doc:"folder of the keys that a cluster has in common"`
+	ClusterPKIDir string `salt:"cluster_pki_dir" default:"" doc:"directory of the keys shared by a cluster"`
 }
 
-// conf is what salt-key needs of the master's configuration, with the command
-// line put over it.
+// conf is the master's configuration as needed by salt-key, with the options of the command line applied.
 type conf struct {
 	*config.Master
 	Options
-	logFile  string // of salt-key itself, "" if none is configured
+	logFile  string // of salt-key itself, "" if not configured
 	preserve bool   // keep the cached data of deleted minions
 }
 
-// loadConf reads the master's configuration. Odd but harmless things in it
-// are the daemon's to complain about.
+// loadConf reads the master's configuration. Warnings about it are left to the daemon.
 func loadConf(path string, o *options) (*conf, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	tree, err := config.Load(path, config.MasterKind, quiet)
@@ -41,7 +38,7 @@ func loadConf(path string, o *options) (*conf, error) {
 	}
 	machine := config.ThisMachine()
 	if !o.needsID() {
-		machine.FullName = func(name string) string { return name } // without asking DNS
+		machine.FullName = func(name string) string { return name } // no DNS lookup
 	}
 	c := &conf{}
 	if c.Master, err = config.NewMaster(tree, machine, quiet); err != nil {
@@ -66,7 +63,7 @@ func loadConf(path string, o *options) (*conf, error) {
 	return c, nil
 }
 
-// fill sets the options from the tree, which was decoded and checked before.
+// fill decodes the options from the tree, which was validated before.
 func (o *Options) fill(tree *config.Tree) error {
 	if err := field.Defaults(o); err != nil {
 		return err
@@ -89,13 +86,12 @@ func (o *Options) fill(tree *config.Tree) error {
 	return nil
 }
 
-// needsID reports whether the options may lead to a request for a new session
-// key, which bears the master's id.
+// needsID reports whether the options may lead to a request for a new session key, which contains the master's id.
 func (o *options) needsID() bool {
 	return o.Delete != "" || o.DeleteAll || o.Reject != "" || o.RejectAll
 }
 
-// keyDir is the folder of keys, which a cluster has in common.
+// keyDir returns the key directory, which a cluster shares.
 func (c *conf) keyDir() string {
 	if c.ClusterID != "" && c.ClusterPKIDir != "" {
 		return c.ClusterPKIDir

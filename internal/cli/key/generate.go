@@ -13,11 +13,11 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// genKeys makes a key pair and shows its fingerprint. One that exists is kept.
+// genKeys generates a key pair and shows its fingerprint. An existing pair is kept.
 func (p *program) genKeys() error {
 	o := &p.opts
 	if salt.CheckID(o.GenKeys) != nil {
-		return usageError{fmt.Errorf("--gen-keys: %.80q cannot be the name of a key pair; its folder is set with --gen-keys-dir", o.GenKeys)}
+		return usageError{fmt.Errorf("--gen-keys: %.80q is not a valid name of a key pair; set its directory with --gen-keys-dir", o.GenKeys)}
 	}
 	if err := os.MkdirAll(o.GenKeysDir, 0o755); err != nil {
 		return err
@@ -47,8 +47,7 @@ func (p *program) makePair(dir, name string) error {
 	return errors.Join(chown(priv, p.conf.Files.User), chown(filepath.Join(dir, name+".pub"), p.conf.Files.User))
 }
 
-// genSignature signs the master's public key for minions that verify it. What
-// is missing is told as the result, as in Salt.
+// genSignature signs the master's public key for minions that verify it. A missing file is reported as the result, as in Salt.
 func (p *program) genSignature() error {
 	o, dir := &p.opts, p.conf.keyDir()
 	pub, missing := pick(o.Pub, filepath.Join(dir, "master.pub"))
@@ -81,8 +80,7 @@ func (p *program) genSignature() error {
 	return p.display(single(done))
 }
 
-// pick returns the file that was named, or the usual one if it exists.
-// missing says that the one named does not.
+// pick returns the named file, or the default if it exists. missing says that the named file does not exist.
 func pick(named, usual string) (path string, missing bool) {
 	path = named
 	if path == "" {
@@ -94,8 +92,7 @@ func pick(named, usual string) (path string, missing bool) {
 	return path, false
 }
 
-// sign writes the signature of a file and reports false if there is one
-// already, which stays.
+// sign writes the signature of a file. It returns false if a signature already exists, which is kept.
 func (p *program) sign(priv, pub, path string) (bool, error) {
 	k, err := crypt.LoadPrivate(priv, p.conf.SigningPass)
 	if err != nil {
@@ -111,7 +108,7 @@ func (p *program) sign(priv, pub, path string) (bool, error) {
 	}
 	err = atomicfile.Create(path, []byte(base64.StdEncoding.EncodeToString(sig)+"\n"), 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		p.log.Warn("there is a signature already: remove it first to have a new one", "file", path)
+		p.log.Warn("the signature already exists: remove it to create a new one", "path", path)
 		return false, nil
 	}
 	return err == nil, err

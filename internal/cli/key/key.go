@@ -1,9 +1,7 @@
-// Package key is salt-key: it lists, accepts, rejects, deletes, shows and
-// makes keys of minions.
+// Package key is salt-key: it lists, accepts, rejects, deletes, shows and generates keys of minions.
 //
-// It works on the master's folder of keys itself, without asking a master, so
-// it also works while none runs; with --eauth it has a master that runs do it. A master that runs learns of changes from the
-// folder, from the event salt/key, and from the drop file that asks it for a
+// It works directly on the master's key directory, so that it also works while no master runs; with --eauth it calls wheel functions of a
+// running master. A running master learns of changes from the directory, from the event salt/key, and from the drop file that requests a
 // new session key.
 package key
 
@@ -30,8 +28,8 @@ import (
 
 var command = frame.Command{
 	Name: "salt-key",
-	Doc: "salt-key manages the keys of minions. Keys are named by globs or by lists with commas. " +
-		"Without an option all keys are listed.",
+	Doc: "salt-key manages the keys of minions. KEYS is a glob or a comma-separated list of ids. " +
+		"Without an option it lists all keys.",
 }
 
 // Applet returns the program.
@@ -46,9 +44,9 @@ type options struct {
 	frame.User
 	actions `group:"Actions"`
 
-	Quiet    bool  `flag:"-q --quiet" doc:"No warnings. What is asked for is shown all the same."`
+	Quiet    bool  `flag:"-q --quiet" doc:"Show no warnings. Results are still shown."`
 	Yes      bool  `flag:"-y --yes" doc:"Answer yes to all questions."`
-	Rotate   *bool `flag:"--rotate-aes-key" arg:"BOOL" doc:"Whether the master makes a new session key when accepted keys are deleted or rejected. Without it they can still follow what the master publishes. Default: True."`
+	Rotate   *bool `flag:"--rotate-aes-key" arg:"BOOL" doc:"Whether the master creates a new session key when accepted keys are deleted or rejected. Otherwise these minions can still read what the master publishes. Default: True."`
 	Preserve *bool `flag:"--preserve-minions" arg:"BOOL" doc:"Whether to keep the cached data of minions whose keys are deleted. Default: False."`
 
 	generation    `group:"Key Generation Options"`
@@ -70,21 +68,21 @@ type actions struct {
 	IncludeDenied   bool   `flag:"--include-denied" doc:"Accept or reject denied keys too."`
 	Print           string `flag:"-p --print" arg:"KEYS" doc:"Show keys in full."`
 	PrintAll        bool   `flag:"-P --print-all" doc:"Show all keys in full."`
-	Delete          string `flag:"-d --delete" arg:"KEYS" doc:"Delete keys, in whatever state they are."`
+	Delete          string `flag:"-d --delete" arg:"KEYS" doc:"Delete keys, in any state."`
 	DeleteAll       bool   `flag:"-D --delete-all" doc:"Delete all keys."`
 	Finger          string `flag:"-f --finger" arg:"KEYS" doc:"Show the fingerprints of keys."`
 	FingerAll       bool   `flag:"-F --finger-all" doc:"Show the fingerprints of all keys."`
 }
 
 type generation struct {
-	GenKeys       string `flag:"--gen-keys" arg:"NAME" doc:"Make a key pair, NAME.pem and NAME.pub."`
-	GenKeysDir    string `flag:"--gen-keys-dir" arg:"DIR" default:"." doc:"Folder for --gen-keys. Default: the current one."`
+	GenKeys       string `flag:"--gen-keys" arg:"NAME" doc:"Generate a key pair, NAME.pem and NAME.pub."`
+	GenKeysDir    string `flag:"--gen-keys-dir" arg:"DIR" default:"." doc:"Directory for --gen-keys. Default: the current directory."`
 	KeySize       *int   `flag:"--keysize" arg:"BITS" doc:"Size of a new key, 2048 or more. Default: 2048."`
-	GenSignature  bool   `flag:"--gen-signature" doc:"Sign the master's public key and write the signature to a file, for minions that verify it."`
+	GenSignature  bool   `flag:"--gen-signature" doc:"Sign the master's public key and write the signature to a file, for minions with verify_master_pubkey_sign."`
 	Priv          string `flag:"--priv" arg:"FILE" doc:"Private key to sign with. Default: master_sign.pem."`
 	Pub           string `flag:"--pub" arg:"FILE" doc:"Public key to sign. Default: master.pub."`
-	SignaturePath string `flag:"--signature-path" arg:"DIR" doc:"Folder for the signature. Default: that of the master's keys."`
-	AutoCreate    bool   `flag:"--auto-create" doc:"Make a key pair for signing if there is none."`
+	SignaturePath string `flag:"--signature-path" arg:"DIR" doc:"Directory for the signature. Default: pki_dir."`
+	AutoCreate    bool   `flag:"--auto-create" doc:"Generate a signing key pair if none exists."`
 }
 
 // program is one run of salt-key.
@@ -113,7 +111,7 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 			return command.Fail(env, text)
 		}
 		if !p.opts.Quiet {
-			env.Errorf("WARNING: argument '%s' has no meaning and is ignored. Several keys are written with commas: a,b", inv.Args[0])
+			env.Errorf("WARNING: argument '%s' is ignored. Separate several keys by commas: a,b", inv.Args[0])
 		}
 	}
 	if p.opts.EAuth.EAuth != "" {
@@ -127,18 +125,17 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 	return p.exitCode(err)
 }
 
-// usageError is an error that is the user's, found only after parsing.
+// usageError is a usage error found only after parsing.
 type usageError struct{ error }
 
-// noUser is the error of a user to act as that there is none of. Its text is
-// Salt's.
+// noUser says that the user to run as does not exist. Its message is Salt's.
 type noUser string
 
 func (u noUser) Error() string {
 	return "Failed to prepare the Salt environment for user " + string(u) + ". The user is not available."
 }
 
-// errInterrupted ends a question that was answered with Ctrl-C.
+// errInterrupted is the answer Ctrl-C to a question.
 var errInterrupted = errors.New("\nExiting on CTRL-c")
 
 func (p *program) exitCode(err error) int {
@@ -162,7 +159,7 @@ func (p *program) exitCode(err error) int {
 	return frame.ExitFailure
 }
 
-// check returns what is wrong with the options, or "".
+// check returns an error message for invalid options, or "".
 func (o *options) check() string {
 	if o.List != "" {
 		if _, ok := listed(o.List); !ok {
@@ -175,7 +172,7 @@ func (o *options) check() string {
 	case o.KeySize != nil && *o.KeySize > 32768:
 		return "The maximum value for keysize is 32768"
 	case o.StateOutput != "" || o.StateVerbose != nil:
-		return "the options --state-output and --state-verbose are not supported here: salt-key shows no states"
+		return "the options --state-output and --state-verbose are not supported: salt-key shows no states"
 	}
 	if text := o.checkRemote(); text != "" {
 		return text
@@ -183,8 +180,7 @@ func (o *options) check() string {
 	return o.several()
 }
 
-// surplus returns why an argument that belongs to no option is refused, or "".
-// Commands that change something refuse it: who writes -D web1 means -d web1.
+// surplus returns why an argument without an option is refused, or "". Commands that change keys refuse it: -D web1 probably means -d web1.
 func (o *options) surplus(arg string) string {
 	a := &o.actions
 	switch {
@@ -197,13 +193,12 @@ func (o *options) surplus(arg string) string {
 	case a.RejectAll:
 		return "Reject all takes no arguments. Use -r to reject specified keys"
 	case a.Accept != "" || a.Reject != "" || a.Delete != "":
-		return fmt.Sprintf("unexpected argument %q: write several keys with commas, a,b, and quote globs", arg)
+		return fmt.Sprintf("unexpected argument %q: separate several keys by commas (a,b) and quote globs", arg)
 	}
 	return ""
 }
 
-// several returns the first two of the options for different changes, of which
-// only one is done, or "".
+// several returns an error message if options for different changes are combined, because only one would run, or "".
 func (a *actions) several() string {
 	var given []string
 	for _, c := range []struct {
@@ -222,16 +217,16 @@ func (a *actions) several() string {
 	return "cannot " + strings.Join(given, " and ") + " keys in one command"
 }
 
-// setup reads the configuration and opens what every action needs.
+// setup reads the configuration and opens the key store.
 func (p *program) setup(inv *frame.Invocation) error {
 	o := &p.opts
-	// Making keys needs no configuration: no warning that there is none.
+	// Generating keys needs no configuration: do not warn that it is missing.
 	dir := o.ConfigDir
 	if st, err := os.Stat(dir); o.GenKeys == "" || err == nil && st.IsDir() {
 		dir = o.Resolve(p.env)
 	}
 	if !inv.Given("config_dir") {
-		dir = "" // as the environment says, for which there is more than one way
+		dir = "" // let the configuration decide, which reads more than one variable
 	}
 	if o.User.User != "" {
 		if _, err := user.Lookup(o.User.User); err != nil {
@@ -250,7 +245,7 @@ func (p *program) setup(inv *frame.Invocation) error {
 	if p.log, err = o.Logging.Open(p.env, lo, &o.Output); err != nil {
 		return usageError{err}
 	}
-	p.log.Debug("read the configuration", "file", p.conf.Files.ConfFile, "keys", p.conf.keyDir())
+	p.log.Debug("read the configuration", "path", p.conf.Files.ConfFile, "keys", p.conf.keyDir())
 	if p.show, err = o.Output.Open(p.env, p.conf.Output, p.log.Logger); err != nil {
 		return usageError{err}
 	}
@@ -263,8 +258,7 @@ func (p *program) close() {
 	p.log.Close()
 }
 
-// do runs the one action asked for. When there are several, the first of this
-// order counts, as in Salt.
+// do runs the requested action. Of several, the first in this order runs, as in Salt.
 func (p *program) do(ctx context.Context) error {
 	o := &p.opts
 	switch {
@@ -311,7 +305,7 @@ func (p *program) do(ctx context.Context) error {
 	return p.list("all")
 }
 
-// display shows data in the form for keys, unless the user wants another.
+// display shows data with the outputter for keys, unless the user chose another.
 func (p *program) display(data any) error {
 	return p.show.Show(data, "key", output.Call{})
 }
@@ -320,8 +314,7 @@ func (p *program) say(format string, args ...any) {
 	fmt.Fprintf(p.env.Stdout, format, args...)
 }
 
-// ask puts a question and returns the first letter of the answer in lower
-// case, or the default when the line is empty.
+// ask asks a question and returns the first letter of the answer in lower case, or the default for an empty line.
 func (p *program) ask(ctx context.Context, question, byDefault string) (string, error) {
 	p.say("%s", question)
 	type answer struct {
@@ -329,7 +322,7 @@ func (p *program) ask(ctx context.Context, question, byDefault string) (string, 
 		err  error
 	}
 	got := make(chan answer, 1)
-	go func() { // ends with the process at the latest: a read cannot be called off
+	go func() { // may block until the process ends: a read cannot be cancelled
 		line, err := p.in.ReadString('\n')
 		got <- answer{line, err}
 	}()
@@ -338,7 +331,7 @@ func (p *program) ask(ctx context.Context, question, byDefault string) (string, 
 		return "", errInterrupted
 	case a := <-got:
 		if a.err != nil && (a.line == "" || !errors.Is(a.err, io.EOF)) {
-			return "", fmt.Errorf("no answer could be read: %w; use -y to go on without being asked", a.err)
+			return "", fmt.Errorf("cannot read the answer: %w; use -y to answer yes to all questions", a.err)
 		}
 		line := strings.ToLower(strings.TrimRight(a.line, "\r\n"))
 		if line == "" {
@@ -348,5 +341,5 @@ func (p *program) ask(ctx context.Context, question, byDefault string) (string, 
 	}
 }
 
-// single returns data under the heading that results other than keys have.
+// single returns data under the heading for results that are not keys.
 func single(v any) *value.Dict { return value.DictOf("return", v) }

@@ -468,7 +468,7 @@ func TestStrayArgument(t *testing.T) {
 	m := newMaster(t, "")
 	m.put("acc:zero pre:one,two")
 	for args, want := range map[string]string{
-		"-y -a one two": `unexpected argument "two": write several keys with commas, a,b, and quote globs`,
+		"-y -a one two": `unexpected argument "two": separate several keys by commas (a,b) and quote globs`,
 		"-D -y two":     "Delete all takes no arguments. Use -d to delete specified keys",
 		"-A -D -y":      "cannot accept and delete keys in one command",
 	} {

@@ -14,10 +14,10 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// states are in the order in which Salt walks through its folders.
+// states are in the order of Salt's directories.
 var states = []keystore.State{keystore.Accepted, keystore.Pending, keystore.Rejected, keystore.Denied}
 
-// listed returns the states that an argument of --list means.
+// listed returns the states selected by an argument of --list.
 func listed(arg string) ([]keystore.State, bool) {
 	for prefix, st := range map[string][]keystore.State{
 		"acc": {keystore.Accepted}, "pre": {keystore.Pending}, "un": {keystore.Pending},
@@ -36,7 +36,7 @@ type ids struct {
 	ids   []string
 }
 
-// byFolder turns ids into the data that is shown: folder -> list.
+// byFolder converts ids into the data to show: directory -> list.
 func byFolder(all []ids) *value.Dict {
 	d := value.NewDict(len(all))
 	for _, s := range all {
@@ -58,8 +58,7 @@ func (p *program) list(arg string) error {
 	return p.display(byFolder(out))
 }
 
-// match returns the ids that a glob, or one of a list with commas, fits, by
-// state; states without any are left out.
+// match returns the ids that match a glob or a comma-separated list, by state; states without matches are left out.
 func (p *program) match(pattern string) ([]ids, error) {
 	keys, err := p.keys.List()
 	if err != nil {
@@ -89,7 +88,7 @@ func (p *program) print(pattern string) error {
 	return p.each(pattern, func(pem string) string { return pem })
 }
 
-// finger shows fingerprints, those of the master's own keys included.
+// finger shows fingerprints, including those of the master's own keys.
 func (p *program) finger(pattern string) error {
 	data, err := p.collect(pattern, p.fingerprint)
 	if err != nil {
@@ -117,7 +116,7 @@ func (p *program) each(pattern string, show func(pem string) string) error {
 	return p.display(data)
 }
 
-// collect returns folder -> id -> what show makes of the key.
+// collect returns directory -> id -> show(key).
 func (p *program) collect(pattern string, show func(pem string) string) (*value.Dict, error) {
 	found, err := p.match(pattern)
 	if err != nil {
@@ -138,7 +137,7 @@ func (p *program) collect(pattern string, show func(pem string) string) (*value.
 	return data, nil
 }
 
-// localKeys returns the fingerprints of the key files of the master itself.
+// localKeys returns the fingerprints of the master's own key files.
 func (p *program) localKeys(pattern string) (*value.Dict, error) {
 	entries, err := os.ReadDir(p.keys.Dir())
 	if err != nil {

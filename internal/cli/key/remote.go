@@ -15,16 +15,14 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// remote does what is asked for by the wheel functions of a master that runs,
-// as a user of an external authentication system. That user needs to read the
-// master's configuration, but no key.
+// remote runs the requested action with wheel functions of a running master, as a user of an external authentication system. That user must
+// be able to read the master's configuration, but no key.
 type remote struct {
 	*program
 	client *client.Client
 }
 
-// checkRemote returns what is wrong with the options for a call by the wheel, or
-// "".
+// checkRemote returns an error message for options that are invalid with --eauth, or "".
 func (o *options) checkRemote() string {
 	switch {
 	case o.EAuth.EAuth == "" && (o.MakeToken || o.Username != "" || o.Password != ""):
@@ -32,16 +30,16 @@ func (o *options) checkRemote() string {
 	case o.EAuth.EAuth == "":
 		return ""
 	case o.GenKeys != "" || o.GenSignature:
-		return "--gen-keys and --gen-signature work on files of this machine: leave --eauth out"
+		return "--gen-keys and --gen-signature work on local files: do not use --eauth"
 	case o.Rotate != nil || o.Preserve != nil:
-		return "with --eauth the master decides by its options rotate_aes_key and preserve_minion_cache: leave --rotate-aes-key and --preserve-minions out"
+		return "with --eauth the master uses its options rotate_aes_key and preserve_minion_cache: do not use --rotate-aes-key and --preserve-minions"
 	case o.User.User != "":
-		return "--user is for the keys of this machine: with --eauth name the user by --username"
+		return "--user is for local keys: with --eauth use --username"
 	}
 	return ""
 }
 
-// runRemote authenticates and does the one action asked for.
+// runRemote authenticates and runs the requested action.
 func (p *program) runRemote(ctx context.Context, inv *frame.Invocation) int {
 	o := &session.Options{Config: p.opts.Config, Saltfile: p.opts.Saltfile, HardCrash: p.opts.HardCrash, Logging: p.opts.Logging, Output: p.opts.Output, EAuth: p.opts.EAuth}
 	if p.opts.Quiet {
@@ -96,12 +94,12 @@ func (r *remote) call(ctx context.Context, fun string, kwargs *value.Dict, args 
 	}
 	d, ok := data.At("return").(*value.Dict)
 	if !ok || !value.Truth(data.At("success")) {
-		return nil, fmt.Errorf("the master could not run %s: %s", fun, value.Str(data.At("return")))
+		return nil, fmt.Errorf("the master failed to run %s: %s", fun, value.Str(data.At("return")))
 	}
 	return d, nil
 }
 
-// list shows what a function returns.
+// list shows the result of a function.
 func (r *remote) list(ctx context.Context, fun string, args ...any) error {
 	d, err := r.call(ctx, fun, nil, args...)
 	if err != nil {
@@ -113,7 +111,7 @@ func (r *remote) list(ctx context.Context, fun string, args ...any) error {
 	return r.display(d)
 }
 
-// change shows the keys it is about, asks, and has the master do it.
+// change shows the affected keys, asks, and makes the master change them.
 func (r *remote) change(ctx context.Context, c change, match any) error {
 	found, err := r.call(ctx, "key.name_match", nil, match)
 	if err != nil {
@@ -151,9 +149,8 @@ func (r *remote) change(ctx context.Context, c change, match any) error {
 	return r.report(c, work, now)
 }
 
-// order returns the call for exactly the keys that were shown: their ids, for
-// which users need the permission that Salt asks for, or the map of states if an
-// id would be read as a glob or as several.
+// order returns the call for exactly the keys that were shown: by ids, for which users need the permission that Salt requires, or by a map
+// of states if an id could be read as a glob or a list.
 func (r *remote) order(c change, work []ids) (fun string, arg any, kwargs *value.Dict) {
 	fun, kwargs = "key."+c.act, value.NewDict(0)
 	for _, st := range c.from {
@@ -177,7 +174,7 @@ func (r *remote) order(c change, work []ids) (fun string, arg any, kwargs *value
 	return fun, value.Strings(names), kwargs
 }
 
-// report says of each key whether it is now where it should be.
+// report prints for each key whether it has the expected state now.
 func (r *remote) report(c change, work []ids, now *value.Dict) error {
 	var left []string
 	for _, w := range work {

@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/yaml"
 )
 
-// call is what the arguments ask for.
+// call is a parsed command line.
 type call struct {
 	target any
 	fun    any         // a name, or a list of names
@@ -19,8 +19,7 @@ type call struct {
 
 const sysDoc = "sys.doc"
 
-// doc reports whether documentation is asked for, which is shown in a way of
-// its own.
+// doc reports whether the function is sys.doc, whose result is shown in a special form.
 func (c *call) doc() bool { return c.fun == sysDoc }
 
 // funs returns the names of the functions.
@@ -43,8 +42,7 @@ func (c *call) kwargs() *value.Dict {
 	return d
 }
 
-// usageError is a fault of the command line that Salt does not report like
-// one.
+// usageError is a command line error that Salt does not report as a usage error.
 type usageError struct {
 	text string
 	help bool // show the help first
@@ -70,7 +68,7 @@ func incomplete(env *frame.Env, err error) int {
 	return frame.ExitIncomplete
 }
 
-// parse reads the arguments behind the options.
+// parse parses the arguments after the options.
 func (o *options) parse(args []string) (*call, error) {
 	if o.Preview {
 		args = append(args, "preview")
@@ -98,7 +96,7 @@ func (o *options) parse(args []string) (*call, error) {
 	return c, nil
 }
 
-// docArgs adds what -d leaves out.
+// docArgs adds the arguments that -d implies.
 func docArgs(args []string) []string {
 	switch {
 	case len(args) == 0:
@@ -116,9 +114,7 @@ func wire(words []string, raw map[string]bool) *value.List {
 	return &value.List{Items: fn.Wire(args, kwargs)}
 }
 
-// several reads the arguments of more than one function. Those of one
-// function are divided from those of the next by a word that is sep alone, or
-// else by sep inside of words.
+// several parses the arguments of more than one function. They are separated by a word equal to sep, or else by sep within words.
 func (c *call) several(args []string, sep string, raw map[string]bool) error {
 	funs := splitComma(value.Str(c.fun))
 	c.fun = value.Strings(funs)
@@ -160,8 +156,7 @@ func (c *call) several(args []string, sep string, raw map[string]bool) error {
 
 func splitComma(s string) []string { return strings.Split(s, ",") }
 
-// tell returns what master and minions are told beside the job, in the order
-// in which Salt tells it.
+// tell returns the additional keys for master and minions, in Salt's order.
 func (p *program) tell() *value.Dict {
 	o := &p.opts
 	kw := value.DictOf("show_timeout", !o.HideTimeout, "show_jid", o.ShowJID, "delimiter", o.Delimiter)

@@ -13,7 +13,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// TestRequest shows what the master is sent.
+// TestRequest checks what is sent to the master.
 func TestRequest(t *testing.T) {
 	m := clienttest.Start(t, clienttest.Options{Minions: fleet()})
 	for _, c := range []struct{ args, want string }{

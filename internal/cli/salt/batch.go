@@ -14,7 +14,7 @@ import (
 // textBadBatch is what users read who give a bad size.
 const textBadBatch = "Invalid batch data sent: %s\nData must be in the form of %%10, 10%% or 3\n"
 
-// newBatch is the batch that the command line asks for.
+// newBatch returns the batch defined by the command line.
 func (p *program) newBatch() (client.Batch, error) {
 	size, ok := client.BatchSize(p.opts.Batch)
 	if !ok {
@@ -24,8 +24,7 @@ func (p *program) newBatch() (client.Batch, error) {
 	return client.Batch{Job: p.job(), Size: size, Rest: time.Duration(p.opts.BatchWait * float64(time.Second))}, nil
 }
 
-// batch runs the job on some minions at a time. Its exit code is the highest
-// of theirs.
+// batch runs the job on a few minions at a time. The exit code is their highest.
 func (p *program) batch(ctx context.Context) error {
 	b, err := p.newBatch()
 	if err != nil {
@@ -68,7 +67,7 @@ func (p *program) batch(ctx context.Context) error {
 	return nil
 }
 
-// batchError adds to an error what Salt's batches say.
+// batchError adds Salt's messages for batches to an error.
 func (p *program) batchError(err error) error {
 	if !errors.Is(err, client.ErrNoMatch) {
 		return err
@@ -110,7 +109,7 @@ func (p *program) batchStep(s client.BatchStep) (code int, err error) {
 	return code, p.Show.Show(data, r.Out, output.Call{})
 }
 
-// staticBatch runs a batch and shows all returns as one.
+// staticBatch runs a batch and shows all returns together at the end.
 func (p *program) staticBatch(ctx context.Context) error {
 	b, err := p.newBatch()
 	if err != nil {

@@ -14,10 +14,8 @@ import (
 	"brine/internal/store/cache"
 )
 
-// notConnected reports whether a minion that did not return is not even
-// connected to the master: that is so if others are, and its addresses, as far
-// as the master knows them, are not among theirs. Where it cannot be told, the
-// answer is no.
+// notConnected reports whether a minion that did not return is not connected to the master: other minions are connected, and none of the
+// minion's known addresses is among theirs. It returns false if this cannot be determined.
 func (p *program) notConnected(id string) bool {
 	if p.peers == nil {
 		p.peers = map[netip.Addr]bool{}
@@ -46,8 +44,7 @@ func (p *program) notConnected(id string) bool {
 // established is the state of a connection in the kernel's table.
 const established = "01"
 
-// addPeers adds the addresses that are connected to a local port, from one of
-// the kernel's tables of TCP connections.
+// addPeers adds the remote addresses connected to a local port, from one of the kernel's tables of TCP connections.
 func addPeers(peers map[netip.Addr]bool, table io.Reader, port uint16) {
 	sc := bufio.NewScanner(table)
 	for sc.Scan() {
@@ -66,8 +63,7 @@ func addPeers(peers map[netip.Addr]bool, table io.Reader, port uint16) {
 	}
 }
 
-// kernelAddr reads an address as the kernel writes it: in words of four bytes
-// that are the wrong way round.
+// kernelAddr parses an address of the kernel's tables: four-byte words in host byte order.
 func kernelAddr(text string) (netip.Addr, bool) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != 4 && len(b) != 16 {
@@ -80,8 +76,7 @@ func kernelAddr(text string) (netip.Addr, bool) {
 	return a.Unmap(), ok
 }
 
-// addLocal replaces loopback addresses, which every minion has, by those of
-// this machine.
+// addLocal replaces loopback addresses, which every minion has, by those of this machine.
 func addLocal(peers map[netip.Addr]bool) {
 	local := false
 	for a := range peers {

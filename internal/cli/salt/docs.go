@@ -9,8 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// addDocs collects the documentation that a minion returned; what another
-// said before of a function counts.
+// addDocs collects the documentation that a minion returned; earlier entries have precedence.
 func addDocs(docs *value.Dict, res client.Result) {
 	d, ok := res.Return.(*value.Dict)
 	if !ok || res.Absent {
@@ -23,7 +22,7 @@ func addDocs(docs *value.Dict, res client.Result) {
 	}
 }
 
-// printDocs shows documentation by the names of functions.
+// printDocs shows documentation, sorted by function name.
 func (p *program) printDocs(docs *value.Dict, minions int) error {
 	if minions == 0 {
 		return exit{2, "No minions found to gather docs from"}

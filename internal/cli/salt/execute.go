@@ -13,7 +13,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// job is the job that the command line asks for.
+// job returns the job defined by the command line.
 func (p *program) job() client.Job {
 	return client.Job{
 		Target: p.cmd.target, Type: p.opts.targetType(), Fun: p.cmd.fun, Arg: p.cmd.arg, Ret: p.opts.Return,
@@ -34,8 +34,7 @@ func (p *program) async(ctx context.Context) error {
 	return nil
 }
 
-// strict is the error of a failure for which Salt's program ends with 0, or
-// nil.
+// strict returns the error for a failure for which Salt's program exits with 0, or nil.
 func (p *program) strict(code int, text string) error {
 	if code = p.opts.Strict(code); code != 0 {
 		return exit{code, text}
@@ -43,12 +42,12 @@ func (p *program) strict(code int, text string) error {
 	return nil
 }
 
-// falls says whether a result is a failure if exit codes are strict.
+// falls reports whether a result is a failure with strict exit codes.
 func (p *program) falls(r client.Result) bool {
 	return p.opts.Strict(frame.ExitFailure) != 0 && (r.Absent || r.Retcode != 0 || r.Return == false)
 }
 
-// start sends the job and says its id if that is wanted.
+// start sends the job and shows its id if requested.
 func (p *program) start(ctx context.Context) (*client.Running, error) {
 	j := p.job()
 	if p.opts.Subset > 0 {
@@ -75,7 +74,7 @@ func (p *program) start(ctx context.Context) (*client.Running, error) {
 	return r, nil
 }
 
-// subset chooses minions at random that have the function.
+// subset selects random minions that have the function.
 func (p *program) subset(ctx context.Context) ([]string, error) {
 	ids, err := p.Client.Pick(ctx, p.job(), p.opts.Subset)
 	if err != nil {
@@ -84,7 +83,7 @@ func (p *program) subset(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// execute runs the job and shows each return as it comes.
+// execute runs the job and shows each return as it arrives.
 func (p *program) execute(ctx context.Context) error {
 	r, err := p.start(ctx)
 	if err != nil {
@@ -138,7 +137,7 @@ func (p *program) execute(ctx context.Context) error {
 	return nil
 }
 
-// static runs the job and shows all returns as one.
+// static runs the job and shows all returns together.
 func (p *program) static(ctx context.Context) error {
 	r, err := p.start(ctx)
 	if err != nil {
@@ -168,7 +167,7 @@ func (p *program) static(ctx context.Context) error {
 	return p.allPrinted(all, failed)
 }
 
-// allPrinted shows the returns of all minions as one, of which some failed.
+// allPrinted shows the returns of all minions together; some may have failed.
 func (p *program) allPrinted(all *value.Dict, failed bool) error {
 	if err := p.printAll(all); err != nil || !failed || p.cmd.doc() {
 		return err
@@ -176,7 +175,7 @@ func (p *program) allPrinted(all *value.Dict, failed bool) error {
 	return p.strict(frame.ExitFailure, textFailed)
 }
 
-// printNothing shows that nothing returned where programs read the output.
+// printNothing prints the empty result in machine-readable output.
 func (p *program) printNothing() error {
 	switch p.Show.Wanted() {
 	case "json", "yaml", "raw", "pprint":
@@ -185,7 +184,7 @@ func (p *program) printNothing() error {
 	return nil
 }
 
-// printAll shows the returns of all minions as one.
+// printAll shows the returns of all minions together.
 func (p *program) printAll(all *value.Dict) error {
 	if p.cmd.doc() {
 		docs := value.NewDict(0)
@@ -207,15 +206,14 @@ func (p *program) printAll(all *value.Dict) error {
 	return nil
 }
 
-// shown is a return in the form in which it is printed.
+// shown is a return in printable form.
 type shown struct {
 	data    *value.Dict
 	out     string
 	retcode int
 }
 
-// shape makes a result printable; it puts in words that a minion did not
-// return.
+// shape makes a result printable; for an absent minion it contains the reason.
 func (p *program) shape(res client.Result, jid string) shown {
 	if !res.Absent {
 		return shown{value.DictOf(res.ID, res.Return), res.Out, res.Retcode}

@@ -11,27 +11,25 @@ import (
 	"brine/internal/cli/frame"
 )
 
-// progressAfter is how long a job takes at least of which a terminal shows how
-// it goes on, and how often that is shown anew.
+// progressAfter is how long a job must run before a terminal shows its progress, and the interval between updates.
 const progressAfter = time.Second
 
-// progress is what a terminal shows of a job while it runs: how many minions
-// have returned, which took longest, how long it has taken, and who is waited
-// for. Its fields change in Aside of the line only.
+// progress is the progress line of a running job: how many minions have returned, the slowest, the elapsed time, and the minions that are
+// missing. Its fields are accessed only within Aside of the line.
 type progress struct {
 	*frame.Line
 	begun   time.Time
 	bar     bool
 	total   int
 	done    int
-	since   map[string]time.Time // since when each works
+	since   map[string]time.Time // start time by minion
 	slowest string
 	longest time.Duration
 	stop    func()
 }
 
-// newProgress shows the progress of a job for these minions: with the option
-// -p from the start and with a bar, else once it takes long.
+// newProgress shows the progress of a job for these minions: with the option -p from the start and with a bar, otherwise after
+// progressAfter.
 func (p *program) newProgress(ids []string) *progress {
 	pr := &progress{begun: time.Now(), bar: p.opts.Progress, since: map[string]time.Time{}, stop: func() {}}
 	p.live = pr
@@ -52,7 +50,7 @@ func (p *program) newProgress(ids []string) *progress {
 	return pr
 }
 
-// aside lets write say something while a job runs whose progress may be shown.
+// aside calls write, which prints something, while the progress line is hidden.
 func (p *program) aside(write func()) {
 	if p.live == nil {
 		write()
@@ -64,7 +62,7 @@ func (p *program) aside(write func()) {
 	})
 }
 
-// start notes who begins now.
+// start records the start of minions.
 func (p *progress) start(ids []string) {
 	now := time.Now()
 	for _, id := range ids {
@@ -72,7 +70,7 @@ func (p *progress) start(ids []string) {
 	}
 }
 
-// step counts a return and shows it with write.
+// step counts a return and prints it with write.
 func (p *progress) step(res client.Result, write func() error) error {
 	if p.Line == nil {
 		return write()
@@ -87,7 +85,7 @@ func (p *progress) step(res client.Result, write func() error) error {
 	return err
 }
 
-// batchStep takes one step of a batch and shows it with write.
+// batchStep handles one step of a batch and prints it with write.
 func (p *progress) batchStep(s client.BatchStep, write func() error) error {
 	if s.Result != nil {
 		return p.step(*s.Result, write)
@@ -107,10 +105,10 @@ func (p *progress) count(res client.Result, now time.Time) {
 		}
 	}
 	delete(p.since, res.ID)
-	p.total = max(p.total, p.done) // who was not known before
+	p.total = max(p.total, p.done) // unexpected minions
 }
 
-// barWide is how many characters a full bar has.
+// barWide is the width of the bar in characters.
 const barWide = 40
 
 func (p *progress) text(now time.Time) string {
@@ -132,7 +130,7 @@ func (p *progress) text(now time.Time) string {
 	return b.String()
 }
 
-// someOf names the first minions by their ids, and says how many more there are.
+// someOf lists the first minions by id, and the number of further ones.
 func someOf(all map[string]time.Time) string {
 	const most = 3
 	ids := slices.Sorted(maps.Keys(all))

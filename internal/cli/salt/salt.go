@@ -1,5 +1,4 @@
-// Package salt is the salt program: it has minions run functions and shows
-// what they return, each as soon as it comes.
+// Package salt is the salt program: it runs functions on minions and shows each return as it arrives.
 package salt
 
 import (
@@ -21,7 +20,7 @@ import (
 
 var command = frame.Command{
 	Name: "salt", Usage: "[options] '<target>' <function> [arguments]",
-	Doc: "salt has any number of minions, chosen by a target, run a function at once, and shows what each returns.",
+	Doc: "salt runs a function on all minions that match a target, in parallel, and shows what each returns.",
 }
 
 // Applet returns the program.
@@ -31,38 +30,38 @@ func Applet() frame.Applet {
 
 type options struct {
 	session.Options
-	Executors    string `flag:"--module-executors" arg:"LIST" doc:"Executors to use in place of those that the minions are configured with."`
+	Executors    string `flag:"--module-executors" arg:"LIST" doc:"Executors to use instead of those in the minions' configuration."`
 	ExecutorOpts string `flag:"--executor-opts" arg:"OPTS" doc:"Options of the executors."`
-	Timeout      int    `flag:"-t --timeout" arg:"SECONDS" doc:"Seconds to wait for returns before minions are asked whether they still work. Default: as configured, else 5."`
-	Expire       string `flag:"--expire" arg:"TIME" doc:"How long the master keeps the job for minions that are away, in seconds, or as 10m, 2h, 1d; 0: not at all. Default: as long as this program waits for returns."`
-	Static       bool   `flag:"-s --static" doc:"Show all returns at once in the end, without minions that did not return."`
+	Timeout      int    `flag:"-t --timeout" arg:"SECONDS" doc:"Seconds to wait for returns before asking minions whether they still run the job. Default: as configured, else 5."`
+	Expire       string `flag:"--expire" arg:"TIME" doc:"How long the master stores the job for unreachable minions, in seconds or as 10m, 2h, 1d; 0 disables it. Default: as long as this program waits for returns."`
+	Static       bool   `flag:"-s --static" doc:"Show all returns together at the end, without minions that did not return."`
 	Progress     bool   `flag:"-p --progress" doc:"Show on a terminal how many minions have returned."`
 	Failhard     bool   `flag:"--failhard" doc:"Stop a batch at the first failure."`
 	Async        bool   `flag:"--async" doc:"Send the job and do not wait for returns."`
-	Subset       int    `flag:"--subset" arg:"N" doc:"Use only so many minions of the target, chosen at random among those that have the function."`
-	Verbose      bool   `flag:"-v --verbose" doc:"Show the job id, and which minions still work."`
+	Subset       int    `flag:"--subset" arg:"N" doc:"Run on at most N minions of the target, chosen at random from those that have the function."`
+	Verbose      bool   `flag:"-v --verbose" doc:"Show the job id, and which minions still run the job."`
 	HideTimeout  bool   `flag:"--hide-timeout" doc:"Do not mention minions that do not return."`
-	ShowTimeout  bool   `flag:"--show-timeout" doc:"Mention minions that do not return, which is the default unless the configuration or the Saltfile has show_timeout: False."`
+	ShowTimeout  bool   `flag:"--show-timeout" doc:"Mention minions that do not return. This is the default unless the configuration or the Saltfile has show_timeout: False."`
 	ShowJID      bool   `flag:"--show-jid" doc:"Show the job id."`
 	batching
-	Return       string `flag:"--return" arg:"RETURNER" doc:"Returners that the minions send their results to as well, separated by commas."`
+	Return       string `flag:"--return" arg:"RETURNER" doc:"Returners to which minions also send their results, separated by commas."`
 	ReturnConfig string `flag:"--return_config" arg:"NAME" doc:"Alternative configuration of the returner."`
 	ReturnKwargs string `flag:"--return_kwargs" arg:"MAP" doc:"Options for the returner."`
 	Doc          bool   `flag:"-d --doc --documentation" doc:"Show the documentation of a module or function, or of all."`
-	Separator    string `flag:"--args-separator" arg:"TEXT" default:"," doc:"What separates the arguments of several functions. Default: %default."`
-	Summary      bool   `flag:"--summary" dest:"cli_summary" doc:"Show in the end how many minions returned and failed."`
-	Metadata     string `flag:"--metadata" arg:"DATA" doc:"Data to keep with the job, by which it can be found."`
-	OutputDiff   bool   `flag:"--output-diff" dest:"state_output_diff" doc:"Show only states that changed something or failed."`
-	ConfigDump   bool   `flag:"--config-dump" doc:"Show the configuration of the master and do nothing else."`
-	Preview      bool   `flag:"--preview-target" doc:"Show which minions are expected to match and do nothing else."`
-	targeting    `group:"Target Options" doc:"Without one of these the target is a glob of minion ids."`
-	Delimiter    string `flag:"--delimiter" arg:"TEXT" default:":" group:"Additional Target Options" doc:"What separates the steps of a grain or pillar target. Default: '%default'."`
+	Separator    string `flag:"--args-separator" arg:"TEXT" default:"," doc:"Separator between the arguments of several functions. Default: %default."`
+	Summary      bool   `flag:"--summary" dest:"cli_summary" doc:"Show at the end how many minions returned and failed."`
+	Metadata     string `flag:"--metadata" arg:"DATA" doc:"Data to store with the job, for finding it later."`
+	OutputDiff   bool   `flag:"--output-diff" dest:"state_output_diff" doc:"Show only states that made changes or failed."`
+	ConfigDump   bool   `flag:"--config-dump" doc:"Show the configuration of the master and exit."`
+	Preview      bool   `flag:"--preview-target" doc:"Show which minions are expected to match and exit."`
+	targeting    `group:"Target Options" doc:"By default the target is a glob of minion ids."`
+	Delimiter    string `flag:"--delimiter" arg:"TEXT" default:":" group:"Additional Target Options" doc:"Separator between the levels of a grain or pillar target. Default: '%default'."`
 }
 
 type batching struct {
-	Batch     string  `flag:"-b --batch --batch-size" arg:"N or N%" doc:"Run on so many minions at a time."`
-	BatchWait float64 `flag:"--batch-wait" arg:"SECONDS" doc:"Seconds to wait after each minion before the next one takes its place."`
-	SafeLimit int     `flag:"--batch-safe-limit" arg:"N" doc:"Run in batches if so many minions or more are targeted."`
+	Batch     string  `flag:"-b --batch --batch-size" arg:"N or N%" doc:"Run on at most N minions at a time."`
+	BatchWait float64 `flag:"--batch-wait" arg:"SECONDS" doc:"Seconds to wait after each return before starting the next minion."`
+	SafeLimit int     `flag:"--batch-safe-limit" arg:"N" doc:"Run in batches if N or more minions are targeted."`
 	SafeSize  string  `flag:"--batch-safe-size" arg:"N or N%" default:"8" doc:"Size of the batches of --batch-safe-limit. Default: %default."`
 }
 
@@ -72,7 +71,7 @@ type program struct {
 	opts options
 	cmd  *call
 
-	live  *progress           // of the job that runs now, or nil
+	live  *progress           // of the running job, or nil
 	peers map[netip.Addr]bool // connected to the master; nil before the first look
 }
 
@@ -106,7 +105,7 @@ func (p *program) run(ctx context.Context, env *frame.Env, args []string) int {
 	return p.exitCode(p.do(ctx))
 }
 
-// do does what was asked for. Its error decides about the exit code.
+// do runs what the command line requests. Its error determines the exit code.
 func (p *program) do(ctx context.Context) error {
 	o := &p.opts
 	switch {
@@ -141,8 +140,7 @@ func (p *program) do(ctx context.Context) error {
 	return p.execute(ctx)
 }
 
-// exit is an error that stands for an exit code, with a last line for stderr
-// unless it is empty.
+// exit is an error with an exit code, and a last line for stderr unless it is empty.
 type exit struct {
 	code int
 	text string
@@ -156,8 +154,7 @@ const (
 	textNoReturn = "ERROR: No return received"
 )
 
-// exitCode reports an error and maps it to the exit code. What the master
-// says against a job counts as output and as success, as in Salt.
+// exitCode reports an error and maps it to the exit code. A refusal by the master counts as output and as success, as in Salt.
 func (p *program) exitCode(err error) int {
 	var (
 		e       exit
@@ -208,7 +205,7 @@ func (p *program) exitCode(err error) int {
 	return frame.ExitFailure
 }
 
-// refusal is the exit code for a job that could not be sent.
+// refusal returns the exit code for a job that could not be sent.
 func refusal(err error) int {
 	switch salt.KindOf(err) {
 	case salt.Denied:
@@ -219,11 +216,11 @@ func refusal(err error) int {
 	return frame.ExitFailure
 }
 
-// lookupHint tells how to see the returns of a job later.
+// lookupHint says how to see the returns of a job later.
 const lookupHint = "The minions may not have all finished running and any remaining minions will return upon completion. " +
 	"To look up the return data for this job later, run the following command:\n\nsalt-run jobs.lookup_jid %s"
 
-// interrupted says goodbye after Ctrl-C. jid is that of the job, or "".
+// interrupted reports Ctrl-C. jid is that of the job, or "".
 func (p *program) interrupted(jid string) int {
 	text := "\nExiting gracefully on Ctrl-c"
 	if jid != "" {
@@ -236,8 +233,7 @@ func (p *program) interrupted(jid string) int {
 	return p.opts.Strict(frame.ExitInterrupted)
 }
 
-// stopped turns the end of a wait by Ctrl-C into the exit code, and leaves
-// other errors as they are.
+// stopped converts the end of a wait by Ctrl-C into the exit code; other errors are unchanged.
 func (p *program) stopped(err error, jid string) error {
 	if errors.Is(err, context.Canceled) {
 		return exit{code: p.interrupted(jid)}
@@ -258,7 +254,7 @@ func (p *program) configDump() error {
 	return nil
 }
 
-// tune changes the options of the output by those of this program.
+// tune applies this program's options to the output options.
 func (p *program) tune(o *output.Options) {
 	if p.opts.OutputDiff {
 		o.StateDiff = true
@@ -275,7 +271,7 @@ func (p *program) tune(o *output.Options) {
 	}
 }
 
-// words are the items of a list, or the parts of a text with commas.
+// words returns the items of a list, or of a comma-separated string.
 func words(v any) []string {
 	var out []string
 	switch x := v.(type) {

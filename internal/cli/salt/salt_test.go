@@ -73,7 +73,7 @@ func fleet() []clienttest.Minion {
 
 var groups = map[string]any{"nodegroups": value.DictOf("web", "L@alpha,beta", "all", "N@web or G@os:Debian")}
 
-// result is what a program did.
+// result is the outcome of a program.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -85,7 +85,7 @@ func runSalt(ctx context.Context, m *clienttest.Master, stdin string, args ...st
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// runProgram is runSalt for a program that knows something already.
+// runProgram is runSalt for a prepared program.
 func runProgram(t *testing.T, p *program, m *clienttest.Master, args ...string) result {
 	env, stdout, stderr := testEnv(m, "")
 	code := (&program{peers: p.peers}).run(t.Context(), env, args)
@@ -108,7 +108,7 @@ func testEnv(m *clienttest.Master, stdin string) (env *frame.Env, stdout, stderr
 
 var jidPattern = regexp.MustCompile(`2026\d{16}`)
 
-// TestRecordings holds our program against what Salt's did.
+// TestRecordings compares our program with recordings of Salt's.
 func TestRecordings(t *testing.T) {
 	for _, name := range []string{
 		"test_ping_all", "test_ping_async", "test_ping_color", "test_ping_compact_unknown_out", "test_ping_hide_timeout", "test_ping_json",
@@ -136,11 +136,11 @@ func replay(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 	if first := regexp.MustCompile(`Executing run on \['(\w+)'\]`).FindStringSubmatch(rec.Stdout); first != nil && first[1] == "beta" {
-		// Salt takes minions in any order, we by their names.
+		// Salt uses any order of minions, we sort them by id.
 		swap := strings.NewReplacer("alpha", "beta", "beta", "alpha")
 		rec.Stdout, rec.Stderr = swap.Replace(rec.Stdout), swap.Replace(rec.Stderr)
 	}
-	// The systems of this product's masters are others than stock's.
+	// Brine masters support other authentication systems than stock masters.
 	rec.Stdout = strings.Replace(rec.Stdout, "auto, file, keystone, ldap, pam, pki, rest, sharedsecret, yubico", "auto, file, ldap, oidc, pam, pki, rest, sharedsecret", 1)
 	minions := fleet()
 	if strings.Contains(string(text), "gamma key removed") || strings.HasPrefix(name, "target_nodegroup") || name == "target_compound_not" || name == "target_compound_paren" {
@@ -249,8 +249,7 @@ func TestIncomplete(t *testing.T) {
 	}
 }
 
-// TestCircularNodegroup: a nodegroup that contains itself is an error on stderr,
-// and no minion matches.
+// TestCircularNodegroup checks that a nodegroup that contains itself is an error on stderr and matches no minion.
 func TestCircularNodegroup(t *testing.T) {
 	m := clienttest.Start(t, clienttest.Options{Config: map[string]any{"nodegroups": value.DictOf("a", "N@b", "b", "N@a or alpha")}, Minions: fleet()})
 	for _, args := range [][]string{{"-N", "a", "test.ping"}, {"-C", "N@b", "test.ping"}, {"-N", "a", "--preview-target"}, {"-N", "a", "-b", "1", "test.ping"}, {"-N", "a", "--async", "test.ping"}} {

@@ -13,12 +13,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// lostContact is the state of a minion that had a job and does not answer the
-// question whether it runs it.
+// lostContact is the state of a minion that received a job but does not answer whether it runs it.
 const lostContact = "lost contact"
 
-// parseExpire reads a time as users write it: seconds, or with the letter s,
-// m, h or d.
+// parseExpire parses a time: seconds, or a number with s, m, h or d.
 func parseExpire(text string) (time.Duration, bool) {
 	unit := time.Second
 	if n := len(text); n > 0 {
@@ -30,9 +28,8 @@ func parseExpire(text string) (time.Duration, bool) {
 	return time.Duration(n) * unit, err == nil && n <= 1e8
 }
 
-// expire is for how many seconds the master is to keep the job for minions
-// that are away: what was asked for, or as long as we wait. ok is false when
-// the master's own answer to that is as good.
+// expire returns for how many seconds the master stores the job for unreachable minions: as requested, or as long as this program waits. ok
+// is false if the master's default is equivalent.
 func (p *program) expire() (seconds int64, ok bool) {
 	switch o := &p.opts; {
 	case o.Expire != "":
@@ -44,10 +41,10 @@ func (p *program) expire() (seconds int64, ok bool) {
 	return 0, false
 }
 
-// wantsStates says whether the states of minions are to be told.
+// wantsStates reports whether to show the states of minions.
 func (p *program) wantsStates() bool { return p.opts.Verbose || p.opts.Summary || p.opts.Progress }
 
-// told shows what a minion's state has become, on stderr.
+// told shows a changed state of a minion on stderr.
 func (p *program) told(jid, id, state, more string) {
 	if p.asJSON() {
 		line := map[string]string{"jid": jid, "minion": id, "state": state}
@@ -66,11 +63,11 @@ func (p *program) told(jid, id, state, more string) {
 	p.Env.Errorf("%s is %s%s", id, state, more)
 }
 
-// asJSON says whether a program reads the output.
+// asJSON reports whether the output is JSON.
 func (p *program) asJSON() bool { return strings.HasPrefix(p.Show.Wanted(), "json") }
 
-// tellStates shows the states of the minions that did not return, and how many
-// are in each. A master that knows none (Salt's) is not mentioned.
+// tellStates shows the state of each minion that did not return, and the number of minions in each state. It shows nothing if the master
+// does not track states, as stock masters.
 func (p *program) tellStates(ctx context.Context, jid string, absent []string, returned int) {
 	if !p.wantsStates() || len(absent) == 0 {
 		return
@@ -84,16 +81,16 @@ func (p *program) tellStates(ctx context.Context, jid string, absent []string, r
 		state := known.Minions[id]
 		more := ""
 		switch state {
-		case client.Returned: // since we looked
+		case client.Returned: // in the meantime
 		case client.Queued:
-			more = "nothing was heard of it yet; it gets the job if it comes by " + known.Expires.Format("15:04:05")
+			more = "no contact yet; it gets the job if it connects before " + known.Expires.Format("15:04:05")
 		case client.Expired:
-			more = "it did not come before " + known.Expires.Format("15:04:05") + ", and does not get the job any more"
+			more = "it did not connect before " + known.Expires.Format("15:04:05") + "; the job has expired"
 		case client.Delivered, client.Started:
-			more = "the job was " + state + ", but the minion does not answer any more; its result is shown by salt-run jobs.lookup_jid " + jid + " when it comes"
+			more = "the job was " + state + ", but the minion no longer answers; look up a later result with salt-run jobs.lookup_jid " + jid
 			state = lostContact
 		case client.Sent:
-			more = "the job was published; this minion does not say what it got"
+			more = "the job was published; this minion does not report whether it received it"
 		default:
 			continue
 		}
@@ -105,7 +102,7 @@ func (p *program) tellStates(ctx context.Context, jid string, absent []string, r
 	}
 }
 
-// tellCounts shows how many minions are in each state.
+// tellCounts shows the number of minions in each state.
 func (p *program) tellCounts(jid string, counts map[string]int) {
 	if p.asJSON() {
 		if b, err := json.Marshal(map[string]any{"jid": jid, "states": counts}); err == nil {
@@ -121,7 +118,7 @@ func (p *program) tellCounts(jid string, counts map[string]int) {
 	p.Env.Errorf("States of the minions: %s", strings.Join(parts, ", "))
 }
 
-// setExpire puts into what is told beside the job for how long it is kept.
+// setExpire adds the expiry to the additional keys of the job.
 func (p *program) setExpire(kw *value.Dict) {
 	if p.Session == nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"brine/internal/call/client/clienttest"
 )
 
-// TestStockMaster commands Salt's own master and minion.
+// TestStockMaster commands a stock master and minion.
 func TestStockMaster(t *testing.T) {
 	s := clienttest.StartStock(t)
 	m := &clienttest.Master{Dir: s.Dir}
@@ -54,7 +54,7 @@ func TestStockMaster(t *testing.T) {
 	down(t, s, m)
 }
 
-// down adds a minion that is not there.
+// down adds an unreachable minion.
 func down(t *testing.T, s *clienttest.Stock, m *clienttest.Master) {
 	pub, err := os.ReadFile(filepath.Join(s.Dir, "pkim", "minions", s.Minion))
 	if err != nil {

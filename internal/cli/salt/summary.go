@@ -8,7 +8,7 @@ import (
 	"brine/internal/call/client"
 )
 
-// summary counts what became of a job.
+// summary counts the results of a job.
 type summary struct {
 	returned, absent int
 	away             []string // not even connected

@@ -13,20 +13,20 @@ import (
 )
 
 type targeting struct {
-	Hosts      bool `flag:"-H --hosts" dest:"list_hosts" doc:"The target is a list of hosts of the roster, which is for salt-ssh."`
+	Hosts      bool `flag:"-H --hosts" dest:"list_hosts" doc:"The target is a list of hosts of the roster (only for salt-ssh)."`
 	PCRE       bool `flag:"-E --pcre" doc:"The target is a regular expression for minion ids."`
-	List       bool `flag:"-L --list" doc:"The target is a list of minion ids with commas or blanks."`
+	List       bool `flag:"-L --list" doc:"The target is a list of minion ids separated by commas or spaces."`
 	Grain      bool `flag:"-G --grain" doc:"The target is a grain and a glob for its value: 'os:Debian'."`
 	GrainPCRE  bool `flag:"-P --grain-pcre" doc:"The target is a grain and a regular expression: 'os:(Debian|Ubuntu)'."`
 	Nodegroup  bool `flag:"-N --nodegroup" doc:"The target is the name of a nodegroup of the master's configuration."`
 	Range      bool `flag:"-R --range" doc:"The target is an expression for a range server."`
-	Compound   bool `flag:"-C --compound" doc:"The target joins others: 'G@os:Debian and web* or E@db.*'."`
+	Compound   bool `flag:"-C --compound" doc:"The target is a compound expression: 'G@os:Debian and web* or E@db.*'."`
 	Pillar     bool `flag:"-I --pillar" dest:"pillar_target" doc:"The target is a pillar key and a glob for its value: 'role:production*'."`
 	PillarPCRE bool `flag:"-J --pillar-pcre" doc:"The target is a pillar key and a regular expression."`
 	IPCIDR     bool `flag:"-S --ipcidr" doc:"The target is an address or a network."`
 }
 
-// chosen returns the target types asked for, each with its option.
+// chosen returns the requested target types, each with its option.
 func (t *targeting) chosen() (types, flags []string) {
 	for _, c := range []struct {
 		on        bool
@@ -44,7 +44,7 @@ func (t *targeting) chosen() (types, flags []string) {
 	return types, flags
 }
 
-// targetType is the type of the target, "glob" by default.
+// targetType returns the type of the target, "glob" by default.
 func (t *targeting) targetType() string {
 	if types, _ := t.chosen(); len(types) > 0 {
 		return types[0]
@@ -52,7 +52,7 @@ func (t *targeting) targetType() string {
 	return "glob"
 }
 
-// check returns what is wrong with the options, or "".
+// check returns an error message for invalid options, or "".
 func (o *options) check() string {
 	_, flags := o.chosen()
 	switch {
@@ -64,12 +64,12 @@ func (o *options) check() string {
 		return "The options --hide-timeout/--show-timeout are mutually exclusive. Please only choose one of them"
 	}
 	if _, ok := parseExpire(o.Expire); !ok && o.Expire != "" {
-		return "--expire takes seconds, or a time as 10m, 2h or 1d"
+		return "--expire takes seconds, or a time such as 10m, 2h or 1d"
 	}
 	return ""
 }
 
-// parseTarget reads the target as the user writes it.
+// parseTarget parses the target of the command line.
 func parseTarget(typ, text string) any {
 	if typ != "list" {
 		return text
@@ -80,8 +80,7 @@ func parseTarget(typ, text string) any {
 	return value.Strings(strings.Fields(text))
 }
 
-// targeted returns the minions that the master would expect to match, from
-// what it keeps on disk.
+// targeted returns the minions that the master would expect to match, from its data on disk.
 func (p *program) targeted() ([]string, error) {
 	groups := target.Nodegroups{}
 	for k, v := range p.Settings.Client.Nodegroups.All() {
