@@ -121,7 +121,7 @@ func TestSurplusOfReading(t *testing.T) {
 	for _, line := range []string{"-L junk", "junk", "-l acc junk", "-p * junk", "-F junk"} {
 		env, _, stderr := testEnv()
 		env.Getenv = func(name string) string { return map[string]string{"SALT_CONFIG_DIR": dir}[name] }
-		if code := find(Applets(), "salt-key").Run(t.Context(), env, strings.Fields(line)); code != frame.ExitOK || !strings.Contains(stderr.String(), "WARNING: argument 'junk' has no meaning") {
+		if code := find(Applets(), "salt-key").Run(t.Context(), env, strings.Fields(line)); code != frame.ExitOK || !strings.Contains(stderr.String(), "WARNING: argument 'junk' is ignored") {
 			t.Errorf("%s: code %d, stderr %q", line, code, stderr)
 		}
 	}

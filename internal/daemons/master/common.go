@@ -78,7 +78,7 @@ func (m *Master) openCommon(own string) (c *common, err error) {
 	if c.records, err = replica.Open(own, m.cfg.ID, replica.Ranks{kindKey: replica.KeyRank, kindWork: workRank}, m.log); err != nil {
 		return nil, err
 	}
-	folders := map[string]replica.Folder{
+	folders := map[string]replica.FileSet{
 		kindKey:     &replica.Keys{Store: m.keys, Decisions: m.decisions},
 		kindPeer:    &replica.Files{Path: m.cluster.PeersDir(), Mode: 0o644, Keep: isPeerFile},
 		kindSecret:  &replica.Files{Path: filepath.Dir(m.cluster.AESFile()), Mode: 0o600, Initial: true, Keep: func(n string) bool { return n == filepath.Base(m.cluster.AESFile()) || n == cluster.SecretFile }},

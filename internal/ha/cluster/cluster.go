@@ -117,26 +117,26 @@ type Config struct {
 
 // Cluster is one master's part of it.
 type Cluster struct {
-	cfg     Config
-	log     *slog.Logger
-	host    Host
-	secrets *Secrets
-	badge   *badge // nil with a shared folder
-	token   string
-	aes     string // own key for events to Salt's masters
-	cipher  *crypt.Crypticle
-	inc     string // of this process
-	leader  *Lease
-	leads   atomic.Bool
+	cfg         Config
+	log         *slog.Logger
+	host        Host
+	secrets     *Secrets
+	tlsIdentity *tlsIdentity // nil with a shared folder
+	token       string
+	aes         string // own key for events to Salt's masters
+	cipher      *crypt.Crypticle
+	inc         string // of this process
+	leader      *Lease
+	leads       atomic.Bool
 	// Of the lease of a cluster without a shared folder, nil without voters.
 	once      *lease.Holder
 	voter     *lease.Voter // if this master is one
 	witnesses map[string]*witnessLink
 
-	listener net.Listener
-	peers    atomic.Pointer[map[string]*peer] // see all; replaced, never changed
-	conns    connSet
-	gripes   *gripes
+	listener       net.Listener
+	peers          atomic.Pointer[map[string]*peer] // see all; replaced, never changed
+	conns          connSet
+	rateLimitedLog *rateLimitedLog
 
 	mu      sync.Mutex
 	begin   func(*peer)       // has the loops of a peer run; nil until Run
@@ -181,7 +181,7 @@ const leaseTime = 15 * time.Second
 // New takes over the keys in the shared folder or makes them, and asks the
 // peers that are there whether they agree. Close or Run must follow.
 func New(cfg Config, log *slog.Logger) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, log: log, aes: crypt.NewKey(), inc: nonce(), began: time.Now(), streams: map[string]oplog.Stream{}, answers: map[string]func(*value.Dict) *value.Dict{}, origins: map[string]string{}, gripes: newGripes(log)}
+	c := &Cluster{cfg: cfg, log: log, aes: crypt.NewKey(), inc: nonce(), began: time.Now(), streams: map[string]oplog.Stream{}, answers: map[string]func(*value.Dict) *value.Dict{}, origins: map[string]string{}, rateLimitedLog: newRateLimitedLog(log)}
 	var err error
 	if c.cipher, err = crypt.NewCrypticle(c.aes); err != nil {
 		return nil, err
@@ -199,10 +199,10 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	}
 	if cfg.Options.Isolated {
 		c.AnswerWith(askKey, c.answerKey)
-		if c.badge, err = newBadge(cfg.ID, cfg.Options.ID, c.secrets.Key); err != nil {
+		if c.tlsIdentity, err = newTLSIdentity(cfg.ID, cfg.Options.ID, c.secrets.Key); err != nil {
 			return nil, err
 		}
-		c.badge.resign(c.Key(), c.ring.Load().rotation.Endorsed)
+		c.tlsIdentity.resign(c.Key(), c.ring.Load().rotation.Endorsed)
 		if c.legacy, err = c.signSessions(); err != nil {
 			return nil, err
 		}
@@ -289,7 +289,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 			if errors.Is(err, net.ErrClosed) {
 				return salt.Errorf(salt.Internal, "the port for other masters was closed: %w", err)
 			}
-			c.gripes.warn("accept", "cannot take a connection of another master", "err", err)
+			c.rateLimitedLog.warn("accept", "cannot take a connection of another master", "err", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -297,7 +297,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 			continue
 		}
 		if !c.conns.add(conn, true) {
-			c.gripes.warn("strangers", "connections were refused: too many are open whose other end has not shown who it is; only masters should reach cluster_pool_port", "from", conn.RemoteAddr())
+			c.rateLimitedLog.warn("strangers", "connections were refused: too many are open whose other end has not shown who it is; only masters should reach cluster_pool_port", "from", conn.RemoteAddr())
 			conn.Close()
 			continue
 		}
@@ -328,7 +328,7 @@ func (c *Cluster) tend(ctx context.Context) {
 		if c.cfg.Options.Isolated {
 			c.takeUp()
 			if err := c.restate(); err != nil {
-				c.gripes.warn("station", "the other masters may not know what this version can do", "err", err)
+				c.rateLimitedLog.warn("station", "the other masters may not know what this version can do", "err", err)
 			}
 			if c.following.CompareAndSwap(false, true) { // it may wait for others
 				go func() {
@@ -337,7 +337,7 @@ func (c *Cluster) tend(ctx context.Context) {
 				}()
 			}
 			if err := c.agreeSessions(c.first()); err != nil {
-				c.gripes.warn("sessions", "cannot make the secret of session keys", "err", err)
+				c.rateLimitedLog.warn("sessions", "cannot make the secret of session keys", "err", err)
 			}
 		}
 		for _, p := range c.all() {
@@ -354,7 +354,7 @@ func (c *Cluster) tend(ctx context.Context) {
 			c.weigh(time.Now())
 		}
 		if err := c.refreshRoster(time.Now()); err != nil {
-			c.gripes.warn("roster", "the list of masters for minions is not kept up to date", "err", err)
+			c.rateLimitedLog.warn("roster", "the list of masters for minions is not kept up to date", "err", err)
 		}
 	}
 }
@@ -370,7 +370,7 @@ func (c *Cluster) lead() {
 		leads, err = c.leader.Hold()
 	}
 	if err != nil {
-		c.gripes.warn("lease", "cannot tell who leads the cluster", "err", err)
+		c.rateLimitedLog.warn("lease", "cannot tell who leads the cluster", "err", err)
 	}
 	c.leads.Store(leads && err == nil)
 	if !leads || err != nil || c.cfg.PublishSession <= 0 {
@@ -680,7 +680,7 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 	l := &line{Conn: conn, raw: conn}
 	if c.cfg.Options.Isolated {
 		var err error
-		if l, err = c.badge.answer(ctx, conn); err != nil {
+		if l, err = c.tlsIdentity.answer(ctx, conn); err != nil {
 			c.noTLS(ctx, conn, err)
 			return
 		}
@@ -691,7 +691,7 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 		body, err := frames.Next()
 		if err != nil {
 			if ctx.Err() == nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && (!known || !isTimeout(err)) {
-				c.gripes.debug("a connection of another master has ended", "from", conn.RemoteAddr(), "err", err)
+				c.rateLimitedLog.debug("a connection of another master has ended", "from", conn.RemoteAddr(), "err", err)
 			}
 			return
 		}
@@ -722,7 +722,7 @@ const greetingTime = 10 * time.Second
 // receive handles a message in Salt's form; false ends the connection.
 func (c *Cluster) receive(tag string, data []byte) bool {
 	if c.cfg.Options.Isolated {
-		c.gripes.error("salt", "a master of Salt's wants to be a peer: in a cluster without a shared folder there can only be Brine's; to move over from Salt's, use a shared folder until all are", "tag", fmt.Sprintf("%.100s", tag))
+		c.rateLimitedLog.error("salt", "a master of Salt's wants to be a peer: in a cluster without a shared folder there can only be Brine's; to move over from Salt's, use a shared folder until all are", "tag", fmt.Sprintf("%.100s", tag))
 		return false
 	}
 	if strings.HasPrefix(tag, tagPeer) {
@@ -731,7 +731,7 @@ func (c *Cluster) receive(tag string, data []byte) bool {
 	from, rest, ok := splitEvent(tag)
 	p := c.all()[from]
 	if !ok || p == nil {
-		c.gripes.warn("stranger", "an event of a master that cluster_peers does not name was dropped; name it there by its id, or remove this master from its cluster_peers",
+		c.rateLimitedLog.warn("stranger", "an event of a master that cluster_peers does not name was dropped; name it there by its id, or remove this master from its cluster_peers",
 			"tag", fmt.Sprintf("%.100s", tag))
 		return false
 	}
@@ -744,14 +744,14 @@ func (c *Cluster) receiveKey(data []byte) bool {
 	p := c.all()[g.from]
 	switch {
 	case p == nil && g.from != "":
-		c.gripes.error("stranger "+g.from, "a master that cluster_peers does not name wants to be a peer; name it there by its id, or remove this master from its cluster_peers",
+		c.rateLimitedLog.error("stranger "+g.from, "a master that cluster_peers does not name wants to be a peer; name it there by its id, or remove this master from its cluster_peers",
 			"peer", g.from, "cluster_peers", strings.Join(c.cfg.Options.Peers, ", "))
 		return false
 	case errors.Is(err, fs.ErrNotExist):
-		c.gripes.error("no key of "+g.from, "a peer has left no key in the shared folder; is cluster_pki_dir one folder for all masters? Was it removed from the cluster?", "peer", g.from, "err", err)
+		c.rateLimitedLog.error("no key of "+g.from, "a peer has left no key in the shared folder; is cluster_pki_dir one folder for all masters? Was it removed from the cluster?", "peer", g.from, "err", err)
 		return false
 	case err != nil:
-		c.gripes.error("bad key of "+g.from, "the key of another master was refused", "peer", g.from, "err", err)
+		c.rateLimitedLog.error("bad key of "+g.from, "the key of another master was refused", "peer", g.from, "err", err)
 		return false
 	case !slices.Contains(g.names, c.cfg.ID):
 		p.trouble(unnamed(g.from, g.names, c.cfg.ID))
@@ -785,20 +785,20 @@ func isTimeout(err error) bool {
 // connSet is the open connections, and whom to tell that this master waits for
 // other events now.
 type connSet struct {
-	mu        sync.Mutex
-	open      map[net.Conn]bool   // whether others made it
-	strangers map[net.Conn]string // from where, of those who have not shown who they are
-	news      map[chan struct{}]bool
-	ended     bool
+	mu              sync.Mutex
+	open            map[net.Conn]bool   // whether others made it
+	unauthenticated map[net.Conn]string // from where, of those who have not shown who they are
+	news            map[chan struct{}]bool
+	ended           bool
 }
 
 // maxInbound bounds the connections that others make, maxStrangers those whose
 // other end has not shown who it is, and maxStrangersFrom these of one address,
 // so that nobody keeps members out from there.
 const (
-	maxInbound       = 256
-	maxStrangers     = 128
-	maxStrangersFrom = 16
+	maxInbound             = 256
+	maxUnauthenticated     = 128
+	maxUnauthenticatedFrom = 16
 )
 
 func (s *connSet) add(c net.Conn, inbound bool) bool {
@@ -818,18 +818,18 @@ func (s *connSet) add(c net.Conn, inbound bool) bool {
 func (s *connSet) admit(c net.Conn) bool {
 	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
 	same := 0
-	for _, h := range s.strangers {
+	for _, h := range s.unauthenticated {
 		if h == host {
 			same++
 		}
 	}
-	if same >= maxStrangersFrom || len(s.strangers) >= maxStrangers {
+	if same >= maxUnauthenticatedFrom || len(s.unauthenticated) >= maxUnauthenticated {
 		return false
 	}
-	if s.strangers == nil {
-		s.strangers = map[net.Conn]string{}
+	if s.unauthenticated == nil {
+		s.unauthenticated = map[net.Conn]string{}
 	}
-	s.strangers[c] = host
+	s.unauthenticated[c] = host
 	return true
 }
 
@@ -837,14 +837,14 @@ func (s *connSet) admit(c net.Conn) bool {
 func (s *connSet) known(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.strangers, c)
+	delete(s.unauthenticated, c)
 }
 
 func (s *connSet) remove(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)
-	delete(s.strangers, c)
+	delete(s.unauthenticated, c)
 }
 
 func (s *connSet) closeAll() {
@@ -885,7 +885,7 @@ func (s *connSet) tell() {
 
 // gripes writes complaints once: again only when something else has been the
 // matter, or after a while.
-type gripes struct {
+type rateLimitedLog struct {
 	log *slog.Logger
 	mu  sync.Mutex
 	at  map[string]time.Time
@@ -896,9 +896,11 @@ const (
 	maxGripes  = 1000
 )
 
-func newGripes(log *slog.Logger) *gripes { return &gripes{log: log, at: map[string]time.Time{}} }
+func newRateLimitedLog(log *slog.Logger) *rateLimitedLog {
+	return &rateLimitedLog{log: log, at: map[string]time.Time{}}
+}
 
-func (g *gripes) due(key string) bool {
+func (g *rateLimitedLog) due(key string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()
@@ -912,16 +914,16 @@ func (g *gripes) due(key string) bool {
 	return true
 }
 
-func (g *gripes) warn(key, msg string, args ...any) {
+func (g *rateLimitedLog) warn(key, msg string, args ...any) {
 	if g.due(key) {
 		g.log.Warn(msg, args...)
 	}
 }
 
-func (g *gripes) error(key, msg string, args ...any) {
+func (g *rateLimitedLog) error(key, msg string, args ...any) {
 	if g.due(key) {
 		g.log.Error(msg, args...)
 	}
 }
 
-func (g *gripes) debug(msg string, args ...any) { g.log.Debug(msg, args...) }
+func (g *rateLimitedLog) debug(msg string, args ...any) { g.log.Debug(msg, args...) }

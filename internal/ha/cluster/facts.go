@@ -137,7 +137,7 @@ func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) 
 	if !slices.Contains(peer.peers, mine.id) {
 		out = append(out, unnamed(peer.id, peer.peers, mine.id))
 	}
-	token, err := os.ReadFile(filepath.Join(c.cfg.CacheDir, ownFolder, filepath.Base(peer.id), tokenFile))
+	token, err := os.ReadFile(filepath.Join(c.cfg.CacheDir, ownDir, filepath.Base(peer.id), tokenFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		out = append(out, fmt.Sprintf("cachedir of %s (%s) is not the folder that %s uses: nothing of %s is in it", mine.id, c.cfg.CacheDir, peer.id, peer.id))

@@ -54,7 +54,7 @@ func (c *Cluster) vectors() *value.Dict {
 	for name, s := range c.streams {
 		v, err := s.Vector()
 		if err != nil {
-			c.gripes.error("vector "+name, "cannot tell what is known of what masters have in common", "stream", name, "err", err)
+			c.rateLimitedLog.error("vector "+name, "cannot tell what is known of what masters have in common", "stream", name, "err", err)
 			continue
 		}
 		d.Set(name, vectorDict(v))
@@ -102,7 +102,7 @@ func (p *peer) feedAll(ctx context.Context, s *sealed, start *value.Dict) (feeds
 		feeds[name] = f
 		wg.Go(func() {
 			if err := f.run(ctx); err != nil && ctx.Err() == nil {
-				p.c.gripes.warn("feed "+p.id+" "+name, "changes are not sent to a peer", "peer", p.id, "stream", name, "err", err)
+				p.c.rateLimitedLog.warn("feed "+p.id+" "+name, "changes are not sent to a peer", "peer", p.id, "stream", name, "err", err)
 				s.conn.Close()
 			}
 		})
@@ -164,7 +164,7 @@ func (f *feed) run(ctx context.Context) error {
 		f.trouble = ""
 		f.mu.Unlock()
 		if trouble != "" {
-			f.p.c.gripes.warn("feed of "+f.p.id, "a peer cannot store what masters have in common; it is sent again", "peer", f.p.id, "stream", f.name, "err", trouble)
+			f.p.c.rateLimitedLog.warn("feed of "+f.p.id, "a peer cannot store what masters have in common; it is sent again", "peer", f.p.id, "stream", f.name, "err", trouble)
 			select {
 			case <-ctx.Done():
 				return nil
@@ -411,22 +411,22 @@ func (c *Cluster) Forget() error {
 }
 
 // eaters store what comes over one connection, one for each stream.
-type eaters map[string]chan oplog.Batch
+type applyQueues map[string]chan oplog.Batch
 
-func (p *peer) eatAll(s *sealed) (eaters, func()) {
-	e := eaters{}
+func (p *peer) applyAll(s *sealed) (applyQueues, func()) {
+	e := applyQueues{}
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for name, stream := range p.c.streams {
 		batches := make(chan oplog.Batch, feedWindow)
 		e[name] = batches
-		wg.Go(func() { p.eat(s, name, stream, batches, done) })
+		wg.Go(func() { p.apply(s, name, stream, batches, done) })
 	}
 	return e, func() { close(done); wg.Wait() }
 }
 
 // give hands a batch to its eater.
-func (e eaters) give(d *value.Dict) error {
+func (e applyQueues) give(d *value.Dict) error {
 	batches := e[d.Str("rep")]
 	if batches == nil {
 		return fmt.Errorf("changes of a stream that is none: %.80q", d.Str("rep"))
@@ -454,7 +454,7 @@ func (e eaters) give(d *value.Dict) error {
 
 // eat stores batches, and tells the peer what is known here, also if it comes
 // from others.
-func (p *peer) eat(s *sealed, name string, stream oplog.Stream, batches chan oplog.Batch, done chan struct{}) {
+func (p *peer) apply(s *sealed, name string, stream oplog.Stream, batches chan oplog.Batch, done chan struct{}) {
 	tick := time.NewTicker(hearsay / 2)
 	defer tick.Stop()
 	var told oplog.Vector
@@ -468,7 +468,7 @@ func (p *peer) eat(s *sealed, name string, stream oplog.Stream, batches chan opl
 			if b.Live != nil {
 				if err := applyLive(stream, b); err != nil {
 					// What follows must not be taken without it.
-					p.c.gripes.error("apply "+name, "cannot drop what other masters have forgotten; it will be tried again", "peer", p.id, "stream", name, "err", err)
+					p.c.rateLimitedLog.error("apply "+name, "cannot drop what other masters have forgotten; it will be tried again", "peer", p.id, "stream", name, "err", err)
 					s.conn.Close()
 					return
 				}
@@ -478,7 +478,7 @@ func (p *peer) eat(s *sealed, name string, stream oplog.Stream, batches chan opl
 			case errors.Is(err, oplog.ErrGap):
 				pairs = append(pairs, "gap", true)
 			case err != nil:
-				p.c.gripes.error("apply "+name, "cannot store what another master has sent; it will be sent again", "peer", p.id, "stream", name, "err", err)
+				p.c.rateLimitedLog.error("apply "+name, "cannot store what another master has sent; it will be sent again", "peer", p.id, "stream", name, "err", err)
 				pairs = append(pairs, "err", fmt.Sprintf("%.500s", err.Error()))
 			}
 		case <-tick.C:

@@ -40,7 +40,7 @@ func FuzzFeed(tf *testing.F) {
 			return
 		}
 		batches := make(chan oplog.Batch, 1)
-		if err := (eaters{"records": batches}).give(d); err == nil {
+		if err := (applyQueues{"records": batches}).give(d); err == nil {
 			for _, it := range (<-batches).Items {
 				if int64(it.Number) < 0 {
 					t.Fatalf("change %d", it.Number)
@@ -107,7 +107,7 @@ func FuzzJoin(tf *testing.F) {
 	f.Add(discover, discover)
 	f.Add(welcome, join)
 	cfg := Config{ID: "b", Own: keys[1], OwnPub: keys[1].Public().PEM(), Options: Options{ID: "c", PKIDir: dir, Isolated: true, Secret: strings.Repeat("s", minSecret)}}
-	c := &Cluster{cfg: cfg, log: quiet(), secrets: s, gripes: newGripes(quiet())}
+	c := &Cluster{cfg: cfg, log: quiet(), secrets: s, rateLimitedLog: newRateLimitedLog(quiet())}
 	c.peers.Store(&map[string]*peer{})
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		if tag, _, ok := event.SplitBody(first); ok && tag == tagDiscover {

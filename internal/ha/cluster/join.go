@@ -148,7 +148,7 @@ func join(cfg *Config, id string) error {
 	defer func() { raw.Close() }()
 	// Who the member is shows what is said inside, which is bound to this
 	// connection.
-	conn, err := (*badge)(nil).call(context.Background(), raw, func(*x509.Certificate) string { return "" })
+	conn, err := (*tlsIdentity)(nil).call(context.Background(), raw, func(*x509.Certificate) string { return "" })
 	if isOld(err) {
 		// Of members that all speak TLS none answers without.
 		raw.Close()
@@ -290,7 +290,7 @@ func settle(cfg *Config, welcome *value.Dict) error {
 		}
 	}
 	dir := cfg.Options.PKIDir
-	peers := filepath.Join(dir, peersFolder)
+	peers := filepath.Join(dir, peersDir)
 	for _, made := range []struct {
 		path string
 		mode fs.FileMode
@@ -362,12 +362,12 @@ func (c *Cluster) answerJoin(conn *line, frames *event.FrameReader, discover []b
 	var no *refusal
 	switch {
 	case errors.As(err, &no):
-		c.gripes.warn("join "+no.reason, "a master that wants to join the cluster was refused", "from", conn.RemoteAddr(), "reason", no.reason)
+		c.rateLimitedLog.warn("join "+no.reason, "a master that wants to join the cluster was refused", "from", conn.RemoteAddr(), "reason", no.reason)
 		if err := c.write(conn, tagRefused, value.DictOf("reason", no.reason)); err != nil {
 			c.log.Debug("a refusal was not sent", "to", conn.RemoteAddr(), "err", err)
 		}
 	case err != nil:
-		c.gripes.warn("join", "a master did not join the cluster", "from", conn.RemoteAddr(), "err", err)
+		c.rateLimitedLog.warn("join", "a master did not join the cluster", "from", conn.RemoteAddr(), "err", err)
 	default:
 		c.log.Info("a master has joined the cluster", "peer", id, "from", conn.RemoteAddr())
 		c.takeUp()

@@ -564,7 +564,7 @@ func (c *Cluster) answerLink(ctx context.Context, conn *line, frames *event.Fram
 		if why := (*refusal)(nil); errors.As(err, &why) {
 			key += " " + why.reason // each reason is reported; other errors may have a port in them
 		}
-		c.gripes.warn(key, "a master that wants to be a peer was refused", "from", conn.RemoteAddr(), "reason", err)
+		c.rateLimitedLog.warn(key, "a master that wants to be a peer was refused", "from", conn.RemoteAddr(), "reason", err)
 		return
 	}
 	p.mu.Lock()
@@ -678,19 +678,19 @@ func readRefusal(id string, pub *crypt.PublicKey, said transcript, d *value.Dict
 func (c *Cluster) refusedBy(id string, said transcript, d *value.Dict) {
 	pub, err := c.secrets.PeerKey(id)
 	if err != nil {
-		c.gripes.warn("refused by a stranger", "a master whose key is not here, so that it may be anybody, refuses this one", "peer", fmt.Sprintf("%.100s", id), "reason", fmt.Sprintf("%.1000s", d.Str("reason")), "err", err)
+		c.rateLimitedLog.warn("refused by a stranger", "a master whose key is not here, so that it may be anybody, refuses this one", "peer", fmt.Sprintf("%.100s", id), "reason", fmt.Sprintf("%.1000s", d.Str("reason")), "err", err)
 		return
 	}
 	reason, err := readRefusal(id, pub, said, d)
 	if err != nil {
-		c.gripes.warn("refusal of "+id, "a handshake was broken", "peer", id, "err", err)
+		c.rateLimitedLog.warn("refusal of "+id, "a handshake was broken", "peer", id, "err", err)
 		return
 	}
 	if p := c.all()[id]; p != nil {
 		p.trouble(reason)
 		return
 	}
-	c.gripes.error("refused "+id, "another master does not work with this one: "+reason, "peer", id)
+	c.rateLimitedLog.error("refused "+id, "another master does not work with this one: "+reason, "peer", id)
 }
 
 // inquire asks a peer that has hung up without a word, and is one of Brine's,
@@ -799,7 +799,7 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 	if err := s.send("last", int64(last), "want", value.Strings(c.wanted()), "vec", c.vectors(), "live", true); err != nil {
 		return err
 	}
-	eaters, stop := p.eatAll(s)
+	applyQueues, stop := p.applyAll(s)
 	defer stop()
 	news, end := c.conns.listen()
 	defer end()
@@ -845,7 +845,7 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 			continue
 		}
 		if d.Has("rep") {
-			if err := eaters.give(d); err != nil {
+			if err := applyQueues.give(d); err != nil {
 				return err
 			}
 			continue
@@ -886,7 +886,7 @@ func (p *peer) take(d *value.Dict, conn *line) (uint64, error) {
 			b = []byte(s)
 		}
 		if err := p.takeItem(b); err != nil {
-			p.c.gripes.warn("item of "+p.id, "a message of a peer cannot be read", "peer", p.id, "err", err)
+			p.c.rateLimitedLog.warn("item of "+p.id, "a message of a peer cannot be read", "peer", p.id, "err", err)
 		}
 		last = n
 	}
@@ -949,7 +949,7 @@ func idsOf(d *value.Dict, key string) []string {
 // markPath is a file by which masters of Brine's know each other before they
 // have spoken.
 func (c *Cluster) markPath(id string) string {
-	return filepath.Join(c.cfg.Options.PKIDir, peersFolder, "."+id+".brine")
+	return filepath.Join(c.cfg.Options.PKIDir, peersDir, "."+id+".brine")
 }
 
 // announce leaves the own mark, withdraw removes it: a master of Salt's may

@@ -18,7 +18,7 @@ func (c *Cluster) all() map[string]*peer { return *c.peers.Load() }
 
 // PeersDir is the folder with the public keys of the masters, ID.pub. In a
 // cluster without a shared folder whoever has one there is a member.
-func (c *Cluster) PeersDir() string { return filepath.Join(c.cfg.Options.PKIDir, peersFolder) }
+func (c *Cluster) PeersDir() string { return filepath.Join(c.cfg.Options.PKIDir, peersDir) }
 
 // AESFile is the file of the key of publications.
 func (c *Cluster) AESFile() string { return filepath.Join(c.cfg.Options.PKIDir, aesFile) }
@@ -121,7 +121,7 @@ func (c *Cluster) AskAbout(ctx context.Context, name string, arg *value.Dict) ma
 func (c *Cluster) takeUp() {
 	entries, err := os.ReadDir(c.PeersDir())
 	if err != nil {
-		c.gripes.warn("peers", "cannot list the members of the cluster", "err", err)
+		c.rateLimitedLog.warn("peers", "cannot list the members of the cluster", "err", err)
 	}
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), ".pub")

@@ -137,14 +137,14 @@ func (o *Options) address(peer string) string { return net.JoinHostPort(peer, st
 
 // folders of a cluster below cluster_pki_dir and cachedir.
 const (
-	peersFolder = "peers"
-	ownFolder   = "brine/masters"
+	peersDir = "peers"
+	ownDir   = "brine/masters"
 )
 
 // Common are the files and folders in cluster_pki_dir that the members have in
 // common, but for the key pair of the cluster and the keys of minions.
 func Common() []string {
-	return []string{peersFolder, stationsFolder, sharesFolder, rosterFile, aesFile, SecretFile, SessionFile, removedFolder, RotationFile}
+	return []string{peersDir, stationsDir, sharesDir, rosterFile, aesFile, SecretFile, SessionFile, removedDir, RotationFile}
 }
 
 // OwnDir is where a master keeps what is its own in a cachedir that it shares,
@@ -153,7 +153,7 @@ func OwnDir(cacheDir, id string) (string, error) {
 	if err := salt.CheckID(id); err != nil {
 		return "", salt.Errorf(salt.Invalid, "id: %w", err)
 	}
-	dir := filepath.Join(cacheDir, ownFolder, id)
+	dir := filepath.Join(cacheDir, ownDir, id)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", salt.Errorf(salt.Unavailable, "cannot make a folder: %w", err)
 	}

@@ -206,7 +206,7 @@ func (p *peer) event(tag string, raw []byte) {
 	}
 	data, err := openEvent(cipher, raw)
 	if err != nil {
-		p.c.gripes.warn("event of "+p.id, "an event of a peer cannot be read; it will send its key again when it or this master is restarted", "peer", p.id, "err", err)
+		p.c.rateLimitedLog.warn("event of "+p.id, "an event of a peer cannot be read; it will send its key again when it or this master is restarted", "peer", p.id, "err", err)
 		return
 	}
 	p.hand(tag, data)
@@ -271,7 +271,7 @@ func (p *peer) run(ctx context.Context) {
 		began := time.Now()
 		sent, err := p.runPlain(ctx)
 		if err != nil && ctx.Err() == nil {
-			p.c.gripes.debug("no connection to a peer", "peer", p.id, "err", err)
+			p.c.rateLimitedLog.debug("no connection to a peer", "peer", p.id, "err", err)
 		}
 		if sent && (err == nil || time.Since(began) > lastPause) {
 			pause = firstPause

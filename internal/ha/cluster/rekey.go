@@ -402,7 +402,7 @@ func (c *Cluster) storeKey(key *crypt.PrivateKey) error {
 // use has all that this master shows be of a key.
 func (c *Cluster) use(ring *keyring) {
 	c.ring.Store(ring)
-	c.badge.resign(ring.key, ring.rotation.Endorsed)
+	c.tlsIdentity.resign(ring.key, ring.rotation.Endorsed)
 	if c.onKey != nil {
 		c.onKey(ring.key, ring.rotation.endorsements())
 	}
@@ -443,7 +443,7 @@ func (c *Cluster) answerKey(arg *value.Dict) *value.Dict {
 // followKey is FollowKey for what is tried again and again.
 func (c *Cluster) followKey(ctx context.Context) {
 	if err := c.FollowKey(ctx); err != nil && ctx.Err() == nil {
-		c.gripes.warn("key", "this master still has the former key of the cluster", "err", err)
+		c.rateLimitedLog.warn("key", "this master still has the former key of the cluster", "err", err)
 	}
 }
 

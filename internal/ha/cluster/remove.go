@@ -21,12 +21,12 @@ import (
 // one master arrive in their order, and a member sends nothing to whom its records
 // exclude (Exclude).
 
-// removedFolder, in cluster_pki_dir, has a file for each id that was removed and
+// removedDir, in cluster_pki_dir, has a file for each id that was removed and
 // may not join again.
-const removedFolder = "removed"
+const removedDir = "removed"
 
 // RemovedDir is the directory of the ids that may not join again.
-func (c *Cluster) RemovedDir() string { return filepath.Join(c.cfg.Options.PKIDir, removedFolder) }
+func (c *Cluster) RemovedDir() string { return filepath.Join(c.cfg.Options.PKIDir, removedDir) }
 
 func (c *Cluster) removedPath(id string) string { return filepath.Join(c.RemovedDir(), id) }
 

@@ -25,10 +25,10 @@ import (
 // it signs and leaves beside them in roster. Without a shared folder all of this
 // comes to the others as other files do.
 const (
-	stationsFolder = "members"
+	stationsDir = "members"
 	// Apart from what is said there, since others write that too (Drain).
-	sharesFolder = "shares"
-	rosterFile   = "roster"
+	sharesDir  = "shares"
+	rosterFile = "roster"
 )
 
 // Times of the list.
@@ -72,7 +72,7 @@ type list struct {
 
 // StationsDir is the folder of what masters say about themselves.
 func (c *Cluster) StationsDir() string {
-	return filepath.Join(c.cfg.Options.PKIDir, stationsFolder)
+	return filepath.Join(c.cfg.Options.PKIDir, stationsDir)
 }
 
 // RosterFile is the signed list for minions.
@@ -80,7 +80,7 @@ func (c *Cluster) RosterFile() string { return filepath.Join(c.cfg.Options.PKIDi
 
 // SharesDir is the folder of the shares of the minions that masters ask for, a
 // number in a file of each. A master without one has a full share.
-func (c *Cluster) SharesDir() string { return filepath.Join(c.cfg.Options.PKIDir, sharesFolder) }
+func (c *Cluster) SharesDir() string { return filepath.Join(c.cfg.Options.PKIDir, sharesDir) }
 
 func (c *Cluster) sharePath(id string) string { return filepath.Join(c.SharesDir(), id) }
 
@@ -167,7 +167,7 @@ func (c *Cluster) readShare(id string) int {
 		n, err = strconv.Atoi(strings.TrimSpace(string(b[:min(len(b), maxShareText)])))
 	}
 	if err != nil || n < 1 || n > roster.MaxShare {
-		c.gripes.warn("share "+id, "the share of the minions that a member asks for cannot be read; it is taken to be a full one", "member", id, "err", err)
+		c.rateLimitedLog.warn("share "+id, "the share of the minions that a member asks for cannot be read; it is taken to be a full one", "member", id, "err", err)
 		return 0
 	}
 	return n
@@ -190,7 +190,7 @@ func (c *Cluster) weigh(now time.Time) {
 	percent := c.load.Look(float64(busy-was.busy)/float64(total-was.total), now)
 	before, share := c.asked, max(c.cfg.Options.weight()*percent/100, 1)
 	if err := c.ask(share); err != nil {
-		c.gripes.warn("share", "minions are not told how busy this master is", "err", err)
+		c.rateLimitedLog.warn("share", "minions are not told how busy this master is", "err", err)
 	} else if before != share {
 		c.log.Info("this master asks for another share of the minions: its machine is too busy, or not any more", "before", before, "share", share, "busy", c.load.Busy())
 	}
@@ -235,7 +235,7 @@ func (c *Cluster) stations() (members []roster.Member, silent []string, err erro
 		case errors.Is(err, fs.ErrNotExist):
 			silent = append(silent, id)
 		case err != nil:
-			c.gripes.warn("station "+id, "what a member says of itself cannot be used", "member", id, "err", err)
+			c.rateLimitedLog.warn("station "+id, "what a member says of itself cannot be used", "member", id, "err", err)
 			silent = append(silent, id)
 		default:
 			members = append(members, m)
@@ -317,7 +317,7 @@ func (c *Cluster) readRoster() error {
 	}
 	got, err := roster.Open(b, c.Key().Public())
 	if err != nil {
-		c.gripes.warn("roster", "the list of masters for minions cannot be used; a new one is made", "file", c.RosterFile(), "err", err)
+		c.rateLimitedLog.warn("roster", "the list of masters for minions cannot be used; a new one is made", "file", c.RosterFile(), "err", err)
 		return nil
 	}
 	if got.Version < l.list.Version {
@@ -362,7 +362,7 @@ func (c *Cluster) Stations() map[string]roster.Member {
 	out := map[string]roster.Member{}
 	members, _, err := c.stations()
 	if err != nil {
-		c.gripes.warn("stations", "cannot read what members say of themselves", "err", err)
+		c.rateLimitedLog.warn("stations", "cannot read what members say of themselves", "err", err)
 	}
 	for _, m := range members {
 		out[m.ID] = m

@@ -20,7 +20,7 @@ func TestWeigh(t *testing.T) {
 		cfg: Config{
 			ID: "a", Options: Options{PKIDir: t.TempDir(), Weight: 200, ShedLoad: true},
 			Busy: func() (int64, int64, bool) { return busy, total, known },
-		}, log: log, gripes: newGripes(log),
+		}, log: log, rateLimitedLog: newRateLimitedLog(log),
 	}
 	share := func(want int) {
 		t.Helper()

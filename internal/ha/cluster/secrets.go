@@ -50,7 +50,7 @@ func OpenSecrets(dir, id string, own *crypt.PrivateKey, ownPub []byte, pass stri
 	for _, d := range []struct {
 		path string
 		mode fs.FileMode
-	}{{dir, 0o700}, {filepath.Join(dir, peersFolder), 0o755}} {
+	}{{dir, 0o700}, {filepath.Join(dir, peersDir), 0o755}} {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return nil, salt.Errorf(salt.Unavailable, "cannot make a folder of the cluster: %w", err)
 		}
@@ -84,7 +84,7 @@ func (s *Secrets) leaveKey(pub []byte) error {
 	return nil
 }
 
-func (s *Secrets) peerPath(id string) string { return filepath.Join(s.dir, peersFolder, id+".pub") }
+func (s *Secrets) peerPath(id string) string { return filepath.Join(s.dir, peersDir, id+".pub") }
 
 // PeerKey returns the public key that a peer has left; the error matches
 // fs.ErrNotExist if it is not there (yet, or any more).

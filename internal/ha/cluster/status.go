@@ -37,8 +37,8 @@ func (c *Cluster) Describe(fn func() *value.Dict) {
 		d.Set("leads", c.Leads())
 		d.Set("secret", c.secretTag())
 		d.Set("key", c.ring.Load().tag)
-		if c.badge != nil {
-			d.Set("certificate", stampText(c.badge.ends()))
+		if c.tlsIdentity != nil {
+			d.Set("certificate", stampText(c.tlsIdentity.ends()))
 		}
 		d.Set("now", time.Now().UnixMicro())
 		return d

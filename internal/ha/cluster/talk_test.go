@@ -274,7 +274,7 @@ func FuzzWitnessTalk(tf *testing.F) {
 	recorded := []*value.Dict{
 		value.DictOf("cluster", "test", "id", "b", "nonce", nonce()),
 		value.DictOf("proof", computed, "sig", []byte("x")),
-		value.DictOf("tidings", tidings{secret: "a secret that is told without TLS", members: map[string]string{"b": "x"}}.dict()),
+		value.DictOf("tidings", clusterInfo{secret: "a secret that is told without TLS", members: map[string]string{"b": "x"}}.dict()),
 		requestDict(lease.Request{Holder: "b", Voters: lease.Fingerprint([]string{"w", "b", "a"})}),
 		requestDict(lease.Request{Holder: "b", Token: 7, Voters: lease.Fingerprint([]string{"w", "b", "a"})}),
 	}

@@ -45,7 +45,7 @@ const (
 )
 
 // badge is what a master, or a witness, shows by TLS.
-type badge struct {
+type tlsIdentity struct {
 	id, cluster string
 	key         *ecdsa.PrivateKey
 	now         func() time.Time
@@ -58,18 +58,18 @@ type badge struct {
 	made  time.Time
 }
 
-func newBadge(id, cluster string, sign *crypt.PrivateKey) (*badge, error) {
+func newTLSIdentity(id, cluster string, sign *crypt.PrivateKey) (*tlsIdentity, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	b := &badge{id: id, cluster: cluster, key: key, sign: sign, now: time.Now}
+	b := &tlsIdentity{id: id, cluster: cluster, key: key, sign: sign, now: time.Now}
 	_, err = b.certificate()
 	return b, err
 }
 
 // resign has the next certificate be signed by another key of the cluster.
-func (b *badge) resign(sign *crypt.PrivateKey, chain []endorsement) {
+func (b *tlsIdentity) resign(sign *crypt.PrivateKey, chain []endorsement) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sign, b.chain, b.cert = sign, chain, nil
@@ -99,7 +99,7 @@ func issue(sign *crypt.PrivateKey, chain []endorsement, cluster, id string, pub 
 }
 
 // certificate returns the one to be shown now.
-func (b *badge) certificate() (*tls.Certificate, error) {
+func (b *tlsIdentity) certificate() (*tls.Certificate, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
@@ -119,7 +119,7 @@ func (b *badge) certificate() (*tls.Certificate, error) {
 }
 
 // ends is when the certificate that is shown now ends.
-func (b *badge) ends() time.Time {
+func (b *tlsIdentity) ends() time.Time {
 	c, err := b.certificate()
 	if err != nil {
 		return time.Time{}
@@ -129,7 +129,7 @@ func (b *badge) ends() time.Time {
 
 // config is of either end. A session is never resumed: who was removed meanwhile
 // would go unnoticed. nil has no certificate.
-func (b *badge) config() *tls.Config {
+func (b *tlsIdentity) config() *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true,
 		// Who the other end is, checkCertificate says: ids are no names of hosts,
@@ -221,7 +221,7 @@ func (u *unread) Read(b []byte) (int, error) {
 
 // answer takes a connection that somebody has made, by TLS or without, as he
 // wants it.
-func (b *badge) answer(ctx context.Context, conn net.Conn) (*line, error) {
+func (b *tlsIdentity) answer(ctx context.Context, conn net.Conn) (*line, error) {
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(conn, first); err != nil {
 		return nil, err
@@ -235,7 +235,7 @@ func (b *badge) answer(ctx context.Context, conn net.Conn) (*line, error) {
 
 // call begins TLS on a connection that was made. check says what is against the
 // certificate of the other end.
-func (b *badge) call(ctx context.Context, conn net.Conn, check func(*x509.Certificate) string) (*line, error) {
+func (b *tlsIdentity) call(ctx context.Context, conn net.Conn, check func(*x509.Certificate) string) (*line, error) {
 	c := b.config()
 	c.VerifyConnection = func(s tls.ConnectionState) error {
 		var cert *x509.Certificate
@@ -317,7 +317,7 @@ func (p *peer) dialLine(ctx context.Context) (*line, error) {
 		return &line{Conn: conn, raw: conn}, err
 	}
 	conn.SetDeadline(time.Now().Add(handshakeTime))
-	l, err := c.badge.call(ctx, conn, func(cert *x509.Certificate) string {
+	l, err := c.tlsIdentity.call(ctx, conn, func(cert *x509.Certificate) string {
 		return c.checkMember(cert, p.id)
 	})
 	if err == nil {
@@ -341,8 +341,8 @@ func (c *Cluster) noTLS(ctx context.Context, conn net.Conn, err error) {
 	switch {
 	case ctx.Err() != nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || isTimeout(err):
 	case errors.As(err, &alert), errors.As(err, &remote) && remote.Op == "remote error":
-		c.gripes.warn("alert", "a master does not take the certificate of this one: its log says why; if it is of another cluster, take this master out of its cluster_peers", "from", conn.RemoteAddr(), "err", err)
+		c.rateLimitedLog.warn("alert", "a master does not take the certificate of this one: its log says why; if it is of another cluster, take this master out of its cluster_peers", "from", conn.RemoteAddr(), "err", err)
 	default:
-		c.gripes.warn("tls", "somebody who speaks no TLS 1.3 was refused at the port for masters", "from", conn.RemoteAddr(), "err", err)
+		c.rateLimitedLog.warn("tls", "somebody who speaks no TLS 1.3 was refused at the port for masters", "from", conn.RemoteAddr(), "err", err)
 	}
 }

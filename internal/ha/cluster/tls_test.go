@@ -22,13 +22,13 @@ import (
 	"brine/test/fuzztest"
 )
 
-func badgeOf(t testing.TB, id, cluster string, i int) *badge {
+func identityOf(t testing.TB, id, cluster string, i int) *tlsIdentity {
 	t.Helper()
 	keys, err := testKeys()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := newBadge(id, cluster, keys[i])
+	b, err := newTLSIdentity(id, cluster, keys[i])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,14 +38,14 @@ func badgeOf(t testing.TB, id, cluster string, i int) *badge {
 // TestCertificates: what is not of this cluster, for this id and for now is
 // refused in words that name the peer.
 func TestCertificates(t *testing.T) {
-	b := badgeOf(t, "192.0.2.1", "main", 0)
+	b := identityOf(t, "192.0.2.1", "main", 0)
 	c, err := b.certificate()
 	if err != nil {
 		t.Fatal(err)
 	}
 	by := b.sign.Public()
 	now := time.Now()
-	other := badgeOf(t, "192.0.2.1", "main", 1)
+	other := identityOf(t, "192.0.2.1", "main", 1)
 	for _, c := range []struct {
 		what    string
 		cert    *x509.Certificate
@@ -74,7 +74,7 @@ func TestCertificates(t *testing.T) {
 
 // TestCertificateIsRenewed long before it ends, and when the clock goes back.
 func TestCertificateIsRenewed(t *testing.T) {
-	b := badgeOf(t, "a", "main", 0)
+	b := identityOf(t, "a", "main", 0)
 	at := time.Now()
 	b.now = func() time.Time { return at }
 	last := b.ends()
@@ -100,7 +100,7 @@ func TestStrangersAreFew(t *testing.T) {
 	var s connSet
 	conn := func(host string) net.Conn { return &from{host: host} }
 	var first net.Conn
-	for i := range maxStrangersFrom {
+	for i := range maxUnauthenticatedFrom {
 		c := conn("192.0.2.1")
 		if first == nil {
 			first = c
@@ -122,14 +122,14 @@ func TestStrangersAreFew(t *testing.T) {
 	for i := range maxInbound {
 		s.add(conn(fmt.Sprint("host", i)), true)
 	}
-	if len(s.strangers) != maxStrangers || len(s.open) != maxStrangers+1 {
-		t.Errorf("%d strangers, %d connections", len(s.strangers), len(s.open))
+	if len(s.unauthenticated) != maxUnauthenticated || len(s.open) != maxUnauthenticated+1 {
+		t.Errorf("%d strangers, %d connections", len(s.unauthenticated), len(s.open))
 	}
 	for c := range s.open {
 		s.remove(c)
 	}
-	if len(s.strangers) != 0 {
-		t.Errorf("%d strangers that are gone", len(s.strangers))
+	if len(s.unauthenticated) != 0 {
+		t.Errorf("%d strangers that are gone", len(s.unauthenticated))
 	}
 }
 
@@ -150,7 +150,7 @@ func (a addr) String() string { return string(a) + ":1" }
 // the same afterwards if it is no TLS.
 func FuzzAnswer(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	b := badgeOf(f, "a", "main", 0)
+	b := identityOf(f, "a", "main", 0)
 	f.Add([]byte{recordHandshake, 3, 1, 0, 5, 1, 0, 0, 1, 3})
 	f.Add(event.Frame(event.Body(tagHello, []byte{0x80})))
 	var hello bytes.Buffer
@@ -192,7 +192,7 @@ func (h *half) Write(b []byte) (int, error) {
 // FuzzCertificate: no certificate that somebody makes is one of the cluster.
 func FuzzCertificate(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	b := badgeOf(f, "a", "main", 0)
+	b := identityOf(f, "a", "main", 0)
 	by := b.sign.Public()
 	good := b.cert.Certificate[0]
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -230,7 +230,7 @@ func BenchmarkFrame(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer l.Close()
-				one, two := badgeOf(b, "a", "main", 0), badgeOf(b, "b", "main", 0)
+				one, two := identityOf(b, "a", "main", 0), identityOf(b, "b", "main", 0)
 				came := make(chan *line, 1)
 				go func() {
 					conn, err := l.Accept()

@@ -30,9 +30,9 @@ func (c *Cluster) vote(dir string) error {
 			return err
 		}
 	}
-	c.AnswerWith(askLease, func(arg *value.Dict) *value.Dict { return answerLease(c.voter, arg, c.gripes.log) })
+	c.AnswerWith(askLease, func(arg *value.Dict) *value.Dict { return answerLease(c.voter, arg, c.rateLimitedLog.log) })
 	c.witnesses = map[string]*witnessLink{}
-	as := &asker{id: c.cfg.ID, cluster: c.cfg.Options.ID, badge: c.badge, own: c.cfg.Own, tidings: c.tidings, dir: filepath.Join(dir, witnessesFolder), gripes: c.gripes}
+	as := &asker{id: c.cfg.ID, cluster: c.cfg.Options.ID, tlsIdentity: c.tlsIdentity, own: c.cfg.Own, clusterInfo: c.clusterInfo, dir: filepath.Join(dir, witnessesDir), rateLimitedLog: c.rateLimitedLog}
 	for _, v := range voters {
 		c.witnesses[v] = &witnessLink{asker: as, witness: v, address: c.cfg.Options.address(v)}
 	}
@@ -58,7 +58,7 @@ func (c *Cluster) askVoter(ctx context.Context, voter string, r lease.Request) (
 	}
 	a, err := readAnswer(d)
 	if a.Why != "" {
-		c.gripes.warn("voter "+voter, "a voter grants no lease", "voter", voter, "reason", a.Why)
+		c.rateLimitedLog.warn("voter "+voter, "a voter grants no lease", "voter", voter, "reason", a.Why)
 	}
 	return a, err
 }

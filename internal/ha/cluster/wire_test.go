@@ -172,7 +172,7 @@ func FuzzReceive(tf *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(hello)
-	c := &Cluster{cfg: Config{ID: "b"}, log: quiet(), secrets: b, gripes: newGripes(quiet()), host: &host{}, origins: map[string]string{}}
+	c := &Cluster{cfg: Config{ID: "b"}, log: quiet(), secrets: b, rateLimitedLog: newRateLimitedLog(quiet()), host: &host{}, origins: map[string]string{}}
 	c.ring.Store(newKeyring(b.Key, rotation{}))
 	p := newPeer(c, "a")
 	c.peers.Store(&map[string]*peer{"a": p})

@@ -58,7 +58,7 @@ const (
 // maxTidings of a master, and maxMasters how many it may be told of.
 const (
 	maxWitnessFrame = 16 << 10
-	maxTidings      = 512 << 10
+	maxClusterInfo  = 512 << 10
 	maxMasters      = 64
 	// witnessIdle ends a connection on which nobody asks.
 	witnessIdle = time.Minute
@@ -74,7 +74,7 @@ type WitnessOptions struct {
 	Secret    string   `salt:"cluster_secret" default:"" doc:"the secret by which masters join, in place of cluster_witness_secret: whoever reads it can join" change:"restart"`
 	Voters    []string `salt:"cluster_voters" default:"[]" doc:"those whose majority gives the lease, the same list as on the masters" change:"restart"`
 	Port      int      `salt:"cluster_pool_port" default:"4520" doc:"port on which masters ask" change:"restart"`
-	Folder    string   `salt:"cachedir" default:"/var/lib/brine/witness" doc:"folder for the one file that a witness has" change:"restart"`
+	Dir       string   `salt:"cachedir" default:"/var/lib/brine/witness" doc:"folder for the one file that a witness has" change:"restart"`
 }
 
 // Check refuses options with which a witness is of no use.
@@ -100,14 +100,14 @@ func (o *WitnessOptions) Check() error {
 
 // Witness is the program.
 type Witness struct {
-	o        WitnessOptions
-	log      *slog.Logger
-	gripes   *gripes
-	voter    *lease.Voter
-	badge    *badge
-	known    *acquaintance
-	listener net.Listener
-	conns    connSet
+	o              WitnessOptions
+	log            *slog.Logger
+	rateLimitedLog *rateLimitedLog
+	voter          *lease.Voter
+	tlsIdentity    *tlsIdentity
+	known          *witnessState
+	listener       net.Listener
+	conns          connSet
 
 	mu   sync.Mutex
 	live map[net.Conn]asking
@@ -126,15 +126,15 @@ func NewWitness(o WitnessOptions, log *slog.Logger) (*Witness, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.Folder, 0o700); err != nil {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "cannot make a folder: %w", err)
 	}
-	w := &Witness{o: o, log: log, gripes: newGripes(log), live: map[net.Conn]asking{}}
+	w := &Witness{o: o, log: log, rateLimitedLog: newRateLimitedLog(log), live: map[net.Conn]asking{}}
 	var err error
-	if w.voter, err = lease.OpenVoter(filepath.Join(o.Folder, leaseFile), o.Voters); err != nil {
+	if w.voter, err = lease.OpenVoter(filepath.Join(o.Dir, leaseFile), o.Voters); err != nil {
 		return nil, err
 	}
-	if w.badge, err = witnessBadge(o.Folder, o.ID); err != nil {
+	if w.tlsIdentity, err = witnessIdentity(o.Dir, o.ID); err != nil {
 		return nil, err
 	}
 	secret, joining := o.Witness, ""
@@ -144,7 +144,7 @@ func NewWitness(o WitnessOptions, log *slog.Logger) (*Witness, error) {
 		secret, joining = WitnessSecret(o.Secret), o.Secret
 		log.Warn("the configuration of this witness has the secret by which masters join: replace cluster_secret by cluster_witness_secret, which brine cluster witness-secret on a master shows")
 	}
-	if w.known, err = openAcquaintance(filepath.Join(o.Folder, knownFile), secret, joining); err != nil {
+	if w.known, err = openWitnessState(filepath.Join(o.Dir, knownFile), secret, joining); err != nil {
 		return nil, err
 	}
 	if w.listener, err = net.Listen("tcp", net.JoinHostPort(o.Interface, strconv.Itoa(o.Port))); err != nil {
@@ -171,7 +171,7 @@ func (w *Witness) Run(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			w.gripes.warn("accept", "cannot take a connection", "err", err)
+			w.rateLimitedLog.warn("accept", "cannot take a connection", "err", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -179,7 +179,7 @@ func (w *Witness) Run(ctx context.Context) error {
 			continue
 		}
 		if !w.conns.add(conn, true) {
-			w.gripes.warn("strangers", "connections were refused: too many are open whose other end has not shown who it is; only masters should reach cluster_pool_port", "from", conn.RemoteAddr())
+			w.rateLimitedLog.warn("strangers", "connections were refused: too many are open whose other end has not shown who it is; only masters should reach cluster_pool_port", "from", conn.RemoteAddr())
 			conn.Close()
 			continue
 		}
@@ -187,7 +187,7 @@ func (w *Witness) Run(ctx context.Context) error {
 			defer w.conns.remove(conn)
 			defer conn.Close()
 			if err := w.serve(ctx, conn); err != nil && ctx.Err() == nil {
-				w.gripes.debug("a connection has ended", "from", conn.RemoteAddr(), "err", err)
+				w.rateLimitedLog.debug("a connection has ended", "from", conn.RemoteAddr(), "err", err)
 			}
 		})
 	}
@@ -196,7 +196,7 @@ func (w *Witness) Run(ctx context.Context) error {
 // serve answers on one connection.
 func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 	raw.SetDeadline(time.Now().Add(greetingTime))
-	conn, err := w.badge.answer(ctx, raw)
+	conn, err := w.tlsIdentity.answer(ctx, raw)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 	said.add(hello)
 	id := d.Str("id")
 	refuse := func(kind, reason string) error {
-		w.gripes.warn("refused "+kind, "somebody was refused", "from", raw.RemoteAddr(), "id", fmt.Sprintf("%.100s", id), "reason", reason)
+		w.rateLimitedLog.warn("refused "+kind, "somebody was refused", "from", raw.RemoteAddr(), "id", fmt.Sprintf("%.100s", id), "reason", reason)
 		return writeSaid(conn, tagWitnessRefused, value.DictOf("reason", reason), nil)
 	}
 	secret, joining, tlsOnly := w.known.terms()
@@ -246,7 +246,7 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 		return err
 	}
 	if !conn.tls {
-		w.gripes.warn("old "+id, "a master speaks without TLS: it is of an older version, or takes this witness for one", "id", fmt.Sprintf("%.100s", id), "from", raw.RemoteAddr())
+		w.rateLimitedLog.warn("old "+id, "a master speaks without TLS: it is of an older version, or takes this witness for one", "id", fmt.Sprintf("%.100s", id), "from", raw.RemoteAddr())
 	}
 	t, err := newTalk(conn, frames, secret, said)
 	if err != nil {
@@ -255,7 +255,7 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 	w.conns.known(raw)
 	defer w.enter(raw, a)()
 	if conn.tls {
-		frames.SetLimit(maxTidings)
+		frames.SetLimit(maxClusterInfo)
 	}
 	for {
 		conn.SetDeadline(time.Now().Add(witnessIdle))
@@ -301,13 +301,13 @@ func (w *Witness) endIf(out func(asking) bool) {
 // learn takes what a master tells, and ends the connections of those who have no
 // right to them any more.
 func (w *Witness) learn(a asking, d *value.Dict) *value.Dict {
-	news, err := readTidings(d)
+	news, err := readClusterInfo(d)
 	var secret, members bool
 	if err == nil {
 		secret, members, err = w.known.learn(news, time.Now())
 	}
 	if err != nil {
-		w.gripes.error("tidings", "what a master tells is not taken", "from", a.id, "err", err)
+		w.rateLimitedLog.error("tidings", "what a master tells is not taken", "from", a.id, "err", err)
 		return value.DictOf("why", err.Error())
 	}
 	if secret {
@@ -376,7 +376,7 @@ func (t *talk) hear(from string) (*value.Dict, error) {
 			return nil, err
 		}
 	}
-	v, err := msgpack.Limits{Items: 512, Bytes: maxTidings, Depth: 8}.UnmarshalTyped(body)
+	v, err := msgpack.Limits{Items: 512, Bytes: maxClusterInfo, Depth: 8}.UnmarshalTyped(body)
 	d, _ := v.(*value.Dict)
 	t.came++
 	if err != nil || d.Int("n") != t.came || d.Str("d") != from {

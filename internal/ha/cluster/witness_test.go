@@ -27,7 +27,7 @@ func runWitness(t testing.TB, dir, secret string) (w *Witness, stop func()) {
 	voters := []string{"a", "b", "w"}
 	// An address of this process alone, where nobody else's connections begin.
 	host := fmt.Sprintf("127.77.%d.%d", os.Getpid()>>8&0xff, os.Getpid()&0xff)
-	w, err := NewWitness(WitnessOptions{ID: "w", Interface: host, Cluster: "test", Secret: secret, Voters: voters, Port: 24529, Folder: dir}, slog.New(slog.DiscardHandler))
+	w, err := NewWitness(WitnessOptions{ID: "w", Interface: host, Cluster: "test", Secret: secret, Voters: voters, Port: 24529, Dir: dir}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func runWitness(t testing.TB, dir, secret string) (w *Witness, stop func()) {
 // teller is a master that asks a witness, and what it knows of its cluster.
 type teller struct {
 	*witnessLink
-	now tidings
+	now clusterInfo
 }
 
 func newTeller(t testing.TB, address, id, cluster, secret string, key int) *teller {
@@ -54,9 +54,9 @@ func newTeller(t testing.TB, address, id, cluster, secret string, key int) *tell
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &teller{now: tidings{secret: secret, members: map[string]string{id: string(keys[key].Public().PEM())}, membersFrom: time.Now().Add(-time.Hour)}}
-	a.witnessLink = &witnessLink{asker: &asker{id: id, cluster: cluster, badge: badgeOf(t, id, cluster, key), own: keys[key],
-		tidings: func() (tidings, error) { return a.now, nil }, dir: t.TempDir(), gripes: newGripes(slog.New(slog.DiscardHandler))}, witness: "w", address: address}
+	a := &teller{now: clusterInfo{secret: secret, members: map[string]string{id: string(keys[key].Public().PEM())}, membersFrom: time.Now().Add(-time.Hour)}}
+	a.witnessLink = &witnessLink{asker: &asker{id: id, cluster: cluster, tlsIdentity: identityOf(t, id, cluster, key), own: keys[key],
+		clusterInfo: func() (clusterInfo, error) { return a.now, nil }, dir: t.TempDir(), rateLimitedLog: newRateLimitedLog(slog.New(slog.DiscardHandler))}, witness: "w", address: address}
 	return a
 }
 
@@ -296,7 +296,7 @@ func oldMaster(conn *line, a *teller, secret string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.say("m", value.DictOf("tidings", tidings{secret: "a secret by way of no TLS"}.dict())); err != nil {
+	if err := t.say("m", value.DictOf("tidings", clusterInfo{secret: "a secret by way of no TLS"}.dict())); err != nil {
 		return err
 	}
 	if d, err := t.hear("w"); err != nil || d.Has("secret") {
@@ -319,7 +319,7 @@ func FuzzTidings(tf *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	good := tidings{secret: witnessSecret, secretFrom: time.UnixMilli(5), members: map[string]string{"a": string(keys[0].Public().PEM())}, tls: true}
+	good := clusterInfo{secret: witnessSecret, secretFrom: time.UnixMilli(5), members: map[string]string{"a": string(keys[0].Public().PEM())}, tls: true}
 	for _, d := range []*value.Dict{good.dict(), value.DictOf("secret", 1, "members", "a"),
 		value.DictOf("secret", witnessPrefix+strings.Repeat("\xff", minSecret), "secret_from", int64(5), "members", value.DictOf("a", string(keys[0].Public().PEM()))),
 		value.DictOf("members", value.DictOf("../a", []byte{1}))} {
@@ -330,26 +330,26 @@ func FuzzTidings(tf *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		v, err := msgpack.Limits{Items: 512, Bytes: maxTidings, Depth: 8}.UnmarshalTyped(b)
+		v, err := msgpack.Limits{Items: 512, Bytes: maxClusterInfo, Depth: 8}.UnmarshalTyped(b)
 		d, _ := v.(*value.Dict)
 		if err != nil {
 			return
 		}
-		news, err := readTidings(d)
+		news, err := readClusterInfo(d)
 		if err != nil {
 			return
 		}
 		if len(news.secret) < minSecret || len(news.secret) > maxSecret || len(news.members) == 0 || len(news.members) > maxMasters {
 			t.Fatalf("taken: %+v", news)
 		}
-		a, err := openAcquaintance(filepath.Join(t.TempDir(), knownFile), WitnessSecret(witnessSecret), "")
+		a, err := openWitnessState(filepath.Join(t.TempDir(), knownFile), WitnessSecret(witnessSecret), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := a.learn(news, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		again, err := openAcquaintance(a.path, WitnessSecret(witnessSecret), "")
+		again, err := openWitnessState(a.path, WitnessSecret(witnessSecret), "")
 		if err != nil {
 			t.Fatal(err)
 		}

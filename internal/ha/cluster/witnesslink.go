@@ -23,19 +23,19 @@ import (
 	"brine/internal/py/value"
 )
 
-// witnessesFolder, in a master's own folder, has the fingerprints of the keys of
+// witnessesDir, in a master's own folder, has the fingerprints of the keys of
 // the witnesses that have shown this master that they know the secret.
-const witnessesFolder = "witnesses"
+const witnessesDir = "witnesses"
 
 // asker is who a master is to witnesses.
 type asker struct {
 	id, cluster string
-	badge       *badge
+	tlsIdentity *tlsIdentity
 	own         *crypt.PrivateKey
 	// tidings is what witnesses are to know now.
-	tidings func() (tidings, error)
-	dir     string // witnessesFolder
-	gripes  *gripes
+	clusterInfo    func() (clusterInfo, error)
+	dir            string // witnessesDir
+	rateLimitedLog *rateLimitedLog
 }
 
 // witnessLink is a master's connection to a witness.
@@ -82,7 +82,7 @@ func (l *witnessLink) try(ctx context.Context, arg *value.Dict) (d *value.Dict, 
 			l.t, l.told, l.knows = nil, "", ""
 		}
 	}()
-	now, err := l.tidings()
+	now, err := l.clusterInfo()
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (l *witnessLink) try(ctx context.Context, arg *value.Dict) (d *value.Dict, 
 			return nil, err
 		}
 		if why := d.Str("why"); why != "" {
-			l.gripes.warn("tidings "+l.witness, "a witness does not take what changes in the cluster", "witness", l.witness, "reason", fmt.Sprintf("%.500s", why))
+			l.rateLimitedLog.warn("tidings "+l.witness, "a witness does not take what changes in the cluster", "witness", l.witness, "reason", fmt.Sprintf("%.500s", why))
 		}
 		l.told, l.knows = mark, d.Str("secret")
 	}
@@ -138,7 +138,7 @@ func (l *witnessLink) connect(ctx context.Context, pin string) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := l.badge.call(ctx, raw, func(*x509.Certificate) string { return "" }) // dial looks at it
+	conn, err := l.tlsIdentity.call(ctx, raw, func(*x509.Certificate) string { return "" }) // dial looks at it
 	if err == nil {
 		return conn, nil
 	}
@@ -209,9 +209,9 @@ func (l *witnessLink) dial(ctx context.Context, secret string) (_ *talk, err err
 		if err := l.note(shown); err != nil {
 			return nil, err
 		}
-		l.gripes.log.Info("a witness has shown that it knows the secret of the cluster; its key is known from now on", "witness", l.witness, "another_before", pin != "")
+		l.rateLimitedLog.log.Info("a witness has shown that it knows the secret of the cluster; its key is known from now on", "witness", l.witness, "another_before", pin != "")
 	case !conn.tls:
-		l.gripes.warn("old witness "+l.witness, "a witness speaks no TLS: it is of an older version, and does not learn a new secret by itself; install there the version that this master has", "witness", l.witness)
+		l.rateLimitedLog.warn("old witness "+l.witness, "a witness speaks no TLS: it is of an older version, and does not learn a new secret by itself; install there the version that this master has", "witness", l.witness)
 	}
 	return newTalk(conn, frames, secret, said)
 }
@@ -264,7 +264,7 @@ func expectOf(frames *event.FrameReader, tag string) (*value.Dict, []byte, error
 }
 
 // tidings is what witnesses are to know of this cluster.
-func (c *Cluster) tidings() (t tidings, err error) {
+func (c *Cluster) clusterInfo() (t clusterInfo, err error) {
 	if t.secret, err = c.cfg.Options.secret(); err != nil {
 		return t, err
 	}

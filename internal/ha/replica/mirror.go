@@ -15,8 +15,8 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// Folder is the files of one kind.
-type Folder interface {
+// FileSet is the files of one kind.
+type FileSet interface {
 	// Dir is the folder itself.
 	Dir() string
 	// News reports whether anything may have changed since the last call.
@@ -30,7 +30,7 @@ type Folder interface {
 	Write(name string, content []byte) error
 }
 
-// Known is a Folder of which is known who changes something in it.
+// Known is a FileSet of which is known who changes something in it.
 type Known interface {
 	// Who says who has made of a thing what it is, "" if that is not known.
 	Who(name string, was, is []byte) (who, how string)
@@ -40,7 +40,7 @@ type Known interface {
 
 var _ Known = (*Keys)(nil)
 
-// initial is a Folder whose contents may be older than any record if it does not
+// initial is a FileSet whose contents may be older than any record if it does not
 // belong to the records.
 type initial interface{ FoundIsOld() bool }
 
@@ -49,7 +49,7 @@ type initial interface{ FoundIsOld() bool }
 type Mirror struct {
 	s    *Store
 	kind string
-	f    Folder
+	f    FileSet
 
 	mu    sync.Mutex // held for a whole round
 	known map[string]state
@@ -73,7 +73,7 @@ func sumOf(content []byte) (sum [sha256.Size]byte) {
 }
 
 // NewMirror makes the mirror of a kind. Sync or Run start its work.
-func NewMirror(s *Store, kind string, f Folder) *Mirror {
+func NewMirror(s *Store, kind string, f FileSet) *Mirror {
 	m := &Mirror{s: s, kind: kind, f: f, known: map[string]state{}, wake: make(chan struct{}, 1)}
 	s.OnChange(func(k, _ string) {
 		if k == kind {

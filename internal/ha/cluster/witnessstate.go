@@ -40,7 +40,7 @@ const (
 // witnessBadge returns what a witness shows by TLS: a certificate that nobody
 // else has signed, of a key that stays. The key is in dir, and made if it is not
 // there.
-func witnessBadge(dir, id string) (*badge, error) {
+func witnessIdentity(dir, id string) (*tlsIdentity, error) {
 	path := filepath.Join(dir, witnessKeyFile)
 	key, err := readWitnessKey(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,7 +71,7 @@ func witnessBadge(dir, id string) (*badge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &badge{id: id, key: key, now: time.Now, cert: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}}, nil
+	return &tlsIdentity{id: id, key: key, now: time.Now, cert: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}}, nil
 }
 
 func readWitnessKey(path string) (*ecdsa.PrivateKey, error) {
@@ -125,7 +125,7 @@ func asWitnessSecret(s string) string {
 
 // tidings is what a master tells a witness: the secret of witnesses, the public
 // keys of all members, and since when both are so for that master.
-type tidings struct {
+type clusterInfo struct {
 	// secret is the one by which masters join when it is the master's; what it
 	// tells, and what a witness has read, is the secret of witnesses.
 	secret      string
@@ -135,7 +135,7 @@ type tidings struct {
 	tls         bool // all members speak TLS
 }
 
-func (t tidings) dict() *value.Dict {
+func (t clusterInfo) dict() *value.Dict {
 	members := value.NewDict(len(t.members))
 	for _, id := range slices.Sorted(maps.Keys(t.members)) {
 		members.Set(id, t.members[id])
@@ -144,7 +144,7 @@ func (t tidings) dict() *value.Dict {
 }
 
 // mark tells tidings apart that say different things.
-func (t tidings) mark() string {
+func (t clusterInfo) mark() string {
 	var said transcript
 	said.add([]byte(t.secret))
 	for _, id := range slices.Sorted(maps.Keys(t.members)) {
@@ -159,8 +159,8 @@ func (t tidings) mark() string {
 // maxPublic bounds the public key of a member in bytes.
 const maxPublic = 8 << 10
 
-func readTidings(d *value.Dict) (tidings, error) {
-	t := tidings{secret: d.Str("secret"), secretFrom: time.UnixMilli(d.Int("secret_from")), members: map[string]string{}, membersFrom: time.UnixMilli(d.Int("members_from")), tls: d.Bool("tls")}
+func readClusterInfo(d *value.Dict) (clusterInfo, error) {
+	t := clusterInfo{secret: d.Str("secret"), secretFrom: time.UnixMilli(d.Int("secret_from")), members: map[string]string{}, membersFrom: time.UnixMilli(d.Int("members_from")), tls: d.Bool("tls")}
 	if n := len(t.secret); n < minSecret || n > maxSecret {
 		return t, salt.Errorf(salt.Invalid, "a secret of %d characters", n)
 	}
@@ -184,7 +184,7 @@ func readTidings(d *value.Dict) (tidings, error) {
 
 // acquaintance is what a witness knows of its cluster. It may be used by any
 // number of goroutines.
-type acquaintance struct {
+type witnessState struct {
 	path string
 
 	mu sync.Mutex
@@ -214,8 +214,8 @@ type known struct {
 // openAcquaintance reads what a witness knows. secret is that of witnesses by its
 // configuration, joining the one by which masters join if the configuration has
 // that.
-func openAcquaintance(path, secret, joining string) (*acquaintance, error) {
-	a := &acquaintance{path: path, joining: joining}
+func openWitnessState(path, secret, joining string) (*witnessState, error) {
+	a := &witnessState{path: path, joining: joining}
 	b, err := os.ReadFile(path)
 	if err == nil {
 		if err = json.Unmarshal(b, &a.d); err == nil {
@@ -258,7 +258,7 @@ func parseKeys(texts map[string]string) (map[string]*crypt.PublicKey, error) {
 
 // terms returns the secret of witnesses, the one by which masters join if it is known
 // to count, and whether all members speak TLS.
-func (a *acquaintance) terms() (secret, joining string, tlsOnly bool) {
+func (a *witnessState) terms() (secret, joining string, tlsOnly bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.joining != "" && WitnessSecret(a.joining) == a.d.Secret {
@@ -268,7 +268,7 @@ func (a *acquaintance) terms() (secret, joining string, tlsOnly bool) {
 }
 
 // save writes what is known.
-func (a *acquaintance) save(d known) error {
+func (a *witnessState) save(d known) error {
 	b, err := json.MarshalIndent(d, "", "  ")
 	if err == nil {
 		err = atomicfile.Write(a.path, append(b, '\n'), 0o600, true)
@@ -281,20 +281,20 @@ func (a *acquaintance) save(d known) error {
 
 // signed reports whether the member id, as this witness was told of it, has made
 // a signature.
-func (a *acquaintance) signed(id string, sum, sig []byte) bool {
+func (a *witnessState) signed(id string, sum, sig []byte) bool {
 	a.mu.Lock()
 	key := a.keys[id]
 	a.mu.Unlock()
 	return key != nil && len(sig) > 0 && key.Verify(crypt.PKCS1v15SHA224, sum, sig) == nil
 }
 
-func (a *acquaintance) has(id string) bool {
+func (a *witnessState) has(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.keys[id] != nil
 }
 
-func (a *acquaintance) names() string {
+func (a *witnessState) names() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return strings.Join(slices.Sorted(maps.Keys(a.keys)), ", ")
@@ -303,7 +303,7 @@ func (a *acquaintance) names() string {
 // learn takes what is later than what was told before, and reports what has
 // changed by it. A time that is ahead of the clock here counts as now, so that
 // no wrong clock keeps others from being believed.
-func (a *acquaintance) learn(t tidings, now time.Time) (secret, members bool, err error) {
+func (a *witnessState) learn(t clusterInfo, now time.Time) (secret, members bool, err error) {
 	keys, err := parseKeys(t.members)
 	if err != nil {
 		return false, false, err

@@ -35,12 +35,12 @@ func stampOf(fi fs.FileInfo) string {
 }
 
 // folderStamp tells whether names in a folder have changed.
-type folderStamp struct {
+type dirStamp struct {
 	stamp string
 	ok    bool
 }
 
-func (f *folderStamp) news(dir string) bool {
+func (f *dirStamp) news(dir string) bool {
 	fi, err := os.Stat(dir)
 	if err != nil {
 		f.ok = false
@@ -67,23 +67,23 @@ type Files struct {
 	// may have been replaced since it got them.
 	Initial bool
 
-	at folderStamp
+	at dirStamp
 }
 
 // FoundIsOld implements initial.
 func (f *Files) FoundIsOld() bool { return f.Initial }
 
-// Dir implements Folder.
+// Dir implements FileSet.
 func (f *Files) Dir() string { return f.Path }
 
-// News implements Folder.
+// News implements FileSet.
 func (f *Files) News() bool { return f.at.news(f.Path) || f.Within }
 
 func (f *Files) keeps(name string) bool {
 	return !strings.HasPrefix(name, markFile) && !strings.HasPrefix(name, atomicfile.TempPrefix) && filepath.Base(name) == name && name != "." && name != ".." && f.Keep(name)
 }
 
-// List implements Folder.
+// List implements FileSet.
 func (f *Files) List() (map[string]string, error) {
 	entries, err := os.ReadDir(f.Path)
 	if err != nil {
@@ -101,7 +101,7 @@ func (f *Files) List() (map[string]string, error) {
 	return out, nil
 }
 
-// Read implements Folder.
+// Read implements FileSet.
 func (f *Files) Read(name string) ([]byte, error) { return readFile(filepath.Join(f.Path, name)) }
 
 func readFile(path string) ([]byte, error) {
@@ -125,7 +125,7 @@ func readFile(path string) ([]byte, error) {
 	return b, err
 }
 
-// Write implements Folder.
+// Write implements FileSet.
 func (f *Files) Write(name string, content []byte) error {
 	if !f.keeps(name) {
 		return nil // another version of a master may keep more
@@ -157,19 +157,19 @@ type Nested struct {
 }
 
 // Touch says that something in a folder has changed.
-func (f *Nested) Touch(folder string) {
+func (f *Nested) Touch(dir string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.touched == nil {
 		f.touched = map[string]bool{}
 	}
-	f.touched[folder] = true
+	f.touched[dir] = true
 }
 
-// Dir implements Folder.
+// Dir implements FileSet.
 func (f *Nested) Dir() string { return f.Path }
 
-// News implements Folder.
+// News implements FileSet.
 func (f *Nested) News() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -182,21 +182,21 @@ func (f *Nested) News() bool {
 // still: they may change again without showing it.
 func (f *Nested) ListSome() (files map[string]string, about func(string) bool) {
 	files = map[string]string{}
-	for folder := range f.some {
-		if salt.CheckID(folder) != nil {
+	for dir := range f.some {
+		if salt.CheckID(dir) != nil {
 			continue
 		}
-		f.listIn(folder, files)
+		f.listIn(dir, files)
 		for name, stamp := range files {
-			if stamp == "" && strings.HasPrefix(name, folder+"/") {
-				f.Touch(folder)
+			if stamp == "" && strings.HasPrefix(name, dir+"/") {
+				f.Touch(dir)
 				break
 			}
 		}
 	}
 	return files, func(name string) bool {
-		folder, _, _ := strings.Cut(name, "/")
-		return f.some[folder]
+		dir, _, _ := strings.Cut(name, "/")
+		return f.some[dir]
 	}
 }
 
@@ -205,7 +205,7 @@ func nestedName(name string) bool {
 	return ok && salt.CheckID(dir) == nil && salt.CheckID(file) == nil && !strings.HasPrefix(file, ".")
 }
 
-// List implements Folder.
+// List implements FileSet.
 func (f *Nested) List() (map[string]string, error) {
 	dirs, err := os.ReadDir(f.Path)
 	if err != nil {
@@ -221,10 +221,10 @@ func (f *Nested) List() (map[string]string, error) {
 	return out, nil
 }
 
-func (f *Nested) listIn(folder string, out map[string]string) {
-	entries, _ := os.ReadDir(filepath.Join(f.Path, folder)) // what is just gone is not there
+func (f *Nested) listIn(dir string, out map[string]string) {
+	entries, _ := os.ReadDir(filepath.Join(f.Path, dir)) // what is just gone is not there
 	for _, e := range entries {
-		name := folder + "/" + e.Name()
+		name := dir + "/" + e.Name()
 		if !e.Type().IsRegular() || !nestedName(name) {
 			continue
 		}
@@ -234,10 +234,10 @@ func (f *Nested) listIn(folder string, out map[string]string) {
 	}
 }
 
-// Read implements Folder.
+// Read implements FileSet.
 func (f *Nested) Read(name string) ([]byte, error) { return readFile(filepath.Join(f.Path, name)) }
 
-// Write implements Folder.
+// Write implements FileSet.
 func (f *Nested) Write(name string, content []byte) error {
 	if !nestedName(name) {
 		return nil
@@ -260,13 +260,13 @@ type Keys struct {
 	// Decisions tells who has made a change; it may be nil.
 	Decisions *keystore.Decisions
 
-	at [len(keystore.States)]folderStamp
+	at [len(keystore.States)]dirStamp
 }
 
-// Dir implements Folder.
+// Dir implements FileSet.
 func (f *Keys) Dir() string { return f.Store.Dir() }
 
-// News implements Folder.
+// News implements FileSet.
 func (f *Keys) News() bool {
 	news := false
 	for i, st := range keystore.States {
@@ -277,7 +277,7 @@ func (f *Keys) News() bool {
 	return news
 }
 
-// List implements Folder.
+// List implements FileSet.
 func (f *Keys) List() (map[string]string, error) {
 	out := map[string]string{}
 	for _, st := range keystore.States {
@@ -311,7 +311,7 @@ func (f *Keys) List() (map[string]string, error) {
 // readTries is how often a key is looked for that may be moved meanwhile.
 const readTries = 5
 
-// Read implements Folder. The content is a msgpack map of states and keys.
+// Read implements FileSet. The content is a msgpack map of states and keys.
 func (f *Keys) Read(id string) (content []byte, err error) {
 	for range readTries {
 		if content, err = f.readOnce(id); content != nil || err != nil {
@@ -340,13 +340,13 @@ func (f *Keys) readOnce(id string) ([]byte, error) {
 
 // Who implements Known.
 func (f *Keys) Who(id string, was, is []byte) (who, how string) {
-	return f.Decisions.Who(id, keysByFolder(was), keysByFolder(is))
+	return f.Decisions.Who(id, keysByDir(was), keysByDir(is))
 }
 
 // Looked implements Known.
 func (f *Keys) Looked() { f.Decisions.Looked() }
 
-func keysByFolder(content []byte) map[string]string {
+func keysByDir(content []byte) map[string]string {
 	out := map[string]string{}
 	for k, v := range decodeKeys(content).All() {
 		out[value.Str(k)] = value.Str(v)
@@ -363,7 +363,7 @@ func decodeKeys(content []byte) *value.Dict {
 	return d
 }
 
-// Write implements Folder. What lets a minion in comes last, what keeps it out
+// Write implements FileSet. What lets a minion in comes last, what keeps it out
 // first.
 func (f *Keys) Write(id string, content []byte) error {
 	if salt.CheckID(id) != nil {
