@@ -188,7 +188,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 	if _, errs, code := first.Run(brine, "cluster", "drain", late.Name); code != 0 {
 		t.Fatal(errs)
 	}
-	if out, errs, code := first.Run(brine, "cluster", "drain"); code == 0 || !strings.Contains(out+errs, "nowhere to go") {
+	if out, errs, code := first.Run(brine, "cluster", "drain"); code == 0 || !strings.Contains(out+errs, "no master would be left") {
 		t.Errorf("the last one drains: %d %s%s", code, out, errs)
 	}
 	uses(t, m, []*node{first})

@@ -43,7 +43,7 @@ func TestRefusals(t *testing.T) {
 			cache := n.Path("var/cache/salt/master")
 			must(t, os.Remove(cache))
 			must(t, os.Mkdir(cache, 0o700))
-			return fmt.Sprintf("cachedir of %s (%s) is not the folder that %s uses: nothing of %[3]s is in it", n.Host, cache, f.masters[0].Host)
+			return fmt.Sprintf("cachedir of %s (%s) is not the directory that %s uses: it has no data of %[3]s", n.Host, cache, f.masters[0].Host)
 		}},
 		"an unknown peer": {before: func(f *fleet) { rewrite(f.t, f.masters[0], "["+f.masters[1].Host+"]", "[]") }, after: func(t *testing.T, f *fleet, n *node) string {
 			return fmt.Sprintf("cluster_peers of %s () does not name %s", f.masters[0].Host, n.Host)
@@ -66,7 +66,7 @@ func TestRefusals(t *testing.T) {
 			must(t, err)
 			rewrite(t, n, f.shared+"/pki", pki)
 			print := func(k *crypt.PublicKey) string { return crypt.Fingerprint(k.PEM(), "sha256") }
-			return fmt.Sprintf("the fingerprint of cluster.pub (is cluster_pki_dir one folder for all?) is %s on %s and %s on %s",
+			return fmt.Sprintf("the fingerprint of cluster.pub (is cluster_pki_dir one directory for all?) is %s on %s and %s on %s",
 				print(k.Public()), n.Host, print(there), f.masters[0].Host)
 		}},
 	} {

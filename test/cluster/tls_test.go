@@ -138,7 +138,7 @@ func TestIntruders(t *testing.T) {
 	peer.Kill()
 	peer.Start()
 	a.equal(peer, 2, map[string]int{"peer": 2})
-	if !strings.Contains(at.Log(), "too many are open whose other end has not shown who it is") {
+	if !strings.Contains(at.Log(), "too many unauthenticated connections are open") {
 		t.Error("200 silent connections are all taken")
 	}
 	for _, c := range silent {
@@ -334,7 +334,7 @@ func TestUpgradeToTLS(t *testing.T) {
 	stranger := a.add(daemontest.Host(), a.masters[0].Host)
 	stranger.Within = within
 	stranger.Launch()
-	if code := stranger.Wait(60 * time.Second); code == 0 || !strings.Contains(stranger.Log(), "install the version there that the members have") {
+	if code := stranger.Wait(60 * time.Second); code == 0 || !strings.Contains(stranger.Log(), "install the version of the members there") {
 		t.Errorf("an old one joined: %d %s", code, stranger.Log())
 	}
 	back := a.masters[2]

@@ -184,7 +184,7 @@ func TestWitnessUpgrade(t *testing.T) {
 			}
 			if first == "witness" {
 				renew(w)
-				w.Logged("a master speaks without TLS")
+				w.Logged("a master does not use TLS")
 				votes(t, w, a.masters...)
 			}
 			for _, m := range a.masters {
@@ -193,7 +193,7 @@ func TestWitnessUpgrade(t *testing.T) {
 			}
 			if first == "masters" {
 				witnessIs(t, "it votes without TLS", w, false, false, a.masters...)
-				a.masters[0].Logged("a witness speaks no TLS")
+				a.masters[0].Logged("a witness does not support TLS")
 				if _, late := rotated(t, a.masters[0]); !slices.Equal(late, []string{w.Host}) {
 					t.Errorf("%v will have the secret", late)
 				}

@@ -1,19 +1,13 @@
-// Package cluster makes masters that share a folder one: they have one key
-// pair and one AES key, which minions know, and tell each other of jobs, of
-// what concerns somebody there, and of who is connected.
+// Package cluster joins masters into a cluster: they share a key pair and an AES key, which minions know, and inform each other of jobs, of
+// events with listeners on other masters, and of connected minions.
 //
-// Between masters of Salt and of Brine everything is as Salt has it (wire.go):
-// each event of one goes to all others, without an answer. A master of Brine
-// says in its first message that it is one, in a field that Salt's overlook.
-// Two of Brine's then speak over connections of their own on the same port
-// (link.go): mutually authenticated, in order, acknowledged, resumed where
-// they broke off, bounded. Over these goes each job, once, and of the events
-// those that somebody at the other end waits for.
+// With stock masters the protocol is Salt's (wire.go): each event of one goes to all others, without acknowledgement. A Brine master marks
+// its first message with a field that stock masters ignore. Two Brine masters then use their own connections on the same port (link.go):
+// mutually authenticated, ordered, acknowledged, resumed after interruptions, bounded. These carry each job once, and only those events
+// that have listeners on the other end.
 //
-// What is kept in files (keys, jobs, minion data) is not sent: all see it in
-// the shared folder. Where there is none (cluster_isolated_filesystem), it is
-// sent over the same connections, as streams of changes (feed.go), and a master
-// becomes one of the cluster by joining it (join.go).
+// Files (keys, jobs, minion data) are not sent: all masters see them in the shared directory. Without one (cluster_isolated_filesystem),
+// they are replicated over the same connections as streams of changes (feed.go), and a master becomes a member by joining (join.go).
 package cluster
 
 import (
@@ -43,50 +37,47 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// Job is one job on its way to the minions of another master.
+// Job is a job for the minions of another master.
 type Job struct {
 	JID string
-	// Map is what minions get.
+	// Map is the message to the minions.
 	Map *value.Dict
-	// Minions are those that it is meant for, nil if that is not known.
+	// Minions are its targets, nil if unknown.
 	Minions []string
-	// Until is when it is not kept any more for minions that are away.
+	// Until is when the job expires for unreachable minions.
 	Until time.Time
-	// From is the master that it was given to.
+	// From is the master that received it.
 	From string
 }
 
-// Note is something small that all of Brine's masters should know of a minion.
+// Note is a small fact about a minion for all Brine masters.
 type Note string
 
-// The notes: a minion has signed in anew, or has asked what it missed and so
-// is Brine's.
+// The notes: a minion has signed in again, or has asked for missed jobs and therefore is a Brine minion.
 const (
 	NoteSignedIn Note = "signed_in"
 	NoteSpeaks   Note = "speaks"
 )
 
-// Host is what a cluster asks of the master that it is a part of. The calls
-// come one after the other for each peer, and should be quick.
+// Host is the master that a cluster belongs to. The calls are sequential for each peer, and should return quickly.
 type Host interface {
 	// Relay puts an event of a peer on this master's bus. Its data names the
 	// peer (PeerID).
 	Relay(from, tag string, data *value.Dict)
 	// Job publishes a peer's job to the minions of this master.
 	Job(j Job)
-	// Note is told of a minion of another master.
+	// Note handles a note about a minion of another master.
 	Note(n Note, minion string)
 	// Present returns the minions that are connected to this master.
 	Present() []string
-	// Lost says that a peer does not answer (once a second, as long as that is
-	// so), or that something it sent is missing: whatever it stored is to be
-	// looked up.
+	// Lost says that a peer does not answer (repeated every second), or that messages from it were lost: the host must look up what the
+	// peer stored.
 	Lost(peer string)
-	// Rotated says that the AES key of the cluster may be another one.
+	// Rotated says that the AES key of the cluster may have changed.
 	Rotated()
 }
 
-// Config is what a cluster needs to know.
+// Config is the configuration of a cluster.
 type Config struct {
 	ID       string
 	Listen   string // interface
@@ -96,26 +87,21 @@ type Config struct {
 	Own      *crypt.PrivateKey
 	OwnPub   []byte // the file master.pub
 	Keysize  int
-	// Joins is called before this machine becomes a member of a cluster, if not
-	// nil: to put aside what is left of an earlier time.
+	// Joins, if not nil, is called before this machine joins a cluster, to move away the state of an earlier membership.
 	Joins func() error
-	// Expels is called when a member was removed, if not nil: to end what it knew
-	// besides keys and secrets of the cluster.
+	// Expels, if not nil, is called after a member was removed, to invalidate what it knew besides keys and secrets of the cluster.
 	Expels func() error
-	// Refuses says why the key of the cluster must not be replaced, if not nil:
-	// minions would not take the new one.
+	// Refuses, if not nil, returns why the key of the cluster must not be replaced: minions would not accept the new one.
 	Refuses func() error
-	// Ports are those for requests of minions, by transport.
+	// Ports are the request ports for minions, by transport.
 	Ports map[string]int
-	// Busy returns how long the processors of this machine have worked since it
-	// was started, and how long they could have, in one unit; nil if nobody
-	// knows.
+	// Busy returns the busy time of this machine's processors since boot, and the total time, in the same unit; nil if unknown.
 	Busy func() (busy, total int64, ok bool)
-	// PublishSession is the age at which the AES key is replaced, 0 for never.
+	// PublishSession is the maximum age of the AES key, 0 for no limit.
 	PublishSession time.Duration
 }
 
-// Cluster is one master's part of it.
+// Cluster is one master's part of a cluster.
 type Cluster struct {
 	cfg         Config
 	log         *slog.Logger
@@ -123,63 +109,62 @@ type Cluster struct {
 	secrets     *Secrets
 	tlsIdentity *tlsIdentity // nil with a shared folder
 	token       string
-	aes         string // own key for events to Salt's masters
+	aes         string // own key for events to stock masters
 	cipher      *crypt.Crypticle
 	inc         string // of this process
 	leader      *Lease
 	leads       atomic.Bool
-	// Of the lease of a cluster without a shared folder, nil without voters.
+	// Of the lease of a cluster without a shared directory, nil without voters.
 	once      *lease.Holder
 	voter     *lease.Voter // if this master is one
 	witnesses map[string]*witnessLink
 
 	listener       net.Listener
-	peers          atomic.Pointer[map[string]*peer] // see all; replaced, never changed
+	peers          atomic.Pointer[map[string]*peer] // see all; copy on write
 	conns          connSet
 	rateLimitedLog *rateLimitedLog
 
 	mu      sync.Mutex
-	begin   func(*peer)       // has the loops of a peer run; nil until Run
+	begin   func(*peer)       // starts the loops of a peer; nil until Run
 	origins map[string]string // jid -> master
 	order   []string
 	early   unclaimed
-	want    []string // what somebody here waits for: prefixes of tags
+	want    []string // prefixes of tags that listeners here wait for
 
 	roster list // for minions
 
-	// The share of the minions that this master asks for, and why.
+	// The requested share of the minions, and the load it depends on.
 	asked int
 	work  work
 	load  roster.Load
 
-	// Of a cluster without a shared folder.
+	// Of a cluster without a shared directory.
 	streams  map[string]oplog.Stream
 	answers  map[string]func(arg *value.Dict) *value.Dict
 	excludes func(id string) bool // see Exclude
-	// ring is the key of the cluster; switching is held while it is replaced, and
-	// onKey told then. rotating is held while a new one is made and spread: of
-	// two that were made at once, one private half would be lost.
+	// ring is the key of the cluster; switching is held while it is replaced, and onKey called then. rotating is held
+	// while a new one is created and distributed: of two created at once, one private half would be lost.
 	ring      atomic.Pointer[keyring]
 	switching sync.Mutex
 	rotating  sync.Mutex
 	following atomic.Bool
 	onKey     func(*crypt.PrivateKey, []handshake.Endorsement)
 	legacy    []byte // see signSessions
-	founding  bool   // this process made the cluster, or has joined it
+	founding  bool   // this process created the cluster, or has joined it
 	began     time.Time
 
 	// Sent and Received count the bytes to and from peers.
 	Sent, Received atomic.Int64
 }
 
-// maxOrigins bounds the jobs whose origin is remembered.
+// maxOrigins bounds the jobs with a recorded origin.
 const maxOrigins = 20_000
 
-// leaseTime is how long a leader stays one that is not heard of.
+// leaseTime is how long an unreachable leader keeps its role.
 const leaseTime = 15 * time.Second
 
-// New takes over the keys in the shared folder or makes them, and asks the
-// peers that are there whether they agree. Close or Run must follow.
+// New loads or creates the keys in the shared directory, and checks with the reachable peers that their settings agree. Close or Run must
+// follow.
 func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	c := &Cluster{cfg: cfg, log: log, aes: crypt.NewKey(), inc: nonce(), began: time.Now(), streams: map[string]oplog.Stream{}, answers: map[string]func(*value.Dict) *value.Dict{}, origins: map[string]string{}, rateLimitedLog: newRateLimitedLog(log)}
 	var err error
@@ -253,13 +238,13 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	return c, nil
 }
 
-// Secrets are the keys of the cluster.
+// Secrets returns the keys of the cluster.
 func (c *Cluster) Secrets() *Secrets { return c.secrets }
 
-// Close gives back what New acquired, if Run was not called.
+// Close releases what New acquired, if Run was not called.
 func (c *Cluster) Close() error { return c.listener.Close() }
 
-// Run speaks with the peers until ctx ends.
+// Run communicates with the peers until ctx ends.
 func (c *Cluster) Run(ctx context.Context, host Host) error {
 	c.host = host
 	var wg sync.WaitGroup
@@ -279,7 +264,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 	}
 	tended := make(chan struct{})
 	go func() { defer close(tended); c.tend(ctx) }()
-	defer func() { <-tended }() // it may begin peers
+	defer func() { <-tended }() // it may start peers
 	for {
 		conn, err := c.listener.Accept()
 		if ctx.Err() != nil {
@@ -289,7 +274,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 			if errors.Is(err, net.ErrClosed) {
 				return salt.Errorf(salt.Internal, "the port for other masters was closed: %w", err)
 			}
-			c.rateLimitedLog.warn("accept", "cannot take a connection of another master", "err", err)
+			c.rateLimitedLog.warn("accept", "cannot accept a connection of another master", "err", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -297,7 +282,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 			continue
 		}
 		if !c.conns.add(conn, true) {
-			c.rateLimitedLog.warn("strangers", "connections were refused: too many are open whose other end has not shown who it is; only masters should reach cluster_pool_port", "from", conn.RemoteAddr())
+			c.rateLimitedLog.warn("strangers", "connections refused: too many unauthenticated connections are open; only masters should reach cluster_pool_port", "addr", conn.RemoteAddr())
 			conn.Close()
 			continue
 		}
@@ -308,8 +293,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 	}
 }
 
-// tend does what is done by time: the leader replaces the AES key when it is
-// too old, and peers whose key was deleted are dropped.
+// tend does the periodic work: the leader replaces the AES key when it is too old, and peers whose key was deleted are dropped.
 func (c *Cluster) tend(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -320,7 +304,7 @@ func (c *Cluster) tend(ctx context.Context) {
 				return
 			}
 			if err := c.leader.Release(); err != nil {
-				c.log.Debug("cannot give back the lease of the leader", "err", err)
+				c.log.Debug("cannot release the leader lease", "err", err)
 			}
 			return
 		case <-tick.C:
@@ -337,13 +321,13 @@ func (c *Cluster) tend(ctx context.Context) {
 				}()
 			}
 			if err := c.agreeSessions(c.first()); err != nil {
-				c.rateLimitedLog.warn("sessions", "cannot make the secret of session keys", "err", err)
+				c.rateLimitedLog.warn("sessions", "cannot create the secret of session keys", "err", err)
 			}
 		}
 		for _, p := range c.all() {
 			p.look()
 			if p.cutOff() && !c.cfg.Options.Isolated {
-				// It may live and take jobs.
+				// It may be alive and accept jobs.
 				c.host.Lost(p.id)
 			}
 		}
@@ -354,15 +338,15 @@ func (c *Cluster) tend(ctx context.Context) {
 			c.weigh(time.Now())
 		}
 		if err := c.refreshRoster(time.Now()); err != nil {
-			c.rateLimitedLog.warn("roster", "the list of masters for minions is not kept up to date", "err", err)
+			c.rateLimitedLog.warn("roster", "cannot update the list of masters for minions", "err", err)
 		}
 	}
 }
 
-// weighEvery is how often tend looks how busy the machine is, in turns.
+// weighEvery is the interval of checks of the machine's load, in rounds of tend.
 const weighEvery = 10
 
-// lead tries to be the leader, and does the leader's work.
+// lead tries to become the leader, and does the leader's work.
 func (c *Cluster) lead() {
 	token, leads := c.Once()
 	var err error
@@ -370,7 +354,7 @@ func (c *Cluster) lead() {
 		leads, err = c.leader.Hold()
 	}
 	if err != nil {
-		c.rateLimitedLog.warn("lease", "cannot tell who leads the cluster", "err", err)
+		c.rateLimitedLog.warn("lease", "cannot determine the leader of the cluster", "err", err)
 	}
 	c.leads.Store(leads && err == nil)
 	if !leads || err != nil || c.cfg.PublishSession <= 0 {
@@ -379,7 +363,7 @@ func (c *Cluster) lead() {
 	age, err := c.secrets.AES.Age(time.Now())
 	if err == nil && age >= c.cfg.PublishSession {
 		if now, still := c.Once(); c.once != nil && (!still || now != token) {
-			return // the process may have stood still
+			return // the process may have been suspended
 		}
 		if err := c.Rotate(); err != nil {
 			c.log.Error("cannot replace the AES key of the cluster", "err", err)
@@ -387,7 +371,7 @@ func (c *Cluster) lead() {
 	}
 }
 
-// Leads reports whether this master does what one of the cluster should do.
+// Leads reports whether this master does the work of which one master is in charge.
 func (c *Cluster) Leads() bool {
 	if c.once != nil {
 		_, holds := c.once.Token()
@@ -396,10 +380,10 @@ func (c *Cluster) Leads() bool {
 	return c.leads.Load()
 }
 
-// tagRotate is the event that has masters read the AES key again.
+// tagRotate is the event that makes masters read the AES key again.
 const tagRotate = "rotate_cluster_aes_key"
 
-// Rotate replaces the AES key of the cluster and tells all masters.
+// Rotate replaces the AES key of the cluster and notifies all masters.
 func (c *Cluster) Rotate() error {
 	if err := c.secrets.AES.Replace(); err != nil {
 		return err
@@ -411,15 +395,14 @@ func (c *Cluster) Rotate() error {
 	return nil
 }
 
-// Origin returns the master that a job was given to, "" if that is not known.
+// Origin returns the master that received a job, "" if unknown.
 func (c *Cluster) Origin(jid string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.origins[jid]
 }
 
-// SetOrigin notes the master that a job was given to, and sends it what came
-// of the job already.
+// SetOrigin records the master that received a job, and sends it the buffered events of the job.
 func (c *Cluster) SetOrigin(jid, master string) {
 	for _, e := range c.setOrigin(jid, master) {
 		if p := c.all()[master]; p != nil && p.isBrine() && !slices.Contains(e.sent, p) {
@@ -442,8 +425,7 @@ func (c *Cluster) setOrigin(jid, master string) []heldEvent {
 	return c.early.forget(jid)
 }
 
-// hold keeps an event until the master is known that its job was given to, and
-// returns that master if it is known by now.
+// hold buffers an event until the origin of its job is known, or returns the origin if it is known by now.
 func (c *Cluster) hold(jid string, e heldEvent) (origin string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -453,9 +435,8 @@ func (c *Cluster) hold(jid string, e heldEvent) (origin string) {
 	return origin
 }
 
-// Want says which events somebody at this master waits for, by the beginnings
-// of their tags; "" means all. Those of jobs that were given to this master
-// come anyway.
+// Want sets which events listeners at this master wait for, by prefixes of tags; "" means all. Events of jobs that this master received
+// always arrive.
 func (c *Cluster) Want(prefixes []string) {
 	slices.Sort(prefixes)
 	prefixes = slices.Compact(prefixes)
@@ -474,8 +455,7 @@ func (c *Cluster) wanted() []string {
 	return c.want
 }
 
-// Publish hands a job that was given to this master to all others of Brine's.
-// Salt's have it by its event.
+// Publish sends a job that this master received to all other Brine masters. Stock masters receive its event.
 func (c *Cluster) Publish(j Job) error {
 	c.SetOrigin(j.JID, c.cfg.ID)
 	d := value.DictOf("k", "job", "jid", j.JID, "job", j.Map, "minions", value.Strings(j.Minions), "until", j.Until.UnixMilli(), "from", c.cfg.ID)
@@ -491,7 +471,7 @@ func (c *Cluster) Publish(j Job) error {
 	return nil
 }
 
-// Tell sends a note to all other masters of Brine's.
+// Tell sends a note to all other Brine masters.
 func (c *Cluster) Tell(n Note, minion string) {
 	b, err := msgpack.Marshal(value.DictOf("k", "note", "note", string(n), "id", minion), msgpack.NewSpec)
 	if err != nil {
@@ -504,8 +484,7 @@ func (c *Cluster) Tell(n Note, minion string) {
 	}
 }
 
-// Event sends an event of this master's bus to whom it concerns: all of
-// Salt's masters, and those of Brine's where somebody waits for it.
+// Event sends an event of this master's bus to all stock masters, and to the Brine masters with listeners for it.
 func (c *Cluster) Event(e *event.Event) {
 	if e.Data.Has(PeerID) || strings.HasPrefix(e.Tag, "cluster/") {
 		return
@@ -529,7 +508,7 @@ func (c *Cluster) Event(e *event.Event) {
 	if msg == nil {
 		var err error
 		if msg, err = encodeEvent(e.Tag, e.Data); err != nil {
-			return // said by send, or nobody's
+			return // logged by send, or without receivers
 		}
 	}
 	late := heldEvent{msg, sent}
@@ -538,9 +517,8 @@ func (c *Cluster) Event(e *event.Event) {
 	}
 }
 
-// send sends an event to Salt's masters and to some of Brine's, each of which
-// it asks for once. It is encoded once for each kind, and the form for Brine's
-// returned if it was needed.
+// send sends an event to stock masters and to selected Brine masters; brine is called once for each. The event is encoded once per kind,
+// and the form for Brine is returned if it was needed.
 func (c *Cluster) send(tag string, data *value.Dict, brine func(*peer) bool) (forBrine []byte) {
 	var forSalt []byte
 	var err error
@@ -576,15 +554,14 @@ func (c *Cluster) send(tag string, data *value.Dict, brine func(*peer) bool) (fo
 			}
 		}
 		if err != nil {
-			c.log.Error("an event cannot be sent to other masters", "tag", tag, "err", err)
+			c.log.Error("cannot send an event to other masters", "tag", tag, "err", err)
 			return nil
 		}
 	}
 	return forBrine
 }
 
-// encodeEvent makes the message of an event for masters of Brine's. Most are
-// returns, whose tag says nothing that is not in the data.
+// encodeEvent encodes an event for Brine masters. Most are returns, whose tag follows from the data.
 func encodeEvent(tag string, data *value.Dict) ([]byte, error) {
 	if tag == returnTag(data) {
 		return msgpack.Marshal(value.DictOf("k", "ret", "data", data), msgpack.NewSpec)
@@ -592,7 +569,7 @@ func encodeEvent(tag string, data *value.Dict) ([]byte, error) {
 	return msgpack.Marshal(value.DictOf("k", "event", "tag", tag, "data", data), msgpack.NewSpec)
 }
 
-// returnTag is the tag of a return with this data, "" if it is none.
+// returnTag returns the tag of a return with this data, "" if it is not a return.
 func returnTag(data *value.Dict) string {
 	jid, id := data.Str("jid"), data.Str("id")
 	if jid == "" || id == "" {
@@ -601,11 +578,10 @@ func returnTag(data *value.Dict) string {
 	return salt.Tag("job", jid, "ret", id)
 }
 
-// presentTime bounds the wait for peers that are asked who is there.
+// presentTime is the timeout for queries of connected minions.
 const presentTime = 2 * time.Second
 
-// Present returns the minions that are connected to other masters of Brine's,
-// by these. Of Salt's nobody can tell.
+// Present returns the minions connected to other Brine masters, by master. For stock masters this is unknown.
 func (c *Cluster) Present(ctx context.Context) map[string][]string {
 	ctx, cancel := context.WithTimeout(ctx, presentTime)
 	defer cancel()
@@ -619,7 +595,7 @@ func (c *Cluster) Present(ctx context.Context) map[string][]string {
 		wg.Go(func() {
 			d, err := p.ask(ctx, askPresent, nil)
 			if err != nil {
-				c.log.Debug("a peer does not say who is connected to it", "peer", p.id, "err", err)
+				c.log.Debug("a peer does not report its connected minions", "peer", p.id, "err", err)
 				return
 			}
 			var ids []string
@@ -637,28 +613,25 @@ func (c *Cluster) Present(ctx context.Context) map[string][]string {
 	return out
 }
 
-// Member is what is known of a peer.
+// Member is the known state of a peer.
 type Member struct {
 	ID string
 	// Kind is brine, salt or unknown.
 	Kind string
-	// Up says that it was heard of lately; of Salt's, that a connection to it
-	// stands.
+	// Up says that it answered recently; for stock masters, that a connection to it exists.
 	Up bool
-	// Problem is why this master does not work with it, else "".
+	// Problem is why this master does not work with it, or "".
 	Problem string
 	// Gone says that it was removed from the cluster.
 	Gone bool
-	// TLS says that it has spoken TLS to this master's process, and
-	// CertificateEnds until when the certificate is good that it showed last.
+	// TLS says that it has used TLS with this process, and CertificateEnds when its last certificate expires.
 	TLS             bool
 	CertificateEnds time.Time
-	// Behind is how many changes it lacks, by stream, as far as is known, of a
-	// cluster without a shared folder.
+	// Behind is the number of changes it lacks, by stream, as far as known, without a shared directory.
 	Behind map[string]int64
 }
 
-// IsBrine reports whether a peer is a master of Brine's, as far as is known.
+// IsBrine reports whether a peer is a Brine master, as far as known.
 func (c *Cluster) IsBrine(id string) bool {
 	p := c.all()[id]
 	return p != nil && p.kind() == kindBrine
@@ -691,7 +664,7 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 		body, err := frames.Next()
 		if err != nil {
 			if ctx.Err() == nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && (!known || !isTimeout(err)) {
-				c.rateLimitedLog.debug("a connection of another master has ended", "from", conn.RemoteAddr(), "err", err)
+				c.rateLimitedLog.debug("connection of another master ended", "addr", conn.RemoteAddr(), "err", err)
 			}
 			return
 		}
@@ -707,7 +680,7 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 		if !ok || !c.receive(tag, data) {
 			return
 		}
-		// One that has shown a key may be silent, and send what events may be.
+		// An authenticated one may be silent, and send messages of the size of events.
 		if known = known || strings.HasPrefix(tag, tagPeer); known {
 			c.conns.known(conn)
 			conn.SetDeadline(time.Time{})
@@ -716,13 +689,13 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// greetingTime bounds how long a connection may take to say who it is.
+// greetingTime is the timeout for the authentication of a connection.
 const greetingTime = 10 * time.Second
 
-// receive handles a message in Salt's form; false ends the connection.
+// receive handles a message in Salt's form; false closes the connection.
 func (c *Cluster) receive(tag string, data []byte) bool {
 	if c.cfg.Options.Isolated {
-		c.rateLimitedLog.error("salt", "a master of Salt's wants to be a peer: in a cluster without a shared folder there can only be Brine's; to move over from Salt's, use a shared folder until all are", "tag", fmt.Sprintf("%.100s", tag))
+		c.rateLimitedLog.error("salt", "refusing a stock master: a cluster without a shared directory supports only Brine masters; to migrate, use a shared directory until all are", "tag", fmt.Sprintf("%.100s", tag))
 		return false
 	}
 	if strings.HasPrefix(tag, tagPeer) {
@@ -731,7 +704,7 @@ func (c *Cluster) receive(tag string, data []byte) bool {
 	from, rest, ok := splitEvent(tag)
 	p := c.all()[from]
 	if !ok || p == nil {
-		c.rateLimitedLog.warn("stranger", "an event of a master that cluster_peers does not name was dropped; name it there by its id, or remove this master from its cluster_peers",
+		c.rateLimitedLog.warn("stranger", "dropped an event of a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
 			"tag", fmt.Sprintf("%.100s", tag))
 		return false
 	}
@@ -744,11 +717,11 @@ func (c *Cluster) receiveKey(data []byte) bool {
 	p := c.all()[g.from]
 	switch {
 	case p == nil && g.from != "":
-		c.rateLimitedLog.error("stranger "+g.from, "a master that cluster_peers does not name wants to be a peer; name it there by its id, or remove this master from its cluster_peers",
+		c.rateLimitedLog.error("stranger "+g.from, "refusing a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
 			"peer", g.from, "cluster_peers", strings.Join(c.cfg.Options.Peers, ", "))
 		return false
 	case errors.Is(err, fs.ErrNotExist):
-		c.rateLimitedLog.error("no key of "+g.from, "a peer has left no key in the shared folder; is cluster_pki_dir one folder for all masters? Was it removed from the cluster?", "peer", g.from, "err", err)
+		c.rateLimitedLog.error("no key of "+g.from, "the shared directory has no key of a peer; is cluster_pki_dir one directory for all masters? Was it removed from the cluster?", "peer", g.from, "err", err)
 		return false
 	case err != nil:
 		c.rateLimitedLog.error("bad key of "+g.from, "the key of another master was refused", "peer", g.from, "err", err)
@@ -757,7 +730,7 @@ func (c *Cluster) receiveKey(data []byte) bool {
 		p.trouble(unnamed(g.from, g.names, c.cfg.ID))
 		return false
 	case g.key == "":
-		p.trouble(fmt.Sprintf("%s does not find the key of %s: is cluster_pki_dir one folder for both?", g.from, c.cfg.ID))
+		p.trouble(fmt.Sprintf("%s does not find the key of %s: is cluster_pki_dir one directory for both?", g.from, c.cfg.ID))
 		p.greet(g)
 		return true
 	}
@@ -782,19 +755,17 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// connSet is the open connections, and whom to tell that this master waits for
-// other events now.
+// connSet holds the open connections, and the channels to notify when the wanted events change.
 type connSet struct {
 	mu              sync.Mutex
-	open            map[net.Conn]bool   // whether others made it
-	unauthenticated map[net.Conn]string // from where, of those who have not shown who they are
+	open            map[net.Conn]bool   // whether the other end dialled
+	unauthenticated map[net.Conn]string // address of each connection that is not authenticated yet
 	news            map[chan struct{}]bool
 	ended           bool
 }
 
-// maxInbound bounds the connections that others make, maxStrangers those whose
-// other end has not shown who it is, and maxStrangersFrom these of one address,
-// so that nobody keeps members out from there.
+// maxInbound bounds inbound connections, maxUnauthenticated those without authentication, and maxUnauthenticatedFrom these per address, so
+// that one address cannot keep members out.
 const (
 	maxInbound             = 256
 	maxUnauthenticated     = 128
@@ -814,7 +785,7 @@ func (s *connSet) add(c net.Conn, inbound bool) bool {
 	return true
 }
 
-// admit counts a stranger, if there may be one more.
+// admit counts an unauthenticated connection if the bounds allow it.
 func (s *connSet) admit(c net.Conn) bool {
 	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
 	same := 0
@@ -833,7 +804,7 @@ func (s *connSet) admit(c net.Conn) bool {
 	return true
 }
 
-// known says that the other end has shown who it is.
+// known marks a connection as authenticated.
 func (s *connSet) known(c net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -856,7 +827,7 @@ func (s *connSet) closeAll() {
 	}
 }
 
-// listen returns a channel that says that there is news.
+// listen returns a channel that signals changes.
 func (s *connSet) listen() (news chan struct{}, end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -883,8 +854,7 @@ func (s *connSet) tell() {
 	}
 }
 
-// gripes writes complaints once: again only when something else has been the
-// matter, or after a while.
+// rateLimitedLog suppresses repeated messages: it logs a message again only after a different one, or after some time.
 type rateLimitedLog struct {
 	log *slog.Logger
 	mu  sync.Mutex

@@ -380,7 +380,7 @@ func TestRefusals(t *testing.T) {
 		change func(s *set, cfg *Config)
 		want   []string
 	}{
-		"unshared cachedir": {func(s *set, cfg *Config) { cfg.CacheDir = filepath.Join(s.dir, "other") }, []string{"cachedir of", "is not the folder that"}},
+		"unshared cachedir": {func(s *set, cfg *Config) { cfg.CacheDir = filepath.Join(s.dir, "other") }, []string{"cachedir of", "is not the directory that"}},
 		"other cluster_id":  {func(_ *set, cfg *Config) { cfg.Options.ID = "else" }, []string{`cluster_id is "else" on`, `and "test" on`}},
 		"other hash_type":   {func(_ *set, cfg *Config) { cfg.HashType = "md5" }, []string{`hash_type is "md5" on`}},
 		"asymmetric peers":  {func(s *set, _ *Config) { s.cfgs[0].Options.Peers = nil }, []string{"cluster_peers of", "does not name"}},
@@ -451,8 +451,8 @@ func TestRefusedOptions(t *testing.T) {
 		"id not set":        {ok, "host_master", false, "0.0.0.0", "id is not"},
 		"itself":            {Options{ID: "t", Peers: []string{"a"}, Port: 1}, "a", true, "0.0.0.0", "itself"},
 		"twice":             {Options{ID: "t", Peers: []string{"b", "b"}, Port: 1}, "a", true, "0.0.0.0", "twice"},
-		"no address":        {Options{ID: "t", Peers: []string{"b c"}, Port: 1}, "a", true, "0.0.0.0", "no address"},
-		"not here":          {ok, "192.0.2.77", true, "0.0.0.0", "no address of this machine"},
+		"no address":        {Options{ID: "t", Peers: []string{"b c"}, Port: 1}, "a", true, "0.0.0.0", "not an address"},
+		"not here":          {ok, "192.0.2.77", true, "0.0.0.0", "not an address of this machine"},
 		"listens elsewhere": {ok, "127.0.0.1", true, "127.0.0.9", "listens on 127.0.0.9"},
 		"port":              {Options{ID: "t", Port: 0}, "a", true, "0.0.0.0", "port"},
 	} {

@@ -19,14 +19,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// protocol is the version of what Brine's masters say to each other.
+// protocol is the version of the protocol between Brine masters.
 const protocol = 1
 
-// maxSkew is what the clocks of two masters may differ by: leases and the
-// order of jobs go by them.
+// maxSkew is the maximum clock difference of two masters: leases and the order of jobs depend on it.
 const maxSkew = 5 * time.Second
 
-// facts are what two masters of a cluster must agree on.
+// facts are the settings that two masters of a cluster must agree on.
 type facts struct {
 	id       string
 	cluster  string
@@ -36,12 +35,11 @@ type facts struct {
 	version  string
 	protocol int64
 	isolated bool
-	proof    string // that the sender's folder in cachedir can be read
+	proof    string // proof that the sender's directory in cachedir can be read
 	now      time.Time
 }
 
-// tokenFile, in a master's own folder, shows who can read it that they share
-// the cachedir.
+// tokenFile, in a master's own directory, proves to its readers that they share the cachedir.
 const tokenFile = "token"
 
 // newToken writes a new token and returns it.
@@ -57,8 +55,7 @@ func proofOf(token, nonce string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// facts returns what this master has to say, with a proof for who has sent a
-// nonce.
+// facts returns this master's facts, with a proof for the sender of a nonce.
 func (c *Cluster) facts(nonce string) facts {
 	return facts{
 		id: c.cfg.ID, cluster: c.cfg.Options.ID, peers: c.cfg.Options.Peers, key: c.ring.Load().tag,
@@ -83,21 +80,18 @@ func readFacts(d *value.Dict) facts {
 	return f
 }
 
-// notParted says of a master that it has not left the shared folder yet as
-// others have. Until it does they are two clusters with one key, each of which
-// commands the minions that are connected to it.
+// notParted is the reason against a master that still shares the directory that others have left. Until it leaves, there are two clusters
+// with one key, each of which commands its connected minions.
 const notParted = "still shares a folder that others have left: stop it, run brine cluster unshare there, and start it"
 
-// parting reports whether the masters leave their shared folder, or have left
-// it: the first one has put a secret there.
+// parting reports whether the masters are leaving their shared directory: the first one has stored a secret there.
 func (c *Cluster) parting() bool {
 	_, err := os.Stat(filepath.Join(c.cfg.Options.PKIDir, SecretFile))
 	return err == nil
 }
 
-// differences says why a peer cannot be one, in words that name the option,
-// what is here and what is there; "" if it can. nonce is what the peer was to
-// prove with.
+// differences returns why a peer cannot be accepted, with the name of the option and both values; "" if it can. nonce is the one for the
+// peer's proof.
 func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) string {
 	mine := c.facts("")
 	if mine.isolated != peer.isolated && mine.key == peer.key && mine.cluster == peer.cluster && c.parting() {
@@ -121,7 +115,7 @@ func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) 
 	differ("hash_type", mine.hashType, peer.hashType)
 	differ("cluster_isolated_filesystem", fmt.Sprint(mine.isolated), fmt.Sprint(peer.isolated))
 	if mine.isolated && peer.isolated {
-		// Who is a member says the folder of their keys.
+		// The directory of keys determines the members.
 		if mine.key != peer.key && c.kin(cert, peer.key) {
 			peer.key = mine.key // one of them is about to follow the other
 		}
@@ -129,7 +123,7 @@ func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) 
 		return strings.Join(out, "; ")
 	}
 	if mine.key != peer.key {
-		differ("the fingerprint of cluster.pub (is cluster_pki_dir one folder for all?)", mine.key, peer.key)
+		differ("the fingerprint of cluster.pub (is cluster_pki_dir one directory for all?)", mine.key, peer.key)
 	}
 	if !slices.Contains(mine.peers, peer.id) {
 		out = append(out, unnamed(mine.id, mine.peers, peer.id))
@@ -140,33 +134,32 @@ func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) 
 	token, err := os.ReadFile(filepath.Join(c.cfg.CacheDir, ownDir, filepath.Base(peer.id), tokenFile))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		out = append(out, fmt.Sprintf("cachedir of %s (%s) is not the folder that %s uses: nothing of %s is in it", mine.id, c.cfg.CacheDir, peer.id, peer.id))
+		out = append(out, fmt.Sprintf("cachedir of %s (%s) is not the directory that %s uses: it has no data of %s", mine.id, c.cfg.CacheDir, peer.id, peer.id))
 	case err != nil:
 		out = append(out, fmt.Sprintf("cachedir of %s cannot be read: %v", mine.id, err))
 	case proofOf(string(token), nonce) != peer.proof:
-		out = append(out, fmt.Sprintf("cachedir of %s (%s) is not the folder that %s uses: it has something older of %s", mine.id, c.cfg.CacheDir, peer.id, peer.id))
+		out = append(out, fmt.Sprintf("cachedir of %s (%s) is not the directory that %s uses: it has older data of %s", mine.id, c.cfg.CacheDir, peer.id, peer.id))
 	}
 	return strings.Join(out, "; ")
 }
 
-// unnamed says that one master does not know of another, and what to do.
+// unnamed returns the reason that one master does not name another, and the fix.
 func unnamed(who string, peers []string, whom string) string {
 	return fmt.Sprintf("cluster_peers of %s (%s) does not name %s: name it there, or remove %[1]s from cluster_peers of %[3]s", who, strings.Join(peers, ", "), whom)
 }
 
-// clockOf begins what is said of a clock.
+// clockOf begins the reason of a wrong clock.
 const clockOf = "the clock of "
 
-// skewed says that a clock is wrong. The peer's time was read between two
-// moments of this master's clock.
+// skewed returns the reason if a clock is wrong. The peer's time was read between from and to of this master's clock.
 func (c *Cluster) skewed(peer facts, from, to time.Time) string {
 	switch {
 	case peer.now.IsZero():
 		return ""
 	case from.Sub(peer.now) > maxSkew:
-		return fmt.Sprintf(clockOf+"%s is %v behind that of %s; at most %v are allowed: have both follow one source of time (NTP)", peer.id, from.Sub(peer.now).Round(time.Millisecond), c.cfg.ID, maxSkew)
+		return fmt.Sprintf(clockOf+"%s is %v behind that of %s; at most %v are allowed: synchronize both with NTP", peer.id, from.Sub(peer.now).Round(time.Millisecond), c.cfg.ID, maxSkew)
 	case peer.now.Sub(to) > maxSkew:
-		return fmt.Sprintf(clockOf+"%s is %v ahead of that of %s; at most %v are allowed: have both follow one source of time (NTP)", peer.id, peer.now.Sub(to).Round(time.Millisecond), c.cfg.ID, maxSkew)
+		return fmt.Sprintf(clockOf+"%s is %v ahead of that of %s; at most %v are allowed: synchronize both with NTP", peer.id, peer.now.Sub(to).Round(time.Millisecond), c.cfg.ID, maxSkew)
 	}
 	return ""
 }

@@ -17,15 +17,14 @@ import (
 const (
 	feedItems  = 256
 	feedBytes  = 256 << 10
-	feedWindow = 4 // batches that are not answered yet
-	// hearsay is how long a peer may lack the changes of a third master until
-	// it gets them from this one.
+	feedWindow = 4 // batches without an answer
+	// hearsay is how long a peer may lack the changes of a third master before this one sends them.
 	hearsay = time.Second
-	// feedPause is the time until what a peer could not store is sent again.
+	// feedPause is the delay before sending changes again that a peer could not store.
 	feedPause = time.Second
 )
 
-// feed brings the changes of one stream to one peer over one connection.
+// feed sends the changes of one stream to one peer over one connection.
 type feed struct {
 	p      *peer
 	s      *sealed
@@ -34,27 +33,27 @@ type feed struct {
 	news   chan struct{} // have has changed
 
 	mu      sync.Mutex
-	have    oplog.Vector // what the peer knows
-	sent    oplog.Vector // what was sent to it, or need not be
+	have    oplog.Vector // known to the peer
+	sent    oplog.Vector // sent to it, or known to it
 	open    int          // batches without an answer
-	trouble string       // why the peer did not take one
-	live    bool         // the peer can be told what counts
+	trouble string       // error of the peer with the last batch
+	live    bool         // the peer supports lists of valid changes
 	lag     map[string]lag
 }
 
-// lag is what a peer did not know at some moment of what another master did.
+// lag is what a peer lacked of another master's changes at some moment.
 type lag struct {
 	number uint64
 	since  time.Time
 }
 
-// vectors is what this master knows of each stream.
+// vectors returns what this master knows of each stream.
 func (c *Cluster) vectors() *value.Dict {
 	d := value.NewDict(len(c.streams))
 	for name, s := range c.streams {
 		v, err := s.Vector()
 		if err != nil {
-			c.rateLimitedLog.error("vector "+name, "cannot tell what is known of what masters have in common", "stream", name, "err", err)
+			c.rateLimitedLog.error("vector "+name, "cannot read the version vector of a stream", "stream", name, "err", err)
 			continue
 		}
 		d.Set(name, vectorDict(v))
@@ -70,8 +69,8 @@ func vectorDict(v oplog.Vector) *value.Dict {
 	return d
 }
 
-// Bounds of what a peer may say that it knows: the origins, and the length of
-// the name of one in bytes. A master has a new origin only when it has lost one.
+// Bounds of a peer's vector: the number of origins, and the length of a name in bytes. A master gets a new origin only after it has lost
+// one.
 const (
 	maxVector = 4096
 	maxOrigin = 64
@@ -88,8 +87,7 @@ func readVector(d *value.Dict) oplog.Vector {
 	return v
 }
 
-// feedAll brings the peer all it lacks until stop is called. start is the
-// frame in which the peer has told what it knows.
+// feedAll sends the peer everything it lacks until stop is called. start is the frame with the peer's vectors.
 func (p *peer) feedAll(ctx context.Context, s *sealed, start *value.Dict) (feeds map[string]*feed, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -102,7 +100,7 @@ func (p *peer) feedAll(ctx context.Context, s *sealed, start *value.Dict) (feeds
 		feeds[name] = f
 		wg.Go(func() {
 			if err := f.run(ctx); err != nil && ctx.Err() == nil {
-				p.c.rateLimitedLog.warn("feed "+p.id+" "+name, "changes are not sent to a peer", "peer", p.id, "stream", name, "err", err)
+				p.c.rateLimitedLog.warn("feed "+p.id+" "+name, "cannot send changes to a peer", "peer", p.id, "stream", name, "err", err)
 				s.conn.Close()
 			}
 		})
@@ -110,7 +108,7 @@ func (p *peer) feedAll(ctx context.Context, s *sealed, start *value.Dict) (feeds
 	return feeds, func() { cancel(); wg.Wait() }
 }
 
-// answered takes what the peer says about a batch, or about what it knows.
+// answered handles the peer's answer to a batch, or a new vector.
 func (f *feed) answered(d *value.Dict) {
 	f.mu.Lock()
 	for origin, n := range readVector(d.Dict("vec")) {
@@ -142,8 +140,8 @@ func (f *feed) run(ctx context.Context) error {
 	ahead := f.have[self] > mine[self]
 	f.mu.Unlock()
 	if ahead {
-		f.p.c.log.Warn("a peer knows more of what this master did than the master itself: this is an old copy, or a disk has lost something; it goes on under another name", "peer", f.p.id, "stream", f.name)
-		return errors.Join(errors.New("this master has lost changes of its own, which the peer has"), f.stream.Renew())
+		f.p.c.log.Warn("a peer has newer changes of this master: restored from an old copy? continuing with a new origin id", "peer", f.p.id, "stream", f.name)
+		return errors.Join(errors.New("this master has lost own changes that the peer has"), f.stream.Renew())
 	}
 	if err := f.tellLive(ctx, mine); err != nil || ctx.Err() != nil {
 		return err
@@ -164,7 +162,7 @@ func (f *feed) run(ctx context.Context) error {
 		f.trouble = ""
 		f.mu.Unlock()
 		if trouble != "" {
-			f.p.c.rateLimitedLog.warn("feed of "+f.p.id, "a peer cannot store what masters have in common; it is sent again", "peer", f.p.id, "stream", f.name, "err", trouble)
+			f.p.c.rateLimitedLog.warn("feed of "+f.p.id, "a peer cannot store replicated changes; sending them again", "peer", f.p.id, "stream", f.name, "err", trouble)
 			select {
 			case <-ctx.Done():
 				return nil
@@ -182,9 +180,8 @@ func (f *feed) run(ctx context.Context) error {
 	}
 }
 
-// tellLive tells a peer that lacks what this master has forgotten which changes
-// count: what it has of others was deleted. It comes before all else on this
-// connection, so that whoever has got the rest knows it.
+// tellLive sends a peer that lacks changes which this master has dropped the list of valid ones: the rest was deleted. It precedes
+// everything else on this connection, so that a peer with later changes has applied it.
 func (f *feed) tellLive(ctx context.Context, mine oplog.Vector) error {
 	stream, ok := f.stream.(oplog.Forgetful)
 	if !ok || !f.live {
@@ -213,7 +210,7 @@ func (f *feed) tellLive(ctx context.Context, mine oplog.Vector) error {
 				return err
 			}
 			if b.To <= after {
-				return fmt.Errorf("nothing can be read behind change %d of %s", after, origin)
+				return fmt.Errorf("cannot read after change %d of %s", after, origin)
 			}
 			after = b.To
 			f.mu.Lock()
@@ -244,7 +241,7 @@ func (f *feed) room(ctx context.Context) bool {
 	}
 }
 
-// step sends one batch if there is something to be sent.
+// step sends one batch if there are changes to send.
 func (f *feed) step(self string) (sent bool, err error) {
 	mine, err := f.stream.Vector()
 	if err != nil {
@@ -259,10 +256,10 @@ func (f *feed) step(self string) (sent bool, err error) {
 		return false, err
 	}
 	if b.To <= after {
-		return false, fmt.Errorf("nothing can be read behind change %d of %s", after, origin)
+		return false, fmt.Errorf("cannot read after change %d of %s", after, origin)
 	}
-	// After the changes were read, which may have secrets in them that were made
-	// because the peer was removed: its removal is on record before them.
+	// Check after reading the changes: they may contain secrets created because the peer was removed, and the removal is recorded before
+	// them.
 	if f.p.c.excluded(f.p.id) {
 		return false, errors.New("the peer was removed from the cluster")
 	}
@@ -277,8 +274,8 @@ func (f *feed) step(self string) (sent bool, err error) {
 	return true, f.s.send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "items", items)
 }
 
-// next chooses the origin of which the peer lacks something. What others did it
-// gets from these, and from here only if it still lacks it after a while.
+// next selects an origin whose changes the peer lacks. Changes of other masters are left to these, and sent from here only if the peer
+// still lacks them after a while.
 func (f *feed) next(self string, mine oplog.Vector) (origin string, after uint64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -321,14 +318,13 @@ func (f *feed) next(self string, mine oplog.Vector) (origin string, after uint64
 func applyLive(stream oplog.Stream, b oplog.Batch) error {
 	f, ok := stream.(oplog.Forgetful)
 	if !ok || len(b.Origin) > maxOrigin || b.To < b.From {
-		return errors.New("a list of changes that count, of a stream without such")
+		return errors.New("a list of valid changes for a stream that has none")
 	}
 	return f.ApplyLive(b)
 }
 
-// KnownToAll returns up to where all members have said that they know the changes
-// of a stream, and up to where any of them has; ok is false if one of them cannot be
-// reached.
+// KnownToAll returns up to where all members have reported the changes of a stream, and up to where any of them has; ok is false if one of
+// them is unreachable.
 func (c *Cluster) KnownToAll(stream string) (all, any oplog.Vector, ok bool) {
 	s := c.streams[stream]
 	if s == nil {
@@ -359,8 +355,7 @@ func (c *Cluster) KnownToAll(stream string) (all, any oplog.Vector, ok bool) {
 	return all, any, true
 }
 
-// HandedOver reports whether all peers that can be reached have all that this
-// master has, and how many these are.
+// HandedOver reports whether all reachable peers have all changes of this master, and their number.
 func (c *Cluster) HandedOver() (peers int, all bool, err error) {
 	all = true
 	for name, stream := range c.streams {
@@ -387,8 +382,7 @@ func (c *Cluster) HandedOver() (peers int, all bool, err error) {
 	return peers, all, nil
 }
 
-// Disowned reports whether a peer has said that this master is no member, so that
-// it knows what Forget is to tell.
+// Disowned reports whether a peer has reported that this master is not a member, so that it knows what Forget would publish.
 func (c *Cluster) Disowned() bool {
 	for _, p := range c.all() {
 		p.mu.Lock()
@@ -401,8 +395,7 @@ func (c *Cluster) Disowned() bool {
 	return false
 }
 
-// Forget deletes this master's own key from those of the members: the others
-// will hear of it.
+// Forget deletes this master's own key from the members' keys; the change is replicated.
 func (c *Cluster) Forget() error {
 	if err := c.forgetStation(c.cfg.ID); err != nil {
 		return err
@@ -410,7 +403,7 @@ func (c *Cluster) Forget() error {
 	return os.Remove(c.secrets.peerPath(c.cfg.ID))
 }
 
-// eaters store what comes over one connection, one for each stream.
+// applyQueues hold the batches received on one connection, by stream.
 type applyQueues map[string]chan oplog.Batch
 
 func (p *peer) applyAll(s *sealed) (applyQueues, func()) {
@@ -425,11 +418,11 @@ func (p *peer) applyAll(s *sealed) (applyQueues, func()) {
 	return e, func() { close(done); wg.Wait() }
 }
 
-// give hands a batch to its eater.
+// give queues a batch.
 func (e applyQueues) give(d *value.Dict) error {
 	batches := e[d.Str("rep")]
 	if batches == nil {
-		return fmt.Errorf("changes of a stream that is none: %.80q", d.Str("rep"))
+		return fmt.Errorf("changes of an unknown stream: %.80q", d.Str("rep"))
 	}
 	b := oplog.Batch{Origin: d.Str("origin"), From: uint64(max(d.Int("from"), 0)), To: uint64(max(d.Int("to"), 0))}
 	if d.Has("live") {
@@ -438,7 +431,7 @@ func (e applyQueues) give(d *value.Dict) error {
 	for _, it := range d.List("items") {
 		l, _ := it.(*value.List)
 		if l.Len() != 2 {
-			return errors.New("a change that is none")
+			return errors.New("an invalid change")
 		}
 		n, _ := l.Items[0].(int64)
 		data, _ := l.Items[1].([]byte)
@@ -448,12 +441,11 @@ func (e applyQueues) give(d *value.Dict) error {
 	case batches <- b:
 		return nil
 	default:
-		return errors.New("more changes at once than agreed")
+		return errors.New("more outstanding changes than allowed")
 	}
 }
 
-// eat stores batches, and tells the peer what is known here, also if it comes
-// from others.
+// apply stores batches, and reports to the peer what this master knows, including changes from other masters.
 func (p *peer) apply(s *sealed, name string, stream oplog.Stream, batches chan oplog.Batch, done chan struct{}) {
 	tick := time.NewTicker(hearsay / 2)
 	defer tick.Stop()
@@ -467,8 +459,8 @@ func (p *peer) apply(s *sealed, name string, stream oplog.Stream, batches chan o
 			pairs = append(pairs, "got", int64(1))
 			if b.Live != nil {
 				if err := applyLive(stream, b); err != nil {
-					// What follows must not be taken without it.
-					p.c.rateLimitedLog.error("apply "+name, "cannot drop what other masters have forgotten; it will be tried again", "peer", p.id, "stream", name, "err", err)
+					// Later changes must not be applied without it.
+					p.c.rateLimitedLog.error("apply "+name, "cannot drop outdated records; retrying", "peer", p.id, "stream", name, "err", err)
 					s.conn.Close()
 					return
 				}
@@ -478,7 +470,7 @@ func (p *peer) apply(s *sealed, name string, stream oplog.Stream, batches chan o
 			case errors.Is(err, oplog.ErrGap):
 				pairs = append(pairs, "gap", true)
 			case err != nil:
-				p.c.rateLimitedLog.error("apply "+name, "cannot store what another master has sent; it will be sent again", "peer", p.id, "stream", name, "err", err)
+				p.c.rateLimitedLog.error("apply "+name, "cannot store changes of another master; it will send them again", "peer", p.id, "stream", name, "err", err)
 				pairs = append(pairs, "err", fmt.Sprintf("%.500s", err.Error()))
 			}
 		case <-tick.C:

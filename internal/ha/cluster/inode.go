@@ -5,8 +5,7 @@ import (
 	"syscall"
 )
 
-// inodeOf tells a file from the one that has replaced it, also within one tick
-// of the file system's clock.
+// inodeOf distinguishes a file from its replacement, even within one tick of the file system's clock.
 func inodeOf(fi fs.FileInfo) any {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return st.Ino

@@ -36,12 +36,10 @@ import (
 //	J: brine/cluster/join            {key, proof, sig}                    key: encrypted for M; sig: with J's own
 //	M: brine/cluster/join-reply      sealed with key: {proof, cluster_pem, cluster_pub, aes, peers}
 //
-// or brine/cluster/refused {reason}. All of it is inside TLS (tls.go), and what
-// is signed and proven is so for that connection; a member takes it without from
-// masters of older versions as long as there is a member of one. The steps and the options are those of
-// Salt 3008; the secret itself is never sent. Both ends prove that they know it
-// by an HMAC over all that was said until then, so that J gives nothing to, and
-// takes nothing from, who only says it is a member.
+// or brine/cluster/refused {reason}. All of it is inside TLS (tls.go), and signatures and proofs cover that connection; a member accepts it
+// without TLS from masters of older versions as long as there is such a member. The steps and the options are those of Salt 3008; the
+// secret itself is never sent. Both ends prove that they know it by an HMAC over all previous messages, so that J neither sends secrets to,
+// nor accepts them from, an impostor.
 const (
 	tagDiscover      = "brine/cluster/discover"
 	tagDiscoverReply = "brine/cluster/discover-reply"
@@ -51,26 +49,23 @@ const (
 
 // Times of joining.
 const (
-	// foundTime is how long a master that may found the cluster waits for
-	// others that do not answer at all.
+	// foundTime is how long a master that may create the cluster waits for others that do not answer.
 	foundTime = 5 * time.Second
-	// joinTime is how long any other waits for a member.
+	// joinTime is how long any other master waits for a member.
 	joinTime  = 60 * time.Second
 	joinPause = 200 * time.Millisecond
 )
 
-// proof shows that its maker knows the secret.
+// proof returns the proof of knowledge of the secret.
 func (t transcript) proof(secret, label string) []byte {
 	h := hmac.New(sha256.New, []byte(secret))
 	h.Write(t.sum(label))
 	return h.Sum(nil)
 }
 
-// establish makes sure that the keys of the cluster are here: they are there
-// already, or a member gives them, or this master is the one to found the
-// cluster. That is, of the masters that cluster_peers names and itself, the one
-// whose id sorts first, if none of the others is a member yet. No other master
-// ever makes keys, so that of several that start at once one does.
+// establish ensures that this master has the keys of the cluster: they exist already, or a member sends them, or this master creates the
+// cluster. If no peer is a member yet, the master with the lowest id (of cluster_peers and itself) creates the cluster. No other master
+// ever creates keys, so that of several that start at once only one does.
 func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 	path := filepath.Join(cfg.Options.PKIDir, keyName+".pem")
 	if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +85,7 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 			var no *refusal
 			switch {
 			case err == nil:
-				log.Info("joined the cluster", "cluster", cfg.Options.ID, "member", id)
+				log.Info("joined the cluster", "cluster", cfg.Options.ID, "peer", id)
 				return true, nil
 			case errors.As(err, &no):
 				return false, salt.Errorf(salt.Invalid, "this master cannot join the cluster at %s: %s", id, no.reason)
@@ -102,10 +97,10 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 		waited := time.Since(from)
 		switch {
 		case founder && (silent == 0 || waited > foundTime):
-			log.Warn("this master founds a new cluster: none of the others is there yet. To have it join one instead, stop it, remove cluster_pki_dir, and name a member that runs in cluster_peers", "cluster", cfg.Options.ID)
+			log.Warn("creating a new cluster: no other master answers. To join an existing one instead, stop this master, remove cluster_pki_dir, and name a running member in cluster_peers", "cluster", cfg.Options.ID)
 			return true, nil
 		case waited > joinTime:
-			return false, salt.Errorf(salt.Unavailable, "no master of the cluster answers on port %d (%s): start %s first, which is to found it, or correct cluster_peers: %w",
+			return false, salt.Errorf(salt.Unavailable, "no master of the cluster answers on port %d (%s): start %s first, which creates it, or correct cluster_peers: %w",
 				cfg.Options.Port, strings.Join(cfg.Options.Peers, ", "), slices.Min(cfg.Options.Peers), last)
 		case !told:
 			log.Info("waiting for a member of the cluster, to join it there", "cluster", cfg.Options.ID, "cluster_peers", strings.Join(cfg.Options.Peers, ", "))
@@ -114,9 +109,8 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 	}
 }
 
-// Join has this machine become a member of a cluster at one that runs, and
-// leaves the keys of the cluster in cluster_pki_dir. A master whose folder has
-// none does it when it starts. An error of kind Denied is the member's answer.
+// Join makes this machine a member of a cluster through a running member, and writes the cluster's keys to cluster_pki_dir. A master
+// without these keys does it at its start. An error of kind Denied is the member's answer.
 func Join(cfg *Config, member string) error {
 	if err := cfg.Options.checkJoin(); err != nil {
 		return err
@@ -146,11 +140,10 @@ func join(cfg *Config, id string) error {
 		return err
 	}
 	defer func() { raw.Close() }()
-	// Who the member is shows what is said inside, which is bound to this
-	// connection.
+	// The inner messages, which are bound to this connection, authenticate the member.
 	conn, err := (*tlsIdentity)(nil).call(context.Background(), raw, func(*x509.Certificate) string { return "" })
 	if isOld(err) {
-		// Of members that all speak TLS none answers without.
+		// If all members use TLS, none answers without it.
 		raw.Close()
 		if raw, err = dial(); err != nil {
 			return err
@@ -180,7 +173,7 @@ func join(cfg *Config, id string) error {
 	clusterPub := d1.Bytes("cluster_pub")
 	sum := sha256.Sum256(clusterPub)
 	if f := cfg.Options.Fingerprint; f != "" && !strings.EqualFold(f, hex.EncodeToString(sum[:])) {
-		return &refusal{fmt.Sprintf("its cluster.pub has the fingerprint %x, and cluster_pub_fingerprint is %s: somebody else's cluster, or nobody's", sum, f)}
+		return &refusal{fmt.Sprintf("its cluster.pub has the fingerprint %x, and cluster_pub_fingerprint is %s: this is another cluster", sum, f)}
 	}
 	clusterKey, err := crypt.ParsePublic(clusterPub)
 	if err != nil {
@@ -238,10 +231,10 @@ func join(cfg *Config, id string) error {
 	return settle(cfg, welcome)
 }
 
-// maxWelcome bounds the last message in bytes: the keys of all members.
+// maxWelcome bounds the last message in bytes: it has the keys of all members.
 const maxWelcome = 4 << 20
 
-// unsigned is a message without its signature.
+// unsigned returns a message without its signature.
 func unsigned(body []byte) []byte {
 	tag, d, err := hear(body)
 	if err != nil {
@@ -252,7 +245,7 @@ func unsigned(body []byte) []byte {
 	return b
 }
 
-// expect reads a message of one kind; a refusal is an error.
+// expect reads a message with a tag; a refusal is returned as an error.
 func expect(frames *event.FrameReader, want string) (*value.Dict, []byte, error) {
 	body, err := frames.Next()
 	if err != nil {
@@ -266,11 +259,11 @@ func expect(frames *event.FrameReader, want string) (*value.Dict, []byte, error)
 	d, _ := v.(*value.Dict)
 	switch {
 	case err != nil || d == nil:
-		return nil, nil, fmt.Errorf("a message that is no dict: %w", err)
+		return nil, nil, fmt.Errorf("a message that is not a dict: %w", err)
 	case tag == tagRefused:
 		return nil, nil, &refusal{fmt.Sprintf("it refuses: %.1000s", d.Str("reason"))}
 	case tag != want:
-		return nil, nil, fmt.Errorf("%.80q instead of %s: this is no master of a cluster without a shared folder", tag, want)
+		return nil, nil, fmt.Errorf("%.80q instead of %s: this is not a master of a cluster without a shared directory", tag, want)
 	}
 	return d, bytes.Clone(body), nil
 }
@@ -281,12 +274,11 @@ const (
 	PublicFile = keyName + ".pub"
 )
 
-// settle writes the keys. That of the cluster comes last: with it this master
-// is a member.
+// settle writes the keys, that of the cluster last: with it this master is a member.
 func settle(cfg *Config, welcome *value.Dict) error {
 	if cfg.Joins != nil {
 		if err := cfg.Joins(); err != nil {
-			return salt.Errorf(salt.Unavailable, "cannot put aside what is left of the time before: %w", err)
+			return salt.Errorf(salt.Unavailable, "cannot move away the state of an earlier membership: %w", err)
 		}
 	}
 	dir := cfg.Options.PKIDir
@@ -296,17 +288,17 @@ func settle(cfg *Config, welcome *value.Dict) error {
 		mode fs.FileMode
 	}{{dir, 0o700}, {peers, 0o755}} {
 		if err := os.MkdirAll(made.path, made.mode); err != nil {
-			return salt.Errorf(salt.Unavailable, "cannot make a folder of the cluster: %w", err)
+			return salt.Errorf(salt.Unavailable, "cannot create a directory of the cluster: %w", err)
 		}
 	}
 	if _, err := crypt.NewCrypticle(welcome.Str("aes")); err != nil {
-		return fmt.Errorf("the AES key of the cluster is of no use: %w", err)
+		return fmt.Errorf("the AES key of the cluster is invalid: %w", err)
 	}
 	for k, pub := range welcome.Dict("peers").All() {
 		id := value.Str(k)
 		text, _ := pub.([]byte)
 		if _, err := crypt.ParsePublic(text); salt.CheckID(id) != nil || err != nil {
-			return fmt.Errorf("the key of the member %.80q is of no use", id)
+			return fmt.Errorf("the key of the member %.80q is invalid", id)
 		}
 		if id != cfg.ID {
 			if err := atomicfile.Write(filepath.Join(peers, id+".pub"), text, 0o644, true); err != nil {
@@ -316,10 +308,10 @@ func settle(cfg *Config, welcome *value.Dict) error {
 	}
 	key, err := crypt.ParsePrivate(welcome.Bytes("cluster_pem"), cfg.Options.KeyPass)
 	if err != nil {
-		return fmt.Errorf("the key of the cluster is of no use: %w", err)
+		return fmt.Errorf("the key of the cluster is invalid: %w", err)
 	}
 	if pub, err := crypt.ParsePublic(welcome.Bytes("cluster_pub")); err != nil || !pub.Equal(key.Public()) {
-		return errors.New("the two halves of the key of the cluster do not belong together")
+		return errors.New("the private and public key of the cluster do not match")
 	}
 	clusterPEM, err := key.EncryptedPEM(cfg.Options.KeyPass)
 	if err != nil {
@@ -356,20 +348,20 @@ func settle(cfg *Config, welcome *value.Dict) error {
 	return nil
 }
 
-// answerJoin lets a master in that knows the secret.
+// answerJoin admits a master that knows the secret.
 func (c *Cluster) answerJoin(conn *line, frames *event.FrameReader, discover []byte) {
 	id, err := c.letIn(conn, frames, bytes.Clone(discover))
 	var no *refusal
 	switch {
 	case errors.As(err, &no):
-		c.rateLimitedLog.warn("join "+no.reason, "a master that wants to join the cluster was refused", "from", conn.RemoteAddr(), "reason", no.reason)
+		c.rateLimitedLog.warn("join "+no.reason, "refused a master that wants to join the cluster", "addr", conn.RemoteAddr(), "reason", no.reason)
 		if err := c.write(conn, tagRefused, value.DictOf("reason", no.reason)); err != nil {
-			c.log.Debug("a refusal was not sent", "to", conn.RemoteAddr(), "err", err)
+			c.log.Debug("cannot send a refusal", "addr", conn.RemoteAddr(), "err", err)
 		}
 	case err != nil:
-		c.rateLimitedLog.warn("join", "a master did not join the cluster", "from", conn.RemoteAddr(), "err", err)
+		c.rateLimitedLog.warn("join", "a master failed to join the cluster", "addr", conn.RemoteAddr(), "err", err)
 	default:
-		c.log.Info("a master has joined the cluster", "peer", id, "from", conn.RemoteAddr())
+		c.log.Info("a master has joined the cluster", "peer", id, "addr", conn.RemoteAddr())
 		c.takeUp()
 	}
 }
@@ -385,7 +377,7 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 	pub, err := crypt.ParsePublic(pubText)
 	switch {
 	case salt.CheckID(id) != nil || err != nil:
-		return "", &refusal{"its id or its key is of no use"}
+		return "", &refusal{"its id or its key is invalid"}
 	case id == c.cfg.ID:
 		return "", &refusal{fmt.Sprintf("%s is the id of a member already", id)}
 	case d.Str("cluster") != c.cfg.Options.ID:
@@ -393,10 +385,10 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 	case d.Int("protocol") != protocol:
 		return "", &refusal{fmt.Sprintf("the version of the protocol between masters is %d on %s and %d on %s", protocol, c.cfg.ID, d.Int("protocol"), id)}
 	case !conn.tls && c.allTLS():
-		return "", &refusal{fmt.Sprintf("the members of this cluster speak TLS, and %s does not: install the version there that the members have", id)}
+		return "", &refusal{fmt.Sprintf("the members of this cluster use TLS, and %s does not: install the version of the members there", id)}
 	}
 	ring := c.ring.Load()
-	// As it is in the file: its hash is what a joining master may demand.
+	// Byte for byte as in the file: a joining master may check its hash.
 	clusterPub, err := os.ReadFile(filepath.Join(c.cfg.Options.PKIDir, keyName+".pub"))
 	if err != nil {
 		return "", err
@@ -440,16 +432,16 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 	}
 	key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
 	if err != nil {
-		return "", &refusal{"the key of the connection cannot be read"}
+		return "", &refusal{"cannot decrypt the key of the connection"}
 	}
 	cipher, err := crypt.NewCrypticle(string(key))
 	if err != nil {
-		return "", &refusal{"the key of the connection is of no use"}
+		return "", &refusal{"the key of the connection is invalid"}
 	}
 	if there, err := c.secrets.PeerKey(id); err == nil && !there.Equal(pub) {
-		return "", &refusal{fmt.Sprintf("a member with the id %s and another key is there already; if that one is gone for good, delete %s on any member", id, c.secrets.peerPath(id))}
+		return "", &refusal{fmt.Sprintf("a member with the id %s and another key exists already; if that one is gone for good, delete %s on any member", id, c.secrets.peerPath(id))}
 	}
-	// The members know it before it knows them.
+	// The members learn of it before it learns of them.
 	if err := atomicfile.Write(c.secrets.peerPath(id), pubText, 0o644, true); err != nil {
 		return "", err
 	}

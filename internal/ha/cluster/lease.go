@@ -16,13 +16,10 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Lease is a lock on the shared folder that does not outlive its holder: one
-// that dies or freezes loses it by time. It is a row of files NAME.1, NAME.2 …
-// of which the last counts. Each is made anew, which of several masters one
-// can do, and belongs to that one until the time in it is over; whoever takes
-// over makes the next. Nothing is ever taken away from a holder by removing a
-// file, so that no two can believe they did it. The number fences: a holder
-// that wakes up late sees that there is a later one.
+// Lease is a lock in the shared directory that expires when its holder dies or freezes. It is a series of files NAME.1, NAME.2 … of which
+// the last is valid. Creating a file is atomic, so that only one master succeeds; the file belongs to it until the time in it has passed. A
+// successor creates the next file. Files of a present holder are never removed, so that no two masters can believe they removed one. The
+// number fences: a holder that resumes late sees a later file.
 type Lease struct {
 	dir, name, holder string
 	term              time.Duration
@@ -31,20 +28,18 @@ type Lease struct {
 	number int // of the own lease, 0 for none
 }
 
-// NewLease returns a lease of some master in a folder, for a time that is far
-// above what clocks may differ by.
+// NewLease returns a lease for a master in a directory. The time d must far exceed clock differences.
 func NewLease(dir, name, holder string, d time.Duration) *Lease {
 	return &Lease{dir: dir, name: name, holder: holder, term: d, now: time.Now}
 }
 
-// held is what is in a file.
+// held is the content of a file.
 type held struct {
 	Holder string    `json:"holder"`
 	Until  time.Time `json:"until"`
 }
 
-// Hold tries to get the lease, or to keep it, and reports whether this master
-// has it now.
+// Hold tries to acquire or renew the lease, and reports whether this master holds it now.
 func (l *Lease) Hold() (bool, error) {
 	number, last, err := l.last()
 	if err != nil {
@@ -53,7 +48,7 @@ func (l *Lease) Hold() (bool, error) {
 	now := l.now()
 	switch {
 	case number > 0 && number == l.number:
-		// Mine, if nobody has taken over. A look behind the write tells.
+		// Still ours, unless another master has taken over: check after writing.
 		if err := l.write(number, now); err != nil {
 			return false, err
 		}
@@ -80,7 +75,7 @@ func (l *Lease) Hold() (bool, error) {
 	return true, nil
 }
 
-// Release gives the lease back before its time.
+// Release releases the lease early.
 func (l *Lease) Release() error {
 	if l.number == 0 {
 		return nil
@@ -100,7 +95,7 @@ func (l *Lease) write(number int, now time.Time) error {
 
 func (l *Lease) path(n int) string { return filepath.Join(l.dir, l.name+"."+strconv.Itoa(n)) }
 
-// last returns the lease that counts, number 0 for none.
+// last returns the valid lease, number 0 for none.
 func (l *Lease) last() (int, held, error) {
 	numbers, err := l.numbers()
 	if err != nil || len(numbers) == 0 {
@@ -133,7 +128,7 @@ func (l *Lease) numbers() (out []int, err error) {
 	return out, nil
 }
 
-// removeOld removes all but the last two: nobody can hold them.
+// removeOld removes all but the last two: the others have no holder.
 func (l *Lease) removeOld() {
 	numbers, _ := l.numbers()
 	for _, n := range numbers {

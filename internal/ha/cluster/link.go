@@ -26,8 +26,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Two masters of Brine's have a connection in each direction, to the same port
-// as Salt's. Whoever dials (D) sends messages, the other (A) acknowledges.
+// Two Brine masters have a connection in each direction, to the same port as stock masters. The dialling master (D) sends messages, the
+// other (A) acknowledges.
 //
 //	D: brine/cluster/hello  {nonce, facts}
 //	A: brine/cluster/reply  {nonce, facts, sig}
@@ -35,12 +35,9 @@ import (
 //	   or  brine/cluster/refused {reason, sig}
 //	A: brine/cluster/ready  {}  or  brine/cluster/refused {reason, sig}
 //
-// Each signature is over all that was said until then. From there on every
-// frame is sealed with the key and has the number of the frame and its
-// direction in it. Without a shared folder all of it is inside TLS (tls.go): the
-// signatures are over the connection by TLS, too, there is no key, and frames
-// are not sealed once more. Whose certificate is no member's is refused in place
-// of the reply, without a signature.
+// Each signature covers all previous messages. After the handshake every frame is sealed with the key and contains its number and
+// direction. Without a shared directory everything is inside TLS (tls.go): the signatures also cover the TLS connection, there is no key,
+// and frames are not sealed again. A peer whose certificate is not a member's is refused instead of the reply, without a signature.
 //
 //	A: {n, d, last, want}   last message it has of this process (inc) of D
 //	D: {n, d, first, items} messages, numbered from first; none: a sign of life
@@ -60,20 +57,18 @@ const (
 	tagRefused = "brine/cluster/refused"
 )
 
-// beat is the time between signs of life on a quiet connection. One on which
-// nothing came for silence is given up.
+// beat is the interval of keep-alives on an idle connection. A connection without traffic for silence is closed.
 const (
 	beat    = time.Second
 	silence = 3 * time.Second
-	// handshakeTime bounds the four messages at the beginning.
+	// handshakeTime is the timeout of the four handshake messages.
 	handshakeTime = 10 * time.Second
 )
 
 // Bounds of one frame of messages.
 const (
 	batchItems = 512
-	// gather is for how long messages behind one that was sent wait for others.
-	// The first after a silence goes at once.
+	// gather is how long messages after a sent one are collected. The first message after a pause is sent at once.
 	gather     = 5 * time.Millisecond
 	batchBytes = 512 << 10
 )
@@ -84,7 +79,7 @@ func nonce() string {
 	return hex.EncodeToString(b[:])
 }
 
-// transcript is what was said until some moment, to be signed.
+// transcript holds the previous messages of a handshake, for signatures.
 type transcript []byte
 
 func (t *transcript) add(parts ...[]byte) {
@@ -110,7 +105,7 @@ func say(tag string, d *value.Dict) ([]byte, error) {
 	return event.Body(tag, b), nil
 }
 
-// hear reads a message of the handshake.
+// hear decodes a handshake message.
 func hear(body []byte) (tag string, d *value.Dict, err error) {
 	tag, raw, ok := event.SplitBody(body)
 	if !ok {
@@ -119,12 +114,12 @@ func hear(body []byte) (tag string, d *value.Dict, err error) {
 	v, err := msgpack.Limits{Items: 8192, Bytes: maxGreeting, Depth: 16}.UnmarshalTyped(raw)
 	d, _ = v.(*value.Dict)
 	if err == nil && d == nil {
-		err = errors.New("a message that is no dict")
+		err = errors.New("a message that is not a dict")
 	}
 	return tag, d, err
 }
 
-// refusal is the error of a peer that cannot be one.
+// refusal is the error for a peer that cannot be accepted.
 type refusal struct{ reason string }
 
 func (r *refusal) Error() string { return r.reason }
@@ -134,7 +129,7 @@ type sealed struct {
 	c        *Cluster
 	conn     *line
 	frames   *event.FrameReader
-	cipher   *crypt.Crypticle // nil: TLS does it
+	cipher   *crypt.Crypticle // nil with TLS
 	out, in  string           // directions
 	mu       sync.Mutex
 	sent, of int64 // numbers of the last frames
@@ -183,7 +178,7 @@ func (s *sealed) receive() (*value.Dict, error) {
 	return d, nil
 }
 
-// runLink keeps the connection to a master of Brine's.
+// runLink maintains the connection to a Brine master.
 func (p *peer) runLink(ctx context.Context) {
 	pause := firstPause
 	for ctx.Err() == nil {
@@ -209,12 +204,12 @@ func (p *peer) runLink(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case errors.As(err, &r) && strings.Contains(r.reason, notMember) && time.Since(p.c.began) < newTime:
-			pause = firstPause // it has not heard of this one yet
+			pause = firstPause // it does not know this master yet
 		case errors.As(err, &r):
 			p.trouble(r.reason)
 			pause = 5 * time.Second
 		default:
-			p.c.log.Debug("the connection to a peer has ended", "peer", p.id, "err", err)
+			p.c.log.Debug("connection to a peer ended", "peer", p.id, "err", err)
 			if time.Since(began) > time.Second {
 				pause = firstPause
 			}
@@ -224,9 +219,8 @@ func (p *peer) runLink(ctx context.Context) {
 	}
 }
 
-// notMember is what a master says of one whose key it does not have, in a
-// cluster without a shared folder. Nobody may have told it yet of one that has
-// just joined, which is tried for newTime.
+// notMember is a master's reason against one whose key it does not have, in a cluster without a shared directory. A master that has just
+// joined may not be known everywhere yet, and retries for newTime.
 const (
 	notMember = "is no member of the cluster (any more) in the eyes"
 	newTime   = 30 * time.Second
@@ -241,7 +235,7 @@ func (p *peer) pauseLink(ctx context.Context, d time.Duration) {
 	}
 }
 
-// handshake makes a connection and comes to terms with the peer.
+// handshake connects to the peer and authenticates both ends.
 func (p *peer) handshake(ctx context.Context) (*sealed, *value.Dict, error) {
 	c := p.c
 	conn, err := p.dialLine(ctx)
@@ -281,7 +275,7 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 		return nil, nil, &refusal{fmt.Sprintf("%s refuses: %.2000s", p.id, d.Str("reason"))}
 	}
 	if err != nil || tag != tagReply {
-		return nil, nil, fmt.Errorf("no answer of a master of Brine's: %q %w", tag, err)
+		return nil, nil, fmt.Errorf("not an answer of a Brine master: %q %w", tag, err)
 	}
 	theirs := readFacts(d.Dict("facts"))
 	said := conn.begun()
@@ -289,16 +283,16 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 	refuse := func(format string, args ...any) error {
 		r := &refusal{fmt.Sprintf(format, args...)}
 		if err := c.refuse(conn, said, r.reason); err != nil {
-			c.log.Debug("a peer was not told why it is refused", "peer", p.id, "err", err)
+			c.log.Debug("cannot send the reason of a refusal to a peer", "peer", p.id, "err", err)
 		}
 		return r
 	}
 	if theirs.id != p.id {
-		return nil, nil, refuse("cluster_peers names %s, but the master there has the id %q: masters of Salt's would drop its events; name it by its id, which must be its address", p.id, theirs.id)
+		return nil, nil, refuse("cluster_peers names %s, but the master there has the id %q: stock masters would drop its events; name it by its id, which must be its address", p.id, theirs.id)
 	}
 	pub, err := c.secrets.PeerKey(p.id)
 	if err != nil {
-		return nil, nil, refuse("%s has left no key in the shared folder of %s (is cluster_pki_dir one folder for both?): %v", p.id, c.cfg.ID, err)
+		return nil, nil, refuse("there is no key of %s in the shared directory of %s (is cluster_pki_dir one directory for both?): %v", p.id, c.cfg.ID, err)
 	}
 	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagReply), d.Bytes("sig")); err != nil {
 		return nil, nil, refuse("the master at %s does not have the key that is in %s", p.id, c.secrets.peerPath(p.id))
@@ -361,13 +355,13 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 	return s, start, err
 }
 
-// rawFacts is what is signed of the facts of a reply.
+// rawFacts returns the signed bytes of the facts in a reply.
 func rawFacts(d *value.Dict) []byte {
 	b, _ := msgpack.Marshal(d.Dict("facts"), msgpack.NewSpec) // came so
 	return b
 }
 
-// askFor is a question on its way.
+// askFor is a pending query.
 type askFor struct {
 	number int64
 	what   string
@@ -376,13 +370,13 @@ type askFor struct {
 
 const askPresent = "present"
 
-// ask asks the peer and waits for the answer. arg may be nil.
+// ask queries the peer and waits for the answer. arg may be nil.
 func (p *peer) ask(ctx context.Context, what string, arg *value.Dict) (*value.Dict, error) {
 	answer := make(chan *value.Dict, 1)
 	p.mu.Lock()
 	if !p.up || p.mode != kindBrine {
 		p.mu.Unlock()
-		return nil, salt.Errorf(salt.Unavailable, "%s is away", p.id)
+		return nil, salt.Errorf(salt.Unavailable, "%s is unreachable", p.id)
 	}
 	p.nextAsk++
 	n, ended := p.nextAsk, p.ended
@@ -396,7 +390,7 @@ func (p *peer) ask(ctx context.Context, what string, arg *value.Dict) (*value.Di
 	select {
 	case p.questions <- askFor{n, what, arg}:
 	case <-ended:
-		return nil, salt.Errorf(salt.Unavailable, "%s is away", p.id)
+		return nil, salt.Errorf(salt.Unavailable, "%s is unreachable", p.id)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -404,7 +398,7 @@ func (p *peer) ask(ctx context.Context, what string, arg *value.Dict) (*value.Di
 	case d := <-answer:
 		return d, nil
 	case <-ended:
-		return nil, salt.Errorf(salt.Unavailable, "%s is away", p.id)
+		return nil, salt.Errorf(salt.Unavailable, "%s is unreachable", p.id)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -462,8 +456,7 @@ func (p *peer) runOut(ctx context.Context) error {
 			if len(items) == batchItems {
 				continue
 			}
-			// What comes right after goes together: each frame is sealed,
-			// written and acknowledged on its own.
+			// Send following messages together: each frame is sealed, written and acknowledged separately.
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -504,7 +497,7 @@ func blobs(items [][]byte) *value.List {
 	return l
 }
 
-// maxWant bounds the prefixes that a peer may name.
+// maxWant bounds the prefixes of a peer.
 const maxWant = 100
 
 func texts(d *value.Dict, key string) (out []string) {
@@ -516,7 +509,7 @@ func texts(d *value.Dict, key string) (out []string) {
 	return out
 }
 
-// readAcks hears what the peer says about what it got.
+// readAcks handles the peer's acknowledgements and answers.
 func (p *peer) readAcks(s *sealed, fed map[string]*feed) error {
 	for {
 		d, err := s.receive()
@@ -548,23 +541,23 @@ func (p *peer) readAcks(s *sealed, fed map[string]*feed) error {
 	}
 }
 
-// answerLink serves a connection that a master of Brine's has made.
+// answerLink serves a connection made by a Brine master.
 func (c *Cluster) answerLink(ctx context.Context, conn *line, frames *event.FrameReader, hello []byte) {
 	p, s, inc, err := c.agreeWith(conn, frames, hello)
 	if err == nil {
 		c.conns.known(conn.raw)
 	}
 	if errors.Is(err, io.EOF) || isTimeout(err) {
-		c.log.Debug("a master has ended the handshake", "from", conn.RemoteAddr(), "err", err)
+		c.log.Debug("a master has ended the handshake", "addr", conn.RemoteAddr(), "err", err)
 		return
 	}
 	if err != nil {
 		host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
 		key := "link from " + host
 		if why := (*refusal)(nil); errors.As(err, &why) {
-			key += " " + why.reason // each reason is reported; other errors may have a port in them
+			key += " " + why.reason // log each reason; other errors may contain a port
 		}
-		c.rateLimitedLog.warn(key, "a master that wants to be a peer was refused", "from", conn.RemoteAddr(), "reason", err)
+		c.rateLimitedLog.warn(key, "refused a connection of another master", "addr", conn.RemoteAddr(), "reason", err)
 		return
 	}
 	p.mu.Lock()
@@ -591,11 +584,11 @@ func (c *Cluster) answerLink(ctx context.Context, conn *line, frames *event.Fram
 		p.mu.Unlock()
 	}()
 	if err := p.receiveItems(ctx, s, last); err != nil && ctx.Err() == nil {
-		c.log.Debug("the connection of a peer has ended", "peer", p.id, "err", err)
+		c.log.Debug("connection of a peer ended", "peer", p.id, "err", err)
 	}
 }
 
-// agreeWith answers the handshake of a master that has dialled.
+// agreeWith answers the handshake of a dialling master.
 func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []byte) (*peer, *sealed, string, error) {
 	conn.SetDeadline(time.Now().Add(handshakeTime))
 	hello := event.Body(tagHello, helloData)
@@ -604,7 +597,7 @@ func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []b
 		return nil, nil, "", err
 	}
 	theirs := readFacts(d.Dict("facts"))
-	// Before anything is signed or told: without TLS anybody may say hello.
+	// Before anything is signed or disclosed: without TLS any peer may send hello.
 	why := c.vouch(conn, theirs.id)
 	if why == "" && !conn.tls && c.cfg.Options.Isolated {
 		why = c.admitsOld(theirs.id)
@@ -653,7 +646,7 @@ func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []b
 	return p, &sealed{c: c, conn: conn, frames: frames, cipher: key, out: "a", in: "d"}, d.Str("inc"), nil
 }
 
-// refuse tells the other end of a handshake what is against it.
+// refuse sends the other end of a handshake the reason of its refusal.
 func (c *Cluster) refuse(conn net.Conn, said transcript, reason string) error {
 	said = slices.Clone(said)
 	said.add([]byte(reason))
@@ -664,37 +657,36 @@ func (c *Cluster) refuse(conn net.Conn, said transcript, reason string) error {
 	return c.write(conn, tagRefused, value.DictOf("reason", reason, "sig", sig))
 }
 
-// readRefusal returns what the master whose key is pub has against this one.
+// readRefusal returns the reason of a refusal by the master with the key pub.
 func readRefusal(id string, pub *crypt.PublicKey, said transcript, d *value.Dict) (string, error) {
 	said = slices.Clone(said)
 	said.add([]byte(d.Str("reason")))
 	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagRefused), d.Bytes("sig")); err != nil {
-		return "", errors.New("a refusal that somebody else has sent")
+		return "", errors.New("a refusal with an invalid signature")
 	}
 	return fmt.Sprintf("%s refuses: %.2000s", id, d.Str("reason")), nil
 }
 
-// refusedBy notes that a master that has dialled does not want this one.
+// refusedBy logs that a dialling master refuses this one.
 func (c *Cluster) refusedBy(id string, said transcript, d *value.Dict) {
 	pub, err := c.secrets.PeerKey(id)
 	if err != nil {
-		c.rateLimitedLog.warn("refused by a stranger", "a master whose key is not here, so that it may be anybody, refuses this one", "peer", fmt.Sprintf("%.100s", id), "reason", fmt.Sprintf("%.1000s", d.Str("reason")), "err", err)
+		c.rateLimitedLog.warn("refused by a stranger", "an unauthenticated master (its key is unknown here) refuses this one", "peer", fmt.Sprintf("%.100s", id), "reason", fmt.Sprintf("%.1000s", d.Str("reason")), "err", err)
 		return
 	}
 	reason, err := readRefusal(id, pub, said, d)
 	if err != nil {
-		c.rateLimitedLog.warn("refusal of "+id, "a handshake was broken", "peer", id, "err", err)
+		c.rateLimitedLog.warn("refusal of "+id, "invalid refusal in a handshake", "peer", id, "err", err)
 		return
 	}
 	if p := c.all()[id]; p != nil {
 		p.trouble(reason)
 		return
 	}
-	c.rateLimitedLog.error("refused "+id, "another master does not work with this one: "+reason, "peer", id)
+	c.rateLimitedLog.error("refused "+id, "another master refuses this one: "+reason, "peer", id)
 }
 
-// inquire asks a peer that has hung up without a word, and is one of Brine's,
-// what is the matter.
+// inquire asks a peer that is a Brine master and hung up without a message for the reason.
 func (p *peer) inquire(ctx context.Context) {
 	if _, err := os.Stat(p.c.markPath(p.id)); err != nil || p.kind() != kindUnknown || p.isGone() {
 		return
@@ -710,7 +702,7 @@ func (p *peer) inquire(ctx context.Context) {
 	}
 }
 
-// judge decides about a master that has said all it has to say.
+// judge decides whether to accept a dialling master after its last message.
 func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript, nb string) (*peer, *crypt.Crypticle, string) {
 	pub, err := c.secrets.PeerKey(theirs.id)
 	if c.cfg.Options.Isolated && errors.Is(err, fs.ErrNotExist) {
@@ -723,7 +715,7 @@ func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript
 		return nil, nil, fmt.Sprintf("%s was removed from the cluster: %s was deleted; restart it to have it back", theirs.id, c.secrets.peerPath(theirs.id))
 	}
 	if salt.CheckID(theirs.id) != nil || err != nil {
-		return nil, nil, fmt.Sprintf("%.100q has left no key in cluster_pki_dir of %s (is that one folder for both?)", theirs.id, c.cfg.ID)
+		return nil, nil, fmt.Sprintf("%.100q has no key in cluster_pki_dir of %s (is that one directory for both?)", theirs.id, c.cfg.ID)
 	}
 	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagKey), d.Bytes("sig")); err != nil {
 		return nil, nil, fmt.Sprintf("%s does not have the key that is in %s", theirs.id, c.secrets.peerPath(theirs.id))
@@ -736,10 +728,10 @@ func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript
 	if !conn.tls {
 		key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
 		if err != nil {
-			return nil, nil, "the key of the connection cannot be read"
+			return nil, nil, "cannot decrypt the key of the connection"
 		}
 		if cipher, err = crypt.NewCrypticle(string(key)); err != nil {
-			return nil, nil, "the key of the connection is of no use"
+			return nil, nil, "the key of the connection is invalid"
 		}
 	}
 	p := c.all()[theirs.id]
@@ -755,14 +747,14 @@ func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript
 	return p, cipher, ""
 }
 
-// wasThere reports whether its key has been in the shared folder.
+// wasThere reports whether its key has existed in the shared directory.
 func (p *peer) wasThere() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen
 }
 
-// spoke notes that the peer speaks TLS. A connection without that does not stay.
+// spoke records that the peer uses TLS, and closes connections without it.
 func (p *peer) spoke(l *line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -793,7 +785,7 @@ func (c *Cluster) write(conn net.Conn, tag string, d *value.Dict) error {
 	return err
 }
 
-// receiveItems takes the messages of a peer in their order, each once.
+// receiveItems handles the messages of a peer in order, each once.
 func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 	c := p.c
 	if err := s.send("last", int64(last), "want", value.Strings(c.wanted()), "vec", c.vectors(), "live", true); err != nil {
@@ -831,10 +823,10 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 			if what == askPresent {
 				data.Set("present", value.Strings(c.host.Present()))
 			} else if answer := c.answers[what]; answer != nil {
-				// It may take a while, which must not hold up what else comes.
+				// It may take time, which must not delay other frames.
 				go func() {
 					if err := s.send("re", number, "data", answer(d.Dict("arg"))); err != nil {
-						c.log.Debug("an answer to a peer was not sent", "peer", p.id, "err", err)
+						c.log.Debug("cannot send an answer to a peer", "peer", p.id, "err", err)
 					}
 				}()
 				continue
@@ -859,8 +851,7 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 	}
 }
 
-// take hands the messages of a frame to the host and returns the number of the
-// last one that is here.
+// take passes the messages of a frame to the host and returns the number of the last stored one.
 func (p *peer) take(d *value.Dict, conn *line) (uint64, error) {
 	p.deliver.Lock()
 	defer p.deliver.Unlock()
@@ -873,7 +864,7 @@ func (p *peer) take(d *value.Dict, conn *line) (uint64, error) {
 	first := uint64(max(d.Int("first"), 1))
 	items := d.List("items")
 	if last > 0 && first > last+1 {
-		p.c.log.Warn("messages of a peer were lost: it had to drop them", "peer", p.id, "messages", first-last-1)
+		p.c.log.Warn("the peer dropped messages for this master: its queue was full", "peer", p.id, "messages", first-last-1)
 		p.c.host.Lost(p.id)
 	}
 	for i, it := range items {
@@ -886,7 +877,7 @@ func (p *peer) take(d *value.Dict, conn *line) (uint64, error) {
 			b = []byte(s)
 		}
 		if err := p.takeItem(b); err != nil {
-			p.c.rateLimitedLog.warn("item of "+p.id, "a message of a peer cannot be read", "peer", p.id, "err", err)
+			p.c.rateLimitedLog.warn("item of "+p.id, "cannot decode a message of a peer", "peer", p.id, "err", err)
 		}
 		last = n
 	}
@@ -932,7 +923,7 @@ func (p *peer) takeItem(b []byte) error {
 	return nil
 }
 
-// idsOf returns the ids in a list, nil if there is none.
+// idsOf returns the ids in a list, nil if it is missing.
 func idsOf(d *value.Dict, key string) []string {
 	if !d.Has(key) {
 		return nil
@@ -946,14 +937,12 @@ func idsOf(d *value.Dict, key string) []string {
 	return out
 }
 
-// markPath is a file by which masters of Brine's know each other before they
-// have spoken.
+// markPath is the file that marks a Brine master before the first connection.
 func (c *Cluster) markPath(id string) string {
 	return filepath.Join(c.cfg.Options.PKIDir, peersDir, "."+id+".brine")
 }
 
-// announce leaves the own mark, withdraw removes it: a master of Salt's may
-// come in this one's place.
+// announce writes the own mark; withdraw removes it, since a stock master may replace this one.
 func (c *Cluster) announce() error {
 	if c.cfg.Options.Isolated {
 		return nil
@@ -963,18 +952,17 @@ func (c *Cluster) announce() error {
 
 func (c *Cluster) withdraw() { os.Remove(c.markPath(c.cfg.ID)) }
 
-// agreeTime bounds how long a master that starts waits for its peers.
+// agreeTime is the timeout for the peers at the start of a master.
 const agreeTime = 3 * time.Second
 
-// agree asks the masters of Brine's that are there already. Those that are
-// away, or do not answer, are looked at when they come.
+// agree checks the settings with the running Brine masters. Those that are unreachable or do not answer are checked when they connect.
 func (c *Cluster) agree() error {
 	ctx, cancel := context.WithTimeout(context.Background(), agreeTime)
 	defer cancel()
 	var mu sync.Mutex
-	var reasons, unknown []string // unknown: it may not be known yet who has joined
-	var clocks []string           // of two clocks nobody can tell which is wrong
-	agreed := c.founding          // by who let it in
+	var reasons, unknown []string // unknown: a member may not know yet who has joined
+	var clocks []string           // of two clocks it is unknown which one is wrong
+	agreed := c.founding          // accepted by the member that admitted it
 	var wg sync.WaitGroup
 	for _, p := range c.all() {
 		if _, err := os.Stat(c.markPath(p.id)); err != nil && !c.cfg.Options.Isolated {
@@ -994,7 +982,7 @@ func (c *Cluster) agree() error {
 				agreed = true
 			case !errors.As(err, &r):
 			case strings.Contains(r.reason, notParted):
-				c.log.Warn("this master works without a peer: "+r.reason, "peer", p.id)
+				c.log.Warn("continuing without a peer: "+r.reason, "peer", p.id)
 				agreed = true
 			case strings.Contains(r.reason, clockOf) && c.cfg.Options.Isolated:
 				clocks = append(clocks, r.reason)
@@ -1010,13 +998,13 @@ func (c *Cluster) agree() error {
 		reasons = append(reasons, unknown...)
 	}
 	if !agreed && len(clocks) > 1 {
-		reasons = append(reasons, clocks...) // it is this one's
+		reasons = append(reasons, clocks...) // its own clock is wrong
 	} else if len(clocks) > 0 {
-		c.log.Warn("this master works without a peer until their clocks agree", "reasons", strings.Join(clocks, "; "))
+		c.log.Warn("continuing without a peer until the clocks agree", "reasons", strings.Join(clocks, "; "))
 	}
 	if len(reasons) == 0 {
 		return nil
 	}
 	slices.Sort(reasons)
-	return salt.Errorf(salt.Invalid, "this master cannot be one of the cluster: %s", strings.Join(reasons, "; "))
+	return salt.Errorf(salt.Invalid, "this master cannot be a member of the cluster: %s", strings.Join(reasons, "; "))
 }

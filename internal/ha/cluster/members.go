@@ -13,38 +13,34 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// all returns the peers. The map is not changed any more.
+// all returns the peers. The map is immutable.
 func (c *Cluster) all() map[string]*peer { return *c.peers.Load() }
 
-// PeersDir is the folder with the public keys of the masters, ID.pub. In a
-// cluster without a shared folder whoever has one there is a member.
+// PeersDir is the directory with the masters' public keys, ID.pub. In a cluster without a shared directory these keys define the members.
 func (c *Cluster) PeersDir() string { return filepath.Join(c.cfg.Options.PKIDir, peersDir) }
 
 // AESFile is the file of the key of publications.
 func (c *Cluster) AESFile() string { return filepath.Join(c.cfg.Options.PKIDir, aesFile) }
 
-// Isolated reports whether the masters share no folder.
+// Isolated reports whether the masters share no directory.
 func (c *Cluster) Isolated() bool { return c.cfg.Options.Isolated }
 
-// Share gives the other masters what changes in a store. It must come before
-// Run, and names must be the same on all masters.
+// Share replicates changes of a store to the other masters. It must be called before Run, with the same names on all masters.
 func (c *Cluster) Share(name string, s oplog.Stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.streams[name] = s
 }
 
-// Answer has fn answer what other masters ask by a name (Ask). It must come
-// before Run.
+// Answer sets the function that answers queries with a name (Ask). It must be called before Run.
 func (c *Cluster) Answer(name string, fn func() *value.Dict) {
 	c.AnswerWith(name, func(*value.Dict) *value.Dict { return fn() })
 }
 
-// AnswerWith is Answer for questions with something that they are about; it is
-// nil where nothing came.
+// AnswerWith is Answer for queries with an argument; it is nil if missing.
 func (c *Cluster) AnswerWith(name string, fn func(arg *value.Dict) *value.Dict) { c.answers[name] = fn }
 
-// AskOne asks one master, which is away if the error is of kind Unavailable.
+// AskOne queries one master. The error is of kind Unavailable if it is unreachable.
 func (c *Cluster) AskOne(ctx context.Context, id, name string, arg *value.Dict) (*value.Dict, error) {
 	p := c.all()[id]
 	if p == nil {
@@ -53,10 +49,8 @@ func (c *Cluster) AskOne(ctx context.Context, id, name string, arg *value.Dict) 
 	return p.ask(ctx, name, arg)
 }
 
-// CaughtUp reports whether this master knows all that the masters know that can
-// be reached, of one stream, and whether there was an attempt to reach each. One
-// that has never got an answer and goes on waiting for it is not counted as
-// away.
+// CaughtUp reports whether this master has all changes of a stream that the reachable masters have, and whether it has tried to reach each.
+// A peer that has never answered and is still being tried does not count as unreachable.
 func (c *Cluster) CaughtUp(stream string) bool {
 	c.mu.Lock()
 	s, runs := c.streams[stream], c.begin != nil
@@ -91,12 +85,12 @@ func (c *Cluster) CaughtUp(stream string) bool {
 	return true
 }
 
-// Ask asks all masters that can be reached, and returns their answers.
+// Ask queries all reachable masters, and returns their answers.
 func (c *Cluster) Ask(ctx context.Context, name string) map[string]*value.Dict {
 	return c.AskAbout(ctx, name, nil)
 }
 
-// AskAbout is Ask for questions with something that they are about.
+// AskAbout is Ask with an argument.
 func (c *Cluster) AskAbout(ctx context.Context, name string, arg *value.Dict) map[string]*value.Dict {
 	out := map[string]*value.Dict{}
 	var mu sync.Mutex
@@ -117,7 +111,7 @@ func (c *Cluster) AskAbout(ctx context.Context, name string, arg *value.Dict) ma
 	return out
 }
 
-// takeUp makes a peer of each master whose key is there.
+// takeUp creates a peer for each master whose key exists.
 func (c *Cluster) takeUp() {
 	entries, err := os.ReadDir(c.PeersDir())
 	if err != nil {
@@ -131,7 +125,7 @@ func (c *Cluster) takeUp() {
 	}
 }
 
-// adopt makes a peer and has it run.
+// adopt creates a peer and starts it.
 func (c *Cluster) adopt(id string) *peer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,9 +142,8 @@ func (c *Cluster) adopt(id string) *peer {
 	return p
 }
 
-// first reports whether this master is the first, by its id, of those that are
-// there. In a cluster without a shared folder that one does what should be done
-// by one master, and does no harm if two do it.
+// first reports whether this master has the lowest id of the reachable ones. In a cluster without a shared directory it does the work of
+// which one master is in charge; two doing it is harmless.
 func (c *Cluster) first() bool {
 	for _, p := range c.all() {
 		if m := p.member(); m.Up && m.ID < c.cfg.ID {

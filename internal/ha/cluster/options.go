@@ -16,48 +16,46 @@ import (
 	"brine/internal/ha/roster"
 )
 
-// Options make a master one of a cluster. Names and meanings are Salt's.
+// Options configure a master of a cluster. Names and meanings are Salt's.
 type Options struct {
 	ID      string   `salt:"cluster_id" default:"" doc:"name of the cluster that this master belongs to; empty: none" change:"restart"`
 	Peers   []string `salt:"cluster_peers" default:"[]" doc:"the other masters of the cluster: addresses or names that are their ids" change:"restart"`
-	PKIDir  string   `salt:"cluster_pki_dir" default:"" doc:"folder, shared by all masters of the cluster, of its keys and those of minions; empty: pki_dir" change:"restart"`
-	Port    int      `salt:"cluster_pool_port" default:"4520" doc:"port on which masters of a cluster hear each other" change:"restart"`
-	Zone    string   `salt:"cluster_zone" default:"" doc:"where this master is; minions with the same master_zone prefer it (Brine only)" change:"restart"`
+	PKIDir  string   `salt:"cluster_pki_dir" default:"" doc:"directory of the keys of the cluster and of minions, shared by all masters unless cluster_isolated_filesystem is set; empty: pki_dir" change:"restart"`
+	Port    int      `salt:"cluster_pool_port" default:"4520" doc:"port for connections between masters of a cluster" change:"restart"`
+	Zone    string   `salt:"cluster_zone" default:"" doc:"zone of this master; minions with the same master_zone prefer it (Brine only)" change:"restart"`
 	KeyPass string   `salt:"cluster_key_pass" default:"" doc:"passphrase of cluster.pem" change:"restart"`
 
-	Weight   int  `salt:"cluster_weight" default:"100" doc:"how many minions that learn of the masters this one is to have, beside the cluster_weight of the others: 1 to 10000; 0 is 100 (Brine only)" change:"restart"`
-	ShedLoad bool `salt:"cluster_shed_load" default:"true" doc:"ask for fewer of these minions, down to a quarter, while the processors of this machine are busy for more than 90 percent of the time (Brine only)" change:"restart"`
+	Weight   int  `salt:"cluster_weight" default:"100" doc:"share of the minions for this master, relative to the cluster_weight of the others: 1 to 10000; 0 is 100 (Brine only)" change:"restart"`
+	ShedLoad bool `salt:"cluster_shed_load" default:"true" doc:"request a smaller share of minions, down to a quarter, while the processors of this machine are more than 90 percent busy (Brine only)" change:"restart"`
 
-	MinionAddress string `salt:"cluster_minion_address" default:"" doc:"address or name at which minions that learn of the masters reach this one; empty: its id (Brine only)" change:"restart"`
+	MinionAddress string `salt:"cluster_minion_address" default:"" doc:"address or name that minions use for this master; empty: its id (Brine only)" change:"restart"`
 
-	Isolated    bool     `salt:"cluster_isolated_filesystem" default:"false" doc:"the masters of the cluster share no folder: what they have in common they send each other" change:"restart"`
-	Secret      string   `salt:"cluster_secret" default:"" doc:"what a master must know that joins a cluster without a shared folder" change:"restart"`
-	Fingerprint string   `salt:"cluster_pub_fingerprint" default:"" doc:"SHA-256, in hexadecimal digits, of the file cluster.pub of the cluster to join; empty: whoever knows cluster_secret is believed" change:"restart"`
-	KeepDeleted int64    `salt:"cluster_keep_deleted_seconds" default:"2592000" doc:"seconds for which masters without a shared folder remember at least that a key, or what is known of a minion, was deleted; longer while one of them is away; 0: for ever (Brine only)" change:"restart"`
-	Voters      []string `salt:"cluster_voters" default:"[]" doc:"three masters or witnesses, or five, whose majority gives the lease for what is to be done once; the same list on all; empty: the first master by id does it, of those that see each other" change:"restart"`
+	Isolated    bool     `salt:"cluster_isolated_filesystem" default:"false" doc:"the masters share no directory and replicate their state over the network" change:"restart"`
+	Secret      string   `salt:"cluster_secret" default:"" doc:"secret that a master needs to join a cluster without a shared directory" change:"restart"`
+	Fingerprint string   `salt:"cluster_pub_fingerprint" default:"" doc:"SHA-256, in hexadecimal digits, of the file cluster.pub of the cluster to join; empty: a member is authenticated by cluster_secret only" change:"restart"`
+	KeepDeleted int64    `salt:"cluster_keep_deleted_seconds" default:"2592000" doc:"minimum seconds for which masters without a shared directory remember deletions of keys and minion data; longer while one of them is unreachable; 0: forever (Brine only)" change:"restart"`
+	Voters      []string `salt:"cluster_voters" default:"[]" doc:"three or five masters or witnesses whose majority grants the lease for work that only one master may do; the same list on all; empty: the first reachable master by id does it" change:"restart"`
 }
 
 func (o *Options) weight() int { return cmp.Or(o.Weight, roster.FullShare) }
 
-// On reports whether the master is one of a cluster.
+// On reports whether the master belongs to a cluster.
 func (o *Options) On() bool { return o.ID != "" }
 
-// Check looks for what would have Salt's masters drop events in silence: an id
-// that cannot be the address under which peers know this master, peers that
-// cannot be right. chosen tells that the option id is set; listen is the
-// address that the master listens on (interface).
+// Check finds settings that would make stock masters drop events silently: an id that cannot be the address under which peers know this
+// master, invalid peers. chosen says that the option id is set; listen is the address that the master listens on (interface).
 func (o *Options) Check(id string, chosen bool, listen string) error {
 	switch {
 	case !chosen:
-		return salt.Errorf(salt.Invalid, "cluster_id is set and id is not: the peers would know this master as %s, which is no address; set id to the text by which cluster_peers of the others name it", id)
+		return salt.Errorf(salt.Invalid, "cluster_id is set and id is not: the peers would know this master as %s, which is not an address; set id to the name by which cluster_peers of the others name it", id)
 	case salt.CheckID(id) != nil:
 		return salt.Errorf(salt.Invalid, "id: %w", salt.CheckID(id))
 	case o.Port < 1 || o.Port > 65535:
-		return salt.Errorf(salt.Invalid, "cluster_pool_port: %d is no port", o.Port)
+		return salt.Errorf(salt.Invalid, "cluster_pool_port: %d is not a port", o.Port)
 	case o.Isolated && len(o.Secret) < minSecret:
-		return salt.Errorf(salt.Invalid, "cluster_isolated_filesystem needs a cluster_secret of at least %d characters, the same on all masters: whoever knows it can join; make one with openssl rand -hex 16", minSecret)
+		return salt.Errorf(salt.Invalid, "cluster_isolated_filesystem needs a cluster_secret of at least %d characters, the same on all masters: it permits joining; generate one with openssl rand -hex 16", minSecret)
 	case o.Isolated && o.Fingerprint != "" && !isFingerprint(o.Fingerprint):
-		return salt.Errorf(salt.Invalid, "cluster_pub_fingerprint is no SHA-256 in 64 hexadecimal digits: %.80q; on a member, sha256sum shows that of cluster.pub in cluster_pki_dir", o.Fingerprint)
+		return salt.Errorf(salt.Invalid, "cluster_pub_fingerprint is not a SHA-256 of 64 hexadecimal digits: %.80q; on a member, sha256sum shows that of cluster.pub in cluster_pki_dir", o.Fingerprint)
 	}
 	if err := (roster.Member{ID: id, Host: cmp.Or(o.MinionAddress, id), Zone: o.Zone, Ports: map[string]int{"": 1}}).Check(); err != nil {
 		return salt.Errorf(salt.Invalid, "cluster_minion_address or cluster_zone: %w", err)
@@ -71,14 +69,14 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 		case p == id:
 			return salt.Errorf(salt.Invalid, "cluster_peers names %s, which is this master itself; name only the others", p)
 		case salt.CheckID(p) != nil || strings.ContainsAny(p, "/ "):
-			return salt.Errorf(salt.Invalid, "cluster_peers: %.80q is no address or name", p)
+			return salt.Errorf(salt.Invalid, "cluster_peers: %.80q is not an address or name", p)
 		case seen[p]:
 			return salt.Errorf(salt.Invalid, "cluster_peers names %s twice", p)
 		}
 		seen[p] = true
 	}
 	if len(o.Voters) > 0 && !o.Isolated {
-		return salt.Errorf(salt.Invalid, "cluster_voters is for clusters without a shared folder (cluster_isolated_filesystem): in a shared one a file there is the lease")
+		return salt.Errorf(salt.Invalid, "cluster_voters is for clusters without a shared directory (cluster_isolated_filesystem); with one, the lease is a file there")
 	}
 	if err := lease.CheckVoters(o.Voters); err != nil {
 		return err
@@ -86,20 +84,18 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 	return ownAddress(id, listen)
 }
 
-// minSecret is the least length of a secret: it can be tried at leisure by
-// whoever has heard a master join.
+// minSecret is the minimum length of a secret: an eavesdropper on a join can try guesses offline.
 const minSecret = 16
 
-// joinSecret is the least number of hexadecimal digits of a secret by which a
-// master joins a cluster whose fingerprint it does not know: it proves the secret
-// to whoever answers, who can try weak ones at leisure.
+// joinSecret is the minimum number of hexadecimal digits of a secret for joining a cluster with unknown fingerprint: the joining master
+// proves the secret to an unauthenticated peer, which can try weak ones offline.
 const joinSecret = 32
 
-// checkJoin refuses to join with what whoever answers could guess.
+// checkJoin rejects joining with a secret that an impostor could guess.
 func (o *Options) checkJoin() error {
 	hexadecimal := strings.Trim(o.Secret, "0123456789abcdefABCDEF") == ""
 	if o.Fingerprint == "" && (len(o.Secret) < joinSecret || !hexadecimal) {
-		return salt.Errorf(salt.Invalid, "cluster_secret has not %d hexadecimal digits at least, and cluster_pub_fingerprint is empty: a false member could guess the secret. Set cluster_pub_fingerprint (sha256sum of cluster.pub on a member), or make a new secret there with brine cluster rotate-secret", joinSecret)
+		return salt.Errorf(salt.Invalid, "cluster_secret has fewer than %d hexadecimal digits, and cluster_pub_fingerprint is empty: a false member could guess the secret. Set cluster_pub_fingerprint (sha256sum of cluster.pub on a member), or make a new secret there with brine cluster rotate-secret", joinSecret)
 	}
 	return nil
 }
@@ -109,8 +105,7 @@ func isFingerprint(s string) bool {
 	return err == nil && len(b) == sha256.Size
 }
 
-// ownAddress makes sure that an id that is an address is one of this machine,
-// and one that this master listens on.
+// ownAddress checks that an id that is an address is one of this machine, and one that this master listens on.
 func ownAddress(id, listen string) error {
 	ip := net.ParseIP(id)
 	if ip == nil {
@@ -127,7 +122,7 @@ func ownAddress(id, listen string) error {
 		return nil
 	}
 	if !slices.ContainsFunc(addrs, func(a net.Addr) bool { n, ok := a.(*net.IPNet); return ok && n.IP.Equal(ip) }) {
-		return salt.Errorf(salt.Invalid, "id is %s, which is no address of this machine: peers connect to the id of a master; set id to its address or name", id)
+		return salt.Errorf(salt.Invalid, "id is %s, which is not an address of this machine: peers connect to the id of a master; set id to its address or name", id)
 	}
 	return nil
 }
@@ -135,27 +130,25 @@ func ownAddress(id, listen string) error {
 // address is where a peer listens.
 func (o *Options) address(peer string) string { return net.JoinHostPort(peer, strconv.Itoa(o.Port)) }
 
-// folders of a cluster below cluster_pki_dir and cachedir.
+// Directories of a cluster below cluster_pki_dir and cachedir.
 const (
 	peersDir = "peers"
 	ownDir   = "brine/masters"
 )
 
-// Common are the files and folders in cluster_pki_dir that the members have in
-// common, but for the key pair of the cluster and the keys of minions.
+// Common lists the replicated files and directories in cluster_pki_dir, except the key pair of the cluster and the keys of minions.
 func Common() []string {
 	return []string{peersDir, stationsDir, sharesDir, rosterFile, aesFile, SecretFile, SessionFile, removedDir, RotationFile}
 }
 
-// OwnDir is where a master keeps what is its own in a cachedir that it shares,
-// and makes that folder.
+// OwnDir creates and returns the directory of a master's own data in a shared cachedir.
 func OwnDir(cacheDir, id string) (string, error) {
 	if err := salt.CheckID(id); err != nil {
 		return "", salt.Errorf(salt.Invalid, "id: %w", err)
 	}
 	dir := filepath.Join(cacheDir, ownDir, id)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", salt.Errorf(salt.Unavailable, "cannot make a folder: %w", err)
+		return "", salt.Errorf(salt.Unavailable, "cannot create a directory: %w", err)
 	}
 	return dir, nil
 }

@@ -2,7 +2,7 @@ package cluster
 
 import "sync"
 
-// Bounds of what waits for a peer that is away or slow.
+// Bounds of the messages that wait for an unreachable or slow peer.
 const (
 	outboxItems = 50_000
 	outboxBytes = 64 << 20
@@ -10,9 +10,7 @@ const (
 	earlyBytes  = 8 << 20
 )
 
-// outbox is a row of messages that wait to be sent, and to be acknowledged,
-// each with a number, the first of all being 1. When there are too many the
-// oldest go.
+// outbox is a queue of messages that wait to be sent and acknowledged, numbered from 1. When it is full the oldest messages are dropped.
 type outbox struct {
 	maxItems, maxBytes int
 
@@ -28,7 +26,7 @@ func newOutbox(items, bytes int) *outbox {
 	return &outbox{maxItems: items, maxBytes: bytes, first: 1, more: make(chan struct{}, 1)}
 }
 
-// add appends a message, which must not change any more.
+// add appends a message, which must not be modified afterwards.
 func (o *outbox) add(b []byte) {
 	o.mu.Lock()
 	o.items = append(o.items, b)
@@ -44,7 +42,7 @@ func (o *outbox) add(b []byte) {
 	}
 }
 
-// drop forgets the n oldest; o.mu is held.
+// drop drops the n oldest messages; o.mu is held.
 func (o *outbox) drop(n int) {
 	for _, b := range o.items[:n] {
 		o.bytes -= len(b)
@@ -57,7 +55,7 @@ func (o *outbox) drop(n int) {
 	}
 }
 
-// ack forgets all up to a number.
+// ack removes all messages up to a number.
 func (o *outbox) ack(n uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,8 +64,7 @@ func (o *outbox) ack(n uint64) {
 	}
 }
 
-// from returns what there is from a number on, at most n messages and about
-// size bytes, and the number of the first.
+// from returns the messages from a number on, at most n and about size bytes, and the number of the first.
 func (o *outbox) from(next uint64, n, size int) (first uint64, items [][]byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -80,7 +77,7 @@ func (o *outbox) from(next uint64, n, size int) (first uint64, items [][]byte) {
 	return first, items
 }
 
-// clear forgets everything.
+// clear removes all messages.
 func (o *outbox) clear() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// kind is whose program a peer is.
+// kind is the implementation of a peer.
 type kind uint8
 
 const (
@@ -33,32 +33,30 @@ func (k kind) String() string { return [...]string{"unknown", "salt", "brine"}[k
 type peer struct {
 	c  *Cluster
 	id string
-	// out are the messages for a master of Brine, plain the frames for one of
-	// Salt. While nobody knows which it is, both fill.
+	// out are the messages for a Brine master, plain the frames for a stock master. While the kind is unknown, both are filled.
 	out, plain *outbox
 	wake       chan struct{} // something below has changed
 
-	// deliver is held while something of this peer is handed to the host.
+	// deliver is held while an item of this peer is passed to the host.
 	deliver sync.Mutex
 
 	mu      sync.Mutex
 	mode    kind
-	key     string // with which it seals events, if it is Salt's
+	key     string // its key for events, if it is a stock master
 	cipher  *crypt.Crypticle
-	early   []earlyEvent // that came before the key
+	early   []earlyEvent // received before the key
 	size    int          // of early, in bytes
-	owes    bool         // our key is to be sent
+	owes    bool         // our key must be sent
 	answers bool         // as an answer
 	seen    bool         // its public key was there
-	gone    bool         // and is not any more
+	gone    bool         // and was deleted
 	problem string
 	up      bool
-	tried   bool     // to be reached, in vain, at least once
-	disowns bool     // it has said that this master is no member
-	want    []string // beginnings of tags that somebody there waits for
+	tried   bool     // at least one connection attempt has failed
+	disowns bool     // it has reported that this master is not a member
+	want    []string // prefixes of tags that listeners there wait for
 	behind  map[string]int64
-	// tls says that it has spoken TLS to this process, certEnds until when the
-	// certificate is good that it showed last.
+	// tls says that it has used TLS with this process, certEnds when its last certificate expires.
 	tls      bool
 	certEnds time.Time
 	fed      map[string]*feed // over link
@@ -69,7 +67,7 @@ type peer struct {
 	nextAsk   int64
 	questions chan askFor
 
-	// What came on connections that it made.
+	// State of the connections that it made.
 	in     *line
 	inInc  string
 	inLast uint64
@@ -97,7 +95,7 @@ func (p *peer) kind() kind {
 
 func (p *peer) isBrine() bool { return p.kind() != kindSalt }
 
-// wants reports whether somebody at this peer waits for an event.
+// wants reports whether a listener at this peer waits for an event.
 func (p *peer) wants(tag string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,7 +117,7 @@ func (p *peer) member() Member {
 	return m
 }
 
-// poke has the loops look again.
+// poke wakes the loops.
 func (p *peer) poke() {
 	select {
 	case p.wake <- struct{}{}:
@@ -127,7 +125,7 @@ func (p *peer) poke() {
 	}
 }
 
-// trouble says why this master does not work with the peer, once.
+// trouble logs, once, why this master does not work with the peer.
 func (p *peer) trouble(why string) {
 	p.mu.Lock()
 	news := p.problem != why
@@ -141,8 +139,7 @@ func (p *peer) trouble(why string) {
 	}
 }
 
-// greet takes the key of a peer that has shown who it is; a message without a
-// key shows nothing, but that there is somebody who wants ours.
+// greet stores the key of an authenticated peer. A message without a key proves nothing, except that the peer needs ours.
 func (p *peer) greet(g greeting) {
 	p.mu.Lock()
 	if g.key == "" {
@@ -157,14 +154,14 @@ func (p *peer) greet(g greeting) {
 		mode = kindBrine
 	}
 	if news {
-		p.cipher, _ = crypt.NewCrypticle(g.key) // was tried
+		p.cipher, _ = crypt.NewCrypticle(g.key) // checked before
 		p.key = g.key
 	}
 	if p.mode == kindBrine && mode == kindSalt && p.link != nil {
-		mode = kindBrine // it speaks as one: what came is old
+		mode = kindBrine // it uses Brine's protocol: the message is old
 	}
 	if mode != p.mode {
-		p.c.log.Info("a peer has come", "peer", p.id, "kind", mode)
+		p.c.log.Info("peer connected", "peer", p.id, "kind", mode)
 	}
 	p.mode, p.seen = mode, true
 	if news || g.brine && !g.reply {
@@ -187,8 +184,7 @@ func (p *peer) greet(g greeting) {
 	p.poke()
 }
 
-// event handles an event in Salt's form. One that comes before the peer's key
-// waits for it.
+// event handles an event in Salt's form. One that arrives before the peer's key is buffered.
 func (p *peer) event(tag string, raw []byte) {
 	p.mu.Lock()
 	cipher := p.cipher
@@ -206,13 +202,13 @@ func (p *peer) event(tag string, raw []byte) {
 	}
 	data, err := openEvent(cipher, raw)
 	if err != nil {
-		p.c.rateLimitedLog.warn("event of "+p.id, "an event of a peer cannot be read; it will send its key again when it or this master is restarted", "peer", p.id, "err", err)
+		p.c.rateLimitedLog.warn("event of "+p.id, "cannot decrypt an event of a peer; it sends its key again when it or this master is restarted", "peer", p.id, "err", err)
 		return
 	}
 	p.hand(tag, data)
 }
 
-// hand gives an event to the host.
+// hand passes an event to the host.
 func (p *peer) hand(tag string, data *value.Dict) {
 	data.Set(PeerID, p.id)
 	p.deliver.Lock()
@@ -223,8 +219,7 @@ func (p *peer) hand(tag string, data *value.Dict) {
 	p.c.host.Relay(p.id, tag, data)
 }
 
-// look drops a peer whose public key was deleted, and takes up one whose key
-// has come.
+// look drops a peer whose public key was deleted, and adds back one whose key exists again.
 func (p *peer) look() {
 	_, err := os.Stat(p.c.secrets.peerPath(p.id))
 	p.mu.Lock()
@@ -241,7 +236,7 @@ func (p *peer) look() {
 		}
 		p.seen = true
 	case errors.Is(err, fs.ErrNotExist) && p.seen && !p.gone:
-		p.c.log.Warn("a peer was removed from the cluster: its key was deleted", "peer", p.id, "file", p.c.secrets.peerPath(p.id))
+		p.c.log.Warn("a peer was removed from the cluster: its key was deleted", "peer", p.id, "path", p.c.secrets.peerPath(p.id))
 		p.gone, p.up, p.mode = true, false, kindUnknown
 		p.key, p.cipher, p.early, p.size = "", nil, nil, 0
 		for _, conn := range []*line{p.link, p.in} {
@@ -256,7 +251,7 @@ func (p *peer) look() {
 	}
 }
 
-// run keeps what connections are needed, until ctx ends.
+// run keeps the required connections until ctx ends.
 func (p *peer) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -290,7 +285,7 @@ func (p *peer) run(ctx context.Context) {
 const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = time.Second
-	// inquireTime is the least time between two questions to one that hangs up.
+	// inquireTime is the minimum interval of queries to a peer that hangs up.
 	inquireTime = 5 * time.Second
 )
 
@@ -310,7 +305,7 @@ func (p *peer) needsPlain() bool {
 	return !p.gone && (p.owes || p.mode != kindBrine)
 }
 
-// dialTime bounds connecting to a peer, writeTime one write.
+// dialTime is the timeout for connecting to a peer, writeTime for one write.
 const (
 	dialTime  = 2 * time.Second
 	writeTime = 5 * time.Second
@@ -332,9 +327,8 @@ func (p *peer) dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// runPlain sends our key and, to a master of Salt's, events, until the
-// connection ends or nothing more is to be sent. sent tells whether the key
-// was.
+// runPlain sends our key and, to a stock master, events, until the connection ends or nothing is left to send. sent reports whether the key
+// was sent.
 func (p *peer) runPlain(ctx context.Context) (sent bool, err error) {
 	conn, err := p.dial(ctx)
 	if err != nil {
@@ -343,7 +337,7 @@ func (p *peer) runPlain(ctx context.Context) (sent bool, err error) {
 	defer p.c.conns.remove(conn)
 	defer conn.Close()
 	ended := make(chan struct{})
-	go func() { // nothing is received: this waits for the end
+	go func() { // nothing is received: this detects the end
 		io.Copy(io.Discard, conn)
 		close(ended)
 	}()
@@ -367,7 +361,7 @@ func (p *peer) runPlain(ctx context.Context) (sent bool, err error) {
 		}
 		more := p.plain.more
 		if p.kind() != kindSalt {
-			more = nil // until it is known who that is
+			more = nil // until the kind of the peer is known
 		}
 		select {
 		case <-ctx.Done():
@@ -389,7 +383,7 @@ func (p *peer) setUp(up bool, k kind) {
 	}
 }
 
-// payKey sends our key if it is owed.
+// payKey sends our key if it must be sent.
 func (p *peer) payKey(conn net.Conn) error {
 	p.mu.Lock()
 	owes, answers := p.owes, p.answers
@@ -401,7 +395,7 @@ func (p *peer) payKey(conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	// Before it is written: an answer to it may set it again.
+	// Clear it before writing: a reply may set it again.
 	p.mu.Lock()
 	p.owes, p.answers = false, false
 	p.mu.Unlock()
@@ -414,13 +408,13 @@ func (p *peer) payKey(conn net.Conn) error {
 	return nil
 }
 
-// flushPlain sends the events that wait.
+// flushPlain sends the buffered events.
 func (p *peer) flushPlain(conn net.Conn) error {
 	for {
 		first, frames := p.plain.from(0, 64, 256<<10)
 		if len(frames) == 0 {
 			if n := p.plain.takeLost(); n > 0 {
-				p.c.log.Warn("events for a master of Salt's were dropped: it was away, or too slow", "peer", p.id, "events", n)
+				p.c.log.Warn("dropped events for a stock master: it was unreachable, or too slow", "peer", p.id, "events", n)
 			}
 			return nil
 		}
@@ -443,8 +437,7 @@ func (p *peer) write(conn net.Conn, b []byte) error {
 	return err
 }
 
-// cutOff reports whether this is a master of Brine's that there is no
-// connection to.
+// cutOff reports whether this is a Brine master without a connection.
 func (p *peer) cutOff() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

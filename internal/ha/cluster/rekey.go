@@ -21,44 +21,38 @@ import (
 	"brine/internal/py/value"
 )
 
-// The key of the cluster can be replaced while it runs (RotateKey). The file
-// rotation says which key counts and by which former keys it is endorsed; it comes
-// to all members as other records do, and has nothing secret in it. A member that
-// finds another key there than its own asks the others for the private half, and
-// switches: from then on it shows the new key to minions, which take it because of the
-// endorsement.
+// The key of the cluster can be replaced while it runs (RotateKey). The file rotation says which key is current and which former keys
+// endorse it; it is replicated like other records and contains no secret. A member that finds another current key than its own fetches the
+// private half from the others and switches. From then on it shows the new key to minions, which accept it because of the endorsement.
 //
-// Members switch one after the other, and one that is away does so when it is
-// back. Until then two members of different keys must understand each other: a
-// certificate has the endorsements in it, so that a member with an older key can
-// verify one of a newer key; and a member that says that it has an older key
-// (members/ID) may show a certificate of that. Who is a member says, as always,
-// the key that each has for itself.
+// Members switch one by one, and an unreachable one when it is back. Until then two members with different keys must accept each other. A
+// certificate contains the endorsements, so that a member with an older key can verify one signed by a newer key. A member that reports an
+// older key (members/ID) may show a certificate signed by that. Membership is still decided by each master's own key.
 
-// RotationFile, in cluster_pki_dir, says which key of the cluster counts; nextFile
-// has its private half until the master that has made it uses it.
+// RotationFile, in cluster_pki_dir, names the current key of the cluster; nextFile has its private half until the master that created it
+// uses it.
 const (
 	RotationFile = "rotation"
 	nextFile     = "cluster.next.pem"
 )
 
-// askKey is what members ask each other for the private half of a key.
+// askKey is the query between members for the private half of a key.
 const askKey = "clusterkey"
 
-// rotation is what is in RotationFile.
+// rotation is the content of RotationFile.
 type rotation struct {
 	Pub      string        `json:"pub"`
 	Endorsed []endorsement `json:"endorsed"`
 }
 
-// endorsement is the word of one key of the cluster for its successor.
+// endorsement is the signature of one key of the cluster for its successor.
 type endorsement struct {
 	By  string `json:"by"`
 	Pub string `json:"pub"`
 	Sig []byte `json:"sig"`
 }
 
-// Bounds of such a file: how many endorsements are kept, and its size in bytes.
+// Bounds of such a file: the number of endorsements, and its size in bytes.
 const (
 	maxEndorsed = 8
 	maxRotation = 64 << 10
@@ -73,8 +67,7 @@ func plainEndorsements(list []endorsement) (out []handshake.Endorsement) {
 	return out
 }
 
-// ancestors are the keys that came before a key, by endorsements that were
-// verified.
+// ancestors returns the former keys of a key, by verified endorsements.
 func ancestors(of *crypt.PublicKey, list []endorsement) (out []*crypt.PublicKey) {
 	known := []*crypt.PublicKey{of}
 	for i := 0; i < len(known) && len(known) <= maxEndorsed; i++ {
@@ -92,8 +85,7 @@ func ancestors(of *crypt.PublicKey, list []endorsement) (out []*crypt.PublicKey)
 	return known[1:]
 }
 
-// keyring is the key of the cluster and where it comes from. It is replaced as a
-// whole.
+// keyring is the key of the cluster and its rotation. It is immutable.
 type keyring struct {
 	key      *crypt.PrivateKey
 	tag      string // fingerprint
@@ -109,7 +101,7 @@ func keyTag(k *crypt.PublicKey) string { return crypt.Fingerprint(k.PEM(), "sha2
 
 func (c *Cluster) rotationPath() string { return filepath.Join(c.cfg.Options.PKIDir, RotationFile) }
 
-// readRotation returns what the file says; ok is false if there is none.
+// readRotation returns the content of the file; ok is false if it is missing.
 func (c *Cluster) readRotation() (r rotation, ok bool, err error) {
 	fi, err := os.Stat(c.rotationPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -129,7 +121,7 @@ func (c *Cluster) readRotation() (r rotation, ok bool, err error) {
 		_, err = crypt.ParsePublic([]byte(r.Pub))
 	}
 	if err != nil {
-		return r, false, salt.Errorf(salt.Unavailable, "cannot read which key of the cluster counts: %s: %w", c.rotationPath(), err)
+		return r, false, salt.Errorf(salt.Unavailable, "cannot read the rotation of the cluster's key: %s: %w", c.rotationPath(), err)
 	}
 	if len(r.Endorsed) > maxEndorsed {
 		r.Endorsed = r.Endorsed[len(r.Endorsed)-maxEndorsed:]
@@ -143,12 +135,12 @@ func (c *Cluster) writeRotation(r rotation) error {
 		err = atomicfile.Write(c.rotationPath(), append(b, '\n'), 0o644, true)
 	}
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot keep which key of the cluster counts: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot store the rotation of the cluster's key: %w", err)
 	}
 	return nil
 }
 
-// openKeyring takes up the key of the cluster when the master starts.
+// openKeyring loads the key of the cluster at the start of the master.
 func (c *Cluster) openKeyring() error {
 	r, _, err := c.readRotation()
 	if err != nil {
@@ -158,20 +150,18 @@ func (c *Cluster) openKeyring() error {
 	return nil
 }
 
-// Key is the key pair of the cluster as it is now.
+// Key returns the current key pair of the cluster.
 func (c *Cluster) Key() *crypt.PrivateKey { return c.ring.Load().key }
 
-// Endorsements are those of the cluster's key, for minions.
+// Endorsements returns the endorsements of the cluster's key, for minions.
 func (c *Cluster) Endorsements() []handshake.Endorsement {
 	return c.ring.Load().rotation.endorsements()
 }
 
-// OnKey has fn called when the key of the cluster was replaced. It must come
-// before Run.
+// OnKey sets the function to call when the key of the cluster was replaced. It must be called before Run.
 func (c *Cluster) OnKey(fn func(*crypt.PrivateKey, []handshake.Endorsement)) { c.onKey = fn }
 
-// chainID marks the extension of a certificate that has the endorsements of the key
-// by which it is signed.
+// chainID is the certificate extension with the endorsements of the signing key.
 var chainID = asn1.ObjectIdentifier{2, 25, 1479625103, 1893460457}
 
 // chainOf returns the endorsements in a certificate.
@@ -184,9 +174,8 @@ func chainOf(cert *x509.Certificate) (list []endorsement) {
 	return nil
 }
 
-// checkMember says why a certificate is not one of this cluster for an id; "" if it
-// is. It may be signed by a key that the present one vouches for, if this master
-// has not switched yet, or by a former one, if that member has not.
+// checkMember returns why a certificate is not valid for an id of this cluster; "" if it is. It may be signed by a key that the present one
+// endorses, if this master has not switched yet, or by a former one, if that member has not.
 func (c *Cluster) checkMember(cert *x509.Certificate, id string) string {
 	ring := c.ring.Load()
 	check := func(by *crypt.PublicKey) string {
@@ -211,14 +200,14 @@ func (c *Cluster) checkMember(cert *x509.Certificate, id string) string {
 	return why
 }
 
-// behind reports whether a member is known to have a former key of the cluster.
+// behind reports whether a member is known to use a former key of the cluster.
 func (c *Cluster) behind(id string) bool {
 	s, err := c.readStation(id)
 	return err == nil && s.Key != c.ring.Load().tag
 }
 
-// kin reports whether a peer whose cluster key has a fingerprint is of the same
-// cluster: it has a former key, or one that ours vouches for.
+// kin reports whether a peer with the fingerprint of a cluster key belongs to the same cluster: it uses a former key, or one that ours
+// endorses.
 func (c *Cluster) kin(cert *x509.Certificate, tag string) bool {
 	ring := c.ring.Load()
 	keys := slices.Clone(ring.former)
@@ -228,12 +217,11 @@ func (c *Cluster) kin(cert *x509.Certificate, tag string) bool {
 	return slices.ContainsFunc(keys, func(k *crypt.PublicKey) bool { return keyTag(k) == tag })
 }
 
-// KeyTime bounds the wait for members that are to take a new key.
+// KeyTime is the timeout for members to switch to a new key.
 const KeyTime = 20 * time.Second
 
-// RotateKey replaces the key of the cluster. It returns which members have the
-// new one, and which will have it when they are back. force does it also if
-// there are minions that cannot take it.
+// RotateKey replaces the key of the cluster. It returns the members that have the new one, and those that will get it when they are back.
+// force does it even if there are minions that cannot accept it.
 func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []string, err error) {
 	if !c.rotating.TryLock() {
 		return nil, nil, salt.Errorf(salt.Unavailable, "the key of the cluster is being replaced already: see brine cluster status")
@@ -241,7 +229,7 @@ func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []strin
 	defer c.rotating.Unlock()
 	switch {
 	case !c.cfg.Options.Isolated:
-		return nil, nil, salt.Errorf(salt.Invalid, "the masters of this cluster share a folder: their key cannot be replaced while they run")
+		return nil, nil, salt.Errorf(salt.Invalid, "the masters of this cluster share a directory: their key cannot be replaced while they run")
 	case !c.allUseSecret():
 		return nil, nil, salt.Errorf(salt.Invalid, "a member has a version that cannot replace the cluster's key: install this version on all first (brine cluster status)")
 	case c.cfg.Refuses != nil && !force:
@@ -258,7 +246,7 @@ func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []strin
 		err = atomicfile.Write(filepath.Join(c.cfg.Options.PKIDir, nextFile), pem, 0o400, true)
 	}
 	if err != nil {
-		return nil, nil, salt.Errorf(salt.Unavailable, "cannot keep the new key of the cluster: %w", err)
+		return nil, nil, salt.Errorf(salt.Unavailable, "cannot store the new key of the cluster: %w", err)
 	}
 	r := c.ring.Load().rotation
 	r.Pub = string(next.Public().PEM())
@@ -296,11 +284,11 @@ func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []strin
 		}
 		break
 	}
-	// What was read with the former key is read no more.
+	// Data encrypted with the former key is no longer accepted.
 	return have, late, c.renew()
 }
 
-// endorse has the present key vouch for the one that is to count.
+// endorse makes the present key sign the next one.
 func (c *Cluster) endorse(r rotation) (rotation, error) {
 	ring := c.ring.Load()
 	pub, err := crypt.ParsePublic([]byte(r.Pub))
@@ -323,8 +311,7 @@ func (c *Cluster) endorse(r rotation) (rotation, error) {
 	return r, nil
 }
 
-// FollowKey switches to the key that counts, if this master has another one and
-// can get it.
+// FollowKey switches to the current key, if this master has another one and can fetch it.
 func (c *Cluster) FollowKey(ctx context.Context) error {
 	c.switching.Lock()
 	defer c.switching.Unlock()
@@ -347,7 +334,7 @@ func (c *Cluster) FollowKey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// If two were made at once, members have come from different ones.
+	// If two were created at once, members may follow different ones.
 	full, err := c.endorse(r)
 	if err != nil {
 		return err
@@ -363,7 +350,7 @@ func (c *Cluster) FollowKey(ctx context.Context) error {
 	c.use(newKeyring(key, full))
 	c.log.Info("the key of the cluster was replaced", "fingerprint", keyTag(pub))
 	c.roster.mu.Lock()
-	c.roster.list.Members = nil // it is to be signed again
+	c.roster.list.Members = nil // so that the list is signed again
 	c.roster.mu.Unlock()
 	if err := c.restate(); err != nil {
 		return err
@@ -371,14 +358,12 @@ func (c *Cluster) FollowKey(ctx context.Context) error {
 	return c.refreshRoster(time.Now())
 }
 
-// sameChain reports whether two lists have the same keys vouch for the same.
-// Their lengths do not tell: a full list loses its oldest.
+// sameChain reports whether two lists have the same endorsements. Comparing lengths is not enough: a full list drops its oldest entry.
 func sameChain(a, b []endorsement) bool {
 	return slices.EqualFunc(a, b, func(x, y endorsement) bool { return x.By == y.By && x.Pub == y.Pub })
 }
 
-// storeKey writes the key pair. The public half is made again from the private
-// one if the process ends in between (sharedKey).
+// storeKey writes the key pair. The public half is derived again from the private one if the process ends in between (sharedKey).
 func (c *Cluster) storeKey(key *crypt.PrivateKey) error {
 	dir := c.cfg.Options.PKIDir
 	pem, err := key.EncryptedPEM(c.cfg.Options.KeyPass)
@@ -394,12 +379,12 @@ func (c *Cluster) storeKey(key *crypt.PrivateKey) error {
 		}
 	}
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot keep the new key of the cluster: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot store the new key of the cluster: %w", err)
 	}
 	return nil
 }
 
-// use has all that this master shows be of a key.
+// use switches everything that this master shows to a key.
 func (c *Cluster) use(ring *keyring) {
 	c.ring.Store(ring)
 	c.tlsIdentity.resign(ring.key, ring.rotation.Endorsed)
@@ -408,8 +393,7 @@ func (c *Cluster) use(ring *keyring) {
 	}
 }
 
-// fetchKey returns the private half of a key: this master has made it, or another
-// member has it.
+// fetchKey returns the private half of a key, from this master or another member.
 func (c *Cluster) fetchKey(ctx context.Context, pub *crypt.PublicKey) (*crypt.PrivateKey, error) {
 	path := filepath.Join(c.cfg.Options.PKIDir, nextFile)
 	if _, err := os.Stat(path); err == nil {
@@ -431,7 +415,7 @@ func (c *Cluster) fetchKey(ctx context.Context, pub *crypt.PublicKey) (*crypt.Pr
 	return nil, salt.Errorf(salt.Unavailable, "no member that can be reached has the new key of the cluster (%s)", keyTag(pub))
 }
 
-// answerKey gives the private half of the key of the cluster to a member.
+// answerKey returns the private half of the cluster's key to a member.
 func (c *Cluster) answerKey(arg *value.Dict) *value.Dict {
 	ring := c.ring.Load()
 	if !strings.EqualFold(arg.Str("key"), ring.tag) {
@@ -440,16 +424,15 @@ func (c *Cluster) answerKey(arg *value.Dict) *value.Dict {
 	return value.DictOf("pem", ring.key.PEM())
 }
 
-// followKey is FollowKey for what is tried again and again.
+// followKey calls FollowKey periodically.
 func (c *Cluster) followKey(ctx context.Context) {
 	if err := c.FollowKey(ctx); err != nil && ctx.Err() == nil {
 		c.rateLimitedLog.warn("key", "this master still has the former key of the cluster", "err", err)
 	}
 }
 
-// sessionSalt is what session keys are computed from besides the secret: with
-// the key of the cluster they change, so that a minion that comes with those of
-// before signs in and learns the new key.
+// sessionSalt is the salt of session keys: they change with the key of the cluster, so that a minion with old ones signs in and learns the
+// new key.
 func (r *keyring) sessionSalt() string {
 	if len(r.former) == 0 {
 		return ""

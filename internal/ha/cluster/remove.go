@@ -13,16 +13,12 @@ import (
 	"brine/internal/base/salt"
 )
 
-// A master that was removed may have copies of all that it knew: the key of the
-// cluster, the key of publications, the secret of session keys, the joining
-// secret, tokens. Remove replaces all but the first, which minions know; RotateKey
-// replaces that. The order matters: no member may send the new ones to the
-// one that was removed, so they are made once its removal is on record. Changes of
-// one master arrive in their order, and a member sends nothing to whom its records
-// exclude (Exclude).
+// A removed master may have copies of all secrets: the key of the cluster, the key of publications, the secret of session keys, the joining
+// secret, tokens. Remove replaces all but the first, which minions know; RotateKey replaces that. The order matters: no member may send the
+// new secrets to the removed master, so they are created after its removal is recorded. Changes of one master arrive in order, and a member
+// sends nothing to masters excluded by its records (Exclude).
 
-// removedDir, in cluster_pki_dir, has a file for each id that was removed and
-// may not join again.
+// removedDir, in cluster_pki_dir, has a file for each removed id that may not join again.
 const removedDir = "removed"
 
 // RemovedDir is the directory of the ids that may not join again.
@@ -30,28 +26,26 @@ func (c *Cluster) RemovedDir() string { return filepath.Join(c.cfg.Options.PKIDi
 
 func (c *Cluster) removedPath(id string) string { return filepath.Join(c.RemovedDir(), id) }
 
-// removal is what is in the file of a removed id.
+// removal is the content of the file of a removed id.
 type removal struct {
 	By string    `json:"by"`
 	At time.Time `json:"at"`
 }
 
-// Exclude has fn say whether the records of this master exclude an id from the
-// members. It must come before Run.
+// Exclude sets the function that reports whether the records of this master exclude an id. It must be called before Run.
 func (c *Cluster) Exclude(fn func(id string) bool) { c.excludes = fn }
 
-// excluded reports whether the records say that an id was removed.
+// excluded reports whether the records exclude an id.
 func (c *Cluster) excluded(id string) bool { return c.excludes != nil && c.excludes(id) }
 
-// Look has this master drop a peer at once whose key was deleted.
+// Look makes this master drop a peer at once whose key was deleted.
 func (c *Cluster) Look(id string) {
 	if p := c.all()[id]; p != nil {
 		p.look()
 	}
 }
 
-// Drop takes a peer out of the cluster: its key is deleted, here and, without
-// a shared directory, by and by at all others.
+// Drop removes a peer from the cluster: its key is deleted here and, without a shared directory, eventually on all others.
 func (c *Cluster) Drop(id string) error {
 	if err := c.removable(id); err != nil {
 		return err
@@ -74,9 +68,9 @@ func (c *Cluster) Drop(id string) error {
 func (c *Cluster) removable(id string) error {
 	switch {
 	case salt.CheckID(id) != nil:
-		return salt.Errorf(salt.Invalid, "%.100q is the id of no master", id)
+		return salt.Errorf(salt.Invalid, "%.100q is not a valid id of a master", id)
 	case id == c.cfg.ID:
-		return salt.Errorf(salt.Invalid, "%s is this master itself: remove it at another one, and stop it", id)
+		return salt.Errorf(salt.Invalid, "%s is this master: run this on another member, and stop this master", id)
 	}
 	if _, err := os.Lstat(c.secrets.peerPath(id)); errors.Is(err, fs.ErrNotExist) {
 		return noMember(id)
@@ -90,18 +84,15 @@ func noMember(id string) error {
 
 // Times of a removal.
 const (
-	// recordTime bounds the wait until a removal is on record.
+	// recordTime is how long to wait until a removal is recorded.
 	recordTime = 5 * time.Second
-	// oldDropTime is within what time a member of a version that knows no
-	// exclusion drops a peer that was removed.
+	// oldDropTime is how long members of versions without exclusion take to drop a removed peer.
 	oldDropTime = 2 * time.Second
 )
 
-// Remove takes a peer out of the cluster for good. Without a shared directory its id
-// may not join again until it is readmitted, and the keys that it knew are
-// replaced; with keepSecret the joining secret and tokens stay. It returns which
-// members and witnesses have the new joining secret, and which will have it when
-// they are back.
+// Remove removes a peer from the cluster for good. Without a shared directory its id may not join again until it is readmitted, and the
+// secrets that it knew are replaced; with keepSecret the joining secret and tokens stay. It returns the members and witnesses that have the
+// new joining secret, and those that will get it when they are back.
 func (c *Cluster) Remove(ctx context.Context, id string, keepSecret bool) (have, late []string, err error) {
 	if !c.cfg.Options.Isolated {
 		return nil, nil, c.Drop(id)
@@ -124,9 +115,8 @@ func (c *Cluster) Remove(ctx context.Context, id string, keepSecret bool) (have,
 	return c.RotateSecret(ctx)
 }
 
-// take bans an id, takes it out of the cluster, and waits until that is on
-// record. The ban comes first: without it nothing was done, and the removal can
-// be tried again. What is not on record may still be sent to the id.
+// take bans an id, removes it from the cluster, and waits until that is recorded. The ban comes first: if it fails nothing was changed, and
+// the removal can be retried. Until the removal is recorded, secrets may still be sent to the id.
 func (c *Cluster) take(ctx context.Context, id string) error {
 	if err := c.removable(id); err != nil {
 		return err
@@ -142,14 +132,14 @@ func (c *Cluster) take(ctx context.Context, id string) error {
 	for c.excludes != nil && !c.excluded(id) {
 		select {
 		case <-ctx.Done():
-			return salt.Errorf(salt.Unavailable, "%s was removed, but that is not on record on this master yet, so what it knew is still valid: run brine cluster rotate-secret", id)
+			return salt.Errorf(salt.Unavailable, "%s was removed, but the removal is not recorded on this master yet, so the secrets that it knew are still valid: run brine cluster rotate-secret", id)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
 	return nil
 }
 
-// ban notes that an id may not join again.
+// ban records that an id may not join again.
 func (c *Cluster) ban(id string) error {
 	b, err := json.Marshal(removal{By: c.cfg.ID, At: time.Now().UTC().Truncate(time.Second)})
 	if err == nil {
@@ -159,7 +149,7 @@ func (c *Cluster) ban(id string) error {
 		err = atomicfile.Write(c.removedPath(id), append(b, '\n'), 0o644, true)
 	}
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot note that %s was removed: %w", id, err)
+		return salt.Errorf(salt.Unavailable, "cannot record that %s was removed: %w", id, err)
 	}
 	return nil
 }
@@ -173,14 +163,14 @@ func (c *Cluster) banned(id string) (r removal, ok bool, err error) {
 	if err != nil {
 		return r, true, salt.Errorf(salt.Unavailable, "cannot read whether %s was removed: %w", id, err)
 	}
-	json.Unmarshal(b, &r) // that there is a file counts
+	json.Unmarshal(b, &r) // the existence of the file decides
 	return r, true, nil
 }
 
-// Readmit lets an id join again that was removed.
+// Readmit lets a removed id join again.
 func (c *Cluster) Readmit(id string) error {
 	if salt.CheckID(id) != nil {
-		return salt.Errorf(salt.Invalid, "%.100q is the id of no master", id)
+		return salt.Errorf(salt.Invalid, "%.100q is not a valid id of a master", id)
 	}
 	err := os.Remove(c.removedPath(id))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,58 +19,54 @@ import (
 	"brine/internal/ha/roster"
 )
 
-// Each master leaves in cluster_pki_dir/members/ID how minions reach it, and
-// whoever has it drain writes that there. Of these files, and of the keys that
-// say who is a member, the master that leads makes the list for minions, which
-// it signs and leaves beside them in roster. Without a shared folder all of this
-// comes to the others as other files do.
+// Each master writes its addresses for minions to cluster_pki_dir/members/ID; draining is recorded there by the master that received the
+// command. From these files, and from the keys of the members, the leading master creates the list for minions, signs it and stores it
+// beside them in roster. Without a shared directory these files are replicated like others.
 const (
 	stationsDir = "members"
-	// Apart from what is said there, since others write that too (Drain).
+	// A separate directory, since other masters write there, too (Drain).
 	sharesDir  = "shares"
 	rosterFile = "roster"
 )
 
 // Times of the list.
 const (
-	// rosterTime is how long the list may be out of date until a master makes
-	// it that does not lead.
+	// rosterTime is how long the list may be out of date until a master that is not the leader creates it.
 	rosterTime = 5 * time.Second
-	// stationTime is how long there is no new list while a member has not said
-	// how minions reach it: it is about to.
+	// stationTime is how long no new list is created while a member has not written its file: it may be about to.
 	stationTime = 30 * time.Second
 )
 
-// station is what such a file says of a master.
+// station is the content of a member's file.
 type station struct {
 	Host     string         `json:"host"`
 	Ports    map[string]int `json:"ports"`
 	Zone     string         `json:"zone,omitempty"`
 	Draining bool           `json:"draining,omitempty"`
-	// TLS says that other masters are to speak with it by TLS alone.
+	// TLS says that other masters must use TLS with it.
 	TLS bool `json:"tls,omitempty"`
 	// Sessions says that its version computes session keys from SessionFile.
 	Sessions bool `json:"sessions,omitempty"`
-	// Key is the fingerprint of the key of the cluster that it uses.
+	// Key is the fingerprint of the cluster key that it uses.
 	Key string `json:"key,omitempty"`
-	// Since is when it was told to drain.
+	// Since is when it began to drain.
 	Since time.Time `json:"since,omitzero"`
 }
 
-// maxStation bounds such a file in bytes.
+// maxStation bounds the size of such a file in bytes.
 const maxStation = 16 << 10
 
-// list is what a cluster knows of its list for minions.
+// list is the state of the list for minions.
 type list struct {
 	mu      sync.Mutex
 	signed  []byte
 	list    roster.List
 	stamp   fileStamp
 	odd     time.Time // since when it is out of date
-	waiting time.Time // since when a member says nothing
+	waiting time.Time // since when a member's file is missing
 }
 
-// StationsDir is the folder of what masters say about themselves.
+// StationsDir is the directory of the members' files.
 func (c *Cluster) StationsDir() string {
 	return filepath.Join(c.cfg.Options.PKIDir, stationsDir)
 }
@@ -78,8 +74,7 @@ func (c *Cluster) StationsDir() string {
 // RosterFile is the signed list for minions.
 func (c *Cluster) RosterFile() string { return filepath.Join(c.cfg.Options.PKIDir, rosterFile) }
 
-// SharesDir is the folder of the shares of the minions that masters ask for, a
-// number in a file of each. A master without one has a full share.
+// SharesDir is the directory of the requested shares of minions, a file with a number per master. A master without a file has a full share.
 func (c *Cluster) SharesDir() string { return filepath.Join(c.cfg.Options.PKIDir, sharesDir) }
 
 func (c *Cluster) sharePath(id string) string { return filepath.Join(c.SharesDir(), id) }
@@ -109,10 +104,10 @@ func (c *Cluster) writeStation(id string, s station) error {
 	return atomicfile.Write(c.stationPath(id), append(b, '\n'), 0o644, true)
 }
 
-// stand leaves how minions reach this master, if that is not there.
+// stand writes this master's file if it is missing.
 func (c *Cluster) stand() error {
 	if err := os.MkdirAll(c.StationsDir(), 0o755); err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot make a folder of the cluster: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot create a directory of the cluster: %w", err)
 	}
 	host := c.cfg.Options.MinionAddress
 	if host == "" {
@@ -129,7 +124,7 @@ func (c *Cluster) stand() error {
 	return c.writeStation(c.cfg.ID, now)
 }
 
-// forgetStation removes what a member has said for minions.
+// forgetStation removes a member's file.
 func (c *Cluster) forgetStation(id string) error {
 	for _, path := range []string{c.stationPath(id), c.sharePath(id)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -139,7 +134,7 @@ func (c *Cluster) forgetStation(id string) error {
 	return nil
 }
 
-// ask asks for a share of the minions.
+// ask requests a share of the minions.
 func (c *Cluster) ask(share int) error {
 	share = min(max(share, 1), roster.MaxShare)
 	if share == c.asked {
@@ -150,13 +145,13 @@ func (c *Cluster) ask(share int) error {
 		err = atomicfile.Write(c.sharePath(c.cfg.ID), fmt.Appendln(nil, share), 0o644, true)
 	}
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot say which share of the minions this master is to have: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot store the requested share of the minions: %w", err)
 	}
 	c.asked = share
 	return nil
 }
 
-// readShare is the share that a master asks for, 0 if it has not said.
+// readShare returns the share that a master requests, 0 if there is none.
 func (c *Cluster) readShare(id string) int {
 	b, err := os.ReadFile(c.sharePath(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -167,7 +162,7 @@ func (c *Cluster) readShare(id string) int {
 		n, err = strconv.Atoi(strings.TrimSpace(string(b[:min(len(b), maxShareText)])))
 	}
 	if err != nil || n < 1 || n > roster.MaxShare {
-		c.rateLimitedLog.warn("share "+id, "the share of the minions that a member asks for cannot be read; it is taken to be a full one", "member", id, "err", err)
+		c.rateLimitedLog.warn("share "+id, "cannot read the share of minions that a member requests; assuming a full share", "member", id, "err", err)
 		return 0
 	}
 	return n
@@ -175,8 +170,7 @@ func (c *Cluster) readShare(id string) int {
 
 const maxShareText = 16
 
-// weigh looks how busy this machine is, and asks for another share of the
-// minions if it is too busy for the present one, or not any more.
+// weigh checks the load of this machine, and requests another share of the minions if it is too busy for the present one, or no longer so.
 func (c *Cluster) weigh(now time.Time) {
 	if c.cfg.Busy == nil || !c.cfg.Options.ShedLoad {
 		return
@@ -190,29 +184,27 @@ func (c *Cluster) weigh(now time.Time) {
 	percent := c.load.Look(float64(busy-was.busy)/float64(total-was.total), now)
 	before, share := c.asked, max(c.cfg.Options.weight()*percent/100, 1)
 	if err := c.ask(share); err != nil {
-		c.rateLimitedLog.warn("share", "minions are not told how busy this master is", "err", err)
+		c.rateLimitedLog.warn("share", "cannot publish the load of this master to minions", "err", err)
 	} else if before != share {
-		c.log.Info("this master asks for another share of the minions: its machine is too busy, or not any more", "before", before, "share", share, "busy", c.load.Busy())
+		c.log.Info("this master requests another share of the minions because of its load", "before", before, "share", share, "busy", c.load.Busy())
 	}
 }
 
-// work is what the processors of a machine have done since it was started.
+// work is the time of a machine's processors since boot.
 type work struct{ busy, total int64 }
 
-// restate says again what this master's version can do and which key of the
-// cluster it has, if the file says otherwise.
+// restate updates this master's file if its version or its cluster key has changed.
 func (c *Cluster) restate() error {
 	s, err := c.readStation(c.cfg.ID)
 	tag := c.ring.Load().tag
 	if err != nil || s.TLS && s.Sessions && s.Key == tag {
-		return nil // what is not there, as when it leaves, stays away
+		return nil // do not restore a missing file, as after leaving
 	}
 	s.TLS, s.Sessions, s.Key = true, true, tag
 	return c.writeStation(c.cfg.ID, s)
 }
 
-// stations are the members that have said how minions reach them, sorted;
-// silent are the others.
+// stations returns the members with a file, sorted, and the ids of the others.
 func (c *Cluster) stations() (members []roster.Member, silent []string, err error) {
 	entries, err := os.ReadDir(c.PeersDir())
 	if err != nil {
@@ -235,7 +227,7 @@ func (c *Cluster) stations() (members []roster.Member, silent []string, err erro
 		case errors.Is(err, fs.ErrNotExist):
 			silent = append(silent, id)
 		case err != nil:
-			c.rateLimitedLog.warn("station "+id, "what a member says of itself cannot be used", "member", id, "err", err)
+			c.rateLimitedLog.warn("station "+id, "ignoring the invalid file of a member", "member", id, "err", err)
 			silent = append(silent, id)
 		default:
 			members = append(members, m)
@@ -245,16 +237,14 @@ func (c *Cluster) stations() (members []roster.Member, silent []string, err erro
 	return members, silent, nil
 }
 
-// Roster returns the signed list of masters for minions and its version, 0 if
-// there is none.
+// Roster returns the signed list of masters for minions and its version, 0 if there is none.
 func (c *Cluster) Roster() (signed []byte, version int64) {
 	c.roster.mu.Lock()
 	defer c.roster.mu.Unlock()
 	return c.roster.signed, c.roster.list.Version
 }
 
-// refreshRoster takes up the list that is there, and makes a new one if it is
-// out of date and this master is to do that.
+// refreshRoster reads the list, and creates a new one if it is out of date and this master is in charge.
 func (c *Cluster) refreshRoster(now time.Time) error {
 	c.roster.mu.Lock()
 	defer c.roster.mu.Unlock()
@@ -297,8 +287,7 @@ func (c *Cluster) refreshRoster(now time.Time) error {
 	return nil
 }
 
-// readRoster reads the list if it is another one. One that is not signed by the
-// cluster's key counts for nothing.
+// readRoster reads the list if it has changed. A list not signed by the cluster's key is ignored.
 func (c *Cluster) readRoster() error {
 	l := &c.roster
 	fi, err := os.Stat(c.RosterFile())
@@ -317,24 +306,24 @@ func (c *Cluster) readRoster() error {
 	}
 	got, err := roster.Open(b, c.Key().Public())
 	if err != nil {
-		c.rateLimitedLog.warn("roster", "the list of masters for minions cannot be used; a new one is made", "file", c.RosterFile(), "err", err)
+		c.rateLimitedLog.warn("roster", "invalid list of masters for minions; creating a new one", "path", c.RosterFile(), "err", err)
 		return nil
 	}
 	if got.Version < l.list.Version {
-		return nil // an old copy: the next one that is made will be newer
+		return nil // an old copy: the next list will be newer
 	}
 	l.list, l.signed, l.stamp = got, b, stampOf(fi)
 	return nil
 }
 
-// Drain has minions use other masters than this one, or (off) use it again.
+// Drain makes minions use other masters than this one, or (off) use it again.
 func (c *Cluster) Drain(id string, on bool) error {
 	s, err := c.readStation(id)
 	if _, known := os.Stat(c.secrets.peerPath(id)); salt.CheckID(id) != nil || errors.Is(err, fs.ErrNotExist) || errors.Is(known, fs.ErrNotExist) {
-		return salt.Errorf(salt.NotFound, "there is no master %.100q in the cluster of which minions could learn", id)
+		return salt.Errorf(salt.NotFound, "there is no master %.100q in the cluster's list for minions", id)
 	}
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "what is known of %s cannot be read: %w", id, err)
+		return salt.Errorf(salt.Unavailable, "cannot read the file of the member %s: %w", id, err)
 	}
 	if on {
 		members, _, err := c.stations()
@@ -342,7 +331,7 @@ func (c *Cluster) Drain(id string, on bool) error {
 			return err
 		}
 		if !slices.ContainsFunc(members, func(m roster.Member) bool { return m.ID != id && !m.Draining }) {
-			return salt.Errorf(salt.Invalid, "there is no other master in the cluster that does not drain: its minions would have nowhere to go")
+			return salt.Errorf(salt.Invalid, "all other masters of the cluster are draining: no master would be left for its minions")
 		}
 	}
 	if s.Draining != on {
@@ -357,12 +346,12 @@ func (c *Cluster) Drain(id string, on bool) error {
 	return c.refreshRoster(time.Now())
 }
 
-// Stations are the members as minions see them.
+// Stations returns the members as seen by minions.
 func (c *Cluster) Stations() map[string]roster.Member {
 	out := map[string]roster.Member{}
 	members, _, err := c.stations()
 	if err != nil {
-		c.rateLimitedLog.warn("stations", "cannot read what members say of themselves", "err", err)
+		c.rateLimitedLog.warn("stations", "cannot read the files of the members", "err", err)
 	}
 	for _, m := range members {
 		out[m.ID] = m

@@ -15,15 +15,14 @@ import (
 	"brine/internal/base/salt"
 )
 
-// SecretFile, in cluster_pki_dir, has the secret since it was replaced the first
-// time; until then cluster_secret is it. It comes to all members as the AES key
-// does.
+// SecretFile, in cluster_pki_dir, has the joining secret since its first replacement; until then cluster_secret is used. It is replicated
+// like the AES key.
 const SecretFile = ".secret"
 
 // maxSecret bounds a secret in bytes.
 const maxSecret = 4096
 
-// secret is what a master must know that joins here now.
+// secret returns the current joining secret.
 func (o *Options) secret() (string, error) {
 	path := filepath.Join(o.PKIDir, SecretFile)
 	fi, err := os.Stat(path)
@@ -39,12 +38,12 @@ func (o *Options) secret() (string, error) {
 	}
 	s := strings.TrimSpace(string(b))
 	if len(s) < minSecret {
-		return "", salt.Errorf(salt.Invalid, "%s has no secret of at least %d characters; brine cluster rotate-secret makes a new one", path, minSecret)
+		return "", salt.Errorf(salt.Invalid, "%s has no secret of at least %d characters; run brine cluster rotate-secret to create a new one", path, minSecret)
 	}
 	return s, nil
 }
 
-// secretTag tells secrets apart without showing them.
+// secretTag identifies the secret without disclosing it.
 func (c *Cluster) secretTag() string {
 	s, err := c.cfg.Options.secret()
 	if err != nil {
@@ -53,23 +52,20 @@ func (c *Cluster) secretTag() string {
 	return tagOf(s)
 }
 
-// isTag reports whether a witness that shows a tag has the secret as it is now: that
-// of witnesses or, in an older version, the one by which masters join.
+// isTag reports whether a witness with a tag has the current secret: that of witnesses or, for older versions, the joining secret.
 func (c *Cluster) isTag(tag string) bool {
 	s, err := c.cfg.Options.secret()
 	return err == nil && tag != "" && (tag == tagOf(WitnessSecret(s)) || tag == tagOf(s))
 }
 
-// SecretTime bounds the wait for members that are to take a new secret.
+// SecretTime is the timeout for members to get a new secret.
 const SecretTime = 10 * time.Second
 
-// RotateSecret replaces the secret that masters must know to join, the secret of
-// session keys and the key of publications. It returns
-// which members and witnesses have it then, and which will have it when they are
-// back.
+// RotateSecret replaces the joining secret, the secret of session keys and the key of publications. It returns the members and witnesses
+// that have the new secret, and those that will get it when they are back.
 func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err error) {
 	if !c.cfg.Options.Isolated {
-		return nil, nil, salt.Errorf(salt.Invalid, "the masters of this cluster share a folder: none joins by a secret")
+		return nil, nil, salt.Errorf(salt.Invalid, "the masters of this cluster share a directory: there is no joining secret")
 	}
 	var b [16]byte
 	rand.Read(b[:])
@@ -77,7 +73,7 @@ func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err er
 	if err := atomicfile.Write(path, []byte(hex.EncodeToString(b[:])+"\n"), 0o600, true); err != nil {
 		return nil, nil, salt.Errorf(salt.Unavailable, "cannot replace the secret of the cluster: %w", err)
 	}
-	c.log.Info("the secret was replaced that masters must know to join", "cluster", c.cfg.Options.ID)
+	c.log.Info("replaced the joining secret", "cluster", c.cfg.Options.ID)
 	if err := c.renew(); err != nil {
 		return nil, nil, err
 	}
@@ -118,8 +114,7 @@ func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err er
 	}
 }
 
-// CurrentSecret is the secret of the cluster whose keys are in a folder, given
-// what the option cluster_secret has.
+// CurrentSecret returns the joining secret of the cluster whose keys are in a directory, given the value of cluster_secret.
 func CurrentSecret(pkiDir, option string) (string, error) {
 	return (&Options{PKIDir: pkiDir, Secret: option}).secret()
 }

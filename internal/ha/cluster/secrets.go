@@ -17,42 +17,36 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// keyName is the base name of the key pair that the cluster shows to minions,
-// aesFile the key of publications, both in cluster_pki_dir.
+// keyName is the base name of the cluster's key pair for minions, aesFile the key of publications, both in cluster_pki_dir.
 const (
 	keyName = "cluster"
 	aesFile = ".aes"
 )
 
-// SessionFile, in cluster_pki_dir, has the secret that the session keys of
-// minions are computed from.
+// SessionFile, in cluster_pki_dir, has the secret from which minions' session keys are computed.
 const SessionFile = ".sessions"
 
-// Secrets are the keys that the masters of a cluster have in common, and those
-// by which they know each other. All of it is in cluster_pki_dir, and whatever
-// is missing is made so that of several masters that start at the same moment
-// one makes it and all have it.
+// Secrets are the keys shared by the masters of a cluster, and those that identify the masters to each other. All are in cluster_pki_dir.
+// Missing ones are created atomically, so that of several masters that start at once one creates them and all use them.
 type Secrets struct {
 	dir string
 	id  string
 	own *crypt.PrivateKey
-	// Key is the cluster's key pair as it was when the master started; see
-	// Cluster.Key.
+	// Key is the cluster's key pair at the start of the master; see Cluster.Key.
 	Key *crypt.PrivateKey
 	AES *AES
-	// Sessions is the secret of the session keys of minions, in the same form.
+	// Sessions is the secret of minions' session keys, in the same form.
 	Sessions *AES
 }
 
-// OpenSecrets takes over the keys in dir, or makes them, and leaves the public
-// half of this master's own key pair there for its peers.
+// OpenSecrets loads or creates the keys in dir, and writes this master's own public key there for its peers.
 func OpenSecrets(dir, id string, own *crypt.PrivateKey, ownPub []byte, pass string, bits int, log *slog.Logger) (*Secrets, error) {
 	for _, d := range []struct {
 		path string
 		mode fs.FileMode
 	}{{dir, 0o700}, {filepath.Join(dir, peersDir), 0o755}} {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
-			return nil, salt.Errorf(salt.Unavailable, "cannot make a folder of the cluster: %w", err)
+			return nil, salt.Errorf(salt.Unavailable, "cannot create a directory of the cluster: %w", err)
 		}
 	}
 	s := &Secrets{dir: dir, id: id, own: own, AES: &AES{path: filepath.Join(dir, aesFile)}, Sessions: &AES{path: filepath.Join(dir, SessionFile)}}
@@ -66,8 +60,7 @@ func OpenSecrets(dir, id string, own *crypt.PrivateKey, ownPub []byte, pass stri
 	return s, s.AES.make()
 }
 
-// leaveKey puts the own public key where peers look for it. Salt compares the
-// files byte by byte.
+// leaveKey writes the own public key for the peers. Salt compares the files byte by byte.
 func (s *Secrets) leaveKey(pub []byte) error {
 	path := s.peerPath(s.id)
 	err := atomicfile.Create(path, pub, 0o644)
@@ -86,13 +79,12 @@ func (s *Secrets) leaveKey(pub []byte) error {
 
 func (s *Secrets) peerPath(id string) string { return filepath.Join(s.dir, peersDir, id+".pub") }
 
-// PeerKey returns the public key that a peer has left; the error matches
-// fs.ErrNotExist if it is not there (yet, or any more).
+// PeerKey returns the public key of a peer; the error matches fs.ErrNotExist if it does not exist (yet, or any more).
 func (s *Secrets) PeerKey(id string) (*crypt.PublicKey, error) {
 	return crypt.LoadPublic(s.peerPath(id))
 }
 
-// sharedKey reads the cluster's key pair or makes it.
+// sharedKey reads or creates the cluster's key pair.
 func sharedKey(dir, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey, error) {
 	path := filepath.Join(dir, keyName+".pem")
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -100,10 +92,10 @@ func sharedKey(dir, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey,
 		if err != nil {
 			return nil, err
 		}
-		// Another master may be quicker; its pair counts then.
+		// Another master may be faster; use its pair then.
 		switch err := crypt.WriteKeyPair(dir, keyName, k, pass); {
 		case err == nil:
-			log.Info("made the key pair of the cluster", "folder", dir)
+			log.Info("created the key pair of the cluster", "path", dir)
 		case !errors.Is(err, fs.ErrExist):
 			return nil, err
 		}
@@ -118,7 +110,7 @@ func sharedKey(dir, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey,
 		return k, crypt.WritePublic(public, k.Public())
 	}
 	if err == nil && !pub.Equal(k.Public()) && isRotated(dir, k.Public()) {
-		return k, atomicfile.Write(public, k.Public().PEM(), 0o644, true) // the process ended in between
+		return k, atomicfile.Write(public, k.Public().PEM(), 0o644, true) // the process ended between the two writes
 	}
 	if err == nil && !pub.Equal(k.Public()) {
 		err = salt.Errorf(salt.Invalid, "%s does not belong to %s: copy both from the same place, or remove the .pub file", public, path)
@@ -126,8 +118,7 @@ func sharedKey(dir, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey,
 	return k, err
 }
 
-// AES is a key of the cluster, that of publications or that of sessions, in a
-// file that any master may replace.
+// AES is a symmetric key of the cluster, for publications or sessions, in a file that any master may replace.
 type AES struct {
 	path string
 
@@ -136,7 +127,7 @@ type AES struct {
 	stamp fileStamp
 }
 
-// fileStamp tells versions of a file apart.
+// fileStamp identifies a version of a file.
 type fileStamp struct {
 	mtime time.Time
 	size  int64
@@ -145,7 +136,7 @@ type fileStamp struct {
 
 func stampOf(fi fs.FileInfo) fileStamp { return fileStamp{fi.ModTime(), fi.Size(), inodeOf(fi)} }
 
-// make makes the key if there is none.
+// make creates the key if there is none.
 func (a *AES) make() error {
 	for range 3 {
 		if a.Current() != "" {
@@ -155,12 +146,11 @@ func (a *AES) make() error {
 			return err
 		}
 	}
-	return salt.Errorf(salt.Invalid, "%s is no AES key; remove it to have one made", a.path)
+	return salt.Errorf(salt.Invalid, "%s is not an AES key; remove it to create a new one", a.path)
 }
 
-// Current returns the key that is in the file now. While that is missing or
-// half written, as it is for a moment when a master of Salt's replaces it, the
-// last one counts.
+// Current returns the key in the file. While the file is missing or incomplete, as during replacement by a stock master, it returns the
+// previous key.
 func (a *AES) Current() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -180,7 +170,7 @@ func (a *AES) Current() string {
 	return key
 }
 
-// Age is how long ago the key was made.
+// Age returns the age of the key.
 func (a *AES) Age(now time.Time) (time.Duration, error) {
 	fi, err := os.Stat(a.path)
 	if err != nil {
@@ -189,7 +179,7 @@ func (a *AES) Age(now time.Time) (time.Duration, error) {
 	return now.Sub(fi.ModTime()), nil
 }
 
-// Replace makes a new key.
+// Replace generates a new key.
 func (a *AES) Replace() error {
 	if err := atomicfile.Write(a.path, []byte(crypt.NewKey()), 0o600, true); err != nil {
 		return fmt.Errorf("cannot replace a key of the cluster: %w", err)
@@ -197,8 +187,7 @@ func (a *AES) Replace() error {
 	return nil
 }
 
-// isRotated reports whether a key of the cluster is the one that counts since it was
-// replaced.
+// isRotated reports whether k is the key of the cluster that a rotation has made current.
 func isRotated(dir string, k *crypt.PublicKey) bool {
 	c := &Cluster{cfg: Config{Options: Options{PKIDir: dir}}}
 	r, ok, err := c.readRotation()

@@ -2,16 +2,13 @@ package cluster
 
 import "brine/internal/net/crypt"
 
-// Session keys of minions are computed from a secret that the masters share
-// (SessionFile), so that every master knows them and none has to send them. It is
-// random and can be replaced, in contrast to the key of the cluster, which a
-// master that was removed may have copied.
+// Minions' session keys are computed from a secret shared by the masters (SessionFile), so that every master knows them without
+// communication. The secret is random and replaceable, unlike the key of the cluster, which a removed master may have copied.
 //
-// Versions before that secret computed session keys from the cluster's key. All
-// masters must compute the same, so that stays so until every member has a
-// version that can do better; then one of them makes the secret.
+// Older versions computed session keys from the cluster's key. All masters must compute the same keys, so this is done until every member
+// has a version that supports the secret; then one of them creates it.
 
-// SessionSecret is what session keys are computed from now.
+// SessionSecret returns the secret from which session keys are computed now.
 func (c *Cluster) SessionSecret() []byte {
 	if s := c.secrets.Sessions.Current(); s != "" {
 		return []byte(s + c.ring.Load().sessionSalt())
@@ -19,15 +16,12 @@ func (c *Cluster) SessionSecret() []byte {
 	return c.legacy
 }
 
-// signSessions returns what versions without the secret compute session keys
-// from: a signature of the cluster's key that is made for nothing else, and not
-// sent.
+// signSessions returns the secret of older versions: a signature by the cluster's key that is made only for this purpose and never sent.
 func (c *Cluster) signSessions() ([]byte, error) {
 	return c.secrets.Key.Sign(crypt.PKCS1v15SHA224, []byte("session keys of Brine's masters"))
 }
 
-// agreeSessions makes the secret if there is none and every member can use it.
-// may says whether this master is the one to make it.
+// agreeSessions creates the secret if it is missing and every member supports it. may says whether this master should create it.
 func (c *Cluster) agreeSessions(may bool) error {
 	if !c.cfg.Options.Isolated || !may || c.secrets.Sessions.Current() != "" || !c.allUseSecret() {
 		return nil
@@ -35,16 +29,15 @@ func (c *Cluster) agreeSessions(may bool) error {
 	if err := c.secrets.Sessions.make(); err != nil {
 		return err
 	}
-	c.log.Info("session keys of minions are computed from a secret of their own now", "file", SessionFile)
+	c.log.Info("session keys of minions are now computed from a separate secret", "path", SessionFile)
 	if c.host == nil {
 		return nil // it is being started
 	}
-	// Masters that were removed before know the present one.
+	// Masters removed earlier know the present one.
 	return c.Rotate()
 }
 
-// allUseSecret reports whether every member says that its version computes
-// session keys from the secret.
+// allUseSecret reports whether the version of every member supports the secret.
 func (c *Cluster) allUseSecret() bool {
 	for id, p := range c.all() {
 		if p.isGone() {
@@ -57,9 +50,8 @@ func (c *Cluster) allUseSecret() bool {
 	return true
 }
 
-// renew replaces the keys by which minions and masters read each other: the
-// secret of sessions and the key of publications. Minions sign in again at the
-// next message, as they do whenever the AES key is replaced.
+// renew replaces the secret of sessions and the key of publications. Minions sign in again at the next message, as after any replacement of
+// the AES key.
 func (c *Cluster) renew() error {
 	if c.cfg.Options.Isolated && (c.secrets.Sessions.Current() != "" || c.allUseSecret()) {
 		if err := c.secrets.Sessions.Replace(); err != nil {

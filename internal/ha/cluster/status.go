@@ -10,25 +10,23 @@ import (
 	"brine/internal/py/value"
 )
 
-// askStatus is what masters ask each other for brine cluster status.
+// askStatus is the query of masters for brine cluster status.
 const askStatus = "status"
 
-// statusTime bounds the wait for the others.
+// statusTime is the timeout for the other members.
 const statusTime = 3 * time.Second
 
-// Status is how a member is, as it says itself.
+// Status is the state of a member, as reported by itself.
 type Status struct {
 	Member
 	Self bool
-	// Says is its own answer, nil if there was none.
+	// Says is its own report, nil if it did not answer.
 	Says *value.Dict
-	// Offset is how far its clock is ahead of this master's, to half the time
-	// that the answer took.
+	// Offset is how far its clock is ahead of this master's, accurate to half the round-trip time.
 	Offset time.Duration
 }
 
-// Describe has others learn of this master, for Status, what fn returns. It
-// must come before Run.
+// Describe sets the function that returns this master's report for Status. It must be called before Run.
 func (c *Cluster) Describe(fn func() *value.Dict) {
 	c.Answer(askStatus, func() *value.Dict {
 		d := fn()
@@ -45,7 +43,7 @@ func (c *Cluster) Describe(fn func() *value.Dict) {
 	})
 }
 
-// Status asks all members how they are. The result is sorted.
+// Status queries all members. The result is sorted.
 func (c *Cluster) Status(ctx context.Context) []Status {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()

@@ -22,36 +22,32 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// Masters without a shared folder speak by TLS 1.3, on the same port. Each shows
-// a certificate of a key that only its process has, which the cluster's key has
-// signed for its id. Inside is the handshake of link.go, whose signatures, by the
-// keys that say who is a member, are over this connection, too: what somebody
-// could do who has the cluster's key, a master that was removed, say, ends there.
+// Masters without a shared directory use TLS 1.3 on the same port. Each shows a certificate of a key that exists only in its process,
+// signed by the cluster's key for its id. Inside is the handshake of link.go. Its signatures, by the keys that define membership, also
+// cover this connection: this stops an impostor that has the cluster's key, such as a removed master.
 //
-// What certificates say of time is so wide that no wrong clock matters that does
-// not matter anyway (maxSkew): they began a year before they were made, end a
-// year afterwards, and another one is made after a month, and when the clock was
-// set back.
+// Certificates have a wide validity, so that only clocks matter that are wrong enough to matter anyway (maxSkew). They begin a year before
+// and end a year after their creation. A new one is created after a month, and when the clock was set back.
 const (
 	certificateTime  = 365 * 24 * time.Hour
 	certificateRenew = 30 * 24 * time.Hour
 )
 
-// bindLabel names what binds the handshakes inside TLS to their connection, and
-// recordHandshake is the first byte of TLS: no frame begins so.
+// bindLabel names the exported keying material that binds the inner handshakes to the connection, and recordHandshake is the first byte of
+// TLS: no frame begins like this.
 const (
 	bindLabel       = "EXPORTER-brine-cluster"
 	recordHandshake = 0x16
 )
 
-// badge is what a master, or a witness, shows by TLS.
+// tlsIdentity is the certificate and key of a master or a witness for TLS.
 type tlsIdentity struct {
 	id, cluster string
 	key         *ecdsa.PrivateKey
 	now         func() time.Time
 
 	mu   sync.Mutex
-	sign *crypt.PrivateKey // the cluster's key; nil: the certificate is as it is
+	sign *crypt.PrivateKey // the cluster's key; nil: the certificate is fixed
 	// chain has the endorsements of the cluster's key.
 	chain []endorsement
 	cert  *tls.Certificate
@@ -68,14 +64,14 @@ func newTLSIdentity(id, cluster string, sign *crypt.PrivateKey) (*tlsIdentity, e
 	return b, err
 }
 
-// resign has the next certificate be signed by another key of the cluster.
+// resign makes another key of the cluster sign the next certificate.
 func (b *tlsIdentity) resign(sign *crypt.PrivateKey, chain []endorsement) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sign, b.chain, b.cert = sign, chain, nil
 }
 
-// issue makes a certificate, which the cluster's key signs.
+// issue creates a certificate signed by the cluster's key.
 func issue(sign *crypt.PrivateKey, chain []endorsement, cluster, id string, pub any, now time.Time) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
@@ -98,7 +94,7 @@ func issue(sign *crypt.PrivateKey, chain []endorsement, cluster, id string, pub 
 	return x509.CreateCertificate(rand.Reader, c, by, pub, sign.Signer())
 }
 
-// certificate returns the one to be shown now.
+// certificate returns the current certificate.
 func (b *tlsIdentity) certificate() (*tls.Certificate, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,7 +104,7 @@ func (b *tlsIdentity) certificate() (*tls.Certificate, error) {
 	}
 	der, err := issue(b.sign, b.chain, b.cluster, b.id, b.key.Public(), now)
 	if err != nil {
-		return nil, salt.Errorf(salt.Internal, "cannot make a certificate of the cluster: %w", err)
+		return nil, salt.Errorf(salt.Internal, "cannot create a certificate of the cluster: %w", err)
 	}
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
@@ -118,7 +114,7 @@ func (b *tlsIdentity) certificate() (*tls.Certificate, error) {
 	return b.cert, nil
 }
 
-// ends is when the certificate that is shown now ends.
+// ends returns the expiry of the current certificate.
 func (b *tlsIdentity) ends() time.Time {
 	c, err := b.certificate()
 	if err != nil {
@@ -127,13 +123,12 @@ func (b *tlsIdentity) ends() time.Time {
 	return c.Leaf.NotAfter
 }
 
-// config is of either end. A session is never resumed: who was removed meanwhile
-// would go unnoticed. nil has no certificate.
+// config returns the configuration of both ends. Sessions are never resumed: the removal of a member in between would go unnoticed. A nil
+// identity has no certificate.
 func (b *tlsIdentity) config() *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true, DynamicRecordSizingDisabled: true,
-		// Who the other end is, checkCertificate says: ids are no names of hosts,
-		// and the cluster's key is the only authority.
+		// checkCertificate verifies the other end: ids are not host names, and the cluster's key is the only authority.
 		InsecureSkipVerify: true, ClientAuth: tls.RequestClientCert,
 	}
 	if b != nil {
@@ -143,8 +138,7 @@ func (b *tlsIdentity) config() *tls.Config {
 	return c
 }
 
-// checkCertificate says why a certificate is not one of a cluster, whose key is
-// by, for an id; "" if it is.
+// checkCertificate returns why a certificate is not valid for an id of a cluster with the key by; "" if it is.
 func checkCertificate(cert *x509.Certificate, by *crypt.PublicKey, cluster, id string, now time.Time) string {
 	switch {
 	case cert == nil:

@@ -5,26 +5,25 @@ import (
 	"time"
 )
 
-// Bounds of the events that wait until it is known whose job they are of.
+// Bounds of the events buffered until the origin of their job is known.
 const (
 	heldItems = 5_000
 	heldBytes = 8 << 20
 	heldTime  = 10 * time.Second
 )
 
-// unclaimed keeps events of jobs that no master has told of yet: behind a balancer
-// a minion's return can be quicker than the word of the job between two
-// masters. Those of jobs that no master will tell of, such as scheduled ones,
-// make room for others, and are forgotten after heldTime.
+// unclaimed buffers events of jobs that no master has announced yet: behind a load balancer a minion's return can arrive before the
+// announcement of the job by another master. Events of jobs that are never announced, such as scheduled ones, make room for others, and
+// expire after heldTime.
 type unclaimed struct {
 	byJob map[string][]heldEvent
-	order []heldFor // what came first, with some that are gone
+	order []heldFor // in order of arrival, may contain removed ones
 	bytes int
 }
 
 type heldEvent struct {
 	msg  []byte
-	sent []*peer // who has it, since somebody there waits for all events
+	sent []*peer // who has received it, because a listener there wants all events
 }
 
 type heldFor struct {
@@ -32,8 +31,7 @@ type heldFor struct {
 	at  time.Time
 }
 
-// isReply tells events that follow a job from those by which the master that it
-// was given to makes it known.
+// isReply distinguishes events that follow a job from those that announce it.
 func isReply(tag string) bool {
 	return strings.HasPrefix(tag, "salt/job/") && !strings.HasSuffix(tag, "/new") && !strings.HasSuffix(tag, "/publish")
 }
@@ -46,13 +44,13 @@ func (u *unclaimed) add(jid string, e heldEvent, now time.Time) {
 	u.order = append(u.order, heldFor{jid, now})
 	u.bytes += len(e.msg)
 	for len(u.order) > 0 && (len(u.order) > heldItems || u.bytes > heldBytes || now.Sub(u.order[0].at) > heldTime) {
-		// The oldest of a job goes with all others of it: they came close together.
+		// The oldest event is dropped with all others of its job: they arrived together.
 		u.forget(u.order[0].jid)
 		u.order = u.order[1:]
 	}
 }
 
-// forget takes the events of a job out.
+// forget removes and returns the events of a job.
 func (u *unclaimed) forget(jid string) []heldEvent {
 	events := u.byJob[jid]
 	delete(u.byJob, jid)

@@ -11,14 +11,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// askLease is what masters ask voters among them.
+// askLease is the query of masters to the voters among them.
 const askLease = "lease"
 
-// leaseFile, in a voter's own folder, has what it has granted.
+// leaseFile, in a voter's own directory, has its grants.
 const leaseFile = "lease"
 
-// vote prepares the lease of a cluster without a shared folder, if there are
-// voters.
+// vote prepares the lease of a cluster without a shared directory, if there are voters.
 func (c *Cluster) vote(dir string) error {
 	voters := c.cfg.Options.Voters
 	if !c.cfg.Options.Isolated || len(voters) == 0 {
@@ -40,7 +39,7 @@ func (c *Cluster) vote(dir string) error {
 	return nil
 }
 
-// askVoter asks this master itself, another one, or a witness.
+// askVoter sends a request to this master itself, another one, or a witness.
 func (c *Cluster) askVoter(ctx context.Context, voter string, r lease.Request) (lease.Answer, error) {
 	if voter == c.cfg.ID && c.voter != nil {
 		return c.voter.Answer(r)
@@ -70,11 +69,11 @@ func requestDict(r lease.Request) *value.Dict {
 // answerLease answers for a voter, which may be nil.
 func answerLease(v *lease.Voter, arg *value.Dict, log *slog.Logger) *value.Dict {
 	if v == nil {
-		return value.DictOf("why", "its cluster_voters do not name it")
+		return value.DictOf("why", "its own cluster_voters does not contain it")
 	}
 	a, err := v.Answer(lease.Request{Holder: arg.Str("holder"), Token: uint64(max(arg.Int("token"), 0)), Voters: arg.Str("voters"), Release: arg.Bool("release"), Claim: arg.Str("claim")})
 	if err != nil {
-		log.Error("a lease is not granted", "err", err)
+		log.Error("cannot grant a lease", "err", err)
 		return value.DictOf("why", err.Error())
 	}
 	return value.DictOf("granted", a.Granted, "seen", int64(a.Seen), "holder", a.Holder, "why", a.Why, "claimed", a.Claimed, "by", a.By)
@@ -82,13 +81,12 @@ func answerLease(v *lease.Voter, arg *value.Dict, log *slog.Logger) *value.Dict 
 
 func readAnswer(d *value.Dict) (lease.Answer, error) {
 	if d.Len() == 0 {
-		return lease.Answer{}, salt.Errorf(salt.Unavailable, "it knows nothing of leases")
+		return lease.Answer{}, salt.Errorf(salt.Unavailable, "it does not support leases")
 	}
 	return lease.Answer{Granted: d.Bool("granted"), Seen: uint64(max(d.Int("seen"), 0)), Holder: d.Str("holder"), Why: d.Str("why"), Claimed: d.Bool("claimed"), By: d.Str("by")}, nil
 }
 
-// Lease tells of the lease for what is to be done once: nil if there are no
-// voters.
+// Lease returns the state of the lease, nil if there are no voters.
 func (c *Cluster) Lease(ctx context.Context) *lease.Status {
 	if c.once == nil {
 		return nil
@@ -97,9 +95,8 @@ func (c *Cluster) Lease(ctx context.Context) *lease.Status {
 	return &s
 }
 
-// Once reports whether this master may do what is to be done once, and the token
-// to do it with. Where there are no voters the first by id may, of those that
-// see each other, and the token is 0.
+// Once reports whether this master may do work that only one master may do, and the token for it. Without voters the reachable master with
+// the lowest id may, and the token is 0.
 func (c *Cluster) Once() (token uint64, may bool) {
 	if c.once == nil {
 		return 0, c.first()
@@ -107,8 +104,7 @@ func (c *Cluster) Once() (token uint64, may bool) {
 	return c.once.Token()
 }
 
-// Votes reports whether a majority of voters says who does what is to be done
-// once.
+// Votes reports whether a majority of voters decides which master does such work.
 func (c *Cluster) Votes() bool { return c.once != nil }
 
 // Claim is lease.Holder.Claim.

@@ -15,33 +15,30 @@ import (
 	"brine/internal/py/value"
 )
 
-// What Salt's masters say to each other is events in the frames of the event
-// bus, one way on each connection:
+// Stock masters send each other events in the frames of the event bus, one way per connection:
 //
 //	cluster/peer/FROM         {peer_id, peers: {TO: {aes, sig}}}
 //	cluster/event/FROM/TAG    bin: {event_payload: data} sealed with FROM's key
 //
-// aes is FROM's key for the second kind, encrypted for TO; sig is FROM's
-// signature of its SHA-256 in hex. A master of Brine adds the field brine to
-// the first, which Salt's overlook.
+// aes is FROM's key for the second kind, encrypted for TO; sig is FROM's signature of its SHA-256 in hex. A Brine master adds the field
+// brine to the first, which stock masters ignore.
 const (
 	tagPeer  = "cluster/peer/"
 	tagEvent = "cluster/event/"
 
 	fieldBrine = "brine"
-	// PeerID is the field in the data of an event that names the master that
-	// it came from.
+	// PeerID is the field in an event's data that names the master it came from.
 	PeerID = "__peer_id"
 )
 
-// Bounds of what a peer may send.
+// Bounds of messages from a peer.
 const (
-	maxGreeting = 256 << 10 // before it has shown who it is
+	maxGreeting = 256 << 10 // before authentication
 	maxFrame    = 80 << 20
 )
 
-// keyMessage is the body by which a master tells its peers its key. A peer
-// whose public key is not known yet gets an empty entry, as Salt does it.
+// keyMessage returns the message that sends the own key to the peers. A peer whose public key is still unknown gets an empty entry, as in
+// Salt.
 func (s *Secrets) keyMessage(peers []string, aes string, answer bool) ([]byte, error) {
 	digest := sha256.Sum256([]byte(aes))
 	sig, err := s.own.SignX931([]byte(hex.EncodeToString(digest[:])))
@@ -69,17 +66,16 @@ func (s *Secrets) keyMessage(peers []string, aes string, answer bool) ([]byte, e
 	return event.Body(tagPeer+s.id, b), nil
 }
 
-// greeting is what a key message says.
+// greeting is the contents of a key message.
 type greeting struct {
 	from  string
-	names []string // whom the sender lists as peers
+	names []string // the peers listed by the sender
 	key   string   // its AES key; "" if there is none for this master
 	brine bool
 	reply bool // it answers one of ours
 }
 
-// readGreeting reads the data of a key message, and makes sure that it comes
-// from who it says.
+// readGreeting decodes a key message and verifies its sender.
 func (s *Secrets) readGreeting(raw []byte) (g greeting, err error) {
 	v, err := msgpack.Limits{Items: 4096, Bytes: maxGreeting}.UnmarshalTyped(raw)
 	if err != nil {
@@ -122,7 +118,7 @@ func (s *Secrets) readGreeting(raw []byte) (g greeting, err error) {
 	return g, nil
 }
 
-// eventMessage is the body of an event on its way to Salt's masters.
+// eventMessage returns the message of an event for stock masters.
 func (s *Secrets) eventMessage(c *crypt.Crypticle, tag string, data *value.Dict) ([]byte, error) {
 	plain, err := msgpack.Marshal(value.DictOf("event_payload", data), msgpack.Wire)
 	if err != nil {
@@ -132,7 +128,7 @@ func (s *Secrets) eventMessage(c *crypt.Crypticle, tag string, data *value.Dict)
 	return event.Body(tagEvent+s.id+"/"+tag, msgpack.AppendBin(nil, sealed, msgpack.NewSpec)), nil
 }
 
-// splitEvent takes the tag of an event message apart.
+// splitEvent splits the tag of an event message.
 func splitEvent(tag string) (from, rest string, ok bool) {
 	rest, ok = strings.CutPrefix(tag, tagEvent)
 	if !ok {

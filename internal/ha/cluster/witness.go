@@ -24,26 +24,21 @@ import (
 	"brine/internal/py/value"
 )
 
-// A witness is a voter that is no master: it has no keys of the cluster and no
-// data. A master (M) asks a witness (W), by TLS 1.3:
+// A witness is a voter that is not a master: it has no keys of the cluster and no data. A master (M) queries a witness (W) over TLS 1.3:
 //
 //	M: brine/witness/hello  {cluster, id, nonce}
 //	W: brine/witness/hello  {id, nonce}
 //	M: brine/witness/proof  {proof, sig}
 //	W: brine/witness/proof  {proof}  or  brine/witness/refused {reason}
 //
-// Each proof is an HMAC over all that was said until then, and over the
-// connection by TLS, with the secret of witnesses (WitnessSecret); the signature is by the key
-// by which members know M. The first time the secret says who is at the other
-// end. M notes the key then that W has shown by TLS, and W the keys of all members
-// of which M tells it; from then on either is known by its key, also when the
-// secret was replaced while W was away. From there on questions and answers
-// alternate, with their number and direction, and M tells what is new (tidings).
+// Each proof is an HMAC of all previous messages and of the TLS connection, with the witness secret (WitnessSecret); the signature is by
+// the key that identifies M to members. At first the secret authenticates both ends. M then records the key that W has used for TLS, and W
+// the keys of all members that M reports. From then on each is identified by its key, even if the secret was replaced while W was
+// unreachable. After that, queries and answers alternate, with their number and direction, and M sends updates (clusterInfo).
 //
-// Witnesses and masters of older versions speak without TLS: there are no
-// signatures and tidings, and frames are sealed with a key that is made of the
-// secret and of what was said. A witness that was told that all members speak TLS
-// takes nothing else, and a master nothing else of a witness whose key it knows.
+// Witnesses and masters of older versions do not use TLS: there are no signatures and updates, and frames are sealed with a key derived
+// from the secret and the previous messages. Once a witness knows that all members use TLS, it accepts nothing else; nor does a master from
+// a witness whose key it knows.
 const (
 	tagWitness        = "brine/witness/hello"
 	tagWitnessProof   = "brine/witness/proof"
@@ -54,30 +49,28 @@ const (
 	labelSign    = tagWitnessProof + "/sign"
 )
 
-// maxWitnessFrame bounds what a witness reads of whom it does not know,
-// maxTidings of a master, and maxMasters how many it may be told of.
+// maxWitnessFrame bounds frames from unauthenticated peers, maxClusterInfo frames from a master, and maxMasters the number of members.
 const (
 	maxWitnessFrame = 16 << 10
 	maxClusterInfo  = 512 << 10
 	maxMasters      = 64
-	// witnessIdle ends a connection on which nobody asks.
+	// witnessIdle is how long a connection without queries stays open.
 	witnessIdle = time.Minute
 )
 
-// WitnessOptions are those of brine witness. Names and meanings are those of the
-// masters' options.
+// WitnessOptions are the options of brine witness. Names and meanings are those of the masters' options.
 type WitnessOptions struct {
 	ID        string   `salt:"id" default:"" doc:"address or name of this witness, by which cluster_voters names it" change:"restart"`
 	Interface string   `salt:"interface" default:"0.0.0.0" doc:"address to listen on" change:"restart"`
 	Cluster   string   `salt:"cluster_id" default:"" doc:"name of the cluster" change:"restart"`
-	Witness   string   `salt:"cluster_witness_secret" default:"" doc:"the secret of the witnesses of the cluster: brine cluster witness-secret on a master shows it" change:"restart"`
-	Secret    string   `salt:"cluster_secret" default:"" doc:"the secret by which masters join, in place of cluster_witness_secret: whoever reads it can join" change:"restart"`
-	Voters    []string `salt:"cluster_voters" default:"[]" doc:"those whose majority gives the lease, the same list as on the masters" change:"restart"`
-	Port      int      `salt:"cluster_pool_port" default:"4520" doc:"port on which masters ask" change:"restart"`
-	Dir       string   `salt:"cachedir" default:"/var/lib/brine/witness" doc:"folder for the one file that a witness has" change:"restart"`
+	Witness   string   `salt:"cluster_witness_secret" default:"" doc:"secret of the cluster's witnesses, shown by brine cluster witness-secret on a master" change:"restart"`
+	Secret    string   `salt:"cluster_secret" default:"" doc:"the joining secret, instead of cluster_witness_secret; it permits joining as a master" change:"restart"`
+	Voters    []string `salt:"cluster_voters" default:"[]" doc:"voters whose majority grants the lease; the same list as on the masters" change:"restart"`
+	Port      int      `salt:"cluster_pool_port" default:"4520" doc:"port for connections of masters" change:"restart"`
+	Dir       string   `salt:"cachedir" default:"/var/lib/brine/witness" doc:"directory for the state of the witness" change:"restart"`
 }
 
-// Check refuses options with which a witness is of no use.
+// Check rejects unusable options.
 func (o *WitnessOptions) Check() error {
 	switch {
 	case o.Cluster == "":
@@ -93,12 +86,12 @@ func (o *WitnessOptions) Check() error {
 	case !slices.Contains(o.Voters, o.ID):
 		return salt.Errorf(salt.Invalid, "cluster_voters does not name this witness, whose id is %q", o.ID)
 	case o.Port < 1 || o.Port > 65535:
-		return salt.Errorf(salt.Invalid, "cluster_pool_port: %d is no port", o.Port)
+		return salt.Errorf(salt.Invalid, "cluster_pool_port: %d is not a port", o.Port)
 	}
 	return lease.CheckVoters(o.Voters)
 }
 
-// Witness is the program.
+// Witness is a running witness.
 type Witness struct {
 	o              WitnessOptions
 	log            *slog.Logger
@@ -113,11 +106,10 @@ type Witness struct {
 	live map[net.Conn]asking
 }
 
-// asking is a master that has shown who it is.
+// asking is an authenticated master.
 type asking struct {
 	id string
-	// member says that it has the key of a member, of which this witness was told;
-	// otherwise it is known by the secret.
+	// member says that it has the key of a member known to this witness; otherwise it was authenticated by the secret.
 	member bool
 }
 
@@ -127,7 +119,7 @@ func NewWitness(o WitnessOptions, log *slog.Logger) (*Witness, error) {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot make a folder: %w", err)
+		return nil, salt.Errorf(salt.Unavailable, "cannot create a directory: %w", err)
 	}
 	w := &Witness{o: o, log: log, rateLimitedLog: newRateLimitedLog(log), live: map[net.Conn]asking{}}
 	var err error
@@ -142,7 +134,7 @@ func NewWitness(o WitnessOptions, log *slog.Logger) (*Witness, error) {
 		secret = o.Secret
 	} else if secret == "" {
 		secret, joining = WitnessSecret(o.Secret), o.Secret
-		log.Warn("the configuration of this witness has the secret by which masters join: replace cluster_secret by cluster_witness_secret, which brine cluster witness-secret on a master shows")
+		log.Warn("the configuration of this witness contains the joining secret of masters: replace cluster_secret by cluster_witness_secret, which brine cluster witness-secret on a master shows")
 	}
 	if w.known, err = openWitnessState(filepath.Join(o.Dir, knownFile), secret, joining); err != nil {
 		return nil, err
@@ -153,10 +145,10 @@ func NewWitness(o WitnessOptions, log *slog.Logger) (*Witness, error) {
 	return w, nil
 }
 
-// Addr is where it listens.
+// Addr returns the listening address.
 func (w *Witness) Addr() net.Addr { return w.listener.Addr() }
 
-// Run answers until ctx ends.
+// Run serves until ctx ends.
 func (w *Witness) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -171,7 +163,7 @@ func (w *Witness) Run(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			w.rateLimitedLog.warn("accept", "cannot take a connection", "err", err)
+			w.rateLimitedLog.warn("accept", "cannot accept a connection", "err", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(100 * time.Millisecond):
@@ -179,7 +171,7 @@ func (w *Witness) Run(ctx context.Context) error {
 			continue
 		}
 		if !w.conns.add(conn, true) {
-			w.rateLimitedLog.warn("strangers", "connections were refused: too many are open whose other end has not shown who it is; only masters should reach cluster_pool_port", "from", conn.RemoteAddr())
+			w.rateLimitedLog.warn("strangers", "connections refused: too many unauthenticated connections are open; only masters should reach cluster_pool_port", "addr", conn.RemoteAddr())
 			conn.Close()
 			continue
 		}
@@ -187,13 +179,13 @@ func (w *Witness) Run(ctx context.Context) error {
 			defer w.conns.remove(conn)
 			defer conn.Close()
 			if err := w.serve(ctx, conn); err != nil && ctx.Err() == nil {
-				w.rateLimitedLog.debug("a connection has ended", "from", conn.RemoteAddr(), "err", err)
+				w.rateLimitedLog.debug("connection ended", "addr", conn.RemoteAddr(), "err", err)
 			}
 		})
 	}
 }
 
-// serve answers on one connection.
+// serve serves one connection.
 func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 	raw.SetDeadline(time.Now().Add(greetingTime))
 	conn, err := w.tlsIdentity.answer(ctx, raw)
@@ -209,7 +201,7 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 	said.add(hello)
 	id := d.Str("id")
 	refuse := func(kind, reason string) error {
-		w.rateLimitedLog.warn("refused "+kind, "somebody was refused", "from", raw.RemoteAddr(), "id", fmt.Sprintf("%.100s", id), "reason", reason)
+		w.rateLimitedLog.warn("refused "+kind, "connection refused", "addr", raw.RemoteAddr(), "id", fmt.Sprintf("%.100s", id), "reason", reason)
 		return writeSaid(conn, tagWitnessRefused, value.DictOf("reason", reason), nil)
 	}
 	secret, joining, tlsOnly := w.known.terms()
@@ -217,14 +209,14 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 	case d.Str("cluster") != w.o.Cluster:
 		return refuse("cluster", fmt.Sprintf("cluster_id is %q here and %.100q there", w.o.Cluster, d.Str("cluster")))
 	case !conn.tls && tlsOnly:
-		return refuse("without TLS", "the masters of this cluster speak TLS with this witness: install the version that they have on the one that does not")
+		return refuse("without TLS", "the masters of this cluster use TLS with this witness: install the version that they have on the one that does not")
 	case conn.tls && salt.CheckID(id) != nil:
-		return refuse("id", "its id is that of no master")
+		return refuse("id", "its id is not that of a master")
 	}
 	answer := value.DictOf("nonce", nonce())
 	if conn.tls {
 		answer.Set("id", w.o.ID)
-		answer.Set("derived", true) // it takes the secret of witnesses
+		answer.Set("derived", true) // it accepts the witness secret
 	}
 	if err := writeSaid(conn, tagWitness, answer, &said); err != nil {
 		return err
@@ -235,18 +227,18 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 	}
 	knows := hmac.Equal(d.Bytes("proof"), said.proof(secret, labelMaster))
 	if !knows && joining != "" && hmac.Equal(d.Bytes("proof"), said.proof(joining, labelMaster)) {
-		knows, secret = true, joining // a master of a version that has no secret of witnesses
+		knows, secret = true, joining // a master of a version without witness secret
 	}
 	a := asking{id: id, member: conn.tls && w.known.signed(id, said.sum(labelSign), d.Bytes("sig"))}
 	if !knows && !a.member {
-		return refuse("secret", "it does not know cluster_secret, and is none of the masters that this witness has been told of")
+		return refuse("secret", "it does not know cluster_secret, and is not a master known to this witness")
 	}
 	said.add(proof)
 	if err := writeSaid(conn, tagWitnessProof, value.DictOf("proof", said.proof(secret, labelWitness)), nil); err != nil {
 		return err
 	}
 	if !conn.tls {
-		w.rateLimitedLog.warn("old "+id, "a master speaks without TLS: it is of an older version, or takes this witness for one", "id", fmt.Sprintf("%.100s", id), "from", raw.RemoteAddr())
+		w.rateLimitedLog.warn("old "+id, "a master does not use TLS: it has an older version, or assumes that this witness has one", "id", fmt.Sprintf("%.100s", id), "addr", raw.RemoteAddr())
 	}
 	t, err := newTalk(conn, frames, secret, said)
 	if err != nil {
@@ -275,8 +267,7 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 	}
 }
 
-// enter notes a master that has shown who it is; of each there is one
-// connection, the last. The result is to be called at its end.
+// enter records an authenticated master; of each only the last connection is kept. The caller must call leave at its end.
 func (w *Witness) enter(conn net.Conn, a asking) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -289,7 +280,7 @@ func (w *Witness) enter(conn net.Conn, a asking) (leave func()) {
 	}
 }
 
-// endIf ends connections. w.mu is held.
+// endIf closes connections. w.mu is held.
 func (w *Witness) endIf(out func(asking) bool) {
 	for conn, a := range w.live {
 		if out(a) {
@@ -298,8 +289,7 @@ func (w *Witness) endIf(out func(asking) bool) {
 	}
 }
 
-// learn takes what a master tells, and ends the connections of those who have no
-// right to them any more.
+// learn handles an update from a master, and closes the connections that are no longer allowed.
 func (w *Witness) learn(a asking, d *value.Dict) *value.Dict {
 	news, err := readClusterInfo(d)
 	var secret, members bool
@@ -307,14 +297,14 @@ func (w *Witness) learn(a asking, d *value.Dict) *value.Dict {
 		secret, members, err = w.known.learn(news, time.Now())
 	}
 	if err != nil {
-		w.rateLimitedLog.error("tidings", "what a master tells is not taken", "from", a.id, "err", err)
+		w.rateLimitedLog.error("tidings", "rejecting an update from a master", "master", a.id, "err", err)
 		return value.DictOf("why", err.Error())
 	}
 	if secret {
-		w.log.Info("the secret of the cluster was replaced", "told_by", a.id)
+		w.log.Info("the secret of the cluster was replaced", "master", a.id)
 	}
 	if members {
-		w.log.Info("the masters of the cluster are others now", "told_by", a.id, "masters", w.known.names())
+		w.log.Info("the list of masters has changed", "master", a.id, "masters", w.known.names())
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -337,11 +327,11 @@ func writeSaid(conn net.Conn, tag string, d *value.Dict, said *transcript) error
 	return err
 }
 
-// talk is a connection after the proofs.
+// talk is an authenticated connection.
 type talk struct {
 	conn       *line
 	frames     *event.FrameReader
-	cipher     *crypt.Crypticle // nil: TLS does it
+	cipher     *crypt.Crypticle // nil with TLS
 	sent, came int64
 }
 
@@ -380,7 +370,7 @@ func (t *talk) hear(from string) (*value.Dict, error) {
 	d, _ := v.(*value.Dict)
 	t.came++
 	if err != nil || d.Int("n") != t.came || d.Str("d") != from {
-		return nil, errors.New("a frame that makes no sense, or came twice")
+		return nil, errors.New("an invalid or repeated frame")
 	}
 	return d.Dict("data"), nil
 }

@@ -23,16 +23,16 @@ import (
 	"brine/internal/py/value"
 )
 
-// witnessesDir, in a master's own folder, has the fingerprints of the keys of
-// the witnesses that have shown this master that they know the secret.
+// witnessesDir, in a master's own directory, has the key fingerprints of the witnesses that have proved knowledge of the secret to this
+// master.
 const witnessesDir = "witnesses"
 
-// asker is who a master is to witnesses.
+// asker is a master as a client of witnesses.
 type asker struct {
 	id, cluster string
 	tlsIdentity *tlsIdentity
 	own         *crypt.PrivateKey
-	// tidings is what witnesses are to know now.
+	// returns the current update for witnesses.
 	clusterInfo    func() (clusterInfo, error)
 	dir            string // witnessesDir
 	rateLimitedLog *rateLimitedLog
@@ -45,14 +45,13 @@ type witnessLink struct {
 
 	mu    sync.Mutex
 	t     *talk
-	told  string // mark of the tidings that it has got on this connection
-	knows string // tag of the secret that it has, as it says; "" if it has not
-	// derives says that it takes the secret of witnesses, which older versions do
-	// not until a master has told them.
+	told  string // mark of the last update sent on this connection
+	knows string // tag of the witness's secret, as reported; "" if it is another one
+	// derives says that it accepts the witness secret. Older versions do so only after an update of a master.
 	derives bool
 }
 
-// ask asks one question at a time, and tells before what has changed.
+// ask sends one query at a time, preceded by an update if there are changes.
 func (l *witnessLink) ask(ctx context.Context, arg *value.Dict) (*value.Dict, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,13 +61,12 @@ func (l *witnessLink) ask(ctx context.Context, arg *value.Dict) (*value.Dict, er
 	old := l.t != nil
 	d, err := l.try(ctx, arg)
 	if err != nil && old && ctx.Err() == nil {
-		d, err = l.try(ctx, arg) // it may have been started anew
+		d, err = l.try(ctx, arg) // it may have been restarted
 	}
 	return d, err
 }
 
-// state is how it is with a witness: whether it is connected by TLS, and the tag
-// of the secret that it has.
+// state returns whether the witness is connected, whether by TLS, and the tag of its secret.
 func (l *witnessLink) state() (up, byTLS bool, knows string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +104,7 @@ func (l *witnessLink) try(ctx context.Context, arg *value.Dict) (d *value.Dict, 
 			return nil, err
 		}
 		if why := d.Str("why"); why != "" {
-			l.rateLimitedLog.warn("tidings "+l.witness, "a witness does not take what changes in the cluster", "witness", l.witness, "reason", fmt.Sprintf("%.500s", why))
+			l.rateLimitedLog.warn("tidings "+l.witness, "a witness rejects an update", "witness", l.witness, "reason", fmt.Sprintf("%.500s", why))
 		}
 		l.told, l.knows = mark, d.Str("secret")
 	}
@@ -120,8 +118,7 @@ func (l *witnessLink) exchange(arg *value.Dict) (*value.Dict, error) {
 	return l.t.hear("w")
 }
 
-// connect makes a connection: by TLS, or without to a witness of an older
-// version, of which no key is known.
+// connect makes a connection: by TLS, or without to a witness of an older version whose key is unknown.
 func (l *witnessLink) connect(ctx context.Context, pin string) (*line, error) {
 	dial := func() (net.Conn, error) {
 		d := net.Dialer{Timeout: dialTime}
@@ -204,21 +201,21 @@ func (l *witnessLink) dial(ctx context.Context, secret string) (_ *talk, err err
 	knows := hmac.Equal(d.Bytes("proof"), said.proof(secret, labelWitness))
 	switch {
 	case !knows && (pin == "" || shown != pin):
-		return nil, salt.Errorf(salt.Denied, "what answers at %s does not know cluster_secret, and is no witness whose key this master knows", l.address)
+		return nil, salt.Errorf(salt.Denied, "the server at %s does not know cluster_secret, and is not a witness with a known key", l.address)
 	case conn.tls && shown != pin:
 		if err := l.note(shown); err != nil {
 			return nil, err
 		}
-		l.rateLimitedLog.log.Info("a witness has shown that it knows the secret of the cluster; its key is known from now on", "witness", l.witness, "another_before", pin != "")
+		l.rateLimitedLog.log.Info("authenticated a witness by the secret of the cluster; recorded its key", "witness", l.witness, "another_before", pin != "")
 	case !conn.tls:
-		l.rateLimitedLog.warn("old witness "+l.witness, "a witness speaks no TLS: it is of an older version, and does not learn a new secret by itself; install there the version that this master has", "witness", l.witness)
+		l.rateLimitedLog.warn("old witness "+l.witness, "a witness does not support TLS: it has an older version, and cannot receive a new secret; install this master's version there", "witness", l.witness)
 	}
 	return newTalk(conn, frames, secret, said)
 }
 
 func (l *witnessLink) pinPath() string { return filepath.Join(l.dir, l.witness) }
 
-// pin is the fingerprint of the key of the witness, "" if none is known.
+// pin returns the fingerprint of the witness's key, "" if unknown.
 func (l *witnessLink) pin() (string, error) {
 	b, err := os.ReadFile(l.pinPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -226,10 +223,10 @@ func (l *witnessLink) pin() (string, error) {
 	}
 	s := strings.TrimSpace(string(b))
 	if err == nil && !isFingerprint(s) {
-		err = errors.New("it is no fingerprint; remove the file")
+		err = errors.New("not a fingerprint; remove the file")
 	}
 	if err != nil {
-		return "", salt.Errorf(salt.Unavailable, "cannot read which key a witness has: %s: %w", l.pinPath(), err)
+		return "", salt.Errorf(salt.Unavailable, "cannot read the fingerprint of a witness: %s: %w", l.pinPath(), err)
 	}
 	return s, nil
 }
@@ -240,12 +237,12 @@ func (l *witnessLink) note(fingerprint string) error {
 		err = atomicfile.Write(l.pinPath(), []byte(fingerprint+"\n"), 0o600, true)
 	}
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot note the key of a witness: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot store the fingerprint of a witness: %w", err)
 	}
 	return nil
 }
 
-// expectOf is expect for what a witness says.
+// expectOf is expect for messages of a witness.
 func expectOf(frames *event.FrameReader, tag string) (*value.Dict, []byte, error) {
 	body, err := frames.Next()
 	if err != nil {
@@ -258,7 +255,7 @@ func expectOf(frames *event.FrameReader, tag string) (*value.Dict, []byte, error
 	case got == tagWitnessRefused:
 		return nil, nil, salt.Errorf(salt.Denied, "the witness refuses: %.500s", d.Str("reason"))
 	case got != tag:
-		return nil, nil, fmt.Errorf("%.80q in place of %s", got, tag)
+		return nil, nil, fmt.Errorf("%.80q instead of %s", got, tag)
 	}
 	return d, body, nil
 }
@@ -287,7 +284,7 @@ func (c *Cluster) clusterInfo() (t clusterInfo, err error) {
 	return t, nil
 }
 
-// outside are the voters that are no masters, as far as is known.
+// outside returns the voters that are not masters, as far as known.
 func (c *Cluster) outside() []string {
 	var out []string
 	for _, v := range c.cfg.Options.Voters {
@@ -298,41 +295,38 @@ func (c *Cluster) outside() []string {
 	return out
 }
 
-// informed reports whether a witness has the secret that masters must know now;
-// an error says why it will not have it soon.
+// informed reports whether a witness has the current joining secret; an error says why it will not get it soon.
 func (c *Cluster) informed(ctx context.Context, witness string) (bool, error) {
 	l := c.witnesses[witness]
 	if l == nil {
-		return false, salt.Errorf(salt.Unavailable, "this master does not ask it")
+		return false, salt.Errorf(salt.Unavailable, "this master has no connection to it")
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	_, err := l.ask(ctx, requestDict(lease.Request{Holder: c.cfg.ID, Voters: lease.Fingerprint(c.cfg.Options.Voters)}))
 	up, byTLS, knows := l.state()
 	if err == nil && up && !byTLS {
-		err = salt.Errorf(salt.Unavailable, "it speaks no TLS, and learns no secret")
+		err = salt.Errorf(salt.Unavailable, "it does not support TLS, and cannot receive a secret")
 	}
 	return err == nil && c.isTag(knows), err
 }
 
-// Voter is how one of cluster_voters is, as this master sees it.
+// Voter is the state of a voter, as seen by this master.
 type Voter struct {
 	ID string
-	// Witness says that it is no master of the cluster.
+	// Witness says that it is not a master of the cluster.
 	Witness bool
-	// Votes says that it answers and can grant the lease; Why why it cannot.
+	// Votes says that it answers and can grant the lease; Why is the reason if not.
 	Votes bool
 	Why   string
-	// Holder is whom it grants the lease now, "" for nobody, and Token the greatest
-	// that it has granted.
+	// Holder is the holder of its present grant, "" for none, and Token the greatest that it has granted.
 	Holder string
 	Token  uint64
-	// TLS says that it is asked by TLS, or is this master; Secret of a witness that
-	// it has the secret of the cluster as it is now.
+	// TLS says that it is connected by TLS, or is this master; Secret that a witness has the current secret of the cluster.
 	TLS, Secret bool
 }
 
-// Voters asks the voters, in the order of the configuration.
+// Voters queries the voters, in the order of the configuration.
 func (c *Cluster) Voters(ctx context.Context) (voters []Voter) {
 	s := c.Lease(ctx)
 	if s == nil {

@@ -31,15 +31,14 @@ import (
 	"brine/internal/py/value"
 )
 
-// Files of a witness: its key, and what masters have told it.
+// Files of a witness: its key, and the state received from masters.
 const (
 	witnessKeyFile = "witness.key"
 	knownFile      = "known.json"
 )
 
-// witnessBadge returns what a witness shows by TLS: a certificate that nobody
-// else has signed, of a key that stays. The key is in dir, and made if it is not
-// there.
+// witnessIdentity returns the TLS identity of a witness: a self-signed certificate of a permanent key. The key is in dir, and created if
+// missing.
 func witnessIdentity(dir, id string) (*tlsIdentity, error) {
 	path := filepath.Join(dir, witnessKeyFile)
 	key, err := readWitnessKey(path)
@@ -52,7 +51,7 @@ func witnessIdentity(dir, id string) (*tlsIdentity, error) {
 			return nil, err
 		}
 		if err := atomicfile.Write(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600, true); err != nil {
-			return nil, salt.Errorf(salt.Unavailable, "cannot keep the key of this witness: %w", err)
+			return nil, salt.Errorf(salt.Unavailable, "cannot store the key of this witness: %w", err)
 		}
 	} else if err != nil {
 		return nil, err
@@ -61,7 +60,7 @@ func witnessIdentity(dir, id string) (*tlsIdentity, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What it says of time nobody asks: the key counts.
+	// The validity is not checked: only the key is.
 	c := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: id}, NotBefore: time.Unix(0, 0), NotAfter: time.Now().AddDate(100, 0, 0)}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	if err != nil {
@@ -85,37 +84,34 @@ func readWitnessKey(path string) (*ecdsa.PrivateKey, error) {
 			return key, nil
 		}
 	}
-	return nil, salt.Errorf(salt.Invalid, "%s is damaged: remove it, and the witness makes a new key and is known again by cluster_secret", path)
+	return nil, salt.Errorf(salt.Invalid, "%s is damaged: remove it; the witness then creates a new key and is authenticated by cluster_secret again", path)
 }
 
-// fingerprintOf is what is noted of the key of a certificate.
+// fingerprintOf returns the fingerprint of the key of a certificate.
 func fingerprintOf(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
 	return hex.EncodeToString(sum[:])
 }
 
-// tagOf tells secrets apart without showing them.
+// tagOf identifies a secret without disclosing it.
 func tagOf(secret string) string {
 	h := hmac.New(sha256.New, []byte(secret))
 	h.Write([]byte("which secret"))
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// WitnessSecret is the secret by which witnesses and masters of a cluster know each
-// other at first. It is computed one way from the secret by which masters join, so
-// that whoever breaks into a witness cannot join as a master.
+// WitnessSecret derives the secret by which witnesses and masters authenticate each other at first. It is a one-way function of the joining
+// secret, so that a compromised witness cannot be used to join as a master.
 func WitnessSecret(joining string) string {
 	h := hmac.New(sha256.New, []byte(joining))
 	h.Write([]byte("brine/witness/secret"))
 	return witnessPrefix + hex.EncodeToString(h.Sum(nil))
 }
 
-// witnessPrefix tells the secret of witnesses from one by which masters join, which
-// older versions of masters and witnesses have in its place.
+// witnessPrefix distinguishes the witness secret from a joining secret, which older versions of masters and witnesses use instead.
 const witnessPrefix = "witness-"
 
-// asWitnessSecret is the secret of witnesses, given that or the one by which masters
-// join.
+// asWitnessSecret returns the witness secret, given that or the joining secret.
 func asWitnessSecret(s string) string {
 	if strings.HasPrefix(s, witnessPrefix) {
 		return s
@@ -123,16 +119,15 @@ func asWitnessSecret(s string) string {
 	return WitnessSecret(s)
 }
 
-// tidings is what a master tells a witness: the secret of witnesses, the public
-// keys of all members, and since when both are so for that master.
+// clusterInfo is a master's update for a witness: the witness secret, the public keys of all members, and since when each is valid for that
+// master.
 type clusterInfo struct {
-	// secret is the one by which masters join when it is the master's; what it
-	// tells, and what a witness has read, is the secret of witnesses.
+	// secret is the joining secret on the master's side; the message, and a witness, have the witness secret.
 	secret      string
 	secretFrom  time.Time
 	members     map[string]string // id -> PEM
 	membersFrom time.Time
-	tls         bool // all members speak TLS
+	tls         bool // all members use TLS
 }
 
 func (t clusterInfo) dict() *value.Dict {
@@ -143,7 +138,7 @@ func (t clusterInfo) dict() *value.Dict {
 	return value.DictOf("secret", WitnessSecret(t.secret), "secret_from", t.secretFrom.UnixMilli(), "members", members, "members_from", t.membersFrom.UnixMilli(), "tls", t.tls)
 }
 
-// mark tells tidings apart that say different things.
+// mark identifies the contents of an update.
 func (t clusterInfo) mark() string {
 	var said transcript
 	said.add([]byte(t.secret))
@@ -164,7 +159,7 @@ func readClusterInfo(d *value.Dict) (clusterInfo, error) {
 	if n := len(t.secret); n < minSecret || n > maxSecret {
 		return t, salt.Errorf(salt.Invalid, "a secret of %d characters", n)
 	}
-	if !utf8.ValidString(t.secret) { // the file would have another one after a restart
+	if !utf8.ValidString(t.secret) { // the file would differ after a restart
 		return t, salt.Errorf(salt.Invalid, "a secret that is not UTF-8")
 	}
 	t.secret = asWitnessSecret(t.secret)
@@ -172,48 +167,43 @@ func readClusterInfo(d *value.Dict) (clusterInfo, error) {
 		id, _ := k.(string)
 		text, _ := v.(string)
 		if _, err := crypt.ParsePublic([]byte(text)); salt.CheckID(id) != nil || err != nil || len(text) > maxPublic {
-			return t, salt.Errorf(salt.Invalid, "the key of the member %.100q is of no use", id)
+			return t, salt.Errorf(salt.Invalid, "the key of the member %.100q is invalid", id)
 		}
 		t.members[id] = text
 	}
 	if n := len(t.members); n == 0 || n > maxMasters {
-		return t, salt.Errorf(salt.Invalid, "a witness can know %d masters, and not %d", maxMasters, n)
+		return t, salt.Errorf(salt.Invalid, "a witness supports at most %d masters, got %d", maxMasters, n)
 	}
 	return t, nil
 }
 
-// acquaintance is what a witness knows of its cluster. It may be used by any
-// number of goroutines.
+// witnessState is what a witness knows of its cluster. It is safe for concurrent use.
 type witnessState struct {
 	path string
 
 	mu sync.Mutex
 	d  known
-	// joining is the secret by which masters join, as long as the configuration
-	// has it and it counts: those of older versions prove that.
+	// joining is the joining secret, while the configuration has it and it is valid: masters of older versions prove that.
 	joining string
 	// keys are those in d.
 	keys map[string]*crypt.PublicKey
 }
 
-// known is what is on disk.
+// known is the persistent state.
 type known struct {
-	// Configured is the tag of the secret in the configuration when Secret was
-	// learned: if somebody changes it there, that counts.
+	// Configured is the tag of the configured secret when Secret was received: a later change of the configuration wins.
 	Configured string `json:"configured"`
 	Secret     string `json:"secret"`
-	// SecretFrom and MembersFrom are times in milliseconds, by the clocks of the
-	// masters that have told.
+	// SecretFrom and MembersFrom are times in milliseconds, by the clocks of the masters that sent them.
 	SecretFrom  int64             `json:"secret_from"`
 	Members     map[string]string `json:"members"`
 	MembersFrom int64             `json:"members_from"`
-	// TLS says that all members speak TLS.
+	// TLS says that all members use TLS.
 	TLS bool `json:"tls"`
 }
 
-// openAcquaintance reads what a witness knows. secret is that of witnesses by its
-// configuration, joining the one by which masters join if the configuration has
-// that.
+// openWitnessState loads the state of a witness. secret is the configured witness secret, joining the joining secret if the configuration
+// has that.
 func openWitnessState(path, secret, joining string) (*witnessState, error) {
 	a := &witnessState{path: path, joining: joining}
 	b, err := os.ReadFile(path)
@@ -222,13 +212,13 @@ func openWitnessState(path, secret, joining string) (*witnessState, error) {
 			a.keys, err = parseKeys(a.d.Members)
 		}
 		if err != nil {
-			return nil, salt.Errorf(salt.Invalid, "%s is damaged: %w; remove it, and what it had is learned again from the masters, who must know cluster_secret as it is in the configuration of this witness", path, err)
+			return nil, salt.Errorf(salt.Invalid, "%s is damaged: %w; remove it; its contents are received again from the masters, which must have the cluster_secret in the configuration of this witness", path, err)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return nil, salt.Errorf(salt.Unavailable, "cannot read what this witness knows of its cluster: %w", err)
+		return nil, salt.Errorf(salt.Unavailable, "cannot read the state of this witness: %w", err)
 	}
 	now := asWitnessSecret(a.d.Secret)
-	former := a.d.Secret != "" && now != a.d.Secret // an older version has written it
+	former := a.d.Secret != "" && now != a.d.Secret // written by an older version
 	if a.d.Secret != "" {
 		a.d.Secret = now
 	}
@@ -238,7 +228,7 @@ func openWitnessState(path, secret, joining string) (*witnessState, error) {
 	if tag := tagOf(secret); a.d.Configured != tag {
 		a.d.Configured, a.d.Secret, a.d.SecretFrom = tag, secret, 0
 	}
-	if former { // so that the file has it no longer
+	if former { // to remove it from the file
 		return a, a.save(a.d)
 	}
 	return a, nil
@@ -256,8 +246,7 @@ func parseKeys(texts map[string]string) (map[string]*crypt.PublicKey, error) {
 	return keys, nil
 }
 
-// terms returns the secret of witnesses, the one by which masters join if it is known
-// to count, and whether all members speak TLS.
+// terms returns the witness secret, the joining secret if it is known and valid, and whether all members use TLS.
 func (a *witnessState) terms() (secret, joining string, tlsOnly bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -267,20 +256,19 @@ func (a *witnessState) terms() (secret, joining string, tlsOnly bool) {
 	return a.d.Secret, joining, a.d.TLS
 }
 
-// save writes what is known.
+// save writes the state.
 func (a *witnessState) save(d known) error {
 	b, err := json.MarshalIndent(d, "", "  ")
 	if err == nil {
 		err = atomicfile.Write(a.path, append(b, '\n'), 0o600, true)
 	}
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot keep what a master tells: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot store an update of a master: %w", err)
 	}
 	return nil
 }
 
-// signed reports whether the member id, as this witness was told of it, has made
-// a signature.
+// signed reports whether a signature is valid for the key of the member id.
 func (a *witnessState) signed(id string, sum, sig []byte) bool {
 	a.mu.Lock()
 	key := a.keys[id]
@@ -300,9 +288,8 @@ func (a *witnessState) names() string {
 	return strings.Join(slices.Sorted(maps.Keys(a.keys)), ", ")
 }
 
-// learn takes what is later than what was told before, and reports what has
-// changed by it. A time that is ahead of the clock here counts as now, so that
-// no wrong clock keeps others from being believed.
+// learn applies an update that is newer than the previous ones, and reports what has changed. A time ahead of the local clock counts as
+// now, so that a wrong clock cannot block updates of other masters.
 func (a *witnessState) learn(t clusterInfo, now time.Time) (secret, members bool, err error) {
 	keys, err := parseKeys(t.members)
 	if err != nil {
@@ -321,7 +308,7 @@ func (a *witnessState) learn(t clusterInfo, now time.Time) (secret, members bool
 	}
 	next.TLS = a.d.TLS || t.tls
 	if !secret && !members && next.TLS == a.d.TLS {
-		return false, false, nil // a later time alone is worth no write
+		return false, false, nil // a newer time alone is not stored
 	}
 	if err := a.save(next); err != nil {
 		return false, false, err

@@ -1,34 +1,26 @@
-// Package lease decides who may do what is to be done once. It is a lock that
-// some voters give by majority for a short time: whoever has it renews it, who
-// dies or is cut off from the majority loses it by time, and the next holder has
-// a greater token. It has no socket: who asks a voter is passed in.
+// Package lease implements a lease for work that only one master may do. A majority of voters grants it for a short time. The holder renews
+// it; a holder that dies or loses the majority loses the lease when it expires, and the next holder has a greater token. The package has no
+// sockets: the caller passes in the function that asks a voter.
 //
-// # Why there is one holder at most
+// # Why there is at most one holder
 //
-// A voter gives its grant to one holder, for Term, and to no other until then;
-// it notes on disk whom it gave it to before it says so, and takes it after a
-// start that this one still has it. A holder has the grants of a majority, and
-// counts them from before it asked, less a tenth for clocks that are not equally
-// fast. Any two majorities have a voter in common. What the time of day is on
-// the machines does not matter.
+// A voter grants the lease to one holder for Term and to no other until then. It writes the grant to disk before it answers, and after a
+// restart assumes that this holder still has it. A holder needs grants from a majority, and counts Term from before it asked, less a tenth
+// for clocks of different speed. Any two majorities share a voter. The time of day of the machines does not matter.
 //
 // # Why tokens grow
 //
-// A voter gives no grant for a token that is not above all that it has given.
-// What keeps a token with its effect, and refuses lower ones, is safe even
-// against a holder that froze between its look at the lease and its effect.
+// A voter grants no token that is not greater than all it has granted. A resource that stores the token with each effect, and refuses lower
+// ones, is safe even against a holder that froze between checking the lease and its effect.
 //
-// The voters are a fixed list, which is compared with every question.
+// The voters are a fixed list, which is compared in every request.
 //
 // # Claims
 //
-// What is done once also by holders that come one after the other is claimed by
-// its name before it is begun: the voters note it, each for one holder, and who
-// has the notes of a majority may begin. Another holder that claims the same
-// name later finds at least one voter that knows of the first, and is told so.
-// The same one may claim it again, with another token: whether it has begun it
-// knows itself. A claim is kept for ClaimTime, so nothing may be begun that was
-// ordered longer ago.
+// Work that must not be repeated by a later holder is claimed by name before it begins. The voters record each claim for one holder, which
+// may begin once a majority has recorded it. Another holder that claims the same name later finds at least one voter that knows the first
+// claim, and learns its holder. The same holder may claim again with another token: it knows itself whether it has begun. Claims are kept
+// for ClaimTime, so work ordered longer ago must not begin.
 package lease
 
 import (
@@ -51,82 +43,76 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Term is how long a grant holds that is not renewed.
+// Term is how long a grant is valid unless renewed.
 const Term = 3 * time.Second
 
 // Times of a holder.
 const (
 	beat    = Term / 6
 	askTime = Term / 3
-	// retry, and up to twice that more, is after what time others try than the
-	// one that is to have the lease: that one may stand still, and not be known
-	// to.
+	// retry, plus up to twice that at random, is the delay before candidates other than the preferred one try: the preferred one may be
+	// frozen without being known as such.
 	retry = Term / 4
-	// valid is what a holder counts with.
+	// valid is how long a holder relies on a grant.
 	valid = Term - Term/10
 )
 
-// Request is what a candidate or holder asks of a voter. One with Token 0 asks
-// only how things are.
+// Request is a request of a candidate or holder to a voter. Token 0 only queries the state.
 type Request struct {
 	Holder string
 	Token  uint64
 	// Voters is the fingerprint of their list.
 	Voters string
-	// Release gives a grant back.
+	// Release returns a grant.
 	Release bool
-	// Claim is the name of something that the holder of the token is to begin, ""
-	// if it is the grant itself that is asked for.
+	// Claim is the name of work that the holder of the token is about to begin, "" to request the grant itself.
 	Claim string
 }
 
-// Answer is what a voter says.
+// Answer is a voter's answer.
 type Answer struct {
 	Granted bool
-	// Seen is the greatest token that was granted, Holder who has the grant now,
-	// "" for nobody.
+	// Seen is the greatest granted token, Holder the present holder, "" for none.
 	Seen   uint64
 	Holder string
-	// Why says why this voter can never grant what was asked.
+	// Why is the reason if this voter can never grant the request.
 	Why string
-	// Claimed says that the name is noted for who asked; By is another one for
-	// whom it was noted before.
+	// Claimed says that the name is recorded for the requester; By is the other holder it was recorded for earlier.
 	Claimed bool
 	By      string
 }
 
-// Fingerprint is that of a list of voters, in whatever order.
+// Fingerprint returns the fingerprint of a list of voters, regardless of order.
 func Fingerprint(voters []string) string {
 	l := slices.Sorted(slices.Values(voters))
 	sum := sha256.Sum256([]byte(strings.Join(l, "\x00")))
 	return hex.EncodeToString(sum[:8])
 }
 
-// CheckVoters refuses lists with which there would be no lease, or none that
-// survives the loss of a voter.
+// CheckVoters rejects lists that cannot give a lease, or whose lease would not survive the loss of a voter.
 func CheckVoters(voters []string) error {
 	seen := map[string]bool{}
 	for _, v := range voters {
 		switch {
 		case salt.CheckID(v) != nil || strings.ContainsAny(v, "/ "):
-			return salt.Errorf(salt.Invalid, "cluster_voters: %.80q is no address or name", v)
+			return salt.Errorf(salt.Invalid, "cluster_voters: %.80q is not an address or name", v)
 		case seen[v]:
 			return salt.Errorf(salt.Invalid, "cluster_voters names %s twice", v)
 		}
 		seen[v] = true
 	}
 	if n := len(voters); n > 0 && (n < 3 || n%2 == 0) {
-		return salt.Errorf(salt.Invalid, "cluster_voters names %d: an odd number is needed, 3 at least; with two masters, the third is a machine that runs brine witness", n)
+		return salt.Errorf(salt.Invalid, "cluster_voters names %d: an odd number of at least 3 is required; with two masters, add a machine that runs brine witness", n)
 	}
 	return nil
 }
 
-// Voter gives grants. It may be used by any number of goroutines.
+// Voter grants leases. It is safe for concurrent use.
 type Voter struct {
 	path   string
 	voters string
 	now    func() time.Time
-	flush  bool // to the disk; tests whose machines do not stop do without
+	flush  bool // sync to disk; tests without machine crashes disable it
 
 	mu     sync.Mutex
 	seen   uint64
@@ -135,7 +121,7 @@ type Voter struct {
 	claims map[string]claim
 }
 
-// claim is a note of a voter.
+// claim is a claim recorded by a voter.
 type claim struct {
 	Holder string    `json:"holder"`
 	At     time.Time `json:"at"`
@@ -143,22 +129,21 @@ type claim struct {
 
 // Bounds of claims.
 const (
-	// ClaimTime is how long a claim is kept at least.
+	// ClaimTime is the minimum time a claim is kept.
 	ClaimTime = 2 * time.Hour
 	maxClaims = 4096
 	// MaxClaim bounds a name in bytes.
 	MaxClaim = 64
 )
 
-// given is what is on disk.
+// given is the persistent state.
 type given struct {
 	Token  uint64 `json:"token"`
 	Holder string `json:"holder"`
 }
 
-// OpenVoter takes over what a voter has given before, which is in a file. For a
-// Term it gives nothing to others than the last holder, and nothing at all if it
-// has no memory: it may have lost it.
+// OpenVoter loads the voter's state from a file. For one Term it grants nothing to others than the last holder, and nothing at all without
+// a file: it may have been lost.
 func OpenVoter(path string, voters []string) (*Voter, error) {
 	v := &Voter{path: path, voters: Fingerprint(voters), now: time.Now, flush: true}
 	b, err := os.ReadFile(path)
@@ -188,7 +173,7 @@ func OpenVoter(path string, voters []string) (*Voter, error) {
 
 func (v *Voter) claimsPath() string { return v.path + ".claims" }
 
-// claim notes a name for who has the grant now.
+// claim records a name for the present holder.
 func (v *Voter) claim(r Request, live bool) (Answer, error) {
 	a := Answer{Seen: v.seen, Holder: v.holder}
 	if !live || r.Token != v.seen || r.Holder != v.holder || len(r.Claim) > MaxClaim {
@@ -207,7 +192,7 @@ func (v *Voter) claim(r Request, live bool) (Answer, error) {
 		}
 	}
 	if len(v.claims) >= maxClaims {
-		a.Why = fmt.Sprintf("it has %d claims of the last two hours, and takes no more", maxClaims)
+		a.Why = fmt.Sprintf("it has %d claims from the last two hours, which is the limit", maxClaims)
 		return a, nil
 	}
 	v.claims[r.Claim] = claim{r.Holder, now}
@@ -217,13 +202,13 @@ func (v *Voter) claim(r Request, live bool) (Answer, error) {
 	}
 	if err != nil {
 		delete(v.claims, r.Claim)
-		return a, fmt.Errorf("cannot note what is claimed: %w", err)
+		return a, fmt.Errorf("cannot record the claim: %w", err)
 	}
 	a.Claimed = true
 	return a, nil
 }
 
-// maxToken bounds tokens: one that no other could be above would end all leases.
+// maxToken bounds tokens: a greater one could block all later leases.
 const maxToken = 1 << 62
 
 // Answer decides about a request.
@@ -250,7 +235,7 @@ func (v *Voter) Answer(r Request) (Answer, error) {
 			a.Holder = ""
 		}
 		return a, nil
-	case r.Token == v.seen && r.Holder == v.holder: // nobody has had it meanwhile
+	case r.Token == v.seen && r.Holder == v.holder: // no other holder in between
 	case r.Token <= v.seen, live && v.holder != r.Holder:
 		return a, nil
 	default:
@@ -259,16 +244,16 @@ func (v *Voter) Answer(r Request) (Answer, error) {
 			err = atomicfile.Write(v.path, b, 0o600, v.flush)
 		}
 		if err != nil {
-			return a, fmt.Errorf("cannot note what this voter grants: %w", err)
+			return a, fmt.Errorf("cannot record the grant: %w", err)
 		}
 		v.seen, v.holder = r.Token, r.Holder
-		now = v.now() // the disk may have taken its time
+		now = v.now() // the disk write may have taken time
 	}
 	v.until = now.Add(Term)
 	return Answer{Granted: true, Seen: v.seen, Holder: v.holder}, nil
 }
 
-// Holder is who wants the lease. Run does the work.
+// Holder is a candidate for, or the holder of, the lease. Run does the work.
 type Holder struct {
 	id     string
 	voters []string
@@ -279,34 +264,34 @@ type Holder struct {
 
 	mu    sync.Mutex
 	token uint64
-	from  time.Time // before the grants were asked for
+	from  time.Time // from before the grants were requested
 	seen  uint64
 }
 
-// NewHolder returns who wants the lease under a name. ask asks a voter.
+// NewHolder returns a candidate with an id. ask sends a request to a voter.
 func NewHolder(id string, voters []string, ask func(ctx context.Context, voter string, r Request) (Answer, error), log *slog.Logger) *Holder {
 	return &Holder{id: id, voters: voters, print: Fingerprint(voters), ask: ask, log: log, now: time.Now}
 }
 
-// Majority is how many grants are needed.
+// Majority returns the number of grants needed.
 func (h *Holder) Majority() int { return len(h.voters)/2 + 1 }
 
-// Token returns the token of the lease if this is its holder now.
+// Token returns the token of the lease if this is its present holder.
 func (h *Holder) Token() (token uint64, holds bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.token, h.holds()
 }
 
-// holds goes by both clocks: one of them may have stood still with the machine.
+// holds uses both clocks: either may have stopped while the machine was suspended.
 func (h *Holder) holds() bool {
 	now := h.now()
 	wall := now.Round(0).Sub(h.from.Round(0))
 	return h.token != 0 && now.Sub(h.from) < valid && wall < valid && wall > -valid
 }
 
-// Run gets the lease when it is free and keeps it, until ctx ends; then it is
-// given back. first says who should rather have it than others.
+// Run acquires the lease when it is free, keeps it until ctx ends, and then releases it. first reports whether this candidate is the
+// preferred one.
 func (h *Holder) Run(ctx context.Context, first func() bool) {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
@@ -321,7 +306,7 @@ func (h *Holder) Run(ctx context.Context, first func() bool) {
 			tried = h.now()
 			h.mu.Lock()
 			h.token = 0
-			next := max(h.seen+1, uint64(h.now().UnixMilli())) // so that it grows even if voters have lost what they knew
+			next := max(h.seen+1, uint64(h.now().UnixMilli())) // so that it grows even if voters have lost their state
 			h.mu.Unlock()
 			h.round(ctx, next)
 		}
@@ -351,7 +336,7 @@ type said struct {
 	err error
 }
 
-// askAll asks all voters; the channel has room for all answers.
+// askAll asks all voters. The channel has room for all answers.
 func (h *Holder) askAll(ctx context.Context, r Request) <-chan said {
 	out := make(chan said, len(h.voters))
 	for _, v := range h.voters {
@@ -363,7 +348,7 @@ func (h *Holder) askAll(ctx context.Context, r Request) <-chan said {
 	return out
 }
 
-// round asks for grants of a token.
+// round requests grants of a token.
 func (h *Holder) round(ctx context.Context, token uint64) {
 	from := h.now()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
@@ -383,7 +368,7 @@ func (h *Holder) round(ctx context.Context, token uint64) {
 		h.mu.Lock()
 		h.token, h.from = token, from
 		h.mu.Unlock()
-		// The others are to hear of it, too.
+		// Inform the other voters, too.
 		time.AfterFunc(askTime, cancel)
 		return
 	}
@@ -396,7 +381,7 @@ func (h *Holder) round(ctx context.Context, token uint64) {
 	}
 }
 
-// release gives grants back.
+// release returns grants.
 func (h *Holder) release(ctx context.Context, token uint64, voters []string) {
 	h.mu.Lock()
 	h.token = 0
@@ -407,20 +392,19 @@ func (h *Holder) release(ctx context.Context, token uint64, voters []string) {
 	for _, v := range voters {
 		wg.Go(func() {
 			if _, err := h.ask(ctx, v, Request{Holder: h.id, Token: token, Voters: h.print, Release: true}); err != nil {
-				h.log.Debug("a grant was not given back; it ends by itself", "voter", v, "err", err)
+				h.log.Debug("cannot release a grant; it will expire", "voter", v, "err", err)
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// Claim notes with the voters that this holder begins something, and returns its
-// token. It may begin if by is "", there is no error, and it has not begun it
-// itself before. by is another holder, which may have begun it; an error says that
-// there is no telling now.
+// Claim records with the voters that this holder is about to begin work with a name, and returns its token. It may begin if by is "", there
+// is no error, and it has not begun before. by is another holder, which may have begun the work; an error means that the claim is
+// undecided.
 func (h *Holder) Claim(ctx context.Context, name string) (token uint64, by string, err error) {
 	if name == "" || len(name) > MaxClaim {
-		return 0, "", salt.Errorf(salt.Invalid, "%.80q cannot be claimed", name)
+		return 0, "", salt.Errorf(salt.Invalid, "%.80q is not a valid claim name", name)
 	}
 	token, holds := h.Token()
 	if !holds {
@@ -447,22 +431,22 @@ func (h *Holder) Claim(ctx context.Context, name string) (token uint64, by strin
 			continue
 		}
 		if now, still := h.Token(); !still || now != token {
-			return 0, "", salt.Errorf(salt.Unavailable, "this master does not have the lease any more")
+			return 0, "", salt.Errorf(salt.Unavailable, "this master has lost the lease")
 		}
 		return token, "", nil
 	}
 	if by != "" {
 		return token, by, nil
 	}
-	return 0, "", salt.Errorf(salt.Unavailable, "%d of %d voters have noted a claim; %s", claimed, len(h.voters), why)
+	return 0, "", salt.Errorf(salt.Unavailable, "%d of %d voters have recorded the claim; %s", claimed, len(h.voters), why)
 }
 
-// Status is what the voters say.
+// Status is the lease as reported by the voters.
 type Status struct {
-	// Holder has the grants of a majority, "" if nobody has; Token is its token.
+	// Holder has the grants of a majority, "" if there is none; Token is its token.
 	Holder string
 	Token  uint64
-	// Voters are the answers, or why there is none.
+	// Voters are the answers, or the errors.
 	Voters map[string]Answer
 	Silent map[string]string
 }

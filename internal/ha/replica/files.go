@@ -18,13 +18,13 @@ import (
 	"brine/internal/store/keystore"
 )
 
-// errUnfit is the error of a file that is not given to others.
-var errUnfit = errors.New("it is no file, or too large")
+// errUnfit is the error of a file that is not replicated.
+var errUnfit = errors.New("not a regular file, or too large")
 
-// maxContent bounds a file that is made a record, in bytes.
+// maxContent bounds the size of a replicated file in bytes.
 const maxContent = 16 << 20
 
-// settled is after what time a change of a file surely gives another stamp.
+// settled is the age after which any change of a file changes its stamp.
 const settled = 100 * time.Millisecond
 
 func stampOf(fi fs.FileInfo) string {
@@ -34,7 +34,7 @@ func stampOf(fi fs.FileInfo) string {
 	return fmt.Sprint(fi.ModTime().UnixNano(), fi.Size())
 }
 
-// folderStamp tells whether names in a folder have changed.
+// dirStamp detects changes of the names in a directory.
 type dirStamp struct {
 	stamp string
 	ok    bool
@@ -52,19 +52,16 @@ func (f *dirStamp) news(dir string) bool {
 	return !same
 }
 
-// Files is the files right in a folder, or some of them, each a thing of its
-// own with the file's name.
+// Files are the files directly in a directory, or some of them. Each is a thing with the file's name.
 type Files struct {
 	Path string
 	Mode fs.FileMode
-	// Keep says which names count.
+	// Keep selects names.
 	Keep func(name string) bool
-	// Within is for files that others replace in place: they are looked at
-	// every time, not only when names have changed.
+	// Within is for files that are modified in place: they are checked every time, not only when names have changed.
 	Within bool
-	// Initial says that what is found in a directory that does not belong to the
-	// records is older than any record: a master that joins brings secrets that
-	// may have been replaced since it got them.
+	// Initial makes files found in a directory that does not belong to the records older than any record: a joining master brings secrets
+	// that may have been replaced since.
 	Initial bool
 
 	at dirStamp
@@ -128,7 +125,7 @@ func readFile(path string) ([]byte, error) {
 // Write implements FileSet.
 func (f *Files) Write(name string, content []byte) error {
 	if !f.keeps(name) {
-		return nil // another version of a master may keep more
+		return nil // another version of Brine may replicate more files
 	}
 	return writeFile(filepath.Join(f.Path, name), content, f.Mode)
 }
@@ -145,18 +142,17 @@ func writeFile(path string, content []byte, mode fs.FileMode) error {
 	return err
 }
 
-// Nested is the files in the folders of a folder, named FOLDER/FILE. Who
-// changes them says so (Touch): there may be too many to look at.
+// Nested are the files in the subdirectories of a directory, named DIR/FILE. Writers must call Touch: there may be too many files to scan.
 type Nested struct {
 	Path string
 	Mode fs.FileMode
 
 	mu      sync.Mutex
-	touched map[string]bool // folders
-	some    map[string]bool // that are to be looked at now
+	touched map[string]bool // directories
+	some    map[string]bool // those to check now
 }
 
-// Touch says that something in a folder has changed.
+// Touch records that something in a subdirectory has changed.
 func (f *Nested) Touch(dir string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -177,9 +173,8 @@ func (f *Nested) News() bool {
 	return len(f.some) > 0
 }
 
-// ListSome is List of the folders that were touched before the last News, and
-// says which files that is about. Those that were changed just now are touched
-// still: they may change again without showing it.
+// ListSome is List for the subdirectories touched before the last News; about reports which files it covers. Recently changed ones stay
+// touched: they may change again within the resolution of the stamp.
 func (f *Nested) ListSome() (files map[string]string, about func(string) bool) {
 	files = map[string]string{}
 	for dir := range f.some {
@@ -222,7 +217,7 @@ func (f *Nested) List() (map[string]string, error) {
 }
 
 func (f *Nested) listIn(dir string, out map[string]string) {
-	entries, _ := os.ReadDir(filepath.Join(f.Path, dir)) // what is just gone is not there
+	entries, _ := os.ReadDir(filepath.Join(f.Path, dir)) // ignore what was just deleted
 	for _, e := range entries {
 		name := dir + "/" + e.Name()
 		if !e.Type().IsRegular() || !nestedName(name) {
@@ -254,10 +249,10 @@ func (f *Nested) Write(name string, content []byte) error {
 	return writeFile(path, content, f.Mode)
 }
 
-// Keys is the keys of minions, each id with its keys in all states.
+// Keys are the keys of minions: for each id its keys in all states.
 type Keys struct {
 	Store *keystore.Store
-	// Decisions tells who has made a change; it may be nil.
+	// Decisions knows who made a change; it may be nil.
 	Decisions *keystore.Decisions
 
 	at [len(keystore.States)]dirStamp
@@ -308,7 +303,7 @@ func (f *Keys) List() (map[string]string, error) {
 	return out, nil
 }
 
-// readTries is how often a key is looked for that may be moved meanwhile.
+// readTries is how often a key is read again that may be moving between states.
 const readTries = 5
 
 // Read implements FileSet. The content is a msgpack map of states and keys.
@@ -363,8 +358,7 @@ func decodeKeys(content []byte) *value.Dict {
 	return d
 }
 
-// Write implements FileSet. What lets a minion in comes last, what keeps it out
-// first.
+// Write implements FileSet. It writes what admits a minion last, and what keeps it out first.
 func (f *Keys) Write(id string, content []byte) error {
 	if salt.CheckID(id) != nil {
 		return nil
@@ -395,8 +389,7 @@ func (f *Keys) Write(id string, content []byte) error {
 	return nil
 }
 
-// KeyStates are the states in which there are keys of an id, none if they were
-// deleted.
+// KeyStates returns the states in which an id has keys, none if they were deleted.
 func KeyStates(content []byte) (out []keystore.State) {
 	d := decodeKeys(content)
 	for _, st := range keystore.States {
@@ -407,9 +400,7 @@ func KeyStates(content []byte) (out []keystore.State) {
 	return out
 }
 
-// KeyRank orders what was decided about a key by masters that did not know of
-// one another: to reject it comes before all, then to delete it, then to accept
-// it; what nobody has decided comes last.
+// KeyRank ranks concurrent decisions about a key: rejecting wins over deleting, deleting over accepting, and undecided comes last.
 func KeyRank(content []byte) int {
 	if content == nil {
 		return 3

@@ -15,28 +15,22 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// What was deleted is forgotten in the end. A master may drop a tombstone when every
-// master of the cluster has said that it knows it, and this one has got all that
-// those knew when they said so: then none has an older version any more, nor can one
-// come that was made in ignorance of the deletion. As long as one is away, all keep
-// the tombstones that it has not got.
+// Tombstones are dropped eventually. A master may drop one when every master has reported that it knows it, and this one has received all
+// changes that those masters knew at that time. Then no older version exists any more, and none can arrive that was made without knowledge
+// of the deletion. While a master is unreachable, all keep the tombstones that it lacks.
 //
-// What remains is a file that is older than what its master has said since: a disk
-// that was set back. Such a master lacks changes that others have forgotten (the
-// vector forgotten), and is told which of the changes up to some number still count
-// (Batch.Live), before it gets new ones. What does not count any more was
-// replaced or deleted, so it drops it. This is the same for a master that has just
-// joined, and has nothing to drop.
+// One case remains: records older than what their master has reported since, as after restoring a disk. Such a master lacks changes that
+// others have dropped (the vector forgotten). Before new changes it receives the list of the changes up to some number that are still valid
+// (Batch.Live). What is not listed was replaced or deleted, so it drops that. The same happens for a master that has just joined and has
+// nothing to drop.
 
-// forgottenBucket has, by origin, the highest number of a tombstone that is not here
-// any more.
+// forgottenBucket has, by origin, the highest number of a dropped tombstone.
 var forgottenBucket = []byte("forgotten")
 
-// ForgetDeleted drops the tombstones of a kind that were made before a moment and
-// that everybody knows, as acked says. It returns how many these were.
+// ForgetDeleted drops the tombstones of a kind made before a moment that all masters know according to acked. It returns their number.
 //
-// acked is what all masters knew at some moment, and seen what any of them did: as
-// long as this store does not know all of that it forgets nothing.
+// acked is what all masters knew at some moment, and seen what any of them knew. While this store lacks any of the latter, it drops
+// nothing.
 func (s *Store) ForgetDeleted(kind string, before time.Time, acked, seen oplog.Vector) (n int, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		n = 0
@@ -77,7 +71,7 @@ func (s *Store) ForgetDeleted(kind string, before time.Time, acked, seen oplog.V
 	return n, failed(err)
 }
 
-// maxForget bounds what is dropped in one transaction.
+// maxForget bounds the tombstones dropped in one transaction.
 const maxForget = 5000
 
 func raiseForgotten(tx *bolt.Tx, origin string, number uint64) error {
@@ -102,7 +96,7 @@ func (s *Store) Forgotten() (v oplog.Vector, err error) {
 	return v, failed(err)
 }
 
-// maxLive bounds the numbers in a batch that says which changes count.
+// maxLive bounds the numbers in a batch that lists valid changes.
 const maxLive = 50_000
 
 // ReadLive implements oplog.Forgetful.
@@ -126,15 +120,14 @@ func (s *Store) ReadLive(origin string, after uint64) (b oplog.Batch, err error)
 	return b, failed(err)
 }
 
-// ApplyLive implements oplog.Forgetful: of the changes of an origin from after From
-// up to To those are dropped that are not in Live.
+// ApplyLive implements oplog.Forgetful: it drops the changes of an origin after From up to To that are not in Live.
 func (s *Store) ApplyLive(b oplog.Batch) error {
 	live := map[uint64]bool{}
 	last := b.From
 	for rest := b.Live; len(rest) > 0; {
 		d, n := binary.Uvarint(rest)
 		if n <= 0 || d == 0 || last+d < last || len(live) > maxLive {
-			return errors.New("what counts of the changes of another master cannot be read")
+			return errors.New("cannot decode the list of valid changes of another master")
 		}
 		last += d
 		live[last] = true
@@ -166,7 +159,7 @@ func (s *Store) ApplyLive(b oplog.Batch) error {
 		return nil
 	})
 	if err == nil && dropped > 0 {
-		s.log.Warn("this master had what others have deleted or replaced so long ago that they have forgotten it; it is dropped here, too", "things", dropped)
+		s.log.Warn("dropping outdated records: other masters deleted or replaced them long ago", "things", dropped)
 		s.signal.Fire()
 	}
 	return failed(err)
@@ -201,11 +194,9 @@ func (s *Store) removeVersion(tx *bolt.Tx, origin string, number uint64, ref []b
 
 var _ oplog.Forgetful = (*Store)(nil)
 
-// PutAside moves away what is left on this machine of an earlier membership, if
-// there is something: records in own, the master's own folder, and, where a mark in
-// dir says that the files there were those of records, the names in dir and the
-// folders more. Whoever joins again has nothing to say about what the cluster has
-// decided since. It returns where these things are now, "" if there were none.
+// PutAside moves away what is left on this machine of an earlier membership: records in own, the master's own directory, and, if a mark in
+// dir says that the files there belonged to records, the names in dir and the directories more. A master that rejoins must not override
+// later decisions of the cluster. It returns the new location, "" if there was nothing.
 func PutAside(own, dir string, names, more []string) (aside string, err error) {
 	marks, err := filepath.Glob(filepath.Join(globQuoted(dir), markFile+"*"))
 	if err != nil {
@@ -230,7 +221,7 @@ func PutAside(own, dir string, names, more []string) (aside string, err error) {
 		}
 	}
 	moves = append(moves, [2]string{records, records + suffix})
-	for _, path := range marks { // last: until then it is known that there is something
+	for _, path := range marks { // last, so that an interrupted move is repeated
 		moves = append(moves, [2]string{path, filepath.Join(aside, filepath.Base(path))})
 	}
 	for _, mv := range moves {
@@ -248,7 +239,7 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// globQuoted is a path in a pattern.
+// globQuoted quotes a path for a glob pattern.
 func globQuoted(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }

@@ -17,52 +17,49 @@ import (
 
 // FileSet is the files of one kind.
 type FileSet interface {
-	// Dir is the folder itself.
+	// Dir returns the directory.
 	Dir() string
 	// News reports whether anything may have changed since the last call.
 	News() bool
-	// List returns what there is, with a text for each that is another one when
-	// the content is.
+	// List returns the names, each with a stamp that changes with the content.
 	List() (map[string]string, error)
-	// Read returns the content, nil if there is none.
+	// Read returns the content, nil if the file does not exist.
 	Read(name string) ([]byte, error)
-	// Write replaces the content, nil removes it. The disk has it then.
+	// Write replaces the content, nil deletes it. It returns after syncing to disk.
 	Write(name string, content []byte) error
 }
 
-// Known is a FileSet of which is known who changes something in it.
+// Known is a FileSet that knows who changes its files.
 type Known interface {
-	// Who says who has made of a thing what it is, "" if that is not known.
+	// Who returns who changed a thing to its present content, "" if unknown.
 	Who(name string, was, is []byte) (who, how string)
-	// Looked says that the changes so far have been asked about and are on disk.
+	// Looked says that all changes so far were attributed and stored.
 	Looked()
 }
 
 var _ Known = (*Keys)(nil)
 
-// initial is a FileSet whose contents may be older than any record if it does not
-// belong to the records.
+// initial is a FileSet whose contents may be older than any record if the directory does not belong to the records.
 type initial interface{ FoundIsOld() bool }
 
-// Mirror makes records of what changes in a folder, and changes the folder as
-// records from elsewhere say.
+// Mirror records changes of files in a directory, and applies records from other masters to it.
 type Mirror struct {
 	s    *Store
 	kind string
 	f    FileSet
 
-	mu    sync.Mutex // held for a whole round
+	mu    sync.Mutex // held during a whole round
 	known map[string]state
 	ready bool
 	wake  chan struct{}
 }
 
-// state is what is in the folder of one thing.
+// state is the content of a thing in the directory.
 type state struct {
 	stamp string
 	sum   [sha256.Size]byte
 	there bool
-	ctx   oplog.Vector // what whoever sees it knows
+	ctx   oplog.Vector // the versions known to a writer who has seen it
 }
 
 func sumOf(content []byte) (sum [sha256.Size]byte) {
@@ -72,7 +69,7 @@ func sumOf(content []byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// NewMirror makes the mirror of a kind. Sync or Run start its work.
+// NewMirror returns the mirror of a kind. Sync or Run do its work.
 func NewMirror(s *Store, kind string, f FileSet) *Mirror {
 	m := &Mirror{s: s, kind: kind, f: f, known: map[string]state{}, wake: make(chan struct{}, 1)}
 	s.OnChange(func(k, _ string) {
@@ -83,7 +80,7 @@ func NewMirror(s *Store, kind string, f FileSet) *Mirror {
 	return m
 }
 
-// Wake has the mirror look at once.
+// Wake starts a round at once.
 func (m *Mirror) Wake() {
 	select {
 	case m.wake <- struct{}{}:
@@ -91,25 +88,25 @@ func (m *Mirror) Wake() {
 	}
 }
 
-// look is how often a folder is looked at.
+// look is the interval between checks of a directory.
 const look = 100 * time.Millisecond
 
-// reportAgain is how long a failure that goes on is not reported again.
+// reportAgain is the interval for repeated reports of a continuing failure.
 const reportAgain = time.Minute
 
-// Run keeps folder and records the same until ctx ends.
+// Run keeps files and records in sync until ctx ends.
 func (m *Mirror) Run(ctx context.Context) error {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	var reported time.Time // zero while all is well
+	var reported time.Time // zero while there is no failure
 	for {
 		err := m.Sync()
 		switch {
 		case err == nil:
 			reported = time.Time{}
-		case time.Since(reported) > reportAgain: // its text may be another one each time
+		case time.Since(reported) > reportAgain: // the message may differ each time
 			reported = time.Now()
-			m.s.log.Error("what masters have in common is not the same in the files", "folder", m.f.Dir(), "err", err)
+			m.s.log.Error("cannot synchronize replicated files", "path", m.f.Dir(), "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -120,12 +117,10 @@ func (m *Mirror) Run(ctx context.Context) error {
 	}
 }
 
-// markFile, with the kind behind it, says in a folder which records the folder
-// belongs to.
+// markFile, followed by the kind, is a file in a directory that names the records the directory belongs to.
 const markFile = ".brine-replica-"
 
-// Sync does one round: what changed here becomes records, what changed
-// elsewhere files.
+// Sync does one round: local changes become records, records of other masters become files.
 func (m *Mirror) Sync() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -141,16 +136,15 @@ func (m *Mirror) Sync() error {
 	return m.apply()
 }
 
-// begin compares all files with all records. A folder that is not the one that
-// the records are of was lost or replaced: what is missing there was not
-// deleted by anybody.
+// begin compares all files with all records. A directory that does not belong to the records was lost or replaced, so that missing files
+// are not deletions.
 func (m *Mirror) begin() error {
 	mark := filepath.Join(m.f.Dir(), markFile+m.kind)
 	b, err := os.ReadFile(mark)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	_, cached := m.f.(*Nested) // nobody deletes these by hand to decide something
+	_, cached := m.f.(*Nested) // deleting these by hand is not a decision
 	ours := string(b) == m.s.name() && !cached
 	m.f.News()
 	todo, err := m.s.todo(m.kind)
@@ -173,7 +167,7 @@ func (m *Mirror) begin() error {
 		if r.Value != nil && (!ours || unwritten[r.Name]) {
 			restore = append(restore, r.Name)
 		}
-		// Whatever is not restored was deleted while the master was down.
+		// Files not restored were deleted while the master was down.
 		m.known[r.Name] = state{there: r.Value != nil, sum: sumOf(r.Value)}
 	})
 	if err != nil {
@@ -186,7 +180,7 @@ func (m *Mirror) begin() error {
 		m.known[name] = st
 	}
 	if !ours && !cached && len(restore) > 0 {
-		m.s.log.Warn("a folder has lost what masters have in common; it is restored", "folder", m.f.Dir(), "things", len(restore))
+		m.s.log.Warn("replicated files are missing; restoring them", "path", m.f.Dir(), "things", len(restore))
 	}
 	for _, name := range restore {
 		if err := m.write(name); err != nil {
@@ -209,7 +203,7 @@ func (m *Mirror) begin() error {
 		}
 		st := state{there: r.Value != nil, sum: sumOf(r.Value), ctx: ctx}
 		if !ours {
-			// What is not the same is an older state, for all that is known.
+			// Other contents are considered older.
 			if content, err := m.f.Read(name); err != nil || sumOf(content) != st.sum {
 				st.ctx = oplog.Vector{}
 			}
@@ -229,18 +223,17 @@ func (m *Mirror) begin() error {
 	return nil
 }
 
-// maxRound bounds the changes that become records in one transaction.
+// maxRound bounds the changes recorded in one transaction.
 const maxRound = 500
 
-// collect makes records of what has changed here. old says that they are older
-// than any other record.
+// collect records local changes. old makes them older than any other record.
 func (m *Mirror) collect(old bool) error {
 	files, about, err := m.list()
 	if err != nil {
 		return err
 	}
 	if _, err := os.Stat(m.f.Dir()); err != nil {
-		return err // a folder that is away deletes nothing
+		return err // an unreachable directory deletes nothing
 	}
 	by, _ := m.f.(Known)
 	var changes []change
@@ -289,7 +282,7 @@ func (m *Mirror) collect(old bool) error {
 		content, err := m.f.Read(name)
 		if errors.Is(err, errUnfit) {
 			if !ok || old.stamp != stamp {
-				m.s.log.Warn("a file is not given to other masters", "err", err)
+				m.s.log.Warn("file is not replicated", "err", err)
 				old.stamp = stamp
 				m.known[name] = old
 			}
@@ -299,7 +292,7 @@ func (m *Mirror) collect(old bool) error {
 			return err
 		}
 		if content == nil {
-			continue // just gone
+			continue // just deleted
 		}
 		st := state{stamp: stamp, sum: sumOf(content), there: true}
 		if ok && old.there && old.sum == st.sum {
@@ -313,14 +306,13 @@ func (m *Mirror) collect(old bool) error {
 	}
 	for name, old := range m.known {
 		if _, there := files[name]; old.there && !there && about(name) {
-			// A key that was moved from one folder to another while these were
-			// read, one after the other, may be in none of the lists.
+			// A key that moved between states while these were listed one after the other may be in no list.
 			content, err := m.f.Read(name)
 			if err != nil && !errors.Is(err, errUnfit) {
 				return err
 			}
 			if content != nil {
-				continue // the folder has changed just now, and is looked at again
+				continue // the directory has just changed, and is checked again
 			}
 			if err := add(name, nil, state{}); err != nil {
 				return err
@@ -338,7 +330,7 @@ func (m *Mirror) collect(old bool) error {
 	return nil
 }
 
-// list returns the files to be looked at, and which others are not there.
+// list returns the files to check, and which other files it covers.
 func (m *Mirror) list() (files map[string]string, about func(name string) bool, err error) {
 	if p, ok := m.f.(interface {
 		ListSome() (map[string]string, func(string) bool)
@@ -350,16 +342,16 @@ func (m *Mirror) list() (files map[string]string, about func(name string) bool, 
 	return files, func(string) bool { return true }, err
 }
 
-// base is what whoever has seen the folder knows of a thing.
+// base returns the versions known to a writer who has seen the directory.
 func (m *Mirror) base(name string) (oplog.Vector, error) {
 	if st, ok := m.known[name]; ok && st.ctx != nil {
 		return st.ctx, nil
 	}
-	// Of what is not here it may have been deleted, which others may know yet.
+	// A missing thing may have been deleted; others may know that version.
 	return m.s.Forgotten()
 }
 
-// apply writes what came from elsewhere.
+// apply writes records of other masters to files.
 func (m *Mirror) apply() error {
 	names, err := m.s.todo(m.kind)
 	if err != nil || len(names) == 0 {
@@ -375,13 +367,13 @@ func (m *Mirror) apply() error {
 	return m.s.done(m.kind, written)
 }
 
-// write brings the file of a thing to what counts.
+// write updates the file of a thing to the winning version.
 func (m *Mirror) write(name string) error {
 	r, ctx, err := m.s.current(m.kind, name)
 	if err != nil {
 		return err
 	}
-	if r == nil { // nothing counts any more: it was deleted long ago
+	if r == nil { // no version left: deleted long ago
 		r, ctx = &Record{}, nil
 	}
 	old, ok := m.known[name]
@@ -395,8 +387,7 @@ func (m *Mirror) write(name string) error {
 	return nil
 }
 
-// Equal reports whether the folder and the records are the same, for tests and
-// for who wants to know.
+// Equal reports whether files and records are the same, for tests and diagnostics.
 func (m *Mirror) Equal() (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -410,7 +401,7 @@ func (m *Mirror) Equal() (bool, error) {
 	return same, err
 }
 
-// Each calls fn with all that is in the folder, as it is there.
+// Each calls fn with the contents of all files.
 func (m *Mirror) Each(fn func(name string, content []byte)) error {
 	files, err := m.f.List()
 	if err != nil {

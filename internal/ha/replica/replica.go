@@ -1,18 +1,13 @@
-// Package replica keeps, in files of each master of a cluster that has no
-// shared folder, what all of them should have: the keys of minions, what is
-// known of minions, tokens and the keys of the cluster.
+// Package replica replicates files between the masters of a cluster without a shared directory: keys of minions, data of minions, tokens
+// and the keys of the cluster.
 //
-// The files are as Salt has them, and stay what counts on a master: programs
-// such as salt-key change them without asking. A Mirror notices that and makes
-// it a record; records go to the other masters (oplog.Stream), and the mirrors
-// there change the files. Store holds the records in one bbolt file, that of a
-// deleted thing too (a tombstone), so that no old copy brings it back.
+// The files have Salt's format and stay authoritative on a master: programs such as salt-key change them directly. A Mirror notices changes
+// and records them; records go to the other masters (oplog.Stream), where mirrors change the files. Store keeps the records in one bbolt
+// file, including those of deleted things (tombstones), so that no old copy restores them.
 //
-// Of two records of one thing the one counts whose maker knew the other. Of
-// two that were made apart, the later counts, by clocks that never go back
-// behind what they have seen. Where the kind has a rank (minion keys), all that
-// were made apart are kept until somebody decides who knows them all, and
-// meanwhile the one of the highest rank counts, the first of several such.
+// A record that causally follows another wins. Of two concurrent records the later one wins, by clocks that never go back behind what they
+// have seen. If the kind has a rank (minion keys), all concurrent records are kept until a later one follows all of them; until then the
+// one with the highest rank wins, the first of several.
 package replica
 
 import (
@@ -41,29 +36,26 @@ type Record struct {
 	Kind, Name string
 	// Value is nil if the thing was deleted.
 	Value []byte
-	// At is when it was made, in microseconds since 1970, and later than
-	// anything its maker knew. By is the master where that was.
+	// At is its time in microseconds since 1970, later than any version known to its maker. By is the master that made it.
 	At int64
 	By string
-	// Who has made it, and How: a user and a program, say; "" where nobody knows.
+	// Who made it, and How: for example a user and a program; "" if unknown.
 	Who, How string
 
 	origin string
 	number uint64
-	seen   oplog.Vector // of a kind with a rank: the versions that its maker knew
+	seen   oplog.Vector // for kinds with a rank: the versions known to its maker
 }
 
-// knows reports whether the maker of r knew s, or r is s.
+// knows reports whether r follows s, or is s.
 func (r *Record) knows(s *Record) bool {
 	return r.origin == s.origin && r.number >= s.number || r.seen.Knows(s.origin, s.number)
 }
 
-// Ranks gives, for the kinds where it matters who prevails, the rank of a
-// value; nil is a deletion.
+// Ranks gives the rank of a value for kinds with ranked conflicts; nil means deleted.
 type Ranks map[string]func(value []byte) int
 
-// Store is the records of one master. It may be used by any number of
-// goroutines.
+// Store holds the records of one master. It is safe for concurrent use.
 type Store struct {
 	db     *bolt.DB
 	id     string
@@ -78,24 +70,24 @@ type Store struct {
 
 var (
 	recordsBucket = []byte("records")
-	todoBucket    = []byte("todo") // records whose files were not written yet
+	todoBucket    = []byte("todo") // records whose files are not written yet
 	metaBucket    = []byte("meta")
 	clockKey      = []byte("clock")
 	nameKey       = []byte("name")
 )
 
-// fileName is the file in a master's own folder.
+// fileName is the name of the file in a master's own directory.
 const fileName = "replica.db"
 
-// lockTimeout is how long another process may take to let go of the file.
+// lockTimeout is how long to wait for another process to release the file.
 const lockTimeout = time.Second
 
-// Open takes over the records in dir or begins anew. id is that of the master.
+// Open opens the records in dir or creates them. id is the master's.
 func Open(dir, id string, ranks Ranks, log *slog.Logger) (*Store, error) {
 	path := filepath.Join(dir, fileName)
 	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
 	if err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot open %s: %w; if it is damaged, stop the master, move it away and start again: what is in it comes from the other masters", path, err)
+		return nil, salt.Errorf(salt.Unavailable, "cannot open %s: %w; if it is damaged, stop the master, move it away and start again: its contents are fetched from the other masters", path, err)
 	}
 	s := &Store{db: db, id: id, ranks: ranks, log: log, now: time.Now}
 	err = db.Update(func(tx *bolt.Tx) error {
@@ -129,12 +121,12 @@ func failed(err error) error {
 		return err
 	}
 	if errors.Is(err, os.ErrClosed) {
-		return salt.Errorf(salt.Unavailable, "what masters have in common is closed")
+		return salt.Errorf(salt.Unavailable, "the replicated state is closed")
 	}
-	return salt.Errorf(salt.Unavailable, "cannot keep what masters have in common: %w", err)
+	return salt.Errorf(salt.Unavailable, "cannot store replicated state: %w", err)
 }
 
-// name is that of the file for all its life.
+// name returns the path of the file.
 func (s *Store) name() (name string) {
 	s.db.View(func(tx *bolt.Tx) error { name = string(tx.Bucket(metaBucket).Get(nameKey)); return nil })
 	return name
@@ -160,12 +152,12 @@ func decodeAll(kind, name string, b []byte) (out []*Record, err error) {
 	v, err := msgpack.UnmarshalTyped(b)
 	l, _ := v.(*value.List)
 	if err != nil || l == nil {
-		return nil, salt.Errorf(salt.Internal, "a record of what masters have in common cannot be read: %s %s", kind, name)
+		return nil, salt.Errorf(salt.Internal, "cannot decode a record of the replicated state: %s %s", kind, name)
 	}
 	for _, it := range l.Items {
 		e, _ := it.(*value.List)
 		if e.Len() != 6 {
-			return nil, salt.Errorf(salt.Internal, "a record of what masters have in common cannot be read: %s %s", kind, name)
+			return nil, salt.Errorf(salt.Internal, "cannot decode a record of the replicated state: %s %s", kind, name)
 		}
 		r := &Record{Kind: kind, Name: name}
 		if r.Value, _ = e.Items[0].([]byte); r.Value == nil && e.Items[0] != nil {
@@ -183,8 +175,7 @@ func decodeAll(kind, name string, b []byte) (out []*Record, err error) {
 	return out, nil
 }
 
-// by is the master, and who has made the record there, in one text, of which
-// older versions of masters take all for the master.
+// by returns the master and who made the record there as one string, which older versions use as the master's name.
 func (r *Record) by() string {
 	if r.Who == "" && r.How == "" {
 		return r.By
@@ -192,7 +183,7 @@ func (r *Record) by() string {
 	return r.By + "\x00" + r.Who + "\x00" + r.How
 }
 
-// setBy takes apart what by has made, maybe of another master.
+// setBy splits the result of by, possibly from another master.
 func (r *Record) setBy(text string) {
 	text, rest, _ := strings.Cut(text, "\x00")
 	r.By = text
@@ -241,7 +232,7 @@ func save(tx *bolt.Tx, kind, name string, all []*Record) error {
 	return tx.Bucket(recordsBucket).Put(recordKey(kind, name), b)
 }
 
-// winner returns the version that counts, nil if there is none.
+// winner returns the winning version, nil if there is none.
 func (s *Store) winner(kind string, all []*Record) *Record {
 	if len(all) == 0 {
 		return nil
@@ -268,7 +259,7 @@ func later(a, b *Record) int {
 	return int(int64(a.number) - int64(b.number))
 }
 
-// merge adds a version to those there are. took is false if it does not count.
+// merge adds a version. took is false if it does not win or stay.
 func (s *Store) merge(all []*Record, r *Record) (out []*Record, took bool) {
 	if s.ranks[r.Kind] == nil {
 		if len(all) > 0 && later(all[0], r) >= 0 {
@@ -289,7 +280,7 @@ func (s *Store) merge(all []*Record, r *Record) (out []*Record, took bool) {
 	return append(out, r), true
 }
 
-// Get returns the version of a thing that counts, nil if it was never there.
+// Get returns the winning version of a thing, nil if it never existed.
 func (s *Store) Get(kind, name string) (r *Record, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		all, err := load(tx, kind, name)
@@ -299,7 +290,7 @@ func (s *Store) Get(kind, name string) (r *Record, err error) {
 	return r, failed(err)
 }
 
-// Each calls fn for the versions that count, the deletions among them.
+// Each calls fn for the winning versions, including deletions.
 func (s *Store) Each(kind string, fn func(*Record)) error {
 	return failed(s.db.View(func(tx *bolt.Tx) error {
 		prefix := recordKey(kind, "")
@@ -316,8 +307,7 @@ func (s *Store) Each(kind string, fn func(*Record)) error {
 	}))
 }
 
-// change is a change made here. base are the versions that its maker knew, nil
-// for all that there are.
+// change is a local change. base are the versions known to its maker, nil for all present ones.
 type change struct {
 	kind, name string
 	value      []byte
@@ -326,10 +316,10 @@ type change struct {
 	old        bool // older than any other version
 }
 
-// oldest is the time of a version that is older than any other.
+// oldest is a time older than any other.
 const oldest = 1
 
-// contextOf is what whoever sees these versions knows.
+// contextOf returns what a reader of these versions knows.
 func contextOf(all []*Record) oplog.Vector {
 	v := oplog.Vector{}
 	for _, r := range all {
@@ -345,9 +335,8 @@ func (s *Store) Put(kind, name string, value []byte) error {
 	return err
 }
 
-// Change makes a new version of what fn is shown, nil for nothing, unless fn says
-// that it is not to be; no other change comes between. did reports whether the new
-// version was made and counts.
+// Change replaces a thing atomically. fn gets the present version and returns the new value, nil to delete, and whether to write it. did
+// reports whether the new version was written and won.
 func (s *Store) Change(kind, name string, fn func(now *Record) (value []byte, do bool)) (did bool, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		did = false
@@ -371,8 +360,8 @@ func (s *Store) Change(kind, name string, fn func(now *Record) (value []byte, do
 	return did, failed(err)
 }
 
-// Drop forgets a thing here, without telling anybody: it is for what all forget
-// by a rule that they have in common, and what does no harm if it comes back.
+// Drop deletes a thing locally, without replication: for things that all masters drop by a common rule, and that are harmless if they
+// return.
 func (s *Store) Drop(kind, name string) error {
 	return failed(s.db.Update(func(tx *bolt.Tx) error {
 		all, err := load(tx, kind, name)
@@ -391,8 +380,7 @@ func (s *Store) Drop(kind, name string) error {
 	}))
 }
 
-// add makes a new version of a thing, of which there are all, and reports whether
-// it is the one that counts.
+// add adds a new version to the versions of a thing, and reports whether it wins.
 func (s *Store) add(tx *bolt.Tx, all []*Record, c change, at int64) (r *Record, counts bool, err error) {
 	r = &Record{Kind: c.kind, Name: c.name, Value: c.value, At: at, By: s.id, Who: c.who, How: c.how}
 	if s.ranks[c.kind] != nil {
@@ -410,7 +398,7 @@ func (s *Store) add(tx *bolt.Tx, all []*Record, c change, at int64) (r *Record, 
 	return r, s.winner(c.kind, next) == r, err
 }
 
-// put makes new versions, and returns what their maker knows then.
+// put adds new versions, and returns what their maker knows then.
 func (s *Store) put(changes []change) (known []oplog.Vector, err error) {
 	err = s.db.Update(func(tx *bolt.Tx) error {
 		known = nil
@@ -428,7 +416,7 @@ func (s *Store) put(changes []change) (known []oplog.Vector, err error) {
 			if err != nil {
 				return err
 			}
-			if !counts { // what was decided elsewhere prevails
+			if !counts { // a decision of another master wins
 				if err := tx.Bucket(todoBucket).Put(recordKey(c.kind, c.name), nil); err != nil {
 					return err
 				}
@@ -445,15 +433,14 @@ func (s *Store) put(changes []change) (known []oplog.Vector, err error) {
 	return known, failed(err)
 }
 
-// tick returns a moment that is not before any other known, seen among them.
+// tick returns a time that is not before any known one, including seen.
 func (s *Store) tick(tx *bolt.Tx, seen int64) int64 {
 	var last int64
 	fmt.Sscan(string(tx.Bucket(metaBucket).Get(clockKey)), &last)
 	return max(s.now().UnixMicro(), last+1, seen+1)
 }
 
-// replace stores the versions of a thing, and takes those that do not count any
-// more out of the log.
+// replace stores the versions of a thing, and removes superseded ones from the log.
 func replace(tx *bolt.Tx, kind, name string, old, next []*Record) error {
 	for _, o := range old {
 		if !slices.Contains(next, o) {
@@ -519,8 +506,7 @@ func (s *Store) Read(origin string, after uint64, items, size int) (oplog.Batch,
 	return b, failed(err)
 }
 
-// OnChange has fn called with what came from other masters, when the disk has
-// it.
+// OnChange sets the function to call for changes of other masters after they are on disk.
 func (s *Store) OnChange(fn func(kind, name string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -543,7 +529,7 @@ func (s *Store) Apply(b oplog.Batch) error {
 			}
 			r, err := readItem(it.Data)
 			if err != nil {
-				s.log.Warn("something another master has decided makes no sense", "error", err)
+				s.log.Warn("ignoring an invalid record of another master", "err", err)
 				continue
 			}
 			r.origin, r.number = b.Origin, it.Number
@@ -586,7 +572,7 @@ func (s *Store) Apply(b oplog.Batch) error {
 	return nil
 }
 
-// Bounds of what another master may send as one record.
+// Bounds of a record from another master.
 const (
 	maxName   = 512
 	maxFuture = 24 * time.Hour
@@ -596,7 +582,7 @@ func readItem(data []byte) (*Record, error) {
 	v, err := msgpack.UnmarshalTyped(data)
 	l, _ := v.(*value.List)
 	if err != nil || l.Len() != 6 {
-		return nil, errors.New("it is no record")
+		return nil, errors.New("not a record")
 	}
 	r := &Record{}
 	var ok [4]bool
@@ -605,7 +591,7 @@ func readItem(data []byte) (*Record, error) {
 	if l.Items[2] != nil {
 		var isBytes bool
 		if r.Value, isBytes = l.Items[2].([]byte); !isBytes {
-			return nil, errors.New("its value is no bytes")
+			return nil, errors.New("the value is not bytes")
 		}
 		if r.Value == nil {
 			r.Value = []byte{}
@@ -616,16 +602,16 @@ func readItem(data []byte) (*Record, error) {
 	by, ok[3] = l.Items[4].(string)
 	r.setBy(by)
 	if ok != [4]bool{true, true, true, true} || len(r.Name) > maxName || strings.Contains(r.Kind, "\x00") {
-		return nil, errors.New("it is no record")
+		return nil, errors.New("not a record")
 	}
 	if r.At > time.Now().Add(maxFuture).UnixMicro() {
-		return nil, errors.New("it was made in the future: the clock of a master is wrong")
+		return nil, errors.New("the record is from the future: the clock of a master is wrong")
 	}
 	r.seen = readVector(l.Items[5])
 	return r, nil
 }
 
-// todo returns the things of a kind whose files are to be written.
+// todo returns the things of a kind whose files must be written.
 func (s *Store) todo(kind string) (names []string, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		prefix := recordKey(kind, "")
@@ -639,7 +625,7 @@ func (s *Store) todo(kind string) (names []string, err error) {
 	return names, failed(err)
 }
 
-// current returns the version that counts, and what whoever sees it knows.
+// current returns the winning version, and what a reader of it knows.
 func (s *Store) current(kind, name string) (r *Record, known oplog.Vector, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error {
 		all, err := load(tx, kind, name)
@@ -649,7 +635,7 @@ func (s *Store) current(kind, name string) (r *Record, known oplog.Vector, err e
 	return r, known, failed(err)
 }
 
-// done notes that files were written, unless there is news of them again.
+// done records that files were written, unless they changed again.
 func (s *Store) done(kind string, written map[string]oplog.Vector) error {
 	if len(written) == 0 {
 		return nil

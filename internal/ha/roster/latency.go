@@ -7,18 +7,17 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Bounds are where the classes of latency end, ascending: a master that answers
-// within the first is of class 0. There may be none: then all masters are of
-// one class.
+// Bounds are the upper limits of the latency classes, ascending: a master that answers within the first is in class 0. Without bounds all
+// masters are in one class.
 type Bounds []time.Duration
 
 // maxClasses bounds the classes.
 const maxClasses = 8
 
-// Check tells what is wrong with bounds.
+// Check returns an error for invalid bounds.
 func (b Bounds) Check() error {
 	if len(b) > maxClasses {
-		return salt.Errorf(salt.Invalid, "there are %d bounds, and %d at most", len(b), maxClasses)
+		return salt.Errorf(salt.Invalid, "%d bounds, but at most %d are allowed", len(b), maxClasses)
 	}
 	for i, d := range b {
 		if d <= 0 || i > 0 && d <= b[i-1] {
@@ -28,7 +27,7 @@ func (b Bounds) Check() error {
 	return nil
 }
 
-// class is that of a time, between bounds that are moved by a factor.
+// class returns the class of a duration, with bounds multiplied by a factor.
 func (b Bounds) class(d time.Duration, factor float64) int {
 	n := 0
 	for n < len(b) && float64(d) >= float64(b[n])*factor {
@@ -37,37 +36,32 @@ func (b Bounds) class(d time.Duration, factor float64) int {
 	return n
 }
 
-// Latency is what a minion makes of how quickly one master answers. The zero
-// value knows nothing.
+// Latency tracks how quickly one master answers. The zero value has no data.
 type Latency struct {
-	times [window]time.Duration // the last ones, in a ring
-	n     int                   // that were added since the ring was empty
+	times [window]time.Duration // the last ones, a ring buffer
+	n     int                   // number added since the buffer was empty
 	last  time.Time
 	known bool
 	class int
 }
 
 const (
-	// window is how many answers are looked at. The quickest of them counts:
-	// what slows a single one down is no trait of the master or of the way.
+	// window is the number of answers considered. The quickest one counts: a single slow answer says nothing about the master or the
+	// network.
 	window = 8
-	// enough is how many answers it takes to say anything.
+	// enough is the number of answers needed for a result.
 	enough = 5
-	// margin is the factor by which a bound must be passed for a class to change,
-	// so that a master near a bound stays where it is.
+	// margin is the factor by which a bound must be passed before the class changes, so that a master near a bound keeps its class.
 	margin = 1.5
-	// stale is the gap between two answers after which the older one says nothing
-	// of now.
+	// stale is the gap between two answers after which the older one is ignored.
 	stale = 10 * time.Minute
 )
 
-// Forget is how long what is known of a master that is not asked any more is
-// believed. Without an end a master that was slow for an hour would never have
-// its minions back.
+// Forget is how long data about a master that is no longer asked is used. Without a limit a master that was slow for an hour would never
+// get its minions back.
 const Forget = 2 * time.Hour
 
-// Add notes an answer that took so long, and reports whether the class is
-// another one now, or known for the first time.
+// Add records the duration of an answer and reports whether the class changed or became known.
 func (l *Latency) Add(took time.Duration, now time.Time, b Bounds) (changed bool) {
 	if now.Sub(l.last) > stale {
 		l.n = 0
@@ -92,8 +86,7 @@ func (l *Latency) Add(took time.Duration, now time.Time, b Bounds) (changed bool
 	return !known || class != l.class
 }
 
-// Class returns the class; known is false if nothing is known, or it was too
-// long ago.
+// Class returns the class; known is false without data, or if it is outdated.
 func (l *Latency) Class(now time.Time) (class int, known bool) {
 	if !l.known || now.Sub(l.last) > Forget {
 		return 0, false

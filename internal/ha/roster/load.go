@@ -5,38 +5,33 @@ import (
 	"time"
 )
 
-// Load decides which share of the minions a master asks for, by how busy its
-// machine is. It goes in few steps, and slowly, since each of them has minions
-// go elsewhere. The zero value asks for all of its share.
+// Load decides which share of the minions a master requests, by the load of its machine. It takes few and slow steps, since each makes
+// minions change masters. The zero value requests the full share.
 type Load struct {
 	step int
 	busy float64 // averaged over loadAverage
 	last time.Time
-	// since is when the last step was taken, or first looked.
+	// since is the time of the last step, or of the first Look.
 	since time.Time
 }
 
-// steps are the shares in percent. Each is about seven tenths of the one before:
-// at calm, a step up makes a machine that is busy by what minions ask no busier
-// than calm * 1.43 = 0.64, far from busy, so that no step is followed by its
-// opposite.
+// steps are the shares in percent. Each is about seven tenths of the previous one. A step up at the load calm gives at most calm * 1.43 =
+// 0.64, far below busy, so that no step causes its opposite.
 var steps = [...]int{100, 70, 50, 35, 25}
 
 const (
 	loadAverage = time.Minute
-	// The part of the time of all processors above which a machine is too
-	// busy, and below which it can take more.
+	// The load of all processors above which a machine is too busy, and below which it can take more minions.
 	tooBusy, calm = 0.9, 0.45
-	// downPause is between two steps down: as long as minions take to go
-	// (master_rebalance), so that the effect of the one is seen before the other.
+	// downPause is the time between two steps down. Minions take that long to leave (master_rebalance), so that a step takes effect before
+	// the next one.
 	downPause = 5 * time.Minute
-	// firstPause is before the first step.
+	// firstPause is the time before the first step.
 	firstPause = time.Minute
 	upPause    = 10 * time.Minute
 )
 
-// Look notes how busy the machine was since the last look, from 0 to 1, and
-// returns the share in percent to ask for.
+// Look records the load since the last Look, from 0 to 1, and returns the share in percent to request.
 func (l *Load) Look(busy float64, now time.Time) (percent int) {
 	if l.last.IsZero() {
 		l.last, l.since, l.busy = now, now, calm
@@ -57,5 +52,5 @@ func (l *Load) Look(busy float64, now time.Time) (percent int) {
 	return steps[l.step]
 }
 
-// Busy is the average that decides.
+// Busy returns the average load.
 func (l *Load) Busy() float64 { return l.busy }

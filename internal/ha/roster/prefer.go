@@ -8,16 +8,13 @@ import (
 	"strings"
 )
 
-// Prefer puts members in the order in which a minion tries them: those that
-// drain last, those of its zone before others, of these the ones that answer
-// more quickly, and of equals each minion another one first, so that they have
-// minions by their shares. class says how quickly a member answers, 0 the most
-// quickly (see Latency); one that is not known counts as 0, so that the minion
-// gets to know it. nil is the same for all.
+// Prefer sorts members in the order in which a minion tries them. Draining members come last, members of the minion's zone before others,
+// then those with lower latency. Equal members are ordered differently for each minion, so that minions are distributed by share. class
+// returns the latency class of a member (see Latency). Unknown ones count as 0, so that the minion measures them; nil means the same class
+// for all.
 //
-// When a share changes, or a member comes or goes, only minions of that member
-// have another order of the others' first, or those that it gets: nobody goes
-// from one of the others to another one.
+// When a share changes, or a member is added or removed, only minions move that leave that member or go to it; no minion moves between the
+// others.
 func Prefer(members []Member, minion, zone string, class func(id string) int) []Member {
 	type ranked struct {
 		Member
@@ -56,18 +53,16 @@ func Prefer(members []Member, minion, zone string, class func(id string) int) []
 	return out
 }
 
-// score is that of a master for a minion, by chance, and always the same: the
-// highest of each minion is preferred. The chance to be that is as great as the
-// share among all shares (weighted rendezvous hashing): with u even between 0
-// and 1, -1/ln(u) is the greatest of n as often as any, and a factor w makes
-// that w times as often.
+// score returns a pseudo-random, stable score of a master for a minion; the minion prefers the highest. The probability of being preferred
+// is proportional to the share (weighted rendezvous hashing): with u uniform between 0 and 1, each of n values -1/ln(u) is the greatest
+// equally often, and a factor w makes that w times as likely.
 func score(minion string, m Member) float64 {
 	share := m.Share
 	if share == 0 {
 		share = FullShare
 	}
 	sum := sha256.Sum256([]byte(minion + "\x00" + m.ID))
-	const bits = 53 // that a float64 holds
+	const bits = 53 // precision of a float64
 	u := (float64(binary.BigEndian.Uint64(sum[:])>>(64-bits)) + 0.5) / (1 << bits)
 	return -float64(share) / math.Log(u)
 }

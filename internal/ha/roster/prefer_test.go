@@ -16,8 +16,7 @@ func ids(members []Member) (out []string) {
 	return out
 }
 
-// TestPreferRanks: drained ones are last, then those of other zones, then those
-// that answer slowly, whatever their share.
+// TestPreferRanks checks that draining masters are last, then those of other zones, then slow ones, regardless of share.
 func TestPreferRanks(t *testing.T) {
 	members := []Member{
 		{ID: "drains", Zone: "n", Draining: true}, {ID: "far", Zone: "s", Share: MaxShare}, {ID: "slow", Zone: "n", Share: MaxShare}, {ID: "quick", Zone: "n", Share: 1},
@@ -32,8 +31,8 @@ func TestPreferRanks(t *testing.T) {
 	}
 }
 
-// TestShares: minions spread by the shares, and a share that changes moves only
-// minions from that master, or to it, and no more than it has to.
+// TestShares checks that minions are distributed by share, and that a changed share moves only the necessary minions, from or to that
+// master.
 func TestShares(t *testing.T) {
 	const n = 20_000
 	first := func(i int, members []Member) string { return Prefer(members, fmt.Sprint("minion", i), "", nil)[0].ID }
@@ -123,8 +122,7 @@ func TestLatency(t *testing.T) {
 	}
 }
 
-// TestLatencyNearABound: a master whose answers are on both sides of a bound has
-// one class for ever.
+// TestLatencyNearABound checks that a master with answers on both sides of a bound keeps its class.
 func TestLatencyNearABound(t *testing.T) {
 	var l Latency
 	now, changes := time.Unix(0, 0), 0
@@ -143,8 +141,7 @@ func TestLatencyNearABound(t *testing.T) {
 	}
 }
 
-// TestLoad: a master that is too busy asks for less until it is not, one that is
-// calm for more, slowly, and what it does itself has it take no step back.
+// TestLoad checks that a busy master requests less until it is not busy, a calm one slowly more, and that its own work causes no step back.
 func TestLoad(t *testing.T) {
 	var l Load
 	now := time.Unix(0, 0)
@@ -167,7 +164,7 @@ func TestLoad(t *testing.T) {
 	if got := run(10*time.Minute, func(int) float64 { return .5 }); len(got) > 0 {
 		t.Errorf("nothing: %v", got)
 	}
-	// What minions ask is 40 % when it has all of them, something else 65 %.
+	// All minions cause a load of 40 %, other work 65 %.
 	work := func(other float64) func(int) float64 {
 		return func(percent int) float64 { return min(1, other+.4*float64(percent)/100) }
 	}
@@ -180,7 +177,7 @@ func TestLoad(t *testing.T) {
 	if got := run(3*time.Hour, work(1)); !slices.Equal(got, []int{70, 50, 35, 25}) {
 		t.Errorf("hopeless: %v", got)
 	}
-	// Whatever the work is, it comes to rest.
+	// The share becomes stable for any load.
 	for other := 0.0; other < 1; other += .01 {
 		l := Load{}
 		late := 0

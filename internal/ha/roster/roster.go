@@ -1,10 +1,7 @@
-// Package roster is the signed list of the masters of a cluster, as minions get
-// it: where each is, in which zone, and whether minions are to leave it. The
-// key of the cluster, which minions know as their master's, vouches for it, and
-// its version for that it is not older than another one. It also says which of
-// these masters a minion prefers (Prefer), what it makes of how quickly they
-// answer (Latency), and which share of the minions a master under load asks for
-// (Load): decisions without sockets, files or a clock.
+// Package roster implements the signed list of a cluster's masters for minions: addresses, zones, and whether minions should leave a
+// master. It is signed by the cluster's key, which minions know as their master's; the version prevents the use of an older list. The
+// package also decides which masters a minion prefers (Prefer), rates their latency (Latency), and which share of the minions a loaded
+// master requests (Load), without sockets, files or a clock.
 package roster
 
 import (
@@ -33,16 +30,14 @@ const (
 // Member is one master.
 type Member struct {
 	ID string
-	// Host is the address or name at which minions reach it, Ports those for
-	// requests, by transport.
+	// Host is the address or name at which minions connect to it, Ports the request ports by transport.
 	Host  string
 	Ports map[string]int
-	// Zone is where it is, "" if nobody has said so.
+	// Zone is its location, "" if not configured.
 	Zone string
-	// Draining says that minions are to use others.
+	// Draining says that minions should use other masters.
 	Draining bool
-	// Share is how many minions it is to have, beside the shares of others; 0 is
-	// FullShare.
+	// Share is its weight relative to the other masters; 0 means FullShare.
 	Share int
 }
 
@@ -52,7 +47,7 @@ const (
 	MaxShare  = 10_000
 )
 
-// Address is where a minion reaches the master by a transport, "" if it cannot.
+// Address returns the address of the master for a transport, "" if it has none.
 func (m Member) Address(transport string) string {
 	if m.Ports[transport] == 0 {
 		return ""
@@ -60,30 +55,30 @@ func (m Member) Address(transport string) string {
 	return net.JoinHostPort(m.Host, strconv.Itoa(m.Ports[transport]))
 }
 
-// Check tells what is wrong with a member.
+// Check returns an error for an invalid member.
 func (m Member) Check() error {
 	switch {
 	case salt.CheckID(m.ID) != nil:
 		return salt.CheckID(m.ID)
 	case m.Host == "" || len(m.Host) > maxText || strings.ContainsAny(m.Host, " \t\r\n/[]"):
-		return salt.Errorf(salt.Invalid, "%.80q is no host", m.Host)
+		return salt.Errorf(salt.Invalid, "%.80q is not a host", m.Host)
 	case len(m.Ports) == 0 || len(m.Ports) > maxPorts:
 		return salt.Errorf(salt.Invalid, "it has %d ports", len(m.Ports))
 	case len(m.Zone) > maxText:
 		return salt.Errorf(salt.Invalid, "the name of the zone is longer than %d characters", maxText)
 	case m.Share < 0 || m.Share > MaxShare:
-		return salt.Errorf(salt.Invalid, "%d is no share of the minions: it is from 1 to %d", m.Share, MaxShare)
+		return salt.Errorf(salt.Invalid, "invalid share of the minions %d: must be from 1 to %d", m.Share, MaxShare)
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Ports)) {
 		port := m.Ports[name]
 		if port < 1 || port > 65535 || len(name) > maxText {
-			return salt.Errorf(salt.Invalid, "%d is no port", port)
+			return salt.Errorf(salt.Invalid, "%d is not a port", port)
 		}
 	}
 	return nil
 }
 
-// List is all masters of a cluster.
+// List is the list of all masters of a cluster.
 type List struct {
 	Cluster string
 	// Version grows with each change.
@@ -91,11 +86,10 @@ type List struct {
 	Members []Member
 }
 
-// domain is in front of what is signed, so that no signature that the key made
-// of anything else is one of a list: nothing else begins so.
+// domain is a prefix of the signed data, so that no other signature of the key is valid for a list: no other signed data begins like this.
 const domain = "brine members of a cluster\n"
 
-// Sign returns the list as minions get it.
+// Sign returns the signed list for minions.
 func (l List) Sign(key *crypt.PrivateKey) ([]byte, error) {
 	if len(l.Members) > MaxMembers {
 		return nil, salt.Errorf(salt.Invalid, "a cluster of more than %d masters cannot be listed", MaxMembers)
@@ -125,7 +119,7 @@ func (l List) Sign(key *crypt.PrivateKey) ([]byte, error) {
 // limits bounds the decoders.
 var limits = msgpack.Limits{Items: 32 * MaxMembers, Bytes: MaxBytes, Depth: 8}
 
-// Open reads a list, and makes sure that the key vouches for it.
+// Open decodes a list and verifies its signature.
 func Open(signed []byte, key *crypt.PublicKey) (List, error) {
 	if len(signed) > MaxBytes {
 		return List{}, salt.Errorf(salt.Invalid, "a list of masters of %d bytes", len(signed))
@@ -133,7 +127,7 @@ func Open(signed []byte, key *crypt.PublicKey) (List, error) {
 	v, err := limits.UnmarshalTyped(signed)
 	d, _ := v.(*value.Dict)
 	if err != nil || d == nil {
-		return List{}, salt.Errorf(salt.Invalid, "it is no list of masters")
+		return List{}, salt.Errorf(salt.Invalid, "it is not a list of masters")
 	}
 	text := d.Bytes("list")
 	if err := key.Verify(crypt.PKCS1v15SHA224, append([]byte(domain), text...), d.Bytes("sig")); err != nil {
@@ -142,7 +136,7 @@ func Open(signed []byte, key *crypt.PublicKey) (List, error) {
 	return decode(text)
 }
 
-var errList = errors.New("it is no list of masters")
+var errList = errors.New("it is not a list of masters")
 
 func decode(text []byte) (l List, err error) {
 	v, err := limits.UnmarshalTyped(text)

@@ -49,7 +49,7 @@ func TestSigned(t *testing.T) {
 	if _, err := Open(forged, testKey().Public()); salt.KindOf(err) != salt.Denied {
 		t.Errorf("forged: %v", err)
 	}
-	// A signature of the same bytes that was made for something else.
+	// A signature of the same bytes made for another purpose.
 	v, _ := msgpack.UnmarshalTyped(b)
 	text := v.(*value.Dict).Bytes("list")
 	sig, err := testKey().Sign(crypt.PKCS1v15SHA224, text)
@@ -81,18 +81,18 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckInOrder: of several faults always the same one is told.
+// TestCheckInOrder checks that of several errors always the same one is reported.
 func TestCheckInOrder(t *testing.T) {
 	m := Member{ID: "a", Host: "h", Ports: map[string]int{"a": 0, "b": -1, "c": -2, "d": -3}}
 	for range 50 {
-		if err := m.Check(); err == nil || err.Error() != "0 is no port" {
+		if err := m.Check(); err == nil || err.Error() != "0 is not a port" {
 			t.Fatalf("%v", err)
 		}
 	}
 }
 
-// TestPrefer: zones first, drained ones last, minions spread evenly, and one
-// more master takes its share from all and moves no one else.
+// TestPrefer checks that zones come first, draining masters last, that minions are distributed evenly, and that an additional master takes
+// its share from all without other moves.
 func TestPrefer(t *testing.T) {
 	members := []Member{{ID: "a", Zone: "n"}, {ID: "b", Zone: "n"}, {ID: "c", Zone: "s"}, {ID: "d", Zone: "n", Draining: true}}
 	got := Prefer(members, "m", "s", nil)
@@ -129,7 +129,7 @@ func FuzzDecode(tf *testing.F) {
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if _, err := Open(text, testKey().Public()); err == nil && string(text) != string(b) {
-			// msgpack has several forms of one thing.
+			// msgpack can encode a value in several ways.
 			if l, _ := Open(text, testKey().Public()); !reflect.DeepEqual(l, sample()) {
 				t.Fatalf("another list is believed: %+v", l)
 			}
