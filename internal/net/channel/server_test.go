@@ -938,3 +938,23 @@ func TestConcurrentRequests(t *testing.T) {
 }
 
 var _ handshake.Trust = (*FileTrust)(nil)
+
+// TestDeniedSignInsInLog: an unauthenticated peer that knows an accepted id cannot
+// fill the log with sign-ins that are denied.
+func TestDeniedSignInsInLog(t *testing.T) {
+	var log bytes.Buffer
+	s := newServer(t, echo)
+	s.book.accept("one", private(t, "cluster").Public())
+	a := NewAuthenticator(handshake.NewIdentity(private(t, "master"), nil), s.book, s.book, s.sessions,
+		func() Publications { return Publications{} }, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	load := decode(t, signInBody(t, "one", "minion")).(*value.Dict).Dict("load")
+	const n = 200
+	for range n {
+		if _, changed := a.signIn(load, 3, nil); changed {
+			t.Fatal("the key was accepted")
+		}
+	}
+	if lines := strings.Count(log.String(), "sign-in denied"); lines == 0 || lines > n/2 {
+		t.Errorf("%d lines for %d sign-ins", lines, n)
+	}
+}
