@@ -1,6 +1,5 @@
-// Package fetch decides when a master fetches what it serves from elsewhere, of
-// which the masters of a cluster have one do so for all as long as they hear of
-// it.
+// Package fetch decides when a master fetches remote data that it serves. In a cluster one master fetches for
+// all, as long as the others hear from it.
 package fetch
 
 import (
@@ -9,25 +8,23 @@ import (
 	"time"
 )
 
-// States are what is served of things that were fetched, by names that are the
-// same on all masters: equal texts mean equal content.
+// States maps names, which are the same on all masters, to the state of what is served: equal strings mean
+// equal content.
 type States map[string]string
 
-// Turn says when one thing is to be fetched. The zero Turn wants that at once.
+// Turn says when one item is to be fetched. The zero Turn is due at once.
 type Turn struct {
 	mu           sync.Mutex
 	tried, heard time.Time
 	asked        bool
 }
 
-// patience is how long a master relies on another one that fetches, after it
-// has heard of it last. The constant part is for short intervals, which a master
-// under load may miss some of.
+// patience is how long a master relies on another one that fetches, since it last heard from it. The constant
+// part is for short intervals, some of which a master under load may miss.
 func patience(interval time.Duration) time.Duration { return 3*interval + 10*time.Second }
 
-// Due reports whether it is time. leads says that this master fetches for all;
-// others do so after a word of the one that leads (Told), or without one for a
-// few intervals.
+// Due reports whether to fetch now. leads says that this master fetches for all. Others fetch after a message
+// of the leading master (Told), or after a few intervals without one.
 func (t *Turn) Due(interval time.Duration, leads bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -40,7 +37,7 @@ func (t *Turn) Due(interval time.Duration, leads bool) bool {
 	return leads || t.heard.IsZero() || time.Since(t.heard) >= patience(interval)
 }
 
-// Since is how long ago this master has tried to fetch, forever if it never has.
+// Since returns the time since this master last tried to fetch, forever if it never did.
 func (t *Turn) Since() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,16 +47,15 @@ func (t *Turn) Since() time.Duration {
 	return time.Since(t.tried)
 }
 
-// Take says that it is fetched now.
+// Take records that the item is being fetched now.
 func (t *Turn) Take() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.tried, t.asked = time.Now(), false
 }
 
-// Told says that another master has fetched it: the one that does so for all
-// (regular), or one that was told to. Unless both serve the same now, this
-// master is to fetch, too.
+// Told records that another master has fetched the item: the leading one (regular), or one that was told to.
+// Unless both now serve the same, this master must fetch too.
 func (t *Turn) Told(same, regular bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +65,7 @@ func (t *Turn) Told(same, regular bool) {
 	t.asked = t.asked || !same
 }
 
-// Reset forgets all, so that it is fetched at once.
+// Reset forgets everything, so that the item is due at once.
 func (t *Turn) Reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

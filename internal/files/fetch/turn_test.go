@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTurn: who leads fetches at each interval, others when they hear of
-// something else than they have, and at each interval once they hear nothing.
+// TestTurn checks that the leading master fetches at each interval, and that others fetch when they hear of
+// different content, and at each interval once they hear nothing.
 func TestTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval = time.Minute

@@ -16,9 +16,8 @@ func sorted(s []string) []string {
 	return slices.Compact(s)
 }
 
-// GetDir copies a folder of a file server, with its empty folders, below dest
-// and returns the paths of what is there now, sorted. The last name of the
-// folder's path is kept.
+// GetDir copies a directory of a file server, with its empty directories, below dest and returns the paths of
+// all files there, sorted. The last name of the directory's path is kept.
 func (c *Client) GetDir(ctx context.Context, url, dest string, o GetOptions) ([]string, error) {
 	at, ok := locate(url, o.Saltenv)
 	if !ok {
@@ -48,7 +47,7 @@ func (c *Client) GetDir(ctx context.Context, url, dest string, o GetOptions) ([]
 		}
 		got, err := c.GetFile(ctx, scheme+escape(name), to, o)
 		if salt.KindOf(err) == salt.NotFound {
-			continue // it has gone meanwhile, or is a link to nothing
+			continue // removed meanwhile, or a dangling link
 		}
 		if err != nil {
 			return out, err
@@ -72,13 +71,13 @@ func (c *Client) GetDir(ctx context.Context, url, dest string, o GetOptions) ([]
 	return sorted(out), nil
 }
 
-// Filter chooses files by their path on the server. A pattern is a glob, or
-// after E@ a regular expression of which a part must match.
+// Filter selects files by their path on the server. A pattern is a glob, or after E@ a regular expression
+// that must match a part.
 type Filter struct {
 	Include, Exclude []string
 }
 
-// compile returns the test that the filter stands for.
+// compile returns the filter as a function.
 func (f Filter) compile() (func(path string) bool, error) {
 	include, err := patterns(f.Include)
 	if err != nil {
@@ -114,8 +113,8 @@ func patterns(texts []string) ([]func(string) bool, error) {
 	return out, nil
 }
 
-// CacheTree puts a folder of a file server into the cache, with its empty
-// folders if asked to, and returns the paths there.
+// CacheTree puts a directory of a file server into the cache, with its empty directories if withEmpty, and
+// returns the paths there.
 func (c *Client) CacheTree(ctx context.Context, url, saltenv string, withEmpty bool, f Filter) ([]string, error) {
 	at, ok := locate(url, saltenv)
 	if !ok {
@@ -164,7 +163,7 @@ func (c *Client) cacheAll(ctx context.Context, saltenv string, chosen func(strin
 		}
 		p, err := c.GetFile(ctx, scheme+escape(name), "", GetOptions{Saltenv: saltenv, Makedirs: true})
 		if salt.KindOf(err) == salt.NotFound {
-			continue // it has gone meanwhile, or is a link to nothing
+			continue // removed meanwhile, or a dangling link
 		}
 		if err != nil {
 			return out, err
@@ -174,7 +173,7 @@ func (c *Client) cacheAll(ctx context.Context, saltenv string, chosen func(strin
 	return out, nil
 }
 
-// escape marks a name of a list that would be read as one with a query.
+// escape marks a listed name that would be read as one with a query.
 func escape(name string) string {
 	if strings.Contains(name, "?") {
 		return "|" + name

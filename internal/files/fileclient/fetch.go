@@ -19,22 +19,21 @@ import (
 )
 
 const (
-	// attempts bounds how often a file is fetched that changes meanwhile.
+	// attempts bounds how often a file is fetched that changes during the transfer.
 	attempts = 5
-	// maxInflated bounds what one compressed part may grow to, in bytes. A
-	// master sends parts of file_buffer_size, 1 MiB by default.
+	// maxInflated bounds the size of one decompressed part in bytes. A master sends parts of
+	// file_buffer_size, 1 MiB by default.
 	maxInflated = 256 << 20
 )
 
-// CacheFile makes sure that the cache has a file as its source has it now, and
-// returns its path. Besides salt:// it takes http, https and ftp URLs, and
-// paths and file:// URLs of this machine, which are returned as they are.
+// CacheFile updates the cached copy of a file and returns its path. Besides salt:// it accepts http, https
+// and ftp URLs. Local paths and file:// URLs are returned unchanged.
 func (c *Client) CacheFile(ctx context.Context, url, saltenv string) (string, error) {
 	return c.GetURL(ctx, url, "", URLOptions{Saltenv: saltenv, Makedirs: true})
 }
 
-// Open opens a salt:// file. What is read from it is what the source has told
-// the hash of, whatever happens to the cache meanwhile.
+// Open opens a salt:// file. Its content has the hash that the source reported, whatever happens to the cache
+// meanwhile.
 func (c *Client) Open(ctx context.Context, url, saltenv string) (*os.File, error) {
 	at, ok := locate(url, saltenv)
 	if !ok {
@@ -54,20 +53,19 @@ func (c *Client) Read(ctx context.Context, url, saltenv string) ([]byte, error) 
 	return io.ReadAll(f)
 }
 
-// GetOptions say how a salt:// file is put somewhere.
+// GetOptions control GetFile.
 type GetOptions struct {
 	Saltenv string
-	// Makedirs makes the folder of the file; without, a folder that is not
-	// there is an error of kind NotFound.
+	// Makedirs creates the directory of the file; without it, a missing directory is an error of kind
+	// NotFound.
 	Makedirs bool
-	// Gzip is the level of compression on the way, 1 to 9; 0 is none.
+	// Gzip is the level of compression of the transfer, 1 to 9; 0 is none.
 	Gzip int
 }
 
-// GetFile puts a salt:// file at dest, or into the cache if dest is empty, and
-// returns its path. A dest that is a folder, or ends in a slash, keeps the
-// file's own name. A file that has the right content already is left alone;
-// one that has not keeps its mode and owner.
+// GetFile puts a salt:// file at dest, or into the cache if dest is empty, and returns its path. If dest is a
+// directory or ends in a slash, the file keeps its name. An existing file with the right content is not
+// touched; another one keeps its mode and owner.
 func (c *Client) GetFile(ctx context.Context, url, dest string, o GetOptions) (string, error) {
 	at, ok := locate(url, o.Saltenv)
 	if !ok {
@@ -98,7 +96,7 @@ type fetchOptions struct {
 	gzip     int
 }
 
-// fetch makes dest the file that the source has, and returns it open.
+// fetch updates dest from the source, and returns it open.
 func (c *Client) fetch(ctx context.Context, at location, dest string, o fetchOptions) (*os.File, error) {
 	if err := at.check(); err != nil {
 		return nil, err
@@ -110,7 +108,7 @@ func (c *Client) fetch(ctx context.Context, at location, dest string, o fetchOpt
 	return c.fetchAs(ctx, at, dest, want, o)
 }
 
-// fetchAs is fetch for a file whose source has just told its hash.
+// fetchAs is fetch for a file whose hash the source has just reported.
 func (c *Client) fetchAs(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
 	for try := 1; ; try++ {
 		f, err := c.obtain(ctx, at, dest, want, o)
@@ -126,7 +124,7 @@ func (c *Client) fetchAs(ctx context.Context, at location, dest string, want Has
 	}
 }
 
-// obtain makes dest a file of this hash.
+// obtain makes dest a file with this hash.
 func (c *Client) obtain(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
 	if c.sharer == nil || !o.cache {
 		if f := unchanged(dest, want); f != nil {
@@ -145,8 +143,7 @@ func (c *Client) obtain(ctx context.Context, at location, dest string, want Hash
 	return f, nil
 }
 
-// keep makes sure that the store has a content. dest is where a cache of Salt's,
-// or of an older Brine, may have it.
+// keep makes sure that the store has a content. dest is where a cache of Salt or an older Brine may have it.
 func (c *Client) keep(ctx context.Context, at location, dest string, want Hash, level int) (*os.File, error) {
 	s := c.store()
 	f, err := s.fill(ctx, want, func(part *os.File, from int64) error {
@@ -174,9 +171,8 @@ func (c *Client) keep(ctx context.Context, at location, dest string, want Hash, 
 	return f, err
 }
 
-// Content makes sure that there is a file with what a salt:// URL has now, and
-// returns its path. Nothing else is ever found there; it may be damaged only
-// by who writes to the cache by hand.
+// Content makes sure that a file with the current content of a salt:// URL exists, and returns its path. The
+// path never gets other content, except by a manual change in the cache.
 func (c *Client) Content(ctx context.Context, url, saltenv string) (string, error) {
 	if c.sharer == nil {
 		return c.CacheFile(ctx, url, saltenv)
@@ -194,9 +190,9 @@ func (c *Client) Content(ctx context.Context, url, saltenv string) (string, erro
 	return f.Name(), nil
 }
 
-// Small is Content for what may be given in memory: data is what a salt:// URL
-// has now, or, where that is large, nil, and path a file that has it. What many
-// states want is so read once. data must not be changed.
+// Small is Content for files that may be kept in memory: data is the content of the URL, or nil if it is
+// large, and path is a file with it then. So a file used by many states is read once. data must not be
+// changed.
 func (c *Client) Small(ctx context.Context, url, saltenv string) (data []byte, path string, err error) {
 	at, ok := locate(url, saltenv)
 	if !ok || at.check() != nil {
@@ -244,7 +240,7 @@ func unchanged(path string, want Hash) *os.File {
 	return f
 }
 
-// changedError says that a file is not the one that the hash was told of.
+// changedError says that the content does not match the reported hash.
 type changedError struct{ at location }
 
 func (e *changedError) Error() string {
@@ -277,7 +273,7 @@ func (c *Client) download(ctx context.Context, at location, dest string, want Ha
 	return f, err
 }
 
-// pourTo writes a content to w, from the store if that has it.
+// pourTo writes a content to w, from the store if it has it.
 func (c *Client) pourTo(ctx context.Context, at location, w io.Writer, want Hash, level int) error {
 	if full, ok := c.store().path(want); ok && c.sharer != nil {
 		if f := unchanged(full, want); f != nil {
@@ -289,8 +285,8 @@ func (c *Client) pourTo(ctx context.Context, at location, w io.Writer, want Hash
 	return c.receive(ctx, at, w, NewHash(want.Type), 0, want, level)
 }
 
-// prepare makes the folder of a file. In the cache, what is in the way is what
-// once was there on the source, and is removed.
+// prepare creates the directory of a file. In the cache it removes files that are in the way, since they are
+// left from an earlier state of the source.
 func prepare(dest string, o fetchOptions) error {
 	dir := filepath.Dir(dest)
 	if !o.cache {
@@ -337,8 +333,7 @@ func inflate(part []byte) ([]byte, error) {
 	return out, nil
 }
 
-// CacheLocal copies a file of this machine into the cache, unless the same is
-// there already, and returns its path there.
+// CacheLocal copies a local file into the cache, unless the cached copy is equal, and returns its path there.
 func (c *Client) CacheLocal(path string) (string, error) {
 	want, err := c.hashLocal(path)
 	if err != nil {
@@ -359,7 +354,7 @@ func (c *Client) CacheLocal(path string) (string, error) {
 	return dest, atomicfile.Replace(dest, 0o600, func(w io.Writer) error { _, err := io.Copy(w, from); return err })
 }
 
-// walkFiles returns the files below some folders, sorted.
+// walkFiles returns the files below some directories, sorted.
 func walkFiles(dirs ...string) ([]string, error) {
 	var out []string
 	for _, dir := range dirs {

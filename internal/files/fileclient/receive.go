@@ -12,14 +12,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// patience is how long a master that has answered this client is waited for when
-// it cannot be reached any more: a run of states survives that masters start
-// anew, and that the one it began with is taken over for.
+// patience is how long to wait for a master that has answered this client and is now unreachable. So a run of
+// states survives a restart or failover of its master.
 const patience = 2 * time.Minute
 
-// receive writes a file from some place on to w; h has the hash of what is
-// before. The error is a *changedError if the whole does not have the hash that
-// is wanted. A connection that is cut in the middle is waited for.
+// receive writes a file to w from an offset on; h has hashed what is before. The error is a *changedError if
+// the whole does not have the wanted hash. It waits for a broken connection to return.
 func (c *Client) receive(ctx context.Context, at location, w io.Writer, h hash.Hash, from int64, want Hash, level int) error {
 	if h == nil {
 		return salt.Errorf(salt.Invalid, "the file server uses the hash %q, which is not known here", want.Type)
@@ -46,8 +44,8 @@ func (c *Client) receive(ctx context.Context, at location, w io.Writer, h hash.H
 	return nil
 }
 
-// patiently asks a master, and again if it has answered before and cannot be
-// reached now. When that was in vain nothing waits any more until it answers.
+// patiently makes a request, and retries it if the master has answered before and is now unreachable. After
+// an unsuccessful wait, requests do not wait until the master answers again.
 func (c *Client) patiently(ctx context.Context, ask func() error) error {
 	for until, pause := time.Now().Add(patience), 100*time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := ask()
@@ -75,7 +73,7 @@ func (c *Client) patiently(ctx context.Context, ask func() error) error {
 	}
 }
 
-// requestShared asks a master of Brine's.
+// requestShared makes a request to a Brine master.
 func (c *Client) requestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, free func(), err error) {
 	err = c.patiently(ctx, func() (err error) {
 		v, shared, free, err = c.sharer.RequestShared(ctx, load)
@@ -84,9 +82,8 @@ func (c *Client) requestShared(ctx context.Context, load *value.Dict) (v any, sh
 	return v, shared, free, err
 }
 
-// partsOf returns what fetches the part of a file that begins at a place, and
-// tells whether it is the last one. free is called when nothing of the part is
-// used any more.
+// partsOf returns a function that fetches the part of a file at an offset, and reports whether it is the last
+// one. The caller calls free when it no longer uses the part.
 func (c *Client) partsOf(at location, want Hash, level int) func(ctx context.Context, loc int64) (part []byte, end bool, free func(), err error) {
 	shares := c.sharer != nil
 	return func(ctx context.Context, loc int64) (part []byte, end bool, free func(), err error) {
@@ -95,14 +92,14 @@ func (c *Client) partsOf(at location, want Hash, level int) func(ctx context.Con
 			if salt.KindOf(err) != salt.NotFound || isAbsent(err) {
 				return part, end, free, err
 			}
-			shares = false // the master is Salt's
+			shares = false // a stock master
 		}
 		part, end, err = c.servedPart(ctx, at, loc, level)
 		return part, end, func() {}, err
 	}
 }
 
-// sharedPart asks a master of Brine's for a part.
+// sharedPart requests a part from a Brine master.
 func (c *Client) sharedPart(ctx context.Context, at location, want Hash, loc int64) (part []byte, end bool, free func(), err error) {
 	v, part, free, err := c.requestShared(ctx, value.DictOf("cmd", "_brine_part", "path", at.path, "saltenv", at.env, "hsum", want.Sum, "loc", loc))
 	if err != nil {
@@ -121,7 +118,7 @@ func (c *Client) sharedPart(ctx context.Context, at location, want Hash, loc int
 	return part, loc+int64(len(part)) == size, free, nil
 }
 
-// servedPart asks for a part as Salt's minions do. An empty one is the end.
+// servedPart requests a part as Salt's minions do. An empty part is the end.
 func (c *Client) servedPart(ctx context.Context, at location, loc int64, level int) ([]byte, bool, error) {
 	pairs := []any{"path", at.path, "saltenv", at.env, "loc", loc}
 	if level > 0 {

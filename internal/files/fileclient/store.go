@@ -15,20 +15,18 @@ import (
 	"brine/internal/base/salt"
 )
 
-// store keeps the contents of salt:// files by their hashes, below the cache
-// folder: brine/contents/HASHTYPE/XX/HASH. The files of the cache are further
-// names (hard links) of them. So equal content is fetched once, whatever its
-// names, environments and masters, and a path in the store never gets another
+// store keeps the contents of salt:// files by hash, below the cache directory:
+// brine/contents/HASHTYPE/XX/HASH. The files of the cache are further hard links to them. So equal content is
+// fetched once, whatever its names, environments and masters, and a path in the store never gets other
 // content.
 //
-// A content that is being fetched is in HASH.part, which whoever fetches has
-// locked (flock); others wait for it, and if it comes to nothing the next one
-// goes on where it ended.
+// A content that is being fetched is in HASH.part, locked (flock) by the process that fetches it. Others
+// wait, and if the transfer fails the next one continues where it ended.
 type store struct{ dir string }
 
 func (c *Client) store() store { return store{filepath.Join(c.o.CacheDir, "brine", "contents")} }
 
-// path returns where a content is kept; ok is false for a hash that is none.
+// path returns the path of a content; ok is false for an invalid hash.
 func (s store) path(h Hash) (p string, ok bool) {
 	if NewHash(h.Type) == nil || lengths[len(h.Sum)] != strings.ToLower(h.Type) || strings.Trim(h.Sum, "0123456789abcdef") != "" {
 		return "", false
@@ -37,15 +35,14 @@ func (s store) path(h Hash) (p string, ok bool) {
 }
 
 const (
-	// abandoned is how old a content becomes that has no other name, and one
-	// that was never fetched to its end.
+	// abandoned is the age at which a content without another name, or an incomplete one, is removed.
 	abandoned = 7 * 24 * time.Hour
-	// sweepEvery is how often such contents are looked for.
+	// sweepEvery is the interval of removing such contents.
 	sweepEvery = 24 * time.Hour
 )
 
-// fill makes sure that the store has a content, which pour writes: from the
-// place on that it is given, to a file that has what is before.
+// fill makes sure that the store has a content. pour writes it to a file from an offset on; the file has what
+// is before.
 func (s store) fill(ctx context.Context, h Hash, pour func(f *os.File, from int64) error) (*os.File, error) {
 	full, ok := s.path(h)
 	if !ok {
@@ -62,7 +59,7 @@ func (s store) fill(ctx context.Context, h Hash, pour func(f *os.File, from int6
 		return nil, err
 	}
 	defer part.Close()
-	if f := unchanged(full, h); f != nil { // somebody else was faster
+	if f := unchanged(full, h); f != nil { // another process was faster
 		os.Remove(part.Name())
 		return f, nil
 	}
@@ -71,8 +68,7 @@ func (s store) fill(ctx context.Context, h Hash, pour func(f *os.File, from int6
 		err = pour(part, from)
 	}
 	if bad := (*changedError)(nil); from > 0 && errors.As(err, &bad) {
-		// What was there was not the beginning of it, after a power cut for
-		// example.
+		// The earlier part was not the beginning of the content, for example after a power cut.
 		if err = truncate(part); err == nil {
 			err = pour(part, 0)
 		}
@@ -97,7 +93,7 @@ func truncate(f *os.File) error {
 	return err
 }
 
-// lockPart opens a file and waits until it is ours.
+// lockPart opens and locks a file.
 func lockPart(ctx context.Context, path string) (*os.File, error) {
 	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
@@ -113,7 +109,7 @@ func lockPart(ctx context.Context, path string) (*os.File, error) {
 			return nil, &fs.PathError{Op: "lock", Path: path, Err: err}
 		}
 		if err == nil {
-			continue // whoever had it has renamed or removed it
+			continue // its previous owner has renamed or removed it
 		}
 		select {
 		case <-time.After(pause):
@@ -132,7 +128,7 @@ func sameFile(f *os.File, path string) bool {
 	return err == nil && os.SameFile(a, b)
 }
 
-// name gives a content a further name, or a copy where that cannot be.
+// name gives a content a further name, or copies it where links are impossible.
 func (s store) name(h Hash, f *os.File, dest string) error {
 	if sameFile(f, dest) {
 		return nil
@@ -144,7 +140,7 @@ func (s store) name(h Hash, f *os.File, dest string) error {
 	temp, err := linkTemp(full, filepath.Dir(dest))
 	if err == nil && sameFile(f, temp) {
 		if err = os.Rename(temp, dest); err == nil {
-			os.Remove(temp) // it stays if both are names of one file already
+			os.Remove(temp) // it remains if both names already are the same file
 			return nil
 		}
 	}
@@ -158,7 +154,7 @@ func (s store) name(h Hash, f *os.File, dest string) error {
 	return err
 }
 
-// linkTemp makes a link of a temporary name.
+// linkTemp makes a link with a temporary name.
 func linkTemp(full, dir string) (string, error) {
 	f, err := os.CreateTemp(dir, atomicfile.TempPrefix)
 	if err != nil {
@@ -190,7 +186,7 @@ func (s store) forget(path, hashType string) error {
 	return nil
 }
 
-// sweep removes, once a day, contents that are long out of use.
+// sweep removes, once a day, contents that have long been unused.
 func (s store) sweep() {
 	mark := filepath.Join(s.dir, ".swept")
 	if st, err := os.Stat(mark); err == nil && time.Since(st.ModTime()) < sweepEvery {

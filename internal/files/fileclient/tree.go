@@ -16,16 +16,15 @@ import (
 	"brine/internal/py/value"
 )
 
-// Sharer is a Source that knows the commands of Brine's masters, whose answers
-// have something that many minions get: _brine_tree and _brine_part. The error
-// is of kind NotFound if the master at its other end is not Brine's. free is
-// called when nothing of shared is used any more.
+// Sharer is a Source that supports the commands of Brine masters whose answers are shared by many minions:
+// _brine_tree and _brine_part. The error is of kind NotFound for a stock master. The caller calls free when
+// it no longer uses shared.
 type Sharer interface {
 	Source
 	RequestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, free func(), err error)
 }
 
-// tree is all that an environment holds.
+// tree is the list of all files of an environment.
 type tree struct {
 	tag      string
 	form     string
@@ -34,11 +33,10 @@ type tree struct {
 	complete bool
 }
 
-// hash returns what the tree says of a file: nothing at all, its hash, or none
-// if there is no such file.
+// hash returns the hash of a file, and whether the tree knows it or its absence.
 func (t *tree) hash(at location) (h Hash, known bool) {
 	if strings.HasPrefix(at.path, "/") || strings.Contains(at.path, "?") && !strings.HasPrefix(at.path, "|") || strings.Contains(at.path, "../") {
-		return Hash{}, false // the server knows better how to read it
+		return Hash{}, false // the server must resolve it
 	}
 	sum, ok := t.sums[path.Clean(at.file())]
 	switch {
@@ -50,14 +48,14 @@ func (t *tree) hash(at location) (h Hash, known bool) {
 	return Hash{}, true
 }
 
-// Trees keeps the trees that were fetched, for the Clients of a minion: what
-// has not changed is not sent again. The zero value is ready to use.
+// Trees caches trees for the Clients of a minion, so that unchanged trees are not sent again. The zero value
+// is ready to use.
 type Trees struct {
 	mu   sync.Mutex
-	last []*tree // the one used last is at the end
+	last []*tree // most recently used last
 }
 
-// maxTrees bounds the trees that are kept.
+// maxTrees bounds the cached trees.
 const maxTrees = 8
 
 func (t *Trees) tags() *value.List {
@@ -73,7 +71,7 @@ func (t *Trees) tags() *value.List {
 	return out
 }
 
-// get returns the tree of a tag, or keeps the one that make returns.
+// get returns the tree with a tag, or stores the one that produce returns.
 func (t *Trees) get(tag string, produce func() (*tree, error)) (*tree, error) {
 	if t == nil {
 		return produce()
@@ -93,11 +91,11 @@ func (t *Trees) get(tag string, produce func() (*tree, error)) (*tree, error) {
 	return one, err
 }
 
-// run is what a Client knows of its source, for as long as a job takes.
+// run is the state that a Client keeps about its source during a job.
 type run struct {
 	mu   sync.Mutex
 	envs map[string]*runEnv
-	// contents are small files that were fetched, and held how many bytes.
+	// contents are small fetched files; held is their size in bytes.
 	contents map[location]smallContent
 	held     int
 }
@@ -107,14 +105,13 @@ type smallContent struct {
 	data []byte
 }
 
-// maxSmall bounds a file that is kept in memory for as long as a job takes, and
-// maxHeld all of them, in bytes.
+// maxSmall bounds a file that is kept in memory during a job, and maxHeld all of them, in bytes.
 const (
 	maxSmall = 32 << 10
 	maxHeld  = 1 << 20
 )
 
-// small returns the content of a file if it is kept and has this hash.
+// small returns the content of a file if it is in memory and has this hash.
 func (r *run) small(at location, want Hash) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +135,7 @@ type runEnv struct {
 	mu    sync.Mutex // held while the tree is fetched
 	asked int
 	tree  *tree
-	none  bool // there is no tree to be had
+	none  bool // no tree is available
 }
 
 func (r *run) env(name string) *runEnv {
@@ -155,7 +152,7 @@ func (r *run) env(name string) *runEnv {
 	return e
 }
 
-// forget drops the tree of an environment that turned out to have changed.
+// forget drops the tree of an environment that has changed.
 func (r *run) forget(name string) {
 	e := r.env(name)
 	e.mu.Lock()
@@ -163,8 +160,8 @@ func (r *run) forget(name string) {
 	e.mu.Unlock()
 }
 
-// tree returns the tree of an environment, or nil. It is fetched once for a
-// job: its files are then all of one moment. For one file it is not worth it.
+// tree returns the tree of an environment, or nil. It is fetched once per job, so that all files are from the
+// same time, and only from the second file on.
 func (c *Client) tree(ctx context.Context, env string) (*tree, error) {
 	if c.sharer == nil {
 		return nil, nil
@@ -188,14 +185,14 @@ func (c *Client) tree(ctx context.Context, env string) (*tree, error) {
 	d, _ := v.(*value.Dict)
 	tag := d.Str("tag")
 	if tag == "" {
-		e.none = true // it is too large
+		e.none = true // too large
 		return nil, nil
 	}
 	e.tree, err = c.o.Trees.get(tag, func() (*tree, error) { return readTree(tag, packed) })
 	return e.tree, err
 }
 
-// maxTree bounds what a tree may grow to, in bytes.
+// maxTree bounds the unpacked size of a tree in bytes.
 const maxTree = 64 << 20
 
 func readTree(tag string, packed []byte) (*tree, error) {

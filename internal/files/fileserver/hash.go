@@ -14,8 +14,7 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// hashCache knows the hashes of files as long as they do not change. A file
-// that many ask for at once is read once.
+// hashCache caches the hashes of files while they do not change. Concurrent requests for a file read it once.
 type hashCache struct {
 	form string
 	mu   sync.Mutex
@@ -29,7 +28,7 @@ type hashEntry struct {
 	err   error
 }
 
-// maxHashes bounds the files whose hashes are kept.
+// maxHashes bounds the cached hashes.
 const maxHashes = 1 << 18
 
 func newHashCache(form string) *hashCache {
@@ -53,7 +52,7 @@ func (h *hashCache) found(f Found) (string, error) {
 	return h.version(f.Path, f.stamp)
 }
 
-// version returns the hash of a file that has this stamp.
+// version returns the hash of a file with this stamp.
 func (h *hashCache) version(path string, s host.Stamp) (string, error) {
 	h.mu.Lock()
 	e, ok := h.sums[path]
@@ -71,8 +70,7 @@ func (h *hashCache) version(path string, s host.Stamp) (string, error) {
 	var read host.Stamp
 	e.sum, read, e.err = sum(path, h.form)
 	close(e.done)
-	// A file that changed while it was read, or could change again unseen,
-	// is not remembered.
+	// A file that changed while it was read, or could change again with the same stamp, is not cached.
 	if e.err != nil || read != s || !s.Settled() {
 		h.mu.Lock()
 		if h.sums[path] == e {
@@ -83,7 +81,7 @@ func (h *hashCache) version(path string, s host.Stamp) (string, error) {
 	return e.sum, e.err
 }
 
-// known is of for a file whose hash is kept.
+// known is of for a file whose hash is cached.
 func (h *hashCache) known(path string) (string, bool) {
 	s, err := host.StampOf(path)
 	if err != nil {
@@ -110,7 +108,7 @@ func (h *hashCache) forget() {
 	clear(h.sums)
 }
 
-// sum reads a file. The stamp is that of the file afterwards.
+// sum reads a file. The stamp is that of the file after reading.
 func sum(path, form string) (string, host.Stamp, error) {
 	n := crypt.NewHash(form)
 	if n == nil {

@@ -16,8 +16,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// shared answers one of the commands that Brine's minions have besides Salt's:
-// with a map, and with something that all who ask for the same share.
+// shared answers a command that only Brine minions use: with a map, and with data shared by all minions that
+// request the same.
 type shared func(s *Server, ctx context.Context, load *value.Dict) (*value.Dict, *crypt.Shared, error)
 
 var sharedTable = map[string]shared{
@@ -28,8 +28,7 @@ var sharedTable = map[string]shared{
 // SharedCommands returns the names of the commands that RequestShared answers.
 func SharedCommands() []string { return slices.Sorted(maps.Keys(sharedTable)) }
 
-// RequestShared answers a command of Brine's minions. Nothing is shared if it
-// returns nil.
+// RequestShared answers a command of Brine minions. The shared data may be nil.
 func (s *Server) RequestShared(ctx context.Context, load *value.Dict) (*value.Dict, *crypt.Shared, error) {
 	f, ok := sharedTable[load.Str("cmd")]
 	if !ok {
@@ -38,12 +37,11 @@ func (s *Server) RequestShared(ctx context.Context, load *value.Dict) (*value.Di
 	return f(s, ctx, load)
 }
 
-// PartSize is how many bytes a part of a file has at most.
+// PartSize is the maximum size of a part of a file in bytes.
 func (s *Server) PartSize() int64 { return s.part }
 
-// servePart answers with the bytes from loc on of a file that has the hash
-// hsum, and with the size of all of it. If the file has another hash by now
-// the answer says changed; if there is none, it is empty.
+// servePart answers with the bytes of a file from loc on if the file has the hash hsum, and with its size. If
+// the file has another hash by now the answer says changed; if it does not exist, the answer is empty.
 func (s *Server) servePart(_ context.Context, load *value.Dict) (*value.Dict, *crypt.Shared, error) {
 	none := value.NewDict(0)
 	loc, isInt := load.At("loc").(int64)
@@ -61,7 +59,7 @@ func (s *Server) servePart(_ context.Context, load *value.Dict) (*value.Dict, *c
 	}
 	p, err := s.parts.get(partKey{want, loc}, func() (*part, error) {
 		p, err := readShared(path, loc, s.part)
-		if err == nil && p.firm { // it is kept under this hash
+		if err == nil && p.firm { // it is cached under this hash
 			sum, err := s.hashes.of(path)
 			p.firm = err == nil && sum == want
 		}
@@ -76,10 +74,10 @@ func (s *Server) servePart(_ context.Context, load *value.Dict) (*value.Dict, *c
 	return value.DictOf("size", p.size), p.shared, nil
 }
 
-// errOther says that a file does not have the hash that is wanted.
+// errOther says that a file does not have the wanted hash.
 var errOther = errors.New("the file has another hash")
 
-// holding returns the path of a file of this name and hash, "" for no file.
+// holding returns the path of a file with this name and hash, "" for no file.
 func (s *Server) holding(env, name, want string) (string, error) {
 	f, found := s.Find(name, env)
 	if found {
@@ -110,7 +108,7 @@ func (s *Server) holding(env, name, want string) (string, error) {
 type part struct {
 	shared *crypt.Shared
 	size   int64 // of the whole file
-	// firm tells that the file had not changed when the part had been read.
+	// firm says that the file was unchanged after the part was read.
 	firm bool
 }
 
@@ -138,15 +136,15 @@ type partKey struct {
 	loc int64
 }
 
-// maxParts bounds the parts that are kept, in bytes.
+// maxParts bounds the cached parts in bytes.
 const maxParts = 32 << 20
 
-// parts keeps the parts of files that were asked for last, by the hash of the
-// file. One that many ask for at once is read and sealed once.
+// parts caches recently requested parts of files by the hash of the file. Concurrent requests for a part read
+// and seal it once.
 type parts struct {
 	mu    sync.Mutex
 	m     map[partKey]*list.Element // of *keptPart
-	order list.List                 // the one used last is in front
+	order list.List                 // most recently used first
 	bytes int
 }
 
@@ -155,11 +153,10 @@ type keptPart struct {
 	done chan struct{} // closed when the rest is known
 	part *part
 	err  error
-	kept bool // it counts in bytes; parts.mu guards it
+	kept bool // counted in bytes; guarded by parts.mu
 }
 
-// cost is how many bytes a part takes; those of an empty one count, too, for
-// minions choose the places.
+// cost is the size of a part in memory. Empty parts count too, since minions choose the offsets.
 func (k *keptPart) cost() int { return len(k.part.shared.Sealed()) + 1<<10 }
 
 func (p *parts) get(key partKey, read func() (*part, error)) (*part, error) {

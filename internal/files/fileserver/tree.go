@@ -15,42 +15,39 @@ import (
 	"brine/internal/py/value"
 )
 
-// A tree is all that an environment holds, with the hashes: Brine's minions
-// ask for it once and for no file's hash any more. It is gzip of the list
+// A tree is the list of all files of an environment, with their hashes. Brine minions request it once instead
+// of the hash of each file. It is gzip of the list
 //
 //	[hash_type, complete, [name …], [hash in hexadecimal or "" …]]
 //
-// sorted by name. A hash that is left out is to be asked for. complete tells
-// that there are no files besides; without, a name that is missing is to be
-// asked for, too.
+// sorted by name. A missing hash must be requested. complete says that no other files exist; without it, a
+// missing name must be requested too.
 
 const (
-	// maxTree bounds the files of a tree: of more, hashes are asked for one by
-	// one, for to compare all files' time stamps would take longer.
+	// maxTree bounds the files of a tree. Above it hashes are requested one by one, since comparing the time
+	// stamps of all files would take longer.
 	maxTree = 20000
-	// maxSummed is the largest file that is read for its hash before anybody
-	// has asked for it, in bytes.
+	// maxSummed is the largest file that is hashed before its hash was requested, in bytes.
 	maxSummed = 4 << 20
-	// maxTrees bounds the environments whose trees are kept.
+	// maxTrees bounds the environments with cached trees.
 	maxTrees = 64
 )
 
-// Summer finds the hashes of files.
+// Summer computes hashes of files.
 type Summer struct {
 	// Form is the option hash_type.
 	Form string
-	// File returns the hash of a file. It is kept as long as the file does not
-	// change.
+	// File returns the hash of a file. It is cached until the file changes.
 	File func(path string) (string, error)
-	// Known is File for one whose hash is kept.
+	// Known is File for a file whose hash is cached.
 	Known func(path string) (string, bool)
 }
 
-// Sums are the hashes of an environment's files by their names, "" where one
-// would take long to find. They must not be changed.
+// Sums are the hashes of an environment's files by name, "" where computing one would take long. They must
+// not be changed.
 type Sums struct {
 	Files map[string]string
-	// Complete tells that Find finds no other files.
+	// Complete says that Find finds no other files.
 	Complete bool
 }
 
@@ -60,23 +57,22 @@ type Summed interface {
 	Sums(ctx context.Context, env string, by Summer) (Sums, error)
 }
 
-// Older is a Backend that can still serve a file as it was in a tree that was
-// told not long ago, so that who goes by that tree gets all of it.
+// Older is a Backend that can still serve a file of a recent tree after an update, so that a client of that
+// tree gets a consistent state.
 type Older interface {
 	Backend
 	Older(env, name, sum string) (path string, ok bool)
 }
 
-// tree is one that was made.
+// tree is a computed tree.
 type tree struct {
 	finger uint64
 	tag    string
 	shared *crypt.Shared
 }
 
-// trees makes them. One is made at a time for an environment, and whoever asks
-// meanwhile waits for the next one: so all get one that was made after they
-// have asked, however many they are.
+// trees computes trees, one at a time for an environment. Requests that arrive meanwhile share the next one.
+// So each gets a tree that was computed after its request.
 type trees struct {
 	seed maphash.Seed
 
@@ -126,7 +122,7 @@ func (ts *trees) get(env string, produce func(last *tree) (*tree, error)) (*tree
 	return m.tree, m.err
 }
 
-// run makes a tree, and leaves the one that others wait for to a goroutine.
+// run computes a tree, and starts a goroutine for the next one if requests wait.
 func (ts *trees) run(e *envTree, m *making, produce func(last *tree) (*tree, error)) {
 	m.tree, m.err = produce(e.last)
 	ts.mu.Lock()
@@ -152,8 +148,7 @@ func (ts *trees) forget() {
 	}
 }
 
-// serveTree answers with the tree of an environment, or with its tag alone if
-// that is among those that are known to who asks.
+// serveTree answers with the tree of an environment, or only with its tag if the client knows that tree.
 func (s *Server) serveTree(ctx context.Context, load *value.Dict) (*value.Dict, *crypt.Shared, error) {
 	env, ok := envOf(load)
 	if envs := s.Envs(); !ok || !validEnv(env) || !slices.Contains(envs, env) && !slices.Contains(envs, "__env__") {
@@ -251,7 +246,7 @@ func (r *roots) Sums(ctx context.Context, env string, by Summer) (Sums, error) {
 	for _, name := range l.Files {
 		f, ok := r.Find(env, name, nil)
 		if !ok {
-			continue // no regular file
+			continue // not a regular file
 		}
 		out.Files[name] = small(f.Path, by)
 	}

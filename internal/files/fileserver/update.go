@@ -16,8 +16,8 @@ import (
 	"brine/internal/base/atomicfile"
 )
 
-// Update compares the files with those of the last look, which are noted in
-// the file mtime_map: a line PATH:TIME for each, the time in seconds.
+// Update compares the files with those of the last call, which are stored in the file mtime_map: a line
+// PATH:TIME for each, the time in seconds.
 func (r *roots) Update(ctx context.Context) (Changes, error) {
 	c := Changes{Backend: "roots", Changed: []string{}, Removed: []string{}, Added: []string{}}
 	now, err := r.mtimes(ctx)
@@ -65,7 +65,7 @@ func (r *roots) mtimes(ctx context.Context) (map[string]string, error) {
 		for _, dir := range root.Dirs {
 			err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 				if err != nil {
-					return nil // it cannot be read, or has gone
+					return nil // unreadable, or removed meanwhile
 				}
 				if d.IsDir() || r.ignore.has(p) {
 					return ctx.Err()

@@ -20,21 +20,18 @@ import (
 	"brine/internal/host/boot"
 )
 
-// Leases are locks on files that several processes, on several machines, may
-// want. The file names its owner; its first two lines are as Salt writes them,
-// process and machine.
+// Leases are locks on files that several processes, on several machines, may request. The file names its
+// owner; its first two lines have Salt's format, process and machine.
 //
-// A lease that its owner does not renew ends, so none is eternal: an owner on
-// this machine that is dead loses it at once, any other when the file has not
-// changed for the time of a lease by the clock of whoever waits. No two clocks
-// are compared. Reading and replacing the file is guarded by flock(2) on a
-// file beside it, which the kernel frees when a process dies.
+// A lease ends unless its owner renews it. A dead owner on this machine loses it at once. Any other owner
+// loses it if the file has not changed for the time of a lease, by the clock of the waiting process; clocks
+// are never compared. Reading and replacing the file is guarded by flock(2) on a file beside it, which the
+// kernel releases when a process dies.
 type Leases struct {
-	// Time is that of a lease; it is renewed three times as often.
+	// Time is the duration of a lease; it is renewed three times as often.
 	Time time.Duration
-	// Global keeps Salt's meaning of the options gitfs_global_lock and
-	// git_pillar_global_lock: without it, a lock is nobody's if there is no
-	// such process on this machine, though it may be another machine's.
+	// Global has Salt's meaning of the options gitfs_global_lock and git_pillar_global_lock: without it, a
+	// lock is free if its process is not on this machine, although it may run on another one.
 	Global bool
 
 	mu   sync.Mutex
@@ -47,15 +44,15 @@ type sighting struct {
 }
 
 const (
-	// usualLease is the time of a lease if Leases says none.
+	// usualLease is the default of Leases.Time.
 	usualLease = 30 * time.Second
-	// stockLease is the same for locks of stock Salt, which it never renews.
+	// stockLease is the duration for locks of stock Salt, which never renews them.
 	stockLease = time.Hour
-	// ManualLock is how long a lock holds that somebody set by hand.
+	// ManualLock is how long a lock set by an operator holds.
 	ManualLock = 24 * time.Hour
 )
 
-// owner is what a lock file says.
+// owner is the content of a lock file.
 type owner struct {
 	pid                                      int
 	machine, host, boot, space, start, token string
@@ -129,8 +126,8 @@ func me() owner {
 	return o
 }
 
-// startOf returns when a process began, in the kernel's ticks, so that another
-// one with the same number is told apart; "" if that cannot be known.
+// startOf returns the start time of a process in the kernel's ticks, which distinguishes it from another with
+// the same number; "" if unknown.
 func startOf(pid int) string {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -154,7 +151,7 @@ func alive(pid int) bool {
 // held are the tokens of this process.
 var held sync.Map
 
-// dead reports whether an owner is known to be gone.
+// dead reports whether an owner is known to have ended.
 func (l *Leases) dead(o, self owner) bool {
 	if !o.until.IsZero() {
 		return time.Now().After(o.until)
@@ -162,7 +159,7 @@ func (l *Leases) dead(o, self owner) bool {
 	here := o.machine == self.machine && (o.space == "" || o.space == self.space)
 	switch {
 	case here && o.boot != "" && o.boot != self.boot:
-		return true // the machine was started anew
+		return true // the machine has rebooted
 	case here && o.pid == self.pid && o.token != "":
 		_, ok := held.Load(o.token)
 		return !ok
@@ -172,7 +169,7 @@ func (l *Leases) dead(o, self owner) bool {
 	return false
 }
 
-// expired reports whether a lock has not changed for the time of a lease.
+// expired reports whether a lock has not changed for the duration of a lease.
 func (l *Leases) expired(path, text string, o owner) bool {
 	limit := l.time()
 	if o.token == "" {
@@ -201,7 +198,7 @@ func (l *Leases) time() time.Duration {
 	return usualLease
 }
 
-// HeldError says who has a lock.
+// HeldError says who holds a lock.
 type HeldError struct {
 	Path  string
 	owner owner
@@ -209,7 +206,7 @@ type HeldError struct {
 
 func (e *HeldError) Error() string { return fmt.Sprintf("%s is locked by %v", e.Path, e.owner) }
 
-// Lease is a lock that this process has.
+// Lease is a lock that this process holds.
 type Lease struct {
 	leases *Leases
 	path   string
@@ -218,11 +215,11 @@ type Lease struct {
 	done   chan struct{}
 }
 
-// errLost says that a lease was not renewed in time and is another's now.
+// errLost says that a lease was not renewed in time and another process has taken it.
 var errLost = errors.New("the lock was not renewed in time and another process has it now")
 
-// Take waits up to some time for a lock. The context that it returns ends when
-// the lease is lost. The error is a *HeldError if somebody else has it.
+// Take waits for a lock at most the given time. The returned context ends when the lease is lost. The error
+// is a *HeldError if another process holds the lock.
 func (l *Leases) Take(ctx context.Context, path string, wait time.Duration) (*Lease, context.Context, error) {
 	self := me()
 	held.Store(self.token, true)
@@ -252,7 +249,7 @@ func (l *Leases) Take(ctx context.Context, path string, wait time.Duration) (*Le
 	return lease, inner, nil
 }
 
-// try takes the lock, or returns who has it.
+// try takes the lock, or returns its owner.
 func (l *Leases) try(path string, self owner) (*owner, error) {
 	var other *owner
 	err := guarded(path, func() error {
@@ -275,8 +272,7 @@ func (l *Leases) try(path string, self owner) (*owner, error) {
 	return other, err
 }
 
-// Set takes a lock that stays when this process ends, until Clear or for the
-// time ManualLock.
+// Set takes a lock that outlives this process, until Clear or for ManualLock.
 func (l *Leases) Set(path string) error {
 	self := me()
 	self.until = time.Now().Add(ManualLock)
@@ -287,7 +283,7 @@ func (l *Leases) Set(path string) error {
 	return err
 }
 
-// Clear removes a lock, whoever has it, and reports whether there was one.
+// Clear removes a lock, whoever holds it, and reports whether there was one.
 func (l *Leases) Clear(path string) (was bool, err error) {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -300,7 +296,7 @@ func (l *Leases) Clear(path string) (was bool, err error) {
 	return was && err == nil, err
 }
 
-// Owner tells who has a lock, "" if nobody.
+// Owner returns the owner of a lock, "" if it is free.
 func (l *Leases) Owner(path string) string {
 	b, err := os.ReadFile(path)
 	if err != nil || len(b) == 0 {
@@ -328,8 +324,7 @@ func (l *Lease) renew(ctx context.Context) {
 	}
 }
 
-// Guarded runs f while nobody else can take the lock, or fails if this process
-// has it no more.
+// Guarded runs f while no other process can take the lock. It fails if this process no longer holds it.
 func (l *Lease) Guarded(f func() error) error {
 	return guarded(l.path, func() error {
 		b, err := os.ReadFile(l.path)
@@ -343,7 +338,7 @@ func (l *Lease) Guarded(f func() error) error {
 	})
 }
 
-// Release gives the lock back, if it is still ours.
+// Release releases the lock if this process still holds it.
 func (l *Lease) Release() error {
 	l.stop(context.Canceled)
 	<-l.done
@@ -355,8 +350,7 @@ func (l *Lease) Release() error {
 	return err
 }
 
-// guardWait bounds the wait for others who read or write a lock, which takes
-// them no time.
+// guardWait bounds the wait for others that read or write a lock, which is fast.
 const guardWait = 30 * time.Second
 
 // guarded runs f while no other process or goroutine does so for this path.

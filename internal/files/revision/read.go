@@ -15,18 +15,18 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Bounds of what is followed.
+// Bounds of reading.
 const (
-	maxDepth = 100 // folders in folders
-	// readAgain is how often a file is read again that changes while it is read.
+	maxDepth = 100 // nesting of directories
+	// readAgain is how often to retry reading a file that changes meanwhile.
 	readAgain = 3
 )
 
-// reader reads folders. keep takes the content of a file.
+// reader reads directories. keep stores the content of a file.
 type reader struct {
 	ctx   context.Context
 	keep  func(path string, fi fs.FileInfo) (sum string, size int64, err error)
-	real  string // the folder, without symbolic links
+	real  string // the directory, without symbolic links
 	out   []Entry
 	total int
 }
@@ -40,7 +40,7 @@ func read(ctx context.Context, trees []Tree, keep func(string, fs.FileInfo) (str
 			r.out = nil
 			real, err := filepath.EvalSymlinks(dir)
 			switch {
-			case errors.Is(err, fs.ErrNotExist): // an empty one, as the file server sees it
+			case errors.Is(err, fs.ErrNotExist): // an empty one, as for the file server
 			case err != nil:
 				return nil, err
 			default:
@@ -106,10 +106,10 @@ func (r *reader) entry(full, rel string, e fs.DirEntry, above []fs.FileInfo) err
 			return r.add(Entry{Path: rel, Type: Link, To: to})
 		}
 	}
-	fi, err := os.Stat(full) // of what a link that leads out points to
+	fi, err := os.Stat(full) // follows a link that leads out
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // just gone, or a link to nothing
+		return nil // just removed, or a dangling link
 	case err != nil:
 		return err
 	case fi.IsDir():
@@ -118,7 +118,7 @@ func (r *reader) entry(full, rel string, e fs.DirEntry, above []fs.FileInfo) err
 		}
 		return r.folder(full, rel, above)
 	case !fi.Mode().IsRegular():
-		return nil // it is not served, either
+		return nil // not served either
 	}
 	return r.file(full, rel, fi)
 }
@@ -127,7 +127,7 @@ func (r *reader) file(full, rel string, fi fs.FileInfo) error {
 	for range readAgain {
 		sum, size, err := r.keep(full, fi)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // just gone
+			return nil // just removed
 		}
 		if err != nil {
 			return err
@@ -147,7 +147,7 @@ func (r *reader) file(full, rel string, fi fs.FileInfo) error {
 	return salt.Errorf(salt.Unavailable, "%s changes while it is read; try again", full)
 }
 
-// link returns where a symbolic link points, if that is in the folder.
+// link returns the target of a symbolic link, if it is in the directory.
 func (r *reader) link(full, rel string) (to string, inside bool, err error) {
 	if to, err = os.Readlink(full); err != nil {
 		return "", false, err
@@ -166,12 +166,12 @@ func (r *reader) link(full, rel string) (to string, inside bool, err error) {
 	if stays(rel, to) {
 		return to, true, nil
 	}
-	// The way there leads out of the folder, which will lie elsewhere.
+	// The path leads out of the directory, which a revision has elsewhere.
 	to, err = filepath.Rel(path.Dir(rel), under)
 	return to, err == nil && stays(rel, to), nil
 }
 
-// Sum tells what a revision of some folders would be, without keeping anything.
+// Sum returns the id of the revision that Take would make, without storing it.
 func Sum(ctx context.Context, trees []Tree) (string, error) {
 	listed, err := read(ctx, trees, func(path string, fi fs.FileInfo) (string, int64, error) {
 		sum, err := sumOfFile(path)

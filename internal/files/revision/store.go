@@ -22,24 +22,23 @@ import (
 	"brine/internal/py/value"
 )
 
-// Store is the revisions that a master has. It may be used by any number of
-// goroutines.
+// Store is the revisions that a master has. It is safe for concurrent use.
 type Store struct {
 	dir string
 	mu  sync.Mutex // held by what adds or removes
 }
 
-// folders and files of a store.
+// directories and files of a store.
 const (
 	contentsDir  = "contents"
 	treesDir     = "trees"
-	workDir      = "work" // of what is not whole yet
+	workDir      = "work" // of incomplete files and revisions
 	manifestName = "list"
 	partPrefix   = "part-"
 )
 
-// Open takes over the revisions in a folder, which is made if it is missing.
-// What was not finished when the last process ended is looked at.
+// Open opens the revisions in a directory, which is created if missing. Files that an earlier process may
+// have left incomplete are verified.
 func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir}
 	for _, d := range []string{contentsDir, treesDir, workDir} {
@@ -54,7 +53,7 @@ func Open(dir string) (*Store, error) {
 		if links(fi) > 1 {
 			return nil
 		}
-		// Nothing has it yet: the machine may have stopped before the disk had it.
+		// No revision uses it yet, so it may not have been synced before a crash.
 		if sum, err := sumOfFile(path); err == nil && sum == name[:2*sha256.Size] {
 			return nil
 		}
@@ -62,8 +61,7 @@ func Open(dir string) (*Store, error) {
 	})
 }
 
-// sweep removes what was left of work, but for beginnings of files, with which
-// Fetch goes on.
+// sweep removes unfinished work, except for partial files, which Fetch continues.
 func (s *Store) sweep() error {
 	work := filepath.Join(s.dir, workDir)
 	entries, err := os.ReadDir(work)
@@ -119,10 +117,10 @@ func (s *Store) eachContent(fn func(name, path string, fi fs.FileInfo) error) er
 	return nil
 }
 
-// usualMode is that of most files.
+// usualMode is the mode of most files.
 const usualMode = 0o644
 
-// content is where a content with permissions lies.
+// content is the path of a content with permissions.
 func (s *Store) content(sum string, mode uint32) string {
 	name := sum
 	if mode != usualMode {
@@ -136,7 +134,7 @@ func (s *Store) has(sum string, mode uint32) bool {
 	return err == nil
 }
 
-// place puts a file that is whole in its place.
+// place moves a complete file to its path.
 func (s *Store) place(temp, sum string, mode uint32) error {
 	if err := os.Chmod(temp, fs.FileMode(mode)); err != nil {
 		return err
@@ -150,7 +148,7 @@ func (s *Store) place(temp, sum string, mode uint32) error {
 
 func (s *Store) tree(id string) string { return filepath.Join(s.dir, treesDir, id) }
 
-// Has reports whether a revision is here.
+// Has reports whether the store has a revision.
 func (s *Store) Has(id string) bool {
 	if !validSum(id) {
 		return false
@@ -159,13 +157,13 @@ func (s *Store) Has(id string) bool {
 	return err == nil
 }
 
-// Info returns what a revision is.
+// Info describes a revision.
 func (s *Store) Info(id string) (Info, error) {
 	trees, err := s.load(id)
 	return infoOf(id, trees), err
 }
 
-// Diff compares two revisions; an old one that is not here counts as empty.
+// Diff compares two revisions; an unknown old one counts as empty.
 func (s *Store) Diff(old, now string) (Diff, error) {
 	b, err := s.load(now)
 	if err != nil {
@@ -186,8 +184,7 @@ func (s *Store) load(id string) ([]Listed, error) {
 	return decode(b)
 }
 
-// Roots returns the folders of a kind in a revision: an option such as
-// file_roots.
+// Roots returns the directories of a kind in a revision as the value of an option such as file_roots.
 func (s *Store) Roots(id, kind string) (*value.Dict, error) {
 	trees, err := s.load(id)
 	if err != nil {
@@ -207,7 +204,7 @@ func (s *Store) Roots(id, kind string) (*value.Dict, error) {
 	return out, nil
 }
 
-// Take makes a revision of what is in some folders now.
+// Take makes a revision of the current content of some directories.
 func (s *Store) Take(ctx context.Context, trees []Tree) (Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +225,7 @@ func (s *Store) Take(ctx context.Context, trees []Tree) (Info, error) {
 	return infoOf(id, listed), nil
 }
 
-// keep stores the content of a file, and returns what it is.
+// keep stores the content of a file and returns its hash and size.
 func (s *Store) keep(path string, fi fs.FileInfo) (sum string, size int64, err error) {
 	src, err := os.Open(path)
 	if err != nil {
@@ -263,7 +260,7 @@ func (s *Store) keep(path string, fi fs.FileInfo) (sum string, size int64, err e
 	return sum, size, s.place(temp.Name(), sum, mode)
 }
 
-// build makes the folder of a revision whose contents are all here.
+// build makes the directory of a revision whose contents are all stored.
 func (s *Store) build(id string, list []byte, trees []Listed) error {
 	work := filepath.Join(s.dir, workDir, id)
 	if err := os.RemoveAll(work); err != nil {
@@ -279,7 +276,7 @@ func (s *Store) build(id string, list []byte, trees []Listed) error {
 			if err := os.MkdirAll(top, 0o755); err != nil {
 				return err
 			}
-			for _, e := range dir { // folders come before what is in them
+			for _, e := range dir { // directories precede their entries
 				path := filepath.Join(top, e.Path)
 				var err error
 				switch e.Type {
@@ -309,25 +306,23 @@ func (s *Store) build(id string, list []byte, trees []Listed) error {
 	return nil
 }
 
-// Want is a part of a content: what is behind Offset. The content of a revision's
-// id is its list.
+// Want is a requested part of a content, from Offset on. The content of a revision's id is its list.
 type Want struct {
 	Sum    string
 	Offset int64
 }
 
-// Source gets parts of contents from elsewhere. The parts are those of the
-// wants in their order, nil where there is none; there may be fewer.
+// Source fetches parts of contents from other masters. It returns the parts in the order of wants, nil for
+// missing ones; there may be fewer.
 type Source func(ctx context.Context, wants []Want) ([][]byte, error)
 
-// Bounds of one question.
+// Bounds of one request.
 const (
 	maxWants  = 256
 	partBytes = 1 << 20
 )
 
-// Read returns what somebody wants, as far as it is here: 1 MiB at most. The
-// list is ended where that is full.
+// Read returns the wanted parts that the store has, 1 MiB at most. The list ends at that size.
 func (s *Store) Read(wants []Want) (out [][]byte) {
 	left := partBytes
 	for i, w := range wants {
@@ -371,11 +366,10 @@ func (s *Store) part(w Want, most int) []byte {
 	return b
 }
 
-// errAway says that nobody has it who was asked.
+// errAway says that none of the reachable masters has the data.
 var errAway = salt.Errorf(salt.Unavailable, "no other master that can be reached has it all")
 
-// Fetch gets a revision from elsewhere: what is not here yet of it. What was
-// fetched stays if it breaks off.
+// Fetch fetches the missing contents of a revision. After an error, fetched contents are kept.
 func (s *Store) Fetch(ctx context.Context, id string, from Source) error {
 	if !validSum(id) {
 		return salt.Errorf(salt.Invalid, "%.80q is the id of no revision", id)
@@ -425,14 +419,14 @@ func (s *Store) fetchList(ctx context.Context, id string, from Source) ([]byte, 
 	}
 }
 
-// partial is a file of which some is here.
+// partial is a partly fetched file.
 type partial struct {
 	f    *os.File
 	hash hash.Hash
 	size int64
 }
 
-// open goes on with what an earlier attempt has left.
+// open continues the file of an earlier attempt.
 func (s *Store) open(e Entry) (*partial, error) {
 	f, err := os.OpenFile(filepath.Join(s.dir, workDir, partPrefix+e.Sum), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -452,7 +446,7 @@ func (s *Store) open(e Entry) (*partial, error) {
 	return p, err
 }
 
-// fetchFiles gets contents. Small ones come many at a time.
+// fetchFiles fetches contents, many small ones per request.
 func (s *Store) fetchFiles(ctx context.Context, missing []Entry, from Source) error {
 	for len(missing) > 0 {
 		var wants []Want
@@ -538,7 +532,7 @@ func (s *Store) fetchLarge(ctx context.Context, e Entry, p *partial, from Source
 	return s.place(p.f.Name(), e.Sum, e.Mode)
 }
 
-// Keep removes all revisions but some, and the contents that no other has.
+// Keep removes all revisions except some, and the contents that no other revision uses.
 func (s *Store) Keep(ids map[string]bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -552,7 +546,7 @@ func (s *Store) Keep(ids map[string]bool) error {
 			continue
 		}
 		gone = true
-		// Half of a revision is none.
+		// Move it first, so that no incomplete revision is visible.
 		aside := filepath.Join(s.dir, workDir, "gone-"+e.Name())
 		if err := os.Rename(s.tree(e.Name()), aside); err != nil {
 			return err

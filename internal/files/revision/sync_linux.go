@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncTree comes back when the disk has all that is in a folder, and the
-// contents that it names.
+// syncTree returns when a directory and the contents of its files are on disk.
 func syncTree(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

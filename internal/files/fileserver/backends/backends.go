@@ -1,5 +1,5 @@
-// Package backends joins the file servers that are in packages of their own:
-// their options, and what makes them.
+// Package backends joins the options and constructors of the file server backends that have their own
+// packages.
 package backends
 
 import (
@@ -20,27 +20,26 @@ type (
 	S3 = s3fs.Options
 )
 
-// Options are those of all of them.
+// Options are the options of all of them.
 type Options struct {
 	Git
 	Minion
 	S3
 }
 
-// Config is what they need besides.
+// Config is their further configuration.
 type Config struct {
 	CacheDir, HashType string
 	// Files are the options of the file server itself.
 	Files fileserver.Options
 	// Receives says whether minions may push files to this master.
 	Receives bool
-	// Alone says that nobody updates the file server from time to time, as on
-	// a minion without a master.
+	// Alone says that nothing updates the file server periodically, as on a masterless minion.
 	Alone bool
 	Log   *slog.Logger
 }
 
-// More returns the makers, for fileserver.Config.
+// More returns the constructors, for fileserver.Config.
 func More(o Options, c Config) map[string]func(name string) (fileserver.Backend, error) {
 	git := func(name string) (fileserver.Backend, error) {
 		return gitfs.New(o.Git, gitfs.Config{Name: name, CacheDir: c.CacheDir, HashType: c.HashType, Alone: c.Alone, Log: c.Log})

@@ -21,22 +21,19 @@ var (
 )
 
 const (
-	// maxSummed is the largest file whose hash is told before anybody has
-	// asked for it, in bytes.
+	// maxSummed is the largest file whose hash is reported before it was requested, in bytes.
 	maxSummed = 4 << 20
-	// maxTold bounds the hashes that are told of an environment.
+	// maxTold bounds the reported hashes of an environment.
 	maxTold = 20000
-	// maxSums bounds the contents whose hashes are kept, maxSumEnvs the
-	// environments.
+	// maxSums bounds the contents whose hashes are kept, maxSumEnvs the environments.
 	maxSums    = 1 << 18
 	maxSumEnvs = 64
-	// remembered is how long a tree is served that is not the newest: as long
-	// as a run may take that began with it.
+	// remembered is how long a tree that is not the newest is served: the maximum duration of a run that
+	// began with it.
 	remembered = 15 * time.Minute
 )
 
-// sums are the hashes of the files that were asked for, which do not change:
-// git names contents.
+// sums are the hashes of requested files. They do not change, since git names contents.
 type sums struct {
 	mu  sync.Mutex
 	env map[string]*envSums
@@ -46,14 +43,14 @@ type sums struct {
 	of   map[string]string // by git's name of the content
 }
 
-// envSums are those of an environment, and of the commits before.
+// envSums are the hashes of an environment, and of its earlier commits.
 type envSums struct {
-	mu     sync.Mutex // held while they are made
+	mu     sync.Mutex // held while they are computed
 	now    *madeSums
 	before []*madeSums
 }
 
-// madeSums are the hashes of some commits.
+// madeSums are the hashes of the files of some commits.
 type madeSums struct {
 	of    []*gitrepo.Snapshot
 	files map[string]summed
@@ -61,7 +58,7 @@ type madeSums struct {
 	until time.Time // when they were replaced
 }
 
-// summed is a file as it was.
+// summed is a file of a commit.
 type summed struct {
 	sum string
 	r   *remote
@@ -93,8 +90,7 @@ func (s *sums) forget(envs []string) {
 	}
 }
 
-// Sums implements fileserver.Summed. As long as the commits are the same,
-// nothing is looked at.
+// Sums implements fileserver.Summed. It is cheap while the commits are the same.
 func (f *FS) Sums(ctx context.Context, env string, by fileserver.Summer) (fileserver.Sums, error) {
 	f.fresh(ctx)
 	of := make([]*gitrepo.Snapshot, len(f.remotes))
@@ -147,7 +143,7 @@ func (f *FS) addSums(ctx context.Context, m *madeSums, r *remote, s *gitrepo.Sna
 		if e.Kind == gitrepo.Symlink {
 			var found *gitrepo.Snapshot
 			if e, found, err = r.find(ctx, env, name); err != nil || found != s {
-				continue // it leads nowhere, or all has changed meanwhile
+				continue // a dangling link, or changed meanwhile
 			}
 		}
 		sum := ""
@@ -210,7 +206,7 @@ func (f *FS) Older(env, name, sum string) (string, bool) {
 		if err == nil {
 			return path, true
 		}
-		f.log.Debug("a file as it was before the last update is not there any more", "path", name, "saltenv", env, "err", err)
+		f.log.Debug("cannot serve the version of a file before the last update", "path", name, "saltenv", env, "err", err)
 	}
 	return "", false
 }
