@@ -140,7 +140,7 @@ func (f *fileRoutes) store(c *channel.Call) error {
 	limit := int64(o.FileRecvMaxSize) << 20
 	switch {
 	case !isInt || loc < 0:
-		return salt.Errorf(salt.Invalid, "loc is no place in a file")
+		return salt.Errorf(salt.Invalid, "loc is not an offset in a file")
 	case int64(len(data)) > limit || loc > limit-int64(len(data)):
 		return salt.Errorf(salt.Denied, "it is larger than file_recv_max_size, %d MB", o.FileRecvMaxSize)
 	}

@@ -22,7 +22,7 @@ func TestTurn(t *testing.T) {
 		u.Take()
 		is(false, false)
 		time.Sleep(interval)
-		is(true, true) // nobody was heard of
+		is(true, true) // heard from no master
 		u.Take()
 		time.Sleep(interval / 2)
 		u.Told(true, true)
@@ -34,7 +34,7 @@ func TestTurn(t *testing.T) {
 		u.Take()
 		u.Told(true, false)
 		is(false, false)
-		u.Told(false, false) // somebody was told to fetch
+		u.Told(false, false) // another master was told to fetch
 		is(true, true)
 		u.Take()
 		for range 10 {

@@ -12,25 +12,24 @@ import (
 	"brine/internal/py/value"
 )
 
-// Options are those of Salt's file server. A master has them, and a minion
-// with file_client: local.
+// Options are the options of Salt's file server, for a master and for a minion with file_client: local.
 type Options struct {
-	FileRoots      any           `salt:"file_roots" default:"null" doc:"folders of files by environment; __env__ stands for any other environment, in a folder's name too" change:"live"`
-	Backends       []string      `salt:"fileserver_backend" default:"[roots]" doc:"where files come from, in the order in which they are looked for: roots (the folders of file_roots), gitfs or git, minionfs or minion, s3fs" change:"live" list:"comma"`
+	FileRoots      any           `salt:"file_roots" default:"null" doc:"directories of files by environment; __env__ stands for any other environment, also in a directory's name" change:"live"`
+	Backends       []string      `salt:"fileserver_backend" default:"[roots]" doc:"backends in the order of precedence: roots (the directories of file_roots), gitfs or git, minionfs or minion, s3fs" change:"live" list:"comma"`
 	FollowSymlinks bool          `salt:"fileserver_followsymlinks" default:"true" doc:"follow symbolic links in file_roots, wherever they lead" change:"live"`
-	IgnoreSymlinks bool          `salt:"fileserver_ignoresymlinks" default:"false" doc:"leave symbolic links out of lists of files" change:"live"`
+	IgnoreSymlinks bool          `salt:"fileserver_ignoresymlinks" default:"false" doc:"omit symbolic links from lists of files" change:"live"`
 	IgnoreRegex    any           `salt:"file_ignore_regex" default:"[]" doc:"regular expressions for files that are not served" change:"live"`
 	IgnoreGlob     any           `salt:"file_ignore_glob" default:"[]" doc:"patterns for files that are not served" change:"live"`
 	Events         bool          `salt:"fileserver_events" default:"false" doc:"fire an event when files have changed" change:"live"`
-	Interval       time.Duration `salt:"fileserver_interval" default:"3600" doc:"seconds between looks for changed files" change:"live"`
+	Interval       time.Duration `salt:"fileserver_interval" default:"3600" doc:"seconds between checks for changed files" change:"live"`
 }
 
-// UsualRoots returns Salt's default of file_roots, for which there is no tag.
+// UsualRoots returns Salt's default of file_roots, which a tag cannot express.
 func UsualRoots() *value.Dict {
 	return value.DictOf("base", value.ListOf("/srv/salt", "/srv/spm/salt"))
 }
 
-// Texts returns the texts of an option that is one text or a list of them.
+// Texts returns the strings of an option that is a string or a list of them.
 func Texts(v any) []string {
 	switch x := v.(type) {
 	case string:
@@ -45,15 +44,14 @@ func Texts(v any) []string {
 	return nil
 }
 
-// Root is an environment with its folders.
+// Root is an environment with its directories.
 type Root struct {
 	Env  string
 	Dirs []string
 }
 
-// Roots reads an option such as file_roots or pillar_roots: a map of
-// environments and lists of folders, whose names may be patterns. What is no
-// map stands for base with the folder given, as in Salt.
+// Roots reads an option such as file_roots or pillar_roots: a map of environments to lists of directories,
+// which may be patterns. Anything but a map means base with the usual directory, as in Salt.
 func Roots(v any, usual string) []Root {
 	d, ok := v.(*value.Dict)
 	if !ok {
@@ -62,7 +60,7 @@ func Roots(v any, usual string) []Root {
 	out := make([]Root, 0, d.Len())
 	for k, dirs := range d.All() {
 		r := Root{Env: value.Str(k)}
-		if _, one := dirs.(string); !one { // a text is no list: no folders, as in Salt
+		if _, one := dirs.(string); !one { // a string is not a list: no directories, as in Salt
 			for _, dir := range Texts(dirs) {
 				r.Dirs = append(r.Dirs, expand(dir)...)
 			}
@@ -81,8 +79,8 @@ func expand(dir string) []string {
 	return []string{dir}
 }
 
-// dirsOf returns the folders of an environment, those of __env__ if it has
-// none of its own. ok is false if there is no such environment.
+// dirsOf returns the directories of an environment, those of __env__ if it has none. ok is false for an
+// unknown environment.
 func dirsOf(roots []Root, env string) (dirs []string, ok bool) {
 	for _, name := range []string{env, "__env__"} {
 		for _, r := range roots {
@@ -101,7 +99,7 @@ func dirsOf(roots []Root, env string) (dirs []string, ok bool) {
 	return nil, false
 }
 
-// ignore knows the files that are not served.
+// ignore excludes files that are not served.
 type ignore struct {
 	res   []*regexp.Regexp
 	globs []target.Glob
@@ -112,7 +110,7 @@ func newIgnore(o Options, log *slog.Logger) *ignore {
 	for _, t := range Texts(o.IgnoreRegex) {
 		re, err := target.SearchRegexp(t)
 		if err != nil {
-			log.Warn("a pattern of file_ignore_regex is left out", "err", err)
+			log.Warn("ignoring invalid pattern of file_ignore_regex", "err", err)
 			continue
 		}
 		ig.res = append(ig.res, re)

@@ -15,7 +15,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// command answers one command. An error is answered as "", as Salt does.
+// command answers one command. An error is answered as "", as in Salt.
 type command func(s *Server, ctx context.Context, load *value.Dict) (any, error)
 
 // commands are the file server's part of the protocol.
@@ -42,10 +42,10 @@ func Commands() []string {
 	return sortedSet(out)
 }
 
-var table = commands() // it does not change
+var table = commands() // constant
 
-// Request answers a command; the load is a dict with cmd and what Salt's
-// clients send. Errors are the server's own.
+// Request answers a command; load is a dict with cmd and the arguments that Salt's clients send. Errors are
+// the server's own.
 func (s *Server) Request(ctx context.Context, load *value.Dict) (any, error) {
 	f, ok := table[load.Str("cmd")]
 	if !ok {
@@ -54,8 +54,7 @@ func (s *Server) Request(ctx context.Context, load *value.Dict) (any, error) {
 	return f(s, ctx, load)
 }
 
-// RequestPart is Request for a part of a file that has no more than limit
-// bytes, if that is not 0.
+// RequestPart is Request for a part of a file of at most limit bytes, if that is not 0.
 func (s *Server) RequestPart(ctx context.Context, load *value.Dict, limit int64) (any, error) {
 	if limit > 0 && load.Str("cmd") == "_serve_file" {
 		return s.serveUpTo(load, min(s.part, limit))
@@ -63,7 +62,7 @@ func (s *Server) RequestPart(ctx context.Context, load *value.Dict, limit int64)
 	return s.Request(ctx, load)
 }
 
-// envOf reads the environment of a load; ok is false if it has none.
+// envOf returns the environment of a load; ok is false if it has none.
 func envOf(load *value.Dict) (env string, ok bool) {
 	v, ok := load.Get("saltenv")
 	return value.Str(v), ok
@@ -101,7 +100,7 @@ func (f Found) stat() *value.List {
 	return stat(f.Path)
 }
 
-// stat returns what Python's os.stat shows as a list, or nil.
+// stat returns Python's os.stat as a list, or nil.
 func stat(path string) *value.List {
 	var s unix.Stat_t
 	if unix.Stat(path, &s) != nil {
@@ -139,8 +138,7 @@ func (s *Server) fileHashAndStat(_ context.Context, load *value.Dict) (any, erro
 	return &value.List{Items: []any{h, st}}, err
 }
 
-// serveFile answers with a part of a file; an empty one says that the file has
-// ended.
+// serveFile answers with a part of a file; an empty part means the end of the file.
 func (s *Server) serveFile(_ context.Context, load *value.Dict) (any, error) {
 	return s.serveUpTo(load, s.part)
 }
@@ -152,7 +150,7 @@ func (s *Server) serveUpTo(load *value.Dict, limit int64) (any, error) {
 		return value.DictOf("data", "", "dest", ""), nil
 	}
 	if !isInt || loc < 0 {
-		return nil, salt.Errorf(salt.Invalid, "loc is no place in a file")
+		return nil, salt.Errorf(salt.Invalid, "loc is not an offset in a file")
 	}
 	data, err := readPart(f.Path, loc, limit)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -16,12 +16,12 @@ import (
 	"brine/internal/host"
 )
 
-// roots serves the folders of file_roots.
+// roots serves the directories of file_roots.
 type roots struct {
 	roots  []Root
 	o      Options
 	ignore *ignore
-	noted  string // folder of the notes of Update
+	noted  string // directory of the notes of Update
 	log    *slog.Logger
 
 	mu    sync.Mutex
@@ -44,8 +44,7 @@ func (r *roots) Envs() []string {
 	return sortedSet(out)
 }
 
-// Find looks through the folders of an environment in their order. The query
-// index chooses one of them.
+// Find searches the directories of an environment in order. The query index selects one of them.
 func (r *roots) Find(env, name string, query map[string]string) (Found, bool) {
 	dirs, ok := dirsOf(r.roots, env)
 	if !ok {
@@ -69,8 +68,7 @@ func (r *roots) Find(env, name string, query map[string]string) (Found, bool) {
 	return Found{}, false
 }
 
-// findLocal looks for the file of an absolute path among the directories of an
-// environment.
+// findLocal searches the directories of an environment for a file with an absolute path.
 func (r *roots) findLocal(env, name string) (Found, bool) {
 	dirs, _ := dirsOf(r.roots, env)
 	for _, dir := range dirs {
@@ -85,9 +83,8 @@ func (r *roots) findLocal(env, name string) (Found, bool) {
 	return Found{}, false
 }
 
-// inside returns the path of a regular file below a folder and its version,
-// unless a symbolic link on the way leads out of it and links are not to be
-// followed.
+// inside returns the path of a regular file below a directory and its version, unless a symbolic link on the
+// way leads out of it and links are not to be followed.
 func (r *roots) inside(dir, name string) (string, host.Stamp, bool) {
 	full := filepath.Join(dir, name)
 	if !r.o.FollowSymlinks {
@@ -104,29 +101,28 @@ func (r *roots) inside(dir, name string) (string, host.Stamp, bool) {
 	return full, stamp, err == nil && regular
 }
 
-// below reports whether a path is in a folder; both are absolute, or relative
-// to the same folder, and clean.
+// below reports whether a path is in a directory; both are clean, and absolute or relative to the same
+// directory.
 func below(dir, p string) bool {
 	rel, err := filepath.Rel(dir, p)
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// envLists are the lists of one environment with what shows whether they are
-// still true. mu is held while they are made.
+// envLists are the lists of one environment with the state of its directories. mu is held while they are
+// made.
 type envLists struct {
 	mu      sync.Mutex
 	lists   *Lists
 	folders []seenDir
 }
 
-// seenDir is a folder as it was when it was read.
+// seenDir is a directory with its stamp when it was read.
 type seenDir struct {
 	path  string
 	stamp host.Stamp
 }
 
-// Lists walks the folders of an environment, unless none of them has changed
-// since that was done last.
+// Lists walks the directories of an environment, unless none of them has changed since the last walk.
 func (r *roots) Lists(ctx context.Context, env string) (*Lists, error) {
 	dirs, ok := dirsOf(r.roots, env)
 	if !ok {
@@ -135,7 +131,7 @@ func (r *roots) Lists(ctx context.Context, env string) (*Lists, error) {
 	r.mu.Lock()
 	e := r.lists[env]
 	if e == nil {
-		if len(r.lists) > 1000 { // names that minions made up
+		if len(r.lists) > 1000 { // names invented by minions
 			clear(r.lists)
 		}
 		e = &envLists{}
@@ -155,7 +151,7 @@ func (r *roots) Lists(ctx context.Context, env string) (*Lists, error) {
 	}
 	e.lists, e.folders = w.lists(), w.seen
 	if w.unsettled {
-		e.folders = nil // a folder changed just now: what comes next may not show
+		e.folders = nil // a directory has just changed; a further change may have the same stamp
 		lists := e.lists
 		e.lists = nil
 		return lists, nil
@@ -190,7 +186,7 @@ func unchanged(dirs []seenDir) bool {
 type walk struct {
 	r                  *roots
 	ctx                context.Context
-	top                string // the folder being walked
+	top                string // the directory of the walk
 	real               string // the same without symbolic links
 	files, dirs, empty map[string]bool
 	links              map[string]string
@@ -211,12 +207,11 @@ func (w *walk) root(dir string) error {
 	return w.folder(w.top, "", false, nil)
 }
 
-// maxDepth bounds folders in folders.
+// maxDepth bounds the nesting of directories.
 const maxDepth = 200
 
-// folder reads one folder and what is below. above are the folders on the way,
-// among which a symbolic link may not lead back. listed says whether the
-// folder itself is in the lists.
+// folder reads one directory and what is below. above are its parents, to which a symbolic link may not lead
+// back. listed says whether the directory itself is listed.
 func (w *walk) folder(path, rel string, listed bool, above []host.Stamp) error {
 	if err := w.ctx.Err(); err != nil {
 		return err
@@ -235,7 +230,7 @@ func (w *walk) folder(path, rel string, listed bool, above []host.Stamp) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			w.r.log.Debug("a folder of the file server cannot be read", "err", err)
+			w.r.log.Debug("cannot read a directory of the file server", "err", err)
 		}
 		return nil
 	}
@@ -280,8 +275,8 @@ func (w *walk) entry(dir, rel string, e fs.DirEntry, above []host.Stamp) error {
 	return nil
 }
 
-// link notes a symbolic link, unless it leads out of the folder and is
-// followed, so that minions get what is there.
+// link records a symbolic link. Links that lead out of the directory and are followed are left out, so that
+// minions get their targets.
 func (w *walk) link(full, name string) {
 	to, err := os.Readlink(full)
 	if err != nil {
@@ -291,7 +286,7 @@ func (w *walk) link(full, name string) {
 	switch {
 	case filepath.IsAbs(to):
 	case strings.HasPrefix(to, ".."):
-		abs = filepath.Join(full, to) // one step too few, which Salt takes as well
+		abs = filepath.Join(full, to) // one level too few, as in Salt
 	default:
 		abs = filepath.Join(filepath.Dir(full), to)
 	}

@@ -46,7 +46,7 @@ func (s *Server) servePart(_ context.Context, load *value.Dict) (*value.Dict, *c
 	none := value.NewDict(0)
 	loc, isInt := load.At("loc").(int64)
 	if !isInt || loc < 0 {
-		return nil, nil, salt.Errorf(salt.Invalid, "loc is no place in a file")
+		return nil, nil, salt.Errorf(salt.Invalid, "loc is not an offset in a file")
 	}
 	env, _ := envOf(load)
 	want := load.Str("hsum")

@@ -1,15 +1,13 @@
-// Package revision keeps states of folders by their content, so that several
-// masters can serve the same one: those of file_roots and pillar_roots.
+// Package revision stores states of directories by content, so that several masters can serve the same state:
+// those of file_roots and pillar_roots.
 //
-// A revision is a list of environments with their folders, and of what is in
-// these: files by the SHA-256 of their content, folders, and symbolic links. Its
-// id is the SHA-256 of the list, so two masters that have a revision of one id
-// have the same. Contents are kept once, under their hash; a revision is a
-// folder of further names (hard links) of them, and is there as a whole or not
-// at all.
+// A revision is a list of environments with their directories and the entries of these: files by the SHA-256
+// of their content, directories, and symbolic links. Its id is the SHA-256 of the list, so revisions with the
+// same id are equal on all masters. A content is stored once, under its hash. A revision is a directory of
+// further hard links to contents, and exists as a whole or not at all.
 //
-// What a peer sends is believed only if it has the hash that was asked for, and
-// a list only if nothing in it leads out of its folders.
+// Data from a peer is only accepted if it has the requested hash, and a list only if none of its entries
+// leads out of the directories.
 package revision
 
 import (
@@ -26,17 +24,17 @@ import (
 	"brine/internal/py/value"
 )
 
-// Tree is one environment of a kind of folders.
+// Tree is one environment of an option such as file_roots.
 type Tree struct {
 	// Kind is file_roots or pillar_roots.
 	Kind, Env string
-	// Dirs are its folders, in the order in which they are looked through.
+	// Dirs are its directories, in the order of precedence.
 	Dirs []string
 }
 
-// Entry is something in a folder.
+// Entry is a file, directory or link in a directory.
 type Entry struct {
-	// Path is relative to the folder.
+	// Path is relative to the directory.
 	Path string
 	Type Type
 	Mode uint32 // permissions of a file
@@ -45,7 +43,7 @@ type Entry struct {
 	Sum, To string
 }
 
-// Type is what an entry is.
+// Type is the type of an entry.
 type Type string
 
 // The types of entries.
@@ -55,13 +53,13 @@ const (
 	Link   Type = "l"
 )
 
-// Listed is a tree with what its folders have.
+// Listed is a tree with the entries of its directories.
 type Listed struct {
 	Kind, Env string
 	Dirs      [][]Entry
 }
 
-// Info is what a revision is, in figures.
+// Info describes a revision.
 type Info struct {
 	ID    string
 	Files int
@@ -79,8 +77,7 @@ const (
 // format is the version of the list.
 const format = 1
 
-// encode makes the list of some trees, which is the same bytes for the same
-// content.
+// encode makes the list of some trees; equal content gives equal bytes.
 func encode(trees []Listed) ([]byte, error) {
 	l := &value.List{}
 	for _, t := range trees {
@@ -96,14 +93,14 @@ func encode(trees []Listed) ([]byte, error) {
 	}
 	b, err := msgpack.Marshal(value.ListOf(int64(format), l), msgpack.NewSpec)
 	if err == nil && len(b) > maxManifest {
-		err = fmt.Errorf("the list of files has %d bytes, and %d are possible", len(b), maxManifest)
+		err = fmt.Errorf("the list of files has %d bytes, at most %d are allowed", len(b), maxManifest)
 	}
 	return b, err
 }
 
 var errList = errors.New("the list of a revision makes no sense")
 
-// decode reads a list, and makes sure that it leads nowhere else.
+// decode reads a list, and refuses entries that lead out of the directories.
 func decode(b []byte) ([]Listed, error) {
 	v, err := msgpack.Limits{Items: 8 * maxEntries, Bytes: maxManifest, Depth: 8}.UnmarshalTyped(b)
 	top, _ := v.(*value.List)
@@ -197,14 +194,12 @@ func validSum(s string) bool {
 	return err == nil && len(b) == sha256.Size && strings.ToLower(s) == s
 }
 
-// stays reports whether a link that lies at a path does not lead out of the
-// folder.
+// stays reports whether a link at a path stays in the directory.
 func stays(at, to string) bool {
 	if to == "" || len(to) > 4096 || path.IsAbs(to) || strings.ContainsRune(to, 0) || !filepath.IsLocal(path.Join(path.Dir(at), to)) {
 		return false
 	}
-	// Behind the name of another link, .. would be the folder above what that
-	// one points to.
+	// After the name of another link, .. would be the parent of that link's target.
 	down := false
 	for name := range strings.SplitSeq(to, "/") {
 		if name == ".." && down {
@@ -215,8 +210,8 @@ func stays(at, to string) bool {
 	return true
 }
 
-// consistent demands that what is below something is below a folder: a link in
-// the way could lead elsewhere. The entries are sorted.
+// consistent checks that the parent of each entry is a directory, since a link there could lead out. The
+// entries are sorted.
 func consistent(dir []Entry) error {
 	types := make(map[string]Type, len(dir))
 	for _, e := range dir {
@@ -235,7 +230,7 @@ func sumOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// infoOf counts.
+// infoOf counts the files of a list.
 func infoOf(id string, trees []Listed) Info {
 	i := Info{ID: id}
 	for e := range files(trees) {
@@ -260,7 +255,7 @@ func files(trees []Listed) func(func(Entry) bool) {
 	}
 }
 
-// Diff is how one revision differs from another, by the files of all folders.
+// Diff is the number of files by which two revisions differ.
 type Diff struct{ Added, Changed, Removed int }
 
 func diff(old, now []Listed) (d Diff) {

@@ -51,7 +51,7 @@ func from(s *Store) Source {
 	return func(_ context.Context, w []Want) ([][]byte, error) { return s.Read(w), nil }
 }
 
-// rooted returns a folder of a revision.
+// rooted returns a directory of a revision.
 func rooted(t *testing.T, s *Store, id, kind, env string, n int) string {
 	t.Helper()
 	d, err := s.Roots(id, kind)
@@ -65,9 +65,8 @@ func rooted(t *testing.T, s *Store, id, kind, env string, n int) string {
 	return value.Str(l[n])
 }
 
-// TestTakenAndFetched: what one store takes another one gets as it is: several
-// folders of an environment, permissions, empty folders, links in the folder;
-// what a link leads to outside comes as a file.
+// TestTakenAndFetched checks that a fetched revision equals the taken one: several directories of an
+// environment, permissions, empty directories and links inside. A link that leads out becomes a file.
 func TestTakenAndFetched(t *testing.T) {
 	src := t.TempDir()
 	one, two, pillar := filepath.Join(src, "one"), filepath.Join(src, "two"), filepath.Join(src, "pillar")
@@ -132,8 +131,8 @@ func TestTakenAndFetched(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsMissing: of a second revision only what is new is asked for; what
-// broke off goes on where it was.
+// TestOnlyWhatIsMissing checks that only new contents of a second revision are requested, and that an
+// interrupted fetch continues.
 func TestOnlyWhatIsMissing(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "same"), bytes.Repeat([]byte("s"), 1000), 0o644)
@@ -178,7 +177,7 @@ func TestOnlyWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestLiesAreNotBelieved: wrong contents and lists do no harm.
+// TestLiesAreNotBelieved checks that wrong contents and lists are refused.
 func TestLiesAreNotBelieved(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "file"), []byte("true"), 0o644)
@@ -225,7 +224,7 @@ func TestLiesAreNotBelieved(t *testing.T) {
 	}
 }
 
-// TestKeep removes revisions, and what only they have.
+// TestKeep checks that revisions and the contents that only they use are removed.
 func TestKeep(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
@@ -241,7 +240,7 @@ func TestKeep(t *testing.T) {
 	if s.Has(one.ID) || !s.Has(two.ID) || s.has(sumOf([]byte("one")), 0o644) || !s.has(sumOf([]byte("two")), 0o644) {
 		t.Error("the wrong things were removed")
 	}
-	// A content that the disk had not got when the machine stopped.
+	// A content that was not on disk when the machine crashed.
 	bad := s.content(sumOf([]byte("whole")), usualMode)
 	write(t, bad, []byte("ha"), 0o644)
 	if _, err := Open(s.dir); err != nil {
@@ -252,7 +251,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestUnreadable: what cannot be told is not left out in silence.
+// TestUnreadable checks that unreadable entries are reported, not left out.
 func TestUnreadable(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "d"), 0o755); err != nil {

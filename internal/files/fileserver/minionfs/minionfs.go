@@ -1,9 +1,7 @@
-// Package minionfs is the file server of files that minions have pushed to
-// the master with cp.push: those of the minion ID are below the folder ID of
-// one environment.
+// Package minionfs serves the files that minions have pushed to the master with cp.push: those of the minion
+// ID are below the directory ID of one environment.
 //
-// Whoever pushes is not trusted by the others: a top.sls is never served, and
-// no symbolic link is followed.
+// Minions do not trust the files of each other: a top.sls is never served, and no symbolic link is followed.
 package minionfs
 
 import (
@@ -21,9 +19,9 @@ import (
 
 // Options are Salt's options of minionfs.
 type Options struct {
-	Env       string   `salt:"minionfs_env" default:"base" doc:"environment that the files which minions pushed are in" change:"live"`
-	Mount     string   `salt:"minionfs_mountpoint" default:"" doc:"folder that they appear below, such as salt://pushed" change:"live"`
-	Whitelist []string `salt:"minionfs_whitelist" default:"[]" doc:"minions whose files are served, by name, pattern or regular expression; none means all" change:"live" list:"comma"`
+	Env       string   `salt:"minionfs_env" default:"base" doc:"environment of the files that minions pushed" change:"live"`
+	Mount     string   `salt:"minionfs_mountpoint" default:"" doc:"directory below which they appear, such as salt://pushed" change:"live"`
+	Whitelist []string `salt:"minionfs_whitelist" default:"[]" doc:"minions whose files are served, by name, pattern or regular expression; empty: all" change:"live" list:"comma"`
 	Blacklist []string `salt:"minionfs_blacklist" default:"[]" doc:"minions whose files are not served" change:"live" list:"comma"`
 }
 
@@ -39,8 +37,8 @@ type FS struct {
 
 var _ fileserver.Backend = (*FS)(nil)
 
-// New returns the file server of a cachedir. name is what fileserver_backend
-// calls it. receives says whether minions may push at all.
+// New returns the file server of a cachedir. name is its name in fileserver_backend. receives says whether
+// minions may push files.
 func New(o Options, name, cacheDir string, receives bool, ignored func(string) bool) (*FS, error) {
 	if !receives {
 		return nil, salt.Errorf(salt.Invalid, "minions cannot push files to this master: set file_recv: True")
@@ -84,8 +82,7 @@ func (f *FS) Find(env, name string, _ map[string]string) (fileserver.Found, bool
 	return fileserver.Found{Path: full, Rel: name}, true
 }
 
-// plain reports whether a path below a folder is a regular file and no part of
-// it a symbolic link.
+// plain reports whether a path below a directory is a regular file and no part of it a symbolic link.
 func plain(dir, name string) bool {
 	p := dir
 	parts := strings.Split(name, "/")
@@ -99,8 +96,7 @@ func plain(dir, name string) bool {
 	return true
 }
 
-// Lists implements fileserver.Backend. Empty folders are not told of, as in
-// Salt.
+// Lists implements fileserver.Backend. Empty directories are not listed, as in Salt.
 func (f *FS) Lists(ctx context.Context, env string) (*fileserver.Lists, error) {
 	out := &fileserver.Lists{Links: map[string]string{}}
 	if env != f.o.Env {
@@ -117,7 +113,7 @@ func (f *FS) Lists(ctx context.Context, env string) (*fileserver.Lists, error) {
 		top := filepath.Join(f.dir, m.Name(), "files")
 		err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
 			if err != nil || p == top {
-				return ctx.Err() // it has gone, or cannot be read
+				return ctx.Err() // removed meanwhile, or unreadable
 			}
 			rel, err := filepath.Rel(top, p)
 			if err != nil {
@@ -141,10 +137,10 @@ func (f *FS) Lists(ctx context.Context, env string) (*fileserver.Lists, error) {
 	return out, nil
 }
 
-// Update implements fileserver.Backend: what is pushed is there at once.
+// Update implements fileserver.Backend: pushed files appear at once.
 func (f *FS) Update(context.Context) (fileserver.Changes, error) {
 	return fileserver.Changes{Backend: "minionfs"}, nil
 }
 
-// Forget implements fileserver.Backend: nothing is kept.
+// Forget implements fileserver.Backend: nothing is cached.
 func (f *FS) Forget([]string) []string { return nil }

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// client talks to a service with the interface of Amazon S3.
+// client is a client of an S3 service.
 type client struct {
 	scheme, host string // of the service
 	pathStyle    bool
@@ -41,7 +41,7 @@ func newClient(o Options) *client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = time.Minute
 	if !o.VerifySSL {
-		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // the option says so
+		t.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // set by the option s3.verify_ssl
 	}
 	c.http = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return c
@@ -57,11 +57,11 @@ type object struct {
 const (
 	// maxPage bounds one page of a list, in bytes.
 	maxPage = 32 << 20
-	// maxObjects bounds those of a bucket.
+	// maxObjects bounds the objects of a bucket.
 	maxObjects = 10_000_000
 )
 
-// list returns what is in a bucket.
+// list returns the objects of a bucket.
 func (c *client) list(ctx context.Context, bucket string) ([]object, error) {
 	var out []object
 	marker := ""
@@ -93,7 +93,7 @@ func (c *client) list(ctx context.Context, bucket string) ([]object, error) {
 			return out, nil
 		}
 		if last <= marker || len(out) > maxObjects {
-			return nil, fmt.Errorf("the list of the bucket %s does not end", bucket)
+			return nil, fmt.Errorf("the list of the bucket %s is endless or too long", bucket)
 		}
 		marker = last
 	}
@@ -131,7 +131,7 @@ func (c *client) get(ctx context.Context, bucket, key string, query url.Values) 
 	return nil, fmt.Errorf("the bucket %s: the server answers %s: %s %.300s", bucket, res.Status, fault.Code, fault.Message)
 }
 
-// emptyHash is that of a request without a body.
+// emptyHash is the hash of an empty body.
 const emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 // sign adds Amazon's signature, version 4, to a request.
@@ -181,8 +181,7 @@ func canonicalQuery(q url.Values) string {
 	return strings.Join(parts, "&")
 }
 
-// escape writes all bytes but letters, digits and -_.~ in hexadecimal, as
-// signatures want it.
+// escape encodes all bytes except letters, digits and -_.~ in hexadecimal, as signatures require.
 func escape(s string, slashes bool) string {
 	var b strings.Builder
 	for i := range len(s) {
