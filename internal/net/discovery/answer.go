@@ -15,11 +15,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxRate bounds the answers per second: the sender of a question can be
-// somebody else than who gets the answer.
+// maxRate bounds the answers per second, since the sender address of a question may be forged.
 const maxRate = 500
 
-// Answerer is the master's side.
+// Answerer answers the questions of minions for a master.
 type Answerer struct {
 	conn     *net.UDPConn
 	o        Options
@@ -28,15 +27,15 @@ type Answerer struct {
 	log      *slog.Logger
 }
 
-// Listen binds the port for questions. at is where this master takes requests;
-// without an address in it, minions are told the one by which they are reached.
+// Listen binds the port for questions. at is this master's address for requests. If it has no IP address, the
+// answer names the one by which the minion reaches this master.
 func Listen(o Options, at netip.AddrPort, log *slog.Logger) (*Answerer, error) {
-	// Broadcasts reach only who listens at no particular address; masters on
-	// one machine share the port and get all of them.
+	// Only listeners without a particular address receive broadcasts. Masters on one machine share the port,
+	// and each receives all of them.
 	lc := net.ListenConfig{Control: shared}
 	c, err := lc.ListenPacket(context.Background(), "udp4", fmt.Sprintf(":%d", o.Port))
 	if err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot listen for minions that look for a master (option discovery, port): %w", err)
+		return nil, salt.Errorf(salt.Unavailable, "cannot listen for minions that search for a master (option discovery, port): %w", err)
 	}
 	a := &Answerer{conn: c.(*net.UDPConn), o: o, at: at, instance: rand.Text(), log: log}
 	text, err := a.answer(netip.AddrFrom4([4]byte{255, 255, 255, 255}))
@@ -72,12 +71,12 @@ func (a *Answerer) Serve(ctx context.Context) error {
 			continue
 		}
 		if err := a.reply(from); err != nil {
-			a.log.Debug("cannot answer a minion that looks for a master", "minion", from.String(), "err", err)
+			a.log.Debug("cannot answer a minion that searches for a master", "addr", from.String(), "err", err)
 		}
 	}
 }
 
-// Close ends an Answerer that does not serve.
+// Close closes an Answerer that does not serve.
 func (a *Answerer) Close() { a.conn.Close() }
 
 func (a *Answerer) reply(to netip.AddrPort) error {
@@ -88,12 +87,12 @@ func (a *Answerer) reply(to netip.AddrPort) error {
 	return err
 }
 
-// address is the one of this master that a peer can reach.
+// address returns the address of this master that a peer can reach.
 func (a *Answerer) address(peer netip.AddrPort) netip.Addr {
 	if ip := a.at.Addr(); ip.IsValid() && !ip.IsUnspecified() {
 		return ip.Unmap()
 	}
-	// Nothing is sent; the system only says which address it would use.
+	// No packet is sent; the system only selects the local address.
 	c, err := net.Dial("udp4", netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()).String())
 	if err != nil {
 		return peer.Addr()

@@ -1,19 +1,17 @@
-// Package discovery lets minions that know no master find those of their
-// network, as Salt's option discovery does: a minion asks by broadcast, over
-// UDP, and masters answer. IPv4 only, since IPv6 has no broadcast.
+// Package discovery lets minions without a configured master find those of their network, as Salt's option
+// discovery does: a minion asks by broadcast, over UDP, and masters answer. It supports IPv4 only, since IPv6
+// has no broadcast.
 //
 //	question  __salt_master_service<seconds since 1970, as a decimal number>
 //	answer    __salt_master_service:@:{"mapping": {...}, "master": "<address>"}
 //	refusal   __salt_master_service:E:<reason>
 //
-// Brine's masters add "ret_port" and "instance" to the answer, which Salt's
-// minions pass over: the port for requests, and a text that tells the answers
-// of one master over several addresses from those of several masters. Salt's
-// masters say nothing to a question that is older than 20 seconds by their own
-// clock; ours answer it, since a wrong clock should not part a minion from its
-// masters, and a question that is repeated by somebody else does no harm.
+// Brine masters add "ret_port" and "instance" to the answer, which Salt's minions ignore. They are the port
+// for requests, and a string that is the same in the answers of one master over several addresses. Salt's
+// masters ignore a question that is older than 20 seconds by their own clock. Ours answer it: a wrong clock
+// should not separate a minion from its masters, and a replayed question has no side effects.
 //
-// Nothing here proves who a master is: that is for the sign-in.
+// Answers are not authenticated: the sign-in verifies the master.
 package discovery
 
 import (
@@ -31,25 +29,24 @@ import (
 // signature begins every message.
 const signature = "__salt_master_service"
 
-// DefaultPort is where masters listen, over UDP.
+// DefaultPort is the UDP port of masters.
 const DefaultPort = 4520
 
 // maxAnswer is the longest answer that Salt's minions read; ours read more.
 const maxAnswer = 1024
 
-// Options are what the option discovery says: False, True for the defaults, or
-// a map of these. The same map is good for masters and minions.
+// Options are the value of the option discovery: False, True for the defaults, or a map. Masters and minions
+// can use the same map.
 type Options struct {
 	On bool
-	// Attempts is how often a minion asks before it goes on without an answer,
-	// Pause what it waits in between.
+	// Attempts is how often a minion asks before it continues without an answer. Pause is the time between
+	// attempts.
 	Attempts int
 	Pause    time.Duration
 	Port     int
-	// All demands that a master has all of the minion's mapping, and not just
-	// one item of it.
+	// All requires a master to match the whole mapping of the minion, not just one item.
 	All bool
-	// Mapping is what a master says about itself, and what a minion looks for.
+	// Mapping is what a master offers, or what a minion requires.
 	Mapping *value.Dict
 }
 
@@ -137,7 +134,7 @@ func (o *Options) set(key string, v any) error {
 	return nil
 }
 
-// fits tells whether a master with this mapping is one that is looked for.
+// fits reports whether a master with this mapping is acceptable.
 func (o *Options) fits(mapping *value.Dict) bool {
 	same := 0
 	for k, v := range o.Mapping.All() {
@@ -151,8 +148,8 @@ func (o *Options) fits(mapping *value.Dict) bool {
 // Found is a master that has answered.
 type Found struct {
 	Host string
-	Port int // for requests; 0 where it has not said
-	// instance is the same in all answers of one master; "" of Salt's.
+	Port int // for requests; 0 if not reported
+	// instance is the same in all answers of one master; "" for stock masters.
 	instance string
 }
 
@@ -164,12 +161,12 @@ func (f Found) String() string {
 	return f.Host + ":" + strconv.Itoa(f.Port)
 }
 
-// question is what a minion sends.
+// question returns a minion's request.
 func question(now time.Time) []byte {
 	return strconv.AppendFloat([]byte(signature), float64(now.UnixMicro())/1e6, 'f', 6, 64)
 }
 
-// isQuestion tells whether a message is one.
+// isQuestion reports whether a message is a question.
 func isQuestion(b []byte) bool {
 	rest, ok := strings.CutPrefix(string(b), signature)
 	if !ok {
@@ -200,15 +197,15 @@ func parse(b []byte) (f Found, mapping *value.Dict, err error) {
 	return f, d.Dict("mapping"), nil
 }
 
-// isHost tells whether a text can be a name or an IPv4 address, and nothing
-// that means more in the option master.
+// isHost reports whether a string is a name or an IPv4 address, without characters that have a meaning in the
+// option master.
 func isHost(s string) bool {
 	return s != "" && len(s) < 256 && s[0] != '_' && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r))
 	})
 }
 
-// enter adds a master to those found unless it is among them.
+// enter adds a master to those found unless it is in the list.
 func enter(found []Found, f Found) []Found {
 	if slices.ContainsFunc(found, func(g Found) bool {
 		return g.Host == f.Host && g.Port == f.Port || f.instance != "" && g.instance == f.instance

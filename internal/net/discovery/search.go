@@ -10,17 +10,16 @@ import (
 
 // Bounds of one search.
 const (
-	// searchTime is how long masters have to answer, as Salt's have.
+	// searchTime is how long to wait for answers, as in Salt.
 	searchTime = 3 * time.Second
-	// othersTime is how much of that is left once one has answered: the others
-	// are no farther away.
+	// othersTime is how long to wait for further masters after the first answer.
 	othersTime = 500 * time.Millisecond
-	// maxFound is how many masters one search takes in.
+	// maxFound bounds the masters of one search.
 	maxFound = 32
 )
 
-// Search asks once for masters and returns those with the mapping that is
-// looked for, in the order of their answers. No answer is no error.
+// Search asks once for masters and returns those with an acceptable mapping, in the order of their answers.
+// It is not an error if none answers.
 func Search(ctx context.Context, o *Options, log *slog.Logger) ([]Found, error) {
 	return search(ctx, o, broadcasts(), log)
 }
@@ -35,7 +34,7 @@ func search(ctx context.Context, o *Options, to []netip.Addr, log *slog.Logger) 
 	asked := 0
 	for _, a := range to {
 		if _, failed := c.WriteToUDPAddrPort(question(time.Now()), netip.AddrPortFrom(a, uint16(o.Port))); failed != nil {
-			err = failed // of a network that is down, for example
+			err = failed // for example of a network that is down
 			continue
 		}
 		asked++
@@ -49,14 +48,14 @@ func search(ctx context.Context, o *Options, to []netip.Addr, log *slog.Logger) 
 		c.SetReadDeadline(end)
 		n, from, err := c.ReadFromUDPAddrPort(buf)
 		if err != nil {
-			return found, ctx.Err() // the time is over
+			return found, ctx.Err() // timeout
 		}
 		f, mapping, err := parse(buf[:n])
 		switch {
 		case err != nil:
-			log.Debug("the answer to a search for masters is of no use", "from", from.String(), "err", err)
+			log.Debug("ignoring invalid answer to a search for masters", "addr", from.String(), "err", err)
 		case !o.fits(mapping):
-			log.Debug("a master that is not looked for", "from", from.String(), "master", f.String())
+			log.Debug("ignoring master with another mapping", "addr", from.String(), "master", f.String())
 		default:
 			if len(found) == 0 {
 				end = earlier(end, time.Now().Add(othersTime))
@@ -74,8 +73,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// broadcasts are the addresses that reach all on the networks of this machine,
-// itself last.
+// broadcasts returns the broadcast addresses of this machine's networks, its own last.
 func broadcasts() []netip.Addr {
 	out := []netip.Addr{netip.AddrFrom4([4]byte{255, 255, 255, 255})}
 	var here []netip.Addr

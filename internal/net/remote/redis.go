@@ -16,8 +16,7 @@ import (
 
 var quiet sync.Once
 
-// silent drops what the redis client would write to stderr: its errors are
-// returned as well.
+// silent drops the redis client's messages for stderr: its errors are also returned.
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
@@ -37,13 +36,13 @@ func Redis(s Settings, host string, timeout time.Duration) (redis.UniversalClien
 	}
 	o := &redis.UniversalOptions{
 		Addrs: []string{addr}, DB: db, Username: s.Text("username", ""), Password: s.Text("password", ""),
-		// The oldest protocol, and nothing that an old server does not know.
+		// The oldest protocol, and no commands that old servers lack.
 		Protocol: 2, DisableIdentity: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout, ContextTimeoutEnabled: true,
 		PoolSize: 2 * maxIdle, MaxIdleConns: maxIdle, MaxRetries: -1, DialerRetries: 1,
 	}
 	if s.Bool("ssl", false) {
-		// Each server has to show the name that it is connected to by.
+		// Each server must have a certificate for the name used to connect.
 		if o.TLSConfig, err = TLS(s.Text("ssl_ca_certs", ""), s.Text("ssl_certfile", ""), s.Text("ssl_keyfile", ""), "", s.Text("ssl_cert_reqs", "required") != "none"); err != nil {
 			return nil, err
 		}
@@ -68,12 +67,12 @@ func Redis(s Settings, host string, timeout time.Duration) (redis.UniversalClien
 		return redis.NewUniversalClient(o), nil
 	}
 	if path := s.Text("unix_socket_path", ""); path != "" {
-		o.Addrs = []string{path} // go-redis knows a socket by its slash
+		o.Addrs = []string{path} // go-redis recognizes a socket by its slash
 	}
 	return redis.NewUniversalClient(o), nil
 }
 
-// RedisKeys returns the keys that match a pattern, of all servers of a cluster.
+// RedisKeys returns the keys that match a pattern, from all servers of a cluster.
 func RedisKeys(ctx context.Context, c redis.UniversalClient, pattern string) (keys []string, err error) {
 	var mu sync.Mutex
 	scan := func(ctx context.Context, c redis.Cmdable) error {
@@ -86,7 +85,7 @@ func RedisKeys(ctx context.Context, c redis.UniversalClient, pattern string) (ke
 		return it.Err()
 	}
 	if cluster, ok := c.(*redis.ClusterClient); ok {
-		// At all of them at once.
+		// All servers concurrently.
 		err = cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return scan(ctx, c) })
 	} else {
 		err = scan(ctx, c)

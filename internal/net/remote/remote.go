@@ -1,8 +1,6 @@
-// Package remote connects to the servers that caches and returners share:
-// redis, MySQL and PostgreSQL here, etcd and consul below it. It reads their
-// options, which have Salt's names and come from whoever uses the server, and
-// opens clients that bound every wait. Opening never connects: a server that
-// is down shows at the first use.
+// Package remote connects to servers that caches and returners use: redis, MySQL and PostgreSQL here, etcd
+// and consul in packages below. It reads their options, which have Salt's names, and opens clients with
+// timeouts for all requests. Opening never connects: an unreachable server is reported at the first use.
 package remote
 
 import (
@@ -21,12 +19,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// Source returns the value of an option by its whole name, nil if there is
-// none.
+// Source returns the value of an option by its full name, nil if it is not set.
 type Source func(name string) any
 
-// Options is the Source of a dict of options, in which an option a.b may also
-// be the key b of a map named a.
+// Options is the Source of a dict of options. The option a.b may also be the key b of a map named a.
 func Options(d *value.Dict) Source {
 	return func(name string) any {
 		if v, ok := d.Get(name); ok {
@@ -46,7 +42,7 @@ func Options(d *value.Dict) Source {
 	}
 }
 
-// Or asks further sources for what the first does not have.
+// Or returns a Source that uses further sources for options missing in s.
 func (s Source) Or(more ...Source) Source {
 	return func(name string) any {
 		v := s(name)
@@ -64,15 +60,13 @@ func (s Source) Or(more ...Source) Source {
 // nil if it is not set.
 type Settings func(name string) any
 
-// Under returns the settings whose options begin with a prefix, such as
-// cache.redis.
+// Under returns the settings whose option names begin with a prefix, such as cache.redis.
 func (s Source) Under(prefix string) Settings {
 	return func(name string) any { return s(prefix + "." + name) }
 }
 
-// ForReturn returns the settings of a returner for one job, as Salt finds
-// them: keywords that the job brings, the options under the job's alternative
-// configuration, the usual ones.
+// ForReturn returns the settings of a returner for one job, in Salt's order: the job's keywords, the options
+// of the job's alternative configuration, the general ones.
 func (s Source) ForReturn(prefix, config string, keywords *value.Dict) Settings {
 	usual := s.Under(prefix)
 	return func(name string) any {
@@ -88,7 +82,7 @@ func (s Source) ForReturn(prefix, config string, keywords *value.Dict) Settings 
 	}
 }
 
-// Text returns a text; nothing, and the word None, are usual.
+// Text returns a string; usual replaces an empty value and the word None.
 func (s Settings) Text(name, usual string) string {
 	v := s(name)
 	if t, ok := v.(string); ok && strings.EqualFold(t, "none") || v == nil {
@@ -110,7 +104,7 @@ func (s Settings) Int(name string, usual int) (int, error) {
 	return n, nil
 }
 
-// Bool returns whether a setting counts as true.
+// Bool returns whether a setting is true.
 func (s Settings) Bool(name string, usual bool) bool {
 	v := s(name)
 	if v == nil {
@@ -128,9 +122,8 @@ func (s Settings) Address(host string, port int) (string, error) {
 	return net.JoinHostPort(s.Text("host", host), strconv.Itoa(n)), err
 }
 
-// TLS returns a configuration from files: of the certificates to trust, of
-// this side's certificate and key, each "" for none. verify false takes any
-// server.
+// TLS returns a configuration from files: the trusted certificates, and this side's certificate and key, each
+// "" for none. If verify is false, any server is accepted.
 func TLS(ca, cert, key, host string, verify bool) (*tls.Config, error) {
 	c := &tls.Config{ServerName: host, InsecureSkipVerify: !verify, MinVersion: tls.VersionTLS12}
 	if ca != "" {
@@ -156,10 +149,10 @@ func TLS(ca, cert, key, host string, verify bool) (*tls.Config, error) {
 	return c, nil
 }
 
-// maxIdle bounds connections that wait for use.
+// maxIdle bounds idle connections.
 const maxIdle = 4
 
-// HTTP returns a client for a server's interface, without proxies.
+// HTTP returns a client for a server's HTTP API, without proxies.
 func HTTP(t *tls.Config, timeout time.Duration) *http.Client {
 	return &http.Client{Timeout: timeout, Transport: &http.Transport{
 		TLSClientConfig: t, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: time.Minute,
@@ -167,7 +160,7 @@ func HTTP(t *tls.Config, timeout time.Duration) *http.Client {
 	}}
 }
 
-// Failed gives an error of a server its kind: Unavailable, unless it has one.
+// Failed adds the kind Unavailable to an error of a server, unless it has a kind.
 func Failed(what string, err error) error {
 	var e *salt.Error
 	if err == nil || errors.As(err, &e) {

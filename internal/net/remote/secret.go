@@ -17,9 +17,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// PostgresSecret is the form in which a PostgreSQL server keeps the password of
-// a role: md5 (also for true and nil), scram-sha-256, or, for false, as it is.
-// A password that has the form is left as it is.
+// PostgresSecret returns the form in which a PostgreSQL server stores the password of a role: md5 (also for
+// true and nil), scram-sha-256, or, for false, unchanged. A password that already has the form is returned
+// unchanged.
 func PostgresSecret(role, password string, how any) (string, error) {
 	switch how {
 	case nil, true, "md5":
@@ -43,7 +43,7 @@ func PostgresSecret(role, password string, how any) (string, error) {
 
 var verifier = regexp.MustCompile(`^SCRAM-SHA-256\$(\d{1,6}):([^$]+)\$`)
 
-// IsPostgresSecret reports whether what a server keeps is of a password.
+// IsPostgresSecret reports whether a stored secret matches a password.
 func IsPostgresSecret(kept, role, password string, how any) bool {
 	if how == "scram-sha-256" && !strings.HasPrefix(password, "SCRAM-SHA-256") {
 		m := verifier.FindStringSubmatch(kept)
@@ -62,7 +62,7 @@ func IsPostgresSecret(kept, role, password string, how any) bool {
 	return err == nil && want == kept
 }
 
-// scram makes the verifier of RFC 5803 as PostgreSQL keeps it.
+// scram makes the verifier of RFC 5803 in PostgreSQL's format.
 func scram(password string, random []byte, n int) (string, error) {
 	salted, err := pbkdf2.Key(sha256.New, password, random, n, sha256.Size)
 	if err != nil {

@@ -20,19 +20,19 @@ import (
 	"brine/internal/base/salt"
 )
 
-// SQL is a database. Statements have $1, $2 … for values, which MySQL gets as
-// question marks: they must come in that order, each once.
+// SQL is a database. Statements use $1, $2 … for values. MySQL gets question marks instead, so each value
+// must occur once, in order.
 type SQL struct {
 	*sql.DB
 	MySQL bool
 	what  string // for errors
 }
 
-// Names of the settings that Salt's drivers name differently.
+// Names are the settings whose names differ between Salt's drivers.
 type Names struct {
-	// Password and Database are where those are.
+	// Password and Database are the names of these settings.
 	Password, Database string
-	// Usual values.
+	// Default values.
 	Host, User, Pass, DB string
 }
 
@@ -65,9 +65,9 @@ func MySQL(s Settings, n Names, timeout time.Duration) (*SQL, error) {
 	if dial > 0 {
 		c.Timeout = time.Duration(dial) * time.Second
 	}
-	c.InterpolateParams = true // one way to the server and back, not three
+	c.InterpolateParams = true // one round trip instead of three
 	c.ParseTime = true
-	c.MaxAllowedPacket = 0 // what the server says
+	c.MaxAllowedPacket = 0 // the server's value
 	c.Logger = &mysql.NopLogger{}
 	if err := c.Apply(mysql.Charset(s.Text("charset", "utf8mb4"), "")); err != nil {
 		return nil, salt.Errorf(salt.Invalid, "%w", err)
@@ -85,8 +85,8 @@ func MySQL(s Settings, n Names, timeout time.Duration) (*SQL, error) {
 	return newSQL(sql.OpenDB(conn), true, "the MySQL server "+c.Addr), nil
 }
 
-// Postgres opens a PostgreSQL server by the settings host (or a folder with its
-// socket), port, user, sslmode, sslcert, sslkey, sslrootcert and those in n.
+// Postgres opens a PostgreSQL server by the settings host (or a directory with its socket), port, user,
+// sslmode, sslcert, sslkey, sslrootcert and those in n.
 func Postgres(s Settings, n Names, timeout time.Duration) (*SQL, error) {
 	port, err := s.Int("port", 5432)
 	if err != nil {
@@ -112,16 +112,16 @@ func Postgres(s Settings, n Names, timeout time.Duration) (*SQL, error) {
 	add("dbname", s.Text(n.Database, n.DB))
 	c, err := pgx.ParseConfig(dsn.String())
 	if err != nil {
-		// Its text has the options, of which one is secret.
+		// The error contains the options, one of which is secret.
 		return nil, salt.Errorf(salt.Invalid, "the options of PostgreSQL (host, port, user, database, ssl…) are wrong")
 	}
 	c.ConnectTimeout = timeout
-	// A pooler between may not know prepared statements.
+	// A connection pooler in between may not support prepared statements.
 	c.DefaultQueryExecMode = pgx.QueryExecModeExec
 	return newSQL(stdlib.OpenDB(*c), false, "the PostgreSQL server "+net.JoinHostPort(host, strconv.Itoa(port))), nil
 }
 
-// text gives a statement the form that the server knows.
+// text converts a statement to the server's syntax.
 func (d *SQL) text(q string) string {
 	if !d.MySQL {
 		return q
@@ -140,7 +140,7 @@ func (d *SQL) text(q string) string {
 	return b.String()
 }
 
-// Do executes a statement and returns the number of rows it concerned.
+// Do executes a statement and returns the number of affected rows.
 func (d *SQL) Do(ctx context.Context, q string, args ...any) (int64, error) {
 	r, err := d.ExecContext(ctx, d.text(q), args...)
 	if err != nil {
@@ -150,7 +150,7 @@ func (d *SQL) Do(ctx context.Context, q string, args ...any) (int64, error) {
 	return n, d.failed(err)
 }
 
-// Rows calls row for each row of an answer; scan reads its columns.
+// Rows calls row for each row of a result; scan reads its columns.
 func (d *SQL) Rows(ctx context.Context, q string, args []any, row func(scan func(...any) error) error) error {
 	rows, err := d.QueryContext(ctx, d.text(q), args...)
 	if err != nil {
@@ -165,7 +165,7 @@ func (d *SQL) Rows(ctx context.Context, q string, args []any, row func(scan func
 	return d.failed(rows.Err())
 }
 
-// In returns a statement's list of n values, of which the first is $from.
+// In returns a list of n placeholders for IN, the first of which is $from.
 func In(from, n int) string {
 	var b strings.Builder
 	b.WriteByte('(')
@@ -179,7 +179,7 @@ func In(from, n int) string {
 	return b.String()
 }
 
-// Identifier returns the name of a table, if it is one that needs no quotes.
+// Identifier returns the name of a table if it needs no quotes, else an error.
 func Identifier(name string) (string, error) {
 	for i, r := range name {
 		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r != '.' && r != '$' && (r < '0' || r > '9')) {
@@ -192,8 +192,7 @@ func Identifier(name string) (string, error) {
 	return name, nil
 }
 
-// MySQLRefusal returns the number and the text of an error that a MySQL server
-// has answered with.
+// MySQLRefusal returns the number and the message of an error from a MySQL server.
 func MySQLRefusal(err error) (number uint16, text string, ok bool) {
 	var m *mysql.MySQLError
 	if !errors.As(err, &m) {
@@ -202,7 +201,7 @@ func MySQLRefusal(err error) (number uint16, text string, ok bool) {
 	return m.Number, m.Message, true
 }
 
-// failed tells what the server refuses (Invalid) from a server that is away.
+// failed distinguishes an error of the statement (Invalid) from an unreachable server.
 func (d *SQL) failed(err error) error {
 	if err == nil {
 		return nil
@@ -220,7 +219,7 @@ func (d *SQL) failed(err error) error {
 		}
 	}
 	var c *pgconn.ConnectError
-	if errors.As(err, &c) { // its text has all options
+	if errors.As(err, &c) { // its message has all options
 		if errors.As(err, &p) {
 			return salt.Errorf(salt.Unavailable, "%s: %s", d.what, p.Message)
 		}
@@ -236,21 +235,20 @@ func (d *SQL) failed(err error) error {
 	return Failed(d.what, err)
 }
 
-// away are MySQL's errors that do not mean that the statement is at fault:
-// access, no such database, too many connections, shutdown, lock timeouts and
-// deadlocks, read only, full disk.
+// away are MySQL's errors that are not caused by the statement: access, no such database, too many
+// connections, shutdown, lock timeouts and deadlocks, read only, full disk.
 var away = map[uint16]bool{1040: true, 1041: true, 1044: true, 1045: true, 1049: true, 1053: true, 1114: true, 1129: true, 1130: true,
 	1021: true, 1203: true, 1205: true, 1213: true, 1226: true, 1290: true, 1836: true, 1927: true, 3024: true}
 
-// IsDuplicate reports whether a statement failed because the row is there.
+// IsDuplicate reports whether a statement failed because the row exists.
 func IsDuplicate(err error) bool {
 	var m *mysql.MySQLError
 	var p *pgconn.PgError
 	return errors.As(err, &m) && m.Number == 1062 || errors.As(err, &p) && p.Code == "23505"
 }
 
-// IsUnprepared reports whether a statement failed because somebody has yet to
-// prepare the database: a table, a column or a privilege is missing.
+// IsUnprepared reports whether a statement failed because the database lacks a table, a column or a
+// privilege.
 func IsUnprepared(err error) bool {
 	var m *mysql.MySQLError
 	var p *pgconn.PgError
@@ -269,7 +267,7 @@ type Tx struct {
 	tx *sql.Tx
 }
 
-// Begin begins one; End must be called.
+// Begin begins a transaction; End must be called.
 func (d *SQL) Begin(ctx context.Context) (*Tx, error) {
 	tx, err := d.BeginTx(ctx, nil)
 	return &Tx{d, tx}, d.failed(err)
@@ -285,8 +283,8 @@ func (t *Tx) Do(ctx context.Context, q string, args ...any) (int64, error) {
 	return n, t.d.failed(err)
 }
 
-// Commit makes it last.
+// Commit commits the transaction.
 func (t *Tx) Commit() error { return t.d.failed(t.tx.Commit()) }
 
-// End undoes what was not committed.
+// End rolls back uncommitted changes.
 func (t *Tx) End() { t.tx.Rollback() }

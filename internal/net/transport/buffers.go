@@ -2,17 +2,17 @@ package transport
 
 import "sync"
 
-// Buffers of large messages come in whole units, so that one that was given back
-// fits the next message of about that size.
+// Large buffers have sizes in whole units, so that a recycled buffer fits the next message of about the same
+// size.
 const (
 	bufferUnit = 64 << 10
-	maxUnits   = 33 // above the largest part of a file, with what is around it
+	maxUnits   = 33 // above the largest part of a file with its envelope
 )
 
 var buffers [maxUnits + 1]sync.Pool // of *[]byte, by units
 
-// Buffer returns n bytes with anything in them. Those of a large message are
-// worth using again: to clear and to copy a megabyte takes as long as to hash it.
+// Buffer returns n bytes with undefined content. Recycling large buffers pays: to clear and copy a megabyte
+// takes as long as to hash it.
 func Buffer(n int) []byte {
 	units := (n + bufferUnit - 1) / bufferUnit
 	if units > maxUnits {
@@ -24,8 +24,8 @@ func Buffer(n int) []byte {
 	return make([]byte, n, units*bufferUnit)
 }
 
-// Recycle gives a Buffer back, or the reply to a request, of which nothing is used
-// any more. Nobody has to: what is not given back is garbage.
+// Recycle returns a Buffer, or the reply to a request, that is no longer used. Calling it is optional: other
+// buffers are garbage collected.
 func Recycle(b []byte) {
 	units := cap(b) / bufferUnit
 	if units == 0 || units > maxUnits || cap(b)%bufferUnit != 0 {
