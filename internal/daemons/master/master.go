@@ -124,6 +124,7 @@ type Master struct {
 	audit      *audit.Log
 	strangers  strangers
 	gripes     *netserve.RateLog // about requests without the right to them
+	noting     sync.Mutex        // held while the state of jobs is written to disk
 	renderer   *render.Renderer
 	// templateFuncs are what templates of the pillar can call.
 	templateFuncs *fn.Registry

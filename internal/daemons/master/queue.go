@@ -199,6 +199,23 @@ func (q *queue) unstored() (n job.Notes, any bool) {
 	return n, true
 }
 
+// notStored takes back that notes are on the disk: they are due again, as they
+// are by then.
+func (q *queue) notStored(n job.Notes) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for jid := range n.States {
+		if j := q.jobs[jid]; j != nil {
+			q.changed[j] = true
+		}
+	}
+	for id, speaks := range n.Speakers {
+		if _, newer := q.speakers[id]; !newer {
+			q.speakers[id] = speaks
+		}
+	}
+}
+
 // of returns those in a set that have not returned.
 func (j *queued) of(set *bitset, names []string) (ids []string) {
 	for w, word := range set.words {

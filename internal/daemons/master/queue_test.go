@@ -96,3 +96,26 @@ func TestQueueOutlivesItsProcess(t *testing.T) {
 		t.Errorf("hours later %d jobs are remembered", len(q.jobs))
 	}
 }
+
+// TestNotesThatAreNotStored: the state of jobs that a full disk refused is due
+// again, and a newer one is not replaced.
+func TestNotesThatAreNotStored(t *testing.T) {
+	now := time.Now()
+	q := newQueue(func() time.Time { return now })
+	const jid = "20260101000000000001"
+	q.missed("a", 0, 10)
+	q.missed("b", 0, 10)
+	q.add(value.DictOf("jid", jid), jid, []string{"a", "b"}, nil, now.Add(time.Hour))
+	q.runs(jid, "a")
+	refused, any := q.unstored()
+	if !any || len(refused.States) != 1 || !refused.Speakers["b"] {
+		t.Fatalf("nothing was due: %+v", refused)
+	}
+	q.started("b") // it has asked before
+	q.started("b") // now it is Salt's
+	q.notStored(refused)
+	again, any := q.unstored()
+	if st := again.States[jid]; !any || len(st.Running) != 1 || st.Running[0] != "a" || !again.Speakers["a"] || again.Speakers["b"] {
+		t.Errorf("due again: %+v", again)
+	}
+}

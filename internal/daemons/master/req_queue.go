@@ -2,6 +2,7 @@ package master
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -57,12 +58,15 @@ func (m *Master) loadQueue() error {
 // noteStates puts what is known of jobs on the disk, for the time after a
 // restart.
 func (m *Master) noteStates() {
+	m.noting.Lock() // so that no older notes replace newer ones
+	defer m.noting.Unlock()
 	notes, any := m.queue.unstored()
 	if !any {
 		return
 	}
 	if err := m.jobs.Note(notes); err != nil {
-		m.log.Warn("what became of jobs is not on disk: a restart of this master forgets it", "err", err)
+		m.queue.notStored(notes)
+		m.gripes.Log(slog.LevelWarn, "cannot write the state of jobs to disk; trying again, a restart before that forgets it", "err", err)
 	}
 }
 
