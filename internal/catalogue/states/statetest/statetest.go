@@ -10,6 +10,7 @@
 //	network: own                     # a network namespace, too, without any link
 //	show: getent passwd joe          # prints what is compared after each case
 //	mask: [["pid [0-9]+", "pid"]]    # patterns to replace before comparing
+//	disk: true                       # in the temporary directory, not in memory
 //	names: true                      # compare results' names, where they are not the state's
 //	cases:
 //	- user.present: {name: joe}      # a state and its arguments
@@ -125,6 +126,7 @@ type table struct {
 	prepare         string
 	fresh           bool
 	network, names  bool
+	disk            bool
 	setup, show     string
 	mask            [][2]string
 	cases           []caseOf
@@ -145,6 +147,7 @@ func load(t *testing.T, name string) table {
 	tab.fresh = d.At("fresh") != false
 	tab.network = d.At("network") == "own"
 	tab.names = d.Bool("names")
+	tab.disk = d.Bool("disk")
 	for _, m := range d.List("mask") {
 		pair := m.(*value.List)
 		tab.mask = append(tab.mask, [2]string{pair.Items[0].(string), pair.Items[1].(string)})
@@ -293,7 +296,11 @@ func command(t *testing.T, tab Table, name string, args ...string) *exec.Cmd {
 	cmd.Env = []string{folder + "=" + dir, "PATH=" + path, "HOME=/srv", "SHELL=/bin/sh", "TMPDIR=" + os.TempDir(), "LC_ALL=C", "USER=root"}
 	cmd.Env = append(cmd.Env, tab.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if load(t, tab.Name).network {
+	of := load(t, tab.Name)
+	if of.disk { // machine.sh keeps off memory then
+		cmd.Env = append(cmd.Env, "BRINE_STATETEST_DISK=1")
+	}
+	if of.network {
 		cmd.SysProcAttr.Unshareflags |= syscall.CLONE_NEWNET
 	}
 	return cmd
