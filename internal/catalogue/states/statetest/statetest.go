@@ -294,6 +294,8 @@ func command(t *testing.T, tab Table, name string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Env = []string{folder + "=" + dir, "PATH=" + path, "HOME=/srv", "SHELL=/bin/sh", "TMPDIR=" + os.TempDir(), "LC_ALL=C", "USER=root"}
+	// The folders of the machine may be on several file systems, or on that of its root.
+	cmd.Env = append(cmd.Env, "GIT_DISCOVERY_ACROSS_FILESYSTEM=1")
 	cmd.Env = append(cmd.Env, tab.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	of := load(t, tab.Name)
