@@ -60,6 +60,7 @@ func TestPipRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/pip") 
 // TestVirtualenv makes environments with the real virtualenv, venv and pip, and
 // installs packages that it has written itself.
 func TestVirtualenv(t *testing.T) {
+	tools.Slow(t)
 	statetest.Needs(t, "virtualenv")
 	tools.NeedPython(t, "python3-venv", "ensurepip")
 	tab := table("virtualenv")
@@ -71,6 +72,7 @@ func TestVirtualenvRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata
 
 // TestGem installs packages that it has written itself with the real gem.
 func TestGem(t *testing.T) {
+	tools.Slow(t)
 	statetest.Needs(t, "/usr/bin/gem")
 	tab := table("gem")
 	tab.Functions = append(tab.Functions, shell.Modules()...)
@@ -81,6 +83,7 @@ func TestGemRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/gem") 
 
 // TestNPM installs packages that it has written itself with the real npm.
 func TestNPM(t *testing.T) {
+	tools.Slow(t)
 	statetest.Needs(t, "npm")
 	tab := table("npm")
 	tab.Functions = append(tab.Functions, shell.Modules()...)

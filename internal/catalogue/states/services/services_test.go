@@ -106,7 +106,10 @@ func supervisordTable(t *testing.T) statetest.Table {
 }
 
 // TestSupervisord commands a real supervisord.
-func TestSupervisord(t *testing.T) { statetest.Run(t, supervisordTable(t)) }
+func TestSupervisord(t *testing.T) {
+	tools.Slow(t)
+	statetest.Run(t, supervisordTable(t))
+}
 
 func TestSupervisordRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, supervisordTable) }
 

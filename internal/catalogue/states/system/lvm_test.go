@@ -48,6 +48,9 @@ func lvmTable(t *testing.T) statetest.Table {
 }
 
 // TestLVM makes volumes on real devices, and formats and tunes these.
-func TestLVM(t *testing.T) { statetest.Run(t, lvmTable(t)) }
+func TestLVM(t *testing.T) {
+	tools.Slow(t)
+	statetest.Run(t, lvmTable(t))
+}
 
 func TestLVMRecordingIsTrue(t *testing.T) { statetest.VerifyTable(t, lvmTable) }
