@@ -184,7 +184,7 @@ func TestHangup(t *testing.T) {
 	// Broken: all stays, and the reason is in the log.
 	for more, want := range map[string]string{
 		"auto_accept: True\nx: [\n":               m.Path("master") + ":1",
-		"auto_accept: True\ntimeout: soon\n":      `timeout: expected a number of seconds, got the text`,
+		"auto_accept: True\ntimeout: soon\n":      `timeout: expected a number of seconds, got the string`,
 		"auto_accept: True\ninclude: broken.conf": m.Path("broken.conf"),
 	} {
 		put(t, m.Path("broken.conf"), []byte("a: b: c\n"), 0o600)

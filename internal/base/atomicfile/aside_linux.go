@@ -11,18 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Aside writes a content to a file in a folder that has no name yet: SyncAll
-// puts it on the disk, and ReplaceAs in its place. Nobody sees it, and if it is
-// closed, or the process killed, before that, nothing is left of it. The mode
-// is what the umask leaves of perm. The error is errors.ErrUnsupported where
-// the file system has no such files.
+// Aside creates a file without a name in a directory and writes its content.
+// SyncAll flushes it, and ReplaceAs gives it a name. Until then no other
+// process sees it, and nothing is left if it is closed or the process ends. Its
+// mode is perm less the umask. The error is errors.ErrUnsupported if the file
+// system has no such files.
 func Aside(dir string, perm fs.FileMode, pour func(io.Writer) error) (*os.File, error) {
 	if !nameable() {
 		return nil, errors.ErrUnsupported
 	}
-	// os.OpenFile would offer the file to the poller, which takes five further
-	// system calls to find out that it is none for it.
-	fd, err := again(func() (int, error) {
+	// os.OpenFile would register the file with the poller, which costs five
+	// system calls that fail.
+	fd, err := retry(func() (int, error) {
 		return unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, uint32(perm.Perm()))
 	})
 	switch {
@@ -39,15 +39,15 @@ func Aside(dir string, perm fs.FileMode, pour func(io.Writer) error) (*os.File, 
 	return f, nil
 }
 
-// nameable tells whether files without names can be given some here: that goes
-// by /proc.
+// nameable reports whether files without names can be linked here, which
+// requires /proc.
 var nameable = sync.OnceValue(func() bool {
 	_, err := os.Stat("/proc/self/fd")
 	return err == nil
 })
 
-// again repeats a system call that a signal has interrupted.
-func again[T any](call func() (T, error)) (T, error) {
+// retry repeats a system call interrupted by a signal.
+func retry[T any](call func() (T, error)) (T, error) {
 	for {
 		v, err := call()
 		if !errors.Is(err, unix.EINTR) {
@@ -56,11 +56,11 @@ func again[T any](call func() (T, error)) (T, error) {
 	}
 }
 
-// link gives a file of Aside's a name that must not exist; the error then
-// matches fs.ErrExist.
+// link gives a file made by Aside a name. The error matches fs.ErrExist if the
+// name exists.
 func link(f *os.File, path string) error {
 	self := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
-	_, err := again(func() (struct{}, error) {
+	_, err := retry(func() (struct{}, error) {
 		return struct{}{}, unix.Linkat(unix.AT_FDCWD, self, unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW)
 	})
 	if err != nil {
@@ -69,14 +69,14 @@ func link(f *os.File, path string) error {
 	return nil
 }
 
-// begin has the system write what it holds of a file, without waiting for it.
-func begin(f *os.File) {
-	_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE) // Sync says what is wrong
+// startFlush starts writing the file to disk, without waiting.
+func startFlush(f *os.File) {
+	_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE) // Sync reports the error
 }
 
-// written waits until what begin began is on the disk. An error is told once
-// only, and Sync would not tell of it again.
-func written(f *os.File) error {
+// waitFlush waits for the writes of startFlush. The system reports an error
+// only once, so Sync would not report it again.
+func waitFlush(f *os.File) error {
 	const all = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE | unix.SYNC_FILE_RANGE_WAIT_AFTER
 	err := unix.SyncFileRange(int(f.Fd()), 0, 0, all)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ESPIPE) || errors.Is(err, unix.EINTR) {

@@ -1,9 +1,9 @@
-// Package atomicfile writes whole files so that a reader, or a machine that
-// loses power, sees the old content or the new one and never a part. It knows
-// nothing of what is in them.
+// Package atomicfile replaces whole files so that a reader, also after a power
+// failure, sees the old or the new content and never a part. It does not
+// interpret the content.
 //
-// The content first goes to a temporary file in the same folder whose name
-// begins with TempPrefix; a crash can leave such a file behind.
+// The content is first written to a temporary file in the same directory whose
+// name begins with TempPrefix. A crash can leave such a file behind.
 package atomicfile
 
 import (
@@ -16,25 +16,25 @@ import (
 	"time"
 )
 
-// TempPrefix begins the names of temporary files. It is a dot file, which
-// Salt's tools overlook.
+// TempPrefix starts the names of temporary files. They are dot files, which
+// Salt's tools ignore.
 const TempPrefix = ".brine-tmp-"
 
-// Write replaces the file at path, or makes it, with exactly this mode. With
-// durable it returns only after the disk has content and name. A symbolic
-// link at path is replaced, not followed.
+// Write creates or replaces the file at path with exactly this mode. With
+// durable it returns after content and name are on disk. A symbolic link at
+// path is replaced, not followed.
 func Write(path string, data []byte, mode fs.FileMode, durable bool) error {
 	return write(path, data, mode, durable, os.Rename)
 }
 
-// Create is Write for a file that must not exist; the error then matches
-// fs.ErrExist. Of several callers at once one succeeds. It is always durable.
+// Create is Write for a file that must not exist; otherwise the error matches
+// fs.ErrExist. Of concurrent callers one succeeds. It is always durable.
 func Create(path string, data []byte, mode fs.FileMode) error {
 	return write(path, data, mode, true, Place)
 }
 
-// Place gives a file a name that must not exist; the error then matches
-// fs.ErrExist. Of several callers at once one succeeds.
+// Place renames a file to a name that must not exist; otherwise the error
+// matches fs.ErrExist. Of concurrent callers one succeeds.
 func Place(temp, path string) error {
 	if done, err := renameNew(temp, path); done {
 		return err
@@ -83,16 +83,17 @@ func writeTemp(dir string, data []byte, mode fs.FileMode, durable bool) (string,
 	return f.Name(), nil
 }
 
-// SyncDir makes the names in a folder durable where the file system can.
+// SyncDir makes the names in a directory durable if the file system supports
+// it.
 func SyncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
-		d.Sync() // some file systems cannot; the rename itself has happened
+		d.Sync() // not supported by some file systems; the rename itself succeeded
 		d.Close()
 	}
 }
 
-// Cause takes the name of the system call and of the temporary file off an
-// error, which say nothing to a user.
+// Cause removes the names of the system call and of the temporary file from an
+// error, since they do not help a user.
 func Cause(err error) error {
 	var p *fs.PathError
 	var l *os.LinkError
@@ -105,15 +106,15 @@ func Cause(err error) error {
 	return err
 }
 
-// RemoveTemps removes what writers that died left in a folder more than an
-// hour ago.
+// RemoveTemps removes temporary files older than an hour from a directory, left
+// by writers that were killed.
 func RemoveTemps(dir string) {
 	d, err := os.Open(dir)
 	if err != nil {
 		return
 	}
 	defer d.Close()
-	names, _ := d.Readdirnames(-1) // of those that can be read
+	names, _ := d.Readdirnames(-1) // entries read before an error
 	for _, name := range names {
 		if !strings.HasPrefix(name, TempPrefix) {
 			continue

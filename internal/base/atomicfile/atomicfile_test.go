@@ -88,9 +88,8 @@ func TestRemoveTemps(t *testing.T) {
 	}
 }
 
-// TestReadyTakesTheName has files that were written aside take a name that is
-// free, one that a file has, and one that a symbolic link got meanwhile, which
-// is replaced and not followed.
+// TestReadyTakesTheName gives files made by Aside a free name, the name of a
+// file, and the name of a symbolic link, which is replaced and not followed.
 func TestReadyTakesTheName(t *testing.T) {
 	dir := t.TempDir()
 	victim := filepath.Join(dir, "victim")
@@ -100,7 +99,7 @@ func TestReadyTakesTheName(t *testing.T) {
 	aside := func() *os.File {
 		f, err := Aside(dir, 0o600, func(w io.Writer) error { _, err := io.WriteString(w, "new"); return err })
 		if errors.Is(err, errors.ErrUnsupported) {
-			t.Skip("files without names are not to be had here")
+			t.Skip("files without names are not supported here")
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +131,7 @@ func TestReadyTakesTheName(t *testing.T) {
 			}
 			return f
 		}}
-		if err := ReplaceAs(path, as, func(io.Writer) error { t.Error("it was poured"); return nil }); err != nil {
+		if err := ReplaceAs(path, as, func(io.Writer) error { t.Error("the content was written again"); return nil }); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
 		st, err := os.Lstat(path)
@@ -147,12 +146,12 @@ func TestReadyTakesTheName(t *testing.T) {
 		t.Errorf("the link was followed: %q %v", b, err)
 	}
 	if es, err := os.ReadDir(dir); err != nil || len(es) != 4 {
-		t.Errorf("something is left: %v %v", es, err)
+		t.Errorf("files are left: %v %v", es, err)
 	}
 }
 
-// TestSyncAllTellsOfEach has one of several files fail.
-func TestSyncAllTellsOfEach(t *testing.T) {
+// TestSyncAllReportsEach lets one of several files fail.
+func TestSyncAllReportsEach(t *testing.T) {
 	var files []*os.File
 	for range 20 {
 		f, err := os.CreateTemp(t.TempDir(), "")

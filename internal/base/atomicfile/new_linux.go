@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameNew renames to a name that does not exist, in one step. done is false
-// where the file system, as that of NFS, cannot do that.
+// renameNew atomically renames to a name that must not exist. done is false if
+// the file system does not support that, as NFS.
 func renameNew(temp, path string) (done bool, err error) {
 	switch err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE); {
 	case err == nil:

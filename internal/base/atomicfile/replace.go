@@ -12,39 +12,38 @@ import (
 	"syscall"
 )
 
-// As says how a file is replaced.
+// As holds the options of ReplaceAs.
 type As struct {
-	// Mode, UID and GID are what the file is to have; -1 keeps what an old
-	// file has. A new file then gets what the umask leaves.
+	// Mode, UID and GID of the file; -1 keeps those of an existing file. A new
+	// file then gets a mode by the umask.
 	Mode, UID, GID int
-	// ReplaceLink replaces a symbolic link instead of the file that it stands for.
+	// ReplaceLink replaces a symbolic link instead of its target.
 	ReplaceLink bool
-	// Durable has the content on the disk before the file takes its name, so
-	// that after a power cut there is the old file or the whole new one. It
-	// does not wait for the name: which of both there is, is not said, and
-	// would take a second flush.
+	// Durable flushes the content before the rename, so that after a power
+	// failure there is the old file or the whole new one. It does not flush the
+	// name, which would cost a second flush.
 	Durable bool
-	// Ready, if set, is asked for a file that Aside made and SyncAll put on the
-	// disk, once it is known what path the file is to have and what is there,
-	// nil for nothing: that file then takes the name, and nothing is poured. It
-	// is closed in any case. nil has the content poured.
+	// Ready, if set, returns a file made by Aside and flushed by SyncAll, to be
+	// renamed to path instead of writing the content. It gets the resolved path
+	// and the existing file, or nil. ReplaceAs closes the returned file. If it
+	// returns nil, the content is written.
 	Ready func(final string, old fs.FileInfo) *os.File
 }
 
-// maxSyncs bounds how many files are flushed at a time.
+// maxSyncs bounds concurrent flushes.
 const maxSyncs = 4
 
-// SyncAll puts several files on the disk. Together that takes hardly longer
-// than one of them alone: all contents are on the disk before the first file
-// is flushed, and then a journal has, in one piece, all that is to be said of
-// the others, too. The errors are in the order of the files.
+// SyncAll flushes several files. That takes hardly longer than flushing one:
+// all content is written before the first flush, whose journal commit then
+// includes the metadata of the others. The errors are in the order of the
+// files.
 func SyncAll(files []*os.File) []error {
 	errs := make([]error, len(files))
 	for _, f := range files {
-		begin(f)
+		startFlush(f)
 	}
 	for i, f := range files {
-		errs[i] = written(f)
+		errs[i] = waitFlush(f)
 	}
 	var next atomic.Int64
 	flush := func() {
@@ -62,18 +61,17 @@ func SyncAll(files []*os.File) []error {
 	return errs
 }
 
-// Replace writes a file of a user anew: all of it is on its way to the disk
-// before the old one is gone, and a failure leaves the old one as it was. A
-// symbolic link at dest is followed. A file that exists keeps its owner, as
-// far as this user may, and its mode unless mode says another; mode is -1 to
-// keep the old one, or for a new file what the umask leaves. pour writes the
-// content. An error matches fs.ErrNotExist if the folder is not there.
+// Replace replaces a file of a user. A failure leaves the old file unchanged. A
+// symbolic link at dest is followed. An existing file keeps its owner, as far
+// as permissions allow, and its mode if mode is -1; a new file then gets its
+// mode by the umask. pour writes the content. The error matches fs.ErrNotExist
+// if the directory does not exist.
 func Replace(dest string, mode int, pour func(io.Writer) error) error {
 	return ReplaceAs(dest, As{Mode: mode, UID: -1, GID: -1}, pour)
 }
 
-// ReplaceAs is Replace with an owner: the file has owner and mode before
-// anybody can see it.
+// ReplaceAs is Replace with an owner: owner and mode are set before the file is
+// visible.
 func ReplaceAs(dest string, as As, pour func(io.Writer) error) error {
 	final, old, err := dest, fs.FileInfo(nil), error(nil)
 	if as.ReplaceLink {
@@ -90,7 +88,7 @@ func ReplaceAs(dest string, as As, pour func(io.Writer) error) error {
 	}
 	perm := fs.FileMode(0o666)
 	if as.Mode >= 0 || old != nil {
-		perm = 0o600 // until it has its own: what is secret is never open to all
+		perm = 0o600 // until it has its own, so that secrets are never readable by others
 	}
 	f, err := temporary(filepath.Dir(final), perm)
 	if err != nil {
@@ -102,7 +100,7 @@ func ReplaceAs(dest string, as As, pour func(io.Writer) error) error {
 	}
 	err = pour(f)
 	if err == nil {
-		err = as.dress(f, old)
+		err = as.setOwner(f, old)
 	}
 	if err == nil && as.Durable {
 		err = f.Sync()
@@ -119,10 +117,10 @@ func ReplaceAs(dest string, as As, pour func(io.Writer) error) error {
 	return err
 }
 
-// settle gives a file of Aside's owner, mode and name.
+// settle sets owner, mode and name of a file made by Aside.
 func (as As) settle(f *os.File, final string, old fs.FileInfo) error {
 	defer f.Close()
-	if err := as.dress(f, old); err != nil {
+	if err := as.setOwner(f, old); err != nil {
 		return err
 	}
 	if old == nil {
@@ -144,8 +142,8 @@ func (as As) settle(f *os.File, final string, old fs.FileInfo) error {
 	return err
 }
 
-// dress gives a new file its owner and mode.
-func (as As) dress(f *os.File, old fs.FileInfo) error {
+// setOwner sets owner and mode of a new file.
+func (as As) setOwner(f *os.File, old fs.FileInfo) error {
 	if old != nil {
 		if err := like(f, old); err != nil {
 			return err
@@ -154,8 +152,8 @@ func (as As) dress(f *os.File, old fs.FileInfo) error {
 	return as.apply(f, old)
 }
 
-// apply gives a new file its owner and mode. The mode comes last, for a
-// change of the owner takes the set-id bits away.
+// apply sets owner and mode of a new file. The mode comes last, since a change
+// of the owner clears the set-id bits.
 func (as As) apply(f *os.File, old fs.FileInfo) error {
 	if as.UID >= 0 || as.GID >= 0 {
 		if err := f.Chown(as.UID, as.GID); err != nil {
@@ -171,8 +169,8 @@ func (as As) apply(f *os.File, old fs.FileInfo) error {
 	return f.Chmod(unixMode(as.Mode))
 }
 
-// place moves a file to its place. Where something is mounted on the old file,
-// as in containers, it can only be written in place.
+// place renames a file to its destination. If the old file is a mount point, as
+// in containers, it is written in place.
 func place(temp, final string, old fs.FileInfo) error {
 	err := os.Rename(temp, final)
 	if !errors.Is(err, syscall.EBUSY) || old == nil {
@@ -217,9 +215,8 @@ func unixMode(mode int) fs.FileMode {
 	return m
 }
 
-// Resolve follows symbolic links to the file that they stand for, which is
-// the one to replace, and describes it if it exists. It must be a regular
-// file.
+// Resolve follows symbolic links to the file to replace, and describes it if it
+// exists. It must be a regular file.
 func Resolve(dest string) (string, fs.FileInfo, error) {
 	for range 40 {
 		st, err := os.Lstat(dest)
@@ -233,7 +230,7 @@ func Resolve(dest string) (string, fs.FileInfo, error) {
 		case st.Mode().IsRegular():
 			return dest, st, nil
 		case st.Mode()&fs.ModeSymlink == 0:
-			return "", nil, fmt.Errorf("%s is no regular file", dest)
+			return "", nil, fmt.Errorf("%s is not a regular file", dest)
 		}
 		to, err := os.Readlink(dest)
 		if err != nil {
@@ -250,12 +247,12 @@ func Resolve(dest string) (string, fs.FileInfo, error) {
 // temporaries counts the temporary files of this process.
 var temporaries atomic.Int64
 
-// temporaryName returns a name that nothing else has.
+// temporaryName returns a unique name.
 func temporaryName(dir string) string {
 	return fmt.Sprintf("%s/%s%d-%d", dir, TempPrefix, os.Getpid(), temporaries.Add(1))
 }
 
-// temporary makes a new file whose mode is what the umask leaves of perm.
+// temporary creates a new file with mode perm less the umask.
 func temporary(dir string, perm fs.FileMode) (*os.File, error) {
 	for i := 0; ; i++ {
 		f, err := os.OpenFile(temporaryName(dir), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
@@ -265,8 +262,8 @@ func temporary(dir string, perm fs.FileMode) (*os.File, error) {
 	}
 }
 
-// like gives a new file the mode of the old one, and its owner as far as this
-// user may.
+// like sets the mode of a new file to that of the old one, and its owner as far
+// as permissions allow.
 func like(f *os.File, old fs.FileInfo) error {
 	st, ok := old.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -275,5 +272,5 @@ func like(f *os.File, old fs.FileInfo) error {
 	if err := f.Chown(int(st.Uid), int(st.Gid)); err != nil && !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	return f.Chmod(old.Mode()) // after the owner, which takes the set-id bits away
+	return f.Chmod(old.Mode()) // after the owner, since chown clears the set-id bits
 }

@@ -15,8 +15,8 @@ var (
 	fraction = regexp.MustCompile(`^[-+]?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?$`)
 )
 
-// parseDefault reads the text of a default tag. literal is set for fields of
-// type string, where only null has a meaning of its own.
+// parseDefault parses a default tag. literal is set for fields of type string,
+// where only null is special.
 func parseDefault(text string, literal bool) (any, error) {
 	if text == "null" {
 		return nil, nil
@@ -41,7 +41,7 @@ func parseDefault(text string, literal bool) (any, error) {
 		}
 		return l, nil
 	case strings.HasPrefix(text, "{"), strings.HasPrefix(text, "["):
-		return nil, fmt.Errorf("default %q is too rich: write null and fill it in code", text)
+		return nil, fmt.Errorf("default %q is not supported: write null and set it in code", text)
 	}
 	return scalar(text), nil
 }
@@ -71,8 +71,7 @@ func unquote(s string) (string, bool) {
 	return "", false
 }
 
-// splitComma splits at commas, without the blanks around the parts; a blank
-// text has no parts.
+// splitComma splits at commas and trims the parts; a blank string has none.
 func splitComma(s string) *value.List {
 	l := &value.List{}
 	if strings.TrimSpace(s) == "" {

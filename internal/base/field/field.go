@@ -1,6 +1,6 @@
-// Package field reads the struct tags by which Brine declares things once,
-// and converts values of the shared model into the Go fields so declared. An
-// option of a daemon and an argument of a function are both a field:
+// Package field reads the struct tags that declare options of daemons and
+// arguments of functions, and converts values of package value to these Go
+// fields:
 //
 //	type Options struct {
 //		Port    uint16        `salt:"publish_port" default:"4505" doc:"port that minions subscribe to"`
@@ -10,21 +10,21 @@
 //
 // The tags are:
 //
-//	salt     the name that users write; a field without it is not read
-//	default  the value when the user gives none; without it there is none
+//	salt     the name that users write; a field without it is ignored
+//	default  the value if the user gives none; without it there is none
 //	doc      one line of help
 //	alias    former names, separated by commas
 //	change   when a changed option takes effect: "live" or "restart"
-//	list     "comma": one text is split at its commas into a list
+//	list     "comma": a string is split at its commas into a list
 //
 // Embedded structs without a salt tag are flattened: their fields count as
 // fields of the outer struct. Names must be unique.
 //
-// The text of default is null, true, false, a decimal number, [], {}, a flat
-// list such as [udp, tcp], or else a text; quotes make anything a text, and a
-// field of type string takes all but null literally.
+// The value of default is null, true, false, a decimal number, [], {}, a flat
+// list such as [udp, tcp], or else a string. Quotes make anything a string, and
+// a field of type string takes all but null literally.
 //
-// The package knows nothing of files, of YAML or of Salt.
+// The package does not depend on files, YAML or Salt.
 package field
 
 import (
@@ -36,35 +36,35 @@ import (
 
 // Field is one declared field of a struct.
 type Field struct {
-	// Name is what users write.
+	// Name is the name that users write.
 	Name string
 	// Doc is one line of help, possibly empty.
 	Doc string
-	// Default is the text of the default tag, meaningful if HasDefault.
+	// Default is the default tag, valid if HasDefault.
 	Default    string
 	HasDefault bool
-	// Alias holds former names that are still understood.
+	// Alias holds former names that are still accepted.
 	Alias []string
 	// Change is "live", "restart" or "".
 	Change string
-	// Comma says that a text is split at commas into a list.
+	// Comma reports whether a string is split at commas into a list.
 	Comma bool
 	// Index is the path for reflect.Value.FieldByIndex.
 	Index []int
 	// Type is the Go type of the field.
 	Type reflect.Type
-	// Go is the name in Go, with the embedded structs that lead to it.
+	// Go is the Go name, qualified by the embedded structs.
 	Go string
-	// Tag is the whole tag, for words that only the caller knows.
+	// Tag is the whole tag, for keys specific to the caller.
 	Tag reflect.StructTag
 
-	value any // the default, parsed
+	value any // parsed default
 }
 
-// Of returns the fields of struct type t (or of what pointer type t points
-// to) in the order of their declaration. It fails when a tag is wrong: two
-// fields of one name, an unknown word in change or list, or a default that
-// does not fit its field. Callers treat that as a programmer's mistake.
+// Of returns the fields of struct type t (or of the struct that t points to) in
+// the order of their declaration. It fails for invalid tags: two fields with
+// one name, an unknown value of change or list, or a default that does not fit
+// its field. Callers treat that as a programming error.
 func Of(t reflect.Type) ([]Field, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -122,7 +122,7 @@ func walk(out []Field, t reflect.Type, index []int, prefix string) ([]Field, err
 	return out, nil
 }
 
-// read makes a Field of one tagged struct field, and tries its default.
+// read makes a Field of one tagged struct field, and checks its default.
 func read(sf reflect.StructField, name string) (Field, error) {
 	f := Field{Name: name, Doc: sf.Tag.Get("doc"), Type: sf.Type, Tag: sf.Tag}
 	if a := sf.Tag.Get("alias"); a != "" {
@@ -156,25 +156,25 @@ func read(sf reflect.StructField, name string) (Field, error) {
 	return f, nil
 }
 
-// DefaultValue returns the default as a fresh value of the model; nil when
-// there is none or it is null.
+// DefaultValue returns the default as a new value of the model; nil if there is
+// none or it is null.
 func (f Field) DefaultValue() any {
 	if !f.HasDefault {
 		return nil
 	}
 	v, err := parseDefault(f.Default, f.Type.Kind() == reflect.String)
 	if err != nil {
-		return nil // cannot be: Of has tried it
+		return nil // cannot happen: Of checked it
 	}
 	return v
 }
 
-// In returns the field of st, a struct of the type that Of was asked about.
+// In returns the field of st, a struct of the type given to Of.
 func (f Field) In(st reflect.Value) reflect.Value { return st.FieldByIndex(f.Index) }
 
-// Set converts v into the field of st, an addressable struct. Besides what
-// the function Set does, it heeds the list tag, and takes null (as the zero
-// value) where null is the default.
+// Set converts v to the field of st, an addressable struct. Unlike the function
+// Set, it honours the list tag, and accepts null (as the zero value) if null is
+// the default.
 func (f Field) Set(st reflect.Value, v any) error { return f.set(f.In(st), v) }
 
 func (f Field) set(dst reflect.Value, v any) error {
@@ -188,8 +188,8 @@ func (f Field) set(dst reflect.Value, v any) error {
 	return Set(dst, v)
 }
 
-// SetDefault sets the field of st to its default, or to its zero value when
-// it has none.
+// SetDefault sets the field of st to its default, or to its zero value if it
+// has none.
 func (f Field) SetDefault(st reflect.Value) error {
 	dst := f.In(st)
 	if !f.HasDefault {
@@ -200,7 +200,7 @@ func (f Field) SetDefault(st reflect.Value) error {
 }
 
 // Defaults sets every field that has a default in the struct that ptr points
-// to; others keep their value. It fails only when the tags are wrong.
+// to; others keep their value. It fails only for invalid tags.
 func Defaults(ptr any) error {
 	rv := reflect.ValueOf(ptr)
 	if rv.Kind() != reflect.Pointer || rv.IsNil() || rv.Elem().Kind() != reflect.Struct {

@@ -119,7 +119,7 @@ func TestOfRefusesBadTags(t *testing.T) {
 		"whole number": reflect.TypeOf(struct {
 			X int `salt:"x" default:"many"`
 		}{}),
-		"too rich": reflect.TypeOf(struct {
+		"not supported": reflect.TypeOf(struct {
 			X any `salt:"x" default:"{a: 1}"`
 		}{}),
 		"from -128 to 127": reflect.TypeOf(struct {
@@ -149,7 +149,7 @@ func TestDefaults(t *testing.T) {
 	}
 	_ = a.hidden
 	if err := Defaults(a); err == nil {
-		t.Error("a struct that is no pointer was taken")
+		t.Error("a struct that is not a pointer was accepted")
 	}
 }
 
@@ -223,28 +223,28 @@ func TestSetErrors(t *testing.T) {
 		{"wait", 1e300, "expected a number of seconds, got the number 1e+300"},
 		{"wait", true, "expected a number of seconds, got true"},
 		{"wait", nil, "expected a number of seconds, got null"},
-		{"text", value.DictOf(), "expected a text, got mapping"},
-		{"on", "maybe", `expected true or false, got the text "maybe"`},
+		{"text", value.DictOf(), "expected a string, got mapping"},
+		{"on", "maybe", `expected true or false, got the string "maybe"`},
 		{"i8", int64(128), "expected a whole number from -128 to 127, got the number 128"},
 		{"i8", 1.5, "expected a whole number, got the number 1.5"},
 		{"i8", true, "expected a whole number, got true"},
 		{"publish_port", int64(-1), "expected a whole number from 0 to 65535, got the number -1"},
 		{"publish_port", int64(65536), "expected a whole number from 0 to 65535, got the number 65536"},
 		{"big", int64(-1), "expected a whole number from 0 to 18446744073709551615, got the number -1"},
-		{"f", "many", `expected a number, got the text "many"`},
+		{"f", "many", `expected a number, got the string "many"`},
 		{"plain", value.DictOf("a", 1), "expected a list, got mapping"},
-		{"plain", value.ListOf("a", value.ListOf()), "[1]: expected a text, got list"},
-		{"ints", "x", `expected a list, got the text "x"`},
-		{"ints", value.ListOf(1, "x"), `[1]: expected a whole number, got the text "x"`},
-		{"m", "x", `expected a mapping, got the text "x"`},
-		{"m", value.DictOf("a", value.ListOf()), "a: expected a text, got list"},
-		{"d", "x", `expected a mapping, got the text "x"`},
+		{"plain", value.ListOf("a", value.ListOf()), "[1]: expected a string, got list"},
+		{"ints", "x", `expected a list, got the string "x"`},
+		{"ints", value.ListOf(1, "x"), `[1]: expected a whole number, got the string "x"`},
+		{"m", "x", `expected a mapping, got the string "x"`},
+		{"m", value.DictOf("a", value.ListOf()), "a: expected a string, got list"},
+		{"d", "x", `expected a mapping, got the string "x"`},
 		{"l", int64(1), "expected a list, got the number 1"},
-		{"p", "x", `expected a whole number, got the text "x"`},
+		{"p", "x", `expected a whole number, got the string "x"`},
 		{"w", "no", "only yes will do"},
 		{"keys", value.DictOf("tires", 9), `unknown key "tires"`},
-		{"hosts", value.ListOf(value.DictOf("tries", "x")), `[0].tries: expected a whole number, got the text "x"`},
-		{"addr", value.ListOf(), "expected a text, got list"},
+		{"hosts", value.ListOf(value.DictOf("tries", "x")), `[0].tries: expected a whole number, got the string "x"`},
+		{"addr", value.ListOf(), "expected a string, got list"},
 	} {
 		var a all
 		err := fs[c.name].Set(reflect.ValueOf(&a).Elem(), c.in)

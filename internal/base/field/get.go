@@ -11,14 +11,14 @@ import (
 )
 
 // Getter is the counterpart of Setter: it returns the value of the model that
-// SetValue would turn into the receiver.
+// SetValue would convert to the receiver.
 type Getter interface {
 	Value() any
 }
 
-// Get returns what v holds as a value of the model: the reverse of Set. A
-// time.Duration becomes seconds, whole if they are; a nil pointer null. A
-// type without counterpart becomes its text.
+// Get converts v to a value of the model, the reverse of Set. A time.Duration
+// becomes seconds, an int if whole; a nil pointer becomes null. A type without
+// counterpart becomes a string.
 func Get(v reflect.Value) any {
 	if !v.IsValid() {
 		return nil

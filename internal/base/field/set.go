@@ -14,20 +14,20 @@ import (
 	"brine/internal/py/value"
 )
 
-// Setter is a type that converts values of the model into itself. Its errors
-// are shown to the user as they are, after the name of the field.
+// Setter is a type that converts values of the model to itself. Its errors are
+// shown to the user unchanged, after the name of the field.
 type Setter interface {
 	SetValue(v any) error
 }
 
-// Error says that a value does not fit a field, in the user's words.
+// Error reports that a value does not fit a field, in terms of YAML.
 type Error struct {
-	// Want is what was expected, for example "a number of seconds".
+	// Want is the expected value, for example "a number of seconds".
 	Want string
-	// Got describes what came, for example "list".
+	// Got describes the given value, for example "list".
 	Got string
-	// At leads to the place inside a list or mapping, for example "[2].port";
-	// empty for the value itself.
+	// At is the path inside a list or mapping, for example "[2].port"; empty
+	// for the value itself.
 	At string
 }
 
@@ -41,8 +41,8 @@ func (e *Error) Error() string {
 
 func mismatch(want string, v any) error { return &Error{Want: want, Got: Describe(v)} }
 
-// Describe names a value in a user's words for an error text: its kind, and
-// for a scalar the value, shortened.
+// Describe describes a value for an error message: its type, and for a scalar
+// the shortened value.
 func Describe(v any) string {
 	switch x := v.(type) {
 	case nil:
@@ -52,7 +52,7 @@ func Describe(v any) string {
 	case int64, float64, *big.Int:
 		return "the number " + shorten(value.Str(x))
 	case string:
-		return "the text " + strconv.Quote(shorten(x))
+		return "the string " + strconv.Quote(shorten(x))
 	case []byte:
 		return "binary data"
 	case *value.List, value.Tuple:
@@ -88,18 +88,18 @@ var (
 
 // Set converts v, a value of the model, into dst, which must be settable.
 //
-//   - any takes everything; *value.Dict and *value.List take their kind, and
+//   - any takes everything; *value.Dict and *value.List take their type, and
 //     null as nil. A List is shared, not copied.
-//   - A type with SetValue(any) error converts for itself. A type with
-//     UnmarshalText (netip.Addr, for example) reads a text.
-//   - Texts take every scalar, written as Python's str; other targets take
+//   - A type with SetValue(any) error converts itself. A type with
+//     UnmarshalText (netip.Addr, for example) reads a string.
+//   - Strings take every scalar, written as Python's str(); other targets take
 //     null only if they are a pointer, a slice or a map.
 //   - Booleans take true, false, a number (true unless 0), and the words
 //     true, yes, on, false, no, off.
-//   - Numbers take numbers in their range and texts of numbers, never
+//   - Numbers take numbers in their range and strings of numbers, never
 //     booleans; whole numbers take no fraction. A time.Duration is a number
 //     of seconds, with fraction.
-//   - Slices take a list, or one scalar as their only item; maps with text
+//   - Slices take a list, or one scalar as their only item; maps with string
 //     keys take a mapping; structs take a mapping of their fields.
 //
 // The error is an *Error unless a type's own conversion failed. dst may have
@@ -145,7 +145,7 @@ func Set(dst reflect.Value, v any) error {
 	return setScalar(dst, v)
 }
 
-// setModel sets the targets that hold a type of the model itself.
+// setModel sets targets whose type is one of the model.
 func setModel(dst reflect.Value, v any) error {
 	var out any
 	var want string
@@ -161,7 +161,7 @@ func setModel(dst reflect.Value, v any) error {
 		}
 		out, ok = v.(*value.List)
 	case bytesType:
-		want = "a text or binary data"
+		want = "a string or binary data"
 		if s, is := v.(string); is {
 			v = []byte(s)
 		}
@@ -198,7 +198,7 @@ func setText(u encoding.TextUnmarshaler, v any) error {
 	switch v.(type) {
 	case string, int64, float64:
 	default:
-		return mismatch("a text", v)
+		return mismatch("a string", v)
 	}
 	return u.UnmarshalText([]byte(value.Str(v)))
 }
@@ -208,7 +208,7 @@ func setScalar(dst reflect.Value, v any) error {
 	case reflect.String:
 		s, ok := text(v)
 		if !ok {
-			return mismatch("a text", v)
+			return mismatch("a string", v)
 		}
 		dst.SetString(s)
 	case reflect.Bool:
@@ -250,7 +250,7 @@ func setScalar(dst reflect.Value, v any) error {
 	return nil
 }
 
-// text writes a scalar as Python's str does.
+// text converts a scalar to a string as Python's str() does.
 func text(v any) (string, bool) {
 	switch x := v.(type) {
 	case string:
@@ -280,7 +280,7 @@ func boolean(v any) (b, ok bool) {
 	return false, false
 }
 
-// whole returns v as an integer, if it is one without loss.
+// whole returns v as an integer if that is lossless.
 func whole(v any) (*big.Int, bool) {
 	switch x := v.(type) {
 	case int64:
@@ -376,13 +376,13 @@ func setMap(dst reflect.Value, v any) error {
 		return mismatch("a mapping", v)
 	}
 	if t.Key().Kind() != reflect.String {
-		return fmt.Errorf("field: cannot set a %v: its keys are not texts", t)
+		return fmt.Errorf("field: cannot set a %v: its keys are not strings", t)
 	}
 	out := reflect.MakeMapWithSize(t, d.Len())
 	for k, w := range d.All() {
 		ks, ok := text(k)
 		if !ok {
-			return mismatch("a mapping whose keys are texts", k)
+			return mismatch("a mapping whose keys are strings", k)
 		}
 		e := reflect.New(t.Elem()).Elem()
 		if err := Set(e, w); err != nil {
@@ -394,7 +394,7 @@ func setMap(dst reflect.Value, v any) error {
 	return nil
 }
 
-// setStruct fills a nested struct over its defaults.
+// setStruct sets the defaults of a nested struct, then the given fields.
 func setStruct(dst reflect.Value, v any) error {
 	d, ok := v.(*value.Dict)
 	if !ok {
@@ -427,7 +427,7 @@ func setStruct(dst reflect.Value, v any) error {
 	return nil
 }
 
-// at adds a step of the way to the place that is wrong.
+// at prepends an element to the path of an error.
 func at(err error, step string) error {
 	e, ok := err.(*Error)
 	if !ok {

@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// File is a log file: opened for appending, and opened anew on demand.
+// File is a log file, opened for appending and reopened on demand.
 type File struct {
 	path string
 	mu   sync.Mutex
 	f    *os.File // nil once closed
 }
 
-// OpenFile opens or creates the log file and the folder it is in. Only owner
-// and group may read it.
+// OpenFile opens or creates the log file and its directory. Only owner and
+// group may read it.
 func OpenFile(path string) (*File, error) {
 	if strings.Contains(path, "://") {
 		return nil, fmt.Errorf("cannot log to %s: only paths of files are supported", path)
@@ -30,7 +30,7 @@ func OpenFile(path string) (*File, error) {
 
 func openAppend(path string) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("cannot make the folder of the log file: %w", err)
+		return nil, fmt.Errorf("cannot create the directory of the log file: %w", err)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
 	if err != nil {
@@ -49,8 +49,8 @@ func (f *File) Write(p []byte) (int, error) {
 	return f.f.Write(p)
 }
 
-// Reopen opens the path anew and closes the old file. When that fails, the
-// old file stays in use.
+// Reopen opens the path again and closes the old file. If that fails, the old
+// file stays in use.
 func (f *File) Reopen() error {
 	next, err := openAppend(f.path)
 	if err != nil {

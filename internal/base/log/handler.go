@@ -14,30 +14,30 @@ import (
 	"brine/internal/base/log/redact"
 )
 
-// Sink is one place that records go to.
+// Sink is one destination of records.
 type Sink struct {
 	W        io.Writer
-	Level    slog.Leveler // records below are left out; it may change
+	Level    slog.Leveler // records below are dropped; may change
 	Template *Template
 }
 
 // NewHandler returns a handler that writes every record to each sink whose
-// level it reaches, a Write per record. Errors of writing are not reported:
-// there is no place left to report them.
+// level it reaches, with one Write per record. Write errors are ignored: there
+// is nowhere to report them.
 func NewHandler(sinks ...Sink) slog.Handler {
 	return &handler{sinks: sinks, mu: new(sync.Mutex)}
 }
 
 type handler struct {
 	sinks []Sink
-	mu    *sync.Mutex // one for all handlers derived from the same
+	mu    *sync.Mutex // shared by derived handlers
 
 	name, jid string
-	attrs     string // formatted, each with a blank before it
+	attrs     string // formatted, each after a blank
 	group     string // prefix of keys, with a dot at the end
 }
 
-// Enabled reports whether any sink wants the level.
+// Enabled reports whether any sink logs the level.
 func (h *handler) Enabled(_ context.Context, l slog.Level) bool {
 	for _, s := range h.sinks {
 		if l >= s.Level.Level() && l < LevelQuiet {
@@ -59,7 +59,7 @@ func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &c
 }
 
-// WithGroup returns a handler that puts the name before further keys.
+// WithGroup returns a handler that prefixes further keys with the name.
 func (h *handler) WithGroup(name string) slog.Handler {
 	if name == "" {
 		return h
@@ -69,8 +69,8 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &c
 }
 
-// add takes in one attribute: the name and job of the record, or text behind
-// the message.
+// add adds one attribute: the name or job of the record, or text after the
+// message.
 func (h *handler) add(b *strings.Builder, a slog.Attr, group string) {
 	v := a.Value.Resolve()
 	switch {
@@ -124,10 +124,10 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// maxValue bounds the bytes that one attribute shows: it may quote a peer.
+// maxValue bounds the bytes of one attribute: a peer may have sent it.
 const maxValue = 4 << 10
 
-// quote puts text in quotes when it would not be plain as one word.
+// quote quotes text unless it is a single plain word.
 func quote(s string) string {
 	if len(s) > maxValue {
 		s = fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(s[:maxValue], ""), len(s))

@@ -6,21 +6,21 @@ import (
 	"sync"
 )
 
-// Held keeps records until it is known where they go: what a program says while
-// it reads the configuration, which has the level and the log file.
+// Held buffers the records of a program that is still reading its
+// configuration, which sets the level and the log file.
 type Held struct {
 	mu      sync.Mutex
 	records []func(slog.Handler)
 	to      slog.Handler // nil until Release
 }
 
-// Logger returns a logger whose records are held.
+// Logger returns a logger whose records are buffered.
 func (h *Held) Logger() *slog.Logger {
 	return slog.New(&heldHandler{held: h, derive: func(to slog.Handler) slog.Handler { return to }})
 }
 
-// Release passes the records on, and from now on each at once. To drop them,
-// release to slog.DiscardHandler.
+// Release passes the buffered records to a handler, and later ones immediately.
+// To drop them, release to slog.DiscardHandler.
 func (h *Held) Release(to slog.Handler) {
 	h.mu.Lock()
 	records := h.records
@@ -31,7 +31,8 @@ func (h *Held) Release(to slog.Handler) {
 	}
 }
 
-// heldHandler is a handler of Held, with what With and WithGroup have added.
+// heldHandler is a handler of Held with the attributes and groups of its
+// logger.
 type heldHandler struct {
 	held   *Held
 	derive func(slog.Handler) slog.Handler
@@ -52,7 +53,7 @@ func (h *heldHandler) Handle(ctx context.Context, r slog.Record) error {
 		r = r.Clone()
 		h.held.records = append(h.held.records, func(to slog.Handler) {
 			if to = h.derive(to); to.Enabled(context.Background(), r.Level) {
-				_ = to.Handle(context.Background(), r) // as slog does with errors
+				_ = to.Handle(context.Background(), r) // slog formats errors in the same way
 			}
 		})
 	}

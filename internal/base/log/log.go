@@ -1,11 +1,10 @@
-// Package log writes slog records in the form that Salt's logs have: its ten
-// levels, its %(...)s templates, a console and a file with a level each.
+// Package log writes slog records in Salt's log format: its ten levels, its
+// %(...)s templates, and a console and a file with separate levels.
 //
 // The attribute "component" is the name of the logger (%(name)s), "jid" fills
-// %(jid)s where the template has it, and all other attributes follow the
-// message as key=value. Records pass from one goroutine as whole lines.
-// Characters that would steer a terminal are replaced, because messages may
-// quote what a peer sent.
+// %(jid)s if the template has it, and all other attributes follow the message
+// as key=value. Every record is written as a whole line. Terminal control
+// characters are replaced, because messages may quote data of a peer.
 //
 // It imports only the standard library, so every package may use its levels.
 package log
@@ -18,7 +17,7 @@ import (
 	"strings"
 )
 
-// Salt's levels that slog does not have. The others are slog's own.
+// Salt's levels that slog lacks.
 const (
 	LevelAll      slog.Level = -1000
 	LevelGarbage  slog.Level = -12
@@ -28,7 +27,7 @@ const (
 	LevelQuiet    slog.Level = 1000
 )
 
-// levels are sorted from all to quiet, with the numbers Python gives them.
+// levels are sorted from all to quiet, with Python's numbers.
 var levels = []struct {
 	name   string
 	level  slog.Level
@@ -46,8 +45,7 @@ var levels = []struct {
 	{"quiet", LevelQuiet, 1000},
 }
 
-// LevelNames returns the names of all levels, from the most talkative to
-// quiet.
+// LevelNames returns the names of all levels, from the most verbose to quiet.
 func LevelNames() []string {
 	names := make([]string, len(levels))
 	for i, l := range levels {
@@ -82,7 +80,7 @@ func nameOf(l slog.Level) (string, int) {
 	return strings.ToUpper(e.name), e.number
 }
 
-// Salt's templates and forms of time.
+// Salt's default templates and time formats.
 const (
 	ConsoleFormat = "[%(levelname)-8s] %(message)s"
 	FileFormat    = "%(asctime)s,%(msecs)03d [%(name)-17s:%(lineno)-4d][%(levelname)-8s][%(process)d] %(message)s"
@@ -91,21 +89,21 @@ const (
 	JIDFormat     = "[JID: %(jid)s]"
 )
 
-// Options say what is logged, where and how.
+// Options are the options of logging.
 type Options struct {
 	Level      string `salt:"log_level" default:"warning" doc:"least level shown on the console: all, garbage, trace, debug, profile, info, warning, error, critical or quiet"`
 	File       string `salt:"log_file" default:"" doc:"path of the log file; empty for none" change:"restart"`
 	FileLevel  string `salt:"log_level_logfile" default:"" doc:"least level written to the log file; empty for that of the console"`
 	Format     string `salt:"log_fmt_console" default:"[%(levelname)-8s] %(message)s" doc:"template of a line on the console" change:"restart"`
 	FileFormat string `salt:"log_fmt_logfile" default:"%(asctime)s,%(msecs)03d [%(name)-17s:%(lineno)-4d][%(levelname)-8s][%(process)d] %(message)s" doc:"template of a line in the log file" change:"restart"`
-	TimeFormat string `salt:"log_datefmt_console" default:"%H:%M:%S" doc:"form of %(asctime)s on the console" alias:"log_datefmt" change:"restart"`
-	JIDFormat  string `salt:"log_fmt_jid" default:"[JID: %(jid)s]" doc:"form of %(jid)s in the lines of a job" change:"restart"`
-	// Chosen says that File was chosen, and is not the usual one.
+	TimeFormat string `salt:"log_datefmt_console" default:"%H:%M:%S" doc:"format of %(asctime)s on the console" alias:"log_datefmt" change:"restart"`
+	JIDFormat  string `salt:"log_fmt_jid" default:"[JID: %(jid)s]" doc:"format of %(jid)s in the lines of a job" change:"restart"`
+	// Chosen reports whether the user set File.
 	Chosen      bool
-	FileTimeFmt string `salt:"log_datefmt_logfile" default:"%Y-%m-%d %H:%M:%S" doc:"form of %(asctime)s in the log file" change:"restart"`
+	FileTimeFmt string `salt:"log_datefmt_logfile" default:"%Y-%m-%d %H:%M:%S" doc:"format of %(asctime)s in the log file" change:"restart"`
 }
 
-// Log is a logger with what must be closed or opened anew under it.
+// Log is a logger with its log file.
 type Log struct {
 	*slog.Logger
 	file            *File
@@ -113,9 +111,9 @@ type Log struct {
 }
 
 // Open returns a logger for the options. The console may be nil, as for a
-// daemon in the background. When the log file cannot be opened, the error
-// says so and the Log returned beside it writes to the console alone, so that
-// a program may choose to go on.
+// daemon in the background. If the log file cannot be opened, Open returns an
+// error and a Log that writes to the console only, so that a program may
+// continue.
 func Open(o Options, console io.Writer) (*Log, error) {
 	l := &Log{}
 	if err := l.SetLevels(o); err != nil {
@@ -144,8 +142,8 @@ func Open(o Options, console io.Writer) (*Log, error) {
 	return l, err
 }
 
-// SetLevels changes the levels to those of the options, for all who log. A
-// file that was not opened because its level was quiet stays closed.
+// SetLevels changes the levels of all loggers to those of the options. A file
+// that was not opened because its level was quiet stays closed.
 func (l *Log) SetLevels(o Options) error {
 	console, err := ParseLevel(orElse(o.Level, "warning"))
 	if err != nil {
@@ -162,7 +160,7 @@ func (l *Log) SetLevels(o Options) error {
 	return nil
 }
 
-// Reopen opens the log file anew under its path, for after it was rotated.
+// Reopen opens the log file again by its path, after rotation.
 func (l *Log) Reopen() error {
 	if l.file == nil {
 		return nil
@@ -170,7 +168,7 @@ func (l *Log) Reopen() error {
 	return l.file.Reopen()
 }
 
-// Close closes the log file. Records that come later reach only the console.
+// Close closes the log file. Later records go to the console only.
 func (l *Log) Close() error {
 	if l.file == nil {
 		return nil

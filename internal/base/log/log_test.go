@@ -74,7 +74,7 @@ func TestLevels(t *testing.T) {
 		})
 	}
 	if _, err := ParseLevel("loud"); err == nil {
-		t.Error("level loud was taken")
+		t.Error("level loud was accepted")
 	}
 }
 
@@ -117,7 +117,7 @@ func TestFileFormatAndReopen(t *testing.T) {
 func TestOpenWithoutFile(t *testing.T) {
 	dir := t.TempDir()
 	var b bytes.Buffer
-	l, err := Open(Options{File: dir}, &b) // a folder is no log file
+	l, err := Open(Options{File: dir}, &b) // a directory cannot be a log file
 	if err == nil || l == nil {
 		t.Fatalf("got %v, %v; want both a log and an error", l, err)
 	}
@@ -126,7 +126,7 @@ func TestOpenWithoutFile(t *testing.T) {
 		t.Errorf("got %q", b.String())
 	}
 	if _, err := Open(Options{File: "udp://host:514/user"}, nil); err == nil {
-		t.Error("a syslog address was taken for a path")
+		t.Error("a syslog URL was accepted as a path")
 	}
 }
 
@@ -157,16 +157,16 @@ func TestTemplates(t *testing.T) {
 	}
 	for _, bad := range []string{"%", "%(", "%(nosuch)s", "%(message)", "%(message)d", "%(name)9999s", "%(created)x", "%x", "%(levelno)y", "%(msecs)", "%(msecs)c", "%(message)f"} {
 		if _, err := NewTemplate(bad, ""); err == nil {
-			t.Errorf("format %q was taken", bad)
+			t.Errorf("format %q was accepted", bad)
 		}
 	}
 }
 
-// TestTemplatesOfPython: what Python itself makes of the templates.
+// TestTemplatesOfPython compares templates with Python's own formatting.
 func TestTemplatesOfPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("there is no python3")
+		t.Skip("python3 is not installed")
 	}
 	r := record{time: time.Date(2026, 2, 3, 4, 5, 6, 7_000_000, time.UTC), level: "INFO", number: 20, name: "salt.x", message: "hi"}
 	values := "{'msecs': 7.0, 'created': 1770091506.007, 'levelno': 20, 'message': 'hi', 'levelname': 'INFO'}"
@@ -194,7 +194,8 @@ func TestTemplatesOfPython(t *testing.T) {
 	}
 }
 
-// TestHeld: records wait for their log, with what With added.
+// TestHeld checks that records are buffered with the attributes of their
+// logger.
 func TestHeld(t *testing.T) {
 	var held Held
 	early := held.Logger()
@@ -209,7 +210,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// TestJIDFormat: log_fmt_jid is used, and checked.
+// TestJIDFormat checks that log_fmt_jid is used and validated.
 func TestJIDFormat(t *testing.T) {
 	l, b := logTo(t, Options{Format: "%(jid)s%(message)s", JIDFormat: "<%(jid)s> "})
 	l.Error("x", "jid", "7")
@@ -218,7 +219,7 @@ func TestJIDFormat(t *testing.T) {
 	}
 	for _, bad := range []string{"", "x", "%s", "%(jid)s %(name)s"} {
 		if CheckJIDFormat(bad) == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }
@@ -257,7 +258,7 @@ func TestSetLevels(t *testing.T) {
 	child.Debug("three")
 	o.Level = "loud"
 	if l.SetLevels(o) == nil {
-		t.Error("an unknown level is taken")
+		t.Error("an unknown level is accepted")
 	}
 	child.Info("four")
 	if b, _ := os.ReadFile(o.File); string(b) != "two a=1\nfour a=1\n" || console.String() != string(b) {

@@ -23,11 +23,11 @@ type part struct {
 	text  string
 	field string
 	verb  string
-	// as is the type of the value that the verb is for.
+	// as is the type that the verb expects.
 	as kind
 }
 
-// kind is how the value of a field is formatted.
+// kind is the conversion of the value of a field.
 type kind int
 
 const (
@@ -37,7 +37,7 @@ const (
 	asFloat             // converted
 )
 
-// record is what a template can show.
+// record holds the values of the fields.
 type record struct {
 	time    time.Time
 	level   string
@@ -48,11 +48,11 @@ type record struct {
 	pc      uintptr
 }
 
-// began is the start of the process, for %(relativeCreated)s.
+// began is the start time of the process, for %(relativeCreated)s.
 var began = time.Now()
 
-// fields maps the names of Salt's formats to their values, which are of the
-// types that Python gives them: string, int or float64.
+// fields maps the field names of Salt's formats to functions that return their
+// values, with Python's types: string, int or float64.
 var fields = map[string]func(t *Template, r *record) any{
 	"asctime":         func(t *Template, r *record) any { return strftime(t.timeFmt, r.time) },
 	"created":         func(_ *Template, r *record) any { return float64(r.time.UnixNano()) / 1e9 },
@@ -118,7 +118,7 @@ func (t *Template) formatJID(jid string) string {
 	return strings.ReplaceAll(orElse(t.jidFmt, JIDFormat), "%(jid)s", jid)
 }
 
-// CheckJIDFormat returns what is wrong with a value of log_fmt_jid.
+// CheckJIDFormat checks a value of log_fmt_jid.
 func CheckJIDFormat(format string) error {
 	if rest := strings.ReplaceAll(format, "%(jid)s", ""); strings.Contains(rest, "%") || rest == format {
 		return fmt.Errorf("log format %q: expected text with %%(jid)s", format)
@@ -134,7 +134,7 @@ func frame(pc uintptr) runtime.Frame {
 	return f
 }
 
-// NewTemplate parses a format in Python's style and the strftime format of
+// NewTemplate parses a format in Python's % style and the strftime format of
 // its %(asctime)s. Unknown fields and conversions are errors.
 func NewTemplate(format, timeFmt string) (*Template, error) {
 	t := &Template{timeFmt: timeFmt}
@@ -162,7 +162,7 @@ func NewTemplate(format, timeFmt string) (*Template, error) {
 	return t, nil
 }
 
-// parseField reads "(name)-17s" and returns how long it was.
+// parseField parses "(name)-17s" and returns its length.
 func parseField(s string) (part, int, error) {
 	end := strings.IndexByte(s, ')')
 	if !strings.HasPrefix(s, "(") || end < 0 {
@@ -171,14 +171,14 @@ func parseField(s string) (part, int, error) {
 	name := s[1:end]
 	get := fields[name]
 	if get == nil {
-		return part{}, 0, fmt.Errorf("there is no field %q", name)
+		return part{}, 0, fmt.Errorf("unknown field %q", name)
 	}
 	i := end + 1
 	for i < len(s) && strings.IndexByte("-+ #0123456789.", s[i]) >= 0 {
 		i++
 	}
 	flags := s[end+1 : i]
-	for i < len(s) && strings.IndexByte("hlL", s[i]) >= 0 { // without a meaning in Python, too
+	for i < len(s) && strings.IndexByte("hlL", s[i]) >= 0 { // ignored by Python too
 		i++
 	}
 	if i == len(s) {
@@ -186,15 +186,15 @@ func parseField(s string) (part, int, error) {
 	}
 	for _, num := range strings.FieldsFunc(flags, func(r rune) bool { return r < '0' || r > '9' }) {
 		if n, err := strconv.Atoi(num); err != nil || n > 200 {
-			return part{}, 0, fmt.Errorf("the width of %q is too great", name)
+			return part{}, 0, fmt.Errorf("the width of %q is too large", name)
 		}
 	}
 	p, err := conversion(name, flags, s[i], get(&Template{}, &record{}))
 	return p, i + 1, err
 }
 
-// conversion returns the part for one of Python's conversions of a field with
-// values like sample.
+// conversion returns the part for a Python conversion of a field whose values
+// have the type of sample.
 func conversion(name, flags string, conv byte, sample any) (part, error) {
 	_, text := sample.(string)
 	_, fraction := sample.(float64)
@@ -225,7 +225,7 @@ func conversion(name, flags string, conv byte, sample any) (part, error) {
 		}
 	case 'g', 'G':
 		if !strings.Contains(flags, ".") {
-			flags += ".6" // which package fmt does not assume
+			flags += ".6" // package fmt has no default precision here
 		}
 	}
 	as := asFloat
@@ -235,8 +235,8 @@ func conversion(name, flags string, conv byte, sample any) (part, error) {
 	return part{field: name, verb: "%" + flags + string(conv), as: as}, nil
 }
 
-// flagless takes the flag 0 away that begins a width; a 0 behind another digit
-// is a part of it.
+// flagless removes a leading flag 0; a 0 after another digit is part of the
+// width.
 func flagless(flags string) string {
 	i := 0
 	for i < len(flags) && strings.IndexByte("-+ #0", flags[i]) >= 0 {
@@ -245,8 +245,8 @@ func flagless(flags string) string {
 	return strings.ReplaceAll(flags[:i], "0", "") + flags[i:]
 }
 
-// zeroPadded takes the precision of an integer away where the flag 0 fills more
-// digits anyway. Package fmt would use the precision and ignore the flag.
+// zeroPadded removes the precision of an integer if the flag 0 pads to more
+// digits. Package fmt would use the precision and ignore the flag.
 func zeroPadded(flags string) string {
 	head, precision, _ := strings.Cut(flags, ".")
 	width := strings.TrimLeft(head, "-+ #0")
@@ -259,7 +259,7 @@ func zeroPadded(flags string) string {
 	return head
 }
 
-// dropNumeric drops the flags that are for numbers.
+// dropNumeric removes the flags for numbers.
 func dropNumeric(r rune) rune {
 	if r == '+' || r == '#' || r == ' ' {
 		return -1
@@ -315,8 +315,8 @@ func (k kind) of(v any) any {
 
 var reprEscapes = strings.NewReplacer(`\`, `\\`, "'", `\'`, "\n", `\n`, "\t", `\t`, "\r", `\r`)
 
-// strftime formats t with the directives of glibc in the locale C; others stay
-// as they are.
+// strftime formats t with the directives of glibc in the C locale; unknown ones
+// stay unchanged.
 func strftime(format string, t time.Time) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {

@@ -1,7 +1,6 @@
-// Package profile lets a running daemon be looked into: where its time and its
-// memory go, by the tools that come with Go (go tool pprof). It is off unless
-// an address is set, and listens on loopback only, because a profile tells
-// much and taking one costs time.
+// Package profile serves CPU and memory profiles of a running daemon for go
+// tool pprof. It is off unless an address is set, and listens on loopback only,
+// because profiles reveal internals and cost time.
 package profile
 
 import (
@@ -17,18 +16,18 @@ import (
 	"brine/internal/base/salt"
 )
 
-// Options say where profiles can be had.
+// Options are the options of profiling.
 type Options struct {
-	Address string `salt:"profiling_address" default:"" doc:"loopback address and port at which go tool pprof finds profiles of this daemon, such as 127.0.0.1:6060; empty: nowhere (Brine only)" change:"restart"`
+	Address string `salt:"profiling_address" default:"" doc:"loopback address and port where this daemon serves profiles for go tool pprof, such as 127.0.0.1:6060; empty: off (Brine only)" change:"restart"`
 }
 
-// Server gives out profiles of its own process.
+// Server serves profiles of its own process.
 type Server struct {
 	lis net.Listener
 	log *slog.Logger
 }
 
-// New binds the address. It returns nil if there is none. The error is of kind
+// New binds the address. It returns nil if none is set. The error is of kind
 // Invalid if the address is not on loopback.
 func New(o Options, log *slog.Logger) (*Server, error) {
 	if o.Address == "" {
@@ -45,10 +44,10 @@ func New(o Options, log *slog.Logger) (*Server, error) {
 	return &Server{lis: lis, log: log}, nil
 }
 
-// Addr is the bound address.
+// Addr returns the bound address.
 func (s *Server) Addr() net.Addr { return s.lis.Addr() }
 
-// Close unbinds a server whose Run was never called.
+// Close closes a server whose Run was never called.
 func (s *Server) Close() error { return s.lis.Close() }
 
 // Run serves until ctx ends.
@@ -61,15 +60,15 @@ func (s *Server) Run(ctx context.Context) error {
 	srv := &http.Server{Handler: local(mux), ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { srv.Close() })
 	defer stop()
-	s.log.Info("profiles can be had", "address", "http://"+s.lis.Addr().String()+"/debug/pprof/")
+	s.log.Info("pprof listening", "address", "http://"+s.lis.Addr().String()+"/debug/pprof/")
 	if err := srv.Serve(s.lis); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("cannot give out profiles: %w", err)
+		return fmt.Errorf("cannot serve profiles: %w", err)
 	}
 	return nil
 }
 
-// local refuses what a web page of another host has a browser on this machine
-// ask for: such a request carries that host's name.
+// local rejects requests whose Host is not loopback. A browser on this machine
+// sends such requests for web pages of other hosts.
 func local(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -77,7 +76,7 @@ func local(h http.Handler) http.Handler {
 			host = r.Host
 		}
 		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-			http.Error(w, "only for this machine", http.StatusForbidden)
+			http.Error(w, "only for requests from this machine", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -36,7 +36,7 @@ func TestServesOnLoopback(t *testing.T) {
 		t.Errorf("answered %d: %.100s", code, body)
 	}
 	if code, _ := get("evil.example:6060"); code != 403 {
-		t.Errorf("another host's page got %d", code)
+		t.Errorf("a request with the name of another host got %d", code)
 	}
 	cancel()
 	if err := <-done; err != nil {

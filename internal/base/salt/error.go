@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// Kind says what sort of failure an Error is. The programs map it to an exit
-// code and the API to an HTTP status.
+// Kind classifies an Error. The programs map it to an exit code and the API to
+// an HTTP status.
 type Kind uint8
 
 // The kinds of error.
 const (
-	Internal    Kind = iota // a fault of Brine or of the machine
+	Internal    Kind = iota // a failure of Brine or of the machine
 	Invalid                 // the caller's input is wrong
-	NotFound                // what was named does not exist
-	Exists                  // what was to be made exists already
-	Denied                  // the caller may not do this
+	NotFound                // the named thing does not exist
+	Exists                  // the thing to create exists already
+	Denied                  // the caller lacks permission
 	Timeout                 // no answer in time
-	Unavailable             // a peer or a resource cannot be reached now
+	Unavailable             // a peer or resource is unreachable now
 )
 
 var kindNames = [...]string{"internal error", "invalid", "not found", "exists", "denied", "timeout", "unavailable"}
@@ -29,7 +29,7 @@ func (k Kind) String() string {
 	return "unknown kind"
 }
 
-// Error is an error of a known kind. Its text is that of Err.
+// Error is an error of a known kind. Its message is that of Err.
 type Error struct {
 	Kind Kind
 	Err  error

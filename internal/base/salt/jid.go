@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// jidLayout is the UTC time to the microsecond without any separator.
+// jidLayout is the UTC time to the microsecond without separators.
 const jidLayout = "20060102150405.000000"
 
 var lastJID struct {
@@ -14,9 +14,8 @@ var lastJID struct {
 	t time.Time
 }
 
-// NewJID returns a job id: 20 digits, the UTC time in microseconds. Two calls
-// in one process never return the same id, and ids never go back, even when
-// the clock does.
+// NewJID returns a job id: 20 digits, the UTC time in microseconds. Ids of one
+// process are unique and increase, even if the clock goes back.
 func NewJID(now time.Time) string {
 	lastJID.Lock()
 	defer lastJID.Unlock()
@@ -28,7 +27,7 @@ func NewJID(now time.Time) string {
 	return FormatJID(now)
 }
 
-// FormatJID returns the job id of a moment.
+// FormatJID returns the job id of a time.
 func FormatJID(t time.Time) string {
 	s := t.UTC().Format(jidLayout)
 	return s[:14] + s[15:]
@@ -53,7 +52,7 @@ func ValidJID(s string) bool {
 	return true
 }
 
-// JIDTime returns the moment that a job id names.
+// JIDTime returns the time in a job id.
 func JIDTime(jid string) (time.Time, error) {
 	if !ValidJID(jid) {
 		return time.Time{}, fmt.Errorf("%q is not a job id", jid)

@@ -1,6 +1,6 @@
-// Package salt holds the words of the field: ids, job ids, event tags, kinds
-// of error and log levels. It is nearly without code, imports only the
-// standard library, and every other package may import it.
+// Package salt has the basic types of Salt: minion ids, job ids, event tags and
+// kinds of error. It imports only the standard library, and every other package
+// may import it.
 package salt
 
 import (
@@ -11,18 +11,18 @@ import (
 	"unicode/utf8"
 )
 
-// Version is the version of Salt whose wire protocol, files and texts Brine
-// follows. It is what a peer sees as the saltversion grain.
+// Version is the version of Salt whose wire protocol, files and messages Brine
+// follows. It is the value of the grain saltversion.
 const Version = "3007.10"
 
 // MaxIDLength bounds a minion id: it is used as a file name.
 const MaxIDLength = 255
 
-// CheckID returns an error that says what is wrong with a minion id, or nil.
-// An id names files in the pki and cache folders, so it must neither leave
-// them nor meet the dot files beside the others there: no slash or backslash,
-// no dot at its beginning. It is shown in logs and lists, so it must not steer
-// a terminal or begin a line of its own: no control characters.
+// CheckID returns an error if a minion id is invalid. An id is a file name in
+// the pki and cache directories, so it must not leave them or clash with their
+// dot files: no slash or backslash, no leading dot. It is shown in logs and
+// lists, so it must not contain terminal sequences or line ends: no control
+// characters.
 func CheckID(id string) error {
 	switch {
 	case id == "":
@@ -39,15 +39,15 @@ func CheckID(id string) error {
 	return nil
 }
 
-// CheckNewID is CheckID for the id of a minion that is not known yet. It also
-// refuses what would be a pattern where a user names the minion, as in
-// salt-key -d '*', and what a terminal shows as another id.
+// CheckNewID is CheckID for the id of a new minion. It also rejects ids that
+// are patterns where a user names a minion, as in salt-key -d '*', and ids that
+// a terminal shows as another id.
 func CheckNewID(id string) error {
 	if err := CheckID(id); err != nil {
 		return err
 	}
 	if strings.ContainsAny(id, "*?[]") {
-		return fmt.Errorf("minion id %q contains a character of patterns (*, ?, [ or ])", id)
+		return fmt.Errorf("minion id %q contains a pattern character (*, ?, [ or ])", id)
 	}
 	if strings.TrimSpace(id) != id || strings.ContainsFunc(id, func(r rune) bool { return unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) }) {
 		return fmt.Errorf("minion id %q begins or ends with a space, or contains invisible characters", id)
@@ -55,15 +55,15 @@ func CheckNewID(id string) error {
 	return nil
 }
 
-// KeepReturn is the key in a Brine master's answer to a return that it could
-// not store, with the reason: the minion keeps the return and sends it again
-// later. Salt's minions do not look at the answer, and Salt's masters never
-// give this one: after a failure of theirs the event is out already, so that
-// sending again would do more harm than good.
+// KeepReturn is the key in a Brine master's reply to a return that it could not
+// store. Its value is the reason. The minion keeps the return and sends it
+// again later. Salt's minions ignore the reply. Salt's masters never send this
+// key: they fire the event before storing, so that sending again would repeat
+// it.
 const KeepReturn = "brine_keep_return"
 
-// Tag joins the parts of an event tag with slashes under the base word
-// "salt", leaving empty parts out.
+// Tag joins "salt" and the parts of an event tag with slashes, omitting empty
+// parts.
 func Tag(parts ...string) string {
 	var b strings.Builder
 	b.WriteString("salt")

@@ -31,17 +31,17 @@ func TestCheckID(t *testing.T) {
 			t.Errorf("%q: %v, want %q", id, err, want)
 		}
 		if err != nil && (len(err.Error()) > 200 || strings.ContainsAny(err.Error(), "\n\x00\x1b")) {
-			t.Errorf("%q: the error is no line for a log: %q", id, err)
+			t.Errorf("%q: the error is not a single log line: %q", id, err)
 		}
 	}
 }
 
-// TestNewIDs: an id that a user cannot name without meaning others, or that
-// looks like another one, is not entered; one that is there goes on.
+// TestNewIDs checks that new ids must not be patterns or look like other ids,
+// and that existing ids stay valid.
 func TestNewIDs(t *testing.T) {
 	for _, bad := range []string{"*", "web[1]", "a?", "]", " a", "a ", "a\u00a0", "a\u202eb", "a\u2028b", "a\u200bb", "", "a/b"} {
 		if CheckNewID(bad) == nil {
-			t.Errorf("%q is a new id", bad)
+			t.Errorf("%q was accepted as a new id", bad)
 		}
 	}
 	for _, good := range []string{"web1.example.com", "a b", "\u00e9", "web-1_x", "db:1", "m@x", "2001:db8::1"} {

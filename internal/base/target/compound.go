@@ -14,12 +14,12 @@ import (
 const (
 	// maxWords bounds a compound with its nodegroups expanded.
 	maxWords = 20_000
-	// maxDepth bounds parentheses and nodegroups inside each other.
+	// maxDepth bounds nested parentheses and nodegroups.
 	maxDepth = 100
 )
 
-// compound reads text split at blanks, or a list of words, which may contain
-// blanks.
+// compound parses a string, split at blanks, or a list of words, which may
+// contain blanks.
 func (p *parser) compound(expr any) (node, error) {
 	switch x := value.From(expr).(type) {
 	case string:
@@ -31,7 +31,7 @@ func (p *parser) compound(expr any) (node, error) {
 	case value.Tuple:
 		return p.compoundWords(texts(x))
 	default:
-		return nil, salt.Errorf(salt.Invalid, "a compound target must be text or a list, not %s", value.TypeName(x))
+		return nil, salt.Errorf(salt.Invalid, "a compound target must be a string or a list, not %s", value.TypeName(x))
 	}
 }
 
@@ -53,8 +53,8 @@ func (p *parser) compoundWords(words []string) (node, error) {
 	return n, nil
 }
 
-// compound is a list of words being read. Or binds weakest, then and, then
-// not; "a not b" means "a and not b".
+// compound is the parser state of a list of words. Or binds weakest, then and,
+// then not; "a not b" means "a and not b".
 type compound struct {
 	*parser
 	words []string
@@ -149,7 +149,7 @@ func (c *compound) parenthesis() (node, error) {
 	c.depth++
 	defer func() { c.depth-- }()
 	if c.depth > maxDepth {
-		return nil, fmt.Errorf("more than %d parentheses inside each other", maxDepth)
+		return nil, fmt.Errorf("more than %d nested parentheses", maxDepth)
 	}
 	c.pos++
 	n, err := c.or()
@@ -173,14 +173,14 @@ func isOperator(word string) bool {
 	return false
 }
 
-// engines are the letters before the at sign.
+// engines are the letters before @.
 var engines = map[byte]string{
 	'G': "grain", 'P': "grain_pcre", 'I': "pillar", 'J': "pillar_pcre",
 	'L': "list", 'S': "ipcidr", 'E': "pcre", 'N': "nodegroup", 'R': "range",
 }
 
-// word reads one term. A data term without a delimiter or an unreadable
-// address matches nothing, and does not spoil the rest, as in Salt.
+// word parses one term. A data term without a delimiter, or an invalid address,
+// matches nothing; the rest of the target still counts, as in Salt.
 func (c *compound) word(word string) (node, error) {
 	engine, delimiter, pattern := splitWord(word)
 	switch engine {
@@ -210,8 +210,8 @@ func (c *compound) word(word string) (node, error) {
 	return n, err
 }
 
-// splitWord cuts a term into its letter, its own delimiter and the rest.
-// engine is 0 if the term has none and is a glob.
+// splitWord splits a term into its engine letter, its own delimiter and the
+// rest. engine is 0 for a glob.
 func splitWord(word string) (engine byte, delimiter, pattern string) {
 	if len(word) < 3 || engines[word[0]] == "" {
 		return 0, "", word
@@ -229,14 +229,14 @@ func splitWord(word string) (engine byte, delimiter, pattern string) {
 	return 0, "", word
 }
 
-// Nodegroups are the named compounds of the configuration: each is text or a
-// list of words.
+// Nodegroups are the named compounds of the configuration: each is a string or
+// a list of words.
 type Nodegroups map[string]any
 
-// Expand returns the words of the compound that a nodegroup stands for, as
-// they are sent to minions: nodegroups inside are replaced by their words in
-// parentheses, and a group of bare ids becomes a list. It fails for a group
-// that is unknown or contains itself.
+// Expand returns the words of the compound of a nodegroup, in the form sent to
+// minions: nested nodegroups are replaced by their words in parentheses, and a
+// group of bare ids becomes a list. It fails for a group that is unknown or
+// contains itself.
 func (g Nodegroups) Expand(name string) ([]string, error) {
 	e := &expansion{groups: g}
 	words, nested, err := e.expand(name)
@@ -249,7 +249,7 @@ func (g Nodegroups) Expand(name string) ([]string, error) {
 	return parenthesise(words), nil
 }
 
-// CircularError says that a nodegroup contains itself.
+// CircularError reports a nodegroup that contains itself.
 type CircularError struct {
 	Group string
 	Path  []string // the groups, from the outermost
@@ -317,7 +317,7 @@ func (g Nodegroups) words(name string) ([]string, error) {
 	case value.Tuple:
 		words = texts(x)
 	default:
-		return nil, salt.Errorf(salt.Invalid, "nodegroup %q must be text or a list, not %s", name, value.TypeName(x))
+		return nil, salt.Errorf(salt.Invalid, "nodegroup %q must be a string or a list, not %s", name, value.TypeName(x))
 	}
 	if len(words) == 0 {
 		return nil, salt.Errorf(salt.Invalid, "nodegroup %q is empty", name)
@@ -331,8 +331,8 @@ func parenthesise(words []string) []string {
 
 var prefixed = regexp.MustCompile(`^[A-Z].?@`)
 
-// asTerm turns words that are neither operators, globs nor prefixed terms
-// into one term: a regular expression if they look like one, else a list.
+// asTerm joins words that are neither operators, globs nor prefixed terms to
+// one term: a regular expression if they look like one, else a list.
 func asTerm(words []string) []string {
 	letter := "L@"
 	for _, w := range words {

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Glob is a shell pattern as Python's fnmatch reads it: * matches any text,
-// slashes and newlines included, ? one character, [seq] and [!seq] one
-// character of a set. A bracket that is never closed stands for itself. The
-// zero Glob matches only the empty text. It is immutable.
+// Glob is a shell pattern of Python's fnmatch: * matches any text, slashes and
+// newlines included, ? one character, [seq] and [!seq] one character of a set.
+// An unclosed bracket matches itself. The zero Glob matches only the empty
+// string. A Glob is immutable.
 type Glob struct {
 	toks []globTok
 }
@@ -44,7 +44,7 @@ func (s *runeSet) has(r rune) bool {
 	return s.negated
 }
 
-// ParseGlob reads a pattern. There is no wrong pattern.
+// ParseGlob parses a pattern. Every string is a valid pattern.
 func ParseGlob(pattern string) Glob {
 	var g Glob
 	var lit []byte
@@ -82,7 +82,7 @@ func ParseGlob(pattern string) Glob {
 }
 
 // bracketEnd returns the index of the bracket that closes a set whose content
-// starts at i, or -1. A closing bracket in first place is a member.
+// starts at i, or -1. A closing bracket in first position is a member.
 func bracketEnd(p string, i int) int {
 	if i < len(p) && p[i] == '!' {
 		i++
@@ -99,8 +99,8 @@ func bracketEnd(p string, i int) int {
 	return -1
 }
 
-// parseSet reads the inside of a bracket. As in Python, a range whose ends are
-// in the wrong order is left out together with its ends.
+// parseSet parses the content of brackets. As in Python, a range in the wrong
+// order is omitted together with its ends.
 func parseSet(in []rune) *runeSet {
 	set := &runeSet{}
 	if len(in) > 0 && in[0] == '!' {
@@ -121,11 +121,11 @@ func parseSet(in []rune) *runeSet {
 	return set
 }
 
-// Match reports whether the pattern fits the whole of s. It takes time
-// proportional to the product of both lengths at worst.
+// Match reports whether the pattern matches the whole of s. It takes at most
+// time proportional to the product of both lengths.
 func (g Glob) Match(s string) bool {
 	ti, si := 0, 0
-	starTok, starPos := -1, 0 // where to go on when the last * must take more
+	starTok, starPos := -1, 0 // where to resume if the last * must match more
 	for {
 		if ti == len(g.toks) {
 			if si == len(s) {
@@ -154,8 +154,8 @@ func (g Glob) Match(s string) bool {
 	}
 }
 
-// advance returns the next place after pos where the token behind the star
-// can begin, or -1.
+// advance returns the next position from pos where the token after the star can
+// match, or -1.
 func (g Glob) advance(s string, star, pos int) int {
 	if pos >= len(s) {
 		return -1
@@ -172,7 +172,7 @@ func (g Glob) advance(s string, star, pos int) int {
 	return pos
 }
 
-// step returns how many bytes of s the token takes, or -1.
+// step returns how many bytes of s the token matches, or -1.
 func (t *globTok) step(s string) int {
 	if t.kind == globLiteral {
 		if strings.HasPrefix(s, t.text) {
@@ -190,7 +190,7 @@ func (t *globTok) step(s string) int {
 	return n
 }
 
-// Literal returns the only text that g matches, if there is only one.
+// Literal returns the only string that g matches, if there is only one.
 func (g Glob) Literal() (string, bool) {
 	switch {
 	case len(g.toks) == 0:
@@ -201,7 +201,7 @@ func (g Glob) Literal() (string, bool) {
 	return "", false
 }
 
-// All reports whether g matches every text.
+// All reports whether g matches every string.
 func (g Glob) All() bool {
 	return slices.EqualFunc(g.toks, []globKind{globAny}, func(t globTok, k globKind) bool { return t.kind == k })
 }

@@ -16,7 +16,7 @@ import (
 	"brine/test/tools"
 )
 
-// golden is what Salt's own matchers said; golden.py writes it.
+// golden holds results of Salt's own matchers, recorded by golden.py.
 type golden struct {
 	Nodegroups map[string]any
 	Bare       string
@@ -151,10 +151,10 @@ func TestMasterSideAsSalt(t *testing.T) {
 	}
 }
 
-// masterDiffers lists the targets for which the master expects others than
-// Salt's does. Those without a delimiter or with a missing parenthesis match
-// no minion in either; Salt waits nevertheless. In a negation of data a minion
-// without data may match; Salt does not wait for it.
+// masterDiffers lists the targets for which Brine's master expects other
+// minions than Salt's. Targets without a delimiter or with a missing
+// parenthesis match no minion in either, but Salt waits. If data is negated, a
+// minion without data may match; Salt does not wait for it.
 var masterDiffers = map[string][]string{
 	"grain os":                             {},
 	"grain roles":                          {},
@@ -173,7 +173,7 @@ var masterDiffers = map[string][]string{
 	"compound_pillar_exact G@os:D* and not I@top:x":      {"app-10", "bare"},
 }
 
-// TestGoldenIsTrue asks the real Salt again.
+// TestGoldenIsTrue compares the recording with stock Salt.
 func TestGoldenIsTrue(t *testing.T) {
 	stock, python := tools.StockSalt(t)
 	cmd := exec.Command(python, "-W", "ignore", "testdata/golden.py")

@@ -8,15 +8,15 @@ import (
 	"brine/internal/py/pyre"
 )
 
-// pattern is a regular expression of a target, which must fit at the start of
-// a text.
+// pattern is a regular expression of a target, matched at the start of a
+// string.
 type pattern interface {
 	match(text string) verdict
 }
 
-// newPattern compiles a regular expression. One with look-around, or with
-// anything else that Go's engine lacks, is left to the backtracking engine,
-// whose searches take their time from budget.
+// newPattern compiles a regular expression. Expressions that Go's engine does
+// not support, such as look-around, use the backtracking engine, whose searches
+// spend budget.
 func newPattern(expr string, budget *Budget) (pattern, error) {
 	re, err := CompileRegexp(expr)
 	if err == nil {
@@ -36,11 +36,11 @@ type linear struct{ re *regexp.Regexp }
 
 func (p linear) match(text string) verdict { return verdictOf(p.re.MatchString(text)) }
 
-// DefaultBudget is the search time of a target that an operator gives.
+// DefaultBudget is the search time for a target given by an operator.
 const DefaultBudget = 5 * time.Second
 
-// Budget bounds the time that all backtracking searches of one target may
-// take together, so that a target cannot stop a master.
+// Budget bounds the total time of all backtracking searches of one target, so
+// that a target cannot block a master.
 type Budget struct {
 	whole time.Duration
 	left  atomic.Int64 // nanoseconds

@@ -8,8 +8,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestSpentBudget: a pattern whose budget is spent neither matches nor fails to
-// match, also under a negation.
+// TestSpentBudget checks that a pattern whose budget is spent neither matches
+// nor fails to match, also if negated.
 func TestSpentBudget(t *testing.T) {
 	for _, expr := range []string{"E@(?=a)", "not E@(?=a)", "E@(?!a)"} {
 		budget := NewBudget(time.Hour)
@@ -28,8 +28,8 @@ func TestSpentBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetIsShared: many slow patterns of one target spend one budget, so
-// that a compound of a hundred is not a hundred times as slow as one.
+// TestBudgetIsShared checks that all slow patterns of one target spend one
+// budget, so that a compound of 100 is not 100 times as slow as one.
 func TestBudgetIsShared(t *testing.T) {
 	grains := value.DictOf("big", strings.Repeat("a", 200)+"!")
 	slow := "P@big:(?=a)(a+)+$"

@@ -12,22 +12,22 @@ import (
 // MaxRegexp bounds the length in bytes of a regular expression.
 const MaxRegexp = 16 << 10
 
-// CompileRegexp reads a regular expression written for Python and returns one
-// that, as Python's re.match, must fit at the start of a text but not up to
-// its end. What Go's engine, which never takes more than linear time, cannot
-// do is an error that names the construct: looking ahead or behind, references
-// to earlier groups, atomic groups, and the verbose flag.
+// CompileRegexp compiles a Python regular expression that, as with re.match,
+// matches at the start of a string but not necessarily up to its end. Go's
+// engine, which takes linear time, lacks look-around, back-references, atomic
+// groups and the verbose flag. These are errors that name the construct.
 func CompileRegexp(expr string) (*regexp.Regexp, error) {
 	return compileRegexp(expr, `\A`, "")
 }
 
-// CompileFullRegexp is CompileRegexp for a text that must fit as a whole.
+// CompileFullRegexp is CompileRegexp for an expression that must match the
+// whole string.
 func CompileFullRegexp(expr string) (*regexp.Regexp, error) {
 	return compileRegexp(expr, `\A`, `\z`)
 }
 
-// SearchRegexp is CompileRegexp for an expression that may fit anywhere in a
-// text, as Python's re.search.
+// SearchRegexp is CompileRegexp for an expression that may match anywhere, as
+// Python's re.search.
 func SearchRegexp(expr string) (*regexp.Regexp, error) {
 	return compileRegexp(expr, "", "")
 }
@@ -47,8 +47,8 @@ func compileRegexp(expr, begin, end string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// translator rewrites Python's syntax where Go's differs. Everything it does
-// not know stays as it is, for Go to accept or refuse.
+// translator rewrites Python's syntax where Go's differs. It copies everything
+// else, which Go then accepts or rejects.
 type translator struct {
 	in  string
 	pos int
@@ -66,7 +66,7 @@ func (t *translator) run() error {
 		case strings.HasPrefix(rest, "(?"):
 			err = t.group(rest)
 		case strings.HasPrefix(rest, "{,"):
-			// Python counts from zero where the lower bound is left out.
+			// In Python an omitted lower bound is 0.
 			t.out.WriteString("{")
 			if end := strings.IndexByte(rest, '}'); end == 2 || end > 2 && digits(rest[2:end]) {
 				t.out.WriteString("0")
@@ -103,7 +103,7 @@ var unsupportedGroups = []struct{ prefix, name string }{
 	{"(?>", "an atomic group (?>...)"},
 }
 
-// group handles what follows "(?".
+// group handles an extension that starts with "(?".
 func (t *translator) group(rest string) error {
 	for _, u := range unsupportedGroups {
 		if strings.HasPrefix(rest, u.prefix) {
@@ -155,7 +155,7 @@ func (t *translator) flags(rest string) error {
 	return nil
 }
 
-// classes are Python's shorthands, which know Unicode. The two negated ones
+// classes are Python's classes, which include Unicode. The two negated ones
 // have no such form inside a set and stay ASCII there.
 var classes = map[byte]struct{ bare, inSet string }{
 	'd': {`\p{Nd}`, `\p{Nd}`},
@@ -220,8 +220,8 @@ func (t *translator) escape(inSet bool) error {
 	return nil
 }
 
-// quoteRune writes one character so that it stands for itself, in or out of a
-// set.
+// quoteRune escapes one character so that it matches itself, inside or outside
+// of a set.
 func quoteRune(s string) string {
 	if s == "-" || s == "&" || s == "~" {
 		return `\` + s
@@ -265,8 +265,8 @@ func (t *translator) octal(inSet bool) error {
 	return nil
 }
 
-// class copies a set in brackets. A bracket inside stands for itself, so that
-// Go does not read a POSIX class.
+// class copies a set in brackets. It escapes brackets inside, so that Go does
+// not read a POSIX class.
 func (t *translator) class() error {
 	start := t.pos
 	t.out.WriteByte('[')

@@ -15,7 +15,7 @@ import (
 const maxParts = 64
 
 // maxSteps bounds the work of matching one target against the data of one
-// minion, because both can come from strangers. Honest data needs a few dozen.
+// minion, because both may be untrusted. Usual data needs a few dozen steps.
 const maxSteps = 200_000
 
 type dataMode uint8
@@ -26,19 +26,19 @@ const (
 	dataExact
 )
 
-// dataExpr matches a path and a pattern against nested data. Its rules are
-// those of Salt: the path is tried from the longest to the shortest, so that
-// the pattern may contain the delimiter; lists match by any member; a dict
-// matches by its keys; everything is compared as lower-case text.
+// dataExpr matches a path and a pattern against nested data, as Salt does. The
+// path is tried from the longest to the shortest, so that the pattern may
+// contain the delimiter. A list matches by any member, a dict by its keys.
+// Values are compared as lower-case strings.
 type dataExpr struct {
 	expr      string
 	delimiter string
 	mode      dataMode
 	budget    *Budget
-	leaves    map[string]*leaf // every text that can become a pattern
+	leaves    map[string]*leaf // every possible pattern
 }
 
-// leaf is a pattern compiled.
+// leaf is a compiled pattern.
 type leaf struct {
 	parts []string // split at colons, for matching inside of dicts
 	text  string   // lower case
@@ -96,7 +96,7 @@ func newLeaf(text string, mode dataMode, budget *Budget) (*leaf, error) {
 	return l, err
 }
 
-// match says whether data fits.
+// match reports whether data matches.
 func (d *dataExpr) match(data *value.Dict) verdict {
 	w := dataWalk{dataExpr: d, steps: maxSteps}
 	fits := w.subdict(data, d.expr, strings.Split(d.expr, d.delimiter), d.delimiter)
@@ -110,18 +110,18 @@ func (d *dataExpr) match(data *value.Dict) verdict {
 type dataWalk struct {
 	*dataExpr
 	steps  int
-	unsure bool // a pattern took too long
+	unsure bool // a pattern exceeded its time
 }
 
 func (w *dataWalk) leaf(text string) *leaf {
 	if l := w.leaves[text]; l != nil {
 		return l
 	}
-	l, _ := newLeaf(text, w.mode, w.budget) // does not happen: every suffix is there
+	l, _ := newLeaf(text, w.mode, w.budget) // cannot happen: every suffix has a leaf
 	return l
 }
 
-// subdict tries every way to cut expr into a path and a pattern.
+// subdict tries every split of expr into a path and a pattern.
 func (w *dataWalk) subdict(data *value.Dict, expr string, parts []string, delimiter string) bool {
 	at := len(expr)
 	for i := len(parts) - 1; i > 0 && w.steps > 0; i-- {
@@ -141,7 +141,7 @@ func (w *dataWalk) subdict(data *value.Dict, expr string, parts []string, delimi
 	return false
 }
 
-// matchFound matches a pattern against what a path led to.
+// matchFound matches a pattern against the value at a path.
 func (w *dataWalk) matchFound(found any, pattern string) bool {
 	switch x := found.(type) {
 	case missing:
@@ -171,8 +171,8 @@ func (w *dataWalk) members(items []any, pattern string) bool {
 	return false
 }
 
-// dict matches a pattern against the keys of a dict, then against what is
-// below. A leading "*:" looks into every entry.
+// dict matches a pattern against the keys of a dict, then against nested data.
+// A leading "*:" descends into every entry.
 func (w *dataWalk) dict(d *value.Dict, pattern string) bool {
 	w.steps--
 	pattern, wild := strings.CutPrefix(pattern, "*:")
@@ -209,7 +209,8 @@ func (w *dataWalk) dict(d *value.Dict, pattern string) bool {
 	return false
 }
 
-// scalar compares texts. A container counts as its Python text, as in Salt.
+// scalar compares strings. A container is compared by Python's str() of it, as
+// in Salt.
 func (w *dataWalk) scalar(v any, pattern string) bool {
 	w.steps--
 	if w.steps <= 0 {
@@ -235,12 +236,12 @@ func (w *dataWalk) scalar(v any, pattern string) bool {
 	return l.glob.Match(text)
 }
 
-// missing is what traverse returns for a path that leads nowhere.
+// missing is the result of traverse for a path without value.
 type missing struct{}
 
 // traverse follows a path through dicts and lists. In a list a number is an
-// index, unless a dict in the list has it as a key; any other word is looked
-// up in the dicts of the list.
+// index, unless a dict in the list has it as a key; any other part is looked up
+// in the dicts of the list.
 func (w *dataWalk) traverse(data *value.Dict, path []string) any {
 	var at any = data
 	for _, key := range path {
@@ -296,7 +297,7 @@ func inDict(d *value.Dict, key string) any {
 
 var pyIntForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[+-]?[0-9]+(_[0-9]+)*$`) })
 
-// pyInt reads what Python's int() takes.
+// pyInt parses an integer as Python's int() does.
 func pyInt(s string) (any, bool) {
 	s = strings.TrimSpace(s)
 	if !pyIntForm().MatchString(s) {
@@ -318,9 +319,9 @@ var (
 	})
 )
 
-// scalarKey reads a path part that is not a key as it stands the way YAML
-// does, because data has keys such as 80, 1.5 and true. ok is false for a
-// part that is just text.
+// scalarKey parses a path part as a YAML scalar, because data has keys such as
+// 80, 1.5 and true. It is used if the part itself is not a key. ok is false for
+// a plain string.
 func scalarKey(s string) (any, bool) {
 	plain := strings.TrimSpace(s)
 	if plain == "" || strings.ContainsAny(s, "\t\r\n") {

@@ -1,16 +1,14 @@
-// Package target parses targets and says which minions they mean. It knows
-// the target types of Salt: glob, pcre, list, grain, grain_pcre, pillar,
-// pillar_pcre, pillar_exact, ipcidr, compound, compound_pillar_exact,
-// nodegroup and range.
+// Package target parses targets and matches minions. It supports Salt's target
+// types: glob, pcre, list, grain, grain_pcre, pillar, pillar_pcre,
+// pillar_exact, ipcidr, compound, compound_pillar_exact, nodegroup and range.
 //
-// Everything here is a pure function of its arguments: what is known of a
-// minion comes in as a Subject, and nothing is read, cached or logged. A
-// Matcher is immutable and may be used by any number of goroutines.
+// Everything here is a pure function of its arguments: the data of a minion is
+// a Subject, and nothing is read, cached or logged. A Matcher is immutable and
+// safe for concurrent use.
 //
-// Targets and minion data both come from strangers. Parsing is bounded in
-// length, depth and expansion, regular expressions run in linear time or, where
-// they look around, in bounded time, and matching against data is bounded in
-// steps.
+// Targets and minion data may be untrusted. Parsing is bounded in length, depth
+// and expansion. Regular expressions run in linear time or, with look-around,
+// in bounded time. Matching against data is bounded in steps.
 package target
 
 import (
@@ -24,16 +22,16 @@ import (
 // DefaultDelimiter separates the parts of a grain or pillar target.
 const DefaultDelimiter = ":"
 
-// Subject is what is known of one minion. Grains and Pillar are called only
-// if the target needs them. nil means that the data is not known, which is
-// not the same as an empty dict.
+// Subject holds the known data of one minion. Grains and Pillar are called only
+// if the target needs them. nil means that the data is unknown, which differs
+// from an empty dict.
 type Subject interface {
 	ID() string
 	Grains() *value.Dict
 	Pillar() *value.Dict
 }
 
-// Data is a Subject of data at hand.
+// Data is a Subject of data in memory.
 type Data struct {
 	MinionID   string
 	GrainData  *value.Dict
@@ -49,8 +47,8 @@ func (d Data) Grains() *value.Dict { return d.GrainData }
 // Pillar returns the pillar, or nil.
 func (d Data) Pillar() *value.Dict { return d.PillarData }
 
-// verdict is the answer of a part of a target. Unknown means that it depends
-// on data that is not there.
+// verdict is the result of a part of a target. Unknown means that it depends on
+// missing data.
 type verdict uint8
 
 const (
@@ -76,20 +74,20 @@ type Matcher struct {
 	root node
 }
 
-// Match reports whether the target means this minion. Where the outcome
-// depends on data that is not known, it does not match.
+// Match reports whether the target matches this minion. If that depends on
+// unknown data, it does not match.
 func (m Matcher) Match(s Subject) bool {
 	return m.root != nil && m.root.eval(s) == yes
 }
 
-// Expect reports whether the master should wait for this minion: it matches,
-// or it might, because data about it is missing. Expect is for waiting only;
-// a question of permission is one for Match.
+// Expect reports whether the master should wait for this minion: it matches, or
+// may match because its data is unknown. Use it for waiting only; permissions
+// must use Match.
 func (m Matcher) Expect(s Subject) bool {
 	return m.root != nil && m.root.eval(s) != no
 }
 
-// NeedsData reports whether matching can ask for grains or pillar.
+// NeedsData reports whether matching may need grains or pillar.
 func (m Matcher) NeedsData() bool {
 	found := false
 	m.walk(func(n node, _ bool) {
@@ -101,9 +99,8 @@ func (m Matcher) NeedsData() bool {
 	return found
 }
 
-// Listed returns the ids that the target names one by one in lists, apart from
-// those in a negation, each once and in order. A job for a list is sent even
-// to ids that are not known.
+// Listed returns the ids in lists of the target, except in a negation, each
+// once and in order. A job for a list is sent even to unknown ids.
 func (m Matcher) Listed() []string {
 	var ids []string
 	seen := map[string]bool{}
@@ -122,7 +119,7 @@ func (m Matcher) Listed() []string {
 	return ids
 }
 
-// walk calls fn for every part, saying whether it stands in a negation.
+// walk calls fn for every part and reports whether it is negated.
 func (m Matcher) walk(fn func(n node, negated bool)) {
 	var visit func(n node, negated bool)
 	visit = func(n node, negated bool) {
@@ -145,9 +142,9 @@ func (m Matcher) walk(fn func(n node, negated bool)) {
 	}
 }
 
-// Expected applies the target to all accepted minions. data is called with an
-// accepted id, only if the target needs data, and returns nil for what is not
-// known. The result is those to wait for, in the order of accepted (of the
+// Expected applies the target to all accepted minions. If the target needs
+// data, data is called with an accepted id; it returns nil for unknown data.
+// The results are the minions to wait for, in the order of accepted (of the
 // list for a list target), and the listed ids that are not accepted.
 func (m Matcher) Expected(accepted []string, data func(id string) (grains, pillar *value.Dict)) (minions, missing []string) {
 	listed := m.Listed()
@@ -180,7 +177,7 @@ func (m Matcher) Expected(accepted []string, data func(id string) (grains, pilla
 	return minions, missing
 }
 
-// lookup is a Subject that fetches its data once, when asked.
+// lookup is a Subject that fetches its data once, on demand.
 type lookup struct {
 	id             string
 	data           func(string) (grains, pillar *value.Dict)
@@ -199,15 +196,15 @@ func (l *lookup) ID() string          { return l.id }
 func (l *lookup) Grains() *value.Dict { l.load(); return l.grains }
 func (l *lookup) Pillar() *value.Dict { l.load(); return l.pillar }
 
-// Parse reads a target of a type, "" meaning glob. expr is a string, and for
-// lists and compounds possibly a list. delimiter is that of grain and pillar
-// targets, "" meaning a colon; a compound names its own. Errors are of kind
-// Invalid and say what is wrong; such a target matches nothing.
+// Parse parses a target of a type, "" meaning glob. expr is a string, or for
+// lists and compounds possibly a list. delimiter applies to grain and pillar
+// targets, "" meaning a colon; a compound may set its own. Errors are of kind
+// Invalid; such a target matches nothing.
 func Parse(typ string, expr any, delimiter string) (Matcher, error) {
 	return Nodegroups(nil).Parse(typ, expr, delimiter)
 }
 
-// Parse is the function Parse with these nodegroups at hand.
+// Parse is the function Parse with these nodegroups.
 func (g Nodegroups) Parse(typ string, expr any, delimiter string) (Matcher, error) {
 	return g.ParseWithin(NewBudget(DefaultBudget), typ, expr, delimiter)
 }
@@ -227,8 +224,8 @@ type parser struct {
 	groups    Nodegroups
 	delimiter string
 	budget    *Budget
-	exact     bool // pillar only by equality
-	words     int  // read so far, expansions included
+	exact     bool // match pillar by equality only
+	words     int  // parsed so far, expansions included
 	depth     int
 }
 
@@ -249,7 +246,7 @@ func (p *parser) parse(typ string, expr any) (node, error) {
 		text, ok = string(b), true
 	}
 	if !ok {
-		return nil, salt.Errorf(salt.Invalid, "a %s target must be text, not %s", typeName(typ), value.TypeName(value.From(expr)))
+		return nil, salt.Errorf(salt.Invalid, "a %s target must be a string, not %s", typeName(typ), value.TypeName(value.From(expr)))
 	}
 	if typ == "nodegroup" {
 		words, err := p.groups.Expand(text)
@@ -297,14 +294,14 @@ func (p *parser) simple(typ, text, delimiter string) (node, error) {
 	return nil, &raised{salt.Errorf(salt.Invalid, "unknown target type %q", typ)}
 }
 
-// raised marks the errors of Parse for which Salt's matchers stop.
+// raised marks errors of Parse for which Salt's matchers raise an exception.
 type raised struct{ error }
 
 func (e *raised) Unwrap() error { return e.error }
 
 // Raises reports whether Salt's matchers raise an exception for an error of
-// Parse: for a type that there is not, and for a regular expression of ids
-// with a fault. Of any other they say that no minion matches.
+// Parse: for an unknown type, and for an invalid regular expression for ids.
+// For other errors no minion matches in Salt.
 func Raises(err error) bool {
 	var e *raised
 	return errors.As(err, &e)
@@ -337,7 +334,7 @@ func parseList(expr any) (node, error) {
 	case value.Tuple:
 		ids = texts(x)
 	default:
-		return nil, salt.Errorf(salt.Invalid, "a list target must be text or a list, not %s", value.TypeName(x))
+		return nil, salt.Errorf(salt.Invalid, "a list target must be a string or a list, not %s", value.TypeName(x))
 	}
 	return newListNode(ids), nil
 }

@@ -43,9 +43,9 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{"pcre", `[a`, `missing \]`},
 		{"pcre", `a**`, "regular expression"},
 		{"pcre", strings.Repeat("a", target.MaxRegexp+1), "longer than"},
-		{"pcre", []string{"a"}, "must be text, not list"},
-		{"glob", nil, "must be text, not NoneType"},
-		{"list", 5, "must be text or a list, not int"},
+		{"pcre", []string{"a"}, "must be a string, not list"},
+		{"glob", nil, "must be a string, not NoneType"},
+		{"list", 5, "must be a string or a list, not int"},
 		{"grain", "os", `no ":" between`},
 		{"grain", strings.Repeat("a:", 70), "too long"},
 		{"ipcidr", "10.0.0.1/8", "neither an address nor a network"},
@@ -54,8 +54,8 @@ func TestErrorsSayWhatIsWrong(t *testing.T) {
 		{"nodegroup", "miss", `nodegroup "nosuch" is not defined`},
 		{"nodegroup", "a", `nodegroup "a" contains itself: a > b > c > a`},
 		{"nodegroup", "empty", "empty"},
-		{"nodegroup", "num", "must be text or a list, not int"},
-		{"compound", 3, "must be text or a list, not int"},
+		{"nodegroup", "num", "must be a string or a list, not int"},
+		{"compound", 3, "must be a string or a list, not int"},
 		{"compound", "", "it is empty"},
 		{"compound", "and x", `cannot begin with "and"`},
 		{"compound", "x y", `"y" cannot follow "x"`},
@@ -104,7 +104,7 @@ func TestListKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// A nodegroup keeps its meaning inside a larger target.
+// A nodegroup is one term of a larger target.
 func TestNodegroupIsOneTerm(t *testing.T) {
 	g := target.Nodegroups{"g": "a or b"}
 	m, err := g.Parse("compound", "N@g and c*", "")
@@ -135,7 +135,7 @@ func TestExpandAsSent(t *testing.T) {
 		bomb[fmt.Sprint("n", i+1)] = fmt.Sprintf("N@n%d or N@n%d", i, i)
 	}
 	if _, err := bomb.Expand("n40"); err == nil || !strings.Contains(err.Error(), "too large") {
-		t.Error("an exploding nodegroup was expanded:", err)
+		t.Error("a nodegroup beyond the limit was expanded:", err)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestDataIsFetchedOnlyWhenNeeded(t *testing.T) {
 	}
 }
 
-// Data and target that are made to explode cost a bounded number of steps.
+// Data and targets made for exponential work cost a bounded number of steps.
 func TestHostileDataEnds(t *testing.T) {
 	level := value.DictOf("a", "x")
 	for range 60 {
@@ -248,7 +248,7 @@ func FuzzCompound(tf *testing.F) {
 		}
 		bare := target.Data{MinionID: g.Bare}
 		if m.Match(bare) && !m.Expect(bare) {
-			t.Fatal("matches, and is not expected")
+			t.Fatal("matches, but is not expected")
 		}
 	})
 }

@@ -8,25 +8,24 @@ import (
 
 // Block is a part of a text between two markers.
 type Block struct {
-	// Start and End mark lines that have them; the rest of these lines stays.
+	// Start and End are the markers; the rest of the marked lines stays.
 	Start, End string
-	// Content is what is to be between.
+	// Content is the text between the markers.
 	Content string
-	// Newline says what to do when the content does not end with one: "yes"
-	// for a line break before the end marker, "no" to put the marker behind
-	// the content, "auto" for a line break only where the content has none.
+	// Newline says what to do if the content does not end with a newline: "yes"
+	// for a line break before the end marker, "no" to put the marker after the
+	// content, "auto" for a line break only if the content has none.
 	Newline string
-	// Append and Prepend add the block to a text that does not have it,
-	// Before and After put it next to the first line that a pattern finds.
-	// Only one of them may be set.
+	// Append and Prepend add a missing block, Before and After insert it next
+	// to the first line that matches a pattern. Only one of them may be set.
 	Append, Prepend bool
 	Before, After   string
 }
 
-// ErrNoBlock is the error when the markers were not found.
+// ErrNoBlock means that the markers were not found.
 var ErrNoBlock error = &Error{"Cannot edit marked block. Markers were not found in file."}
 
-// Apply returns the text with the block as it is to be.
+// Apply returns the text with the block applied.
 func (k Block) Apply(text string) (string, error) {
 	ways := 0
 	for _, set := range []bool{k.Append, k.Prepend, k.Before != "", k.After != ""} {
@@ -71,7 +70,7 @@ func (k Block) Apply(text string) (string, error) {
 	return strings.Join(out, ""), nil
 }
 
-// body is the content and the line of the end marker.
+// body returns the content and the line of the end marker.
 func (k Block) body(sep, end string) []string {
 	end = strings.TrimRight(end, "\r\n") + sep
 	var out []string
@@ -104,7 +103,7 @@ func (k Block) insert(lines []string, sep string) ([]string, error) {
 	return append(append(append([]string{}, lines[:at]...), whole...), lines[at:]...), nil
 }
 
-// place finds the line before which a new block goes.
+// place returns the line before which a new block is inserted.
 func (k Block) place(lines []string) (int, error) {
 	pattern, add := k.Before, 0
 	if k.After != "" {

@@ -8,20 +8,20 @@ import (
 )
 
 // Diff returns the unified diff of two texts, with three lines around each
-// change, as Python's difflib.unified_diff makes it: "" if they are the same.
-// The names stand behind "---" and "+++".
+// change, as Python's difflib.unified_diff does: "" if they are equal. The
+// names follow "---" and "+++".
 func Diff(old, new, oldName, newName string) string {
 	return DiffLines(splitAny(old), splitAny(new), oldName, newName)
 }
 
-// DiffLines is Diff for texts that are cut into lines.
+// DiffLines is Diff for texts split into lines.
 func DiffLines(a, b []string, oldName, newName string) string {
 	return strings.Join(DiffItems(a, b, oldName, newName), "")
 }
 
-// DiffItems returns the lines of a diff. Its own ones have an end; the others
-// have what the lines of the texts have. A text that is no UTF-8 is shown as
-// Latin-1, as Salt does.
+// DiffItems returns the lines of a diff. Header lines have a line end; the
+// others have the ends of the input lines. Text that is not UTF-8 is shown as
+// Latin-1, as in Salt.
 func DiffItems(a, b []string, oldName, newName string) []string {
 	if slices.Equal(a, b) {
 		return nil
@@ -64,7 +64,7 @@ func readable(lines []string) []string {
 	return out
 }
 
-// span is a range of lines as a unified diff writes it.
+// span formats a range of lines for a unified diff.
 func span(begin, end int) string {
 	switch n := end - begin; n {
 	case 0:
@@ -76,7 +76,7 @@ func span(begin, end int) string {
 	}
 }
 
-// opcode says that a[a0:a1] is replaced by b[b0:b1], unless they are equal.
+// opcode replaces a[a0:a1] by b[b0:b1], unless they are equal.
 type opcode struct {
 	equal          bool
 	a0, a1, b0, b1 int
@@ -84,7 +84,7 @@ type opcode struct {
 
 const around = 3 // lines of context
 
-// grouped cuts opcodes where more than twice the context is equal.
+// grouped splits opcodes where more than twice the context is equal.
 func grouped(ops []opcode) [][]opcode {
 	if first := &ops[0]; first.equal {
 		first.a0, first.b0 = max(first.a0, first.a1-around), max(first.b0, first.b1-around)
@@ -108,12 +108,12 @@ func grouped(ops []opcode) [][]opcode {
 	return groups
 }
 
-// matcher finds what two lists have in common by the method of Ratcliff and
-// Obershelp, as difflib does: the longest common run, then the same left and
-// right of it. Lines are numbers here.
+// matcher finds common runs of two lists by the method of Ratcliff and
+// Obershelp, as difflib does: the longest common run, then recursively left and
+// right of it. Lines are represented by numbers.
 type matcher struct {
 	a, b  []int
-	where [][]int // for each line, its places in b
+	where [][]int // for each line, its positions in b
 	// runs[j] is the length of the run that ends before line i of a and line
 	// j of b; next is the same for the following line of a.
 	runs, next []int
@@ -138,7 +138,7 @@ func newMatcher(a, b []string) *matcher {
 	for j, id := range m.b {
 		m.where[id] = append(m.where[id], j)
 	}
-	// In long texts, difflib does not begin a run with a line that is often there.
+	// In long texts, difflib does not start a run with a frequent line.
 	if n := len(m.b); n >= 200 {
 		for id, places := range m.where {
 			if len(places) > n/100+1 {

@@ -6,7 +6,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Flags reads the argument flags of Salt's functions and states that edit by
+// Flags parses the argument flags of Salt's functions and states that edit by
 // regular expressions: a number, a name such as "MULTILINE", or a list of
 // names.
 func Flags(v any) (pyre.Flags, error) {

@@ -7,32 +7,31 @@ import (
 	"brine/internal/py/pyre"
 )
 
-// Line is one line that a text is to have, or not to have.
+// Line is a desired or an unwanted line of a text.
 type Line struct {
 	// Mode is insert, ensure, replace or delete.
 	Mode string
 	// Content is the line. It is nil only for delete.
 	Content *string
-	// Match finds the line that is replaced or deleted; nothing stands for
-	// the content.
+	// Match finds the line to replace or delete; empty means the content.
 	Match string
 	// Location is "start" or "end".
 	Location string
 	// Before and After find the neighbours of the line. They and Match are
-	// patterns, or a part of a line as it is.
+	// patterns, or literal parts of a line.
 	Before, After *string
 	// Indent gives the line the indentation of its neighbour.
 	Indent bool
 }
 
-// Apply returns the text with the line as it is to be.
+// Apply returns the text with the line applied.
 func (e Line) Apply(text string) (string, error) {
 	if err := e.check(); err != nil {
 		return "", err
 	}
 	lines := SplitLines(text)
 	if n := len(lines); n > 0 && eol(lines[n-1]) != "" {
-		lines = append(lines, "") // where something can be put at the end
+		lines = append(lines, "") // so that a line can be appended
 	}
 	lines, err := e.edit(lines)
 	if err != nil {
@@ -69,7 +68,7 @@ func (e *Line) check() error {
 }
 
 func (e Line) edit(lines []string) ([]string, error) {
-	if len(lines) == 0 { // there is nothing to be found
+	if len(lines) == 0 { // an empty text has no lines to find
 		e.Before, e.After = nil, nil
 	}
 	match, err := find(lines, &e.Match)
@@ -128,7 +127,7 @@ func (e Line) atLocation(lines []string) []string {
 	return lines
 }
 
-// insert puts the line at its place; before and after are -1 if not found.
+// insert inserts the line; before and after are -1 if not found.
 func (e Line) insert(lines []string, before, after int) ([]string, error) {
 	switch {
 	case e.Before == nil && e.After == nil:
@@ -183,12 +182,12 @@ func (e Line) ensure(lines []string, before, after int) ([]string, error) {
 
 const whitespace = " \t\n\r\v\f"
 
-// is tells whether a line is the content, whatever its end.
+// is reports whether a line equals the content, ignoring its line end.
 func (e Line) is(line string) bool {
 	return strings.TrimRight(line, "\r\n") == strings.TrimRight(*e.Content, "\r\n")
 }
 
-// indented is the content with the indentation of a line.
+// indented returns the content with the indentation of a line.
 func (e Line) indented(like string) string {
 	if !e.Indent {
 		return *e.Content
@@ -204,7 +203,7 @@ func withEOL(like, line string) string {
 	return strings.TrimRight(line, whitespace) + end
 }
 
-// find returns the lines that a pattern finds, or that have it as a part.
+// find returns the lines that a pattern matches or that contain it.
 func find(lines []string, pattern *string) ([]string, error) {
 	if pattern == nil || *pattern == "" {
 		return nil, nil
@@ -226,7 +225,7 @@ func find(lines []string, pattern *string) ([]string, error) {
 	return found, nil
 }
 
-// one returns the only line that a pattern finds, or -1 if it finds none.
+// one returns the only line that a pattern finds, or -1 if there is none.
 func one(lines []string, pattern *string, what string) (int, error) {
 	found, err := find(lines, pattern)
 	switch {

@@ -1,10 +1,10 @@
-// Package textedit changes texts as Salt's file functions and states do:
-// replace by a pattern, keep a line, a block, comments; and it shows changes
-// as unified diffs, which are those of Python's difflib to the letter. It
-// knows nothing of files: texts in, texts out.
+// Package textedit edits text as Salt's file functions and states do: replace
+// by a pattern, manage a line, a block or comments. It also makes unified
+// diffs, identical to those of Python's difflib. It works on strings, not on
+// files.
 //
-// Errors are *Error: they are about arguments or about a text that is not as
-// the arguments expect, and their texts are for the user.
+// Errors are *Error: invalid arguments, or text that does not match the
+// arguments. Their messages are for the user.
 package textedit
 
 import (
@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// Error is a fault of arguments, or a text that is not as expected.
+// Error is an invalid argument, or text that does not match the arguments.
 type Error struct{ Text string }
 
 func (e *Error) Error() string { return e.Text }
 
 func errorf(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
 
-// SplitLines cuts a text after every \n. Only the last line can be without
-// one; an empty text has no lines.
+// SplitLines splits text after every \n. Only the last line can lack one; an
+// empty text has no lines.
 func SplitLines(text string) []string {
 	if text == "" {
 		return nil
@@ -32,7 +32,7 @@ func SplitLines(text string) []string {
 	return lines
 }
 
-// splitAny cuts a text after every \n, \r\n and \r.
+// splitAny splits text after every \n, \r\n and \r.
 func splitAny(text string) []string {
 	var lines []string
 	for text != "" {

@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// Nearest returns those of some names that differ from a word by no more than
-// slips of the finger: one letter inserted, left out, replaced or swapped with
-// its neighbour, and one more for every five letters of the word. The closest
-// come first; there are at most three.
+// Nearest returns the names that are close to a misspelled word: at most one
+// letter inserted, omitted, replaced or swapped with its neighbour, and one
+// more for every five letters of the word. It returns at most three, the
+// closest first.
 func Nearest(word string, names []string) []string {
 	type near struct {
 		name  string
@@ -31,8 +31,8 @@ func Nearest(word string, names []string) []string {
 	return out
 }
 
-// slips is the number of letters to insert, delete, replace or swap with
-// their neighbour to make b of a; at least limit if there are more.
+// slips returns the number of letters to insert, delete, replace or swap with
+// their neighbour to turn a into b; at least limit if there are more.
 func slips(a, b string, limit int) int {
 	if d := len(a) - len(b); d >= limit || -d >= limit || len(a) > 64 || len(b) > 64 {
 		return limit

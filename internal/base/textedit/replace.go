@@ -9,17 +9,17 @@ import (
 
 // ReplaceOptions are the options of Replace.
 type ReplaceOptions struct {
-	Count   int        // how many at most, 0 for all
+	Count   int        // maximum number of replacements, 0 for all
 	Flags   pyre.Flags // of the pattern
-	Literal bool       // take backslashes in the replacement as they are
-	// Append and Prepend add a line when the pattern was not found: NotFound
-	// or, if that is nil, the replacement.
+	Literal bool       // backslashes in the replacement are literal
+	// Append and Prepend add a line if the pattern was not found: NotFound or,
+	// if that is nil, the replacement.
 	Append, Prepend bool
 	NotFound        *string
 }
 
-// Replace replaces all that a pattern finds. \w, \d, \s and \b are about ASCII,
-// as Salt edits bytes. A text that is not UTF-8 is taken as bytes altogether.
+// Replace replaces the matches of a pattern. \w, \d, \s and \b are ASCII only,
+// since Salt edits bytes. Text that is not UTF-8 is edited as bytes.
 func Replace(text, pattern, repl string, o ReplaceOptions) (string, error) {
 	o.Flags |= pyre.ASCII
 	if utf8.ValidString(text) {
@@ -40,7 +40,7 @@ func Replace(text, pattern, repl string, o ReplaceOptions) (string, error) {
 	return string(out), nil
 }
 
-// byBytes makes each byte a character.
+// byBytes converts each byte to a character.
 func byBytes(s string) string {
 	runes := make([]rune, len(s))
 	for i := range len(s) {
@@ -91,8 +91,8 @@ func replace(text, pattern, repl string, o ReplaceOptions) (string, error) {
 	return text + add + "\n", nil
 }
 
-// Comment puts the comment character before every line that the pattern finds
-// at its beginning. found tells whether there was one.
+// Comment inserts the comment character before every line that the pattern
+// matches at its beginning. found reports whether there was one.
 func Comment(text, pattern, char string) (result string, found bool, err error) {
 	begin, end := "", ""
 	if strings.HasPrefix(pattern, "^") {
@@ -104,8 +104,8 @@ func Comment(text, pattern, char string) (result string, found bool, err error) 
 	return eachLine(text, begin+"("+strings.TrimRight(strings.TrimLeft(pattern, "^"), "$")+")"+end, func(l string) string { return char + l })
 }
 
-// Uncomment takes the comment character off every line that has it and then
-// what the pattern finds.
+// Uncomment removes the comment character from every line where a match of the
+// pattern follows it.
 func Uncomment(text, pattern, char string) (result string, found bool, err error) {
 	end := ""
 	if strings.HasSuffix(pattern, "$") {

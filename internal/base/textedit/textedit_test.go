@@ -11,7 +11,7 @@ import (
 	"brine/test/fuzztest"
 )
 
-// edit is what stock Salt made of a text, see testdata/record.py.
+// edit is a recorded edit of stock Salt, see testdata/record.py.
 type edit struct {
 	Text   string
 	Args   map[string]any
@@ -50,8 +50,8 @@ func load(t testing.TB) (r recorded) {
 	return r
 }
 
-// check compares with what Salt made. Which error it is counts where Salt has
-// a text of its own, not one of Python's.
+// check compares with the result of Salt. Error messages are compared if they
+// are Salt's own, not Python's.
 func (e edit) check(t *testing.T, got string, err error) {
 	t.Helper()
 	switch {
@@ -72,7 +72,7 @@ func TestLine(t *testing.T) {
 			Mode: e.str("mode"), Content: e.ptr("content"), Match: e.str("match"), Location: e.str("location"),
 			Before: e.ptr("before"), After: e.ptr("after"), Indent: indent,
 		}.Apply(e.Text)
-		if strings.Contains(e.Text, "\r") && e.Result != nil { // Salt ends the new line with \n, we as the others
+		if strings.Contains(e.Text, "\r") && e.Result != nil { // Salt ends the new line with \n, Brine like the others
 			if strings.Count(got, "\r") != strings.Count(got, "\n") {
 				t.Errorf("%q by %v: mixed ends in %q", e.Text, e.Args, got)
 			}
@@ -89,7 +89,7 @@ func TestLine(t *testing.T) {
 func TestReplace(t *testing.T) {
 	for _, e := range load(t).Replace {
 		if strings.Contains(e.Error, "codec can't decode") {
-			continue // Salt's cuts a character in two
+			continue // Salt splits a character
 		}
 		o := ReplaceOptions{
 			Flags: pyre.MultiLine, Literal: e.is("backslash_literal"), Append: e.is("append_if_not_found"), Prepend: e.is("prepend_if_not_found"), NotFound: e.ptr("not_found_content"),
@@ -141,7 +141,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// apply carries out a diff, to check that it tells the truth.
+// apply applies a diff, to check that it is correct.
 func apply(old, diff string) string {
 	var out strings.Builder
 	rest := splitAny(old)
@@ -192,7 +192,7 @@ func FuzzDiff(tf *testing.F) {
 			t.Errorf("%q, %q: %q", a, b, d)
 		}
 		if d != "" && apply(a, d) != b {
-			t.Errorf("%q, %q: the diff makes %q", a, b, apply(a, d))
+			t.Errorf("%q, %q: the diff yields %q", a, b, apply(a, d))
 		}
 	})
 }
@@ -224,7 +224,8 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestDiffOfBytes: what is no UTF-8 is shown as Latin-1, and is UTF-8 then.
+// TestDiffOfBytes checks that text that is not UTF-8 is shown as Latin-1,
+// encoded in UTF-8.
 func TestDiffOfBytes(t *testing.T) {
 	want := "--- \n+++ \n@@ -1,2 +1,2 @@\n-\u00ff\u00fe\n-\u00c3\u00a9\n+\u00e9\n+b\n"
 	if got := Diff("\xff\xfe\n\xc3\xa9\n", "\u00e9\nb\n", "", ""); got != want {

@@ -112,8 +112,8 @@ func TestBindErrors(t *testing.T) {
 		{"three", list("1", "2", "3", "4"), nil, "three() takes from 2 to 3 positional arguments but 4 were given"},
 		{"three", list("1", "2", "3", "4"), value.DictOf("c", 2), "three() got multiple values for argument 'c'"},
 		{"three", list("1", "2"), value.DictOf("d", 2), "three() got an unexpected keyword argument 'd'"},
-		{"three", list("1", "2", "x"), nil, `three() argument 'c': expected a whole number, got the text "x"`},
-		{"fail", list(nil), nil, "fail() argument 'how': expected a text, got null"},
+		{"three", list("1", "2", "x"), nil, `three() argument 'c': expected a whole number, got the string "x"`},
+		{"fail", list(nil), nil, "fail() argument 'how': expected a string, got null"},
 		{"rest", nil, nil, "rest() missing 1 required positional argument: 'a'"},
 		{"rest", list("1"), nil, "rest() missing 1 required keyword-only argument: 'k'"},
 	} {

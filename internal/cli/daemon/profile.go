@@ -13,7 +13,7 @@ import (
 func serveProfiles(o profile.Options, log *slog.Logger) (stop func()) {
 	p, err := profile.New(o, log)
 	if err != nil {
-		log.Warn("no profiles can be had", "err", err)
+		log.Warn("cannot start pprof", "err", err)
 	}
 	if p == nil {
 		return func() {}
@@ -22,7 +22,7 @@ func serveProfiles(o profile.Options, log *slog.Logger) (stop func()) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := p.Run(ctx); err != nil {
-			log.Warn("no profiles can be had any more", "err", err)
+			log.Warn("pprof stopped", "err", err)
 		}
 	})
 	return func() { cancel(); running.Wait() }

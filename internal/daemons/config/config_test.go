@@ -100,7 +100,7 @@ func TestValuesReachTheParts(t *testing.T) {
 	}
 	tree.Set("auth_timeout", "soon", "command line")
 	_, err = NewMinion(tree, box, false, quiet())
-	if err == nil || err.Error() != `command line: auth_timeout: expected a number of seconds, got the text "soon"` {
+	if err == nil || err.Error() != `command line: auth_timeout: expected a number of seconds, got the string "soon"` {
 		t.Error(err)
 	}
 	var f *Fault

@@ -18,7 +18,7 @@ func (n *Names) SetValue(v any) error {
 	add := func(v any) error {
 		s, ok := v.(string)
 		if !ok {
-			return salt.Errorf(salt.Invalid, "expected a text or a list of texts, got %s", value.TypeName(v))
+			return salt.Errorf(salt.Invalid, "expected a string or a list of strings, got %s", value.TypeName(v))
 		}
 		if s != "" {
 			*n = append(*n, s)

@@ -114,7 +114,7 @@ func TestSlotWithoutValue(t *testing.T) {
 	}{
 		{"state: test, fun: configurable_test_state, name: a, changes: false, result: true, comment: " + null, true, ""},
 		{"state: test, fun: show_notification, name: a, text: " + null, false, "text"},
-		{"state: test, fun: nop, name: " + null, false, "argument 'name': expected a text, got null"},
+		{"state: test, fun: nop, name: " + null, false, "argument 'name': expected a string, got null"},
 	} {
 		v, err := yaml.Load([]byte("{"+c.low+", __id__: a, __sls__: s, __env__: base, order: 1}"), "low")
 		if err != nil {

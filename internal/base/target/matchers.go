@@ -81,12 +81,12 @@ func parseCIDR(text string) (node, error) {
 	}
 	p, ok := parseNetwork(text)
 	if !ok {
-		return nil, salt.Errorf(salt.Invalid, "target %q is neither an address nor a network; a network has no bits set behind its mask", text)
+		return nil, salt.Errorf(salt.Invalid, "target %q is neither an address nor a network; a network has no bits set outside of its mask", text)
 	}
 	return cidrNode{net: p}, nil
 }
 
-// parseNetwork reads address/bits and, for IPv4, address/mask and
+// parseNetwork parses address/bits and, for IPv4, address/mask and
 // address/hostmask.
 func parseNetwork(text string) (netip.Prefix, bool) {
 	p, err := netip.ParsePrefix(text)
