@@ -3,10 +3,10 @@
 // each: host/cpu, host/disk, host/netif and so on. None of them knows Salt's
 // names or quirks.
 //
-// A Machine with a Root other than "/" is a copy of another machine's files,
-// as tests use: nothing outside Root is read and no program is run, unless
-// the Machine's own functions say otherwise. A file that is missing, too large
-// or unreadable counts as absent; facts are what could be found.
+// A Machine with a Root other than "/" is a copy of another machine's files, as
+// used in tests: nothing outside Root is read and no program is run, unless the
+// Machine's own functions say otherwise. A file that is missing, too large or
+// unreadable counts as absent.
 package host
 
 import (
@@ -27,63 +27,60 @@ import (
 	"brine/internal/base/atomicfile"
 )
 
-// MaxFile is the size in bytes up to which a file is read. The package
-// database of a large system is the largest one of interest.
+// MaxFile bounds the size in bytes of files to read. The largest relevant file
+// is the package database of a large system.
 const MaxFile = 64 << 20
 
-// maxOutput bounds what a program may print.
+// maxOutput bounds the output of a program.
 const maxOutput = 4 << 20
 
-// Machine is one machine. The zero Machine is the one we run on. Its fields
-// must not change once it is in use; it is safe for concurrent use.
+// Machine is one machine. The zero Machine is the live one. Its fields must not
+// change once it is in use; it is safe for concurrent use.
 type Machine struct {
-	// Root is the folder that holds the machine's files; "" means "/".
+	// Root is the directory with the machine's files; "" means "/".
 	Root string
 	// Getenv reads the environment; nil means os.Getenv, or an empty
 	// environment below another root.
 	Getenv func(name string) string
-	// Exec runs a program, given by its full path, and returns what it
-	// prints. It may be nil: programs then run here, or not at all below
-	// another root.
+	// Exec runs a program, given by its full path, and returns its output. If
+	// nil, programs run on the live machine, or not at all below another root.
 	Exec func(ctx context.Context, path string, args ...string) (stdout string, exit int, err error)
 	// ExecCmd does the same for Command, and for Run and Do if Exec is nil. The
 	// program is given by its full path.
 	ExecCmd func(ctx context.Context, c Cmd) (Output, error)
 }
 
-// Cmd is a program to run with more than arguments.
+// Cmd is a program to run, with options.
 type Cmd struct {
 	Program string
 	Args    []string
-	// Env holds NAME=value entries that are added to the environment.
+	// Env holds NAME=value entries added to the environment.
 	Env []string
-	// Dir is the working folder; "" means "/".
+	// Dir is the working directory; "" means "/".
 	Dir string
-	// Stdin is what the program reads.
+	// Stdin is the input of the program.
 	Stdin string
-	// As, if set, is who the program runs as.
+	// As, if set, is the user to run as.
 	As *syscall.Credential
-	// NoLocale leaves out the plain C locale.
+	// NoLocale does not set the C locale.
 	NoLocale bool
-	// Joined has stderr go where stdout goes, in the order in which it is
-	// written.
+	// Joined writes stderr to stdout, in the order written.
 	Joined bool
-	arg0   string // what the program is called, if not by its path
+	arg0   string // argv[0], if not the path
 }
 
-// ErrNoPrograms is the error of Run on a machine whose programs cannot run
-// here.
+// ErrNoPrograms is the error of Run on a machine that is not live.
 var ErrNoPrograms = errors.New("programs of this machine cannot run here")
 
-// Live reports whether the machine is the one we run on, so that the kernel
-// may be asked in other ways than through files.
+// Live reports whether the machine is the live one, so that its kernel can be
+// queried by system calls too.
 func (m *Machine) Live() bool { return m.Root == "" || m.Root == "/" }
 
-// Superuser reports whether what only root may read or run can be used. On
-// another machine's files it counts as so: what can be read there is all.
+// Superuser reports whether this process can read and run what needs root. It
+// is true below another root.
 func (m *Machine) Superuser() bool { return !m.Live() || os.Geteuid() == 0 }
 
-// Path returns where path of the machine is found here.
+// Path returns the local path of a path of the machine.
 func (m *Machine) Path(path string) string {
 	if m.Live() {
 		return path
@@ -127,11 +124,11 @@ func (m *Machine) ReadFile(path string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Stat describes a file, followed through links.
+// Stat describes a file, following links.
 func (m *Machine) Stat(path string) (os.FileInfo, error) { return os.Stat(m.Path(path)) }
 
-// WriteFile replaces the content of a file in one step, or makes one with
-// mode 0644 and the folders that it needs. Owner and mode of a file stay.
+// WriteFile atomically replaces the content of a file, or creates it with mode
+// 0644 and its directories. Owner and mode of an existing file stay.
 func (m *Machine) WriteFile(path string, data []byte) error {
 	path = m.Path(path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -150,7 +147,7 @@ func (m *Machine) WriteFile(path string, data []byte) error {
 // Chmod changes the mode of a file.
 func (m *Machine) Chmod(path string, mode os.FileMode) error { return os.Chmod(m.Path(path), mode) }
 
-// Text returns the content of a file as valid UTF-8, or "" without one.
+// Text returns the content of a file as valid UTF-8, or "" if there is none.
 func (m *Machine) Text(path string) string {
 	b, err := m.ReadFile(path)
 	if err != nil {
@@ -168,13 +165,13 @@ func (m *Machine) Lines(path string) []string {
 	return strings.Split(strings.TrimSuffix(t, "\n"), "\n")
 }
 
-// Exists reports whether path, followed through links, is there.
+// Exists reports whether path exists, following links.
 func (m *Machine) Exists(path string) bool {
 	_, err := os.Stat(m.Path(path))
 	return err == nil
 }
 
-// IsDir reports whether path is a folder or a link to one.
+// IsDir reports whether path is a directory or a link to one.
 func (m *Machine) IsDir(path string) bool {
 	st, err := os.Stat(m.Path(path))
 	return err == nil && st.IsDir()
@@ -186,7 +183,7 @@ func (m *Machine) IsFile(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// List returns the sorted names in a folder, none if it cannot be read.
+// List returns the sorted names in a directory, none if it cannot be read.
 func (m *Machine) List(dir string) []string {
 	entries, err := os.ReadDir(m.Path(dir))
 	if err != nil {
@@ -199,11 +196,11 @@ func (m *Machine) List(dir string) []string {
 	return names
 }
 
-// usualFolders are searched for programs after those of PATH.
-var usualFolders = []string{"/sbin", "/bin", "/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"}
+// usualDirs are searched for programs after PATH.
+var usualDirs = []string{"/sbin", "/bin", "/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"}
 
 // Which returns the full path of a program, searched for in PATH and then in
-// the usual folders, or "".
+// the usual directories, or "".
 func (m *Machine) Which(program string) string {
 	if strings.Contains(program, "/") {
 		if m.executable(program) {
@@ -211,9 +208,9 @@ func (m *Machine) Which(program string) string {
 		}
 		return ""
 	}
-	for _, dir := range append(filepath.SplitList(m.Env("PATH")), usualFolders...) {
+	for _, dir := range append(filepath.SplitList(m.Env("PATH")), usualDirs...) {
 		if !filepath.IsAbs(dir) {
-			continue // relative to where we happen to be: not a fact of the machine
+			continue // relative to the working directory: not a property of the machine
 		}
 		if p := filepath.Join(dir, program); m.executable(p) {
 			return p
@@ -229,9 +226,9 @@ func (m *Machine) executable(path string) bool {
 	return unix.Access(m.Path(path), unix.X_OK) == nil
 }
 
-// Run runs a program with a plain C locale and returns what it prints to
-// stdout, without the line end. A program that is not found or cannot be
-// started is an error; one that fails is told by its exit code.
+// Run runs a program in the C locale and returns its stdout without the line
+// end. It is an error if the program is not found or cannot be started; a
+// failure is reported by the exit code.
 func (m *Machine) Run(ctx context.Context, program string, args ...string) (stdout string, exit int, err error) {
 	out, err := m.Command(ctx, Cmd{Program: program, Args: args})
 	return out.Stdout, out.Exit, err
@@ -264,7 +261,7 @@ func execute(ctx context.Context, stderr io.Writer, c Cmd) (string, int, error) 
 	err := cmd.Run()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) && failed.Exited() || errors.Is(err, exec.ErrWaitDelay) && ctx.Err() == nil {
-		err = nil // also if a daemon that it started holds the pipe: the program itself is done
+		err = nil // also if a daemon that it started holds the pipe: the program itself ended
 	}
 	text := plain(out.kept)
 	if err != nil {
@@ -273,21 +270,21 @@ func execute(ctx context.Context, stderr io.Writer, c Cmd) (string, int, error) 
 	return text, cmd.ProcessState.ExitCode(), nil
 }
 
-// Output is what a program left behind.
+// Output is the result of a program.
 type Output struct {
 	Stdout, Stderr string // without the last line end
 	Exit           int
 }
 
-// Do runs a program like Run and returns what it prints to stderr too, for
-// programs that change something and whose words are worth a line in a log.
-// A Machine with Exec shows no stderr.
+// Do runs a program like Run and also returns its stderr, for programs that
+// change something and whose messages are logged. A Machine with Exec has no
+// stderr.
 func (m *Machine) Do(ctx context.Context, program string, args ...string) (Output, error) {
 	return m.Command(ctx, Cmd{Program: program, Args: args})
 }
 
-// Command runs a program, found as Run finds it, in the way that c describes.
-// A Machine with Exec sees only the arguments.
+// Command runs a program, found as by Run, with the options of c. A Machine
+// with Exec gets only the arguments.
 func (m *Machine) Command(ctx context.Context, c Cmd) (Output, error) {
 	if m.Exec == nil && m.ExecCmd == nil && !m.Live() {
 		return Output{}, ErrNoPrograms
@@ -297,7 +294,7 @@ func (m *Machine) Command(ctx context.Context, c Cmd) (Output, error) {
 		return Output{}, &exec.Error{Name: c.Program, Err: exec.ErrNotFound}
 	}
 	if !strings.Contains(c.Program, "/") {
-		c.arg0 = c.Program // which programs begin their complaints with
+		c.arg0 = c.Program // programs start their error messages with it
 	}
 	c.Program = path
 	switch {
@@ -317,12 +314,12 @@ func (c Cmd) Execute(ctx context.Context) (Output, error) {
 	return Output{stdout, plain(stderr.kept), exit}, err
 }
 
-// plain makes text of output.
+// plain converts output to a string.
 func plain(b []byte) string {
 	return strings.TrimRight(strings.ToValidUTF8(string(b), "\ufffd"), "\r\n")
 }
 
-// bounded keeps the first maxOutput bytes written to it and drops the rest.
+// bounded keeps the first maxOutput bytes and drops the rest.
 type bounded struct{ kept []byte }
 
 func (b *bounded) Write(p []byte) (int, error) {
@@ -330,7 +327,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Uname is what uname(1) prints.
+// Uname is the output of uname(1).
 type Uname struct {
 	System  string // "Linux"
 	Node    string // the host name
@@ -339,8 +336,8 @@ type Uname struct {
 	Machine string // "x86_64"
 }
 
-// Uname returns the names of kernel and machine. Of a machine that is not
-// live it reads what the kernel shows in /proc/sys/kernel.
+// Uname returns the names of kernel and machine. For a machine that is not live
+// it reads /proc/sys/kernel.
 func (m *Machine) Uname() Uname {
 	if m.Live() {
 		var u unix.Utsname

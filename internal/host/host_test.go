@@ -75,7 +75,7 @@ func TestRunHere(t *testing.T) {
 	if out != "C" || exit != 4 || err != nil {
 		t.Errorf("got %q, %d, %v", out, exit, err)
 	}
-	out, exit, err = m.Run(t.Context(), "sh", "-c", "sleep 60 & echo started $!") // as daemons that keep what they were given
+	out, exit, err = m.Run(t.Context(), "sh", "-c", "sleep 60 & echo started $!") // as daemons that keep their inherited output
 	pid, isDaemon := strings.CutPrefix(out, "started ")
 	if !isDaemon || exit != 0 || err != nil {
 		t.Errorf("a daemon that holds the output: %q, %d, %v", out, exit, err)
@@ -93,7 +93,7 @@ func TestRunHere(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, _, err := m.Run(ctx, "sleep", "60"); err == nil {
-		t.Error("a program outlives its time")
+		t.Error("a program runs longer than its timeout")
 	}
 }
 

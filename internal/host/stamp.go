@@ -8,21 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stamp tells versions of a file or folder apart without reading it. Stamps
-// are compared with ==; the zero Stamp is that of nothing.
+// Stamp identifies a version of a file or directory without reading it. Compare
+// Stamps with ==; the zero Stamp means no file.
 type Stamp struct {
 	mtime, ctime, size int64 // times in nanoseconds
 	inode, dev         uint64
 }
 
-// StampOf returns the stamp of a file, followed through links. It makes no
-// garbage.
+// StampOf returns the stamp of a file, following links. It does not allocate.
 func StampOf(path string) (Stamp, error) {
 	s, _, err := StampAndType(path)
 	return s, err
 }
 
-// StampAndType is StampOf, and tells whether it is a regular file.
+// StampAndType is StampOf, and reports whether it is a regular file.
 func StampAndType(path string) (s Stamp, regular bool, err error) {
 	var st unix.Stat_t
 	for {
@@ -59,13 +58,13 @@ func stampOf(st *unix.Stat_t) Stamp {
 // Size returns the size in bytes.
 func (s Stamp) Size() int64 { return s.size }
 
-// SameFile reports whether two stamps are of one file or folder, though
-// perhaps of two versions of it.
+// SameFile reports whether two stamps are of the same file or directory,
+// possibly of different versions.
 func (s Stamp) SameFile(o Stamp) bool { return s.inode == o.inode && s.dev == o.dev }
 
-// Settled reports whether a further change would give another stamp. File
-// times advance in ticks of some milliseconds, on a few file systems in whole
-// seconds, so a file changed just now may change again without showing it.
+// Settled reports whether a further change would give another stamp. File times
+// advance in ticks of some milliseconds, on a few file systems in whole
+// seconds, so a file changed just now may change again with the same stamp.
 func (s Stamp) Settled() bool {
 	tick := 100 * time.Millisecond
 	if s.ctime%1e9 == 0 || s.mtime%1e9 == 0 {

@@ -1,9 +1,9 @@
-// Package account tells the users and groups of a machine, and changes the
+// Package account reads the users and groups of a machine, and changes the
 // passwords in /etc/shadow.
 //
-// Names and lists come from the files in /etc; on the machine we run on also
-// from other sources, such as LDAP, by way of getent(1). What is asked for by
-// number is looked up in the files alone.
+// Names and lists come from the files in /etc; on the live machine also from
+// other sources, such as LDAP, through getent(1). Numbers are looked up in the
+// files only.
 package account
 
 import (
@@ -30,7 +30,7 @@ type Group struct {
 	Name     string
 	Password string
 	GID      int
-	Members  []string // besides those whose own group it is
+	Members  []string // without users whose primary group it is
 }
 
 func parseUser(line string) (User, bool) {
@@ -56,7 +56,7 @@ func parseGroup(line string) (Group, bool) {
 	return g, err == nil
 }
 
-// parse reads the lines that are entries.
+// parse parses the valid lines.
 func parse[T any](lines []string, one func(string) (T, bool)) []T {
 	var out []T
 	for _, line := range lines {
@@ -77,7 +77,7 @@ func database(ctx context.Context, m *host.Machine, name string) []string {
 	return read(m, name).lines
 }
 
-// entry returns the line of a name, from the file or else from any source.
+// entry returns the line of a name, from the file or else from another source.
 func entry(ctx context.Context, m *host.Machine, database, name string) string {
 	if line, ok := read(m, database).byName[name]; ok {
 		return line
@@ -87,7 +87,7 @@ func entry(ctx context.Context, m *host.Machine, database, name string) string {
 	}
 	out, exit, err := m.Run(ctx, "getent", database, "--", name)
 	if line, _, _ := strings.Cut(out, "\n"); err == nil && exit == 0 && strings.HasPrefix(line, name+":") {
-		return line // and not that of a number
+		return line // and not the entry of a number
 	}
 	return ""
 }
@@ -131,11 +131,11 @@ func GroupName(m *host.Machine, gid int) (string, bool) {
 	return "", false
 }
 
-// Memberships tells which groups users belong to. It reads all groups once.
+// Memberships maps users to their groups. It reads all groups once.
 type Memberships struct {
 	m      *host.Machine
 	groups []Group
-	remote bool // other sources than files know groups
+	remote bool // sources other than files have groups
 }
 
 // ReadMemberships reads the groups of the machine.
@@ -152,8 +152,8 @@ func ReadMemberships(ctx context.Context, m *host.Machine) *Memberships {
 	return ms
 }
 
-// Of returns the sorted names of the groups that name a user as a member, and
-// of the user's own group, whose id is gid, or none if gid is below 0.
+// Of returns the sorted names of the groups that list a user as a member, and
+// of the user's primary group gid, unless gid is below 0.
 func (ms *Memberships) Of(ctx context.Context, user string, gid int) []string {
 	gids := map[int]bool{gid: gid >= 0}
 	for _, g := range ms.groups {
@@ -179,8 +179,8 @@ func (ms *Memberships) Of(ctx context.Context, user string, gid int) []string {
 	return slices.Compact(names)
 }
 
-// add enters a group id, and returns the name if it is not among all groups,
-// which some sources do not list.
+// add adds a group id. It returns the name if the group is missing in the list
+// of all groups, which some sources do not provide.
 func (ms *Memberships) add(ctx context.Context, gids map[int]bool, id string) []string {
 	gid, err := strconv.Atoi(id)
 	if err != nil || gids[gid] {

@@ -60,7 +60,7 @@ func TestMemberships(t *testing.T) {
 	m := machine(t, map[string]string{
 		"passwd":        "a:x:1:10:A,1:/a:/bin/sh\nbad\n",
 		"group":         "a:x:10:\nboth:x:10:\nc:x:11:b,a\nd:x:12:b\n",
-		"nsswitch.conf": "group: files ldap\n", // of another machine: not asked
+		"nsswitch.conf": "group: files ldap\n", // of another machine: not used
 	})
 	u, ok := ByName(t.Context(), m, "a")
 	if !ok || u.Comment != "A,1" {
@@ -147,13 +147,13 @@ func TestSetPasswordWaitsForTheLock(t *testing.T) {
 	defer lock.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := SetPassword(ctx, m, "a", "x", time.Now()); err == nil || !strings.Contains(err.Error(), "locked") {
+	if err := SetPassword(ctx, m, "a", "x", time.Now()); err == nil || !strings.Contains(err.Error(), "holds the lock") {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestChangedFiles has the databases change between two questions: as useradd
-// does it, by another file, and in place.
+// TestChangedFiles changes the databases between two lookups: as useradd does,
+// by another file, and in place.
 func TestChangedFiles(t *testing.T) {
 	m := &host.Machine{Root: t.TempDir()}
 	if err := os.Mkdir(filepath.Join(m.Root, "etc"), 0o755); err != nil {

@@ -7,7 +7,7 @@ import (
 	"brine/internal/host"
 )
 
-// file is a database in /etc as it was read.
+// file is the parsed content of a database in /etc.
 type file struct {
 	stamp  host.Stamp
 	lines  []string
@@ -15,17 +15,17 @@ type file struct {
 	byID   map[string][]string // lines by their third field, a number
 }
 
-// kept are the files that were read last, by their paths: a run of states asks
-// for the owner of every file that it manages.
+// kept caches the files read last, by path: a state run looks up the owner of
+// every file that it manages.
 var kept = struct {
 	sync.Mutex
 	files map[string]*file
 }{files: map[string]*file{}}
 
-// maxKept bounds the kept files: a machine has two, tests have many machines.
+// maxKept bounds the cached files: a machine has two, tests have many machines.
 const maxKept = 16
 
-// read returns passwd or group as it is now.
+// read returns the current content of passwd or group.
 func read(m *host.Machine, name string) *file {
 	path := m.Path("/etc/" + name)
 	now, err := host.StampOf(path)

@@ -20,7 +20,7 @@ import (
 // Shadow is an entry of /etc/shadow. The numbers are days; -1 is none.
 type Shadow struct {
 	Name     string
-	Password string // the hash; "!" or "*" at its beginning lets nobody in
+	Password string // the hash; a leading "!" or "*" disables the password
 	Changed  int    // since 1970
 	Min, Max int
 	Warn     int
@@ -54,9 +54,9 @@ func parseShadow(line string) (Shadow, bool) {
 // lockTime is how long SetPassword waits for a program that changes accounts.
 const lockTime = 15 * time.Second
 
-// SetPassword sets the hash of an account's password and notes today as the
-// day of the change. An account without entry gets one. It keeps the lock
-// that passwd(1) and useradd(8) keep, and replaces the file as a whole.
+// SetPassword sets the hash of an account's password and records today as the
+// day of the change. An account without entry gets one. It holds the lock that
+// passwd(1) and useradd(8) use, and replaces the whole file.
 func SetPassword(ctx context.Context, m *host.Machine, name, hash string, now time.Time) error {
 	if strings.ContainsAny(name+hash, ":\n") {
 		return errors.New("neither a name nor a hash may hold a colon or a line end")
@@ -106,8 +106,7 @@ func lockAccounts(ctx context.Context, m *host.Machine) (*os.File, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
 	for {
-		// A lock of the open file, so that two goroutines exclude each other
-		// as well as two programs do.
+		// A lock of the open file excludes goroutines as well as programs.
 		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 		if err == nil {
 			return f, nil
@@ -119,13 +118,13 @@ func lockAccounts(ctx context.Context, m *host.Machine) (*os.File, error) {
 		select {
 		case <-ctx.Done():
 			f.Close()
-			return nil, errors.New("another program has the accounts locked; try again when it is done")
+			return nil, errors.New("another program holds the lock on the accounts; try again later")
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }
 
-// replace writes a file anew with the owner and mode that it had.
+// replace rewrites a file and keeps its owner and mode.
 func replace(path, text string) error {
 	st, err := os.Stat(path)
 	if err != nil {

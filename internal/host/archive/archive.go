@@ -1,4 +1,4 @@
-// Package archive tells what is in tar and zip files, and unpacks them.
+// Package archive lists and unpacks tar and zip files.
 package archive
 
 import (
@@ -25,7 +25,7 @@ import (
 // MaxEntries bounds the entries of an archive.
 const MaxEntries = 1 << 20
 
-// Content is what an archive holds. Folders end in a slash.
+// Content is the content of an archive. Directories end in a slash.
 type Content struct{ Dirs, Files, Links []string }
 
 // FormatOf guesses the format of an archive by its name: "tar", "zip", "rar"
@@ -45,9 +45,9 @@ func FormatOf(name string) string {
 	return ""
 }
 
-// List returns what an archive of a format holds. via is a program, with its
-// arguments, that gets the name of a tar file and prints it without its
-// compression; without it the compression is found by the first bytes.
+// List returns the content of an archive of a format. via is a program with
+// arguments that gets the name of a tar file and prints it uncompressed;
+// without it the compression is detected by the first bytes.
 func List(ctx context.Context, file, format string, via ...string) (Content, error) {
 	switch format {
 	case "tar":
@@ -95,7 +95,7 @@ func eachTar(ctx context.Context, file string, via []string, do func(*tar.Header
 	for n := 0; ; n++ {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			_, err = io.Copy(io.Discard, in) // so that a program that unpacks ends well
+			_, err = io.Copy(io.Discard, in) // so that the decompression program exits normally
 			return err
 		}
 		if err != nil {
@@ -113,8 +113,8 @@ func eachTar(ctx context.Context, file string, via []string, do func(*tar.Header
 	}
 }
 
-// uncompressed finds the compression by the first bytes. xz, lzma and zstd
-// are left to their programs.
+// uncompressed detects the compression by the first bytes. xz, lzma and zstd
+// use their programs.
 func uncompressed(ctx context.Context, f io.Reader) (r io.Reader, done func() error, err error) {
 	b := bufio.NewReader(f)
 	head, _ := b.Peek(6)
@@ -147,7 +147,7 @@ func program(ctx context.Context, in io.Reader, name string, args ...string) (io
 	}
 	return out, func() error {
 		stop()
-		_ = cmd.Wait() // what it could not unpack shows as an archive that ends early
+		_ = cmd.Wait() // if it fails, the archive ends early
 		return nil
 	}, nil
 }
@@ -179,7 +179,8 @@ func listZip(file string) (c Content, err error) {
 	return c, nil
 }
 
-// Strip takes the first n folders from all names; what has no more goes away.
+// Strip removes the first n directories from all names, and names that have no
+// more.
 func (c Content) Strip(n int) Content {
 	cut := func(names []string) []string {
 		var out []string
@@ -193,8 +194,8 @@ func (c Content) Strip(n int) Content {
 	return Content{cut(c.Dirs), cut(c.Files), cut(c.Links)}
 }
 
-// Top returns what is at the top of an archive. A folder that all folders are
-// in counts although the archive may have no entry for it.
+// Top returns the top level of an archive. A directory that contains all others
+// counts even without an entry of its own.
 func (c Content) Top() Content {
 	cut := func(names []string, slashes int) []string {
 		return slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.Count(n, "/") != slashes })
@@ -206,7 +207,7 @@ func (c Content) Top() Content {
 	return Content{dirs, cut(c.Files, 0), cut(c.Links, 0)}
 }
 
-// common is what all names begin with.
+// common returns the common prefix of all names.
 func common(names []string) string {
 	if len(names) == 0 {
 		return ""
@@ -235,9 +236,9 @@ func Encrypted(file string) (bool, error) {
 	return false, nil
 }
 
-// Unzip unpacks a zip file into a folder without those that are excluded, and
-// returns the names that were unpacked. Nothing is written outside of the
-// folder, not through a link either. Modes are those of the archive if perms.
+// Unzip unpacks a zip file into a directory, except excluded names, and returns
+// the unpacked names. Nothing is written outside of the directory, not through
+// a link either. With perms, modes are those of the archive.
 func Unzip(file, dest string, excludes []string, perms bool) ([]string, error) {
 	z, err := zip.OpenReader(file)
 	if err != nil {
@@ -297,8 +298,8 @@ func unpack(root *os.Root, f *zip.File, perms bool) error {
 	return replace(root, name, in, mode, nil)
 }
 
-// replace writes a file aside and puts it in place when it is whole. finish,
-// if set, is done before that with its name.
+// replace writes a temporary file and renames it when complete. finish, if set,
+// is called with its name before that.
 func replace(root *os.Root, name string, from io.Reader, mode fs.FileMode, finish func(aside string) error) (err error) {
 	aside := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%x.%s", rand.Uint64(), "unpack"))
 	out, err := root.OpenFile(aside, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -319,13 +320,13 @@ func replace(root *os.Root, name string, from io.Reader, mode fs.FileMode, finis
 			return err
 		}
 	}
-	if err := root.Chmod(aside, mode); err != nil { // last: a new owner takes the setuid bit away
+	if err := root.Chmod(aside, mode); err != nil { // last: chown clears the setuid bit
 		return err
 	}
 	return root.Rename(aside, name)
 }
 
-// replaceLink makes a symbolic link, in place of another one or of a file.
+// replaceLink makes a symbolic link, replacing another one or a file.
 func replaceLink(root *os.Root, target, name string) error {
 	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Untar unpacks a tar file into a folder, with modes, times and, for root,
-// owners, and returns the names that were unpacked. Nothing is written outside
-// of the folder, not through a link either: such an entry is an error. lookUp
+// Untar unpacks a tar file into a directory, with modes, times and, for root,
+// owners, and returns the unpacked names. Nothing is written outside of the
+// directory, not through a link either: such an entry is an error. lookUp
 // returns the ids of a user and a group by their names, or those given.
 func Untar(ctx context.Context, file, dest string, lookUp func(user, group string, uid, gid int) (int, int)) ([]string, error) {
 	root, err := os.OpenRoot(dest)
@@ -30,7 +30,7 @@ func Untar(ctx context.Context, file, dest string, lookUp func(user, group strin
 	if err := eachTar(ctx, file, nil, u.entry); err != nil {
 		return u.done, err
 	}
-	for i := len(u.dirs) - 1; i >= 0; i-- { // their times change with what is put into them
+	for i := len(u.dirs) - 1; i >= 0; i-- { // their times change when files are written into them
 		h := u.dirs[i]
 		if err := u.finish(h, clean(h.Name)); err != nil {
 			return u.done, err
@@ -91,7 +91,7 @@ func (u *untar) put(h *tar.Header, name string, content io.Reader) error {
 	return replace(u.root, name, content, mode(h), func(aside string) error { return u.finish(h, aside) })
 }
 
-// finish gives an entry its owner and times.
+// finish sets owner and times of an entry.
 func (u *untar) finish(h *tar.Header, name string) error {
 	if err := u.own(h, name); err != nil {
 		return err

@@ -10,11 +10,10 @@ import (
 	"strings"
 )
 
-// Zip packs files, and folders with all that is in them, into a new zip file
-// and returns the names that they have in it: relative to cwd where they are
-// below it, else to "/". A source that is not there is left out, and links are
-// followed, but for those to folders in a folder. On an error the file is
-// removed.
+// Zip packs files, and directories with their content, into a new zip file and
+// returns their names in it: relative to cwd if below it, else to "/". A
+// missing source is skipped. Links are followed, except links to directories
+// within a directory. On an error the file is removed.
 func Zip(file string, sources []string, cwd string) (names []string, err error) {
 	f, err := os.Create(file)
 	if err != nil {
@@ -23,7 +22,7 @@ func Zip(file string, sources []string, cwd string) (names []string, err error) 
 	defer func() {
 		if err = errors.Join(err, f.Close()); err != nil {
 			names = nil
-			_ = os.Remove(file) // half of it is of no use
+			_ = os.Remove(file) // an incomplete file is useless
 		}
 	}()
 	z := zip.NewWriter(f)
@@ -39,7 +38,7 @@ func Zip(file string, sources []string, cwd string) (names []string, err error) 
 	return p.names, z.Close()
 }
 
-// packing is a zip file on its way.
+// packing is a zip file being written.
 type packing struct {
 	z     *zip.Writer
 	cwd   string
@@ -56,11 +55,11 @@ func (p *packing) add(path string) error {
 	case !st.IsDir():
 		return p.put(path, st)
 	}
-	return p.folder(path, st)
+	return p.directory(path, st)
 }
 
-// folder writes a folder, then its files, then its folders.
-func (p *packing) folder(path string, st fs.FileInfo) error {
+// directory writes a directory, then its files, then its directories.
+func (p *packing) directory(path string, st fs.FileInfo) error {
 	if err := p.put(path, st); err != nil {
 		return err
 	}
@@ -75,7 +74,7 @@ func (p *packing) folder(path string, st fs.FileInfo) error {
 			below = append(below, at)
 			continue
 		}
-		st, err := os.Stat(at) // of what a link leads to
+		st, err := os.Stat(at) // of the target of a link
 		if err != nil {
 			return err
 		}
@@ -91,14 +90,14 @@ func (p *packing) folder(path string, st fs.FileInfo) error {
 		if err != nil {
 			return err
 		}
-		if err := p.folder(at, st); err != nil {
+		if err := p.directory(at, st); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// put writes one file or folder.
+// put writes one file or directory.
 func (p *packing) put(path string, st fs.FileInfo) error {
 	h, err := zip.FileInfoHeader(st)
 	if err != nil {
@@ -106,7 +105,7 @@ func (p *packing) put(path string, st fs.FileInfo) error {
 	}
 	h.Name, h.Method = p.name(path), zip.Deflate
 	if st.IsDir() {
-		if h.Name == "." { // the folder that all names are relative to
+		if h.Name == "." { // the directory that all names are relative to
 			return nil
 		}
 		h.Name, h.Method = h.Name+"/", zip.Store

@@ -1,5 +1,5 @@
-// Package boot tells how a machine was started and what watches over it: the
-// kernel's command line, firmware, init system, SELinux, machine id.
+// Package boot reads how a machine was started: the kernel's command line,
+// firmware, init system, SELinux, machine id.
 package boot
 
 import (
@@ -31,8 +31,8 @@ func MachineID(m *host.Machine) (id string, ok bool) {
 	return "", false
 }
 
-// EFI tells whether the machine was started by UEFI firmware, and whether
-// that enforces signatures.
+// EFI reports whether the machine was started by UEFI firmware, and whether
+// Secure Boot is on.
 func EFI(m *host.Machine) (efi, secure bool) {
 	const vars, old = "/sys/firmware/efi/efivars", "/sys/firmware/efi/vars"
 	dir, suffix := vars, ""
@@ -114,8 +114,8 @@ func Init(m *host.Machine) string {
 	return ""
 }
 
-// initInside tells which init an anonymous program is by its own name for
-// itself, the first in the file.
+// initInside identifies an init program by the first known name inside its
+// file.
 func initInside(path string) string {
 	f, err := os.Open(filepath.Clean(path))
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package counters reads what the kernel counts: time and load, memory,
-// processors, disks and the network, from the files in /proc. A file that is
-// missing counts as empty.
+// Package counters reads the kernel's counters from /proc: time and load,
+// memory, processors, disks and the network. A missing file counts as empty.
 package counters
 
 import (
@@ -13,8 +12,8 @@ import (
 	"brine/internal/host"
 )
 
-// Uptime returns for how long the machine has been up. ok is false if that is
-// not known.
+// Uptime returns how long the machine has been up. ok is false if that is
+// unknown.
 func Uptime(m *host.Machine) (up time.Duration, ok bool) {
 	f := strings.Fields(m.Text("/proc/uptime"))
 	if len(f) == 0 {
@@ -35,9 +34,8 @@ func Booted(m *host.Machine) (at time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// Load returns the average number of processes that ran or waited to, over
-// one, five and fifteen minutes: as the kernel counts it, in parts of 65536.
-// Another machine's file has two digits.
+// Load returns the load averages over one, five and fifteen minutes, with the
+// kernel's precision of 1/65536. Another machine's file has two digits.
 func Load(m *host.Machine) (one, five, fifteen float64, ok bool) {
 	var info unix.Sysinfo_t
 	if m.Live() && unix.Sysinfo(&info) == nil {
@@ -59,7 +57,7 @@ func Load(m *host.Machine) (one, five, fifteen float64, ok bool) {
 	return load[0], load[1], load[2], true
 }
 
-// Line is a line of words: a name and what follows.
+// Line is a line of words: a name and values.
 type Line struct {
 	Name   string // without a colon at its end
 	Values []string
@@ -76,7 +74,7 @@ func Lines(m *host.Machine, path string) []Line {
 	return out
 }
 
-// Memory returns what /proc/meminfo says in bytes, by name.
+// Memory returns the values of /proc/meminfo in bytes, by name.
 func Memory(m *host.Machine) map[string]int64 {
 	found := map[string]int64{}
 	for _, l := range Lines(m, "/proc/meminfo") {
@@ -95,7 +93,7 @@ func Memory(m *host.Machine) map[string]int64 {
 	return found
 }
 
-// Processors returns how many processors the kernel runs.
+// Processors returns the number of online processors.
 func Processors(m *host.Machine) int {
 	n := 0
 	for _, l := range Lines(m, "/proc/stat") {
@@ -106,9 +104,9 @@ func Processors(m *host.Machine) int {
 	return n
 }
 
-// Busy returns how long all processors together have worked since the machine
-// was started, and how long they could have, in ticks of the kernel. Time that a
-// hypervisor has given to others counts as worked, waiting for disks does not.
+// Busy returns the busy time and the total time of all processors since boot,
+// in kernel ticks. Time stolen by a hypervisor counts as busy, waiting for
+// disks does not.
 func Busy(m *host.Machine) (busy, total int64, ok bool) {
 	const fields, idle, iowait = 8, 3, 4 // user nice system idle iowait irq softirq steal
 	for _, l := range Lines(m, "/proc/stat") {
@@ -130,8 +128,8 @@ func Busy(m *host.Machine) (busy, total int64, ok bool) {
 	return 0, 0, false
 }
 
-// NetDevice holds the counters of a network interface, first eight of what
-// came in and then eight of what went out, in the order of /proc/net/dev.
+// NetDevice holds the counters of a network interface: eight for receiving and
+// eight for sending, in the order of /proc/net/dev.
 type NetDevice struct {
 	Name   string
 	Values []string

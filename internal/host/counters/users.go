@@ -12,7 +12,7 @@ import (
 // Login is a user who is logged in at a terminal.
 type Login struct {
 	User, Terminal string
-	Host           string // from where, "" for this machine
+	Host           string // remote host, "" for this machine
 	PID            int    // of the login
 	Since          time.Time
 }
@@ -58,7 +58,7 @@ func parseLogins(data []byte, wide bool) []Login {
 	return list
 }
 
-// text is what comes before the first zero byte.
+// text returns the string before the first zero byte.
 func text(b []byte) string {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		b = b[:i]

@@ -1,4 +1,4 @@
-// Package cpu tells the processors and the memory of a machine.
+// Package cpu reads the processors and the memory of a machine.
 package cpu
 
 import (
@@ -12,7 +12,7 @@ import (
 type Info struct {
 	Count int      // logical processors
 	Model string   // "AMD EPYC 7763 64-Core Processor"; "" if unknown
-	Flags []string // what they can do, in the kernel's words
+	Flags []string // features by the kernel's names
 }
 
 // Read reads /proc/cpuinfo.

@@ -1,6 +1,6 @@
-// Package cron reads and writes crontabs, whose second part Salt manages:
-// below a line that says so, each job may have a comment that ends with an
-// identifier. What is above that line stays as it is.
+// Package cron reads and writes crontabs, whose second part Salt manages: below
+// a marker line, each job may have a comment that ends with an identifier.
+// Lines above the marker stay unchanged.
 package cron
 
 import (
@@ -16,7 +16,7 @@ const (
 	mark       = "# Lines below here are managed by Salt, do not edit"
 	identifier = "SALT_CRON_IDENTIFIER"
 	disabled   = "#DISABLED#"
-	// NoIdentifier is the identifier of a job that has none.
+	// NoIdentifier is written for a job without identifier.
 	NoIdentifier = "NO ID SET"
 )
 
@@ -41,7 +41,7 @@ type Tab struct {
 	Specials []Job
 }
 
-// Read returns a user's crontab; one that there is not is empty.
+// Read returns a user's crontab; a missing one is empty.
 func Read(ctx context.Context, m *host.Machine, user string) (*Tab, error) {
 	text, err := Raw(ctx, m, user)
 	if err != nil {
@@ -52,7 +52,7 @@ func Read(ctx context.Context, m *host.Machine, user string) (*Tab, error) {
 
 func args(user string, more ...string) ([]string, error) {
 	if user == "" || user[0] == '-' || strings.ContainsAny(user, "\x00\n") {
-		return nil, fmt.Errorf("%q is no name of a user", user)
+		return nil, fmt.Errorf("%q is not a user name", user)
 	}
 	return append([]string{"-u", user}, more...), nil
 }
@@ -86,7 +86,7 @@ func (t *Tab) Write(ctx context.Context, m *host.Machine, user string) error {
 	return WriteRaw(ctx, m, user, t.String())
 }
 
-// WriteRaw replaces a user's crontab by a text.
+// WriteRaw replaces a user's crontab by the given text.
 func WriteRaw(ctx context.Context, m *host.Machine, user, text string) error {
 	a, err := args(user, "-")
 	if err != nil {
@@ -173,7 +173,7 @@ func (j Job) String() string {
 		if j.Comment != "" {
 			text := j.Comment
 			if j.Identifier != "" {
-				text = strings.TrimRight(text, " \t") // as reading drops it before an identifier
+				text = strings.TrimRight(text, " \t") // since reading drops it before an identifier
 			}
 			b.WriteString(" " + strings.ReplaceAll(text, "\n", "\n# "))
 		}
@@ -213,8 +213,8 @@ func (t *Tab) String() string {
 	return b.String()
 }
 
-// Is reports whether a job is the one that a command and an identifier, "" for
-// none, mean: by the identifier if there is one, else by the command.
+// Is reports whether a command and an identifier ("" for none) identify this
+// job: by the identifier if there is one, else by the command.
 func (j Job) Is(cmd, id string) bool {
 	have := j.Identifier
 	if have == "" {
@@ -227,12 +227,12 @@ func (j Job) Is(cmd, id string) bool {
 	case have == NoIdentifier && id == NoIdentifier:
 		return j.Cmd == cmd
 	case have == NoIdentifier:
-		return j.Cmd == cmd // it gets its identifier
+		return j.Cmd == cmd // the job gets the identifier
 	}
 	return have == id
 }
 
-// What Set and Remove did.
+// Results of Set and Remove.
 const (
 	Present = "present"
 	New     = "new"
@@ -241,27 +241,27 @@ const (
 	Removed = "removed"
 )
 
-// check refuses what would be more than one line.
+// check rejects values with line ends or invalid times.
 func (j Job) check() error {
 	for _, s := range []string{j.Special, j.Minute, j.Hour, j.Day, j.Month, j.Weekday, j.Cmd, j.Identifier} {
 		if strings.ContainsAny(s, "\r\n\x00") {
-			return fmt.Errorf("%q is more than a line of a crontab", s)
+			return fmt.Errorf("%q must be a single line", s)
 		}
 	}
 	for _, s := range []string{j.Minute, j.Hour, j.Day, j.Month, j.Weekday} {
 		if j.Special == "" && (s == "" || strings.ContainsAny(s, " \t#")) {
-			return fmt.Errorf("%q is no time of a crontab", s)
+			return fmt.Errorf("%q is not a time of a crontab", s)
 		}
 	}
 	if j.Special != "" && (!strings.HasPrefix(j.Special, "@") || strings.ContainsAny(j.Special, " \t")) {
-		return fmt.Errorf("%q is no time of a crontab", j.Special)
+		return fmt.Errorf("%q is not a time of a crontab", j.Special)
 	}
 	return nil
 }
 
-// Set puts a job into the table, in place of the one that is meant by its
-// command and identifier, and says what it did. An empty Comment keeps the
-// old one unless HasComment is set.
+// Set adds a job, or replaces the one with its command and identifier, and
+// returns what it did. An empty Comment keeps the old one unless HasComment is
+// set.
 func (t *Tab) Set(j Job) (string, error) {
 	if err := j.check(); err != nil {
 		return "", err
@@ -294,8 +294,8 @@ func (t *Tab) Set(j Job) (string, error) {
 	return done, nil
 }
 
-// Remove removes the first job, or with special the first of the others, that
-// is meant and that keep does not spare.
+// Remove removes the first matching job, or with special the first matching
+// special one, for which keep is false.
 func (t *Tab) Remove(cmd, id string, special bool, spare func(Job) bool) string {
 	list := &t.Jobs
 	if special {
@@ -313,7 +313,7 @@ func (t *Tab) Remove(cmd, id string, special bool, spare func(Job) bool) string 
 // SetEnv sets a variable.
 func (t *Tab) SetEnv(name, v string) (string, error) {
 	if name == "" || strings.ContainsAny(name, " =\t\r\n#\x00") || strings.ContainsAny(v, "\r\n\x00") {
-		return "", fmt.Errorf("%q=%q is no variable of a crontab", name, v)
+		return "", fmt.Errorf("%q=%q is not a variable of a crontab", name, v)
 	}
 	for i, e := range t.Env {
 		if e.Name != name {

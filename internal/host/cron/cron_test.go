@@ -73,7 +73,7 @@ func TestSet(t *testing.T) {
 	}
 	for _, bad := range []Job{job("a\n* * * * * root", "", nil), job("a", "", func(j *Job) { j.Hour = "1 2" }), job("a", "x\ny", nil), {Special: "daily", Cmd: "x"}} {
 		if _, err := tab.Set(bad); err == nil {
-			t.Errorf("%+v is taken", bad)
+			t.Errorf("%+v is accepted", bad)
 		}
 	}
 	for _, c := range [][3]string{{"A", "1", New}, {"A", "1", Present}, {"PATH", "/x", Updated}} {
@@ -126,7 +126,7 @@ func TestReadWrite(t *testing.T) {
 		t.Errorf("%+v, %v", again, err)
 	}
 	if _, err := Read(t.Context(), m, "-l"); err == nil {
-		t.Error("an option as user is taken")
+		t.Error("an option as user is accepted")
 	}
 }
 
@@ -137,7 +137,7 @@ func FuzzParse(tf *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		_, managed, _ := strings.Cut(text, mark+"\n")
 		if strings.Contains(managed, strings.TrimPrefix(mark, "# ")) {
-			return // as a comment it is dropped when it is read again
+			return // as a comment it is dropped when read again
 		}
 		once := Parse(text).String()
 		if twice := Parse(once).String(); twice != once {

@@ -1,6 +1,6 @@
-// Package disk tells what storage a machine has: block devices, software
-// RAID, volume groups, pools, and the names it uses in storage networks; and
-// which file systems are mounted and how full they are.
+// Package disk reads the storage of a machine: block devices, software RAID,
+// volume groups, pools, its names in storage networks, and the usage of mounted
+// file systems.
 package disk
 
 import (
@@ -19,11 +19,11 @@ import (
 // Device is a physical block device.
 type Device struct {
 	Name       string // "sda"
-	Rotational bool   // a hard disk, as far as the kernel can tell
+	Rotational bool   // a hard disk, according to the kernel
 }
 
-// Devices returns the block devices that are no virtual ones, such as loop
-// devices and volumes, sorted by name.
+// Devices returns the block devices sorted by name, without virtual ones such
+// as loop devices and volumes.
 func Devices(m *host.Machine) []Device {
 	var out []Device
 	for _, name := range m.List("/sys/block") {
@@ -96,7 +96,7 @@ func Groups(ctx context.Context, m *host.Machine) (groups []Group, ok bool) {
 	return groups, true
 }
 
-// ZFS tells whether the machine can use ZFS: support in the kernel or by
+// ZFS reports whether the machine can use ZFS: support in the kernel or by
 // FUSE, and the zpool program.
 func ZFS(m *host.Machine) bool {
 	return (m.Exists("/sys/module/zfs") || m.Which("zfs-fuse") != "") && m.Which("zpool") != ""
@@ -154,7 +154,7 @@ func FibreChannelPorts(m *host.Machine) []string {
 	return out
 }
 
-// Usage is how full a file system is, in the words of df(1).
+// Usage is the usage of a file system, as printed by df(1).
 type Usage struct {
 	Device                         string
 	Total, Used, Available, Filled string
@@ -177,7 +177,7 @@ func parseUsages(text string) []Usage {
 			continue
 		}
 		f := strings.Fields(line)
-		device := 1 // words of the device's name, which may hold blanks
+		device := 1 // words of the device's name, which may contain blanks
 		for device < len(f) && !isNumber(f[device]) && f[device] != "-" {
 			device++
 		}
@@ -210,20 +210,21 @@ func Mounts(m *host.Machine) []Mount {
 // Space is the size of a file system in bytes.
 type Space struct {
 	Total, Free int64
-	Available   int64 // to users other than root
+	Available   int64 // available to users other than root
 }
 
 // SpaceAt returns the size of the file system that holds a path.
 func SpaceAt(m *host.Machine, path string) (Space, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(m.Path(path), &st); err != nil {
-		return Space{}, fmt.Errorf("cannot see the size of %s: %w", path, err)
+		return Space{}, fmt.Errorf("cannot read the size of %s: %w", path, err)
 	}
 	size := int64(st.Bsize)
 	return Space{Total: int64(st.Blocks) * size, Free: int64(st.Bfree) * size, Available: int64(st.Bavail) * size}, nil
 }
 
-// Identity is what blkid(8) knows of a block device: its UUID, label, type.
+// Identity holds the output of blkid(8) for a block device: its UUID, label,
+// type.
 type Identity struct {
 	Device string
 	Facts  [][2]string // names and values, in order

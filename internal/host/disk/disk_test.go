@@ -48,7 +48,7 @@ func TestGroupsAndPools(t *testing.T) {
 	put(t, m, "/sbin/zpool", "", 0o755)
 	put(t, m, "/sys/module/zfs/x", "", 0o644)
 	if !ZFS(m) {
-		t.Error("ZFS is not seen")
+		t.Error("ZFS is not detected")
 	}
 	answers := map[string]string{
 		"vgs -o vg_name --noheadings":         "  data\n  empty\n",

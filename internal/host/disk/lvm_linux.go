@@ -17,10 +17,11 @@ func nodes(m *host.Machine) []string {
 	return names
 }
 
-// unlabelled tells that no device of this machine belongs to LVM, as far as LVM can
-// tell: what does has a label in one of its first four sectors. To look there
-// takes a hundredth of what it takes to start LVM's program, and most machines
-// that have it have no groups. A device that LVM could not read either has none.
+// unlabelled reports that no device of this machine belongs to LVM: LVM devices
+// have a label in one of their first four sectors. Checking that takes a
+// hundredth of the time of starting LVM's program, and most machines that have
+// it have no groups. A device that LVM could not read either counts as
+// unlabelled.
 func unlabelled(m *host.Machine) bool { return withoutLabel(nodes(m)) }
 
 func withoutLabel(devices []string) bool {
@@ -31,7 +32,7 @@ func withoutLabel(devices []string) bool {
 		switch err {
 		case nil:
 		case unix.ENXIO, unix.ENOMEDIUM, unix.ENODEV, unix.EPERM:
-			continue // gone, empty, or kept from all of this container
+			continue // removed, empty, or not accessible in this container
 		default:
 			return false
 		}

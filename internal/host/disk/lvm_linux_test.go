@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWithoutLabel looks for LVM's label where it can be, and is sure only if all
-// could be looked at.
+// TestWithoutLabel checks every possible position of LVM's label, and devices
+// that cannot be read.
 func TestWithoutLabel(t *testing.T) {
 	dir := t.TempDir()
 	device := func(name string, label int) string {

@@ -1,6 +1,6 @@
-// Package dmi reads what the firmware says of a machine: the DMI (SMBIOS)
-// strings that the kernel shows, the raw SMBIOS table, and the device tree of
-// machines without DMI.
+// Package dmi reads the firmware's description of a machine: the kernel's DMI
+// (SMBIOS) strings, the raw SMBIOS table, and the device tree of machines
+// without DMI.
 package dmi
 
 import (
@@ -12,11 +12,11 @@ import (
 
 const sysfs = "/sys/class/dmi/id"
 
-// Available reports whether the kernel shows DMI strings.
+// Available reports whether the kernel provides DMI strings.
 func Available(m *host.Machine) bool { return m.Exists(sysfs) }
 
 // String returns one of the kernel's DMI strings, such as "sys_vendor". ok is
-// false when it is missing or may not be read, as serial numbers without root.
+// false if it is missing or not readable, as serial numbers without root.
 func String(m *host.Machine, name string) (text string, ok bool) {
 	b, err := m.ReadFile(sysfs + "/" + name)
 	if err != nil {
@@ -43,7 +43,7 @@ const (
 	end       = 127
 )
 
-// Text returns the string whose number stands at offset of the data, or "".
+// Text returns the string whose number is at offset of the data, or "".
 func (s *Structure) Text(offset int) string {
 	if offset >= len(s.Data) {
 		return ""
@@ -55,7 +55,8 @@ func (s *Structure) Text(offset int) string {
 	return s.Strings[n-1]
 }
 
-// Manufacturer returns who made the part, for the types that tell.
+// Manufacturer returns the manufacturer of the part, for the types that have
+// one.
 func (s *Structure) Manufacturer() string {
 	switch s.Type {
 	case System, Baseboard, Chassis:
@@ -76,7 +77,7 @@ func (s *Structure) Product() string {
 	return ""
 }
 
-// Vendor returns who made the firmware, for the type BIOS.
+// Vendor returns the vendor of the firmware, for the type BIOS.
 func (s *Structure) Vendor() string {
 	if s.Type == BIOS {
 		return s.Text(4)
@@ -84,8 +85,7 @@ func (s *Structure) Vendor() string {
 	return ""
 }
 
-// Table returns the SMBIOS table, which needs root. It is nil where there is
-// none.
+// Table returns the SMBIOS table, which needs root. It is nil if there is none.
 func Table(m *host.Machine) ([]Structure, error) {
 	b, err := m.ReadFile("/sys/firmware/dmi/tables/DMI")
 	if err != nil {
@@ -97,7 +97,7 @@ func Table(m *host.Machine) ([]Structure, error) {
 // maxStructures bounds a table; real ones have some hundred entries.
 const maxStructures = 4096
 
-// ParseTable reads a raw SMBIOS table up to its end or its first fault.
+// ParseTable parses a raw SMBIOS table up to its end or first error.
 func ParseTable(b []byte) []Structure {
 	var out []Structure
 	for len(b) >= 4 && len(out) < maxStructures {
@@ -132,7 +132,7 @@ func ParseTable(b []byte) []Structure {
 // Handle returns the number by which other structures refer to this one.
 func (s *Structure) Handle() uint16 { return binary.LittleEndian.Uint16(s.Data[2:]) }
 
-// DeviceTree is what the device tree of a board says. Fields may be empty.
+// DeviceTree holds values of the device tree of a board. Fields may be empty.
 type DeviceTree struct {
 	Model        string // "raspberrypi,4-model-b" or free text
 	SystemID     string // on Power

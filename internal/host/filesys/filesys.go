@@ -1,9 +1,8 @@
-// Package filesys tells what the files of a machine are, and changes them:
-// owners and modes, whole contents, folders, backups. Contents are replaced so
-// that nobody ever sees a part of one, or one with another owner or mode than
-// it is to have.
+// Package filesys describes and changes files of a machine: owners and modes,
+// whole content, directories, backups. Content is replaced atomically: no
+// process sees a part of it, or a wrong owner or mode.
 //
-// Modes are texts of four octal digits, as Salt shows them.
+// Modes are strings of four octal digits, as in Salt.
 package filesys
 
 import (
@@ -29,8 +28,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// NormalizeMode returns a mode as a text of at least four digits: "" for
-// nothing, "keep" as it is. In SLS files modes are numbers as well as texts.
+// NormalizeMode returns a mode as a string of at least four digits: "" for
+// nothing, "keep" unchanged. In SLS files modes are numbers or strings.
 func NormalizeMode(v any) string {
 	if v == nil {
 		return ""
@@ -40,19 +39,19 @@ func NormalizeMode(v any) string {
 	return strings.Repeat("0", max(0, 4-len(s))) + s
 }
 
-// ParseMode reads a normalized mode; -1 for "".
+// ParseMode parses a normalized mode; -1 for "".
 func ParseMode(mode string) (int, error) {
 	if mode == "" {
 		return -1, nil
 	}
 	n, err := strconv.ParseUint(mode, 8, 12)
 	if err != nil {
-		return -1, fmt.Errorf("%q is no mode: octal digits are needed, such as '0644'", mode)
+		return -1, fmt.Errorf("%q is not a mode: use octal digits, such as '0644'", mode)
 	}
 	return int(n), nil
 }
 
-// Facts are what can be known of a file without reading it.
+// Facts is the metadata of a file.
 type Facts struct {
 	// Type is file, dir, link, char, block, pipe or socket.
 	Type                string
@@ -65,12 +64,12 @@ type Facts struct {
 	m *host.Machine
 }
 
-// IsDir, IsLink and IsFile tell the type.
+// IsDir, IsLink and IsFile report the type.
 func (f Facts) IsDir() bool  { return f.Type == "dir" }
 func (f Facts) IsLink() bool { return f.Type == "link" }
 func (f Facts) IsFile() bool { return f.Type == "file" }
 
-// User returns the name of the owner as it is now, "" if the number has none.
+// User returns the current name of the owner, "" if the number has none.
 func (f Facts) User() string {
 	u, _ := account.ByID(f.m, f.UID)
 	return u.Name
@@ -82,8 +81,8 @@ func (f Facts) Group() string {
 	return name
 }
 
-// stat is unix.Stat or, without follow, unix.Lstat, which make less garbage
-// than those of os.
+// stat is unix.Stat or, without follow, unix.Lstat, which allocate less than
+// those of os.
 func stat(path string, follow bool, st *unix.Stat_t) error {
 	call, op := unix.Lstat, "lstat"
 	if follow {
@@ -100,7 +99,7 @@ func stat(path string, follow bool, st *unix.Stat_t) error {
 	}
 }
 
-// Look describes a file, or with follow what a symbolic link stands for. The
+// Look describes a file, or with follow the target of a symbolic link. The
 // error matches fs.ErrNotExist if there is none.
 func Look(m *host.Machine, path string, follow bool) (Facts, error) {
 	var st unix.Stat_t
@@ -132,7 +131,7 @@ func kind(mode uint32) string {
 	return "file"
 }
 
-// modeText writes a mode as four octal digits.
+// modeText formats a mode as four octal digits.
 func modeText(bits uint32) string {
 	return string([]byte{'0' + byte(bits>>9&7), '0' + byte(bits>>6&7), '0' + byte(bits>>3&7), '0' + byte(bits&7)})
 }
@@ -142,30 +141,30 @@ func is(path string, follow bool, kinds ...uint32) bool {
 	return stat(path, follow, &st) == nil && (len(kinds) == 0 || slices.Contains(kinds, uint32(st.Mode)&unix.S_IFMT))
 }
 
-// Exists tells whether there is something, and with follow whether a link
-// leads to something.
+// Exists reports whether a path exists, and with follow whether the target of a
+// link exists.
 func Exists(path string, follow bool) bool { return is(path, follow) }
 
-// IsDir tells whether a path is a folder, or a link to one.
+// IsDir reports whether a path is a directory, or a link to one.
 func IsDir(path string) bool { return is(path, true, unix.S_IFDIR) }
 
-// IsFile tells whether a path is a regular file, or a link to one.
+// IsFile reports whether a path is a regular file, or a link to one.
 func IsFile(path string) bool { return is(path, true, unix.S_IFREG) }
 
-// IsLink tells whether a path is a symbolic link.
+// IsLink reports whether a path is a symbolic link.
 func IsLink(path string) bool { return is(path, false, unix.S_IFLNK) }
 
-// Regular is a regular file, open to be read. It is what os.Open returns for
-// one, but for the five system calls that offer it to the poller in vain.
+// Regular is a regular file, open for reading. Unlike os.Open it saves the five
+// system calls that try to register it with the poller.
 type Regular struct {
 	fd   int
 	path string
-	// Size is how many bytes it had when it was opened.
+	// Size is the size in bytes when the file was opened.
 	Size int64
 }
 
 // OpenRegular opens a regular file, and never waits for the writer of a pipe.
-// The error matches fs.ErrNotExist also for what is no regular file.
+// The error matches fs.ErrNotExist also for other types of files.
 func OpenRegular(path string) (*Regular, error) {
 	for {
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -208,8 +207,8 @@ func (r *Regular) Read(p []byte) (int, error) {
 // Close closes the file, which then must not be used.
 func (r *Regular) Close() error { return unix.Close(r.fd) }
 
-// UserID returns the number of a user that is given by name or number: -1 for
-// nothing. ok is false if there is no such user.
+// UserID returns the id of a user given by name or number; -1 for "". ok is
+// false if there is no such user.
 func UserID(ctx context.Context, m *host.Machine, user any) (id int, ok bool) {
 	return numberOf(user, func(name string) (int, bool) { u, ok := account.ByName(ctx, m, name); return u.UID, ok })
 }
@@ -238,8 +237,8 @@ func numberOf(v any, byName func(string) (int, bool)) (int, bool) {
 	return -1, false
 }
 
-// MakeDirs makes the folders of a path that are missing, each with this owner
-// and mode; -1 leaves what this user's files get.
+// MakeDirs creates the missing directories of a path, each with this owner and
+// mode; -1 means the default of this process.
 func MakeDirs(path string, uid, gid, mode int) error {
 	if IsDir(path) {
 		return nil
@@ -255,7 +254,7 @@ func MakeDirs(path string, uid, gid, mode int) error {
 	return MakeDir(path, uid, gid, mode)
 }
 
-// MakeDir makes a folder.
+// MakeDir makes a directory.
 func MakeDir(path string, uid, gid, mode int) error {
 	perm := fs.FileMode(0o777)
 	if mode >= 0 {
@@ -275,7 +274,7 @@ func MakeDir(path string, uid, gid, mode int) error {
 	return syscall.Chmod(path, uint32(mode))
 }
 
-// SetOwner changes the owner of a file; -1 leaves what is. The mode stays.
+// SetOwner changes the owner of a file; -1 keeps it. The mode stays.
 func SetOwner(path string, uid, gid int, follow bool) error {
 	st, err := os.Lstat(path)
 	if err != nil {
@@ -294,7 +293,7 @@ func SetOwner(path string, uid, gid int, follow bool) error {
 		}
 	}
 	if raw, ok := st.Sys().(*syscall.Stat_t); ok && raw.Mode&0o6000 != 0 {
-		return syscall.Chmod(path, raw.Mode&0o7777) // changing the owner takes the set-id bits away
+		return syscall.Chmod(path, raw.Mode&0o7777) // chown clears the set-id bits
 	}
 	return nil
 }
@@ -302,12 +301,12 @@ func SetOwner(path string, uid, gid int, follow bool) error {
 // SetMode changes the mode of a file, following links.
 func SetMode(path string, mode int) error { return syscall.Chmod(path, uint32(mode)) }
 
-// Remove removes a file, or a folder with all that is in it. What is mounted
-// in it is not spared.
+// Remove removes a file, or a directory with its content, mounted file systems
+// included.
 func Remove(path string) error { return os.RemoveAll(path) }
 
-// Backup keeps a copy of a file below root, as Salt's backup mode "minion"
-// does: under the file's path, with the time in its name.
+// Backup copies a file below root, as Salt's backup mode "minion" does: under
+// the file's path, with the time in its name.
 func Backup(path, root string, now time.Time) error {
 	dir := filepath.Join(root, filepath.Dir(path))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -348,8 +347,8 @@ func Copy(from, to string, preserve bool) error {
 	return err
 }
 
-// Move renames, or copies and removes where that crosses file systems. What
-// was at the new place is replaced.
+// Move renames, or copies and removes across file systems. It replaces the
+// destination.
 func Move(from, to string) error {
 	err := os.Rename(from, to)
 	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENOTDIR) {
@@ -369,7 +368,7 @@ func Move(from, to string) error {
 	return Remove(from)
 }
 
-// CopyTree copies a file, link or folder.
+// CopyTree copies a file, link or directory.
 func CopyTree(from, to string, preserve bool) error {
 	st, err := os.Lstat(from)
 	if err != nil {
@@ -384,7 +383,7 @@ func CopyTree(from, to string, preserve bool) error {
 		return err
 	case !st.IsDir():
 		if !st.Mode().IsRegular() {
-			return &fs.PathError{Op: "copy", Path: from, Err: errors.New("it is no regular file")}
+			return &fs.PathError{Op: "copy", Path: from, Err: errors.New("it is not a regular file")}
 		}
 		if err := Copy(from, to, preserve); err != nil || preserve {
 			return err
@@ -411,8 +410,8 @@ func CopyTree(from, to string, preserve bool) error {
 	return os.Chmod(to, st.Mode())
 }
 
-// IsText guesses from the first bytes of a file whether it is a text: it has
-// no NUL, and at most three in ten bytes that are neither printable nor UTF-8.
+// IsText guesses from the first bytes of a file whether it is text: no NUL, and
+// at most 30 % of bytes that are neither printable nor UTF-8.
 func IsText(block []byte) bool {
 	odd, valid := 0, utf8.Valid(withoutCut(block))
 	for _, c := range block {
@@ -427,7 +426,7 @@ func IsText(block []byte) bool {
 	return float64(odd) <= 0.3*float64(len(block))
 }
 
-// withoutCut takes off a character of which only the beginning is there.
+// withoutCut removes an incomplete character at the end.
 func withoutCut(b []byte) []byte {
 	for i := 1; i <= min(utf8.UTFMax, len(b)); i++ {
 		if c := b[len(b)-i]; utf8.RuneStart(c) {

@@ -13,8 +13,8 @@ import (
 	"brine/internal/host"
 )
 
-// TestOpenRegular opens what is a regular file, and nothing else; for a pipe it
-// does not wait for a writer.
+// TestOpenRegular checks that only regular files are opened, and that a pipe
+// does not block.
 func TestOpenRegular(t *testing.T) {
 	dir := t.TempDir()
 	text := strings.Repeat("content\n", 10000)

@@ -1,5 +1,4 @@
-// Package git runs git(1). What is secret in the URLs that it prints or
-// complains about is hidden.
+// Package git runs git(1). It hides secrets in URLs of its output and errors.
 package git
 
 import (
@@ -17,19 +16,19 @@ import (
 	"brine/internal/host/account"
 )
 
-// Git is how git is run. The zero value but for Machine runs it as this
-// process.
+// Git holds the settings for running git. With only Machine set, git runs as
+// the user of this process.
 type Git struct {
 	Machine *host.Machine
-	// Dir is the folder to work in; "" means "/".
+	// Dir is the directory to work in; "" means "/".
 	Dir string
-	// User is who git runs as; "" means the user of this process.
+	// User runs git; "" means the user of this process.
 	User string
 	// Identities are files of private keys for SSH, tried one after another.
 	Identities []string
 }
 
-// Error is what git complained about.
+// Error is a failed run of git with its message.
 type Error struct {
 	Command string
 	Exit    int
@@ -44,14 +43,14 @@ func (e *Error) Error() string {
 	return text
 }
 
-// WithPassword puts a name and a password into an HTTPS URL.
+// WithPassword adds a name and a password to an HTTPS URL.
 func WithPassword(address, user, password string) (string, error) {
 	if user == "" && password == "" {
 		return address, nil
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" {
-		return "", errors.New("a name and a password are sent to https addresses only")
+		return "", errors.New("a name and a password are sent to https URLs only")
 	}
 	if u.User = url.User(user); password != "" {
 		u.User = url.UserPassword(user, password)
@@ -59,20 +58,19 @@ func WithPassword(address, user, password string) (string, error) {
 	return u.String(), nil
 }
 
-// Run runs git and returns what it prints. A failure is an *Error.
+// Run runs git and returns its stdout. A failure is an *Error.
 func (g Git) Run(ctx context.Context, args ...string) (string, error) {
 	out, err := g.output(ctx, false, args)
 	return out.Stdout, err
 }
 
-// Said runs git and returns what it prints to both outputs, in the order in
-// which it does.
+// Said runs git and returns stdout and stderr in the order written.
 func (g Git) Said(ctx context.Context, args ...string) (string, error) {
 	out, err := g.output(ctx, true, args)
 	return redact.Text(out.Stdout), err
 }
 
-// IsWorktree reports whether the folder is a further checkout of a repository.
+// IsWorktree reports whether the directory is a linked worktree.
 func (g Git) IsWorktree(ctx context.Context) bool {
 	top, err := g.Run(ctx, "rev-parse", "--show-toplevel")
 	if err != nil {
@@ -93,7 +91,7 @@ func (g Git) output(ctx context.Context, joined bool, args []string) (host.Outpu
 	var faults []error
 	for _, file := range g.Identities {
 		if !g.Machine.IsFile(file) || strings.ContainsAny(file, "'\n\x00") {
-			faults = append(faults, fmt.Errorf("there is no identity file %q", file))
+			faults = append(faults, fmt.Errorf("the identity file %q does not exist", file))
 			continue
 		}
 		one := c
@@ -113,7 +111,7 @@ func (g Git) as(ctx context.Context, c *host.Cmd) error {
 	}
 	u, ok := account.ByName(ctx, g.Machine, g.User)
 	if !ok {
-		return fmt.Errorf("there is no user %q", g.User)
+		return fmt.Errorf("the user %q does not exist", g.User)
 	}
 	c.Env = append(c.Env, "HOME="+u.Home, "USER="+u.Name, "LOGNAME="+u.Name)
 	if u.UID != os.Geteuid() {

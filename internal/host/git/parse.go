@@ -7,7 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// Refs reads lines of a hash and a name, as of ls-remote: names to hashes.
+// Refs parses lines of a hash and a name, as printed by ls-remote, to a map of
+// names to hashes.
 func Refs(text string) *value.Dict {
 	out := value.NewDict(0)
 	for line := range strings.SplitSeq(text, "\n") {
@@ -18,8 +19,8 @@ func Refs(text string) *value.Dict {
 	return out
 }
 
-// Remotes reads what remote --verbose prints: names to maps of "fetch" and
-// "push" to addresses, which may hold passwords.
+// Remotes parses the output of remote --verbose: names to maps of "fetch" and
+// "push" to URLs, which may contain passwords.
 func Remotes(text string) *value.Dict {
 	out := value.NewDict(0)
 	for line := range strings.SplitSeq(text, "\n") {
@@ -41,9 +42,9 @@ func Remotes(text string) *value.Dict {
 
 var updated = regexp.MustCompile(`^[\s*+-]*(?:([0-9a-f]+)\.\.+([0-9a-f]+)|\[(?:new (tag|branch)|tag update)\])\s+(.+?)\s*->`)
 
-// Fetched reads what fetch says to its second output: lists of references
-// under "new tags", "new branches" and "updated tags", and under "updated
-// branches" names to "old" and "new".
+// Fetched parses the stderr of fetch: lists of references under "new tags",
+// "new branches" and "updated tags", and under "updated branches" names to
+// "old" and "new".
 func Fetched(text string) *value.Dict {
 	out := value.NewDict(0)
 	add := func(key, ref string) {

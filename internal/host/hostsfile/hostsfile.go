@@ -1,6 +1,6 @@
-// Package hostsfile reads and edits the file that names addresses, as
-// /etc/hosts. It writes what Salt's module hosts writes: a new name or comment
-// puts the whole file in order, other edits leave the other lines alone.
+// Package hostsfile reads and edits hosts files such as /etc/hosts. It writes
+// as Salt's module hosts does: a new name or comment reformats the whole file,
+// other edits leave other lines unchanged.
 package hostsfile
 
 import (
@@ -29,7 +29,7 @@ type File struct {
 	path  string
 }
 
-// Read reads a file; one that is not there is empty.
+// Read reads a file; a missing file is empty.
 func Read(m *host.Machine, path string) (*File, error) {
 	f := &File{m: m, path: path}
 	b, err := m.ReadFile(path)
@@ -63,7 +63,7 @@ func lineOf(ip string, names []string, comment string) Line {
 	return Line{IP: ip, Names: names, Comment: comment, raw: strings.TrimSpace(raw)}
 }
 
-// order gives each address one line, and drops empty lines.
+// order merges the lines of each address, and drops empty lines.
 func (f *File) order() {
 	at := map[string]int{}
 	var kept []Line
@@ -108,23 +108,23 @@ func (f *File) IP(name string) string {
 	return ""
 }
 
-// check refuses what would become something else in the file.
+// check rejects values that would change the structure of the file.
 func check(words ...string) error {
 	for _, w := range words {
 		if w == "" || strings.ContainsAny(w, " \t\r\n#\x00") {
-			return fmt.Errorf("%q is no name or address of a host", w)
+			return fmt.Errorf("%q is not a host name or address", w)
 		}
 	}
 	return nil
 }
 
-// Set makes these all the names of an address; without names the address goes.
+// Set replaces the names of an address; without names it removes the address.
 func (f *File) Set(ip string, names []string, comment string) error {
 	if err := check(append([]string{ip}, names...)...); err != nil {
 		return err
 	}
 	if strings.ContainsAny(comment, "\r\n\x00") {
-		return errors.New("a comment is one line")
+		return errors.New("a comment must be a single line")
 	}
 	done := len(names) == 0
 	var kept []Line
@@ -143,7 +143,7 @@ func (f *File) Set(ip string, names []string, comment string) error {
 	return nil
 }
 
-// Add gives an address another name.
+// Add adds a name to an address.
 func (f *File) Add(ip, name string) error {
 	if err := check(ip, name); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (f *File) Add(ip, name string) error {
 	return nil
 }
 
-// Remove takes a name from an address, which goes with its last one.
+// Remove removes a name of an address, and the address with its last name.
 func (f *File) Remove(ip, name string) {
 	if !slices.Contains(f.Names(ip), name) {
 		return
@@ -186,7 +186,7 @@ func (f *File) Remove(ip, name string) {
 	f.Lines = kept
 }
 
-// Rename gives all addresses that have a name another one in its place.
+// Rename replaces a name of all addresses.
 func (f *File) Rename(old, name string) error {
 	if err := check(name); err != nil {
 		return err

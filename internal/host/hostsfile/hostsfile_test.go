@@ -35,14 +35,14 @@ func TestEdit(t *testing.T) {
 	f.Remove("10.0.0.9", "new")
 	for _, bad := range []string{"", "a b", "a#b", "a\nb"} {
 		if f.Add("10.0.0.2", bad) == nil || f.Add(bad, "x") == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 	if err := f.Rename("d", "e"); err != nil {
 		t.Fatal(err)
 	}
 	if f.Rename("e", "a b") == nil {
-		t.Error("a name with a blank is taken")
+		t.Error("a name with a blank is accepted")
 	}
 	if err := f.Write(); err != nil {
 		t.Fatal(err)

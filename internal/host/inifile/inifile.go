@@ -3,8 +3,8 @@
 //	[section]
 //	option = value
 //
-// and keeps their comments, as Salt's module ini does. A comment that is an
-// option out of use gives its place to that option.
+// and keeps their comments, as Salt's module ini does. A commented-out option
+// is replaced by that option when it is set.
 package inifile
 
 import (
@@ -40,9 +40,9 @@ type Section struct {
 type File struct {
 	Section
 	path string
-	// Separator stands between an option and its value.
+	// separator separates an option and its value.
 	separator string
-	// tight leaves no spaces around the separator.
+	// tight omits spaces around the separator.
 	tight  bool
 	option *regexp.Regexp
 	there  bool
@@ -54,7 +54,7 @@ var (
 	indented = regexp.MustCompile(`^\s+`)
 )
 
-// Read reads a file; one that is not there is empty. separator is "=" for most.
+// Read reads a file; a missing file is empty. separator is usually "=".
 func Read(path, separator string, tight bool) (*File, error) {
 	f := &File{Section: Section{name: path}, path: path, separator: separator, tight: tight}
 	f.option = regexp.MustCompile(`^(\s*)(.+?)\s*` + regexp.QuoteMeta(separator) + `\s*(.*)`)
@@ -92,7 +92,7 @@ func (f *File) parse(text string) {
 		}
 		s := &Section{name: text[h[2]:h[3]]}
 		f.parseOptions(s, text[h[1]:end])
-		if old := f.Find(s.name); old != nil { // once more: what comes later counts
+		if old := f.Find(s.name); old != nil { // repeated: the last one counts
 			for _, e := range s.entries {
 				f.put(old, e)
 			}
@@ -112,7 +112,7 @@ func (f *File) parseOptions(s *Section, text string) {
 		case comment.MatchString(line):
 			comments++
 			f.put(s, entry{key: "#comment" + strconv.Itoa(comments), text: line})
-		case in > indent: // goes on with the value before
+		case in > indent: // continues the previous value
 			if n := len(s.entries); n > 0 {
 				s.entries[n-1].text += "\n" + line
 			}
@@ -129,8 +129,7 @@ func (f *File) parseOptions(s *Section, text string) {
 	}
 }
 
-// put sets an entry, in the place of an entry or comment that is about the
-// same option.
+// put sets an entry, replacing an entry or comment of the same option.
 func (f *File) put(s *Section, e entry) {
 	if i := s.index(e.key); i >= 0 {
 		s.entries[i] = e
@@ -192,7 +191,7 @@ func (s *Section) Dict() *value.Dict {
 	return d
 }
 
-// Remove takes an option or section away, and returns what it was: a text, a
+// Remove removes an option or section, and returns its old value: a string, a
 // map of options, or nil if there was none.
 func (s *Section) Remove(key string) any {
 	i := s.index(key)
@@ -207,8 +206,8 @@ func (s *Section) Remove(key string) any {
 	return e.text
 }
 
-// Update sets options: values are texts, or maps of the options of a section.
-// It returns what has changed, as maps of before and after by option.
+// Update sets options: values are strings, or maps of the options of a section.
+// It returns the changes, as maps of before and after by option.
 func (f *File) Update(with *value.Dict) *value.Dict { return f.update(&f.Section, with) }
 
 func (f *File) update(s *Section, with *value.Dict) *value.Dict {
@@ -243,10 +242,10 @@ func (f *File) update(s *Section, with *value.Dict) *value.Dict {
 	return changes
 }
 
-// There reports whether the file was there when it was read.
+// There reports whether the file existed when it was read.
 func (f *File) There() bool { return f.there }
 
-// Write puts the file in place. A new one gets the mode 0644.
+// Write replaces the file. A new one gets the mode 0644.
 func (f *File) Write() error {
 	var b strings.Builder
 	f.text(&b, &f.Section)

@@ -1,6 +1,5 @@
-// Package initd tells the services of machines that were not started by
-// systemd, and acts on them: by OpenRC, or by scripts of System V init in
-// /etc/init.d.
+// Package initd lists and controls the services of machines without systemd: by
+// OpenRC, or by scripts of System V init in /etc/init.d.
 package initd
 
 import (
@@ -28,8 +27,8 @@ type Service struct {
 	Runlevels []string
 }
 
-// Find returns the init system of a machine. ok is false where systemd runs,
-// and on a machine with neither OpenRC nor a tool that enables scripts.
+// Find returns the init system of a machine. ok is false if systemd runs, or if
+// there is neither OpenRC nor a tool that enables scripts.
 func Find(m *host.Machine) (s System, ok bool) {
 	switch {
 	case m.IsDir("/run/systemd/system"):
@@ -101,8 +100,8 @@ func (s System) ofOpenRC(ctx context.Context) ([]Service, error) {
 	return list, nil
 }
 
-// Act runs the script of a service with a word such as start or status. An
-// error says that it did not run; how it ended is in the output.
+// Act runs the script of a service with an action such as start or status. It
+// is an error if the script cannot be run; its exit code is in the output.
 func (s System) Act(ctx context.Context, name, word string) (host.Output, error) {
 	script := "/etc/init.d/" + name
 	program, args := script, []string{word}
@@ -118,8 +117,8 @@ func (s System) Act(ctx context.Context, name, word string) (host.Output, error)
 	return out, nil
 }
 
-// Enable has a service start at boot. Of OpenRC, runlevels become all those in
-// which it does; none is the usual one.
+// Enable enables a service at boot. For OpenRC, runlevels become its only
+// runlevels; none means the default one.
 func (s System) Enable(ctx context.Context, name string, runlevels []string) (host.Output, error) {
 	switch {
 	case s.openRC && len(runlevels) > 0:
@@ -138,8 +137,8 @@ func (s System) Enable(ctx context.Context, name string, runlevels []string) (ho
 	return s.run(ctx, []string{"update-rc.d", name, "defaults"}, []string{"update-rc.d", name, "enable"})
 }
 
-// Disable has a service not start at boot. Of OpenRC, runlevels are those in
-// which it no longer does; none means the usual one.
+// Disable disables a service at boot. For OpenRC, it is removed from runlevels;
+// none means the default one.
 func (s System) Disable(ctx context.Context, name string, runlevels []string) (host.Output, error) {
 	switch {
 	case s.openRC && len(runlevels) > 0:
@@ -166,7 +165,7 @@ func (s System) levels(ctx context.Context, name string) ([]string, error) {
 	return nil, err
 }
 
-// without returns what is only in the first list.
+// without returns the items that are only in the first list.
 func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(l string) bool { return slices.Contains(other, l) })
 }
@@ -186,7 +185,7 @@ func (s System) run(ctx context.Context, commands ...[]string) (out host.Output,
 			continue
 		}
 		if strings.HasPrefix(c[len(c)-1], "-") {
-			return out, errors.New("a runlevel or service does not begin with a dash")
+			return out, errors.New("a runlevel or service must not begin with a dash")
 		}
 		if out, err = s.m.Do(ctx, c[0], c[1:]...); err != nil {
 			return out, fmt.Errorf("cannot run %s: %w", c[0], err)

@@ -11,8 +11,8 @@ import (
 	"brine/internal/host"
 )
 
-// machine has these files, of which those in a bin are programs that answer
-// from a map of their calls. The calls are noted.
+// machine returns a machine with these files. Those in a bin directory are
+// programs that answer from a map of their calls. The calls are recorded.
 func machine(t *testing.T, answers map[string]string, files ...string) (m *host.Machine, calls *[]string) {
 	t.Helper()
 	m, calls = &host.Machine{Root: t.TempDir()}, new([]string)
@@ -138,6 +138,6 @@ func TestOpenRC(t *testing.T) {
 		}
 	}
 	if _, err := s.Enable(t.Context(), "sshd", []string{"-x"}); err == nil {
-		t.Error("an option passes for a runlevel")
+		t.Error("an option is accepted as a runlevel")
 	}
 }

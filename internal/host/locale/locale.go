@@ -1,5 +1,5 @@
-// Package locale tells the language, the character set and the time zone that
-// programs of a machine use.
+// Package locale reads the language, the character set and the time zone of
+// programs of a machine.
 package locale
 
 import (
@@ -21,9 +21,9 @@ type Info struct {
 	Zone     string // the abbreviation of the time zone, "CET"
 }
 
-// Read returns the locale that the environment asks for and that is
-// installed. If none is, programs get C.UTF-8, which like Python it calls
-// en_US with UTF-8; only an LC_ALL that asks for C prevents that.
+// Read returns the locale set in the environment if it is installed. If none
+// is, programs get C.UTF-8, which is reported as en_US with UTF-8, as in
+// Python, unless LC_ALL is C.
 func Read(m *host.Machine, now time.Time) Info {
 	info := Info{Zone: zone(m, now)}
 	all := m.Env("LC_ALL")
@@ -45,18 +45,18 @@ func Read(m *host.Machine, now time.Time) Info {
 
 func isC(name string) bool { return name == "" || name == "C" || name == "POSIX" }
 
-// installed reports whether a locale other than C is there: built into the C
-// library, in a folder of its own or in the archive of all.
+// installed reports whether a locale other than C is installed: built into the
+// C library, in its own directory or in the archive.
 func installed(m *host.Machine, name string) bool {
 	if isC(name) {
 		return false
 	}
-	folder := archiveName(name)
-	if folder == "C.utf8" {
+	directory := archiveName(name)
+	if directory == "C.utf8" {
 		return true
 	}
 	const dir = "/usr/lib/locale/"
-	return m.IsDir(dir+name) || m.IsDir(dir+folder) || inArchive(m.Path(dir+"locale-archive"), folder)
+	return m.IsDir(dir+name) || m.IsDir(dir+directory) || inArchive(m.Path(dir+"locale-archive"), directory)
 }
 
 // archiveName spells the character set as the C library stores it: lower
@@ -180,7 +180,7 @@ func legacyCharset(language string) string {
 	return "ISO8859-1"
 }
 
-// zone returns the abbreviation of the time zone at a moment.
+// zone returns the abbreviation of the time zone at a time.
 func zone(m *host.Machine, now time.Time) string {
 	if m.Live() {
 		name, _ := now.Local().Zone()

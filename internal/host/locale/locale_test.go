@@ -10,7 +10,7 @@ import (
 	"brine/internal/host"
 )
 
-// TestSplit has what Python's locale.getlocale returns for these names.
+// TestSplit compares with the results of Python's locale.getlocale.
 func TestSplit(t *testing.T) {
 	for name, want := range map[string][2]string{
 		"":                     {"", ""},
@@ -86,7 +86,7 @@ func TestRead(t *testing.T) {
 func TestZone(t *testing.T) {
 	data, err := os.ReadFile("/usr/share/zoneinfo/Europe/Berlin")
 	if err != nil {
-		t.Skip("there are no time zones here")
+		t.Skip("time zones are not installed")
 	}
 	m := &host.Machine{Root: t.TempDir()}
 	if err := os.MkdirAll(m.Path("/etc"), 0o755); err != nil {

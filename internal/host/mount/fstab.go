@@ -1,5 +1,5 @@
-// Package mount knows what is mounted and what is to be mounted: the kernel's
-// lists, the file fstab, and the programs mount, umount, swapon and swapoff.
+// Package mount reads the kernel's lists of mounts, edits fstab, and runs
+// mount, umount, swapon and swapoff.
 package mount
 
 import (
@@ -30,8 +30,8 @@ func (e Entry) same(o Entry) bool {
 	return e.Device == o.Device && e.Name == o.Name && e.Type == o.Type && e.Dump == o.Dump && e.Pass == o.Pass && slices.Equal(x, y)
 }
 
-// parseEntry reads a line; comments and what has not four to six words are
-// none.
+// parseEntry parses a line; ok is false for comments and lines that do not have
+// four to six words.
 func parseEntry(line string) (Entry, bool) {
 	w := strings.Fields(line)
 	if strings.HasPrefix(line, "#") || len(w) < 4 || len(w) > 6 {
@@ -41,8 +41,8 @@ func parseEntry(line string) (Entry, bool) {
 	return Entry{Device: w[0], Name: w[1], Type: w[2], Opts: strings.Split(w[3], ","), Dump: w[4], Pass: w[5]}, true
 }
 
-// ReadFstab returns the entries of a file in their order, none if there is no
-// such file.
+// ReadFstab returns the entries of a file in order, none if the file does not
+// exist.
 func ReadFstab(m *host.Machine, path string) []Entry {
 	var out []Entry
 	for _, line := range m.Lines(path) {
@@ -56,8 +56,8 @@ func ReadFstab(m *host.Machine, path string) []Entry {
 // Match names the fields by which an entry is found.
 type Match struct{ Device, Name, Type, Opts, Dump, Pass bool }
 
-// MatchFor returns how an entry of a type is found unless the user says
-// otherwise: by the folder where the device is not telling, else by the device.
+// MatchFor returns the default match for entries of a type: by the directory if
+// the device is not specific, else by the device.
 func MatchFor(fstype string) Match {
 	switch fstype {
 	case "none", "tmpfs", "sysfs", "proc", "fusectl", "debugfs", "securityfs", "devtmpfs", "cgroup", "nfs", "nfs4", "glusterfs", "btrfs":
@@ -89,7 +89,7 @@ func (x Match) fits(want, e Entry) bool {
 	return masked.same(e)
 }
 
-// What SetFstab did, or would do.
+// Results of SetFstab.
 const (
 	Present = "present"
 	Changed = "change"
@@ -115,13 +115,13 @@ func write(m *host.Machine, path string, l []string) error {
 	return m.WriteFile(path, []byte(text))
 }
 
-// SetFstab puts an entry in place of those that match it, or at the end, and
-// says what it did. With keep, entries that match are left alone; with test
-// nothing is written.
+// SetFstab replaces the matching entries, or appends the entry, and returns
+// what it did. With keep, matching entries stay unchanged; with test nothing is
+// written.
 func SetFstab(m *host.Machine, path string, e Entry, by Match, keep, test bool) (string, error) {
 	for _, w := range append([]string{e.Device, e.Name, e.Type, e.Dump, e.Pass}, e.Opts...) {
 		if strings.ContainsAny(w, " \t\r\n\x00") {
-			return "", fmt.Errorf("%q does not go into %s: blanks are written \\040", w, path)
+			return "", fmt.Errorf("%q cannot be written to %s: write blanks as \\040", w, path)
 		}
 	}
 	l, err := lines(m, path)
@@ -150,7 +150,7 @@ func SetFstab(m *host.Machine, path string, e Entry, by Match, keep, test bool) 
 	return done, write(m, path, l)
 }
 
-// RemoveFstab removes the entries of a folder, and of a device unless that is
+// RemoveFstab removes the entries of a directory, and of a device unless that is
 // "", and reports whether there were any.
 func RemoveFstab(m *host.Machine, path, name, device string) (bool, error) {
 	l, err := lines(m, path)
@@ -168,5 +168,5 @@ func RemoveFstab(m *host.Machine, path, name, device string) (bool, error) {
 	return true, write(m, path, l)
 }
 
-// errEmpty refuses an empty argument of a program.
-var errEmpty = errors.New("device and folder must not be empty")
+// errEmpty is the error for an empty argument of a program.
+var errEmpty = errors.New("device and directory must not be empty")

@@ -21,7 +21,7 @@ type Mounted struct {
 
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
-// Unescape returns a name with the blanks that it has in truth.
+// Unescape replaces escaped blanks in a name.
 func Unescape(name string) string { return unescape.Replace(name) }
 
 // Active returns what is mounted, in the kernel's order. Names are as the
@@ -29,7 +29,7 @@ func Unescape(name string) string { return unescape.Replace(name) }
 func Active(m *host.Machine) ([]Mounted, error) {
 	b, err := m.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return nil, fmt.Errorf("cannot read what is mounted: %w", err)
+		return nil, fmt.Errorf("cannot read the mounts: %w", err)
 	}
 	var out []Mounted
 	for line := range strings.Lines(string(b)) {
@@ -48,7 +48,7 @@ func Active(m *host.Machine) ([]Mounted, error) {
 	return out, nil
 }
 
-// Is reports whether something is mounted on a folder.
+// Is reports whether something is mounted on a directory.
 func Is(m *host.Machine, name string) (bool, error) {
 	all, err := Active(m)
 	for _, x := range all {
@@ -63,11 +63,11 @@ func Is(m *host.Machine, name string) (bool, error) {
 type Options struct {
 	Type string
 	Opts []string
-	// As is the user whose rights are used, nil for this process's.
+	// As is the user to run as, nil for that of this process.
 	As func(*host.Cmd) error
 }
 
-// run runs a program; what it complains about is the error.
+// run runs a program; its stderr is the error.
 func run(ctx context.Context, m *host.Machine, as func(*host.Cmd) error, program string, args ...string) error {
 	c := host.Cmd{Program: program, Args: args}
 	if as != nil {
@@ -88,7 +88,7 @@ func run(ctx context.Context, m *host.Machine, as func(*host.Cmd) error, program
 	return nil
 }
 
-// Mount mounts a device, or what fstab says of the folder if device is "".
+// Mount mounts a device; if device is "", the entry of the directory in fstab.
 func Mount(ctx context.Context, m *host.Machine, device, name string, o Options) error {
 	if name == "" {
 		return errEmpty
@@ -106,7 +106,7 @@ func Mount(ctx context.Context, m *host.Machine, device, name string, o Options)
 	return run(ctx, m, o.As, "mount", append(args, "--", device, name)...)
 }
 
-// Unmount unmounts a folder or device.
+// Unmount unmounts a directory or device.
 func Unmount(ctx context.Context, m *host.Machine, what string, lazy bool, as func(*host.Cmd) error) error {
 	if what == "" {
 		return errEmpty
@@ -118,10 +118,10 @@ func Unmount(ctx context.Context, m *host.Machine, what string, lazy bool, as fu
 	return run(ctx, m, as, "umount", args...)
 }
 
-// Swap is a file or device that memory is swapped to. Sizes are in KiB.
+// Swap is a swap file or device. Sizes are in KiB.
 type Swap struct{ Name, Type, Size, Used, Priority string }
 
-// Swaps returns what is used.
+// Swaps returns the active swaps.
 func Swaps(m *host.Machine) []Swap {
 	var out []Swap
 	for _, line := range m.Lines("/proc/swaps") {
@@ -132,7 +132,7 @@ func Swaps(m *host.Machine) []Swap {
 	return out
 }
 
-// SwapOn begins to use a file or device, with a priority unless that is "".
+// SwapOn activates a file or device, with a priority unless that is "".
 func SwapOn(ctx context.Context, m *host.Machine, name, priority string) error {
 	if name == "" {
 		return errEmpty
@@ -144,7 +144,7 @@ func SwapOn(ctx context.Context, m *host.Machine, name, priority string) error {
 	return run(ctx, m, nil, "swapon", args...)
 }
 
-// SwapOff stops to use a file or device.
+// SwapOff deactivates a file or device.
 func SwapOff(ctx context.Context, m *host.Machine, name string) error {
 	if name == "" {
 		return errEmpty

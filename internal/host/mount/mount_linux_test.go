@@ -36,13 +36,13 @@ func TestFstab(t *testing.T) {
 	e.Pass = "1"
 	set(e, true, false, Present)
 	set(e, false, false, Changed)
-	set(Entry{"none", "/data", "tmpfs", []string{"defaults"}, "0", "0"}, false, false, Changed) // found by its folder
+	set(Entry{"none", "/data", "tmpfs", []string{"defaults"}, "0", "0"}, false, false, Changed) // found by its directory
 	want := "# table\n/dev/a / ext4 defaults,ro 0 1\nbroken line\n//srv/share /mnt cifs rw\nnone\t\t/data\ttmpfs\tdefaults\t0 0\n"
 	if got := m.Text(path); got != want {
 		t.Errorf("%q\nwant %q", got, want)
 	}
 	if _, err := SetFstab(m, path, Entry{Device: "a b", Name: "/x", Type: "t"}, Match{}, false, false); err == nil {
-		t.Error("a blank is taken")
+		t.Error("a blank is accepted")
 	}
 	for _, c := range []struct {
 		name, device string
@@ -72,7 +72,7 @@ func TestMount(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	out, err := cmd.CombinedOutput()
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) { // of a container or a chroot
-		tools.Without(t, "no mount namespace can be made here: "+err.Error())
+		tools.Without(t, "cannot create a mount namespace: "+err.Error())
 	}
 	if err != nil || !strings.Contains(string(out), "--- PASS") {
 		t.Fatalf("%v\n%s", err, out)
@@ -112,6 +112,6 @@ func mountHere(t *testing.T, dir string) {
 		t.Errorf("what is not mounted: %v", err)
 	}
 	if Mount(ctx, m, "x", "", Options{}) == nil {
-		t.Error("an empty folder is taken")
+		t.Error("an empty directory is accepted")
 	}
 }

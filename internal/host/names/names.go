@@ -1,6 +1,6 @@
-// Package names finds the names of a machine: in /etc/hosts first, then by
-// DNS, as the C library does on nearly every Linux. The other sources that
-// nsswitch.conf can name are not asked. DNS questions end with the context.
+// Package names finds the names of a machine: in /etc/hosts first, then by DNS,
+// as the C library does on nearly every Linux. Other sources of nsswitch.conf
+// are not used. DNS queries end with the context.
 package names
 
 import (
@@ -14,7 +14,7 @@ import (
 	"brine/internal/host"
 )
 
-// Resolver asks DNS. *net.Resolver is one.
+// Resolver queries DNS. *net.Resolver implements it.
 type Resolver interface {
 	LookupCNAME(ctx context.Context, host string) (string, error)
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
@@ -23,8 +23,8 @@ type Resolver interface {
 
 var _ Resolver = (*net.Resolver)(nil)
 
-// Finder finds names of one machine. A nil DNS means that only the hosts file
-// is read.
+// Finder finds names of one machine. If DNS is nil, only the hosts file is
+// used.
 type Finder struct {
 	DNS   Resolver
 	hosts []entry
@@ -35,7 +35,7 @@ type entry struct {
 	names []string // the first is the canonical one
 }
 
-// New returns a Finder that knows the machine's /etc/hosts. dns may be nil.
+// New reads the machine's /etc/hosts and returns a Finder. dns may be nil.
 func New(m *host.Machine, dns Resolver) *Finder {
 	f := &Finder{DNS: dns}
 	for _, line := range m.Lines("/etc/hosts") {
@@ -55,8 +55,7 @@ func (e entry) has(name string) bool {
 	return slices.ContainsFunc(e.names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
-// Canonical returns the canonical name of a host, or name itself if nothing
-// else is known.
+// Canonical returns the canonical name of a host, or name itself if unknown.
 func (f *Finder) Canonical(ctx context.Context, name string) string {
 	if name == "" {
 		return name
@@ -77,9 +76,9 @@ func (f *Finder) Canonical(ctx context.Context, name string) string {
 	return name
 }
 
-// Full returns the name with a domain that belongs to the address of a host,
-// or the first name of that address; name itself if nothing is known. It may
-// be another one than the canonical name of the host.
+// Full returns the name with a domain of the host's address, or the first name
+// of that address; name itself if unknown. It may differ from the canonical
+// name.
 func (f *Finder) Full(ctx context.Context, name string) string {
 	for _, v4 := range []bool{true, false} {
 		if addrs := f.Addresses(ctx, name, v4); len(addrs) > 0 {
@@ -102,7 +101,7 @@ func (f *Finder) Addresses(ctx context.Context, name string, v4 bool) []netip.Ad
 		}
 		a := e.addr
 		if v4 && a == netip.IPv6Loopback() {
-			a = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // so does the C library
+			a = netip.AddrFrom4([4]byte{127, 0, 0, 1}) // as in the C library
 		}
 		if v4 {
 			a = a.Unmap()
@@ -130,14 +129,14 @@ func (f *Finder) Addresses(ctx context.Context, name string, v4 bool) []netip.Ad
 	return out
 }
 
-// lookups is how many addresses are asked for at the same time.
+// lookups bounds concurrent lookups.
 const lookups = 16
 
-// Reverse returns the sorted full names that belong to addresses: of each
-// the first name with a dot, or the first name. What is not known when ctx
-// ends is left out.
+// Reverse returns the sorted full names that belong to addresses: of each the
+// first name with a dot, or the first name. Lookups unfinished when ctx ends
+// are omitted.
 func (f *Finder) Reverse(ctx context.Context, addrs []netip.Addr) []string {
-	found := make(chan string, len(addrs)) // room for all, so that no one waits
+	found := make(chan string, len(addrs)) // capacity for all, so that no goroutine blocks
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, lookups)
 	for _, a := range addrs {

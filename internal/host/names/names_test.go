@@ -27,7 +27,7 @@ junk name
 192.0.2.10
 `
 
-// dns answers from maps, and never what it does not know before ctx ends.
+// dns answers from maps. For unknown names it blocks until ctx ends.
 type dns struct {
 	cname map[string]string
 	ip    map[string][]netip.Addr
@@ -138,12 +138,12 @@ func TestDNS(t *testing.T) {
 	f.Addresses(ctx, "web", true)
 	f.Reverse(ctx, addrs("127.0.1.1"))
 	if d.asked.Load() != before {
-		t.Error("DNS is asked for what the hosts file knows")
+		t.Error("DNS is queried for names of the hosts file")
 	}
 }
 
-// TestEnd has a DNS that never answers: everything ends with the context, and
-// what is known stays.
+// TestEnd uses a DNS that never answers: lookups end with the context, and
+// return known names.
 func TestEnd(t *testing.T) {
 	f := finder(t, &dns{ptr: map[string][]string{"198.51.100.1": {"a.example."}}})
 	ctx, cancel := context.WithCancel(t.Context())

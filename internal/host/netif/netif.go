@@ -1,7 +1,6 @@
-// Package netif tells how a machine is connected: interfaces and addresses,
-// default gateways, and the configuration of its resolver. Interfaces and
-// routes are asked from the kernel by netlink, so they are always those of
-// the machine we run on.
+// Package netif reads the network configuration of a machine: interfaces and
+// addresses, default gateways, and the resolver. Interfaces and routes come
+// from the kernel by netlink, so they are always those of the live machine.
 package netif
 
 import (
@@ -19,7 +18,7 @@ type Interface struct {
 	Name     string
 	Up       bool
 	Hardware string // "02:fc:00:00:00:01"; an address for tunnels; "" if it has none
-	Parent   string // what it is made on, "if7" if that is elsewhere; "" if nothing
+	Parent   string // underlying interface, "if7" if in another namespace; "" if none
 	Addrs    []Addr // in the kernel's order
 }
 
@@ -32,8 +31,7 @@ type Addr struct {
 	Secondary bool         // of IPv4, one of several in the same network
 }
 
-// Interfaces returns the interfaces of the machine we run on, in the order of
-// the kernel.
+// Interfaces returns the interfaces of the live machine, in the kernel's order.
 func Interfaces() ([]Interface, error) {
 	links, err := dump(syscall.RTM_GETLINK, syscall.AF_UNSPEC)
 	if err != nil {
@@ -186,8 +184,8 @@ func scopeName(s byte) string {
 
 // Gateway is a default route.
 type Gateway struct {
-	// Via is the address of the next router; invalid when the route leads
-	// straight to an interface, or to several routers.
+	// Via is the address of the next hop; invalid if the route leads directly
+	// to an interface, or to several routers.
 	Via netip.Addr
 	// Other says that Via is of the other version of IP.
 	Other bool
@@ -212,7 +210,7 @@ func DefaultGateway(v4 bool) (g Gateway, ok bool, err error) {
 	return Gateway{}, false, nil
 }
 
-const attrVia = 18 // a next router of the other version of IP
+const attrVia = 18 // a next hop of the other version of IP
 
 func defaultRoute(m *syscall.NetlinkMessage, family byte) (Gateway, bool) {
 	if m.Header.Type != syscall.RTM_NEWROUTE || len(m.Data) < syscall.SizeofRtMsg {
@@ -246,13 +244,13 @@ func text(b []byte) string {
 	return strings.ToValidUTF8(strings.TrimRight(string(b), "\x00"), "\ufffd")
 }
 
-// dump asks the kernel for a whole table. The buffer holds the largest
+// dump requests a whole table from the kernel. The buffer holds the largest
 // message that the kernel sends, which interfaces with many virtual functions
 // need.
 func dump(request, family int) ([]syscall.NetlinkMessage, error) {
 	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, syscall.NETLINK_ROUTE)
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask the kernel for its network: %w", err)
+		return nil, fmt.Errorf("cannot query the kernel's network configuration: %w", err)
 	}
 	defer syscall.Close(fd)
 	msg := make([]byte, syscall.SizeofNlMsghdr+syscall.SizeofIfInfomsg)
@@ -262,7 +260,7 @@ func dump(request, family int) ([]syscall.NetlinkMessage, error) {
 	binary.NativeEndian.PutUint32(msg[8:], 1)
 	msg[syscall.SizeofNlMsghdr] = byte(family)
 	if err := syscall.Sendto(fd, msg, 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
-		return nil, fmt.Errorf("cannot ask the kernel for its network: %w", err)
+		return nil, fmt.Errorf("cannot query the kernel's network configuration: %w", err)
 	}
 	return receive(fd)
 }
@@ -278,7 +276,7 @@ func receive(fd int) ([]syscall.NetlinkMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the kernel's answer: %w", err)
 		}
-		msgs, err := syscall.ParseNetlinkMessage(bytes.Clone(buf[:n])) // they point into it
+		msgs, err := syscall.ParseNetlinkMessage(bytes.Clone(buf[:n])) // the messages point into the buffer
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the kernel's answer: %w", err)
 		}
@@ -298,5 +296,5 @@ func kernelError(b []byte) error {
 	if len(b) < 4 {
 		return fmt.Errorf("cannot read the kernel's answer: short error")
 	}
-	return fmt.Errorf("the kernel refuses to show its network: %w", syscall.Errno(-int32(binary.NativeEndian.Uint32(b))))
+	return fmt.Errorf("the kernel refused the query of its network configuration: %w", syscall.Errno(-int32(binary.NativeEndian.Uint32(b))))
 }

@@ -1,7 +1,6 @@
-// Package osrelease finds out which distribution of Linux a machine runs,
-// from the files that distributions leave for that: os-release, lsb-release
-// and the older files such as /etc/redhat-release. It only reads them; what
-// they are to be called is left to the caller.
+// Package osrelease reads which Linux distribution a machine runs, from
+// os-release, lsb-release and the older files such as /etc/redhat-release. The
+// caller maps them to Salt's names.
 package osrelease
 
 import (
@@ -16,7 +15,7 @@ import (
 // Fields are the variables of an os-release file.
 type Fields map[string]string
 
-// Info is what the files of a machine say.
+// Info is the content of the release files of a machine.
 type Info struct {
 	// OSRelease holds the variables of os-release, nil without that file.
 	// NAME, ID and PRETTY_NAME are always set if it is there.
@@ -153,8 +152,8 @@ func (i *Info) Name() string {
 	return i.Release.Name
 }
 
-// Version returns the most precise version that any of the files tells, the
-// first of them if several are alike in that, or "".
+// Version returns the most precise version in the files, the first of equally
+// precise ones, or "".
 func (i *Info) Version() string {
 	versions := []string{i.OSRelease["VERSION_ID"], i.Release.Version, ParseRelease(i.OSRelease["PRETTY_NAME"]).Version}
 	if i.OSRelease["ID"] == "debian" || slices.Contains(strings.Fields(i.OSRelease["ID_LIKE"]), "debian") {
@@ -174,7 +173,7 @@ var versionCodename = sync.OnceValue(func() *regexp.Regexp { return regexp.MustC
 // Codename returns the code name of the version, or "".
 func (i *Info) Codename() string {
 	if c, ok := i.OSRelease["VERSION_CODENAME"]; ok {
-		return c // may be empty on purpose
+		return c // may be empty intentionally
 	}
 	if c, ok := i.OSRelease["UBUNTU_CODENAME"]; ok {
 		return c

@@ -9,20 +9,19 @@ import (
 	"brine/internal/host"
 )
 
-// Alternatives are links such as /usr/bin/editor that one of several programs
-// may stand behind.
+// Alternatives manages links such as /usr/bin/editor to one of several
+// programs.
 type Alternatives struct {
 	Machine *host.Machine
 	// Program is update-alternatives, or alternatives on Red Hat.
 	Program string
 }
 
-// Run runs the program and returns what it prints, and complains about if it
-// failed.
+// Run runs the program and returns its stdout, and its stderr if it failed.
 func (a Alternatives) Run(ctx context.Context, args ...string) (said string, ok bool, err error) {
 	for _, w := range args[1:] {
 		if w == "" || w[0] == '-' {
-			return "", false, fmt.Errorf("%q is no name, path or number", w)
+			return "", false, fmt.Errorf("%q is not a name, path or number", w)
 		}
 	}
 	out, err := a.Machine.Do(ctx, a.Program, args...)
@@ -35,7 +34,7 @@ func (a Alternatives) Run(ctx context.Context, args ...string) (said string, ok 
 	return out.Stdout, out.Exit == 0, nil
 }
 
-// Current returns the path that a name stands for, or "".
+// Current returns the target of a name, or "".
 func (a Alternatives) Current(name string) string {
 	if name == "" || strings.Contains(name, "/") {
 		return ""

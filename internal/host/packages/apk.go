@@ -84,7 +84,7 @@ func (a apk) Candidates(ctx context.Context, names []string, o Options) (map[str
 	return found, nil
 }
 
-// splitAPK takes name-version-rN apart.
+// splitAPK splits name-version-rN.
 func splitAPK(s string) (name, version string) {
 	if i := strings.LastIndexByte(s, '-'); i > 0 {
 		if j := strings.LastIndexByte(s[:i], '-'); j > 0 {

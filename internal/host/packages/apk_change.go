@@ -10,7 +10,7 @@ import (
 	"brine/internal/host"
 )
 
-// errNoHold says what apk cannot do.
+// errNoHold means that apk cannot hold packages.
 var errNoHold = errors.New("apk cannot hold a package; pin its version in /etc/apk/world instead")
 
 func (a apk) change(ctx context.Context, args ...string) error {
@@ -22,7 +22,7 @@ func (a apk) Install(ctx context.Context, targets []Target, o InstallOptions) (C
 	if err := checkTargets(targets); err != nil {
 		return nil, err
 	}
-	return whileLooking(ctx, a, func(map[string]string) error {
+	return withChanges(ctx, a, func(map[string]string) error {
 		args := []string{"add"}
 		if o.From != "" {
 			args = append(args, "--repository", o.From)
@@ -45,7 +45,7 @@ func (a apk) Remove(ctx context.Context, names []string, purge bool) (gone, left
 	if err := plain(names...); err != nil {
 		return nil, nil, err
 	}
-	gone, err = whileLooking(ctx, a, func(before map[string]string) error {
+	gone, err = withChanges(ctx, a, func(before map[string]string) error {
 		targets := Match(before, names)
 		if len(targets) == 0 {
 			return nil
@@ -60,10 +60,10 @@ func (a apk) Remove(ctx context.Context, names []string, purge bool) (gone, left
 }
 
 func (a apk) Upgrade(ctx context.Context, _ InstallOptions) (Changes, error) {
-	return whileLooking(ctx, a, func(map[string]string) error { return a.change(ctx, "upgrade") })
+	return withChanges(ctx, a, func(map[string]string) error { return a.change(ctx, "upgrade") })
 }
 
-// AutoRemove has nothing to do: apk never leaves packages that nobody needs.
+// AutoRemove does nothing: apk never leaves unneeded packages.
 func (a apk) AutoRemove(context.Context, bool) (Changes, error) { return Changes{}, nil }
 
 func (apk) Held(context.Context) ([]string, error) { return nil, errNoHold }

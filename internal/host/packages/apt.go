@@ -49,7 +49,7 @@ func (a apt) entry(text string) (Package, bool) {
 			arch = v
 		}
 	}
-	words := strings.Fields(status) // what is wanted, an error flag, what is there
+	words := strings.Fields(status) // desired state, error flag, current state
 	if name == "" || version == "" || len(words) != 3 {
 		return Package{}, false
 	}
@@ -117,8 +117,8 @@ func (a apt) Upgrades(ctx context.Context, o Options) (map[string]string, error)
 	return found, nil
 }
 
-// lockTries is how often Refresh asks for the lock of another program, with
-// longer and longer pauses: four minutes in all.
+// lockTries bounds how often Refresh tries to get the lock, with growing
+// pauses: four minutes in total.
 const lockTries = 7
 
 var size = regexp.MustCompile(` \[.+B\]$`)
@@ -195,8 +195,8 @@ func splitDebian(v string) (epoch, upstream, revision string) {
 	return epoch, v, ""
 }
 
-// compareParts compares stretches of other characters and of digits in turn.
-// A tilde is before everything, even the end; letters are before the rest.
+// compareParts compares runs of non-digits and of digits alternately. A tilde
+// sorts before everything, even the end; letters sort before the rest.
 func compareParts(a, b string) int {
 	for a != "" || b != "" {
 		for i := 0; ; i++ {
@@ -228,7 +228,7 @@ func compareParts(a, b string) int {
 	return 0
 }
 
-// order weighs a character; a digit and the end weigh 0.
+// order returns the weight of a character; 0 for a digit and the end.
 func order(s string, i int) int {
 	switch {
 	case i >= len(s) || s[i] >= '0' && s[i] <= '9':
@@ -241,7 +241,7 @@ func order(s string, i int) int {
 	return int(s[i]) + 256
 }
 
-// number takes leading digits, without zeros before them.
+// number splits off leading digits, without leading zeros.
 func number(s string) (digits, rest string) {
 	i := 0
 	for i < len(s) && s[i] >= '0' && s[i] <= '9' {

@@ -11,10 +11,10 @@ import (
 	"brine/internal/host"
 )
 
-// aptEnv keeps apt and the scripts of packages from asking anybody.
+// aptEnv makes apt and the scripts of packages non-interactive.
 var aptEnv = []string{"APT_LISTBUGS_FRONTEND=none", "APT_LISTCHANGES_FRONTEND=none", "DEBIAN_FRONTEND=noninteractive", "UCF_FORCE_CONFFOLD=1"}
 
-// change runs apt-get, which waits for the lock of another one.
+// change runs apt-get, and waits for the lock of another one.
 func (a apt) change(ctx context.Context, args ...string) error {
 	c := host.Cmd{Program: "apt-get", Args: append([]string{"-q", "-y"}, args...), Env: aptEnv}
 	for try := 1; ; try++ {
@@ -58,7 +58,7 @@ func installArgs(o InstallOptions) []string {
 	return append(args, o.Extra...)
 }
 
-// orders are what apt-get is to be told, by kind, and the names in it.
+// orders are the arguments for apt-get by kind, and the package names.
 type orders struct{ install, downgrade, reinstall, names []string }
 
 func (a apt) sort(ctx context.Context, targets []Target, before map[string]string, o InstallOptions) (r orders, err error) {
@@ -95,7 +95,7 @@ func (a apt) Install(ctx context.Context, targets []Target, o InstallOptions) (C
 		return nil, err
 	}
 	var again []string
-	changes, err := whileLooking(ctx, a, func(before map[string]string) error {
+	changes, err := withChanges(ctx, a, func(before map[string]string) error {
 		r, failed := a.sort(ctx, targets, before, o)
 		again = r.names
 		held, err := a.Held(ctx)
@@ -142,7 +142,7 @@ func (a apt) Remove(ctx context.Context, names []string, purge bool) (gone, left
 	if err != nil {
 		return nil, nil, err
 	}
-	gone, failed := whileLooking(ctx, a, func(before map[string]string) error {
+	gone, failed := withChanges(ctx, a, func(before map[string]string) error {
 		action, targets := "remove", Match(before, names)
 		if purge {
 			action = "purge"
@@ -161,7 +161,7 @@ func (a apt) Remove(ctx context.Context, names []string, purge bool) (gone, left
 }
 
 func (a apt) Upgrade(ctx context.Context, o InstallOptions) (Changes, error) {
-	return whileLooking(ctx, a, func(map[string]string) error {
+	return withChanges(ctx, a, func(map[string]string) error {
 		action := "upgrade"
 		if o.Dist {
 			action = "dist-upgrade"
@@ -171,7 +171,7 @@ func (a apt) Upgrade(ctx context.Context, o InstallOptions) (Changes, error) {
 }
 
 func (a apt) AutoRemove(ctx context.Context, purge bool) (Changes, error) {
-	return whileLooking(ctx, a, func(map[string]string) error {
+	return withChanges(ctx, a, func(map[string]string) error {
 		if purge {
 			return a.change(ctx, "--purge", "autoremove")
 		}
@@ -195,8 +195,8 @@ func (a apt) Unneeded(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Selections returns what is wanted of each package, in dpkg's words: install,
-// hold, deinstall or purge.
+// Selections returns dpkg's selection of each package: install, hold, deinstall
+// or purge.
 func (a apt) Selections(context.Context) (map[string]string, error) {
 	b, err := a.m.ReadFile("/var/lib/dpkg/status")
 	if err != nil {
@@ -216,8 +216,8 @@ func (a apt) Selections(context.Context) (map[string]string, error) {
 	return out, nil
 }
 
-// fields reads an entry of a Debian control file; what is continued on the
-// next lines is kept with its line ends.
+// fields parses an entry of a Debian control file; continued values keep their
+// line ends.
 func fields(entry string) map[string]string {
 	out, last := map[string]string{}, ""
 	for line := range strings.SplitSeq(entry, "\n") {
@@ -257,7 +257,7 @@ func (a apt) Hold(ctx context.Context, names []string, hold bool) error {
 	return a.Select(ctx, names, want)
 }
 
-// Select sets what is wanted of packages: install, hold, deinstall or purge.
+// Select sets dpkg's selection of packages: install, hold, deinstall or purge.
 func (a apt) Select(ctx context.Context, names []string, want string) error {
 	if len(names) == 0 {
 		return nil
@@ -273,7 +273,7 @@ func (a apt) Select(ctx context.Context, names []string, want string) error {
 	return err
 }
 
-// ClearSelections makes "deinstall" of all that is wanted but not essential.
+// ClearSelections sets "deinstall" for all packages that are not essential.
 func (a apt) ClearSelections(ctx context.Context) error {
 	_, err := perform(ctx, a.m, host.Cmd{Program: "dpkg", Args: []string{"--clear-selections"}})
 	return err
@@ -307,8 +307,8 @@ func (a apt) Versions(ctx context.Context, name string, _ Options) ([]string, er
 	return all[name], err
 }
 
-// Available returns the versions that packages can be had in, newest first;
-// of all packages if none is named.
+// Available returns the available versions of packages, newest first; of all
+// packages if none is named.
 func (a apt) Available(ctx context.Context, names []string) (map[string][]string, error) {
 	if err := plain(names...); err != nil {
 		return nil, err

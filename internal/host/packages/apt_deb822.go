@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// stanza are the lines of one entry in a file of the form deb822, with the
-// comments that are in it.
+// stanza holds the lines of one entry of a deb822 file, comments included.
 type stanza []string
 
-// stanzas takes a file apart.
+// stanzas splits a file into entries.
 func stanzas(text string) []stanza {
 	var all []stanza
 	var now stanza
@@ -31,8 +30,8 @@ func stanzas(text string) []stanza {
 	return all
 }
 
-// field returns where a field is and how many lines it has, 0 if it is not
-// there.
+// field returns the position of a field and its number of lines, 0 if it is
+// missing.
 func (s stanza) field(name string) (at, lines int) {
 	for i, line := range s {
 		key, _, ok := strings.Cut(line, ":")
@@ -62,7 +61,7 @@ func (s stanza) words(name string) []string {
 	return strings.Fields(text)
 }
 
-// with returns the entry with other words in a field; none take it away.
+// with returns the entry with other values of a field; none removes the field.
 func (s stanza) with(name string, words ...string) stanza {
 	at, n := s.field(name)
 	if n > 0 && slices.Equal(s.words(name), words) {
@@ -78,8 +77,8 @@ func (s stanza) with(name string, words ...string) stanza {
 	return slices.Concat(s[:at], line, s[at+n:])
 }
 
-// means returns the entry as the one that says what r says. What r cannot say,
-// as a key that is in the entry itself, stays.
+// means returns the entry changed to describe r. Fields that r cannot express,
+// such as an inline key, stay.
 func (s stanza) means(r Repo) stanza {
 	s = s.with("Types", r.Type).with("URIs", r.URI).with("Suites", r.Dist).with("Components", r.Comps...).with("Architectures", r.Architectures...)
 	if r.SignedBy != "" {
@@ -91,8 +90,7 @@ func (s stanza) means(r Repo) stanza {
 	return s
 }
 
-// without returns the entries that stand for all but one of the repositories
-// that an entry stands for.
+// without returns the entries for all but one of the repositories of an entry.
 func (s stanza) without(r Repo) []stanza {
 	var rest []stanza
 	for _, f := range []struct{ name, own string }{{"Types", r.Type}, {"URIs", r.URI}, {"Suites", r.Dist}} {
@@ -105,8 +103,8 @@ func (s stanza) without(r Repo) []stanza {
 	return rest
 }
 
-// changeStanza puts one more entry, or none, in place of what old is in the
-// file that has it. The repositories beside it in its entry stay.
+// changeStanza replaces old in its file by an entry, or removes it. The other
+// repositories of its entry stay.
 func (a apt) changeStanza(old Repo, changed func(stanza) []stanza) error {
 	text, err := a.m.ReadFile(old.File)
 	if err != nil {
@@ -129,7 +127,7 @@ func (a apt) changeStanza(old Repo, changed func(stanza) []stanza) error {
 	return a.writeStanzas(old.File, out)
 }
 
-// writeStanzas writes a file, which goes away if it names no repository.
+// writeStanzas writes a file, or removes it if it has no repository.
 func (a apt) writeStanzas(file string, all []stanza) error {
 	if !slices.ContainsFunc(all, func(s stanza) bool { return len(s.words("Types")) > 0 }) {
 		return os.Remove(a.m.Path(file))
@@ -141,7 +139,7 @@ func (a apt) writeStanzas(file string, all []stanza) error {
 	return a.m.WriteFile(file, []byte(strings.Join(texts, "\n")))
 }
 
-// addStanza writes a repository at the end of a file of the form deb822.
+// addStanza appends a repository to a deb822 file.
 func (a apt) addStanza(r Repo) error {
 	if len(r.Options) > 0 {
 		return fmt.Errorf("the options %s are not known for %s: give the repository a file that ends with .list", strings.Join(r.Options, ", "), r.File)

@@ -74,7 +74,7 @@ func lineOf(t *testing.T, a apt, line string) (Repo, Repo) {
 	return want, want
 }
 
-// said are the lines of all repositories.
+// said returns the lines of all repositories.
 func said(t *testing.T, a apt) string {
 	t.Helper()
 	all, err := a.Repos()
@@ -150,7 +150,7 @@ func TestStanzas(t *testing.T) {
 			t.Errorf("apt reads\n%s", got)
 		}
 		if r.Options = []string{"trusted=yes"}; a.SetRepo(nil, r) == nil {
-			t.Error("an option that would be lost is taken")
+			t.Error("an option that would be lost is accepted")
 		}
 	})
 }

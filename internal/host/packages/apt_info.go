@@ -19,13 +19,11 @@ const (
 	entryEnd = "\x1e"
 )
 
-// Info is what is known of an installed package: fields by name, those only
-// that have a value.
+// Info holds the fields of an installed package that have a value, by name.
 type Info map[string]string
 
-// Info returns what dpkg knows of packages, all if none is named. The field
-// install_date is when the package was unpacked, license what its copyright
-// file names.
+// Info returns dpkg's data of packages, all if none is named. The field
+// install_date is the time of unpacking, license is from the copyright file.
 func (a apt) Info(ctx context.Context, names []string) ([]Info, error) {
 	if err := plain(names...); err != nil {
 		return nil, err

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// Repo is a line of apt's sources, or what amounts to one in a file of the
-// newer form (deb822).
+// Repo is a line of apt's sources, or its equivalent in a deb822 file.
 type Repo struct {
 	Type          string // "deb" or "deb-src"
 	URI, Dist     string
@@ -22,14 +21,14 @@ type Repo struct {
 	Disabled      bool
 	Comment       string // after the line
 	File          string // that has it
-	Line          string // as it is there, without the end; made up for deb822
+	Line          string // the original line without its end; generated for deb822
 	deb822        bool
 }
 
 const mainSources = "/etc/apt/sources.list"
 
-// ErrNoRepo is the error of ParseRepo for a text that is not such a line.
-var ErrNoRepo = errors.New("no line of apt's sources")
+// ErrNoRepo is the error of ParseRepo for an invalid line.
+var ErrNoRepo = errors.New("not a line of apt's sources")
 
 // ParseRepo reads a line such as
 // "deb [arch=amd64 signed-by=/x.gpg] http://a b main contrib # words".
@@ -79,7 +78,7 @@ func (r *Repo) readOptions(opts []string) {
 	}
 }
 
-// String returns the line that says the same.
+// String returns the equivalent line.
 func (r Repo) String() string {
 	var opts []string
 	if len(r.Architectures) > 0 {
@@ -146,7 +145,7 @@ func (a apt) sourceFiles() []string {
 	return files
 }
 
-// deb822 reads entries that may each stand for several lines.
+// deb822 parses entries, each equivalent to one or more lines.
 func deb822(text, file string) []Repo {
 	var all []Repo
 	for entry := range strings.SplitSeq(text, "\n\n") {
@@ -174,8 +173,8 @@ func deb822(text, file string) []Repo {
 	return all
 }
 
-// SetRepo writes a repository in place of old, which is one that Repos
-// returned, or at the end of its file if old is nil.
+// SetRepo replaces old, which Repos returned, by a repository, or appends it to
+// its file if old is nil.
 func (a apt) SetRepo(old *Repo, r Repo) error {
 	switch {
 	case old != nil && old.deb822:
@@ -204,7 +203,7 @@ func (a apt) SetRepo(old *Repo, r Repo) error {
 }
 
 // RemoveRepo removes the line of a repository that Repos returned. A file of
-// sources.list.d that has no repository left goes away.
+// sources.list.d without repositories is removed.
 func (a apt) RemoveRepo(old Repo) error {
 	if old.deb822 {
 		return a.changeStanza(old, func(stanza) []stanza { return nil })
@@ -243,7 +242,7 @@ func (a apt) writeSources(file string, lines []string) error {
 	return a.m.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"))
 }
 
-// Apt is what only the package manager of Debian has.
+// Apt has the methods specific to Debian's package manager.
 type Apt = apt
 
 // AptOf returns a manager as that of Debian, if it is.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Dearmor returns a key in its binary form, in which apt wants the files that
-// do not end in .asc. A key that is binary already is returned as it is.
+// Dearmor returns a key in binary format, which apt requires for files that do
+// not end in .asc. A binary key is returned unchanged.
 func Dearmor(key []byte) ([]byte, error) {
 	const begin, end = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
 	if !bytes.Contains(key, []byte(begin)) {
@@ -23,7 +23,7 @@ func Dearmor(key []byte) ([]byte, error) {
 		}
 		block, after, ok := strings.Cut(after, end)
 		if !ok {
-			return nil, errors.New("the key has no end")
+			return nil, errors.New("the key has no end line")
 		}
 		rest = after
 		_, body, ok := strings.Cut(block, "\n\n") // headers end with an empty line
@@ -33,13 +33,13 @@ func Dearmor(key []byte) ([]byte, error) {
 		var text strings.Builder
 		for line := range strings.SplitSeq(body, "\n") {
 			if line = strings.TrimSpace(line); strings.HasPrefix(line, "=") {
-				break // the checksum, which base64 needs not
+				break // the checksum, not part of the base64 data
 			}
 			text.WriteString(line)
 		}
 		b, err := base64.StdEncoding.DecodeString(text.String())
 		if err != nil || len(b) == 0 {
-			return nil, errors.New("the key is no base64")
+			return nil, errors.New("the key is not base64")
 		}
 		out = append(out, b...)
 	}

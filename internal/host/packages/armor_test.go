@@ -14,8 +14,8 @@ func TestDearmor(t *testing.T) {
 		"armored": {armored, string(body), ""},
 		"two":     {armored + armored, string(body) + string(body), ""},
 		"plain":   {string(body), string(body), ""},
-		"cut off": {armored[:150], "", "the key has no end"},
-		"no key":  {"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n<html>\n-----END PGP PUBLIC KEY BLOCK-----", "", "the key is no base64"},
+		"cut off": {armored[:150], "", "the key has no end line"},
+		"no key":  {"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\n<html>\n-----END PGP PUBLIC KEY BLOCK-----", "", "the key is not base64"},
 	} {
 		got, err := Dearmor([]byte(c.in))
 		text := ""

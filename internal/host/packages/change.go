@@ -14,23 +14,23 @@ import (
 // Target is a package to install.
 type Target struct {
 	Name string
-	// Version is the wanted one in full, possibly after "=", or a condition
-	// such as ">=1.2"; "" is the newest.
+	// Version is the full version, possibly after "=", or a condition such as
+	// ">=1.2"; "" is the newest.
 	Version string
 	// File is the package itself, in place of a repository.
 	File string
 }
 
-// InstallOptions say how to install. The zero value is what most want.
+// InstallOptions are the options of Install.
 type InstallOptions struct {
 	Options
-	// Reinstall installs what is there in this version again.
+	// Reinstall reinstalls packages that have this version.
 	Reinstall bool
 	// DownloadOnly fetches packages and changes nothing.
 	DownloadOnly bool
-	// SkipVerify does without signatures.
+	// SkipVerify does not verify signatures.
 	SkipVerify bool
-	// OnlyUpgrade leaves out what is not installed, with apt.
+	// OnlyUpgrade skips packages that are not installed, with apt.
 	OnlyUpgrade bool
 	// NewConfig replaces changed configuration files, with apt.
 	NewConfig bool
@@ -41,24 +41,24 @@ type InstallOptions struct {
 	Extra []string
 }
 
-// Change is what happened to a package. An empty text is a package that is not
-// there; several versions are separated by commas.
+// Change is the change of a package. An empty string means not installed;
+// several versions are separated by commas.
 type Change struct{ Old, New string }
 
 // Changes are changes by name.
 type Changes map[string]Change
 
-// Changer changes what is installed. Each function reports what changed even
-// if it failed in the middle.
+// Changer installs and removes packages. Each function reports the changes even
+// if it fails.
 type Changer interface {
 	// Install installs packages, or upgrades and downgrades them.
 	Install(ctx context.Context, targets []Target, o InstallOptions) (Changes, error)
 	// Remove removes installed packages, with purge their configuration too.
-	// left are packages of which only the configuration was there.
+	// left are packages of which only the configuration was left.
 	Remove(ctx context.Context, names []string, purge bool) (gone, left Changes, err error)
 	// Upgrade installs the newest versions of all.
 	Upgrade(ctx context.Context, o InstallOptions) (Changes, error)
-	// AutoRemove removes what was installed for the sake of others alone.
+	// AutoRemove removes dependencies that are no longer needed.
 	AutoRemove(ctx context.Context, purge bool) (Changes, error)
 	// Held returns the packages that keep their version.
 	Held(ctx context.Context) ([]string, error)
@@ -66,7 +66,7 @@ type Changer interface {
 	Hold(ctx context.Context, names []string, hold bool) error
 	// Files returns the files of installed packages by package.
 	Files(ctx context.Context, names []string) (map[string][]string, error)
-	// Versions returns the versions that a package can be had in, newest first.
+	// Versions returns the available versions of a package, newest first.
 	Versions(ctx context.Context, name string, o Options) ([]string, error)
 }
 
@@ -113,8 +113,8 @@ func Difference(before, after map[string]string) Changes {
 	return c
 }
 
-// whileLooking runs do between two looks at what is installed.
-func whileLooking(ctx context.Context, m Manager, do func(before map[string]string) error) (Changes, error) {
+// withChanges runs do and returns the changes of installed packages.
+func withChanges(ctx context.Context, m Manager, do func(before map[string]string) error) (Changes, error) {
 	before, err := Present(ctx, m, presentStates...)
 	if err != nil {
 		return nil, err
@@ -130,8 +130,8 @@ func whileLooking(ctx context.Context, m Manager, do func(before map[string]stri
 // presentStates are the states in which a package counts as installed.
 var presentStates = []State{Installed, PurgeDesired}
 
-// satisfies reports whether a version fulfils a condition: an operator and a
-// version, a version with or without "=", or a pattern with stars.
+// satisfies reports whether a version matches a condition: an operator and a
+// version, a version with or without "=", or a pattern with *.
 func satisfies(ctx context.Context, m Manager, version, condition string) (bool, error) {
 	op, want := operator(condition)
 	if op == "=" {
@@ -149,7 +149,7 @@ func satisfies(ctx context.Context, m Manager, version, condition string) (bool,
 	return c < 0, err
 }
 
-// operator takes a condition apart.
+// operator splits a condition.
 func operator(condition string) (op, version string) {
 	for _, op := range []string{">=", "<=", "==", ">", "<", "="} {
 		if v, ok := strings.CutPrefix(condition, op); ok {
@@ -162,7 +162,7 @@ func operator(condition string) (op, version string) {
 	return "=", condition
 }
 
-// wildcard matches a text with a pattern in which stars stand for anything.
+// wildcard matches a string with a pattern in which * matches anything.
 func wildcard(pattern, text string) bool {
 	parts := strings.Split(pattern, "*")
 	rest, ok := strings.CutPrefix(text, parts[0])
@@ -176,8 +176,7 @@ func wildcard(pattern, text string) bool {
 	return ok && rest == ""
 }
 
-// Match returns the names that are in a set, or match by a pattern with stars,
-// sorted.
+// Match returns the sorted names that are in a set or match a pattern with *.
 func Match[V any](set map[string]V, names []string) []string {
 	out := map[string]bool{}
 	for _, name := range names {
@@ -198,7 +197,7 @@ func Match[V any](set map[string]V, names []string) []string {
 
 func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
 
-// pick turns a condition into the newest version that fulfils it; "" stays.
+// pick returns the newest version that matches a condition; "" for "".
 func pick(ctx context.Context, m interface {
 	Manager
 	Changer
@@ -222,8 +221,8 @@ func pick(ctx context.Context, m interface {
 	return "", fmt.Errorf("no version matching '%s%s' could be found (available: %s)", t.Name, t.Version, strings.Join(available, ", "))
 }
 
-// checkTargets refuses names, versions and files that a program would take
-// for options.
+// checkTargets rejects names, versions and files that a program would parse as
+// options.
 func checkTargets(targets []Target) error {
 	for _, t := range targets {
 		word := t.Name
@@ -237,14 +236,13 @@ func checkTargets(targets []Target) error {
 			return err
 		}
 		if strings.ContainsAny(t.Version, "\x00\n") {
-			return fmt.Errorf("%q is no version", t.Version)
+			return fmt.Errorf("%q is not a version", t.Version)
 		}
 	}
 	return nil
 }
 
-// perform runs a program that changes something; what it complains about is
-// the error.
+// perform runs a program that changes something; its stderr is the error.
 func perform(ctx context.Context, m *host.Machine, c host.Cmd) (host.Output, error) {
 	out, err := m.Command(ctx, c)
 	if err != nil {

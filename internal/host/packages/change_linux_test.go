@@ -14,7 +14,7 @@ import (
 )
 
 // debian is a scratch machine with a real apt and dpkg that install into its
-// folder, from a repository of tiny packages made here. Nothing of the machine
+// directory, from a repository of tiny packages made here. Nothing of the machine
 // that the test runs on is changed.
 func debian(t *testing.T) apt {
 	t.Helper()
@@ -152,10 +152,10 @@ func TestRealAPT(t *testing.T) {
 		t.Errorf("an unknown package: %v, %v", c, err)
 	}
 	if _, err = a.Install(ctx, []Target{{Name: "hello-tiny", Version: ">=9"}}, InstallOptions{}); err == nil || err.Error() != "no version matching 'hello-tiny>=9' could be found (available: 2.0, 1.0)" {
-		t.Errorf("a version that cannot be had: %v", err)
+		t.Errorf("an unavailable version: %v", err)
 	}
 	if _, err = a.Install(ctx, []Target{{Name: "-oDir::Etc=/x"}}, InstallOptions{}); err == nil {
-		t.Error("an option as a name is taken")
+		t.Error("an option as a name is accepted")
 	}
 	gone, left, err := a.Remove(ctx, []string{"hello-*", "no-such"}, false)
 	check("remove", gone, err, "map[hello-tiny:{2.0 }]")

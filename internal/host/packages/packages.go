@@ -1,6 +1,6 @@
-// Package packages tells which software is installed and which could be, by
-// the package managers of Debian (dpkg, apt), Red Hat (rpm, dnf or yum) and
-// Alpine (apk), and changes it.
+// Package packages lists installed and available software, by the package
+// managers of Debian (dpkg, apt), Red Hat (rpm, dnf or yum) and Alpine (apk),
+// and changes it.
 package packages
 
 import (
@@ -11,15 +11,15 @@ import (
 	"brine/internal/host"
 )
 
-// State is what a package manager intends with a package and what there is.
+// State is the desired and current state of a package.
 type State int
 
 const (
-	// Installed packages are there, and are to stay or to be removed later.
+	// Installed packages are installed, possibly selected for removal.
 	Installed State = iota
 	// Removed packages left their configuration behind.
 	Removed
-	// PurgeDesired packages are there and wait to be removed with all files.
+	// PurgeDesired packages are installed and selected for purging.
 	PurgeDesired
 )
 
@@ -30,7 +30,7 @@ type Package struct {
 	State   State
 }
 
-// Options narrow what can be installed. Each field may be empty.
+// Options restrict the available packages. Each field may be empty.
 type Options struct {
 	// From is the only repository, or for apt the release that is preferred.
 	From string
@@ -51,7 +51,7 @@ type Manager interface {
 	Candidates(ctx context.Context, names []string, o Options) (map[string]string, error)
 	// Upgrades returns the versions that an upgrade of all would install.
 	Upgrades(ctx context.Context, o Options) (map[string]string, error)
-	// Refresh fetches the lists of packages anew.
+	// Refresh updates the package lists.
 	Refresh(ctx context.Context, o Options) ([]Source, error)
 	// Owner returns the name of the package that a file belongs to, or "".
 	Owner(ctx context.Context, path string) (string, error)
@@ -59,16 +59,16 @@ type Manager interface {
 	Compare(ctx context.Context, a, b string) (int, error)
 }
 
-// Source is a list of packages that Refresh looked at.
+// Source is a package list checked by Refresh.
 type Source struct {
 	Name    string
-	Fetched bool // anew
+	Fetched bool // downloaded again
 	Failed  bool
 }
 
-// For returns the manager of a machine by its family of systems, "Debian",
-// "RedHat" or "Alpine", and architecture in the system's own words. It is nil
-// for any other.
+// For returns the manager of a machine by its OS family, "Debian", "RedHat" or
+// "Alpine", and the system's name of its architecture. It is nil for any other
+// family.
 func For(m *host.Machine, family, arch string) Manager {
 	switch family {
 	case "Debian":
@@ -81,17 +81,17 @@ func For(m *host.Machine, family, arch string) Manager {
 	return nil
 }
 
-// plain refuses names that a program would take for options.
+// plain rejects names that a program would parse as options.
 func plain(names ...string) error {
 	for _, n := range names {
 		if n == "" || n[0] == '-' || strings.ContainsAny(n, "\x00\n") {
-			return fmt.Errorf("%q is no name of a package", n)
+			return fmt.Errorf("%q is not a package name", n)
 		}
 	}
 	return nil
 }
 
-// ask runs a program that has to succeed, and returns what it prints.
+// ask runs a program that must succeed, and returns its stdout.
 func ask(ctx context.Context, m *host.Machine, program string, args ...string) (string, error) {
 	out, err := m.Do(ctx, program, args...)
 	if err != nil {

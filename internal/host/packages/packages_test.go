@@ -31,7 +31,7 @@ func TestOrderOfRPM(t *testing.T) {
 	}
 }
 
-// fake is a machine below a folder whose programs answer from a map.
+// fake is a machine below a directory whose programs answer from a map.
 func fake(t *testing.T, files, answers map[string]string, calls *[]string) *host.Machine {
 	t.Helper()
 	m := &host.Machine{Root: t.TempDir()}

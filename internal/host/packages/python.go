@@ -53,9 +53,9 @@ func compareBool(x, y bool) int {
 	return -1
 }
 
-// wordFirst says how a version that goes on with a number compares with one
-// that goes on with a word: post releases come after 0, or nothing, a, b, rc
-// and dev before.
+// wordFirst compares a version that continues with a number to one that
+// continues with a word: post releases come after 0, or nothing, a, b, rc and
+// dev before.
 func wordFirst(word string, number int) int {
 	if word == "post" && number == 0 {
 		return -1

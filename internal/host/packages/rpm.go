@@ -56,7 +56,7 @@ func (r rpm) FileInfo(ctx context.Context, path string) (name, version, arch str
 	}
 	name, version, arch, ok := rpmEntry(strings.TrimSpace(out))
 	if !ok {
-		return "", "", "", fmt.Errorf("%s is no package", path)
+		return "", "", "", fmt.Errorf("%s is not a package", path)
 	}
 	return r.name(name, arch), version, arch, nil
 }
@@ -66,7 +66,7 @@ var (
 	arches32a = []string{"armv5tel", "armv5tejl", "armv6l", "armv6hl", "armv7l", "armv7hl", "armv7hnl"}
 )
 
-// native says whether packages of an architecture are this machine's own.
+// native reports whether an architecture is that of this machine.
 func (r rpm) native(arch string) bool {
 	both := func(list []string) bool { return slices.Contains(list, arch) && slices.Contains(list, r.arch) }
 	return arch == r.arch || arch == "noarch" || both(arches32) || both(arches32a)
@@ -79,12 +79,12 @@ func (r rpm) name(name, arch string) string {
 	return name + "." + arch
 }
 
-// program returns the newest of the programs that there are.
+// program returns the newest installed program.
 func (r rpm) program() (string, error) {
 	if p := yum(r.m); p != "" {
 		return p, nil
 	}
-	return "", fmt.Errorf("there is neither dnf nor yum")
+	return "", fmt.Errorf("neither dnf nor yum is installed")
 }
 
 func yum(m *host.Machine) string {
@@ -96,8 +96,7 @@ func yum(m *host.Machine) string {
 	return ""
 }
 
-// HasYum tells whether the machine has yum or one of its successors, without
-// which it has no manager for packages of Red Hat.
+// HasYum reports whether the machine has yum or one of its successors.
 func HasYum(m *host.Machine) bool { return yum(m) != "" }
 
 func repositories(o Options) []string {
@@ -188,7 +187,7 @@ func (r rpm) Upgrades(ctx context.Context, o Options) (map[string]string, error)
 	return r.list(ctx, o, "upgrades")
 }
 
-// exitUpdates is how check-update says that there are updates.
+// exitUpdates is the exit code of check-update if there are updates.
 const exitUpdates = 100
 
 // Refresh has one source: all repositories, fetched if there are updates.
@@ -248,8 +247,8 @@ func splitRPM(v string) (epoch, version, release string) {
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 func isAlpha(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
-// compareSegments is rpm's own order: stretches of digits and of letters, the
-// rest only separates; a tilde is before the end, a caret after it.
+// compareSegments is rpm's order: runs of digits and of letters, other
+// characters separate; a tilde sorts before the end, a caret after it.
 func compareSegments(a, b string) int {
 	separators := func(s string) string {
 		return strings.TrimLeftFunc(s, func(r rune) bool { return r > 127 || r != '~' && r != '^' && !isDigit(byte(r)) && !isAlpha(byte(r)) })

@@ -34,8 +34,8 @@ func (r rpm) installArgs(o InstallOptions) []string {
 	return append(args, o.Extra...)
 }
 
-// word is how dnf is told a version: name-version-release.arch, with the epoch
-// before the name's version.
+// word returns dnf's notation of a version: name-version-release.arch, with the
+// epoch before the name's version.
 func (r rpm) word(t Target, version string) string {
 	if t.File != "" {
 		return t.File
@@ -60,7 +60,7 @@ func (r rpm) Install(ctx context.Context, targets []Target, o InstallOptions) (C
 		return nil, err
 	}
 	var same []string
-	changes, err := whileLooking(ctx, r, func(before map[string]string) error {
+	changes, err := withChanges(ctx, r, func(before map[string]string) error {
 		var install, downgrade, again []string
 		var failed error
 		for _, t := range targets {
@@ -104,12 +104,12 @@ func (r rpm) Install(ctx context.Context, targets []Target, o InstallOptions) (C
 	return changes, err
 }
 
-// Remove knows no purge: there is nothing that stays.
+// Remove ignores purge: rpm leaves no configuration.
 func (r rpm) Remove(ctx context.Context, names []string, _ bool) (gone, left Changes, err error) {
 	if err := plain(names...); err != nil {
 		return nil, nil, err
 	}
-	gone, err = whileLooking(ctx, r, func(before map[string]string) error {
+	gone, err = withChanges(ctx, r, func(before map[string]string) error {
 		targets := Match(before, names)
 		if len(targets) == 0 {
 			return nil
@@ -120,13 +120,13 @@ func (r rpm) Remove(ctx context.Context, names []string, _ bool) (gone, left Cha
 }
 
 func (r rpm) Upgrade(ctx context.Context, o InstallOptions) (Changes, error) {
-	return whileLooking(ctx, r, func(map[string]string) error {
+	return withChanges(ctx, r, func(map[string]string) error {
 		return r.change(ctx, append(repositories(o.Options), append(o.Extra, "upgrade")...)...)
 	})
 }
 
 func (r rpm) AutoRemove(ctx context.Context, _ bool) (Changes, error) {
-	return whileLooking(ctx, r, func(map[string]string) error { return r.change(ctx, "autoremove") })
+	return withChanges(ctx, r, func(map[string]string) error { return r.change(ctx, "autoremove") })
 }
 
 // Held reads the list of dnf's plugin versionlock, whose lines are patterns
@@ -156,8 +156,8 @@ func (r rpm) Held(ctx context.Context) ([]string, error) {
 	return slices.Compact(held), nil
 }
 
-// lockedName takes name-epoch:version-release.arch, or the older
-// epoch:name-version-release.arch, apart.
+// lockedName splits name-epoch:version-release.arch, or the older
+// epoch:name-version-release.arch.
 func lockedName(line string) string {
 	if head, rest, ok := strings.Cut(line, ":"); ok && strings.Trim(head, "0123456789") == "" {
 		line = rest

@@ -103,38 +103,38 @@ func (f *RepoFile) String() string {
 
 // RepoKeeper is a manager whose repositories are sections of files.
 type RepoKeeper interface {
-	// RepoFiles returns the files of repositories in folders, or in those that
+	// RepoFiles returns the files of repositories in directories, or in those that
 	// the configuration names.
-	RepoFiles(folders []string) []*RepoFile
-	// NewRepoFile returns a file for a repository that there is not yet.
-	NewRepoFile(folders []string, id string) (*RepoFile, error)
+	RepoFiles(directories []string) []*RepoFile
+	// NewRepoFile returns a file for a new repository.
+	NewRepoFile(directories []string, id string) (*RepoFile, error)
 	// WriteRepoFile replaces a file, or removes it if it has no sections.
 	WriteRepoFile(f *RepoFile) error
 }
 
 var _ RepoKeeper = rpm{}
 
-// repoFolders returns where repositories are.
-func (r rpm) repoFolders(folders []string) []string {
-	if len(folders) > 0 {
-		return folders
+// repoDirs returns where repositories are.
+func (r rpm) repoDirs(directories []string) []string {
+	if len(directories) > 0 {
+		return directories
 	}
 	for _, conf := range []string{"/etc/dnf/dnf.conf", "/etc/yum/yum.conf", "/etc/yum.conf"} {
 		for _, line := range r.m.Lines(conf) {
 			if k, v, ok := strings.Cut(line, "="); ok && strings.TrimSpace(k) == "reposdir" {
-				folders = append(folders, strings.FieldsFunc(v, func(c rune) bool { return c == ',' || c == ' ' })...)
+				directories = append(directories, strings.FieldsFunc(v, func(c rune) bool { return c == ',' || c == ' ' })...)
 			}
 		}
 	}
-	if len(folders) == 0 {
-		folders = []string{"/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d"}
+	if len(directories) == 0 {
+		directories = []string{"/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d"}
 	}
-	return folders
+	return directories
 }
 
-func (r rpm) RepoFiles(folders []string) []*RepoFile {
+func (r rpm) RepoFiles(directories []string) []*RepoFile {
 	var files []*RepoFile
-	for _, dir := range r.repoFolders(folders) {
+	for _, dir := range r.repoDirs(directories) {
 		for _, name := range r.m.List(dir) {
 			if strings.HasSuffix(name, ".repo") {
 				path := filepath.Join(dir, name)
@@ -145,11 +145,11 @@ func (r rpm) RepoFiles(folders []string) []*RepoFile {
 	return files
 }
 
-func (r rpm) NewRepoFile(folders []string, id string) (*RepoFile, error) {
+func (r rpm) NewRepoFile(directories []string, id string) (*RepoFile, error) {
 	if id == "" || strings.ContainsAny(id, "/\n[]\x00") {
-		return nil, fmt.Errorf("%q is no name of a repository", id)
+		return nil, fmt.Errorf("%q is not a repository name", id)
 	}
-	all := r.repoFolders(folders)
+	all := r.repoDirs(directories)
 	for _, dir := range all {
 		if r.m.IsDir(dir) {
 			return &RepoFile{Path: filepath.Join(dir, id+".repo")}, nil

@@ -45,8 +45,8 @@ func List(m *host.Machine) []Device {
 	return out
 }
 
-// Names are the texts that the database has for a device, or "Vendor 10de"
-// and "Device 1eb8" where it has none.
+// Names are the database's names of a device, or "Vendor 10de" and "Device
+// 1eb8" if it has none.
 type Names struct {
 	Vendor, Device string
 }

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// Group knows the programs that run on behalf of one job, so that they can be
-// signalled from outside. The zero Group is ready to use, by many goroutines.
+// Group tracks the programs of one job, so that they can be signalled. The zero
+// Group is ready to use, and safe for concurrent use.
 type Group struct {
-	// Started, if set before the first program starts, is told of each, and
-	// must be quick.
+	// Started, if set before the first program starts, is called for each
+	// program. It must not block.
 	Started func(pid int)
 
 	mu   sync.Mutex
@@ -21,14 +21,14 @@ type Group struct {
 
 type groupKey struct{}
 
-// WithGroup returns a context whose programs are entered in g while they run.
+// WithGroup returns a context whose programs are tracked by g while they run.
 func WithGroup(ctx context.Context, g *Group) context.Context {
 	return context.WithValue(ctx, groupKey{}, g)
 }
 
-// tracked starts a program and enters it in the group of ctx, if there is one.
-// A signal to the group waits for the start, so that it never misses a program
-// that already runs. The program leaves the group by untrack.
+// tracked starts a program and adds it to the group of ctx, if there is one. A
+// signal to the group waits for the start, so that it never misses a running
+// program. untrack removes the program from the group.
 func tracked(ctx context.Context, start func() (pid int, err error)) (untrack func(), err error) {
 	g, ok := ctx.Value(groupKey{}).(*Group)
 	if !ok {
@@ -63,8 +63,8 @@ func (g *Group) PIDs() []int {
 	return slices.Sorted(maps.Keys(g.pids))
 }
 
-// Signal sends sig to every running program with its children, and returns
-// how many there were.
+// Signal sends sig to the process groups of all running programs, and returns
+// their number.
 func (g *Group) Signal(sig syscall.Signal) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -76,7 +76,7 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
-// gone waits until a process is no more, or fails.
+// gone waits until a process has ended, or fails.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	for range 500 {
@@ -84,7 +84,7 @@ func gone(t *testing.T, pid int) {
 			return
 		}
 		if state, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil && strings.Contains(string(state), ") Z ") {
-			return // killed, but its new parent has not noticed
+			return // killed, but not yet reaped by its new parent
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -15,20 +15,19 @@ import (
 	"time"
 )
 
-// grace is what processes have between being asked to end and being killed,
-// when the context ends.
+// grace is the time between SIGTERM and SIGKILL when the context ends.
 const grace = 2 * time.Second
 
-// drain is how long output is still read after a group was killed. Only a
-// process that left its group can make that necessary.
+// drain bounds reading output after a group was killed. Only a process that
+// left the group can keep the output open.
 const drain = 200 * time.Millisecond
 
-// ErrOutput says that a program wrote more than Cmd.MaxOutput. It was killed.
+// ErrOutput means that a program wrote more than Cmd.MaxOutput and was killed.
 var ErrOutput = errors.New("too much output")
 
-// StartError says that a program could not be started.
+// StartError means that a program could not be started.
 type StartError struct {
-	// Name is the program, or the folder if that was at fault.
+	// Name is the program, or the directory if that caused the error.
 	Name string
 	Err  error
 }
@@ -45,7 +44,7 @@ type Cmd struct {
 	Dir string
 	// Env is the whole environment, in the form NAME=value.
 	Env []string
-	// Stdin is what the program reads; nil is an empty input.
+	// Stdin is the input; nil is empty.
 	Stdin []byte
 	// Combined writes standard error into standard output.
 	Combined bool
@@ -57,12 +56,12 @@ type Cmd struct {
 	Timeout time.Duration
 	// MaxOutput bounds each of the two outputs in bytes; 0 is no bound.
 	MaxOutput int
-	// DieWithParent kills the program when this process dies, even by
-	// SIGKILL, where the kernel can do that (Linux).
+	// DieWithParent kills the program when this process ends, even by SIGKILL
+	// (Linux only).
 	DieWithParent bool
 }
 
-// Result is how a program ended.
+// Result is the result of a program.
 type Result struct {
 	PID int
 	// Code is the exit status, or the negative number of the signal that
@@ -98,8 +97,8 @@ func Run(ctx context.Context, c Cmd) (Result, error) {
 	return p.wait(ctx, c.Timeout)
 }
 
-// Start starts a program that goes on by itself, without input and with its
-// output thrown away, and returns its process id.
+// Start starts a program that continues independently, without input and
+// output, and returns its process id.
 func Start(c Cmd) (pid int, err error) {
 	cmd, err := c.command()
 	if err != nil {
@@ -124,8 +123,8 @@ func (c Cmd) command() (*exec.Cmd, error) {
 		return nil, &StartError{Name: args[0], Err: err}
 	}
 	if c.Umask != nil {
-		// A mask belongs to a whole process, so this one must not change its
-		// own; the shell replaces itself by the program.
+		// The umask belongs to a whole process, so this one must not change it;
+		// a shell sets it and executes the program.
 		script := fmt.Sprintf(`umask %04o; exec "$0" "$@"`, *c.Umask)
 		args = append([]string{"sh", "-c", script, path}, args[1:]...)
 		path = "/bin/sh"
@@ -144,7 +143,7 @@ func (c Cmd) command() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// lookPath finds a program in the PATH that it will itself see.
+// lookPath searches a program in the PATH of its own environment.
 func lookPath(name string, env []string, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, executable(name, dir)
@@ -269,7 +268,7 @@ func (p *running) read(r *os.File, into *bytes.Buffer) {
 	if p.max > 0 {
 		src = io.LimitReader(r, int64(p.max)+1)
 	}
-	_, _ = into.ReadFrom(src) // an end by deadline is the end
+	_, _ = into.ReadFrom(src) // a deadline ends the program
 	if p.max > 0 && into.Len() > p.max {
 		p.once.Do(func() { close(p.full) })
 	}
@@ -279,7 +278,7 @@ func (p *running) read(r *os.File, into *bytes.Buffer) {
 func (p *running) wait(ctx context.Context, timeout time.Duration) (Result, error) {
 	exited := make(chan struct{})
 	go func() {
-		_ = p.cmd.Wait() // the state says it all
+		_ = p.cmd.Wait() // the exit code is in the state
 		close(exited)
 	}()
 	done := make(chan struct{})
@@ -319,7 +318,7 @@ func (p *running) wait(ctx context.Context, timeout time.Duration) (Result, erro
 	return res, err
 }
 
-// terminate asks the group to end and gives it some time.
+// terminate sends SIGTERM to the group and waits for grace.
 func (p *running) terminate(done <-chan struct{}) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM)
 	t := time.NewTimer(grace)
@@ -330,7 +329,7 @@ func (p *running) terminate(done <-chan struct{}) {
 	}
 }
 
-// kill ends the group unless all is done, and waits for that.
+// kill kills the group if it still runs, and waits for its end.
 func (p *running) kill(done <-chan struct{}) {
 	select {
 	case <-done:

@@ -11,9 +11,9 @@ var (
 	ErrEscape = errors.New("no escaped character")
 )
 
-// Split takes a line apart into words as a POSIX shell does, without any
-// expansion: blanks separate, quotes and backslashes protect. Between double
-// quotes a backslash protects only itself and the quote.
+// Split splits a line into words as a POSIX shell does, without expansion:
+// blanks separate, quotes and backslashes escape. Within double quotes a
+// backslash escapes only itself and the quote.
 func Split(line string) ([]string, error) {
 	words := []string{}
 	var word strings.Builder
@@ -71,7 +71,7 @@ func quoted(word *strings.Builder, line string, i int) (end int, err error) {
 	return 0, ErrQuote
 }
 
-// Quote returns word as a POSIX shell has to read it to get word.
+// Quote quotes word for a POSIX shell.
 func Quote(word string) string {
 	safe := word != ""
 	for i := 0; i < len(word) && safe; i++ {

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// ErrNoUser and ErrNoGroup say that a name is not known to the machine.
+// ErrNoUser and ErrNoGroup mean that a name is unknown on the machine.
 var (
 	ErrNoUser  = errors.New("no such user")
 	ErrNoGroup = errors.New("no such group")
 )
 
-// lookupTime bounds a question to a directory service or a login shell.
+// lookupTime bounds a query of a directory service or a login shell.
 const lookupTime = 20 * time.Second
 
-// User is whom to run a program as.
+// User is a user to run a program as.
 type User struct {
 	Name   string
 	Home   string
@@ -33,7 +33,7 @@ type User struct {
 
 // LookupUser returns the user of a name with all groups. Users that only a
 // directory service knows are found through getent(1) and id(1). The error is
-// ErrNoUser or says what went wrong.
+// ErrNoUser if there is none.
 func LookupUser(ctx context.Context, name string) (*User, error) {
 	var uid, gid, home string
 	var ids []string
@@ -83,7 +83,7 @@ func LookupGroup(ctx context.Context, name string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// ask returns the first line that a program writes, "" if it fails.
+// ask returns the first line of a program's output, "" if it fails.
 func ask(ctx context.Context, args ...string) string {
 	r, err := Run(ctx, Cmd{Args: args, Env: os.Environ(), Timeout: lookupTime, MaxOutput: 1 << 20})
 	if err != nil || r.Code != 0 || r.TimedOut {
@@ -93,8 +93,8 @@ func ask(ctx context.Context, args ...string) string {
 	return line
 }
 
-// LoginEnv returns the environment that the user has after logging in, as su
-// makes it by running the profile with shell.
+// LoginEnv returns the user's environment after login, set by su from the
+// profile with shell.
 func LoginEnv(ctx context.Context, name, shell string) ([]string, error) {
 	const mark = "<<<environment>>>"
 	args := []string{"su"}

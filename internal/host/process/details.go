@@ -13,8 +13,8 @@ import (
 	"brine/internal/host"
 )
 
-// Details are what is known of a process beside what Process holds. What only
-// its owner and root may see is nil or "" for others.
+// Details are further data of a process. Data that only its owner and root may
+// see is nil or "" for others.
 type Details struct {
 	Process
 	// ChildUser and ChildSystem are the times of children that have ended,
@@ -43,7 +43,7 @@ type IO struct{ Reads, Writes, ReadBytes, WriteBytes, ReadChars, WriteChars int6
 // FD is an open file descriptor.
 type FD struct {
 	Number   int
-	Path     string // what it is open to: a path, or another name such as "socket:[5]"
+	Path     string // target: a path, or another name such as "socket:[5]"
 	Position int64
 	Flags    int // of open(2)
 }
@@ -64,7 +64,7 @@ const (
 	fieldWaited      = 39
 )
 
-// Detail returns all that is known of a process. ok is false if there is none.
+// Detail returns all data of a process. ok is false if there is none.
 func Detail(m *host.Machine, pid int) (d Details, ok bool) {
 	if d.Process, ok = Read(m, pid); !ok {
 		return d, false

@@ -1,4 +1,4 @@
-// Package process tells which processes run, from /proc, and signals them.
+// Package process lists processes from /proc and signals them.
 package process
 
 import (
@@ -16,14 +16,14 @@ import (
 	"brine/internal/host/counters"
 )
 
-// ticks is how many of the kernel's units of processor time make a second; it
-// is the same on all architectures of today.
+// ticks is the number of the kernel's units of processor time per second; it is
+// the same on all current architectures.
 const ticks = 100
 
-// Process is a process at one moment.
+// Process is a snapshot of a process.
 type Process struct {
 	PID, Parent  int
-	Name         string   // of the program, cut off at 15 bytes unless the command tells more
+	Name         string   // of the program, cut off at 15 bytes unless the command has the full name
 	Command      []string // empty for the kernel's own
 	UID          int
 	State        string // "R", "S", "D", "Z" and so on
@@ -44,7 +44,7 @@ func PIDs(m *host.Machine) []int {
 	return pids
 }
 
-// All returns all processes by id. Those that end meanwhile are left out.
+// All returns all processes by id. Those that end meanwhile are omitted.
 func All(m *host.Machine) []Process {
 	boot, _ := counters.Booted(m)
 	var out []Process
@@ -114,8 +114,8 @@ func read(m *host.Machine, pid int, boot time.Time) (Process, bool) {
 	return p, true
 }
 
-// Shown is the command as ps(1) shows it: that of the kernel's own processes is
-// their name in brackets.
+// Shown returns the command as ps(1) shows it: for kernel threads their name in
+// brackets.
 func (p Process) Shown() string {
 	if len(p.Command) == 0 {
 		return "[" + p.Name + "]"
@@ -123,8 +123,8 @@ func (p Process) Shown() string {
 	return strings.Join(p.Command, " ")
 }
 
-// Matching returns the ids of the processes of which a line of user, id and
-// command, as ps(1) prints it, is what is looked for.
+// Matching returns the ids of the processes whose line of user, id and command,
+// as printed by ps(1), matches.
 func Matching(m *host.Machine, match func(line string) bool) []int {
 	owners := NewOwners(m)
 	var pids []int
@@ -158,14 +158,14 @@ func (o *Owners) Name(uid int) string {
 	return name
 }
 
-// Signal sends a signal to a process of the machine we run on. ok is false if
-// there is none.
+// Signal sends a signal to a process of the live machine. ok is false if there
+// is none.
 func Signal(m *host.Machine, pid int, sig syscall.Signal) (ok bool, err error) {
 	if !m.Live() {
-		return false, errors.New("the processes of this machine are not here")
+		return false, errors.New("cannot signal processes of another machine")
 	}
 	if pid < 1 {
-		return false, fmt.Errorf("%d is no process id; it begins at 1", pid)
+		return false, fmt.Errorf("%d is not a process id; use 1 or more", pid)
 	}
 	switch err := syscall.Kill(pid, sig); {
 	case errors.Is(err, syscall.ESRCH):

@@ -32,7 +32,7 @@ type Key struct {
 
 var keyLine = regexp.MustCompile(`^(.*?)\s?((?:sk-)?(?:ssh-|ecds)[\w@.-]+\s.+)$`)
 
-// ParseKey reads a line; comments and what is no key are none.
+// ParseKey parses a line; ok is false for comments and invalid keys.
 func ParseKey(line string) (Key, bool) {
 	line = strings.TrimSpace(line)
 	if line == "" || line[0] == '#' {
@@ -63,8 +63,8 @@ func (k Key) String() string {
 }
 
 // Fingerprint returns the hash of a key in pairs of digits; hash is sha256 if
-// empty. It fails for what is no base64 or no known hash. Like Python, it takes
-// one or two = where none is needed, and bits that are left over.
+// empty. It fails for invalid base64 and unknown hashes. Like Python, it
+// accepts superfluous padding and trailing bits.
 func Fingerprint(key, hash string) (string, error) {
 	digits := strings.TrimRight(key, "=")
 	padding, needed := len(key)-len(digits), -len(digits)&3
@@ -87,7 +87,7 @@ func Fingerprint(key, hash string) (string, error) {
 		s := sha512.Sum512(raw)
 		sum = s[:]
 	default:
-		return "", fmt.Errorf("there is no hash %q for fingerprints", hash)
+		return "", fmt.Errorf("unknown hash %q for fingerprints", hash)
 	}
 	text := hex.EncodeToString(sum)
 	var pairs []string
@@ -116,11 +116,11 @@ func TypeOf(name string) (string, error) {
 	if slices.Contains(types, name) {
 		return name, nil
 	}
-	return "", fmt.Errorf("%q is no type of keys", name)
+	return "", fmt.Errorf("%q is not a key type", name)
 }
 
 // File returns the path of a user's file: config is relative to the home
-// folder, and may hold %u, %h and %%.
+// directory, and may hold %u, %h and %%.
 func File(u account.User, config string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(config); i++ {
@@ -167,18 +167,18 @@ func Read(m *host.Machine, path string) ([]Key, error) {
 	return out, nil
 }
 
-// What Set and Remove did.
+// Results of Set and Remove.
 const (
 	Same     = "no change"
 	New      = "new"
 	Replaced = "replace"
 )
 
-// Set puts a key into a user's file, in place of a line with the same key. A
-// file or folder that has to be made belongs to the user alone.
+// Set adds a key to a user's file, replacing a line with the same key. A new
+// file or directory is accessible to the user only.
 func Set(m *host.Machine, u account.User, path string, k Key) (string, error) {
 	if strings.ContainsAny(k.String(), "\r\n\x00") || strings.ContainsAny(k.Key+k.Type, " \t") {
-		return "", errors.New("a key is one line")
+		return "", errors.New("a key must be a single line")
 	}
 	b, err := m.ReadFile(path)
 	isNew := errors.Is(err, fs.ErrNotExist)
@@ -223,7 +223,7 @@ func withoutBlank(text string) string {
 	return out.String()
 }
 
-// own makes an empty file that belongs to the user alone, and its folder.
+// own creates an empty file, accessible to the user only, and its directory.
 func own(m *host.Machine, u account.User, path string) error {
 	dir := filepath.Dir(path)
 	made := !m.IsDir(dir)
@@ -246,7 +246,7 @@ func own(m *host.Machine, u account.User, path string) error {
 	return errors.Join(err, os.Lchown(m.Path(path), u.UID, u.GID))
 }
 
-// Remove removes a key from a file, and reports whether it was there.
+// Remove removes a key from a file, and reports whether it existed.
 func Remove(m *host.Machine, path, key string) (bool, error) {
 	b, err := m.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

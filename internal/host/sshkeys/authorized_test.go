@@ -2,8 +2,8 @@ package sshkeys
 
 import "testing"
 
-// TestFingerprintBase64 takes the base64 that Python's b64decode takes, so
-// that a key that Salt writes is a key here, too.
+// TestFingerprintBase64 checks that base64 accepted by Python's b64decode is
+// accepted, so that keys written by Salt are valid.
 func TestFingerprintBase64(t *testing.T) {
 	for key, ok := range map[string]bool{
 		"AAAAB3NzaCL0sQ9fJ5bYTEyY": true, "AAAAB3NzaCL0sQ9fJ5bYTEyY==": true, "AAAA=": true, "AAA=": true, "AA==": true, "AB==": true,

@@ -25,8 +25,8 @@ type Host struct {
 // String returns the line.
 func (h Host) String() string { return h.Name + " " + h.Type + " " + h.Key }
 
-// HostName is how known_hosts has a host with a port: the port is not told if
-// it is 22 or 0.
+// HostName returns the notation of a host with a port in known_hosts, which
+// omits the ports 22 and 0.
 func HostName(name string, port int) string {
 	if port == 0 || port == 22 {
 		return name
@@ -34,7 +34,7 @@ func HostName(name string, port int) string {
 	return "[" + name + "]:" + strconv.Itoa(port)
 }
 
-// Hash hides a name as ssh-keygen -H does.
+// Hash hashes a name as ssh-keygen -H does.
 func Hash(name string) string {
 	salt := make([]byte, sha1.Size)
 	if _, err := rand.Read(salt); err != nil {
@@ -89,8 +89,8 @@ func Known(m *host.Machine, path, name string) ([]Host, error) {
 	return out, err
 }
 
-// Learn replaces what a file has about a host, of the types of the new lines
-// or with all of every type, and makes the file if need be.
+// Learn replaces the lines of a host, of the types of the new lines or with all
+// of every type. It creates the file if missing.
 func Learn(m *host.Machine, path, name string, lines []Host, all bool) error {
 	b, err := m.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +100,7 @@ func Learn(m *host.Machine, path, name string, lines []Host, all bool) error {
 	for _, h := range lines {
 		replaced[h.Type] = true
 		if strings.ContainsAny(h.String(), "\r\n\x00") || len(strings.Fields(h.String())) != 3 {
-			return fmt.Errorf("%q is no line of known_hosts", h.String())
+			return fmt.Errorf("%q is not a line of known_hosts", h.String())
 		}
 	}
 	var out strings.Builder
@@ -116,10 +116,10 @@ func Learn(m *host.Machine, path, name string, lines []Host, all bool) error {
 	return m.WriteFile(path, []byte(out.String()))
 }
 
-// Scan asks a host for its keys by ssh-keyscan, hashed or not.
+// Scan reads the keys of a host with ssh-keyscan, with or without hashed names.
 func Scan(ctx context.Context, m *host.Machine, name string, port int, typ string, hash bool, seconds int) ([]Host, error) {
 	if name == "" || name[0] == '-' || strings.HasPrefix(typ, "-") {
-		return nil, fmt.Errorf("%q is no name of a host", name)
+		return nil, fmt.Errorf("%q is not a host name", name)
 	}
 	var args []string
 	if port != 0 {
@@ -144,7 +144,7 @@ func Scan(ctx context.Context, m *host.Machine, name string, port int, typ strin
 	return found, nil
 }
 
-// HashAll hides all names in a file.
+// HashAll hashes all names in a file.
 func HashAll(m *host.Machine, path string) error {
 	b, err := m.ReadFile(path)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package sysctl reads and sets parameters of the kernel, and keeps them in
-// the files that are applied at boot. Names have dots ("net.ipv4.ip_forward");
-// where a part has a dot itself, a slash stands for it.
+// Package sysctl reads and sets parameters of the kernel, and keeps them in the
+// files that are applied at boot. Names have dots ("net.ipv4.ip_forward"); a
+// dot within a part is written as a slash.
 package sysctl
 
 import (
@@ -22,13 +22,13 @@ var swap = strings.NewReplacer(".", "/", "/", ".")
 func path(name string) (string, error) {
 	p := filepath.Join(tree, swap.Replace(name))
 	if name == "" || !strings.HasPrefix(p, tree+"/") || strings.ContainsRune(name, 0) {
-		return "", fmt.Errorf("%q is no name of a kernel parameter", name)
+		return "", fmt.Errorf("%q is not a kernel parameter", name)
 	}
 	return p, nil
 }
 
 // Get returns a value; columns are separated by tabs, as the kernel has them.
-// A parameter that is not there matches fs.ErrNotExist.
+// The error of a missing parameter matches fs.ErrNotExist.
 func Get(m *host.Machine, name string) (string, error) {
 	p, err := path(name)
 	if err != nil {
@@ -58,7 +58,7 @@ func All(m *host.Machine) map[string]string {
 	root := m.Path(tree)
 	_ = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
-			return nil // what cannot be entered is left out
+			return nil // skip what cannot be read
 		}
 		rel, err := filepath.Rel(root, p)
 		if err != nil {
@@ -79,8 +79,8 @@ func All(m *host.Machine) map[string]string {
 // Entry is a line of a file of parameters.
 type Entry struct{ Name, Value string }
 
-// ReadFile returns the entries of a file in their order. The error of a file
-// that is not there matches fs.ErrNotExist.
+// ReadFile returns the entries of a file in their order. The error of a missing
+// file matches fs.ErrNotExist.
 func ReadFile(m *host.Machine, file string) ([]Entry, error) {
 	b, err := m.ReadFile(file)
 	if err != nil {
@@ -111,11 +111,11 @@ func Same(a, b string) bool {
 
 const heading = "#\n# Kernel sysctl configuration\n#\n"
 
-// Keep writes a parameter into a file, which is made if need be, and reports
+// Keep writes a parameter to a file, which is created if missing, and reports
 // whether the file changed.
 func Keep(m *host.Machine, file, name, value string) (changed bool, err error) {
 	if strings.ContainsAny(name+value, "\n\x00") {
-		return false, fmt.Errorf("%q cannot be kept: a parameter is one line", value)
+		return false, fmt.Errorf("%q cannot be kept: a parameter must be a single line", value)
 	}
 	b, err := m.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

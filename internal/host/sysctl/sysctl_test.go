@@ -64,6 +64,6 @@ func TestSetAndKeep(t *testing.T) {
 		}
 	}
 	if _, err := Keep(m, file, "a.b", "1\nc.d = 2"); err == nil {
-		t.Error("a value of two lines is taken")
+		t.Error("a value of two lines is accepted")
 	}
 }

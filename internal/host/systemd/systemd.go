@@ -1,6 +1,6 @@
-// Package systemd tells the units of systemd and the scripts of System V
-// init, and acts on them by way of systemctl(1). A unit is named as people
-// do: a service without ".service", any other unit in full.
+// Package systemd lists and controls the units of systemd and the scripts of
+// System V init with systemctl(1). A service is named without ".service", any
+// other unit in full.
 package systemd
 
 import (
@@ -29,8 +29,8 @@ func FullName(name string) string {
 	return name + ".service"
 }
 
-// ShortName returns the name without ".service". ok is false for kinds such
-// as slices and scopes, which nobody starts.
+// ShortName returns the name without ".service". ok is false for kinds such as
+// slices and scopes, which are not started by users.
 func ShortName(full string) (name string, ok bool) {
 	i := strings.LastIndexByte(full, '.')
 	if i < 0 || !slices.Contains(kinds, full[i+1:]) {
@@ -53,8 +53,8 @@ type Machine struct {
 // path returns a path as seen below the root.
 func (m Machine) path(p string) string { return filepath.Join("/", m.Below, p) }
 
-// Systemctl runs systemctl with these arguments. An error says that it did
-// not run; how it ended is in the output.
+// Systemctl runs systemctl with these arguments. It is an error if it cannot be
+// run; its exit code is in the output.
 func (m Machine) Systemctl(ctx context.Context, args ...string) (host.Output, error) {
 	if m.Below != "" {
 		args = append([]string{"--root", m.Below}, args...)
@@ -175,17 +175,16 @@ func (m Machine) Running(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// ErrOffline says that systemd does not run, so that there is nothing to ask
-// it.
+// ErrOffline means that systemd does not run.
 var ErrOffline = errors.New("systemd does not run on this machine")
 
-// State is what systemd knows of a unit.
+// State is the state of a unit.
 type State struct {
 	Known  bool // there is such a unit
 	Reload bool // its files changed, and systemd has to read them again
 }
 
-// State asks for the state of a unit.
+// State queries the state of a unit.
 func (m Machine) State(ctx context.Context, name string) (State, error) {
 	out, err := m.Systemctl(ctx, "show", "--property=LoadState", "--property=NeedDaemonReload", "--", FullName(name))
 	if err != nil {
@@ -212,8 +211,8 @@ func (m Machine) State(ctx context.Context, name string) (State, error) {
 	return s, nil
 }
 
-// Masked reports whether a unit is linked to /dev/null, so that nothing can
-// start it.
+// Masked reports whether a unit is linked to /dev/null, so that it cannot be
+// started.
 func (m Machine) Masked(name string, runtime bool) bool {
 	dir := "/etc"
 	if runtime {

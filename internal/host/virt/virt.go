@@ -1,6 +1,5 @@
-// Package virt gathers the signs that a machine is virtual or a container.
-// It draws no conclusion from them: signs contradict each other, and which
-// one counts is the caller's rule.
+// Package virt collects evidence that a machine is virtual or a container. It
+// draws no conclusion: evidence may be contradictory, and the caller decides.
 package virt
 
 import (
@@ -14,7 +13,7 @@ import (
 	"brine/internal/host/pci"
 )
 
-// Chroot reports whether the root folder is another one than that of
+// Chroot reports whether the root directory is another one than that of
 // process 1.
 func Chroot(m *host.Machine) bool {
 	var self, first syscall.Stat_t
@@ -24,7 +23,7 @@ func Chroot(m *host.Machine) bool {
 	return self.Dev != first.Dev || self.Ino != first.Ino
 }
 
-// Role is the part that a machine plays in a kind of virtualisation.
+// Role is the role of a machine in a kind of virtualisation.
 type Role uint8
 
 // The roles.
@@ -36,7 +35,7 @@ const (
 
 var envID = regexp.MustCompile(`(?m)^envID:\s+(\d+)$`)
 
-// OpenVZ tells the role in OpenVZ.
+// OpenVZ returns the role in OpenVZ.
 func OpenVZ(m *host.Machine) Role {
 	role := None
 	switch {
@@ -66,8 +65,8 @@ const (
 	XenPV
 )
 
-// ReadXen tells how the machine relates to Xen, given the product name from
-// the firmware.
+// ReadXen returns the relation to Xen, given the product name from the
+// firmware.
 func ReadXen(m *host.Machine, product string) Xen {
 	if !m.IsDir("/proc/sys/xen") && !m.IsDir("/sys/bus/xen") && !m.IsDir("/proc/xen") {
 		return NoXen
@@ -85,7 +84,7 @@ func ReadXen(m *host.Machine, product string) Xen {
 	return XenUnknown
 }
 
-// Hypervisor is what Xen tells of itself. Fields may be empty.
+// Hypervisor is Xen's description of itself. Fields may be empty.
 type Hypervisor struct {
 	Major, Minor, Extra string
 	Features            string // hexadecimal digits, a bit per feature
@@ -100,8 +99,8 @@ func ReadHypervisor(m *host.Machine) Hypervisor {
 // Cgroup returns the control groups of process 1, where containers show.
 func Cgroup(m *host.Machine) string { return m.Text("/proc/1/cgroup") }
 
-// LXC reports whether process 1 was told that it runs in an LXC container,
-// which only root can see.
+// LXC reports whether the environment of process 1 names an LXC container. Only
+// root can read that.
 func LXC(m *host.Machine) bool {
 	return strings.Contains(m.Text("/proc/1/environ"), "container=lxc")
 }
@@ -114,8 +113,8 @@ func SystemdDetect(ctx context.Context, m *host.Machine) (name string, ok bool) 
 	return out, err == nil && exit == 0
 }
 
-// What returns the lines that virt-what prints. installed says whether there
-// is such a program, ok whether it worked, which takes root.
+// What returns the output lines of virt-what. installed reports whether it is
+// installed, ok whether it succeeded, which needs root.
 func What(ctx context.Context, m *host.Machine) (lines []string, installed, ok bool) {
 	if m.Which("virt-what") == "" {
 		return nil, false, false
@@ -124,7 +123,7 @@ func What(ctx context.Context, m *host.Machine) (lines []string, installed, ok b
 	return strings.Split(out, "\n"), true, err == nil && exit == 0
 }
 
-// Maker is who makes virtual PCI devices.
+// Maker is a maker of virtual PCI devices.
 type Maker uint8
 
 // The makers.
@@ -135,8 +134,8 @@ const (
 	QEMU // and all that use its devices or virtio
 )
 
-// PCIMaker tells whose virtual devices the machine has. The first of the
-// makers in their order wins.
+// PCIMaker returns the maker of the machine's virtual devices. The first one in
+// the order of the constants wins.
 func PCIMaker(m *host.Machine) Maker {
 	found := NoMaker
 	for _, d := range pci.List(m) {

@@ -208,7 +208,7 @@ func TestNoRepo(t *testing.T) {
 			t.Errorf("%q: %s", line, value.Repr(o.Return))
 		}
 	}
-	if o := f.run(t, "pkg.del_repo", "doesnotexist"); o.Success || !strings.Contains(value.Str(o.Return), "is no line of apt's sources") {
+	if o := f.run(t, "pkg.del_repo", "doesnotexist"); o.Success || !strings.Contains(value.Str(o.Return), "is not a line of apt's sources") {
 		t.Errorf("del_repo: %s", value.Repr(o.Return))
 	}
 }
