@@ -37,20 +37,20 @@ type options struct {
 	Grains        bool   `flag:"-g --grains" doc:"Show the grains."`
 	Doc           bool   `flag:"-d --doc --documentation" doc:"Show the documentation of a function, a module or all of them."`
 	Local         bool   `flag:"--local" doc:"Work without a master."`
-	Master        string `flag:"--master" arg:"MASTER" doc:"Use this master in place of the configured ones."`
-	ID            string `flag:"--id" arg:"ID" doc:"Use this minion id in place of the configured one."`
+	Master        string `flag:"--master" arg:"MASTER" doc:"Use this master instead of the configured ones."`
+	ID            string `flag:"--id" arg:"ID" doc:"Use this minion id instead of the configured one."`
 	Passthrough   bool   `flag:"--retcode-passthrough" doc:"End with the function's exit code."`
 	Metadata      bool   `flag:"--metadata" doc:"Show the job's id and exit code along with the result."`
 	Return        string `flag:"--return" arg:"NAMES" doc:"Send the result to the servers of these returners, too, separated by commas: etcd, mysql, pgjsonb, postgres, postgres_local_cache, redis. Default: as configured (return)."`
 	NoReturnEvent bool   `flag:"--no-return-event" doc:"Do not send the result to the master."`
 	SkipGrains    bool   `flag:"--skip-grains" doc:"Gather no grains: there are none then."`
-	RefreshCache  bool   `flag:"--refresh-grains-cache" doc:"Gather the grains anew even if they are cached."`
+	RefreshCache  bool   `flag:"--refresh-grains-cache" doc:"Gather the grains again even if they are cached."`
 	Timeout       int    `flag:"-t --timeout" arg:"SECONDS" dest:"auth_timeout" doc:"Seconds to wait for a master. Default: as configured (auth_timeout), else 5."`
-	OutputDiff    bool   `flag:"--output-diff" dest:"state_output_diff" doc:"Show only states that changed something or failed."`
-	SetMetadata   string `flag:"--set-metadata" arg:"DATA" doc:"Data to keep with the job, by which it can be found."`
-	CacheDir      string `flag:"--cachedir" arg:"DIR" doc:"Use this cache folder in place of the configured one."`
-	FileRoot      string `flag:"--file-root" arg:"DIR" doc:"Use this folder as the only file root of the environment base."`
-	PillarRoot    string `flag:"--pillar-root" arg:"DIR" doc:"Use this folder as the only pillar root of the environment base."`
+	OutputDiff    bool   `flag:"--output-diff" dest:"state_output_diff" doc:"Show only states that made changes or failed."`
+	SetMetadata   string `flag:"--set-metadata" arg:"DATA" doc:"Data to store with the job, for finding it later."`
+	CacheDir      string `flag:"--cachedir" arg:"DIR" doc:"Use this cache directory instead of the configured one."`
+	FileRoot      string `flag:"--file-root" arg:"DIR" doc:"Use this directory as the only file root of the environment base."`
+	PillarRoot    string `flag:"--pillar-root" arg:"DIR" doc:"Use this directory as the only pillar root of the environment base."`
 	Executors     string `flag:"--module-executors" arg:"LIST" doc:"What to call the function by in place of what is configured: direct_call, or splay before it."`
 	ExecutorOpts  string `flag:"--executor-opts" arg:"MAP" doc:"Options of the executors, such as {splaytime: 60}."`
 	absent
@@ -60,10 +60,10 @@ type options struct {
 // refused, not ignored.
 type absent struct {
 	ProxyID      string   `flag:"--proxyid" hidden:"y" doc:"Id of a proxy minion."`
-	StatesDir    string   `flag:"--states-dir" hidden:"y" doc:"Folder of further state modules."`
-	ModuleDirs   []string `flag:"-m --module-dirs" hidden:"y" doc:"Folders of further modules."`
+	StatesDir    string   `flag:"--states-dir" hidden:"y" doc:"Directory of further state modules."`
+	ModuleDirs   []string `flag:"-m --module-dirs" hidden:"y" doc:"Directories of further modules."`
 	Profiling    bool     `flag:"--enable-profiling" hidden:"y" doc:"Profile the call."`
-	ProfilingDir string   `flag:"--profiling-path" hidden:"y" doc:"Folder for the profile."`
+	ProfilingDir string   `flag:"--profiling-path" hidden:"y" doc:"Directory for the profile."`
 }
 
 // refuse says of the first of these options that was given why it is not

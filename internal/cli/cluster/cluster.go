@@ -31,16 +31,16 @@ import (
 
 var command = frame.Command{
 	Name: "cluster", Usage: "init|join|unshare|leave|remove|readmit|recover|drain|undrain|rotate-secret|rotate-key|witness-secret|status|voters|members|check [options] [MASTER]",
-	Doc: "init makes a new cluster of masters that share no folder, whose first member is the master of this machine; a key pair that it has becomes the cluster's, so that its minions notice nothing. " +
-		"join MASTER has the master of this machine join the cluster of a member that runs. Both write master.d/cluster.conf, and the master is to be started, or restarted, afterwards. " +
-		"unshare moves the master of this machine, which is to be stopped, from a folder that it shares with others of its cluster to folders of its own. " +
-		"leave has the master that runs here hand over what it has, leave and end. remove MASTER takes another one out that is gone for good, replaces the keys that it knew, and shows the new secret for joining; readmit MASTER lets its id join again. " +
-		"recover has the master that runs here go on when most are lost for good: it takes all out that cannot be reached, and has no voters from its next start on. " +
-		"drain [MASTER] has minions that know the masters use others than this one, or MASTER, and undrain has them come back. " +
-		"rotate-secret makes a new secret that masters must know to join, has all members and witnesses take it, and shows it; it also replaces the AES key and the secret of session keys. " +
-		"rotate-key replaces the key of the cluster, by which minions know the masters; minions of Brine take the new one. " +
+	Doc: "init creates a cluster without a shared directory, with the master of this machine as first member. An existing key pair of it becomes the cluster's, so that its minions are not affected. " +
+		"join MASTER makes the master of this machine join the cluster of a running member. Both write master.d/cluster.conf; start or restart the master afterwards. " +
+		"unshare moves the master of this machine, which must be stopped, from a directory that it shares with others of its cluster to directories of its own. " +
+		"leave makes the running master of this machine hand over its data, leave and stop. remove MASTER removes a master that is gone for good, replaces the keys that it knew, and shows the new secret for joining; readmit MASTER lets its id join again. " +
+		"recover makes the running master of this machine continue when most are lost for good: it removes all that are unreachable, and has no voters from its next start on. " +
+		"drain [MASTER] makes minions that know the masters use others than this one, or MASTER; undrain reverts that. " +
+		"rotate-secret replaces the secret for joining on all members and witnesses, and shows it; it also replaces the AES key and the secret of session keys. " +
+		"rotate-key replaces the key of the cluster, by which minions identify the masters; Brine minions accept the new one. " +
 		"witness-secret shows the secret of the cluster's witnesses, for cluster_witness_secret in their configuration. " +
-		"status shows how each is, and each voter, voters these alone, members which there are as this one sees it, check compares what they have.",
+		"status shows the state of each master and voter, voters only that of the voters, members the members as seen by this one; check compares their data.",
 }
 
 // Applet is the entry in the table of programs.
@@ -54,12 +54,12 @@ type options struct {
 	Name        string `flag:"--name" arg:"NAME" default:"main" doc:"With init and join: name of the cluster, cluster_id. Default: %default."`
 	SecretFile  string `flag:"--secret-file" arg:"FILE" doc:"With join: a file with cluster_secret of the cluster, which init has shown; - is standard input. With init: one with the secret of the new cluster. Default: the variable BRINE_CLUSTER_SECRET of the environment; else join reads it from standard input, and init makes one."`
 	Secret      string `flag:"--secret" arg:"SECRET" doc:"With join: the secret itself. Other users of this machine can see it in the list of processes: prefer --secret-file."`
-	Fingerprint string `flag:"--fingerprint" arg:"DIGITS" doc:"With join: the fingerprint of the cluster, which init has shown. Without it, who knows the secret is believed."`
-	PKIDir      string `flag:"--pki-dir" arg:"DIR" doc:"With unshare: the folder for the keys of the cluster and of minions. Default: cluster, in pki_dir."`
-	CacheDir    string `flag:"--cache-dir" arg:"DIR" doc:"With unshare: the folder for jobs and what is known of minions. Default: beside cachedir, with -own behind its name."`
+	Fingerprint string `flag:"--fingerprint" arg:"DIGITS" doc:"With join: the fingerprint of the cluster, which init has shown. Without it, the member is authenticated by the secret only."`
+	PKIDir      string `flag:"--pki-dir" arg:"DIR" doc:"With unshare: the directory for the keys of the cluster and of minions. Default: cluster, in pki_dir."`
+	CacheDir    string `flag:"--cache-dir" arg:"DIR" doc:"With unshare: the directory for jobs and data of minions. Default: cachedir with the suffix -own."`
 	KeepSecret  bool   `flag:"--keep-secret" doc:"With remove: keep the secret for joining, and tokens: the machine is repaired and comes back."`
-	Force       bool   `flag:"--force" doc:"With rotate-key: also if minions of Salt are connected, which do not take the new key by themselves."`
-	Sure        bool   `flag:"--sure" doc:"With recover: do it. Without, it shows what would be done."`
+	Force       bool   `flag:"--force" doc:"With rotate-key: even if stock minions are connected, which do not accept the new key by themselves."`
+	Sure        bool   `flag:"--sure" doc:"With recover: do it. Without, only show what would be done."`
 	Out         string `flag:"--out --output" arg:"NAME" doc:"With rotate-secret, rotate-key, witness-secret, status, voters, members and check: form of the output, as that of salt-run."`
 }
 
@@ -73,7 +73,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 		return code
 	}
 	if len(inv.Args) == 0 {
-		return command.Fail(env, "say what to do: "+words)
+		return command.Fail(env, "subcommand missing: "+words)
 	}
 	what, names := inv.Args[0], inv.Args[1:]
 	if text := misused(inv, what, names); text != "" {

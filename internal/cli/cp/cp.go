@@ -37,7 +37,7 @@ type options struct {
 	frame.Config
 	frame.Saltfile
 	frame.HardCrash
-	Timeout       int `flag:"-t --timeout" arg:"SECONDS" doc:"Seconds to wait for returns before minions are asked whether they still work. Default: as configured, else 5."`
+	Timeout       int `flag:"-t --timeout" arg:"SECONDS" doc:"Seconds to wait for returns before asking minions whether they still run the job. Default: as configured, else 5."`
 	targeting     `group:"Target Options" doc:"Without one of these the target is a glob of minion ids."`
 	Delimiter     string `flag:"--delimiter" arg:"TEXT" default:":" group:"Additional Target Options" doc:"What separates the steps of a grain target. Default: '%default'."`
 	frame.Output  `group:"Output Options"`
@@ -46,14 +46,14 @@ type options struct {
 }
 
 type sending struct {
-	Chunked bool `flag:"-C --chunked" doc:"Send files in chunks: big ones, such as are no text, and folders with all that is in them."`
+	Chunked bool `flag:"-C --chunked" doc:"Send files in chunks: big ones, such as are no text, and directories with all that is in them."`
 	Plain   bool `flag:"-n --no-compression" doc:"Do not compress chunks."`
 }
 
 type targeting struct {
 	Hosts     bool `flag:"-H --hosts" dest:"list_hosts" doc:"The target is a list of hosts of the roster, which is for salt-ssh."`
 	PCRE      bool `flag:"-E --pcre" doc:"The target is a regular expression for minion ids."`
-	List      bool `flag:"-L --list" doc:"The target is a list of minion ids with commas or blanks."`
+	List      bool `flag:"-L --list" doc:"The target is a list of minion ids with commas or spaces."`
 	Grain     bool `flag:"-G --grain" doc:"The target is a grain and a glob for its value: 'os:Debian'."`
 	GrainPCRE bool `flag:"-P --grain-pcre" doc:"The target is a grain and a regular expression: 'os:(Debian|Ubuntu)'."`
 	Nodegroup bool `flag:"-N --nodegroup" doc:"The target is the name of a nodegroup of the master's configuration."`

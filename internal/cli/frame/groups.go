@@ -20,7 +20,7 @@ import (
 
 // Config is the option that says where the configuration is.
 type Config struct {
-	ConfigDir string `flag:"-c --config-dir" arg:"DIR" env:"SALT_CONFIG_DIR" default:"/etc/salt" doc:"Folder with the configuration. Default: %default."`
+	ConfigDir string `flag:"-c --config-dir" arg:"DIR" env:"SALT_CONFIG_DIR" default:"/etc/salt" doc:"Directory with the configuration. Default: %default."`
 }
 
 // Resolve makes the folder an absolute path and returns it. A folder that
@@ -176,7 +176,7 @@ type EAuth struct {
 // Output are the options about the form of output.
 type Output struct {
 	Out           string `flag:"--out --output" dest:"output" arg:"NAME" doc:"Form of the output: nested, json, yaml, txt, raw, pprint, quiet and others."`
-	OutIndent     *int   `flag:"--out-indent --output-indent" dest:"output_indent" arg:"N" doc:"Blanks per level of json, yaml and pprint; negative means all on one line."`
+	OutIndent     *int   `flag:"--out-indent --output-indent" dest:"output_indent" arg:"N" doc:"Spaces per level of json, yaml and pprint; negative means all on one line."`
 	OutFile       string `flag:"--out-file --output-file" dest:"output_file" arg:"FILE" doc:"Write the output to this file."`
 	OutFileAppend bool   `flag:"--out-file-append --output-file-append" dest:"output_file_append" doc:"Add to the file instead of replacing its contents."`
 	NoColor       bool   `flag:"--no-color --no-colour" doc:"No colours."`

@@ -20,7 +20,7 @@ var command = frame.Command{
 }
 
 type options struct {
-	Dir string `flag:"--dir" arg:"DIR" doc:"Write the pages of all programs to this folder, which is made if it is not there."`
+	Dir string `flag:"--dir" arg:"DIR" doc:"Write the pages of all programs to this directory, which is made if it is not there."`
 }
 
 // section is that of a program: of daemons for the administrator.

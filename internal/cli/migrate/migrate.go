@@ -34,7 +34,7 @@ type options struct {
 	frame.Config
 	From       string   `flag:"--from" arg:"PLACE" doc:"Where to copy from. keys: a pki_dir. jobs: brine (the master's own database), local_cache[:CACHEDIR] (Salt's files), or a returner. cache: localfs[:CACHEDIR], redis, etcd, consul, mysql or postgres. Without it, what the configuration of --from-config uses."`
 	To         string   `flag:"--to" arg:"PLACE" doc:"Where to copy to, in the same words. This or --to-config must be given: without it, what that configuration uses."`
-	FromConfig string   `flag:"--from-config" arg:"DIR" doc:"Folder with the configuration of the master whose options lead to the source. Default: that of -c."`
+	FromConfig string   `flag:"--from-config" arg:"DIR" doc:"Directory with the configuration of the master whose options lead to the source. Default: that of -c."`
 	ToConfig   string   `flag:"--to-config" arg:"DIR" doc:"The same for the target. Default, with --to: that of -c."`
 	Bank       []string `flag:"--bank" arg:"BANK" doc:"Bank of the cache to copy, with those below it; may be given more than once. Default: minions."`
 	KeyPair    string   `flag:"--key-pair" arg:"NAME" doc:"With keys: also copy the key pair that minions know the master by, master.pem, under this name: cluster (for cluster_pki_dir) or master."`

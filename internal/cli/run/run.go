@@ -44,7 +44,7 @@ type options struct {
 	JID        string `flag:"--jid" arg:"JID" doc:"Use this job id in place of a new one."`
 	ShowJID    bool   `flag:"--show-jid" hidden:"yes" doc:"Show the job id."`
 	Profiling  bool   `flag:"--enable-profiling" dest:"profiling_enabled" hidden:"yes" doc:"Profile the function."`
-	ProfileDir string `flag:"--profiling-path" arg:"DIR" hidden:"yes" doc:"Folder for the profile."`
+	ProfileDir string `flag:"--profiling-path" arg:"DIR" hidden:"yes" doc:"Directory for the profile."`
 }
 
 // check returns what is wrong with the options, or "".
