@@ -1,33 +1,28 @@
-// Package fileclient fetches files for a minion or salt-call: those of a
-// master's file server, those of this machine's own file_roots (masterless),
-// and those of the web. It keeps them in Salt's places below the cache folder:
+// Package fileclient fetches files for a minion or salt-call: from a master's file server, from the local
+// file_roots (masterless), and from web servers. It stores them in Salt's places below the cache directory:
 //
 //	files/ENV/PATH               salt://PATH of the environment ENV
-//	brine/contents/…             the same by its hash (Brine only, see store)
-//	localfiles/PATH              files of this machine
+//	brine/contents/…             the same by hash (Brine only, see store)
+//	localfiles/PATH              local files
 //	extrn_files/ENV/HOST/PATH    files of http, https and ftp servers
 //
 // # Contract
 //
-// A Client belongs to one Source: the master that ordered a job, or the file
-// server in this process. Whoever runs a job makes a Client of the job's own
-// master (New costs nothing), so that a run never mixes the files of two
-// masters. All Clients of a minion share the cache folder; whatever is there
-// counts only if its hash is the one that the source tells.
+// A Client belongs to one Source: the master that ordered a job, or the file server in this process. Each job
+// makes a Client for its own master (New is cheap), so that a run never mixes the files of two masters. All
+// Clients of a minion share the cache directory; a cached file only counts if its hash is the one that the
+// source reports.
 //
-// What is read must therefore be read by Open or Read: they return exactly the
-// content that the source has told the hash of, even if a run for another
-// master replaces the file in the cache meanwhile; Content returns a path of
-// which the same is true. CacheFile returns the path of Salt's place, for
-// functions and programs that need that.
+// Use Open or Read to read files: they return exactly the content whose hash the source reported, even if a
+// run for another master replaces the file in the cache meanwhile. Content returns a path with the same
+// guarantee. CacheFile returns the path of Salt's place, for functions and programs that need it.
 //
-// Files are fetched to a temporary file in the same folder, compared with the
-// hash and renamed: a reader never sees a part.
+// Files are fetched to a temporary file in the same directory, compared with the hash and renamed, so a
+// reader never sees a partial file.
 //
-// A salt:// URL may carry its environment as ?saltenv=NAME, which wins over
-// the argument. A path that begins with | is taken as it is, with any ? in it.
-// What does not exist is an error of kind salt.NotFound, which matches
-// fs.ErrNotExist, too.
+// A salt:// URL may carry its environment as ?saltenv=NAME, which takes precedence over the argument. A path
+// that begins with | is taken literally, including any ?. A missing file is an error of kind salt.NotFound,
+// which also matches fs.ErrNotExist.
 package fileclient
 
 import (
