@@ -92,7 +92,7 @@ func (m *Master) openCommon(own string) (c *common, err error) {
 	}
 	if m.cfg.Cache.Driver == "" || m.cfg.Cache.Driver == cache.Local { // else its server has it
 		c.minions = &replica.Nested{Path: filepath.Join(m.cfg.CacheDir, "minions"), Mode: 0o600}
-		if err := os.MkdirAll(c.minions.Path, 0o755); err != nil {
+		if err := os.MkdirAll(c.minions.Path, 0o750); err != nil {
 			c.Close()
 			return nil, fmt.Errorf("cannot make a folder: %w", err)
 		}

@@ -139,7 +139,7 @@ func (c *Cache) Store(bank, key string, v any) error {
 func (c *Cache) write(bank, path string, b []byte) error {
 	err := atomicfile.Write(path, b, 0o600, false)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+		if err = os.MkdirAll(filepath.Dir(path), 0o750); err == nil {
 			err = atomicfile.Write(path, b, 0o600, false)
 		}
 	}

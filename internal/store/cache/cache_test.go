@@ -49,6 +49,11 @@ func TestStoreFetchFlush(t *testing.T) {
 	if err != nil || info.Mode() != 0o600 {
 		t.Error(info, err)
 	}
+	for _, dir := range []string{"b", "b/c"} { // a master warns at its start about directories that others can enter
+		if info, err := os.Stat(filepath.Join(c.dir, dir)); err != nil || info.Mode().Perm()&0o007 != 0 {
+			t.Errorf("%s: %v %v", dir, info.Mode(), err)
+		}
+	}
 	if !c.Contains("b/c", "k") || c.Contains("b/c", "none") || !c.Contains("b", "") || c.Contains("none", "") || c.Contains("b", "c") {
 		t.Error("Contains")
 	}
