@@ -74,7 +74,7 @@ func argument(line string) (any, error) {
 		return []byte(s), err
 	}
 	if lit, ok := call.Args[0].(*ast.BasicLit); ok && lit.Kind == token.CHAR {
-		r, _, _, err := strconv.UnquoteChar(strings.Trim(lit.Value, "'"), '\'')
+		r, _, _, err := strconv.UnquoteChar(lit.Value[1:len(lit.Value)-1], '\'')
 		return reflect.ValueOf(r).Convert(kinds[name.Name]).Interface(), err
 	}
 	if name.Name == "string" {

@@ -69,8 +69,8 @@ func TestCorpusFormat(t *testing.T) {
 			t.Errorf("%q became %q, %v", args, got, err)
 		}
 	}
-	got, err := unmarshal([]byte(header + "\nbyte('\\x05')\nuint8(7)\nstring(\"x\")\n"))
-	if err != nil || !reflect.DeepEqual(got, []any{uint8(5), uint8(7), "x"}) {
+	got, err := unmarshal([]byte(header + "\nbyte('\\x05')\nbyte('\\'')\nuint8(7)\nstring(\"x\")\n"))
+	if err != nil || !reflect.DeepEqual(got, []any{uint8(5), uint8('\''), uint8(7), "x"}) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, bad := range []string{"", "go test fuzz v2\n", header + "\nfunc(1)", header + "\n[]byte(1)", header + "\nint(x)"} {
