@@ -1,0 +1,57 @@
+package master
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+	"brine/test/fuzztest"
+)
+
+// FuzzWork reads work that another master of a cluster has left.
+func FuzzWork(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
+	for _, d := range []*value.Dict{value.NewDict(0), value.DictOf("fun", "state.orchestrate", "jid", "20260101000000000000", "arg", value.ListOf("x"), "kwarg", value.DictOf("a", int64(1)), "tries", int64(2))} {
+		b, err := msgpack.Marshal(d, msgpack.NewSpec)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d := readWork(b)
+		if d == nil {
+			return
+		}
+		once, err := msgpack.Marshal(d, msgpack.NewSpec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := readWork(once); again == nil || value.Repr(again) != value.Repr(d) {
+			t.Errorf("%s became %s", value.Repr(d), value.Repr(again))
+		}
+	})
+}
+
+func FuzzEndorsements(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
+	f.Add([]byte(`[{"pub": "-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----\n", "sig": "c2ln"}]`))
+	f.Add([]byte(`[{}, null]`))
+	f.Add([]byte(`{`))
+	path := filepath.Join(f.TempDir(), "x")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		es, err := readEndorsements(path)
+		if err != nil && salt.KindOf(err) != salt.Invalid {
+			t.Errorf("an error of another kind: %v", err)
+		}
+		if len(es) > len(b) {
+			t.Errorf("%d endorsements in %d bytes", len(es), len(b))
+		}
+	})
+}
