@@ -54,6 +54,7 @@ func ParseGlob(pattern string) Glob {
 			lit = lit[:0]
 		}
 	}
+	unclosed := false // no bracket from here on is closed; looking again would take quadratic time
 	for i := 0; i < len(pattern); i++ {
 		switch pattern[i] {
 		case '*':
@@ -65,8 +66,12 @@ func ParseGlob(pattern string) Glob {
 			flush()
 			g.toks = append(g.toks, globTok{kind: globOne})
 		case '[':
-			end := bracketEnd(pattern, i+1)
+			end := -1
+			if !unclosed {
+				end = bracketEnd(pattern, i+1)
+			}
 			if end < 0 {
+				unclosed = true
 				lit = append(lit, '[')
 				continue
 			}

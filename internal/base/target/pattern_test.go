@@ -48,3 +48,15 @@ func TestBudgetIsShared(t *testing.T) {
 		t.Fatal("100 patterns with a budget of 20 ms take more than a minute: each has its own")
 	}
 }
+
+// TestUnclosedBrackets has a glob that took hours as long as each bracket was
+// looked up to the end.
+func TestUnclosedBrackets(t *testing.T) {
+	pattern := strings.Repeat("[", 16<<20)
+	if g := ParseGlob(pattern); !g.Match(pattern) || g.Match("[") {
+		t.Error("open brackets do not stand for themselves")
+	}
+	if g := ParseGlob("[a[b]c["); !g.Match("[c[") || !g.Match("bc[") || g.Match("xc[") {
+		t.Error("a bracket that is closed is no set")
+	}
+}

@@ -99,11 +99,14 @@ func (f *Func) ArgSpec() *value.Dict {
 // name. No names mean all functions.
 func (r *Registry) Docs(names ...string) *value.Dict {
 	docs := value.NewDict(0)
-	for _, full := range r.pick(names, func(pattern, full string) bool {
+	for _, full := range r.pick(names, func(pattern string) func(full string) bool {
 		if strings.Contains(pattern, "*") {
-			return target.ParseGlob(pattern).Match(full)
+			return target.ParseGlob(pattern).Match
 		}
-		return full == pattern || pattern == "" || strings.HasPrefix(full, strings.TrimSuffix(pattern, ".")+".")
+		module := strings.TrimSuffix(pattern, ".") + "."
+		return func(full string) bool {
+			return full == pattern || pattern == "" || strings.HasPrefix(full, module)
+		}
 	}) {
 		docs.Set(full, r.funcs[full].Doc())
 	}
@@ -113,11 +116,11 @@ func (r *Registry) Docs(names ...string) *value.Dict {
 // Functions returns the full names that match. A pattern with an asterisk or a dot must match the whole name; other patterns are module
 // names. No patterns mean all functions.
 func (r *Registry) Functions(patterns ...string) []string {
-	return r.pick(patterns, func(pattern, full string) bool {
+	return r.pick(patterns, func(pattern string) func(full string) bool {
 		if strings.ContainsAny(pattern, "*.") {
-			return target.ParseGlob(pattern).Match(full)
+			return target.ParseGlob(pattern).Match
 		}
-		return strings.HasPrefix(full, pattern+".")
+		return func(full string) bool { return strings.HasPrefix(full, pattern+".") }
 	})
 }
 
@@ -130,14 +133,19 @@ func (r *Registry) ArgSpecs(pattern string) *value.Dict {
 	return specs
 }
 
-func (r *Registry) pick(patterns []string, match func(pattern, full string) bool) []string {
+func (r *Registry) pick(patterns []string, matcher func(pattern string) func(full string) bool) []string {
 	if len(patterns) == 0 {
 		return r.Names()
 	}
+	// Patterns may be long; each is read once.
+	matchers := make([]func(string) bool, len(patterns))
+	for i, p := range patterns {
+		matchers[i] = matcher(p)
+	}
 	var out []string
 	for _, full := range r.Names() {
-		for _, p := range patterns {
-			if match(p, full) {
+		for _, matches := range matchers {
+			if matches(full) {
 				out = append(out, full)
 				break
 			}
