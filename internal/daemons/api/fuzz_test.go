@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -146,7 +145,10 @@ func FuzzTalk(tf *testing.F) {
 			if w.Code == http.StatusInternalServerError && !strings.HasPrefix(msg.Str("path"), "/login") || w.Code < 200 || w.Code > 599 {
 				t.Errorf("message %d, %.300s: %d %.300s", i, value.Repr(msg), w.Code, w.Body)
 			}
-			if b := w.Body.Bytes(); strings.HasPrefix(w.Header().Get("Content-Type"), typeJSON) && len(b) > 0 && !json.Valid(b) {
+			if b := w.Body.Bytes(); strings.HasPrefix(w.Header().Get("Content-Type"), typeJSON) && len(b) > 0 {
+				if _, err := pyjson.Load(string(b)); err == nil { // as Python reads it, with NaN and Infinity
+					continue
+				}
 				t.Errorf("message %d, %.300s: not JSON: %.300q", i, value.Repr(msg), b)
 			}
 		}

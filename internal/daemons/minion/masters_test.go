@@ -18,7 +18,7 @@ import (
 )
 
 // newMinion makes a minion that is not run.
-func newMinion(t *testing.T, change func(*Config)) (*Minion, error) {
+func newMinion(t testing.TB, change func(*Config)) (*Minion, error) {
 	t.Helper()
 	dir := t.TempDir()
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
