@@ -51,7 +51,7 @@ lint:
 check: fmt vet lint test-all race ## what CI runs
 
 FUZZTIME ?= 30s
-FUZZED = $$(grep -rlE '^func Fuzz' --include='*_test.go' internal | xargs -n 1 dirname | sort -u)
+FUZZED = $$(grep -rlE '^func Fuzz' --include='*_test.go' internal test | grep -v test/fuzztest | xargs -n 1 dirname | sort -u)
 fuzz: ## every fuzz target for FUZZTIME, guided by coverage
 	@for p in $(FUZZED); do \
 		for f in $$(grep -hoE '^func Fuzz\w+' $$p/*_test.go | cut -c 6-); do \

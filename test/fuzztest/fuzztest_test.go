@@ -2,10 +2,12 @@ package fuzztest
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -107,5 +109,32 @@ func TestMutations(t *testing.T) {
 	}
 	if len(different) < 10000 || !bytes.Equal(seeds[0][0].([]byte), []byte("hello")) {
 		t.Errorf("%d inputs of %q", len(different), seeds[0])
+	}
+}
+
+// Every target is one of make fuzz-count.
+func TestTargetsAreWrapped(t *testing.T) {
+	target := regexp.MustCompile(`(?m)^func (Fuzz\w+)\(.*\n(.*)`)
+	n := 0
+	for _, root := range []string{"../../internal", "../../test"} {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			src, err := os.ReadFile(path)
+			for _, m := range target.FindAllStringSubmatch(string(src), -1) {
+				n++
+				if !strings.Contains(m[2], "Wrap(tf)") {
+					t.Errorf("%s: %s does not begin with fuzztest.Wrap", path, m[1])
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n < 50 {
+		t.Errorf("only %d targets are found", n)
 	}
 }
