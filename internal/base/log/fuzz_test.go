@@ -24,7 +24,7 @@ func FuzzTemplate(tf *testing.F) {
 		if len(line) == 0 || line[len(line)-1] != '\n' {
 			t.Errorf("%q: %q", format, line)
 		}
-		// A width of a format is one that somebody may mean.
+		// The width of a field has a bound.
 		if most := (1 + len(format)) * (1<<12 + 8*len(message) + 64*len(times)); len(line) > most {
 			t.Errorf("%q with %q makes %d bytes", format, times, len(line))
 		}
