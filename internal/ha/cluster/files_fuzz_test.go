@@ -51,7 +51,7 @@ func FuzzFiles(tf *testing.F) {
 			ancestors(pub, r.Endorsed)
 			r.endorsements()
 		}
-		a, err := openAcquaintance(witness, WitnessSecret(witnessSecret), "")
+		a, err := openWitnessState(witness, WitnessSecret(witnessSecret), "")
 		if err != nil {
 			return
 		}
