@@ -165,7 +165,7 @@ func TestCheckSeesWhatEndsAStart(t *testing.T) {
 	t.Parallel()
 	place := "interface: " + daemontest.Host() + "\n" // whose ports are free
 	for _, c := range []struct{ kind, text, want string }{
-		{"master", "cache: reddis\n", `the option cache is "reddis"`},
+		{"master", "cache: reddis\n", `unknown value "reddis" of the option cache`},
 		{"master", "master_job_cache: sseapi\n", `there is no returner "sseapi"`},
 		{"master", "ext_job_cache: sseapi\n", `there is no returner "sseapi"`},
 		{"master", "master_sign_pubkey: true\nmaster_use_pubkey_signature: true\n", "the signature cannot be read"},

@@ -14,7 +14,7 @@ func TestDiffersInOrder(t *testing.T) {
 		here.Returns[id], there.Returns[id] = value.DictOf("return", "x"), value.DictOf("return", "y")
 	}
 	for range 20 {
-		if got := differs(here, there, false); got != "the target has another return of a" {
+		if got := differs(here, there, false); got != "the target has a different return of a" {
 			t.Fatal(got)
 		}
 	}
