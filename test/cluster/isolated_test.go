@@ -257,7 +257,7 @@ func TestApartJoinAndLeave(t *testing.T) {
 	for _, c := range []struct{ secret, more, want string }{
 		{strings.Repeat("f", 32), "", "does not know cluster_secret"},
 		{"short", "", "cluster_secret of at least"},
-		{"not so short, but weak", "", "has not 32 hexadecimal digits at least"},
+		{"not so short, but weak", "", "has fewer than 32 hexadecimal digits"},
 		{secret, "cluster_pub_fingerprint: " + strings.Repeat("0", 64) + "\n", "cluster_pub_fingerprint is"},
 	} {
 		stranger := a.add(daemontest.Host(), a.masters[2].Host)

@@ -3,6 +3,8 @@ package redact
 import (
 	"strings"
 	"testing"
+
+	"brine/test/fuzztest"
 )
 
 func TestText(t *testing.T) {
@@ -39,7 +41,8 @@ func TestText(t *testing.T) {
 }
 
 // FuzzText checks that masking once is enough.
-func FuzzText(f *testing.F) {
+func FuzzText(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
 	f.Add("https://u:p@h/x?token=a b ssh://a@b u:p@tcp(h)")
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 1<<12 || strings.Contains(text, Mask) {
