@@ -183,7 +183,7 @@ func FuzzDiff(tf *testing.F) {
 	f.Add("a\nb\n", "a\nc\n")
 	f.Add(strings.Repeat("x\ny\n", 150), strings.Repeat("y\nx\n", 150))
 	f.Fuzz(func(t *testing.T, a, b string) {
-		if len(a)+len(b) > 4000 || strings.Contains(a+b, "\r") || !utf8.ValidString(a+b) {
+		if len(a)+len(b) > 4000 || strings.Contains(a+b, "\r") || !utf8.ValidString(a) || !utf8.ValidString(b) {
 			return
 		}
 		a, b = a+"\n", b+"\n"
