@@ -1024,12 +1024,21 @@ func webFilters() map[string]*Func {
 		fn("urlencode(value)", func(c *Call) any { return urlencode(c.any(0)) }),
 		fn("tojson(value, indent=None)", func(c *Call) any {
 			f := json.Format{ASCII: true, SortKeys: true}
-			if c.any(1) != nil {
-				f.Indent = json.Spaces(c.int(1))
-			}
 			v, err := Plain(c.any(0))
 			if err != nil {
 				raiseErr(err)
+			}
+			if c.any(1) != nil {
+				n := max(0, c.int(1))
+				levels := indentedLevels(v, 0, c.f.rt.env.o.MaxOutput/max(1, n))
+				if n > 0 && levels > c.f.rt.env.o.MaxOutput/n {
+					c.Reserve(-1)
+				}
+				if levels == 0 {
+					n = 0 // nothing is indented
+				}
+				c.Reserve(3 * levels * n)
+				f.Indent = json.Spaces(n)
 			}
 			s, err := json.Dump(v, f)
 			if err != nil {
@@ -1040,6 +1049,42 @@ func webFilters() map[string]*Func {
 		fn("xmlattr(d, autospace=True)", xmlattr),
 		fn("urlize(value, trim_url_limit=None, nofollow=False, target=None, rel=None, extra_schemes=None)", urlize),
 	)
+}
+
+// indentedLevels returns the sum of the levels by which the lines of a value
+// are indented in JSON. It stops above most.
+func indentedLevels(v any, level, most int) (n int) {
+	each := func(v any) bool {
+		n += level + 1
+		if n <= most {
+			n += indentedLevels(v, level+1, most-n)
+		}
+		return n <= most
+	}
+	switch v := v.(type) {
+	case *value.Dict:
+		for _, x := range v.All() {
+			if !each(x) {
+				return n
+			}
+		}
+	case *value.List:
+		for _, x := range v.Items {
+			if !each(x) {
+				return n
+			}
+		}
+	case value.Tuple:
+		for _, x := range v {
+			if !each(x) {
+				return n
+			}
+		}
+	}
+	if n > 0 {
+		n += level // the closing bracket
+	}
+	return n
 }
 
 func quoteURL(s string, slash bool) string {

@@ -46,6 +46,8 @@ func TestLimits(t *testing.T) {
 		"nested cond":             "{{ " + strings.Repeat("1 if 1 else ", 10000) + " 1 }}",
 		"a list that grows":       "{% set l = [1] %}{% for x in l %}{% do l.append(x) %}{% endfor %}",
 		"deep list, then written": "{% set ns = namespace(x=[]) %}{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}",
+		"wide JSON":               "{{ [1] | tojson(indent=1099511627776) }}",
+		"wide, nested JSON":       "{{ " + deep("[", "]", 50) + " | tojson(indent=100000) }}",
 		"long digits":             "{{ (10 ** 5000) | string }}",
 		"a range too long":        "{% for x in range(1000000000) %}{% endfor %}",
 	} {
