@@ -423,6 +423,29 @@ func TestOneMasterDiesAndComesBack(t *testing.T) {
 	})
 }
 
+// TestRestartedMasterSendsByID: over tcp a master sends a job that names minions
+// to registered ones only. After its restart a minion registers again.
+func TestRestartedMasterSendsByID(t *testing.T) {
+	m := startMaster(t, "one", "tcp", nil)
+	starts := m.events("salt/minion/")
+	w := startMinion(t, "w1", "tcp", []*theMaster{m}, nil)
+	m.accept("w1")
+	m.awaitStart(starts, "w1")
+	m.restart()
+	eventually(t, "the minion is connected again", func() error {
+		if n := strings.Count(w.log.String(), "connected to the master"); n < 2 {
+			return fmt.Errorf("%d connections", n)
+		}
+		return nil
+	})
+	time.Sleep(time.Second) // jobs of before that are kept for it are asked for now
+	for i := range 3 {
+		if ret := m.command("list", "w1,other", "test.echo", 1, i)["w1"]; ret.Int("return") != int64(i) {
+			t.Errorf("%v", value.Repr(ret))
+		}
+	}
+}
+
 // returned looks into the job store of a master.
 func (m *theMaster) returned(jid, id, want string) error {
 	rets, err := m.JobReturns(jid)

@@ -472,7 +472,13 @@ func (c *connection) settle(ctx context.Context, sub *channel.Subscription, know
 // of Salt's cannot be asked, and has no jobs kept for us either.
 func (c *connection) verify(ctx context.Context, sub *channel.Subscription, warm bool, gen int) error {
 	if c.client.Peer().Brine {
-		if outdated, err := c.probe(ctx); err == nil && !outdated {
+		outdated, err := c.probe(ctx)
+		if c.client.Generation() != gen {
+			// A restarted master refused the probe, so that the client signed in
+			// again. The subscription has registered with the key of before.
+			return sub.Renew(ctx, gen)
+		}
+		if err == nil && !outdated {
 			return nil
 		}
 	} else if warm {
