@@ -56,7 +56,7 @@ schedule:
 	if err != nil {
 		t.Fatal(err)
 	}
-	for fun, arg := range map[string]string{"test.echo": "[by hand]", "test.arg": "[one map[__kwarg__:true two:2]]", "state.sls": "[web,db]"} {
+	for fun, arg := range map[string]string{"test.echo": "[by hand]", "test.arg": "[one map[__kwarg__:true two:2]]", "state.sls": "[[web db]]"} {
 		var jid string
 		daemontest.Eventually(t, patience, fun+" is found by its target", func() error {
 			list, err := runner(m, "jobs.list_jobs", "search_target=m1", "search_function="+fun)
