@@ -206,20 +206,25 @@ func (s *minionState) checkToken(tok []byte) bool {
 	return true
 }
 
-// Reasons to refuse a request.
+// freshness says whether a request was seen before.
+type freshness uint8
+
 const (
-	replayed = "replayed"
+	// fresh is a new request, one that Salt's minions are known to repeat, or one
+	// without a nonce, which cannot be judged.
+	fresh freshness = iota
+	// replayed is a request whose nonce was seen before.
+	replayed
 	// outrun is a request that was sent before others whose nonces are forgotten:
 	// a replay cannot be told from a clock that was set back.
-	outrun = "sent before requests that are forgotten; was the minion's clock set back?"
+	outrun
 )
 
-// fresh records the nonce of a request that was sent at ts by the minion's clock,
-// and returns why the request may not be served, or "": it is new, or Salt's
-// minions are known to repeat it. Without a nonce it is not judged.
-func (t *minionTable) fresh(s *minionState, nonce, cmd string, ts int64, now time.Time) string {
+// judge records the nonce of a request that was sent at ts by the minion's clock,
+// and returns whether the request is a new one. Only a fresh one may be served.
+func (t *minionTable) judge(s *minionState, nonce, cmd string, ts int64, now time.Time) freshness {
 	if nonce == "" {
-		return ""
+		return fresh
 	}
 	h := maphash.String(t.seed, nonce)
 	s.mu.Lock()
@@ -233,7 +238,7 @@ func (t *minionTable) fresh(s *minionState, nonce, cmd string, ts int64, now tim
 	if before && (cmd != "_pillar" || now.Sub(seen) >= repeatTime) {
 		return replayed
 	}
-	return ""
+	return fresh
 }
 
 // renewSession replaces the session key of a minion that is signing in, if one of

@@ -315,14 +315,16 @@ func (s *Server) checkLoad(env envelope, m *minionState, load *value.Dict, now t
 	case len(load.Str("nonce")) > 64:
 		return "nonce is too long"
 	}
-	why := s.table.fresh(m, load.Str("nonce"), load.Str("cmd"), load.Int("ts"), now)
-	switch why {
+	switch s.table.judge(m, load.Str("nonce"), load.Str("cmd"), load.Int("ts"), now) {
 	case replayed:
 		s.warn(m, now, "a replayed request was refused", "minion", env.id, "cmd", load.Str("cmd"))
+		return "replayed"
 	case outrun:
-		s.warn(m, now, "request refused: "+outrun, "minion", env.id, "cmd", load.Str("cmd"))
+		const why = "sent before requests that are forgotten; was the minion's clock set back?"
+		s.warn(m, now, "request refused: "+why, "minion", env.id, "cmd", load.Str("cmd"))
+		return why
 	}
-	return why
+	return ""
 }
 
 // warn logs what somebody on the way can cause at will, but not often.
