@@ -149,7 +149,7 @@ func (a *Authenticator) decide(req handshake.Request, pub *crypt.PublicKey) (han
 	}
 	if known == handshake.Accepted && same {
 		// Nothing to store: a fleet that comes back does not wait for the
-		// disk, nor for strangers.
+		// disk, nor for unauthenticated peers.
 		return handshake.Decide(known, same, a.policy(known, req)), nil
 	}
 	// A small key that the operator has accepted is used.

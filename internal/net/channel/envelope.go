@@ -47,8 +47,8 @@ const (
 // Limits of what is decoded from a peer that has not proved who it is, and
 // from one that has.
 var (
-	strangerLimits = msgpack.Limits{Depth: 64, Items: 1 << 18}
-	minionLimits   = msgpack.Limits{Depth: 500, Items: 4 << 20}
+	unauthenticatedLimits = msgpack.Limits{Depth: 64, Items: 1 << 18}
+	minionLimits          = msgpack.Limits{Depth: 500, Items: 4 << 20}
 	// signInLimits are for sign-ins, both ways, and registrations: small
 	// messages that anyone can send.
 	signInLimits = msgpack.Limits{Depth: 16, Items: 8 << 10, Bytes: 256 << 10}

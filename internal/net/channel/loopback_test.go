@@ -173,7 +173,7 @@ func (m *master) publish(t *testing.T, n int) {
 	}
 }
 
-func TestFromStrangerToAccepted(t *testing.T) {
+func TestFromUnknownToAccepted(t *testing.T) {
 	overTransports(t, func(t *testing.T, tr transport.Transport) {
 		p := newPlace(t, tr)
 		m := p.start(t)
@@ -198,7 +198,7 @@ func TestFromStrangerToAccepted(t *testing.T) {
 			t.Errorf("port %d, generation %d", c.PublishPort(), c.Generation())
 		}
 
-		// The operator deletes the key: the minion is a stranger again.
+		// The operator deletes the key: the minion is unknown again.
 		p.book.remove("one")
 		if _, err := c.Request(ctx, value.DictOf("cmd", "echo")); !errors.Is(err, handshake.ErrPending) {
 			t.Fatalf("request with a deleted key: %v", err)
@@ -361,9 +361,9 @@ func TestManyRenewOneSignIn(t *testing.T) {
 	})
 }
 
-// TestCrowdAtTheDoor: strangers by the hundred neither keep an accepted minion
-// from being served nor make the master remember them.
-func TestCrowdAtTheDoor(t *testing.T) {
+// TestManyUnauthenticatedPeers: unauthenticated peers by the hundred neither keep
+// an accepted minion from being served nor make the master remember them.
+func TestManyUnauthenticatedPeers(t *testing.T) {
 	overTransports(t, func(t *testing.T, tr transport.Transport) {
 		m := newPlace(t, tr).start(t)
 		c := m.minion(t, tr)
@@ -375,7 +375,7 @@ func TestCrowdAtTheDoor(t *testing.T) {
 		for i := range 8 {
 			wg.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					s := newClient(t, tr, func(cfg *ClientConfig) { cfg.Signer = signer(t, fmt.Sprintf("stranger-%d-%d", i, n), key, nil) })
+					s := newClient(t, tr, func(cfg *ClientConfig) { cfg.Signer = signer(t, fmt.Sprintf("unknown-%d-%d", i, n), key, nil) })
 					s.SetAddress(m.req)
 					_ = s.SignIn(ctx)
 					// Requests that look encrypted, under names that do not exist.

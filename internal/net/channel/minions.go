@@ -81,8 +81,8 @@ func (t *minionTable) reserve(m *minionState, size int) (release func()) {
 	})
 }
 
-// minionTable holds the state of minions. Nobody enters it who is not
-// accepted, so that strangers cannot make it grow. Reads of different minions
+// minionTable holds the state of minions. Only accepted minions enter it, so
+// that unauthenticated peers cannot make it grow. Reads of different minions
 // share nothing but the map.
 type minionTable struct {
 	keys     Keys

@@ -49,11 +49,11 @@ type Server struct {
 	// complain reports what the disk does not give; each request may ask for it.
 	complain *netserve.RateLog
 	now      func() time.Time
-	// Signing in costs milliseconds of RSA. Each lane lets as many through at
-	// a time as it has places, so that a crowd at the door does not keep the
-	// minions inside from being served, nor the accepted minions from coming
-	// back after a restart.
-	accepted, strangers *gate
+	// Signing in costs milliseconds of RSA. Each queue serves as many at a time
+	// as it has places, so that many unauthenticated peers do not keep signed-in
+	// minions from being served, nor accepted minions from coming back after a
+	// restart.
+	acceptedQueue, unauthenticatedQueue *signInQueue
 }
 
 // NewServer returns a server; opts is asked at each request, so that a reload
@@ -61,18 +61,18 @@ type Server struct {
 func NewServer(opts func() Options, keys Keys, sessions *Sessions, auth *Authenticator, router Router, log *slog.Logger) *Server {
 	procs := runtime.GOMAXPROCS(0)
 	auth.opts = opts
-	together := &pace{rate: func() int { return opts().SignInRate }}
+	limit := &rateLimit{rate: func() int { return opts().SignInRate }}
 	return &Server{
 		opts: opts,
 		table: &minionTable{keys: keys, sessions: sessions, log: log, seed: maphash.MakeSeed(),
 			large: semaphore.NewWeighted(maxLarge)},
-		auth:      auth,
-		router:    router,
-		log:       log,
-		complain:  netserve.NewRateLog(log, 1, 10*time.Second),
-		now:       time.Now,
-		accepted:  newGate(procs, together),
-		strangers: newGate(max(procs/2, 1), together),
+		auth:                 auth,
+		router:               router,
+		log:                  log,
+		complain:             netserve.NewRateLog(log, 1, 10*time.Second),
+		now:                  time.Now,
+		acceptedQueue:        newSignInQueue(procs, limit),
+		unauthenticatedQueue: newSignInQueue(max(procs/2, 1), limit),
 	}
 }
 
@@ -108,8 +108,8 @@ func (s *Server) Handle(req *transport.Request) {
 	}
 }
 
-// refuse answers with one of the plain texts. What strangers do wrong is not
-// worth more than a debug line, or they could fill the log.
+// refuse answers with one of the plain texts. Errors of unauthenticated peers
+// are logged at level debug alone, or such peers could fill the log.
 func (s *Server) refuse(req *transport.Request, why, text string) {
 	s.log.Debug("request refused", "peer", peerText(req), "why", why)
 	replyValue(req, text)
@@ -123,7 +123,7 @@ func peerText(req *transport.Request) string {
 }
 
 func (s *Server) handleClear(req *transport.Request, env envelope) {
-	limits := strangerLimits
+	limits := unauthenticatedLimits
 	cmd, hasCmd := textField(env.load, "cmd")
 	if cmd == "_auth" {
 		limits = signInLimits
@@ -161,8 +161,8 @@ func (s *Server) handleClear(req *transport.Request, env envelope) {
 const silence = 10 * time.Second
 
 func (s *Server) signIn(req *transport.Request, load *value.Dict, version int) {
-	lane, pub := s.lane(load)
-	entered, back, ok := lane.come(load.At(handshake.TakesHints) == true)
+	queue, pub := s.queueOf(load)
+	entered, back, ok := queue.acquireOrHint(load.At(handshake.TakesHints) == true)
 	switch {
 	case back > 0:
 		replyValue(req, handshake.ComeBack(back))
@@ -172,7 +172,7 @@ func (s *Server) signIn(req *transport.Request, load *value.Dict, version int) {
 		time.AfterFunc(silence, func() { replyValue(req, badLoad) })
 		return
 	}
-	defer lane.leave(entered)
+	defer queue.release(entered)
 	if req.Gone != nil && req.Gone() {
 		// Its time was over before its turn came, and it may be back already.
 		s.log.Debug("sign-in dropped: the minion has given up", "minion", load.Str("id"))
@@ -191,23 +191,23 @@ func (s *Server) signIn(req *transport.Request, load *value.Dict, version int) {
 	replyValue(req, reply)
 }
 
-// lane is where a sign-in waits, and the key that it shows if that is the
-// accepted one. Who shows an accepted key need not be its owner, but must at
-// least have seen it.
-func (s *Server) lane(load *value.Dict) (*gate, *crypt.PublicKey) {
+// queueOf returns the queue in which a sign-in waits, and the key that it shows
+// if that is the accepted one. A peer that shows an accepted key need not be its
+// owner, but must at least have seen it.
+func (s *Server) queueOf(load *value.Dict) (*signInQueue, *crypt.PublicKey) {
 	id := load.Str("id")
 	if salt.CheckID(id) != nil {
-		return s.strangers, nil
+		return s.unauthenticatedQueue, nil
 	}
 	known, ok, err := s.table.keys.AcceptedKey(id)
 	if err != nil || !ok {
-		return s.strangers, nil
+		return s.unauthenticatedQueue, nil
 	}
 	shown, err := crypt.ParsePublic(load.Bytes("pub"))
 	if err != nil || !known.Equal(shown) {
-		return s.strangers, nil
+		return s.unauthenticatedQueue, nil
 	}
-	return s.accepted, shown
+	return s.acceptedQueue, shown
 }
 
 func (s *Server) handleAES(req *transport.Request, env envelope) {

@@ -160,7 +160,7 @@ func TestBadClearRequests(t *testing.T) {
 	for range 70 {
 		deep = &value.List{Items: []any{deep}}
 	}
-	wide := &value.List{Items: make([]any, strangerLimits.Items+1)}
+	wide := &value.List{Items: make([]any, unauthenticatedLimits.Items+1)}
 	for name, c := range map[string]struct {
 		body []byte
 		want any
@@ -816,15 +816,15 @@ func TestNewKeyNewSession(t *testing.T) {
 	}
 }
 
-// TestFullLanes: while strangers occupy all their places, accepted minions
-// sign in; a stranger whose turn does not come is answered when it has long
-// given up.
-func TestFullLanes(t *testing.T) {
+// TestFullSignInQueue: while unauthenticated peers occupy all their places,
+// accepted minions sign in; a peer whose turn does not come is answered when it
+// has long given up.
+func TestFullSignInQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, echo)
 		s.book.accept("one", private(t, "minion").Public())
-		for range s.strangers.places {
-			s.strangers.enter()
+		for range s.unauthenticatedQueue.places {
+			s.unauthenticatedQueue.acquire()
 		}
 		if got := verdictOf(t, s.ask(t, signInBody(t, "one", "minion"), false)); got != "accepted" {
 			t.Errorf("an accepted minion: %v", got)
@@ -834,17 +834,17 @@ func TestFullLanes(t *testing.T) {
 			start := time.Now()
 			reply := make(chan []byte, 1)
 			s.Handle(&transport.Request{Body: body, Peer: &net.TCPAddr{}, Reply: func(b []byte) { reply <- b }})
-			if since := time.Since(start); since != patience {
+			if since := time.Since(start); since != queueTimeout {
 				t.Errorf("%s held its connection for %v", name, since)
 			}
 			if got := decode(t, <-reply); got != badLoad {
 				t.Errorf("%s: %v", name, got)
 			}
-			if since := time.Since(start); since != patience+silence {
+			if since := time.Since(start); since != queueTimeout+silence {
 				t.Errorf("%s was answered after %v", name, since)
 			}
 		}
-		s.strangers.leave(time.Now())
+		s.unauthenticatedQueue.release(time.Now())
 		if got := verdictOf(t, s.ask(t, signInBody(t, "two", "minion"), false)); got != true {
 			t.Errorf("with a free place: %v", got)
 		}

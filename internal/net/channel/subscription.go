@@ -121,7 +121,7 @@ func (s *Subscription) ignored(err error) {
 }
 
 func (s *Subscription) open(ctx context.Context, payload []byte) (*value.Dict, error) {
-	msg, err := dictOf(payload, strangerLimits)
+	msg, err := dictOf(payload, unauthenticatedLimits)
 	if err != nil {
 		return nil, err
 	}

@@ -290,7 +290,7 @@ func TestRecordedErrors(t *testing.T) {
 				t.Errorf("reply %q, want %q", got, x.Reply)
 			}
 			if left, err := os.ReadDir(s.sessions.dir); err != nil || len(left) != 1 {
-				t.Errorf("the folder of session keys holds %v, %v", left, err) // Salt makes one for a stranger
+				t.Errorf("the folder of session keys holds %v, %v", left, err) // Salt makes one for an unknown minion
 			}
 		})
 	}

@@ -207,49 +207,49 @@ func (p *publisher) listen(s *subscriber, r *frameReader) error {
 		if err != nil {
 			return err
 		}
-		said, err := p.received(s, frame)
+		kind, err := p.received(s, frame)
 		if err != nil {
 			return err
 		}
-		switch said {
-		case registered:
+		switch kind {
+		case registration:
 			refused = 0 // a minion may come with an old key after each change of ours
-		case stranger:
+		case refusedRegistration:
 			refused++
 		}
 	}
 	return errRefused
 }
 
-// said is what a frame of a subscriber says about who it is.
-type said uint8
+// frameKind says what a frame of a subscriber was.
+type frameKind uint8
 
 const (
-	nothing    said = iota
-	registered      // it is a minion
-	stranger        // its registration was refused
+	otherFrame          frameKind = iota
+	registration                  // a minion registered
+	refusedRegistration           // a registration was refused
 )
 
 // received handles one frame.
-func (p *publisher) received(s *subscriber, frame []byte) (said, error) {
+func (p *publisher) received(s *subscriber, frame []byte) (frameKind, error) {
 	head, body, err := splitFrame(frame)
 	if err != nil {
-		return nothing, err
+		return otherFrame, err
 	}
 	_, beat := readHead(head)
 	if s.heard(beat); beat != noBeat {
-		return nothing, nil
+		return otherFrame, nil
 	}
 	if p.o.Identify == nil {
-		return nothing, nil
+		return otherFrame, nil
 	}
 	id, ok := p.o.Identify(body)
 	if !ok {
 		p.log.Log(slog.LevelInfo, "a subscriber's registration was refused", peerName(s.conn))
-		return stranger, nil
+		return refusedRegistration, nil
 	}
 	p.register(s, id)
-	return registered, nil
+	return registration, nil
 }
 
 // join adds a new peer, unless the publisher is ending.

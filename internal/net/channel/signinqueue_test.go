@@ -13,19 +13,19 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestGateOrder: first come, first served among those who have not waited for
+// TestSignInQueueOrder: first come, first served among those who have not waited for
 // long; then the others, the latest first; and who has waited too long is gone.
-func TestGateOrder(t *testing.T) {
+func TestSignInQueueOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(1, nil)
-		first, _ := g.enter()
+		q := newSignInQueue(1, nil)
+		first, _ := q.acquire()
 		var mu sync.Mutex
 		var in, out []int
 		var wg sync.WaitGroup
 		// They come 4.4, 3.3, 2.2, 1.1 and 0.5 seconds before the place is free.
 		for i, pause := range []time.Duration{1100, 1100, 1100, 600, 500} {
 			wg.Go(func() {
-				from, ok := g.enter()
+				from, ok := q.acquire()
 				mu.Lock()
 				defer mu.Unlock()
 				if !ok {
@@ -33,35 +33,35 @@ func TestGateOrder(t *testing.T) {
 					return
 				}
 				in = append(in, i)
-				g.leave(from)
+				q.release(from)
 			})
 			time.Sleep(pause * time.Millisecond)
 		}
-		g.leave(first)
+		q.release(first)
 		wg.Wait()
 		if !slices.Equal(in, []int{3, 4, 2, 1}) || !slices.Equal(out, []int{0}) {
 			t.Errorf("served %v, left %v", in, out)
 		}
-		if _, ok := g.enter(); !ok || g.free != 0 || g.young.Len()+g.old.Len() != 0 {
-			t.Errorf("afterwards %d places are free and %d wait", g.free, g.young.Len()+g.old.Len())
+		if _, ok := q.acquire(); !ok || q.free != 0 || q.young.Len()+q.old.Len() != 0 {
+			t.Errorf("afterwards %d places are free and %d wait", q.free, q.young.Len()+q.old.Len())
 		}
 	})
 }
 
-// TestGateNeverServesTheLate: of a crowd that is larger than what can be
-// served in time, nobody is served who has given up, and no time is lost.
-func TestGateNeverServesTheLate(t *testing.T) {
+// TestSignInQueueTimeout: of more sign-ins than can be served in time, none is
+// served after its timeout, and no time is lost.
+func TestSignInQueueTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const work, places, guests = 20 * time.Millisecond, 2, 1000
-		g := newGate(places, nil)
+		const work, places, clients = 20 * time.Millisecond, 2, 1000
+		q := newSignInQueue(places, nil)
 		var mu sync.Mutex
 		var worst time.Duration
 		served := 0
 		var wg sync.WaitGroup
-		for range guests {
+		for range clients {
 			wg.Go(func() {
 				arrived := time.Now()
-				from, ok := g.enter()
+				from, ok := q.acquire()
 				if !ok {
 					return
 				}
@@ -69,14 +69,14 @@ func TestGateNeverServesTheLate(t *testing.T) {
 				mu.Lock()
 				worst, served = max(worst, time.Since(arrived)), served+1
 				mu.Unlock()
-				g.leave(from)
+				q.release(from)
 			})
 		}
 		wg.Wait()
-		if most := patience + work; worst > most {
+		if most := queueTimeout + work; worst > most {
 			t.Errorf("one was served after %v", worst)
 		}
-		if want := places * int(patience/work); served < want || served > want+places {
+		if want := places * int(queueTimeout/work); served < want || served > want+places {
 			t.Errorf("%d were served, want %d", served, want)
 		}
 	})
@@ -86,19 +86,19 @@ func TestGateNeverServesTheLate(t *testing.T) {
 // all get in without one being late.
 func TestHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const work, places, guests = 10 * time.Millisecond, 2, 2000
-		g := newGate(places, nil)
-		if g.hint() != 0 {
-			t.Error("there is nobody, and one is to come back")
+		const work, places, clients = 10 * time.Millisecond, 2, 2000
+		q := newSignInQueue(places, nil)
+		if q.hint() != 0 {
+			t.Error("a hint with an empty queue")
 		}
 		var mu sync.Mutex
 		late, asked := 0, 0
 		var wg sync.WaitGroup
 		start := time.Now()
-		for range guests {
+		for range clients {
 			wg.Go(func() {
 				for {
-					from, wait, ok := g.come(true)
+					from, wait, ok := q.acquireOrHint(true)
 					if wait > maxHint+time.Second {
 						t.Errorf("come back in %v", wait)
 					}
@@ -116,36 +116,36 @@ func TestHints(t *testing.T) {
 						continue
 					}
 					time.Sleep(work)
-					g.leave(from)
+					q.release(from)
 					return
 				}
 			})
 		}
 		wg.Wait()
-		ideal := guests * work / places
-		if took := time.Since(start); late > 0 || took > ideal*3/2 || asked > 4*guests {
+		ideal := clients * work / places
+		if took := time.Since(start); late > 0 || took > ideal*3/2 || asked > 4*clients {
 			t.Errorf("took %v where %v is ideal; %d were late, %d times one was put off", took, ideal, late, asked)
 		}
 	})
 }
 
-// TestPace: however many come through however many gates, no second sees more
+// TestRateLimit: however many come to however many queues, no second sees more
 // than the rate, and the rate is reached.
-func TestPace(t *testing.T) {
+func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const rate, guests = 40, 400
-		p := &pace{rate: func() int { return rate }}
-		gates := []*gate{newGate(3, p), newGate(2, p)}
+		const rate, clients = 40, 400
+		p := &rateLimit{rate: func() int { return rate }}
+		queues := []*signInQueue{newSignInQueue(3, p), newSignInQueue(2, p)}
 		var mu sync.Mutex
 		var served []time.Time
 		late := 0
 		var wg sync.WaitGroup
 		start := time.Now()
-		for i := range guests {
+		for i := range clients {
 			wg.Go(func() {
-				g := gates[i%len(gates)]
+				q := queues[i%len(queues)]
 				for {
-					from, wait, ok := g.come(true)
+					from, wait, ok := q.acquireOrHint(true)
 					if wait > 0 {
 						time.Sleep(wait)
 						continue
@@ -159,7 +159,7 @@ func TestPace(t *testing.T) {
 					mu.Unlock()
 					if ok {
 						time.Sleep(time.Millisecond)
-						g.leave(from)
+						q.release(from)
 						return
 					}
 				}
@@ -171,14 +171,14 @@ func TestPace(t *testing.T) {
 				t.Fatalf("%d in %v", j-i+1, served[j].Sub(at))
 			}
 		}
-		if took := time.Since(start); took > guests*time.Second/rate*3/2 || late > guests/10 {
-			t.Errorf("%d guests took %v, %d were late", guests, took, late)
+		if took := time.Since(start); took > clients*time.Second/rate*3/2 || late > clients/10 {
+			t.Errorf("%d clients took %v, %d were late", clients, took, late)
 		}
 	})
 }
 
-// TestClientComesBack: a client does as a busy master says, but lets nobody
-// put it off for long.
+// TestClientComesBack: a client follows the hint of a busy master, up to a
+// bound.
 func TestClientComesBack(t *testing.T) {
 	s := newServer(t, echo)
 	s.book.accept("one", private(t, "minion_other").Public())
@@ -211,20 +211,20 @@ func TestClientComesBack(t *testing.T) {
 	}
 }
 
-// TestServerHints: a master with a crowd before it puts off who takes hints,
-// and nobody else.
+// TestServerHints: a master with a long queue puts off clients that take hints,
+// and no others.
 func TestServerHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, echo)
 		s.book.accept("one", private(t, "minion").Public())
-		g := s.accepted
-		g.each = time.Second
-		for range g.places {
-			g.enter()
+		q := s.acceptedQueue
+		q.each = time.Second
+		for range q.places {
+			q.acquire()
 		}
 		var wg sync.WaitGroup
-		for range 2 * g.places {
-			wg.Go(func() { g.enter() })
+		for range 2 * q.places {
+			wg.Go(func() { q.acquire() })
 		}
 		synctest.Wait()
 		env := decode(t, signInBody(t, "one", "minion")).(*value.Dict)
@@ -237,7 +237,7 @@ func TestServerHints(t *testing.T) {
 		}
 		start := time.Now()
 		s.Handle(&transport.Request{Body: signInBody(t, "one", "minion"), Reply: func([]byte) {}})
-		if since := time.Since(start); since != patience {
+		if since := time.Since(start); since != queueTimeout {
 			t.Errorf("one that takes no hints waited %v", since)
 		}
 		wg.Wait()
