@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/net/crypt"
 	"brine/internal/net/handshake"
 	"brine/internal/net/transport"
@@ -264,24 +265,13 @@ func (c *Client) joinRenewal(gen int) (r *renewal, lead bool) {
 // maxBusy bounds how often a master can put a sign-in off.
 const maxBusy = 10
 
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // lead signs in and tells those who wait. A master that is busy says when to
 // come back.
 func (c *Client) lead(ctx context.Context, r *renewal) {
 	got, err := c.attempt(ctx)
 	for range maxBusy {
 		var busy *handshake.Busy
-		if !errors.As(err, &busy) || !sleep(ctx, busy.Wait) {
+		if !errors.As(err, &busy) || !wait.Sleep(ctx, busy.Wait) {
 			break
 		}
 		got, err = c.attempt(ctx)

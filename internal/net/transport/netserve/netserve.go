@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"brine/internal/base/wait"
 )
 
 // Bounds of the pause after a failed accept.
@@ -86,7 +88,7 @@ func (s *Server) accept(ctx context.Context) error {
 		default:
 			complaints.Log(slog.LevelWarn, "cannot accept a connection, trying again",
 				"addr", s.Listener.Addr().String(), "err", err)
-			if !sleep(ctx, pause) {
+			if !wait.Sleep(ctx, pause) {
 				return nil
 			}
 			pause = min(2*pause, maxPause)
@@ -140,16 +142,4 @@ func temporary(err error) bool {
 		}
 	}
 	return false
-}
-
-// sleep waits for d and tells whether ctx lives on.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
