@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp sal
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: tools normal durable durable-apart build man demo demo-cluster test test-all check fmt vet lint race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop clean help
+.PHONY: tools normal durable durable-apart build man demo demo-cluster test test-all check fmt vet lint race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -103,6 +103,9 @@ durable-apart: ## the same over three masters of a cluster without a shared fold
 NORMAL ?= 1h
 normal: ## three hot masters and their minions for NORMAL: nothing may be logged at level error
 	BRINE_NORMAL=$(NORMAL) $(GO) test -count=1 -v -timeout 0 -run TestNormalHour ./test/ha
+
+changelog: ## move the fragments of changelog/ into CHANGELOG.md
+	@changelog/gather
 
 clean:
 	rm -rf bin
