@@ -75,12 +75,9 @@ func (m *Minion) signInOnce(ctx context.Context) error {
 }
 
 func (m *Minion) signIn(ctx context.Context, r transport.Requester) error {
-	a, err := m.signer.Begin(nonce(), nil)
+	a, err := m.signer.Begin(nonce(), nil, m.again.Swap(true) && !m.fleet.NoHints)
 	if err != nil {
 		return err
-	}
-	if m.again.Swap(true) && !m.fleet.NoHints {
-		a.Load.Set(handshake.TakesHints, true)
 	}
 	body, err := msgpack.Marshal(value.DictOf("enc", "clear", "load", a.Load, "version", protocolVersion), msgpack.NewSpec)
 	if err != nil {

@@ -67,7 +67,7 @@ func clear(load any) *value.Dict {
 // signIn makes one attempt. change, if not nil, changes what is sent.
 func (b *bare) signIn(change func(load *value.Dict)) error {
 	b.t.Helper()
-	a, err := b.signer.Begin(fmt.Sprintf("%032x", time.Now().UnixNano()), nil)
+	a, err := b.signer.Begin(fmt.Sprintf("%032x", time.Now().UnixNano()), nil, false)
 	must(b.t, err)
 	if change != nil {
 		change(a.Load)

@@ -112,7 +112,7 @@ func (h *hostile) nonce() string { h.n++; return fmt.Sprintf("%032x", h.n) }
 
 func (h *hostile) signIn(t testing.TB) {
 	t.Helper()
-	a, err := h.signer.Begin(h.nonce(), nil)
+	a, err := h.signer.Begin(h.nonce(), nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func FuzzMinionTalk(tf *testing.F) {
 	jid := m.publish("glob", "victim", "test.echo", "", secret)
 	ask(f, "cmd", "_return", "jid", jid, "return", secret, "fun", "test.echo", "fun_args", value.ListOf(secret), "retcode", 0, "success", true)
 
-	a, err := evil.signer.Begin(evil.nonce(), nil)
+	a, err := evil.signer.Begin(evil.nonce(), nil, false)
 	if err != nil {
 		f.Fatal(err)
 	}

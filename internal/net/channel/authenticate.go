@@ -84,14 +84,9 @@ func NewAuthenticator(identity *handshake.Identity, book KeyBook, admission Admi
 func (a *Authenticator) Identity() *handshake.Identity { return a.identity }
 
 // signIn answers one _auth; changed tells that the minion's accepted key is
-// another one now. pub is the key in load if that was read before, or nil. It
+// another one now. pub is the key in req if that was parsed before, or nil. It
 // always returns a reply; Salt 3007 leaves some peers waiting.
-func (a *Authenticator) signIn(load *value.Dict, version int, pub *crypt.PublicKey) (reply any, changed bool) {
-	req, err := handshake.ParseRequest(load, version)
-	if err != nil {
-		a.log.Debug("sign-in refused", "err", err)
-		return badLoad, false
-	}
+func (a *Authenticator) signIn(req handshake.Request, pub *crypt.PublicKey) (reply any, changed bool) {
 	refuseSHA1 := a.opts != nil && a.opts().RefuseSHA1
 	if !crypt.ValidSigning(req.SigAlgo) || refuseSHA1 && req.SigAlgo == crypt.PKCS1v15SHA1 {
 		return handshake.BadAlgorithm("sig"), false
@@ -100,11 +95,11 @@ func (a *Authenticator) signIn(load *value.Dict, version int, pub *crypt.PublicK
 		return handshake.BadAlgorithm("enc"), false
 	}
 	if pub == nil {
-		pub, err = checkPeer(req)
-	}
-	if err != nil {
-		a.log.Info("sign-in refused", "err", err)
-		return a.refusal(req, handshake.Refuse), false
+		var err error
+		if pub, err = checkPeer(req); err != nil {
+			a.log.Info("sign-in refused", "err", err)
+			return a.refusal(req, handshake.Refuse), false
+		}
 	}
 	if a.admission.Full(req.ID) {
 		a.log.Info("too many minions connected or waiting (max_minions)", "minion", req.ID)

@@ -293,12 +293,9 @@ func (c *Client) attempt(ctx context.Context) (*handshake.Credentials, error) {
 	if c.cfg.AutosignGrains != nil {
 		autosign = c.cfg.AutosignGrains()
 	}
-	a, err := c.cfg.Signer.Begin(newNonce(), autosign)
+	a, err := c.cfg.Signer.Begin(newNonce(), autosign, c.again.Swap(true))
 	if err != nil {
 		return nil, err
-	}
-	if c.again.Swap(true) {
-		a.Load.Set(handshake.TakesHints, true)
 	}
 	body, err := msgpack.Marshal(value.DictOf("enc", "clear", "load", a.Load, "version", protocolVersion), msgpack.NewSpec)
 	if err != nil {

@@ -146,7 +146,12 @@ func (s *Server) handleClear(req *transport.Request, env envelope) {
 	}
 	switch {
 	case cmd == "_auth":
-		s.signIn(req, load, env.version)
+		in, err := handshake.ParseRequest(load, env.version)
+		if err != nil {
+			s.refuse(req, err.Error(), badLoad)
+			return
+		}
+		s.signIn(req, in)
 	case !hasCmd && !load.Has("cmd"):
 		s.refuse(req, "clear load without cmd", badMinion)
 	default:
@@ -160,33 +165,33 @@ func (s *Server) handleClear(req *transport.Request, env envelope) {
 // only when it does not listen any more.
 const silence = 10 * time.Second
 
-func (s *Server) signIn(req *transport.Request, load *value.Dict, version int) {
-	queue, pub := s.queueOf(load)
-	entered, back, ok := queue.acquireOrHint(load.At(handshake.TakesHints) == true)
+func (s *Server) signIn(req *transport.Request, in handshake.Request) {
+	queue, pub := s.queueOf(in)
+	entered, back, ok := queue.acquireOrHint(in.TakesHints)
 	switch {
 	case back > 0:
 		replyValue(req, handshake.ComeBack(back))
 		return
 	case !ok:
-		s.log.Debug("sign-in dropped: too many at once", "minion", load.Str("id"))
+		s.log.Debug("sign-in dropped: too many at once", "minion", in.ID)
 		time.AfterFunc(silence, func() { replyValue(req, badLoad) })
 		return
 	}
 	defer queue.release(entered)
 	if req.Gone != nil && req.Gone() {
 		// Its time was over before its turn came, and it may be back already.
-		s.log.Debug("sign-in dropped: the minion has given up", "minion", load.Str("id"))
+		s.log.Debug("sign-in dropped: the minion has given up", "minion", in.ID)
 		replyValue(req, badLoad)
 		return
 	}
 	if pub != nil {
-		if err := s.table.renewSession(load.Str("id")); err != nil {
-			s.complain.Log(slog.LevelError, "cannot replace a session key", "minion", load.Str("id"), "err", err)
+		if err := s.table.renewSession(in.ID); err != nil {
+			s.complain.Log(slog.LevelError, "cannot replace a session key", "minion", in.ID, "err", err)
 		}
 	}
-	reply, changed := s.auth.signIn(load, version, pub)
+	reply, changed := s.auth.signIn(in, pub)
 	if changed {
-		s.table.drop(load.Str("id"))
+		s.table.drop(in.ID)
 	}
 	replyValue(req, reply)
 }
@@ -194,16 +199,15 @@ func (s *Server) signIn(req *transport.Request, load *value.Dict, version int) {
 // queueOf returns the queue in which a sign-in waits, and the key that it shows
 // if that is the accepted one. A peer that shows an accepted key need not be its
 // owner, but must at least have seen it.
-func (s *Server) queueOf(load *value.Dict) (*signInQueue, *crypt.PublicKey) {
-	id := load.Str("id")
-	if salt.CheckID(id) != nil {
+func (s *Server) queueOf(in handshake.Request) (*signInQueue, *crypt.PublicKey) {
+	if salt.CheckID(in.ID) != nil {
 		return s.unauthenticatedQueue, nil
 	}
-	known, ok, err := s.table.keys.AcceptedKey(id)
+	known, ok, err := s.table.keys.AcceptedKey(in.ID)
 	if err != nil || !ok {
 		return s.unauthenticatedQueue, nil
 	}
-	shown, err := crypt.ParsePublic(load.Bytes("pub"))
+	shown, err := crypt.ParsePublic([]byte(in.Pub))
 	if err != nil || !known.Equal(shown) {
 		return s.unauthenticatedQueue, nil
 	}

@@ -302,7 +302,7 @@ func TestOldReplay(t *testing.T) {
 	if _, answer := ask(seal); answer != badLoad {
 		t.Errorf("with the clock set back: %v", answer)
 	}
-	r, err := signer(t, vecID, private(t, "minion"), nil).Begin("0123456789abcdef0123456789abcdef", nil)
+	r, err := signer(t, vecID, private(t, "minion"), nil).Begin("0123456789abcdef0123456789abcdef", nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -573,7 +573,7 @@ func TestSessions(t *testing.T) {
 // signInBody is a sign-in with the given key.
 func signInBody(t testing.TB, id, key string) []byte {
 	t.Helper()
-	a, err := signer(t, id, private(t, key), nil).Begin(newNonce(), nil)
+	a, err := signer(t, id, private(t, key), nil).Begin(newNonce(), nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -948,9 +948,13 @@ func TestDeniedSignInsInLog(t *testing.T) {
 	a := NewAuthenticator(handshake.NewIdentity(private(t, "master"), nil), s.book, s.book, s.sessions,
 		func() Publications { return Publications{} }, nil, slog.New(slog.NewTextHandler(&log, nil)))
 	load := decode(t, signInBody(t, "one", "minion")).(*value.Dict).Dict("load")
+	in, err := handshake.ParseRequest(load, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
 	const n = 200
 	for range n {
-		if _, changed := a.signIn(load, 3, nil); changed {
+		if _, changed := a.signIn(in, nil); changed {
 			t.Fatal("the key was accepted")
 		}
 	}

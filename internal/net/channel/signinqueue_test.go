@@ -187,7 +187,7 @@ func TestClientComesBack(t *testing.T) {
 	tr := wire{req: direct(func(_ context.Context, body []byte) ([]byte, error) {
 		load := decode(t, body).(*value.Dict).Dict("load")
 		loads = append(loads, load)
-		if load.At(handshake.TakesHints) == true && busy > 0 {
+		if load.At("takes_hints") == true && busy > 0 {
 			busy--
 			return encode(t, handshake.ComeBack(time.Hour)), nil
 		}
@@ -206,7 +206,7 @@ func TestClientComesBack(t *testing.T) {
 			t.Errorf("two requests to come back took %v", since)
 		}
 	})
-	if len(loads) != 4 || loads[0].Has(handshake.TakesHints) {
+	if len(loads) != 4 || loads[0].Has("takes_hints") {
 		t.Errorf("%d sign-ins, the first with %v", len(loads), loads[0].Keys())
 	}
 }
@@ -228,7 +228,7 @@ func TestServerHints(t *testing.T) {
 		}
 		synctest.Wait()
 		env := decode(t, signInBody(t, "one", "minion")).(*value.Dict)
-		env.Dict("load").Set(handshake.TakesHints, true)
+		env.Dict("load").Set("takes_hints", true)
 		var reply []byte
 		s.Handle(&transport.Request{Body: encode(t, env), Reply: func(b []byte) { reply = b }})
 		wait := decode(t, reply).(*value.Dict).Dict("load").Int("come_back")

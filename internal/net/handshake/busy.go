@@ -4,16 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
-
-// TakesHints is the key of a sign-in by which a minion says that it
-// understands ComeBack. Salt's minions do not say it, and Salt's masters ignore
-// it. The first sign-in of a process goes without, as Salt's own: a crowd that
-// is too large for a master is one that comes back.
-const TakesHints = "takes_hints"
-
-const comeBack = "come_back"
 
 // maxWait bounds how long a minion lets itself be put off: the answer is not
 // signed, as a signature is what there is no time for.
@@ -30,5 +23,5 @@ func (e *Busy) Error() string {
 
 // ComeBack is the answer to a sign-in that is to be repeated after some time.
 func ComeBack(wait time.Duration) *value.Dict {
-	return value.DictOf("enc", "clear", "load", value.DictOf("ret", comeBack, comeBack, max(wait.Milliseconds(), 1)))
+	return unsignedReply(wire.Unsigned{Ret: wire.ComeBack, ComeBack: max(wait.Milliseconds(), 1)})
 }

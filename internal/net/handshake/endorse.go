@@ -6,6 +6,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/net/crypt"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -62,7 +63,6 @@ type Endorsement struct {
 // Bounds of what one acceptance may carry.
 const (
 	maxEndorsements = 8
-	fieldEndorsed   = "brine_endorsed"
 	// endorseAlgo is that of all endorsements, whatever else is agreed on.
 	endorseAlgo = crypt.PKCS1v15SHA224
 )
@@ -98,7 +98,7 @@ func endorsementList(es []Endorsement) *value.List {
 	}
 	list := &value.List{}
 	for _, e := range es {
-		list.Append(value.DictOf("pub", e.Pub, "sig", e.Sig))
+		list.Append(wire.Encode(wire.Endorsement{Pub: e.Pub, Sig: e.Sig}))
 	}
 	return list
 }
@@ -113,11 +113,15 @@ func Endorsed(trusted *crypt.PublicKey, es []Endorsement) []*crypt.PublicKey {
 }
 
 // endorsements reads those of an acceptance.
-func endorsements(in *value.Dict) []Endorsement {
+func endorsements(in *wire.Acceptance) []Endorsement {
 	var out []Endorsement
-	for _, it := range in.List(fieldEndorsed) {
-		if d, ok := it.(*value.Dict); ok && len(out) < maxEndorsements {
-			out = append(out, Endorsement{Pub: crypt.CleanKey(d.Str("pub")), Sig: d.Bytes("sig")})
+	if in.Endorsed == nil {
+		return nil
+	}
+	for _, it := range in.Endorsed.Items {
+		var e wire.Endorsement
+		if d, ok := it.(*value.Dict); ok && len(out) < maxEndorsements && wire.Decode(d, &e) == nil {
+			out = append(out, Endorsement{Pub: crypt.CleanKey(e.Pub), Sig: e.Sig})
 		}
 	}
 	return out

@@ -36,7 +36,7 @@ func TestOldKeyVouchesForItsSuccessor(t *testing.T) {
 			es: []Endorsement{endorse(t, "cluster", "master"), endorse(t, "minion_other", "cluster")}},
 		{name: "a broken signature", known: "minion_other", es: []Endorsement{endorse(t, "minion_other", "master")}, refuse: true,
 			spoil: func(in *value.Dict) {
-				in.List(fieldEndorsed)[0].(*value.Dict).Set("sig", []byte("no"))
+				in.List("brine_endorsed")[0].(*value.Dict).Set("sig", []byte("no"))
 			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

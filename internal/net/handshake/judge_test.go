@@ -130,7 +130,7 @@ func TestAcceptanceParts(t *testing.T) {
 		{"junk token", "master", func(in *value.Dict) { in.Set("token", []byte("junk")) }, "did not return our token"},
 		{"junk key", "", func(in *value.Dict) { in.Set("pub_key", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----") }, "unreadable public key"},
 		{"key of another", "", func(in *value.Dict) { in.Set("pub_key", publicPEM(t, "minion_other")) }, "not signed by the key it carries"},
-		{"key is a list", "", func(in *value.Dict) { in.Set("pub_key", &value.List{}) }, "unreadable public key"},
+		{"key is a list", "", func(in *value.Dict) { in.Set("pub_key", &value.List{}) }, "the key pub_key"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			known := ""
@@ -315,7 +315,7 @@ func TestSigningKeyVouchesForANewMasterKey(t *testing.T) {
 
 func TestUnreadableKeyOnFile(t *testing.T) {
 	m := vecMinion(t, "not a key")
-	if _, err := m.Begin(nonce, nil); err == nil || !strings.Contains(err.Error(), "remove the file") {
+	if _, err := m.Begin(nonce, nil, false); err == nil || !strings.Contains(err.Error(), "remove the file") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package handshake
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -10,40 +11,16 @@ import (
 	"sync/atomic"
 
 	"brine/internal/net/crypt"
+	"brine/internal/net/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
 
 // Bounds of what a stranger may put in a sign-in.
 const (
-	maxNonce = 64
-	maxPub   = 16 << 10
-	maxToken = 4 << 10
 	// maxShown is how much of a stranger's text a message repeats.
 	maxShown = 80
 )
-
-// fieldBrine tells in an acceptance that the master is Brine's and knows more
-// commands than Salt's, whose minions overlook the field.
-const fieldBrine = "brine"
-
-// fieldShares tells in an acceptance that the master answers requests with what
-// it shares among minions: _brine_tree and _brine_part.
-const fieldShares = "brine_shares"
-
-// fieldCommon tells in an acceptance with endorsements that the key is that of all
-// masters of the minion, not of this one alone.
-const fieldCommon = "brine_common_key"
-
-// fieldSigns states in an acceptance that the master signs every publication.
-// A minion of Brine then refuses any other: all minions know the key that
-// encrypts publications, so that without a signature each of them could forge
-// commands to the others. The acceptance itself is signed.
-const fieldSigns = "brine_signs"
-
-// fieldID is the minion that a refusal is for, so that it cannot be shown to
-// another one that signed in with the same nonce. Salt's minions overlook it.
-const fieldID = "id"
 
 // Request is a sign-in as the master received it.
 type Request struct {
@@ -57,36 +34,33 @@ type Request struct {
 	// AutosignGrains are the grains that the minion offers for automatic
 	// acceptance; nil if none.
 	AutosignGrains *value.Dict
+	// TakesHints says that the minion understands the answer ComeBack.
+	TakesHints bool
 }
 
 // ParseRequest reads the load of an _auth request. It bounds every field but
 // does not judge the id.
 func ParseRequest(load *value.Dict, version int) (Request, error) {
+	var in wire.SignIn
+	if err := wire.Decode(load, &in); err != nil {
+		return Request{}, fmt.Errorf("sign-in of %.*q: %w", maxShown, load.Str("id"), err)
+	}
 	r := Request{
-		Version: version,
-		ID:      load.Str("id"),
-		Nonce:   load.Str("nonce"),
-		EncAlgo: load.Str("enc_algo"),
-		SigAlgo: load.Str("sig_algo"),
-		Pub:     load.Str("pub"),
-		Token:   load.Bytes("token"),
+		Version:        version,
+		ID:             in.ID,
+		Nonce:          in.Nonce,
+		EncAlgo:        cmp.Or(in.EncAlgo, crypt.OAEPSHA1),
+		SigAlgo:        cmp.Or(in.SigAlgo, crypt.PKCS1v15SHA1),
+		Pub:            in.Pub,
+		Token:          in.Token,
+		AutosignGrains: in.AutosignGrains,
+		TakesHints:     in.TakesHints,
 	}
-	if r.EncAlgo == "" {
-		r.EncAlgo = crypt.OAEPSHA1
-	}
-	if r.SigAlgo == "" {
-		r.SigAlgo = crypt.PKCS1v15SHA1
-	}
-	r.AutosignGrains = load.Dict("autosign_grains")
 	switch {
 	case r.ID == "":
 		return r, errors.New("sign-in without an id")
-	case r.Pub == "" || len(r.Pub) > maxPub:
-		return r, fmt.Errorf("sign-in of %.*q without a usable public key", maxShown, r.ID)
-	case len(r.Nonce) > maxNonce:
-		return r, fmt.Errorf("sign-in of %.*q with a nonce of %d bytes", maxShown, r.ID, len(r.Nonce))
-	case len(r.Token) > maxToken:
-		return r, fmt.Errorf("sign-in of %.*q with a token of %d bytes", maxShown, r.ID, len(r.Token))
+	case r.Pub == "":
+		return r, fmt.Errorf("sign-in of %.*q without a public key", maxShown, r.ID)
 	}
 	return r, nil
 }
@@ -183,7 +157,7 @@ func (s *shownKey) signed(inner *value.Dict, algo string) (*value.Dict, error) {
 	if err != nil {
 		return nil, err
 	}
-	return value.DictOf("enc", "clear", "load", load, "sig", sig), nil
+	return wire.Encode(wire.Signed{Enc: "clear", Load: load, Sig: sig}), nil
 }
 
 // Refusal returns the reply that tells anything but acceptance. Peers older
@@ -197,15 +171,20 @@ func (id *Identity) Refusal(r Request, a Answer) (*value.Dict, error) {
 		ret = "full"
 	}
 	if r.Version < 2 {
-		return value.DictOf("enc", "clear", "load", value.DictOf("ret", ret)), nil
+		return unsignedReply(wire.Unsigned{Ret: ret}), nil
 	}
-	return id.Signed(value.DictOf("ret", ret, "nonce", r.Nonce, fieldID, r.ID), r.SigAlgo)
+	return id.Signed(wire.Encode(wire.Refusal{Ret: ret, Nonce: r.Nonce, ID: r.ID}), r.SigAlgo)
 }
 
 // BadAlgorithm returns the unsigned reply to an algorithm that is not
 // supported; which is "enc" or "sig".
 func BadAlgorithm(which string) *value.Dict {
-	return value.DictOf("enc", "clear", "load", value.DictOf("ret", "bad "+which+" algo"))
+	return unsignedReply(wire.Unsigned{Ret: "bad " + which + " algo"})
+}
+
+// unsignedReply returns the reply {enc, load} with a load that is not signed.
+func unsignedReply(u wire.Unsigned) *value.Dict {
+	return wire.Encode(wire.Signed{Enc: "clear", Load: wire.Encode(u)})
 }
 
 // Secrets are what an accepted minion is given.
@@ -220,48 +199,32 @@ type Secrets struct {
 // cannot encrypt, which the caller treats as a corrupt key.
 func (id *Identity) Acceptance(r Request, minion *crypt.PublicKey, s Secrets) (*value.Dict, error) {
 	now := id.now.Load()
-	inner := value.DictOf("enc", "pub", "pub_key", now.pub, "publish_port", int64(s.PublishPort))
+	out := wire.Acceptance{
+		Enc: "pub", PubKey: now.pub, PublishPort: int64(s.PublishPort), Nonce: r.Nonce,
+		Brine: true, Shares: true, Signs: s.Signs, Endorsed: now.endorsed, Common: now.common && now.endorsed.Len() > 0,
+	}
+	var err error
 	if now.signer != nil {
-		ps, err := now.publicSignature(r.SigAlgo)
-		if err != nil {
+		if out.PubSig, err = now.publicSignature(r.SigAlgo); err != nil {
 			return nil, fmt.Errorf("cannot sign the master's public key: %w", err)
 		}
-		inner.Set("pub_sig", ps)
 	}
 	if len(r.Token) > 0 {
 		// A token that does not decrypt was made for another master's key;
 		// Salt leaves it out of the answer and the minion decides.
 		if tok, err := now.key.Decrypt(r.EncAlgo, r.Token); err == nil {
-			enc, err := minion.Encrypt(r.EncAlgo, tok)
-			if err != nil {
+			if out.Token, err = minion.Encrypt(r.EncAlgo, tok); err != nil {
 				return nil, err
 			}
-			inner.Set("token", enc)
 		}
 	}
-	aes, session, err := id.sealed.secrets(r, minion, s)
-	if err != nil {
+	if out.AES, out.Session, err = id.sealed.secrets(r, minion, s); err != nil {
 		return nil, err
 	}
-	sig, err := now.aesSignature(s.AES)
-	if err != nil {
+	if out.Sig, err = now.aesSignature(s.AES); err != nil {
 		return nil, err
 	}
-	inner.Set("aes", aes)
-	inner.Set("session", session)
-	inner.Set("sig", sig)
-	inner.Set("nonce", r.Nonce)
-	inner.Set(fieldBrine, true)
-	inner.Set(fieldShares, true)
-	if s.Signs {
-		inner.Set(fieldSigns, true)
-	}
-	if now.endorsed.Len() > 0 {
-		inner.Set(fieldEndorsed, now.endorsed)
-		if now.common {
-			inner.Set(fieldCommon, true)
-		}
-	}
+	inner := wire.Encode(out)
 	if r.Version < 2 {
 		return inner, nil
 	}

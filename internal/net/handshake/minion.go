@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/internal/net/crypt"
+	"brine/internal/net/wire"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
@@ -111,13 +112,14 @@ type Attempt struct {
 }
 
 // Begin builds the load of a request. nonce is 32 hex digits, fresh each
-// time. autosign holds the grains named by autosign_grains, or nil.
-func (m *Minion) Begin(nonce string, autosign *value.Dict) (*Attempt, error) {
+// time. autosign holds the grains named by autosign_grains, or nil. takesHints
+// says that the minion understands the answer ComeBack, which ends as *Busy:
+// Salt's minions do not say it, and Salt's masters ignore it.
+func (m *Minion) Begin(nonce string, autosign *value.Dict, takesHints bool) (*Attempt, error) {
 	a := &Attempt{m: m, nonce: nonce}
-	load := value.DictOf("cmd", "_auth", "id", m.ID, "nonce", nonce,
-		"enc_algo", m.Options.EncryptionAlgorithm, "sig_algo", m.Options.SigningAlgorithm)
-	if autosign.Len() > 0 {
-		load.Set("autosign_grains", autosign)
+	out := wire.SignIn{
+		Cmd: "_auth", ID: m.ID, Nonce: nonce, EncAlgo: m.Options.EncryptionAlgorithm, SigAlgo: m.Options.SigningAlgorithm,
+		AutosignGrains: autosign, Pub: crypt.CleanKey(string(m.Key.Public().PEM())), TakesHints: takesHints,
 	}
 	if known, ok := m.Trust.Known(); ok {
 		pub, err := crypt.ParsePublic([]byte(known))
@@ -128,11 +130,10 @@ func (m *Minion) Begin(nonce string, autosign *value.Dict) (*Attempt, error) {
 		if err != nil {
 			return nil, err
 		}
-		load.Set("token", tok)
+		out.Token = tok
 		a.hasToken = true
 	}
-	load.Set("pub", crypt.CleanKey(string(m.Key.Public().PEM())))
-	a.Load = load
+	a.Load = wire.Encode(out)
 	return a, nil
 }
 
@@ -140,14 +141,15 @@ func (m *Minion) Begin(nonce string, autosign *value.Dict) (*Attempt, error) {
 // ErrFull, a *Busy or a *KeyMismatch can be told apart; all others mean an answer that
 // is malformed or not from the master.
 func (a *Attempt) Finish(reply any) (*Credentials, error) {
+	var outer wire.Signed
 	d, ok := reply.(*value.Dict)
-	if !ok || !d.Has("load") {
-		return nil, fmt.Errorf("the answer to the sign-in is of no use: %s; is this the master's request port?", shown(reply))
+	if !ok || wire.Decode(d, &outer) != nil {
+		return nil, fmt.Errorf("the answer to the sign-in cannot be used: %s; is this the master's request port?", shown(reply))
 	}
-	if l, ok := d.At("load").(*value.Dict); ok {
+	if l, ok := outer.Load.(*value.Dict); ok {
 		return nil, unsigned(l)
 	}
-	signed, sig := d.Bytes("load"), d.Bytes("sig")
+	signed, sig := textBytes(outer.Load), outer.Sig
 	v, err := replyLimits.Unmarshal(signed)
 	if err != nil {
 		return nil, fmt.Errorf("unreadable answer to the sign-in: %w", err)
@@ -157,13 +159,33 @@ func (a *Attempt) Finish(reply any) (*Credentials, error) {
 		return nil, errors.New("unreadable answer to the sign-in: not a map")
 	}
 	if inner.Has("pub_key") {
-		return a.accepted(inner, signed, sig)
+		var in wire.Acceptance
+		if err := wire.Decode(inner, &in); err != nil {
+			return nil, fmt.Errorf("unreadable answer to the sign-in: %w", err)
+		}
+		return a.accepted(&in, signed, sig)
 	}
-	return nil, a.refused(inner, signed, sig)
+	var in wire.Refusal
+	if err := wire.Decode(inner, &in); err != nil {
+		return nil, fmt.Errorf("unreadable answer to the sign-in: %w", err)
+	}
+	return nil, a.refused(&in, signed, sig)
+}
+
+// textBytes returns the bytes of a value that peers send as bytes or as a
+// string, nil for any other.
+func textBytes(v any) []byte {
+	switch x := v.(type) {
+	case []byte:
+		return x
+	case string:
+		return []byte(x)
+	}
+	return nil
 }
 
 // refused judges an answer that is not an acceptance.
-func (a *Attempt) refused(inner *value.Dict, signed, sig []byte) error {
+func (a *Attempt) refused(in *wire.Refusal, signed, sig []byte) error {
 	if known, ok := a.m.Trust.Known(); ok {
 		// Before the first acceptance there is no key to check against; a
 		// refusal can then be forged, but it only makes the minion wait.
@@ -171,14 +193,14 @@ func (a *Attempt) refused(inner *value.Dict, signed, sig []byte) error {
 			return err
 		}
 	}
-	if inner.Str("nonce") != a.nonce {
+	if in.Nonce != a.nonce {
 		return errNonce
 	}
 	// Salt's masters do not say for whom a refusal is.
-	if id := inner.At(fieldID); id != nil && id != a.m.ID {
-		return fmt.Errorf("the refusal of the sign-in is for another minion, %s", shown(id))
+	if in.ID != nil && in.ID != a.m.ID {
+		return fmt.Errorf("the refusal of the sign-in is for another minion, %s", shown(in.ID))
 	}
-	switch ret := inner.At("ret").(type) {
+	switch ret := in.Ret.(type) {
 	case bool:
 		if ret {
 			return fmt.Errorf("%w %s", ErrPending, a.m.ID)
@@ -189,7 +211,7 @@ func (a *Attempt) refused(inner *value.Dict, signed, sig []byte) error {
 			return ErrFull
 		}
 	}
-	return fmt.Errorf("unknown answer to the sign-in: %s", shown(inner.At("ret")))
+	return fmt.Errorf("unknown answer to the sign-in: %s", shown(in.Ret))
 }
 
 var errNonce = errors.New("the answer to the sign-in has a wrong nonce: it is not the answer to this request")
@@ -197,9 +219,13 @@ var errNonce = errors.New("the answer to the sign-in has a wrong nonce: it is no
 // unsigned is the error of an answer without a signature. Anyone can send
 // one, so none of them means that the master refused.
 func unsigned(load *value.Dict) error {
-	switch load.Str("ret") {
-	case comeBack:
-		if ms := load.Int(comeBack); ms > 0 {
+	var in wire.Unsigned
+	if err := wire.Decode(load, &in); err != nil {
+		return fmt.Errorf("unreadable answer to the sign-in: %w", err)
+	}
+	switch in.Ret {
+	case wire.ComeBack:
+		if ms := in.ComeBack; ms > 0 {
 			return &Busy{Wait: min(time.Duration(min(ms, math.MaxInt32))*time.Millisecond, maxWait)}
 		}
 	case "bad enc algo":
@@ -242,9 +268,9 @@ func (a *Attempt) checkSignature(pem string, signed, sig []byte) error {
 
 // accepted judges an acceptance. Nothing is stored before all is checked
 // that can be checked with the offered key alone.
-func (a *Attempt) accepted(in *value.Dict, signed, sig []byte) (*Credentials, error) {
+func (a *Attempt) accepted(in *wire.Acceptance, signed, sig []byte) (*Credentials, error) {
 	m, o := a.m, a.m.Options
-	offered := crypt.CleanKey(in.Str("pub_key"))
+	offered := crypt.CleanKey(in.PubKey)
 	pub, err := crypt.ParsePublic([]byte(offered))
 	if err != nil {
 		return nil, fmt.Errorf("the master sent an unreadable public key: %w", err)
@@ -256,7 +282,7 @@ func (a *Attempt) accepted(in *value.Dict, signed, sig []byte) (*Credentials, er
 	if err := pub.Verify(o.SigningAlgorithm, signed, sig); err != nil {
 		return nil, fmt.Errorf("the answer to the sign-in is not signed by the key it carries: %w", err)
 	}
-	if in.Str("nonce") != a.nonce {
+	if in.Nonce != a.nonce {
 		return nil, errNonce
 	}
 	if len(o.MasterFinger) > 0 && !o.pinned(offered) {
@@ -269,7 +295,7 @@ func (a *Attempt) accepted(in *value.Dict, signed, sig []byte) (*Credentials, er
 		return nil, err
 	}
 	if how == asSuccessor {
-		return c, m.Trust.Succeed(offered, in.Bool(fieldCommon))
+		return c, m.Trust.Succeed(offered, in.Common)
 	}
 	now, err := m.Trust.Adopt(offered, how == asVouchedFor)
 	if err != nil {
@@ -299,9 +325,9 @@ const (
 // judgeKey decides whether the offered master key may be used, and why. A
 // signature that nobody here asks for is overlooked: it makes the key no
 // worse, and lets masters begin to sign before their minions verify.
-func (a *Attempt) judgeKey(in *value.Dict, offered string) (grounds, error) {
+func (a *Attempt) judgeKey(in *wire.Acceptance, offered string) (grounds, error) {
 	m, o := a.m, a.m.Options
-	if o.VerifyMasterPubkeySign && !in.Has("pub_sig") {
+	if o.VerifyMasterPubkeySign && in.PubSig == "" {
 		return 0, untrusted("verify_master_pubkey_sign is on, but the master does not sign its public key: set master_sign_pubkey there")
 	}
 	known, ok := m.Trust.Known()
@@ -325,7 +351,7 @@ func (a *Attempt) judgeKey(in *value.Dict, offered string) (grounds, error) {
 }
 
 // succeeds reports whether the key on file vouches for the offered one.
-func (a *Attempt) succeeds(in *value.Dict, known, offered string) bool {
+func (a *Attempt) succeeds(in *wire.Acceptance, known, offered string) bool {
 	pub, err := crypt.ParsePublic([]byte(known))
 	if err != nil {
 		return false
@@ -349,7 +375,7 @@ func (a *Attempt) mismatch(known, offered string) error {
 
 // verifyPubSig demands that one of the signing keys, or one that they vouch
 // for, has signed the offered key.
-func (a *Attempt) verifyPubSig(in *value.Dict, offered string) error {
+func (a *Attempt) verifyPubSig(in *wire.Acceptance, offered string) error {
 	var signers []*crypt.PublicKey
 	if a.m.Signers != nil {
 		var err error
@@ -361,7 +387,7 @@ func (a *Attempt) verifyPubSig(in *value.Dict, offered string) error {
 	if len(signers) == 0 {
 		return untrusted("no signing key to verify the master's public key with: copy %s from the master to pki_dir", names)
 	}
-	raw, err := base64.StdEncoding.DecodeString(in.Str("pub_sig")) // skips newlines
+	raw, err := base64.StdEncoding.DecodeString(in.PubSig) // skips newlines
 	if err != nil {
 		return untrusted("the signature of the master's public key is not base64: %w", err)
 	}
@@ -376,13 +402,13 @@ func (a *Attempt) verifyPubSig(in *value.Dict, offered string) error {
 
 // decrypt takes the keys out of an acceptance. They may have been made for
 // somebody else until their signature and our token say no.
-func (a *Attempt) decrypt(in *value.Dict, master *crypt.PublicKey, checkToken bool) (*Credentials, error) {
+func (a *Attempt) decrypt(in *wire.Acceptance, master *crypt.PublicKey, checkToken bool) (*Credentials, error) {
 	key, algo := a.m.Key, a.m.Options.EncryptionAlgorithm
-	aes, err := key.Decrypt(algo, in.Bytes("aes"))
+	aes, err := key.Decrypt(algo, in.AES)
 	if err != nil {
 		return nil, fmt.Errorf("cannot decrypt the master's AES key: %w", err)
 	}
-	digest, err := master.RecoverX931(in.Bytes("sig"))
+	digest, err := master.RecoverX931(in.Sig)
 	if err != nil {
 		return nil, fmt.Errorf("the signature of the AES key is wrong: %w", err)
 	}
@@ -391,21 +417,21 @@ func (a *Attempt) decrypt(in *value.Dict, master *crypt.PublicKey, checkToken bo
 		return nil, errors.New("the signature of the AES key is wrong: it was made for another key")
 	}
 	if checkToken {
-		tok, err := key.Decrypt(algo, in.Bytes("token"))
+		tok, err := key.Decrypt(algo, in.Token)
 		if err != nil || string(tok) != a.m.Token {
 			return nil, errors.New("the master did not return our token: it does not hold the private key of its public key")
 		}
 	}
-	if !in.Has("session") {
+	if len(in.Session) == 0 {
 		return nil, errors.New("the master gave no session key: it speaks an older protocol and must be upgraded")
 	}
-	session, err := key.Decrypt(algo, in.Bytes("session"))
+	session, err := key.Decrypt(algo, in.Session)
 	if err != nil {
 		return nil, fmt.Errorf("cannot decrypt the session key: %w", err)
 	}
 	c := &Credentials{AES: string(aes), Session: string(session), Master: master, Signed: a.signed,
-		Brine: in.Bool(fieldBrine), Shares: in.Bool(fieldShares), Signs: in.Bool(fieldSigns)}
-	if p := in.Int("publish_port"); p > 0 && p <= math.MaxUint16 {
+		Brine: in.Brine, Shares: in.Shares, Signs: in.Signs}
+	if p, _ := in.PublishPort.(int64); p > 0 && p <= math.MaxUint16 {
 		c.PublishPort = int(p)
 	}
 	return c, nil

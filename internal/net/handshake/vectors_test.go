@@ -130,7 +130,7 @@ func vecMinion(t testing.TB, known string) *Minion {
 // attempt repeats the attempt that got the recorded reply.
 func attempt(t testing.TB, m *Minion, nonce string) *Attempt {
 	t.Helper()
-	a, err := m.Begin(nonce, nil)
+	a, err := m.Begin(nonce, nil, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestMinionAsksAsRecorded(t *testing.T) {
 		load := r.load(t)
 		m := vecMinion(t, "")
 		m.ID = load.Str("id")
-		a, err := m.Begin(load.Str("nonce"), load.Dict("autosign_grains"))
+		a, err := m.Begin(load.Str("nonce"), load.Dict("autosign_grains"), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +275,7 @@ func parse(t testing.TB, r recording) Request {
 func withID(t testing.TB, id *Identity, r recording, to string) []byte {
 	t.Helper()
 	inner := decode(t, decode(t, r.Reply).Bytes("load"))
-	inner.Set(fieldID, to)
+	inner.Set("id", to)
 	reply, err := id.Signed(inner, crypt.PKCS1v15SHA1)
 	if err != nil {
 		t.Fatal(err)
@@ -344,14 +344,14 @@ func TestMasterAcceptsAsRecorded(t *testing.T) {
 				}
 				got.Set(field, want.At(field)) // random
 			}
-			if !got.Bool(fieldBrine) {
+			if !got.Bool("brine") {
 				t.Error("the acceptance does not say that the master is Brine's")
 			}
-			if !got.Bool(fieldShares) {
+			if !got.Bool("brine_shares") {
 				t.Error("the acceptance does not tell that the master shares")
 			}
-			got.Delete(fieldBrine)
-			got.Delete(fieldShares)
+			got.Delete("brine")
+			got.Delete("brine_shares")
 			if value.Repr(got) != value.Repr(want) {
 				t.Errorf("acceptance\n%s, want\n%s", value.Repr(got), value.Repr(want))
 			}
