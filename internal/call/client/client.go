@@ -24,6 +24,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -217,7 +218,7 @@ func (c *Client) timeout(j *Job) time.Duration {
 	return c.o.Timeout
 }
 
-// load builds the publish request, with keys in Salt's order.
+// load builds the publish request.
 func (c *Client) load(j *Job) (*value.Dict, error) {
 	typ, tgt, err := c.expandTarget(j.Type, j.Target)
 	if err != nil {
@@ -230,26 +231,16 @@ func (c *Client) load(j *Job) (*value.Dict, error) {
 		}
 		ret += ext
 	}
-	arg := j.Arg
-	if arg == nil {
-		arg = &value.List{}
-	}
-	load := value.DictOf("cmd", "publish", "tgt", tgt, "fun", j.Fun, "arg", arg, "key", "",
-		"tgt_type", typ, "ret", ret, "jid", j.JID)
-	if j.Kwargs.Len()+c.creds.Len() > 0 {
-		kwargs := j.Kwargs.Clone()
-		kwargs.Update(c.creds)
-		load.Set("kwargs", kwargs)
-	}
-	load.Set("user", "")
+	out := wire.Publish{Cmd: "publish", Tgt: tgt, Fun: j.Fun, Arg: j.Arg, Key: "", TgtType: typ, Ret: ret, JID: j.JID, Kwargs: j.Kwargs, User: ""}
 	if c.creds != nil {
-		load.Delete("key") // with credentials the master checks only these
-		load.Set("user", c.creds.Str("username"))
+		out.Kwargs = j.Kwargs.Clone()
+		out.Kwargs.Update(c.creds)
+		out.Key, out.User = nil, c.creds.Str("username") // with credentials the master checks only these
 	}
 	if c.o.OrderMasters {
-		load.Set("to", int64(c.timeout(j)/time.Second))
+		out.To = int64(c.timeout(j) / time.Second)
 	}
-	return load, nil
+	return wire.Encode(out), nil
 }
 
 // published parses the reply to a publish request.
@@ -258,21 +249,33 @@ func (c *Client) published(reply any) (Published, error) {
 	if err != nil {
 		return Published{}, err
 	}
-	load := d.Dict("load")
-	p := Published{JID: load.Str("jid"), Minions: texts(load.List("minions")), Missing: texts(load.List("missing"))}
+	var outer wire.ClearReply
+	var in wire.Published
+	if err = wire.Decode(d, &outer); err == nil {
+		err = wire.Decode(outer.Load, &in)
+	}
+	if err != nil {
+		return Published{}, unreadable(err)
+	}
+	jid, _ := in.JID.(string)
+	p := Published{JID: jid, Minions: in.Minions, Missing: in.Missing}
 	if p.JID == "" || len(p.Minions) == 0 && !c.o.OrderMasters {
-		c.log.Debug("no minions matched", "reason", load.Str("error"))
+		c.log.Debug("no minions matched", "reason", in.Error)
 		return Published{}, ErrNoMatch
 	}
 	if !salt.ValidJID(p.JID) {
-		return Published{}, salt.Errorf(salt.Internal, "the master answered with %s, which is not a job id", value.Repr(load.At("jid")))
+		return Published{}, salt.Errorf(salt.Internal, "the master answered with %s, which is not a job id", value.Repr(in.JID))
 	}
 	return p, nil
 }
 
-func texts(items []any) []string {
-	out := make([]string, 0, len(items))
-	for _, it := range items {
+// texts returns the strings of a list, which may be nil.
+func texts(l *value.List) []string {
+	if l == nil {
+		return nil
+	}
+	out := make([]string, 0, l.Len())
+	for _, it := range l.Items {
 		if s, ok := it.(string); ok {
 			out = append(out, s)
 		}

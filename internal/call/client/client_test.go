@@ -296,7 +296,7 @@ func batch(t *testing.T, size int, rest time.Duration, stop string) []string {
 	var f *fake
 	f = newFake(func(load *value.Dict) (any, error) {
 		jid, ids := salt.NewJID(time.Now()), []string{"d", "c", "b", "a"}
-		if l := load.List("tgt"); l != nil {
+		if l, ok := load.At("tgt").(*value.List); ok {
 			ids = texts(l)
 		}
 		for _, id := range ids {

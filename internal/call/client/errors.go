@@ -1,12 +1,13 @@
 package client
 
 import (
-	"fmt"
-
+	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"brine/internal/base/salt"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -91,6 +92,11 @@ type Refused struct {
 
 func (e *Refused) Error() string { return e.Text }
 
+// unreadable says that the master answered with something else than the protocol demands.
+func unreadable(err error) error {
+	return salt.Errorf(salt.Internal, "cannot read the master's answer: %w", err)
+}
+
 // checkReply returns the reply as a dict, or the error that it contains.
 func checkReply(reply any) (*value.Dict, error) {
 	d, ok := reply.(*value.Dict)
@@ -107,16 +113,17 @@ func checkReply(reply any) (*value.Dict, error) {
 	case nil:
 		return d, nil
 	case *value.Dict:
-		text := e.Str("message")
-		if text == "" {
-			text = e.Str("name")
+		var in wire.Failure
+		if err := wire.Decode(e, &in); err != nil {
+			return nil, unreadable(err)
 		}
+		text := cmp.Or(in.Message, in.Name)
 		kind := salt.Invalid
-		switch e.Str("name") {
+		switch in.Name {
 		case "AuthenticationError", "AuthorizationError", "EauthAuthenticationError", "TokenAuthenticationError", "UserAuthenticationError":
 			kind = salt.Denied
 		}
-		return nil, &salt.Error{Kind: kind, Err: &Refused{Name: e.Str("name"), Text: text}}
+		return nil, &salt.Error{Kind: kind, Err: &Refused{Name: in.Name, Text: text}}
 	default:
 		return nil, &Refused{Name: "PublishError", Text: value.Str(e)}
 	}

@@ -5,27 +5,24 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
 // When every missing minion has answered that it does not run the job, only returns under way can still come.
 func TestRoundEndsEarlyWhenAllHaveAnswered(t *testing.T) {
-	no := func(id string) *value.Dict {
-		return value.DictOf("id", id, "return", value.NewDict(0), "retcode", 0)
-	}
-	yes := func(id string) *value.Dict {
-		return value.DictOf("id", id, "return", value.DictOf("jid", testJID), "retcode", 0)
-	}
+	no := func(id string) *wire.Return { return &wire.Return{ID: id, Return: value.NewDict(0)} }
+	yes := func(id string) *wire.Return { return &wire.Return{ID: id, Return: value.DictOf("jid", testJID)} }
 	for _, c := range []struct {
 		name    string
 		grace   time.Duration
-		answers []*value.Dict
+		answers []*wire.Return
 		over    time.Duration // after the question
 	}{
-		{"all say no", time.Second, []*value.Dict{no("a"), no("b")}, time.Second},
-		{"as Salt", 0, []*value.Dict{no("a"), no("b")}, 10 * time.Second},
-		{"one is silent", time.Second, []*value.Dict{no("a")}, 10 * time.Second},
-		{"one runs it", time.Second, []*value.Dict{no("a"), yes("b")}, -1},
+		{"all say no", time.Second, []*wire.Return{no("a"), no("b")}, time.Second},
+		{"as Salt", 0, []*wire.Return{no("a"), no("b")}, 10 * time.Second},
+		{"one is silent", time.Second, []*wire.Return{no("a")}, 10 * time.Second},
+		{"one runs it", time.Second, []*wire.Return{no("a"), yes("b")}, -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := Options{Timeout: 5 * time.Second, GatherJobTimeout: 10 * time.Second, GatherJobGrace: c.grace}

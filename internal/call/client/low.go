@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -333,7 +334,7 @@ func (l low) localSubset(ctx context.Context) (any, error) {
 func (c *Client) Pick(ctx context.Context, j Job, n int) ([]string, error) {
 	funs := []string{value.Str(j.Fun)}
 	if several, ok := j.Fun.(*value.List); ok {
-		funs = texts(several.Items)
+		funs = texts(several)
 	}
 	j.Fun, j.Arg, j.Ret, j.JID = "sys.list_functions", nil, "", ""
 	if j.Kwargs != nil {
@@ -469,7 +470,7 @@ func (c *Client) Wheel(ctx context.Context, fun string, args []any, kwargs *valu
 }
 
 func (c *Client) wheel(ctx context.Context, cmd, fun string, args []any, kwargs *value.Dict) (*value.Dict, error) {
-	load := value.DictOf("cmd", cmd, "fun", fun, "arg", value.ListOf(args...), "kwarg", kwargs)
+	load := wire.Encode(wire.Wheel{Cmd: cmd, Fun: fun, Arg: value.ListOf(args...), Kwarg: kwargs})
 	c.sign(load)
 	reply, err := c.request(ctx, load, minWheel)
 	if err != nil {
@@ -481,18 +482,18 @@ func (c *Client) wheel(ctx context.Context, cmd, fun string, args []any, kwargs 
 // NewToken requests a token from the master: {start, expire, name, eauth, token} and perms, the permissions of its user. creds are eauth,
 // username and password, and optionally token_expire.
 func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error) {
-	load := value.DictOf("cmd", "mk_token", "_brine_perms", true)
-	for _, k := range []string{"eauth", "username", "password", "token_expire"} {
-		if v, ok := creds.Get(k); ok {
-			load.Set(k, v)
-		}
+	var login wire.Login
+	if err := wire.Decode(creds, &login); err != nil {
+		return nil, err
 	}
-	reply, err := c.request(ctx, load, c.o.Timeout)
+	login.Cmd, login.Perms, login.Rest = "mk_token", true, nil
+	reply, err := c.request(ctx, wire.Encode(login), c.o.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	d, ok := reply.(*value.Dict)
-	if !ok || d.Str("token") == "" {
+	var in wire.Token
+	if !ok || wire.Decode(d, &in) != nil || in.Token == "" {
 		return nil, &salt.Error{Kind: salt.Denied, Err: constError("Could not authenticate using provided credentials")}
 	}
 	return d, nil
@@ -500,12 +501,16 @@ func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, 
 
 // Token returns the data of a token from the master, nil if it is invalid. A Brine master adds perms, the permissions of its user.
 func (c *Client) Token(ctx context.Context, token string) (*value.Dict, error) {
-	reply, err := c.request(ctx, value.DictOf("cmd", "get_token", "token", token, "_brine_perms", true), c.o.Timeout)
+	reply, err := c.request(ctx, wire.Encode(wire.TokenRequest{Cmd: "get_token", Token: token, Perms: true}), c.o.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	d, _ := reply.(*value.Dict)
-	if d.Str("name") == "" {
+	var in wire.Token
+	if err := wire.Decode(d, &in); err != nil {
+		return nil, unreadable(err)
+	}
+	if in.Name == "" {
 		return nil, nil
 	}
 	return d, nil
@@ -513,7 +518,7 @@ func (c *Client) Token(ctx context.Context, token string) (*value.Dict, error) {
 
 // DropToken revokes a token on the master. Stock masters do not support this.
 func (c *Client) DropToken(ctx context.Context, token string) error {
-	_, err := c.request(ctx, value.DictOf("cmd", "_brine_logout", "token", token), c.o.Timeout)
+	_, err := c.request(ctx, wire.Encode(wire.TokenRequest{Cmd: "_brine_logout", Token: token}), c.o.Timeout)
 	return err
 }
 

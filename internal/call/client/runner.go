@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"brine/internal/base/salt"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -37,21 +38,10 @@ func (c *Client) RunAsync(ctx context.Context, r Runner) (jid, tag string, err e
 	if kwargs == nil {
 		kwargs = value.NewDict(0)
 	}
-	load := value.DictOf("cmd", "runner", "fun", r.Fun,
-		"kwarg", value.DictOf("arg", value.ListOf(r.Args...), "kwarg", kwargs))
-	if r.JID != "" {
-		load.Set("jid", r.JID)
-	}
-	if r.SkipGrains {
-		load.Set("skip_grains", true)
-	}
-	if r.Lenient {
-		load.Set("lenient", true)
-	}
-	if r.Cluster {
-		load.Set("cluster", true)
-		load.Set("repeatable", r.Repeatable)
-	}
+	load := wire.Encode(wire.Run{
+		Cmd: "runner", Fun: r.Fun, Kwarg: wire.Encode(wire.Arguments{Arg: value.ListOf(r.Args...), Kwarg: kwargs}), JID: r.JID,
+		SkipGrains: r.SkipGrains, Lenient: r.Lenient, Cluster: r.Cluster, Repeatable: r.Cluster && r.Repeatable,
+	})
 	c.sign(load)
 	reply, err := c.request(ctx, load, c.o.Timeout)
 	if err != nil {
@@ -61,11 +51,14 @@ func (c *Client) RunAsync(ctx context.Context, r Runner) (jid, tag string, err e
 	if err != nil {
 		return "", "", err
 	}
-	jid, tag = d.Str("jid"), d.Str("tag")
-	if !salt.ValidJID(jid) || tag == "" {
+	var in wire.Started
+	if err := wire.Decode(d, &in); err != nil {
+		return "", "", unreadable(err)
+	}
+	if !salt.ValidJID(in.JID) || in.Tag == "" {
 		return "", "", salt.Errorf(salt.Internal, "the master answered with %.200s instead of a job id and tag", value.Repr(d))
 	}
-	return jid, tag, nil
+	return in.JID, in.Tag, nil
 }
 
 // sign adds the caller's credentials to a load for the master itself.

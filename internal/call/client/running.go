@@ -8,6 +8,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/net/event"
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -104,49 +105,66 @@ func (r *Running) take(k kind, data *value.Dict) (res Result, ok bool, err error
 	now := time.Now()
 	switch k {
 	case announced, info:
-		if data.Has("error") {
+		var e wire.JobEvent
+		if err := wire.Decode(data, &e); err != nil {
+			r.c.log.Warn("ignoring an event of a job", "jid", r.JID, "err", err)
+			break
+		}
+		if e.Error != nil {
 			return res, false, &salt.Error{Kind: salt.Denied, Err: &Refused{Name: "AuthorizationError", Text: "Authorization error occurred"}}
 		}
 		if k == announced {
-			r.wait.info(data, now)
+			r.wait.info(&e, now)
 		}
-		r.state(data, now)
+		r.state(&e, now)
 	case ret:
-		id := data.Str("id")
-		if id == "" || !data.Has("return") {
-			r.c.log.Warn("ignoring an event without id or return", "jid", r.JID)
+		var e wire.Return
+		if err := wire.Decode(data, &e); err != nil || e.ID == "" {
+			r.c.log.Warn("ignoring an event without id or return", "jid", r.JID, "err", err)
 			break
 		}
-		return result(id, data), r.wait.returned(id), nil
+		return result(&e, data), r.wait.returned(e.ID), nil
 	case answer:
-		if data.Int("retcode") > 0 {
-			r.c.log.Error("saltutil returning errors on minion " + data.Str("id"))
-		}
-		if data.Has("minions") {
-			r.wait.info(value.DictOf("minions", data.At("minions")), now)
-		} else if r.wait.answered(data, now) && r.job.StillRunning != nil {
-			r.job.StillRunning(data.Str("id"))
-		}
+		r.takeAnswer(data, now)
 	}
 	return res, false, nil
 }
 
-// state handles an event about the state of a minion.
-func (r *Running) state(data *value.Dict, now time.Time) {
-	id, state := data.Str("id"), data.Str("state")
-	if id == "" || state == "" {
+// takeAnswer handles an event of the question which minions still run the job: its announcement, or an answer.
+func (r *Running) takeAnswer(data *value.Dict, now time.Time) {
+	var about wire.JobEvent
+	if err := wire.Decode(data, &about); err == nil && about.Minions != nil {
+		r.wait.info(&wire.JobEvent{Minions: about.Minions}, now)
 		return
 	}
-	if state == Delivered {
-		r.wait.delivered(id, now)
+	var e wire.Return
+	if err := wire.Decode(data, &e); err != nil {
+		return // other events of the question
 	}
-	if r.job.StateChanged != nil {
-		r.job.StateChanged(r.JID, id, state)
+	if retcode(e.Retcode) > 0 {
+		r.c.log.Error("saltutil returning errors on minion " + e.ID)
+	}
+	if r.wait.answered(&e, now) && r.job.StillRunning != nil {
+		r.job.StillRunning(e.ID)
 	}
 }
 
-func result(id string, data *value.Dict) Result {
-	return Result{ID: id, Return: data.At("return"), Out: data.Str("out"), Retcode: retcode(data.At("retcode")), Event: data}
+// state handles an event about the state of a minion.
+func (r *Running) state(e *wire.JobEvent, now time.Time) {
+	if e.ID == "" || e.State == "" {
+		return
+	}
+	if e.State == Delivered {
+		r.wait.delivered(e.ID, now)
+	}
+	if r.job.StateChanged != nil {
+		r.job.StateChanged(r.JID, e.ID, e.State)
+	}
+}
+
+func result(e *wire.Return, data *value.Dict) Result {
+	out, _ := e.Out.(string)
+	return Result{ID: e.ID, Return: e.Return, Out: out, Retcode: retcode(e.Retcode), Event: data}
 }
 
 // retcode returns the highest code of several, or the only one.

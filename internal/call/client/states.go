@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -28,25 +29,30 @@ type States struct {
 
 // States returns the states of a recent job, or nil if the master does not track them, as stock masters.
 func (c *Client) States(ctx context.Context, jid string) (*States, error) {
-	load := value.DictOf("cmd", "_brine_states", "jid", jid, "key", "", "user", "")
+	load := wire.Encode(wire.JobStates{Cmd: "_brine_states", JID: jid, Key: "", User: ""})
 	reply, err := c.request(ctx, load, c.o.Timeout)
 	if err != nil {
 		return nil, err
 	}
 	d, _ := reply.(*value.Dict)
-	if d.Has("error") {
-		_, err := checkReply(d)
-		return nil, err
-	}
-	if !d.Has("states") {
+	if d.Len() == 0 {
 		return nil, nil
 	}
-	s := &States{Minions: map[string]string{}}
-	for k, v := range d.Dict("states").All() {
+	if _, err := checkReply(d); err != nil {
+		return nil, err
+	}
+	var in wire.States
+	if err := wire.Decode(d, &in); err != nil {
+		return nil, unreadable(err)
+	}
+	if in.States == nil {
+		return nil, nil
+	}
+	s := &States{Minions: map[string]string{}, Delivered: in.Delivered}
+	for k, v := range in.States.All() {
 		s.Minions[value.Str(k)] = value.Str(v)
 	}
-	s.Delivered = texts(d.List("delivered"))
-	if at, ok := d.At("expires").(float64); ok {
+	if at, ok := in.Expires.(float64); ok {
 		s.Expires = time.UnixMilli(int64(at * 1000))
 	}
 	return s, nil

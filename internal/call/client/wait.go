@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/net/wire"
 	"brine/internal/py/value"
 )
 
@@ -119,12 +120,12 @@ func (w *wait) classify(tag string) kind {
 }
 
 // info handles an event that lists the targeted minions.
-func (w *wait) info(data *value.Dict, now time.Time) {
-	if !data.Has("minions") {
+func (w *wait) info(e *wire.JobEvent, now time.Time) {
+	if e.Minions == nil {
 		return
 	}
-	w.expect(texts(data.List("minions")), now)
-	w.miss(texts(data.List("missing")))
+	w.expect(texts(e.Minions), now)
+	w.miss(texts(e.Missing))
 }
 
 // delivered starts the time of a minion that has just received the job.
@@ -145,9 +146,9 @@ func (w *wait) returned(id string) bool {
 }
 
 // answered handles a reply to the last question and reports whether the minion runs the job.
-func (w *wait) answered(data *value.Dict, now time.Time) bool {
-	runs := w.runs(data, now)
-	if delete(w.silent, data.Str("id")); len(w.silent) == 0 && w.grace > 0 && !w.running {
+func (w *wait) answered(r *wire.Return, now time.Time) bool {
+	runs := w.runs(r, now)
+	if delete(w.silent, r.ID); len(w.silent) == 0 && w.grace > 0 && !w.running {
 		// All have answered: only returns that are already under way can still come.
 		if at := now.Add(w.grace); at.Before(w.roundAt) {
 			w.roundAt = at
@@ -156,16 +157,15 @@ func (w *wait) answered(data *value.Dict, now time.Time) bool {
 	return runs
 }
 
-func (w *wait) runs(data *value.Dict, now time.Time) bool {
-	id := data.Str("id")
-	reply, ok := data.At("return").(*value.Dict)
-	if id == "" || !ok || reply.Len() == 0 || data.Int("retcode") > 0 || w.found[id] {
+func (w *wait) runs(r *wire.Return, now time.Time) bool {
+	reply, ok := r.Return.(*value.Dict)
+	if r.ID == "" || !ok || reply.Len() == 0 || retcode(r.Retcode) > 0 || w.found[r.ID] {
 		return false
 	}
 	if inner, ok := reply.At("return").(*value.Dict); ok && inner.Len() == 0 {
 		return false
 	}
-	w.extend(id, now)
+	w.extend(r.ID, now)
 	w.running = true
 	return true
 }

@@ -13,7 +13,13 @@ import (
 
 // messages are all messages of this package. A message that is missing here is
 // not fuzzed: TestMessagesAreListed finds it.
-var messages = []any{SignIn{}, Signed{}, Refusal{}, Unsigned{}, Acceptance{}, Endorsement{}}
+var messages = []any{
+	SignIn{}, Signed{}, Refusal{}, Unsigned{}, Acceptance{}, Endorsement{},
+	Publish{}, Published{}, ClearReply{}, JobStates{}, States{}, Failure{},
+	Run{}, Arguments{}, Started{}, Wheel{}, Ran{},
+	Login{}, TokenRequest{}, Token{},
+	Return{}, JobEvent{},
+}
 
 // sample has one field of each kind.
 type sample struct {

@@ -1,0 +1,37 @@
+package wire
+
+import "brine/internal/py/value"
+
+// Login is the clear request for a token. Source: Salt's ClearFuncs.mk_token.
+type Login struct {
+	Cmd      string `wire:"cmd" max:"64"`
+	EAuth    any    `wire:"eauth,omitempty"`
+	Username any    `wire:"username,omitempty"`
+	Password any    `wire:"password,omitempty"`
+	// TokenExpire is the life of the token in seconds.
+	TokenExpire any `wire:"token_expire,omitempty"`
+	// Perms asks a Brine master for the permissions of the user.
+	Perms bool        `wire:"_brine_perms,omitempty"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// TokenRequest is the clear request about a token: what it is (get_token), or
+// to revoke it (_brine_logout). Source: Salt's ClearFuncs.get_token.
+type TokenRequest struct {
+	Cmd   string      `wire:"cmd" max:"64"`
+	Token string      `wire:"token" max:"1024"`
+	Perms bool        `wire:"_brine_perms,omitempty"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// Token is what a master tells of a token. Perms are Brine's own.
+type Token struct {
+	Start  any         `wire:"start,omitempty"`  // Unix seconds
+	Expire any         `wire:"expire,omitempty"` // Unix seconds
+	Name   string      `wire:"name"`
+	EAuth  string      `wire:"eauth"`
+	Token  string      `wire:"token"`
+	Groups *value.List `wire:"groups,omitempty"`
+	Perms  *value.List `wire:"perms,omitempty"`
+	Rest   *value.Dict `wire:"*"`
+}

@@ -1,0 +1,67 @@
+package wire
+
+import "brine/internal/py/value"
+
+// Publish is the clear request by which a program starts a job. Credentials of
+// an external system and tokens are in Kwargs; without them Key is the key of
+// the program's user. Source: Salt's LocalClient._prep_pub.
+type Publish struct {
+	Cmd string      `wire:"cmd" max:"64"`
+	Tgt any         `wire:"tgt"`
+	Fun any         `wire:"fun"` // a name, or a list of names with Arg a list of lists
+	Arg *value.List `wire:"arg"`
+	// Key and User are nil where the program sends none.
+	Key     any         `wire:"key,omitempty"`
+	TgtType string      `wire:"tgt_type" max:"64"`
+	Ret     string      `wire:"ret"`
+	JID     string      `wire:"jid" max:"64"`
+	Kwargs  *value.Dict `wire:"kwargs,omitempty"`
+	User    any         `wire:"user,omitempty"`
+	// To is the timeout in seconds, for masters with syndics below them.
+	To   any         `wire:"to,omitempty"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// Published is the load of the answer to a Publish. JID is nil and Error says
+// why if no minion matched. Source: Salt's ClearFuncs.publish.
+type Published struct {
+	JID     any         `wire:"jid"`
+	Minions []string    `wire:"minions"`
+	Missing []string    `wire:"missing,omitempty"`
+	Error   string      `wire:"error,omitempty"`
+	Rest    *value.Dict `wire:"*"`
+}
+
+// ClearReply is an answer {enc: clear, load} to a clear request.
+type ClearReply struct {
+	Enc  string      `wire:"enc"`
+	Load *value.Dict `wire:"load"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// JobStates asks a Brine master for the states of a job on its minions.
+type JobStates struct {
+	Cmd  string      `wire:"cmd" max:"64"`
+	JID  string      `wire:"jid" max:"64"`
+	Key  any         `wire:"key,omitempty"`
+	User any         `wire:"user,omitempty"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// States is the answer to JobStates; stock masters answer with an empty map.
+type States struct {
+	// States has a state for each minion.
+	States *value.Dict `wire:"states"`
+	// Delivered are the minions that received the job when they reconnected.
+	Delivered []string `wire:"delivered"`
+	// Expires is until when the job is stored for absent minions, in Unix seconds.
+	Expires any         `wire:"expires"`
+	Rest    *value.Dict `wire:"*"`
+}
+
+// Failure is an error that a master reports in an answer, under the key error.
+type Failure struct {
+	Name    string      `wire:"name"` // of Salt's exception
+	Message string      `wire:"message"`
+	Rest    *value.Dict `wire:"*"`
+}

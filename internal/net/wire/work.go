@@ -1,0 +1,56 @@
+package wire
+
+import "brine/internal/py/value"
+
+// Run is the clear request that starts a runner. The credentials are keys of
+// the request itself. Source: Salt's ClearFuncs.runner.
+type Run struct {
+	Cmd string `wire:"cmd" max:"64"`
+	Fun string `wire:"fun" max:"1024"`
+	// Kwarg has the arguments: {arg, kwarg}.
+	Kwarg *value.Dict `wire:"kwarg"`
+	JID   string      `wire:"jid,omitempty" max:"64"`
+	// The following are Brine's own. SkipGrains hides the master's grains from the
+	// function; Lenient drops keywords that the function does not declare; Cluster
+	// runs it once in the whole cluster, again elsewhere if Repeatable.
+	SkipGrains bool        `wire:"skip_grains,omitempty"`
+	Lenient    bool        `wire:"lenient,omitempty"`
+	Cluster    bool        `wire:"cluster,omitempty"`
+	Repeatable bool        `wire:"repeatable,omitempty"`
+	Rest       *value.Dict `wire:"*"`
+}
+
+// Arguments are the arguments of a Run.
+type Arguments struct {
+	Arg   *value.List `wire:"arg"`
+	Kwarg *value.Dict `wire:"kwarg"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// Started is the answer to a Run: the runner's events have tags that begin with
+// Tag.
+type Started struct {
+	JID  string      `wire:"jid"`
+	Tag  string      `wire:"tag"`
+	Rest *value.Dict `wire:"*"`
+}
+
+// Wheel is the clear request that runs a wheel function. The credentials are
+// keys of the request itself. Source: Salt's ClearFuncs.wheel.
+type Wheel struct {
+	Cmd   string      `wire:"cmd" max:"64"`
+	Fun   string      `wire:"fun" max:"1024"`
+	Arg   *value.List `wire:"arg"`
+	Kwarg *value.Dict `wire:"kwarg"`
+	Rest  *value.Dict `wire:"*"`
+}
+
+// Ran is the data of the last event of a runner or wheel function.
+type Ran struct {
+	Fun     string      `wire:"fun"`
+	JID     string      `wire:"jid"`
+	User    any         `wire:"user,omitempty"`
+	Return  any         `wire:"return"`
+	Success any         `wire:"success"`
+	Rest    *value.Dict `wire:"*"`
+}
