@@ -183,12 +183,12 @@ func TestCheckSeesWhatEndsAStart(t *testing.T) {
 	}
 	for kind, options := range map[string][2]string{
 		"master": {"engines: [{stalekey: {}}]\nsyndic_master: [a]\n", "engines syndic_master"},
-		"minion": {"master: 127.0.0.1\ndisable_modules: [cmdmod]\nwhitelist_modules: []\n", "disable_modules"},
+		"minion": {"master: 127.0.0.1\nminion_restart_command: [x]\nsudo_user: ''\n", "minion_restart_command"},
 	} {
 		dir := daemontest.ShortDir(t)
 		must(t, os.WriteFile(filepath.Join(dir, kind), []byte("root_dir: "+dir+"\nid: x\n"+place+options[0]), 0o644))
 		out, code := program(t, "salt-"+kind, "-c", dir, "--check-config")
-		if code != 0 || strings.Contains(out, "whitelist_modules") {
+		if code != 0 || strings.Contains(out, "sudo_user") {
 			t.Errorf("%d %s", code, out)
 		}
 		for _, name := range strings.Fields(options[1]) {

@@ -18,10 +18,10 @@ func knownNames() []string { return strings.Fields(knownText) }
 // withoutEffect are options of Salt's whose missing effect somebody relies on
 // without noticing. Others without effect concern the speed of Salt's processes
 // and modules in Python, or nothing; docs/differences.md lists all.
-const withoutEffect = " detect_remote_minions disable_modules disable_returners django_auth_path drop_messages_signature_fail eauth_acl_module enable_ssh_minions " +
+const withoutEffect = " detect_remote_minions django_auth_path drop_messages_signature_fail eauth_acl_module enable_ssh_minions " +
 	"engines fips_mode grains_refresh_pre_exec hgfs_remotes http_max_body log_granular_levels log_rotate_max_bytes mine_return_job " +
 	"minion_restart_command range_server require_minion_sign_messages snapper_states sudo_user svnfs_remotes syndic_master thorium_top " +
-	"update_url whitelist_modules winrepo_remotes winrepo_remotes_ng "
+	"update_url winrepo_remotes winrepo_remotes_ng "
 
 // WithoutEffect returns the options of Salt's that are warned about because
 // they have no effect.

@@ -15,7 +15,6 @@ import (
 	"brine/internal/call/fn"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
-	"brine/internal/store/returner"
 )
 
 // A call outside of the daemon delivers its result itself. If the server is
@@ -48,10 +47,10 @@ func (c *Caller) Returners(list string) []string {
 // at most twice as long as the option returner_timeout says. If the server is
 // away, the result is left to the daemon, which the error tells.
 func (c *Caller) Deliver(ctx context.Context, name, fun string, args []any, o fn.Outcome) error {
-	if !slices.Contains(returner.Names(), name) {
-		return salt.Errorf(salt.NotFound, "there is no returner %q: %s are known", name, strings.Join(returner.Names(), ", "))
-	}
 	r := &c.m.returners
+	if known := r.usable(); !slices.Contains(known, name) {
+		return salt.Errorf(salt.NotFound, "there is no returner %q: %s are known", name, strings.Join(known, ", "))
+	}
 	ret := value.DictOf("id", c.m.cfg.ID, "jid", c.jid, "fun", fun, "fun_args", &value.List{Items: args}, "return", o.Return, "retcode", o.Retcode, "success", true)
 	if o.Out != "" {
 		ret.Set("out", o.Out)
@@ -125,7 +124,7 @@ func (r *returners) collect(ctx context.Context) {
 // process delivers it twice, which servers store once.
 func (r *returners) adopt(path string) error {
 	name, _, ok := strings.Cut(filepath.Base(path), ".")
-	if !ok || !slices.Contains(returner.Names(), name) {
+	if !ok || !slices.Contains(r.usable(), name) {
 		return nil // being written
 	}
 	if fi, err := os.Stat(path); err != nil || fi.Size() > maxCalledSize {

@@ -23,7 +23,7 @@ func (m *Minion) buildFunctions() error {
 	if err := m.buildStates(); err != nil {
 		return err
 	}
-	r, err := fn.NewRegistry(m.grainReader(nil), m.catalogue()...)
+	r, err := fn.NewRegistry(m.grainReader(nil), m.permitted(m.catalogue())...)
 	m.funcs = r
 	return err
 }

@@ -70,6 +70,9 @@ type Options struct {
 	FileClient            string        `salt:"file_client" default:"remote" doc:"where files come from: remote is the master that orders a run, local the file_roots of this machine" change:"restart"`
 	Saltenv               any           `salt:"saltenv" default:"null" doc:"environment for files and states; null: base for files, all of the top file for states" change:"restart"`
 	FileBufferSize        int           `salt:"file_buffer_size" default:"262144" doc:"bytes of a file that are sent at once" change:"restart"`
+	DisableModules        []string      `salt:"disable_modules" default:"[]" list:"comma" doc:"execution modules that this minion does not have, by the name of their functions or of Salt's file (cmd or cmdmod)" change:"restart"`
+	WhitelistModules      []string      `salt:"whitelist_modules" default:"[]" list:"comma" doc:"the only execution modules that this minion has, named likewise; empty is all" change:"restart"`
+	DisableReturners      []string      `salt:"disable_returners" default:"[]" list:"comma" doc:"returners that this minion does not have" change:"restart"`
 	MasterURIFormat       string        `salt:"master_uri_format" default:"default" doc:"default splits host:port, ip_only takes the value as an address" change:"restart"`
 
 	Discovery discovery.Options `salt:"discovery" default:"false" doc:"where master is not set, ask the network for masters by broadcast: False, True, or a map with attempts (3), pause (5 seconds), port (4520, UDP), match (any or all) and mapping (what a master must say about itself)" change:"restart"`

@@ -48,10 +48,16 @@ func cleanNames(names []string) []string {
 	})
 }
 
+// usable are the returners that there are, without those that the minion's
+// options disable.
+func (r *returners) usable() []string {
+	return slices.DeleteFunc(returner.Names(), func(n string) bool { return slices.Contains(r.m.cfg.Options.DisableReturners, n) })
+}
+
 // send has a result delivered.
 func (r *returners) send(j *job, ret *value.Dict) {
 	for _, name := range r.names(j) {
-		if !slices.Contains(returner.Names(), name) {
+		if !slices.Contains(r.usable(), name) {
 			r.m.log.Error("the result is sent to the master only: there is no returner of that name", "jid", j.jid, "returner", name)
 			continue
 		}
@@ -121,7 +127,7 @@ func (r *returners) recall() {
 	defer r.mu.Unlock()
 	for _, path := range left {
 		name := strings.TrimPrefix(filepath.Base(path), outboxPrefix)
-		if !slices.Contains(returner.Names(), name) {
+		if !slices.Contains(r.usable(), name) {
 			continue
 		}
 		if _, err := r.box(name); err != nil {

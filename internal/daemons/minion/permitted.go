@@ -1,0 +1,60 @@
+package minion
+
+import (
+	"slices"
+
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
+)
+
+// permitted returns the modules that disable_modules and whitelist_modules
+// leave. Salt's minion compares the first with the names of its files and the
+// second with the names that functions have; its example of a configuration has
+// names of files in both. Here both names count in both options, so that no
+// module stays because the administrator has taken the other one.
+func (m *Minion) permitted(all []fn.Module) []fn.Module {
+	off, only := m.cfg.Options.DisableModules, m.cfg.Options.WhitelistModules
+	if len(off) == 0 && len(only) == 0 {
+		return all
+	}
+	grains := m.grainReader(nil)
+	return slices.DeleteFunc(all, func(mod fn.Module) bool {
+		names := append([]string{mod.Name, saltFile(mod.Name, grains)}, mod.Aliases...)
+		in := func(list []string) bool {
+			return slices.ContainsFunc(names, func(n string) bool { return n != "" && slices.Contains(list, n) })
+		}
+		return in(off) || len(only) > 0 && !in(only)
+	})
+}
+
+// saltFiles has the file of Salt's that a module is in where that has another
+// name.
+var saltFiles = map[string]string{
+	"acl": "linux_acl", "cmd": "cmdmod", "debconf": "debconfmod", "group": "groupadd", "ini": "ini_manage", "locale": "localemod", "log": "logmod",
+	"lvm": "linux_lvm", "random": "mod_random", "shadow": "linux_shadow", "sys": "sysmod", "sysctl": "linux_sysctl", "user": "useradd", "virtualenv": "virtualenv_mod",
+}
+
+// The same for modules that Salt has a file of for each kind of system.
+var (
+	pkgFiles     = map[string]string{"Debian": "aptpkg", "RedHat": "yumpkg"}
+	lowpkgFiles  = map[string]string{"Debian": "dpkg_lowpkg", "RedHat": "rpm_lowpkg"}
+	serviceFiles = map[string]string{"Debian": "debian_service", "RedHat": "rh_service", "Alpine": "gentoo_service"} // without systemd
+)
+
+// saltFile returns the file of Salt's that a module is in on a machine with
+// these grains, "" if it has the module's name.
+func saltFile(mod string, grains fn.Reader) string {
+	family := value.Str(grains.Get("os_family"))
+	switch mod {
+	case "pkg":
+		return pkgFiles[family]
+	case "lowpkg":
+		return lowpkgFiles[family]
+	case "service":
+		if grains.Get("init") == "systemd" {
+			return "systemd_service"
+		}
+		return serviceFiles[family]
+	}
+	return saltFiles[mod]
+}
