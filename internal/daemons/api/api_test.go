@@ -875,7 +875,7 @@ func TestLimitsOfAttemptsAtOnce(t *testing.T) {
 	}
 	select {
 	case err := <-outcome:
-		t.Errorf("more than %d at once: %v", most, err)
+		t.Fatalf("more than %d at once: %v", most, err)
 	default:
 	}
 	for i, end := range ends {
