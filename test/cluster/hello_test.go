@@ -39,7 +39,7 @@ func TestHelloWithoutTLS(t *testing.T) {
 			v, err := msgpack.UnmarshalTyped(raw)
 			must(t, err)
 			got, _ := v.(*value.Dict)
-			if tag != "brine/cluster/refused" || got.Len() != 1 {
+			if tag != "brine/cluster/refused" || got.Len() != 2 || !got.Has("reason") || !got.Has("code") {
 				t.Errorf("to %q it answers %s with %s", id, tag, value.Str(got))
 			}
 		}

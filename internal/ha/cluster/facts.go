@@ -16,6 +16,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/refusal"
 	"brine/internal/py/value"
 )
 
@@ -37,6 +38,7 @@ type facts struct {
 	isolated bool
 	proof    string // proof that the sender's directory in cachedir can be read
 	now      time.Time
+	refusals int64 // the version of refusal codes that it understands; 0 in releases without codes
 }
 
 // tokenFile, in a master's own directory, proves to its readers that they share the cachedir.
@@ -59,18 +61,18 @@ func proofOf(token, nonce string) string {
 func (c *Cluster) facts(nonce string) facts {
 	return facts{
 		id: c.cfg.ID, cluster: c.cfg.Options.ID, peers: c.cfg.Options.Peers, key: c.ring.Load().tag,
-		hashType: c.cfg.HashType, version: salt.Version, protocol: protocol, isolated: c.cfg.Options.Isolated, proof: proofOf(c.token, nonce), now: time.Now(),
+		hashType: c.cfg.HashType, version: salt.Version, protocol: protocol, isolated: c.cfg.Options.Isolated, proof: proofOf(c.token, nonce), now: time.Now(), refusals: refusal.Version,
 	}
 }
 
 func (f facts) dict() *value.Dict {
 	return value.DictOf("id", f.id, "cluster", f.cluster, "peers", value.Strings(f.peers), "key", f.key, "hash_type", f.hashType,
-		"version", f.version, "protocol", f.protocol, "isolated", f.isolated, "proof", f.proof, "now", float64(f.now.UnixMicro())/1e6)
+		"version", f.version, "protocol", f.protocol, "isolated", f.isolated, "proof", f.proof, "now", float64(f.now.UnixMicro())/1e6, "refusals", f.refusals)
 }
 
 func readFacts(d *value.Dict) facts {
 	f := facts{id: d.Str("id"), cluster: d.Str("cluster"), key: d.Str("key"), hashType: d.Str("hash_type"), version: d.Str("version"),
-		protocol: d.Int("protocol"), isolated: d.Bool("isolated"), proof: d.Str("proof")}
+		protocol: d.Int("protocol"), isolated: d.Bool("isolated"), proof: d.Str("proof"), refusals: d.Int("refusals")}
 	for _, it := range d.List("peers") {
 		f.peers = append(f.peers, value.Str(it))
 	}
@@ -80,26 +82,23 @@ func readFacts(d *value.Dict) facts {
 	return f
 }
 
-// notParted is the reason against a master that still shares the directory that others have left. Until it leaves, there are two clusters
-// with one key, each of which commands its connected minions.
-const notParted = "still shares a folder that others have left: stop it, run brine cluster unshare there, and start it"
-
-// parting reports whether the masters are leaving their shared directory: the first one has stored a secret there.
+// parting reports whether the masters are leaving their shared directory: the first one has stored a secret there. Until the last one has
+// left, there are two clusters with one key, each of which commands its connected minions.
 func (c *Cluster) parting() bool {
 	_, err := os.Stat(filepath.Join(c.cfg.Options.PKIDir, SecretFile))
 	return err == nil
 }
 
-// differences returns why a peer cannot be accepted, with the name of the option and both values; "" if it can. nonce is the one for the
+// differences returns why a peer cannot be accepted, with the name of the option and both values; nil if it can. nonce is the one for the
 // peer's proof.
-func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) string {
+func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) *refusal.Error {
 	mine := c.facts("")
 	if mine.isolated != peer.isolated && mine.key == peer.key && mine.cluster == peer.cluster && c.parting() {
 		shares := mine.id
 		if mine.isolated {
 			shares = peer.id
 		}
-		return fmt.Sprintf("%s %s", shares, notParted)
+		return refusal.New(refusal.Shares, "%s %s", shares, refusal.TextShares)
 	}
 	var out []string
 	differ := func(what, here, there string) {
@@ -120,7 +119,7 @@ func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) 
 			peer.key = mine.key // one of them is about to follow the other
 		}
 		differ("the fingerprint of cluster.pub (one of them is of another cluster: stop it, remove its cluster_pki_dir and cachedir, and let it join again)", mine.key, peer.key)
-		return strings.Join(out, "; ")
+		return settingsRefusal(out)
 	}
 	if mine.key != peer.key {
 		differ("the fingerprint of cluster.pub (is cluster_pki_dir one directory for all?)", mine.key, peer.key)
@@ -140,7 +139,14 @@ func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) 
 	case proofOf(string(token), nonce) != peer.proof:
 		out = append(out, fmt.Sprintf("cachedir of %s (%s) is not the directory that %s uses: it has older data of %s", mine.id, c.cfg.CacheDir, peer.id, peer.id))
 	}
-	return strings.Join(out, "; ")
+	return settingsRefusal(out)
+}
+
+func settingsRefusal(differences []string) *refusal.Error {
+	if len(differences) == 0 {
+		return nil
+	}
+	return &refusal.Error{Code: refusal.Settings, Reason: strings.Join(differences, "; ")}
 }
 
 // unnamed returns the reason that one master does not name another, and the fix.
@@ -148,18 +154,15 @@ func unnamed(who string, peers []string, whom string) string {
 	return fmt.Sprintf("cluster_peers of %s (%s) does not name %s: name it there, or remove %[1]s from cluster_peers of %[3]s", who, strings.Join(peers, ", "), whom)
 }
 
-// clockOf begins the reason of a wrong clock.
-const clockOf = "the clock of "
-
-// skewed returns the reason if a clock is wrong. The peer's time was read between from and to of this master's clock.
-func (c *Cluster) skewed(peer facts, from, to time.Time) string {
+// skewed returns the refusal if a clock is wrong, else nil. The peer's time was read between from and to of this master's clock.
+func (c *Cluster) skewed(peer facts, from, to time.Time) *refusal.Error {
 	switch {
 	case peer.now.IsZero():
-		return ""
+		return nil
 	case from.Sub(peer.now) > maxSkew:
-		return fmt.Sprintf(clockOf+"%s is %v behind that of %s; at most %v are allowed: synchronize both with NTP", peer.id, from.Sub(peer.now).Round(time.Millisecond), c.cfg.ID, maxSkew)
+		return refusal.New(refusal.Clock, refusal.TextClock+"%s is %v behind that of %s; at most %v are allowed: synchronize both with NTP", peer.id, from.Sub(peer.now).Round(time.Millisecond), c.cfg.ID, maxSkew)
 	case peer.now.Sub(to) > maxSkew:
-		return fmt.Sprintf(clockOf+"%s is %v ahead of that of %s; at most %v are allowed: synchronize both with NTP", peer.id, peer.now.Sub(to).Round(time.Millisecond), c.cfg.ID, maxSkew)
+		return refusal.New(refusal.Clock, refusal.TextClock+"%s is %v ahead of that of %s; at most %v are allowed: synchronize both with NTP", peer.id, peer.now.Sub(to).Round(time.Millisecond), c.cfg.ID, maxSkew)
 	}
-	return ""
+	return nil
 }

@@ -23,6 +23,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/refusal"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
@@ -82,13 +83,13 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 		silent, last := 0, error(nil)
 		for _, id := range cfg.Options.Peers {
 			err := join(cfg, id)
-			var no *refusal
+			var no *refusal.Error
 			switch {
 			case err == nil:
 				log.Info("joined the cluster", "cluster", cfg.Options.ID, "peer", id)
 				return true, nil
 			case errors.As(err, &no):
-				return false, salt.Errorf(salt.Invalid, "this master cannot join the cluster at %s: %s", id, no.reason)
+				return false, salt.Errorf(salt.Invalid, "this master cannot join the cluster at %s: %s", id, no.Reason)
 			case !errors.Is(err, syscall.ECONNREFUSED):
 				silent++
 			}
@@ -116,9 +117,9 @@ func Join(cfg *Config, member string) error {
 		return err
 	}
 	err := join(cfg, member)
-	var no *refusal
+	var no *refusal.Error
 	if errors.As(err, &no) {
-		return salt.Errorf(salt.Denied, "%s", no.reason)
+		return salt.Errorf(salt.Denied, "%s", no.Reason)
 	}
 	return err
 }
@@ -141,7 +142,7 @@ func join(cfg *Config, id string) error {
 	}
 	defer func() { raw.Close() }()
 	// The inner messages, which are bound to this connection, authenticate the member.
-	conn, err := (*tlsIdentity)(nil).call(context.Background(), raw, func(*x509.Certificate) string { return "" })
+	conn, err := (*tlsIdentity)(nil).call(context.Background(), raw, func(*x509.Certificate) *refusal.Error { return nil })
 	if isOld(err) {
 		// If all members use TLS, none answers without it.
 		raw.Close()
@@ -168,12 +169,12 @@ func join(cfg *Config, id string) error {
 		return err
 	}
 	if d1.Str("id") != id {
-		return &refusal{fmt.Sprintf("cluster_peers names %s, but the master there has the id %q", id, d1.Str("id"))}
+		return refusal.New(refusal.ID, "cluster_peers names %s, but the master there has the id %q", id, d1.Str("id"))
 	}
 	clusterPub := d1.Bytes("cluster_pub")
 	sum := sha256.Sum256(clusterPub)
 	if f := cfg.Options.Fingerprint; f != "" && !strings.EqualFold(f, hex.EncodeToString(sum[:])) {
-		return &refusal{fmt.Sprintf("its cluster.pub has the fingerprint %x, and cluster_pub_fingerprint is %s: this is another cluster", sum, f)}
+		return refusal.New(refusal.Key, "its cluster.pub has the fingerprint %x, and cluster_pub_fingerprint is %s: this is another cluster", sum, f)
 	}
 	clusterKey, err := crypt.ParsePublic(clusterPub)
 	if err != nil {
@@ -182,7 +183,7 @@ func join(cfg *Config, id string) error {
 	sig := d1.Bytes("sig")
 	said.add(unsigned(body))
 	if err := clusterKey.Verify(crypt.PKCS1v15SHA224, said.sum(tagDiscoverReply), sig); err != nil {
-		return &refusal{"the master there does not have the key that it shows"}
+		return refusal.New(refusal.Key, "the master there does not have the key that it shows")
 	}
 	memberKey, err := crypt.ParsePublic(d1.Bytes("pub"))
 	if err != nil {
@@ -223,10 +224,10 @@ func join(cfg *Config, id string) error {
 	v, err := msgpack.UnmarshalTyped(plain)
 	welcome, _ := v.(*value.Dict)
 	if err != nil || !hmac.Equal(welcome.Bytes("proof"), said.proof(cfg.Options.Secret, tagJoinReply)) {
-		return &refusal{"the master there does not know cluster_secret"}
+		return refusal.New(refusal.Secret, "the master there does not know cluster_secret")
 	}
 	if !bytes.Equal(welcome.Bytes("cluster_pub"), clusterPub) {
-		return &refusal{"the master there has two keys"}
+		return refusal.New(refusal.Key, "the master there has two keys")
 	}
 	return settle(cfg, welcome)
 }
@@ -261,7 +262,7 @@ func expect(frames *event.FrameReader, want string) (*value.Dict, []byte, error)
 	case err != nil || d == nil:
 		return nil, nil, fmt.Errorf("a message that is not a dict: %w", err)
 	case tag == tagRefused:
-		return nil, nil, &refusal{fmt.Sprintf("it refuses: %.1000s", d.Str("reason"))}
+		return nil, nil, refusal.Read(d).From("it")
 	case tag != want:
 		return nil, nil, fmt.Errorf("%.80q instead of %s: this is not a master of a cluster without a shared directory", tag, want)
 	}
@@ -351,11 +352,11 @@ func settle(cfg *Config, welcome *value.Dict) error {
 // answerJoin admits a master that knows the secret.
 func (c *Cluster) answerJoin(conn *line, frames *event.FrameReader, discover []byte) {
 	id, err := c.letIn(conn, frames, bytes.Clone(discover))
-	var no *refusal
+	var no *refusal.Error
 	switch {
 	case errors.As(err, &no):
-		c.rateLimitedLog.warn("join "+no.reason, "refused a master that wants to join the cluster", "addr", conn.RemoteAddr(), "reason", no.reason)
-		if err := c.write(conn, tagRefused, value.DictOf("reason", no.reason)); err != nil {
+		c.rateLimitedLog.warn("join "+no.Reason, "refused a master that wants to join the cluster", "addr", conn.RemoteAddr(), "reason", no.Reason)
+		if err := c.write(conn, tagRefused, no.Dict()); err != nil {
 			c.log.Debug("cannot send a refusal", "addr", conn.RemoteAddr(), "err", err)
 		}
 	case err != nil:
@@ -377,15 +378,15 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 	pub, err := crypt.ParsePublic(pubText)
 	switch {
 	case salt.CheckID(id) != nil || err != nil:
-		return "", &refusal{"its id or its key is invalid"}
+		return "", refusal.New(refusal.ID, "its id or its key is invalid")
 	case id == c.cfg.ID:
-		return "", &refusal{fmt.Sprintf("%s is the id of a member already", id)}
+		return "", refusal.New(refusal.ID, "%s is the id of a member already", id)
 	case d.Str("cluster") != c.cfg.Options.ID:
-		return "", &refusal{fmt.Sprintf("cluster_id is %q on %s and %q on %s", c.cfg.Options.ID, c.cfg.ID, d.Str("cluster"), id)}
+		return "", refusal.New(refusal.Settings, "cluster_id is %q on %s and %q on %s", c.cfg.Options.ID, c.cfg.ID, d.Str("cluster"), id)
 	case d.Int("protocol") != protocol:
-		return "", &refusal{fmt.Sprintf("the version of the protocol between masters is %d on %s and %d on %s", protocol, c.cfg.ID, d.Int("protocol"), id)}
+		return "", refusal.New(refusal.Protocol, "the version of the protocol between masters is %d on %s and %d on %s", protocol, c.cfg.ID, d.Int("protocol"), id)
 	case !conn.tls && c.allTLS():
-		return "", &refusal{fmt.Sprintf("the members of this cluster use TLS, and %s does not: install the version of the members there", id)}
+		return "", refusal.New(refusal.TLS, "the members of this cluster use TLS, and %s does not: install the version of the members there", id)
 	}
 	ring := c.ring.Load()
 	// Byte for byte as in the file: a joining master may check its hash.
@@ -419,27 +420,27 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 	}
 	said.add(d.Bytes("key"))
 	if !hmac.Equal(d.Bytes("proof"), said.proof(secret, tagJoin)) {
-		return "", &refusal{fmt.Sprintf("%s does not know cluster_secret", id)}
+		return "", refusal.New(refusal.Secret, "%s does not know cluster_secret", id)
 	}
 	said.add(d.Bytes("proof"))
 	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagJoin), d.Bytes("sig")); err != nil {
-		return "", &refusal{fmt.Sprintf("%s does not have the key that it shows", id)}
+		return "", refusal.New(refusal.Key, "%s does not have the key that it shows", id)
 	}
 	if r, removed, err := c.banned(id); err != nil {
 		return "", err
 	} else if removed {
-		return "", &refusal{fmt.Sprintf("%s was removed from this cluster (on %s, at %s): to let it join again, run brine cluster readmit %[1]s on a member", id, r.By, stampText(r.At))}
+		return "", refusal.New(refusal.Removed, "%s was removed from this cluster (on %s, at %s): to let it join again, run brine cluster readmit %[1]s on a member", id, r.By, stampText(r.At))
 	}
 	key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
 	if err != nil {
-		return "", &refusal{"cannot decrypt the key of the connection"}
+		return "", refusal.New(refusal.Key, "cannot decrypt the key of the connection")
 	}
 	cipher, err := crypt.NewCrypticle(string(key))
 	if err != nil {
-		return "", &refusal{"the key of the connection is invalid"}
+		return "", refusal.New(refusal.Key, "the key of the connection is invalid")
 	}
 	if there, err := c.secrets.PeerKey(id); err == nil && !there.Equal(pub) {
-		return "", &refusal{fmt.Sprintf("a member with the id %s and another key exists already; if that one is gone for good, delete %s on any member", id, c.secrets.peerPath(id))}
+		return "", refusal.New(refusal.ID, "a member with the id %s and another key exists already; if that one is gone for good, delete %s on any member", id, c.secrets.peerPath(id))
 	}
 	// The members learn of it before it learns of them.
 	if err := atomicfile.Write(c.secrets.peerPath(id), pubText, 0o644, true); err != nil {

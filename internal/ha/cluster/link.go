@@ -20,6 +20,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/refusal"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
@@ -119,11 +120,6 @@ func hear(body []byte) (tag string, d *value.Dict, err error) {
 	return tag, d, err
 }
 
-// refusal is the error for a peer that cannot be accepted.
-type refusal struct{ reason string }
-
-func (r *refusal) Error() string { return r.reason }
-
 // sealed sends and receives frames after the handshake.
 type sealed struct {
 	c        *Cluster
@@ -194,8 +190,9 @@ func (p *peer) runLink(ctx context.Context) {
 		p.mu.Lock()
 		p.tried = true
 		p.mu.Unlock()
-		var r *refusal
-		if errors.As(err, &r) && strings.Contains(r.reason, notMember) {
+		refused := refusal.Of(err)
+		unknown := refusal.Is(err, refusal.NotMember)
+		if unknown {
 			p.mu.Lock()
 			p.disowns = true
 			p.mu.Unlock()
@@ -203,10 +200,10 @@ func (p *peer) runLink(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.As(err, &r) && strings.Contains(r.reason, notMember) && time.Since(p.c.began) < newTime:
+		case unknown && time.Since(p.c.began) < newTime:
 			pause = firstPause // it does not know this master yet
-		case errors.As(err, &r):
-			p.trouble(r.reason)
+		case refused != nil:
+			p.trouble(refused.Reason)
 			pause = 5 * time.Second
 		default:
 			p.c.log.Debug("connection to a peer ended", "peer", p.id, "err", err)
@@ -219,12 +216,8 @@ func (p *peer) runLink(ctx context.Context) {
 	}
 }
 
-// notMember is a master's reason against one whose key it does not have, in a cluster without a shared directory. A master that has just
-// joined may not be known everywhere yet, and retries for newTime.
-const (
-	notMember = "is no member of the cluster (any more) in the eyes"
-	newTime   = 30 * time.Second
-)
+// newTime is how long a master that has just joined retries where it is not known yet (refusal.NotMember).
+const newTime = 30 * time.Second
 
 func (p *peer) pauseLink(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
@@ -272,7 +265,7 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 	answered := time.Now()
 	tag, d, err := hear(reply)
 	if err == nil && tag == tagRefused && conn.tls {
-		return nil, nil, &refusal{fmt.Sprintf("%s refuses: %.2000s", p.id, d.Str("reason"))}
+		return nil, nil, refusal.Read(d).From(p.id)
 	}
 	if err != nil || tag != tagReply {
 		return nil, nil, fmt.Errorf("not an answer of a Brine master: %q %w", tag, err)
@@ -280,28 +273,27 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 	theirs := readFacts(d.Dict("facts"))
 	said := conn.begun()
 	said.add(hello, []byte(d.Str("nonce")), rawFacts(d))
-	refuse := func(format string, args ...any) error {
-		r := &refusal{fmt.Sprintf(format, args...)}
-		if err := c.refuse(conn, said, r.reason); err != nil {
+	refuse := func(r *refusal.Error) error {
+		if err := c.refuse(conn, said, theirs, r); err != nil {
 			c.log.Debug("cannot send the reason of a refusal to a peer", "peer", p.id, "err", err)
 		}
 		return r
 	}
 	if theirs.id != p.id {
-		return nil, nil, refuse("cluster_peers names %s, but the master there has the id %q: stock masters would drop its events; name it by its id, which must be its address", p.id, theirs.id)
+		return nil, nil, refuse(refusal.New(refusal.ID, "cluster_peers names %s, but the master there has the id %q: stock masters would drop its events; name it by its id, which must be its address", p.id, theirs.id))
 	}
 	pub, err := c.secrets.PeerKey(p.id)
 	if err != nil {
-		return nil, nil, refuse("there is no key of %s in the shared directory of %s (is cluster_pki_dir one directory for both?): %v", p.id, c.cfg.ID, err)
+		return nil, nil, refuse(refusal.New(refusal.Key, "there is no key of %s in the shared directory of %s (is cluster_pki_dir one directory for both?): %v", p.id, c.cfg.ID, err))
 	}
 	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagReply), d.Bytes("sig")); err != nil {
-		return nil, nil, refuse("the master at %s does not have the key that is in %s", p.id, c.secrets.peerPath(p.id))
+		return nil, nil, refuse(refusal.New(refusal.Key, "the master at %s does not have the key that is in %s", p.id, c.secrets.peerPath(p.id)))
 	}
-	if why := c.differences(theirs, na, conn.cert); why != "" {
-		return nil, nil, refuse("%s", why)
+	if why := c.differences(theirs, na, conn.cert); why != nil {
+		return nil, nil, refuse(why)
 	}
-	if why := c.skewed(theirs, asked, answered); why != "" {
-		return nil, nil, refuse("%s", why)
+	if why := c.skewed(theirs, asked, answered); why != nil {
+		return nil, nil, refuse(why)
 	}
 	var box []byte
 	var cipher *crypt.Crypticle
@@ -336,11 +328,11 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 		return nil, nil, err
 	}
 	if tag == tagRefused {
-		reason, err := readRefusal(p.id, pub, said, d)
+		r, err := readRefusal(p.id, pub, said, d)
 		if err != nil {
 			return nil, nil, err
 		}
-		return nil, nil, &refusal{reason}
+		return nil, nil, r
 	}
 	if tag != tagReady {
 		return nil, nil, fmt.Errorf("%.80q at the end of a handshake", tag)
@@ -554,8 +546,8 @@ func (c *Cluster) answerLink(ctx context.Context, conn *line, frames *event.Fram
 	if err != nil {
 		host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
 		key := "link from " + host
-		if why := (*refusal)(nil); errors.As(err, &why) {
-			key += " " + why.reason // log each reason; other errors may contain a port
+		if why := refusal.Of(err); why != nil {
+			key += " " + why.Reason // log each reason; other errors may contain a port
 		}
 		c.rateLimitedLog.warn(key, "refused a connection of another master", "addr", conn.RemoteAddr(), "reason", err)
 		return
@@ -599,11 +591,11 @@ func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []b
 	theirs := readFacts(d.Dict("facts"))
 	// Before anything is signed or disclosed: without TLS any peer may send hello.
 	why := c.vouch(conn, theirs.id)
-	if why == "" && !conn.tls && c.cfg.Options.Isolated {
+	if why == nil && !conn.tls && c.cfg.Options.Isolated {
 		why = c.admitsOld(theirs.id)
 	}
-	if why != "" {
-		return nil, nil, "", errors.Join(&refusal{why}, c.write(conn, tagRefused, value.DictOf("reason", why)))
+	if why != nil {
+		return nil, nil, "", errors.Join(why, c.write(conn, tagRefused, why.Dict()))
 	}
 	na, nb := d.Str("nonce"), nonce()
 	mine := c.facts(na).dict()
@@ -631,9 +623,9 @@ func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []b
 		return nil, nil, "", fmt.Errorf("%q instead of a key: %w", tag, err)
 	}
 	said.add(d.Bytes("key"), []byte(d.Str("proof")), []byte(d.Str("inc")))
-	p, key, reason := c.judge(conn, theirs, d, said, nb)
-	if reason != "" {
-		return nil, nil, "", errors.Join(&refusal{reason}, c.refuse(conn, said, reason))
+	p, key, why := c.judge(conn, theirs, d, said, nb)
+	if why != nil {
+		return nil, nil, "", errors.Join(why, c.refuse(conn, said, theirs, why))
 	}
 	if err := c.write(conn, tagReady, value.NewDict(0)); err != nil {
 		return nil, nil, "", err
@@ -647,43 +639,53 @@ func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []b
 }
 
 // refuse sends the other end of a handshake the reason of its refusal.
-func (c *Cluster) refuse(conn net.Conn, said transcript, reason string) error {
+func (c *Cluster) refuse(conn net.Conn, said transcript, theirs facts, why *refusal.Error) error {
 	said = slices.Clone(said)
-	said.add([]byte(reason))
+	said.add(why.Signed(theirs.refusals)...)
 	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagRefused))
 	if err != nil {
 		return err
 	}
-	return c.write(conn, tagRefused, value.DictOf("reason", reason, "sig", sig))
+	d := why.Dict()
+	if theirs.refusals < 1 {
+		d.Delete("code") // the signature does not cover it
+	}
+	d.Set("sig", sig)
+	return c.write(conn, tagRefused, d)
 }
 
-// readRefusal returns the reason of a refusal by the master with the key pub.
-func readRefusal(id string, pub *crypt.PublicKey, said transcript, d *value.Dict) (string, error) {
+// readRefusal returns the refusal by the master with the key pub.
+func readRefusal(id string, pub *crypt.PublicKey, said transcript, d *value.Dict) (*refusal.Error, error) {
 	said = slices.Clone(said)
-	said.add([]byte(d.Str("reason")))
-	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagRefused), d.Bytes("sig")); err != nil {
-		return "", errors.New("a refusal with an invalid signature")
+	why := refusal.Read(d)
+	understood := int64(0)
+	if d.Has("code") {
+		understood = refusal.Version
 	}
-	return fmt.Sprintf("%s refuses: %.2000s", id, d.Str("reason")), nil
+	said.add(why.Signed(understood)...)
+	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagRefused), d.Bytes("sig")); err != nil {
+		return nil, errors.New("a refusal with an invalid signature")
+	}
+	return why.From(id), nil
 }
 
 // refusedBy logs that a dialling master refuses this one.
 func (c *Cluster) refusedBy(id string, said transcript, d *value.Dict) {
 	pub, err := c.secrets.PeerKey(id)
 	if err != nil {
-		c.rateLimitedLog.warn("refused by a stranger", "an unauthenticated master (its key is unknown here) refuses this one", "peer", fmt.Sprintf("%.100s", id), "reason", fmt.Sprintf("%.1000s", d.Str("reason")), "err", err)
+		c.rateLimitedLog.warn("refused by an unauthenticated master", "an unauthenticated master (its key is unknown here) refuses this one", "peer", fmt.Sprintf("%.100s", id), "reason", fmt.Sprintf("%.1000s", d.Str("reason")), "err", err)
 		return
 	}
-	reason, err := readRefusal(id, pub, said, d)
+	why, err := readRefusal(id, pub, said, d)
 	if err != nil {
 		c.rateLimitedLog.warn("refusal of "+id, "invalid refusal in a handshake", "peer", id, "err", err)
 		return
 	}
 	if p := c.all()[id]; p != nil {
-		p.trouble(reason)
+		p.trouble(why.Reason)
 		return
 	}
-	c.rateLimitedLog.error("refused "+id, "another master refuses this one: "+reason, "peer", id)
+	c.rateLimitedLog.error("refused "+id, "another master refuses this one: "+why.Reason, "peer", id)
 }
 
 // inquire asks a peer that is a Brine master and hung up without a message for the reason.
@@ -696,42 +698,41 @@ func (p *peer) inquire(ctx context.Context) {
 		p.c.conns.remove(s.conn.raw)
 		s.conn.Close()
 	}
-	var r *refusal
-	if errors.As(err, &r) && ctx.Err() == nil {
-		p.trouble(r.reason)
+	if why := refusal.Of(err); why != nil && ctx.Err() == nil {
+		p.trouble(why.Reason)
 	}
 }
 
 // judge decides whether to accept a dialling master after its last message.
-func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript, nb string) (*peer, *crypt.Crypticle, string) {
+func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript, nb string) (*peer, *crypt.Crypticle, *refusal.Error) {
 	pub, err := c.secrets.PeerKey(theirs.id)
 	if c.cfg.Options.Isolated && errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Sprintf("%.100q %s of %s", theirs.id, notMember, c.cfg.ID)
+		return nil, nil, refusal.New(refusal.NotMember, "%.100q %s of %s", theirs.id, refusal.TextNotMember, c.cfg.ID)
 	}
-	if why := c.vouch(conn, theirs.id); why != "" {
+	if why := c.vouch(conn, theirs.id); why != nil {
 		return nil, nil, why
 	}
 	if p := c.all()[theirs.id]; errors.Is(err, fs.ErrNotExist) && p != nil && p.wasThere() {
-		return nil, nil, fmt.Sprintf("%s was removed from the cluster: %s was deleted; restart it to have it back", theirs.id, c.secrets.peerPath(theirs.id))
+		return nil, nil, refusal.New(refusal.Removed, "%s was removed from the cluster: %s was deleted; restart it to have it back", theirs.id, c.secrets.peerPath(theirs.id))
 	}
 	if salt.CheckID(theirs.id) != nil || err != nil {
-		return nil, nil, fmt.Sprintf("%.100q has no key in cluster_pki_dir of %s (is that one directory for both?)", theirs.id, c.cfg.ID)
+		return nil, nil, refusal.New(refusal.Key, "%.100q has no key in cluster_pki_dir of %s (is that one directory for both?)", theirs.id, c.cfg.ID)
 	}
 	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagKey), d.Bytes("sig")); err != nil {
-		return nil, nil, fmt.Sprintf("%s does not have the key that is in %s", theirs.id, c.secrets.peerPath(theirs.id))
+		return nil, nil, refusal.New(refusal.Key, "%s does not have the key that is in %s", theirs.id, c.secrets.peerPath(theirs.id))
 	}
 	theirs.proof = d.Str("proof")
-	if why := c.differences(theirs, nb, conn.cert); why != "" {
+	if why := c.differences(theirs, nb, conn.cert); why != nil {
 		return nil, nil, why
 	}
 	var cipher *crypt.Crypticle
 	if !conn.tls {
 		key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
 		if err != nil {
-			return nil, nil, "cannot decrypt the key of the connection"
+			return nil, nil, refusal.New(refusal.Key, "cannot decrypt the key of the connection")
 		}
 		if cipher, err = crypt.NewCrypticle(string(key)); err != nil {
-			return nil, nil, "the key of the connection is invalid"
+			return nil, nil, refusal.New(refusal.Key, "the key of the connection is invalid")
 		}
 	}
 	p := c.all()[theirs.id]
@@ -742,9 +743,9 @@ func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript
 		p.look()
 	}
 	if p.isGone() {
-		return nil, nil, fmt.Sprintf("%s was removed from the cluster", theirs.id)
+		return nil, nil, refusal.New(refusal.Removed, "%s was removed from the cluster", theirs.id)
 	}
-	return p, cipher, ""
+	return p, cipher, nil
 }
 
 // wasThere reports whether its key has existed in the shared directory.
@@ -976,20 +977,20 @@ func (c *Cluster) agree() error {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			var r *refusal
+			r := refusal.Of(err)
 			switch {
 			case err == nil:
 				agreed = true
-			case !errors.As(err, &r):
-			case strings.Contains(r.reason, notParted):
-				c.log.Warn("continuing without a peer: "+r.reason, "peer", p.id)
+			case r == nil:
+			case r.Code == refusal.Shares:
+				c.log.Warn("continuing without a peer: "+r.Reason, "peer", p.id)
 				agreed = true
-			case strings.Contains(r.reason, clockOf) && c.cfg.Options.Isolated:
-				clocks = append(clocks, r.reason)
-			case strings.Contains(r.reason, notMember):
-				unknown = append(unknown, r.reason)
+			case r.Code == refusal.Clock && c.cfg.Options.Isolated:
+				clocks = append(clocks, r.Reason)
+			case r.Code == refusal.NotMember:
+				unknown = append(unknown, r.Reason)
 			default:
-				reasons = append(reasons, r.reason)
+				reasons = append(reasons, r.Reason)
 			}
 		})
 	}

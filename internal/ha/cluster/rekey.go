@@ -16,6 +16,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/refusal"
 	"brine/internal/net/crypt"
 	"brine/internal/net/handshake"
 	"brine/internal/py/value"
@@ -174,26 +175,26 @@ func chainOf(cert *x509.Certificate) (list []endorsement) {
 	return nil
 }
 
-// checkMember returns why a certificate is not valid for an id of this cluster; "" if it is. It may be signed by a key that the present one
+// checkMember returns why a certificate is not valid for an id of this cluster; nil if it is. It may be signed by a key that the present one
 // endorses, if this master has not switched yet, or by a former one, if that member has not.
-func (c *Cluster) checkMember(cert *x509.Certificate, id string) string {
+func (c *Cluster) checkMember(cert *x509.Certificate, id string) *refusal.Error {
 	ring := c.ring.Load()
-	check := func(by *crypt.PublicKey) string {
+	check := func(by *crypt.PublicKey) *refusal.Error {
 		return checkCertificate(cert, by, c.cfg.Options.ID, id, time.Now())
 	}
 	why := check(ring.key.Public())
-	if why == "" || cert == nil {
+	if why == nil || cert == nil {
 		return why
 	}
 	for _, by := range handshake.Endorsed(ring.key.Public(), plainEndorsements(chainOf(cert)))[1:] {
-		if check(by) == "" {
-			return ""
+		if check(by) == nil {
+			return nil
 		}
 	}
 	if c.behind(id) {
 		for _, by := range ring.former {
-			if check(by) == "" {
-				return ""
+			if check(by) == nil {
+				return nil
 			}
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/refusal"
 	"brine/internal/net/crypt"
 )
 
@@ -138,23 +139,23 @@ func (b *tlsIdentity) config() *tls.Config {
 	return c
 }
 
-// checkCertificate returns why a certificate is not valid for an id of a cluster with the key by; "" if it is.
-func checkCertificate(cert *x509.Certificate, by *crypt.PublicKey, cluster, id string, now time.Time) string {
+// checkCertificate returns why a certificate is not valid for an id of a cluster with the key by; nil if it is.
+func checkCertificate(cert *x509.Certificate, by *crypt.PublicKey, cluster, id string, now time.Time) *refusal.Error {
 	switch {
 	case cert == nil:
-		return fmt.Sprintf("%.100q shows no certificate of the cluster: only its members may speak here; if it is to be one, have it join (brine cluster join)", id)
+		return refusal.New(refusal.Certificate, "%.100q shows no certificate of the cluster: only its members may speak here; if it is to be one, have it join (brine cluster join)", id)
 	case by.Signed(cert) != nil:
-		return fmt.Sprintf("the certificate that %.100q shows is not of this cluster: its cluster.pem did not sign it. If that master is to be a member, stop it, remove its cluster_pki_dir and cachedir, and let it join", id)
+		return refusal.New(refusal.Certificate, "the certificate that %.100q shows is not of this cluster: its cluster.pem did not sign it. If that master is to be a member, stop it, remove its cluster_pki_dir and cachedir, and let it join", id)
 	case len(cert.Subject.Organization) != 1 || cert.Subject.Organization[0] != cluster:
-		return fmt.Sprintf("the certificate that %.100q shows is of the cluster %.100q, and this is %q: correct cluster_id there", id, cert.Subject.Organization, cluster)
+		return refusal.New(refusal.Certificate, "the certificate that %.100q shows is of the cluster %.100q, and this is %q: correct cluster_id there", id, cert.Subject.Organization, cluster)
 	case cert.Subject.CommonName != id:
-		return fmt.Sprintf("%.100q shows the certificate of %.100q: cluster_peers names a member by another id, or something between the masters leads to another one", id, cert.Subject.CommonName)
+		return refusal.New(refusal.Certificate, "%.100q shows the certificate of %.100q: cluster_peers names a member by another id, or something between the masters leads to another one", id, cert.Subject.CommonName)
 	case now.After(cert.NotAfter):
-		return fmt.Sprintf("the certificate that %.100q shows ended at %s, and here it is %s: correct the clock that is wrong; a master makes a new certificate when it starts and each month", id, stampText(cert.NotAfter), stampText(now))
+		return refusal.New(refusal.Certificate, "the certificate that %.100q shows ended at %s, and here it is %s: correct the clock that is wrong; a master makes a new certificate when it starts and each month", id, stampText(cert.NotAfter), stampText(now))
 	case now.Before(cert.NotBefore):
-		return fmt.Sprintf("the certificate that %.100q shows begins at %s, and here it is %s: correct the clock that is wrong; a master makes a new certificate when it starts and each month", id, stampText(cert.NotBefore), stampText(now))
+		return refusal.New(refusal.Certificate, "the certificate that %.100q shows begins at %s, and here it is %s: correct the clock that is wrong; a master makes a new certificate when it starts and each month", id, stampText(cert.NotBefore), stampText(now))
 	}
-	return ""
+	return nil
 }
 
 func stampText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -229,15 +230,15 @@ func (b *tlsIdentity) answer(ctx context.Context, conn net.Conn) (*line, error) 
 
 // call begins TLS on a connection that was made. check says what is against the
 // certificate of the other end.
-func (b *tlsIdentity) call(ctx context.Context, conn net.Conn, check func(*x509.Certificate) string) (*line, error) {
+func (b *tlsIdentity) call(ctx context.Context, conn net.Conn, check func(*x509.Certificate) *refusal.Error) (*line, error) {
 	c := b.config()
 	c.VerifyConnection = func(s tls.ConnectionState) error {
 		var cert *x509.Certificate
 		if len(s.PeerCertificates) > 0 {
 			cert = s.PeerCertificates[0]
 		}
-		if why := check(cert); why != "" {
-			return &refusal{why}
+		if why := check(cert); why != nil {
+			return why
 		}
 		return nil
 	}
@@ -276,30 +277,30 @@ func (c *Cluster) allTLS() bool {
 
 // admitsOld says why a master that speaks no TLS is not answered; "" if it may be
 // a member of a version without.
-func (c *Cluster) admitsOld(id string) string {
+func (c *Cluster) admitsOld(id string) *refusal.Error {
 	if c.allTLS() {
-		return "the members of this cluster speak TLS: install the version there that they have"
+		return refusal.New(refusal.TLS, "the members of this cluster speak TLS: install the version there that they have")
 	}
 	if _, err := c.secrets.PeerKey(id); err != nil {
-		return fmt.Sprintf("%.100q %s of this master", id, notMember)
+		return refusal.New(refusal.NotMember, "%.100q %s of this master", id, refusal.TextNotMember)
 	}
-	return ""
+	return nil
 }
 
 // vouch says what is against the certificate of a connection from a master that
 // says who it is; "" if nothing is.
-func (c *Cluster) vouch(l *line, id string) string {
+func (c *Cluster) vouch(l *line, id string) *refusal.Error {
 	switch {
 	case !c.cfg.Options.Isolated:
-		return ""
+		return nil
 	case salt.CheckID(id) != nil:
-		return fmt.Sprintf("%.100q is the id of no master", id)
+		return refusal.New(refusal.ID, "%.100q is the id of no master", id)
 	case l.tls:
 		return c.checkMember(l.cert, id)
 	case c.needsTLS(id):
-		return fmt.Sprintf("%.100q has spoken TLS and does not any more: somebody else may be at its address, or an older version was installed there; install the one that the others have", id)
+		return refusal.New(refusal.TLS, "%.100q has spoken TLS and does not any more: somebody else may be at its address, or an older version was installed there; install the one that the others have", id)
 	}
-	return ""
+	return nil
 }
 
 // dialLine makes a connection to the peer, by TLS if it is not of a version
@@ -311,7 +312,7 @@ func (p *peer) dialLine(ctx context.Context) (*line, error) {
 		return &line{Conn: conn, raw: conn}, err
 	}
 	conn.SetDeadline(time.Now().Add(handshakeTime))
-	l, err := c.tlsIdentity.call(ctx, conn, func(cert *x509.Certificate) string {
+	l, err := c.tlsIdentity.call(ctx, conn, func(cert *x509.Certificate) *refusal.Error {
 		return c.checkMember(cert, p.id)
 	})
 	if err == nil {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/ha/cluster/refusal"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
@@ -66,8 +67,8 @@ func TestCertificates(t *testing.T) {
 		{"not begun", c.Leaf, by, "main", "192.0.2.1", now.AddDate(-2, 0, 0), "correct the clock"},
 	} {
 		got := checkCertificate(c.cert, c.by, c.cluster, c.id, c.now)
-		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) || got != "" && !strings.Contains(got, c.id) {
-			t.Errorf("%s: %q", c.what, got)
+		if (got == nil) != (c.want == "") || got != nil && (got.Code != refusal.Certificate || !strings.Contains(got.Reason, c.want) || !strings.Contains(got.Reason, c.id)) {
+			t.Errorf("%s: %+v", c.what, got)
 		}
 	}
 }
@@ -87,7 +88,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 		if (ends != last) != step.new || ends.Sub(at) < certificateTime-certificateRenew {
 			t.Errorf("after %v: ends %v, before %v", step.by, ends, last)
 		}
-		if why := checkCertificate(b.cert.Leaf, b.sign.Public(), "main", "a", at); why != "" {
+		if why := checkCertificate(b.cert.Leaf, b.sign.Public(), "main", "a", at); why != nil {
 			t.Error(why)
 		}
 		last = ends
@@ -211,7 +212,7 @@ func FuzzCertificate(tf *testing.F) {
 		if err != nil {
 			return
 		}
-		if checkCertificate(c, by, "main", "a", time.Now()) == "" && !bytes.Equal(c.RawTBSCertificate, b.cert.Leaf.RawTBSCertificate) {
+		if checkCertificate(c, by, "main", "a", time.Now()) == nil && !bytes.Equal(c.RawTBSCertificate, b.cert.Leaf.RawTBSCertificate) {
 			t.Fatal("a certificate that the cluster's key did not sign")
 		}
 	})
@@ -248,7 +249,7 @@ func BenchmarkFrame(b *testing.B) {
 				}
 				d := &line{Conn: raw, raw: raw}
 				if by == "tls" {
-					if d, err = one.call(context.Background(), raw, func(*x509.Certificate) string { return "" }); err != nil {
+					if d, err = one.call(context.Background(), raw, func(*x509.Certificate) *refusal.Error { return nil }); err != nil {
 						b.Fatal(err)
 					}
 				} else {

@@ -17,6 +17,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/refusal"
 	"brine/internal/ha/lease"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
@@ -135,7 +136,7 @@ func (l *witnessLink) connect(ctx context.Context, pin string) (*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := l.tlsIdentity.call(ctx, raw, func(*x509.Certificate) string { return "" }) // dial looks at it
+	conn, err := l.tlsIdentity.call(ctx, raw, func(*x509.Certificate) *refusal.Error { return nil }) // dial looks at it
 	if err == nil {
 		return conn, nil
 	}

@@ -1,0 +1,24 @@
+package refusal
+
+import "strings"
+
+// Compatibility with releases before the code field: they send the text only, and decide by these parts of it. So the texts of these codes
+// must contain them as long as masters of such releases can be in a cluster. This file is the only place that reads a text.
+const (
+	TextNotMember = "is no member of the cluster (any more) in the eyes"
+	TextShares    = "still shares a folder that others have left: stop it, run brine cluster unshare there, and start it"
+	TextClock     = "the clock of "
+)
+
+// codeOfText returns the code of a refusal without the code field.
+func codeOfText(reason string) Code {
+	switch {
+	case strings.Contains(reason, TextShares):
+		return Shares
+	case strings.Contains(reason, TextClock):
+		return Clock
+	case strings.Contains(reason, TextNotMember):
+		return NotMember
+	}
+	return Other
+}

@@ -1,0 +1,107 @@
+// Package refusal has the reasons for which one master of a cluster refuses another. A reason is a code, on which masters decide, and a
+// text for the operator, on which nothing depends. Both are sent in one message:
+//
+//	{reason: TEXT, code: CODE}
+//
+// A master announces the version of the codes that it understands (Version) in its facts, so that the signature of a refusal covers the
+// code if the receiver can verify that. Releases before the code field send and understand the text only; old.go reads these texts, and
+// nothing else does.
+package refusal
+
+import (
+	"errors"
+	"fmt"
+
+	"brine/internal/py/value"
+)
+
+// Version is the version of the codes. A receiver treats codes that it does not know like Other.
+const Version = 1
+
+// Code says why a master is refused.
+type Code string
+
+// The codes. They are part of the protocol: do not change their values.
+const (
+	// Other is a reason on which nothing depends, such as one from a newer version.
+	Other Code = "other"
+	// NotMember: the receiver of a connection has no key of the other master, in a cluster without a shared directory. A master that has
+	// just joined may not be known everywhere yet.
+	NotMember Code = "not_member"
+	// Shares: one of the masters still uses the shared directory that the others have left.
+	Shares Code = "shares_directory"
+	// Clock: the clocks of the masters differ. It is unknown which of two is wrong.
+	Clock Code = "clock"
+	// Settings: options that must agree differ, or one master does not name the other.
+	Settings Code = "settings"
+	// Certificate: the TLS certificate is missing, or not valid for the id.
+	Certificate Code = "certificate"
+	// TLS: the connection must use TLS.
+	TLS Code = "tls"
+	// ID: the id is invalid, or another one than expected, or in use.
+	ID Code = "id"
+	// Key: a master does not have the private half of its key, or its key is unknown.
+	Key Code = "key"
+	// Removed: the master was removed from the cluster.
+	Removed Code = "removed"
+	// Secret: the joining secret is wrong.
+	Secret Code = "secret"
+	// Protocol: the versions of the protocol differ.
+	Protocol Code = "protocol"
+)
+
+// Error is a refusal.
+type Error struct {
+	Code   Code
+	Reason string
+}
+
+func (e *Error) Error() string { return e.Reason }
+
+// New returns a refusal with a formatted reason.
+func New(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Reason: fmt.Sprintf(format, args...)}
+}
+
+// Of returns the refusal in an error, nil if there is none.
+func Of(err error) *Error {
+	var e *Error
+	errors.As(err, &e)
+	return e
+}
+
+// Is reports whether an error is a refusal with a code.
+func Is(err error, code Code) bool {
+	e := Of(err)
+	return e != nil && e.Code == code
+}
+
+// Dict returns the message for the refused master.
+func (e *Error) Dict() *value.Dict {
+	return value.DictOf("reason", e.Reason, "code", string(e.Code))
+}
+
+// Signed returns what a signature of the refusal covers. understands is the version of the codes that the receiver understands.
+func (e *Error) Signed(understands int64) [][]byte {
+	if understands < 1 {
+		return [][]byte{[]byte(e.Reason)}
+	}
+	return [][]byte{[]byte(e.Reason), []byte(e.Code)}
+}
+
+// Read decodes a message.
+func Read(d *value.Dict) *Error {
+	e := &Error{Code: Code(d.Str("code")), Reason: d.Str("reason")}
+	if !d.Has("code") {
+		e.Code = codeOfText(e.Reason)
+	}
+	return e
+}
+
+// maxReason bounds a reason of another master in bytes.
+const maxReason = 2000
+
+// From returns the refusal as the local error: who refuses, and at most maxReason bytes of the reason.
+func (e *Error) From(who string) *Error {
+	return New(e.Code, "%s refuses: %.*s", who, maxReason, e.Reason)
+}
