@@ -166,6 +166,13 @@ func (m *Master) runCluster(ctx context.Context) error {
 	m.cluster.AnswerWith(askHealth, m.health)
 	m.cluster.AnswerWith(askStandings, m.answerStandings)
 	m.cluster.AnswerWith(askFetched, m.toldFetched)
+	seen := newSeenTeller(m.cluster, m.requests, m.cfg.ID)
+	m.cluster.AnswerWith(askSeen, seen.take)
+	ctx, cancel := context.WithCancel(ctx)
+	var aside sync.WaitGroup
+	aside.Go(func() { seen.run(ctx) })
+	defer aside.Wait()
+	defer cancel()
 	defer m.bus.Handle(m.cluster.Event)()
 	always := []string{tagPresent} // what another one is to go on with
 	m.cluster.Want(always)

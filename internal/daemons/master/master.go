@@ -362,6 +362,9 @@ func (m *Master) buildChannel() (err error) {
 		}, m.signedIn, m.log)
 	m.router = m.newRouter()
 	m.requests = channel.NewServer(m.channelOptions, acceptedKeys{m.keys}, sessions, auth, m.router, m.log)
+	if m.cluster != nil {
+		m.requests.TellSeen()
+	}
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/subtle"
 	"errors"
-	"hash/maphash"
 	"log/slog"
 	"math"
 	"slices"
@@ -30,7 +29,8 @@ const sessionCheck = time.Second
 
 // minionState is what the master remembers of one accepted minion that has
 // spoken. All of it can be made again from the files, but for the nonces, which
-// is why a restarted master makes new session keys; see Sessions.DistrustOld.
+// is why a restarted master makes new session keys (Sessions.DistrustOld), or is
+// told by the other masters of its cluster (Server.Learn).
 type minionState struct {
 	pub *crypt.PublicKey
 
@@ -38,12 +38,14 @@ type minionState struct {
 	tok     []byte // a token that was found good
 	session string
 	cipher  *crypt.Crypticle // of session
-	stamp   stamp
-	checked time.Time
-	nonces  nonceRing
-	renew   bool // the session key is replaced at the next sign-in
-	warned  time.Time
-	large   *semaphore.Weighted // nil until the first large request
+	// sessionTag names session for other masters.
+	sessionTag uint64
+	stamp      stamp
+	checked    time.Time
+	nonces     nonceRing
+	renew      bool // the session key is replaced at the next sign-in
+	warned     time.Time
+	large      *semaphore.Weighted // nil until the first large request
 }
 
 // Bounds in bytes for the requests that are decoded and being handled. A value
@@ -88,8 +90,8 @@ type minionTable struct {
 	keys     Keys
 	sessions *Sessions
 	log      *slog.Logger
-	seed     maphash.Seed
 	large    *semaphore.Weighted // large requests of all minions
+	seen     *seenBox            // for other masters; nil if there are none
 	m        sync.Map            // id -> *minionState
 }
 
@@ -181,7 +183,10 @@ func (t *minionTable) reload(id string, s *minionState, now time.Time) (changed 
 		if err != nil {
 			return false, err
 		}
-		s.session, s.cipher, changed = key, c, true
+		s.session, s.cipher, s.sessionTag, changed = key, c, tagOf(key), true
+		// What was sealed with the old key can be opened no more, so its nonces and
+		// the minion's clock of then do not matter.
+		s.nonces = nonceRing{}
 	}
 	s.stamp, s.checked = st, now
 	return changed, nil
@@ -222,21 +227,24 @@ const (
 
 // judge records the nonce of a request that was sent at ts by the minion's clock,
 // and returns whether the request is a new one. Only a fresh one may be served.
-func (t *minionTable) judge(s *minionState, nonce, cmd string, ts int64, now time.Time) freshness {
+func (t *minionTable) judge(s *minionState, id, nonce, cmd string, ts int64, now time.Time) freshness {
 	if nonce == "" {
 		return fresh
 	}
-	h := maphash.String(t.seed, nonce)
+	h := nonceHash(nonce)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sent := uint32(min(max(ts, 0), math.MaxUint32))
-	if sent < s.nonces.floor && t.sessions.derive == nil {
+	if sent < s.nonces.floor {
 		s.renew = true
 		return outrun
 	}
 	seen, before := s.nonces.add(h, sent, now)
 	if before && (cmd != "_pillar" || now.Sub(seen) >= repeatTime) {
 		return replayed
+	}
+	if !before {
+		t.seen.add(id, s.sessionTag, s.stamp.generation, SeenNonce{Hash: h, Sent: sent})
 	}
 	return fresh
 }
@@ -258,7 +266,14 @@ func (t *minionTable) renewSession(id string) error {
 		return nil
 	}
 	defer t.drop(id)
-	return t.sessions.Forget(id)
+	if err := t.sessions.Renew(id); err != nil {
+		return err
+	}
+	key, st, err := t.sessions.Get(id)
+	if err == nil {
+		t.seen.renewed(id, tagOf(key), st.generation)
+	}
+	return err
 }
 
 // repeatTime is how long a pillar may be asked for in one and the same

@@ -2,7 +2,6 @@ package channel
 
 import (
 	"errors"
-	"hash/maphash"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -64,7 +63,7 @@ func NewServer(opts func() Options, keys Keys, sessions *Sessions, auth *Authent
 	limit := &rateLimit{rate: func() int { return opts().SignInRate }}
 	return &Server{
 		opts: opts,
-		table: &minionTable{keys: keys, sessions: sessions, log: log, seed: maphash.MakeSeed(),
+		table: &minionTable{keys: keys, sessions: sessions, log: log,
 			large: semaphore.NewWeighted(maxLarge)},
 		auth:                 auth,
 		router:               router,
@@ -319,7 +318,7 @@ func (s *Server) checkLoad(env envelope, m *minionState, load *value.Dict, now t
 	case len(load.Str("nonce")) > 64:
 		return "nonce is too long"
 	}
-	switch s.table.judge(m, load.Str("nonce"), load.Str("cmd"), load.Int("ts"), now) {
+	switch s.table.judge(m, env.id, load.Str("nonce"), load.Str("cmd"), load.Int("ts"), now) {
 	case replayed:
 		s.warn(m, now, "a replayed request was refused", "minion", env.id, "cmd", load.Str("cmd"))
 		return "replayed"

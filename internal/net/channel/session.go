@@ -30,6 +30,10 @@ type Sessions struct {
 	// DistrustOld.
 	made *sync.Map
 
+	// generations has how often the derived key of an id was replaced before its
+	// time.
+	generations sync.Map // id -> uint32
+
 	// making is held while a key is made, so that two who need the same key
 	// do not replace each other's.
 	making sync.Mutex
@@ -104,15 +108,46 @@ func (s *Sessions) derived(id string) (string, stamp, error) {
 	if err != nil {
 		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
 	}
-	return crypt.DeriveKey(secret, fmt.Sprintf("%s\x00%d\x00%s", id, from.Unix(), pub)), derivedStamp(secret, from), nil
+	generation := s.generation(id)
+	text := fmt.Sprintf("%s\x00%d\x00%s", id, from.Unix(), pub)
+	if generation > 0 {
+		text += fmt.Sprintf("\x00%d", generation)
+	}
+	return crypt.DeriveKey(secret, text), derivedStamp(secret, from, generation), nil
 }
 
 // derivedStamp changes when the key does, unless the minion has another key
 // pair.
-func derivedStamp(secret []byte, from time.Time) stamp {
+func derivedStamp(secret []byte, from time.Time, generation uint32) stamp {
 	h := fnv.New64a()
 	h.Write(secret)
-	return stamp{from, int64(h.Sum64())}
+	return stamp{from, int64(h.Sum64()), generation}
+}
+
+func (s *Sessions) generation(id string) uint32 {
+	v, _ := s.generations.Load(id)
+	n, _ := v.(uint32)
+	return n
+}
+
+// adopt takes over the generation of a derived key from another master. Masters
+// use the highest that one of them has.
+func (s *Sessions) adopt(id string, generation uint32) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	if s.derive != nil && generation > s.generation(id) {
+		s.generations.Store(id, generation)
+	}
+}
+
+// Renew replaces the session key of id before its time. A derived key gets
+// another generation, which other masters do not know unless they are told.
+func (s *Sessions) Renew(id string) error {
+	if s.derive == nil {
+		return s.Forget(id)
+	}
+	s.adopt(id, s.generation(id)+1)
+	return nil
 }
 
 // begin is when the time began in which a derived key is used.
@@ -132,6 +167,8 @@ func (s *Sessions) begin(id string) time.Time {
 type stamp struct {
 	mtime time.Time
 	size  int64
+	// generation is that of a derived key.
+	generation uint32
 }
 
 // errUnusable is the error of a key that must be made anew.
@@ -184,13 +221,13 @@ func replaceable(err error) bool {
 // in it is too old or must not be trusted.
 func (s *Sessions) stat(id string) (stamp, error) {
 	if s.derive != nil {
-		return derivedStamp(s.derive.secret(), s.begin(id)), nil
+		return derivedStamp(s.derive.secret(), s.begin(id), s.generation(id)), nil
 	}
 	if u, ok := s.inMemory(id); ok {
 		if age := s.now().Sub(u.at); s.maxAge > 0 && (age > s.maxAge || age < -s.maxAge) {
 			return stamp{}, errUnusable
 		}
-		return stamp{u.at, int64(len(u.key))}, nil
+		return stamp{mtime: u.at, size: int64(len(u.key))}, nil
 	}
 	fi, err := os.Stat(filepath.Join(s.dir, id))
 	if err != nil {
@@ -207,7 +244,7 @@ func (s *Sessions) stat(id string) (stamp, error) {
 	if age := s.now().Sub(fi.ModTime()); s.maxAge > 0 && (age > s.maxAge || age < -s.maxAge) {
 		return stamp{}, errUnusable
 	}
-	return stamp{fi.ModTime(), fi.Size()}, nil
+	return stamp{mtime: fi.ModTime(), size: fi.Size()}, nil
 }
 
 func (s *Sessions) read(id string) (string, stamp, error) {

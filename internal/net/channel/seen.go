@@ -1,0 +1,189 @@
+package channel
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/fnv"
+	"sync"
+	"time"
+)
+
+// A request can be opened by every master of a cluster, but only the one that
+// served it knows its nonce. So masters tell each other what they have served:
+// without that, a recorded request could be replayed at every other master, and
+// at the same one after a restart. The masters pass Seen on, a few times a second.
+// Nothing waits for that: a request is served also while other masters are
+// unreachable.
+
+// Seen is what a master has served of one minion under one session key.
+type Seen struct {
+	ID string
+	// Key tells the session key from others of the minion. What was sealed with
+	// another one cannot be replayed.
+	Key uint64
+	// Generation is how often the session key was replaced before its time, for
+	// keys that masters compute (Sessions.Derive).
+	Generation uint32
+	// Floor is the latest time of requests whose nonces are forgotten, in seconds
+	// by the minion's clock.
+	Floor  uint32
+	Nonces []SeenNonce
+}
+
+// SeenNonce is one request.
+type SeenNonce struct {
+	Hash uint64 // of the nonce
+	Sent uint32 // in seconds by the minion's clock
+}
+
+// maxSeen bounds the nonces that wait to be told. What is left out can be
+// replayed at another master, so it is far more than a cluster serves between
+// two times of telling.
+const maxSeen = 1 << 18
+
+// seenBox holds what other masters are to be told. A nil *seenBox takes nothing.
+type seenBox struct {
+	mu     sync.Mutex
+	byID   map[string]*Seen
+	nonces int
+}
+
+// add enters a request that was served.
+func (b *seenBox) add(id string, key uint64, generation uint32, n SeenNonce) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.nonces >= maxSeen {
+		return
+	}
+	s := b.of(id, key, generation)
+	s.Nonces = append(s.Nonces, n)
+	b.nonces++
+}
+
+// renewed enters that a session key was replaced before its time.
+func (b *seenBox) renewed(id string, key uint64, generation uint32) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.of(id, key, generation)
+}
+
+// of returns the entry of a minion and key. b.mu is held.
+func (b *seenBox) of(id string, key uint64, generation uint32) *Seen {
+	s := b.byID[id]
+	if s == nil || s.Key != key {
+		if s != nil {
+			b.nonces -= len(s.Nonces) // of a key that is replaced
+		}
+		s = &Seen{ID: id, Key: key, Generation: generation}
+		b.byID[id] = s
+	}
+	return s
+}
+
+func (b *seenBox) take() (out []Seen) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.byID {
+		out = append(out, *s)
+	}
+	clear(b.byID)
+	b.nonces = 0
+	return out
+}
+
+// TellSeen has the server note what it serves, for TakeSeen. It must be called
+// before the first request.
+func (s *Server) TellSeen() { s.table.seen = &seenBox{byID: map[string]*Seen{}} }
+
+// TakeSeen returns what was served since the last call.
+func (s *Server) TakeSeen() []Seen { return s.table.seen.take() }
+
+// AllSeen returns what this master knows to have been served by any master, for
+// one that has started or could not be reached. Of nonces older than replayTime
+// the floor is told.
+func (s *Server) AllSeen() (out []Seen) {
+	old := uint32(s.now().Add(-replayTime).Unix())
+	s.table.m.Range(func(id, v any) bool {
+		if e := v.(*minionState).allSeen(id.(string), old); e.Floor > 0 || len(e.Nonces) > 0 {
+			out = append(out, e)
+		}
+		return true
+	})
+	return out
+}
+
+func (m *minionState) allSeen(id string, old uint32) Seen {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := &m.nonces
+	e := Seen{ID: id, Key: m.sessionTag, Generation: m.stamp.generation, Floor: r.floor}
+	for i := r.next; i < len(r.hashes); i++ {
+		if r.times[i] < old {
+			e.Floor = max(e.Floor, r.sent[i])
+		} else {
+			e.Nonces = append(e.Nonces, SeenNonce{Hash: r.hashes[i], Sent: r.sent[i]})
+		}
+	}
+	return e
+}
+
+// Learn takes what another master has served, so that this one refuses its
+// replay. Minions that are not accepted here are left out.
+func (s *Server) Learn(seen []Seen) {
+	now := s.now()
+	for _, e := range seen {
+		if err := s.table.learn(e, now); err != nil {
+			s.log.Debug("cannot note what another master has served", "minion", e.ID, "err", err)
+		}
+	}
+}
+
+func (t *minionTable) learn(e Seen, now time.Time) error {
+	m, err := t.get(e.ID)
+	if err != nil {
+		return err
+	}
+	t.sessions.adopt(e.ID, e.Generation)
+	if _, err := t.cipherOf(e.ID, m, now); err != nil {
+		return err
+	}
+	if m.tag() != e.Key {
+		t.refresh(e.ID, m, now)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessionTag != e.Key {
+		return nil // this key opens nothing here
+	}
+	m.nonces.floor = max(m.nonces.floor, e.Floor)
+	for _, n := range e.Nonces {
+		m.nonces.add(n.Hash, n.Sent, now)
+	}
+	return nil
+}
+
+func (m *minionState) tag() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sessionTag
+}
+
+// tagOf names a session key without telling it.
+func tagOf(session string) uint64 {
+	sum := sha256.Sum256([]byte(session))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// nonceHash is the same on all masters. A nonce is a random number that nobody
+// but its minion can choose, and equal hashes harm only that minion.
+func nonceHash(nonce string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(nonce))
+	return h.Sum64()
+}

@@ -1,0 +1,154 @@
+package channel
+
+import (
+	"testing"
+	"time"
+
+	"brine/internal/py/value"
+)
+
+// member is a master of a cluster whose masters compute session keys, with one
+// accepted minion.
+func member(t *testing.T, now *time.Time) *testServer {
+	t.Helper()
+	s := newServer(t, func(c *Call) { c.Reply("served") })
+	s.now = func() time.Time { return *now }
+	s.book.accept(vecID, private(t, "minion").Public())
+	err := s.sessions.Derive(func() []byte { return []byte("secret of all masters") }, func(string) (string, error) { return "key of the minion", nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.TellSeen()
+	return s
+}
+
+// sealed returns a sealer with the present session key.
+func (s *testServer) sealed(t *testing.T) *sealer {
+	t.Helper()
+	key, _, err := s.sessions.Get(vecID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newSealer(t, key, "minion")
+}
+
+// replay hands a recorded request to a server.
+func (s *testServer) replay(t *testing.T, seal *sealer, load *value.Dict) any {
+	t.Helper()
+	return seal.answerOf(t, s.ask(t, seal.request(t, load), false), load.Str("nonce"))
+}
+
+// TestReplayAtAnotherMaster: a request that one master of a cluster has served is
+// refused by the others that were told, also by one that was restarted, while the
+// minion itself is served everywhere.
+func TestReplayAtAnotherMaster(t *testing.T) {
+	now := time.Now()
+	one, two := member(t, &now), member(t, &now)
+	seal := one.sealed(t)
+	recorded := seal.load()
+	if got := one.replay(t, seal, recorded); got != "served" {
+		t.Fatal(got)
+	}
+	two.Learn(one.TakeSeen())
+	for name, s := range map[string]*testServer{"the same master": one, "the other master": two} {
+		if got := s.replay(t, seal, recorded); got != badLoad {
+			t.Errorf("a replay at %s is answered %v", name, got)
+		}
+		if got := s.replay(t, seal, seal.load()); got != "served" {
+			t.Errorf("the minion at %s is answered %v", name, got)
+		}
+	}
+	if seen := one.TakeSeen(); len(seen) != 1 || len(seen[0].Nonces) != 1 {
+		t.Errorf("told twice, or refused requests told: %+v", seen)
+	}
+
+	restarted := member(t, &now)
+	restarted.Learn(two.AllSeen())
+	if got := restarted.replay(t, seal, recorded); got != badLoad {
+		t.Errorf("a replay after a restart is answered %v", got)
+	}
+	if got := restarted.replay(t, seal, seal.load()); got != "served" {
+		t.Errorf("the minion after a restart is answered %v", got)
+	}
+
+	// Long afterwards the nonce itself is told no more.
+	now = now.Add(2 * replayTime)
+	if got := two.replay(t, seal, seal.load("ts", now.Unix())); got != "served" {
+		t.Fatal(got)
+	}
+	late := member(t, &now)
+	seen := two.AllSeen()
+	if len(seen) != 1 || len(seen[0].Nonces) != 1 {
+		t.Errorf("a master that starts is told %+v", seen)
+	}
+	late.Learn(seen)
+	recorded.Set("ts", recorded.Int("ts")-1) // any second before the last that is forgotten
+	if got := late.replay(t, seal, recorded); got != badLoad {
+		t.Errorf("a replay of a request that all have forgotten is answered %v", got)
+	}
+}
+
+// TestReplayOfForgottenAtMember: a member that has forgotten a nonce refuses the
+// request all the same, and serves a minion whose clock was set back after one
+// sign-in, at all members.
+func TestReplayOfForgottenAtMember(t *testing.T) {
+	now := time.Now()
+	one, two := member(t, &now), member(t, &now)
+	seal := one.sealed(t)
+	recorded := seal.load("ts", now.Unix())
+	if got := one.replay(t, seal, recorded); got != "served" {
+		t.Fatal(got)
+	}
+	for range 2 * nonceWindow {
+		now = now.Add(2 * replayTime / nonceWindow)
+		if got := one.replay(t, seal, seal.load("ts", now.Unix())); got != "served" {
+			t.Fatal(got)
+		}
+	}
+	two.Learn(one.TakeSeen())
+	for name, s := range map[string]*testServer{"the same master": one, "the other master": two} {
+		if got := s.replay(t, seal, recorded); got != badLoad {
+			t.Errorf("a replay at %s is answered %v", name, got)
+		}
+	}
+
+	back := now.Add(-time.Hour).Unix()
+	if got := one.replay(t, seal, seal.load("ts", back)); got != badLoad {
+		t.Errorf("with the clock set back: %v", got)
+	}
+	if got := verdictOf(t, one.ask(t, signInBody(t, vecID, "minion"), false)); got != "accepted" {
+		t.Fatal(got)
+	}
+	two.Learn(one.TakeSeen())
+	again := one.sealed(t)
+	for name, s := range map[string]*testServer{"the same master": one, "the other master": two} {
+		if got := s.replay(t, again, again.load("ts", back)); got != "served" {
+			t.Errorf("the minion at %s after the sign-in: %v", name, got)
+		}
+		if got := s.replay(t, seal, seal.load("ts", now.Unix())); got != badLoad {
+			t.Errorf("the old session key at %s: %v", name, got)
+		}
+	}
+}
+
+// TestLearnFromHostileMember: what a member says of minions that are not accepted
+// here, or of other session keys, changes nothing and takes no memory.
+func TestLearnFromHostileMember(t *testing.T) {
+	now := time.Now()
+	s := member(t, &now)
+	seal := s.sealed(t)
+	s.Learn([]Seen{
+		{ID: "unknown", Key: 1, Floor: 1 << 31},
+		{ID: "../x", Key: 1, Generation: 7},
+		{ID: vecID, Key: 1, Floor: 1<<32 - 1, Nonces: []SeenNonce{{Hash: 1, Sent: 1}}},
+	})
+	n := 0
+	s.table.m.Range(func(any, any) bool { n++; return true })
+	s.sessions.generations.Range(func(any, any) bool { n++; return true })
+	if n > 1 {
+		t.Errorf("%d entries", n)
+	}
+	if got := s.replay(t, seal, seal.load()); got != "served" {
+		t.Errorf("the minion is answered %v", got)
+	}
+}
