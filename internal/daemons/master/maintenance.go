@@ -2,6 +2,9 @@ package master
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,6 +15,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/files/fileserver"
+	"brine/internal/net/transport/netserve"
 	"brine/internal/py/value"
 )
 
@@ -25,13 +29,14 @@ func (m *Master) maintain(ctx context.Context) error {
 	defer second.Stop()
 	var lastRound, lastFiles time.Time
 	var cleaning, looking atomic.Bool
+	rotations := netserve.NewRateLog(m.log, 1, time.Minute)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case now := <-second.C:
-			if m.rotationAsked() {
-				m.RotateAES()
+			if err := rotateOnRequest(filepath.Join(m.cfg.CacheDir, dropfile), m.cfg.ID, m.rotateAES); err != nil {
+				rotations.Log(slog.LevelError, "cannot replace the AES key", "err", err)
 			}
 			m.expireQueued()
 			m.handToStock()
@@ -173,39 +178,49 @@ func (m *Master) tellChanges(changes []fileserver.Changes) {
 	}
 }
 
-// rotationAsked reports whether the drop file asks this master for a new AES
-// key, and removes it.
-func (m *Master) rotationAsked() bool {
-	path := filepath.Join(m.cfg.CacheDir, dropfile)
+// rotateOnRequest calls rotate if the drop file asks the master with this id for
+// a new AES key, and removes the file afterwards: salt-key and scripts wait until
+// it is gone, and then all masters of a cluster must use the new key. If rotate
+// fails, the request stays.
+func rotateOnRequest(path, id string, rotate func() error) error {
 	fi, err := os.Lstat(path)
 	if err != nil || !fi.Mode().IsRegular() || fi.Mode().Perm() != 0o400 || fi.Size() > 1024 {
-		return false
+		return nil
 	}
 	b, err := os.ReadFile(path)
-	if err != nil || strings.TrimSpace(string(b)) != m.cfg.ID {
-		return false
+	if err != nil || strings.TrimSpace(string(b)) != id {
+		return nil
 	}
-	if err := os.Remove(path); err != nil {
-		m.log.Error("cannot remove the request for a new AES key; it is not followed", "file", path, "err", err)
-		return false
+	// A file that cannot be removed must not ask again each second.
+	if err := os.Chmod(path, 0o600); err != nil {
+		return fmt.Errorf("the request for a new AES key is not followed, because it could not be removed: %w", err)
 	}
-	return true
+	if err := rotate(); err != nil {
+		return errors.Join(err, os.Chmod(path, 0o400))
+	}
+	return os.Remove(path)
 }
 
 // RotateAES replaces the key of publications. Minions that still have an
 // accepted key notice at the next publication and sign in again.
 func (m *Master) RotateAES() {
+	if err := m.rotateAES(); err != nil {
+		m.log.Error("cannot replace the AES key", "err", err)
+	}
+}
+
+func (m *Master) rotateAES() error {
 	rotate := m.publish.Rotate
 	if m.cluster != nil {
 		rotate = m.cluster.Rotate
 	}
 	if err := rotate(); err != nil {
-		m.log.Error("cannot replace the AES key", "err", err)
-		return
+		return err
 	}
 	m.log.Info("the AES key was replaced")
 	m.bus.Fire("key", value.DictOf("rotate_aes_key", true))
 	if m.options().PingOnRotate {
 		m.Publish(value.DictOf("fun", "test.ping", "arg", &value.List{}, "tgt", "*", "tgt_type", "glob", "ret", "", "user", "root"))
 	}
+	return nil
 }
