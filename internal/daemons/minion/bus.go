@@ -59,7 +59,7 @@ func (m *Minion) fireMaster(e *event.Event) {
 		load.Set("data", e.Data.At("data"))
 	}
 	for _, c := range m.receivers() {
-		c.out.put(load)
+		c.out.Put(load)
 	}
 }
 
@@ -74,7 +74,7 @@ func (m *Minion) mineByEvent(e *event.Event) {
 	load.Delete("tok") // the sender's; each master gets its own
 	load.Set("id", m.cfg.ID)
 	for _, c := range m.receivers() {
-		c.out.put(load)
+		c.out.Put(load)
 	}
 }
 
@@ -99,7 +99,7 @@ func (m *Minion) environByEvent(e *event.Event) {
 
 // tell fires an event about a master on the minion's own bus.
 func (c *connection) tell(tag string) {
-	_ = c.m.bus.Fire(tag, value.DictOf("master", c.addr.text))
+	_ = c.m.bus.Fire(tag, value.DictOf("master", c.addr.Text))
 }
 
 func (m *Minion) serveBus(ctx context.Context) {

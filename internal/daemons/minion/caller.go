@@ -58,7 +58,7 @@ func (c *Caller) connect(ctx context.Context) error {
 	o := &c.m.cfg.Options
 	used := c.m.inUse()
 	rank := func(conn *connection) int {
-		if i := slices.Index(used, conn.addr.text); i >= 0 {
+		if i := slices.Index(used, conn.addr.Text); i >= 0 {
 			return i
 		}
 		return len(used)
@@ -89,8 +89,8 @@ func (c *Caller) anyOf(ctx context.Context, conns []*connection) (final bool, er
 			return true, nil
 		}
 		final = final && salt.KindOf(err) != salt.Timeout
-		faults = append(faults, fmt.Errorf("%s: %w", conn.addr.text, err))
-		c.m.log.Debug("cannot use a master", "master", conn.addr.text, "err", err)
+		faults = append(faults, fmt.Errorf("%s: %w", conn.addr.Text, err))
+		c.m.log.Debug("cannot use a master", "master", conn.addr.Text, "err", err)
 	}
 	return final, salt.Errorf(salt.Unavailable, "%w", errors.Join(faults...))
 }
@@ -107,7 +107,7 @@ func (c *Caller) signIn(ctx context.Context, conn *connection) error {
 
 // signIn signs in once, at the first address that lets it.
 func (c *connection) signIn(ctx context.Context) error {
-	addrs, err := c.addr.resolve(ctx, c.m.resolver())
+	addrs, err := c.addr.Resolve(ctx, c.m.resolver())
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,16 @@
 package minion
 
-import "fmt"
+import (
+	"brine/internal/daemons/minion/address"
+	"fmt"
+)
 
 // CheckStart returns what would end a start of a minion with this
 // configuration. It connects to no master.
 func CheckStart(cfg *Config) (faults []error) {
 	o := &cfg.Options
 	for _, text := range o.Master {
-		if _, err := parseMaster(text, o.MasterPort, o.MasterURIFormat == "ip_only"); err != nil && o.MasterType != typeDisable {
+		if _, err := address.Parse(text, o.MasterPort, o.MasterURIFormat == "ip_only"); err != nil && o.MasterType != typeDisable {
 			faults = append(faults, err)
 		}
 	}

@@ -17,7 +17,10 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/address"
+	"brine/internal/daemons/minion/outbox"
 	"brine/internal/daemons/minion/roles"
 	"brine/internal/net/channel"
 	"brine/internal/net/handshake"
@@ -32,9 +35,9 @@ import (
 type connection struct {
 	m      *Minion
 	index  int // in Minion.conns
-	addr   masterAddr
+	addr   address.Master
 	client *channel.Client
-	out    *outgoing
+	out    *outbox.Queue
 	log    *slog.Logger
 	role   assignment
 
@@ -47,7 +50,7 @@ type connection struct {
 	warm    string
 	lookups int // that failed in a row
 	// resolved is what the last look-up that succeeded has found.
-	resolved []endpoint
+	resolved []address.Endpoint
 	reported map[cause]bool // why there was no connection since the last one that stood
 	state    atomic.Pointer[linkState]
 	fatal    int // code of the last refusal, guarded by Minion.refusals
@@ -124,7 +127,7 @@ func (c *connection) run(ctx context.Context) {
 		if role == roles.Off {
 			c.setState(turnedOff)
 			c.warm = ""
-			wait(ctx, changed, 0)
+			wait.Until(ctx, changed, 0)
 			pause = 0
 			continue
 		}
@@ -145,28 +148,10 @@ func (c *connection) run(ctx context.Context) {
 		pause = c.nextPause(pause, err)
 		c.report(err, pause)
 		c.m.notify(roles.Event{Kind: roles.Lost, Master: c.index, Why: reason(err)})
-		if !wait(ctx, changed, pause) {
+		if !wait.Until(ctx, changed, pause) {
 			pause = 0 // another role: at once
 		}
 	}
-}
-
-// wait waits for d, 0 meaning without end, and reports whether that time has
-// passed; false means that changed or ctx came first.
-func wait(ctx context.Context, changed <-chan struct{}, d time.Duration) bool {
-	var over <-chan time.Time
-	if d > 0 {
-		t := time.NewTimer(d)
-		defer t.Stop()
-		over = t.C
-	}
-	select {
-	case <-ctx.Done():
-	case <-changed:
-	case <-over:
-		return true
-	}
-	return false
 }
 
 // errRoleChanged ends a session whose master got another role.
@@ -265,7 +250,7 @@ func (c *connection) report(err error, pause time.Duration) {
 // restored reports that the connection is back, once it has lasted for a while:
 // the last line of the log about a master says how it is.
 func (c *connection) restored(ctx context.Context) {
-	if !sleep(ctx, stable) {
+	if !wait.Sleep(ctx, stable) {
 		return
 	}
 	if len(c.reported) > 0 {
@@ -331,17 +316,17 @@ func (c *connection) anyAddress(ctx context.Context, role roles.Role) error {
 // or what its name means now. While that cannot be found out, and err says so,
 // it is where the name led before: a name server that is away parts no minion
 // from its master, and who answers there has to prove itself anyway.
-func (c *connection) addresses(ctx context.Context) (found []endpoint, err error) {
+func (c *connection) addresses(ctx context.Context) (found []address.Endpoint, err error) {
 	if host, port, err := net.SplitHostPort(c.warm); err == nil {
 		p, _ := strconv.Atoi(port)
-		return []endpoint{{host, p}}, nil
+		return []address.Endpoint{{Host: host, Port: p}}, nil
 	}
 	if len(c.resolved) > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, lookupAgain)
 		defer cancel()
 	}
-	if found, err = c.addr.resolve(ctx, c.m.resolver()); err != nil {
+	if found, err = c.addr.Resolve(ctx, c.m.resolver()); err != nil {
 		return c.resolved, err
 	}
 	c.resolved = found
@@ -371,7 +356,7 @@ const slowLookup = 30 * time.Second
 
 // attach connects to one address. was tells that there was a connection, so
 // that other addresses of the name need not be tried.
-func (c *connection) attach(ctx context.Context, at endpoint) (was bool, err error) {
+func (c *connection) attach(ctx context.Context, at address.Endpoint) (was bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	c.client.SetAddress(at.String())
@@ -384,12 +369,12 @@ func (c *connection) attach(ctx context.Context, at endpoint) (was bool, err err
 			return handshake.Refused(err), err
 		}
 	}
-	sub, err := c.client.Subscribe(ctx, joinPort(at.host, c.publishPort()))
+	sub, err := c.client.Subscribe(ctx, address.Endpoint{Host: at.Host, Port: c.publishPort()}.String())
 	if err != nil && known {
 		// It may be up again on another publish port, which it tells when
 		// we sign in.
 		if known = false; c.client.SignIn(ctx) == nil {
-			sub, err = c.client.Subscribe(ctx, joinPort(at.host, c.publishPort()))
+			sub, err = c.client.Subscribe(ctx, address.Endpoint{Host: at.Host, Port: c.publishPort()}.String())
 		}
 	}
 	if err != nil {
@@ -400,7 +385,7 @@ func (c *connection) attach(ctx context.Context, at endpoint) (was bool, err err
 	defer stop()
 	c.setState(connected)
 	c.m.notify(roles.Event{Kind: roles.Serving, Master: c.index})
-	c.log.Info("connected to the master", "address", at.host)
+	c.log.Info("connected to the master", "address", at.Host)
 	c.tell(tagConnected)
 	defer c.tell(tagDisconnected)
 	failed := make(chan error, 2) // of settling and watching
@@ -450,7 +435,7 @@ func (c *connection) settle(ctx context.Context, sub *channel.Subscription, know
 	if !greet {
 		c.fetchMissed(ctx)
 	}
-	c.out.kick()
+	c.out.Kick()
 	if !greet {
 		return nil
 	}
@@ -484,7 +469,7 @@ func (c *connection) verify(ctx context.Context, sub *channel.Subscription, warm
 	} else if warm {
 		return nil
 	}
-	if !sleep(ctx, c.reauthDelay()) {
+	if !wait.Sleep(ctx, c.reauthDelay()) {
 		return nil
 	}
 	if err := sub.Renew(ctx, gen); err != nil {
@@ -537,7 +522,7 @@ func (c *connection) reauthDelay() time.Duration {
 	if c.m.cfg.Transport.Name() == "tcp" {
 		return 0
 	}
-	return jitter(c.m.cfg.Options.RandomReauthDelay)
+	return wait.Jitter(c.m.cfg.Options.RandomReauthDelay)
 }
 
 // fetchPillar asks this master for the pillar and remembers it. Asking also
@@ -615,29 +600,6 @@ func (c *connection) sendStart() {
 			}
 			load.Set("grains", picked)
 		}
-		c.out.put(load)
-	}
-}
-
-// jitter returns a random part of d.
-func jitter(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return rand.N(d)
-}
-
-// sleep waits for d and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
+		c.out.Put(load)
 	}
 }

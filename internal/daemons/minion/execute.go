@@ -11,6 +11,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/runners"
+	"brine/internal/daemons/minion/outbox"
 	"brine/internal/host/proc"
 	"brine/internal/py/value"
 )
@@ -49,7 +50,7 @@ func (m *Minion) execute(ctx context.Context, j *job) {
 	if lasting {
 		m.returners.send(j, ret)
 	}
-	m.giveBack(ret, m.jobs.finish(j, ret), lasting)
+	m.outbox.GiveBack(ret, queues(m.jobs.finish(j, ret)), lasting)
 }
 
 // splitWords divides a text at commas; it is empty of empty text.
@@ -124,7 +125,7 @@ func (m *Minion) call(ctx context.Context, j *job, name string, args []any) fn.O
 	n := 0
 	c.Progress = func(part any) {
 		n++
-		j.first.out.put(value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil,
+		j.first.out.Put(value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil,
 			"tag", fmt.Sprintf("salt/job/%s/prog/%s/%d", j.jid, m.cfg.ID, n), "data", value.DictOf("return", part)))
 	}
 	return m.through(ctx, j, name, func() fn.Outcome {
@@ -155,16 +156,12 @@ func (m *Minion) newCall(from *connection, jid string) *fn.Call {
 	return c
 }
 
-// maxReturn bounds what one job may return, with some room for what is around
-// it: masters do not take messages above 64 MiB, and would be asked for ever.
-const maxReturn = 60 << 20
-
 // fitting replaces a result that is too large for the way to the master.
 func fitting(o fn.Outcome) fn.Outcome {
-	if value.Weight(o.Return, maxReturn) <= maxReturn {
+	if value.Weight(o.Return, outbox.MaxReturn) <= outbox.MaxReturn {
 		return o
 	}
-	err := salt.Errorf(salt.Invalid, "the result has more than %d MiB, which no master takes: write it to a file", maxReturn>>20)
+	err := salt.Errorf(salt.Invalid, "the result has more than %d MiB, which no master takes: write it to a file", outbox.MaxReturn>>20)
 	return fn.Outcome{Return: "ERROR: " + err.Error(), Retcode: 1, Err: err}
 }
 

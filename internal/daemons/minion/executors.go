@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 )
@@ -94,14 +95,9 @@ func (m *Minion) splay(ctx context.Context, j *job) error {
 	if !(seconds > 0) {
 		return fmt.Errorf("splaytime must be a positive integer")
 	}
-	wait := time.Duration(seconds*splayShare(m.cfg.ID)) * time.Second
-	m.log.Debug("splay waits before a job", "jid", j.jid, "wait", wait)
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
+	pause := time.Duration(seconds*splayShare(m.cfg.ID)) * time.Second
+	m.log.Debug("splay waits before a job", "jid", j.jid, "wait", pause)
+	wait.Sleep(ctx, pause)
 	return nil
 }
 

@@ -3,10 +3,10 @@ package minion
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/daemons/minion/roles"
 	"brine/internal/py/value"
 )
@@ -53,7 +53,7 @@ func newFailover(m *Minion) *failover {
 		back = o.rebalance()
 	}
 	f := &failover{m: m, events: make(chan roles.Event, 64), news: make(chan struct{}, 1), machine: roles.New(roles.Options{
-		Masters: len(m.masters()), Failback: back, Patience: masterPatience, Drain: drainTime, Leave: jitter(leaveSpread),
+		Masters: len(m.masters()), Failback: back, Patience: masterPatience, Drain: drainTime, Leave: wait.Jitter(leaveSpread),
 	})}
 	f.greeted.Store(-1)
 	if o.learns() {
@@ -140,9 +140,9 @@ func (f *failover) drain(now time.Time) {
 // switched tells the masters and the log of a change.
 func (f *failover) switched(s *roles.Switch) {
 	to := f.m.masters()[s.To]
-	data := value.DictOf("id", f.m.cfg.ID, "from", nil, "to", to.addr.text, "reason", s.Why, "seconds", s.Took.Seconds())
+	data := value.DictOf("id", f.m.cfg.ID, "from", nil, "to", to.addr.Text, "reason", s.Why, "seconds", s.Took.Seconds())
 	if s.From >= 0 {
-		data.Set("from", f.m.masters()[s.From].addr.text)
+		data.Set("from", f.m.masters()[s.From].addr.Text)
 	}
 	f.m.standing.switched(data)
 	if (s.From != s.To || s.Outage) && f.greeted.Load() == int32(s.To) {
@@ -154,34 +154,16 @@ func (f *failover) switched(s *roles.Switch) {
 		return
 	}
 	from := f.m.masters()[s.From]
-	f.m.log.Warn("this minion uses another master now", "from", from.addr.text, "to", to.addr.text,
+	f.m.log.Warn("this minion uses another master now", "from", from.addr.Text, "to", to.addr.Text,
 		"reason", s.Why, "seconds", s.Took.Seconds())
-	from.out.handOver(to.out)
+	from.out.HandOver(to.out)
 	tag := "salt/minion/" + f.m.cfg.ID + "/master_changed"
 	load := value.DictOf("id", f.m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "tag", tag, "data", data)
-	to.out.put(load)
+	to.out.Put(load)
 	for _, c := range f.m.masters() {
 		if c != to && (c.is(standingBy) || c == from) {
-			c.out.put(load)
+			c.out.Put(load)
 		}
-	}
-}
-
-// handOver gives what waits here, and could be told to any master, to another
-// queue: all but returns, for which the memory of jobs finds a way.
-func (o *outgoing) handOver(to *outgoing) {
-	var moved []*value.Dict
-	o.mu.Lock()
-	o.queue = slices.DeleteFunc(o.queue, func(load *value.Dict) bool {
-		if load.Str("cmd") == "_return" {
-			return false
-		}
-		moved = append(moved, load)
-		return true
-	})
-	o.mu.Unlock()
-	for _, load := range moved {
-		to.put(load)
 	}
 }
 

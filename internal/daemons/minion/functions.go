@@ -109,11 +109,11 @@ func (s masters) Pick(ctx context.Context, host string) (control.Asker, error) {
 	if len(s.m.masters()) == 0 || s.m.cfg.Options.MasterType == "disable" {
 		return nil, control.ErrMasterless
 	}
-	if s.m.direct != nil && (host == "" || s.m.direct.addr.is(host)) {
+	if s.m.direct != nil && (host == "" || s.m.direct.addr.Is(host)) {
 		return s.m.direct.client, nil
 	}
 	for _, c := range s.m.masters() {
-		if host != "" && !c.addr.is(host) {
+		if host != "" && !c.addr.Is(host) {
 			continue
 		}
 		if s.m.direct != nil {
@@ -147,7 +147,7 @@ func (s masters) Send(ctx context.Context, load *value.Dict) error {
 		load.Set("pretag", nil) // as in events that Salt's daemons pass on
 	}
 	for _, c := range s.m.receivers() {
-		c.out.put(load)
+		c.out.Put(load)
 	}
 	return nil
 }

@@ -3,17 +3,17 @@ package minion
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/address"
 	"brine/internal/daemons/minion/roles"
 	"brine/internal/net/discovery"
 	"brine/internal/py/value"
@@ -136,7 +136,7 @@ func (m *Minion) search(ctx context.Context) Masters {
 			m.log.Info("found masters", "masters", strings.Join(out, ", "))
 			return out
 		}
-		if try >= o.Attempts || !sleep(ctx, o.Pause) {
+		if try >= o.Attempts || !wait.Sleep(ctx, o.Pause) {
 			m.log.Warn("no master has answered; the network is asked again with each attempt to connect", "port", o.Port)
 			return m.cfg.Options.Master
 		}
@@ -144,13 +144,13 @@ func (m *Minion) search(ctx context.Context) Masters {
 }
 
 // searchAgain asks the network once more, for an attempt to connect.
-func (m *Minion) searchAgain(ctx context.Context) (out []endpoint) {
+func (m *Minion) searchAgain(ctx context.Context) (out []address.Endpoint) {
 	found, err := discovery.Search(ctx, &m.cfg.Options.Discovery, m.log)
 	if err != nil {
 		m.log.Debug("the network cannot be asked for masters", "err", err)
 	}
 	for _, f := range found {
-		out = append(out, endpoint{f.Host, cmp.Or(f.Port, m.cfg.Options.MasterPort)})
+		out = append(out, address.Endpoint{Host: f.Host, Port: cmp.Or(f.Port, m.cfg.Options.MasterPort)})
 	}
 	return out
 }
@@ -165,12 +165,12 @@ const serviceTime = 3 * time.Second
 func (m *Minion) expandServices(ctx context.Context, names Masters) Masters {
 	var out Masters
 	for _, name := range names {
-		if !isService(name) {
+		if !address.IsService(name) {
 			out = append(out, name)
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, serviceTime)
-		found, err := lookUpService(limited, m.resolver(), name)
+		found, err := address.LookUpService(limited, m.resolver(), name)
 		cancel()
 		if err != nil {
 			m.log.Warn("the masters of a DNS service are not known yet; it is looked up again with each attempt", "service", name, "err", err)
@@ -184,37 +184,6 @@ func (m *Minion) expandServices(ctx context.Context, names Masters) Masters {
 	}
 	return out
 }
-
-// isService reports whether a name is one of DNS services, which begin with an
-// underscore, as no host's does.
-func isService(name string) bool {
-	return strings.HasPrefix(name, "_") && strings.Contains(name, "._tcp.")
-}
-
-func lookUpService(ctx context.Context, r *net.Resolver, name string) ([]endpoint, error) {
-	_, found, err := r.LookupSRV(ctx, "", "", name)
-	if err != nil {
-		return nil, fmt.Errorf("cannot look up the masters of %q: %w", name, err)
-	}
-	var out []endpoint
-	for _, s := range found {
-		if host := strings.TrimSuffix(s.Target, "."); host != "" && s.Port > 0 {
-			out = append(out, endpoint{host, int(s.Port)})
-		}
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("the DNS service %q names no host", name)
-	}
-	return out, nil
-}
-
-// endpoint is an address to connect to.
-type endpoint struct {
-	host string
-	port int
-}
-
-func (e endpoint) String() string { return net.JoinHostPort(e.host, strconv.Itoa(e.port)) }
 
 func (m *Minion) resolver() *net.Resolver {
 	if r := m.cfg.Resolver; r != nil {
@@ -240,12 +209,12 @@ func (m *Minion) assign() {
 // tellRefused tells the other masters that one does not take this minion, or
 // is not what it should be, so that somebody learns of it.
 func (m *Minion) tellRefused(c *connection, err error) {
-	data := value.DictOf("id", m.cfg.ID, "master", c.addr.text, "reason", reason(err))
+	data := value.DictOf("id", m.cfg.ID, "master", c.addr.Text, "reason", reason(err))
 	load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil,
 		"tag", "salt/minion/"+m.cfg.ID+"/master_refused", "data", data)
 	for _, o := range m.masters() {
 		if r, _ := o.role.get(); o != c && r == roles.Active {
-			o.out.put(load)
+			o.out.Put(load)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"brine/internal/base/field"
+	"brine/internal/daemons/minion/address"
 	"brine/internal/daemons/minion/roles"
 	"brine/internal/net/transport/zeromq"
 	"brine/internal/py/value"
@@ -36,7 +37,7 @@ func newMinion(t testing.TB, change func(*Config)) (*Minion, error) {
 
 func names(m *Minion) (out []string) {
 	for _, c := range m.masters() {
-		out = append(out, c.addr.text)
+		out = append(out, c.addr.Text)
 	}
 	return out
 }
@@ -106,7 +107,7 @@ func TestShuffleWithoutEffect(t *testing.T) {
 
 func TestMasterFromFunction(t *testing.T) {
 	m, err := newMinion(t, func(cfg *Config) { cfg.Options.MasterType, cfg.Options.Master = "func", Masters{"test.version"} })
-	if err != nil || len(m.masters()) != 1 || !strings.HasPrefix(m.masters()[0].addr.host, "3007") {
+	if err != nil || len(m.masters()) != 1 || !strings.HasPrefix(m.masters()[0].addr.Host, "3007") {
 		t.Fatalf("%v, %v", m, err)
 	}
 	if r, _ := m.masters()[0].role.get(); r != roles.Active {
@@ -139,12 +140,12 @@ func TestService(t *testing.T) {
 	if m, err = newMinion(t, change); err != nil || !slices.Equal(names(m), []string{"_salt._tcp.example.com", "last"}) {
 		t.Fatalf("without a name server: %v, %v", names(m), err)
 	}
-	if _, err := m.masters()[0].addr.resolve(t.Context(), r); err == nil {
+	if _, err := m.masters()[0].addr.Resolve(t.Context(), r); err == nil {
 		t.Error("resolved by nobody")
 	}
 	down.Store(false)
-	got, err := m.masters()[0].addr.resolve(t.Context(), r)
-	if want := []endpoint{{"127.0.0.7", 4516}, {"127.0.0.8", 4526}}; err != nil || !slices.Equal(got, want) {
+	got, err := m.masters()[0].addr.Resolve(t.Context(), r)
+	if want := []address.Endpoint{{Host: "127.0.0.7", Port: 4516}, {Host: "127.0.0.8", Port: 4526}}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("later: %v, %v", got, err)
 	}
 }

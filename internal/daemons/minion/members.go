@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/daemons/minion/address"
 	"brine/internal/ha/roster"
 	"brine/internal/net/channel"
 	"brine/internal/net/crypt"
@@ -159,7 +160,7 @@ func (m *Minion) classes() map[string]int {
 	out := map[string]int{}
 	for _, c := range m.masters() {
 		if class, known := c.latency.class(time.Now()); known && class > 0 {
-			out[c.addr.endpoint().String()] = class
+			out[c.addr.Endpoint().String()] = class
 		}
 	}
 	return out
@@ -250,12 +251,12 @@ func (f *failover) arrange(now time.Time) {
 	conns := m.masters()
 	var order, leave []int
 	for _, text := range addrs {
-		addr, err := parseMaster(text, m.cfg.Options.MasterPort, false)
+		addr, err := address.Parse(text, m.cfg.Options.MasterPort, false)
 		if err != nil {
 			m.log.Warn("a master of the list is not used", "master", text, "err", err)
 			continue
 		}
-		i := slices.IndexFunc(conns, func(c *connection) bool { return c.addr.host == addr.host && c.addr.port == addr.port })
+		i := slices.IndexFunc(conns, func(c *connection) bool { return c.addr.Host == addr.Host && c.addr.Port == addr.Port })
 		if i < 0 {
 			if len(conns) >= maxMasters {
 				m.log.Warn("a master of the list is not used: this process has known too many; restart the minion", "master", text)
@@ -290,7 +291,7 @@ func (f *failover) learned() {
 }
 
 // addMaster adds a connection to a master that the configuration does not name.
-func (m *Minion) addMaster(addr masterAddr) (int, error) {
+func (m *Minion) addMaster(addr address.Master) (int, error) {
 	signer := *m.identity
 	signer.Trust = m.trustIn(addr, false)
 	c, err := m.newConnection(addr, &signer)

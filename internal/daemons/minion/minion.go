@@ -29,8 +29,11 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
+	"brine/internal/base/wait"
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/address"
+	"brine/internal/daemons/minion/outbox"
 	"brine/internal/files/fileclient"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/backends"
@@ -104,7 +107,7 @@ type Minion struct {
 	ways        int         // how many masters the configuration names: the first ones
 	direct      *connection // of salt-call, which has no queues
 	jobs        *jobTable
-	memory      *memory
+	outbox      *outbox.Outbox
 	returners   returners
 	funcs       *fn.Registry
 	states      *state.Registry
@@ -145,8 +148,9 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	m.members = &members{m: m}
 	m.refreshes = &refreshes{m: m}
 	m.returners.m = m
-	m.memory = newMemory(cfg.Options.OutboxSize, cfg.Options.JIDQueueHWM, log)
-	m.jobs.past = m.memory.knows
+	m.outbox = outbox.New(outbox.Config{Options: cfg.Options.Options, ID: cfg.ID, Dir: filepath.Join(cfg.CacheDir, "brine"),
+		Remember: cfg.Options.JIDQueueHWM, Fire: m.fire, Log: log})
+	m.jobs.past = m.outbox.Knows
 	if n := cfg.Options.ProcessCountMax; n > 0 {
 		m.slots = make(chan struct{}, n)
 	}
@@ -204,17 +208,17 @@ func (m *Minion) buildConnections(ctx context.Context) error {
 	var conns []*connection
 	var faults []error
 	for _, text := range names {
-		addr, err := parseMaster(text, m.cfg.Options.MasterPort, m.cfg.Options.MasterURIFormat == "ip_only")
+		addr, err := address.Parse(text, m.cfg.Options.MasterPort, m.cfg.Options.MasterURIFormat == "ip_only")
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
-		if slices.ContainsFunc(conns, func(c *connection) bool { return c.addr.host == addr.host && c.addr.port == addr.port }) {
+		if slices.ContainsFunc(conns, func(c *connection) bool { return c.addr.Host == addr.Host && c.addr.Port == addr.Port }) {
 			m.log.Warn("a master is listed twice; the second entry is ignored", "master", text)
 			continue
 		}
 		if text == noMaster && m.searches() {
-			addr.search = m.searchAgain
+			addr.Search = m.searchAgain
 		}
 		own := *signer
 		own.Trust = m.trustIn(addr, len(names) > 1 && !m.cfg.Options.learns())
@@ -236,9 +240,9 @@ func (m *Minion) buildConnections(ctx context.Context) error {
 	return nil
 }
 
-func (m *Minion) newConnection(addr masterAddr, signer *handshake.Minion) (*connection, error) {
+func (m *Minion) newConnection(addr address.Master, signer *handshake.Minion) (*connection, error) {
 	o := m.cfg.Options
-	log := m.log.With("master", addr.text)
+	log := m.log.With("master", addr.Text)
 	dial, subscribe := m.cfg.Dial, m.cfg.SubscribeDial
 	dial.Identity, subscribe.Identity = m.cfg.ID, m.cfg.ID
 	dial.Heartbeat, subscribe.Heartbeat = m.heartbeat(), m.heartbeat()
@@ -254,8 +258,7 @@ func (m *Minion) newConnection(addr masterAddr, signer *handshake.Minion) (*conn
 		return nil, err
 	}
 	c := &connection{m: m, addr: addr, client: client, log: log}
-	c.out = newOutgoing(client.Request, &m.cfg.Options, log)
-	c.out.addr, c.out.memory = addr.text, m.memory
+	c.out = m.outbox.NewQueue(addr.Text, client.Request, func() bool { return c.is(connected) }, log)
 	return c, nil
 }
 
@@ -332,14 +335,14 @@ func loadSigners(cfg Config) ([]*crypt.PublicKey, error) {
 }
 
 // trustIn returns where the key of one master is kept.
-func (m *Minion) trustIn(addr masterAddr, several bool) *channel.FileTrust {
+func (m *Minion) trustIn(addr address.Master, several bool) *channel.FileTrust {
 	shared := filepath.Join(m.cfg.PKIDir, "minion_master.pub")
 	name := strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '.' || r == '-' {
 			return r
 		}
 		return '_'
-	}, addr.text)
+	}, addr.Text)
 	if !several {
 		return channel.NewFileTrust(shared)
 	}
@@ -356,7 +359,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	defer endJobs()
 	m.run = jobs
 	m.forgetNotes()
-	m.recall()
+	m.outbox.Recall(m.interrupted)
 	m.returners.recall()
 	if m.cfg.Options.MasterType == typeDisable && m.cfg.Options.StartupStates != "" {
 		m.log.Error("the startup states are not run: master_type is disable")
@@ -365,25 +368,25 @@ func (m *Minion) Run(ctx context.Context) error {
 	wg.Go(func() { m.returners.collect(ctx) })
 	go func() { <-ctx.Done(); close(m.ended) }()
 	wg.Go(func() { m.standing.run(ctx) })
-	late := jitter(m.cfg.Options.RandomStartupDelay)
-	wait := late
+	late := wait.Jitter(m.cfg.Options.RandomStartupDelay)
+	pause := late
 	if m.failover != nil {
-		wait = 0
+		pause = 0
 	}
 	m.begin = func(c *connection) {
 		wg.Go(func() {
-			if sleep(ctx, wait) {
+			if wait.Sleep(ctx, pause) {
 				c.run(ctx)
 			}
 		})
-		wg.Go(func() { c.out.run(ctx) })
+		wg.Go(func() { c.out.Run(ctx) })
 	}
 	for _, c := range m.masters() {
 		m.begin(c)
 	}
 	if m.failover != nil {
 		wg.Go(func() { // from here on it may add masters
-			if sleep(ctx, late) {
+			if wait.Sleep(ctx, late) {
 				m.failover.run(ctx)
 			}
 		})
@@ -391,7 +394,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	wg.Go(func() { m.schedule.run(ctx) })
 	wg.Go(func() { m.lookout.run(ctx) })
 	wg.Go(func() { m.serveBus(ctx) })
-	wg.Go(func() { m.tendMemory(ctx) })
+	wg.Go(func() { m.outbox.Run(ctx) })
 	wg.Wait()
 	endJobs()
 	idle := make(chan struct{})
@@ -401,7 +404,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	case <-time.After(3 * time.Second):
 		m.log.Warn("jobs are still running; they are left behind", "jobs", len(m.jobs.list("")))
 	}
-	m.memory.close()
+	m.outbox.Close()
 	for _, c := range m.masters() {
 		c.client.Close()
 	}
@@ -468,8 +471,7 @@ func (m *Minion) accept(ctx context.Context, from *connection, load *value.Dict)
 	j, ready := m.jobs.admit(load, from, time.Now())
 	if j == nil {
 		if ready != nil {
-			m.memory.also(load.Str("jid"), from.addr.text)
-			from.out.put(ready)
+			m.outbox.Also(ready, from.out)
 		}
 		from.log.Debug("the job is known already", "jid", load.Str("jid"))
 		return

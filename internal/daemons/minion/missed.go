@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/py/value"
 )
 
@@ -37,7 +38,7 @@ func (c *connection) askAgain(ctx context.Context) {
 			checks = checks[1:]
 		case <-c.again:
 			// What one minion missed many may have missed.
-			if !sleep(ctx, jitter(askSpread)) {
+			if !wait.Sleep(ctx, wait.Jitter(askSpread)) {
 				return
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"brine/internal/base/field"
 	"brine/internal/base/salt"
+	"brine/internal/daemons/minion/outbox"
 	"brine/internal/net/discovery"
 	"brine/internal/py/value"
 )
@@ -12,6 +13,8 @@ import (
 // Options are the minion's own settings. Names and meanings are Salt's;
 // where a default differs, the reason stands beside it.
 type Options struct {
+	outbox.Options
+
 	Master                Masters       `salt:"master" default:"salt" doc:"the master, or a list of masters, as name, host:port, [v6]:port or name of a DNS service (_salt._tcp.example.com)" change:"restart"`
 	MasterType            string        `salt:"master_type" default:"str" doc:"str (all masters of the list at once), failover (one, the next when it is lost), distributed (as failover, each minion begins with another one), cluster (as failover, the masters of a Brine cluster are learned from those named), func (master names a function that returns the masters) or disable" change:"restart"`
 	RandomMaster          bool          `salt:"random_master" default:"false" doc:"shuffle the list of masters; with failover and master_failback the first one stays" change:"restart"`
@@ -42,13 +45,6 @@ type Options struct {
 	ProcessCountMax       int           `salt:"process_count_max" default:"-1" doc:"jobs that may run at the same time; further ones wait; -1 is no limit" change:"restart"`
 	ModuleExecutors       any           `salt:"module_executors" default:"direct_call" doc:"what functions are called by, one or a list: direct_call, or splay before it" change:"restart"`
 	JIDQueueHWM           int           `salt:"minion_jid_queue_hwm" default:"100" doc:"finished jobs remembered so that none runs twice" change:"restart"`
-	ReturnRetryTimer      time.Duration `salt:"return_retry_timer" default:"5" doc:"seconds that a master has to take a return" change:"restart"`
-	ReturnRetryTimerMax   time.Duration `salt:"return_retry_timer_max" default:"10" doc:"seconds up to which the pause between attempts to deliver a return grows" change:"restart"`
-	ReturnQueue           int           `salt:"return_queue" default:"1000" doc:"returns kept for a master that is away; the oldest is given up, with an error, when there are more (Brine only; Salt gives up after return_retry_tries)" change:"restart"`
-	Outbox                bool          `salt:"return_outbox" default:"true" doc:"keep the ids of jobs, and returns that no master has taken yet, on disk, so that a restart of the minion neither loses a return nor runs a job twice (Brine only)" change:"restart"`
-	OutboxSize            int64         `salt:"return_outbox_size" default:"268435456" doc:"bytes of returns that wait for masters; when there are more the oldest is given up, and the event salt/minion/ID/returns_dropped tells it (Brine only)" change:"restart"`
-	ReturnTo              string        `salt:"return_to" default:"any" doc:"publisher: a return goes to the masters that published its job, whenever they are there; any: another master of this minion gets it too if none of them has taken it for return_retry_timer seconds (Brine only)" change:"restart"`
-	PubRet                bool          `salt:"pub_ret" default:"true" doc:"send returns to the master" change:"restart"`
 	StartupStates         string        `salt:"startup_states" default:"" doc:"states to run once at the start, whichever master is connected first: highstate, sls (those of sls_list) or top (those of top_file)" change:"restart"`
 	SLSList               []string      `salt:"sls_list" default:"[]" doc:"states for startup_states: sls" change:"restart"`
 	TopFile               string        `salt:"top_file" default:"" doc:"top file for startup_states: top" change:"restart"`

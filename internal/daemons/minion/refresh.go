@@ -170,7 +170,7 @@ type refresher struct{ m *Minion }
 const refreshLimit = 15 * time.Second
 
 // Refresh implements control.Refresher.
-func (r refresher) Refresh(ctx context.Context, what string, clean, wait bool) error {
+func (r refresher) Refresh(ctx context.Context, what string, clean, await bool) error {
 	tag, end := "", ""
 	data := value.NewDict(1)
 	var b batch
@@ -180,7 +180,7 @@ func (r refresher) Refresh(ctx context.Context, what string, clean, wait bool) e
 		data.Set("clean_cache", clean)
 	case control.RefreshModules:
 		tag, b = tagRefreshModules, batch{grains: true}
-		if wait || r.m.cfg.daemonBus != nil {
+		if await || r.m.cfg.daemonBus != nil {
 			end = tagModulesRefreshed
 			data.Set("notify", true)
 		}
@@ -192,9 +192,9 @@ func (r refresher) Refresh(ctx context.Context, what string, clean, wait bool) e
 		return salt.Errorf(salt.Internal, "%q cannot be refreshed", what)
 	}
 	if r.m.cfg.daemonBus != nil {
-		return r.fromOutside(ctx, tag, data, end, b, wait)
+		return r.fromOutside(ctx, tag, data, end, b, await)
 	}
-	if !wait || end == "" {
+	if !await || end == "" {
 		return r.m.bus.Fire(tag, data)
 	}
 	answer, err := r.m.exchange(ctx, tag, data, end)
@@ -214,7 +214,7 @@ func refreshed(answer *value.Dict) error {
 
 // fromOutside is Refresh of salt-call: it has the daemon do what is asked for,
 // and collects for itself what later functions of the same run may look at.
-func (r refresher) fromOutside(ctx context.Context, tag string, data *value.Dict, end string, b batch, wait bool) error {
+func (r refresher) fromOutside(ctx context.Context, tag string, data *value.Dict, end string, b batch, await bool) error {
 	m := r.m
 	if end == "" {
 		return ignoreNoDaemon(event.Push(ctx, *m.cfg.daemonBus, tag, data))
@@ -238,7 +238,7 @@ func (r refresher) fromOutside(ctx context.Context, tag string, data *value.Dict
 		}
 		return nil
 	}
-	if wait {
+	if await {
 		err := own(ctx)
 		if !daemon {
 			return err

@@ -348,7 +348,7 @@ func (m *Minion) runScheduled(ctx context.Context, name, fun string, d *value.Di
 	if v, ok := d.Get("return_job"); ok && !value.Truth(v) {
 		return
 	}
-	m.giveBack(ret, m.receivers(), true)
+	m.outbox.GiveBack(ret, queues(m.receivers()), true)
 }
 
 // anyConnection returns a connection that has a pillar, or nil.
@@ -364,7 +364,7 @@ func (m *Minion) anyConnection() *connection {
 // fire sends an event to all masters.
 func (m *Minion) fire(tag string, data any) {
 	for _, c := range m.receivers() {
-		c.out.put(value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "data", data, "tag", tag))
+		c.out.Put(value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "data", data, "tag", tag))
 	}
 }
 
@@ -385,7 +385,7 @@ func (m *Minion) updateMine(ctx context.Context, funcs *value.Dict) {
 		return
 	}
 	for _, c := range m.receivers() {
-		c.out.put(value.DictOf("cmd", "_mine", "data", data, "id", m.cfg.ID, "clear", false))
+		c.out.Put(value.DictOf("cmd", "_mine", "data", data, "id", m.cfg.ID, "clear", false))
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/wait"
+	"brine/internal/daemons/minion/address"
 	"brine/internal/daemons/minion/roles"
 	"brine/internal/net/channel"
 	"brine/internal/net/handshake"
@@ -17,7 +19,7 @@ import (
 // standBy signs in at one address and keeps the session good until the role
 // changes or the master is lost. Nothing that this master publishes is taken:
 // there is no subscription.
-func (c *connection) standBy(ctx context.Context, at endpoint) (was bool, err error) {
+func (c *connection) standBy(ctx context.Context, at address.Endpoint) (was bool, err error) {
 	c.client.SetAddress(at.String())
 	signed := c.warm == at.String() // it was the active one a moment ago
 	if signed {
@@ -32,8 +34,8 @@ func (c *connection) standBy(ctx context.Context, at endpoint) (was bool, err er
 	c.warm = at.String()
 	c.setState(standingBy)
 	c.m.notify(roles.Event{Kind: roles.Up, Master: c.index})
-	c.log.Info("signed in to the master, which stands by", "address", at.host)
-	c.out.kick() // returns of jobs from its time as the active one
+	c.log.Info("signed in to the master, which stands by", "address", at.Host)
+	c.out.Kick() // returns of jobs from its time as the active one
 	// What it published just before we left it is still ours to run: its
 	// sender was told that it would be.
 	c.fetchMissed(ctx)
@@ -59,7 +61,7 @@ func (c *connection) keepGood(ctx context.Context) error {
 		if first || c.getting() {
 			pause = every / 8
 		}
-		if !sleep(ctx, pause) {
+		if !wait.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
 		outdated, err := c.probe(ctx)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/wait"
 	"brine/internal/py/value"
 )
 
@@ -80,7 +81,7 @@ func (s *standing) run(ctx context.Context) {
 		if s.m.failover != nil {
 			spread = 200 * time.Millisecond
 		}
-		if !sleep(ctx, rand.N(spread)) {
+		if !wait.Sleep(ctx, rand.N(spread)) {
 			return
 		}
 		s.mu.Lock()
@@ -101,7 +102,7 @@ func (s *standing) load(c *connection) *value.Dict {
 		mode = "failover"
 	}
 	for _, o := range s.m.masters() {
-		d := value.DictOf("master", o.addr.text)
+		d := value.DictOf("master", o.addr.Text)
 		if st := o.state.Load(); st != nil {
 			d.Set("state", st.text)
 			d.Set("since", unix(st.since))
@@ -141,7 +142,7 @@ func (s *standing) save() {
 	n := note{PID: os.Getpid()}
 	for _, c := range s.m.masters() {
 		if st := c.state.Load(); st != nil {
-			n.Masters = append(n.Masters, noteMaster{c.addr.text, st.text, st.since})
+			n.Masters = append(n.Masters, noteMaster{c.addr.Text, st.text, st.since})
 		}
 	}
 	b, err := json.MarshalIndent(n, "", "  ")

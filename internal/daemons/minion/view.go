@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/address"
 	"brine/internal/py/value"
 )
 
@@ -29,7 +30,7 @@ func (c *connection) opts() *value.Dict {
 		return d
 	}
 	d := all.Clone()
-	d.Set("master", c.addr.host)
+	d.Set("master", c.addr.Host)
 	c.view.opts.Store(d)
 	return d
 }
@@ -37,14 +38,14 @@ func (c *connection) opts() *value.Dict {
 // grains are the grains of this moment with the name of this master.
 func (c *connection) grains() *value.Dict {
 	base := c.m.Grains()
-	if !c.m.namesMaster.Load() || c.addr.host == base.At("master") {
+	if !c.m.namesMaster.Load() || c.addr.Host == base.At("master") {
 		return base
 	}
 	if v := c.view.grains.Load(); v != nil && v.base == base {
 		return v.shown
 	}
 	d := base.Clone()
-	d.Set("master", c.addr.host)
+	d.Set("master", c.addr.Host)
 	c.view.grains.Store(&grainView{base, d})
 	return d
 }
@@ -58,8 +59,8 @@ func (m *Minion) oneMaster(g *value.Dict) {
 		return
 	}
 	o := &m.cfg.Options
-	if first, err := parseMaster(value.Str(list.Items[0]), o.MasterPort, o.MasterURIFormat == "ip_only"); err == nil {
-		g.Set("master", first.host)
+	if first, err := address.Parse(value.Str(list.Items[0]), o.MasterPort, o.MasterURIFormat == "ip_only"); err == nil {
+		g.Set("master", first.Host)
 		m.namesMaster.Store(true)
 	}
 }

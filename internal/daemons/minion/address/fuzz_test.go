@@ -1,4 +1,4 @@
-package minion
+package address
 
 import (
 	"net"
@@ -14,19 +14,18 @@ func FuzzMaster(tf *testing.F) {
 		f.Add(s, false)
 	}
 	f.Fuzz(func(t *testing.T, text string, ipOnly bool) {
-		m, err := parseMaster(text, 4506, ipOnly)
+		m, err := Parse(text, 4506, ipOnly)
 		if err != nil {
 			return
 		}
-		if m.port < 1 || m.port > 65535 {
-			t.Errorf("%q: port %d", text, m.port)
+		if m.Port < 1 || m.Port > 65535 {
+			t.Errorf("%q: port %d", text, m.Port)
 		}
-		if ipOnly && net.ParseIP(m.host) == nil {
-			t.Errorf("%q: %q is no address", text, m.host)
+		if ipOnly && net.ParseIP(m.Host) == nil {
+			t.Errorf("%q: %q is no address", text, m.Host)
 		}
-		if !m.is(text) {
+		if !m.Is(text) {
 			t.Errorf("%q is not itself", text)
 		}
-		splitWords(text)
 	})
 }

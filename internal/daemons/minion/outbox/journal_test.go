@@ -1,4 +1,4 @@
-package minion
+package outbox
 
 import (
 	"fmt"
@@ -12,29 +12,31 @@ import (
 	"brine/internal/py/value"
 )
 
-// openMemory is a memory on a journal. dying lets go of it as a kill does: no
+// openJournal is a memory on a journal. dying lets go of it as a kill does: no
 // record is written, but all that were are with the system.
-func openMemory(t *testing.T, path string, limit int64) (m *memory, dying func()) {
+func openJournal(t *testing.T, path string, limit int64) (m *jobJournal, dying func()) {
 	t.Helper()
-	m = newMemory(limit, 0, slog.New(slog.DiscardHandler))
+	m = newJournal(limit, 0, slog.New(slog.DiscardHandler))
 	m.open(path)
-	if m.j == nil {
+	if m.file == nil {
 		t.Fatal("the journal was not opened")
 	}
 	dying = func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		if m.j != nil {
-			m.j.Close()
-			m.j = nil
+		if m.file != nil {
+			m.file.Close()
+			m.file = nil
 		}
 	}
 	t.Cleanup(dying)
 	return m, dying
 }
 
-func aJob(jid string) *job {
-	return &job{jid: jid, fun: "test.echo", load: value.DictOf("jid", jid, "fun", "test.echo", "arg", value.ListOf("x"), "user", "root")}
+// beginTest notes the beginning of a job.
+func (j *jobJournal) beginTest(jid string) {
+	load := value.DictOf("jid", jid, "fun", "test.echo", "arg", value.ListOf("x"), "user", "root")
+	j.begin(jid, "test.echo", load, []string{"a", "b"})
 }
 
 func aReturn(jid, text string) *value.Dict {
@@ -53,9 +55,9 @@ func jidsOf(loads []*value.Dict) string {
 
 func TestMemorySurvivesAKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
-	m, die := openMemory(t, path, 1<<20)
+	m, die := openJournal(t, path, 1<<20)
 	for i := range 4 {
-		m.begin(aJob(jidN(i)), []string{"a", "b"})
+		m.beginTest(jidN(i))
 	}
 	m.started(jidN(3), 1)
 	m.keep(aReturn(jidN(0), "taken by both"), []string{"a", "b"})
@@ -66,7 +68,7 @@ func TestMemorySurvivesAKill(t *testing.T) {
 	m.delivered(jidN(1), "a")
 	die()
 
-	m, _ = openMemory(t, path, 1<<20)
+	m, _ = openJournal(t, path, 1<<20)
 	for i := range 4 {
 		if !m.knows(jidN(i)) {
 			t.Errorf("job %d is forgotten", i)
@@ -86,13 +88,13 @@ func TestMemorySurvivesAKill(t *testing.T) {
 		t.Errorf("handed out twice: %s", jidsOf(again))
 	}
 	cut := m.interrupted()
-	if jidsOf(cut) != "003" || cut[0].Str("user") != "root" || len(cut[0].List("processes")) != 1 || fmt.Sprint(strs(cut[0].List("to"))) != "[a b]" {
+	if jidsOf(cut) != "003" || cut[0].Str("user") != "root" || len(cut[0].List("processes")) != 1 || fmt.Sprint(texts(cut[0].List("to"))) != "[a b]" {
 		t.Errorf("interrupted: %v", value.Repr(value.ListOf(cut)))
 	}
 }
 
 func TestMemoryIsBoundedAndTellsWhatItDrops(t *testing.T) {
-	m, _ := openMemory(t, filepath.Join(t.TempDir(), "journal"), 10_000)
+	m, _ := openJournal(t, filepath.Join(t.TempDir(), "journal"), 10_000)
 	big := strings.Repeat("x", 3000)
 	for i := range 4 {
 		m.keep(aReturn(jidN(i), big), []string{"a", "b"})
@@ -115,18 +117,18 @@ func TestMemoryIsBoundedAndTellsWhatItDrops(t *testing.T) {
 
 func TestMemoryIsRewritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
-	m, die := openMemory(t, path, 64<<20)
+	m, die := openJournal(t, path, 64<<20)
 	text := strings.Repeat("x", 100_000)
 	m.keep(aReturn(jidN(0), "for a and b"), []string{"a", "b"})
 	m.delivered(jidN(0), "a")
 	m.keep(aReturn(jidN(1), "lent"), []string{"a"})
 	m.delivered(jidN(1), "c") // which did not publish it
-	m.begin(aJob(jidN(2)), []string{"a"})
+	m.beginTest(jidN(2))
 	for i := range 500 {
 		m.keep(aReturn(jidN(10+i), text), []string{"a"})
 		m.delivered(jidN(10+i), "a")
 	}
-	if size := m.j.Size(); size > 3*garbage {
+	if size := m.file.Size(); size > 3*garbage {
 		t.Errorf("the journal has %d bytes", size)
 	}
 	check := func(when string) {
@@ -147,13 +149,13 @@ func TestMemoryIsRewritten(t *testing.T) {
 	m.allWaiting()
 	check("in the process")
 	die()
-	m, _ = openMemory(t, path, 64<<20)
+	m, _ = openJournal(t, path, 64<<20)
 	check("after a kill")
 }
 
 func TestStraysAndForgottenMasters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
-	m, _ := openMemory(t, path, 1<<20)
+	m, _ := openJournal(t, path, 1<<20)
 	m.keep(aReturn(jidN(0), ""), []string{"a"})
 	m.keep(aReturn(jidN(1), ""), []string{"old"})
 	now := time.Now().Add(10 * time.Second)
@@ -185,13 +187,13 @@ func TestStraysAndForgottenMasters(t *testing.T) {
 }
 
 func TestQueueSpillsIntoTheMemory(t *testing.T) {
-	m, _ := openMemory(t, filepath.Join(t.TempDir(), "journal"), 1<<20)
-	o := newOutgoing(nil, &Options{ReturnQueue: 3}, slog.New(slog.DiscardHandler))
-	o.addr, o.memory = "a", m
+	m, _ := openJournal(t, filepath.Join(t.TempDir(), "journal"), 1<<20)
+	o := newQueue(nil, &Options{ReturnQueue: 3}, slog.New(slog.DiscardHandler))
+	o.addr, o.journal = "a", m
 	for i := range 10 {
 		ret := aReturn(jidN(i), "")
 		m.keep(ret, []string{"a"})
-		o.put(ret)
+		o.Put(ret)
 	}
 	var sent []*value.Dict
 	for len(sent) < 20 {
@@ -213,7 +215,7 @@ func TestQueueSpillsIntoTheMemory(t *testing.T) {
 }
 
 func BenchmarkRemember(b *testing.B) {
-	m := newMemory(1<<28, 0, slog.New(slog.DiscardHandler))
+	m := newJournal(1<<28, 0, slog.New(slog.DiscardHandler))
 	m.open(filepath.Join(b.TempDir(), "journal"))
 	defer m.close()
 	ret := value.DictOf("cmd", "_return", "id", "w1", "success", true, "return", true, "retcode", int64(0), "fun", "test.ping")
@@ -221,10 +223,10 @@ func BenchmarkRemember(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		n++
-		j := aJob(jidN(n))
-		m.begin(j, []string{"a"})
-		ret.Set("jid", j.jid)
+		jid := jidN(n)
+		m.beginTest(jid)
+		ret.Set("jid", jid)
 		m.keep(ret, []string{"a"})
-		m.delivered(j.jid, "a")
+		m.delivered(jid, "a")
 	}
 }

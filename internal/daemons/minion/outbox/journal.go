@@ -1,4 +1,4 @@
-package minion
+package outbox
 
 import (
 	"errors"
@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/internal/store/journal"
 )
 
-// memory is what the minion knows of jobs beyond the life of its process: the
+// jobJournal is what the minion knows of jobs beyond the life of its process: the
 // ids of those that it has begun, so that none runs twice, and the returns
 // that masters have not taken yet, so that none is lost. It is a journal on
 // disk and an index of it. Without the journal (another process has it, the
@@ -21,14 +22,14 @@ import (
 //
 // A job is noted when it begins; the note is with the system before the
 // function runs and on disk soon after. A return is on disk before it is sent.
-type memory struct {
+type jobJournal struct {
 	limit   int64 // bytes of returns
 	maxSeen int
 	log     *slog.Logger
-	flushes chan struct{}
+	flushes wait.Wakeup
 
 	mu      sync.Mutex
-	j       *journal.Journal // nil: nothing outlives the process
+	file    *journal.Journal // nil: nothing outlives the process
 	seen    map[string]bool
 	order   []string // of seen, oldest first
 	begun   map[string]*value.Dict
@@ -82,29 +83,29 @@ const (
 	keepTaken = 7 * 24 * time.Hour
 )
 
-func newMemory(limit int64, seen int, log *slog.Logger) *memory {
-	return &memory{limit: limit, maxSeen: max(seen, rememberJobs), log: log, flushes: make(chan struct{}, 1),
+func newJournal(limit int64, seen int, log *slog.Logger) *jobJournal {
+	return &jobJournal{limit: limit, maxSeen: max(seen, rememberJobs), log: log, flushes: wait.NewWakeup(),
 		seen: map[string]bool{}, begun: map[string]*value.Dict{}, parcels: map[string]*parcel{}}
 }
 
 // open takes over the journal at path.
-func (m *memory) open(path string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	j, cut, err := journal.Open(path, m.replay)
+func (j *jobJournal) open(path string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	file, cut, err := journal.Open(path, j.replay)
 	if cut > 0 {
-		m.log.Warn("the end of the journal of jobs could not be read: the last notes before a loss of power, or damage", "file", path, "bytes", cut)
+		j.log.Warn("the end of the journal of jobs could not be read: the last notes before a loss of power, or damage", "file", path, "bytes", cut)
 	}
 	if err != nil {
-		m.log.Error("the journal of jobs cannot be used: returns and the ids of jobs are kept in memory only, and are lost when this process ends", "file", path, "err", err)
+		j.log.Error("the journal of jobs cannot be used: returns and the ids of jobs are kept in memory only, and are lost when this process ends", "file", path, "err", err)
 		return
 	}
-	m.j = j
-	m.compact()
+	j.file = file
+	j.compact()
 }
 
 // replay takes one record. One that makes no sense is left out.
-func (m *memory) replay(r journal.Record) error {
+func (j *jobJournal) replay(r journal.Record) error {
 	var d *value.Dict
 	switch r.Kind {
 	case recBegun, recProcess, recReturn, recDelivered:
@@ -115,121 +116,118 @@ func (m *memory) replay(r journal.Record) error {
 	}
 	switch r.Kind {
 	case recSeen:
-		m.remember(string(r.Payload))
+		j.remember(string(r.Payload))
 	case recBegun:
-		m.remember(d.Str("jid"))
-		m.begun[d.Str("jid")] = d
+		j.remember(d.Str("jid"))
+		j.begun[d.Str("jid")] = d
 	case recProcess:
-		if b := m.begun[d.Str("jid")]; b != nil {
+		if b := j.begun[d.Str("jid")]; b != nil {
 			b.Set("processes", value.ListOf(append(b.List("processes"), d)...))
 		}
 	case recEnded:
-		delete(m.begun, string(r.Payload))
+		delete(j.begun, string(r.Payload))
 	case recReturn:
-		m.replayReturn(d, r.At)
+		j.replayReturn(d, r.At)
 	case recDelivered:
-		m.strike(d.Str("jid"), d.Str("to"))
+		j.strike(d.Str("jid"), d.Str("to"))
 	case recGone:
-		m.remove(m.parcels[string(r.Payload)])
+		j.remove(j.parcels[string(r.Payload)])
 	}
 	return nil
 }
 
-func (m *memory) replayReturn(d *value.Dict, at journal.Position) {
+func (j *jobJournal) replayReturn(d *value.Dict, at journal.Position) {
 	p := &parcel{jid: d.Dict("load").Str("jid"), at: at, size: at.Size(), since: time.Unix(d.Int("since"), 0), taken: d.Bool("taken")}
 	for _, to := range d.List("to") {
 		if addr, ok := to.(string); ok {
 			p.to = append(p.to, destination{addr: addr})
 		}
 	}
-	delete(m.begun, p.jid)
-	m.enter(p)
+	delete(j.begun, p.jid)
+	j.enter(p)
 }
 
-func (m *memory) remember(jid string) {
-	if m.seen[jid] {
+func (j *jobJournal) remember(jid string) {
+	if j.seen[jid] {
 		return
 	}
-	m.seen[jid] = true
-	m.order = append(m.order, jid)
-	for len(m.order) > m.maxSeen {
-		delete(m.seen, m.order[0])
-		m.order = m.order[1:]
+	j.seen[jid] = true
+	j.order = append(j.order, jid)
+	for len(j.order) > j.maxSeen {
+		delete(j.seen, j.order[0])
+		j.order = j.order[1:]
 	}
 }
 
 // knows reports whether a job was begun before.
-func (m *memory) knows(jid string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.seen[jid]
+func (j *jobJournal) knows(jid string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.seen[jid]
 }
 
 // smallArg bounds the arguments that are noted with a job.
 const smallArg = 16 << 10
 
 // begin notes that a job is about to run for some masters.
-func (m *memory) begin(j *job, masters []string) {
-	d := value.DictOf("jid", j.jid, "fun", j.fun, "to", masters)
-	for _, k := range []string{"user", "master_id", "metadata", "ret", "ret_config", "ret_kwargs", "schedule", startupKey} {
-		if v, ok := j.load.Get(k); ok {
+func (j *jobJournal) begin(jid string, fun any, load *value.Dict, masters []string) {
+	d := value.DictOf("jid", jid, "fun", fun, "to", masters)
+	for _, k := range []string{"user", "master_id", "metadata", "ret", "ret_config", "ret_kwargs", "schedule", "startup_states"} {
+		if v, ok := load.Get(k); ok {
 			d.Set(k, v)
 		}
 	}
-	if arg := j.load.At("arg"); value.Weight(arg, smallArg) <= smallArg {
+	if arg := load.At("arg"); value.Weight(arg, smallArg) <= smallArg {
 		d.Set("arg", arg)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.remember(j.jid)
-	m.begun[j.jid] = d
-	_, _ = m.write(recBegun, d)
-	select {
-	case m.flushes <- struct{}{}:
-	default:
-	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.remember(jid)
+	j.begun[jid] = d
+	_, _ = j.write(recBegun, d)
+	j.flushes.Wake()
 }
 
 // started notes a process that a job has started.
-func (m *memory) started(jid string, pid int) {
+func (j *jobJournal) started(jid string, pid int) {
 	d := value.DictOf("jid", jid, "pid", pid, "start", startTime(pid))
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, _ = m.write(recProcess, d)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	_, _ = j.write(recProcess, d)
 }
 
 // end notes that a job has ended without a return that anybody wants.
-func (m *memory) end(jid string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.begun, jid)
-	m.writeRaw(recEnded, jid)
+func (j *jobJournal) end(jid string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.begun, jid)
+	j.writeRaw(recEnded, jid)
 }
 
 // keep puts a return on disk for some masters, in whose queues it will be, and
 // comes back when it is there. If it cannot be written it is kept in memory.
-func (m *memory) keep(ret *value.Dict, masters []string) {
+func (j *jobJournal) keep(ret *value.Dict, masters []string) {
 	p := &parcel{jid: ret.Str("jid"), since: time.Now()}
 	for _, addr := range masters {
 		p.to = append(p.to, destination{addr, true})
 	}
-	m.mu.Lock()
-	delete(m.begun, p.jid)
-	at, err := m.write(recReturn, p.record(ret))
+	j.mu.Lock()
+	delete(j.begun, p.jid)
+	at, err := j.write(recReturn, p.record(ret))
 	p.at, p.size = at, at.Size()
 	if err != nil {
-		p.load, p.size = ret, int64(value.Weight(ret, maxReturn))
+		p.load, p.size = ret, int64(value.Weight(ret, MaxReturn))
 	}
-	m.enter(p)
-	m.makeRoom()
-	m.compact()
-	j := m.j
-	m.mu.Unlock()
-	if j == nil || err != nil {
+	j.enter(p)
+	j.makeRoom()
+	j.compact()
+	file := j.file
+	j.mu.Unlock()
+	if file == nil || err != nil {
 		return
 	}
-	if err := j.Sync(); err != nil {
-		m.log.Error("a return may not survive a loss of power", "jid", p.jid, "err", err)
+	if err := file.Sync(); err != nil {
+		j.log.Error("a return may not survive a loss of power", "jid", p.jid, "err", err)
 	}
 }
 
@@ -241,113 +239,113 @@ func (p *parcel) record(load *value.Dict) *value.Dict {
 	return value.DictOf("to", to, "since", p.since.Unix(), "taken", p.taken, "load", load)
 }
 
-// write appends a record; m.mu is held. Its failure is logged once until one
+// write appends a record; j.mu is held. Its failure is logged once until one
 // succeeds.
-func (m *memory) write(kind byte, d *value.Dict) (journal.Position, error) {
-	if m.j == nil {
+func (j *jobJournal) write(kind byte, d *value.Dict) (journal.Position, error) {
+	if j.file == nil {
 		return journal.Position{}, errors.New("there is no journal")
 	}
 	b, err := msgpack.Marshal(d, msgpack.NewSpec)
 	if err != nil {
-		m.log.Error("a job cannot be noted in the journal", "jid", d.Str("jid"), "err", err)
+		j.log.Error("a job cannot be noted in the journal", "jid", d.Str("jid"), "err", err)
 		return journal.Position{}, err
 	}
-	return m.append(kind, b)
+	return j.append(kind, b)
 }
 
-func (m *memory) writeRaw(kind byte, jid string) {
-	if m.j != nil {
-		_, _ = m.append(kind, []byte(jid))
+func (j *jobJournal) writeRaw(kind byte, jid string) {
+	if j.file != nil {
+		_, _ = j.append(kind, []byte(jid))
 	}
 }
 
-func (m *memory) append(kind byte, b []byte) (journal.Position, error) {
-	at, err := m.j.Append(kind, b)
-	if err != nil && !m.failing {
-		m.log.Error("the journal of jobs cannot be written: returns are kept in memory only", "err", err)
+func (j *jobJournal) append(kind byte, b []byte) (journal.Position, error) {
+	at, err := j.file.Append(kind, b)
+	if err != nil && !j.failing {
+		j.log.Error("the journal of jobs cannot be written: returns are kept in memory only", "err", err)
 	}
-	m.failing = err != nil
+	j.failing = err != nil
 	return at, err
 }
 
-func (m *memory) enter(p *parcel) {
-	m.remove(m.parcels[p.jid])
-	m.parcels[p.jid] = p
-	m.queue = append(m.queue, p)
-	m.live += p.size
+func (j *jobJournal) enter(p *parcel) {
+	j.remove(j.parcels[p.jid])
+	j.parcels[p.jid] = p
+	j.queue = append(j.queue, p)
+	j.live += p.size
 }
 
-// remove takes a parcel out; m.mu is held.
-func (m *memory) remove(p *parcel) {
+// remove takes a parcel out; j.mu is held.
+func (j *jobJournal) remove(p *parcel) {
 	if p == nil || p.done {
 		return
 	}
 	p.done, p.load = true, nil
-	m.live -= p.size
-	delete(m.parcels, p.jid)
-	for len(m.queue) > 0 && m.queue[0].done {
-		m.queue[0] = nil
-		m.queue = m.queue[1:]
+	j.live -= p.size
+	delete(j.parcels, p.jid)
+	for len(j.queue) > 0 && j.queue[0].done {
+		j.queue[0] = nil
+		j.queue = j.queue[1:]
 	}
 }
 
 // strike notes that a master has a return, and reports whether all have it
 // that should.
-func (m *memory) strike(jid, addr string) (all bool) {
-	p := m.parcels[jid]
+func (j *jobJournal) strike(jid, addr string) (all bool) {
+	p := j.parcels[jid]
 	if p == nil {
 		return false
 	}
 	p.taken = true
 	p.to = slices.DeleteFunc(p.to, func(d destination) bool { return d.addr == addr })
 	if len(p.to) == 0 {
-		m.remove(p)
+		j.remove(p)
 		return true
 	}
 	return false
 }
 
 // delivered notes that a master has taken a return.
-func (m *memory) delivered(jid, addr string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.parcels[jid] == nil {
+func (j *jobJournal) delivered(jid, addr string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.parcels[jid] == nil {
 		return
 	}
-	if m.strike(jid, addr) {
-		m.writeRaw(recGone, jid)
+	if j.strike(jid, addr) {
+		j.writeRaw(recGone, jid)
 	} else {
-		_, _ = m.write(recDelivered, value.DictOf("jid", jid, "to", addr))
+		_, _ = j.write(recDelivered, value.DictOf("jid", jid, "to", addr))
 	}
-	m.compact()
+	j.compact()
 }
 
 // also adds a master that wants a return which is there already.
-func (m *memory) also(jid, addr string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := m.parcels[jid]
+func (j *jobJournal) also(jid, addr string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := j.parcels[jid]
 	if p == nil || slices.ContainsFunc(p.to, func(d destination) bool { return d.addr == addr }) {
 		return
 	}
-	if load, err := m.read(p); err == nil {
+	if load, err := j.read(p); err == nil {
 		p.to = append(p.to, destination{addr, true})
-		if at, err := m.write(recReturn, p.record(load)); err == nil {
-			m.live += at.Size() - p.size
+		if at, err := j.write(recReturn, p.record(load)); err == nil {
+			j.live += at.Size() - p.size
 			p.at, p.size, p.load = at, at.Size(), nil
 		}
 	}
 }
 
-// read returns the return of a parcel; m.mu is held.
-func (m *memory) read(p *parcel) (*value.Dict, error) {
+// read returns the return of a parcel; j.mu is held.
+func (j *jobJournal) read(p *parcel) (*value.Dict, error) {
 	if p.load != nil {
 		return p.load, nil
 	}
-	if m.j == nil {
+	if j.file == nil {
 		return nil, errors.New("there is no journal")
 	}
-	b, err := m.j.Read(p.at)
+	b, err := j.file.Read(p.at)
 	if err != nil {
 		return nil, err
 	}
@@ -365,10 +363,10 @@ func (m *memory) read(p *parcel) (*value.Dict, error) {
 
 // release notes that a return was put out of the queue of a connection, and
 // reports whether it is safe here.
-func (m *memory) release(jid, addr string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := m.parcels[jid]
+func (j *jobJournal) release(jid, addr string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	p := j.parcels[jid]
 	if p == nil {
 		return false
 	}
@@ -383,10 +381,10 @@ func (m *memory) release(jid, addr string) bool {
 
 // waiting returns up to n returns for a master that are not in its queue yet,
 // the oldest first; they count as being there now.
-func (m *memory) waiting(addr string, n int) (loads []*value.Dict, more bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, p := range m.queue {
+func (j *jobJournal) waiting(addr string, n int) (loads []*value.Dict, more bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, p := range j.queue {
 		i := slices.IndexFunc(p.to, func(d destination) bool { return d.addr == addr && !d.queued })
 		if p.done || i < 0 {
 			continue
@@ -394,9 +392,9 @@ func (m *memory) waiting(addr string, n int) (loads []*value.Dict, more bool) {
 		if len(loads) == n {
 			return loads, true
 		}
-		load, err := m.read(p)
+		load, err := j.read(p)
 		if err != nil {
-			m.log.Error("a return cannot be read from the journal", "jid", p.jid, "err", err)
+			j.log.Error("a return cannot be read from the journal", "jid", p.jid, "err", err)
 			p.to[i].queued = true // and not again
 			continue
 		}
@@ -416,14 +414,14 @@ type stray struct {
 const again = 30 * time.Second
 
 // strays returns up to n returns that no master has taken since a moment.
-func (m *memory) strays(since, now time.Time, n int) (out []stray) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, p := range m.queue {
+func (j *jobJournal) strays(since, now time.Time, n int) (out []stray) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, p := range j.queue {
 		if p.done || p.taken || p.since.After(since) || now.Sub(p.lent) < again {
 			continue
 		}
-		load, err := m.read(p)
+		load, err := j.read(p)
 		if err != nil {
 			continue
 		}
@@ -441,37 +439,37 @@ func (m *memory) strays(since, now time.Time, n int) (out []stray) {
 
 // forgetMasters takes masters that are not in the configuration any more from
 // the returns that another master has taken, and, if strict, from all.
-func (m *memory) forgetMasters(known []string, strict bool, now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, p := range slices.Clone(m.queue) {
+func (j *jobJournal) forgetMasters(known []string, strict bool, now time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, p := range slices.Clone(j.queue) {
 		if p.done || !p.taken && !strict {
 			continue
 		}
 		p.to = slices.DeleteFunc(p.to, func(d destination) bool { return !slices.Contains(known, d.addr) })
 		if len(p.to) == 0 || p.taken && now.Sub(p.since) > keepTaken {
-			m.giveUp(p)
+			j.giveUp(p)
 		}
 	}
 }
 
 // makeRoom gives up returns until the rest is within the bounds: first those
 // that some master has, then the oldest.
-func (m *memory) makeRoom() {
-	limit := m.limit
-	if m.j == nil || m.failing {
+func (j *jobJournal) makeRoom() {
+	limit := j.limit
+	if j.file == nil || j.failing {
 		limit = min(limit, maxHeld)
 	}
 	for _, taken := range []bool{true, false} {
-		for i := 0; i < len(m.queue) && (m.live > limit || len(m.parcels) > maxParcels); {
-			p := m.queue[i]
-			if p.done || p.taken != taken || len(m.parcels) == 1 {
+		for i := 0; i < len(j.queue) && (j.live > limit || len(j.parcels) > maxParcels); {
+			p := j.queue[i]
+			if p.done || p.taken != taken || len(j.parcels) == 1 {
 				i++
 				continue
 			}
-			n := len(m.queue)
-			m.giveUp(p)
-			i -= n - len(m.queue)
+			n := len(j.queue)
+			j.giveUp(p)
+			i -= n - len(j.queue)
 			i = max(i, 0)
 		}
 	}
@@ -480,38 +478,38 @@ func (m *memory) makeRoom() {
 // maxDropped bounds the ids that are told of.
 const maxDropped = 1000
 
-// giveUp drops a return; m.mu is held.
-func (m *memory) giveUp(p *parcel) {
+// giveUp drops a return; j.mu is held.
+func (j *jobJournal) giveUp(p *parcel) {
 	lost := !p.taken
 	jid := p.jid
-	m.remove(p)
-	m.writeRaw(recGone, jid)
+	j.remove(p)
+	j.writeRaw(recGone, jid)
 	if !lost {
 		return
 	}
-	m.log.Error("a return is given up: too many wait for masters that are away", "jid", jid, "limit", m.limit)
-	if len(m.dropped) < maxDropped {
-		m.dropped = append(m.dropped, jid)
+	j.log.Error("a return is given up: too many wait for masters that are away", "jid", jid, "limit", j.limit)
+	if len(j.dropped) < maxDropped {
+		j.dropped = append(j.dropped, jid)
 	}
 }
 
 // givenUp returns the ids of the returns given up since the last call.
-func (m *memory) givenUp() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	d := m.dropped
-	m.dropped = nil
+func (j *jobJournal) givenUp() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	d := j.dropped
+	j.dropped = nil
 	return d
 }
 
 // interrupted returns the jobs that were begun by an earlier process and did
 // not end, in the order of their ids. They do not count as begun any more once
 // keep was called for them.
-func (m *memory) interrupted() []*value.Dict {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	out := make([]*value.Dict, 0, len(m.begun))
-	for _, d := range m.begun {
+func (j *jobJournal) interrupted() []*value.Dict {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := make([]*value.Dict, 0, len(j.begun))
+	for _, d := range j.begun {
 		out = append(out, d)
 	}
 	slices.SortFunc(out, func(a, b *value.Dict) int {
@@ -526,22 +524,22 @@ func (m *memory) interrupted() []*value.Dict {
 	return out
 }
 
-// compact writes the journal anew when most of it is out of date; m.mu is
+// compact writes the journal anew when most of it is out of date; j.mu is
 // held.
-func (m *memory) compact() {
-	if m.j == nil {
+func (j *jobJournal) compact() {
+	if j.file == nil {
 		return
 	}
-	needed := m.live + int64(len(m.order))*32
-	if size := m.j.Size(); size < garbage || size-needed < needed || size-needed < garbage {
+	needed := j.live + int64(len(j.order))*32
+	if size := j.file.Size(); size < garbage || size-needed < needed || size-needed < garbage {
 		return
 	}
 	moved := map[*parcel]journal.Position{}
-	err := m.j.Rewrite(func(emit emitFunc, read func(journal.Position) ([]byte, error)) error {
-		return m.rewrite(moved, emit, read)
+	err := j.file.Rewrite(func(emit emitFunc, read func(journal.Position) ([]byte, error)) error {
+		return j.rewrite(moved, emit, read)
 	})
 	if err != nil {
-		m.log.Error("the journal of jobs cannot be written anew", "err", err)
+		j.log.Error("the journal of jobs cannot be written anew", "err", err)
 		return
 	}
 	for p, at := range moved {
@@ -552,13 +550,13 @@ func (m *memory) compact() {
 type emitFunc = func(kind byte, payload []byte) (journal.Position, error)
 
 // rewrite emits what still counts, and enters where the returns went.
-func (m *memory) rewrite(moved map[*parcel]journal.Position, emit emitFunc, read func(journal.Position) ([]byte, error)) error {
-	for _, jid := range m.order {
+func (j *jobJournal) rewrite(moved map[*parcel]journal.Position, emit emitFunc, read func(journal.Position) ([]byte, error)) error {
+	for _, jid := range j.order {
 		if _, err := emit(recSeen, []byte(jid)); err != nil {
 			return err
 		}
 	}
-	for _, d := range m.begun {
+	for _, d := range j.begun {
 		b, err := msgpack.Marshal(d, msgpack.NewSpec)
 		if err == nil {
 			_, err = emit(recBegun, b)
@@ -567,13 +565,13 @@ func (m *memory) rewrite(moved map[*parcel]journal.Position, emit emitFunc, read
 			return err
 		}
 	}
-	for _, p := range m.queue {
+	for _, p := range j.queue {
 		if p.done || p.load != nil {
 			continue
 		}
 		b, err := read(p.at)
 		if err != nil {
-			m.log.Error("a return cannot be read from the journal", "jid", p.jid, "err", err)
+			j.log.Error("a return cannot be read from the journal", "jid", p.jid, "err", err)
 			continue
 		}
 		if moved[p], err = emit(recReturn, b); err != nil {
@@ -613,15 +611,39 @@ func (p *parcel) emitTaken(record []byte, emit emitFunc) error {
 	return nil
 }
 
-// close flushes and lets go of the journal.
-func (m *memory) close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.j == nil {
+// flush brings the notes to disk.
+func (j *jobJournal) flush() {
+	j.mu.Lock()
+	file := j.file
+	j.mu.Unlock()
+	if file == nil {
 		return
 	}
-	if err := errors.Join(m.j.Sync(), m.j.Close()); err != nil {
-		m.log.Error("the journal of jobs could not be closed", "err", err)
+	if err := file.Sync(); err != nil {
+		j.log.Error("the ids of jobs may not survive a loss of power", "err", err)
 	}
-	m.j = nil
+}
+
+// allWaiting marks all returns as being in no queue.
+func (j *jobJournal) allWaiting() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, p := range j.queue {
+		for i := range p.to {
+			p.to[i].queued = false
+		}
+	}
+}
+
+// close flushes and lets go of the journal.
+func (j *jobJournal) close() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.file == nil {
+		return
+	}
+	if err := errors.Join(j.file.Sync(), j.file.Close()); err != nil {
+		j.log.Error("the journal of jobs could not be closed", "err", err)
+	}
+	j.file = nil
 }

@@ -1,0 +1,245 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/base/wait"
+	"brine/internal/py/value"
+)
+
+// Request sends one command to a master.
+type Request func(ctx context.Context, load *value.Dict) (any, error)
+
+// Queue delivers returns and events to one master, in order, and keeps
+// them while the master is away. A return that the master has heard but could
+// not store, because its disk is full, is kept apart, so that those behind it
+// are heard without delay, and sent again until it is stored. It is bounded:
+// when more than the option return_queue wait, the oldest makes room. A return
+// is safe in the minion's journal of jobs then, from which it comes back; a
+// message that is not there is given up with an error in the log.
+type Queue struct {
+	request Request
+	addr    string      // of the master, as it is in the memory
+	journal *jobJournal // or nil
+	opts    *Options
+	log     *slog.Logger
+	wake    wait.Wakeup
+	serving func() bool // reports whether the master is connected
+
+	mu    sync.Mutex
+	queue []*value.Dict
+	kept  []*value.Dict // heard, but not stored; oldest first
+	turn  int           // which of these is sent next
+	again time.Time     // when those are sent again
+	pause time.Duration // that led to again
+	spilt bool          // the journal may have returns that are not here
+}
+
+func newQueue(request Request, opts *Options, log *slog.Logger) *Queue {
+	return &Queue{request: request, opts: opts, log: log, wake: wait.NewWakeup()}
+}
+
+// Put queues one load.
+func (q *Queue) Put(load *value.Dict) {
+	q.mu.Lock()
+	if limit := max(q.opts.ReturnQueue, 1); len(q.queue)+len(q.kept) >= limit {
+		from := &q.queue
+		if len(q.kept) > 0 {
+			from, q.turn = &q.kept, max(q.turn-1, 0)
+		}
+		lost := (*from)[0]
+		(*from)[0] = nil
+		*from = (*from)[1:]
+		if q.journal != nil && lost.Str("cmd") == "_return" && q.journal.release(lost.Str("jid"), q.addr) {
+			q.spilt = true
+		} else {
+			q.log.Error("too much waits for the master; the oldest message is given up",
+				"cmd", lost.Str("cmd"), "jid", lost.Str("jid"), "limit", limit)
+		}
+	}
+	q.queue = append(q.queue, load)
+	q.mu.Unlock()
+	q.wake.Wake()
+}
+
+// Kick makes the sender try all that waits now rather than after a pause: the
+// connection is new.
+func (q *Queue) Kick() {
+	q.mu.Lock()
+	q.again, q.pause = time.Time{}, 0
+	q.mu.Unlock()
+	q.wake.Wake()
+}
+
+// remind makes the sender look into the journal for returns.
+func (q *Queue) remind() {
+	q.mu.Lock()
+	q.spilt = true
+	q.mu.Unlock()
+	q.wake.Wake()
+}
+
+// refill takes returns from the journal when nothing else is to be sent.
+func (q *Queue) refill() {
+	q.mu.Lock()
+	wanted := q.spilt && len(q.queue) == 0
+	q.mu.Unlock()
+	if !wanted {
+		return
+	}
+	loads, more := q.journal.waiting(q.addr, max(q.opts.ReturnQueue/2, 1))
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.spilt = more
+	q.queue = append(q.queue, loads...)
+}
+
+// next returns what to send now, or nil and how long that may last; 0 means
+// until something is put in.
+func (q *Queue) next(now time.Time) (load *value.Dict, left time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case len(q.queue) > 0:
+		return q.queue[0], 0
+	case len(q.kept) == 0:
+		return nil, 0
+	case now.Before(q.again):
+		return nil, q.again.Sub(now)
+	}
+	return q.kept[q.turn], 0
+}
+
+// keep notes that the master could not store load, and when all such are sent
+// again.
+func (q *Queue) keep(load *value.Dict, now time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.turn < len(q.kept) && q.kept[q.turn] == load {
+		q.turn = (q.turn + 1) % len(q.kept)
+	} else {
+		q.drop(load)
+		q.kept = append(q.kept, load)
+	}
+	if now.Before(q.again) {
+		return
+	}
+	q.pause = min(max(2*q.pause, time.Second), max(q.opts.ReturnRetryTimerMax, time.Second))
+	q.again = now.Add(q.pause/2 + rand.N(q.pause/2+1))
+}
+
+// done notes that the master has taken load.
+func (q *Queue) done(load *value.Dict) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.drop(load)
+	if len(q.kept) == 0 {
+		q.pause = 0
+	}
+}
+
+// drop removes load if it is still what next gave; q.mu is held.
+func (q *Queue) drop(load *value.Dict) {
+	if len(q.queue) > 0 && q.queue[0] == load {
+		q.queue[0] = nil
+		q.queue = q.queue[1:]
+		return
+	}
+	if q.turn < len(q.kept) && q.kept[q.turn] == load {
+		q.kept = slices.Delete(q.kept, q.turn, q.turn+1)
+		if q.turn == len(q.kept) {
+			q.turn = 0
+		}
+	}
+}
+
+// tolerated is the number of failed attempts after which a message lets the
+// next one pass, in case it is the message that the master cannot take.
+const tolerated = 3
+
+// HandOver gives what waits here, and could be told to any master, to another
+// queue: all but returns, for which the journal of jobs finds a way.
+func (q *Queue) HandOver(to *Queue) {
+	var moved []*value.Dict
+	q.mu.Lock()
+	q.queue = slices.DeleteFunc(q.queue, func(load *value.Dict) bool {
+		if load.Str("cmd") == "_return" {
+			return false
+		}
+		moved = append(moved, load)
+		return true
+	})
+	q.mu.Unlock()
+	for _, load := range moved {
+		to.Put(load)
+	}
+}
+
+// rotate moves the head to the end.
+func (q *Queue) rotate(load *value.Dict) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.queue) > 1 && q.queue[0] == load {
+		q.queue = append(q.queue[1:], load)
+	}
+}
+
+// Run delivers until ctx ends.
+func (q *Queue) Run(ctx context.Context) {
+	pause, failed := time.Duration(0), 0
+	for ctx.Err() == nil {
+		q.refill()
+		load, left := q.next(time.Now())
+		if load == nil {
+			wait.Until(ctx, q.wake.C(), left)
+			continue
+		}
+		err := q.deliver(ctx, load)
+		if errors.Is(err, errNotStored) {
+			q.keep(load, time.Now())
+			pause, failed = 0, 0
+			continue
+		}
+		if err == nil {
+			q.done(load)
+			if q.journal != nil && load.Str("cmd") == "_return" {
+				q.journal.delivered(load.Str("jid"), q.addr)
+			}
+			pause, failed = 0, 0
+			continue
+		}
+		if failed++; failed >= tolerated {
+			q.rotate(load)
+			failed = 0
+		}
+		pause = min(max(2*pause, 100*time.Millisecond), max(q.opts.ReturnRetryTimerMax, time.Second))
+		q.log.Debug("a message waits for the master", "cmd", load.Str("cmd"), "jid", load.Str("jid"), "err", err)
+		wait.Until(ctx, q.wake.C(), pause/2+rand.N(pause/2+1))
+	}
+}
+
+// errNotStored says that the master has taken a return, but has no room for it.
+var errNotStored = errors.New("the master could not store a return; it is kept and sent again")
+
+// deliver returns an error only if another attempt can help.
+func (q *Queue) deliver(ctx context.Context, load *value.Dict) error {
+	ctx, cancel := context.WithTimeout(ctx, max(q.opts.ReturnRetryTimer, time.Second))
+	defer cancel()
+	v, err := q.request(ctx, load)
+	if err != nil && salt.KindOf(err) == salt.Invalid {
+		q.log.Error("the master does not take a message", "cmd", load.Str("cmd"), "jid", load.Str("jid"), "err", err)
+		return nil
+	}
+	if d, ok := v.(*value.Dict); err == nil && ok && d.Has(salt.KeepReturn) {
+		q.log.Debug(errNotStored.Error(), "jid", load.Str("jid"), "reason", d.Str(salt.KeepReturn))
+		return errNotStored
+	}
+	return err
+}
