@@ -77,6 +77,9 @@ const (
 	maxParcels = 50_000
 	// maxHeld bounds the bytes of returns while they cannot be written.
 	maxHeld = 32 << 20
+	// spareQueue is how many entries of the queue may be done, beside as many as
+	// wait.
+	spareQueue = 64
 	// garbage is how much of the journal may be out of date.
 	garbage = 4 << 20
 	// keepTaken is how long a return that one master has is kept for another.
@@ -286,6 +289,10 @@ func (j *jobJournal) remove(p *parcel) {
 	for len(j.queue) > 0 && j.queue[0].done {
 		j.queue[0] = nil
 		j.queue = j.queue[1:]
+	}
+	// Behind a return that waits for long the done ones must not pile up.
+	if len(j.queue) > 2*len(j.parcels)+spareQueue {
+		j.queue = slices.DeleteFunc(j.queue, func(p *parcel) bool { return p.done })
 	}
 }
 

@@ -214,6 +214,27 @@ func TestQueueSpillsIntoTheMemory(t *testing.T) {
 	}
 }
 
+// TestQueueIndexIsBounded: a return that waits for long does not keep the entries
+// of all that were delivered after it.
+func TestQueueIndexIsBounded(t *testing.T) {
+	m, _ := openJournal(t, filepath.Join(t.TempDir(), "journal"), 1<<20)
+	m.keep(aReturn(jidN(0), ""), []string{"away"})
+	for i := 1; i <= 200; i++ {
+		m.keep(aReturn(jidN(i), ""), []string{"a"})
+		m.delivered(jidN(i), "a")
+	}
+	if n := len(m.queue); n > 100 {
+		t.Errorf("%d entries for one return that waits", n)
+	}
+	if got, _ := m.waiting("away", 10); len(got) != 0 {
+		t.Errorf("queued twice: %s", jidsOf(got))
+	}
+	m.allWaiting()
+	if got, _ := m.waiting("away", 10); jidsOf(got) != "000" {
+		t.Errorf("the one that waits: %q", jidsOf(got))
+	}
+}
+
 func BenchmarkRemember(b *testing.B) {
 	m := newJournal(1<<28, 0, slog.New(slog.DiscardHandler))
 	m.open(filepath.Join(b.TempDir(), "journal"))
