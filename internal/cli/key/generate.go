@@ -92,7 +92,8 @@ func pick(named, usual string) (path string, missing bool) {
 	return path, false
 }
 
-// sign writes the signature of a file. It returns false if a signature already exists, which is kept.
+// sign writes the signature of a public key in the form in which masters send it: without the newline at the end
+// of its file, which Salt signs too, so that no minion accepts that signature. It returns false if a signature already exists, which is kept.
 func (p *program) sign(priv, pub, path string) (bool, error) {
 	k, err := crypt.LoadPrivate(priv, p.conf.SigningPass)
 	if err != nil {
@@ -102,7 +103,7 @@ func (p *program) sign(priv, pub, path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	sig, err := k.Sign(crypt.PKCS1v15SHA1, text)
+	sig, err := k.Sign(crypt.PKCS1v15SHA1, []byte(crypt.CleanKey(string(text))))
 	if err != nil {
 		return false, err
 	}

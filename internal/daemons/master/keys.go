@@ -43,6 +43,9 @@ func loadIdentity(cfg *Config, in *cluster.Cluster, log *slog.Logger) (*handshak
 		if signer, err = storedSignature(filepath.Join(cfg.PKIDir, cfg.Options.MasterPubkeySignature)); err != nil {
 			return nil, err
 		}
+		if err := checkStored(cfg, key.Public(), signer); err != nil {
+			log.Error("minions that verify the master's public key will refuse this master", "err", err)
+		}
 	default:
 		sk, err := loadPair(cfg.PKIDir, cfg.Options.MasterSignKeyName, cfg.Options.SigningKeyPass, cfg.Options.Keysize, log)
 		if err != nil {
@@ -113,6 +116,28 @@ func storedSignature(path string) (func([]byte, string) ([]byte, error), error) 
 		return nil, fmt.Errorf("%s is not a base64 signature: %w; make it anew with salt-key --gen-signature", path, err)
 	}
 	return func([]byte, string) ([]byte, error) { return raw, nil }, nil
+}
+
+// checkStored verifies a stored signature of the public key that minions see,
+// if the signing key is here. Salt 3007 signs the file with its newline, and
+// sends the key without.
+func checkStored(cfg *Config, pub *crypt.PublicKey, stored func([]byte, string) ([]byte, error)) error {
+	signer, err := crypt.LoadPublic(filepath.Join(cfg.PKIDir, cfg.Options.MasterSignKeyName+".pub"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	shown := []byte(crypt.CleanKey(string(pub.PEM())))
+	for _, algo := range []string{crypt.PKCS1v15SHA1, crypt.PKCS1v15SHA224} {
+		sig, err := stored(shown, algo)
+		if err == nil && signer.Verify(algo, shown, sig) == nil {
+			return nil
+		}
+	}
+	path := filepath.Join(cfg.PKIDir, cfg.Options.MasterPubkeySignature)
+	return fmt.Errorf("%s is not a signature of this master's public key by %s.pub: remove it and make it again with salt-key --gen-signature", path, cfg.Options.MasterSignKeyName)
 }
 
 // localKeys are the secrets by which users of this machine show the master
