@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -86,7 +85,7 @@ func newAPI(cfg *config.Master, o *apiOptions, s *api.Settings, log *slog.Logger
 	server, err := api.New(*s, client.New(o.Client, cfg.Files.ConfFile, local, local, log), local, log)
 	if err != nil {
 		local.Close()
-		return nil, fmt.Errorf("salt-api: %w", err)
+		return nil, err
 	}
 	log.Info("salt-api listens", "address", server.Addr().String())
 	return &apiService{server, local}, nil

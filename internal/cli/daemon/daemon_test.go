@@ -25,7 +25,7 @@ const programEnv = "BRINE_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {
 	name := os.Getenv(programEnv)
-	for _, a := range []frame.Applet{MasterApplet(), MinionApplet()} {
+	for _, a := range []frame.Applet{MasterApplet(), MinionApplet(), APIApplet()} {
 		if a.Name == name {
 			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -219,6 +219,22 @@ func TestAlreadyRunning(t *testing.T) {
 		p.heard()
 	}
 	master.end(syscall.SIGTERM)
+}
+
+// TestAddressInUse: salt-api says once who speaks, and names the option and the
+// address.
+func TestAddressInUse(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := newPlace(t, fmt.Sprintf("rest_cherrypy: {host: 127.0.0.1, port: %d, disable_ssl: true}\n", l.Addr().(*net.TCPAddr).Port))
+	d := p.start("salt-api", "-l", "error")
+	want := "salt-api: rest_cherrypy: port: listen tcp " + l.Addr().String() + ": bind: address already in use\n"
+	if code := d.wait(); code != 4 || d.stderr.String() != want {
+		t.Errorf("code %d, stderr %q, want %q", code, &d.stderr, want)
+	}
 }
 
 var status = regexp.MustCompile(`(?m)^(Uid|Umask):\s+(\S+)`)
