@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/call/acl"
 	"brine/internal/py/value"
 )
@@ -189,12 +190,7 @@ func (s *Service) linger(ctx context.Context, began time.Time) {
 	total := s.slowest
 	s.mu.Unlock()
 	total += time.Duration((rand.Float64() - 0.5) / 2 * float64(total))
-	t := time.NewTimer(total - time.Since(began))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
+	wait.Sleep(ctx, total-time.Since(began))
 }
 
 // Rights returns a user's permissions, in the form of package acl.

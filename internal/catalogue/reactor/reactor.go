@@ -24,6 +24,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
+	"brine/internal/base/wait"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
@@ -269,15 +270,11 @@ func (p *pace) wait(ctx context.Context) bool {
 	if p.n++; p.n <= p.rate {
 		return ctx.Err() == nil
 	}
-	t := time.NewTimer(time.Until(p.since.Add(time.Second)))
-	defer t.Stop()
-	select {
-	case <-t.C:
-		p.since, p.n = time.Now(), 1
-		return true
-	case <-ctx.Done():
+	if !wait.Sleep(ctx, time.Until(p.since.Add(time.Second))) {
 		return false
 	}
+	p.since, p.n = time.Now(), 1
+	return true
 }
 
 // reaction is one thing to do.

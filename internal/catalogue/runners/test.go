@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 )
@@ -61,23 +62,17 @@ type sleepArgs struct {
 }
 
 func (test) sleep(ctx context.Context, _ *fn.Call, a sleepArgs) (bool, error) {
-	return pause(ctx, a.Time)
-}
-
-func pause(ctx context.Context, d time.Duration) (bool, error) {
-	select {
-	case <-time.After(d):
-		return true, nil
-	case <-ctx.Done():
-		return false, ctx.Err()
+	if !wait.Sleep(ctx, a.Time) {
+		return false, context.Cause(ctx)
 	}
+	return true, nil
 }
 
 func (test) stream(ctx context.Context, c *fn.Call, _ none) (bool, error) {
 	for i := range 99 {
 		c.Report(value.DictOf("message", fmt.Sprintf("Runner is %d%% done", i+1)))
-		if _, err := pause(ctx, time.Second/10); err != nil {
-			return false, err
+		if !wait.Sleep(ctx, time.Second/10) {
+			return false, context.Cause(ctx)
 		}
 	}
 	return true, nil

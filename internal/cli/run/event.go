@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
 	"brine/internal/call/output"
@@ -71,10 +72,8 @@ func (p *program) listen(ctx context.Context) iter.Seq2[*event.Event, error] {
 			}
 			p.Log.Warn("the master's event bus has gone; waiting for it")
 			for {
-				select {
-				case <-ctx.Done():
+				if !wait.Sleep(ctx, redial) {
 					return
-				case <-time.After(redial):
 				}
 				if r, err = event.Dial(ctx, at); err == nil {
 					break

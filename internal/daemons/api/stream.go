@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"brine/internal/base/wait"
 	"brine/internal/call/acl"
 	"brine/internal/py/value"
 )
@@ -37,7 +38,7 @@ type feed struct {
 
 	mu      sync.Mutex
 	readers map[*reader]bool
-	wake    chan struct{}
+	wake    wait.Wakeup
 }
 
 // reader is one client of the feed.
@@ -60,7 +61,7 @@ const (
 )
 
 func newFeed(b Bus, log *slog.Logger) *feed {
-	return &feed{bus: b, log: log, readers: map[*reader]bool{}, wake: make(chan struct{}, 1)}
+	return &feed{bus: b, log: log, readers: map[*reader]bool{}, wake: wait.NewWakeup()}
 }
 
 func (f *feed) open() *reader {
@@ -68,10 +69,7 @@ func (f *feed) open() *reader {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readers[r] = true
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	f.wake.Wake()
 	return r
 }
 
@@ -93,15 +91,12 @@ func (f *feed) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-f.wake:
+		case <-f.wake.C():
 		}
 		for !f.idle() && ctx.Err() == nil {
 			if err := f.read(ctx); err != nil && ctx.Err() == nil {
 				f.log.Warn("the event bus of the master cannot be read; trying again", "err", err)
-				select {
-				case <-ctx.Done():
-				case <-time.After(feedPause):
-				}
+				wait.Sleep(ctx, feedPause)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/catalogue/runners"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/revision"
@@ -28,7 +29,7 @@ import (
 type revisions struct {
 	m     *Master
 	store *revision.Store
-	wake  chan struct{}
+	wake  wait.Wakeup
 	// asking is held by who has the masters agree.
 	asking sync.Mutex
 
@@ -90,7 +91,7 @@ func (m *Master) openRevisions(own string) (*revisions, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &revisions{m: m, store: store, wake: make(chan struct{}, 1), wanted: map[string]*stage{}}
+	r := &revisions{m: m, store: store, wake: wait.NewWakeup(), wanted: map[string]*stage{}}
 	all, err := r.choices()
 	if err != nil {
 		return nil, err
@@ -110,10 +111,7 @@ func (m *Master) openRevisions(own string) (*revisions, error) {
 }
 
 func (r *revisions) poke() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	r.wake.Wake()
 }
 
 // choices returns what was chosen, the latest first.
@@ -237,7 +235,7 @@ func (r *revisions) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-r.wake:
+		case <-r.wake.C():
 		case <-tick.C:
 		}
 	}
@@ -645,10 +643,8 @@ func (r *revisions) switched(ctx context.Context, id string) (*value.Dict, error
 		if c, err := r.agreed(); err != nil || c.ID != id {
 			return nil, errors.Join(err, salt.Errorf(salt.Exists, "%s has chosen revision %s at the same time, and that counts", c.By, c.ID))
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 50*time.Millisecond) {
 			return members, nil
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/ha/replica"
 	"brine/internal/py/msgpack"
@@ -27,7 +28,7 @@ import (
 // made apart the one with the greater token does (workRank).
 type works struct {
 	m    *Master
-	wake chan struct{}
+	wake wait.Wakeup
 
 	mu     sync.Mutex
 	active map[string]uint64 // job ids of what runs here, and the token
@@ -93,7 +94,7 @@ func readWork(content []byte) *value.Dict {
 }
 
 func newWorks(m *Master) *works {
-	w := &works{m: m, wake: make(chan struct{}, 1), active: map[string]uint64{}, told: map[string]bool{}}
+	w := &works{m: m, wake: wait.NewWakeup(), active: map[string]uint64{}, told: map[string]bool{}}
 	m.common.records.OnChange(func(kind, _ string) {
 		if kind == kindWork {
 			w.look()
@@ -103,10 +104,7 @@ func newWorks(m *Master) *works {
 }
 
 func (w *works) look() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.wake.Wake()
 }
 
 // order takes a runner that the cluster is to run once.
@@ -190,14 +188,8 @@ func (w *works) run(ctx context.Context) {
 		if w.round(ctx) {
 			pause = workLook
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if wait.Until(ctx, w.wake.C(), pause); ctx.Err() != nil {
 			return
-		case <-w.wake:
-			timer.Stop()
-		case <-timer.C:
 		}
 	}
 }

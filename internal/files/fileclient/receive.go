@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/py/value"
 )
 
@@ -65,10 +66,8 @@ func (c *Client) patiently(ctx context.Context, ask func() error) error {
 			return err
 		}
 		c.log.Debug("the master that files come from is waited for", "err", err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return ctx.Err()
+		if !wait.Sleep(ctx, pause) {
+			return context.Cause(ctx)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 )
 
 // store keeps the contents of salt:// files by hash, below the cache directory:
@@ -111,10 +112,8 @@ func lockPart(ctx context.Context, path string) (*os.File, error) {
 		if err == nil {
 			continue // its previous owner has renamed or removed it
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if !wait.Sleep(ctx, pause) {
+			return nil, context.Cause(ctx)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/wait"
 	"brine/internal/host"
 	"brine/internal/host/boot"
 )
@@ -220,10 +221,10 @@ var errLost = errors.New("the lock was not renewed in time and another process h
 
 // Take waits for a lock at most the given time. The returned context ends when the lease is lost. The error
 // is a *HeldError if another process holds the lock.
-func (l *Leases) Take(ctx context.Context, path string, wait time.Duration) (*Lease, context.Context, error) {
+func (l *Leases) Take(ctx context.Context, path string, patience time.Duration) (*Lease, context.Context, error) {
 	self := me()
 	held.Store(self.token, true)
-	deadline := time.Now().Add(wait)
+	deadline := time.Now().Add(patience)
 	for {
 		other, err := l.try(path, self)
 		if err == nil && other == nil {
@@ -233,12 +234,10 @@ func (l *Leases) Take(ctx context.Context, path string, wait time.Duration) (*Le
 			err = &HeldError{path, *other}
 		}
 		if err == nil {
-			select {
-			case <-ctx.Done():
-				err = context.Cause(ctx)
-			case <-time.After(50 * time.Millisecond):
+			if wait.Sleep(ctx, 50*time.Millisecond) {
 				continue
 			}
+			err = context.Cause(ctx)
 		}
 		held.Delete(self.token)
 		return nil, nil, err

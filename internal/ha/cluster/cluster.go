@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/ha/lease"
 	"brine/internal/ha/roster"
 	"brine/internal/net/crypt"
@@ -275,10 +276,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 				return salt.Errorf(salt.Internal, "the port for other masters was closed: %w", err)
 			}
 			c.rateLimitedLog.warn("accept", "cannot accept a connection of another master", "err", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
+			wait.Sleep(ctx, 100*time.Millisecond)
 			continue
 		}
 		if !c.conns.add(conn, true) {
@@ -760,7 +758,7 @@ type connSet struct {
 	mu              sync.Mutex
 	open            map[net.Conn]bool   // whether the other end dialled
 	unauthenticated map[net.Conn]string // address of each connection that is not authenticated yet
-	news            map[chan struct{}]bool
+	news            map[wait.Wakeup]bool
 	ended           bool
 }
 
@@ -828,13 +826,13 @@ func (s *connSet) closeAll() {
 }
 
 // listen returns a channel that signals changes.
-func (s *connSet) listen() (news chan struct{}, end func()) {
+func (s *connSet) listen() (news wait.Wakeup, end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.news == nil {
-		s.news = map[chan struct{}]bool{}
+		s.news = map[wait.Wakeup]bool{}
 	}
-	news = make(chan struct{}, 1)
+	news = wait.NewWakeup()
 	s.news[news] = true
 	return news, func() {
 		s.mu.Lock()
@@ -847,10 +845,7 @@ func (s *connSet) tell() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.news {
-		select {
-		case c <- struct{}{}:
-		default:
-		}
+		c.Wake()
 	}
 }
 

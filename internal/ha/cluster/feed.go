@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/py/value"
 	"brine/internal/store/oplog"
 )
@@ -30,7 +31,7 @@ type feed struct {
 	s      *sealed
 	name   string
 	stream oplog.Stream
-	news   chan struct{} // have has changed
+	news   wait.Wakeup // have has changed
 
 	mu      sync.Mutex
 	have    oplog.Vector // known to the peer
@@ -96,7 +97,7 @@ func (p *peer) feedAll(ctx context.Context, s *sealed, start *value.Dict) (feeds
 		if !start.Dict("vec").Has(name) {
 			continue
 		}
-		f := &feed{p: p, s: s, name: name, stream: stream, news: make(chan struct{}, 1), have: readVector(start.Dict("vec").Dict(name)), sent: oplog.Vector{}, lag: map[string]lag{}, live: start.Bool("live")}
+		f := &feed{p: p, s: s, name: name, stream: stream, news: wait.NewWakeup(), have: readVector(start.Dict("vec").Dict(name)), sent: oplog.Vector{}, lag: map[string]lag{}, live: start.Bool("live")}
 		feeds[name] = f
 		wg.Go(func() {
 			if err := f.run(ctx); err != nil && ctx.Err() == nil {
@@ -124,10 +125,7 @@ func (f *feed) answered(d *value.Dict) {
 		f.trouble = d.Str("err")
 	}
 	f.mu.Unlock()
-	select {
-	case f.news <- struct{}{}:
-	default:
-	}
+	f.news.Wake()
 }
 
 func (f *feed) run(ctx context.Context) error {
@@ -163,10 +161,8 @@ func (f *feed) run(ctx context.Context) error {
 		f.mu.Unlock()
 		if trouble != "" {
 			f.p.c.rateLimitedLog.warn("feed of "+f.p.id, "a peer cannot store replicated changes; sending them again", "peer", f.p.id, "stream", f.name, "err", trouble)
-			select {
-			case <-ctx.Done():
+			if !wait.Sleep(ctx, feedPause) {
 				return nil
-			case <-time.After(feedPause):
 			}
 			continue
 		}
@@ -174,7 +170,7 @@ func (f *feed) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-		case <-f.news:
+		case <-f.news.C():
 		case <-tick.C:
 		}
 	}
@@ -236,7 +232,7 @@ func (f *feed) room(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-f.news:
+		case <-f.news.C():
 		}
 	}
 }

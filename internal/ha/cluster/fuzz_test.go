@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
@@ -47,7 +48,7 @@ func FuzzFeed(tf *testing.F) {
 				}
 			}
 		}
-		fd := &feed{name: "records", news: make(chan struct{}, 1), have: oplog.Vector{}, sent: oplog.Vector{"a": 1}, lag: map[string]lag{}, open: 1}
+		fd := &feed{name: "records", news: wait.NewWakeup(), have: oplog.Vector{}, sent: oplog.Vector{"a": 1}, lag: map[string]lag{}, open: 1}
 		fd.answered(d)
 		if fd.open < 0 {
 			t.Fatalf("%d batches are open", fd.open)

@@ -20,6 +20,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/ha/cluster/refusal"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
@@ -182,7 +183,7 @@ func (p *peer) runLink(ctx context.Context) {
 		on := p.mode == kindBrine && !p.gone
 		p.mu.Unlock()
 		if !on {
-			p.pauseLink(ctx, 50*time.Millisecond)
+			wait.Sleep(ctx, 50*time.Millisecond)
 			continue
 		}
 		began := time.Now()
@@ -211,22 +212,13 @@ func (p *peer) runLink(ctx context.Context) {
 				pause = firstPause
 			}
 		}
-		p.pauseLink(ctx, pause)
+		wait.Sleep(ctx, pause)
 		pause = min(2*pause, lastPause)
 	}
 }
 
 // newTime is how long a master that has just joined retries where it is not known yet (refusal.NotMember).
 const newTime = 30 * time.Second
-
-func (p *peer) pauseLink(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	}
-}
 
 // handshake connects to the peer and authenticates both ends.
 func (p *peer) handshake(ctx context.Context) (*sealed, *value.Dict, error) {
@@ -463,7 +455,7 @@ func (p *peer) runOut(ctx context.Context) error {
 			return ctx.Err()
 		case err := <-ended:
 			return err
-		case <-p.out.more:
+		case <-p.out.more.C():
 		case q := <-p.questions:
 			pairs := []any{"ask", q.number, "what", q.what}
 			if q.arg != nil {
@@ -803,7 +795,7 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 			select {
 			case <-done:
 				return
-			case <-news:
+			case <-news.C():
 				if s.send("want", value.Strings(c.wanted())) != nil {
 					return
 				}

@@ -1,6 +1,10 @@
 package cluster
 
-import "sync"
+import (
+	"sync"
+
+	"brine/internal/base/wait"
+)
 
 // Bounds of the messages that wait for an unreachable or slow peer.
 const (
@@ -19,11 +23,11 @@ type outbox struct {
 	first uint64 // number of items[0]
 	bytes int
 	lost  uint64
-	more  chan struct{} // something was added
+	more  wait.Wakeup // something was added
 }
 
 func newOutbox(items, bytes int) *outbox {
-	return &outbox{maxItems: items, maxBytes: bytes, first: 1, more: make(chan struct{}, 1)}
+	return &outbox{maxItems: items, maxBytes: bytes, first: 1, more: wait.NewWakeup()}
 }
 
 // add appends a message, which must not be modified afterwards.
@@ -36,10 +40,7 @@ func (o *outbox) add(b []byte) {
 		o.lost++
 	}
 	o.mu.Unlock()
-	select {
-	case o.more <- struct{}{}:
-	default:
-	}
+	o.more.Wake()
 }
 
 // drop drops the n oldest messages; o.mu is held.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
@@ -35,7 +36,7 @@ type peer struct {
 	id string
 	// out are the messages for a Brine master, plain the frames for a stock master. While the kind is unknown, both are filled.
 	out, plain *outbox
-	wake       chan struct{} // something below has changed
+	wake       wait.Wakeup // something below has changed
 
 	// deliver is held while an item of this peer is passed to the host.
 	deliver sync.Mutex
@@ -84,7 +85,7 @@ func newPeer(c *Cluster, id string) *peer {
 		mode = kindBrine
 	}
 	return &peer{c: c, id: id, mode: mode, owes: mode != kindBrine, out: newOutbox(outboxItems, outboxBytes), plain: newOutbox(earlyItems, earlyBytes),
-		wake: make(chan struct{}, 1), asks: map[int64]chan *value.Dict{}, questions: make(chan askFor, 16)}
+		wake: wait.NewWakeup(), asks: map[int64]chan *value.Dict{}, questions: make(chan askFor, 16)}
 }
 
 func (p *peer) kind() kind {
@@ -119,10 +120,7 @@ func (p *peer) member() Member {
 
 // poke wakes the loops.
 func (p *peer) poke() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.wake.Wake()
 }
 
 // trouble logs, once, why this master does not work with the peer.
@@ -260,7 +258,7 @@ func (p *peer) run(ctx context.Context) {
 	var asked time.Time
 	for ctx.Err() == nil {
 		if !p.needsPlain() {
-			p.wait(ctx, time.Second)
+			wait.Until(ctx, p.wake.C(), time.Second)
 			continue
 		}
 		began := time.Now()
@@ -276,7 +274,7 @@ func (p *peer) run(ctx context.Context) {
 			asked = time.Now()
 			p.inquire(ctx)
 		}
-		p.wait(ctx, pause)
+		wait.Until(ctx, p.wake.C(), pause)
 		pause = min(2*pause, lastPause)
 	}
 }
@@ -288,16 +286,6 @@ const (
 	// inquireTime is the minimum interval of queries to a peer that hangs up.
 	inquireTime = 5 * time.Second
 )
-
-func (p *peer) wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	case <-p.wake:
-	}
-}
 
 func (p *peer) needsPlain() bool {
 	p.mu.Lock()
@@ -359,7 +347,7 @@ func (p *peer) runPlain(ctx context.Context) (sent bool, err error) {
 				return sent, err
 			}
 		}
-		more := p.plain.more
+		more := p.plain.more.C()
 		if p.kind() != kindSalt {
 			more = nil // until the kind of the peer is known
 		}
@@ -369,7 +357,7 @@ func (p *peer) runPlain(ctx context.Context) (sent bool, err error) {
 		case <-ended:
 			return sent, io.EOF
 		case <-more:
-		case <-p.wake:
+		case <-p.wake.C():
 		case <-time.After(time.Second):
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/ha/cluster/refusal"
 	"brine/internal/net/crypt"
 	"brine/internal/net/handshake"
@@ -278,12 +279,9 @@ func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []strin
 		if len(late) == away {
 			break
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(100 * time.Millisecond):
-			continue
+		if !wait.Sleep(ctx, 100*time.Millisecond) {
+			break
 		}
-		break
 	}
 	// Data encrypted with the former key is no longer accepted.
 	return have, late, c.renew()

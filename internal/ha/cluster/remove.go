@@ -11,6 +11,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 )
 
 // A removed master may have copies of all secrets: the key of the cluster, the key of publications, the secret of session keys, the joining
@@ -130,10 +131,8 @@ func (c *Cluster) take(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTime)
 	defer cancel()
 	for c.excludes != nil && !c.excluded(id) {
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 10*time.Millisecond) {
 			return salt.Errorf(salt.Unavailable, "%s was removed, but the removal is not recorded on this master yet, so the secrets that it knew are still valid: run brine cluster rotate-secret", id)
-		case <-time.After(10 * time.Millisecond):
 		}
 	}
 	return nil

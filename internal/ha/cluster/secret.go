@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 )
 
 // SecretFile, in cluster_pki_dir, has the joining secret since its first replacement; until then cluster_secret is used. It is replicated
@@ -106,10 +107,8 @@ func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err er
 		if len(late) == away {
 			return have, late, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 100*time.Millisecond) {
 			return have, late, nil
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/ha/lease"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
@@ -164,10 +165,7 @@ func (w *Witness) Run(ctx context.Context) error {
 		}
 		if err != nil {
 			w.rateLimitedLog.warn("accept", "cannot accept a connection", "err", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(100 * time.Millisecond):
-			}
+			wait.Sleep(ctx, 100*time.Millisecond)
 			continue
 		}
 		if !w.conns.add(conn, true) {

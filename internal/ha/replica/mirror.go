@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/wait"
 	"brine/internal/store/oplog"
 )
 
@@ -51,7 +52,7 @@ type Mirror struct {
 	mu    sync.Mutex // held during a whole round
 	known map[string]state
 	ready bool
-	wake  chan struct{}
+	wake  wait.Wakeup
 }
 
 // state is the content of a thing in the directory.
@@ -71,7 +72,7 @@ func sumOf(content []byte) (sum [sha256.Size]byte) {
 
 // NewMirror returns the mirror of a kind. Sync or Run do its work.
 func NewMirror(s *Store, kind string, f FileSet) *Mirror {
-	m := &Mirror{s: s, kind: kind, f: f, known: map[string]state{}, wake: make(chan struct{}, 1)}
+	m := &Mirror{s: s, kind: kind, f: f, known: map[string]state{}, wake: wait.NewWakeup()}
 	s.OnChange(func(k, _ string) {
 		if k == kind {
 			m.Wake()
@@ -82,10 +83,7 @@ func NewMirror(s *Store, kind string, f FileSet) *Mirror {
 
 // Wake starts a round at once.
 func (m *Mirror) Wake() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wake.Wake()
 }
 
 // look is the interval between checks of a directory.
@@ -112,7 +110,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-m.wake:
+		case <-m.wake.C():
 		}
 	}
 }

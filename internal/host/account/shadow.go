@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"brine/internal/base/wait"
 	"brine/internal/host"
 )
 
@@ -115,11 +116,9 @@ func lockAccounts(ctx context.Context, m *host.Machine) (*os.File, error) {
 			f.Close()
 			return nil, fmt.Errorf("cannot lock the accounts: %w", err)
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 50*time.Millisecond) {
 			f.Close()
 			return nil, errors.New("another program holds the lock on the accounts; try again later")
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/host"
 )
 
@@ -126,10 +127,8 @@ var size = regexp.MustCompile(` \[.+B\]$`)
 func (a apt) Refresh(ctx context.Context, _ Options) ([]Source, error) {
 	out, err := a.m.Do(ctx, "apt-get", "-q", "update")
 	for try := 1; err == nil && strings.Contains(out.Stderr, "Could not get lock") && try <= lockTries; try++ {
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, time.Second<<try) {
 			return nil, context.Cause(ctx)
-		case <-time.After(time.Second << try):
 		}
 		out, err = a.m.Do(ctx, "apt-get", "-q", "update")
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/host"
 )
 
@@ -22,10 +23,8 @@ func (a apt) change(ctx context.Context, args ...string) error {
 		if err == nil || !strings.Contains(out.Stderr, "Could not get lock") || try > lockTries {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, time.Second<<try) {
 			return context.Cause(ctx)
-		case <-time.After(time.Second << try):
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/net/handshake"
 	"brine/internal/net/transport"
 	"brine/internal/py/msgpack"
@@ -202,10 +203,8 @@ func (s *Subscription) renew(ctx context.Context, gen int) (fresh bool, err erro
 			return false, err
 		}
 		s.log.Debug("sign-in failed; trying again", "err", err)
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(pause/2 + rand.N(pause)):
+		if !wait.Sleep(ctx, pause/2+rand.N(pause)) {
+			return false, context.Cause(ctx)
 		}
 		pause = min(2*pause, renewPauseTo)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/py/msgpack"
 )
 
@@ -80,7 +81,7 @@ type shared struct {
 	log     *slog.Logger
 	dirty   string // directory with a mark file for each change not yet in the store
 	now     func() time.Time
-	wake    chan struct{}
+	wake    wait.Wakeup
 	quit    context.Context
 	stop    context.CancelFunc
 	done    chan struct{}
@@ -126,7 +127,7 @@ func Open(cachedir, own string, o Options, d Driver, log *slog.Logger) (*Cache, 
 	}
 	c.dir = filepath.Join(own, "cache")
 	f := &shared{
-		c: c, d: d, log: log, dirty: filepath.Join(own, "cache.dirty"), now: time.Now, wake: make(chan struct{}, 1), done: make(chan struct{}),
+		c: c, d: d, log: log, dirty: filepath.Join(own, "cache.dirty"), now: time.Now, wake: wait.NewWakeup(), done: make(chan struct{}),
 		pending: map[string]*change{}, asking: map[*question]bool{}, since: time.Now(), memo: map[string]time.Time{},
 		kinds: map[string]*kind{minionKey: {versions: map[string]string{}}, mineKey: {versions: map[string]string{}}},
 	}
@@ -246,10 +247,7 @@ func (f *shared) change(bank, key string, local func() error) error {
 }
 
 func (f *shared) signal() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	f.wake.Wake()
 }
 
 // settle removes a queued change; f.mu is held.
@@ -268,7 +266,7 @@ func (f *shared) run() {
 		down, waiting := f.downErr != nil, len(f.pending)
 		f.mu.Unlock()
 		var again <-chan time.Time
-		wake := f.wake
+		wake := f.wake.C()
 		if down || waiting > 0 {
 			again = time.After(retry)
 			wake = nil // further changes wait with the others until the next retry

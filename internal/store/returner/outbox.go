@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/internal/store/journal"
@@ -21,7 +22,7 @@ type Outbox struct {
 	deliver func(context.Context, *value.Dict) error
 	timeout time.Duration
 	j       *journal.Journal
-	wake    chan struct{}
+	wake    wait.Wakeup
 
 	mu      sync.Mutex
 	queue   []parcel // oldest first
@@ -57,7 +58,7 @@ const (
 // OpenOutbox opens the queue in the file at path. deliver sends a parcel to the server; its error is of kind
 // Unavailable if a retry may help.
 func OpenOutbox(path, name string, timeout time.Duration, deliver func(context.Context, *value.Dict) error, log *slog.Logger) (*Outbox, error) {
-	o := &Outbox{name: name, log: log, deliver: deliver, timeout: timeout, wake: make(chan struct{}, 1), since: time.Now()}
+	o := &Outbox{name: name, log: log, deliver: deliver, timeout: timeout, wake: wait.NewWakeup(), since: time.Now()}
 	sent := map[uint64]bool{}
 	var err error
 	o.j, _, err = journal.Open(path, func(r journal.Record) error {
@@ -110,10 +111,7 @@ func (o *Outbox) Put(d *value.Dict) {
 		o.lost++
 		o.remove(o.queue[0])
 	}
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
+	o.wake.Wake()
 }
 
 // remove removes a parcel; o.mu is held.
@@ -183,7 +181,7 @@ func (o *Outbox) Run(ctx context.Context) {
 		waiting := len(o.queue)
 		o.mu.Unlock()
 		var again <-chan time.Time
-		wake := o.wake
+		wake := o.wake.C()
 		if waiting > 0 {
 			again, wake = time.After(pause), nil
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
@@ -79,7 +80,7 @@ func (p publish) fullData(ctx context.Context, c *fn.Call, a publishArgs) (any, 
 // send publishes and waits until all minions have returned or the time is
 // over.
 func (p publish) send(ctx context.Context, c *fn.Call, a publishArgs, form string) (any, error) {
-	wait, err := seconds(a.Timeout)
+	limit, err := seconds(a.Timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +110,7 @@ func (p publish) send(ctx context.Context, c *fn.Call, a publishArgs, form strin
 		return value.NewDict(0), nil // not allowed, or nobody was meant
 	}
 	minions := job.List("minions")
-	over := time.Now().Add(wait)
+	over := time.Now().Add(limit)
 	for {
 		reply, err := master.Request(ctx, value.DictOf("cmd", "pub_ret", "id", c.ID, "jid", job.At("jid")))
 		if err != nil {
@@ -122,10 +123,8 @@ func (p publish) send(ctx context.Context, c *fn.Call, a publishArgs, form strin
 			}
 			return rets, nil
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, pollEvery) {
 			return nil, context.Cause(ctx)
-		case <-time.After(pollEvery):
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 )
@@ -138,7 +139,7 @@ type sleepArgs struct {
 }
 
 func (test) sleep(ctx context.Context, _ *fn.Call, a sleepArgs) (bool, error) {
-	return wait(ctx, a.Length)
+	return slept(ctx, a.Length)
 }
 
 type randSleepArgs struct {
@@ -153,19 +154,15 @@ func (test) randSleep(ctx context.Context, _ *fn.Call, a randSleepArgs) (bool, e
 	if err != nil {
 		return false, err
 	}
-	return wait(ctx, time.Duration(n.Int64())*time.Second)
+	return slept(ctx, time.Duration(n.Int64())*time.Second)
 }
 
-// wait returns true after a time, or the reason of the context's end.
-func wait(ctx context.Context, d time.Duration) (bool, error) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true, nil
-	case <-ctx.Done():
+// slept returns true after a time, or the reason of the context's end.
+func slept(ctx context.Context, d time.Duration) (bool, error) {
+	if !wait.Sleep(ctx, d) {
 		return false, context.Cause(ctx)
 	}
+	return true, nil
 }
 
 func (test) version(context.Context, *fn.Call, none) (string, error) { return salt.Version, nil }

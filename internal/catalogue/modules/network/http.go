@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/json"
 	"brine/internal/py/value"
@@ -382,10 +383,8 @@ func (w web) wait(ctx context.Context, c *fn.Call, a waitQueryArgs) (*value.Dict
 		if err != nil || !d.Has("error") || time.Now().After(end) {
 			return d, err
 		}
-		select {
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, pause) {
 			return nil, context.Cause(ctx)
-		case <-time.After(pause):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 )
@@ -105,10 +106,7 @@ func endAll(ctx context.Context, c *fn.Call, root string) {
 		for _, pid := range pids {
 			_ = syscall.Kill(pid, sig) // it may have ended by itself
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
+		wait.Sleep(ctx, 50*time.Millisecond)
 	}
 	if len(within(root)) > 0 {
 		c.Log.Error("processes in the folder of a command could not be ended, so it stays mounted", "root", root)

@@ -12,6 +12,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
@@ -213,11 +214,7 @@ func (p pauses) hold(ctx context.Context, jid, id string) (end bool) {
 		if n := one.Int("duration"); n > 0 && time.Since(began) > time.Duration(n)*time.Second {
 			return false
 		}
-		t := time.NewTimer(look)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if !wait.Sleep(ctx, look) {
 			return true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 )
@@ -101,13 +102,7 @@ func (g *gate) enter(ctx context.Context, jid, fun string, queue any, concurrent
 	for e.waiting {
 		changed := g.changed
 		g.mu.Unlock()
-		t := time.NewTimer(poll)
-		select {
-		case <-changed:
-		case <-t.C:
-		case <-ctx.Done():
-		}
-		t.Stop()
+		wait.Until(ctx, changed, poll)
 		foreign = g.foreign()
 		g.mu.Lock()
 		if ctx.Err() != nil {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/host"
 	"brine/internal/host/counters"
@@ -98,14 +99,10 @@ func pause(ctx context.Context, seconds float64) error {
 	if !(seconds >= 0 && seconds <= 3600) {
 		return fn.Invalidf("the interval is a number of seconds up to 3600, not %v", seconds)
 	}
-	t := time.NewTimer(time.Duration(seconds * float64(time.Second)))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
+	if !wait.Sleep(ctx, time.Duration(seconds*float64(time.Second))) {
 		return context.Cause(ctx)
-	case <-t.C:
-		return nil
 	}
+	return nil
 }
 
 type pgrepArgs struct {

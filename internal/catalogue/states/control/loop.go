@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -103,9 +104,7 @@ func repeated(ctx context.Context, every, limit time.Duration, do func(attempt i
 		if done, err := do(attempts); done || err != nil {
 			return attempts, err
 		}
-		select {
-		case <-time.After(every):
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, every) {
 			return attempts, fmt.Errorf("the wait was interrupted: %w", context.Cause(ctx))
 		}
 	}
@@ -138,9 +137,7 @@ func untilNoEval(_ context.Context, e *state.Env, a untilNoEvalArgs) (state.Plan
 			return failed("Invalid operator \"%s\" supplied.", a.Operator)
 		}
 		if first, _, fault := times(a.InitWait, a.Timeout); fault == "" {
-			select {
-			case <-time.After(first):
-			case <-ctx.Done():
+			if !wait.Sleep(ctx, first) {
 				return failed("the wait was interrupted: %v", context.Cause(ctx))
 			}
 		}

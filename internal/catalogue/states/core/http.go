@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/pyre"
 	"brine/internal/py/value"
@@ -188,10 +189,8 @@ func httpWait(_ context.Context, e *state.Env, a httpWaitArgs) (state.Plan, erro
 			if test || r.Verdict == state.Succeeded || time.Now().After(end) {
 				return r
 			}
-			select {
-			case <-ctx.Done():
+			if !wait.Sleep(ctx, pause) {
 				return state.Result{Verdict: state.Failed, Comment: ctx.Err().Error()}
-			case <-time.After(pause):
 			}
 		}
 	}}, nil

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
@@ -410,9 +411,10 @@ func (a runArgs) alsoBoot(ctx context.Context, u unit, c state.Change, running b
 }
 
 // wait waits as init_delay says.
-func (a runArgs) wait(ctx context.Context) error { return wait(ctx, a.InitDelay) }
+func (a runArgs) wait(ctx context.Context) error { return initDelay(ctx, a.InitDelay) }
 
-func wait(ctx context.Context, seconds any) error {
+// initDelay waits for a number of seconds as given in SLS files.
+func initDelay(ctx context.Context, seconds any) error {
 	var d time.Duration
 	switch n := seconds.(type) {
 	case int64:
@@ -424,14 +426,10 @@ func wait(ctx context.Context, seconds any) error {
 	default:
 		return fn.Errorf("init_delay must be a number of seconds, not %s", value.Repr(seconds))
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	if !wait.Sleep(ctx, d) {
+		return context.Cause(ctx)
 	}
+	return nil
 }
 
 func (service) dead(ctx context.Context, e *state.Env, a runArgs) (state.Plan, error) {
@@ -564,7 +562,7 @@ func (service) watch(ctx context.Context, e *state.Env, a watchArgs) (state.Plan
 			}
 			v, err := e.Exec(ctx, "service."+fun, u.taken(fun), a.Name)
 			if err == nil {
-				err = wait(ctx, a.InitDelay)
+				err = initDelay(ctx, a.InitDelay)
 			}
 			if err != nil {
 				return state.Change{}, err

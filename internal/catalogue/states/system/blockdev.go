@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/host"
 	"brine/internal/py/value"
@@ -111,10 +112,8 @@ func blockFormatted(ctx context.Context, e *state.Env, a blockFormattedArgs) (st
 			case found != "":
 				return state.Change{}, state.Errorf("Failed to format %s", a.Name)
 			}
-			select {
-			case <-ctx.Done():
-				return state.Change{}, ctx.Err()
-			case <-time.After(3 * time.Second):
+			if !wait.Sleep(ctx, 3*time.Second) {
+				return state.Change{}, context.Cause(ctx)
 			}
 		}
 		return state.Change{}, state.Errorf("Failed to format %s", a.Name)

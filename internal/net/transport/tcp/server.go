@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/wait"
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/netpeer"
 	"brine/internal/net/transport/netserve"
@@ -125,15 +126,15 @@ type requestPeer struct {
 	gone context.CancelFunc
 
 	mu    sync.Mutex
-	open  int           // requests without an answer and messages not sent
-	bytes int           // of these requests and messages
-	room  chan struct{} // has a token after open or bytes fell
+	open  int         // requests without an answer and messages not sent
+	bytes int         // of these requests and messages
+	room  wait.Wakeup // has a token after open or bytes fell
 
 	isGone func() bool // for transport.Request
 }
 
 func newRequestPeer(ctx context.Context, s *requestServer, conn net.Conn, live *netpeer.Conn) *requestPeer {
-	p := &requestPeer{s: s, room: make(chan struct{}, 1), isGone: live.Closed}
+	p := &requestPeer{s: s, room: wait.NewWakeup(), isGone: live.Closed}
 	p.ctx, p.gone = context.WithCancel(ctx)
 	p.init(conn, live, 0)
 	p.out.Write = func(ms []netpeer.Message) error {
@@ -168,10 +169,7 @@ func (p *requestPeer) account(messages, bytes int) {
 	if messages > 0 {
 		return
 	}
-	select {
-	case p.room <- struct{}{}:
-	default:
-	}
+	p.room.Wake()
 }
 
 // waitForRoom returns true when the peer may send another request, false when
@@ -185,7 +183,7 @@ func (p *requestPeer) waitForRoom() bool {
 			return true
 		}
 		select {
-		case <-p.room:
+		case <-p.room.C():
 		case <-p.ctx.Done():
 			return false
 		}

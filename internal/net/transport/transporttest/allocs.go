@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"brine/internal/base/wait"
 	"brine/internal/net/transport"
 )
 
@@ -15,7 +16,7 @@ import (
 // size is how many bytes payload becomes on each. Nothing else may run.
 func PublishAllocations(t *testing.T, p transport.Publisher, conns []net.Conn, payload []byte, size int, most float64) {
 	t.Helper()
-	got := counter{n: new(atomic.Int64), more: make(chan struct{}, 1)}
+	got := counter{n: new(atomic.Int64), more: wait.NewWakeup()}
 	for _, c := range conns {
 		go io.CopyBuffer(got, struct{ io.Reader }{c}, make([]byte, 4<<10))
 	}
@@ -23,7 +24,7 @@ func PublishAllocations(t *testing.T, p transport.Publisher, conns []net.Conn, p
 	if n := testing.AllocsPerRun(50, func() {
 		p.Publish(transport.Publication{Payload: payload})
 		for sent += int64(size * len(conns)); got.n.Load() < sent; {
-			<-got.more
+			<-got.more.C()
 		}
 	}); n > most {
 		t.Errorf("%v allocations for a publication to %d, at most %v were meant", n, len(conns), most)
@@ -33,15 +34,12 @@ func PublishAllocations(t *testing.T, p transport.Publisher, conns []net.Conn, p
 // counter counts what is written to it, without allocations of its own.
 type counter struct {
 	n    *atomic.Int64
-	more chan struct{}
+	more wait.Wakeup
 }
 
 func (c counter) Write(b []byte) (int, error) {
 	c.n.Add(int64(len(b)))
-	select {
-	case c.more <- struct{}{}:
-	default:
-	}
+	c.more.Wake()
 	return len(b), nil
 }
 

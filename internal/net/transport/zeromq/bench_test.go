@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"brine/internal/base/wait"
 	"brine/internal/net/transport"
 )
 
@@ -44,7 +45,7 @@ func benchmarkPublish(b *testing.B, ahead int64) {
 	const subscribers = 1000
 	p := servePublisher(b, transport.ListenOptions{}, nil)
 	var delivered, target atomic.Int64
-	reached := make(chan struct{}, 1)
+	reached := wait.NewWakeup()
 	payload := make([]byte, 1024)
 	size := len(appendFrame(nil, 0, payload))
 	var wg sync.WaitGroup
@@ -59,10 +60,7 @@ func benchmarkPublish(b *testing.B, ahead int64) {
 				}
 				got += n
 				if delivered.Add(int64(got/size)) >= target.Load() {
-					select {
-					case reached <- struct{}{}:
-					default:
-					}
+					reached.Wake()
 				}
 				got %= size
 			}
@@ -70,7 +68,7 @@ func benchmarkPublish(b *testing.B, ahead int64) {
 	}
 	reach := func(n int64) {
 		for target.Store(n); delivered.Load() < n; {
-			<-reached
+			<-reached.C()
 		}
 	}
 	b.ReportAllocs()

@@ -13,6 +13,7 @@ import (
 	"brine/internal/base/log/redact"
 	"brine/internal/base/target"
 	"brine/internal/base/textedit"
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
@@ -458,15 +459,10 @@ func asFloat(v any) float64 {
 
 // pause waits between two attempts.
 func (r *run) pause(d retryData) time.Duration {
-	wait := time.Duration(d.interval) * time.Second
+	delay := time.Duration(d.interval) * time.Second
 	if d.splay > 0 {
-		wait += time.Duration(random(d.splay+1)) * time.Second
+		delay += time.Duration(random(d.splay+1)) * time.Second
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-r.ctx.Done():
-	}
-	return wait
+	wait.Sleep(r.ctx, delay)
+	return delay
 }
