@@ -135,7 +135,7 @@ func TestWait(t *testing.T) {
 	}{
 		{"all return", scenario{Minions: []string{"a", "b"}, Events: []timed{comes(1, "b"), comes(2, "a")}},
 			[]string{"1.0 ret [b]", "2.0 ret [a]", "2.0 end []"}},
-		{"a stranger returns too", scenario{Minions: []string{"a"}, Events: []timed{comes(1, "x"), comes(2, "a")}},
+		{"an untargeted minion returns too", scenario{Minions: []string{"a"}, Events: []timed{comes(1, "x"), comes(2, "a")}},
 			[]string{"1.0 ret [x]", "2.0 ret [a]", "2.0 end []"}},
 		{"one is down", scenario{Minions: []string{"a", "c"}, Events: []timed{comes(1, "a")}},
 			[]string{"1.0 ret [a]", "5.0 ask [c]", "15.0 absent [c]", "15.0 end []"}},
