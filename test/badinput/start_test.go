@@ -222,7 +222,7 @@ func TestTwoMastersInOnePlace(t *testing.T) {
 		must(t, os.MkdirAll(filepath.Dir(other.Path(place)), 0o755))
 		must(t, os.Symlink(m.Path(place), other.Path(place)))
 		fails(t, other, 1, map[string]string{
-			"cachedir": "jobs.db is in use by another process; stop that master first",
+			"cachedir": "share only the directories gitfs and git_pillar in it",
 			"sock_dir": "master_event_pub.ipc",
 		}[shared])
 		mustPing(t, m, "w")

@@ -197,7 +197,8 @@ func openError(path string, err error) error {
 	var errno syscall.Errno
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
-		return salt.Errorf(salt.Unavailable, "the job database %s is in use by another process; stop that master first", path)
+		return salt.Errorf(salt.Unavailable, "the job database %s is in use by another process: stop it, or, if two masters are meant to share a cachedir, "+
+			"share only the directories gitfs and git_pillar in it, or make them a cluster (cluster_id)", path)
 	case errors.Is(err, errDamaged):
 		return err
 	case errors.As(err, &p), errors.As(err, &errno):

@@ -355,7 +355,7 @@ func TestInUse(t *testing.T) {
 	dir := t.TempDir()
 	open(t, dir)
 	_, err := Open(dir, options(t), quiet)
-	check(t, err, salt.Unavailable, "is in use by another process; stop that master first")
+	check(t, err, salt.Unavailable, "is in use by another process: stop it, or, if two masters are meant to share a cachedir")
 	_, err = OpenReadOnly(dir, Options{}, quiet)
 	check(t, err, salt.Unavailable, "is in use")
 }
