@@ -533,8 +533,8 @@ func (c *connection) fetchPillar(ctx context.Context, clean bool) error {
 		return err
 	}
 	c.pillar.Store(p)
-	c.m.schedule.changed()
-	c.m.lookout.changed()
+	c.m.schedule.Changed()
+	c.m.beacons.Changed()
 	return nil
 }
 

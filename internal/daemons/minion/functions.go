@@ -13,8 +13,11 @@ import (
 	"brine/internal/catalogue"
 	"brine/internal/catalogue/modules/control"
 	"brine/internal/catalogue/modules/core"
+	"brine/internal/daemons/minion/beacons"
+	"brine/internal/daemons/minion/localbus"
+	"brine/internal/daemons/minion/mine"
+	"brine/internal/daemons/minion/schedule"
 	"brine/internal/net/crypt"
-	"brine/internal/net/event"
 	"brine/internal/py/value"
 )
 
@@ -29,7 +32,7 @@ func (m *Minion) buildFunctions() error {
 }
 
 // Catalogue returns the modules of every minion, to be described, not called.
-func Catalogue() []fn.Module { return (&Minion{}).catalogue() }
+func Catalogue() []fn.Module { return (&Minion{bus: localbus.New(localbus.Config{})}).catalogue() }
 
 // catalogue names the families of modules, and those modules that need the
 // daemon itself.
@@ -38,11 +41,11 @@ func (m *Minion) catalogue() []fn.Module {
 	return append(catalogue.Modules(),
 		core.Grains(grainStore{m}),
 		control.Saltutil(control.Deps{Jobs: jobs{m}, Refresh: refresher{m}, Keys: keys{m}, Masters: masters, Local: catalogue.LocalMaster{Open: m.openLocalMaster}}),
-		control.Event(masters, localBus{m}),
+		control.Event(masters, m.bus),
 		control.Mine(masters),
 		control.Publish(masters),
-		control.Schedule(timetable{m}),
-		control.Beacons(lights{m}),
+		control.Schedule(schedule.Functions{Schedule: m.schedule, Bus: m.bus}),
+		control.Beacons(beacons.Functions{Scheduler: m.beacons, Bus: m.bus}),
 		m.stateModule(),
 	)
 }
@@ -134,9 +137,9 @@ func (s masters) Send(ctx context.Context, load *value.Dict) error {
 	if s.m.direct != nil {
 		copied := load.Clone()
 		_, err := s.m.direct.client.Request(ctx, load)
-		if err == nil && isMine(copied) && len(s.m.receivers()) > 1 {
+		if err == nil && mine.IsRequest(copied) && len(s.m.receivers()) > 1 {
 			// The other masters get it from the daemon, as in Salt.
-			err = ignoreNoDaemon(event.Push(ctx, *s.m.cfg.daemonBus, tagMine, copied))
+			err = ignoreNoDaemon(s.m.bus.Fire(ctx, mine.TagMine, copied))
 		}
 		return err
 	}

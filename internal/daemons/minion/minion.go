@@ -33,7 +33,11 @@ import (
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
 	"brine/internal/daemons/minion/address"
+	"brine/internal/daemons/minion/beacons"
+	"brine/internal/daemons/minion/localbus"
+	"brine/internal/daemons/minion/mine"
 	"brine/internal/daemons/minion/outbox"
+	"brine/internal/daemons/minion/schedule"
 	"brine/internal/files/fileclient"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/backends"
@@ -115,8 +119,9 @@ type Minion struct {
 	grains      atomic.Pointer[value.Dict]
 	gather      sync.Once   // of late grains
 	namesMaster atomic.Bool // the grain master is the name of one of several
-	schedule    *schedule
-	lookout     *lookout
+	schedule    *schedule.Schedule
+	beacons     *beacons.Scheduler
+	mine        *mine.Mine
 	refreshes   *refreshes
 	failover    *failover // nil unless one master is used at a time
 	standing    *standing
@@ -124,7 +129,7 @@ type Minion struct {
 	stop        context.CancelCauseFunc
 	refusals    sync.Mutex    // guards connection.fatal
 	slots       chan struct{} // process_count_max, nil without limit
-	bus         *event.Bus
+	bus         *localbus.Bus
 	busIPC      *event.Server
 	files       *fileserver.Server // of file_client: local, else nil
 	trees       fileclient.Trees   // that jobs have fetched
@@ -148,7 +153,7 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	m.members = &members{m: m}
 	m.refreshes = &refreshes{m: m}
 	m.returners.m = m
-	m.outbox = outbox.New(outbox.Config{Options: cfg.Options.Options, ID: cfg.ID, Dir: filepath.Join(cfg.CacheDir, "brine"),
+	m.outbox = outbox.New(outbox.Config{Options: cfg.Options.OutboxOptions, ID: cfg.ID, Dir: filepath.Join(cfg.CacheDir, "brine"),
 		Remember: cfg.Options.JIDQueueHWM, Fire: m.fire, Log: log})
 	m.jobs.past = m.outbox.Knows
 	if n := cfg.Options.ProcessCountMax; n > 0 {
@@ -172,6 +177,10 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	if !cfg.LateGrains {
 		m.RefreshGrains(ctx)
 	}
+	m.bus = localbus.New(localbus.Config{ID: cfg.ID, HashType: cfg.Handshake.HashType, Events: cfg.Events, Daemon: cfg.daemonBus, Print: cfg.Print})
+	if err := m.buildTimed(); err != nil {
+		return nil, err
+	}
 	if err := m.buildFunctions(); err != nil {
 		return nil, err
 	}
@@ -182,13 +191,6 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 		return nil, err
 	}
 	m.assign()
-	var err error
-	if m.schedule, err = newSchedule(cfg.Options, m); err != nil {
-		return nil, err
-	}
-	if m.lookout, err = newLookout(cfg.Options, m); err != nil {
-		return nil, err
-	}
 	return m, m.openBus()
 }
 
@@ -391,8 +393,8 @@ func (m *Minion) Run(ctx context.Context) error {
 			}
 		})
 	}
-	wg.Go(func() { m.schedule.run(ctx) })
-	wg.Go(func() { m.lookout.run(ctx) })
+	wg.Go(func() { m.schedule.Run(ctx) })
+	wg.Go(func() { m.beacons.Run(ctx) })
 	wg.Go(func() { m.serveBus(ctx) })
 	wg.Go(func() { m.outbox.Run(ctx) })
 	wg.Wait()

@@ -66,7 +66,7 @@ func (r *refreshes) byEvent(e *event.Event) {
 	case strings.HasPrefix(e.Tag, tagRefreshModules):
 		b = batch{grains: true, notify: e.Data.Bool("notify")}
 	case strings.HasPrefix(e.Tag, tagRefreshBeacons):
-		r.m.lookout.changed()
+		r.m.beacons.Changed()
 		return
 	}
 	r.mu.Lock()
@@ -108,7 +108,7 @@ func (r *refreshes) serve() {
 // if the pillar could not be fetched; ours do not, and its readers know that.
 func (r *refreshes) report(b batch, failed error) {
 	if b.notify {
-		_ = r.m.bus.Fire(tagModulesRefreshed, value.DictOf("complete", true))
+		r.m.bus.Report(tagModulesRefreshed, value.DictOf("complete", true))
 	}
 	if !b.pillar {
 		return
@@ -118,7 +118,7 @@ func (r *refreshes) report(b batch, failed error) {
 		data.Set("comment", failed.Error())
 		r.m.log.Error("Pillar data could not be refreshed. One or more masters may be down!", "err", failed)
 	}
-	_ = r.m.bus.Fire(tagPillarRefreshed, data)
+	r.m.bus.Report(tagPillarRefreshed, data)
 }
 
 // refresh does what a batch asks for, and says whether it fetched the pillar.
@@ -127,7 +127,7 @@ func (m *Minion) refresh(ctx context.Context, b batch) (fetched bool, err error)
 		old := m.grains.Load()
 		m.RefreshGrains(ctx)
 		b.pillar = b.pillar || b.ifChanged && !value.Equal(old, m.Grains())
-		m.lookout.changed() // as Salt's new modules come with new beacons
+		m.beacons.Changed() // as Salt's new modules come with new beacons
 	}
 	if !b.pillar {
 		return false, nil
@@ -180,7 +180,7 @@ func (r refresher) Refresh(ctx context.Context, what string, clean, await bool) 
 		data.Set("clean_cache", clean)
 	case control.RefreshModules:
 		tag, b = tagRefreshModules, batch{grains: true}
-		if await || r.m.cfg.daemonBus != nil {
+		if await || r.m.bus.Outside() {
 			end = tagModulesRefreshed
 			data.Set("notify", true)
 		}
@@ -191,13 +191,13 @@ func (r refresher) Refresh(ctx context.Context, what string, clean, await bool) 
 	default:
 		return salt.Errorf(salt.Internal, "%q cannot be refreshed", what)
 	}
-	if r.m.cfg.daemonBus != nil {
+	if r.m.bus.Outside() {
 		return r.fromOutside(ctx, tag, data, end, b, await)
 	}
 	if !await || end == "" {
-		return r.m.bus.Fire(tag, data)
+		return r.m.bus.Fire(ctx, tag, data)
 	}
-	answer, err := r.m.exchange(ctx, tag, data, end)
+	answer, err := r.m.bus.Exchange(ctx, tag, data, end)
 	if err != nil {
 		return err
 	}
@@ -217,9 +217,9 @@ func refreshed(answer *value.Dict) error {
 func (r refresher) fromOutside(ctx context.Context, tag string, data *value.Dict, end string, b batch, await bool) error {
 	m := r.m
 	if end == "" {
-		return ignoreNoDaemon(event.Push(ctx, *m.cfg.daemonBus, tag, data))
+		return ignoreNoDaemon(m.bus.Fire(ctx, tag, data))
 	}
-	waiting, err := m.askAll(m.run, tag, []*value.Dict{data}, end)
+	waiting, err := m.bus.AskAll(m.run, tag, []*value.Dict{data}, end)
 	daemon := err == nil
 	if !daemon {
 		m.log.Debug("no daemon to refresh", "err", err)
@@ -243,7 +243,7 @@ func (r refresher) fromOutside(ctx context.Context, tag string, data *value.Dict
 		if !daemon {
 			return err
 		}
-		answer, e := waiting.await(ctx)
+		answer, e := waiting.Await(ctx)
 		return errors.Join(err, e, refreshed(answer))
 	}
 	m.background.Go(func() {
@@ -255,7 +255,7 @@ func (r refresher) fromOutside(ctx context.Context, tag string, data *value.Dict
 		m.background.Go(func() {
 			ctx, cancel := context.WithTimeout(m.run, refreshLimit)
 			defer cancel()
-			answer, err := waiting.await(ctx)
+			answer, err := waiting.Await(ctx)
 			if err = errors.Join(err, refreshed(answer)); err != nil {
 				m.log.Debug("the daemon has not reported the end of the refresh", "tag", tag, "err", err)
 			}

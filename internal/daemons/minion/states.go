@@ -19,7 +19,7 @@ func States() []state.Module { return catalogue.States(orchestration.Deps{}) }
 
 // buildStates collects the state functions.
 func (m *Minion) buildStates() error {
-	r, err := state.NewRegistry(m.grainReader(nil), catalogue.States(orchestration.Deps{Listen: m.watcher().Listen})...)
+	r, err := state.NewRegistry(m.grainReader(nil), catalogue.States(orchestration.Deps{Listen: m.bus.Watcher().Listen})...)
 	m.states = r
 	return err
 }
@@ -46,7 +46,7 @@ func (m *Minion) stateModule() fn.Module {
 			return out
 		},
 	})
-	mod.Funcs = append(mod.Funcs, m.watcher().Event())
+	mod.Funcs = append(mod.Funcs, m.bus.Watcher().Event())
 	return mod
 }
 

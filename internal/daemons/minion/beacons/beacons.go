@@ -1,50 +1,89 @@
-package minion
+// Package beacons looks at what the beacons of a minion watch, by their intervals:
+// those of the option beacons, which functions can change, and those of the pillar.
+// The beacons themselves are in catalogue/beacons.
+package beacons
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/call/fn"
-	"brine/internal/catalogue/beacons"
+	catalogue "brine/internal/catalogue/beacons"
 	"brine/internal/catalogue/modules/control"
+	"brine/internal/daemons/minion/conffile"
+	"brine/internal/daemons/minion/localbus"
 	"brine/internal/host"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 )
 
-// tagManageBeacons is the event on the minion's own bus by which other programs
+// TagManage is the event on the minion's own bus by which other programs
 // have the beacons changed.
-const tagManageBeacons = "manage_beacons"
+const TagManage = "manage_beacons"
 
-// lookout runs the beacons, one set for all masters: those of the option
+// Options are the options of the minion that this package uses.
+type Options struct {
+	Beacons              any  `salt:"beacons" default:"{}" doc:"what is watched on this machine; what is seen goes to the masters as events" change:"restart"`
+	BeaconsBeforeConnect bool `salt:"beacons_before_connect" default:"false" doc:"let beacons look before a master is connected" change:"restart"`
+}
+
+// Config is what a Scheduler needs.
+type Config struct {
+	Options Options
+	// ID is the minion's id.
+	ID string
+	// Masterless says that no master will ever be connected.
+	Masterless bool
+	// Opts are all options, for conf_file and default_include.
+	Opts *value.Dict
+	// Ready is closed once a master is connected.
+	Ready <-chan struct{}
+	// Pillar returns the pillar of the first connected master, or nil.
+	Pillar func() *value.Dict
+	// Running returns the functions that run now.
+	Running func() []string
+	// Call returns what a look needs to call functions, and the context in which
+	// it does.
+	Call func() (context.Context, *fn.Call)
+	// Go runs a function in the background.
+	Go func(func())
+	// Fire sends an event to the masters.
+	Fire func(tag string, data any)
+	// Report fires an event on the minion's own bus.
+	Report func(tag string, data *value.Dict)
+	Log    *slog.Logger
+}
+
+// Scheduler runs the beacons, one set for all masters: those of the option
 // beacons, which functions can change, and those of the pillar of the first
 // master that is connected. What they see goes to each master that is connected,
 // or to the active one.
-type lookout struct {
-	m     *Minion
-	kinds map[string]beacons.Beacon
-	wake  chan struct{}
+type Scheduler struct {
+	cfg   Config
+	kinds map[string]catalogue.Beacon
+	wake  wait.Wakeup
 
 	mu      sync.Mutex
 	initial *value.Dict
 	own     *value.Dict // the option, as it is now
 	watches map[string]*watch
 
-	requests inOrder
+	requests localbus.InOrder
 }
 
 // watch is one configured beacon.
 type watch struct {
 	def    any
-	kind   beacons.Beacon
-	config beacons.Config
+	kind   catalogue.Beacon
+	config catalogue.Config
 	err    error
 	next   time.Time
 	memory *value.Dict
@@ -68,11 +107,12 @@ func (w *watch) end() {
 	}
 }
 
-func newLookout(o Options, m *Minion) (*lookout, error) {
-	l := &lookout{m: m, kinds: beacons.All(&host.Machine{}), wake: make(chan struct{}, 1), own: value.NewDict(0), watches: map[string]*watch{}, requests: inOrder{m: m}}
-	d, ok := o.Beacons.(*value.Dict)
-	if !ok && o.Beacons != nil {
-		return nil, salt.Errorf(salt.Invalid, "beacons: expected a map, got %s", value.TypeName(o.Beacons))
+// New returns a scheduler that looks at nothing before Run.
+func New(c Config) (*Scheduler, error) {
+	l := &Scheduler{cfg: c, kinds: catalogue.All(&host.Machine{}), wake: wait.NewWakeup(), own: value.NewDict(0), watches: map[string]*watch{}, requests: localbus.InOrder{Go: c.Go}}
+	d, ok := c.Options.Beacons.(*value.Dict)
+	if !ok && c.Options.Beacons != nil {
+		return nil, salt.Errorf(salt.Invalid, "beacons: expected a map, got %s", value.TypeName(c.Options.Beacons))
 	}
 	if ok {
 		l.own = d.Clone()
@@ -81,15 +121,14 @@ func newLookout(o Options, m *Minion) (*lookout, error) {
 	return l, nil
 }
 
-// run looks once a second, from when a master is connected on unless
+// Run looks once a second, from when a master is connected on unless
 // beacons_before_connect says otherwise, as long as there are beacons.
-func (l *lookout) run(ctx context.Context) {
-	o := &l.m.cfg.Options
-	if !o.BeaconsBeforeConnect && o.MasterType != typeDisable {
+func (l *Scheduler) Run(ctx context.Context) {
+	if !l.cfg.Options.BeaconsBeforeConnect && !l.cfg.Masterless {
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.m.Ready():
+		case <-l.cfg.Ready:
 		}
 	}
 	second := time.NewTicker(time.Second)
@@ -105,24 +144,22 @@ func (l *lookout) run(ctx context.Context) {
 			defer l.mu.Unlock()
 			l.end(func(string) bool { return true })
 			return
-		case <-l.wake:
+		case <-l.wake.C():
 		case <-tick:
 		}
 	}
 }
 
-func (l *lookout) changed() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+// Changed has the configuration looked at again: a pillar is new.
+func (l *Scheduler) Changed() {
+	l.wake.Wake()
 }
 
 // merged is the configuration; the option wins over the pillar.
-func (l *lookout) merged(pillar, opts bool) *value.Dict {
+func (l *Scheduler) merged(pillar, opts bool) *value.Dict {
 	all := value.NewDict(0)
-	if c := l.m.anyConnection(); pillar && c != nil {
-		if d, ok := c.pillar.Load().At("beacons").(*value.Dict); ok {
+	if p := l.cfg.Pillar(); pillar && p != nil {
+		if d, ok := p.At("beacons").(*value.Dict); ok {
 			all.Update(d)
 		}
 	}
@@ -133,7 +170,7 @@ func (l *lookout) merged(pillar, opts bool) *value.Dict {
 }
 
 // turn starts the looks that are due and reports whether there are any beacons.
-func (l *lookout) turn(now time.Time) bool {
+func (l *Scheduler) turn(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all := l.merged(true, true)
@@ -174,7 +211,7 @@ func (l *lookout) turn(now time.Time) bool {
 }
 
 // end ends the beacons that are chosen; l.mu is held.
-func (l *lookout) end(chosen func(name string) bool) {
+func (l *Scheduler) end(chosen func(name string) bool) {
 	for name, w := range l.watches {
 		if chosen(name) {
 			w.end()
@@ -183,11 +220,11 @@ func (l *lookout) end(chosen func(name string) bool) {
 	}
 }
 
-func (l *lookout) make(name string, def any, now time.Time) *watch {
+func (l *Scheduler) make(name string, def any, now time.Time) *watch {
 	w := &watch{def: def, memory: value.NewDict(0)}
 	w.kind, w.config, w.err = l.parse(name, def)
 	if w.err != nil {
-		l.m.log.Error("a beacon is left out", "beacon", name, "err", w.err)
+		l.cfg.Log.Error("a beacon is left out", "beacon", name, "err", w.err)
 	}
 	w.next = now.Add(w.interval())
 	return w
@@ -204,15 +241,15 @@ func (w *watch) interval() time.Duration {
 	return 0
 }
 
-func (l *lookout) parse(name string, def any) (kind beacons.Beacon, c beacons.Config, err error) {
-	if c, err = beacons.ParseConfig(def); err != nil {
+func (l *Scheduler) parse(name string, def any) (kind catalogue.Beacon, c catalogue.Config, err error) {
+	if c, err = catalogue.ParseConfig(def); err != nil {
 		return kind, c, err
 	}
 	if s, ok := c.Get("beacon_module").(string); ok {
 		name = s
 	}
 	kind, ok := l.kinds[name]
-	if reason := beacons.Unsupported(name); !ok && reason != "" {
+	if reason := catalogue.Unsupported(name); !ok && reason != "" {
 		return kind, c, fmt.Errorf("there is no beacon %q, which only Salt has: %s", name, reason)
 	}
 	if !ok {
@@ -222,22 +259,18 @@ func (l *lookout) parse(name string, def any) (kind beacons.Beacon, c beacons.Co
 }
 
 // start looks, in the background: a slow look delays no other; l.mu is held.
-func (l *lookout) start(name string, w *watch, now time.Time) {
+func (l *Scheduler) start(name string, w *watch, now time.Time) {
 	w.next = now.Add(max(w.interval(), time.Second/2))
-	if w.config.Flag("disable_during_state_run", false) && slices.ContainsFunc(l.m.jobs.list(""), func(d *value.Dict) bool {
-		return strings.HasPrefix(d.Str("fun"), "state.")
-	}) {
+	if w.config.Flag("disable_during_state_run", false) && slices.ContainsFunc(l.cfg.Running(), func(fun string) bool { return strings.HasPrefix(fun, "state.") }) {
 		w.rest() // what the run changes is not to be told of afterwards
 		return
 	}
 	w.busy = true
-	l.m.background.Go(func() {
-		c := l.m.newCall(l.m.anyConnection(), "")
-		c.Funcs = l.m.funcs
-		c.Prepare()
-		news, err := w.kind.Look(l.m.run, beacons.Look{Config: w.config, Memory: w.memory, Call: c, Now: now, Held: &w.held})
+	l.cfg.Go(func() {
+		ctx, c := l.cfg.Call()
+		news, err := w.kind.Look(ctx, catalogue.Look{Config: w.config, Memory: w.memory, Call: c, Now: now, Held: &w.held})
 		if err != nil {
-			l.m.log.Error("a beacon failed", "beacon", name, "err", err)
+			l.cfg.Log.Error("a beacon failed", "beacon", name, "err", err)
 		}
 		for _, data := range news {
 			l.tell(name, data)
@@ -254,17 +287,17 @@ func (l *lookout) start(name string, w *watch, now time.Time) {
 }
 
 // tell sends an event as Salt's minions do.
-func (l *lookout) tell(name string, data *value.Dict) {
-	tag := "salt/beacon/" + l.m.cfg.ID + "/" + name + "/" + data.Str("tag")
+func (l *Scheduler) tell(name string, data *value.Dict) {
+	tag := "salt/beacon/" + l.cfg.ID + "/" + name + "/" + data.Str("tag")
 	data.Delete("tag")
 	if !data.Has("id") {
-		data.Set("id", l.m.cfg.ID)
+		data.Set("id", l.cfg.ID)
 	}
-	l.m.fire(tag, data)
+	l.cfg.Fire(tag, data)
 }
 
 // setEnabled turns a beacon of the option on or off; l.mu is held.
-func (l *lookout) setEnabled(name string, on bool) {
+func (l *Scheduler) setEnabled(name string, on bool) {
 	list := &value.List{}
 	switch x := l.own.At(name).(type) {
 	case *value.List:
@@ -288,7 +321,7 @@ func (l *lookout) setEnabled(name string, on bool) {
 	l.set(name, list)
 }
 
-func (l *lookout) set(key string, v any) {
+func (l *Scheduler) set(key string, v any) {
 	own := l.own.Clone()
 	own.Set(key, v)
 	l.own = own
@@ -307,24 +340,25 @@ func beaconAnswer(fun string) string {
 	return "/salt/minion/minion_" + word + "_complete"
 }
 
-func (l *lookout) manageByEvent(e *event.Event) {
-	l.requests.add(func() { l.manage(e.Data) })
+// ByEvent does what another program asks for.
+func (l *Scheduler) ByEvent(e *event.Event) {
+	l.requests.Add(func() { l.manage(e.Data) })
 }
 
 // manage does what a request asks for, returns the answer and fires it as an
 // event: complete, beacons as they are then, and comment.
-func (l *lookout) manage(req *value.Dict) *value.Dict {
+func (l *Scheduler) manage(req *value.Dict) *value.Dict {
 	answer := l.managed(req)
 	if tag := beaconAnswer(req.Str("func")); tag != "" {
-		_ = l.m.bus.Fire(tag, answer)
+		l.cfg.Report(tag, answer)
 	}
 	return answer
 }
 
-func (l *lookout) managed(req *value.Dict) *value.Dict {
+func (l *Scheduler) managed(req *value.Dict) *value.Dict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer l.changed()
+	defer l.Changed()
 	name, answer := req.Str("name"), value.DictOf("complete", true)
 	refused := func(text string) { answer.Set("complete", false); answer.Set("comment", text) }
 	inPillar := l.merged(true, false).Has(name) && !l.own.Has(name)
@@ -369,7 +403,7 @@ func (l *lookout) managed(req *value.Dict) *value.Dict {
 
 // change changes one beacon of the option and returns Salt's comment; l.mu is
 // held.
-func (l *lookout) change(fun, name string, data any) (comment string) {
+func (l *Scheduler) change(fun, name string, data any) (comment string) {
 	known := l.own.Has(name)
 	switch fun {
 	case "add", "modify":
@@ -398,28 +432,30 @@ func inPillarComment(fun, name string) string {
 	return "Cannot " + strings.TrimSuffix(fun, "_beacon") + " beacon item " + name + ", it is configured in pillar."
 }
 
-// lights is the beacons as functions see them: those of this process, or, for
+// Functions is the beacons as functions see them: those of this process, or, for
 // salt-call, those of the daemon.
-type lights struct{ m *Minion }
+type Functions struct {
+	Scheduler *Scheduler
+	Bus       *localbus.Bus
+}
 
-var _ control.Lookout = lights{}
+var _ control.Lookout = Functions{}
 
 // Manage implements control.Lookout.
-func (b lights) Manage(ctx context.Context, req *value.Dict) (*value.Dict, error) {
-	if b.m.cfg.daemonBus == nil {
-		return b.m.lookout.manage(req), nil
+func (b Functions) Manage(ctx context.Context, req *value.Dict) (*value.Dict, error) {
+	if !b.Bus.Outside() {
+		return b.Scheduler.manage(req), nil
 	}
-	return b.m.askDaemon(ctx, tagManageBeacons, []*value.Dict{req}, beaconAnswer(req.Str("func")))
+	return b.Bus.Ask(ctx, TagManage, []*value.Dict{req}, beaconAnswer(req.Str("func")))
 }
 
 // Save implements control.Lookout.
-func (b lights) Save(all *value.Dict) (string, error) {
-	path, err := b.m.schedule.file()
+func (b Functions) Save(all *value.Dict) (string, error) {
+	path, err := conffile.Path(b.Scheduler.cfg.Opts, "beacons.conf", "beacons")
 	if err != nil {
 		return "", err
 	}
-	path = filepath.Join(filepath.Dir(path), "beacons.conf")
-	if err := writeConf(path, "beacons", all); err != nil {
+	if err := conffile.Write(path, "beacons", all); err != nil {
 		return "", fn.Errorf("Unable to write to beacons file at %s. Check permissions.", path)
 	}
 	return path, nil

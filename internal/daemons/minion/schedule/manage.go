@@ -1,26 +1,26 @@
-package minion
+package schedule
 
 import (
 	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
 	sched "brine/internal/call/schedule"
+	"brine/internal/daemons/minion/conffile"
+	"brine/internal/daemons/minion/localbus"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
 
-// tagManageSchedule is the event on the minion's own bus by which other programs
+// TagManage is the event on the minion's own bus by which other programs
 // have the schedule changed: {func, name, …}, as Salt's functions send it.
-const tagManageSchedule = "manage_schedule"
+const TagManage = "manage_schedule"
 
 // scheduleAnswer is the event that answers a request with this func.
 func scheduleAnswer(fun string) string {
@@ -41,25 +41,25 @@ func scheduleAnswer(fun string) string {
 // them is answered only after they were served.
 var silent = map[string]bool{"modify": true, "run_job": true, "reload": true}
 
-// manageByEvent does what another program asks for.
-func (s *schedule) manageByEvent(e *event.Event) {
-	s.requests.add(func() { s.manage(e.Data) })
+// ByEvent does what another program asks for.
+func (s *Schedule) ByEvent(e *event.Event) {
+	s.requests.Add(func() { s.manage(e.Data) })
 }
 
 // manage does what a request asks for, returns the answer and fires it as an
 // event: complete, the schedule as it is then, and error if something failed.
-func (s *schedule) manage(req *value.Dict) *value.Dict {
+func (s *Schedule) manage(req *value.Dict) *value.Dict {
 	answer := s.managed(req)
 	if tag := scheduleAnswer(req.Str("func")); tag != "" {
-		_ = s.m.bus.Fire(tag, answer)
+		s.cfg.Report(tag, answer)
 	}
 	return answer
 }
 
-func (s *schedule) managed(req *value.Dict) *value.Dict {
+func (s *Schedule) managed(req *value.Dict) *value.Dict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer s.changed()
+	defer s.Changed()
 	name := req.Str("name")
 	answer := value.DictOf("complete", true)
 	err := s.do(req.Str("func"), name, req, answer)
@@ -67,7 +67,7 @@ func (s *schedule) managed(req *value.Dict) *value.Dict {
 		err = s.save()
 	}
 	if err != nil {
-		s.m.log.Error("the schedule could not be changed as it was to be", "func", req.Str("func"), "job", name, "err", err)
+		s.cfg.Log.Error("the schedule could not be changed as it was to be", "func", req.Str("func"), "job", name, "err", err)
 		answer.Set("error", err.Error())
 	}
 	if !answer.Has("schedule") {
@@ -78,7 +78,7 @@ func (s *schedule) managed(req *value.Dict) *value.Dict {
 
 // do does one request; s.mu is held. What is in the pillar cannot be changed
 // here, which Salt only writes to its log.
-func (s *schedule) do(fun, name string, req, answer *value.Dict) error {
+func (s *Schedule) do(fun, name string, req, answer *value.Dict) error {
 	now := time.Now()
 	switch fun {
 	case "list":
@@ -146,7 +146,7 @@ func (s *schedule) do(fun, name string, req, answer *value.Dict) error {
 }
 
 // set replaces one entry; others may be reading the old map.
-func (s *schedule) set(key, v any) {
+func (s *Schedule) set(key, v any) {
 	own := s.own.Clone()
 	if d, ok := v.(*value.Dict); ok && !sched.IsGlobal(value.Str(key)) && !d.Has("enabled") {
 		d = d.Clone()
@@ -157,7 +157,7 @@ func (s *schedule) set(key, v any) {
 	s.own = own
 }
 
-func (s *schedule) change(name string, fn func(*value.Dict)) error {
+func (s *Schedule) change(name string, fn func(*value.Dict)) error {
 	d, ok := s.own.At(name).(*value.Dict)
 	switch {
 	case !ok && s.shared.Has(name):
@@ -178,7 +178,7 @@ func appendTime(d *value.Dict, key string, at any, req *value.Dict) {
 }
 
 // status is all that is known of a job, as Salt keeps it.
-func (s *schedule) status(name, format string) *value.Dict {
+func (s *Schedule) status(name, format string) *value.Dict {
 	e := s.jobs[name]
 	if e == nil {
 		return value.NewDict(0)
@@ -215,19 +215,14 @@ func (s *schedule) status(name, format string) *value.Dict {
 	return d
 }
 
-// file is where the schedule is saved.
-func (s *schedule) file() (string, error) {
-	conf, _ := s.m.cfg.Opts.At("conf_file").(string)
-	if conf == "" {
-		return "", fmt.Errorf("the option conf_file is not set, so there is no place for a schedule")
-	}
-	include, _ := s.m.cfg.Opts.At("default_include").(string)
-	return filepath.Join(filepath.Dir(conf), filepath.Dir(cmp.Or(include, "minion.d/*.conf")), "_schedule.conf"), nil
+// path is where the schedule is saved.
+func (s *Schedule) path() (string, error) {
+	return conffile.Path(s.cfg.Opts, "_schedule.conf", "a schedule")
 }
 
 // save writes the schedule, without that of the pillar, for the next start.
-func (s *schedule) save() error {
-	path, err := s.file()
+func (s *Schedule) save() error {
+	path, err := s.path()
 	if err != nil {
 		return err
 	}
@@ -244,40 +239,32 @@ func (s *schedule) save() error {
 		}
 		clean.Set(k, v)
 	}
-	return writeConf(path, "schedule", clean)
+	return conffile.Write(path, "schedule", clean)
 }
 
-// writeConf writes one option to a file of its own.
-func writeConf(path, option string, v any) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("cannot save the option %s: %w", option, err)
-	}
-	if err := atomicfile.Write(path, []byte(yaml.Dump(value.DictOf(option, v))), 0o644, true); err != nil {
-		return fmt.Errorf("cannot save the option %s: %w", option, err)
-	}
-	return nil
-}
-
-// timetable is the schedule as functions see it: that of this process, or, for
+// Functions is the schedule as functions see it: that of this process, or, for
 // salt-call, that of the daemon.
-type timetable struct{ m *Minion }
+type Functions struct {
+	Schedule *Schedule
+	Bus      *localbus.Bus
+}
 
 // Manage implements control.Scheduler.
-func (t timetable) Manage(ctx context.Context, req *value.Dict) (*value.Dict, error) {
-	if t.m.cfg.daemonBus == nil {
-		return t.m.schedule.manage(req), nil
+func (t Functions) Manage(ctx context.Context, req *value.Dict) (*value.Dict, error) {
+	if !t.Bus.Outside() {
+		return t.Schedule.manage(req), nil
 	}
 	fun := req.Str("func")
 	if silent[fun] {
 		list := value.DictOf("func", "list", "where", nil)
-		return t.m.askDaemon(ctx, tagManageSchedule, []*value.Dict{req, list}, scheduleAnswer(fun), scheduleAnswer("list"))
+		return t.Bus.Ask(ctx, TagManage, []*value.Dict{req, list}, scheduleAnswer(fun), scheduleAnswer("list"))
 	}
-	return t.m.askDaemon(ctx, tagManageSchedule, []*value.Dict{req}, scheduleAnswer(fun))
+	return t.Bus.Ask(ctx, TagManage, []*value.Dict{req}, scheduleAnswer(fun))
 }
 
 // Saved implements control.Scheduler.
-func (t timetable) Saved() (*value.Dict, error) {
-	path, err := t.m.schedule.file()
+func (t Functions) Saved() (*value.Dict, error) {
+	path, err := t.Schedule.path()
 	if err != nil {
 		return nil, err
 	}
@@ -297,10 +284,10 @@ func (t timetable) Saved() (*value.Dict, error) {
 }
 
 // Save implements control.Scheduler.
-func (t timetable) Save(jobs *value.Dict) error {
-	path, err := t.m.schedule.file()
+func (t Functions) Save(jobs *value.Dict) error {
+	path, err := t.Schedule.path()
 	if err != nil {
 		return err
 	}
-	return writeConf(path, "schedule", jobs)
+	return conffile.Write(path, "schedule", jobs)
 }

@@ -1,0 +1,149 @@
+package minion
+
+import (
+	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/beacons"
+	"brine/internal/daemons/minion/mine"
+	"brine/internal/daemons/minion/schedule"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+	"context"
+	"time"
+)
+
+// Events on the minion's own bus, as Salt names them.
+const (
+	tagConnected    = "__master_connected"
+	tagDisconnected = "__master_disconnected"
+	tagFireMaster   = "fire_master"
+	tagEnviron      = "environ_setenv"
+)
+
+// fireMaster passes an event on to all masters.
+func (m *Minion) fireMaster(e *event.Event) {
+	load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", e.Data.At("pretag"))
+	if l := e.Data.List("events"); l != nil {
+		load.Set("events", value.ListOf(l...))
+	} else {
+		load.Set("tag", e.Data.Str("tag"))
+		load.Set("data", e.Data.At("data"))
+	}
+	m.sendAll(load)
+}
+
+// environByEvent sets variables in the environment of the daemon.
+func (m *Minion) environByEvent(e *event.Event) {
+	set := value.DictOf("environ", e.Data.At("environ"), "false_unsets", e.Data.Bool("false_unsets"), "clear_all", e.Data.Bool("clear_all"))
+	m.background.Go(func() {
+		if _, err := m.funcs.Call(m.run, m.newCall(nil, ""), "environ.setenv", nil, set); err != nil {
+			m.log.Error("cannot set the environment", "err", err)
+		}
+	})
+}
+
+// anyConnection returns a connection that has a pillar, or nil.
+func (m *Minion) anyConnection() *connection {
+	for _, c := range m.receivers() {
+		if c.pillar.Load() != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// tell fires an event about a master on the minion's own bus.
+func (c *connection) tell(tag string) {
+	c.m.bus.Report(tag, value.DictOf("master", c.addr.Text))
+}
+
+func (m *Minion) serveBus(ctx context.Context) {
+	if m.busIPC == nil {
+		return
+	}
+	if err := m.busIPC.Serve(ctx); err != nil {
+		m.log.Error("the event bus failed", "err", err)
+	}
+}
+
+// pillar is the pillar of the first master that is connected, or nil.
+func (m *Minion) pillar() *value.Dict {
+	if c := m.anyConnection(); c != nil {
+		return c.pillar.Load()
+	}
+	return nil
+}
+
+// openBus has the services obey events of the bus, and offers it to other
+// programs on the host. One bus serves all masters; lists of ports are reduced
+// to their first entry.
+func (m *Minion) openBus() (err error) {
+	own := m.bus.Own()
+	own.Handle(m.fireMaster, tagFireMaster)
+	own.Handle(m.schedule.ByEvent, schedule.TagManage)
+	own.Handle(m.beacons.ByEvent, beacons.TagManage)
+	own.Handle(m.refreshes.byEvent, tagRefreshPillar, tagRefreshGrains, tagRefreshModules, tagRefreshBeacons, tagRefreshMatchers)
+	own.Handle(m.mine.ByEvent, mine.TagMine)
+	own.Handle(m.environByEvent, tagEnviron)
+	m.busIPC, err = m.bus.Listen(m.log)
+	return err
+}
+
+// tasks are what the minion does of itself by time.
+func (m *Minion) tasks() (out []schedule.Task) {
+	o := &m.cfg.Options
+	if n := o.PingInterval; n > 0 {
+		out = append(out, schedule.Task{Every: time.Duration(n) * time.Minute, Do: func(context.Context) { m.fire("minion_ping", "ping") }})
+	}
+	if n := o.GrainsRefreshEvery; n > 0 {
+		out = append(out, schedule.Task{Every: time.Duration(n) * time.Minute, Do: func(context.Context) { m.bus.Report(tagRefreshGrains, value.NewDict(0)) }})
+	}
+	if fs, ok := o.MineFunctions.(*value.Dict); ok && fs.Len() > 0 && o.MineEnabled && o.MineInterval > 0 {
+		out = append(out, schedule.Task{Every: time.Duration(o.MineInterval) * time.Minute, OnStart: true, Do: func(ctx context.Context) { m.mine.Update(ctx, fs) }})
+	}
+	return out
+}
+
+// buildTimed makes what runs by time, and the mine.
+func (m *Minion) buildTimed() (err error) {
+	o, masterless := &m.cfg.Options, m.cfg.Options.MasterType == typeDisable
+	m.mine = &mine.Mine{ID: m.cfg.ID, Log: m.log, Send: m.sendAll,
+		Call: func(ctx context.Context, j fn.Job) fn.Outcome {
+			return m.funcs.Run(ctx, m.newCall(m.anyConnection(), ""), j)
+		}}
+	m.schedule, err = schedule.New(schedule.Config{
+		Options: o.ScheduleOptions, Masterless: masterless, Opts: m.cfg.Opts, Tasks: m.tasks(), Ready: m.readyC,
+		Grains: m.Grains, Pillar: m.pillar, Job: m.runScheduled, Go: m.background.Go, Report: m.bus.Report, Log: m.log,
+	})
+	if err != nil {
+		return err
+	}
+	m.beacons, err = beacons.New(beacons.Config{
+		Options: o.BeaconOptions, ID: m.cfg.ID, Masterless: masterless, Opts: m.cfg.Opts, Ready: m.readyC, Pillar: m.pillar,
+		Running: func() (funs []string) {
+			for _, d := range m.jobs.list("") {
+				funs = append(funs, d.Str("fun"))
+			}
+			return funs
+		},
+		Call: func() (context.Context, *fn.Call) {
+			c := m.newCall(m.anyConnection(), "")
+			c.Funcs = m.funcs
+			c.Prepare()
+			return m.run, c
+		},
+		Go: m.background.Go, Fire: m.fire, Report: m.bus.Report, Log: m.log,
+	})
+	return err
+}
+
+// sendAll gives a message to all masters.
+func (m *Minion) sendAll(load *value.Dict) {
+	for _, c := range m.receivers() {
+		c.out.Put(load)
+	}
+}
+
+// fire sends an event to all masters.
+func (m *Minion) fire(tag string, data any) {
+	m.sendAll(value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "data", data, "tag", tag))
+}

@@ -1,0 +1,94 @@
+// Package mine sends a minion's mine to its masters: the results of mine_functions by
+// time, and what other programs on the host ask for by an event.
+package mine
+
+import (
+	"brine/internal/call/fn"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+	"context"
+	"log/slog"
+)
+
+// TagMine is the event on the minion's own bus that carries a request to the mine.
+const TagMine = "_minion_mine"
+
+// Mine passes data of the mine on.
+type Mine struct {
+	// ID is the minion's id.
+	ID string
+	// Call calls a function.
+	Call func(ctx context.Context, job fn.Job) fn.Outcome
+	// Send gives a message to all masters.
+	Send func(load *value.Dict)
+	Log  *slog.Logger
+}
+
+// ByEvent passes data of the mine on to all masters.
+func (m *Mine) ByEvent(e *event.Event) {
+	load := e.Data.Clone()
+	if !IsRequest(load) {
+		m.Log.Warn("an event of another program is dropped: it is no request to the mine", "tag", e.Tag)
+		return
+	}
+	load.Delete("_stamp")
+	load.Delete("tok") // the sender's; each master gets its own
+	load.Set("id", m.ID)
+	m.Send(load)
+}
+
+// Update runs the mine functions and sends their results to all masters.
+func (m *Mine) Update(ctx context.Context, funcs *value.Dict) {
+	data := value.NewDict(funcs.Len())
+	for k, v := range funcs.All() {
+		alias := value.Str(k)
+		fun, args := mineCall(alias, v)
+		o := m.Call(ctx, fn.Job{Fun: fun, Arg: args})
+		if o.Err != nil {
+			m.Log.Warn("a mine function failed", "fun", fun, "err", o.Err)
+			continue
+		}
+		data.Set(alias, o.Return)
+	}
+	if data.Len() == 0 {
+		return
+	}
+	m.Send(value.DictOf("cmd", "_mine", "data", data, "id", m.ID, "clear", false))
+}
+
+// mineCall reads one entry of mine_functions: a list of arguments, a map of
+// keywords, or an alias with mine_function.
+func mineCall(alias string, v any) (fun string, args []any) {
+	fun = alias
+	kw := value.NewDict(0)
+	switch x := v.(type) {
+	case *value.Dict:
+		kw.Update(x)
+	case *value.List:
+		for _, it := range x.Items {
+			if d, ok := it.(*value.Dict); ok {
+				kw.Update(d)
+			} else {
+				args = append(args, it)
+			}
+		}
+	}
+	if f := kw.Str("mine_function"); f != "" {
+		fun = f
+		kw.Delete("mine_function")
+	}
+	if kw.Len() > 0 {
+		kw.Set("__kwarg__", true)
+		args = append(args, kw)
+	}
+	return fun, args
+}
+
+// IsRequest reports whether a request changes the mine.
+func IsRequest(load *value.Dict) bool {
+	switch load.Str("cmd") {
+	case "_mine", "_mine_delete", "_mine_flush":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,307 @@
+// Package schedule runs the jobs of a minion by time: those of the option schedule,
+// which functions can change, those of the pillar, and what the daemon does of
+// itself. When a job is due is computed by package call/schedule.
+package schedule
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/base/wait"
+	sched "brine/internal/call/schedule"
+	"brine/internal/daemons/minion/localbus"
+	"brine/internal/py/value"
+)
+
+// Options are the options of the minion that this package uses.
+type Options struct {
+	ScheduleBeforeConnect bool `salt:"scheduler_before_connect" default:"false" doc:"let the schedule begin before a master is connected" change:"restart"`
+	Schedule              any  `salt:"schedule" default:"{}" doc:"jobs that run by time" change:"restart"`
+}
+
+// Config is what a Schedule needs.
+type Config struct {
+	Options Options
+	// Masterless says that no master will ever be connected.
+	Masterless bool
+	// Opts are all options, for conf_file and default_include.
+	Opts *value.Dict
+	// Tasks are what the minion does of itself.
+	Tasks []Task
+	// Ready is closed once a master is connected.
+	Ready <-chan struct{}
+	// Grains returns the grains.
+	Grains func() *value.Dict
+	// Pillar returns the pillar of the first connected master, or nil.
+	Pillar func() *value.Dict
+	// Job runs one job of the schedule and returns when it has ended.
+	Job func(name, fun string, def *value.Dict)
+	// Go runs a function in the background.
+	Go func(func())
+	// Report fires an event on the minion's own bus.
+	Report func(tag string, data *value.Dict)
+	Log    *slog.Logger
+}
+
+// Schedule runs jobs by time, one instance for all masters: those of the
+// option schedule, which functions can change, and those of the pillar of the
+// first master that is connected.
+type Schedule struct {
+	cfg  Config
+	wake wait.Wakeup // something has changed
+
+	mu      sync.Mutex
+	own     *value.Dict // the option, as it is now
+	shared  *value.Dict // of the pillar
+	env     *value.Dict // what else jobs are read by
+	globals sched.Globals
+	jobs    map[string]*scheduled
+
+	requests localbus.InOrder
+}
+
+// scheduled is a job of the schedule and what became of it.
+type scheduled struct {
+	def  *value.Dict
+	job  *sched.Job
+	err  error
+	next time.Time // when it is due, zero for never
+	due  time.Time // that and its splay
+	// again is when it is to run once more because a range was over.
+	again   time.Time
+	last    time.Time
+	skipped time.Time
+	reason  string
+	running int
+}
+
+// Task is something that the minion does of itself by time.
+type Task struct {
+	// Every is the time between two runs; the first is after it, or at once OnStart.
+	Every   time.Duration
+	OnStart bool
+	Do      func(ctx context.Context)
+}
+
+// New returns a schedule that runs nothing before Run.
+func New(c Config) (*Schedule, error) {
+	s := &Schedule{cfg: c, wake: wait.NewWakeup(), own: value.NewDict(0), jobs: map[string]*scheduled{}, requests: localbus.InOrder{Go: c.Go}}
+	entries, ok := c.Options.Schedule.(*value.Dict)
+	if !ok && c.Options.Schedule != nil {
+		return nil, salt.Errorf(salt.Invalid, "schedule: expected a map of jobs, got %s", value.TypeName(c.Options.Schedule))
+	}
+	if ok {
+		s.own = entries.Clone()
+	}
+	return s, nil
+}
+
+// Run drives all tasks until ctx ends. They begin once a master is connected,
+// as in Salt, unless scheduler_before_connect says otherwise or there is none.
+func (s *Schedule) Run(ctx context.Context) {
+	if !s.cfg.Options.ScheduleBeforeConnect && !s.cfg.Masterless {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.cfg.Ready:
+		}
+	}
+	for _, t := range s.cfg.Tasks {
+		s.cfg.Go(func() { t.loop(ctx) })
+	}
+	for ctx.Err() == nil {
+		pause := s.turn(time.Now())
+		wait.Until(ctx, s.wake.C(), pause)
+	}
+}
+
+// Changed has the schedule looked at again: a pillar is new.
+func (s *Schedule) Changed() {
+	s.wake.Wake()
+}
+
+// clockCheck bounds how long the schedule sleeps while a job waits for a time
+// of the clock, which may be set.
+const clockCheck = 10 * time.Second
+
+// turn starts what is due and returns after what time it is to be called again.
+func (s *Schedule) turn(now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.load(now)
+	pause := time.Hour
+	for _, e := range s.jobs {
+		if e.err != nil || e.next.IsZero() && e.again.IsZero() {
+			continue
+		}
+		if !e.again.IsZero() && !e.again.After(now) {
+			again := e.again
+			e.again = time.Time{}
+			s.start(e, again, now)
+		}
+		if !e.next.IsZero() && !e.due.After(now) {
+			due := e.next
+			// An interval begins when the last one ended; a late job is not
+			// made up for more than once.
+			e.plan(now)
+			s.start(e, due, now)
+		}
+		for _, at := range []time.Time{e.due, e.again} {
+			if !at.IsZero() {
+				pause = min(pause, at.Sub(now))
+			}
+		}
+		pause = min(pause, clockCheck)
+	}
+	return max(pause, time.Millisecond)
+}
+
+// plan sets when a job is due after t.
+func (e *scheduled) plan(t time.Time) {
+	if e.next = e.job.Next(t); e.next.IsZero() {
+		e.due = time.Time{}
+		return
+	}
+	e.due = e.next.Add(e.job.Splay())
+}
+
+// load takes over what option and pillar say now; jobs that are as they were
+// keep their times. s.mu is held.
+func (s *Schedule) load(now time.Time) {
+	s.shared = value.NewDict(0)
+	names := value.NewDict(0)
+	if g, ok := s.cfg.Grains().At("whens").(*value.Dict); ok {
+		names.Update(g)
+	}
+	if p := s.cfg.Pillar(); p != nil {
+		if d, ok := p.At("schedule").(*value.Dict); ok {
+			s.shared = d
+		}
+		if d, ok := p.At("whens").(*value.Dict); ok {
+			names.Update(d)
+		}
+	}
+	all := s.merged("")
+	s.globals = sched.ParseGlobals(all)
+	env := value.DictOf("names", names, "splay", all.At("splay"), "skip_during_range", all.At("skip_during_range"))
+	fresh := !value.Equal(env, s.env)
+	s.env = env
+	there := map[string]bool{}
+	for k, v := range all.All() {
+		name := value.Str(k)
+		if sched.IsGlobal(name) {
+			continue
+		}
+		there[name] = true
+		def, ok := v.(*value.Dict)
+		if !ok {
+			def = value.NewDict(0)
+		}
+		old := s.jobs[name]
+		if old != nil && !fresh && value.Equal(old.def, def) {
+			continue
+		}
+		e := &scheduled{def: def}
+		e.job, e.err = sched.Parse(name, def, s.globals, names)
+		if !ok {
+			e.err = fmt.Errorf("expected a map, got %s", value.TypeName(v))
+		}
+		if e.err == nil && e.job.Fun == "" {
+			e.err = errors.New("no function is named")
+		}
+		if e.err != nil {
+			s.cfg.Log.Error("a scheduled job is left out", "job", name, "err", e.err)
+		} else {
+			e.plan(now)
+			if old == nil && e.job.OnStart {
+				e.next, e.due = now, now
+			}
+		}
+		if old != nil {
+			e.last, e.running = old.last, old.running
+			old.running = 0
+		}
+		s.jobs[name] = e
+	}
+	for name := range s.jobs {
+		if !there[name] {
+			delete(s.jobs, name)
+		}
+	}
+}
+
+// merged is the schedule: of the option ("opts"), the pillar ("pillar"), or
+// both, where the option wins.
+func (s *Schedule) merged(where string) *value.Dict {
+	all := value.NewDict(0)
+	if where != "opts" {
+		all.Update(s.shared)
+	}
+	if where != "pillar" {
+		all.Update(s.own)
+	}
+	return all
+}
+
+// start runs a job that was due, unless something is against it; s.mu is held.
+func (s *Schedule) start(e *scheduled, due, now time.Time) {
+	v, err := e.job.Judge(s.globals, due, now)
+	if err != nil {
+		e.err = err
+		s.cfg.Log.Error("a scheduled job is left out", "job", e.job.Name, "err", err)
+		return
+	}
+	if v.Again.After(now) {
+		e.again = v.Again
+	}
+	s.begin(e, v, now)
+}
+
+func (s *Schedule) begin(e *scheduled, v sched.Verdict, now time.Time) {
+	if v.Skip == "" && e.job.MaxRunning > 0 && e.running >= e.job.MaxRunning {
+		v.Skip = "maxrunning"
+	}
+	if v.Skip != "" {
+		e.skipped, e.reason = now, v.Skip
+		s.cfg.Log.Debug("a scheduled job is left out this time", "job", e.job.Name, "reason", v.Skip)
+		return
+	}
+	fun := cmp.Or(v.Fun, e.job.Fun)
+	e.last, e.skipped, e.reason = now, time.Time{}, ""
+	e.running++
+	s.cfg.Go(func() {
+		s.cfg.Job(e.job.Name, fun, e.def)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		// Its definition may be another one by now.
+		if now := s.jobs[e.job.Name]; now != nil && now != e && now.running > 0 {
+			now.running--
+		} else {
+			e.running--
+		}
+	})
+}
+
+func (t Task) loop(ctx context.Context) {
+	first := t.Every
+	if t.OnStart {
+		first = 0
+	}
+	timer := time.NewTimer(first)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		timer.Reset(t.Every)
+		t.Do(ctx)
+	}
+}
