@@ -80,6 +80,7 @@ func (m *Master) round() {
 		}
 	}
 	m.forgetPeers(time.Now())
+	m.pruneMinions()
 	if err := m.tokens.Sweep(time.Now()); err != nil {
 		m.log.Warn("cannot remove old tokens", "err", err)
 	}

@@ -82,6 +82,17 @@ func (s *Server) Forget(id string) {
 	s.auth.Identity().Forget(id)
 }
 
+// Prune drops what is remembered of minions that are not accepted any more. It is
+// cheap enough for once a minute.
+func (s *Server) Prune() {
+	s.table.m.Range(func(id, _ any) bool {
+		if _, err := s.table.get(id.(string)); err != nil && !errors.Is(err, errNotAccepted) {
+			s.log.Debug("cannot read the key of a minion", "minion", id, "err", err)
+		}
+		return true
+	})
+}
+
 // Handle takes one request from a transport.
 func (s *Server) Handle(req *transport.Request) {
 	env, err := parseEnvelope(req.Body)

@@ -939,6 +939,26 @@ func TestConcurrentRequests(t *testing.T) {
 
 var _ handshake.Trust = (*FileTrust)(nil)
 
+// TestPrune: a minion whose key is gone leaves no memory and no session key.
+func TestPrune(t *testing.T) {
+	seal := newSealer(t, vecSession, "minion")
+	s := newVecServer(t, func(c *Call) { c.Reply("served") })
+	s.ask(t, seal.request(t, seal.load()), false)
+	remembered := func() (n int) {
+		s.table.m.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	s.Prune()
+	if n := remembered(); n != 1 {
+		t.Errorf("%d minions, one is accepted", n)
+	}
+	s.book.remove(vecID)
+	s.Prune()
+	if _, err := os.Stat(filepath.Join(s.sessions.dir, vecID)); remembered() != 0 || err == nil {
+		t.Errorf("%d minions, none is accepted; the session key is there: %t", remembered(), err == nil)
+	}
+}
+
 // TestDeniedSignInsInLog: an unauthenticated peer that knows an accepted id cannot
 // fill the log with sign-ins that are denied.
 func TestDeniedSignInsInLog(t *testing.T) {

@@ -1,0 +1,96 @@
+package master
+
+import (
+	"math/bits"
+)
+
+// pruneMinions drops what is kept in memory of minions whose keys are no longer
+// accepted. Machines come and go for as long as a master runs.
+func (m *Master) pruneMinions() {
+	ids, err := m.keys.Accepted()
+	if err != nil {
+		m.log.Warn("cannot list the accepted keys", "err", err)
+		return
+	}
+	accepted := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		accepted[id] = true
+	}
+	m.standings.prune(accepted)
+	m.queue.prune(accepted)
+	m.requests.Prune()
+}
+
+func (s *standings) prune(accepted map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id := range s.byID {
+		if !accepted[id] {
+			delete(s.byID, id)
+		}
+	}
+}
+
+// prune drops the numbers of minions that are not accepted and have no job that
+// is remembered. All sets are made again, so it waits until that is worthwhile.
+func (q *queue) prune(accepted map[string]bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var used bitset
+	for _, j := range q.order {
+		for _, set := range j.sets() {
+			set.each(used.set)
+		}
+	}
+	unused := 0
+	for id, n := range q.index {
+		if !accepted[id] && !used.has(n) {
+			unused++
+		}
+	}
+	if unused == 0 || unused < len(q.index)/4 {
+		return
+	}
+
+	numbers := make(map[int]int, len(q.index)-unused) // old to new
+	for id, n := range q.index {
+		if !accepted[id] && !used.has(n) {
+			delete(q.index, id)
+			continue
+		}
+		numbers[n] = len(numbers)
+		q.index[id] = numbers[n]
+	}
+	for _, j := range q.order {
+		for _, set := range j.sets() {
+			set.renumber(numbers)
+		}
+	}
+	q.speaks.renumber(numbers)
+	q.asked.renumber(numbers)
+}
+
+// sets returns all sets of minions of a job.
+func (j *queued) sets() []*bitset {
+	return []*bitset{&j.meant, &j.open, &j.handed, &j.running, &j.absent}
+}
+
+// each calls do with each number.
+func (b *bitset) each(do func(n int)) {
+	for w, word := range b.words {
+		for ; word != 0; word &= word - 1 {
+			do((b.base+w)*64 + bits.TrailingZeros64(word))
+		}
+	}
+}
+
+// renumber replaces each number, and drops those without a new one.
+func (b *bitset) renumber(numbers map[int]int) {
+	var out bitset
+	b.each(func(n int) {
+		if to, ok := numbers[n]; ok {
+			out.set(to)
+		}
+	})
+	*b = out
+}
