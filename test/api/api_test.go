@@ -288,17 +288,19 @@ func TestWrongPasswordsAreSlowedDown(t *testing.T) {
 func TestFloodOfWrongLogins(t *testing.T) {
 	s := start(t)
 	admin := s.login("admin")
+	const attempts = 300
 	for _, flood := range []struct {
-		name string
-		user func(i int) string
+		name  string
+		user  func(i int) string
+		asked int // so many reach the master: login_limit, and 50 times that for an address
 	}{
-		{"one user", func(int) string { return "admin" }},
-		{"many users", func(i int) string { return fmt.Sprint("user", i) }},
+		{"one user", func(int) string { return "admin" }, 20},
+		{"many users", func(i int) string { return fmt.Sprint("user", i) }, attempts},
 	} {
 		var wrong sync.WaitGroup
 		var mu sync.Mutex
 		statuses := map[int]int{}
-		for i := range 300 {
+		for i := range attempts {
 			wrong.Go(func() {
 				a := s.do("POST", "/login", fmt.Sprintf(`{"username":%q,"password":"bad%d","eauth":"sharedsecret"}`, flood.user(i), i), "Content-Type", asJSON)
 				mu.Lock()
@@ -309,6 +311,7 @@ func TestFloodOfWrongLogins(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { wrong.Wait(); close(ended) }()
 		var calls, logins []time.Duration
+		before := -1 // refusals before the first right login was answered
 		for done := false; !done; {
 			select {
 			case <-ended:
@@ -323,11 +326,24 @@ func TestFloodOfWrongLogins(t *testing.T) {
 			from = time.Now()
 			s.login("limited")
 			logins = append(logins, time.Since(from))
+			if before < 0 {
+				mu.Lock()
+				before = statuses[http.StatusUnauthorized]
+				mu.Unlock()
+			}
 		}
 		t.Logf("%s: %v; %d calls, slowest %v; %d logins, slowest %v", flood.name, statuses, len(calls), slices.Max(calls), len(logins), slices.Max(logins))
 		// At the pace of the refusals one or two of each would have been served.
 		if len(calls) < 10 || statuses[200] > 0 {
 			t.Errorf("%s: %v; meanwhile %d calls and %d logins were served", flood.name, statuses, len(calls), len(logins))
+		}
+		if statuses[http.StatusUnauthorized] > flood.asked {
+			t.Errorf("%s: %v: only %d of %d attempts at once may reach the master", flood.name, statuses, flood.asked, attempts)
+		}
+		// A refusal takes about a second. A right login that waits for the refusals
+		// before it is answered after nearly all of them.
+		if before > attempts*9/10 {
+			t.Errorf("%s: the first right login was answered after %d of %d refusals", flood.name, before, attempts)
 		}
 	}
 }

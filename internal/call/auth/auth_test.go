@@ -354,18 +354,58 @@ func TestPAM(t *testing.T) {
 	}
 }
 
-// The real program rejects a wrong password and reports malformed requests.
-func TestPAMProgram(t *testing.T) {
+// pamProgram builds the real program.
+func pamProgram(t *testing.T) (path string) {
+	t.Helper()
 	tools.Need(t, "gcc", "gcc")
 	if libs, _ := filepath.Glob("/lib/*/libpam.so.0"); len(libs) == 0 {
 		tools.Missing(t, "libpam0g")
 	}
-	path := filepath.Join(t.TempDir(), pamHelper)
+	path = filepath.Join(t.TempDir(), pamHelper)
 	build := exec.Command("go", "build", "-tags", "pam", "-o", path, "brine/cmd/brine-pam")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	return path
+}
+
+// pamStub stands for libpam. As pam_unix with the option nullok, it lets an account
+// with an empty password in with any password, unless the flag forbids it, and
+// finds the account "expired" to be so.
+const pamStub = `
+#include <string.h>
+static const char *user;
+int pam_start(const char *service, const char *name, const void *conv, void **h) { user = name; *h = &user; return 0; }
+int pam_authenticate(void *h, int flags) { return !strcmp(user, "empty") && flags & 1 ? 7 : 0; }
+int pam_acct_mgmt(void *h, int flags) { return !strcmp(user, "expired") ? 13 : 0; }
+int pam_end(void *h, int status) { return 0; }
+`
+
+// TestPAMFlags: the real program tells PAM that an empty password is none, and asks
+// whether the account is valid.
+func TestPAMFlags(t *testing.T) {
+	path := pamProgram(t)
+	lib := filepath.Join(t.TempDir(), "stub.so")
+	compile := exec.Command("gcc", "-shared", "-fPIC", "-o", lib, "-x", "c", "-")
+	compile.Stdin = strings.NewReader(pamStub)
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, want := range map[string]int{"good": 0, "empty": 1, "expired": 1} {
+		cmd := exec.Command(path)
+		cmd.Env = append(os.Environ(), "LD_PRELOAD="+lib)
+		cmd.Stdin = strings.NewReader("login\x00" + name + "\x00x\x00")
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != want || len(out) > 0 {
+			t.Errorf("%s: %d %s", name, code, out)
+		}
+	}
+}
+
+// The real program rejects a wrong password and reports malformed requests.
+func TestPAMProgram(t *testing.T) {
+	path := pamProgram(t)
 	for in, want := range map[string]int{"login\x00no such user\x00x\x00": 1, "": 2, "login\x00root\x00x": 2, "../x\x00root\x00x\x00": 2, "a\x00b\x00c\x00d\x00": 2} {
 		cmd := exec.Command(path)
 		cmd.Stdin = strings.NewReader(in)

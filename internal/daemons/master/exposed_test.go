@@ -7,18 +7,20 @@ import (
 	"path/filepath"
 	"testing"
 
+	"brine/internal/base/salt"
 	"brine/internal/py/value"
 )
 
 // TestCacheDirModes: cachedir is closed to others, but users of publisher_acl
 // may enter it, also one that was made before there were such users; what is
-// below it stays closed.
+// below it stays closed. One that others could write to is refused, as it is.
 func TestCacheDirModes(t *testing.T) {
 	for _, c := range []struct {
 		before fs.FileMode
 		acl    bool
-		want   fs.FileMode
-	}{{0o755, false, 0o750}, {0o700, false, 0o700}, {0o755, true, 0o751}, {0o750, true, 0o751}, {0o700, true, 0o701}} {
+		want   fs.FileMode // 0: it is refused
+	}{{0o755, false, 0o750}, {0o700, false, 0o700}, {0o755, true, 0o751}, {0o750, true, 0o751}, {0o700, true, 0o701},
+		{0o777, false, 0}, {0o702, true, 0}} {
 		cfg := &Config{PKIDir: t.TempDir(), CacheDir: filepath.Join(t.TempDir(), "cache")}
 		if c.acl {
 			cfg.Options.PublisherACL = value.DictOf("ann", value.ListOf("test.ping"))
@@ -35,7 +37,15 @@ func TestCacheDirModes(t *testing.T) {
 		if err := os.Chmod(cfg.CacheDir, c.before); err != nil {
 			t.Fatal(err)
 		}
-		if err := closeToOthers(cfg, slog.New(slog.DiscardHandler)); err != nil {
+		err := closeToOthers(cfg, slog.New(slog.DiscardHandler))
+		if c.want == 0 {
+			st, statErr := os.Stat(cfg.CacheDir)
+			if salt.KindOf(err) != salt.Denied || statErr != nil || st.Mode().Perm()&^0o001 != c.before&^0o001 {
+				t.Errorf("cachedir %04o: %v; then it is %v, %v", c.before, err, st.Mode(), statErr)
+			}
+			continue
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		cache, err := os.Stat(cfg.CacheDir)

@@ -231,15 +231,21 @@ func (p *peers) exactly(j *peerJob) (minions []string, ok bool) {
 	return minions, err == nil && !slices.ContainsFunc(minions, func(id string) bool { return !slices.Contains(valid, id) })
 }
 
+// permitted returns the job that a minion asks for, if the option peer grants it.
+// Nothing is parsed for a minion to which it grants nothing.
+func (p *peers) permitted(id string, load *value.Dict) (j *peerJob, ok bool) {
+	list := p.lists(id)
+	if len(list) > 0 {
+		j, ok = p.parse(load)
+	}
+	return j, ok && p.granted(list, j)
+}
+
 // start publishes a job of a minion that may, and returns its id and who is
 // to return. It is noted first that the minion may ask for the returns.
 func (p *peers) start(c *channel.Call) (jid string, minions *value.List, ok bool) {
-	var j *peerJob
-	list := p.lists(c.ID)
-	if len(list) > 0 {
-		j, ok = p.parse(c.Load)
-	}
-	if !ok || !p.granted(list, j) {
+	j, ok := p.permitted(c.ID, c.Load)
+	if !ok {
 		p.gripes.Log(slog.LevelWarn, "a minion asked to publish what the option peer does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", c.Load.Str("fun")))
 		return "", nil, false
 	}
@@ -384,15 +390,25 @@ func (p *peers) collect(c *channel.Call) {
 // runner runs a runner that peer_run grants, and answers with what it returns.
 func (p *peers) runner(c *channel.Call) {
 	fun := c.Load.Str("fun")
-	granted, _ := p.m.options().PeerRun.(*value.Dict)
-	if !c.Load.Has("arg") || tooManyArgs(c.Load) || !acl.Allowed(functions(acl.Lists(granted, c.ID)), []acl.Call{{Fun: fun}}, nil) {
+	args, ok := p.runnerArgs(c.ID, c.Load)
+	if !ok {
 		p.gripes.Log(slog.LevelWarn, "a minion asked for a runner that the option peer_run does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", fun))
 		c.Reply(value.NewDict(0))
 		return
 	}
 	jid := salt.NewJID(time.Now())
-	o := p.runs.run(salt.Tag("run", jid), jid, fun, c.ID, parseInput(c.Load.List("arg"), c.Load.List("no_parse")), p.m.cfg.Opts)
+	o := p.runs.run(salt.Tag("run", jid), jid, fun, c.ID, args, p.m.cfg.Opts)
 	c.Reply(o.Return)
+}
+
+// runnerArgs returns the arguments of a runner, if the option peer_run grants it
+// to the minion. Only then are they parsed.
+func (p *peers) runnerArgs(id string, load *value.Dict) (args []any, ok bool) {
+	granted, _ := p.m.options().PeerRun.(*value.Dict)
+	if !load.Has("arg") || tooManyArgs(load) || !acl.Allowed(functions(acl.Lists(granted, id)), []acl.Call{{Fun: load.Str("fun")}}, nil) {
+		return nil, false
+	}
+	return parseInput(load.List("arg"), load.List("no_parse")), true
 }
 
 // functions leaves out the entries for certain targets: a runner has none.

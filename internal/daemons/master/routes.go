@@ -21,14 +21,23 @@ type route struct {
 // encrypted, and those of the local command line, which come in clear and
 // prove themselves with a key.
 type router struct {
+	bounds
 	encrypted map[string]route
 	clear     map[string]route
-	minions   *slots        // for slow requests of minions
-	operators chan struct{} // for slow requests of programs and users
-	logins    chan struct{} // for requests with a password
 	asked     func(id string, from net.Addr)
 	identify  func(load *value.Dict) *caller
 	wg        sync.WaitGroup
+}
+
+// bounds limit how many requests are in progress at once.
+type bounds struct {
+	minions   *slots        // slow requests of minions
+	operators chan struct{} // slow requests of programs and users
+	logins    chan struct{} // requests with a password
+}
+
+func newBounds() bounds {
+	return bounds{minions: newSlots(minionRoutes, minionShare), operators: make(chan struct{}, operatorRoutes), logins: make(chan struct{}, loginRoutes)}
 }
 
 const (
@@ -51,8 +60,8 @@ func (m *Master) newRouter() *router {
 	pub, run, login, wheels := &commands{m}, &runs{m}, &logins{m}, &wheels{m}
 	peer := newPeers(m, run)
 	r := &router{
-		asked: m.whereabouts.asked, identify: func(load *value.Dict) *caller { return m.identify(m.context(), load) },
-		minions: newSlots(minionRoutes, minionShare), operators: make(chan struct{}, operatorRoutes), logins: make(chan struct{}, loginRoutes),
+		bounds: newBounds(),
+		asked:  m.whereabouts.asked, identify: func(load *value.Dict) *caller { return m.identify(m.context(), load) },
 		encrypted: map[string]route{
 			"_return":         {handle: ret.take},
 			"_syndic_return":  {handle: ret.takeSyndic},

@@ -816,6 +816,37 @@ func TestNewKeyNewSession(t *testing.T) {
 	}
 }
 
+// TestFirstSessionOfNewOwner: the session of a minion whose key was accepted in
+// place of another one is good at once, also if the server has only heard of the
+// old key so far.
+func TestFirstSessionOfNewOwner(t *testing.T) {
+	s := newVecServer(t, func(c *Call) { c.Reply("served") })
+	ask := func(seal *sealer) any {
+		load := seal.load()
+		return seal.answerOf(t, s.ask(t, seal.request(t, load), false), load.Str("nonce"))
+	}
+	if got := ask(newSealer(t, vecSession, "minion")); got != "served" {
+		t.Fatal(got)
+	}
+	if err := s.sessions.Forget(vecID); err != nil { // as the deletion of a key does
+		t.Fatal(err)
+	}
+	s.book.accept(vecID, private(t, "minion_other").Public())
+	if got := verdictOf(t, s.ask(t, signInBody(t, vecID, "minion_other"), false)); got != "accepted" {
+		t.Fatal(got)
+	}
+	key, _, err := s.sessions.Get(vecID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(newSealer(t, key, "minion_other")); got != "served" {
+		t.Errorf("the first request of the new owner: %v", got)
+	}
+	if got := ask(newSealer(t, vecSession, "minion")); got != badLoad {
+		t.Errorf("the old owner: %v", got)
+	}
+}
+
 // TestFullSignInQueue: while unauthenticated peers occupy all their places,
 // accepted minions sign in; a peer whose turn does not come is answered when it
 // has long given up.
