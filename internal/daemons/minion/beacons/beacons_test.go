@@ -22,6 +22,7 @@ import (
 type station struct {
 	*Scheduler
 	wg      sync.WaitGroup
+	mu      sync.Mutex // guards looks, closed and fired while looks are on
 	looks   int
 	closed  int
 	err     error
@@ -30,7 +31,12 @@ type station struct {
 	pillar  *value.Dict
 }
 
-func (s *station) Close() error { s.closed++; return nil }
+func (s *station) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed++
+	return nil
+}
 
 // at is a turn at a second after the beginning; it returns when the looks are done.
 func (s *station) at(sec int) bool {
@@ -48,8 +54,13 @@ func newStation(t *testing.T, own any) *station {
 		Options: Options{Beacons: own}, ID: "w1", Masterless: true, Opts: value.DictOf("conf_file", filepath.Join(t.TempDir(), "minion")),
 		Pillar: func() *value.Dict { return s.pillar }, Running: func() []string { return s.running },
 		Call: func() (context.Context, *fn.Call) { return t.Context(), &fn.Call{} }, Go: s.wg.Go,
-		Fire: func(tag string, data any) { s.fired = append(s.fired, tag+" "+value.Repr(data)) }, Report: func(string, *value.Dict) {},
-		Log: slog.New(slog.DiscardHandler),
+		Fire: func(tag string, data any) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.fired = append(s.fired, tag+" "+value.Repr(data))
+		},
+		Report: func(string, *value.Dict) {},
+		Log:    slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +74,8 @@ func newStation(t *testing.T, own any) *station {
 			return nil
 		},
 		Look: func(_ context.Context, l catalogue.Look) ([]*value.Dict, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			s.looks++
 			*l.Held = io.Closer(s)
 			return []*value.Dict{value.DictOf("tag", "seen", "n", s.looks)}, s.err
