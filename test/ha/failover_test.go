@@ -68,6 +68,25 @@ func faults(t *testing.T) []fault {
 	}
 }
 
+// TestStandbyNamesTheMaster: a command on a master that stands by says which
+// master the minion obeys, before it is waited for, and why it did not return.
+func TestStandbyNamesTheMaster(t *testing.T) {
+	s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "master_type: failover")
+	s.usable(0)
+	s.standsBy(1, 1)
+	host := s.sites[0].front.host
+	out, errs, code := s.sites[1].Run(daemontest.Brine, "salt", "-t", "1", "w1", "test.ping")
+	if want := "w1 is commanded by the master " + host + " at present"; code != 1 || !strings.Contains(errs, want) {
+		t.Errorf("code %d, stderr %q, want %q", code, errs, want)
+	}
+	if want := "Minion did not return. [Commanded by " + host + "]"; !strings.Contains(out, want) {
+		t.Errorf("stdout %q, want %q", out, want)
+	}
+	if out, errs, code := s.sites[0].Run(daemontest.Brine, "salt", "w1", "test.ping"); code != 0 || strings.Contains(out+errs, "ommanded") {
+		t.Errorf("the active one: %d %s %s", code, out, errs)
+	}
+}
+
 // TestFailover puts the active one of three masters through each fault in
 // turn: the minion is on the next one soon, its process never ends, both sides
 // hear of it, and what was scheduled goes on.

@@ -113,6 +113,8 @@ type Published struct {
 	JID string
 	// Minions are those expected to return, Missing those that were named but are unknown to the master.
 	Minions, Missing []string
+	// Elsewhere has the minions that another master commands at present, by the name of that master in the minion's configuration.
+	Elsewhere map[string]string
 }
 
 // Publish sends a job and does not wait for it. Errors are those of Start.
@@ -258,7 +260,10 @@ func (c *Client) published(reply any) (Published, error) {
 		return Published{}, unreadable(err)
 	}
 	jid, _ := in.JID.(string)
-	p := Published{JID: jid, Minions: in.Minions, Missing: in.Missing}
+	p := Published{JID: jid, Minions: in.Minions, Missing: in.Missing, Elsewhere: map[string]string{}}
+	for id, master := range in.Elsewhere.All() {
+		p.Elsewhere[value.Str(id)] = value.Str(master)
+	}
 	if p.JID == "" || len(p.Minions) == 0 && !c.o.OrderMasters {
 		c.log.Debug("no minions matched", "reason", in.Error)
 		return Published{}, ErrNoMatch

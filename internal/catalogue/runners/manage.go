@@ -89,7 +89,7 @@ func (m manage) status(ctx context.Context, _ *fn.Call, a statusArgs) (*value.Di
 	standings := m.Standings(ctx, down)
 	for _, id := range down {
 		s := standings[id]
-		if master, since, ok := s.elsewhere(); ok {
+		if master, since, ok := s.Elsewhere(); ok {
 			elsewhere.Set(id, value.DictOf("master", master, "since", stamp(since)))
 		}
 	}

@@ -45,9 +45,9 @@ const (
 	stateOff       = "off"
 )
 
-// elsewhere returns the master that commands a minion, and since when, if that
+// Elsewhere returns the master that commands a minion, and since when, if that
 // is another one than this.
-func (s Standing) elsewhere() (master string, since time.Time, ok bool) {
+func (s Standing) Elsewhere() (master string, since time.Time, ok bool) {
 	for _, m := range s.Masters {
 		if m.State == stateConnected && m.Here {
 			return "", time.Time{}, false

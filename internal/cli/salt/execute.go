@@ -65,6 +65,7 @@ func (p *program) start(ctx context.Context) (*client.Running, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.tellElsewhere(r.Elsewhere)
 	if p.opts.Verbose {
 		text := "Executing job with jid " + r.JID
 		p.say("%s\n%s\n\n", text, strings.Repeat("-", len(text)))
@@ -219,7 +220,9 @@ func (p *program) shape(res client.Result, jid string) shown {
 		return shown{value.DictOf(res.ID, res.Return), res.Out, res.Retcode}
 	}
 	text := fmt.Sprintf("Minion did not return. [No response]\n"+lookupHint, jid)
-	if p.notConnected(res.ID) {
+	if master := p.elsewhere[res.ID]; master != "" {
+		text = "Minion did not return. [Commanded by " + master + "]"
+	} else if p.notConnected(res.ID) {
 		text = "Minion did not return. [Not connected]"
 	}
 	return shown{value.DictOf(res.ID, text), "no_return", 1}

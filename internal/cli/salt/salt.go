@@ -73,6 +73,8 @@ type program struct {
 
 	live  *progress           // of the running job, or nil
 	peers map[netip.Addr]bool // connected to the master; nil before the first look
+	// elsewhere has the minions that another master commands, and that master.
+	elsewhere map[string]string
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {

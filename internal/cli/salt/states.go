@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,5 +126,29 @@ func (p *program) setExpire(kw *value.Dict) {
 	}
 	if n, ok := p.expire(); ok {
 		kw.Set("expire", n)
+	}
+}
+
+// maxNamed is how many minions a message names.
+const maxNamed = 5
+
+// tellElsewhere says at once which minions another master commands. They are waited for all the same: one may come here meanwhile.
+func (p *program) tellElsewhere(elsewhere map[string]string) {
+	p.elsewhere = elsewhere
+	byMaster := map[string][]string{}
+	for _, id := range slices.Sorted(maps.Keys(elsewhere)) {
+		byMaster[elsewhere[id]] = append(byMaster[elsewhere[id]], id)
+	}
+	for _, master := range slices.Sorted(maps.Keys(byMaster)) {
+		ids := byMaster[master]
+		more, are := "", "is"
+		if len(ids) > maxNamed {
+			more = fmt.Sprintf(" and %d more", len(ids)-maxNamed)
+		}
+		if len(ids) > 1 {
+			are = "are"
+		}
+		p.Env.Errorf("%s%s %s commanded by the master %s at present: run the command there, or make the masters a cluster",
+			strings.Join(ids[:min(len(ids), maxNamed)], ", "), more, are, master)
 	}
 }

@@ -118,7 +118,11 @@ func (m *Master) Publish(load *value.Dict) *value.Dict {
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", err.Error()))
 	}
 	m.log.Debug("published", "jid", jid, "fun", value.Str(load.At("fun")), "minions", len(minions))
-	return clearReply(value.DictOf("jid", jid, "minions", minions, "missing", missing))
+	reply := value.DictOf("jid", jid, "minions", minions, "missing", missing)
+	if others := m.standings.elsewhere(minions); others.Len() > 0 && m.cluster == nil { // a cluster commands all
+		reply.Set("elsewhere", others)
+	}
+	return clearReply(reply)
 }
 
 func clearReply(load *value.Dict) *value.Dict {

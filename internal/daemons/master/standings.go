@@ -153,6 +153,20 @@ func (s *standings) of(id string) (runners.Standing, bool) {
 	return st, ok
 }
 
+// elsewhere returns which of these minions another master commands, and that
+// master.
+func (s *standings) elsewhere(ids []string) *value.Dict {
+	out := value.NewDict(0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		if master, _, ok := s.byID[id].Elsewhere(); ok {
+			out.Set(id, master)
+		}
+	}
+	return out
+}
+
 func number(v any) float64 {
 	switch x := v.(type) {
 	case float64:

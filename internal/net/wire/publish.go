@@ -25,11 +25,14 @@ type Publish struct {
 // Published is the load of the answer to a Publish. JID is nil and Error says
 // why if no minion matched. Source: Salt's ClearFuncs.publish.
 type Published struct {
-	JID     any         `wire:"jid"`
-	Minions []string    `wire:"minions"`
-	Missing []string    `wire:"missing,omitempty"`
-	Error   string      `wire:"error,omitempty"`
-	Rest    *value.Dict `wire:"*"`
+	JID     any      `wire:"jid"`
+	Minions []string `wire:"minions"`
+	Missing []string `wire:"missing,omitempty"`
+	Error   string   `wire:"error,omitempty"`
+	// Elsewhere has the minions that another master commands, and that master
+	// (Brine only).
+	Elsewhere *value.Dict `wire:"elsewhere,omitempty"`
+	Rest      *value.Dict `wire:"*"`
 }
 
 // ClearReply is an answer {enc: clear, load} to a clear request.
