@@ -22,9 +22,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
-	"brine/internal/base/wait"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
@@ -234,7 +234,7 @@ func (r *Reactor) Run(ctx context.Context) error {
 		})
 	}
 	defer wg.Wait()
-	pace := pace{rate: r.o.Rate}
+	pace := ratelimit.Window{Most: r.o.Rate, Every: time.Second}
 	for {
 		select {
 		case <-ctx.Done():
@@ -244,37 +244,13 @@ func (r *Reactor) Run(ctx context.Context) error {
 				r.d.Log.Error("events came faster than the reactor could take them, and were lost to it (reactor_worker_hwm)", "lost", n)
 			}
 			for _, c := range r.reactions(ctx, e) {
-				if !pace.wait(ctx) {
+				if !pace.Wait(ctx) {
 					return nil
 				}
 				r.run(ctx, c)
 			}
 		}
 	}
-}
-
-// pace lets so many things begin in a second.
-type pace struct {
-	rate  int
-	since time.Time
-	n     int
-}
-
-func (p *pace) wait(ctx context.Context) bool {
-	if p.rate <= 0 {
-		return ctx.Err() == nil
-	}
-	if now := time.Now(); now.Sub(p.since) >= time.Second {
-		p.since, p.n = now, 0
-	}
-	if p.n++; p.n <= p.rate {
-		return ctx.Err() == nil
-	}
-	if !wait.Sleep(ctx, time.Until(p.since.Add(time.Second))) {
-		return false
-	}
-	p.since, p.n = time.Now(), 1
-	return true
 }
 
 // reaction is one thing to do.

@@ -247,20 +247,4 @@ func TestBounds(t *testing.T) {
 	for !strings.Contains(f.logged(), "err=broken") {
 		f.until(t, "e")
 	}
-
-	p := pace{rate: 5}
-	began := time.Now()
-	for range 11 {
-		if !p.wait(t.Context()) {
-			t.Fatal("ended")
-		}
-	}
-	if d := time.Since(began); d < 2*time.Second-50*time.Millisecond {
-		t.Errorf("11 in %v at 5 a second", d)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if p.wait(ctx) {
-		t.Error("goes on after the end")
-	}
 }

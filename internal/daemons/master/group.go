@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"brine/internal/net/transport/netserve"
+	"brine/internal/base/ratelimit"
 )
 
 // group runs the parts of the daemon and hears of the first that fails.
@@ -28,7 +28,7 @@ func (g *group) Go(f func() error) {
 // that a crowd of strangers does not make the master read the folder for each.
 // In between it errs on the high side.
 type pendingCount struct {
-	gripes *netserve.RateLog
+	gripes *ratelimit.Log
 
 	mu sync.Mutex
 	n  int

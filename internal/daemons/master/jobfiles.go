@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
-	"brine/internal/net/transport/netserve"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
 )
@@ -26,7 +26,7 @@ type jobFiles struct {
 	cache *job.LocalCache
 	// on says whether to write; it may change while the master runs.
 	on      func() bool
-	log     *netserve.RateLog
+	log     *ratelimit.Log
 	queue   chan returnFile
 	waiting atomic.Int64 // bytes
 }
@@ -38,7 +38,7 @@ type returnFile struct {
 }
 
 func newJobFiles(cache *job.LocalCache, on func() bool, log *slog.Logger) *jobFiles {
-	return &jobFiles{cache: cache, on: on, log: netserve.NewRateLog(log, 1, time.Minute), queue: make(chan returnFile, maxReturnFiles)}
+	return &jobFiles{cache: cache, on: on, log: ratelimit.NewLog(log, 1, time.Minute), queue: make(chan returnFile, maxReturnFiles)}
 }
 
 // put has a return written. ret must not change any more.

@@ -13,9 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/files/fileserver"
-	"brine/internal/net/transport/netserve"
 	"brine/internal/py/value"
 )
 
@@ -29,7 +29,7 @@ func (m *Master) maintain(ctx context.Context) error {
 	defer second.Stop()
 	var lastRound, lastFiles time.Time
 	var cleaning, looking atomic.Bool
-	rotations := netserve.NewRateLog(m.log, 1, time.Minute)
+	rotations := ratelimit.NewLog(m.log, 1, time.Minute)
 	for {
 		select {
 		case <-ctx.Done():

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/target"
 	"brine/internal/call/audit"
 	"brine/internal/call/auth"
@@ -122,8 +123,8 @@ type Master struct {
 	wheels     *fn.Registry
 	tokens     *auth.Tokens
 	audit      *audit.Log
-	strangers  strangers
-	gripes     *netserve.RateLog // about requests without the right to them
+	strangers  *ratelimit.Window // refusals of unknown users on record
+	gripes     *ratelimit.Log    // about requests without the right to them
 	noting     sync.Mutex        // held while the state of jobs is written to disk
 	renderer   *render.Renderer
 	// templateFuncs are what templates of the pillar can call.
@@ -175,8 +176,9 @@ func (m *Master) channelOptions() channel.Options { return m.live.Load().channel
 func New(cfg Config, log *slog.Logger) (_ *Master, err error) {
 	m := &Master{cfg: cfg, log: log, began: time.Now(), queue: newQueue(time.Now)}
 	m.standings.m = m
-	m.gripes = netserve.NewRateLog(log, 10, 10*time.Second)
-	m.pending.gripes = netserve.NewRateLog(log, 1, time.Minute)
+	m.strangers = newStrangers()
+	m.gripes = ratelimit.NewLog(log, 10, 10*time.Second)
+	m.pending.gripes = ratelimit.NewLog(log, 1, time.Minute)
 	defer func() {
 		if err != nil {
 			m.release()

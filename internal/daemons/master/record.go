@@ -3,9 +3,9 @@ package master
 import (
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
@@ -19,35 +19,10 @@ const (
 	resultFailed  = "failed"  // of the reactor: it could not be begun
 )
 
-// strangers bounds how many refusals of people nobody knows are recorded:
-// anybody can make some, and must not push out what else is on record.
-type strangers struct {
-	mu      sync.Mutex
-	since   time.Time
-	n       int
-	skipped int64
-}
-
-const (
-	strangersTime = 10 * time.Second
-	strangersMost = 10
-)
-
-// take reports whether one more may be recorded, and how many were not since
-// the last one that was.
-func (s *strangers) take(now time.Time) (skipped int64, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now.Sub(s.since) >= strangersTime {
-		s.since, s.n = now, 0
-	}
-	if s.n >= strangersMost {
-		s.skipped++
-		return 0, false
-	}
-	s.n++
-	skipped, s.skipped = s.skipped, 0
-	return skipped, true
+// newStrangers bounds how many refusals of unknown users are recorded: every user
+// can cause some, and they must not push out what else is on record.
+func newStrangers() *ratelimit.Window {
+	return &ratelimit.Window{Most: 10, Every: 10 * time.Second}
 }
 
 // refusal is the result for a caller who may not do something, or is nobody.
@@ -65,10 +40,10 @@ func (m *Master) record(c *channel.Call, who *caller, result, jid string) {
 	if fun == "saltutil.find_job" && result == resultDone {
 		return
 	}
-	var skipped int64
+	var skipped int
 	if who == nil && result == resultRefused {
 		var ok bool
-		if skipped, ok = m.strangers.take(time.Now()); !ok {
+		if skipped, ok = m.strangers.Admit(time.Now()); !ok {
 			return
 		}
 	}
@@ -87,7 +62,7 @@ func (m *Master) record(c *channel.Call, who *caller, result, jid string) {
 		d.Set("jid", jid)
 	}
 	if skipped > 0 {
-		d.Set("skipped", skipped)
+		d.Set("skipped", int64(skipped))
 	}
 	m.keep(d)
 }

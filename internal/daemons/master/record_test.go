@@ -6,21 +6,18 @@ import (
 )
 
 func TestStrangersAreBounded(t *testing.T) {
-	var s strangers
+	s := newStrangers()
 	now := time.Unix(1e9, 0)
 	taken := 0
 	for range 100 {
-		if _, ok := s.take(now); ok {
+		if _, ok := s.Admit(now); ok {
 			taken++
 		}
 	}
-	if taken != strangersMost {
+	if taken != 10 {
 		t.Errorf("%d were recorded", taken)
 	}
-	if skipped, ok := s.take(now.Add(strangersTime)); !ok || skipped != 100-strangersMost {
+	if skipped, ok := s.Admit(now.Add(10 * time.Second)); !ok || skipped != 90 {
 		t.Errorf("later: %d %v", skipped, ok)
-	}
-	if skipped, ok := s.take(now.Add(strangersTime)); !ok || skipped != 0 {
-		t.Errorf("told twice: %d %v", skipped, ok)
 	}
 }

@@ -6,21 +6,21 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/net/channel"
-	"brine/internal/net/transport/netserve"
 	"brine/internal/py/value"
 )
 
 // events takes events that minions send.
 type events struct {
 	m       *Master
-	refused *netserve.RateLog
+	refused *ratelimit.Log
 }
 
 func newEvents(m *Master) *events {
-	return &events{m: m, refused: netserve.NewRateLog(m.log, 10, 10*time.Second)}
+	return &events{m: m, refused: ratelimit.NewLog(m.log, 10, 10*time.Second)}
 }
 
 // reserved are the tags that only the master, salt-api and syndics may use: a

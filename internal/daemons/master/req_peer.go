@@ -10,12 +10,12 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/call/acl"
 	"brine/internal/call/fn"
 	"brine/internal/net/channel"
-	"brine/internal/net/transport/netserve"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
@@ -26,7 +26,7 @@ import (
 type peers struct {
 	m      *Master
 	runs   *runs
-	gripes *netserve.RateLog // about what is not granted
+	gripes *ratelimit.Log // about what is not granted
 	// slots bound the requests that wait for runners or returns, so that they
 	// cannot use up what other slow requests need.
 	slots *slots
@@ -48,7 +48,7 @@ const (
 )
 
 func newPeers(m *Master, r *runs) *peers {
-	return &peers{m: m, runs: r, gripes: netserve.NewRateLog(m.log, 10, 10*time.Second), slots: newSlots(peerSlots, peerShare)}
+	return &peers{m: m, runs: r, gripes: ratelimit.NewLog(m.log, 10, 10*time.Second), slots: newSlots(peerSlots, peerShare)}
 }
 
 // long works on a request that may wait for long. Waiting for a slot holds

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/net/channel"
-	"brine/internal/net/transport/netserve"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
 )
@@ -18,12 +18,12 @@ type returns struct {
 	// told are the returns whose event was fired although they could not be
 	// stored: when they come again nobody is told again.
 	told   boundedSet
-	gripes *netserve.RateLog
+	gripes *ratelimit.Log
 	own    quota // of returns that belong to no published job
 }
 
 func newReturns(m *Master) *returns {
-	return &returns{m: m, gripes: netserve.NewRateLog(m.log, 10, 10*time.Second), own: quota{now: time.Now}}
+	return &returns{m: m, gripes: ratelimit.NewLog(m.log, 10, 10*time.Second), own: quota{now: time.Now}}
 }
 
 // take stores a return and tells the bus. The minion gets its answer once the

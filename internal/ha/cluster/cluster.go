@@ -26,6 +26,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
 	"brine/internal/ha/lease"
@@ -849,44 +850,24 @@ func (s *connSet) tell() {
 	}
 }
 
-// rateLimitedLog suppresses repeated messages: it logs a message again only after a different one, or after some time.
+// rateLimitedLog suppresses repeated messages: it logs messages of one kind once a minute.
 type rateLimitedLog struct {
-	log *slog.Logger
-	mu  sync.Mutex
-	at  map[string]time.Time
+	log  *slog.Logger
+	keys ratelimit.Keys
 }
-
-const (
-	gripeAgain = time.Minute
-	maxGripes  = 1000
-)
 
 func newRateLimitedLog(log *slog.Logger) *rateLimitedLog {
-	return &rateLimitedLog{log: log, at: map[string]time.Time{}}
-}
-
-func (g *rateLimitedLog) due(key string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	if at, ok := g.at[key]; ok && now.Sub(at) < gripeAgain {
-		return false
-	}
-	if len(g.at) >= maxGripes {
-		clear(g.at)
-	}
-	g.at[key] = now
-	return true
+	return &rateLimitedLog{log: log, keys: ratelimit.Keys{Most: 1000, Every: time.Minute}}
 }
 
 func (g *rateLimitedLog) warn(key, msg string, args ...any) {
-	if g.due(key) {
+	if g.keys.Admit(key, time.Now()) {
 		g.log.Warn(msg, args...)
 	}
 }
 
 func (g *rateLimitedLog) error(key, msg string, args ...any) {
-	if g.due(key) {
+	if g.keys.Admit(key, time.Now()) {
 		g.log.Error(msg, args...)
 	}
 }

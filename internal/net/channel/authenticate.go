@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/net/crypt"
 	"brine/internal/net/handshake"
-	"brine/internal/net/transport/netserve"
 	"brine/internal/py/value"
 )
 
@@ -58,7 +58,7 @@ type Authenticator struct {
 	notify    func(AuthEvent)
 	opts      func() Options // nil: the defaults; see NewServer
 	log       *slog.Logger
-	complain  *netserve.RateLog // about what a peer can cause at will
+	complain  *ratelimit.Log // about what a peer can cause at will
 	deciding  sync.Mutex
 }
 
@@ -77,7 +77,7 @@ func NewAuthenticator(identity *handshake.Identity, book KeyBook, admission Admi
 		notify = func(AuthEvent) {}
 	}
 	return &Authenticator{identity: identity, book: book, admission: admission, sessions: sessions, publishes: publishes, notify: notify, log: log,
-		complain: netserve.NewRateLog(log, 10, 10*time.Second)}
+		complain: ratelimit.NewLog(log, 10, 10*time.Second)}
 }
 
 // Identity returns what this master shows to minions.

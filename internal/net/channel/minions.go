@@ -43,8 +43,7 @@ type minionState struct {
 	stamp      stamp
 	checked    time.Time
 	nonces     nonceRing
-	renew      bool // the session key is replaced at the next sign-in
-	warned     time.Time
+	renew      bool                // the session key is replaced at the next sign-in
 	large      *semaphore.Weighted // nil until the first large request
 }
 
@@ -281,17 +280,6 @@ func (t *minionTable) renewSession(id string) error {
 // the answer does not come. All else it packs anew, and nothing but a pillar
 // can be refused to a replay without harm to an honest minion.
 const repeatTime = 5 * time.Minute
-
-// mayWarn limits the warnings that one minion causes to one a minute.
-func (s *minionState) mayWarn(now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if since := now.Sub(s.warned); since >= 0 && since < time.Minute {
-		return false
-	}
-	s.warned = now
-	return true
-}
 
 // A replayed request is recognised among the last nonceWindow ones of its
 // minion, and among all of the last replayTime, but at most nonceBurst: a minion

@@ -9,11 +9,11 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/net/crypt"
 	"brine/internal/net/handshake"
 	"brine/internal/net/transport"
-	"brine/internal/net/transport/netserve"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
@@ -46,7 +46,8 @@ type Server struct {
 	router Router
 	log    *slog.Logger
 	// complain reports what the disk does not give; each request may ask for it.
-	complain *netserve.RateLog
+	complain *ratelimit.Log
+	warned   ratelimit.Keys // minions
 	now      func() time.Time
 	// Signing in costs milliseconds of RSA. Each queue serves as many at a time
 	// as it has places, so that many unauthenticated peers do not keep signed-in
@@ -60,7 +61,7 @@ type Server struct {
 func NewServer(opts func() Options, keys Keys, sessions *Sessions, auth *Authenticator, router Router, log *slog.Logger) *Server {
 	procs := runtime.GOMAXPROCS(0)
 	auth.opts = opts
-	limit := &rateLimit{rate: func() int { return opts().SignInRate }}
+	limit := &ratelimit.Pace{Rate: func() int { return opts().SignInRate }}
 	return &Server{
 		opts: opts,
 		table: &minionTable{keys: keys, sessions: sessions, log: log,
@@ -68,7 +69,8 @@ func NewServer(opts func() Options, keys Keys, sessions *Sessions, auth *Authent
 		auth:                 auth,
 		router:               router,
 		log:                  log,
-		complain:             netserve.NewRateLog(log, 1, 10*time.Second),
+		complain:             ratelimit.NewLog(log, 1, 10*time.Second),
+		warned:               ratelimit.Keys{Most: 10000, Every: time.Minute},
 		now:                  time.Now,
 		acceptedQueue:        newSignInQueue(procs, limit),
 		unauthenticatedQueue: newSignInQueue(max(procs/2, 1), limit),
@@ -314,7 +316,7 @@ func (s *Server) checkLoad(env envelope, m *minionState, load *value.Dict, now t
 	if ttl := s.opts().RequestServerTTL; ttl > 0 {
 		age := now.Sub(time.Unix(load.Int("ts"), 0))
 		if age > ttl || age < -ttl {
-			s.warn(m, now, "request refused: its time is off by more than request_server_ttl; check the clocks of this master and the minion",
+			s.warn(env.id, now, "request refused: its time is off by more than request_server_ttl; check the clocks of this master and the minion",
 				"minion", env.id, "age", age.Round(time.Second), "ttl", ttl)
 			return "too old or from the future"
 		}
@@ -331,19 +333,19 @@ func (s *Server) checkLoad(env envelope, m *minionState, load *value.Dict, now t
 	}
 	switch s.table.judge(m, env.id, load.Str("nonce"), load.Str("cmd"), load.Int("ts"), now) {
 	case replayed:
-		s.warn(m, now, "a replayed request was refused", "minion", env.id, "cmd", load.Str("cmd"))
+		s.warn(env.id, now, "a replayed request was refused", "minion", env.id, "cmd", load.Str("cmd"))
 		return "replayed"
 	case outrun:
 		const why = "sent before requests that are forgotten; was the minion's clock set back?"
-		s.warn(m, now, "request refused: "+why, "minion", env.id, "cmd", load.Str("cmd"))
+		s.warn(env.id, now, "request refused: "+why, "minion", env.id, "cmd", load.Str("cmd"))
 		return why
 	}
 	return ""
 }
 
 // warn logs what somebody on the way can cause at will, but not often.
-func (s *Server) warn(m *minionState, now time.Time, msg string, args ...any) {
-	if m.mayWarn(now) {
+func (s *Server) warn(id string, now time.Time, msg string, args ...any) {
+	if s.warned.Admit(id, now) {
 		s.log.Warn(msg, args...)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"container/list"
 	"sync"
 	"time"
+
+	"brine/internal/base/ratelimit"
 )
 
 const (
@@ -25,7 +27,7 @@ const (
 // up, or just after. So sign-ins that have waited for half of the timeout let
 // newer ones pass, and are served when there are none, the latest first.
 type signInQueue struct {
-	limit *rateLimit // of all queues together, or nil
+	limit *ratelimit.Pace // of all queues together, or nil
 
 	mu         sync.Mutex
 	free       int           // places
@@ -41,7 +43,7 @@ type waiter struct {
 	turn chan struct{} // closed when it is its turn
 }
 
-func newSignInQueue(places int, limit *rateLimit) *signInQueue {
+func newSignInQueue(places int, limit *ratelimit.Pace) *signInQueue {
 	return &signInQueue{limit: limit, free: places, places: places, each: usualTime}
 }
 
@@ -58,7 +60,7 @@ func (q *signInQueue) acquire() (from time.Time, ok bool) {
 // thousand that come at once would find the queue empty.
 func (q *signInQueue) acquireOrHint(takesHints bool) (from time.Time, back time.Duration, ok bool) {
 	if from, back, ok = q.place(takesHints); ok {
-		q.limit.wait()
+		q.limit.Wait()
 	}
 	return from, back, ok
 }
@@ -131,7 +133,7 @@ func (q *signInQueue) next() *waiter {
 // not. It deals the times out so that clients arrive as fast as they can be
 // served. q.mu is held.
 func (q *signInQueue) hint() time.Duration {
-	each := max(q.each/time.Duration(q.places), q.limit.interval())
+	each := max(q.each/time.Duration(q.places), q.limit.Interval())
 	queue := time.Duration(q.young.Len()+q.old.Len()) * each
 	if queue < longQueue {
 		return 0
@@ -142,44 +144,4 @@ func (q *signInQueue) hint() time.Duration {
 	}
 	q.booked = q.booked.Add(each)
 	return q.booked.Sub(now)
-}
-
-// rateLimit spaces sign-ins at a rate that the operator has set.
-type rateLimit struct {
-	rate func() int // per second; 0 is no limit
-
-	mu   sync.Mutex
-	next time.Time
-}
-
-// burst is for how long unused times can be made up for: a clock that wakes
-// sleepers a little late would slow down a high rate.
-const burst = 50 * time.Millisecond
-
-// interval is the time between two sign-ins.
-func (l *rateLimit) interval() time.Duration {
-	if l == nil {
-		return 0
-	}
-	if r := l.rate(); r > 0 {
-		return time.Second / time.Duration(r)
-	}
-	return 0
-}
-
-// wait waits for the next time at which a sign-in may be served.
-func (l *rateLimit) wait() {
-	each := l.interval()
-	if each == 0 {
-		return
-	}
-	l.mu.Lock()
-	now := time.Now()
-	if earliest := now.Add(-burst); l.next.Before(earliest) {
-		l.next = earliest
-	}
-	turn := l.next
-	l.next = turn.Add(each)
-	l.mu.Unlock()
-	time.Sleep(turn.Sub(now))
 }

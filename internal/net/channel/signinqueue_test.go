@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/net/handshake"
 	"brine/internal/net/transport"
 	"brine/internal/py/value"
@@ -134,7 +135,7 @@ func TestHints(t *testing.T) {
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rate, clients = 40, 400
-		p := &rateLimit{rate: func() int { return rate }}
+		p := &ratelimit.Pace{Rate: func() int { return rate }}
 		queues := []*signInQueue{newSignInQueue(3, p), newSignInQueue(2, p)}
 		var mu sync.Mutex
 		var served []time.Time
@@ -167,7 +168,7 @@ func TestRateLimit(t *testing.T) {
 		}
 		wg.Wait()
 		for i, at := range served {
-			if j := i + rate + int(rate*burst/time.Second) + 1; j < len(served) && served[j].Sub(at) <= time.Second {
+			if j := i + rate + int(rate*ratelimit.CatchUp/time.Second) + 1; j < len(served) && served[j].Sub(at) <= time.Second {
 				t.Fatalf("%d in %v", j-i+1, served[j].Sub(at))
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/wait"
 	"brine/internal/net/handshake"
 	"brine/internal/net/transport"
@@ -23,7 +24,7 @@ type Subscription struct {
 	sub transport.Subscription
 	log *slog.Logger
 
-	warned time.Time // of Receive
+	warned ratelimit.Window // of Receive
 	missed atomic.Bool
 
 	mu         sync.Mutex
@@ -41,7 +42,7 @@ func (c *Client) Subscribe(ctx context.Context, addr string) (*Subscription, err
 	if err != nil {
 		return nil, err
 	}
-	s := &Subscription{c: c, sub: sub, log: c.cfg.Log}
+	s := &Subscription{c: c, sub: sub, log: c.cfg.Log, warned: ratelimit.Window{Most: 1, Every: 10 * time.Second}}
 	if err := s.register(cr); err != nil {
 		sub.Close()
 		return nil, err
@@ -115,8 +116,8 @@ func (s *Subscription) Receive(ctx context.Context) (*value.Dict, error) {
 // any number of them, so only one in ten seconds is worth a warning.
 func (s *Subscription) ignored(err error) {
 	level := slog.LevelDebug
-	if now := time.Now(); now.Sub(s.warned) >= 10*time.Second {
-		s.warned, level = now, slog.LevelWarn
+	if _, ok := s.warned.Admit(time.Now()); ok {
+		level = slog.LevelWarn
 	}
 	s.log.Log(context.Background(), level, "a publication was ignored", "err", err)
 }

@@ -2,7 +2,7 @@
 // side: to bind with an error that helps, to accept until told to stop, to
 // close and await all connections, to bound the memory that strangers can take
 // together (Budget), and to complain about them without filling the log
-// (RateLog). It knows no protocol.
+// (package ratelimit). It knows no protocol.
 package netserve
 
 import (
@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/wait"
 )
 
@@ -66,7 +67,7 @@ func (s *Server) Serve(ctx context.Context) error {
 
 // accept is the loop; it returns nil when ctx has ended.
 func (s *Server) accept(ctx context.Context) error {
-	complaints := NewRateLog(s.Log, 1, 10*time.Second)
+	complaints := ratelimit.NewLog(s.Log, 1, 10*time.Second)
 	pause := minPause
 	for {
 		c, err := s.Listener.Accept()

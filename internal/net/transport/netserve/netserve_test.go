@@ -1,7 +1,6 @@
 package netserve
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -209,21 +208,5 @@ func TestKeepAlive(t *testing.T) {
 	}
 	if k := KeepAlive(net.KeepAliveConfig{Idle: -1}); k.Enable {
 		t.Error("off became on")
-	}
-}
-
-func TestRateLog(t *testing.T) {
-	var out bytes.Buffer
-	r := NewRateLog(slog.New(slog.NewTextHandler(&out, nil)), 2, time.Hour)
-	for range 5 {
-		r.Log(slog.LevelInfo, "bad peer")
-	}
-	if n := strings.Count(out.String(), "bad peer"); n != 2 {
-		t.Errorf("%d records, want 2", n)
-	}
-	r.start = r.start.Add(-2 * time.Hour)
-	r.Log(slog.LevelInfo, "bad peer")
-	if !strings.Contains(out.String(), "skipped=3") {
-		t.Errorf("the record does not tell how many were left out: %s", out.String())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/netpeer"
 	"brine/internal/net/transport/netserve"
@@ -31,7 +32,7 @@ const (
 type publisher struct {
 	o      transport.ListenOptions
 	srv    *netserve.Server
-	log    *netserve.RateLog
+	log    *ratelimit.Log
 	budget *netserve.Budget
 	crew   netpeer.Crew // writes
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/wait"
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/netpeer"
@@ -23,7 +24,7 @@ const window = 4 << 20
 type requestServer struct {
 	o      transport.ListenOptions
 	srv    *netserve.Server
-	log    *netserve.RateLog
+	log    *ratelimit.Log
 	budget *netserve.Budget
 	handle transport.Handler
 
@@ -241,7 +242,7 @@ func (e *exchange) answer(a transport.Answer) {
 }
 
 // complain logs why a connection ended, unless the peer just left.
-func complain(log *netserve.RateLog, port string, c net.Conn, err error) {
+func complain(log *ratelimit.Log, port string, c net.Conn, err error) {
 	if !isDisconnect(err) {
 		log.Log(slog.LevelInfo, "closed a connection to the "+port, peerName(c), "err", err)
 	}

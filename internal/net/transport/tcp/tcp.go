@@ -48,6 +48,7 @@ import (
 	"net"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/netserve"
 )
@@ -114,12 +115,12 @@ func withDefaults(o transport.ListenOptions) transport.ListenOptions {
 }
 
 // newServer makes the part that both listeners have in common.
-func newServer(addr, option string, o transport.ListenOptions, log *slog.Logger) (*netserve.Server, *netserve.RateLog, error) {
+func newServer(addr, option string, o transport.ListenOptions, log *slog.Logger) (*netserve.Server, *ratelimit.Log, error) {
 	l, err := netserve.Listen(addr, option, o.KeepAlive)
 	if err != nil {
 		return nil, nil, err
 	}
-	return &netserve.Server{Listener: l, Log: log, Guests: o.Guests}, netserve.NewRateLog(log, 5, 10*time.Second), nil
+	return &netserve.Server{Listener: l, Log: log, Guests: o.Guests}, ratelimit.NewLog(log, 5, 10*time.Second), nil
 }
 
 // peerName is the address for a log.

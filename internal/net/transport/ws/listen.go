@@ -15,6 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/netpeer"
 	"brine/internal/net/transport/netserve"
@@ -33,7 +34,7 @@ type listener struct {
 	o      transport.ListenOptions
 	port   string // for logs
 	srv    *netserve.Server
-	log    *netserve.RateLog
+	log    *ratelimit.Log
 	budget *netserve.Budget
 
 	mu    sync.Mutex
@@ -59,7 +60,7 @@ func (l *listener) init(addr, option, port string, o transport.ListenOptions, lo
 	}
 	l.o, l.port = o, port
 	l.srv = &netserve.Server{Listener: ln, Log: log, Guests: o.Guests}
-	l.log = netserve.NewRateLog(log, 5, 10*time.Second)
+	l.log = ratelimit.NewLog(log, 5, 10*time.Second)
 	l.budget = o.Unfinished()
 	l.peers = make(map[*link]struct{})
 	return nil

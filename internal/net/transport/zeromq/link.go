@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/netpeer"
 	"brine/internal/net/transport/netserve"
@@ -69,7 +70,7 @@ type host struct {
 	stall   time.Duration
 	lis     net.Listener
 	log     *slog.Logger
-	gripes  *netserve.RateLog // about peers
+	gripes  *ratelimit.Log // about peers
 	budget  *netserve.Budget
 	drains  sync.WaitGroup
 
@@ -87,7 +88,7 @@ func listen(addr, option string, o transport.ListenOptions, log *slog.Logger) (*
 		stall:  stallTime,
 		lis:    lis,
 		log:    log,
-		gripes: netserve.NewRateLog(log, 10, 10*time.Second),
+		gripes: ratelimit.NewLog(log, 10, 10*time.Second),
 		budget: o.Unfinished(),
 		links:  make(map[*link]struct{}),
 	}, nil
