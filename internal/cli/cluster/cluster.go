@@ -26,6 +26,7 @@ import (
 	"brine/internal/daemons/config"
 	"brine/internal/daemons/master"
 	"brine/internal/ha/cluster"
+	"brine/internal/ha/cluster/witness"
 	"brine/internal/net/crypt"
 )
 
@@ -208,7 +209,7 @@ func showWitnessSecret(env *frame.Env, o *options) int {
 	if err != nil {
 		return failed(env, err)
 	}
-	fmt.Fprintf(env.Stdout, "cluster_witness_secret: %s\n", cluster.WitnessSecret(secret))
+	fmt.Fprintf(env.Stdout, "cluster_witness_secret: %s\n", witness.Secret(secret))
 	return frame.ExitOK
 }
 

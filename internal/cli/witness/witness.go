@@ -9,7 +9,7 @@ import (
 	"brine/internal/base/log"
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/config"
-	"brine/internal/ha/cluster"
+	"brine/internal/ha/cluster/witness"
 )
 
 var command = frame.Command{
@@ -29,7 +29,7 @@ type options struct {
 
 // settings are the options in the file.
 type settings struct {
-	Witness        cluster.WitnessOptions
+	Witness        witness.Options
 	Level          string `salt:"log_level" default:"info" doc:"what is written to stderr: debug, info, warning or error" change:"restart"`
 	DefaultInclude any    `salt:"default_include" default:"witness.d/*.conf" doc:"further files, relative to this one; later ones win" change:"restart"`
 	Include        any    `salt:"include" default:"null" doc:"path, pattern or list of further files, which win over all others" change:"restart"`
@@ -64,7 +64,7 @@ func execute(ctx context.Context, env *frame.Env, args []string) int {
 	frame.NameProcess("brine-witness")
 	held.Release(logger.Handler())
 	defer frame.DumpOnSignal(env, logger.Logger)()
-	w, err := cluster.NewWitness(s.Witness, logger.Logger)
+	w, err := witness.New(s.Witness, logger.Logger)
 	if err != nil {
 		env.Errorf("witness: %v", err)
 		return config.ExitCode(err)

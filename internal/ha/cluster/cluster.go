@@ -26,9 +26,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/filelease"
+	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/limitlog"
+	"brine/internal/ha/cluster/saltwire"
+	"brine/internal/ha/cluster/wire"
+	"brine/internal/ha/cluster/witness"
 	"brine/internal/ha/lease"
 	"brine/internal/ha/roster"
 	"brine/internal/net/crypt"
@@ -105,26 +110,26 @@ type Config struct {
 
 // Cluster is one master's part of a cluster.
 type Cluster struct {
-	cfg         Config
-	log         *slog.Logger
-	host        Host
-	secrets     *Secrets
-	tlsIdentity *tlsIdentity // nil with a shared folder
-	token       string
-	aes         string // own key for events to stock masters
-	cipher      *crypt.Crypticle
-	inc         string // of this process
-	leader      *Lease
-	leads       atomic.Bool
+	cfg      Config
+	log      *slog.Logger
+	host     Host
+	secrets  *keys.Secrets
+	identity *wire.Identity // nil with a shared folder
+	token    string
+	aes      string // own key for events to stock masters
+	cipher   *crypt.Crypticle
+	inc      string // of this process
+	leader   *filelease.Lease
+	leads    atomic.Bool
 	// Of the lease of a cluster without a shared directory, nil without voters.
 	once      *lease.Holder
 	voter     *lease.Voter // if this master is one
-	witnesses map[string]*witnessLink
+	witnesses map[string]*witness.Link
 
 	listener       net.Listener
 	peers          atomic.Pointer[map[string]*peer] // see all; copy on write
-	conns          connSet
-	rateLimitedLog *rateLimitedLog
+	conns          wire.ConnSet
+	rateLimitedLog *limitlog.Log
 
 	mu      sync.Mutex
 	begin   func(*peer)       // starts the loops of a peer; nil until Run
@@ -146,7 +151,7 @@ type Cluster struct {
 	excludes func(id string) bool // see Exclude
 	// ring is the key of the cluster; switching is held while it is replaced, and onKey called then. rotating is held
 	// while a new one is created and distributed: of two created at once, one private half would be lost.
-	ring      atomic.Pointer[keyring]
+	ring      atomic.Pointer[keys.Ring]
 	switching sync.Mutex
 	rotating  sync.Mutex
 	following atomic.Bool
@@ -168,7 +173,7 @@ const leaseTime = 15 * time.Second
 // New loads or creates the keys in the shared directory, and checks with the reachable peers that their settings agree. Close or Run must
 // follow.
 func New(cfg Config, log *slog.Logger) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, log: log, aes: crypt.NewKey(), inc: nonce(), began: time.Now(), streams: map[string]oplog.Stream{}, answers: map[string]func(*value.Dict) *value.Dict{}, origins: map[string]string{}, rateLimitedLog: newRateLimitedLog(log)}
+	c := &Cluster{cfg: cfg, log: log, aes: crypt.NewKey(), inc: wire.Nonce(), began: time.Now(), streams: map[string]oplog.Stream{}, answers: map[string]func(*value.Dict) *value.Dict{}, origins: map[string]string{}, rateLimitedLog: limitlog.New(log)}
 	var err error
 	if c.cipher, err = crypt.NewCrypticle(c.aes); err != nil {
 		return nil, err
@@ -178,7 +183,7 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 			return nil, err
 		}
 	}
-	if c.secrets, err = OpenSecrets(cfg.Options.PKIDir, cfg.ID, cfg.Own, cfg.OwnPub, cfg.Options.KeyPass, cfg.Keysize, log); err != nil {
+	if c.secrets, err = keys.OpenSecrets(cfg.Options.PKIDir, cfg.ID, cfg.Own, cfg.OwnPub, cfg.Options.KeyPass, cfg.Keysize, log); err != nil {
 		return nil, err
 	}
 	if err := c.openKeyring(); err != nil {
@@ -186,10 +191,10 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	}
 	if cfg.Options.Isolated {
 		c.AnswerWith(askKey, c.answerKey)
-		if c.tlsIdentity, err = newTLSIdentity(cfg.ID, cfg.Options.ID, c.secrets.Key); err != nil {
+		if c.identity, err = wire.NewIdentity(cfg.ID, cfg.Options.ID, c.secrets.Key); err != nil {
 			return nil, err
 		}
-		c.tlsIdentity.resign(c.Key(), c.ring.Load().rotation.Endorsed)
+		c.identity.Resign(c.Key(), c.ring.Load().Rotation.Endorsed)
 		if c.legacy, err = c.signSessions(); err != nil {
 			return nil, err
 		}
@@ -212,7 +217,7 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 			return nil, salt.Errorf(salt.Unavailable, "cannot make a directory of the cluster: %w", err)
 		}
 	}
-	c.leader = NewLease(cfg.Options.PKIDir, ".brine-leader", cfg.ID, leaseTime)
+	c.leader = filelease.New(cfg.Options.PKIDir, ".brine-leader", cfg.ID, leaseTime)
 	peers := map[string]*peer{}
 	c.peers.Store(&peers)
 	if cfg.Options.Isolated {
@@ -241,7 +246,7 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 }
 
 // Secrets returns the keys of the cluster.
-func (c *Cluster) Secrets() *Secrets { return c.secrets }
+func (c *Cluster) Secrets() *keys.Secrets { return c.secrets }
 
 // Close releases what New acquired, if Run was not called.
 func (c *Cluster) Close() error { return c.listener.Close() }
@@ -252,8 +257,8 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer c.withdraw()
-	defer c.conns.closeAll()
-	stop := context.AfterFunc(ctx, func() { c.listener.Close(); c.conns.closeAll() })
+	defer c.conns.CloseAll()
+	stop := context.AfterFunc(ctx, func() { c.listener.Close(); c.conns.CloseAll() })
 	defer stop()
 	c.mu.Lock()
 	c.begin = func(p *peer) { wg.Go(func() { p.run(ctx) }) }
@@ -276,17 +281,17 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 			if errors.Is(err, net.ErrClosed) {
 				return salt.Errorf(salt.Internal, "the port for other masters was closed: %w", err)
 			}
-			c.rateLimitedLog.warn("accept", "cannot accept a connection of another master", "err", err)
+			c.rateLimitedLog.Warn("accept", "cannot accept a connection of another master", "err", err)
 			wait.Sleep(ctx, 100*time.Millisecond)
 			continue
 		}
-		if !c.conns.add(conn, true) {
-			c.rateLimitedLog.warn("strangers", "connections refused: too many unauthenticated connections are open; only masters should reach cluster_pool_port", "addr", conn.RemoteAddr())
+		if !c.conns.Add(conn, true) {
+			c.rateLimitedLog.Warn("too many unauthenticated", "connections refused: too many unauthenticated connections are open; only masters should reach cluster_pool_port", "addr", conn.RemoteAddr())
 			conn.Close()
 			continue
 		}
 		wg.Go(func() {
-			defer c.conns.remove(conn)
+			defer c.conns.Remove(conn)
 			c.serve(ctx, conn)
 		})
 	}
@@ -311,7 +316,7 @@ func (c *Cluster) tend(ctx context.Context) {
 		if c.cfg.Options.Isolated {
 			c.takeUp()
 			if err := c.restate(); err != nil {
-				c.rateLimitedLog.warn("station", "the other masters may not know what this version can do", "err", err)
+				c.rateLimitedLog.Warn("own file", "the other masters may not know what this version can do", "err", err)
 			}
 			if c.following.CompareAndSwap(false, true) { // it may wait for others
 				go func() {
@@ -320,7 +325,7 @@ func (c *Cluster) tend(ctx context.Context) {
 				}()
 			}
 			if err := c.agreeSessions(c.first()); err != nil {
-				c.rateLimitedLog.warn("sessions", "cannot create the secret of session keys", "err", err)
+				c.rateLimitedLog.Warn("sessions", "cannot create the secret of session keys", "err", err)
 			}
 		}
 		for _, p := range c.all() {
@@ -337,7 +342,7 @@ func (c *Cluster) tend(ctx context.Context) {
 			c.weigh(time.Now())
 		}
 		if err := c.refreshRoster(time.Now()); err != nil {
-			c.rateLimitedLog.warn("roster", "cannot update the list of masters for minions", "err", err)
+			c.rateLimitedLog.Warn("roster", "cannot update the list of masters for minions", "err", err)
 		}
 	}
 }
@@ -353,7 +358,7 @@ func (c *Cluster) lead() {
 		leads, err = c.leader.Hold()
 	}
 	if err != nil {
-		c.rateLimitedLog.warn("lease", "cannot determine the leader of the cluster", "err", err)
+		c.rateLimitedLog.Warn("lease", "cannot determine the leader of the cluster", "err", err)
 	}
 	c.leads.Store(leads && err == nil)
 	if !leads || err != nil || c.cfg.PublishSession <= 0 {
@@ -405,7 +410,7 @@ func (c *Cluster) Origin(jid string) string {
 func (c *Cluster) SetOrigin(jid, master string) {
 	for _, e := range c.setOrigin(jid, master) {
 		if p := c.all()[master]; p != nil && p.isBrine() && !slices.Contains(e.sent, p) {
-			p.out.add(e.msg)
+			p.out.Add(e.msg)
 		}
 	}
 }
@@ -444,7 +449,7 @@ func (c *Cluster) Want(prefixes []string) {
 	c.want = prefixes
 	c.mu.Unlock()
 	if !same {
-		c.conns.tell()
+		c.conns.Notify()
 	}
 }
 
@@ -464,7 +469,7 @@ func (c *Cluster) Publish(j Job) error {
 	}
 	for _, p := range c.all() {
 		if p.isBrine() {
-			p.out.add(b)
+			p.out.Add(b)
 		}
 	}
 	return nil
@@ -478,14 +483,14 @@ func (c *Cluster) Tell(n Note, minion string) {
 	}
 	for _, p := range c.all() {
 		if p.isBrine() {
-			p.out.add(b)
+			p.out.Add(b)
 		}
 	}
 }
 
 // Event sends an event of this master's bus to all stock masters, and to the Brine masters with listeners for it.
 func (c *Cluster) Event(e *event.Event) {
-	if e.Data.Has(PeerID) || strings.HasPrefix(e.Tag, "cluster/") {
+	if e.Data.Has(saltwire.PeerID) || strings.HasPrefix(e.Tag, "cluster/") {
 		return
 	}
 	jid, origin := "", ""
@@ -512,7 +517,7 @@ func (c *Cluster) Event(e *event.Event) {
 	}
 	late := heldEvent{msg, sent}
 	if p := c.all()[c.hold(jid, late)]; p != nil && p.isBrine() && !slices.Contains(sent, p) {
-		p.out.add(msg)
+		p.out.Add(msg)
 	}
 }
 
@@ -531,7 +536,7 @@ func (c *Cluster) send(tag string, data *value.Dict, brine func(*peer) bool) (fo
 				forBrine, err = encodeEvent(tag, data)
 			}
 			if err == nil {
-				p.out.add(forBrine)
+				p.out.Add(forBrine)
 			}
 		default:
 			if p.kind() == kindUnknown && brine(p) {
@@ -539,17 +544,17 @@ func (c *Cluster) send(tag string, data *value.Dict, brine func(*peer) bool) (fo
 					forBrine, err = encodeEvent(tag, data)
 				}
 				if err == nil {
-					p.out.add(forBrine)
+					p.out.Add(forBrine)
 				}
 			}
 			if forSalt == nil {
 				var body []byte
-				if body, err = c.secrets.eventMessage(c.cipher, tag, data); err == nil {
+				if body, err = saltwire.EventMessage(c.secrets, c.cipher, tag, data); err == nil {
 					forSalt = event.Frame(body)
 				}
 			}
 			if err == nil {
-				p.plain.add(forSalt)
+				p.plain.Add(forSalt)
 			}
 		}
 		if err != nil {
@@ -648,22 +653,22 @@ func (c *Cluster) Members() (out []Member) {
 // serve reads what another master sends on a connection that it made.
 func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(greetingTime))
-	l := &line{Conn: conn, raw: conn}
+	conn.SetDeadline(time.Now().Add(wire.GreetingTime))
+	l := &wire.Line{Conn: conn, Raw: conn}
 	if c.cfg.Options.Isolated {
 		var err error
-		if l, err = c.tlsIdentity.answer(ctx, conn); err != nil {
+		if l, err = c.identity.Server(ctx, conn); err != nil {
 			c.noTLS(ctx, conn, err)
 			return
 		}
 	}
-	frames := event.NewFrameReader(counted{l, &c.Received}, maxGreeting)
+	frames := event.NewFrameReader(wire.Count(l, &c.Received), wire.MaxGreeting)
 	known := false
 	for {
 		body, err := frames.Next()
 		if err != nil {
-			if ctx.Err() == nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && (!known || !isTimeout(err)) {
-				c.rateLimitedLog.debug("connection of another master ended", "addr", conn.RemoteAddr(), "err", err)
+			if ctx.Err() == nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && (!known || !wire.IsTimeout(err)) {
+				c.rateLimitedLog.Debug("connection of another master ended", "addr", conn.RemoteAddr(), "err", err)
 			}
 			return
 		}
@@ -680,30 +685,27 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 			return
 		}
 		// An authenticated one may be silent, and send messages of the size of events.
-		if known = known || strings.HasPrefix(tag, tagPeer); known {
-			c.conns.known(conn)
+		if known = known || strings.HasPrefix(tag, saltwire.TagPeer); known {
+			c.conns.Authenticated(conn)
 			conn.SetDeadline(time.Time{})
-			frames.SetLimit(maxFrame)
+			frames.SetLimit(wire.MaxFrame)
 		}
 	}
 }
 
-// greetingTime is the timeout for the authentication of a connection.
-const greetingTime = 10 * time.Second
-
 // receive handles a message in Salt's form; false closes the connection.
 func (c *Cluster) receive(tag string, data []byte) bool {
 	if c.cfg.Options.Isolated {
-		c.rateLimitedLog.error("salt", "refusing a stock master: a cluster without a shared directory supports only Brine masters; to migrate, use a shared directory until all are", "tag", fmt.Sprintf("%.100s", tag))
+		c.rateLimitedLog.Error("salt", "refusing a stock master: a cluster without a shared directory supports only Brine masters; to migrate, use a shared directory until all are", "tag", fmt.Sprintf("%.100s", tag))
 		return false
 	}
-	if strings.HasPrefix(tag, tagPeer) {
+	if strings.HasPrefix(tag, saltwire.TagPeer) {
 		return c.receiveKey(data)
 	}
-	from, rest, ok := splitEvent(tag)
+	from, rest, ok := saltwire.SplitEvent(tag)
 	p := c.all()[from]
 	if !ok || p == nil {
-		c.rateLimitedLog.warn("stranger", "dropped an event of a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
+		c.rateLimitedLog.Warn("unnamed event", "dropped an event of a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
 			"tag", fmt.Sprintf("%.100s", tag))
 		return false
 	}
@@ -712,164 +714,27 @@ func (c *Cluster) receive(tag string, data []byte) bool {
 }
 
 func (c *Cluster) receiveKey(data []byte) bool {
-	g, err := c.secrets.readGreeting(data)
-	p := c.all()[g.from]
+	g, err := saltwire.ReadGreeting(c.secrets, data)
+	p := c.all()[g.From]
 	switch {
-	case p == nil && g.from != "":
-		c.rateLimitedLog.error("stranger "+g.from, "refusing a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
-			"peer", g.from, "cluster_peers", strings.Join(c.cfg.Options.Peers, ", "))
+	case p == nil && g.From != "":
+		c.rateLimitedLog.Error("unnamed "+g.From, "refusing a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
+			"peer", g.From, "cluster_peers", strings.Join(c.cfg.Options.Peers, ", "))
 		return false
 	case errors.Is(err, fs.ErrNotExist):
-		c.rateLimitedLog.error("no key of "+g.from, "the shared directory has no key of a peer; is cluster_pki_dir one directory for all masters? Was it removed from the cluster?", "peer", g.from, "err", err)
+		c.rateLimitedLog.Error("no key of "+g.From, "the shared directory has no key of a peer; is cluster_pki_dir one directory for all masters? Was it removed from the cluster?", "peer", g.From, "err", err)
 		return false
 	case err != nil:
-		c.rateLimitedLog.error("bad key of "+g.from, "the key of another master was refused", "peer", g.from, "err", err)
+		c.rateLimitedLog.Error("bad key of "+g.From, "the key of another master was refused", "peer", g.From, "err", err)
 		return false
-	case !slices.Contains(g.names, c.cfg.ID):
-		p.trouble(unnamed(g.from, g.names, c.cfg.ID))
+	case !slices.Contains(g.Names, c.cfg.ID):
+		p.trouble(unnamed(g.From, g.Names, c.cfg.ID))
 		return false
-	case g.key == "":
-		p.trouble(fmt.Sprintf("%s does not find the key of %s: is cluster_pki_dir one directory for both?", g.from, c.cfg.ID))
+	case g.Key == "":
+		p.trouble(fmt.Sprintf("%s does not find the key of %s: is cluster_pki_dir one directory for both?", g.From, c.cfg.ID))
 		p.greet(g)
 		return true
 	}
 	p.greet(g)
 	return true
 }
-
-// counted counts the bytes that are read.
-type counted struct {
-	net.Conn
-	n *atomic.Int64
-}
-
-func (c counted) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	c.n.Add(int64(n))
-	return n, err
-}
-
-func isTimeout(err error) bool {
-	var t net.Error
-	return errors.As(err, &t) && t.Timeout()
-}
-
-// connSet holds the open connections, and the channels to notify when the wanted events change.
-type connSet struct {
-	mu              sync.Mutex
-	open            map[net.Conn]bool   // whether the other end dialled
-	unauthenticated map[net.Conn]string // address of each connection that is not authenticated yet
-	news            map[wait.Wakeup]bool
-	ended           bool
-}
-
-// maxInbound bounds inbound connections, maxUnauthenticated those without authentication, and maxUnauthenticatedFrom these per address, so
-// that one address cannot keep members out.
-const (
-	maxInbound             = 256
-	maxUnauthenticated     = 128
-	maxUnauthenticatedFrom = 16
-)
-
-func (s *connSet) add(c net.Conn, inbound bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = map[net.Conn]bool{}
-	}
-	if s.ended || inbound && (len(s.open) >= maxInbound || !s.admit(c)) {
-		return false
-	}
-	s.open[c] = inbound
-	return true
-}
-
-// admit counts an unauthenticated connection if the bounds allow it.
-func (s *connSet) admit(c net.Conn) bool {
-	host, _, _ := net.SplitHostPort(c.RemoteAddr().String())
-	same := 0
-	for _, h := range s.unauthenticated {
-		if h == host {
-			same++
-		}
-	}
-	if same >= maxUnauthenticatedFrom || len(s.unauthenticated) >= maxUnauthenticated {
-		return false
-	}
-	if s.unauthenticated == nil {
-		s.unauthenticated = map[net.Conn]string{}
-	}
-	s.unauthenticated[c] = host
-	return true
-}
-
-// known marks a connection as authenticated.
-func (s *connSet) known(c net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.unauthenticated, c)
-}
-
-func (s *connSet) remove(c net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.open, c)
-	delete(s.unauthenticated, c)
-}
-
-func (s *connSet) closeAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	for c := range s.open {
-		c.Close()
-	}
-}
-
-// listen returns a channel that signals changes.
-func (s *connSet) listen() (news wait.Wakeup, end func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.news == nil {
-		s.news = map[wait.Wakeup]bool{}
-	}
-	news = wait.NewWakeup()
-	s.news[news] = true
-	return news, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.news, news)
-	}
-}
-
-func (s *connSet) tell() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.news {
-		c.Wake()
-	}
-}
-
-// rateLimitedLog suppresses repeated messages: it logs messages of one kind once a minute.
-type rateLimitedLog struct {
-	log  *slog.Logger
-	keys ratelimit.Keys
-}
-
-func newRateLimitedLog(log *slog.Logger) *rateLimitedLog {
-	return &rateLimitedLog{log: log, keys: ratelimit.Keys{Most: 1000, Every: time.Minute}}
-}
-
-func (g *rateLimitedLog) warn(key, msg string, args ...any) {
-	if g.keys.Admit(key, time.Now()) {
-		g.log.Warn(msg, args...)
-	}
-}
-
-func (g *rateLimitedLog) error(key, msg string, args ...any) {
-	if g.keys.Admit(key, time.Now()) {
-		g.log.Error(msg, args...)
-	}
-}
-
-func (g *rateLimitedLog) debug(msg string, args ...any) { g.log.Debug(msg, args...) }

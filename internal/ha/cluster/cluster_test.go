@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,14 +16,13 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/ha/cluster/clustertest"
+	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/queue"
 	"brine/internal/ha/cluster/refusal"
-	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 )
-
-// giveUp is how long a test waits for what must come.
-const giveUp = 60 * time.Second
 
 // host records what a cluster hands to its master.
 type host struct {
@@ -44,15 +42,20 @@ func (h *host) Relay(from, tag string, data *value.Dict) {
 	h.events = append(h.events, from+" "+tag)
 	h.data = append(h.data, data)
 }
+
 func (h *host) Job(j Job) { h.mu.Lock(); defer h.mu.Unlock(); h.jobs = append(h.jobs, j.JID) }
+
 func (h *host) Note(n Note, id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.notes = append(h.notes, string(n)+" "+id)
 }
+
 func (h *host) Present() []string { h.mu.Lock(); defer h.mu.Unlock(); return h.present }
-func (h *host) Lost(p string)     { h.mu.Lock(); defer h.mu.Unlock(); h.lost = append(h.lost, p) }
-func (h *host) Rotated()          { h.mu.Lock(); defer h.mu.Unlock(); h.rotated++ }
+
+func (h *host) Lost(p string) { h.mu.Lock(); defer h.mu.Unlock(); h.lost = append(h.lost, p) }
+
+func (h *host) Rotated() { h.mu.Lock(); defer h.mu.Unlock(); h.rotated++ }
 
 func (h *host) has(ok func(h *host) bool) func() error {
 	return func() error {
@@ -62,19 +65,6 @@ func (h *host) has(ok func(h *host) bool) func() error {
 			return fmt.Errorf("jobs %d, events %v, lost %v, notes %v", len(h.jobs), h.events, h.lost, h.notes)
 		}
 		return nil
-	}
-}
-
-func eventually(t testing.TB, what string, ok func() error) {
-	t.Helper()
-	for end := time.Now().Add(giveUp); ; time.Sleep(5 * time.Millisecond) {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited for: %s: %v", what, err)
-		}
 	}
 }
 
@@ -112,18 +102,6 @@ func newHosts(t testing.TB, n int) (ids []string, port int) {
 	return nil, 0
 }
 
-var testKeys = sync.OnceValues(func() ([]*crypt.PrivateKey, error) {
-	var out []*crypt.PrivateKey
-	for range 4 {
-		k, err := crypt.GenerateKey(2048)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, k)
-	}
-	return out, nil
-})
-
 // set is the configurations of masters on one shared folder.
 type set struct {
 	t    testing.TB
@@ -133,7 +111,7 @@ type set struct {
 
 func newSet(t testing.TB, n int) *set {
 	t.Helper()
-	keys, err := testKeys()
+	keys, err := clustertest.Keys()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,11 +132,9 @@ type running struct {
 	stop func()
 }
 
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
 func (s *set) start(i int) *running {
 	s.t.Helper()
-	c, err := New(s.cfgs[i], quiet())
+	c, err := New(s.cfgs[i], clustertest.Quiet())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -219,13 +195,13 @@ func TestThreeMasters(t *testing.T) {
 	}
 	b, c := s.start(1), s.start(2)
 	for _, r := range []*running{a, b, c} {
-		eventually(t, "all are connected", r.linked(2))
+		clustertest.Eventually(t, "all are connected", r.linked(2))
 	}
 	for i := range 990 {
 		a.publish(t, 10+i)
 	}
 	for _, r := range []*running{b, c} {
-		eventually(t, "all jobs are there", r.has(func(h *host) bool { return len(h.jobs) >= 1000 }))
+		clustertest.Eventually(t, "all jobs are there", r.has(func(h *host) bool { return len(h.jobs) >= 1000 }))
 		var want []string
 		for i := range 1000 {
 			want = append(want, jid(i))
@@ -237,13 +213,13 @@ func TestThreeMasters(t *testing.T) {
 
 	// b's minion returns for a's job: that is a's business, and nobody else's.
 	b.fire("salt/job/"+jid(3)+"/ret/m", "id", "m")
-	eventually(t, "the return comes to who published the job", a.has(func(h *host) bool { return slices.Contains(h.events, b.cfg.ID+" salt/job/"+jid(3)+"/ret/m") }))
+	clustertest.Eventually(t, "the return comes to who published the job", a.has(func(h *host) bool { return slices.Contains(h.events, b.cfg.ID+" salt/job/"+jid(3)+"/ret/m") }))
 	if err := c.has(func(h *host) bool { return len(h.events) == 0 })(); err != nil {
 		t.Error("an event came to where nobody waits: ", err)
 	}
 	// Somebody at c watches.
 	c.Want([]string{"custom/"})
-	eventually(t, "c hears what it wants", func() error {
+	clustertest.Eventually(t, "c hears what it wants", func() error {
 		b.fire("custom/x")
 		b.fire("other/x")
 		return c.has(func(h *host) bool { return slices.Contains(h.events, b.cfg.ID+" custom/x") })()
@@ -254,7 +230,7 @@ func TestThreeMasters(t *testing.T) {
 
 	a.Tell(NoteSpeaks, "m1")
 	for _, r := range []*running{b, c} {
-		eventually(t, "a note is there", r.has(func(h *host) bool { return slices.Contains(h.notes, "speaks m1") }))
+		clustertest.Eventually(t, "a note is there", r.has(func(h *host) bool { return slices.Contains(h.notes, "speaks m1") }))
 	}
 	a.present, b.present = []string{"m1"}, []string{"m2", "m3"}
 	got := c.Cluster.Present(t.Context())
@@ -265,7 +241,7 @@ func TestThreeMasters(t *testing.T) {
 	if err := a.Rotate(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new key is known", c.has(func(h *host) bool { return h.rotated > 0 }))
+	clustertest.Eventually(t, "the new key is known", c.has(func(h *host) bool { return h.rotated > 0 }))
 	if now := c.Secrets().AES.Current(); now == old || now != a.Secrets().AES.Current() {
 		t.Error("not the same new key")
 	}
@@ -276,7 +252,7 @@ func TestThreeMasters(t *testing.T) {
 func TestResume(t *testing.T) {
 	s := newSet(t, 2)
 	a, b := s.start(0), s.start(1)
-	eventually(t, "connected", a.linked(1))
+	clustertest.Eventually(t, "connected", a.linked(1))
 	sent := 0
 	for range 20 {
 		for range 50 {
@@ -291,56 +267,56 @@ func TestResume(t *testing.T) {
 		}
 		p.mu.Unlock()
 	}
-	eventually(t, "all jobs are there", b.has(func(h *host) bool { return len(h.jobs) >= sent }))
+	clustertest.Eventually(t, "all jobs are there", b.has(func(h *host) bool { return len(h.jobs) >= sent }))
 	if slices.Sort(b.jobs); len(slices.Compact(b.jobs)) != sent {
 		t.Error("a job came twice")
 	}
 	b.stop()
-	eventually(t, "a knows that b is away", a.has(func(h *host) bool { return slices.Contains(h.lost, b.cfg.ID) }))
+	clustertest.Eventually(t, "a knows that b is away", a.has(func(h *host) bool { return slices.Contains(h.lost, b.cfg.ID) }))
 	a.publish(t, sent)
 	b = s.start(1)
-	eventually(t, "the job that was sent meanwhile is there", b.has(func(h *host) bool { return slices.Contains(h.jobs, jid(sent)) }))
+	clustertest.Eventually(t, "the job that was sent meanwhile is there", b.has(func(h *host) bool { return slices.Contains(h.jobs, jid(sent)) }))
 }
 
 // TestBounded: a peer that is away for long costs a bounded amount of memory,
 // and learns that it missed something.
 func TestBounded(t *testing.T) {
-	o := newOutbox(10, 1000)
+	o := queue.New(10, 1000)
 	for i := range 25 {
-		o.add([]byte{byte(i)})
+		o.Add([]byte{byte(i)})
 	}
-	first, items := o.from(1, 100, 1000)
-	if first != 16 || len(items) != 10 || items[0][0] != 15 || o.takeLost() != 15 {
+	first, items := o.From(1, 100, 1000)
+	if first != 16 || len(items) != 10 || items[0][0] != 15 || o.TakeLost() != 15 {
 		t.Errorf("first %d, %d items", first, len(items))
 	}
-	o.ack(20)
-	if first, items := o.from(0, 2, 1000); first != 21 || len(items) != 2 {
+	o.Ack(20)
+	if first, items := o.From(0, 2, 1000); first != 21 || len(items) != 2 {
 		t.Errorf("first %d, %d items", first, len(items))
 	}
-	o.add(make([]byte, 2000))
-	if first, items := o.from(0, 9, 10_000); first != 26 || len(items) != 1 {
+	o.Add(make([]byte, 2000))
+	if first, items := o.From(0, 9, 10_000); first != 26 || len(items) != 1 {
 		t.Errorf("first %d, %d items: too many bytes", first, len(items))
 	}
 
 	s := newSet(t, 2)
 	a, b := s.start(0), s.start(1)
-	eventually(t, "connected", a.linked(1))
+	clustertest.Eventually(t, "connected", a.linked(1))
 	a.publish(t, 0)
-	eventually(t, "the first is there", b.has(func(h *host) bool { return len(h.jobs) == 1 }))
+	clustertest.Eventually(t, "the first is there", b.has(func(h *host) bool { return len(h.jobs) == 1 }))
 	p := a.all()[b.cfg.ID]
-	eventually(t, "the first is acknowledged", func() error { // or else it would get another number
-		p.out.mu.Lock()
-		defer p.out.mu.Unlock()
-		if n := len(p.out.items); n > 0 {
+	clustertest.Eventually(t, "the first is acknowledged", func() error { // or else it would get another number
+		p.out.Mu.Lock()
+		defer p.out.Mu.Unlock()
+		if n := len(p.out.Items); n > 0 {
 			return fmt.Errorf("%d wait", n)
 		}
 		return nil
 	})
-	p.out.mu.Lock() // as if a hundred had been dropped
-	p.out.first += 100
-	p.out.mu.Unlock()
+	p.out.Mu.Lock() // as if a hundred had been dropped
+	p.out.First += 100
+	p.out.Mu.Unlock()
 	a.publish(t, 1)
-	eventually(t, "the gap is noticed", b.has(func(h *host) bool { return len(h.jobs) == 2 && slices.Contains(h.lost, a.cfg.ID) }))
+	clustertest.Eventually(t, "the gap is noticed", b.has(func(h *host) bool { return len(h.jobs) == 2 && slices.Contains(h.lost, a.cfg.ID) }))
 }
 
 // TestRemoval: a peer whose key is deleted is dropped, and taken up again when
@@ -349,15 +325,15 @@ func TestRemoval(t *testing.T) {
 	s := newSet(t, 3)
 	a, b, c := s.start(0), s.start(1), s.start(2)
 	for _, r := range []*running{a, b, c} {
-		eventually(t, "all are connected", r.linked(2))
+		clustertest.Eventually(t, "all are connected", r.linked(2))
 	}
-	if err := os.Remove(a.secrets.peerPath(c.cfg.ID)); err != nil {
+	if err := os.Remove(a.secrets.PeerPath(c.cfg.ID)); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range []*running{a, b} {
-		eventually(t, "it is dropped", r.linked(1))
+		clustertest.Eventually(t, "it is dropped", r.linked(1))
 	}
-	eventually(t, "it has nobody, and knows why", func() error {
+	clustertest.Eventually(t, "it has nobody, and knows why", func() error {
 		for _, m := range c.Members() {
 			if m.Up || !strings.Contains(m.Problem, "was removed from the cluster") || !strings.Contains(m.Problem, "restart") {
 				return fmt.Errorf("%+v", m)
@@ -367,10 +343,10 @@ func TestRemoval(t *testing.T) {
 	})
 	c.stop()
 	a.publish(t, 1)
-	eventually(t, "the others go on", b.has(func(h *host) bool { return len(h.jobs) == 1 }))
+	clustertest.Eventually(t, "the others go on", b.has(func(h *host) bool { return len(h.jobs) == 1 }))
 	c = s.start(2)
 	for _, r := range []*running{a, b, c} {
-		eventually(t, "all are connected again", r.linked(2))
+		clustertest.Eventually(t, "all are connected again", r.linked(2))
 	}
 }
 
@@ -411,7 +387,7 @@ func TestRefusals(t *testing.T) {
 				if b.Members()[0].Up {
 					t.Error("it is a peer")
 				}
-				eventually(t, "nothing comes of it", func() error {
+				clustertest.Eventually(t, "nothing comes of it", func() error {
 					if m := b.Members()[0]; m.Up {
 						return errors.New("up")
 					}
@@ -423,7 +399,7 @@ func TestRefusals(t *testing.T) {
 			if name != "asymmetric peers" {
 				c.change(s, &s.cfgs[1])
 			}
-			_, err := New(s.cfgs[1], quiet())
+			_, err := New(s.cfgs[1], clustertest.Quiet())
 			if err == nil {
 				t.Fatal("it starts")
 			}
@@ -463,9 +439,9 @@ func TestRefusedOptions(t *testing.T) {
 	}
 	s := newSet(t, 1)
 	s.start(0).stop()
-	keys, _ := testKeys()
+	keys, _ := clustertest.Keys()
 	s.cfgs[0].Own, s.cfgs[0].OwnPub = keys[3], keys[3].Public().PEM()
-	if _, err := New(s.cfgs[0], quiet()); err == nil || !strings.Contains(err.Error(), "Shared key does not match, remove it to continue") {
+	if _, err := New(s.cfgs[0], clustertest.Quiet()); err == nil || !strings.Contains(err.Error(), "Shared key does not match, remove it to continue") {
 		t.Errorf("another key under the same id: %v", err)
 	}
 }
@@ -499,7 +475,7 @@ func TestSameInstant(t *testing.T) {
 		for j := range 3 {
 			wg.Go(func() {
 				<-go_
-				cs[j], errs[j] = New(s.cfgs[j], quiet())
+				cs[j], errs[j] = New(s.cfgs[j], clustertest.Quiet())
 			})
 		}
 		close(go_)
@@ -520,67 +496,6 @@ func TestSameInstant(t *testing.T) {
 	}
 }
 
-// TestLease: one at a time, and never for ever.
-func TestLease(t *testing.T) {
-	dir := t.TempDir()
-	now := time.Now()
-	clock := func() time.Time { return now }
-	var leases []*Lease
-	for i := range 8 {
-		l := NewLease(dir, "lead", fmt.Sprint(i), time.Minute)
-		l.now = clock
-		leases = append(leases, l)
-	}
-	holders := func() (out []int) {
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		for i, l := range leases {
-			wg.Go(func() {
-				ok, err := l.Hold()
-				if err != nil {
-					t.Error(err)
-				}
-				if ok {
-					mu.Lock()
-					out = append(out, i)
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		return out
-	}
-	first := holders()
-	if len(first) != 1 {
-		t.Fatalf("%v hold it", first)
-	}
-	now = now.Add(30 * time.Second)
-	if again := holders(); !slices.Equal(again, first) {
-		t.Fatalf("%v, then %v", first, again)
-	}
-	// The holder freezes; another takes over, and keeps it when the first wakes.
-	frozen := leases[first[0]]
-	leases = slices.Delete(slices.Clone(leases), first[0], first[0]+1)
-	now = now.Add(61 * time.Second)
-	second := holders()
-	if len(second) != 1 {
-		t.Fatalf("%v hold it", second)
-	}
-	if ok, err := frozen.Hold(); ok || err != nil {
-		t.Errorf("two hold it: %v", err)
-	}
-	if err := leases[second[0]].Release(); err != nil {
-		t.Fatal(err)
-	}
-	if ok, err := frozen.Hold(); !ok || err != nil {
-		t.Errorf("it was given back and cannot be had: %v", err)
-	}
-	entries, _ := os.ReadDir(dir)
-	if len(entries) > 3 {
-		t.Errorf("%d files are left", len(entries))
-	}
-}
-
 // TestRotateByAge: one of them replaces a key that is too old.
 func TestRotateByAge(t *testing.T) {
 	s := newSet(t, 3)
@@ -589,13 +504,13 @@ func TestRotateByAge(t *testing.T) {
 	}
 	a, b, c := s.start(0), s.start(1), s.start(2)
 	old := a.Secrets().AES.Current()
-	path := filepath.Join(s.dir, "pki", aesFile)
+	path := filepath.Join(s.dir, "pki", keys.AESName)
 	long := time.Now().Add(-2 * time.Hour)
 	if err := os.Chtimes(path, long, long); err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range []*running{a, b, c} {
-		eventually(t, "a new key", func() error {
+		clustertest.Eventually(t, "a new key", func() error {
 			if r.Secrets().AES.Current() == old {
 				return errors.New("the old one")
 			}
@@ -619,7 +534,7 @@ func TestReturnBeforeItsJob(t *testing.T) {
 	s := newSet(t, 3)
 	a, b, c := s.start(0), s.start(1), s.start(2)
 	for _, r := range []*running{a, b, c} {
-		eventually(t, "all are connected", r.linked(2))
+		clustertest.Eventually(t, "all are connected", r.linked(2))
 	}
 	ret := func(n int) string { return "salt/job/" + jid(n) + "/ret/m" }
 	heard := func(h *host, n int) (times int) {
@@ -632,10 +547,10 @@ func TestReturnBeforeItsJob(t *testing.T) {
 	}
 	b.fire(ret(1), "id", "m", "jid", jid(1))
 	a.publish(t, 1)
-	eventually(t, "the return that was early is there", a.has(func(h *host) bool { return heard(h, 1) == 1 }))
+	clustertest.Eventually(t, "the return that was early is there", a.has(func(h *host) bool { return heard(h, 1) == 1 }))
 
 	a.Want([]string{"salt/"})
-	eventually(t, "b knows that a waits for all", func() error {
+	clustertest.Eventually(t, "b knows that a waits for all", func() error {
 		if !b.all()[a.cfg.ID].wants(ret(2)) {
 			return errors.New("not yet")
 		}
@@ -643,9 +558,9 @@ func TestReturnBeforeItsJob(t *testing.T) {
 	})
 	b.fire(ret(2), "id", "m", "jid", jid(2))
 	a.publish(t, 2)
-	eventually(t, "b knows the job", b.has(func(h *host) bool { return slices.Contains(h.jobs, jid(2)) }))
+	clustertest.Eventually(t, "b knows the job", b.has(func(h *host) bool { return slices.Contains(h.jobs, jid(2)) }))
 	b.fire(ret(1), "id", "m", "jid", jid(1)) // comes after all else
-	eventually(t, "the last one is there", a.has(func(h *host) bool { return heard(h, 1) == 2 }))
+	clustertest.Eventually(t, "the last one is there", a.has(func(h *host) bool { return heard(h, 1) == 2 }))
 	if err := a.has(func(h *host) bool { return heard(h, 2) == 1 })(); err != nil {
 		t.Error("not once: ", err)
 	}

@@ -16,12 +16,11 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/refusal"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/py/value"
 )
-
-// protocol is the version of the protocol between Brine masters.
-const protocol = 1
 
 // maxSkew is the maximum clock difference of two masters: leases and the order of jobs depend on it.
 const maxSkew = 5 * time.Second
@@ -60,8 +59,8 @@ func proofOf(token, nonce string) string {
 // facts returns this master's facts, with a proof for the sender of a nonce.
 func (c *Cluster) facts(nonce string) facts {
 	return facts{
-		id: c.cfg.ID, cluster: c.cfg.Options.ID, peers: c.cfg.Options.Peers, key: c.ring.Load().tag,
-		hashType: c.cfg.HashType, version: salt.Version, protocol: protocol, isolated: c.cfg.Options.Isolated, proof: proofOf(c.token, nonce), now: time.Now(), refusals: refusal.Version,
+		id: c.cfg.ID, cluster: c.cfg.Options.ID, peers: c.cfg.Options.Peers, key: c.ring.Load().Fingerprint,
+		hashType: c.cfg.HashType, version: salt.Version, protocol: wire.Protocol, isolated: c.cfg.Options.Isolated, proof: proofOf(c.token, nonce), now: time.Now(), refusals: refusal.Version,
 	}
 }
 
@@ -85,7 +84,7 @@ func readFacts(d *value.Dict) facts {
 // parting reports whether the masters are leaving their shared directory: the first one has stored a secret there. Until the last one has
 // left, there are two clusters with one key, each of which commands its connected minions.
 func (c *Cluster) parting() bool {
-	_, err := os.Stat(filepath.Join(c.cfg.Options.PKIDir, SecretFile))
+	_, err := os.Stat(filepath.Join(c.cfg.Options.PKIDir, keys.SecretFile))
 	return err == nil
 }
 
@@ -115,7 +114,7 @@ func (c *Cluster) differences(peer facts, nonce string, cert *x509.Certificate) 
 	differ("cluster_isolated_filesystem", fmt.Sprint(mine.isolated), fmt.Sprint(peer.isolated))
 	if mine.isolated && peer.isolated {
 		// The directory of keys determines the members.
-		if mine.key != peer.key && c.kin(cert, peer.key) {
+		if mine.key != peer.key && c.ring.Load().Related(cert, peer.key) {
 			peer.key = mine.key // one of them is about to follow the other
 		}
 		differ("the fingerprint of cluster.pub (one of them is of another cluster: stop it, remove its cluster_pki_dir and cachedir, and let it join again)", mine.key, peer.key)

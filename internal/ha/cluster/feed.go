@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/oplog"
 )
@@ -28,7 +29,7 @@ const (
 // feed sends the changes of one stream to one peer over one connection.
 type feed struct {
 	p      *peer
-	s      *sealed
+	s      *wire.Session
 	name   string
 	stream oplog.Stream
 	news   wait.Wakeup // have has changed
@@ -54,7 +55,7 @@ func (c *Cluster) vectors() *value.Dict {
 	for name, s := range c.streams {
 		v, err := s.Vector()
 		if err != nil {
-			c.rateLimitedLog.error("vector "+name, "cannot read the version vector of a stream", "stream", name, "err", err)
+			c.rateLimitedLog.Error("vector "+name, "cannot read the version vector of a stream", "stream", name, "err", err)
 			continue
 		}
 		d.Set(name, vectorDict(v))
@@ -89,7 +90,7 @@ func readVector(d *value.Dict) oplog.Vector {
 }
 
 // feedAll sends the peer everything it lacks until stop is called. start is the frame with the peer's vectors.
-func (p *peer) feedAll(ctx context.Context, s *sealed, start *value.Dict) (feeds map[string]*feed, stop func()) {
+func (p *peer) feedAll(ctx context.Context, s *wire.Session, start *value.Dict) (feeds map[string]*feed, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	feeds = map[string]*feed{}
@@ -101,8 +102,8 @@ func (p *peer) feedAll(ctx context.Context, s *sealed, start *value.Dict) (feeds
 		feeds[name] = f
 		wg.Go(func() {
 			if err := f.run(ctx); err != nil && ctx.Err() == nil {
-				p.c.rateLimitedLog.warn("feed "+p.id+" "+name, "cannot send changes to a peer", "peer", p.id, "stream", name, "err", err)
-				s.conn.Close()
+				p.c.rateLimitedLog.Warn("feed "+p.id+" "+name, "cannot send changes to a peer", "peer", p.id, "stream", name, "err", err)
+				s.Conn.Close()
 			}
 		})
 	}
@@ -160,7 +161,7 @@ func (f *feed) run(ctx context.Context) error {
 		f.trouble = ""
 		f.mu.Unlock()
 		if trouble != "" {
-			f.p.c.rateLimitedLog.warn("feed of "+f.p.id, "a peer cannot store replicated changes; sending them again", "peer", f.p.id, "stream", f.name, "err", trouble)
+			f.p.c.rateLimitedLog.Warn("feed of "+f.p.id, "a peer cannot store replicated changes; sending them again", "peer", f.p.id, "stream", f.name, "err", trouble)
 			if !wait.Sleep(ctx, feedPause) {
 				return nil
 			}
@@ -212,7 +213,7 @@ func (f *feed) tellLive(ctx context.Context, mine oplog.Vector) error {
 			f.mu.Lock()
 			f.open++
 			f.mu.Unlock()
-			if err := f.s.send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "live", b.Live, "forgotten", int64(b.Forgotten)); err != nil {
+			if err := f.s.Send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "live", b.Live, "forgotten", int64(b.Forgotten)); err != nil {
 				return err
 			}
 		}
@@ -267,7 +268,7 @@ func (f *feed) step(self string) (sent bool, err error) {
 	for _, it := range b.Items {
 		items.Append(&value.List{Items: []any{int64(it.Number), it.Data}})
 	}
-	return true, f.s.send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "items", items)
+	return true, f.s.Send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "items", items)
 }
 
 // next selects an origin whose changes the peer lacks. Changes of other masters are left to these, and sent from here only if the peer
@@ -396,13 +397,13 @@ func (c *Cluster) Forget() error {
 	if err := c.forgetStation(c.cfg.ID); err != nil {
 		return err
 	}
-	return os.Remove(c.secrets.peerPath(c.cfg.ID))
+	return os.Remove(c.secrets.PeerPath(c.cfg.ID))
 }
 
 // applyQueues hold the batches received on one connection, by stream.
 type applyQueues map[string]chan oplog.Batch
 
-func (p *peer) applyAll(s *sealed) (applyQueues, func()) {
+func (p *peer) applyAll(s *wire.Session) (applyQueues, func()) {
 	e := applyQueues{}
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -442,7 +443,7 @@ func (e applyQueues) give(d *value.Dict) error {
 }
 
 // apply stores batches, and reports to the peer what this master knows, including changes from other masters.
-func (p *peer) apply(s *sealed, name string, stream oplog.Stream, batches chan oplog.Batch, done chan struct{}) {
+func (p *peer) apply(s *wire.Session, name string, stream oplog.Stream, batches chan oplog.Batch, done chan struct{}) {
 	tick := time.NewTicker(hearsay / 2)
 	defer tick.Stop()
 	var told oplog.Vector
@@ -456,8 +457,8 @@ func (p *peer) apply(s *sealed, name string, stream oplog.Stream, batches chan o
 			if b.Live != nil {
 				if err := applyLive(stream, b); err != nil {
 					// Later changes must not be applied without it.
-					p.c.rateLimitedLog.error("apply "+name, "cannot drop outdated records; retrying", "peer", p.id, "stream", name, "err", err)
-					s.conn.Close()
+					p.c.rateLimitedLog.Error("apply "+name, "cannot drop outdated records; retrying", "peer", p.id, "stream", name, "err", err)
+					s.Conn.Close()
 					return
 				}
 				break
@@ -466,21 +467,21 @@ func (p *peer) apply(s *sealed, name string, stream oplog.Stream, batches chan o
 			case errors.Is(err, oplog.ErrGap):
 				pairs = append(pairs, "gap", true)
 			case err != nil:
-				p.c.rateLimitedLog.error("apply "+name, "cannot store changes of another master; it will send them again", "peer", p.id, "stream", name, "err", err)
+				p.c.rateLimitedLog.Error("apply "+name, "cannot store changes of another master; it will send them again", "peer", p.id, "stream", name, "err", err)
 				pairs = append(pairs, "err", fmt.Sprintf("%.500s", err.Error()))
 			}
 		case <-tick.C:
 		}
 		v, err := stream.Vector()
 		if err != nil {
-			s.conn.Close()
+			s.Conn.Close()
 			return
 		}
 		if len(pairs) == 2 && maps.Equal(v, told) {
 			continue
 		}
 		told = v
-		if err := s.send(append(pairs, "vec", vectorDict(v))...); err != nil {
+		if err := s.Send(append(pairs, "vec", vectorDict(v))...); err != nil {
 			return
 		}
 	}

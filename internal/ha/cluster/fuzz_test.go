@@ -3,13 +3,15 @@ package cluster
 import (
 	"bytes"
 	"io"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/clustertest"
+	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/limitlog"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
@@ -66,14 +68,19 @@ func FuzzFeed(tf *testing.F) {
 	})
 }
 
-// drain is a connection whose other end takes everything and says nothing.
-type drain struct{ net.Conn }
-
-func (drain) Write(b []byte) (int, error)      { return len(b), nil }
-func (drain) Close() error                     { return nil }
-func (drain) SetDeadline(time.Time) error      { return nil }
-func (drain) SetWriteDeadline(time.Time) error { return nil }
-func (drain) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+// openSecrets makes the keys of a master in a shared directory.
+func openSecrets(t testing.TB, dir, id string, i int) *keys.Secrets {
+	t.Helper()
+	pairs, err := clustertest.Keys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := keys.OpenSecrets(dir, id, pairs[i], pairs[i].Public().PEM(), "", 2048, clustertest.Quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
 
 // FuzzJoin: whatever a master says that wants to join, it does not come in
 // without the secret, and whatever a member answers, nothing is written that is
@@ -81,25 +88,25 @@ func (drain) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 func FuzzJoin(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	dir := f.TempDir()
-	s := secretsOf(f, dir, "b", 1)
-	keys, err := testKeys()
+	s := openSecrets(f, dir, "b", 1)
+	pairs, err := clustertest.Keys()
 	if err != nil {
 		f.Fatal(err)
 	}
-	stranger := keys[0].Public().PEM()
-	discover, err := say(tagDiscover, value.DictOf("id", "a", "cluster", "c", "protocol", protocol, "nonce", nonce(), "pub", stranger))
+	stranger := pairs[0].Public().PEM()
+	discover, err := wire.Encode(tagDiscover, value.DictOf("id", "a", "cluster", "c", "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub", stranger))
 	if err != nil {
 		f.Fatal(err)
 	}
-	box, err := keys[1].Public().Encrypt(crypt.OAEPSHA224, []byte(crypt.NewKey()))
+	box, err := pairs[1].Public().Encrypt(crypt.OAEPSHA224, []byte(crypt.NewKey()))
 	if err != nil {
 		f.Fatal(err)
 	}
-	join, err := say(tagJoin, value.DictOf("key", box, "proof", []byte("x"), "sig", []byte("y")))
+	join, err := wire.Encode(tagJoin, value.DictOf("key", box, "proof", []byte("x"), "sig", []byte("y")))
 	if err != nil {
 		f.Fatal(err)
 	}
-	welcome, err := msgpack.Marshal(value.DictOf("proof", []byte("x"), "cluster_pem", keys[2].PEM(), "cluster_pub", keys[2].Public().PEM(), "aes", crypt.NewKey(),
+	welcome, err := msgpack.Marshal(value.DictOf("proof", []byte("x"), "cluster_pem", pairs[2].PEM(), "cluster_pub", pairs[2].Public().PEM(), "aes", crypt.NewKey(),
 		"peers", value.DictOf("b", stranger)), msgpack.NewSpec)
 	if err != nil {
 		f.Fatal(err)
@@ -107,25 +114,25 @@ func FuzzJoin(tf *testing.F) {
 	f.Add(discover, join)
 	f.Add(discover, discover)
 	f.Add(welcome, join)
-	cfg := Config{ID: "b", Own: keys[1], OwnPub: keys[1].Public().PEM(), Options: Options{ID: "c", PKIDir: dir, Isolated: true, Secret: strings.Repeat("s", minSecret)}}
-	c := &Cluster{cfg: cfg, log: quiet(), secrets: s, rateLimitedLog: newRateLimitedLog(quiet())}
+	cfg := Config{ID: "b", Own: pairs[1], OwnPub: pairs[1].Public().PEM(), Options: Options{ID: "c", PKIDir: dir, Isolated: true, Secret: strings.Repeat("s", keys.MinSecret)}}
+	c := &Cluster{cfg: cfg, log: clustertest.Quiet(), secrets: s, rateLimitedLog: limitlog.New(clustertest.Quiet())}
 	c.peers.Store(&map[string]*peer{})
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		if tag, _, ok := event.SplitBody(first); ok && tag == tagDiscover {
-			frames := event.NewFrameReader(io.MultiReader(bytes.NewReader(event.Frame(second))), maxGreeting)
-			if id, err := c.letIn(&line{Conn: drain{}, raw: drain{}}, frames, first); err == nil {
+			frames := event.NewFrameReader(io.MultiReader(bytes.NewReader(event.Frame(second))), wire.MaxGreeting)
+			if id, err := c.letIn(&wire.Line{Conn: clustertest.Drain{}, Raw: clustertest.Drain{}}, frames, first); err == nil {
 				t.Fatalf("%q has joined", id)
 			}
 		}
-		unsigned(first)
+		wire.Unsigned(first)
 		if v, err := msgpack.UnmarshalTyped(first); err == nil {
 			d, _ := v.(*value.Dict)
 			fresh := filepath.Join(t.TempDir(), "pki")
-			joiner := &Config{ID: "a", Own: keys[0], Options: Options{PKIDir: fresh}}
+			joiner := &Config{ID: "a", Own: pairs[0], Options: Options{PKIDir: fresh}}
 			if d == nil || settle(joiner, d) != nil {
 				return
 			}
-			if _, err := OpenSecrets(fresh, "a", keys[0], stranger, "", 2048, quiet()); err != nil {
+			if _, err := keys.OpenSecrets(fresh, "a", pairs[0], stranger, "", 2048, clustertest.Quiet()); err != nil {
 				t.Fatalf("what was taken is of no use: %v", err)
 			}
 		}

@@ -23,7 +23,9 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/refusal"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
@@ -57,18 +59,11 @@ const (
 	joinPause = 200 * time.Millisecond
 )
 
-// proof returns the proof of knowledge of the secret.
-func (t transcript) proof(secret, label string) []byte {
-	h := hmac.New(sha256.New, []byte(secret))
-	h.Write(t.sum(label))
-	return h.Sum(nil)
-}
-
 // establish ensures that this master has the keys of the cluster: they exist already, or a member sends them, or this master creates the
 // cluster. If no peer is a member yet, the master with the lowest id (of cluster_peers and itself) creates the cluster. No other master
 // ever creates keys, so that of several that start at once only one does.
 func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
-	path := filepath.Join(cfg.Options.PKIDir, keyName+".pem")
+	path := filepath.Join(cfg.Options.PKIDir, keys.PairName+".pem")
 	if _, err := os.Lstat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return false, err
 	}
@@ -125,14 +120,14 @@ func Join(cfg *Config, member string) error {
 }
 
 func join(cfg *Config, id string) error {
-	d := net.Dialer{Timeout: dialTime}
+	d := net.Dialer{Timeout: wire.DialTime}
 	if ip := net.ParseIP(cfg.ID); ip != nil {
 		d.LocalAddr = &net.TCPAddr{IP: ip}
 	}
 	dial := func() (net.Conn, error) {
 		conn, err := d.Dial("tcp", cfg.Options.address(id))
 		if err == nil {
-			conn.SetDeadline(time.Now().Add(handshakeTime))
+			conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
 		}
 		return conn, err
 	}
@@ -142,29 +137,29 @@ func join(cfg *Config, id string) error {
 	}
 	defer func() { raw.Close() }()
 	// The inner messages, which are bound to this connection, authenticate the member.
-	conn, err := (*tlsIdentity)(nil).call(context.Background(), raw, func(*x509.Certificate) *refusal.Error { return nil })
-	if isOld(err) {
+	conn, err := (*wire.Identity)(nil).Client(context.Background(), raw, func(*x509.Certificate) *refusal.Error { return nil })
+	if wire.HasNoTLS(err) {
 		// If all members use TLS, none answers without it.
 		raw.Close()
 		if raw, err = dial(); err != nil {
 			return err
 		}
-		conn = &line{Conn: raw, raw: raw}
+		conn = &wire.Line{Conn: raw, Raw: raw}
 	}
 	if err != nil {
 		return err
 	}
-	frames := event.NewFrameReader(counted{conn, new(atomic.Int64)}, maxGreeting)
-	said := conn.begun()
-	discover, err := say(tagDiscover, value.DictOf("id", cfg.ID, "cluster", cfg.Options.ID, "protocol", protocol, "nonce", nonce(), "pub", cfg.OwnPub))
+	frames := event.NewFrameReader(wire.Count(conn, new(atomic.Int64)), wire.MaxGreeting)
+	said := conn.Transcript()
+	discover, err := wire.Encode(tagDiscover, value.DictOf("id", cfg.ID, "cluster", cfg.Options.ID, "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub", cfg.OwnPub))
 	if err != nil {
 		return err
 	}
-	said.add(discover)
+	said.Add(discover)
 	if _, err := conn.Write(event.Frame(discover)); err != nil {
 		return err
 	}
-	d1, body, err := expect(frames, tagDiscoverReply)
+	d1, body, err := wire.Expect(frames, tagDiscoverReply)
 	if err != nil {
 		return err
 	}
@@ -181,8 +176,8 @@ func join(cfg *Config, id string) error {
 		return err
 	}
 	sig := d1.Bytes("sig")
-	said.add(unsigned(body))
-	if err := clusterKey.Verify(crypt.PKCS1v15SHA224, said.sum(tagDiscoverReply), sig); err != nil {
+	said.Add(wire.Unsigned(body))
+	if err := clusterKey.Verify(crypt.PKCS1v15SHA224, said.Sum(tagDiscoverReply), sig); err != nil {
 		return refusal.New(refusal.Key, "the master there does not have the key that it shows")
 	}
 	memberKey, err := crypt.ParsePublic(d1.Bytes("pub"))
@@ -194,14 +189,14 @@ func join(cfg *Config, id string) error {
 	if err != nil {
 		return err
 	}
-	said.add(box)
-	proof := said.proof(cfg.Options.Secret, tagJoin)
-	said.add(proof)
-	own, err := cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagJoin))
+	said.Add(box)
+	proof := said.Proof(cfg.Options.Secret, tagJoin)
+	said.Add(proof)
+	own, err := cfg.Own.Sign(crypt.PKCS1v15SHA224, said.Sum(tagJoin))
 	if err != nil {
 		return err
 	}
-	msg, err := say(tagJoin, value.DictOf("key", box, "proof", proof, "sig", own))
+	msg, err := wire.Encode(tagJoin, value.DictOf("key", box, "proof", proof, "sig", own))
 	if err != nil {
 		return err
 	}
@@ -209,7 +204,7 @@ func join(cfg *Config, id string) error {
 		return err
 	}
 	frames.SetLimit(maxWelcome)
-	d2, _, err := expect(frames, tagJoinReply)
+	d2, _, err := wire.Expect(frames, tagJoinReply)
 	if err != nil {
 		return err
 	}
@@ -223,7 +218,7 @@ func join(cfg *Config, id string) error {
 	}
 	v, err := msgpack.UnmarshalTyped(plain)
 	welcome, _ := v.(*value.Dict)
-	if err != nil || !hmac.Equal(welcome.Bytes("proof"), said.proof(cfg.Options.Secret, tagJoinReply)) {
+	if err != nil || !hmac.Equal(welcome.Bytes("proof"), said.Proof(cfg.Options.Secret, tagJoinReply)) {
 		return refusal.New(refusal.Secret, "the master there does not know cluster_secret")
 	}
 	if !bytes.Equal(welcome.Bytes("cluster_pub"), clusterPub) {
@@ -235,46 +230,6 @@ func join(cfg *Config, id string) error {
 // maxWelcome bounds the last message in bytes: it has the keys of all members.
 const maxWelcome = 4 << 20
 
-// unsigned returns a message without its signature.
-func unsigned(body []byte) []byte {
-	tag, d, err := hear(body)
-	if err != nil {
-		return nil
-	}
-	d.Delete("sig")
-	b, _ := say(tag, d) // came so
-	return b
-}
-
-// expect reads a message with a tag; a refusal is returned as an error.
-func expect(frames *event.FrameReader, want string) (*value.Dict, []byte, error) {
-	body, err := frames.Next()
-	if err != nil {
-		return nil, nil, err
-	}
-	tag, raw, ok := event.SplitBody(body)
-	if !ok {
-		return nil, nil, errors.New("a message without a tag")
-	}
-	v, err := msgpack.UnmarshalTyped(raw)
-	d, _ := v.(*value.Dict)
-	switch {
-	case err != nil || d == nil:
-		return nil, nil, fmt.Errorf("a message that is not a dict: %w", err)
-	case tag == tagRefused:
-		return nil, nil, refusal.Read(d).From("it")
-	case tag != want:
-		return nil, nil, fmt.Errorf("%.80q instead of %s: this is not a master of a cluster without a shared directory", tag, want)
-	}
-	return d, bytes.Clone(body), nil
-}
-
-// KeyFiles are the files of the cluster's key pair in cluster_pki_dir.
-const (
-	KeyFile    = keyName + ".pem"
-	PublicFile = keyName + ".pub"
-)
-
 // settle writes the keys, that of the cluster last: with it this master is a member.
 func settle(cfg *Config, welcome *value.Dict) error {
 	if cfg.Joins != nil {
@@ -283,7 +238,7 @@ func settle(cfg *Config, welcome *value.Dict) error {
 		}
 	}
 	dir := cfg.Options.PKIDir
-	peers := filepath.Join(dir, peersDir)
+	peers := filepath.Join(dir, keys.PeersDir)
 	for _, made := range []struct {
 		path string
 		mode fs.FileMode
@@ -323,13 +278,13 @@ func settle(cfg *Config, welcome *value.Dict) error {
 		if _, err := crypt.NewCrypticle(s); err != nil {
 			return fmt.Errorf("the secret of session keys that the member sent is invalid: %w", err)
 		}
-		if err := atomicfile.Write(filepath.Join(dir, SessionFile), []byte(s), 0o600, true); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, keys.SessionFile), []byte(s), 0o600, true); err != nil {
 			return err
 		}
 	}
-	var r rotation
+	var r keys.Rotation
 	if b := welcome.Bytes("rotation"); len(b) > 0 && json.Unmarshal(b, &r) == nil && r.Pub != "" {
-		if err := atomicfile.Write(filepath.Join(dir, RotationFile), b, 0o644, true); err != nil {
+		if err := atomicfile.Write(filepath.Join(dir, keys.RotationFile), b, 0o644, true); err != nil {
 			return err
 		}
 	}
@@ -338,9 +293,9 @@ func settle(cfg *Config, welcome *value.Dict) error {
 		content []byte
 		mode    fs.FileMode
 	}{
-		{aesFile, []byte(welcome.Str("aes")), 0o600},
-		{keyName + ".pub", welcome.Bytes("cluster_pub"), 0o644},
-		{keyName + ".pem", clusterPEM, 0o400},
+		{keys.AESName, []byte(welcome.Str("aes")), 0o600},
+		{keys.PairName + ".pub", welcome.Bytes("cluster_pub"), 0o644},
+		{keys.PairName + ".pem", clusterPEM, 0o400},
 	} {
 		if err := atomicfile.Write(filepath.Join(dir, f.name), f.content, f.mode, true); err != nil {
 			return err
@@ -350,26 +305,26 @@ func settle(cfg *Config, welcome *value.Dict) error {
 }
 
 // answerJoin admits a master that knows the secret.
-func (c *Cluster) answerJoin(conn *line, frames *event.FrameReader, discover []byte) {
+func (c *Cluster) answerJoin(conn *wire.Line, frames *event.FrameReader, discover []byte) {
 	id, err := c.letIn(conn, frames, bytes.Clone(discover))
 	var no *refusal.Error
 	switch {
 	case errors.As(err, &no):
-		c.rateLimitedLog.warn("join "+no.Reason, "refused a master that wants to join the cluster", "addr", conn.RemoteAddr(), "reason", no.Reason)
-		if err := c.write(conn, tagRefused, no.Dict()); err != nil {
+		c.rateLimitedLog.Warn("join "+no.Reason, "refused a master that wants to join the cluster", "addr", conn.RemoteAddr(), "reason", no.Reason)
+		if err := c.write(conn, wire.TagRefused, no.Dict()); err != nil {
 			c.log.Debug("cannot send a refusal", "addr", conn.RemoteAddr(), "err", err)
 		}
 	case err != nil:
-		c.rateLimitedLog.warn("join", "a master failed to join the cluster", "addr", conn.RemoteAddr(), "err", err)
+		c.rateLimitedLog.Warn("join", "a master failed to join the cluster", "addr", conn.RemoteAddr(), "err", err)
 	default:
 		c.log.Info("a master has joined the cluster", "peer", id, "addr", conn.RemoteAddr())
 		c.takeUp()
 	}
 }
 
-func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) (id string, err error) {
-	conn.SetDeadline(time.Now().Add(handshakeTime))
-	_, d, err := hear(discover)
+func (c *Cluster) letIn(conn *wire.Line, frames *event.FrameReader, discover []byte) (id string, err error) {
+	conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
+	_, d, err := wire.Decode(discover)
 	if err != nil {
 		return "", err
 	}
@@ -383,26 +338,26 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 		return "", refusal.New(refusal.ID, "%s is the id of a member already", id)
 	case d.Str("cluster") != c.cfg.Options.ID:
 		return "", refusal.New(refusal.Settings, "cluster_id is %q on %s and %q on %s", c.cfg.Options.ID, c.cfg.ID, d.Str("cluster"), id)
-	case d.Int("protocol") != protocol:
-		return "", refusal.New(refusal.Protocol, "the version of the protocol between masters is %d on %s and %d on %s", protocol, c.cfg.ID, d.Int("protocol"), id)
-	case !conn.tls && c.allTLS():
+	case d.Int("protocol") != wire.Protocol:
+		return "", refusal.New(refusal.Protocol, "the version of the protocol between masters is %d on %s and %d on %s", wire.Protocol, c.cfg.ID, d.Int("protocol"), id)
+	case !conn.TLS && c.allTLS():
 		return "", refusal.New(refusal.TLS, "the members of this cluster use TLS, and %s does not: install the version of the members there", id)
 	}
 	ring := c.ring.Load()
 	// Byte for byte as in the file: a joining master may check its hash.
-	clusterPub, err := os.ReadFile(filepath.Join(c.cfg.Options.PKIDir, keyName+".pub"))
+	clusterPub, err := os.ReadFile(filepath.Join(c.cfg.Options.PKIDir, keys.PairName+".pub"))
 	if err != nil {
 		return "", err
 	}
-	said := conn.begun()
-	said.add(discover)
-	reply := value.DictOf("id", c.cfg.ID, "nonce", nonce(), "pub", c.cfg.OwnPub, "cluster_pub", clusterPub)
-	bare, err := say(tagDiscoverReply, reply)
+	said := conn.Transcript()
+	said.Add(discover)
+	reply := value.DictOf("id", c.cfg.ID, "nonce", wire.Nonce(), "pub", c.cfg.OwnPub, "cluster_pub", clusterPub)
+	bare, err := wire.Encode(tagDiscoverReply, reply)
 	if err != nil {
 		return "", err
 	}
-	said.add(bare)
-	sig, err := ring.key.Sign(crypt.PKCS1v15SHA224, said.sum(tagDiscoverReply))
+	said.Add(bare)
+	sig, err := ring.Key.Sign(crypt.PKCS1v15SHA224, said.Sum(tagDiscoverReply))
 	if err != nil {
 		return "", err
 	}
@@ -410,7 +365,7 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 	if err := c.write(conn, tagDiscoverReply, reply); err != nil {
 		return "", err
 	}
-	d, _, err = expect(frames, tagJoin)
+	d, _, err = wire.Expect(frames, tagJoin)
 	if err != nil {
 		return "", err
 	}
@@ -418,18 +373,18 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 	if err != nil {
 		return "", err
 	}
-	said.add(d.Bytes("key"))
-	if !hmac.Equal(d.Bytes("proof"), said.proof(secret, tagJoin)) {
+	said.Add(d.Bytes("key"))
+	if !hmac.Equal(d.Bytes("proof"), said.Proof(secret, tagJoin)) {
 		return "", refusal.New(refusal.Secret, "%s does not know cluster_secret", id)
 	}
-	said.add(d.Bytes("proof"))
-	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagJoin), d.Bytes("sig")); err != nil {
+	said.Add(d.Bytes("proof"))
+	if err := pub.Verify(crypt.PKCS1v15SHA224, said.Sum(tagJoin), d.Bytes("sig")); err != nil {
 		return "", refusal.New(refusal.Key, "%s does not have the key that it shows", id)
 	}
 	if r, removed, err := c.banned(id); err != nil {
 		return "", err
 	} else if removed {
-		return "", refusal.New(refusal.Removed, "%s was removed from this cluster (on %s, at %s): to let it join again, run brine cluster readmit %[1]s on a member", id, r.By, stampText(r.At))
+		return "", refusal.New(refusal.Removed, "%s was removed from this cluster (on %s, at %s): to let it join again, run brine cluster readmit %[1]s on a member", id, r.By, wire.Stamp(r.At))
 	}
 	key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
 	if err != nil {
@@ -440,23 +395,23 @@ func (c *Cluster) letIn(conn *line, frames *event.FrameReader, discover []byte) 
 		return "", refusal.New(refusal.Key, "the key of the connection is invalid")
 	}
 	if there, err := c.secrets.PeerKey(id); err == nil && !there.Equal(pub) {
-		return "", refusal.New(refusal.ID, "a member with the id %s and another key exists already; if that one is gone for good, delete %s on any member", id, c.secrets.peerPath(id))
+		return "", refusal.New(refusal.ID, "a member with the id %s and another key exists already; if that one is gone for good, delete %s on any member", id, c.secrets.PeerPath(id))
 	}
 	// The members learn of it before it learns of them.
-	if err := atomicfile.Write(c.secrets.peerPath(id), pubText, 0o644, true); err != nil {
+	if err := atomicfile.Write(c.secrets.PeerPath(id), pubText, 0o644, true); err != nil {
 		return "", err
 	}
 	members := value.DictOf(c.cfg.ID, c.cfg.OwnPub)
 	for other := range c.all() {
-		if text, err := os.ReadFile(c.secrets.peerPath(other)); err == nil {
+		if text, err := os.ReadFile(c.secrets.PeerPath(other)); err == nil {
 			members.Set(other, text)
 		}
 	}
-	rotated, err := json.Marshal(ring.rotation)
+	rotated, err := json.Marshal(ring.Rotation)
 	if err != nil {
 		return "", err
 	}
-	welcome, err := msgpack.Marshal(value.DictOf("proof", said.proof(secret, tagJoinReply), "cluster_pem", ring.key.PEM(),
+	welcome, err := msgpack.Marshal(value.DictOf("proof", said.Proof(secret, tagJoinReply), "cluster_pem", ring.Key.PEM(),
 		"cluster_pub", clusterPub, "aes", c.secrets.AES.Current(), "sessions", c.secrets.Sessions.Current(), "rotation", rotated, "peers", members), msgpack.NewSpec)
 	if err != nil {
 		return "", err

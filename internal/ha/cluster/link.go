@@ -2,10 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,7 +17,10 @@ import (
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/refusal"
+	"brine/internal/ha/cluster/saltwire"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
@@ -52,20 +51,14 @@ import (
 //	D: {n, d, rep, origin, from, to, items} changes of a stream
 //	A: {n, d, rep, vec, got, gap, err}      what it knows now
 const (
-	tagHello   = "brine/cluster/hello"
-	tagReply   = "brine/cluster/reply"
-	tagKey     = "brine/cluster/key"
-	tagReady   = "brine/cluster/ready"
-	tagRefused = "brine/cluster/refused"
+	tagHello = "brine/cluster/hello"
+	tagReply = "brine/cluster/reply"
+	tagKey   = "brine/cluster/key"
+	tagReady = "brine/cluster/ready"
 )
 
-// beat is the interval of keep-alives on an idle connection. A connection without traffic for silence is closed.
-const (
-	beat    = time.Second
-	silence = 3 * time.Second
-	// handshakeTime is the timeout of the four handshake messages.
-	handshakeTime = 10 * time.Second
-)
+// beat is the interval of keep-alives on an idle connection.
+const beat = time.Second
 
 // Bounds of one frame of messages.
 const (
@@ -74,106 +67,6 @@ const (
 	gather     = 5 * time.Millisecond
 	batchBytes = 512 << 10
 )
-
-func nonce() string {
-	var b [16]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
-}
-
-// transcript holds the previous messages of a handshake, for signatures.
-type transcript []byte
-
-func (t *transcript) add(parts ...[]byte) {
-	for _, p := range parts {
-		*t = binary.BigEndian.AppendUint32(*t, uint32(len(p)))
-		*t = append(*t, p...)
-	}
-}
-
-func (t transcript) sum(label string) []byte {
-	h := sha256.New()
-	h.Write([]byte(label))
-	h.Write([]byte{0})
-	h.Write(t)
-	return h.Sum(nil)
-}
-
-func say(tag string, d *value.Dict) ([]byte, error) {
-	b, err := msgpack.Marshal(d, msgpack.NewSpec)
-	if err != nil {
-		return nil, err
-	}
-	return event.Body(tag, b), nil
-}
-
-// hear decodes a handshake message.
-func hear(body []byte) (tag string, d *value.Dict, err error) {
-	tag, raw, ok := event.SplitBody(body)
-	if !ok {
-		return "", nil, errors.New("a message without a tag")
-	}
-	v, err := msgpack.Limits{Items: 8192, Bytes: maxGreeting, Depth: 16}.UnmarshalTyped(raw)
-	d, _ = v.(*value.Dict)
-	if err == nil && d == nil {
-		err = errors.New("a message that is not a dict")
-	}
-	return tag, d, err
-}
-
-// sealed sends and receives frames after the handshake.
-type sealed struct {
-	c        *Cluster
-	conn     *line
-	frames   *event.FrameReader
-	cipher   *crypt.Crypticle // nil with TLS
-	out, in  string           // directions
-	mu       sync.Mutex
-	sent, of int64 // numbers of the last frames
-}
-
-func (s *sealed) send(pairs ...any) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sent++
-	d := value.DictOf(pairs...)
-	d.Set("n", s.sent)
-	d.Set("d", s.out)
-	b, err := msgpack.Marshal(d, msgpack.NewSpec)
-	if err != nil {
-		return err
-	}
-	s.conn.SetWriteDeadline(time.Now().Add(writeTime))
-	if s.cipher != nil {
-		b = s.cipher.Seal(b, "")
-	}
-	n, err := s.conn.Write(event.Frame(b))
-	s.c.Sent.Add(int64(n))
-	return err
-}
-
-func (s *sealed) receive() (*value.Dict, error) {
-	s.conn.SetReadDeadline(time.Now().Add(silence))
-	body, err := s.frames.Next()
-	if err != nil {
-		return nil, err
-	}
-	if s.cipher != nil {
-		if body, err = s.cipher.Open(body); err != nil {
-			return nil, err
-		}
-	}
-	v, err := msgpack.UnmarshalTyped(body)
-	if err != nil {
-		return nil, err
-	}
-	d, _ := v.(*value.Dict)
-	s.of++
-	if d.Int("n") != s.of || d.Str("d") != s.in {
-		return nil, errors.New("a frame came twice, or out of order")
-	}
-	return d, nil
-}
 
 // runLink maintains the connection to a Brine master.
 func (p *peer) runLink(ctx context.Context) {
@@ -221,7 +114,7 @@ func (p *peer) runLink(ctx context.Context) {
 const newTime = 30 * time.Second
 
 // handshake connects to the peer and authenticates both ends.
-func (p *peer) handshake(ctx context.Context) (*sealed, *value.Dict, error) {
+func (p *peer) handshake(ctx context.Context) (*wire.Session, *value.Dict, error) {
 	c := p.c
 	conn, err := p.dialLine(ctx)
 	if err != nil {
@@ -231,18 +124,18 @@ func (p *peer) handshake(ctx context.Context) (*sealed, *value.Dict, error) {
 	defer stop()
 	s, first, err := p.introduce(conn)
 	if err != nil {
-		c.conns.remove(conn.raw)
+		c.conns.Remove(conn.Raw)
 		conn.Close()
 	}
 	return s, first, err
 }
 
-func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
+func (p *peer) introduce(conn *wire.Line) (*wire.Session, *value.Dict, error) {
 	c := p.c
-	conn.SetDeadline(time.Now().Add(handshakeTime))
-	frames := event.NewFrameReader(counted{conn, &c.Received}, maxGreeting)
-	na := nonce()
-	hello, err := say(tagHello, value.DictOf("nonce", na, "facts", c.facts("").dict()))
+	conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
+	frames := event.NewFrameReader(wire.Count(conn, &c.Received), wire.MaxGreeting)
+	na := wire.Nonce()
+	hello, err := wire.Encode(tagHello, value.DictOf("nonce", na, "facts", c.facts("").dict()))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -255,16 +148,16 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 		return nil, nil, err
 	}
 	answered := time.Now()
-	tag, d, err := hear(reply)
-	if err == nil && tag == tagRefused && conn.tls {
+	tag, d, err := wire.Decode(reply)
+	if err == nil && tag == wire.TagRefused && conn.TLS {
 		return nil, nil, refusal.Read(d).From(p.id)
 	}
 	if err != nil || tag != tagReply {
 		return nil, nil, fmt.Errorf("not an answer of a Brine master: %q %w", tag, err)
 	}
 	theirs := readFacts(d.Dict("facts"))
-	said := conn.begun()
-	said.add(hello, []byte(d.Str("nonce")), rawFacts(d))
+	said := conn.Transcript()
+	said.Add(hello, []byte(d.Str("nonce")), rawFacts(d))
 	refuse := func(r *refusal.Error) error {
 		if err := c.refuse(conn, said, theirs, r); err != nil {
 			c.log.Debug("cannot send the reason of a refusal to a peer", "peer", p.id, "err", err)
@@ -278,10 +171,10 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 	if err != nil {
 		return nil, nil, refuse(refusal.New(refusal.Key, "there is no key of %s in the shared directory of %s (is cluster_pki_dir one directory for both?): %v", p.id, c.cfg.ID, err))
 	}
-	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagReply), d.Bytes("sig")); err != nil {
-		return nil, nil, refuse(refusal.New(refusal.Key, "the master at %s does not have the key that is in %s", p.id, c.secrets.peerPath(p.id)))
+	if err := pub.Verify(crypt.PKCS1v15SHA224, said.Sum(tagReply), d.Bytes("sig")); err != nil {
+		return nil, nil, refuse(refusal.New(refusal.Key, "the master at %s does not have the key that is in %s", p.id, c.secrets.PeerPath(p.id)))
 	}
-	if why := c.differences(theirs, na, conn.cert); why != nil {
+	if why := c.differences(theirs, na, conn.Cert); why != nil {
 		return nil, nil, refuse(why)
 	}
 	if why := c.skewed(theirs, asked, answered); why != nil {
@@ -289,7 +182,7 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 	}
 	var box []byte
 	var cipher *crypt.Crypticle
-	if !conn.tls {
+	if !conn.TLS {
 		key := crypt.NewKey()
 		if box, err = pub.Encrypt(crypt.OAEPSHA224, []byte(key)); err == nil {
 			cipher, err = crypt.NewCrypticle(key)
@@ -299,12 +192,12 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 		}
 	}
 	proof := proofOf(c.token, d.Str("nonce"))
-	said.add(box, []byte(proof), []byte(c.inc))
-	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagKey))
+	said.Add(box, []byte(proof), []byte(c.inc))
+	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.Sum(tagKey))
 	if err != nil {
 		return nil, nil, err
 	}
-	msg, err := say(tagKey, value.DictOf("key", box, "proof", proof, "inc", c.inc, "sig", sig))
+	msg, err := wire.Encode(tagKey, value.DictOf("key", box, "proof", proof, "inc", c.inc, "sig", sig))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -315,11 +208,11 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	tag, d, err = hear(last)
+	tag, d, err = wire.Decode(last)
 	if err != nil {
 		return nil, nil, err
 	}
-	if tag == tagRefused {
+	if tag == wire.TagRefused {
 		r, err := readRefusal(p.id, pub, said, d)
 		if err != nil {
 			return nil, nil, err
@@ -330,12 +223,12 @@ func (p *peer) introduce(conn *line) (*sealed, *value.Dict, error) {
 		return nil, nil, fmt.Errorf("%.80q at the end of a handshake", tag)
 	}
 	conn.SetDeadline(time.Time{})
-	frames.SetLimit(maxFrame)
-	if conn.tls {
+	frames.SetLimit(wire.MaxFrame)
+	if conn.TLS {
 		p.spoke(conn)
 	}
-	s := &sealed{c: c, conn: conn, frames: frames, cipher: cipher, out: "d", in: "a"}
-	start, err := s.receive()
+	s := &wire.Session{Count: &c.Sent, Conn: conn, Frames: frames, Cipher: cipher, Out: "d", In: "a"}
+	start, err := s.Receive()
 	return s, start, err
 }
 
@@ -395,14 +288,14 @@ func (p *peer) runOut(ctx context.Context) error {
 		return err
 	}
 	c := p.c
-	defer c.conns.remove(s.conn.raw)
-	defer s.conn.Close()
+	defer c.conns.Remove(s.Conn.Raw)
+	defer s.Conn.Close()
 	p.mu.Lock()
 	if p.gone {
 		p.mu.Unlock()
 		return net.ErrClosed
 	}
-	p.link, p.up, p.problem, p.seen, p.disowns = s.conn, true, "", true, false
+	p.link, p.up, p.problem, p.seen, p.disowns = s.Conn, true, "", true, false
 	linked := make(chan struct{})
 	defer close(linked)
 	p.ended = linked
@@ -423,16 +316,16 @@ func (p *peer) runOut(ctx context.Context) error {
 		}
 	}()
 	last := uint64(max(start.Int("last"), 0))
-	p.out.ack(last)
+	p.out.Ack(last)
 	ended := make(chan error, 1)
 	go func() { ended <- p.readAcks(s, fed) }()
 	next := last + 1
 	timer := time.NewTimer(beat)
 	defer timer.Stop()
 	for {
-		first, items := p.out.from(next, batchItems, batchBytes)
+		first, items := p.out.From(next, batchItems, batchBytes)
 		if len(items) > 0 {
-			if err := s.send("first", int64(first), "items", blobs(items)); err != nil {
+			if err := s.Send("first", int64(first), "items", blobs(items)); err != nil {
 				return err
 			}
 			next = first + uint64(len(items))
@@ -455,17 +348,17 @@ func (p *peer) runOut(ctx context.Context) error {
 			return ctx.Err()
 		case err := <-ended:
 			return err
-		case <-p.out.more.C():
+		case <-p.out.More.C():
 		case q := <-p.questions:
 			pairs := []any{"ask", q.number, "what", q.what}
 			if q.arg != nil {
 				pairs = append(pairs, "arg", q.arg)
 			}
-			if err := s.send(pairs...); err != nil {
+			if err := s.Send(pairs...); err != nil {
 				return err
 			}
 		case <-timer.C:
-			if err := s.send("first", int64(next), "items", &value.List{}); err != nil {
+			if err := s.Send("first", int64(next), "items", &value.List{}); err != nil {
 				return err
 			}
 			timer.Reset(beat)
@@ -494,9 +387,9 @@ func texts(d *value.Dict, key string) (out []string) {
 }
 
 // readAcks handles the peer's acknowledgements and answers.
-func (p *peer) readAcks(s *sealed, fed map[string]*feed) error {
+func (p *peer) readAcks(s *wire.Session, fed map[string]*feed) error {
 	for {
-		d, err := s.receive()
+		d, err := s.Receive()
 		if err != nil {
 			return err
 		}
@@ -504,7 +397,7 @@ func (p *peer) readAcks(s *sealed, fed map[string]*feed) error {
 			f.answered(d)
 		}
 		if d.Has("ack") {
-			p.out.ack(uint64(max(d.Int("ack"), 0)))
+			p.out.Ack(uint64(max(d.Int("ack"), 0)))
 		}
 		if d.Has("want") {
 			p.mu.Lock()
@@ -526,12 +419,12 @@ func (p *peer) readAcks(s *sealed, fed map[string]*feed) error {
 }
 
 // answerLink serves a connection made by a Brine master.
-func (c *Cluster) answerLink(ctx context.Context, conn *line, frames *event.FrameReader, hello []byte) {
+func (c *Cluster) answerLink(ctx context.Context, conn *wire.Line, frames *event.FrameReader, hello []byte) {
 	p, s, inc, err := c.agreeWith(conn, frames, hello)
 	if err == nil {
-		c.conns.known(conn.raw)
+		c.conns.Authenticated(conn.Raw)
 	}
-	if errors.Is(err, io.EOF) || isTimeout(err) {
+	if errors.Is(err, io.EOF) || wire.IsTimeout(err) {
 		c.log.Debug("a master has ended the handshake", "addr", conn.RemoteAddr(), "err", err)
 		return
 	}
@@ -541,7 +434,7 @@ func (c *Cluster) answerLink(ctx context.Context, conn *line, frames *event.Fram
 		if why := refusal.Of(err); why != nil {
 			key += " " + why.Reason // log each reason; other errors may contain a port
 		}
-		c.rateLimitedLog.warn(key, "refused a connection of another master", "addr", conn.RemoteAddr(), "reason", err)
+		c.rateLimitedLog.Warn(key, "refused a connection of another master", "addr", conn.RemoteAddr(), "reason", err)
 		return
 	}
 	p.mu.Lock()
@@ -557,7 +450,7 @@ func (c *Cluster) answerLink(ctx context.Context, conn *line, frames *event.Fram
 	p.mode = kindBrine
 	p.mu.Unlock()
 	if news {
-		p.plain.clear()
+		p.plain.Clear()
 		p.poke()
 	}
 	defer func() {
@@ -573,28 +466,28 @@ func (c *Cluster) answerLink(ctx context.Context, conn *line, frames *event.Fram
 }
 
 // agreeWith answers the handshake of a dialling master.
-func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []byte) (*peer, *sealed, string, error) {
-	conn.SetDeadline(time.Now().Add(handshakeTime))
+func (c *Cluster) agreeWith(conn *wire.Line, frames *event.FrameReader, helloData []byte) (*peer, *wire.Session, string, error) {
+	conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
 	hello := event.Body(tagHello, helloData)
-	_, d, err := hear(hello)
+	_, d, err := wire.Decode(hello)
 	if err != nil {
 		return nil, nil, "", err
 	}
 	theirs := readFacts(d.Dict("facts"))
 	// Before anything is signed or disclosed: without TLS any peer may send hello.
 	why := c.vouch(conn, theirs.id)
-	if why == nil && !conn.tls && c.cfg.Options.Isolated {
+	if why == nil && !conn.TLS && c.cfg.Options.Isolated {
 		why = c.admitsOld(theirs.id)
 	}
 	if why != nil {
-		return nil, nil, "", errors.Join(why, c.write(conn, tagRefused, why.Dict()))
+		return nil, nil, "", errors.Join(why, c.write(conn, wire.TagRefused, why.Dict()))
 	}
-	na, nb := d.Str("nonce"), nonce()
+	na, nb := d.Str("nonce"), wire.Nonce()
 	mine := c.facts(na).dict()
 	reply := value.DictOf("nonce", nb, "facts", mine)
-	said := conn.begun()
-	said.add(hello, []byte(nb), rawFacts(reply))
-	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagReply))
+	said := conn.Transcript()
+	said.Add(hello, []byte(nb), rawFacts(reply))
+	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.Sum(tagReply))
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -606,15 +499,15 @@ func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []b
 	if err != nil {
 		return nil, nil, "", err
 	}
-	tag, d, err := hear(body)
-	if err == nil && tag == tagRefused {
+	tag, d, err := wire.Decode(body)
+	if err == nil && tag == wire.TagRefused {
 		c.refusedBy(theirs.id, said, d)
 		return nil, nil, "", io.EOF
 	}
 	if err != nil || tag != tagKey {
 		return nil, nil, "", fmt.Errorf("%q instead of a key: %w", tag, err)
 	}
-	said.add(d.Bytes("key"), []byte(d.Str("proof")), []byte(d.Str("inc")))
+	said.Add(d.Bytes("key"), []byte(d.Str("proof")), []byte(d.Str("inc")))
 	p, key, why := c.judge(conn, theirs, d, said, nb)
 	if why != nil {
 		return nil, nil, "", errors.Join(why, c.refuse(conn, said, theirs, why))
@@ -623,18 +516,18 @@ func (c *Cluster) agreeWith(conn *line, frames *event.FrameReader, helloData []b
 		return nil, nil, "", err
 	}
 	conn.SetDeadline(time.Time{})
-	frames.SetLimit(maxFrame)
-	if conn.tls {
+	frames.SetLimit(wire.MaxFrame)
+	if conn.TLS {
 		p.spoke(conn)
 	}
-	return p, &sealed{c: c, conn: conn, frames: frames, cipher: key, out: "a", in: "d"}, d.Str("inc"), nil
+	return p, &wire.Session{Count: &c.Sent, Conn: conn, Frames: frames, Cipher: key, Out: "a", In: "d"}, d.Str("inc"), nil
 }
 
 // refuse sends the other end of a handshake the reason of its refusal.
-func (c *Cluster) refuse(conn net.Conn, said transcript, theirs facts, why *refusal.Error) error {
+func (c *Cluster) refuse(conn net.Conn, said wire.Transcript, theirs facts, why *refusal.Error) error {
 	said = slices.Clone(said)
-	said.add(why.Signed(theirs.refusals)...)
-	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.sum(tagRefused))
+	said.Add(why.Signed(theirs.refusals)...)
+	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.Sum(wire.TagRefused))
 	if err != nil {
 		return err
 	}
@@ -643,41 +536,41 @@ func (c *Cluster) refuse(conn net.Conn, said transcript, theirs facts, why *refu
 		d.Delete("code") // the signature does not cover it
 	}
 	d.Set("sig", sig)
-	return c.write(conn, tagRefused, d)
+	return c.write(conn, wire.TagRefused, d)
 }
 
 // readRefusal returns the refusal by the master with the key pub.
-func readRefusal(id string, pub *crypt.PublicKey, said transcript, d *value.Dict) (*refusal.Error, error) {
+func readRefusal(id string, pub *crypt.PublicKey, said wire.Transcript, d *value.Dict) (*refusal.Error, error) {
 	said = slices.Clone(said)
 	why := refusal.Read(d)
 	understood := int64(0)
 	if d.Has("code") {
 		understood = refusal.Version
 	}
-	said.add(why.Signed(understood)...)
-	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagRefused), d.Bytes("sig")); err != nil {
+	said.Add(why.Signed(understood)...)
+	if err := pub.Verify(crypt.PKCS1v15SHA224, said.Sum(wire.TagRefused), d.Bytes("sig")); err != nil {
 		return nil, errors.New("a refusal with an invalid signature")
 	}
 	return why.From(id), nil
 }
 
 // refusedBy logs that a dialling master refuses this one.
-func (c *Cluster) refusedBy(id string, said transcript, d *value.Dict) {
+func (c *Cluster) refusedBy(id string, said wire.Transcript, d *value.Dict) {
 	pub, err := c.secrets.PeerKey(id)
 	if err != nil {
-		c.rateLimitedLog.warn("refused by an unauthenticated master", "an unauthenticated master (its key is unknown here) refuses this one", "peer", fmt.Sprintf("%.100s", id), "reason", fmt.Sprintf("%.1000s", d.Str("reason")), "err", err)
+		c.rateLimitedLog.Warn("refused by an unauthenticated master", "an unauthenticated master (its key is unknown here) refuses this one", "peer", fmt.Sprintf("%.100s", id), "reason", fmt.Sprintf("%.1000s", d.Str("reason")), "err", err)
 		return
 	}
 	why, err := readRefusal(id, pub, said, d)
 	if err != nil {
-		c.rateLimitedLog.warn("refusal of "+id, "invalid refusal in a handshake", "peer", id, "err", err)
+		c.rateLimitedLog.Warn("refusal of "+id, "invalid refusal in a handshake", "peer", id, "err", err)
 		return
 	}
 	if p := c.all()[id]; p != nil {
 		p.trouble(why.Reason)
 		return
 	}
-	c.rateLimitedLog.error("refused "+id, "another master refuses this one: "+why.Reason, "peer", id)
+	c.rateLimitedLog.Error("refused "+id, "another master refuses this one: "+why.Reason, "peer", id)
 }
 
 // inquire asks a peer that is a Brine master and hung up without a message for the reason.
@@ -687,8 +580,8 @@ func (p *peer) inquire(ctx context.Context) {
 	}
 	s, _, err := p.handshake(ctx)
 	if err == nil {
-		p.c.conns.remove(s.conn.raw)
-		s.conn.Close()
+		p.c.conns.Remove(s.Conn.Raw)
+		s.Conn.Close()
 	}
 	if why := refusal.Of(err); why != nil && ctx.Err() == nil {
 		p.trouble(why.Reason)
@@ -696,7 +589,7 @@ func (p *peer) inquire(ctx context.Context) {
 }
 
 // judge decides whether to accept a dialling master after its last message.
-func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript, nb string) (*peer, *crypt.Crypticle, *refusal.Error) {
+func (c *Cluster) judge(conn *wire.Line, theirs facts, d *value.Dict, said wire.Transcript, nb string) (*peer, *crypt.Crypticle, *refusal.Error) {
 	pub, err := c.secrets.PeerKey(theirs.id)
 	if c.cfg.Options.Isolated && errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, refusal.New(refusal.NotMember, "%.100q %s of %s", theirs.id, refusal.TextNotMember, c.cfg.ID)
@@ -705,20 +598,20 @@ func (c *Cluster) judge(conn *line, theirs facts, d *value.Dict, said transcript
 		return nil, nil, why
 	}
 	if p := c.all()[theirs.id]; errors.Is(err, fs.ErrNotExist) && p != nil && p.wasThere() {
-		return nil, nil, refusal.New(refusal.Removed, "%s was removed from the cluster: %s was deleted; restart it to have it back", theirs.id, c.secrets.peerPath(theirs.id))
+		return nil, nil, refusal.New(refusal.Removed, "%s was removed from the cluster: %s was deleted; restart it to have it back", theirs.id, c.secrets.PeerPath(theirs.id))
 	}
 	if salt.CheckID(theirs.id) != nil || err != nil {
 		return nil, nil, refusal.New(refusal.Key, "%.100q has no key in cluster_pki_dir of %s (is that one directory for both?)", theirs.id, c.cfg.ID)
 	}
-	if err := pub.Verify(crypt.PKCS1v15SHA224, said.sum(tagKey), d.Bytes("sig")); err != nil {
-		return nil, nil, refusal.New(refusal.Key, "%s does not have the key that is in %s", theirs.id, c.secrets.peerPath(theirs.id))
+	if err := pub.Verify(crypt.PKCS1v15SHA224, said.Sum(tagKey), d.Bytes("sig")); err != nil {
+		return nil, nil, refusal.New(refusal.Key, "%s does not have the key that is in %s", theirs.id, c.secrets.PeerPath(theirs.id))
 	}
 	theirs.proof = d.Str("proof")
-	if why := c.differences(theirs, nb, conn.cert); why != nil {
+	if why := c.differences(theirs, nb, conn.Cert); why != nil {
 		return nil, nil, why
 	}
 	var cipher *crypt.Crypticle
-	if !conn.tls {
+	if !conn.TLS {
 		key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
 		if err != nil {
 			return nil, nil, refusal.New(refusal.Key, "cannot decrypt the key of the connection")
@@ -748,15 +641,15 @@ func (p *peer) wasThere() bool {
 }
 
 // spoke records that the peer uses TLS, and closes connections without it.
-func (p *peer) spoke(l *line) {
+func (p *peer) spoke(l *wire.Line) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tls = true
-	if l.cert != nil {
-		p.certEnds = l.cert.NotAfter
+	if l.Cert != nil {
+		p.certEnds = l.Cert.NotAfter
 	}
-	for _, old := range []*line{p.link, p.in} {
-		if old != nil && !old.tls {
+	for _, old := range []*wire.Line{p.link, p.in} {
+		if old != nil && !old.TLS {
 			old.Close()
 		}
 	}
@@ -769,7 +662,7 @@ func (p *peer) isGone() bool {
 }
 
 func (c *Cluster) write(conn net.Conn, tag string, d *value.Dict) error {
-	body, err := say(tag, d)
+	body, err := wire.Encode(tag, d)
 	if err != nil {
 		return err
 	}
@@ -779,14 +672,14 @@ func (c *Cluster) write(conn net.Conn, tag string, d *value.Dict) error {
 }
 
 // receiveItems handles the messages of a peer in order, each once.
-func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
+func (p *peer) receiveItems(ctx context.Context, s *wire.Session, last uint64) error {
 	c := p.c
-	if err := s.send("last", int64(last), "want", value.Strings(c.wanted()), "vec", c.vectors(), "live", true); err != nil {
+	if err := s.Send("last", int64(last), "want", value.Strings(c.wanted()), "vec", c.vectors(), "live", true); err != nil {
 		return err
 	}
 	applyQueues, stop := p.applyAll(s)
 	defer stop()
-	news, end := c.conns.listen()
+	news, end := c.conns.Changes()
 	defer end()
 	done := make(chan struct{})
 	defer close(done)
@@ -796,14 +689,14 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 			case <-done:
 				return
 			case <-news.C():
-				if s.send("want", value.Strings(c.wanted())) != nil {
+				if s.Send("want", value.Strings(c.wanted())) != nil {
 					return
 				}
 			}
 		}
 	}()
 	for {
-		d, err := s.receive()
+		d, err := s.Receive()
 		if err != nil {
 			return err
 		}
@@ -818,13 +711,13 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 			} else if answer := c.answers[what]; answer != nil {
 				// It may take time, which must not delay other frames.
 				go func() {
-					if err := s.send("re", number, "data", answer(d.Dict("arg"))); err != nil {
+					if err := s.Send("re", number, "data", answer(d.Dict("arg"))); err != nil {
 						c.log.Debug("cannot send an answer to a peer", "peer", p.id, "err", err)
 					}
 				}()
 				continue
 			}
-			if err := s.send("re", number, "data", data); err != nil {
+			if err := s.Send("re", number, "data", data); err != nil {
 				return err
 			}
 			continue
@@ -835,17 +728,17 @@ func (p *peer) receiveItems(ctx context.Context, s *sealed, last uint64) error {
 			}
 			continue
 		}
-		if last, err = p.take(d, s.conn); err != nil {
+		if last, err = p.take(d, s.Conn); err != nil {
 			return err
 		}
-		if err := s.send("ack", int64(last)); err != nil {
+		if err := s.Send("ack", int64(last)); err != nil {
 			return err
 		}
 	}
 }
 
 // take passes the messages of a frame to the host and returns the number of the last stored one.
-func (p *peer) take(d *value.Dict, conn *line) (uint64, error) {
+func (p *peer) take(d *value.Dict, conn *wire.Line) (uint64, error) {
 	p.deliver.Lock()
 	defer p.deliver.Unlock()
 	p.mu.Lock()
@@ -870,7 +763,7 @@ func (p *peer) take(d *value.Dict, conn *line) (uint64, error) {
 			b = []byte(s)
 		}
 		if err := p.takeItem(b); err != nil {
-			p.c.rateLimitedLog.warn("item of "+p.id, "cannot decode a message of a peer", "peer", p.id, "err", err)
+			p.c.rateLimitedLog.Warn("item of "+p.id, "cannot decode a message of a peer", "peer", p.id, "err", err)
 		}
 		last = n
 	}
@@ -903,7 +796,7 @@ func (p *peer) takeItem(b []byte) error {
 		if data == nil || tag == "" {
 			return errors.New("an event without data")
 		}
-		data.Set(PeerID, p.id)
+		data.Set(saltwire.PeerID, p.id)
 		if tag == tagRotate {
 			c.host.Rotated()
 		}
@@ -932,7 +825,7 @@ func idsOf(d *value.Dict, key string) []string {
 
 // markPath is the file that marks a Brine master before the first connection.
 func (c *Cluster) markPath(id string) string {
-	return filepath.Join(c.cfg.Options.PKIDir, peersDir, "."+id+".brine")
+	return filepath.Join(c.cfg.Options.PKIDir, keys.PeersDir, "."+id+".brine")
 }
 
 // announce writes the own mark; withdraw removes it, since a stock master may replace this one.
@@ -964,8 +857,8 @@ func (c *Cluster) agree() error {
 		wg.Go(func() {
 			s, _, err := p.handshake(ctx)
 			if err == nil {
-				c.conns.remove(s.conn.raw)
-				s.conn.Close()
+				c.conns.Remove(s.Conn.Raw)
+				s.Conn.Close()
 			}
 			mu.Lock()
 			defer mu.Unlock()

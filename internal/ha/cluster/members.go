@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/keys"
 	"brine/internal/py/value"
 	"brine/internal/store/oplog"
 )
@@ -17,10 +18,10 @@ import (
 func (c *Cluster) all() map[string]*peer { return *c.peers.Load() }
 
 // PeersDir is the directory with the masters' public keys, ID.pub. In a cluster without a shared directory these keys define the members.
-func (c *Cluster) PeersDir() string { return filepath.Join(c.cfg.Options.PKIDir, peersDir) }
+func (c *Cluster) PeersDir() string { return filepath.Join(c.cfg.Options.PKIDir, keys.PeersDir) }
 
 // AESFile is the file of the key of publications.
-func (c *Cluster) AESFile() string { return filepath.Join(c.cfg.Options.PKIDir, aesFile) }
+func (c *Cluster) AESFile() string { return filepath.Join(c.cfg.Options.PKIDir, keys.AESName) }
 
 // Isolated reports whether the masters share no directory.
 func (c *Cluster) Isolated() bool { return c.cfg.Options.Isolated }
@@ -115,7 +116,7 @@ func (c *Cluster) AskAbout(ctx context.Context, name string, arg *value.Dict) ma
 func (c *Cluster) takeUp() {
 	entries, err := os.ReadDir(c.PeersDir())
 	if err != nil {
-		c.rateLimitedLog.warn("peers", "cannot list the members of the cluster", "err", err)
+		c.rateLimitedLog.Warn("peers", "cannot list the members of the cluster", "err", err)
 	}
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), ".pub")

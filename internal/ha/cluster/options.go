@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +10,7 @@ import (
 	"strings"
 
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/lease"
 	"brine/internal/ha/roster"
 )
@@ -52,9 +51,9 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 		return salt.Errorf(salt.Invalid, "id: %w", salt.CheckID(id))
 	case o.Port < 1 || o.Port > 65535:
 		return salt.Errorf(salt.Invalid, "cluster_pool_port: %d is not a port", o.Port)
-	case o.Isolated && len(o.Secret) < minSecret:
-		return salt.Errorf(salt.Invalid, "cluster_isolated_filesystem needs a cluster_secret of at least %d characters, the same on all masters: it permits joining; generate one with openssl rand -hex 16", minSecret)
-	case o.Isolated && o.Fingerprint != "" && !isFingerprint(o.Fingerprint):
+	case o.Isolated && len(o.Secret) < keys.MinSecret:
+		return salt.Errorf(salt.Invalid, "cluster_isolated_filesystem needs a cluster_secret of at least %d characters, the same on all masters: it permits joining; generate one with openssl rand -hex 16", keys.MinSecret)
+	case o.Isolated && o.Fingerprint != "" && !keys.IsFingerprint(o.Fingerprint):
 		return salt.Errorf(salt.Invalid, "cluster_pub_fingerprint is not a SHA-256 of 64 hexadecimal digits: %.80q; on a member, sha256sum shows that of cluster.pub in cluster_pki_dir", o.Fingerprint)
 	}
 	if err := (roster.Member{ID: id, Host: cmp.Or(o.MinionAddress, id), Zone: o.Zone, Ports: map[string]int{"": 1}}).Check(); err != nil {
@@ -84,9 +83,6 @@ func (o *Options) Check(id string, chosen bool, listen string) error {
 	return ownAddress(id, listen)
 }
 
-// minSecret is the minimum length of a secret: an eavesdropper on a join can try guesses offline.
-const minSecret = 16
-
 // joinSecret is the minimum number of hexadecimal digits of a secret for joining a cluster with unknown fingerprint: the joining master
 // proves the secret to an unauthenticated peer, which can try weak ones offline.
 const joinSecret = 32
@@ -98,11 +94,6 @@ func (o *Options) checkJoin() error {
 		return salt.Errorf(salt.Invalid, "cluster_secret has fewer than %d hexadecimal digits, and cluster_pub_fingerprint is empty: a false member could guess the secret. Set cluster_pub_fingerprint (sha256sum of cluster.pub on a member), or make a new secret there with brine cluster rotate-secret", joinSecret)
 	}
 	return nil
-}
-
-func isFingerprint(s string) bool {
-	b, err := hex.DecodeString(s)
-	return err == nil && len(b) == sha256.Size
 }
 
 // ownAddress checks that an id that is an address is one of this machine, and one that this master listens on.
@@ -130,15 +121,15 @@ func ownAddress(id, listen string) error {
 // address is where a peer listens.
 func (o *Options) address(peer string) string { return net.JoinHostPort(peer, strconv.Itoa(o.Port)) }
 
-// Directories of a cluster below cluster_pki_dir and cachedir.
-const (
-	peersDir = "peers"
-	ownDir   = "brine/masters"
-)
+// ownDir is the parent of the masters' own directories in cachedir.
+const ownDir = "brine/masters"
+
+// secret returns the current joining secret.
+func (o *Options) secret() (string, error) { return keys.Joining(o.PKIDir, o.Secret) }
 
 // Common lists the replicated files and directories in cluster_pki_dir, except the key pair of the cluster and the keys of minions.
 func Common() []string {
-	return []string{peersDir, stationsDir, sharesDir, rosterFile, aesFile, SecretFile, SessionFile, removedDir, RotationFile}
+	return []string{keys.PeersDir, stationsDir, sharesDir, rosterFile, keys.AESName, keys.SecretFile, keys.SessionFile, removedDir, keys.RotationFile}
 }
 
 // OwnDir creates and returns the directory of a master's own data in a shared cachedir.

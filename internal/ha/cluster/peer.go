@@ -14,6 +14,9 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/queue"
+	"brine/internal/ha/cluster/saltwire"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
@@ -35,7 +38,7 @@ type peer struct {
 	c  *Cluster
 	id string
 	// out are the messages for a Brine master, plain the frames for a stock master. While the kind is unknown, both are filled.
-	out, plain *outbox
+	out, plain *queue.Queue
 	wake       wait.Wakeup // something below has changed
 
 	// deliver is held while an item of this peer is passed to the host.
@@ -62,14 +65,14 @@ type peer struct {
 	certEnds time.Time
 	fed      map[string]*feed // over link
 
-	link      *line         // to it
+	link      *wire.Line    // to it
 	ended     chan struct{} // closed when link has
 	asks      map[int64]chan *value.Dict
 	nextAsk   int64
 	questions chan askFor
 
 	// State of the connections that it made.
-	in     *line
+	in     *wire.Line
 	inInc  string
 	inLast uint64
 }
@@ -84,7 +87,7 @@ func newPeer(c *Cluster, id string) *peer {
 	if c.cfg.Options.Isolated {
 		mode = kindBrine
 	}
-	return &peer{c: c, id: id, mode: mode, owes: mode != kindBrine, out: newOutbox(outboxItems, outboxBytes), plain: newOutbox(earlyItems, earlyBytes),
+	return &peer{c: c, id: id, mode: mode, owes: mode != kindBrine, out: queue.New(queue.Items, queue.Bytes), plain: queue.New(queue.EarlyItems, queue.EarlyBytes),
 		wake: wait.NewWakeup(), asks: map[int64]chan *value.Dict{}, questions: make(chan askFor, 16)}
 }
 
@@ -138,22 +141,22 @@ func (p *peer) trouble(why string) {
 }
 
 // greet stores the key of an authenticated peer. A message without a key proves nothing, except that the peer needs ours.
-func (p *peer) greet(g greeting) {
+func (p *peer) greet(g saltwire.Greeting) {
 	p.mu.Lock()
-	if g.key == "" {
+	if g.Key == "" {
 		p.owes, p.answers = true, true
 		p.mu.Unlock()
 		p.poke()
 		return
 	}
-	news := g.key != p.key
+	news := g.Key != p.key
 	mode := kindSalt
-	if g.brine {
+	if g.Brine {
 		mode = kindBrine
 	}
 	if news {
-		p.cipher, _ = crypt.NewCrypticle(g.key) // checked before
-		p.key = g.key
+		p.cipher, _ = crypt.NewCrypticle(g.Key) // checked before
+		p.key = g.Key
 	}
 	if p.mode == kindBrine && mode == kindSalt && p.link != nil {
 		mode = kindBrine // it uses Brine's protocol: the message is old
@@ -162,7 +165,7 @@ func (p *peer) greet(g greeting) {
 		p.c.log.Info("peer connected", "peer", p.id, "kind", mode)
 	}
 	p.mode, p.seen = mode, true
-	if news || g.brine && !g.reply {
+	if news || g.Brine && !g.Reply {
 		p.owes, p.answers = true, true
 	}
 	if mode == kindSalt {
@@ -172,9 +175,9 @@ func (p *peer) greet(g greeting) {
 	p.early, p.size = nil, 0
 	p.mu.Unlock()
 	if mode == kindBrine {
-		p.plain.clear()
+		p.plain.Clear()
 	} else {
-		p.out.clear()
+		p.out.Clear()
 	}
 	for _, e := range early {
 		p.event(e.tag, e.data)
@@ -189,7 +192,7 @@ func (p *peer) event(tag string, raw []byte) {
 	if cipher == nil && !p.gone {
 		p.early = append(p.early, earlyEvent{tag, raw})
 		p.size += len(raw)
-		for len(p.early) > earlyItems || p.size > earlyBytes {
+		for len(p.early) > queue.EarlyItems || p.size > queue.EarlyBytes {
 			p.size -= len(p.early[0].data)
 			p.early = p.early[1:]
 		}
@@ -198,9 +201,9 @@ func (p *peer) event(tag string, raw []byte) {
 	if cipher == nil {
 		return
 	}
-	data, err := openEvent(cipher, raw)
+	data, err := saltwire.OpenEvent(cipher, raw)
 	if err != nil {
-		p.c.rateLimitedLog.warn("event of "+p.id, "cannot decrypt an event of a peer; it sends its key again when it or this master is restarted", "peer", p.id, "err", err)
+		p.c.rateLimitedLog.Warn("event of "+p.id, "cannot decrypt an event of a peer; it sends its key again when it or this master is restarted", "peer", p.id, "err", err)
 		return
 	}
 	p.hand(tag, data)
@@ -208,7 +211,7 @@ func (p *peer) event(tag string, raw []byte) {
 
 // hand passes an event to the host.
 func (p *peer) hand(tag string, data *value.Dict) {
-	data.Set(PeerID, p.id)
+	data.Set(saltwire.PeerID, p.id)
 	p.deliver.Lock()
 	defer p.deliver.Unlock()
 	if tag == tagRotate {
@@ -219,7 +222,7 @@ func (p *peer) hand(tag string, data *value.Dict) {
 
 // look drops a peer whose public key was deleted, and adds back one whose key exists again.
 func (p *peer) look() {
-	_, err := os.Stat(p.c.secrets.peerPath(p.id))
+	_, err := os.Stat(p.c.secrets.PeerPath(p.id))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -234,17 +237,17 @@ func (p *peer) look() {
 		}
 		p.seen = true
 	case errors.Is(err, fs.ErrNotExist) && p.seen && !p.gone:
-		p.c.log.Warn("a peer was removed from the cluster: its key was deleted", "peer", p.id, "path", p.c.secrets.peerPath(p.id))
+		p.c.log.Warn("a peer was removed from the cluster: its key was deleted", "peer", p.id, "path", p.c.secrets.PeerPath(p.id))
 		p.gone, p.up, p.mode = true, false, kindUnknown
 		p.key, p.cipher, p.early, p.size = "", nil, nil, 0
-		for _, conn := range []*line{p.link, p.in} {
+		for _, conn := range []*wire.Line{p.link, p.in} {
 			if conn != nil {
 				conn.Close()
 			}
 		}
 		p.tls, p.certEnds = false, time.Time{}
-		p.out.clear()
-		p.plain.clear()
+		p.out.Clear()
+		p.plain.Clear()
 		p.poke()
 	}
 }
@@ -264,7 +267,7 @@ func (p *peer) run(ctx context.Context) {
 		began := time.Now()
 		sent, err := p.runPlain(ctx)
 		if err != nil && ctx.Err() == nil {
-			p.c.rateLimitedLog.debug("no connection to a peer", "peer", p.id, "err", err)
+			p.c.rateLimitedLog.Debug("no connection to a peer", "peer", p.id, "err", err)
 		}
 		if sent && (err == nil || time.Since(began) > lastPause) {
 			pause = firstPause
@@ -293,14 +296,8 @@ func (p *peer) needsPlain() bool {
 	return !p.gone && (p.owes || p.mode != kindBrine)
 }
 
-// dialTime is the timeout for connecting to a peer, writeTime for one write.
-const (
-	dialTime  = 2 * time.Second
-	writeTime = 5 * time.Second
-)
-
 func (p *peer) dial(ctx context.Context) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTime}
+	d := net.Dialer{Timeout: wire.DialTime}
 	if ip := net.ParseIP(p.c.cfg.ID); ip != nil {
 		d.LocalAddr = &net.TCPAddr{IP: ip}
 	}
@@ -308,7 +305,7 @@ func (p *peer) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !p.c.conns.add(conn, false) {
+	if !p.c.conns.Add(conn, false) {
 		conn.Close()
 		return nil, net.ErrClosed
 	}
@@ -322,7 +319,7 @@ func (p *peer) runPlain(ctx context.Context) (sent bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	defer p.c.conns.remove(conn)
+	defer p.c.conns.Remove(conn)
 	defer conn.Close()
 	ended := make(chan struct{})
 	go func() { // nothing is received: this detects the end
@@ -347,7 +344,7 @@ func (p *peer) runPlain(ctx context.Context) (sent bool, err error) {
 				return sent, err
 			}
 		}
-		more := p.plain.more.C()
+		more := p.plain.More.C()
 		if p.kind() != kindSalt {
 			more = nil // until the kind of the peer is known
 		}
@@ -379,7 +376,7 @@ func (p *peer) payKey(conn net.Conn) error {
 	if !owes {
 		return nil
 	}
-	body, err := p.c.secrets.keyMessage(p.c.cfg.Options.Peers, p.c.aes, answers)
+	body, err := saltwire.KeyMessage(p.c.secrets, p.c.cfg.Options.Peers, p.c.aes, answers)
 	if err != nil {
 		return err
 	}
@@ -399,27 +396,27 @@ func (p *peer) payKey(conn net.Conn) error {
 // flushPlain sends the buffered events.
 func (p *peer) flushPlain(conn net.Conn) error {
 	for {
-		first, frames := p.plain.from(0, 64, 256<<10)
+		first, frames := p.plain.From(0, 64, 256<<10)
 		if len(frames) == 0 {
-			if n := p.plain.takeLost(); n > 0 {
+			if n := p.plain.TakeLost(); n > 0 {
 				p.c.log.Warn("dropped events for a stock master: it was unreachable, or too slow", "peer", p.id, "events", n)
 			}
 			return nil
 		}
 		last := first + uint64(len(frames)) - 1
-		conn.SetWriteDeadline(time.Now().Add(writeTime))
+		conn.SetWriteDeadline(time.Now().Add(wire.WriteTime))
 		bufs := net.Buffers(frames)
 		n, err := bufs.WriteTo(conn)
 		p.c.Sent.Add(n)
 		if err != nil {
 			return err
 		}
-		p.plain.ack(last)
+		p.plain.Ack(last)
 	}
 }
 
 func (p *peer) write(conn net.Conn, b []byte) error {
-	conn.SetWriteDeadline(time.Now().Add(writeTime))
+	conn.SetWriteDeadline(time.Now().Add(wire.WriteTime))
 	p.c.Sent.Add(int64(len(b)))
 	_, err := conn.Write(b)
 	return err

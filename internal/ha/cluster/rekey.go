@@ -3,197 +3,64 @@ package cluster
 import (
 	"context"
 	"crypto/x509"
-	"encoding/asn1"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/refusal"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/net/handshake"
 	"brine/internal/py/value"
 )
 
-// The key of the cluster can be replaced while it runs (RotateKey). The file rotation says which key is current and which former keys
-// endorse it; it is replicated like other records and contains no secret. A member that finds another current key than its own fetches the
-// private half from the others and switches. From then on it shows the new key to minions, which accept it because of the endorsement.
-//
-// Members switch one by one, and an unreachable one when it is back. Until then two members with different keys must accept each other. A
-// certificate contains the endorsements, so that a member with an older key can verify one signed by a newer key. A member that reports an
-// older key (members/ID) may show a certificate signed by that. Membership is still decided by each master's own key.
-
-// RotationFile, in cluster_pki_dir, names the current key of the cluster; nextFile has its private half until the master that created it
-// uses it.
-const (
-	RotationFile = "rotation"
-	nextFile     = "cluster.next.pem"
-)
-
 // askKey is the query between members for the private half of a key.
 const askKey = "clusterkey"
 
-// rotation is the content of RotationFile.
-type rotation struct {
-	Pub      string        `json:"pub"`
-	Endorsed []endorsement `json:"endorsed"`
-}
-
-// endorsement is the signature of one key of the cluster for its successor.
-type endorsement struct {
-	By  string `json:"by"`
-	Pub string `json:"pub"`
-	Sig []byte `json:"sig"`
-}
-
-// Bounds of such a file: the number of endorsements, and its size in bytes.
-const (
-	maxEndorsed = 8
-	maxRotation = 64 << 10
-)
-
-func (r *rotation) endorsements() []handshake.Endorsement { return plainEndorsements(r.Endorsed) }
-
-func plainEndorsements(list []endorsement) (out []handshake.Endorsement) {
-	for _, e := range list {
-		out = append(out, handshake.Endorsement{Pub: crypt.CleanKey(e.Pub), Sig: e.Sig})
-	}
-	return out
-}
-
-// ancestors returns the former keys of a key, by verified endorsements.
-func ancestors(of *crypt.PublicKey, list []endorsement) (out []*crypt.PublicKey) {
-	known := []*crypt.PublicKey{of}
-	for i := 0; i < len(known) && len(known) <= maxEndorsed; i++ {
-		pem := crypt.CleanKey(string(known[i].PEM()))
-		for _, e := range list {
-			by, err := crypt.ParsePublic([]byte(e.By))
-			if err != nil || crypt.CleanKey(e.Pub) != pem || slices.ContainsFunc(known, by.Equal) {
-				continue
-			}
-			if (handshake.Endorsement{Pub: pem, Sig: e.Sig}).By(by) {
-				known = append(known, by)
-			}
-		}
-	}
-	return known[1:]
-}
-
-// keyring is the key of the cluster and its rotation. It is immutable.
-type keyring struct {
-	key      *crypt.PrivateKey
-	tag      string // fingerprint
-	rotation rotation
-	former   []*crypt.PublicKey
-}
-
-func newKeyring(key *crypt.PrivateKey, r rotation) *keyring {
-	return &keyring{key: key, tag: keyTag(key.Public()), rotation: r, former: ancestors(key.Public(), r.Endorsed)}
-}
-
-func keyTag(k *crypt.PublicKey) string { return crypt.Fingerprint(k.PEM(), "sha256") }
-
-func (c *Cluster) rotationPath() string { return filepath.Join(c.cfg.Options.PKIDir, RotationFile) }
-
-// readRotation returns the content of the file; ok is false if it is missing.
-func (c *Cluster) readRotation() (r rotation, ok bool, err error) {
-	fi, err := os.Stat(c.rotationPath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, false, nil
-	}
-	if err == nil && fi.Size() > maxRotation {
-		err = errors.New("it is too large")
-	}
-	var b []byte
-	if err == nil {
-		b, err = os.ReadFile(c.rotationPath())
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-	if err == nil {
-		_, err = crypt.ParsePublic([]byte(r.Pub))
-	}
-	if err != nil {
-		return r, false, salt.Errorf(salt.Unavailable, "cannot read the rotation of the cluster's key: %s: %w", c.rotationPath(), err)
-	}
-	if len(r.Endorsed) > maxEndorsed {
-		r.Endorsed = r.Endorsed[len(r.Endorsed)-maxEndorsed:]
-	}
-	return r, true, nil
-}
-
-func (c *Cluster) writeRotation(r rotation) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err == nil {
-		err = atomicfile.Write(c.rotationPath(), append(b, '\n'), 0o644, true)
-	}
-	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot store the rotation of the cluster's key: %w", err)
-	}
-	return nil
-}
-
 // openKeyring loads the key of the cluster at the start of the master.
 func (c *Cluster) openKeyring() error {
-	r, _, err := c.readRotation()
+	r, _, err := keys.ReadRotation(c.cfg.Options.PKIDir)
 	if err != nil {
 		return err
 	}
-	c.ring.Store(newKeyring(c.secrets.Key, r))
+	c.ring.Store(keys.NewRing(c.secrets.Key, r))
 	return nil
 }
 
 // Key returns the current key pair of the cluster.
-func (c *Cluster) Key() *crypt.PrivateKey { return c.ring.Load().key }
+func (c *Cluster) Key() *crypt.PrivateKey { return c.ring.Load().Key }
 
 // Endorsements returns the endorsements of the cluster's key, for minions.
 func (c *Cluster) Endorsements() []handshake.Endorsement {
-	return c.ring.Load().rotation.endorsements()
+	return c.ring.Load().Rotation.Endorsements()
 }
 
 // OnKey sets the function to call when the key of the cluster was replaced. It must be called before Run.
 func (c *Cluster) OnKey(fn func(*crypt.PrivateKey, []handshake.Endorsement)) { c.onKey = fn }
-
-// chainID is the certificate extension with the endorsements of the signing key.
-var chainID = asn1.ObjectIdentifier{2, 25, 1479625103, 1893460457}
-
-// chainOf returns the endorsements in a certificate.
-func chainOf(cert *x509.Certificate) (list []endorsement) {
-	for _, x := range cert.Extensions {
-		if x.Id.Equal(chainID) && len(x.Value) <= maxRotation && json.Unmarshal(x.Value, &list) == nil && len(list) <= maxEndorsed {
-			return list
-		}
-	}
-	return nil
-}
 
 // checkMember returns why a certificate is not valid for an id of this cluster; nil if it is. It may be signed by a key that the present one
 // endorses, if this master has not switched yet, or by a former one, if that member has not.
 func (c *Cluster) checkMember(cert *x509.Certificate, id string) *refusal.Error {
 	ring := c.ring.Load()
 	check := func(by *crypt.PublicKey) *refusal.Error {
-		return checkCertificate(cert, by, c.cfg.Options.ID, id, time.Now())
+		return wire.CheckCertificate(cert, by, c.cfg.Options.ID, id, time.Now())
 	}
-	why := check(ring.key.Public())
+	why := check(ring.Key.Public())
 	if why == nil || cert == nil {
 		return why
 	}
-	for _, by := range handshake.Endorsed(ring.key.Public(), plainEndorsements(chainOf(cert)))[1:] {
+	for _, by := range handshake.Endorsed(ring.Key.Public(), keys.PlainEndorsements(keys.ChainOf(cert)))[1:] {
 		if check(by) == nil {
 			return nil
 		}
 	}
 	if c.behind(id) {
-		for _, by := range ring.former {
+		for _, by := range ring.Former {
 			if check(by) == nil {
 				return nil
 			}
@@ -205,18 +72,7 @@ func (c *Cluster) checkMember(cert *x509.Certificate, id string) *refusal.Error 
 // behind reports whether a member is known to use a former key of the cluster.
 func (c *Cluster) behind(id string) bool {
 	s, err := c.readStation(id)
-	return err == nil && s.Key != c.ring.Load().tag
-}
-
-// kin reports whether a peer with the fingerprint of a cluster key belongs to the same cluster: it uses a former key, or one that ours
-// endorses.
-func (c *Cluster) kin(cert *x509.Certificate, tag string) bool {
-	ring := c.ring.Load()
-	keys := slices.Clone(ring.former)
-	if cert != nil {
-		keys = append(keys, handshake.Endorsed(ring.key.Public(), plainEndorsements(chainOf(cert)))...)
-	}
-	return slices.ContainsFunc(keys, func(k *crypt.PublicKey) bool { return keyTag(k) == tag })
+	return err == nil && s.Key != c.ring.Load().Fingerprint
 }
 
 // KeyTime is the timeout for members to switch to a new key.
@@ -245,17 +101,17 @@ func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []strin
 	}
 	pem, err := next.EncryptedPEM(c.cfg.Options.KeyPass)
 	if err == nil {
-		err = atomicfile.Write(filepath.Join(c.cfg.Options.PKIDir, nextFile), pem, 0o400, true)
+		err = atomicfile.Write(filepath.Join(c.cfg.Options.PKIDir, keys.NextFile), pem, 0o400, true)
 	}
 	if err != nil {
 		return nil, nil, salt.Errorf(salt.Unavailable, "cannot store the new key of the cluster: %w", err)
 	}
-	r := c.ring.Load().rotation
+	r := c.ring.Load().Rotation
 	r.Pub = string(next.Public().PEM())
-	if r, err = c.endorse(r); err != nil {
+	if r, err = c.ring.Load().Endorse(r); err != nil {
 		return nil, nil, err
 	}
-	if err := c.writeRotation(r); err != nil {
+	if err := r.Write(c.cfg.Options.PKIDir); err != nil {
 		return nil, nil, err
 	}
 	if err := c.FollowKey(ctx); err != nil {
@@ -268,7 +124,7 @@ func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []strin
 		away := 0
 		for _, s := range c.Status(ctx) {
 			switch {
-			case s.Self || s.Says.Str("key") == keyTag(next.Public()):
+			case s.Self || s.Says.Str("key") == keys.Tag(next.Public()):
 				have = append(have, s.ID)
 				continue
 			case !s.Up:
@@ -287,34 +143,11 @@ func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []strin
 	return have, late, c.renew()
 }
 
-// endorse makes the present key sign the next one.
-func (c *Cluster) endorse(r rotation) (rotation, error) {
-	ring := c.ring.Load()
-	pub, err := crypt.ParsePublic([]byte(r.Pub))
-	if err != nil {
-		return r, err
-	}
-	for _, k := range ancestors(pub, r.Endorsed) {
-		if k.Equal(ring.key.Public()) {
-			return r, nil
-		}
-	}
-	e, err := handshake.Endorse(ring.key, pub)
-	if err != nil {
-		return r, err
-	}
-	r.Endorsed = append(slices.Clone(r.Endorsed), endorsement{By: string(ring.key.Public().PEM()), Pub: r.Pub, Sig: e.Sig})
-	if len(r.Endorsed) > maxEndorsed {
-		r.Endorsed = r.Endorsed[len(r.Endorsed)-maxEndorsed:]
-	}
-	return r, nil
-}
-
 // FollowKey switches to the current key, if this master has another one and can fetch it.
 func (c *Cluster) FollowKey(ctx context.Context) error {
 	c.switching.Lock()
 	defer c.switching.Unlock()
-	r, ok, err := c.readRotation()
+	r, ok, err := keys.ReadRotation(c.cfg.Options.PKIDir)
 	if err != nil || !ok {
 		return err
 	}
@@ -323,9 +156,9 @@ func (c *Cluster) FollowKey(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if pub.Equal(ring.key.Public()) {
-		if !sameChain(r.Endorsed, ring.rotation.Endorsed) { // another member has added one
-			c.use(newKeyring(ring.key, r))
+	if pub.Equal(ring.Key.Public()) {
+		if !keys.SameChain(r.Endorsed, ring.Rotation.Endorsed) { // another member has added one
+			c.use(keys.NewRing(ring.Key, r))
 		}
 		return nil
 	}
@@ -334,20 +167,20 @@ func (c *Cluster) FollowKey(ctx context.Context) error {
 		return err
 	}
 	// If two were created at once, members may follow different ones.
-	full, err := c.endorse(r)
+	full, err := ring.Endorse(r)
 	if err != nil {
 		return err
 	}
 	if len(full.Endorsed) != len(r.Endorsed) {
-		if err := c.writeRotation(full); err != nil {
+		if err := full.Write(c.cfg.Options.PKIDir); err != nil {
 			return err
 		}
 	}
-	if err := c.storeKey(key); err != nil {
+	if err := keys.StoreKey(c.cfg.Options.PKIDir, c.cfg.Options.KeyPass, key); err != nil {
 		return err
 	}
-	c.use(newKeyring(key, full))
-	c.log.Info("the key of the cluster was replaced", "fingerprint", keyTag(pub))
+	c.use(keys.NewRing(key, full))
+	c.log.Info("the key of the cluster was replaced", "fingerprint", keys.Tag(pub))
 	c.roster.mu.Lock()
 	c.roster.list.Members = nil // so that the list is signed again
 	c.roster.mu.Unlock()
@@ -357,44 +190,18 @@ func (c *Cluster) FollowKey(ctx context.Context) error {
 	return c.refreshRoster(time.Now())
 }
 
-// sameChain reports whether two lists have the same endorsements. Comparing lengths is not enough: a full list drops its oldest entry.
-func sameChain(a, b []endorsement) bool {
-	return slices.EqualFunc(a, b, func(x, y endorsement) bool { return x.By == y.By && x.Pub == y.Pub })
-}
-
-// storeKey writes the key pair. The public half is derived again from the private one if the process ends in between (sharedKey).
-func (c *Cluster) storeKey(key *crypt.PrivateKey) error {
-	dir := c.cfg.Options.PKIDir
-	pem, err := key.EncryptedPEM(c.cfg.Options.KeyPass)
-	if err == nil {
-		err = atomicfile.Write(filepath.Join(dir, KeyFile), pem, 0o400, true)
-	}
-	if err == nil {
-		err = atomicfile.Write(filepath.Join(dir, PublicFile), key.Public().PEM(), 0o644, true)
-	}
-	if err == nil {
-		if err = os.Remove(filepath.Join(dir, nextFile)); errors.Is(err, fs.ErrNotExist) {
-			err = nil // another member has made the key
-		}
-	}
-	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot store the new key of the cluster: %w", err)
-	}
-	return nil
-}
-
 // use switches everything that this master shows to a key.
-func (c *Cluster) use(ring *keyring) {
+func (c *Cluster) use(ring *keys.Ring) {
 	c.ring.Store(ring)
-	c.tlsIdentity.resign(ring.key, ring.rotation.Endorsed)
+	c.identity.Resign(ring.Key, ring.Rotation.Endorsed)
 	if c.onKey != nil {
-		c.onKey(ring.key, ring.rotation.endorsements())
+		c.onKey(ring.Key, ring.Rotation.Endorsements())
 	}
 }
 
 // fetchKey returns the private half of a key, from this master or another member.
 func (c *Cluster) fetchKey(ctx context.Context, pub *crypt.PublicKey) (*crypt.PrivateKey, error) {
-	path := filepath.Join(c.cfg.Options.PKIDir, nextFile)
+	path := filepath.Join(c.cfg.Options.PKIDir, keys.NextFile)
 	if _, err := os.Stat(path); err == nil {
 		if k, err := crypt.LoadOwn(path, c.cfg.Options.KeyPass, c.log); err == nil && k.Public().Equal(pub) {
 			return k, nil
@@ -403,7 +210,7 @@ func (c *Cluster) fetchKey(ctx context.Context, pub *crypt.PublicKey) (*crypt.Pr
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	for id := range c.all() {
-		d, err := c.AskOne(ctx, id, askKey, value.DictOf("key", keyTag(pub)))
+		d, err := c.AskOne(ctx, id, askKey, value.DictOf("key", keys.Tag(pub)))
 		if err != nil {
 			continue
 		}
@@ -411,30 +218,21 @@ func (c *Cluster) fetchKey(ctx context.Context, pub *crypt.PublicKey) (*crypt.Pr
 			return k, nil
 		}
 	}
-	return nil, salt.Errorf(salt.Unavailable, "no member that can be reached has the new key of the cluster (%s)", keyTag(pub))
+	return nil, salt.Errorf(salt.Unavailable, "no member that can be reached has the new key of the cluster (%s)", keys.Tag(pub))
 }
 
 // answerKey returns the private half of the cluster's key to a member.
 func (c *Cluster) answerKey(arg *value.Dict) *value.Dict {
 	ring := c.ring.Load()
-	if !strings.EqualFold(arg.Str("key"), ring.tag) {
+	if !strings.EqualFold(arg.Str("key"), ring.Fingerprint) {
 		return value.NewDict(0)
 	}
-	return value.DictOf("pem", ring.key.PEM())
+	return value.DictOf("pem", ring.Key.PEM())
 }
 
 // followKey calls FollowKey periodically.
 func (c *Cluster) followKey(ctx context.Context) {
 	if err := c.FollowKey(ctx); err != nil && ctx.Err() == nil {
-		c.rateLimitedLog.warn("key", "this master still has the former key of the cluster", "err", err)
+		c.rateLimitedLog.Warn("key", "this master still has the former key of the cluster", "err", err)
 	}
-}
-
-// sessionSalt is the salt of session keys: they change with the key of the cluster, so that a minion with old ones signs in and learns the
-// new key.
-func (r *keyring) sessionSalt() string {
-	if len(r.former) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("\x00%s", r.tag)
 }

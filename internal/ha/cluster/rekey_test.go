@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
-	"brine/internal/net/crypt"
+	"brine/internal/ha/cluster/keys"
 )
 
 // TestOneRotationAtATime: two rotations at once would write one file for the
@@ -25,40 +25,14 @@ func TestOneRotationAtATime(t *testing.T) {
 	}
 }
 
-// TestKeyThatIsNotKept: a master does not go on with a key that is not on its
-// disk, as when its directory is gone.
-func TestKeyThatIsNotKept(t *testing.T) {
-	key, err := crypt.GenerateKey(2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c Cluster
-	c.cfg.Options.PKIDir = filepath.Join(t.TempDir(), "unmounted")
-	if err := c.storeKey(key); salt.KindOf(err) != salt.Unavailable {
-		t.Errorf("without a directory: %v", err)
-	}
-	c.cfg.Options.PKIDir = t.TempDir()
-	if err := c.storeKey(key); err != nil { // made by another member: no nextFile
-		t.Error(err)
-	}
-}
-
-// TestSameChain compares full lists, which have the same length.
-func TestSameChain(t *testing.T) {
-	one, two, three := endorsement{By: "a", Pub: "b"}, endorsement{By: "b", Pub: "c"}, endorsement{By: "x", Pub: "c"}
-	if !sameChain([]endorsement{one, two}, []endorsement{one, two}) || sameChain([]endorsement{one, two}, []endorsement{two, three}) || sameChain([]endorsement{one}, nil) {
-		t.Error("lists are compared wrongly")
-	}
-}
-
 // TestRemovalIsOnRecord: nothing new is sent before the records exclude the
 // removed id, and a removal that could not ban the id can be tried again.
 func TestRemovalIsOnRecord(t *testing.T) {
 	dir := t.TempDir()
-	c := &Cluster{secrets: &Secrets{dir: dir}}
+	c := &Cluster{secrets: &keys.Secrets{Dir: dir}}
 	c.cfg.Options.PKIDir = dir
 	c.peers.Store(&map[string]*peer{})
-	peer := c.secrets.peerPath("b")
+	peer := c.secrets.PeerPath("b")
 	if err := os.MkdirAll(filepath.Dir(peer), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -79,11 +53,11 @@ func TestRemovalIsOnRecord(t *testing.T) {
 	if err := os.Remove(c.RemovedDir()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.take(t.Context(), "nobody"); salt.KindOf(err) != salt.NotFound {
-		t.Errorf("a stranger: %v", err)
+	if err := c.take(t.Context(), "unknown"); salt.KindOf(err) != salt.NotFound {
+		t.Errorf("an unknown id: %v", err)
 	}
-	if _, banned, _ := c.banned("nobody"); banned {
-		t.Error("a stranger was banned")
+	if _, banned, _ := c.banned("unknown"); banned {
+		t.Error("an unknown id was banned")
 	}
 	c.excludes = func(string) bool { return false }
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -51,7 +51,7 @@ func (c *Cluster) Drop(id string) error {
 	if err := c.removable(id); err != nil {
 		return err
 	}
-	err := os.Remove(c.secrets.peerPath(id))
+	err := os.Remove(c.secrets.PeerPath(id))
 	if errors.Is(err, fs.ErrNotExist) {
 		return noMember(id)
 	}
@@ -73,7 +73,7 @@ func (c *Cluster) removable(id string) error {
 	case id == c.cfg.ID:
 		return salt.Errorf(salt.Invalid, "%s is this master: run this on another member, and stop this master", id)
 	}
-	if _, err := os.Lstat(c.secrets.peerPath(id)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(c.secrets.PeerPath(id)); errors.Is(err, fs.ErrNotExist) {
 		return noMember(id)
 	}
 	return nil

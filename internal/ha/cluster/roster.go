@@ -16,6 +16,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/roster"
 )
 
@@ -61,7 +62,7 @@ type list struct {
 	mu      sync.Mutex
 	signed  []byte
 	list    roster.List
-	stamp   fileStamp
+	stamp   keys.FileStamp
 	odd     time.Time // since when it is out of date
 	waiting time.Time // since when a member's file is missing
 }
@@ -117,7 +118,7 @@ func (c *Cluster) stand() error {
 		return err
 	}
 	old, err := c.readStation(c.cfg.ID)
-	now := station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since, TLS: c.cfg.Options.Isolated, Sessions: c.cfg.Options.Isolated, Key: c.ring.Load().tag}
+	now := station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since, TLS: c.cfg.Options.Isolated, Sessions: c.cfg.Options.Isolated, Key: c.ring.Load().Fingerprint}
 	if err == nil && reflect.DeepEqual(old, now) {
 		return nil
 	}
@@ -162,7 +163,7 @@ func (c *Cluster) readShare(id string) int {
 		n, err = strconv.Atoi(strings.TrimSpace(string(b[:min(len(b), maxShareText)])))
 	}
 	if err != nil || n < 1 || n > roster.MaxShare {
-		c.rateLimitedLog.warn("share "+id, "cannot read the share of minions that a member requests; assuming a full share", "member", id, "err", err)
+		c.rateLimitedLog.Warn("share "+id, "cannot read the share of minions that a member requests; assuming a full share", "member", id, "err", err)
 		return 0
 	}
 	return n
@@ -184,7 +185,7 @@ func (c *Cluster) weigh(now time.Time) {
 	percent := c.load.Look(float64(busy-was.busy)/float64(total-was.total), now)
 	before, share := c.asked, max(c.cfg.Options.weight()*percent/100, 1)
 	if err := c.ask(share); err != nil {
-		c.rateLimitedLog.warn("share", "cannot publish the load of this master to minions", "err", err)
+		c.rateLimitedLog.Warn("share", "cannot publish the load of this master to minions", "err", err)
 	} else if before != share {
 		c.log.Info("this master requests another share of the minions because of its load", "before", before, "share", share, "busy", c.load.Busy())
 	}
@@ -196,7 +197,7 @@ type work struct{ busy, total int64 }
 // restate updates this master's file if its version or its cluster key has changed.
 func (c *Cluster) restate() error {
 	s, err := c.readStation(c.cfg.ID)
-	tag := c.ring.Load().tag
+	tag := c.ring.Load().Fingerprint
 	if err != nil || s.TLS && s.Sessions && s.Key == tag {
 		return nil // do not restore a missing file, as after leaving
 	}
@@ -227,7 +228,7 @@ func (c *Cluster) stations() (members []roster.Member, silent []string, err erro
 		case errors.Is(err, fs.ErrNotExist):
 			silent = append(silent, id)
 		case err != nil:
-			c.rateLimitedLog.warn("station "+id, "ignoring the invalid file of a member", "member", id, "err", err)
+			c.rateLimitedLog.Warn("station "+id, "ignoring the invalid file of a member", "member", id, "err", err)
 			silent = append(silent, id)
 		default:
 			members = append(members, m)
@@ -283,7 +284,7 @@ func (c *Cluster) refreshRoster(now time.Time) error {
 	if err := atomicfile.Write(c.RosterFile(), signed, 0o644, true); err != nil {
 		return err
 	}
-	l.list, l.signed, l.stamp = next, signed, fileStamp{}
+	l.list, l.signed, l.stamp = next, signed, keys.FileStamp{}
 	return nil
 }
 
@@ -294,7 +295,7 @@ func (c *Cluster) readRoster() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil || stampOf(fi) == l.stamp {
+	if err != nil || keys.StampOf(fi) == l.stamp {
 		return err
 	}
 	if fi.Size() > roster.MaxBytes {
@@ -306,20 +307,20 @@ func (c *Cluster) readRoster() error {
 	}
 	got, err := roster.Open(b, c.Key().Public())
 	if err != nil {
-		c.rateLimitedLog.warn("roster", "invalid list of masters for minions; creating a new one", "path", c.RosterFile(), "err", err)
+		c.rateLimitedLog.Warn("roster", "invalid list of masters for minions; creating a new one", "path", c.RosterFile(), "err", err)
 		return nil
 	}
 	if got.Version < l.list.Version {
 		return nil // an old copy: the next list will be newer
 	}
-	l.list, l.signed, l.stamp = got, b, stampOf(fi)
+	l.list, l.signed, l.stamp = got, b, keys.StampOf(fi)
 	return nil
 }
 
 // Drain makes minions use other masters than this one, or (off) use it again.
 func (c *Cluster) Drain(id string, on bool) error {
 	s, err := c.readStation(id)
-	if _, known := os.Stat(c.secrets.peerPath(id)); salt.CheckID(id) != nil || errors.Is(err, fs.ErrNotExist) || errors.Is(known, fs.ErrNotExist) {
+	if _, known := os.Stat(c.secrets.PeerPath(id)); salt.CheckID(id) != nil || errors.Is(err, fs.ErrNotExist) || errors.Is(known, fs.ErrNotExist) {
 		return salt.Errorf(salt.NotFound, "there is no master %.100q in the cluster's list for minions", id)
 	}
 	if err != nil {
@@ -351,7 +352,7 @@ func (c *Cluster) Stations() map[string]roster.Member {
 	out := map[string]roster.Member{}
 	members, _, err := c.stations()
 	if err != nil {
-		c.rateLimitedLog.warn("stations", "cannot read the files of the members", "err", err)
+		c.rateLimitedLog.Warn("stations", "cannot read the files of the members", "err", err)
 	}
 	for _, m := range members {
 		out[m.ID] = m

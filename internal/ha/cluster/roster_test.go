@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/ha/cluster/limitlog"
 	"brine/internal/ha/roster"
 )
 
@@ -20,7 +21,7 @@ func TestWeigh(t *testing.T) {
 		cfg: Config{
 			ID: "a", Options: Options{PKIDir: t.TempDir(), Weight: 200, ShedLoad: true},
 			Busy: func() (int64, int64, bool) { return busy, total, known },
-		}, log: log, rateLimitedLog: newRateLimitedLog(log),
+		}, log: log, rateLimitedLog: limitlog.New(log),
 	}
 	share := func(want int) {
 		t.Helper()

@@ -4,45 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/witness"
 )
-
-// SecretFile, in cluster_pki_dir, has the joining secret since its first replacement; until then cluster_secret is used. It is replicated
-// like the AES key.
-const SecretFile = ".secret"
-
-// maxSecret bounds a secret in bytes.
-const maxSecret = 4096
-
-// secret returns the current joining secret.
-func (o *Options) secret() (string, error) {
-	path := filepath.Join(o.PKIDir, SecretFile)
-	fi, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return o.Secret, nil
-	}
-	var b []byte
-	if err == nil && fi.Size() <= maxSecret {
-		b, err = os.ReadFile(path)
-	}
-	if err != nil {
-		return "", salt.Errorf(salt.Unavailable, "cannot read the secret of the cluster: %w", err)
-	}
-	s := strings.TrimSpace(string(b))
-	if len(s) < minSecret {
-		return "", salt.Errorf(salt.Invalid, "%s has no secret of at least %d characters; run brine cluster rotate-secret to create a new one", path, minSecret)
-	}
-	return s, nil
-}
 
 // secretTag identifies the secret without disclosing it.
 func (c *Cluster) secretTag() string {
@@ -50,13 +20,13 @@ func (c *Cluster) secretTag() string {
 	if err != nil {
 		return ""
 	}
-	return tagOf(s)
+	return witness.TagOf(s)
 }
 
 // isTag reports whether a witness with a tag has the current secret: that of witnesses or, for older versions, the joining secret.
 func (c *Cluster) isTag(tag string) bool {
 	s, err := c.cfg.Options.secret()
-	return err == nil && tag != "" && (tag == tagOf(WitnessSecret(s)) || tag == tagOf(s))
+	return err == nil && tag != "" && (tag == witness.TagOf(witness.Secret(s)) || tag == witness.TagOf(s))
 }
 
 // SecretTime is the timeout for members to get a new secret.
@@ -70,7 +40,7 @@ func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err er
 	}
 	var b [16]byte
 	rand.Read(b[:])
-	path := filepath.Join(c.cfg.Options.PKIDir, SecretFile)
+	path := filepath.Join(c.cfg.Options.PKIDir, keys.SecretFile)
 	if err := atomicfile.Write(path, []byte(hex.EncodeToString(b[:])+"\n"), 0o600, true); err != nil {
 		return nil, nil, salt.Errorf(salt.Unavailable, "cannot replace the secret of the cluster: %w", err)
 	}
@@ -111,9 +81,4 @@ func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err er
 			return have, late, nil
 		}
 	}
-}
-
-// CurrentSecret returns the joining secret of the cluster whose keys are in a directory, given the value of cluster_secret.
-func CurrentSecret(pkiDir, option string) (string, error) {
-	return (&Options{PKIDir: pkiDir, Secret: option}).secret()
 }

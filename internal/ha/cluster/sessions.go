@@ -1,6 +1,9 @@
 package cluster
 
-import "brine/internal/net/crypt"
+import (
+	"brine/internal/ha/cluster/keys"
+	"brine/internal/net/crypt"
+)
 
 // Minions' session keys are computed from a secret shared by the masters (SessionFile), so that every master knows them without
 // communication. The secret is random and replaceable, unlike the key of the cluster, which a removed master may have copied.
@@ -11,7 +14,7 @@ import "brine/internal/net/crypt"
 // SessionSecret returns the secret from which session keys are computed now.
 func (c *Cluster) SessionSecret() []byte {
 	if s := c.secrets.Sessions.Current(); s != "" {
-		return []byte(s + c.ring.Load().sessionSalt())
+		return []byte(s + c.ring.Load().SessionSalt())
 	}
 	return c.legacy
 }
@@ -26,10 +29,10 @@ func (c *Cluster) agreeSessions(may bool) error {
 	if !c.cfg.Options.Isolated || !may || c.secrets.Sessions.Current() != "" || !c.allUseSecret() {
 		return nil
 	}
-	if err := c.secrets.Sessions.make(); err != nil {
+	if err := c.secrets.Sessions.Make(); err != nil {
 		return err
 	}
-	c.log.Info("session keys of minions are now computed from a separate secret", "path", SessionFile)
+	c.log.Info("session keys of minions are now computed from a separate secret", "path", keys.SessionFile)
 	if c.host == nil {
 		return nil // it is being started
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/py/value"
 )
 
@@ -34,9 +35,9 @@ func (c *Cluster) Describe(fn func() *value.Dict) {
 		d.Set("roster", version)
 		d.Set("leads", c.Leads())
 		d.Set("secret", c.secretTag())
-		d.Set("key", c.ring.Load().tag)
-		if c.tlsIdentity != nil {
-			d.Set("certificate", stampText(c.tlsIdentity.ends()))
+		d.Set("key", c.ring.Load().Fingerprint)
+		if c.identity != nil {
+			d.Set("certificate", wire.Stamp(c.identity.Expires()))
 		}
 		d.Set("now", time.Now().UnixMicro())
 		return d

@@ -1,4 +1,8 @@
-package cluster
+// Package keys has the keys and secrets of a cluster as files in cluster_pki_dir: the key pair that minions know and its replacement, the
+// key of publications, the secret of session keys, the joining secret, and the public keys by which members know each other.
+//
+// It opens no connection.
+package keys
 
 import (
 	"bytes"
@@ -17,10 +21,13 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// keyName is the base name of the cluster's key pair for minions, aesFile the key of publications, both in cluster_pki_dir.
+// peersDir, in cluster_pki_dir, has the masters' public keys.
+const PeersDir = "peers"
+
+// PairName is the base name of the cluster's key pair for minions, aesFile the key of publications, both in cluster_pki_dir.
 const (
-	keyName = "cluster"
-	aesFile = ".aes"
+	PairName = "cluster"
+	AESName  = ".aes"
 )
 
 // SessionFile, in cluster_pki_dir, has the secret from which minions' session keys are computed.
@@ -29,9 +36,9 @@ const SessionFile = ".sessions"
 // Secrets are the keys shared by the masters of a cluster, and those that identify the masters to each other. All are in cluster_pki_dir.
 // Missing ones are created atomically, so that of several masters that start at once one creates them and all use them.
 type Secrets struct {
-	dir string
-	id  string
-	own *crypt.PrivateKey
+	Dir string
+	ID  string
+	Own *crypt.PrivateKey
 	// Key is the cluster's key pair at the start of the master; see Cluster.Key.
 	Key *crypt.PrivateKey
 	AES *AES
@@ -44,12 +51,12 @@ func OpenSecrets(dir, id string, own *crypt.PrivateKey, ownPub []byte, pass stri
 	for _, d := range []struct {
 		path string
 		mode fs.FileMode
-	}{{dir, 0o700}, {filepath.Join(dir, peersDir), 0o755}} {
+	}{{dir, 0o700}, {filepath.Join(dir, PeersDir), 0o755}} {
 		if err := os.MkdirAll(d.path, d.mode); err != nil {
 			return nil, salt.Errorf(salt.Unavailable, "cannot create a directory of the cluster: %w", err)
 		}
 	}
-	s := &Secrets{dir: dir, id: id, own: own, AES: &AES{path: filepath.Join(dir, aesFile)}, Sessions: &AES{path: filepath.Join(dir, SessionFile)}}
+	s := &Secrets{Dir: dir, ID: id, Own: own, AES: &AES{path: filepath.Join(dir, AESName)}, Sessions: &AES{path: filepath.Join(dir, SessionFile)}}
 	if err := s.leaveKey(ownPub); err != nil {
 		return nil, err
 	}
@@ -57,12 +64,12 @@ func OpenSecrets(dir, id string, own *crypt.PrivateKey, ownPub []byte, pass stri
 	if s.Key, err = sharedKey(dir, pass, bits, log); err != nil {
 		return nil, err
 	}
-	return s, s.AES.make()
+	return s, s.AES.Make()
 }
 
 // leaveKey writes the own public key for the peers. Salt compares the files byte by byte.
 func (s *Secrets) leaveKey(pub []byte) error {
-	path := s.peerPath(s.id)
+	path := s.PeerPath(s.ID)
 	err := atomicfile.Create(path, pub, 0o644)
 	if err == nil || !errors.Is(err, fs.ErrExist) {
 		return err
@@ -72,28 +79,29 @@ func (s *Secrets) leaveKey(pub []byte) error {
 		return salt.Errorf(salt.Unavailable, "cannot read the key that peers know of this master: %w", err)
 	}
 	if !bytes.Equal(there, pub) {
-		return salt.Errorf(salt.Invalid, "Shared key does not match, remove it to continue: %s is not the key in pki_dir of this master. Another master with the id %s may run, or this one got a new key", path, s.id)
+		return salt.Errorf(salt.Invalid, "Shared key does not match, remove it to continue: %s is not the key in pki_dir of this master. Another master with the id %s may run, or this one got a new key", path, s.ID)
 	}
 	return nil
 }
 
-func (s *Secrets) peerPath(id string) string { return filepath.Join(s.dir, peersDir, id+".pub") }
+// PeerPath returns the file with the public key of a master.
+func (s *Secrets) PeerPath(id string) string { return filepath.Join(s.Dir, PeersDir, id+".pub") }
 
 // PeerKey returns the public key of a peer; the error matches fs.ErrNotExist if it does not exist (yet, or any more).
 func (s *Secrets) PeerKey(id string) (*crypt.PublicKey, error) {
-	return crypt.LoadPublic(s.peerPath(id))
+	return crypt.LoadPublic(s.PeerPath(id))
 }
 
 // sharedKey reads or creates the cluster's key pair.
 func sharedKey(dir, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey, error) {
-	path := filepath.Join(dir, keyName+".pem")
+	path := filepath.Join(dir, PairName+".pem")
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		k, err := crypt.GenerateKey(bits)
 		if err != nil {
 			return nil, err
 		}
 		// Another master may be faster; use its pair then.
-		switch err := crypt.WriteKeyPair(dir, keyName, k, pass); {
+		switch err := crypt.WriteKeyPair(dir, PairName, k, pass); {
 		case err == nil:
 			log.Info("created the key pair of the cluster", "path", dir)
 		case !errors.Is(err, fs.ErrExist):
@@ -104,7 +112,7 @@ func sharedKey(dir, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey,
 	if err != nil {
 		return nil, err
 	}
-	public := filepath.Join(dir, keyName+".pub")
+	public := filepath.Join(dir, PairName+".pub")
 	pub, err := crypt.LoadPublic(public)
 	if errors.Is(err, fs.ErrNotExist) {
 		return k, crypt.WritePublic(public, k.Public())
@@ -124,20 +132,21 @@ type AES struct {
 
 	mu    sync.Mutex
 	key   string
-	stamp fileStamp
+	stamp FileStamp
 }
 
-// fileStamp identifies a version of a file.
-type fileStamp struct {
+// FileStamp identifies a version of a file.
+type FileStamp struct {
 	mtime time.Time
 	size  int64
 	inode any
 }
 
-func stampOf(fi fs.FileInfo) fileStamp { return fileStamp{fi.ModTime(), fi.Size(), inodeOf(fi)} }
+// StampOf returns the stamp of a file.
+func StampOf(fi fs.FileInfo) FileStamp { return FileStamp{fi.ModTime(), fi.Size(), inodeOf(fi)} }
 
-// make creates the key if there is none.
-func (a *AES) make() error {
+// Make creates the key if there is none.
+func (a *AES) Make() error {
 	for range 3 {
 		if a.Current() != "" {
 			return nil
@@ -155,7 +164,7 @@ func (a *AES) Current() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	fi, err := os.Stat(a.path)
-	if err != nil || a.key != "" && stampOf(fi) == a.stamp {
+	if err != nil || a.key != "" && StampOf(fi) == a.stamp {
 		return a.key
 	}
 	b, err := os.ReadFile(a.path)
@@ -166,7 +175,7 @@ func (a *AES) Current() string {
 	if _, err := crypt.NewCrypticle(key); err != nil {
 		return a.key
 	}
-	a.key, a.stamp = key, stampOf(fi)
+	a.key, a.stamp = key, StampOf(fi)
 	return key
 }
 
@@ -189,7 +198,6 @@ func (a *AES) Replace() error {
 
 // isRotated reports whether k is the key of the cluster that a rotation has made current.
 func isRotated(dir string, k *crypt.PublicKey) bool {
-	c := &Cluster{cfg: Config{Options: Options{PKIDir: dir}}}
-	r, ok, err := c.readRotation()
+	r, ok, err := ReadRotation(dir)
 	return err == nil && ok && crypt.CleanKey(r.Pub) == crypt.CleanKey(string(k.PEM()))
 }

@@ -1,4 +1,5 @@
-package cluster
+// Package filelease is a lease in a directory that several masters share: of a cluster with a shared directory, its holder is the leader.
+package filelease
 
 import (
 	"encoding/json"
@@ -28,8 +29,8 @@ type Lease struct {
 	number int // of the own lease, 0 for none
 }
 
-// NewLease returns a lease for a master in a directory. The time d must far exceed clock differences.
-func NewLease(dir, name, holder string, d time.Duration) *Lease {
+// New returns a lease for a master in a directory. The time d must far exceed clock differences.
+func New(dir, name, holder string, d time.Duration) *Lease {
 	return &Lease{dir: dir, name: name, holder: holder, term: d, now: time.Now}
 }
 

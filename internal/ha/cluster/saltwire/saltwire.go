@@ -1,4 +1,5 @@
-package cluster
+// Package saltwire has the messages of stock masters in a cluster with a shared directory: keys and events. It opens no connection.
+package saltwire
 
 import (
 	"crypto/sha256"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
@@ -23,25 +26,20 @@ import (
 // aes is FROM's key for the second kind, encrypted for TO; sig is FROM's signature of its SHA-256 in hex. A Brine master adds the field
 // brine to the first, which stock masters ignore.
 const (
-	tagPeer  = "cluster/peer/"
+	TagPeer  = "cluster/peer/"
 	tagEvent = "cluster/event/"
 
 	fieldBrine = "brine"
-	// PeerID is the field in an event's data that names the master it came from.
-	PeerID = "__peer_id"
 )
 
-// Bounds of messages from a peer.
-const (
-	maxGreeting = 256 << 10 // before authentication
-	maxFrame    = 80 << 20
-)
+// PeerID is the field in an event's data that names the master it came from.
+const PeerID = "__peer_id"
 
-// keyMessage returns the message that sends the own key to the peers. A peer whose public key is still unknown gets an empty entry, as in
+// KeyMessage returns the message that sends the own key to the peers. A peer whose public key is still unknown gets an empty entry, as in
 // Salt.
-func (s *Secrets) keyMessage(peers []string, aes string, answer bool) ([]byte, error) {
+func KeyMessage(s *keys.Secrets, peers []string, aes string, answer bool) ([]byte, error) {
 	digest := sha256.Sum256([]byte(aes))
-	sig, err := s.own.SignX931([]byte(hex.EncodeToString(digest[:])))
+	sig, err := s.Own.SignX931([]byte(hex.EncodeToString(digest[:])))
 	if err != nil {
 		return nil, err
 	}
@@ -58,78 +56,78 @@ func (s *Secrets) keyMessage(peers []string, aes string, answer bool) ([]byte, e
 		}
 		to.Set(p, entry)
 	}
-	data := value.DictOf("peer_id", s.id, "peers", to, fieldBrine, value.DictOf("protocol", protocol, "answer", answer), "_stamp", event.Stamp(time.Now()))
+	data := value.DictOf("peer_id", s.ID, "peers", to, fieldBrine, value.DictOf("protocol", wire.Protocol, "answer", answer), "_stamp", event.Stamp(time.Now()))
 	b, err := msgpack.Marshal(data, msgpack.NewSpec)
 	if err != nil {
 		return nil, err
 	}
-	return event.Body(tagPeer+s.id, b), nil
+	return event.Body(TagPeer+s.ID, b), nil
 }
 
-// greeting is the contents of a key message.
-type greeting struct {
-	from  string
-	names []string // the peers listed by the sender
-	key   string   // its AES key; "" if there is none for this master
-	brine bool
-	reply bool // it answers one of ours
+// Greeting is the contents of a key message.
+type Greeting struct {
+	From  string
+	Names []string // the peers listed by the sender
+	Key   string   // its AES key; "" if there is none for this master
+	Brine bool
+	Reply bool // it answers one of ours
 }
 
-// readGreeting decodes a key message and verifies its sender.
-func (s *Secrets) readGreeting(raw []byte) (g greeting, err error) {
-	v, err := msgpack.Limits{Items: 4096, Bytes: maxGreeting}.UnmarshalTyped(raw)
+// ReadGreeting decodes a key message and verifies its sender.
+func ReadGreeting(s *keys.Secrets, raw []byte) (g Greeting, err error) {
+	v, err := msgpack.Limits{Items: 4096, Bytes: wire.MaxGreeting}.UnmarshalTyped(raw)
 	if err != nil {
 		return g, err
 	}
 	d, _ := v.(*value.Dict)
-	g.from = d.Str("peer_id")
-	if err := salt.CheckID(g.from); err != nil {
+	g.From = d.Str("peer_id")
+	if err := salt.CheckID(g.From); err != nil {
 		return g, fmt.Errorf("peer_id: %w", err)
 	}
 	if b := d.Dict(fieldBrine); b != nil {
-		g.brine, g.reply = true, b.Bool("answer")
+		g.Brine, g.Reply = true, b.Bool("answer")
 	}
 	for k := range d.Dict("peers").All() {
 		if name, ok := k.(string); ok {
-			g.names = append(g.names, name)
+			g.Names = append(g.Names, name)
 		}
 	}
-	entry := d.Dict("peers").Dict(s.id)
+	entry := d.Dict("peers").Dict(s.ID)
 	if entry.Len() == 0 {
 		return g, nil
 	}
-	key, err := s.own.Decrypt(crypt.OAEPSHA224, entry.Bytes("aes"))
+	key, err := s.Own.Decrypt(crypt.OAEPSHA224, entry.Bytes("aes"))
 	if err != nil {
 		return g, fmt.Errorf("the key is not meant for this master: %w", err)
 	}
-	pub, err := s.PeerKey(g.from)
+	pub, err := s.PeerKey(g.From)
 	if err != nil {
 		return g, err
 	}
 	signed, err := pub.RecoverX931(entry.Bytes("sig"))
 	digest := sha256.Sum256(key)
 	if err != nil || subtle.ConstantTimeCompare(signed, []byte(hex.EncodeToString(digest[:]))) != 1 {
-		return g, salt.Errorf(salt.Denied, "the signature is not of the key in %s", s.peerPath(g.from))
+		return g, salt.Errorf(salt.Denied, "the signature is not of the key in %s", s.PeerPath(g.From))
 	}
 	if _, err := crypt.NewCrypticle(string(key)); err != nil {
 		return g, err
 	}
-	g.key = string(key)
+	g.Key = string(key)
 	return g, nil
 }
 
-// eventMessage returns the message of an event for stock masters.
-func (s *Secrets) eventMessage(c *crypt.Crypticle, tag string, data *value.Dict) ([]byte, error) {
+// EventMessage returns the message of an event for stock masters.
+func EventMessage(s *keys.Secrets, c *crypt.Crypticle, tag string, data *value.Dict) ([]byte, error) {
 	plain, err := msgpack.Marshal(value.DictOf("event_payload", data), msgpack.Wire)
 	if err != nil {
 		return nil, err
 	}
 	sealed := c.Seal(plain, "")
-	return event.Body(tagEvent+s.id+"/"+tag, msgpack.AppendBin(nil, sealed, msgpack.NewSpec)), nil
+	return event.Body(tagEvent+s.ID+"/"+tag, msgpack.AppendBin(nil, sealed, msgpack.NewSpec)), nil
 }
 
-// splitEvent splits the tag of an event message.
-func splitEvent(tag string) (from, rest string, ok bool) {
+// SplitEvent splits the tag of an event message.
+func SplitEvent(tag string) (from, rest string, ok bool) {
 	rest, ok = strings.CutPrefix(tag, tagEvent)
 	if !ok {
 		return "", "", false
@@ -138,8 +136,8 @@ func splitEvent(tag string) (from, rest string, ok bool) {
 	return from, rest, ok && from != "" && rest != ""
 }
 
-// openEvent returns the data of an event message.
-func openEvent(c *crypt.Crypticle, raw []byte) (*value.Dict, error) {
+// OpenEvent returns the data of an event message.
+func OpenEvent(c *crypt.Crypticle, raw []byte) (*value.Dict, error) {
 	sealed, ok := msgpack.Text(raw)
 	if !ok {
 		return nil, fmt.Errorf("an event is not sealed: %w", msgpack.ErrInvalid)

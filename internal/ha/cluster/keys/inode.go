@@ -1,4 +1,4 @@
-package cluster
+package keys
 
 import (
 	"io/fs"

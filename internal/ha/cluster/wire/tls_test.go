@@ -1,4 +1,4 @@
-package cluster
+package wire
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/ha/cluster/clustertest"
 	"brine/internal/ha/cluster/refusal"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
@@ -23,13 +24,13 @@ import (
 	"brine/test/fuzztest"
 )
 
-func identityOf(t testing.TB, id, cluster string, i int) *tlsIdentity {
+func identityOf(t testing.TB, id, cluster string, i int) *Identity {
 	t.Helper()
-	keys, err := testKeys()
+	pairs, err := clustertest.Keys()
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := newTLSIdentity(id, cluster, keys[i])
+	b, err := NewIdentity(id, cluster, pairs[i])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestCertificates(t *testing.T) {
 		{"ended", c.Leaf, by, "main", "192.0.2.1", now.AddDate(2, 0, 0), "correct the clock"},
 		{"not begun", c.Leaf, by, "main", "192.0.2.1", now.AddDate(-2, 0, 0), "correct the clock"},
 	} {
-		got := checkCertificate(c.cert, c.by, c.cluster, c.id, c.now)
+		got := CheckCertificate(c.cert, c.by, c.cluster, c.id, c.now)
 		if (got == nil) != (c.want == "") || got != nil && (got.Code != refusal.Certificate || !strings.Contains(got.Reason, c.want) || !strings.Contains(got.Reason, c.id)) {
 			t.Errorf("%s: %+v", c.what, got)
 		}
@@ -77,28 +78,28 @@ func TestCertificates(t *testing.T) {
 func TestCertificateIsRenewed(t *testing.T) {
 	b := identityOf(t, "a", "main", 0)
 	at := time.Now()
-	b.now = func() time.Time { return at }
-	last := b.ends()
+	b.Now = func() time.Time { return at }
+	last := b.Expires()
 	for _, step := range []struct {
 		by  time.Duration
 		new bool
 	}{{time.Hour, false}, {certificateRenew, true}, {24 * time.Hour, false}, {-10 * certificateTime, true}, {5 * certificateTime, true}} {
 		at = at.Add(step.by)
-		ends := b.ends()
+		ends := b.Expires()
 		if (ends != last) != step.new || ends.Sub(at) < certificateTime-certificateRenew {
 			t.Errorf("after %v: ends %v, before %v", step.by, ends, last)
 		}
-		if why := checkCertificate(b.cert.Leaf, b.sign.Public(), "main", "a", at); why != nil {
+		if why := CheckCertificate(b.Cert.Leaf, b.sign.Public(), "main", "a", at); why != nil {
 			t.Error(why)
 		}
 		last = ends
 	}
 }
 
-// TestStrangersAreFew: who has not shown who it is takes few connections from
-// one address, and leaves room for others; who has, is not counted.
-func TestStrangersAreFew(t *testing.T) {
-	var s connSet
+// TestUnauthenticatedAreFew: unauthenticated connections of one address are
+// few, and leave room for others; authenticated ones are not counted.
+func TestUnauthenticatedAreFew(t *testing.T) {
+	var s ConnSet
 	conn := func(host string) net.Conn { return &from{host: host} }
 	var first net.Conn
 	for i := range maxUnauthenticatedFrom {
@@ -106,31 +107,31 @@ func TestStrangersAreFew(t *testing.T) {
 		if first == nil {
 			first = c
 		}
-		if !s.add(c, true) {
+		if !s.Add(c, true) {
 			t.Fatalf("connection %d", i)
 		}
 	}
-	if s.add(conn("192.0.2.1"), true) {
+	if s.Add(conn("192.0.2.1"), true) {
 		t.Error("one too many of one address")
 	}
-	if !s.add(conn("192.0.2.2"), true) {
+	if !s.Add(conn("192.0.2.2"), true) {
 		t.Error("another address has no room")
 	}
-	s.known(first)
-	if !s.add(conn("192.0.2.1"), true) {
-		t.Error("a member counts as a stranger")
+	s.Authenticated(first)
+	if !s.Add(conn("192.0.2.1"), true) {
+		t.Error("a member counts as unauthenticated")
 	}
 	for i := range maxInbound {
-		s.add(conn(fmt.Sprint("host", i)), true)
+		s.Add(conn(fmt.Sprint("host", i)), true)
 	}
 	if len(s.unauthenticated) != maxUnauthenticated || len(s.open) != maxUnauthenticated+1 {
-		t.Errorf("%d strangers, %d connections", len(s.unauthenticated), len(s.open))
+		t.Errorf("%d unauthenticated, %d connections", len(s.unauthenticated), len(s.open))
 	}
 	for c := range s.open {
-		s.remove(c)
+		s.Remove(c)
 	}
 	if len(s.unauthenticated) != 0 {
-		t.Errorf("%d strangers that are gone", len(s.unauthenticated))
+		t.Errorf("%d closed connections are counted", len(s.unauthenticated))
 	}
 }
 
@@ -144,7 +145,8 @@ func (f *from) RemoteAddr() net.Addr { return addr(f.host) }
 
 type addr string
 
-func (addr) Network() string  { return "tcp" }
+func (addr) Network() string { return "tcp" }
+
 func (a addr) String() string { return string(a) + ":1" }
 
 // FuzzAnswer: whatever comes first on a connection ends in no panic, and reads
@@ -152,19 +154,19 @@ func (a addr) String() string { return string(a) + ":1" }
 func FuzzAnswer(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	b := identityOf(f, "a", "main", 0)
-	f.Add([]byte{recordHandshake, 3, 1, 0, 5, 1, 0, 0, 1, 3})
-	f.Add(event.Frame(event.Body(tagHello, []byte{0x80})))
+	f.Add([]byte{RecordHandshake, 3, 1, 0, 5, 1, 0, 0, 1, 3})
+	f.Add(event.Frame(event.Body("brine/cluster/hello", []byte{0x80})))
 	var hello bytes.Buffer
-	c := tls.Client(&half{Conn: drain{}, Writer: &hello}, b.config())
+	c := tls.Client(&half{Conn: clustertest.Drain{}, Writer: &hello}, b.config())
 	c.Handshake()
 	f.Add(hello.Bytes())
 	f.Fuzz(func(t *testing.T, in []byte) {
-		l, err := b.answer(t.Context(), &half{Conn: drain{}, Reader: bytes.NewReader(in)})
+		l, err := b.Server(t.Context(), &half{Conn: clustertest.Drain{}, Reader: bytes.NewReader(in)})
 		if err != nil {
 			return
 		}
-		if got, _ := io.ReadAll(l); l.tls || !bytes.Equal(got, in) {
-			t.Fatalf("TLS %v, %q", l.tls, got)
+		if got, _ := io.ReadAll(l); l.TLS || !bytes.Equal(got, in) {
+			t.Fatalf("TLS %v, %q", l.TLS, got)
 		}
 	})
 }
@@ -195,13 +197,13 @@ func FuzzCertificate(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	b := identityOf(f, "a", "main", 0)
 	by := b.sign.Public()
-	good := b.cert.Certificate[0]
+	good := b.Cert.Certificate[0]
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		f.Fatal(err)
 	}
-	keys, _ := testKeys()
-	forged, err := issue(keys[1], nil, "main", "a", key.Public(), time.Now())
+	pairs, _ := clustertest.Keys()
+	forged, err := issue(pairs[1], nil, "main", "a", key.Public(), time.Now())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -212,7 +214,7 @@ func FuzzCertificate(tf *testing.F) {
 		if err != nil {
 			return
 		}
-		if checkCertificate(c, by, "main", "a", time.Now()) == nil && !bytes.Equal(c.RawTBSCertificate, b.cert.Leaf.RawTBSCertificate) {
+		if CheckCertificate(c, by, "main", "a", time.Now()) == nil && !bytes.Equal(c.RawTBSCertificate, b.Cert.Leaf.RawTBSCertificate) {
 			t.Fatal("a certificate that the cluster's key did not sign")
 		}
 	})
@@ -232,11 +234,11 @@ func BenchmarkFrame(b *testing.B) {
 				}
 				defer l.Close()
 				one, two := identityOf(b, "a", "main", 0), identityOf(b, "b", "main", 0)
-				came := make(chan *line, 1)
+				came := make(chan *Line, 1)
 				go func() {
 					conn, err := l.Accept()
 					if err == nil {
-						a, err := two.answer(context.Background(), conn)
+						a, err := two.Server(context.Background(), conn)
 						if err == nil && by == "sealed" {
 							a.Conn.Read(make([]byte, 1))
 						}
@@ -247,9 +249,9 @@ func BenchmarkFrame(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				d := &line{Conn: raw, raw: raw}
+				d := &Line{Conn: raw, Raw: raw}
 				if by == "tls" {
-					if d, err = one.call(context.Background(), raw, func(*x509.Certificate) *refusal.Error { return nil }); err != nil {
+					if d, err = one.Client(context.Background(), raw, func(*x509.Certificate) *refusal.Error { return nil }); err != nil {
 						b.Fatal(err)
 					}
 				} else {
@@ -262,9 +264,9 @@ func BenchmarkFrame(b *testing.B) {
 				if by == "sealed" {
 					cipher, _ = crypt.NewCrypticle(crypt.NewKey())
 				}
-				c := &Cluster{}
-				out := &sealed{c: c, conn: d, cipher: cipher, out: "d"}
-				in := &sealed{c: c, conn: a, cipher: cipher, in: "d", frames: event.NewFrameReader(counted{a, new(atomic.Int64)}, maxFrame)}
+				var bytes atomic.Int64
+				out := &Session{Count: &bytes, Conn: d, Cipher: cipher, Out: "d"}
+				in := &Session{Count: &bytes, Conn: a, Cipher: cipher, In: "d", Frames: event.NewFrameReader(Count(a, new(atomic.Int64)), MaxFrame)}
 				list := &value.List{}
 				for range items {
 					list.Append(ret)
@@ -272,7 +274,7 @@ func BenchmarkFrame(b *testing.B) {
 				done := make(chan error, 1)
 				go func() {
 					for range b.N {
-						if _, err := in.receive(); err != nil {
+						if _, err := in.Receive(); err != nil {
 							done <- err
 							return
 						}
@@ -281,7 +283,7 @@ func BenchmarkFrame(b *testing.B) {
 				}()
 				b.ResetTimer()
 				for range b.N {
-					if err := out.send("first", int64(1), "items", list); err != nil {
+					if err := out.Send("first", int64(1), "items", list); err != nil {
 						b.Fatal(err)
 					}
 				}

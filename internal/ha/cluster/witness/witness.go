@@ -1,4 +1,5 @@
-package cluster
+// Package witness is a voter that is not a master, and the connection of a master to it.
+package witness
 
 import (
 	"context"
@@ -18,6 +19,9 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/limitlog"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/ha/lease"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
@@ -45,6 +49,9 @@ const (
 	tagWitnessProof   = "brine/witness/proof"
 	tagWitnessRefused = "brine/witness/refused"
 
+	// fieldUpdate is the field of a frame with an update. Releases of both ends know it by this name.
+	fieldUpdate = "tidings"
+
 	labelMaster  = tagWitnessProof + "/master"
 	labelWitness = tagWitnessProof + "/witness"
 	labelSign    = tagWitnessProof + "/sign"
@@ -59,8 +66,8 @@ const (
 	witnessIdle = time.Minute
 )
 
-// WitnessOptions are the options of brine witness. Names and meanings are those of the masters' options.
-type WitnessOptions struct {
+// Options are the options of brine witness. Names and meanings are those of the masters' options.
+type Options struct {
 	ID        string   `salt:"id" default:"" doc:"address or name of this witness, by which cluster_voters names it" change:"restart"`
 	Interface string   `salt:"interface" default:"0.0.0.0" doc:"address to listen on" change:"restart"`
 	Cluster   string   `salt:"cluster_id" default:"" doc:"name of the cluster" change:"restart"`
@@ -72,16 +79,16 @@ type WitnessOptions struct {
 }
 
 // Check rejects unusable options.
-func (o *WitnessOptions) Check() error {
+func (o *Options) Check() error {
 	switch {
 	case o.Cluster == "":
 		return salt.Errorf(salt.Invalid, "cluster_id is not set: the name of the cluster whose witness this is")
 	case o.Witness == "" && o.Secret == "":
 		return salt.Errorf(salt.Invalid, "cluster_witness_secret is not set: brine cluster witness-secret on a master shows it")
-	case o.Witness != "" && len(o.Witness) < minSecret:
-		return salt.Errorf(salt.Invalid, "cluster_witness_secret must have %d characters at least: brine cluster witness-secret on a master shows it", minSecret)
-	case o.Witness == "" && len(o.Secret) < minSecret:
-		return salt.Errorf(salt.Invalid, "cluster_secret must have %d characters at least: that of the cluster; or set cluster_witness_secret", minSecret)
+	case o.Witness != "" && len(o.Witness) < keys.MinSecret:
+		return salt.Errorf(salt.Invalid, "cluster_witness_secret must have %d characters at least: brine cluster witness-secret on a master shows it", keys.MinSecret)
+	case o.Witness == "" && len(o.Secret) < keys.MinSecret:
+		return salt.Errorf(salt.Invalid, "cluster_secret must have %d characters at least: that of the cluster; or set cluster_witness_secret", keys.MinSecret)
 	case len(o.Voters) == 0:
 		return salt.Errorf(salt.Invalid, "cluster_voters is not set: the same list as on the masters, with this witness (%q) in it", o.ID)
 	case !slices.Contains(o.Voters, o.ID):
@@ -92,16 +99,16 @@ func (o *WitnessOptions) Check() error {
 	return lease.CheckVoters(o.Voters)
 }
 
-// Witness is a running witness.
-type Witness struct {
-	o              WitnessOptions
+// Server is a running witness.
+type Server struct {
+	o              Options
 	log            *slog.Logger
-	rateLimitedLog *rateLimitedLog
+	rateLimitedLog *limitlog.Log
 	voter          *lease.Voter
-	tlsIdentity    *tlsIdentity
-	known          *witnessState
+	identity       *wire.Identity
+	known          *state
 	listener       net.Listener
-	conns          connSet
+	conns          wire.ConnSet
 
 	mu   sync.Mutex
 	live map[net.Conn]asking
@@ -114,30 +121,30 @@ type asking struct {
 	member bool
 }
 
-// NewWitness binds the port. Run or Close must follow.
-func NewWitness(o WitnessOptions, log *slog.Logger) (*Witness, error) {
+// New binds the port. Run or Close must follow.
+func New(o Options, log *slog.Logger) (*Server, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "cannot create a directory: %w", err)
 	}
-	w := &Witness{o: o, log: log, rateLimitedLog: newRateLimitedLog(log), live: map[net.Conn]asking{}}
+	w := &Server{o: o, log: log, rateLimitedLog: limitlog.New(log), live: map[net.Conn]asking{}}
 	var err error
-	if w.voter, err = lease.OpenVoter(filepath.Join(o.Dir, leaseFile), o.Voters); err != nil {
+	if w.voter, err = lease.OpenVoter(filepath.Join(o.Dir, LeaseFile), o.Voters); err != nil {
 		return nil, err
 	}
-	if w.tlsIdentity, err = witnessIdentity(o.Dir, o.ID); err != nil {
+	if w.identity, err = witnessIdentity(o.Dir, o.ID); err != nil {
 		return nil, err
 	}
 	secret, joining := o.Witness, ""
 	if secret == "" && strings.HasPrefix(o.Secret, witnessPrefix) {
 		secret = o.Secret
 	} else if secret == "" {
-		secret, joining = WitnessSecret(o.Secret), o.Secret
+		secret, joining = Secret(o.Secret), o.Secret
 		log.Warn("the configuration of this witness contains the joining secret of masters: replace cluster_secret by cluster_witness_secret, which brine cluster witness-secret on a master shows")
 	}
-	if w.known, err = openWitnessState(filepath.Join(o.Dir, knownFile), secret, joining); err != nil {
+	if w.known, err = openState(filepath.Join(o.Dir, knownFile), secret, joining); err != nil {
 		return nil, err
 	}
 	if w.listener, err = net.Listen("tcp", net.JoinHostPort(o.Interface, strconv.Itoa(o.Port))); err != nil {
@@ -147,13 +154,13 @@ func NewWitness(o WitnessOptions, log *slog.Logger) (*Witness, error) {
 }
 
 // Addr returns the listening address.
-func (w *Witness) Addr() net.Addr { return w.listener.Addr() }
+func (w *Server) Addr() net.Addr { return w.listener.Addr() }
 
 // Run serves until ctx ends.
-func (w *Witness) Run(ctx context.Context) error {
+func (w *Server) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	stop := context.AfterFunc(ctx, func() { w.listener.Close(); w.conns.closeAll() })
+	stop := context.AfterFunc(ctx, func() { w.listener.Close(); w.conns.CloseAll() })
 	defer stop()
 	for {
 		conn, err := w.listener.Accept()
@@ -164,87 +171,87 @@ func (w *Witness) Run(ctx context.Context) error {
 			return err
 		}
 		if err != nil {
-			w.rateLimitedLog.warn("accept", "cannot accept a connection", "err", err)
+			w.rateLimitedLog.Warn("accept", "cannot accept a connection", "err", err)
 			wait.Sleep(ctx, 100*time.Millisecond)
 			continue
 		}
-		if !w.conns.add(conn, true) {
-			w.rateLimitedLog.warn("strangers", "connections refused: too many unauthenticated connections are open; only masters should reach cluster_pool_port", "addr", conn.RemoteAddr())
+		if !w.conns.Add(conn, true) {
+			w.rateLimitedLog.Warn("too many unauthenticated", "connections refused: too many unauthenticated connections are open; only masters should reach cluster_pool_port", "addr", conn.RemoteAddr())
 			conn.Close()
 			continue
 		}
 		wg.Go(func() {
-			defer w.conns.remove(conn)
+			defer w.conns.Remove(conn)
 			defer conn.Close()
 			if err := w.serve(ctx, conn); err != nil && ctx.Err() == nil {
-				w.rateLimitedLog.debug("connection ended", "addr", conn.RemoteAddr(), "err", err)
+				w.rateLimitedLog.Debug("connection ended", "addr", conn.RemoteAddr(), "err", err)
 			}
 		})
 	}
 }
 
 // serve serves one connection.
-func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
-	raw.SetDeadline(time.Now().Add(greetingTime))
-	conn, err := w.tlsIdentity.answer(ctx, raw)
+func (w *Server) serve(ctx context.Context, raw net.Conn) error {
+	raw.SetDeadline(time.Now().Add(wire.GreetingTime))
+	conn, err := w.identity.Server(ctx, raw)
 	if err != nil {
 		return err
 	}
 	frames := event.NewFrameReader(conn, maxWitnessFrame)
-	d, hello, err := expect(frames, tagWitness)
+	d, hello, err := wire.Expect(frames, tagWitness)
 	if err != nil {
 		return err
 	}
-	said := conn.begun()
-	said.add(hello)
+	said := conn.Transcript()
+	said.Add(hello)
 	id := d.Str("id")
 	refuse := func(kind, reason string) error {
-		w.rateLimitedLog.warn("refused "+kind, "connection refused", "addr", raw.RemoteAddr(), "id", fmt.Sprintf("%.100s", id), "reason", reason)
-		return writeSaid(conn, tagWitnessRefused, value.DictOf("reason", reason), nil)
+		w.rateLimitedLog.Warn("refused "+kind, "connection refused", "addr", raw.RemoteAddr(), "id", fmt.Sprintf("%.100s", id), "reason", reason)
+		return wire.Write(conn, tagWitnessRefused, value.DictOf("reason", reason), nil)
 	}
 	secret, joining, tlsOnly := w.known.terms()
 	switch {
 	case d.Str("cluster") != w.o.Cluster:
 		return refuse("cluster", fmt.Sprintf("cluster_id is %q here and %.100q there", w.o.Cluster, d.Str("cluster")))
-	case !conn.tls && tlsOnly:
+	case !conn.TLS && tlsOnly:
 		return refuse("without TLS", "the masters of this cluster use TLS with this witness: install the version that they have on the one that does not")
-	case conn.tls && salt.CheckID(id) != nil:
+	case conn.TLS && salt.CheckID(id) != nil:
 		return refuse("id", "its id is not that of a master")
 	}
-	answer := value.DictOf("nonce", nonce())
-	if conn.tls {
+	answer := value.DictOf("nonce", wire.Nonce())
+	if conn.TLS {
 		answer.Set("id", w.o.ID)
 		answer.Set("derived", true) // it accepts the witness secret
 	}
-	if err := writeSaid(conn, tagWitness, answer, &said); err != nil {
+	if err := wire.Write(conn, tagWitness, answer, &said); err != nil {
 		return err
 	}
-	d, proof, err := expect(frames, tagWitnessProof)
+	d, proof, err := wire.Expect(frames, tagWitnessProof)
 	if err != nil {
 		return err
 	}
-	knows := hmac.Equal(d.Bytes("proof"), said.proof(secret, labelMaster))
-	if !knows && joining != "" && hmac.Equal(d.Bytes("proof"), said.proof(joining, labelMaster)) {
+	knows := hmac.Equal(d.Bytes("proof"), said.Proof(secret, labelMaster))
+	if !knows && joining != "" && hmac.Equal(d.Bytes("proof"), said.Proof(joining, labelMaster)) {
 		knows, secret = true, joining // a master of a version without witness secret
 	}
-	a := asking{id: id, member: conn.tls && w.known.signed(id, said.sum(labelSign), d.Bytes("sig"))}
+	a := asking{id: id, member: conn.TLS && w.known.signed(id, said.Sum(labelSign), d.Bytes("sig"))}
 	if !knows && !a.member {
 		return refuse("secret", "it does not know cluster_secret, and is not a master known to this witness")
 	}
-	said.add(proof)
-	if err := writeSaid(conn, tagWitnessProof, value.DictOf("proof", said.proof(secret, labelWitness)), nil); err != nil {
+	said.Add(proof)
+	if err := wire.Write(conn, tagWitnessProof, value.DictOf("proof", said.Proof(secret, labelWitness)), nil); err != nil {
 		return err
 	}
-	if !conn.tls {
-		w.rateLimitedLog.warn("old "+id, "a master does not use TLS: it has an older version, or assumes that this witness has one", "id", fmt.Sprintf("%.100s", id), "addr", raw.RemoteAddr())
+	if !conn.TLS {
+		w.rateLimitedLog.Warn("old "+id, "a master does not use TLS: it has an older version, or assumes that this witness has one", "id", fmt.Sprintf("%.100s", id), "addr", raw.RemoteAddr())
 	}
 	t, err := newTalk(conn, frames, secret, said)
 	if err != nil {
 		return err
 	}
-	w.conns.known(raw)
+	w.conns.Authenticated(raw)
 	defer w.enter(raw, a)()
-	if conn.tls {
+	if conn.TLS {
 		frames.SetLimit(maxClusterInfo)
 	}
 	for {
@@ -254,10 +261,10 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 			return err
 		}
 		var back *value.Dict
-		if news := arg.Dict("tidings"); conn.tls && news != nil {
+		if news := arg.Dict(fieldUpdate); conn.TLS && news != nil {
 			back = w.learn(a, news)
 		} else {
-			back = answerLease(w.voter, arg, w.log)
+			back = AnswerLease(w.voter, arg, w.log)
 		}
 		if err := t.say("w", back); err != nil {
 			return err
@@ -266,7 +273,7 @@ func (w *Witness) serve(ctx context.Context, raw net.Conn) error {
 }
 
 // enter records an authenticated master; of each only the last connection is kept. The caller must call leave at its end.
-func (w *Witness) enter(conn net.Conn, a asking) (leave func()) {
+func (w *Server) enter(conn net.Conn, a asking) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.endIf(func(old asking) bool { return old.id == a.id })
@@ -279,7 +286,7 @@ func (w *Witness) enter(conn net.Conn, a asking) (leave func()) {
 }
 
 // endIf closes connections. w.mu is held.
-func (w *Witness) endIf(out func(asking) bool) {
+func (w *Server) endIf(out func(asking) bool) {
 	for conn, a := range w.live {
 		if out(a) {
 			conn.Close()
@@ -288,14 +295,14 @@ func (w *Witness) endIf(out func(asking) bool) {
 }
 
 // learn handles an update from a master, and closes the connections that are no longer allowed.
-func (w *Witness) learn(a asking, d *value.Dict) *value.Dict {
-	news, err := readClusterInfo(d)
+func (w *Server) learn(a asking, d *value.Dict) *value.Dict {
+	news, err := readUpdate(d)
 	var secret, members bool
 	if err == nil {
 		secret, members, err = w.known.learn(news, time.Now())
 	}
 	if err != nil {
-		w.rateLimitedLog.error("tidings", "rejecting an update from a master", "master", a.id, "err", err)
+		w.rateLimitedLog.Error("update", "rejecting an update from a master", "master", a.id, "err", err)
 		return value.DictOf("why", err.Error())
 	}
 	if secret {
@@ -310,34 +317,22 @@ func (w *Witness) learn(a asking, d *value.Dict) *value.Dict {
 		return secret && !old.member && old.id != a.id || members && !w.known.has(old.id)
 	})
 	now, _, _ := w.known.terms()
-	return value.DictOf("secret", tagOf(now))
-}
-
-func writeSaid(conn net.Conn, tag string, d *value.Dict, said *transcript) error {
-	b, err := say(tag, d)
-	if err != nil {
-		return err
-	}
-	if said != nil {
-		said.add(b)
-	}
-	_, err = conn.Write(event.Frame(b))
-	return err
+	return value.DictOf("secret", TagOf(now))
 }
 
 // talk is an authenticated connection.
 type talk struct {
-	conn       *line
+	conn       *wire.Line
 	frames     *event.FrameReader
 	cipher     *crypt.Crypticle // nil with TLS
 	sent, came int64
 }
 
-func newTalk(conn *line, frames *event.FrameReader, secret string, said transcript) (*talk, error) {
-	if conn.tls {
+func newTalk(conn *wire.Line, frames *event.FrameReader, secret string, said wire.Transcript) (*talk, error) {
+	if conn.TLS {
 		return &talk{conn: conn, frames: frames}, nil
 	}
-	cipher, err := crypt.NewCrypticle(crypt.DeriveKey([]byte(secret), hex.EncodeToString(said.sum("brine/witness/key"))))
+	cipher, err := crypt.NewCrypticle(crypt.DeriveKey([]byte(secret), hex.EncodeToString(said.Sum("brine/witness/key"))))
 	return &talk{conn: conn, frames: frames, cipher: cipher}, err
 }
 

@@ -1,4 +1,4 @@
-package cluster
+package witness
 
 import (
 	"bytes"
@@ -13,7 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/ha/cluster/clustertest"
+	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/limitlog"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/ha/lease"
+	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
@@ -22,12 +27,12 @@ import (
 
 const witnessSecret = "7ef7697a5ec2e70f7e5755ecd0123456"
 
-func runWitness(t testing.TB, dir, secret string) (w *Witness, stop func()) {
+func runWitness(t testing.TB, dir, secret string) (w *Server, stop func()) {
 	t.Helper()
 	voters := []string{"a", "b", "w"}
 	// An address of this process alone, where nobody else's connections begin.
 	host := fmt.Sprintf("127.77.%d.%d", os.Getpid()>>8&0xff, os.Getpid()&0xff)
-	w, err := NewWitness(WitnessOptions{ID: "w", Interface: host, Cluster: "test", Secret: secret, Voters: voters, Port: 24529, Dir: dir}, slog.New(slog.DiscardHandler))
+	w, err := New(Options{ID: "w", Interface: host, Cluster: "test", Secret: secret, Voters: voters, Port: 24529, Dir: dir}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,30 +49,39 @@ func runWitness(t testing.TB, dir, secret string) (w *Witness, stop func()) {
 
 // teller is a master that asks a witness, and what it knows of its cluster.
 type teller struct {
-	*witnessLink
-	now clusterInfo
+	link *Link
+	now  Update
 }
 
 func newTeller(t testing.TB, address, id, cluster, secret string, key int) *teller {
 	t.Helper()
-	keys, err := testKeys()
+	pairs, err := clustertest.Keys()
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &teller{now: clusterInfo{secret: secret, members: map[string]string{id: string(keys[key].Public().PEM())}, membersFrom: time.Now().Add(-time.Hour)}}
-	a.witnessLink = &witnessLink{asker: &asker{id: id, cluster: cluster, tlsIdentity: identityOf(t, id, cluster, key), own: keys[key],
-		clusterInfo: func() (clusterInfo, error) { return a.now, nil }, dir: t.TempDir(), rateLimitedLog: newRateLimitedLog(slog.New(slog.DiscardHandler))}, witness: "w", address: address}
+	a := &teller{now: Update{Secret: secret, Members: map[string]string{id: string(pairs[key].Public().PEM())}, MembersFrom: time.Now().Add(-time.Hour)}}
+	a.link = &Link{Master: &Master{ID: id, Cluster: cluster, Identity: masterIdentity(t, id, cluster, pairs[key]), Own: pairs[key],
+		Update: func() (Update, error) { return a.now, nil }, Dir: t.TempDir(), Log: limitlog.New(slog.New(slog.DiscardHandler))}, Witness: "w", Address: address}
 	return a
 }
 
-var aboutLease = requestDict(lease.Request{Holder: "a", Voters: lease.Fingerprint([]string{"w", "b", "a"})})
+func masterIdentity(t testing.TB, id, cluster string, key *crypt.PrivateKey) *wire.Identity {
+	t.Helper()
+	b, err := wire.NewIdentity(id, cluster, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+var aboutLease = RequestDict(lease.Request{Holder: "a", Voters: lease.Fingerprint([]string{"w", "b", "a"})})
 
 // answers wants an answer, or an error with some words.
 func (a *teller) answers(t testing.TB, when, refused string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	d, err := a.ask(ctx, aboutLease)
+	d, err := a.link.Ask(ctx, aboutLease)
 	switch {
 	case refused == "" && (err != nil || d.Str("why") != "" || !d.Has("granted")):
 		t.Fatalf("%s: %v %v", when, d, err)
@@ -84,16 +98,16 @@ func TestWitness(t *testing.T) {
 	at := w.Addr().String()
 	good := newTeller(t, at, "a", "test", witnessSecret, 0)
 	good.answers(t, "at first", "")
-	if up, byTLS, knows := good.state(); !up || !byTLS || knows != tagOf(WitnessSecret(witnessSecret)) {
+	if up, byTLS, knows := good.link.State(); !up || !byTLS || knows != TagOf(Secret(witnessSecret)) {
 		t.Errorf("up %v, by TLS %v, knows %q", up, byTLS, knows)
 	}
 	newTeller(t, at, "a", "test", witnessSecret+"s", 1).answers(t, "another secret", "does not know cluster_secret")
 	newTeller(t, at, "a", "other", witnessSecret, 0).answers(t, "another cluster", "cluster_id is")
 	elsewhere := newTeller(t, at, "a", "test", witnessSecret, 0)
-	elsewhere.witness = "v"
+	elsewhere.link.Witness = "v"
 	elsewhere.answers(t, "another witness", `names v, but the witness there has the id "w"`)
 	good.answers(t, "afterwards", "")
-	hello, err := say(tagWitness, value.DictOf("cluster", "test", "id", "a", "nonce", nonce()))
+	hello, err := wire.Encode(tagWitness, value.DictOf("cluster", "test", "id", "a", "nonce", wire.Nonce()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +115,7 @@ func TestWitness(t *testing.T) {
 		for what, b := range map[string][]byte{
 			"noise":         bytes.Repeat([]byte{0xc1}, 100),
 			"a large frame": event.Frame(make([]byte, 2*maxWitnessFrame)),
-			"another word":  event.Frame(event.Body(tagHello, []byte{0x80})),
+			"another word":  event.Frame(event.Body("brine/cluster/hello", []byte{0x80})),
 			"no proof":      append(event.Frame(hello), event.Frame(hello)...),
 		} {
 			raw, err := net.Dial("tcp", at)
@@ -111,7 +125,7 @@ func TestWitness(t *testing.T) {
 			raw.SetDeadline(time.Now().Add(time.Minute))
 			conn := raw
 			if byTLS {
-				if conn, err = good.connect(t.Context(), ""); err != nil {
+				if conn, err = good.link.connect(t.Context(), ""); err != nil {
 					t.Fatal(err)
 				}
 				conn.SetDeadline(time.Now().Add(time.Minute))
@@ -129,12 +143,12 @@ func TestWitness(t *testing.T) {
 		}
 	}
 	// What was said before counts no more.
-	good.mu.Lock()
-	good.t.sent--
-	if d, err := good.try(t.Context(), aboutLease); err == nil {
+	good.link.mu.Lock()
+	good.link.t.sent--
+	if d, err := good.link.try(t.Context(), aboutLease); err == nil {
 		t.Errorf("a frame with a number that was used is answered: %v", d)
 	}
-	good.mu.Unlock()
+	good.link.mu.Unlock()
 	good.answers(t, "after that", "")
 	stop()
 	_, stop = runWitness(t, dir, witnessSecret)
@@ -150,47 +164,47 @@ func TestWitnessRemembers(t *testing.T) {
 	w, stop := runWitness(t, dir, witnessSecret)
 	at := w.Addr().String()
 	a, b, late := newTeller(t, at, "a", "test", witnessSecret, 0), newTeller(t, at, "b", "test", witnessSecret, 1), newTeller(t, at, "c", "test", witnessSecret, 1)
-	both := map[string]string{"a": a.now.members["a"], "b": b.now.members["b"]}
-	a.now.members, b.now.members = both, both
+	both := map[string]string{"a": a.now.Members["a"], "b": b.now.Members["b"]}
+	a.now.Members, b.now.Members = both, both
 	a.answers(t, "a", "")
 	b.answers(t, "b", "")
 	told := time.Now().Add(-30 * time.Minute)
 	const second, third = "the second secret of the tests", "the third secret of the tests"
-	a.now.secret, a.now.secretFrom = second, told
+	a.now.Secret, a.now.SecretFrom = second, told
 	a.answers(t, "a with a new secret", "")
 	b.answers(t, "b, which has not heard of it", "")
-	b.t.conn.Close()
+	b.link.t.conn.Close()
 	b.answers(t, "b, which has not heard of it and comes again", "")
-	if secret, _, _ := w.known.terms(); secret != WitnessSecret(second) {
+	if secret, _, _ := w.known.terms(); secret != Secret(second) {
 		t.Errorf("an older secret counts: %q", secret)
 	}
 	late.answers(t, "who knows the first secret alone", "does not know cluster_secret")
 	stop()
 
-	a.now.secret, a.now.secretFrom = third, told.Add(time.Minute)
+	a.now.Secret, a.now.SecretFrom = third, told.Add(time.Minute)
 	w, stop = runWitness(t, dir, witnessSecret)
 	a.answers(t, "a with a secret of which the witness has not heard", "")
-	if secret, _, _ := w.known.terms(); secret != WitnessSecret(third) {
+	if secret, _, _ := w.known.terms(); secret != Secret(third) {
 		t.Errorf("it has not learned the secret: %q", secret)
 	}
 	newTeller(t, at, "c", "test", third, 1).answers(t, "one that has joined with the new secret", "")
 	// b is removed. That it tells otherwise is older.
-	a.now.members, a.now.membersFrom = map[string]string{"a": both["a"]}, told
+	a.now.Members, a.now.MembersFrom = map[string]string{"a": both["a"]}, told
 	a.answers(t, "a", "")
 	b.answers(t, "b, which was removed", "does not know cluster_secret")
 	stop()
 
 	// A clock that is ahead keeps no other from being believed.
 	w, stop = runWitness(t, dir, witnessSecret)
-	a.now.secret, a.now.secretFrom = second, time.Now().Add(24*time.Hour)
+	a.now.Secret, a.now.SecretFrom = second, time.Now().Add(24*time.Hour)
 	a.answers(t, "a with a clock that is ahead", "")
-	a.now.secret, a.now.secretFrom = third, time.Now().Add(time.Minute)
+	a.now.Secret, a.now.SecretFrom = third, time.Now().Add(time.Minute)
 	a.answers(t, "a", "")
 	time.Sleep(2 * time.Millisecond)
-	a.now.secretFrom = time.Now()
-	a.told = ""
+	a.now.SecretFrom = time.Now()
+	a.link.told = ""
 	a.answers(t, "a again", "")
-	if secret, _, _ := w.known.terms(); secret != WitnessSecret(third) {
+	if secret, _, _ := w.known.terms(); secret != Secret(third) {
 		t.Errorf("it believes a clock: %q", secret)
 	}
 	stop()
@@ -203,7 +217,7 @@ func TestWitnessRemembers(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, knownFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewWitness(w.o, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "is damaged") {
+	if _, err := New(w.o, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "is damaged") {
 		t.Errorf("%v", err)
 	}
 }
@@ -223,7 +237,7 @@ func TestWitnessWithoutTLS(t *testing.T) {
 		}
 		defer conn.Close()
 		conn.SetDeadline(time.Now().Add(time.Minute))
-		return oldMaster(&line{Conn: conn, raw: conn}, old, witnessSecret)
+		return oldMaster(&wire.Line{Conn: conn, Raw: conn}, old, witnessSecret)
 	}
 	if err := plain(); err != nil {
 		t.Fatal(err)
@@ -233,7 +247,7 @@ func TestWitnessWithoutTLS(t *testing.T) {
 	if err := plain(); err != nil {
 		t.Errorf("beside a master that speaks TLS: %v", err)
 	}
-	a.now.tls = true
+	a.now.Tls = true
 	a.answers(t, "a, when all speak TLS", "")
 	if err := plain(); err == nil || !strings.Contains(err.Error(), "install the version") {
 		t.Errorf("when all speak TLS: %v", err)
@@ -255,8 +269,8 @@ func TestWitnessWithoutTLS(t *testing.T) {
 				defer conn.Close()
 				first := make([]byte, 1)
 				conn.Read(first)
-				if first[0] != recordHandshake {
-					w.serve(t.Context(), &unread{conn, first})
+				if first[0] != wire.RecordHandshake {
+					w.serve(t.Context(), &wire.Unread{Conn: conn, First: first})
 				}
 			}()
 		}
@@ -266,27 +280,27 @@ func TestWitnessWithoutTLS(t *testing.T) {
 	w.known.mu.Unlock()
 	fresh := newTeller(t, l.Addr().String(), "a", "test", witnessSecret, 0)
 	fresh.answers(t, "a witness of an older version", "")
-	if _, byTLS, knows := fresh.state(); byTLS || knows != "" {
+	if _, byTLS, knows := fresh.link.State(); byTLS || knows != "" {
 		t.Errorf("by TLS %v, knows %q", byTLS, knows)
 	}
-	a.address = l.Addr().String()
-	a.t.conn.Close()
+	a.link.Address = l.Addr().String()
+	a.link.t.conn.Close()
 	a.answers(t, "one that has spoken TLS and does not any more", "TLS with the witness w")
 }
 
 // oldMaster asks as masters do that know no TLS.
-func oldMaster(conn *line, a *teller, secret string) error {
+func oldMaster(conn *wire.Line, a *teller, secret string) error {
 	frames := event.NewFrameReader(conn, maxWitnessFrame)
-	var said transcript
-	if err := writeSaid(conn, tagWitness, value.DictOf("cluster", a.cluster, "id", a.id, "nonce", nonce()), &said); err != nil {
+	var said wire.Transcript
+	if err := wire.Write(conn, tagWitness, value.DictOf("cluster", a.link.Master.Cluster, "id", a.link.Master.ID, "nonce", wire.Nonce()), &said); err != nil {
 		return err
 	}
 	_, hello, err := expectOf(frames, tagWitness)
 	if err != nil {
 		return err
 	}
-	said.add(hello)
-	if err := writeSaid(conn, tagWitnessProof, value.DictOf("proof", said.proof(secret, labelMaster)), &said); err != nil {
+	said.Add(hello)
+	if err := wire.Write(conn, tagWitnessProof, value.DictOf("proof", said.Proof(secret, labelMaster)), &said); err != nil {
 		return err
 	}
 	if _, _, err = expectOf(frames, tagWitnessProof); err != nil {
@@ -296,7 +310,7 @@ func oldMaster(conn *line, a *teller, secret string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.say("m", value.DictOf("tidings", clusterInfo{secret: "a secret by way of no TLS"}.dict())); err != nil {
+	if err := t.say("m", value.DictOf("tidings", Update{Secret: "a secret by way of no TLS"}.dict())); err != nil {
 		return err
 	}
 	if d, err := t.hear("w"); err != nil || d.Has("secret") {
@@ -313,15 +327,15 @@ func oldMaster(conn *line, a *teller, secret string) error {
 }
 
 // FuzzTidings: what a master tells is taken within bounds, or not at all.
-func FuzzTidings(tf *testing.F) {
+func FuzzUpdate(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
-	keys, err := testKeys()
+	pairs, err := clustertest.Keys()
 	if err != nil {
 		f.Fatal(err)
 	}
-	good := clusterInfo{secret: witnessSecret, secretFrom: time.UnixMilli(5), members: map[string]string{"a": string(keys[0].Public().PEM())}, tls: true}
+	good := Update{Secret: witnessSecret, SecretFrom: time.UnixMilli(5), Members: map[string]string{"a": string(pairs[0].Public().PEM())}, Tls: true}
 	for _, d := range []*value.Dict{good.dict(), value.DictOf("secret", 1, "members", "a"),
-		value.DictOf("secret", witnessPrefix+strings.Repeat("\xff", minSecret), "secret_from", int64(5), "members", value.DictOf("a", string(keys[0].Public().PEM()))),
+		value.DictOf("secret", witnessPrefix+strings.Repeat("\xff", keys.MinSecret), "secret_from", int64(5), "members", value.DictOf("a", string(pairs[0].Public().PEM()))),
 		value.DictOf("members", value.DictOf("../a", []byte{1}))} {
 		b, err := msgpack.Marshal(d, msgpack.NewSpec)
 		if err != nil {
@@ -335,21 +349,21 @@ func FuzzTidings(tf *testing.F) {
 		if err != nil {
 			return
 		}
-		news, err := readClusterInfo(d)
+		news, err := readUpdate(d)
 		if err != nil {
 			return
 		}
-		if len(news.secret) < minSecret || len(news.secret) > maxSecret || len(news.members) == 0 || len(news.members) > maxMasters {
+		if len(news.Secret) < keys.MinSecret || len(news.Secret) > keys.MaxSecret || len(news.Members) == 0 || len(news.Members) > maxMasters {
 			t.Fatalf("taken: %+v", news)
 		}
-		a, err := openWitnessState(filepath.Join(t.TempDir(), knownFile), WitnessSecret(witnessSecret), "")
+		a, err := openState(filepath.Join(t.TempDir(), knownFile), Secret(witnessSecret), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := a.learn(news, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		again, err := openWitnessState(a.path, WitnessSecret(witnessSecret), "")
+		again, err := openState(a.path, Secret(witnessSecret), "")
 		if err != nil {
 			t.Fatal(err)
 		}

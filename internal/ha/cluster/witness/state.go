@@ -1,4 +1,4 @@
-package cluster
+package witness
 
 import (
 	"crypto/ecdsa"
@@ -27,6 +27,8 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/py/value"
 )
@@ -39,7 +41,7 @@ const (
 
 // witnessIdentity returns the TLS identity of a witness: a self-signed certificate of a permanent key. The key is in dir, and created if
 // missing.
-func witnessIdentity(dir, id string) (*tlsIdentity, error) {
+func witnessIdentity(dir, id string) (*wire.Identity, error) {
 	path := filepath.Join(dir, witnessKeyFile)
 	key, err := readWitnessKey(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +72,7 @@ func witnessIdentity(dir, id string) (*tlsIdentity, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tlsIdentity{id: id, key: key, now: time.Now, cert: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}}, nil
+	return &wire.Identity{Id: id, Key: key, Now: time.Now, Cert: &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}}, nil
 }
 
 func readWitnessKey(path string) (*ecdsa.PrivateKey, error) {
@@ -93,16 +95,16 @@ func fingerprintOf(c *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// tagOf identifies a secret without disclosing it.
-func tagOf(secret string) string {
+// TagOf identifies a secret without disclosing it.
+func TagOf(secret string) string {
 	h := hmac.New(sha256.New, []byte(secret))
 	h.Write([]byte("which secret"))
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// WitnessSecret derives the secret by which witnesses and masters authenticate each other at first. It is a one-way function of the joining
+// Secret derives the secret by which witnesses and masters authenticate each other at first. It is a one-way function of the joining
 // secret, so that a compromised witness cannot be used to join as a master.
-func WitnessSecret(joining string) string {
+func Secret(joining string) string {
 	h := hmac.New(sha256.New, []byte(joining))
 	h.Write([]byte("brine/witness/secret"))
 	return witnessPrefix + hex.EncodeToString(h.Sum(nil))
@@ -116,69 +118,69 @@ func asWitnessSecret(s string) string {
 	if strings.HasPrefix(s, witnessPrefix) {
 		return s
 	}
-	return WitnessSecret(s)
+	return Secret(s)
 }
 
-// clusterInfo is a master's update for a witness: the witness secret, the public keys of all members, and since when each is valid for that
+// Update is a master's update for a witness: the witness secret, the public keys of all members, and since when each is valid for that
 // master.
-type clusterInfo struct {
-	// secret is the joining secret on the master's side; the message, and a witness, have the witness secret.
-	secret      string
-	secretFrom  time.Time
-	members     map[string]string // id -> PEM
-	membersFrom time.Time
-	tls         bool // all members use TLS
+type Update struct {
+	// Secret is the joining secret on the master's side; the message, and a witness, have the witness secret.
+	Secret      string
+	SecretFrom  time.Time
+	Members     map[string]string // id -> PEM
+	MembersFrom time.Time
+	Tls         bool // all members use TLS
 }
 
-func (t clusterInfo) dict() *value.Dict {
-	members := value.NewDict(len(t.members))
-	for _, id := range slices.Sorted(maps.Keys(t.members)) {
-		members.Set(id, t.members[id])
+func (t Update) dict() *value.Dict {
+	members := value.NewDict(len(t.Members))
+	for _, id := range slices.Sorted(maps.Keys(t.Members)) {
+		members.Set(id, t.Members[id])
 	}
-	return value.DictOf("secret", WitnessSecret(t.secret), "secret_from", t.secretFrom.UnixMilli(), "members", members, "members_from", t.membersFrom.UnixMilli(), "tls", t.tls)
+	return value.DictOf("secret", Secret(t.Secret), "secret_from", t.SecretFrom.UnixMilli(), "members", members, "members_from", t.MembersFrom.UnixMilli(), "tls", t.Tls)
 }
 
 // mark identifies the contents of an update.
-func (t clusterInfo) mark() string {
-	var said transcript
-	said.add([]byte(t.secret))
-	for _, id := range slices.Sorted(maps.Keys(t.members)) {
-		said.add([]byte(id), []byte(t.members[id]))
+func (t Update) mark() string {
+	var said wire.Transcript
+	said.Add([]byte(t.Secret))
+	for _, id := range slices.Sorted(maps.Keys(t.Members)) {
+		said.Add([]byte(id), []byte(t.Members[id]))
 	}
-	if t.tls {
-		said.add(nil)
+	if t.Tls {
+		said.Add(nil)
 	}
-	return string(said.sum("tidings"))
+	return string(said.Sum(fieldUpdate))
 }
 
 // maxPublic bounds the public key of a member in bytes.
 const maxPublic = 8 << 10
 
-func readClusterInfo(d *value.Dict) (clusterInfo, error) {
-	t := clusterInfo{secret: d.Str("secret"), secretFrom: time.UnixMilli(d.Int("secret_from")), members: map[string]string{}, membersFrom: time.UnixMilli(d.Int("members_from")), tls: d.Bool("tls")}
-	if n := len(t.secret); n < minSecret || n > maxSecret {
+func readUpdate(d *value.Dict) (Update, error) {
+	t := Update{Secret: d.Str("secret"), SecretFrom: time.UnixMilli(d.Int("secret_from")), Members: map[string]string{}, MembersFrom: time.UnixMilli(d.Int("members_from")), Tls: d.Bool("tls")}
+	if n := len(t.Secret); n < keys.MinSecret || n > keys.MaxSecret {
 		return t, salt.Errorf(salt.Invalid, "a secret of %d characters", n)
 	}
-	if !utf8.ValidString(t.secret) { // the file would differ after a restart
+	if !utf8.ValidString(t.Secret) { // the file would differ after a restart
 		return t, salt.Errorf(salt.Invalid, "a secret that is not UTF-8")
 	}
-	t.secret = asWitnessSecret(t.secret)
+	t.Secret = asWitnessSecret(t.Secret)
 	for k, v := range d.Dict("members").All() {
 		id, _ := k.(string)
 		text, _ := v.(string)
 		if _, err := crypt.ParsePublic([]byte(text)); salt.CheckID(id) != nil || err != nil || len(text) > maxPublic {
 			return t, salt.Errorf(salt.Invalid, "the key of the member %.100q is invalid", id)
 		}
-		t.members[id] = text
+		t.Members[id] = text
 	}
-	if n := len(t.members); n == 0 || n > maxMasters {
+	if n := len(t.Members); n == 0 || n > maxMasters {
 		return t, salt.Errorf(salt.Invalid, "a witness supports at most %d masters, got %d", maxMasters, n)
 	}
 	return t, nil
 }
 
-// witnessState is what a witness knows of its cluster. It is safe for concurrent use.
-type witnessState struct {
+// state is what a witness knows of its cluster. It is safe for concurrent use.
+type state struct {
 	path string
 
 	mu sync.Mutex
@@ -202,10 +204,10 @@ type known struct {
 	TLS bool `json:"tls"`
 }
 
-// openWitnessState loads the state of a witness. secret is the configured witness secret, joining the joining secret if the configuration
+// openState loads the state of a witness. secret is the configured witness secret, joining the joining secret if the configuration
 // has that.
-func openWitnessState(path, secret, joining string) (*witnessState, error) {
-	a := &witnessState{path: path, joining: joining}
+func openState(path, secret, joining string) (*state, error) {
+	a := &state{path: path, joining: joining}
 	b, err := os.ReadFile(path)
 	if err == nil {
 		if err = json.Unmarshal(b, &a.d); err == nil {
@@ -222,10 +224,10 @@ func openWitnessState(path, secret, joining string) (*witnessState, error) {
 	if a.d.Secret != "" {
 		a.d.Secret = now
 	}
-	if joining != "" && a.d.Configured == tagOf(joining) {
-		a.d.Configured = tagOf(secret)
+	if joining != "" && a.d.Configured == TagOf(joining) {
+		a.d.Configured = TagOf(secret)
 	}
-	if tag := tagOf(secret); a.d.Configured != tag {
+	if tag := TagOf(secret); a.d.Configured != tag {
 		a.d.Configured, a.d.Secret, a.d.SecretFrom = tag, secret, 0
 	}
 	if former { // to remove it from the file
@@ -247,17 +249,17 @@ func parseKeys(texts map[string]string) (map[string]*crypt.PublicKey, error) {
 }
 
 // terms returns the witness secret, the joining secret if it is known and valid, and whether all members use TLS.
-func (a *witnessState) terms() (secret, joining string, tlsOnly bool) {
+func (a *state) terms() (secret, joining string, tlsOnly bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.joining != "" && WitnessSecret(a.joining) == a.d.Secret {
+	if a.joining != "" && Secret(a.joining) == a.d.Secret {
 		joining = a.joining
 	}
 	return a.d.Secret, joining, a.d.TLS
 }
 
 // save writes the state.
-func (a *witnessState) save(d known) error {
+func (a *state) save(d known) error {
 	b, err := json.MarshalIndent(d, "", "  ")
 	if err == nil {
 		err = atomicfile.Write(a.path, append(b, '\n'), 0o600, true)
@@ -269,20 +271,20 @@ func (a *witnessState) save(d known) error {
 }
 
 // signed reports whether a signature is valid for the key of the member id.
-func (a *witnessState) signed(id string, sum, sig []byte) bool {
+func (a *state) signed(id string, sum, sig []byte) bool {
 	a.mu.Lock()
 	key := a.keys[id]
 	a.mu.Unlock()
 	return key != nil && len(sig) > 0 && key.Verify(crypt.PKCS1v15SHA224, sum, sig) == nil
 }
 
-func (a *witnessState) has(id string) bool {
+func (a *state) has(id string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.keys[id] != nil
 }
 
-func (a *witnessState) names() string {
+func (a *state) names() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return strings.Join(slices.Sorted(maps.Keys(a.keys)), ", ")
@@ -290,23 +292,23 @@ func (a *witnessState) names() string {
 
 // learn applies an update that is newer than the previous ones, and reports what has changed. A time ahead of the local clock counts as
 // now, so that a wrong clock cannot block updates of other masters.
-func (a *witnessState) learn(t clusterInfo, now time.Time) (secret, members bool, err error) {
-	keys, err := parseKeys(t.members)
+func (a *state) learn(t Update, now time.Time) (secret, members bool, err error) {
+	keys, err := parseKeys(t.Members)
 	if err != nil {
 		return false, false, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	next := a.d
-	if from := min(t.secretFrom.UnixMilli(), now.UnixMilli()); from > a.d.SecretFrom {
-		secret = t.secret != a.d.Secret
-		next.Secret, next.SecretFrom = t.secret, from
+	if from := min(t.SecretFrom.UnixMilli(), now.UnixMilli()); from > a.d.SecretFrom {
+		secret = t.Secret != a.d.Secret
+		next.Secret, next.SecretFrom = t.Secret, from
 	}
-	if from := min(t.membersFrom.UnixMilli(), now.UnixMilli()); from > a.d.MembersFrom {
-		members = !maps.Equal(t.members, a.d.Members)
-		next.Members, next.MembersFrom = t.members, from
+	if from := min(t.MembersFrom.UnixMilli(), now.UnixMilli()); from > a.d.MembersFrom {
+		members = !maps.Equal(t.Members, a.d.Members)
+		next.Members, next.MembersFrom = t.Members, from
 	}
-	next.TLS = a.d.TLS || t.tls
+	next.TLS = a.d.TLS || t.Tls
 	if !secret && !members && next.TLS == a.d.TLS {
 		return false, false, nil // a newer time alone is not stored
 	}

@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"testing"
+
+	"brine/internal/ha/cluster/clustertest"
+	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/limitlog"
+	"brine/internal/ha/cluster/saltwire"
+	"brine/internal/ha/cluster/wire"
+	"brine/internal/net/crypt"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+	"brine/test/fuzztest"
+)
+
+// FuzzReceive: whatever comes on the port for masters ends in no panic.
+func FuzzReceive(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
+	dir := f.TempDir()
+	a, b := openSecrets(f, dir, "a", 0), openSecrets(f, dir, "b", 1)
+	body, err := saltwire.KeyMessage(a, []string{"b"}, crypt.NewKey(), true)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(body)
+	hello, err := wire.Encode(tagHello, value.DictOf("nonce", wire.Nonce(), "facts", facts{id: "a"}.dict()))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(hello)
+	c := &Cluster{cfg: Config{ID: "b"}, log: clustertest.Quiet(), secrets: b, rateLimitedLog: limitlog.New(clustertest.Quiet()), host: &host{}, origins: map[string]string{}}
+	c.ring.Store(keys.NewRing(b.Key, keys.Rotation{}))
+	p := newPeer(c, "a")
+	c.peers.Store(&map[string]*peer{"a": p})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if tag, data, ok := event.SplitBody(b); ok {
+			c.receive(tag, data)
+		}
+		if _, d, err := wire.Decode(b); err == nil {
+			c.differences(readFacts(d.Dict("facts")), "", nil)
+		}
+		p.takeItem(b)
+	})
+}
