@@ -171,8 +171,9 @@ type Run struct {
 	// Tail is appended to the output and does not count towards MaxOutput.
 	Tail string
 	// Large, if set, is called before a rendering allocates more than largeFrom
-	// bytes, and may wait for other renderings. The returned function is called
-	// at the end; the returned context replaces that of the rendering.
+	// bytes or takes more than longFrom steps, and may wait for other renderings;
+	// MaxTime does not count that. The returned function is called at the end; the
+	// returned context replaces that of the rendering.
 	Large func(ctx context.Context) (_ context.Context, end func(), err error)
 	// Timed, if set, receives the duration of each part within TimedTags.
 	Timed func(source, label string, d time.Duration)
@@ -260,9 +261,14 @@ type runtime struct {
 	modules map[*Template]*Module
 }
 
-// largeFrom is the number of bytes a rendering may allocate before Run.Large is
-// called.
-const largeFrom = 16 << 20
+// largeFrom is the number of bytes a rendering may allocate, and longFrom the
+// number of steps it may take, before Run.Large is called. So many steps take
+// about a tenth of a second of a processor. Time would not do as a measure: on a
+// busy machine every rendering takes long.
+const (
+	largeFrom = 4 << 20
+	longFrom  = 1_000_000
+)
 
 // tick counts one step.
 func (rt *runtime) tick() {
@@ -289,6 +295,9 @@ func (rt *runtime) checkSteps() {
 	}
 	if took := time.Since(rt.began) - rt.outside; took > rt.env.o.MaxTime {
 		raise("TimeoutError", "the template takes more than %v; the option template_max_time allows more", rt.env.o.MaxTime)
+	}
+	if rt.ticks > longFrom {
+		rt.large()
 	}
 	if rt.ticks > rt.env.o.MaxSteps {
 		raise("TimeoutError", "the template takes more than %d steps: it loops too long; the option template_max_steps allows more", rt.env.o.MaxSteps)
@@ -337,10 +346,12 @@ func (rt *runtime) large() {
 		return
 	}
 	rt.small = -1
+	asked := time.Now()
 	ctx, end, err := rt.run.Large(rt.ctx)
 	if err != nil {
 		raiseErr(err)
 	}
+	rt.outside += time.Since(asked)
 	rt.ctx, rt.end = ctx, end
 }
 

@@ -145,9 +145,10 @@ func New(o Options) *Renderer {
 	return &Renderer{log: o.Log, local: o.Local, limits: o.Limits, large: make(chan struct{}, largeAtOnce)}
 }
 
-// largeAtOnce is how many renderings that make many megabytes run at once; the
-// others wait, so that many together do not take all memory.
-const largeAtOnce = 4
+// largeAtOnce is how many renderings that need many megabytes or steps run at once;
+// the others wait, so that many together do not take all memory and processors.
+// They are not one, so that one that waits for something does not stop all.
+const largeAtOnce = 2
 
 type largeKey struct{}
 
