@@ -276,7 +276,7 @@ func record(t *testing.T, jobs []byte) (path string, done []byte) {
 	}
 	cmd := exec.CommandContext(t.Context(), python, "-W", "ignore", script, path)
 	// Nothing of the caller's environment may get into a recording.
-	cmd.Env = []string{"PYTHONPATH=" + stock, "HOME=/", "SHELL=/bin/bash", "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C"}
+	cmd.Env = []string{"PYTHONPATH=" + stock, "HOME=/", "SHELL=/bin/bash", "PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C", "PYTHONHASHSEED=0"}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("recording: %v\n%s", err, out)
 	}
