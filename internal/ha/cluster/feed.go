@@ -71,8 +71,8 @@ func vectorDict(v oplog.Vector) *value.Dict {
 	return d
 }
 
-// Bounds of a peer's vector: the number of origins, and the length of a name in bytes. A master gets a new origin only after it has lost
-// one.
+// Bounds of a peer's vector: the number of origins, and the length of a name in bytes. A master has one for each
+// start in which it made changes.
 const (
 	maxVector = 4096
 	maxOrigin = 64
@@ -139,8 +139,11 @@ func (f *feed) run(ctx context.Context) error {
 	ahead := f.have[self] > mine[self]
 	f.mu.Unlock()
 	if ahead {
-		f.p.c.log.Warn("a peer has newer changes of this master: restored from an old copy? continuing with a new origin id", "peer", f.p.id, "stream", f.name)
+		f.p.c.log.Warn("a peer has changes that this process made and does not have: was a virtual machine set back? continuing with a new origin id", "peer", f.p.id, "stream", f.name)
 		return errors.Join(errors.New("this master has lost own changes that the peer has"), f.stream.Renew())
+	}
+	if n := f.lostOwn(mine); n > 0 {
+		f.p.c.log.Warn("a peer has changes that this master made before its start and does not have any more: the disk is an older copy; fetching them", "peer", f.p.id, "stream", f.name, "changes", n)
 	}
 	if err := f.tellLive(ctx, mine); err != nil || ctx.Err() != nil {
 		return err
@@ -149,7 +152,7 @@ func (f *feed) run(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		changed := f.stream.Changed()
-		more, err := f.step(self)
+		more, err := f.step()
 		if err != nil {
 			return err
 		}
@@ -175,6 +178,18 @@ func (f *feed) run(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// lostOwn returns how many changes that this master made before its start the peer has and the master does not.
+func (f *feed) lostOwn(mine oplog.Vector) (n uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for origin, number := range f.have {
+		if number > mine[origin] && f.stream.Own(origin) {
+			n += number - mine[origin]
+		}
+	}
+	return n
 }
 
 // tellLive sends a peer that lacks changes which this master has dropped the list of valid ones: the rest was deleted. It precedes
@@ -239,12 +254,12 @@ func (f *feed) room(ctx context.Context) bool {
 }
 
 // step sends one batch if there are changes to send.
-func (f *feed) step(self string) (sent bool, err error) {
+func (f *feed) step() (sent bool, err error) {
 	mine, err := f.stream.Vector()
 	if err != nil {
 		return false, err
 	}
-	origin, after, ok := f.next(self, mine)
+	origin, after, ok := f.next(mine)
 	if !ok {
 		return false, nil
 	}
@@ -273,7 +288,7 @@ func (f *feed) step(self string) (sent bool, err error) {
 
 // next selects an origin whose changes the peer lacks. Changes of other masters are left to these, and sent from here only if the peer
 // still lacks them after a while.
-func (f *feed) next(self string, mine oplog.Vector) (origin string, after uint64, ok bool) {
+func (f *feed) next(mine oplog.Vector) (origin string, after uint64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	behind := int64(0)
@@ -289,7 +304,7 @@ func (f *feed) next(self string, mine oplog.Vector) (origin string, after uint64
 		if ok || at >= n || f.open >= feedWindow || f.trouble != "" {
 			continue
 		}
-		if o != self {
+		if !f.stream.Own(o) {
 			if l, known := f.lag[o]; !known || have >= l.number {
 				f.lag[o] = lag{n, now}
 				continue
@@ -480,9 +495,21 @@ func (p *peer) apply(s *wire.Session, name string, stream oplog.Stream, batches 
 		if len(pairs) == 2 && maps.Equal(v, told) {
 			continue
 		}
-		told = v
-		if err := s.Send(append(pairs, "vec", vectorDict(v))...); err != nil {
+		if err := s.Send(append(pairs, "vec", vectorDict(changedSince(told, v)))...); err != nil {
 			return
 		}
+		told = v
 	}
+}
+
+// changedSince returns what has changed in a vector since the peer was told. A master has an origin for each start in
+// which it made changes, so that whole vectors are too large for every answer; the reader of an answer merges it.
+func changedSince(told, now oplog.Vector) oplog.Vector {
+	out := oplog.Vector{}
+	for origin, n := range now {
+		if told[origin] != n {
+			out[origin] = n
+		}
+	}
+	return out
 }

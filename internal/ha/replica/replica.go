@@ -96,7 +96,7 @@ func Open(dir, id string, ranks Ranks, log *slog.Logger) (*Store, error) {
 				return err
 			}
 		}
-		if err := oplog.Init(tx); err != nil {
+		if err := oplog.Init(tx, id); err != nil {
 			return err
 		}
 		meta := tx.Bucket(metaBucket)
@@ -460,6 +460,9 @@ func (s *Store) Self() (self string) {
 	return self
 }
 
+// Own implements oplog.Stream.
+func (s *Store) Own(origin string) bool { return oplog.Own(origin, s.id) }
+
 // Vector implements oplog.Stream.
 func (s *Store) Vector() (v oplog.Vector, err error) {
 	err = s.db.View(func(tx *bolt.Tx) error { v = oplog.ReadVector(tx); return nil })
@@ -470,7 +473,9 @@ func (s *Store) Vector() (v oplog.Vector, err error) {
 func (s *Store) Changed() <-chan struct{} { return s.signal.Wait() }
 
 // Renew implements oplog.Stream.
-func (s *Store) Renew() error { return failed(s.db.Update(oplog.Renew)) }
+func (s *Store) Renew() error {
+	return failed(s.db.Update(func(tx *bolt.Tx) error { return oplog.Renew(tx, s.id) }))
+}
 
 // Read implements oplog.Stream.
 func (s *Store) Read(origin string, after uint64, items, size int) (oplog.Batch, error) {

@@ -284,17 +284,64 @@ func TestOldCopy(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	va, _ := a.store.Vector()
-	vb, _ := b.store.Vector()
-	if va[a.store.Self()] >= vb[a.store.Self()] {
-		t.Fatal("this is no old copy")
-	}
-	if err := a.store.Renew(); err != nil {
-		t.Fatal(err)
-	}
 	meet(t, a, b)
 	if st, _, _ := a.keys.Lookup("m1"); st != keystore.Rejected {
 		t.Errorf("m1 is %v", st)
+	}
+}
+
+// TestRestoredDiskDecidesApart: a master is set back to a backup of its whole
+// disk, starts cut off from the others, and makes more changes than the backup
+// lacks. When they meet again, nothing that was deleted meanwhile is back and no
+// decision is lost, although as many changes were made as were forgotten.
+func TestRestoredDiskDecidesApart(t *testing.T) {
+	for _, more := range []int{5, 20, 60} { // fewer, as many and more changes than were lost
+		t.Run(fmt.Sprint(more), func(t *testing.T) {
+			a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
+			for i := range 20 {
+				id := fmt.Sprint("gone", i)
+				a.add(id, "key")
+				a.move(id, keystore.Pending, keystore.Accepted)
+			}
+			for i := range more {
+				a.add(fmt.Sprint("new", i), "key")
+			}
+			meet(t, a, b)
+			backup := t.TempDir()
+			a.reopen("a", func() { copyTree(t, a.dir, backup) })
+			for i := range 20 {
+				a.must(a.keys.Delete(keystore.Accepted, fmt.Sprint("gone", i)))
+			}
+			meet(t, a, b)
+			a.reopen("a", func() {
+				if err := os.RemoveAll(a.dir); err != nil {
+					t.Fatal(err)
+				}
+				copyTree(t, backup, a.dir)
+			})
+			for i := range more {
+				a.move(fmt.Sprint("new", i), keystore.Pending, keystore.Accepted)
+			}
+			meet(t, a, b)
+			for i := range 20 {
+				if st, _, err := a.keys.Lookup(fmt.Sprint("gone", i)); err != nil || st != keystore.None {
+					t.Errorf("gone%d is %v again (%v)", i, st, err)
+				}
+			}
+			for i := range more {
+				if st, _, err := b.keys.Lookup(fmt.Sprint("new", i)); err != nil || st != keystore.Accepted {
+					t.Errorf("new%d is %v (%v)", i, st, err)
+				}
+			}
+		})
+	}
+}
+
+// copyTree copies a directory of files and directories.
+func copyTree(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -135,6 +135,9 @@ func (s *Store) Self() (self string) {
 	return self
 }
 
+// Own implements oplog.Stream.
+func (s *Store) Own(origin string) bool { return oplog.Own(origin, s.shares.id) }
+
 // Vector implements oplog.Stream.
 func (s *Store) Vector() (v oplog.Vector, err error) {
 	err = s.view(func(tx *bolt.Tx) error { v = oplog.ReadVector(tx); return nil })

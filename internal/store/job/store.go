@@ -231,7 +231,7 @@ func (s *Store) recreate(why error) (*bolt.DB, error) {
 
 func (s *Store) makeBuckets(tx *bolt.Tx) error {
 	if s.shares != nil {
-		if err := oplog.Init(tx); err != nil {
+		if err := oplog.Init(tx, s.shares.id); err != nil {
 			return err
 		}
 	}

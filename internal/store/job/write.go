@@ -340,7 +340,7 @@ func (s *Store) apply(at *place, o *op) error {
 	case opTake:
 		return s.take(at, o)
 	case opRenew:
-		return oplog.Renew(at.tx)
+		return oplog.Renew(at.tx, s.shares.id)
 	case opNotes:
 		return o.notes.put(at.tx)
 	case opAdopted:

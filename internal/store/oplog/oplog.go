@@ -2,8 +2,9 @@
 // send another exactly the changes that it lacks.
 //
 // A log is a set of buckets in the bbolt file of the data, and is written in the transactions that change the
-// data. It has entries of several origins: the file itself, which gets a random name at creation, and the
-// files of other masters. Each origin numbers its changes from 1. An entry only names the changed item; its
+// data. It has entries of several origins: the file itself, which gets a random name each time it is opened,
+// and the files of other masters. Each origin numbers its changes from 1. No number is used twice under one
+// name, also when the file is replaced by an older copy of itself: the copy goes on under a new name. An entry only names the changed item; its
 // data is read when it is sent. So a replaced change costs nothing more, and a log is never larger than the
 // data.
 //
@@ -15,11 +16,13 @@ package oplog
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 
 	bolt "go.etcd.io/bbolt"
@@ -81,13 +84,16 @@ type Stream interface {
 	// Vector returns the known changes, and Self the store's own origin.
 	Vector() (Vector, error)
 	Self() string
+	// Own reports whether an origin is the store's own one, or was that of an earlier life of the master.
+	Own(origin string) bool
 	// Read returns a batch after a number, of about the given number of items and bytes.
 	Read(origin string, after uint64, items, size int) (Batch, error)
 	// Apply applies a batch, and returns when it is on disk. ErrGap means that the batch does not continue
 	// the known changes.
 	Apply(b Batch) error
-	// Renew gives the store a new origin name. It is needed when a peer knows more of its changes than the
-	// store itself: it is an old copy and would reuse numbers.
+	// Renew gives the store a new origin name. It is needed when a peer knows more changes of the present one
+	// than the store itself: memory and disk were set back together, as of a virtual machine, and the store
+	// would use numbers twice.
 	Renew() error
 	// Changed returns a channel that is closed at the next change.
 	Changed() <-chan struct{}
@@ -105,25 +111,38 @@ var (
 // maxName bounds the name of an origin in bytes.
 const maxName = 64
 
-// Init creates missing buckets and the name of the file.
-func Init(tx *bolt.Tx) error {
+// Init creates missing buckets and gives the file a new name if changes were made under the present one: it is
+// called when a file is opened, which may be an older copy of itself. Others may then know changes under the
+// present name that this copy does not, and would take new ones with the same numbers for those. owner is the id
+// of the master.
+func Init(tx *bolt.Tx, owner string) error {
 	for _, name := range [][]byte{entriesBucket, vectorBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}
 	}
-	if tx.Bucket(vectorBucket).Get(selfKey) == nil {
-		return Renew(tx)
+	if self := Self(tx); self == "" || known(tx, self) > 0 {
+		return Renew(tx, owner)
 	}
 	return nil
 }
 
 // Renew gives the file a new origin name. Changes under the old name stay.
-func Renew(tx *bolt.Tx) error {
+func Renew(tx *bolt.Tx, owner string) error {
 	var b [8]byte
 	rand.Read(b[:])
-	return tx.Bucket(vectorBucket).Put(selfKey, []byte(hex.EncodeToString(b[:])))
+	return tx.Bucket(vectorBucket).Put(selfKey, []byte(prefixOf(owner)+hex.EncodeToString(b[:])))
 }
+
+// prefixOf returns how the names of a master's origins begin: it knows them again also when its disk was set back.
+func prefixOf(owner string) string {
+	sum := sha256.Sum256([]byte(owner))
+	return hex.EncodeToString(sum[:4]) + "-"
+}
+
+// Own reports whether an origin is one of a master. Versions that kept one name for the life of a file had no
+// names by which that can be told.
+func Own(origin, owner string) bool { return strings.HasPrefix(origin, prefixOf(owner)) }
 
 // Self returns the origin name of the file.
 func Self(tx *bolt.Tx) string { return string(tx.Bucket(vectorBucket).Get(selfKey)) }

@@ -15,7 +15,7 @@ func open(t *testing.T) *bolt.DB {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	update(t, db, Init)
+	update(t, db, func(tx *bolt.Tx) error { return Init(tx, "m1") })
 	return db
 }
 
@@ -97,4 +97,40 @@ func TestSweep(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestNameOfEachLife: a file gets a new name when it is opened after changes, keeps one under which nothing was
+// written, and its master knows all of them again.
+func TestNameOfEachLife(t *testing.T) {
+	db := open(t)
+	var names []string
+	life := func(changes int) {
+		update(t, db, func(tx *bolt.Tx) error {
+			if err := Init(tx, "m1"); err != nil {
+				return err
+			}
+			names = append(names, Self(tx))
+			for range changes {
+				if _, _, err := Append(tx, []byte("x")); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	life(0)
+	life(2)
+	life(0)
+	life(1)
+	if names[0] != names[1] || names[1] == names[2] || names[2] != names[3] {
+		t.Errorf("%q", names)
+	}
+	for _, n := range names {
+		if !Own(n, "m1") || Own(n, "m2") || len(n) > maxName {
+			t.Errorf("%q", n)
+		}
+	}
+	if Own("0123456789abcdef", "m1") || Own("", "m1") {
+		t.Error("a name of an older version counts as own")
+	}
 }
