@@ -13,7 +13,7 @@ func (c *Caller) Ask(ctx context.Context, load *value.Dict) (any, error) {
 		return nil, errors.New("the caller has no master")
 	}
 	load.Set("id", c.m.cfg.ID)
-	return c.conn.client.Request(ctx, load)
+	return c.conn.Client.Request(ctx, load)
 }
 
 // Pillar returns the pillar that this master gave, or nil.
@@ -21,5 +21,5 @@ func (c *Caller) Pillar() *value.Dict {
 	if c.conn == nil {
 		return nil
 	}
-	return c.conn.pillar.Load()
+	return c.conn.Pillar()
 }

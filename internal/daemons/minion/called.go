@@ -139,7 +139,7 @@ func (r *returners) adopt(path string) error {
 	if err != nil || !ok {
 		return salt.Errorf(salt.Invalid, "it is damaged: %w", err)
 	}
-	if err := r.put(r.m.anyConnection(), name, ret); err != nil {
+	if err := r.put(r.m.links.WithPillar(), name, ret); err != nil {
 		return err
 	}
 	return os.Remove(path)

@@ -11,7 +11,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
-	"brine/internal/net/handshake"
+	"brine/internal/daemons/minion/link"
 	"brine/internal/py/value"
 )
 
@@ -24,7 +24,7 @@ type Caller struct {
 	Executors, ExecutorOpts any
 
 	m    *Minion
-	conn *connection // nil when local
+	conn *link.Link // nil when local
 	jid  string
 }
 
@@ -44,7 +44,7 @@ func NewCaller(ctx context.Context, cfg Config, local bool, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	m.run, m.standing = ctx, nil // the daemon's, too
+	m.run = ctx
 	c := &Caller{m: m, jid: salt.NewJID(time.Now())}
 	if local {
 		return c, nil
@@ -57,14 +57,14 @@ func NewCaller(ctx context.Context, cfg Config, local bool, log *slog.Logger) (*
 func (c *Caller) connect(ctx context.Context) error {
 	o := &c.m.cfg.Options
 	used := c.m.inUse()
-	rank := func(conn *connection) int {
-		if i := slices.Index(used, conn.addr.Text); i >= 0 {
+	rank := func(conn *link.Link) int {
+		if i := slices.Index(used, conn.Addr.Text); i >= 0 {
 			return i
 		}
 		return len(used)
 	}
-	conns := slices.Clone(c.m.masters())
-	slices.SortStableFunc(conns, func(a, b *connection) int { return rank(a) - rank(b) })
+	conns := slices.Clone(c.m.links.All())
+	slices.SortStableFunc(conns, func(a, b *link.Link) int { return rank(a) - rank(b) })
 	rounds := max(o.MasterTries, 1)
 	if len(conns) == 1 {
 		rounds = max(rounds, o.AuthTries)
@@ -79,7 +79,7 @@ func (c *Caller) connect(ctx context.Context) error {
 
 // anyOf tries each master once. final tells that there is no use in trying
 // again soon.
-func (c *Caller) anyOf(ctx context.Context, conns []*connection) (final bool, err error) {
+func (c *Caller) anyOf(ctx context.Context, conns []*link.Link) (final bool, err error) {
 	var faults []error
 	final = true
 	for _, conn := range conns {
@@ -89,35 +89,20 @@ func (c *Caller) anyOf(ctx context.Context, conns []*connection) (final bool, er
 			return true, nil
 		}
 		final = final && salt.KindOf(err) != salt.Timeout
-		faults = append(faults, fmt.Errorf("%s: %w", conn.addr.Text, err))
-		c.m.log.Debug("cannot use a master", "master", conn.addr.Text, "err", err)
+		faults = append(faults, fmt.Errorf("%s: %w", conn.Addr.Text, err))
+		c.m.log.Debug("cannot use a master", "master", conn.Addr.Text, "err", err)
 	}
 	return final, salt.Errorf(salt.Unavailable, "%w", errors.Join(faults...))
 }
 
-func (c *Caller) signIn(ctx context.Context, conn *connection) error {
-	if err := conn.signIn(ctx); err != nil {
+func (c *Caller) signIn(ctx context.Context, conn *link.Link) error {
+	if err := conn.SignIn(ctx); err != nil {
 		return err
 	}
-	if err := conn.fetchPillar(ctx, false); err != nil {
+	if err := conn.FetchPillar(ctx, false); err != nil {
 		c.m.log.Error("cannot fetch the pillar", "err", err)
 	}
 	return nil
-}
-
-// signIn signs in once, at the first address that lets it.
-func (c *connection) signIn(ctx context.Context) error {
-	addrs, err := c.addr.Resolve(ctx, c.m.resolver())
-	if err != nil {
-		return err
-	}
-	for _, a := range addrs {
-		c.client.SetAddress(a.String())
-		if err = c.client.SignIn(ctx); err == nil || handshake.Refused(err) {
-			return err
-		}
-	}
-	return err
 }
 
 // Functions returns the functions that can be called.
@@ -167,7 +152,7 @@ func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcom
 	if c.Metadata != nil {
 		load.Set("metadata", c.Metadata)
 	}
-	_, err := c.conn.client.Request(ctx, load)
+	_, err := c.conn.Client.Request(ctx, load)
 	return err
 }
 
@@ -176,6 +161,6 @@ func (c *Caller) Close() {
 	c.m.background.Wait()
 	c.m.returners.close()
 	if c.conn != nil {
-		c.conn.client.Close()
+		c.conn.Client.Close()
 	}
 }

@@ -2,6 +2,7 @@ package minion
 
 import (
 	"brine/internal/daemons/minion/address"
+	"brine/internal/daemons/minion/masters"
 	"fmt"
 )
 
@@ -10,7 +11,7 @@ import (
 func CheckStart(cfg *Config) (faults []error) {
 	o := &cfg.Options
 	for _, text := range o.Master {
-		if _, err := address.Parse(text, o.MasterPort, o.MasterURIFormat == "ip_only"); err != nil && o.MasterType != typeDisable {
+		if _, err := address.Parse(text, o.MasterPort, o.MasterURIFormat == "ip_only"); err != nil && o.MasterType != masters.TypeDisable {
 			faults = append(faults, err)
 		}
 	}

@@ -3,6 +3,7 @@ package minion
 import (
 	"brine/internal/call/fn"
 	"brine/internal/daemons/minion/beacons"
+	"brine/internal/daemons/minion/masters"
 	"brine/internal/daemons/minion/mine"
 	"brine/internal/daemons/minion/schedule"
 	"brine/internal/net/event"
@@ -13,10 +14,8 @@ import (
 
 // Events on the minion's own bus, as Salt names them.
 const (
-	tagConnected    = "__master_connected"
-	tagDisconnected = "__master_disconnected"
-	tagFireMaster   = "fire_master"
-	tagEnviron      = "environ_setenv"
+	tagFireMaster = "fire_master"
+	tagEnviron    = "environ_setenv"
 )
 
 // fireMaster passes an event on to all masters.
@@ -28,7 +27,7 @@ func (m *Minion) fireMaster(e *event.Event) {
 		load.Set("tag", e.Data.Str("tag"))
 		load.Set("data", e.Data.At("data"))
 	}
-	m.sendAll(load)
+	m.links.Send(load)
 }
 
 // environByEvent sets variables in the environment of the daemon.
@@ -41,21 +40,6 @@ func (m *Minion) environByEvent(e *event.Event) {
 	})
 }
 
-// anyConnection returns a connection that has a pillar, or nil.
-func (m *Minion) anyConnection() *connection {
-	for _, c := range m.receivers() {
-		if c.pillar.Load() != nil {
-			return c
-		}
-	}
-	return nil
-}
-
-// tell fires an event about a master on the minion's own bus.
-func (c *connection) tell(tag string) {
-	c.m.bus.Report(tag, value.DictOf("master", c.addr.Text))
-}
-
 func (m *Minion) serveBus(ctx context.Context) {
 	if m.busIPC == nil {
 		return
@@ -63,14 +47,6 @@ func (m *Minion) serveBus(ctx context.Context) {
 	if err := m.busIPC.Serve(ctx); err != nil {
 		m.log.Error("the event bus failed", "err", err)
 	}
-}
-
-// pillar is the pillar of the first master that is connected, or nil.
-func (m *Minion) pillar() *value.Dict {
-	if c := m.anyConnection(); c != nil {
-		return c.pillar.Load()
-	}
-	return nil
 }
 
 // openBus has the services obey events of the bus, and offers it to other
@@ -92,7 +68,7 @@ func (m *Minion) openBus() (err error) {
 func (m *Minion) tasks() (out []schedule.Task) {
 	o := &m.cfg.Options
 	if n := o.PingInterval; n > 0 {
-		out = append(out, schedule.Task{Every: time.Duration(n) * time.Minute, Do: func(context.Context) { m.fire("minion_ping", "ping") }})
+		out = append(out, schedule.Task{Every: time.Duration(n) * time.Minute, Do: func(context.Context) { m.links.Fire("minion_ping", "ping") }})
 	}
 	if n := o.GrainsRefreshEvery; n > 0 {
 		out = append(out, schedule.Task{Every: time.Duration(n) * time.Minute, Do: func(context.Context) { m.bus.Report(tagRefreshGrains, value.NewDict(0)) }})
@@ -105,20 +81,20 @@ func (m *Minion) tasks() (out []schedule.Task) {
 
 // buildTimed makes what runs by time, and the mine.
 func (m *Minion) buildTimed() (err error) {
-	o, masterless := &m.cfg.Options, m.cfg.Options.MasterType == typeDisable
-	m.mine = &mine.Mine{ID: m.cfg.ID, Log: m.log, Send: m.sendAll,
+	o, masterless := &m.cfg.Options, m.cfg.Options.MasterType == masters.TypeDisable
+	m.mine = &mine.Mine{ID: m.cfg.ID, Log: m.log, Send: m.links.Send,
 		Call: func(ctx context.Context, j fn.Job) fn.Outcome {
-			return m.funcs.Run(ctx, m.newCall(m.anyConnection(), ""), j)
+			return m.funcs.Run(ctx, m.newCall(m.links.WithPillar(), ""), j)
 		}}
 	m.schedule, err = schedule.New(schedule.Config{
 		Options: o.ScheduleOptions, Masterless: masterless, Opts: m.cfg.Opts, Tasks: m.tasks(), Ready: m.readyC,
-		Grains: m.Grains, Pillar: m.pillar, Job: m.runScheduled, Go: m.background.Go, Report: m.bus.Report, Log: m.log,
+		Grains: m.Grains, Pillar: m.links.Pillar, Job: m.runScheduled, Go: m.background.Go, Report: m.bus.Report, Log: m.log,
 	})
 	if err != nil {
 		return err
 	}
 	m.beacons, err = beacons.New(beacons.Config{
-		Options: o.BeaconOptions, ID: m.cfg.ID, Masterless: masterless, Opts: m.cfg.Opts, Ready: m.readyC, Pillar: m.pillar,
+		Options: o.BeaconOptions, ID: m.cfg.ID, Masterless: masterless, Opts: m.cfg.Opts, Ready: m.readyC, Pillar: m.links.Pillar,
 		Running: func() (funs []string) {
 			for _, d := range m.jobs.list("") {
 				funs = append(funs, d.Str("fun"))
@@ -126,24 +102,12 @@ func (m *Minion) buildTimed() (err error) {
 			return funs
 		},
 		Call: func() (context.Context, *fn.Call) {
-			c := m.newCall(m.anyConnection(), "")
+			c := m.newCall(m.links.WithPillar(), "")
 			c.Funcs = m.funcs
 			c.Prepare()
 			return m.run, c
 		},
-		Go: m.background.Go, Fire: m.fire, Report: m.bus.Report, Log: m.log,
+		Go: m.background.Go, Fire: m.links.Fire, Report: m.bus.Report, Log: m.log,
 	})
 	return err
-}
-
-// sendAll gives a message to all masters.
-func (m *Minion) sendAll(load *value.Dict) {
-	for _, c := range m.receivers() {
-		c.out.Put(load)
-	}
-}
-
-// fire sends an event to all masters.
-func (m *Minion) fire(tag string, data any) {
-	m.sendAll(value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "data", data, "tag", tag))
 }

@@ -11,6 +11,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/runners"
+	"brine/internal/daemons/minion/link"
 	"brine/internal/daemons/minion/outbox"
 	"brine/internal/host/proc"
 	"brine/internal/py/value"
@@ -125,7 +126,7 @@ func (m *Minion) call(ctx context.Context, j *job, name string, args []any) fn.O
 	n := 0
 	c.Progress = func(part any) {
 		n++
-		j.first.out.Put(value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil,
+		j.first.Out.Put(value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil,
 			"tag", fmt.Sprintf("salt/job/%s/prog/%s/%d", j.jid, m.cfg.ID, n), "data", value.DictOf("return", part)))
 	}
 	return m.through(ctx, j, name, func() fn.Outcome {
@@ -134,11 +135,11 @@ func (m *Minion) call(ctx context.Context, j *job, name string, args []any) fn.O
 }
 
 // newCall prepares what a function sees of this minion and of one master.
-func (m *Minion) newCall(from *connection, jid string) *fn.Call {
+func (m *Minion) newCall(from *link.Link, jid string) *fn.Call {
 	pillar, opts := value.NewDict(0), m.cfg.Opts
 	if from != nil {
-		opts = from.opts()
-		if p := from.pillar.Load(); p != nil {
+		opts = from.Opts()
+		if p := from.Pillar(); p != nil {
 			pillar = p
 		}
 	}
@@ -151,7 +152,7 @@ func (m *Minion) newCall(from *connection, jid string) *fn.Call {
 	case m.own != nil:
 		c.Pillar, c.CompilePillar = m.own, m.own.compile
 	case from != nil:
-		c.CompilePillar = from.askPillar
+		c.CompilePillar = from.AskPillar
 	}
 	return c
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/daemons/minion/link"
 	"brine/internal/files/fileclient"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/backends"
@@ -23,13 +24,13 @@ func (cfg *Config) local() bool {
 
 // fileClient returns the files for a job of one master: of that master and no
 // other, or of this machine.
-func (m *Minion) fileClient(from *connection) *fileclient.Client {
+func (m *Minion) fileClient(from *link.Link) *fileclient.Client {
 	var src fileclient.Source
 	switch {
 	case m.files != nil:
 		src = localFiles{m.files, m.cfg.Opts}
 	case from != nil:
-		src = from.client
+		src = from.Client
 	}
 	o := m.cfg.fileOptions()
 	o.Trees = &m.trees

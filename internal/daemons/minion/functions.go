@@ -17,6 +17,7 @@ import (
 	"brine/internal/daemons/minion/localbus"
 	"brine/internal/daemons/minion/mine"
 	"brine/internal/daemons/minion/schedule"
+	"brine/internal/daemons/minion/status"
 	"brine/internal/net/crypt"
 	"brine/internal/py/value"
 )
@@ -37,7 +38,7 @@ func Catalogue() []fn.Module { return (&Minion{bus: localbus.New(localbus.Config
 // catalogue names the families of modules, and those modules that need the
 // daemon itself.
 func (m *Minion) catalogue() []fn.Module {
-	masters := masters{m}
+	masters := messenger{m}
 	return append(catalogue.Modules(),
 		core.Grains(grainStore{m}),
 		control.Saltutil(control.Deps{Jobs: jobs{m}, Refresh: refresher{m}, Keys: keys{m}, Masters: masters, Local: catalogue.LocalMaster{Open: m.openLocalMaster}}),
@@ -88,18 +89,18 @@ func (s grainStore) Refresh(ctx context.Context, pillar bool) error {
 	return refresher(s).Refresh(ctx, what, false, false)
 }
 
-// masters sends on behalf of functions: over the queues of all connections,
+// messenger sends on behalf of functions: over the queues of all connections,
 // or, for salt-call, directly to the one master that it uses.
-type masters struct{ m *Minion }
+type messenger struct{ m *Minion }
 
 // Request asks one master that the minion is connected to.
-func (s masters) Request(ctx context.Context, load *value.Dict) (any, error) {
+func (s messenger) Request(ctx context.Context, load *value.Dict) (any, error) {
 	if s.m.direct != nil {
-		return s.m.direct.client.Request(ctx, load)
+		return s.m.direct.Client.Request(ctx, load)
 	}
-	for _, c := range s.m.masters() {
-		if c.is(connected) {
-			return c.client.Request(ctx, load)
+	for _, c := range s.m.links.All() {
+		if c.Is(status.Connected) {
+			return c.Client.Request(ctx, load)
 		}
 	}
 	return nil, salt.Errorf(salt.Unavailable, "no master is connected")
@@ -108,22 +109,22 @@ func (s masters) Request(ctx context.Context, load *value.Dict) (any, error) {
 // Pick returns the master of a host name or address, or any one that the
 // minion is connected to. salt-call signs in to the master if that is not the
 // one it already uses.
-func (s masters) Pick(ctx context.Context, host string) (control.Asker, error) {
-	if len(s.m.masters()) == 0 || s.m.cfg.Options.MasterType == "disable" {
+func (s messenger) Pick(ctx context.Context, host string) (control.Asker, error) {
+	if len(s.m.links.All()) == 0 || s.m.cfg.Options.MasterType == "disable" {
 		return nil, control.ErrMasterless
 	}
-	if s.m.direct != nil && (host == "" || s.m.direct.addr.Is(host)) {
-		return s.m.direct.client, nil
+	if s.m.direct != nil && (host == "" || s.m.direct.Addr.Is(host)) {
+		return s.m.direct.Client, nil
 	}
-	for _, c := range s.m.masters() {
-		if host != "" && !c.addr.Is(host) {
+	for _, c := range s.m.links.All() {
+		if host != "" && !c.Addr.Is(host) {
 			continue
 		}
 		if s.m.direct != nil {
-			return c.client, c.signIn(ctx)
+			return c.Client, c.SignIn(ctx)
 		}
-		if c.is(connected) || host != "" && c.is(standingBy) {
-			return c.client, nil
+		if c.Is(status.Connected) || host != "" && c.Is(status.Standby) {
+			return c.Client, nil
 		}
 	}
 	if host == "" {
@@ -133,24 +134,24 @@ func (s masters) Pick(ctx context.Context, host string) (control.Asker, error) {
 }
 
 // Send gives a message to every master; one that is away gets it later.
-func (s masters) Send(ctx context.Context, load *value.Dict) error {
+func (s messenger) Send(ctx context.Context, load *value.Dict) error {
 	if s.m.direct != nil {
 		copied := load.Clone()
-		_, err := s.m.direct.client.Request(ctx, load)
-		if err == nil && mine.IsRequest(copied) && len(s.m.receivers()) > 1 {
+		_, err := s.m.direct.Client.Request(ctx, load)
+		if err == nil && mine.IsRequest(copied) && len(s.m.links.Receivers()) > 1 {
 			// The other masters get it from the daemon, as in Salt.
 			err = ignoreNoDaemon(s.m.bus.Fire(ctx, mine.TagMine, copied))
 		}
 		return err
 	}
-	if len(s.m.masters()) == 0 {
+	if len(s.m.links.All()) == 0 {
 		return salt.Errorf(salt.Unavailable, "this minion has no master")
 	}
 	if load.Str("cmd") == "_minion_event" && !load.Has("pretag") {
 		load.Set("pretag", nil) // as in events that Salt's daemons pass on
 	}
-	for _, c := range s.m.receivers() {
-		c.out.Put(load)
+	for _, c := range s.m.links.Receivers() {
+		c.Out.Put(load)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/daemons/minion/link"
 	"brine/internal/host/proc"
 	"brine/internal/py/value"
 )
@@ -20,11 +21,11 @@ type job struct {
 	fun     any // text, or a list for several functions
 	load    *value.Dict
 	started time.Time
-	first   *connection // the master that published it first
+	first   *link.Link // the master that published it first
 
 	// Guarded by the table's lock.
-	origins []*connection // the masters that published it
-	ret     *value.Dict   // the return, once there is one
+	origins []*link.Link // the masters that published it
+	ret     *value.Dict  // the return, once there is one
 	cancel  context.CancelCauseFunc
 	procs   *proc.Group
 }
@@ -48,7 +49,7 @@ func newJobTable(keep int) *jobTable {
 // admit registers a job that a master published. It returns nil if the job is
 // known already: then the master, if it is another than before, will get the
 // return too; if that is there already, it is handed back for sending.
-func (t *jobTable) admit(load *value.Dict, from *connection, now time.Time) (j *job, ready *value.Dict) {
+func (t *jobTable) admit(load *value.Dict, from *link.Link, now time.Time) (j *job, ready *value.Dict) {
 	jid := load.Str("jid")
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,7 +65,7 @@ func (t *jobTable) admit(load *value.Dict, from *connection, now time.Time) (j *
 	if t.past != nil && t.past(jid) {
 		return nil, nil
 	}
-	j = &job{jid: jid, fun: load.At("fun"), load: load, started: now, first: from, origins: []*connection{from}}
+	j = &job{jid: jid, fun: load.At("fun"), load: load, started: now, first: from, origins: []*link.Link{from}}
 	t.jobs[jid] = j
 	t.running[jid] = j
 	return j, nil
@@ -79,7 +80,7 @@ func (t *jobTable) start(j *job, cancel context.CancelCauseFunc, procs *proc.Gro
 
 // finish stores the return and names the masters that wait for it. Old jobs
 // are forgotten.
-func (t *jobTable) finish(j *job, ret *value.Dict) []*connection {
+func (t *jobTable) finish(j *job, ret *value.Dict) []*link.Link {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j.ret, j.cancel = ret, nil
@@ -89,7 +90,7 @@ func (t *jobTable) finish(j *job, ret *value.Dict) []*connection {
 		delete(t.jobs, t.finished[0])
 		t.finished = t.finished[1:]
 	}
-	return append([]*connection(nil), j.origins...)
+	return append([]*link.Link(nil), j.origins...)
 }
 
 // describe returns what saltutil.running tells of a job: its map and the
@@ -161,14 +162,14 @@ func (t *jobTable) signal(jid string, sig syscall.Signal) error {
 }
 
 // originsOf returns the masters that published a job.
-func (t *jobTable) originsOf(j *job) []*connection {
+func (t *jobTable) originsOf(j *job) []*link.Link {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(j.origins)
 }
 
 // runningFor returns the ids of the running jobs that a master published.
-func (t *jobTable) runningFor(c *connection) (jids []string) {
+func (t *jobTable) runningFor(c *link.Link) (jids []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, j := range t.running {

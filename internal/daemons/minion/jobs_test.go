@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/daemons/minion/link"
 	"brine/internal/py/value"
 )
 
@@ -14,7 +15,7 @@ func load(jid string) *value.Dict {
 
 func TestJobFromTwoMastersRunsOnce(t *testing.T) {
 	tab := newJobTable(0)
-	a, b := &connection{}, &connection{}
+	a, b := &link.Link{}, &link.Link{}
 	j, ready := tab.admit(load("1"), a, time.Now())
 	if j == nil || ready != nil {
 		t.Fatal("the first master's job was not admitted")
@@ -29,7 +30,7 @@ func TestJobFromTwoMastersRunsOnce(t *testing.T) {
 	if to := tab.finish(j, ret); len(to) != 2 || to[0] != a || to[1] != b {
 		t.Errorf("the return goes to %v, want both masters", to)
 	}
-	c := &connection{}
+	c := &link.Link{}
 	if again, ready := tab.admit(load("1"), c, time.Now()); again != nil || ready != ret {
 		t.Error("a master that publishes a finished job must get its return")
 	}
@@ -40,9 +41,9 @@ func TestJobFromTwoMastersRunsOnce(t *testing.T) {
 
 func TestJobTableForgetsOldJobsButNoneThatRuns(t *testing.T) {
 	tab := newJobTable(100)
-	running, _ := tab.admit(load("running"), &connection{}, time.Now())
+	running, _ := tab.admit(load("running"), &link.Link{}, time.Now())
 	for i := range 500 {
-		j, _ := tab.admit(load(fmt.Sprint(i)), &connection{}, time.Now())
+		j, _ := tab.admit(load(fmt.Sprint(i)), &link.Link{}, time.Now())
 		tab.finish(j, value.NewDict(0))
 	}
 	if n := len(tab.jobs); n != 101 {

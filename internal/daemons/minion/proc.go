@@ -2,8 +2,6 @@ package minion
 
 import (
 	"bytes"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -98,10 +96,4 @@ func runsJobs(pid int) bool {
 	}
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
 	return err != nil || bytes.Contains(line, []byte("salt")) || bytes.Contains(line, []byte("brine"))
-}
-
-// topics are the publications that a filtering minion asks for.
-func topics(id string) []string {
-	sum := sha1.Sum([]byte(id))
-	return []string{"broadcast", hex.EncodeToString(sum[:])}
 }

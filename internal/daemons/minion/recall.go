@@ -1,11 +1,11 @@
 package minion
 
 import (
-	"context"
 	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/link"
 	"brine/internal/daemons/minion/outbox"
 	"brine/internal/host/proc"
 	"brine/internal/py/value"
@@ -27,29 +27,19 @@ const sayRunning = time.Second
 // sayRuns tells the masters of a job that it runs.
 func (m *Minion) sayRuns(j *job) {
 	for _, c := range m.jobs.originsOf(j) {
-		if c.keepsJobs.Load() {
-			c.sayRunning(m.run, j.jid)
+		if c.KeepsJobs() {
+			c.SayRunning(m.run, j.jid)
 		}
-	}
-}
-
-// sayRunning tells the master which of its jobs run. Nothing depends on it.
-func (c *connection) sayRunning(ctx context.Context, jids ...string) {
-	if len(jids) == 0 {
-		return
-	}
-	if _, err := c.client.Request(ctx, value.DictOf("cmd", "_brine_running", "id", c.m.cfg.ID, "jids", jids)); err != nil {
-		c.log.Debug("cannot tell the master which jobs run", "err", err)
 	}
 }
 
 // queues are the queues of masters; that of none, for a job of the minion itself,
 // is nil.
-func queues(conns []*connection) []*outbox.Queue {
+func queues(conns []*link.Link) []*outbox.Queue {
 	out := make([]*outbox.Queue, 0, len(conns))
 	for _, c := range conns {
 		if c != nil {
-			out = append(out, c.out)
+			out = append(out, c.Out)
 		}
 	}
 	return out

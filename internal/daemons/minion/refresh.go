@@ -148,9 +148,9 @@ func (m *Minion) RefreshPillar(ctx context.Context, clean bool) error {
 		defer mu.Unlock()
 		errs = append(errs, err)
 	}
-	for _, c := range m.receivers() {
-		if c.client.Generation() > 0 {
-			wg.Go(func() { collect(c.fetchPillar(ctx, clean)) })
+	for _, c := range m.links.Receivers() {
+		if c.Client.Generation() > 0 {
+			wg.Go(func() { collect(c.FetchPillar(ctx, clean)) })
 		}
 	}
 	if m.own != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/daemons/minion/link"
 	"brine/internal/net/remote"
 	"brine/internal/py/value"
 	"brine/internal/store/returner"
@@ -63,7 +64,7 @@ func (r *returners) send(j *job, ret *value.Dict) {
 		}
 		from := j.first
 		if from == nil { // the schedule ordered it
-			from = r.m.anyConnection()
+			from = r.m.links.WithPillar()
 		}
 		data := ret.Clone()
 		data.Delete("cmd")
@@ -75,11 +76,11 @@ func (r *returners) send(j *job, ret *value.Dict) {
 
 // put has a result delivered by the options in the pillar of a connection,
 // which may be nil, and the minion's.
-func (r *returners) put(from *connection, name string, ret *value.Dict) error {
+func (r *returners) put(from *link.Link, name string, ret *value.Dict) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if from != nil {
-		if p := from.pillar.Load(); p != nil {
+		if p := from.Pillar(); p != nil {
 			r.pillar = p
 		}
 	}

@@ -37,7 +37,7 @@ func (m *Minion) runScheduled(name, fun string, d *value.Dict) {
 	}
 	ctx, cancel := context.WithCancelCause(m.run)
 	defer cancel(nil)
-	c := m.newCall(m.anyConnection(), jid)
+	c := m.newCall(m.links.WithPillar(), jid)
 	o := m.funcs.Run(ctx, c, fn.Job{Fun: fun, Arg: args, Pub: load, Blackout: true})
 	ret := m.returnLoad(j, o)
 	ret.Set("schedule", name)
@@ -55,5 +55,5 @@ func (m *Minion) runScheduled(name, fun string, d *value.Dict) {
 	if v, ok := d.Get("return_job"); ok && !value.Truth(v) {
 		return
 	}
-	m.outbox.GiveBack(ret, queues(m.receivers()), true)
+	m.outbox.GiveBack(ret, queues(m.links.Receivers()), true)
 }

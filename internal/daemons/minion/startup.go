@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/daemons/minion/link"
 	"brine/internal/py/value"
 )
 
@@ -43,7 +44,7 @@ const startupKey = "startup_states"
 // startStates runs what startup_states asks for, once in the life of the
 // process however many masters there are; c, the first one that was connected,
 // gets the return.
-func (m *Minion) startStates(c *connection) {
+func (m *Minion) startStates(c *link.Link) {
 	load, err := m.cfg.Options.startupLoad(m.cfg.ID, time.Now())
 	if err != nil {
 		m.log.Error("the startup states are not run", "err", err)

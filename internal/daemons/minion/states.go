@@ -79,11 +79,11 @@ func (m *Minion) configured(c *fn.Call, path string) (*fn.Call, error) {
 
 // fireMasters sends an event to the masters.
 func (m *Minion) fireMasters(ctx context.Context, tag string, data *value.Dict) {
-	if m.direct == nil && len(m.masters()) == 0 {
+	if m.direct == nil && len(m.links.All()) == 0 {
 		return
 	}
 	load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "tag", tag, "data", data)
-	if err := (masters{m}).Send(ctx, load); err != nil {
+	if err := (messenger{m}).Send(ctx, load); err != nil {
 		m.log.Warn("an event could not be sent", "tag", tag, "err", err)
 	}
 }

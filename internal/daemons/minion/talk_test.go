@@ -49,7 +49,7 @@ func FuzzPublicationTalk(tf *testing.F) {
 	ctx, cancel := context.WithCancel(context.Background())
 	m.run = ctx
 	f.Cleanup(func() { cancel(); m.background.Wait() })
-	masters := m.masters()
+	masters := m.links.All()
 	if len(masters) != 2 {
 		f.Fatalf("%d masters", len(masters))
 	}
@@ -83,13 +83,13 @@ func FuzzPublicationTalk(tf *testing.F) {
 				load.Set("jid", fmt.Sprintf("20261122%012d", n))
 			}
 			onlyHarmless(load)
-			m.accept(ctx, evil, load)
+			m.accept(evil, load)
 			run = append(run, load.Str("jid"))
 		}
 		n++
 		jid := fmt.Sprintf("20261123%012d", n)
 		honest := job(n, "test.echo", "arg", value.ListOf(jid), "jid", jid)
-		m.accept(ctx, good, honest)
+		m.accept(good, honest)
 		m.background.Wait()
 		ret, done := m.jobs.returned(jid)
 		if !done || ret.Str("return") != jid {

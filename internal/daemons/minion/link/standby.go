@@ -1,4 +1,4 @@
-package minion
+package link
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"brine/internal/base/wait"
 	"brine/internal/daemons/minion/address"
 	"brine/internal/daemons/minion/roles"
+	"brine/internal/daemons/minion/status"
 	"brine/internal/net/channel"
 	"brine/internal/net/handshake"
 	"brine/internal/py/value"
@@ -19,23 +20,23 @@ import (
 // standBy signs in at one address and keeps the session good until the role
 // changes or the master is lost. Nothing that this master publishes is taken:
 // there is no subscription.
-func (c *connection) standBy(ctx context.Context, at address.Endpoint) (was bool, err error) {
-	c.client.SetAddress(at.String())
+func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err error) {
+	c.Client.SetAddress(at.String())
 	signed := c.warm == at.String() // it was the active one a moment ago
 	if signed {
 		outdated, err := c.probe(ctx)
 		signed = err == nil && !outdated
 	}
 	if !signed {
-		if err := c.client.SignIn(ctx); err != nil {
+		if err := c.Client.SignIn(ctx); err != nil {
 			return handshake.Refused(err), err
 		}
 	}
 	c.warm = at.String()
-	c.setState(standingBy)
-	c.m.notify(roles.Event{Kind: roles.Up, Master: c.index})
+	c.setState(status.Standby)
+	c.cfg.Notify(roles.Event{Kind: roles.Up, Master: c.Index})
 	c.log.Info("signed in to the master, which stands by", "address", at.Host)
-	c.out.Kick() // returns of jobs from its time as the active one
+	c.Out.Kick() // returns of jobs from its time as the active one
 	// What it published just before we left it is still ours to run: its
 	// sender was told that it would be.
 	c.fetchMissed(ctx)
@@ -53,8 +54,8 @@ func (c *connection) standBy(ctx context.Context, at address.Endpoint) (was bool
 
 // keepGood asks the master for a sign of life from time to time, and signs in
 // again when its key is another one.
-func (c *connection) keepGood(ctx context.Context) error {
-	every := c.m.probeInterval()
+func (c *Link) keepGood(ctx context.Context) error {
+	every := c.cfg.Options.probeInterval()
 	signed := time.Now()
 	for first := true; ; first = false {
 		pause := every - every/8 + rand.N(every/4)
@@ -69,7 +70,7 @@ func (c *connection) keepGood(ctx context.Context) error {
 			return fmt.Errorf("the master that stands by does not answer: %w", err)
 		}
 		if outdated || time.Since(signed) > resign {
-			if err := c.client.SignIn(ctx); err != nil {
+			if err := c.Client.SignIn(ctx); err != nil {
 				return err
 			}
 			signed = time.Now()
@@ -83,20 +84,20 @@ const resign = 10 * time.Minute
 
 // probe asks for a sign of life on the way that requests take. outdated says
 // that the master has another key for publications now.
-func (c *connection) probe(ctx context.Context) (outdated bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.m.probeTimeout())
+func (c *Link) probe(ctx context.Context) (outdated bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Options.probeTimeout())
 	defer cancel()
-	if !c.client.Peer().Brine {
-		return false, c.client.Ping(ctx)
+	if !c.Client.Peer().Brine {
+		return false, c.Client.Ping(ctx)
 	}
-	return c.showStanding(ctx)
+	return c.showStatus(ctx)
 }
 
-// showStanding tells a master of Brine's how this minion stands with its
+// showStatus tells a master of Brine's how this minion stands with its
 // masters; see master.standings.
-func (c *connection) showStanding(ctx context.Context) (outdated bool, err error) {
-	load, asked := c.m.standing.load(c), time.Now()
-	v, err := c.client.Request(ctx, load)
+func (c *Link) showStatus(ctx context.Context) (outdated bool, err error) {
+	load, asked := c.cfg.Status.Load(c.Addr.Text), time.Now()
+	v, err := c.Client.Request(ctx, load)
 	if err != nil {
 		return false, err
 	}
@@ -106,44 +107,44 @@ func (c *connection) showStanding(ctx context.Context) (outdated bool, err error
 		return false, errors.New("the answer is not a map")
 	}
 	c.learn(ctx, d.Int("members"))
-	return d.Str("key") != c.client.KeyTag(), nil
+	return d.Str("key") != c.Client.KeyTag(), nil
 }
 
 // watch looks after the active connection where the transport cannot: it ends
 // with an error when a master that answers no heartbeats does not answer a
 // request either. It also tells the master of changes among the others.
-func (c *connection) watch(ctx context.Context, sub *channel.Subscription) error {
-	every := c.m.heartbeat()
+func (c *Link) watch(ctx context.Context, sub *channel.Subscription) error {
+	every := c.cfg.Options.heartbeat()
 	if every <= 0 {
 		every = time.Minute
 	}
 	last := time.Now()
-	kick := c.m.standing.subscribe()
-	defer c.m.standing.unsubscribe(kick)
+	kick := c.cfg.Status.Subscribe()
+	defer c.cfg.Status.Unsubscribe(kick)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	ask, again := make(<-chan time.Time), func() {}
-	if c.m.cfg.Options.learns() {
-		t := time.NewTimer(c.membersPause())
+	if c.cfg.Members != nil {
+		t := time.NewTimer(c.nextAsk())
 		defer t.Stop()
 		ask = t.C
-		again = func() { t.Reset(c.membersPause()) }
+		again = func() { t.Reset(c.nextAsk()) }
 	}
 	wait := every // the first look is early: does it beat?
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-kick:
-			c.tryShowStanding(ctx)
+		case <-kick.C():
+			c.tryShowStatus(ctx)
 			continue
 		case <-ask:
-			c.tryShowStanding(ctx)
+			c.tryShowStatus(ctx)
 			again()
 			continue
 		case <-tick.C:
 		}
-		if c.m.heartbeat() <= 0 || sub.Beats() || time.Since(last) < wait {
+		if c.cfg.Options.heartbeat() <= 0 || sub.Beats() || time.Since(last) < wait {
 			continue
 		}
 		asked := time.Now()
@@ -151,13 +152,13 @@ func (c *connection) watch(ctx context.Context, sub *channel.Subscription) error
 			return fmt.Errorf("the master answers neither heartbeats nor a request: %w", err)
 		}
 		last = time.Now()
-		wait = probePause(last.Sub(asked), every, c.m.probeInterval())
+		wait = probePause(last.Sub(asked), every, c.cfg.Options.probeInterval())
 	}
 }
 
-// membersPause is how long the active master is not asked whether there is
+// nextAsk is how long the active master is not asked whether there is
 // another list. The first times come sooner, to know how quickly it answers.
-func (c *connection) membersPause() time.Duration {
+func (c *Link) nextAsk() time.Duration {
 	pause := membersPause
 	if c.getting() {
 		pause = usualProbe
@@ -175,23 +176,22 @@ func probePause(took, lo, hi time.Duration) time.Duration {
 
 const probeShare = 200
 
-// tryShowStanding tells what it can; what could not be told now is told with
+// tryShowStatus tells what it can; what could not be told now is told with
 // the next change.
-func (c *connection) tryShowStanding(ctx context.Context) {
-	if !c.client.Peer().Brine {
+func (c *Link) tryShowStatus(ctx context.Context) {
+	if !c.Client.Peer().Brine {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.m.probeTimeout())
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Options.probeTimeout())
 	defer cancel()
-	if _, err := c.showStanding(ctx); err != nil {
+	if _, err := c.showStatus(ctx); err != nil {
 		c.log.Debug("cannot tell the master how its minion stands", "err", err)
 	}
 }
 
 // heartbeat is the interval of heartbeats: heartbeat_interval, but no longer
 // than master_alive_interval allows for noticing a lost master.
-func (m *Minion) heartbeat() time.Duration {
-	o := &m.cfg.Options
+func (o *Options) heartbeat() time.Duration {
 	if o.AliveInterval > 0 && (o.Heartbeat <= 0 || o.AliveInterval < 2*o.Heartbeat) {
 		return o.AliveInterval / 2
 	}
@@ -199,16 +199,20 @@ func (m *Minion) heartbeat() time.Duration {
 }
 
 // probeInterval is how often a master is asked for a sign of life by a request.
-func (m *Minion) probeInterval() time.Duration {
-	if a := m.cfg.Options.AliveInterval; a > 0 && a < usualProbe {
+func (o *Options) probeInterval() time.Duration {
+	if a := o.AliveInterval; a > 0 && a < usualProbe {
 		return a
 	}
 	return usualProbe
 }
 
+// membersPause is how often the active master is asked whether there is another
+// list. One that stands by tells it with each sign of life.
+const membersPause = 30 * time.Second
+
 // usualProbe is a compromise: each such request is work for the master.
 const usualProbe = 5 * time.Second
 
-func (m *Minion) probeTimeout() time.Duration {
-	return min(max(m.probeInterval(), time.Second), max(m.cfg.Options.AuthTimeout, time.Second))
+func (o *Options) probeTimeout() time.Duration {
+	return min(max(o.probeInterval(), time.Second), max(o.AuthTimeout, time.Second))
 }

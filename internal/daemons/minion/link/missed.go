@@ -1,4 +1,4 @@
-package minion
+package link
 
 import (
 	"context"
@@ -19,7 +19,7 @@ var laterChecks = []time.Duration{2 * time.Second, 10 * time.Second}
 
 // askAgain asks the master at those times, and whenever the numbers of what it
 // published show a gap, until ctx ends.
-func (c *connection) askAgain(ctx context.Context) {
+func (c *Link) askAgain(ctx context.Context) {
 	if !c.keepsJobs.Load() {
 		return
 	}
@@ -36,7 +36,7 @@ func (c *connection) askAgain(ctx context.Context) {
 			return
 		case <-due:
 			checks = checks[1:]
-		case <-c.again:
+		case <-c.again.C():
 			// What one minion missed many may have missed.
 			if !wait.Sleep(ctx, wait.Jitter(askSpread)) {
 				return
@@ -51,27 +51,24 @@ const askSpread = time.Second
 
 // askSoon has the master asked what was missed, unless that says nothing: over
 // tcp and with filters a minion gets only a part of what is published.
-func (c *connection) askSoon() {
-	if c.m.cfg.Transport.Name() == "tcp" || c.m.cfg.Options.FilterPublications {
+func (c *Link) askSoon() {
+	if c.cfg.Transport.Name() == "tcp" || c.cfg.Options.FilterPublications {
 		return
 	}
-	select {
-	case c.again <- struct{}{}:
-	default:
-	}
+	c.again.Wake()
 }
 
 // fetchMissed asks the master for the jobs that it keeps for this minion: those
 // that were published while it was away. What it has run before, also in an
 // earlier life of the process, is recognised by its id. Salt's masters are not
 // asked: they would log an error.
-func (c *connection) fetchMissed(ctx context.Context) {
-	if !c.client.Peer().Brine {
+func (c *Link) fetchMissed(ctx context.Context) {
+	if !c.Client.Peer().Brine {
 		return
 	}
 	after := int64(0)
 	for range missedRounds {
-		v, err := c.client.Request(ctx, value.DictOf("cmd", "_brine_missed", "id", c.m.cfg.ID, "after", after))
+		v, err := c.Client.Request(ctx, value.DictOf("cmd", "_brine_missed", "id", c.cfg.ID, "after", after))
 		if err != nil {
 			c.log.Debug("cannot ask for missed jobs", "err", err)
 			return
@@ -84,12 +81,12 @@ func (c *connection) fetchMissed(ctx context.Context) {
 		for _, it := range d.List("jobs") {
 			if load, ok := it.(*value.Dict); ok {
 				c.log.Debug("a job that was kept for this minion", "jid", load.Str("jid"))
-				c.m.accept(ctx, c, load)
+				c.cfg.Jobs.Accept(c, load)
 			}
 		}
 		next := d.Int("after")
 		if !d.Bool("more") || next <= after {
-			c.sayRunning(ctx, c.m.jobs.runningFor(c)...)
+			c.SayRunning(ctx, c.cfg.Jobs.RunningFor(c)...)
 			return
 		}
 		after = next

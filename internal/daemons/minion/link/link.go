@@ -1,7 +1,12 @@
-package minion
+// Package link supervises the links of a minion to its masters: a Link resolves, signs
+// in, subscribes, receives, and begins again, for the life of the process. Which role
+// a link has is decided elsewhere (failover); what is received goes to Jobs.
+package link
 
 import (
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -20,31 +25,142 @@ import (
 	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/daemons/minion/address"
+	"brine/internal/daemons/minion/members"
 	"brine/internal/daemons/minion/outbox"
 	"brine/internal/daemons/minion/roles"
+	"brine/internal/daemons/minion/status"
 	"brine/internal/net/channel"
 	"brine/internal/net/handshake"
+	"brine/internal/net/transport"
 	"brine/internal/py/value"
 )
 
-// connection supervises the link to one master, for as long as the process
+// Options are the options of the minion that this package uses.
+type Options struct {
+	AliveInterval       time.Duration `salt:"master_alive_interval" default:"0" doc:"seconds within which the loss of a master must be noticed; 0 leaves that to heartbeat_interval" change:"restart"`
+	Latency             []float64     `salt:"master_latency" default:"[5, 25, 100]" doc:"with master_type cluster, milliseconds that part the masters of a zone into classes by how quickly they answer a sign of life: those of a quicker class are preferred; an empty list: that does not count (Brine only)" change:"restart"`
+	RetryDNS            time.Duration `salt:"retry_dns" default:"0" doc:"seconds between look-ups of a name that has no address; 0 is as for any other failure (Salt: 30, and no other master is served meanwhile)" change:"restart"`
+	RetryDNSCount       int           `salt:"retry_dns_count" default:"0" doc:"failed look-ups after which the pause is at least 30 seconds; 0 is never (Salt gives the master up)" change:"restart"`
+	PublishPort         int           `salt:"publish_port" default:"4505" doc:"the masters' publish port; the default follows what the master announces" change:"restart"`
+	AcceptanceWait      time.Duration `salt:"acceptance_wait_time" default:"10" doc:"seconds between attempts while the key waits for acceptance" change:"restart"`
+	AcceptanceWaitMax   time.Duration `salt:"acceptance_wait_time_max" default:"0" doc:"seconds up to which that pause doubles; 0 keeps it constant" change:"restart"`
+	AuthTimeout         time.Duration `salt:"auth_timeout" default:"5" doc:"seconds for one sign-in" change:"restart"`
+	RequestTimeout      time.Duration `salt:"request_channel_timeout" default:"60" doc:"seconds for one other request" change:"restart"`
+	RandomReauthDelay   time.Duration `salt:"random_reauth_delay" default:"1" doc:"seconds over which minions spread their sign-ins after a master came back; a command that arrives does not wait for it (Salt: 10)" change:"restart"`
+	ReconDefault        int           `salt:"recon_default" default:"100" doc:"milliseconds before the first reconnection (Salt: 1000)" change:"restart"`
+	ReconMax            int           `salt:"recon_max" default:"1000" doc:"milliseconds up to which that pause doubles (Salt: 10000)" change:"restart"`
+	ReconRandomize      bool          `salt:"recon_randomize" default:"true" doc:"spread reconnections by up to half of the pause" change:"restart"`
+	Heartbeat           time.Duration `salt:"heartbeat_interval" default:"1" doc:"seconds between pings on a quiet connection; a master silent for two of them is lost; 0 turns it off (Brine only)" change:"restart"`
+	StartEventGrains    []string      `salt:"start_event_grains" default:"[]" doc:"grains sent with the start event" change:"restart"`
+	LegacyStartupEvents bool          `salt:"enable_legacy_startup_events" default:"true" doc:"also send the event minion_start" change:"restart"`
+	SignPubMessages     bool          `salt:"sign_pub_messages" default:"false" doc:"demand that publications are signed, also of masters that do not announce that they sign; Brine masters do" change:"restart"`
+	AutosignGrains      []string      `salt:"autosign_grains" default:"[]" doc:"grains offered to the master for automatic acceptance" change:"restart"`
+	FilterPublications  bool          `salt:"zmq_filtering" default:"false" doc:"subscribe by topic; the masters must have the same setting" change:"restart"`
+	RejectedRetry       bool          `salt:"rejected_retry" default:"true" doc:"go on asking after the master rejected the key (Salt: False, and the process ends)" change:"restart"`
+}
+
+// Jobs takes what masters publish.
+type Jobs interface {
+	// Accept takes one job. It returns at once.
+	Accept(from *Link, load *value.Dict)
+	// RunningFor returns the ids of the running jobs that a master published.
+	RunningFor(*Link) []string
+}
+
+// Config is what the links of one minion need. It does not change.
+type Config struct {
+	Options Options
+	// ID is the minion's id, Fingerprint that of its key.
+	ID, Fingerprint     string
+	Transport           transport.Transport
+	Dial, SubscribeDial transport.DialOptions
+	Resolver            *net.Resolver
+	// Opts are all options under their names.
+	Opts *value.Dict
+	// ExtraPillarData returns what is sent with each request for a pillar.
+	ExtraPillarData func() *value.Dict
+	// Grains returns the grains; NamesMaster whether their grain master is the
+	// name of one of several masters.
+	Grains      func() *value.Dict
+	NamesMaster func() bool
+	Outbox      *outbox.Outbox
+	Links       *Set
+	Jobs        Jobs
+	Status      *status.Status
+	// Members is the list of masters; nil unless the minion learns it. Learned is
+	// called after it, or the latency of a master, has changed.
+	Members *members.Members
+	Learned func()
+	// Notify is told what a link has met.
+	Notify func(roles.Event)
+	// Ready is called each time that a master was greeted.
+	Ready func(*Link)
+	// PillarChanged is called when a master has sent its pillar.
+	PillarChanged func()
+	// Report fires an event on the minion's own bus.
+	Report func(tag string, data *value.Dict)
+	Log    *slog.Logger
+}
+
+// New returns a link to one master, which is in no Set and does nothing before Run.
+func New(cfg *Config, addr address.Master, signer *handshake.Minion) (*Link, error) {
+	o := &cfg.Options
+	log := cfg.Log.With("master", addr.Text)
+	dial, subscribe := cfg.Dial, cfg.SubscribeDial
+	dial.Identity, subscribe.Identity = cfg.ID, cfg.ID
+	dial.Heartbeat, subscribe.Heartbeat = o.heartbeat(), o.heartbeat()
+	if o.FilterPublications {
+		subscribe.Topics = topics(cfg.ID)
+	}
+	client, err := channel.NewClient(channel.ClientConfig{
+		Signer: signer, Transport: cfg.Transport, Dial: dial, SubscribeDial: subscribe,
+		AuthTimeout: o.AuthTimeout, RequestTimeout: o.RequestTimeout,
+		AutosignGrains: cfg.autosignGrains, VerifyPublications: o.SignPubMessages, Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &Link{cfg: cfg, Addr: addr, Client: client, log: log}
+	c.Out = cfg.Outbox.NewQueue(addr.Text, client.Request, func() bool { return c.Is(status.Connected) }, log)
+	return c, nil
+}
+
+// topics are the publications that a filtering minion asks for.
+func topics(id string) []string {
+	sum := sha1.Sum([]byte(id))
+	return []string{"broadcast", hex.EncodeToString(sum[:])}
+}
+
+func (cfg *Config) autosignGrains() *value.Dict {
+	d := value.NewDict(0)
+	for _, name := range cfg.Options.AutosignGrains {
+		if v, ok := cfg.Grains().Get(name); ok {
+			d.Set(name, v)
+		}
+	}
+	return d
+}
+
+// Link supervises the link to one master, for as long as the process
 // lives. Nothing that it meets ends the process or touches another
 // connection: it waits and tries again. Its role says how much of a link there
 // is to be: with several masters of which one is used at a time, all but one
 // connection stand by or are off.
-type connection struct {
-	m      *Minion
-	index  int // in Minion.conns
-	addr   address.Master
-	client *channel.Client
-	out    *outbox.Queue
-	log    *slog.Logger
-	role   assignment
+type Link struct {
+	// Index is the place of the link in its Set.
+	Index  int
+	Addr   address.Master
+	Client *channel.Client
+	Out    *outbox.Queue
+
+	cfg  *Config
+	log  *slog.Logger
+	role assignment
 
 	pillar atomic.Pointer[value.Dict]
 	view   view
 	// greeted is set once the start event has been sent to this master; with
-	// one master at a time it is the one who decides about that that knows.
+	// one master at a time the Set knows.
 	greeted bool
 	// warm is the address at which a standby session was good until now.
 	warm    string
@@ -53,12 +169,12 @@ type connection struct {
 	resolved []address.Endpoint
 	reported map[cause]bool // why there was no connection since the last one that stood
 	state    atomic.Pointer[linkState]
-	fatal    int // code of the last refusal, guarded by Minion.refusals
+	fatal    int // code of the last refusal, guarded by Set.refusals
 	// keepsJobs is set once the master has shown that it keeps jobs for
 	// minions that are away, as Brine's do.
 	keepsJobs atomic.Bool
 	latency   latency
-	again     chan struct{} // of the session: something may have been missed
+	again     wait.Wakeup // of the session: something may have been missed
 }
 
 // linkState is what others may know of a connection.
@@ -67,30 +183,45 @@ type linkState struct {
 	since time.Time
 }
 
-// States of a connection that is good.
-const (
-	connected  = "connected" // receives commands
-	standingBy = "standby"
-	turnedOff  = "off"
-)
-
 // stable is how long a connection must last for what was before to be over.
 const stable = 10 * time.Second
 
-func (c *connection) setState(s string) {
+func (c *Link) setState(s string) {
 	if old := c.state.Load(); old != nil && old.text == s {
 		return
 	}
 	c.state.Store(&linkState{text: s, since: time.Now()})
-	c.m.standing.changed()
+	c.cfg.Status.Changed()
 }
 
-func (c *connection) is(state string) bool {
+// Is reports whether the link is in one of the states of package status.
+func (c *Link) Is(state string) bool {
 	st := c.state.Load()
 	return st != nil && st.text == state
 }
 
-// assignment is the role of a connection, which somebody else sets.
+// State returns the status of the link.
+func (c *Link) State() status.Master {
+	m := status.Master{Name: c.Addr.Text}
+	if st := c.state.Load(); st != nil {
+		m.State, m.Since = st.text, st.since
+	}
+	return m
+}
+
+// SetRole gives the link its role.
+func (c *Link) SetRole(r roles.Role) { c.role.set(r) }
+
+// Role returns the role of the link.
+func (c *Link) Role() roles.Role {
+	r, _ := c.role.get()
+	return r
+}
+
+// Pillar returns the pillar of this master, nil if it has sent none yet.
+func (c *Link) Pillar() *value.Dict { return c.pillar.Load() }
+
+// assignment is the role of a connection, which another goroutine sets.
 type assignment struct {
 	mu      sync.Mutex
 	role    roles.Role
@@ -119,13 +250,13 @@ func (a *assignment) set(r roles.Role) {
 	}
 }
 
-// run does what the role asks, again and again, until ctx ends.
-func (c *connection) run(ctx context.Context) {
+// Run does what the role asks, again and again, until ctx ends.
+func (c *Link) Run(ctx context.Context) {
 	pause := time.Duration(0)
 	for ctx.Err() == nil {
 		role, changed := c.role.get()
 		if role == roles.Off {
-			c.setState(turnedOff)
+			c.setState(status.Off)
 			c.warm = ""
 			wait.Until(ctx, changed, 0)
 			pause = 0
@@ -144,10 +275,10 @@ func (c *connection) run(ctx context.Context) {
 			pause = 0
 		}
 		c.warm = ""
-		c.m.refusedBy(c, err)
+		c.cfg.Links.refusedBy(c, err)
 		pause = c.nextPause(pause, err)
 		c.report(err, pause)
-		c.m.notify(roles.Event{Kind: roles.Lost, Master: c.index, Why: reason(err)})
+		c.cfg.Notify(roles.Event{Kind: roles.Lost, Master: c.Index, Why: reason(err)})
 		if !wait.Until(ctx, changed, pause) {
 			pause = 0 // another role: at once
 		}
@@ -160,8 +291,8 @@ var errRoleChanged = errors.New("the master has another role now")
 // nextPause is how long to wait after err. Refusals of a living master have a
 // pace of their own, set by the operator; for a master that is away, the
 // pause grows from recon_default to recon_max.
-func (c *connection) nextPause(last time.Duration, err error) time.Duration {
-	o := &c.m.cfg.Options
+func (c *Link) nextPause(last time.Duration, err error) time.Duration {
+	o := &c.cfg.Options
 	if handshake.Refused(err) || errors.Is(err, handshake.ErrFull) {
 		base := max(o.AcceptanceWait, time.Second)
 		if o.AcceptanceWaitMax > base && last >= base {
@@ -223,7 +354,7 @@ func causeOf(err error) cause {
 }
 
 // report logs the end of a session, once per cause until a connection stood.
-func (c *connection) report(err error, pause time.Duration) {
+func (c *Link) report(err error, pause time.Duration) {
 	text := reason(err)
 	c.setState(text)
 	why := causeOf(err)
@@ -237,10 +368,10 @@ func (c *connection) report(err error, pause time.Duration) {
 	c.reported[why] = true
 	switch {
 	case errors.Is(err, handshake.ErrPending):
-		c.log.Error(text, "id", c.m.cfg.ID, "fingerprint", c.m.fingerprint, "retry", pause)
-		c.m.tellRefused(c, err)
+		c.log.Error(text, "id", c.cfg.ID, "fingerprint", c.cfg.Fingerprint, "retry", pause)
+		c.cfg.Links.tellRefused(c, err)
 	case handshake.Refused(err):
-		c.m.tellRefused(c, err)
+		c.cfg.Links.tellRefused(c, err)
 		c.log.Log(context.Background(), slog.LevelError+4, text, "retry", pause) // critical
 	default:
 		c.log.Warn("no connection to the master; it is tried again", "err", err)
@@ -249,7 +380,7 @@ func (c *connection) report(err error, pause time.Duration) {
 
 // restored reports that the connection is back, once it has lasted for a while:
 // the last line of the log about a master says how it is.
-func (c *connection) restored(ctx context.Context) {
+func (c *Link) restored(ctx context.Context) {
 	if !wait.Sleep(ctx, stable) {
 		return
 	}
@@ -269,7 +400,7 @@ var ownPort = sync.OnceValue(func() *regexp.Regexp {
 func reason(err error) string { return ownPort().ReplaceAllString(err.Error(), "") }
 
 // session is one period with a link. It returns why it ended.
-func (c *connection) session(ctx context.Context, role roles.Role, changed <-chan struct{}) error {
+func (c *Link) session(ctx context.Context, role roles.Role, changed <-chan struct{}) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -287,7 +418,7 @@ func (c *connection) session(ctx context.Context, role roles.Role, changed <-cha
 }
 
 // anyAddress tries the addresses of the master one after the other.
-func (c *connection) anyAddress(ctx context.Context, role roles.Role) error {
+func (c *Link) anyAddress(ctx context.Context, role roles.Role) error {
 	addrs, unresolved := c.addresses(ctx)
 	if len(addrs) == 0 {
 		c.lookups++
@@ -316,7 +447,7 @@ func (c *connection) anyAddress(ctx context.Context, role roles.Role) error {
 // or what its name means now. While that cannot be found out, and err says so,
 // it is where the name led before: a name server that is away parts no minion
 // from its master, and who answers there has to prove itself anyway.
-func (c *connection) addresses(ctx context.Context) (found []address.Endpoint, err error) {
+func (c *Link) addresses(ctx context.Context) (found []address.Endpoint, err error) {
 	if host, port, err := net.SplitHostPort(c.warm); err == nil {
 		p, _ := strconv.Atoi(port)
 		return []address.Endpoint{{Host: host, Port: p}}, nil
@@ -326,7 +457,7 @@ func (c *connection) addresses(ctx context.Context) (found []address.Endpoint, e
 		ctx, cancel = context.WithTimeout(ctx, lookupAgain)
 		defer cancel()
 	}
-	if found, err = c.addr.Resolve(ctx, c.m.resolver()); err != nil {
+	if found, err = c.Addr.Resolve(ctx, c.cfg.Resolver); err != nil {
 		return c.resolved, err
 	}
 	c.resolved = found
@@ -340,8 +471,8 @@ const lookupAgain = 2 * time.Second
 // lookupPause is how long to wait after a look-up that failed, 0 for as long
 // as after any other failure. The options retry_dns and retry_dns_count make
 // a name server's life easier; a name is never given up.
-func (c *connection) lookupPause() time.Duration {
-	o := &c.m.cfg.Options
+func (c *Link) lookupPause() time.Duration {
+	o := &c.cfg.Options
 	switch {
 	case c.lookups == 0:
 		return 0
@@ -356,25 +487,25 @@ const slowLookup = 30 * time.Second
 
 // attach connects to one address. was tells that there was a connection, so
 // that other addresses of the name need not be tried.
-func (c *connection) attach(ctx context.Context, at address.Endpoint) (was bool, err error) {
+func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c.client.SetAddress(at.String())
+	c.Client.SetAddress(at.String())
 	// A master that we know is listened to at once and greeted afterwards,
 	// so that nothing it publishes meanwhile is missed.
-	gen := c.client.Generation()
+	gen := c.Client.Generation()
 	known, warm := gen > 0, c.warm == at.String()
 	if !known {
-		if err := c.client.SignIn(ctx); err != nil {
+		if err := c.Client.SignIn(ctx); err != nil {
 			return handshake.Refused(err), err
 		}
 	}
-	sub, err := c.client.Subscribe(ctx, address.Endpoint{Host: at.Host, Port: c.publishPort()}.String())
+	sub, err := c.Client.Subscribe(ctx, address.Endpoint{Host: at.Host, Port: c.publishPort()}.String())
 	if err != nil && known {
 		// It may be up again on another publish port, which it tells when
 		// we sign in.
-		if known = false; c.client.SignIn(ctx) == nil {
-			sub, err = c.client.Subscribe(ctx, address.Endpoint{Host: at.Host, Port: c.publishPort()}.String())
+		if known = false; c.Client.SignIn(ctx) == nil {
+			sub, err = c.Client.Subscribe(ctx, address.Endpoint{Host: at.Host, Port: c.publishPort()}.String())
 		}
 	}
 	if err != nil {
@@ -383,14 +514,14 @@ func (c *connection) attach(ctx context.Context, at address.Endpoint) (was bool,
 	defer sub.Close()
 	stop := context.AfterFunc(ctx, sub.Close)
 	defer stop()
-	c.setState(connected)
-	c.m.notify(roles.Event{Kind: roles.Serving, Master: c.index})
+	c.setState(status.Connected)
+	c.cfg.Notify(roles.Event{Kind: roles.Serving, Master: c.Index})
 	c.log.Info("connected to the master", "address", at.Host)
-	c.tell(tagConnected)
-	defer c.tell(tagDisconnected)
+	c.fire(tagConnected)
+	defer c.fire(tagDisconnected)
 	failed := make(chan error, 2) // of settling and watching
 	var aside sync.WaitGroup
-	c.again = make(chan struct{}, 1)
+	c.again = wait.NewWakeup()
 	aside.Go(func() {
 		failed <- c.settle(ctx, sub, known, warm, gen)
 		c.askAgain(ctx)
@@ -407,11 +538,11 @@ func (c *connection) attach(ctx context.Context, at address.Endpoint) (was bool,
 
 // publishPort follows the master's announcement unless the option was
 // changed. Salt compares with the wrong default and so never follows.
-func (c *connection) publishPort() int {
-	if p := c.m.cfg.Options.PublishPort; p != defaultPublishPort && p > 0 {
+func (c *Link) publishPort() int {
+	if p := c.cfg.Options.PublishPort; p != defaultPublishPort && p > 0 {
 		return p
 	}
-	if p := c.client.PublishPort(); p > 0 {
+	if p := c.Client.PublishPort(); p > 0 {
 		return p
 	}
 	return defaultPublishPort
@@ -425,40 +556,40 @@ const defaultPublishPort = 4505
 // has shown in this session that it is the one who signed in: what answers
 // could be another process, with the old one's folder, that no sign-in would
 // take for the master any more.
-func (c *connection) settle(ctx context.Context, sub *channel.Subscription, known, warm bool, gen int) error {
+func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, warm bool, gen int) error {
 	if known {
 		if err := c.verify(ctx, sub, warm, gen); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	greet := c.m.toGreet(c)
+	greet := c.cfg.Links.toGreet(c)
 	if !greet {
 		c.fetchMissed(ctx)
 	}
-	c.out.Kick()
+	c.Out.Kick()
 	if !greet {
 		return nil
 	}
-	if err := c.fetchPillar(ctx, false); err != nil {
+	if err := c.FetchPillar(ctx, false); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}
 		c.log.Error("cannot fetch the pillar", "err", err)
 	}
 	c.fetchMissed(ctx) // with the pillar, by which a job may be meant for us
-	c.sendStart()
-	c.m.greeted(c)
-	c.m.ready(c)
+	c.SendStart()
+	c.cfg.Links.markGreeted(c)
+	c.cfg.Ready(c)
 	return nil
 }
 
 // verify signs in again unless the master is the very process of the last
 // sign-in: it proves that by its key for publications, which is in no file. One
 // of Salt's cannot be asked, and has no jobs kept for us either.
-func (c *connection) verify(ctx context.Context, sub *channel.Subscription, warm bool, gen int) error {
-	if c.client.Peer().Brine {
+func (c *Link) verify(ctx context.Context, sub *channel.Subscription, warm bool, gen int) error {
+	if c.Client.Peer().Brine {
 		outdated, err := c.probe(ctx)
-		if c.client.Generation() != gen {
+		if c.Client.Generation() != gen {
 			// A restarted master refused the probe, so that the client signed in
 			// again. The subscription has registered with the key of before.
 			return sub.Renew(ctx, gen)
@@ -480,7 +611,7 @@ func (c *connection) verify(ctx context.Context, sub *channel.Subscription, warm
 
 // receive hands publications on until the connection fails, or what goes on
 // aside does; those may also end without an error.
-func (c *connection) receive(ctx context.Context, sub *channel.Subscription, failed <-chan error) error {
+func (c *Link) receive(ctx context.Context, sub *channel.Subscription, failed <-chan error) error {
 	why := make(chan error, 1)
 	over := make(chan struct{})
 	defer close(over)
@@ -508,7 +639,7 @@ func (c *connection) receive(ctx context.Context, sub *channel.Subscription, fai
 			}
 			return fmt.Errorf("the connection to the master ended: %w", err)
 		}
-		c.m.accept(ctx, c, load)
+		c.cfg.Jobs.Accept(c, load)
 		if sub.Missed() {
 			c.askSoon()
 		}
@@ -518,41 +649,40 @@ func (c *connection) receive(ctx context.Context, sub *channel.Subscription, fai
 // reauthDelay spreads the sign-ins of a fleet. Over tcp there is no time for
 // that: a master sends targeted jobs only to minions that have registered,
 // which takes its new key.
-func (c *connection) reauthDelay() time.Duration {
-	if c.m.cfg.Transport.Name() == "tcp" {
+func (c *Link) reauthDelay() time.Duration {
+	if c.cfg.Transport.Name() == "tcp" {
 		return 0
 	}
-	return wait.Jitter(c.m.cfg.Options.RandomReauthDelay)
+	return wait.Jitter(c.cfg.Options.RandomReauthDelay)
 }
 
-// fetchPillar asks this master for the pillar and remembers it. Asking also
+// FetchPillar asks this master for the pillar and remembers it. Asking also
 // shows the master the grains, by which it finds the minion as a target.
-func (c *connection) fetchPillar(ctx context.Context, clean bool) error {
-	p, err := c.askPillar(ctx, fn.PillarQuery{Saltenv: text(c.m.cfg.Opts.At("saltenv")), CleanCache: clean})
+func (c *Link) FetchPillar(ctx context.Context, clean bool) error {
+	p, err := c.AskPillar(ctx, fn.PillarQuery{Saltenv: name(c.cfg.Opts.At("saltenv")), CleanCache: clean})
 	if err != nil {
 		return err
 	}
 	c.pillar.Store(p)
-	c.m.schedule.Changed()
-	c.m.beacons.Changed()
+	c.cfg.PillarChanged()
 	return nil
 }
 
-// askPillar asks this master for a pillar and returns it.
-func (c *connection) askPillar(ctx context.Context, q fn.PillarQuery) (*value.Dict, error) {
+// AskPillar asks this master for a pillar and returns it.
+func (c *Link) AskPillar(ctx context.Context, q fn.PillarQuery) (*value.Dict, error) {
 	override := q.Override
 	if override == nil {
 		override = value.NewDict(0)
 	}
 	if q.Pillarenv == "" {
-		q.Pillarenv = text(c.m.cfg.Opts.At("pillarenv"))
+		q.Pillarenv = name(c.cfg.Opts.At("pillarenv"))
 	}
-	grains := c.m.Grains()
-	if c.m.failover != nil {
-		grains = c.grains() // one master at a time keeps the minion's record
+	grains := c.cfg.Grains()
+	if c.cfg.Links.OneAtATime {
+		grains = c.Grains() // one master at a time keeps the minion's record
 	}
-	load := value.DictOf("id", c.m.cfg.ID, "grains", grains, "saltenv", orNil(q.Saltenv), "pillarenv", orNil(q.Pillarenv),
-		"pillar_override", override, "extra_minion_data", c.m.cfg.extraData(), "ver", "2", "cmd", "_pillar")
+	load := value.DictOf("id", c.cfg.ID, "grains", grains, "saltenv", orNil(q.Saltenv), "pillarenv", orNil(q.Pillarenv),
+		"pillar_override", override, "extra_minion_data", c.cfg.ExtraPillarData(), "ver", "2", "cmd", "_pillar")
 	if value.Truth(q.External) {
 		load.Set("ext", q.External)
 	}
@@ -560,7 +690,7 @@ func (c *connection) askPillar(ctx context.Context, q fn.PillarQuery) (*value.Di
 		load.Set("clean_cache", true)
 	}
 	asked := time.Now()
-	v, err := c.client.RequestPrivate(ctx, load)
+	v, err := c.Client.RequestPrivate(ctx, load)
 	if err != nil {
 		if causeOf(err).timeout && ctx.Err() == nil {
 			return nil, salt.Errorf(salt.Timeout, "Pillar timed out after %d seconds (request_channel_timeout): %w", int(time.Since(asked).Seconds()), err)
@@ -574,6 +704,14 @@ func (c *connection) askPillar(ctx context.Context, q fn.PillarQuery) (*value.Di
 	return p, nil
 }
 
+// name is the value of an option that names an environment, "" for none.
+func name(v any) string {
+	if v == nil {
+		return ""
+	}
+	return value.Str(v)
+}
+
 func orNil(s string) any {
 	if s == "" {
 		return nil
@@ -581,25 +719,24 @@ func orNil(s string) any {
 	return s
 }
 
-// sendStart queues the events that announce the minion.
-func (c *connection) sendStart() {
-	m := c.m
-	text := "Minion " + m.cfg.ID + " started at " + time.Now().Format(time.ANSIC)
-	tags := []string{"salt/minion/" + m.cfg.ID + "/start"}
-	if m.cfg.Options.LegacyStartupEvents {
+// SendStart queues the events that announce the minion.
+func (c *Link) SendStart() {
+	text := "Minion " + c.cfg.ID + " started at " + time.Now().Format(time.ANSIC)
+	tags := []string{"salt/minion/" + c.cfg.ID + "/start"}
+	if c.cfg.Options.LegacyStartupEvents {
 		tags = append([]string{"minion_start"}, tags...)
 	}
 	for _, tag := range tags {
-		load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "data", text, "tag", tag)
-		if names := m.cfg.Options.StartEventGrains; len(names) > 0 {
+		load := value.DictOf("id", c.cfg.ID, "cmd", "_minion_event", "pretag", nil, "data", text, "tag", tag)
+		if names := c.cfg.Options.StartEventGrains; len(names) > 0 {
 			picked := value.NewDict(len(names))
 			for _, n := range names {
-				if v, ok := c.grains().Get(n); ok {
+				if v, ok := c.Grains().Get(n); ok {
 					picked.Set(n, v)
 				}
 			}
 			load.Set("grains", picked)
 		}
-		c.out.Put(load)
+		c.Out.Put(load)
 	}
 }

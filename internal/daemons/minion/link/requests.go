@@ -1,0 +1,46 @@
+package link
+
+import (
+	"brine/internal/net/handshake"
+	"brine/internal/py/value"
+	"context"
+)
+
+// Events about a master on the minion's own bus, as Salt names them.
+const (
+	tagConnected    = "__master_connected"
+	tagDisconnected = "__master_disconnected"
+)
+
+// SignIn signs in once, at the first address that lets it.
+func (c *Link) SignIn(ctx context.Context) error {
+	addrs, err := c.Addr.Resolve(ctx, c.cfg.Resolver)
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		c.Client.SetAddress(a.String())
+		if err = c.Client.SignIn(ctx); err == nil || handshake.Refused(err) {
+			return err
+		}
+	}
+	return err
+}
+
+// SayRunning tells the master which of its jobs run. Nothing depends on it.
+func (c *Link) SayRunning(ctx context.Context, jids ...string) {
+	if len(jids) == 0 {
+		return
+	}
+	if _, err := c.Client.Request(ctx, value.DictOf("cmd", "_brine_running", "id", c.cfg.ID, "jids", jids)); err != nil {
+		c.log.Debug("cannot tell the master which jobs run", "err", err)
+	}
+}
+
+// KeepsJobs reports whether the master has shown that it keeps jobs for minions.
+func (c *Link) KeepsJobs() bool { return c.keepsJobs.Load() }
+
+// fire fires an event about a master on the minion's own bus.
+func (c *Link) fire(tag string) {
+	c.cfg.Report(tag, value.DictOf("master", c.Addr.Text))
+}

@@ -1,0 +1,162 @@
+package minion
+
+import (
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/address"
+	"brine/internal/daemons/minion/failover"
+	"brine/internal/daemons/minion/link"
+	"brine/internal/daemons/minion/masters"
+	"brine/internal/daemons/minion/members"
+	"brine/internal/daemons/minion/roles"
+	"brine/internal/daemons/minion/status"
+	"brine/internal/py/value"
+	"context"
+	"net"
+	"path/filepath"
+)
+
+// buildLinks finds out the masters and makes a link to each.
+func (m *Minion) buildLinks(ctx context.Context) error {
+	o := &m.cfg.Options
+	if len(o.Master) == 0 {
+		return nil // and no key pair is needed
+	}
+	signer, fingerprint, err := LoadSigner(m.cfg, m.log)
+	if err != nil {
+		return err
+	}
+	m.identity = signer
+	finder := m.finder()
+	names, err := finder.Names(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Learns() {
+		m.members = members.New(members.Config{
+			ID: m.cfg.ID, Transport: m.cfg.Transport.Name(), Path: filepath.Join(m.cfg.CacheDir, "brine", "members"),
+			KeyPath: filepath.Join(m.cfg.PKIDir, "minion_master.pub"), Zone: m.zone, Log: m.log,
+		})
+	}
+	m.linkCfg = &link.Config{
+		Options: o.LinkOptions, ID: m.cfg.ID, Fingerprint: fingerprint, Transport: m.cfg.Transport, Dial: m.cfg.Dial, SubscribeDial: m.cfg.SubscribeDial,
+		Resolver: finder.Resolver, Opts: m.cfg.Opts, ExtraPillarData: m.cfg.extraData, Grains: m.Grains, NamesMaster: m.namesMaster.Load,
+		Outbox: m.outbox, Links: m.links, Jobs: published{m.accept, m.jobs.runningFor}, Status: m.status, Members: m.members,
+		Learned: func() { m.failover.Learned() },
+		Notify: func(e roles.Event) {
+			if m.failover != nil {
+				m.failover.Notify(e)
+			}
+		},
+		Ready: m.ready, PillarChanged: func() { m.schedule.Changed(); m.beacons.Changed() }, Report: m.bus.Report, Log: m.log,
+	}
+	found, faults := finder.Addresses(names)
+	several := len(names) > 1 && !o.Learns()
+	for _, addr := range found {
+		if _, err := m.addLink(addr, several); err != nil {
+			return err
+		}
+	}
+	if m.members != nil {
+		m.members.Recall()
+	}
+	if faults != nil {
+		return salt.Errorf(salt.Invalid, "%w", faults)
+	}
+	m.assign()
+	return nil
+}
+
+// published takes the jobs that masters publish.
+type published struct {
+	accept     func(*link.Link, *value.Dict)
+	runningFor func(*link.Link) []string
+}
+
+// Accept implements link.Jobs.
+func (p published) Accept(from *link.Link, load *value.Dict) { p.accept(from, load) }
+
+// RunningFor implements link.Jobs.
+func (p published) RunningFor(c *link.Link) []string { return p.runningFor(c) }
+
+// finder finds out the names of the masters.
+func (m *Minion) finder() *masters.Finder {
+	f := &masters.Finder{
+		Options: &m.cfg.Options.MasterOptions, ID: m.cfg.ID, Failback: m.cfg.Options.Failback, Resolver: m.cfg.Resolver, Log: m.log, InUse: m.inUse,
+		Call: func(ctx context.Context, j fn.Job) fn.Outcome { return m.funcs.Run(ctx, m.newCall(nil, ""), j) },
+	}
+	if f.Resolver == nil {
+		f.Resolver = net.DefaultResolver
+	}
+	return f
+}
+
+// statusFile is where the daemon notes how it stands with its masters.
+func (cfg *Config) statusFile() string { return filepath.Join(cfg.CacheDir, "brine", "masters.json") }
+
+// inUse returns the masters that the running daemon of this minion uses.
+func (m *Minion) inUse() []string { return status.InUse(m.cfg.statusFile(), runsJobs) }
+
+// addLink adds a link to one master, of several that have keys of their own.
+func (m *Minion) addLink(addr address.Master, several bool) (int, error) {
+	signer := *m.identity
+	signer.Trust = m.cfg.trustIn(addr, several)
+	c, err := link.New(m.linkCfg, addr, &signer)
+	if err != nil {
+		return 0, err
+	}
+	m.links.Add(c)
+	if m.begin != nil {
+		m.begin(c)
+	}
+	return c.Index, nil
+}
+
+// assign gives every link its first role.
+func (m *Minion) assign() {
+	if !m.links.OneAtATime {
+		for _, c := range m.links.All() {
+			c.SetRole(roles.Active)
+		}
+		return
+	}
+	if len(m.links.All()) == 0 {
+		return
+	}
+	o := &m.cfg.Options
+	m.failover = failover.New(failover.Config{
+		Options: o.FailoverOptions, ID: m.cfg.ID, AliveInterval: o.AliveInterval, MasterPort: o.MasterPort, Links: m.links, Members: m.members,
+		Add: func(a address.Master) (int, error) { return m.addLink(a, false) }, RunningFor: m.jobs.runningFor, Status: m.status, Log: m.log,
+	})
+}
+
+// newStatus is how this minion stands with its masters; the daemon reports it.
+func (m *Minion) newStatus() *status.Status {
+	if m.bus.Outside() {
+		return nil
+	}
+	return status.New(status.Config{
+		ID: m.cfg.ID, Path: m.cfg.statusFile(), OneAtATime: func() bool { return m.links.OneAtATime }, Log: m.log,
+		Masters: func() (out []status.Master) {
+			for _, c := range m.links.All() {
+				out = append(out, c.State())
+			}
+			return out
+		},
+	})
+}
+
+// zone is where this minion is.
+func (m *Minion) zone() string {
+	if z := m.cfg.Options.Zone; z != "" {
+		return z
+	}
+	return value.Str(orEmpty(m.Grains().At("zone")))
+}
+
+func orEmpty(v any) any {
+	if v == nil {
+		return ""
+	}
+	return v
+}

@@ -1,0 +1,209 @@
+// Package status is the connection status of a minion: how it stands with each of its
+// masters. It is reported to the masters at each change, and kept in a file that
+// salt-call reads.
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/wait"
+	"brine/internal/py/value"
+)
+
+// States of a connection that is good.
+const (
+	Connected = "connected" // receives commands
+	Standby   = "standby"
+	Off       = "off"
+)
+
+// Master is the status of the connection to one master.
+type Master struct {
+	Name string
+	// State is one of the states above, or why there is no connection; "" if none
+	// was tried yet.
+	State string
+	Since time.Time
+}
+
+// Config is what a Status needs.
+type Config struct {
+	// ID is the minion's id.
+	ID string
+	// Path is the file for salt-call.
+	Path string
+	// OneAtATime reports whether the minion uses one master at a time.
+	OneAtATime func() bool
+	// Masters returns the connections in their order.
+	Masters func() []Master
+	Log     *slog.Logger
+}
+
+// Status reports the connections to masters. A nil Status, that of salt-call,
+// reports nothing.
+type Status struct {
+	cfg  Config
+	kick wait.Wakeup
+
+	mu   sync.Mutex
+	subs map[wait.Wakeup]struct{}
+	last *value.Dict // the last switch
+}
+
+// New returns a Status that writes no file before Run.
+func New(c Config) *Status {
+	return &Status{cfg: c, kick: wait.NewWakeup(), subs: map[wait.Wakeup]struct{}{}}
+}
+
+// Changed says that there is something new to report.
+func (s *Status) Changed() {
+	if s == nil {
+		return
+	}
+	s.kick.Wake()
+}
+
+// Switched notes a change of the active master.
+func (s *Status) Switched(about *value.Dict) {
+	s.mu.Lock()
+	s.last = about.Clone()
+	s.last.Set("at", unix(time.Now()))
+	s.mu.Unlock()
+	s.Changed()
+}
+
+// Subscribe returns what is woken after each change, and at once.
+func (s *Status) Subscribe() wait.Wakeup {
+	c := wait.NewWakeup()
+	c.Wake() // all is new to a new subscriber
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.subs[c] = struct{}{}
+	return c
+}
+
+// Unsubscribe ends what Subscribe began.
+func (s *Status) Unsubscribe(c wait.Wakeup) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.subs, c)
+}
+
+// Run spreads the news until ctx ends, not each at once: a fleet has the same
+// ones at the same moment, when a master comes or goes.
+func (s *Status) Run(ctx context.Context) {
+	defer s.forget()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.kick.C():
+		}
+		s.save()
+		spread := 2 * time.Second
+		if s.cfg.OneAtATime() {
+			spread = 200 * time.Millisecond
+		}
+		if !wait.Sleep(ctx, rand.N(spread)) {
+			return
+		}
+		s.mu.Lock()
+		for c := range s.subs {
+			c.Wake()
+		}
+		s.mu.Unlock()
+	}
+}
+
+// Load is the request by which the master of that name is told.
+func (s *Status) Load(name string) *value.Dict {
+	mode, masters := "hot", &value.List{}
+	if s.cfg.OneAtATime() {
+		mode = "failover"
+	}
+	for _, o := range s.cfg.Masters() {
+		d := value.DictOf("master", o.Name)
+		if o.State != "" {
+			d.Set("state", o.State)
+			d.Set("since", unix(o.Since))
+		}
+		if o.Name == name {
+			d.Set("you", true)
+		}
+		masters.Append(d)
+	}
+	load := value.DictOf("cmd", "_brine_standing", "id", s.cfg.ID, "mode", mode, "masters", masters)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil {
+		load.Set("last", s.last)
+	}
+	return load
+}
+
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// note is what the file holds.
+type note struct {
+	PID     int          `json:"pid"`
+	Masters []noteMaster `json:"masters"`
+}
+
+type noteMaster struct {
+	Master string    `json:"master"`
+	State  string    `json:"state"`
+	Since  time.Time `json:"since"`
+}
+
+// save writes the file. It is only of use to salt-call, which does without.
+func (s *Status) save() {
+	n := note{PID: os.Getpid()}
+	for _, c := range s.cfg.Masters() {
+		if c.State != "" {
+			n.Masters = append(n.Masters, noteMaster{c.Name, c.State, c.Since})
+		}
+	}
+	b, err := json.MarshalIndent(n, "", "  ")
+	if err == nil {
+		path := s.cfg.Path
+		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
+			err = atomicfile.Write(path, append(b, '\n'), 0o600, false)
+		}
+	}
+	if err != nil {
+		s.cfg.Log.Debug("cannot note which masters are connected", "err", err)
+	}
+}
+
+func (s *Status) forget() { os.Remove(s.cfg.Path) }
+
+// InUse returns the masters that the running daemon of this minion is
+// connected to or signed in to, those that command it first; nil if there is
+// no daemon. path is its file, and alive reports whether a process may be one.
+func InUse(path string, alive func(pid int) bool) []string {
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) > 1<<20 {
+		return nil
+	}
+	var n note
+	if json.Unmarshal(b, &n) != nil || !alive(n.PID) {
+		return nil
+	}
+	var out []string
+	for _, state := range []string{Connected, Standby} {
+		for _, x := range n.Masters {
+			if x.State == state {
+				out = append(out, x.Master)
+			}
+		}
+	}
+	return out
+}
