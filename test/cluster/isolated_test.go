@@ -49,7 +49,7 @@ func (a *apart) add(host string, peers ...string) *node {
 	n.Write("master", n.Read("master")+a.options(n, secret, peers...))
 	a.masters = append(a.masters, n)
 	a.t.Cleanup(func() {
-		if strings.Contains(n.Log(), "shared folder: its cachedir") {
+		if strings.Contains(n.Log(), "shared directory: its cachedir") {
 			a.t.Errorf("%s complains of a folder that there is not", n.Name)
 		}
 	})

@@ -39,7 +39,7 @@ here:
 	m := startMaster(t, "one", "tcp", func(cfg *master.Config) {
 		cfg.Keys.AutoAccept = true
 		cfg.Reactor.Reactor, cfg.Reactor.Threads, cfg.Reactor.Queue = conf, 2, 100
-		cfg.EventReturn.Keepers, cfg.EventReturn.RawFile = value.ListOf("rawfile_json", "nosuch"), kept
+		cfg.EventReturn.Returners, cfg.EventReturn.RawFile = value.ListOf("rawfile_json", "nosuch"), kept
 		cfg.EventReturn.Whitelist, cfg.EventReturn.Blacklist = value.ListOf("my/*", "salt/run/*", "salt/wheel/*"), "*/new"
 	})
 	starts := m.events("salt/minion/")

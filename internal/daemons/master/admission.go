@@ -21,7 +21,7 @@ type keyBook struct {
 
 // by is the store for a change that a rule, or else the minion, has made.
 func (b keyBook) by(rule string) *keystore.Store {
-	return b.keys.As(b.note, cmp.Or(rule, byMinion), bySignIn)
+	return b.as(cmp.Or(rule, byMinion), bySignIn)
 }
 
 // Who decides about keys without being a user, and how.
@@ -57,10 +57,8 @@ func (b keyBook) Add(bank handshake.Bank, id, pem, rule string) error {
 	return b.by(rule).Add(stateOf(bank), id, pem)
 }
 
-// keysBy is the store of keys for somebody.
-func (m *Master) keysBy(who, how string) *keystore.Store {
-	return m.keys.As(m.decisions.Note, who, how)
-}
+// as returns the store of keys for changes that a user makes in some way.
+func (b keyBook) as(who, how string) *keystore.Store { return b.keys.As(b.note, who, how) }
 
 func stateOf(bank handshake.Bank) keystore.State {
 	switch bank {
@@ -97,30 +95,36 @@ func (a acceptedKeys) AcceptedKey(id string) (*crypt.PublicKey, bool, error) {
 }
 
 // admission is the operator's rule about minions that are not known.
-type admission struct{ m *Master }
+type admission struct {
+	settings *settings
+	keys     *keystore.Store
+	// present returns the connected minions.
+	present func() map[string]bool
+	pending *pendingCount
+}
 
 // Open implements channel.Admission.
-func (a admission) Open() bool { return a.m.options().OpenMode }
+func (a admission) Open() bool { return a.settings.options().OpenMode }
 
 // Policy implements channel.Admission.
 func (a admission) Policy(id string, grains *value.Dict) handshake.Policy {
-	if a.m.autosign().Rejects(id) {
+	if a.settings.autosign().Rejects(id) {
 		return handshake.Policy{AutoReject: true, Rule: "autoreject_file"}
 	}
-	rule := a.m.autosign().Signs(id, grains)
+	rule := a.settings.autosign().Signs(id, grains)
 	return handshake.Policy{AutoSign: rule != "", Rule: rule}
 }
 
 // Full implements channel.Admission.
 func (a admission) Full(id string) bool {
-	o := a.m.options()
+	o := a.settings.options()
 	if o.MaxMinions > 0 {
-		there := a.m.presence.current()
+		there := a.present()
 		if len(there) > o.MaxMinions && !there[id] {
 			return true
 		}
 	}
-	return o.MaxPending > 0 && a.m.pendingFull(id, o.MaxPending)
+	return o.MaxPending > 0 && a.pendingFull(id, o.MaxPending)
 }
 
 var (
@@ -130,10 +134,10 @@ var (
 )
 
 // pendingFull reports whether too many keys wait for acceptance for another
-// stranger to be entered.
-func (m *Master) pendingFull(id string, limit int) bool {
-	full := m.pending.reached(limit, func() int {
-		all, err := m.keys.List()
+// unknown minion to be entered.
+func (a admission) pendingFull(id string, limit int) bool {
+	full := a.pending.reached(limit, func() int {
+		all, err := a.keys.List()
 		if err != nil {
 			return 0
 		}
@@ -142,10 +146,10 @@ func (m *Master) pendingFull(id string, limit int) bool {
 	if !full {
 		return false
 	}
-	if st, _, err := m.keys.Lookup(id); err != nil || st != keystore.None {
+	if st, _, err := a.keys.Lookup(id); err != nil || st != keystore.None {
 		return false
 	}
-	m.pending.gripes.Log(slog.LevelWarn, "new minions are turned away: too many keys wait for a decision; make it with salt-key, or raise max_pending_keys",
+	a.pending.rateLimitedLog.Log(slog.LevelWarn, "new minions are turned away: too many keys wait for a decision; make it with salt-key, or raise max_pending_keys",
 		"limit", limit, "minion", fmt.Sprintf("%.80s", id))
 	return true
 }

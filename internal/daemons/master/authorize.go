@@ -20,6 +20,16 @@ const (
 	byEAuth = "eauth" // a name and password
 )
 
+// access decides who sends a clear request, and what the sender may do.
+type access struct {
+	ctx      func() context.Context
+	settings *settings
+	targets  *targets
+	local    localKeys
+	// user is the account that the master runs as, by its configuration.
+	user string
+}
+
 // caller is who a clear request comes from.
 type caller struct {
 	how  string
@@ -63,40 +73,40 @@ func credentials(d *value.Dict) auth.Credentials {
 }
 
 // sender is who sends a clear request, or nil.
-func (m *Master) sender(c *channel.Call) *caller {
+func (a *access) sender(c *channel.Call) *caller {
 	if who, ok := c.Sender.(*caller); ok {
 		return who
 	}
-	return m.identify(m.context(), c.Load)
+	return a.identify(a.ctx(), c.Load)
 }
 
 // identify finds out who sends a clear request, or nil.
-func (m *Master) identify(ctx context.Context, load *value.Dict) *caller {
+func (a *access) identify(ctx context.Context, load *value.Dict) *caller {
 	d := external(load)
 	var u *auth.User
 	var err error
 	how := howOf(load)
 	switch how {
 	case byKey:
-		return m.byKey(load)
+		return a.byKey(load)
 	case byToken:
-		u, err = m.auth().ByToken(d.Str("token"))
+		u, err = a.settings.auth().ByToken(d.Str("token"))
 	case byEAuth:
-		u, err = m.auth().Authenticate(ctx, credentials(d))
+		u, err = a.settings.auth().Authenticate(ctx, credentials(d))
 	}
 	if err != nil {
 		return nil
 	}
-	return &caller{how: how, name: u.Name, list: m.auth().Rights(u)}
+	return &caller{how: how, name: u.Name, list: a.settings.auth().Rights(u)}
 }
 
 // byKey finds out whose key a request bears. The key says who it is, and not,
 // as in Salt, the name beside it: there, any user of publisher_acl can call
 // himself sudo_root.
-func (m *Master) byKey(load *value.Dict) *caller {
+func (a *access) byKey(load *value.Dict) *caller {
 	given := load.Bytes("key")
 	owner := ""
-	for name, k := range m.local {
+	for name, k := range a.local {
 		if subtle.ConstantTimeCompare([]byte(k), given) == 1 {
 			owner = name
 		}
@@ -105,14 +115,14 @@ func (m *Master) byKey(load *value.Dict) *caller {
 		return nil
 	}
 	name := load.Str("user")
-	grants, _ := m.options().PublisherACL.(*value.Dict)
-	if !m.commands(owner) {
+	grants, _ := a.settings.options().PublisherACL.(*value.Dict)
+	if !a.commands(owner) {
 		if list := acl.Users(grants, owner); len(list) > 0 && (name == owner || name == "") {
 			return &caller{how: byKey, name: owner, list: list}
 		}
 		return nil
 	}
-	if behind, ok := strings.CutPrefix(name, "sudo_"); ok && m.options().SudoACL && grants.Len() > 0 {
+	if behind, ok := strings.CutPrefix(name, "sudo_"); ok && a.settings.options().SudoACL && grants.Len() > 0 {
 		if list := acl.Users(grants, behind); len(list) > 0 {
 			return &caller{how: byKey, name: name, list: list}
 		}
@@ -123,27 +133,27 @@ func (m *Master) byKey(load *value.Dict) *caller {
 
 // commands reports whether a user of this machine may do all: root, and who
 // the master runs as.
-func (m *Master) commands(owner string) bool {
-	return owner == "root" || owner == m.cfg.User || owner == processUser()
+func (a *access) commands(owner string) bool {
+	return owner == "root" || owner == a.user || owner == processUser()
 }
 
 // authorize decides whether a clear request comes from a user of this machine
 // who may do everything.
-func (m *Master) authorize(load *value.Dict) bool {
+func (a *access) authorize(load *value.Dict) bool {
 	if external(load) != nil {
 		return false
 	}
-	c := m.byKey(load)
+	c := a.byKey(load)
 	return c != nil && c.all
 }
 
 // mayPublish decides whether a caller may have minions run a job.
-func (m *Master) mayPublish(c *caller, load *value.Dict) bool {
+func (a *access) mayPublish(c *caller, load *value.Dict) bool {
 	calls, ok := callsOf(load)
 	if !ok {
 		return false
 	}
-	blacklist := m.options().PublisherACLBlacklist
+	blacklist := a.settings.options().PublisherACLBlacklist
 	for _, name := range []string{c.name, load.Str("user")} {
 		if acl.Blacklisted(blacklist, name, calls) {
 			return false
@@ -152,7 +162,7 @@ func (m *Master) mayPublish(c *caller, load *value.Dict) bool {
 	if c.all {
 		return true
 	}
-	// Whoever may start a job may ask whether it still runs.
+	// A caller who may start a job may ask whether it still runs.
 	if len(calls) == 1 && calls[0].Fun == "saltutil.find_job" {
 		return true
 	}
@@ -160,15 +170,15 @@ func (m *Master) mayPublish(c *caller, load *value.Dict) bool {
 	if typ == "" {
 		typ = "glob"
 	}
-	minions, _, err := m.resolve(typ, load.At("tgt"), load.Dict("kwargs").Str("delimiter"))
+	minions, _, err := a.targets.resolve(typ, load.At("tgt"), load.Dict("kwargs").Str("delimiter"))
 	return acl.Allowed(c.list, calls, func(tgt string) bool {
 		if err != nil {
 			return false // who may address all minions is told what is wrong
 		}
-		if len(minions) == 0 && m.options().OrderMasters {
+		if len(minions) == 0 && a.settings.options().OrderMasters {
 			return false // it would go to the minions of syndics, which are not known here
 		}
-		return m.within(minions, tgt)
+		return a.targets.within(minions, tgt)
 	})
 }
 
@@ -233,24 +243,6 @@ func jobCall(fun string, given []any) acl.Call {
 	return c
 }
 
-// within reports whether minions belong to a target of type compound.
-func (m *Master) within(minions []string, tgt string) bool {
-	valid, err := m.matching("compound", tgt, "")
-	if err != nil {
-		return false
-	}
-	in := make(map[string]bool, len(valid))
-	for _, id := range valid {
-		in[id] = true
-	}
-	for _, id := range minions {
-		if !in[id] {
-			return false
-		}
-	}
-	return true
-}
-
 // refused is the reply to a job whose sender could not show who it is.
 func refused() *value.Dict {
 	return failure("AuthenticationError", "Authentication error occurred.")
@@ -289,7 +281,7 @@ func refusedOnMaster(load *value.Dict, c *caller) *value.Dict {
 
 // mayRun decides whether a caller may run a function of the master itself;
 // else reply is what to answer.
-func (m *Master) mayRun(c *caller, form, fun string, args []any, kwargs *value.Dict, load *value.Dict) (reply *value.Dict) {
+func mayRun(c *caller, form, fun string, args []any, kwargs *value.Dict, load *value.Dict) (reply *value.Dict) {
 	switch {
 	case c == nil:
 		return refusedOnMaster(load, nil)

@@ -3,31 +3,28 @@ package master
 import (
 	"sync"
 	"time"
-
-	"brine/internal/base/target"
-	"brine/internal/py/value"
 )
+
+// returnRules decides which returns a master takes.
+type returnRules struct {
+	settings *settings
+	queue    *queue
+	jobs     jobStore
+}
 
 // belongs reports whether a return belongs to a job that a master published,
 // and whether the minion may return it. A target by grains or pillar is judged
 // by the minion, so that this master refuses only ids that it surely excludes.
-func (m *Master) belongs(jid, id string) (published, allowed bool) {
-	meant, known := m.queue.meant(jid, id)
+func (r *returnRules) belongs(jid, id string) (published, allowed bool) {
+	meant, known := r.queue.meant(jid, id)
 	if meant {
 		return true, true
 	}
-	load, err := m.jobs.Load(jid)
-	if err != nil || load == nil || !load.Has("tgt") || m.options().OrderMasters {
+	load, err := r.jobs.Load(jid)
+	if err != nil || load == nil || !load.Has("tgt") || r.settings.options().OrderMasters {
 		return known, true
 	}
-	return true, mayMatch(m.nodegroups(), load, id)
-}
-
-// mayMatch reports whether the target of a job could mean a minion, whatever
-// its grains and pillar are.
-func mayMatch(groups target.Nodegroups, load *value.Dict, id string) bool {
-	t, err := groups.ParseWithin(target.NewBudget(minionTargetTime), load.Str("tgt_type"), load.At("tgt"), load.Dict("kwargs").Str("delimiter"))
-	return err != nil || t.Expect(target.Data{MinionID: id})
+	return true, mayMatch(r.settings.nodegroups(), load, id)
 }
 
 // quota bounds the bytes that each minion may have stored in an hour for

@@ -1,10 +1,9 @@
 package master
 
 import (
+	"brine/internal/base/ratelimit"
 	"sync"
 	"time"
-
-	"brine/internal/base/ratelimit"
 )
 
 // group runs the parts of the daemon and hears of the first that fails.
@@ -25,10 +24,10 @@ func (g *group) Go(f func() error) {
 }
 
 // pendingCount remembers for a moment how many keys wait for acceptance, so
-// that a crowd of strangers does not make the master read the folder for each.
+// that many unknown minions do not make the master read the directory for each.
 // In between it errs on the high side.
 type pendingCount struct {
-	gripes *ratelimit.Log
+	rateLimitedLog *ratelimit.Log
 
 	mu sync.Mutex
 	n  int

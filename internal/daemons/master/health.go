@@ -20,34 +20,46 @@ import (
 // askHealth is what masters ask each other for cluster.doctor.
 const askHealth = "health"
 
-// clusterHealth asks all masters of the cluster how they find it, by their ids.
-func (m *Master) clusterHealth(ctx context.Context) map[string]*value.Dict {
-	all := m.cluster.Ask(ctx, askHealth)
-	all[m.cfg.ID] = m.health(nil)
+// health reports how this master and the others find their cluster.
+type health struct {
+	id       string // of this master
+	pkiDir   string
+	cacheDir string
+	keyDir   string // of the keys of minions
+	options  cluster.Options
+	cluster  *cluster.Cluster
+	presence *presence
+	reports  *connectionReports
+}
+
+// collect asks all masters of the cluster how they find it, by their ids.
+func (h *health) collect(ctx context.Context) map[string]*value.Dict {
+	all := h.cluster.Ask(ctx, askHealth)
+	all[h.id] = h.own(nil)
 	return all
 }
 
-// health is what this master sees of the cluster, and how it is itself:
+// own is what this master sees of the cluster, and how it is itself:
 //
 //	own, cluster  fingerprints of its public key and of the cluster's
 //	peers         those of the other members, by id
 //	sees          of each: up, problem, behind (changes, by stream)
 //	voters        cluster_voters
-//	disks         of each folder: path, free, size in bytes
+//	disks         of each directory: path, free, size in bytes
 //	few           minions, by id, that name fewer masters than there are: which
-func (m *Master) health(*value.Dict) *value.Dict {
-	d := value.DictOf("own", fingerOf(filepath.Join(m.cfg.PKIDir, "master.pub")), "cluster", fingerOf(filepath.Join(m.cfg.Cluster.PKIDir, cluster.PublicFile)))
+func (h *health) own(*value.Dict) *value.Dict {
+	d := value.DictOf("own", fingerOf(filepath.Join(h.pkiDir, "master.pub")), "cluster", fingerOf(filepath.Join(h.options.PKIDir, cluster.PublicFile)))
 	peers := value.NewDict(4)
-	files, _ := os.ReadDir(m.cluster.PeersDir())
+	files, _ := os.ReadDir(h.cluster.PeersDir())
 	for _, f := range files {
 		if isPeerFile(f.Name()) {
-			peers.Set(strings.TrimSuffix(f.Name(), ".pub"), fingerOf(filepath.Join(m.cluster.PeersDir(), f.Name())))
+			peers.Set(strings.TrimSuffix(f.Name(), ".pub"), fingerOf(filepath.Join(h.cluster.PeersDir(), f.Name())))
 		}
 	}
 	d.Set("peers", peers)
 	sees := value.NewDict(4)
 	members := 1
-	for _, p := range m.cluster.Members() {
+	for _, p := range h.cluster.Members() {
 		if p.Gone {
 			continue
 		}
@@ -59,17 +71,17 @@ func (m *Master) health(*value.Dict) *value.Dict {
 		sees.Set(p.ID, value.DictOf("up", p.Up, "problem", p.Problem, "behind", behind))
 	}
 	d.Set("sees", sees)
-	voters := slices.Clone(m.cfg.Cluster.Voters)
+	voters := slices.Clone(h.options.Voters)
 	slices.Sort(voters)
 	d.Set("voters", value.Strings(voters))
 	disks := &value.List{}
-	for _, path := range []string{m.cfg.CacheDir, m.keyDir()} {
+	for _, path := range []string{h.cacheDir, h.keyDir} {
 		if s, err := disk.SpaceAt(&host.Machine{}, path); err == nil {
 			disks.Append(value.DictOf("path", path, "free", s.Available, "size", s.Total))
 		}
 	}
 	d.Set("disks", disks)
-	d.Set("few", m.fewMasters(members))
+	d.Set("few", h.fewMasters(members))
 	return d
 }
 
@@ -85,19 +97,19 @@ func fingerOf(path string) string {
 const maxFew = 100
 
 // fewMasters returns the minions connected here that name some of the members as
-// their masters, and fewer than there are. Who names none goes by a balancer.
-func (m *Master) fewMasters(members int) *value.Dict {
-	ours := map[string]bool{m.cfg.ID: true}
-	for id, st := range m.cluster.Stations() {
+// their masters, and fewer than there are. One that names none uses a balancer.
+func (h *health) fewMasters(members int) *value.Dict {
+	ours := map[string]bool{h.id: true}
+	for id, st := range h.cluster.Stations() {
 		ours[id], ours[st.Host] = true, true
 	}
-	for _, p := range m.cluster.Members() {
+	for _, p := range h.cluster.Members() {
 		ours[p.ID] = true
 	}
 	out := value.NewDict(0)
-	here := m.presence.current()
+	here := h.presence.current()
 	for _, id := range slices.Sorted(maps.Keys(here)) {
-		st, ok := m.standings.of(id)
+		st, ok := h.reports.of(id)
 		if !ok || len(st.Masters) >= members || out.Len() >= maxFew || salt.CheckID(id) != nil {
 			continue
 		}
@@ -105,8 +117,8 @@ func (m *Master) fewMasters(members int) *value.Dict {
 		known := false
 		for _, x := range st.Masters {
 			name := x.Master
-			if h, _, err := net.SplitHostPort(name); err == nil {
-				name = h
+			if host, _, err := net.SplitHostPort(name); err == nil {
+				name = host
 			}
 			names = append(names, name)
 			known = known || ours[name]

@@ -12,8 +12,8 @@ import (
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
 	"brine/internal/catalogue/runners"
+	"brine/internal/catalogue/wheel"
 	"brine/internal/files/fileserver"
-	"brine/internal/ha/cluster"
 	"brine/internal/net/event"
 	"brine/internal/net/remote"
 	"brine/internal/py/value"
@@ -22,6 +22,7 @@ import (
 	"brine/internal/store/cache/drivers"
 	"brine/internal/store/job"
 	"brine/internal/store/keystore"
+	"brine/internal/store/returner"
 )
 
 // offlineRunners are the runners that need no minions and change nothing that a
@@ -48,9 +49,12 @@ func RunOffline(ctx context.Context, cfg Config, fun string, args []any, progres
 	if !RunsOffline(fun) {
 		return nil, salt.Errorf(salt.Unavailable, "%s needs a master that runs", fun)
 	}
-	m := &Master{cfg: cfg, log: log, began: time.Now(), run: ctx, bus: event.NewBus(0), queue: newQueue(time.Now)}
-	defer m.closeOffline()
-	if err := m.openOffline(fun); err != nil {
+	m := &offline{
+		cfg: cfg, log: log, bus: event.NewBus(0),
+		sinks: sinkConfig{masterID: cfg.ID, jobs: cfg.Jobs, returner: cfg.Returners, opts: cfg.Opts, ctx: func() context.Context { return ctx }},
+	}
+	defer m.close()
+	if err := m.open(fun); err != nil {
 		return nil, err
 	}
 	jid := salt.NewJID(time.Now())
@@ -73,16 +77,36 @@ func RunOffline(ctx context.Context, cfg Config, fun string, args []any, progres
 	return d, nil
 }
 
-// openOffline opens what the runner reads.
-func (m *Master) openOffline(fun string) error {
-	dir := m.keyDirOf()
+// offline is what a runner reads while no master runs.
+type offline struct {
+	cfg   Config
+	log   *slog.Logger
+	bus   *event.Bus
+	sinks sinkConfig
+
+	keys    *keystore.Store
+	cache   *cache.Cache
+	jobs    offlineStore      // nil if they are not asked for
+	remote  returner.Returner // that jobs are read from, or nil
+	runners *fn.Registry
+}
+
+// offlineStore are jobs on disk.
+type offlineStore interface {
+	runners.Jobs
+	Close() error
+}
+
+// open opens what the runner reads.
+func (m *offline) open(fun string) error {
+	dir := keyDir(&m.cfg)
 	// On a machine that never had a master nothing is to be made.
 	for _, path := range []string{m.cfg.CacheDir, dir} {
 		if _, err := os.Stat(path); err != nil {
 			return salt.Errorf(salt.Unavailable, "this machine has no master's data: %w", err)
 		}
 	}
-	own, err := m.offlineDir()
+	own, err := ownDir(&m.cfg)
 	if err != nil {
 		return err
 	}
@@ -96,51 +120,46 @@ func (m *Master) openOffline(fun string) error {
 	if m.cache, err = cache.Open(m.cfg.CacheDir, own, m.cfg.Cache, driver, m.log); err != nil {
 		return err
 	}
-	jobs, err := m.offlineJobs(own, strings.HasPrefix(fun, "jobs."))
+	jobs, err := m.openJobs(own, strings.HasPrefix(fun, "jobs."))
 	if err != nil {
 		return err
 	}
-	m.renderer = render.New(render.Options{Log: m.log})
-	if m.templateFuncs, err = m.templateFunctions(); err != nil {
+	s := &settings{cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, roots: func(cfg Config) Config { return cfg }}
+	t, err := newTemplates(templates{
+		id: m.cfg.ID, cacheDir: m.cfg.CacheDir, opts: m.cfg.Opts, ctx: m.sinks.ctx, settings: s, runners: func() *fn.Registry { return m.runners }, log: m.log,
+		renderer: render.New(render.Options{Log: m.log}),
+	}, render.Limits{})
+	if err != nil {
 		return err
 	}
-	m.setLive(m.cfg)
-	if m.wheels, err = m.newWheels(); err != nil {
+	s.compiler = t.compiler
+	s.set(m.cfg)
+	known := &targets{groups: s.nodegroups, keys: m.keys, cache: m.cache}
+	data := &minionData{ctx: m.sinks.ctx, settings: s, targets: known, cache: m.cache, bus: m.bus, log: m.log}
+	wheels, err := newWheels(wheel.Deps{Keys: m.keys, HashType: m.cfg.Options.HashType, KeySize: m.cfg.Options.Keysize}, m.bus, m.cache, s, func() {})
+	if err != nil {
 		return err
 	}
-	nobody := &client.InProcess{Events: m.bus, User: "root", Publish: func(*value.Dict) *value.Dict {
+	sinks := &jobSinks{cfg: m.sinks, log: m.log}
+	if m.jobs != nil {
+		sinks.own = m.jobs
+	}
+	none := &client.InProcess{Events: m.bus, User: "root", Publish: func(*value.Dict) *value.Dict {
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", "no master runs"))
 	}}
 	m.runners, err = fn.NewRegistry(nil, runners.New(runners.Deps{
-		ID: m.cfg.ID, Jobs: jobs, JobsOf: m.jobsOf, Keys: m.keys, Cache: m.cache, Nodegroups: m.nodegroups,
-		Client: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), nobody, nobody, m.log),
-		Fire:   m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.running.list,
-		Wheels: func() *value.Dict { return m.wheels.Docs() },
-		Files:  func() runners.FileServer { return m.fileServer() }, TellChanges: func([]fileserver.Changes) {},
-		Pillars: func() runners.Pillars { return m.live.Load().pillar },
-		Matches: m.matches, Mine: func(asker string, load *value.Dict) *value.Dict { return (&minionData{m}).mineFor(asker, load) },
+		ID: m.cfg.ID, Jobs: jobs, JobsOf: sinks.jobsOf, Keys: m.keys, Cache: m.cache, Nodegroups: s.nodegroups,
+		Client: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), none, none, m.log),
+		Fire:   m.bus.Fire, Subscribe: m.bus.Subscribe, Running: (&running{}).list, Wheels: func() *value.Dict { return wheels.Docs() },
+		Files: func() runners.FileServer { return s.fileServer() }, TellChanges: func([]fileserver.Changes) {},
+		Pillars: func() runners.Pillars { return s.current().pillar },
+		Matches: known.matches, Mine: data.mineFor,
 	})...)
 	return err
 }
 
-// keyDirOf is keyDir of a master that has not joined its cluster.
-func (m *Master) keyDirOf() string {
-	if m.cfg.Cluster.On() {
-		return m.cfg.Cluster.PKIDir
-	}
-	return m.cfg.PKIDir
-}
-
-// offlineDir is ownDir of a master that has not joined its cluster.
-func (m *Master) offlineDir() (string, error) {
-	if m.cfg.Cluster.On() {
-		return cluster.OwnDir(m.cfg.CacheDir, m.cfg.ID)
-	}
-	return m.ownDir()
-}
-
-// offlineJobs opens the jobs for reading, if they are asked for.
-func (m *Master) offlineJobs(own string, wanted bool) (runners.Jobs, error) {
+// openJobs opens the jobs for reading, if they are asked for.
+func (m *offline) openJobs(own string, wanted bool) (runners.Jobs, error) {
 	if !wanted {
 		return noJobs{}, nil
 	}
@@ -168,23 +187,23 @@ func (m *Master) offlineJobs(own string, wanted bool) (runners.Jobs, error) {
 	if name == "" || name == localJobs || name == "local" {
 		return jobs, nil
 	}
-	far, err := m.openReturner(name)
+	remote, err := m.sinks.open(name)
 	if err != nil {
 		return nil, err
 	}
-	m.offlineFar = far
-	return &history{m: m, far: far, local: jobs, away: func() bool { return false }}, nil
+	m.remote = remote
+	return &history{sinks: &jobSinks{cfg: m.sinks, log: m.log}, remote: remote, local: jobs, away: func() bool { return false }}, nil
 }
 
-func (m *Master) closeOffline() {
+func (m *offline) close() {
 	if m.jobs != nil {
 		m.jobs.Close()
 	}
 	if m.cache != nil {
 		m.cache.Close()
 	}
-	if m.offlineFar != nil {
-		m.offlineFar.Close()
+	if m.remote != nil {
+		m.remote.Close()
 	}
 }
 

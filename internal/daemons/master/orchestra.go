@@ -3,6 +3,8 @@ package master
 import (
 	"context"
 	"fmt"
+	"iter"
+	"log/slog"
 	"sync"
 
 	"brine/internal/base/salt"
@@ -14,6 +16,7 @@ import (
 	modstates "brine/internal/catalogue/modules/states"
 	"brine/internal/catalogue/states/orchestration"
 	"brine/internal/files/fileclient"
+	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/sls/highstate"
 	"brine/internal/sls/pillar"
@@ -25,7 +28,17 @@ import (
 // states on its machine, which may order its minions and itself. It is built
 // when it is first asked for.
 type orchestra struct {
-	m    *Master
+	id        string
+	cacheDir  string
+	ctx       func() context.Context
+	settings  *settings
+	templates *templates
+	runners   func() *fn.Registry
+	bus       *event.Bus
+	// orders commands the minions and this master.
+	orders func() *client.Client
+	log    *slog.Logger
+
 	once sync.Once
 	err  error
 
@@ -35,26 +48,25 @@ type orchestra struct {
 }
 
 func (o *orchestra) build() error {
-	m := o.m
-	o.grains = &ownGrains{m: m}
+	o.grains = &ownGrains{id: o.id, ctx: o.ctx, log: o.log}
 	var err error
 	if o.states, err = state.NewRegistry(o.grains, catalogue.States(orchestration.Deps{
-		Listen: control.OnlyOwn("master", m.events), Fire: m.bus.Fire,
+		Listen: control.OnlyOwn("master", o.events), Fire: o.bus.Fire,
 	})...); err != nil {
 		return err
 	}
 	open := func() (*client.Client, func(), error) {
-		return within{m, processUser(), "orchestration"}.client(), func() {}, nil
+		return o.orders(), func() {}, nil
 	}
 	o.funcs, err = fn.NewRegistry(o.grains, append(catalogue.Modules(),
 		core.Grains(givenGrains{}),
 		control.Orders(catalogue.LocalMaster{Open: open}),
 		modstates.Module(modstates.Deps{
 			Deps: highstate.Deps{
-				Renderer: m.renderer, States: o.states, Grains: o.grains.All, PillarIsFresh: false,
+				Renderer: o.templates.renderer, States: o.states, Grains: o.grains.All, PillarIsFresh: false,
 				Fire: func(_ context.Context, tag string, data *value.Dict) {
-					if err := m.bus.Fire(tag, data); err != nil {
-						m.log.Warn("an event could not be fired", "tag", tag, "err", err)
+					if err := o.bus.Fire(tag, data); err != nil {
+						o.log.Warn("an event could not be fired", "tag", tag, "err", err)
 					}
 				},
 			},
@@ -77,18 +89,18 @@ func (o *orchestra) Call(ctx context.Context, jid, fun string, args []any, kwarg
 }
 
 func (o *orchestra) call(jid string) *fn.Call {
-	live := o.m.live.Load()
+	live := o.settings.current()
 	opts := live.opts.Clone()
-	opts.Set("id", o.m.cfg.ID)
+	opts.Set("id", o.id)
 	opts.Set("__role", "master")
 	opts.Set("file_client", "local")
 	return (&fn.Call{
-		ID: o.m.cfg.ID, JID: jid, Log: o.m.log, Funcs: o.funcs, Config: fn.Tree{Dict: opts}, Grains: o.grains,
-		Files:    fileclient.New(ownSource{o.m}, fileclient.Options{CacheDir: o.m.cfg.CacheDir, HashType: o.m.options().HashType}, o.m.log),
-		Template: o.template, Render: o.render, Catalogues: map[string]*fn.Registry{"states": o.states.Declarations(), "runners": o.m.runners},
+		ID: o.id, JID: jid, Log: o.log, Funcs: o.funcs, Config: fn.Tree{Dict: opts}, Grains: o.grains,
+		Files:    fileclient.New(ownSource{o.settings}, fileclient.Options{CacheDir: o.cacheDir, HashType: o.settings.options().HashType}, o.log),
+		Template: o.template, Render: o.render, Catalogues: map[string]*fn.Registry{"states": o.states.Declarations(), "runners": o.runners()},
 		CompilePillar: func(ctx context.Context, q fn.PillarQuery) (*value.Dict, error) {
 			return live.pillar.Compile(ctx, pillar.Request{
-				ID: o.m.cfg.ID, Grains: value.DeepCopy(o.grains.All()).(*value.Dict), Saltenv: q.Saltenv, Pillarenv: q.Pillarenv, Override: q.Override, External: q.External,
+				ID: o.id, Grains: value.DeepCopy(o.grains.All()).(*value.Dict), Saltenv: q.Saltenv, Pillarenv: q.Pillarenv, Override: q.Override, External: q.External,
 			})
 		},
 	}).Prepare()
@@ -102,15 +114,15 @@ func (o *orchestra) request(c *fn.Call, pipe string, t fn.Template) render.Reque
 }
 
 func (o *orchestra) template(ctx context.Context, c *fn.Call, t fn.Template) (string, error) {
-	return o.m.renderer.Text(ctx, t.Engine, o.request(c, "", t))
+	return o.templates.renderer.Text(ctx, t.Engine, o.request(c, "", t))
 }
 
 func (o *orchestra) render(ctx context.Context, c *fn.Call, pipe string, t fn.Template) (any, error) {
-	return o.m.renderer.Render(ctx, o.request(c, pipe, t))
+	return o.templates.renderer.Render(ctx, o.request(c, pipe, t))
 }
 
 // ownSource is the master as file server of its own states.
-type ownSource struct{ m *Master }
+type ownSource struct{ settings *settings }
 
 // Request implements fileclient.Source.
 func (s ownSource) Request(ctx context.Context, load *value.Dict) (any, error) {
@@ -118,9 +130,14 @@ func (s ownSource) Request(ctx context.Context, load *value.Dict) (any, error) {
 	case "_master_tops":
 		return value.NewDict(0), nil // those are of minions
 	case "_master_opts":
-		return s.m.stateOptions(load.Bool("env_only")), nil
+		return s.settings.stateOptions(load.Bool("env_only")), nil
 	case "_file_recv":
 		return nil, salt.Errorf(salt.Unavailable, "a master does not push files to itself")
 	}
-	return s.m.fileServer().Request(ctx, load)
+	return s.settings.fileServer().Request(ctx, load)
+}
+
+// events yields what is fired on the master's bus.
+func (o *orchestra) events(ctx context.Context) iter.Seq2[*event.Event, error] {
+	return control.Subscribed(ctx, o.bus.Subscribe)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster"
+	"brine/internal/net/event"
 	"brine/internal/net/transport"
 	"brine/internal/py/value"
 )
@@ -17,7 +19,11 @@ import (
 // that say their accepted id, and those whose address, by their cached grains, is that of a subscriber.
 // It is computed at most once in a while, and only for those who ask.
 type presence struct {
+	id         string // of this master
 	publishers []transport.Publisher
+	cluster    *cluster.Cluster // nil for a master of its own
+	bus        *event.Bus
+	ctx        func() context.Context
 	accepted   func() ([]string, error)
 	data       func(id string) (grains, pillar *value.Dict)
 	now        func() time.Time
@@ -27,7 +33,7 @@ type presence struct {
 	there map[string]bool
 	known map[string]bool // of the last presence event
 
-	answers map[string][]string // of other masters, for events; firePresence alone uses it
+	answers map[string][]string // of other masters, for events; fire alone uses it
 }
 
 // presenceAge is how old an answer may be.
@@ -113,14 +119,14 @@ func (p *presence) events(now map[string]bool) (present, came, gone []string) {
 // elsewhere returns the minions of the other masters of the cluster. Of one that
 // is there and does not answer in time the last answer counts: its minions have
 // not gone.
-func (m *Master) elsewhere(ctx context.Context) map[string]bool {
-	answers := m.cluster.Present(ctx)
-	for _, p := range m.cluster.Members() {
-		if _, ok := answers[p.ID]; !ok && p.Up {
-			answers[p.ID] = m.presence.answers[p.ID]
+func (p *presence) elsewhere(ctx context.Context) map[string]bool {
+	answers := p.cluster.Present(ctx)
+	for _, peer := range p.cluster.Members() {
+		if _, ok := answers[peer.ID]; !ok && peer.Up {
+			answers[peer.ID] = p.answers[peer.ID]
 		}
 	}
-	m.presence.answers = answers
+	p.answers = answers
 	out := map[string]bool{}
 	for _, ids := range answers {
 		for _, id := range ids {
@@ -147,35 +153,71 @@ func (p *presence) told(data *value.Dict) {
 	p.known = known
 }
 
-// firePresence sends the presence events. Of the masters of a cluster the one
+// fire sends the presence events. Of the masters of a cluster the one
 // that does what one is to do sends them for all; another one goes on where it
 // ended.
-func (m *Master) firePresence(ctx context.Context) {
-	now := m.presence.current()
-	if m.cluster != nil {
-		if !m.cluster.Leads() {
+func (p *presence) fire(ctx context.Context) {
+	now := p.current()
+	if p.cluster != nil {
+		if !p.cluster.Leads() {
 			return
 		}
 		now = maps.Clone(now)
-		for id := range m.elsewhere(ctx) {
+		for id := range p.elsewhere(ctx) {
 			now[id] = true
 		}
-		if ctx.Err() != nil || !m.cluster.Leads() {
+		if ctx.Err() != nil || !p.cluster.Leads() {
 			return
 		}
 	}
-	present, came, gone := m.presence.events(now)
+	present, came, gone := p.events(now)
 	if len(came)+len(gone) > 0 {
-		m.bus.Fire(salt.Tag("presence", "change"), value.DictOf("new", came, "lost", gone))
+		p.bus.Fire(salt.Tag("presence", "change"), value.DictOf("new", came, "lost", gone))
 	}
-	m.bus.Fire(tagPresent, value.DictOf("present", present))
+	p.bus.Fire(tagPresent, value.DictOf("present", present))
 }
 
-// Subscribers returns the peers that listen for publications now, over all
+// holders returns for each minion the masters that it is connected to, nil if
+// there is no cluster. Of stock masters that is not known.
+func (p *presence) holders() map[string][]string {
+	if p.cluster == nil {
+		return nil
+	}
+	out := map[string][]string{}
+	for id := range p.current() {
+		out[id] = append(out[id], p.id)
+	}
+	for master, ids := range p.cluster.Present(p.ctx()) {
+		for _, id := range ids {
+			out[id] = append(out[id], master)
+		}
+	}
+	for _, masters := range out {
+		slices.Sort(masters)
+	}
+	return out
+}
+
+// connected returns the minions that are connected to this master or another
+// one of its cluster.
+func (p *presence) connected() map[string]bool {
+	here := p.current()
+	if p.cluster == nil {
+		return here
+	}
+	all := maps.Clone(here)
+	for _, ids := range p.cluster.Present(p.ctx()) {
+		for _, id := range ids {
+			all[id] = true
+		}
+	}
+	return all
+}
+
+// subscribers returns the peers that listen for publications now, over all
 // transports.
-func (m *Master) Subscribers() []transport.Peer {
-	var out []transport.Peer
-	for _, p := range m.publishers {
+func subscribers(publishers []transport.Publisher) (out []transport.Peer) {
+	for _, p := range publishers {
 		out = append(out, p.Peers()...)
 	}
 	return out

@@ -1,12 +1,24 @@
 package master
 
 import (
+	"brine/internal/net/channel"
+	"brine/internal/store/keystore"
+	"log/slog"
 	"math/bits"
 )
 
-// pruneMinions drops what is kept in memory of minions whose keys are no longer
-// accepted. Machines come and go for as long as a master runs.
-func (m *Master) pruneMinions() {
+// minionMemory is what is kept in memory of minions.
+type minionMemory struct {
+	keys     *keystore.Store
+	reports  *connectionReports
+	queue    *queue
+	requests *channel.Server
+	log      *slog.Logger
+}
+
+// prune drops minions whose keys are no longer accepted. Machines come and go for
+// as long as a master runs.
+func (m *minionMemory) prune() {
 	ids, err := m.keys.Accepted()
 	if err != nil {
 		m.log.Warn("cannot list the accepted keys", "err", err)
@@ -16,12 +28,12 @@ func (m *Master) pruneMinions() {
 	for _, id := range ids {
 		accepted[id] = true
 	}
-	m.standings.prune(accepted)
+	m.reports.prune(accepted)
 	m.queue.prune(accepted)
 	m.requests.Prune()
 }
 
-func (s *standings) prune(accepted map[string]bool) {
+func (s *connectionReports) prune(accepted map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for id := range s.byID {

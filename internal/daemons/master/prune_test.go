@@ -16,7 +16,7 @@ import (
 func TestForgottenMinions(t *testing.T) {
 	now := time.Now()
 	q := newQueue(func() time.Time { return now })
-	s := &standings{byID: map[string]runners.Standing{}}
+	s := &connectionReports{byID: map[string]runners.Standing{}}
 	accepted := map[string]bool{"a": true, "b": true}
 	for i := range 2000 {
 		id := fmt.Sprint("ephemeral", i)

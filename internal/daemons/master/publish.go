@@ -1,6 +1,7 @@
 package master
 
 import (
+	"brine/internal/base/ratelimit"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -8,37 +9,47 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
+	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
+	"brine/internal/net/event"
 	"brine/internal/py/value"
 )
 
 // commands takes jobs from the command line.
-type commands struct{ m *Master }
+type commands struct {
+	access    *access
+	recorder  *recorder
+	jobs      jobStore
+	publisher *publisher
+	log       *slog.Logger
+
+	rateLimitedLog *ratelimit.Log // about refused requests
+}
 
 // publish starts a job: {tgt, tgt_type, fun, arg, ret, jid, kwargs, user, key}.
 // Credentials of an external system are in kwargs.
 func (p *commands) publish(c *channel.Call) {
-	who := p.m.sender(c)
+	who := p.access.sender(c)
 	switch {
 	case who == nil:
-		p.m.gripes.Log(slog.LevelWarn, "a command was refused: it does not show who sends it", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", c.Load.Str("user")))
-		p.m.record(c, nil, resultRefused, "")
+		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: it does not show who sends it", "peer", c.Peer(), "user", fmt.Sprintf("%.80s", c.Load.Str("user")))
+		p.recorder.record(c, nil, resultRefused, "")
 		c.Reply(refused())
 		return
-	case !p.m.mayPublish(who, c.Load):
-		p.m.gripes.Log(slog.LevelWarn, "a command was refused: its sender may not give it", "peer", c.Peer(), "user", who.name, "fun", fmt.Sprintf("%.80s", value.Str(c.Load.At("fun"))))
-		p.m.record(c, who, resultDenied, "")
+	case !p.access.mayPublish(who, c.Load):
+		p.rateLimitedLog.Log(slog.LevelWarn, "a command was refused: its sender may not give it", "peer", c.Peer(), "user", who.name, "fun", fmt.Sprintf("%.80s", value.Str(c.Load.At("fun"))))
+		p.recorder.record(c, who, resultDenied, "")
 		c.Reply(forbidden())
 		return
 	}
 	taken, err := p.takenJID(who, c.Load.Str("jid"))
 	if err != nil {
-		p.m.log.Error("cannot look up whether a job id is in use; the command is refused", "jid", c.Load.Str("jid"), "user", who.name, "err", err)
+		p.log.Error("cannot look up whether a job id is in use; the command is refused", "jid", c.Load.Str("jid"), "user", who.name, "err", err)
 		c.Reply(value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", "the master cannot read its job cache: its log has the reason")))
 		return
 	}
 	if taken {
-		p.m.record(c, who, resultDenied, "")
+		p.recorder.record(c, who, resultDenied, "")
 		c.Reply(value.DictOf("error", value.DictOf("name", "SaltInvocationError", "message", fmt.Sprintf("the job id %q belongs to a job of another user; omit jid", c.Load.Str("jid")))))
 		return
 	}
@@ -47,7 +58,7 @@ func (p *commands) publish(c *channel.Call) {
 	if who.how != byKey {
 		load.Set("user", who.name)
 	}
-	// What proves who somebody is has no place in the memory of jobs.
+	// Credentials are not stored with jobs.
 	if kwargs := load.Dict("kwargs"); kwargs != nil {
 		kwargs = kwargs.Clone()
 		for _, k := range []string{"token", "eauth", "username", "password", "auth_list"} {
@@ -58,8 +69,8 @@ func (p *commands) publish(c *channel.Call) {
 	for _, k := range []string{"token", "eauth", "username", "password"} {
 		load.Delete(k)
 	}
-	reply := p.m.Publish(load)
-	p.m.record(c, who, resultDone, reply.Dict("load").Str("jid"))
+	reply := p.publisher.publish(load)
+	p.recorder.record(c, who, resultDone, reply.Dict("load").Str("jid"))
 	c.Reply(reply)
 }
 
@@ -69,27 +80,47 @@ func (p *commands) takenJID(who *caller, jid string) (bool, error) {
 	if jid == "" || who.all {
 		return false, nil
 	}
-	known, err := p.m.jobs.Load(jid)
+	known, err := p.jobs.Load(jid)
 	if known == nil || err != nil {
 		return false, err
 	}
 	return strings.TrimPrefix(known.Str("user"), "sudo_") != who.name, nil
 }
 
-// Publish starts a job whose sender has the right to it, and returns the
+// publisher publishes jobs to minions.
+type publisher struct {
+	masterID string // stamped on jobs; "" for none
+	settings *settings
+	targets  *targets
+	keep     time.Duration // of jobs; 0: for ever
+	// revision returns the state of files that a cluster has agreed on, or "".
+	revision   func() string
+	jobs       jobStore
+	sinks      *jobSinks
+	stock      *stockFiles
+	bus        *event.Bus
+	queue      *queue
+	redelivery *redelivery
+	cluster    *cluster.Cluster // nil for a master of its own
+	server     *channel.PublishServer
+	reports    *connectionReports
+	log        *slog.Logger
+}
+
+// publish starts a job whose sender may do so, and returns the
 // reply that the sender is owed: {enc: clear, load: {jid, minions, missing}}
 // or a map with error. The job is on disk before it is sent, if the disk takes it.
-func (m *Master) Publish(load *value.Dict) *value.Dict {
+func (p *publisher) publish(load *value.Dict) *value.Dict {
 	typ := load.Str("tgt_type")
 	if typ == "" {
 		typ = "glob"
 	}
 	kwargs := load.Dict("kwargs")
-	minions, missing, err := m.resolve(typ, load.At("tgt"), kwargs.Str("delimiter"))
+	minions, missing, err := p.targets.resolve(typ, load.At("tgt"), kwargs.Str("delimiter"))
 	if err != nil {
 		return clearReply(value.DictOf("jid", nil, "minions", &value.List{}, "error", err.Error()))
 	}
-	if len(minions) == 0 && !m.options().OrderMasters {
+	if len(minions) == 0 && !p.settings.options().OrderMasters {
 		return clearReply(value.DictOf("jid", nil, "minions", &value.List{},
 			"error", fmt.Sprintf("Master could not resolve minions for target %s", value.Str(load.At("tgt")))))
 	}
@@ -100,26 +131,26 @@ func (m *Master) Publish(load *value.Dict) *value.Dict {
 		return value.DictOf("error", value.DictOf("name", "SaltInvocationError", "message", fmt.Sprintf("%q is not a job id", jid)))
 	}
 	load.Set("jid", jid)
-	if load.Delete(revisionKey); m.revisions.current() != "" {
-		load.Set(revisionKey, m.revisions.current())
+	if load.Delete(revisionKey); p.revision() != "" {
+		load.Set(revisionKey, p.revision())
 	}
-	expires := m.expiry(load, time.Now())
-	if err := m.recordJob(load, jid, minions, expires); err != nil {
+	expires := p.expiry(load, time.Now())
+	if err := p.recordJob(load, jid, minions, expires); err != nil {
 		// It is sent all the same: an operator whose master's disk is full
 		// needs to command it, and minions keep returns that are not stored.
-		m.log.Error("cannot record a job; it is sent, but cannot be looked up later", "jid", jid, "err", err)
+		p.log.Error("cannot record a job; it is sent, but cannot be looked up later", "jid", jid, "err", err)
 	}
-	m.announce(load, jid, minions, missing)
-	job := jobMap(load, jid, m.cfg.MasterID)
-	m.queue.add(job, jid, minions, m.absent(minions, expires), expires)
-	m.handToPeers(job, jid, minions, expires)
-	if err := m.publish.Publish(job, receivers(typ, load.At("tgt"), minions)); err != nil {
-		m.log.Error("cannot publish a job", "jid", jid, "err", err)
+	p.announce(load, jid, minions, missing)
+	job := jobMap(load, jid, p.masterID)
+	p.queue.add(job, jid, minions, p.redelivery.absent(minions, expires), expires)
+	p.handToPeers(job, jid, minions, expires)
+	if err := p.server.Publish(job, receivers(typ, load.At("tgt"), minions)); err != nil {
+		p.log.Error("cannot publish a job", "jid", jid, "err", err)
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", err.Error()))
 	}
-	m.log.Debug("published", "jid", jid, "fun", value.Str(load.At("fun")), "minions", len(minions))
+	p.log.Debug("published", "jid", jid, "fun", value.Str(load.At("fun")), "minions", len(minions))
 	reply := value.DictOf("jid", jid, "minions", minions, "missing", missing)
-	if others := m.standings.elsewhere(minions); others.Len() > 0 && m.cluster == nil { // a cluster commands all
+	if others := p.reports.elsewhere(minions); others.Len() > 0 && p.cluster == nil { // a cluster commands all
 		reply.Set("elsewhere", others)
 	}
 	return clearReply(reply)
@@ -129,42 +160,71 @@ func clearReply(load *value.Dict) *value.Dict {
 	return value.DictOf("enc", "clear", "load", load)
 }
 
-func (m *Master) recordJob(load *value.Dict, jid string, minions []string, expires time.Time) error {
+func (p *publisher) recordJob(load *value.Dict, jid string, minions []string, expires time.Time) error {
 	if strings.HasSuffix(jid, "nocache") {
 		return nil
 	}
-	if overseers[load.Str("fun")] {
-		expires = time.Time{} // nobody will ask what became of it
+	if jobControl[load.Str("fun")] {
+		expires = time.Time{} // no client asks for its state
 	}
-	if err := m.jobs.NewJobUntil(load, minions, expires); err != nil {
+	if err := p.jobs.NewJobUntil(load, minions, expires); err != nil {
 		return err
 	}
-	m.sendLoad(load, jid, minions)
-	m.writeForStock(load, jid, minions)
+	p.sinks.sendLoad(load, jid, minions)
+	p.stock.putLoad(load, jid, minions)
 	return nil
 }
 
-// writeForStock writes a job where Salt's own programs look for it.
-func (m *Master) writeForStock(load *value.Dict, jid string, minions []string) {
-	if !m.options().JobCacheForStock || m.sharesFolder() {
-		return // in a shared folder it is there already
-	}
-	if err := m.stockJobs.WriteLoad(jid, load, minions); err != nil {
-		m.log.Warn("cannot write a job for Salt's own command line", "jid", jid, "err", err)
-	}
-}
-
 // announce fires the events of a new job.
-func (m *Master) announce(load *value.Dict, jid string, minions, missing []string) {
-	m.bus.Fire(jid, value.DictOf("minions", minions))
+func (p *publisher) announce(load *value.Dict, jid string, minions, missing []string) {
+	p.bus.Fire(jid, value.DictOf("minions", minions))
 	d := value.DictOf("jid", jid, "tgt_type", load.At("tgt_type"), "tgt", load.At("tgt"), "user", load.At("user"),
 		"fun", load.At("fun"), "arg", load.At("arg"), "minions", minions, "missing", missing)
 	if md, ok := load.Dict("kwargs").Get("metadata"); ok {
 		d.Set("metadata", md)
 	}
-	m.bus.Fire(salt.Tag("job", jid, "new"), d)
-	m.bus.Fire(salt.Tag("job", jid, "publish"), jobMap(load, jid, m.cfg.MasterID))
+	p.bus.Fire(salt.Tag("job", jid, "new"), d)
+	p.bus.Fire(salt.Tag("job", jid, "publish"), jobMap(load, jid, p.masterID))
 }
+
+// handToPeers has the other masters publish a job to their minions.
+func (p *publisher) handToPeers(jobMap *value.Dict, jid string, minions []string, until time.Time) {
+	if p.cluster == nil {
+		return
+	}
+	if err := p.cluster.Publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: until}); err != nil {
+		p.log.Error("a job cannot be handed to other masters", "jid", jid, "err", err)
+	}
+}
+
+// jobControl are the functions by which command lines ask about jobs. A late
+// answer is useless, so they are not kept for disconnected minions.
+var jobControl = map[string]bool{
+	"saltutil.find_job": true, "saltutil.running": true, "saltutil.is_running": true,
+}
+
+// expiry is until when a job is kept for minions that are away: for as long as
+// its sender says (kwargs: expire, in seconds), or as long as commands wait.
+func (p *publisher) expiry(load *value.Dict, now time.Time) time.Time {
+	if jobControl[load.Str("fun")] {
+		return now
+	}
+	o := p.settings.options()
+	d := o.Timeout + o.GatherJobTimeout
+	switch x := load.Dict("kwargs").At("expire").(type) {
+	case int64:
+		d = time.Duration(min(max(x, 0), maxExpire)) * time.Second
+	case float64:
+		d = time.Duration(min(max(x, 0), maxExpire) * float64(time.Second))
+	}
+	if keep := p.keep; keep > 0 {
+		d = min(d, keep)
+	}
+	return now.Add(d)
+}
+
+// maxExpire is a year, in seconds.
+const maxExpire = 365 * 24 * 3600
 
 // jobMap builds what minions receive, in the order in which Salt's master
 // builds it.
@@ -216,77 +276,3 @@ func receivers(typ string, tgt any, minions []string) []string {
 	}
 	return nil
 }
-
-// resolve returns the accepted minions that a job for a target should be
-// answered by, and the ids that it lists without there being such a minion. A
-// minion whose data is not known counts, because it may match.
-func (m *Master) resolve(typ string, tgt any, delimiter string) (minions, missing []string, err error) {
-	return m.resolveWithin(target.NewBudget(target.DefaultBudget), typ, tgt, delimiter)
-}
-
-// minionTargetTime is what the backtracking patterns of one request of a
-// minion may take. They run in the master, and any accepted minion sends them.
-const minionTargetTime = 100 * time.Millisecond
-
-// resolveWithin is resolve for a target whose patterns share a budget.
-func (m *Master) resolveWithin(budget *target.Budget, typ string, tgt any, delimiter string) (minions, missing []string, err error) {
-	t, err := m.nodegroups().ParseWithin(budget, typ, tgt, delimiter)
-	if err != nil {
-		return nil, nil, err
-	}
-	ids, err := m.keys.Accepted()
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot list the accepted minions: %w", err)
-	}
-	minions, missing = t.Expected(ids, m.minionData)
-	return minions, missing, nil
-}
-
-// matching returns the accepted minions that surely match, as questions of
-// permission need it.
-func (m *Master) matching(typ string, tgt any, delimiter string) ([]string, error) {
-	return m.matchingWithin(target.NewBudget(target.DefaultBudget), typ, tgt, delimiter)
-}
-
-// matchingWithin is matching for a target whose patterns share a budget.
-func (m *Master) matchingWithin(budget *target.Budget, typ string, tgt any, delimiter string) ([]string, error) {
-	t, err := m.nodegroups().ParseWithin(budget, typ, tgt, delimiter)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := m.keys.Accepted()
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the accepted minions: %w", err)
-	}
-	out := make([]string, 0, len(ids))
-	for _, id := range ids {
-		if t.Match(m.subject(id)) {
-			out = append(out, id)
-		}
-	}
-	return out, nil
-}
-
-// subject is a minion as the master knows it.
-func (m *Master) subject(id string) target.Subject { return &cached{m: m, id: id} }
-
-// cached reads a minion's data from the cache when a target asks for it.
-type cached struct {
-	m      *Master
-	id     string
-	loaded bool
-	grains *value.Dict
-	pillar *value.Dict
-}
-
-func (c *cached) load() {
-	if c.loaded {
-		return
-	}
-	c.loaded = true
-	c.grains, c.pillar = c.m.minionData(c.id)
-}
-
-func (c *cached) ID() string          { return c.id }
-func (c *cached) Grains() *value.Dict { c.load(); return c.grains }
-func (c *cached) Pillar() *value.Dict { c.load(); return c.pillar }

@@ -28,11 +28,11 @@ func TestQueueOutlivesItsProcess(t *testing.T) {
 	defer store.Close()
 	ids := []string{"asked", "away", "back", "gone", "old", "ran", "runs", "stock"}
 	begin := func() *queue {
-		m := &Master{queue: newQueue(clock), jobs: store}
-		if err := m.loadQueue(); err != nil {
+		s := &jobStates{queue: newQueue(clock), jobs: store}
+		if err := s.load(); err != nil {
 			t.Fatal(err)
 		}
-		return m.queue
+		return s.queue
 	}
 	q := begin()
 	const jid, other = "20260101000000000001", "20260101000000000002"

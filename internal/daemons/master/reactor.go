@@ -14,31 +14,31 @@ import (
 )
 
 // newReactor wires what the option reactor says; it is nil if that is nothing.
-func (m *Master) newReactor() (*reactor.Reactor, error) {
-	inside := within{m, reactor.User, "reactor"}
-	c := inside.client()
+func newReactor(o reactor.Options, t *templates, calls *insideCalls, c *cluster.Cluster) (*reactor.Reactor, error) {
+	inside := within{calls, reactor.User, "reactor"}
+	orders := inside.client()
 	call := func() *fn.Call {
-		return (&fn.Call{ID: m.cfg.ID, Files: m.ownFiles(), Log: m.log, Funcs: m.templateFuncs, Config: fn.Tree{Dict: m.live.Load().opts}}).Prepare()
+		return (&fn.Call{ID: t.id, Files: t.ownFiles(), Log: t.log, Funcs: t.funcs, Config: fn.Tree{Dict: t.settings.current().opts}}).Prepare()
 	}
-	grains := &ownGrains{m: m}
-	return reactor.New(m.cfg.Reactor, reactor.Deps{
-		Bus: m.bus, Log: m.log.With("component", "reactor"),
+	grains := &ownGrains{id: t.id, ctx: t.ctx, log: t.log}
+	return reactor.New(o, reactor.Deps{
+		Bus: calls.bus, Log: t.log.With("component", "reactor"),
 		// The master that an event came to answers it, so that it is answered once.
-		Foreign: func(e *event.Event) bool { return m.cluster != nil && e.Data.Has(cluster.PeerID) },
-		Read:    func(ctx context.Context, url string) ([]byte, error) { return m.ownFiles().Read(ctx, url, "base") },
+		Foreign: func(e *event.Event) bool { return c != nil && e.Data.Has(cluster.PeerID) },
+		Read:    func(ctx context.Context, url string) ([]byte, error) { return t.ownFiles().Read(ctx, url, "base") },
 		Render: func(ctx context.Context, path string, source []byte, vars *value.Dict) (any, error) {
 			limited, cancel := context.WithTimeout(ctx, renderTime)
 			defer cancel()
 			k := call()
-			return m.renderer.Render(limited, render.Request{
-				Source: source, Path: path, Saltenv: "base", Default: m.live.Load().opts.Str("renderer"), Context: vars,
-				Funcs: boundFunctions{m.templateFuncs, k}, Grains: grains.All(), Opts: m.live.Load().opts.Clone(), Loader: fileclient.Templates{Files: k.Files},
+			return t.renderer.Render(limited, render.Request{
+				Source: source, Path: path, Saltenv: "base", Default: t.settings.current().opts.Str("renderer"), Context: vars,
+				Funcs: boundFunctions{t.funcs, k}, Grains: grains.All(), Opts: t.settings.current().opts.Clone(), Loader: fileclient.Templates{Files: k.Files},
 			})
 		},
-		Low: c.LowTrusted,
+		Low: orders.LowTrusted,
 		Call: func(ctx context.Context, fun string, args []any, kwargs *value.Dict) error {
 			inside.record("caller", value.DictOf("fun", fun), "", resultDone)
-			_, err := m.templateFuncs.Call(ctx, call(), fun, args, kwargs)
+			_, err := t.funcs.Call(ctx, call(), fun, args, kwargs)
 			return err
 		},
 	})

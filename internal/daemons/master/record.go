@@ -1,11 +1,12 @@
 package master
 
 import (
+	"brine/internal/base/ratelimit"
 	"fmt"
 	"log/slog"
 	"time"
 
-	"brine/internal/base/ratelimit"
+	"brine/internal/call/audit"
 	"brine/internal/net/channel"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
@@ -14,18 +15,19 @@ import (
 // Results of requests, for the record.
 const (
 	resultDone    = "done"
-	resultRefused = "refused" // nobody knows who that was
-	resultDenied  = "denied"  // the right is missing
+	resultRefused = "refused" // the caller is not authenticated
+	resultDenied  = "denied"  // the permission is missing
 	resultFailed  = "failed"  // of the reactor: it could not be begun
 )
 
-// newStrangers bounds how many refusals of unknown users are recorded: every user
-// can cause some, and they must not push out what else is on record.
-func newStrangers() *ratelimit.Window {
+// newRefusalLimit bounds how many refusals of unauthenticated callers are recorded:
+// every user can cause some, and they must not push out the other records.
+func newRefusalLimit() *ratelimit.Window {
 	return &ratelimit.Window{Most: 10, Every: 10 * time.Second}
 }
 
-// refusal is the result for a caller who may not do something, or is nobody.
+// refusal is the result for a caller who may not do something, or is not
+// authenticated (nil).
 func refusal(who *caller) string {
 	if who == nil {
 		return resultRefused
@@ -33,9 +35,16 @@ func refusal(who *caller) string {
 	return resultDenied
 }
 
+// recorder keeps records of who asked for what.
+type recorder struct {
+	audit           *audit.Log
+	log             *ratelimit.Log
+	unauthenticated *ratelimit.Window
+}
+
 // record notes who asked for what. Questions whether a job still runs are left
 // out: programs ask them by themselves.
-func (m *Master) record(c *channel.Call, who *caller, result, jid string) {
+func (r *recorder) record(c *channel.Call, who *caller, result, jid string) {
 	fun := value.Str(c.Load.At("fun"))
 	if fun == "saltutil.find_job" && result == resultDone {
 		return
@@ -43,7 +52,7 @@ func (m *Master) record(c *channel.Call, who *caller, result, jid string) {
 	var skipped int
 	if who == nil && result == resultRefused {
 		var ok bool
-		if skipped, ok = m.strangers.Admit(time.Now()); !ok {
+		if skipped, ok = r.unauthenticated.Admit(time.Now()); !ok {
 			return
 		}
 	}
@@ -64,7 +73,7 @@ func (m *Master) record(c *channel.Call, who *caller, result, jid string) {
 	if skipped > 0 {
 		d.Set("skipped", int64(skipped))
 	}
-	m.keep(d)
+	r.keep(d)
 }
 
 // entry begins a record of a request.
@@ -78,8 +87,8 @@ func entry(user, auth string, load *value.Dict) *value.Dict {
 	return d
 }
 
-func (m *Master) keep(d *value.Dict) {
-	if err := m.audit.Add(d); err != nil {
-		m.gripes.Log(slog.LevelError, "cannot record who asked for what", "err", err)
+func (r *recorder) keep(d *value.Dict) {
+	if err := r.audit.Add(d); err != nil {
+		r.log.Log(slog.LevelError, "cannot record who asked for what", "err", err)
 	}
 }

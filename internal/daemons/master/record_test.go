@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-func TestStrangersAreBounded(t *testing.T) {
-	s := newStrangers()
+func TestUnauthenticatedRefusalsAreBounded(t *testing.T) {
+	s := newRefusalLimit()
 	now := time.Unix(1e9, 0)
 	taken := 0
 	for range 100 {

@@ -2,12 +2,14 @@ package master
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/net/channel"
+	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/sls/pillar"
 	"brine/internal/store/cache"
@@ -16,7 +18,18 @@ import (
 
 // minionData takes and gives what the master keeps about minions: grains,
 // pillar and mine.
-type minionData struct{ m *Master }
+type minionData struct {
+	ctx      func() context.Context
+	settings *settings
+	targets  *targets
+	cache    *cache.Cache
+	refuses  func() error // why no pillar is made, or nil
+	bus      *event.Bus
+	keys     keyBook
+	// forget drops what the channel remembers of a minion whose key is deleted.
+	forget func(id string)
+	log    *slog.Logger
+}
 
 // maxCompile bounds the making of one pillar: a template must not hold a
 // master for ever.
@@ -26,16 +39,16 @@ const maxCompile = 2 * time.Minute
 // grains, by which the minion is found as a target. Whose pillar it is says
 // the channel, not the request.
 func (d *minionData) pillar(c *channel.Call) {
-	ctx, cancel := context.WithTimeout(d.m.context(), maxCompile)
+	ctx, cancel := context.WithTimeout(d.ctx(), maxCompile)
 	defer cancel()
 	q := pillarRequest(c)
-	err := d.m.revisions.refuses()
+	err := d.refuses()
 	var p *value.Dict
 	if err == nil {
-		p, err = d.m.live.Load().pillar.Compile(ctx, q)
+		p, err = d.settings.current().pillar.Compile(ctx, q)
 	}
 	if err != nil {
-		d.m.log.Error("cannot make a pillar", "minion", c.ID, "err", err)
+		d.log.Error("cannot make a pillar", "minion", c.ID, "err", err)
 		c.Reply("")
 		return
 	}
@@ -43,21 +56,21 @@ func (d *minionData) pillar(c *channel.Call) {
 	// what a program on it got that gathered no grains (salt-call --skip-grains):
 	// Salt forgets all grains then, and finds the minion by none.
 	if q.Override.Len() == 0 && q.External == nil && !without(q.Grains) {
-		if err := d.m.cache.StoreMinion(c.ID, cache.Minion{Grains: q.Grains, Pillar: p}); err != nil {
-			d.m.log.Error("cannot keep a minion's grains and pillar", "minion", c.ID, "err", err)
+		if err := d.cache.StoreMinion(c.ID, cache.Minion{Grains: q.Grains, Pillar: p}); err != nil {
+			d.log.Error("cannot keep a minion's grains and pillar", "minion", c.ID, "err", err)
 		}
 	}
-	if d.m.options().MinionDataEvents {
-		d.m.bus.Fire("minion/refresh/"+c.ID, value.DictOf("Minion data cache refresh", c.ID))
+	if d.settings.options().MinionDataEvents {
+		d.bus.Fire("minion/refresh/"+c.ID, value.DictOf("Minion data cache refresh", c.ID))
 	}
 	// The old form is encrypted with the session key alone, the other one for the
 	// minion's own key.
-	if c.Load.Str("ver") != "2" && d.m.options().PillarVersion == 1 {
+	if c.Load.Str("ver") != "2" && d.settings.options().PillarVersion == 1 {
 		c.Reply(p)
 		return
 	}
 	if err := c.ReplyPrivate(p); err != nil {
-		d.m.log.Error("cannot answer with the pillar", "minion", c.ID, "err", err)
+		d.log.Error("cannot answer with the pillar", "minion", c.ID, "err", err)
 		c.Reply("")
 	}
 }
@@ -105,8 +118,8 @@ func (d *minionData) mine(c *channel.Call) {
 			data = merged
 		}
 	}
-	if err := d.m.cache.Store(bank, "mine", data); err != nil {
-		d.m.log.Error("cannot keep a minion's mine", "minion", c.ID, "err", err)
+	if err := d.cache.Store(bank, "mine", data); err != nil {
+		d.log.Error("cannot keep a minion's mine", "minion", c.ID, "err", err)
 		c.Reply("")
 		return
 	}
@@ -131,7 +144,7 @@ func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
 		typ = "compound_pillar_exact"
 	}
 	funs, single := mineFunctions(load.At("fun"))
-	ids, err := d.m.matchingWithin(target.NewBudget(minionTargetTime), typ, load.At("tgt"), load.Str("delimiter"))
+	ids, err := d.targets.matchingWithin(target.NewBudget(minionTargetTime), typ, load.At("tgt"), load.Str("delimiter"))
 	if err != nil || len(funs) == 0 {
 		return value.NewDict(0)
 	}
@@ -194,7 +207,7 @@ func (d *minionData) unwrap(entry any, asker string) (any, bool) {
 		typ = "glob"
 	}
 	t, err := target.Parse(typ, tgt, "")
-	if err != nil || !t.Match(d.m.subject(asker)) {
+	if err != nil || !t.Match(d.targets.subject(asker)) {
 		return nil, false
 	}
 	return e.At(mineData), true
@@ -202,9 +215,9 @@ func (d *minionData) unwrap(entry any, asker string) (any, bool) {
 
 // mineOf returns what is kept of a minion's mine, nil if nothing.
 func (d *minionData) mineOf(id string) *value.Dict {
-	v, ok, err := d.m.cache.Fetch("minions/"+id, "mine")
+	v, ok, err := d.cache.Fetch("minions/"+id, "mine")
 	if err != nil {
-		d.m.log.Warn("cannot read a minion's mine", "minion", id, "err", err)
+		d.log.Warn("cannot read a minion's mine", "minion", id, "err", err)
 	}
 	mine, isDict := v.(*value.Dict)
 	if !ok || !isDict {
@@ -219,27 +232,27 @@ func (d *minionData) mineDelete(c *channel.Call) {
 		c.Reply(true)
 		return
 	}
-	c.Reply(d.m.cache.Store("minions/"+c.ID, "mine", mine) == nil)
+	c.Reply(d.cache.Store("minions/"+c.ID, "mine", mine) == nil)
 }
 
 func (d *minionData) mineFlush(c *channel.Call) {
-	_, err := d.m.cache.Flush("minions/"+c.ID, "mine")
+	_, err := d.cache.Flush("minions/"+c.ID, "mine")
 	c.Reply(err == nil)
 }
 
 // revoke deletes the key of the minion that asks.
 func (d *minionData) revoke(c *channel.Call) {
-	if !d.m.options().AllowKeyRevoke {
+	if !d.settings.options().AllowKeyRevoke {
 		c.Reply(c.Load)
 		return
 	}
-	if err := d.m.keysBy(byMinion, "revoke_auth").Delete(keystore.Accepted, c.ID); err != nil {
-		d.m.log.Error("cannot delete a minion's key at its wish", "minion", c.ID, "err", err)
+	if err := d.keys.as(byMinion, "revoke_auth").Delete(keystore.Accepted, c.ID); err != nil {
+		d.log.Error("cannot delete minion key (requested by the minion)", "minion", c.ID, "err", err)
 		c.Reply("")
 		return
 	}
-	d.m.log.Info("a minion's key was deleted at its own wish", "minion", c.ID)
-	d.m.bus.Fire(salt.Tag("key"), value.DictOf("result", true, "act", "delete", "id", c.ID))
+	d.log.Info("deleted minion key (requested by the minion)", "minion", c.ID)
+	d.bus.Fire(salt.Tag("key"), value.DictOf("result", true, "act", "delete", "id", c.ID))
 	c.Reply(true)
-	d.m.requests.Forget(c.ID)
+	d.forget(c.ID)
 }

@@ -1,26 +1,28 @@
 package master
 
 import (
+	"brine/internal/base/ratelimit"
 	"fmt"
 	"log/slog"
 	"strings"
-	"time"
 
-	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
+	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
+	"brine/internal/net/event"
 	"brine/internal/py/value"
 )
 
 // events takes events that minions send.
 type events struct {
-	m       *Master
-	refused *ratelimit.Log
-}
-
-func newEvents(m *Master) *events {
-	return &events{m: m, refused: ratelimit.NewLog(m.log, 10, 10*time.Second)}
+	settings  *settings
+	bus       *event.Bus
+	cluster   *cluster.Cluster // nil for a master of its own
+	queue     *queue
+	addresses *addresses
+	log       *slog.Logger
+	refused   *ratelimit.Log
 }
 
 // reserved are the tags that only the master, salt-api and syndics may use: a
@@ -111,7 +113,7 @@ func (e *events) take(c *channel.Call) {
 func (e *events) sign(data *value.Dict, id string) {
 	given, ok := data.Get("id")
 	switch {
-	case !ok || given == id || !e.m.options().OrderMasters:
+	case !ok || given == id || !e.settings.options().OrderMasters:
 		data.Set("id", id)
 	default:
 		data.Set("__minion_id", id)
@@ -119,16 +121,16 @@ func (e *events) sign(data *value.Dict, id string) {
 }
 
 func (e *events) fire(id, tag string, data *value.Dict) {
-	if rules := (tagRules{syndics: e.m.options().OrderMasters}); !rules.allowed(id, tag) {
+	if rules := (tagRules{syndics: e.settings.options().OrderMasters}); !rules.allowed(id, tag) {
 		e.refused.Log(slog.LevelWarn, "an event of a minion was refused: its tag is the master's or another minion's", "minion", id, "tag", fmt.Sprintf("%.200s", tag))
 		return
 	}
-	e.m.bus.Fire(tag, data)
+	e.bus.Fire(tag, data)
 	if tag == salt.Tag("minion", id, "start") {
-		e.m.log.Debug("minion started", "minion", id)
-		if e.m.cluster == nil { // else it may have asked another master
-			e.m.queue.started(id)
+		e.log.Debug("minion started", "minion", id)
+		if e.cluster == nil { // else it may have asked another master
+			e.queue.started(id)
 		}
-		e.m.whereabouts.start(id)
+		e.addresses.start(id)
 	}
 }

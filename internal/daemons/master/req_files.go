@@ -1,13 +1,16 @@
 package master
 
 import (
+	"brine/internal/base/ratelimit"
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"brine/internal/base/salt"
 	"brine/internal/net/channel"
@@ -17,11 +20,16 @@ import (
 
 // fileRoutes answers the file server's commands, and takes files that minions push.
 type fileRoutes struct {
-	m     *Master
-	queue *fileQueue
-}
+	cacheDir   string
+	ctx        func() context.Context
+	settings   *settings
+	refuses    func() error // why no file is served, or nil
+	background *sync.WaitGroup
+	queue      *fileQueue
+	log        *slog.Logger
 
-func newFileRoutes(m *Master) *fileRoutes { return &fileRoutes{m, newFileQueue(queueBytes)} }
+	rateLimitedLog *ratelimit.Log
+}
 
 // serve hands a command to the file server. What goes wrong there is answered
 // as Salt does: by an empty text.
@@ -32,10 +40,10 @@ func (f *fileRoutes) serve(c *channel.Call) { c.Reply(f.answer(c, 0)) }
 func (f *fileRoutes) answer(c *channel.Call, room int64) any {
 	load := c.Load.Clone()
 	load.Set("cmd", c.Cmd)
-	err := f.m.revisions.refuses()
+	err := f.refuses()
 	var v any
 	if err == nil {
-		v, err = f.m.fileServer().RequestPart(f.m.context(), load, room)
+		v, err = f.settings.fileServer().RequestPart(f.ctx(), load, room)
 	}
 	if err != nil {
 		f.failed(c, err)
@@ -45,22 +53,22 @@ func (f *fileRoutes) answer(c *channel.Call, room int64) any {
 }
 
 func (f *fileRoutes) failed(c *channel.Call, err error) {
-	f.m.gripes.Log(slog.LevelWarn, "a request to the file server failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.Str("path"), "err", err)
+	f.rateLimitedLog.Log(slog.LevelWarn, "a request to the file server failed", "cmd", c.Cmd, "minion", c.ID, "path", c.Load.Str("path"), "err", err)
 }
 
 // part answers with a part of a file when it is the minion's turn. Waiting for
 // that holds back only the peer that asked.
 func (f *fileRoutes) part(c *channel.Call) {
-	turn := f.queue.wait(c.ID, f.m.fileServer().PartSize())
-	f.m.router.wg.Go(func() { c.ReplyThen(f.answer(c, turn.size), turn.end) })
+	turn := f.queue.wait(c.ID, f.settings.fileServer().PartSize())
+	f.background.Go(func() { c.ReplyThen(f.answer(c, turn.size), turn.end) })
 }
 
 // share answers a command of Brine's minions.
 func (f *fileRoutes) share(c *channel.Call) { f.replyShared(c, nil) }
 
 func (f *fileRoutes) sharedPart(c *channel.Call) {
-	turn := f.queue.wait(c.ID, f.m.fileServer().PartSize())
-	f.m.router.wg.Go(func() { f.replyShared(c, turn) })
+	turn := f.queue.wait(c.ID, f.settings.fileServer().PartSize())
+	f.background.Go(func() { f.replyShared(c, turn) })
 }
 
 // replyShared answers a command with what it shares. turn is nil for what is
@@ -68,11 +76,11 @@ func (f *fileRoutes) sharedPart(c *channel.Call) {
 func (f *fileRoutes) replyShared(c *channel.Call, turn *turn) {
 	load := c.Load.Clone()
 	load.Set("cmd", c.Cmd)
-	err := f.m.revisions.refuses()
+	err := f.refuses()
 	var v *value.Dict
 	var s *crypt.Shared
 	if err == nil {
-		v, s, err = f.m.fileServer().RequestShared(f.m.context(), load)
+		v, s, err = f.settings.fileServer().RequestShared(f.ctx(), load)
 	}
 	if err != nil {
 		f.failed(c, err)
@@ -88,50 +96,22 @@ func (f *fileRoutes) replyShared(c *channel.Call, turn *turn) {
 }
 
 // masterOpts tells what of the master's options counts for states: the names
-// of environments, but none of their folders.
+// of environments, but none of their directories.
 func (f *fileRoutes) masterOpts(c *channel.Call) {
-	c.Reply(f.m.stateOptions(c.Load.Bool("env_only")))
+	c.Reply(f.settings.stateOptions(c.Load.Bool("env_only")))
 }
 
-func (m *Master) stateOptions(envsOnly bool) *value.Dict {
-	roots := value.NewDict(2)
-	for _, env := range m.fileServer().Envs() {
-		roots.Set(env, &value.List{})
-	}
-	t := m.live.Load().top
-	d := value.DictOf("file_roots", roots, "top_file_merging_strategy", t.Strategy, "env_order", value.Strings(t.EnvOrder), "default_top", t.DefaultTop)
-	if envsOnly {
-		return d
-	}
-	opts := m.live.Load().opts
-	for _, o := range []struct {
-		name  string
-		usual any
-	}{
-		{"renderer", "jinja|yaml"}, {"failhard", false}, {"state_top", t.StateTop}, {"state_top_saltenv", nil}, {"nodegroups", value.NewDict(0)},
-		{"state_auto_order", true}, {"state_events", false}, {"state_aggregate", false}, {"jinja_env", value.NewDict(0)},
-		{"jinja_sls_env", value.NewDict(0)}, {"jinja_lstrip_blocks", false}, {"jinja_trim_blocks", false},
-	} {
-		v := opts.At(o.name)
-		if v == nil {
-			v = o.usual
-		}
-		d.Set(o.name, v)
-	}
-	return d
-}
-
-// receive keeps a part of a file that a minion pushes, below its own folder.
+// receive keeps a part of a file that a minion pushes, below its own directory.
 func (f *fileRoutes) receive(c *channel.Call) {
 	err := f.store(c)
 	if err != nil {
-		f.m.gripes.Log(slog.LevelError, "cannot take a file that a minion pushes", "minion", c.ID, "path", value.Str(c.Load.At("path")), "err", err)
+		f.rateLimitedLog.Log(slog.LevelError, "cannot take a file that a minion pushes", "minion", c.ID, "path", value.Str(c.Load.At("path")), "err", err)
 	}
 	c.Reply(err == nil)
 }
 
 func (f *fileRoutes) store(c *channel.Call) error {
-	o := f.m.options()
+	o := f.settings.options()
 	if !o.FileRecv {
 		return salt.Errorf(salt.Denied, "the option file_recv is not set")
 	}
@@ -148,7 +128,7 @@ func (f *fileRoutes) store(c *channel.Call) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(f.m.cfg.CacheDir, "minions", c.ID, "files")
+	dir := filepath.Join(f.cacheDir, "minions", c.ID, "files")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -172,7 +152,7 @@ func pushName(load *value.Dict) (string, error) {
 	}
 	name := strings.Join(parts, "/")
 	if len(parts) == 0 || !filepath.IsLocal(name) || filepath.Clean(name) == "." {
-		return "", salt.Errorf(salt.Invalid, "its path leads out of the minion's folder")
+		return "", salt.Errorf(salt.Invalid, "its path leads out of the minion's directory")
 	}
 	return filepath.Clean(name), nil
 }

@@ -1,12 +1,21 @@
 package master
 
 import (
+	"brine/internal/call/auth"
 	"brine/internal/net/channel"
 	"brine/internal/py/value"
+	"context"
+	"log/slog"
 )
 
 // logins gives out tokens and tells of them.
-type logins struct{ m *Master }
+type logins struct {
+	ctx      func() context.Context
+	settings *settings
+	tokens   *auth.Tokens
+	recorder *recorder
+	log      *slog.Logger
+}
 
 // make gives out a token for {eauth, username, password, [token_expire]}; the
 // answer to wrong ones is "".
@@ -18,13 +27,13 @@ func (l *logins) make(c *channel.Call) {
 	case float64:
 		expire = x
 	}
-	t, err := l.m.auth().NewToken(l.m.context(), credentials(c.Load), expire)
+	t, err := l.settings.auth().NewToken(l.ctx(), credentials(c.Load), expire)
 	if err != nil {
-		l.m.record(c, nil, resultRefused, "")
+		l.recorder.record(c, nil, resultRefused, "")
 		c.Reply("")
 		return
 	}
-	l.m.record(c, nil, resultDone, "")
+	l.recorder.record(c, nil, resultDone, "")
 	// It tells what the user may do, which programs show; Salt's tell it by
 	// reading the configuration themselves.
 	if c.Load.Bool("_brine_perms") {
@@ -35,8 +44,8 @@ func (l *logins) make(c *channel.Call) {
 
 // tellPerms adds to a token what its user may do.
 func (l *logins) tellPerms(t *value.Dict) {
-	if u, err := l.m.auth().ByToken(t.Str("token")); err == nil {
-		t.Set("perms", &value.List{Items: l.m.auth().Rights(u)})
+	if u, err := l.settings.auth().ByToken(t.Str("token")); err == nil {
+		t.Set("perms", &value.List{Items: l.settings.auth().Rights(u)})
 	}
 }
 
@@ -47,7 +56,7 @@ func (l *logins) get(c *channel.Call) {
 		c.Reply(false)
 		return
 	}
-	if t := l.m.auth().Token(c.Load.Str("token")); t != nil {
+	if t := l.settings.auth().Token(c.Load.Str("token")); t != nil {
 		if c.Load.Bool("_brine_perms") {
 			l.tellPerms(t)
 		}
@@ -59,8 +68,8 @@ func (l *logins) get(c *channel.Call) {
 
 // remove takes back a token, which its bearer can ask for.
 func (l *logins) remove(c *channel.Call) {
-	if err := l.m.tokens.Remove(c.Load.Str("token")); err != nil {
-		l.m.log.Error("cannot remove a token", "err", err)
+	if err := l.tokens.Remove(c.Load.Str("token")); err != nil {
+		l.log.Error("cannot remove a token", "err", err)
 	}
 	c.Reply(value.NewDict(0))
 }

@@ -1,6 +1,8 @@
 package master
 
 import (
+	"brine/internal/base/ratelimit"
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -8,14 +10,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
-	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/call/acl"
 	"brine/internal/call/fn"
 	"brine/internal/net/channel"
+	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
@@ -24,9 +27,20 @@ import (
 // options peer and peer_run grant it. Who asks is the minion of the
 // authenticated channel; what a load says about that is not read.
 type peers struct {
-	m      *Master
-	runs   *runs
-	gripes *ratelimit.Log // about what is not granted
+	ctx        func() context.Context
+	cacheDir   string
+	user       string // that the master runs as, by its configuration
+	opts       *value.Dict
+	settings   *settings
+	targets    *targets
+	publisher  *publisher
+	runners    *runnerCalls
+	jobs       jobStore
+	bus        *event.Bus
+	background *sync.WaitGroup
+	log        *slog.Logger
+
+	rateLimitedLog *ratelimit.Log // about what is not granted
 	// slots bound the requests that wait for runners or returns, so that they
 	// cannot use up what other slow requests need.
 	slots *slots
@@ -42,21 +56,17 @@ const (
 	maxPeerArgs = 1000
 	// maxPeerWait bounds how long one of them waits for returns.
 	maxPeerWait = 5 * time.Minute
-	// publishAuth is the folder of the cache that holds for every job of a
+	// publishAuth is the directory of the cache that holds for every job of a
 	// minion a file with the minion's id, as Salt's master keeps it.
 	publishAuth = "publish_auth"
 )
-
-func newPeers(m *Master, r *runs) *peers {
-	return &peers{m: m, runs: r, gripes: ratelimit.NewLog(m.log, 10, 10*time.Second), slots: newSlots(peerSlots, peerShare)}
-}
 
 // long works on a request that may wait for long. Waiting for a slot holds
 // back only the peer that asked.
 func (p *peers) long(do func(*channel.Call)) func(*channel.Call) {
 	return func(c *channel.Call) {
 		leave := p.slots.enter(c.ID)
-		p.m.router.wg.Go(func() {
+		p.background.Go(func() {
 			defer leave()
 			do(c)
 		})
@@ -65,7 +75,7 @@ func (p *peers) long(do func(*channel.Call)) func(*channel.Call) {
 
 // peerJob is a request to publish that has been understood.
 type peerJob struct {
-	load  *value.Dict // for Master.Publish
+	load  *value.Dict // for publisher.publish
 	typ   string
 	calls []acl.Call
 }
@@ -93,7 +103,7 @@ func (p *peers) parse(load *value.Dict) (*peerJob, bool) {
 	if err != nil {
 		return nil, false
 	}
-	j := &peerJob{typ: typ, load: value.DictOf("tgt", tgt, "tgt_type", typ, "ret", load.Str("ret"), "user", p.m.cfg.User)}
+	j := &peerJob{typ: typ, load: value.DictOf("tgt", tgt, "tgt_type", typ, "ret", load.Str("ret"), "user", p.user)}
 	if !strings.Contains(fun, ",") {
 		args := parseInput(load.List("arg"), load.List("no_parse"))
 		j.load.Set("fun", fun)
@@ -127,7 +137,7 @@ func tooManyArgs(load *value.Dict) bool {
 // plainTarget replaces nodegroups by what they stand for, since minions do
 // not know them.
 func (p *peers) plainTarget(typ string, tgt any) (string, any, error) {
-	groups := p.m.nodegroups()
+	groups := p.settings.nodegroups()
 	if typ == "nodegroup" {
 		words, err := groups.Expand(value.Str(tgt))
 		return "compound", strings.Join(words, " "), err
@@ -196,7 +206,7 @@ func parseInput(given, noParse []any) []any {
 // lists returns what the option peer grants a minion. Nothing of a request is
 // parsed for a minion that it grants nothing.
 func (p *peers) lists(id string) []any {
-	peer, _ := p.m.options().Peer.(*value.Dict)
+	peer, _ := p.settings.options().Peer.(*value.Dict)
 	return acl.Lists(peer, id)
 }
 
@@ -210,7 +220,7 @@ func (p *peers) granted(list []any, j *peerJob) bool {
 	}
 	minions, ok := p.exactly(j)
 	return ok && acl.Allowed(list, j.calls, func(tgt string) bool {
-		valid, err := p.m.matching("compound", tgt, "") // the operator's words
+		valid, err := p.targets.matching("compound", tgt, "") // the operator's words
 		return err == nil && !slices.ContainsFunc(minions, func(id string) bool { return !slices.Contains(valid, id) })
 	})
 }
@@ -219,7 +229,7 @@ func (p *peers) granted(list []any, j *peerJob) bool {
 // patterns: with these a minion could guess another one's secrets.
 func (p *peers) exactly(j *peerJob) (minions []string, ok bool) {
 	budget := target.NewBudget(minionTargetTime)
-	minions, _, err := p.m.resolveWithin(budget, j.typ, j.load.At("tgt"), "")
+	minions, _, err := p.targets.resolveWithin(budget, j.typ, j.load.At("tgt"), "")
 	if err != nil {
 		return nil, false
 	}
@@ -227,7 +237,7 @@ func (p *peers) exactly(j *peerJob) (minions []string, ok bool) {
 	if exact == "" {
 		return minions, true
 	}
-	valid, _, err := p.m.resolveWithin(budget, exact, j.load.At("tgt"), "")
+	valid, _, err := p.targets.resolveWithin(budget, exact, j.load.At("tgt"), "")
 	return minions, err == nil && !slices.ContainsFunc(minions, func(id string) bool { return !slices.Contains(valid, id) })
 }
 
@@ -246,17 +256,17 @@ func (p *peers) permitted(id string, load *value.Dict) (j *peerJob, ok bool) {
 func (p *peers) start(c *channel.Call) (jid string, minions *value.List, ok bool) {
 	j, ok := p.permitted(c.ID, c.Load)
 	if !ok {
-		p.gripes.Log(slog.LevelWarn, "a minion asked to publish what the option peer does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", c.Load.Str("fun")))
+		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked to publish what the option peer does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", c.Load.Str("fun")))
 		return "", nil, false
 	}
 	jid = salt.NewJID(time.Now())
 	j.load.Set("jid", jid)
 	j.load.Set("id", c.ID)
 	if err := p.note(jid, c.ID); err != nil {
-		p.m.log.Error("cannot note whose job this is; it is not published", "minion", c.ID, "err", err)
+		p.log.Error("cannot note whose job this is; it is not published", "minion", c.ID, "err", err)
 		return "", nil, false
 	}
-	reply := p.m.Publish(j.load).Dict("load")
+	reply := p.publisher.publish(j.load).Dict("load")
 	if reply.Str("jid") == "" {
 		return "", nil, false
 	}
@@ -264,7 +274,7 @@ func (p *peers) start(c *channel.Call) (jid string, minions *value.List, ok bool
 }
 
 func (p *peers) note(jid, id string) error {
-	dir := filepath.Join(p.m.cfg.CacheDir, publishAuth)
+	dir := filepath.Join(p.cacheDir, publishAuth)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -284,7 +294,7 @@ func (p *peers) publish(c *channel.Call) {
 // publishAndWait starts a job and answers with the returns that came within
 // the time of the field timeout or tmo, in seconds.
 func (p *peers) publishAndWait(c *channel.Call) {
-	wait := p.m.options().Timeout
+	wait := p.settings.options().Timeout
 	for _, k := range []string{"tmo", "timeout"} {
 		v, ok := c.Load.Get(k)
 		if !ok {
@@ -297,7 +307,7 @@ func (p *peers) publishAndWait(c *channel.Call) {
 		}
 		wait = min(time.Duration(n), maxPeerWait/time.Second) * time.Second
 	}
-	heard := p.m.bus.Subscribe(1<<10, "salt/job/")
+	heard := p.bus.Subscribe(1<<10, "salt/job/")
 	defer heard.Close()
 	jid, minions, ok := p.start(c)
 	if !ok {
@@ -319,7 +329,7 @@ func (p *peers) publishAndWait(c *channel.Call) {
 				continue
 			}
 		case <-over:
-		case <-p.m.run.Done():
+		case <-p.ctx().Done():
 		}
 		break
 	}
@@ -329,7 +339,7 @@ func (p *peers) publishAndWait(c *channel.Call) {
 func (p *peers) replyReturns(c *channel.Call, jid string, full bool) {
 	rets, err := p.returns(jid)
 	if err != nil {
-		p.m.log.Error("cannot read the returns of a job", "jid", jid, "err", err)
+		p.log.Error("cannot read the returns of a job", "jid", jid, "err", err)
 		c.Reply("")
 		return
 	}
@@ -346,7 +356,7 @@ func (p *peers) replyReturns(c *channel.Call, jid string, full bool) {
 // returns collects {id: {ret, [out]}} of a job.
 func (p *peers) returns(jid string) (*value.Dict, error) {
 	out := value.NewDict(0)
-	stored, err := p.m.jobs.Returns(jid)
+	stored, err := p.jobs.Returns(jid)
 	if err != nil {
 		return nil, err
 	}
@@ -368,19 +378,19 @@ func (p *peers) collect(c *channel.Call) {
 		c.Reply(value.NewDict(0))
 		return
 	}
-	owner, err := os.ReadFile(filepath.Join(p.m.cfg.CacheDir, publishAuth, jid))
+	owner, err := os.ReadFile(filepath.Join(p.cacheDir, publishAuth, jid))
 	if err != nil {
 		c.Reply("")
 		return
 	}
 	if string(owner) != c.ID {
-		p.gripes.Log(slog.LevelWarn, "a minion asked for the returns of a job that is not its own", "minion", c.ID, "jid", jid)
+		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked for the returns of a job that is not its own", "minion", c.ID, "jid", jid)
 		c.Reply(value.NewDict(0))
 		return
 	}
 	rets, err := p.returns(jid)
 	if err != nil {
-		p.m.log.Error("cannot read the returns of a job", "jid", jid, "err", err)
+		p.log.Error("cannot read the returns of a job", "jid", jid, "err", err)
 		c.Reply("")
 		return
 	}
@@ -392,19 +402,19 @@ func (p *peers) runner(c *channel.Call) {
 	fun := c.Load.Str("fun")
 	args, ok := p.runnerArgs(c.ID, c.Load)
 	if !ok {
-		p.gripes.Log(slog.LevelWarn, "a minion asked for a runner that the option peer_run does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", fun))
+		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked for a runner that the option peer_run does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", fun))
 		c.Reply(value.NewDict(0))
 		return
 	}
 	jid := salt.NewJID(time.Now())
-	o := p.runs.run(salt.Tag("run", jid), jid, fun, c.ID, args, p.m.cfg.Opts)
+	o := p.runners.run(salt.Tag("run", jid), jid, fun, c.ID, args, p.opts)
 	c.Reply(o.Return)
 }
 
 // runnerArgs returns the arguments of a runner, if the option peer_run grants it
 // to the minion. Only then are they parsed.
 func (p *peers) runnerArgs(id string, load *value.Dict) (args []any, ok bool) {
-	granted, _ := p.m.options().PeerRun.(*value.Dict)
+	granted, _ := p.settings.options().PeerRun.(*value.Dict)
 	if !load.Has("arg") || tooManyArgs(load) || !acl.Allowed(functions(acl.Lists(granted, id)), []acl.Call{{Fun: load.Str("fun")}}, nil) {
 		return nil, false
 	}
@@ -419,11 +429,10 @@ func functions(list []any) []any {
 	})
 }
 
-// forgetPeers removes the notes about whose jobs are whose that are older
+// forget removes the notes about whose jobs are whose that are older
 // than the jobs themselves are kept.
-func (m *Master) forgetPeers(now time.Time) {
-	keep := m.cfg.Jobs.Keep()
-	dir := filepath.Join(m.cfg.CacheDir, publishAuth)
+func (p *peers) forget(now time.Time, keep time.Duration) {
+	dir := filepath.Join(p.cacheDir, publishAuth)
 	entries, err := os.ReadDir(dir)
 	if err != nil || keep <= 0 {
 		return
@@ -431,7 +440,7 @@ func (m *Master) forgetPeers(now time.Time) {
 	for _, e := range entries {
 		if fi, err := e.Info(); err == nil && fi.Mode().IsRegular() && now.Sub(fi.ModTime()) > keep {
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-				m.log.Warn("cannot remove an old file", "file", e.Name(), "err", err)
+				p.log.Warn("cannot remove an old file", "file", e.Name(), "err", err)
 			}
 		}
 	}

@@ -1,29 +1,34 @@
 package master
 
 import (
+	"brine/internal/base/ratelimit"
 	"log/slog"
 	"sync"
 	"time"
 
-	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/net/channel"
+	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/internal/store/job"
 )
 
 // returns takes the results of jobs.
 type returns struct {
-	m *Master
-	// told are the returns whose event was fired although they could not be
-	// stored: when they come again nobody is told again.
-	told   boundedSet
-	gripes *ratelimit.Log
-	own    quota // of returns that belong to no published job
-}
+	settings *settings
+	rules    *returnRules
+	jobs     jobStore
+	bus      *event.Bus
+	queue    *queue
+	sinks    *jobSinks
+	stock    *stockFiles
+	log      *slog.Logger
 
-func newReturns(m *Master) *returns {
-	return &returns{m: m, gripes: ratelimit.NewLog(m.log, 10, 10*time.Second), own: quota{now: time.Now}}
+	// told are the returns whose event was fired although they could not be
+	// stored: when they come again no event is fired.
+	told           boundedSet
+	rateLimitedLog *ratelimit.Log
+	own            quota // of returns that belong to no published job
 }
 
 // take stores a return and tells the bus. The minion gets its answer once the
@@ -43,32 +48,32 @@ func (r *returns) take(c *channel.Call) {
 		jid = salt.NewJID(time.Now())
 		load.Set("jid", jid)
 	case jid == "nocache": // a scheduled job with return_job: nocache
-		r.m.bus.Fire(salt.Tag("job", jid, "ret", c.ID), load)
+		r.bus.Fire(salt.Tag("job", jid, "ret", c.ID), load)
 		c.Reply(nil)
 		return
 	case !salt.ValidJID(jid):
-		r.gripes.Log(slog.LevelWarn, "a return with an invalid job id was refused", "minion", c.ID, "jid", jid)
+		r.rateLimitedLog.Log(slog.LevelWarn, "a return with an invalid job id was refused", "minion", c.ID, "jid", jid)
 		c.Reply("")
 		return
 	}
 	published, allowed := false, true
 	if !minted {
-		published, allowed = r.m.belongs(jid, c.ID)
+		published, allowed = r.rules.belongs(jid, c.ID)
 	}
 	if !allowed {
-		r.gripes.Log(slog.LevelWarn, "a return was refused: the job was not for this minion", "minion", c.ID, "jid", jid)
+		r.rateLimitedLog.Log(slog.LevelWarn, "a return was refused: the job was not for this minion", "minion", c.ID, "jid", jid)
 		c.Reply("")
 		return
 	}
-	if limit := int64(r.m.options().MinionReturnQuota) << 20; !published && !r.own.take(c.ID, c.Size(), limit) {
+	if limit := int64(r.settings.options().MinionReturnQuota) << 20; !published && !r.own.take(c.ID, c.Size(), limit) {
 		const full = "a minion's returns of jobs that no master published exceed minion_return_quota in this hour; a Brine minion keeps them"
-		r.gripes.Log(slog.LevelError, full, "minion", c.ID, "jid", jid, "quota_mb", limit>>20)
+		r.rateLimitedLog.Log(slog.LevelError, full, "minion", c.ID, "jid", jid, "quota_mb", limit>>20)
 		c.Reply(value.DictOf(salt.KeepReturn, full))
 		return
 	}
 	job, err := r.started(load, minted)
 	if err != nil {
-		r.gripes.Log(slog.LevelError, "cannot look up the job of a return", "jid", jid, "minion", c.ID, "err", err)
+		r.rateLimitedLog.Log(slog.LevelError, "cannot look up the job of a return", "jid", jid, "minion", c.ID, "err", err)
 	}
 	r.store(load, job, func(err error) {
 		switch {
@@ -95,7 +100,7 @@ func (r *returns) started(load *value.Dict, minted bool) (*value.Dict, error) {
 		load.Delete(k)
 	}
 	if own && !minted {
-		known, err := r.m.jobs.Load(jid)
+		known, err := r.jobs.Load(jid)
 		if known != nil || err != nil {
 			return nil, err
 		}
@@ -111,34 +116,34 @@ func (r *returns) started(load *value.Dict, minted bool) (*value.Dict, error) {
 }
 
 // store writes one return and fires its event, even if it cannot be written:
-// whoever waits for it hears it. A job that is not nil is the load of one that
+// its callers wait for it. A job that is not nil is the load of one that
 // the minion has started itself.
 func (r *returns) store(load, job *value.Dict, done func(error)) {
 	jid, id := load.Str("jid"), load.Str("id")
 	if job != nil {
-		r.m.writeForStock(job, jid, []string{id})
+		r.stock.putLoad(job, jid, []string{id})
 	}
-	r.m.jobs.ReturnStartedAsync(load, job, func(dup bool, err error) {
+	r.jobs.ReturnStartedAsync(load, job, func(dup bool, err error) {
 		if job != nil && !dup {
-			r.m.sendLoad(job, jid, []string{id})
+			r.sinks.sendLoad(job, jid, []string{id})
 		}
-		r.m.queue.returned(jid, id)
+		r.queue.returned(jid, id)
 		// Also one that came twice: this master may have been killed in between.
-		r.m.sendReturn(load)
+		r.sinks.sendReturn(load)
 		key := jid + "/" + id
 		if err != nil {
-			r.gripes.Log(slog.LevelError, "cannot store a return; a minion of Brine keeps it and sends it again", "jid", jid, "minion", id, "err", err)
+			r.rateLimitedLog.Log(slog.LevelError, "cannot store a return; a minion of Brine keeps it and sends it again", "jid", jid, "minion", id, "err", err)
 			dup = !r.told.add(key)
 		} else if r.told.remove(key) {
 			dup = true
 		}
 		if dup {
-			r.m.log.Debug("a return came twice", "jid", jid, "minion", id)
+			r.log.Debug("a return came twice", "jid", jid, "minion", id)
 		} else {
-			r.m.bus.Fire(salt.Tag("job", jid, "ret", id), load)
+			r.bus.Fire(salt.Tag("job", jid, "ret", id), load)
 		}
 		if err == nil && !dup {
-			r.m.jobFiles.put(jid, id, load)
+			r.stock.putReturn(jid, id, load)
 		}
 		done(err)
 	})
@@ -190,8 +195,8 @@ func (b *boundedSet) remove(s string) bool {
 
 // takeSyndic stores what a syndic collected for the minions below it.
 func (r *returns) takeSyndic(c *channel.Call) {
-	if !r.m.options().OrderMasters {
-		r.gripes.Log(slog.LevelWarn, "returns of a syndic were refused: order_masters is off", "syndic", c.ID)
+	if !r.settings.options().OrderMasters {
+		r.rateLimitedLog.Log(slog.LevelWarn, "returns of a syndic were refused: order_masters is off", "syndic", c.ID)
 		c.Reply("")
 		return
 	}

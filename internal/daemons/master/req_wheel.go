@@ -1,6 +1,8 @@
 package master
 
 import (
+	"brine/internal/base/ratelimit"
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -14,8 +16,25 @@ import (
 	"brine/internal/py/value"
 )
 
-// wheels runs functions that manage this master.
-type wheels struct{ m *Master }
+// wheels answers requests for functions that manage this master.
+type wheels struct {
+	access   *access
+	recorder *recorder
+	calls    *wheelCalls
+
+	rateLimitedLog *ratelimit.Log // about refused requests
+}
+
+// wheelCalls runs functions that manage this master, with events.
+type wheelCalls struct {
+	id       string // of this master
+	ctx      func() context.Context
+	settings *settings
+	registry *fn.Registry
+	keys     keyBook
+	bus      *event.Bus
+	log      *slog.Logger
+}
 
 // clientWords are the keywords that Salt's clients put beside the arguments of
 // a function of the master. A function that does not declare one never gets it.
@@ -59,7 +78,7 @@ func wheelArgs(load *value.Dict, f *fn.Func) (args []any, kwargs *value.Dict) {
 
 // wheelRun is a function about to run.
 type wheelRun struct {
-	m        *Master
+	calls    *wheelCalls
 	fun      string
 	args     []any
 	kwargs   *value.Dict
@@ -71,16 +90,16 @@ type wheelRun struct {
 
 // take reads a request and answers it if it is refused.
 func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
-	who := w.m.sender(c)
-	r := w.begin(c.Load.Str("fun"), c.Load, "")
-	if reply := w.m.mayRun(who, acl.Wheel, r.fun, r.args, r.kwargs, c.Load); reply != nil {
-		w.m.gripes.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", r.fun))
-		w.m.record(c, who, refusal(who), "")
+	who := w.access.sender(c)
+	r := w.calls.begin(c.Load.Str("fun"), c.Load, "")
+	if reply := mayRun(who, acl.Wheel, r.fun, r.args, r.kwargs, c.Load); reply != nil {
+		w.rateLimitedLog.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", r.fun))
+		w.recorder.record(c, who, refusal(who), "")
 		c.Reply(reply)
 		return nil, false
 	}
-	w.m.record(c, who, resultDone, r.jid)
-	r.data.Set("user", who.onMaster(w.m))
+	w.recorder.record(c, who, resultDone, r.jid)
+	r.data.Set("user", who.onMaster())
 	r.who = who.name
 	if who.how != byKey {
 		r.way = who.how
@@ -89,9 +108,9 @@ func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 }
 
 // begin reads what is to run, for a user who may.
-func (w *wheels) begin(fun string, load *value.Dict, user string) *wheelRun {
-	r := &wheelRun{m: w.m, fun: fun, jid: salt.NewJID(time.Now())}
-	f, _ := w.m.wheels.Lookup(fun) // without it r tells that there is none
+func (w *wheelCalls) begin(fun string, load *value.Dict, user string) *wheelRun {
+	r := &wheelRun{calls: w, fun: fun, jid: salt.NewJID(time.Now())}
+	f, _ := w.registry.Lookup(fun) // without it r tells that there is none
 	r.args, r.kwargs = wheelArgs(load, f)
 	r.tag = salt.Tag("wheel", r.jid)
 	r.data = value.DictOf("fun", "wheel."+r.fun, "jid", r.jid, "tag", r.tag, "user", user)
@@ -101,21 +120,21 @@ func (w *wheels) begin(fun string, load *value.Dict, user string) *wheelRun {
 // execute runs the function between its two events and returns the data of
 // the last.
 func (r *wheelRun) execute() *value.Dict {
-	m := r.m
-	m.bus.Fire(r.tag+"/new", r.data)
-	c := &fn.Call{ID: m.cfg.ID, JID: r.jid, Log: m.log, Config: fn.Tree{Dict: m.live.Load().opts}}
+	w := r.calls
+	w.bus.Fire(r.tag+"/new", r.data)
+	c := &fn.Call{ID: w.id, JID: r.jid, Log: w.log, Config: fn.Tree{Dict: w.settings.current().opts}}
 	how := "wheel " + r.fun
 	if r.way != "" {
 		how += " (" + r.way + ")"
 	}
-	ret, ok := wheel.Run(wheel.With(m.context(), m.keysBy(r.who, how)), m.wheels, c, r.fun, r.args, r.kwargs)
+	ret, ok := wheel.Run(wheel.With(w.ctx(), w.keys.as(r.who, how)), w.registry, c, r.fun, r.args, r.kwargs)
 	done := r.data.Clone()
 	done.Set("_stamp", event.Stamp(time.Now()))
 	done.Set("return", ret)
 	done.Set("success", ok)
 	told := done.Clone()
 	told.Delete("_stamp") // the bus has its own
-	m.bus.Fire(r.tag+"/ret", told)
+	w.bus.Fire(r.tag+"/ret", told)
 	return done
 }
 

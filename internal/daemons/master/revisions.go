@@ -1,6 +1,7 @@
 package master
 
 import (
+	"brine/internal/base/ratelimit"
 	"context"
 	"errors"
 	"fmt"
@@ -16,25 +17,37 @@ import (
 	"brine/internal/catalogue/runners"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/revision"
+	"brine/internal/ha/cluster"
 	"brine/internal/ha/replica"
+	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
 
 // revisions is which state of file_roots and pillar_roots the masters of a
-// cluster without a shared folder have agreed on, and the contents of those that
+// cluster without a shared directory have agreed on, and the contents of those that
 // count. Who has others agree gets the contents to them first, and then makes a
 // record of the choice (kindRevision). The latest choice counts. A nil one is
-// that of a master of its own, which serves its folders.
+// that of a master of its own, which serves its directories.
 type revisions struct {
-	m     *Master
+	id       string // of this master
+	records  *replica.Store
+	cluster  *cluster.Cluster
+	settings *settings
+	jobs     jobStore
+	bus      *event.Bus
+	ctx      func() context.Context
+	log      *slog.Logger
+
+	rateLimitedLog *ratelimit.Log
+
 	store *revision.Store
 	wake  wait.Wakeup
 	// asking is held by who has the masters agree.
 	asking sync.Mutex
 
 	mu      sync.Mutex
-	serving string            // what is served; "" for the own folders
+	serving string            // what is served; "" for the own directories
 	wanted  map[string]*stage // what others have asked to get beforehand, by id
 	late    error             // why no file is served
 }
@@ -46,7 +59,7 @@ type stage struct {
 }
 
 // kindRevision is the kind of records of choices, kindTree the section of what
-// masters compare that is about the folders.
+// masters compare that is about the directories.
 const (
 	kindRevision = "revision"
 	kindTree     = "tree"
@@ -65,12 +78,12 @@ const (
 const (
 	// keptChoices is how many choices are remembered, with the contents.
 	keptChoices = 20
-	// stageTime is how long a revision is kept that nobody has chosen.
+	// stageTime is how long a revision is kept that no master has chosen.
 	stageTime = time.Hour
 	// catchUpTime is how long a master that starts waits to hear what was agreed
 	// while it was away, and again to get it.
 	catchUpTime = 5 * time.Second
-	// switchTime is how long whoever has chosen waits to see the others switch.
+	// switchTime is how long the master that has chosen waits to see the others switch.
 	switchTime  = 10 * time.Second
 	contentTime = 30 * time.Second // for one answer with contents
 )
@@ -86,12 +99,13 @@ type choice struct {
 	name  string
 }
 
-func (m *Master) openRevisions(own string) (*revisions, error) {
+// openRevisions opens those in the directory own.
+func openRevisions(r *revisions, own string) (*revisions, error) {
 	store, err := revision.Open(filepath.Join(own, "revisions"))
 	if err != nil {
 		return nil, err
 	}
-	r := &revisions{m: m, store: store, wake: wait.NewWakeup(), wanted: map[string]*stage{}}
+	r.store, r.wake, r.wanted = store, wait.NewWakeup(), map[string]*stage{}
 	all, err := r.choices()
 	if err != nil {
 		return nil, err
@@ -102,7 +116,7 @@ func (m *Master) openRevisions(own string) (*revisions, error) {
 			break
 		}
 	}
-	m.common.records.OnChange(func(kind, _ string) {
+	r.records.OnChange(func(kind, _ string) {
 		if kind == kindRevision {
 			r.poke()
 		}
@@ -121,14 +135,14 @@ func (r *revisions) choices() (out []choice, err error) {
 		at int64
 	}
 	var all []dated
-	err = r.m.common.records.Each(kindRevision, func(rec *replica.Record) {
+	err = r.records.Each(kindRevision, func(rec *replica.Record) {
 		if rec.Value == nil {
 			return
 		}
 		v, err := msgpack.Limits{Items: 64, Depth: 4}.UnmarshalTyped(rec.Value)
 		d, _ := v.(*value.Dict)
 		if err != nil || d == nil {
-			r.m.log.Warn("a choice of files by another master makes no sense", "err", err)
+			r.log.Warn("ignoring an invalid choice of files by another master", "err", err)
 			return
 		}
 		all = append(all, dated{choice{
@@ -156,7 +170,7 @@ func (r *revisions) agreed() (choice, error) {
 	return all[0], nil
 }
 
-// current returns what is served, "" for the own folders.
+// current returns what is served, "" for the own directories.
 func (r *revisions) current() string {
 	if r == nil {
 		return ""
@@ -176,7 +190,7 @@ func (r *revisions) refuses() error {
 	return r.late
 }
 
-// apply puts what was agreed in the place of the folders of a configuration.
+// apply puts what was agreed in the place of the directories of a configuration.
 func (r *revisions) apply(cfg Config) Config {
 	id := r.current()
 	if id == "" {
@@ -185,7 +199,7 @@ func (r *revisions) apply(cfg Config) Config {
 	files, err := r.store.Roots(id, "file_roots")
 	pillars, perr := r.store.Roots(id, "pillar_roots")
 	if err = errors.Join(err, perr); err != nil {
-		r.m.log.Error("the files that the masters have agreed on cannot be read; none are served", "revision", id, "err", err)
+		r.log.Error("the files that the masters have agreed on cannot be read; none are served", "revision", id, "err", err)
 		files, pillars = value.NewDict(0), value.NewDict(0)
 		r.mu.Lock()
 		r.late = err
@@ -197,21 +211,15 @@ func (r *revisions) apply(cfg Config) Config {
 
 // serve switches to a revision that is here.
 func (r *revisions) serve(c choice) {
-	m := r.m
-	m.setting.Lock()
-	defer m.setting.Unlock()
-	r.mu.Lock()
-	old := r.serving
-	r.serving, r.late = c.ID, nil
-	r.mu.Unlock()
-	cfg := r.apply(m.own)
-	l := *m.live.Load()
-	l.cfg = cfg
-	l.files = l.files.WithRoots(cfg.Files, fileserver.Config{CacheDir: m.cfg.CacheDir})
-	l.pillar = m.newPillar(cfg, l.git, l.groups)
-	m.live.Store(&l)
-	m.log.Info("this master serves what the masters have agreed on", "revision", c.ID, "chosen_by", c.By, "how", c.How)
-	m.bus.Fire("salt/cluster/revision", value.DictOf("revision", c.ID, "previous", orNil(old), "by", c.By, "how", c.How))
+	var old string
+	r.settings.setRoots(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		old = r.serving
+		r.serving, r.late = c.ID, nil
+	})
+	r.log.Info("this master serves what the masters have agreed on", "revision", c.ID, "chosen_by", c.By, "how", c.How)
+	r.bus.Fire("salt/cluster/revision", value.DictOf("revision", c.ID, "previous", orNil(old), "by", c.By, "how", c.How))
 }
 
 // shortID is enough of a revision's id to tell it by.
@@ -231,7 +239,7 @@ func (r *revisions) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.getWanted(ctx)
 		if err := r.follow(ctx); err != nil && ctx.Err() == nil {
-			r.m.pending.gripes.Log(slog.LevelWarn, "this master cannot get the files that the masters have agreed on; it is tried again", "err", err)
+			r.rateLimitedLog.Log(slog.LevelWarn, "this master cannot get the files that the masters have agreed on; it is tried again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -302,7 +310,7 @@ func (r *revisions) getWanted(ctx context.Context) {
 	}
 }
 
-// fetch gets a revision from whoever has it.
+// fetch gets a revision from any master that has it.
 func (r *revisions) fetch(ctx context.Context, id string) error {
 	good := "" // who had the last
 	return r.store.Fetch(ctx, id, func(ctx context.Context, wants []revision.Want) ([][]byte, error) {
@@ -311,7 +319,7 @@ func (r *revisions) fetch(ctx context.Context, id string) error {
 			l.Append(value.ListOf(w.Sum, w.Offset))
 		}
 		peers := []string{good}
-		for _, p := range r.m.cluster.Members() {
+		for _, p := range r.cluster.Members() {
 			if p.Up && p.ID != good {
 				peers = append(peers, p.ID)
 			}
@@ -343,7 +351,7 @@ func (r *revisions) fetch(ctx context.Context, id string) error {
 func (r *revisions) contents(ctx context.Context, peer string, wants *value.List) (out [][]byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, contentTime)
 	defer cancel()
-	d, err := r.m.cluster.AskOne(ctx, peer, askContents, value.DictOf("wants", wants))
+	d, err := r.cluster.AskOne(ctx, peer, askContents, value.DictOf("wants", wants))
 	if err != nil {
 		return nil, err
 	}
@@ -424,9 +432,9 @@ func (r *revisions) catchUp(ctx context.Context) {
 			}
 		}
 	}
-	heard := func() bool { return r.m.cluster.CaughtUp(streamRecords) }
+	heard := func() bool { return r.cluster.CaughtUp(streamRecords) }
 	if wait(heard); !heard() && ctx.Err() == nil {
-		r.m.log.Warn("not all masters that seem to be there have answered in time; this one serves the files that it has, or those that others have told it of", "after", catchUpTime)
+		r.log.Warn("not all masters that seem to be there have answered in time; this one serves the files that it has, or those that others have told it of", "after", catchUpTime)
 	}
 	there := func() bool {
 		c, err := r.agreed()
@@ -439,7 +447,7 @@ func (r *revisions) catchUp(ctx context.Context) {
 	r.mu.Lock()
 	r.late = salt.Errorf(salt.Unavailable, "this master has not got the files yet that the masters have agreed on while it was away")
 	r.mu.Unlock()
-	r.m.log.Error("the files that the masters have agreed on while this one was away are not here yet; until they are, it serves neither files nor pillars")
+	r.log.Error("the files that the masters have agreed on while this one was away are not here yet; until they are, it serves neither files nor pillars")
 	r.poke()
 	if there() { // it came meanwhile
 		r.mu.Lock()
@@ -448,11 +456,9 @@ func (r *revisions) catchUp(ctx context.Context) {
 	}
 }
 
-// ownTrees are the folders of this master's configuration.
+// ownTrees are the directories of this master's configuration.
 func (r *revisions) ownTrees() ([]revision.Tree, error) {
-	r.m.setting.Lock()
-	cfg := r.m.own
-	r.m.setting.Unlock()
+	cfg := r.settings.configured()
 	var out []revision.Tree
 	for _, k := range []struct {
 		kind, usual string
@@ -461,7 +467,7 @@ func (r *revisions) ownTrees() ([]revision.Tree, error) {
 		for _, root := range fileserver.Roots(k.option, k.usual) {
 			for _, dir := range root.Dirs {
 				if root.Env == "__env__" && strings.Contains(dir, "__env__") {
-					return nil, salt.Errorf(salt.Invalid, "%s has the folder %s for any environment: which there are cannot be told; name the environments", k.kind, dir)
+					return nil, salt.Errorf(salt.Invalid, "%s has the directory %s for any environment: which there are cannot be told; name the environments", k.kind, dir)
 				}
 			}
 			out = append(out, revision.Tree{Kind: k.kind, Env: root.Env, Dirs: root.Dirs})
@@ -478,14 +484,14 @@ func (r *revisions) trees() *value.Dict {
 	trees, err := r.ownTrees()
 	if err == nil {
 		var sum string
-		if sum, err = revision.Sum(r.m.context(), trees); err == nil {
+		if sum, err = revision.Sum(r.ctx(), trees); err == nil {
 			return value.DictOf("roots", "own folders "+sum[:16])
 		}
 	}
-	return value.DictOf("roots", "own folders, which cannot be compared: "+err.Error())
+	return value.DictOf("roots", "own directories, which cannot be compared: "+err.Error())
 }
 
-// sync has all masters serve what this one's folders have.
+// sync has all masters serve what this one's directories have.
 func (r *revisions) sync(ctx context.Context, o runners.ClusterSyncOptions) (*value.Dict, error) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
@@ -561,12 +567,12 @@ func (r *revisions) choose(ctx context.Context, info revision.Info, how string, 
 		if err != nil {
 			return nil, err
 		}
-		name := fmt.Sprintf("%s %s", salt.NewJID(time.Now()), r.m.cfg.ID)
-		if err := r.m.common.records.Put(kindRevision, name, b); err != nil {
+		name := fmt.Sprintf("%s %s", salt.NewJID(time.Now()), r.id)
+		if err := r.records.Put(kindRevision, name, b); err != nil {
 			return nil, err
 		}
 		if err := r.forget(); err != nil {
-			r.m.log.Warn("old states of files cannot be removed", "err", err)
+			r.log.Warn("old states of files cannot be removed", "err", err)
 		}
 	}
 	r.poke()
@@ -585,7 +591,7 @@ func (r *revisions) forget() error {
 		return err
 	}
 	for _, c := range all[min(len(all), keptChoices):] {
-		if err := r.m.common.records.Put(kindRevision, c.name, nil); err != nil {
+		if err := r.records.Put(kindRevision, c.name, nil); err != nil {
 			return err
 		}
 	}
@@ -603,7 +609,7 @@ func (r *revisions) handOut(ctx context.Context, id string, o runners.ClusterSyn
 	defer tick.Stop()
 	for {
 		var waits []string
-		for _, p := range r.m.cluster.Members() {
+		for _, p := range r.cluster.Members() {
 			if !p.Up || p.Gone {
 				continue
 			}
@@ -662,8 +668,8 @@ func (r *revisions) members(ctx context.Context, id string) (out *value.Dict, al
 		return "serves " + serves
 	}
 	mine := r.current()
-	out, all = value.DictOf(r.m.cfg.ID, say(mine)), mine == id
-	for _, p := range r.m.cluster.Members() {
+	out, all = value.DictOf(r.id, say(mine)), mine == id
+	for _, p := range r.cluster.Members() {
 		if p.Gone {
 			continue
 		}
@@ -684,7 +690,7 @@ const askTime = 2 * time.Second
 func (r *revisions) ask(ctx context.Context, peer string, about *value.Dict) (*value.Dict, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	return r.m.cluster.AskOne(ctx, peer, askStage, about)
+	return r.cluster.AskOne(ctx, peer, askStage, about)
 }
 
 // show tells what is agreed, and what was; or what a job was given with.
@@ -702,7 +708,7 @@ func (r *revisions) show(ctx context.Context, jid string) (*value.Dict, error) {
 		id = all[0].ID
 		out.Set("agreed", id)
 	} else {
-		out.Set("note", "the masters have agreed on nothing, and each serves its own folders: salt-run cluster.sync_roots, where these are right, has all serve the same; brine cluster check tells whether they differ")
+		out.Set("note", "the masters have agreed on nothing, and each serves its own directories: salt-run cluster.sync_roots, where these are right, has all serve the same; brine cluster check tells whether they differ")
 	}
 	members, _ := r.members(ctx, id)
 	history := &value.List{}
@@ -718,7 +724,7 @@ func (r *revisions) ofJob(jid string) (*value.Dict, error) {
 	if !salt.ValidJID(jid) {
 		return nil, salt.Errorf(salt.Invalid, "%.80q is no job id", jid)
 	}
-	load, err := r.m.jobs.Load(jid)
+	load, err := r.jobs.Load(jid)
 	if err != nil {
 		return nil, err
 	}
@@ -727,7 +733,7 @@ func (r *revisions) ofJob(jid string) (*value.Dict, error) {
 	}
 	out := value.DictOf("jid", jid, "revision", orNil(load.Str(revisionKey)))
 	if load.Str(revisionKey) == "" {
-		out.Set("note", "the master that this job was given to served its own folders then")
+		out.Set("note", "the master that this job was given to served its own directories then")
 	}
 	return out, nil
 }

@@ -22,11 +22,11 @@ type route struct {
 // prove themselves with a key.
 type router struct {
 	bounds
-	encrypted map[string]route
-	clear     map[string]route
-	asked     func(id string, from net.Addr)
-	identify  func(load *value.Dict) *caller
-	wg        sync.WaitGroup
+	encrypted  map[string]route
+	clear      map[string]route
+	asked      func(id string, from net.Addr)
+	identify   func(load *value.Dict) *caller
+	background *sync.WaitGroup
 }
 
 // bounds limit how many requests are in progress at once.
@@ -55,57 +55,72 @@ const (
 // an accepted one asks for takes a slot of the slow routes.
 const loginRoutes = 1024
 
-func (m *Master) newRouter() *router {
-	ret, ev, data, files := newReturns(m), newEvents(m), &minionData{m}, newFileRoutes(m)
-	pub, run, login, wheels := &commands{m}, &runs{m}, &logins{m}, &wheels{m}
-	peer := newPeers(m, run)
+// handlers are what the routes lead to.
+type handlers struct {
+	returns *returns
+	events  *events
+	data    *minionData
+	files   *fileRoutes
+	queue   *queueRequests
+	publish *commands
+	runs    *runs
+	wheels  *wheels
+	logins  *logins
+	peers   *peers
+	reports *connectionReports
+}
+
+// newRouter returns the table. asked hears of each request of a minion;
+// identify finds out who sends a request with a password. background has the
+// requests that are worked on.
+func newRouter(h handlers, asked func(id string, from net.Addr), identify func(load *value.Dict) *caller, background *sync.WaitGroup) *router {
 	r := &router{
 		bounds: newBounds(),
-		asked:  m.whereabouts.asked, identify: func(load *value.Dict) *caller { return m.identify(m.context(), load) },
+		asked:  asked, identify: identify, background: background,
 		encrypted: map[string]route{
-			"_return":         {handle: ret.take},
-			"_syndic_return":  {handle: ret.takeSyndic},
-			"_minion_event":   {handle: ev.take},
-			"_brine_missed":   {handle: pub.missed, slow: true},
-			"_brine_running":  {handle: pub.running},
-			"_brine_about":    {handle: pub.about},
-			"_brine_standing": {handle: m.standings.take},
-			"_brine_members":  {handle: m.members},
-			"_pillar":         {handle: data.pillar, slow: true},
-			"_mine":           {handle: data.mine, slow: true},
-			"_mine_get":       {handle: data.mineGet, slow: true},
-			"_mine_delete":    {handle: data.mineDelete, slow: true},
-			"_mine_flush":     {handle: data.mineFlush, slow: true},
-			"revoke_auth":     {handle: data.revoke, slow: true},
-			"_master_opts":    {handle: files.masterOpts},
-			"_master_tops":    {handle: files.tops, slow: true},
-			"_file_recv":      {handle: files.receive, slow: true},
-			"minion_pub":      {handle: peer.publish, slow: true},
-			"minion_publish":  {handle: peer.long(peer.publishAndWait)},
-			"pub_ret":         {handle: peer.collect, slow: true},
-			"minion_runner":   {handle: peer.long(peer.runner)},
+			"_return":         {handle: h.returns.take},
+			"_syndic_return":  {handle: h.returns.takeSyndic},
+			"_minion_event":   {handle: h.events.take},
+			"_brine_missed":   {handle: h.queue.missed, slow: true},
+			"_brine_running":  {handle: h.queue.running},
+			"_brine_about":    {handle: h.queue.about},
+			"_brine_standing": {handle: h.reports.take},
+			"_brine_members":  {handle: h.reports.members},
+			"_pillar":         {handle: h.data.pillar, slow: true},
+			"_mine":           {handle: h.data.mine, slow: true},
+			"_mine_get":       {handle: h.data.mineGet, slow: true},
+			"_mine_delete":    {handle: h.data.mineDelete, slow: true},
+			"_mine_flush":     {handle: h.data.mineFlush, slow: true},
+			"revoke_auth":     {handle: h.data.revoke, slow: true},
+			"_master_opts":    {handle: h.files.masterOpts},
+			"_master_tops":    {handle: h.files.tops, slow: true},
+			"_file_recv":      {handle: h.files.receive, slow: true},
+			"minion_pub":      {handle: h.peers.publish, slow: true},
+			"minion_publish":  {handle: h.peers.long(h.peers.publishAndWait)},
+			"pub_ret":         {handle: h.peers.collect, slow: true},
+			"minion_runner":   {handle: h.peers.long(h.peers.runner)},
 		},
 		clear: map[string]route{
 			"ping":          {handle: func(c *channel.Call) { c.Reply(c.Load) }},
-			"publish":       {handle: pub.publish, slow: true},
-			"_brine_states": {handle: pub.states},
-			"runner":        {handle: run.start, slow: true},
-			"wheel":         {handle: wheels.run, slow: true},
-			"_brine_wheel":  {handle: wheels.start, slow: true},
-			"mk_token":      {handle: login.make, slow: true},
-			"get_token":     {handle: login.get},
-			"_brine_logout": {handle: login.remove},
+			"publish":       {handle: h.publish.publish, slow: true},
+			"_brine_states": {handle: h.queue.report},
+			"runner":        {handle: h.runs.start, slow: true},
+			"wheel":         {handle: h.wheels.run, slow: true},
+			"_brine_wheel":  {handle: h.wheels.start, slow: true},
+			"mk_token":      {handle: h.logins.make, slow: true},
+			"get_token":     {handle: h.logins.get},
+			"_brine_logout": {handle: h.logins.remove},
 		},
 	}
 	for _, cmd := range fileserver.Commands() {
-		r.encrypted[cmd] = route{handle: files.serve, slow: true}
+		r.encrypted[cmd] = route{handle: h.files.serve, slow: true}
 	}
 	for _, cmd := range fileserver.SharedCommands() {
-		r.encrypted[cmd] = route{handle: files.share, slow: true}
+		r.encrypted[cmd] = route{handle: h.files.share, slow: true}
 	}
 	// Files have a queue of their own, in place of the slots.
-	r.encrypted["_serve_file"] = route{handle: files.part}
-	r.encrypted["_brine_part"] = route{handle: files.sharedPart}
+	r.encrypted["_serve_file"] = route{handle: h.files.part}
+	r.encrypted["_brine_part"] = route{handle: h.files.sharedPart}
 	return r
 }
 
@@ -130,7 +145,7 @@ func (r *router) serve(table map[string]route, c *channel.Call) {
 	}
 	if c.ID == "" && showsPassword(c.Load) {
 		r.logins <- struct{}{}
-		r.wg.Go(func() {
+		r.background.Go(func() {
 			defer func() { <-r.logins }()
 			r.login(rt, c)
 		})
@@ -138,7 +153,7 @@ func (r *router) serve(table map[string]route, c *channel.Call) {
 	}
 	// Waiting for a slot holds back only the connection that asked.
 	leave := r.enter(c)
-	r.wg.Go(func() {
+	r.background.Go(func() {
 		defer leave()
 		rt.handle(c)
 	})

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,7 +18,7 @@ func TestMinionsDoNotHoldBackOperators(t *testing.T) {
 		release := make(chan struct{})
 		served := map[string]*atomic.Int64{}
 		table := map[string]route{}
-		r := &router{bounds: newBounds()}
+		r := &router{bounds: newBounds(), background: &sync.WaitGroup{}}
 		start := func(from string, n int, c channel.Call) {
 			served[from] = &atomic.Int64{}
 			c.Cmd = from
@@ -66,9 +67,9 @@ func TestUngrantedArgumentsAreNotParsed(t *testing.T) {
 		"to other minions":           {Options{Peer: value.DictOf("good", value.ListOf(".*")), PeerRun: value.DictOf("good", value.ListOf(".*"))}, maxPeerArgs},
 		"too many, although granted": {Options{Peer: value.DictOf("evil", value.ListOf(".*")), PeerRun: value.DictOf("evil", value.ListOf(".*"))}, 100 * maxPeerArgs},
 	} {
-		m := &Master{}
-		m.live.Store(&live{options: c.options})
-		p := &peers{m: m}
+		s := &settings{}
+		s.live.Store(&live{options: c.options})
+		p := &peers{settings: s}
 		// A job that would publish again is never granted, after it was parsed.
 		load := value.DictOf("fun", "publish.publish", "tgt", "*", "ret", "", "arg", args(c.args))
 		for what, ask := range map[string]func() bool{

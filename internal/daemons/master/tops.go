@@ -37,18 +37,18 @@ func TopSources() []string { return slices.Sorted(maps.Keys(topSources())) }
 // cannot tell is left out, as in Salt.
 func (f *fileRoutes) tops(c *channel.Call) {
 	out := value.NewDict(1)
-	conf := f.m.options().MasterTops
+	conf := f.settings.options().MasterTops
 	known := topSources()
 	for k, v := range conf.All() {
 		name := value.Str(k)
 		source, ok := known[name]
 		if !ok {
-			f.m.log.Error("there is no such source of top data", "master_tops", name)
+			f.log.Error("there is no such source of top data", "master_tops", name)
 			continue
 		}
-		got, err := source(f.m.context(), c.ID, v)
+		got, err := source(f.ctx(), c.ID, v)
 		if err != nil {
-			f.m.log.Error("a source of top data failed", "master_tops", name, "minion", c.ID, "err", err)
+			f.log.Error("a source of top data failed", "master_tops", name, "minion", c.ID, "err", err)
 			continue
 		}
 		for env, sls := range got.All() {

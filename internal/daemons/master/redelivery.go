@@ -2,6 +2,7 @@ package master
 
 import (
 	"cmp"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -11,11 +12,14 @@ import (
 	"time"
 
 	"brine/internal/base/target"
+	"brine/internal/ha/cluster"
+	"brine/internal/net/channel"
+	"brine/internal/net/transport"
 	"brine/internal/net/transport/netserve"
 	"brine/internal/py/value"
 )
 
-// Minions of Salt's do not ask what they missed, and forget with their process
+// Stock minions do not ask what they missed, and forget with their process
 // which jobs they ran. So a job is published to one again only if it surely
 // never had it: there was no connection of that minion when the job was
 // published. It then gets it once, when it has come.
@@ -25,9 +29,9 @@ import (
 // start event says, or, if only the network was away, that there are as many
 // connections from its address as minions.
 
-// whereabouts is what is known of where minions are.
-type whereabouts struct {
-	guests *netserve.Guests // has the addresses of minions, too
+// addresses knows from where minions send their requests.
+type addresses struct {
+	guests *netserve.Guests // learns the addresses of minions, too
 
 	mu      sync.Mutex
 	at      map[string]netip.Addr // of the last request
@@ -44,7 +48,7 @@ func hostOf(a net.Addr) (netip.Addr, bool) {
 }
 
 // asked notes from where a minion has sent a request.
-func (w *whereabouts) asked(id string, peer net.Addr) {
+func (w *addresses) asked(id string, peer net.Addr) {
 	ip, ok := hostOf(peer)
 	if !ok {
 		return
@@ -59,7 +63,7 @@ func (w *whereabouts) asked(id string, peer net.Addr) {
 }
 
 // start notes that a minion has come.
-func (w *whereabouts) start(id string) {
+func (w *addresses) start(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.started == nil {
@@ -69,7 +73,7 @@ func (w *whereabouts) start(id string) {
 }
 
 // come returns the minions that have come since the last call.
-func (w *whereabouts) come() map[string]bool {
+func (w *addresses) come() map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := w.started
@@ -80,7 +84,7 @@ func (w *whereabouts) come() map[string]bool {
 // back adds to there the minions of which each must have one of the connections,
 // given their number from each address, now and at the last call: a connection
 // that is new may not have subscribed yet.
-func (w *whereabouts) back(conns map[netip.Addr]int, there map[string]bool) {
+func (w *addresses) back(conns map[netip.Addr]int, there map[string]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if conns == nil {
@@ -102,7 +106,7 @@ func (w *whereabouts) back(conns map[netip.Addr]int, there map[string]bool) {
 // missing returns those of some minions that are surely not connected, given
 // the ids and the addresses of all subscribers, these of those without an id.
 // One at an address from which no minion has asked for anything could be any.
-func (w *whereabouts) missing(minions []string, ids map[string]bool, addrs map[netip.Addr]bool) (out []string) {
+func (w *addresses) missing(minions []string, ids map[string]bool, addrs map[netip.Addr]bool) (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	known := 0
@@ -125,52 +129,64 @@ func (w *whereabouts) missing(minions []string, ids map[string]bool, addrs map[n
 	return out
 }
 
-// absent returns those of a job's minions that are, as far as is known, Salt's,
-// and not connected now.
-func (m *Master) absent(minions []string, expires time.Time) []string {
-	if !expires.After(time.Now()) || m.cluster != nil { // in a cluster it may be elsewhere: handAgain
+// redelivery publishes jobs again for stock minions that missed them.
+type redelivery struct {
+	states     *jobStates
+	publishers []transport.Publisher
+	audience   audience
+	addresses  *addresses
+	reconnects *reconnects
+	cluster    *cluster.Cluster // nil for a master of its own
+	server     *channel.PublishServer
+	log        *slog.Logger
+}
+
+// absent returns those of a job's minions that are stock minions, as far as
+// is known, and not connected now.
+func (r *redelivery) absent(minions []string, expires time.Time) []string {
+	if !expires.After(time.Now()) || r.cluster != nil { // in a cluster it may be elsewhere: again
 		return nil
 	}
-	mute := m.queue.mute(minions)
+	mute := r.states.queue.mute(minions)
 	if len(mute) == 0 {
 		return nil
 	}
-	l := m.audience.now(m.publishers)
+	l := r.audience.now(r.publishers)
 	if l.odd {
 		return nil
 	}
-	return m.whereabouts.missing(mute, l.ids, l.addrs)
+	return r.addresses.missing(mute, l.ids, l.addrs)
 }
 
 // stockJobs bounds the jobs that are published again in one second.
 const stockJobs = 500
 
-// handToStock publishes what was kept for minions of Salt's that have come.
-func (m *Master) handToStock() {
-	if m.cluster != nil {
-		m.handAgain()
+// handOut publishes what was kept for stock minions that have come.
+func (r *redelivery) handOut() {
+	if r.cluster != nil {
+		r.again()
 		return
 	}
-	there := m.whereabouts.come()
-	if !m.queue.awaits() {
-		m.whereabouts.back(nil, nil) // what was seen long ago says nothing
+	there := r.addresses.come()
+	if !r.states.queue.awaits() {
+		r.addresses.back(nil, nil) // what was seen long ago says nothing
 		return
 	}
 	if there == nil {
 		there = map[string]bool{}
 	}
-	l := m.audience.now(m.publishers)
+	l := r.audience.now(r.publishers)
 	maps.Copy(there, l.ids)
-	m.whereabouts.back(l.conns, there)
-	come := m.queue.arrived(there, stockJobs)
+	r.addresses.back(l.conns, there)
+	come := r.states.queue.arrived(there, stockJobs)
 	if len(come) > 0 {
-		m.noteStates() // or they would get it again after a restart
+		r.states.store() // or they would get it again after a restart
 	}
-	m.republish(come)
+	r.republish(come)
 }
 
-// again is a job that is published once more, for some of its minions.
-type again struct {
+// republication is a job that is published again, for some of its minions.
+type republication struct {
 	handout
 	ids    []string
 	waited []time.Duration
@@ -179,8 +195,8 @@ type again struct {
 // byJob turns what minions are to get into what is to be published, each job
 // once for all of its minions, the oldest first: without zmq_filtering a
 // publication goes to every subscriber. unfit are those that have no target.
-func byJob(come map[string][]handout) (jobs []*again, unfit map[string][]string) {
-	known := map[string]*again{}
+func byJob(come map[string][]handout) (jobs []*republication, unfit map[string][]string) {
+	known := map[string]*republication{}
 	for _, id := range slices.Sorted(maps.Keys(come)) {
 		for _, h := range come[id] {
 			if !fitsList(id) {
@@ -192,47 +208,47 @@ func byJob(come map[string][]handout) (jobs []*again, unfit map[string][]string)
 			}
 			a := known[h.jid]
 			if a == nil {
-				a = &again{handout: h}
+				a = &republication{handout: h}
 				known[h.jid] = a
 				jobs = append(jobs, a)
 			}
 			a.ids, a.waited = append(a.ids, id), append(a.waited, h.waited)
 		}
 	}
-	slices.SortFunc(jobs, func(a, b *again) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(jobs, func(a, b *republication) int { return cmp.Compare(a.number, b.number) })
 	return jobs, unfit
 }
 
-// republish publishes jobs for minions of Salt's that missed them.
-func (m *Master) republish(come map[string][]handout) {
+// republish publishes jobs for stock minions that missed them.
+func (r *redelivery) republish(come map[string][]handout) {
 	jobs, unfit := byJob(come)
 	for jid, ids := range unfit {
-		m.notForOne(jid, ids)
+		r.notForOne(jid, ids)
 	}
 	for _, a := range jobs {
 		job := a.job
 		if job == nil {
-			job = m.storedJob(a.jid)
+			job = r.states.storedJob(a.jid)
 		}
 		if job == nil {
 			continue
 		}
 		if job = forSome(job, a.ids); job == nil {
-			m.notForOne(a.jid, a.ids)
+			r.notForOne(a.jid, a.ids)
 			continue
 		}
-		if err := m.publish.Publish(job, a.ids); err != nil {
-			m.log.Error("cannot publish a job", "jid", a.jid, "err", err)
+		if err := r.server.Publish(job, a.ids); err != nil {
+			r.log.Error("cannot publish a job", "jid", a.jid, "err", err)
 			continue
 		}
 		for i, id := range a.ids {
-			m.fireState(a.jid, id, stateDelivered, "waited", a.waited[i].Seconds())
+			r.states.fire(a.jid, id, stateDelivered, "waited", a.waited[i].Seconds())
 		}
 	}
 }
 
-func (m *Master) notForOne(jid string, ids []string) {
-	m.log.Info("a job is not kept for minions of Salt's: its target cannot be put for single minions", "jid", jid, "minions", ids)
+func (r *redelivery) notForOne(jid string, ids []string) {
+	r.log.Info("cannot redeliver job to stock minions: target cannot be narrowed to single ids", "jid", jid, "minions", ids)
 }
 
 // fitsList tells whether an id can stand in a target that is a list.

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Behind a balancer nobody can tell one of Salt's minions over zeromq from
+// Behind a balancer no master can tell one stock minion over zeromq from
 // another: all connections come from one address, and none says whose it is. So
 // what one missed while it had no connection is published again when any such
 // connection is new. That is safe for a minion that is the same process as
-// before, since that runs a job id once; and one that was started anew has
+// before, since that runs a job id once; and one that was restarted has
 // signed in, which all masters of the cluster know.
 
-// newcomers knows which connections without an id there were, and when minions
+// reconnects knows which connections without an id there were, and when minions
 // last signed in at any master.
-type newcomers struct {
+type reconnects struct {
 	mu     sync.Mutex
 	conns  map[string]bool
 	due    bool // there is a new one since the last look
 	signed map[string]time.Time
 }
 
-// Bounds of what is published again: Salt's minions remember the last hundred
+// Bounds of what is published again: stock minions remember the last hundred
 // job ids.
 const (
 	againFor  = time.Minute
@@ -31,7 +31,7 @@ const (
 )
 
 // signedIn notes that a minion has signed in.
-func (w *newcomers) signedIn(id string, now time.Time) {
+func (w *reconnects) signedIn(id string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.signed == nil {
@@ -47,7 +47,7 @@ func (w *newcomers) signedIn(id string, now time.Time) {
 }
 
 // since reports whether a minion has signed in after a moment.
-func (w *newcomers) since(id string, at time.Time) bool {
+func (w *reconnects) since(id string, at time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, ok := w.signed[id]
@@ -56,7 +56,7 @@ func (w *newcomers) since(id string, at time.Time) bool {
 
 // look takes the connections that there are (a master that has just started had
 // none) and reports whether one was new at the last look: in between, news of a sign-in has come from other masters.
-func (w *newcomers) look(now []net.Addr) (due bool) {
+func (w *reconnects) look(now []net.Addr) (due bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	due, w.due = w.due, false
@@ -72,20 +72,20 @@ func (w *newcomers) look(now []net.Addr) (due bool) {
 	return due
 }
 
-// handAgain publishes again what minions of Salt's may have missed.
-func (m *Master) handAgain() {
+// again publishes again what stock minions may have missed.
+func (r *redelivery) again() {
 	var anonymous []net.Addr
-	for _, p := range m.Subscribers() {
+	for _, p := range subscribers(r.publishers) {
 		if p.ID == "" && p.Claimed == "" {
 			anonymous = append(anonymous, p.Addr)
 		}
 	}
-	if !m.newcomers.look(anonymous) {
+	if !r.reconnects.look(anonymous) {
 		return
 	}
-	come := m.queue.unheard(againFor, againJobs, stockJobs, m.newcomers.since)
+	come := r.states.queue.unheard(againFor, againJobs, stockJobs, r.reconnects.since)
 	for id, jobs := range come {
-		come[id] = slices.DeleteFunc(jobs, func(h handout) bool { return m.returnedElsewhere(h.jid, id) })
+		come[id] = slices.DeleteFunc(jobs, func(h handout) bool { return r.states.returnedElsewhere(h.jid, id) })
 	}
-	m.republish(come)
+	r.republish(come)
 }

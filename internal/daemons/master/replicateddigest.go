@@ -20,12 +20,19 @@ const askDigest = "digest"
 // checkTime bounds the wait for the digests of others.
 const checkTime = time.Minute
 
+// comparison finds out whether all masters of a cluster have the same.
+type comparison struct {
+	replicated *replicated
+	revisions  *revisions
+	jobs       jobStore
+}
+
 // digest says what this master has of what all should have: for each section a
 // map of names to short sums.
-func (m *Master) digest() *value.Dict {
-	d := value.NewDict(len(m.common.mirrors) + 2)
-	for _, kind := range slices.Sorted(maps.Keys(m.common.mirrors)) {
-		mirror := m.common.mirrors[kind]
+func (x *comparison) digest() *value.Dict {
+	d := value.NewDict(len(x.replicated.mirrors) + 2)
+	for _, kind := range slices.Sorted(maps.Keys(x.replicated.mirrors)) {
+		mirror := x.replicated.mirrors[kind]
 		sums := value.NewDict(0)
 		err := mirror.Each(func(name string, content []byte) { sums.Set(name, shortSum(content)) })
 		if err != nil {
@@ -37,11 +44,11 @@ func (m *Master) digest() *value.Dict {
 		d.Set(kind, sums)
 	}
 	jobs, returns := value.NewDict(0), value.NewDict(0)
-	list, err := m.jobs.List(job.Filter{})
+	list, err := x.jobs.List(job.Filter{})
 	for _, j := range list {
 		slices.Sort(j.Minions)
 		jobs.Set(j.JID, shortSum(fmt.Append(nil, value.Str(j.Load), j.Minions)))
-		rets, rerr := m.jobs.Returns(j.JID)
+		rets, rerr := x.jobs.Returns(j.JID)
 		if err == nil {
 			err = rerr
 		}
@@ -52,7 +59,7 @@ func (m *Master) digest() *value.Dict {
 	if err != nil {
 		d.Set("error", err.Error())
 	}
-	d.Set(kindTree, m.revisions.trees())
+	d.Set(kindTree, x.revisions.trees())
 	d.Set("job", jobs)
 	d.Set("return", returns)
 	return d
@@ -75,15 +82,15 @@ func shortSum(b []byte) string {
 // maxDifferences bounds what is shown of a section.
 const maxDifferences = 100
 
-// clusterCheck compares what all masters have that can be reached.
-func (m *Master) clusterCheck(ctx context.Context) (*value.Dict, error) {
+// check compares what all masters have that can be reached.
+func (x *comparison) check(ctx context.Context) (*value.Dict, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	all := m.cluster.Ask(ctx, askDigest)
-	all[m.cfg.ID] = m.digest()
+	all := x.replicated.cluster.Ask(ctx, askDigest)
+	all[x.replicated.id] = x.digest()
 	masters := slices.Sorted(maps.Keys(all))
 	silent := &value.List{}
-	for _, p := range m.cluster.Members() {
+	for _, p := range x.replicated.cluster.Members() {
 		if all[p.ID] == nil && !p.Gone {
 			silent.Append(p.ID)
 		}

@@ -20,7 +20,7 @@ import (
 // EventReturnOptions say which events are kept outside of the master, and by
 // what.
 type EventReturnOptions struct {
-	Keepers    any    `salt:"event_return" default:"" doc:"what keeps the master's events: a name or several, of rawfile_json (a line of JSON for each, in a file), local (the master's log), and the returners mysql, pgjsonb, postgres, postgres_local_cache" change:"restart"`
+	Returners  any    `salt:"event_return" default:"" doc:"what keeps the master's events: a name or several, of rawfile_json (a line of JSON for each, in a file), local (the master's log), and the returners mysql, pgjsonb, postgres, postgres_local_cache" change:"restart"`
 	Queue      int    `salt:"event_return_queue" default:"0" doc:"events that are collected before they are kept; 0: each at once" change:"restart"`
 	MaxSeconds int    `salt:"event_return_queue_max_seconds" default:"0" doc:"seconds after which collected events are kept although they are few; 0: they wait" change:"restart"`
 	Whitelist  any    `salt:"event_return_whitelist" default:"[]" doc:"patterns for the tags of the events to keep; none: all" change:"restart"`
@@ -28,32 +28,31 @@ type EventReturnOptions struct {
 	RawFile    string `salt:"rawfile_json.filename" default:"/var/log/salt/events" doc:"file of event_return: rawfile_json" change:"restart"`
 }
 
-// EventKeeper keeps events outside of the master.
-type EventKeeper interface {
+// EventReturner keeps events outside of the master.
+type EventReturner interface {
 	// KeepEvents stores events in their order. An error means that none of
 	// them is stored; they come again.
 	KeepEvents(ctx context.Context, events []*event.Event) error
 }
 
-// Bounds of what waits for a keeper.
+// Bounds of what waits for an event returner.
 const (
-	// keeperQueue is how many events wait while one that is slow works.
-	keeperQueue = 1 << 14
-	// keeperMost is how many are held for one that fails.
-	keeperMost = 1 << 14
-	// keeperAgain is how long one that failed is left alone.
-	keeperAgain = time.Second
-	// keeperLast is how long one has for what is left when the master ends.
-	keeperLast = 5 * time.Second
+	// returnerQueue is how many events wait while one that is slow works.
+	returnerQueue = 1 << 14
+	// returnerMost is how many are held for one that fails.
+	returnerMost = 1 << 14
+	// returnerAgain is how long one that failed is left alone.
+	returnerAgain = time.Second
+	// returnerLast is how long one has for what is left when the master ends.
+	returnerLast = 5 * time.Second
 )
 
-// newKeepers makes what event_return names. One that is not known is said to
-// be so and does nothing, as in Salt.
-func (m *Master) newKeepers() []*eventKeeper {
-	o := m.cfg.EventReturn
-	var out []*eventKeeper
-	for _, name := range value.Texts(o.Keepers) {
-		k := &eventKeeper{name: name, bus: m.bus, log: m.log, most: max(o.Queue, 1), age: time.Duration(o.MaxSeconds) * time.Second,
+// newEventReturners makes the returners that event_return names. One that is not
+// known is logged and does nothing, as in Salt.
+func newEventReturners(o EventReturnOptions, sinks sinkConfig, bus *event.Bus, log *slog.Logger) []*eventReturner {
+	var out []*eventReturner
+	for _, name := range value.Texts(o.Returners) {
+		k := &eventReturner{name: name, bus: bus, log: log, most: max(o.Queue, 1), age: time.Duration(o.MaxSeconds) * time.Second,
 			allow: tagGlobs(o.Whitelist), deny: tagGlobs(o.Blacklist)}
 		switch name {
 		case "":
@@ -61,18 +60,18 @@ func (m *Master) newKeepers() []*eventKeeper {
 		case "rawfile_json":
 			k.to = rawFile(o.RawFile)
 		case "local":
-			k.to = logFile{m.log}
+			k.to = logFile{log}
 		default:
-			r, err := m.openReturner(name)
+			r, err := sinks.open(name)
 			if err == nil && !returner.KeepsEvents(name) {
 				r.Close()
 				err = returner.ErrNoEvents
 			}
 			if err != nil {
-				m.log.Error("event_return: there is nothing of this name to keep events; there are rawfile_json, local, mysql, pgjsonb, postgres and postgres_local_cache", "name", name, "error", err)
+				log.Error("event_return: there is nothing of this name to keep events; there are rawfile_json, local, mysql, pgjsonb, postgres and postgres_local_cache", "name", name, "error", err)
 				continue
 			}
-			k.to = &database{r, max(m.cfg.Returners.Timeout, time.Second)}
+			k.to = &database{r, max(sinks.returner.Timeout, time.Second)}
 		}
 		out = append(out, k)
 	}
@@ -98,10 +97,10 @@ func (d *database) KeepEvents(ctx context.Context, events []*event.Event) error 
 
 func tagGlobs(v any) []target.Glob { return globs(value.Texts(v)...) }
 
-// eventKeeper collects the events for one keeper.
-type eventKeeper struct {
+// eventReturner collects the events for one event returner.
+type eventReturner struct {
 	name        string
-	to          EventKeeper
+	to          EventReturner
 	bus         *event.Bus
 	log         *slog.Logger
 	most        int           // events that are collected
@@ -114,14 +113,14 @@ type eventKeeper struct {
 }
 
 // wants reports whether an event is to be kept.
-func (k *eventKeeper) wants(tag string) bool {
+func (k *eventReturner) wants(tag string) bool {
 	fits := func(g target.Glob) bool { return g.Match(tag) }
 	return (len(k.allow) == 0 || slices.ContainsFunc(k.allow, fits)) && !slices.ContainsFunc(k.deny, fits)
 }
 
 // run keeps events until ctx ends, and then what is left.
-func (k *eventKeeper) run(ctx context.Context) error {
-	events := k.bus.Subscribe(keeperQueue)
+func (k *eventReturner) run(ctx context.Context) error {
+	events := k.bus.Subscribe(returnerQueue)
 	defer events.Close()
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
@@ -144,33 +143,33 @@ func (k *eventKeeper) run(ctx context.Context) error {
 				continue
 			}
 		}
-		k.tellLost(events)
+		k.reportLost(events)
 		if err := k.flush(ctx); err != nil {
-			again = time.Now().Add(keeperAgain)
-			timer.Reset(keeperAgain)
+			again = time.Now().Add(returnerAgain)
+			timer.Reset(returnerAgain)
 		} else {
 			timer.Stop()
 		}
 	}
 }
 
-func (k *eventKeeper) add(e *event.Event) {
-	if len(k.waiting) >= max(keeperMost, k.most) {
+func (k *eventReturner) add(e *event.Event) {
+	if len(k.waiting) >= max(returnerMost, k.most) {
 		k.waiting = k.waiting[1:]
 		k.dropped++
 	}
 	k.waiting = append(k.waiting, e)
 }
 
-// tellLost says how many events nobody will find again.
-func (k *eventKeeper) tellLost(events *event.Subscription) {
+// reportLost logs how many events were lost.
+func (k *eventReturner) reportLost(events *event.Subscription) {
 	if n := k.dropped + events.Dropped(); n > 0 && n != k.told {
 		k.log.Error("events were lost to event_return, which is too slow or fails", "name", k.name, "lost in all", n)
 		k.told = n
 	}
 }
 
-func (k *eventKeeper) flush(ctx context.Context) error {
+func (k *eventReturner) flush(ctx context.Context) error {
 	if len(k.waiting) == 0 {
 		return nil
 	}
@@ -184,16 +183,16 @@ func (k *eventKeeper) flush(ctx context.Context) error {
 }
 
 // drain keeps what was fired before the end.
-func (k *eventKeeper) drain(events *event.Subscription) {
+func (k *eventReturner) drain(events *event.Subscription) {
 	events.Close()
 	for e := range events.C {
 		if k.wants(e.Tag) {
 			k.add(e)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), keeperLast)
+	ctx, cancel := context.WithTimeout(context.Background(), returnerLast)
 	defer cancel()
-	k.tellLost(events)
+	k.reportLost(events)
 	k.flush(ctx) // which has said what is wrong
 }
 
@@ -202,11 +201,11 @@ func eventJSON(e *event.Event) (string, error) {
 	return json.Dump(value.DictOf("data", e.Data, "tag", e.Tag), json.Format{ASCII: true, Other: func(v any) (any, error) { return value.Str(v), nil }})
 }
 
-// rawFile is a file with a line for each event. It is opened anew each time,
+// rawFile is a file with a line for each event. It is opened again each time,
 // so that it can be rotated.
 type rawFile string
 
-// KeepEvents implements EventKeeper.
+// KeepEvents implements EventReturner.
 func (f rawFile) KeepEvents(_ context.Context, events []*event.Event) error {
 	var b strings.Builder
 	for _, e := range events {
@@ -242,7 +241,7 @@ func (f rawFile) KeepEvents(_ context.Context, events []*event.Event) error {
 // logFile is the master's log, in place of Salt's standard output.
 type logFile struct{ log *slog.Logger }
 
-// KeepEvents implements EventKeeper.
+// KeepEvents implements EventReturner.
 func (l logFile) KeepEvents(_ context.Context, events []*event.Event) error {
 	for _, e := range events {
 		if text, err := eventJSON(e); err == nil {

@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -11,12 +12,14 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
 	"brine/internal/call/fn"
+	"brine/internal/ha/cluster"
 	"brine/internal/ha/replica"
+	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
 
-// works has runners run that were ordered for a whole cluster: by the master
+// clusterJobs has runners run that were ordered for a whole cluster: by the master
 // that holds the lease, whichever one they were given to, and once.
 //
 // An order is a record that all masters get (kindWork). The holder claims it with
@@ -26,9 +29,15 @@ import (
 // notes of all else that it was begun and is not done again. What a holder that
 // stood still notes afterwards does not count, since of two versions that were
 // made apart the one with the greater token does (workRank).
-type works struct {
-	m    *Master
-	wake wait.Wakeup
+type clusterJobs struct {
+	id      string // of this master
+	opts    *value.Dict
+	records *replica.Store
+	cluster *cluster.Cluster
+	calls   *runnerCalls
+	bus     *event.Bus
+	log     *slog.Logger
+	wake    wait.Wakeup
 
 	mu     sync.Mutex
 	active map[string]uint64 // job ids of what runs here, and the token
@@ -93,9 +102,9 @@ func readWork(content []byte) *value.Dict {
 	return d
 }
 
-func newWorks(m *Master) *works {
-	w := &works{m: m, wake: wait.NewWakeup(), active: map[string]uint64{}, told: map[string]bool{}}
-	m.common.records.OnChange(func(kind, _ string) {
+func newClusterJobs(w *clusterJobs) *clusterJobs {
+	w.wake, w.active, w.told = wait.NewWakeup(), map[string]uint64{}, map[string]bool{}
+	w.records.OnChange(func(kind, _ string) {
 		if kind == kindWork {
 			w.look()
 		}
@@ -103,14 +112,14 @@ func newWorks(m *Master) *works {
 	return w
 }
 
-func (w *works) look() {
+func (w *clusterJobs) look() {
 	w.wake.Wake()
 }
 
 // order takes a runner that the cluster is to run once.
-func (w *works) order(jid, fun, user string, args []any, repeatable bool) error {
-	if w == nil || !w.m.cluster.Votes() {
-		return salt.Errorf(salt.Invalid, "there is nobody to say which master runs it: it needs a cluster without a shared folder (cluster_isolated_filesystem) with cluster_voters")
+func (w *clusterJobs) order(jid, fun, user string, args []any, repeatable bool) error {
+	if w == nil || !w.cluster.Votes() {
+		return salt.Errorf(salt.Invalid, "no lease service is configured to decide which master runs it: it needs a cluster without a shared directory (cluster_isolated_filesystem) with cluster_voters")
 	}
 	open := 0
 	if err := w.each(func(_ string, d *value.Dict) {
@@ -123,7 +132,7 @@ func (w *works) order(jid, fun, user string, args []any, repeatable bool) error 
 	if open >= maxOpenWork {
 		return salt.Errorf(salt.Unavailable, "%d runners wait to be run once: see salt-run cluster.work, and salt-run cluster.lease for who should run them", open)
 	}
-	d := value.DictOf("fun", fun, "user", user, "arg", &value.List{Items: args}, "by", w.m.cfg.ID, "at", time.Now().Unix(),
+	d := value.DictOf("fun", fun, "user", user, "arg", &value.List{Items: args}, "by", w.id, "at", time.Now().Unix(),
 		"repeatable", repeatable, "state", workOrdered, "token", int64(0), "runs", int64(0))
 	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
 		if now != nil {
@@ -139,7 +148,7 @@ func (w *works) order(jid, fun, user string, args []any, repeatable bool) error 
 	}
 	// If this master dies now another one is to know of it.
 	for end := time.Now().Add(workSpread); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if _, all, err := w.m.cluster.HandedOver(); err != nil || all {
+		if _, all, err := w.cluster.HandedOver(); err != nil || all {
 			break
 		}
 	}
@@ -147,8 +156,8 @@ func (w *works) order(jid, fun, user string, args []any, repeatable bool) error 
 }
 
 // change replaces a record by what fn makes of it, unless that is nil.
-func (w *works) change(jid string, fn func(now *value.Dict) *value.Dict) (did bool, err error) {
-	did, err = w.m.common.records.Change(kindWork, jid, func(now *replica.Record) ([]byte, bool) {
+func (w *clusterJobs) change(jid string, fn func(now *value.Dict) *value.Dict) (did bool, err error) {
+	did, err = w.records.Change(kindWork, jid, func(now *replica.Record) ([]byte, bool) {
 		var d *value.Dict
 		if now != nil {
 			d = readWork(now.Value)
@@ -169,8 +178,8 @@ func (w *works) change(jid string, fn func(now *value.Dict) *value.Dict) (did bo
 	return did, err
 }
 
-func (w *works) each(fn func(jid string, d *value.Dict)) error {
-	return w.m.common.records.Each(kindWork, func(r *replica.Record) {
+func (w *clusterJobs) each(fn func(jid string, d *value.Dict)) error {
+	return w.records.Each(kindWork, func(r *replica.Record) {
 		if d := readWork(r.Value); d != nil && salt.ValidJID(r.Name) {
 			fn(r.Name, d)
 		}
@@ -178,10 +187,10 @@ func (w *works) each(fn func(jid string, d *value.Dict)) error {
 }
 
 // run does what is to be done with work until ctx ends.
-func (w *works) run(ctx context.Context) {
+func (w *clusterJobs) run(ctx context.Context) {
 	defer w.wg.Wait()
 	if err := w.each(func(jid string, d *value.Dict) { w.told[jid] = ended(d) }); err != nil {
-		w.m.log.Error("the work of the cluster cannot be read", "err", err)
+		w.log.Error("the work of the cluster cannot be read", "err", err)
 	}
 	for {
 		pause := workRest
@@ -196,17 +205,17 @@ func (w *works) run(ctx context.Context) {
 
 // round does what is to be done now, and reports whether there is work that has
 // not ended, or no telling.
-func (w *works) round(ctx context.Context) (open bool) {
+func (w *clusterJobs) round(ctx context.Context) (open bool) {
 	type item struct {
 		jid string
 		d   *value.Dict
 	}
 	var all []item
 	if err := w.each(func(jid string, d *value.Dict) { all = append(all, item{jid, d}) }); err != nil {
-		w.m.log.Error("the work of the cluster cannot be read", "err", err)
+		w.log.Error("the work of the cluster cannot be read", "err", err)
 		return true
 	}
-	token, holds := w.m.cluster.Once()
+	token, holds := w.cluster.Once()
 	for _, it := range all {
 		age := time.Since(time.Unix(it.d.Int("at"), 0))
 		open = open || !ended(it.d)
@@ -217,13 +226,13 @@ func (w *works) round(ctx context.Context) (open bool) {
 				w.mu.Lock()
 				delete(w.told, it.jid)
 				w.mu.Unlock()
-				if err := w.m.common.records.Drop(kindWork, it.jid); err != nil {
-					w.m.log.Error("old work of the cluster cannot be forgotten", "err", err)
+				if err := w.records.Drop(kindWork, it.jid); err != nil {
+					w.log.Error("old work of the cluster cannot be forgotten", "err", err)
 				}
 			}
-		case !holds || !w.m.cluster.Votes() || w.here(it.jid) || ctx.Err() != nil:
+		case !holds || !w.cluster.Votes() || w.here(it.jid) || ctx.Err() != nil:
 		case it.d.Str("state") == workRuns:
-			if uint64(it.d.Int("token")) < token || it.d.Str("on") == w.m.cfg.ID {
+			if uint64(it.d.Int("token")) < token || it.d.Str("on") == w.id {
 				w.takeOver(ctx, it.jid, it.d, it.d.Str("on"), token)
 			}
 		default:
@@ -233,20 +242,20 @@ func (w *works) round(ctx context.Context) (open bool) {
 	return open
 }
 
-func (w *works) here(jid string) bool {
+func (w *clusterJobs) here(jid string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, ok := w.active[jid]
 	return ok
 }
 
-// begin claims an order, and runs it. Nobody has begun it that this master knows
-// of, itself least of all: it notes that in the record before.
-func (w *works) begin(ctx context.Context, jid string, d *value.Dict, age time.Duration) {
-	token, by, err := w.m.cluster.Claim(ctx, "work/"+jid)
+// begin claims an order, and runs it. No master has begun it as far as this one
+// knows, nor has it itself: it notes that in the record before.
+func (w *clusterJobs) begin(ctx context.Context, jid string, d *value.Dict, age time.Duration) {
+	token, by, err := w.cluster.Claim(ctx, "work/"+jid)
 	switch {
 	case err != nil:
-		w.m.log.Debug("work of the cluster cannot be claimed now", "jid", jid, "err", err)
+		w.log.Debug("work of the cluster cannot be claimed now", "jid", jid, "err", err)
 	case by != "":
 		w.takeOver(ctx, jid, d, by, token)
 	case age > workStart:
@@ -258,9 +267,9 @@ func (w *works) begin(ctx context.Context, jid string, d *value.Dict, age time.D
 
 // takeOver goes on with what another master, or this one in an earlier life or
 // with an earlier token, has begun.
-func (w *works) takeOver(ctx context.Context, jid string, d *value.Dict, from string, token uint64) {
+func (w *clusterJobs) takeOver(ctx context.Context, jid string, d *value.Dict, from string, token uint64) {
 	again := d.Bool("repeatable") && d.Int("runs") < maxWorkRuns
-	w.m.log.Warn("a master has begun work of the cluster, and lost the lease or died before its end", "jid", jid, "fun", d.Str("fun"), "master", from, "runs_again", again)
+	w.log.Warn("a master has begun work of the cluster, and lost the lease or died before its end", "jid", jid, "fun", d.Str("fun"), "master", from, "runs_again", again)
 	if again {
 		w.start(ctx, jid, token)
 		return
@@ -269,7 +278,7 @@ func (w *works) takeOver(ctx context.Context, jid string, d *value.Dict, from st
 }
 
 // start runs a record's runner with a token.
-func (w *works) start(ctx context.Context, jid string, token uint64) {
+func (w *clusterJobs) start(ctx context.Context, jid string, token uint64) {
 	var d *value.Dict
 	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
 		if now == nil || ended(now) || uint64(now.Int("token")) > token {
@@ -278,13 +287,13 @@ func (w *works) start(ctx context.Context, jid string, token uint64) {
 		d = now.Clone()
 		d.Set("state", workRuns)
 		d.Set("token", int64(token))
-		d.Set("on", w.m.cfg.ID)
+		d.Set("on", w.id)
 		d.Set("runs", d.Int("runs")+1)
 		return d
 	})
 	if err != nil || !did {
 		if err != nil {
-			w.m.log.Error("work of the cluster cannot be begun", "jid", jid, "err", err)
+			w.log.Error("work of the cluster cannot be begun", "jid", jid, "err", err)
 		}
 		return
 	}
@@ -304,14 +313,13 @@ func (w *works) start(ctx context.Context, jid string, token uint64) {
 }
 
 // holds reports whether this master has the lease with a token.
-func (w *works) holds(token uint64) bool {
-	now, holds := w.m.cluster.Once()
+func (w *clusterJobs) holds(token uint64) bool {
+	now, holds := w.cluster.Once()
 	return holds && now == token
 }
 
 // execute runs the runner, and ends it when the lease is lost.
-func (w *works) execute(ctx context.Context, jid string, token uint64, d *value.Dict) {
-	m := w.m
+func (w *clusterJobs) execute(ctx context.Context, jid string, token uint64, d *value.Dict) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watched := make(chan struct{})
@@ -333,20 +341,20 @@ func (w *works) execute(ctx context.Context, jid string, token uint64, d *value.
 		return
 	}
 	tag, about := salt.Tag("run", jid), aboutWork(jid, d)
-	end := m.running.begin(about.Clone())
-	o := m.runRunner(inner, tag, jid, d.Str("fun"), d.List("arg"), m.cfg.Opts)
+	end := w.calls.running.begin(about.Clone())
+	o := w.calls.call(inner, tag, jid, d.Str("fun"), d.List("arg"), w.opts)
 	end()
 	switch {
 	case ctx.Err() != nil && d.Bool("repeatable"):
-		return // whoever is next runs it again
+		return // the next holder of the lease runs it again
 	case ctx.Err() != nil:
-		w.fail(jid, token, m.cfg.ID, fmt.Sprintf("The master %s was stopped while it ran %s. It may have been done in part, and is not run again.", m.cfg.ID, d.Str("fun")))
+		w.fail(jid, token, w.id, fmt.Sprintf("The master %s was stopped while it ran %s. It may have been done in part, and is not run again.", w.id, d.Str("fun")))
 		return
 	case !w.holds(token):
-		m.log.Warn("the end of work of the cluster does not count, since this master has lost the lease meanwhile", "jid", jid, "fun", d.Str("fun"), "token", token)
+		w.log.Warn("discarding the result of a runner of the cluster: lease lost", "jid", jid, "fun", d.Str("fun"), "token", token)
 		return
 	}
-	m.keepRun(outcomeOf(about, o.Return, o))
+	w.calls.keep(outcomeOf(about, o.Return, o))
 	w.end(jid, token, func(d *value.Dict) {
 		d.Set("state", workDone)
 		d.Set("success", o.Success)
@@ -360,7 +368,7 @@ func (w *works) execute(ctx context.Context, jid string, token uint64, d *value.
 }
 
 // fail notes that something was not done, or maybe in part.
-func (w *works) fail(jid string, token uint64, from, why string) {
+func (w *clusterJobs) fail(jid string, token uint64, from, why string) {
 	var about *value.Dict
 	if w.end(jid, token, func(d *value.Dict) {
 		d.Set("state", workFailed)
@@ -370,13 +378,13 @@ func (w *works) fail(jid string, token uint64, from, why string) {
 		d.Set("lost", from)
 		about = aboutWork(jid, d)
 	}) {
-		w.m.log.Error("work of the cluster has failed", "jid", jid, "reason", why)
-		w.m.keepRun(outcomeOf(about, why, fn.Outcome{Retcode: 1}))
+		w.log.Error("work of the cluster has failed", "jid", jid, "reason", why)
+		w.calls.keep(outcomeOf(about, why, fn.Outcome{Retcode: 1}))
 	}
 }
 
 // end notes an end, unless another one counts, and reports whether it did.
-func (w *works) end(jid string, token uint64, set func(d *value.Dict)) bool {
+func (w *clusterJobs) end(jid string, token uint64, set func(d *value.Dict)) bool {
 	var d *value.Dict
 	did, err := w.change(jid, func(now *value.Dict) *value.Dict {
 		if now == nil || ended(now) || uint64(now.Int("token")) > token {
@@ -384,43 +392,43 @@ func (w *works) end(jid string, token uint64, set func(d *value.Dict)) bool {
 		}
 		d = now.Clone()
 		d.Set("token", int64(token))
-		d.Set("on", w.m.cfg.ID)
+		d.Set("on", w.id)
 		d.Set("ended", time.Now().Unix())
 		set(d)
 		return d
 	})
 	if err != nil {
-		w.m.log.Error("the end of work of the cluster cannot be noted", "jid", jid, "err", err)
+		w.log.Error("the end of work of the cluster cannot be noted", "jid", jid, "err", err)
 	}
 	if did {
 		w.event(jid, d)
 	} else if err == nil {
-		w.m.log.Warn("the end of work of the cluster does not count, since another master has gone on with it", "jid", jid, "token", token)
+		w.log.Warn("discarding the result of a runner of the cluster: another master has continued it", "jid", jid, "token", token)
 	}
 	return did
 }
 
 // event tells the bus how work is.
-func (w *works) event(jid string, d *value.Dict) {
+func (w *clusterJobs) event(jid string, d *value.Dict) {
 	e := value.DictOf("jid", jid)
 	for _, k := range []string{"fun", "user", "by", "on", "state", "token", "runs", "lost"} {
 		if d.Has(k) {
 			e.Set(k, d.At(k))
 		}
 	}
-	w.m.bus.Fire(salt.Tag("cluster", "work", jid), e)
+	w.bus.Fire(salt.Tag("cluster", "work", jid), e)
 }
 
-// tell has whoever waits at the master that took the order hear of the end.
-func (w *works) tell(jid string, d *value.Dict) {
+// tell fires the end on the bus of the master that took the order.
+func (w *clusterJobs) tell(jid string, d *value.Dict) {
 	w.mu.Lock()
 	told := w.told[jid]
 	w.told[jid] = true
 	w.mu.Unlock()
-	if told || d.Str("by") != w.m.cfg.ID {
+	if told || d.Str("by") != w.id {
 		return
 	}
-	w.m.bus.Fire(salt.Tag("run", jid, "ret"), outcomeOf(aboutWork(jid, d), d.At("return"), fn.Outcome{Success: d.Bool("success"), Retcode: int(d.Int("retcode")), Out: d.Str("out")}))
+	w.bus.Fire(salt.Tag("run", jid, "ret"), outcomeOf(aboutWork(jid, d), d.At("return"), fn.Outcome{Success: d.Bool("success"), Retcode: int(d.Int("retcode")), Out: d.Str("out")}))
 }
 
 // aboutWork is what events and the job cache have of a runner.
@@ -446,9 +454,9 @@ func outcomeOf(about *value.Dict, ret any, o fn.Outcome) *value.Dict {
 const maxShownWork = 100
 
 // show returns one record, or the newest without what they returned.
-func (w *works) show(jid string) (*value.Dict, error) {
+func (w *clusterJobs) show(jid string) (*value.Dict, error) {
 	if w == nil {
-		return nil, salt.Errorf(salt.Invalid, "only masters of a cluster without a shared folder have work in common")
+		return nil, salt.Errorf(salt.Invalid, "only masters of a cluster without a shared directory have work in common")
 	}
 	all := map[string]*value.Dict{}
 	if err := w.each(func(id string, d *value.Dict) {

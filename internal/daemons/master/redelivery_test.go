@@ -138,7 +138,7 @@ func TestWhoIsMissing(t *testing.T) {
 		}
 		return out
 	}
-	var w whereabouts
+	var w addresses
 	w.asked("a", at("192.0.2.9"))
 	w.asked("a", at("192.0.2.1"))
 	w.asked("b", at("192.0.2.2"))
@@ -171,7 +171,7 @@ func TestWhoIsMissing(t *testing.T) {
 func TestWhoIsBack(t *testing.T) {
 	at := func(ip string) *net.TCPAddr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 99} }
 	one, two := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-	var w whereabouts
+	var w addresses
 	w.asked("a", at("192.0.2.1"))
 	w.asked("b", at("192.0.2.2"))
 	w.asked("c", at("192.0.2.2"))

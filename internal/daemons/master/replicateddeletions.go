@@ -12,35 +12,34 @@ import (
 
 // forgetting are the kinds of which so much comes and goes that what was deleted
 // cannot be remembered for ever. Of members and secrets there is little, and
-// whoever was taken out is to be told so at any time.
+// a member that was removed must learn that at any time.
 var forgetting = []string{kindKey, kindMinion, kindToken, kindRevision}
 
 // forgetPause is the longest time between two looks for what may be forgotten.
 const forgetPause = time.Hour
 
 // forgetDeleted forgets what was deleted long enough ago, if all members know.
-func (m *Master) forgetDeleted(now time.Time) {
-	keep := time.Duration(m.cfg.Cluster.KeepDeleted) * time.Second
-	if !m.isolated() || keep <= 0 || now.Sub(m.common.forgot) < min(forgetPause, keep/4) {
+func (c *replicated) forgetDeleted(now time.Time, keep time.Duration) {
+	if c == nil || keep <= 0 || now.Sub(c.forgot) < min(forgetPause, keep/4) {
 		return
 	}
-	m.common.forgot = now
-	// What all knew at the last look: since then their folders have become as
-	// their records say, so that nobody changes what was deleted without knowing.
-	acked, seen := m.common.acked, m.common.seen
+	c.forgot = now
+	// What all knew at the last look: since then their directories have become as
+	// their records say, so that no member changes what was deleted without knowing.
+	acked, seen := c.acked, c.seen
 	var ok bool
-	if m.common.acked, m.common.seen, ok = m.cluster.KnownToAll(streamRecords); !ok {
-		m.common.acked, m.common.seen = nil, nil // one is away, and may have what was deleted
+	if c.acked, c.seen, ok = c.cluster.KnownToAll(streamRecords); !ok {
+		c.acked, c.seen = nil, nil // one is away, and may have what was deleted
 	}
 	for _, kind := range forgetting {
 		if acked == nil {
 			break
 		}
-		n, err := m.common.records.ForgetDeleted(kind, now.Add(-keep), acked, seen)
+		n, err := c.records.ForgetDeleted(kind, now.Add(-keep), acked, seen)
 		if err != nil {
-			m.log.Error("what was deleted long ago cannot be forgotten", "kind", kind, "err", err)
+			c.log.Error("what was deleted long ago cannot be forgotten", "kind", kind, "err", err)
 		} else if n > 0 {
-			m.log.Debug("deletions that all masters know were forgotten", "kind", kind, "things", n)
+			c.log.Debug("deletions that all masters know were forgotten", "kind", kind, "things", n)
 		}
 	}
 }
@@ -56,7 +55,7 @@ func PutAside(cacheDir, id, pkiDir string, log *slog.Logger) error {
 	aside, err := replica.PutAside(own, pkiDir, append(cluster.Common(), keystore.DirNames()...),
 		[]string{filepath.Join(cacheDir, "tokens"), filepath.Join(cacheDir, "minions")})
 	if aside != "" {
-		log.Warn("this machine was a member before: what it has of that time was put aside, and the cluster's state counts", "folder", aside)
+		log.Warn("this machine was a member before: what it has of that time was put aside, and the cluster's state counts", "dir", aside)
 	}
 	return err
 }

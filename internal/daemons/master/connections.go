@@ -6,15 +6,19 @@ import (
 	"time"
 
 	"brine/internal/catalogue/runners"
+	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
 	"brine/internal/py/value"
 )
 
-// standings is what minions have told of how they stand with their masters
-// (_brine_standing): which one commands them, which one stands by. Brine's
-// minions tell it anew with each connection, so that it need not be kept.
-type standings struct {
-	m *Master
+// connectionReports has what minions have reported about their connections to
+// their masters (_brine_standing): which one commands them, which one stands by.
+// Brine minions report it again with each connection, so that it need not be
+// stored.
+type connectionReports struct {
+	// publishKey returns the key for publications.
+	publishKey func() string
+	cluster    *cluster.Cluster // nil for a master of its own
 
 	mu   sync.Mutex
 	byID map[string]runners.Standing
@@ -64,7 +68,7 @@ func encodeStanding(st runners.Standing) *value.Dict {
 
 // take keeps what a minion tells. The answer names the key for publications,
 // so that a minion that does not listen here knows when its own is outdated.
-func (s *standings) take(c *channel.Call) {
+func (s *connectionReports) take(c *channel.Call) {
 	st := parseStanding(c.Load)
 	st.At = time.Now()
 	s.mu.Lock()
@@ -73,9 +77,9 @@ func (s *standings) take(c *channel.Call) {
 	}
 	s.byID[c.ID] = st
 	s.mu.Unlock()
-	answer := value.DictOf("key", channel.KeyTag(s.m.publish.AES()))
-	if s.m.cluster != nil {
-		if _, version := s.m.cluster.Roster(); version > 0 {
+	answer := value.DictOf("key", channel.KeyTag(s.publishKey()))
+	if s.cluster != nil {
+		if _, version := s.cluster.Roster(); version > 0 {
 			answer.Set("members", version)
 		}
 	}
@@ -84,10 +88,10 @@ func (s *standings) take(c *channel.Call) {
 
 // members tells a minion which masters there are in the cluster
 // (_brine_members): a list that the cluster's key has signed.
-func (m *Master) members(c *channel.Call) {
+func (s *connectionReports) members(c *channel.Call) {
 	answer := value.NewDict(1)
-	if m.cluster != nil {
-		if signed, version := m.cluster.Roster(); version > 0 {
+	if s.cluster != nil {
+		if signed, version := s.cluster.Roster(); version > 0 {
 			answer.Set("members", signed)
 		}
 	}
@@ -102,12 +106,12 @@ const askStandings = "standings"
 // standingsTime bounds the wait for the other masters' answers.
 const standingsTime = 5 * time.Second
 
-// answerStandings answers askStandings for the ids in the question.
-func (m *Master) answerStandings(arg *value.Dict) *value.Dict {
+// answer answers askStandings for the ids in the question.
+func (s *connectionReports) answer(arg *value.Dict) *value.Dict {
 	out := value.NewDict(0)
 	for _, it := range arg.List("ids") {
 		if id, ok := it.(string); ok {
-			if st, ok := m.standings.of(id); ok {
+			if st, ok := s.of(id); ok {
 				out.Set(id, encodeStanding(st))
 			}
 		}
@@ -115,21 +119,21 @@ func (m *Master) answerStandings(arg *value.Dict) *value.Dict {
 	return out
 }
 
-// minionStandings returns the latest report of each of these minions to any
+// collect returns the latest report of each of these minions to any
 // master of the cluster.
-func (m *Master) minionStandings(ctx context.Context, ids []string) map[string]runners.Standing {
+func (s *connectionReports) collect(ctx context.Context, ids []string) map[string]runners.Standing {
 	out := map[string]runners.Standing{}
 	for _, id := range ids {
-		if st, ok := m.standings.of(id); ok {
+		if st, ok := s.of(id); ok {
 			out[id] = st
 		}
 	}
-	if m.cluster == nil || len(ids) == 0 {
+	if s.cluster == nil || len(ids) == 0 {
 		return out
 	}
 	ctx, cancel := context.WithTimeout(ctx, standingsTime)
 	defer cancel()
-	for _, answer := range m.cluster.AskAbout(ctx, askStandings, value.DictOf("ids", value.Strings(ids))) {
+	for _, answer := range s.cluster.AskAbout(ctx, askStandings, value.DictOf("ids", value.Strings(ids))) {
 		for _, id := range ids {
 			d := answer.Dict(id)
 			if d.Len() == 0 {
@@ -146,7 +150,7 @@ func (m *Master) minionStandings(ctx context.Context, ids []string) map[string]r
 }
 
 // of returns what a minion has told.
-func (s *standings) of(id string) (runners.Standing, bool) {
+func (s *connectionReports) of(id string) (runners.Standing, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st, ok := s.byID[id]
@@ -155,7 +159,7 @@ func (s *standings) of(id string) (runners.Standing, bool) {
 
 // elsewhere returns which of these minions another master commands, and that
 // master.
-func (s *standings) elsewhere(ids []string) *value.Dict {
+func (s *connectionReports) elsewhere(ids []string) *value.Dict {
 	out := value.NewDict(0)
 	s.mu.Lock()
 	defer s.mu.Unlock()

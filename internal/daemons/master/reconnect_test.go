@@ -14,7 +14,7 @@ import (
 func TestHandAgain(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	q := newQueue(func() time.Time { return now })
-	var w newcomers
+	var w reconnects
 	job := value.DictOf("fun", "test.ping")
 	q.add(job, "old", []string{"salts"}, nil, now.Add(time.Hour))
 	now = now.Add(2 * time.Minute)

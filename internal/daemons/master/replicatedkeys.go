@@ -10,20 +10,20 @@ import (
 	"brine/internal/py/value"
 )
 
-// maxKeyRecords bounds what clusterKeys returns.
+// maxKeyRecords bounds what keyRecords returns.
 const maxKeyRecords = 1000
 
-// clusterKeys returns of the keys of minions, also deleted ones, in which state
+// keyRecords returns of the keys of minions, also deleted ones, in which state
 // they are, since when, and on which master and by whom that was decided. match is a glob of
 // ids.
-func (m *Master) clusterKeys(match string) (*value.Dict, error) {
-	if !m.isolated() {
-		return nil, salt.Errorf(salt.Invalid, "only masters of a cluster without a shared folder have records of keys")
+func (c *replicated) keyRecords(match string) (*value.Dict, error) {
+	if c == nil {
+		return nil, salt.Errorf(salt.Invalid, "only masters of a cluster without a shared directory have records of keys")
 	}
 	fits := target.ParseGlob(match)
 	out := value.NewDict(0)
 	more := int64(0)
-	err := m.common.records.Each(kindKey, func(r *replica.Record) {
+	err := c.records.Each(kindKey, func(r *replica.Record) {
 		switch {
 		case r == nil || !fits.Match(r.Name):
 		case out.Len() >= maxKeyRecords:

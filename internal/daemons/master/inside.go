@@ -1,30 +1,46 @@
 package master
 
 import (
+	"log/slog"
+	"sync"
 	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/call/client"
+	"brine/internal/net/event"
 	"brine/internal/py/value"
 )
 
 // within commands minions and this master from inside: for the reactor, which
 // the configuration has asked to, and for orchestrations, which were begun by
-// somebody who may. All of it is on record.
+// a user who may. All of it is on record.
 type within struct {
-	m *Master
-	// user is whose name runners and wheel functions go by, how what they come
+	*insideCalls
+	// user is whose name runners and wheel functions have, how what they come
 	// from: "reactor" or "orchestration".
 	user, how string
 }
 
+// insideCalls is what all of within share.
+type insideCalls struct {
+	options    client.Options
+	opts       *value.Dict
+	publisher  *publisher
+	runners    *runnerCalls
+	wheels     *wheelCalls
+	recorder   *recorder
+	bus        *event.Bus
+	background *sync.WaitGroup
+	log        *slog.Logger
+}
+
 func (w within) client() *client.Client {
-	here := &client.InProcess{Publish: w.publish, OnMaster: w.onMaster, Events: w.m.bus, User: "root"}
-	return client.New(w.m.cfg.Client, value.Str(w.m.cfg.Opts.At("conf_file")), here, here, w.m.log)
+	here := &client.InProcess{Publish: w.publish, OnMaster: w.onMaster, Events: w.bus, User: "root"}
+	return client.New(w.options, value.Str(w.opts.At("conf_file")), here, here, w.log)
 }
 
 func (w within) publish(load *value.Dict) *value.Dict {
-	reply := w.m.Publish(load)
+	reply := w.publisher.publish(load)
 	result := resultDone
 	if reply.Has("error") || reply.Dict("load").Has("error") {
 		result = resultFailed
@@ -37,7 +53,7 @@ func (w within) publish(load *value.Dict) *value.Dict {
 func (w within) onMaster(load *value.Dict) *value.Dict {
 	fun := load.Str("fun")
 	if load.Str("cmd") == "wheel" {
-		r := (&wheels{w.m}).begin(fun, load, w.user)
+		r := w.wheels.begin(fun, load, w.user)
 		r.who, r.way = w.user, w.how
 		w.record("wheel", load, r.jid, resultDone)
 		return value.DictOf("tag", r.tag, "data", r.execute())
@@ -46,7 +62,7 @@ func (w within) onMaster(load *value.Dict) *value.Dict {
 	jid := salt.NewJID(time.Now())
 	tag := salt.Tag("run", jid)
 	w.record("runner", load, jid, resultDone)
-	w.m.router.wg.Go(func() { (&runs{w.m}).run(tag, jid, fun, w.user, wire(args, kwargs), w.m.cfg.Opts) })
+	w.background.Go(func() { w.runners.run(tag, jid, fun, w.user, wire(args, kwargs), w.opts) })
 	return value.DictOf("tag", tag, "jid", jid)
 }
 
@@ -57,5 +73,5 @@ func (w within) record(cmd string, load *value.Dict, jid, result string) {
 	if jid != "" {
 		d.Set("jid", jid)
 	}
-	w.m.keep(d)
+	w.recorder.keep(d)
 }

@@ -2,6 +2,7 @@ package master
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,8 +20,29 @@ import (
 // localJobs is the word of master_job_cache for this master's own store alone.
 const localJobs = "local_cache"
 
-// outlet is a server that gets jobs besides this master's own store.
-type outlet struct {
+// jobSinks are the servers of master_job_cache and ext_job_cache, which get jobs
+// besides this master's own store.
+type jobSinks struct {
+	cfg  sinkConfig
+	list []*jobSink
+	own  runners.Jobs
+	log  *slog.Logger
+}
+
+// sinkConfig are the options of job sinks.
+type sinkConfig struct {
+	masterID string
+	jobs     job.Options
+	returner returner.MasterOptions
+	ext      string // ext_job_cache
+	opts     *value.Dict
+	ctx      func() context.Context
+	// leads reports whether this master removes old jobs from the servers.
+	leads func() bool
+}
+
+// jobSink is a server that gets jobs besides this master's own store.
+type jobSink struct {
 	name string
 	r    returner.Returner
 	box  *returner.Outbox
@@ -34,36 +56,41 @@ const (
 	parcelReturn = "return"
 )
 
-func (m *Master) openReturner(name string) (returner.Returner, error) {
+func (c *sinkConfig) open(name string) (returner.Returner, error) {
 	return returner.Open(name, returner.Config{
-		Source: remote.Options(m.cfg.Opts), Keep: m.cfg.Jobs.Keep(), Timeout: m.cfg.Returners.Timeout, MasterID: m.cfg.ID,
+		Source: remote.Options(c.opts), Keep: c.jobs.Keep(), Timeout: c.returner.Timeout, MasterID: c.masterID,
 	})
 }
 
-// openOutlets opens the servers of master_job_cache and ext_job_cache.
-func (m *Master) openOutlets(own string) error {
-	names := []string{m.cfg.Returners.JobCache}
-	if ext := m.cfg.Client.ExtJobCache; ext != names[0] {
+// openJobSinks opens the servers of master_job_cache and ext_job_cache. dir has
+// what waits for them; own is the master's own store.
+func openJobSinks(cfg sinkConfig, dir string, own runners.Jobs, log *slog.Logger) (*jobSinks, error) {
+	s := &jobSinks{cfg: cfg, own: own, log: log}
+	names := []string{cfg.returner.JobCache}
+	if ext := cfg.ext; ext != names[0] {
 		names = append(names, ext)
 	}
 	for i, name := range names {
 		if name == "" || name == localJobs || name == "local" {
 			continue
 		}
-		r, err := m.openReturner(name)
+		r, err := cfg.open(name)
 		if err != nil {
-			return err
+			s.close()
+			return nil, err
 		}
-		o := &outlet{name: name, r: r, returns: i == 0}
-		if o.box, err = returner.OpenOutbox(filepath.Join(own, "outbox."+name), name, 2*max(m.cfg.Returners.Timeout, time.Second), o.deliver, m.log); err != nil {
-			return err
+		o := &jobSink{name: name, r: r, returns: i == 0}
+		if o.box, err = returner.OpenOutbox(filepath.Join(dir, "outbox."+name), name, 2*max(cfg.returner.Timeout, time.Second), o.deliver, log); err != nil {
+			r.Close()
+			s.close()
+			return nil, err
 		}
-		m.outlets = append(m.outlets, o)
+		s.list = append(s.list, o)
 	}
-	return nil
+	return s, nil
 }
 
-func (o *outlet) deliver(ctx context.Context, d *value.Dict) error {
+func (o *jobSink) deliver(ctx context.Context, d *value.Dict) error {
 	if d.Str("kind") == parcelLoad {
 		return o.r.SaveLoad(ctx, d.Str("jid"), d.Dict("data"))
 	}
@@ -71,73 +98,76 @@ func (o *outlet) deliver(ctx context.Context, d *value.Dict) error {
 }
 
 // sendLoad has the servers get a job.
-func (m *Master) sendLoad(load *value.Dict, jid string, minions []string) {
-	if len(m.outlets) == 0 || !m.cfg.Jobs.JobCache {
+func (s *jobSinks) sendLoad(load *value.Dict, jid string, minions []string) {
+	if len(s.list) == 0 || !s.cfg.jobs.JobCache {
 		return
 	}
 	load = load.Clone()
 	load.Set("Minions", value.Strings(slices.Sorted(slices.Values(minions)))) // as Salt's runners look for it
-	for _, o := range m.outlets {
+	for _, o := range s.list {
 		o.box.Put(value.DictOf("kind", parcelLoad, "jid", jid, "data", load))
 	}
 }
 
 // sendReturn has the job cache get a return.
-func (m *Master) sendReturn(ret *value.Dict) {
+func (s *jobSinks) sendReturn(ret *value.Dict) {
 	jid := ret.Str("jid")
-	if !m.cfg.Jobs.JobCache || strings.HasSuffix(jid, "nocache") {
+	if !s.cfg.jobs.JobCache || strings.HasSuffix(jid, "nocache") {
 		return
 	}
-	for _, o := range m.outlets {
+	for _, o := range s.list {
 		if o.returns {
 			o.box.Put(value.DictOf("kind", parcelReturn, "jid", jid, "data", ret))
 		}
 	}
 }
 
-// runOutlets delivers until ctx ends.
-func (m *Master) runOutlets(ctx context.Context) error {
+// run delivers until ctx ends.
+func (s *jobSinks) run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	for _, o := range m.outlets {
+	for _, o := range s.list {
 		wg.Go(func() { o.box.Run(ctx) })
 	}
 	wg.Wait()
 	return nil
 }
 
-func (m *Master) closeOutlets() {
-	for _, o := range m.outlets {
+func (s *jobSinks) close() {
+	if s == nil {
+		return
+	}
+	for _, o := range s.list {
 		o.box.Close()
 		o.r.Close()
 	}
 }
 
-// cleanOutlets has the servers forget old jobs. It runs beside other
+// clean has the servers forget old jobs. It runs beside other
 // housekeeping, because a server may take its time. Of the masters of a cluster,
 // which have servers in common, the one that leads does so: looking through them
 // costs, and two that archive rows at the same moment would have them twice.
-func (m *Master) cleanOutlets(ctx context.Context) {
-	if m.cluster != nil && !m.cluster.Leads() {
+func (s *jobSinks) clean(ctx context.Context) {
+	if !s.cfg.leads() {
 		return
 	}
-	keep := m.cfg.Jobs.Keep()
-	for _, o := range m.outlets {
+	keep := s.cfg.jobs.Keep()
+	for _, o := range s.list {
 		if keep <= 0 || !o.returns || o.box.Status().Unreachable != nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
-		err := o.r.Clean(ctx, keep, m.cfg.Returners.Archive)
+		err := o.r.Clean(ctx, keep, s.cfg.returner.Archive)
 		cancel()
 		if err != nil {
-			m.log.Warn("old jobs cannot be removed from a server", "returner", o.name, "error", err)
+			s.log.Warn("old jobs cannot be removed from a server", "returner", o.name, "error", err)
 		}
 	}
 }
 
-// JobCaches says how the servers are that get jobs.
-func (m *Master) JobCaches() []returner.OutboxStatus {
-	out := make([]returner.OutboxStatus, 0, len(m.outlets))
-	for _, o := range m.outlets {
+// statuses says how the servers are that get jobs.
+func (s *jobSinks) statuses() []returner.OutboxStatus {
+	out := make([]returner.OutboxStatus, 0, len(s.list))
+	for _, o := range s.list {
 		out = append(out, o.box.Status())
 	}
 	return out
@@ -145,40 +175,40 @@ func (m *Master) JobCaches() []returner.OutboxStatus {
 
 // history is what runners see of jobs: this master's own store, and what the
 // server that is asked first has beside that.
-func (m *Master) history() runners.Jobs {
-	if len(m.outlets) == 0 {
-		return m.jobs
+func (s *jobSinks) history() runners.Jobs {
+	if len(s.list) == 0 {
+		return s.own
 	}
-	o := m.outlets[len(m.outlets)-1] // ext_job_cache comes before master_job_cache
-	return &history{m: m, far: o.r, local: m.jobs, away: func() bool { return o.box.Status().Unreachable != nil }}
+	o := s.list[len(s.list)-1] // ext_job_cache comes before master_job_cache
+	return &history{sinks: s, remote: o.r, local: s.own, away: func() bool { return o.box.Status().Unreachable != nil }}
 }
 
 // jobsOf returns the jobs that a returner has, for a question that names it.
-func (m *Master) jobsOf(name string) (runners.Jobs, error) {
+func (s *jobSinks) jobsOf(name string) (runners.Jobs, error) {
 	if name == localJobs || name == "local" {
-		if m.jobs == nil {
+		if s.own == nil {
 			return noJobs{}, nil
 		}
-		return m.jobs, nil
+		return s.own, nil
 	}
-	for _, o := range m.outlets {
+	for _, o := range s.list {
 		if o.name == name {
-			return &history{m: m, far: o.r, away: func() bool { return false }}, nil
+			return &history{sinks: s, remote: o.r, away: func() bool { return false }}, nil
 		}
 	}
-	r, err := m.openReturner(name)
+	r, err := s.cfg.open(name)
 	if err != nil {
 		return nil, err
 	}
-	return &history{m: m, far: r, away: func() bool { return false }, once: true}, nil
+	return &history{sinks: s, remote: r, away: func() bool { return false }, once: true}, nil
 }
 
 type history struct {
-	m     *Master
-	far   returner.Returner
-	local runners.Jobs // nil: only far is asked
-	away  func() bool
-	once  bool // far is closed after a question
+	sinks  *jobSinks
+	remote returner.Returner
+	local  runners.Jobs // nil: only remote is asked
+	away   func() bool
+	once   bool // remote is closed after a question
 }
 
 // ask asks the server. Without a store of its own to fall back to, an error
@@ -188,21 +218,21 @@ func (h *history) ask(f func(context.Context) error) error {
 		return nil
 	}
 	if h.once {
-		defer h.far.Close()
+		defer h.remote.Close()
 	}
-	ctx, cancel := context.WithTimeout(h.m.context(), 4*max(h.m.cfg.Returners.Timeout, time.Second))
+	ctx, cancel := context.WithTimeout(h.sinks.cfg.ctx(), 4*max(h.sinks.cfg.returner.Timeout, time.Second))
 	defer cancel()
 	err := f(ctx)
 	if err != nil && h.local != nil {
-		h.m.log.Warn("the job cache does not answer; this master's own jobs are shown", "error", err)
+		h.sinks.log.Warn("the job cache does not answer; this master's own jobs are shown", "error", err)
 		return nil
 	}
 	return err
 }
 
-func (h *history) farLoad(jid string) (load *value.Dict, err error) {
+func (h *history) remoteLoad(jid string) (load *value.Dict, err error) {
 	err = h.ask(func(ctx context.Context) error {
-		load, err = h.far.Load(ctx, jid)
+		load, err = h.remote.Load(ctx, jid)
 		return err
 	})
 	return load, err
@@ -215,7 +245,7 @@ func (h *history) Load(jid string) (*value.Dict, error) {
 			return load, err
 		}
 	}
-	return h.farLoad(jid)
+	return h.remoteLoad(jid)
 }
 
 // Minions returns whom the job was meant for.
@@ -225,7 +255,7 @@ func (h *history) Minions(jid string) ([]string, error) {
 			return ids, err
 		}
 	}
-	load, err := h.farLoad(jid)
+	load, err := h.remoteLoad(jid)
 	return minionsOf(load), err
 }
 
@@ -248,7 +278,7 @@ func (h *history) Returns(jid string) (map[string]*value.Dict, error) {
 	}
 	var far map[string]*value.Dict
 	err := h.ask(func(ctx context.Context) (err error) {
-		far, err = h.far.Returns(ctx, jid)
+		far, err = h.remote.Returns(ctx, jid)
 		return err
 	})
 	for id, full := range far {
@@ -281,7 +311,7 @@ func (h *history) List(f job.Filter) ([]*job.Job, error) {
 	}
 	var far map[string]*value.Dict
 	err := h.ask(func(ctx context.Context) (err error) {
-		far, err = h.far.Jobs(ctx)
+		far, err = h.remote.Jobs(ctx)
 		return err
 	})
 	if err != nil {

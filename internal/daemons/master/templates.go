@@ -3,6 +3,7 @@ package master
 import (
 	"context"
 	"io/fs"
+	"log/slog"
 	"os"
 	"sync"
 
@@ -16,15 +17,40 @@ import (
 	"brine/internal/py/value"
 	"brine/internal/sls/pillar"
 	"brine/internal/sls/pillar/gitpillar"
+	"brine/internal/sls/render"
 )
 
-// templateFunctions are the execution functions that templates of the pillar
+// templates renders what the master itself renders: pillars and reactions.
+type templates struct {
+	id       string
+	cacheDir string
+	opts     *value.Dict
+	ctx      func() context.Context
+	settings *settings
+	renderer *render.Renderer
+	// runners returns the runners that templates can call.
+	runners func() *fn.Registry
+	// funcs are the execution functions that templates can call.
+	funcs *fn.Registry
+	log   *slog.Logger
+}
+
+func newTemplates(t templates, limits render.Limits) (*templates, error) {
+	if t.renderer == nil {
+		t.renderer = render.New(render.Options{Log: t.log, Local: t.local, Limits: limits})
+	}
+	var err error
+	t.funcs, err = t.functions()
+	return &t, err
+}
+
+// functions returns the execution functions that templates of the pillar
 // can call. They run on the master; grains and pillar are those of the minion
 // that the pillar is for.
-func (m *Master) templateFunctions() (*fn.Registry, error) {
+func (t *templates) functions() (*fn.Registry, error) {
 	all := catalogue.Modules()
-	all = append(all, core.Grains(givenGrains{}), m.runnerModule())
-	return fn.NewRegistry(&ownGrains{m: m}, all...)
+	all = append(all, core.Grains(givenGrains{}), t.runnerModule())
+	return fn.NewRegistry(&ownGrains{id: t.id, ctx: t.ctx, log: t.log}, all...)
 }
 
 // givenGrains lets templates read a minion's grains; they cannot be changed
@@ -49,7 +75,7 @@ type askRunnerArgs struct {
 }
 
 // runnerModule lets templates ask runners, which know of other minions.
-func (m *Master) runnerModule() fn.Module {
+func (t *templates) runnerModule() fn.Module {
 	run := func(ctx context.Context, c *fn.Call, a askRunnerArgs) (any, error) {
 		args, kwargs := []any(a.Args), a.Kwargs.Clean()
 		if l, ok := kwargs.At("arg").(*value.List); ok {
@@ -60,7 +86,7 @@ func (m *Master) runnerModule() fn.Module {
 			kwargs.Delete("kwarg")
 			kwargs.Update(d)
 		}
-		return m.runners.Call(ctx, (&fn.Call{ID: m.cfg.ID, Config: fn.Tree{Dict: m.cfg.Opts}, Log: m.log, Funcs: m.runners}).Prepare(), a.Name, args, kwargs)
+		return t.runners().Call(ctx, (&fn.Call{ID: t.id, Config: fn.Tree{Dict: t.opts}, Log: t.log, Funcs: t.runners()}).Prepare(), a.Name, args, kwargs)
 	}
 	return fn.Module{Name: "saltutil", Doc: `Ask the master.`, Funcs: []fn.Func{
 		fn.Of("runner", run, `Run a runner of this master and return its result.`),
@@ -70,7 +96,9 @@ func (m *Master) runnerModule() fn.Module {
 // ownGrains are those of the master's machine, which decide what functions
 // there are. They are gathered when a template first asks.
 type ownGrains struct {
-	m    *Master
+	id   string
+	ctx  func() context.Context
+	log  *slog.Logger
 	once sync.Once
 	d    *value.Dict
 }
@@ -84,35 +112,24 @@ func (g *ownGrains) Get(key string) any { return g.All().At(key) }
 // All returns all grains.
 func (g *ownGrains) All() *value.Dict {
 	g.once.Do(func() {
-		d, err := grains.Collect(g.m.context(), grains.Options{ID: g.m.cfg.ID, NoDNS: true}, g.m.log)
+		d, err := grains.Collect(g.ctx(), grains.Options{ID: g.id, NoDNS: true}, g.log)
 		if err != nil {
-			g.m.log.Warn("some grains of the master's machine could not be gathered", "err", err)
+			g.log.Warn("some grains of the master's machine could not be gathered", "err", err)
 		}
 		g.d = d
 	})
 	return g.d
 }
 
-// newPillar returns what makes pillars by some configuration.
-func (m *Master) newPillar(cfg Config, git *gitpillar.Source, groups target.Nodegroups) *pillar.Compiler {
+// compiler returns what makes pillars by some configuration.
+func (t *templates) compiler(cfg Config, git *gitpillar.Source, groups target.Nodegroups) *pillar.Compiler {
 	renderer := cfg.Opts.Str("renderer")
 	return pillar.New(pillar.Config{
-		Options: cfg.Pillar, Top: cfg.Top, Renderer: m.renderer, Default: renderer, Whitelist: names(cfg.Opts.At("renderer_whitelist")),
-		Blacklist: names(cfg.Opts.At("renderer_blacklist")), Opts: cfg.Opts, Nodegroups: groups, Funcs: m.templateFuncs,
-		Call: func() *fn.Call { return &fn.Call{Files: m.ownFiles()} },
-		Git:  git, CacheDir: m.cfg.CacheDir, Version: cfg.Opts.Str("saltversion"), Log: m.log,
+		Options: cfg.Pillar, Top: cfg.Top, Renderer: t.renderer, Default: renderer, Whitelist: names(cfg.Opts.At("renderer_whitelist")),
+		Blacklist: names(cfg.Opts.At("renderer_blacklist")), Opts: cfg.Opts, Nodegroups: groups, Funcs: t.funcs,
+		Call: func() *fn.Call { return &fn.Call{Files: t.ownFiles()} },
+		Git:  git, CacheDir: t.cacheDir, Version: cfg.Opts.Str("saltversion"), Log: t.log,
 	})
-}
-
-// newGitPillar returns the git repositories that ext_pillar names.
-func (m *Master) newGitPillar(cfg Config) *gitpillar.Source {
-	s := gitpillar.New(cfg.GitPillar, gitpillar.Config{CacheDir: m.cfg.CacheDir, HashType: cfg.Options.HashType, Log: m.log})
-	for _, entry := range pillar.Entries(cfg.Pillar, "git") {
-		if _, err := s.Add(entry); err != nil && cfg.GitPillar.Verify {
-			m.log.Error("ext_pillar: git is not configured well; pillars that need it fail", "err", err)
-		}
-	}
-	return s
 }
 
 // names returns the texts of a list.
@@ -126,10 +143,10 @@ func names(v any) []string {
 	return out
 }
 
-// localTemplate reads what templates import by absolute paths: files that the
+// local reads what templates import by absolute paths: files that the
 // master serves to all minions anyway, since minions can influence the name.
-func (m *Master) localTemplate(_, path string) ([]byte, error) {
-	f, ok := m.fileServer().FindLocal(path, "")
+func (t *templates) local(_, path string) ([]byte, error) {
+	f, ok := t.settings.fileServer().FindLocal(path, "")
 	if !ok {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
 	}
@@ -137,6 +154,6 @@ func (m *Master) localTemplate(_, path string) ([]byte, error) {
 }
 
 // ownFiles are the master's own files, for the functions in its templates.
-func (m *Master) ownFiles() *fileclient.Client {
-	return fileclient.New(m.fileServer(), fileclient.Options{CacheDir: m.cfg.CacheDir, HashType: m.options().HashType}, m.log)
+func (t *templates) ownFiles() *fileclient.Client {
+	return fileclient.New(t.settings.fileServer(), fileclient.Options{CacheDir: t.cacheDir, HashType: t.settings.options().HashType}, t.log)
 }

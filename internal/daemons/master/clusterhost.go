@@ -1,0 +1,75 @@
+package master
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/ha/cluster"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+)
+
+// clusterHost is what the cluster sees of the master.
+type clusterHost struct {
+	cluster    *cluster.Cluster
+	bus        *event.Bus
+	queue      *queue
+	presence   *presence
+	reconnects *reconnects
+	jobs       *peerJobs
+	// rotated reads the key for publications.
+	rotated func()
+	log     *slog.Logger
+}
+
+var _ cluster.Host = (*clusterHost)(nil)
+
+// Relay implements cluster.Host.
+func (h *clusterHost) Relay(from, tag string, data *value.Dict) {
+	parts := strings.SplitN(tag, "/", 5)
+	if len(parts) == 5 && parts[1] == "job" && parts[3] == "ret" && h.jobs.heard(parts[2], parts[4]) {
+		return
+	}
+	if err := h.bus.Relay(tag, data); err != nil {
+		h.log.Warn("an event of a peer was dropped", "peer", from, "err", err)
+		return
+	}
+	switch {
+	case tag == tagPresent && h.cluster.IsBrine(from): // stock masters report their own minions
+		h.presence.told(data)
+	case len(parts) == 4 && parts[1] == "job" && parts[3] == "publish" && !h.cluster.Isolated(): // no stock masters
+		h.jobs.fromStock(from, parts[2], data)
+	case tag == "salt/auth" && data.Str("act") == "accept" && salt.CheckID(data.Str("id")) == nil:
+		h.reconnects.signedIn(data.Str("id"), time.Now())
+	case len(parts) == 5 && parts[1] == "job" && parts[3] == "ret":
+		h.queue.returned(parts[2], parts[4])
+	case len(parts) == 5 && parts[1] == "job" && parts[3] == "state":
+		h.queue.told(parts[2], parts[4], data.Str("state"))
+	}
+}
+
+// Note implements cluster.Host.
+func (h *clusterHost) Note(n cluster.Note, minion string) {
+	switch n {
+	case cluster.NoteSpeaks:
+		h.queue.spokeElsewhere(minion)
+	case cluster.NoteSignedIn:
+		h.reconnects.signedIn(minion, time.Now())
+	}
+}
+
+// Present implements cluster.Host.
+func (h *clusterHost) Present() []string { return slices.Collect(maps.Keys(h.presence.current())) }
+
+// Rotated implements cluster.Host. The key is read whenever it is used.
+func (h *clusterHost) Rotated() { h.rotated() }
+
+// Job implements cluster.Host.
+func (h *clusterHost) Job(j cluster.Job) { h.jobs.publish(j) }
+
+// Lost implements cluster.Host.
+func (h *clusterHost) Lost(peer string) { h.jobs.takeOver(peer) }

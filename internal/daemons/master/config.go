@@ -1,0 +1,87 @@
+package master
+
+import (
+	"brine/internal/call/auth"
+	"brine/internal/call/client"
+	"brine/internal/catalogue/reactor"
+	"brine/internal/files/fileserver"
+	"brine/internal/files/fileserver/backends"
+	"brine/internal/ha/cluster"
+	"brine/internal/net/channel"
+	"brine/internal/net/event"
+	"brine/internal/net/transport"
+	"brine/internal/py/value"
+	"brine/internal/sls/pillar"
+	"brine/internal/sls/pillar/gitpillar"
+	"brine/internal/sls/render"
+	"brine/internal/sls/top"
+	"brine/internal/store/cache"
+	"brine/internal/store/job"
+	"brine/internal/store/keystore"
+	"brine/internal/store/returner"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Listen is one transport that the master serves, with its addresses.
+type Listen struct {
+	Transport        transport.Transport
+	Publish, Request string // host:port
+	Options          transport.ListenOptions
+}
+
+// Config is what a master needs to know.
+type Config struct {
+	// ID is the master's id, by default the host's name with "_master".
+	ID string
+	// MasterID is stamped on jobs if the option master_id is set.
+	MasterID         string
+	PKIDir, CacheDir string
+	// Interface is the address to listen on, for other masters.
+	Interface string
+	User      string
+	Listen    []Listen
+	Options   Options
+	Auth      auth.Options
+	Channel   channel.Options
+	Publish   channel.PublishOptions
+	Keys      keystore.Options
+	Cache     cache.Options
+	Client    client.Options
+	Jobs      job.Options
+	Returners returner.MasterOptions
+	Cluster   cluster.Options
+	Events    event.MasterOptions
+	Files     fileserver.Options
+	Backends  backends.Options
+	Top       top.Options
+	Pillar    pillar.Options
+	// Templates bounds the rendering of templates.
+	Templates   render.Limits
+	GitPillar   gitpillar.Options
+	Reactor     reactor.Options
+	EventReturn EventReturnOptions
+	// Opts are all options under their names, for config.get.
+	Opts *value.Dict
+}
+
+// keyDir is the directory of the keys of minions.
+func keyDir(cfg *Config) string {
+	if cfg.Cluster.On() {
+		return cfg.Cluster.PKIDir
+	}
+	return cfg.PKIDir
+}
+
+// ownDir is where this master keeps what is its own in cachedir.
+func ownDir(cfg *Config) (string, error) {
+	if cfg.Cluster.On() {
+		return cluster.OwnDir(cfg.CacheDir, cfg.ID)
+	}
+	dir := filepath.Join(cfg.CacheDir, "brine")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("cannot make a directory: %w", err)
+	}
+	return dir, nil
+}

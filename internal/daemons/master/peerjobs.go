@@ -1,0 +1,170 @@
+package master
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/ha/cluster"
+	"brine/internal/net/channel"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+	"brine/internal/store/job"
+)
+
+// peerJobs takes the jobs and returns of the other masters of a cluster.
+type peerJobs struct {
+	id        string // of this master
+	masterID  string // stamped on jobs; "" for none
+	cacheDir  string
+	cluster   *cluster.Cluster
+	jobs      jobStore
+	states    *jobStates
+	publisher *publisher
+	server    *channel.PublishServer
+	stock     *stockFiles
+	bus       *event.Bus
+	log       *slog.Logger
+
+	// told are the returns whose event was made here when they came from
+	// another master: its event may come yet. telling is held while that is
+	// found out.
+	telling sync.Mutex
+	told    boundedSet
+
+	searching sync.Mutex
+	// search says that a look for jobs is to begin.
+	search atomic.Bool
+}
+
+// took hears what other masters have stored of jobs. A job that this one does
+// not know yet was not handed to it, since the other was lost right then, or
+// this one was away: it is published if it is still to be.
+func (p *peerJobs) took(news []job.Taken) {
+	for _, t := range news {
+		if t.ID != "" {
+			p.stock.putReturn(t.JID, t.ID, t.Return)
+			p.tookReturn(t)
+		}
+	}
+	for _, t := range news {
+		if t.ID != "" || p.states.queue.knows(t.JID) || !t.Until.After(time.Now()) {
+			continue
+		}
+		p.cluster.SetOrigin(t.JID, t.From)
+		returned, err := p.jobs.Returns(t.JID)
+		if err != nil {
+			p.log.Error("cannot read the returns of a job", "jid", t.JID, "err", err)
+		}
+		if len(returned) < len(t.Minions) {
+			p.log.Debug("a job that was given to another master is published", "peer", t.From, "jid", t.JID)
+			p.publish(cluster.Job{JID: t.JID, Map: jobMap(t.Load, t.JID, p.masterID), Minions: t.Minions, Until: t.Until, From: t.From})
+		}
+		for id := range returned {
+			p.states.queue.returned(t.JID, id)
+		}
+	}
+}
+
+// tookReturn fires the event of a return that has not come: the client that waits
+// for it is at the master that the job was given to.
+func (p *peerJobs) tookReturn(t job.Taken) {
+	p.telling.Lock()
+	defer p.telling.Unlock()
+	if !p.states.queue.returned(t.JID, t.ID) || p.cluster.Origin(t.JID) != p.id {
+		return
+	}
+	load := t.Return.Clone()
+	load.Set("jid", t.JID)
+	load.Set("id", t.ID)
+	if l, err := p.jobs.Load(t.JID); err == nil && l != nil {
+		load.Set("fun", l.At("fun"))
+		load.Set("fun_args", l.At("arg"))
+	}
+	p.told.add(t.JID + "/" + t.ID)
+	p.bus.Fire(salt.Tag("job", t.JID, "ret", t.ID), load)
+}
+
+// heard notes that the event of a return has come from a peer, and reports
+// whether there was one here already.
+func (p *peerJobs) heard(jid, id string) bool {
+	if !p.cluster.Isolated() {
+		return false
+	}
+	p.telling.Lock()
+	defer p.telling.Unlock()
+	p.states.queue.returned(jid, id)
+	return p.told.remove(jid + "/" + id)
+}
+
+// fromStock publishes a job of a stock master, which comes as an event. That of
+// a Brine master comes by itself, so that its event is known already, unless
+// this master was restarted between the two.
+func (p *peerJobs) fromStock(from, jid string, data *value.Dict) {
+	if !salt.ValidJID(jid) || p.states.queue.knows(jid) {
+		return
+	}
+	jobMap := data.Clone()
+	jobMap.Delete("_stamp")
+	jobMap.Delete(cluster.PeerID)
+	minions, err := p.jobs.Minions(jid)
+	if err != nil {
+		p.log.Warn("a job of a peer cannot be looked up", "peer", from, "jid", jid, "err", err)
+	}
+	if load, err := p.jobs.Load(jid); err == nil && load == nil && !strings.HasSuffix(jid, "nocache") {
+		p.log.Error("a peer has published a job that is not in the shared directory: its cachedir is not the one of this master", "peer", from, "jid", jid, "cachedir", p.cacheDir)
+	}
+	p.cluster.SetOrigin(jid, from)
+	p.publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: p.publisher.expiry(jobMap, time.Now()), From: from})
+}
+
+// publish publishes a job of another master to the minions of this one.
+func (p *peerJobs) publish(j cluster.Job) {
+	if p.states.queue.knows(j.JID) {
+		return
+	}
+	if j.Minions == nil {
+		j.Minions, _ = p.jobs.Minions(j.JID)
+	}
+	p.states.queue.add(j.Map, j.JID, j.Minions, p.publisher.redelivery.absent(j.Minions, j.Until), j.Until)
+	if err := p.server.Publish(j.Map, receivers(j.Map.Str("tgt_type"), j.Map.At("tgt"), j.Minions)); err != nil {
+		p.log.Error("cannot publish a job of a peer", "jid", j.JID, "peer", j.From, "err", err)
+	}
+}
+
+// takeOver publishes from the shared directory what a peer had stored and not
+// handed on before it was lost.
+func (p *peerJobs) takeOver(peer string) {
+	if !p.search.CompareAndSwap(false, true) {
+		return // one is to begin
+	}
+	go func() {
+		p.searching.Lock()
+		defer p.searching.Unlock()
+		p.search.Store(false)
+		jobs, err := p.unknown()
+		if err != nil {
+			p.log.Error("jobs of a peer cannot be looked up", "peer", peer, "err", err)
+		}
+		for _, j := range jobs {
+			if p.states.queue.knows(j.JID) || !j.Until.After(time.Now()) {
+				continue
+			}
+			p.log.Info("a job that a peer had not handed on is published", "peer", j.From, "jid", j.JID)
+			p.cluster.SetOrigin(j.JID, j.From)
+			p.publish(cluster.Job{JID: j.JID, Map: jobMap(j.Load, j.JID, p.masterID), Minions: j.Minions, Until: j.Until, From: j.From})
+		}
+	}()
+}
+
+// unknown returns jobs that are kept for minions and that this master has not
+// published.
+func (p *peerJobs) unknown() ([]job.Queued, error) {
+	if s, ok := p.jobs.(*job.Shared); ok {
+		return s.QueuedBut(time.Now(), queueJobs, p.states.queue.knows)
+	}
+	return p.jobs.Queued(time.Now(), queueJobs)
+}

@@ -1,0 +1,224 @@
+package master
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/auth"
+	"brine/internal/ha/cluster"
+	"brine/internal/ha/replica"
+	"brine/internal/store/cache"
+	"brine/internal/store/oplog"
+)
+
+// replicated is the state that the masters of a cluster without a shared directory
+// have in common: each has all of it on its own disk, and tells the others what
+// has changed. Jobs and returns go the same way, from the job store itself.
+type replicated struct {
+	id       string // of this master
+	cacheDir string
+	cluster  *cluster.Cluster
+	log      *slog.Logger
+
+	records *replica.Store
+	mirrors map[string]*replica.Mirror
+	minions *replica.Nested
+
+	// forgot is when deletions were forgotten last; acked and seen are what all
+	// masters knew then, and what any of them.
+	forgot      time.Time
+	acked, seen oplog.Vector
+
+	leaves atomic.Bool // the cluster, when the master ends
+}
+
+// The kinds of records.
+const (
+	kindKey    = "key"
+	kindPeer   = "peer"
+	kindSecret = "secret"
+	// Of its own kind: a version that does not know it keeps the records, and
+	// does not take the missing file for a deletion.
+	kindSession = "session"
+	kindRemoved = "removed"
+	kindRotated = "rotated"
+	kindToken   = "token"
+	kindMinion  = "minion"
+	kindMember  = "member"
+	kindRoster  = "roster"
+	kindShare   = "share"
+)
+
+// The streams between masters.
+const (
+	streamRecords = "records"
+	streamJobs    = "jobs"
+)
+
+// openReplicated opens the records in the directory own, and brings files and
+// records together.
+func openReplicated(c *replicated, own string, keys *replica.Keys, minions *cache.Cache) (_ *replicated, err error) {
+	c.mirrors = map[string]*replica.Mirror{}
+	if c.records, err = replica.Open(own, c.id, replica.Ranks{kindKey: replica.KeyRank, kindWork: workRank}, c.log); err != nil {
+		return nil, err
+	}
+	sets := map[string]replica.FileSet{
+		kindKey:     keys,
+		kindPeer:    &replica.Files{Path: c.cluster.PeersDir(), Mode: 0o644, Keep: isPeerFile},
+		kindSecret:  &replica.Files{Path: filepath.Dir(c.cluster.AESFile()), Mode: 0o600, Initial: true, Keep: func(n string) bool { return n == filepath.Base(c.cluster.AESFile()) || n == cluster.SecretFile }},
+		kindSession: &replica.Files{Path: filepath.Dir(c.cluster.AESFile()), Mode: 0o600, Initial: true, Keep: func(n string) bool { return n == cluster.SessionFile }},
+		kindRotated: &replica.Files{Path: filepath.Dir(c.cluster.AESFile()), Mode: 0o644, Initial: true, Keep: func(n string) bool { return n == cluster.RotationFile }},
+		kindRemoved: &replica.Files{Path: c.cluster.RemovedDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
+		kindMember:  &replica.Files{Path: c.cluster.StationsDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
+		kindRoster:  &replica.Files{Path: filepath.Dir(c.cluster.RosterFile()), Mode: 0o644, Keep: func(n string) bool { return n == filepath.Base(c.cluster.RosterFile()) }},
+		kindShare:   &replica.Files{Path: c.cluster.SharesDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
+		kindToken:   &replica.Files{Path: filepath.Join(c.cacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},
+	}
+	if minions != nil { // else a server has it
+		c.minions = &replica.Nested{Path: filepath.Join(c.cacheDir, "minions"), Mode: 0o600}
+		if err := os.MkdirAll(c.minions.Path, 0o750); err != nil {
+			c.Close()
+			return nil, fmt.Errorf("cannot make a directory: %w", err)
+		}
+		sets[kindMinion] = c.minions
+		minions.OnChange(func(bank, _ string) {
+			if id, ok := strings.CutPrefix(bank, "minions/"); ok {
+				c.minions.Touch(id)
+			}
+		})
+	}
+	for _, kind := range slices.Sorted(maps.Keys(sets)) {
+		c.mirrors[kind] = replica.NewMirror(c.records, kind, sets[kind])
+		if err := c.mirrors[kind].Sync(); err != nil {
+			c.Close()
+			return nil, fmt.Errorf("cannot read the replicated state: %w", err)
+		}
+	}
+	return c, nil
+}
+
+func isPeerFile(name string) bool {
+	id, ok := strings.CutSuffix(name, ".pub")
+	return ok && salt.CheckID(id) == nil && !strings.HasPrefix(id, ".")
+}
+
+// Close closes the records.
+func (c *replicated) Close() error {
+	if c == nil {
+		return nil
+	}
+	return c.records.Close()
+}
+
+// share gives the other masters what there is, and has files follow what comes
+// from them, until ctx ends; stop waits for that.
+func (c *replicated) share(ctx context.Context) (stop func()) {
+	c.cluster.Share(streamRecords, c.records)
+	c.cluster.Exclude(func(id string) bool {
+		r, err := c.records.Get(kindPeer, id+".pub")
+		return err == nil && r != nil && r.Value == nil
+	})
+	c.records.OnChange(func(kind, name string) {
+		if id, ok := strings.CutSuffix(name, ".pub"); ok && kind == kindPeer && c.mirrors[kindPeer].Sync() == nil {
+			c.cluster.Look(id)
+		}
+		if kind == kindRotated && c.mirrors[kindRotated].Sync() == nil {
+			go func() { // it asks other masters, of which this may be the connection
+				if err := c.cluster.FollowKey(ctx); err != nil {
+					c.log.Debug("the key of the cluster is not here yet", "err", err)
+				}
+			}()
+		}
+	})
+	var wg sync.WaitGroup
+	for kind, mirror := range c.mirrors {
+		wg.Go(func() {
+			if err := mirror.Run(ctx); err != nil {
+				c.log.Error("replication stopped", "kind", kind, "err", err)
+			}
+		})
+	}
+	return wg.Wait
+}
+
+// Times of a master that ends.
+const (
+	handOverTime = 5 * time.Second
+	leaveTime    = 30 * time.Second
+	leaveAfter   = time.Second // so that the answer to who asked for it arrives
+)
+
+// handOver waits until the masters that can be reached have all that this one
+// has, which takes no requests any more; of one that leaves also that.
+func (c *replicated) handOver() {
+	within := handOverTime
+	if c.leaves.Load() {
+		within = leaveTime
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	if err := c.handedOver(ctx); err != nil {
+		c.log.Warn("not all that this master has is at the others; they get it when it is started again", "err", err)
+		return
+	}
+	if !c.leaves.Load() {
+		return
+	}
+	err := c.cluster.Forget()
+	if err == nil {
+		err = c.handedOver(ctx)
+	}
+	if err != nil {
+		c.log.Error("the others were not told that this master has left; run salt-run cluster.remove there", "id", c.id, "err", err)
+		return
+	}
+	c.log.Info("this master has left the cluster; to come back it must join again, without what is in cluster_pki_dir and cachedir")
+}
+
+// handedOver waits until it is so.
+func (c *replicated) handedOver(ctx context.Context) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		for _, mirror := range c.mirrors {
+			if err := mirror.Sync(); err != nil {
+				return err
+			}
+		}
+		peers, all, err := c.cluster.HandedOver()
+		// A peer that has heard that this one leaves ends the connection, maybe before it
+		// has said that it has heard.
+		if err != nil || all && (peers > 0 || !c.leaves.Load() || c.cluster.Disowned()) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// leave has this master hand over what it has, leave the cluster, and end.
+func (c *replicated) leave(end func()) error {
+	peers, _, err := c.cluster.HandedOver()
+	if err == nil && peers == 0 {
+		err = salt.Errorf(salt.Unavailable, "no other master of the cluster can be reached: what this one alone has would be lost. Start another one, or have one join")
+	}
+	if err != nil {
+		return err
+	}
+	c.leaves.Store(true)
+	time.AfterFunc(leaveAfter, end)
+	return nil
+}

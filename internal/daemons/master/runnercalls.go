@@ -1,0 +1,112 @@
+package master
+
+import (
+	"brine/internal/base/ratelimit"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/runners"
+	"brine/internal/net/event"
+	"brine/internal/py/value"
+	"brine/internal/store/job"
+)
+
+// runnerCalls runs runners, fires their events and stores what they return.
+type runnerCalls struct {
+	id       string // of this master
+	ctx      func() context.Context
+	options  job.Options
+	registry *fn.Registry
+	running  *running
+	jobs     jobStore
+	sinks    *jobSinks
+	bus      *event.Bus
+	log      *slog.Logger
+
+	rateLimitedLog *ratelimit.Log
+}
+
+func (r *runnerCalls) run(tag, jid, fun, user string, args []any, opts *value.Dict) fn.Outcome {
+	about := value.DictOf("fun", "runner."+fun, "jid", jid, "user", user, "fun_args", &value.List{Items: shownArgs(fun, args)})
+	r.bus.Fire(tag+"/new", about)
+	end := r.running.begin(about.Clone())
+	o := r.call(r.ctx(), tag, jid, fun, args, opts)
+	end()
+	done := about.Clone()
+	done.Set("return", o.Return)
+	done.Set("success", o.Success)
+	if o.Retcode != 0 {
+		done.Set("retcode", int64(o.Retcode))
+	}
+	if o.Out != "" {
+		done.Set("outputter", o.Out)
+	}
+	r.keep(done)
+	r.bus.Fire(tag+"/ret", done)
+	return o
+}
+
+// keep stores what a runner returned, as that of a job whose only minion is
+// the master itself, which is how Salt's runners stand in its job cache. What
+// is read from the job cache does not go into it again: a program that lists the
+// jobs time and again would fill the disk.
+func (r *runnerCalls) keep(done *value.Dict) {
+	if o := r.options; !o.JobCache || !o.RunnerReturns {
+		return
+	}
+	jid, fun := done.Str("jid"), done.Str("fun")
+	load := value.DictOf("id", r.id, "tgt", r.id, "jid", jid, "fun", fun, "user", done.At("user"))
+	run := &job.Whole{Job: job.Job{JID: jid, Load: load}}
+	r.sinks.sendLoad(load, jid, nil)
+	if !strings.HasPrefix(fun, "runner.jobs.") && !secretRunner(strings.TrimPrefix(fun, "runner.")) {
+		run.Returns = map[string]*value.Dict{r.id: value.DictOf("return", done)}
+		ret := load.Clone()
+		ret.Set("return", done)
+		r.sinks.sendReturn(ret)
+	}
+	if err := r.jobs.Put(run); err != nil {
+		r.rateLimitedLog.Log(slog.LevelError, "cannot keep what a runner returned", "jid", jid, "fun", fun, "err", err)
+	}
+}
+
+func (r *runnerCalls) call(ctx context.Context, tag, jid, fun string, args []any, opts *value.Dict) fn.Outcome {
+	c := &fn.Call{ID: r.id, JID: jid, Log: r.log, Config: fn.Tree{Dict: opts}}
+	c.Progress = func(part any) {
+		d, ok := part.(*value.Dict)
+		if !ok {
+			d = value.DictOf("data", part)
+		}
+		r.bus.Fire(tag+"/progress", d)
+	}
+	return runners.Run(ctx, r.registry, c, fn.Job{Fun: fun, Arg: args})
+}
+
+// running knows which runners work now.
+type running struct {
+	mu   sync.Mutex
+	jobs []*value.Dict
+}
+
+// begin adds a runner and returns what takes it away when it has ended.
+func (r *running) begin(about *value.Dict) (end func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.jobs = append(r.jobs, about)
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.jobs = slices.DeleteFunc(r.jobs, func(d *value.Dict) bool { return d == about })
+	}
+}
+
+// list returns the runners in the order in which they began. They must not be
+// changed.
+func (r *running) list() []*value.Dict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.jobs)
+}

@@ -1,0 +1,97 @@
+package master
+
+import (
+	"brine/internal/base/ratelimit"
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+	"brine/internal/store/job"
+)
+
+// Bounds of what waits to be written for Salt's programs. More is not written:
+// it is in the job store, and minions are not kept waiting for these files.
+const (
+	maxReturnFiles     = 16 << 10
+	maxReturnFileBytes = 64 << 20
+)
+
+// stockFiles keeps jobs and returns where Salt's own programs look for them.
+// Returns it writes in the background (option job_cache_files).
+type stockFiles struct {
+	cache *job.LocalCache
+	// loads and returns say whether to write these; that may change while the
+	// master runs.
+	loads, returns func() bool
+	log            *slog.Logger
+	rateLimitedLog *ratelimit.Log
+	queue          chan returnFile
+	waiting        atomic.Int64 // bytes
+}
+
+type returnFile struct {
+	jid, id string
+	ret     *value.Dict
+	size    int64
+}
+
+func newStockFiles(cache *job.LocalCache, loads, returns func() bool, log *slog.Logger) *stockFiles {
+	return &stockFiles{cache: cache, loads: loads, returns: returns, log: log, rateLimitedLog: ratelimit.NewLog(log, 1, time.Minute), queue: make(chan returnFile, maxReturnFiles)}
+}
+
+// putLoad writes a job.
+func (f *stockFiles) putLoad(load *value.Dict, jid string, minions []string) {
+	if !f.loads() {
+		return
+	}
+	if err := f.cache.WriteLoad(jid, load, minions); err != nil {
+		f.log.Warn("cannot write a job for Salt's own command line", "jid", jid, "err", err)
+	}
+}
+
+// putReturn has a return written. ret must not change any more.
+func (f *stockFiles) putReturn(jid, id string, ret *value.Dict) {
+	if !f.returns() || strings.HasSuffix(jid, "nocache") {
+		return
+	}
+	r := returnFile{jid, id, ret, int64(value.Weight(ret.At("return"), maxReturnFileBytes))}
+	if f.waiting.Add(r.size) <= maxReturnFileBytes {
+		select {
+		case f.queue <- r:
+			return
+		default:
+		}
+	}
+	f.waiting.Add(-r.size)
+	f.report(salt.Errorf(salt.Unavailable, "the disk cannot keep up with the returns"), jid, id)
+}
+
+// run writes until ctx ends, and then what is waiting.
+func (f *stockFiles) run(ctx context.Context) error {
+	for {
+		select {
+		case r := <-f.queue:
+			f.write(r)
+		case <-ctx.Done():
+			for len(f.queue) > 0 {
+				f.write(<-f.queue)
+			}
+			return nil
+		}
+	}
+}
+
+func (f *stockFiles) write(r returnFile) {
+	defer f.waiting.Add(-r.size)
+	if err := f.cache.WriteReturn(r.jid, r.id, r.ret); err != nil {
+		f.report(err, r.jid, r.id)
+	}
+}
+
+func (f *stockFiles) report(err error, jid, id string) {
+	f.rateLimitedLog.Log(slog.LevelWarn, "cannot write a return for Salt's own programs (job_cache_files); salt-run shows it", "jid", jid, "minion", id, "err", err)
+}

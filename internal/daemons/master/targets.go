@@ -1,0 +1,137 @@
+package master
+
+import (
+	"fmt"
+	"time"
+
+	"brine/internal/base/target"
+	"brine/internal/py/value"
+	"brine/internal/store/cache"
+	"brine/internal/store/keystore"
+)
+
+// targets finds the minions that a target means, by what the master knows of
+// them.
+type targets struct {
+	groups func() target.Nodegroups
+	keys   *keystore.Store
+	cache  *cache.Cache
+}
+
+// minionTargetTime is what the backtracking patterns of one request of a
+// minion may take. They run in the master, and any accepted minion sends them.
+const minionTargetTime = 100 * time.Millisecond
+
+// resolve returns the accepted minions that a job for a target should be
+// answered by, and the ids that it lists without there being such a minion. A
+// minion whose data is not known counts, because it may match.
+func (t *targets) resolve(typ string, tgt any, delimiter string) (minions, missing []string, err error) {
+	return t.resolveWithin(target.NewBudget(target.DefaultBudget), typ, tgt, delimiter)
+}
+
+// resolveWithin is resolve for a target whose patterns share a budget.
+func (t *targets) resolveWithin(budget *target.Budget, typ string, tgt any, delimiter string) (minions, missing []string, err error) {
+	parsed, err := t.groups().ParseWithin(budget, typ, tgt, delimiter)
+	if err != nil {
+		return nil, nil, err
+	}
+	ids, err := t.keys.Accepted()
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot list the accepted minions: %w", err)
+	}
+	minions, missing = parsed.Expected(ids, t.minionData)
+	return minions, missing, nil
+}
+
+// matching returns the accepted minions that surely match, as questions of
+// permission need it.
+func (t *targets) matching(typ string, tgt any, delimiter string) ([]string, error) {
+	return t.matchingWithin(target.NewBudget(target.DefaultBudget), typ, tgt, delimiter)
+}
+
+// matchingWithin is matching for a target whose patterns share a budget.
+func (t *targets) matchingWithin(budget *target.Budget, typ string, tgt any, delimiter string) ([]string, error) {
+	parsed, err := t.groups().ParseWithin(budget, typ, tgt, delimiter)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := t.keys.Accepted()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the accepted minions: %w", err)
+	}
+	out := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if parsed.Match(t.subject(id)) {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// subject is a minion as the master knows it.
+func (t *targets) subject(id string) target.Subject { return &cached{data: t.minionData, id: id} }
+
+// minionData returns the cached grains and pillar of a minion, nil for what
+// is not known.
+func (t *targets) minionData(id string) (grains, pillar *value.Dict) {
+	d := t.cache.MinionData(id)
+	return d.Grains, d.Pillar
+}
+
+// matches reports whether an accepted minion is known to match a target.
+func (t *targets) matches(typ string, tgt any, id string) (bool, error) {
+	parsed, err := t.groups().ParseWithin(target.NewBudget(minionTargetTime), typ, tgt, "")
+	if err != nil {
+		return false, err
+	}
+	if st, _, err := t.keys.Lookup(id); err != nil || st != keystore.Accepted {
+		return false, err
+	}
+	return parsed.Match(t.subject(id)), nil
+}
+
+// within reports whether minions belong to a target of type compound.
+func (t *targets) within(minions []string, tgt string) bool {
+	valid, err := t.matching("compound", tgt, "")
+	if err != nil {
+		return false
+	}
+	in := make(map[string]bool, len(valid))
+	for _, id := range valid {
+		in[id] = true
+	}
+	for _, id := range minions {
+		if !in[id] {
+			return false
+		}
+	}
+	return true
+}
+
+// mayMatch reports whether the target of a job could mean a minion, whatever
+// its grains and pillar are.
+func mayMatch(groups target.Nodegroups, load *value.Dict, id string) bool {
+	t, err := groups.ParseWithin(target.NewBudget(minionTargetTime), load.Str("tgt_type"), load.At("tgt"), load.Dict("kwargs").Str("delimiter"))
+	return err != nil || t.Expect(target.Data{MinionID: id})
+}
+
+// cached reads a minion's data from the cache when a target asks for it.
+type cached struct {
+	data   func(id string) (grains, pillar *value.Dict)
+	id     string
+	loaded bool
+	grains *value.Dict
+	pillar *value.Dict
+}
+
+func (c *cached) load() {
+	if c.loaded {
+		return
+	}
+	c.loaded = true
+	c.grains, c.pillar = c.data(c.id)
+}
+
+func (c *cached) ID() string          { return c.id }
+func (c *cached) Grains() *value.Dict { c.load(); return c.grains }
+func (c *cached) Pillar() *value.Dict { c.load(); return c.pillar }

@@ -1,0 +1,489 @@
+package master
+
+import (
+	"brine/internal/base/ratelimit"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/audit"
+	"brine/internal/call/client"
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/runners"
+	"brine/internal/catalogue/wheel"
+	"brine/internal/ha/cluster"
+	"brine/internal/ha/replica"
+	"brine/internal/host"
+	"brine/internal/host/counters"
+	"brine/internal/net/channel"
+	"brine/internal/net/discovery"
+	"brine/internal/net/event"
+	"brine/internal/net/remote"
+	"brine/internal/net/transport/netserve"
+	"brine/internal/py/value"
+	"brine/internal/store/cache"
+	"brine/internal/store/cache/drivers"
+	"brine/internal/store/job"
+	"brine/internal/store/keystore"
+)
+
+// joinCluster makes this master one of a cluster if the options say so.
+func (m *Master) joinCluster() error {
+	o := m.cfg.Cluster
+	if !o.On() {
+		return nil
+	}
+	own, err := loadPair(m.cfg.PKIDir, "master", m.cfg.Options.KeyPass, m.cfg.Options.Keysize, m.log)
+	if err != nil {
+		return err
+	}
+	// Salt compares this file with the one that peers see.
+	pub, err := os.ReadFile(filepath.Join(m.cfg.PKIDir, "master.pub"))
+	if err != nil {
+		return fmt.Errorf("the public key of this master: %w", err)
+	}
+	m.cluster, err = cluster.New(cluster.Config{
+		ID: m.cfg.ID, Listen: m.cfg.Interface, CacheDir: m.cfg.CacheDir, HashType: m.cfg.Options.HashType, Options: o,
+		Ports: requestPorts(m.cfg.Listen), Own: own, OwnPub: pub, Keysize: m.cfg.Options.Keysize, PublishSession: m.cfg.Options.PublishSession,
+		Joins:   func() error { return PutAside(m.cfg.CacheDir, m.cfg.ID, o.PKIDir, m.log) },
+		Refuses: func() error { return refusesKey(&m.cfg.Options, m.queue, m.presence) },
+		Expels:  func() error { return m.tokens.Clear() },
+		Busy:    func() (busy, total int64, ok bool) { return counters.Busy(&host.Machine{}) },
+	}, m.log)
+	return err
+}
+
+// openStores opens what is on disk.
+func (m *Master) openStores() (err error) {
+	if m.keys, err = keystore.Open(keyDir(&m.cfg), m.log); err != nil {
+		return err
+	}
+	own, err := ownDir(&m.cfg)
+	if err != nil {
+		return err
+	}
+	driver, err := drivers.Open(m.cfg.Cache.Driver, remote.Options(m.cfg.Opts), m.cfg.Cache.Timeout)
+	if err != nil {
+		return err
+	}
+	if m.cache, err = cache.Open(m.cfg.CacheDir, own, m.cfg.Cache, driver, m.log); err != nil {
+		return err
+	}
+	if m.audit, err = audit.Open(filepath.Join(own, "audit")); err != nil {
+		return err
+	}
+	took := func(news []job.Taken) { m.peerJobs.took(news) } // not before Run
+	if m.jobs, err = openJobs(&m.cfg, m.cluster, own, took, m.log); err != nil {
+		return err
+	}
+	if m.sinks, err = openJobSinks(m.sinkConfig(), own, m.jobs, m.log); err != nil {
+		return err
+	}
+	m.bus = event.NewBus(m.cfg.Events.MaxEventSize)
+	m.settings = &settings{
+		cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, tokens: m.tokens, roots: func(cfg Config) Config { return m.revisions.apply(cfg) },
+	}
+	if isolated(m.cluster) {
+		return m.openReplicated(own)
+	}
+	return nil
+}
+
+func (m *Master) sinkConfig() sinkConfig {
+	return sinkConfig{
+		masterID: m.cfg.ID, jobs: m.cfg.Jobs, returner: m.cfg.Returners, ext: m.cfg.Client.ExtJobCache, opts: m.cfg.Opts,
+		ctx: m.life.context, leads: func() bool { return m.cluster == nil || m.cluster.Leads() },
+	}
+}
+
+// openReplicated opens what the masters of a cluster without a shared directory
+// have in common.
+func (m *Master) openReplicated(own string) (err error) {
+	if m.decisions, err = keystore.OpenDecisions(m.cfg.CacheDir, m.log); err != nil {
+		return err
+	}
+	minions := m.cache
+	if d := m.cfg.Cache.Driver; d != "" && d != cache.Local {
+		minions = nil // its server has them
+	}
+	m.replicated, err = openReplicated(&replicated{id: m.cfg.ID, cacheDir: m.cfg.CacheDir, cluster: m.cluster, log: m.log}, own,
+		&replica.Keys{Store: m.keys, Decisions: m.decisions}, minions)
+	if err != nil {
+		return err
+	}
+	if m.revisions, err = openRevisions(&revisions{
+		id: m.cfg.ID, records: m.replicated.records, cluster: m.cluster, settings: m.settings, jobs: m.jobs, bus: m.bus, ctx: m.life.context, log: m.log,
+		rateLimitedLog: m.pending.rateLimitedLog,
+	}, own); err != nil {
+		return err
+	}
+	m.comparison = &comparison{replicated: m.replicated, revisions: m.revisions, jobs: m.jobs}
+	return nil
+}
+
+// wireStores makes the services that need no socket.
+func (m *Master) wireStores() (err error) {
+	cfg := &m.cfg
+	m.targets = &targets{groups: m.settings.nodegroups, keys: m.keys, cache: m.cache}
+	m.access = &access{ctx: m.life.context, settings: m.settings, targets: m.targets, local: m.local, user: cfg.User}
+	m.recorder = &recorder{audit: m.audit, log: m.refusals, unauthenticated: newRefusalLimit()}
+	m.runners = &runnerCalls{
+		id: cfg.ID, ctx: m.life.context, options: cfg.Jobs, running: &running{}, jobs: m.jobs, sinks: m.sinks, bus: m.bus, log: m.log, rateLimitedLog: m.refusals,
+	}
+	if m.replicated != nil {
+		m.clusterJobs = newClusterJobs(&clusterJobs{
+			id: cfg.ID, opts: cfg.Opts, records: m.replicated.records, cluster: m.cluster, calls: m.runners, bus: m.bus, log: m.log,
+		})
+	}
+	m.states = &jobStates{queue: m.queue, jobs: m.jobs, cluster: m.cluster, bus: m.bus, masterID: cfg.MasterID, log: m.log, rateLimitedLog: m.refusals}
+	if err := m.states.load(); err != nil {
+		m.log.Error("jobs that waited for minions cannot be read", "err", err)
+	}
+	if m.stockJobs, err = job.NewLocalCache(cfg.CacheDir, cfg.Options.HashType); err != nil {
+		return err
+	}
+	if err := m.stockJobs.Protect(); err != nil {
+		m.log.Warn("other users may read the jobs", "err", err)
+	}
+	// In a shared directory they are there already.
+	m.stock = newStockFiles(m.stockJobs, func() bool { return m.settings.options().JobCacheForStock && !sharesDir(m.cluster) },
+		func() bool { return m.settings.options().JobCacheFiles && cfg.Jobs.JobCache && !sharesDir(m.cluster) }, m.log)
+	if err := os.MkdirAll(cfg.Events.SockDir, 0o755); err != nil {
+		return fmt.Errorf("cannot make sock_dir: %w", err)
+	}
+	if m.eventIPC, err = event.Listen(m.bus, cfg.Events.Sockets(), cfg.Events.Options, m.log); err != nil {
+		return err
+	}
+	if m.templates, err = newTemplates(templates{
+		id: cfg.ID, cacheDir: cfg.CacheDir, opts: cfg.Opts, ctx: m.life.context, settings: m.settings, log: m.log,
+		runners: func() *fn.Registry { return m.runners.registry },
+	}, cfg.Templates); err != nil {
+		return err
+	}
+	m.settings.compiler = m.templates.compiler
+	m.settings.set(m.cfg)
+	return nil
+}
+
+func (m *Master) bindPublishers() error {
+	current := func() *channel.PublishServer { return m.publish }
+	identify := channel.Identifier(current, acceptedKeys{m.keys}, m.log)
+	m.addresses = &addresses{guests: newGuests()}
+	for _, l := range m.cfg.Listen {
+		o := l.Options
+		o.Guests = m.addresses.guests
+		o.Syndics, o.Heartbeat, o.Identify = m.cfg.Options.OrderMasters, m.cfg.Options.Heartbeat, identify
+		if l.Transport.Name() == "tcp" && o.Syndics {
+			o.Filter = false // the minions of a syndic cannot be known here
+		}
+		p, err := l.Transport.ListenPublish(l.Publish, o)
+		if err != nil {
+			return fmt.Errorf("publish_port: %w", err)
+		}
+		m.publishers = append(m.publishers, p)
+	}
+	return nil
+}
+
+// wireServices makes the services that publish.
+func (m *Master) wireServices() (err error) {
+	cfg := &m.cfg
+	if m.cluster != nil {
+		m.publish, err = channel.NewSharedPublishServer(cfg.Publish, m.identity, m.publishers, m.cluster.Secrets().AES.Current)
+	} else {
+		m.publish, err = channel.NewPublishServer(cfg.Publish, m.identity, m.publishers)
+	}
+	if err != nil {
+		return err
+	}
+	m.presence = &presence{
+		id: cfg.ID, publishers: m.publishers, cluster: m.cluster, bus: m.bus, ctx: m.life.context, accepted: m.keys.Accepted, data: m.targets.minionData, now: time.Now,
+	}
+	m.reports = &connectionReports{publishKey: m.publish.AES, cluster: m.cluster}
+	m.reconnects = &reconnects{}
+	m.redelivery = &redelivery{
+		states: m.states, publishers: m.publishers, addresses: m.addresses, reconnects: m.reconnects, cluster: m.cluster, server: m.publish, log: m.log,
+	}
+	m.publisher = &publisher{
+		masterID: cfg.MasterID, settings: m.settings, targets: m.targets, keep: cfg.Jobs.Keep(), revision: m.revisions.current, jobs: m.jobs, sinks: m.sinks,
+		stock: m.stock, bus: m.bus, queue: m.queue, redelivery: m.redelivery, cluster: m.cluster, server: m.publish, reports: m.reports, log: m.log,
+	}
+	m.rotation = &keyRotation{
+		id: cfg.ID, cacheDir: cfg.CacheDir, settings: m.settings, replace: m.publish.Rotate, publisher: m.publisher, bus: m.bus, log: m.log,
+	}
+	m.files = &fileUpdates{ctx: m.life.context, settings: m.settings, events: cfg.Files.Events, bus: m.bus, cluster: m.cluster, log: m.log}
+	m.data = &minionData{
+		ctx: m.life.context, settings: m.settings, targets: m.targets, cache: m.cache, refuses: m.revisions.refuses, bus: m.bus, keys: m.keyBook(),
+		forget: func(id string) { m.requests.Forget(id) }, log: m.log,
+	}
+	m.wheels = &wheelCalls{id: cfg.ID, ctx: m.life.context, settings: m.settings, keys: m.keyBook(), bus: m.bus, log: m.log}
+	m.inside = &insideCalls{
+		options: cfg.Client, opts: cfg.Opts, publisher: m.publisher, runners: m.runners, wheels: m.wheels, recorder: m.recorder, bus: m.bus,
+		background: &m.background, log: m.log,
+	}
+	if m.cluster != nil {
+		m.rotation.replace = m.cluster.Rotate
+		m.peerJobs = &peerJobs{
+			id: cfg.ID, masterID: cfg.MasterID, cacheDir: cfg.CacheDir, cluster: m.cluster, jobs: m.jobs, states: m.states, publisher: m.publisher,
+			server: m.publish, stock: m.stock, bus: m.bus, log: m.log,
+		}
+		m.health = &health{
+			id: cfg.ID, pkiDir: cfg.PKIDir, cacheDir: cfg.CacheDir, keyDir: keyDir(cfg), options: cfg.Cluster, cluster: m.cluster, presence: m.presence, reports: m.reports,
+		}
+	}
+	return nil
+}
+
+func (m *Master) keyBook() keyBook { return keyBook{m.keys, m.decisions.Note} }
+
+// bindChannel makes what signs minions in and answers requests.
+func (m *Master) bindChannel() error {
+	sessions, err := channel.NewSessions(filepath.Join(m.cfg.CacheDir, "sessions"), m.cfg.Options.PublishSession)
+	if err != nil {
+		return err
+	}
+	switch {
+	case isolated(m.cluster):
+		if err := deriveSessions(sessions, m.cluster, m.keys); err != nil {
+			return err
+		}
+	case !sharesDir(m.cluster):
+		sessions.DistrustOld()
+	}
+	port := 0 // announced to minions: that of the first transport
+	if a, ok := m.publishers[0].Addr().(*net.TCPAddr); ok {
+		port = a.Port
+	}
+	auth := channel.NewAuthenticator(m.identity, m.keyBook(), admission{m.settings, m.keys, m.presence.current, m.pending}, sessions,
+		func() channel.Publications {
+			return channel.Publications{Key: m.publish.AES(), Port: port, Signed: m.cfg.Publish.SignPubMessages}
+		}, m.signedIn, m.log)
+	identify := func(load *value.Dict) *caller { return m.access.identify(m.life.context(), load) }
+	m.requests = channel.NewServer(m.settings.channelOptions, acceptedKeys{m.keys}, sessions, auth,
+		newRouter(m.handlers(), m.addresses.asked, identify, &m.background), m.log)
+	if m.cluster != nil {
+		m.requests.TellSeen()
+	}
+	return nil
+}
+
+// handlers makes what answers requests.
+func (m *Master) handlers() handlers {
+	cfg := &m.cfg
+	limited := func() *ratelimit.Log { return ratelimit.NewLog(m.log, 10, 10*time.Second) }
+	m.peers = &peers{
+		ctx: m.life.context, cacheDir: cfg.CacheDir, user: cfg.User, opts: cfg.Opts, settings: m.settings, targets: m.targets, publisher: m.publisher,
+		runners: m.runners, jobs: m.jobs, bus: m.bus, background: &m.background, log: m.log, rateLimitedLog: limited(), slots: newSlots(peerSlots, peerShare),
+	}
+	return handlers{
+		returns: &returns{
+			settings: m.settings, rules: &returnRules{m.settings, m.queue, m.jobs}, jobs: m.jobs, bus: m.bus, queue: m.queue, sinks: m.sinks, stock: m.stock,
+			log: m.log, rateLimitedLog: limited(), own: quota{now: time.Now},
+		},
+		events: &events{settings: m.settings, bus: m.bus, cluster: m.cluster, queue: m.queue, addresses: m.addresses, log: m.log, refused: limited()},
+		data:   m.data,
+		files: &fileRoutes{
+			cacheDir: cfg.CacheDir, ctx: m.life.context, settings: m.settings, refuses: m.revisions.refuses, background: &m.background,
+			queue: newFileQueue(queueBytes), log: m.log, rateLimitedLog: m.refusals,
+		},
+		queue:   &queueRequests{id: cfg.ID, states: m.states, access: m.access},
+		publish: &commands{access: m.access, recorder: m.recorder, jobs: m.jobs, publisher: m.publisher, log: m.log, rateLimitedLog: m.refusals},
+		runs: &runs{
+			access: m.access, recorder: m.recorder, calls: m.runners, works: m.clusterJobs, bus: m.bus, background: &m.background, opts: cfg.Opts,
+			rateLimitedLog: m.refusals,
+		},
+		wheels:  &wheels{access: m.access, recorder: m.recorder, calls: m.wheels, rateLimitedLog: m.refusals},
+		logins:  &logins{ctx: m.life.context, settings: m.settings, tokens: m.tokens, recorder: m.recorder, log: m.log},
+		peers:   m.peers,
+		reports: m.reports,
+	}
+}
+
+// signedIn tells the bus of a sign-in.
+func (m *Master) signedIn(e channel.AuthEvent) {
+	if e.Act == "pend" {
+		m.pending.added()
+	}
+	if e.Act == "accept" {
+		tellPeers(m.cluster, cluster.NoteSignedIn, e.ID)
+		m.reconnects.signedIn(e.ID, time.Now())
+	}
+	if !m.settings.options().AuthEvents {
+		return
+	}
+	d := value.DictOf("result", e.Result)
+	if e.Act != "" {
+		d.Set("act", e.Act)
+	}
+	d.Set("id", e.ID)
+	d.Set("pub", e.Pub)
+	m.bus.Fire("salt/auth", d)
+}
+
+// wireFunctions makes the functions of the master: runners, wheel functions,
+// reactions and event returners.
+func (m *Master) wireFunctions() (err error) {
+	if m.runners.registry, err = m.newRunners(); err != nil {
+		return err
+	}
+	if m.wheels.registry, err = newWheels(wheel.Deps{
+		Keys: m.keys, HashType: m.cfg.Options.HashType, KeySize: m.cfg.Options.Keysize, Connected: m.presence.connected,
+	}, m.bus, m.cache, m.settings, m.rotation.rotateOrLog); err != nil {
+		return err
+	}
+	if m.reactor, err = newReactor(m.cfg.Reactor, m.templates, m.inside, m.cluster); err != nil {
+		return err
+	}
+	m.returners = newEventReturners(m.cfg.EventReturn, m.sinkConfig(), m.bus, m.log)
+	return nil
+}
+
+// newRunners collects the runners. They command minions as any command line
+// does, only without sockets.
+func (m *Master) newRunners() (*fn.Registry, error) {
+	here := &client.InProcess{Publish: m.publisher.publish, Events: m.bus, User: "root"}
+	d := runners.Deps{
+		ID: m.cfg.ID, PKIDir: m.cfg.PKIDir, Client: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
+		Jobs: m.sinks.history(), JobsOf: m.sinks.jobsOf, JobCaches: m.sinks.statuses, Keys: m.keys, Cache: m.cache, Audit: m.audit.Recent,
+		Connected: m.presence.connected, Holders: m.presence.holders, Standings: m.reports.collect,
+		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.runners.running.list, Nodegroups: m.settings.nodegroups, Matches: m.targets.matches,
+		Mine:   m.data.mineFor,
+		Wheels: func() *value.Dict { return m.wheels.registry.Docs() },
+		Files:  func() runners.FileServer { return m.settings.fileServer() }, TellChanges: m.files.tellFetchedChanges,
+		GitPillar: func() runners.GitPillar { return tellingPillar{m.settings.current().git, m.files.tellFetched} },
+		Pillars:   func() runners.Pillars { return m.settings.current().pillar },
+		Here: (&orchestra{
+			id: m.cfg.ID, cacheDir: m.cfg.CacheDir, ctx: m.life.context, settings: m.settings, templates: m.templates, bus: m.bus, log: m.log,
+			runners: func() *fn.Registry { return m.runners.registry }, orders: within{m.inside, processUser(), "orchestration"}.client,
+		}).Call,
+		Tokens: runnerTokens{m.settings, m.tokens},
+		Reactor: func() runners.Reactor {
+			if m.reactor == nil {
+				return nil // and not an interface that holds nil
+			}
+			return m.reactor
+		},
+	}
+	d.Snapshot, d.Adopt = ownJobs(&m.cfg, m.jobs, m.stockJobs)
+	d.ClusterWork, d.ClusterKeys = m.clusterJobs.show, m.replicated.keyRecords
+	d.ClusterSync, d.ClusterRevision, d.ClusterRollback = m.revisions.sync, m.revisions.show, m.revisions.rollback
+	if m.cluster != nil { // else an interface would hold nil
+		d.Cluster, d.ClusterHealth = m.cluster, m.health.collect
+		d.ClusterLeave = func() error { return leaveCluster(m.cfg.ID, m.replicated, m.life.end) }
+	}
+	d.ClusterCheck = m.comparison.check
+	return fn.NewRegistry(nil, runners.New(d)...)
+}
+
+const (
+	// maxRequest bounds one request; minions of Brine send less.
+	maxRequest = 64 << 20
+	// maxUnfinished bounds the bytes of requests that are not complete yet,
+	// over all peers and transports: anybody can send beginnings. A quarter is
+	// for small ones; the rest has room for one of the largest, which takes up
+	// to twice its size while its buffer grows.
+	maxUnfinished = 3 * maxRequest
+)
+
+// bindServers comes last: a peer that reaches the request port finds all else
+// ready.
+func (m *Master) bindServers() error {
+	budget := netserve.NewBudget(maxUnfinished)
+	for _, l := range m.cfg.Listen {
+		o := l.Options
+		o.MaxMessage, o.Budget, o.Guests = maxRequest, budget, m.addresses.guests
+		o.Heartbeat = m.cfg.Options.Heartbeat
+		s, err := l.Transport.ListenRequests(l.Request, o)
+		if err != nil {
+			return fmt.Errorf("ret_port: %w", err)
+		}
+		m.servers = append(m.servers, s)
+	}
+	// Minions that know no master find this one by discovery. A master that
+	// cannot answer them is of use all the same.
+	a, ok := m.servers[0].Addr().(*net.TCPAddr)
+	if o := m.cfg.Options.Discovery; o.On && ok {
+		var err error
+		if m.answerer, err = discovery.Listen(o, a.AddrPort(), m.log); err != nil {
+			m.log.Error("this master cannot be found by discovery", "err", err)
+		}
+	}
+	return nil
+}
+
+// maintenance makes what does things by time.
+func (m *Master) maintenance() *maintenance {
+	return &maintenance{
+		keep: m.cfg.Jobs.Keep(), keepDeleted: time.Duration(m.cfg.Cluster.KeepDeleted) * time.Second, interval: m.cfg.Files.Interval,
+		settings: m.settings, rotation: m.rotation, states: m.states, redelivery: m.redelivery, files: m.files, presence: m.presence, sinks: m.sinks,
+		jobs: m.jobs, stockJobs: m.stockJobs, tokens: m.tokens, peers: m.peers,
+		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.log}, cluster: m.cluster, replicated: m.replicated, log: m.log,
+	}
+}
+
+// adoptJobs takes over what a stock master has left of jobs in cachedir.
+func (m *Master) adoptJobs(ctx context.Context) error {
+	s, ok := m.jobs.(*job.Store)
+	if !ok {
+		return nil // one that shares a directory reads the files
+	}
+	n, err := s.AdoptNew(ctx, m.stockJobs)
+	if n > 0 {
+		m.log.Info("jobs were taken over that a stock master has left in cachedir", "jobs", n)
+	}
+	if err != nil && ctx.Err() == nil {
+		m.log.Warn("some jobs that a stock master has left in cachedir could not be taken over; the next start tries again", "err", err)
+	}
+	return nil
+}
+
+// runCluster speaks with the other masters until ctx ends.
+func (m *Master) runCluster(ctx context.Context) error {
+	c := m.cluster
+	if m.replicated != nil {
+		c.OnKey(m.identity.Replace)
+		c.Answer(askDigest, m.comparison.digest)
+		c.AnswerWith(askStage, m.revisions.answerStage)
+		c.AnswerWith(askContents, m.revisions.answerContents)
+		stop := m.replicated.share(ctx)
+		defer stop()
+		if s, ok := m.jobs.(*job.Store); ok {
+			c.Share(streamJobs, s)
+		}
+		var wait sync.WaitGroup
+		wait.Go(func() { m.revisions.run(ctx) })
+		wait.Go(func() { m.clusterJobs.run(m.life.context()) })
+		defer wait.Wait()
+	}
+	c.Describe(func() *value.Dict {
+		return value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files", orNil(shortID(m.revisions.current())))
+	})
+	c.AnswerWith(askHealth, m.health.own)
+	c.AnswerWith(askStandings, m.reports.answer)
+	c.AnswerWith(askFetched, m.files.toldFetched)
+	seen := newSeenTeller(c, m.requests, m.cfg.ID)
+	c.AnswerWith(askSeen, seen.take)
+	ctx, cancel := context.WithCancel(ctx)
+	var aside sync.WaitGroup
+	aside.Go(func() { seen.run(ctx) })
+	defer aside.Wait()
+	defer cancel()
+	defer m.bus.Handle(c.Event)()
+	always := []string{tagPresent} // what another one is to go on with
+	c.Want(always)
+	m.eventIPC.OnReaders(func(n int) {
+		if n > 0 {
+			c.Want([]string{""})
+		} else {
+			c.Want(always)
+		}
+	})
+	return c.Run(ctx, &clusterHost{
+		cluster: c, bus: m.bus, queue: m.queue, presence: m.presence, reconnects: m.reconnects, jobs: m.peerJobs, rotated: func() { m.publish.AES() }, log: m.log,
+	})
+}
