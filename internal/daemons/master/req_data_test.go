@@ -1,0 +1,177 @@
+package master
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/net/channel"
+	"brine/internal/py/value"
+	"brine/internal/sls/render"
+	"brine/internal/store/keystore"
+)
+
+// TestMine: what a minion publishes about itself is merged or replaced, deleted
+// and flushed, and given to the minions that its owner allows.
+func TestMine(t *testing.T) {
+	p := newParts(t, []string{"web1", "web2", "db1"}, nil)
+	p.data("web1", value.DictOf("os", "Debian"), value.DictOf("role", "front"))
+	p.data("db1", value.DictOf("os", "Alpine"), value.DictOf("role", "back"))
+	d := p.Master.data
+	put := func(id string, clear bool, data *value.Dict) {
+		t.Helper()
+		if v := ask(t, d.mine, id, "_mine", value.DictOf("data", data, "clear", clear)); v != true {
+			t.Errorf("the mine of %s: %s", id, value.Repr(v))
+		}
+	}
+	put("web1", false, value.DictOf("ip", "192.0.2.1", "old", int64(1)))
+	put("web1", false, value.DictOf("disk", value.DictOf(mineACL, int64(1), mineData, int64(5), "allow_tgt", "db*")))
+	put("web2", false, value.DictOf("ip", "192.0.2.2", "tmp", int64(1)))
+	put("web2", true, value.DictOf("ip", "192.0.2.22"))
+	for _, c := range []struct {
+		asker, typ, tgt string
+		fun             any
+		want            *value.Dict
+	}{
+		{"db1", "", "*", "ip", value.DictOf("web1", "192.0.2.1", "web2", "192.0.2.22")},
+		{"db1", "glob", "web1", "ip,old", value.DictOf("ip", value.DictOf("web1", "192.0.2.1"), "old", value.DictOf("web1", int64(1)))},
+		{"db1", "grain", "os:Debian", value.ListOf("ip", "nosuch"), value.DictOf("ip", value.DictOf("web1", "192.0.2.1"))},
+		{"db1", "glob", "*", "disk", value.DictOf("web1", int64(5))},
+		{"web2", "glob", "*", "disk", value.NewDict(0)},
+		{"db1", "pillar", "role:front", "ip", value.DictOf("web1", "192.0.2.1")},
+		{"db1", "pillar", "role:f*", "ip", value.NewDict(0)}, // a pattern could guess a secret
+		{"db1", "compound", "I@role:f*", "ip", value.NewDict(0)},
+		{"db1", "glob", "*", "", value.NewDict(0)},
+	} {
+		load := value.DictOf("tgt", c.tgt, "tgt_type", c.typ, "fun", c.fun)
+		if got := answer(t, d.mineGet, c.asker, "_mine_get", load); !value.Equal(got, c.want) {
+			t.Errorf("%s asks %s %s for %v: %s", c.asker, c.typ, c.tgt, value.Repr(c.fun), value.Repr(got))
+		}
+	}
+	for _, fun := range []string{"old", "old"} {
+		if v := ask(t, d.mineDelete, "web1", "_mine_delete", value.DictOf("fun", fun)); v != true {
+			t.Errorf("delete: %s", value.Repr(v))
+		}
+	}
+	if d.mineOf("web1").Has("old") {
+		t.Error("what was deleted is there")
+	}
+	if v := ask(t, d.mineFlush, "web1", "_mine_flush", value.NewDict(0)); v != true || d.mineOf("web1") != nil {
+		t.Errorf("flush: %s", value.Repr(v))
+	}
+	if v := ask(t, d.mine, "web1", "_mine", value.NewDict(0)); v != false {
+		t.Errorf("no data: %s", value.Repr(v))
+	}
+}
+
+// TestPillars: the pillar is of the minion that asks, and is kept with its grains
+// unless it was asked for with other values.
+func TestPillars(t *testing.T) {
+	dir := t.TempDir()
+	p := newParts(t, []string{"web1"}, func(c *Config) {
+		c.Pillar.Roots = value.DictOf("base", value.ListOf(dir))
+		c.Options.PillarVersion = 1
+		c.Opts.Set("renderer", "jinja|yaml")
+	})
+	for name, text := range map[string]string{"top.sls": "base:\n  '*':\n    - x\n", "x.sls": "who: {{ grains.id }}\nos: {{ grains.os }}\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var err error
+	p.templates, err = newTemplates(templates{
+		id: "boss", cacheDir: p.cfg.CacheDir, opts: p.cfg.Opts, ctx: context.Background, settings: p.settings, log: discard,
+		runners: func() *fn.Registry { return nil },
+	}, render.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.settings.compiler = p.templates.compiler
+	p.settings.set(p.cfg)
+	load := value.DictOf("grains", value.DictOf("id", "forged", "os", "Debian"), "saltenv", "base")
+	got := answer(t, p.Master.data.pillar, "web1", "_pillar", load)
+	if got.Str("who") != "web1" || got.Str("os") != "Debian" {
+		t.Errorf("the pillar is %s", value.Repr(got))
+	}
+	if grains, pillar := p.targets.minionData("web1"); grains.Str("os") != "Debian" || pillar.Str("who") != "web1" {
+		t.Errorf("kept: %s %s", value.Repr(grains), value.Repr(pillar))
+	}
+	if tags := p.tags(); !slices.Equal(tags, []string{"minion/refresh/web1"}) {
+		t.Errorf("events %v", tags)
+	}
+	// Values for once are not the minion's pillar, and no grains are not its grains.
+	load.Set("pillar_override", value.DictOf("who", "me"))
+	if got := answer(t, p.Master.data.pillar, "web1", "_pillar", load); got.Str("who") != "me" {
+		t.Errorf("with an override: %s", value.Repr(got))
+	}
+	if _, pillar := p.targets.minionData("web1"); pillar.Str("who") != "web1" {
+		t.Errorf("the override is kept: %s", value.Repr(pillar))
+	}
+	p.Master.data.refuses = func() error { return salt.Errorf(salt.Unavailable, "later") }
+	if v := ask(t, p.Master.data.pillar, "web1", "_pillar", load); v != "" {
+		t.Errorf("while no files are served: %s", value.Repr(v))
+	}
+}
+
+// TestRevokedKeys: a minion may have its own key deleted where that is allowed.
+func TestRevokedKeys(t *testing.T) {
+	p := newParts(t, []string{"web1"}, nil)
+	forgotten := ""
+	p.Master.data.forget = func(id string) { forgotten = id }
+	if v := ask(t, p.Master.data.revoke, "web1", "revoke_auth", value.NewDict(0)); v != true || forgotten != "web1" {
+		t.Errorf("%s, forgotten: %q", value.Repr(v), forgotten)
+	}
+	if st, _, err := p.keys.Lookup("web1"); err != nil || st != keystore.None {
+		t.Errorf("the key is %v, %v", st, err)
+	}
+	if v := ask(t, p.Master.data.revoke, "web1", "revoke_auth", value.NewDict(0)); v != "" {
+		t.Errorf("a key that is not there: %s", value.Repr(v))
+	}
+	p = newParts(t, []string{"web1"}, func(c *Config) { c.Options.AllowKeyRevoke = false })
+	ask(t, p.Master.data.revoke, "web1", "revoke_auth", value.NewDict(0))
+	if st, _, _ := p.keys.Lookup("web1"); st != keystore.Accepted {
+		t.Errorf("the key is %v although that is not allowed", st)
+	}
+}
+
+// TestConnectionReports: what a minion reports is bounded, comes back as it was,
+// and the newest report counts.
+func TestConnectionReports(t *testing.T) {
+	p := newParts(t, nil, nil)
+	long := make([]byte, 1000)
+	masters := &value.List{}
+	for range 100 {
+		masters.Append(value.DictOf("master", string(long), "state", "commands", "since", 1.7e9, "you", true))
+	}
+	report := value.DictOf("mode", "failover", "masters", masters, "last", value.DictOf("from", "a", "to", "b", "reason", "r", "seconds", int64(3), "at", 1.7e9))
+	if d := answer(t, p.reports.take, "web1", "_brine_standing", report); d.Str("key") != channel.KeyTag(p.publish.AES()) {
+		t.Errorf("the answer is %s", value.Repr(d))
+	}
+	st, ok := p.reports.of("web1")
+	if !ok || len(st.Masters) != maxStandingMasters || len(st.Masters[0].Master) != maxStandingText || st.Last.Seconds != 3 || st.Last.At.Unix() != 1.7e9 {
+		t.Errorf("kept: %+v", st)
+	}
+	again := parseStanding(encodeStanding(st))
+	again.At = st.At
+	if len(again.Masters) != len(st.Masters) || again.Masters[0] != st.Masters[0] || *again.Last != *st.Last {
+		t.Errorf("%+v became %+v", st.Last, again.Last)
+	}
+	if got := p.reports.collect(t.Context(), []string{"web1", "web2"}); len(got) != 1 {
+		t.Errorf("%d reports", len(got))
+	}
+	if d := p.reports.answer(value.DictOf("ids", value.ListOf("web1", "web2", int64(1)))); d.Len() != 1 {
+		t.Errorf("the answer to another master: %s", value.Repr(d))
+	}
+	if d := answer(t, p.reports.members, "web1", "_brine_members", value.NewDict(0)); d.Len() != 0 {
+		t.Errorf("members without a cluster: %s", value.Repr(d))
+	}
+	for _, bad := range []any{nil, "x", -1.0, 1e12} {
+		if !timeOf(bad).IsZero() {
+			t.Errorf("%v is a time", bad)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package master
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
+)
+
+func (p *parts) returns() *returns {
+	return &returns{
+		settings: p.settings, rules: &returnRules{p.settings, p.queue, p.jobs}, jobs: p.jobs, bus: p.bus, queue: p.queue, sinks: p.sinks, stock: p.stock,
+		log: discard, rateLimitedLog: p.limited, own: quota{now: time.Now},
+	}
+}
+
+// TestReturns: a return is stored and its event fired once, and the minion is
+// answered with nothing; a return that is not taken, with an empty text.
+func TestReturns(t *testing.T) {
+	p := newParts(t, []string{"web1", "db1"}, nil)
+	r := p.returns()
+	jid := p.publisher.publish(value.DictOf("fun", "test.ping", "tgt", "web*")).Dict("load").Str("jid")
+	ret := func(jid any) *value.Dict {
+		return value.DictOf("jid", jid, "return", true, "fun", "test.ping", "id", "forged")
+	}
+	p.tags()
+	for _, times := range []string{"once", "twice"} {
+		if v := ask(t, r.take, "web1", "_return", ret(jid)); v != nil {
+			t.Errorf("%s: the answer is %s", times, value.Repr(v))
+		}
+	}
+	if tags := p.tags(); !slices.Equal(tags, []string{salt.Tag("job", jid, "ret", "web1")}) {
+		t.Errorf("events %v", tags)
+	}
+	stored, err := p.jobs.Returns(jid)
+	if err != nil || len(stored) != 1 || stored["web1"].At("return") != true {
+		t.Errorf("stored %v, %v", stored, err)
+	}
+	for name, load := range map[string]*value.Dict{"of another minion's job": ret(jid), "with a bad job id": ret("../x"), "without a job id": value.DictOf("return", true)} {
+		if v := ask(t, r.take, "db1", "_return", load); v != "" {
+			t.Errorf("a return %s is answered by %s", name, value.Repr(v))
+		}
+	}
+	if tags := p.tags(); len(tags) > 0 {
+		t.Errorf("events of refused returns: %v", tags)
+	}
+	// A job that the minion has started itself gets an id, a load and an event.
+	if v := ask(t, r.take, "db1", "_return", ret("req")); v != nil {
+		t.Errorf("the answer is %s", value.Repr(v))
+	}
+	tags := p.tags()
+	if len(tags) != 1 {
+		t.Fatalf("events %v", tags)
+	}
+	minted := tags[0][len("salt/job/"):][:20]
+	if load, err := p.jobs.Load(minted); err != nil || load.Str("tgt") != "db1" {
+		t.Errorf("its load is %s, %v", value.Repr(load), err)
+	}
+	if v := ask(t, r.take, "db1", "_return", ret("nocache")); v != nil {
+		t.Errorf("a return that is not to be kept: %s", value.Repr(v))
+	}
+}
+
+// TestReturnQuota: returns of jobs that no master published are bounded.
+func TestReturnQuota(t *testing.T) {
+	p := newParts(t, []string{"web1"}, func(c *Config) { c.Options.MinionReturnQuota = 1 })
+	r := p.returns()
+	r.own.take("web1", 1<<20, 1<<20)
+	v := answer(t, r.take, "web1", "_return", value.DictOf("jid", "req", "return", true, "fun", "test.ping"))
+	if !v.Has(salt.KeepReturn) {
+		t.Errorf("above the quota: %s", value.Repr(v))
+	}
+}
+
+// TestReturnsOfSyndics are taken where there may be syndics, and stored for the
+// minions that they name.
+func TestReturnsOfSyndics(t *testing.T) {
+	load := value.DictOf("load", value.ListOf(value.DictOf("jid", "20260101000000000001", "fun", "test.ping", "master_id", "low", "return", value.DictOf(
+		"low1", value.DictOf("return", true), "low2", value.DictOf("return", false), "../evil", value.DictOf("return", true), "low3", "text",
+	)), value.DictOf("jid", "bad"), "text"))
+	p := newParts(t, []string{"syndic"}, nil)
+	if v := ask(t, p.returns().takeSyndic, "syndic", "_syndic_return", load); v != "" {
+		t.Errorf("without order_masters: %s", value.Repr(v))
+	}
+	p = newParts(t, []string{"syndic"}, func(c *Config) { c.Options.OrderMasters = true })
+	if v := ask(t, p.returns().takeSyndic, "syndic", "_syndic_return", load); v != nil {
+		t.Errorf("the answer is %s", value.Repr(v))
+	}
+	tags := p.tags()
+	slices.Sort(tags)
+	if !slices.Equal(tags, []string{"salt/job/20260101000000000001/ret/low1", "salt/job/20260101000000000001/ret/low2"}) {
+		t.Errorf("events %v", tags)
+	}
+}
+
+// TestBoundedSet: the first of too many makes room.
+func TestBoundedSet(t *testing.T) {
+	var b boundedSet
+	if !b.add("a") || b.add("a") || !b.remove("a") || b.remove("a") {
+		t.Error("one text is entered and taken out once")
+	}
+	for i := range maxTold + 1 {
+		b.add(fmt.Sprint(i))
+	}
+	if len(b.has) != maxTold || b.remove("0") {
+		t.Errorf("%d texts are kept", len(b.has))
+	}
+}
