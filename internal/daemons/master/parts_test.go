@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"brine/internal/base/field"
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/target"
 	"brine/internal/call/audit"
 	"brine/internal/call/auth"
@@ -18,7 +19,6 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/net/handshake"
 	"brine/internal/net/transport"
-	"brine/internal/net/transport/netserve"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/internal/sls/pillar"
@@ -34,8 +34,7 @@ type parts struct {
 	t       *testing.T
 	cfg     Config
 	sent    *sentJobs
-	audited *audit.Log
-	limited *netserve.RateLog
+	limited *ratelimit.Log
 	events  *event.Subscription
 	store   *job.Store
 	Master
@@ -98,7 +97,7 @@ func newParts(t *testing.T, minions []string, set func(*Config)) *parts {
 	}
 	m := &p.Master
 	m.cfg, m.log = *c, discard
-	p.limited = netserve.NewRateLog(discard, 10, time.Second)
+	p.limited = ratelimit.NewLog(discard, 10, time.Second)
 	m.refusals = p.limited
 	m.queue = newQueue(time.Now)
 	m.pending = &pendingCount{rateLimitedLog: p.limited}
@@ -135,7 +134,7 @@ func newParts(t *testing.T, minions []string, set func(*Config)) *parts {
 	m.addresses = &addresses{}
 	m.targets = &targets{groups: m.settings.nodegroups, keys: m.keys, cache: m.cache}
 	m.access = &access{ctx: m.life.context, settings: m.settings, targets: m.targets, local: m.local, user: c.User}
-	m.recorder = &recorder{audit: m.audit, log: p.limited}
+	m.recorder = &recorder{audit: m.audit, log: p.limited, unauthenticated: newRefusalLimit()}
 	m.runners = &runnerCalls{
 		id: c.ID, ctx: m.life.context, options: c.Jobs, running: &running{}, jobs: m.jobs, sinks: m.sinks, bus: m.bus, log: discard, rateLimitedLog: p.limited,
 	}
