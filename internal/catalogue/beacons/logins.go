@@ -75,14 +75,17 @@ func parseHours(v any) (*hours, error) {
 		return nil, nil
 	}
 	var h hours
-	for key, to := range map[string]*func(time.Time) time.Time{"start": &h.start, "end": &h.end} {
-		text, ok := d.Get(key)
+	for _, part := range []struct {
+		key string
+		to  *func(time.Time) time.Time
+	}{{"start", &h.start}, {"end", &h.end}} {
+		text, ok := d.Get(part.key)
 		if !ok {
 			return nil, errors.New("time_range: it needs start and end")
 		}
 		var err error
-		if *to, err = parseMoment(value.Str(text)); err != nil {
-			return nil, fmt.Errorf("time_range: %s: %w", key, err)
+		if *part.to, err = parseMoment(value.Str(text)); err != nil {
+			return nil, fmt.Errorf("time_range: %s: %w", part.key, err)
 		}
 	}
 	return &h, nil

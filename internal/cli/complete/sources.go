@@ -15,6 +15,7 @@ import (
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/config"
 	"brine/internal/daemons/minion"
+	"brine/internal/host/filesys"
 	"brine/internal/py/value"
 	"brine/internal/store/keystore"
 )
@@ -84,9 +85,7 @@ func (l *line) master() (*config.Master, error) {
 	if !given {
 		dir = ""
 	}
-	if rest, ok := strings.CutPrefix(dir, "~"); ok {
-		dir = l.env.Getenv("HOME") + rest
-	}
+	dir = filesys.ExpandUserFrom(dir, l.env.Getenv("HOME"))
 	quiet := slog.New(slog.DiscardHandler)
 	tree, err := config.Load(config.Path(config.MasterKind, dir, l.env.Getenv), config.MasterKind, quiet)
 	if err != nil {

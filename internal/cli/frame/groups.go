@@ -14,6 +14,7 @@ import (
 
 	"brine/internal/base/log"
 	"brine/internal/call/output"
+	"brine/internal/host/filesys"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
@@ -26,10 +27,7 @@ type Config struct {
 // Resolve makes the folder an absolute path and returns it. A folder that
 // does not exist is only warned about: there are defaults for everything.
 func (c *Config) Resolve(env *Env) string {
-	dir := c.ConfigDir
-	if rest, ok := strings.CutPrefix(dir, "~"); ok && (rest == "" || rest[0] == '/') {
-		dir = env.Getenv("HOME") + rest
-	}
+	dir := filesys.ExpandUserFrom(c.ConfigDir, env.Getenv("HOME"))
 	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 		env.Errorf("WARNING: CONFIG '%s' directory does not exist.", dir)
 	}

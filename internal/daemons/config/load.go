@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"brine/internal/base/field"
+	"brine/internal/host/filesys"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 )
@@ -194,7 +194,7 @@ func (r *reader) include(patterns any, from string, at Origin, key string, verbo
 		return merged
 	}
 	for _, p := range list {
-		p = expandHome(p)
+		p = filesys.ExpandUser(p)
 		if !filepath.IsAbs(p) {
 			p = filepath.Join(filepath.Dir(from), p)
 		}
@@ -251,23 +251,6 @@ func texts(v any) ([]string, error) {
 		out[i] = s
 	}
 	return out, nil
-}
-
-func expandHome(p string) string {
-	if !strings.HasPrefix(p, "~") {
-		return p
-	}
-	name, rest, _ := strings.Cut(p[1:], "/")
-	home := ""
-	if name == "" {
-		home, _ = os.UserHomeDir()
-	} else if u, err := user.Lookup(name); err == nil {
-		home = u.HomeDir
-	}
-	if home == "" {
-		return p
-	}
-	return filepath.Join(home, rest)
 }
 
 // glob returns the sorted files that match, as Python's glob does: a wildcard

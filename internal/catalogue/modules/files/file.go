@@ -81,27 +81,19 @@ type pathArg struct {
 	Path string `salt:"path" doc:"path"`
 }
 
-// expand replaces a leading ~ by the home folder.
-func expand(path string) string {
-	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || rest[0] == '/') {
-		if home, err := os.UserHomeDir(); err == nil {
-			return home + rest
-		}
-	}
-	return path
-}
-
 func is(test func(string) bool) func(context.Context, *fn.Call, pathArg) (any, error) {
-	return func(_ context.Context, _ *fn.Call, a pathArg) (any, error) { return test(expand(a.Path)), nil }
+	return func(_ context.Context, _ *fn.Call, a pathArg) (any, error) {
+		return test(filesys.ExpandUser(a.Path)), nil
+	}
 }
 
 func (file) pathExistsGlob(_ context.Context, _ *fn.Call, a pathArg) (any, error) {
-	found, err := filepath.Glob(expand(a.Path))
+	found, err := filepath.Glob(filesys.ExpandUser(a.Path))
 	return len(found) > 0, err
 }
 
 func (f file) isHardlink(_ context.Context, _ *fn.Call, a pathArg) (any, error) {
-	st, err := os.Lstat(expand(a.Path))
+	st, err := os.Lstat(filesys.ExpandUser(a.Path))
 	if err != nil {
 		return value.NewDict(0), nil // as Salt, which returns what lstat gave
 	}
@@ -115,7 +107,7 @@ type deviceArg struct {
 
 func (f file) kind(kind string) func(context.Context, *fn.Call, deviceArg) (any, error) {
 	return func(_ context.Context, _ *fn.Call, a deviceArg) (any, error) {
-		name := expand(a.Name)
+		name := filesys.ExpandUser(a.Name)
 		x, err := filesys.Look(f.m, name, true)
 		if errors.Is(err, fs.ErrNotExist) {
 			return false, nil
@@ -130,12 +122,12 @@ type followArgs struct {
 }
 
 func (f file) look(path string, follow bool) (filesys.Facts, error) {
-	x, err := filesys.Look(f.m, expand(path), follow)
+	x, err := filesys.Look(f.m, filesys.ExpandUser(path), follow)
 	if errors.Is(err, fs.ErrNotExist) && follow { // a link to nothing
-		x, err = filesys.Look(f.m, expand(path), false)
+		x, err = filesys.Look(f.m, filesys.ExpandUser(path), false)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return x, fn.Errorf("Path not found: %s", expand(path))
+		return x, fn.Errorf("Path not found: %s", filesys.ExpandUser(path))
 	}
 	return x, err
 }
@@ -157,7 +149,7 @@ type statsArgs struct {
 }
 
 func (f file) stats(_ context.Context, _ *fn.Call, a statsArgs) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	x, err := f.look(path, a.Follow)
 	if err != nil {
 		return nil, err
@@ -181,7 +173,7 @@ func (f file) stats(_ context.Context, _ *fn.Call, a statsArgs) (any, error) {
 }
 
 func (f file) lstat(_ context.Context, _ *fn.Call, a pathArg) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	if !filepath.IsAbs(path) {
 		return nil, fn.Invalidf("Path to file must be absolute.")
 	}
@@ -199,7 +191,7 @@ func (f file) lstat(_ context.Context, _ *fn.Call, a pathArg) (any, error) {
 }
 
 func (f file) statvfs(_ context.Context, _ *fn.Call, a pathArg) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	if !filepath.IsAbs(path) {
 		return nil, fn.Invalidf("File path must be absolute.")
 	}
@@ -304,11 +296,11 @@ func hexadecimal(b []byte) string {
 }
 
 func (file) getHash(_ context.Context, _ *fn.Call, a hashArgs) (any, error) {
-	return text(hashOf(expand(a.Path), a.Form))
+	return text(hashOf(filesys.ExpandUser(a.Path), a.Form))
 }
 
 func (file) getSum(_ context.Context, _ *fn.Call, a sumArgs) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	if !filesys.IsFile(path) {
 		return "File not found", nil
 	}
@@ -338,7 +330,7 @@ func (file) checkHash(_ context.Context, _ *fn.Call, a checkHashArgs) (any, erro
 		return nil, fn.Invalidf("Hash %s (length: %d) could not be matched to a supported hash type. The supported hash types and lengths are: md5 (32), sha1 (40), sha224 (56), sha256 (64), sha384 (96), sha512 (128)",
 			a.Hash, len(a.Hash))
 	}
-	got, err := hashOf(expand(a.Path), kind)
+	got, err := hashOf(filesys.ExpandUser(a.Path), kind)
 	return got == sum, err
 }
 
@@ -351,7 +343,7 @@ type readArgs struct {
 const maxRead = 64 << 20
 
 func (file) read(_ context.Context, _ *fn.Call, a readArgs) (any, error) {
-	f, err := os.Open(expand(a.Path))
+	f, err := os.Open(filesys.ExpandUser(a.Path))
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
@@ -378,7 +370,7 @@ func (file) seekRead(_ context.Context, _ *fn.Call, a seekReadArgs) (any, error)
 	if a.Size < 0 || a.Size > maxRead || a.Offset < 0 {
 		return nil, fn.Invalidf("size must be from 0 to %d and offset not below 0", maxRead)
 	}
-	f, err := os.Open(expand(a.Path))
+	f, err := os.Open(filesys.ExpandUser(a.Path))
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
@@ -392,7 +384,7 @@ func (file) seekRead(_ context.Context, _ *fn.Call, a seekReadArgs) (any, error)
 }
 
 func (file) readdir(_ context.Context, _ *fn.Call, a pathArg) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	if !filepath.IsAbs(path) {
 		return nil, fn.Invalidf("Dir path must be absolute.")
 	}
@@ -413,7 +405,7 @@ type readlinkArgs struct {
 }
 
 func (file) readlink(_ context.Context, _ *fn.Call, a readlinkArgs) (any, error) {
-	path := os.ExpandEnv(expand(a.Path))
+	path := os.ExpandEnv(filesys.ExpandUser(a.Path))
 	switch {
 	case !filepath.IsAbs(path):
 		return nil, fn.Invalidf("Path to link must be absolute: %s", path)
@@ -431,7 +423,7 @@ type accessArgs struct {
 }
 
 func (file) access(_ context.Context, _ *fn.Call, a accessArgs) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	if !filepath.IsAbs(path) {
 		return nil, fn.Invalidf("Path to link must be absolute.")
 	}
@@ -454,7 +446,7 @@ type containsArgs struct {
 // contents reads a file of which a text is looked for. ok is false if it
 // cannot be read.
 func contents(path string) (text string, ok bool) {
-	f, err := os.Open(expand(path))
+	f, err := os.Open(filesys.ExpandUser(path))
 	if err != nil {
 		return "", false
 	}
@@ -505,7 +497,7 @@ func (file) containsGlob(_ context.Context, _ *fn.Call, a containsGlobArgs) (any
 }
 
 func (file) diskusage(_ context.Context, _ *fn.Call, a pathArg) (any, error) {
-	root := expand(a.Path)
+	root := filesys.ExpandUser(a.Path)
 	seen := map[uint64]bool{}
 	total := int64(0)
 	if st, err := os.Stat(root); err != nil {

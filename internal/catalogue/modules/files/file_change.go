@@ -49,7 +49,7 @@ type setModeArgs struct {
 }
 
 func (f file) setMode(_ context.Context, _ *fn.Call, a setModeArgs) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	mode := strings.TrimLeft(value.Str(a.Mode), "0Oo")
 	if mode == "" {
 		mode = "0"
@@ -76,7 +76,7 @@ type chownArgs struct {
 
 func (f file) chown(follow bool) func(context.Context, *fn.Call, chownArgs) (any, error) {
 	return func(ctx context.Context, _ *fn.Call, a chownArgs) (any, error) {
-		path := expand(a.Path)
+		path := filesys.ExpandUser(a.Path)
 		uid, okUser := filesys.UserID(ctx, f.m, a.User)
 		gid, okGroup := filesys.GroupID(ctx, f.m, a.Group)
 		wrong := ""
@@ -105,8 +105,8 @@ type chgrpArgs struct {
 }
 
 func (f file) chgrp(ctx context.Context, c *fn.Call, a chgrpArgs) (any, error) {
-	if !filesys.Exists(expand(a.Path), false) {
-		return nil, fn.Errorf("Path not found: %s", expand(a.Path))
+	if !filesys.Exists(filesys.ExpandUser(a.Path), false) {
+		return nil, fn.Errorf("Path not found: %s", filesys.ExpandUser(a.Path))
 	}
 	return f.chown(true)(ctx, c, chownArgs{Path: a.Path, Group: a.Group})
 }
@@ -118,7 +118,7 @@ type touchArgs struct {
 }
 
 func (file) touch(_ context.Context, _ *fn.Call, a touchArgs) (any, error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err == nil {
 		f.Close()
@@ -175,7 +175,7 @@ func wrote(what string, n int, path string) string {
 
 func (file) write(_ context.Context, _ *fn.Call, a linesArgs) (any, error) {
 	lines, text := a.lines()
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	return wrote("Wrote", len(lines), path), put(path, text)
 }
 
@@ -184,7 +184,7 @@ func (file) write(_ context.Context, _ *fn.Call, a linesArgs) (any, error) {
 // a file put in its place would lose it.
 func (file) append(_ context.Context, _ *fn.Call, a linesArgs) (any, error) {
 	lines, text := a.lines()
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
@@ -219,7 +219,7 @@ func unfinished(f *os.File) (bool, error) {
 
 func (file) prepend(_ context.Context, _ *fn.Call, a linesArgs) (any, error) {
 	lines, text := a.lines()
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fn.Errorf("%w", err)
@@ -241,7 +241,7 @@ func (file) seekWrite(_ context.Context, _ *fn.Call, a seekWriteArgs) (any, erro
 	if a.Offset < 0 {
 		return nil, fn.Invalidf("offset must not be below 0")
 	}
-	f, err := os.OpenFile(expand(a.Path), os.O_WRONLY, 0)
+	f, err := os.OpenFile(filesys.ExpandUser(a.Path), os.O_WRONLY, 0)
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
@@ -261,7 +261,7 @@ type truncateArgs struct {
 }
 
 func (file) truncate(_ context.Context, _ *fn.Call, a truncateArgs) (any, error) {
-	if err := os.Truncate(expand(a.Path), a.Length); err != nil {
+	if err := os.Truncate(filesys.ExpandUser(a.Path), a.Length); err != nil {
 		return nil, fn.Errorf("%w", err)
 	}
 	return nil, nil
@@ -273,7 +273,7 @@ type twoArgs struct {
 }
 
 func (file) link(_ context.Context, _ *fn.Call, a twoArgs) (any, error) {
-	src := expand(a.Src)
+	src := filesys.ExpandUser(a.Src)
 	if !filepath.IsAbs(src) {
 		return nil, fn.Invalidf("File path must be absolute.")
 	}
@@ -292,7 +292,7 @@ type symlinkArgs struct {
 }
 
 func (file) symlink(_ context.Context, _ *fn.Call, a symlinkArgs) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	if !filepath.IsAbs(path) {
 		return nil, fn.Invalidf("Link path must be absolute: %s", path)
 	}
@@ -329,7 +329,7 @@ type srcDstArgs struct {
 }
 
 func (file) rename(_ context.Context, _ *fn.Call, a srcDstArgs) (any, error) {
-	src, dst := expand(a.Src), expand(a.Dst)
+	src, dst := filesys.ExpandUser(a.Src), filesys.ExpandUser(a.Dst)
 	if !filepath.IsAbs(src) {
 		return nil, fn.Invalidf("File path must be absolute.")
 	}
@@ -346,7 +346,7 @@ type moveArgs struct {
 }
 
 func (file) move(_ context.Context, _ *fn.Call, a moveArgs) (any, error) {
-	src, dst := expand(a.Src), expand(a.Dst)
+	src, dst := filesys.ExpandUser(a.Src), filesys.ExpandUser(a.Dst)
 	switch {
 	case !filepath.IsAbs(src):
 		return nil, fn.Invalidf("Source path must be absolute.")
@@ -373,7 +373,7 @@ type copyArgs struct {
 }
 
 func (file) copy(_ context.Context, _ *fn.Call, a copyArgs) (any, error) {
-	src, dst := expand(a.Src), expand(a.Dst)
+	src, dst := filesys.ExpandUser(a.Src), filesys.ExpandUser(a.Dst)
 	switch {
 	case !filepath.IsAbs(src):
 		return nil, fn.Invalidf("File path must be absolute.")
@@ -404,7 +404,7 @@ type removeArgs struct {
 }
 
 func (file) remove(_ context.Context, _ *fn.Call, a removeArgs) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	switch {
 	case !filepath.IsAbs(path):
 		return nil, fn.Invalidf("File path must be absolute: %s", path)
@@ -427,7 +427,7 @@ type rmdirArgs struct {
 }
 
 func (file) rmdir(_ context.Context, _ *fn.Call, a rmdirArgs) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	switch {
 	case !filepath.IsAbs(path):
 		return nil, fn.Invalidf("File path must be absolute.")
@@ -499,7 +499,7 @@ func (f file) make(ctx context.Context, path string, user, group, mode any) erro
 }
 
 func (f file) mkdir(ctx context.Context, _ *fn.Call, a mkdirArgs) (any, error) {
-	return true, f.make(ctx, filepath.Clean(expand(a.Path)), a.User, a.Group, a.Mode)
+	return true, f.make(ctx, filepath.Clean(filesys.ExpandUser(a.Path)), a.User, a.Group, a.Mode)
 }
 
 type makedirsArgs struct {
@@ -510,7 +510,7 @@ type makedirsArgs struct {
 }
 
 func (f file) makedirs(ctx context.Context, _ *fn.Call, a makedirsArgs) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	dir := filepath.Dir(path)
 	switch {
 	case filesys.IsDir(dir):
@@ -531,7 +531,7 @@ type makedirsPermsArgs struct {
 }
 
 func (f file) makedirsPerms(ctx context.Context, _ *fn.Call, a makedirsPermsArgs) (any, error) {
-	path := expand(a.Name)
+	path := filesys.ExpandUser(a.Name)
 	if !filepath.IsAbs(path) {
 		return nil, fn.Invalidf("%s is not an absolute path", path)
 	}

@@ -29,7 +29,7 @@ func (f file) edits() []fn.Func {
 
 // load reads a file that is to be edited.
 func load(path, missing string) (real, text string, err error) {
-	path = expand(path)
+	path = filesys.ExpandUser(path)
 	real, err = filepath.EvalSymlinks(path)
 	if err != nil {
 		return "", "", fn.Invalidf("%s", missing)
@@ -68,10 +68,10 @@ type searchArgs struct {
 }
 
 func (f file) search(ctx context.Context, c *fn.Call, a searchArgs) (any, error) {
-	if a.Ignore && !filesys.Exists(expand(a.Path), true) {
+	if a.Ignore && !filesys.Exists(filesys.ExpandUser(a.Path), true) {
 		return false, nil
 	}
-	_, text, err := load(a.Path, "File not found: "+expand(a.Path))
+	_, text, err := load(a.Path, "File not found: "+filesys.ExpandUser(a.Path))
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ type replaceArgs struct {
 }
 
 func (f file) replace(ctx context.Context, c *fn.Call, a replaceArgs) (any, error) {
-	if a.Ignore && !filesys.Exists(expand(a.Path), true) {
+	if a.Ignore && !filesys.Exists(filesys.ExpandUser(a.Path), true) {
 		return false, nil
 	}
 	if a.Search {
@@ -119,7 +119,7 @@ func (f file) replace(ctx context.Context, c *fn.Call, a replaceArgs) (any, erro
 		}
 		return f.search(ctx, c, searchArgs{Path: a.Path, Pattern: a.Pattern, Flags: a.Flags})
 	}
-	path, text, err := load(a.Path, "File not found: "+expand(a.Path))
+	path, text, err := load(a.Path, "File not found: "+filesys.ExpandUser(a.Path))
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ type lineArgs struct {
 }
 
 func (file) line(_ context.Context, _ *fn.Call, a lineArgs) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	if !filesys.IsFile(path) {
 		if a.Quiet {
 			return false, nil
@@ -221,7 +221,7 @@ type blockArgs struct {
 }
 
 func (file) blockreplace(_ context.Context, _ *fn.Call, a blockArgs) (any, error) {
-	path, text, err := load(a.Path, "File not found: "+expand(a.Path))
+	path, text, err := load(a.Path, "File not found: "+filesys.ExpandUser(a.Path))
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ type commentLineArgs struct {
 }
 
 func (file) commentLine(_ context.Context, _ *fn.Call, a commentLineArgs) (any, error) {
-	path, text, err := load(a.Path, "File not found: "+expand(a.Path))
+	path, text, err := load(a.Path, "File not found: "+filesys.ExpandUser(a.Path))
 	if err != nil {
 		return nil, err
 	}

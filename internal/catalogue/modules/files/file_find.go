@@ -62,7 +62,7 @@ func (f file) find(ctx context.Context, c *fn.Call, a findArgs) (any, error) {
 	if err != nil {
 		return "error: " + err.Error(), nil
 	}
-	roots, err := filepath.Glob(expand(a.Path))
+	roots, err := filepath.Glob(filesys.ExpandUser(a.Path))
 	if err != nil {
 		return nil, fn.Errorf("%w", err)
 	}

@@ -182,7 +182,7 @@ func (f file) checkFileMeta(ctx context.Context, c *fn.Call, a fileMetaArgs) (an
 }
 
 func (f file) meta(ctx context.Context, c *fn.Call, a fileMetaArgs) (*value.Dict, error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	now, err := filesys.Look(f.m, name, a.Follow)
 	if err != nil {
 		return value.DictOf("newfile", a.Name), nil
@@ -230,7 +230,7 @@ func (f file) metaDiff(ctx context.Context, c *fn.Call, a fileMetaArgs, changes 
 		changes.Set("sum", "Checksum differs")
 		return nil
 	}
-	diff, err := f.diff(c, expand(a.Name), &sources.Content{Path: path}, true)
+	diff, err := f.diff(c, filesys.ExpandUser(a.Name), &sources.Content{Path: path}, true)
 	changes.Set("diff", diff)
 	return err
 }
@@ -290,7 +290,7 @@ func (f file) checkPerms(ctx context.Context, c *fn.Call, a checkPermsArgs) (any
 }
 
 func (f file) permit(ctx context.Context, c *fn.Call, a checkPermsArgs) (ret, before *value.Dict, err error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	now, err := filesys.Look(f.m, name, a.Follow)
 	if err != nil {
 		_, err = f.look(name, a.Follow)
@@ -431,7 +431,7 @@ func priorResult(ret any) (*value.Dict, error) {
 }
 
 func (f file) manageFile(ctx context.Context, c *fn.Call, a manageFileArgs) (any, error) {
-	a.Name = expand(a.Name)
+	a.Name = filesys.ExpandUser(a.Name)
 	ret := value.DictOf("name", a.Name, "changes", value.NewDict(0), "comment", "", "result", true)
 	if given, err := priorResult(a.Ret); err != nil {
 		return nil, err

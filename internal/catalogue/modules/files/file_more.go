@@ -74,9 +74,9 @@ func (f file) grep(ctx context.Context, c *fn.Call, a grepArgs) (any, error) {
 		}
 		words = append(words, parts...)
 	}
-	paths, err := filepath.Glob(expand(a.Path))
+	paths, err := filepath.Glob(filesys.ExpandUser(a.Path))
 	if err != nil || len(paths) == 0 {
-		paths = []string{expand(a.Path)}
+		paths = []string{filesys.ExpandUser(a.Path)}
 	}
 	return f.run(ctx, c, append(append(words, a.Pattern), paths...)...)
 }
@@ -113,7 +113,7 @@ func sedCommand(limit, negate, before, after, flags string) string {
 }
 
 func (f file) sed(ctx context.Context, c *fn.Call, a sedArgs) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	if !filesys.Exists(path, true) {
 		return false, nil
 	}
@@ -137,7 +137,7 @@ type sedContainsArgs struct {
 }
 
 func (f file) sedContains(ctx context.Context, c *fn.Call, a sedContainsArgs) (any, error) {
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	if !filesys.Exists(path, true) {
 		return false, nil
 	}
@@ -257,7 +257,7 @@ func (f file) mknod(ctx context.Context, c *fn.Call, a mknodArgs) (any, error) {
 	if !strings.Contains("cbp", a.Type) || len(a.Type) != 1 {
 		return nil, fn.Invalidf("Node type unavailable: '%s'. Available node types are character ('c'), block ('b'), and pipe ('p').", a.Type)
 	}
-	if dir := filepath.Dir(expand(a.Name)); !filesys.Exists(dir, true) {
+	if dir := filepath.Dir(filesys.ExpandUser(a.Name)); !filesys.Exists(dir, true) {
 		if err := f.make(ctx, dir, a.User, a.Group, nil); err != nil {
 			return nil, err
 		}
@@ -282,7 +282,7 @@ var nodes = map[string]struct {
 
 func (f file) node(kind string) func(context.Context, *fn.Call, nodeArgs) (any, error) {
 	return func(ctx context.Context, c *fn.Call, a nodeArgs) (any, error) {
-		path := expand(a.Name)
+		path := filesys.ExpandUser(a.Name)
 		ret := value.DictOf("name", path, "changes", value.NewDict(1), "comment", "", "result", false)
 		made := value.DictOf("new", nodes[kind].name+" "+path+" created.")
 		if value.Truth(c.Config.Get("test")) {
@@ -331,7 +331,7 @@ func (f file) own(ctx context.Context, path string, user, group any, mode int) e
 
 func (f file) numbers(_ context.Context, _ *fn.Call, a deviceArg) (any, error) {
 	var st unix.Stat_t
-	err := unix.Stat(expand(a.Name), &st)
+	err := unix.Stat(filesys.ExpandUser(a.Name), &st)
 	if kind := st.Mode & unix.S_IFMT; err != nil || kind != unix.S_IFCHR && kind != unix.S_IFBLK {
 		return value.ListOf(0, 0), nil
 	}
@@ -428,14 +428,14 @@ func shownBackups(list []backup, limit any) *value.Dict {
 }
 
 func (file) listBackups(_ context.Context, c *fn.Call, a backupsArgs) (any, error) {
-	return shownBackups(backups(c, expand(a.Path)), a.Limit), nil
+	return shownBackups(backups(c, filesys.ExpandUser(a.Path)), a.Limit), nil
 }
 
 func (file) listBackupsDir(_ context.Context, c *fn.Call, a backupsArgs) (any, error) {
 	dir, _ := c.Config.Get("cachedir").(string)
-	parent := filepath.Dir(expand(a.Path)) // what comes before the last slash
+	parent := filepath.Dir(filesys.ExpandUser(a.Path)) // what comes before the last slash
 	if strings.HasSuffix(a.Path, "/") {
-		parent = filepath.Clean(expand(a.Path))
+		parent = filepath.Clean(filesys.ExpandUser(a.Path))
 	}
 	entries, err := os.ReadDir(filepath.Join(dir, "file_backup", parent))
 	found := value.NewDict(4)
@@ -465,9 +465,9 @@ func (a backupArgs) pick(c *fn.Call) (b backup, said string) {
 	if err != nil || strconv.Itoa(n) != text {
 		return b, "Invalid backup_id '" + text + "'"
 	}
-	list := backups(c, expand(a.Path))
+	list := backups(c, filesys.ExpandUser(a.Path))
 	if n < 0 || n >= len(list) {
-		return b, "backup_id '" + text + "' does not exist for " + expand(a.Path)
+		return b, "backup_id '" + text + "' does not exist for " + filesys.ExpandUser(a.Path)
 	}
 	return list[n], ""
 }
@@ -477,7 +477,7 @@ func (file) restoreBackup(_ context.Context, c *fn.Call, a backupArgs) (any, err
 	if said != "" {
 		return value.DictOf("result", false, "comment", said), nil
 	}
-	path := expand(a.Path)
+	path := filesys.ExpandUser(a.Path)
 	dir, _ := c.Config.Get("cachedir").(string)
 	if filesys.IsFile(path) {
 		if err := filesys.Backup(path, filepath.Join(dir, "file_backup"), time.Now()); err != nil {

@@ -333,7 +333,7 @@ type psedArgs struct {
 }
 
 func (file) psed(_ context.Context, _ *fn.Call, a psedArgs) (any, error) {
-	path, text, err := load(a.Path, "File not found: "+expand(a.Path))
+	path, text, err := load(a.Path, "File not found: "+filesys.ExpandUser(a.Path))
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/host/filesys"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 	"brine/internal/sls/state/sources"
@@ -220,7 +221,7 @@ func (t *managedFile) next(ctx context.Context, low *value.Dict) (*managedFile, 
 		return nil, nil
 	}
 	args := bound.Args().(*managedArgs)
-	n := &managedFile{file: t.file, e: &state.Env{Call: t.e.Call, Low: low, Run: t.e.Run, Saltenv: state.SaltenvOf(low)}, args: args, name: expand(args.Name)}
+	n := &managedFile{file: t.file, e: &state.Env{Call: t.e.Call, Low: low, Run: t.e.Run, Saltenv: state.SaltenvOf(low)}, args: args, name: filesys.ExpandUser(args.Name)}
 	n.see()
 	source, _ := args.Source.(string)
 	switch {

@@ -80,7 +80,7 @@ func (f file) cached(ctx context.Context, e *state.Env, a cachedArgs) (state.Pla
 
 // localCopy is about a file of this machine, which is not copied.
 func localCopy(path string, want fileclient.Hash, kind string, skip bool) (state.Plan, error) {
-	full := expand(path)
+	full := filesys.ExpandUser(path)
 	if real, err := filepath.EvalSymlinks(full); err == nil {
 		full = real
 	}
@@ -138,7 +138,7 @@ type notCachedArgs struct {
 
 func (file) notCached(_ context.Context, e *state.Env, a notCachedArgs) (state.Plan, error) {
 	if s := (sources.Source{URL: a.Name}).Scheme(); s == "" || s == "file" {
-		return state.Plan{Comment: "File " + expand(strings.TrimPrefix(a.Name, "file://")) + " is a local path, no action taken"}, nil
+		return state.Plan{Comment: "File " + filesys.ExpandUser(strings.TrimPrefix(a.Name, "file://")) + " is a local path, no action taken"}, nil
 	}
 	path := e.Files.IsCached(a.Name, a.Saltenv)
 	if path == "" {

@@ -40,7 +40,7 @@ func (f file) copy(ctx context.Context, _ *state.Env, a copyArgs) (state.Plan, e
 	if err != nil {
 		return state.Plan{}, err
 	}
-	source := expand(a.Source)
+	source := filesys.ExpandUser(a.Source)
 	from, err := filesys.Look(f.m, source, true)
 	if err != nil {
 		return state.Plan{}, fn.Errorf(`Source file "%s" is not present`, source)

@@ -65,7 +65,7 @@ func (f file) directory(ctx context.Context, e *state.Env, a directoryArgs) (sta
 }
 
 func (f file) newFolder(ctx context.Context, e *state.Env, a directoryArgs) (*folder, error) {
-	a.Name = expand(a.Name)
+	a.Name = filesys.ExpandUser(a.Name)
 	if a.Name == "" {
 		return nil, fn.Errorf("Must provide name to file.directory")
 	}
@@ -358,7 +358,7 @@ func required(require any, chunks []*value.Dict) []string {
 		}
 		for _, low := range chunks {
 			if low.Str("state") == "file" && (value.Equal(low.At("name"), r.At("file")) || value.Equal(low.At("__id__"), r.At("file"))) {
-				out = append(out, expand(value.Str(low.At("name"))))
+				out = append(out, filesys.ExpandUser(value.Str(low.At("name"))))
 			}
 		}
 	}

@@ -141,7 +141,7 @@ type replaceArgs struct {
 }
 
 func (file) replace(_ context.Context, _ *state.Env, a replaceArgs) (state.Plan, error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	if name == "" {
 		return state.Plan{}, fn.Errorf("Must provide name to file.replace")
 	}
@@ -191,7 +191,7 @@ type lineArgs struct {
 }
 
 func (f file) line(ctx context.Context, _ *state.Env, a lineArgs) (state.Plan, error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	if name == "" {
 		return state.Plan{}, fn.Errorf("Must provide name to file.line")
 	}
@@ -288,7 +288,7 @@ type blockArgs struct {
 }
 
 func (f file) blockreplace(ctx context.Context, e *state.Env, a blockArgs) (state.Plan, error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	if name == "" {
 		return state.Plan{}, fn.Errorf("Must provide name to file.blockreplace")
 	}
@@ -375,7 +375,7 @@ func found(text, pattern string) (bool, error) {
 }
 
 func (file) comment(_ context.Context, _ *state.Env, a commentArgs) (state.Plan, error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	if name == "" {
 		return state.Plan{}, fn.Errorf("Must provide name to file.comment")
 	}
@@ -408,7 +408,7 @@ func (file) comment(_ context.Context, _ *state.Env, a commentArgs) (state.Plan,
 }
 
 func (file) uncomment(_ context.Context, _ *state.Env, a uncommentArgs) (state.Plan, error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	if name == "" {
 		return state.Plan{}, fn.Errorf("Must provide name to file.uncomment")
 	}

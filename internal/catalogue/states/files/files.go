@@ -10,10 +10,7 @@ package files
 
 import (
 	"context"
-	"os"
-	"os/user"
 	"path/filepath"
-	"strings"
 
 	"brine/internal/call/fn"
 	"brine/internal/host"
@@ -36,7 +33,7 @@ func Modules(m *host.Machine) []state.Module {
 	for _, f := range functions {
 		for _, s := range f(file{m}) {
 			if s.Name() != "append" {
-				s = s.Renamed(expand)
+				s = s.Renamed(filesys.ExpandUser)
 			}
 			mod.Funcs = append(mod.Funcs, s)
 		}
@@ -44,29 +41,9 @@ func Modules(m *host.Machine) []state.Module {
 	return []state.Module{mod, iniModule(), aclModule(m), openstackModule()}
 }
 
-// expand replaces a leading ~ or ~user by the home folder.
-func expand(path string) string {
-	rest, ok := strings.CutPrefix(path, "~")
-	if !ok {
-		return path
-	}
-	who, _, _ := strings.Cut(rest, "/")
-	home, err := os.UserHomeDir()
-	if who != "" {
-		var u *user.User
-		if u, err = user.Lookup(who); err == nil {
-			home = u.HomeDir
-		}
-	}
-	if err != nil {
-		return path
-	}
-	return strings.TrimRight(home, "/") + rest[len(who):]
-}
-
 // absolute checks the name of a state and expands it.
 func absolute(name, missing string) (string, error) {
-	name = expand(name)
+	name = filesys.ExpandUser(name)
 	switch {
 	case name == "":
 		return "", fn.Errorf("%s", missing)

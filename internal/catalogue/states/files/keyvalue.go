@@ -9,6 +9,7 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
+	"brine/internal/host/filesys"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -47,7 +48,7 @@ type keying struct {
 }
 
 func (f file) keyvalue(_ context.Context, _ *state.Env, a keyvalueArgs) (state.Plan, error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	switch {
 	case name == "":
 		return state.Plan{}, fn.Errorf("Must provide name to file.keyvalue")

@@ -127,7 +127,7 @@ func (t *managedFile) planned(ctx context.Context, g *group) (state.Plan, error)
 	if _, ok := a.Kwargs.Get("file_mode"); ok {
 		plan.Warnings = append(plan.Warnings, "The 'file_mode' argument will be ignored.  Please use 'mode' instead to set file permissions.")
 	}
-	if t.name = expand(a.Name); t.name == "" {
+	if t.name = filesys.ExpandUser(a.Name); t.name == "" {
 		return plan, fn.Errorf("Destination file name is required")
 	}
 	if err := t.check(); err != nil {

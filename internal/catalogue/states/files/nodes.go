@@ -28,7 +28,7 @@ type mknodArgs struct {
 }
 
 func (f file) mknod(ctx context.Context, e *state.Env, a mknodArgs) (state.Plan, error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	if name == "" {
 		return state.Plan{}, fn.Errorf("Must provide name to file.mknod")
 	}

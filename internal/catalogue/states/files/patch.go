@@ -62,7 +62,7 @@ func (f file) patch(ctx context.Context, e *state.Env, a patchArgs) (plan state.
 	if a.Name == "" {
 		return plan, fn.Errorf("A file/directory to be patched is required")
 	}
-	switch p.Name = expand(a.Name); {
+	switch p.Name = filesys.ExpandUser(a.Name); {
 	case !filepath.IsAbs(p.Name):
 		return plan, fn.Errorf("%s is not an absolute path", p.Name)
 	case !filesys.Exists(p.Name, true):

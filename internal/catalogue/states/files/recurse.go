@@ -71,7 +71,7 @@ type part struct {
 
 func (f file) recurse(ctx context.Context, e *state.Env, a recurseArgs) (state.Plan, error) {
 	t := &tree{file: f, e: e, recurseArgs: a, dirs: map[string]bool{}, links: map[string]string{}, keep: map[string]bool{}}
-	t.Name = expand(a.Name)
+	t.Name = filesys.ExpandUser(a.Name)
 	if _, ok := a.Kwargs.Get("mode"); ok {
 		return state.Plan{}, fn.Errorf("'mode' is not allowed in 'file.recurse'. Please use 'file_mode' and 'dir_mode'.")
 	}

@@ -41,7 +41,7 @@ type dated struct {
 var depths = map[string]int{"first_of_year": 1, "first_of_month": 2, "first_of_day": 3, "first_of_hour": 4, "most_recent": 5}
 
 func (file) retention(_ context.Context, _ *state.Env, a retentionArgs) (state.Plan, error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	switch {
 	case name == "":
 		return state.Plan{}, fn.Errorf("Must provide name to file.retention_schedule")

@@ -49,7 +49,7 @@ type serializeArgs struct {
 
 func (f file) serialize(ctx context.Context, e *state.Env, a serializeArgs) (state.Plan, error) {
 	var plan state.Plan
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	switch {
 	case name == "":
 		return plan, fn.Errorf("Must provide name to file.serialize")

@@ -61,7 +61,7 @@ func (file) absent(_ context.Context, _ *state.Env, a nameArgs) (state.Plan, err
 }
 
 func (file) exists(_ context.Context, _ *state.Env, a nameArgs) (state.Plan, error) {
-	switch name := expand(a.Name); {
+	switch name := filesys.ExpandUser(a.Name); {
 	case name == "":
 		return state.Plan{}, fn.Errorf("Must provide name to file.exists")
 	case !filesys.Exists(name, true):
@@ -72,7 +72,7 @@ func (file) exists(_ context.Context, _ *state.Env, a nameArgs) (state.Plan, err
 }
 
 func (file) missing(_ context.Context, _ *state.Env, a nameArgs) (state.Plan, error) {
-	switch name := expand(a.Name); {
+	switch name := filesys.ExpandUser(a.Name); {
 	case name == "":
 		return state.Plan{}, fn.Errorf("Must provide name to file.missing")
 	case filesys.Exists(name, true):
@@ -171,7 +171,7 @@ func (file) rename(_ context.Context, _ *state.Env, a renameArgs) (state.Plan, e
 	if err != nil {
 		return state.Plan{}, err
 	}
-	source := expand(os.ExpandEnv(a.Source))
+	source := filesys.ExpandUser(os.ExpandEnv(a.Source))
 	switch {
 	case !filesys.Exists(source, false):
 		return state.Plan{Comment: `Source file "` + source + `" has already been moved out of place`}, nil
@@ -219,7 +219,7 @@ type hardlinkArgs struct {
 }
 
 func (f file) hardlink(ctx context.Context, _ *state.Env, a hardlinkArgs) (state.Plan, error) {
-	name, target := expand(a.Name), a.Target
+	name, target := filesys.ExpandUser(a.Name), a.Target
 	own, err := f.owner(ctx, a.User, a.Group, filesys.NormalizeMode(a.DirMode))
 	switch {
 	case name == "":

@@ -49,7 +49,7 @@ type link struct {
 }
 
 func (f file) symlink(ctx context.Context, _ *state.Env, a symlinkArgs) (state.Plan, error) {
-	a.Name = expand(a.Name)
+	a.Name = filesys.ExpandUser(a.Name)
 	if a.Name == "" {
 		return state.Plan{}, fn.Errorf("Must provide name to file.symlink")
 	}

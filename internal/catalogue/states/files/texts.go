@@ -137,7 +137,7 @@ type texted struct {
 
 // texted reads what append and prepend, named by function, work on.
 func (f file) texted(ctx context.Context, e *state.Env, function, name string, text any, a textsArgs) (texted, error) {
-	t := texted{name: expand(name)}
+	t := texted{name: filesys.ExpandUser(name)}
 	if t.name == "" {
 		return texted{}, fn.Errorf("Must provide name to %s", function)
 	}

@@ -54,7 +54,7 @@ type tidying struct {
 }
 
 func (file) tidied(_ context.Context, e *state.Env, a tidiedArgs) (state.Plan, error) {
-	a.Name = expand(a.Name)
+	a.Name = filesys.ExpandUser(a.Name)
 	switch {
 	case !filepath.IsAbs(a.Name):
 		return state.Plan{}, fn.Errorf("Specified file %s is not an absolute path", a.Name)
@@ -261,7 +261,7 @@ type prunedArgs struct {
 }
 
 func (file) pruned(_ context.Context, e *state.Env, a prunedArgs) (state.Plan, error) {
-	name := expand(a.Name)
+	name := filesys.ExpandUser(a.Name)
 	recurse := a.Recurse || a.IgnoreErrors
 	if !filesys.IsDir(name) {
 		return state.Plan{Comment: "Directory " + name + " is not present"}, nil

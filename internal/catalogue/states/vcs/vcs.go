@@ -89,9 +89,8 @@ func (g git) reach(ctx context.Context, e *state.Env, dir string, a access) (rep
 				return r, fn.Errorf("identity '%s' does not exist.", path)
 			}
 			path = cached
-		case strings.HasPrefix(path, "~/"):
-			home, _ := os.UserHomeDir()
-			path = filepath.Join(home, path[2:])
+		default:
+			path = filesys.ExpandUser(path)
 		}
 		if !filepath.IsAbs(path) {
 			return r, fn.Errorf("identity '%s' is not an absolute path", path)
