@@ -70,7 +70,7 @@ func TestBrokenConfiguration(t *testing.T) {
 					}
 				}
 				if _, err := os.Stat(filepath.Join(dir, "etc")); err == nil {
-					t.Error("a folder was made although the configuration is broken")
+					t.Error("a directory was made although the configuration is broken")
 				}
 			}
 		})
@@ -98,7 +98,7 @@ func TestUnreadableConfiguration(t *testing.T) {
 		must(t, os.Chmod(dir, 0o755))
 		for _, p := range programs {
 			c := brine.Command(t.Context(), t, p[0], append([]string{"-c", dir}, p[1:]...)...)
-			// The folder of the binary is not for others either.
+			// The directory of the binary is not for others either.
 			c.Path = setpriv
 			bin := openToAll(t, c.Args[0])
 			c.Args = append([]string{"setpriv", "--reuid", "65534", "--clear-groups", bin}, c.Args[1:]...)
@@ -114,7 +114,7 @@ func TestUnreadableConfiguration(t *testing.T) {
 	}
 }
 
-// openToAll makes a link to a file in a folder that everybody may enter.
+// openToAll makes a link to a file in a directory that everybody may enter.
 func openToAll(t *testing.T, file string) string {
 	t.Helper()
 	dir := daemontest.ShortDir(t)

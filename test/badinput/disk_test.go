@@ -146,7 +146,7 @@ func TestFullDiskOfMinion(t *testing.T) {
 	mustPing(t, m, "w")
 }
 
-// TestFullDiskOfKeys has no room for the key of a stranger, nor for what a
+// TestFullDiskOfKeys has no room for the key of a unauthenticated peer, nor for what a
 // minion wants to know its master by.
 func TestFullDiskOfKeys(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,7 @@ func TestForeignKeyForKnownID(t *testing.T) {
 	}
 }
 
-// TestSignInFlood has strangers come in crowds.
+// TestSignInFlood has unauthenticated peers come in crowds.
 func TestSignInFlood(t *testing.T) {
 	t.Parallel()
 	const most = 300
@@ -88,7 +88,7 @@ func TestSignInFlood(t *testing.T) {
 	h.recovers(60)
 }
 
-// TestCommandFlood has strangers command without a key of the machine.
+// TestCommandFlood has unauthenticated peers command without a key of the machine.
 func TestCommandFlood(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")

@@ -18,7 +18,7 @@ var evil = []string{
 	"", ".", "..", ".hidden", "../../../../evil", "/etc/evil", "a/b", "a/../../b", `a\b`, "a\x00b", "a\nb", "a\x1b[2Jb", "\xff\xfe", strings.Repeat("x", 300),
 }
 
-// listing is all files below a folder, with their sizes.
+// listing is all files below a directory, with their sizes.
 func listing(t *testing.T, dir string, except ...string) string {
 	t.Helper()
 	var out []string
@@ -138,7 +138,7 @@ func TestIDsOfSaltKey(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Names of keys to make must not leave their folder either.
+	// Names of keys to make must not leave their directory either.
 	dir := m.Path("made")
 	must(t, os.Mkdir(dir, 0o700))
 	for _, name := range evil {

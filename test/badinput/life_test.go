@@ -29,7 +29,7 @@ func async(t *testing.T, m *node, fun string, args ...string) string {
 }
 
 // TestKillMasterDuringReturns kills a master over and over while returns come
-// in: none that anybody was told of is lost, none of a job that was accepted
+// in: none that anybody was reported is lost, none of a job that was accepted
 // stays out, and the store is sound.
 func TestKillMasterDuringReturns(t *testing.T) {
 	t.Parallel()
@@ -79,7 +79,7 @@ func TestKillMasterDuringReturns(t *testing.T) {
 	if len(jobs) < 10 || len(told) < 10 {
 		t.Fatalf("%d jobs, %d returns: too few to tell anything", len(jobs), len(told))
 	}
-	store := func() (*job.Store, error) { // while the master is away, for it has a lock
+	store := func() (*job.Store, error) { // while the master is unreachable, for it has a lock
 		m.Signal(syscall.SIGTERM)
 		if code := m.Wait(patience); code != 0 {
 			t.Errorf("the master ends with %d", code)
@@ -179,7 +179,7 @@ func TestHangup(t *testing.T) {
 	m.Start()
 	m.Logged("salt-master is up")
 	w := daemontest.NewMinion(t, brine, "w", []string{m.Host}, "").Start()
-	w.Logged("waits for acceptance")
+	w.Logged("the key is pending")
 
 	// Broken: all stays, and the reason is in the log.
 	for more, want := range map[string]string{
@@ -197,13 +197,13 @@ func TestHangup(t *testing.T) {
 		t.Errorf("keys %v, %v: a broken configuration was taken over", keys, err)
 	}
 
-	change("auto_accept: True\nnodegroups: {web: 'L@w'}\nlog_level: debug\n", "the configuration was read anew")
+	change("auto_accept: True\nnodegroups: {web: 'L@w'}\nlog_level: debug\n", "the configuration was read again")
 	answers(t, m, "w")
 	if rets, err := m.SaltJSON(brine, "-t", "20", "-N", "web", "test.ping"); err != nil || rets["w"] != true {
 		t.Errorf("the new nodegroup: %v, %v", rets, err)
 	}
 	m.Logged("[DEBUG   ] published")
-	change("nodegroups: {db: 'L@w'}\nlog_level: info\n", "the configuration was read anew")
+	change("nodegroups: {db: 'L@w'}\nlog_level: info\n", "the configuration was read again")
 	n := strings.Count(m.Log(), "[DEBUG   ]")
 	if rets, err := m.SaltJSON(brine, "-t", "20", "-N", "db", "test.ping"); err != nil || rets["w"] != true {
 		t.Errorf("another nodegroup: %v, %v", rets, err)
@@ -212,16 +212,16 @@ func TestHangup(t *testing.T) {
 		t.Error("the log still has debug lines")
 	}
 	late := daemontest.NewMinion(t, brine, "late", []string{m.Host}, "").Start()
-	late.Logged("waits for acceptance")
+	late.Logged("the key is pending")
 
-	// A minion, too, reads its log level anew, and stays what it is.
+	// A minion, too, reads its log level again, and stays what it is.
 	w.Kill()
 	w.Level = ""
 	w.Start()
 	answers(t, m, "w")
 	put(t, w.Path("minion"), []byte(read(t, w.Path("minion"))+"log_level: debug\n"), 0o600)
 	w.Signal(syscall.SIGHUP)
-	w.Logged("the configuration was read anew")
+	w.Logged("the configuration was read again")
 	mustPing(t, m, "w")
 	put(t, w.Path("minion"), []byte("id: [\n"), 0o600)
 	w.Signal(syscall.SIGHUP)

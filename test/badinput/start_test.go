@@ -30,7 +30,7 @@ func fails(t *testing.T, n *node, code int, wants ...string) {
 	}
 }
 
-// put writes a file and the folders above it.
+// put writes a file and the directories above it.
 func put(t *testing.T, path string, data []byte, mode os.FileMode) {
 	t.Helper()
 	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -291,7 +291,7 @@ func TestOpenToOthers(t *testing.T) {
 			demand(t, n.Program+" --check-config", out, pem, "chmod 400")
 		}
 	}
-	// A copy often has the wrong mode: the owner's daemon mends it, and says so.
+	// A copy often has the wrong mode: the owner's daemon fixes it, and says so.
 	own := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "")
 	pem := own.Path(masterPKI + "/master.pem")
 	put(t, pem, newKey(t).PEM(), 0o644)

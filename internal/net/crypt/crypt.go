@@ -1,7 +1,7 @@
 // Package crypt is Salt's cryptography: bytes in, bytes out. It knows no
 // msgpack, no message and no socket.
 //
-// A Crypticle is the symmetric half. Its key is text, standard base64 of 56
+// A Crypticle is the symmetric half. Its key is standard base64 of 56
 // bytes: 24 of AES-192 key, then 32 of HMAC-SHA256 key.
 //
 //	ciphertext = iv(16) || AES-CBC(plaintext, PKCS#7 padding) || HMAC(iv || cbc)(32)
@@ -23,27 +23,23 @@ package crypt
 import "errors"
 
 var (
-	// ErrAuth says that a ciphertext was not made with this key, or was
-	// changed on its way.
+	// ErrAuth reports a ciphertext of another key, or a changed one.
 	ErrAuth = errors.New("message authentication failed")
-	// ErrFormat says that a ciphertext is authentic and yet not what Salt
-	// sends: bad padding or no prefix.
+	// ErrFormat reports a ciphertext that is authentic but not in Salt's form: bad padding or no
+	// prefix.
 	ErrFormat = errors.New("malformed plaintext")
-	// ErrNonce says that a reply is authentic but does not belong to the
-	// request.
-	ErrNonce = errors.New("the nonce of the reply is not that of the request")
-	// ErrKey says that a key cannot be read or must not be used.
+	// ErrNonce reports an authentic reply that does not belong to the request.
+	ErrNonce = errors.New("the nonces of request and reply differ")
+	// ErrKey reports a key that cannot be read or must not be used.
 	ErrKey = errors.New("invalid key")
-	// ErrPassphrase says that a private key is encrypted and the passphrase
-	// is missing or wrong.
-	ErrPassphrase = errors.New("the private key is encrypted and the passphrase does not fit")
-	// ErrUnsupportedAlgorithm says that an algorithm has none of the names
-	// that Salt knows for this purpose.
+	// ErrPassphrase reports an encrypted private key with a missing or wrong passphrase.
+	ErrPassphrase = errors.New("the private key is encrypted and the passphrase is missing or wrong")
+	// ErrUnsupportedAlgorithm reports an algorithm that Salt does not have for this purpose.
 	ErrUnsupportedAlgorithm = errors.New("unsupported algorithm")
-	// ErrDecrypt says that a message was not encrypted for this RSA key.
+	// ErrDecrypt reports a message that was not encrypted for this RSA key.
 	ErrDecrypt = errors.New("cannot decrypt the message with this key")
-	// ErrSignature says that a signature does not fit.
-	ErrSignature = errors.New("the signature does not fit")
-	// ErrTooLong says that a message is too long for the RSA key.
+	// ErrSignature reports a wrong signature.
+	ErrSignature = errors.New("wrong signature")
+	// ErrTooLong reports a message that is too long for the RSA key.
 	ErrTooLong = errors.New("the message is too long for the key")
 )

@@ -21,25 +21,22 @@ const (
 	ivSize      = aes.BlockSize
 	macSize     = sha256.Size
 
-	// prefix opens every plaintext; it is all that is left of the format
-	// that Salt once sent.
+	// prefix opens every plaintext, a remainder of Salt's earlier format.
 	prefix = "pickle::"
 )
 
-// Overhead is the least size in bytes of a sealed message: what is shorter
-// is not one.
+// Overhead is the size in bytes that sealing adds at least; a shorter message is invalid.
 const Overhead = ivSize + aes.BlockSize + macSize
 
-// NewKey returns a new random key for a Crypticle, as the text that travels
-// and that is kept in files: 76 characters, no newline.
+// NewKey returns a new random key for a Crypticle in the form used in messages and files: 76
+// characters, no newline.
 func NewKey() string {
 	var key [aesKeySize + hmacKeySize]byte
 	rand.Read(key[:]) // never fails
 	return base64.StdEncoding.EncodeToString(key[:])
 }
 
-// DeriveKey is NewKey for whoever has a secret: the same secret and the same
-// text always give the same key, and nothing can be learned from it about the
+// DeriveKey returns a key that depends only on a secret and a string. It reveals nothing about the
 // secret.
 func DeriveKey(secret []byte, text string) string {
 	var key []byte
@@ -52,23 +49,21 @@ func DeriveKey(secret []byte, text string) string {
 	return base64.StdEncoding.EncodeToString(key[:aesKeySize+hmacKeySize])
 }
 
-// Crypticle encrypts and authenticates messages with one key. A master has one
-// for each minion, so it holds no more than it must: the hash functions that do
-// the work are shared by all.
+// Crypticle encrypts and authenticates messages with one key. A master has one per minion, so it is
+// small: the hash functions are shared by all.
 type Crypticle struct {
 	block cipher.Block
-	// inner and outer are the states of the two hashes of HMAC (RFC 2104)
-	// after they have taken in the key.
+	// inner and outer are the states of the two hashes of HMAC (RFC 2104) after the key.
 	inner, outer []byte
 }
 
-// macHash is a hash function on loan, with space for its result.
+// macHash is a hash function from a pool, with space for its result.
 type macHash struct {
 	sha state
 	sum [macSize]byte
 }
 
-// state is a hash function whose state can be taken out and put back.
+// state is a hash function whose state can be saved and restored.
 type state interface {
 	hash.Hash
 	encoding.BinaryMarshaler
@@ -77,8 +72,7 @@ type state interface {
 
 var macHashes = sync.Pool{New: func() any { return &macHash{sha: sha256.New().(state)} }}
 
-// keyState returns the state of the hash after a block of the key, each byte
-// of which is combined with pad.
+// keyState returns the state of the hash after one block: the key combined with pad.
 func keyState(key []byte, pad byte) []byte {
 	var block [sha256.BlockSize]byte
 	copy(block[:], key)
@@ -89,14 +83,14 @@ func keyState(key []byte, pad byte) []byte {
 	h.Write(block[:])
 	b, err := h.MarshalBinary()
 	if err != nil {
-		panic("crypt: SHA-256 does not give its state: " + err.Error())
+		panic("crypt: SHA-256 cannot save its state: " + err.Error())
 	}
 	return b
 }
 
 func (h *macHash) load(state []byte) {
 	if err := h.sha.UnmarshalBinary(state); err != nil {
-		panic("crypt: SHA-256 does not take its state: " + err.Error())
+		panic("crypt: SHA-256 cannot restore its state: " + err.Error())
 	}
 }
 
@@ -110,8 +104,8 @@ func (c *Crypticle) mac(h *macHash, dst, msg []byte) []byte {
 	return h.sha.Sum(dst)
 }
 
-// NewCrypticle returns the Crypticle of a key text. White space around the
-// text is ignored. The error is ErrKey.
+// NewCrypticle returns the Crypticle of a key. White space around the key is ignored. The error is
+// ErrKey.
 func NewCrypticle(key string) (*Crypticle, error) {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(key))
 	if err != nil {
@@ -134,16 +128,16 @@ func (c *Crypticle) Encrypt(plain []byte) []byte {
 	return c.encrypt(iv, "", "", plain)
 }
 
-// Seal encrypts a payload in the form that peers expect. The nonce goes with
-// replies; in requests it is empty.
+// Seal encrypts a payload in the form of the protocol. Replies have a nonce; in requests it is
+// empty.
 func (c *Crypticle) Seal(payload []byte, nonce string) []byte {
 	var iv [ivSize]byte
 	rand.Read(iv[:]) // never fails
 	return c.encrypt(iv, prefix, nonce, payload)
 }
 
-// AppendSealed is Seal for a payload that fill appends, which saves its copies.
-// It appends to dst, and returns dst as it was if fill fails.
+// AppendSealed is Seal for a payload that fill appends, which avoids copies. It appends to dst, and
+// returns dst unchanged if fill fails.
 func (c *Crypticle) AppendSealed(dst []byte, nonce string, fill func([]byte) ([]byte, error)) ([]byte, error) {
 	var iv [ivSize]byte
 	rand.Read(iv[:]) // never fails
@@ -156,7 +150,7 @@ func (c *Crypticle) AppendSealed(dst []byte, nonce string, fill func([]byte) ([]
 	return c.finish(out, len(dst)), nil
 }
 
-// encrypt encrypts the three parts as one text, without joining them first.
+// encrypt encrypts the concatenation of three parts without joining them first.
 func (c *Crypticle) encrypt(iv [ivSize]byte, pre, nonce string, payload []byte) []byte {
 	n := len(pre) + len(nonce) + len(payload)
 	pad := aes.BlockSize - n%aes.BlockSize
@@ -167,8 +161,8 @@ func (c *Crypticle) encrypt(iv [ivSize]byte, pre, nonce string, payload []byte) 
 	return c.finish(append(out, payload...), 0)
 }
 
-// finish pads and encrypts in place what follows the IV, which begins at from,
-// and appends the HMAC.
+// finish pads and encrypts in place the data after the IV, which begins at from, and appends the
+// HMAC.
 func (c *Crypticle) finish(out []byte, from int) []byte {
 	pad := aes.BlockSize - (len(out)-from)%aes.BlockSize // the IV is a whole block
 	for range pad {
@@ -181,14 +175,13 @@ func (c *Crypticle) finish(out []byte, from int) []byte {
 	return c.mac(h, out, out[from:])
 }
 
-// Decrypt returns the plaintext of b, which stays as it is. Nothing is
-// decrypted before it is known to be authentic: the error is ErrAuth then,
-// or ErrFormat for bad padding.
+// Decrypt returns the plaintext of b, which stays unchanged. It decrypts only authentic data: the
+// error is ErrAuth, or ErrFormat for bad padding.
 func (c *Crypticle) Decrypt(b []byte) ([]byte, error) {
 	return c.decrypt(b, func(n int) []byte { return make([]byte, n) })
 }
 
-// decrypt writes the plaintext to the space that it is given.
+// decrypt writes the plaintext to the space that it allocates with the given function.
 func (c *Crypticle) decrypt(b []byte, space func(n int) []byte) ([]byte, error) {
 	if len(b) < macSize || !c.authentic(b) {
 		return nil, ErrAuth
@@ -200,7 +193,7 @@ func (c *Crypticle) decrypt(b []byte, space func(n int) []byte) ([]byte, error) 
 	plain := space(len(b) - ivSize)
 	cipher.NewCBCDecrypter(c.block, b[:ivSize]).CryptBlocks(plain, b[ivSize:])
 
-	// The text is authentic, so an early exit tells nobody anything.
+	// The data is authentic, so an early exit reveals nothing.
 	pad := int(plain[len(plain)-1])
 	if pad == 0 || pad > aes.BlockSize {
 		return nil, fmt.Errorf("%w: bad padding", ErrFormat)
@@ -226,8 +219,8 @@ func (c *Crypticle) Open(b []byte) (payload []byte, err error) {
 	return unprefixed(c.Decrypt(b))
 }
 
-// OpenInPlace is Open for a message that nobody else needs: the payload is a
-// part of b. A message that is not authentic stays as it is.
+// OpenInPlace is Open for a message that is not used afterwards: the payload is a part of b. A
+// message that is not authentic stays unchanged.
 func (c *Crypticle) OpenInPlace(b []byte) (payload []byte, err error) {
 	return unprefixed(c.decrypt(b, func(n int) []byte { return b[ivSize : ivSize+n] }))
 }

@@ -25,7 +25,7 @@ func LoadPrivate(path, passphrase string) (*PrivateKey, error) {
 	case errors.Is(err, ErrPassphrase):
 		return nil, fmt.Errorf("cannot read private key %s: %w; set the right passphrase in the configuration", path, err)
 	case err != nil:
-		return nil, fmt.Errorf("cannot read private key %s: %w; restore the file, or move it away to have a new key made", path, err)
+		return nil, fmt.Errorf("cannot read private key %s: %w; restore the file, or move it away to get a new key", path, err)
 	}
 	return k, nil
 }
@@ -39,16 +39,15 @@ func LoadPublic(path string) (*PublicKey, error) {
 	}
 	k, err := ParsePublic(text)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read public key %s: %w; replace the file, or delete it to have the key fetched or made again", path, err)
+		return nil, fmt.Errorf("cannot read public key %s: %w; replace the file, or delete it to get it again", path, err)
 	}
 	return k, nil
 }
 
-// LoadOwn is LoadPrivate for a key that a daemon proves itself with. One that
-// others than its owner can read is closed to them, with a warning, if this
-// process owns it: copies often have the wrong mode. The error is of kind Denied
-// if somebody else owns it, or if others can write to it, for then it may be
-// their key.
+// LoadOwn is LoadPrivate for the key of a daemon. If others than its owner can read the file, and
+// this process owns it, the mode is narrowed with a warning, because copies often have the wrong
+// mode. The error is of kind Denied if another user owns the file or can write to it, because the
+// key may then be that user's.
 func LoadOwn(path, passphrase string, log *slog.Logger) (*PrivateKey, error) {
 	k, err := LoadPrivate(path, passphrase)
 	if err != nil {
@@ -59,9 +58,9 @@ func LoadOwn(path, passphrase string, log *slog.Logger) (*PrivateKey, error) {
 		return k, err
 	}
 	if err := os.Chmod(path, mode&0o700); err != nil {
-		return nil, salt.Errorf(salt.Denied, "others than its owner can read the private key %s (mode %04o), and that cannot be changed: %w; run chmod 400 on it", path, mode, err)
+		return nil, salt.Errorf(salt.Denied, "the private key %s is readable by others (mode %04o), and chmod failed: %w; run chmod 400 on it", path, mode, err)
 	}
-	log.Warn("others than its owner could read the private key; its mode is changed. Make a new key if somebody may have read it",
+	log.Warn("others than its owner could read the private key; its mode is changed. Make a new key if another user may have read it",
 		"file", path, "mode", fmt.Sprintf("%04o", mode), "changed_to", fmt.Sprintf("%04o", mode&0o700))
 	return k, nil
 }
@@ -76,11 +75,11 @@ func CheckOwn(path, passphrase string) (warning string, err error) {
 	if err != nil || mode == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("others than its owner can read the private key %s (mode %04o), which the daemon changes when it starts; make a new key if somebody may have read it", path, mode), nil
+	return fmt.Sprintf("others than its owner can read the private key %s (mode %04o), which the daemon changes when it starts; make a new key if another user may have read it", path, mode), nil
 }
 
-// exposed returns the mode of a private key that others than its owner, who is
-// the user of this process, can read; else 0. It fails if that cannot be mended.
+// exposed returns the mode of a private key of this process's user that others can read, or 0. It
+// fails if the mode cannot be repaired.
 func exposed(path string) (fs.FileMode, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -93,9 +92,9 @@ func exposed(path string) (fs.FileMode, error) {
 	owner, ok := st.Sys().(*syscall.Stat_t)
 	switch {
 	case mode&0o022 != 0:
-		return 0, salt.Errorf(salt.Denied, "others than its owner can read or write the private key %s (mode %04o): run chmod 400 on it, and make a new one if somebody may have read or replaced it", path, mode)
+		return 0, salt.Errorf(salt.Denied, "others than its owner can read or write the private key %s (mode %04o): run chmod 400 on it, and make a new one if another user may have read or replaced it", path, mode)
 	case !ok || int(owner.Uid) != os.Geteuid():
-		return 0, salt.Errorf(salt.Denied, "others than its owner can read the private key %s (mode %04o), and another user owns it: run chmod 400 and chown on it, and make a new one if somebody may have read it", path, mode)
+		return 0, salt.Errorf(salt.Denied, "others than its owner can read the private key %s (mode %04o), and another user owns it: run chmod 400 and chown on it, and make a new one if another user may have read it", path, mode)
 	}
 	return mode, nil
 }
@@ -115,13 +114,11 @@ func readKey(path string) ([]byte, error) {
 	return nil, fmt.Errorf("cannot read key: %w", err)
 }
 
-// WriteKeyPair writes k to dir as name.pem (mode 0400) and name.pub (0644),
-// the former encrypted unless the passphrase is empty.
-// Each file appears whole or not at all, and is on the disk when the call
-// returns. A private key that exists is never replaced: the error is
-// fs.ErrExist then, and name.pub stays as it was, so that of two processes
-// that make a key at once both can load the winner's. After a crash name.pub
-// may be missing; it can be made from name.pem.
+// WriteKeyPair writes k to dir as name.pem (mode 0400) and name.pub (0644), the former encrypted
+// unless the passphrase is empty. Each file is written atomically, and is on disk when the call
+// returns. An existing private key is never replaced: the error is then fs.ErrExist, and name.pub
+// stays unchanged, so that of two processes that create a key at once both can load the winner's.
+// After a crash name.pub may be missing; it can be made from name.pem.
 func WriteKeyPair(dir, name string, k *PrivateKey, passphrase string) error {
 	text, err := k.EncryptedPEM(passphrase)
 	if err != nil {
@@ -133,8 +130,7 @@ func WriteKeyPair(dir, name string, k *PrivateKey, passphrase string) error {
 	return WritePublic(filepath.Join(dir, name+".pub"), k.Public())
 }
 
-// WritePublic writes k to a file of mode 0644, whole or not at all, and
-// replaces one that exists.
+// WritePublic writes k to a file of mode 0644 atomically, and replaces an existing one.
 func WritePublic(path string, k *PublicKey) error {
 	dir := filepath.Dir(path)
 	temp, err := writeTemp(dir, k.PEM(), 0o644)
@@ -161,8 +157,8 @@ func hint(err error, dir string) error {
 	return err
 }
 
-// writeNew creates a file that must not exist. A hard link is the one step
-// that both is atomic and refuses to replace.
+// writeNew creates a file that must not exist. A hard link is the only step that is atomic and does
+// not replace.
 func writeNew(dir, name string, data []byte, mode fs.FileMode) error {
 	temp, err := writeTemp(dir, data, mode)
 	if err != nil {
@@ -207,7 +203,7 @@ func writeTemp(dir string, data []byte, mode fs.FileMode) (path string, err erro
 	return f.Name(), f.Sync()
 }
 
-// syncDir makes a new name durable, where the file system lets it.
+// syncDir flushes a new name, if the file system supports it.
 func syncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		_ = d.Sync()

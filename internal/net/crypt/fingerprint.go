@@ -10,10 +10,9 @@ import (
 	"hash"
 )
 
-// Fingerprint returns the fingerprint of a key file by which people compare
-// keys: the hash of the text between its first and last line, in hexadecimal
-// with colons. hashType is md5, sha1, sha224, sha256 (Salt's default), sha384
-// or sha512; for any other the result is empty.
+// Fingerprint returns the fingerprint of a key file: the hash of the lines between the first and
+// the last, in hexadecimal with colons. hashType is md5, sha1, sha224, sha256 (Salt's default),
+// sha384 or sha512; for any other the result is empty.
 func Fingerprint(pem []byte, hashType string) string {
 	h := NewHash(hashType)
 	if h == nil {
@@ -41,8 +40,7 @@ func Fingerprint(pem []byte, hashType string) string {
 	return string(out)
 }
 
-// NewHash returns the hash of a name, such as "sha256", or nil if there is none
-// of that name.
+// NewHash returns the hash with a name, such as "sha256", or nil.
 func NewHash(name string) hash.Hash {
 	switch name {
 	case "md5":

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// hashBuffers are for HashReader: states and file servers hash thousands of
-// small files, and io.Copy makes a buffer of 32 KB for each.
+// hashBuffers are for HashReader: states and file servers hash thousands of small files, and
+// io.Copy allocates a buffer of 32 KB for each.
 var hashBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// HashReader adds all that r gives to a hash.
+// HashReader adds all data of r to a hash.
 func HashReader(h hash.Hash, r io.Reader) error {
 	buf := hashBuffers.Get().(*[32 << 10]byte)
 	defer hashBuffers.Put(buf)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// minBits is what the standard library still computes with.
+	// minBits is the smallest size that the standard library supports.
 	minBits = 1024
-	// minNewBits is the least that a new key may have, as in Salt.
+	// minNewBits is the smallest size of a new key, as in Salt.
 	minNewBits = 2048
-	// maxBits bounds the work that a stranger's key makes.
+	// maxBits bounds the work that the key of an unauthenticated peer causes.
 	maxBits = 16384
-	// maxPEM is far above the text of a key of maxBits.
+	// maxPEM is far above the PEM size of a key of maxBits.
 	maxPEM = 64 << 10
 )
 
@@ -34,15 +34,15 @@ type PublicKey struct {
 	key *rsa.PublicKey
 }
 
-// GenerateKey makes a key of 2048 to 16384 bits. It takes a good part of a
-// second, and far longer for large keys.
+// GenerateKey creates a key of 2048 to 16384 bits. It takes a large part of a second, and far
+// longer for large keys.
 func GenerateKey(bits int) (*PrivateKey, error) {
 	if bits < minNewBits || bits > maxBits {
 		return nil, fmt.Errorf("%w: keysize is %d bits; use %d to %d", ErrKey, bits, minNewBits, maxBits)
 	}
 	k, err := rsa.GenerateKey(rand.Reader, bits)
 	if err != nil {
-		return nil, fmt.Errorf("cannot make a key: %w", err)
+		return nil, fmt.Errorf("cannot create a key: %w", err)
 	}
 	return &PrivateKey{k}, nil
 }
@@ -50,18 +50,18 @@ func GenerateKey(bits int) (*PrivateKey, error) {
 // Public returns the public half.
 func (k *PrivateKey) Public() *PublicKey { return &PublicKey{&k.key.PublicKey} }
 
-// PEM returns the private key as text, unencrypted: PKCS#1, "RSA PRIVATE KEY".
+// PEM returns the private key in PEM form, unencrypted: PKCS#1, "RSA PRIVATE KEY".
 func (k *PrivateKey) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k.key)})
 }
 
-// EncryptedPEM is PEM encrypted with a passphrase (AES-256), in the old form
-// that Salt writes, too; with an empty passphrase it is PEM.
+// EncryptedPEM is PEM encrypted with a passphrase (AES-256), in the old form that Salt also writes;
+// with an empty passphrase it is PEM.
 func (k *PrivateKey) EncryptedPEM(passphrase string) ([]byte, error) {
 	if passphrase == "" {
 		return k.PEM(), nil
 	}
-	//lint:ignore SA1019 masters of Salt's beside this one read the form that theirs write
+	// lint:ignore SA1019 stock masters beside this one read this form
 	block, err := x509.EncryptPEMBlock(rand.Reader, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(k.key), []byte(passphrase), x509.PEMCipherAES256)
 	if err != nil {
 		return nil, fmt.Errorf("cannot encrypt a key: %w", err)
@@ -69,12 +69,12 @@ func (k *PrivateKey) EncryptedPEM(passphrase string) ([]byte, error) {
 	return pem.EncodeToMemory(block), nil
 }
 
-// PEM returns the key as the text of a .pub file: "PUBLIC KEY" with a newline
-// at the end. What travels is CleanKey of it.
+// PEM returns the content of a .pub file: "PUBLIC KEY" with a newline at the end. Messages contain
+// CleanKey of it.
 func (k *PublicKey) PEM() []byte {
 	der, err := x509.MarshalPKIXPublicKey(k.key)
 	if err != nil {
-		panic("crypt: an RSA key that cannot be written: " + err.Error())
+		panic("crypt: cannot encode an RSA key: " + err.Error())
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
@@ -85,8 +85,8 @@ func (k *PublicKey) Bits() int { return k.key.N.BitLen() }
 // Equal reports whether o is the same key.
 func (k *PublicKey) Equal(o *PublicKey) bool { return o != nil && k.key.Equal(o.key) }
 
-// CleanKey returns the text of a key as it travels and is compared: lines end
-// with a line feed only, and nothing is around them.
+// CleanKey returns a key as it is sent and compared: lines end with a line feed only, without
+// surrounding white space.
 func CleanKey(text string) string {
 	if strings.Contains(text, "\r") {
 		text = strings.ReplaceAll(text, "\r\n", "\n")
@@ -95,24 +95,23 @@ func CleanKey(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// ParsePublic reads a public key: a single PEM block, "PUBLIC KEY" or "RSA
-// PUBLIC KEY", with nothing but white space around it, so that a stranger
-// cannot place other text in the key files. Keys below 1024 and above 16384
-// bits and exponents that are even or above 31 bits are refused. The error is
+// ParsePublic reads a public key: a single PEM block, "PUBLIC KEY" or "RSA PUBLIC KEY", with only
+// white space around it, so that a peer cannot place other data in the key files. Keys below 1024
+// and above 16384 bits and exponents that are even or above 31 bits are refused. The error is
 // ErrKey.
 func ParsePublic(text []byte) (*PublicKey, error) {
 	if len(text) > maxPEM {
-		return nil, fmt.Errorf("%w: %d bytes are no public key", ErrKey, len(text))
+		return nil, fmt.Errorf("%w: %d bytes are not a public key", ErrKey, len(text))
 	}
 	text = []byte(CleanKey(string(text)))
 	block, rest := pem.Decode(text)
 	if block == nil {
 		return nil, fmt.Errorf("%w: not in PEM form", ErrKey)
 	}
-	// The decoder passes over text and broken blocks before the one it finds.
+	// The decoder skips text and broken blocks before the block that it finds.
 	begin := []byte("-----BEGIN ")
 	if !bytes.HasPrefix(text, begin) || bytes.Count(text, begin) > 1 || len(rest) > 0 || len(block.Headers) > 0 {
-		return nil, fmt.Errorf("%w: there is other text around the key", ErrKey)
+		return nil, fmt.Errorf("%w: there is other data around the key", ErrKey)
 	}
 	k, err := parsePublicBlock(block)
 	if err != nil {
@@ -139,9 +138,9 @@ func parsePublicBlock(block *pem.Block) (*rsa.PublicKey, error) {
 		if k, ok := k.(*rsa.PublicKey); ok {
 			return k, nil
 		}
-		return nil, fmt.Errorf("%w: an RSA key is needed, this is a %T", ErrKey, k)
+		return nil, fmt.Errorf("%w: not an RSA key but a %T", ErrKey, k)
 	}
-	return nil, fmt.Errorf("%w: %.40q is no public key", ErrKey, block.Type)
+	return nil, fmt.Errorf("%w: %.40q is not a public key", ErrKey, block.Type)
 }
 
 func checkPublic(k *rsa.PublicKey) error {
@@ -156,13 +155,12 @@ func checkPublic(k *rsa.PublicKey) error {
 	return nil
 }
 
-// ParsePrivate reads a private key: the first PEM block of the text, PKCS#1
-// (also in the old encrypted form, which Salt writes when it has a
-// passphrase) or PKCS#8. The passphrase may be empty; it is ignored for a key
-// that is not encrypted. The error is ErrPassphrase or ErrKey.
+// ParsePrivate reads a private key: the first PEM block, PKCS#1 (also in the old encrypted form,
+// which Salt writes with a passphrase) or PKCS#8. The passphrase may be empty; it is ignored for an
+// unencrypted key. The error is ErrPassphrase or ErrKey.
 func ParsePrivate(text []byte, passphrase string) (*PrivateKey, error) {
 	if len(text) > maxPEM {
-		return nil, fmt.Errorf("%w: %d bytes are no private key", ErrKey, len(text))
+		return nil, fmt.Errorf("%w: %d bytes are not a private key", ErrKey, len(text))
 	}
 	block, _ := pem.Decode(text)
 	if block == nil {
@@ -208,14 +206,13 @@ func parsePrivateBlock(block *pem.Block, passphrase string) (*rsa.PrivateKey, er
 		if k, ok := k.(*rsa.PrivateKey); ok {
 			return k, nil
 		}
-		return nil, fmt.Errorf("%w: an RSA key is needed, this is a %T", ErrKey, k)
+		return nil, fmt.Errorf("%w: not an RSA key but a %T", ErrKey, k)
 	}
-	return nil, fmt.Errorf("%w: %.40q is no private key", ErrKey, block.Type)
+	return nil, fmt.Errorf("%w: %.40q is not a private key", ErrKey, block.Type)
 }
 
-// decryptBlock undoes the encryption that RFC 1421 describes. Its flaw, that
-// a wrong passphrase may pass unnoticed, is harmless here since the result
-// must also be a key.
+// decryptBlock decrypts a block as RFC 1421 describes. Its flaw, that a wrong passphrase may stay
+// undetected, is harmless because the result must also be a key.
 func decryptBlock(block *pem.Block, passphrase string) ([]byte, error) {
 	//lint:ignore SA1019 existing keys have this form
 	if !x509.IsEncryptedPEMBlock(block) {
@@ -238,11 +235,10 @@ func decryptBlock(block *pem.Block, passphrase string) ([]byte, error) {
 	return der, nil
 }
 
-// Signer gives the key to what signs certificates with it. It is never written.
+// Signer returns the key for signing certificates. That key is never written.
 func (k *PrivateKey) Signer() crypto.Signer { return k.key }
 
-// Signed checks that the key has signed a certificate. The error is ErrSignature
-// if it has not.
+// Signed checks that the key has signed a certificate. The error is ErrSignature.
 func (k *PublicKey) Signed(c *x509.Certificate) error {
 	by := &x509.Certificate{PublicKey: k.key, PublicKeyAlgorithm: x509.RSA}
 	if err := by.CheckSignature(c.SignatureAlgorithm, c.RawTBSCertificate, c.Signature); err != nil {

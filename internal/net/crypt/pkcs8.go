@@ -14,14 +14,13 @@ import (
 	"hash"
 )
 
-// pkcs8Convert is what to do about a form that is not known.
+// pkcs8Convert is the advice for an unsupported form.
 const pkcs8Convert = "convert it with `openssl rsa -traditional -aes256`"
 
-// maxIterations bounds the work that a file may ask for: some seconds. OpenSSL
-// does 2,048.
+// maxIterations bounds the work that a file may cause: some seconds. OpenSSL uses 2,048.
 const maxIterations = 3_000_000
 
-// Object identifiers of RFC 8018 (PBES2, PBKDF2) and of what it is used with.
+// Object identifiers of RFC 8018 (PBES2, PBKDF2) and of the algorithms used with them.
 var (
 	oidPBES2  = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 5, 13}
 	oidPBKDF2 = asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 5, 12}
@@ -39,9 +38,8 @@ var (
 	}
 )
 
-// decryptPKCS8 returns the PrivateKeyInfo in an EncryptedPrivateKeyInfo (RFC
-// 5958), encrypted by PBES2 with PBKDF2 and a cipher in CBC mode, as OpenSSL
-// and Python's cryptography do it.
+// decryptPKCS8 returns the PrivateKeyInfo in an EncryptedPrivateKeyInfo (RFC 5958), encrypted by
+// PBES2 with PBKDF2 and a cipher in CBC mode, as OpenSSL and Python's cryptography write it.
 func decryptPKCS8(der []byte, passphrase string) ([]byte, error) {
 	if passphrase == "" {
 		return nil, ErrPassphrase
@@ -76,7 +74,7 @@ func decryptPKCS8(der []byte, passphrase string) ([]byte, error) {
 	if err := unmarshalAll(scheme.Cipher.Parameters.FullBytes, &iv); err != nil {
 		return nil, err
 	}
-	newHash := sha1.New // what is meant where nothing is said
+	newHash := sha1.New // the default of the format
 	if len(kdf.PRF.Algorithm) > 0 {
 		newHash = pbkdf2Hashes[kdf.PRF.Algorithm.String()]
 	}
@@ -101,8 +99,7 @@ func decryptPKCS8(der []byte, passphrase string) ([]byte, error) {
 	}
 	plain := make([]byte, len(outer.Data))
 	cipher.NewCBCDecrypter(block, iv).CryptBlocks(plain, outer.Data)
-	// Who has the wrong passphrase finds no padding; and where that is so by
-	// chance, no key.
+	// With a wrong passphrase there is no valid padding, or by chance no valid key.
 	pad := int(plain[len(plain)-1])
 	if pad == 0 || pad > size {
 		return nil, ErrPassphrase
@@ -120,11 +117,11 @@ func decryptPKCS8(der []byte, passphrase string) ([]byte, error) {
 	return plain, nil
 }
 
-// unmarshalAll reads DER of which nothing may be left over.
+// unmarshalAll reads DER without trailing data.
 func unmarshalAll(der []byte, v any) error {
 	rest, err := asn1.Unmarshal(der, v)
 	if err == nil && len(rest) > 0 {
-		err = fmt.Errorf("%d bytes too many", len(rest))
+		err = fmt.Errorf("%d trailing bytes", len(rest))
 	}
 	if err != nil {
 		return fmt.Errorf("%w: encrypted PKCS#8: %w", ErrKey, err)

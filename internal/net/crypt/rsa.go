@@ -11,8 +11,7 @@ import (
 	"hash"
 )
 
-// Names of the algorithms as messages and options spell them. There are no
-// others.
+// Names of the algorithms in messages and options. There are no others.
 const (
 	OAEPSHA1       = "OAEP-SHA1"       // encryption, the default
 	OAEPSHA224     = "OAEP-SHA224"     // encryption
@@ -59,15 +58,14 @@ func (k *PublicKey) Encrypt(alg string, msg []byte) ([]byte, error) {
 	return out, nil
 }
 
-// Decrypt reads a message made by PublicKey.Encrypt, which is as long as the
-// modulus (RFC 8017, section 7.1.2). The error is ErrUnsupportedAlgorithm or
-// ErrDecrypt, which does not say why.
+// Decrypt reads a message made by PublicKey.Encrypt, which is as long as the modulus (RFC 8017,
+// section 7.1.2). The error is ErrUnsupportedAlgorithm or ErrDecrypt without a reason.
 func (k *PrivateKey) Decrypt(alg string, msg []byte) ([]byte, error) {
 	h, err := oaepHash(alg)
 	if err != nil {
 		return nil, err
 	}
-	// crypto/rsa takes a message without its leading zero bytes as the same one.
+	// crypto/rsa accepts a message without its leading zero bytes as the same one.
 	if len(msg) != k.key.Size() {
 		return nil, ErrDecrypt
 	}

@@ -14,11 +14,10 @@ const sharedKeySize = 32
 // TicketSize is the size of a ticket in bytes.
 const TicketSize = sharedKeySize + sha256.Size
 
-// Shared is something that many are to get, encrypted once for all of them.
-// Whoever has the ticket can read it, and knows it from anything else: the
-// ticket is a key that is used for nothing else (AES-256 in counter mode from
-// 0), and the SHA-256 of the ciphertext. It must travel sealed, for each
-// receiver by himself.
+// Shared is data for many receivers, encrypted once for all of them. A holder of the ticket can
+// read and authenticate it: the ticket is a key that is used for nothing else (AES-256 in counter
+// mode from 0), and the SHA-256 of the ciphertext. The ticket must be sent encrypted to each
+// receiver.
 type Shared struct{ ticket, sealed []byte }
 
 // NewShared encrypts in place: content must not be used afterwards.
@@ -31,14 +30,14 @@ func NewShared(content []byte) *Shared {
 	return s
 }
 
-// Ticket opens it, Sealed is what everybody may see. Neither may be changed.
+// Ticket returns the secret that opens the data. It must not be changed.
 func (s *Shared) Ticket() []byte { return s.ticket }
 
 // Sealed is the ciphertext.
 func (s *Shared) Sealed() []byte { return s.sealed }
 
-// OpenShared decrypts the ciphertext of a Shared, in place. The errors are ErrFormat
-// for a ticket that is none and ErrAuth for other bytes than the ticket's.
+// OpenShared decrypts the ciphertext of a Shared, in place. The errors are ErrFormat for an invalid
+// ticket and ErrAuth for other bytes than the ticket's.
 func OpenShared(ticket, sealed []byte) (plain []byte, err error) {
 	if len(ticket) != TicketSize {
 		return nil, fmt.Errorf("%w: a ticket has %d bytes, not %d", ErrFormat, TicketSize, len(ticket))

@@ -16,9 +16,8 @@ const (
 	x931End    = 0xcc // last byte
 )
 
-// SignX931 returns the signature from which RecoverX931 gets msg back. It is
-// deterministic. The message is not hashed, so it must be short: the error is
-// ErrTooLong.
+// SignX931 returns a signature from which RecoverX931 recovers msg. It is deterministic. The
+// message is not hashed, so it must be short: the error is ErrTooLong.
 func (k *PrivateKey) SignX931(msg []byte) ([]byte, error) {
 	block, err := padX931(msg, k.key.Size())
 	if err != nil {
@@ -26,7 +25,7 @@ func (k *PrivateKey) SignX931(msg []byte) ([]byte, error) {
 	}
 	n := k.key.N
 	c := new(big.Int).SetBytes(block)
-	if c.Cmp(n) >= 0 { // can be if the size of the key is no multiple of 8
+	if c.Cmp(n) >= 0 { // possible if the size of the key is not a multiple of 8
 		return nil, fmt.Errorf("%w: %d bits cannot make this kind of signature", ErrKey, n.BitLen())
 	}
 	s, err := privateOp(k.key, c)
@@ -39,8 +38,8 @@ func (k *PrivateKey) SignX931(msg []byte) ([]byte, error) {
 	return s.FillBytes(block), nil
 }
 
-// padX931 returns the block of msg. One byte of padding is not possible:
-// OpenSSL makes such a block, but does not accept it.
+// padX931 returns the block of msg. One byte of padding is not possible: OpenSSL creates such a
+// block, but does not accept it.
 func padX931(msg []byte, size int) ([]byte, error) {
 	fill := size - 3 - len(msg)
 	if fill < -1 || fill == 0 {
@@ -60,9 +59,9 @@ func padX931(msg []byte, size int) ([]byte, error) {
 	return append(block, x931End), nil
 }
 
-// RecoverX931 returns the message within a signature made by SignX931. The
-// error is ErrSignature; without it the message was signed by the owner of k,
-// but it is up to the caller to compare it with what should have been signed.
+// RecoverX931 returns the message in a signature made by SignX931. The error is ErrSignature.
+// Without an error the owner of k has signed the message; the caller must compare it with the
+// expected one.
 func (k *PublicKey) RecoverX931(sig []byte) ([]byte, error) {
 	size := k.key.Size()
 	s := new(big.Int).SetBytes(sig)
@@ -98,12 +97,11 @@ func unpadX931(block []byte) ([]byte, error) {
 
 // privateOp returns c^d mod n for c < n.
 //
-// It is done with math/big because crypto/rsa has no way to it: what it
-// exports always adds or removes a padding of its own, and none of those
-// leaves room for the X9.31 block. math/big does not run in constant time, so
-// nothing that an observer knows takes part. The base is blinded by a random
-// factor, the exponents by random multiples of the group orders. The result
-// is checked before it leaves, for a faulty one would give away the primes.
+// It uses math/big because crypto/rsa exports no raw operation: its functions add or remove a
+// padding, none of which leaves room for the X9.31 block. math/big does not run in constant time,
+// so its operands must not be known to an observer. The base is blinded by a random factor, the
+// exponents by random multiples of the group orders. The result is verified before it is returned,
+// because a faulty one would reveal the primes.
 func privateOp(k *rsa.PrivateKey, c *big.Int) (*big.Int, error) {
 	n, e := k.N, big.NewInt(int64(k.E))
 	p, q := k.Primes[0], k.Primes[1]
@@ -124,14 +122,14 @@ func privateOp(k *rsa.PrivateKey, c *big.Int) (*big.Int, error) {
 
 	s.Mul(s, inverse).Mod(s, n)
 	if new(big.Int).Exp(s, e, n).Cmp(c) != 0 {
-		return nil, fmt.Errorf("%w: it does not compute", ErrKey)
+		return nil, fmt.Errorf("%w: the result is wrong", ErrKey)
 	}
 	return s, nil
 }
 
 // blinding returns a random number and its inverse modulo n.
 func blinding(n *big.Int) (r, inverse *big.Int, err error) {
-	for range 100 { // one is enough but for a negligible chance
+	for range 100 { // one is enough except with negligible probability
 		if r, err = rand.Int(rand.Reader, n); err != nil {
 			return nil, nil, fmt.Errorf("cannot get random bytes: %w", err)
 		}
@@ -142,8 +140,7 @@ func blinding(n *big.Int) (r, inverse *big.Int, err error) {
 	return nil, nil, fmt.Errorf("%w: no number is prime to the modulus", ErrKey)
 }
 
-// blindExp returns c^d mod p for a prime p, with an exponent that is another
-// one each time.
+// blindExp returns c^d mod p for a prime p, with a different exponent each time.
 func blindExp(c, d, p *big.Int) *big.Int {
 	var random [8]byte
 	rand.Read(random[:]) // never fails

@@ -154,7 +154,7 @@ func serve(t *testing.T, o Options, at string) {
 	t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
-// loopback reaches all on this machine, and nobody else.
+// loopback reaches all on this machine, and no other process.
 var loopback = []netip.Addr{netip.MustParseAddr("127.255.255.255")}
 
 // find searches until so many masters have answered, since a packet can be

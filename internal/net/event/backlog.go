@@ -2,9 +2,9 @@ package event
 
 import "sync"
 
-// backlog holds the newest frames for all readers of a server together, so
-// that slow readers, however many, cost a bounded amount of memory. A reader
-// that falls behind further than the backlog reaches misses frames.
+// backlog keeps the newest frames for all readers of a server together, so that any number of slow
+// readers costs a bounded amount of memory. A reader that falls behind further than the backlog
+// misses frames.
 type backlog struct {
 	maxFrames int
 	maxBytes  int
@@ -17,7 +17,7 @@ type backlog struct {
 	readers map[*cursor]struct{}
 }
 
-// cursor is the place of one reader.
+// cursor is the position of one reader.
 type cursor struct {
 	next    uint64
 	missed  uint64
@@ -30,7 +30,7 @@ func newBacklog(maxFrames, maxBytes int) *backlog {
 	return b
 }
 
-// open adds a reader that gets what is appended from now on.
+// open adds a reader for frames that are appended from now on.
 func (b *backlog) open() *cursor {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,7 +39,7 @@ func (b *backlog) open() *cursor {
 	return c
 }
 
-// remove takes a reader away; its take returns nothing.
+// remove removes a reader; its take returns nothing.
 func (b *backlog) remove(c *cursor) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,7 +71,7 @@ func (b *backlog) add(frame []byte) {
 	b.more.Broadcast()
 }
 
-// drop forgets the n oldest frames.
+// drop removes the n oldest frames.
 func (b *backlog) drop(n int) {
 	for i := range n {
 		b.bytes -= len(b.frames[i])
@@ -84,7 +84,7 @@ func (b *backlog) drop(n int) {
 	}
 }
 
-// release forgets what every reader has taken.
+// release removes frames that every reader has read.
 func (b *backlog) release() {
 	oldest := b.first + uint64(len(b.frames))
 	for c := range b.readers {
@@ -96,8 +96,8 @@ func (b *backlog) release() {
 	b.drop(int(oldest - b.first))
 }
 
-// take waits for frames and appends at most n of them, and about size bytes,
-// to dst. ok is false when the reader was removed.
+// take waits for frames and appends at most n of them, and about size bytes, to dst. ok is false if
+// the reader was removed.
 func (b *backlog) take(c *cursor, dst [][]byte, n, size int) (frames [][]byte, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -30,9 +30,8 @@ type Reader struct {
 	stop   func() bool
 }
 
-// Dial connects to a bus to read its events; it gets what is fired from then
-// on. When ctx ends, so does the connection. The kind of an error is
-// Unavailable if nobody listens.
+// Dial connects to a bus to read its events from now on. When ctx ends, so does the connection. The
+// kind of an error is Unavailable if no daemon listens.
 func Dial(ctx context.Context, at Sockets) (*Reader, error) {
 	conn, err := dial(ctx, at, at.Pub)
 	if err != nil {
@@ -40,8 +39,7 @@ func Dial(ctx context.Context, at Sockets) (*Reader, error) {
 	}
 	r := &Reader{conn: conn, frames: frameReader{r: conn}}
 	r.stop = context.AfterFunc(ctx, func() { conn.Close() })
-	// So that the bus knows that this is one of Brine's; a failure shows when
-	// the first event is read.
+	// This identifies a Brine program to the bus; a failure shows when the first event is read.
 	_ = r.OwnOnly(false)
 	return r, nil
 }
@@ -77,16 +75,15 @@ func (r *Reader) Events(prefixes ...string) iter.Seq2[*Event, error] {
 	}
 }
 
-// What a reader may say to the bus, as the bodies of frames. Salt's bus does
-// not listen.
+// Messages of a reader to the bus, as bodies of frames. Salt's bus ignores them.
 const (
 	tagOwnOnly = "brine/reader/own"
 	tagAll     = "brine/reader/all"
 )
 
-// OwnOnly tells the bus whether this reader waits only for events of what was
-// started at the same daemon, or for all there are, which is what it takes for
-// granted. In a cluster that decides what other masters send.
+// OwnOnly tells the bus whether this reader waits only for events of jobs that were started at the
+// same daemon, or for all events, which is the default. In a cluster this decides which events
+// other masters send.
 func (r *Reader) OwnOnly(own bool) error {
 	tag := tagAll
 	if own {
@@ -96,7 +93,7 @@ func (r *Reader) OwnOnly(own bool) error {
 	return err
 }
 
-// SetDeadline is the moment after which Next fails; the zero time means never.
+// SetDeadline sets the time after which Next fails; the zero time means never.
 func (r *Reader) SetDeadline(t time.Time) error { return r.conn.SetReadDeadline(t) }
 
 // Close ends the connection.
@@ -121,11 +118,11 @@ func DialPush(ctx context.Context, at Sockets, maxEventSize int) (*Pusher, error
 	return &Pusher{conn, maxEventSize}, nil
 }
 
-// Fire sends an event with the time in _stamp. There is no answer: no error
-// means that the system took it.
+// Fire sends an event with the time in _stamp. There is no answer: no error means that the kernel
+// accepted it.
 func (p *Pusher) Fire(ctx context.Context, tag string, data *value.Dict) error {
 	if tag == "" || strings.Contains(tag, tagEnd) {
-		return salt.Errorf(salt.Invalid, "%q cannot be the tag of an event", tag)
+		return salt.Errorf(salt.Invalid, "%q is not a valid tag of an event", tag)
 	}
 	d := data.Clone()
 	d.Set("_stamp", Stamp(time.Now()))
@@ -141,7 +138,7 @@ func (p *Pusher) Fire(ctx context.Context, tag string, data *value.Dict) error {
 	return nil
 }
 
-// Close ends the connection after what was sent.
+// Close ends the connection after all sent data.
 func (p *Pusher) Close() error { return p.conn.Close() }
 
 // Push sends one event.

@@ -1,14 +1,13 @@
-// Package event is the event bus of a master or minion: what happens is fired
-// under a tag, and whoever subscribed to a prefix of the tag hears of it.
+// Package event is the event bus of a master or minion: events are fired
+// under a tag, and subscribers to a prefix of the tag receive them.
 //
-// Inside the process a Bus carries events as values. Firing never waits for
-// anybody: a subscriber has a queue of its own, and one that is slow misses
-// events and is told how many. A handler is called by the firer itself, for
-// the few who must miss nothing; it must be quick.
+// Inside the process a Bus carries events as values. Firing never blocks: each
+// subscriber has a queue, and a slow one misses events and can count them. A
+// handler runs on the goroutine that fires, so it misses nothing; it must be quick.
 //
-// For other programs, Salt's command line and readers of events above all,
-// Server offers the bus on two sockets in Salt's framing, and Reader and Push
-// are the other ends. A frame is a new-spec msgpack map,
+// For other programs, above all Salt's command line and readers of events,
+// Server offers the bus on two sockets in Salt's framing. Reader and Push are the
+// clients. A frame is a new-spec msgpack map,
 //
 //	{"head": {}, "body": bin}     body: TAG LF LF {data}
 //
@@ -33,7 +32,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Event is one event. It is shared by all who hear of it.
+// Event is one event. It is shared by all subscribers.
 type Event struct {
 	Tag string
 	// Data must not be written to. It has the key _stamp.
@@ -48,8 +47,8 @@ type Event struct {
 
 const tagEnd = "\n\n"
 
-// Frame returns the event as other programs get it. It is encoded at the first
-// call. Values that make it larger than the bus allows are replaced.
+// Frame returns the event as other programs receive it. It is encoded at the first call. Values
+// that make it larger than the limit are replaced.
 func (e *Event) Frame() ([]byte, error) {
 	e.once.Do(func() {
 		if e.body != nil { // it came from another program
@@ -67,13 +66,13 @@ func (e *Event) Frame() ([]byte, error) {
 	return e.frame, e.frameErr
 }
 
-// Body returns what is in the frame: tag, two line feeds, data.
+// Body returns the content of the frame: tag, two line feeds, data.
 func (e *Event) Body() ([]byte, error) {
 	_, err := e.Frame()
 	return e.body, err
 }
 
-// parseBody takes an event apart that another program sent.
+// parseBody decodes an event that another program sent.
 func parseBody(body []byte) (*Event, error) {
 	tag, data, ok := bytes.Cut(body, []byte(tagEnd))
 	if !ok || len(tag) == 0 || !utf8.Valid(tag) {
@@ -93,8 +92,7 @@ func parseBody(body []byte) (*Event, error) {
 // stampLayout is Python's isoformat; the fraction is absent when it is zero.
 const stampLayout = "2006-01-02T15:04:05"
 
-// Stamp is the text of a moment in _stamp: UTC, to the microsecond, without
-// zone.
+// Stamp formats a time for _stamp: UTC, to the microsecond, without zone.
 func Stamp(t time.Time) string {
 	t = t.UTC()
 	if t.Nanosecond() < 1000 {
@@ -103,9 +101,8 @@ func Stamp(t time.Time) string {
 	return t.Format(stampLayout + ".000000")
 }
 
-// Bus carries events inside a process. It may be used by any number of
-// goroutines. The order in which one goroutine fires is kept for every
-// subscriber.
+// Bus carries events inside a process. It is safe for concurrent use. Every subscriber sees the
+// events of one goroutine in their order.
 type Bus struct {
 	maxSize int
 
@@ -113,7 +110,7 @@ type Bus struct {
 	listeners atomic.Pointer[[]*listener]
 }
 
-// listener is someone who hears of events: a subscription or a handler.
+// listener is a subscription or a handler.
 type listener struct {
 	prefixes []string
 	handle   func(*Event)
@@ -139,13 +136,12 @@ func NewBus(maxEventSize int) *Bus {
 	return b
 }
 
-// Fire tells all who listen. Data is copied and gets the time in _stamp; what
-// is nested in it is shared and must not change any more. It returns once all
-// handlers have. An empty tag, or one with two line feeds in a row, cannot be
-// fired.
+// Fire sends an event to all listeners. Data is copied and gets the time in _stamp; nested values
+// are shared and must not change any more. Fire returns after all handlers. The tag must not be
+// empty or contain two consecutive line feeds.
 func (b *Bus) Fire(tag string, data *value.Dict) error {
 	if tag == "" || strings.Contains(tag, tagEnd) || !utf8.ValidString(tag) {
-		return salt.Errorf(salt.Invalid, "%q cannot be the tag of an event", tag)
+		return salt.Errorf(salt.Invalid, "%q is not a valid tag of an event", tag)
 	}
 	var e *Event
 	for _, l := range *b.listeners.Load() {
@@ -162,11 +158,10 @@ func (b *Bus) Fire(tag string, data *value.Dict) error {
 	return nil
 }
 
-// Relay is Fire for an event that was fired elsewhere: data keeps its _stamp.
-// Data must not change any more.
+// Relay is Fire for an event from elsewhere: data keeps its _stamp. Data must not change any more.
 func (b *Bus) Relay(tag string, data *value.Dict) error {
 	if tag == "" || strings.Contains(tag, tagEnd) || !utf8.ValidString(tag) {
-		return salt.Errorf(salt.Invalid, "%.80q cannot be the tag of an event", tag)
+		return salt.Errorf(salt.Invalid, "%.80q is not a valid tag of an event", tag)
 	}
 	if !data.Has("_stamp") {
 		return b.Fire(tag, data)
@@ -175,7 +170,7 @@ func (b *Bus) Relay(tag string, data *value.Dict) error {
 	return nil
 }
 
-// forward tells all who listen of an event that another program sent.
+// forward sends an event of another program to all listeners.
 func (b *Bus) forward(e *Event) {
 	for _, l := range *b.listeners.Load() {
 		if l.wants(e.Tag) {
@@ -184,9 +179,9 @@ func (b *Bus) forward(e *Event) {
 	}
 }
 
-// Handle calls fn for every event whose tag begins with one of the prefixes,
-// or for all events if there is none, on the goroutine that fires. fn must
-// not wait for anything. remove ends it; fn may still be running then.
+// Handle calls fn for every event whose tag begins with one of the prefixes, or for all events if
+// there is none, on the goroutine that fires. fn must not block. remove ends it; fn may still be
+// running then.
 func (b *Bus) Handle(fn func(*Event), prefixes ...string) (remove func()) {
 	l := &listener{prefixes: prefixes, handle: fn}
 	b.mu.Lock()
@@ -213,9 +208,8 @@ type Subscription struct {
 	dropped atomic.Uint64
 }
 
-// Subscribe queues up to size events whose tags begin with one of the
-// prefixes, or all events if there is none. While the queue is full, further
-// events are lost to it.
+// Subscribe queues up to size events whose tags begin with one of the prefixes, or all events if
+// there is none. While the queue is full, further events are dropped.
 func (b *Bus) Subscribe(size int, prefixes ...string) *Subscription {
 	c := make(chan *Event, max(size, 1))
 	s := &Subscription{C: c, c: c}
@@ -239,7 +233,7 @@ func (s *Subscription) put(e *Event) {
 // Dropped counts the events lost because the queue was full.
 func (s *Subscription) Dropped() uint64 { return s.dropped.Load() }
 
-// Close ends the subscription. What is queued can still be read.
+// Close ends the subscription. Queued events can still be read.
 func (s *Subscription) Close() {
 	s.remove()
 	s.mu.Lock()

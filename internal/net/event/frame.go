@@ -10,8 +10,7 @@ import (
 	"brine/internal/py/msgpack"
 )
 
-// beginFrame returns the frame of a body of n bytes up to the body, with room
-// for that.
+// beginFrame returns the header of a frame with a body of n bytes, with capacity for the body.
 func beginFrame(n int) []byte {
 	b := make([]byte, 0, n+24)
 	b = msgpack.AppendMapHeader(b, 2)
@@ -24,19 +23,19 @@ func beginFrame(n int) []byte {
 // Frame returns the frame of a body: TAG, two line feeds, data.
 func Frame(body []byte) []byte { return append(beginFrame(len(body)), body...) }
 
-// Body returns the body of an event with a tag and data that is encoded.
+// Body returns the body of an event with a tag and encoded data.
 func Body(tag string, data []byte) []byte {
 	b := make([]byte, 0, len(tag)+len(tagEnd)+len(data))
 	return append(append(append(b, tag...), tagEnd...), data...)
 }
 
-// SplitBody takes a body apart; ok is false if it has no tag.
+// SplitBody splits a body into tag and data; ok is false if it has no tag.
 func SplitBody(body []byte) (tag string, data []byte, ok bool) {
 	t, data, ok := bytes.Cut(body, []byte(tagEnd))
 	return string(t), data, ok && len(t) > 0 && utf8.Valid(t)
 }
 
-// FrameReader reads frames off a stream.
+// FrameReader reads frames from a stream.
 type FrameReader struct{ frames frameReader }
 
 // NewFrameReader returns a reader of frames of at most limit bytes.
@@ -46,13 +45,13 @@ func NewFrameReader(r io.Reader, limit int) *FrameReader {
 	return f
 }
 
-// Next returns the body of the next frame, which is the caller's to keep.
+// Next returns the body of the next frame, which belongs to the caller.
 func (f *FrameReader) Next() ([]byte, error) { return f.frames.next() }
 
-// SetLimit sets another bound for the frames to come.
+// SetLimit changes the size limit of later frames.
 func (f *FrameReader) SetLimit(n int) { f.frames.scan.Limits.Bytes = n }
 
-// frameReader reads frames off a stream.
+// frameReader reads frames from a stream.
 type frameReader struct {
 	r    io.Reader
 	scan msgpack.Scanner
@@ -62,7 +61,7 @@ type frameReader struct {
 
 const firstBuffer = 16 << 10
 
-// next returns the body of the next frame, which is the caller's to keep.
+// next returns the body of the next frame, which belongs to the caller.
 func (f *frameReader) next() ([]byte, error) {
 	if f.used > 0 {
 		f.buf = append(f.buf[:0], f.buf[f.used:]...)
@@ -83,8 +82,8 @@ func (f *frameReader) next() ([]byte, error) {
 			}
 		}
 		if len(f.buf) == cap(f.buf) {
-			// Doubling what has really come keeps an announced size from
-			// taking memory.
+			// The buffer doubles with the received data, so that an announced size alone allocates
+			// nothing.
 			f.buf = append(make([]byte, 0, max(firstBuffer, 2*cap(f.buf))), f.buf...)
 		}
 		n, err := f.r.Read(f.buf[len(f.buf):cap(f.buf)])

@@ -193,7 +193,7 @@ func TestSocketFiles(t *testing.T) {
 func TestPathTooLong(t *testing.T) {
 	at := MasterOptions{SockDir: "/tmp/" + strings.Repeat("x", 100)}.Sockets()
 	_, err := Listen(NewBus(0), at, testOptions, quiet)
-	if salt.KindOf(err) != salt.Invalid || !strings.Contains(err.Error(), "set sock_dir to a shorter folder, or ipc_mode to tcp") {
+	if salt.KindOf(err) != salt.Invalid || !strings.Contains(err.Error(), "set sock_dir to a shorter directory, or ipc_mode to tcp") {
 		t.Error(err)
 	}
 	if _, err := Dial(t.Context(), at); salt.KindOf(err) != salt.Invalid {

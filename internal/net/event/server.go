@@ -22,8 +22,8 @@ type Server struct {
 	bus     *Bus
 	log     *slog.Logger
 	sockets Sockets
-	pub     *door
-	pull    *door
+	pub     *acceptor
+	pull    *acceptor
 	files   []ownFile
 	backlog *backlog
 	remove  func()
@@ -33,14 +33,14 @@ type Server struct {
 	end     context.CancelCauseFunc
 }
 
-// ownFile is a socket file that this server made.
+// ownFile is a socket file that this server created.
 type ownFile struct {
 	path string
 	info fs.FileInfo
 }
 
-// Listen binds the sockets. Files that a dead process left are replaced; a
-// living one is an error of kind Exists.
+// Listen binds the sockets. Files of a dead process are replaced; a running process is an error of
+// kind Exists.
 func Listen(bus *Bus, at Sockets, o Options, log *slog.Logger) (*Server, error) {
 	if err := at.check(); err != nil {
 		return nil, err
@@ -48,8 +48,8 @@ func Listen(bus *Bus, at Sockets, o Options, log *slog.Logger) (*Server, error) 
 	s := &Server{bus: bus, log: log, sockets: at, backlog: newBacklog(o.PubHWM, o.PubBuffer<<20)}
 	s.open, s.end = context.WithCancelCause(context.Background())
 	var err error
-	if s.pub, err = s.door(at.Pub, fs.FileMode(at.PubMode), s.reader); err == nil {
-		s.pull, err = s.door(at.Pull, 0o600, s.writer)
+	if s.pub, err = s.bind(at.Pub, fs.FileMode(at.PubMode), s.reader); err == nil {
+		s.pull, err = s.bind(at.Pull, 0o600, s.writer)
 	}
 	for _, path := range at.Markers {
 		if err == nil {
@@ -67,14 +67,14 @@ func Listen(bus *Bus, at Sockets, o Options, log *slog.Logger) (*Server, error) 
 	return s, nil
 }
 
-// door makes one of the two sockets. enter gets each connection, and returns
+// bind creates one of the two sockets. enter gets each connection, and returns
 // what serves it.
-func (s *Server) door(addr string, mode fs.FileMode, enter func(net.Conn) (serve func())) (*door, error) {
+func (s *Server) bind(addr string, mode fs.FileMode, enter func(net.Conn) (serve func())) (*acceptor, error) {
 	l, err := s.listen(addr, mode)
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDoor(l, func(conn net.Conn) {
+	d, err := newAcceptor(l, func(conn net.Conn) {
 		serve := enter(conn)
 		s.conns.Go(func() {
 			stop := context.AfterFunc(s.open, func() { conn.Close() })
@@ -89,8 +89,7 @@ func (s *Server) door(addr string, mode fs.FileMode, enter func(net.Conn) (serve
 	return d, nil
 }
 
-// Sockets returns where the server listens; ports are real even if 0 was asked
-// for.
+// Sockets returns the addresses of the server; ports are real even if 0 was configured.
 func (s *Server) Sockets() Sockets { return s.sockets }
 
 func (s *Server) listen(addr string, mode fs.FileMode) (net.Listener, error) {
@@ -102,24 +101,23 @@ func (s *Server) listen(addr string, mode fs.FileMode) (net.Listener, error) {
 		return l, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(addr), 0o755); err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot make the folder of the event bus (sock_dir): %w", err)
+		return nil, salt.Errorf(salt.Unavailable, "cannot create the directory of the event bus (sock_dir): %w", err)
 	}
-	// Who can write to the folder can put a socket of their own in the place of
-	// this one.
+	// A user who can write to the directory can replace this socket.
 	if st, err := os.Stat(filepath.Dir(addr)); err == nil && st.Mode().Perm()&0o002 != 0 && st.Mode()&fs.ModeSticky == 0 {
-		return nil, salt.Errorf(salt.Denied, "everybody can write to the folder of the event bus (sock_dir) %s: run chmod 755 on it", filepath.Dir(addr))
+		return nil, salt.Errorf(salt.Denied, "the directory of the event bus (sock_dir) %s is world-writable: run chmod 755 on it", filepath.Dir(addr))
 	}
 	if err := removeStale(addr); err != nil {
 		return nil, err
 	}
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		// Linux gives the file the mode of the socket, so that nobody can
-		// connect before the chmod below.
+		// On Linux the file gets the mode of the socket, so that no program can connect before the
+		// chmod below.
 		return c.Control(func(fd uintptr) { syscall.Fchmod(int(fd), uint32(mode.Perm())) })
 	}}
 	l, err := lc.Listen(context.Background(), "unix", addr)
 	if err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "cannot make the socket of the event bus: %w", err)
+		return nil, salt.Errorf(salt.Unavailable, "cannot create the socket of the event bus: %w", err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // by then it may be a successor's
 	info, err := os.Lstat(addr)
@@ -134,14 +132,14 @@ func (s *Server) listen(addr string, mode fs.FileMode) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStale removes what a dead process left at path.
+// removeStale removes the socket of a dead process.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a folder", path)
+		err = fmt.Errorf("%s is a directory", path)
 	}
 	if err == nil && info.Mode().Type() == fs.ModeSocket {
 		if c, dialErr := net.DialTimeout("unix", path, time.Second); dialErr == nil {
@@ -158,7 +156,7 @@ func removeStale(path string) error {
 	return nil
 }
 
-// makeMarker makes an empty file if there is nothing.
+// makeMarker creates an empty file unless there is one.
 func makeMarker(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // with tcp there is no socket in it
 		return salt.Errorf(salt.Unavailable, "cannot create sock_dir: %w", err)
@@ -168,7 +166,7 @@ func makeMarker(path string) error {
 		return nil
 	}
 	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot create a file by which Salt's programs know that a master runs: %w", err)
+		return salt.Errorf(salt.Unavailable, "cannot create the file by which Salt's programs detect a running master: %w", err)
 	}
 	return f.Close()
 }
@@ -178,7 +176,7 @@ func (s *Server) Close() error {
 	if s.remove != nil {
 		s.remove()
 	}
-	for _, d := range []*door{s.pub, s.pull} {
+	for _, d := range []*acceptor{s.pub, s.pull} {
 		if d != nil {
 			d.close()
 		}
@@ -197,9 +195,9 @@ func (s *Server) Close() error {
 func (s *Server) Serve(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { s.end(nil) })()
 	var loops sync.WaitGroup
-	for _, d := range []*door{s.pub, s.pull} {
+	for _, d := range []*acceptor{s.pub, s.pull} {
 		loops.Go(func() {
-			if err := d.attend(s.log); err != nil {
+			if err := d.run(s.log); err != nil {
 				s.end(salt.Errorf(salt.Internal, "the event bus stopped listening: %w", err))
 			}
 		})
@@ -214,7 +212,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// publish puts an event before all readers.
+// publish sends an event to all readers.
 func (s *Server) publish(e *Event) {
 	s.pub.admit()
 	if !s.backlog.wanted() {
@@ -222,7 +220,7 @@ func (s *Server) publish(e *Event) {
 	}
 	frame, err := e.Frame()
 	if err != nil {
-		s.log.Error("an event cannot be encoded for other programs", "tag", e.Tag, "error", err)
+		s.log.Error("cannot encode an event for other programs", "tag", e.Tag, "error", err)
 		return
 	}
 	s.backlog.add(frame)
@@ -249,9 +247,8 @@ func (r *readerCount) add(n int) {
 	}
 }
 
-// OnReaders has fn called, now and whenever it changes, with the number of
-// programs that read events and have not said (Reader.OwnOnly) that they wait
-// only for what they have started. fn must be quick.
+// OnReaders calls fn now and at each change with the number of programs that read events and have
+// not declared (Reader.OwnOnly) that they wait only for their own. fn must be quick.
 func (s *Server) OnReaders(fn func(n int)) {
 	s.readers.mu.Lock()
 	defer s.readers.mu.Unlock()
@@ -259,18 +256,18 @@ func (s *Server) OnReaders(fn func(n int)) {
 	fn(s.readers.n)
 }
 
-// reader gives a program its place in the backlog at once.
+// reader registers a reader in the backlog at once.
 func (s *Server) reader(conn net.Conn) func() {
 	cur := s.backlog.open()
 	s.readers.add(1)
 	return func() { s.serveReader(conn, cur) }
 }
 
-// maxReaderFrame bounds what a reader may say.
+// maxReaderFrame bounds a message of a reader.
 const maxReaderFrame = 4096
 
-// hearReader waits until a reader has gone. Salt's say nothing; ours say which
-// events they wait for.
+// hearReader waits until a reader has gone. Stock readers send nothing; Brine's say which events
+// they wait for.
 func (s *Server) hearReader(conn net.Conn, w *waker) {
 	any := true
 	defer func() {
@@ -296,13 +293,13 @@ func (s *Server) hearReader(conn net.Conn, w *waker) {
 	io.Copy(io.Discard, conn)
 }
 
-// serveReader sends events until the other side goes away.
+// serveReader sends events until the other side disconnects.
 func (s *Server) serveReader(conn net.Conn, cur *cursor) {
 	var gone sync.WaitGroup
 	w := &waker{conn: conn}
 	gone.Go(func() {
 		defer s.backlog.remove(cur)
-		defer conn.Close() // ends a write that waits
+		defer conn.Close() // ends a blocked write
 		s.hearReader(conn, w)
 	})
 	defer gone.Wait()
@@ -320,7 +317,7 @@ func (s *Server) serveReader(conn net.Conn, cur *cursor) {
 		clear(batch)
 	}
 	if n := s.backlog.missed(cur); n > 0 {
-		s.log.Warn("a program that reads events was too slow and missed some", "missed", n)
+		s.log.Warn("a slow reader of events missed some", "missed", n)
 	}
 }
 
@@ -328,25 +325,25 @@ func (s *Server) writer(conn net.Conn) func() {
 	return func() { s.serveWriter(conn) }
 }
 
-// serveWriter puts the events that come on the bus.
+// serveWriter fires the received events on the bus.
 func (s *Server) serveWriter(conn net.Conn) {
 	frames := frameReader{r: conn}
 	for {
 		body, err := frames.next()
 		if err != nil {
 			if s.open.Err() == nil && err != io.EOF {
-				s.log.Warn("a program that sends events is cut off", "error", err)
+				s.log.Warn("disconnected a program that sends events", "error", err)
 			}
 			return
 		}
 		e, err := parseBody(body)
 		if err != nil {
-			s.log.Warn("an event of another program is dropped", "error", err)
+			s.log.Warn("dropped an event of another program", "error", err)
 			continue
 		}
 		if !e.Data.Has("_stamp") {
 			if err := s.bus.Fire(e.Tag, e.Data); err != nil {
-				s.log.Warn("an event of another program is dropped", "error", err)
+				s.log.Warn("dropped an event of another program", "error", err)
 			}
 			continue
 		}

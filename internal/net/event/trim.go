@@ -5,13 +5,12 @@ import (
 	"brine/internal/py/value"
 )
 
-// trimmed stands where a value was too large.
+// trimmed replaces a value that was too large.
 const trimmed = "VALUE_TRIMMED"
 
-// encodeData encodes the data of an event. If that takes more than limit
-// bytes, values are replaced: first those larger than half the limit, then
-// ever smaller ones in steps of a tenth, until the rest fits or nothing is
-// left to replace. 0 means no limit.
+// encodeData encodes the data of an event. If it takes more than limit bytes, values are replaced:
+// first those larger than half the limit, then smaller ones in steps of a tenth, until the rest
+// fits or nothing is left to replace. 0 means no limit.
 func encodeData(d *value.Dict, limit int) ([]byte, error) {
 	b, err := msgpack.Marshal(d, msgpack.NewSpec)
 	if err != nil || limit <= 0 {
@@ -26,8 +25,8 @@ func encodeData(d *value.Dict, limit int) ([]byte, error) {
 	return b, nil
 }
 
-// trimDict returns d with every value larger than size replaced. In a dict the
-// values are looked at one by one.
+// trimDict returns d with every value larger than size replaced. Values in a nested dict are
+// replaced one by one.
 func trimDict(d *value.Dict, size int) *value.Dict {
 	out := value.NewDict(d.Len())
 	for k, v := range d.All() {

@@ -10,27 +10,25 @@ import (
 	"brine/internal/py/msgpack"
 )
 
-// tagWake is the tag of an event that says nothing. Brine's readers skip it.
+// tagWake is the tag of an empty event. Brine's readers skip it.
 const tagWake = "brine/wake"
 
-// wakeAfter are the pauses after the return of a job, and after each event that
-// says nothing. The second one is for a client on a busy machine.
+// wakeAfter are the pauses after the return of a job, and after each empty event. The second one is
+// for a client on a busy machine.
 var wakeAfter = [...]time.Duration{30 * time.Millisecond, 270 * time.Millisecond}
 
-// waker writes to one reader. When the reader has got the return of a job and
-// then nothing else, waker sends an event that says nothing.
+// waker writes to one reader. If nothing follows the return of a job, waker sends an empty event.
 //
-// Salt's LocalClient needs that. While it still waits for the answer to its
-// command, its event loop moves the events that come into a buffer of its own.
-// Afterwards it looks for events at the socket alone, and notices what is in the
-// buffer only when something else comes. On Brine's master a quick job is over
-// by then, so that the client waited until its timeout.
+// Salt's LocalClient needs that. While it waits for the answer to its command, its event loop moves
+// arriving events into a buffer of its own. Afterwards it looks for events only at the socket, and
+// checks the buffer only when another event arrives. On a Brine master a quick job is over by then,
+// so that the client waited until its timeout.
 type waker struct {
 	conn net.Conn
 	// unneeded is set for Brine's own readers.
 	unneeded atomic.Bool
 
-	mu    sync.Mutex // held while something is written
+	mu    sync.Mutex // held while a frame is written
 	timer *time.Timer
 	left  int // of wakeAfter
 	ended bool
@@ -56,9 +54,9 @@ func (w *waker) write(batch [][]byte) error {
 	return nil
 }
 
-// wake sends an event that says nothing.
+// wake sends an empty event.
 func (w *waker) wake() {
-	if w.unneeded.Load() || !w.mu.TryLock() { // something else is being written
+	if w.unneeded.Load() || !w.mu.TryLock() { // another frame is being written
 		return
 	}
 	defer w.mu.Unlock()
@@ -66,7 +64,7 @@ func (w *waker) wake() {
 		return
 	}
 	if _, err := w.conn.Write(wakeFrame()); err != nil {
-		return // whoever waits for the end of the connection sees it
+		return // the goroutine that waits for the end of the connection sees it
 	}
 	if w.left--; w.left > 0 {
 		w.timer.Reset(wakeAfter[len(wakeAfter)-w.left])
@@ -74,7 +72,7 @@ func (w *waker) wake() {
 }
 
 func (w *waker) stop() {
-	w.conn.Close() // ends a write that waits
+	w.conn.Close() // ends a blocked write
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = true
@@ -83,8 +81,8 @@ func (w *waker) stop() {
 	}
 }
 
-// wakeFrame is the frame of an event without data but for its time, which
-// Salt's programs want in every event.
+// wakeFrame returns the frame of an event with only its time, which Salt's programs expect in every
+// event.
 func wakeFrame() []byte {
 	stamp := msgpack.AppendMapHeader(nil, 1)
 	stamp = msgpack.AppendString(stamp, "_stamp", msgpack.NewSpec)
@@ -102,8 +100,8 @@ func anyReturn(frames [][]byte) bool {
 	return false
 }
 
-// tagWithin is how far into a frame its tag begins at most, and how long the
-// part of a tag is at most that isReturn looks at.
+// tagWithin is the maximum offset of the tag in a frame, and the maximum length that isReturn
+// examines.
 const tagWithin = 160
 
 func isReturn(frame []byte) bool {

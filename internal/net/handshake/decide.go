@@ -1,10 +1,10 @@
 package handshake
 
-// Known says what the master knows of a minion id.
+// Known is what the master knows about a minion id.
 type Known uint8
 
-// What a master can know of an id. Blocked means that something that is not a
-// key stands in the place of its pending key.
+// Known states of an id. Blocked means that something that is not a key is in the place of its
+// pending key.
 const (
 	Unknown Known = iota
 	Accepted
@@ -13,10 +13,10 @@ const (
 	Blocked
 )
 
-// Bank names the set of keys that an offered key is written to.
+// Bank names the set of keys to which an offered key is written.
 type Bank uint8
 
-// The banks, and None for leaving all as it is.
+// The banks, and None for no change.
 const (
 	None Bank = iota
 	ToAccepted
@@ -25,41 +25,40 @@ const (
 	ToDenied
 )
 
-// Answer is what the minion is told.
+// Answer is the answer to the minion.
 type Answer uint8
 
 // The answers.
 const (
 	Refuse Answer = iota // ret False
-	Wait                 // ret True: the key waits for acceptance
+	Wait                 // ret True: the key is pending
 	Full                 // ret "full": max_minions reached
 	Accept
 )
 
-// Policy is how the master treats keys that it does not know, for one id.
+// Policy is how the master treats unknown keys, for one id.
 type Policy struct {
-	Open       bool // open_mode: any key is taken
+	Open       bool // open_mode: any key is accepted
 	AutoSign   bool
 	AutoReject bool
-	// Rule is the name of what says so, for those who ask later.
+	// Rule is the name of the option that decided, for the record of the key.
 	Rule string
 }
 
-// Verdict is what is done about one sign-in.
+// Verdict is the result of one sign-in.
 type Verdict struct {
 	Answer Answer
-	// Store is where the offered key goes.
+	// Store is the bank for the offered key.
 	Store Bank
-	// DropPending tells to remove the pending key.
+	// DropPending says that the pending key must be removed.
 	DropPending bool
-	// Act is the word in the salt/auth event; "" for a key that had been
-	// rejected before, as Salt 3007 sends it.
+	// Act is the value of act in the salt/auth event; "" for a key that had been rejected before,
+	// as in Salt 3007.
 	Act string
 }
 
-// Decide is the decision table of Salt's master: what happens to a sign-in of
-// an id of which known is known, with sameKey telling whether the offered key
-// is the one on file.
+// Decide is the decision table of Salt's master for a sign-in. known is the state of the id,
+// sameKey says whether the offered key is the one on file.
 func Decide(known Known, sameKey bool, p Policy) Verdict {
 	if p.Open {
 		v := Verdict{Answer: Accept, Act: "accept", DropPending: known == Pending}
@@ -90,8 +89,8 @@ func Decide(known Known, sameKey bool, p Policy) Verdict {
 	return Verdict{Answer: Wait, Store: ToPending, Act: "pend"}
 }
 
-// decidePending keeps the first key that was offered: another one may be an
-// impostor's, so it is denied until the operator has deleted the first.
+// decidePending keeps the key that was offered first: another one may be an attacker's, so it is
+// denied until the operator has deleted the first.
 func decidePending(sameKey bool, p Policy) Verdict {
 	switch {
 	case p.AutoReject:

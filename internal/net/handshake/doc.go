@@ -1,7 +1,7 @@
-// Package handshake is the sign-in between minion and master as Salt 3007
-// does it: what is asked, what is decided, what is answered and what of the
-// answer is believed. It has no socket, no clock and no file; the channel
-// package moves its messages, the keystore package keeps the keys.
+// Package handshake is the sign-in of a minion at a master, as in Salt 3007: the
+// request, the decision, the answer and its verification. It has no socket, no
+// clock and no file; package channel sends its messages, package keystore stores
+// the keys.
 //
 // The minion asks in clear:
 //

@@ -10,10 +10,10 @@ import (
 	"brine/internal/py/value"
 )
 
-// Names is an option with one text or a list of them.
+// Names is an option with a string or a list of strings.
 type Names []string
 
-// SetValue takes a text or a list of texts; an empty text is none.
+// SetValue accepts a string or a list of strings; an empty string is none.
 func (n *Names) SetValue(v any) error {
 	*n = nil
 	add := func(v any) error {
@@ -41,7 +41,7 @@ func (n *Names) SetValue(v any) error {
 	return nil
 }
 
-// Value is the counterpart: one text, or the list.
+// Value returns one string, or the list.
 func (n Names) Value() any {
 	switch len(n) {
 	case 0:
@@ -52,26 +52,26 @@ func (n Names) Value() any {
 	return value.Strings(n)
 }
 
-// Endorsement is the word of the holder of one key that another key is to be
-// trusted as much: an old key of a master for its new one, or an old signing
-// key for its successor. By it keys are replaced without touching a minion.
+// Endorsement is a signature by which the holder of one key declares another key as trusted: an old
+// key of a master for its new one, or an old signing key for its successor. So keys can be replaced
+// without a change on the minions.
 type Endorsement struct {
 	Pub string // the endorsed key as clean PEM
 	Sig []byte // by a key that the minion trusts already
 }
 
-// Bounds of what one acceptance may carry.
+// Limits of one acceptance.
 const (
 	maxEndorsements = 8
-	// endorseAlgo is that of all endorsements, whatever else is agreed on.
+	// endorseAlgo is the algorithm of all endorsements, independent of the negotiated one.
 	endorseAlgo = crypt.PKCS1v15SHA224
 )
 
-// endorsedText is what is signed. The prefix keeps it apart from all other
-// uses of these keys: pub_sig signs the bare key.
+// endorsedText returns the signed bytes. The prefix separates them from all other uses of these
+// keys: pub_sig signs the bare key.
 func endorsedText(pub string) []byte { return []byte("brine endorses\n" + pub) }
 
-// Endorse vouches with one key for another.
+// Endorse signs an endorsement of one key with another.
 func Endorse(by *crypt.PrivateKey, pub *crypt.PublicKey) (Endorsement, error) {
 	e := Endorsement{Pub: crypt.CleanKey(string(pub.PEM()))}
 	var err error
@@ -84,9 +84,8 @@ func (e Endorsement) By(key *crypt.PublicKey) bool {
 	return key.Verify(endorseAlgo, endorsedText(e.Pub), e.Sig) == nil
 }
 
-// SetEndorsements has an identity show these with each acceptance. It is for
-// the time before the identity is used. common says that the key is that of all
-// masters of a cluster.
+// SetEndorsements adds endorsements to each acceptance. It must be called before the identity is
+// used. common says that the key is that of all masters of a cluster.
 func (id *Identity) SetEndorsements(es []Endorsement, common bool) {
 	now := id.now.Load()
 	now.endorsed, now.common = endorsementList(es), common
@@ -103,8 +102,7 @@ func endorsementList(es []Endorsement) *value.List {
 	return list
 }
 
-// Endorsed returns the keys that are trusted, and all that they vouch for,
-// directly or through others.
+// Endorsed returns the trusted keys and all that they endorse, directly or through others.
 func Endorsed(trusted *crypt.PublicKey, es []Endorsement) []*crypt.PublicKey {
 	if len(es) > maxEndorsements {
 		es = es[len(es)-maxEndorsements:]
@@ -112,7 +110,7 @@ func Endorsed(trusted *crypt.PublicKey, es []Endorsement) []*crypt.PublicKey {
 	return extend([]*crypt.PublicKey{trusted}, es)
 }
 
-// endorsements reads those of an acceptance.
+// endorsements reads the endorsements of an acceptance.
 func endorsements(in *wire.Acceptance) []Endorsement {
 	var out []Endorsement
 	if in.Endorsed == nil {
@@ -127,8 +125,7 @@ func endorsements(in *wire.Acceptance) []Endorsement {
 	return out
 }
 
-// extend adds to the keys that are trusted all that they vouch for, directly
-// or through others.
+// extend adds to the trusted keys all that they endorse, directly or through others.
 func extend(trusted []*crypt.PublicKey, es []Endorsement) []*crypt.PublicKey {
 	used := make([]bool, len(es))
 	for i := 0; i < len(trusted); i++ {
@@ -145,8 +142,7 @@ func extend(trusted []*crypt.PublicKey, es []Endorsement) []*crypt.PublicKey {
 	return trusted
 }
 
-// Untrusted is the error of a master whose key nothing vouches for that this
-// minion demands.
+// Untrusted is the error of a master whose key is not signed as this minion requires.
 type Untrusted struct{ err error }
 
 func (e *Untrusted) Error() string { return e.err.Error() }
@@ -156,9 +152,9 @@ func (e *Untrusted) Unwrap() error { return e.err }
 
 func untrusted(format string, args ...any) error { return &Untrusted{fmt.Errorf(format, args...)} }
 
-// Refused reports whether err is the word of a master that was reached and
-// does not take this minion, or is not to be trusted: no other address of it
-// would say otherwise, and only a decision of an operator changes that.
+// Refused reports whether err is the decision of a reachable master against this minion, or of this
+// minion against its key. Other addresses of the master would give the same result, and only an
+// operator can change it.
 func Refused(err error) bool {
 	var mismatch *KeyMismatch
 	var no *Untrusted

@@ -113,7 +113,7 @@ func TestAcceptanceParts(t *testing.T) {
 		{"another nonce", "", func(in *value.Dict) { in.Set("nonce", strings.Repeat("0", 32)) }, "wrong nonce"},
 		{"no nonce", "", func(in *value.Dict) { in.Delete("nonce") }, "wrong nonce"},
 		{"aes for another minion", "", func(in *value.Dict) { in.Set("aes", sealed(other, aesKey)) }, "cannot decrypt the master's AES key"},
-		{"another aes", "", func(in *value.Dict) { in.Set("aes", sealed(private(t, "minion"), sessKey)) }, "made for another key"},
+		{"another aes", "", func(in *value.Dict) { in.Set("aes", sealed(private(t, "minion"), sessKey)) }, "it is for another key"},
 		{"no aes", "", func(in *value.Dict) { in.Delete("aes") }, "cannot decrypt"},
 		{"no sig", "", func(in *value.Dict) { in.Delete("sig") }, "signature of the AES key is wrong"},
 		{"sig by another", "", func(in *value.Dict) {

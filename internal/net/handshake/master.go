@@ -16,9 +16,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// Bounds of what a stranger may put in a sign-in.
+// Limits of the fields of a sign-in, which is unauthenticated.
 const (
-	// maxShown is how much of a stranger's text a message repeats.
+	// maxShown is how much of an unauthenticated string a message repeats.
 	maxShown = 80
 )
 
@@ -31,15 +31,13 @@ type Request struct {
 	// Pub is the offered key as sent; compare it after crypt.CleanKey.
 	Pub   string
 	Token []byte
-	// AutosignGrains are the grains that the minion offers for automatic
-	// acceptance; nil if none.
+	// AutosignGrains are the grains for automatic acceptance; nil if none.
 	AutosignGrains *value.Dict
 	// TakesHints says that the minion understands the answer ComeBack.
 	TakesHints bool
 }
 
-// ParseRequest reads the load of an _auth request. It bounds every field but
-// does not judge the id.
+// ParseRequest reads the load of an _auth request. It bounds every field but does not check the id.
 func ParseRequest(load *value.Dict, version int) (Request, error) {
 	var in wire.SignIn
 	if err := wire.Decode(load, &in); err != nil {
@@ -65,9 +63,9 @@ func ParseRequest(load *value.Dict, version int) (Request, error) {
 	return r, nil
 }
 
-// Identity is what a master shows to minions. It keeps the signatures that do
-// not change with the minion, because each costs a private RSA operation. Its key
-// can be replaced while it is in use.
+// Identity is the master's identity towards minions. It caches the signatures that are the same for
+// all minions, because each costs a private RSA operation. Its key can be replaced while it is in
+// use.
 type Identity struct {
 	now    atomic.Pointer[shownKey]
 	signer func(pub []byte, algo string) ([]byte, error)
@@ -79,8 +77,8 @@ type shownKey struct {
 	key    *crypt.PrivateKey
 	pub    string // clean PEM
 	signer func(pub []byte, algo string) ([]byte, error)
-	// endorsed is what SetEndorsements was given, or nil; common says that the key
-	// is that of all masters of a cluster.
+	// endorsed is the argument of SetEndorsements, or nil; common says that the key is that of all
+	// masters of a cluster.
 	endorsed *value.List
 	common   bool
 
@@ -89,17 +87,16 @@ type shownKey struct {
 	pubSigs map[string]string // by algorithm
 }
 
-// NewIdentity returns the identity of a master with the given key pair.
-// signer, if not nil, makes pub_sig: the signature of the separate signing
-// key over the public key (master_sign_pubkey), or reads the stored one.
+// NewIdentity returns the identity of a master with the given key pair. signer, if not nil, makes
+// pub_sig, the signature of the separate signing key over the public key (master_sign_pubkey), or
+// reads the stored one.
 func NewIdentity(key *crypt.PrivateKey, signer func(pub []byte, algo string) ([]byte, error)) *Identity {
 	id := &Identity{signer: signer}
 	id.now.Store(&shownKey{key: key, pub: crypt.CleanKey(string(key.Public().PEM())), signer: signer})
 	return id
 }
 
-// Replace has an identity show another key pair, that of a cluster, and who
-// vouches for it.
+// Replace switches to another key pair, that of a cluster, with its endorsements.
 func (id *Identity) Replace(key *crypt.PrivateKey, es []Endorsement) {
 	id.now.Store(&shownKey{key: key, pub: crypt.CleanKey(string(key.Public().PEM())), signer: id.signer, endorsed: endorsementList(es), common: true})
 }
@@ -160,8 +157,8 @@ func (s *shownKey) signed(inner *value.Dict, algo string) (*value.Dict, error) {
 	return wire.Encode(wire.Signed{Enc: "clear", Load: load, Sig: sig}), nil
 }
 
-// Refusal returns the reply that tells anything but acceptance. Peers older
-// than protocol version 2 get it unsigned.
+// Refusal returns any reply other than an acceptance. Peers older than protocol version 2 get it
+// unsigned.
 func (id *Identity) Refusal(r Request, a Answer) (*value.Dict, error) {
 	var ret any = false
 	switch a {
@@ -187,7 +184,7 @@ func unsignedReply(u wire.Unsigned) *value.Dict {
 	return wire.Encode(wire.Signed{Enc: "clear", Load: wire.Encode(u)})
 }
 
-// Secrets are what an accepted minion is given.
+// Secrets are the keys for an accepted minion.
 type Secrets struct {
 	AES         string // the master's key for publications
 	Session     string // the minion's own key for requests
@@ -195,8 +192,8 @@ type Secrets struct {
 	Signs       bool // every publication is signed with the master's key
 }
 
-// Acceptance returns the reply to an accepted minion. It fails on a key that
-// cannot encrypt, which the caller treats as a corrupt key.
+// Acceptance returns the reply to an accepted minion. It fails on a key that cannot encrypt, which
+// the caller treats as a corrupt key.
 func (id *Identity) Acceptance(r Request, minion *crypt.PublicKey, s Secrets) (*value.Dict, error) {
 	now := id.now.Load()
 	out := wire.Acceptance{
@@ -210,8 +207,8 @@ func (id *Identity) Acceptance(r Request, minion *crypt.PublicKey, s Secrets) (*
 		}
 	}
 	if len(r.Token) > 0 {
-		// A token that does not decrypt was made for another master's key;
-		// Salt leaves it out of the answer and the minion decides.
+		// A token that does not decrypt was encrypted for another master's key; Salt omits it from
+		// the answer and the minion decides.
 		if tok, err := now.key.Decrypt(r.EncAlgo, r.Token); err == nil {
 			if out.Token, err = minion.Encrypt(r.EncAlgo, tok); err != nil {
 				return nil, err

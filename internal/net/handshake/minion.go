@@ -18,21 +18,20 @@ import (
 	"brine/internal/py/value"
 )
 
-// The refusals that a master can give. The id follows the texts that end in a
-// command.
+// The refusals of a master. The caller appends the id to messages that end in a command.
 var (
-	ErrPending  = errors.New("the key waits for acceptance on the master; accept it there with: salt-key -a")
+	ErrPending  = errors.New("the key is pending: accept it on the master with: salt-key -a")
 	ErrRejected = errors.New("the master has rejected this minion's key, or holds another key for its id; delete the key there with: salt-key -d")
-	ErrFinger   = errors.New("the master's key has another fingerprint than the option master_finger demands")
-	ErrFull     = errors.New("the master takes no more minions: raise its max_minions, or decide there about the keys that wait, with salt-key")
+	ErrFinger   = errors.New("the master's key does not have the fingerprint that the option master_finger demands")
+	ErrFull     = errors.New("the master accepts no more minions: raise its max_minions, or accept or reject pending keys there with salt-key")
 )
 
-// replyLimits bound an answer to a sign-in, which comes from a peer that has
-// proved nothing yet. A real one takes 3 KiB.
+// replyLimits bound the answer to a sign-in, which comes from an unauthenticated peer. A real
+// answer takes 3 KiB.
 var replyLimits = msgpack.Limits{Depth: 8, Items: 256, Bytes: 64 << 10}
 
-// KeyMismatch is the error of a master whose public key is not the one that
-// this minion has on file: another master, or someone in between.
+// KeyMismatch is the error of a master whose public key is not the one that this minion has on
+// file: another master, or an attacker in between.
 type KeyMismatch struct {
 	Expected, Got string // fingerprints
 	File          string // where the expected key is kept
@@ -41,46 +40,43 @@ type KeyMismatch struct {
 func (e *KeyMismatch) Error() string {
 	return fmt.Sprintf("the master's public key has fingerprint %s, but %s holds %s: "+
 		"if this master is the right one, give it the same master.pem and master.pub as the others, or remove that file; "+
-		"if not, someone may be posing as the master", e.Got, e.File, e.Expected)
+		"if not, an attacker may impersonate the master", e.Got, e.File, e.Expected)
 }
 
-// Trust is the minion's memory of its master's public key. Trusting must be
-// one step, so that of two masters that answer a new minion at the same
-// moment only one becomes the known one.
+// Trust stores the master's public key on the minion. Adopting must be atomic, so that of two
+// masters that answer a new minion at once only one becomes the known one.
 type Trust interface {
 	// Known returns the key on file as clean PEM; ok is false if there is none.
 	Known() (pem string, ok bool)
-	// Adopt stores pem if there is no key yet, or if replace is set, and
-	// returns the key that is now on file.
+	// Adopt stores pem if there is no key yet, or if replace is set, and returns the key that is
+	// now on file.
 	Adopt(pem string, replace bool) (string, error)
-	// Succeed stores pem as the key of this one master or, with common, of all
-	// masters of the minion, whatever was there: a
-	// key that was trusted vouches for it.
+	// Succeed stores pem as the key of this one master or, with common, of all masters of the
+	// minion, and replaces any earlier key, because a trusted key endorsed it.
 	Succeed(pem string, common bool) error
-	// File names the place, for messages.
+	// File returns the path, for messages.
 	File() string
 }
 
-// MinionOptions are the minion's side of the sign-in.
+// MinionOptions are the minion's options of the sign-in.
 type MinionOptions struct {
 	EncryptionAlgorithm    string `salt:"encryption_algorithm" default:"OAEP-SHA1" doc:"RSA encryption towards the master: OAEP-SHA1 or OAEP-SHA224" change:"restart"`
-	SigningAlgorithm       string `salt:"signing_algorithm" default:"PKCS1v15-SHA1" doc:"RSA signatures asked of the master: PKCS1v15-SHA1 or PKCS1v15-SHA224" change:"restart"`
+	SigningAlgorithm       string `salt:"signing_algorithm" default:"PKCS1v15-SHA1" doc:"RSA signatures required of the master: PKCS1v15-SHA1 or PKCS1v15-SHA224" change:"restart"`
 	OpenMode               bool   `salt:"open_mode" default:"false" doc:"do not compare the master's key with the one on file" change:"restart"`
-	VerifyMasterPubkeySign bool   `salt:"verify_master_pubkey_sign" default:"false" doc:"demand that the master's key is signed by the signing key" change:"restart"`
+	VerifyMasterPubkeySign bool   `salt:"verify_master_pubkey_sign" default:"false" doc:"require a signature of the master's key by the signing key" change:"restart"`
 	AlwaysVerifySignature  bool   `salt:"always_verify_signature" default:"false" doc:"verify that signature at every sign-in, not only for a new key" change:"restart"`
-	MasterSignKeyName      Names  `salt:"master_sign_key_name" default:"master_sign" doc:"base name of the signing key in pki_dir, or a list of several, any of which may vouch for a master" change:"restart"`
-	MasterFinger           Names  `salt:"master_finger" default:"" doc:"fingerprint that the master's key must have; a list of several lets each master have one of them" change:"restart"`
+	MasterSignKeyName      Names  `salt:"master_sign_key_name" default:"master_sign" doc:"base name of the signing key in pki_dir, or a list of several, any of which may sign a master's key" change:"restart"`
+	MasterFinger           Names  `salt:"master_finger" default:"" doc:"required fingerprint of the master's key; with a list each master must have one of them" change:"restart"`
 	HashType               string `salt:"hash_type" default:"sha256" doc:"hash used for fingerprints" change:"restart"`
 }
 
-// Minion makes sign-in requests and judges the answers.
+// Minion creates sign-in requests and verifies the answers.
 type Minion struct {
 	ID      string
 	Key     *crypt.PrivateKey
 	Options MinionOptions
-	// Signers returns the keys any of which may vouch for a master's key;
-	// needed with VerifyMasterPubkeySign. It is asked each time, so that a key
-	// that is added counts at once.
+	// Signers returns the keys any of which may sign a master's key; needed with
+	// VerifyMasterPubkeySign. It is called each time, so that an added key is used at once.
 	Signers func() ([]*crypt.PublicKey, error)
 	// Token is a random string of this process; the master proves that it
 	// holds the private key by sending it back.
@@ -88,21 +84,20 @@ type Minion struct {
 	Trust Trust
 }
 
-// Credentials are what a sign-in gained.
+// Credentials are the result of a sign-in.
 type Credentials struct {
 	AES, Session string
-	PublishPort  int  // 0 if the master told none
-	Brine        bool // the master knows more commands than Salt's
-	Shares       bool // and answers with what it shares among minions
+	PublishPort  int  // 0 if the master did not report it
+	Brine        bool // the master supports Brine's own commands
+	Shares       bool // and answers with data that is encrypted once for all minions
 	Signs        bool // and signs every publication
 	Master       *crypt.PublicKey
-	// Signed names the files of the signing keys by one of which the master's
-	// public key was verified, "" if none was asked for.
+	// Signed names the files of the signing keys by one of which the master's public key was
+	// verified, "" if none was required.
 	Signed string
 }
 
-// Attempt is one sign-in: the request to send, and what is needed to judge
-// the answer.
+// Attempt is one sign-in: the request to send, and the data to verify the answer.
 type Attempt struct {
 	m        *Minion
 	nonce    string
@@ -111,10 +106,9 @@ type Attempt struct {
 	Load     *value.Dict
 }
 
-// Begin builds the load of a request. nonce is 32 hex digits, fresh each
-// time. autosign holds the grains named by autosign_grains, or nil. takesHints
-// says that the minion understands the answer ComeBack, which ends as *Busy:
-// Salt's minions do not say it, and Salt's masters ignore it.
+// Begin builds the load of a request. nonce is 32 hex digits, different each time. autosign has the
+// grains named by autosign_grains, or is nil. takesHints says that the minion understands the
+// answer ComeBack, which becomes *Busy: stock minions do not send it, and stock masters ignore it.
 func (m *Minion) Begin(nonce string, autosign *value.Dict, takesHints bool) (*Attempt, error) {
 	a := &Attempt{m: m, nonce: nonce}
 	out := wire.SignIn{
@@ -137,9 +131,9 @@ func (m *Minion) Begin(nonce string, autosign *value.Dict, takesHints bool) (*At
 	return a, nil
 }
 
-// Finish judges the master's answer. Errors that are ErrPending, ErrRejected,
-// ErrFull, a *Busy or a *KeyMismatch can be told apart; all others mean an answer that
-// is malformed or not from the master.
+// Finish verifies the master's answer. Errors that are ErrPending, ErrRejected, ErrFull, a *Busy or
+// a *KeyMismatch can be distinguished; all others mean an answer that is malformed or not from the
+// master.
 func (a *Attempt) Finish(reply any) (*Credentials, error) {
 	var outer wire.Signed
 	d, ok := reply.(*value.Dict)
@@ -172,8 +166,8 @@ func (a *Attempt) Finish(reply any) (*Credentials, error) {
 	return nil, a.refused(&in, signed, sig)
 }
 
-// textBytes returns the bytes of a value that peers send as bytes or as a
-// string, nil for any other.
+// textBytes returns the bytes of a value that peers send as bytes or as a string, nil for any
+// other.
 func textBytes(v any) []byte {
 	switch x := v.(type) {
 	case []byte:
@@ -184,11 +178,11 @@ func textBytes(v any) []byte {
 	return nil
 }
 
-// refused judges an answer that is not an acceptance.
+// refused verifies an answer that is not an acceptance.
 func (a *Attempt) refused(in *wire.Refusal, signed, sig []byte) error {
 	if known, ok := a.m.Trust.Known(); ok {
-		// Before the first acceptance there is no key to check against; a
-		// refusal can then be forged, but it only makes the minion wait.
+		// Before the first acceptance there is no key to verify with. A refusal can then be forged,
+		// but it only delays the minion.
 		if err := a.checkSignature(known, signed, sig); err != nil {
 			return err
 		}
@@ -196,7 +190,7 @@ func (a *Attempt) refused(in *wire.Refusal, signed, sig []byte) error {
 	if in.Nonce != a.nonce {
 		return errNonce
 	}
-	// Salt's masters do not say for whom a refusal is.
+	// Stock masters do not name the minion of a refusal.
 	if in.ID != nil && in.ID != a.m.ID {
 		return fmt.Errorf("the refusal of the sign-in is for another minion, %s", shown(in.ID))
 	}
@@ -216,8 +210,8 @@ func (a *Attempt) refused(in *wire.Refusal, signed, sig []byte) error {
 
 var errNonce = errors.New("the answer to the sign-in has a wrong nonce: it is not the answer to this request")
 
-// unsigned is the error of an answer without a signature. Anyone can send
-// one, so none of them means that the master refused.
+// unsigned returns the error for an answer without a signature. Any peer can send one, so it never
+// means that the master refused.
 func unsigned(load *value.Dict) error {
 	var in wire.Unsigned
 	if err := wire.Decode(load, &in); err != nil {
@@ -229,14 +223,14 @@ func unsigned(load *value.Dict) error {
 			return &Busy{Wait: min(time.Duration(min(ms, math.MaxInt32))*time.Millisecond, maxWait)}
 		}
 	case "bad enc algo":
-		return errors.New("the master does not know the encryption algorithm: set encryption_algorithm to OAEP-SHA1 or OAEP-SHA224")
+		return errors.New("the master does not support the encryption algorithm: set encryption_algorithm to OAEP-SHA1 or OAEP-SHA224")
 	case "bad sig algo":
-		return errors.New("the master does not know the signing algorithm: set signing_algorithm to PKCS1v15-SHA1 or PKCS1v15-SHA224")
+		return errors.New("the master does not support the signing algorithm: set signing_algorithm to PKCS1v15-SHA1 or PKCS1v15-SHA224")
 	}
-	return fmt.Errorf("the answer to the sign-in is not signed: %s; a master that old must be upgraded", shown(load))
+	return fmt.Errorf("the answer to the sign-in is not signed: %s; upgrade the master", shown(load))
 }
 
-// shown is a stranger's value for a message. What Finish gets may be large.
+// shown returns a bounded form of an unauthenticated value for a message.
 func shown(v any) string {
 	switch x := v.(type) {
 	case string:
@@ -259,15 +253,15 @@ func (a *Attempt) checkSignature(pem string, signed, sig []byte) error {
 		return fmt.Errorf("cannot read the master's key in %s: %w", a.m.Trust.File(), err)
 	}
 	if err := pub.Verify(a.m.Options.SigningAlgorithm, signed, sig); err != nil {
-		// A master with another key signs its refusals with that key, so
-		// say what is more likely than an attack.
-		return fmt.Errorf("the answer is not signed by the key in %s: another master key, or someone in between: %w", a.m.Trust.File(), err)
+		// A master with another key signs its refusals with that key, so name the more likely cause
+		// first.
+		return fmt.Errorf("the answer is not signed by the key in %s: another master key, or an attacker in between: %w", a.m.Trust.File(), err)
 	}
 	return nil
 }
 
-// accepted judges an acceptance. Nothing is stored before all is checked
-// that can be checked with the offered key alone.
+// accepted verifies an acceptance. It stores nothing before everything is checked that the offered
+// key alone can verify.
 func (a *Attempt) accepted(in *wire.Acceptance, signed, sig []byte) (*Credentials, error) {
 	m, o := a.m, a.m.Options
 	offered := crypt.CleanKey(in.PubKey)
@@ -286,10 +280,10 @@ func (a *Attempt) accepted(in *wire.Acceptance, signed, sig []byte) (*Credential
 		return nil, errNonce
 	}
 	if len(o.MasterFinger) > 0 && !o.pinned(offered) {
-		return nil, fmt.Errorf("%w: it has %s, demanded is %s", ErrFinger,
+		return nil, fmt.Errorf("%w: it has %s instead of %s", ErrFinger,
 			crypt.Fingerprint([]byte(offered), o.HashType), strings.Join(o.MasterFinger, " or "))
 	}
-	// A token made for another key than this one proves nothing.
+	// A token that was encrypted for another key than this one proves nothing.
 	c, err := a.decrypt(in, pub, a.hasToken && how == asKnown)
 	if err != nil {
 		return nil, err
@@ -302,7 +296,7 @@ func (a *Attempt) accepted(in *wire.Acceptance, signed, sig []byte) (*Credential
 		return nil, err
 	}
 	if now != offered {
-		return nil, a.mismatch(now, offered) // another master was quicker
+		return nil, a.mismatch(now, offered) // another master was faster
 	}
 	return c, nil
 }
@@ -312,19 +306,19 @@ func (o *MinionOptions) pinned(pem string) bool {
 	return slices.Contains(o.MasterFinger, crypt.Fingerprint([]byte(pem), o.HashType))
 }
 
-// grounds are why an offered key is taken.
+// grounds are the reasons to accept an offered key.
 type grounds uint8
 
 const (
-	asFirst      grounds = iota // there was none
-	asKnown                     // it is the one on file
-	asVouchedFor                // by a signing key, the operator's word or open_mode
-	asSuccessor                 // by the one on file
+	asFirst      grounds = iota // there was no key on file
+	asKnown                     // it is the key on file
+	asVouchedFor                // by a signing key, master_finger or open_mode
+	asSuccessor                 // endorsed by the key on file
 )
 
-// judgeKey decides whether the offered master key may be used, and why. A
-// signature that nobody here asks for is overlooked: it makes the key no
-// worse, and lets masters begin to sign before their minions verify.
+// judgeKey decides whether the offered master key may be used, and why. A signature that this
+// minion does not require is ignored, so that masters can begin to sign before their minions
+// verify.
 func (a *Attempt) judgeKey(in *wire.Acceptance, offered string) (grounds, error) {
 	m, o := a.m, a.m.Options
 	if o.VerifyMasterPubkeySign && in.PubSig == "" {
@@ -350,7 +344,7 @@ func (a *Attempt) judgeKey(in *wire.Acceptance, offered string) (grounds, error)
 	return 0, a.mismatch(known, offered)
 }
 
-// succeeds reports whether the key on file vouches for the offered one.
+// succeeds reports whether the key on file endorses the offered one.
 func (a *Attempt) succeeds(in *wire.Acceptance, known, offered string) bool {
 	pub, err := crypt.ParsePublic([]byte(known))
 	if err != nil {
@@ -373,8 +367,8 @@ func (a *Attempt) mismatch(known, offered string) error {
 	}
 }
 
-// verifyPubSig demands that one of the signing keys, or one that they vouch
-// for, has signed the offered key.
+// verifyPubSig requires that one of the signing keys, or one that they endorse, has signed the
+// offered key.
 func (a *Attempt) verifyPubSig(in *wire.Acceptance, offered string) error {
 	var signers []*crypt.PublicKey
 	if a.m.Signers != nil {
@@ -400,8 +394,8 @@ func (a *Attempt) verifyPubSig(in *wire.Acceptance, offered string) error {
 	return untrusted("the master's public key is not signed by %s: %w", names, err)
 }
 
-// decrypt takes the keys out of an acceptance. They may have been made for
-// somebody else until their signature and our token say no.
+// decrypt decrypts the keys of an acceptance. They may be meant for another minion until their
+// signature and our token are verified.
 func (a *Attempt) decrypt(in *wire.Acceptance, master *crypt.PublicKey, checkToken bool) (*Credentials, error) {
 	key, algo := a.m.Key, a.m.Options.EncryptionAlgorithm
 	aes, err := key.Decrypt(algo, in.AES)
@@ -414,7 +408,7 @@ func (a *Attempt) decrypt(in *wire.Acceptance, master *crypt.PublicKey, checkTok
 	}
 	sum := sha256.Sum256(aes)
 	if !bytes.Equal(digest, []byte(hex.EncodeToString(sum[:]))) {
-		return nil, errors.New("the signature of the AES key is wrong: it was made for another key")
+		return nil, errors.New("the signature of the AES key is wrong: it is for another key")
 	}
 	if checkToken {
 		tok, err := key.Decrypt(algo, in.Token)

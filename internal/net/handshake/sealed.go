@@ -7,15 +7,14 @@ import (
 	"brine/internal/net/crypt"
 )
 
-// sealed keeps the secrets of accepted minions as they were last encrypted for
-// each: neither they nor the minion's key change often, and a minion signs in
-// again and again.
+// sealed caches the encrypted secrets of accepted minions: neither the secrets nor the minion's key
+// change often, and minions sign in frequently.
 type sealed struct {
 	m sync.Map // minion id -> *sealedFor
 }
 
 type sealedFor struct {
-	// of is the hash of all that went in.
+	// of is the hash of all inputs.
 	of           [sha256.Size]byte
 	aes, session []byte
 }
@@ -42,5 +41,5 @@ func (s *sealed) secrets(r Request, minion *crypt.PublicKey, sec Secrets) (aes, 
 	return aes, session, nil
 }
 
-// Forget drops what is kept of a minion that is no longer accepted.
+// Forget drops the cached secrets of a minion that is no longer accepted.
 func (id *Identity) Forget(minion string) { id.sealed.m.Delete(minion) }

@@ -2,8 +2,8 @@ package transport
 
 import "sync"
 
-// Large buffers have sizes in whole units, so that a recycled buffer fits the next message of about the same
-// size.
+// Large buffers have sizes in whole units, so that a recycled buffer fits the next message of a
+// similar size.
 const (
 	bufferUnit = 64 << 10
 	maxUnits   = 33 // above the largest part of a file with its envelope
@@ -11,8 +11,8 @@ const (
 
 var buffers [maxUnits + 1]sync.Pool // of *[]byte, by units
 
-// Buffer returns n bytes with undefined content. Recycling large buffers pays: to clear and copy a megabyte
-// takes as long as to hash it.
+// Buffer returns n bytes with undefined content. Recycling large buffers is worthwhile: clearing
+// and copying a megabyte takes as long as hashing it.
 func Buffer(n int) []byte {
 	units := (n + bufferUnit - 1) / bufferUnit
 	if units > maxUnits {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// KeepAliveOptions are the system's probes on a quiet connection.
+// KeepAliveOptions configure the system's probes on a quiet connection.
 type KeepAliveOptions struct {
 	KeepAlive bool          `salt:"tcp_keepalive"       default:"true" doc:"have the system probe quiet connections"                   change:"restart"`
 	Idle      time.Duration `salt:"tcp_keepalive_idle"  default:"300"  doc:"seconds of silence before the first probe, -1: the system's" change:"restart"`
@@ -20,7 +20,7 @@ type KeepAliveOptions struct {
 // Config returns the options for ListenOptions and DialOptions.
 func (k KeepAliveOptions) Config() net.KeepAliveConfig {
 	if !k.KeepAlive {
-		// Not the zero value, which stands for the defaults.
+		// Not the zero value, which means the defaults.
 		return net.KeepAliveConfig{Idle: -1, Interval: -1, Count: -1}
 	}
 	c := net.KeepAliveConfig{Enable: true, Idle: k.Idle, Interval: k.Interval, Count: k.Count}
@@ -36,14 +36,14 @@ func (k KeepAliveOptions) Config() net.KeepAliveConfig {
 	return c
 }
 
-// Options are the master's: where it listens.
+// Options are the master's addresses.
 type Options struct {
 	Interface     string           `salt:"interface"      default:"0.0.0.0" doc:"address to listen on"                                        change:"restart"`
 	PublishPort   uint16           `salt:"publish_port"   default:"4505"    doc:"port that minions subscribe to"                              change:"restart"`
 	RetPort       uint16           `salt:"ret_port"       default:"4506"    doc:"port for requests and returns"                               change:"restart"`
-	Transport     string           `salt:"transport"      default:"zeromq"  doc:"how to talk to minions: zeromq, tcp or ws"                   change:"restart"`
+	Transport     string           `salt:"transport"      default:"zeromq"  doc:"transport for minions: zeromq, tcp or ws"                   change:"restart"`
 	TransportOpts map[string]Ports `salt:"transport_opts" default:"{}"      doc:"further transports, each with publish_port and ret_port"     change:"restart"`
-	IPv6          bool             `salt:"ipv6"           default:"false"   doc:"listen on IPv6 if interface does not say else"               change:"restart"`
+	IPv6          bool             `salt:"ipv6"           default:"false"   doc:"listen on IPv6 unless interface is an IPv4 address"               change:"restart"`
 	Backlog       int              `salt:"zmq_backlog"    default:"1000"    doc:"replies queued for one peer"                                 change:"restart"`
 	HighWater     int              `salt:"pub_hwm"        default:"1000"    doc:"publications queued for one minion before it misses some"    change:"restart"`
 	Filter        bool             `salt:"zmq_filtering"  default:"false"   doc:"send a publication only to the minions it is for (zeromq)"   change:"restart"`
@@ -57,16 +57,16 @@ type Ports struct {
 	RetPort     uint16 `salt:"ret_port"     default:"0" doc:"port for requests and returns"`
 }
 
-// Endpoint is where one transport listens, as host:port.
+// Endpoint is the address of one transport, as host:port.
 type Endpoint struct {
 	Transport string
 	Publish   string
 	Requests  string
 }
 
-// Endpoints returns where the master listens: for each of TransportOpts, and
-// for Transport if it is not among them. They are in the order of their names,
-// Transport first. Two transports that would use one port are an error.
+// Endpoints returns the addresses of the master: one for each of TransportOpts, and one for
+// Transport if it is not among them, which comes first. The others are ordered by name. Two
+// transports with the same port are an error.
 func (o Options) Endpoints() ([]Endpoint, error) {
 	names := make([]string, 0, len(o.TransportOpts)+1)
 	for name := range o.TransportOpts {
@@ -115,10 +115,9 @@ func (o Options) addr(port uint16) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
 
-// Listen returns what these options say about a listener of the named
-// transport. Filter is on for tcp in any case: there it goes by registration,
-// and minions rely on nothing else. With syndics below (order_masters) the
-// caller sets Syndics, and takes back Filter for tcp.
+// Listen returns the options for a listener of the named transport. Filter is always on for tcp,
+// where it uses registrations, which minions must send. With syndics below (order_masters) the
+// caller sets Syndics, and resets Filter for tcp.
 func (o Options) Listen(name string) (ListenOptions, error) {
 	l := ListenOptions{
 		HighWater: o.HighWater,
@@ -136,9 +135,9 @@ func (o Options) Listen(name string) (ListenOptions, error) {
 	return l, err
 }
 
-// ClientOptions are the minion's and the command line's: how to reach a master.
+// ClientOptions are the minion's and the command line's options for connections to a master.
 type ClientOptions struct {
-	Transport         string `salt:"transport"             default:"zeromq" doc:"how to talk to the master: zeromq, tcp or ws"                 change:"restart"`
+	Transport         string `salt:"transport"             default:"zeromq" doc:"transport to the master: zeromq, tcp or ws"                 change:"restart"`
 	IPv6              bool   `salt:"ipv6"                  default:"false"  doc:"reach the master over IPv6"                                   change:"restart"`
 	SourceInterface   string `salt:"source_interface_name" default:""       doc:"network interface to connect from"                            change:"restart"`
 	SourceAddress     string `salt:"source_address"        default:""       doc:"address to connect from, if source_interface_name is not set" change:"restart"`
@@ -149,8 +148,8 @@ type ClientOptions struct {
 	KeepAliveOptions
 }
 
-// Dial returns what these options say about connections: those for requests,
-// and the one that subscribes. They differ in the port they come from.
+// Dial returns the options of connections for requests, and of the subscription. They differ in
+// their local port.
 func (o ClientOptions) Dial() (requests, publish DialOptions, err error) {
 	d := DialOptions{KeepAlive: o.Config()}
 	if o.Transport != "zeromq" {
@@ -176,7 +175,7 @@ func (o ClientOptions) Dial() (requests, publish DialOptions, err error) {
 	return requests, publish, nil
 }
 
-// source is the address to connect from, nil if any will do.
+// source returns the local address to connect from, nil for any.
 func (o ClientOptions) source() (net.IP, error) {
 	if o.SourceInterface != "" {
 		return o.interfaceIP()

@@ -15,28 +15,27 @@ import (
 	"brine/internal/py/value"
 )
 
-// TLSOptions is the option ssl, for the transports tcp and ws. Its words are
-// those of Python's ssl module, as in Salt.
+// TLSOptions is the option ssl, for the transports tcp and ws. Its values are those of Python's ssl
+// module, as in Salt.
 //
-// cert_reqs says whether the other side needs a certificate. A server that is
-// not told requires one of its clients, as Salt 3008 does (3007's servers did
-// not); a client always wants the server's, unless CERT_NONE. A server that
-// verifies needs ca_certs or verify_locations; a client has the system's
-// authorities otherwise. A client that verifies also wants the address it
-// dialled to be in the certificate.
+// cert_reqs says whether the other side needs a certificate. By default a server requires one of
+// its clients, as Salt 3008 does (3007's servers did not); a client always requires the server's,
+// unless CERT_NONE. A server that verifies needs ca_certs or verify_locations; a client uses the
+// system's authorities otherwise. A client that verifies also requires the dialled address in the
+// certificate.
 type TLSOptions struct {
-	CertFile        string   `salt:"certfile"         default:""     doc:"own certificate, PEM, followed by intermediate ones"`
+	CertFile        string   `salt:"certfile"         default:""     doc:"certificate of this side, PEM, followed by intermediate ones"`
 	KeyFile         string   `salt:"keyfile"          default:""     doc:"private key, PEM; default: in certfile"`
-	CACerts         string   `salt:"ca_certs"         default:""     doc:"authorities that the other side's certificate may come from, PEM"`
+	CACerts         string   `salt:"ca_certs"         default:""     doc:"certificate authorities for the other side, PEM"`
 	CertReqs        string   `salt:"cert_reqs"        default:""     doc:"CERT_NONE, CERT_OPTIONAL or CERT_REQUIRED"`
-	Version         string   `salt:"ssl_version"      default:""     doc:"PROTOCOL_TLS and the like: 1.2 and newer; PROTOCOL_TLSv1_2: that alone"`
+	Version         string   `salt:"ssl_version"      default:""     doc:"PROTOCOL_TLS and the like: 1.2 and newer; PROTOCOL_TLSv1_2: only 1.2"`
 	Ciphers         string   `salt:"ciphers"          default:""     doc:"cipher suites of TLS 1.2, by OpenSSL's or IANA's names"`
 	VerifyLocations any      `salt:"verify_locations" default:"null" doc:"list of further authorities: files, or mappings of cafile, capath, cadata"`
 	VerifyFlags     []string `salt:"verify_flags"     default:"[]"   doc:"Python's VERIFY_ flags"`
 }
 
-// ParseTLS reads the value of the option ssl. It returns nil when TLS is off:
-// null or false. True means a mapping without entries.
+// ParseTLS reads the value of the option ssl. It returns nil if TLS is off: null or false. True
+// means a mapping without entries.
 func ParseTLS(v any) (*TLSOptions, error) {
 	o := &TLSOptions{}
 	switch x := v.(type) {
@@ -81,8 +80,7 @@ func ServerTLS(o TLSOptions) (*tls.Config, error) {
 	return c, nil
 }
 
-// ClientTLS returns the configuration of a connection. The dialler adds the
-// server's name.
+// ClientTLS returns the configuration of a connection. Dialling adds the server's name.
 func ClientTLS(o TLSOptions) (*tls.Config, error) {
 	c, roots, err := commonTLS(o)
 	if err != nil {
@@ -93,13 +91,13 @@ func ClientTLS(o TLSOptions) (*tls.Config, error) {
 	return c, nil
 }
 
-// commonTLS returns what both sides need; roots is nil if none are given.
+// commonTLS returns the common configuration of both sides; roots is nil if none are configured.
 func commonTLS(o TLSOptions) (c *tls.Config, roots *x509.CertPool, err error) {
 	c = &tls.Config{MinVersion: tls.VersionTLS12}
 	switch strings.ToUpper(o.CertReqs) {
 	case "", "CERT_NONE", "CERT_OPTIONAL", "CERT_REQUIRED":
 	default:
-		return nil, nil, fmt.Errorf("option ssl: cert_reqs: want CERT_NONE, CERT_OPTIONAL or CERT_REQUIRED, got %q", o.CertReqs)
+		return nil, nil, fmt.Errorf("option ssl: cert_reqs: expected CERT_NONE, CERT_OPTIONAL or CERT_REQUIRED, got %q", o.CertReqs)
 	}
 	if err := setVersion(c, o.Version); err != nil {
 		return nil, nil, err
@@ -133,7 +131,7 @@ func setVersion(c *tls.Config, name string) error {
 	case "TLSV1":
 		c.MinVersion, c.MaxVersion = tls.VersionTLS10, tls.VersionTLS10
 	default:
-		return fmt.Errorf("option ssl: ssl_version: %q is not known or no longer safe; leave it out, or set PROTOCOL_TLS", name)
+		return fmt.Errorf("option ssl: ssl_version: %q is unknown or no longer safe; omit it, or set PROTOCOL_TLS", name)
 	}
 	return nil
 }
@@ -156,7 +154,7 @@ func loadCertificate(certFile, keyFile string) (tls.Certificate, error) {
 	return cert, nil
 }
 
-// loadRoots reads the authorities, or returns nil if the options name none.
+// loadRoots reads the authorities, or returns nil if none are configured.
 func loadRoots(o TLSOptions) (*x509.CertPool, error) {
 	pool, given := x509.NewCertPool(), false
 	file := func(option, path string) error {
@@ -227,14 +225,14 @@ func addLocation(pool *x509.CertPool, file func(option, path string) error, kind
 			found = err == nil && pool.AppendCertsFromPEM(pem) || found
 		}
 		if !found {
-			return fmt.Errorf("option ssl: %s: no certificate in folder %s", option, v)
+			return fmt.Errorf("option ssl: %s: no certificate in directory %s", option, v)
 		}
 		return nil
 	}
-	return fmt.Errorf("option ssl: %s: want cafile, capath or cadata, got %q", option, kind)
+	return fmt.Errorf("option ssl: %s: expected cafile, capath or cadata, got %q", option, kind)
 }
 
-// checkFlags refuses what would not be done. The rest is what Go does anyway.
+// checkFlags refuses unsupported flags. Go does the rest anyway.
 func checkFlags(flags []string) error {
 	for _, f := range flags {
 		switch strings.ToUpper(f) {
@@ -246,7 +244,7 @@ func checkFlags(flags []string) error {
 	return nil
 }
 
-// openSSL has the names that OpenSSL gives to the suites of TLS 1.2 that Go has.
+// openSSL maps OpenSSL's names to the suites of TLS 1.2 that Go has.
 var openSSL = map[string]uint16{
 	"ECDHE-ECDSA-AES128-GCM-SHA256": tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
 	"ECDHE-RSA-AES128-GCM-SHA256":   tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
@@ -267,15 +265,15 @@ var openSSL = map[string]uint16{
 	"AES256-SHA":                    tls.TLS_RSA_WITH_AES_256_CBC_SHA,
 }
 
-// neverOffered are OpenSSL's words for groups of which Go's defaults have
-// nothing, so that excluding them changes nothing.
+// neverOffered are OpenSSL's names of groups that Go never offers, so that excluding them has no
+// effect.
 var neverOffered = []string{"ANULL", "ENULL", "NULL", "EXPORT", "EXP", "LOW", "MEDIUM", "DES", "3DES", "RC2", "RC4", "IDEA",
 	"SEED", "MD5", "DSS", "ADSS", "ADH", "AECDH", "DH", "KDH", "DHE", "EDH", "KEDH", "KDHE", "KRSA", "PSK", "KPSK", "SRP",
 	"CAMELLIA", "ARIA", "GOST", "KRB5", "SSLV2", "SSLV3"}
 
-// parseCiphers reads OpenSSL's list of suites. The words for all good ones
-// mean Go's defaults. Suites that Go lacks are left out, as OpenSSL does with
-// what it does not know; the suites of TLS 1.3 are all always on offer.
+// parseCiphers reads OpenSSL's list of suites. The names for all secure ones mean Go's defaults.
+// Suites that Go lacks are omitted, as OpenSSL does with unknown ones; all suites of TLS 1.3 are
+// always offered.
 func parseCiphers(list string) ([]uint16, error) {
 	if list == "" {
 		return nil, nil
@@ -291,7 +289,7 @@ func parseCiphers(list string) ([]uint16, error) {
 			if id, ok := suite(name[1:]); ok {
 				suites = slices.DeleteFunc(suites, func(s uint16) bool { return s == id })
 			} else if !slices.Contains(neverOffered, name[1:]) {
-				return nil, fmt.Errorf("option ssl: ciphers: %q cannot be done; name the suites wanted instead", word)
+				return nil, fmt.Errorf("option ssl: ciphers: %q is not supported; name the suites instead", word)
 			}
 		default:
 			if id, ok := suite(name); ok {
@@ -303,7 +301,7 @@ func parseCiphers(list string) ([]uint16, error) {
 		return nil, nil
 	}
 	if len(suites) == 0 {
-		return nil, fmt.Errorf("option ssl: ciphers: none of %q is known", list)
+		return nil, fmt.Errorf("option ssl: ciphers: all of %q are unknown", list)
 	}
 	return suites, nil
 }

@@ -24,7 +24,7 @@ type TokenRequest struct {
 	Rest  *value.Dict `wire:"*"`
 }
 
-// Token is what a master tells of a token. Perms are Brine's own.
+// Token is what a master reports a token. Perms are Brine's own.
 type Token struct {
 	Start  any         `wire:"start,omitempty"`  // Unix seconds
 	Expire any         `wire:"expire,omitempty"` // Unix seconds

@@ -1,5 +1,5 @@
-// Package shadow hashes passwords as /etc/shadow holds them: the methods
-// sha512, sha256 and md5 of the C library's crypt(3).
+// Package shadow hashes passwords for /etc/shadow: the methods sha512, sha256 and md5 of the C
+// library's crypt(3).
 package shadow
 
 import (
@@ -17,7 +17,7 @@ const (
 	minRounds     = 1000
 	// maxRounds bounds the work that one call may cause.
 	maxRounds = 10_000_000
-	// maxPassword is the C library's bound in bytes.
+	// maxPassword is the C library's limit in bytes.
 	maxPassword = 512
 )
 
@@ -25,7 +25,7 @@ const (
 // rounds=N$ for the sha methods.
 func Hash(method, password, salt string) (string, error) {
 	if len(password) > maxPassword || strings.ContainsRune(password, 0) {
-		return "", fmt.Errorf("a password has at most %d bytes, none of them zero", maxPassword)
+		return "", fmt.Errorf("a password must have at most %d bytes and no zero byte", maxPassword)
 	}
 	switch method {
 	case "sha512":
@@ -39,17 +39,16 @@ func Hash(method, password, salt string) (string, error) {
 	return "", fmt.Errorf("cannot hash with %q; use sha512, sha256 or md5", method)
 }
 
-// clean bounds a salt, which ends at a dollar.
+// clean bounds a salt, which ends at a dollar sign.
 func clean(salt string, most int) (string, error) {
 	salt, _, _ = strings.Cut(salt, "$")
 	if strings.ContainsAny(salt, ":\n!*;\\ \t") {
-		return "", fmt.Errorf("a salt is made of letters, digits, dots and slashes, unlike %q", salt)
+		return "", fmt.Errorf("the salt %q has other characters than letters, digits, dots and slashes", salt)
 	}
 	return salt[:min(len(salt), most)], nil
 }
 
-// sha is the method that Ulrich Drepper described in "Unix crypt using
-// SHA-256 and SHA-512".
+// sha is the method of Ulrich Drepper's "Unix crypt using SHA-256 and SHA-512".
 func sha(prefix string, h func() hash.Hash, order func(n int) [3]int, password, salt string) (string, error) {
 	rounds, shown := defaultRounds, ""
 	if rest, ok := strings.CutPrefix(salt, "rounds="); ok {
@@ -103,8 +102,8 @@ func shaSum(newHash func() hash.Hash, password, salt []byte, rounds int) []byte 
 	return sum
 }
 
-// round is one round of either method: password, salt and the sum so far in
-// an order that depends on its number.
+// round is one round of either method: it hashes password, salt and the previous sum in an order
+// that depends on the round's number.
 func round(h hash.Hash, sum, p, s []byte, i int) []byte {
 	h.Reset()
 	first, last := sum, p
@@ -131,7 +130,7 @@ func repeat(b []byte, n int) []byte {
 	return out
 }
 
-// md5Hash is the method that FreeBSD brought.
+// md5Hash is the method of FreeBSD.
 func md5Hash(password, salt string) string {
 	p, s := []byte(password), []byte(salt)
 	final := md5.Sum([]byte(password + salt + password))
@@ -176,7 +175,7 @@ func encode(sum []byte, order func(n int) [3]int) string {
 	return string(out)
 }
 
-// rotate gives three numbers one apart in a row, shifted by n places.
+// rotate returns three consecutive numbers, rotated by n places.
 func rotate(a, b, c, n int) [3]int {
 	v := [3]int{a, b, c}
 	return [3]int{v[n%3], v[(n+1)%3], v[(n+2)%3]}

@@ -1,5 +1,4 @@
-// Package consul is a client for the key-value store of consul, by its HTTP
-// interface.
+// Package consul is a client for the key-value store of consul, by its HTTP API.
 package consul
 
 import (
@@ -17,7 +16,7 @@ import (
 	"brine/internal/net/remote"
 )
 
-// Client speaks to one agent.
+// Client talks to one agent.
 type Client struct {
 	base  string
 	query url.Values
@@ -39,7 +38,7 @@ func New(s remote.Settings, timeout time.Duration) (*Client, error) {
 	ca := ""
 	verify := s.Bool("verify", true)
 	if v, ok := s("verify").(string); ok && strings.Contains(v, "/") {
-		ca = v // as python-consul hands it to requests
+		ca = v // python-consul passes the file to requests in verify
 	}
 	t, err := remote.TLS(ca, "", "", "", verify)
 	if err != nil {
@@ -59,7 +58,7 @@ func New(s remote.Settings, timeout time.Duration) (*Client, error) {
 	return c, nil
 }
 
-// Close gives back the connections.
+// Close closes idle connections.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
@@ -101,9 +100,9 @@ func (c *Client) call(ctx context.Context, method, key string, query url.Values,
 	case resp.StatusCode == http.StatusNotFound && method == http.MethodGet:
 		return nil, nil
 	case resp.StatusCode == http.StatusRequestEntityTooLarge || resp.StatusCode == http.StatusBadRequest:
-		return nil, salt.Errorf(salt.Invalid, "consul refuses (status %d): %.200s", resp.StatusCode, b)
+		return nil, salt.Errorf(salt.Invalid, "consul refused the request (status %d): %.200s", resp.StatusCode, b)
 	case resp.StatusCode != http.StatusOK:
-		return nil, salt.Errorf(salt.Unavailable, "consul answers with status %d: %.200s", resp.StatusCode, b)
+		return nil, salt.Errorf(salt.Unavailable, "consul answered with status %d: %.200s", resp.StatusCode, b)
 	}
 	return b, nil
 }
@@ -115,8 +114,8 @@ type Entry struct {
 	Version uint64 `json:"ModifyIndex"`
 }
 
-// Get returns the value under a key; ok is false if there is none. With all it
-// returns those of all keys that begin so.
+// Get returns the value of a key; ok is false if there is none. With all it returns the values of
+// all keys with this prefix.
 func (c *Client) Get(ctx context.Context, key string, all bool) ([]Entry, error) {
 	q := url.Values{}
 	if all {
@@ -128,13 +127,12 @@ func (c *Client) Get(ctx context.Context, key string, all bool) ([]Entry, error)
 	}
 	var out []Entry
 	if err := json.Unmarshal(b, &out); err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "consul does not answer as it should: %w", err)
+		return nil, salt.Errorf(salt.Unavailable, "invalid answer of consul: %w", err)
 	}
 	return out, nil
 }
 
-// Keys returns the keys that begin with a prefix, up to the next separator
-// behind it if that is not empty.
+// Keys returns the keys with a prefix, up to the next separator after it if that is not empty.
 func (c *Client) Keys(ctx context.Context, prefix, separator string) ([]string, error) {
 	q := url.Values{"keys": {"1"}}
 	if separator != "" {
@@ -146,7 +144,7 @@ func (c *Client) Keys(ctx context.Context, prefix, separator string) ([]string, 
 	}
 	var out []string
 	if err := json.Unmarshal(b, &out); err != nil {
-		return nil, salt.Errorf(salt.Unavailable, "consul does not answer as it should: %w", err)
+		return nil, salt.Errorf(salt.Unavailable, "invalid answer of consul: %w", err)
 	}
 	return out, nil
 }
@@ -160,7 +158,7 @@ func (c *Client) Put(ctx context.Context, key string, v []byte) error {
 	return err
 }
 
-// Delete removes a key, or with all every key that begins so.
+// Delete removes a key, or with all every key with this prefix.
 func (c *Client) Delete(ctx context.Context, key string, all bool) error {
 	q := url.Values{}
 	if all {

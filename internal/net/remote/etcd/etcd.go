@@ -1,7 +1,6 @@
-// Package etcd is a client for an etcd server: by its version 2 interface, as
-// Salt's drivers use it unless etcd.require_v2 is false, or by the JSON gateway
-// of version 3. Both look the same to a caller: paths of words, with texts at
-// their ends.
+// Package etcd is a client for an etcd server: for version 2 of the API, which Salt's drivers use
+// unless etcd.require_v2 is false, or for the JSON gateway of version 3. Both have the same
+// interface: paths of words, with string values at their ends.
 package etcd
 
 import (
@@ -25,8 +24,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Client speaks to one of several servers of a cluster: the first that
-// answers.
+// Client talks to one of several servers of a cluster: the first that answers.
 type Client struct {
 	v3         bool
 	srv        string // domain whose DNS names the servers, or ""
@@ -35,15 +33,14 @@ type Client struct {
 	http       *http.Client
 
 	mu    sync.Mutex
-	bases []string // the last that answered comes first
+	bases []string // the server that answered last is first
 	token string   // of version 3
 }
 
-// New reads the settings host (one, or a list of servers, each with a port of
-// its own or without), port, protocol, srv_domain, username, password,
-// require_v2, allow_redirect, and the names of files ca_cert, cert (a file or
-// a list of certificate and key) as Salt's cache has them, or ca, client_cert,
-// client_key as its returner has.
+// New reads the settings host (one, or a list of servers, each with or without a port), port,
+// protocol, srv_domain, username, password, require_v2, allow_redirect, and the file names ca_cert,
+// cert (a file or a list of certificate and key) as in Salt's cache, or ca, client_cert, client_key
+// as in its returner.
 func New(s remote.Settings, timeout time.Duration) (*Client, error) {
 	addrs, err := addresses(s)
 	if err != nil {
@@ -91,7 +88,7 @@ func addresses(s remote.Settings) ([]string, error) {
 		for _, it := range l.Items {
 			h, ok := it.(string)
 			if !ok || h == "" {
-				return nil, salt.Errorf(salt.Invalid, "etcd.host has %v, which is no host or host:port", it)
+				return nil, salt.Errorf(salt.Invalid, "etcd.host has %v, which is not host or host:port", it)
 			}
 			hosts = append(hosts, h)
 		}
@@ -107,10 +104,10 @@ func addresses(s remote.Settings) ([]string, error) {
 	return hosts, nil
 }
 
-// V3 reports whether it speaks version 3.
+// V3 reports whether the client uses version 3.
 func (c *Client) V3() bool { return c.v3 }
 
-// Close gives back the connections.
+// Close closes idle connections.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
@@ -146,7 +143,7 @@ func (c *Client) prefer(bases []string) {
 // maxAnswer bounds an answer in bytes.
 const maxAnswer = 512 << 20
 
-// send asks one server after the other until one answers.
+// send tries the servers in order until one answers.
 func (c *Client) send(ctx context.Context, method, path, typ string, body []byte, auth func(*http.Request)) (int, []byte, error) {
 	bases, err := c.servers(ctx)
 	if err != nil {
@@ -178,19 +175,19 @@ func (c *Client) send(ctx context.Context, method, path, typ string, body []byte
 		}
 		return resp.StatusCode, b, nil
 	}
-	// The first may be one that takes connections and says nothing.
+	// The first may accept connections and not answer.
 	c.prefer(append(slices.Clone(bases[1:]), bases[0]))
 	return 0, nil, remote.Failed("etcd", err)
 }
 
-// Node is a value, or a folder.
+// Node is a value, or a directory.
 type Node struct {
 	// Path has all words.
 	Path string
-	// Value is empty for a folder.
+	// Value is empty for a directory.
 	Value string
 	Dir   bool
-	// Version changes with each writing.
+	// Version changes with each write.
 	Version uint64
 }
 
@@ -210,7 +207,7 @@ func (c *Client) Get(ctx context.Context, path string) (n Node, ok bool, err err
 	return n, err == nil && !n.Dir, err
 }
 
-// Put writes a value, which is forgotten after ttl unless that is 0.
+// Put writes a value, which expires after ttl unless that is 0.
 func (c *Client) Put(ctx context.Context, path, v string, ttl time.Duration) error {
 	if c.v3 {
 		req := map[string]any{"key": b64(path), "value": b64(v)}
@@ -233,7 +230,7 @@ func (c *Client) Put(ctx context.Context, path, v string, ttl time.Duration) err
 	return err
 }
 
-// Delete removes what is at a path and, with all, below it.
+// Delete removes the value at a path and, with all, everything below it.
 func (c *Client) Delete(ctx context.Context, path string, all bool) error {
 	if c.v3 {
 		if err := c.callV3(ctx, "/v3/kv/deleterange", map[string]any{"key": b64(path)}, nil); err != nil || !all {
@@ -252,8 +249,8 @@ func (c *Client) Delete(ctx context.Context, path string, all bool) error {
 	return err
 }
 
-// Children returns what is right below a path: of values their words and
-// contents, of folders their words.
+// Children returns the direct children of a path: words and contents of values, words of
+// directories.
 func (c *Client) Children(ctx context.Context, path string) ([]Node, error) {
 	if !c.v3 {
 		_, below, err := c.readV2(ctx, path, false)
@@ -348,7 +345,7 @@ func (c *Client) callV2(ctx context.Context, method, path, query string, form ur
 		if status == http.StatusNotFound {
 			hint = ": its version 2 interface is off (etcd --enable-v2), or gone (3.6); set etcd.require_v2: False for version 3"
 		}
-		return nodeV2{}, salt.Errorf(salt.Unavailable, "etcd answers with status %d%s", status, hint)
+		return nodeV2{}, salt.Errorf(salt.Unavailable, "etcd answered with status %d%s", status, hint)
 	}
 	switch {
 	case answer.Code == notFound:
@@ -356,7 +353,7 @@ func (c *Client) callV2(ctx context.Context, method, path, query string, form ur
 	case answer.Code >= 300 && answer.Code < 600 || status >= 500: // the cluster itself, such as an election
 		return nodeV2{}, salt.Errorf(salt.Unavailable, "%w", &answer.errorV2)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return nodeV2{}, salt.Errorf(salt.Unavailable, "etcd does not let this user in: %s", answer.Message)
+		return nodeV2{}, salt.Errorf(salt.Unavailable, "etcd denied access: %s", answer.Message)
 	case answer.Code != 0 || status >= 300:
 		return nodeV2{}, salt.Errorf(salt.Invalid, "%w", &answer.errorV2)
 	}
@@ -403,7 +400,7 @@ func (c *Client) rangeV3(ctx context.Context, req map[string]any) ([]Node, error
 	return out, nil
 }
 
-// callV3 calls the gateway, and signs in if that is asked for.
+// callV3 calls the gateway, and authenticates if required.
 func (c *Client) callV3(ctx context.Context, path string, req map[string]any, answer any) error {
 	for try := 0; ; try++ {
 		c.mu.Lock()
@@ -447,7 +444,7 @@ func answerV3(status int, b []byte, answer any) error {
 			return nil
 		}
 		if err := json.Unmarshal(b, answer); err != nil {
-			return salt.Errorf(salt.Unavailable, "etcd does not answer as it should: %w", err)
+			return salt.Errorf(salt.Unavailable, "invalid answer of etcd: %w", err)
 		}
 		return nil
 	}
@@ -461,12 +458,12 @@ func answerV3(status int, b []byte, answer any) error {
 		e.Message = e.Error
 	}
 	kind := salt.Unavailable
-	// Invalid argument (too large, too), out of range. Who does not say who he is
-	// is told the first, too, but may not be refused what he has to write.
+	// Invalid argument (also too large) or out of range. A missing user name has the same code, but
+	// does not mean that the value is refused.
 	if e.Code == 3 && !strings.Contains(e.Message, "user name is empty") || e.Code == 11 {
 		kind = salt.Invalid
 	}
-	return salt.Errorf(kind, "etcd answers with status %d: %.200s", status, e.Message)
+	return salt.Errorf(kind, "etcd answered with status %d: %.200s", status, e.Message)
 }
 
 func (c *Client) signIn(ctx context.Context) error {
@@ -478,8 +475,8 @@ func (c *Client) signIn(ctx context.Context) error {
 		Token string `json:"token"`
 	}
 	if err := answerV3(status, b, &a); err != nil {
-		// Another password may come: this is no reason to give up what waits.
-		return salt.Errorf(salt.Unavailable, "etcd does not let this user in: %s", err)
+		// The password may be corrected, so queued data must not be dropped.
+		return salt.Errorf(salt.Unavailable, "etcd denied access: %s", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

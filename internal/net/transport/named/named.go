@@ -1,4 +1,4 @@
-// Package named knows the transports by the words of the option transport.
+// Package named returns transports by the values of the option transport.
 package named
 
 import (
@@ -11,8 +11,7 @@ import (
 	"brine/internal/net/transport/zeromq"
 )
 
-// New returns the transport of a name; "" and detect mean zeromq, which is
-// what Salt's masters serve unless told otherwise.
+// New returns the transport with a name; "" and detect mean zeromq, the default of Salt's masters.
 func New(name string, log *slog.Logger) (transport.Transport, error) {
 	switch name {
 	case "", "zeromq", "detect":
@@ -22,5 +21,5 @@ func New(name string, log *slog.Logger) (transport.Transport, error) {
 	case "ws":
 		return ws.New(log), nil
 	}
-	return nil, salt.Errorf(salt.Invalid, "transport %q is unknown: choose zeromq, tcp or ws", name)
+	return nil, salt.Errorf(salt.Invalid, "transport %q is unknown; use zeromq, tcp or ws", name)
 }

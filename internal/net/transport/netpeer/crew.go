@@ -4,13 +4,12 @@ import (
 	"sync"
 )
 
-// turn is how many queues one of a crew takes at a time.
+// turn is the number of queues that one of a crew takes at a time.
 const turn = 32
 
-// Crew is a few goroutines that flush queues, so that a message for thousands
-// is written on all cores, and by nobody who has something else to do. A queue
-// whose connection is full leaves it to its own goroutine. The zero Crew is
-// ready to use.
+// Crew is a few goroutines that flush queues, so that a message for thousands is written on all
+// cores. A queue whose connection is full continues on its own goroutine. The zero Crew is ready to
+// use.
 type Crew struct {
 	mu      sync.Mutex
 	wake    sync.Cond // its L is set on first use
@@ -24,7 +23,7 @@ func (c *Crew) init() {
 	}
 }
 
-// Add hands over queues whose Put has asked for Flush.
+// Add adds queues whose Put has asked for Flush.
 func (c *Crew) Add(qs []*Queue) {
 	if len(qs) == 0 {
 		return
@@ -40,7 +39,7 @@ func (c *Crew) Add(qs []*Queue) {
 	}
 }
 
-// Work flushes queues until Stop is called, and then those that are left.
+// Work flushes queues until Stop is called, and then the remaining ones.
 func (c *Crew) Work() {
 	var mine [turn]*Queue
 	for {

@@ -1,12 +1,10 @@
-// Package netpeer holds what a stream transport needs of one connection, on
-// either side: to open it (Dial), to know when the peer was last heard (Conn),
-// to decide when to ping and when to give up (Watch), and to write to it
-// without waiting for it (Queue). It knows no protocol.
+// Package netpeer is one connection of a stream transport, on either side: it opens the connection
+// (Dial), records when the peer was last heard (Conn), decides when to ping and when to give up
+// (Watch), and writes without waiting for the peer (Queue). It knows no protocol.
 //
-// Below the transports' own heartbeats the operating system looks after a
-// connection: keepalive probes find a vanished machine while nothing is sent,
-// and data that stays unacknowledged for UserTimeout ends the connection
-// (Linux; elsewhere the system's own, longer limit holds).
+// Below the transports' own heartbeats the operating system checks a connection: keepalive probes
+// find a vanished machine while nothing is sent, and data that stays unacknowledged for UserTimeout
+// ends the connection (Linux; elsewhere the system's own, longer limit applies).
 package netpeer
 
 import (
@@ -22,21 +20,20 @@ import (
 	"brine/internal/net/transport/netserve"
 )
 
-// UserTimeout is how long sent data may stay unacknowledged. It also ends a
-// connection whose peer's kernel lives but whose process reads nothing for so
-// long, which is why it is no shorter.
+// UserTimeout is how long sent data may stay unacknowledged. It also ends a connection to a live
+// machine whose process reads nothing for that long, so it must not be shorter.
 const UserTimeout = 2 * time.Minute
 
 const defaultDialTimeout = 5 * time.Second
 
-// writeStep is how much Conn writes before it takes the progress as a sign of
-// life: what the peer's machine acknowledges makes room for more.
+// writeStep is how much Conn writes before it counts the progress as a sign of life: acknowledged
+// data makes room for more.
 const writeStep = 64 << 10
 
-// Conn is a connection that knows when its peer last showed a sign of life.
+// Conn is a connection that records when its peer last showed a sign of life.
 type Conn struct {
 	net.Conn
-	raw   syscall.RawConn // to try without waiting; nil where there is none
+	raw   syscall.RawConn // to try without waiting; nil if not supported
 	heard atomic.Int64    // since start
 	// sure is the last sign of life that was more than bytes.
 	sure atomic.Int64
@@ -45,7 +42,7 @@ type Conn struct {
 // start is the origin of the monotonic times that Conn keeps.
 var start = time.Now()
 
-// Wrap makes a Conn of an accepted or dialled connection.
+// Wrap returns the Conn of an accepted or dialled connection.
 func Wrap(c net.Conn) *Conn {
 	if t, ok := c.(*net.TCPConn); ok {
 		setUserTimeout(t, UserTimeout)
@@ -60,21 +57,20 @@ func Wrap(c net.Conn) *Conn {
 
 func (c *Conn) touch() { c.heard.Store(int64(time.Since(start))) }
 
-// Heard notes a sign of life: a message, or the answer to a ping.
+// Heard records a sign of life: a message, or the answer to a ping.
 func (c *Conn) Heard() {
 	c.touch()
 	c.sure.Store(c.heard.Load())
 }
 
-// Discount takes what was received since Heard for no sign of life: a peer's
-// ping shows that it sends, not that it hears us.
+// Discount ignores what was received since Heard: a peer's ping shows that it sends, not that it
+// receives.
 func (c *Conn) Discount() { c.heard.Store(c.sure.Load()) }
 
-// Sign is the time of the last sign of life, for Watch.Judge.
+// Sign returns the time of the last sign of life, for Watch.Judge.
 func (c *Conn) Sign() int64 { return c.heard.Load() }
 
-// Unread tells whether something of the peer waits to be read: it lives, and
-// whoever reads has not come to it yet.
+// Unread reports whether data of the peer waits to be read: the peer lives, and the reader is late.
 func (c *Conn) Unread() bool {
 	if c.raw == nil {
 		return false
@@ -83,8 +79,7 @@ func (c *Conn) Unread() bool {
 	return unread
 }
 
-// Closed tells whether the peer has closed the connection and nothing that it
-// sent before is left to read.
+// Closed reports whether the peer has closed the connection and no data is left to read.
 func (c *Conn) Closed() bool {
 	if c.raw == nil {
 		return false
@@ -93,7 +88,7 @@ func (c *Conn) Closed() bool {
 	return closed
 }
 
-// Read is net.Conn's; received bytes are a sign of life.
+// Read implements net.Conn; received bytes are a sign of life.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
@@ -102,7 +97,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Write is net.Conn's; progress within a long message is a sign of life.
+// Write implements net.Conn; progress within a long message is a sign of life.
 func (c *Conn) Write(b []byte) (written int, err error) {
 	for len(b) > writeStep {
 		n, err := c.Conn.Write(b[:writeStep])
@@ -117,15 +112,15 @@ func (c *Conn) Write(b []byte) (written int, err error) {
 	return written + n, err
 }
 
-// Dial connects to addr (host:port) and, with o.TLS, completes the TLS
-// handshake, all within o.DialTimeout. conn is what to read and write; live is
-// the connection beneath, or the same one. Errors are of kind Unavailable.
+// Dial connects to addr (host:port) and, with o.TLS, completes the TLS handshake, all within
+// o.DialTimeout. conn is for reading and writing; live is the connection below TLS, or the same
+// one. Errors are of kind Unavailable.
 func Dial(ctx context.Context, addr string, o transport.DialOptions) (conn net.Conn, live *Conn, err error) {
 	ctx, cancel := context.WithTimeout(ctx, DialTimeout(o))
 	defer cancel()
 	d := net.Dialer{LocalAddr: o.LocalAddr, KeepAliveConfig: keepAlive(o)}
 	if !d.KeepAliveConfig.Enable {
-		d.KeepAlive = -1 // otherwise the net package puts its own default
+		d.KeepAlive = -1 // otherwise the net package sets its own default
 	}
 	d.SetMultipathTCP(false)
 	if a, ok := o.LocalAddr.(*net.TCPAddr); ok && a.Port != 0 {
@@ -147,7 +142,7 @@ func Dial(ctx context.Context, addr string, o transport.DialOptions) (conn net.C
 	return t, live, nil
 }
 
-// DialTimeout resolves the default of o.DialTimeout.
+// DialTimeout returns o.DialTimeout or its default.
 func DialTimeout(o transport.DialOptions) time.Duration {
 	if o.DialTimeout > 0 {
 		return o.DialTimeout
@@ -166,8 +161,8 @@ func clientConfig(c *tls.Config, addr string) *tls.Config {
 	return c
 }
 
-// keepAlive has the operating system probe a quiet connection as often as
-// heartbeats are wanted: that is all there is where the peer knows none.
+// keepAlive makes the operating system probe a quiet connection at the heartbeat interval, which is
+// the only check if the peer has no heartbeats.
 func keepAlive(o transport.DialOptions) net.KeepAliveConfig {
 	k := netserve.KeepAlive(o.KeepAlive)
 	if o.Heartbeat > 0 && k.Enable {

@@ -9,7 +9,7 @@ import (
 // copied. Both may be shared between queues and must not change.
 type Message struct {
 	Head, Body []byte
-	// Sent is that of transport.Answer.
+	// Sent is as in transport.Answer.
 	Sent func(free bool)
 }
 
@@ -21,25 +21,24 @@ func (m Message) done(free bool) {
 
 func (m Message) size() int { return len(m.Head) + len(m.Body) }
 
-// Bounds of what is handed to one call of Queue.Write.
+// Limits of one call of Queue.Write.
 const (
 	batchMessages = 64
 	batchBytes    = 64 << 10
 )
 
-// Queue holds the messages for one peer and writes them in order. Whoever puts
-// in the first one writes what the connection takes at once (Try); only for
-// what is left then, or without Try, a goroutine runs, until all is written. So
-// an idle peer costs none, and a healthy one no more than its system calls. It
-// is safe for concurrent use.
+// Queue holds the messages for one peer and writes them in order. The caller that adds the first
+// one writes what the connection accepts at once (Try); a goroutine writes the rest, or everything
+// without Try, and ends after that. So an idle peer costs no goroutine, and a healthy one no more
+// than its system calls. It is safe for concurrent use.
 type Queue struct {
-	// Limit is how many messages may wait or be in writing; 0 means no limit.
+	// Limit bounds the messages that wait or are being written; 0 means no limit.
 	Limit int
-	// Try, if set, writes what the connection takes without waiting, and
-	// returns how many bytes that was. An error it leaves to Write to find.
+	// Try, if set, writes what the connection accepts without waiting, and returns the number of
+	// bytes. Write finds any error.
 	Try func([]Message) int
-	// Write writes messages, of one call at a time. After an error the queue
-	// is closed; Write must see to it that the owner of the connection learns.
+	// Write writes messages; calls do not overlap. After an error the queue is closed; Write must
+	// notify the owner of the connection.
 	Write func([]Message) error
 	// Written, if set, is called with the bytes of each written batch.
 	Written func(messages, bytes int)
@@ -53,8 +52,8 @@ type Queue struct {
 	dropped uint64
 }
 
-// Push appends m, and does not wait for the peer. It returns false, and counts
-// a drop, if the queue is full; a closed queue takes everything and forgets it.
+// Push appends m without waiting for the peer. It returns false, and counts a drop, if the queue is
+// full; a closed queue accepts and drops everything.
 func (q *Queue) Push(m Message) bool {
 	ok, rest := q.Put(m)
 	if rest {
@@ -63,8 +62,7 @@ func (q *Queue) Push(m Message) bool {
 	return ok
 }
 
-// Put is Push without writing. If rest is true, the queue was at rest, and the
-// caller must see to it that Flush is called.
+// Put is Push without writing. If rest is true, the queue was idle, and the caller must call Flush.
 func (q *Queue) Put(m Message) (ok, rest bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -83,8 +81,8 @@ func (q *Queue) Put(m Message) (ok, rest bool) {
 	return true, rest
 }
 
-// Flush writes what the connection takes at once and leaves the rest to a
-// goroutine. It is to be called once after each Put that asks for it.
+// Flush writes what the connection accepts at once and leaves the rest to a goroutine. Call it once
+// after each Put that asks for it.
 func (q *Queue) Flush() {
 	if q.Try == nil {
 		go q.drain(nil, 0, 0, nil)
@@ -126,7 +124,7 @@ func sizeOf(ms []Message) (n int) {
 	return n
 }
 
-// after returns what is left of messages of which n bytes are written.
+// after returns the rest of messages of which n bytes are written.
 func after(ms []Message, n int) []Message {
 	var rest []Message
 	for _, m := range ms {
@@ -141,7 +139,7 @@ func after(ms []Message, n int) []Message {
 	return rest
 }
 
-// told returns those of the messages whose end somebody wants to know.
+// told returns the messages with a Sent function.
 func told(ms []Message) []Message {
 	var out []Message
 	for _, m := range ms {
@@ -152,8 +150,8 @@ func told(ms []Message) []Message {
 	return out
 }
 
-// Remove takes out a message that is not being written yet, found by the
-// identity of its head, and tells whether it did.
+// Remove removes a message that is not being written yet, found by the identity of its head, and
+// reports whether it did.
 func (q *Queue) Remove(head []byte) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -166,7 +164,7 @@ func (q *Queue) Remove(head []byte) bool {
 	return false
 }
 
-// Close forgets what is waiting and takes no more.
+// Close drops the waiting messages and accepts no more.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	gone := q.waiting
@@ -177,8 +175,8 @@ func (q *Queue) Close() {
 	}
 }
 
-// Wait returns when nothing is waiting or being written. The owner makes that
-// happen, by a deadline or by closing the connection.
+// Wait returns when no message waits or is being written. The owner must make that happen, by a
+// deadline or by closing the connection.
 func (q *Queue) Wait() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -190,23 +188,22 @@ func (q *Queue) Wait() {
 	}
 }
 
-// Len is how many messages wait or are being written.
+// Len returns the number of messages that wait or are being written.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.waiting) + q.writing
 }
 
-// Dropped is how many messages found the queue full.
+// Dropped returns the number of messages that found the queue full.
 func (q *Queue) Dropped() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.dropped
 }
 
-// drain writes until nothing is waiting: first the rest of a batch, which
-// counts as so many messages and bytes. tell are those of them whose end
-// somebody wants to know.
+// drain writes until no message waits: first the rest of a batch, which counts as so many messages
+// and bytes. tell are those of them with a Sent function.
 func (q *Queue) drain(batch []Message, messages, bytes int, tell []Message) {
 	for {
 		if len(batch) > 0 {
@@ -256,7 +253,7 @@ func (q *Queue) take(batch []Message) []Message {
 	return batch
 }
 
-// WriteAll writes the messages to conn with as few system calls as it can.
+// WriteAll writes the messages to conn with as few system calls as possible.
 func WriteAll(conn net.Conn, ms []Message) error {
 	size := sizeOf(ms)
 	live, plain := conn.(*Conn)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout does what it can; a connection without it still works.
+// setUserTimeout ignores errors; a connection without it still works.
 func setUserTimeout(c *net.TCPConn, d time.Duration) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -13,7 +13,7 @@ type attempt struct {
 	space [2 * batchMessages][]byte
 	flat  [FlatSize]byte
 	wrote int
-	write func(fd uintptr) bool // a method value would be made anew each time
+	write func(fd uintptr) bool // the method once, allocated once
 }
 
 var attempts = sync.Pool{New: func() any {
@@ -22,11 +22,11 @@ var attempts = sync.Pool{New: func() any {
 	return a
 }}
 
-// FlatSize is how much of several parts is better copied into one.
+// FlatSize is the size up to which several parts are copied into one.
 const FlatSize = 1 << 10
 
-// SendParts writes as much of the parts, none of which is empty, as a socket
-// takes without waiting. flat is space to copy small ones to.
+// SendParts writes as much of the parts, none of which is empty, as a socket accepts without
+// waiting. flat is space to copy small ones to.
 func SendParts(fd int, parts [][]byte, flat []byte) (int, error) {
 	if len(parts) == 1 {
 		return Send(fd, parts[0])
@@ -44,8 +44,8 @@ func SendParts(fd int, parts [][]byte, flat []byte) (int, error) {
 	return Send(fd, flat[:n])
 }
 
-// once is the callback for RawConn.Write. It always reports done, so that
-// nobody waits for the socket.
+// once is the callback for RawConn.Write. It always reports done, so that it never waits for the
+// socket.
 func (a *attempt) once(fd uintptr) bool {
 	for {
 		n, err := SendParts(int(fd), a.parts, a.flat[:])
@@ -57,8 +57,8 @@ func (a *attempt) once(fd uintptr) bool {
 	}
 }
 
-// Try writes as much of the messages, which are at most batchMessages, as the
-// connection takes without waiting, and returns how many bytes that was.
+// Try writes as much of the messages, at most batchMessages, as the connection accepts without
+// waiting, and returns the number of bytes.
 func (c *Conn) Try(ms []Message) int {
 	a := attempts.Get().(*attempt)
 	a.parts, a.wrote = a.space[:0], 0
@@ -78,8 +78,8 @@ func (c *Conn) Try(ms []Message) int {
 	return n
 }
 
-// Peek tells, without waiting and without taking any bytes, whether something
-// can be read, or else whether the peer has closed the connection.
+// Peek reports, without waiting and without consuming bytes, whether data can be read, or else
+// whether the peer has closed the connection.
 func Peek(raw syscall.RawConn) (unread, closed bool) {
 	err := raw.Control(func(fd uintptr) {
 		var b [1]byte
@@ -90,5 +90,5 @@ func Peek(raw syscall.RawConn) (unread, closed bool) {
 	return unread, closed || err != nil
 }
 
-// CanTry tells whether Try is of use on this connection.
+// CanTry reports whether Try is supported on this connection.
 func (c *Conn) CanTry() bool { return c.raw != nil }

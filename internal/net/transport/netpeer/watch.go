@@ -6,7 +6,7 @@ import (
 	"brine/internal/net/transport"
 )
 
-// Verdict is what to do about a connection now.
+// Verdict is the decision about a connection.
 type Verdict uint8
 
 // The verdicts.
@@ -19,35 +19,32 @@ const (
 // Ticks is how often Watch.Judge should be called per interval.
 const Ticks = 4
 
-// limit is how many ticks an answer may take: with the interval of quiet
-// before it, and the part of a tick that may have passed before either, a peer
-// is given up within transport.Misses intervals.
+// limit is the number of ticks that an answer may take. With the quiet interval before it, and the
+// partial ticks, a peer is given up within transport.Misses intervals.
 const limit = (transport.Misses-1)*Ticks - 1
 
-// maxLimit is what that may grow to for a peer that answers slowly.
+// maxLimit is the maximum of limit for a peer that answers slowly.
 const maxLimit = 3 * Ticks
 
-// Watch decides, for one peer that answers pings, when to ask it for a sign of
-// life and when to give it up. The zero value is ready for use.
+// Watch decides, for one peer that answers pings, when to ask it for a sign of life and when to
+// give it up. The zero value is ready for use.
 //
-// Time is counted in calls of Judge and not in seconds. A call that comes late,
-// because this process or its machine had no time for it, counts as one, and
-// the one after it that comes at once to make up for that counts as none: a
-// peer must not be given up for time in which its answer could not have been
-// read. The busier the machine, the more patience there is. So it is with a
-// peer whose answers have been slow: of the ticks that the last ones took above
-// the first, twice as many are added.
+// Time is counted in calls of Judge and not in seconds. A late call, because the process or the
+// machine was busy, counts once, and the call right after it that catches up does not count: a peer
+// must not be given up for time in which its answer could not have been read. So the timeout grows
+// with the load of the machine. It also grows for a peer with slow answers: twice the ticks that
+// the last answers took beyond the first are added.
 type Watch struct {
 	called time.Time // last
 	sign   int64     // as of that call
 	quiet  uint8     // calls since a new sign
 	asked  bool      // there was none since the ping
 	waited uint8     // calls since the ping
-	slow   uint8     // calls that answers took lately, beyond the first
+	slow   uint8     // ticks that answers took recently, beyond the first
 }
 
-// Judge is to be called Ticks times per interval. sign is anything that changes
-// with each sign of life of the peer, such as the time of the last one.
+// Judge must be called Ticks times per interval. sign is any value that changes with each sign of
+// life of the peer, such as the time of the last one.
 func (w *Watch) Judge(now time.Time, sign int64, interval time.Duration) Verdict {
 	late := !w.called.IsZero() && now.Sub(w.called) < interval/(2*Ticks)
 	w.called = now
@@ -76,5 +73,5 @@ func (w *Watch) Judge(now time.Time, sign int64, interval time.Duration) Verdict
 	return Fine
 }
 
-// Again forgets that the peer was asked: it will be asked anew after a while.
+// Again resets the state: the peer is asked again after a while.
 func (w *Watch) Again() { w.quiet, w.waited, w.asked = 0, 0, false }

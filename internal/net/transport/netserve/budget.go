@@ -2,10 +2,9 @@ package netserve
 
 import "sync/atomic"
 
-// Budget is an allowance of bytes shared by all peers of one listener. It
-// bounds what strangers can make the program hold together, whereas a bound
-// per message alone would multiply with the number of connections. The nil
-// Budget allows everything. It is safe for concurrent use.
+// Budget bounds the bytes that all peers of one listener may occupy together. A bound per message
+// would multiply with the number of connections of unauthenticated peers. The nil Budget allows
+// everything. It is safe for concurrent use.
 type Budget struct {
 	max  int64
 	used atomic.Int64
@@ -14,13 +13,12 @@ type Budget struct {
 // NewBudget returns a budget of max bytes.
 func NewBudget(max int64) *Budget { return &Budget{max: max} }
 
-// large are acquisitions that leave a quarter of the budget to smaller ones, so
-// that a few peers with huge messages do not keep all others from speaking.
+// large are acquisitions that must leave a quarter of the budget to smaller ones, so that a few
+// peers with huge messages do not block all others.
 const large = 4 << 20
 
-// Acquire takes n bytes, or takes nothing and returns false if fewer are left.
-// It never waits: a peer that cannot have its buffer must be refused, for a
-// waiting one would hold what it has and starve the others.
+// Acquire takes n bytes, or nothing and returns false if fewer are left. It never waits: a waiting
+// peer would keep its bytes and block the others.
 func (b *Budget) Acquire(n int64) bool {
 	if b == nil || n <= 0 {
 		return true
@@ -36,7 +34,7 @@ func (b *Budget) Acquire(n int64) bool {
 	return true
 }
 
-// Release gives back n bytes that Acquire granted.
+// Release returns n bytes that Acquire granted.
 func (b *Budget) Release(n int64) {
 	if b != nil && n > 0 {
 		b.used.Add(-n)

@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// Guests bounds the connections of several listeners together, so that a peer
-// that opens as many as the system allows leaves room for others and for the
-// process's own files. When the bound is reached, the oldest connection of the
-// address with the most connections makes room, unless the owner of an accepted
-// key has sent a request from that address lately. The nil Guests admits
-// everything. It is safe for concurrent use.
+// Guests bounds the connections of several listeners together, so that a peer that opens as many as
+// possible leaves descriptors for others and for the process's own files. At the limit, the oldest
+// connection of the address with the most connections is closed, unless the owner of an accepted
+// key has recently sent a request from that address. The nil Guests admits everything. It is safe
+// for concurrent use.
 type Guests struct {
 	max int
 	now func() time.Time
@@ -22,14 +21,14 @@ type Guests struct {
 	total  int
 	count  uint64 // connections so far
 	hosts  map[netip.Addr]*guestHost
-	pruned time.Time // the last look for hosts without connections
+	pruned time.Time // the last removal of hosts without connections
 }
 
 // knownFor is how long an address stays known after its last accepted request.
 // Idle minions keep their subscription and send requests rarely.
 const knownFor = 24 * time.Hour
 
-// guestHost is the connections of one address.
+// guestHost has the connections of one address.
 type guestHost struct {
 	known time.Time  // of the last accepted request; zero if there was none
 	conns *list.List // of guest, oldest first
@@ -48,8 +47,8 @@ func NewGuests(max int) *Guests {
 	return &Guests{max: max, now: time.Now, hosts: map[netip.Addr]*guestHost{}}
 }
 
-// Known notes that the owner of an accepted key has sent a request from an
-// address. It is cheap enough to be called for every request.
+// Known records that the owner of an accepted key has sent a request from an address. It is cheap
+// enough for every request.
 func (g *Guests) Known(addr netip.Addr) {
 	if g == nil {
 		return
@@ -60,9 +59,8 @@ func (g *Guests) Known(addr netip.Addr) {
 	g.host(addr).known = now
 }
 
-// enter counts a connection and returns what ends that, or false if there is no
-// room for it. Connections that are not of IP, those of local sockets, are not
-// counted.
+// enter counts a connection and returns the function that ends that, or false if the limit is
+// reached. Only IP connections are counted, not local sockets.
 func (g *Guests) enter(c net.Conn) (leave func(), ok bool) {
 	a, isIP := c.RemoteAddr().(*net.TCPAddr)
 	if g == nil || !isIP {
@@ -85,8 +83,8 @@ func (g *Guests) enter(c net.Conn) (leave func(), ok bool) {
 	}, true
 }
 
-// makeRoom closes the oldest connection of the address that is not known and
-// has the most, or, of several such, of the one that has been there longest.
+// makeRoom closes the oldest connection of the unknown address with the most connections; of
+// several such addresses, of the one with the oldest connection.
 func (g *Guests) makeRoom(now time.Time) bool {
 	var worst *guestHost
 	for addr, h := range g.hosts {
@@ -109,7 +107,7 @@ func (g *Guests) makeRoom(now time.Time) bool {
 	return true
 }
 
-// drop takes a connection out, once.
+// drop removes a connection, once.
 func (g *Guests) drop(h *guestHost, e *list.Element) {
 	if e.Value == nil {
 		return
@@ -129,8 +127,8 @@ func (g *Guests) host(addr netip.Addr) *guestHost {
 	return h
 }
 
-// prune forgets addresses without connections now and then, so that a peer with
-// many addresses does not fill the memory.
+// prune removes addresses without connections now and then, so that a peer with many addresses does
+// not fill the memory.
 func (g *Guests) prune() {
 	now := g.now()
 	if now.Sub(g.pruned) < time.Minute {

@@ -1,8 +1,7 @@
-// Package netserve holds what every stream transport needs on its listening
-// side: to bind with an error that helps, to accept until told to stop, to
-// close and await all connections, to bound the memory that strangers can take
-// together (Budget), and to complain about them without filling the log
-// (package ratelimit). It knows no protocol.
+// Package netserve is the listening side of every stream transport. It binds with a helpful error,
+// accepts until it is stopped, closes and awaits all connections, bounds the memory of
+// unauthenticated peers (Budget), and logs their errors at a limited rate (package ratelimit). It knows no
+// protocol.
 package netserve
 
 import (
@@ -28,9 +27,8 @@ const (
 type Server struct {
 	Listener net.Listener
 	Log      *slog.Logger
-	// Handle serves one connection on a goroutine of its own. The connection
-	// is closed when it returns, or to make it return when the server stops;
-	// ctx has ended then.
+	// Handle serves one connection on its own goroutine. The connection is closed when it returns,
+	// or, to make it return, when the server stops; ctx has ended then.
 	Handle func(ctx context.Context, c net.Conn)
 	// Guests, if set, bounds the connections of this and other listeners.
 	Guests *Guests
@@ -43,11 +41,9 @@ type Server struct {
 	wg    sync.WaitGroup
 }
 
-// Serve accepts until ctx ends, then closes the listener and all connections,
-// awaits every handler and returns nil. It returns early, with the reason and
-// after the same cleaning, if the listener fails for good. A shortage (of file
-// descriptors, say) is no such failure: Serve waits a little and goes on.
-// It may be called once.
+// Serve accepts until ctx ends, then closes the listener and all connections, awaits every handler
+// and returns nil. If the listener fails permanently, it cleans up in the same way and returns the
+// error. After a shortage (for example of file descriptors) it retries. It may be called once.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -76,7 +72,7 @@ func (s *Server) accept(ctx context.Context) error {
 			pause = minPause
 			leave, ok := s.Guests.enter(c)
 			if !ok {
-				complaints.Log(slog.LevelWarn, "connection refused: all connections that this process may have are in use by known peers",
+				complaints.Log(slog.LevelWarn, "connection refused: known peers use all connections of this process",
 					"addr", s.Listener.Addr().String())
 				c.Close()
 				continue
@@ -134,7 +130,7 @@ func (s *Server) Len() int {
 	return len(s.conns)
 }
 
-// temporary tells whether accepting may work again later.
+// temporary reports whether accepting may work again later.
 func temporary(err error) bool {
 	for _, e := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS,
 		syscall.ECONNABORTED, syscall.ECONNRESET, syscall.EINTR, syscall.EAGAIN, syscall.EPERM} {

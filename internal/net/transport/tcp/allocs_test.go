@@ -28,7 +28,7 @@ func TestPublishAllocations(t *testing.T) {
 		}
 		t.Cleanup(func() { conns[i].Close() })
 	}
-	for deadline := time.Now().Add(transporttest.Patience); len(p.Peers()) < subscribers; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(transporttest.Timeout); len(p.Peers()) < subscribers; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("not all have come")
 		}

@@ -17,8 +17,8 @@ type client struct {
 	frames atomic.Uint64 // received
 
 	mu      sync.Mutex
-	asked   bool                   // whether a request went out that asks for beats
-	retired bool                   // close when nothing is pending
+	asked   bool                   // whether a request that asks for beats was sent
+	retired bool                   // close when no request is pending
 	pending map[string]chan []byte // by mid; the channels are closed when the connection ends
 	err     error                  // why it ended
 }
@@ -64,15 +64,14 @@ func (c *client) read(r *frameReader) error {
 			continue
 		}
 		c.live.Heard()
-		// With a mid, beat is but the echo of what the request asked. A reply
-		// that nobody waits for has come too late.
+		// With a mid, beat only echoes the request. A reply without a pending request is late.
 		if reply := c.take(string(mid)); reply != nil {
 			reply <- body
 		}
 	}
 }
 
-// take returns the channel of a pending request and forgets it.
+// take returns the channel of a pending request and removes it.
 func (c *client) take(mid string) chan []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +101,7 @@ func (c *client) retire() {
 	}
 }
 
-// errEnded says that a request was not sent because the connection had ended.
+// errEnded reports that a request was not sent because the connection had ended.
 var errEnded = errors.New("connection has ended")
 
 func (c *client) request(ctx context.Context, body []byte) ([]byte, error) {
@@ -131,9 +130,8 @@ func (c *client) request(ctx context.Context, body []byte) ([]byte, error) {
 		c.out.Remove(head)
 		c.take(mid)
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) && c.frames.Load() == seen {
-			// The peer said nothing in all that time: perhaps it is gone, and
-			// TCP has not noticed. Further requests try a new connection;
-			// those under way keep this one.
+			// The peer was silent all that time: it may be gone without TCP noticing. Further
+			// requests use a new connection; pending ones keep this one.
 			c.r.retire(c)
 		}
 		return nil, c.r.failed(ctx.Err())

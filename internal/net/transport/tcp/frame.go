@@ -23,7 +23,7 @@ var (
 	helloFrame = []byte("\x82\xa4head\x81\xa4beat\x01\xa4body\x81\xa3enc\xa4beat")
 )
 
-// emptyHead begins a frame with nothing in its head.
+// emptyHead begins a frame with an empty head.
 const emptyHead = "\x82\xa4head\x80\xa4body"
 
 // publishHead begins the frame of a publication; the payload follows.
@@ -92,8 +92,8 @@ func splitFrame(b []byte) (head, body []byte, err error) {
 	return head, body, nil
 }
 
-// skip returns the size of the first object of b. What heads consist of it
-// measures by itself, which is quick.
+// skip returns the size of the first object of b. It measures the usual heads itself, which is
+// fast.
 func skip(b []byte) (n int, err error) {
 	switch {
 	case len(b) == 0:
@@ -103,7 +103,7 @@ func skip(b []byte) (n int, err error) {
 		n = 1 + int(b[0]&0x1f)
 	case b[0] == 0xd9 && len(b) > 1:
 		n = 2 + int(b[1])
-	case b[0] == 0x81 && len(b) > 1 && b[1]&0xe0 == 0xa0: // a head with nothing but mid
+	case b[0] == 0x81 && len(b) > 1 && b[1]&0xe0 == 0xa0: // a head with only mid
 		key := 2 + int(b[1]&0x1f)
 		if len(b) > key+1 && b[key] == 0xd9 {
 			n = key + 2 + int(b[key+1])
@@ -128,8 +128,8 @@ func openMap(b []byte) (entries int, rest []byte, ok bool) {
 	return 0, nil, false
 }
 
-// readHead returns what a head says: the text of mid (nil if there is none)
-// and beat. Anything else in it, and a head that is no map, says nothing.
+// readHead returns mid (nil if missing) and beat of a head. It ignores anything else, and a head
+// that is not a map.
 func readHead(head []byte) (mid []byte, beat int) {
 	n, rest, ok := openMap(head)
 	for ; ok && n > 0; n-- {
@@ -159,32 +159,30 @@ func readHead(head []byte) (mid []byte, beat int) {
 }
 
 const (
-	// smallBuffer is what a connection has for reading at least, but no more
-	// than a part of its largest message. Larger buffers are for the one
-	// message that needs them.
+	// smallBuffer is the minimum read buffer of a connection, but at most a part of its largest
+	// message. A larger buffer is allocated for the one message that needs it.
 	smallBuffer     = 2 << 10
 	smallBufferPart = 128
-	// directBuffer is the size of messages for which room is made at once,
-	// and not as they come.
+	// directBuffer is the size of messages for which the buffer is allocated at once, and not as
+	// they arrive.
 	directBuffer = 16 << 10
 )
 
-// A message in a large buffer must make progress: it has stallTime, and more
-// as if it came at slowRate bytes per second.
+// A message in a large buffer must make progress: it has stallTime, plus its time at slowRate bytes
+// per second.
 const (
 	stallTime = 30 * time.Second
 	slowRate  = 16 << 10
 )
 
-// frameReader cuts a stream into frames.
+// frameReader splits a stream into frames.
 type frameReader struct {
 	conn   net.Conn
 	budget *netserve.Budget // nil for a peer that is trusted
-	// deadline says that conn has a read deadline, to be lifted by the first
-	// frame.
+	// deadline says that conn has a read deadline, which the first frame lifts.
 	deadline bool
 
-	small      []byte // the buffer for as long as it will do
+	small      []byte // the buffer as long as it suffices
 	buf        []byte // buf[start:end] is read but not returned
 	start, end int
 	held       int64 // of the budget
@@ -203,7 +201,7 @@ func newFrameReader(c net.Conn, max int, budget *netserve.Budget) *frameReader {
 	}
 }
 
-// next returns the next frame, in memory of its own.
+// next returns the next frame in newly allocated memory.
 func (r *frameReader) next() ([]byte, error) {
 	for {
 		if r.end > r.start {
@@ -221,8 +219,8 @@ func (r *frameReader) next() ([]byte, error) {
 	}
 }
 
-// cut returns the first n bytes. A large buffer goes with the message that it
-// was made for, so that a large message is not copied.
+// cut returns the first n bytes. A large buffer is returned with the message for which it was
+// allocated, so that a large message is not copied.
 func (r *frameReader) cut(n int) ([]byte, error) {
 	frame := r.buf[r.start : r.start+n : r.start+n]
 	r.start += n
@@ -241,7 +239,7 @@ func (r *frameReader) cut(n int) ([]byte, error) {
 	return frame, nil
 }
 
-// move takes what is left to a buffer of its size.
+// move copies the rest to a buffer of its size.
 func (r *frameReader) move() error {
 	rest := r.buf[r.start:r.end]
 	r.release()
@@ -277,7 +275,7 @@ func (r *frameReader) fill() error {
 	return err
 }
 
-// grow doubles the buffer, or fits it to the message when less will do.
+// grow doubles the buffer, or fits it to the message if that is smaller.
 func (r *frameReader) grow() error {
 	size := 2 * len(r.buf)
 	if need := r.scan.Need(); need > len(r.buf) && (need < size || need <= directBuffer) {
@@ -307,7 +305,7 @@ func (r *frameReader) acquire(n int) error {
 	return nil
 }
 
-// release gives back what is held of the budget.
+// release returns the bytes to the budget.
 func (r *frameReader) release() {
 	r.budget.Release(r.held)
 	r.held = 0

@@ -10,20 +10,20 @@ import (
 
 // link is one connection, of either side.
 type link struct {
-	conn net.Conn      // to read and write
-	live *netpeer.Conn // the same, or what TLS runs over
+	conn net.Conn      // for reading and writing
+	live *netpeer.Conn // the same, or the connection below TLS
 	out  netpeer.Queue
 
-	// counts, if set, is told of every beat that is put into out.
+	// counts, if set, is called for every beat that is put into out.
 	counts func(messages, bytes int)
 
 	knowsBeats atomic.Bool
-	silent     atomic.Bool   // closed for its silence
+	silent     atomic.Bool   // closed because the peer was silent
 	watch      netpeer.Watch // only for the goroutine that calls pulse
 }
 
-// maxBeforeBeat is how many messages may wait when a beat is queued. Behind
-// more it would come late, and what is ahead of it shows life as well.
+// maxBeforeBeat is the number of messages that may wait when a beat is queued. Behind more it would
+// be late, and those messages show life as well.
 const maxBeforeBeat = 16
 
 func (l *link) init(conn net.Conn, live *netpeer.Conn, limit int) {
@@ -51,8 +51,8 @@ func (l *link) end() {
 	l.out.Wait()
 }
 
-// heard takes a frame for a sign of life unless it is a ping, which is
-// answered. It notes that the peer knows beats if the frame is one.
+// heard records a frame as a sign of life unless it is a ping, which it answers. A frame with a
+// beat shows that the peer supports beats.
 func (l *link) heard(beat int) {
 	if beat != pingBeat {
 		l.live.Heard()
@@ -94,8 +94,7 @@ func (l *link) pulse(interval time.Duration) {
 	}
 }
 
-// why returns the reason for the end of the connection, err being what reading
-// it gave.
+// why returns the reason for the end of the connection; err is the read error.
 func (l *link) why(err error) error {
 	if l.silent.Load() {
 		return errSilent

@@ -46,7 +46,7 @@ func dial(t testing.TB, addr string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(transporttest.Patience))
+	c.SetDeadline(time.Now().Add(transporttest.Timeout))
 	return c
 }
 
@@ -85,7 +85,7 @@ func TestRegistrationFilters(t *testing.T) {
 		return ids
 	}
 	want := []string{"", "", "a", "a", "b"}
-	for deadline := time.Now().Add(transporttest.Patience); !slices.Equal(ids(), want); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(transporttest.Timeout); !slices.Equal(ids(), want); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("registered are %q", ids())
 		}
@@ -114,7 +114,7 @@ func TestRegistrationFilters(t *testing.T) {
 	a1.Close()
 	b.Close()
 	want = []string{"", "", "a"}
-	for deadline := time.Now().Add(transporttest.Patience); !slices.Equal(ids(), want); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(transporttest.Timeout); !slices.Equal(ids(), want); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("registered are %q", ids())
 		}
@@ -173,7 +173,7 @@ func TestPipeliningIsBounded(t *testing.T) {
 			frame := append(requestHead("00000000", false), msgpack.AppendBin(nil, make([]byte, c.size), msgpack.NewSpec)...)
 			go conn.Write(bytes.Repeat(frame, total))
 			go io.Copy(io.Discard, conn)
-			for deadline := time.Now().Add(transporttest.Patience); seen.Load() < total; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(transporttest.Timeout); seen.Load() < total; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("%d of %d requests arrived", seen.Load(), total)
 				}
@@ -284,7 +284,7 @@ func TestFrozenServer(t *testing.T) {
 	}()
 	r := newTransport().NewRequester(l.Addr().String(), transport.DialOptions{Heartbeat: 50 * time.Millisecond})
 	defer r.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Timeout)
 	defer cancel()
 	if _, err := r.Request(ctx, []byte{7}); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "no sign of life") {
 		t.Errorf("got %v", err)
@@ -326,7 +326,7 @@ func TestMuteServer(t *testing.T) {
 			}
 		}
 		defer c.Close()
-		c.SetReadDeadline(time.Now().Add(transporttest.Patience))
+		c.SetReadDeadline(time.Now().Add(transporttest.Timeout))
 		if _, err := io.ReadAll(c); err != nil {
 			t.Errorf("the connection is kept: %v", err)
 		}

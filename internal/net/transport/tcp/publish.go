@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// maxRegistration bounds what a subscriber sends; Salt's has some 500 bytes.
+	// maxRegistration bounds a subscriber's message; Salt's has some 500 bytes.
 	maxRegistration = 64 << 10
-	// maxRefused is how many registrations of one peer may be refused. Each
-	// costs a decryption and a signature check.
+	// maxRefused bounds the refused registrations of one peer. Each costs a decryption and a
+	// signature check.
 	maxRefused = 10
-	// drainTime is how long the queues may take to empty at the end.
+	// drainTime is the time for the queues to empty at the end.
 	drainTime = time.Second
 	// maxWriters bounds the goroutines that write publications.
 	maxWriters = 8
@@ -36,10 +36,10 @@ type publisher struct {
 	budget *netserve.Budget
 	crew   netpeer.Crew // writes
 
-	mu     sync.Mutex // also keeps publications in the same order for all
+	mu     sync.Mutex // also keeps publications in the same order for all subscribers
 	closed bool
 	seq    uint64 // of the publication
-	// changes is of Changes, and is added to under mu.
+	// changes is the result of Changes, and is increased under mu.
 	changes atomic.Uint64
 	peers   map[*subscriber]struct{}
 	byID    map[string]map[*subscriber]struct{}
@@ -87,11 +87,10 @@ func (p *publisher) pulse() {
 	}
 }
 
-// Publish queues the publication. With Filter it goes to those who registered
-// as one of pub.Minions, once each; those who did not register get none but
-// publications for everyone.
+// Publish queues the publication. With Filter each peer that registered as one of pub.Minions gets
+// it once. Peers without registration only get publications without pub.Minions.
 func (p *publisher) Publish(pub transport.Publication) {
-	m := netpeer.Message{Body: append(publishHead(pub.Payload), pub.Payload...)} // in one piece, for thousands
+	m := netpeer.Message{Body: append(publishHead(pub.Payload), pub.Payload...)} // in one piece, shared by all subscribers
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -131,10 +130,10 @@ func (p *publisher) Peers() []transport.Peer {
 	return peers
 }
 
-// Changes is that of transport.Publisher.
+// Changes implements transport.Publisher.
 func (p *publisher) Changes() uint64 { return p.changes.Load() }
 
-// drain takes no more publications and gives the queues a moment.
+// drain stops accepting publications and gives the queues a moment.
 func (p *publisher) drain() {
 	p.mu.Lock()
 	p.closed = true
@@ -159,8 +158,8 @@ type subscriber struct {
 	seq uint64 // last publication sent by id, under publisher.mu
 }
 
-// serve reads from one peer until it ends. As with requests, what is on the
-// stack meanwhile is most of what a connection costs.
+// serve reads from one peer until it ends. The stack meanwhile is most of the cost of a connection,
+// as for requests.
 func (p *publisher) serve(ctx context.Context, c net.Conn) {
 	s, r := p.meet(ctx, c)
 	if s == nil {
@@ -179,7 +178,7 @@ func (p *publisher) serve(ctx context.Context, c net.Conn) {
 	}
 }
 
-// meet prepares for a new peer. It returns nil if that comes to nothing.
+// meet prepares a new peer. It returns nil if that fails.
 func (p *publisher) meet(ctx context.Context, c net.Conn) (*subscriber, *frameReader) {
 	live := netpeer.Wrap(c)
 	if p.o.TLS != nil {
@@ -214,7 +213,7 @@ func (p *publisher) listen(s *subscriber, r *frameReader) error {
 		}
 		switch kind {
 		case registration:
-			refused = 0 // a minion may come with an old key after each change of ours
+			refused = 0 // a minion may register with an old key after each change of ours
 		case refusedRegistration:
 			refused++
 		}
@@ -222,7 +221,7 @@ func (p *publisher) listen(s *subscriber, r *frameReader) error {
 	return errRefused
 }
 
-// frameKind says what a frame of a subscriber was.
+// frameKind is the kind of a subscriber's frame.
 type frameKind uint8
 
 const (
@@ -253,7 +252,7 @@ func (p *publisher) received(s *subscriber, frame []byte) (frameKind, error) {
 	return registration, nil
 }
 
-// join adds a new peer, unless the publisher is ending.
+// join adds a new peer, unless the publisher is stopping.
 func (p *publisher) join(s *subscriber) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"brine/internal/net/transport/netserve"
 )
 
-// window is how many bytes of unanswered requests and unsent replies a peer
-// may have before the server reads no further from it.
+// window bounds the bytes of unanswered requests and unsent replies of a peer; beyond it the server
+// stops reading from the peer.
 const window = 4 << 20
 
 // requestServer is the request port.
@@ -66,8 +66,8 @@ func (s *requestServer) pulse() {
 	}
 }
 
-// serve reads from one peer until it ends. What is on the stack while it waits
-// is most of what a connection costs, so the beginning is in meet.
+// serve reads from one peer until it ends. The stack while it waits is most of the cost of a
+// connection, so the beginning is in meet.
 func (s *requestServer) serve(ctx context.Context, c net.Conn) {
 	p, r := s.meet(ctx, c)
 	if p == nil {
@@ -80,7 +80,7 @@ func (s *requestServer) serve(ctx context.Context, c net.Conn) {
 	}
 }
 
-// meet prepares for a new peer. It returns nil if that comes to nothing.
+// meet prepares a new peer. It returns nil if that fails.
 func (s *requestServer) meet(ctx context.Context, c net.Conn) (*requestPeer, *frameReader) {
 	live := netpeer.Wrap(c)
 	c.SetDeadline(time.Now().Add(s.o.HandshakeTimeout))
@@ -95,7 +95,7 @@ func (s *requestServer) meet(ctx context.Context, c net.Conn) (*requestPeer, *fr
 	return newRequestPeer(ctx, s, conn, live), r
 }
 
-// talk reads requests until there is no use in it.
+// talk reads requests until the connection ends.
 func (p *requestPeer) talk(r *frameReader) error {
 	for p.waitForRoom() {
 		frame, err := r.next()
@@ -109,8 +109,7 @@ func (p *requestPeer) talk(r *frameReader) error {
 	return nil
 }
 
-// accept completes the TLS handshake if there is to be one. The caller has set
-// a deadline.
+// accept completes the TLS handshake, if configured. The caller has set a deadline.
 func accept(ctx context.Context, live *netpeer.Conn, cfg *tls.Config) (net.Conn, error) {
 	if cfg == nil {
 		return live, nil

@@ -119,7 +119,7 @@ func TestStockServer(t *testing.T) {
 	o := transport.DialOptions{Heartbeat: 50 * time.Millisecond}
 	r := newTransport().NewRequester("127.0.0.1:"+ret, o)
 	defer r.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Timeout)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range 30 {

@@ -14,7 +14,7 @@ import (
 // reads at all times, so that it can answer pings while its user is busy.
 const ahead = 16
 
-// maxUnsent is how much may wait to be sent to the publisher.
+// maxUnsent bounds the messages that wait to be sent to the publisher.
 const maxUnsent = 100
 
 // subscription is a connection to a publisher.
@@ -81,7 +81,7 @@ func (s *subscription) read(r *frameReader) {
 	}
 }
 
-// reason says why the connection ended, err being what reading it gave.
+// reason returns the reason for the end of the connection; err is the read error.
 func (s *subscription) reason(err error) error {
 	select {
 	case <-s.done:
@@ -106,7 +106,7 @@ func (s *subscription) received(frame []byte) ([]byte, error) {
 		return payload, nil
 	}
 	if body[0] == 0xc0 {
-		return nil, nil // Salt's minion passes over an empty body, too
+		return nil, nil // Salt's minion ignores an empty body, too
 	}
 	return body, nil
 }
@@ -118,7 +118,7 @@ func (s *subscription) Receive() ([]byte, error) {
 	return nil, s.err
 }
 
-// Beats reports whether the publisher knows beats.
+// Beats reports whether the publisher supports beats.
 func (s *subscription) Beats() bool { return s.knowsBeats.Load() }
 
 // Send writes a frame with this body, which is how a minion registers.

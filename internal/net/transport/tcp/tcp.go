@@ -32,7 +32,7 @@
 // connection to the system's keepalive probes, which Heartbeat then shortens
 // (package netpeer).
 //
-// # Strangers
+// # Unauthenticated peers
 //
 // A connection to the request port must bring its first request, or the
 // beginning of a large one, within HandshakeTimeout. The publish port expects

@@ -27,7 +27,7 @@ func PublishAllocations(t *testing.T, p transport.Publisher, conns []net.Conn, p
 			<-got.more.C()
 		}
 	}); n > most {
-		t.Errorf("%v allocations for a publication to %d, at most %v were meant", n, len(conns), most)
+		t.Errorf("%v allocations for a publication to %d, want at most %v", n, len(conns), most)
 	}
 }
 
@@ -55,6 +55,6 @@ func RequestAllocations(t *testing.T, tr transport.Transport, most float64) {
 			t.Error(err)
 		}
 	}); n > most {
-		t.Errorf("%v allocations for a request, at most %v were meant", n, most)
+		t.Errorf("%v allocations for a request, want at most %v", n, most)
 	}
 }

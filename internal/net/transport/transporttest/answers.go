@@ -9,8 +9,8 @@ import (
 	"brine/internal/net/transport"
 )
 
-// testAnswer answers many peers with the same large body, each behind a head
-// of its own, and counts how often it is told that an answer is sent.
+// testAnswer answers many peers with the same large body, each with a different head, and counts
+// the calls of Sent.
 func testAnswer(t *testing.T, tr transport.Transport) {
 	const peers, each = 10, 5
 	shared := big(1 << 20)
@@ -20,7 +20,7 @@ func testAnswer(t *testing.T, tr transport.Transport) {
 		head := append([]byte{0x92}, r.Body...)
 		r.Answer(transport.Answer{Head: head, Body: shared, Sent: func(bool) { sent.Add(1) }})
 		r.Reply(r.Body)                                                              // one answer only
-		r.Answer(transport.Answer{Body: r.Body, Sent: func(bool) { sent.Add(100) }}) // is told at once
+		r.Answer(transport.Answer{Body: r.Body, Sent: func(bool) { sent.Add(100) }}) // is called at once
 	})
 	var wg sync.WaitGroup
 	for i := range peers {
@@ -37,7 +37,7 @@ func testAnswer(t *testing.T, tr transport.Transport) {
 		})
 	}
 	wg.Wait()
-	eventually(t, "all answers are said to be sent", func() bool { return sent.Load() == peers*each*101 })
+	eventually(t, "Sent is called for all answers", func() bool { return sent.Load() == peers*each*101 })
 	if !bytes.Equal(shared, before) {
 		t.Error("the shared body has changed")
 	}

@@ -13,7 +13,7 @@ import (
 	"brine/internal/net/transport"
 )
 
-// dialRaw opens a bare connection that the test ends.
+// dialRaw opens a bare connection that is closed at the end of the test.
 func dialRaw(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -85,8 +85,8 @@ func testTruncated(t *testing.T, tr transport.Transport) {
 	mustEcho(t, r, Text("unharmed"))
 }
 
-// record returns what a requester says when it sends body. It can be said
-// again on a bare connection, because no client depends on the server's words.
+// record returns what a requester sends for body. It can be replayed on a bare connection, because
+// no client depends on the server's answers.
 func record(t *testing.T, tr transport.Transport, addr string, body []byte) []byte {
 	t.Helper()
 	p := startProxy(t, addr)
@@ -108,7 +108,7 @@ func testSilent(t *testing.T, tr transport.Transport) {
 	joined(t, p, sub)
 
 	mustClose(t, dialRaw(t, s.addr), "the request port")
-	// Where a bare connection is a subscriber at once, its silence is right.
+	// Where a bare connection is a subscriber at once, its silence is correct.
 	c := dialRaw(t, ps.addr)
 	bare := false
 	for deadline := time.Now().Add(100 * time.Millisecond); !bare && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -118,7 +118,7 @@ func testSilent(t *testing.T, tr transport.Transport) {
 		mustClose(t, c, "the publish port")
 	}
 
-	// Those that did speak stay, silent as they may be since.
+	// Connections that did send something stay, even if silent since.
 	mustEcho(t, r, Text("after"))
 	p.Publish(transport.Publication{Payload: Text("after")})
 	sub.mustReceive(t, Text("after"))
@@ -126,7 +126,7 @@ func testSilent(t *testing.T, tr transport.Transport) {
 
 func mustClose(t *testing.T, c net.Conn, what string) {
 	t.Helper()
-	c.SetReadDeadline(time.Now().Add(Patience))
+	c.SetReadDeadline(time.Now().Add(Timeout))
 	if _, err := io.Copy(io.Discard, c); err != nil {
 		if ne, ok := err.(net.Error); ok && ne.Timeout() {
 			t.Fatalf("a silent connection to %s is kept", what)
@@ -172,7 +172,7 @@ func testHeartbeatFrozenPublisher(t *testing.T, tr transport.Transport) {
 	proxy := startProxy(t, s.addr)
 	sub := subscribe(t, tr, proxy.addr, transport.DialOptions{Heartbeat: heartbeat})
 	joined(t, p, sub)
-	// Either side may have to learn first that the other answers pings.
+	// Either side may first have to learn that the other answers pings.
 	time.Sleep(2 * heartbeat)
 	proxy.frozen.Store(true)
 	sub.mustFail(t)
@@ -203,7 +203,7 @@ func testHeartbeatFrozenSubscriber(t *testing.T, tr transport.Transport) {
 	eventually(t, "the frozen subscriber is dropped", func() bool { return len(p.Peers()) == 1 })
 }
 
-// testMemoryBudget has strangers send large requests whose end never comes.
+// testMemoryBudget sends large incomplete requests from unauthenticated peers.
 func testMemoryBudget(t *testing.T, tr transport.Transport) {
 	const size, strangers = 1 << 20, 32
 	s := serveRequests(t, tr, "127.0.0.1:0", transport.ListenOptions{
@@ -228,7 +228,7 @@ func testMemoryBudget(t *testing.T, tr transport.Transport) {
 	}
 	wg.Wait()
 	mustEcho(t, good, Text("small ones pass"))
-	// A connection that is being refused holds what it read for a moment more.
+	// A connection that is being refused keeps what it read for a moment.
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		grown := liveHeap() - before
 		if grown <= 3*size+strangers*(256<<10) {
@@ -256,10 +256,10 @@ func liveHeap() int64 {
 // proxy forwards connections to a server until it is frozen.
 type proxy struct {
 	addr   string
-	frozen atomic.Bool // forward nothing more, either way, and keep all open
+	frozen atomic.Bool // forwards nothing more, either way, and keeps all connections open
 
 	mu    sync.Mutex
-	said  []byte // what went to the server
+	said  []byte // data sent to the server
 	conns []net.Conn
 	wg    sync.WaitGroup
 }
@@ -301,8 +301,8 @@ func startProxy(t *testing.T, to string) *proxy {
 	return p
 }
 
-// forward copies bytes from one end to the other. When frozen it reads and
-// forgets, so that both ends see a peer whose machine lives but which is mute.
+// forward copies bytes from one end to the other. When frozen it reads and drops them, so that both
+// ends see a silent peer whose machine is up.
 func (p *proxy) forward(from, to net.Conn, keep bool) {
 	buf := make([]byte, 16<<10)
 	for {

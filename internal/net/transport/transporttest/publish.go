@@ -40,7 +40,7 @@ func testPublishMany(t *testing.T, tr transport.Transport) {
 	wg.Wait()
 }
 
-// testPublisherChanges: what was made of Peers is good until Changes is another.
+// testPublisherChanges checks that Changes increases when the result of Peers changes.
 func testPublisherChanges(t *testing.T, tr transport.Transport) {
 	p, s := servePublisher(t, tr, transport.ListenOptions{})
 	first := subscribe(t, tr, s.addr, transport.DialOptions{})
@@ -128,7 +128,7 @@ func testSlowSubscriber(t *testing.T, tr transport.Transport) {
 	if len(dropped) != 1 {
 		t.Fatalf("%d of 2 peers dropped messages, want only the slow one: %v", len(dropped), dropped)
 	}
-	// What the slow one did get must be whole, and exactly the rest.
+	// The slow subscriber must have got the exact rest of the messages.
 	for i := range n - int(dropped[0]) {
 		got, err := slow.receive()
 		if err != nil || string(got) != string(payload) {
@@ -192,7 +192,7 @@ func testSubscriberCloses(t *testing.T, tr transport.Transport) {
 	within(t, "Close", func() { sub.Close() })
 	select {
 	case <-failed:
-	case <-time.After(Patience):
+	case <-time.After(Timeout):
 		t.Fatal("Close does not end Receive")
 	}
 	sub.Close()
@@ -217,14 +217,13 @@ func testSubscribeNobody(t *testing.T, tr transport.Transport) {
 	within(t, "Subscribe to a closed port", func() {
 		if s, err := tr.Subscribe(context.Background(), addr, transport.DialOptions{DialTimeout: 200 * time.Millisecond}); err == nil {
 			s.Close()
-			t.Error("Subscribe succeeds although nobody listens")
+			t.Error("Subscribe succeeds although no server listens")
 		}
 	})
 }
 
-// testSubscribeMute subscribes to a server that accepts and never speaks. A
-// transport with a handshake must give up after DialTimeout; one without
-// cannot tell, and is through at once.
+// testSubscribeMute subscribes to a server that accepts and never sends. A transport with a
+// handshake must give up after DialTimeout; one without cannot detect it, and succeeds at once.
 func testSubscribeMute(t *testing.T, tr transport.Transport) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

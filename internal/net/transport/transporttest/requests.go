@@ -102,7 +102,7 @@ func testReplyLater(t *testing.T, tr transport.Transport) {
 		select {
 		case r := <-requests:
 			held = append(held, r)
-		case <-time.After(Patience):
+		case <-time.After(Timeout):
 			t.Fatal("a held request keeps others from arriving")
 		}
 	}
@@ -113,7 +113,7 @@ func testReplyLater(t *testing.T, tr transport.Transport) {
 		go r.Reply(r.Body)
 		select {
 		case <-answered:
-		case <-time.After(Patience):
+		case <-time.After(Timeout):
 			t.Fatal("a reply does not arrive while other requests are open")
 		}
 	}
@@ -145,7 +145,7 @@ func testOversizedRequest(t *testing.T, tr transport.Transport) {
 	bad := requester(t, tr, s.addr, transport.DialOptions{})
 	mustEcho(t, good, big(60<<10))
 	for range 3 {
-		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 		_, err := bad.Request(ctx, big(300<<10))
 		if err == nil {
 			t.Fatal("an oversized request is answered")
@@ -170,7 +170,7 @@ func testOversizedReply(t *testing.T, tr transport.Transport) {
 	s := serveRequests(t, tr, "127.0.0.1:0", transport.ListenOptions{}, echo)
 	r := requester(t, tr, s.addr, transport.DialOptions{MaxMessage: 64 << 10})
 	mustEcho(t, r, big(60<<10))
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	if _, err := r.Request(ctx, big(300<<10)); err == nil {
 		t.Fatal("an oversized reply is accepted")
@@ -199,7 +199,7 @@ func testCancelledRequest(t *testing.T, tr transport.Transport) {
 	var held *transport.Request
 	select {
 	case held = <-requests:
-	case <-time.After(Patience):
+	case <-time.After(Timeout):
 		t.Fatal("the request does not arrive")
 	}
 	cancel()
@@ -208,7 +208,7 @@ func testCancelledRequest(t *testing.T, tr transport.Transport) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("a cancelled request returns %v", err)
 		}
-	case <-time.After(Patience):
+	case <-time.After(Timeout):
 		t.Fatal("a cancelled request does not return")
 	}
 	mustEcho(t, r, Text("after"))
@@ -280,7 +280,7 @@ func testPeerGone(t *testing.T, tr transport.Transport) {
 	}()
 	held := <-requests
 	if held.Gone != nil && held.Gone() {
-		t.Error("a peer that waits is said to be gone")
+		t.Error("a waiting peer is reported as gone")
 	}
 	gone.Close()
 	if err := <-failed; err == nil {
@@ -319,11 +319,11 @@ func testRequestNobody(t *testing.T, tr transport.Transport) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := r.Request(ctx, Text("x")); err == nil {
-		t.Error("nobody answers a request")
+		t.Error("a request without an answer")
 	}
 }
 
-// unusedAddr returns an address at which nobody listens.
+// unusedAddr returns an address at which no server listens.
 func unusedAddr(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

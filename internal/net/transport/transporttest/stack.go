@@ -9,7 +9,7 @@ import (
 	"brine/internal/net/transport"
 )
 
-// smallStack is a stack of 4 KiB, and a little for what happens meanwhile.
+// smallStack is a stack of 4 KiB plus a margin.
 const smallStack = 5 << 10
 
 // SmallStacks fails the test if the goroutines that wait for new peers keep
@@ -24,7 +24,7 @@ func SmallStacks(t *testing.T, peers int, connect func()) {
 	before := stacks()
 	connect()
 	var each int64
-	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(Timeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if each = (stacks() - before) / int64(peers); each <= smallStack {
 			return
 		}
@@ -32,7 +32,7 @@ func SmallStacks(t *testing.T, peers int, connect func()) {
 	t.Errorf("a peer that waits takes %d bytes of stack", each)
 }
 
-// stacks is what goroutines take after the runtime had occasion to shrink it.
+// stacks returns the size of the goroutines' stacks after the runtime could shrink them.
 func stacks() int64 {
 	for range 3 {
 		runtime.GC()
@@ -42,7 +42,7 @@ func stacks() int64 {
 	return int64(s[0].Value.Uint64())
 }
 
-// Deep is a handler that echoes, and needs some stack for that, as all do.
+// Deep is a handler that echoes, and uses some stack, as all do.
 func Deep(r *transport.Request) {
 	var space [6 << 10]byte
 	n := copy(space[:], r.Body)

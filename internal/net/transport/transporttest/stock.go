@@ -23,8 +23,8 @@ type Stock struct {
 	lines chan map[string]any
 }
 
-// StartStock runs the script stock.py beside this file with args. The test is
-// skipped unless BRINE_STOCK_SALT names a folder with Salt's sources.
+// StartStock runs the script stock.py beside this file with args. The test is skipped unless
+// BRINE_STOCK_SALT names a directory with Salt's sources.
 func StartStock(t *testing.T, args ...string) *Stock {
 	t.Helper()
 	src, python := tools.StockSalt(t)
@@ -67,8 +67,8 @@ func StartStock(t *testing.T, args ...string) *Stock {
 	return s
 }
 
-// Next returns the next value that the process prints, nil after its end. What
-// Salt logs as a warning or an error fails the test.
+// Next returns the next value that the process prints, nil after its end. Warnings and errors in
+// Salt's log fail the test.
 func (s *Stock) Next() map[string]any {
 	s.t.Helper()
 	for {
@@ -82,14 +82,13 @@ func (s *Stock) Next() map[string]any {
 				continue
 			}
 			return v
-		case <-time.After(3 * Patience):
+		case <-time.After(3 * Timeout):
 			s.t.Fatal("stock.py says nothing")
 		}
 	}
 }
 
-// Pending returns what Salt has logged so far without waiting, and forgets
-// anything else it printed.
+// Pending returns Salt's log so far without waiting, and drops its other output.
 func (s *Stock) Pending() (logs []string) {
 	for {
 		select {
@@ -106,7 +105,7 @@ func (s *Stock) Pending() (logs []string) {
 	}
 }
 
-// UnusedPort returns a port on 127.0.0.1 on which nobody listens.
+// UnusedPort returns a free port on 127.0.0.1.
 func UnusedPort(t *testing.T) string {
 	t.Helper()
 	addr := unusedAddr(t)

@@ -19,8 +19,7 @@ import (
 	"brine/internal/net/transport"
 )
 
-// Authority is a certificate authority for a test. Its files are in a
-// temporary folder.
+// Authority is a certificate authority for a test. Its files are in a temporary directory.
 type Authority struct {
 	File string // its own certificate, PEM
 	dir  string
@@ -44,8 +43,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate for 127.0.0.1, ::1 and localhost, good for both
-// sides, and returns the files of it and its key.
+// Issue creates a certificate for 127.0.0.1, ::1 and localhost, valid for both sides, and returns
+// the files of it and its key.
 func (a *Authority) Issue(t testing.TB, name string) (certFile, keyFile string) {
 	t.Helper()
 	key := newKey(t)
@@ -93,8 +92,8 @@ func (a *Authority) write(t testing.TB, name, kind string, der []byte) string {
 	return path
 }
 
-// RunTLS is the part of the suite for transports that know TLS. It takes its
-// configurations the way users give them, as the option ssl.
+// RunTLS is the part of the suite for transports with TLS. It uses configurations in the form of
+// the option ssl.
 func RunTLS(t *testing.T, newTransport func() transport.Transport) {
 	ca, stranger := NewAuthority(t), NewAuthority(t)
 	cert, key := ca.Issue(t, "master")
@@ -163,7 +162,7 @@ func testTLS(t *testing.T, tr transport.Transport, server, client *tls.Config, o
 		t.Error("a request is answered")
 	}
 	// With TLS 1.3 the client learns of its refusal after its handshake.
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	if sub, err := tr.Subscribe(ctx, ps.addr, d); err == nil {
 		t.Cleanup(func() { sub.Close() })

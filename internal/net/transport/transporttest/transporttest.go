@@ -6,7 +6,7 @@
 // transport talk through a proxy that stops forwarding.
 //
 // Times in it are of two kinds. Short ones are settings of the transport under
-// test. Patience is how long the suite waits for something that must happen;
+// test. Timeout is how long the suite waits for something that must happen;
 // it is generous, and only a failing test waits that long.
 package transporttest
 
@@ -26,11 +26,10 @@ import (
 	"brine/internal/net/transport"
 )
 
-// Patience is how long the suite waits for what must happen.
-const Patience = 60 * time.Second
+// Timeout is how long the suite waits for what must happen.
+const Timeout = 60 * time.Second
 
-// Run runs the whole suite. newTransport returns a transport to test; it is
-// called anew for every case.
+// Run runs the whole suite. newTransport returns a transport to test; it is called for every case.
 func Run(t *testing.T, newTransport func() transport.Transport) {
 	cases := []struct {
 		name string
@@ -41,7 +40,7 @@ func Run(t *testing.T, newTransport func() transport.Transport) {
 		{"one requester, many goroutines", testSharedRequester},
 		{"reply later and out of order", testReplyLater},
 		{"answers in two parts", testAnswer},
-		{"answers to who is gone", testAnswerGone},
+		{"answers to a peer that is gone", testAnswerGone},
 		{"large messages", testLargeMessages},
 		{"oversized request", testOversizedRequest},
 		{"oversized reply", testOversizedReply},
@@ -82,13 +81,13 @@ func Run(t *testing.T, newTransport func() transport.Transport) {
 	}
 }
 
-// noLeaks fails the test if, after all its clean-ups, goroutines that did not
-// run at its start are left.
+// noLeaks fails the test if goroutines are left after all its clean-ups that did not run at its
+// start.
 func noLeaks(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		deadline := time.Now().Add(Patience)
+		deadline := time.Now().Add(Timeout)
 		for runtime.NumGoroutine() > before {
 			if time.Now().After(deadline) {
 				buf := make([]byte, 1<<20)
@@ -112,7 +111,7 @@ func Text(s string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0xdb}, uint32(len(s))), s...)
 }
 
-// big returns one msgpack string of n bytes, which does not compress.
+// big returns one incompressible msgpack string of n bytes.
 func big(n int) []byte {
 	b := make([]byte, n)
 	x := uint32(n)*2654435761 + 1
@@ -148,7 +147,7 @@ func start(t *testing.T, addr net.Addr, serve func(context.Context) error) *serv
 			if err != nil && !errors.Is(err, context.Canceled) {
 				t.Errorf("Serve: %v", err)
 			}
-		case <-time.After(Patience):
+		case <-time.After(Timeout):
 			t.Error("Serve does not return after its context ended")
 		}
 	})}
@@ -181,9 +180,9 @@ func requester(t *testing.T, tr transport.Transport, addr string, o transport.Di
 	return r
 }
 
-// ask sends body and returns the reply, within Patience.
+// ask sends body and returns the reply, within Timeout.
 func ask(r transport.Requester, body []byte) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	return r.Request(ctx, body)
 }
@@ -220,14 +219,14 @@ func short(b []byte) string {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Patience); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(Timeout); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain until %s", Patience, what)
+			t.Fatalf("after %v still not: %s", Timeout, what)
 		}
 	}
 }
 
-// within fails the test if f takes longer than Patience.
+// within fails the test if f takes longer than Timeout.
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -237,8 +236,8 @@ func within(t *testing.T, what string, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(Patience):
-		t.Fatalf("%s takes longer than %v", what, Patience)
+	case <-time.After(Timeout):
+		t.Fatalf("%s takes longer than %v", what, Timeout)
 	}
 }
 
@@ -251,7 +250,7 @@ var hello = Text("hello")
 
 func subscribe(t *testing.T, tr transport.Transport, addr string, o transport.DialOptions) subscriber {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
 	s, err := tr.Subscribe(ctx, addr, o)
 	if err != nil {
@@ -272,7 +271,7 @@ func joined(t *testing.T, p transport.Publisher, subs ...subscriber) {
 			got <- err
 		}()
 	}
-	deadline := time.After(Patience)
+	deadline := time.After(Timeout)
 	for n := 0; n < len(subs); {
 		p.Publish(transport.Publication{Payload: hello})
 		select {
@@ -288,10 +287,9 @@ func joined(t *testing.T, p transport.Publisher, subs ...subscriber) {
 	}
 }
 
-// receive returns the next publication but hellos. It closes the subscription
-// if none comes.
+// receive returns the next publication except hellos. It closes the subscription if none comes.
 func (s subscriber) receive() ([]byte, error) {
-	watchdog := time.AfterFunc(Patience, func() { s.Close() })
+	watchdog := time.AfterFunc(Timeout, func() { s.Close() })
 	defer watchdog.Stop()
 	for {
 		b, err := s.Receive()
@@ -312,8 +310,8 @@ func (s subscriber) mustReceive(t *testing.T, want []byte) {
 	}
 }
 
-// mustFail reads until the subscription fails, and fails the test if it does
-// not, or not for good.
+// mustFail reads until the subscription fails, and fails the test if it does not, or not
+// permanently.
 func (s subscriber) mustFail(t *testing.T) {
 	t.Helper()
 	within(t, "Receive to fail", func() {

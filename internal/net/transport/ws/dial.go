@@ -22,7 +22,7 @@ func (l *link) dial(ctx context.Context, addr, path string, o transport.DialOpti
 	if err != nil {
 		return err
 	}
-	// TLS is done, so that HTTP needs to know nothing of it.
+	// TLS is complete, so HTTP runs over it as over a plain connection.
 	client := &http.Client{Transport: &http.Transport{
 		DialContext:            func(context.Context, string, string) (net.Conn, error) { return conn, nil },
 		MaxResponseHeaderBytes: maxHeader,

@@ -33,7 +33,7 @@ type link struct {
 
 	mayDrop atomic.Bool // the peer answers pings, and would not mind
 	pinging atomic.Bool
-	silent  atomic.Bool   // closed for its silence
+	silent  atomic.Bool   // closed because the peer was silent
 	watch   netpeer.Watch // only for the goroutine that calls pulse
 }
 
@@ -46,7 +46,7 @@ func (l *link) init(ws *websocket.Conn, live *netpeer.Conn, limit int) {
 // write closes the connection when it fails, so that the reader notices.
 func (l *link) write(ms []netpeer.Message) error {
 	for _, m := range ms {
-		// In one piece, because clients may know no others.
+		// In one piece, because clients may not support more.
 		whole := m.Body
 		if len(m.Head) > 0 {
 			whole = append(append(make([]byte, 0, len(m.Head)+len(m.Body)), m.Head...), m.Body...)
@@ -59,14 +59,14 @@ func (l *link) write(ms []netpeer.Message) error {
 	return nil
 }
 
-// close ends the connection without ceremony: what is beneath first, for the
-// WebSocket would wait for others that are writing.
+// close ends the connection without a close frame. It closes the underlying connection first,
+// because the WebSocket would wait for other writers.
 func (l *link) close() {
 	l.live.Close()
 	l.ws.CloseNow()
 }
 
-// end closes the connection and waits for all but the reader.
+// end closes the connection and waits for all goroutines except the reader.
 func (l *link) end() {
 	l.out.Close()
 	l.close()
@@ -74,8 +74,8 @@ func (l *link) end() {
 	l.wg.Wait()
 }
 
-// ping sends a ping unless one is under way, and waits for the answer on a
-// goroutine of its own. learn says that an answer allows to drop the peer.
+// ping sends a ping unless one is pending, and waits for the answer on a separate goroutine. learn
+// says that after an answer the peer may be dropped for silence.
 func (l *link) ping(learn bool) {
 	if l.pinging.Swap(true) {
 		return
@@ -126,8 +126,7 @@ func everyTick(interval time.Duration, done <-chan struct{}, f func()) {
 	}
 }
 
-// why returns the reason for the end of the connection, err being what reading
-// it gave.
+// why returns the reason for the end of the connection; err is the read error.
 func (l *link) why(addr string, err error) error {
 	var closed websocket.CloseError
 	switch {
@@ -141,23 +140,23 @@ func (l *link) why(addr string, err error) error {
 	return salt.Errorf(salt.Unavailable, "connection to %s: %w", addr, err)
 }
 
-// isDisconnect tells whether err only says that a connection has ended.
+// isDisconnect reports whether err only means that a connection has ended.
 func isDisconnect(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, errClosed) ||
 		websocket.CloseStatus(err) != -1
 }
 
-// A message above smallMessage takes of the budget, and must make progress: it
-// has stallTime, and more as if it came at slowRate bytes per second.
+// A message above smallMessage uses the budget, and must make progress: it has stallTime, plus its
+// time at slowRate bytes per second.
 const (
 	smallMessage = 4 << 10
 	stallTime    = 30 * time.Second
 	slowRate     = 16 << 10
 )
 
-// read returns the next binary message, in memory of its own. budget is nil
-// for a peer that is trusted. The caller has set the read limit.
+// read returns the next binary message in newly allocated memory. budget is nil for a trusted peer.
+// The caller has set the read limit.
 func (l *link) read(budget *netserve.Budget) ([]byte, error) {
 	for {
 		typ, r, err := l.ws.Reader(context.Background())
@@ -219,7 +218,7 @@ func (l *link) readAll(r io.Reader, budget *netserve.Budget) ([]byte, error) {
 
 var errNotObject = errors.New("not exactly one msgpack object")
 
-// checkObject tells whether b is exactly one msgpack object.
+// checkObject reports whether b is exactly one msgpack object.
 func checkObject(b []byte) error {
 	n, err := msgpack.Limits{Bytes: max(len(b), 1)}.Skip(b)
 	if err != nil || n != len(b) {
@@ -233,7 +232,7 @@ func unwrap(b []byte) ([]byte, error) {
 	if payload, ok := msgpack.Text(b); ok {
 		return payload, nil
 	}
-	return nil, errors.New("not a publication: want a payload within msgpack bytes")
+	return nil, errors.New("not a publication: expected a payload in msgpack bytes")
 }
 
 // wrap is the reverse of unwrap.

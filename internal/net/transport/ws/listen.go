@@ -22,14 +22,13 @@ import (
 )
 
 const (
-	// maxHeader bounds what a peer may send for the upgrade.
+	// maxHeader bounds the upgrade request.
 	maxHeader        = 16 << 10
 	defaultHighWater = 1000
 	defaultHandshake = 10 * time.Second
 )
 
-// listener is what both ports have in common: it accepts, upgrades, and looks
-// after heartbeats.
+// listener is the common part of both ports: it accepts, upgrades, and sends heartbeats.
 type listener struct {
 	o      transport.ListenOptions
 	port   string // for logs
@@ -117,15 +116,15 @@ func (l *listener) serve(ctx context.Context, c net.Conn, limit int, handle func
 	}
 }
 
-// complain logs why a connection ended, unless the peer just left.
+// complain logs why a connection ended, unless the peer just disconnected.
 func (l *listener) complain(c net.Conn, err error) {
 	if !isDisconnect(err) {
 		l.log.Log(slog.LevelInfo, "closed a connection to the "+l.port, "peer", c.RemoteAddr().String(), "err", err)
 	}
 }
 
-// upgrade completes the handshakes. brine tells whether the peer is our own
-// client. The caller has set a deadline.
+// upgrade completes the handshakes. brine says whether the peer is Brine's client. The caller has
+// set a deadline.
 func upgrade(ctx context.Context, live *netpeer.Conn, cfg *tls.Config) (ws *websocket.Conn, brine bool, err error) {
 	var conn net.Conn = live
 	if cfg != nil {
@@ -156,8 +155,8 @@ func upgrade(ctx context.Context, live *netpeer.Conn, cfg *tls.Config) (ws *webs
 	return ws, req.UserAgent() == userAgent, nil
 }
 
-// responseWriter is as much of an HTTP server as an upgrade needs. It has the
-// connection stay in the hands of netserve.
+// responseWriter is the part of an HTTP server that an upgrade needs. The connection stays with
+// netserve.
 type responseWriter struct {
 	conn   net.Conn
 	rw     *bufio.ReadWriter

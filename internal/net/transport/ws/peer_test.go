@@ -91,9 +91,9 @@ func publish(t testing.TB, o transport.ListenOptions) transport.Publisher {
 
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(transporttest.Patience); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(transporttest.Timeout); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("waited without effect until %s", what)
 		}
 	}
 }
@@ -105,7 +105,7 @@ func dial(t testing.TB, addr string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(transporttest.Patience))
+	c.SetDeadline(time.Now().Add(transporttest.Timeout))
 	return c
 }
 
@@ -209,7 +209,7 @@ func TestManyRequestsPerConnection(t *testing.T) {
 		}()
 	})
 	c := rawClient(t, addr)
-	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Timeout)
 	defer cancel()
 	for i := range 20 {
 		if err := c.Write(ctx, websocket.MessageBinary, []byte{byte(i)}); err != nil {
@@ -221,7 +221,7 @@ func TestManyRequestsPerConnection(t *testing.T) {
 			t.Fatalf("reply %d is %v, %v", i, b, err)
 		}
 	}
-	// Text means nothing, but for one word.
+	// Text means nothing, except one word.
 	c.Write(ctx, websocket.MessageText, []byte("hello, server"))
 	c.Write(ctx, websocket.MessageText, []byte("hi"))
 	c.Write(ctx, websocket.MessageBinary, []byte{0x55})
@@ -240,7 +240,7 @@ func TestNotMsgpackClosesOnlyItsSender(t *testing.T) {
 		handled.Add(1)
 		r.Reply(r.Body)
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Timeout)
 	defer cancel()
 	good := rawClient(t, addr)
 	for _, bad := range []string{"", "\xc1", "\x92\x01", "\x01\x02"} {
@@ -351,7 +351,7 @@ func TestStockServer(t *testing.T) {
 	o := transport.DialOptions{Heartbeat: 50 * time.Millisecond}
 	r := newTransport().NewRequester("127.0.0.1:"+ret, o)
 	defer r.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Timeout)
 	defer cancel()
 	for round := range 3 { // later rounds use connections again
 		var wg sync.WaitGroup

@@ -12,20 +12,20 @@ import (
 	"brine/internal/net/transport/netpeer"
 )
 
-// maxFromSubscriber bounds what a subscriber sends, which should be nothing.
+// maxFromSubscriber bounds a subscriber's messages; there should be none.
 const maxFromSubscriber = 4 << 10
 
-// drainTime is how long the queues may take to empty at the end.
+// drainTime is the time for the queues to empty at the end.
 const drainTime = time.Second
 
 // publisher is the publish port.
 type publisher struct {
 	listener
 
-	subMu  sync.Mutex // also keeps publications in the same order for all
+	subMu  sync.Mutex // also keeps publications in the same order for all subscribers
 	closed bool
 	subs   map[*link]net.Addr
-	// changes is of Changes, and is added to under subMu.
+	// changes is the result of Changes, and is increased under subMu.
 	changes atomic.Uint64
 }
 
@@ -85,10 +85,10 @@ func (p *publisher) Peers() []transport.Peer {
 	return peers
 }
 
-// Changes is that of transport.Publisher.
+// Changes implements transport.Publisher.
 func (p *publisher) Changes() uint64 { return p.changes.Load() }
 
-// drain takes no more publications and gives the queues a moment.
+// drain stops accepting publications and gives the queues a moment.
 func (p *publisher) drain() {
 	p.subMu.Lock()
 	p.closed = true

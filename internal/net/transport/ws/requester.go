@@ -13,13 +13,13 @@ import (
 	"brine/internal/net/transport"
 )
 
-// Connections that wait for the next request.
+// Limits of idle connections.
 const (
 	maxIdle  = 8
 	idleTime = time.Minute
 )
 
-// requester has a connection for each request under way, and some idle ones.
+// requester has a connection for each pending request, and some idle ones.
 type requester struct {
 	addr string
 	o    transport.DialOptions
@@ -70,12 +70,12 @@ func (r *requester) Request(ctx context.Context, body []byte) ([]byte, error) {
 		r.put(c)
 		return reply, nil
 	case <-ctx.Done():
-		c.close() // its reply would be taken for that of the next request
+		c.close() // its reply would be mistaken for that of the next request
 		return nil, r.failed(ctx, ctx.Err())
 	}
 }
 
-// failed says that it was the context's end if it was.
+// failed returns the context's error if that was the cause.
 func (r *requester) failed(ctx context.Context, err error) error {
 	switch {
 	case r.ctx.Err() != nil:
@@ -88,7 +88,7 @@ func (r *requester) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// get returns a connection that nobody uses.
+// get returns an unused connection.
 func (r *requester) get(ctx context.Context) (*client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (r *requester) put(c *client) {
 	r.idle = append(r.idle, c)
 }
 
-// forget takes c out of the idle connections and tells whether it was there.
+// forget removes c from the idle connections and reports whether it was there.
 func (r *requester) forget(c *client) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,8 +163,8 @@ func (r *requester) serve(c *client) {
 	})
 }
 
-// readReplies ends with an error. A server that says more than it was asked is
-// not to be trusted with the next request.
+// readReplies ends with an error. A server that sends an unrequested message gets no further
+// request.
 func (c *client) readReplies() error {
 	for {
 		b, err := c.read(nil)
@@ -177,7 +177,7 @@ func (c *client) readReplies() error {
 		select {
 		case c.replies <- b:
 		default:
-			return errors.New("the server answered what was not asked")
+			return errors.New("the server sent an answer without a request")
 		}
 	}
 }

@@ -28,7 +28,7 @@
 // Brine in the upgrade. To the others a ping is what makes TCP notice a dead
 // machine. Salt's publisher never reads: it is pinged once and not dropped.
 //
-// # Strangers
+// # Unauthenticated peers
 //
 // The TLS handshake and the upgrade must be done within HandshakeTimeout, with
 // no more than maxHeader bytes. Buffers for messages above a few KiB come out
@@ -42,7 +42,7 @@ import (
 	"brine/internal/net/transport"
 )
 
-// userAgent is how our client calls itself in the upgrade.
+// userAgent identifies Brine's client in the upgrade.
 const userAgent = "Brine"
 
 // Transport is the WebSocket transport. Use New.
@@ -50,8 +50,7 @@ type Transport struct{ log *slog.Logger }
 
 var _ transport.Transport = (*Transport)(nil)
 
-// New returns the transport. Listeners log to log what peers do wrong, at a
-// limited rate.
+// New returns the transport. Listeners log errors of peers to log, at a limited rate.
 func New(log *slog.Logger) *Transport { return &Transport{log: log.With("component", "ws")} }
 
 // Name returns "ws".
@@ -67,8 +66,7 @@ func (t *Transport) ListenPublish(addr string, o transport.ListenOptions) (trans
 	return listenPublish(addr, o, t.log)
 }
 
-// NewRequester returns a Requester with a connection for every request that is
-// under way.
+// NewRequester returns a Requester with a connection for every pending request.
 func (*Transport) NewRequester(addr string, o transport.DialOptions) transport.Requester {
 	return newRequester(addr, o)
 }

@@ -26,7 +26,7 @@ const (
 	maxContext = 16
 )
 
-// greeting is what both sides send first.
+// greeting returns the first bytes of both sides.
 func greeting() []byte {
 	g := make([]byte, greetingSize)
 	g[0], g[8], g[9] = 0xFF, 1, 0x7F
@@ -35,8 +35,8 @@ func greeting() []byte {
 	return g
 }
 
-// readGreeting returns the minor version of a peer of ZMTP 3. It fails as soon
-// as the bytes cannot become a greeting that is understood.
+// readGreeting returns the minor version of a peer of ZMTP 3. It fails as soon as the bytes cannot
+// become a supported greeting.
 func readGreeting(d *decoder) (minor int, err error) {
 	b, err := d.peek(1)
 	if err != nil {
@@ -52,13 +52,13 @@ func readGreeting(d *decoder) (minor int, err error) {
 		return 0, errors.New("not a ZeroMQ peer")
 	}
 	if b[10] < 3 {
-		return 0, fmt.Errorf("the peer speaks ZMTP %d, 3 is needed (libzmq 4.0 or newer)", b[10])
+		return 0, fmt.Errorf("the peer uses ZMTP %d instead of 3 (libzmq 4.0 or newer)", b[10])
 	}
 	if b, err = d.peek(greetingSize); err != nil {
 		return 0, err
 	}
 	if mechanism := strings.TrimRight(string(b[12:32]), "\x00"); mechanism != "NULL" {
-		return 0, fmt.Errorf("the peer wants the security mechanism %q, only NULL is offered", mechanism)
+		return 0, fmt.Errorf("the peer requires the security mechanism %q; only NULL is supported", mechanism)
 	}
 	minor = int(b[11])
 	if b[10] > 3 {
@@ -92,13 +92,13 @@ func parseCommand(body []byte) (name string, data []byte, err error) {
 	return string(body[1:n]), body[n:], nil
 }
 
-// ready is what a READY command tells.
+// ready is the content of a READY command.
 type ready struct {
 	socket   string // Socket-Type
 	identity string
 }
 
-// appendReady appends a READY command; the identity is left out if empty.
+// appendReady appends a READY command; an empty identity is omitted.
 func appendReady(b []byte, r ready) []byte {
 	data := appendProperty(nil, "Socket-Type", r.socket)
 	if r.identity != "" {
@@ -114,7 +114,7 @@ func appendProperty(b []byte, name, value string) []byte {
 	return append(b, value...)
 }
 
-// parseReady reads the data of a READY command. Unknown properties are fine.
+// parseReady reads the data of a READY command. Unknown properties are ignored.
 func parseReady(data []byte) (ready, error) {
 	var r ready
 	for len(data) > 0 {
@@ -157,8 +157,8 @@ func parseError(data []byte) error {
 	return fmt.Errorf("the peer refused: %q", data[1:1+int(data[0])])
 }
 
-// appendPing appends a PING. A libzmq peer gives the connection up if it hears
-// nothing for ttl after a PING; 0 means that it waits forever.
+// appendPing appends a PING. A libzmq peer closes the connection if it receives nothing for ttl
+// after a PING; 0 means that it waits forever.
 func appendPing(b []byte, ttl time.Duration) []byte {
 	tenths := min(int64(ttl/(100*time.Millisecond)), 0xFFFF)
 	return appendCommand(b, cmdPing, binary.BigEndian.AppendUint16(nil, uint16(tenths)))

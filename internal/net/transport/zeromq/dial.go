@@ -17,7 +17,7 @@ import (
 	"brine/internal/net/transport/netserve"
 )
 
-// dialled is a connection that we opened, after its handshake.
+// dialled is a connection opened by this side, after its handshake.
 type dialled struct {
 	conn  net.Conn
 	raw   syscall.RawConn // nil where there is none
@@ -25,8 +25,8 @@ type dialled struct {
 	peer  peer
 	every time.Duration // of heartbeats, 0 for none
 
-	// Of the goroutine that reads: the signs of life are numbered; last is
-	// that which counts, sure the last one that was more than bytes.
+	// For the reading goroutine. Signs of life are numbered: last is the current one, sure the last
+	// one that was more than bytes.
 	signs, last, sure int64
 	watch             netpeer.Watch
 	due               time.Time // of its next call
@@ -36,7 +36,7 @@ type dialled struct {
 	pieces  atomic.Int64 // of large messages, that the peer has taken
 }
 
-// dial connects and shakes hands as the socket self with one of accept.
+// dial connects and completes the handshake as the socket self with one of accept.
 func dial(ctx context.Context, addr string, o transport.DialOptions, self ready, lim limits, accept ...string) (*dialled, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	defer cancel()
@@ -60,7 +60,7 @@ func dial(ctx context.Context, addr string, o transport.DialOptions, self ready,
 		return nil, failed(fmt.Errorf("no ZeroMQ handshake with %s: %w", addr, ended(ctx, unexpected(err))))
 	}
 	if d.peer.minor >= 1 {
-		d.every = o.Heartbeat // older peers need not know PING
+		d.every = o.Heartbeat // older peers need not support PING
 	}
 	return d, nil
 }
@@ -69,7 +69,7 @@ func dial(ctx context.Context, addr string, o transport.DialOptions, self ready,
 func newDialer(o transport.DialOptions) *net.Dialer {
 	d := &net.Dialer{LocalAddr: o.LocalAddr, KeepAliveConfig: netserve.KeepAlive(o.KeepAlive)}
 	if !d.KeepAliveConfig.Enable {
-		d.KeepAlive = -1 // otherwise the net package puts its own default
+		d.KeepAlive = -1 // otherwise the net package sets its own default
 	}
 	if fixedPort(o) {
 		d.Control = reuseAddr
@@ -77,14 +77,14 @@ func newDialer(o transport.DialOptions) *net.Dialer {
 	return d
 }
 
-// fixedPort tells whether all connections must come from one local port.
+// fixedPort reports whether all connections must use one local port.
 func fixedPort(o transport.DialOptions) bool {
 	a, ok := o.LocalAddr.(*net.TCPAddr)
 	return ok && a != nil && a.Port != 0
 }
 
-// ended returns the end of ctx where that caused err, else err without the
-// address, which the caller's text has.
+// ended returns the error of ctx if that caused err, else err without the address, which the
+// caller's message has.
 func ended(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil {
 		return cause
@@ -107,10 +107,9 @@ func failed(err error) error {
 	return salt.Errorf(salt.Unavailable, "%w", err)
 }
 
-// Read reads from the connection. After an interval without a sign of life it
-// sends a PING, to which even an otherwise quiet peer must answer; the verdict
-// is netpeer.Watch's. While nobody calls Read no time passes for the peer, and
-// what has arrived is read before it is judged.
+// Read reads from the connection. After an interval without a sign of life it sends a PING, which
+// every live peer answers; netpeer.Watch decides. While Read is not called, no time passes for the
+// peer, and received data is read before the decision.
 func (d *dialled) Read(b []byte) (int, error) {
 	if d.every <= 0 {
 		return d.conn.Read(b)
@@ -130,7 +129,7 @@ func (d *dialled) Read(b []byte) (int, error) {
 		}
 		if p := d.pieces.Load(); p != d.taken {
 			d.taken = p
-			d.heard() // it is taking a large message
+			d.heard() // it accepts a large message
 		}
 		switch d.watch.Judge(time.Now(), d.last, d.every) {
 		case netpeer.Ping:
@@ -146,13 +145,13 @@ func (d *dialled) Read(b []byte) (int, error) {
 	}
 }
 
-// heard notes a sign of life that is more than bytes.
+// heard records a sign of life that is more than bytes.
 func (d *dialled) heard() {
 	d.signs++
 	d.last, d.sure = d.signs, d.signs
 }
 
-// unread tells whether something has arrived since the last attempt to read.
+// unread reports whether data has arrived since the last attempt to read.
 func (d *dialled) unread() bool {
 	if d.raw == nil {
 		return false
@@ -161,7 +160,7 @@ func (d *dialled) unread() bool {
 	return unread
 }
 
-// ping sends a PING unless something is being sent anyway.
+// ping sends a PING unless another message is being sent.
 func (d *dialled) ping() error {
 	if !d.writing.TryLock() {
 		return nil
@@ -202,7 +201,7 @@ func (d *dialled) message() (frame, error) {
 		}
 		switch name {
 		case cmdPing:
-			// It shows that the peer sends, not that it hears us.
+			// It shows that the peer sends, not that it receives.
 			d.last = d.sure
 			pong, err := appendPong(nil, data)
 			if err == nil {

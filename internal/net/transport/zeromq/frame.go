@@ -23,21 +23,21 @@ const (
 	// smallBody is the size up to which a message is not charged to the
 	// listener's budget and not timed.
 	smallBody = 8 << 10
-	// A large body must be complete after bodyGrace plus the time that its
-	// bytes so far take at bodyRate bytes per second.
+	// A large body must be complete after bodyGrace plus the time of its bytes at bodyRate bytes
+	// per second.
 	bodyGrace = 30 * time.Second
 	bodyRate  = 16 << 10
 
-	// Room for a large body is made for as many times what has arrived: for
-	// strangers, and for a peer that we have asked for it.
+	// The buffer for a large body is a multiple of the received bytes: for unauthenticated peers,
+	// and for a peer that answers our request.
 	usualGrowth, askedGrowth = 2, 16
-	// askedBody is what a peer that we have asked sends before that.
+	// askedBody is the number of bytes that such a peer must send first.
 	askedBody = 64 << 10
 )
 
 var errBudget = errors.New("the listener holds too many bytes of unfinished messages")
 
-// limits bounds what a decoder accepts.
+// limits bounds the input of a decoder.
 type limits struct {
 	command int // bytes of one command
 	message int // bytes of all frames of one message
@@ -62,8 +62,8 @@ type decoder struct {
 	// deadline, if set, bounds the time of large bodies; it is the
 	// connection's SetReadDeadline.
 	deadline func(time.Time) error
-	// asked is set if the peer was asked for its messages, and not a stranger
-	// who came: their large bodies are Buffers of package transport.
+	// asked says that the peer answers our requests: its large bodies are Buffers of package
+	// transport.
 	asked bool
 
 	buf      []byte // buf[pos:end] is read and not yet decoded
@@ -78,7 +78,7 @@ func newDecoder(r io.Reader, buffer int, lim limits) *decoder {
 	return &decoder{r: r, buf: make([]byte, buffer), lim: lim}
 }
 
-// close gives back what an unfinished message took from the budget.
+// close returns the bytes of an unfinished message to the budget.
 func (d *decoder) close() { d.release() }
 
 func (d *decoder) release() {
@@ -86,8 +86,8 @@ func (d *decoder) release() {
 	d.held = 0
 }
 
-// peek returns the next n bytes without taking them; n is at most the size of
-// the buffer. At the end of the stream the error is io.EOF if there are none.
+// peek returns the next n bytes without consuming them; n is at most the size of the buffer. At the
+// end of the stream the error is io.EOF if there are none.
 func (d *decoder) peek(n int) ([]byte, error) {
 	for d.end-d.pos < n {
 		if d.pos > 0 && d.pos+n > len(d.buf) {
@@ -109,8 +109,8 @@ func (d *decoder) peek(n int) ([]byte, error) {
 	return d.buf[d.pos : d.pos+n], nil
 }
 
-// await waits for the beginning of the next frame. Whoever expects it to take
-// long waits here, because less is on the stack here than in frame.
+// await waits for the beginning of the next frame. Long waits happen here, because the stack is
+// smaller than in frame.
 func (d *decoder) await() error {
 	_, err := d.peek(1)
 	return err
@@ -123,9 +123,8 @@ func (d *decoder) skip(n int) {
 	}
 }
 
-// frame reads the next frame; its body is the caller's. The error is io.EOF
-// only if the stream ended between two messages. After an error the decoder
-// is of no further use.
+// frame reads the next frame; its body belongs to the caller. The error is io.EOF only if the
+// stream ended between two messages. After an error the decoder must not be used.
 func (d *decoder) frame() (frame, error) {
 	f, size, err := d.header()
 	if err != nil {
@@ -180,7 +179,7 @@ func (d *decoder) header() (f frame, size int, err error) {
 	return f, int(n), nil
 }
 
-// body reads size bytes into a slice that grows with what has arrived.
+// body reads size bytes into a slice that grows with the received bytes.
 func (d *decoder) body(size int) ([]byte, error) {
 	if size == 0 {
 		return nil, nil
@@ -203,7 +202,7 @@ func (d *decoder) body(size int) ([]byte, error) {
 	default:
 		b = make([]byte, 0, min(size, max(smallBody, len(d.buf))))
 	}
-	b = append(b, d.buf[d.pos:d.end]...) // fewer than size, for that exceeds the buffer
+	b = append(b, d.buf[d.pos:d.end]...) // fewer than size, which exceeds the buffer
 	d.pos, d.end = 0, 0
 	if size <= smallBody {
 		return b[:size], d.fill(b, size)
@@ -211,8 +210,8 @@ func (d *decoder) body(size int) ([]byte, error) {
 	return d.large(b, size)
 }
 
-// large goes on reading a body above smallBody, of which b is the beginning:
-// against the clock, and on the budget.
+// large reads the rest of a body above smallBody, of which b is the beginning, with a deadline and
+// on the budget.
 func (d *decoder) large(b []byte, size int) ([]byte, error) {
 	start := time.Now()
 	if !d.charge(cap(b)) {
@@ -224,7 +223,7 @@ func (d *decoder) large(b []byte, size int) ([]byte, error) {
 		}
 		if err := d.fill(b, room); err != nil {
 			if d.deadline != nil && errors.Is(err, os.ErrDeadlineExceeded) {
-				err = fmt.Errorf("a message of %d bytes that comes too slowly", size)
+				err = fmt.Errorf("a message of %d bytes that arrives too slowly", size)
 			}
 			return nil, err
 		}

@@ -312,7 +312,7 @@ func TestGreetingRefuses(t *testing.T) {
 		"http":       {[]byte("G"), "not a ZeroMQ peer"},
 		"zmtp 1":     {[]byte{1, 0}, "ZMTP 1"},
 		"signature":  {with(9, 0x7E), "not a ZeroMQ peer"},
-		"zmtp 2":     {with(10, 2)[:11], "speaks ZMTP 2"},
+		"zmtp 2":     {with(10, 2)[:11], "uses ZMTP 2"},
 		"curve":      {with(12, []byte("CURVE")...), `"CURVE"`},
 		"plain":      {with(12, []byte("PLAIN")...), `"PLAIN"`},
 		"null again": {with(12, []byte("NULLL")...), `"NULLL"`},

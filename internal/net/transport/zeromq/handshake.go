@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// peer is the other side of a connection, as far as it told.
+// peer is what is known about the other side of a connection.
 type peer struct {
 	minor int // of ZMTP 3
 	ready
 }
 
-// handshake exchanges greeting and READY. The connection's deadlines must be
-// set. It sends all it has to say first, since libzmq reads it so as well. The
-// error is the plain io.EOF if the peer left without a word.
+// handshake exchanges greeting and READY. The connection's deadlines must be set. It sends
+// everything first, as libzmq expects. The error is the plain io.EOF if the peer disconnected
+// without an answer.
 func handshake(c net.Conn, d *decoder, self ready, accept ...string) (peer, error) {
 	if _, err := c.Write(appendReady(greeting(), self)); err != nil {
 		return peer{}, err

@@ -32,7 +32,7 @@ type link struct {
 	quiet uint8 // rounds since it changed
 }
 
-// Read reads from the connection and notes the sign of life.
+// Read reads from the connection and records the sign of life.
 func (l *link) Read(b []byte) (int, error) {
 	n, err := l.conn.Read(b)
 	if n > 0 {
@@ -41,7 +41,7 @@ func (l *link) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// command handles the commands that mean the same to every socket.
+// command handles the commands that are the same for every socket type.
 func (l *link) command(name string, data []byte) error {
 	switch name {
 	case cmdPing:
@@ -59,7 +59,7 @@ func (l *link) command(name string, data []byte) error {
 	return nil
 }
 
-// host is what both servers consist of besides their sockets' own manners.
+// host is the common part of both servers.
 type host struct {
 	socket  string   // own Socket-Type
 	accept  []string // those of the peers
@@ -70,7 +70,7 @@ type host struct {
 	stall   time.Duration
 	lis     net.Listener
 	log     *slog.Logger
-	gripes  *ratelimit.Log // about peers
+	limited *ratelimit.Log // about peers
 	budget  *netserve.Budget
 	drains  sync.WaitGroup
 
@@ -84,13 +84,13 @@ func listen(addr, option string, o transport.ListenOptions, log *slog.Logger) (*
 		return nil, err
 	}
 	return &host{
-		opts:   o,
-		stall:  stallTime,
-		lis:    lis,
-		log:    log,
-		gripes: ratelimit.NewLog(log, 10, 10*time.Second),
-		budget: o.Unfinished(),
-		links:  make(map[*link]struct{}),
+		opts:    o,
+		stall:   stallTime,
+		lis:     lis,
+		log:     log,
+		limited: ratelimit.NewLog(log, 10, 10*time.Second),
+		budget:  o.Unfinished(),
+		links:   make(map[*link]struct{}),
 	}, nil
 }
 
@@ -120,9 +120,8 @@ func (h *host) serve(ctx context.Context, talk func(*link) error, drain func()) 
 	return err
 }
 
-// meet shakes hands with a new peer and talks to it until the end. What is on
-// the stack meanwhile is most of what a connection costs, so the beginning is
-// in greet, and waiting is done in await.
+// meet completes the handshake with a new peer and talks to it until the end. The stack meanwhile
+// is most of the cost of a connection, so the beginning is in greet, and waiting is done in await.
 func (h *host) meet(c net.Conn, talk func(*link) error) error {
 	l, err := h.greet(c)
 	if err != nil {
@@ -137,7 +136,7 @@ func (h *host) meet(c net.Conn, talk func(*link) error) error {
 	return l.out.cause // which may be older
 }
 
-// greet shakes hands.
+// greet completes the handshake.
 func (h *host) greet(c net.Conn) (*link, error) {
 	l := &link{conn: c}
 	l.pulse.start = time.Now()
@@ -161,16 +160,16 @@ func (h *host) greet(c net.Conn) (*link, error) {
 	return l, nil
 }
 
-// complain tells why a peer was lost, if that is worth a word.
+// complain logs why a peer was lost, unless it just disconnected.
 func (h *host) complain(c net.Conn, err error) {
 	if err == nil || err == io.EOF {
 		return
 	}
 	level := slog.LevelInfo
 	if errors.Is(err, io.ErrUnexpectedEOF) || isNetError(err) {
-		level = slog.LevelDebug // the peer vanished, as peers do
+		level = slog.LevelDebug // the peer disconnected
 	}
-	h.gripes.Log(level, "closing a connection", "socket", h.socket, "peer", c.RemoteAddr().String(), "err", err)
+	h.limited.Log(level, "closing a connection", "socket", h.socket, "peer", c.RemoteAddr().String(), "err", err)
 }
 
 func isNetError(err error) bool {
@@ -178,15 +177,14 @@ func isNetError(err error) bool {
 	return errors.As(err, &ne)
 }
 
-// misses is how many rounds of heartbeats a peer may leave unanswered.
+// misses is the number of rounds of heartbeats that a peer may leave unanswered.
 const misses = 3
 
-// heartbeats pings the peers that must know PING (ZMTP 3.1) and drops those
-// that used to answer and are silent now. The TTL in the PING lets a libzmq
-// peer notice by itself that this master is gone; such a peer must then hear
-// the next message in time. So one that was heard and sent something since the
-// last round is not pinged in this one. One that sends PINGs itself, as Brine's
-// do, is pinged only when it is silent.
+// heartbeats pings the peers that must support PING (ZMTP 3.1) and drops those that have answered
+// before and are silent now. The TTL in the PING lets a libzmq peer detect that this master is
+// gone; such a peer must then receive the next message in time. So a peer that was heard, and to
+// which something was sent, since the last round is not pinged. A peer that sends PINGs itself, as
+// Brine's do, is pinged only when it is silent.
 func (h *host) heartbeats(ctx context.Context) {
 	every := h.opts.Heartbeat
 	if every <= 0 {
@@ -202,14 +200,13 @@ func (h *host) heartbeats(ctx context.Context) {
 		case <-tick.C:
 		}
 		if r.round(time.Now()) {
-			r.last = time.Now() // which for thousands, on a busy machine, is much later
+			r.last = time.Now() // for thousands of peers on a busy machine that is much later
 		}
 	}
 }
 
-// rounds are the heartbeats of a host. A peer's silence is counted in rounds and
-// not in seconds: of a time in which this process, or the whole machine, stood
-// still it has missed nothing.
+// rounds are the heartbeats of a host. A peer's silence is counted in rounds, not in seconds: while
+// this process or the whole machine was paused, the peer missed nothing.
 type rounds struct {
 	*host
 	every time.Duration
@@ -217,20 +214,20 @@ type rounds struct {
 	last  time.Time // the end of the last round
 }
 
-// round is one round, unless it comes so soon after the last one that the
-// answers to that cannot be there yet: a ticker makes up for a tick that was late.
+// round starts a round, unless it comes so soon after the last one that its answers cannot have
+// arrived yet: a ticker catches up after a late tick.
 func (r *rounds) round(now time.Time) bool {
 	since := now.Sub(r.last)
 	if since < r.every/2 {
 		return false
 	}
-	counts := since <= r.every+r.every/2 // otherwise we slept, not the peers
+	counts := since <= r.every+r.every/2 // otherwise this process was paused, not the peers
 	for _, l := range r.current() {
 		gone := l.judge(counts)
 		switch silence := l.pulse.silence(); {
 		case l.peer.minor < 1:
 		case gone && !l.unread():
-			l.out.shut(errors.New("the peer answers no heartbeats"))
+			l.out.shut(errors.New("the peer does not answer heartbeats"))
 		case silence < r.every && (l.asks.Load() || l.answers.Load() && l.out.spoke()):
 		default:
 			l.out.send(r.ping)
@@ -240,8 +237,8 @@ func (r *rounds) round(now time.Time) bool {
 	return true
 }
 
-// judge notes whether the peer has given a sign of life since the last round,
-// and tells whether it has not for so many rounds that count that it is gone.
+// judge records whether the peer has given a sign of life since the last round, and reports whether
+// it is lost.
 func (l *link) judge(counts bool) (gone bool) {
 	sign := l.pulse.last.Load()
 	switch {
@@ -250,12 +247,12 @@ func (l *link) judge(counts bool) (gone bool) {
 	case counts:
 		l.quiet = min(l.quiet+1, misses)
 	default:
-		l.quiet = 0 // its answer may have been due while we slept
+		l.quiet = 0 // its answer may have been due while we were paused
 	}
 	return l.answers.Load() && l.quiet >= misses
 }
 
-// unread tells whether something of the peer waits to be read.
+// unread reports whether data of the peer waits to be read.
 func (l *link) unread() bool {
 	if l.out.raw == nil {
 		return false

@@ -16,7 +16,7 @@ const (
 	// batchPackets and batchBytes bound one write.
 	batchPackets = 32
 	batchBytes   = 256 << 10
-	// stallTime is how long a peer may take nothing of one batch.
+	// stallTime is how long a peer may accept nothing of one batch.
 	stallTime = 2 * time.Minute
 	// maxControl bounds PINGs and PONGs queued above an outbox's limit.
 	maxControl = 8
@@ -24,8 +24,8 @@ const (
 
 var errStalled = errors.New("the peer does not read")
 
-// packet is a message or command as it goes out; its bytes never change, so
-// that many outboxes can share one.
+// packet is an encoded message or command; its bytes never change, so that many outboxes can share
+// one.
 type packet struct {
 	head, body []byte
 	sent       func(free bool) // of transport.Answer
@@ -39,7 +39,7 @@ func (p *packet) done(free bool) {
 	}
 }
 
-// ring is a queue that takes memory only while it holds something.
+// ring is a queue that uses memory only while it is not empty.
 type ring struct {
 	buf     []*packet
 	head, n int
@@ -100,12 +100,10 @@ type pulse struct {
 func (p *pulse) beat()                  { p.last.Store(int64(time.Since(p.start))) }
 func (p *pulse) silence() time.Duration { return time.Since(p.start) - time.Duration(p.last.Load()) }
 
-// outbox is the queue of what a peer is to be sent, and the means to send it.
-// Nobody who puts something in ever waits for the peer: whoever finds the
-// outbox at rest tries to write as much as the socket takes at once (flush);
-// where that is not all, a goroutine writes the rest (drain) and ends when the
-// queue is empty. So an idle peer costs no goroutine, a healthy one no more
-// than a system call per batch, and a stalled one nobody else's time.
+// outbox is the send queue of a peer. Adding to it never waits for the peer: the caller that finds
+// it idle writes as much as the socket accepts at once (flush); a goroutine writes the rest (drain)
+// and ends when the queue is empty. So an idle peer costs no goroutine, a healthy one no more than
+// a system call per batch, and a stalled one delays no other.
 type outbox struct {
 	conn  net.Conn
 	raw   syscall.RawConn // nil where there is none
@@ -120,9 +118,9 @@ type outbox struct {
 	bytes    int // queued
 	off      int // bytes of the first packet that are sent
 	busy     bool
-	talked   bool // wrote anything, since the last heartbeat asked
+	talked   bool // something was written since the last heartbeat check
 	closed   bool
-	cause    error // of the closing
+	cause    error // why it was closed
 	dropped  uint64
 	asked    int // requests whose reply was not given yet
 	askBytes int // of those requests
@@ -136,9 +134,8 @@ func (o *outbox) init(c net.Conn, p *pulse, limit int, stall time.Duration, wg *
 	}
 }
 
-// push queues p, or counts it as dropped if the queue is full. If it returns
-// true, the outbox was at rest and the caller must see to it that flush is
-// called until that returns false.
+// push queues p, or counts it as dropped if the queue is full. If it returns true, the outbox was
+// idle and the caller must call flush until that returns false.
 func (o *outbox) push(p *packet) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -152,8 +149,8 @@ func (o *outbox) push(p *packet) bool {
 	return o.queue(p)
 }
 
-// control is push for PINGs and PONGs, which have a little room of their own
-// and are not missed if that is full, since the peer does not read then.
+// control is push for PINGs and PONGs, which have a small reserve and may be lost if that is full,
+// since the peer does not read then.
 func (o *outbox) control(p *packet) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -171,7 +168,7 @@ func (o *outbox) queue(p *packet) bool {
 	return rest
 }
 
-// send is control with the flushing done.
+// send is control followed by flush.
 func (o *outbox) send(p *packet) {
 	if o.control(p) {
 		o.flushAll()
@@ -183,8 +180,8 @@ func (o *outbox) flushAll() {
 	}
 }
 
-// flush writes one batch without waiting. It returns true if the caller is to
-// call it again; otherwise the queue is empty or a drain is at work.
+// flush writes one batch without waiting. It returns true if the caller must call it again;
+// otherwise the queue is empty or a drain is running.
 func (o *outbox) flush() bool {
 	b := batches.Get().(*batch)
 	defer b.free()
@@ -208,8 +205,8 @@ func (o *outbox) flush() bool {
 	return more
 }
 
-// drain writes until the queue is empty, waiting for the peer. It gives the
-// peer up if that takes nothing for the stall time.
+// drain writes until the queue is empty, waiting for the peer. It closes the connection if the peer
+// accepts nothing for the stall time.
 func (o *outbox) drain() {
 	defer o.wg.Done()
 	b := batches.Get().(*batch)
@@ -234,8 +231,8 @@ func (o *outbox) drain() {
 	}
 }
 
-// gather puts the beginning of the queue into b and returns its bytes. It ends
-// the writer's turn and returns false if there is nothing to write.
+// gather puts the beginning of the queue into b and returns its bytes. It ends the writer's turn
+// and returns false if the queue is empty.
 func (o *outbox) gather(b *batch) (size int, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -261,9 +258,8 @@ func (o *outbox) gather(b *batch) (size int, ok bool) {
 	return size, true
 }
 
-// sent takes n bytes off the queue. At most one of its results is true: more,
-// if the caller is to flush again, or slow, if it is to start the drain; if
-// none is, the outbox is at rest.
+// sent removes n bytes from the queue. At most one of its results is true: more, if the caller must
+// flush again, or slow, if it must start the drain; if none is, the outbox is idle.
 func (o *outbox) sent(n int, all bool) (more, slow bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -278,9 +274,8 @@ func (o *outbox) sent(n int, all bool) (more, slow bool) {
 	return all, !all
 }
 
-// sentSlowly is sent for the drain, and tells whether that goes on: that a
-// peer takes anything again is a sign of life, and at rest no deadline must be
-// left behind.
+// sentSlowly is sent for the drain, and reports whether the drain continues. Progress is a sign of
+// life; an idle connection must have no deadline.
 func (o *outbox) sentSlowly(n int) bool {
 	o.pulse.beat()
 	o.mu.Lock()
@@ -320,8 +315,8 @@ func (o *outbox) advance(n int) {
 	o.room.Signal()
 }
 
-// shut drops the queue and closes the connection, which makes the goroutine
-// that reads from the peer end. The first cause is kept.
+// shut drops the queue and closes the connection, which ends the goroutine that reads from the
+// peer. The first cause is kept.
 func (o *outbox) shut(cause error) {
 	o.mu.Lock()
 	if !o.closed {
@@ -338,7 +333,7 @@ func (o *outbox) shut(cause error) {
 	o.conn.Close()
 }
 
-// spoke tells whether anything was written since it was asked last.
+// spoke reports whether anything was written since the last call.
 func (o *outbox) spoke() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -347,14 +342,14 @@ func (o *outbox) spoke() bool {
 	return talked
 }
 
-// idle tells whether all that was queued has been handed to the system.
+// idle reports whether the kernel has everything that was queued.
 func (o *outbox) idle() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.q.n == 0
 }
 
-// missed is the number of messages dropped for want of room.
+// missed is the number of messages dropped because the queue was full.
 func (o *outbox) missed() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

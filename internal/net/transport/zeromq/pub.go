@@ -14,29 +14,29 @@ import (
 )
 
 const (
-	// topicAll and topicSyndic are the topics besides the minions' own.
+	// topicAll and topicSyndic are the topics in addition to the minions' own.
 	topicAll    = "broadcast"
 	topicSyndic = "syndic"
-	// subscriberBuffer is enough for what a subscriber says in one go.
+	// subscriberBuffer is enough for one message of a subscriber.
 	subscriberBuffer = 512
-	// lastWords is how long Serve goes on sending when told to stop.
+	// lastWords is how long Serve continues to send when it is stopped.
 	lastWords = time.Second
 )
 
-// publisher is the PUB. Its subscribers are dealt to a few shards. Publish
-// only queues; each shard has a goroutine that writes to those of its
-// subscribers that have something queued, without waiting for any.
+// publisher is the PUB. Its subscribers are distributed over a few shards. Publish only queues;
+// each shard has a goroutine that writes to its subscribers with queued messages, without waiting
+// for any.
 type publisher struct {
 	*host
 	shards []*shard
-	next   atomic.Uint32 // deals the subscribers
-	// changes counts what makes Peers return something else; it is added to
-	// before the lock of the shard is released.
+	next   atomic.Uint32 // distributes the subscribers
+	// changes counts changes of the result of Peers; it is increased before the lock of the shard
+	// is released.
 	changes atomic.Uint64
 }
 
-// shard owns the subscriptions of some of the subscribers. Its lock is held
-// for queueing and never while writing.
+// shard owns the subscriptions of some subscribers. Its lock is held for queueing and never while
+// writing.
 type shard struct {
 	changes *atomic.Uint64 // the publisher's
 	mu      sync.Mutex
@@ -80,7 +80,7 @@ func (p *publisher) Serve(ctx context.Context) error {
 	return err
 }
 
-// finish waits a moment for what is queued to be sent.
+// finish waits a moment for queued messages to be sent.
 func (p *publisher) finish() {
 	end := time.NewTimer(lastWords)
 	defer end.Stop()
@@ -145,7 +145,7 @@ func (s *subscriber) handle(f frame) error {
 	return s.command(name, data)
 }
 
-// Peers returns the peers that have subscribed to anything.
+// Peers returns the peers with a subscription.
 func (p *publisher) Peers() []transport.Peer {
 	var peers []transport.Peer
 	for _, sh := range p.shards {
@@ -160,14 +160,14 @@ func (p *publisher) Peers() []transport.Peer {
 	return peers
 }
 
-// Changes is that of transport.Publisher.
+// Changes implements transport.Publisher.
 func (p *publisher) Changes() uint64 { return p.changes.Load() }
 
-// outgoing is one message and the topic that decides who gets it.
+// outgoing is one message and the topic that selects its receivers.
 type outgoing struct {
 	topic []byte
 	body  []byte // the payload's frame
-	named bool   // the topic goes before it in a frame of its own
+	named bool   // the topic precedes it in a separate frame
 }
 
 // Publish queues the publication for its subscribers.
@@ -178,8 +178,7 @@ func (p *publisher) Publish(pub transport.Publication) {
 	}
 }
 
-// messages makes what a publication is on the wire. The payload is encoded
-// once and shared by all.
+// messages encodes a publication. The payload is encoded once and shared by all.
 func (p *publisher) messages(pub transport.Publication) []outgoing {
 	body := appendFrame(make([]byte, 0, 9+len(pub.Payload)), 0, pub.Payload)
 	if !p.opts.Filter {
@@ -202,7 +201,7 @@ func (p *publisher) messages(pub transport.Publication) []outgoing {
 	return messages
 }
 
-// publish queues messages; the topic's frame is made only if anybody wants it.
+// publish queues messages; the topic's frame is created only if there is a subscriber.
 func (s *shard) publish(messages []outgoing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +224,7 @@ func (s *shard) publish(messages []outgoing) {
 	}
 }
 
-// write is the shard's writer.
+// write runs the shard's writer.
 func (s *shard) write() {
 	var turn, again []*subscriber
 	s.mu.Lock()
@@ -239,7 +238,7 @@ func (s *shard) write() {
 		s.mu.Unlock()
 		for _, sub := range turn {
 			if sub.out.flush() {
-				again = append(again, sub) // after everybody else
+				again = append(again, sub) // after all other subscribers
 			}
 		}
 		clear(turn)

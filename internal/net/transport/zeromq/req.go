@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxConns is the usual number of connections, and so of requests at once,
-	// of one requester; further requests wait.
+	// maxConns is the default number of connections, and so of concurrent requests, of one
+	// requester; further requests wait.
 	maxConns = 4
 	// idleTime is how long a connection is kept for the next request.
 	idleTime = time.Minute
@@ -27,16 +27,16 @@ var (
 	errClosed     = errors.New("the requester is closed")
 	errUnasked    = errors.New("a reply without a request")
 	errBadReply   = errors.New("a reply that is not an empty frame and one body")
-	errConnection = errors.New("the connection was given up")
+	errConnection = errors.New("the connection was abandoned")
 )
 
-// requester is a pool of REQ connections. Each carries one request at a time;
-// one that fails or whose caller gives up is closed, so that a late reply
-// cannot be taken for that to another request.
+// requester is a pool of REQ connections. Each carries one request at a time. A connection that
+// fails or whose caller gives up is closed, so that a late reply cannot be mistaken for the reply
+// to another request.
 type requester struct {
 	addr  string
 	opts  transport.DialOptions
-	slots chan struct{} // one per request under way
+	slots chan struct{} // one per pending request
 	ctx   context.Context
 	close context.CancelFunc
 
@@ -57,9 +57,8 @@ func newRequester(addr string, o transport.DialOptions) *requester {
 	return r
 }
 
-// Request sends body and awaits the reply. A request is never sent twice: one
-// whose connection breaks after the sending began fails, since the master may
-// have acted on it.
+// Request sends body and awaits the reply. A request is never sent twice: if the connection breaks
+// after the first byte, it fails, since the master may have acted on it.
 func (r *requester) Request(ctx context.Context, body []byte) ([]byte, error) {
 	select {
 	case r.slots <- struct{}{}:
@@ -83,7 +82,7 @@ func (r *requester) Request(ctx context.Context, body []byte) ([]byte, error) {
 	return reply, nil
 }
 
-// conn returns an idle connection that is still good, or a new one.
+// conn returns a usable idle connection, or a new one.
 func (r *requester) conn(ctx context.Context) (*reqConn, error) {
 	for {
 		r.mu.Lock()
@@ -135,7 +134,7 @@ func (r *requester) put(c *reqConn) {
 	c.expiry = time.AfterFunc(r.keep, func() { r.retire(c) })
 }
 
-// retire closes c unless it was taken again.
+// retire closes c unless it is in use again.
 func (r *requester) retire(c *reqConn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,8 +158,7 @@ func (r *requester) Close() error {
 	return nil
 }
 
-// reqConn is one connection. Its goroutine reads all the time, to answer
-// PINGs and to notice the end.
+// reqConn is one connection. Its goroutine always reads, to answer PINGs and to notice the end.
 type reqConn struct {
 	*dialled
 	waiting atomic.Bool // for a reply
@@ -180,8 +178,7 @@ func (c *reqConn) fail(err error) {
 	})
 }
 
-// good tells whether the peer has not closed the connection, as far as it can
-// be known here.
+// good reports whether the connection is open, as far as it can be known here.
 func (c *reqConn) good() bool {
 	select {
 	case <-c.dead:
@@ -237,7 +234,7 @@ func (c *reqConn) roundTrip(ctx context.Context, body []byte) ([]byte, error) {
 		return reply, nil
 	case <-c.dead:
 		select {
-		case reply := <-c.replies: // came before the end
+		case reply := <-c.replies: // arrived before the end
 			return reply, nil
 		default:
 			return nil, c.err

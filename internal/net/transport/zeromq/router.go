@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// requestBuffer takes a usual request in one read.
+	// requestBuffer holds a usual request.
 	requestBuffer = 2 << 10
-	// maxAsked and maxAskedBytes bound the requests of one peer that are
-	// unanswered or whose answers it has not taken; nothing further is read
-	// from it then. A REQ never has more than one.
+	// maxAsked and maxAskedBytes bound the requests of one peer that are unanswered or whose
+	// answers it has not received; nothing more is read from it then. A REQ never has more than
+	// one.
 	maxAsked      = 64
 	maxAskedBytes = 1 << 20
 	// maxRoute bounds the routing frames of proxies, maxRouteFrame each.
@@ -68,7 +68,7 @@ func (s *requestServer) talk(l *link, handle transport.Handler) error {
 	}
 }
 
-// gone is for transport.Request.
+// gone implements transport.Request.
 func (l *link) gone() bool {
 	if l.out.raw == nil {
 		return false
@@ -96,8 +96,8 @@ func (l *link) replier(route []byte, n int) func(transport.Answer) {
 	}
 }
 
-// readRequest reads up to the next request and returns its routing frames, as
-// they are to be repeated, and its body.
+// readRequest reads up to the next request and returns its routing frames, which the reply repeats,
+// and its body.
 func readRequest(l *link) (route, body []byte, err error) {
 	f, err := l.message()
 	for frames := 0; err == nil && f.more() && len(f.body) > 0; frames++ {
@@ -141,9 +141,8 @@ func (l *link) message() (frame, error) {
 	}
 }
 
-// awaitRoom waits until fewer than n requests are open and, if any is, they
-// and their answers take fewer than size bytes. It returns false if the
-// connection is closed.
+// awaitRoom waits until fewer than n requests are open and, if any is, they and their answers take
+// fewer than size bytes. It returns false if the connection is closed.
 func (o *outbox) awaitRoom(n, size int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -157,7 +156,7 @@ func (o *outbox) awaitRoom(n, size int) bool {
 	return false
 }
 
-// ask notes a request of n bytes that awaits its answer.
+// ask counts a request of n bytes that awaits its answer.
 func (o *outbox) ask(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -167,7 +167,7 @@ func TestRouterPipeliningFlood(t *testing.T) {
 	}
 }
 
-// waiting tells whether n requests are open and no more can be.
+// waiting reports whether n requests are open and no more can be.
 func (l *link) waiting(n int) bool {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()

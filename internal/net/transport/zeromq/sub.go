@@ -46,15 +46,15 @@ func appendSubscribe(b []byte, minor int, topic string) []byte {
 	return appendFrame(b, 0, append([]byte{1}, topic...))
 }
 
-// Receive returns the next payload, without its topic. It must not be called
-// by two goroutines at once, and it is what answers and sends heartbeats.
+// Receive returns the next payload, without its topic. It must not be called concurrently. It also
+// answers and sends heartbeats.
 func (s *sub) Receive() ([]byte, error) {
 	if s.err != nil {
 		return nil, s.err
 	}
 	f, err := s.message()
 	if err == nil && f.more() {
-		f, err = s.message() // f was the topic, which only serves the filter
+		f, err = s.message() // f was the topic, which is only for the filter
 		if err == nil && f.more() {
 			err = errors.New("a publication of more than two frames")
 		}

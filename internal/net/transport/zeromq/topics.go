@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// maxSubscriptions and maxPrefix bound what a peer may subscribe to. A
-	// minion or syndic has at most two, of 40 bytes.
+	// maxSubscriptions and maxPrefix bound the subscriptions of a peer. A minion or syndic has at
+	// most two, of 40 bytes.
 	maxSubscriptions = 64
 	maxPrefix        = 256
 )
@@ -27,16 +27,15 @@ type subscription struct {
 	at     int // index in the prefix's list of subscribers
 }
 
-// topics finds the subscribers of a topic without looking at the others: by
-// one look-up per length of prefix that anybody subscribed to.
+// topics finds the subscribers of a topic by one look-up per length of a subscribed prefix.
 type topics struct {
 	lists   map[string][]*subscriber
 	lengths [maxPrefix + 1]int // prefixes per length
 	mark    uint64
 }
 
-// add subscribes s to prefix. As with libzmq, to do so twice is no different
-// from once.
+// add subscribes s to prefix. As with libzmq, a second subscription to the same prefix has no
+// effect.
 func (t *topics) add(s *subscriber, prefix string) error {
 	if len(prefix) > maxPrefix {
 		return fmt.Errorf("a subscription of %d bytes, more than %d", len(prefix), maxPrefix)
@@ -58,7 +57,7 @@ func (t *topics) add(s *subscriber, prefix string) error {
 	return nil
 }
 
-// remove ends the subscription of s to prefix, if there is one.
+// remove ends the subscription of s to prefix, if any.
 func (t *topics) remove(s *subscriber, prefix string) {
 	for i, sub := range s.subs {
 		if sub.prefix == prefix {
@@ -79,7 +78,7 @@ func (t *topics) clear(s *subscriber) {
 	s.subs = nil
 }
 
-// unlist takes the entry sub out of its list; the last one takes its place.
+// unlist removes the entry sub from its list; the last one takes its place.
 func (t *topics) unlist(sub subscription) {
 	list := t.lists[sub.prefix]
 	last := len(list) - 1
@@ -118,7 +117,7 @@ func (t *topics) match(topic []byte, deliver func(*subscriber)) {
 // prefix.
 func subscribes(message []byte) (prefix string, on bool, err error) {
 	if len(message) == 0 || message[0] > 1 {
-		return "", false, errors.New("a message from a subscriber that is no subscription")
+		return "", false, errors.New("a message from a subscriber that is not a subscription")
 	}
 	return string(message[1:]), message[0] == 1, nil
 }

@@ -8,8 +8,8 @@ import (
 	"brine/internal/net/transport/netpeer"
 )
 
-// writeOnce is the callback for RawConn.Write: it writes what the socket takes
-// now. It always reports done, so that nobody waits for the socket.
+// writeOnce is the callback for RawConn.Write: it writes what the socket accepts now. It always
+// reports done, so that it never waits for the socket.
 func (b *batch) writeOnce(fd uintptr) bool {
 	for {
 		b.wrote, b.err = netpeer.SendParts(int(fd), b.bufs, b.flat[:])
@@ -24,7 +24,7 @@ func (b *batch) writeOnce(fd uintptr) bool {
 	}
 }
 
-// reuseAddr lets a connection from a fixed local port follow the last one.
+// reuseAddr lets a new connection use a fixed local port right after the last one.
 func reuseAddr(_, _ string, raw syscall.RawConn) error {
 	var err error
 	if cerr := raw.Control(func(fd uintptr) {

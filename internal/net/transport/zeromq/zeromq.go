@@ -45,9 +45,9 @@
 // Proxies between a minion and the master may put routing frames before the
 // empty frame of a request; the reply repeats them.
 //
-// # Strangers
+// # Unauthenticated peers
 //
-// Nobody is authenticated at this level, so everything a peer can make the
+// No peer is authenticated at this level, so everything a peer can make the
 // program hold is bounded: the size of commands and messages, the number of
 // frames, subscriptions, unanswered requests and unsent bytes per peer, the
 // bytes of unfinished large messages over all peers, and the time for the
@@ -63,14 +63,14 @@ import (
 	"brine/internal/net/transport"
 )
 
-// Transport is ZeroMQ's way to carry messages.
+// Transport is the ZeroMQ transport.
 type Transport struct {
 	log *slog.Logger
 }
 
 var _ transport.Transport = (*Transport)(nil)
 
-// New returns the transport; its listeners write their complaints to log.
+// New returns the transport; its listeners log errors of peers to log.
 func New(log *slog.Logger) *Transport {
 	return &Transport{log: log.With("component", "zeromq")}
 }
@@ -89,19 +89,19 @@ func (t *Transport) ListenPublish(addr string, o transport.ListenOptions) (trans
 	return listenPublish(addr, o, t.log)
 }
 
-// NewRequester returns a pool of REQ connections, each lock-step. It ignores
-// o.Identity, for a ROUTER refuses a second connection of the same identity.
+// NewRequester returns a pool of REQ connections, each lock-step. It ignores o.Identity, because a
+// ROUTER refuses a second connection with the same identity.
 func (t *Transport) NewRequester(addr string, o transport.DialOptions) transport.Requester {
 	return newRequester(addr, o)
 }
 
-// Subscribe connects a SUB. Heartbeats are sent only to peers of ZMTP 3.1,
-// since older ones may not know them.
+// Subscribe connects a SUB. Heartbeats are sent only to peers of ZMTP 3.1, since older ones may not
+// support them.
 func (t *Transport) Subscribe(ctx context.Context, addr string, o transport.DialOptions) (transport.Subscription, error) {
 	return subscribe(ctx, addr, o)
 }
 
-// listenDefaults puts the defaults in the place of zero values.
+// listenDefaults replaces zero values by the defaults.
 func listenDefaults(o transport.ListenOptions) transport.ListenOptions {
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = transport.DefaultMaxMessage
@@ -121,7 +121,7 @@ func listenDefaults(o transport.ListenOptions) transport.ListenOptions {
 	return o
 }
 
-// dialDefaults puts the defaults in the place of zero values.
+// dialDefaults replaces zero values by the defaults.
 func dialDefaults(o transport.DialOptions) transport.DialOptions {
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = transport.DefaultMaxMessage
