@@ -31,11 +31,12 @@ import (
 	"brine/internal/ha/cluster/filelease"
 	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/limitlog"
+	"brine/internal/ha/cluster/memberauth"
+	"brine/internal/ha/cluster/members"
 	"brine/internal/ha/cluster/saltwire"
 	"brine/internal/ha/cluster/wire"
 	"brine/internal/ha/cluster/witness"
 	"brine/internal/ha/lease"
-	"brine/internal/ha/roster"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/net/handshake"
@@ -127,23 +128,21 @@ type Cluster struct {
 	witnesses map[string]*witness.Link
 
 	listener       net.Listener
-	peers          atomic.Pointer[map[string]*peer] // see all; copy on write
+	peers          *peerSet
+	trust          *trust
 	conns          wire.ConnSet
 	rateLimitedLog *limitlog.Log
 
 	mu      sync.Mutex
-	begin   func(*peer)       // starts the loops of a peer; nil until Run
 	origins map[string]string // jid -> master
 	order   []string
 	early   unclaimed
 	want    []string // prefixes of tags that listeners here wait for
 
-	roster list // for minions
-
-	// The requested share of the minions, and the load it depends on.
-	asked int
-	work  work
-	load  roster.Load
+	members.Paths
+	files *members.Files
+	list  *members.List  // for minions
+	share *members.Share // of the minions
 
 	// Of a cluster without a shared directory.
 	streams  map[string]oplog.Stream
@@ -173,17 +172,20 @@ const leaseTime = 15 * time.Second
 // New loads or creates the keys in the shared directory, and checks with the reachable peers that their settings agree. Close or Run must
 // follow.
 func New(cfg Config, log *slog.Logger) (*Cluster, error) {
-	c := &Cluster{cfg: cfg, log: log, aes: crypt.NewKey(), inc: wire.Nonce(), began: time.Now(), streams: map[string]oplog.Stream{}, answers: map[string]func(*value.Dict) *value.Dict{}, origins: map[string]string{}, rateLimitedLog: limitlog.New(log)}
+	founding := false
 	var err error
-	if c.cipher, err = crypt.NewCrypticle(c.aes); err != nil {
-		return nil, err
-	}
 	if cfg.Options.Isolated {
-		if c.founding, err = establish(&cfg, log); err != nil {
+		if founding, err = establish(&cfg, log); err != nil {
 			return nil, err
 		}
 	}
-	if c.secrets, err = keys.OpenSecrets(cfg.Options.PKIDir, cfg.ID, cfg.Own, cfg.OwnPub, cfg.Options.KeyPass, cfg.Keysize, log); err != nil {
+	secrets, err := keys.OpenSecrets(cfg.Options.PKIDir, cfg.ID, cfg.Own, cfg.OwnPub, cfg.Options.KeyPass, cfg.Keysize, log)
+	if err != nil {
+		return nil, err
+	}
+	c := assemble(cfg, secrets, log)
+	c.founding = founding
+	if c.cipher, err = crypt.NewCrypticle(c.aes); err != nil {
 		return nil, err
 	}
 	if err := c.openKeyring(); err != nil {
@@ -218,13 +220,11 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 		}
 	}
 	c.leader = filelease.New(cfg.Options.PKIDir, ".brine-leader", cfg.ID, leaseTime)
-	peers := map[string]*peer{}
-	c.peers.Store(&peers)
 	if cfg.Options.Isolated {
-		c.takeUp()
+		c.peers.takeUp()
 	} else {
 		for _, id := range cfg.Options.Peers {
-			peers[id] = newPeer(c, id)
+			c.peers.adopt(id)
 		}
 	}
 	if c.founding {
@@ -245,6 +245,23 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	return c, nil
 }
 
+// assemble connects the parts of a cluster. It reads and writes nothing.
+func assemble(cfg Config, secrets *keys.Secrets, log *slog.Logger) *Cluster {
+	c := &Cluster{
+		cfg: cfg, log: log, secrets: secrets, rateLimitedLog: limitlog.New(log), Paths: members.Paths(cfg.Options.PKIDir), aes: crypt.NewKey(), inc: wire.Nonce(),
+		began: time.Now(), streams: map[string]oplog.Stream{}, answers: map[string]func(*value.Dict) *value.Dict{}, origins: map[string]string{},
+	}
+	c.peers = newPeerSet(cfg.ID, c.PeersDir(), c.rateLimitedLog, func(id string) *peer { return newPeer(c, id) })
+	c.files = &members.Files{Paths: c.Paths, Log: c.rateLimitedLog}
+	c.list = &members.List{Files: c.files, Cluster: cfg.Options.ID, Key: c.Key, InCharge: c.inCharge}
+	c.share = &members.Share{Files: c.files, ID: cfg.ID, Weight: cfg.Options.weight(), Shed: cfg.Options.ShedLoad, Busy: cfg.Busy, Log: log}
+	c.trust = &trust{
+		cluster: cfg.Options.ID, pkiDir: cfg.Options.PKIDir, cacheDir: cfg.CacheDir, isolated: cfg.Options.Isolated,
+		secrets: secrets, ring: &c.ring, files: c.files, peers: c.peers,
+	}
+	return c
+}
+
 // Secrets returns the keys of the cluster.
 func (c *Cluster) Secrets() *keys.Secrets { return c.secrets }
 
@@ -260,14 +277,9 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 	defer c.conns.CloseAll()
 	stop := context.AfterFunc(ctx, func() { c.listener.Close(); c.conns.CloseAll() })
 	defer stop()
-	c.mu.Lock()
-	c.begin = func(p *peer) { wg.Go(func() { p.run(ctx) }) }
-	c.mu.Unlock()
-	for _, p := range c.all() {
-		c.begin(p)
-	}
+	c.peers.begin(func(p *peer) { wg.Go(func() { p.run(ctx) }) })
 	if c.once != nil {
-		wg.Go(func() { c.once.Run(ctx, c.first) })
+		wg.Go(func() { c.once.Run(ctx, c.peers.first) })
 	}
 	tended := make(chan struct{})
 	go func() { defer close(tended); c.tend(ctx) }()
@@ -314,7 +326,7 @@ func (c *Cluster) tend(ctx context.Context) {
 		case <-tick.C:
 		}
 		if c.cfg.Options.Isolated {
-			c.takeUp()
+			c.peers.takeUp()
 			if err := c.restate(); err != nil {
 				c.rateLimitedLog.Warn("own file", "the other masters may not know what this version can do", "err", err)
 			}
@@ -324,11 +336,11 @@ func (c *Cluster) tend(ctx context.Context) {
 					c.followKey(ctx)
 				}()
 			}
-			if err := c.agreeSessions(c.first()); err != nil {
+			if err := c.agreeSessions(c.peers.first()); err != nil {
 				c.rateLimitedLog.Warn("sessions", "cannot create the secret of session keys", "err", err)
 			}
 		}
-		for _, p := range c.all() {
+		for _, p := range c.peers.all() {
 			p.look()
 			if p.cutOff() && !c.cfg.Options.Isolated {
 				// It may be alive and accept jobs.
@@ -339,9 +351,9 @@ func (c *Cluster) tend(ctx context.Context) {
 			c.lead()
 		}
 		if turn%weighEvery == 0 {
-			c.weigh(time.Now())
+			c.share.Weigh(time.Now())
 		}
-		if err := c.refreshRoster(time.Now()); err != nil {
+		if err := c.list.Refresh(time.Now()); err != nil {
 			c.rateLimitedLog.Warn("roster", "cannot update the list of masters for minions", "err", err)
 		}
 	}
@@ -384,6 +396,15 @@ func (c *Cluster) Leads() bool {
 	return c.leads.Load()
 }
 
+// inCharge reports whether this master creates the list for minions. Without a shared directory that is the first one that can be reached,
+// which need not be the holder of the lease.
+func (c *Cluster) inCharge() bool {
+	if c.cfg.Options.Isolated {
+		return c.peers.first()
+	}
+	return c.Leads()
+}
+
 // tagRotate is the event that makes masters read the AES key again.
 const tagRotate = "rotate_cluster_aes_key"
 
@@ -394,7 +415,7 @@ func (c *Cluster) Rotate() error {
 	}
 	c.log.Info("the AES key of the cluster was replaced")
 	data := value.DictOf(tagRotate, true, "_stamp", event.Stamp(time.Now()))
-	c.send(tagRotate, data, func(*peer) bool { return true })
+	c.sendEvent(tagRotate, data, func(*peer) bool { return true })
 	c.host.Rotated()
 	return nil
 }
@@ -409,7 +430,7 @@ func (c *Cluster) Origin(jid string) string {
 // SetOrigin records the master that received a job, and sends it the buffered events of the job.
 func (c *Cluster) SetOrigin(jid, master string) {
 	for _, e := range c.setOrigin(jid, master) {
-		if p := c.all()[master]; p != nil && p.isBrine() && !slices.Contains(e.sent, p) {
+		if p := c.peers.all()[master]; p != nil && p.isBrine() && !slices.Contains(e.sent, p) {
 			p.out.Add(e.msg)
 		}
 	}
@@ -467,7 +488,7 @@ func (c *Cluster) Publish(j Job) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range c.all() {
+	for _, p := range c.peers.all() {
 		if p.isBrine() {
 			p.out.Add(b)
 		}
@@ -481,7 +502,7 @@ func (c *Cluster) Tell(n Note, minion string) {
 	if err != nil {
 		return
 	}
-	for _, p := range c.all() {
+	for _, p := range c.peers.all() {
 		if p.isBrine() {
 			p.out.Add(b)
 		}
@@ -499,34 +520,34 @@ func (c *Cluster) Event(e *event.Event) {
 		origin = c.Origin(jid)
 	}
 	var sent []*peer
-	msg := c.send(e.Tag, e.Data, func(p *peer) bool {
+	msg := c.sendEvent(e.Tag, e.Data, func(p *peer) bool {
 		ok := p.id == origin || p.wants(e.Tag)
 		if ok {
 			sent = append(sent, p)
 		}
 		return ok
 	})
-	if origin != "" || !isReply(e.Tag) || len(sent) == len(c.all()) || c.cfg.Options.Isolated { // there the log of jobs brings it, too
+	if origin != "" || !isReply(e.Tag) || len(sent) == len(c.peers.all()) || c.cfg.Options.Isolated { // there the log of jobs brings it, too
 		return
 	}
 	if msg == nil {
 		var err error
 		if msg, err = encodeEvent(e.Tag, e.Data); err != nil {
-			return // logged by send, or without receivers
+			return // logged by sendEvent, or without receivers
 		}
 	}
 	late := heldEvent{msg, sent}
-	if p := c.all()[c.hold(jid, late)]; p != nil && p.isBrine() && !slices.Contains(sent, p) {
+	if p := c.peers.all()[c.hold(jid, late)]; p != nil && p.isBrine() && !slices.Contains(sent, p) {
 		p.out.Add(msg)
 	}
 }
 
-// send sends an event to stock masters and to selected Brine masters; brine is called once for each. The event is encoded once per kind,
+// sendEvent sends an event to stock masters and to selected Brine masters; brine is called once for each. The event is encoded once per kind,
 // and the form for Brine is returned if it was needed.
-func (c *Cluster) send(tag string, data *value.Dict, brine func(*peer) bool) (forBrine []byte) {
+func (c *Cluster) sendEvent(tag string, data *value.Dict, brine func(*peer) bool) (forBrine []byte) {
 	var forSalt []byte
 	var err error
-	for _, p := range c.all() {
+	for _, p := range c.peers.all() {
 		switch p.kind() {
 		case kindBrine:
 			if !brine(p) {
@@ -592,7 +613,7 @@ func (c *Cluster) Present(ctx context.Context) map[string][]string {
 	out := map[string][]string{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, p := range c.all() {
+	for _, p := range c.peers.all() {
 		if !p.isBrine() {
 			continue
 		}
@@ -637,13 +658,13 @@ type Member struct {
 
 // IsBrine reports whether a peer is a Brine master, as far as known.
 func (c *Cluster) IsBrine(id string) bool {
-	p := c.all()[id]
+	p := c.peers.all()[id]
 	return p != nil && p.kind() == kindBrine
 }
 
 // Members returns the peers, sorted.
 func (c *Cluster) Members() (out []Member) {
-	for _, p := range c.all() {
+	for _, p := range c.peers.all() {
 		out = append(out, p.member())
 	}
 	slices.SortFunc(out, func(a, b Member) int { return strings.Compare(a.ID, b.ID) })
@@ -673,11 +694,11 @@ func (c *Cluster) serve(ctx context.Context, conn net.Conn) {
 			return
 		}
 		tag, data, ok := event.SplitBody(body)
-		if ok && tag == tagHello {
+		if ok && tag == memberauth.TagHello {
 			c.answerLink(ctx, l, frames, data)
 			return
 		}
-		if ok && tag == tagDiscover && c.cfg.Options.Isolated {
+		if ok && tag == memberauth.TagDiscover && c.cfg.Options.Isolated {
 			c.answerJoin(l, frames, body)
 			return
 		}
@@ -703,7 +724,7 @@ func (c *Cluster) receive(tag string, data []byte) bool {
 		return c.receiveKey(data)
 	}
 	from, rest, ok := saltwire.SplitEvent(tag)
-	p := c.all()[from]
+	p := c.peers.all()[from]
 	if !ok || p == nil {
 		c.rateLimitedLog.Warn("unnamed event", "dropped an event of a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
 			"tag", fmt.Sprintf("%.100s", tag))
@@ -715,7 +736,7 @@ func (c *Cluster) receive(tag string, data []byte) bool {
 
 func (c *Cluster) receiveKey(data []byte) bool {
 	g, err := saltwire.ReadGreeting(c.secrets, data)
-	p := c.all()[g.From]
+	p := c.peers.all()[g.From]
 	switch {
 	case p == nil && g.From != "":
 		c.rateLimitedLog.Error("unnamed "+g.From, "refusing a master that cluster_peers does not name; name it there by its id, or remove this master from its cluster_peers",
@@ -728,7 +749,7 @@ func (c *Cluster) receiveKey(data []byte) bool {
 		c.rateLimitedLog.Error("bad key of "+g.From, "the key of another master was refused", "peer", g.From, "err", err)
 		return false
 	case !slices.Contains(g.Names, c.cfg.ID):
-		p.trouble(unnamed(g.From, g.Names, c.cfg.ID))
+		p.trouble(memberauth.Unnamed(g.From, g.Names, c.cfg.ID))
 		return false
 	case g.Key == "":
 		p.trouble(fmt.Sprintf("%s does not find the key of %s: is cluster_pki_dir one directory for both?", g.From, c.cfg.ID))

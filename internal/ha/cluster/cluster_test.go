@@ -19,7 +19,7 @@ import (
 	"brine/internal/ha/cluster/clustertest"
 	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/queue"
-	"brine/internal/ha/cluster/refusal"
+	"brine/internal/ha/roster"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 )
@@ -260,7 +260,7 @@ func TestResume(t *testing.T) {
 			sent++
 		}
 		// Cut what there is, in the middle of it.
-		p := a.all()[b.cfg.ID]
+		p := a.peers.all()[b.cfg.ID]
 		p.mu.Lock()
 		if p.link != nil {
 			p.link.Close()
@@ -303,7 +303,7 @@ func TestBounded(t *testing.T) {
 	clustertest.Eventually(t, "connected", a.linked(1))
 	a.publish(t, 0)
 	clustertest.Eventually(t, "the first is there", b.has(func(h *host) bool { return len(h.jobs) == 1 }))
-	p := a.all()[b.cfg.ID]
+	p := a.peers.all()[b.cfg.ID]
 	clustertest.Eventually(t, "the first is acknowledged", func() error { // or else it would get another number
 		p.out.Mu.Lock()
 		defer p.out.Mu.Unlock()
@@ -437,25 +437,18 @@ func TestRefusedOptions(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for weight, good := range map[int]bool{-1: false, 0: true, 1: true, roster.MaxShare: true, roster.MaxShare + 1: false} {
+		o := Options{ID: "x", Port: 4520, Weight: weight}
+		if err := o.Check("a", true, "0.0.0.0"); (err == nil) != good {
+			t.Errorf("cluster_weight %d: %v", weight, err)
+		}
+	}
 	s := newSet(t, 1)
 	s.start(0).stop()
 	keys, _ := clustertest.Keys()
 	s.cfgs[0].Own, s.cfgs[0].OwnPub = keys[3], keys[3].Public().PEM()
 	if _, err := New(s.cfgs[0], clustertest.Quiet()); err == nil || !strings.Contains(err.Error(), "Shared key does not match, remove it to continue") {
 		t.Errorf("another key under the same id: %v", err)
-	}
-}
-
-// TestSkew: clocks that differ.
-func TestSkew(t *testing.T) {
-	c := &Cluster{cfg: Config{ID: "a"}}
-	now := time.Now()
-	for d, want := range map[time.Duration]string{0: "", 4 * time.Second: "", -4 * time.Second: "", time.Minute: "56s ahead", -time.Minute: "1m0s behind"} {
-		// The question took from four seconds before the answer until then.
-		got := c.skewed(facts{id: "b", now: now.Add(d)}, now, now.Add(4*time.Second))
-		if (want == "") != (got == nil) || got != nil && (got.Code != refusal.Clock || !strings.Contains(got.Reason, want)) {
-			t.Errorf("%v: %+v", d, got)
-		}
 	}
 }
 
@@ -551,7 +544,7 @@ func TestReturnBeforeItsJob(t *testing.T) {
 
 	a.Want([]string{"salt/"})
 	clustertest.Eventually(t, "b knows that a waits for all", func() error {
-		if !b.all()[a.cfg.ID].wants(ret(2)) {
+		if !b.peers.all()[a.cfg.ID].wants(ret(2)) {
 			return errors.New("not yet")
 		}
 		return nil

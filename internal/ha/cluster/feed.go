@@ -347,7 +347,7 @@ func (c *Cluster) KnownToAll(stream string) (all, any oplog.Vector, ok bool) {
 		return nil, nil, false
 	}
 	all, any = mine.Clone(), mine
-	for _, p := range c.all() {
+	for _, p := range c.peers.all() {
 		p.mu.Lock()
 		f, gone := p.fed[stream], p.gone
 		p.mu.Unlock()
@@ -376,7 +376,7 @@ func (c *Cluster) HandedOver() (peers int, all bool, err error) {
 			return 0, false, err
 		}
 		peers = 0
-		for _, p := range c.all() {
+		for _, p := range c.peers.all() {
 			p.mu.Lock()
 			f := p.fed[name]
 			p.mu.Unlock()
@@ -396,7 +396,7 @@ func (c *Cluster) HandedOver() (peers int, all bool, err error) {
 
 // Disowned reports whether a peer has reported that this master is not a member, so that it knows what Forget would publish.
 func (c *Cluster) Disowned() bool {
-	for _, p := range c.all() {
+	for _, p := range c.peers.all() {
 		p.mu.Lock()
 		disowns := p.disowns
 		p.mu.Unlock()
@@ -409,7 +409,7 @@ func (c *Cluster) Disowned() bool {
 
 // Forget deletes this master's own key from the members' keys; the change is replicated.
 func (c *Cluster) Forget() error {
-	if err := c.forgetStation(c.cfg.ID); err != nil {
+	if err := c.files.Forget(c.cfg.ID); err != nil {
 		return err
 	}
 	return os.Remove(c.secrets.PeerPath(c.cfg.ID))

@@ -10,7 +10,7 @@ import (
 	"brine/internal/base/wait"
 	"brine/internal/ha/cluster/clustertest"
 	"brine/internal/ha/cluster/keys"
-	"brine/internal/ha/cluster/limitlog"
+	"brine/internal/ha/cluster/memberauth"
 	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
@@ -94,7 +94,7 @@ func FuzzJoin(tf *testing.F) {
 		f.Fatal(err)
 	}
 	stranger := pairs[0].Public().PEM()
-	discover, err := wire.Encode(tagDiscover, value.DictOf("id", "a", "cluster", "c", "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub", stranger))
+	discover, err := wire.Encode(memberauth.TagDiscover, value.DictOf("id", "a", "cluster", "c", "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub", stranger))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func FuzzJoin(tf *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	join, err := wire.Encode(tagJoin, value.DictOf("key", box, "proof", []byte("x"), "sig", []byte("y")))
+	join, err := wire.Encode(memberauth.TagJoin, value.DictOf("key", box, "proof", []byte("x"), "sig", []byte("y")))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -115,10 +115,10 @@ func FuzzJoin(tf *testing.F) {
 	f.Add(discover, discover)
 	f.Add(welcome, join)
 	cfg := Config{ID: "b", Own: pairs[1], OwnPub: pairs[1].Public().PEM(), Options: Options{ID: "c", PKIDir: dir, Isolated: true, Secret: strings.Repeat("s", keys.MinSecret)}}
-	c := &Cluster{cfg: cfg, log: clustertest.Quiet(), secrets: s, rateLimitedLog: limitlog.New(clustertest.Quiet())}
-	c.peers.Store(&map[string]*peer{})
+	c := assemble(cfg, s, clustertest.Quiet())
+	c.ring.Store(keys.NewRing(s.Key, keys.Rotation{}))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		if tag, _, ok := event.SplitBody(first); ok && tag == tagDiscover {
+		if tag, _, ok := event.SplitBody(first); ok && tag == memberauth.TagDiscover {
 			frames := event.NewFrameReader(io.MultiReader(bytes.NewReader(event.Frame(second))), wire.MaxGreeting)
 			if id, err := c.letIn(&wire.Line{Conn: clustertest.Drain{}, Raw: clustertest.Drain{}}, frames, first); err == nil {
 				t.Fatalf("%q has joined", id)

@@ -5,7 +5,7 @@ import (
 
 	"brine/internal/ha/cluster/clustertest"
 	"brine/internal/ha/cluster/keys"
-	"brine/internal/ha/cluster/limitlog"
+	"brine/internal/ha/cluster/memberauth"
 	"brine/internal/ha/cluster/saltwire"
 	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
@@ -24,21 +24,21 @@ func FuzzReceive(tf *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(body)
-	hello, err := wire.Encode(tagHello, value.DictOf("nonce", wire.Nonce(), "facts", facts{id: "a"}.dict()))
+	hello, err := wire.Encode(memberauth.TagHello, value.DictOf("nonce", wire.Nonce(), "facts", memberauth.Facts{ID: "a"}.Dict()))
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(hello)
-	c := &Cluster{cfg: Config{ID: "b"}, log: clustertest.Quiet(), secrets: b, rateLimitedLog: limitlog.New(clustertest.Quiet()), host: &host{}, origins: map[string]string{}}
+	c := assemble(Config{ID: "b"}, b, clustertest.Quiet())
+	c.host = &host{}
 	c.ring.Store(keys.NewRing(b.Key, keys.Rotation{}))
-	p := newPeer(c, "a")
-	c.peers.Store(&map[string]*peer{"a": p})
+	p := c.peers.adopt("a")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if tag, data, ok := event.SplitBody(b); ok {
 			c.receive(tag, data)
 		}
 		if _, d, err := wire.Decode(b); err == nil {
-			c.differences(readFacts(d.Dict("facts")), "", nil)
+			memberauth.Differences(c.self().Facts, memberauth.ReadFacts(d.Dict("facts")), "", nil, c.trust)
 		}
 		p.takeItem(b)
 	})

@@ -3,10 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,30 +21,12 @@ import (
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/memberauth"
 	"brine/internal/ha/cluster/refusal"
 	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
-	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
-)
-
-// A master without the keys of its cluster (J) joins it at a member (M):
-//
-//	J: brine/cluster/discover        {id, cluster, protocol, nonce, pub}
-//	M: brine/cluster/discover-reply  {id, nonce, pub, cluster_pub, sig}   sig: with the cluster's key
-//	J: brine/cluster/join            {key, proof, sig}                    key: encrypted for M; sig: with J's own
-//	M: brine/cluster/join-reply      sealed with key: {proof, cluster_pem, cluster_pub, aes, peers}
-//
-// or brine/cluster/refused {reason}. All of it is inside TLS (tls.go), and signatures and proofs cover that connection; a member accepts it
-// without TLS from masters of older versions as long as there is such a member. The steps and the options are those of Salt 3008; the
-// secret itself is never sent. Both ends prove that they know it by an HMAC over all previous messages, so that J neither sends secrets to,
-// nor accepts them from, an impostor.
-const (
-	tagDiscover      = "brine/cluster/discover"
-	tagDiscoverReply = "brine/cluster/discover-reply"
-	tagJoin          = "brine/cluster/join"
-	tagJoinReply     = "brine/cluster/join-reply"
 )
 
 // Times of joining.
@@ -150,81 +129,18 @@ func join(cfg *Config, id string) error {
 		return err
 	}
 	frames := event.NewFrameReader(wire.Count(conn, new(atomic.Int64)), wire.MaxGreeting)
-	said := conn.Transcript()
-	discover, err := wire.Encode(tagDiscover, value.DictOf("id", cfg.ID, "cluster", cfg.Options.ID, "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub", cfg.OwnPub))
-	if err != nil {
+	j := memberauth.NewJoiner(memberauth.Applicant{
+		ID: cfg.ID, Cluster: cfg.Options.ID, Member: id, Secret: cfg.Options.Secret, Fingerprint: cfg.Options.Fingerprint, Own: cfg.Own, OwnPub: cfg.OwnPub,
+	}, connOf(conn))
+	send := func(body []byte) error {
+		_, err := conn.Write(event.Frame(body))
+		frames.SetLimit(maxWelcome)
 		return err
 	}
-	said.Add(discover)
-	if _, err := conn.Write(event.Frame(discover)); err != nil {
+	if _, err := drive(j, nil, frames.Next, send, func(error) {}); err != nil {
 		return err
 	}
-	d1, body, err := wire.Expect(frames, tagDiscoverReply)
-	if err != nil {
-		return err
-	}
-	if d1.Str("id") != id {
-		return refusal.New(refusal.ID, "cluster_peers names %s, but the master there has the id %q", id, d1.Str("id"))
-	}
-	clusterPub := d1.Bytes("cluster_pub")
-	sum := sha256.Sum256(clusterPub)
-	if f := cfg.Options.Fingerprint; f != "" && !strings.EqualFold(f, hex.EncodeToString(sum[:])) {
-		return refusal.New(refusal.Key, "its cluster.pub has the fingerprint %x, and cluster_pub_fingerprint is %s: this is another cluster", sum, f)
-	}
-	clusterKey, err := crypt.ParsePublic(clusterPub)
-	if err != nil {
-		return err
-	}
-	sig := d1.Bytes("sig")
-	said.Add(wire.Unsigned(body))
-	if err := clusterKey.Verify(crypt.PKCS1v15SHA224, said.Sum(tagDiscoverReply), sig); err != nil {
-		return refusal.New(refusal.Key, "the master there does not have the key that it shows")
-	}
-	memberKey, err := crypt.ParsePublic(d1.Bytes("pub"))
-	if err != nil {
-		return err
-	}
-	key := crypt.NewKey()
-	box, err := memberKey.Encrypt(crypt.OAEPSHA224, []byte(key))
-	if err != nil {
-		return err
-	}
-	said.Add(box)
-	proof := said.Proof(cfg.Options.Secret, tagJoin)
-	said.Add(proof)
-	own, err := cfg.Own.Sign(crypt.PKCS1v15SHA224, said.Sum(tagJoin))
-	if err != nil {
-		return err
-	}
-	msg, err := wire.Encode(tagJoin, value.DictOf("key", box, "proof", proof, "sig", own))
-	if err != nil {
-		return err
-	}
-	if _, err := conn.Write(event.Frame(msg)); err != nil {
-		return err
-	}
-	frames.SetLimit(maxWelcome)
-	d2, _, err := wire.Expect(frames, tagJoinReply)
-	if err != nil {
-		return err
-	}
-	cipher, err := crypt.NewCrypticle(key)
-	if err != nil {
-		return err
-	}
-	plain, err := cipher.Open(d2.Bytes("sealed"))
-	if err != nil {
-		return err
-	}
-	v, err := msgpack.UnmarshalTyped(plain)
-	welcome, _ := v.(*value.Dict)
-	if err != nil || !hmac.Equal(welcome.Bytes("proof"), said.Proof(cfg.Options.Secret, tagJoinReply)) {
-		return refusal.New(refusal.Secret, "the master there does not know cluster_secret")
-	}
-	if !bytes.Equal(welcome.Bytes("cluster_pub"), clusterPub) {
-		return refusal.New(refusal.Key, "the master there has two keys")
-	}
-	return settle(cfg, welcome)
+	return settle(cfg, j.Welcome)
 }
 
 // maxWelcome bounds the last message in bytes: it has the keys of all members.
@@ -306,115 +222,74 @@ func settle(cfg *Config, welcome *value.Dict) error {
 
 // answerJoin admits a master that knows the secret.
 func (c *Cluster) answerJoin(conn *wire.Line, frames *event.FrameReader, discover []byte) {
+	conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
 	id, err := c.letIn(conn, frames, bytes.Clone(discover))
-	var no *refusal.Error
-	switch {
-	case errors.As(err, &no):
+	switch no := refusal.Of(err); {
+	case no != nil:
 		c.rateLimitedLog.Warn("join "+no.Reason, "refused a master that wants to join the cluster", "addr", conn.RemoteAddr(), "reason", no.Reason)
-		if err := c.write(conn, wire.TagRefused, no.Dict()); err != nil {
-			c.log.Debug("cannot send a refusal", "addr", conn.RemoteAddr(), "err", err)
-		}
 	case err != nil:
 		c.rateLimitedLog.Warn("join", "a master failed to join the cluster", "addr", conn.RemoteAddr(), "err", err)
 	default:
 		c.log.Info("a master has joined the cluster", "peer", id, "addr", conn.RemoteAddr())
-		c.takeUp()
+		c.peers.takeUp()
 	}
 }
 
 func (c *Cluster) letIn(conn *wire.Line, frames *event.FrameReader, discover []byte) (id string, err error) {
-	conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
-	_, d, err := wire.Decode(discover)
-	if err != nil {
-		return "", err
-	}
-	id = d.Str("id")
-	pubText := d.Bytes("pub")
-	pub, err := crypt.ParsePublic(pubText)
-	switch {
-	case salt.CheckID(id) != nil || err != nil:
-		return "", refusal.New(refusal.ID, "its id or its key is invalid")
-	case id == c.cfg.ID:
-		return "", refusal.New(refusal.ID, "%s is the id of a member already", id)
-	case d.Str("cluster") != c.cfg.Options.ID:
-		return "", refusal.New(refusal.Settings, "cluster_id is %q on %s and %q on %s", c.cfg.Options.ID, c.cfg.ID, d.Str("cluster"), id)
-	case d.Int("protocol") != wire.Protocol:
-		return "", refusal.New(refusal.Protocol, "the version of the protocol between masters is %d on %s and %d on %s", wire.Protocol, c.cfg.ID, d.Int("protocol"), id)
-	case !conn.TLS && c.allTLS():
-		return "", refusal.New(refusal.TLS, "the members of this cluster use TLS, and %s does not: install the version of the members there", id)
-	}
 	ring := c.ring.Load()
-	// Byte for byte as in the file: a joining master may check its hash.
-	clusterPub, err := os.ReadFile(filepath.Join(c.cfg.Options.PKIDir, keys.PairName+".pub"))
+	clusterPub, err := os.ReadFile(filepath.Join(c.cfg.Options.PKIDir, PublicFile))
 	if err != nil {
 		return "", err
 	}
-	said := conn.Transcript()
-	said.Add(discover)
-	reply := value.DictOf("id", c.cfg.ID, "nonce", wire.Nonce(), "pub", c.cfg.OwnPub, "cluster_pub", clusterPub)
-	bare, err := wire.Encode(tagDiscoverReply, reply)
-	if err != nil {
-		return "", err
+	a := memberauth.NewAdmitter(memberauth.Host{ID: c.cfg.ID, Cluster: c.cfg.Options.ID, Own: c.cfg.Own, OwnPub: c.cfg.OwnPub, Key: ring.Key, ClusterPub: clusterPub},
+		&admission{trust: c.trust, o: &c.cfg.Options, id: c.cfg.ID, pub: c.cfg.OwnPub, clusterPub: clusterPub, ring: ring}, connOf(conn))
+	_, err = drive(a, discover, frames.Next, func(body []byte) error { return c.send(conn, body) }, func(err error) {
+		c.log.Debug("cannot send a refusal", "addr", conn.RemoteAddr(), "err", err)
+	})
+	return a.ID(), err
+}
+
+// admission is what a member knows for letting a master join.
+type admission struct {
+	*trust
+	o          *Options
+	id         string
+	pub        []byte // its own public key
+	clusterPub []byte
+	ring       *keys.Ring
+}
+
+// AllTLS implements memberauth.Admission.
+func (a *admission) AllTLS() bool { return a.allTLS() }
+
+// Secret implements memberauth.Admission.
+func (a *admission) Secret() (string, error) { return a.o.secret() }
+
+// Banned implements memberauth.Admission.
+func (a *admission) Banned(id string) (*refusal.Error, error) {
+	r, removed, err := a.files.Banned(id)
+	if err != nil || !removed {
+		return nil, err
 	}
-	said.Add(bare)
-	sig, err := ring.Key.Sign(crypt.PKCS1v15SHA224, said.Sum(tagDiscoverReply))
-	if err != nil {
-		return "", err
-	}
-	reply.Set("sig", sig)
-	if err := c.write(conn, tagDiscoverReply, reply); err != nil {
-		return "", err
-	}
-	d, _, err = wire.Expect(frames, tagJoin)
-	if err != nil {
-		return "", err
-	}
-	secret, err := c.cfg.Options.secret()
-	if err != nil {
-		return "", err
-	}
-	said.Add(d.Bytes("key"))
-	if !hmac.Equal(d.Bytes("proof"), said.Proof(secret, tagJoin)) {
-		return "", refusal.New(refusal.Secret, "%s does not know cluster_secret", id)
-	}
-	said.Add(d.Bytes("proof"))
-	if err := pub.Verify(crypt.PKCS1v15SHA224, said.Sum(tagJoin), d.Bytes("sig")); err != nil {
-		return "", refusal.New(refusal.Key, "%s does not have the key that it shows", id)
-	}
-	if r, removed, err := c.banned(id); err != nil {
-		return "", err
-	} else if removed {
-		return "", refusal.New(refusal.Removed, "%s was removed from this cluster (on %s, at %s): to let it join again, run brine cluster readmit %[1]s on a member", id, r.By, wire.Stamp(r.At))
-	}
-	key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
-	if err != nil {
-		return "", refusal.New(refusal.Key, "cannot decrypt the key of the connection")
-	}
-	cipher, err := crypt.NewCrypticle(string(key))
-	if err != nil {
-		return "", refusal.New(refusal.Key, "the key of the connection is invalid")
-	}
-	if there, err := c.secrets.PeerKey(id); err == nil && !there.Equal(pub) {
-		return "", refusal.New(refusal.ID, "a member with the id %s and another key exists already; if that one is gone for good, delete %s on any member", id, c.secrets.PeerPath(id))
-	}
+	return refusal.New(refusal.Removed, "%s was removed from this cluster (on %s, at %s): to let it join again, run brine cluster readmit %[1]s on a member", id, r.By, wire.Stamp(r.At)), nil
+}
+
+// Welcome implements memberauth.Admission.
+func (a *admission) Welcome(id string, pub []byte) (*value.Dict, error) {
 	// The members learn of it before it learns of them.
-	if err := atomicfile.Write(c.secrets.PeerPath(id), pubText, 0o644, true); err != nil {
-		return "", err
+	if err := atomicfile.Write(a.secrets.PeerPath(id), pub, 0o644, true); err != nil {
+		return nil, err
 	}
-	members := value.DictOf(c.cfg.ID, c.cfg.OwnPub)
-	for other := range c.all() {
-		if text, err := os.ReadFile(c.secrets.PeerPath(other)); err == nil {
-			members.Set(other, text)
+	all := value.DictOf(a.id, a.pub)
+	for other := range a.peers.all() {
+		if text, err := os.ReadFile(a.secrets.PeerPath(other)); err == nil {
+			all.Set(other, text)
 		}
 	}
-	rotated, err := json.Marshal(ring.Rotation)
+	rotated, err := json.Marshal(a.ring.Rotation)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	welcome, err := msgpack.Marshal(value.DictOf("proof", said.Proof(secret, tagJoinReply), "cluster_pem", ring.Key.PEM(),
-		"cluster_pub", clusterPub, "aes", c.secrets.AES.Current(), "sessions", c.secrets.Sessions.Current(), "rotation", rotated, "peers", members), msgpack.NewSpec)
-	if err != nil {
-		return "", err
-	}
-	return id, c.write(conn, tagJoinReply, value.DictOf("sealed", cipher.Seal(welcome, "")))
+	return value.DictOf("cluster_pem", a.ring.Key.PEM(), "cluster_pub", a.clusterPub, "aes", a.secrets.AES.Current(),
+		"sessions", a.secrets.Sessions.Current(), "rotation", rotated, "peers", all), nil
 }

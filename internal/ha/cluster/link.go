@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,44 +17,29 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
 	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/memberauth"
 	"brine/internal/ha/cluster/refusal"
 	"brine/internal/ha/cluster/saltwire"
 	"brine/internal/ha/cluster/wire"
-	"brine/internal/net/crypt"
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
 
 // Two Brine masters have a connection in each direction, to the same port as stock masters. The dialling master (D) sends messages, the
-// other (A) acknowledges.
-//
-//	D: brine/cluster/hello  {nonce, facts}
-//	A: brine/cluster/reply  {nonce, facts, sig}
-//	D: brine/cluster/key    {key, proof, inc, sig}     key: encrypted for A
-//	   or  brine/cluster/refused {reason, sig}
-//	A: brine/cluster/ready  {}  or  brine/cluster/refused {reason, sig}
-//
-// Each signature covers all previous messages. After the handshake every frame is sealed with the key and contains its number and
-// direction. Without a shared directory everything is inside TLS (tls.go): the signatures also cover the TLS connection, there is no key,
-// and frames are not sealed again. A peer whose certificate is not a member's is refused instead of the reply, without a signature.
+// other (A) acknowledges. After the handshake (package memberauth) every frame is sealed with the key and contains its number and
+// direction; inside TLS frames are not sealed again.
 //
 //	A: {n, d, last, want}   last message it has of this process (inc) of D
 //	D: {n, d, first, items} messages, numbered from first; none: a sign of life
 //	A: {n, d, ack, want}
 //	D: {n, d, ask, what, arg} A: {n, d, re, data}
 //
-// and, without a shared folder (feed.go),
+// and, without a shared directory (feed.go),
 //
 //	A: {n, d, last, want, vec}              what it knows of each stream
 //	D: {n, d, rep, origin, from, to, items} changes of a stream
 //	A: {n, d, rep, vec, got, gap, err}      what it knows now
-const (
-	tagHello = "brine/cluster/hello"
-	tagReply = "brine/cluster/reply"
-	tagKey   = "brine/cluster/key"
-	tagReady = "brine/cluster/ready"
-)
 
 // beat is the interval of keep-alives on an idle connection.
 const beat = time.Second
@@ -134,108 +118,27 @@ func (p *peer) introduce(conn *wire.Line) (*wire.Session, *value.Dict, error) {
 	c := p.c
 	conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
 	frames := event.NewFrameReader(wire.Count(conn, &c.Received), wire.MaxGreeting)
-	na := wire.Nonce()
-	hello, err := wire.Encode(tagHello, value.DictOf("nonce", na, "facts", c.facts("").dict()))
+	d := memberauth.NewDialer(c.self(), c.trust, connOf(conn), p.id)
+	out, err := drive(d, nil, frames.Next, func(body []byte) error { return p.write(conn, event.Frame(body)) }, func(err error) {
+		c.log.Debug("cannot send the reason of a refusal to a peer", "peer", p.id, "err", err)
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	asked := time.Now()
-	if err := p.write(conn, event.Frame(hello)); err != nil {
-		return nil, nil, err
-	}
-	reply, err := frames.Next()
-	if err != nil {
-		return nil, nil, err
-	}
-	answered := time.Now()
-	tag, d, err := wire.Decode(reply)
-	if err == nil && tag == wire.TagRefused && conn.TLS {
-		return nil, nil, refusal.Read(d).From(p.id)
-	}
-	if err != nil || tag != tagReply {
-		return nil, nil, fmt.Errorf("not an answer of a Brine master: %q %w", tag, err)
-	}
-	theirs := readFacts(d.Dict("facts"))
-	said := conn.Transcript()
-	said.Add(hello, []byte(d.Str("nonce")), rawFacts(d))
-	refuse := func(r *refusal.Error) error {
-		if err := c.refuse(conn, said, theirs, r); err != nil {
-			c.log.Debug("cannot send the reason of a refusal to a peer", "peer", p.id, "err", err)
-		}
-		return r
-	}
-	if theirs.id != p.id {
-		return nil, nil, refuse(refusal.New(refusal.ID, "cluster_peers names %s, but the master there has the id %q: stock masters would drop its events; name it by its id, which must be its address", p.id, theirs.id))
-	}
-	pub, err := c.secrets.PeerKey(p.id)
-	if err != nil {
-		return nil, nil, refuse(refusal.New(refusal.Key, "there is no key of %s in the shared directory of %s (is cluster_pki_dir one directory for both?): %v", p.id, c.cfg.ID, err))
-	}
-	if err := pub.Verify(crypt.PKCS1v15SHA224, said.Sum(tagReply), d.Bytes("sig")); err != nil {
-		return nil, nil, refuse(refusal.New(refusal.Key, "the master at %s does not have the key that is in %s", p.id, c.secrets.PeerPath(p.id)))
-	}
-	if why := c.differences(theirs, na, conn.Cert); why != nil {
-		return nil, nil, refuse(why)
-	}
-	if why := c.skewed(theirs, asked, answered); why != nil {
-		return nil, nil, refuse(why)
-	}
-	var box []byte
-	var cipher *crypt.Crypticle
-	if !conn.TLS {
-		key := crypt.NewKey()
-		if box, err = pub.Encrypt(crypt.OAEPSHA224, []byte(key)); err == nil {
-			cipher, err = crypt.NewCrypticle(key)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-	}
-	proof := proofOf(c.token, d.Str("nonce"))
-	said.Add(box, []byte(proof), []byte(c.inc))
-	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.Sum(tagKey))
-	if err != nil {
-		return nil, nil, err
-	}
-	msg, err := wire.Encode(tagKey, value.DictOf("key", box, "proof", proof, "inc", c.inc, "sig", sig))
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := p.write(conn, event.Frame(msg)); err != nil {
-		return nil, nil, err
-	}
-	last, err := frames.Next()
-	if err != nil {
-		return nil, nil, err
-	}
-	tag, d, err = wire.Decode(last)
-	if err != nil {
-		return nil, nil, err
-	}
-	if tag == wire.TagRefused {
-		r, err := readRefusal(p.id, pub, said, d)
-		if err != nil {
-			return nil, nil, err
-		}
-		return nil, nil, r
-	}
-	if tag != tagReady {
-		return nil, nil, fmt.Errorf("%.80q at the end of a handshake", tag)
-	}
+	s := p.authenticated(conn, frames, &wire.Session{Cipher: out.Cipher, Out: "d", In: "a"})
+	start, err := s.Receive()
+	return s, start, err
+}
+
+// authenticated makes a session of a connection whose other end is the peer.
+func (p *peer) authenticated(conn *wire.Line, frames *event.FrameReader, s *wire.Session) *wire.Session {
 	conn.SetDeadline(time.Time{})
 	frames.SetLimit(wire.MaxFrame)
 	if conn.TLS {
 		p.spoke(conn)
 	}
-	s := &wire.Session{Count: &c.Sent, Conn: conn, Frames: frames, Cipher: cipher, Out: "d", In: "a"}
-	start, err := s.Receive()
-	return s, start, err
-}
-
-// rawFacts returns the signed bytes of the facts in a reply.
-func rawFacts(d *value.Dict) []byte {
-	b, _ := msgpack.Marshal(d.Dict("facts"), msgpack.NewSpec) // came so
-	return b
+	s.Count, s.Conn, s.Frames = &p.c.Sent, conn, frames
+	return s
 }
 
 // askFor is a pending query.
@@ -466,111 +369,80 @@ func (c *Cluster) answerLink(ctx context.Context, conn *wire.Line, frames *event
 }
 
 // agreeWith answers the handshake of a dialling master.
-func (c *Cluster) agreeWith(conn *wire.Line, frames *event.FrameReader, helloData []byte) (*peer, *wire.Session, string, error) {
+func (c *Cluster) agreeWith(conn *wire.Line, frames *event.FrameReader, hello []byte) (*peer, *wire.Session, string, error) {
 	conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
-	hello := event.Body(tagHello, helloData)
-	_, d, err := wire.Decode(hello)
+	a := memberauth.NewAnswerer(c.self(), c.trust, connOf(conn))
+	out, err := drive(a, event.Body(memberauth.TagHello, hello), frames.Next, func(body []byte) error { return c.send(conn, body) }, func(err error) {
+		c.log.Debug("cannot send a refusal", "addr", conn.RemoteAddr(), "err", err)
+	})
+	var refused *memberauth.Refused
+	if errors.As(err, &refused) {
+		c.refusedBy(refused)
+	}
 	if err != nil {
 		return nil, nil, "", err
 	}
-	theirs := readFacts(d.Dict("facts"))
-	// Before anything is signed or disclosed: without TLS any peer may send hello.
-	why := c.vouch(conn, theirs.id)
-	if why == nil && !conn.TLS && c.cfg.Options.Isolated {
-		why = c.admitsOld(theirs.id)
-	}
-	if why != nil {
-		return nil, nil, "", errors.Join(why, c.write(conn, wire.TagRefused, why.Dict()))
-	}
-	na, nb := d.Str("nonce"), wire.Nonce()
-	mine := c.facts(na).dict()
-	reply := value.DictOf("nonce", nb, "facts", mine)
-	said := conn.Transcript()
-	said.Add(hello, []byte(nb), rawFacts(reply))
-	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.Sum(tagReply))
-	if err != nil {
-		return nil, nil, "", err
-	}
-	reply.Set("sig", sig)
-	if err := c.write(conn, tagReply, reply); err != nil {
-		return nil, nil, "", err
-	}
-	body, err := frames.Next()
-	if err != nil {
-		return nil, nil, "", err
-	}
-	tag, d, err := wire.Decode(body)
-	if err == nil && tag == wire.TagRefused {
-		c.refusedBy(theirs.id, said, d)
-		return nil, nil, "", io.EOF
-	}
-	if err != nil || tag != tagKey {
-		return nil, nil, "", fmt.Errorf("%q instead of a key: %w", tag, err)
-	}
-	said.Add(d.Bytes("key"), []byte(d.Str("proof")), []byte(d.Str("inc")))
-	p, key, why := c.judge(conn, theirs, d, said, nb)
-	if why != nil {
-		return nil, nil, "", errors.Join(why, c.refuse(conn, said, theirs, why))
-	}
-	if err := c.write(conn, tagReady, value.NewDict(0)); err != nil {
-		return nil, nil, "", err
-	}
-	conn.SetDeadline(time.Time{})
-	frames.SetLimit(wire.MaxFrame)
-	if conn.TLS {
-		p.spoke(conn)
-	}
-	return p, &wire.Session{Count: &c.Sent, Conn: conn, Frames: frames, Cipher: key, Out: "a", In: "d"}, d.Str("inc"), nil
+	p := c.peers.all()[out.Peer.ID]
+	return p, p.authenticated(conn, frames, &wire.Session{Cipher: out.Cipher, Out: "a", In: "d"}), out.Process, nil
 }
 
-// refuse sends the other end of a handshake the reason of its refusal.
-func (c *Cluster) refuse(conn net.Conn, said wire.Transcript, theirs facts, why *refusal.Error) error {
-	said = slices.Clone(said)
-	said.Add(why.Signed(theirs.refusals)...)
-	sig, err := c.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.Sum(wire.TagRefused))
-	if err != nil {
-		return err
-	}
-	d := why.Dict()
-	if theirs.refusals < 1 {
-		d.Delete("code") // the signature does not cover it
-	}
-	d.Set("sig", sig)
-	return c.write(conn, wire.TagRefused, d)
+// send sends the body of a frame.
+func (c *Cluster) send(conn net.Conn, body []byte) error {
+	n, err := conn.Write(event.Frame(body))
+	c.Sent.Add(int64(n))
+	return err
 }
 
-// readRefusal returns the refusal by the master with the key pub.
-func readRefusal(id string, pub *crypt.PublicKey, said wire.Transcript, d *value.Dict) (*refusal.Error, error) {
-	said = slices.Clone(said)
-	why := refusal.Read(d)
-	understood := int64(0)
-	if d.Has("code") {
-		understood = refusal.Version
+// self returns what this master brings to a handshake.
+func (c *Cluster) self() memberauth.Self {
+	return memberauth.Self{Own: c.cfg.Own, Token: c.token, Process: c.inc, Facts: memberauth.Facts{
+		ID: c.cfg.ID, Cluster: c.cfg.Options.ID, Peers: c.cfg.Options.Peers, Key: c.ring.Load().Fingerprint,
+		HashType: c.cfg.HashType, Version: salt.Version, Protocol: wire.Protocol, Isolated: c.cfg.Options.Isolated, Refusals: refusal.Version,
+	}}
+}
+
+func connOf(l *wire.Line) memberauth.Conn {
+	return memberauth.Conn{TLS: l.TLS, Cert: l.Cert, Begin: l.Transcript()}
+}
+
+// stepper is a handshake.
+type stepper interface {
+	Step(in []byte, now time.Time) (memberauth.Out, error)
+}
+
+// drive runs a handshake to its end. first is the message that the other end has sent already, nil if this end begins. The error of a
+// refusal that cannot be sent is passed to failed; the refusal itself is returned.
+func drive(s stepper, first []byte, next func() ([]byte, error), send func(body []byte) error, failed func(error)) (memberauth.Out, error) {
+	for in := first; ; {
+		out, err := s.Step(in, time.Now())
+		if out.Send != nil {
+			if sendErr := send(out.Send); sendErr != nil && err == nil {
+				return out, sendErr
+			} else if sendErr != nil {
+				failed(sendErr)
+			}
+		}
+		if err != nil || out.Done {
+			return out, err
+		}
+		if in, err = next(); err != nil {
+			return out, err
+		}
 	}
-	said.Add(why.Signed(understood)...)
-	if err := pub.Verify(crypt.PKCS1v15SHA224, said.Sum(wire.TagRefused), d.Bytes("sig")); err != nil {
-		return nil, errors.New("a refusal with an invalid signature")
-	}
-	return why.From(id), nil
 }
 
 // refusedBy logs that a dialling master refuses this one.
-func (c *Cluster) refusedBy(id string, said wire.Transcript, d *value.Dict) {
-	pub, err := c.secrets.PeerKey(id)
-	if err != nil {
-		c.rateLimitedLog.Warn("refused by an unauthenticated master", "an unauthenticated master (its key is unknown here) refuses this one", "peer", fmt.Sprintf("%.100s", id), "reason", fmt.Sprintf("%.1000s", d.Str("reason")), "err", err)
-		return
+func (c *Cluster) refusedBy(r *memberauth.Refused) {
+	switch p := c.peers.all()[r.ID]; {
+	case r.Unknown:
+		c.rateLimitedLog.Warn("refused by an unauthenticated master", "an unauthenticated master (its key is unknown here) refuses this one", "peer", fmt.Sprintf("%.100s", r.ID), "reason", fmt.Sprintf("%.1000s", r.Claimed), "err", r.Err)
+	case r.Why == nil:
+		c.rateLimitedLog.Warn("refusal of "+r.ID, "invalid refusal in a handshake", "peer", r.ID, "err", r.Err)
+	case p != nil:
+		p.trouble(r.Why.Reason)
+	default:
+		c.rateLimitedLog.Error("refused "+r.ID, "another master refuses this one: "+r.Why.Reason, "peer", r.ID)
 	}
-	why, err := readRefusal(id, pub, said, d)
-	if err != nil {
-		c.rateLimitedLog.Warn("refusal of "+id, "invalid refusal in a handshake", "peer", id, "err", err)
-		return
-	}
-	if p := c.all()[id]; p != nil {
-		p.trouble(why.Reason)
-		return
-	}
-	c.rateLimitedLog.Error("refused "+id, "another master refuses this one: "+why.Reason, "peer", id)
 }
 
 // inquire asks a peer that is a Brine master and hung up without a message for the reason.
@@ -586,51 +458,6 @@ func (p *peer) inquire(ctx context.Context) {
 	if why := refusal.Of(err); why != nil && ctx.Err() == nil {
 		p.trouble(why.Reason)
 	}
-}
-
-// judge decides whether to accept a dialling master after its last message.
-func (c *Cluster) judge(conn *wire.Line, theirs facts, d *value.Dict, said wire.Transcript, nb string) (*peer, *crypt.Crypticle, *refusal.Error) {
-	pub, err := c.secrets.PeerKey(theirs.id)
-	if c.cfg.Options.Isolated && errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, refusal.New(refusal.NotMember, "%.100q %s of %s", theirs.id, refusal.TextNotMember, c.cfg.ID)
-	}
-	if why := c.vouch(conn, theirs.id); why != nil {
-		return nil, nil, why
-	}
-	if p := c.all()[theirs.id]; errors.Is(err, fs.ErrNotExist) && p != nil && p.wasThere() {
-		return nil, nil, refusal.New(refusal.Removed, "%s was removed from the cluster: %s was deleted; restart it to have it back", theirs.id, c.secrets.PeerPath(theirs.id))
-	}
-	if salt.CheckID(theirs.id) != nil || err != nil {
-		return nil, nil, refusal.New(refusal.Key, "%.100q has no key in cluster_pki_dir of %s (is that one directory for both?)", theirs.id, c.cfg.ID)
-	}
-	if err := pub.Verify(crypt.PKCS1v15SHA224, said.Sum(tagKey), d.Bytes("sig")); err != nil {
-		return nil, nil, refusal.New(refusal.Key, "%s does not have the key that is in %s", theirs.id, c.secrets.PeerPath(theirs.id))
-	}
-	theirs.proof = d.Str("proof")
-	if why := c.differences(theirs, nb, conn.Cert); why != nil {
-		return nil, nil, why
-	}
-	var cipher *crypt.Crypticle
-	if !conn.TLS {
-		key, err := c.cfg.Own.Decrypt(crypt.OAEPSHA224, d.Bytes("key"))
-		if err != nil {
-			return nil, nil, refusal.New(refusal.Key, "cannot decrypt the key of the connection")
-		}
-		if cipher, err = crypt.NewCrypticle(string(key)); err != nil {
-			return nil, nil, refusal.New(refusal.Key, "the key of the connection is invalid")
-		}
-	}
-	p := c.all()[theirs.id]
-	if p == nil {
-		p = c.adopt(theirs.id)
-	}
-	if p.member().Problem != "" {
-		p.look()
-	}
-	if p.isGone() {
-		return nil, nil, refusal.New(refusal.Removed, "%s was removed from the cluster", theirs.id)
-	}
-	return p, cipher, nil
 }
 
 // wasThere reports whether its key has existed in the shared directory.
@@ -659,16 +486,6 @@ func (p *peer) isGone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.gone
-}
-
-func (c *Cluster) write(conn net.Conn, tag string, d *value.Dict) error {
-	body, err := wire.Encode(tag, d)
-	if err != nil {
-		return err
-	}
-	n, err := conn.Write(event.Frame(body))
-	c.Sent.Add(int64(n))
-	return err
 }
 
 // receiveItems handles the messages of a peer in order, each once.
@@ -850,7 +667,7 @@ func (c *Cluster) agree() error {
 	var clocks []string           // of two clocks it is unknown which one is wrong
 	agreed := c.founding          // accepted by the member that admitted it
 	var wg sync.WaitGroup
-	for _, p := range c.all() {
+	for _, p := range c.peers.all() {
 		if _, err := os.Stat(c.markPath(p.id)); err != nil && !c.cfg.Options.Isolated {
 			continue
 		}

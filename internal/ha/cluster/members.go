@@ -2,26 +2,12 @@ package cluster
 
 import (
 	"context"
-	"maps"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 
 	"brine/internal/base/salt"
-	"brine/internal/ha/cluster/keys"
 	"brine/internal/py/value"
 	"brine/internal/store/oplog"
 )
-
-// all returns the peers. The map is immutable.
-func (c *Cluster) all() map[string]*peer { return *c.peers.Load() }
-
-// PeersDir is the directory with the masters' public keys, ID.pub. In a cluster without a shared directory these keys define the members.
-func (c *Cluster) PeersDir() string { return filepath.Join(c.cfg.Options.PKIDir, keys.PeersDir) }
-
-// AESFile is the file of the key of publications.
-func (c *Cluster) AESFile() string { return filepath.Join(c.cfg.Options.PKIDir, keys.AESName) }
 
 // Isolated reports whether the masters share no directory.
 func (c *Cluster) Isolated() bool { return c.cfg.Options.Isolated }
@@ -43,7 +29,7 @@ func (c *Cluster) AnswerWith(name string, fn func(arg *value.Dict) *value.Dict) 
 
 // AskOne queries one master. The error is of kind Unavailable if it is unreachable.
 func (c *Cluster) AskOne(ctx context.Context, id, name string, arg *value.Dict) (*value.Dict, error) {
-	p := c.all()[id]
+	p := c.peers.all()[id]
 	if p == nil {
 		return nil, salt.Errorf(salt.NotFound, "there is no master %s in the cluster", id)
 	}
@@ -54,16 +40,16 @@ func (c *Cluster) AskOne(ctx context.Context, id, name string, arg *value.Dict) 
 // A peer that has never answered and is still being tried does not count as unreachable.
 func (c *Cluster) CaughtUp(stream string) bool {
 	c.mu.Lock()
-	s, runs := c.streams[stream], c.begin != nil
+	s := c.streams[stream]
 	c.mu.Unlock()
-	if s == nil || !runs {
+	if s == nil || !c.peers.begun() {
 		return false
 	}
 	mine, err := s.Vector()
 	if err != nil {
 		return false
 	}
-	for _, p := range c.all() {
+	for _, p := range c.peers.all() {
 		p.mu.Lock()
 		f, tried := p.fed[stream], p.tried || p.gone
 		p.mu.Unlock()
@@ -96,7 +82,7 @@ func (c *Cluster) AskAbout(ctx context.Context, name string, arg *value.Dict) ma
 	out := map[string]*value.Dict{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, p := range c.all() {
+	for _, p := range c.peers.all() {
 		wg.Go(func() {
 			d, err := p.ask(ctx, name, arg)
 			if err != nil {
@@ -110,46 +96,4 @@ func (c *Cluster) AskAbout(ctx context.Context, name string, arg *value.Dict) ma
 	}
 	wg.Wait()
 	return out
-}
-
-// takeUp creates a peer for each master whose key exists.
-func (c *Cluster) takeUp() {
-	entries, err := os.ReadDir(c.PeersDir())
-	if err != nil {
-		c.rateLimitedLog.Warn("peers", "cannot list the members of the cluster", "err", err)
-	}
-	for _, e := range entries {
-		id, ok := strings.CutSuffix(e.Name(), ".pub")
-		if ok && id != c.cfg.ID && salt.CheckID(id) == nil && c.all()[id] == nil {
-			c.adopt(id)
-		}
-	}
-}
-
-// adopt creates a peer and starts it.
-func (c *Cluster) adopt(id string) *peer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p := c.all()[id]; p != nil {
-		return p
-	}
-	next := maps.Clone(c.all())
-	p := newPeer(c, id)
-	next[id] = p
-	c.peers.Store(&next)
-	if c.begin != nil {
-		c.begin(p)
-	}
-	return p
-}
-
-// first reports whether this master has the lowest id of the reachable ones. In a cluster without a shared directory it does the work of
-// which one master is in charge; two doing it is harmless.
-func (c *Cluster) first() bool {
-	for _, p := range c.all() {
-		if m := p.member(); m.Up && m.ID < c.cfg.ID {
-			return false
-		}
-	}
-	return true
 }

@@ -11,6 +11,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/members"
 	"brine/internal/ha/lease"
 	"brine/internal/ha/roster"
 )
@@ -129,7 +130,7 @@ func (o *Options) secret() (string, error) { return keys.Joining(o.PKIDir, o.Sec
 
 // Common lists the replicated files and directories in cluster_pki_dir, except the key pair of the cluster and the keys of minions.
 func Common() []string {
-	return []string{keys.PeersDir, stationsDir, sharesDir, rosterFile, keys.AESName, keys.SecretFile, keys.SessionFile, removedDir, keys.RotationFile}
+	return []string{keys.PeersDir, members.StationsDir, members.SharesDir, members.RosterFile, keys.AESName, keys.SecretFile, keys.SessionFile, members.RemovedDir, keys.RotationFile}
 }
 
 // OwnDir creates and returns the directory of a master's own data in a shared cachedir.

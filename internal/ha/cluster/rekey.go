@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/x509"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,8 +11,6 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
 	"brine/internal/ha/cluster/keys"
-	"brine/internal/ha/cluster/refusal"
-	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/net/handshake"
 	"brine/internal/py/value"
@@ -43,38 +40,6 @@ func (c *Cluster) Endorsements() []handshake.Endorsement {
 // OnKey sets the function to call when the key of the cluster was replaced. It must be called before Run.
 func (c *Cluster) OnKey(fn func(*crypt.PrivateKey, []handshake.Endorsement)) { c.onKey = fn }
 
-// checkMember returns why a certificate is not valid for an id of this cluster; nil if it is. It may be signed by a key that the present one
-// endorses, if this master has not switched yet, or by a former one, if that member has not.
-func (c *Cluster) checkMember(cert *x509.Certificate, id string) *refusal.Error {
-	ring := c.ring.Load()
-	check := func(by *crypt.PublicKey) *refusal.Error {
-		return wire.CheckCertificate(cert, by, c.cfg.Options.ID, id, time.Now())
-	}
-	why := check(ring.Key.Public())
-	if why == nil || cert == nil {
-		return why
-	}
-	for _, by := range handshake.Endorsed(ring.Key.Public(), keys.PlainEndorsements(keys.ChainOf(cert)))[1:] {
-		if check(by) == nil {
-			return nil
-		}
-	}
-	if c.behind(id) {
-		for _, by := range ring.Former {
-			if check(by) == nil {
-				return nil
-			}
-		}
-	}
-	return why
-}
-
-// behind reports whether a member is known to use a former key of the cluster.
-func (c *Cluster) behind(id string) bool {
-	s, err := c.readStation(id)
-	return err == nil && s.Key != c.ring.Load().Fingerprint
-}
-
 // KeyTime is the timeout for members to switch to a new key.
 const KeyTime = 20 * time.Second
 
@@ -88,7 +53,7 @@ func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []strin
 	switch {
 	case !c.cfg.Options.Isolated:
 		return nil, nil, salt.Errorf(salt.Invalid, "the masters of this cluster share a directory: their key cannot be replaced while they run")
-	case !c.allUseSecret():
+	case !c.trust.allUseSecret():
 		return nil, nil, salt.Errorf(salt.Invalid, "a member has a version that cannot replace the cluster's key: install this version on all first (brine cluster status)")
 	case c.cfg.Refuses != nil && !force:
 		if err := c.cfg.Refuses(); err != nil {
@@ -181,13 +146,11 @@ func (c *Cluster) FollowKey(ctx context.Context) error {
 	}
 	c.use(keys.NewRing(key, full))
 	c.log.Info("the key of the cluster was replaced", "fingerprint", keys.Tag(pub))
-	c.roster.mu.Lock()
-	c.roster.list.Members = nil // so that the list is signed again
-	c.roster.mu.Unlock()
+	c.list.Resign() // by the new key
 	if err := c.restate(); err != nil {
 		return err
 	}
-	return c.refreshRoster(time.Now())
+	return c.list.Refresh(time.Now())
 }
 
 // use switches everything that this master shows to a key.
@@ -209,7 +172,7 @@ func (c *Cluster) fetchKey(ctx context.Context, pub *crypt.PublicKey) (*crypt.Pr
 	}
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
-	for id := range c.all() {
+	for id := range c.peers.all() {
 		d, err := c.AskOne(ctx, id, askKey, value.DictOf("key", keys.Tag(pub)))
 		if err != nil {
 			continue

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/clustertest"
 	"brine/internal/ha/cluster/keys"
 )
 
@@ -29,9 +30,7 @@ func TestOneRotationAtATime(t *testing.T) {
 // removed id, and a removal that could not ban the id can be tried again.
 func TestRemovalIsOnRecord(t *testing.T) {
 	dir := t.TempDir()
-	c := &Cluster{secrets: &keys.Secrets{Dir: dir}}
-	c.cfg.Options.PKIDir = dir
-	c.peers.Store(&map[string]*peer{})
+	c := assemble(Config{Options: Options{PKIDir: dir}}, &keys.Secrets{Dir: dir}, clustertest.Quiet())
 	peer := c.secrets.PeerPath("b")
 	if err := os.MkdirAll(filepath.Dir(peer), 0o755); err != nil {
 		t.Fatal(err)
@@ -56,7 +55,7 @@ func TestRemovalIsOnRecord(t *testing.T) {
 	if err := c.take(t.Context(), "unknown"); salt.KindOf(err) != salt.NotFound {
 		t.Errorf("an unknown id: %v", err)
 	}
-	if _, banned, _ := c.banned("unknown"); banned {
+	if _, banned, _ := c.files.Banned("unknown"); banned {
 		t.Error("an unknown id was banned")
 	}
 	c.excludes = func(string) bool { return false }

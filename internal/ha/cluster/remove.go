@@ -2,14 +2,11 @@ package cluster
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
-	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
 )
@@ -19,20 +16,6 @@ import (
 // new secrets to the removed master, so they are created after its removal is recorded. Changes of one master arrive in order, and a member
 // sends nothing to masters excluded by its records (Exclude).
 
-// removedDir, in cluster_pki_dir, has a file for each removed id that may not join again.
-const removedDir = "removed"
-
-// RemovedDir is the directory of the ids that may not join again.
-func (c *Cluster) RemovedDir() string { return filepath.Join(c.cfg.Options.PKIDir, removedDir) }
-
-func (c *Cluster) removedPath(id string) string { return filepath.Join(c.RemovedDir(), id) }
-
-// removal is the content of the file of a removed id.
-type removal struct {
-	By string    `json:"by"`
-	At time.Time `json:"at"`
-}
-
 // Exclude sets the function that reports whether the records of this master exclude an id. It must be called before Run.
 func (c *Cluster) Exclude(fn func(id string) bool) { c.excludes = fn }
 
@@ -41,7 +24,7 @@ func (c *Cluster) excluded(id string) bool { return c.excludes != nil && c.exclu
 
 // Look makes this master drop a peer at once whose key was deleted.
 func (c *Cluster) Look(id string) {
-	if p := c.all()[id]; p != nil {
+	if p := c.peers.all()[id]; p != nil {
 		p.look()
 	}
 }
@@ -56,7 +39,7 @@ func (c *Cluster) Drop(id string) error {
 		return noMember(id)
 	}
 	if err == nil {
-		err = c.forgetStation(id)
+		err = c.files.Forget(id)
 	}
 	if err != nil {
 		return salt.Errorf(salt.Unavailable, "cannot remove %s from the cluster: %w", id, err)
@@ -98,7 +81,7 @@ func (c *Cluster) Remove(ctx context.Context, id string, keepSecret bool) (have,
 	if !c.cfg.Options.Isolated {
 		return nil, nil, c.Drop(id)
 	}
-	old := !c.allUseSecret()
+	old := !c.trust.allUseSecret()
 	if err := c.take(ctx, id); err != nil {
 		return nil, nil, err
 	}
@@ -122,7 +105,7 @@ func (c *Cluster) take(ctx context.Context, id string) error {
 	if err := c.removable(id); err != nil {
 		return err
 	}
-	if err := c.ban(id); err != nil {
+	if err := c.files.Ban(c.cfg.ID, id); err != nil {
 		return err
 	}
 	if err := c.Drop(id); err != nil {
@@ -138,45 +121,5 @@ func (c *Cluster) take(ctx context.Context, id string) error {
 	return nil
 }
 
-// ban records that an id may not join again.
-func (c *Cluster) ban(id string) error {
-	b, err := json.Marshal(removal{By: c.cfg.ID, At: time.Now().UTC().Truncate(time.Second)})
-	if err == nil {
-		err = os.MkdirAll(c.RemovedDir(), 0o755)
-	}
-	if err == nil {
-		err = atomicfile.Write(c.removedPath(id), append(b, '\n'), 0o644, true)
-	}
-	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot record that %s was removed: %w", id, err)
-	}
-	return nil
-}
-
-// banned returns when an id was removed; ok is false if it may join.
-func (c *Cluster) banned(id string) (r removal, ok bool, err error) {
-	b, err := os.ReadFile(c.removedPath(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, false, nil
-	}
-	if err != nil {
-		return r, true, salt.Errorf(salt.Unavailable, "cannot read whether %s was removed: %w", id, err)
-	}
-	json.Unmarshal(b, &r) // the existence of the file decides
-	return r, true, nil
-}
-
 // Readmit lets a removed id join again.
-func (c *Cluster) Readmit(id string) error {
-	if salt.CheckID(id) != nil {
-		return salt.Errorf(salt.Invalid, "%.100q is not a valid id of a master", id)
-	}
-	err := os.Remove(c.removedPath(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return salt.Errorf(salt.NotFound, "no master %s was removed from the cluster: it may join", id)
-	}
-	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot readmit %s: %w", id, err)
-	}
-	return nil
-}
+func (c *Cluster) Readmit(id string) error { return c.files.Readmit(id) }

@@ -26,7 +26,7 @@ func (c *Cluster) signSessions() ([]byte, error) {
 
 // agreeSessions creates the secret if it is missing and every member supports it. may says whether this master should create it.
 func (c *Cluster) agreeSessions(may bool) error {
-	if !c.cfg.Options.Isolated || !may || c.secrets.Sessions.Current() != "" || !c.allUseSecret() {
+	if !c.cfg.Options.Isolated || !may || c.secrets.Sessions.Current() != "" || !c.trust.allUseSecret() {
 		return nil
 	}
 	if err := c.secrets.Sessions.Make(); err != nil {
@@ -40,23 +40,10 @@ func (c *Cluster) agreeSessions(may bool) error {
 	return c.Rotate()
 }
 
-// allUseSecret reports whether the version of every member supports the secret.
-func (c *Cluster) allUseSecret() bool {
-	for id, p := range c.all() {
-		if p.isGone() {
-			continue
-		}
-		if s, err := c.readStation(id); err != nil || !s.Sessions {
-			return false
-		}
-	}
-	return true
-}
-
 // renew replaces the secret of sessions and the key of publications. Minions sign in again at the next message, as after any replacement of
 // the AES key.
 func (c *Cluster) renew() error {
-	if c.cfg.Options.Isolated && (c.secrets.Sessions.Current() != "" || c.allUseSecret()) {
+	if c.cfg.Options.Isolated && (c.secrets.Sessions.Current() != "" || c.trust.allUseSecret()) {
 		if err := c.secrets.Sessions.Replace(); err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func (c *Cluster) Status(ctx context.Context) []Status {
 	}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, p := range c.all() {
+	for _, p := range c.peers.all() {
 		st := Status{Member: p.member()}
 		if st.Gone {
 			continue

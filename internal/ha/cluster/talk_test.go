@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"brine/internal/ha/cluster/clustertest"
+	"brine/internal/ha/cluster/memberauth"
 	"brine/internal/ha/cluster/wire"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
@@ -37,18 +38,18 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 	if d == nil {
 		d = value.NewDict(0)
 	}
-	tag := map[string]string{"hello": tagHello, "key": tagKey, "discover": tagDiscover}[msg.Str("say")]
+	tag := map[string]string{"hello": memberauth.TagHello, "key": memberauth.TagKey, "discover": memberauth.TagDiscover}[msg.Str("say")]
 	if tag == "" && m.out == nil {
 		tag = msg.Str("say")
 	}
 	switch {
-	case tag == tagKey && m.nonce != "":
+	case tag == memberauth.TagKey && m.nonce != "":
 		key := crypt.NewKey()
 		box, err := m.to.cfg.Own.Public().Encrypt(crypt.OAEPSHA224, []byte(key))
 		if err != nil {
 			return false
 		}
-		for k, v := range map[string]any{"key": box, "proof": proofOf(m.token, m.nonce), "inc": m.inc} {
+		for k, v := range map[string]any{"key": box, "proof": memberauth.ProofOf(m.token, m.nonce), "inc": m.inc} {
 			if d.Str(k) == clustertest.Computed {
 				d.Set(k, v)
 			}
@@ -56,7 +57,7 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 		said := slices.Clone(m.said)
 		said.Add(d.Bytes("key"), []byte(d.Str("proof")), []byte(d.Str("inc")))
 		if d.Str("sig") == clustertest.Computed {
-			sig, err := m.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.Sum(tagKey))
+			sig, err := m.cfg.Own.Sign(crypt.PKCS1v15SHA224, said.Sum(memberauth.TagKey))
 			if err != nil {
 				return false
 			}
@@ -67,12 +68,12 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 		}
 		ready, _, err := wire.Decode(c.Next(m.patience))
 		cipher, err2 := crypt.NewCrypticle(key)
-		if err != nil || err2 != nil || ready != tagReady {
+		if err != nil || err2 != nil || ready != memberauth.TagReady {
 			return false
 		}
 		m.out = &wire.Session{Count: &m.Sent, Conn: &wire.Line{Conn: c, Raw: c}, Cipher: cipher, Out: "d", In: "a"}
 		return true
-	case tag == tagHello:
+	case tag == memberauth.TagHello:
 		b, err := wire.Encode(tag, d)
 		if err != nil {
 			return true // cannot be said
@@ -81,12 +82,12 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 			return false
 		}
 		reply, r, err := wire.Decode(c.Next(m.patience))
-		if err != nil || reply != tagReply {
+		if err != nil || reply != memberauth.TagReply {
 			return m.out != nil
 		}
 		m.nonce = r.Str("nonce")
 		m.said = wire.Transcript{}
-		m.said.Add(b, []byte(m.nonce), rawFacts(r))
+		m.said.Add(b, []byte(m.nonce), memberauth.RawFacts(r))
 		return true
 	case m.out == nil:
 		return c.Frame(tag, d)
@@ -146,7 +147,7 @@ func FuzzMemberTalk(tf *testing.F) {
 	b, evil, good := masters[0], masters[1], masters[2]
 	b.AnswerWith("echo", func(arg *value.Dict) *value.Dict { return arg })
 	hello := func(c *Cluster) *value.Dict {
-		return value.DictOf("say", "hello", "data", value.DictOf("nonce", wire.Nonce(), "facts", c.facts("").dict()))
+		return value.DictOf("say", "hello", "data", value.DictOf("nonce", wire.Nonce(), "facts", factsOf(c)))
 	}
 	key := value.DictOf("say", "key", "data", value.DictOf("key", clustertest.Computed, "proof", clustertest.Computed, "inc", clustertest.Computed, "sig", clustertest.Computed))
 	frame := func(pairs ...any) *value.Dict { return value.DictOf("say", "frame", "data", value.DictOf(pairs...)) }
@@ -165,7 +166,7 @@ func FuzzMemberTalk(tf *testing.F) {
 		frame("vec", value.DictOf("records", value.DictOf("a", int64(3)))),
 		frame("first", int64(5), "items", value.ListOf(value.DictOf("k", "event", "tag", tagRotate, "data", value.DictOf("x", "y")))),
 	}
-	values := conversation.Values(b.cfg.ID, evil.cfg.ID, good.cfg.ID, clustertest.Computed, "hello", "key", "frame", "discover", wire.TagRefused, tagReady, "event", "job", "ret", "note", jid(2), "honest", "test", "records", value.ListOf(b.cfg.ID, good.cfg.ID))
+	values := conversation.Values(b.cfg.ID, evil.cfg.ID, good.cfg.ID, clustertest.Computed, "hello", "key", "frame", "discover", wire.TagRefused, memberauth.TagReady, "event", "job", "ret", "note", jid(2), "honest", "test", "records", value.ListOf(b.cfg.ID, good.cfg.ID))
 	for _, p := range conversation.Seeds(len(talk), values) {
 		f.Add(p)
 	}
@@ -208,4 +209,11 @@ func FuzzMemberTalk(tf *testing.F) {
 			t.Error("the keys of the members have changed")
 		}
 	})
+}
+
+// factsOf returns what a member says of itself in hello.
+func factsOf(c *Cluster) *value.Dict {
+	f := c.self().Facts
+	f.Proof, f.Now = memberauth.ProofOf(c.token, ""), time.Now()
+	return f.Dict()
 }

@@ -44,7 +44,7 @@ func (c *Cluster) askVoter(ctx context.Context, voter string, r lease.Request) (
 	arg := witness.RequestDict(r)
 	var d *value.Dict
 	var err error
-	if c.all()[voter] != nil {
+	if c.peers.all()[voter] != nil {
 		d, err = c.AskOne(ctx, voter, askLease, arg)
 	} else {
 		d, err = c.witnesses[voter].Ask(ctx, arg)
@@ -72,7 +72,7 @@ func (c *Cluster) Lease(ctx context.Context) *lease.Status {
 // the lowest id may, and the token is 0.
 func (c *Cluster) Once() (token uint64, may bool) {
 	if c.once == nil {
-		return 0, c.first()
+		return 0, c.peers.first()
 	}
 	return c.once.Token()
 }

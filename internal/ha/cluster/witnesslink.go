@@ -25,7 +25,7 @@ func (c *Cluster) clusterInfo() (t witness.Update, err error) {
 		t.MembersFrom = fi.ModTime()
 	}
 	t.Members = map[string]string{c.cfg.ID: string(c.cfg.OwnPub)}
-	for id, p := range c.all() {
+	for id, p := range c.peers.all() {
 		if p.isGone() {
 			continue
 		}
@@ -33,7 +33,7 @@ func (c *Cluster) clusterInfo() (t witness.Update, err error) {
 			t.Members[id] = string(text)
 		}
 	}
-	t.Tls = c.allTLS()
+	t.Tls = c.trust.allTLS()
 	return t, nil
 }
 
@@ -41,7 +41,7 @@ func (c *Cluster) clusterInfo() (t witness.Update, err error) {
 func (c *Cluster) outside() []string {
 	var out []string
 	for _, v := range c.cfg.Options.Voters {
-		if v != c.cfg.ID && c.all()[v] == nil {
+		if v != c.cfg.ID && c.peers.all()[v] == nil {
 			out = append(out, v)
 		}
 	}
@@ -91,7 +91,7 @@ func (c *Cluster) Voters(ctx context.Context) (voters []Voter) {
 		if a, ok := s.Voters[id]; ok {
 			v.Votes, v.Holder, v.Token = true, a.Holder, a.Seen
 		}
-		if p := c.all()[id]; p != nil {
+		if p := c.peers.all()[id]; p != nil {
 			v.TLS = p.member().TLS
 		} else if l := c.witnesses[id]; v.Witness && l != nil {
 			_, byTLS, knows := l.State()

@@ -46,21 +46,27 @@ func Expect(frames *event.FrameReader, want string) (*value.Dict, []byte, error)
 	if err != nil {
 		return nil, nil, err
 	}
+	d, err := Want(body, want)
+	return d, bytes.Clone(body), err
+}
+
+// Want decodes a message of an authenticated conversation, which must have a tag; a refusal is returned as an error.
+func Want(body []byte, want string) (*value.Dict, error) {
 	tag, raw, ok := event.SplitBody(body)
 	if !ok {
-		return nil, nil, errors.New("a message without a tag")
+		return nil, errors.New("a message without a tag")
 	}
 	v, err := msgpack.UnmarshalTyped(raw)
 	d, _ := v.(*value.Dict)
 	switch {
 	case err != nil || d == nil:
-		return nil, nil, fmt.Errorf("a message that is not a dict: %w", err)
+		return nil, fmt.Errorf("a message that is not a dict: %w", err)
 	case tag == TagRefused:
-		return nil, nil, refusal.Read(d).From("it")
+		return nil, refusal.Read(d).From("it")
 	case tag != want:
-		return nil, nil, fmt.Errorf("%.80q instead of %s: this is not a master of a cluster without a shared directory", tag, want)
+		return nil, fmt.Errorf("%.80q instead of %s: this is not a master of a cluster without a shared directory", tag, want)
 	}
-	return d, bytes.Clone(body), nil
+	return d, nil
 }
 
 // TagRefused is the tag of a refusal, in the handshake and when joining.

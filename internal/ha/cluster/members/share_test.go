@@ -1,4 +1,4 @@
-package cluster
+package members
 
 import (
 	"log/slog"
@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"brine/internal/ha/cluster/limitlog"
-	"brine/internal/ha/roster"
 )
 
 // TestWeigh: a master asks for its weight, for less of it when its machine is
@@ -17,36 +16,32 @@ func TestWeigh(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	var busy, total int64
 	known := true
-	c := &Cluster{
-		cfg: Config{
-			ID: "a", Options: Options{PKIDir: t.TempDir(), Weight: 200, ShedLoad: true},
-			Busy: func() (int64, int64, bool) { return busy, total, known },
-		}, log: log, rateLimitedLog: limitlog.New(log),
-	}
+	files := &Files{Paths: Paths(t.TempDir()), Log: limitlog.New(log)}
+	s := &Share{Files: files, ID: "a", Weight: 200, Shed: true, Busy: func() (int64, int64, bool) { return busy, total, known }, Log: log}
 	share := func(want int) {
 		t.Helper()
-		if got := c.readShare("a"); got != want {
+		if got := files.Share("a"); got != want {
 			t.Errorf("it asks for %d, want %d", got, want)
 		}
 	}
 	now := time.Unix(1e9, 0)
 	run := func(d time.Duration, part int64) {
-		for end := now.Add(d); now.Before(end); now = now.Add(weighEvery * time.Second) {
+		for end := now.Add(d); now.Before(end); now = now.Add(10 * time.Second) {
 			busy, total = busy+part*10, total+1000
-			c.weigh(now)
+			s.Weigh(now)
 		}
 	}
 	share(0)
-	if err := c.ask(c.cfg.Options.weight()); err != nil {
+	if err := s.Request(s.Weight); err != nil {
 		t.Fatal(err)
 	}
-	before, err := os.Stat(c.sharePath("a"))
+	before, err := os.Stat(files.sharePath("a"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	run(time.Hour, 50)
 	share(200)
-	after, err := os.Stat(c.sharePath("a"))
+	after, err := os.Stat(files.sharePath("a"))
 	if err != nil || !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
 		t.Errorf("it was said again: %v", err)
 	}
@@ -60,24 +55,18 @@ func TestWeigh(t *testing.T) {
 	known = true
 	run(time.Hour, 10)
 	share(200)
-	c.cfg.Options.ShedLoad = false
+	s.Shed = false
 	run(time.Hour, 100)
 	share(200)
 	for _, bad := range []string{"", "many", "0", "-1", "10001", "100 100"} {
-		if err := os.WriteFile(c.sharePath("b"), []byte(bad), 0o600); err != nil {
+		if err := os.WriteFile(files.sharePath("b"), []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := c.readShare("b"); got != 0 {
+		if got := files.Share("b"); got != 0 {
 			t.Errorf("%q is read as %d", bad, got)
 		}
 	}
-	for weight, ok := range map[int]bool{-1: false, 0: true, 1: true, roster.MaxShare: true, roster.MaxShare + 1: false} {
-		o := Options{ID: "x", Port: 4520, Weight: weight}
-		if err := o.Check("a", true, "0.0.0.0"); (err == nil) != ok {
-			t.Errorf("cluster_weight %d: %v", weight, err)
-		}
-	}
-	if err := c.forgetStation("a"); err != nil {
+	if err := files.Forget("a"); err != nil {
 		t.Error(err)
 	}
 	share(0)
