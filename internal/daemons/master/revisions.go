@@ -146,7 +146,7 @@ func (r *revisions) choices() (out []choice, err error) {
 			return
 		}
 		all = append(all, dated{choice{
-			ID: d.Str("id"), How: d.Str("how"), Files: d.Int("files"), Bytes: d.Int("bytes"), At: time.UnixMicro(rec.At), By: rec.By, name: rec.Name,
+			ID: d.Str("id"), How: d.Str("how"), Files: d.Int("files"), Bytes: d.Int("bytes"), At: rec.Made(), By: rec.By, name: rec.Name,
 		}, rec.At})
 	})
 	slices.SortFunc(all, func(a, b dated) int {

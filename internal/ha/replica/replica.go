@@ -5,19 +5,22 @@
 // and records them; records go to the other masters (oplog.Stream), where mirrors change the files. Store keeps the records in one bbolt
 // file, including those of deleted things (tombstones), so that no old copy restores them.
 //
-// A record that causally follows another wins. Of two concurrent records the later one wins, by clocks that never go back behind what they
-// have seen. If the kind has a rank (minion keys), all concurrent records are kept until a later one follows all of them; until then the
+// A record that causally follows another wins: its number At is higher, because a master's numbers never go back behind any that it has
+// seen. They are times by the clock unless that is behind what was seen, so that of two concurrent records the later one wins if the clocks
+// are right. A wrong clock decides about nothing else: no record is refused for its time. If the kind has a rank (minion keys), all concurrent records are kept until a later one follows all of them; until then the
 // one with the highest rank wins, the first of several.
 package replica
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -36,9 +39,11 @@ type Record struct {
 	Kind, Name string
 	// Value is nil if the thing was deleted.
 	Value []byte
-	// At is its time in microseconds since 1970, later than any version known to its maker. By is the master that made it.
+	// At orders the versions: microseconds since 1970, but more than those of any version known to its maker. By is the master that made it.
 	At int64
 	By string
+	// clock is the time by its maker's clock where At is much more, in the same unit, else 0.
+	clock int64
 	// Who made it, and How: for example a user and a program; "" if unknown.
 	Who, How string
 
@@ -175,9 +180,12 @@ func decodeAll(kind, name string, b []byte) (out []*Record, err error) {
 	return out, nil
 }
 
-// by returns the master and who made the record there as one string, which older versions use as the master's name.
+// by returns the master, who made the record there and the clock as one string, which older versions use as the master's name.
 func (r *Record) by() string {
-	if r.Who == "" && r.How == "" {
+	switch {
+	case r.clock != 0:
+		return r.By + "\x00" + r.Who + "\x00" + r.How + "\x00" + strconv.FormatInt(r.clock, 10)
+	case r.Who == "" && r.How == "":
 		return r.By
 	}
 	return r.By + "\x00" + r.Who + "\x00" + r.How
@@ -187,8 +195,11 @@ func (r *Record) by() string {
 func (r *Record) setBy(text string) {
 	text, rest, _ := strings.Cut(text, "\x00")
 	r.By = text
-	who, how, _ := strings.Cut(rest, "\x00")
+	who, rest, _ := strings.Cut(rest, "\x00")
+	how, clock, _ := strings.Cut(rest, "\x00")
 	r.Who, r.How = keystore.CleanName(who), keystore.CleanName(how)
+	r.clock, _ = strconv.ParseInt(clock, 10, 64)
+	r.clock = max(r.clock, 0)
 }
 
 func readVector(v any) oplog.Vector {
@@ -279,6 +290,12 @@ func (s *Store) merge(all []*Record, r *Record) (out []*Record, took bool) {
 	}
 	return append(out, r), true
 }
+
+// Made returns when the version was made, by the clock of its maker.
+func (r *Record) Made() time.Time { return time.UnixMicro(cmp.Or(r.clock, r.At)) }
+
+// clockApart is from when on the clock of a record's maker is kept beside its place in the order.
+const clockApart = time.Minute
 
 // Get returns the winning version of a thing, nil if it never existed.
 func (s *Store) Get(kind, name string) (r *Record, err error) {
@@ -383,6 +400,9 @@ func (s *Store) Drop(kind, name string) error {
 // add adds a new version to the versions of a thing, and reports whether it wins.
 func (s *Store) add(tx *bolt.Tx, all []*Record, c change, at int64) (r *Record, counts bool, err error) {
 	r = &Record{Kind: c.kind, Name: c.name, Value: c.value, At: at, By: s.id, Who: c.who, How: c.how}
+	if clock := s.now().UnixMicro(); at != oldest && at-clock > clockApart.Microseconds() {
+		r.clock = clock
+	}
 	if s.ranks[c.kind] != nil {
 		if r.seen = c.base; r.seen == nil {
 			r.seen = contextOf(all)
@@ -433,7 +453,7 @@ func (s *Store) put(changes []change) (known []oplog.Vector, err error) {
 	return known, failed(err)
 }
 
-// tick returns a time that is not before any known one, including seen.
+// tick returns the place of a new version in the order: behind all known ones, including seen, and by the clock if that is later.
 func (s *Store) tick(tx *bolt.Tx, seen int64) int64 {
 	var last int64
 	fmt.Sscan(string(tx.Bucket(metaBucket).Get(clockKey)), &last)
@@ -518,8 +538,10 @@ func (s *Store) OnChange(fn func(kind, name string)) {
 	s.heard = append(s.heard, fn)
 }
 
-// Apply implements oplog.Stream.
+// Apply implements oplog.Stream. Of a batch with a record that cannot be decoded it applies those before, and fails: what was not stored
+// is not acknowledged.
 func (s *Store) Apply(b oplog.Batch) error {
+	records, unreadable := readItems(&b)
 	var news []*Record
 	err := s.db.Update(func(tx *bolt.Tx) error {
 		news = nil
@@ -528,16 +550,10 @@ func (s *Store) Apply(b oplog.Batch) error {
 			return err
 		}
 		latest := int64(0)
-		for _, it := range b.Items {
-			if it.Number <= before {
+		for _, r := range records {
+			if r.number <= before {
 				continue
 			}
-			r, err := readItem(it.Data)
-			if err != nil {
-				s.log.Warn("ignoring an invalid record of another master", "err", err)
-				continue
-			}
-			r.origin, r.number = b.Origin, it.Number
 			latest = max(latest, r.At)
 			all, err := load(tx, r.Kind, r.Name)
 			if err != nil {
@@ -574,13 +590,28 @@ func (s *Store) Apply(b oplog.Batch) error {
 	if len(news) > 0 {
 		s.signal.Fire()
 	}
-	return nil
+	return unreadable
 }
 
-// Bounds of a record from another master.
+// readItems decodes the items of a batch. It cuts the batch off before the first one that cannot be decoded.
+func readItems(b *oplog.Batch) (records []*Record, unreadable error) {
+	for i, it := range b.Items {
+		r, err := readItem(it.Data)
+		if err != nil {
+			unreadable = fmt.Errorf("change %d of %s: %w; is that master of a newer version?", it.Number, b.Origin, err)
+			b.Items, b.To = b.Items[:i], it.Number-1
+			return records, unreadable
+		}
+		r.origin, r.number = b.Origin, it.Number
+		records = append(records, r)
+	}
+	return records, nil
+}
+
+// Bounds of a record from another master. maxAt leaves room to count up.
 const (
-	maxName   = 512
-	maxFuture = 24 * time.Hour
+	maxName = 512
+	maxAt   = 1 << 62
 )
 
 func readItem(data []byte) (*Record, error) {
@@ -609,8 +640,8 @@ func readItem(data []byte) (*Record, error) {
 	if ok != [4]bool{true, true, true, true} || len(r.Name) > maxName || strings.Contains(r.Kind, "\x00") {
 		return nil, errors.New("not a record")
 	}
-	if r.At > time.Now().Add(maxFuture).UnixMicro() {
-		return nil, errors.New("the record is from the future: the clock of a master is wrong")
+	if r.At < 0 || r.At > maxAt {
+		return nil, errors.New("not a record: its place in the order is out of bounds")
 	}
 	r.seen = readVector(l.Items[5])
 	return r, nil

@@ -337,6 +337,56 @@ func TestRestoredDiskDecidesApart(t *testing.T) {
 	}
 }
 
+// TestClockAhead: the clock of a master is two days ahead for a moment. What the
+// master decides then and later reaches the others, also after a restart, and
+// what is shown of it is the time of the clock.
+func TestClockAhead(t *testing.T) {
+	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
+	for _, id := range []string{"m1", "m2", "m3"} {
+		a.add(id, "key")
+		a.move(id, keystore.Pending, keystore.Accepted)
+	}
+	meet(t, a, b)
+	a.store.now = func() time.Time { return time.Now().Add(48 * time.Hour) }
+	a.move("m1", keystore.Accepted, keystore.Rejected)
+	a.store.now = time.Now
+	a.must(a.keys.Delete(keystore.Accepted, "m2"))
+	meet(t, a, b)
+	a.reopen("a", func() {})
+	a.move("m3", keystore.Accepted, keystore.Rejected)
+	meet(t, a, b)
+	b.move("m3", keystore.Rejected, keystore.Accepted) // whoever has seen a decision may decide otherwise
+	meet(t, a, b)
+	for id, want := range map[string]keystore.State{"m1": keystore.Rejected, "m2": keystore.None, "m3": keystore.Accepted} {
+		for _, s := range []*site{a, b} {
+			if got, _, err := s.keys.Lookup(id); err != nil || got != want {
+				t.Errorf("%s is %v at %s, not %v (%v)", id, got, s.store.id, want, err)
+			}
+			r, err := s.store.Get("key", id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if made := time.Until(r.Made()); id != "m1" && made > time.Hour || id == "m1" && made < 47*time.Hour {
+				t.Errorf("%s was decided in %v, says %s", id, made, s.store.id)
+			}
+		}
+	}
+}
+
+// TestUnreadableRecord: a record that cannot be decoded is not acknowledged, as
+// if it were stored.
+func TestUnreadableRecord(t *testing.T) {
+	s := newSite(t, t.TempDir(), "a").store
+	for _, data := range [][]byte{{0xc1}, {0x90}, []byte("text")} {
+		if err := s.Apply(oplog.Batch{Origin: "other", From: 0, To: 1, Items: []oplog.Item{{Number: 1, Data: data}}}); err == nil {
+			t.Errorf("% x was taken", data)
+		}
+	}
+	if v, err := s.Vector(); err != nil || v["other"] != 0 {
+		t.Errorf("%v, %v", v, err)
+	}
+}
+
 // copyTree copies a directory of files and directories.
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()
@@ -427,9 +477,13 @@ func FuzzApply(tf *testing.F) {
 	f.Add(b.Items[0].Data)
 	n := uint64(0)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		n++
-		if err := s.Apply(oplog.Batch{Origin: "other", From: n - 1, To: n, Items: []oplog.Item{{Number: n, Data: data}}}); err != nil {
-			t.Fatal(err)
+		_, bad := readItem(data)
+		err := s.Apply(oplog.Batch{Origin: "other", From: n, To: n + 1, Items: []oplog.Item{{Number: n + 1, Data: data}}})
+		if (err == nil) != (bad == nil) {
+			t.Fatal(err, bad)
+		}
+		if err == nil {
+			n++
 		}
 	})
 }

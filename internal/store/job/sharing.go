@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -207,9 +208,11 @@ func readItem(tx *bolt.Tx, ref []byte) ([]byte, error) {
 	return encode(&value.List{Items: []any{itemJob, jid, bytes.Clone(load), value.Strings(decodeIDs(hour.Get(key(jid, entryMinions, "")))), ms, from}})
 }
 
-// Apply implements oplog.Stream.
+// Apply implements oplog.Stream. Of a batch with an item that cannot be decoded it applies those before, and
+// fails: what was not stored is not acknowledged.
 func (s *Store) Apply(b oplog.Batch) error {
-	o := &op{kind: opTake, batch: b}
+	items, unreadable := readItems(&b)
+	o := &op{kind: opTake, batch: b, items: items}
 	if err := s.wait(o); err != nil {
 		return err
 	}
@@ -219,11 +222,25 @@ func (s *Store) Apply(b oplog.Batch) error {
 	if s.shares.taken != nil && len(o.took) > 0 {
 		s.shares.taken(o.took)
 	}
-	return nil
+	return unreadable
 }
 
-// take stores the new items of a batch. An invalid batch or item is skipped, so that the rest of the
-// transaction is kept.
+// readItems decodes the items of a batch. It cuts the batch off before the first one that cannot be decoded.
+func readItems(b *oplog.Batch) (items []item, unreadable error) {
+	for i, it := range b.Items {
+		decoded, err := decodeItem(it.Data)
+		if err != nil {
+			unreadable = fmt.Errorf("change %d of %s: %w; is that master of a newer version?", it.Number, b.Origin, err)
+			b.Items, b.To = b.Items[:i], it.Number-1
+			return items, unreadable
+		}
+		items = append(items, decoded)
+	}
+	return items, nil
+}
+
+// take stores the new items of a batch. An invalid batch is skipped, so that the rest of the transaction is
+// kept.
 func (s *Store) take(at *place, o *op) error {
 	o.took, o.refused = nil, nil
 	before, err := oplog.Accept(at.tx, o.batch)
@@ -231,15 +248,11 @@ func (s *Store) take(at *place, o *op) error {
 		o.refused = err
 		return nil
 	}
-	for _, it := range o.batch.Items {
+	for i, it := range o.batch.Items {
 		if it.Number <= before {
 			continue
 		}
-		t, ref, err := at.takeItem(it.Data, s.now())
-		if errors.Is(err, errItem) {
-			s.log.Warn("ignoring invalid item of another master", "err", err)
-			continue
-		}
+		t, ref, err := at.takeItem(o.items[i], s.now())
 		if err == nil {
 			err = oplog.Put(at.tx, o.batch.Origin, it.Number, ref)
 		}
@@ -255,15 +268,21 @@ func (s *Store) take(at *place, o *op) error {
 
 var errItem = errors.New("neither a job nor a return")
 
-func (p *place) takeItem(data []byte, now time.Time) (*Taken, []byte, error) {
+// item is a decoded item of a batch: a job, or a return if it has the ID of a minion. raw is its load or return.
+type item struct {
+	Taken
+	raw []byte
+}
+
+func decodeItem(data []byte) (item, error) {
 	v, err := msgpack.UnmarshalTyped(data)
 	l, _ := v.(*value.List)
 	if err != nil || l.Len() < 4 {
-		return nil, nil, errItem
+		return item{}, errItem
 	}
 	jid, _ := l.Items[1].(string)
 	if !salt.ValidJID(jid) {
-		return nil, nil, errItem
+		return item{}, errItem
 	}
 	switch {
 	case l.Items[0] == itemReturn && l.Len() == 4:
@@ -271,29 +290,37 @@ func (p *place) takeItem(data []byte, now time.Time) (*Taken, []byte, error) {
 		ret := blob(l.Items[3])
 		d, err := decodeDict(ret)
 		if err != nil || salt.CheckID(id) != nil {
-			return nil, nil, errItem
+			return item{}, errItem
 		}
-		t, err := p.takeReturn(jid, id, ret, d, now)
-		return t, key(jid, entryReturn, id), err
+		return item{Taken{JID: jid, ID: id, Return: d}, ret}, nil
 	case l.Items[0] == itemJob && l.Len() == 6:
 		load := blob(l.Items[2])
 		d, err := decodeDict(load)
 		ms, isInt := l.Items[4].(int64)
 		from, isText := l.Items[5].(string)
 		if err != nil || !isInt || !isText || ms < 0 {
-			return nil, nil, errItem
+			return item{}, errItem
 		}
 		t := Taken{JID: jid, Load: d, Minions: value.Texts(l.Items[3]), From: from}
 		if ms > 0 {
 			t.Until = time.UnixMilli(ms)
 		}
-		news, err := p.takeJob(t, load, now)
-		if !news || err != nil {
-			return nil, key(jid, entryLoad, ""), err
-		}
-		return &t, key(jid, entryLoad, ""), nil
+		return item{t, load}, nil
 	}
-	return nil, nil, errItem
+	return item{}, errItem
+}
+
+// takeItem stores an item, and returns it if it was new, and the name of its entry.
+func (p *place) takeItem(it item, now time.Time) (news *Taken, ref []byte, err error) {
+	if it.ID != "" {
+		news, err = p.takeReturn(it.JID, it.ID, it.raw, it.Return, now)
+		return news, key(it.JID, entryReturn, it.ID), err
+	}
+	isNew, err := p.takeJob(it.Taken, it.raw, now)
+	if isNew && err == nil {
+		news = &it.Taken
+	}
+	return news, key(it.JID, entryLoad, ""), err
 }
 
 func blob(v any) []byte {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/py/value"
 	"brine/internal/store/oplog"
 )
@@ -149,6 +150,40 @@ func TestSharing(t *testing.T) {
 	vc, _ := c.Vector()
 	if !reflect.DeepEqual(va, vc) {
 		t.Errorf("%v, %v", va, vc)
+	}
+}
+
+// TestUnreadableItem: the items before one that cannot be decoded are stored, that one is not acknowledged, and it is
+// taken once it can be decoded.
+func TestUnreadableItem(t *testing.T) {
+	a, b := openSharing(t, t.TempDir(), "a"), openSharing(t, t.TempDir(), "b")
+	for i := range 3 {
+		if err := a.NewJobUntil(value.DictOf("jid", salt.NewJID(time.Now()), "fun", fmt.Sprint("test.f", i)), []string{"m1"}, time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	batch, err := a.Read(a.Self(), 0, 10, 1<<20)
+	if err != nil || len(batch.Items) != 3 {
+		t.Fatal(batch, err)
+	}
+	bad := batch
+	bad.Items = slices.Clone(batch.Items)
+	for _, data := range [][]byte{nil, {0xc1}, {0x94, 1, 2, 3, 4}} {
+		bad.Items[1].Data = data
+		if err := b.Apply(bad); err == nil {
+			t.Errorf("% x was taken", data)
+		}
+		if v, err := b.Vector(); err != nil || v[a.Self()] != batch.Items[0].Number {
+			t.Errorf("known: %v, %v", v, err)
+		}
+	}
+	batch.From = batch.Items[0].Number
+	batch.Items = batch.Items[1:]
+	if err := b.Apply(batch); err != nil {
+		t.Fatal(err)
+	}
+	if all := allOf(t, b.Store); len(all) != 3 || len(b.taken) != 3 {
+		t.Errorf("%v, told of %d", all, len(b.taken))
 	}
 }
 

@@ -54,6 +54,7 @@ type op struct {
 	why     error // of a repair
 	batch   oplog.Batch
 	took    []Taken // result: new items
+	items   []item  // of the batch, decoded
 	refused error   // result: why the batch was refused
 	dup     bool    // result: the return existed
 	dropped int     // result: buckets pruned
