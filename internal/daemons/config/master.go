@@ -167,6 +167,9 @@ func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
 	if len(o.Peers) == 0 && !o.Isolated { // there a member tells of them
 		log.Warn("Cluster id defined without defining cluster peers")
 	}
+	if o.Secret != "" && !o.Isolated {
+		log.Warn("cluster_secret has no effect: masters that share a directory do not join by it. Name each in cluster_peers of all, or set cluster_isolated_filesystem (docs/cluster.md)")
+	}
 	if o.PKIDir == "" {
 		log.Warn("Cluster id defined without defining cluster pki, falling back to pki_dir")
 		o.PKIDir = m.Files.PKIDir

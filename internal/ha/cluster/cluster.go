@@ -232,6 +232,9 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 			return nil, err
 		}
 	}
+	if err := c.unshared(); err != nil {
+		return nil, err
+	}
 	if err := c.agree(); err != nil {
 		return nil, err
 	}

@@ -412,6 +412,65 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestPartialList: a master whose cluster_peers lacks some of the others keeps none
+// of them from starting, as long as one other agrees.
+func TestPartialList(t *testing.T) {
+	s := newSet(t, 4)
+	for i := 1; i < 3; i++ {
+		s.cfgs[i].Options.Peers = []string{s.cfgs[0].ID, s.cfgs[3-i].ID, s.cfgs[3].ID}
+	}
+	s.cfgs[3].Options.Peers = []string{s.cfgs[0].ID}
+	a, _ := s.start(0), s.start(3)
+	clustertest.Eventually(t, "the newcomer is linked", a.linked(1))
+	b := s.start(1)
+	clustertest.Eventually(t, "b and a are linked", b.linked(1))
+	s.start(2)
+	clustertest.Eventually(t, "b, a and c are linked", b.linked(2))
+}
+
+// TestLateData: a network file system may show for some time what was there before.
+func TestLateData(t *testing.T) {
+	s := newSet(t, 2)
+	a := s.start(0)
+	token := filepath.Join(a.cfg.CacheDir, ownDir, filepath.Base(a.cfg.ID), tokenFile)
+	now, err := os.ReadFile(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(b []byte) {
+		if err := os.WriteFile(token+".new", b, 0o600); err != nil {
+			t.Error(err)
+		}
+		if err := os.Rename(token+".new", token); err != nil {
+			t.Error(err)
+		}
+	}
+	write([]byte("older"))
+	late := time.AfterFunc(time.Second, func() { write(now) })
+	t.Cleanup(func() { late.Stop() })
+	b := s.start(1)
+	clustertest.Eventually(t, "both are linked", b.linked(1))
+}
+
+// TestUnmountedShare: a master whose directory of keys is empty although a peer
+// runs does not make a cluster of its own.
+func TestUnmountedShare(t *testing.T) {
+	s := newSet(t, 2)
+	s.start(0)
+	dir := filepath.Join(s.dir, "unmounted")
+	s.cfgs[1].Options.PKIDir = dir
+	for range 2 { // as a service manager does
+		if _, err := New(s.cfgs[1], clustertest.Quiet()); err == nil || !strings.Contains(err.Error(), "is not the directory that the masters share") || !strings.Contains(err.Error(), s.cfgs[0].ID) {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"cluster.pem", "cluster.pub"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
+
 // TestRefusedOptions is what is wrong before anybody is asked.
 func TestRefusedOptions(t *testing.T) {
 	ok := Options{ID: "test", Peers: []string{"127.0.0.2"}, Port: 4520}

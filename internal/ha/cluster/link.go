@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -658,24 +659,35 @@ func (c *Cluster) withdraw() { os.Remove(c.markPath(c.cfg.ID)) }
 // agreeTime is the timeout for the peers at the start of a master.
 const agreeTime = 3 * time.Second
 
+// dataPause is the time between two looks at data of a peer that a network file system may show late.
+const dataPause = 250 * time.Millisecond
+
 // agree checks the settings with the running Brine masters. Those that are unreachable or do not answer are checked when they connect.
 func (c *Cluster) agree() error {
 	ctx, cancel := context.WithTimeout(context.Background(), agreeTime)
 	defer cancel()
 	var mu sync.Mutex
-	var reasons, unknown []string // unknown: a member may not know yet who has joined
-	var clocks []string           // of two clocks it is unknown which one is wrong
-	agreed := c.founding          // accepted by the member that admitted it
+	var reasons, unknown []string  // unknown: a member may not know yet who has joined
+	var clocks []string            // of two clocks it is unknown which one is wrong
+	unnamed := map[string]string{} // by peer
+	agreed := c.founding           // accepted by the member that admitted it
 	var wg sync.WaitGroup
 	for _, p := range c.peers.all() {
 		if _, err := os.Stat(c.markPath(p.id)); err != nil && !c.cfg.Options.Isolated {
 			continue
 		}
 		wg.Go(func() {
-			s, _, err := p.handshake(ctx)
-			if err == nil {
-				c.conns.Remove(s.Conn.Raw)
-				s.Conn.Close()
+			err := c.tryHandshake(ctx, p)
+			for refusal.Is(err, refusal.Data) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(dataPause):
+				}
+				again := c.tryHandshake(ctx, p)
+				if ctx.Err() != nil {
+					break
+				}
+				err = again
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -691,6 +703,8 @@ func (c *Cluster) agree() error {
 				clocks = append(clocks, r.Reason)
 			case r.Code == refusal.NotMember:
 				unknown = append(unknown, r.Reason)
+			case r.Code == refusal.Unnamed:
+				unnamed[p.id] = r.Reason
 			default:
 				reasons = append(reasons, r.Reason)
 			}
@@ -699,6 +713,12 @@ func (c *Cluster) agree() error {
 	wg.Wait()
 	if !agreed {
 		reasons = append(reasons, unknown...)
+		reasons = slices.AppendSeq(reasons, maps.Values(unnamed))
+	} else {
+		// One master with an incomplete list must not keep the others from starting.
+		for _, id := range slices.Sorted(maps.Keys(unnamed)) {
+			c.log.Warn("continuing without a peer: "+unnamed[id], "peer", id)
+		}
 	}
 	if !agreed && len(clocks) > 1 {
 		reasons = append(reasons, clocks...) // its own clock is wrong

@@ -44,6 +44,13 @@ type Secrets struct {
 	AES *AES
 	// Sessions is the secret of minions' session keys, in the same form.
 	Sessions *AES
+	// Created is true if this process made the cluster's key pair.
+	Created bool
+}
+
+// Discard removes the cluster's key pair.
+func (s *Secrets) Discard() error {
+	return errors.Join(os.Remove(filepath.Join(s.Dir, PairName+".pem")), os.Remove(filepath.Join(s.Dir, PairName+".pub")))
 }
 
 // OpenSecrets loads or creates the keys in dir, and writes this master's own public key there for its peers.
@@ -61,7 +68,7 @@ func OpenSecrets(dir, id string, own *crypt.PrivateKey, ownPub []byte, pass stri
 		return nil, err
 	}
 	var err error
-	if s.Key, err = sharedKey(dir, pass, bits, log); err != nil {
+	if s.Key, s.Created, err = sharedKey(dir, pass, bits, log); err != nil {
 		return nil, err
 	}
 	return s, s.AES.Make()
@@ -93,37 +100,38 @@ func (s *Secrets) PeerKey(id string) (*crypt.PublicKey, error) {
 }
 
 // sharedKey reads or creates the cluster's key pair.
-func sharedKey(dir, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey, error) {
+func sharedKey(dir, pass string, bits int, log *slog.Logger) (key *crypt.PrivateKey, created bool, err error) {
 	path := filepath.Join(dir, PairName+".pem")
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		k, err := crypt.GenerateKey(bits)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		// Another master may be faster; use its pair then.
 		switch err := crypt.WriteKeyPair(dir, PairName, k, pass); {
 		case err == nil:
+			created = true
 			log.Info("created the key pair of the cluster", "path", dir)
 		case !errors.Is(err, fs.ErrExist):
-			return nil, err
+			return nil, false, err
 		}
 	}
 	k, err := crypt.LoadOwn(path, pass, log)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	public := filepath.Join(dir, PairName+".pub")
 	pub, err := crypt.LoadPublic(public)
 	if errors.Is(err, fs.ErrNotExist) {
-		return k, crypt.WritePublic(public, k.Public())
+		return k, created, crypt.WritePublic(public, k.Public())
 	}
 	if err == nil && !pub.Equal(k.Public()) && isRotated(dir, k.Public()) {
-		return k, atomicfile.Write(public, k.Public().PEM(), 0o644, true) // the process ended between the two writes
+		return k, created, atomicfile.Write(public, k.Public().PEM(), 0o644, true) // the process ended between the two writes
 	}
 	if err == nil && !pub.Equal(k.Public()) {
 		err = salt.Errorf(salt.Invalid, "%s does not belong to %s: copy both from the same place, or remove the .pub file", public, path)
 	}
-	return k, err
+	return k, created, err
 }
 
 // AES is a symmetric key of the cluster, for publications or sessions, in a file that any master may replace.

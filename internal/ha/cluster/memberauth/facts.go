@@ -99,12 +99,19 @@ func Differences(mine, peer Facts, nonce string, cert *x509.Certificate, s Share
 	if mine.Key != peer.Key {
 		differ("the fingerprint of cluster.pub (is cluster_pki_dir one directory for all?)", mine.Key, peer.Key)
 	}
-	if !slices.Contains(mine.Peers, peer.ID) {
-		out = append(out, Unnamed(mine.ID, mine.Peers, peer.ID))
+	code := refusal.Settings
+	if !slices.Contains(mine.Peers, peer.ID) || !slices.Contains(peer.Peers, mine.ID) {
+		if len(out) == 0 {
+			code = refusal.Unnamed
+		}
+		if !slices.Contains(mine.Peers, peer.ID) {
+			out = append(out, Unnamed(mine.ID, mine.Peers, peer.ID))
+		}
+		if !slices.Contains(peer.Peers, mine.ID) {
+			out = append(out, Unnamed(peer.ID, peer.Peers, mine.ID))
+		}
 	}
-	if !slices.Contains(peer.Peers, mine.ID) {
-		out = append(out, Unnamed(peer.ID, peer.Peers, mine.ID))
-	}
+	settled := len(out)
 	token, dir, err := s.Token(peer.ID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -114,7 +121,17 @@ func Differences(mine, peer Facts, nonce string, cert *x509.Certificate, s Share
 	case ProofOf(token, nonce) != peer.Proof:
 		out = append(out, fmt.Sprintf("cachedir of %s (%s) is not the directory that %s uses: it has older data of %s", mine.ID, dir, peer.ID, peer.ID))
 	}
-	return settings(out)
+	if len(out) > settled {
+		code = refusal.Settings
+		if settled == 0 {
+			code = refusal.Data
+		}
+	}
+	r := settings(out)
+	if r != nil {
+		r.Code = code
+	}
+	return r
 }
 
 func settings(differences []string) *refusal.Error {

@@ -32,8 +32,12 @@ const (
 	Shares Code = "shares_directory"
 	// Clock: the clocks of the masters differ. It is unknown which of two is wrong.
 	Clock Code = "clock"
-	// Settings: options that must agree differ, or one master does not name the other.
+	// Settings: options that must agree differ.
 	Settings Code = "settings"
+	// Unnamed: cluster_peers of one of the masters does not name the other; nothing else differs.
+	Unnamed Code = "unnamed"
+	// Data: the shared cachedir does not show the other master's latest data; nothing else differs. A network file system may show it later.
+	Data Code = "data"
 	// Certificate: the TLS certificate is missing, or not valid for the id.
 	Certificate Code = "certificate"
 	// TLS: the connection must use TLS.
