@@ -91,7 +91,7 @@ func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value
 const healthTime = 10 * time.Second
 
 func (p *patient) findings() (out []finding) {
-	for _, check := range []func() []finding{p.members, p.identity, p.same, p.clocks, p.lag, p.votes, p.certificates, p.data, p.minions, p.disks} {
+	for _, check := range []func() []finding{p.members, p.lists, p.options, p.identity, p.same, p.clocks, p.lag, p.votes, p.certificates, p.data, p.minions, p.disks} {
 		out = append(out, check()...)
 	}
 	return out
@@ -133,6 +133,64 @@ func (p *patient) members() (out []finding) {
 			out = append(out, finding{"members", id, "it cannot be reached from " + from + ", but from " + p.self + ": " + cmp.Or(seen.Str("problem"), "no connection"), "let masters through from " + from + " to cluster_pool_port of " + id})
 		}
 	})
+	return out
+}
+
+// lists finds, where masters share a directory, those whose cluster_peers lacks another one. Links that are refused are no fault of the
+// master that has the complete list.
+func (p *patient) lists() (out []finding) {
+	if p.isolated {
+		return nil
+	}
+	all := map[string]bool{}
+	p.there(func(id string, d *value.Dict) {
+		all[id] = true
+		for _, of := range []string{"sees", "peers"} {
+			for _, name := range d.Dict(of).Keys() {
+				all[value.Str(name)] = true
+			}
+		}
+	})
+	p.there(func(id string, d *value.Dict) {
+		var lacks []string
+		for _, other := range slices.Sorted(maps.Keys(all)) {
+			if other != id && !d.Dict("sees").Has(other) {
+				lacks = append(lacks, other)
+			}
+		}
+		if len(lacks) > 0 {
+			out = append(out, finding{"members", id, "its cluster_peers does not name " + strings.Join(lacks, ", "), "name all other masters there and restart it; if one is gone for good, remove its file from peers in cluster_pki_dir"})
+		}
+	})
+	return out
+}
+
+// options finds, where masters share a directory, options that decide what minions get and that differ.
+func (p *patient) options() (out []finding) {
+	if p.isolated {
+		return nil
+	}
+	by := map[string]map[string][]string{} // by option and value
+	p.there(func(id string, d *value.Dict) {
+		for name, v := range d.Dict("options").All() {
+			n := value.Str(name)
+			if by[n] == nil {
+				by[n] = map[string][]string{}
+			}
+			by[n][value.Str(v)] = append(by[n][value.Str(v)], id)
+		}
+	})
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		if len(by[name]) < 2 {
+			continue
+		}
+		var parts []string
+		for _, v := range slices.Sorted(maps.Keys(by[name])) {
+			parts = append(parts, strings.Join(by[name][v], ", "))
+		}
+		slices.Sort(parts)
+		out = append(out, finding{"files", "", "the option " + name + " is not the same on " + strings.Join(parts, " as on "), "give all masters the same and restart them: what a minion gets depends on the master that the balancer chooses"})
+	}
 	return out
 }
 

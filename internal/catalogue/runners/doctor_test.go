@@ -58,7 +58,21 @@ func TestFindings(t *testing.T) {
 		"old secret of the witness": {func(p *patient) { p.voters[2].Secret = false }, []string{"voters w"}},
 		"lists":                     {func(p *patient) { p.health["b"].Set("voters", value.Strings(nil)) }, []string{"voters "}},
 		"minion":                    {func(p *patient) { p.health["b"].Set("few", value.DictOf("m", value.Strings([]string{"a"}))) }, []string{"minions b"}},
-		"older version":             {func(p *patient) { p.health["b"] = value.NewDict(0) }, nil},
+		"a partial list": {func(p *patient) {
+			p.isolated = false
+			p.health["a"].Dict("sees").Set("c", value.DictOf("up", true, "problem", "", "behind", value.NewDict(0)))
+		}, []string{"members b"}},
+		"the key of a master that nobody names": {func(p *patient) {
+			p.isolated = false
+			p.health["b"].Dict("peers").Set("c", "key of c")
+			p.health["a"].Dict("peers").Set("c", "key of c")
+		}, []string{"members a", "members b"}},
+		"options": {func(p *patient) {
+			p.isolated = false
+			p.health["a"].Set("options", value.DictOf("file_roots", "1", "reactor", "2"))
+			p.health["b"].Set("options", value.DictOf("file_roots", "3", "reactor", "2"))
+		}, []string{"files "}},
+		"older version": {func(p *patient) { p.health["b"] = value.NewDict(0) }, nil},
 	} {
 		p := well()
 		c.ill(&p)

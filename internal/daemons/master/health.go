@@ -2,6 +2,8 @@ package master
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"maps"
 	"net"
 	"os"
@@ -27,6 +29,7 @@ type health struct {
 	cacheDir string
 	keyDir   string // of the keys of minions
 	options  cluster.Options
+	opts     *value.Dict // all options
 	cluster  *cluster.Cluster
 	presence *presence
 	reports  *connectionReports
@@ -46,6 +49,7 @@ func (h *health) collect(ctx context.Context) map[string]*value.Dict {
 //	sees          of each: up, problem, behind (changes, by stream)
 //	voters        cluster_voters
 //	disks         of each directory: path, free, size in bytes
+//	options       sums of the options that decide what minions get
 //	few           minions, by id, that name fewer masters than there are: which
 func (h *health) own(*value.Dict) *value.Dict {
 	d := value.DictOf("own", fingerOf(filepath.Join(h.pkiDir, "master.pub")), "cluster", fingerOf(filepath.Join(h.options.PKIDir, cluster.PublicFile)))
@@ -82,8 +86,18 @@ func (h *health) own(*value.Dict) *value.Dict {
 	}
 	d.Set("disks", disks)
 	d.Set("few", h.fewMasters(members))
+	options := value.NewDict(len(deciding))
+	for _, name := range deciding {
+		sum := sha256.Sum256([]byte(value.Repr(h.opts.At(name))))
+		options.Set(name, hex.EncodeToString(sum[:8]))
+	}
+	d.Set("options", options)
 	return d
 }
+
+// deciding are options that decide what minions get from a master. Their values
+// may hold passwords, so masters compare sums.
+var deciding = []string{"file_roots", "pillar_roots", "ext_pillar", "fileserver_backend", "reactor", "nodegroups", "external_auth", "publisher_acl", "peer"}
 
 func fingerOf(path string) string {
 	b, err := os.ReadFile(path)
