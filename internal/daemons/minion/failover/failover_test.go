@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,7 +22,7 @@ import (
 type fleet struct {
 	*Failover
 	links   *link.Set
-	running []string
+	running atomic.Bool // a job of the active master
 }
 
 func newFleet(t *testing.T, o Options, names ...string) *fleet {
@@ -35,7 +36,7 @@ func newFleet(t *testing.T, o Options, names ...string) *fleet {
 	}
 	f.Failover = New(Config{
 		Options: o, ID: "w1", MasterPort: 4506, Links: f.links, Log: log,
-		RunningFor: func(*link.Link) []string { return f.running },
+		RunningFor: func(*link.Link) []string { return make([]string, map[bool]int{true: 1}[f.running.Load()]) },
 		Status: status.New(status.Config{ID: "w1", Path: filepath.Join(t.TempDir(), "x"), OneAtATime: func() bool { return true },
 			Masters: func() []status.Master { return nil }, Log: log}),
 	})
@@ -91,10 +92,10 @@ func TestFailbackWaitsForJobs(t *testing.T) {
 			synctest.Wait()
 		}
 		f.want(t, "after the loss", "standby", "active")
-		f.running = []string{"1"}
+		f.running.Store(true)
 		time.Sleep(time.Minute)
 		f.want(t, "while a job runs", "standby", "active")
-		f.running = nil
+		f.running.Store(false)
 		time.Sleep(time.Minute)
 		f.want(t, "afterwards, until the preferred one is connected", "active", "active")
 		f.Notify(roles.Event{Kind: roles.Serving, Master: 0})
