@@ -11,7 +11,12 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/calls"
+	"brine/internal/daemons/minion/grains"
+	"brine/internal/daemons/minion/jobs"
 	"brine/internal/daemons/minion/link"
+	"brine/internal/daemons/minion/returners"
+	"brine/internal/daemons/minion/runner"
 	"brine/internal/py/value"
 )
 
@@ -23,7 +28,18 @@ type Caller struct {
 	// Executors and ExecutorOpts are those of the call, nil for the configured.
 	Executors, ExecutorOpts any
 
-	m    *Minion
+	cfg       *Config
+	log       *slog.Logger
+	links     *link.Set
+	inUse     []string // the masters that the daemon uses
+	funcs     *fn.Registry
+	grains    *grains.Store
+	calls     *calls.Factory
+	runner    *runner.Runner
+	notes     *jobs.Notes
+	returners *returners.Returners
+	wait      func() // for what runs in the background
+
 	conn *link.Link // nil when local
 	jid  string
 }
@@ -44,26 +60,31 @@ func NewCaller(ctx context.Context, cfg Config, local bool, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	m.run = ctx
-	c := &Caller{m: m, jid: salt.NewJID(time.Now())}
+	c := m.caller()
 	if local {
 		return c, nil
 	}
 	return c, c.connect(ctx)
 }
 
+// caller is what salt-call needs of a minion that does not run.
+func (m *Minion) caller() *Caller {
+	return &Caller{cfg: &m.cfg, log: m.log, links: m.links, inUse: m.inUse(), funcs: m.funcs, grains: m.grains, calls: m.calls, runner: m.runner,
+		notes: m.notes, returners: m.returners, wait: m.background.Wait, jid: salt.NewJID(time.Now())}
+}
+
 // connect tries the masters in turn, those that the daemon uses first. It does
 // not wait for one that is away while another is there.
 func (c *Caller) connect(ctx context.Context) error {
-	o := &c.m.cfg.Options
-	used := c.m.inUse()
+	o := &c.cfg.Options
+	used := c.inUse
 	rank := func(conn *link.Link) int {
 		if i := slices.Index(used, conn.Addr.Text); i >= 0 {
 			return i
 		}
 		return len(used)
 	}
-	conns := slices.Clone(c.m.links.All())
+	conns := slices.Clone(c.links.All())
 	slices.SortStableFunc(conns, func(a, b *link.Link) int { return rank(a) - rank(b) })
 	rounds := max(o.MasterTries, 1)
 	if len(conns) == 1 {
@@ -85,12 +106,12 @@ func (c *Caller) anyOf(ctx context.Context, conns []*link.Link) (final bool, err
 	for _, conn := range conns {
 		err := c.signIn(ctx, conn)
 		if err == nil {
-			c.conn, c.m.direct = conn, conn
+			c.conn, c.links.Direct = conn, conn
 			return true, nil
 		}
 		final = final && salt.KindOf(err) != salt.Timeout
 		faults = append(faults, fmt.Errorf("%s: %w", conn.Addr.Text, err))
-		c.m.log.Debug("cannot use a master", "master", conn.Addr.Text, "err", err)
+		c.log.Debug("cannot use a master", "master", conn.Addr.Text, "err", err)
 	}
 	return final, salt.Errorf(salt.Unavailable, "%w", errors.Join(faults...))
 }
@@ -100,28 +121,28 @@ func (c *Caller) signIn(ctx context.Context, conn *link.Link) error {
 		return err
 	}
 	if err := conn.FetchPillar(ctx, false); err != nil {
-		c.m.log.Error("cannot fetch the pillar", "err", err)
+		c.log.Error("cannot fetch the pillar", "err", err)
 	}
 	return nil
 }
 
 // Functions returns the functions that can be called.
-func (c *Caller) Functions() *fn.Registry { return c.m.funcs }
+func (c *Caller) Functions() *fn.Registry { return c.funcs }
 
 // Grains returns the minion's grains.
-func (c *Caller) Grains() *value.Dict { return c.m.Grains() }
+func (c *Caller) Grains() *value.Dict { return c.grains.Grains() }
 
 // JID is the job id of the call.
 func (c *Caller) JID() string { return c.jid }
 
 // ID is the minion's id.
-func (c *Caller) ID() string { return c.m.cfg.ID }
+func (c *Caller) ID() string { return c.cfg.ID }
 
 // Call runs one function and notes it as running meanwhile.
 func (c *Caller) Call(ctx context.Context, fun string, args []any) fn.Outcome {
 	load := value.DictOf("fun", fun, "jid", c.jid, "tgt", "salt-call", "arg", &value.List{Items: args})
-	j := &job{jid: c.jid, load: load}
-	forget := c.m.recordProc(j)
+	j := &jobs.Job{JID: c.jid, Load: load}
+	forget := c.notes.Record(j)
 	defer forget()
 	if c.Executors != nil {
 		load.Set("module_executors", c.Executors)
@@ -134,8 +155,8 @@ func (c *Caller) Call(ctx context.Context, fun string, args []any) fn.Outcome {
 	if c.Metadata != nil {
 		pub.Set("metadata", c.Metadata)
 	}
-	return c.m.through(ctx, j, fun, func() fn.Outcome {
-		return c.m.funcs.Run(ctx, c.m.newCall(c.conn, c.jid), fn.Job{Fun: fun, Arg: args, Pub: pub, Reported: true})
+	return c.runner.Through(ctx, j, fun, func() fn.Outcome {
+		return c.funcs.Run(ctx, c.calls.New(c.conn, c.jid), fn.Job{Fun: fun, Arg: args, Pub: pub, Reported: true})
 	})
 }
 
@@ -144,7 +165,7 @@ func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcom
 	if c.conn == nil {
 		return nil
 	}
-	load := value.DictOf("cmd", "_return", "id", c.m.cfg.ID, "jid", "req", "return", o.Return, "retcode", o.Retcode,
+	load := value.DictOf("cmd", "_return", "id", c.cfg.ID, "jid", "req", "return", o.Return, "retcode", o.Retcode,
 		"fun", fun, "fun_args", &value.List{Items: args})
 	if o.Out != "" {
 		load.Set("out", o.Out)
@@ -158,9 +179,48 @@ func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcom
 
 // Close ends the connection and waits for what runs in the background.
 func (c *Caller) Close() {
-	c.m.background.Wait()
-	c.m.returners.close()
+	c.wait()
+	c.returners.Close()
 	if c.conn != nil {
 		c.conn.Client.Close()
 	}
+}
+
+// Ask sends one request to the master that the caller is signed in to.
+func (c *Caller) Ask(ctx context.Context, load *value.Dict) (any, error) {
+	if c.conn == nil {
+		return nil, errors.New("the caller has no master")
+	}
+	load.Set("id", c.cfg.ID)
+	return c.conn.Client.Request(ctx, load)
+}
+
+// Pillar returns the pillar that this master gave, or nil.
+func (c *Caller) Pillar() *value.Dict {
+	if c.conn == nil {
+		return nil
+	}
+	return c.conn.Pillar()
+}
+
+// Returners are the names in list, which is separated by commas, or if it is
+// empty those of the option return. The master's own is not among them.
+func (c *Caller) Returners(list string) []string { return c.returners.Names(list) }
+
+// Deliver sends the outcome to the server of a returner, and waits for that
+// at most twice as long as the option returner_timeout says. If the server is
+// unreachable, the result is left to the daemon, which the error tells.
+func (c *Caller) Deliver(ctx context.Context, name, fun string, args []any, o fn.Outcome) error {
+	ret := value.DictOf("id", c.cfg.ID, "jid", c.jid, "fun", fun, "fun_args", &value.List{Items: args}, "return", o.Return, "retcode", o.Retcode, "success", true)
+	if o.Out != "" {
+		ret.Set("out", o.Out)
+	}
+	if c.Metadata != nil {
+		ret.Set("metadata", c.Metadata)
+	}
+	var pillar *value.Dict
+	if p := c.calls.New(c.conn, c.jid).Pillar; p != nil {
+		pillar = p.All()
+	}
+	return c.returners.Deliver(ctx, name, c.jid, pillar, ret)
 }

@@ -1,9 +1,10 @@
 package minion
 
 import (
+	"fmt"
+
 	"brine/internal/daemons/minion/address"
 	"brine/internal/daemons/minion/masters"
-	"fmt"
 )
 
 // CheckStart returns what would end a start of a minion with this

@@ -1,15 +1,16 @@
 package minion
 
 import (
+	"context"
+	"time"
+
 	"brine/internal/call/fn"
 	"brine/internal/daemons/minion/beacons"
-	"brine/internal/daemons/minion/masters"
 	"brine/internal/daemons/minion/mine"
+	"brine/internal/daemons/minion/refresh"
 	"brine/internal/daemons/minion/schedule"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
-	"context"
-	"time"
 )
 
 // Events on the minion's own bus, as Salt names them.
@@ -34,7 +35,7 @@ func (m *Minion) fireMaster(e *event.Event) {
 func (m *Minion) environByEvent(e *event.Event) {
 	set := value.DictOf("environ", e.Data.At("environ"), "false_unsets", e.Data.Bool("false_unsets"), "clear_all", e.Data.Bool("clear_all"))
 	m.background.Go(func() {
-		if _, err := m.funcs.Call(m.run, m.newCall(nil, ""), "environ.setenv", nil, set); err != nil {
+		if _, err := m.funcs.Call(m.background.Context(), m.calls.New(nil, ""), "environ.setenv", nil, set); err != nil {
 			m.log.Error("cannot set the environment", "err", err)
 		}
 	})
@@ -57,7 +58,7 @@ func (m *Minion) openBus() (err error) {
 	own.Handle(m.fireMaster, tagFireMaster)
 	own.Handle(m.schedule.ByEvent, schedule.TagManage)
 	own.Handle(m.beacons.ByEvent, beacons.TagManage)
-	own.Handle(m.refreshes.byEvent, tagRefreshPillar, tagRefreshGrains, tagRefreshModules, tagRefreshBeacons, tagRefreshMatchers)
+	own.Handle(m.refresh.ByEvent, refresh.TagPillar, refresh.TagGrains, refresh.TagModules, refresh.TagBeacons, refresh.TagMatchers)
 	own.Handle(m.mine.ByEvent, mine.TagMine)
 	own.Handle(m.environByEvent, tagEnviron)
 	m.busIPC, err = m.bus.Listen(m.log)
@@ -71,7 +72,7 @@ func (m *Minion) tasks() (out []schedule.Task) {
 		out = append(out, schedule.Task{Every: time.Duration(n) * time.Minute, Do: func(context.Context) { m.links.Fire("minion_ping", "ping") }})
 	}
 	if n := o.GrainsRefreshEvery; n > 0 {
-		out = append(out, schedule.Task{Every: time.Duration(n) * time.Minute, Do: func(context.Context) { m.bus.Report(tagRefreshGrains, value.NewDict(0)) }})
+		out = append(out, schedule.Task{Every: time.Duration(n) * time.Minute, Do: func(context.Context) { m.bus.Report(refresh.TagGrains, value.NewDict(0)) }})
 	}
 	if fs, ok := o.MineFunctions.(*value.Dict); ok && fs.Len() > 0 && o.MineEnabled && o.MineInterval > 0 {
 		out = append(out, schedule.Task{Every: time.Duration(o.MineInterval) * time.Minute, OnStart: true, Do: func(ctx context.Context) { m.mine.Update(ctx, fs) }})
@@ -81,14 +82,14 @@ func (m *Minion) tasks() (out []schedule.Task) {
 
 // buildTimed makes what runs by time, and the mine.
 func (m *Minion) buildTimed() (err error) {
-	o, masterless := &m.cfg.Options, m.cfg.Options.MasterType == masters.TypeDisable
+	o, masterless := &m.cfg.Options, m.cfg.Options.Masterless()
 	m.mine = &mine.Mine{ID: m.cfg.ID, Log: m.log, Send: m.links.Send,
 		Call: func(ctx context.Context, j fn.Job) fn.Outcome {
-			return m.funcs.Run(ctx, m.newCall(m.links.WithPillar(), ""), j)
+			return m.funcs.Run(ctx, m.calls.New(m.links.WithPillar(), ""), j)
 		}}
 	m.schedule, err = schedule.New(schedule.Config{
 		Options: o.ScheduleOptions, Masterless: masterless, Opts: m.cfg.Opts, Tasks: m.tasks(), Ready: m.readyC,
-		Grains: m.Grains, Pillar: m.links.Pillar, Job: m.runScheduled, Go: m.background.Go, Report: m.bus.Report, Log: m.log,
+		Grains: m.grains.Grains, Pillar: m.links.Pillar, Job: m.runner.Scheduled, Go: m.background.Go, Report: m.bus.Report, Log: m.log,
 	})
 	if err != nil {
 		return err
@@ -96,16 +97,16 @@ func (m *Minion) buildTimed() (err error) {
 	m.beacons, err = beacons.New(beacons.Config{
 		Options: o.BeaconOptions, ID: m.cfg.ID, Masterless: masterless, Opts: m.cfg.Opts, Ready: m.readyC, Pillar: m.links.Pillar,
 		Running: func() (funs []string) {
-			for _, d := range m.jobs.list("") {
+			for _, d := range m.jobs.List("") {
 				funs = append(funs, d.Str("fun"))
 			}
 			return funs
 		},
 		Call: func() (context.Context, *fn.Call) {
-			c := m.newCall(m.links.WithPillar(), "")
+			c := m.calls.New(m.links.WithPillar(), "")
 			c.Funcs = m.funcs
 			c.Prepare()
-			return m.run, c
+			return m.background.Context(), c
 		},
 		Go: m.background.Go, Fire: m.links.Fire, Report: m.bus.Report, Log: m.log,
 	})

@@ -1,9 +1,15 @@
 package minion
 
-import "brine/internal/daemons/minion/link"
+import (
+	"brine/internal/daemons/minion/link"
+	"brine/internal/daemons/minion/runner"
+)
 
 // Exit codes of a minion that no master takes, as Salt's.
 const (
 	ExitFinger   = link.ExitFinger
 	ExitRejected = link.ExitRejected
 )
+
+// ExecutorNames returns the names of the executors, sorted.
+func ExecutorNames() []string { return runner.ExecutorNames() }

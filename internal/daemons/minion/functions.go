@@ -2,6 +2,7 @@ package minion
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -13,9 +14,14 @@ import (
 	"brine/internal/catalogue"
 	"brine/internal/catalogue/modules/control"
 	"brine/internal/catalogue/modules/core"
+	"brine/internal/daemons/minion/background"
 	"brine/internal/daemons/minion/beacons"
+	"brine/internal/daemons/minion/grains"
+	"brine/internal/daemons/minion/jobs"
+	"brine/internal/daemons/minion/link"
 	"brine/internal/daemons/minion/localbus"
 	"brine/internal/daemons/minion/mine"
+	"brine/internal/daemons/minion/refresh"
 	"brine/internal/daemons/minion/schedule"
 	"brine/internal/daemons/minion/status"
 	"brine/internal/net/crypt"
@@ -27,21 +33,27 @@ func (m *Minion) buildFunctions() error {
 	if err := m.buildStates(); err != nil {
 		return err
 	}
-	r, err := fn.NewRegistry(m.grainReader(nil), m.permitted(m.catalogue())...)
+	r, err := fn.NewRegistry(m.grains.Reader(nil), m.permitted(m.catalogue())...)
 	m.funcs = r
 	return err
 }
 
 // Catalogue returns the modules of every minion, to be described, not called.
-func Catalogue() []fn.Module { return (&Minion{bus: localbus.New(localbus.Config{})}).catalogue() }
+func Catalogue() []fn.Module {
+	m := &Minion{log: slog.New(slog.DiscardHandler), background: background.New(context.Background())}
+	m.cfg.Options.Master = Masters{"salt"} // so that no files of this machine are served
+	m.buildServices()
+	return m.catalogue()
+}
 
 // catalogue names the families of modules, and those modules that need the
 // daemon itself.
 func (m *Minion) catalogue() []fn.Module {
-	masters := messenger{m}
+	masters := messenger{links: m.links, bus: m.bus, masterless: m.cfg.Options.Masterless()}
+	refresher := refresh.Functions{Server: m.refresh}
 	return append(catalogue.Modules(),
-		core.Grains(grainStore{m}),
-		control.Saltutil(control.Deps{Jobs: jobs{m}, Refresh: refresher{m}, Keys: keys{m}, Masters: masters, Local: catalogue.LocalMaster{Open: m.openLocalMaster}}),
+		core.Grains(grainFunctions{m.grains, refresher}),
+		control.Saltutil(control.Deps{Jobs: jobFunctions{m.jobs, m.notes}, Refresh: refresher, Keys: keys{&m.cfg, m.log}, Masters: masters, Local: catalogue.LocalMaster{Open: m.openLocalMaster}}),
 		control.Event(masters, m.bus),
 		control.Mine(masters),
 		control.Publish(masters),
@@ -59,46 +71,35 @@ func (m *Minion) openLocalMaster() (*client.Client, func(), error) {
 	return m.cfg.LocalMaster()
 }
 
-// grainStore lets functions change the grains.
-type grainStore struct{ m *Minion }
-
-// Grains returns the grains as they are now.
-func (s grainStore) Grains() *value.Dict { return s.m.Grains() }
-
-// Change sets and removes top-level grains.
-func (s grainStore) Change(set *value.Dict, remove []string) {
-	for {
-		old := s.m.Grains()
-		g := old.Clone()
-		g.Update(set)
-		for _, k := range remove {
-			g.Delete(k)
-		}
-		if s.m.grains.CompareAndSwap(old, g) {
-			return
-		}
-	}
+// grainFunctions lets functions change the grains.
+type grainFunctions struct {
+	*grains.Store
+	refresher refresh.Functions
 }
 
 // Refresh has the grains, and with pillar the pillar, collected again.
-func (s grainStore) Refresh(ctx context.Context, pillar bool) error {
+func (s grainFunctions) Refresh(ctx context.Context, pillar bool) error {
 	what := control.RefreshModules
 	if pillar {
 		what = control.RefreshPillar
 	}
-	return refresher(s).Refresh(ctx, what, false, false)
+	return s.refresher.Refresh(ctx, what, false, false)
 }
 
 // messenger sends on behalf of functions: over the queues of all connections,
 // or, for salt-call, directly to the one master that it uses.
-type messenger struct{ m *Minion }
+type messenger struct {
+	links      *link.Set
+	bus        *localbus.Bus
+	masterless bool
+}
 
 // Request asks one master that the minion is connected to.
 func (s messenger) Request(ctx context.Context, load *value.Dict) (any, error) {
-	if s.m.direct != nil {
-		return s.m.direct.Client.Request(ctx, load)
+	if s.links.Direct != nil {
+		return s.links.Direct.Client.Request(ctx, load)
 	}
-	for _, c := range s.m.links.All() {
+	for _, c := range s.links.All() {
 		if c.Is(status.Connected) {
 			return c.Client.Request(ctx, load)
 		}
@@ -110,17 +111,17 @@ func (s messenger) Request(ctx context.Context, load *value.Dict) (any, error) {
 // minion is connected to. salt-call signs in to the master if that is not the
 // one it already uses.
 func (s messenger) Pick(ctx context.Context, host string) (control.Asker, error) {
-	if len(s.m.links.All()) == 0 || s.m.cfg.Options.MasterType == "disable" {
+	if len(s.links.All()) == 0 || s.masterless {
 		return nil, control.ErrMasterless
 	}
-	if s.m.direct != nil && (host == "" || s.m.direct.Addr.Is(host)) {
-		return s.m.direct.Client, nil
+	if s.links.Direct != nil && (host == "" || s.links.Direct.Addr.Is(host)) {
+		return s.links.Direct.Client, nil
 	}
-	for _, c := range s.m.links.All() {
+	for _, c := range s.links.All() {
 		if host != "" && !c.Addr.Is(host) {
 			continue
 		}
-		if s.m.direct != nil {
+		if s.links.Direct != nil {
 			return c.Client, c.SignIn(ctx)
 		}
 		if c.Is(status.Connected) || host != "" && c.Is(status.Standby) {
@@ -135,40 +136,41 @@ func (s messenger) Pick(ctx context.Context, host string) (control.Asker, error)
 
 // Send gives a message to every master; one that is away gets it later.
 func (s messenger) Send(ctx context.Context, load *value.Dict) error {
-	if s.m.direct != nil {
+	if s.links.Direct != nil {
 		copied := load.Clone()
-		_, err := s.m.direct.Client.Request(ctx, load)
-		if err == nil && mine.IsRequest(copied) && len(s.m.links.Receivers()) > 1 {
+		_, err := s.links.Direct.Client.Request(ctx, load)
+		if err == nil && mine.IsRequest(copied) && len(s.links.Receivers()) > 1 {
 			// The other masters get it from the daemon, as in Salt.
-			err = ignoreNoDaemon(s.m.bus.Fire(ctx, mine.TagMine, copied))
+			err = localbus.IgnoreNoDaemon(s.bus.Fire(ctx, mine.TagMine, copied))
 		}
 		return err
 	}
-	if len(s.m.links.All()) == 0 {
+	if len(s.links.All()) == 0 {
 		return salt.Errorf(salt.Unavailable, "this minion has no master")
 	}
 	if load.Str("cmd") == "_minion_event" && !load.Has("pretag") {
 		load.Set("pretag", nil) // as in events that Salt's daemons pass on
 	}
-	for _, c := range s.m.links.Receivers() {
-		c.Out.Put(load)
-	}
+	s.links.Send(load)
 	return nil
 }
 
-// jobs shows the running jobs: those of this process, and those that other
+// jobFunctions shows the running jobs: those of this process, and those that other
 // processes of this minion (the daemon, or salt-call) have noted.
-type jobs struct{ m *Minion }
+type jobFunctions struct {
+	table *jobs.Table
+	notes *jobs.Notes
+}
 
 // Running implements control.Jobs.
-func (j jobs) Running() []control.RunningJob {
+func (j jobFunctions) Running() []control.RunningJob {
 	var out []control.RunningJob
 	own := map[string]bool{}
-	for _, d := range j.m.jobs.list("") {
+	for _, d := range j.table.List("") {
 		own[d.Str("jid")] = true
 		out = append(out, running(d, os.Getpid()))
 	}
-	for _, d := range j.m.notedJobs() {
+	for _, d := range j.notes.Others() {
 		if !own[d.Str("jid")] {
 			out = append(out, running(d, int(d.Int("pid"))))
 		}
@@ -178,20 +180,23 @@ func (j jobs) Running() []control.RunningJob {
 
 // Signal implements control.Jobs. Only jobs of this process can be reached:
 // the pid of another one's is that of a whole daemon.
-func (j jobs) Signal(jid string, sig syscall.Signal) error { return j.m.jobs.signal(jid, sig) }
+func (j jobFunctions) Signal(jid string, sig syscall.Signal) error { return j.table.Signal(jid, sig) }
 
 // Cached implements control.Jobs.
-func (j jobs) Cached(jid string) (*value.Dict, bool) { return j.m.jobs.returned(jid) }
+func (j jobFunctions) Cached(jid string) (*value.Dict, bool) { return j.table.Returned(jid) }
 
 // keys makes new keys for the minion.
-type keys struct{ m *Minion }
+type keys struct {
+	cfg *Config
+	log *slog.Logger
+}
 
 // Regenerate implements control.Keys. The pair on disk is another one then; this
 // process goes on with the old one, so that the job's return and whatever comes
 // before the operator is ready still pass. The master's key stays: Salt's removes
-// it, too, and then trusts whoever answers first.
+// it, too, and then trusts the first that answers.
 func (k keys) Regenerate(context.Context) error {
-	cfg := &k.m.cfg
+	cfg := k.cfg
 	key, err := crypt.GenerateKey(max(cfg.Keysize, 2048))
 	if err != nil {
 		return err
@@ -205,7 +210,7 @@ func (k keys) Regenerate(context.Context) error {
 	if err := atomicfile.Write(filepath.Join(cfg.PKIDir, "minion.pub"), key.Public().PEM(), 0o644, true); err != nil {
 		return err
 	}
-	k.m.log.Warn("the minion has a new key pair, which counts from its next start on; masters deny it until its old key is deleted there (salt-key -d, or saltutil.revoke_auth) and the new one accepted",
+	k.log.Warn("the minion has a new key pair, which counts from its next start on; masters deny it until its old key is deleted there (salt-key -d, or saltutil.revoke_auth) and the new one accepted",
 		"fingerprint", crypt.Fingerprint(key.Public().PEM(), cfg.Handshake.HashType))
 	return nil
 }

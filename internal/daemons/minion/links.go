@@ -1,19 +1,22 @@
 package minion
 
 import (
+	"context"
+	"net"
+	"path/filepath"
+
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/daemons/minion/address"
 	"brine/internal/daemons/minion/failover"
+	"brine/internal/daemons/minion/jobs"
 	"brine/internal/daemons/minion/link"
 	"brine/internal/daemons/minion/masters"
 	"brine/internal/daemons/minion/members"
+	"brine/internal/daemons/minion/ownpillar"
 	"brine/internal/daemons/minion/roles"
 	"brine/internal/daemons/minion/status"
 	"brine/internal/py/value"
-	"context"
-	"net"
-	"path/filepath"
 )
 
 // buildLinks finds out the masters and makes a link to each.
@@ -40,8 +43,8 @@ func (m *Minion) buildLinks(ctx context.Context) error {
 	}
 	m.linkCfg = &link.Config{
 		Options: o.LinkOptions, ID: m.cfg.ID, Fingerprint: fingerprint, Transport: m.cfg.Transport, Dial: m.cfg.Dial, SubscribeDial: m.cfg.SubscribeDial,
-		Resolver: finder.Resolver, Opts: m.cfg.Opts, ExtraPillarData: m.cfg.extraData, Grains: m.Grains, NamesMaster: m.namesMaster.Load,
-		Outbox: m.outbox, Links: m.links, Jobs: published{m.accept, m.jobs.runningFor}, Status: m.status, Members: m.members,
+		Resolver: finder.Resolver, Opts: m.cfg.Opts, ExtraPillarData: func() *value.Dict { return ownpillar.ExtraData(m.cfg.Opts) }, Grains: m.grains.Grains, NamesMaster: m.grains.NamesMaster,
+		Outbox: m.outbox, Links: m.links, Jobs: m.runner, Status: m.status, Members: m.members,
 		Learned: func() { m.failover.Learned() },
 		Notify: func(e roles.Event) {
 			if m.failover != nil {
@@ -67,23 +70,11 @@ func (m *Minion) buildLinks(ctx context.Context) error {
 	return nil
 }
 
-// published takes the jobs that masters publish.
-type published struct {
-	accept     func(*link.Link, *value.Dict)
-	runningFor func(*link.Link) []string
-}
-
-// Accept implements link.Jobs.
-func (p published) Accept(from *link.Link, load *value.Dict) { p.accept(from, load) }
-
-// RunningFor implements link.Jobs.
-func (p published) RunningFor(c *link.Link) []string { return p.runningFor(c) }
-
 // finder finds out the names of the masters.
 func (m *Minion) finder() *masters.Finder {
 	f := &masters.Finder{
 		Options: &m.cfg.Options.MasterOptions, ID: m.cfg.ID, Failback: m.cfg.Options.Failback, Resolver: m.cfg.Resolver, Log: m.log, InUse: m.inUse,
-		Call: func(ctx context.Context, j fn.Job) fn.Outcome { return m.funcs.Run(ctx, m.newCall(nil, ""), j) },
+		Call: func(ctx context.Context, j fn.Job) fn.Outcome { return m.funcs.Run(ctx, m.calls.New(nil, ""), j) },
 	}
 	if f.Resolver == nil {
 		f.Resolver = net.DefaultResolver
@@ -95,7 +86,7 @@ func (m *Minion) finder() *masters.Finder {
 func (cfg *Config) statusFile() string { return filepath.Join(cfg.CacheDir, "brine", "masters.json") }
 
 // inUse returns the masters that the running daemon of this minion uses.
-func (m *Minion) inUse() []string { return status.InUse(m.cfg.statusFile(), runsJobs) }
+func (m *Minion) inUse() []string { return status.InUse(m.cfg.statusFile(), jobs.RunsJobs) }
 
 // addLink adds a link to one master, of several that have keys of their own.
 func (m *Minion) addLink(addr address.Master, several bool) (int, error) {
@@ -126,7 +117,7 @@ func (m *Minion) assign() {
 	o := &m.cfg.Options
 	m.failover = failover.New(failover.Config{
 		Options: o.FailoverOptions, ID: m.cfg.ID, AliveInterval: o.AliveInterval, MasterPort: o.MasterPort, Links: m.links, Members: m.members,
-		Add: func(a address.Master) (int, error) { return m.addLink(a, false) }, RunningFor: m.jobs.runningFor, Status: m.status, Log: m.log,
+		Add: func(a address.Master) (int, error) { return m.addLink(a, false) }, RunningFor: m.jobs.RunningFor, Status: m.status, Log: m.log,
 	})
 }
 
@@ -151,7 +142,7 @@ func (m *Minion) zone() string {
 	if z := m.cfg.Options.Zone; z != "" {
 		return z
 	}
-	return value.Str(orEmpty(m.Grains().At("zone")))
+	return value.Str(orEmpty(m.grains.Grains().At("zone")))
 }
 
 func orEmpty(v any) any {

@@ -1,14 +1,13 @@
-// Package minion is the minion daemon: it stands by one connection per
-// master, runs the jobs that they publish, and delivers what they return.
+// Package minion is the minion daemon: it makes the services of a minion and connects
+// them. Each service is a package below this one, with the options and the functions
+// that it uses, and none knows this one.
 //
-// Each master of the list has a supervisor of its own (connection), which no
-// other waits for; the table of jobs, the schedule and the grains are shared.
-// All masters are served at once, or one at a time, as the driver of the state
-// machine in package roles decides (failover). Nothing that a master does, or
-// fails to do, ends the process.
+// Each master of the list has a supervisor of its own (link), which no other waits for;
+// the table of jobs, the schedule and the grains are shared. All masters are served at
+// once, or one at a time (failover). Nothing that a master does, or fails to do, ends
+// the process.
 //
-// Data flows: connection -> accept -> jobTable -> execute (package fn) ->
-// outgoing -> connection.
+// Data flows: link -> runner (Accept, jobs.Table, package fn) -> outbox -> link.
 package minion
 
 import (
@@ -20,25 +19,29 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"brine/internal/base/salt"
-	"brine/internal/base/target"
 	"brine/internal/base/wait"
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/background"
 	"brine/internal/daemons/minion/beacons"
+	"brine/internal/daemons/minion/calls"
 	"brine/internal/daemons/minion/failover"
+	"brine/internal/daemons/minion/grains"
+	"brine/internal/daemons/minion/jobs"
 	"brine/internal/daemons/minion/link"
 	"brine/internal/daemons/minion/localbus"
-	"brine/internal/daemons/minion/masters"
 	"brine/internal/daemons/minion/members"
 	"brine/internal/daemons/minion/mine"
 	"brine/internal/daemons/minion/outbox"
+	"brine/internal/daemons/minion/ownpillar"
+	"brine/internal/daemons/minion/refresh"
+	"brine/internal/daemons/minion/returners"
+	"brine/internal/daemons/minion/runner"
 	"brine/internal/daemons/minion/schedule"
 	"brine/internal/daemons/minion/status"
-	"brine/internal/files/fileclient"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/backends"
 	"brine/internal/net/event"
@@ -79,7 +82,7 @@ type Config struct {
 	Opts *value.Dict
 	// CollectGrains gathers the grains.
 	CollectGrains func(ctx context.Context) *value.Dict
-	// LateGrains puts that off until somebody asks for a grain: most of what
+	// LateGrains puts that off until a function asks for a grain: most of what
 	// salt-call is for does not.
 	LateGrains bool
 	// Overlaid returns the configuration that comes of laying another file of
@@ -90,48 +93,46 @@ type Config struct {
 	LocalMaster func() (c *client.Client, close func(), err error)
 	// StateWatch is told how state runs go on. It may be nil.
 	StateWatch engine.Observer
-	// Print shows a line to whoever asked for a function. It is nil in a
+	// Print shows a line to the caller of a function. It is nil in a
 	// daemon.
 	Print func(line string) error
 	// daemonBus is where the events of the daemon are, if this is not it.
 	daemonBus *event.Sockets
 }
 
-// Minion is the daemon. New makes one, Run runs it.
+// Minion is the daemon. New makes one, Run runs it. What it does is done by its
+// services; this type makes them and connects them.
 type Minion struct {
-	cfg         Config
-	log         *slog.Logger
-	links       *link.Set
-	linkCfg     *link.Config
-	identity    *handshake.Minion
-	begin       func(*link.Link) // has a link work; nil until Run
-	members     *members.Members // nil unless masters are learned
-	direct      *link.Link       // of salt-call, which has no queues
-	jobs        *jobTable
-	outbox      *outbox.Outbox
-	returners   returners
-	funcs       *fn.Registry
-	states      *state.Registry
-	renderer    *render.Renderer
-	grains      atomic.Pointer[value.Dict]
-	gather      sync.Once   // of late grains
-	namesMaster atomic.Bool // the grain master is the name of one of several
-	schedule    *schedule.Schedule
-	beacons     *beacons.Scheduler
-	mine        *mine.Mine
-	refreshes   *refreshes
-	failover    *failover.Failover // nil unless one master is used at a time
-	status      *status.Status     // nil in salt-call
-	stop        context.CancelCauseFunc
-	slots       chan struct{} // process_count_max, nil without limit
-	bus         *localbus.Bus
-	busIPC      *event.Server
-	files       *fileserver.Server // of file_client: local, else nil
-	trees       fileclient.Trees   // that jobs have fetched
-	own         *ownPillar         // of file_client: local, else nil
+	cfg        Config
+	log        *slog.Logger
+	background *background.Group
+	bus        *localbus.Bus
+	busIPC     *event.Server
+	grains     *grains.Store
+	funcs      *fn.Registry
+	states     *state.Registry
+	renderer   *render.Renderer
+	calls      *calls.Factory
+	own        *ownpillar.Pillar // of file_client: local, else nil
+	refresh    *refresh.Server
+	schedule   *schedule.Schedule
+	beacons    *beacons.Scheduler
+	mine       *mine.Mine
 
-	background sync.WaitGroup
-	run        context.Context // of New, then of Run; jobs run in it
+	jobs      *jobs.Table
+	notes     *jobs.Notes
+	runner    *runner.Runner
+	outbox    *outbox.Outbox
+	returners *returners.Returners
+
+	links    *link.Set
+	linkCfg  *link.Config
+	identity *handshake.Minion
+	begin    func(*link.Link)   // has a link work; nil until Run
+	members  *members.Members   // nil unless masters are learned
+	failover *failover.Failover // nil unless one master is used at a time
+	status   *status.Status     // nil in salt-call
+	stop     context.CancelCauseFunc
 
 	readyOnce sync.Once
 	readyC    chan struct{}
@@ -143,17 +144,8 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	if err := salt.CheckID(cfg.ID); err != nil {
 		return nil, salt.Errorf(salt.Invalid, "%w; set the option id", err)
 	}
-	m := &Minion{cfg: cfg, log: log, renderer: render.New(render.Options{Log: log, Local: render.AnyFile, Limits: cfg.Templates}), jobs: newJobTable(cfg.Options.JIDQueueHWM), readyC: make(chan struct{})}
-	m.links = &link.Set{ID: cfg.ID, OneAtATime: cfg.Options.OneAtATime(), RejectedRetry: cfg.Options.RejectedRetry, Stop: func(err error) { m.stop(err) }}
-	m.refreshes = &refreshes{m: m}
-	m.returners.m = m
-	m.outbox = outbox.New(outbox.Config{Options: cfg.Options.OutboxOptions, ID: cfg.ID, Dir: filepath.Join(cfg.CacheDir, "brine"),
-		Remember: cfg.Options.JIDQueueHWM, Fire: m.links.Fire, Log: log})
-	m.jobs.past = m.outbox.Knows
-	if n := cfg.Options.ProcessCountMax; n > 0 {
-		m.slots = make(chan struct{}, n)
-	}
-	if !m.local() { // without a master there are no keys; a state may be about the folder
+	m := &Minion{cfg: cfg, log: log, readyC: make(chan struct{}), background: background.New(ctx)}
+	if !cfg.local() { // without a master there are no keys; a state may be about the directory
 		if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make pki_dir: %w", err)
 		}
@@ -164,28 +156,58 @@ func New(ctx context.Context, cfg Config, log *slog.Logger) (*Minion, error) {
 	if err := m.cfg.Options.MasterOptions.CheckType(); err != nil {
 		return nil, err
 	}
-	m.run = ctx // until Run has one for jobs
-	if m.local() {
-		m.files = cfg.fileServer(log)
-	}
+	m.buildServices()
 	if !cfg.LateGrains {
-		m.RefreshGrains(ctx)
+		m.grains.Collect(ctx)
 	}
-	m.bus = localbus.New(localbus.Config{ID: cfg.ID, HashType: cfg.Handshake.HashType, Events: cfg.Events, Daemon: cfg.daemonBus, Print: cfg.Print})
-	m.status = m.newStatus()
 	if err := m.buildTimed(); err != nil {
 		return nil, err
 	}
 	if err := m.buildFunctions(); err != nil {
 		return nil, err
 	}
-	if m.files != nil {
-		m.own = newOwnPillar(m, &m.cfg, func() *fn.Call { return m.newCall(nil, "") })
+	if m.cfg.local() {
+		m.own = m.cfg.ownPillar(m.renderer, m.funcs, func() *fn.Call { return m.calls.New(nil, "") }, m.grains, m.background, log)
+		m.calls.SetOwnPillar(m.own)
 	}
 	if err := m.buildLinks(ctx); err != nil {
 		return nil, err
 	}
 	return m, m.openBus()
+}
+
+// buildServices makes the services that need no more than the configuration and each
+// other.
+func (m *Minion) buildServices() {
+	cfg, log := &m.cfg, m.log
+	o, dir := &cfg.Options, filepath.Join(cfg.CacheDir, "brine")
+	m.renderer = render.New(render.Options{Log: log, Local: render.AnyFile, Limits: cfg.Templates})
+	m.bus = localbus.New(localbus.Config{ID: cfg.ID, HashType: cfg.Handshake.HashType, Events: cfg.Events, Daemon: cfg.daemonBus, Print: cfg.Print})
+	m.links = &link.Set{ID: cfg.ID, OneAtATime: o.OneAtATime(), RejectedRetry: o.RejectedRetry, Stop: func(err error) { m.stop(err) }}
+	m.status = m.newStatus()
+	m.outbox = outbox.New(outbox.Config{Options: o.OutboxOptions, ID: cfg.ID, Dir: dir, Remember: o.JIDQueueHWM, Fire: m.links.Fire, Log: log})
+	m.jobs = jobs.New(o.JIDQueueHWM, m.outbox.Knows)
+	m.notes = &jobs.Notes{Dir: filepath.Join(cfg.CacheDir, "proc"), Log: log}
+	m.grains = grains.New(grains.Config{
+		ID: cfg.ID, Collect: cfg.CollectGrains, Late: cfg.LateGrains, Background: m.background, Master: cfg.Opts.At("master"),
+		First: func(name string) (string, error) { a, err := o.Parse(name); return a.Host, err },
+	})
+	funcs := func() *fn.Registry { return m.funcs }
+	m.calls = calls.NewFactory(calls.Config{
+		ID: cfg.ID, Opts: cfg.Opts, Grains: m.grains, Renderer: m.renderer, Source: cfg.fileSource(), Server: cfg.localServer(log), Funcs: funcs,
+		States: func() *fn.Registry { return m.states.Declarations() }, Log: log,
+	})
+	m.returners = returners.New(returners.Config{
+		Options: cfg.Returners, Disabled: o.DisableReturners, ID: cfg.ID, Dir: dir, Opts: cfg.Opts, Background: m.background, Log: log,
+	})
+	m.runner = runner.New(runner.Config{
+		Options: o.RunnerOptions, ID: cfg.ID, ScheduledReturners: cfg.Returners.Scheduled, Jobs: m.jobs, Notes: m.notes, Outbox: m.outbox, Links: m.links,
+		Returners: m.returners, Calls: m.calls, Funcs: funcs, Grains: m.grains.Grains, Background: m.background, Log: log,
+	})
+	m.refresh = refresh.New(refresh.Config{
+		Bus: m.bus, Grains: m.grains, Links: m.links, Own: func() *ownpillar.Pillar { return m.own }, BeaconsChanged: func() { m.beacons.Changed() },
+		Background: m.background, Log: log,
+	})
 }
 
 // Run serves until ctx ends, or every master refuses (Unwanted). It then lets running jobs end for a moment.
@@ -194,15 +216,15 @@ func (m *Minion) Run(ctx context.Context) error {
 	defer m.stop(nil)
 	jobs, endJobs := context.WithCancel(context.WithoutCancel(ctx))
 	defer endJobs()
-	m.run = jobs
-	m.forgetNotes()
-	m.outbox.Recall(m.interrupted)
-	m.returners.recall()
-	if m.cfg.Options.MasterType == masters.TypeDisable && m.cfg.Options.StartupStates != "" {
+	m.background.Use(jobs)
+	m.notes.Forget()
+	m.outbox.Recall(m.runner.Interrupted)
+	m.returners.Recall()
+	if m.cfg.Options.Masterless() && m.cfg.Options.StartupStates != "" {
 		m.log.Error("the startup states are not run: master_type is disable")
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { m.returners.collect(ctx) })
+	wg.Go(func() { m.returners.Collect(ctx, m.links.Pillar) })
 	wg.Go(func() { m.status.Run(ctx) })
 	late := wait.Jitter(m.cfg.Options.RandomStartupDelay)
 	pause := late
@@ -234,7 +256,7 @@ func (m *Minion) Run(ctx context.Context) error {
 	select {
 	case <-idle:
 	case <-time.After(3 * time.Second):
-		m.log.Warn("jobs are still running; they are left behind", "jobs", len(m.jobs.list("")))
+		m.log.Warn("jobs are still running; they are left behind", "jobs", len(m.jobs.List("")))
 	}
 	m.outbox.Close()
 	for _, c := range m.links.All() {
@@ -253,89 +275,6 @@ func (m *Minion) Ready() <-chan struct{} { return m.readyC }
 func (m *Minion) ready(c *link.Link) {
 	m.readyOnce.Do(func() {
 		close(m.readyC)
-		m.startStates(c)
+		m.runner.Startup(c)
 	})
 }
-
-// Grains returns the current grains, which the caller must not change.
-func (m *Minion) Grains() *value.Dict {
-	if g := m.grains.Load(); g != nil {
-		return g
-	}
-	m.gather.Do(func() {
-		if m.grains.Load() == nil {
-			m.RefreshGrains(m.run)
-		}
-	})
-	return m.grains.Load()
-}
-
-// RefreshGrains gathers the grains anew.
-func (m *Minion) RefreshGrains(ctx context.Context) {
-	g := m.cfg.CollectGrains(ctx)
-	g.Set("id", m.cfg.ID)
-	m.oneMaster(g)
-	m.grains.Store(g)
-}
-
-// accept takes one publication of a master. It returns at once.
-func (m *Minion) accept(from *link.Link, load *value.Dict) {
-	log := m.log.With("master", from.Addr.Text)
-	if err := checkJob(load); err != nil {
-		log.Warn("a job was ignored", "err", err)
-		return
-	}
-	ok, err := m.matches(from, load)
-	if err != nil {
-		log.Warn("a job was ignored: its target cannot be read", "jid", load.Str("jid"), "err", err)
-		return
-	}
-	if !ok {
-		return
-	}
-	j, ready := m.jobs.admit(load, from, time.Now())
-	if j == nil {
-		if ready != nil {
-			m.outbox.Also(ready, from.Out)
-		}
-		log.Debug("the job is known already", "jid", load.Str("jid"))
-		return
-	}
-	m.background.Go(func() { m.execute(m.run, j) })
-}
-
-func checkJob(load *value.Dict) error {
-	for _, k := range []string{"tgt", "jid", "fun", "arg"} {
-		if !load.Has(k) {
-			return fmt.Errorf("it has no %s", k)
-		}
-	}
-	if !salt.ValidJID(load.Str("jid")) {
-		return fmt.Errorf("%.40q is not a job id", load.Str("jid"))
-	}
-	return nil
-}
-
-func (m *Minion) matches(from *link.Link, load *value.Dict) (bool, error) {
-	typ := load.Str("tgt_type")
-	if typ == "" {
-		typ = "glob"
-	}
-	t, err := target.Parse(typ, load.At("tgt"), load.Str("delimiter"))
-	if err != nil {
-		return false, err
-	}
-	return t.Match(self{m, from}), nil
-}
-
-// self is this minion as a target of one master, whose pillar counts.
-type self struct {
-	m    *Minion
-	from *link.Link
-}
-
-func (s self) ID() string          { return s.m.cfg.ID }
-func (s self) Grains() *value.Dict { return s.m.Grains() }
-func (s self) Pillar() *value.Dict { return s.from.Pillar() }
-
-var _ target.Subject = self{}

@@ -8,6 +8,7 @@ import (
 	"brine/internal/daemons/minion/link"
 	"brine/internal/daemons/minion/masters"
 	"brine/internal/daemons/minion/outbox"
+	"brine/internal/daemons/minion/runner"
 	"brine/internal/daemons/minion/schedule"
 )
 
@@ -15,6 +16,7 @@ import (
 // where a default differs, the reason stands beside it.
 type Options struct {
 	MasterOptions
+	RunnerOptions
 	LinkOptions
 	FailoverOptions
 	OutboxOptions
@@ -26,12 +28,7 @@ type Options struct {
 	AuthTries          int           `salt:"auth_tries" default:"7" doc:"sign-ins without an answer after which salt-call gives a master up, if it is the only one; the daemon never does" change:"restart"`
 	AuthSafemode       bool          `salt:"auth_safemode" default:"true" doc:"accepted for compatibility: a sign-in without an answer is always repeated (Salt: False)" change:"restart"`
 	RandomStartupDelay time.Duration `salt:"random_startup_delay" default:"0" doc:"seconds over which the first connection is spread" change:"restart"`
-	ProcessCountMax    int           `salt:"process_count_max" default:"-1" doc:"jobs that may run at the same time; further ones wait; -1 is no limit" change:"restart"`
-	ModuleExecutors    any           `salt:"module_executors" default:"direct_call" doc:"what functions are called by, one or a list: direct_call, or splay before it" change:"restart"`
 	JIDQueueHWM        int           `salt:"minion_jid_queue_hwm" default:"100" doc:"finished jobs remembered so that none runs twice" change:"restart"`
-	StartupStates      string        `salt:"startup_states" default:"" doc:"states to run once at the start, whichever master is connected first: highstate, sls (those of sls_list) or top (those of top_file)" change:"restart"`
-	SLSList            []string      `salt:"sls_list" default:"[]" doc:"states for startup_states: sls" change:"restart"`
-	TopFile            string        `salt:"top_file" default:"" doc:"top file for startup_states: top" change:"restart"`
 	PingInterval       int           `salt:"ping_interval" default:"0" doc:"minutes between minion_ping events; 0 is never" change:"restart"`
 	GrainsRefreshEvery int           `salt:"grains_refresh_every" default:"0" doc:"minutes between looks whether grains have changed; 0 is never" change:"restart"`
 	MineEnabled        bool          `salt:"mine_enabled" default:"true" doc:"send mine_functions to the masters" change:"restart"`
@@ -48,6 +45,7 @@ type Options struct {
 // Options of the parts of the minion. The names are needed as the types are all
 // called Options.
 type (
+	RunnerOptions   = runner.Options
 	MasterOptions   = masters.Options
 	LinkOptions     = link.Options
 	FailoverOptions = failover.Options

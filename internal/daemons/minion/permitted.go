@@ -17,7 +17,7 @@ func (m *Minion) permitted(all []fn.Module) []fn.Module {
 	if len(off) == 0 && len(only) == 0 {
 		return all
 	}
-	grains := m.grainReader(nil)
+	grains := m.grains.Reader(nil)
 	return slices.DeleteFunc(all, func(mod fn.Module) bool {
 		names := append([]string{mod.Name, saltFile(mod.Name, grains)}, mod.Aliases...)
 		in := func(list []string) bool {

@@ -60,10 +60,7 @@ func TestDisabledReturners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if names := m.returners.usable(); slices.Contains(names, "redis") || !slices.Contains(names, "mysql") {
-		t.Error(names)
-	}
-	if err := (&Caller{m: m}).Deliver(t.Context(), "redis", "test.ping", nil, fn.Outcome{}); err == nil || !strings.Contains(err.Error(), `there is no returner "redis"`) || strings.Contains(err.Error(), "redis,") {
+	if err := m.caller().Deliver(t.Context(), "redis", "test.ping", nil, fn.Outcome{}); err == nil || !strings.Contains(err.Error(), `there is no returner "redis"`) || strings.Contains(err.Error(), "redis,") || !strings.Contains(err.Error(), "mysql") {
 		t.Error(err)
 	}
 }

@@ -1,10 +1,6 @@
 package minion
 
 import (
-	"brine/internal/daemons/minion/address"
-	"brine/internal/net/channel"
-	"brine/internal/net/crypt"
-	"brine/internal/net/handshake"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -13,6 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"brine/internal/daemons/minion/address"
+	"brine/internal/net/channel"
+	"brine/internal/net/crypt"
+	"brine/internal/net/handshake"
 )
 
 // LoadSigner prepares the minion's side of the sign-in from the files in

@@ -8,7 +8,6 @@ import (
 	"brine/internal/catalogue"
 	modstates "brine/internal/catalogue/modules/states"
 	"brine/internal/catalogue/states/orchestration"
-	"brine/internal/files/fileclient"
 	"brine/internal/py/value"
 	"brine/internal/sls/highstate"
 	"brine/internal/sls/state"
@@ -19,7 +18,7 @@ func States() []state.Module { return catalogue.States(orchestration.Deps{}) }
 
 // buildStates collects the state functions.
 func (m *Minion) buildStates() error {
-	r, err := state.NewRegistry(m.grainReader(nil), catalogue.States(orchestration.Deps{Listen: m.bus.Watcher().Listen})...)
+	r, err := state.NewRegistry(m.grains.Reader(nil), catalogue.States(orchestration.Deps{Listen: m.bus.Watcher().Listen})...)
 	m.states = r
 	return err
 }
@@ -29,10 +28,10 @@ func (m *Minion) stateModule() fn.Module {
 	mod := modstates.Module(modstates.Deps{
 		Deps: highstate.Deps{
 			Renderer: m.renderer, States: m.states, Fire: m.fireMasters, Watch: m.cfg.StateWatch,
-			PillarIsFresh: m.cfg.LateGrains, Grains: m.Grains,
+			PillarIsFresh: m.cfg.LateGrains, Grains: m.grains.Grains,
 			Reload: func(ctx context.Context, what string) error {
 				if what == "grains" {
-					m.RefreshGrains(ctx)
+					m.grains.Collect(ctx)
 				}
 				return nil // modules are part of the program
 			},
@@ -40,7 +39,7 @@ func (m *Minion) stateModule() fn.Module {
 		Configured: m.configured,
 		Running: func() []modstates.Job {
 			var out []modstates.Job
-			for _, j := range (jobs{m}).Running() {
+			for _, j := range (jobFunctions{m.jobs, m.notes}).Running() {
 				out = append(out, modstates.Job{JID: j.JID, Fun: value.Str(j.Fun), PID: j.PID})
 			}
 			return out
@@ -65,25 +64,25 @@ func (m *Minion) configured(c *fn.Call, path string) (*fn.Call, error) {
 		d := *c
 		d.ID, d.Config = cfg.ID, fn.Tree{Dict: cfg.Opts}
 		if cfg.local() {
-			d.Files = fileclient.New(localFiles{cfg.fileServer(m.log), cfg.Opts}, cfg.fileOptions(), m.log)
+			d.Files = cfg.fileSource().Local(m.log)
 		}
 		return &d
 	}
 	d := call()
 	if cfg.local() {
-		own := newOwnPillar(m, &cfg, call)
-		d.Pillar, d.CompilePillar = own, own.compile
+		own := cfg.ownPillar(m.renderer, m.funcs, call, m.grains, m.background, m.log)
+		d.Pillar, d.CompilePillar = own, own.Compile
 	}
 	return d, nil
 }
 
 // fireMasters sends an event to the masters.
 func (m *Minion) fireMasters(ctx context.Context, tag string, data *value.Dict) {
-	if m.direct == nil && len(m.links.All()) == 0 {
+	if m.links.Direct == nil && len(m.links.All()) == 0 {
 		return
 	}
 	load := value.DictOf("id", m.cfg.ID, "cmd", "_minion_event", "pretag", nil, "tag", tag, "data", data)
-	if err := (messenger{m}).Send(ctx, load); err != nil {
+	if err := (messenger{links: m.links, bus: m.bus}).Send(ctx, load); err != nil {
 		m.log.Warn("an event could not be sent", "tag", tag, "err", err)
 	}
 }

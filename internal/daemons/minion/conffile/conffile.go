@@ -3,13 +3,14 @@
 package conffile
 
 import (
-	"brine/internal/base/atomicfile"
-	"brine/internal/py/value"
-	"brine/internal/py/yaml"
 	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/py/value"
+	"brine/internal/py/yaml"
 )
 
 // Path is where the file name is, by the minion's options conf_file and

@@ -1,11 +1,12 @@
 package link
 
 import (
-	"brine/internal/ha/roster"
-	"brine/internal/py/value"
 	"context"
 	"sync"
 	"time"
+
+	"brine/internal/ha/roster"
+	"brine/internal/py/value"
 )
 
 // latency is what is known of how quickly a master answers.

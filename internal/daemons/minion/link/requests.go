@@ -1,9 +1,10 @@
 package link
 
 import (
+	"context"
+
 	"brine/internal/net/handshake"
 	"brine/internal/py/value"
-	"context"
 )
 
 // Events about a master on the minion's own bus, as Salt names them.

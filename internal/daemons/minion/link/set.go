@@ -73,6 +73,9 @@ type Set struct {
 	// Stop ends the minion; it is called with an *Unwanted.
 	Stop func(error)
 
+	// Direct is the link of salt-call, which asks it without a queue; else nil.
+	Direct *Link
+
 	list     atomic.Pointer[[]*Link]
 	refusals sync.Mutex // guards Link.fatal
 	// current is the master that is, or was last, the active one; told the one

@@ -254,3 +254,11 @@ func (b *Bus) dialBus(ctx context.Context, node, sockDir string) (*event.Reader,
 	}
 	return event.Dial(ctx, at)
 }
+
+// IgnoreNoDaemon makes an error of no daemon none: there is none to ask.
+func IgnoreNoDaemon(err error) error {
+	if salt.KindOf(err) == salt.Unavailable {
+		return nil
+	}
+	return err
+}

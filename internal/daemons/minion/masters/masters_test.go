@@ -1,9 +1,6 @@
 package masters
 
 import (
-	"brine/internal/call/fn"
-	"brine/internal/daemons/minion/address"
-	"brine/internal/py/value"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,6 +9,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/address"
+	"brine/internal/py/value"
 )
 
 func newFinder(names ...string) *Finder {

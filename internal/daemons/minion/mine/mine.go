@@ -3,11 +3,12 @@
 package mine
 
 import (
+	"context"
+	"log/slog"
+
 	"brine/internal/call/fn"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
-	"context"
-	"log/slog"
 )
 
 // TagMine is the event on the minion's own bus that carries a request to the mine.

@@ -312,6 +312,18 @@ func (j *jobJournal) strike(jid, addr string) (all bool) {
 	return false
 }
 
+// missing returns the masters that have not taken a return.
+func (j *jobJournal) missing(jid string) (addrs []string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if p := j.parcels[jid]; p != nil {
+		for _, d := range p.to {
+			addrs = append(addrs, d.addr)
+		}
+	}
+	return addrs
+}
+
 // delivered notes that a master has taken a return.
 func (j *jobJournal) delivered(jid, addr string) {
 	j.mu.Lock()

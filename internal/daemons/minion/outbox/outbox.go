@@ -230,5 +230,8 @@ func (o *Outbox) findOthers(now time.Time) {
 	}
 }
 
+// Waiting returns the names of the masters that have not taken the return of a job.
+func (o *Outbox) Waiting(jid string) []string { return o.journal.missing(jid) }
+
 // Close flushes the journal and closes it.
 func (o *Outbox) Close() { o.journal.close() }

@@ -1,8 +1,6 @@
 package outbox
 
 import (
-	"brine/internal/base/salt"
-	"brine/internal/py/value"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/py/value"
 )
 
 // fakeLink is a master that is away until told otherwise.

@@ -1,4 +1,6 @@
-package minion
+// Package calls makes what an execution function sees of a minion and of the master
+// that asked for it: grains, pillar, options, files and templates.
+package calls
 
 import (
 	"context"
@@ -13,34 +15,40 @@ import (
 	"brine/internal/py/value"
 )
 
-// local reports whether files come from this machine instead of a master.
-func (m *Minion) local() bool {
-	return m.cfg.local()
+// FileSource is where the files of a configuration come from.
+type FileSource struct {
+	// CacheDir and HashType are the options of these names.
+	CacheDir, HashType string
+	Files              fileserver.Options
+	Backends           backends.Options
+	// Opts are all options under their names.
+	Opts *value.Dict
 }
 
-func (cfg *Config) local() bool {
-	return cfg.Options.FileClient == "local" || len(cfg.Options.Master) == 0
+// Local returns a client of the files of this machine.
+func (s FileSource) Local(log *slog.Logger) *fileclient.Client {
+	return fileclient.New(localFiles{s.Server(log), s.Opts}, s.options(), log)
 }
 
-// fileClient returns the files for a job of one master: of that master and no
-// other, or of this machine.
-func (m *Minion) fileClient(from *link.Link) *fileclient.Client {
+// files returns the files for a job of one master: of that master and no other, or of
+// this machine.
+func (m *Factory) files(from *link.Link) *fileclient.Client {
 	var src fileclient.Source
 	switch {
-	case m.files != nil:
-		src = localFiles{m.files, m.cfg.Opts}
+	case m.cfg.Server != nil:
+		src = localFiles{m.cfg.Server, m.cfg.Opts}
 	case from != nil:
 		src = from.Client
 	}
-	o := m.cfg.fileOptions()
+	o := m.cfg.Source.options()
 	o.Trees = &m.trees
-	return fileclient.New(src, o, m.log)
+	return fileclient.New(src, o, m.cfg.Log)
 }
 
-func (cfg *Config) fileOptions() fileclient.Options {
+func (cfg FileSource) options() fileclient.Options {
 	o := cfg.Opts
 	return fileclient.Options{
-		CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType,
+		CacheDir: cfg.CacheDir, HashType: cfg.HashType,
 		Web: fileclient.WebOptions{
 			ConnectTimeout: seconds(o.At("http_connect_timeout")), RequestTimeout: seconds(o.At("http_request_timeout")),
 			CABundle: o.Str("ca_bundle"), UserAgent: o.Str("user_agent"),
@@ -48,10 +56,11 @@ func (cfg *Config) fileOptions() fileclient.Options {
 	}
 }
 
-func (cfg *Config) fileServer(log *slog.Logger) *fileserver.Server {
+// Server returns a server of the files of this machine.
+func (cfg FileSource) Server(log *slog.Logger) *fileserver.Server {
 	return fileserver.New(cfg.Files, fileserver.Config{
-		CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType,
-		More: backends.More(cfg.Backends, backends.Config{CacheDir: cfg.CacheDir, HashType: cfg.Handshake.HashType, Files: cfg.Files, Alone: true, Log: log}),
+		CacheDir: cfg.CacheDir, HashType: cfg.HashType,
+		More: backends.More(cfg.Backends, backends.Config{CacheDir: cfg.CacheDir, HashType: cfg.HashType, Files: cfg.Files, Alone: true, Log: log}),
 	}, log)
 }
 

@@ -1,8 +1,9 @@
-package minion
+package jobs
 
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,13 +14,21 @@ import (
 	"brine/internal/py/value"
 )
 
-// recordProc notes a running job in cachedir/proc, where saltutil of another
+// Notes are the files in cachedir/proc by which the processes of one minion know each
+// other's jobs.
+type Notes struct {
+	// Dir is that directory.
+	Dir string
+	Log *slog.Logger
+}
+
+// Record notes a running job in cachedir/proc, where saltutil of another
 // process (salt-call) looks. It returns what removes the note. Failing to
 // write it is no reason not to run the job.
-func (m *Minion) recordProc(j *job) (forget func()) {
-	dir := filepath.Join(m.cfg.CacheDir, "proc")
-	path := filepath.Join(dir, j.jid)
-	b, err := msgpack.Marshal(j.describe(), msgpack.Wire)
+func (n *Notes) Record(j *Job) (forget func()) {
+	dir := n.Dir
+	path := filepath.Join(dir, j.JID)
+	b, err := msgpack.Marshal(j.Describe(), msgpack.Wire)
 	if err == nil {
 		err = os.WriteFile(path, b, 0o600)
 	}
@@ -30,21 +39,21 @@ func (m *Minion) recordProc(j *job) (forget func()) {
 	}
 	if err != nil {
 		os.Remove(path) // a full disk leaves an empty file
-		m.log.Warn("cannot note a running job", "jid", j.jid, "err", err)
+		n.Log.Warn("cannot note a running job", "jid", j.JID, "err", err)
 		return func() {}
 	}
 	return func() { os.Remove(path) }
 }
 
-// notedJobs reads the notes of other processes that still live; those of dead
+// Others reads the notes of other processes that still live; those of dead
 // ones are removed.
-func (m *Minion) notedJobs() []*value.Dict {
+func (n *Notes) Others() []*value.Dict {
 	var out []*value.Dict
-	m.eachNote(func(path string, note *value.Dict) {
+	n.each(func(path string, note *value.Dict) {
 		pid := int(note.Int("pid"))
 		switch {
 		case pid == os.Getpid():
-		case !runsJobs(pid):
+		case !RunsJobs(pid):
 			os.Remove(path)
 		default:
 			out = append(out, note)
@@ -53,22 +62,22 @@ func (m *Minion) notedJobs() []*value.Dict {
 	return out
 }
 
-// forgetNotes removes the notes of processes that were killed, at the start:
+// Forget removes the notes of processes that were killed, at the start:
 // one with our own process id is of a predecessor then, as there is in a
 // container.
-func (m *Minion) forgetNotes() {
-	m.eachNote(func(path string, note *value.Dict) {
-		if pid := int(note.Int("pid")); pid == os.Getpid() || !runsJobs(pid) {
-			m.log.Info("a job was running when its process was killed", "jid", note.Str("jid"), "fun", value.Str(note.At("fun")))
+func (n *Notes) Forget() {
+	n.each(func(path string, note *value.Dict) {
+		if pid := int(note.Int("pid")); pid == os.Getpid() || !RunsJobs(pid) {
+			n.Log.Info("a job was running when its process was killed", "jid", note.Str("jid"), "fun", value.Str(note.At("fun")))
 			os.Remove(path)
 		}
 	})
 }
 
-// eachNote calls f for every note. A file that is none is removed once it is
+// each calls f for every note. A file that is none is removed once it is
 // too old to be one that is being written.
-func (m *Minion) eachNote(f func(path string, note *value.Dict)) {
-	dir := filepath.Join(m.cfg.CacheDir, "proc")
+func (n *Notes) each(f func(path string, note *value.Dict)) {
+	dir := n.Dir
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
@@ -88,9 +97,9 @@ func (m *Minion) eachNote(f func(path string, note *value.Dict)) {
 	}
 }
 
-// runsJobs reports whether a process lives and may be one that runs jobs:
+// RunsJobs reports whether a process lives and may be one that runs jobs:
 // process ids are used again.
-func runsJobs(pid int) bool {
+func RunsJobs(pid int) bool {
 	if pid <= 0 || errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return false
 	}

@@ -1,4 +1,4 @@
-package minion
+package runner
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"brine/internal/base/wait"
 	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/jobs"
 	"brine/internal/py/value"
 )
 
@@ -26,10 +27,10 @@ const defaultSplay = 300
 func ExecutorNames() []string { return []string{directCall, splay} }
 
 // executorsOf returns the executors of a job, or why it cannot be run.
-func (m *Minion) executorsOf(j *job) ([]string, error) {
-	spec := j.load.At("module_executors")
+func (r *Runner) executorsOf(j *jobs.Job) ([]string, error) {
+	spec := j.Load.At("module_executors")
 	if !value.Truth(spec) {
-		spec = m.cfg.Options.ModuleExecutors
+		spec = r.cfg.Options.ModuleExecutors
 	}
 	var names []string
 	switch x := spec.(type) {
@@ -47,14 +48,14 @@ func (m *Minion) executorsOf(j *job) ([]string, error) {
 	return names, nil
 }
 
-// through runs a function by way of the job's executors. If none of them calls
+// Through runs a function by way of the job's executors. If none of them calls
 // it, nothing is returned, as in Salt. What looks after other jobs is called at
 // once.
-func (m *Minion) through(ctx context.Context, j *job, name string, call func() fn.Outcome) fn.Outcome {
-	if overseers[name] || j.load.At("module_executors") == nil && m.cfg.Options.ModuleExecutors == any(directCall) {
+func (r *Runner) Through(ctx context.Context, j *jobs.Job, name string, call func() fn.Outcome) fn.Outcome {
+	if controls[name] || j.Load.At("module_executors") == nil && r.cfg.Options.ModuleExecutors == any(directCall) {
 		return call()
 	}
-	names, err := m.executorsOf(j)
+	names, err := r.executorsOf(j)
 	if err != nil {
 		return notExecuted(name, err)
 	}
@@ -63,7 +64,7 @@ func (m *Minion) through(ctx context.Context, j *job, name string, call func() f
 		case directCall:
 			return call()
 		case splay:
-			if err := m.splay(ctx, j); err != nil {
+			if err := r.splay(ctx, j); err != nil {
 				return notExecuted(name, err)
 			}
 		default:
@@ -80,9 +81,9 @@ func notExecuted(name string, err error) fn.Outcome {
 
 // splay waits for this minion's part of the time that the job's executor_opts
 // say.
-func (m *Minion) splay(ctx context.Context, j *job) error {
+func (r *Runner) splay(ctx context.Context, j *jobs.Job) error {
 	seconds := float64(defaultSplay)
-	if v, ok := j.load.Dict("executor_opts").Get("splaytime"); ok {
+	if v, ok := j.Load.Dict("executor_opts").Get("splaytime"); ok {
 		switch x := v.(type) {
 		case int64:
 			seconds = float64(x)
@@ -95,8 +96,8 @@ func (m *Minion) splay(ctx context.Context, j *job) error {
 	if !(seconds > 0) {
 		return fmt.Errorf("splaytime must be a positive integer")
 	}
-	pause := time.Duration(seconds*splayShare(m.cfg.ID)) * time.Second
-	m.log.Debug("splay waits before a job", "jid", j.jid, "wait", pause)
+	pause := time.Duration(seconds*splayShare(r.cfg.ID)) * time.Second
+	r.cfg.Log.Debug("splay waits before a job", "jid", j.JID, "wait", pause)
 	wait.Sleep(ctx, pause)
 	return nil
 }

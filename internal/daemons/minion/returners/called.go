@@ -1,4 +1,4 @@
-package minion
+package returners
 
 import (
 	"context"
@@ -12,55 +12,46 @@ import (
 
 	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
-	"brine/internal/call/fn"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 )
 
 // A call outside of the daemon delivers its result itself. If the server is
-// away it leaves the result in a folder of its own, as the outbox is the
+// away it leaves the result in a directory of its own, as the outbox is the
 // daemon's, which looks there every now and then.
 const (
-	calledFolder = "called"
-	calledEvery  = 3 * time.Second
+	calledName  = "called"
+	calledEvery = 3 * time.Second
 	// maxCalled is how many results may wait there.
 	maxCalled = 10_000
 	// maxCalledSize is how large in bytes one may be.
 	maxCalledSize = 64 << 20
 )
 
-func (r *returners) calledDir() string {
-	return filepath.Join(r.m.cfg.CacheDir, "brine", calledFolder)
+func (r *Returners) calledDir() string {
+	return filepath.Join(r.cfg.Dir, calledName)
 }
 
-// Returners are the names in list, which is separated by commas, or if it is
+// Names are the returners in list, which is separated by commas, or if it is
 // empty those of the option return. The master's own is not among them.
-func (c *Caller) Returners(list string) []string {
-	names := splitWords(list)
+func (r *Returners) Names(list string) []string {
+	names := SplitWords(list)
 	if list == "" {
-		names = value.Texts(c.m.cfg.Returners.Return)
+		names = value.Texts(r.cfg.Options.Return)
 	}
 	return cleanNames(names)
 }
 
-// Deliver sends the outcome to the server of a returner, and waits for that
-// at most twice as long as the option returner_timeout says. If the server is
-// away, the result is left to the daemon, which the error tells.
-func (c *Caller) Deliver(ctx context.Context, name, fun string, args []any, o fn.Outcome) error {
-	r := &c.m.returners
-	if known := r.usable(); !slices.Contains(known, name) {
-		return salt.Errorf(salt.NotFound, "there is no returner %q: %s are known", name, strings.Join(known, ", "))
+// Deliver sends a result to the server of a returner, and waits for that at most twice
+// as long as the option returner_timeout says. If the server is unreachable, the result
+// is left to the daemon, which the error tells. pillar may be nil.
+func (r *Returners) Deliver(ctx context.Context, name, jid string, pillar, ret *value.Dict) error {
+	if !slices.Contains(r.usable(), name) {
+		return salt.Errorf(salt.NotFound, "there is no returner %q: %s are known", name, strings.Join(r.usable(), ", "))
 	}
-	ret := value.DictOf("id", c.m.cfg.ID, "jid", c.jid, "fun", fun, "fun_args", &value.List{Items: args}, "return", o.Return, "retcode", o.Retcode, "success", true)
-	if o.Out != "" {
-		ret.Set("out", o.Out)
-	}
-	if c.Metadata != nil {
-		ret.Set("metadata", c.Metadata)
-	}
-	if p := c.m.newCall(c.conn, c.jid).Pillar; p != nil {
+	if pillar != nil {
 		r.mu.Lock()
-		r.pillar = p.All()
+		r.pillar = pillar
 		r.mu.Unlock()
 	}
 	bounded, cancel := context.WithTimeout(ctx, r.patience())
@@ -69,14 +60,14 @@ func (c *Caller) Deliver(ctx context.Context, name, fun string, args []any, o fn
 	if err == nil || salt.KindOf(err) != salt.Unavailable && bounded.Err() == nil {
 		return err
 	}
-	if e := r.leave(name, c.jid, ret); e != nil {
+	if e := r.leave(name, jid, ret); e != nil {
 		return errors.Join(err, e)
 	}
 	return salt.Errorf(salt.Unavailable, "%w; the result waits in %s until the server is back and salt-minion runs", err, r.calledDir())
 }
 
 // leave keeps a result for the daemon.
-func (r *returners) leave(name, jid string, ret *value.Dict) error {
+func (r *Returners) leave(name, jid string, ret *value.Dict) error {
 	dir := r.calledDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("the result cannot be kept for the server: %w", err)
@@ -97,19 +88,20 @@ func (r *returners) leave(name, jid string, ret *value.Dict) error {
 	return nil
 }
 
-// collect takes over what calls outside of the daemon leave, until ctx ends.
-func (r *returners) collect(ctx context.Context) {
+// Collect takes over what calls outside of the daemon leave, until ctx ends. pillar
+// returns the pillar of the first connected master, or nil.
+func (r *Returners) Collect(ctx context.Context, pillar func() *value.Dict) {
 	atomicfile.RemoveTemps(r.calledDir())
 	tick := time.NewTicker(calledEvery)
 	defer tick.Stop()
-	refused := map[string]bool{} // told of
+	refused := map[string]bool{} // reported
 	for {
 		left, _ := os.ReadDir(r.calledDir())
 		for _, f := range left {
 			path := filepath.Join(r.calledDir(), f.Name())
-			if err := r.adopt(path); err != nil && !refused[path] {
+			if err := r.adopt(path, pillar()); err != nil && !refused[path] {
 				refused[path] = true
-				r.m.log.Error("what salt-call left for a server cannot be delivered", "file", path, "error", err)
+				r.cfg.Log.Error("what salt-call left for a server cannot be delivered", "file", path, "error", err)
 			}
 		}
 		select {
@@ -122,7 +114,7 @@ func (r *returners) collect(ctx context.Context) {
 
 // adopt moves a result that was left to the outbox. In between a crash of the
 // process delivers it twice, which servers store once.
-func (r *returners) adopt(path string) error {
+func (r *Returners) adopt(path string, pillar *value.Dict) error {
 	name, _, ok := strings.Cut(filepath.Base(path), ".")
 	if !ok || !slices.Contains(r.usable(), name) {
 		return nil // being written
@@ -139,7 +131,7 @@ func (r *returners) adopt(path string) error {
 	if err != nil || !ok {
 		return salt.Errorf(salt.Invalid, "it is damaged: %w", err)
 	}
-	if err := r.put(r.m.links.WithPillar(), name, ret); err != nil {
+	if err := r.put(pillar, name, ret); err != nil {
 		return err
 	}
 	return os.Remove(path)

@@ -1,14 +1,23 @@
-package minion
+// Package refresh collects the grains and fetches the pillar of a minion again, when
+// events of its own bus ask for it. Functions of the daemon and of salt-call fire these
+// events, so there is one way to refresh.
+package refresh
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/catalogue/modules/control"
+	"brine/internal/daemons/minion/background"
+	"brine/internal/daemons/minion/grains"
+	"brine/internal/daemons/minion/link"
+	"brine/internal/daemons/minion/localbus"
+	"brine/internal/daemons/minion/ownpillar"
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 )
@@ -17,15 +26,31 @@ import (
 // and those that report the end. The names are Salt's. Functions of the daemon
 // and of salt-call fire the same events, so there is one way to refresh.
 const (
-	tagRefreshPillar   = "pillar_refresh" // grains, too
-	tagRefreshGrains   = "grains_refresh" // and the pillar, if grains have changed
-	tagRefreshModules  = "module_refresh"
-	tagRefreshBeacons  = "beacons_refresh"
-	tagRefreshMatchers = "matchers_refresh" // matchers are part of the program
+	TagPillar   = "pillar_refresh" // grains, too
+	TagGrains   = "grains_refresh" // and the pillar, if grains have changed
+	TagModules  = "module_refresh"
+	TagBeacons  = "beacons_refresh"
+	TagMatchers = "matchers_refresh" // matchers are part of the program
 
 	tagPillarRefreshed  = "/salt/minion/minion_pillar_refresh_complete"
 	tagModulesRefreshed = "/salt/minion/minion_mod_refresh_complete"
 )
+
+// Config is what a Server needs.
+type Config struct {
+	Bus    *localbus.Bus
+	Grains *grains.Store
+	Links  *link.Set
+	// Own returns the pillar of file_client: local, else nil.
+	Own func() *ownpillar.Pillar
+	// BeaconsChanged is called when there may be other beacons.
+	BeaconsChanged func()
+	Background     *background.Group
+	Log            *slog.Logger
+}
+
+// New returns a Server.
+func New(c Config) *Server { return &Server{cfg: c} }
 
 // batch is what one or several requests ask for.
 type batch struct {
@@ -44,29 +69,29 @@ func (b *batch) add(o batch) {
 	b.notify = b.notify || o.notify
 }
 
-// refreshes serves the requests that come as events, one batch at a time. What
+// Server serves the requests that come as events, one batch at a time. What
 // comes during a batch forms the next one. The end is reported once all is done:
 // who waits for it may have asked during a batch that began too early for him.
-type refreshes struct {
-	m *Minion
+type Server struct {
+	cfg Config
 
 	mu      sync.Mutex
 	next    *batch
 	running bool
 }
 
-// byEvent takes a request.
-func (r *refreshes) byEvent(e *event.Event) {
+// ByEvent takes a request.
+func (r *Server) ByEvent(e *event.Event) {
 	var b batch
 	switch {
-	case strings.HasPrefix(e.Tag, tagRefreshPillar):
+	case strings.HasPrefix(e.Tag, TagPillar):
 		b = batch{grains: true, pillar: true, clean: e.Data.Bool("clean_cache")}
-	case strings.HasPrefix(e.Tag, tagRefreshGrains):
+	case strings.HasPrefix(e.Tag, TagGrains):
 		b = batch{grains: true, pillar: e.Data.Bool("force_refresh"), ifChanged: true}
-	case strings.HasPrefix(e.Tag, tagRefreshModules):
+	case strings.HasPrefix(e.Tag, TagModules):
 		b = batch{grains: true, notify: e.Data.Bool("notify")}
-	case strings.HasPrefix(e.Tag, tagRefreshBeacons):
-		r.m.beacons.Changed()
+	case strings.HasPrefix(e.Tag, TagBeacons):
+		r.cfg.BeaconsChanged()
 		return
 	}
 	r.mu.Lock()
@@ -77,11 +102,11 @@ func (r *refreshes) byEvent(e *event.Event) {
 	r.next.add(b)
 	if !r.running {
 		r.running = true
-		r.m.background.Go(r.serve)
+		r.cfg.Background.Go(r.serve)
 	}
 }
 
-func (r *refreshes) serve() {
+func (r *Server) serve() {
 	var ended batch
 	var failed error
 	for {
@@ -96,7 +121,7 @@ func (r *refreshes) serve() {
 		}
 		r.mu.Unlock()
 
-		fetched, err := r.m.refresh(r.m.run, *b)
+		fetched, err := r.refresh(r.cfg.Background.Context(), *b)
 		ended.add(*b)
 		if fetched {
 			ended.pillar, failed = true, err
@@ -106,38 +131,41 @@ func (r *refreshes) serve() {
 
 // report fires the events that say that all is done. Salt's say complete even
 // if the pillar could not be fetched; ours do not, and its readers know that.
-func (r *refreshes) report(b batch, failed error) {
+func (r *Server) report(b batch, failed error) {
 	if b.notify {
-		r.m.bus.Report(tagModulesRefreshed, value.DictOf("complete", true))
+		r.cfg.Bus.Report(tagModulesRefreshed, value.DictOf("complete", true))
 	}
 	if !b.pillar {
 		return
 	}
 	data := value.DictOf("complete", failed == nil)
-	if failed != nil && r.m.run.Err() == nil {
+	if failed != nil && r.cfg.Background.Context().Err() == nil {
 		data.Set("comment", failed.Error())
-		r.m.log.Error("Pillar data could not be refreshed. One or more masters may be down!", "err", failed)
+		r.cfg.Log.Error("Pillar data could not be refreshed. One or more masters may be down!", "err", failed)
 	}
-	r.m.bus.Report(tagPillarRefreshed, data)
+	r.cfg.Bus.Report(tagPillarRefreshed, data)
 }
 
 // refresh does what a batch asks for, and says whether it fetched the pillar.
-func (m *Minion) refresh(ctx context.Context, b batch) (fetched bool, err error) {
+func (r *Server) refresh(ctx context.Context, b batch) (fetched bool, err error) {
 	if b.grains {
-		old := m.grains.Load()
-		m.RefreshGrains(ctx)
-		b.pillar = b.pillar || b.ifChanged && !value.Equal(old, m.Grains())
-		m.beacons.Changed() // as Salt's new modules come with new beacons
+		var old *value.Dict
+		if r.cfg.Grains.Collected() {
+			old = r.cfg.Grains.Grains()
+		}
+		r.cfg.Grains.Collect(ctx)
+		b.pillar = b.pillar || b.ifChanged && !value.Equal(old, r.cfg.Grains.Grains())
+		r.cfg.BeaconsChanged() // as Salt's new modules come with new beacons
 	}
 	if !b.pillar {
 		return false, nil
 	}
-	return true, m.RefreshPillar(ctx, b.clean)
+	return true, r.Pillar(ctx, b.clean)
 }
 
-// RefreshPillar asks every connected master for the pillar, all at once, and
+// Pillar asks every connected master for the pillar, all at once, and
 // compiles that of a masterless minion again; with clean, also if pillar_cache has it.
-func (m *Minion) RefreshPillar(ctx context.Context, clean bool) error {
+func (r *Server) Pillar(ctx context.Context, clean bool) error {
 	var (
 		wg   sync.WaitGroup
 		mu   sync.Mutex
@@ -148,21 +176,21 @@ func (m *Minion) RefreshPillar(ctx context.Context, clean bool) error {
 		defer mu.Unlock()
 		errs = append(errs, err)
 	}
-	for _, c := range m.links.Receivers() {
+	for _, c := range r.cfg.Links.Receivers() {
 		if c.Client.Generation() > 0 {
 			wg.Go(func() { collect(c.FetchPillar(ctx, clean)) })
 		}
 	}
-	if m.own != nil {
-		collect(m.own.refresh(ctx, clean))
+	if own := r.cfg.Own(); own != nil {
+		collect(own.Refresh(ctx, clean))
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// refresher has functions collect something again: by events, which the daemon
+// Functions has functions collect something again: by events, which the daemon
 // obeys. A call outside of the daemon does it itself if there is no daemon.
-type refresher struct{ m *Minion }
+type Functions struct{ Server *Server }
 
 // refreshLimit bounds how long salt-call stays after its result to see the
 // daemon refreshed. Who targets by a grain that salt-call has just set then
@@ -170,34 +198,34 @@ type refresher struct{ m *Minion }
 const refreshLimit = 15 * time.Second
 
 // Refresh implements control.Refresher.
-func (r refresher) Refresh(ctx context.Context, what string, clean, await bool) error {
+func (r Functions) Refresh(ctx context.Context, what string, clean, await bool) error {
 	tag, end := "", ""
 	data := value.NewDict(1)
 	var b batch
 	switch what {
 	case control.RefreshPillar:
-		tag, end, b = tagRefreshPillar, tagPillarRefreshed, batch{grains: true, pillar: true, clean: clean}
+		tag, end, b = TagPillar, tagPillarRefreshed, batch{grains: true, pillar: true, clean: clean}
 		data.Set("clean_cache", clean)
 	case control.RefreshModules:
-		tag, b = tagRefreshModules, batch{grains: true}
-		if await || r.m.bus.Outside() {
+		tag, b = TagModules, batch{grains: true}
+		if await || r.Server.cfg.Bus.Outside() {
 			end = tagModulesRefreshed
 			data.Set("notify", true)
 		}
 	case control.RefreshBeacons:
-		tag = tagRefreshBeacons
+		tag = TagBeacons
 	case control.RefreshMatchers:
-		tag = tagRefreshMatchers
+		tag = TagMatchers
 	default:
 		return salt.Errorf(salt.Internal, "%q cannot be refreshed", what)
 	}
-	if r.m.bus.Outside() {
+	if r.Server.cfg.Bus.Outside() {
 		return r.fromOutside(ctx, tag, data, end, b, await)
 	}
 	if !await || end == "" {
-		return r.m.bus.Fire(ctx, tag, data)
+		return r.Server.cfg.Bus.Fire(ctx, tag, data)
 	}
-	answer, err := r.m.bus.Exchange(ctx, tag, data, end)
+	answer, err := r.Server.cfg.Bus.Exchange(ctx, tag, data, end)
 	if err != nil {
 		return err
 	}
@@ -214,27 +242,27 @@ func refreshed(answer *value.Dict) error {
 
 // fromOutside is Refresh of salt-call: it has the daemon do what is asked for,
 // and collects for itself what later functions of the same run may look at.
-func (r refresher) fromOutside(ctx context.Context, tag string, data *value.Dict, end string, b batch, await bool) error {
-	m := r.m
+func (r Functions) fromOutside(ctx context.Context, tag string, data *value.Dict, end string, b batch, await bool) error {
+	s := r.Server
 	if end == "" {
-		return ignoreNoDaemon(m.bus.Fire(ctx, tag, data))
+		return localbus.IgnoreNoDaemon(s.cfg.Bus.Fire(ctx, tag, data))
 	}
-	waiting, err := m.bus.AskAll(m.run, tag, []*value.Dict{data}, end)
+	waiting, err := s.cfg.Bus.AskAll(s.cfg.Background.Context(), tag, []*value.Dict{data}, end)
 	daemon := err == nil
 	if !daemon {
-		m.log.Debug("no daemon to refresh", "err", err)
+		s.cfg.Log.Debug("no daemon to refresh", "err", err)
 	}
 	own := func(ctx context.Context) error {
-		if m.grains.Load() != nil { // else they are collected when a function asks
-			m.RefreshGrains(ctx)
+		if s.cfg.Grains.Collected() { // else they are collected when a function asks
+			s.cfg.Grains.Collect(ctx)
 		}
 		switch {
 		case !b.pillar:
 			return nil
 		case !daemon:
-			return m.RefreshPillar(ctx, b.clean)
-		case m.own != nil:
-			return m.own.refresh(ctx, b.clean)
+			return s.Pillar(ctx, b.clean)
+		case s.cfg.Own() != nil:
+			return s.cfg.Own().Refresh(ctx, b.clean)
 		}
 		return nil
 	}
@@ -246,28 +274,20 @@ func (r refresher) fromOutside(ctx context.Context, tag string, data *value.Dict
 		answer, e := waiting.Await(ctx)
 		return errors.Join(err, e, refreshed(answer))
 	}
-	m.background.Go(func() {
-		if err := own(m.run); err != nil {
-			m.log.Warn("a refresh failed", "tag", tag, "err", err)
+	s.cfg.Background.Go(func() {
+		if err := own(s.cfg.Background.Context()); err != nil {
+			s.cfg.Log.Warn("a refresh failed", "tag", tag, "err", err)
 		}
 	})
 	if daemon {
-		m.background.Go(func() {
-			ctx, cancel := context.WithTimeout(m.run, refreshLimit)
+		s.cfg.Background.Go(func() {
+			ctx, cancel := context.WithTimeout(s.cfg.Background.Context(), refreshLimit)
 			defer cancel()
 			answer, err := waiting.Await(ctx)
 			if err = errors.Join(err, refreshed(answer)); err != nil {
-				m.log.Debug("the daemon has not reported the end of the refresh", "tag", tag, "err", err)
+				s.cfg.Log.Debug("the daemon has not reported the end of the refresh", "tag", tag, "err", err)
 			}
 		})
 	}
 	return nil
-}
-
-// ignoreNoDaemon makes an error of no daemon none: there is nobody to tell.
-func ignoreNoDaemon(err error) error {
-	if salt.KindOf(err) == salt.Unavailable {
-		return nil
-	}
-	return err
 }

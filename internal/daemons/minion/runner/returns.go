@@ -1,10 +1,11 @@
-package minion
+package runner
 
 import (
 	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/jobs"
 	"brine/internal/daemons/minion/link"
 	"brine/internal/daemons/minion/outbox"
 	"brine/internal/host/proc"
@@ -13,10 +14,10 @@ import (
 
 // note remembers that a job begins, and what it starts, and tells its masters
 // that it runs if it takes longer than a moment. It returns what ends that.
-func (m *Minion) note(j *job, procs *proc.Group) (end func()) {
-	procs.Started = func(pid int) { m.outbox.Started(j.jid, pid) }
-	m.outbox.Begin(j.jid, j.fun, j.load, queues(m.jobs.originsOf(j)))
-	long := time.AfterFunc(sayRunning, func() { m.sayRuns(j) })
+func (r *Runner) note(j *jobs.Job, procs *proc.Group) (end func()) {
+	procs.Started = func(pid int) { r.cfg.Outbox.Started(j.JID, pid) }
+	r.cfg.Outbox.Begin(j.JID, j.Fun, j.Load, queues(r.cfg.Jobs.Origins(j)))
+	long := time.AfterFunc(sayRunning, func() { r.sayRuns(j) })
 	return func() { long.Stop() }
 }
 
@@ -25,10 +26,10 @@ func (m *Minion) note(j *job, procs *proc.Group) (end func()) {
 const sayRunning = time.Second
 
 // sayRuns tells the masters of a job that it runs.
-func (m *Minion) sayRuns(j *job) {
-	for _, c := range m.jobs.originsOf(j) {
+func (r *Runner) sayRuns(j *jobs.Job) {
+	for _, c := range r.cfg.Jobs.Origins(j) {
 		if c.KeepsJobs() {
-			c.SayRunning(m.run, j.jid)
+			c.SayRunning(r.cfg.Background.Context(), j.JID)
 		}
 	}
 }
@@ -45,12 +46,12 @@ func queues(conns []*link.Link) []*outbox.Queue {
 	return out
 }
 
-// interrupted is what a job returns whose minion was stopped or killed while it
+// Interrupted is what a job returns whose minion was stopped or killed while it
 // ran.
-func (m *Minion) interrupted(d *value.Dict, reason string) *value.Dict {
-	m.log.Warn("a job was interrupted by the end of the process that ran it", "jid", d.Str("jid"), "fun", value.Str(d.At("fun")))
-	j := &job{jid: d.Str("jid"), fun: d.At("fun"), load: d}
-	ret := m.returnLoad(j, fn.Outcome{Return: reason, Retcode: 1, Out: "nested", Err: salt.Errorf(salt.Unavailable, "%s", reason)})
+func (r *Runner) Interrupted(d *value.Dict, reason string) *value.Dict {
+	r.cfg.Log.Warn("a job was interrupted by the end of the process that ran it", "jid", d.Str("jid"), "fun", value.Str(d.At("fun")))
+	j := &jobs.Job{JID: d.Str("jid"), Fun: d.At("fun"), Load: d}
+	ret := r.returnLoad(j, fn.Outcome{Return: reason, Retcode: 1, Out: "nested", Err: salt.Errorf(salt.Unavailable, "%s", reason)})
 	ret.Set("interrupted", true)
 	return ret
 }

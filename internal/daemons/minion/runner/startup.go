@@ -1,4 +1,4 @@
-package minion
+package runner
 
 import (
 	"time"
@@ -41,18 +41,18 @@ func (o *Options) startupLoad(id string, now time.Time) (*value.Dict, error) {
 // startupKey marks the job of startup_states.
 const startupKey = "startup_states"
 
-// startStates runs what startup_states asks for, once in the life of the
+// Startup runs what startup_states asks for, once in the life of the
 // process however many masters there are; c, the first one that was connected,
 // gets the return.
-func (m *Minion) startStates(c *link.Link) {
-	load, err := m.cfg.Options.startupLoad(m.cfg.ID, time.Now())
+func (r *Runner) Startup(c *link.Link) {
+	load, err := r.cfg.Options.startupLoad(r.cfg.ID, time.Now())
 	if err != nil {
-		m.log.Error("the startup states are not run", "err", err)
+		r.cfg.Log.Error("the startup states are not run", "err", err)
 	}
 	if load == nil {
 		return
 	}
-	if j, _ := m.jobs.admit(load, c, time.Now()); j != nil {
-		m.background.Go(func() { m.execute(m.run, j) })
+	if j, _ := r.cfg.Jobs.Admit(load, c); j != nil {
+		r.cfg.Background.Go(func() { r.execute(r.cfg.Background.Context(), j) })
 	}
 }

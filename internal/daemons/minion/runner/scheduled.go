@@ -1,17 +1,18 @@
-package minion
+package runner
 
 import (
-	"brine/internal/base/salt"
-	"brine/internal/call/fn"
-	"brine/internal/py/value"
 	"context"
 	"strings"
 	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/py/value"
 )
 
-// runScheduled runs one scheduled job and returns it to the masters, each of
+// Scheduled runs one scheduled job and returns it to the masters, each of
 // which keeps its own job cache.
-func (m *Minion) runScheduled(name, fun string, d *value.Dict) {
+func (r *Runner) Scheduled(name, fun string, d *value.Dict) {
 	if value.Truth(d.At("dry_run")) {
 		return
 	}
@@ -22,8 +23,8 @@ func (m *Minion) runScheduled(name, fun string, d *value.Dict) {
 		args = append(args, marked)
 	}
 	jid := salt.NewJID(time.Now())
-	load := value.DictOf("fun", fun, "arg", &value.List{Items: args}, "jid", jid, "tgt", m.cfg.ID, "schedule", name)
-	if names := append(value.Texts(d.At("returner")), value.Texts(m.cfg.Returners.Scheduled)...); len(names) > 0 {
+	load := value.DictOf("fun", fun, "arg", &value.List{Items: args}, "jid", jid, "tgt", r.cfg.ID, "schedule", name)
+	if names := append(value.Texts(d.At("returner")), value.Texts(r.cfg.ScheduledReturners)...); len(names) > 0 {
 		load.Set("ret", strings.Join(names, ","))
 		for key, of := range map[string]string{"ret_config": "return_config", "ret_kwargs": "return_kwargs"} {
 			if v, ok := d.Get(of); ok {
@@ -31,15 +32,15 @@ func (m *Minion) runScheduled(name, fun string, d *value.Dict) {
 			}
 		}
 	}
-	j, _ := m.jobs.admit(load, nil, time.Now())
+	j, _ := r.cfg.Jobs.Admit(load, nil)
 	if j == nil {
 		return
 	}
-	ctx, cancel := context.WithCancelCause(m.run)
+	ctx, cancel := context.WithCancelCause(r.cfg.Background.Context())
 	defer cancel(nil)
-	c := m.newCall(m.links.WithPillar(), jid)
-	o := m.funcs.Run(ctx, c, fn.Job{Fun: fun, Arg: args, Pub: load, Blackout: true})
-	ret := m.returnLoad(j, o)
+	c := r.cfg.Calls.New(r.cfg.Links.WithPillar(), jid)
+	o := r.cfg.Funcs().Run(ctx, c, fn.Job{Fun: fun, Arg: args, Pub: load, Blackout: true})
+	ret := r.returnLoad(j, o)
 	ret.Set("schedule", name)
 	if meta, ok := d.At("metadata").(*value.Dict); ok {
 		now := time.Now()
@@ -50,10 +51,10 @@ func (m *Minion) runScheduled(name, fun string, d *value.Dict) {
 		meta.Set("_TT", now.UTC().Format("2006 January 02 Mon 15 01"))
 		ret.Set("metadata", meta)
 	}
-	m.returners.send(j, ret)
-	m.jobs.finish(j, ret)
+	r.cfg.Returners.Send(load, r.cfg.Links.Pillar(), ret)
+	r.cfg.Jobs.Finish(j, ret)
 	if v, ok := d.Get("return_job"); ok && !value.Truth(v) {
 		return
 	}
-	m.outbox.GiveBack(ret, queues(m.links.Receivers()), true)
+	r.cfg.Outbox.GiveBack(ret, queues(r.cfg.Links.Receivers()), true)
 }

@@ -1,10 +1,11 @@
-package minion
+package runner
 
 import (
 	"log/slog"
 	"testing"
 
 	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/jobs"
 	"brine/internal/py/value"
 )
 
@@ -19,8 +20,7 @@ func TestSplayShare(t *testing.T) {
 
 func TestExecutors(t *testing.T) {
 	list := func(names ...any) any { return value.ListOf(names...) }
-	m := &Minion{log: slog.New(slog.DiscardHandler)}
-	m.cfg.ID = "alpha"
+	m := New(Config{ID: "alpha", Log: slog.New(slog.DiscardHandler)})
 	for i, c := range []struct {
 		conf, job, opts any
 		want            any
@@ -38,17 +38,17 @@ func TestExecutors(t *testing.T) {
 		{list("nope"), "direct_call", nil, "called"},
 	} {
 		m.cfg.Options.ModuleExecutors = c.conf
-		j := &job{load: value.NewDict(2)}
+		j := &jobs.Job{Load: value.NewDict(2)}
 		if c.job != nil {
-			j.load.Set("module_executors", c.job)
+			j.Load.Set("module_executors", c.job)
 		}
 		if c.opts != nil {
-			j.load.Set("executor_opts", c.opts)
+			j.Load.Set("executor_opts", c.opts)
 		}
-		if o := m.through(t.Context(), j, "saltutil.find_job", func() fn.Outcome { return fn.Outcome{Return: "asked"} }); o.Return != "asked" {
+		if o := m.Through(t.Context(), j, "saltutil.find_job", func() fn.Outcome { return fn.Outcome{Return: "asked"} }); o.Return != "asked" {
 			t.Errorf("%d: find_job: %+v", i, o)
 		}
-		o := m.through(t.Context(), j, "f", func() fn.Outcome { return fn.Outcome{Return: "called", Success: true} })
+		o := m.Through(t.Context(), j, "f", func() fn.Outcome { return fn.Outcome{Return: "called", Success: true} })
 		if o.Return != c.want || o.Success != (c.want == "called" || c.want == nil) {
 			t.Errorf("%d: got %+v, want %v", i, o, c.want)
 		}

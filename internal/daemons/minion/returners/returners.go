@@ -1,0 +1,199 @@
+// Package returners sends the results of jobs to servers that are not masters, by the
+// returners that a job or the option return names. What a server that is unreachable
+// shall get waits on disk.
+package returners
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"brine/internal/daemons/minion/background"
+	"brine/internal/net/remote"
+	"brine/internal/py/value"
+	"brine/internal/store/returner"
+)
+
+// Config is what Returners need.
+type Config struct {
+	Options returner.MinionOptions
+	// Disabled are the returners of the option disable_returners.
+	Disabled []string
+	// ID is the minion's id.
+	ID string
+	// Dir is where results wait.
+	Dir string
+	// Opts are all options, which have the addresses of servers.
+	Opts       *value.Dict
+	Background *background.Group
+	Log        *slog.Logger
+}
+
+// New returns Returners that have opened nothing.
+func New(c Config) *Returners { return &Returners{cfg: c} }
+
+// SplitWords divides a string at commas; it is empty of an empty string.
+func SplitWords(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' })
+}
+
+// Returners sends results to the servers that a job, or the option return,
+// names. What a server that is away shall get waits on disk.
+type Returners struct {
+	cfg Config
+
+	mu     sync.Mutex
+	boxes  map[string]*returner.Outbox
+	opened map[string]returner.Returner // those with the usual options
+	pillar *value.Dict                  // has options, too
+}
+
+// names are the returners of a job: its own, and those of the option return
+// unless the schedule ordered it.
+func (r *Returners) names(load *value.Dict) []string {
+	names := SplitWords(load.Str("ret"))
+	if !load.Has("schedule") {
+		for _, n := range value.Texts(r.cfg.Options.Return) {
+			names = append(names, SplitWords(n)...)
+		}
+	}
+	return cleanNames(names)
+}
+
+// cleanNames sorts names of returners, each once, without that of the masters'
+// own store.
+func cleanNames(names []string) []string {
+	for i, n := range names {
+		names[i] = strings.TrimSpace(n)
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(n string) bool {
+		return n == "" || n == "local" || n == "local_cache" // the masters have it
+	})
+}
+
+// usable are the returners that exist, without those that the minion's
+// options disable.
+func (r *Returners) usable() []string {
+	return slices.DeleteFunc(returner.Names(), func(n string) bool { return slices.Contains(r.cfg.Disabled, n) })
+}
+
+// Send has the result of a job delivered. pillar, which may be nil, is that of the
+// master that published it.
+func (r *Returners) Send(load, pillar, ret *value.Dict) {
+	for _, name := range r.names(load) {
+		if !slices.Contains(r.usable(), name) {
+			r.cfg.Log.Error("the result is sent to the master only: there is no returner of that name", "jid", load.Str("jid"), "returner", name)
+			continue
+		}
+		data := ret.Clone()
+		data.Delete("cmd")
+		if err := r.put(pillar, name, data); err != nil {
+			r.cfg.Log.Error("a result is sent to the master only", "jid", load.Str("jid"), "returner", name, "error", err)
+		}
+	}
+}
+
+// put has a result delivered by the options in a pillar, which may be nil, and the minion's.
+func (r *Returners) put(pillar *value.Dict, name string, ret *value.Dict) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if pillar != nil {
+		r.pillar = pillar
+	}
+	box, err := r.box(name)
+	if err != nil {
+		return err
+	}
+	box.Put(value.DictOf("jid", ret.Str("jid"), "data", ret))
+	return nil
+}
+
+// patience bounds one delivery.
+func (r *Returners) patience() time.Duration { return 2 * max(r.cfg.Options.Timeout, time.Second) }
+
+const outboxPrefix = "returns."
+
+// box opens what waits for a returner and begins to deliver; r.mu is held.
+func (r *Returners) box(name string) (*returner.Outbox, error) {
+	if b := r.boxes[name]; b != nil {
+		return b, nil
+	}
+	path := filepath.Join(r.cfg.Dir, outboxPrefix+name)
+	b, err := returner.OpenOutbox(path, name, r.patience(), func(ctx context.Context, d *value.Dict) error {
+		return r.deliver(ctx, name, d.Dict("data"))
+	}, r.cfg.Log)
+	if err != nil {
+		return nil, err
+	}
+	if r.boxes == nil {
+		r.boxes = map[string]*returner.Outbox{}
+	}
+	r.boxes[name] = b
+	ctx := r.cfg.Background.Context()
+	r.cfg.Background.Go(func() {
+		b.Run(ctx)
+		b.Close()
+	})
+	return b, nil
+}
+
+// Recall goes on with what an earlier process left.
+func (r *Returners) Recall() {
+	left, _ := filepath.Glob(filepath.Join(r.cfg.Dir, outboxPrefix+"*"))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, path := range left {
+		name := strings.TrimPrefix(filepath.Base(path), outboxPrefix)
+		if !slices.Contains(r.usable(), name) {
+			continue
+		}
+		if _, err := r.box(name); err != nil {
+			r.cfg.Log.Error("results that wait for a server cannot be read", "returner", name, "error", err)
+		}
+	}
+}
+
+func (r *Returners) deliver(ctx context.Context, name string, ret *value.Dict) error {
+	config, keywords := ret.Str("ret_config"), ret.Dict("ret_kwargs")
+	usual := config == "" && keywords.Len() == 0
+	keep := 24 * time.Hour
+	if r.cfg.Opts.Has("keep_jobs_seconds") {
+		keep = time.Duration(r.cfg.Opts.Int("keep_jobs_seconds")) * time.Second
+	}
+	r.mu.Lock()
+	c := returner.Config{Source: remote.Options(r.cfg.Opts).Or(remote.Options(r.pillar)), Alternative: config, Keywords: keywords,
+		Keep: keep, Timeout: r.cfg.Options.Timeout, MasterID: r.cfg.ID}
+	to := r.opened[name]
+	if !usual || to == nil {
+		var err error
+		if to, err = returner.Open(name, c); err != nil {
+			r.mu.Unlock()
+			return err
+		}
+		if usual {
+			if r.opened == nil {
+				r.opened = map[string]returner.Returner{}
+			}
+			r.opened[name] = to
+		} else {
+			defer to.Close()
+		}
+	}
+	r.mu.Unlock()
+	return to.Return(ctx, ret)
+}
+
+// Close ends the connections to servers.
+func (r *Returners) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, to := range r.opened {
+		to.Close()
+		delete(r.opened, name)
+	}
+}

@@ -1,0 +1,219 @@
+// Package runner runs the jobs of a minion: those that masters publish, those of the
+// schedule and that of startup_states. Each runs once, through the executors, within
+// process_count_max, and its return goes to the outbox and the returners.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/call/fn"
+	"brine/internal/daemons/minion/background"
+	"brine/internal/daemons/minion/calls"
+	"brine/internal/daemons/minion/jobs"
+	"brine/internal/daemons/minion/link"
+	"brine/internal/daemons/minion/outbox"
+	"brine/internal/daemons/minion/returners"
+	"brine/internal/host/proc"
+	"brine/internal/py/value"
+)
+
+// Options are the options of the minion that this package uses.
+type Options struct {
+	ProcessCountMax int      `salt:"process_count_max" default:"-1" doc:"jobs that may run at the same time; further ones wait; -1 is no limit" change:"restart"`
+	ModuleExecutors any      `salt:"module_executors" default:"direct_call" doc:"what functions are called by, one or a list: direct_call, or splay before it" change:"restart"`
+	StartupStates   string   `salt:"startup_states" default:"" doc:"states to run once at the start, whichever master is connected first: highstate, sls (those of sls_list) or top (those of top_file)" change:"restart"`
+	SLSList         []string `salt:"sls_list" default:"[]" doc:"states for startup_states: sls" change:"restart"`
+	TopFile         string   `salt:"top_file" default:"" doc:"top file for startup_states: top" change:"restart"`
+}
+
+// Config is what a Runner needs.
+type Config struct {
+	Options Options
+	// ID is the minion's id.
+	ID string
+	// ScheduledReturners are those of all jobs of the schedule.
+	ScheduledReturners any
+	Jobs               *jobs.Table
+	Notes              *jobs.Notes
+	Outbox             *outbox.Outbox
+	Links              *link.Set
+	Returners          *returners.Returners
+	Calls              *calls.Factory
+	// Funcs returns the functions that can be called.
+	Funcs      func() *fn.Registry
+	Grains     func() *value.Dict
+	Background *background.Group
+	Log        *slog.Logger
+}
+
+// Runner runs jobs.
+type Runner struct {
+	cfg   Config
+	slots chan struct{} // process_count_max, nil without limit
+}
+
+// New returns a Runner.
+func New(c Config) *Runner {
+	r := &Runner{cfg: c}
+	if n := c.Options.ProcessCountMax; n > 0 {
+		r.slots = make(chan struct{}, n)
+	}
+	return r
+}
+
+// controls names the functions that look after other jobs; they never wait for
+// a free slot, or a full minion could not be asked what it is doing.
+var controls = map[string]bool{
+	"saltutil.find_job": true, "saltutil.running": true, "saltutil.is_running": true,
+	"saltutil.kill_job": true, "saltutil.term_job": true, "saltutil.signal_job": true,
+	"saltutil.kill_all_jobs": true, "saltutil.term_all_jobs": true,
+}
+
+// execute runs a job and queues what it returns for every master that
+// published it.
+func (r *Runner) execute(ctx context.Context, j *jobs.Job) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	procs := &proc.Group{}
+	r.cfg.Jobs.Start(j, cancel, procs)
+	name, one := j.Fun.(string)
+	lasting := !one || !controls[name] // worth to be remembered
+	if r.slots != nil && lasting {
+		select {
+		case r.slots <- struct{}{}:
+			defer func() { <-r.slots }()
+		case <-ctx.Done():
+		}
+	}
+	if lasting {
+		defer r.note(j, procs)()
+	}
+	r.cfg.Log.Info("job", "jid", j.JID, "fun", value.Str(j.Fun), "user", j.Load.Str("user"))
+	forget := r.cfg.Notes.Record(j)
+	ret := r.bounded(proc.WithGroup(ctx, procs), j)
+	forget()
+	if lasting {
+		r.cfg.Returners.Send(j.Load, r.pillarOf(j), ret)
+	}
+	r.cfg.Outbox.GiveBack(ret, queues(r.cfg.Jobs.Finish(j, ret)), lasting)
+}
+
+// grace is how long a job that was told to end may take to do so.
+const grace = 3 * time.Second
+
+// bounded runs the job, and gives up waiting for a function that does not end
+// when it is told to.
+func (r *Runner) bounded(ctx context.Context, j *jobs.Job) *value.Dict {
+	done := make(chan *value.Dict, 1)
+	r.cfg.Background.Go(func() { done <- r.perform(ctx, j) })
+	select {
+	case ret := <-done:
+		return ret
+	case <-ctx.Done():
+	}
+	select {
+	case ret := <-done:
+		return ret
+	case <-time.After(grace):
+	}
+	return r.returnLoad(j, ended(ctx))
+}
+
+func ended(ctx context.Context) fn.Outcome {
+	err := context.Cause(ctx)
+	code := 1
+	var s jobs.Signalled
+	if errors.As(err, &s) {
+		code = 128 + int(s.Signal)
+	}
+	return fn.Outcome{Return: "ERROR: " + err.Error(), Retcode: code, Out: "nested", Err: err}
+}
+
+// perform calls the function, or functions, of the job.
+func (r *Runner) perform(ctx context.Context, j *jobs.Job) *value.Dict {
+	args := j.Load.List("arg")
+	if name, ok := j.Fun.(string); ok {
+		o := r.call(ctx, j, name, args)
+		if ctx.Err() != nil {
+			o = ended(ctx)
+		}
+		return r.returnLoad(j, o)
+	}
+	funs, _ := j.Fun.(*value.List)
+	rets, codes, oks := value.NewDict(4), value.NewDict(4), value.NewDict(4)
+	for i := range funs.Len() {
+		name := value.Str(funs.Items[i])
+		var own []any
+		if i < len(args) {
+			if l, ok := args[i].(*value.List); ok {
+				own = l.Items
+			}
+		}
+		o := r.call(ctx, j, name, own)
+		rets.Set(name, o.Return)
+		codes.Set(name, int64(o.Retcode))
+		oks.Set(name, o.Success)
+	}
+	load := r.returnLoad(j, fn.Outcome{Return: rets, Success: true})
+	load.Set("retcode", codes)
+	load.Set("success", oks)
+	return load
+}
+
+func (r *Runner) call(ctx context.Context, j *jobs.Job, name string, args []any) fn.Outcome {
+	c := r.cfg.Calls.New(j.First, j.JID)
+	n := 0
+	c.Progress = func(part any) {
+		n++
+		j.First.Out.Put(value.DictOf("id", r.cfg.ID, "cmd", "_minion_event", "pretag", nil,
+			"tag", fmt.Sprintf("salt/job/%s/prog/%s/%d", j.JID, r.cfg.ID, n), "data", value.DictOf("return", part)))
+	}
+	return r.Through(ctx, j, name, func() fn.Outcome {
+		return r.cfg.Funcs().Run(ctx, c, fn.Job{Fun: name, Arg: args, Pub: j.Load, Blackout: true})
+	})
+}
+
+// pillarOf is the pillar of the master that published a job, or of the first one.
+func (r *Runner) pillarOf(j *jobs.Job) *value.Dict {
+	if j.First != nil {
+		return j.First.Pillar()
+	}
+	return r.cfg.Links.Pillar()
+}
+
+// fitting replaces a result that is too large for the way to the master.
+func fitting(o fn.Outcome) fn.Outcome {
+	if value.Weight(o.Return, outbox.MaxReturn) <= outbox.MaxReturn {
+		return o
+	}
+	err := salt.Errorf(salt.Invalid, "the result has more than %d MiB, which no master takes: write it to a file", outbox.MaxReturn>>20)
+	return fn.Outcome{Return: "ERROR: " + err.Error(), Retcode: 1, Err: err}
+}
+
+// returnLoad builds the message that carries a return to the master.
+func (r *Runner) returnLoad(j *jobs.Job, o fn.Outcome) *value.Dict {
+	o = fitting(o)
+	load := value.DictOf("cmd", "_return", "id", r.cfg.ID, "success", o.Success, "return", o.Return,
+		"retcode", o.Retcode, "jid", j.JID, "fun", j.Fun, "fun_args", j.Load.At("arg"))
+	for _, k := range []string{"user", "master_id", "metadata", "ret_config", "ret_kwargs"} {
+		if v, ok := j.Load.Get(k); ok {
+			load.Set(k, v)
+		}
+	}
+	if j.Load.Has("schedule") || j.Load.Has(startupKey) {
+		// No master published this job: the return says what ran where.
+		load.Set("arg", j.Load.At("arg"))
+		load.Set("tgt", r.cfg.ID)
+		load.Set("tgt_type", "glob")
+	}
+	if o.Out != "" {
+		load.Set("out", o.Out)
+	}
+	load.Set("_stamp", time.Now().UTC().Format("2006-01-02T15:04:05.000000"))
+	return load
+}
