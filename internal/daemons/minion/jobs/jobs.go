@@ -138,6 +138,13 @@ func (t *Table) Returned(jid string) (*value.Dict, bool) {
 	return j.ret, true
 }
 
+// Finished returns the ids of the finished jobs that are remembered, oldest first.
+func (t *Table) Finished() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.finished)
+}
+
 // Signalled is the cause with which a job's context ends.
 type Signalled struct{ Signal syscall.Signal }
 
