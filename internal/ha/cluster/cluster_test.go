@@ -471,6 +471,30 @@ func TestUnmountedShare(t *testing.T) {
 	}
 }
 
+// TestFounder: of several masters one creates the cluster, and never one that is
+// to join a certain cluster.
+func TestFounder(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		want bool
+	}{
+		{Options{}, true},
+		{Options{Peers: []string{"b", "c"}}, true},
+		{Options{Peers: []string{"b", "Z"}}, false},
+		{Options{Peers: []string{"b"}, Fingerprint: strings.Repeat("a", 64)}, false},
+		{Options{Fingerprint: strings.Repeat("a", 64)}, false},
+	} {
+		if got := c.o.founds("a"); got != c.want {
+			t.Errorf("%+v: %v", c.o, got)
+		}
+	}
+	s := newSet(t, 1)
+	s.cfgs[0].Options.Isolated, s.cfgs[0].Options.Secret, s.cfgs[0].Options.Fingerprint = true, strings.Repeat("0", joinSecret), strings.Repeat("a", 64)
+	if _, err := New(s.cfgs[0], clustertest.Quiet()); err == nil || !strings.Contains(err.Error(), "cluster_peers names no member") {
+		t.Error(err)
+	}
+}
+
 // TestRefusedOptions is what is wrong before anybody is asked.
 func TestRefusedOptions(t *testing.T) {
 	ok := Options{ID: "test", Peers: []string{"127.0.0.2"}, Port: 4520}

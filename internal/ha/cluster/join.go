@@ -51,7 +51,10 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 			return false, err
 		}
 	}
-	founder := len(cfg.Options.Peers) == 0 || cfg.ID < slices.Min(cfg.Options.Peers)
+	founder := cfg.Options.founds(cfg.ID)
+	if !founder && len(cfg.Options.Peers) == 0 {
+		return false, salt.Errorf(salt.Invalid, "cluster_pub_fingerprint is that of a cluster to join, and cluster_peers names no member of it")
+	}
 	from := time.Now()
 	for told := false; ; told = true {
 		silent, last := 0, error(nil)
@@ -75,13 +78,23 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 			log.Warn("creating a new cluster: no other master answers. To join an existing one instead, stop this master, remove cluster_pki_dir, and name a running member in cluster_peers", "cluster", cfg.Options.ID)
 			return true, nil
 		case waited > joinTime:
-			return false, salt.Errorf(salt.Unavailable, "no master of the cluster answers on port %d (%s): start %s first, which creates it, or correct cluster_peers: %w",
-				cfg.Options.Port, strings.Join(cfg.Options.Peers, ", "), slices.Min(cfg.Options.Peers), last)
+			first := slices.Min(cfg.Options.Peers) + " first, which creates it"
+			if cfg.Options.Fingerprint != "" {
+				first = "one of them"
+			}
+			return false, salt.Errorf(salt.Unavailable, "no master of the cluster answers on port %d (%s): start %s, or correct cluster_peers: %w",
+				cfg.Options.Port, strings.Join(cfg.Options.Peers, ", "), first, last)
 		case !told:
 			log.Info("waiting for a member of the cluster, to join it there", "cluster", cfg.Options.ID, "cluster_peers", strings.Join(cfg.Options.Peers, ", "))
 		}
 		time.Sleep(joinPause)
 	}
+}
+
+// founds reports whether the master id creates the cluster if no peer is a member yet. One that knows the fingerprint of the cluster's key
+// is to join an existing cluster.
+func (o *Options) founds(id string) bool {
+	return o.Fingerprint == "" && (len(o.Peers) == 0 || id < slices.Min(o.Peers))
 }
 
 // Join makes this machine a member of a cluster through a running member, and writes the cluster's keys to cluster_pki_dir. A master
