@@ -53,7 +53,7 @@ func TestCacheDirModes(t *testing.T) {
 			t.Errorf("cachedir %04o, publisher_acl %t: %v, %v, want %04o", c.before, c.acl, cache.Mode(), err, c.want)
 		}
 		if _, err := os.Stat(session); err != nil {
-			t.Errorf("a session key that nobody else could read is removed: %v", err)
+			t.Errorf("a session key that no other user could read is removed: %v", err)
 		}
 		if jobs, err := os.Stat(filepath.Join(cfg.CacheDir, "jobs")); err != nil || jobs.Mode().Perm()&0o007 != 0 {
 			t.Errorf("jobs: %v, %v", jobs.Mode(), err)

@@ -18,7 +18,7 @@ import (
 )
 
 // askFetched is how a master tells the others what it has fetched, as a question
-// that needs no answer: of a master that is away it is not kept, because the next
+// that needs no answer: of a master that is unreachable it is not kept, because the next
 // one says all again. Its data:
 //
 //	leads   it comes from the one that fetches for all

@@ -13,7 +13,7 @@ import (
 // that the masters of a cluster have in common (job.Shared).
 type jobStore interface {
 	runners.Jobs
-	// NewJobUntil stores a job that is kept for minions that are away, and
+	// NewJobUntil stores a job that is kept for minions that are unreachable, and
 	// comes back when the disk has it.
 	NewJobUntil(load *value.Dict, minions []string, until time.Time) error
 	// ReturnStartedAsync stores a return, and calls done when the disk has it.
@@ -21,7 +21,7 @@ type jobStore interface {
 	ReturnStartedAsync(load, job *value.Dict, done func(duplicate bool, err error))
 	// Put stores a job with what was returned.
 	Put(w *job.Whole) error
-	// Queued returns the jobs that are kept for minions that are away.
+	// Queued returns the jobs that are kept for minions that are unreachable.
 	Queued(now time.Time, limit int) ([]job.Queued, error)
 	// Note and Speakers keep what is known of jobs on minions.
 	Note(n job.Notes) error

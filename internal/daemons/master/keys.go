@@ -69,7 +69,7 @@ func loadIdentity(cfg *Config, in *cluster.Cluster, log *slog.Logger) (*handshak
 func loadPair(dir, name, pass string, bits int, log *slog.Logger) (*crypt.PrivateKey, error) {
 	path := filepath.Join(dir, name+".pem")
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		log.Info("making a key pair", "name", name, "folder", dir)
+		log.Info("making a key pair", "name", name, "dir", dir)
 		k, err := crypt.GenerateKey(bits)
 		if err != nil {
 			return nil, err
@@ -113,7 +113,7 @@ func storedSignature(path string) (func([]byte, string) ([]byte, error), error) 
 	}
 	raw, err := base64.StdEncoding.DecodeString(string(b))
 	if err != nil {
-		return nil, fmt.Errorf("%s is not a base64 signature: %w; make it anew with salt-key --gen-signature", path, err)
+		return nil, fmt.Errorf("%s is not a base64 signature: %w; make it again with salt-key --gen-signature", path, err)
 	}
 	return func([]byte, string) ([]byte, error) { return raw, nil }, nil
 }

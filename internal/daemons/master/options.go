@@ -11,7 +11,7 @@ import (
 type Options struct {
 	OpenMode          bool   `salt:"open_mode" default:"false" doc:"accept any key of any minion; a danger, for emergencies only" change:"live"`
 	MaxMinions        int    `salt:"max_minions" default:"0" doc:"minions that may be connected; further ones are refused; 0 is no limit" change:"live"`
-	MaxPending        int    `salt:"max_pending_keys" default:"100000" doc:"keys that may wait for acceptance; further unknown minions are turned away, so that strangers cannot fill the disk (Brine only)" change:"live"`
+	MaxPending        int    `salt:"max_pending_keys" default:"100000" doc:"keys that may wait for acceptance; further unknown minions are turned away, so that unauthenticated peers cannot fill the disk (Brine only)" change:"live"`
 	MinionReturnQuota int    `salt:"minion_return_quota" default:"100" doc:"MB that one minion may have stored in an hour for jobs that no master published (salt-call, its schedule), so that it cannot fill the disk; 0 is no limit (Brine only)" change:"live"`
 	HashType          string `salt:"hash_type" default:"sha256" doc:"hash for file names and fingerprints" change:"restart"`
 	AuthEvents        bool   `salt:"auth_events" default:"true" doc:"fire salt/auth events" change:"live"`

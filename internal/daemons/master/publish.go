@@ -203,7 +203,7 @@ var jobControl = map[string]bool{
 	"saltutil.find_job": true, "saltutil.running": true, "saltutil.is_running": true,
 }
 
-// expiry is until when a job is kept for minions that are away: for as long as
+// expiry is until when a job is kept for minions that are unreachable: for as long as
 // its sender says (kwargs: expire, in seconds), or as long as commands wait.
 func (p *publisher) expiry(load *value.Dict, now time.Time) time.Time {
 	if jobControl[load.Str("fun")] {

@@ -50,7 +50,7 @@ type queued struct {
 	open    bitset // have not returned
 	handed  bitset // got it when they asked
 	running bitset // have said that they run it
-	absent  bitset // minions of Salt's, as far as is known, that were not connected when it was published
+	absent  bitset // stock minions, as far as is known, that were not connected when it was published
 }
 
 // Bounds of what is remembered.
@@ -96,7 +96,7 @@ func (q *queue) mute(ids []string) (out []string) {
 	return out
 }
 
-// awaits tells whether a job waits for a minion of Salt's.
+// awaits tells whether a job waits for a stock minion.
 func (q *queue) awaits() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -104,7 +104,7 @@ func (q *queue) awaits() bool {
 	return slices.ContainsFunc(q.order, func(j *queued) bool { return !j.over && !j.absent.empty() && j.expires.After(now) })
 }
 
-// arrived returns the jobs that wait for minions of Salt's that are connected
+// arrived returns the jobs that wait for stock minions that are connected
 // now, at most limit, by minion. It takes them for handed out, and will not
 // return them again.
 func (q *queue) arrived(there map[string]bool, limit int) map[string][]handout {
@@ -163,8 +163,8 @@ func (q *queue) restoreSpeakers(ids []string) {
 	}
 }
 
-// started notes the start event of a minion. One of Brine's asks for what it
-// missed before that; if this one has not, it is Salt's now.
+// started notes the start event of a minion. A Brine minion asks for what it
+// missed before that; if this one has not, it is a stock minion now.
 func (q *queue) started(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -290,7 +290,7 @@ func (q *queue) forget(j *queued) {
 	}
 }
 
-// unheard returns, of the newest jobs, those that minions of Salt's have not
+// unheard returns, of the newest jobs, those that stock minions have not
 // returned for, by minion, but not if it has signed in since.
 func (q *queue) unheard(within time.Duration, jobs, limit int, signedIn func(id string, since time.Time) bool) map[string][]handout {
 	q.mu.Lock()
@@ -474,7 +474,7 @@ const (
 
 // states returns what is known of a job on each minion, which were handed it
 // when they came back, until when it is kept
-// for those that are away, and whether it is known at all.
+// for those that are unreachable, and whether it is known at all.
 func (q *queue) states(jid string) (states map[string]string, delivered []string, expires time.Time, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 )
 
 // TestQueueOutlivesItsProcess: all that is known of jobs on minions is known to
-// the next process, from the store, also of Salt's minions, which must not get
+// the next process, from the store, also of stock minions, which must not get
 // a job twice; and a minion that is Salt's now is no longer taken for Brine's.
 func TestQueueOutlivesItsProcess(t *testing.T) {
 	var o job.Options
@@ -89,7 +89,7 @@ func TestQueueOutlivesItsProcess(t *testing.T) {
 	}
 	got := q.arrived(map[string]bool{"back": true, "gone": true, "stock": true}, 10)
 	if len(got) != 1 || len(got["gone"]) != 1 || got["gone"][0].jid != jid {
-		t.Errorf("for minions of Salt's after the restart: %v", got)
+		t.Errorf("for stock minions after the restart: %v", got)
 	}
 	now = now.Add(2 * time.Hour)
 	if q = begin(); len(q.jobs) != 0 {

@@ -9,7 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestHandAgain: what one of Salt's minions may have missed is known, and is
+// TestHandAgain: what a stock minion may have missed is known, and is
 // not given to one that was started since.
 func TestHandAgain(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)

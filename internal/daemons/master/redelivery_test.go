@@ -150,11 +150,11 @@ func TestWhoIsMissing(t *testing.T) {
 		addrs map[netip.Addr]bool
 		want  []string
 	}{
-		{"nobody is there", nil, nil, all},
+		{"no subscriber", nil, nil, all},
 		{"one has said who it is", map[string]bool{"a": true}, nil, []string{"b", "c", "never"}},
 		{"a is there by its address", nil, addrs("192.0.2.1"), []string{"b", "c"}},
 		{"b or c", nil, addrs("192.0.2.2"), []string{"a"}},
-		{"somebody who could be anybody", nil, addrs("192.0.2.2", "192.0.2.77"), nil},
+		{"a subscriber that could be any minion", nil, addrs("192.0.2.2", "192.0.2.77"), nil},
 	} {
 		if got := w.missing(all, c.ids, c.addrs); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)

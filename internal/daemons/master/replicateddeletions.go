@@ -29,7 +29,7 @@ func (c *replicated) forgetDeleted(now time.Time, keep time.Duration) {
 	acked, seen := c.acked, c.seen
 	var ok bool
 	if c.acked, c.seen, ok = c.cluster.KnownToAll(streamRecords); !ok {
-		c.acked, c.seen = nil, nil // one is away, and may have what was deleted
+		c.acked, c.seen = nil, nil // one is unreachable, and may have what was deleted
 	}
 	for _, kind := range forgetting {
 		if acked == nil {

@@ -63,7 +63,7 @@ func (f *fileRoutes) part(c *channel.Call) {
 	f.background.Go(func() { c.ReplyThen(f.answer(c, turn.size), turn.end) })
 }
 
-// share answers a command of Brine's minions.
+// share answers a command of Brine minions.
 func (f *fileRoutes) share(c *channel.Call) { f.replyShared(c, nil) }
 
 func (f *fileRoutes) sharedPart(c *channel.Call) {

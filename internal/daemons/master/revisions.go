@@ -663,7 +663,7 @@ func (r *revisions) members(ctx context.Context, id string) (out *value.Dict, al
 		case id:
 			return "serves it"
 		case "":
-			return "serves its own folders"
+			return "serves its own directories"
 		}
 		return "serves " + serves
 	}
