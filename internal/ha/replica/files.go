@@ -123,11 +123,32 @@ func readFile(path string) ([]byte, error) {
 }
 
 // Write implements FileSet.
-func (f *Files) Write(name string, content []byte) error {
+func (f *Files) Write(name string, content []byte, was func([]byte) bool) error {
 	if !f.keeps(name) {
 		return nil // another version of Brine may replicate more files
 	}
+	if err := unchanged(f, name, was); err != nil {
+		return err
+	}
 	return writeFile(filepath.Join(f.Path, name), content, f.Mode)
+}
+
+// unchanged fails with errChanged unless the present content of a file may be replaced. What is not replicated may.
+func unchanged(f FileSet, name string, was func([]byte) bool) error {
+	if was == nil {
+		return nil
+	}
+	now, err := f.Read(name)
+	if err != nil {
+		if errors.Is(err, errUnfit) {
+			return nil
+		}
+		return err
+	}
+	if !was(now) {
+		return errChanged
+	}
+	return nil
 }
 
 func writeFile(path string, content []byte, mode fs.FileMode) error {
@@ -233,9 +254,13 @@ func (f *Nested) listIn(dir string, out map[string]string) {
 func (f *Nested) Read(name string) ([]byte, error) { return readFile(filepath.Join(f.Path, name)) }
 
 // Write implements FileSet.
-func (f *Nested) Write(name string, content []byte) error {
+func (f *Nested) Write(name string, content []byte, was func([]byte) bool) error {
 	if !nestedName(name) {
 		return nil
+	}
+	if err := unchanged(f, name, was); err != nil {
+		f.Touch(filepath.Dir(name))
+		return err
 	}
 	path := filepath.Join(f.Path, name)
 	if content == nil {
@@ -358,16 +383,25 @@ func decodeKeys(content []byte) *value.Dict {
 	return d
 }
 
-// Write implements FileSet. It writes what admits a minion last, and what keeps it out first.
-func (f *Keys) Write(id string, content []byte) error {
+// Write implements FileSet. It writes what admits a minion last, and what keeps it out first, while nobody else changes keys.
+func (f *Keys) Write(id string, content []byte, was func([]byte) bool) error {
 	if salt.CheckID(id) != nil {
 		return nil
 	}
+	return f.Store.Exclusive(func(locked *keystore.Store) error {
+		if err := unchanged(f, id, was); err != nil {
+			return err
+		}
+		return writeKeys(locked, id, content)
+	})
+}
+
+func writeKeys(s *keystore.Store, id string, content []byte) error {
 	d := decodeKeys(content)
 	order := []keystore.State{keystore.Rejected, keystore.Denied, keystore.Pending, keystore.Accepted}
 	put := func(st keystore.State) error {
 		if pub, ok := d.Get(st.DirName()); ok {
-			return f.Store.Put(st, id, value.Str(pub))
+			return s.Put(st, id, value.Str(pub))
 		}
 		return nil
 	}
@@ -376,7 +410,7 @@ func (f *Keys) Write(id string, content []byte) error {
 	}
 	for _, st := range order {
 		if !d.Has(st.DirName()) {
-			if err := f.Store.Delete(st, id); err != nil && salt.KindOf(err) != salt.NotFound {
+			if err := s.Delete(st, id); err != nil && salt.KindOf(err) != salt.NotFound {
 				return err
 			}
 		}

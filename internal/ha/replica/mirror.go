@@ -26,9 +26,14 @@ type FileSet interface {
 	List() (map[string]string, error)
 	// Read returns the content, nil if the file does not exist.
 	Read(name string) ([]byte, error)
-	// Write replaces the content, nil deletes it. It returns after syncing to disk.
-	Write(name string, content []byte) error
+	// Write replaces the content, nil deletes it. It returns after syncing to disk. If was is not nil it is asked first whether the present
+	// content, nil if there is none, may be replaced; else nothing is written and the error is errChanged. Nobody changes the file between the
+	// question and the answer, as far as the kind has a lock for that.
+	Write(name string, content []byte, was func(now []byte) bool) error
 }
+
+// errChanged is the error of a file that has changed since it was looked at.
+var errChanged = errors.New("the file has just changed")
 
 // Known is a FileSet that knows who changes its files.
 type Known interface {
@@ -116,7 +121,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 }
 
 // markFile, followed by the kind, is a file in a directory that names the records the directory belongs to.
-const markFile = ".brine-replica-"
+const markFile = ".brine-replica-" // keystore.MirrorMark is the one of keys
 
 // Sync does one round: local changes become records, records of other masters become files.
 func (m *Mirror) Sync() error {
@@ -357,15 +362,20 @@ func (m *Mirror) apply() error {
 	}
 	written := map[string]oplog.Vector{}
 	for _, name := range names {
-		if err := m.write(name); err != nil {
+		switch err := m.write(name); {
+		case errors.Is(err, errChanged): // the next round records that change, and comes back to this one
+			m.Wake()
+		case err != nil:
 			return err
+		default:
+			written[name] = m.known[name].ctx
 		}
-		written[name] = m.known[name].ctx
 	}
 	return m.s.done(m.kind, written)
 }
 
-// write updates the file of a thing to the winning version.
+// write updates the file of a thing to the winning version. Once the files were compared with the records it replaces nothing that it has
+// not seen: that is a decision made here, which is to be recorded first.
 func (m *Mirror) write(name string) error {
 	r, ctx, err := m.s.current(m.kind, name)
 	if err != nil {
@@ -378,8 +388,14 @@ func (m *Mirror) write(name string) error {
 	st := state{there: r.Value != nil, sum: sumOf(r.Value), ctx: ctx}
 	if ok && old.there == st.there && old.sum == st.sum && old.stamp != "" {
 		st.stamp = old.stamp
-	} else if err := m.f.Write(name, r.Value); err != nil {
-		return err
+	} else {
+		var was func(now []byte) bool
+		if m.ready {
+			was = func(now []byte) bool { return (now != nil) == old.there && sumOf(now) == old.sum }
+		}
+		if err := m.f.Write(name, r.Value, was); err != nil {
+			return err
+		}
 	}
 	m.known[name] = st
 	return nil

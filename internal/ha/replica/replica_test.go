@@ -387,6 +387,94 @@ func TestUnreadableRecord(t *testing.T) {
 	}
 }
 
+// TestRejectionDuringWrite: a key is rejected on a master in the moment in which
+// that master writes what another one decided. The rejection stays.
+func TestRejectionDuringWrite(t *testing.T) {
+	if keystore.MirrorMark != markFile+"key" {
+		t.Fatalf("salt-key looks for %s", keystore.MirrorMark)
+	}
+	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
+	a.add("m1", "key")
+	a.must(os.WriteFile(filepath.Join(a.dir, "tokens", "t1"), []byte("old"), 0o600))
+	meet(t, a, b)
+	b.move("m1", keystore.Pending, keystore.Accepted)
+	b.must(os.WriteFile(filepath.Join(b.dir, "tokens", "t1"), []byte("new"), 0o600))
+	batch, err := b.store.Read(b.store.Self(), 0, 100, 1<<20)
+	if err == nil {
+		err = a.store.Apply(batch)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The mirror has just looked at the files, and is about to write.
+	if err := a.keys.Move("m1", keystore.Pending, keystore.Rejected); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(a.dir, "tokens", "t1"), []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*Mirror{a.mirror, a.tokens} {
+		if err := m.apply(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(2 * settled)
+	a.sync()
+	meet(t, a, b)
+	for _, s := range []*site{a, b} {
+		if st, _, err := s.keys.Lookup("m1"); err != nil || st != keystore.Rejected {
+			t.Errorf("m1 is %v at %s (%v)", st, s.store.id, err)
+		}
+		if got, err := os.ReadFile(filepath.Join(s.dir, "tokens", "t1")); err != nil || string(got) != "mine" {
+			t.Errorf("the token is %q at %s (%v)", got, s.store.id, err)
+		}
+	}
+}
+
+// TestRejectionsWhileOthersAccept: hundreds of keys are rejected on one master
+// while the other accepts them. Who was told that a key is rejected can rely on it.
+func TestRejectionsWhileOthersAccept(t *testing.T) {
+	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
+	const n = 200
+	for i := range n {
+		if err := a.keys.Add(keystore.Pending, fmt.Sprint("m", i), "key"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.sync()
+	meet(t, a, b)
+	rejected := make(chan []string)
+	go func() {
+		var ids []string
+		for i := range n {
+			id := fmt.Sprint("m", i)
+			if a.keys.Move(id, keystore.Pending, keystore.Rejected) == nil {
+				ids = append(ids, id)
+			}
+		}
+		rejected <- ids
+	}()
+	for i := n - 1; i >= 0; i-- {
+		if err := b.keys.Move(fmt.Sprint("m", i), keystore.Pending, keystore.Accepted); err != nil {
+			t.Fatal(err)
+		}
+		if i%10 == 0 {
+			b.sync()
+			give(t, b, a)
+		}
+	}
+	ids := <-rejected
+	time.Sleep(2 * settled)
+	a.sync()
+	meet(t, a, b)
+	for _, id := range ids {
+		if st, _, err := b.keys.Lookup(id); err != nil || st != keystore.Rejected {
+			t.Errorf("%s was rejected and is %v (%v)", id, st, err)
+		}
+	}
+	t.Logf("%d of %d were rejected", len(ids), n)
+}
+
 // copyTree copies a directory of files and directories.
 func copyTree(t *testing.T, from, to string) {
 	t.Helper()

@@ -46,7 +46,7 @@ type actor struct {
 // As returns the same store for an author of changes: note, unless nil, is called with each change before it
 // is made.
 func (s *Store) As(note func(Decision), who, how string) *Store {
-	return &Store{directory: s.directory, by: actor{note, who, how}}
+	return &Store{directory: s.directory, by: actor{note, who, how}, locked: s.locked}
 }
 
 // announce records a change that is about to be made.

@@ -76,7 +76,8 @@ const maxParsed = 20_000
 // Store is the keys in one directory. It is safe for concurrent use.
 type Store struct {
 	*directory
-	by actor
+	by     actor
+	locked bool // see Exclusive
 }
 
 // directory is the state that all Stores of one directory share.
@@ -400,6 +401,7 @@ func (s *Store) write(st State, id, pub string, write func(string, []byte) error
 	if len(pub) > maxKeyFile {
 		return salt.Errorf(salt.Invalid, "the key of minion %q is larger than %d bytes", id, maxKeyFile)
 	}
+	defer s.shared()()
 	path := s.path(st, id)
 	err := write(path, []byte(pub))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -428,6 +430,7 @@ func (s *Store) failed(verb string, st State, id string, err error) error {
 // Move moves the key of an id from one state to another and replaces a key there. The error is of kind
 // NotFound if there is none to move.
 func (s *Store) Move(id string, from, to State) error {
+	defer s.shared()()
 	pub, err := s.Read(from, id)
 	if err != nil {
 		return err
@@ -455,6 +458,7 @@ func (s *Store) Delete(st State, id string) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
+	defer s.shared()()
 	path := s.path(st, id)
 	info, err := os.Lstat(path)
 	if err == nil && info.IsDir() || errors.Is(err, fs.ErrNotExist) {

@@ -1,0 +1,67 @@
+package keystore
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"brine/internal/base/salt"
+)
+
+// MirrorMark is a file in the directory of keys whose keys are replicated to other masters. Its presence makes
+// every change wait for Exclusive: the one who replicates compares the keys with what it knows before it writes
+// what another master decided, and nobody may decide between the two.
+const MirrorMark = ".brine-replica-key"
+
+// Bounds of the wait for the lock. A change goes on without it rather than not at all.
+const (
+	lockTime = 10 * time.Second
+	lockStep = 2 * time.Millisecond
+)
+
+// Exclusive calls fn while no other process or goroutine changes keys through this package. fn gets a store for
+// its own changes. Programs that know no lock, such as Salt's, are not held back.
+func (s *Store) Exclusive(fn func(*Store) error) error {
+	unlock, err := lockDir(s.dir, syscall.LOCK_EX)
+	if err != nil {
+		return salt.Errorf(salt.Unavailable, "cannot lock the keys of minions in %s: %w", s.dir, err)
+	}
+	defer unlock()
+	return fn(&Store{directory: s.directory, by: s.by, locked: true})
+}
+
+// shared begins a change: it waits for Exclusive of others where keys are replicated.
+func (s *Store) shared() (done func()) {
+	if s.locked {
+		return func() {}
+	}
+	if _, err := os.Lstat(filepath.Join(s.dir, MirrorMark)); err != nil {
+		return func() {}
+	}
+	unlock, err := lockDir(s.dir, syscall.LOCK_SH)
+	if err != nil {
+		s.log.Warn("changing keys of minions without the lock", "path", s.dir, "err", err)
+		return func() {}
+	}
+	return unlock
+}
+
+// lockDir locks a directory with flock(2), which ends with the process.
+func lockDir(dir string, how int) (unlock func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for end := time.Now().Add(lockTime); ; time.Sleep(lockStep) {
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || time.Now().After(end) {
+			f.Close()
+			return nil, err
+		}
+	}
+}
