@@ -83,7 +83,7 @@ func (m *Minion) tasks() (out []schedule.Task) {
 // buildTimed makes what runs by time, and the mine.
 func (m *Minion) buildTimed() (err error) {
 	o, masterless := &m.cfg.Options, m.cfg.Options.Masterless()
-	m.mine = &mine.Mine{ID: m.cfg.ID, Log: m.log, Send: m.links.Send,
+	m.mine = &mine.Mine{ID: m.cfg.ID, Log: m.log, Fire: m.bus.Own().Fire, Send: m.links.Send,
 		Call: func(ctx context.Context, j fn.Job) fn.Outcome {
 			return m.funcs.Run(ctx, m.calls.New(m.links.WithPillar(), ""), j)
 		}}

@@ -49,7 +49,7 @@ func Catalogue() []fn.Module {
 // catalogue names the families of modules, and those modules that need the
 // daemon itself.
 func (m *Minion) catalogue() []fn.Module {
-	masters := messenger{links: m.links, bus: m.bus, masterless: m.cfg.Options.Masterless()}
+	masters := messenger{links: m.links, bus: m.bus, mine: m.mine, masterless: m.cfg.Options.Masterless()}
 	refresher := refresh.Functions{Server: m.refresh}
 	return append(catalogue.Modules(),
 		core.Grains(grainFunctions{m.grains, refresher}),
@@ -91,6 +91,7 @@ func (s grainFunctions) Refresh(ctx context.Context, pillar bool) error {
 type messenger struct {
 	links      *link.Set
 	bus        *localbus.Bus
+	mine       *mine.Mine
 	masterless bool
 }
 
@@ -147,6 +148,10 @@ func (s messenger) Send(ctx context.Context, load *value.Dict) error {
 	}
 	if len(s.links.All()) == 0 {
 		return salt.Errorf(salt.Unavailable, "this minion has no master")
+	}
+	if mine.IsRequest(load) {
+		s.mine.Pass(load)
+		return nil
 	}
 	if load.Str("cmd") == "_minion_event" && !load.Has("pretag") {
 		load.Set("pretag", nil) // as in events that Salt's daemons pass on

@@ -20,6 +20,8 @@ type Mine struct {
 	ID string
 	// Call calls a function.
 	Call func(ctx context.Context, job fn.Job) fn.Outcome
+	// Fire fires an event on the minion's own bus, whose events ByEvent gets.
+	Fire func(tag string, data *value.Dict) error
 	// Send gives a message to all masters.
 	Send func(load *value.Dict)
 	Log  *slog.Logger
@@ -38,6 +40,15 @@ func (m *Mine) ByEvent(e *event.Event) {
 	m.Send(load)
 }
 
+// Pass gives a request to all masters, by way of an event as in Salt: other programs on
+// the host see what the minion sends. What is too large for an event is sent all the same.
+func (m *Mine) Pass(load *value.Dict) {
+	if err := m.Fire(TagMine, load); err != nil {
+		m.Log.Warn("cannot fire the event of the mine", "tag", TagMine, "err", err)
+		m.Send(load)
+	}
+}
+
 // Update runs the mine functions and sends their results to all masters.
 func (m *Mine) Update(ctx context.Context, funcs *value.Dict) {
 	data := value.NewDict(funcs.Len())
@@ -54,7 +65,7 @@ func (m *Mine) Update(ctx context.Context, funcs *value.Dict) {
 	if data.Len() == 0 {
 		return
 	}
-	m.Send(value.DictOf("cmd", "_mine", "data", data, "id", m.ID, "clear", false))
+	m.Pass(value.DictOf("cmd", "_mine", "data", data, "id", m.ID, "clear", false))
 }
 
 // mineCall reads one entry of mine_functions: a list of arguments, a map of

@@ -13,10 +13,18 @@ import (
 
 func newMine(calls map[string]fn.Outcome) (m *Mine, sent *[]*value.Dict, asked *[]fn.Job) {
 	sent, asked = &[]*value.Dict{}, &[]fn.Job{}
-	return &Mine{ID: "w1", Log: slog.New(slog.DiscardHandler),
+	m = &Mine{ID: "w1", Log: slog.New(slog.DiscardHandler),
 		Send: func(load *value.Dict) { *sent = append(*sent, load) },
 		Call: func(_ context.Context, j fn.Job) fn.Outcome { *asked = append(*asked, j); return calls[j.Fun] },
-	}, sent, asked
+	}
+	m.Fire = func(tag string, data *value.Dict) error { // as the bus does
+		if data.Dict("data").Has("large") {
+			return errors.New("too large")
+		}
+		m.ByEvent(&event.Event{Tag: tag, Data: data})
+		return nil
+	}
+	return m, sent, asked
 }
 
 func TestUpdate(t *testing.T) {
@@ -57,5 +65,13 @@ func TestByEvent(t *testing.T) {
 		if data.Str("id") != "other" {
 			t.Error("the event was changed, which others read")
 		}
+	}
+}
+
+func TestWhatIsTooLargeForAnEventIsSent(t *testing.T) {
+	m, sent, _ := newMine(nil)
+	m.Pass(value.DictOf("cmd", "_mine", "data", value.DictOf("large", true)))
+	if len(*sent) != 1 {
+		t.Errorf("%d messages", len(*sent))
 	}
 }
