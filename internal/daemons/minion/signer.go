@@ -22,7 +22,7 @@ import (
 func LoadSigner(cfg Config, log *slog.Logger) (*handshake.Minion, string, error) {
 	path := filepath.Join(cfg.PKIDir, "minion.pem")
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		log.Info("making the minion's key pair", "folder", cfg.PKIDir)
+		log.Info("making the minion's key pair", "path", cfg.PKIDir)
 		k, err := crypt.GenerateKey(max(cfg.Keysize, 2048))
 		if err != nil {
 			return nil, "", err
@@ -30,7 +30,7 @@ func LoadSigner(cfg Config, log *slog.Logger) (*handshake.Minion, string, error)
 		if err := os.MkdirAll(cfg.PKIDir, 0o700); err != nil {
 			return nil, "", fmt.Errorf("cannot make pki_dir: %w", err)
 		}
-		// salt-call may have made it meanwhile: whoever comes first is right.
+		// salt-call may have made it meanwhile: the first one counts.
 		if err := crypt.WriteKeyPair(cfg.PKIDir, "minion", k, ""); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, "", err
 		}

@@ -554,7 +554,7 @@ const defaultPublishPort = 4505
 // the keys are of an earlier sign-in, that of gen, and warm that they were good
 // a moment ago. Nothing is asked of a master, let alone done for it, before it
 // has shown in this session that it is the one who signed in: what answers
-// could be another process, with the old one's folder, that no sign-in would
+// could be another process, with the old one's directory, that no sign-in would
 // take for the master any more.
 func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, warm bool, gen int) error {
 	if known {

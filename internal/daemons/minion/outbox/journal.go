@@ -64,7 +64,7 @@ const (
 	recSeen      = 's' // id
 	recBegun     = 'b' // {jid, fun, ...}: what is needed to tell that it was interrupted
 	recProcess   = 'p' // {jid, pid, start}
-	recEnded     = 'e' // id of a job whose return nobody wants
+	recEnded     = 'e' // id of a job whose return no master wants
 	recReturn    = 'r' // {to, since, taken, load}
 	recDelivered = 'd' // {jid, to}
 	recGone      = 'x' // id of a return that is done or given up
@@ -543,7 +543,7 @@ func (j *jobJournal) interrupted() []*value.Dict {
 	return out
 }
 
-// compact writes the journal anew when most of it is out of date; j.mu is
+// compact rewrites the journal when most of it is out of date; j.mu is
 // held.
 func (j *jobJournal) compact() {
 	if j.file == nil {
@@ -558,7 +558,7 @@ func (j *jobJournal) compact() {
 		return j.rewrite(moved, emit, read)
 	})
 	if err != nil {
-		j.log.Error("the journal of jobs cannot be written anew", "err", err)
+		j.log.Error("cannot rewrite the journal of jobs", "err", err)
 		return
 	}
 	for p, at := range moved {

@@ -282,8 +282,8 @@ func TestFleet(t *testing.T) {
 	evenly("one drains", map[*simMaster]float64{a: 1, c: 1, d: 1, late: 1})
 	only("one drains", b, before, n) // within 5 s, that is what they are asked
 
-	// What is known of the slow one is forgotten, and found out anew, by the way:
-	// nobody goes there for that.
+	// What is known of the slow one is forgotten, and measured again, by the way:
+	// no minion goes there for that.
 	f.run(roster.Forget + settle)
 	evenly("hours later", map[*simMaster]float64{a: 1, c: 1, d: 1, late: 1})
 	only("hours later", a, a.held, 0)

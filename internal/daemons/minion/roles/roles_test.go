@@ -190,7 +190,7 @@ func describe(s *Switch) string {
 
 // TestNeverStuck plays random events and demands what must hold after each:
 // never two active masters but while one takes over, never a good master
-// unused while none is active, never nobody tried.
+// unused while none is active, never none tried.
 func FuzzNeverStuck(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	f.Add([]byte{0x11, 0x12, 0x23, 0x31, 0x13, 0x55})
@@ -237,7 +237,7 @@ func check(t *testing.T, m *Machine) {
 	case active > 2 || active == 2 && m.leaving < 0:
 		t.Fatalf("%d active: %s", active, roles(m))
 	case m.active < 0 && used == 0:
-		t.Fatal("nobody is tried")
+		t.Fatal("none is tried")
 	case m.active < 0 && strings.Contains(roles(m), "standby"):
 		t.Fatalf("a good master is not used: %s", roles(m))
 	}
