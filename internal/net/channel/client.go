@@ -55,6 +55,7 @@ type Client struct {
 	mu      sync.Mutex
 	addr    string
 	req     transport.Requester
+	dials   int // how many requesters there were
 	creds   *credentials
 	renewal *renewal // the sign-in under way, or nil
 }
@@ -127,6 +128,7 @@ func (c *Client) SetAddress(addr string) {
 	}
 	old := c.req
 	c.addr, c.req = addr, c.cfg.Transport.NewRequester(addr, c.cfg.Dial)
+	c.dials++
 	c.mu.Unlock()
 	if old != nil {
 		old.Close()
@@ -139,6 +141,20 @@ func (c *Client) Close() {
 	c.mu.Lock()
 	old := c.req
 	c.req = nil
+	c.mu.Unlock()
+	if old != nil {
+		old.Close()
+	}
+}
+
+// redial replaces the connection, unless there is a later one than number dial.
+func (c *Client) redial(dial int) {
+	c.mu.Lock()
+	var old transport.Requester
+	if c.dials == dial && c.req != nil {
+		old, c.req = c.req, c.cfg.Transport.NewRequester(c.addr, c.cfg.Dial)
+		c.dials++
+	}
 	c.mu.Unlock()
 	if old != nil {
 		old.Close()
@@ -301,6 +317,9 @@ func (c *Client) attempt(ctx context.Context) (*handshake.Credentials, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	dial := c.dials
+	c.mu.Unlock()
 	r, err := c.requester()
 	if err != nil {
 		return nil, err
@@ -309,15 +328,25 @@ func (c *Client) attempt(ctx context.Context) (*handshake.Credentials, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign-in: %w", err)
 	}
-	reply, err := signInLimits.Unmarshal(raw)
-	if err != nil {
-		return nil, fmt.Errorf("sign-in: unreadable answer: %w", err)
+	got, err := finish(a, raw)
+	var busy *handshake.Busy
+	if err != nil && !errors.As(err, &busy) {
+		// Behind a balancer the next connection may reach another master, whose
+		// answer is another one.
+		c.redial(dial)
 	}
-	got, err := a.Finish(reply)
 	if err == nil && got.Signed != "" {
 		c.cfg.Log.Debug("Successfully verified signature of master public key with verification public key " + got.Signed)
 	}
 	return got, err
+}
+
+func finish(a *handshake.Attempt, raw []byte) (*handshake.Credentials, error) {
+	reply, err := signInLimits.Unmarshal(raw)
+	if err != nil {
+		return nil, fmt.Errorf("sign-in: unreadable answer: %w", err)
+	}
+	return a.Finish(reply)
 }
 
 // install puts the keys of a sign-in to use; c.mu is held.

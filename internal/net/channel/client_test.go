@@ -157,6 +157,39 @@ func TestHostileSignIn(t *testing.T) {
 	}
 }
 
+// turns is a transport whose connections reach one requester after the other, as
+// through a balancer.
+type turns struct {
+	wire
+	next  []transport.Requester
+	dials *atomic.Int64
+}
+
+func (t turns) NewRequester(string, transport.DialOptions) transport.Requester {
+	return t.next[min(int(t.dials.Add(1)), len(t.next))-1]
+}
+
+// TestRefusedByOneOfMany: after an answer that is of no use the next attempt is
+// made on another connection, which a balancer may lead to another master.
+func TestRefusedByOneOfMany(t *testing.T) {
+	s := newServer(t, echo)
+	s.book.accept("one", private(t, "minion_other").Public())
+	for name, reply := range map[string][]byte{"unreadable": {0xc1}, "refused": encode(t, badLoad)} {
+		way := turns{next: []transport.Requester{direct(func(context.Context, []byte) ([]byte, error) { return reply, nil }), s.requester()}, dials: &atomic.Int64{}}
+		c := newClient(t, way.wire, func(cfg *ClientConfig) { cfg.Transport = way })
+		c.SetAddress("master")
+		if err := c.SignIn(t.Context()); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if err := c.SignIn(t.Context()); err != nil || way.dials.Load() != 2 {
+			t.Errorf("%s: %d connections, %v", name, way.dials.Load(), err)
+		}
+		if err := c.SignIn(t.Context()); err != nil || way.dials.Load() != 2 {
+			t.Errorf("%s: a good connection is given up: %d, %v", name, way.dials.Load(), err)
+		}
+	}
+}
+
 // TestUnusableKeys: a master, perhaps a true one, that hands out keys which
 // are none. Nothing is taken.
 func TestUnusableKeys(t *testing.T) {
