@@ -1,12 +1,14 @@
 package archive
 
 import (
+	"archive/tar"
 	"archive/zip"
 	"bytes"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"brine/test/fuzztest"
 )
@@ -59,6 +61,68 @@ func FuzzUnzip(tf *testing.F) {
 		}
 		if list, err := os.ReadDir(base); err != nil || len(list) != 3 {
 			t.Errorf("outside: %v, %v", list, err)
+		}
+	})
+}
+
+// FuzzUntar unpacks changed archives: nothing is written outside of the
+// directory, neither by a path nor through a link, and listing ends.
+func FuzzUntar(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
+	add := func(headers ...tar.Header) {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for _, h := range headers {
+			h.ModTime, h.Mode = time.Unix(1_800_000_000, 0), 0o644
+			content := []byte("evil")
+			if h.Typeflag != tar.TypeReg {
+				content = nil
+			}
+			h.Size = int64(len(content))
+			if err := w.WriteHeader(&h); err != nil {
+				f.Fatal(err)
+			}
+			w.Write(content)
+		}
+		w.Close()
+		f.Add(b.Bytes())
+	}
+	add(tar.Header{Name: "d/", Typeflag: tar.TypeDir}, tar.Header{Name: "d/a.txt", Typeflag: tar.TypeReg})
+	add(tar.Header{Name: "../victim", Typeflag: tar.TypeReg})
+	add(tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: ".."}, tar.Header{Name: "l/victim", Typeflag: tar.TypeReg})
+	add(tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "../victim"}, tar.Header{Name: "h", Typeflag: tar.TypeReg})
+	add(tar.Header{Name: "p", Typeflag: tar.TypeFifo}, tar.Header{Name: "p", Typeflag: tar.TypeReg})
+	add(tar.Header{Name: "x/../../victim", Typeflag: tar.TypeReg}, tar.Header{Name: "..", Typeflag: tar.TypeDir})
+	base := f.TempDir()
+	victim, file, dest := filepath.Join(base, "victim"), filepath.Join(base, "x.tar"), filepath.Join(base, "dest")
+	keep := func(_, _ string, _, _ int) (int, int) { return os.Getuid(), os.Getgid() }
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 64<<10 || bytes.Contains(b, []byte("GNU.sparse")) {
+			return // a hole of any size takes a few bytes, and the target's disk is not bounded here
+		}
+		for path, text := range map[string][]byte{victim: []byte("mine"), file: b} {
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.RemoveAll(dest); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(dest, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if c, err := listTar(t.Context(), file, nil); err == nil && len(c.Files)+len(c.Dirs)+len(c.Links) > MaxEntries {
+			t.Error("too many entries")
+		}
+		_, _ = Untar(t.Context(), file, dest, keep)
+		if st, err := os.Lstat(victim); err != nil || st.Mode() != 0o600 {
+			t.Errorf("a file outside is now %v, %v", st, err)
+		}
+		if text, err := os.ReadFile(victim); err != nil || string(text) != "mine" {
+			t.Errorf("a file outside has become %q, %v", text, err)
+		}
+		if list, err := os.ReadDir(base); err != nil || len(list) != 3 {
+			t.Errorf("outside are %v, %v", list, err)
 		}
 	})
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"brine/internal/net/crypt"
 	"brine/internal/net/transport"
@@ -131,5 +133,34 @@ func FuzzPublication(tf *testing.F) {
 		s := &Subscription{c: c, log: quiet}
 		_, _ = s.open(ctx, encode(t, value.DictOf("enc", "aes", "load", cipher.Seal(payload, ""))))
 		_, _ = p.identify(encode(t, value.DictOf("load", cipher.Seal(payload, ""))), newBook())
+	})
+}
+
+// FuzzSessionFile reads changed files of session keys: what is no key is replaced,
+// and the minion gets a key in any case.
+func FuzzSessionFile(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
+	for _, key := range []string{vecSession, vecSession + "\n", "", "x", vecSession[:40], " " + vecSession, vecSession + vecSession} {
+		f.Add([]byte(key))
+	}
+	s, err := NewSessions(filepath.Join(f.TempDir(), "sessions"), time.Hour)
+	if err != nil {
+		f.Fatal(err)
+	}
+	path := filepath.Join(s.dir, "one")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		key, st, err := s.Get("one")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := crypt.NewCrypticle(key); err != nil {
+			t.Fatalf("%q is no key: %v", key, err)
+		}
+		if again, st2, err := s.Get("one"); err != nil || again != key || st2 != st {
+			t.Fatalf("the key is %q and then %q, %v", key, again, err)
+		}
 	})
 }
