@@ -20,7 +20,7 @@ import (
 func runCluster(ctx context.Context, b *bench, k kind) error {
 	// It is removed when all is measured: a file system may take its time to use
 	// inodes again that have just become free (ext4 without a journal), which
-	// would count as the cost of whoever comes second.
+	// would count as the cost of the second run.
 	folders, err := os.MkdirTemp(b.tmp, "shared-")
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ type clusterCost struct{ cpu, bytes float64 }
 
 const clusterPool = 24520
 
-// clusterMaster prepares a master of a cluster on the folder shared; all of them
+// clusterMaster prepares a master of a cluster on the directory shared; all of them
 // have the same ports.
 func (b *bench) clusterMaster(k kind, hosts []string, i int, shared string, ports []int) (*master, error) {
 	dir, err := os.MkdirTemp(b.tmp, string(k)+"-")
@@ -79,7 +79,7 @@ func (b *bench) clusterMaster(k kind, hosts []string, i int, shared string, port
 	return m, b.keys[i].Write(m.pki(), "master")
 }
 
-// clusterReturns measures so many masters on a folder that it makes; 0 is one of
+// clusterReturns measures so many masters on a directory that it makes; 0 is one of
 // its own, without one.
 func clusterReturns(ctx context.Context, b *bench, k kind, masters int, shared string) (c clusterCost, err error) {
 	n := b.size(500)

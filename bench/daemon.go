@@ -35,7 +35,7 @@ const (
 
 // programs are where to find the programs of each kind.
 type programs struct {
-	brine  string // folder of Brine's programs
+	brine  string // directory of Brine's programs
 	tree   string // source tree of stock Salt, "" if there is none
 	python string
 }
@@ -299,7 +299,7 @@ func (m *master) remove() {
 	os.RemoveAll(m.dir)
 }
 
-// freePorts looks for ports that nobody uses, below those that the system deals
+// freePorts looks for free ports, below those that the system deals
 // out to connections: a master that is started again finds its own still free.
 func freePorts(n int) ([]int, error) {
 	var ports []int

@@ -25,7 +25,7 @@ const (
 )
 
 // runGitfs has a master with a repository of 10,000 files: 100 minions begin
-// their first state run at once, then somebody commits, and the master's runner
+// their first state run at once, then a commit is pushed, and the master's runner
 // updates and lists all.
 func runGitfs(ctx context.Context, b *bench, k kind) error {
 	minions := b.size(100)
@@ -60,7 +60,7 @@ func runGitfs(ctx context.Context, b *bench, k kind) error {
 	if err := f.SignIn(ctx, 64); err != nil {
 		return err
 	}
-	// Salt's master has it after a minute only if nobody asks.
+	// Salt's master has it after a minute only without a request.
 	if out, err := b.command(ctx, k, "salt-run", "-c", m.dir, "fileserver.update").CombinedOutput(); err != nil {
 		return fmt.Errorf("fileserver.update: %w: %s", err, out)
 	}
@@ -168,7 +168,7 @@ func waitFor(ctx context.Context, ok func() (bool, error)) error {
 			return nil
 		}
 		if time.Now().After(until) || ctx.Err() != nil {
-			return errors.Join(errors.New("waited in vain"), err)
+			return errors.Join(errors.New("waited without effect"), err)
 		}
 	}
 }

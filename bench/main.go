@@ -7,7 +7,7 @@
 //
 // What counts is CPU time over all processes of a daemon and their memory
 // (PSS), since the time on a clock says little on a machine that does other
-// things too. Everything stays on loopback, in a temporary folder.
+// things too. Everything stays on loopback, in a temporary directory.
 package main
 
 import (
@@ -42,7 +42,7 @@ type bench struct {
 	kinds  []kind
 	only   *regexp.Regexp
 	soak   time.Duration
-	// profile is a folder for profiles of Brine's master under each load, and
+	// profile is a directory for profiles of Brine's master under each load, and
 	// running the load that is running.
 	profile, running string
 	log              io.Writer    // of the soak test
@@ -114,12 +114,12 @@ func (b *bench) makeKeys() error {
 
 func (b *bench) parse(args []string) error {
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
-	set.StringVar(&b.brine, "programs", "bin", "folder of Brine's programs")
-	set.StringVar(&b.out, "out", "", "folder for report.txt, report.json and a plot per figure; none: print only")
+	set.StringVar(&b.brine, "programs", "bin", "directory of Brine's programs")
+	set.StringVar(&b.out, "out", "", "directory for report.txt, report.json and a plot per figure; none: print only")
 	set.IntVar(&b.repeat, "repeat", 5, "times that each measurement is made; the median counts")
 	set.Float64Var(&b.scale, "scale", 1, "part of the full numbers of minions and requests")
 	set.DurationVar(&b.soak, "soak", 0, "instead of measuring, load a master for so long and watch its memory")
-	set.StringVar(&b.profile, "profile", "", "folder for CPU profiles of Brine's master under each load")
+	set.StringVar(&b.profile, "profile", "", "directory for CPU profiles of Brine's master under each load")
 	only := set.String("only", "", "measure only the scenarios that this regular expression matches: "+names())
 	ours := set.Bool("brine-only", false, "leave stock Salt out even if it is at hand")
 	if err := set.Parse(args); err != nil {

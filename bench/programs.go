@@ -55,7 +55,7 @@ func runPrograms(ctx context.Context, b *bench, k kind) error {
 		if k == stock {
 			runs = 2
 		}
-		// The first run makes folders and fills caches.
+		// The first run makes directories and fills caches.
 		if _, _, err := cpuOfRuns(1, func() *exec.Cmd { return b.command(ctx, k, p.program, p.args...) }); err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func runMinion(ctx context.Context, b *bench, k kind) error {
 }
 
 // ready starts a minion and returns how long it took until its master's bus
-// told of it.
+// reported it.
 func (d *daemon) ready(ctx context.Context, m *master) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

@@ -97,7 +97,7 @@ func signIns(ctx context.Context, b *bench, m *master, f *simulate.Fleet) (float
 }
 
 // returns returns the cost of one. Every minion returns once for each job;
-// the jobs are published, but nobody is subscribed.
+// the jobs are published, but there is no subscriber.
 func returns(ctx context.Context, b *bench, m *master, f *simulate.Fleet) (float64, error) {
 	op, err := m.operator()
 	if err != nil {

@@ -28,7 +28,7 @@ const (
 	soakJudged    = time.Minute // what is shorter says nothing about growth
 )
 
-// soakTest runs the soak test and keeps what it says in the folder for reports.
+// soakTest runs the soak test and keeps what it says in the directory for reports.
 func (b *bench) soakTest(ctx context.Context) error {
 	var text bytes.Buffer
 	b.log = io.MultiWriter(os.Stdout, &text)
@@ -215,7 +215,7 @@ func (h health) max(o health) health {
 	return h
 }
 
-// flat tells whether h is no more than base. The pages of the job database are
+// flat reports whether h is no more than base. The pages of the job database are
 // left out: it grows with the jobs that are kept.
 func (h health) flat(base health) error {
 	if own := float64(h.mem.Own); own > float64(base.mem.Own)*soakSlack && own > float64(base.mem.Own)+soakMinGrowth*1e6 {

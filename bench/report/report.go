@@ -40,7 +40,7 @@ type Report struct {
 	Machine []Fact    `json:"machine"`
 	Limits  []Fact    `json:"limits"`
 	Figures []*Figure `json:"figures"`
-	// Failures tells of what could not be measured.
+	// Failures reports what could not be measured.
 	Failures []string `json:"failures,omitempty"`
 }
 

@@ -41,7 +41,7 @@ func TestMedian(t *testing.T) {
 		t.Errorf("even: %v", m)
 	}
 	if _, _, _, n := f.Median("other", 0); n != 0 {
-		t.Errorf("%d samples of nobody", n)
+		t.Errorf("%d samples of no figure", n)
 	}
 }
 

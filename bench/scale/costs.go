@@ -23,7 +23,7 @@ type Costs struct {
 	SignIn  float64 `json:"sign_in"`
 	Return  float64 `json:"return"`
 	Publish float64 `json:"publish"` // to each subscriber
-	Command float64 `json:"command"` // to sign and store one command, whoever gets it
+	Command float64 `json:"command"` // to sign and store one command, independent of its targets
 	Event   float64 `json:"event"`   // of 5 KB
 	Pillar  float64 `json:"pillar"`  // of 200 lines with jinja
 	Files   float64 `json:"files"`   // each byte of files of 100 KB

@@ -24,7 +24,7 @@ type Load struct {
 	Highstates  int // of each minion: a pillar, FileBytes of files and a return
 	FileBytes   int // that a highstate fetches
 	ReturnBytes int // of a highstate's return beyond that of test.ping, on disk and wire
-	Rotations   int // of the session keys, after which each minion signs in anew
+	Rotations   int // of the session keys, after which each minion signs in again
 }
 
 // Answer is what the model says of a fleet under a load.
@@ -38,7 +38,7 @@ type Answer struct {
 	Traffic     float64 // bytes a second of a master, the day's mean
 	Lost        float64 // seconds until the minions of one dead master are usable again
 	Half        float64 // the same if half of the masters die
-	Restart     float64 // the same if all masters start anew
+	Restart     float64 // the same if all masters restart
 }
 
 // perMaster is the work of one command to all, for one of the masters: what

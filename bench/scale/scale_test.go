@@ -18,7 +18,7 @@ func costs(t *testing.T) Costs {
 	return c
 }
 
-// near tells whether two figures differ by no more than a part of the second.
+// near reports whether two figures differ by no more than a part of the second.
 func near(a, b, part float64) bool { return math.Abs(a-b) <= part*b }
 
 // TestModelAndMeasurement compares the model with loads that bench has

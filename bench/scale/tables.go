@@ -37,7 +37,7 @@ func Tables(c Costs) string {
 		{"sign-in", micro(c.SignIn)}, {"return", micro(c.Return)}, {"of which the writer of the job database", micro(c.Store)},
 		{"pillar of 200 lines with jinja", micro(c.Pillar)}, {"files, a MB", micro(1e6 * c.Files)},
 		{"copy of a return from another member", micro(c.Copy)}, {"publication, each subscriber", micro(c.Publish)},
-		{"command, whoever gets it", micro(c.Command)}, {"event of 5 KB", micro(c.Event)}, {"the program `salt`, each return", micro(c.CLI)},
+		{"command, independent of its targets", micro(c.Command)}, {"event of 5 KB", micro(c.Event)}, {"the program `salt`, each return", micro(c.CLI)},
 		{"memory of a master", size(c.Idle)}, {"memory of a connected minion", size(c.Minion)},
 		{"return on the wire, with its answer", size(c.ReturnWire)}, {"copy of a return on the wire", size(c.CopyWire)}, {"return on disk", size(c.ReturnDisk)},
 	} {
@@ -48,7 +48,7 @@ func Tables(c Costs) string {
 		a := c.Reckon(s.f, day)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %.1f %% of %d | %s | %s | %s/s |\n", s.name, seconds(a.CommandTime), seconds(a.StoreTime), seconds(a.CLITime), 100*a.Usage, s.f.Cores, size(a.Memory), size(a.Disk), size(a.Traffic))
 	}
-	fmt.Fprintf(&b, "\n| usable again after | one master dies | half of them die | all start anew |\n|---|---|---|---|\n")
+	fmt.Fprintf(&b, "\n| usable again after | one master dies | half of them die | all restart |\n|---|---|---|---|\n")
 	for _, s := range sizes {
 		if s.f.Minions == 0 {
 			continue

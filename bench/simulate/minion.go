@@ -243,7 +243,7 @@ func (m *Minion) File(ctx context.Context, path string, to io.Writer) error {
 	}
 }
 
-// FileOf fetches a file as a minion of Brine's does from a master of Brine's: by
+// FileOf fetches a file as a Brine minion does from a Brine master: by
 // its hash (SHA-256, in hexadecimal), in parts that minions share.
 func (m *Minion) FileOf(ctx context.Context, path, sum string, to io.Writer) error {
 	for loc := 0; ; {
@@ -279,8 +279,8 @@ func (m *Minion) List(ctx context.Context) ([]string, error) {
 	return value.Texts(l), nil
 }
 
-// Tree fetches the list of the environment base with its hashes, as a minion of
-// Brine's does.
+// Tree fetches the list of the environment base with its hashes, as a
+// Brine minion does.
 func (m *Minion) Tree(ctx context.Context) error {
 	session := m.session.Load()
 	n, raw, err := m.exchange(ctx, session, value.DictOf("cmd", "_brine_tree", "saltenv", "base", "known", &value.List{}))
@@ -377,7 +377,7 @@ func (m *Minion) Subscribe(ctx context.Context, handle func(*Minion, *Publicatio
 	return nil
 }
 
-// dropped tells whether a subscription that ended was neither given up by the
+// dropped reports whether a subscription that ended was neither given up by the
 // minion nor by the load.
 func (m *Minion) dropped(ctx context.Context, s transport.Subscription) bool {
 	m.mu.Lock()
@@ -411,7 +411,7 @@ func (m *Minion) connect(ctx context.Context) (transport.Subscription, error) {
 func (m *Minion) register(s transport.Sender) error {
 	key := m.fleet.aes.Load()
 	if key == nil {
-		return errors.New("nobody has signed in yet")
+		return errors.New("no minion has signed in yet")
 	}
 	plain, err := msgpack.Marshal(value.DictOf("id", m.ID, "tok", m.key.tok), msgpack.Wire)
 	if err != nil {
@@ -451,7 +451,7 @@ func (m *Minion) Unsubscribe() {
 }
 
 // Answer is a handler for Subscribe: it does what minions do with test.ping
-// and with the question whether a job still runs. failed is told of a return
+// and with the question whether a job still runs. failed is reported a return
 // that the master did not take.
 func Answer(ctx context.Context, failed func(error)) func(*Minion, *Publication) {
 	return func(m *Minion, p *Publication) {

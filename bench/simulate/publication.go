@@ -17,7 +17,7 @@ type Publication struct {
 	match   target.Matcher
 }
 
-// For tells whether the job is for a minion.
+// For reports whether the job is for a minion.
 func (p *Publication) For(id string) bool {
 	return p.match.Match(target.Data{MinionID: id})
 }

@@ -3,7 +3,7 @@
 // as cheap as they can be while the master has all the work of a real one.
 //
 // They speak the protocol through the packages that Brine's minion is made of,
-// so they can be put before any master of Salt's protocol. To be cheap they
+// so they can be put before any stock master protocol. To be cheap they
 // share a few RSA keys, believe what the master says, and decode a publication
 // that all of them get only once.
 package simulate
@@ -49,7 +49,7 @@ func NewKeys(n int) ([]*Key, error) {
 	return keys, nil
 }
 
-// Write puts the key pair into a folder: name.pem and name.pub.
+// Write puts the key pair into a directory: name.pem and name.pub.
 func (k *Key) Write(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -142,7 +142,7 @@ func memory(pid int) (m Memory, err error) {
 // not pages of files, now, and the most that it ever had, with them. It is cheap
 // enough to be asked often.
 //
-// The most is not what the kernel tells of a child that has ended (ru_maxrss): that
+// The most is not what the kernel reports a child that has ended (ru_maxrss): that
 // counts what its parent had when it started it.
 func ResidentOf(pid int) (own, most int64, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -13,7 +13,7 @@ import (
 )
 
 // LocalMaster commands the master on this machine, as salt and salt-run do.
-// Each call opens the way anew: the master may come and go.
+// Each call opens the way again: the master may come and go.
 type LocalMaster struct {
 	// Open returns a client of the master, and what closes it.
 	Open func() (*client.Client, func(), error)
@@ -42,7 +42,7 @@ func (l LocalMaster) Wheel(ctx context.Context, fun string, args []any, kwargs *
 }
 
 // Command implements control.LocalMaster. Minions that do not return are left
-// out, and so is a target that means nobody.
+// out, and so is a target that matches no minion.
 func (l LocalMaster) Command(ctx context.Context, o control.Order) iter.Seq2[*value.Dict, error] {
 	return func(yield func(*value.Dict, error) bool) {
 		c, done, err := l.Open()

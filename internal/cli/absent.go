@@ -7,7 +7,7 @@ var absent = map[string]string{
 	"salt-syndic":  "a master cannot stand below another one. Minions can be connected to several masters at once: give their option master a list",
 	"salt-proxy":   "there are no proxy minions, for devices on which no minion can run. salt-proxy of Salt can be used with this master",
 	"salt-cloud":   "machines are not created. Give new ones their keys by salt-key --gen-keys, or have them accepted by the options autosign_file or autosign_grains_dir",
-	"spm":          "there are no packages of formulas. Put formulas into a folder that the option file_roots names",
+	"spm":          "there are no packages of formulas. Put formulas into a directory that the option file_roots names",
 	"salt-pip":     "there are no modules in Python to install packages for",
 	"salt-extend":  "modules are part of the program, so there are no templates of new ones",
 	"salt-unity":   "call brine PROGRAM in its place",

@@ -1,6 +1,6 @@
 // Package cli finds the program to run: by the name the binary was called by
 // (salt-key), or by the first argument (brine salt-key, brine key). The
-// programs are in the folders below, what they share in package frame.
+// programs are in the directories below, what they share in package frame.
 package cli
 
 import (

@@ -86,8 +86,8 @@ func TestRights(t *testing.T) {
 		}
 		byClient[chunk.Client] = append(byClient[chunk.Client], x.want)
 	}
-	// Each client there is has been tried with somebody who may and with
-	// somebody limited who may not.
+	// Each client has been tried with a user who
+	// may and with a limited user who may not.
 	for _, name := range client.LowClients {
 		allowed, denied := false, false
 		for _, want := range byClient[name] {
@@ -101,7 +101,7 @@ func TestRights(t *testing.T) {
 	if a := s.post(sessions["admin"], `{"client":"runner","fun":"jobs.list_job","jid":"20200101000000000000"}`); !strings.Contains(a.body, "no job with this jid") {
 		t.Errorf("a job by jid: %s", a.body)
 	}
-	// Who shows a session cannot be somebody else by what the chunk says.
+	// The chunk cannot change the user of a session.
 	for _, more := range []string{`"token":"00"`, `"user":"root","key":"x"`, `"eauth":"sharedsecret","username":"admin","password":"s3cret"`, `"auth_list":[".*"]`, `"kwargs":{"auth_list":[".*"]}`} {
 		if a := s.post(sessions["limited"], `{"client":"local","tgt":"beta","fun":"test.ping",`+more+`}`); a.status != 401 {
 			t.Errorf("%s: %d", more, a.status)
@@ -169,7 +169,7 @@ func TestRights(t *testing.T) {
 			}
 			expected = all(405)
 		} else if !ok {
-			t.Errorf("%s: nobody has said who may do that", cell)
+			t.Errorf("%s: missing in the table of permissions", cell)
 			continue
 		}
 		delete(want, cell)
@@ -412,8 +412,8 @@ func TestEvents(t *testing.T) {
 		if l := next(t, lines); l != "retry: 400" {
 			t.Fatalf("%s begins with %q", c.path, l)
 		}
-		// Events are sent until one is heard: the stream begins to listen when
-		// somebody reads it.
+		// Events are sent until one is heard: the stream begins to
+		// listen when it is read.
 		heard := make(chan struct{})
 		go func() {
 			defer close(heard)
@@ -505,7 +505,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// What is hostile is refused and hurts nobody.
+// Hostile requests are refused and have no other effect.
 func TestHostileRequests(t *testing.T) {
 	s := start(t)
 	admin := s.login("admin")
@@ -530,7 +530,7 @@ func TestHostileRequests(t *testing.T) {
 		"bad timeout":  {`[{"client":"local","tgt":"a","fun":"test.ping","timeout":"x"}]`, asJSON, 400},
 		"long timeout": {`[{"client":"local","tgt":"a","fun":"test.ping","timeout":1e99}]`, asJSON, 400},
 		"no function":  {`[{"client":"runner","arg":[1]}]`, asJSON, 400},
-		"bad tgt_type": {`[{"client":"local","tgt":"a","tgt_type":"nosuch","fun":"test.ping"}]`, asJSON, 200}, // as Salt: nobody is meant
+		"bad tgt_type": {`[{"client":"local","tgt":"a","tgt_type":"nosuch","fun":"test.ping"}]`, asJSON, 200}, // as Salt: no minion matches
 		"bad batch":    {`[{"client":"local_batch","tgt":"a","fun":"test.ping","batch":"x"}]`, asJSON, 400},
 		"bad type":     {`x`, "a b c", 406},
 	} {

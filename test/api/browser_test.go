@@ -111,7 +111,7 @@ const (
 )
 
 // A real browser: pages of the API itself, of a site in cors_origins, and of
-// one that is nobody's, by fetch, EventSource and WebSocket.
+// an unknown one, by fetch, EventSource and WebSocket.
 func TestBrowser(t *testing.T) {
 	b := browsertest.Start(t)
 	host := daemontest.Host()

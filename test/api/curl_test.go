@@ -78,7 +78,7 @@ func TestCurl(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("nobody has said what %s should do", line)
+			t.Errorf("%s is missing in the table", line)
 		}
 	}
 }

@@ -107,12 +107,12 @@ func (g *gui) command(target, command, want string) {
 	})
 }
 
-// SaltGUI, in a real browser: somebody signs in, looks at every page, and runs
+// SaltGUI, in a real browser: a user signs in, looks at every page, and runs
 // a command. BRINE_SALTGUI names its tree, where index.html is.
 func TestSaltGUI(t *testing.T) {
 	tree := os.Getenv("BRINE_SALTGUI")
 	if tree == "" {
-		t.Skip("BRINE_SALTGUI does not name the folder saltgui of SaltGUI")
+		t.Skip("BRINE_SALTGUI does not name the directory saltgui of SaltGUI")
 	}
 	if _, err := os.Stat(filepath.Join(tree, "index.html")); err != nil {
 		t.Fatal(err)

@@ -146,7 +146,7 @@ func (p *program) words(sp *sourcePackage, value ast.Expr) []string {
 
 func isOption(t types.Type) bool { return t != nil && t.String() == "brine/internal/call/fn.Option" }
 
-// constants returns the words of the constant texts below n, but for those of
+// constants returns the words of the constant texts below n, except those of
 // other options.
 func constants(sp *sourcePackage, n ast.Node) []string {
 	var words []string

@@ -280,7 +280,7 @@ func (s *scanner) refer(obj types.Object) {
 	}
 }
 
-// holdsFunctions tells whether a variable of the type can hold functions.
+// holdsFunctions reports whether a variable of the type can hold functions.
 func holdsFunctions(t types.Type) bool {
 	switch t := t.Underlying().(type) {
 	case *types.Signature:
@@ -440,7 +440,7 @@ func (s *scanner) destination(lit *ast.CompositeLit, e ast.Node) *types.Var {
 	return nil
 }
 
-// dropped tells whether the function that is called does not use an argument.
+// dropped reports whether the function that is called does not use an argument.
 func (s *scanner) dropped(call *ast.CallExpr, arg ast.Node) bool {
 	var id *ast.Ident
 	switch f := ast.Unparen(call.Fun).(type) {
@@ -563,7 +563,7 @@ func (p *program) reach(from ...*node) reached {
 
 func (r reached) has(n *node) bool { return r.ids[n.id] }
 
-// reads tells whether code that is reached reads the field at the end of a
+// reads reports whether code that is reached reads the field at the end of a
 // path: of the field of a struct, of the field of that, and so on.
 func (r reached) reads(p *program, path ...*types.Var) bool {
 	return r.follow(p, path, map[string]bool{})

@@ -18,8 +18,8 @@ import (
 	"brine/test/daemontest"
 )
 
-// TestForeignKeyForKnownID has somebody come with the id of a minion and
-// another key, over and over.
+// TestForeignKeyForKnownID sends sign-ins with the id
+// of a minion and another key, over and over.
 func TestForeignKeyForKnownID(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
@@ -68,7 +68,7 @@ func TestSignInFlood(t *testing.T) {
 				b := newBare(t, m, "", key)
 				defer b.r.Close()
 				for i := range 250 {
-					b.id = fmt.Sprintf("stranger-%d-%d", c, i)
+					b.id = fmt.Sprintf("unknown-%d-%d", c, i)
 					b.signer.ID = b.id
 					err := b.signIn(nil)
 					if !errors.Is(err, handshake.ErrPending) && !errors.Is(err, handshake.ErrFull) && !errors.Is(err, context.DeadlineExceeded) {
@@ -124,10 +124,10 @@ func TestCommandFlood(t *testing.T) {
 		wg.Wait()
 	})
 	if _, err := os.Stat(file); err == nil {
-		t.Error("a stranger's command was run")
+		t.Error("a command of an unauthenticated peer was run")
 	}
 	if strings.Contains(tags(), "salt/run/") {
-		t.Error("a stranger's runner was run")
+		t.Error("a runner of an unauthenticated peer was run")
 	}
 	m.Logged("a command was refused")
 	if n := len(m.Log()); n > 5<<20 {

@@ -157,7 +157,7 @@ func TestIDsOfSaltKey(t *testing.T) {
 	}
 }
 
-// TestIDsKeptByMinions has a file minion_id that somebody has spoilt.
+// TestIDsKeptByMinions has a file minion_id with invalid content.
 func TestIDsKeptByMinions(t *testing.T) {
 	t.Parallel()
 	for _, id := range []string{"../evil", ".hidden", "a/b", "a\x1bb"} {

@@ -12,7 +12,7 @@ import (
 )
 
 // proxy stands between minions and a master on a host of its own, at the same
-// ports, and records all that is said. It is what somebody on the way is.
+// ports, and records all that is said. It plays an attacker on the path.
 type proxy struct {
 	t    *testing.T
 	host string

@@ -97,7 +97,7 @@ func once(t *testing.T, tags func() string, jid string) {
 	}
 }
 
-// TestCutConnections has somebody on the way break connections at will: every
+// TestCutConnections breaks connections on the path at will: every
 // return comes in the end, each job runs once.
 func TestCutConnections(t *testing.T) {
 	t.Parallel()

@@ -262,7 +262,7 @@ func TestTwoMinionsInOnePlace(t *testing.T) {
 }
 
 // Keys that others can write prove nothing, nor do those that others can read
-// and somebody else owns, and a directory of sockets that others
+// and another user owns, and a directory of sockets that others
 // can write to is no way to the master: neither daemon starts.
 func TestOpenToOthers(t *testing.T) {
 	t.Parallel()
@@ -279,7 +279,7 @@ func TestOpenToOthers(t *testing.T) {
 				out, _ := program(t, n.Program, "-c", n.Dir, "--check-config")
 				demand(t, n.Program+" --check-config", out, "warning: others than its owner can read the private key "+pem)
 				if os.Geteuid() != 0 {
-					continue // only root can give the file to somebody else
+					continue // only root can give the file to another user
 				}
 				must(t, os.Chown(pem, 65534, 65534))
 			}
@@ -399,7 +399,7 @@ func TestSocketOfOthers(t *testing.T) {
 	t.Parallel()
 	setpriv, err := exec.LookPath("setpriv")
 	if err != nil || os.Geteuid() != 0 {
-		t.Skip("root and setpriv are needed to run a program as somebody else")
+		t.Skip("root and setpriv are needed to run a program as another user")
 	}
 	m := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "publisher_acl: {nobody: [test.ping]}\n").Start()
 	for _, dir := range []string{m.Dir, m.Path("var"), m.Path("var/run"), m.Path("var/run/salt"), m.Path("var/run/salt/master")} {

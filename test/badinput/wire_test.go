@@ -171,7 +171,7 @@ func tell(t *testing.T, addr string, b []byte, wait time.Duration) {
 	go func() { defer close(done); c.Write(b) }()
 	c.SetReadDeadline(time.Now().Add(wait))
 	io.Copy(io.Discard, io.LimitReader(c, 64<<20))
-	c.SetDeadline(time.Now()) // ends a write that nobody reads
+	c.SetDeadline(time.Now()) // ends a write that is not read
 	<-done
 }
 

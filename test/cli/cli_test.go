@@ -69,7 +69,7 @@ type result struct {
 	stdout, stderr string
 }
 
-// replay runs a recorded command line in the folder of a node.
+// replay runs a recorded command line in the directory of a node.
 func replay(t *testing.T, n *daemontest.Node, program, name string, fix *strings.Replacer) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestCallIsAJob(t *testing.T) {
 	})
 }
 
-// A minion whose folder holds the options of the master on its machine can
+// A minion whose directory holds the options of the master on its machine can
 // command that master.
 func TestLocalMaster(t *testing.T) {
 	master, alpha := fleet(t, daemontest.Brine, daemontest.Brine)

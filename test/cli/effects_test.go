@@ -62,7 +62,7 @@ func (f *field) write(t *testing.T, path, text string) {
 	}
 }
 
-// files writes files in the folder of the run, named and filled in turn.
+// files writes files in the directory of the run, named and filled in turn.
 func files(pairs ...string) func(*testing.T, *ran) {
 	return func(t *testing.T, r *ran) {
 		// An address of its own for each run: they go side by side.
@@ -145,11 +145,11 @@ func clusterEffects() map[string]effect {
 func migrateEffects() map[string]effect {
 	line := "keys --from MASTER/etc/salt/pki/master --to DIR/to"
 	all := map[string]effect{"--out": {line: "@ " + line, value: "json", out: `^[{].*[}]\n$`}}
-	all["--config-dir"] = effect{line: "@ keys --to DIR/to", value: "DIR/conf", before: files("conf/master", "pki_dir: DIR/pki\n"), code: 1, err: `DIR/pki is no folder of keys`}
-	all["--from"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is no folder of keys`}
+	all["--config-dir"] = effect{line: "@ keys --to DIR/to", value: "DIR/conf", before: files("conf/master", "pki_dir: DIR/pki\n"), code: 1, err: `DIR/pki is no directory of keys`}
+	all["--from"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is no directory of keys`}
 	all["--to"] = effect{line: "keys --from MASTER/etc/salt/pki/master @", value: "DIR/to", file: "to/minions/alpha", holds: `BEGIN PUBLIC KEY`}
-	all["--from-config"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is no folder with the configuration of a master`}
-	all["--to-config"] = effect{line: "keys --from MASTER/etc/salt/pki/master @", value: "DIR/none", code: 1, err: `DIR/none is no folder with the configuration of a master`}
+	all["--from-config"] = effect{line: "keys --to DIR/to @", value: "DIR/none", code: 1, err: `DIR/none is no directory with the configuration of a master`}
+	all["--to-config"] = effect{line: "keys --from MASTER/etc/salt/pki/master @", value: "DIR/none", code: 1, err: `DIR/none is no directory with the configuration of a master`}
 	all["--bank"] = effect{line: "cache --from localfs:DIR/a --to localfs:DIR/b --out=json @", value: "other", before: files("a/other/k.p", "\x01", "a/minions/m/data.p", "\x01"), file: "b/other/k.p", holds: "\x01"}
 	all["--key-pair"] = effect{line: line + " @", value: "cluster", file: "to/cluster.pem", holds: `PRIVATE KEY`}
 	all["--dry-run"] = effect{line: "@ " + line + " --out=json", out: `"to_copy": [1-9]`}
@@ -391,7 +391,7 @@ func keyEffects() map[string]effect {
 	}
 }
 
-// pairHere is the name of a key pair that is made in the current folder when
+// pairHere is the name of a key pair that is made in the current directory when
 // no other is named.
 const pairHere = "brine-test-pair"
 
@@ -477,7 +477,7 @@ func cachedGrains(t *testing.T, r *ran) {
 	conf("new")
 }
 
-// jobRecorded makes a check of whether a call of a function, which nobody else
+// jobRecorded makes a check of whether a call of a function, which no other process
 // calls, is among the master's jobs, with a text. mark is another such function.
 func jobRecorded(fun, mark, text string, want bool) func(*testing.T, *field, []string) error {
 	return func(t *testing.T, f *field, opt []string) error {

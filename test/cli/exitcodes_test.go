@@ -23,7 +23,7 @@ import (
 type ending struct {
 	program string
 	// line are its arguments in the words of a shell. BOSS, CALL, DOWN and so
-	// on are folders with a configuration.
+	// on are directories with a configuration.
 	line string
 	// code and strict are the exit codes without and with --strict-exit; -1
 	// stands for those of the row.
@@ -211,7 +211,7 @@ func (e ending) run(t *testing.T, folders *strings.Replacer, opt string) (code i
 		c.Dir = "/"
 	}
 	said := &transcript{}
-	stdin, err := c.StdinPipe() // stays open: nobody answers
+	stdin, err := c.StdinPipe() // stays open without an answer
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,12 +255,12 @@ func (s *transcript) String() string {
 	return s.text.String()
 }
 
-// exitFolders makes the folders that the lines name.
+// exitFolders makes the directories that the lines name.
 func exitFolders(t *testing.T, master, alpha *daemontest.Node) *strings.Replacer {
 	t.Helper()
 	downMinion(t, master)
 
-	// A master that accepts nobody, and has rejected one.
+	// A master that accepts no minion, and has rejected one.
 	strictHost := daemontest.Host()
 	strict := daemontest.NewMaster(t, daemontest.Brine, "strict", strictHost, "").Start()
 	minion := func(id, host, more string) *daemontest.Node {
@@ -287,7 +287,7 @@ func exitFolders(t *testing.T, master, alpha *daemontest.Node) *strings.Replacer
 	nobody.Write("master", strings.Replace(nobody.Read("master"), "user: root", "user: no-such-user", 1))
 	taken := daemontest.NewMaster(t, daemontest.Brine, "taken", master.Host, "")
 
-	// One configuration that nobody may read, and the program where all may
+	// One configuration without read permission, and the program where all may
 	// run it.
 	secret := daemontest.ShortDir(t)
 	for _, name := range []string{"master", "minion"} {

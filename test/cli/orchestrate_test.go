@@ -45,7 +45,7 @@ func orchestra(t *testing.T, second daemontest.Kind) (master *daemontest.Node, r
 }
 
 // varying are the keys of results that no two runs have in common. Which minion
-// is drawn by subset is not to be foretold either.
+// is drawn by subset is not to be predicted either.
 var varying = []string{"start_time", "duration", "__jid__", "__pub_jid", "__pub_pid", "pid"}
 
 // steady makes two runs of an orchestration comparable.
@@ -101,8 +101,8 @@ func playOrchestra(t *testing.T, master *daemontest.Node, recorded []txtar.File,
 	}
 }
 
-// results reads what salt-run prints as JSON, behind lines about targets that
-// match nobody.
+// results reads what salt-run prints as JSON, after lines about targets
+// that match no minion.
 func results(t *testing.T, text string) string {
 	t.Helper()
 	_, text, _ = strings.Cut("\n"+text, "\n{")
@@ -128,7 +128,7 @@ func TestOrchestrations(t *testing.T) {
 	t.Run("beyond", func(t *testing.T) { beyondSalt(t, master, work) })
 }
 
-// A minion of Salt's takes part as one of ours does.
+// A stock minion takes part as one of ours does.
 func TestOrchestrationsWithStock(t *testing.T) {
 	daemontest.StockTree(t)
 	master, recorded, work := orchestra(t, daemontest.Stock)

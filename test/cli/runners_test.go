@@ -110,8 +110,8 @@ func TestRunners(t *testing.T) {
 
 func first(out, _ string, _ int) string { return out }
 
-// TestRunnerReturnsAreKept: what a runner returned, one that nobody waited for
-// as well, is found where what minions returned is.
+// TestRunnerReturnsAreKept: the return of a runner,
+// also of an asynchronous one, is found where what minions returned is.
 func TestRunnerReturnsAreKept(t *testing.T) {
 	t.Parallel()
 	m := daemontest.NewMaster(t, daemontest.Brine, "m", daemontest.Host(), "")

@@ -20,7 +20,7 @@ import (
 
 // stateFleet starts the fleet of the recordings of states: a master with their
 // SLS files and pillar, and the minions alpha and beta. What the SLS files write
-// below /tmp goes to the folder work.
+// below /tmp goes to the directory work.
 func stateFleet(t *testing.T, kinds ...daemontest.Kind) (master, alpha *daemontest.Node, work string) {
 	t.Helper()
 	work = t.TempDir()

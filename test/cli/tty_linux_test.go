@@ -114,7 +114,7 @@ func TestOnTerminal(t *testing.T) {
 		t.Errorf("Ctrl-C: code %d, %q", code, got)
 	}
 
-	// What takes long tells how it goes on, here until somebody has seen it.
+	// Long commands show their progress, here until the test has seen it.
 	for _, c := range []struct {
 		seen, want, program string
 		args                []string

@@ -17,11 +17,11 @@ import (
 	"brine/test/netns"
 )
 
-// TestApartFaults has three masters without a shared folder on machines of their
+// TestApartFaults has three masters without a shared directory on machines of their
 // own meet one fault after the other. During each, jobs to minions that hold a
 // living master return to the living ones; minions that hold the one that is
 // gone move to another one, and how long that took is told; a decision about a
-// key reaches who was away on its return. Afterwards all have the same.
+// key reaches who was unreachable on its return. Afterwards all have the same.
 func TestApartFaults(t *testing.T) {
 	t.Parallel()
 	net := netns.New(t)
@@ -181,13 +181,13 @@ func TestApartFaults(t *testing.T) {
 		t.Logf("%s: a key accepted on one was accepted on the other after %v", f.name, took.Round(time.Millisecond))
 		n.Kill()
 		f.undo(victim)
-		took = eventually(t, late+" is accepted on the one that was away", func() error {
+		took = eventually(t, late+" is accepted on the one that was unreachable", func() error {
 			if s := state(victim, late); s != "minions" {
 				return errors.New(s)
 			}
 			return nil
 		})
-		t.Logf("%s: on the one that was away %v after its return", f.name, took.Round(time.Millisecond))
+		t.Logf("%s: on the one that was unreachable %v after its return", f.name, took.Round(time.Millisecond))
 		equal(f.name)
 	}
 
@@ -207,7 +207,7 @@ func TestApartFaults(t *testing.T) {
 	for _, m := range a.masters {
 		m.Launch()
 	}
-	equal("all started anew")
+	equal("all restarted")
 	for id, m := range minions {
 		if !m.Alive() {
 			t.Errorf("the process of %s has ended", id)

@@ -13,7 +13,7 @@ import (
 	"brine/test/servertest"
 )
 
-// looks is how often somebody has looked through the keys of a redis server.
+// looks is the number of scans of the keys of a redis server.
 func looks(s *servertest.Server) (int, error) {
 	conn, err := net.DialTimeout("tcp", s.Addr(), 10*time.Second)
 	if err != nil {
@@ -72,6 +72,6 @@ func TestCleansOnce(t *testing.T) {
 		}
 	}
 	again("three masters")
-	a.masters[0].Kill() // the first by id leads, where nobody votes
+	a.masters[0].Kill() // the first by id leads, without voters
 	again("two masters")
 }

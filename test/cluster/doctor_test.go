@@ -102,7 +102,7 @@ func TestDoctorOfCluster(t *testing.T) {
 	finds(t, three, "voters", "", "1 of 3 voters")
 	three.Kill()
 	three.Write("master", conf)
-	// Another folder of files, and another key than others know.
+	// Another directory of files, and another key than others know.
 	three.Write("master", strings.Replace(conf, "file_roots: {base: ["+roots, "file_roots: {base: ["+three.Dir+"/srv", 1))
 	if err := os.MkdirAll(three.Path("srv"), 0o755); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestDoctorOfCluster(t *testing.T) {
 	}
 }
 
-// TestDoctorOfSharedFolder: the same of masters on one folder.
+// TestDoctorOfSharedFolder: the same of masters on one directory.
 func TestDoctorOfSharedFolder(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "", brine, brine).start()

@@ -31,7 +31,7 @@ func drill(t *testing.T, at *node, args ...string) (d drilled) {
 // TestDrillOfCluster: the temporary cluster loses no command and runs none twice,
 // whatever happens to one of its masters, and minions are usable again.
 func TestDrillOfCluster(t *testing.T) {
-	n := daemontest.NewMaster(t, brine, "nobody", daemontest.Host(), "") // only its folder is used
+	n := daemontest.NewMaster(t, brine, "nobody", daemontest.Host(), "") // only its directory is used
 	for _, c := range []struct{ fault, minions, mode string }{
 		{"kill", "failover", "failover"}, {"freeze", "hot", "hot"}, {"drain", "failover", "cluster"},
 	} {

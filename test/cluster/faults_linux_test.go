@@ -14,7 +14,7 @@ import (
 	"brine/test/daemontest"
 )
 
-// smallDisk gives a node a disk of its own in a folder, in a mount namespace of
+// smallDisk gives a node a disk of its own in a directory, in a mount namespace of
 // its own, and returns what runs a command there.
 func smallDisk(t *testing.T, n *node, folder, size string) func(script string) error {
 	t.Helper()
@@ -194,7 +194,7 @@ func TestApartClockJumps(t *testing.T) {
 		}
 	}
 	answer("at first", a.masters...)
-	// It is known to all, and nobody has decided about it.
+	// It is known to all, and pending.
 	late := a.minion("late", others[0])
 	eventually(t, "it is seen", func() error {
 		if s := state(wrong, "late"); s != "minions_pre" {

@@ -149,7 +149,7 @@ func TestFetchedOnce(t *testing.T) {
 	g.serve("pushed", a.masters...)
 	g.count("three masters", 10)
 
-	// Nobody fetches these unless he is told to.
+	// No master fetches these unless it is asked to.
 	others := but(a.masters, first)
 	for i, m := range []*node{others[0], first} {
 		name := fmt.Sprintf("told-%d", i)
@@ -177,7 +177,7 @@ func TestFetchedOnce(t *testing.T) {
 	g.serve("alone", last)
 }
 
-// TestFetchedOnceShared is the same for masters that share a folder, and so what
+// TestFetchedOnceShared is the same for masters that share a directory, and so what
 // was fetched: they need not fetch it again.
 func TestFetchedOnceShared(t *testing.T) {
 	t.Parallel()

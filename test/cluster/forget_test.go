@@ -68,8 +68,8 @@ func disk(t *testing.T, m *node) (back func()) {
 }
 
 // TestDeletionsAreForgotten: when all masters know of a deletion it is forgotten,
-// and not before. A master that was away, one whose disk is older than the deletion,
-// and one that was removed and joins anew with what it had do not bring back what
+// and not before. A master that was unreachable, one whose disk is older than the deletion,
+// and one that was removed and joins again with what it had do not bring back what
 // was deleted.
 func TestDeletionsAreForgotten(t *testing.T) {
 	t.Parallel()
@@ -84,14 +84,14 @@ func TestDeletionsAreForgotten(t *testing.T) {
 	a.deleteKey(two, "m0")
 	forgotten(t, "m0", a.masters...)
 
-	// One is away.
+	// One is unreachable.
 	three.Kill()
 	a.deleteKey(one, "m1")
 	isState(t, two, "m1", "")
 	time.Sleep(4 * time.Second) // several looks: this must never be
 	for _, m := range []*node{one, two} {
 		if all, err := keyRecords(m); err != nil || all["m1"].State != "deleted" {
-			t.Errorf("%s has forgotten m1, which a master that is away has: %+v %v", m.Name, all, err)
+			t.Errorf("%s has forgotten m1, which a master that is unreachable has: %+v %v", m.Name, all, err)
 		}
 	}
 	three.Start()

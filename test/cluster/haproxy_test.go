@@ -81,7 +81,7 @@ func (f *fleet) balanceAt(host string, within []string) {
 func (f *fleet) holder(asked *node, id string) *node {
 	f.t.Helper()
 	var holder *node
-	eventually(f.t, "somebody holds "+id, func() error {
+	eventually(f.t, "another process uses "+id, func() error {
 		out, _, _ := asked.Run(brine, "salt-run", "--out=json", "manage.masters", "tgt="+id)
 		var d map[string]struct {
 			By []string `json:"held_by"`
@@ -116,7 +116,7 @@ func (f *fleet) publish(at *node, tgt string, call ...string) string {
 	return jid
 }
 
-// returned reports whether the shared folder has a minion's return.
+// returned reports whether the shared directory has a minion's return.
 func (f *fleet) returned(jid, id string) bool {
 	sum := sha256.Sum256([]byte(jid))
 	name := hex.EncodeToString(sum[:])

@@ -11,7 +11,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// TestHelloWithoutTLS: whoever speaks no TLS at the port for masters is told
+// TestHelloWithoutTLS: a peer without TLS at the port for masters is told
 // nothing of a cluster whose members all speak it, and gets nothing signed,
 // whichever id he shows.
 func TestHelloWithoutTLS(t *testing.T) {

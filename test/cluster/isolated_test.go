@@ -21,7 +21,7 @@ import (
 
 const secret = "7ef7697a5ec2e70f7e5755ecd0123456"
 
-// apart is masters of a cluster without a shared folder.
+// apart is masters of a cluster without a shared directory.
 type apart struct {
 	t       *testing.T
 	masters []*node
@@ -50,7 +50,7 @@ func (a *apart) add(host string, peers ...string) *node {
 	a.masters = append(a.masters, n)
 	a.t.Cleanup(func() {
 		if strings.Contains(n.Log(), "shared directory: its cachedir") {
-			a.t.Errorf("%s complains of a folder that there is not", n.Name)
+			a.t.Errorf("%s complains of a directory that there is not", n.Name)
 		}
 	})
 	return n
@@ -294,7 +294,7 @@ func TestApartJoinAndLeave(t *testing.T) {
 }
 
 // TestSecretRotates: a new secret is at all members without a restart, also at
-// one that was away, and then lets a master join, and the old one does not.
+// one that was unreachable, and then lets a master join, and the old one does not.
 func TestSecretRotates(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "").start()
@@ -337,8 +337,8 @@ func TestSecretRotates(t *testing.T) {
 	}
 }
 
-// TestApartWhileMastersDie: masters are killed, frozen, and started anew while
-// jobs are given; two of three are away at once. Every minion runs each job
+// TestApartWhileMastersDie: masters are killed, frozen, and restarted while
+// jobs are given; two of three are unreachable at once. Every minion runs each job
 // once, and afterwards all masters have the same, everything. BRINE_CLUSTER_JOBS
 // says how many jobs.
 func TestApartWhileMastersDie(t *testing.T) {

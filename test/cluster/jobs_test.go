@@ -54,7 +54,7 @@ func TestJobsWhileMastersDie(t *testing.T) {
 	if dead != nil {
 		dead.Start()
 	}
-	eventually(t, "all returns are in the shared folder", func() error {
+	eventually(t, "all returns are in the shared directory", func() error {
 		for i, jid := range jids {
 			for _, id := range ids {
 				if !f.returned(jid, id) {

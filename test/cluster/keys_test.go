@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestKeysAtOnce: what one master is told of a key, all know with the next
+// TestKeysAtOnce: what one master is reported a key, all know with the next
 // request, in whatever master's command line, and in whatever master's daemon.
 func TestKeysAtOnce(t *testing.T) {
 	t.Parallel()

@@ -81,7 +81,7 @@ func but(all []*node, out *node) []*node {
 
 // TestLease: of two masters and a witness one has the lease. When it is killed,
 // or freezes, the other gets it, with a greater token; the one that was frozen
-// does not think it has it when it goes on. Without a majority nobody has it,
+// does not think it has it when it goes on. Without a majority no master has it,
 // and all else works.
 func TestLease(t *testing.T) {
 	t.Parallel()
@@ -134,7 +134,7 @@ func TestLease(t *testing.T) {
 	_, last = holder(t, "without the witness", 0, a.masters...)
 	a.masters[0].Kill()
 	left := a.masters[1]
-	eventually(t, "nobody has the lease", func() error {
+	eventually(t, "no master has the lease", func() error {
 		l, err := lease(left)
 		if err == nil && (l.Here || l.Majority || l.Holder != "") {
 			err = fmt.Errorf("%+v", l)

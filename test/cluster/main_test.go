@@ -1,4 +1,4 @@
-// Package cluster runs masters that share a folder, as processes: Brine's, and
+// Package cluster runs masters that share a directory, as processes: Brine's, and
 // stock Salt's among them where the environment says where to find it (see
 // daemontest), behind a real HAProxy where it matters.
 package cluster
@@ -35,7 +35,7 @@ func eventually(t *testing.T, what string, ok func() error) time.Duration {
 	return daemontest.Eventually(t, 90*time.Second, what, ok)
 }
 
-// fleet is masters on one shared folder. They are named by their addresses.
+// fleet is masters on one shared directory. They are named by their addresses.
 type fleet struct {
 	t       *testing.T
 	shared  string
@@ -128,7 +128,7 @@ func TestEachCommandsAll(t *testing.T) {
 		})
 	}
 
-	// A minion is away until a job expires: every master knows that the others
+	// A minion is unreachable until a job expires: every master knows that the others
 	// have returned, if only to one of them.
 	minions[2].Kill()
 	// A busy machine needs longer.

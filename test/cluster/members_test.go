@@ -81,9 +81,9 @@ func (a *apart) named(host string) *node {
 	return a.masters[slices.IndexFunc(a.masters, func(m *node) bool { return m.Host == host })]
 }
 
-// TestMinionsLearnTheMasters: a minion that is told of one master learns of all,
+// TestMinionsLearnTheMasters: a minion that is reported one master learns of all,
 // prefers those of its zone, goes to another one when the one it uses dies, even
-// if it is started anew while the one it is configured with is away, leaves one
+// if it is restarted while the one it is configured with is unreachable, leaves one
 // that drains, and goes to one that joins.
 func TestMinionsLearnTheMasters(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 	at.Kill()
 	rest := slices.DeleteFunc(slices.Clone(a.masters), func(x *node) bool { return x == at })
 	eventually(t, "it uses another one", func() error { return rest[0].PingAll(brine, "m0") })
-	eventually(t, "the status says that one is away", func() error {
+	eventually(t, "the status says that one is unreachable", func() error {
 		rows, code, err := status(rest[0])
 		if err == nil && (code != 1 || len(rows) != 3) {
 			err = fmt.Errorf("exit code %d: %+v", code, rows)
@@ -298,7 +298,7 @@ func lag(to io.Writer, from io.Reader, late time.Duration) {
 
 // TestSlowMaster: a minion leaves a master that answers slowly for one that does
 // not, although it is to prefer the other by its weight, and uses it again when
-// nobody else is there.
+// no other process is there.
 func TestSlowMaster(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "auto_accept: true\n")

@@ -11,7 +11,7 @@ import (
 	"brine/test/daemontest"
 )
 
-// TestMoveIntoACluster copies all that a master keeps into a cluster's folders
+// TestMoveIntoACluster copies all that a master keeps into a cluster's directories
 // while it publishes jobs, minions return, and a key is accepted. Nothing of
 // that is an error of the copy, and after a second copy nothing is missing.
 func TestMoveIntoACluster(t *testing.T) {

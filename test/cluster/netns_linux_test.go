@@ -18,7 +18,7 @@ import (
 // TestNetworkFaults has three masters on machines of their own, behind a
 // balancer, lose packets: a master is cut off from the others, but not from
 // its minions; a master is cut off from the balancer, but not from the others.
-// All share the folder throughout. Jobs that are sent right then run once on
+// All share the directory throughout. Jobs that are sent right then run once on
 // each minion, and all returns are kept.
 func TestNetworkFaults(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,7 @@ func TestPresenceOnce(t *testing.T) {
 	}
 	// Without a majority.
 	w.Kill()
-	eventually(t, "nobody has the lease", func() error {
+	eventually(t, "no master has the lease", func() error {
 		if l, err := lease(second); err != nil || l.Here {
 			return fmt.Errorf("%+v %w", l, err)
 		}

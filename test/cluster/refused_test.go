@@ -53,7 +53,7 @@ func TestRefusals(t *testing.T) {
 			return fmt.Sprintf("cluster_peers of %s () does not name %s: name it there, or remove %[1]s from cluster_peers of %[2]s", n.Host, f.masters[0].Host)
 		}},
 		"another cluster key": {after: func(t *testing.T, f *fleet, n *node) string {
-			// A copy of the folder in which the pair was made anew.
+			// A copy of the directory in which the pair was created again.
 			pki := n.Path("pki")
 			must(t, os.CopyFS(pki, os.DirFS(filepath.Join(f.shared, "pki"))))
 			for _, ext := range []string{".pem", ".pub"} {

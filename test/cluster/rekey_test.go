@@ -31,7 +31,7 @@ func clusterKeys(t *testing.T, masters ...*node) (out []string) {
 
 // TestRotateKey: the cluster's key is replaced while jobs run, twice, once with
 // a member and a minion away. No job is lost, all masters and minions have the new key,
-// a master can join, and whoever has the former key passes for no master any more:
+// a master can join, and a holder of the former key cannot impersonate a master any more:
 // neither to members nor to minions that know the new one.
 func TestRotateKey(t *testing.T) {
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestRotateKey(t *testing.T) {
 	known(now[0], ids...)
 	a.equal(one, 3, map[string]int{"rotated": 1})
 
-	// With the former key nobody is a member, nor told anything.
+	// The former key alone makes no member and gives no information.
 	if got := intrude(t, one, two.Name, shows(t, thief, two.Name, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))); !strings.Contains(got, "is not of this cluster") {
 		t.Errorf("who shows a certificate of the former key is told %q", got)
 	}
@@ -127,7 +127,7 @@ func TestRotateKey(t *testing.T) {
 	late.Kill()
 	a.masters = a.masters[:3]
 
-	// A member and a minion are away, and come back with the former key.
+	// A member and a minion are unreachable, and come back with the former key.
 	three.Kill()
 	minions["single"].Kill()
 	some := []string{"hot", "strict", "cluster"}
@@ -145,7 +145,7 @@ func TestRotateKey(t *testing.T) {
 	three.Start()
 	minions["single"].Start()
 	want := clusterKeys(t, one)[0]
-	eventually(t, "the member that was away has the new key", func() error {
+	eventually(t, "the member that was unreachable has the new key", func() error {
 		if clusterKeys(t, three)[0] != want {
 			return errors.New("not yet")
 		}

@@ -17,7 +17,7 @@ import (
 	"brine/test/netns"
 )
 
-// withRoots gives a master folders of its own.
+// withRoots gives a master directories of its own.
 func withRoots(t *testing.T, m *node) {
 	t.Helper()
 	text := m.Read("master") + fmt.Sprintf("file_roots: {base: [%s], prod: [%s]}\npillar_roots: {base: [%s]}\n", m.Path("states"), m.Path("prod"), m.Path("pillar"))
@@ -82,9 +82,9 @@ func ask[T any](t *testing.T, m *node, args ...string) (v T) {
 	return v
 }
 
-// TestAgreedFiles: three masters whose folders differ agree on those of one:
+// TestAgreedFiles: three masters whose directories differ agree on those of one:
 // minions of each get the same files and pillars, what was deleted is gone, a
-// master that was away serves nothing older when it is back, a frozen one
+// master that was unreachable serves nothing older when it is back, a frozen one
 // follows, one that joins serves the same, and there is a way back. Jobs say
 // what they were given with.
 func TestAgreedFiles(t *testing.T) {
@@ -108,7 +108,7 @@ func TestAgreedFiles(t *testing.T) {
 	if g := ask[agreement](t, two, "cluster.revision"); g.Agreed != "" {
 		t.Errorf("agreed on something: %+v", g)
 	}
-	eventually(t, "it is told that folders differ", func() error {
+	eventually(t, "it is told that directories differ", func() error {
 		if r, err := check(one); err != nil || len(r.Masters) != 3 || len(r.Differences["tree"]) != 1 {
 			return fmt.Errorf("%+v %w", r, err)
 		}
@@ -175,7 +175,7 @@ func TestAgreedFiles(t *testing.T) {
 		t.Errorf("of the job: %v", d)
 	}
 
-	// One is away while something changes and something is deleted.
+	// One is unreachable while something changes and something is deleted.
 	three.Kill()
 	two.Write("states/word", "changed")
 	two.Write("pillar/words.sls", "word: changed\n")
@@ -189,7 +189,7 @@ func TestAgreedFiles(t *testing.T) {
 	all("with one away", second.Revision, one, two)
 	said := len(three.Log())
 	three.Start()
-	eventually(t, "the master that was away serves files again", func() error {
+	eventually(t, "the master that was unreachable serves files again", func() error {
 		s, err := text(three, "m2", "salt://word")
 		if err == nil && s != "changed" {
 			// Only if the others were silent for as long as it waits.
@@ -199,7 +199,7 @@ func TestAgreedFiles(t *testing.T) {
 		}
 		return err
 	})
-	each("when the master that was away is back", "changed")
+	each("when the master that was unreachable is back", "changed")
 	for _, id := range ids {
 		if s, err := text(one, id, "salt://only-there"); err == nil && s != "" {
 			t.Errorf("%s gets what was deleted: %q", id, s)
@@ -347,7 +347,7 @@ func (a *apart) equalPeers(n int) {
 	for _, m := range a.masters {
 		eventually(a.t, "the masters know each other", func() error {
 			r, err := check(m)
-			delete(r.Differences, "tree") // they have different folders
+			delete(r.Differences, "tree") // they have different directories
 			if err != nil || len(r.Masters) != n || len(r.Differences) > 0 {
 				return fmt.Errorf("%+v %w", r, err)
 			}
@@ -388,5 +388,5 @@ func TestAgreedFigures(t *testing.T) {
 	from := time.Now()
 	three.Start()
 	g := ask[agreement](t, three, "cluster.revision") // it answers when it has caught up
-	t.Logf("one that was away, %v after its start: %q", time.Since(from).Round(time.Millisecond), g.Members[three.Name])
+	t.Logf("one that was unreachable, %v after its start: %q", time.Since(from).Round(time.Millisecond), g.Members[three.Name])
 }

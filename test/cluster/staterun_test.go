@@ -89,7 +89,7 @@ func (r *stateRun) doneAt(masters ...*node) {
 // TestStateRunLosesItsMaster: behind HAProxy, the master at which a long run of
 // states was ordered, and that holds a minion's subscription, is killed in the
 // middle of it and stays away, or comes back, or all masters do. The run goes
-// on, gets its files from whoever is there, and its results are everywhere.
+// on, gets its files from any reachable master, and its results are everywhere.
 func TestStateRunLosesItsMaster(t *testing.T) {
 	t.Parallel()
 	stateRuns(t, brine)
@@ -119,7 +119,7 @@ func stateRuns(t *testing.T, k kind) {
 	}
 	answer()
 	holder := func(i int) *node {
-		if k == stock { // nobody can tell
+		if k == stock { // unknown
 			return f.masters[i]
 		}
 		return f.holder(f.masters[0], ids[i])

@@ -12,7 +12,7 @@ import (
 	"brine/test/daemontest"
 )
 
-// TestBesideSalt: a master of Salt's and two of Brine's on one shared folder.
+// TestBesideSalt: a stock master and two of Brine's on one shared directory.
 // Each commands all minions, of both kinds, wherever they are connected; jobs
 // and keys are the same everywhere.
 func TestBesideSalt(t *testing.T) {

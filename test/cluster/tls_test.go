@@ -39,7 +39,7 @@ func shows(t *testing.T, by *crypt.PrivateKey, id string, from, to time.Time) *t
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// intrude says to a master that somebody is one of its peers, and returns what
+// intrude claims at a master to be one of its peers, and returns what
 // it answers at last.
 func intrude(t *testing.T, at *node, id string, cert *tls.Certificate) string {
 	t.Helper()
@@ -197,7 +197,7 @@ func packets(t *testing.T, hosts []string) func() []byte {
 
 // TestNothingInClear: who hears all that masters say to each other while one
 // joins, jobs are given and events fired, finds none of the words in it, nor
-// what the masters are told of their cluster.
+// what the masters are reported their cluster.
 func TestNothingInClear(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "auto_accept: true\n")

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// TestSharedFolderIsLeft: two masters on a shared folder become a cluster
+// TestSharedFolderIsLeft: two masters on a shared directory become a cluster
 // without one by a command each, one after the other, while their fleet runs:
-// it is commanded all the time, nothing is accepted anew, and what was decided
+// it is commanded all the time, nothing is accepted again, and what was decided
 // and returned before is at both.
 func TestSharedFolderIsLeft(t *testing.T) {
 	t.Parallel()
@@ -43,8 +43,8 @@ func TestSharedFolderIsLeft(t *testing.T) {
 	eventually(t, "it has returned", returned(two, before, "from before"))
 
 	for want, args := range map[string][]string{
-		"is in the shared folder": {"--pki-dir", filepath.Join(f.shared, "pki", "own")},
-		"is no absolute path":     {"--cache-dir", "here"},
+		"is in the shared directory": {"--pki-dir", filepath.Join(f.shared, "pki", "own")},
+		"is no absolute path":        {"--cache-dir", "here"},
 	} {
 		if _, errs, code := one.Run(brine, "cluster", append([]string{"unshare"}, args...)...); code == 0 || !strings.Contains(errs, want) {
 			t.Errorf("%q: %d %s", args, code, errs)
@@ -62,7 +62,7 @@ func TestSharedFolderIsLeft(t *testing.T) {
 		if out, errs, code := x.Run(brine, "cluster", args...); code != 0 || !strings.Contains(out, "1 keys of minions") {
 			t.Fatal(code, out, errs)
 		}
-		if _, errs, code := x.Run(brine, "cluster", "unshare"); code == 0 || !strings.Contains(errs, "shares no folder") {
+		if _, errs, code := x.Run(brine, "cluster", "unshare"); code == 0 || !strings.Contains(errs, "shares no directory") {
 			t.Errorf("twice: %d %s", code, errs)
 		}
 		x.Start()

@@ -40,8 +40,8 @@ func (a *apart) decided(id, state, who, how string) {
 	}
 }
 
-// pend puts a key of a minion that there is none of where those wait that nobody
-// has decided about.
+// pend puts a key of a minion that there is none of into the directory
+// of pending keys.
 func (a *apart) pend(at *node, ids ...string) {
 	a.t.Helper()
 	k, err := crypt.GenerateKey(2048)
@@ -68,7 +68,7 @@ func sudo(t *testing.T, n *node, user, program string, args ...string) {
 
 // TestWhoDecidesByCommand: who used salt-key, an API, an orchestration or a
 // reactor for a decision about a key is known to all masters; of a file that
-// somebody else has moved, that this is not known.
+// another program has moved, that this is not known.
 func TestWhoDecidesByCommand(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -112,7 +112,7 @@ rest_cherrypy: {host: %s, port: 28000, disable_ssl: true}
 	a.decided("c1", "rejected", "sudo_bob", "salt-key")
 	sudo(t, one, "bob", "salt-key", "-y", "-d", "c0")
 	a.decided("c0", "deleted", "sudo_bob", "salt-key")
-	// Several at once, by one who is nobody special; and while no master runs.
+	// Several at once, by an ordinary user; and while no master runs.
 	two.Kill()
 	if _, errs, code := two.Run(brine, "salt-key", "-y", "-a", "c8,c9"); code != 0 {
 		t.Fatal(errs)
@@ -127,7 +127,7 @@ rest_cherrypy: {host: %s, port: 28000, disable_ssl: true}
 		}
 	}
 
-	// By the API, whoever has a name and password, or a token.
+	// By the API, with a name and password, or a token.
 	daemontest.NewAPI(two).Launch()
 	url := fmt.Sprintf("http://%s:28000", two.Host)
 	eventually(t, "the API answers", func() error {

@@ -68,7 +68,7 @@ func rotated(t *testing.T, m *node) (have, late []string) {
 
 // TestWitnessLearns: a witness speaks TLS with the masters, and has a new secret
 // at once, or when it is back, with its configuration as it was. A master that
-// joins then can ask it; silent strangers keep nobody from it; one that was
+// joins then can ask it; silent unauthenticated peers block no other; one that was
 // removed is none any more.
 func TestWitnessLearns(t *testing.T) {
 	t.Parallel()
@@ -86,9 +86,9 @@ func TestWitnessLearns(t *testing.T) {
 	w.Kill()
 	have, late = rotated(t, a.masters[1])
 	if len(have) != 2 || !slices.Equal(late, []string{w.Host}) {
-		t.Errorf("while the witness is away have the new secret: %v, and will: %v", have, late)
+		t.Errorf("while the witness is unreachable have the new secret: %v, and will: %v", have, late)
 	}
-	eventually(t, "it is said that it is away", func() error {
+	eventually(t, "it is said that it is unreachable", func() error {
 		by, err := votersAt(a.masters[0])
 		if err == nil && !strings.HasPrefix(by[w.Host].Votes, "no: ") {
 			err = fmt.Errorf("%+v", by)
@@ -124,13 +124,13 @@ func TestWitnessLearns(t *testing.T) {
 			silent = append(silent, c)
 		}
 	}
-	first, _ := holder(t, "while strangers knock", token-1, a.masters...)
+	first, _ := holder(t, "while unauthenticated peers connect", token-1, a.masters...)
 	first.Kill()
 	rest := but(a.masters, first)
 	if first == late3 { // both others vote
 		rest = a.masters[:2]
 	}
-	holder(t, "after a kill, while strangers knock", token, rest...)
+	holder(t, "after a kill, while unauthenticated peers connect", token, rest...)
 	for _, c := range silent {
 		c.SetDeadline(time.Now().Add(60 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -49,7 +49,7 @@ func cannotJoin(t *testing.T, a *apart, w *node) {
 	}
 }
 
-// TestWitnessCannotJoin: whoever has all that is on the disk of a witness cannot
+// TestWitnessCannotJoin: an attacker with the whole disk of a witness cannot
 // join as a master, neither at first nor after the secret was replaced.
 func TestWitnessCannotJoin(t *testing.T) {
 	t.Parallel()

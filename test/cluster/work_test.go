@@ -91,7 +91,7 @@ func TestWorkOnce(t *testing.T) {
 	}
 	// running orders something that goes on until it is let, and returns who runs
 	// it. A machine that stands still for seconds moves the lease: then it is
-	// ordered anew, under another name.
+	// ordered again, under another name.
 	running := func(at func() *node, name string, args ...string) (jid, as string, on, other *node, token uint64) {
 		t.Helper()
 		eventually(t, "one runs "+name, func() error {
@@ -208,7 +208,7 @@ func TestWorkOnce(t *testing.T) {
 // lease.
 const lookAgain = 5 * time.Second
 
-// TestWorkNeedsVoters: where nobody can say who runs it, it is refused.
+// TestWorkNeedsVoters: without voters it is refused.
 func TestWorkNeedsVoters(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "").start()

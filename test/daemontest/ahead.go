@@ -12,7 +12,7 @@ import (
 
 // Ahead builds the program with a clock that is five minutes ahead, and returns
 // the command that runs it in the place of the usual one (Node.Within). All has
-// to be compiled anew for that, with a time.Now of its own, so the test is
+// to be compiled again for that, with a time.Now of its own, so the test is
 // skipped unless BRINE_CLOCK is set.
 func Ahead(t testing.TB) []string {
 	t.Helper()

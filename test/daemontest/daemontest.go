@@ -1,6 +1,6 @@
 // Package daemontest runs real daemons for tests: Brine's binary, built once
 // for a package of tests, and stock Salt's programs where the environment says
-// where they are. Every daemon is a process with its own folder, which it is
+// where they are. Every daemon is a process with its own directory, which it is
 // given as root_dir, and usually its own loopback address.
 //
 //	BRINE_STOCK_SALT    source tree of Salt 3007; without it the tests that
@@ -26,7 +26,7 @@ var binary string
 
 // Main builds the binary and runs the tests of a package; it is for TestMain.
 func Main(m *testing.M) {
-	// The shell and the language of whoever runs the tests change outputs.
+	// The shell and the language of the user that runs the tests change outputs.
 	os.Setenv("SHELL", "/bin/bash")
 	os.Setenv("LANG", "C.UTF-8")
 	os.Unsetenv("LC_ALL")
@@ -76,7 +76,7 @@ func (k Kind) Command(ctx context.Context, t testing.TB, program string, args ..
 	return c
 }
 
-// ShortDir is a folder whose name is short enough for sockets in it. It goes
+// ShortDir is a directory whose name is short enough for sockets in it. It goes
 // when the test ends.
 func ShortDir(t testing.TB) string {
 	t.Helper()

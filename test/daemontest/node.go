@@ -51,7 +51,7 @@ type Node struct {
 }
 
 // NewMaster writes the configuration of a master that listens on host. more is
-// added to it, and may set an option anew only if it is not among those here.
+// added to it, and may set an option again only if it is not among those here.
 func NewMaster(t testing.TB, k Kind, name, host, more string) *Node {
 	t.Helper()
 	n := &Node{t: t, Kind: k, Program: "salt-master", Name: name, Dir: ShortDir(t), Host: host, Level: "debug"}
@@ -88,7 +88,7 @@ user: root
 	return n
 }
 
-// Write writes a file in the daemon's folder.
+// Write writes a file in the daemon's directory.
 func (n *Node) Write(file, text string) {
 	n.t.Helper()
 	path := filepath.Join(n.Dir, file)
@@ -100,7 +100,7 @@ func (n *Node) Write(file, text string) {
 	}
 }
 
-// Read returns a file in the daemon's folder.
+// Read returns a file in the daemon's directory.
 func (n *Node) Read(file string) string {
 	n.t.Helper()
 	b, err := os.ReadFile(n.Path(file))
@@ -110,7 +110,7 @@ func (n *Node) Read(file string) string {
 	return string(b)
 }
 
-// Path is that of a file in the daemon's folder.
+// Path is that of a file in the daemon's directory.
 func (n *Node) Path(file string) string { return filepath.Join(n.Dir, file) }
 
 // Requests is the master's address for requests, Publications that for
@@ -227,7 +227,7 @@ func (n *Node) Wait(within time.Duration) int {
 	}
 }
 
-// Alive tells whether the process is there.
+// Alive reports whether the process is there.
 func (n *Node) Alive() bool {
 	select {
 	case <-n.done:
@@ -299,8 +299,8 @@ func (n *Node) PingAll(k Kind, ids ...string) error {
 	return n.ping(k, ids, "*")
 }
 
-// PingOnly is PingAll that asks these ids alone, so that nobody waits for others
-// that are known and away.
+// PingOnly is PingAll that asks these ids alone, so that it does not wait
+// for known minions that are unreachable.
 func (n *Node) PingOnly(k Kind, ids ...string) error {
 	n.t.Helper()
 	return n.ping(k, ids, "-L", strings.Join(ids, ","))
@@ -320,7 +320,7 @@ func (n *Node) ping(k Kind, ids []string, target ...string) error {
 	return nil
 }
 
-// Keys returns what salt-key -L shows, by the names of Salt's folders.
+// Keys returns what salt-key -L shows, by the names of Salt's directories.
 func (n *Node) Keys() (map[string][]string, error) {
 	n.t.Helper()
 	out, errs, _ := n.Run(n.Kind, "salt-key", "-L", "--out=json")

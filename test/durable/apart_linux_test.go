@@ -21,7 +21,7 @@ import (
 	"brine/test/netns"
 )
 
-// member is one master of a cluster without a shared folder, on a machine of
+// member is one master of a cluster without a shared directory, on a machine of
 // its own, and who commands it.
 type member struct {
 	*node
@@ -148,7 +148,7 @@ func (f *trouble) one() {
 	f.nap(long)
 }
 
-// TestManyJobsApart gives jobs to three masters without a shared folder in turn,
+// TestManyJobsApart gives jobs to three masters without a shared directory in turn,
 // while at random one or two or all are killed, frozen, stopped, and cut off from
 // each other and from minions. Each job runs once on each minion, and every
 // master shows every result. BRINE_DURABLE says how many, as JOBSxMINIONS, and
@@ -296,6 +296,6 @@ func TestManyJobsApart(t *testing.T) {
 	for _, text := range faults[:min(len(faults), 20)] {
 		t.Error(text)
 	}
-	t.Logf("%d jobs over 3 masters without a shared folder to %d minions: published in %.1f s with %v and %d repeated publications; all had run %.1f s after the last fault; deviations: %d",
+	t.Logf("%d jobs over 3 masters without a shared directory to %d minions: published in %.1f s with %v and %d repeated publications; all had run %.1f s after the last fault; deviations: %d",
 		jobs, minions, took.Seconds(), f.counts, retries, ranAfter.Seconds(), len(faults))
 }

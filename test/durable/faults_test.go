@@ -16,7 +16,7 @@ import (
 	"brine/test/daemontest"
 )
 
-// mark is a script that leaves a line in the minion's folder, and says it.
+// mark is a script that leaves a line in the minion's directory, and says it.
 func mark(text string) string { return "echo " + text + " >> /proc/$PPID/cwd/ran; echo " + text }
 
 func (b *boss) stateIs(jid, id, want string) {
@@ -86,7 +86,7 @@ func TestJobWaitsForItsMinion(t *testing.T) {
 	}
 }
 
-// What the master knows of jobs on minions that nobody can ask is known after
+// What the master knows of jobs on unreachable minions is known after
 // its restart.
 func TestStatesSurviveTheMaster(t *testing.T) {
 	b := bosses(t, 1, "")[0]
@@ -171,7 +171,7 @@ func TestJobThatKillsItsMinion(t *testing.T) {
 	ranOnce(t, w, "x")
 }
 
-// All masters are away when the job ends, and the minion is killed before they
+// All masters are unreachable when the job ends, and the minion is killed before they
 // are back.
 func TestResultOutlivesMastersAndMinion(t *testing.T) {
 	bs := bosses(t, 3, "")
@@ -276,7 +276,7 @@ func (c *cutter) carry(in, out net.Conn) {
 			for {
 				n, err := way[0].Read(b)
 				if err != nil {
-					if !c.isDead() { // a cut cable tells nobody of an end
+					if !c.isDead() { // a cut cable gives no sign of the end
 						way[1].Close()
 					}
 					return
@@ -295,8 +295,8 @@ func (c *cutter) isDead() bool {
 	return c.dead
 }
 
-// cut begins to lose everything, mend lets new connections through; those
-// that have lost something are of no use any more.
+// cut begins to lose everything, fix lets new connections through; those
+// that have lost something are useless any more.
 func (c *cutter) cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

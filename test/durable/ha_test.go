@@ -61,7 +61,7 @@ func TestDoctor(t *testing.T) {
 	}
 	dirs := []string{bs[0].Dir, bs[1].Dir}
 	if diffs, out, code := doctor(t, w, dirs...); code != 0 || len(diffs) != 0 {
-		t.Errorf("masters that are alike, by their folders: %d %s", code, out)
+		t.Errorf("masters that are alike, by their directories: %d %s", code, out)
 	}
 	if diffs, out, code := doctor(t, w); code != 0 || len(diffs) != 0 {
 		t.Errorf("masters that are alike, as their minion: %d %s", code, out)
@@ -69,12 +69,12 @@ func TestDoctor(t *testing.T) {
 
 	write(t, filepath.Join(roots[1], "web.sls"), "changed: {}\n")
 	write(t, bs[1].Path("master.d/more.conf"), "publisher_acl: {bob: ['*']}\nworker_threads: 7\n")
-	// Of a minion that is away: one that runs would sign in again by itself.
+	// Of a minion that is unreachable: one that runs would sign in again by itself.
 	accepted := "etc/salt/pki/master/minions/"
 	write(t, bs[0].Path(accepted+"w2"), bs[0].Read(accepted+"w1"))
 	want := []string{"accepted minions/w2", "access/publisher_acl", "file_roots/base: web.sls", "options/worker_threads"}
 	if diffs, out, code := doctor(t, w, dirs...); code != 1 || !slices.Equal(diffs, want) {
-		t.Errorf("by their folders: %d %q\n%s", code, diffs, out)
+		t.Errorf("by their directories: %d %q\n%s", code, diffs, out)
 	}
 	report, errs, code := bs[1].Run(brine, "ha", "report")
 	if code != 0 {
@@ -83,7 +83,7 @@ func TestDoctor(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "boss2.json")
 	write(t, file, report)
 	if diffs, out, code := doctor(t, w, dirs[0], file); code != 1 || !slices.Equal(diffs, want) {
-		t.Errorf("by a folder and a report: %d %q\n%s", code, diffs, out)
+		t.Errorf("by a directory and a report: %d %q\n%s", code, diffs, out)
 	}
 	if diffs, out, code := doctor(t, w); code != 1 || !slices.Contains(diffs, "file_roots/base: web.sls") {
 		t.Errorf("as their minion: %d %q\n%s", code, diffs, out)
@@ -93,7 +93,7 @@ func TestDoctor(t *testing.T) {
 		t.Errorf("with a dead master: %d %q\n%s", code, diffs, out)
 	}
 	if _, errs, code := w.Run(brine, "ha", "doctor", "/none", dirs[0]); code != 2 || !strings.Contains(errs, "brine ha report") {
-		t.Errorf("a folder that is not there: %d %s", code, errs)
+		t.Errorf("a directory that is not there: %d %s", code, errs)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestDrill(t *testing.T) {
 }
 
 // TestDrillOfOwnFleet has the drill harm a master of a fleet that is there
-// already, by a command, and mend it by another one; it commands through the
+// already, by a command, and fix it by another one; it commands through the
 // other master.
 func TestDrillOfOwnFleet(t *testing.T) {
 	bs := bosses(t, 2, "")

@@ -13,7 +13,7 @@ import (
 	"brine/test/daemontest"
 )
 
-// tree is a folder that highstates change between two versions of everything.
+// tree is a directory that highstates change between two versions of everything.
 type tree struct {
 	t      *testing.T
 	dir    string

@@ -1,5 +1,5 @@
 // Package durable tests with real daemons that no command and no result is
-// lost, and that no job runs twice, whoever is killed, cut off or away
+// lost, and that no job runs twice, even if processes are killed, cut off or unreachable
 // meanwhile.
 //
 // TestManyJobs and TestManyJobsApart are shortened unless BRINE_DURABLE says otherwise, as

@@ -263,7 +263,7 @@ func publishAll(t *testing.T, masters []*boss, l *ledger, jobs int) (retries int
 				l.jobs = append(l.jobs, jid)
 				l.owner[jid] = b.Name
 				mu.Unlock()
-				again.Add(b.insist(t, jid, "echo "+jid+" >> /proc/$PPID/cwd/ran; echo "+jid)) // the minion's folder
+				again.Add(b.insist(t, jid, "echo "+jid+" >> /proc/$PPID/cwd/ran; echo "+jid)) // the minion's directory
 				time.Sleep(pace)
 			}
 		})

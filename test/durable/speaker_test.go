@@ -15,7 +15,7 @@ import (
 	"brine/test/daemontest"
 )
 
-// A speaker is this program anew, on the machine of a master, where it commands
+// A speaker is this program again, on the machine of a master, where it commands
 // that one: it reads orders and answers each, a line of JSON both.
 const speakerEnv = "BRINE_TEST_SPEAKER"
 
@@ -31,7 +31,7 @@ type answer struct {
 	Shown map[string]string `json:"shown,omitempty"`
 }
 
-// speak is the speaker; the folder of its master is in the environment, the
+// speak is the speaker; the directory of its master is in the environment, the
 // address behind it.
 func speak(in io.Reader, out io.Writer) error {
 	dir, host, _ := strings.Cut(os.Getenv(speakerEnv), " ")

@@ -39,12 +39,14 @@ var words = map[string]string{
 	`(?:masters?|minions?) of (?:Salt|Brine)'s`: "stock masters, Brine minions, ...",
 }
 
-// allowed are phrases that may contain one of the words: Salt's own messages
-// and names of users, files and options.
+// names are words that string literals may contain: tests use them as ids of
+// minions, users and files.
+var names = map[string]bool{`nobody`: true, `somebody`: true, `strangers?`: true}
+
+// allowed are phrases that may contain one of the words.
 var allowed = []string{
 	"such as folder, anew or nobody",
 	`"own folders "`, // compared with what earlier versions send
-	`"nobody"`, "nobody <nobody@example.com>", "USER=nobody", `"nobody\n"`, "nobody:x:",
 }
 
 // passed are the directories whose texts have been rewritten, their
@@ -54,25 +56,29 @@ var passed = []string{
 	"CONTRIBUTING.md",
 	"README.md",
 	"SECURITY.md",
+	"bench",
 	"cmd",
 	"docs",
 	"internal/base",
-	"internal/call/acl",
-	"internal/call/audit",
-	"internal/call/client",
-	"internal/call/fn",
-	"internal/call/output",
-	"internal/call/schedule",
+	"internal/call",
+	"internal/catalogue",
+	"internal/cli",
+	"internal/daemons/api",
+	"internal/daemons/config",
 	"internal/daemons/master",
+	"internal/files",
 	"internal/host",
+	"internal/net/crypt",
+	"internal/net/discovery",
+	"internal/net/event",
+	"internal/net/handshake",
+	"internal/net/remote",
+	"internal/net/transport",
+	"internal/net/wire",
 	"internal/py",
-	"internal/store/cache",
-	"internal/store/job",
-	"internal/store/journal",
-	"internal/store/migrate",
-	"internal/store/oplog",
-	"internal/store/returner",
-	"test/layers",
+	"internal/sls",
+	"internal/store",
+	"test",
 }
 
 // own is this directory, which names the words.
@@ -159,11 +165,14 @@ func search(t *testing.T, dir string, avoid map[string]*regexp.Regexp) (findings
 // inFile returns the findings in the comments and string literals of a Go file,
 // or in a Markdown file.
 func inFile(name string, text []byte, avoid map[string]*regexp.Regexp) (findings []string) {
-	check := func(line int, s string) {
+	check := func(line int, s string, literal bool) {
 		for _, phrase := range allowed {
 			s = strings.ReplaceAll(s, phrase, "")
 		}
 		for word, re := range avoid {
+			if literal && names[word] {
+				continue
+			}
 			if at := re.FindString(s); at != "" {
 				findings = append(findings, name+":"+strconv.Itoa(line)+": "+at+" (write "+words[word]+")")
 			}
@@ -171,7 +180,7 @@ func inFile(name string, text []byte, avoid map[string]*regexp.Regexp) (findings
 	}
 	if filepath.Ext(name) == ".md" {
 		for i, line := range strings.Split(string(text), "\n") {
-			check(i+1, line)
+			check(i+1, line, false)
 		}
 		return findings
 	}
@@ -183,8 +192,12 @@ func inFile(name string, text []byte, avoid map[string]*regexp.Regexp) (findings
 		switch tok {
 		case token.EOF:
 			return findings
-		case token.COMMENT, token.STRING:
-			check(file.Line(pos), lit)
+		case token.COMMENT:
+			check(file.Line(pos), lit, false)
+		case token.STRING:
+			if strings.Contains(lit, " ") { // one word is a name
+				check(file.Line(pos), lit, true)
+			}
 		}
 	}
 }

@@ -56,7 +56,7 @@ func TestFleetComesBackAtASetRate(t *testing.T) {
 	checkRate(t, "at first", first, rate, fleet)
 
 	m.stop()
-	time.Sleep(time.Second) // for all to have tried in vain
+	time.Sleep(time.Second) // for all to have tried without effect
 	m.start(slog.New(slog.NewTextHandler(m.log, nil)))
 	back := m.events("salt/auth")
 	start := time.Now()
@@ -85,7 +85,7 @@ func pingAll(t *testing.T, m *theMaster, fleet int) {
 }
 
 // checkRate has the stamps of all sign-ins so far: those of any second are no
-// more than the rate allows, but for a twentieth of it that may be made up for,
+// more than the rate allows, except a twentieth of it that may be made up for,
 // and those that were being served when the second began.
 func checkRate(t *testing.T, when string, events <-chan *event.Event, rate, fleet int) {
 	t.Helper()

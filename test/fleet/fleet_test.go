@@ -1,5 +1,5 @@
 // Package fleet tests masters and minions together: the real daemons in one
-// process, with real sockets on loopback and real folders.
+// process, with real sockets on loopback and real directories.
 package fleet
 
 import (

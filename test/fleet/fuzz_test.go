@@ -74,7 +74,7 @@ func recordedLoads(t testing.TB, id string) (loads []*value.Dict) {
 	return loads
 }
 
-// Marks of fields that each message has anew.
+// Marks of fields that each message has again.
 const (
 	freshNonce = "fresh nonce"
 	freshToken = "fresh token"

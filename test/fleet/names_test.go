@@ -50,8 +50,8 @@ func nameServer(t *testing.T, down *atomic.Bool) *net.Resolver {
 }
 
 // TestNameStopsResolving takes the name server away from a minion of two hot
-// masters: it stays connected, the master whose name nobody knows may even be
-// started anew, and the other one loses nothing.
+// masters: it stays connected, the master with the unknown name may even be
+// restarted, and the other one loses nothing.
 func TestNameStopsResolving(t *testing.T) {
 	one := startMaster(t, "one", "zeromq", nil)
 	two := startMaster(t, "two", "zeromq", sameKey(one))

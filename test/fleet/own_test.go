@@ -42,7 +42,7 @@ func minionCommands(t *testing.T) []string {
 	return cmds
 }
 
-// folderSum is the content of all files below some folders.
+// folderSum is the content of all files below some directories.
 func folderSum(t testing.TB, dirs ...string) string {
 	t.Helper()
 	h := sha256.New()
@@ -127,7 +127,7 @@ func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 			continue // ends what evil may do; see below
 		}
 		if _, ok := loads[cmd]; !ok && !slices.Contains(files, cmd) && !nothing[cmd] {
-			t.Errorf("%s: nobody has thought of what it could give away", cmd)
+			t.Errorf("%s: missing in the table of what it could reveal", cmd)
 		}
 		for _, load := range append(loads[cmd], value.NewDict(0)) {
 			load.Set("cmd", cmd)

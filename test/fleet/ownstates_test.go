@@ -25,7 +25,7 @@ func (m *theMaster) single(t *testing.T, test bool, fun, name string, kw ...any)
 }
 
 // TestStatesOfTheMinionItself has the schedule, the beacons and events in SLS:
-// what is foretold by a test comes, and comes once. The comments and changes
+// what is predicted by a test comes, and comes once. The comments and changes
 // are those of Salt 3007.10.
 func TestStatesOfTheMinionItself(t *testing.T) {
 	m, _ := pair(t, func(c *minion.Config) { c.Opts.Set("conf_file", filepath.Join(t.TempDir(), "minion")) })
@@ -69,7 +69,7 @@ func TestStatesOfTheMinionItself(t *testing.T) {
 	}
 
 	events := m.events("site/")
-	if got := m.single(t, true, "event.send", "site/foretold", "data", value.DictOf("x", int64(1))); got.At("result") != nil {
+	if got := m.single(t, true, "event.send", "site/predicted", "data", value.DictOf("x", int64(1))); got.At("result") != nil {
 		t.Errorf("test of event.send: %s", value.Repr(got))
 	}
 	got := m.single(t, false, "event.send", "site/told", "data", value.DictOf("x", int64(1)))

@@ -77,7 +77,7 @@ func yamlDict(t testing.TB, text string) *value.Dict {
 	return v.(*value.Dict)
 }
 
-// eauthMaster has two minions with accepted keys, which are away.
+// eauthMaster has two minions with accepted keys, which are unreachable.
 func eauthMaster(t *testing.T, change func(*master.Config)) *theMaster {
 	m := startMaster(t, "m", "zeromq", func(cfg *master.Config) {
 		cfg.Auth = auth.Options{SharedSecret: "s3cret", TokenExpire: time.Hour, External: yamlDict(t, rights)}

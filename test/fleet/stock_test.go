@@ -11,7 +11,7 @@ import (
 
 // TestJobIsKeptForASaltMinion has a minion that does as Salt's do, which is to
 // say its id when it subscribes and to ask for nothing: a job that was published
-// while it was away comes to it once, and one that it may have had does not.
+// while it was unreachable comes to it once, and one that it may have had does not.
 func TestJobIsKeptForASaltMinion(t *testing.T) {
 	for _, tr := range []string{"zeromq", "tcp"} {
 		t.Run(tr, func(t *testing.T) {

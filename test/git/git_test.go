@@ -39,7 +39,7 @@ func run(t *testing.T, n *daemontest.Node, args ...string) any {
 }
 
 // TestStatesFromGit has a minion run states whose files and pillar come from
-// git, follows pushes, and goes on while the repositories are away. Two masters
+// git, follows pushes, and goes on while the repositories are unreachable. Two masters
 // share what they have fetched.
 func TestStatesFromGit(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ ext_pillar:
 	var masters []*daemontest.Node
 	for _, name := range []string{"one", "two"} {
 		m := daemontest.NewMaster(t, daemontest.Brine, name, daemontest.Host(), conf)
-		// The masters share the folders of git, as on a shared cachedir.
+		// The masters share the directories of git, as on a shared cachedir.
 		cache := m.Path("var/cache/salt/master")
 		if err := os.MkdirAll(cache, 0o755); err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ ext_pillar:
 		return nil
 	})
 
-	// The repositories are away; a master that starts then has what there was.
+	// The repositories are unreachable; a master that starts then has what there was.
 	for _, dir := range []string{files, pillar} {
 		if err := os.Rename(dir, dir+".away"); err != nil {
 			t.Fatal(err)

@@ -22,8 +22,8 @@ func init() {
 	}
 }
 
-// Run runs git in a folder and returns what it printed. Nobody's configuration
-// counts, and author and time of commits are always the same, so that equal
+// Run runs git in a directory and returns what it printed. No user
+// configuration is used, and author and time of commits are always the same, so that equal
 // files make equal commits.
 func Run(t testing.TB, dir string, args ...string) string {
 	t.Helper()
@@ -45,7 +45,7 @@ func Feed(t testing.TB, dir, input string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Write writes files below a folder.
+// Write writes files below a directory.
 func Write(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

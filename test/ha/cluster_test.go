@@ -13,7 +13,7 @@ import (
 	"brine/test/netns"
 )
 
-// TestPartitionedCluster: of three masters without a shared folder one is cut
+// TestPartitionedCluster: of three masters without a shared directory one is cut
 // off from the other two, without a word to anybody. Each side goes on: jobs
 // run, keys are decided upon, also by the one that is alone. When they speak
 // again they have the same, a key that was rejected on one side and accepted on

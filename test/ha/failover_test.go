@@ -27,7 +27,7 @@ func (s *setup) standsBy(at, i int) {
 	})
 }
 
-// holders is what manage.masters tells of a minion.
+// holders is what manage.masters reports a minion.
 type holders struct {
 	Here            bool
 	Mode            string
@@ -136,7 +136,7 @@ func testFailover(t *testing.T, masters daemontest.Kind, more string) {
 		f.undo(s.sites[at])
 		at = next
 	}
-	// Nobody else commands it.
+	// No other master commands it.
 	for i, x := range s.sites {
 		rets, _ := x.SaltJSON(x.Kind, "w1", "test.ping")
 		if got := rets["w1"] == true; got != (i == at) {

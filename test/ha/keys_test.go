@@ -12,7 +12,7 @@ import (
 	"brine/test/daemontest"
 )
 
-// generate writes a key pair into a daemon's folder.
+// generate writes a key pair into a daemon's directory.
 func generate(t *testing.T, n *daemontest.Node, folder, name string) *crypt.PrivateKey {
 	t.Helper()
 	k, err := crypt.GenerateKey(2048)
@@ -26,7 +26,7 @@ func generate(t *testing.T, n *daemontest.Node, folder, name string) *crypt.Priv
 // give writes a key pair that there is already.
 func give(t *testing.T, n *daemontest.Node, folder, name string, k *crypt.PrivateKey) {
 	t.Helper()
-	n.Write(folder+"x", "") // makes the folder
+	n.Write(folder+"x", "") // makes the directory
 	if err := crypt.WriteKeyPair(n.Path(folder), name, k, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestOwnKeysForARunningFleet(t *testing.T) {
 	shared := public(0)
 	for i, x := range s.sites {
 		if i == 1 {
-			s.minion.Kill() // it is away during the second move
+			s.minion.Kill() // it is unreachable during the second move
 		}
 		x.Kill()
 		for _, ext := range []string{".pem", ".pub"} {
@@ -165,8 +165,8 @@ func TestOwnKeysForARunningFleet(t *testing.T) {
 	if public(0) == public(1) {
 		t.Error("the masters still share a key")
 	}
-	// Whoever has the shared key is not the master any more, not even with the
-	// old folder, in which session keys are, and with a job kept in it.
+	// A holder of the shared key is not the master any more, not even with the
+	// old directory, in which session keys are, and with a job kept in it.
 	thief := s.sites[0]
 	thief.front.set(mode{cut: true})
 	thief.Kill()

@@ -65,7 +65,7 @@ func TestMastersOfAService(t *testing.T) {
 	}
 	w.Logged("which stands by master=b.example.com")
 	one.Kill()
-	answers(t, two, "when the first is away")
+	answers(t, two, "when the first is unreachable")
 }
 
 type service struct {
@@ -153,7 +153,7 @@ func TestMasterOfAFunction(t *testing.T) {
 }
 
 // TestSourceAddresses: the daemon connects from the address, the interface and
-// the ports that it is told, and so again when the master was away.
+// the ports that it is told, and so again when the master was unreachable.
 func TestSourceAddresses(t *testing.T) {
 	tools.Need(t, "iproute2", "ss")
 	for _, tr := range []string{"zeromq", "tcp", "ws"} {
@@ -184,7 +184,7 @@ func TestSourceAddresses(t *testing.T) {
 				w := daemontest.NewMinion(t, daemontest.Brine, "w1", []string{here.Addr}, "transport: "+tr+"\n"+c.options)
 				w.Within = away.Within()
 				w.Start()
-				for _, when := range []string{"", "when the master was away"} {
+				for _, when := range []string{"", "when the master was unreachable"} {
 					if when != "" {
 						m.Kill()
 						m.Start()

@@ -84,7 +84,7 @@ func testNetworkFaults(t *testing.T, more string) {
 				net.Pass(away, at[x])
 				net.Pass(at[x], away)
 			}},
-		{"half-open: it is back before anybody noticed",
+		{"half-open: it is back before any client noticed",
 			func(x *site) {
 				net.Swallow(away, at[x])
 				net.Swallow(at[x], away)

@@ -12,8 +12,8 @@ import (
 	"brine/test/daemontest"
 )
 
-// TestFailoverAmongStockMasters has a minion of Brine's move between masters
-// of Salt's, which know nothing of standing by and are not disturbed by it.
+// TestFailoverAmongStockMasters has a Brine minion move between stock masters,
+// which know nothing of standing by and are not disturbed by it.
 func TestFailoverAmongStockMasters(t *testing.T) {
 	daemontest.StockTree(t)
 	for _, tr := range []string{"zeromq", "tcp", "ws"} {
@@ -54,8 +54,8 @@ func TestFailoverAmongStockMasters(t *testing.T) {
 	}
 }
 
-// TestStockMinionUnderBrineMasters freezes one of two hot masters of a minion
-// of Salt's: it stays of use to the other one, and comes back to the first.
+// TestStockMinionUnderBrineMasters freezes one of two hot masters of
+// a stock minion: it stays of use to the other one, and comes back to the first.
 func TestStockMinionUnderBrineMasters(t *testing.T) {
 	daemontest.StockTree(t)
 	s := newSetup(t, daemontest.Brine, daemontest.Stock, 2, "")
@@ -77,7 +77,7 @@ func TestStockMinionUnderBrineMasters(t *testing.T) {
 	s.alive()
 }
 
-// TestJobKeptForAStockMinion publishes a job while a minion of Salt's is away:
+// TestJobKeptForAStockMinion publishes a job while a stock minion is unreachable:
 // it runs it when it is back, and not again in its next life. A job that it had
 // is not given to that next life either.
 func TestJobKeptForAStockMinion(t *testing.T) {
@@ -126,7 +126,7 @@ func TestJobKeptForAStockMinion(t *testing.T) {
 	}
 }
 
-// TestJobKeptForAStockMinionCutOff: a minion of Salt's that only the network
+// TestJobKeptForAStockMinionCutOff: a stock minion that only the network
 // parts from its master gets what was published meanwhile, once. Over tcp such
 // a minion does not come back by itself.
 func TestJobKeptForAStockMinionCutOff(t *testing.T) {

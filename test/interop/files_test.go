@@ -69,7 +69,7 @@ file_buffer_size: 65536
 	}
 }
 
-// fileTree makes folders for a file server.
+// fileTree makes directories for a file server.
 func fileTree(t *testing.T) string {
 	t.Helper()
 	tree := daemontest.ShortDir(t)
@@ -104,7 +104,7 @@ func fileTree(t *testing.T) string {
 }
 
 // fileAnswers calls the functions of cp on a minion and returns what they
-// answered, with the folders of the minion and of the tree replaced.
+// answered, with the directories of the minion and of the tree replaced.
 func fileAnswers(t *testing.T, master, minion *node, tree string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -51,7 +51,7 @@ func testPair(t *testing.T, mk, wk kind, transport string) {
 	checkRotation(t, master, mk)
 
 	if transport == "ws" && wk == stock {
-		t.Log("left out: Salt's own minion does not come back over ws when its master was restarted, whoever's master it is")
+		t.Log("left out: Salt's own minion does not come back over ws when its master was restarted, with any master")
 		return
 	}
 	master.Kill()

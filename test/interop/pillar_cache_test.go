@@ -12,7 +12,7 @@ import (
 )
 
 // TestPillarCache: a master that keeps pillars gives them again until they are
-// to be made anew, and then the minion sees what the files say. A stock pair,
+// to be created again, and then the minion sees what the files say. A stock pair,
 // where there is one, does the same.
 func TestPillarCache(t *testing.T) {
 	for _, c := range []struct {
@@ -45,7 +45,7 @@ func TestPillarCache(t *testing.T) {
 	}
 }
 
-// TestPillarCacheExpires: after pillar_cache_ttl seconds a pillar is made anew.
+// TestPillarCacheExpires: after pillar_cache_ttl seconds a pillar is created again.
 func TestPillarCacheExpires(t *testing.T) {
 	for _, backend := range []string{"disk", "memory"} {
 		t.Run(backend, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestTakeOver migrates a master and a minion in place and back: the same
-// folders, keys and configuration, first under Salt's programs, then under
+// directories, keys and configuration, first under Salt's programs, then under
 // Brine's, then under Salt's again.
 func TestTakeOver(t *testing.T) {
 	stockTree(t)
@@ -86,7 +86,7 @@ func TestFrozenMaster(t *testing.T) {
 				m.Accept("worker")
 				eventually(t, 60*time.Second, "the minion answers "+m.Name, func() error { return m.PingAll(m.Kind, "worker") })
 			}
-			// All its processes: of a master of Salt's the first one has no part in
+			// All its processes: of a stock master the first one has no part in
 			// what minions see.
 			freeze := func(s syscall.Signal) {
 				if err := syscall.Kill(-a.PID(), s); err != nil {

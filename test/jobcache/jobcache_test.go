@@ -141,7 +141,7 @@ auto_accept: True
 }
 
 // TestEventsInDatabase has a master keep its events in a database, which is
-// away in between.
+// unreachable in between.
 func TestEventsInDatabase(t *testing.T) {
 	t.Parallel()
 	s := servertest.Postgres(t)

@@ -17,12 +17,12 @@ import (
 	"brine/test/servertest"
 )
 
-// recorded is what a master of Salt's (3007) has left with one minion, three
-// jobs and a mine: the folders pki and cache, packed. BRINE_RECORD=1 with
-// BRINE_STOCK_SALT writes it anew.
+// recorded is what a stock master (3007) has left with one minion, three
+// jobs and a mine: the directories pki and cache, packed. BRINE_RECORD=1 with
+// BRINE_STOCK_SALT writes it again.
 const recorded = "testdata/stock-master.tar.gz"
 
-// record runs a master and a minion of Salt's and packs what the master keeps.
+// record runs a master and a stock minion and packs what the master keeps.
 func record(t *testing.T) {
 	t.Helper()
 	m := daemontest.NewMaster(t, daemontest.Stock, "stock", "127.0.78.11", "auto_accept: true\n").Start()
@@ -39,7 +39,7 @@ func record(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	// Most grains are about the machine and of no use.
+	// Most grains are about the machine and useless.
 	c := cache.New(filepath.Join(dir, "cache"), cache.Options{MinionDataCache: true}, slog.Default())
 	known := c.MinionData("old1")
 	few := value.NewDict(8)
@@ -72,7 +72,7 @@ func migrate(t *testing.T, m *daemontest.Node, wantCode int, args ...string) map
 	return got
 }
 
-// TestMigrateFromStock takes over what a master of Salt's has left, by masters
+// TestMigrateFromStock takes over what a stock master has left, by masters
 // that run: keys, the key pair, jobs into the master's database and on to a
 // server, minion data into a server.
 func TestMigrateFromStock(t *testing.T) {
@@ -182,8 +182,8 @@ func TestMigrateRefuses(t *testing.T) {
 		{64, "--key-pair is for keys", []string{"keys", "--to", "/x", "--key-pair", "../x"}},
 		{1, "there is no place for jobs named \"mongo\"", []string{"jobs", "--to", "mongo"}},
 		{1, "source and target are both brine", []string{"jobs", "--to", "brine"}},
-		{1, "takes no folder", []string{"cache", "--to", "redis:/x"}},
-		{1, "is no folder of keys", []string{"keys", "--from", "/nonexistent", "--to", "/x"}},
+		{1, "takes no directory", []string{"cache", "--to", "redis:/x"}},
+		{1, "is no directory of keys", []string{"keys", "--from", "/nonexistent", "--to", "/x"}},
 	} {
 		out, stderr, code := m.Run(daemontest.Brine, "migrate", append(c.args, "--out=json")...)
 		if code != c.code || !strings.Contains(stderr, c.text) {

@@ -25,8 +25,8 @@ func documented(t *testing.T) (mysql, postgres string) {
 	return strings.TrimPrefix(parts[1], "sql\n"), strings.TrimPrefix(parts[3], "sql\n")
 }
 
-// TestTablesComeLater: what a returner gets before somebody has created its
-// tables is kept, jobs.cache_status says why, and it is delivered afterwards.
+// TestTablesComeLater: what a returner gets before its
+// tables exist is kept, jobs.cache_status says why, and it is delivered afterwards.
 func TestTablesComeLater(t *testing.T) {
 	mysql, postgres := documented(t)
 	for name, c := range map[string]struct {

@@ -234,7 +234,7 @@ func TestMinion(t *testing.T) {
 				program, line = "", strings.TrimSuffix(program+": "+line, ": ")
 			}
 			if (program != "" || !strings.Contains(line, "URL")) && strings.Contains(address, refuses) {
-				continue // programs are slow, and the rest would be the same once more
+				continue // programs are slow, and the rest would be the same again
 			}
 			t.Run(line, func(t *testing.T) {
 				t.Parallel()

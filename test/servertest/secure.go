@@ -98,7 +98,7 @@ func (s *Server) dial() (net.Conn, error) {
 	return tls.DialWithDialer(&d, "tcp", s.Addr(), &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true})
 }
 
-// certify makes the files of a server in a folder beside its data.
+// certify makes the files of a server in a directory beside its data.
 func (s *Server) certify(t testing.TB, owner *syscall.Credential) {
 	t.Helper()
 	dir := filepath.Join(s.Dir, "tls")

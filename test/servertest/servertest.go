@@ -1,5 +1,5 @@
 // Package servertest runs the servers of others for tests: redis, etcd,
-// MariaDB and PostgreSQL as Debian packages them, each with a folder and a
+// MariaDB and PostgreSQL as Debian packages them, each with a directory and a
 // loopback address of its own, so that nothing on the machine is touched and
 // ports need not be guessed.
 //
@@ -54,12 +54,12 @@ type Server struct {
 // machine should need.
 const giveUp = 2 * time.Minute
 
-// address is a loopback address that nobody else has.
+// address is a loopback address that no other process has.
 func address() string {
 	return fmt.Sprintf("127.%d.%d.%d", 100+rand.IntN(100), rand.IntN(250), 2+rand.IntN(250))
 }
 
-// folder makes a folder that an account may enter and write to.
+// directory makes a directory that an account may enter and write to.
 func folder(t testing.TB, owner *syscall.Credential) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "brine-server-")

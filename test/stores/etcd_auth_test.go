@@ -20,7 +20,7 @@ import (
 
 const etcdPassword = "p@ss:w/örd"
 
-// admin has etcd do something as whoever the header says, if that is not "".
+// admin has etcd do something as the user in the header, if that is not "".
 func admin(t *testing.T, s *servertest.Server, method, path, header, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.Addr()+path, bytes.NewBufferString(body))
@@ -39,7 +39,7 @@ func admin(t *testing.T, s *servertest.Server, method, path, header, body string
 
 // TestEtcdPasswords: etcd lets only users in who have a password; what another
 // one would write does not count as refused for good. Tokens are forgotten when
-// the server starts anew.
+// the server restarts.
 func TestEtcdPasswords(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -259,7 +259,7 @@ func cleans(t *testing.T, c returnerCase, r returner.Returner) {
 	must(t, r.SaveLoad(ctx, young, aLoad(young)))
 	must(t, r.Return(ctx, aReturn(young, "m1", 1)))
 	old("20010101000000000001")
-	must(t, r.SaveLoad(ctx, "20010101000000000009", aLoad("20010101000000000009"))) // nobody returned
+	must(t, r.SaveLoad(ctx, "20010101000000000009", aLoad("20010101000000000009"))) // no minion returned
 	must(t, r.Clean(ctx, time.Hour, false))
 	if count("jids") != "1\n" || count("salt_returns") != "1\n" {
 		t.Error("after cleaning:", count("jids"), count("salt_returns"))

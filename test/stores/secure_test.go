@@ -70,8 +70,8 @@ func keepsJobs(t *testing.T, r returner.Returner) {
 }
 
 // TestSecureStores: servers that take connections by TLS only, from clients
-// with a certificate, serve caches and returners; one that has been signed by
-// nobody who is trusted, or who is told no certificate, is not spoken to.
+// with a certificate, serve caches and returners; one that no trusted authority has
+// signed, or a client without a certificate, is not spoken to.
 func TestSecureStores(t *testing.T) {
 	t.Parallel()
 	files := func(prefix string, s *servertest.Server, ca, cert, key string) []any {
@@ -131,7 +131,7 @@ func TestSecureStores(t *testing.T) {
 			// An option that comes later has the last word.
 			_, err = open(append(c.cache(s), c.ca, s.Files.Other)).Fetch(t.Context(), "minions/m1", "data")
 			if err == nil || !strings.Contains(err.Error(), "unknown authority") {
-				t.Errorf("a server that nobody has vouched for: %v", err)
+				t.Errorf("a server with an untrusted certificate: %v", err)
 			}
 			var bare []any
 			for i, pairs := 0, c.cache(s); i < len(pairs); i += 2 {
@@ -172,7 +172,7 @@ func TestRedisCluster(t *testing.T) {
 	}
 }
 
-// TestSeveralEtcd: of the servers that etcd.host names one that is away, or says
+// TestSeveralEtcd: of the servers that etcd.host names one that is unreachable, or says
 // nothing, is passed over.
 func TestSeveralEtcd(t *testing.T) {
 	t.Parallel()

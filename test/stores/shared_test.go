@@ -81,7 +81,7 @@ func TestTwoMasters(t *testing.T) {
 	sees(t, b, "m299", "Ubuntu")
 
 	s.Stop()
-	// Whoever asks is told what is known, and what is written is not lost.
+	// A query returns what is known, and what is written is not lost.
 	sees(t, b, "m5", "Debian")
 	must(t, a.StoreMinion("m1", grains("new")))
 	if gone, err := a.Flush("minions/m2", ""); !gone || err != nil {
@@ -91,7 +91,7 @@ func TestTwoMasters(t *testing.T) {
 	if osOf(a, "m1") != "new" || osOf(a, "m2") != "" {
 		t.Error("changes are not known here")
 	}
-	daemontest.Eventually(t, time.Minute, "it is known that the store is away", func() error {
+	daemontest.Eventually(t, time.Minute, "it is known that the store is unreachable", func() error {
 		if st := a.Status(); st.Unreachable == nil || st.Waiting != 3 {
 			return fmt.Errorf("%+v", st)
 		}
@@ -122,8 +122,8 @@ func TestTwoMasters(t *testing.T) {
 	}
 }
 
-// TestFrozenStore has the server not answer at all: whoever asks waits for it
-// once.
+// TestFrozenStore has the server not answer at all: a query waits
+// for it once.
 func TestFrozenStore(t *testing.T) {
 	t.Parallel()
 	s := servertest.Redis(t)
@@ -133,7 +133,7 @@ func TestFrozenStore(t *testing.T) {
 	written(t, a)
 	sees(t, a, "m", "Debian")
 	thaw := s.Freeze()
-	daemontest.Eventually(t, time.Minute, "it is known that the store is away", func() error {
+	daemontest.Eventually(t, time.Minute, "it is known that the store is unreachable", func() error {
 		if osOf(a, "m") != "Debian" {
 			t.Fatal("the minion is forgotten")
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Required tells whether a lacking tool is a fault, as in CI, and no reason to
+// Required reports whether a lacking tool is a fault, as in CI, and no reason to
 // skip: BRINE_REQUIRE_TOOLS is 1.
 func Required() bool { return os.Getenv("BRINE_REQUIRE_TOOLS") == "1" }
 

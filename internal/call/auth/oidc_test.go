@@ -99,7 +99,7 @@ func TestOIDC(t *testing.T) {
 		"without a name":               {"", good, "ann[a.b o.p d.v]"},
 		"one group as a string":        {"bob", p.mint(`{"claims": {"preferred_username": "bob", "groups": "dev"}}`), "bob[d.v]"},
 		"invalid groups claim":         {"ann", p.mint(`{"claims": {"groups": {"ops": 1}}}`), "ann[a.b]"},
-		"somebody else's":              {"bob", good, "refused"},
+		"another user's":               {"bob", good, "refused"},
 		"a name that is a pattern":     {"*", p.mint(`{"claims": {"preferred_username": "*", "groups": []}}`), "*[]"},
 		"no token":                     {"ann", "x", "refused"},
 		"nothing":                      {"ann", "", "refused"},

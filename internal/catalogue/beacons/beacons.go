@@ -28,7 +28,7 @@ type Look struct {
 	Call   *fn.Call
 	Now    time.Time
 	// Held is what the beacon keeps open between looks. Who looks closes it
-	// when the beacon ends, is configured anew or is to see nothing for a while.
+	// when the beacon ends, is configured again or is to see nothing for a while.
 	Held *io.Closer
 }
 
@@ -247,7 +247,7 @@ func diskPattern(key string) (*pyre.Regexp, error) {
 	return pyre.Compile(key, 0)
 }
 
-// disk tells of file systems that are full from a percentage on. Their names are
+// disk reports file systems that are full from a percentage on. Their names are
 // regular expressions of mount points.
 func (b machine) disk(ctx context.Context, l Look) (out []*value.Dict, err error) {
 	mounted, err := mount.Active(b.m)
@@ -317,7 +317,7 @@ func service(ctx context.Context, l Look) (out []*value.Dict, err error) {
 	return out, nil
 }
 
-// changed tells of a service whose state is another one than at the last look,
+// changed reports a service whose state is another one than at the last look,
 // and has been for delay seconds.
 func changed(l Look, name string, set, state, tell *value.Dict) []*value.Dict {
 	last, seen := l.Memory.At(name).(*value.Dict)

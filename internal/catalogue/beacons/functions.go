@@ -16,7 +16,7 @@ func validPackages(c Config) error {
 }
 
 // packages reports packages whose status has changed since the last look:
-// installed, upgrade (a newer version can be had) or not-installed.
+// installed, upgrade (a newer version is available) or not-installed.
 func packages(ctx context.Context, l Look) (out []*value.Dict, err error) {
 	ask := func(fun, name string, kwargs *value.Dict) (string, error) {
 		v, err := l.Call.Funcs.Call(ctx, l.Call, fun, []any{name}, kwargs)

@@ -36,7 +36,7 @@ const (
 	// maxChanges bounds what one look tells; the rest waits in the kernel, whose
 	// queue is bounded, too.
 	maxChanges = 10_000
-	// maxWatches bounds the folders that are watched for one beacon.
+	// maxWatches bounds the directories that are watched for one beacon.
 	maxWatches = 100_000
 )
 
@@ -116,7 +116,7 @@ func inotifyMask(v any) (mask uint32, err error) {
 	return mask, nil
 }
 
-// exclusions reads what is not to be told of: the beginning of a path, a
+// exclusions reads what is not to be reported: the beginning of a path, a
 // pattern with *, or, with regex set, a regular expression.
 func exclusions(v any) (out []func(string) bool, err error) {
 	if v == nil {
@@ -164,7 +164,7 @@ type notifier struct {
 // Close ends all watches.
 func (n *notifier) Close() error { return unix.Close(n.fd) }
 
-// inotify tells of changes below paths: path is what changed, change how the
+// inotify reports changes below paths: path is what changed, change how the
 // kernel names that, and the tag ends with the watched path.
 func inotify(_ context.Context, l Look) ([]*value.Dict, error) {
 	n, _ := (*l.Held).(*notifier)
@@ -192,8 +192,8 @@ func inotify(_ context.Context, l Look) ([]*value.Dict, error) {
 	return out, err
 }
 
-// add watches a path, with the folders below if that is wanted, and reports
-// whether it is there. Links to folders are watched if they are configured and
+// add watches a path, with the directories below if that is wanted, and reports
+// whether it is there. Links to directories are watched if they are configured and
 // not entered below.
 func (n *notifier) add(path string, w *watched, below bool) bool {
 	mask := w.mask&^(unix.IN_IGNORED|unix.IN_UNMOUNT) | unix.IN_MOVE_SELF // to follow it
@@ -204,7 +204,7 @@ func (n *notifier) add(path string, w *watched, below bool) bool {
 		mask |= unix.IN_CREATE | unix.IN_MOVED_TO
 	}
 	if len(n.dirs) >= maxWatches {
-		n.full = fmt.Errorf("more than %d folders are not watched: %s is left out", maxWatches, path)
+		n.full = fmt.Errorf("more than %d directories are not watched: %s is left out", maxWatches, path)
 		return true
 	}
 	wd, err := unix.InotifyAddWatch(n.fd, path, mask)
@@ -323,11 +323,11 @@ func (n *notifier) change(out []*value.Dict, wd int32, mask uint32, name string)
 	return out
 }
 
-// found tells of what was in a new folder before it was watched.
+// found reports what was in a new directory before it was watched.
 func found(out []*value.Dict, folder string, w *watched) []*value.Dict {
 	_ = filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == folder {
-			return nil // what is gone again is not there to be told of
+			return nil // what is gone again is not there to be reported
 		}
 		if w.excludes(path) {
 			if e.IsDir() {
@@ -348,7 +348,7 @@ func found(out []*value.Dict, folder string, w *watched) []*value.Dict {
 	return out
 }
 
-// leave ends the watches of a folder that was moved, and of those below.
+// leave ends the watches of a directory that was moved, and of those below.
 func (n *notifier) leave(folder string) {
 	for wd, path := range n.dirs {
 		if path == folder || strings.HasPrefix(path, folder+"/") {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestInotify changes a tree between looks. What is told is what Salt 3007.10
-// tells of the same changes, but that Salt goes on naming a folder that was
+// reports the same changes, but that Salt goes on naming a directory that was
 // moved by its former path, and goes on watching one that was moved away.
 func TestInotify(t *testing.T) {
 	t.Parallel()

@@ -59,7 +59,7 @@ func zfs(ctx context.Context, c *collection) (*value.Dict, error) {
 }
 
 // zfsManual reports whether man has a page on feature flags, by which Salt
-// tells whether ZFS has them.
+// reports whether ZFS has them.
 func zfsManual(c *collection) bool {
 	if c.Which("man") == "" {
 		return false

@@ -17,7 +17,7 @@
 //     any, pythonversion is that of Salt's own packages, for formulas that
 //     compare it.
 //   - saltversion is the version of Salt that Brine stands in for, and
-//     brine_version is Brine's own; saltpath is the folder of the program;
+//     brine_version is Brine's own; saltpath is the directory of the program;
 //     zmqversion names the libzmq whose protocol Brine speaks; package is
 //     "onedir", since one file holds all.
 //   - gpus are found without lspci being installed, interfaces and gateways

@@ -403,7 +403,7 @@ func TestCache(t *testing.T) {
 	}
 	o.CacheDir = filepath.Join(dir, "missing")
 	if d, err := Collect(t.Context(), o, quiet); err == nil || d.Len() == 0 {
-		t.Errorf("a missing folder: %v", err)
+		t.Errorf("a missing directory: %v", err)
 	}
 }
 

@@ -23,7 +23,7 @@ var differences = map[string]string{
 	"pythonexecutable": "describes the system's python3, not the one that runs Salt",
 	"pythonpath":       "belongs to the Python that runs Salt",
 	"pythonversion":    "describes the system's python3, and not its micro version",
-	"saltpath":         "the folder of our own program",
+	"saltpath":         "the directory of our own program",
 	"zmqversion":       "the libzmq whose protocol we speak, not one that is installed",
 	"package":          "how Salt was installed",
 	"brine_version":    "our own",

@@ -114,7 +114,7 @@ func (w *metadataWalk) newToken(ctx context.Context) (string, error) {
 	return strings.TrimSpace(body), err
 }
 
-// walk returns the dict of a folder, or the text of a file.
+// walk returns the dict of a directory, or the text of a file.
 func (w *metadataWalk) walk(ctx context.Context, path string, depth int) (any, error) {
 	d := value.NewDict(8)
 	if depth > metadataDepth {
@@ -144,8 +144,8 @@ func (w *metadataWalk) walk(ctx context.Context, path string, depth int) (any, e
 	return d, nil
 }
 
-// entry reads one line of a folder: "name/" is a folder, "0=name" a folder of
-// another name, and in the first folder all are.
+// entry reads one line of a directory: "name/" is a directory, "0=name" a directory of
+// another name, and in the first directory all are.
 func (w *metadataWalk) entry(ctx context.Context, path, line string, depth int) (name string, v any, err error) {
 	below := joinURL(path, line)
 	key, label, named := strings.Cut(line, "=")

@@ -24,9 +24,9 @@ type Options struct {
 	Fibre      bool     `salt:"fibre_channel_grains" default:"false" doc:"provide the grain fc_wwn" change:"live"`
 	Metadata   bool     `salt:"metadata_server_grains" default:"false" doc:"provide what the cloud's metadata server tells as grains" change:"live"`
 	GrainOpts  bool     `salt:"grain_opts" default:"false" doc:"provide the minion's whole configuration as the grain opts" change:"live"`
-	CacheGrain bool     `salt:"grains_cache" default:"false" doc:"keep grains in the cache folder and use them from there" change:"live"`
+	CacheGrain bool     `salt:"grains_cache" default:"false" doc:"keep grains in the cache directory and use them from there" change:"live"`
 	// CacheAge is compared with the age of the cache file.
-	CacheAge time.Duration `salt:"grains_cache_expiration" default:"300" doc:"seconds after which cached grains are gathered anew" change:"live"`
+	CacheAge time.Duration `salt:"grains_cache_expiration" default:"300" doc:"seconds after which cached grains are gathered again" change:"live"`
 	// DNSTimeout bounds all name lookups of one collection together.
 	DNSTimeout time.Duration `salt:"grains_dns_timeout" default:"1" doc:"seconds after which names that DNS has not told are left out of the grains" change:"live"`
 	// MetadataTimeout bounds all requests to the metadata server together.
@@ -37,7 +37,7 @@ type Options struct {
 	// Master is the master's address as configured, a text or a list; nil
 	// counts as "".
 	Master any
-	// ConfFile is the minion's configuration file or the folder with it; the
+	// ConfFile is the minion's configuration file or the directory with it; the
 	// file "grains" beside or in it holds static grains. "" means none.
 	ConfFile string
 	// AppendDomain is the option append_domain; nil when it is not set.
@@ -46,7 +46,7 @@ type Options struct {
 	Opts *value.Dict
 	// CacheDir holds the file of grains_cache. "" means none.
 	CacheDir string
-	// Refresh gathers grains anew even if cached ones are young enough.
+	// Refresh gathers grains again even if cached ones are young enough.
 	Refresh bool
 	// Version is that of Brine, for the grain brine_version.
 	Version string

@@ -12,7 +12,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// machines reads a text of testdata into a folder of files per machine.
+// machines reads a text of testdata into a directory of files per machine.
 func machines(t *testing.T, name string) map[string]map[string]string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/" + name)

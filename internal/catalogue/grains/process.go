@@ -39,7 +39,7 @@ func appendDomain(_ context.Context, c *collection) (*value.Dict, error) {
 func workingDir(context.Context, *collection) (*value.Dict, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return nil, nil // the folder is gone, which is no fault of the machine
+		return nil, nil // the directory is gone, which is no fault of the machine
 	}
 	return value.DictOf("cwd", dir), nil
 }

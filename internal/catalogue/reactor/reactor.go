@@ -36,7 +36,7 @@ type Options struct {
 	Reactor any `salt:"reactor" default:"[]" doc:"what to do about events: a list of maps of a pattern for tags to SLS files, or a file with such a list" change:"restart"`
 	Threads int `salt:"reactor_worker_threads" default:"10" doc:"runners and wheel functions that reactions may run at a time" change:"restart"`
 	Queue   int `salt:"reactor_worker_hwm" default:"10000" doc:"events, and runners and wheel functions, that may wait for the reactor; further ones are lost, and the log says so" change:"restart"`
-	Rate    int `salt:"reactor_rate" default:"100" doc:"reactions that may begin in a second, lest they set each other off without end; 0 is no limit (Brine only)" change:"restart"`
+	Rate    int `salt:"reactor_rate" default:"100" doc:"maximum reactions per second; stops reaction loops; 0 is no limit (Brine only)" change:"restart"`
 }
 
 // User is who reactions run runners and wheel functions as. Events of theirs
@@ -204,8 +204,8 @@ func (r *Reactor) files(tag string) []string {
 	return out
 }
 
-// take queues an event that has reactions. It never waits: it runs in whoever
-// fires.
+// take queues an event that has reactions. It never waits: it runs
+// on the goroutine that fires.
 func (r *Reactor) take(e *event.Event) {
 	if !r.leads.Load() || e.Data.At("user") == User || r.d.Foreign != nil && r.d.Foreign(e) || !slices.ContainsFunc(*r.rules.Load(), func(rl rule) bool { return rl.tags.Match(e.Tag) }) {
 		return

@@ -227,7 +227,7 @@ func TestEvents(t *testing.T) {
 }
 
 // A reaction whose event causes it again does not run away, what is too much
-// is left out and said to be, and what fails or panics hurts nobody.
+// is left out and said to be, and failures and panics have no other effect.
 func TestBounds(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.sls")
 	if err := os.WriteFile(file, []byte("x: {runner.r: []}"), 0o600); err != nil {

@@ -20,7 +20,7 @@ func auditModule(d Deps) fn.Module {
 type auditArgs struct {
 	User   string `salt:"user" doc:"glob for the user" default:"'*'"`
 	Fun    string `salt:"fun" doc:"glob for the function" default:"'*'"`
-	Result string `salt:"result" doc:"glob for the result: done, refused (nobody knows who that was), denied (the right is missing) or failed (a reaction that could not be begun)" default:"'*'"`
+	Result string `salt:"result" doc:"glob for the result: done, refused (unknown user), denied (the right is missing) or failed (a reaction that could not be begun)" default:"'*'"`
 	Limit  int    `salt:"limit" doc:"how many at most" default:"100"`
 }
 

@@ -157,7 +157,7 @@ func (c cached) clearAll(_ context.Context, _ *fn.Call, a optionalTarget) (bool,
 	})
 }
 
-// bankArgs name a bank. Another folder than the master's is refused: a runner
+// bankArgs name a bank. Another directory than the master's is refused: a runner
 // shall not read any file that it is told.
 type bankArgs struct {
 	Bank     string `salt:"bank" doc:"path of words, such as minions/web1"`

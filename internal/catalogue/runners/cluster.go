@@ -21,9 +21,9 @@ type Cluster interface {
 	Members() []cluster.Member
 	// Leads reports whether this master does what one of them should do.
 	Leads() bool
-	// Isolated reports whether they share no folder.
+	// Isolated reports whether they share no directory.
 	Isolated() bool
-	// Lease tells of the lease for what is to be done once, nil without voters;
+	// Lease reports the lease for what is to be done once, nil without voters;
 	// Once whether this master may do it, and with which token.
 	Lease(ctx context.Context) *lease.Status
 	Once() (token uint64, may bool)
@@ -54,9 +54,9 @@ func clusterModule(d Deps) fn.Module {
 		fn.Of("members", c.members, `Return the masters of the cluster and how they are.
 
 Which can be reached from here, what is the matter with those that cannot, whether this one does what one of them
-should do, and, without a shared folder, how many changes each has not got yet, whether it has spoken TLS to this one and when the certificate ends that it showed.`,
+should do, and, without a shared directory, how many changes each has not got yet, whether it has spoken TLS to this one and when the certificate ends that it showed.`,
 			fn.Example("salt-run cluster.members")),
-		fn.Of("check", c.check, `Compare what the masters of a cluster without a shared folder have.
+		fn.Of("check", c.check, `Compare what the masters of a cluster without a shared directory have.
 
 That is keys, jobs, returns, what is known of minions, tokens and the keys of the cluster. While minions return, or keys change, there may be differences that are gone a second later.`,
 			fn.Example("salt-run cluster.check")),
@@ -66,7 +66,7 @@ The return code is 1 if one of them cannot be reached. Each row has:
 
 id, state: here, up, or why it is not. leads: whether it does what one of them should do. version and since: of its program, and when that
 was started. minions: how many are connected to it. draining: since when minions are to use others. zone. lag: how many changes it has not got yet
-of those that this master has. clock: seconds by which its clock is ahead. certificate: without a shared folder, when the one ends that it shows now.`,
+of those that this master has. clock: seconds by which its clock is ahead. certificate: without a shared directory, when the one ends that it shows now.`,
 			fn.Example("salt-run cluster.status")),
 		fn.Of("doctor", c.doctor, `Look for what is wrong with the cluster, and say what to do.
 
@@ -95,12 +95,12 @@ left. Others stay. It lasts over restarts, until cluster.undrain.`,
 		fn.Of("remove", c.remove, `Take a master out of the cluster for good.
 
 Its key is deleted, and no other speaks with it any more. Those that cannot be reached now do the same as soon as they hear of it.
-Without a shared folder the keys that it knew are replaced: the secret of session keys, the AES key, the joining secret, and tokens end. It returns which
+Without a shared directory the keys that it knew are replaced: the secret of session keys, the AES key, the joining secret, and tokens end. It returns which
 members have the new joining secret, as cluster.rotate_secret does. keep_secret=True keeps the joining secret and tokens. Its id may not join again until cluster.readmit.`,
 			fn.Example("salt-run cluster.remove 192.0.2.3"), fn.Example("salt-run cluster.remove 192.0.2.3 keep_secret=True")),
-		fn.Of("readmit", c.readmit, `Let a master join again that was removed from a cluster without a shared folder.`,
+		fn.Of("readmit", c.readmit, `Let a master join again that was removed from a cluster without a shared directory.`,
 			fn.Example("salt-run cluster.readmit 192.0.2.3")),
-		fn.Of("recover", c.recover, `Take all masters out of a cluster without a shared folder that cannot be reached: most are lost for good.
+		fn.Of("recover", c.recover, `Take all masters out of a cluster without a shared directory that cannot be reached: most are lost for good.
 
 Without sure=True it returns which those are, and does nothing. It refuses while a majority of cluster_voters answers: then nothing is lost, and
 cluster.remove takes single masters out. With voters, brine cluster recover is to be used, which changes the configuration, too.`,
@@ -127,16 +127,16 @@ All masters say the same. who is a user, or the rule that let the minion in; unk
 Each has: fun, user, by: the master that took the order, at: when. state: ordered, running, done or failed. on and token: the master that has begun it, and its lease. runs: how
 often it was begun. lost: the master that had begun it and died, or lost the lease.`,
 			fn.Example("salt-run cluster.work"), fn.Example("salt-run cluster.work 20260101120000000000")),
-		fn.Of("sync_roots", c.syncRoots, `Have all masters of a cluster without a shared folder serve the file_roots and pillar_roots of this one, as they are now.
+		fn.Of("sync_roots", c.syncRoots, `Have all masters of a cluster without a shared directory serve the file_roots and pillar_roots of this one, as they are now.
 
 Each gets what it lacks; when all that can be reached have everything, they switch at the same moment, and what is not there any more is gone. A master that
-is away does it when it is back, before it serves anything. From then on changes in these folders count when this is called again, on whichever master.`,
+is unreachable does it when it is back, before it serves anything. From then on changes in these directories count when this is called again, on whichever master.`,
 			fn.Example("salt-run cluster.sync_roots"), fn.Example("salt-run cluster.sync_roots test=True")),
 		fn.Of("revision", c.revision, `Return which state of file_roots and pillar_roots the masters of the cluster have agreed on, who serves it, and what there was before; or which one a job was given with.`,
 			fn.Example("salt-run cluster.revision"), fn.Example("salt-run cluster.revision jid=20260101120000000000")),
-		fn.Of("rollback", c.rollback, `Have all masters serve an earlier state of file_roots and pillar_roots: the one before, or one that cluster.revision names. The folders themselves stay as they are.`,
+		fn.Of("rollback", c.rollback, `Have all masters serve an earlier state of file_roots and pillar_roots: the one before, or one that cluster.revision names. The directories themselves stay as they are.`,
 			fn.Example("salt-run cluster.rollback"), fn.Example("salt-run cluster.rollback 3f1c09aa")),
-		fn.Of("leave", c.leave, `Have this master leave a cluster without a shared folder, and end.
+		fn.Of("leave", c.leave, `Have this master leave a cluster without a shared directory, and end.
 
 It takes no more requests, waits until the masters that can be reached have all that it has, and tells them that it is gone.`,
 			fn.Example("salt-run cluster.leave")),
@@ -182,7 +182,7 @@ func (c clusters) check(ctx context.Context, call *fn.Call, _ struct{}) (*value.
 	case c.Cluster == nil:
 		return nil, errNoCluster
 	case !c.Cluster.Isolated():
-		return nil, salt.Errorf(salt.Invalid, "the masters of this cluster share a folder: there is nothing to compare")
+		return nil, salt.Errorf(salt.Invalid, "the masters of this cluster share a directory: there is nothing to compare")
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
@@ -401,7 +401,7 @@ func (a syncArgs) options() ClusterSyncOptions {
 	return ClusterSyncOptions(a)
 }
 
-var errSharesFolder = salt.Errorf(salt.Invalid, "the masters of this cluster share a folder (cluster_isolated_filesystem is not set): put file_roots and pillar_roots there, or use gitfs and git_pillar")
+var errSharesFolder = salt.Errorf(salt.Invalid, "the masters of this cluster share a directory (cluster_isolated_filesystem is not set): put file_roots and pillar_roots there, or use gitfs and git_pillar")
 
 func (c clusters) isolated() error {
 	switch {
@@ -487,7 +487,7 @@ func (c clusters) lease(ctx context.Context, call *fn.Call, a leaseArgs) (*value
 		voters := value.NewDict(len(s.Voters) + len(s.Silent))
 		for _, id := range slices.Sorted(maps.Keys(s.Voters)) {
 			v := s.Voters[id]
-			voters.Set(id, "grants it to nobody")
+			voters.Set(id, "grants it to no master")
 			if v.Holder != "" {
 				voters.Set(id, "grants it to "+v.Holder)
 			}

@@ -198,7 +198,7 @@ func (p *patient) options() (out []finding) {
 // know.
 func (p *patient) identity() (out []finding) {
 	if !p.isolated {
-		return nil // there is one folder
+		return nil // there is one directory
 	}
 	own, cluster := map[string]string{}, map[string]string{}
 	p.there(func(id string, d *value.Dict) { own[id], cluster[id] = d.Str("own"), d.Str("cluster") })
@@ -210,9 +210,9 @@ func (p *patient) identity() (out []finding) {
 			switch seen := d.Dict("peers").Str(id); {
 			case id == from:
 			case seen == "":
-				out = append(out, finding{"identity", id, from + " does not know it as a member", "wait until what it lacks has come (lag); if it stays so, have " + id + " join anew"})
+				out = append(out, finding{"identity", id, from + " does not know it as a member", "wait until what it lacks has come (lag); if it stays so, have " + id + " join again"})
 			case seen != finger:
-				out = append(out, finding{"identity", id, "its key is " + finger + ", and " + from + " knows it by " + seen, "if its key was replaced, take it out (brine cluster remove " + id + ") and have it join anew; if not, somebody else uses its id"})
+				out = append(out, finding{"identity", id, "its key is " + finger + ", and " + from + " knows it by " + seen, "if its key was replaced, take it out (brine cluster remove " + id + ") and have it join again; if not, another machine uses its id"})
 			}
 		}
 	})
@@ -253,8 +253,8 @@ func (p *patient) same() (out []finding) {
 			out = append(out, finding{"secret", s.ID, "it has no secret that others must know to join", "set cluster_secret as on the others, or brine cluster rotate-secret on one of them"})
 		}
 	}
-	say("files", "they serve different states of file_roots and pillar_roots", "brine cluster status shows who is behind; if it stays so, salt-run cluster.sync_roots on the master whose folders are right", func(s *cluster.Status) string {
-		return cmp.Or(s.Says.Str("files"), "their own folders")
+	say("files", "they serve different states of file_roots and pillar_roots", "brine cluster status shows who is behind; if it stays so, salt-run cluster.sync_roots on the master whose directories are right", func(s *cluster.Status) string {
+		return cmp.Or(s.Says.Str("files"), "their own directories")
 	})
 	return out
 }
@@ -320,7 +320,7 @@ func (p *patient) votes() (out []finding) {
 		}
 	}
 	if n := len(p.voters); n > 0 && 2*good <= n {
-		out = append(out, finding{"voters", "", fmt.Sprintf("%d of %d voters can vote: nobody does what is to be done once", good, n), "bring the voters back that are named here; if they are lost for good: brine cluster recover"})
+		out = append(out, finding{"voters", "", fmt.Sprintf("%d of %d voters can vote: no master does the work that runs once", good, n), "bring the voters back that are named here; if they are lost for good: brine cluster recover"})
 	}
 	return out
 }
@@ -343,7 +343,7 @@ func (p *patient) data() (out []finding) {
 	names := slices.Clone(p.differs)
 	slices.Sort(names)
 	if len(names) > 0 {
-		out = append(out, finding{"data", "", "what the masters have differs: " + strings.Join(names, ", "), "brine cluster check shows what; while minions return it differs for a moment. Folders of files (tree): salt-run cluster.sync_roots on the master whose folders are right"})
+		out = append(out, finding{"data", "", "what the masters have differs: " + strings.Join(names, ", "), "brine cluster check shows what; while minions return it differs for a moment. Directories of files (tree): salt-run cluster.sync_roots on the master whose directories are right"})
 	}
 	return out
 }

@@ -34,7 +34,7 @@ func jobsModule(d Deps) fn.Module {
 		fn.Of("exit_success", j.exitSuccess, `Say for each minion of a job whether it returned something that counts as true.`,
 			fn.Example("salt-run jobs.exit_success 20160520145827701627")),
 		fn.Of("cache_status", j.cacheStatus, `Say of the servers that get jobs and returns whether they can be reached, and how much waits for them.`, fn.Example("salt-run jobs.cache_status")),
-		fn.Of("snapshot", j.snapshot, `Write a copy of the master's own database of jobs, as it is now, into a folder in cachedir, and return that. This is for brine migrate.`, fn.Example("salt-run jobs.snapshot")),
+		fn.Of("snapshot", j.snapshot, `Write a copy of the master's own database of jobs, as it is now, into a directory in cachedir, and return that. This is for brine migrate.`, fn.Example("salt-run jobs.snapshot")),
 		fn.Of("adopt", j.adopt, `Take the jobs that are in Salt's files in cachedir, and not too old, into the master's own database, and return how many were looked at. What is there stays.`, fn.Example("salt-run jobs.adopt")),
 		fn.Of("last_run", j.lastRun, `Return all that is known of the last job, or of the last that passes all filters.`,
 			fn.Example("salt-run jobs.last_run"), fn.Example("salt-run jobs.last_run target=nodename"), fn.Example("salt-run jobs.last_run function=cmd.run")),

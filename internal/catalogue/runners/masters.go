@@ -9,7 +9,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// Standing is what a minion has told of how it stands with its masters.
+// Standing is what a minion has reported how it stands with its masters.
 type Standing struct {
 	// Mode is hot (all masters command it) or failover (one at a time).
 	Mode    string

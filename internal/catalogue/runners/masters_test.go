@@ -32,6 +32,6 @@ func TestManageMasters(t *testing.T) {
 	}
 	h.standing = nil
 	if got, want := value.Repr(h.call("manage.status").Return), `{'up': ['alpha', 'beta'], 'down': ['gamma']}`; got != want {
-		t.Errorf("nobody elsewhere: %s, want %s", got, want)
+		t.Errorf("no minion on other masters: %s, want %s", got, want)
 	}
 }

@@ -17,7 +17,7 @@ func mineModule(d Deps) fn.Module {
 	return fn.Module{Name: "mine", Doc: `What minions publish of themselves.`, Funcs: []fn.Func{
 		fn.Of("get", m.get, `Return what minions have published by a function, as far as they let the master's id see it.`,
 			fn.Example("salt-run mine.get '*' network.interfaces")),
-		fn.Of("update", m.update, `Have minions publish anew.`, fn.Example("salt-run mine.update '*'"), fn.Example("salt-run mine.update edges tgt_type=nodegroup")),
+		fn.Of("update", m.update, `Have minions publish again.`, fn.Example("salt-run mine.update '*'"), fn.Example("salt-run mine.update edges tgt_type=nodegroup")),
 	}}
 }
 

@@ -113,7 +113,7 @@ func (o orchestrator) single(ctx context.Context, c *fn.Call, a orchestrateSingl
 	return o.report(ctx, c, "state.single", kw)
 }
 
-// report runs a function, tells of its result at once and returns it.
+// report runs a function, reports its result at once and returns it.
 func (o orchestrator) report(ctx context.Context, c *fn.Call, fun string, kw *value.Dict) (any, error) {
 	ret, err := o.Here(ctx, c.JID, fun, nil, kw)
 	if err != nil {

@@ -78,7 +78,7 @@ type Deps struct {
 	// that get this master's. Both may be nil.
 	JobsOf    func(name string) (Jobs, error)
 	JobCaches func() []returner.OutboxStatus
-	// Snapshot writes the master's own database of jobs into a folder of the
+	// Snapshot writes the master's own database of jobs into a directory of the
 	// master's and returns that; Adopt takes over the jobs in Salt's files. Nil
 	// where there is no such database.
 	Snapshot func() (string, error)

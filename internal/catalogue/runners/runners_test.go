@@ -35,7 +35,7 @@ type house struct {
 	running map[string]any
 	runs    []*value.Dict // runners at work
 	version map[string]string
-	// standing is what minions have told of their masters.
+	// standing is what minions have reported their masters.
 	standing map[string]Standing
 }
 

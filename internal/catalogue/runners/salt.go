@@ -114,7 +114,7 @@ func (g *ownGrains) All() *value.Dict {
 			return
 		}
 		o.ID, o.ConfFile = g.id, value.Str(g.conf.Get("conf_file"))
-		o.FQDNs = false // nobody waits for DNS here
+		o.FQDNs = false // no caller waits for DNS here
 		o.Static, _ = g.conf.Get("grains").(*value.Dict)
 		var err error
 		if g.all, err = grains.Collect(g.ctx, o, g.log); err != nil {
@@ -145,7 +145,7 @@ func (e execution) execute(ctx context.Context, c *fn.Call, a executeArgs) (*val
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if err != nil { // as in Salt, who asks finds nobody
+	if err != nil { // as in Salt, the caller finds no minion
 		c.Log.Error("a function could not be executed", "fun", a.Fun, "tgt", value.Str(a.Tgt), "err", err)
 		return ret, nil
 	}

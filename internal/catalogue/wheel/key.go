@@ -20,7 +20,7 @@ import (
 
 type key struct{ Deps }
 
-// of is k with the keys of whoever has asked.
+// of is k with the keys of the caller.
 func (k key) of(ctx context.Context) key {
 	if keys, ok := ctx.Value(keysOf{}).(Keys); ok {
 		k.Keys = keys
@@ -52,7 +52,7 @@ func keyModule(d Deps) fn.Module {
 	}}
 }
 
-// order is that in which Salt walks through its folders.
+// order is that in which Salt walks through its directories.
 var order = []keystore.State{keystore.Accepted, keystore.Pending, keystore.Rejected, keystore.Denied}
 
 // found are ids by state, in order.

@@ -15,7 +15,7 @@ import (
 
 // Keys are the keys of minions.
 type Keys interface {
-	// Dir is the folder of the master's own keys.
+	// Dir is the directory of the master's own keys.
 	Dir() string
 	List() (map[keystore.State][]string, error)
 	Read(st keystore.State, id string) (string, error)
@@ -32,7 +32,7 @@ type Deps struct {
 	// HashType is that of fingerprints, KeySize the bits of a new key.
 	HashType string
 	KeySize  int
-	// Changed is told of each change of a key: what was done, and to whom.
+	// Changed is reported each change of a key: what was done, and to whom.
 	Changed func(act, id string)
 	// Forget removes what is known of a minion whose last key is gone.
 	Forget func(id string) error

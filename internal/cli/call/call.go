@@ -333,7 +333,7 @@ func (r *runner) call(ctx context.Context, c *minion.Caller) int {
 	}
 	o := c.Call(ctx, fun, args)
 	if r.progress != nil {
-		r.progress.Clear() // not every run tells of its end
+		r.progress.Clear() // not every run reports its end
 	}
 	if ctx.Err() != nil {
 		return r.interrupted()
@@ -372,7 +372,7 @@ func (r *runner) call(ctx context.Context, c *minion.Caller) int {
 	return code
 }
 
-// explain tells of a call that could not be made, in Salt's words.
+// explain reports a call that could not be made, in Salt's words.
 func (r *runner) explain(c *minion.Caller, fun string, o fn.Outcome) (code int, failed bool) {
 	var (
 		unknown *fn.UnknownError

@@ -19,7 +19,7 @@ import (
 
 const recordings = "../../../testdata/golden/cli"
 
-// newMinion returns the folder of a minion's configuration.
+// newMinion returns the directory of a minion's configuration.
 func newMinion(t *testing.T, more string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,7 +37,7 @@ func TestFilesOfItsOwn(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "etc")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a folder for keys was made: %v", err)
+		t.Errorf("a directory for keys was made: %v", err)
 	}
 	more := "file_client: local\nuse_master_when_local: true\nauth_timeout: 1\nauth_tries: 1\nmaster_tries: 1\n"
 	if got := runCall(t.Context(), newMinion(t, more), "", "test.ping"); got.code != 1 || !strings.Contains(got.stderr, "Unable to sign_in to master") {

@@ -1,5 +1,5 @@
 // Package cluster is the program `brine cluster`: it makes a cluster of masters
-// that share no folder, has this machine join one or leave it, and shows one.
+// that share no directory, has this machine join one or leave it, and shows one.
 package cluster
 
 import (
@@ -195,7 +195,7 @@ func hasVoters(env *frame.Env, o *options) bool {
 func currentSecret(env *frame.Env, o *options) (c *config.Master, secret string, err error) {
 	c, _, err = config.LoadMaster(config.Path(config.MasterKind, o.Resolve(env), env.Getenv), slog.New(slog.DiscardHandler))
 	if err == nil && !c.Cluster.Isolated {
-		err = salt.Errorf(salt.Invalid, "this master is none of a cluster without a shared folder")
+		err = salt.Errorf(salt.Invalid, "this master is none of a cluster without a shared directory")
 	}
 	if err == nil {
 		secret, err = cluster.CurrentSecret(c.Cluster.PKIDir, c.Cluster.Secret)

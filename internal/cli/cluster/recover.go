@@ -31,7 +31,7 @@ func recoverLost(ctx context.Context, env *frame.Env, o *options) (code int, err
 		return 0, err
 	}
 	if !c.Cluster.Isolated {
-		return 0, salt.Errorf(salt.Invalid, "this master is none of a cluster without a shared folder")
+		return 0, salt.Errorf(salt.Invalid, "this master is none of a cluster without a shared directory")
 	}
 	line := []string{"-c", o.ConfigDir}
 	if o.Out != "" {

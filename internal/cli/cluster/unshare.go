@@ -22,12 +22,12 @@ import (
 )
 
 // unsharedConf is the file with the options of a master that has left the
-// shared folder. Its name comes after that of cluster.conf, so that it wins.
+// shared directory. Its name comes after that of cluster.conf, so that it wins.
 const unsharedConf = "cluster.unshared.conf"
 
-// unshare moves the master of this machine from a folder that it shares with
-// the others to folders of its own: it copies what is there, and writes the
-// options. The shared folder stays as it is, but for the secret, by which the
+// unshare moves the master of this machine from a directory that it shares with
+// the others to directories of its own: it copies what is there, and writes the
+// options. The shared directory stays as it is, except the secret, by which the
 // masters that follow know that they belong together.
 func unshare(ctx context.Context, env *frame.Env, o *options) error {
 	path := config.Path(config.MasterKind, o.Resolve(env), env.Getenv)
@@ -40,7 +40,7 @@ func unshare(ctx context.Context, env *frame.Env, o *options) error {
 	case !c.Cluster.On():
 		return salt.Errorf(salt.Invalid, "this master is not one of a cluster: brine cluster init or join makes it one")
 	case c.Cluster.Isolated:
-		return salt.Errorf(salt.Exists, "this master shares no folder with others already")
+		return salt.Errorf(salt.Exists, "this master shares no directory with others already")
 	case len(c.Cluster.Peers) == 0:
 		return salt.Errorf(salt.Invalid, "cluster_peers names no other master")
 	}
@@ -57,7 +57,7 @@ func unshare(ctx context.Context, env *frame.Env, o *options) error {
 		case !filepath.IsAbs(dir):
 			return salt.Errorf(salt.Invalid, "%s is no absolute path", dir)
 		case within(dir, from.pki) || within(dir, from.cache):
-			return salt.Errorf(salt.Invalid, "%s is in the shared folder: name one of this machine with --pki-dir or --cache-dir", dir)
+			return salt.Errorf(salt.Invalid, "%s is in the shared directory: name one of this machine with --pki-dir or --cache-dir", dir)
 		}
 	}
 	conf := filepath.Join(filepath.Dir(path), "master.d", unsharedConf)
@@ -100,7 +100,7 @@ func within(path, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }
 
-// commonSecret is the secret of the masters that leave a shared folder: the
+// commonSecret is the secret of the masters that leave a shared directory: the
 // first one makes it there.
 func commonSecret(pki string) (string, error) {
 	var b [16]byte
@@ -112,7 +112,7 @@ func commonSecret(pki string) (string, error) {
 	return cluster.CurrentSecret(pki, "")
 }
 
-// folders are where a master of a cluster has what is not its own.
+// directories are where a master of a cluster has what is not its own.
 type folders struct{ pki, cache string }
 
 // copyTo copies the keys and what is known of minions. What is there already
@@ -120,7 +120,7 @@ type folders struct{ pki, cache string }
 func (f folders) copyTo(ctx context.Context, to folders, id string, log *slog.Logger) (keys, files int, err error) {
 	for _, dir := range []string{to.pki, to.cache} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return 0, 0, salt.Errorf(salt.Unavailable, "cannot make a folder: %w", err)
+			return 0, 0, salt.Errorf(salt.Unavailable, "cannot make a directory: %w", err)
 		}
 	}
 	source, err := keystore.Open(f.pki, log)
@@ -161,7 +161,7 @@ func (f folders) copyTo(ctx context.Context, to folders, id string, log *slog.Lo
 	return r.Found, files, nil
 }
 
-// copyAll copies a file, or the files of a folder and those below it. What is
+// copyAll copies a file, or the files of a directory and those below it. What is
 // not there, or any more, is none.
 func copyAll(ctx context.Context, from, to string) (n int, err error) {
 	err = filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {

@@ -4,7 +4,7 @@
 // the script starts the hidden program `brine __complete`, which knows the
 // rest: options and their values from the programs' declarations, functions
 // and their arguments from the built-in catalogues, minions and nodegroups
-// from the master's folders on this machine. It asks no master, reads only
+// from the master's directories on this machine. It asks no master, reads only
 // names of key files, and is silent about what it cannot read.
 //
 // The answer is one candidate per line, with a tab and a word of explanation

@@ -11,7 +11,7 @@ import (
 var command = frame.Command{
 	Name: "completion", Usage: "[options] bash|zsh|fish",
 	Doc: "Prints a script that lets a shell complete programs, options, minions, functions and arguments at the Tab key. " +
-		"bash: source <(brine completion bash). zsh: brine completion zsh > a file named _brine in a folder of $fpath. " +
+		"bash: source <(brine completion bash). zsh: brine completion zsh > a file named _brine in a directory of $fpath. " +
 		"fish: brine completion fish > ~/.config/fish/completions/salt.fish. The program brine must be in $PATH.",
 }
 

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// home is a folder with the programs, and the environment of a shell in it.
+// home is a directory with the programs, and the environment of a shell in it.
 func home(t *testing.T, shell string) (dir string, env []string) {
 	t.Helper()
 	tools.Need(t, shell, shell)
@@ -43,7 +43,7 @@ func home(t *testing.T, shell string) (dir string, env []string) {
 	return dir, env
 }
 
-// terminal is a shell that believes somebody types.
+// terminal is a shell that believes a user types.
 type terminal struct {
 	t *testing.T
 	f *os.File

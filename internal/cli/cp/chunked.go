@@ -23,7 +23,7 @@ type copying struct {
 	all  *value.Dict // minion id -> path there -> true or what went wrong
 }
 
-// chunked sends all files and folders and returns what became of each.
+// chunked sends all files and directories and returns what became of each.
 func (p *program) chunked(ctx context.Context) (*value.Dict, error) {
 	t := &tree{log: p.Log.Logger}
 	for _, s := range p.sources {
@@ -136,7 +136,7 @@ func (c *copying) encode(chunk []byte) []byte {
 	return base64.StdEncoding.AppendEncode(make([]byte, 0, base64.StdEncoding.EncodedLen(len(chunk))), chunk)
 }
 
-// remote is where a file or folder goes. into says that dest is a folder.
+// remote is where a file or directory goes. into says that dest is a directory.
 func (f item) remote(dest string, into bool) string {
 	switch {
 	case f.path != f.source:

@@ -3,7 +3,7 @@
 //
 // Without -C the texts of all files go out in one job, which suits small
 // configuration files. With -C files of any kind and size go out in chunks,
-// one job per chunk, and folders with all that is in them. A minion that
+// one job per chunk, and directories with all that is in them. A minion that
 // fails a chunk, or does not return, gets no further one of that file.
 package cp
 
@@ -25,7 +25,7 @@ import (
 
 var command = frame.Command{
 	Name: "salt-cp", Usage: "[options] '<target>' SOURCE... DEST",
-	Doc: "salt-cp copies files to minions. Without -C it is for small text files; with -C for files of any size and for folders.",
+	Doc: "salt-cp copies files to minions. Without -C it is for small text files; with -C for files of any size and for directories.",
 }
 
 // Applet returns the program.

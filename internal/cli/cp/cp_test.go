@@ -151,7 +151,7 @@ func TestFolder(t *testing.T) {
 			}
 		}
 		if st, err := os.Stat(to + "/src/empty/er"); err != nil || !st.IsDir() {
-			t.Error("no empty folder", err)
+			t.Error("no empty directory", err)
 		}
 	}
 	chunks := 0
@@ -165,7 +165,7 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// A minion that fails a chunk is told of no further one, and what it said is
+// A minion that fails a chunk is reported no further one, and what it said is
 // kept; so is one that falls silent.
 func TestFailures(t *testing.T) {
 	dir := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// item is a file or an empty folder to copy.
+// item is a file or an empty directory to copy.
 type item struct {
 	source string // the argument that it is, or is in
 	path   string
@@ -31,15 +31,15 @@ func (f item) open() (*os.File, error) {
 type tree struct {
 	log   *slog.Logger
 	files []item
-	empty []item // folders
+	empty []item // directories
 }
 
-// add adds a file, or a folder with all that is in it.
+// add adds a file, or a directory with all that is in it.
 func (t *tree) add(source string) error {
 	return t.walk(source, source, nil)
 }
 
-// walk adds what is at a path. Links are followed, but not to a folder that
+// walk adds what is at a path. Links are followed, but not to a directory that
 // path is in (above).
 func (t *tree) walk(source, path string, above []os.FileInfo) error {
 	st, err := os.Stat(path)
@@ -55,10 +55,10 @@ func (t *tree) walk(source, path string, above []os.FileInfo) error {
 		t.files = append(t.files, item{source, path, unixMode(st), st.Size()})
 		return nil
 	case !st.IsDir():
-		t.log.Warn("not copied, since it is neither file nor folder", "path", path)
+		t.log.Warn("not copied, since it is neither file nor directory", "path", path)
 		return nil
 	case slices.ContainsFunc(above, func(a os.FileInfo) bool { return os.SameFile(a, st) }):
-		t.log.Warn("not copied, since it is a folder around itself", "path", path)
+		t.log.Warn("not copied, since it is a directory around itself", "path", path)
 		return nil
 	}
 	entries, err := os.ReadDir(path)

@@ -17,7 +17,7 @@ import (
 const backgroundEnv = "BRINE_BACKGROUND"
 
 // background starts this program again without a terminal, and waits until it
-// is up, so that its exit code tells whether it came up.
+// is up, so that its exit code reports whether it came up.
 func (b *blueprint) background(env *frame.Env, args []string) int {
 	self, err := os.Executable()
 	if err != nil {
@@ -56,11 +56,11 @@ func (b *blueprint) background(env *frame.Env, args []string) int {
 }
 
 // detach finishes what makes a process one of the background: it keeps no
-// folder busy, and the files it makes are not open to all by the whim of a
+// directory busy, and the files it makes are not open to all by the whim of a
 // terminal.
 func detach() {
 	syscall.Umask(0o022)
-	os.Chdir("/") // at worst a folder is kept busy
+	os.Chdir("/") // at worst a directory is kept busy
 }
 
 // started tells the starter of a background process that it is up, or why not.

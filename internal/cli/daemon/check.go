@@ -18,7 +18,7 @@ import (
 )
 
 // checker looks for what would go wrong at a start, beyond what the
-// configuration itself says, and tells of each.
+// configuration itself says, and reports each.
 type checker struct {
 	w      io.Writer
 	faults int
@@ -48,7 +48,7 @@ func (c *checker) key(path, passphrase string) {
 	}
 }
 
-// folder checks that a folder can be written to, or made.
+// directory checks that a directory can be written to, or made.
 func (c *checker) folder(path string) {
 	for {
 		st, err := os.Stat(path)
@@ -59,9 +59,9 @@ func (c *checker) folder(path string) {
 		case err != nil:
 			c.fault("%v", err)
 		case !st.IsDir():
-			c.fault("%s is not a folder", path)
+			c.fault("%s is not a directory", path)
 		case syscall.Access(path, 2) != nil:
-			c.fault("the folder %s is not open to this user for writing", path)
+			c.fault("the directory %s is not open to this user for writing", path)
 		}
 		return
 	}

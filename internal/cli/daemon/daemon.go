@@ -1,7 +1,7 @@
 // Package daemon holds the programs that stay: salt-master and salt-minion.
 // They read the configuration, build the daemon, and run it until a signal
 // ends it. SIGTERM and SIGINT end it in order, SIGHUP makes it read its
-// configuration and open its log file anew.
+// configuration and open its log file again.
 //
 // The user to run as (option user, or -u) is taken on before anything is
 // bound or read, see become. The pid file is locked for the life of the
@@ -77,7 +77,7 @@ type common struct {
 	pidFile string
 	// user is who to run as, "" for who started it.
 	user string
-	// folders are those that the daemon writes to.
+	// directories are those that the daemon writes to.
 	folders []string
 	// check looks for what would go wrong at a start.
 	check   func(ctx context.Context, c *checker)
@@ -169,7 +169,7 @@ func (b *blueprint) configure(env *frame.Env, over *value.Dict, dir string, star
 // overridable are the options that the command line can set.
 var overridable = map[string]bool{"user": true, "pidfile": true, "log_level": true, "log_file": true, "log_level_logfile": true}
 
-// absolute makes paths hold in every folder that this process may change to.
+// absolute makes paths hold in every directory that this process may change to.
 func absolute(paths ...*string) error {
 	for _, p := range paths {
 		if *p == "" || strings.Contains(*p, "://") {
@@ -317,7 +317,7 @@ func (b *blueprint) exitCode(err error) int {
 		return exitPorts
 	case errors.Is(err, syscall.EACCES) && salt.KindOf(err) == salt.Denied: // a port below 1024
 		return exitPorts
-	case errors.Is(err, syscall.EACCES): // a folder
+	case errors.Is(err, syscall.EACCES): // a directory
 		return frame.ExitNoPerm
 	}
 	return config.ExitCode(err)
@@ -336,7 +336,7 @@ func (b *blueprint) onHangup(logger *log.Log, s service, load func(*slog.Logger)
 			case <-hangup:
 			}
 			if err := logger.Reopen(); err != nil {
-				logger.Error("cannot open the log file anew; going on with the old one", "err", err)
+				logger.Error("cannot open the log file again; going on with the old one", "err", err)
 			}
 			c, err := load(logger.Logger)
 			if err == nil {
@@ -349,7 +349,7 @@ func (b *blueprint) onHangup(logger *log.Log, s service, load func(*slog.Logger)
 				logger.Error("the changed configuration is not taken over; the old one stays", "err", err)
 				continue
 			}
-			logger.Info("the configuration was read anew; what needs a restart stays as it was")
+			logger.Info("the configuration was read again; what needs a restart stays as it was")
 		}
 	}()
 	return func() { signal.Stop(hangup); close(done) }

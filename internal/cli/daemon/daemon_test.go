@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// place is a folder with the configuration of one master and one minion.
+// place is a directory with the configuration of one master and one minion.
 type place struct {
 	t      *testing.T
 	dir    string
@@ -272,7 +272,7 @@ func TestBackground(t *testing.T) {
 		t.Errorf("umask %s", got)
 	}
 	if cwd, _ := os.Readlink("/proc/" + pid + "/cwd"); cwd != "/" {
-		t.Errorf("it is in the folder %s", cwd)
+		t.Errorf("it is in the directory %s", cwd)
 	}
 	again := p.start("salt-master", "-d", "--pid-file=relative.pid")
 	if code := again.wait(); code != 4 || !strings.Contains(again.stderr.String(), "an instance is already running: process "+pid) {
@@ -388,7 +388,7 @@ func TestCheckConfig(t *testing.T) {
 		t.Errorf("code %d, %s, stderr %s", code, &d.stdout, &d.stderr)
 	}
 	if _, err := os.Stat(p.dir + "/etc/salt/pki"); err == nil {
-		t.Error("the check made folders")
+		t.Error("the check made directories")
 	}
 	for _, args := range [][]string{{"--check-config", "-l", "quiet"}, {"--check-config", "-l", "error"}} {
 		if d := p.start("salt-master", args...); d.wait() != 0 || d.stderr.Len() > 0 {

@@ -72,7 +72,7 @@ func keepMemory(ctx context.Context, room int) {
 }
 
 // newReserve returns n bytes that the garbage collector takes for memory in use,
-// as much as which it lets the rest grow by. Nobody writes to them, so they take
+// as much as which it lets the rest grow by. They are never written, so they take
 // no memory of the system.
 func newReserve(n int) []byte {
 	b := make([]byte, n)
@@ -101,7 +101,7 @@ type giver struct {
 	pause       int  // looks until a daemon at rest is asked again
 }
 
-// worth tells whether there is something to give back now: at rest after the
+// worth reports whether there is something to give back now: at rest after the
 // start and after any work, and under load when it has become far more than it was. What is in use
 // counts twice there, as so much the collector lets it grow. A daemon at rest
 // that still has much is asked again, more and more seldom: connections that
@@ -126,8 +126,8 @@ func (g *giver) worth(now use) bool {
 	return now.held > 3*memorySlack && g.looks > g.pause
 }
 
-// stacksGrew tells whether there are stacks to make small: where there are none,
-// a collection looks at those of all connections in vain.
+// stacksGrew reports whether there are stacks to make small: where there are none,
+// a collection looks at those of all connections without effect.
 func (g *giver) stacksGrew(now use) bool { return now.stacks > g.given.stacks+g.given.stacks/8 }
 
 // gave notes what is left after memory was given back.

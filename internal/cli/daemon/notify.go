@@ -17,7 +17,7 @@ func serviceManager() manager {
 	return m
 }
 
-// tell tells of a change of state. That nobody hears is no reason to stop.
+// tell reports a change of state. Errors are ignored: the service manager may not listen.
 func (m manager) tell(state string) {
 	if m.addr == "" {
 		return

@@ -32,8 +32,8 @@ func Become(name string) error { return become(name, nil, nil) }
 // become makes this process, all threads of it, one of the named user, "" for
 // no change. It is done as Salt does it, before anything is bound or read:
 // what the daemon makes then belongs to the user, and ports below 1024 are out
-// of reach. Folders, which are made if need be, and files are handed over
-// before; of the folders also what is in them.
+// of reach. Directories, which are made if need be, and files are handed over
+// before; of the directories also what is in them.
 func become(name string, folders, files []string) error {
 	if name == "" {
 		return nil

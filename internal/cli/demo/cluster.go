@@ -25,7 +25,7 @@ func (d *demo) runCluster(ctx context.Context) (err error) {
 	}
 	f := d.fleet
 	one, two, three, four := f.Masters[0], f.Masters[1], f.Masters[2], f.Masters[3]
-	fmt.Fprintf(d.out, "Masters without a shared folder, and six minions, all below %s\n\n", f.Dir)
+	fmt.Fprintf(d.out, "Masters without a shared directory, and six minions, all below %s\n\n", f.Dir)
 	var join []string
 	for _, s := range []struct {
 		title string

@@ -1,5 +1,5 @@
 // Package demo is the program `brine demo`: it shows on this one machine, in
-// a temporary folder and on loopback, what Brine is for. Two masters that
+// a temporary directory and on loopback, what Brine is for. Two masters that
 // share a key command three minions and apply the same states; one master is
 // killed, the other goes on; it is started again and commands the fleet as
 // before.
@@ -33,7 +33,7 @@ func Applet() frame.Applet {
 
 var command = frame.Command{
 	Name: "demo", Usage: "[cluster]", Doc: "Starts two masters and three minions on loopback, commands them, applies states from either, and has one master die and come back; then the same with a minion that uses one master at a time. " +
-		"With the word cluster: three masters without a shared folder become one, six minions, a master that is killed, one that joins and one that leaves.",
+		"With the word cluster: three masters without a shared directory become one, six minions, a master that is killed, one that joins and one that leaves.",
 }
 
 func run(ctx context.Context, env *frame.Env, args []string) int {
@@ -257,7 +257,7 @@ func (d *demo) revive(ctx context.Context, m *tempfleet.Daemon) (string, error) 
 	return fmt.Sprintf("all minions answered %s after it listened", seconds(time.Since(from))), err
 }
 
-// holder is what manage.masters tells of a minion.
+// holder is what manage.masters reports a minion.
 type holder struct {
 	Here            bool
 	Active, Standby map[string]any

@@ -16,8 +16,8 @@ import (
 
 // tree is what both masters give to their minions, as the tutorial of several
 // masters says: a top file, a file, a package and what stands for a service,
-// which runs anew when its file has changed. All of it stays in the minions'
-// own folders; the package is one that every machine has, where Brine can ask
+// which runs again when its file has changed. All of it stays in the minions'
+// own directories; the package is one that every machine has, where Brine can ask
 // a package manager.
 var tree = map[string]string{
 	"srv/salt/top.sls": `base:

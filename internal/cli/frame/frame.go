@@ -72,7 +72,7 @@ type Env struct {
 	// IsTerminal reports whether one of the three streams is a terminal.
 	IsTerminal func(stream any) bool
 
-	// describe, if set, is told of the declarations in place of parsing.
+	// describe, if set, is reported the declarations in place of parsing.
 	describe func(Description)
 }
 

@@ -27,7 +27,7 @@ type options struct {
 	Static  bool     `flag:"-s --static" doc:"All at once."`
 	Timeout int      `flag:"-t --timeout" default:"5" doc:"Seconds."`
 	Wait    float64  `flag:"--batch-wait" doc:"Seconds."`
-	Dirs    []string `flag:"-m --module-dirs" doc:"Folders."`
+	Dirs    []string `flag:"-m --module-dirs" doc:"Directories."`
 }
 
 var command = Command{Name: "salt-test", Usage: "[options] THING", Doc: "Tries things."}
@@ -257,7 +257,7 @@ func TestDisplay(t *testing.T) {
 
 func TestLogging(t *testing.T) {
 	env, _, stderr := testEnv(nil, "")
-	dir := t.TempDir() // a folder cannot be a log file
+	dir := t.TempDir() // a directory cannot be a log file
 	l, err := (&Logging{LogLevel: "info"}).Open(env, log.Options{Level: "error", File: dir}, &Output{Out: "yaml"})
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func TestReopenOnHangup(t *testing.T) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the log file was not opened anew")
+			t.Fatal("the log file was not opened again")
 		}
 	}
 }

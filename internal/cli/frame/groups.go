@@ -24,7 +24,7 @@ type Config struct {
 	ConfigDir string `flag:"-c --config-dir" arg:"DIR" env:"SALT_CONFIG_DIR" default:"/etc/salt" doc:"Directory with the configuration. Default: %default."`
 }
 
-// Resolve makes the folder an absolute path and returns it. A folder that
+// Resolve makes the directory an absolute path and returns it. A directory that
 // does not exist is only warned about: there are defaults for everything.
 func (c *Config) Resolve(env *Env) string {
 	dir := filesys.ExpandUserFrom(c.ConfigDir, env.Getenv("HOME"))
@@ -110,7 +110,7 @@ func (l *Logging) Apply(o *log.Options) {
 
 // Open returns the log of a program that answers a user and ends. That its
 // log file cannot be written is no reason to stop, and worth a warning only
-// when somebody chose that file: other users than root cannot write the usual
+// when the user chose that file: other users than root cannot write the usual
 // one. out may be nil.
 func (l *Logging) Open(env *Env, o log.Options, out *Output) (*log.Log, error) {
 	l.Apply(&o)
@@ -130,7 +130,7 @@ func (l *Logging) Open(env *Env, o log.Options, out *Output) (*log.Log, error) {
 	return logger, nil
 }
 
-// ReopenOnHangup opens the log file anew at every SIGHUP until ctx is done.
+// ReopenOnHangup opens the log file again at every SIGHUP until ctx is done.
 // It is for daemons; other programs end at SIGHUP.
 func ReopenOnHangup(ctx context.Context, l *log.Log) {
 	hangup := make(chan os.Signal, 1)
@@ -143,7 +143,7 @@ func ReopenOnHangup(ctx context.Context, l *log.Log) {
 				return
 			case <-hangup:
 				if err := l.Reopen(); err != nil {
-					l.Error("cannot open the log file anew, keeping the old one", "error", err)
+					l.Error("cannot open the log file again, keeping the old one", "error", err)
 				}
 			}
 		}

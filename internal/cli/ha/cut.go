@@ -74,7 +74,7 @@ func (w *wire) cut() {
 	w.dead = true
 }
 
-// mend lets new connections through; those that have lost data are closed.
+// fix lets new connections through; those that have lost data are closed.
 func (w *wire) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -82,7 +82,7 @@ func alphaKey(t *testing.T) string {
 	return pem
 }
 
-// master is a master's folders in a temporary place.
+// master is a master's directories in a temporary place.
 type master struct {
 	t     *testing.T
 	dir   string

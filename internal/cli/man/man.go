@@ -49,7 +49,7 @@ func Applet(applets []frame.Applet) frame.Applet {
 			}
 			return frame.ExitOK
 		case len(inv.Args) != 1:
-			return command.Fail(env, "name one program, or a folder with --dir")
+			return command.Fail(env, "name one program, or a directory with --dir")
 		}
 		for i := range applets {
 			if name := applets[i].Name; name == inv.Args[0] || name == "salt-"+inv.Args[0] {

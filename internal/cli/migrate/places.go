@@ -57,7 +57,7 @@ func (p *program) open(given bool) error {
 		if dir == "" {
 			dir = usual
 		} else if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-			return nil, salt.Errorf(salt.Invalid, "%s is no folder with the configuration of a master", dir)
+			return nil, salt.Errorf(salt.Invalid, "%s is no directory with the configuration of a master", dir)
 		}
 		s := &side{path: config.Path(config.MasterKind, dir, p.env.Getenv), place: place}
 		tree, err := config.Load(s.path, config.MasterKind, quiet)
@@ -118,12 +118,12 @@ func samePlace(a, b string) error {
 	x, err1 := os.Stat(a)
 	y, err2 := os.Stat(b)
 	if err1 == nil && err2 == nil && os.SameFile(x, y) {
-		return salt.Errorf(salt.Invalid, "%s and %s are one folder", a, b)
+		return salt.Errorf(salt.Invalid, "%s and %s are one directory", a, b)
 	}
 	return nil
 }
 
-// keyDir is the folder of keys.
+// keyDir is the directory of keys.
 func (s *side) keyDir() string {
 	if s.place != "" {
 		return s.place
@@ -140,7 +140,7 @@ func (p *program) copyKeys(ctx context.Context, o migrate.Options) (out []named,
 		return nil, err
 	}
 	if st, err := os.Stat(filepath.Join(from, keystore.Accepted.DirName())); err != nil || !st.IsDir() {
-		return nil, salt.Errorf(salt.NotFound, "%s is no folder of keys: it has no folder %s", from, keystore.Accepted.DirName())
+		return nil, salt.Errorf(salt.NotFound, "%s is no directory of keys: it has no directory %s", from, keystore.Accepted.DirName())
 	}
 	if o.DryRun {
 		if _, err := os.Stat(to); errors.Is(err, fs.ErrNotExist) {
@@ -180,7 +180,7 @@ func (s *side) cacheStore() (d cache.Driver, where string, err error) {
 		name = s.conf.Cache.Driver
 	}
 	if dir != "" && name != cache.Local {
-		return nil, "", salt.Errorf(salt.Invalid, "%s takes no folder: its server is named by the options of the configuration", name)
+		return nil, "", salt.Errorf(salt.Invalid, "%s takes no directory: its server is named by the options of the configuration", name)
 	}
 	if name == cache.Local {
 		if dir == "" {
@@ -238,9 +238,9 @@ func (s *side) jobPlace() (name, dir string, err error) {
 	}
 	switch {
 	case dir != "" && name != placeFiles:
-		return "", "", salt.Errorf(salt.Invalid, "%s takes no folder: the configuration says where it is", name)
+		return "", "", salt.Errorf(salt.Invalid, "%s takes no directory: the configuration says where it is", name)
 	case name == placeDatabase && s.conf.Cluster.On() && !s.conf.Cluster.Isolated:
-		return "", "", salt.Errorf(salt.Invalid, "the masters of a cluster on a shared folder keep jobs in Salt's files and have no database of their own: say %s", placeFiles)
+		return "", "", salt.Errorf(salt.Invalid, "the masters of a cluster on a shared directory keep jobs in Salt's files and have no database of their own: say %s", placeFiles)
 	case name != placeDatabase && name != placeFiles && !slices.Contains(returner.Names(), name):
 		return "", "", salt.Errorf(salt.Invalid, "there is no place for jobs named %q: %s, %s and the returners %s are known", name, placeDatabase, placeFiles, strings.Join(returner.Names(), ", "))
 	}

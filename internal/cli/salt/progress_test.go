@@ -19,7 +19,7 @@ func TestProgressText(t *testing.T) {
 	}
 	at := func(s float64) time.Time { return begun.Add(time.Duration(s * float64(time.Second))) }
 	for _, step := range []struct {
-		id     string // "" for nobody
+		id     string // "" for no minion
 		absent bool
 		after  float64
 		want   string

@@ -25,7 +25,7 @@ type tokenOptions struct {
 // been printed.
 var ErrAuthentication = errors.New("ERROR: Authentication failed")
 
-// Authenticate heeds the options about external authentication: it asks for
+// Authenticate uses the options about external authentication: it asks for
 // what is missing and makes the client show it. Without such options it does
 // nothing.
 func (s *Session) Authenticate(ctx context.Context) error {

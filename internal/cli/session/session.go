@@ -160,7 +160,7 @@ func Fail(env *frame.Env, c *frame.Command, err error) int {
 	}
 	env.Errorf("%s: error: %s", c.Name, err)
 	switch salt.KindOf(err) {
-	case salt.Denied, salt.Invalid: // above all a configuration that is of no use
+	case salt.Denied, salt.Invalid: // above all a configuration that is useless
 		return config.ExitCode(err)
 	}
 	return frame.ExitNoReturn

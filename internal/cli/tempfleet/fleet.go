@@ -1,5 +1,5 @@
 // Package tempfleet runs masters and minions as processes of this very binary,
-// in a temporary folder and on loopback, for programs that show or try
+// in a temporary directory and on loopback, for programs that show or try
 // something. Nothing of it outlives the program.
 package tempfleet
 
@@ -25,9 +25,9 @@ import (
 // machine is.
 const Patience = time.Minute
 
-// Fleet is the daemons and the folder that they live in.
+// Fleet is the daemons and the directory that they live in.
 type Fleet struct {
-	// Dir is the folder of all.
+	// Dir is the directory of all.
 	Dir              string
 	Masters, Minions []*Daemon
 }
@@ -119,7 +119,7 @@ func NewCluster(masters, known int, minions []Minion) (*Fleet, error) {
 	return f, err
 }
 
-// prepare makes the folder of a fleet, and finds this very binary and as many
+// prepare makes the directory of a fleet, and finds this very binary and as many
 // free ports. The fleet that comes with an error, if any, is to be removed.
 func prepare(ports int) (f *Fleet, self string, free []int, err error) {
 	if self, err = os.Executable(); err != nil {
@@ -133,7 +133,7 @@ func prepare(ports int) (f *Fleet, self string, free []int, err error) {
 	return &Fleet{Dir: dir}, self, free, err
 }
 
-// freePorts asks the system for ports that nobody uses now.
+// freePorts asks the system for free ports.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {
@@ -200,7 +200,7 @@ func (d *Daemon) End(sig os.Signal) {
 	d.cmd = nil
 }
 
-// Ended tells whether the process has ended by itself.
+// Ended reports whether the process has ended by itself.
 func (d *Daemon) Ended() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -314,7 +314,7 @@ func (f *Fleet) Await(ctx context.Context, what string, ok func() error) error {
 	}
 }
 
-// Remove ends all processes and removes the folder.
+// Remove ends all processes and removes the directory.
 func (f *Fleet) Remove() error {
 	var wg sync.WaitGroup
 	for _, d := range f.Daemons() {

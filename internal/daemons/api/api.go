@@ -36,11 +36,11 @@ import (
 
 // Master is the way to the master. *client.Client is one.
 type Master interface {
-	// Low runs a chunk of low data for whoever its credentials show.
+	// Low runs a chunk of low data for the user of its credentials.
 	Low(ctx context.Context, chunk *value.Dict) ([]any, error)
 	// NewToken gives out a token for eauth, username and password.
 	NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error)
-	// Token tells of a token, nil if it is not good.
+	// Token reports a token, nil if it is not good.
 	Token(ctx context.Context, token string) (*value.Dict, error)
 	// DropToken ends a token.
 	DropToken(ctx context.Context, token string) error

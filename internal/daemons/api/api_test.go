@@ -446,7 +446,7 @@ func (r *running) until(lines <-chan string, tag string) []string {
 	}
 }
 
-// A reader that does not read is cut off and holds back nobody.
+// A reader that does not read is disconnected and delays no other reader.
 func TestSlowReader(t *testing.T) {
 	r := serve(t, settings(t, ""))
 	lines, stop := r.listen(r.login())
@@ -841,8 +841,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsOfAttemptsAtOnce: what is under way counts, and whoever finds no
-// room waits for the outcome.
+// TestLimitsOfAttemptsAtOnce: pending attempts count, and further
+// ones wait for the result.
 func TestLimitsOfAttemptsAtOnce(t *testing.T) {
 	const most = 3
 	r := newTries(t, most)

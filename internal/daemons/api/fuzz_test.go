@@ -141,7 +141,7 @@ func FuzzTalk(tf *testing.F) {
 			} else if id != "" {
 				session = id
 			}
-			// 500 is an unexpected error, but for a login without a body, which has it in Salt.
+			// 500 is an unexpected error, except a login without a body, which has it in Salt.
 			if w.Code == http.StatusInternalServerError && !strings.HasPrefix(msg.Str("path"), "/login") || w.Code < 200 || w.Code > 599 {
 				t.Errorf("message %d, %.300s: %d %.300s", i, value.Repr(msg), w.Code, w.Body)
 			}

@@ -19,7 +19,7 @@ import (
 // from one address within a time, further attempts are refused without asking
 // the master. Attempts that are under way count, too: of many at once, the
 // others wait for the outcome. Credentials that were right before are never
-// limited, so nobody can lock out a user who has logged in.
+// limited, so no client can lock out a user who has logged in.
 type limits struct {
 	now  func() time.Time
 	most int // wrong attempts of one user from one address; 0: any number
@@ -78,7 +78,7 @@ func (e tooMany) Error() string {
 
 func (e tooMany) seconds() int { return int(math.Ceil(e.wait.Seconds())) }
 
-// begin waits until an attempt may be made. end must be told of its outcome.
+// begin waits until an attempt may be made. end must be reported its outcome.
 // The error is a tooMany, or that of ctx.
 func (l *limits) begin(ctx context.Context, addr string, creds *value.Dict) (end func(verdict), err error) {
 	digest := l.digest(creds)
@@ -193,7 +193,7 @@ func (l *limits) keys(addr string, creds *value.Dict) []limitKey {
 	user := value.Str(creds.At("username"))
 	user = user[:min(len(user), maxUser)]
 	if ip, err := netip.ParseAddr(addr); err == nil && ip.Is6() && !ip.Is4In6() {
-		// Whoever has one address of IPv6 mostly has the network of 64 bits.
+		// An owner of one IPv6 address usually owns the network of 64 bits.
 		if p, err := ip.WithZone("").Prefix(64); err == nil {
 			addr = p.String()
 		}

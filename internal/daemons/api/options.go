@@ -67,7 +67,7 @@ var known = []string{"port", "host", "ssl_crt", "ssl_key", "ssl_chain", "disable
 	"enable_sessions", "api_acl", "authorized_ips", "own_events", "cors_origins", "trusted_proxies", "login_limit", "hsts_max_age", "thread_pool", "socket_queue_size", "queue_size", "log_access_file", "log_error_file",
 	"log.access_file", "log.error_file", "expire_responses", "backlog", "engine"}
 
-// Read checks the options. dir is the folder that sessions are kept in.
+// Read checks the options. dir is the directory that sessions are kept in.
 func (o *Options) Read(dir string) (*Settings, error) {
 	d := o.REST
 	var faults []error

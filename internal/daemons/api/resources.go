@@ -287,7 +287,7 @@ func (c *call) login() (any, error) {
 		return nil, err
 	}
 	expire, _ := tok.At("expire").(float64)
-	// A new id for every login, so that nobody can choose the id of another's
+	// A new id for every login, so that no client can choose the id of another's
 	// session beforehand.
 	of := &session{Token: tok.Str("token"), Expire: expire, User: tok.Str("name")}
 	if c.id, err = c.sessions.add(of); err != nil {

@@ -42,10 +42,10 @@ const maxKnown = 10000
 
 func openSessions(dir string) (*sessions, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot make the folder of sessions: %w", err)
+		return nil, fmt.Errorf("cannot make the directory of sessions: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("cannot close the folder of sessions to others: %w", err)
+		return nil, fmt.Errorf("cannot close the directory of sessions to others: %w", err)
 	}
 	return &sessions{dir: dir, now: time.Now, known: map[string]*session{}}, nil
 }

@@ -31,7 +31,7 @@ func (m *message) appendSSE(text []byte) []byte {
 }
 
 // feed gives the events of the bus to any number of readers. One that does not
-// keep up is cut off, so that it holds back nobody.
+// keep up is disconnected, so that it delays no other.
 type feed struct {
 	bus Bus
 	log *slog.Logger
@@ -85,7 +85,7 @@ func (f *feed) idle() bool {
 	return len(f.readers) == 0
 }
 
-// run reads the bus until ctx ends. It begins when somebody wants events.
+// run reads the bus until ctx ends. It starts with the first reader.
 func (f *feed) run(ctx context.Context) {
 	for {
 		select {

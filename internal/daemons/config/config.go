@@ -45,7 +45,7 @@ const (
 	WitnessKind Kind = "witness"
 )
 
-// DefaultDir is the folder of the configuration files.
+// DefaultDir is the directory of the configuration files.
 const DefaultDir = "/etc/salt"
 
 func (k Kind) include() string { return string(k) + ".d/*.conf" }
@@ -70,9 +70,9 @@ func ExitCode(err error) int {
 	return ExitInvalid
 }
 
-// Path returns the main file of a kind in folder dir. With an empty dir the
+// Path returns the main file of a kind in directory dir. With an empty dir the
 // environment decides: SALT_MASTER_CONFIG (or SALT_MINION_CONFIG) if it names
-// a file, else the folder SALT_CONFIG_DIR, else DefaultDir.
+// a file, else the directory SALT_CONFIG_DIR, else DefaultDir.
 func Path(k Kind, dir string, getenv func(string) string) string {
 	if dir != "" {
 		return filepath.Join(dir, string(k))

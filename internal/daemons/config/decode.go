@@ -114,8 +114,8 @@ func partsOf(st reflect.Value) []reflect.Value {
 // them declare is set in all. What the tree does not set gets its default. A
 // null counts as not set, unless null is the default.
 //
-// All faults are reported in one error. Names that nobody declares are
-// WarnUnknown's.
+// All errors are reported as
+// one. WarnUnknown reports undeclared names.
 func Decode(t *Tree, ptr any) error {
 	opts, parts, err := options(ptr)
 	if err != nil {

@@ -15,8 +15,8 @@ var knownText string
 // knownNames returns Salt's names, sorted.
 func knownNames() []string { return strings.Fields(knownText) }
 
-// withoutEffect are options of Salt's whose missing effect somebody relies on
-// without noticing. Others without effect concern the speed of Salt's processes
+// withoutEffect are options of Salt without effect in Brine
+// on which a configuration may rely unnoticed. Others without effect concern the speed of Salt's processes
 // and modules in Python, or nothing; docs/differences.md lists all.
 const withoutEffect = " detect_remote_minions django_auth_path drop_messages_signature_fail eauth_acl_module enable_ssh_minions " +
 	"engines fips_mode grains_refresh_pre_exec hgfs_remotes http_max_body log_granular_levels log_rotate_max_bytes mine_return_job " +

@@ -155,7 +155,7 @@ func unwrapPath(err error) error {
 }
 
 // malformed notes a file that is no YAML. The schedule that a minion saved is
-// the exception: it is left out, so that the minion can start and save it anew.
+// the exception: it is left out, so that the minion can start and save it again.
 func (r *reader) malformed(path string, err error) {
 	var e *yaml.Error
 	if !errors.As(err, &e) {
@@ -178,7 +178,7 @@ func (r *reader) malformed(path string, err error) {
 	r.fault(f)
 }
 
-// include reads the files that patterns name, relative to the folder of the
+// include reads the files that patterns name, relative to the directory of the
 // file from, and merges them.
 func (r *reader) include(patterns any, from string, at Origin, key string, verbose bool) *layer {
 	merged := newLayer()

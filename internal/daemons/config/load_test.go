@@ -55,7 +55,7 @@ var box = Machine{
 	Addresses: func() []netip.Addr { return nil },
 }
 
-// unpack writes an archive's files to a folder and tells the kind of their
+// unpack writes an archive's files to a directory and tells the kind of their
 // configuration.
 func unpack(t *testing.T, a *txtar.Archive) (dir string, k Kind) {
 	t.Helper()
@@ -160,7 +160,7 @@ func rewrite(t *testing.T, path string, a *txtar.Archive, got map[string]string)
 	}
 }
 
-// stockMerge prints what Salt makes of the files in each folder: the values,
+// stockMerge prints what Salt makes of the files in each directory: the values,
 // without those that it adds itself, or null.
 const stockMerge = `
 import json, os, sys, logging

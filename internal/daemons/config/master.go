@@ -45,7 +45,7 @@ type Master struct {
 	Returners returner.MasterOptions
 	Cluster   cluster.Options
 	Served    fileserver.Options
-	// Elsewhere are the backends of the file server that are more than folders.
+	// Elsewhere are the backends of the file server that are more than directories.
 	Elsewhere backends.Options
 	Top       top.Options
 	Pillar    pillar.Options
@@ -57,17 +57,17 @@ type Master struct {
 	Profile   profile.Options
 }
 
-// MasterFiles say who the master is and where it keeps things. The folders
+// MasterFiles say who the master is and where it keeps things. The directories
 // have root_dir applied.
 type MasterFiles struct {
-	RootDir          string `salt:"root_dir" default:"/" doc:"folder that all other folders are below" change:"restart"`
+	RootDir          string `salt:"root_dir" default:"/" doc:"directory that all other directories are below" change:"restart"`
 	User             string `salt:"user" default:"" doc:"user to run as; empty: the one who starts the program" change:"restart"`
-	PKIDir           string `salt:"pki_dir" default:"/etc/salt/pki/master" doc:"folder of keys" change:"restart"`
-	CacheDir         string `salt:"cachedir" default:"/var/cache/salt/master" doc:"folder of jobs and what is known of minions" change:"restart"`
-	SockDir          string `salt:"sock_dir" default:"/var/run/salt/master" doc:"folder of the master's socket files" change:"restart"`
+	PKIDir           string `salt:"pki_dir" default:"/etc/salt/pki/master" doc:"directory of keys" change:"restart"`
+	CacheDir         string `salt:"cachedir" default:"/var/cache/salt/master" doc:"directory of jobs and what is known of minions" change:"restart"`
+	SockDir          string `salt:"sock_dir" default:"/var/run/salt/master" doc:"directory of the master's socket files" change:"restart"`
 	PIDFile          string `salt:"pidfile" default:"/var/run/salt-master.pid" doc:"file for the number of the process" change:"restart"`
-	ExtensionModules string `salt:"extension_modules" default:"" doc:"folder of the user's own modules; empty: extmods in cachedir" change:"restart"`
-	LogDir           string `salt:"log_dir" default:"" doc:"folder of log files whose names have none" change:"restart"`
+	ExtensionModules string `salt:"extension_modules" default:"" doc:"directory of the user's own modules; empty: extmods in cachedir" change:"restart"`
+	LogDir           string `salt:"log_dir" default:"" doc:"directory of log files whose names have none" change:"restart"`
 	KeyLogFile       string `salt:"key_logfile" default:"/var/log/salt/key" doc:"log file of salt-key" change:"restart"`
 	MasterID         string `salt:"master_id" default:"" doc:"name stamped on jobs, for syndics below more than one master" change:"restart"`
 	DefaultInclude   any    `salt:"default_include" default:"master.d/*.conf" doc:"further files, relative to this one; later ones win" change:"restart"`
@@ -164,7 +164,7 @@ func (m *Master) checkCluster(chosen bool, log *slog.Logger) error {
 		}
 		return nil
 	}
-	if len(o.Peers) == 0 && !o.Isolated { // there a member tells of them
+	if len(o.Peers) == 0 && !o.Isolated { // there a member reports them
 		log.Warn("Cluster id defined without defining cluster peers")
 	}
 	if o.Secret != "" && !o.Isolated {

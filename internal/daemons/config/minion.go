@@ -47,18 +47,18 @@ type Minion struct {
 	Returners returner.MinionOptions
 }
 
-// MinionFiles say who the minion is and where it keeps things. The folders
+// MinionFiles say who the minion is and where it keeps things. The directories
 // have root_dir applied.
 type MinionFiles struct {
-	RootDir          string   `salt:"root_dir" default:"/" doc:"folder that all other folders are below" change:"restart"`
+	RootDir          string   `salt:"root_dir" default:"/" doc:"directory that all other directories are below" change:"restart"`
 	User             string   `salt:"user" default:"" doc:"user to run as; empty: the one who starts the program" change:"restart"`
-	PKIDir           string   `salt:"pki_dir" default:"/etc/salt/pki/minion" doc:"folder of keys" change:"restart"`
-	CacheDir         string   `salt:"cachedir" default:"/var/cache/salt/minion" doc:"folder of what may be lost" change:"restart"`
-	SockDir          string   `salt:"sock_dir" default:"/var/run/salt/minion" doc:"folder of the minion's socket files" change:"restart"`
+	PKIDir           string   `salt:"pki_dir" default:"/etc/salt/pki/minion" doc:"directory of keys" change:"restart"`
+	CacheDir         string   `salt:"cachedir" default:"/var/cache/salt/minion" doc:"directory of what may be lost" change:"restart"`
+	SockDir          string   `salt:"sock_dir" default:"/var/run/salt/minion" doc:"directory of the minion's socket files" change:"restart"`
 	PIDFile          string   `salt:"pidfile" default:"/var/run/salt-minion.pid" doc:"file for the number of the process" change:"restart"`
-	ExtensionModules string   `salt:"extension_modules" default:"" doc:"folder of modules from the master; empty: extmods in cachedir" change:"restart"`
-	LogDir           string   `salt:"log_dir" default:"" doc:"folder of log files whose names have none" change:"restart"`
-	AppendID         []string `salt:"append_minionid_config_dirs" default:"[]" doc:"folders to end in the minion's id: pki_dir, cachedir, extension_modules; pidfile too" change:"restart"`
+	ExtensionModules string   `salt:"extension_modules" default:"" doc:"directory of modules from the master; empty: extmods in cachedir" change:"restart"`
+	LogDir           string   `salt:"log_dir" default:"" doc:"directory of log files whose names have none" change:"restart"`
+	AppendID         []string `salt:"append_minionid_config_dirs" default:"[]" doc:"directories to end in the minion's id: pki_dir, cachedir, extension_modules; pidfile too" change:"restart"`
 	Keysize          int      `salt:"keysize" default:"2048" doc:"size in bits of a key that has to be made" change:"restart"`
 	DefaultInclude   any      `salt:"default_include" default:"minion.d/*.conf" doc:"further files, relative to this one; later ones win" change:"restart"`
 	Include          any      `salt:"include" default:"null" doc:"path, pattern or list of further files, which win over all others" change:"restart"`
@@ -155,7 +155,7 @@ func (t *Tree) checkMasters(o *minion.Options) []error {
 	return faults
 }
 
-// appendID adds the id to folders, so that several minions can share a
+// appendID adds the id to directories, so that several minions can share a
 // configuration.
 func (f *MinionFiles) appendID() {
 	for _, key := range f.AppendID {

@@ -132,7 +132,7 @@ func (r *Identity) Check() error {
 }
 
 // idFile is where a guessed id is kept. As in Salt it does not depend on the
-// folder of the configuration, only on root_dir.
+// directory of the configuration, only on root_dir.
 func idFile(root string) string { return underRoot(root, filepath.Join(DefaultDir, "minion_id")) }
 
 // identify returns the id. With save set, a guessed one is kept for the next

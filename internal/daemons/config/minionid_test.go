@@ -76,7 +76,7 @@ func TestIdentity(t *testing.T) {
 		"domain there already":  {value.DictOf("id", "x.y.z", "append_domain", "y.z"), guess, "x.y.z"},
 		"ends with a dot":       {value.DictOf("id", "x.", "append_domain", "y.z"), guess, "x."},
 		"none for an address":   {value.DictOf("append_domain", "y.z"), address, "10.0.0.3"},
-		"but for one given":     {value.DictOf("id", "10.0.0.3", "append_domain", "y.z"), address, "10.0.0.3.y.z"},
+		"except one given":      {value.DictOf("id", "10.0.0.3", "append_domain", "y.z"), address, "10.0.0.3.y.z"},
 		"lower case and domain": {value.DictOf("minion_id_lowercase", true, "minion_id_remove_domain", true, "append_domain", "N.z"), guess, "box.N.z"},
 	} {
 		tree := NewTree(MinionKind, "", quiet())
@@ -143,7 +143,7 @@ func TestIDIsKept(t *testing.T) {
 	this := box
 	this.ReadFile = os.ReadFile
 	if _, err := NewMinion(tree, this, false, quiet()); err == nil {
-		t.Error("a kept id that leaves its folder is taken")
+		t.Error("a kept id that leaves its directory is taken")
 	}
 }
 

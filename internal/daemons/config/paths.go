@@ -68,7 +68,7 @@ func (t *Tree) logFile(file, dir, usual string) string {
 	return file
 }
 
-// sockDir moves the folder of sockets to a place whose name is short enough
+// sockDir moves the directory of sockets to a place whose name is short enough
 // for a socket, by Salt's rule.
 func sockDir(sock, cache string) string {
 	if len(sock) > len(cache)+10 {

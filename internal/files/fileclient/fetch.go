@@ -294,7 +294,7 @@ func prepare(dest string, o fetchOptions) error {
 			return nil
 		}
 		if !o.makedirs {
-			return salt.Errorf(salt.NotFound, "there is no folder %s; makedirs=True makes it", dir)
+			return salt.Errorf(salt.NotFound, "there is no directory %s; makedirs=True makes it", dir)
 		}
 		return os.MkdirAll(dir, 0o777)
 	}
@@ -307,7 +307,7 @@ func prepare(dest string, o fetchOptions) error {
 	if err == nil {
 		return nil
 	}
-	for p := dir; len(p) > 1; p = filepath.Dir(p) { // a file where a folder is to be
+	for p := dir; len(p) > 1; p = filepath.Dir(p) { // a file where a directory is to be
 		if st, e := os.Lstat(p); e == nil {
 			if !st.IsDir() {
 				os.Remove(p)

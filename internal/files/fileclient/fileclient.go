@@ -72,7 +72,7 @@ type Client struct {
 }
 
 // New returns a client. src may be nil if there is no master: then only files
-// of this machine and of the web can be had.
+// of this machine and of the web is available.
 func New(src Source, o Options, log *slog.Logger) *Client {
 	if o.HashType == "" {
 		o.HashType = "sha256"
@@ -82,7 +82,7 @@ func New(src Source, o Options, log *slog.Logger) *Client {
 	return c
 }
 
-// CacheDir returns the folder that the cache is in.
+// CacheDir returns the directory that the cache is in.
 func (c *Client) CacheDir() string { return c.o.CacheDir }
 
 // absent is the text of an error that also matches fs.ErrNotExist.

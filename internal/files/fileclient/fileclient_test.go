@@ -140,7 +140,7 @@ func TestPathsThatLeadOut(t *testing.T) {
 	}
 }
 
-// TestInTheWay has a file where the cache needs a folder, and the other way
+// TestInTheWay has a file where the cache needs a directory, and the other way
 // round.
 func TestInTheWay(t *testing.T) {
 	cache := t.TempDir()
@@ -282,7 +282,7 @@ func TestSmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _ := small("f"); got != "one" || served != before {
-		t.Errorf("%q, and %d parts were fetched anew", got, served-before)
+		t.Errorf("%q, and %d parts were fetched again", got, served-before)
 	}
 	contents["f"] = "two"
 	if got, _ := small("f"); got != "two" {

@@ -19,7 +19,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// remote is a master of Brine's as seen over a connection.
+// remote is a Brine master as seen over a connection.
 type remote struct {
 	*fileserver.Server
 	mu    sync.Mutex
@@ -107,7 +107,7 @@ func TestOneListForARun(t *testing.T) {
 }
 
 // TestMasterIsAwayDuringARun: a master that has answered is waited for, once; one
-// that has not, and one that was waited for in vain, is not.
+// that has not, and one that was waited for without effect, is not.
 func TestMasterIsAwayDuringARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := remoteMaster(t, map[string]string{"a": "1", "b": "2", "c": "3"})
@@ -154,7 +154,7 @@ func TestMasterIsAwayDuringARun(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		if _, err := c.Hash(ctx, "salt://none", "base"); err == nil || !time.Now().Before(back) {
-			t.Error("its end was not heeded:", err)
+			t.Error("its end was ignored:", err)
 		}
 	})
 }
@@ -292,7 +292,7 @@ func TestManyWantOneContent(t *testing.T) {
 	}
 }
 
-// saltMaster is a master of Salt's over the same kind of connection.
+// saltMaster is a stock master over the same kind of connection.
 type saltMaster struct{ *fileserver.Server }
 
 func (saltMaster) RequestShared(context.Context, *value.Dict) (any, []byte, func(), error) {

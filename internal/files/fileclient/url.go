@@ -21,7 +21,7 @@ func SplitURL(url string) (path, saltenv string, ok bool) {
 		return url, "", false
 	}
 	if p, _, found := strings.Cut(rest, "?env="); found {
-		return p, "", true // the name of old: Salt does not heed it any more
+		return p, "", true // the name of old: Salt does not use it any more
 	}
 	path, saltenv, _ = strings.Cut(rest, "?saltenv=")
 	return path, saltenv, true
@@ -54,7 +54,7 @@ func (l location) file() string {
 	return p
 }
 
-// check refuses what would lie outside of the cache folder. No file server has
+// check refuses what would lie outside of the cache directory. No file server has
 // such files.
 func (l location) check() error {
 	if !filepath.IsLocal(l.file()) || !filepath.IsLocal(l.env) {

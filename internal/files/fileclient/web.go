@@ -51,7 +51,7 @@ type URLOptions struct {
 // GetURL puts the file of a URL at dest, or into the cache if dest is empty,
 // and returns its path. salt, http, https and ftp are fetched; a path of this
 // machine and a file:// URL are returned as a path, wherever dest is, as in
-// Salt. A dest that is a folder, or ends in a slash, keeps the file's name.
+// Salt. A dest that is a directory, or ends in a slash, keeps the file's name.
 func (c *Client) GetURL(ctx context.Context, text, dest string, o URLOptions) (string, error) {
 	if strings.HasPrefix(text, scheme) {
 		return c.GetFile(ctx, text, dest, GetOptions{Saltenv: o.Saltenv, Makedirs: o.Makedirs})
@@ -87,7 +87,7 @@ func absolute(p string) (string, error) {
 	return p, nil
 }
 
-// webDest decides where a file of the web goes, and makes its folder.
+// webDest decides where a file of the web goes, and makes its directory.
 func (c *Client) webDest(text, dest string, u *url.URL, o URLOptions) (string, error) {
 	if dest == "" {
 		p, err := c.externPath(text, o.Saltenv)
@@ -178,7 +178,7 @@ func (c *Client) web(ctx context.Context, u *url.URL, dest string, o URLOptions)
 	return nil
 }
 
-// httpStatus tells of an answer without a file.
+// httpStatus reports an answer without a file.
 func httpStatus(resp *http.Response, u *url.URL) error {
 	kind := salt.Unavailable
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone {

@@ -1,18 +1,18 @@
 // Package fileserver serves the files of a master to its minions, and to a
 // masterless minion those of its own machine. It answers the commands of
 // Salt's protocol by a table (Request); where files come from is a Backend,
-// one per file: roots.go has the folders of the option file_roots.
+// one per file: roots.go has the directories of the option file_roots.
 //
 // # Contract
 //
 // Every request is hostile: whatever path, environment, place or prefix it
-// names, nothing outside of the environments' folders is told or served. With
-// fileserver_followsymlinks (Salt's default) symbolic links in these folders
-// are followed wherever they lead, for whoever may write there is trusted;
+// names, nothing outside of the environments' directories is told or served. With
+// fileserver_followsymlinks (Salt's default) symbolic links in these directories
+// are followed wherever they lead, because users who may write there are trusted;
 // without, only as far as they stay inside.
 //
 // A Server may be used by any number of goroutines. Lists and hashes are kept
-// and compared with the folders' and files' time stamps at each request: a
+// and compared with the directories' and files' time stamps at each request: a
 // change is seen at once.
 package fileserver
 
@@ -40,7 +40,7 @@ type Backend interface {
 	// Envs returns the names of the environments, sorted.
 	Envs() []string
 	// Find looks for a file. name is relative, clean and without "..", env is
-	// a name that does not lead out of a folder. query holds what the URL said
+	// a name that does not lead out of a directory. query holds what the URL said
 	// behind a question mark.
 	Find(env, name string, query map[string]string) (Found, bool)
 	// Lists returns what an environment holds. It must not be changed.
@@ -78,7 +78,7 @@ type Fetcher interface {
 type Found struct {
 	// Path is where it lies, Rel its name in the environment.
 	Path, Rel string
-	// Mode is what is told of the file in place of the whole stat(2); 0 means
+	// Mode is what is reported the file in place of the whole stat(2); 0 means
 	// that the file at Path is the one to ask.
 	Mode uint32
 	// Backend names the backend.
@@ -171,7 +171,7 @@ func New(o Options, c Config, log *slog.Logger) *Server {
 	return s
 }
 
-// WithRoots returns a server that has other folders of file_roots, and else all
+// WithRoots returns a server that has other directories of file_roots, and else all
 // that this one has. The hashes that are known stay known.
 func (s *Server) WithRoots(o Options, c Config) *Server {
 	out := &Server{backends: slices.Clone(s.backends), part: s.part, log: s.log, hashes: s.hashes}
@@ -298,7 +298,7 @@ func splitQuery(name string) (string, map[string]string) {
 	return name, query
 }
 
-// cleanName refuses what is no name of a file below a folder.
+// cleanName refuses what is no name of a file below a directory.
 func cleanName(name string) (string, bool) {
 	if name == "" || path.IsAbs(name) || strings.Contains(name, "../") || strings.ContainsRune(name, 0) {
 		return "", false
@@ -307,7 +307,7 @@ func cleanName(name string) (string, bool) {
 	return name, name != "." && filepath.IsLocal(name)
 }
 
-// validEnv refuses what would lead out of a folder whose name has the
+// validEnv refuses what would lead out of a directory whose name has the
 // environment in it.
 func validEnv(env string) bool {
 	return env != "" && filepath.IsLocal(env) && path.Clean(env) == env && !strings.ContainsRune(env, 0)

@@ -55,7 +55,7 @@ func ask(t testing.TB, s *Server, cmd string, pairs ...any) any {
 	return v
 }
 
-// hostile are paths and environments that lead out of the folders.
+// hostile are paths and environments that lead out of the directories.
 var hostile = [][2]string{
 	{"../secret", "base"}, {"a/../../secret", "base"}, {"/etc/passwd", "base"}, {"..", "base"}, {"a/..", "base"}, {"", "base"}, {".", "base"}, {"a", "base"},
 	{"a/file\x00", "base"}, {"|../secret", "base"}, {"||../secret", "base"}, {"|/etc/passwd", "base"}, {"secret", ".."}, {"secret", "../.."}, {"secret", "qa/../.."},

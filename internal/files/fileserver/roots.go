@@ -210,7 +210,7 @@ func (w *walk) root(dir string) error {
 // maxDepth bounds the nesting of directories.
 const maxDepth = 200
 
-// folder reads one directory and what is below. above are its parents, to which a symbolic link may not lead
+// directory reads one directory and what is below. above are its parents, to which a symbolic link may not lead
 // back. listed says whether the directory itself is listed.
 func (w *walk) folder(path, rel string, listed bool, above []host.Stamp) error {
 	if err := w.ctx.Err(); err != nil {

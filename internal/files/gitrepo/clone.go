@@ -27,7 +27,7 @@ import (
 
 // Config says where a Clone is.
 type Config struct {
-	// Dir is its folder, Work that of its lock.
+	// Dir is its directory, Work that of its lock.
 	Dir, Work string
 	Leases    *Leases
 	Log       *slog.Logger
@@ -43,10 +43,10 @@ type Clone struct {
 	snap    *Snapshot
 	stamp   os.FileInfo // of the served file that snap is of
 	trees   *treeCache
-	objects map[string]*objects // by folder
-	broken  bool                // somebody could not read what has to be there
+	objects map[string]*objects // by directory
+	broken  bool                // a reader could not read required data
 	fault   Status
-	rebuilt time.Time // when the copy was last fetched anew because of faults
+	rebuilt time.Time // when the copy was last fetched again because of faults
 }
 
 // Open returns the copy of a remote; nothing is fetched. The settings must have
@@ -69,7 +69,7 @@ type Snapshot struct {
 	// Refs are the commits of the references, whose names are without refs/:
 	// remotes/origin/main, tags/v1.
 	Refs map[string]string `json:"refs"`
-	// Folder is where the objects are, within the Clone's.
+	// Directory is where the objects are, within the Clone's.
 	Folder string `json:"folder"`
 	// Serial counts the changes.
 	Serial int64 `json:"serial"`
@@ -135,7 +135,7 @@ func (c *Clone) Snapshot() *Snapshot {
 	defer c.mu.Unlock()
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			c.snap, c.stamp = nil, nil // somebody cleared the cache
+			c.snap, c.stamp = nil, nil // the cache was cleared
 		}
 		return c.snap
 	}
@@ -173,7 +173,7 @@ func (c *Clone) read(name string, into any) error {
 		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
 	if s, ok := into.(*Snapshot); ok && !folderName.MatchString(s.Folder) {
-		return fmt.Errorf("%s names no folder of a copy", f.Name())
+		return fmt.Errorf("%s names no directory of a copy", f.Name())
 	}
 	return nil
 }
@@ -288,7 +288,7 @@ func (c *Clone) note(err error) error {
 }
 
 // rebuildPause is how long a copy with faults is left alone that has just been
-// fetched anew.
+// fetched again.
 const rebuildPause = 10 * time.Minute
 
 // fetch brings the copy up to date and serves it.
@@ -327,14 +327,14 @@ func (c *Clone) fetch(ctx context.Context, lease *Lease) error {
 	if c.reach(ctx) != nil {
 		return err
 	}
-	c.log.Warn("the copy of a git remote is fetched anew, for it cannot be updated", "remote", redact.Text(c.remote.ID), "err", err)
+	c.log.Warn("the copy of a git remote is fetched again, for it cannot be updated", "remote", redact.Text(c.remote.ID), "err", err)
 	if e := c.anew(ctx, lease, old, true); e != nil {
-		return fmt.Errorf("%w; fetching all of it anew: %v", err, e)
+		return fmt.Errorf("%w; fetching all of it again: %v", err, e)
 	}
 	return nil
 }
 
-// anew fetches all into a new folder and serves it from there.
+// again fetches all into a new directory and serves it from there.
 func (c *Clone) anew(ctx context.Context, lease *Lease, old *Snapshot, repair bool) error {
 	folder := "repo-" + rand.Text() + ".git"
 	dir := filepath.Join(c.c.Dir, folder)
@@ -346,7 +346,7 @@ func (c *Clone) anew(ctx context.Context, lease *Lease, old *Snapshot, repair bo
 	err := c.fill(ctx, lease, old, folder)
 	if err != nil {
 		if e := os.RemoveAll(dir); e != nil {
-			c.log.Warn("cannot remove a folder", "err", e)
+			c.log.Warn("cannot remove a directory", "err", e)
 		}
 		return err
 	}
@@ -465,7 +465,7 @@ func (c *Clone) serve(lease *Lease, old *Snapshot, folder string, refs map[strin
 	return lease.Guarded(func() error { return c.write(servedFile, s) })
 }
 
-// stale is after how long files are removed that nobody can be using.
+// stale is the age at which files are removed, because they can no longer be in use.
 const stale = 15 * time.Minute
 
 // clean removes what processes that died, or earlier copies, have left. It
@@ -498,8 +498,8 @@ func (c *Clone) clean(now *Snapshot) {
 	}
 }
 
-// removeLocks removes the lock files of gits that died. Under the lease nobody
-// else works there.
+// removeLocks removes the lock files of dead git processes.
+// Under the lease no other process works there.
 func removeLocks(dir string) {
 	for _, top := range []string{"", "refs", "info", "objects"} {
 		_ = filepath.WalkDir(filepath.Join(dir, top), func(p string, d fs.DirEntry, err error) error {
@@ -543,13 +543,13 @@ func (c *Clone) Close() {
 	}
 }
 
-// spoilt notes that the copy lacks something, which the next Update mends.
+// spoilt notes that the copy lacks something, which the next Update fixes.
 func (c *Clone) spoilt(err error) error {
 	if errors.Is(err, errBroken) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if !c.broken {
-			c.log.Error("the copy of a git remote is broken; the next update fetches it anew", "remote", redact.Text(c.remote.ID), "err", err)
+			c.log.Error("the copy of a git remote is broken; the next update fetches it again", "remote", redact.Text(c.remote.ID), "err", err)
 		}
 		c.broken = true
 	}

@@ -38,7 +38,7 @@ var inherited = []string{
 // settings are settings of git that hold whatever its files say.
 type settings [][2]string
 
-// environment is that of a git that works in a folder. Settings are in it
+// environment is that of a git that works in a directory. Settings are in it
 // rather than in arguments, which everybody can read.
 func environment(dir string, more settings, vars ...string) []string {
 	env := []string{"LC_ALL=C", "LANGUAGE=C", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh", "GIT_OPTIONAL_LOCKS=0", "GIT_DIR=" + dir, "GIT_NO_REPLACE_OBJECTS=1"}
@@ -63,7 +63,7 @@ func environment(dir string, more settings, vars ...string) []string {
 }
 
 // toRemote returns the settings and variables for talking to a remote.
-// scratch is a folder of ours for a helper program.
+// scratch is a directory of ours for a helper program.
 func (r Remote) toRemote(scratch string) (address string, s settings, vars []string, err error) {
 	address, user, password := r.access()
 	if r.NoVerify {

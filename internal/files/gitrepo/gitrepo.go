@@ -1,4 +1,4 @@
-// Package gitrepo keeps copies of remote git repositories in a cache folder
+// Package gitrepo keeps copies of remote git repositories in a cache directory
 // that several processes, on several machines, may share. It fetches them by
 // git(1), tells which commit a branch or tag stands for, and gives out trees
 // and contents. What is served of them is the business of its users: the file
@@ -6,11 +6,11 @@
 //
 // # Contract
 //
-// All users of a cache folder serve the same commits: what a Clone serves is
+// All users of a cache directory serve the same commits: what a Clone serves is
 // in one file, served.json, which is replaced as a whole when a fetch has
 // ended well. A fetch that fails, or whose process dies, changes nothing of
-// what is served. A copy that is found to be broken is fetched anew into
-// another folder and replaced when that is whole.
+// what is served. A copy that is found to be broken is fetched again into
+// another directory and replaced when that is whole.
 //
 // One process fetches at a time; see Lease. A process that lost its lease
 // cannot change what is served.

@@ -282,7 +282,7 @@ func (l *Leases) Set(path string) error {
 	return err
 }
 
-// Clear removes a lock, whoever holds it, and reports whether there was one.
+// Clear removes a lock of any holder, and reports whether there was one.
 func (l *Leases) Clear(path string) (was bool, err error) {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return false, nil

@@ -58,7 +58,7 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// Whatever a dead owner left, the lock can be had at once; a live one's cannot.
+// Whatever a dead owner left, the lock is available at once; a live one's cannot.
 func TestDeadOwners(t *testing.T) {
 	dead := exec.Command("true")
 	if err := dead.Run(); err != nil {
@@ -107,7 +107,7 @@ func TestDeadOwners(t *testing.T) {
 	}
 }
 
-// A lock of another machine that nobody renews ends; one that is renewed does
+// A lock of another machine that is not renewed ends; one that is renewed does
 // not.
 func TestUnrenewed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "update.lk")

@@ -49,7 +49,7 @@ func (k Kind) Mode() uint32 {
 	return 0o100644
 }
 
-// Entry is a file or folder in a tree.
+// Entry is a file or directory in a tree.
 type Entry struct {
 	Path string
 	Kind Kind
@@ -213,7 +213,7 @@ func (c *Clone) Tree(ctx context.Context, s *Snapshot, commit string) (*Tree, er
 	trees := c.trees
 	c.mu.Unlock()
 	return trees.get(ctx, commit, func() (*Tree, error) {
-		// Whoever waits for the same tree must not fail because the first one
+		// A caller that waits for the same tree must not fail because the first one
 		// who asked for it went away.
 		ctx := context.WithoutCancel(ctx)
 		out, err := runGit(ctx, filepath.Join(c.c.Dir, s.Folder), nil, "ls-tree", "-r", "-t", "-l", "-z", "--full-tree", commit)
@@ -290,7 +290,7 @@ type objects struct {
 	timer *time.Timer
 }
 
-// idle is how long the program stays that nobody uses.
+// idle is how long an unused program is kept.
 const idle = 30 * time.Second
 
 func (o *objects) start() error {
@@ -345,7 +345,7 @@ func (o *objects) copy(ctx context.Context, id string, w io.Writer) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	err := o.once(ctx, id, w)
-	if errors.Is(err, errGone) { // it was killed, or died; once more
+	if errors.Is(err, errGone) { // it was killed, or died; again
 		err = o.once(ctx, id, w)
 		if errors.Is(err, errGone) {
 			err = fmt.Errorf("%w: git cannot read the object %s", errBroken, id)
@@ -404,8 +404,8 @@ func (o *objects) once(ctx context.Context, id string, w io.Writer) error {
 	return nil
 }
 
-// Export writes the files of a commit below dest, a folder that does not exist
-// yet and is whole when it appears. Submodules are empty folders, as after a
+// Export writes the files of a commit below dest, a directory that does not exist
+// yet and is whole when it appears. Submodules are empty directories, as after a
 // checkout.
 func (c *Clone) Export(ctx context.Context, s *Snapshot, commit, dest string) error {
 	t, err := c.Tree(ctx, s, commit)

@@ -132,7 +132,7 @@ func TestUpdateFollowsTheRemote(t *testing.T) {
 			t.Errorf("%q is the commit %s", bad, got)
 		}
 	}
-	// A force-push, and a branch that is gone and now a folder of branches.
+	// A force-push, and a branch that is gone and now a directory of branches.
 	o.git("checkout", "--quiet", "--orphan", "fresh")
 	o.git("rm", "-rfq", ".")
 	o.commit("main", map[string]string{"z": "5"})
@@ -148,7 +148,7 @@ func TestUpdateFollowsTheRemote(t *testing.T) {
 }
 
 // A remote that cannot be reached, or has gone, changes nothing of what is
-// served, and is told of.
+// served, and is reported.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	o := newOrigin(t)
@@ -185,7 +185,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// A copy that lost objects, references or all is fetched anew.
+// A copy that lost objects, references or all is fetched again.
 func TestCorruptedCopy(t *testing.T) {
 	t.Parallel()
 	damages := map[string]func(dir string) error{
@@ -230,7 +230,7 @@ func TestCorruptedCopy(t *testing.T) {
 	}
 }
 
-// What a reader finds missing is mended by the next update, though the remote
+// What a reader finds missing is fixed by the next update, though the remote
 // has nothing new.
 func TestReaderFindsDamage(t *testing.T) {
 	t.Parallel()

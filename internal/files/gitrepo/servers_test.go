@@ -43,7 +43,7 @@ func sshd(t *testing.T, publicKey string) (addr, known string) {
 		}
 	}
 	dir := t.TempDir()
-	// An address of its own, so that nobody takes the port meanwhile.
+	// A separate address, so that no other process takes the port meanwhile.
 	host := fmt.Sprintf("127.%d.%d.77", 130+os.Getpid()>>8&0x3f, os.Getpid()&0xff)
 	l, err := net.Listen("tcp", host+":0")
 	if err != nil {

@@ -151,12 +151,12 @@ func AuthParameters() []string {
 	return []string{"user", "password", "pubkey", "privkey", "passphrase", "insecure_auth"}
 }
 
-// FolderName returns the folder of a remote within a cache: its name, or a
+// FolderName returns the directory of a remote within a cache: its name, or a
 // hash of its id, as Salt has it.
 func (s Settings) FolderName(hashType string) (string, error) {
 	if name := s.Text("name"); name != "" {
 		if name == "." || name == ".." || strings.ContainsAny(name, "/\x00") || slices.Contains([]string{"work", "links", "hash", "refs", "objects"}, name) {
-			return "", salt.Errorf(salt.Invalid, "the name %q of the git remote %s cannot be that of a folder", name, redact.Text(s.ID))
+			return "", salt.Errorf(salt.Invalid, "the name %q of the git remote %s cannot be that of a directory", name, redact.Text(s.ID))
 		}
 		return name, nil
 	}

@@ -67,10 +67,10 @@ func (r *reader) folder(dir, rel string, above []fs.FileInfo) error {
 		return err
 	}
 	if !fi.IsDir() {
-		return salt.Errorf(salt.Invalid, "%s is no folder", dir)
+		return salt.Errorf(salt.Invalid, "%s is no directory", dir)
 	}
 	if len(above) > maxDepth || slices.ContainsFunc(above, func(a fs.FileInfo) bool { return os.SameFile(a, fi) }) {
-		return salt.Errorf(salt.Invalid, "%s: a symbolic link leads back to a folder that it is in, or there are more than %d folders in folders", dir, maxDepth)
+		return salt.Errorf(salt.Invalid, "%s: a symbolic link leads back to a directory that it is in, or there are more than %d directories in directories", dir, maxDepth)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -87,7 +87,7 @@ func (r *reader) folder(dir, rel string, above []fs.FileInfo) error {
 
 func (r *reader) add(e Entry) error {
 	if r.total++; r.total > maxEntries {
-		return salt.Errorf(salt.Invalid, "there are more than %d files and folders", maxEntries)
+		return salt.Errorf(salt.Invalid, "there are more than %d files and directories", maxEntries)
 	}
 	r.out = append(r.out, e)
 	return nil

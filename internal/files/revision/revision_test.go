@@ -60,7 +60,7 @@ func rooted(t *testing.T, s *Store, id, kind, env string, n int) string {
 	}
 	l := d.List(env)
 	if n >= len(l) {
-		t.Fatalf("%s %s has %d folders", kind, env, len(l))
+		t.Fatalf("%s %s has %d directories", kind, env, len(l))
 	}
 	return value.Str(l[n])
 }
@@ -106,7 +106,7 @@ func TestTakenAndFetched(t *testing.T) {
 		t.Errorf("%+v and %+v: %v", got, info, err)
 	}
 	if again := take(t, b, trees...); again.ID != info.ID {
-		t.Errorf("the same folders are %s and %s", again.ID, info.ID)
+		t.Errorf("the same directories are %s and %s", again.ID, info.ID)
 	}
 	top := rooted(t, b, info.ID, "file_roots", "base", 0)
 	for name, want := range map[string]string{"a.sls": "a", "deep/run.sh": "run", "deep/none": "", "in": "run", "abs": "a", "out": "from elsewhere"} {
@@ -118,10 +118,10 @@ func TestTakenAndFetched(t *testing.T) {
 		t.Errorf("permissions: %v %v", fi, err)
 	}
 	if to, err := os.Readlink(filepath.Join(top, "abs")); err != nil || to != "a.sls" {
-		t.Errorf("a link into the folder became %q: %v", to, err)
+		t.Errorf("a link into the directory became %q: %v", to, err)
 	}
 	if es, err := os.ReadDir(filepath.Join(top, "empty")); err != nil || len(es) != 0 {
-		t.Errorf("the empty folder: %v %v", es, err)
+		t.Errorf("the empty directory: %v %v", es, err)
 	}
 	if c, err := os.ReadFile(filepath.Join(rooted(t, b, info.ID, "file_roots", "base", 1), "large")); err != nil || !bytes.Equal(c, large) {
 		t.Errorf("the large file is not the same: %v", err)
@@ -203,16 +203,16 @@ func TestLiesAreNotBelieved(t *testing.T) {
 	}
 	sum := sumOf([]byte("true"))
 	for what, es := range map[string][]Entry{
-		"a path out of the folder":   {{Path: "../x", Type: File, Sum: sum, Size: 4}},
-		"an absolute path":           {{Path: "/x", Type: File, Sum: sum, Size: 4}},
-		"a link out of the folder":   {{Path: "x", Type: Link, To: "../x"}},
-		"a link by another link":     {{Path: "b", Type: Link, To: "."}, {Path: "x", Type: Link, To: "b/../x"}},
-		"an absolute link":           {{Path: "x", Type: Link, To: "/etc"}},
-		"a file below a link":        {{Path: "d", Type: Link, To: "."}, {Path: "d/x", Type: File, Sum: sum, Size: 4}},
-		"a file below nothing":       {{Path: "d/x", Type: File, Sum: sum, Size: 4}},
-		"a file twice":               {{Path: "x", Type: File, Sum: sum, Size: 4}, {Path: "x", Type: File, Sum: sum, Size: 4}},
-		"a hash that is a path":      {{Path: "x", Type: File, Sum: strings.Repeat("../", 21) + "x", Size: 4}},
-		"permissions for other user": {{Path: "x", Type: File, Sum: sum, Size: 4, Mode: 0o4755}},
+		"a path out of the directory": {{Path: "../x", Type: File, Sum: sum, Size: 4}},
+		"an absolute path":            {{Path: "/x", Type: File, Sum: sum, Size: 4}},
+		"a link out of the directory": {{Path: "x", Type: Link, To: "../x"}},
+		"a link by another link":      {{Path: "b", Type: Link, To: "."}, {Path: "x", Type: Link, To: "b/../x"}},
+		"an absolute link":            {{Path: "x", Type: Link, To: "/etc"}},
+		"a file below a link":         {{Path: "d", Type: Link, To: "."}, {Path: "d/x", Type: File, Sum: sum, Size: 4}},
+		"a file below nothing":        {{Path: "d/x", Type: File, Sum: sum, Size: 4}},
+		"a file twice":                {{Path: "x", Type: File, Sum: sum, Size: 4}, {Path: "x", Type: File, Sum: sum, Size: 4}},
+		"a hash that is a path":       {{Path: "x", Type: File, Sum: strings.Repeat("../", 21) + "x", Size: 4}},
+		"permissions for other user":  {{Path: "x", Type: File, Sum: sum, Size: 4, Mode: 0o4755}},
 	} {
 		list, err := encode([]Listed{{"file_roots", "base", [][]Entry{es}}})
 		if err != nil {

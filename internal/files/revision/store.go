@@ -43,7 +43,7 @@ func Open(dir string) (*Store, error) {
 	s := &Store{dir: dir}
 	for _, d := range []string{contentsDir, treesDir, workDir} {
 		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
-			return nil, salt.Errorf(salt.Unavailable, "cannot make a folder: %w", err)
+			return nil, salt.Errorf(salt.Unavailable, "cannot make a directory: %w", err)
 		}
 	}
 	if err := s.sweep(); err != nil {

@@ -101,7 +101,7 @@ type Route struct {
 	Via       netip.Addr // invalid without a router
 	Interface string
 	Local     bool   // to an address of the machine itself
-	Flags     string // as route(8) shows them; "" if ip(8) told of the route
+	Flags     string // as route(8) shows them; "" if ip(8) reported the route
 }
 
 // Routes returns the routes of the main table of IPv4 and of all tables of

@@ -104,7 +104,7 @@ func parse(line string) (Entry, bool) {
 	return Entry{strings.TrimSpace(k), strings.TrimSpace(v)}, true
 }
 
-// Same reports whether two values are equal but for the kind of blanks.
+// Same reports whether two values are equal except the kind of blanks.
 func Same(a, b string) bool {
 	return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
 }

@@ -127,7 +127,7 @@ func TestEnter(t *testing.T) {
 	}
 }
 
-// freePort is a UDP port that nobody has now.
+// freePort returns a free UDP port.
 func freePort(t *testing.T) int {
 	t.Helper()
 	c, err := net.ListenUDP("udp4", nil)

@@ -159,7 +159,7 @@ func TestSocketFiles(t *testing.T) {
 	l, err := net.Listen("unix", at.Pub)
 	must(t, err)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	l.Close() // a socket nobody listens at
+	l.Close() // a socket without a listener
 
 	s, err := Listen(NewBus(0), at, testOptions, quiet)
 	must(t, err)
@@ -258,7 +258,7 @@ func TestSlowReaders(t *testing.T) {
 	good.Close()
 	waitReaders(t, s, 0)
 	if s.backlog.bytes != 0 || s.backlog.frames != nil {
-		t.Error("events are kept for nobody")
+		t.Error("events are kept without readers")
 	}
 }
 
@@ -290,7 +290,7 @@ func TestBacklogLetsGo(t *testing.T) {
 	wg.Wait()
 	b.add([]byte("x"))
 	if b.frames != nil {
-		t.Error("kept for nobody")
+		t.Error("kept without readers")
 	}
 }
 

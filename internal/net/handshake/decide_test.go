@@ -79,7 +79,7 @@ func TestDecideNeverTrustsAnotherKey(t *testing.T) {
 				t.Errorf("known %d, another key, %+v: accepted", known, p)
 			}
 			if v.Answer == Accept && known == Unknown && !p.AutoSign {
-				t.Errorf("a stranger is accepted with %+v", p)
+				t.Errorf("an unknown minion is accepted with %+v", p)
 			}
 			if v.Store == ToAccepted && v.Answer != Accept || v.Store != ToAccepted && v.Answer == Accept && known != Accepted {
 				t.Errorf("known %d, same %t, %+v: answer and bank do not agree: %+v", known, same, p, v)

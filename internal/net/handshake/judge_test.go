@@ -171,7 +171,7 @@ func TestUnsignedAnswersNeverCount(t *testing.T) {
 			t.Errorf("%.60s: %v, %v", value.Repr(reply), c, err)
 		}
 		if err != nil && len(err.Error()) > 300 {
-			t.Errorf("a stranger makes an error of %d bytes", len(err.Error()))
+			t.Errorf("an unauthenticated peer causes an error of %d bytes", len(err.Error()))
 		}
 	}
 }
@@ -336,7 +336,7 @@ func TestKeyStoredWhileAsking(t *testing.T) {
 	}
 }
 
-// lateTrust has no key until somebody wants to store one.
+// lateTrust has no key until the first attempt to store one.
 type lateTrust struct {
 	memory
 	late string

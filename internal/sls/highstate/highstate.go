@@ -55,14 +55,14 @@ type Deps struct {
 	States *state.Registry
 	// Fire sends an event to the masters. It may be nil.
 	Fire func(ctx context.Context, tag string, data *value.Dict)
-	// Reload collects "grains" or "modules" anew. It may be nil.
+	// Reload collects "grains" or "modules" again. It may be nil.
 	Reload func(ctx context.Context, what string) error
 	// Grains returns the grains of this moment, which Reload changes.
 	Grains func() *value.Dict
 	// Watch is told how runs go on. It may be nil.
 	Watch engine.Observer
 	// PillarIsFresh says that a Call's pillar was compiled just before, as by
-	// salt-call, and need not be compiled anew for a run.
+	// salt-call, and need not be compiled again for a run.
 	PillarIsFresh bool
 }
 

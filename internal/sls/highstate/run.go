@@ -89,7 +89,7 @@ func DisabledStates(grains *value.Dict) []string {
 	return out
 }
 
-// reload collects anew what later states are to see.
+// reload collects again what later states are to see.
 func (s *Session) reload(ctx context.Context, what string) error {
 	if what == "pillar" {
 		if s.call.CompilePillar == nil {

@@ -13,7 +13,7 @@ import (
 	"brine/test/tools"
 )
 
-// keyring is a folder of GnuPG with a key.
+// keyring is a directory of GnuPG with a key.
 type keyring struct {
 	t    *testing.T
 	home string

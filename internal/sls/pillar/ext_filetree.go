@@ -77,7 +77,7 @@ type tree struct {
 	depth        int
 }
 
-// roots returns the folders: one that is relative is below each folder of
+// roots returns the directories: one that is relative is below each directory of
 // pillar_roots of the pillar's environment.
 func (t *tree) roots(dir string) []string {
 	switch {
@@ -137,15 +137,15 @@ func (t *tree) root(dir string) (*value.Dict, error) {
 	return Merge(out, d, false), nil
 }
 
-// folder makes a map of a folder. rel is its path from the top.
+// directory makes a map of a directory. rel is its path from the top.
 func (t *tree) folder(dir, rel string) (*value.Dict, error) {
 	if t.depth++; t.depth > maxDepth {
-		return nil, salt.Errorf(salt.Invalid, "file_tree: folders are more than %d levels deep below %s", maxDepth, dir)
+		return nil, salt.Errorf(salt.Invalid, "file_tree: directories are more than %d levels deep below %s", maxDepth, dir)
 	}
 	defer func() { t.depth-- }()
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		t.log.Error("file_tree: a folder cannot be read", "err", err)
+		t.log.Error("file_tree: a directory cannot be read", "err", err)
 		return value.NewDict(0), nil
 	}
 	out := value.NewDict(len(entries))

@@ -8,7 +8,7 @@ import (
 	"brine/internal/sls/pillar/gitpillar"
 )
 
-// GitDirs gives the folders of git repositories; see gitpillar.Source.
+// GitDirs gives the directories of git repositories; see gitpillar.Source.
 type GitDirs interface {
 	Dirs(ctx context.Context, entry any, pillarenv, saltenv string) ([]gitpillar.Dir, error)
 	Includes() bool

@@ -49,7 +49,7 @@ const maxAnswer = 32 << 20
 var grainName = regexp.MustCompile(`<(.*?)>`)
 
 // ask asks a web server and reads its answer. %s in the URL is the minion's
-// id; with with_grains, <NAME> is a grain. As in Salt a server that is away or
+// id; with with_grains, <NAME> is a grain. As in Salt a server that is unreachable or
 // answers with an error adds nothing, and the log tells why; one whose answer
 // is cut off or makes no sense is a fault of the pillar.
 func (r *run) ask(ctx context.Context, in map[string]any, read func(string) (any, error)) (v any, answered bool, err error) {

@@ -24,7 +24,7 @@ import (
 func sqlite(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	o, _ := r.c.Opts.At("sqlite3").(*value.Dict)
 	path, wait := "/var/lib/salt/pillar.db", 5*time.Second
-	if p := o.Str("database"); p != "" { // Salt heeds timeout only with it
+	if p := o.Str("database"); p != "" { // Salt uses timeout only with it
 		path = p
 		switch t := o.At("timeout").(type) {
 		case int64:

@@ -133,7 +133,7 @@ const extCases = `[
 ]`
 
 // TestExternalAsSalt makes each pillar and wants what stock Salt 3007.10 made;
-// BRINE_RECORD=1 with BRINE_STOCK_SALT asks it anew.
+// BRINE_RECORD=1 with BRINE_STOCK_SALT asks it again.
 func TestExternalAsSalt(t *testing.T) {
 	s := site(t)
 	text := strings.ReplaceAll(extCases, "@S@", s.URL)

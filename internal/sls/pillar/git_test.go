@@ -18,7 +18,7 @@ import (
 	"brine/test/gittest"
 )
 
-// repository makes a repository with some branches, and returns its folder.
+// repository makes a repository with some branches, and returns its directory.
 func repository(t testing.TB, branches map[string]map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -77,7 +77,7 @@ const gitCases = `[
 ]`
 
 // TestGitAsSalt makes each pillar and wants what stock Salt 3007.10 made;
-// BRINE_RECORD=1 with BRINE_STOCK_SALT asks it anew.
+// BRINE_RECORD=1 with BRINE_STOCK_SALT asks it again.
 func TestGitAsSalt(t *testing.T) {
 	a := repository(t, map[string]map[string]string{
 		"main": {"top.sls": "base:\n  '*': [common, web.server.nginx, from_c]\ndev:\n  '*': [common]\n", "common.sls": "who: main\nlist: [a]\nenv: {{ saltenv }}\n", "sub/top.sls": "base:\n  '*': [x]\n", "sub/x.sls": "x: sub\n"},
@@ -142,7 +142,7 @@ func gitCompiler(t testing.TB, opts *value.Dict, cache string) (*Compiler, *gitp
 	return New(cfg), s
 }
 
-// A repository that is away leaves the pillar as it was; one that never could
+// A repository that is unreachable leaves the pillar as it was; one that never could
 // be had makes it say that it is not whole.
 func TestGitFaults(t *testing.T) {
 	a := repository(t, map[string]map[string]string{"main": {"top.sls": "base:\n  '*': [x]\n", "x.sls": "x: 1\n"}})

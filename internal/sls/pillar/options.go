@@ -9,7 +9,7 @@ import (
 // Options are Salt's options of the pillar. A master has them, and a minion
 // that makes its pillar itself (file_client: local).
 type Options struct {
-	Roots            any    `salt:"pillar_roots" default:"null" doc:"folders of pillar files by environment; __env__ stands for any other environment, in a folder's name too" change:"live"`
+	Roots            any    `salt:"pillar_roots" default:"null" doc:"directories of pillar files by environment; __env__ stands for any other environment, in a directory's name too" change:"live"`
 	Env              any    `salt:"pillarenv" default:"null" doc:"the only environment that the pillar is made of; null: all" change:"live"`
 	EnvFromSaltenv   bool   `salt:"pillarenv_from_saltenv" default:"false" doc:"take the environment of the pillar from that of the states" change:"live"`
 	Strategy         string `salt:"pillar_source_merging_strategy" default:"smart" doc:"how data of several sources become one: smart, recurse, aggregate, overwrite, list or none" change:"live"`
@@ -27,8 +27,8 @@ type Options struct {
 	DecryptDefault   string   `salt:"decrypt_pillar_default" default:"gpg" doc:"renderer that decrypts" change:"live"`
 	DecryptRenderers []string `salt:"decrypt_pillar_renderers" default:"[gpg]" doc:"renderers that may decrypt" change:"live"`
 
-	Cache        bool          `salt:"pillar_cache" default:"false" doc:"keep pillars and give them again without making them anew" change:"live"`
-	CacheTTL     time.Duration `salt:"pillar_cache_ttl" default:"3600" doc:"seconds after which a kept pillar is made anew" change:"live"`
+	Cache        bool          `salt:"pillar_cache" default:"false" doc:"keep pillars and give them again without making them again" change:"live"`
+	CacheTTL     time.Duration `salt:"pillar_cache_ttl" default:"3600" doc:"seconds after which a kept pillar is created again" change:"live"`
 	CacheBackend string        `salt:"pillar_cache_backend" default:"disk" doc:"where pillars are kept: disk or memory" change:"live"`
 }
 

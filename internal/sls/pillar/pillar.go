@@ -5,8 +5,8 @@
 //
 // # Contract
 //
-// A Compiler makes any number of pillars at once. Whoever calls it has made
-// sure who the minion is: Request.ID is believed, and nothing in the request
+// A Compiler compiles any number of pillars at
+// once. The caller has authenticated the minion: Request.ID is believed, and nothing in the request
 // of a minion but its grains, the environments and the overrides counts.
 //
 // A pillar is whole or says that it is not: whatever went wrong is in the list
@@ -49,7 +49,7 @@ type Config struct {
 	Call func() *fn.Call
 	// Git has the repositories of the external source git; it may be nil.
 	Git GitDirs
-	// CacheDir is the folder of pillar_cache.
+	// CacheDir is the directory of pillar_cache.
 	CacheDir string
 	// Version is what pillar_opts tells as saltversion.
 	Version string

@@ -12,7 +12,7 @@ import (
 	"brine/internal/sls/top"
 )
 
-// writeTree writes files below a new folder.
+// writeTree writes files below a new directory.
 func writeTree(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

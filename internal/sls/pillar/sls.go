@@ -143,7 +143,7 @@ func (s *slsRun) file(ctx context.Context, f fileserver.Found, sls string, defau
 	return s.text(ctx, f, source, s.env, sls, defaults)
 }
 
-// hasFolders reports whether pillar_roots has folders for an environment.
+// hasFolders reports whether pillar_roots has directories for an environment.
 func (r *run) hasFolders(env string) bool {
 	return slices.ContainsFunc(r.roots, func(o fileserver.Root) bool { return (o.Env == env || o.Env == "__env__") && len(o.Dirs) > 0 })
 }

@@ -39,7 +39,7 @@ const sqlCases = `[
 
 // TestDatabases sets what comes of rows of real servers beside what Salt's
 // source sqlite3 made of the same; BRINE_RECORD=1 with BRINE_STOCK_SALT asks it
-// anew.
+// again.
 func TestDatabases(t *testing.T) {
 	t.Parallel()
 	if stock := os.Getenv("BRINE_STOCK_SALT"); stock != "" && os.Getenv("BRINE_RECORD") != "" {

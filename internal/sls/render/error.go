@@ -12,9 +12,9 @@ type Error struct {
 	// Name is the path of the text that has the fault: an imported template,
 	// or the text of the request.
 	Name string
-	// Line counts from 1; 0 means that nobody knows.
+	// Line counts from 1; 0 means unknown.
 	Line int
-	// Column counts from 1; 0 means that nobody knows.
+	// Column counts from 1; 0 means unknown.
 	Column int
 	// Context is the line among its neighbours, marked as Salt marks it. It
 	// may be empty.

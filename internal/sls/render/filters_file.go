@@ -117,7 +117,7 @@ func binary(b []byte) bool {
 	return odd*10 > len(b)*3
 }
 
-// which finds a program as a shell would, and in the folders of the system.
+// which finds a program as a shell would, and in the directories of the system.
 func which(exe string) any {
 	runs := func(p string) bool {
 		st, err := os.Stat(p)

@@ -183,8 +183,8 @@ type answered interface {
 
 // handOn are the functions that return what they are given, or a part of it,
 // without a look at it; true for those that do with a default that is
-// undefined itself. So that a map may hold what this system does not need and
-// nobody defined, they take it, and the rendering fails where it is used. The
+// undefined itself. So that a map may hold undefined values that this
+// system does not need, they take it, and the rendering fails where it is used. The
 // other functions need all of their arguments.
 var handOn = map[string]bool{
 	"config.get": true, "environ.get": true, "grains.get": true,

@@ -13,7 +13,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// gpg decrypts the messages of one pipe run with the keys of one folder.
+// gpg decrypts the messages of one pipe run with the keys of one directory.
 type gpg struct {
 	program, home string
 	must          bool

@@ -219,7 +219,7 @@ func slsNames(m map[string]any, req *Request) {
 		m["tplpath"], m["tplfile"] = req.Path, file
 		m["tpldir"], m["tpldot"] = orDot(slspath), strings.ReplaceAll(slspath, "/", ".")
 	}
-	// the first folder of the tree, which templates of formulas call tplroot
+	// the first directory of the tree, which templates of formulas call tplroot
 	m["slspath"] = slspath
 	m["slsdotpath"] = strings.ReplaceAll(slspath, "/", ".")
 	m["slscolonpath"] = strings.ReplaceAll(slspath, "/", ":")
@@ -311,7 +311,7 @@ func (l *templateLoader) read(ctx context.Context, file string, local bool) ([]b
 }
 
 // beside finds the template of a text that belongs to no environment in the
-// folder of that text.
+// directory of that text.
 func (l *templateLoader) beside(name string) (*jinja.Template, map[string]any, error) {
 	if l.req.Path == "" {
 		return nil, nil, errors.New("no loader for this environment specified")

@@ -7,7 +7,7 @@
 // reach is in the Request: functions, trees of data and a Loader of further
 // templates.
 //
-// Templates may come from strangers and from people who make mistakes: depth,
+// Templates may come from unauthenticated peers and from people who make mistakes: depth,
 // size of the output and time (by the context) are bounded.
 package render
 
@@ -82,7 +82,7 @@ type Request struct {
 	// SLS is the dotted name of the SLS, or "" for other texts.
 	SLS string
 	// Saltenv is the environment that the text belongs to, and in which
-	// imports are looked for. Without one they are looked for in the folder
+	// imports are looked for. Without one they are looked for in the directory
 	// of Path.
 	Saltenv string
 	// Default is the pipe for a text that does not begin with "#!" and a

@@ -141,7 +141,7 @@ func TestAbsoluteImports(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(dir+"/folder", 0o700); err != nil {
+	if err := os.Mkdir(dir+"/directory", 0o700); err != nil {
 		t.Fatal(err)
 	}
 	only := func(_, path string) ([]byte, error) {
@@ -158,7 +158,7 @@ func TestAbsoluteImports(t *testing.T) {
 	}{
 		{"import", "{% from 'DIR/map.jinja' import x %}{{ x[0] == 'DIR' and x[1] == 'DIR/map.jinja' }} {{ x[3] }}", AnyFile, nil, "True two ./two.jinja"},
 		{"with context", "{% from 'DIR/map.jinja' import x with context %}{{ x[0] }} {{ x[1] }}", AnyFile, nil, "web web/init.sls"},
-		{"not clean", "{% from 'DIR//folder/../two.jinja' import y %}{{ y }}", AnyFile, nil, in("two DIR/two.jinja")},
+		{"not clean", "{% from 'DIR//directory/../two.jinja' import y %}{{ y }}", AnyFile, nil, in("two DIR/two.jinja")},
 		{"yaml", "{% import_yaml 'DIR/d.yaml' as d %}{{ d.a }}", AnyFile, nil, "1"},
 		{"include", "{% include 'DIR/d.yaml' %}", AnyFile, nil, "a: 1"},
 		{"of the request", "{% include 'DIR/d.yaml' %}", nil, only, "a: 1"},
@@ -167,7 +167,7 @@ func TestAbsoluteImports(t *testing.T) {
 		{"outside of what is allowed", "{% include '/etc/passwd' %}", only, nil, "was not found"},
 		{"above what is allowed", "{% include 'DIR/../../../../../../etc/passwd' %}", only, only, "was not found"},
 		{"may be missing", "{% include '/etc/passwd' ignore missing %}x", only, nil, "x"},
-		{"a folder", "{% include 'DIR/folder' %}", AnyFile, nil, "was not found"},
+		{"a directory", "{% include 'DIR/directory' %}", AnyFile, nil, "was not found"},
 		{"a device", "{% include '/dev/zero' %}", AnyFile, nil, "was not found"},
 		{"out of the tree", "{% include '../../../../../../../../etc/passwd' %}", AnyFile, nil, "was not found"},
 	} {

@@ -146,7 +146,7 @@ func (s *stateconf) fail(format string, args ...any) error {
 	return &Error{Message: fmt.Sprintf(format, args...), Name: s.req.name(), Line: 1}
 }
 
-// folder is what templates see as sls_dir.
+// directory is what templates see as sls_dir.
 func (s *stateconf) folder() string {
 	if !strings.Contains(s.req.SLS, ".") {
 		return firstOf(s.req.SLS, ".")

@@ -38,7 +38,7 @@ func Chunks(high, extra *value.Dict) ([]*value.Dict, []*Error) {
 	return chunks, nil
 }
 
-// places are what a chunk tells of where its state was declared.
+// places are what a chunk reports where its state was declared.
 var places = []any{"__sls__", "__env__", "__sls_included_from__"}
 
 // ofState makes the chunks of one state, of which there are several if it has
@@ -111,7 +111,7 @@ func addNames(names []any, v any) []any {
 	case *value.Dict:
 		items = x.Keys()
 	default:
-		return names // a fault that Verify tells of
+		return names // a fault that Verify reports
 	}
 	for _, it := range items {
 		if !slices.ContainsFunc(names, func(n any) bool { return value.Equal(n, it) }) {

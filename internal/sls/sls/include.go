@@ -56,7 +56,7 @@ func (c *Compiler) include(ctx context.Context, state *value.Dict, f place, path
 	}
 }
 
-// relative resolves a name with leading dots: one dot is the folder that the
+// relative resolves a name with leading dots: one dot is the directory that the
 // SLS is in.
 func relative(name, sls, path string) (string, bool) {
 	rest := strings.TrimLeft(name, ".")

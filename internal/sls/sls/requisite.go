@@ -269,7 +269,7 @@ func (r *reqIn) args(s ref) map[any]bool {
 	return out
 }
 
-// copyArgs gives a state the arguments of another, but for those it has.
+// copyArgs gives a state the arguments of another, except those it has.
 func (r *reqIn) copyArgs(from, to ref, own map[any]bool) {
 	body, _ := r.high.At(from.id).(*value.Dict)
 	l, _ := body.At(from.module).(*value.List)

@@ -58,8 +58,8 @@ type Match struct {
 type Options struct {
 	// AutoOrder gives every state without an order one that follows its place.
 	AutoOrder bool `salt:"state_auto_order" default:"true" doc:"run states in the order in which they are written"`
-	// DisabledRequisites are requisites that are not heeded.
-	DisabledRequisites []string `salt:"disabled_requisites" default:"[]" doc:"requisites that are not heeded"`
+	// DisabledRequisites are requisites that are not used.
+	DisabledRequisites []string `salt:"disabled_requisites" default:"[]" doc:"requisites that are ignored"`
 }
 
 func (o Options) disabled(requisite string) bool {

@@ -35,8 +35,8 @@ func Internal(key any) bool {
 	return ok && internal[s]
 }
 
-// Arguments picks from a chunk what the function takes. extra are the keys
-// that nobody knows; they are worth a warning.
+// Arguments picks from a chunk what the function takes. extra are the unknown keys,
+// for a warning.
 func (f *Func) Arguments(low *value.Dict) (kwargs *value.Dict, extra []string) {
 	kwargs = value.NewDict(low.Len())
 	for k, v := range low.All() {

@@ -6,8 +6,8 @@ import (
 	"brine/internal/py/value"
 )
 
-// AllSucceeded reports whether nothing failed among the results of a run, but for
-// what other states handle by onfail with onfail_stop: False; high tells of
+// AllSucceeded reports whether nothing failed among the results of a run, except
+// what other states handle by onfail with onfail_stop: False; high reports
 // those and may be nil. There has to be a result. nested is for results that
 // are parts of others, as the returns of many minions are: what has no form of
 // a result counts as one that did not fail.
@@ -34,7 +34,7 @@ func AllSucceeded(results *value.Dict, nested bool, high *value.Dict) bool {
 	return true
 }
 
-// OnFail returns what high data tells of states that handle the failure of others,
+// OnFail returns what high data reports states that handle the failure of others,
 // which is all that AllSucceeded needs of it. Later changes of the high data do not
 // change what is returned.
 func OnFail(high *value.Dict) *value.Dict {

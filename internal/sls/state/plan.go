@@ -29,17 +29,17 @@ type Plan struct {
 	// Whole, if set, stands for all of the above: it carries the state out, or
 	// in a test finds out what would be done, and returns the result. It is for
 	// states that are done elsewhere, by minions or other masters' functions;
-	// what is done here goes by Steps, so that a test shows what a run follows.
+	// what is done here uses Steps, so that a test shows what a run follows.
 	Whole func(ctx context.Context, test bool) Result
 }
 
 // Step is one change that is due.
 type Step struct {
-	// Change foretells what Do will change; this is shown by test=True.
+	// Change predicts what Do will change; this is shown by test=True.
 	Change Change
 	// Do carries the step out and returns what it has changed, which may be
-	// more than was foretold. A nil Diff and an empty Comment stand for
-	// themselves: they are not taken from the foretold change. An error makes
+	// more than was predicted. A nil Diff and an empty Comment stand for
+	// themselves: they are not taken from the predicted change. An error makes
 	// the state fail with the error's text as its comment; the change that is
 	// returned beside it is kept.
 	Do func(ctx context.Context) (Change, error)

@@ -63,7 +63,7 @@ func Of[A any](name string, f func(ctx context.Context, e *Env, a A) (Plan, erro
 }
 
 // Renamed is the function with a name in its results that is made of the
-// state's: ~/x, say, may be shown with the home folder in it.
+// state's: ~/x, say, may be shown with the home directory in it.
 func (f Func) Renamed(rename func(string) string) Func {
 	plan := f.plan
 	f.plan = func(ctx context.Context, e *Env, args any) (Plan, error) {

@@ -63,7 +63,7 @@ func TestPlanBindsArguments(t *testing.T) {
 	}
 }
 
-// TestOnFail: of high data that the run changes, what tells of failures that other
+// TestOnFail: of high data that the run changes, what reports failures that other
 // states handle is kept as it was declared, and nothing else.
 func TestOnFail(t *testing.T) {
 	high := value.DictOf(

@@ -379,7 +379,7 @@ type Matcher struct {
 	Nodegroups target.Nodegroups
 	// Avail reports whether there is an environment of a name.
 	Avail func(saltenv string) bool
-	// Log hears of targets that cannot be read; nil is nobody.
+	// Log logs targets that cannot be read; it may be nil.
 	Log *slog.Logger
 
 	out []Match
@@ -453,7 +453,7 @@ func (m *Matcher) add(env string, names ...string) {
 
 // Confirm reports whether a target of a top file means a minion. The kind of
 // target is compound unless an item {match: KIND} of the list says another.
-// As in Salt one that cannot be read means nobody, and the other targets of
+// As in Salt one that cannot be read matches no minion, and the other targets of
 // the file count: log says what is wrong with it. An error is what Salt's
 // matchers stop for.
 func Confirm(tgt, data any, s target.Subject, groups target.Nodegroups, log *slog.Logger) (bool, error) {

@@ -23,7 +23,7 @@ func Modules(m *host.Machine) []fn.Module {
 
 // rootArg is the argument that names another root of the file system.
 type rootArg struct {
-	Root string `salt:"root" doc:"folder that is the root of the file system to work on" default:"null"`
+	Root string `salt:"root" doc:"directory that is the root of the file system to work on" default:"null"`
 }
 
 // below returns the machine whose files lie below the root.
@@ -34,7 +34,7 @@ func (a rootArg) below(m *host.Machine) *host.Machine {
 	return &host.Machine{Root: filepath.Join("/", m.Root, a.Root)}
 }
 
-// change says what programs are told of the root.
+// change says what programs are reported the root.
 func (a rootArg) change(option string) []string {
 	if a.Root == "" {
 		return nil

@@ -26,7 +26,7 @@ func TestSignatures(t *testing.T) {
 
 func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, signatures) }
 
-// fake is a machine below a folder whose programs do nothing but note how
+// fake is a machine below a directory whose programs do nothing but note how
 // they were called.
 type fake struct {
 	*host.Machine

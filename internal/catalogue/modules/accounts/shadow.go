@@ -25,7 +25,7 @@ func shadowModule(m *host.Machine) fn.Module {
 		fn.Of("gen_password", s.genPassword, `Return the hash of a password.`, fn.Example("salt '*' shadow.gen_password 'I_am_password' crypt_salt=I_am_salt algorithm=sha256")),
 		fn.Of("set_password", s.setPassword, `Set the hash of a user's password.`, fn.Example("salt '*' shadow.set_password root '$1$UYCIxa628.9qXjpQCjM4a..'")),
 		fn.Of("del_password", s.delPassword, `Let a user in without password.`, fn.Example("salt '*' shadow.del_password username")),
-		fn.Of("lock_password", s.lock(true), `Let nobody in by a user's password.`, fn.Example("salt '*' shadow.lock_password username")),
+		fn.Of("lock_password", s.lock(true), `Lock a user's password.`, fn.Example("salt '*' shadow.lock_password username")),
 		fn.Of("unlock_password", s.lock(false), `Let a user in by the password again.`, fn.Example("salt '*' shadow.unlock_password username")),
 	}}
 	for _, f := range []struct{ name, param, key, option, doc string }{
@@ -159,7 +159,7 @@ type daysArgs struct {
 }
 
 // set makes the function that sets one number by an option of chage(1). Of a
-// date only the exit status tells whether it was taken.
+// date only the exit status reports whether it was taken.
 func (s shadow) set(key, option string) func(context.Context, *fn.Call, daysArgs) (bool, error) {
 	return func(ctx context.Context, c *fn.Call, a daysArgs) (bool, error) {
 		v := map[string]any{"inact": a.Inactdays, "max": a.Maxdays, "min": a.Mindays, "warn": a.Warndays, "lstchg": a.Date, "expire": a.Expire}[key]

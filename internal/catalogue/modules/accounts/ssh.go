@@ -57,7 +57,7 @@ func (s ssh) file(ctx context.Context, user, config string) (account.User, strin
 
 type authKeysArgs struct {
 	User   any    `salt:"user" doc:"user, or list of users; null for all" default:"null"`
-	Config string `salt:"config" doc:"the file, below the home folder" default:".ssh/authorized_keys"`
+	Config string `salt:"config" doc:"the file, below the home directory" default:".ssh/authorized_keys"`
 	Hash   any    `salt:"fingerprint_hash_type" doc:"hash of the fingerprints; null for sha256" default:"null"`
 }
 
@@ -138,8 +138,8 @@ type checkKeyArgs struct {
 	Enc     string `salt:"enc" doc:"type of the key"`
 	Comment any    `salt:"comment" doc:"comment of the key"`
 	Options any    `salt:"options" doc:"list of options"`
-	Config  string `salt:"config" doc:"the file, below the home folder" default:".ssh/authorized_keys"`
-	Cache   any    `salt:"cache_keys" ignored:"keys are always read anew" default:"null"`
+	Config  string `salt:"config" doc:"the file, below the home directory" default:".ssh/authorized_keys"`
+	Cache   any    `salt:"cache_keys" ignored:"keys are always read again" default:"null"`
 	Hash    any    `salt:"fingerprint_hash_type" ignored:"whole keys are compared, not fingerprints" default:"null"`
 }
 
@@ -189,7 +189,7 @@ func (s ssh) check(ctx context.Context, user, config string, k sshkeys.Key) (str
 type keyFileArgs struct {
 	User    string `salt:"user" doc:"user"`
 	Source  string `salt:"source" doc:"file with keys, a path or URL"`
-	Config  string `salt:"config" doc:"the file, below the home folder" default:".ssh/authorized_keys"`
+	Config  string `salt:"config" doc:"the file, below the home directory" default:".ssh/authorized_keys"`
 	Saltenv string `salt:"saltenv" doc:"environment of the source" default:"base"`
 	Hash    any    `salt:"fingerprint_hash_type" ignored:"whole keys are compared, not fingerprints" default:"null"`
 }
@@ -248,8 +248,8 @@ type setKeyArgs struct {
 	Enc     string `salt:"enc" doc:"type of the key" default:"ssh-rsa"`
 	Comment any    `salt:"comment" doc:"comment of the key" default:""`
 	Options any    `salt:"options" doc:"list of options" default:"null"`
-	Config  string `salt:"config" doc:"the file, below the home folder" default:".ssh/authorized_keys"`
-	Cache   any    `salt:"cache_keys" ignored:"keys are always read anew" default:"null"`
+	Config  string `salt:"config" doc:"the file, below the home directory" default:".ssh/authorized_keys"`
+	Cache   any    `salt:"cache_keys" ignored:"keys are always read again" default:"null"`
 	Hash    any    `salt:"fingerprint_hash_type" ignored:"whole keys are compared, not fingerprints" default:"null"`
 }
 
@@ -312,7 +312,7 @@ func (s ssh) setFile(ctx context.Context, c *fn.Call, a setFileArgs) (string, er
 type rmKeyArgs struct {
 	User   string `salt:"user" doc:"user"`
 	Key    string `salt:"key" doc:"the key in base64"`
-	Config string `salt:"config" doc:"the file, below the home folder" default:".ssh/authorized_keys"`
+	Config string `salt:"config" doc:"the file, below the home directory" default:".ssh/authorized_keys"`
 	Hash   any    `salt:"fingerprint_hash_type" ignored:"whole keys are compared, not fingerprints" default:"null"`
 }
 
@@ -398,7 +398,7 @@ func (s ssh) userKeys(ctx context.Context, _ *fn.Call, a userKeysArgs) (*value.D
 }
 
 type hostKeysArgs struct {
-	Dir     any  `salt:"keydir" doc:"folder of the keys; null for /etc/ssh" default:"null"`
+	Dir     any  `salt:"keydir" doc:"directory of the keys; null for /etc/ssh" default:"null"`
 	Private bool `salt:"private" doc:"private keys too" default:"true"`
 	Certs   bool `salt:"certs" doc:"certificates too" default:"true"`
 }
@@ -595,7 +595,7 @@ func (s ssh) setHost(ctx context.Context, c *fn.Call, a setHostArgs) (*value.Dic
 }
 
 // learn writes the file. One that is new belongs to its user, and so does a
-// folder that is new, which nobody else may enter.
+// directory that is new, which no other process may enter.
 func (s ssh) learn(u account.User, path, name string, lines []sshkeys.Host, all bool) error {
 	dir := filepath.Dir(path)
 	isNew, newDir := !s.m.Exists(path), !s.m.Exists(dir)

@@ -100,8 +100,8 @@ type tarArgs struct {
 	Options  string `salt:"options" doc:"options of tar"`
 	Tarfile  string `salt:"tarfile" doc:"the archive"`
 	Sources  any    `salt:"sources" doc:"files to pack, with commas or as a list" default:"null"`
-	Dest     any    `salt:"dest" doc:"folder to unpack into" default:"null"`
-	Cwd      string `salt:"cwd" doc:"folder to work in" default:"null"`
+	Dest     any    `salt:"dest" doc:"directory to unpack into" default:"null"`
+	Cwd      string `salt:"cwd" doc:"directory to work in" default:"null"`
 	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
 	Runas    string `salt:"runas" doc:"user that tar runs as" default:"null"`
 }
@@ -159,7 +159,7 @@ type cmdZipArgs struct {
 	File     string `salt:"zip_file" doc:"the archive"`
 	Sources  any    `salt:"sources" doc:"files to pack, with commas or as a list"`
 	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
-	Cwd      string `salt:"cwd" doc:"folder to work in" default:"null"`
+	Cwd      string `salt:"cwd" doc:"directory to work in" default:"null"`
 	Runas    string `salt:"runas" doc:"user that zip runs as" default:"null"`
 }
 
@@ -173,7 +173,7 @@ func (a archiver) cmdZip(ctx context.Context, c *fn.Call, x cmdZipArgs) (*value.
 
 type cmdUnzipArgs struct {
 	File     string `salt:"zip_file" doc:"the archive"`
-	Dest     string `salt:"dest" doc:"folder to unpack into"`
+	Dest     string `salt:"dest" doc:"directory to unpack into"`
 	Excludes any    `salt:"excludes" doc:"names to leave out, with commas or as a list" default:"null"`
 	Options  any    `salt:"options" doc:"options of unzip" default:"null"`
 	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
@@ -227,7 +227,7 @@ func (a archiver) cmdUnzip(ctx context.Context, c *fn.Call, x cmdUnzipArgs) (*va
 
 type unzipArgs struct {
 	File     string `salt:"zip_file" doc:"the archive"`
-	Dest     string `salt:"dest" doc:"folder to unpack into"`
+	Dest     string `salt:"dest" doc:"directory to unpack into"`
 	Excludes any    `salt:"excludes" doc:"names to leave out, with commas or as a list" default:"null"`
 	Options  any    `salt:"options" ignored:"the archive is read without a program" default:"null"`
 	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
@@ -255,9 +255,9 @@ type listArgs struct {
 	Name    string `salt:"name" doc:"path or URL of the archive"`
 	Format  any    `salt:"archive_format" doc:"tar or zip; by the name if null" default:"null"`
 	Options any    `salt:"options" ignored:"the archive is read without a program" default:"null"`
-	Strip   any    `salt:"strip_components" doc:"number of folders to leave out of the names" default:"null"`
+	Strip   any    `salt:"strip_components" doc:"number of directories to leave out of the names" default:"null"`
 	Clean   bool   `salt:"clean" doc:"remove the file from the cache" default:"false"`
-	Verbose bool   `salt:"verbose" doc:"tell folders, files and links apart" default:"false"`
+	Verbose bool   `salt:"verbose" doc:"tell directories, files and links apart" default:"false"`
 	Saltenv string `salt:"saltenv" doc:"environment of the file" default:"base"`
 	Hash    any    `salt:"source_hash" ignored:"the archive is a local file" default:"null"`
 	ETag    bool   `salt:"use_etag" ignored:"the archive is a local file" default:"false"`

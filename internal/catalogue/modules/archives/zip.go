@@ -17,7 +17,7 @@ type zipArgs struct {
 	File     string `salt:"zip_file" doc:"the archive"`
 	Sources  any    `salt:"sources" doc:"files to pack, with commas or as a list"`
 	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
-	Cwd      string `salt:"cwd" doc:"folder that names are relative to" default:"null"`
+	Cwd      string `salt:"cwd" doc:"directory that names are relative to" default:"null"`
 	Runas    string `salt:"runas" doc:"not supported; use archive.cmd_zip" default:"null"`
 	Zip64    bool   `salt:"zip64" ignored:"large archives need no option" default:"false"`
 }
@@ -74,7 +74,7 @@ type rarArgs struct {
 	File     string `salt:"rarfile" doc:"the archive"`
 	Sources  any    `salt:"sources" doc:"files to pack, with commas or as a list"`
 	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
-	Cwd      string `salt:"cwd" doc:"folder to work in" default:"null"`
+	Cwd      string `salt:"cwd" doc:"directory to work in" default:"null"`
 	Runas    string `salt:"runas" doc:"user that rar runs as" default:"null"`
 }
 
@@ -88,7 +88,7 @@ func (a archiver) rar(ctx context.Context, c *fn.Call, x rarArgs) (*value.List, 
 
 type unrarArgs struct {
 	File     string `salt:"rarfile" doc:"the archive"`
-	Dest     string `salt:"dest" doc:"folder to unpack into"`
+	Dest     string `salt:"dest" doc:"directory to unpack into"`
 	Excludes any    `salt:"excludes" doc:"names to leave out, with commas or as a list" default:"null"`
 	Template any    `salt:"template" doc:"not supported; must be null" default:"null"`
 	Runas    string `salt:"runas" doc:"user that unrar runs as" default:"null"`

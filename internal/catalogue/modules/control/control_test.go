@@ -285,7 +285,7 @@ func TestClearCache(t *testing.T) {
 		t.Errorf("the file is still there: %v", err)
 	}
 	if _, err := os.Stat(deep); err != nil {
-		t.Errorf("the folder is gone: %v", err)
+		t.Errorf("the directory is gone: %v", err)
 	}
 	if _, err := os.Stat(outside); err != nil {
 		t.Errorf("a file outside the cache is gone: %v", err)

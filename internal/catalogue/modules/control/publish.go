@@ -107,7 +107,7 @@ func (p publish) send(ctx context.Context, c *fn.Call, a publishArgs, form strin
 	}
 	job, _ := reply.(*value.Dict)
 	if job.Len() == 0 {
-		return value.NewDict(0), nil // not allowed, or nobody was meant
+		return value.NewDict(0), nil // not allowed, or no minion matches
 	}
 	minions := job.List("minions")
 	over := time.Now().Add(limit)

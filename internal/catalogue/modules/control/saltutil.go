@@ -40,7 +40,7 @@ type Jobs interface {
 	Cached(jid string) (*value.Dict, bool)
 }
 
-// What a Refresher can collect anew.
+// What a Refresher can collect again.
 const (
 	RefreshPillar   = "pillar" // and the grains, by which it is compiled
 	RefreshModules  = "modules"
@@ -48,14 +48,14 @@ const (
 	RefreshMatchers = "matchers"
 )
 
-// Refresher has the minion collect something anew.
+// Refresher has the minion collect something again.
 type Refresher interface {
 	// Refresh begins to collect what is named, and with wait returns only
 	// when that is done. clean also drops the pillar's cache.
 	Refresh(ctx context.Context, what string, clean, wait bool) error
 }
 
-// Keys makes the minion's key pair anew.
+// Keys makes the minion's key pair again.
 type Keys interface {
 	// Regenerate makes a new key pair, which the minion uses from its next
 	// start on.
@@ -86,14 +86,14 @@ func Saltutil(d Deps) fn.Module {
 		fn.Of("kill_job", s.one(syscall.SIGKILL), `Kill the programs of a job.`, fn.Example("salt '*' saltutil.kill_job 20260101000000000000")),
 		fn.Of("term_all_jobs", s.all(syscall.SIGTERM), `Ask all jobs to end.`, fn.Example("salt '*' saltutil.term_all_jobs")),
 		fn.Of("kill_all_jobs", s.all(syscall.SIGKILL), `Kill the programs of all jobs.`, fn.Example("salt '*' saltutil.kill_all_jobs")),
-		fn.Of("refresh_grains", s.refreshGrains, `Collect the grains anew.
+		fn.Of("refresh_grains", s.refreshGrains, `Collect the grains again.
 			The keywords are refresh_pillar (true) and clean_pillar_cache (false).`, fn.Example("salt '*' saltutil.refresh_grains")),
-		fn.Of("refresh_pillar", s.refreshPillar, `Have the pillar compiled anew.`, fn.Example("salt '*' saltutil.refresh_pillar")),
+		fn.Of("refresh_pillar", s.refreshPillar, `Have the pillar compiled again.`, fn.Example("salt '*' saltutil.refresh_pillar")),
 		fn.Of("pillar_refresh", s.refreshPillar, `Same as saltutil.refresh_pillar.`, fn.Example("salt '*' saltutil.pillar_refresh")),
-		fn.Of("refresh_modules", s.refreshModules, `Collect the modules anew.
+		fn.Of("refresh_modules", s.refreshModules, `Collect the modules again.
 			The keyword async (true) says not to wait.`, fn.Example("salt '*' saltutil.refresh_modules")),
-		fn.Of("refresh_beacons", s.refreshPlain(RefreshBeacons), `Collect the beacons anew.`, fn.Example("salt '*' saltutil.refresh_beacons")),
-		fn.Of("refresh_matchers", s.refreshPlain(RefreshMatchers), `Collect the matchers anew.`, fn.Example("salt '*' saltutil.refresh_matchers")),
+		fn.Of("refresh_beacons", s.refreshPlain(RefreshBeacons), `Collect the beacons again.`, fn.Example("salt '*' saltutil.refresh_beacons")),
+		fn.Of("refresh_matchers", s.refreshPlain(RefreshMatchers), `Collect the matchers again.`, fn.Example("salt '*' saltutil.refresh_matchers")),
 		fn.Of("clear_cache", s.clearCache, `Remove all files of the minion's cache.`, fn.Example("salt '*' saltutil.clear_cache")),
 		fn.Of("clear_job_cache", s.clearJobCache, `Remove what old jobs returned from the minion's cache.`, fn.Example("salt '*' saltutil.clear_job_cache hours=12")),
 		fn.Of("regen_keys", s.regenKeys, `Make a new key pair, which counts from the minion's next start on.
@@ -371,7 +371,7 @@ func (s saltutil) syncAll(ctx context.Context, c *fn.Call, a syncArgs) (*value.D
 	return d, nil
 }
 
-// cacheDir returns the folder of the cache; it refuses what cannot be one.
+// cacheDir returns the directory of the cache; it refuses what cannot be one.
 func cacheDir(c *fn.Call) (string, error) {
 	dir, _ := c.Config.Get("cachedir").(string)
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) == "/" {

@@ -173,7 +173,7 @@ type scheduleKwArgs struct {
 	Kw fn.Kwargs `salt:"kwargs"`
 }
 
-// persist tells whether a change is to be saved.
+// persist reports whether a change is to be saved.
 func persist(kw fn.Kwargs) bool {
 	v, ok := kw.Get("persist")
 	return !ok || value.Truth(v)

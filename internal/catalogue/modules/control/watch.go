@@ -75,7 +75,7 @@ type watchArgs struct {
 	Match   string `salt:"tagmatch" doc:"glob or regular expression that the whole tag must match" default:"*"`
 	Count   int    `salt:"count" doc:"events to wait for; -1 means without end" default:"-1"`
 	Quiet   bool   `salt:"quiet" doc:"print nothing" default:"false"`
-	SockDir any    `salt:"sock_dir" doc:"folder of the sockets of the bus; null: as configured" default:"null"`
+	SockDir any    `salt:"sock_dir" doc:"directory of the sockets of the bus; null: as configured" default:"null"`
 	Pretty  bool   `salt:"pretty" doc:"print data with sorted keys over several lines" default:"false"`
 	Node    string `salt:"node" doc:"whose events: minion or master" default:"minion"`
 }

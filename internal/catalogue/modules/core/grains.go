@@ -27,7 +27,7 @@ type GrainStore interface {
 	// Change sets and removes top-level grains. Who reads them afterwards
 	// sees the change.
 	Change(set *value.Dict, remove []string)
-	// Refresh has all grains collected anew, and then the pillar if pillar
+	// Refresh has all grains collected again, and then the pillar if pillar
 	// is true. It does not wait for that.
 	Refresh(ctx context.Context, pillar bool) error
 }
@@ -237,7 +237,7 @@ func filter(all *value.Dict, path any, a filterArgs) any {
 type setvalsArgs struct {
 	Grains      any  `salt:"grains" doc:"map of names and values"`
 	Destructive bool `salt:"destructive" doc:"remove grains whose new value is null" default:"false"`
-	Refresh     bool `salt:"refresh_pillar" doc:"compile the pillar anew" default:"true"`
+	Refresh     bool `salt:"refresh_pillar" doc:"compile the pillar again" default:"true"`
 }
 
 func (g grains) setvals(ctx context.Context, c *fn.Call, a setvalsArgs) (any, error) {
@@ -254,7 +254,7 @@ type setvalArgs struct {
 	Key         any  `salt:"key" doc:"name of the grain"`
 	Val         any  `salt:"val" doc:"its value"`
 	Destructive bool `salt:"destructive" doc:"remove the grain if the new value is null" default:"false"`
-	Refresh     bool `salt:"refresh_pillar" doc:"compile the pillar anew" default:"true"`
+	Refresh     bool `salt:"refresh_pillar" doc:"compile the pillar again" default:"true"`
 }
 
 func (g grains) setval(ctx context.Context, c *fn.Call, a setvalArgs) (any, error) {

@@ -12,7 +12,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// key shows the fingerprint of one file in the minion's folder of keys.
+// key shows the fingerprint of one file in the minion's directory of keys.
 type key struct{ file string }
 
 func init() {

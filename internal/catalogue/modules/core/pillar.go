@@ -107,7 +107,7 @@ func held(ctx context.Context, c *fn.Call, pillarenv, saltenv any) (*value.Dict,
 	return fresh(ctx, c, pillarItemsArgs{Pillarenv: pillarenv, Saltenv: saltenv})
 }
 
-// fresh has the pillar made anew. Where nobody can, it is the one that the
+// fresh has the pillar created again. If no master can, it is the one that the
 // minion holds, unless something else is asked for.
 func fresh(ctx context.Context, c *fn.Call, a pillarItemsArgs) (*value.Dict, error) {
 	env := a.Pillarenv
@@ -289,7 +289,7 @@ func (pillar) filterBy(_ context.Context, c *fn.Call, a pillarFilterArgs) (any, 
 }
 
 type pillarFileArgs struct {
-	Path    string `salt:"path" doc:"path below the folders of the pillar"`
+	Path    string `salt:"path" doc:"path below the directories of the pillar"`
 	Saltenv any    `salt:"saltenv" doc:"the only environment to look in" default:"null"`
 }
 
@@ -299,7 +299,7 @@ func (pillar) fileExists(_ context.Context, c *fn.Call, a pillarFileArgs) (bool,
 		return false, fn.Errorf("No pillar_roots found. Are you running this on the master?")
 	}
 	if !filepath.IsLocal(a.Path) {
-		return false, nil // the folders of the pillar are where to look, not what lies around them
+		return false, nil // the directories of the pillar are where to look, not what lies around them
 	}
 	for env, dirs := range roots.All() {
 		if value.Truth(a.Saltenv) && !value.Equal(env, a.Saltenv) {

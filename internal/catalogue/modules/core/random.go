@@ -191,7 +191,7 @@ type randIntArgs struct {
 	Seed  any   `salt:"seed" doc:"what makes the number always the same" default:"null"`
 }
 
-// source returns the generator of a seed, or one that nobody can foresee.
+// source returns the generator of a seed, or an unpredictable one.
 func source(seed any) (*mersenne.Source, error) {
 	if seed == nil {
 		b := make([]byte, 32)

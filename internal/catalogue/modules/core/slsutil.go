@@ -35,9 +35,9 @@ func init() {
 			Keywords are options of what writes the format.`, fn.Example(`salt '*' slsutil.serialize 'json' obj="{'foo': 'Foo!'}"`)),
 		fn.Of("deserialize", s.deserialize, `Return the value that a text in the format of a serializer means; of those of slsutil.serialize all but python.`, fn.Example(`salt '*' slsutil.deserialize 'json' '{"foo": "Foo!"}'`)),
 		fn.Of("file_exists", s.fileExists, `Say whether there is a file in the state tree.`, fn.Example("salt '*' slsutil.file_exists nginx/defaults.yaml")),
-		fn.Of("dir_exists", s.dirExists, `Say whether there is a folder in the state tree.`, fn.Example("salt '*' slsutil.dir_exists nginx/files")),
-		fn.Of("path_exists", s.pathExists, `Say whether there is a file or folder in the state tree.`, fn.Example("salt '*' slsutil.path_exists nginx/defaults.yaml")),
-		fn.Of("findup", s.findup, `Return the first of some names that exists in a folder of the state tree or in one above it.`, fn.Example("salt '*' slsutil.findup formulas/shared/nginx map.jinja")),
+		fn.Of("dir_exists", s.dirExists, `Say whether there is a directory in the state tree.`, fn.Example("salt '*' slsutil.dir_exists nginx/files")),
+		fn.Of("path_exists", s.pathExists, `Say whether there is a file or directory in the state tree.`, fn.Example("salt '*' slsutil.path_exists nginx/defaults.yaml")),
+		fn.Of("findup", s.findup, `Return the first of some names that exists in a directory of the state tree or in one above it.`, fn.Example("salt '*' slsutil.findup formulas/shared/nginx map.jinja")),
 	}})
 }
 
@@ -310,7 +310,7 @@ func (s slsutil) pathExists(ctx context.Context, c *fn.Call, a treeArgs) (bool, 
 }
 
 type findupArgs struct {
-	Start   any    `salt:"startpath" doc:"folder to begin in; empty for the root"`
+	Start   any    `salt:"startpath" doc:"directory to begin in; empty for the root"`
 	Names   any    `salt:"filenames" doc:"name, or list of names"`
 	Saltenv string `salt:"saltenv" doc:"environment of the state tree" default:"base"`
 }

@@ -76,7 +76,7 @@ func answerOfNone(fun string, err error) error {
 // pg says how to reach the server.
 type pg struct {
 	User     any `salt:"user" doc:"role that asks" default:"null"`
-	Host     any `salt:"host" doc:"name, address or folder of the socket" default:"null"`
+	Host     any `salt:"host" doc:"name, address or directory of the socket" default:"null"`
 	Port     any `salt:"port" doc:"port" default:"null"`
 	Database any `salt:"maintenance_db" doc:"database to connect to" default:"null"`
 	Password any `salt:"password" doc:"password of the role that asks" default:"null"`

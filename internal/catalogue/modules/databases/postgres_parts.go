@@ -86,7 +86,7 @@ func (x postgres) tablespaceExists(ctx context.Context, c *fn.Call, a pgNameArgs
 
 type pgSpaceArgs struct {
 	Name     string `salt:"name" doc:"its name"`
-	Location string `salt:"location" doc:"folder of the server"`
+	Location string `salt:"location" doc:"directory of the server"`
 	Options  any    `salt:"options" doc:"options, as a map" default:"null"`
 	Owner    any    `salt:"owner" doc:"role that owns it" default:"null"`
 	pg
@@ -366,7 +366,7 @@ type pgSchemas struct {
 	RunAs    any `salt:"user" doc:"account to run psql as" default:"null"`
 	User     any `salt:"db_user" doc:"role that asks" default:"null"`
 	Password any `salt:"db_password" doc:"password of db_user" default:"null"`
-	Host     any `salt:"db_host" doc:"name, address or folder of the socket" default:"null"`
+	Host     any `salt:"db_host" doc:"name, address or directory of the socket" default:"null"`
 	Port     any `salt:"db_port" doc:"port" default:"null"`
 }
 
@@ -428,7 +428,7 @@ func (x postgres) schemaRemove(ctx context.Context, c *fn.Call, a pgSchemaArgs) 
 type pgLanguages struct {
 	Database any `salt:"maintenance_db" doc:"the database"`
 	User     any `salt:"user" doc:"role that asks" default:"null"`
-	Host     any `salt:"host" doc:"name, address or folder of the socket" default:"null"`
+	Host     any `salt:"host" doc:"name, address or directory of the socket" default:"null"`
 	Port     any `salt:"port" doc:"port" default:"null"`
 	Password any `salt:"password" doc:"password of the role that asks" default:"null"`
 	RunAs    any `salt:"runas" doc:"account to run psql as" default:"null"`

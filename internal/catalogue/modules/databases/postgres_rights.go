@@ -57,7 +57,7 @@ func (o thing) query() string {
 	return strings.NewReplacer("%n", literal(o.schema), "%s", literal(o.name)).Replace(grantables[o.kind].from)
 }
 
-// all tells whether every table or sequence of the schema is meant.
+// all reports whether every table or sequence of the schema is meant.
 func (o thing) all() bool {
 	return (o.kind == "table" || o.kind == "sequence") && strings.EqualFold(o.name, "ALL")
 }
@@ -100,7 +100,7 @@ func (s *session) granted(ctx context.Context, o thing) (*value.Dict, error) {
 		}
 		return d, nil
 	}
-	// What nobody has changed is null, which stands for the type's default.
+	// An unchanged value is null, which stands for the type's default.
 	l, err := s.rows(ctx, `SELECT CASE a.grantee WHEN 0 THEN 'public' ELSE pg_get_userbyid(a.grantee) END AS role, a.privilege_type AS "right", a.is_grantable AS option
 		FROM (SELECT `+o.query()+`) o, aclexplode(coalesce(o.acl, acldefault('`+grantables[o.kind].acl+`', o.owner))) a`)
 	if err != nil {
@@ -153,7 +153,7 @@ func (o thing) wantedRights(privileges any) ([]string, error) {
 	return rights, nil
 }
 
-// has tells whether a role has all of the rights and, if option is set, may
+// has reports whether a role has all of the rights and, if option is set, may
 // pass them on.
 func (s *session) has(ctx context.Context, role string, o thing, rights []string, option bool) (bool, error) {
 	all, err := s.granted(ctx, o)
@@ -190,7 +190,7 @@ type pgThingArgs struct {
 	Schema   string `salt:"prepend" doc:"schema of a table, sequence or function" default:"public"`
 	Database any    `salt:"maintenance_db" doc:"database to connect to" default:"null"`
 	User     any    `salt:"user" doc:"role that asks" default:"null"`
-	Host     any    `salt:"host" doc:"name, address or folder of the socket" default:"null"`
+	Host     any    `salt:"host" doc:"name, address or directory of the socket" default:"null"`
 	Port     any    `salt:"port" doc:"port" default:"null"`
 	Password any    `salt:"password" doc:"password of the role that asks" default:"null"`
 	RunAs    any    `salt:"runas" doc:"account to run psql as" default:"null"`
@@ -217,7 +217,7 @@ type pgRightsArgs struct {
 	Schema   string `salt:"prepend" doc:"schema of a table, sequence or function" default:"public"`
 	Database any    `salt:"maintenance_db" doc:"database to connect to" default:"null"`
 	User     any    `salt:"user" doc:"role that asks" default:"null"`
-	Host     any    `salt:"host" doc:"name, address or folder of the socket" default:"null"`
+	Host     any    `salt:"host" doc:"name, address or directory of the socket" default:"null"`
 	Port     any    `salt:"port" doc:"port" default:"null"`
 	Password any    `salt:"password" doc:"password of the role that asks" default:"null"`
 	RunAs    any    `salt:"runas" doc:"account to run psql as" default:"null"`
@@ -266,7 +266,7 @@ type pgRevokeArgs struct {
 	Schema   string `salt:"prepend" doc:"schema of a table, sequence or function" default:"public"`
 	Database any    `salt:"maintenance_db" doc:"database to connect to" default:"null"`
 	User     any    `salt:"user" doc:"role that asks" default:"null"`
-	Host     any    `salt:"host" doc:"name, address or folder of the socket" default:"null"`
+	Host     any    `salt:"host" doc:"name, address or directory of the socket" default:"null"`
 	Port     any    `salt:"port" doc:"port" default:"null"`
 	Password any    `salt:"password" doc:"password of the role that asks" default:"null"`
 	RunAs    any    `salt:"runas" doc:"account to run psql as" default:"null"`

@@ -48,7 +48,7 @@ type aclArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// paths are the files, after "--", and before them the option for folders.
+// paths are the files, after "--", and before them the option for directories.
 func (a aclArgs) paths() ([]string, error) {
 	if len(a.Files) == 0 {
 		return nil, fn.Errorf("You need to specify at least one file or directory to work with!")
@@ -211,7 +211,7 @@ func (a acl) modify(ctx context.Context, c *fn.Call, args aclModifyArgs) (bool, 
 	return a.done(c, out, err, args.Kwargs.Bool("raise_err"))
 }
 
-// done is how changes end: a failure is told of only where that is asked for.
+// done is how changes end: a failure is reported only where that is asked for.
 func (a acl) done(c *fn.Call, out host.Output, err error, tell bool) (bool, error) {
 	if err == nil && out.Exit != 0 {
 		c.SetRetcode(out.Exit)

@@ -30,7 +30,7 @@ func cpModule() fn.Module {
 		fn.Of("recv", cp{}.recv, `Write files that salt-cp sends, whole, and say of each whether it was written.
 			Each file is replaced at once or left as it was. One that exists keeps its mode and owner.`,
 			fn.Example("salt '*' cp.recv '{motd: hello}' /etc/motd")),
-		fn.Of("recv_chunked", cp{}.recvChunked, `Write a part of a file that salt-cp sends in chunks, or make a folder.
+		fn.Of("recv_chunked", cp{}.recvChunked, `Write a part of a file that salt-cp sends in chunks, or make a directory.
 			The first chunk replaces the file, further ones are appended. A chunk that does not fit on the disk leaves the file as it was before it.`,
 			fn.Example("salt '*' cp.recv_chunked /etc/motd aGVsbG8K compressed=False")),
 	}...)}
@@ -38,7 +38,7 @@ func cpModule() fn.Module {
 
 type recvArgs struct {
 	Files *value.Dict `salt:"files" doc:"map of the files' names at the sender to their texts"`
-	Dest  string      `salt:"dest" doc:"file or folder to write to"`
+	Dest  string      `salt:"dest" doc:"file or directory to write to"`
 }
 
 func (cp) recv(_ context.Context, c *fn.Call, a recvArgs) (any, error) {
@@ -89,8 +89,8 @@ func content(v any) ([]byte, bool) {
 }
 
 type chunkArgs struct {
-	Dest       string `salt:"dest" doc:"file to write, or folder to make"`
-	Chunk      any    `salt:"chunk" doc:"content in base64; null makes a folder"`
+	Dest       string `salt:"dest" doc:"file to write, or directory to make"`
+	Chunk      any    `salt:"chunk" doc:"content in base64; null makes a directory"`
 	Append     bool   `salt:"append" doc:"add to the file instead of replacing it" default:"false"`
 	Compressed bool   `salt:"compressed" doc:"the content is compressed by gzip" default:"true"`
 	Mode       *int   `salt:"mode" doc:"permissions of the file as a decimal number, for the first chunk" default:"null"`

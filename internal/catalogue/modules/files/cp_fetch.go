@@ -28,7 +28,7 @@ func fetchFunctions() []fn.Func {
 			alone; one that is replaced keeps its mode and owner.`, fn.Example("salt '*' cp.get_file salt://path/to/file /minion/dest")),
 		fn.Of("get_template", m.getTemplate, `Fill in a template of the master and put the result somewhere.`,
 			fn.Example("salt '*' cp.get_template salt://path/to/template /minion/dest")),
-		fn.Of("get_dir", m.getDir, `Copy a folder of the master with all that is in it.`, fn.Example("salt '*' cp.get_dir salt://path/to/dir /minion/dest")),
+		fn.Of("get_dir", m.getDir, `Copy a directory of the master with all that is in it.`, fn.Example("salt '*' cp.get_dir salt://path/to/dir /minion/dest")),
 		fn.Of("get_url", m.getURL, `Fetch the file of a URL.
 			Without a destination it goes to the cache; with None the answer is the content.`, fn.Example("salt '*' cp.get_url salt://my/file /tmp/mine")),
 		fn.Of("get_file_str", m.getFileStr, `Return the content of a file.`, fn.Example("salt '*' cp.get_file_str salt://my/file")),
@@ -36,12 +36,12 @@ func fetchFunctions() []fn.Func {
 			fn.Example("salt '*' cp.cache_file salt://path/to/file")),
 		fn.Of("cache_dest", m.cacheDest, `Return where in the cache a file would be.`, fn.Example("salt '*' cp.cache_dest salt://my/file")),
 		fn.Of("cache_files", m.cacheFiles, `Fetch several files to the minion's cache.`, fn.Example("salt '*' cp.cache_files salt://path/one,salt://path/two")),
-		fn.Of("cache_dir", m.cacheDir, `Fetch a folder of the master to the minion's cache.`, fn.Example("salt '*' cp.cache_dir salt://path/to/dir")),
+		fn.Of("cache_dir", m.cacheDir, `Fetch a directory of the master to the minion's cache.`, fn.Example("salt '*' cp.cache_dir salt://path/to/dir")),
 		fn.Of("cache_master", m.cacheMaster, `Fetch all files of the master to the minion's cache.`, fn.Example("salt '*' cp.cache_master")),
 		fn.Of("cache_local_file", m.cacheLocalFile, `Copy a file of the minion to its cache.`, fn.Example("salt '*' cp.cache_local_file /etc/hosts")),
 		fn.Of("list_states", m.listStates, `List the names of the SLS files.`, fn.Example("salt '*' cp.list_states")),
 		fn.Of("list_master", m.listMaster, `List the files of the master.`, fn.Example("salt '*' cp.list_master")),
-		fn.Of("list_master_dirs", m.listMasterDirs, `List the folders of the master.`, fn.Example("salt '*' cp.list_master_dirs")),
+		fn.Of("list_master_dirs", m.listMasterDirs, `List the directories of the master.`, fn.Example("salt '*' cp.list_master_dirs")),
 		fn.Of("list_master_symlinks", m.listMasterSymlinks, `List the symbolic links of the master.`, fn.Example("salt '*' cp.list_master_symlinks")),
 		fn.Of("list_minion", m.listMinion, `List the files in the minion's cache.`, fn.Example("salt '*' cp.list_minion")),
 		fn.Of("is_cached", m.isCached, `Return the path of a file in the minion's cache, or an empty text.`, fn.Example("salt '*' cp.is_cached salt://path/to/file")),
@@ -49,7 +49,7 @@ func fetchFunctions() []fn.Func {
 		fn.Of("stat_file", m.statFile, `Return the permissions of a file of the master or the minion.`, fn.Example("salt '*' cp.stat_file salt://path/to/file")),
 		fn.Of("envs", m.envs, `List the environments of the file server.`, fn.Example("salt '*' cp.envs")),
 		fn.Of("push", m.push, `Send a file of the minion to the master, which keeps it if its option file_recv is set.`, fn.Example("salt '*' cp.push /etc/fstab")),
-		fn.Of("push_dir", m.pushDir, `Send the files of a folder to the master.`, fn.Example("salt '*' cp.push_dir /etc/modprobe.d/ glob='*.conf'")),
+		fn.Of("push_dir", m.pushDir, `Send the files of a directory to the master.`, fn.Example("salt '*' cp.push_dir /etc/modprobe.d/ glob='*.conf'")),
 	}
 }
 
@@ -82,9 +82,9 @@ func orFalse(p string, err error) (any, error) {
 
 type getFileArgs struct {
 	Path     string    `salt:"path" doc:"salt:// URL"`
-	Dest     string    `salt:"dest" doc:"file or folder to put it"`
+	Dest     string    `salt:"dest" doc:"file or directory to put it"`
 	Saltenv  any       `salt:"saltenv" doc:"environment; that of the option saltenv, or base, if null" default:"null"`
-	Makedirs bool      `salt:"makedirs" doc:"make the folder" default:"false"`
+	Makedirs bool      `salt:"makedirs" doc:"make the directory" default:"false"`
 	Template any       `salt:"template" doc:"template engine that path and dest are filled in by" default:"null"`
 	Gzip     any       `salt:"gzip" doc:"level of compression on the way, 1 to 9" default:"null"`
 	Kwargs   fn.Kwargs `salt:"kwargs"`
@@ -98,7 +98,7 @@ func (cp) getFile(ctx context.Context, c *fn.Call, a getFileArgs) (any, error) {
 	p, err := c.Files.GetFile(ctx, a.Path, a.Dest, fileclient.GetOptions{Saltenv: env, Makedirs: a.Makedirs, Gzip: gzipLevel(a.Gzip)})
 	if err != nil && salt.KindOf(err) == salt.NotFound {
 		if _, err := c.Files.Hash(ctx, a.Path, env); err != nil && salt.KindOf(err) == salt.NotFound {
-			return "", nil // there is no such file; False means that there is no folder for it
+			return "", nil // there is no such file; False means that there is no directory for it
 		}
 	}
 	return orFalse(p, err)
@@ -147,7 +147,7 @@ type getTemplateArgs struct {
 	Dest     string    `salt:"dest" doc:"file to put the result; empty: the cache"`
 	Template string    `salt:"template" doc:"template engine" default:"jinja"`
 	Saltenv  any       `salt:"saltenv" doc:"environment; that of the option saltenv, or base, if null" default:"null"`
-	Makedirs bool      `salt:"makedirs" doc:"make the folder" default:"false"`
+	Makedirs bool      `salt:"makedirs" doc:"make the directory" default:"false"`
 	Kwargs   fn.Kwargs `salt:"kwargs"`
 }
 
@@ -193,8 +193,8 @@ func (cp) getTemplate(ctx context.Context, c *fn.Call, a getTemplateArgs) (any, 
 }
 
 type getDirArgs struct {
-	Path     string    `salt:"path" doc:"salt:// URL of the folder"`
-	Dest     string    `salt:"dest" doc:"folder to put it in"`
+	Path     string    `salt:"path" doc:"salt:// URL of the directory"`
+	Dest     string    `salt:"dest" doc:"directory to put it in"`
 	Saltenv  any       `salt:"saltenv" doc:"environment; that of the option saltenv, or base, if null" default:"null"`
 	Template any       `salt:"template" doc:"template engine that path and dest are filled in by" default:"null"`
 	Gzip     any       `salt:"gzip" doc:"level of compression on the way, 1 to 9" default:"null"`
@@ -218,9 +218,9 @@ func list(paths []string, err error) (any, error) {
 
 type getURLArgs struct {
 	Path       string `salt:"path" doc:"salt, http, https, ftp or file URL, or a path of this machine"`
-	Dest       any    `salt:"dest" doc:"file or folder to put it; empty: the cache; null: return the content" default:"''"`
+	Dest       any    `salt:"dest" doc:"file or directory to put it; empty: the cache; null: return the content" default:"''"`
 	Saltenv    any    `salt:"saltenv" doc:"environment; that of the option saltenv, or base, if null" default:"null"`
-	Makedirs   bool   `salt:"makedirs" doc:"make the folder" default:"false"`
+	Makedirs   bool   `salt:"makedirs" doc:"make the directory" default:"false"`
 	SourceHash any    `salt:"source_hash" doc:"hash of the file; a cached one that has it is not fetched again" default:"null"`
 }
 
@@ -336,9 +336,9 @@ func words(v any) []string {
 }
 
 type cacheDirArgs struct {
-	Path         string `salt:"path" doc:"salt:// URL of the folder"`
+	Path         string `salt:"path" doc:"salt:// URL of the directory"`
 	Saltenv      any    `salt:"saltenv" doc:"environment; that of the option saltenv, or base, if null" default:"null"`
-	IncludeEmpty bool   `salt:"include_empty" doc:"make empty folders, too" default:"false"`
+	IncludeEmpty bool   `salt:"include_empty" doc:"make empty directories, too" default:"false"`
 	IncludePat   any    `salt:"include_pat" doc:"pattern for files to fetch, or a list; a regular expression after E@" default:"null"`
 	ExcludePat   any    `salt:"exclude_pat" doc:"pattern for files to leave out, or a list; a regular expression after E@" default:"null"`
 }
@@ -480,9 +480,9 @@ func (m cp) push(ctx context.Context, c *fn.Call, a pushArgs) (any, error) {
 }
 
 type pushDirArgs struct {
-	Path       string `salt:"path" doc:"absolute path of the folder"`
+	Path       string `salt:"path" doc:"absolute path of the directory"`
 	Glob       any    `salt:"glob" doc:"pattern for the names of the files" default:"null"`
-	UploadPath any    `salt:"upload_path" doc:"folder to keep them under at the master" default:"null"`
+	UploadPath any    `salt:"upload_path" doc:"directory to keep them under at the master" default:"null"`
 }
 
 func (m cp) pushDir(ctx context.Context, c *fn.Call, a pushDirArgs) (any, error) {

@@ -17,7 +17,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// folder is where the jobs of the table write.
+// directory is where the jobs of the table write.
 const folder = "/tmp/brine-files-test"
 
 const table = "testdata/jobs.json"

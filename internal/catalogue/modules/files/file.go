@@ -24,7 +24,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// file is the module file of one machine. What is told of files is in this
+// file is the module file of one machine. What is reported files is in this
 // file, what changes them in file_change.go and file_edit.go, the search in
 // file_find.go, and what programs do with them in file_more.go.
 type file struct{ m *host.Machine }
@@ -33,7 +33,7 @@ func fileModule(m *host.Machine) fn.Module {
 	f := file{m}
 	all := []fn.Func{
 		fn.Of("file_exists", is(filesys.IsFile), `Say whether a path is a file.`, fn.Example("salt '*' file.file_exists /etc/passwd")),
-		fn.Of("directory_exists", is(filesys.IsDir), `Say whether a path is a folder.`, fn.Example("salt '*' file.directory_exists /etc")),
+		fn.Of("directory_exists", is(filesys.IsDir), `Say whether a path is a directory.`, fn.Example("salt '*' file.directory_exists /etc")),
 		fn.Of("path_exists_glob", f.pathExistsGlob, `Say whether there is anything that a glob finds.`, fn.Example("salt '*' file.path_exists_glob '/etc/pam*/pass*'")),
 		fn.Of("is_link", is(filesys.IsLink), `Say whether a path is a symbolic link.`, fn.Example("salt '*' file.is_link /etc/mtab")),
 		fn.Of("is_hardlink", f.isHardlink, `Say whether a file has more than one name.`, fn.Example("salt '*' file.is_hardlink /etc/passwd")),
@@ -57,15 +57,15 @@ func fileModule(m *host.Machine) fn.Module {
 		fn.Of("check_hash", f.checkHash, `Say whether a file has a hash.`, fn.Example("salt '*' file.check_hash /etc/fstab md5:22b0fa44c7ca1cdf1f1c9ee1c5b5e7f1")),
 		fn.Of("read", f.read, `Return the content of a file.`, fn.Example("salt '*' file.read /etc/hostname")),
 		fn.Of("seek_read", f.seekRead, `Return a part of a file.`, fn.Example("salt '*' file.seek_read /etc/passwd 4096 0")),
-		fn.Of("readdir", f.readdir, `List the names in a folder.`, fn.Example("salt '*' file.readdir /etc")),
+		fn.Of("readdir", f.readdir, `List the names in a directory.`, fn.Example("salt '*' file.readdir /etc")),
 		fn.Of("readlink", f.readlink, `Return what a symbolic link leads to.`, fn.Example("salt '*' file.readlink /etc/mtab")),
 		fn.Of("access", f.access, `Say whether the minion may read (r), write (w) or run (x) a file, or whether there is one (f).`, fn.Example("salt '*' file.access /etc/passwd r")),
 		fn.Of("contains", f.contains, `Say whether a file has a text.`, fn.Example("salt '*' file.contains /etc/crontab 'mymaintenance.sh'")),
 		fn.Of("contains_regex", f.containsRegex, `Say whether a regular expression finds a line of a file.`, fn.Example("salt '*' file.contains_regex /etc/crontab '^SHELL'")),
 		fn.Of("contains_glob", f.containsGlob, `Say whether a glob matches the content of a file.`, fn.Example("salt '*' file.contains_glob /etc/foobar '*cheese*'")),
-		fn.Of("diskusage", f.diskusage, `Return how many bytes a file has, or all files of a folder.`, fn.Example("salt '*' file.diskusage /var/log")),
+		fn.Of("diskusage", f.diskusage, `Return how many bytes a file has, or all files of a directory.`, fn.Example("salt '*' file.diskusage /var/log")),
 		fn.Of("get_diff", f.getDiff, `Show how two files differ.`, fn.Example("salt '*' file.get_diff /home/fred/.vimrc /home/ann/.vimrc")),
-		fn.Of("pardir", f.pardir, `Return the name of the folder above: "..".`, fn.Example("salt '*' file.pardir")),
+		fn.Of("pardir", f.pardir, `Return the name of the directory above: "..".`, fn.Example("salt '*' file.pardir")),
 		fn.Of("normpath", f.normpath, `Return a path without what is superfluous in it.`, fn.Example("salt '*' file.normpath a/b/c/..")),
 		fn.Of("basename", f.basename, `Return the last part of a path.`, fn.Example("salt '*' file.basename /etc/passwd")),
 		fn.Of("dirname", f.dirname, `Return a path without its last part.`, fn.Example("salt '*' file.dirname /etc/passwd")),
@@ -74,7 +74,7 @@ func fileModule(m *host.Machine) fn.Module {
 	all = append(append(all, f.changes()...), f.edits()...)
 	all = append(append(all, f.finds()...), f.more()...)
 	all = append(append(all, f.sourced()...), f.managed()...)
-	return fn.Module{Name: "file", Doc: `Files, folders and links: what they are and what is in them.`, Funcs: all}
+	return fn.Module{Name: "file", Doc: `Files, directories and links: what they are and what is in them.`, Funcs: all}
 }
 
 type pathArg struct {
@@ -555,7 +555,7 @@ func (file) join(_ context.Context, _ *fn.Call, a joinArgs) (any, error) {
 	for i, p := range a.Parts {
 		s := value.Str(p)
 		switch {
-		case i == 0 || strings.HasPrefix(s, "/"): // an absolute part begins anew
+		case i == 0 || strings.HasPrefix(s, "/"): // an absolute part starts again
 			path = s
 		default:
 			path = strings.TrimSuffix(path, "/") + "/" + s

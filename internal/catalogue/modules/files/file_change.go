@@ -33,13 +33,13 @@ func (f file) changes() []fn.Func {
 		fn.Of("link", f.link, `Make a hard link.`, fn.Example("salt '*' file.link /path/to/file /path/to/link")),
 		fn.Of("symlink", f.symlink, `Make a symbolic link.`, fn.Example("salt '*' file.symlink /path/to/file /path/to/link")),
 		fn.Of("rename", f.rename, `Give a file another name.`, fn.Example("salt '*' file.rename /path/to/src /path/to/dst")),
-		fn.Of("move", f.move, `Move a file or folder, also to another file system.`, fn.Example("salt '*' file.move /path/to/src /path/to/dst")),
-		fn.Of("copy", f.copy, `Copy a file, or with recurse a folder. The copy has the owner and mode of the source.`, fn.Example("salt '*' file.copy /path/to/src /path/to/dst")),
-		fn.Of("remove", f.remove, `Remove a file, or a folder with all that is in it.`, fn.Example("salt '*' file.remove /tmp/foo")),
-		fn.Of("rmdir", f.rmdir, `Remove a folder that is empty.`, fn.Example("salt '*' file.rmdir /tmp/foo")),
-		fn.Of("mkdir", f.mkdir, `Make a folder and those above it.`, fn.Example("salt '*' file.mkdir /opt/jetty/context")),
-		fn.Of("makedirs", f.makedirs, `Make the folders above a path; one that ends in a slash is a folder itself.`, fn.Example("salt '*' file.makedirs /opt/code/")),
-		fn.Of("makedirs_perms", f.makedirsPerms, `Make a folder and those above it, with owner and mode.`, fn.Example("salt '*' file.makedirs_perms /opt/code")),
+		fn.Of("move", f.move, `Move a file or directory, also to another file system.`, fn.Example("salt '*' file.move /path/to/src /path/to/dst")),
+		fn.Of("copy", f.copy, `Copy a file, or with recurse a directory. The copy has the owner and mode of the source.`, fn.Example("salt '*' file.copy /path/to/src /path/to/dst")),
+		fn.Of("remove", f.remove, `Remove a file, or a directory with all that is in it.`, fn.Example("salt '*' file.remove /tmp/foo")),
+		fn.Of("rmdir", f.rmdir, `Remove a directory that is empty.`, fn.Example("salt '*' file.rmdir /tmp/foo")),
+		fn.Of("mkdir", f.mkdir, `Make a directory and those above it.`, fn.Example("salt '*' file.mkdir /opt/jetty/context")),
+		fn.Of("makedirs", f.makedirs, `Make the directories above a path; one that ends in a slash is a directory itself.`, fn.Example("salt '*' file.makedirs /opt/code/")),
+		fn.Of("makedirs_perms", f.makedirsPerms, `Make a directory and those above it, with owner and mode.`, fn.Example("salt '*' file.makedirs_perms /opt/code")),
 	}
 }
 
@@ -366,9 +366,9 @@ func (file) move(_ context.Context, _ *fn.Call, a moveArgs) (any, error) {
 }
 
 type copyArgs struct {
-	Src            string `salt:"src" doc:"the file or folder"`
+	Src            string `salt:"src" doc:"the file or directory"`
 	Dst            string `salt:"dst" doc:"the copy"`
-	Recurse        bool   `salt:"recurse" doc:"copy folders" default:"false"`
+	Recurse        bool   `salt:"recurse" doc:"copy directories" default:"false"`
 	RemoveExisting bool   `salt:"remove_existing" doc:"remove what is there first" default:"false"`
 }
 
@@ -420,10 +420,10 @@ func (file) remove(_ context.Context, _ *fn.Call, a removeArgs) (any, error) {
 }
 
 type rmdirArgs struct {
-	Path    string `salt:"path" doc:"path of the folder"`
-	Recurse bool   `salt:"recurse" doc:"remove empty folders in it, too" default:"false"`
+	Path    string `salt:"path" doc:"path of the directory"`
+	Recurse bool   `salt:"recurse" doc:"remove empty directories in it, too" default:"false"`
 	Verbose bool   `salt:"verbose" doc:"tell what was removed" default:"false"`
-	Older   any    `salt:"older_than" doc:"only folders that were changed last more than so many days ago" default:"null"`
+	Older   any    `salt:"older_than" doc:"only directories that were changed last more than so many days ago" default:"null"`
 }
 
 func (file) rmdir(_ context.Context, _ *fn.Call, a rmdirArgs) (any, error) {
@@ -472,13 +472,13 @@ func (file) rmdir(_ context.Context, _ *fn.Call, a rmdirArgs) (any, error) {
 }
 
 type mkdirArgs struct {
-	Path  string `salt:"dir_path" doc:"path of the folder"`
+	Path  string `salt:"dir_path" doc:"path of the directory"`
 	User  any    `salt:"user" doc:"owner" default:"null"`
 	Group any    `salt:"group" doc:"group" default:"null"`
 	Mode  any    `salt:"mode" doc:"mode" default:"null"`
 }
 
-// make makes folders with owner and mode.
+// make makes directories with owner and mode.
 func (f file) make(ctx context.Context, path string, user, group, mode any) error {
 	uid, okUser := filesys.UserID(ctx, f.m, user)
 	gid, okGroup := filesys.GroupID(ctx, f.m, group)
@@ -493,7 +493,7 @@ func (f file) make(ctx context.Context, path string, user, group, mode any) erro
 		err = filesys.MakeDirs(path, uid, gid, bits)
 	}
 	if err != nil {
-		return fn.Errorf("cannot make the folder %s: %w", path, atomicfile.Cause(err))
+		return fn.Errorf("cannot make the directory %s: %w", path, atomicfile.Cause(err))
 	}
 	return nil
 }
@@ -524,7 +524,7 @@ func (f file) makedirs(ctx context.Context, _ *fn.Call, a makedirsArgs) (any, er
 }
 
 type makedirsPermsArgs struct {
-	Name  string `salt:"name" doc:"path of the folder"`
+	Name  string `salt:"name" doc:"path of the directory"`
 	User  any    `salt:"user" doc:"owner" default:"null"`
 	Group any    `salt:"group" doc:"group" default:"null"`
 	Mode  any    `salt:"mode" doc:"mode" default:"'0755'"`

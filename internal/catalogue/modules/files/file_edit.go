@@ -292,7 +292,7 @@ type getDiffArgs struct {
 	Saltenv  string `salt:"saltenv" doc:"environment of salt:// files" default:"base"`
 	Names    bool   `salt:"show_filenames" doc:"show the names, too" default:"true"`
 	Show     bool   `salt:"show_changes" doc:"show the changes" default:"true"`
-	Template bool   `salt:"template" doc:"heed the option obfuscate_templates" default:"false"`
+	Template bool   `salt:"template" doc:"use the option obfuscate_templates" default:"false"`
 	Hash1    string `salt:"source_hash_file1" doc:"hash of the first file if it is fetched by http or ftp" default:"null"`
 	Hash2    string `salt:"source_hash_file2" doc:"hash of the second file" default:"null"`
 }

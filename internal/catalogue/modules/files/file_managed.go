@@ -404,11 +404,11 @@ type manageFileArgs struct {
 	Attrs      any         `salt:"attrs" doc:"attributes; empty removes all"`
 	Saltenv    string      `salt:"saltenv" doc:"environment of salt:// files"`
 	Backup     any         `salt:"backup" doc:"minion: keep a copy of the old file"`
-	Makedirs   bool        `salt:"makedirs" doc:"make the folders above that are missing" default:"false"`
+	Makedirs   bool        `salt:"makedirs" doc:"make the directories above that are missing" default:"false"`
 	Template   any         `salt:"template" ignored:"sfn is rendered already" default:"null"`
 	Show       bool        `salt:"show_changes" doc:"show the changes" default:"true"`
 	Contents   any         `salt:"contents" doc:"what it is to hold, in place of a source" default:"null"`
-	DirMode    any         `salt:"dir_mode" doc:"mode of folders that are made" default:"null"`
+	DirMode    any         `salt:"dir_mode" doc:"mode of directories that are made" default:"null"`
 	Follow     bool        `salt:"follow_symlinks" doc:"change what a symbolic link stands for, in place of the link" default:"true"`
 	SkipVerify bool        `salt:"skip_verify" doc:"do not check the hash of what is fetched" default:"false"`
 	KeepMode   bool        `salt:"keep_mode" doc:"give it the mode of the source" default:"false"`
@@ -589,7 +589,7 @@ func (f file) place(ctx context.Context, c *fn.Call, a manageFileArgs, want *sou
 	return changes, nil
 }
 
-// parent makes the folder of a new file.
+// parent makes the directory of a new file.
 func (f file) parent(ctx context.Context, a manageFileArgs, mode string) error {
 	dir := filepath.Dir(a.Name)
 	switch {

@@ -59,7 +59,7 @@ var none any
 // sum is the source_sum of files with an a.
 var sum = map[string]any{"hash_type": "sha256", "hsum": sha256a}
 
-// managedJobs are done beside Salt, in order; R/ is the folder.
+// managedJobs are done beside Salt, in order; R/ is the directory.
 var managedJobs = [][]any{
 	{"file.get_source_sum", "/x/a", "source_hash=" + md5a}, {"file.get_source_sum", "/x/a", "http://h/a", "sha1 = " + strings.ToUpper(sha1a)}, {"file.get_source_sum", "/x/a", "source_hash=R/sums"},
 	{"file.get_source_sum", "/x/q", "source=http://h/other", "source_hash=R/sums"}, {"file.get_source_sum", "/x/q", "source_hash=R/sums", "source_hash_name=a b"}, {"file.get_source_sum", "/x/q", "source_hash=R/noise"},
@@ -100,7 +100,7 @@ func TestManagedLikeSalt(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("owners can only be changed by root")
 	}
-	// check_managed leaves owners of files below the folder for temporary files out.
+	// check_managed leaves owners of files below the directory for temporary files out.
 	base := t.TempDir()
 	theirs, ours := filepath.Join(base, "theirs"), filepath.Join(base, "ours!!")
 	growManaged(t, theirs)
@@ -171,7 +171,7 @@ func inOrder(v any) any {
 	return v
 }
 
-// rooted puts a folder in the place of R/ in arguments.
+// rooted puts a directory in the place of R/ in arguments.
 func rooted(root string, v any) any {
 	switch v := v.(type) {
 	case string:

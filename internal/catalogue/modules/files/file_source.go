@@ -419,7 +419,7 @@ func (f file) setContext(ctx context.Context, c *fn.Call, a setContextArgs) (any
 
 type restoreconArgs struct {
 	Path      string `salt:"path" doc:"path"`
-	Recursive bool   `salt:"recursive" doc:"all that is in a folder, too" default:"false"`
+	Recursive bool   `salt:"recursive" doc:"all that is in a directory, too" default:"false"`
 }
 
 func (file) restorecon(ctx context.Context, c *fn.Call, a restoreconArgs) (any, error) {

@@ -39,7 +39,7 @@ func plant(t *testing.T, root string) {
 	}
 }
 
-// fileJobs are calls whose results do not depend on the time; R is the folder.
+// fileJobs are calls whose results do not depend on the time; R is the directory.
 var fileJobs = [][]any{
 	{"file.file_exists", "R/a"}, {"file.file_exists", "R/d"}, {"file.file_exists", "R/none"}, {"file.file_exists", "R/link"}, {"file.directory_exists", "R/d"}, {"file.directory_exists", "R/a"},
 	{"file.directory_exists", "R/dlink"}, {"file.path_exists_glob", "R/*.none"}, {"file.path_exists_glob", "R/?"}, {"file.is_link", "R/link"}, {"file.is_link", "R/a"}, {"file.is_link", "R/broken"},

@@ -233,7 +233,7 @@ func (d dig) checkIP(_ context.Context, _ *fn.Call, a checkIPArgs) (bool, error)
 	return ok && isAddress(text), nil
 }
 
-// isAddress tells whether a text is an address, with or without the length of
+// isAddress reports whether a text is an address, with or without the length of
 // a network: 1 to 32, or 8 to 128.
 func isAddress(text string) bool {
 	at := strings.LastIndexByte(text, '/')

@@ -106,7 +106,7 @@ func TestDig(t *testing.T) {
 		{"MX", []any{"example.test", false, server}, "[['10', 'mail.example.test.']]"},
 		{"mx", []any{"example.test", true, server}, "[['10', '192.0.2.25']]"},
 		{"SPF", []any{"example.test", "TXT", server}, "['192.0.2.0/24', '2001:db8::1', '192.0.2.0/24', '2001:db8::1', '192.0.2.0/24']"}, // they name each other: ten questions are asked
-		{"A", []any{"www.example.test", "127.53.77.2"}, "[]"},                                                                           // nobody is there
+		{"A", []any{"www.example.test", "127.53.77.2"}, "[]"},                                                                           // no server
 		{"check_ip", []any{"192.0.2.1/33"}, "False"},
 		{"check_ip", []any{"2001:db8::/64"}, "True"},
 		{"check_ip", []any{"www.example.test"}, "False"},

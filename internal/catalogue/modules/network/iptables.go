@@ -369,7 +369,7 @@ func (x iptables) save(ctx context.Context, c *fn.Call, a saveArgs) (any, error)
 		return nil, err
 	}
 	if err := os.MkdirAll(x.m.Path(filepath.Dir(file)), 0o755); err != nil {
-		return nil, fn.Errorf("cannot make the folder of the rules: %w", err)
+		return nil, fn.Errorf("cannot make the directory of the rules: %w", err)
 	}
 	return c.Funcs.Call(ctx, c, "file.write", []any{file, text}, nil)
 }

@@ -54,7 +54,7 @@ func byHardware(list []netif.Neighbour, v4 bool) *value.Dict {
 	return d
 }
 
-// needs tells of a program that is not there.
+// needs reports a program that is not there.
 func (n network) needs(program string) error {
 	if n.Machine.Which(program) == "" {
 		return &fn.ProgramError{Program: program}

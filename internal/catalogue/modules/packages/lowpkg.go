@@ -151,7 +151,7 @@ func (p pkg) unpurge(ctx context.Context, c *fn.Call, a unpurgeArgs) (*value.Dic
 }
 
 type downloadedArgs struct {
-	Root   string    `salt:"root" doc:"folder that is the root of the file system to look in" default:"null"`
+	Root   string    `salt:"root" doc:"directory that is the root of the file system to look in" default:"null"`
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
@@ -164,7 +164,7 @@ func (p pkg) listDownloaded(ctx context.Context, c *fn.Call, a downloadedArgs) (
 	top := p.m.Path(filepath.Join("/", a.Root, "/var/cache/apt"))
 	err = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || filepath.Ext(path) != ".deb" {
-			return nil // a folder that cannot be read holds nothing of ours
+			return nil // a directory that cannot be read holds nothing of ours
 		}
 		info, err := e.Info()
 		if err != nil {

@@ -18,13 +18,13 @@ type npm struct{ m *host.Machine }
 
 func npmModule(m *host.Machine) fn.Module {
 	n := npm{m}
-	return fn.Module{Name: "npm", When: n.when, Doc: `Packages of Node.js, by way of npm: those of a folder, or without one those of the whole machine.`, Funcs: []fn.Func{
-		fn.Of("install", n.install, `Install packages, or what the folder's package.json asks for, and return what npm tells of it.`, fn.Example("salt '*' npm.install coffee-script"), fn.Example("salt '*' npm.install coffee-script@1.0.1")),
+	return fn.Module{Name: "npm", When: n.when, Doc: `Packages of Node.js, by way of npm: those of a directory, or without one those of the whole machine.`, Funcs: []fn.Func{
+		fn.Of("install", n.install, `Install packages, or what the directory's package.json asks for, and return what npm tells of it.`, fn.Example("salt '*' npm.install coffee-script"), fn.Example("salt '*' npm.install coffee-script@1.0.1")),
 		fn.Of("uninstall", n.uninstall, `Remove a package and say whether that went well.`, fn.Example("salt '*' npm.uninstall coffee-script")),
 		fn.Of("list", n.list, `Return the installed packages by name, as npm tells of them.`, fn.Params("pkg", "dir", "runas", "env", "depth"), fn.Example("salt '*' npm.list")),
 		fn.Of("cache_clean", n.cacheClean, `Empty the cache and say whether that went well. Since version 5, npm needs force for it.`, fn.Params("path", "runas", "env", "force"), fn.Example("salt '*' npm.cache_clean force=True")),
 		fn.Of("cache_list", n.cacheList, `Return the packages in the cache.`, fn.Params("path", "runas", "env"), fn.Example("salt '*' npm.cache_list")),
-		fn.Of("cache_path", n.cachePath, `Return the folder of the cache.`, fn.Params("runas", "env"), fn.Example("salt '*' npm.cache_path")),
+		fn.Of("cache_path", n.cachePath, `Return the directory of the cache.`, fn.Params("runas", "env"), fn.Example("salt '*' npm.cache_path")),
 	}}
 }
 
@@ -38,7 +38,7 @@ func (n npm) when(fn.Reader) (string, bool) {
 type npmInstallArgs struct {
 	Pkg      string      `salt:"pkg" doc:"package in any form that npm knows, such as name@version" default:"null"`
 	Pkgs     any         `salt:"pkgs" doc:"list of packages" default:"null"`
-	Dir      string      `salt:"dir" doc:"folder; the whole machine without" default:"null"`
+	Dir      string      `salt:"dir" doc:"directory; the whole machine without" default:"null"`
 	Runas    string      `salt:"runas" doc:"user to run npm as" default:"null"`
 	Registry string      `salt:"registry" doc:"address that the packages come from" default:"null"`
 	Env      *value.Dict `salt:"env" doc:"map of environment variables" default:"null"`
@@ -49,7 +49,7 @@ type npmInstallArgs struct {
 type npmArgs struct {
 	Pkg   string      `salt:"pkg" doc:"name of the package" default:"null"`
 	Path  string      `salt:"path" doc:"part of the cache; all without" default:"null"`
-	Dir   string      `salt:"dir" doc:"folder; the whole machine without" default:"null"`
+	Dir   string      `salt:"dir" doc:"directory; the whole machine without" default:"null"`
 	Runas string      `salt:"runas" doc:"user to run npm as" default:"null"`
 	Env   *value.Dict `salt:"env" doc:"map of environment variables" default:"null"`
 	Depth any         `salt:"depth" doc:"how many levels of packages that others need to show" default:"null"`
@@ -64,7 +64,7 @@ func (n npm) run(ctx context.Context, c *fn.Call, a npmArgs, words ...string) (*
 	env.Update(a.Env)
 	if a.Runas != "" {
 		kw.Set("runas", a.Runas)
-		if u, ok := account.ByName(ctx, n.m, a.Runas); ok && u.UID != 0 { // npm gives files to whoever these name
+		if u, ok := account.ByName(ctx, n.m, a.Runas); ok && u.UID != 0 { // npm gives files to the user that these name
 			env.Set("SUDO_UID", strconv.FormatInt(int64(u.UID), 10))
 			env.Set("SUDO_USER", "")
 		}
@@ -135,7 +135,7 @@ func jsonIn(text string) (any, bool) {
 
 type npmUninstallArgs struct {
 	Pkg   string      `salt:"pkg" doc:"name of the package"`
-	Dir   string      `salt:"dir" doc:"folder; the whole machine without" default:"null"`
+	Dir   string      `salt:"dir" doc:"directory; the whole machine without" default:"null"`
 	Runas string      `salt:"runas" doc:"user to run npm as" default:"null"`
 	Env   *value.Dict `salt:"env" doc:"map of environment variables" default:"null"`
 }
@@ -148,7 +148,7 @@ func (n npm) uninstall(ctx context.Context, c *fn.Call, a npmUninstallArgs) (boo
 	return n.went(ctx, c, npmArgs{Dir: a.Dir, Runas: a.Runas, Env: a.Env}, words...)
 }
 
-// went tells whether npm succeeds.
+// went reports whether npm succeeds.
 func (n npm) went(ctx context.Context, c *fn.Call, a npmArgs, words ...string) (bool, error) {
 	d, err := n.run(ctx, c, a, words...)
 	if err != nil {

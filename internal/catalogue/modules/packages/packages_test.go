@@ -213,7 +213,7 @@ func TestNoRepo(t *testing.T) {
 	}
 }
 
-// TestAlternatives works with the real program in folders of its own.
+// TestAlternatives works with the real program in directories of its own.
 func TestAlternatives(t *testing.T) {
 	real, err := exec.LookPath("update-alternatives")
 	if err != nil {

@@ -56,7 +56,7 @@ type pipPlace struct {
 	Beta       bool   `salt:"include_beta" doc:"also beta versions" default:"false"`
 	RC         bool   `salt:"include_rc" doc:"also release candidates" default:"false"`
 	User       string `salt:"user" doc:"user to run pip as" default:"null"`
-	Cwd        string `salt:"cwd" doc:"working folder" default:"null"`
+	Cwd        string `salt:"cwd" doc:"working directory" default:"null"`
 	UseVT      bool   `salt:"use_vt" ignored:"the output is not shown while the program runs" default:"false"`
 	EnvVars    any    `salt:"env_vars" doc:"map of environment variables" default:"null"`
 	Index      string `salt:"index_url" doc:"address of the index of packages" default:"null"`
@@ -480,7 +480,7 @@ var (
 	pipComment  = regexp.MustCompile(`(?m)(?:^|\s+)#.*$`)
 )
 
-// copyFor copies a file and those that it names to a folder of a user, who
+// copyFor copies a file and those that it names to a directory of a user, who
 // mostly may not read the cache.
 func (p pip) copyFor(ctx context.Context, user, cwd, file string) (copied string, remove func(), err error) {
 	owner, ok := account.ByName(ctx, p.m, user)

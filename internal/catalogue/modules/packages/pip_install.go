@@ -30,11 +30,11 @@ type pipInstallArgs struct {
 	ExtraIndex      string    `salt:"extra_index_url" doc:"address of a further index" default:"null"`
 	NoIndex         bool      `salt:"no_index" doc:"ask no index" default:"false"`
 	Mirrors         any       `salt:"mirrors" doc:"mirrors, of pip before 7" default:"null"`
-	Build           string    `salt:"build" doc:"folder to build in" default:"null"`
-	Target          string    `salt:"target" doc:"folder to install to" default:"null"`
-	Download        string    `salt:"download" doc:"folder to download to instead of installing" default:"null"`
-	DownloadCache   string    `salt:"download_cache" doc:"folder to keep downloads in" default:"null"`
-	Source          string    `salt:"source" doc:"folder for editable packages" default:"null"`
+	Build           string    `salt:"build" doc:"directory to build in" default:"null"`
+	Target          string    `salt:"target" doc:"directory to install to" default:"null"`
+	Download        string    `salt:"download" doc:"directory to download to instead of installing" default:"null"`
+	DownloadCache   string    `salt:"download_cache" doc:"directory to keep downloads in" default:"null"`
+	Source          string    `salt:"source" doc:"directory for editable packages" default:"null"`
 	Upgrade         bool      `salt:"upgrade" doc:"upgrade what is installed" default:"false"`
 	ForceReinstall  bool      `salt:"force_reinstall" doc:"install again what is installed" default:"false"`
 	IgnoreInstalled bool      `salt:"ignore_installed" doc:"do not look at what is installed" default:"false"`
@@ -45,7 +45,7 @@ type pipInstallArgs struct {
 	GlobalOptions   any       `salt:"global_options" doc:"options of setup.py" default:"null"`
 	InstallOptions  any       `salt:"install_options" doc:"options of setup.py install" default:"null"`
 	User            string    `salt:"user" doc:"user to run pip as" default:"null"`
-	Cwd             string    `salt:"cwd" doc:"working folder" default:"null"`
+	Cwd             string    `salt:"cwd" doc:"working directory" default:"null"`
 	PreReleases     bool      `salt:"pre_releases" doc:"also versions that are not released" default:"false"`
 	Cert            string    `salt:"cert" doc:"path of a file of certificates" default:"null"`
 	AllExternal     bool      `salt:"allow_all_external" doc:"old option of pip" default:"false"`
@@ -58,7 +58,7 @@ type pipInstallArgs struct {
 	TrustedHost     string    `salt:"trusted_host" doc:"host whose certificate is not checked" default:"null"`
 	NoCacheDir      bool      `salt:"no_cache_dir" doc:"do not use the cache" default:"false"`
 	ExtraArgs       any       `salt:"extra_args" doc:"list of further options, or maps of one option and its value" default:"null"`
-	CacheDir        string    `salt:"cache_dir" doc:"folder of the cache" default:"null"`
+	CacheDir        string    `salt:"cache_dir" doc:"directory of the cache" default:"null"`
 	NoBinary        any       `salt:"no_binary" doc:"packages to build from source, or :all:" default:"null"`
 	NoVersionCheck  bool      `salt:"disable_version_check" doc:"do not look for a newer pip" default:"false"`
 	Kwargs          fn.Kwargs `salt:"kwargs"`
@@ -338,7 +338,7 @@ type pipUninstallArgs struct {
 	Proxy        any    `salt:"proxy" doc:"address of a proxy; false is not to use the one that the minion is configured with" default:"null"`
 	Timeout      any    `salt:"timeout" doc:"seconds to wait for a server" default:"null"`
 	User         string `salt:"user" doc:"user to run pip as" default:"null"`
-	Cwd          string `salt:"cwd" doc:"working folder" default:"null"`
+	Cwd          string `salt:"cwd" doc:"working directory" default:"null"`
 	Saltenv      string `salt:"saltenv" doc:"environment of salt:// addresses" default:"base"`
 	UseVT        bool   `salt:"use_vt" ignored:"the output is not shown while the program runs" default:"false"`
 }

@@ -31,7 +31,7 @@ func pkgModule(m *host.Machine) fn.Module {
 		fn.Of("available_version", p.latestVersion, `Same as pkg.latest_version.`, fn.Example("salt '*' pkg.available_version bash")),
 		fn.Of("upgrade_available", p.upgradeAvailable, `Say whether a package could be upgraded or installed.`, fn.Example("salt '*' pkg.upgrade_available bash")),
 		fn.Of("list_upgrades", p.listUpgrades, `Return the versions that an upgrade of all packages would install.`, fn.Example("salt '*' pkg.list_upgrades refresh=false")),
-		fn.Of("refresh_db", p.refreshDB, `Fetch the lists of packages anew.`, fn.Example("salt '*' pkg.refresh_db")),
+		fn.Of("refresh_db", p.refreshDB, `Fetch the lists of packages again.`, fn.Example("salt '*' pkg.refresh_db")),
 		fn.Of("version_cmp", p.versionCmp, `Compare two versions: -1, 0 or 1.`, fn.Example("salt '*' pkg.version_cmp 0.2.4-0ubuntu1 0.2.4.1-0ubuntu1")),
 		fn.Of("owner", p.owner, `Return the package that a file belongs to, or each of several files.`, fn.Example("salt '*' pkg.owner /usr/bin/apachectl")),
 	}

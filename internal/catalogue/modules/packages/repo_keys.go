@@ -14,13 +14,13 @@ import (
 	"brine/internal/py/value"
 )
 
-// keyrings is the folder of keys that lines of apt's sources name.
+// keyrings is the directory of keys that lines of apt's sources name.
 const keyrings = "/etc/apt/keyrings"
 
 // keyFunctions are those of the keys that sign repositories of apt.
 func (p pkg) keyFunctions() []fn.Func {
 	return []fn.Func{
-		fn.Of("get_repo_keys", p.getKeys, `Return the keys that repositories of apt are trusted by: those of apt-key, or, with aptkey=False and where there is no apt-key, of a folder.`, fn.Example("salt '*' pkg.get_repo_keys")),
+		fn.Of("get_repo_keys", p.getKeys, `Return the keys that repositories of apt are trusted by: those of apt-key, or, with aptkey=False and where there is no apt-key, of a directory.`, fn.Example("salt '*' pkg.get_repo_keys")),
 		fn.Of("add_repo_key", p.addKey, `Add such a key: from a file, a text, or a keyserver.`,
 			fn.Example("salt '*' pkg.add_repo_key 'salt://apt/sources/test.key'"), fn.Example("salt '*' pkg.add_repo_key keyserver='keyserver.example' keyid='0000AAAA'")),
 		fn.Of("del_repo_key", p.delKey, `Remove such a key, by the keyword keyid, and return that.`, fn.Example("salt '*' pkg.del_repo_key keyid=0123ABCD")),
@@ -30,7 +30,7 @@ func (p pkg) keyFunctions() []fn.Func {
 // keyPlace says where keys are kept.
 type keyPlace struct {
 	AptKey any    `salt:"aptkey" doc:"by way of apt-key(8), if there is such a program" default:"true"`
-	KeyDir string `salt:"keydir" doc:"folder of keys otherwise; null: /etc/apt/keyrings" default:"null"`
+	KeyDir string `salt:"keydir" doc:"directory of keys otherwise; null: /etc/apt/keyrings" default:"null"`
 }
 
 func (k keyPlace) dir() string {
@@ -141,7 +141,7 @@ type addKeyArgs struct {
 	KeyID     any    `salt:"keyid" doc:"end of the key's number; one that is there is not added" default:"null"`
 	Saltenv   string `salt:"saltenv" doc:"environment of files to fetch" default:"base"`
 	keyPlace
-	KeyFile string `salt:"keyfile" doc:"name of the file in the folder" default:"null"`
+	KeyFile string `salt:"keyfile" doc:"name of the file in the directory" default:"null"`
 }
 
 // hexKey is a key's number as a text. YAML makes some of them numbers.

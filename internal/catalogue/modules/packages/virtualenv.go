@@ -23,7 +23,7 @@ func virtualenvModule(m *host.Machine) fn.Module {
 		fn.Of("create", v.create, `Make a virtual environment and return what cmd.run_all does.
 			All further keywords go to cmd.run_all.`, fn.Example("salt '*' virtualenv.create /path/to/new/virtualenv")),
 		fn.Of("virtualenv_ver", v.programVersion, `Return the version of the program virtualenv, as numbers.`, fn.Example("salt '*' virtualenv.virtualenv_ver /usr/bin/virtualenv")),
-		fn.Of("get_site_packages", v.sitePackages, `Return the folder of the packages of a virtual environment.`, fn.Params("venv"), fn.Example("salt '*' virtualenv.get_site_packages /path/to/my/venv")),
+		fn.Of("get_site_packages", v.sitePackages, `Return the directory of the packages of a virtual environment.`, fn.Params("venv"), fn.Example("salt '*' virtualenv.get_site_packages /path/to/my/venv")),
 		fn.Of("get_distribution_path", v.distribution, `Return where a package of a virtual environment is.`, fn.Params("venv", "distribution"), fn.Example("salt '*' virtualenv.get_distribution_path /path/to/my/venv my_distribution")),
 		fn.Of("get_resource_path", v.resourcePath, `Return the path of a file that belongs to a package of a virtual environment.`, fn.Params("venv", "package", "resource"), fn.Example("salt '*' virtualenv.get_resource_path /path/to/my/venv my_package my/resource.xml")),
 		fn.Of("get_resource_content", v.resourceContent, `Return a file that belongs to a package of a virtual environment, as Python writes bytes.`, fn.Params("venv", "package", "resource"), fn.Example("salt '*' virtualenv.get_resource_content /path/to/my/venv my_package my/resource.xml")),
@@ -31,13 +31,13 @@ func virtualenvModule(m *host.Machine) fn.Module {
 }
 
 type virtualenvArgs struct {
-	Path           string    `salt:"path" doc:"folder to make"`
+	Path           string    `salt:"path" doc:"directory to make"`
 	Bin            any       `salt:"venv_bin" doc:"program: virtualenv, venv, or the path of one" default:"null"`
 	SystemPackages bool      `salt:"system_site_packages" doc:"the system's packages are there, too" default:"false"`
 	Distribute     bool      `salt:"distribute" doc:"option of virtualenv before 1.10" default:"false"`
 	Clear          bool      `salt:"clear" doc:"empty an environment that is there" default:"false"`
 	Python         string    `salt:"python" doc:"Python to use, of virtualenv alone" default:"null"`
-	SearchDir      any       `salt:"extra_search_dir" doc:"folders, as a list or a text with commas, to look for packages in, of virtualenv alone" default:"null"`
+	SearchDir      any       `salt:"extra_search_dir" doc:"directories, as a list or a text with commas, to look for packages in, of virtualenv alone" default:"null"`
 	NeverDownload  any       `salt:"never_download" doc:"do not fetch packages, of virtualenv alone" default:"null"`
 	Prompt         string    `salt:"prompt" doc:"what the shell shows before its prompt, of virtualenv alone" default:"null"`
 	Pip            bool      `salt:"pip" doc:"install pip if it is not there afterwards" default:"false"`
@@ -230,7 +230,7 @@ func (v virtualenv) numbers(ctx context.Context, c *fn.Call, bin, user string, k
 }
 
 type insideArgs struct {
-	Venv         string `salt:"venv" doc:"folder of the virtual environment"`
+	Venv         string `salt:"venv" doc:"directory of the virtual environment"`
 	Distribution string `salt:"distribution" doc:"name of the package"`
 	Package      string `salt:"package" doc:"name of the package" default:"null"`
 	Resource     string `salt:"resource" doc:"path of the file within the package" default:"null"`

@@ -10,7 +10,7 @@ import (
 )
 
 // keeper returns the manager as one whose repositories are in files, and the
-// folders that the keyword basedir names.
+// directories that the keyword basedir names.
 func (p pkg) keeper(c *fn.Call, kw *value.Dict) (k packages.RepoKeeper, folders []string, ok bool) {
 	k, ok = p.manager(c).(packages.RepoKeeper)
 	if v := kw.At("basedir"); value.Truth(v) {

@@ -64,7 +64,7 @@ type (
 	}
 )
 
-// link tells whether a name below /etc/apache2 is a link: that is what being
+// link reports whether a name below /etc/apache2 is a link: that is what being
 // enabled means.
 func (x apache) link(name string) bool {
 	st, err := os.Lstat(x.m.Path("/etc/apache2/" + name))

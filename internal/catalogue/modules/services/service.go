@@ -64,7 +64,7 @@ type args struct {
 	Unmask        bool   `salt:"unmask" doc:"undo service.mask first" default:"false"`
 	UnmaskRuntime bool   `salt:"unmask_runtime" doc:"undo service.mask with runtime first" default:"false"`
 	Runtime       bool   `salt:"runtime" doc:"until the next boot only" default:"false"`
-	Root          string `salt:"root" doc:"folder that is the root of the file system to work on" default:"null"`
+	Root          string `salt:"root" doc:"directory that is the root of the file system to work on" default:"null"`
 }
 
 // bootArgs are those of functions that take any keyword.

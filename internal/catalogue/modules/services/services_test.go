@@ -26,7 +26,7 @@ func TestSignatures(t *testing.T) {
 
 func TestRecordingIsTrue(t *testing.T) { stocktest.Verify(t, signatures) }
 
-// fake is a machine below a folder with a systemctl that answers from a map
+// fake is a machine below a directory with a systemctl that answers from a map
 // of its arguments and notes what it was asked.
 type fake struct {
 	*host.Machine

@@ -14,23 +14,23 @@ import (
 	"brine/internal/py/value"
 )
 
-// chrootArgs are the arguments of run_chroot: a folder, the folders of the
+// chrootArgs are the arguments of run_chroot: a directory, the directories of the
 // machine that it sees, and those of cmd.run_all.
 type chrootArgs struct {
-	Root  string `salt:"root" doc:"folder that is / to the command"`
-	Binds any    `salt:"binds" doc:"list of folders of the minion that the command sees, too" default:"null"`
+	Root  string `salt:"root" doc:"directory that is / to the command"`
+	Binds any    `salt:"binds" doc:"list of directories of the minion that the command sees, too" default:"null"`
 	args
 }
 
-// runChroot runs a command in a folder with /dev, /proc and /sys mounted, and
+// runChroot runs a command in a directory with /dev, /proc and /sys mounted, and
 // then ends what still runs in there and unmounts all.
 func (cmd) runChroot(ctx context.Context, c *fn.Call, a chrootArgs) (*value.Dict, error) {
 	root := filepath.Clean(a.Root)
 	if !filepath.IsAbs(root) || root == "/" {
-		return nil, fn.Invalidf("root must be the absolute path of a folder other than /, not %s", value.Repr(a.Root))
+		return nil, fn.Invalidf("root must be the absolute path of a directory other than /, not %s", value.Repr(a.Root))
 	}
 	if st, err := os.Stat(root); err != nil || !st.IsDir() {
-		return nil, fn.Errorf("there is no folder %s to run the command in", root)
+		return nil, fn.Errorf("there is no directory %s to run the command in", root)
 	}
 	if a.Bg || a.Kwargs.Bool("bg") {
 		return nil, fn.Errorf("cmd.run_chroot cannot run in the background: what it mounts is unmounted when the command has ended")
@@ -44,7 +44,7 @@ func (cmd) runChroot(ctx context.Context, c *fn.Call, a chrootArgs) (*value.Dict
 		for i := len(mounted) - 1; i >= 0; i-- {
 			_, err := c.Funcs.Call(context.WithoutCancel(ctx), c, "mount.umount", []any{mounted[i]}, nil)
 			if err != nil {
-				c.Log.Error("cannot unmount what a command in a folder of its own had", "path", mounted[i], "err", err)
+				c.Log.Error("cannot unmount what a command in a directory of its own had", "path", mounted[i], "err", err)
 			}
 		}
 	}()
@@ -57,7 +57,7 @@ func (cmd) runChroot(ctx context.Context, c *fn.Call, a chrootArgs) (*value.Dict
 		line = strings.Join(value.Texts(l), " ")
 	}
 	words := []string{"chroot"}
-	if a.Runas != "" { // who is a user of that folder, not of the minion
+	if a.Runas != "" { // who is a user of that directory, not of the minion
 		words = append(words, "--userspec", a.Runas+":"+a.Group)
 	}
 	no := false
@@ -85,13 +85,13 @@ func mountInto(ctx context.Context, c *fn.Call, root string, binds []string) (mo
 		if done == true {
 			mounted = append(mounted, at)
 		} else {
-			c.Log.Warn("a command in a folder of its own goes without a mount", "path", at, "answer", value.Str(done), "err", err)
+			c.Log.Warn("a command in a directory of its own goes without a mount", "path", at, "answer", value.Str(done), "err", err)
 		}
 	}
 	return mounted
 }
 
-// endAll ends the processes whose / is the folder or lies in it.
+// endAll ends the processes whose / is the directory or lies in it.
 func endAll(ctx context.Context, c *fn.Call, root string) {
 	const tries = 6
 	for i := range tries {
@@ -109,7 +109,7 @@ func endAll(ctx context.Context, c *fn.Call, root string) {
 		wait.Sleep(ctx, 50*time.Millisecond)
 	}
 	if len(within(root)) > 0 {
-		c.Log.Error("processes in the folder of a command could not be ended, so it stays mounted", "root", root)
+		c.Log.Error("processes in the directory of a command could not be ended, so it stays mounted", "root", root)
 	}
 }
 

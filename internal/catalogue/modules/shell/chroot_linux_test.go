@@ -15,7 +15,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// jail is a folder with a shell, the programs given, and the libraries that
+// jail is a directory with a shell, the programs given, and the libraries that
 // they need.
 func jail(t *testing.T, programs ...string) string {
 	t.Helper()
@@ -29,7 +29,7 @@ func jail(t *testing.T, programs ...string) string {
 		seen[path] = true
 		b, err := os.ReadFile(path)
 		if err != nil {
-			t.Skip("cannot make a folder with programs: ", err)
+			t.Skip("cannot make a directory with programs: ", err)
 		}
 		at := filepath.Join(root, path)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
@@ -65,17 +65,17 @@ func jail(t *testing.T, programs ...string) string {
 }
 
 type mountArgs struct {
-	Name   string `salt:"name" doc:"folder"`
+	Name   string `salt:"name" doc:"directory"`
 	Device string `salt:"device" doc:"device"`
 	Type   string `salt:"fstype" doc:"type" default:""`
 	Opts   string `salt:"opts" doc:"options" default:""`
 }
 
 type umountArgs struct {
-	Name string `salt:"name" doc:"folder"`
+	Name string `salt:"name" doc:"directory"`
 }
 
-// TestRunChroot runs commands in a folder of their own. What is mounted there
+// TestRunChroot runs commands in a directory of their own. What is mounted there
 // is noted, not mounted: that is for the module mount, and its tests.
 func TestRunChroot(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -124,7 +124,7 @@ func TestRunChroot(t *testing.T) {
 		t.Errorf("mounts\n%q, want\n%q", done, want)
 	}
 	if left := within(root); len(left) > 0 {
-		t.Errorf("processes go on in the folder: %v", left)
+		t.Errorf("processes go on in the directory: %v", left)
 	}
 	for _, bad := range []string{"/", "relative", "/none/of/this", root + "/word"} {
 		if o := call(bad, "true"); o.Success {

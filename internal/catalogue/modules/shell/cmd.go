@@ -50,7 +50,7 @@ func init() {
 			All further keywords are those of cmd.run_all.`, fn.Example("salt '*' cmd.exec_code sh 'echo hello'")),
 		fn.Of("exec_code_all", cmd{}.execCodeAll, `Run a program text with an interpreter and return what cmd.run_all does.
 			All further keywords are those of cmd.run_all.`, fn.Example("salt '*' cmd.exec_code_all sh 'echo hello'")),
-		fn.Of("run_chroot", cmd{}.runChroot, `Run a command with a folder as its /, where /dev, /proc and /sys are mounted, and return what cmd.run_all does.`, usual,
+		fn.Of("run_chroot", cmd{}.runChroot, `Run a command with a directory as its /, where /dev, /proc and /sys are mounted, and return what cmd.run_all does.`, usual,
 			fn.Default("python_shell", "true"), fn.Default("output_loglevel", "quiet"), fn.Params(strings.Fields("root cmd cwd stdin runas group shell python_shell binds "+
 				"env clean_env template rstrip umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale ignore_retcode saltenv use_vt bg "+success)...),
 			fn.Example("salt '*' cmd.run_chroot /var/lib/lxc/container_name/rootfs 'sh /tmp/bootstrap.sh'")),
@@ -111,7 +111,7 @@ type args struct {
 	Password        any       `salt:"password" ignored:"only Windows needs it" default:"null"`
 	EncodedCmd      bool      `salt:"encoded_cmd" ignored:"only Windows needs it" default:"false"`
 	RaiseErr        bool      `salt:"raise_err" doc:"fail if the command does" default:"false"`
-	PrependPath     string    `salt:"prepend_path" doc:"folders to put before PATH, separated by colons" default:"null"`
+	PrependPath     string    `salt:"prepend_path" doc:"directories to put before PATH, separated by colons" default:"null"`
 	SuccessRetcodes any       `salt:"success_retcodes" doc:"list of further exit statuses that count as 0" default:"null"`
 	SuccessStdout   any       `salt:"success_stdout" doc:"list of texts in standard output that make the exit status 0" default:"null"`
 	SuccessStderr   any       `salt:"success_stderr" doc:"list of texts in standard error that make the exit status 0" default:"null"`
@@ -286,7 +286,7 @@ func (cmd) tty(_ context.Context, _ *fn.Call, a ttyArgs) (*value.Dict, error) {
 	return value.DictOf("Success", "Message was successfully echoed to "+path), nil
 }
 
-// which finds a program as Salt does: in PATH and in the usual folders.
+// which finds a program as Salt does: in PATH and in the usual directories.
 func which(name string) string {
 	if name == "" {
 		return ""

@@ -196,7 +196,7 @@ func defaultShell() string {
 	return "/bin/sh"
 }
 
-// allowed heeds the options cmd_blacklist_glob and cmd_whitelist_glob.
+// allowed uses the options cmd_blacklist_glob and cmd_whitelist_glob.
 func allowed(c *fn.Call, command any) bool {
 	text := value.Str(command)
 	if l, ok := command.(*value.List); ok {

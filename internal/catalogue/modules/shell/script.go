@@ -48,7 +48,7 @@ func (cmd) script(ctx context.Context, c *fn.Call, a args) (*value.Dict, error) 
 	return a.runText(ctx, c, nil, text, filepath.Ext(source), words)
 }
 
-// render fills in a command and its working folder, which are templates.
+// render fills in a command and its working directory, which are templates.
 func (a *args) render(ctx context.Context, c *fn.Call) error {
 	env := "base"
 	if a.Saltenv != nil {

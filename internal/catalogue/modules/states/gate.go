@@ -169,7 +169,7 @@ func (g *gate) remove(e *entry) {
 	g.changed = make(chan struct{})
 }
 
-// list returns the runs that go on, but for one.
+// list returns the runs that go on, except one.
 func (g *gate) list(except string) []Job {
 	foreign := g.foreign()
 	g.mu.Lock()

@@ -140,7 +140,7 @@ func (m *mod) decrypt(ctx context.Context, v any, enc string) (any, error) {
 	return v, nil
 }
 
-// session is what a function wants of the session it works in.
+// session is what a function requires of the session it works in.
 type session struct {
 	fun string // as others see it run
 	env string // environment if the caller names none
@@ -233,7 +233,7 @@ func addExclude(high *value.Dict, v any) {
 
 func cacheDir(c *fn.Call) string { return word(c.Config.Get("cachedir")) }
 
-// keep writes a value into the cache folder; what cannot be kept is only
+// keep writes a value into the cache directory; what cannot be kept is only
 // logged.
 func keep(c *fn.Call, name string, v any) {
 	as := atomicfile.As{Mode: 0o600, UID: -1, GID: -1, ReplaceLink: true}
@@ -280,7 +280,7 @@ func cacheName(a args) (string, error) {
 		name = v
 	}
 	if strings.ContainsAny(name, "/\\\x00") {
-		return "", fmt.Errorf("cache_name %q must not lead to another folder", name)
+		return "", fmt.Errorf("cache_name %q must not lead to another directory", name)
 	}
 	return name + ".cache.p", nil
 }

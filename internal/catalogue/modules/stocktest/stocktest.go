@@ -217,7 +217,7 @@ func dict(d *json.Decoder) (any, error) {
 
 // Verify has a real minion run the jobs of a table again and compares with
 // the recording. It skips unless BRINE_STOCK_SALT names Salt's source tree.
-// With BRINE_RECORD set the table is written anew instead.
+// With BRINE_RECORD set the table is written again instead.
 func Verify(t *testing.T, path string) {
 	t.Helper()
 	old, err := os.ReadFile(path)

@@ -107,7 +107,7 @@ func (d disk) fsTypeOfPath(ctx context.Context, c *fn.Call, a pathArgs) (string,
 	return found.Type, nil
 }
 
-// attributes are what blockdev tells of a device, in the order in which it is
+// attributes are what blockdev reports a device, in the order in which it is
 // asked.
 var attributes = []string{"getro", "getsz", "getss", "getpbsz", "getiomin", "getioopt", "getalignoff", "getmaxsect", "getsize", "getsize64", "getra", "getfra"}
 

@@ -20,20 +20,20 @@ type mounts struct{ m *host.Machine }
 func mountModule(m *host.Machine) fn.Module {
 	x := mounts{m}
 	return fn.Module{Name: "mount", Doc: `What is mounted, and what is to be mounted at boot.`, Funcs: append(x.cached(), []fn.Func{
-		fn.Of("active", x.active, `Return what is mounted, by folder.`, fn.Example("salt '*' mount.active extended=True")),
-		fn.Of("is_mounted", x.isMounted, `Say whether something is mounted on a folder.`, fn.Example("salt '*' mount.is_mounted /mnt/share")),
-		fn.Of("fstab", x.fstab, `Return the entries of fstab by folder.`, fn.Example("salt '*' mount.fstab")),
+		fn.Of("active", x.active, `Return what is mounted, by directory.`, fn.Example("salt '*' mount.active extended=True")),
+		fn.Of("is_mounted", x.isMounted, `Say whether something is mounted on a directory.`, fn.Example("salt '*' mount.is_mounted /mnt/share")),
+		fn.Of("fstab", x.fstab, `Return the entries of fstab by directory.`, fn.Example("salt '*' mount.fstab")),
 		fn.Of("set_fstab", x.setFstab, `Put an entry into fstab, and say whether it is new, was changed or was present.`,
 			fn.Example("salt '*' mount.set_fstab /mnt/foo /dev/sdz1 ext4")),
 		fn.Of("rm_fstab", x.rmFstab, `Remove an entry from fstab.`, fn.Example("salt '*' mount.rm_fstab /mnt/foo /dev/sdg")),
 		fn.Of("mount", x.mount, `Mount a device. Returns true, or what is wrong.`, fn.Example("salt '*' mount.mount /mnt/foo /dev/sdz1 True")),
-		fn.Of("remount", x.remount, `Mount anew with other options what is mounted, or mount it.`, fn.Example("salt '*' mount.remount /mnt/foo /dev/sdz1 True")),
-		fn.Of("umount", x.umount, `Unmount a folder. Returns true, or what is wrong.`, fn.Example("salt '*' mount.umount /mnt/foo")),
+		fn.Of("remount", x.remount, `Mount again with other options what is mounted, or mount it.`, fn.Example("salt '*' mount.remount /mnt/foo /dev/sdz1 True")),
+		fn.Of("umount", x.umount, `Unmount a directory. Returns true, or what is wrong.`, fn.Example("salt '*' mount.umount /mnt/foo")),
 		fn.Of("swaps", x.swaps, `Return what memory is swapped to.`, fn.Example("salt '*' mount.swaps")),
 		fn.Of("swapon", x.swapOn, `Begin to swap to a file or device.`, fn.Example("salt '*' mount.swapon /root/swapfile")),
 		fn.Of("swapoff", x.swapOff, `Stop to swap to a file or device.`, fn.Example("salt '*' mount.swapoff /root/swapfile")),
 		fn.Of("is_fuse_exec", x.isFuse, `Say whether a program is linked with libfuse.`, fn.Example("salt '*' mount.is_fuse_exec sshfs")),
-		fn.Of("get_mount_from_path", x.fromPath, `Return the folder that the file system of a path is mounted on.`, fn.Example("salt '*' mount.get_mount_from_path /opt/some/path")),
+		fn.Of("get_mount_from_path", x.fromPath, `Return the directory that the file system of a path is mounted on.`, fn.Example("salt '*' mount.get_mount_from_path /opt/some/path")),
 		fn.Of("get_device_from_path", x.device, `Return the device that holds a path.`, fn.Example("salt '*' mount.get_device_from_path /opt/some/path")),
 	}...)}
 }
@@ -112,12 +112,12 @@ func text(s string) any {
 	return s
 }
 
-// listed are the devices as mount(8) lists them, by folder.
+// listed are the devices as mount(8) lists them, by directory.
 func (x mounts) listed(ctx context.Context) map[string]string {
 	out := map[string]string{}
 	list, _, err := x.m.Run(ctx, "mount", "-l")
 	if err != nil {
-		return out // it tells the same as the kernel's list, but for names
+		return out // it tells the same as the kernel's list, except names
 	}
 	for line := range strings.SplitSeq(list, "\n") {
 		if f := strings.Fields(line); len(f) >= 3 {
@@ -143,7 +143,7 @@ func (x mounts) identities(ctx context.Context) map[string][2]string {
 }
 
 type nameArgs struct {
-	Name string `salt:"name" doc:"folder, or a file or device to swap to"`
+	Name string `salt:"name" doc:"directory, or a file or device to swap to"`
 }
 
 func (x mounts) isMounted(_ context.Context, _ *fn.Call, a nameArgs) (bool, error) {
@@ -171,7 +171,7 @@ func (x mounts) fstab(_ context.Context, _ *fn.Call, a fstabArgs) (*value.Dict, 
 }
 
 type setFstabArgs struct {
-	Name      string    `salt:"name" doc:"folder to mount on"`
+	Name      string    `salt:"name" doc:"directory to mount on"`
 	Device    string    `salt:"device" doc:"what to mount"`
 	Type      string    `salt:"fstype" doc:"type of the file system"`
 	Opts      any       `salt:"opts" doc:"options, with commas or as a list" default:"defaults"`
@@ -228,7 +228,7 @@ func commaList(v any) []string {
 }
 
 type rmFstabArgs struct {
-	Name   string `salt:"name" doc:"folder"`
+	Name   string `salt:"name" doc:"directory"`
 	Device string `salt:"device" doc:"device"`
 	Config string `salt:"config" doc:"the file" default:"/etc/fstab"`
 }
@@ -241,9 +241,9 @@ func (x mounts) rmFstab(_ context.Context, _ *fn.Call, a rmFstabArgs) (bool, err
 }
 
 type mountArgs struct {
-	Name   string `salt:"name" doc:"folder to mount on"`
+	Name   string `salt:"name" doc:"directory to mount on"`
 	Device any    `salt:"device" doc:"what to mount; false for what fstab says" default:"false"`
-	Mkmnt  bool   `salt:"mkmnt" doc:"make the folder" default:"false"`
+	Mkmnt  bool   `salt:"mkmnt" doc:"make the directory" default:"false"`
 	Type   string `salt:"fstype" doc:"type of the file system" default:""`
 	Opts   any    `salt:"opts" doc:"options, with commas or as a list" default:"defaults"`
 	User   string `salt:"user" doc:"user whose rights are used" default:"null"`
@@ -274,7 +274,7 @@ func (x mounts) mount(ctx context.Context, _ *fn.Call, a mountArgs) (any, error)
 	}
 	if a.Mkmnt && !x.m.Exists(a.Name) {
 		if err := x.folder(ctx, a.Name, a.User); err != nil {
-			return nil, fn.Errorf("cannot make the folder: %w", err)
+			return nil, fn.Errorf("cannot make the directory: %w", err)
 		}
 	}
 	device := ""
@@ -299,9 +299,9 @@ func (x mounts) folder(ctx context.Context, name, user string) error {
 }
 
 type remountArgs struct {
-	Name   string `salt:"name" doc:"folder to mount on"`
+	Name   string `salt:"name" doc:"directory to mount on"`
 	Device string `salt:"device" doc:"what to mount"`
-	Mkmnt  bool   `salt:"mkmnt" doc:"make the folder" default:"false"`
+	Mkmnt  bool   `salt:"mkmnt" doc:"make the directory" default:"false"`
 	Type   string `salt:"fstype" doc:"type of the file system" default:""`
 	Opts   any    `salt:"opts" doc:"options, with commas or as a list" default:"defaults"`
 	User   string `salt:"user" doc:"user whose rights are used" default:"null"`
@@ -320,8 +320,8 @@ func (x mounts) remount(ctx context.Context, c *fn.Call, a remountArgs) (any, er
 }
 
 type umountArgs struct {
-	Name   string `salt:"name" doc:"folder"`
-	Device string `salt:"device" doc:"device in place of the folder" default:"null"`
+	Name   string `salt:"name" doc:"directory"`
+	Device string `salt:"device" doc:"device in place of the directory" default:"null"`
 	User   string `salt:"user" doc:"user whose rights are used" default:"null"`
 	Util   string `salt:"util" doc:"only mount is known" default:"mount"`
 	Lazy   bool   `salt:"lazy" doc:"detach now, and clean up when it is not used any more" default:"false"`

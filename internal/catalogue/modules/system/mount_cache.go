@@ -17,9 +17,9 @@ import (
 // keeps the options that it mounted with. States of Brine do not need it.
 func (x mounts) cached() []fn.Func {
 	return []fn.Func{
-		fn.Of("read_mount_cache", x.readCache, `Return what is kept in the cache of a mounted folder.`, fn.Example("salt '*' mount.read_mount_cache /mnt/share")),
-		fn.Of("write_mount_cache", x.writeCache, `Keep in the cache how a folder is mounted.`, fn.Example("salt '*' mount.write_mount_cache /mnt/share /dev/sda1 False ext4 defaults,nosuid")),
-		fn.Of("delete_mount_cache", x.deleteCache, `Remove a folder from the cache.`, fn.Example("salt '*' mount.delete_mount_cache /mnt/share")),
+		fn.Of("read_mount_cache", x.readCache, `Return what is kept in the cache of a mounted directory.`, fn.Example("salt '*' mount.read_mount_cache /mnt/share")),
+		fn.Of("write_mount_cache", x.writeCache, `Keep in the cache how a directory is mounted.`, fn.Example("salt '*' mount.write_mount_cache /mnt/share /dev/sda1 False ext4 defaults,nosuid")),
+		fn.Of("delete_mount_cache", x.deleteCache, `Remove a directory from the cache.`, fn.Example("salt '*' mount.delete_mount_cache /mnt/share")),
 	}
 }
 
@@ -58,7 +58,7 @@ func (x mounts) store(path string, all *value.Dict) (bool, error) {
 }
 
 type readCacheArgs struct {
-	Name string `salt:"name" doc:"the folder"`
+	Name string `salt:"name" doc:"the directory"`
 }
 
 func (x mounts) readCache(_ context.Context, c *fn.Call, a readCacheArgs) (any, error) {
@@ -73,9 +73,9 @@ func (x mounts) readCache(_ context.Context, c *fn.Call, a readCacheArgs) (any, 
 }
 
 type writeCacheArgs struct {
-	Name   string `salt:"real_name" doc:"the folder"`
+	Name   string `salt:"real_name" doc:"the directory"`
 	Device any    `salt:"device" doc:"what is mounted"`
-	Mkmnt  any    `salt:"mkmnt" doc:"whether the folder is to be made"`
+	Mkmnt  any    `salt:"mkmnt" doc:"whether the directory is to be made"`
 	Type   any    `salt:"fstype" doc:"type of the file system"`
 	Opts   any    `salt:"mount_opts" doc:"options"`
 }
@@ -93,7 +93,7 @@ func (x mounts) writeCache(_ context.Context, c *fn.Call, a writeCacheArgs) (boo
 }
 
 type deleteCacheArgs struct {
-	Name string `salt:"real_name" doc:"the folder"`
+	Name string `salt:"real_name" doc:"the directory"`
 }
 
 func (x mounts) deleteCache(_ context.Context, c *fn.Call, a deleteCacheArgs) (bool, error) {

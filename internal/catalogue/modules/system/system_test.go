@@ -139,7 +139,7 @@ func TestCron(t *testing.T) {
 	}
 }
 
-// fake is a machine below a folder. Its programs note how they were called
+// fake is a machine below a directory. Its programs note how they were called
 // and answer from a map; nothing is ever run.
 type fake struct {
 	*host.Machine

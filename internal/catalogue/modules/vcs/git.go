@@ -20,9 +20,9 @@ type git struct{ m *host.Machine }
 
 // args are the arguments of all functions; each names those it takes.
 type args struct {
-	Cwd       any    `salt:"cwd" doc:"folder of the checkout"`
+	Cwd       any    `salt:"cwd" doc:"directory of the checkout"`
 	URL       string `salt:"url" doc:"address of the repository"`
-	Name      any    `salt:"name" doc:"name: of a branch or tag, or of the folder of a clone"`
+	Name      any    `salt:"name" doc:"name: of a branch or tag, or of the directory of a clone"`
 	Rev       any    `salt:"rev" doc:"commit, branch or tag" default:"null"`
 	Ref       any    `salt:"ref" doc:"reference" default:"null"`
 	Remote    any    `salt:"remote" doc:"name of the remote repository" default:"null"`
@@ -36,8 +36,8 @@ type args struct {
 	Force     bool   `salt:"force" doc:"overwrite what is in the way" default:"false"`
 	Short     bool   `salt:"short" doc:"return a short hash" default:"false"`
 	Bare      bool   `salt:"bare" doc:"make a repository without a checkout" default:"false"`
-	Template  any    `salt:"template" doc:"folder of templates" default:"null"`
-	GitDir    any    `salt:"separate_git_dir" doc:"folder for the repository itself" default:"null"`
+	Template  any    `salt:"template" doc:"directory of templates" default:"null"`
+	GitDir    any    `salt:"separate_git_dir" doc:"directory for the repository itself" default:"null"`
 	Shared    any    `salt:"shared" doc:"who may write" default:"null"`
 	Refspecs  any    `salt:"refspecs" doc:"list of what to fetch" default:"null"`
 	Heads     bool   `salt:"heads" doc:"only branches" default:"false"`
@@ -101,7 +101,7 @@ func gitModule(m *host.Machine) fn.Module {
 		fn.Of("fetch", g.fetch, `Fetch from a remote repository and return what is new.`, ex("fetch /path/to/repo upstream"),
 			takes("cwd remote force refspecs opts git_opts user password identity ignore_retcode saltenv output_encoding")),
 		fn.Of("init", g.init, `Make a repository.`, ex("init /path/to/repo"), takes("cwd bare template separate_git_dir shared "+plus)),
-		fn.Of("is_worktree", g.isWorktree, `Say whether a folder is a further checkout of a repository.`, ex("is_worktree /path/to/repo"), takes("cwd user password output_encoding")),
+		fn.Of("is_worktree", g.isWorktree, `Say whether a directory is a further checkout of a repository.`, ex("is_worktree /path/to/repo"), takes("cwd user password output_encoding")),
 		fn.Of("list_tags", g.listTags, `Return the names of all tags.`, ex("list_tags /path/to/repo"), takes("cwd "+tail)),
 		fn.Of("ls_remote", g.lsRemote, `Return the references of a remote repository, or the hash of one.`, ex("ls_remote /path/to/repo origin master"),
 			takes("cwd remote ref opts git_opts user password identity https_user https_pass ignore_retcode output_encoding saltenv"), fn.Default("cwd", "null"), fn.Default("remote", "origin")),
@@ -135,7 +135,7 @@ func given(v any, name string) error {
 	return nil
 }
 
-// run makes git ready: the folder, relative to the home of the user, and the
+// run makes git ready: the directory, relative to the home of the user, and the
 // keys.
 func (g git) run(ctx context.Context, c *fn.Call, a args) (gitcmd.Git, error) {
 	r := gitcmd.Git{Machine: g.m, User: a.User}

@@ -16,14 +16,14 @@ import (
 type moreArgs struct {
 	args
 	Output      string `salt:"output" doc:"file to write"`
-	Prefix      any    `salt:"prefix" doc:"folder of all names in the archive; that of the checkout if null" default:"null"`
+	Prefix      any    `salt:"prefix" doc:"directory of all names in the archive; that of the checkout if null" default:"null"`
 	Item1       any    `salt:"item1" doc:"commit to compare" default:"null"`
 	Item2       any    `salt:"item2" doc:"commit to compare it with" default:"null"`
 	NoIndex     bool   `salt:"no_index" doc:"compare files that need not be in a repository" default:"false"`
 	Cached      bool   `salt:"cached" doc:"compare what is in the index" default:"false"`
 	Paths       any    `salt:"paths" doc:"only these files, with commas or as a list" default:"null"`
 	Path        string `salt:"path" doc:"what to reset" default:"."`
-	Stale       bool   `salt:"stale" doc:"only those whose folder is gone" default:"false"`
+	Stale       bool   `salt:"stale" doc:"only those whose directory is gone" default:"false"`
 	Refs        any    `salt:"refs" doc:"commits, with commas or as a list" default:"null"`
 	Octopus     bool   `salt:"octopus" doc:"of all of them at once" default:"false"`
 	IsAncestor  bool   `salt:"is_ancestor" doc:"say whether the first of two comes before the second" default:"false"`
@@ -33,7 +33,7 @@ type moreArgs struct {
 	Ref2        string `salt:"ref2" doc:"commit"`
 	Base        any    `salt:"base" doc:"commit that both come from; found by itself if null" default:"null"`
 	Action      string `salt:"action" doc:"what to do with the stash" default:"save"`
-	Worktree    string `salt:"worktree_path" doc:"folder of the new checkout"`
+	Worktree    string `salt:"worktree_path" doc:"directory of the new checkout"`
 	ResetBranch bool   `salt:"reset_branch" doc:"take the branch even if there is one of that name" default:"null"`
 	Detach      bool   `salt:"detach" doc:"no branch" default:"false"`
 	DryRun      bool   `salt:"dry_run" doc:"only tell what would be done" default:"false"`
@@ -49,7 +49,7 @@ type moreOpen struct {
 
 // refArgs are the arguments of symbolic_ref.
 type refArgs struct {
-	Cwd      any    `salt:"cwd" doc:"folder of the checkout"`
+	Cwd      any    `salt:"cwd" doc:"directory of the checkout"`
 	Ref      string `salt:"ref" doc:"the symbolic reference, HEAD mostly"`
 	Value    any    `salt:"value" doc:"reference to point to" default:"null"`
 	Opts     any    `salt:"opts" doc:"further options of the command" default:""`
@@ -73,7 +73,7 @@ func (g git) more() []fn.Func {
 		fn.Of("diff", g.diff, `Return the differences of commits, files or the checkout.`, ex("diff /path/to/repo HEAD~1"),
 			takes("cwd item1 item2 opts git_opts user password no_index cached paths output_encoding")),
 		fn.Of("discard_local_changes", g.discard, `Reset files of the checkout to what is in the index.`, ex("discard_local_changes /path/to/repo"), takes("cwd path "+tail)),
-		fn.Of("list_worktrees", g.listWorktrees, `Return the checkouts of a repository by their folders; the keyword is all.`, ex("list_worktrees /path/to/repo"),
+		fn.Of("list_worktrees", g.listWorktrees, `Return the checkouts of a repository by their directories; the keyword is all.`, ex("list_worktrees /path/to/repo"),
 			takes("cwd stale user password output_encoding")),
 		fn.Of("merge_base", g.mergeBase, `Return the commit that others come from, or a list with the keyword all.`, ex("merge_base /path/to/repo refs='HEAD,upstream/main'"),
 			takes("cwd refs octopus is_ancestor independent fork_point "+plus)),
@@ -83,8 +83,8 @@ func (g git) more() []fn.Func {
 		fn.Of("symbolic_ref", g.symbolicRef, `Return what a symbolic reference points to, or change it.`, ex("symbolic_ref /path/to/repo HEAD")),
 		fn.Of("worktree_add", g.worktreeAdd, `Make a further checkout; the keyword is branch.`, ex("worktree_add /path/to/repo ../hotfix ref=origin/main"),
 			takes("cwd worktree_path ref reset_branch force detach "+plus), fn.Default("force", "null")),
-		fn.Of("worktree_prune", g.worktreePrune, `Forget checkouts whose folder is gone.`, ex("worktree_prune /path/to/repo"), takes("cwd dry_run verbose expire "+plus)),
-		fn.Of("worktree_rm", g.worktreeRm, `Remove the folder of a further checkout.`, ex("worktree_rm /path/to/worktree"), takes("cwd user output_encoding")),
+		fn.Of("worktree_prune", g.worktreePrune, `Forget checkouts whose directory is gone.`, ex("worktree_prune /path/to/repo"), takes("cwd dry_run verbose expire "+plus)),
+		fn.Of("worktree_rm", g.worktreeRm, `Remove the directory of a further checkout.`, ex("worktree_rm /path/to/worktree"), takes("cwd user output_encoding")),
 	}
 }
 

@@ -44,7 +44,7 @@ func repository(t *testing.T) string {
 // TestLikeSalt works with a clone of one repository with each.
 func TestLikeSalt(t *testing.T) {
 	origin := repository(t)
-	t.Setenv("HOME", "/") // as that of the recording: no settings of whoever runs the test
+	t.Setenv("HOME", "/") // as that of the recording: no settings of the user that runs the test
 	jobs := func(dir string) [][]any {
 		d := dir + "/w"
 		return [][]any{

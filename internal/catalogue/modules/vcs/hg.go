@@ -21,7 +21,7 @@ func hgModule(m *host.Machine) fn.Module {
 	return fn.Module{Name: "hg", When: when, Doc: `Checkouts of Mercurial.`, Funcs: []fn.Func{
 		fn.Of("revision", h.revision, `Return the hash of a revision, an empty text if there is none.`, takes("cwd rev short user"), ex("revision /path/to/repo mybranch")),
 		fn.Of("describe", h.describe, `Return the name of a revision by the latest tag.`, takes("cwd rev user"), ex("describe /path/to/repo")),
-		fn.Of("archive", h.archive, `Write the files of a revision into an archive or folder.`, ex("archive /path/to/repo output=/tmp/archive.tgz fmt=tgz")),
+		fn.Of("archive", h.archive, `Write the files of a revision into an archive or directory.`, ex("archive /path/to/repo output=/tmp/archive.tgz fmt=tgz")),
 		fn.Of("pull", h.pull, `Fetch from another repository.`, ex("pull /path/to/repo opts=-u")),
 		fn.Of("update", h.update, `Check a revision out.`, ex("update /path/to/repo somebranch")),
 		fn.Of("clone", h.clone, `Clone a repository.`, ex("clone /path/to/repo https://bitbucket.org/birkenfeld/sphinx")),
@@ -85,7 +85,7 @@ type hgArchiveArgs struct {
 	Output string `salt:"output" doc:"path of the archive"`
 	Rev    string `salt:"rev" doc:"revision" default:"tip"`
 	Format any    `salt:"fmt" doc:"type of the archive" default:"null"`
-	Prefix any    `salt:"prefix" doc:"folder that the files are to be in" default:"null"`
+	Prefix any    `salt:"prefix" doc:"directory that the files are to be in" default:"null"`
 	User   any    `salt:"user" doc:"user to run hg as" default:"null"`
 }
 

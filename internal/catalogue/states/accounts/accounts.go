@@ -19,7 +19,7 @@ func add(m state.Module) { modules = append(modules, m) }
 // Modules returns the state modules of this family.
 func Modules() []state.Module { return modules }
 
-// info returns what user.info or group.info says, an empty map for nobody.
+// info returns what user.info or group.info says, an empty map for an unknown name.
 // local asks for the machine's own accounts, past a directory service.
 func info(ctx context.Context, e *state.Env, module, name string, local bool) (*value.Dict, error) {
 	var kw *value.Dict

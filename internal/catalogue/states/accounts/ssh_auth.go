@@ -78,7 +78,7 @@ func (a authArgs) checkFile(ctx context.Context, e *state.Env) (*value.Dict, err
 	return d, err
 }
 
-// fetch makes sure that the source can be had. ssh.check_key_file answers
+// fetch makes sure that the source is available. ssh.check_key_file answers
 // nothing where it cannot.
 func (a authArgs) fetch(ctx context.Context, e *state.Env) error {
 	_, err := e.Files.GetURL(ctx, a.Source, "", fileclient.URLOptions{Saltenv: e.Saltenv, Makedirs: true})

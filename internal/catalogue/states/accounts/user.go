@@ -56,7 +56,7 @@ type userArgs struct {
 	Nologinit       bool   `salt:"nologinit" doc:"keep the user out of lastlog and faillog" default:"false"`
 	AllowUIDChange  bool   `salt:"allow_uid_change" doc:"change the id of a user; files keep the old one" default:"false"`
 	AllowGIDChange  bool   `salt:"allow_gid_change" doc:"change the own group of a user; files keep the old one" default:"false"`
-	PasswordLock    *bool  `salt:"password_lock" doc:"true: nobody gets in by the password; false: the password works; null leaves that alone" default:"null"`
+	PasswordLock    *bool  `salt:"password_lock" doc:"true: the password is locked; false: the password works; null leaves that alone" default:"null"`
 	Local           bool   `salt:"local" doc:"the machine's own users, past a directory service" default:"false"`
 }
 
@@ -294,7 +294,7 @@ func (u *userState) groups(ctx context.Context, have *value.Dict, gid any) (want
 		return nil
 	}
 	// The own group is no further one, also if it is about to change; nor is
-	// one of the user's name that nobody asked for.
+	// one of the user's name that was not requested.
 	for i, g := range []any{own, old} {
 		v, err := u.e.Exec(ctx, "file.gid_to_group", nil, g)
 		if err != nil {

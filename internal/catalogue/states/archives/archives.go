@@ -1,4 +1,4 @@
-// Package archives holds the state module archive: folders that hold what is
+// Package archives holds the state module archive: directories that hold what is
 // in an archive. The texts of comments and the shape of changes are Salt's.
 package archives
 
@@ -33,12 +33,12 @@ type archives struct{ m *host.Machine }
 func Modules(m *host.Machine) []state.Module {
 	a := archives{m}
 	return []state.Module{{Name: "archive", Doc: `Unpack archives.`, Funcs: []state.Func{
-		state.Of("extracted", a.extracted, `Keep what is in an archive unpacked in a folder.`),
+		state.Of("extracted", a.extracted, `Keep what is in an archive unpacked in a directory.`),
 	}}}
 }
 
 type extractedArgs struct {
-	Name           string `salt:"name" doc:"folder to unpack into"`
+	Name           string `salt:"name" doc:"directory to unpack into"`
 	Source         any    `salt:"source" doc:"the archive: salt://, http://, https:// or ftp:// URL, or path; of a list, the first that exists"`
 	SourceHash     string `salt:"source_hash" doc:"hash of the archive, kind=hash, or a file of hashes; needed for http, https and ftp" default:"null"`
 	SourceHashName string `salt:"source_hash_name" doc:"name of the archive in a file of hashes" default:"null"`
@@ -48,17 +48,17 @@ type extractedArgs struct {
 	Password       any    `salt:"password" doc:"password of a zip file; it needs the program unzip" default:"null"`
 	Options        any    `salt:"options" doc:"options of the program tar or unzip, which is run then" default:"null"`
 	ListOptions    string `salt:"list_options" doc:"program that gets the name of a tar file and prints it without its compression, to list it" default:"null"`
-	Force          bool   `salt:"force" doc:"remove folders that are in the way of files and the like" default:"false"`
+	Force          bool   `salt:"force" doc:"remove directories that are in the way of files and the like" default:"false"`
 	Overwrite      bool   `salt:"overwrite" doc:"unpack each time" default:"false"`
 	Clean          bool   `salt:"clean" doc:"before unpacking remove what has the names at the top of the archive" default:"false"`
-	CleanParent    bool   `salt:"clean_parent" doc:"before unpacking remove the folder" default:"false"`
+	CleanParent    bool   `salt:"clean_parent" doc:"before unpacking remove the directory" default:"false"`
 	User           any    `salt:"user" doc:"user that owns the files" default:"null"`
 	Group          any    `salt:"group" doc:"group that owns the files" default:"null"`
 	IfMissing      any    `salt:"if_missing" doc:"do nothing if there is something at this path" default:"null"`
 	TrimOutput     any    `salt:"trim_output" doc:"number of names among the changes; true for 100" default:"false"`
 	UseUnzip       any    `salt:"use_cmd_unzip" doc:"use the program unzip" default:"null"`
 	ExtractPerms   bool   `salt:"extract_perms" doc:"take the modes from the zip file" default:"true"`
-	EnforceTop     bool   `salt:"enforce_toplevel" doc:"fail if the archive has more than one folder at its top" default:"true"`
+	EnforceTop     bool   `salt:"enforce_toplevel" doc:"fail if the archive has more than one directory at its top" default:"true"`
 	EnforceOn      any    `salt:"enforce_ownership_on" doc:"path to give to user and group in place of what is at the top of the archive" default:"null"`
 	Format         any    `salt:"archive_format" doc:"tar, zip or rar; by the name if null" default:"null"`
 	UseETag        bool   `salt:"use_etag" doc:"ask the http server whether the archive has changed, in place of a hash" default:"false"`
@@ -431,7 +431,7 @@ func (u *unpacking) lookUp(ctx context.Context) func(user, group string, uid, gi
 	}
 }
 
-// sameHash tells whether the archive was unpacked with the hash of the SLS.
+// sameHash reports whether the archive was unpacked with the hash of the SLS.
 func (u *unpacking) sameHash() (bool, error) {
 	if !u.SkipList || u.noted == "" || u.src.Hash == "" {
 		return false, nil

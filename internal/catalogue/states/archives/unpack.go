@@ -121,7 +121,7 @@ func (u *unpacking) extract(ctx context.Context, changes *value.Dict) (string, e
 	made := !filesys.IsDir(u.name)
 	if made {
 		if err := filesys.MakeDirs(filepath.Clean(u.name), u.uid, -1, -1); err != nil {
-			return "", fn.Errorf("cannot make the folder %s: %w", u.name, err)
+			return "", fn.Errorf("cannot make the directory %s: %w", u.name, err)
 		}
 	}
 	names, err := u.unpack(ctx)
@@ -298,7 +298,7 @@ type owners struct {
 }
 
 // enforce goes through what is at the top of the archive, or the path that the
-// SLS names, and through the folders below.
+// SLS names, and through the directories below.
 func (o *owners) enforce() {
 	top := o.u.content.Top()
 	dirs, others := top.Dirs, append(append([]string(nil), top.Files...), top.Links...)

@@ -160,7 +160,7 @@ func untilNoEval(_ context.Context, e *state.Env, a untilNoEvalArgs) (state.Plan
 	})
 }
 
-// comparator returns what tells whether a value fits, nil for an operator that
+// comparator returns what reports whether a value fits, nil for an operator that
 // is none.
 func (a untilNoEvalArgs) comparator(ctx context.Context, e *state.Env) func(got any) (bool, error) {
 	if e.Can(a.Operator) {
@@ -198,7 +198,7 @@ func (a untilNoEvalArgs) comparator(ctx context.Context, e *state.Env) func(got 
 	return nil
 }
 
-// contains tells whether a list, the keys of a map or a text has something.
+// contains reports whether a list, the keys of a map or a text has something.
 func contains(v, item any) bool {
 	switch v := v.(type) {
 	case *value.List:

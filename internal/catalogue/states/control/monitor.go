@@ -18,7 +18,7 @@ func init() {
 		state.Of("process", process, `Fail unless a program runs.`),
 	}})
 	add(state.Module{Name: "disk", Doc: `Watch the space of the machine's disks.`, Funcs: []state.Func{
-		state.Of("status", diskStatus, `Fail unless the space of a mount point or folder is within limits.`),
+		state.Of("status", diskStatus, `Fail unless the space of a mount point or directory is within limits.`),
 	}})
 	add(state.Module{Name: "process", Doc: `Programs that run.`, Funcs: []state.Func{
 		state.Of("absent", processAbsent, `Have no program run whose command line matches a pattern.`),
@@ -145,7 +145,7 @@ func processAbsent(_ context.Context, e *state.Env, a absentArgs) (state.Plan, e
 }
 
 type diskArgs struct {
-	Name     string `salt:"name" doc:"mount point or folder"`
+	Name     string `salt:"name" doc:"mount point or directory"`
 	Maximum  any    `salt:"maximum" doc:"fail above it" default:"null"`
 	Minimum  any    `salt:"minimum" doc:"fail below it" default:"null"`
 	Absolute bool   `salt:"absolute" doc:"the limits are kilobytes, not percents" default:"false"`
@@ -218,7 +218,7 @@ func (a diskArgs) ofMount(mount *value.Dict) (used, available float64) {
 	return number("capacity"), 100 - number("capacity")
 }
 
-// ofFolder judges the file system that a folder is on.
+// ofFolder judges the file system that a directory is on.
 func (a diskArgs) ofFolder(ctx context.Context, e *state.Env, least, most *int64) state.Result {
 	if st, err := os.Stat(a.Name); err != nil || !st.IsDir() {
 		return withData(failed("Disk mount %s not present. Directory %s does not exist or is not a directory", a.Name, a.Name), value.NewDict(0))

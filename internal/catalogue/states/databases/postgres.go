@@ -28,7 +28,7 @@ type reach struct {
 	User     any `salt:"user" doc:"account to run psql as" default:"null"`
 	DB       any `salt:"maintenance_db" doc:"database to connect to" default:"null"`
 	Password any `salt:"db_password" doc:"password of db_user" default:"null"`
-	Host     any `salt:"db_host" doc:"name, address or folder of the socket" default:"null"`
+	Host     any `salt:"db_host" doc:"name, address or directory of the socket" default:"null"`
 	Port     any `salt:"db_port" doc:"port" default:"null"`
 	Role     any `salt:"db_user" doc:"role that asks" default:"null"`
 }

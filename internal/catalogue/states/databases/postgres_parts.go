@@ -122,7 +122,7 @@ func rightsRevoked(ctx context.Context, e *state.Env, a revokeArgs) (state.Plan,
 
 type spaceArgs struct {
 	Name      string `salt:"name" doc:"its name"`
-	Directory string `salt:"directory" doc:"folder of the server, which must be empty and owned by the server's account"`
+	Directory string `salt:"directory" doc:"directory of the server, which must be empty and owned by the server's account"`
 	Options   any    `salt:"options" doc:"options, as a map" default:"null"`
 	Owner     any    `salt:"owner" doc:"role that owns it" default:"null"`
 	reach
@@ -256,7 +256,7 @@ type schemaReach struct {
 	User     any `salt:"user" doc:"account to run psql as" default:"null"`
 	Role     any `salt:"db_user" doc:"role that asks" default:"null"`
 	Password any `salt:"db_password" doc:"password of db_user" default:"null"`
-	Host     any `salt:"db_host" doc:"name, address or folder of the socket" default:"null"`
+	Host     any `salt:"db_host" doc:"name, address or directory of the socket" default:"null"`
 	Port     any `salt:"db_port" doc:"port" default:"null"`
 }
 
@@ -316,7 +316,7 @@ type languageArgs struct {
 	Database string `salt:"maintenance_db" doc:"the database"`
 	User     any    `salt:"user" doc:"account to run psql as" default:"null"`
 	Password any    `salt:"db_password" doc:"password of db_user" default:"null"`
-	Host     any    `salt:"db_host" doc:"name, address or folder of the socket" default:"null"`
+	Host     any    `salt:"db_host" doc:"name, address or directory of the socket" default:"null"`
 	Port     any    `salt:"db_port" doc:"port" default:"null"`
 	Role     any    `salt:"db_user" doc:"role that asks" default:"null"`
 }

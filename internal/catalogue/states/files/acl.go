@@ -90,7 +90,7 @@ func (n aclNow) who(name string) string {
 	return name
 }
 
-// ownerKey is where getfacl tells of the owner of a kind.
+// ownerKey is where getfacl reports the owner of a kind.
 func ownerKey(kind string) string {
 	if kind == "user" {
 		return "owner"
@@ -134,7 +134,7 @@ type aclArgs struct {
 	Type    string `salt:"acl_type" doc:"user, group or mask, with d: or default: before it for the rights that new files get"`
 	ACLName string `salt:"acl_name" doc:"name of the user or group; none for the owner" default:""`
 	Perms   string `salt:"perms" doc:"rights, as rwx" default:""`
-	Recurse bool   `salt:"recurse" doc:"of all files in a folder, too" default:"false"`
+	Recurse bool   `salt:"recurse" doc:"of all files in a directory, too" default:"false"`
 	Force   bool   `salt:"force" doc:"remove all other entries first" default:"false"`
 }
 
@@ -171,7 +171,7 @@ func aclPresent(ctx context.Context, e *state.Env, a aclArgs) (state.Plan, error
 }
 
 // aclPlan is a plan that sets the rights of some users or groups, which are
-// told of as shown.
+// reported as shown.
 func aclPlan(e *state.Env, a aclArgs, names []string, shown string, diff *value.Dict, would, did string) state.Plan {
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
 		kw := value.DictOf("recursive", a.Recurse, "raise_err", true)
@@ -196,7 +196,7 @@ type aclAbsentArgs struct {
 	Type    string `salt:"acl_type" doc:"user, group or mask, with d: or default: before it for the rights that new files get"`
 	ACLName string `salt:"acl_name" doc:"name of the user or group" default:""`
 	Perms   string `salt:"perms" ignored:"all permissions are removed" default:""`
-	Recurse bool   `salt:"recurse" doc:"of all files in a folder, too" default:"false"`
+	Recurse bool   `salt:"recurse" doc:"of all files in a directory, too" default:"false"`
 }
 
 func aclAbsent(ctx context.Context, e *state.Env, a aclAbsentArgs) (state.Plan, error) {
@@ -233,7 +233,7 @@ type aclListArgs struct {
 	Type    string `salt:"acl_type" doc:"user or group, with d: or default: before it for the rights that new files get"`
 	Names   any    `salt:"acl_names" doc:"list of users or groups" default:"null"`
 	Perms   string `salt:"perms" doc:"rights, as rwx" default:""`
-	Recurse bool   `salt:"recurse" doc:"of all files in a folder, too" default:"false"`
+	Recurse bool   `salt:"recurse" doc:"of all files in a directory, too" default:"false"`
 	Force   bool   `salt:"force" doc:"remove all other entries first" default:"false"`
 }
 
@@ -274,7 +274,7 @@ type aclListAbsentArgs struct {
 	Name    string `salt:"name" doc:"path of the file"`
 	Type    string `salt:"acl_type" doc:"user or group, with d: or default: before it for the rights that new files get"`
 	Names   any    `salt:"acl_names" doc:"list of users or groups" default:"null"`
-	Recurse bool   `salt:"recurse" doc:"of all files in a folder, too" default:"false"`
+	Recurse bool   `salt:"recurse" doc:"of all files in a directory, too" default:"false"`
 }
 
 func aclListAbsent(ctx context.Context, e *state.Env, a aclListAbsentArgs) (state.Plan, error) {

@@ -98,7 +98,7 @@ func (t *managedFile) ready(ctx context.Context, want *sources.Content, final st
 		return nil
 	}
 	delete(a.files, t.name)
-	// Whose folder was made or changed meanwhile would have another group, and
+	// Whose directory was made or changed meanwhile would have another group, and
 	// a new file without a declared mode has the one that new files get.
 	if x.dir != inheritedFrom(final) || x.open != (t.own.bits < 0 && old == nil) || !a.holds(x.f, want) {
 		x.f.Close()
@@ -107,7 +107,7 @@ func (t *managedFile) ready(ctx context.Context, want *sources.Content, final st
 	return x.f
 }
 
-// holds tells whether a file that was written aside has just this content.
+// holds reports whether a file that was written aside has just this content.
 func (a *ahead) holds(f *os.File, want *sources.Content) bool {
 	if rest := want.Data; len(rest) > 0 {
 		if a.buf == nil {
@@ -241,7 +241,7 @@ func (t *managedFile) next(ctx context.Context, low *value.Dict) (*managedFile, 
 	return n, n.want
 }
 
-// aside writes a content to the folder that it is for.
+// aside writes a content to the directory that it is for.
 func (t *managedFile) aside(want *sources.Content, left *int64) (asideFile, bool) {
 	size, err := want.Size()
 	if err != nil || size > min(aheadFile, *left) {
@@ -277,7 +277,7 @@ func (t *managedFile) target() (string, fs.FileInfo, error) {
 	return atomicfile.Resolve(t.name)
 }
 
-// inherited is what a new file takes over from its folder.
+// inherited is what a new file takes over from its directory.
 type inherited struct {
 	inode, dev uint64
 	mode, gid  uint32

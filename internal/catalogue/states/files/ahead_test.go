@@ -115,7 +115,7 @@ func TestAheadOfFailure(t *testing.T) {
 	for i := range 20 {
 		chunks = append(chunks, managedChunk(filepath.Join(dir, fmt.Sprint(i)), "x", "failhard", true))
 	}
-	chunks[3].Set("name", filepath.Join(dir, "none", "f")) // has no folder
+	chunks[3].Set("name", filepath.Join(dir, "none", "f")) // has no directory
 	applied(t, func(string) {}, chunks...)
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 3 {
@@ -125,7 +125,7 @@ func TestAheadOfFailure(t *testing.T) {
 
 // TestAheadOfRecurse has one state write many files: the first to be written has
 // those after it written aside and flushed with it, and what became something
-// else meanwhile, or is in a folder that is not there yet, is written all the same.
+// else meanwhile, or is in a directory that is not there yet, is written all the same.
 func TestAheadOfRecurse(t *testing.T) {
 	dir := t.TempDir()
 	run := state.NewRun([]*value.Dict{value.DictOf("state", "file", "fun", "recurse")})
@@ -156,7 +156,7 @@ func TestAheadOfRecurse(t *testing.T) {
 	}
 	for i, p := range plans {
 		if i == 9 {
-			if err := os.WriteFile(path(9), []byte("of somebody else\n"), 0o600); err != nil {
+			if err := os.WriteFile(path(9), []byte("of another user\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -183,8 +183,8 @@ func TestAheadOfRecurse(t *testing.T) {
 	}
 }
 
-// temporaries are the files without names in a folder, and those with names
-// that nobody was to see.
+// temporaries are the files without names in a directory, and those with names
+// that must not be visible.
 func temporaries(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -17,7 +17,7 @@ import (
 
 func init() {
 	add(func(f file) []state.Func {
-		return []state.Func{state.Of("copy", f.copy, `Copy a file or folder of this machine to a place where there is none.`)}
+		return []state.Func{state.Of("copy", f.copy, `Copy a file or directory of this machine to a place where there is none.`)}
 	})
 }
 
@@ -25,13 +25,13 @@ type copyArgs struct {
 	Name     string    `salt:"name" doc:"path of the copy"`
 	Source   string    `salt:"source" doc:"path of what is copied"`
 	Force    bool      `salt:"force" doc:"replace what is at the path" default:"false"`
-	Makedirs bool      `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	Makedirs bool      `salt:"makedirs" doc:"make the directories that are missing" default:"false"`
 	Preserve bool      `salt:"preserve" doc:"keep owner and mode of the source" default:"false"`
 	User     any       `salt:"user" doc:"owner; by default who the minion runs as" default:"null"`
 	Group    any       `salt:"group" doc:"group; by default that of the user" default:"null"`
 	Mode     any       `salt:"mode" doc:"mode; by default that of the source" default:"null"`
-	DirMode  any       `salt:"dir_mode" doc:"mode of folders that are made" default:"null"`
-	Subdir   bool      `salt:"subdir" doc:"if the path is a folder, copy into it" default:"false"`
+	DirMode  any       `salt:"dir_mode" doc:"mode of directories that are made" default:"null"`
+	Subdir   bool      `salt:"subdir" doc:"if the path is a directory, copy into it" default:"false"`
 	Kwargs   fn.Kwargs `salt:"kwargs"`
 }
 

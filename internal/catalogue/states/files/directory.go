@@ -18,36 +18,36 @@ import (
 
 func init() {
 	add(func(f file) []state.Func {
-		return []state.Func{state.Of("directory", f.directory, `Keep a folder, and as far as recurse says what is in it, with owner and mode.`)}
+		return []state.Func{state.Of("directory", f.directory, `Keep a directory, and as far as recurse says what is in it, with owner and mode.`)}
 	})
 }
 
 type directoryArgs struct {
-	Name         string    `salt:"name" doc:"path of the folder"`
+	Name         string    `salt:"name" doc:"path of the directory"`
 	User         any       `salt:"user" doc:"owner" default:"null"`
 	Group        any       `salt:"group" doc:"group" default:"null"`
-	Recurse      any       `salt:"recurse" doc:"list of what to keep in all of the folder: user, group, mode; ignore_files, ignore_dirs and silent limit that" default:"null"`
+	Recurse      any       `salt:"recurse" doc:"list of what to keep in all of the directory: user, group, mode; ignore_files, ignore_dirs and silent limit that" default:"null"`
 	MaxDepth     *int      `salt:"max_depth" doc:"how many levels down recurse goes" default:"null"`
-	DirMode      any       `salt:"dir_mode" doc:"mode of folders" default:"null"`
+	DirMode      any       `salt:"dir_mode" doc:"mode of directories" default:"null"`
 	FileMode     any       `salt:"file_mode" doc:"mode of files below; by default dir_mode" default:"null"`
-	Makedirs     bool      `salt:"makedirs" doc:"make the folders above that are missing" default:"false"`
+	Makedirs     bool      `salt:"makedirs" doc:"make the directories above that are missing" default:"false"`
 	Clean        bool      `salt:"clean" doc:"remove what no state that this one requires keeps" default:"false"`
 	Require      any       `salt:"require" doc:"the states that this one requires" default:"null"`
 	ExcludePat   any       `salt:"exclude_pat" doc:"glob, or E@ and a regular expression, or a list: what clean spares" default:"null"`
 	Follow       bool      `salt:"follow_symlinks" doc:"keep what symbolic links stand for, in place of the links" default:"false"`
 	Force        bool      `salt:"force" doc:"remove a file in its place" default:"false"`
 	Backupname   string    `salt:"backupname" doc:"name to give to a file in its place" default:"null"`
-	AllowSymlink bool      `salt:"allow_symlink" doc:"accept a symbolic link to a folder" default:"true"`
-	ChildrenOnly bool      `salt:"children_only" doc:"keep what is in the folder, not the folder itself" default:"false"`
+	AllowSymlink bool      `salt:"allow_symlink" doc:"accept a symbolic link to a directory" default:"true"`
+	ChildrenOnly bool      `salt:"children_only" doc:"keep what is in the directory, not the directory itself" default:"false"`
 	Kwargs       fn.Kwargs `salt:"kwargs"`
 }
 
-// folder is a folder as it is to be.
+// directory is a directory as it is to be.
 type folder struct {
 	file
 	e *state.Env
 	directoryArgs
-	dir, files owner // of folders, of files below
+	dir, files owner // of directories, of files below
 	what       map[string]bool
 	spare      chooser
 	blocked    bool // a file or link is in its place
@@ -147,7 +147,7 @@ func (d *folder) plan() (state.Plan, error) {
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: d.changes, Comment: d.foretell()}, Do: d.do}}}, nil
 }
 
-// planBlocked replaces what is in the folder's place.
+// planBlocked replaces what is in the directory's place.
 func (d *folder) planBlocked(link bool) (state.Plan, error) {
 	if d.Backupname != "" {
 		if filesys.Exists(d.Backupname, false) && !d.Force {
@@ -188,7 +188,7 @@ func (d *folder) planBlocked(link bool) (state.Plan, error) {
 	}}}, nil
 }
 
-// foretell lists what is due, as a test shows it.
+// predict lists what is due, as a test shows it.
 func (d *folder) foretell() string {
 	var b strings.Builder
 	b.WriteString("The following files will be changed:\n")
@@ -277,13 +277,13 @@ func (d *folder) below(visit func(path string, now filesys.Facts, want owner)) e
 	})
 }
 
-// walk visits all that is in a folder, without following links: the files,
-// then the folders, then what is in these. depth is 1 for what is in the
-// folder itself. fs.SkipDir spares what is in a folder.
+// walk visits all that is in a directory, without following links: the files,
+// then the directories, then what is in these. depth is 1 for what is in the
+// directory itself. fs.SkipDir spares what is in a directory.
 func walk(root string, visit func(path string, depth int, isDir bool) error) error {
 	err := walkFrom(root, 1, visit)
 	if err != nil {
-		return fn.Errorf("cannot read the folder %s: %w", root, err)
+		return fn.Errorf("cannot read the directory %s: %w", root, err)
 	}
 	return nil
 }
@@ -321,7 +321,7 @@ func walkFrom(dir string, depth int, visit func(path string, depth int, isDir bo
 }
 
 // unwanted lists what clean removes: all that no required state keeps and that
-// exclude_pat does not spare; in all, with what is in folders that go.
+// exclude_pat does not spare; in all, with what is in directories that go.
 func (d *folder) unwanted(chunks []*value.Dict) (removals, all []string, err error) {
 	keep := map[string]bool{d.Name: true}
 	var trees []string
@@ -334,7 +334,7 @@ func (d *folder) unwanted(chunks []*value.Dict) (removals, all []string, err err
 	return leftovers(d.Name, keep, trees, d.spare)
 }
 
-// keepPath marks a path and the folders above it.
+// keepPath marks a path and the directories above it.
 func keepPath(keep map[string]bool, path string) {
 	for path = filepath.Clean(path); !keep[path]; path = filepath.Dir(path) {
 		keep[path] = true
@@ -365,8 +365,8 @@ func required(require any, chunks []*value.Dict) []string {
 	return out
 }
 
-// leftovers lists what is in a folder and neither kept, nor in a tree that is
-// kept whole, nor spared; in all, with what is in folders that go.
+// leftovers lists what is in a directory and neither kept, nor in a tree that is
+// kept whole, nor spared; in all, with what is in directories that go.
 func leftovers(root string, keep map[string]bool, trees []string, spare chooser) (out, all []string, err error) {
 	going := map[string]bool{}
 	err = walk(root, func(path string, _ int, isDir bool) error {
@@ -396,7 +396,7 @@ func leftovers(root string, keep map[string]bool, trees []string, spare chooser)
 	return out, all, err
 }
 
-// do makes the folder as declared.
+// do makes the directory as declared.
 func (d *folder) do(context.Context) (state.Change, error) {
 	if err := d.dir.available(); err != nil {
 		return state.Change{}, err
@@ -442,7 +442,7 @@ func (d *folder) do(context.Context) (state.Change, error) {
 	return d.clean(change)
 }
 
-// create makes the folder. Where it cannot, the changes are those that a test
+// create makes the directory. Where it cannot, the changes are those that a test
 // shows, as with Salt.
 func (d *folder) create() (state.Change, error) {
 	if up := filepath.Dir(d.Name); !filesys.IsDir(up) {
@@ -450,7 +450,7 @@ func (d *folder) create() (state.Change, error) {
 			return state.Change{Diff: d.changes}, fn.Errorf("No directory to create %s in", d.Name)
 		}
 		if err := filesys.MakeDirs(up, d.dir.uid, d.dir.gid, d.dir.bits); err != nil {
-			return state.Change{Diff: d.changes}, fn.Errorf("cannot make the folder %s: %w", up, cause(err))
+			return state.Change{Diff: d.changes}, fn.Errorf("cannot make the directory %s: %w", up, cause(err))
 		}
 	}
 	if err := filesys.MakeDir(d.Name, d.dir.uid, d.dir.gid, d.dir.bits); err != nil {

@@ -72,7 +72,7 @@ type editing struct {
 	// disowned says that the copy belongs to who runs this, and not to the
 	// file's owner.
 	disowned bool
-	// foretold and done are the comments of a test and of a run.
+	// predicted and done are the comments of a test and of a run.
 	foretold, done string
 	show           bool
 }

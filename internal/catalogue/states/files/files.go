@@ -1,10 +1,10 @@
-// Package files holds the state modules file, files, folders and links with
+// Package files holds the state modules file, files, directories and links with
 // content, owner and mode, ini and openstack_config, files of options, and acl,
 // lists of who may do what. A state is one file of this package, or a few that
 // belong together; each adds its functions to the list.
 //
-// Contents are compared before anything is written, and written aside, so that
-// nobody sees a part of one. The texts of comments and the shape of changes
+// Contents are compared before anything is written, and written aside, so that no reader
+// sees a partial file. The texts of comments and the shape of changes
 // are Salt's.
 package files
 
@@ -29,7 +29,7 @@ func add(f func(file) []state.Func) { functions = append(functions, f) }
 
 // Modules returns the modules of this family, working on one machine.
 func Modules(m *host.Machine) []state.Module {
-	mod := state.Module{Name: "file", Doc: `Keep files, folders and links as they are declared.`}
+	mod := state.Module{Name: "file", Doc: `Keep files, directories and links as they are declared.`}
 	for _, f := range functions {
 		for _, s := range f(file{m}) {
 			if s.Name() != "append" {

@@ -56,15 +56,15 @@ type managedArgs struct {
 	Group          any         `salt:"group" doc:"group that owns the file" default:"null"`
 	Mode           any         `salt:"mode" doc:"mode, such as '0644'; keep takes that of the source" default:"null"`
 	Attrs          *string     `salt:"attrs" doc:"attributes as chattr(1) names them" default:"null"`
-	Makedirs       bool        `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
-	DirMode        any         `salt:"dir_mode" doc:"mode of these folders; otherwise the file's with the right to enter" default:"null"`
+	Makedirs       bool        `salt:"makedirs" doc:"make the directories that are missing" default:"false"`
+	DirMode        any         `salt:"dir_mode" doc:"mode of these directories; otherwise the file's with the right to enter" default:"null"`
 	Replace        bool        `salt:"replace" doc:"replace the content of a file that is there" default:"true"`
 	Backup         any         `salt:"backup" doc:"minion keeps a copy of the old file in the minion's cache" default:""`
 	ShowChanges    bool        `salt:"show_changes" doc:"show how the content changes" default:"true"`
 	Create         bool        `salt:"create" doc:"make the file if there is none" default:"true"`
 	FollowSymlinks bool        `salt:"follow_symlinks" doc:"manage what a symbolic link stands for, in place of the link" default:"true"`
 	CheckCmd       string      `salt:"check_cmd" doc:"command that gets the name of a file with the new content and must succeed before it is used" default:"null"`
-	TmpDir         string      `salt:"tmp_dir" doc:"folder of the file for check_cmd" default:""`
+	TmpDir         string      `salt:"tmp_dir" doc:"directory of the file for check_cmd" default:""`
 	TmpExt         string      `salt:"tmp_ext" doc:"end of its name" default:""`
 	Selinux        *value.Dict `salt:"selinux" doc:"parts of the SELinux context" default:"null"`
 	sources.SignatureArgs
@@ -321,7 +321,7 @@ func (t *managedFile) loadSource(ctx context.Context, s sources.Source) error {
 	return nil
 }
 
-// isSource tells whether the managed file is its own source.
+// isSource reports whether the managed file is its own source.
 func (t *managedFile) isSource(s sources.Source) bool {
 	if c := s.Scheme(); c != "" && c != "file" {
 		return false
@@ -591,7 +591,7 @@ func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 			}
 		}
 		if err := filesys.MakeDirs(dir, t.own.uid, t.own.gid, mode); err != nil {
-			return state.Change{}, fn.Errorf("cannot make the folder %s: %w", dir, cause(err))
+			return state.Change{}, fn.Errorf("cannot make the directory %s: %w", dir, cause(err))
 		}
 	}
 	change := state.Change{Diff: value.DictOf("diff", "New file"), Comment: "File " + t.name + " updated"}
@@ -614,7 +614,7 @@ func (t *managedFile) create(ctx context.Context) (state.Change, error) {
 }
 
 // newOwner is what Salt shows of the owner and mode of a new file: what is not
-// root's, and the mode unless nobody but the owner has rights.
+// root's, and the mode unless only the owner has permissions.
 func (t *managedFile) newOwner(now filesys.Facts) *value.Dict {
 	mode := t.own.mode
 	if t.sourced {

@@ -20,12 +20,12 @@ import (
 
 func init() {
 	add(func(f file) []state.Func {
-		return []state.Func{state.Of("patch", f.patch, `Have a patch applied to a file or folder, with patch(1). A patch that does not fit as a whole changes nothing.`)}
+		return []state.Func{state.Of("patch", f.patch, `Have a patch applied to a file or directory, with patch(1). A patch that does not fit as a whole changes nothing.`)}
 	})
 }
 
 type patchArgs struct {
-	Name       string    `salt:"name" doc:"path of the file or folder"`
+	Name       string    `salt:"name" doc:"path of the file or directory"`
 	Source     any       `salt:"source" doc:"where the patch comes from: URL or path; of a list, the first that exists" default:"null"`
 	SourceHash string    `salt:"source_hash" doc:"hash of the patch, kind=hash, or a file of hashes" default:"null"`
 	HashName   string    `salt:"source_hash_name" doc:"name of the patch in a file of hashes" default:"null"`
@@ -35,12 +35,12 @@ type patchArgs struct {
 	Defaults   any       `salt:"defaults" doc:"variables of the template that context can override" default:"null"`
 	Options    string    `salt:"options" doc:"options of patch(1)" default:"''"`
 	RejectFile *string   `salt:"reject_file" doc:"where to put the parts of the patch that do not fit" default:"null"`
-	Strip      *int64    `salt:"strip" doc:"number of folders to strip from the names in the patch" default:"null"`
+	Strip      *int64    `salt:"strip" doc:"number of directories to strip from the names in the patch" default:"null"`
 	Saltenv    string    `salt:"saltenv" doc:"environment of a salt:// patch" default:"null"`
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
 
-// patching is a patch on its way to a file or folder.
+// patching is a patch on its way to a file or directory.
 type patching struct {
 	patchArgs
 	e       *state.Env
@@ -81,7 +81,7 @@ func (f file) patch(ctx context.Context, e *state.Env, a patchArgs) (plan state.
 	}
 	dir, err := os.MkdirTemp("", "patch")
 	if err != nil {
-		return plan, fn.Errorf("cannot make a folder for the patch: %w", err)
+		return plan, fn.Errorf("cannot make a directory for the patch: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	if err := p.fetch(ctx, f, dir, &warned); err != nil {
@@ -132,7 +132,7 @@ func (p *patching) readOptions() error {
 	return nil
 }
 
-// fetch puts the patch into a folder.
+// fetch puts the patch into a directory.
 func (p *patching) fetch(ctx context.Context, f file, dir string, warned *[]string) error {
 	all, err := sources.Read(p.Source, p.SourceHash, p.e.Saltenv)
 	if err != nil {

@@ -45,7 +45,7 @@ func patterns(v any) (out []func(string) (bool, error), err error) {
 	return out, nil
 }
 
-// takes tells whether a path counts.
+// takes reports whether a path counts.
 func (c chooser) takes(path string) (bool, error) {
 	in, err := matches(c.include, path)
 	if err != nil || len(c.include) > 0 && !in {

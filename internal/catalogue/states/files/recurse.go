@@ -17,26 +17,26 @@ import (
 
 func init() {
 	add(func(f file) []state.Func {
-		return []state.Func{state.Of("recurse", f.recurse, `Keep a folder as it is on the file server, with all that is in it.`)}
+		return []state.Func{state.Of("recurse", f.recurse, `Keep a directory as it is on the file server, with all that is in it.`)}
 	})
 }
 
 type recurseArgs struct {
-	Name          string    `salt:"name" doc:"path of the folder"`
-	Source        any       `salt:"source" doc:"salt:// URL of the folder, or a list of which the first that exists counts"`
+	Name          string    `salt:"name" doc:"path of the directory"`
+	Source        any       `salt:"source" doc:"salt:// URL of the directory, or a list of which the first that exists counts"`
 	KeepSource    bool      `salt:"keep_source" doc:"keep the files in the minion's cache" default:"true"`
 	Clean         bool      `salt:"clean" doc:"remove what is neither on the file server nor kept by a state that this one requires" default:"false"`
 	Require       any       `salt:"require" doc:"the states that this one requires" default:"null"`
 	User          any       `salt:"user" doc:"owner" default:"null"`
 	Group         any       `salt:"group" doc:"group" default:"null"`
-	DirMode       any       `salt:"dir_mode" doc:"mode of folders" default:"null"`
+	DirMode       any       `salt:"dir_mode" doc:"mode of directories" default:"null"`
 	FileMode      any       `salt:"file_mode" doc:"mode of files; keep takes that of the source" default:"null"`
-	SymMode       any       `salt:"sym_mode" doc:"mode of folders that are made for symbolic links" default:"null"`
+	SymMode       any       `salt:"sym_mode" doc:"mode of directories that are made for symbolic links" default:"null"`
 	Template      string    `salt:"template" doc:"template engine that makes the contents" default:"null"`
 	Context       any       `salt:"context" doc:"variables of the templates" default:"null"`
 	Replace       bool      `salt:"replace" doc:"replace the content of files that are there" default:"true"`
 	Defaults      any       `salt:"defaults" doc:"variables of the templates that context can override" default:"null"`
-	IncludeEmpty  bool      `salt:"include_empty" doc:"make empty folders, too" default:"false"`
+	IncludeEmpty  bool      `salt:"include_empty" doc:"make empty directories, too" default:"false"`
 	Backup        any       `salt:"backup" doc:"minion keeps copies of the old files in the minion's cache" default:""`
 	IncludePat    any       `salt:"include_pat" doc:"glob, or E@ and a regular expression, or a list: only what these find" default:"null"`
 	ExcludePat    any       `salt:"exclude_pat" doc:"the same: not what these find; clean spares it, too" default:"null"`
@@ -46,7 +46,7 @@ type recurseArgs struct {
 	Kwargs        fn.Kwargs `salt:"kwargs"`
 }
 
-// tree is a folder that is kept as on the file server.
+// tree is a directory that is kept as on the file server.
 type tree struct {
 	file
 	e *state.Env
@@ -54,7 +54,7 @@ type tree struct {
 	src, env string // on the file server
 	choose   chooser
 	files    []string          // paths below src
-	dirs     map[string]bool   // paths of folders to make
+	dirs     map[string]bool   // paths of directories to make
 	links    map[string]string // paths below src, and what they lead to
 	keep     map[string]bool
 	parts    []part
@@ -62,7 +62,7 @@ type tree struct {
 	removals []string
 }
 
-// part is the plan of one file, folder or link of a tree.
+// part is the plan of one file, directory or link of a tree.
 type part struct {
 	path string
 	plan state.Plan
@@ -95,7 +95,7 @@ func (f file) recurse(ctx context.Context, e *state.Env, a recurseArgs) (state.P
 	return t.plan(ctx)
 }
 
-// locate finds the folder on the file server.
+// locate finds the directory on the file server.
 func (t *tree) locate(ctx context.Context) error {
 	all, err := sources.Read(t.Source, "", t.e.Saltenv)
 	if err != nil {
@@ -144,7 +144,7 @@ func (t *tree) below(p string) (string, bool) {
 	return rel, ok && rel != ""
 }
 
-// wanted tells whether a path below the source counts.
+// wanted reports whether a path below the source counts.
 func (t *tree) wanted(rel string) (bool, error) {
 	if rel == ".." || strings.HasPrefix(rel, "../") || t.Maxdepth != nil && strings.Count(rel, "/") > *t.Maxdepth {
 		return false, nil
@@ -152,7 +152,7 @@ func (t *tree) wanted(rel string) (bool, error) {
 	return t.choose.takes(rel)
 }
 
-// list asks what is in the folder.
+// list asks what is in the directory.
 func (t *tree) list(ctx context.Context) error {
 	if t.KeepSymlinks {
 		if err := t.listLinks(ctx); err != nil {
@@ -224,7 +224,7 @@ func (t *tree) listLinks(ctx context.Context) error {
 	return nil
 }
 
-// throughLink tells whether a path is a symbolic link, or leads through one.
+// throughLink reports whether a path is a symbolic link, or leads through one.
 func (t *tree) throughLink(rel string) bool {
 	for ; rel != "." && rel != "/"; rel = path.Dir(rel) {
 		if _, ok := t.links[rel]; ok {
@@ -409,7 +409,7 @@ func (t *tree) do(ctx context.Context) (state.Change, error) {
 		err = filesys.MakeDirs(t.Name, own.uid, own.gid, own.bits)
 	}
 	if err != nil {
-		return state.Change{}, fn.Errorf("cannot make the folder %s: %w", t.Name, cause(err))
+		return state.Change{}, fn.Errorf("cannot make the directory %s: %w", t.Name, cause(err))
 	}
 	var notes []string
 	for _, p := range t.parts {

@@ -19,12 +19,12 @@ import (
 
 func init() {
 	add(func(f file) []state.Func {
-		return []state.Func{state.Of("retention_schedule", f.retention, `Remove old backups from a folder, but keep the newest and the first of hours, days, weeks, months or years.`)}
+		return []state.Func{state.Of("retention_schedule", f.retention, `Remove old backups from a directory, but keep the newest and the first of hours, days, weeks, months or years.`)}
 	})
 }
 
 type retentionArgs struct {
-	Name     string      `salt:"name" doc:"path of the folder"`
+	Name     string      `salt:"name" doc:"path of the directory"`
 	Retain   *value.Dict `salt:"retain" doc:"map of most_recent, first_of_hour, first_of_day, first_of_week, first_of_month and first_of_year to the number to keep, or all"`
 	Format   string      `salt:"strptime_format" doc:"how a file's name tells its time, such as backup_%Y%m%d.tgz; other files are left alone. null: the time of the last change counts" default:"null"`
 	Timezone any         `salt:"timezone" doc:"name of the time zone in which days and hours begin, without strptime_format; null: that of the machine" default:"null"`

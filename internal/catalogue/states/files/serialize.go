@@ -31,7 +31,7 @@ type serializeArgs struct {
 	Group            any       `salt:"group" doc:"group that owns the file" default:"null"`
 	Mode             any       `salt:"mode" doc:"mode, such as '0644'" default:"null"`
 	Backup           any       `salt:"backup" doc:"minion keeps a copy of the old file in the minion's cache" default:""`
-	Makedirs         bool      `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	Makedirs         bool      `salt:"makedirs" doc:"make the directories that are missing" default:"false"`
 	ShowChanges      bool      `salt:"show_changes" doc:"show how the content changes" default:"true"`
 	Create           bool      `salt:"create" doc:"make the file if there is none" default:"true"`
 	MergeIfExists    bool      `salt:"merge_if_exists" doc:"put the data over those that the file holds" default:"false"`
@@ -41,7 +41,7 @@ type serializeArgs struct {
 	SerializerOpts   any       `salt:"serializer_opts" doc:"options of what writes the format, as Salt hands them to its Python libraries" default:"null"`
 	DeserializerOpts any       `salt:"deserializer_opts" doc:"options of what reads the file, for merge_if_exists" default:"null"`
 	CheckCmd         string    `salt:"check_cmd" doc:"command that gets the name of a file with the new content and must succeed before it is used" default:"null"`
-	TmpDir           string    `salt:"tmp_dir" doc:"folder of the file for check_cmd" default:""`
+	TmpDir           string    `salt:"tmp_dir" doc:"directory of the file for check_cmd" default:""`
 	TmpExt           string    `salt:"tmp_ext" doc:"end of its name" default:""`
 	Formatter        any       `salt:"formatter" doc:"old name of serializer" default:"null"`
 	Kwargs           fn.Kwargs `salt:"kwargs"`

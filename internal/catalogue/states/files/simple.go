@@ -18,7 +18,7 @@ import (
 func init() {
 	add(func(f file) []state.Func {
 		return []state.Func{
-			state.Of("absent", f.absent, `Remove a file, link or folder with all that is in it.`),
+			state.Of("absent", f.absent, `Remove a file, link or directory with all that is in it.`),
 			state.Of("exists", f.exists, `Fail unless there is something at a path.`),
 			state.Of("missing", f.missing, `Fail if there is something at a path.`),
 			state.Of("touch", f.touch, `Make an empty file, or set the times of one.`),
@@ -86,7 +86,7 @@ type touchArgs struct {
 	Name     string   `salt:"name" doc:"path"`
 	Atime    *float64 `salt:"atime" doc:"time of the last access, in seconds since 1970" default:"null"`
 	Mtime    *float64 `salt:"mtime" doc:"time of the last change, in seconds since 1970" default:"null"`
-	Makedirs bool     `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	Makedirs bool     `salt:"makedirs" doc:"make the directories that are missing" default:"false"`
 }
 
 func (f file) touch(_ context.Context, _ *state.Env, a touchArgs) (state.Plan, error) {
@@ -122,7 +122,7 @@ func moment(s *float64, otherwise time.Time) time.Time {
 func touch(name string, a touchArgs, there bool) (state.Change, error) {
 	if a.Makedirs {
 		if err := filesys.MakeDirs(filepath.Dir(name), -1, -1, -1); err != nil {
-			return state.Change{}, fn.Errorf("cannot make the folder %s: %w", filepath.Dir(name), cause(err))
+			return state.Change{}, fn.Errorf("cannot make the directory %s: %w", filepath.Dir(name), cause(err))
 		}
 	}
 	if !filesys.IsDir(filepath.Dir(name)) {
@@ -162,7 +162,7 @@ type renameArgs struct {
 	Name     string    `salt:"name" doc:"the new path"`
 	Source   string    `salt:"source" doc:"the old path"`
 	Force    bool      `salt:"force" doc:"replace what is at the new path" default:"false"`
-	Makedirs bool      `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	Makedirs bool      `salt:"makedirs" doc:"make the directories that are missing" default:"false"`
 	Kwargs   fn.Kwargs `salt:"kwargs"`
 }
 
@@ -192,7 +192,7 @@ func (file) rename(_ context.Context, _ *state.Env, a renameArgs) (state.Plan, e
 	}}}, nil
 }
 
-// parent makes sure that the folder of a file is there.
+// parent makes sure that the directory of a file is there.
 func parent(name string, makedirs bool, uid, gid, mode int) error {
 	dir := filepath.Dir(name)
 	switch {
@@ -202,7 +202,7 @@ func parent(name string, makedirs bool, uid, gid, mode int) error {
 		return fn.Errorf("The target directory %s is not present", dir)
 	}
 	if err := filesys.MakeDirs(dir, uid, gid, mode); err != nil {
-		return fn.Errorf("cannot make the folder %s: %w", dir, cause(err))
+		return fn.Errorf("cannot make the directory %s: %w", dir, cause(err))
 	}
 	return nil
 }
@@ -211,10 +211,10 @@ type hardlinkArgs struct {
 	Name     string    `salt:"name" doc:"path of the link"`
 	Target   string    `salt:"target" doc:"the file"`
 	Force    bool      `salt:"force" doc:"replace a file at the path" default:"false"`
-	Makedirs bool      `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
-	User     any       `salt:"user" doc:"owner of folders that are made" default:"null"`
-	Group    any       `salt:"group" doc:"group of folders that are made" default:"null"`
-	DirMode  any       `salt:"dir_mode" doc:"mode of folders that are made" default:"null"`
+	Makedirs bool      `salt:"makedirs" doc:"make the directories that are missing" default:"false"`
+	User     any       `salt:"user" doc:"owner of directories that are made" default:"null"`
+	Group    any       `salt:"group" doc:"group of directories that are made" default:"null"`
+	DirMode  any       `salt:"dir_mode" doc:"mode of directories that are made" default:"null"`
 	Kwargs   fn.Kwargs `salt:"kwargs"`
 }
 

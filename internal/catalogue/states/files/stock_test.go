@@ -59,7 +59,7 @@ func recorded(t testing.TB) (r recording) {
 	return r
 }
 
-// stage is a folder with the tree, and an engine over it.
+// stage is a directory with the tree, and an engine over it.
 type stage struct {
 	t    *testing.T
 	root string
@@ -89,7 +89,7 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// build makes the tree anew.
+// build makes the tree again.
 func (s *stage) build(tree map[string]*string) {
 	s.t.Helper()
 	for _, sub := range []string{"srv", "w"} {
@@ -165,7 +165,7 @@ func (s *stage) look() map[string][]any {
 	return out
 }
 
-// fill puts the folder in the arguments' place.
+// fill puts the directory in the arguments' place.
 func (s *stage) fill(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -299,7 +299,7 @@ var betters = map[string]string{
 	`file.managed {"name":"ROOT/w/new","source":"ROOT/srv/a.txt","source_hash":"md5=00000000000000000000000000000000"}`: "a wrong hash fails in tests, too",
 	`file.directory {"name":"ROOT/w/d","recurse":["user","silent"],"user":"nobody"}`:                                    "silent is silent",
 	`file.directory {"name":"ROOT/w/no/new"}`:                                                                           "a failure shows no change that was not made",
-	`file.symlink {"force":true,"name":"ROOT/w/d","target":"conf"}`:                                                     "force replaces folders, as documented",
+	`file.symlink {"force":true,"name":"ROOT/w/d","target":"conf"}`:                                                     "force replaces directories, as documented",
 	`file.touch {"mtime":1000000000,"name":"ROOT/w/old"}`:                                                               "what is right is not touched again",
 }
 

@@ -17,19 +17,19 @@ import (
 
 func init() {
 	add(func(f file) []state.Func {
-		return []state.Func{state.Of("symlink", f.symlink, `Keep a symbolic link. One that leads elsewhere is changed; a file or folder in its place is an error, unless it may be removed.`)}
+		return []state.Func{state.Of("symlink", f.symlink, `Keep a symbolic link. One that leads elsewhere is changed; a file or directory in its place is an error, unless it may be removed.`)}
 	})
 }
 
 type symlinkArgs struct {
 	Name       string    `salt:"name" doc:"path of the link"`
 	Target     string    `salt:"target" doc:"what it leads to"`
-	Force      bool      `salt:"force" doc:"remove a file or folder in its place" default:"false"`
-	Backupname string    `salt:"backupname" doc:"name to give to a file or folder in its place" default:"null"`
-	Makedirs   bool      `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	Force      bool      `salt:"force" doc:"remove a file or directory in its place" default:"false"`
+	Backupname string    `salt:"backupname" doc:"name to give to a file or directory in its place" default:"null"`
+	Makedirs   bool      `salt:"makedirs" doc:"make the directories that are missing" default:"false"`
 	User       any       `salt:"user" doc:"owner of the link; by default who the minion runs as" default:"null"`
 	Group      any       `salt:"group" doc:"group of the link; by default that of the user" default:"null"`
-	Mode       any       `salt:"mode" doc:"mode of folders that are made" default:"null"`
+	Mode       any       `salt:"mode" doc:"mode of directories that are made" default:"null"`
 	Atomic     bool      `salt:"atomic" doc:"replace what is there in one step; links always are" default:"false"`
 	NoCopy     bool      `salt:"disallow_copy_and_unlink" doc:"fail when the backup is on another file system" default:"false"`
 	Inherit    bool      `salt:"inherit_user_and_group" doc:"keep the owner of a link that is there" default:"false"`
@@ -156,7 +156,7 @@ func (l *link) plan() (state.Plan, error) {
 	return l.inTheWay(hint)
 }
 
-// inTheWay plans for a file or folder where the link is to be.
+// inTheWay plans for a file or directory where the link is to be.
 func (l *link) inTheWay(hint string) (state.Plan, error) {
 	if l.Force {
 		p := l.step(nil, "The file or directory "+l.Name+" is set for removal to make way for a new symlink targeting "+l.Target+hint)
@@ -189,7 +189,7 @@ func (l *link) make() (state.Change, error) {
 			return state.Change{}, fn.Errorf("Directory %s for symlink is not present", dir)
 		}
 		if err := filesys.MakeDirs(dir, l.own.uid, l.own.gid, l.own.bits); err != nil {
-			return state.Change{}, fn.Errorf("cannot make the folder %s: %w", dir, cause(err))
+			return state.Change{}, fn.Errorf("cannot make the directory %s: %w", dir, cause(err))
 		}
 	}
 	if l.there && !l.isLink && l.Backupname != "" {

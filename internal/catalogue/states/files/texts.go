@@ -96,7 +96,7 @@ func (f file) text(ctx context.Context, e *state.Env, name string, s sources.Sou
 type appendArgs struct {
 	Name     string `salt:"name" doc:"path of the file"`
 	Text     any    `salt:"text" doc:"text, or list of texts" default:"null"`
-	Makedirs bool   `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	Makedirs bool   `salt:"makedirs" doc:"make the directories that are missing" default:"false"`
 	textsArgs
 	IgnoreWhitespace bool `salt:"ignore_whitespace" doc:"take texts that differ in white space for the same" default:"true"`
 }
@@ -104,7 +104,7 @@ type appendArgs struct {
 type prependArgs struct {
 	Name     string `salt:"name" doc:"path of the file"`
 	Text     any    `salt:"text" doc:"text, or list of texts" default:"null"`
-	Makedirs bool   `salt:"makedirs" doc:"make the folders that are missing" default:"false"`
+	Makedirs bool   `salt:"makedirs" doc:"make the directories that are missing" default:"false"`
 	textsArgs
 	Header bool `salt:"header" doc:"the texts must be the first lines, not only somewhere" default:"null"`
 }
@@ -226,7 +226,7 @@ func shellWords(line string) []string {
 	}
 }
 
-// has tells whether a file has a text.
+// has reports whether a file has a text.
 func has(text, chunk string, ignoreSpace bool) (bool, error) {
 	if ignoreSpace {
 		chunk = spaced(chunk)

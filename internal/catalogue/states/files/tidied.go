@@ -22,21 +22,21 @@ import (
 func init() {
 	add(func(f file) []state.Func {
 		return []state.Func{
-			state.Of("tidied", f.tidied, `Remove the files below a folder that are old or large, and whose names match.`),
-			state.Of("pruned", f.pruned, `Remove a folder that is empty, and with recurse the empty folders in it.`),
+			state.Of("tidied", f.tidied, `Remove the files below a directory that are old or large, and whose names match.`),
+			state.Of("pruned", f.pruned, `Remove a directory that is empty, and with recurse the empty directories in it.`),
 		}
 	})
 }
 
 type tidiedArgs struct {
-	Name       string    `salt:"name" doc:"path of the folder"`
+	Name       string    `salt:"name" doc:"path of the directory"`
 	Age        int64     `salt:"age" doc:"days since the time that counts" default:"0"`
 	Matches    any       `salt:"matches" doc:"regular expressions, one of which must match the beginning of a name; null: all names" default:"null"`
-	RmDirs     bool      `salt:"rmdirs" doc:"remove folders, too" default:"false"`
+	RmDirs     bool      `salt:"rmdirs" doc:"remove directories, too" default:"false"`
 	Size       any       `salt:"size" doc:"size in bytes, or with a unit such as 10M" default:"0"`
 	Exclude    any       `salt:"exclude" doc:"regular expressions of names to keep" default:"null"`
 	FullPath   bool      `salt:"full_path_match" doc:"the expressions are for whole paths" default:"false"`
-	Follow     bool      `salt:"followlinks" doc:"enter folders that links lead to" default:"false"`
+	Follow     bool      `salt:"followlinks" doc:"enter directories that links lead to" default:"false"`
 	Comparison any       `salt:"time_comparison" doc:"time that counts: atime, mtime or ctime" default:"atime"`
 	Operator   string    `salt:"age_size_logical_operator" doc:"OR: old or large; AND: old and large" default:"OR"`
 	Only       any       `salt:"age_size_only" doc:"age or size: look at nothing else" default:"null"`
@@ -139,7 +139,7 @@ func bytesOf(v any) int64 {
 	return int64(n)
 }
 
-// walk looks at what is in a folder, the deepest first.
+// walk looks at what is in a directory, the deepest first.
 func (t *tidying) walk(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -175,7 +175,7 @@ func (t *tidying) walk(dir string) error {
 	return nil
 }
 
-// circular tells whether a link leads to a folder that it is in.
+// circular reports whether a link leads to a directory that it is in.
 func circular(link, dir string) bool {
 	to, err := filepath.EvalSymlinks(link)
 	if err != nil {
@@ -185,7 +185,7 @@ func circular(link, dir string) bool {
 	return err != nil || real == to || strings.HasPrefix(real, strings.TrimSuffix(to, "/")+"/")
 }
 
-// due tells whether a path is to be removed.
+// due reports whether a path is to be removed.
 func (t *tidying) due(path string) (bool, error) {
 	st, err := os.Lstat(path)
 	if err != nil {
@@ -254,10 +254,10 @@ func (t *tidying) moment(st fs.FileInfo) time.Time {
 }
 
 type prunedArgs struct {
-	Name         string `salt:"name" doc:"path of the folder"`
-	Recurse      bool   `salt:"recurse" doc:"remove the empty folders in it first" default:"false"`
-	IgnoreErrors bool   `salt:"ignore_errors" doc:"with recurse, do not mind folders that cannot be removed" default:"false"`
-	OlderThan    any    `salt:"older_than" doc:"only folders that did not change for so many days" default:"null"`
+	Name         string `salt:"name" doc:"path of the directory"`
+	Recurse      bool   `salt:"recurse" doc:"remove the empty directories in it first" default:"false"`
+	IgnoreErrors bool   `salt:"ignore_errors" doc:"with recurse, do not mind directories that cannot be removed" default:"false"`
+	OlderThan    any    `salt:"older_than" doc:"only directories that did not change for so many days" default:"null"`
 }
 
 func (file) pruned(_ context.Context, e *state.Env, a prunedArgs) (state.Plan, error) {

@@ -37,7 +37,7 @@ func TestReplaced(t *testing.T) {
 
 func TestReplacedRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/replaced") }
 
-// TestNodes makes devices, of which nobody reads.
+// TestNodes makes devices that are never read.
 func TestNodes(t *testing.T) {
 	if err := unix.Mknod(filepath.Join(t.TempDir(), "null"), unix.S_IFCHR|0o600, int(unix.Mkdev(1, 3))); err != nil {
 		t.Skipf("devices cannot be made here: %v", err)
@@ -64,7 +64,7 @@ func TestMarks(t *testing.T) {
 
 func TestMarksRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/marks") }
 
-// TestOwner makes files in folders that give their group on, and below the home.
+// TestOwner makes files in directories that give their group on, and below the home.
 func TestOwner(t *testing.T) { statetest.Run(t, upkeep("owner")) }
 
 func TestOwnerRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/owner") }
@@ -73,8 +73,8 @@ func TestINI(t *testing.T) { statetest.Run(t, upkeep("ini")) }
 
 func TestINIRecordingIsTrue(t *testing.T) { statetest.Verify(t, "testdata/ini") }
 
-// A folder of which nothing goes into the copy is made all the same, and
-// nothing is told of it.
+// A directory of which nothing goes into the copy is made all the same, and
+// nothing is reported it.
 func TestRecurseOfNothing(t *testing.T) {
 	s := newStage(t)
 	text := "x"

@@ -3,7 +3,7 @@
 // on a minion beside a master, too. Without a master salt.state applies states
 // to the minion itself.
 //
-// What is ordered goes by the execution module saltutil, which knows the way
+// What is ordered uses the execution module saltutil, which knows the way
 // to the master.
 package orchestration
 

@@ -55,7 +55,7 @@ type gemInstalledArgs struct {
 
 var gemCondition = regexp.MustCompile(`^(>=|>|<=|<)\s*(.*)$`)
 
-// fulfilled tells whether the installed versions are what is wanted, and how
+// fulfilled reports whether the installed versions are what is wanted, and how
 // the result says so.
 func (a gemInstalledArgs) fulfilled(have []string) (string, bool) {
 	const already = "Gem is already installed."

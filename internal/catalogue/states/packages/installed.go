@@ -362,7 +362,7 @@ func (in *install) checkFiles(ctx context.Context, name string, wanted any) erro
 	return err
 }
 
-// foretell says what would be done.
+// predict says what would be done.
 func (in *install) foretell(ctx context.Context) state.Change {
 	c := state.Change{Diff: value.NewDict(4)}
 	var comments []string
@@ -410,7 +410,7 @@ func (in *install) label(names []string, versions *value.Dict) []string {
 	return shown(names, versions)
 }
 
-// installable foretells the versions of packages.
+// installable predicts the versions of packages.
 func (p pkg) installable(ctx context.Context, targets, have *value.Dict, refresh bool) *value.Dict {
 	var plain, exact []string
 	for name, v := range targets.All() {
@@ -609,7 +609,7 @@ func (p pkg) verified(ctx context.Context, name string, wanted any, have *value.
 	return p.fulfills(ctx, versions, text, nil, false)
 }
 
-// again tells of the packages that were installed again.
+// again reports the packages that were installed again.
 func (in *install) again(ctx context.Context, done *value.Dict) (comments []string, good bool, err error) {
 	good = true
 	var bad []string

@@ -13,10 +13,10 @@ import (
 
 // npmModule are the states of packages of Node.js.
 func npmModule() state.Module {
-	return state.Module{Name: "npm", Doc: `Keep packages of Node.js installed, or not, by way of npm: in a folder, or on the whole machine.`, Funcs: []state.Func{
+	return state.Module{Name: "npm", Doc: `Keep packages of Node.js installed, or not, by way of npm: in a directory, or on the whole machine.`, Funcs: []state.Func{
 		state.Of("installed", npmInstalled, `Have packages of Node.js installed, possibly in a version.`),
 		state.Of("removed", npmRemoved, `Have a package of Node.js not installed.`),
-		state.Of("bootstrap", npmBootstrap, `Have what a folder's package.json asks for installed there.`),
+		state.Of("bootstrap", npmBootstrap, `Have what a directory's package.json asks for installed there.`),
 		state.Of("cache_cleaned", npmCacheCleaned, `Have npm's cache empty.`),
 	}}
 }
@@ -24,7 +24,7 @@ func npmModule() state.Module {
 type npmInstalledArgs struct {
 	Name     string `salt:"name" doc:"package in any form that npm knows, such as name@version, unless pkgs is given"`
 	Pkgs     any    `salt:"pkgs" doc:"list of packages" default:"null"`
-	Dir      any    `salt:"dir" doc:"folder; the whole machine without" default:"null"`
+	Dir      any    `salt:"dir" doc:"directory; the whole machine without" default:"null"`
 	User     any    `salt:"user" doc:"user to run npm as" default:"null"`
 	Force    bool   `salt:"force_reinstall" doc:"install each time" default:"false"`
 	Registry any    `salt:"registry" doc:"address that the packages come from" default:"null"`
@@ -70,7 +70,7 @@ func (a npmInstalledArgs) sort(pkgs []string, have *value.Dict) (missing, there 
 	return missing, there, nil
 }
 
-// fromAddress tells whether a package came from an address.
+// fromAddress reports whether a package came from an address.
 func fromAddress(address string, have *value.Dict) bool {
 	_, place, ok := strings.Cut(address, "://")
 	if !ok {
@@ -124,7 +124,7 @@ func npmInstalled(ctx context.Context, e *state.Env, a npmInstalledArgs) (state.
 
 type npmRemovedArgs struct {
 	Name string `salt:"name" doc:"name of the package"`
-	Dir  any    `salt:"dir" doc:"folder; the whole machine without" default:"null"`
+	Dir  any    `salt:"dir" doc:"directory; the whole machine without" default:"null"`
 	User any    `salt:"user" doc:"user to run npm as" default:"null"`
 }
 
@@ -149,7 +149,7 @@ func npmRemoved(ctx context.Context, e *state.Env, a npmRemovedArgs) (state.Plan
 }
 
 type npmBootstrapArgs struct {
-	Name   string `salt:"name" doc:"the folder"`
+	Name   string `salt:"name" doc:"the directory"`
 	User   any    `salt:"user" doc:"user to run npm as" default:"null"`
 	Silent bool   `salt:"silent" doc:"have npm print no more than the result" default:"true"`
 }
@@ -216,7 +216,7 @@ func npmCacheCleaned(ctx context.Context, e *state.Env, a npmCacheArgs) (state.P
 		if err != nil {
 			return state.Plan{}, err
 		}
-		if !slices.Contains(cached, all[0]+"/"+what+"/") { // the first line is the folder
+		if !slices.Contains(cached, all[0]+"/"+what+"/") { // the first line is the directory
 			return state.Plan{Comment: "Package " + what + " is not in the cache"}, nil
 		}
 	}

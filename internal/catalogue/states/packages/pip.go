@@ -29,7 +29,7 @@ func pipModule() state.Module {
 type pipPlace struct {
 	BinEnv string `salt:"bin_env" doc:"virtual environment, or path of pip or Python" default:"null"`
 	User   string `salt:"user" doc:"user to run pip as" default:"null"`
-	Cwd    string `salt:"cwd" doc:"working folder" default:"null"`
+	Cwd    string `salt:"cwd" doc:"working directory" default:"null"`
 }
 
 // words are the place as arguments of functions.
@@ -137,7 +137,7 @@ func badRequirement(text string) error {
 	return fn.Errorf("pip raised an exception while parsing '%s': it is no name of a package with conditions such as >=1.2,<2", text)
 }
 
-// fulfilled tells whether a version is one that is wanted.
+// fulfilled reports whether a version is one that is wanted.
 func (r requirement) fulfilled(version string) bool {
 	for _, s := range r.specs {
 		c := hostpkgs.ComparePython(version, s.version)
@@ -248,7 +248,7 @@ func (a pipInstalledArgs) wanted() ([]requirement, error) {
 	return out, nil
 }
 
-// there tells whether a package is installed as it should be.
+// there reports whether a package is installed as it should be.
 func (a pipInstalledArgs) there(ctx context.Context, e *state.Env, r requirement, have map[string]string) (note string, ok bool, err error) {
 	version, installed := have[plainName(r.name)]
 	if r.name == "" || !installed || a.IgnoreInstalled || a.ForceReinstall {

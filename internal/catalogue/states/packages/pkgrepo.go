@@ -213,7 +213,7 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// sameLine compares lines of apt's sources but for the order of components.
+// sameLine compares lines of apt's sources except the order of components.
 func sameLine(a, b string, withComment bool) bool {
 	x, errX := packages.ParseRepo(a)
 	y, errY := packages.ParseRepo(b)

@@ -98,7 +98,7 @@ func (r *removal) targets(ctx context.Context) (names []string, spec bool, err e
 	return names, spec, nil
 }
 
-// left returns the packages that are gone but for their configuration.
+// left returns the packages that are gone except their configuration.
 func (r *removal) left(ctx context.Context) ([]string, error) {
 	d, err := r.installed(ctx, "removed", true)
 	var names []string

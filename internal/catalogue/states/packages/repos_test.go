@@ -15,7 +15,7 @@ import (
 	"brine/internal/sls/state/engine"
 )
 
-// repoStage is a machine below a folder, of a family of systems.
+// repoStage is a machine below a directory, of a family of systems.
 type repoStage struct {
 	t    *testing.T
 	m    *host.Machine

@@ -24,7 +24,7 @@ func virtualenvModule() state.Module {
 }
 
 type virtualenvArgs struct {
-	Name            string    `salt:"name" doc:"folder of the environment"`
+	Name            string    `salt:"name" doc:"directory of the environment"`
 	Bin             any       `salt:"venv_bin" doc:"program that makes it: virtualenv, venv, or the path of one" default:"null"`
 	Requirements    any       `salt:"requirements" doc:"file of requirements, which may be a salt:// address, or a list" default:"null"`
 	SystemPackages  bool      `salt:"system_site_packages" doc:"the system's packages are there, too" default:"false"`
@@ -32,17 +32,17 @@ type virtualenvArgs struct {
 	UseWheel        bool      `salt:"use_wheel" doc:"pip's option, of pip 1.4 to 9.0.3" default:"false"`
 	Clear           bool      `salt:"clear" doc:"empty an environment that is there, each time" default:"false"`
 	Python          any       `salt:"python" doc:"Python to use" default:"null"`
-	SearchDir       any       `salt:"extra_search_dir" doc:"folders to look for packages in" default:"null"`
+	SearchDir       any       `salt:"extra_search_dir" doc:"directories to look for packages in" default:"null"`
 	NeverDownload   any       `salt:"never_download" doc:"do not fetch packages for the environment itself" default:"null"`
 	Prompt          any       `salt:"prompt" doc:"what the shell shows before its prompt" default:"null"`
 	User            any       `salt:"user" doc:"whose environment it is" default:"null"`
-	Cwd             any       `salt:"cwd" doc:"folder to run pip in" default:"null"`
+	Cwd             any       `salt:"cwd" doc:"directory to run pip in" default:"null"`
 	Index           any       `salt:"index_url" doc:"address of the index of packages" default:"null"`
 	ExtraIndex      any       `salt:"extra_index_url" doc:"address of a further index" default:"null"`
 	PreReleases     bool      `salt:"pre_releases" doc:"also versions that are not released" default:"false"`
 	NoDeps          bool      `salt:"no_deps" doc:"do not install what packages need" default:"false"`
-	Download        any       `salt:"pip_download" doc:"folder to download to instead of installing" default:"null"`
-	DownloadCache   any       `salt:"pip_download_cache" doc:"folder to keep downloads in" default:"null"`
+	Download        any       `salt:"pip_download" doc:"directory to download to instead of installing" default:"null"`
+	DownloadCache   any       `salt:"pip_download_cache" doc:"directory to keep downloads in" default:"null"`
 	ExistsAction    any       `salt:"pip_exists_action" doc:"what to do with a path that exists: s, i, w or b" default:"null"`
 	IgnoreInstalled bool      `salt:"pip_ignore_installed" doc:"do not look at what is installed" default:"false"`
 	Proxy           any       `salt:"proxy" doc:"address of a proxy" default:"null"`
@@ -52,7 +52,7 @@ type virtualenvArgs struct {
 	Upgrade         bool      `salt:"pip_upgrade" doc:"upgrade what is installed" default:"false"`
 	Pkgs            any       `salt:"pip_pkgs" doc:"list of packages to install" default:"null"`
 	NoCacheDir      bool      `salt:"pip_no_cache_dir" doc:"do not use the cache" default:"false"`
-	CacheDir        any       `salt:"pip_cache_dir" doc:"folder of the cache" default:"null"`
+	CacheDir        any       `salt:"pip_cache_dir" doc:"directory of the cache" default:"null"`
 	DependencyLinks bool      `salt:"process_dependency_links" doc:"old option of pip" default:"false"`
 	NoBinary        any       `salt:"no_binary" doc:"packages to build from source, or :all:" default:"null"`
 	Kwargs          fn.Kwargs `salt:"kwargs"`
@@ -130,7 +130,7 @@ func (a virtualenvArgs) run(ctx context.Context, e *state.Env, exists bool) (sta
 		}
 	}
 	if err := a.checkPip(ctx, e); err != nil {
-		c.Comment = "" // Salt tells of the option alone
+		c.Comment = "" // Salt reports the option alone
 		return c, err
 	}
 	if !a.fills() {

@@ -341,7 +341,7 @@ func lines(parts ...string) string {
 	return strings.Join(kept, "\n")
 }
 
-// errBad says that the comment of the change beside it tells of a failure.
+// errBad says that the comment of the change beside it reports a failure.
 var errBad = fn.Errorf("failed")
 
 // turn starts or stops a service, and has it start at boot or not. unmasked is

@@ -74,7 +74,7 @@ func (a supervisordArgs) look(ctx context.Context, e *state.Env) (s supervised, 
 	return s, nil
 }
 
-// foretold is what a test says.
+// predicted is what a test says.
 func (s supervised) foretold(name string) *state.Result {
 	group := strings.HasSuffix(name, ":")
 	r := &state.Result{}

@@ -31,12 +31,12 @@ func Modules() []state.Module {
 
 // common are the arguments of commands and scripts.
 type common struct {
-	Cwd             string    `salt:"cwd" doc:"working folder" default:"null"`
+	Cwd             string    `salt:"cwd" doc:"working directory" default:"null"`
 	Runas           string    `salt:"runas" doc:"user to run as" default:"null"`
 	Password        any       `salt:"password" doc:"as in cmd.run_all" default:"null"`
 	Shell           string    `salt:"shell" doc:"path of the shell; by default the minion's" default:"null"`
 	Env             any       `salt:"env" doc:"environment variables: a map, or a list of maps" default:"null"`
-	PrependPath     string    `salt:"prepend_path" doc:"folders to put before PATH" default:"null"`
+	PrependPath     string    `salt:"prepend_path" doc:"directories to put before PATH" default:"null"`
 	Stateful        any       `salt:"stateful" doc:"take the result from the output: a line of name=value pairs, or a JSON object" default:"false"`
 	Loglevel        string    `salt:"output_loglevel" doc:"level to log the output with, or quiet" default:"debug"`
 	HideOutput      bool      `salt:"hide_output" doc:"return no output" default:"false"`
@@ -51,7 +51,7 @@ type common struct {
 
 type runArgs struct {
 	Name string `salt:"name" doc:"the command"`
-	Root string `salt:"root" doc:"folder to change the root to" default:"null"`
+	Root string `salt:"root" doc:"directory to change the root to" default:"null"`
 	common
 }
 

@@ -26,7 +26,7 @@
 // fields of the outcome that differ, with the reason as "why".
 //
 // The states work in a mount namespace of their own, in which /etc, /srv and
-// others (see machine.sh) are fresh folders: what runs the tests sees no
+// others (see machine.sh) are fresh directories: what runs the tests sees no
 // change. That needs root on Linux; without, the tests skip.
 package statetest
 
@@ -75,7 +75,7 @@ type Table struct {
 	// may call.
 	States    []state.Module
 	Functions []fn.Module
-	// Grains, if set, are read for every state anew, from the table's as they
+	// Grains, if set, are read for every state again, from the table's as they
 	// were at first.
 	Grains func(table *value.Dict) *value.Dict
 	// Env are variables, NAME=value, that all commands see. An option of the
@@ -87,8 +87,8 @@ type Table struct {
 // Inside reports whether the test runs in the private machine, and not before.
 func Inside() bool { return os.Getenv(folder) != "" }
 
-// folder names, in the environment of the process in the private machine, the
-// folder to work in.
+// directory names, in the environment of the process in the private machine, the
+// directory to work in.
 const folder = "BRINE_STATETEST"
 
 // path is the PATH of everything that runs in the private machine.
@@ -294,7 +294,7 @@ func command(t *testing.T, tab Table, name string, args ...string) *exec.Cmd {
 	}
 	cmd := exec.CommandContext(t.Context(), name, args...)
 	cmd.Env = []string{folder + "=" + dir, "PATH=" + path, "HOME=/srv", "SHELL=/bin/sh", "TMPDIR=" + os.TempDir(), "LC_ALL=C", "USER=root"}
-	// The folders of the machine may be on several file systems, or on that of its root.
+	// The directories of the machine may be on several file systems, or on that of its root.
 	cmd.Env = append(cmd.Env, "GIT_DISCOVERY_ACROSS_FILESYSTEM=1")
 	cmd.Env = append(cmd.Env, tab.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -317,13 +317,13 @@ func inside(t *testing.T, dir string, tab Table) {
 	sh(t, "sh", "-ec", do+" begin "+dir+"\n"+cases.prepare+"\n"+do+" keep "+dir)
 	want := recording(t, tab.Name)
 	if len(want) != len(cases.cases) {
-		t.Fatalf("%d cases, %d recordings: record the table anew", len(cases.cases), len(want))
+		t.Fatalf("%d cases, %d recordings: record the table again", len(cases.cases), len(want))
 	}
 	st := newStage(t, dir, tab, cases)
 	for i, c := range cases.cases {
 		t.Run(c.name, func(t *testing.T) {
 			if want[i].Case != c.name {
-				t.Fatalf("recorded was %s: record the table anew", want[i].Case)
+				t.Fatalf("recorded was %s: record the table again", want[i].Case)
 			}
 			setup := cases.setup + "\n" + c.setup
 			if cases.fresh {
@@ -566,7 +566,7 @@ func (s *stage) compareOne(when string, got, want outcome) {
 
 // Verify has stock Salt, whose source tree BRINE_STOCK_SALT names, go through
 // a table again and compares with the recording; it skips without. With
-// BRINE_RECORD set the recording is written anew instead.
+// BRINE_RECORD set the recording is written again instead.
 func Verify(t *testing.T, name string) {
 	t.Helper()
 	VerifyTable(t, func(*testing.T) Table { return Table{Name: name} })
@@ -655,7 +655,7 @@ func whole(v any) any {
 	return v
 }
 
-// Needs skips the test if this machine has not got a program or folder, or
+// Needs skips the test if this machine has not got a program or directory, or
 // fails it where that is required.
 func Needs(t *testing.T, names ...string) {
 	t.Helper()

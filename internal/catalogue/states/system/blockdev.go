@@ -25,7 +25,7 @@ type blockTunedArgs struct {
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
 
-// tunable are the attributes, and what tells of them.
+// tunable are the attributes, and what reports them.
 var tunable = map[string]string{"read-ahead": "getra", "filesystem-read-ahead": "getfra", "read-only": "getro", "read-write": "getro"}
 
 func blockTuned(_ context.Context, e *state.Env, a blockTunedArgs) (state.Plan, error) {
@@ -107,7 +107,7 @@ func blockFormatted(ctx context.Context, e *state.Env, a blockFormattedArgs) (st
 			switch {
 			case err != nil:
 				return state.Change{}, err
-			case found == a.Type: // Salt tells of the new one twice
+			case found == a.Type: // Salt reports the new one twice
 				return state.Change{Diff: value.DictOf("new", a.Type, "old", found), Comment: a.Name + " has been formatted with " + a.Type}, nil
 			case found != "":
 				return state.Change{}, state.Errorf("Failed to format %s", a.Name)

@@ -176,7 +176,7 @@ func (p zonePart) wanted(ctx context.Context, w wall) ([]string, error) {
 	return items, nil
 }
 
-// wallPlan gathers what is to be done, and how that is told of.
+// wallPlan gathers what is to be done, and how that is reported.
 type wallPlan struct {
 	changes *value.Dict
 	do      []func(context.Context) error

@@ -17,19 +17,19 @@ import (
 func init() {
 	add(state.Module{Name: "mount", Doc: `Keep file systems mounted, or not, and the file fstab.`, Funcs: []state.Func{
 		state.Of("mounted", mounted, `Have a file system mounted, now and after a boot.`),
-		state.Of("unmounted", unmounted, `Have nothing mounted on a folder.`),
+		state.Of("unmounted", unmounted, `Have nothing mounted on a directory.`),
 		state.Of("swap", swap, `Have a file or device to swap to.`),
 		state.Of("fstab_present", fstabPresent, `Have an entry in fstab.`),
 		state.Of("fstab_absent", fstabAbsent, `Have no such entry in fstab.`),
-		state.Of("mod_watch", remount, `Mount anew what a state that watches has mounted.`),
+		state.Of("mod_watch", remount, `Mount again what a state that watches has mounted.`),
 	}})
 }
 
 type mountedArgs struct {
-	Name       string    `salt:"name" doc:"folder to mount on"`
+	Name       string    `salt:"name" doc:"directory to mount on"`
 	Device     string    `salt:"device" doc:"what to mount: a device, UUID=, LABEL=, host:path …"`
 	Type       string    `salt:"fstype" doc:"type of the file system"`
-	Mkmnt      bool      `salt:"mkmnt" doc:"make the folder" default:"false"`
+	Mkmnt      bool      `salt:"mkmnt" doc:"make the directory" default:"false"`
 	Opts       any       `salt:"opts" doc:"options, with commas or as a list" default:"defaults"`
 	Dump       any       `salt:"dump" doc:"whether dump(8) looks at it" default:"0"`
 	Pass       any       `salt:"pass_num" doc:"when fsck(8) looks at it" default:"0"`
@@ -43,7 +43,7 @@ type mountedArgs struct {
 	Keys       any       `salt:"extra_mount_invisible_keys" doc:"list of options whose values do not show" default:"null"`
 	IgnoreKeys any       `salt:"extra_mount_ignore_fs_keys" doc:"map from types of file systems to options that do not show" default:"null"`
 	Translate  any       `salt:"extra_mount_translate_options" doc:"map from options to what they show as" default:"null"`
-	Hidden     any       `salt:"hidden_opts" doc:"list of options that are no reason to mount anew" default:"null"`
+	Hidden     any       `salt:"hidden_opts" doc:"list of options that are no reason to mount again" default:"null"`
 	CopyBind   bool      `salt:"bind_mount_copy_active_opts" doc:"a bind mount has the options of what it shows, too" default:"true"`
 	Kwargs     fn.Kwargs `salt:"kwargs"`
 }
@@ -72,8 +72,8 @@ type mountState struct {
 	e      *state.Env
 	a      mountedArgs
 	opts   []string
-	active *value.Dict // of the whole machine, by folder
-	now    *value.Dict // of this folder, nil if nothing is mounted
+	active *value.Dict // of the whole machine, by directory
+	now    *value.Dict // of this directory, nil if nothing is mounted
 	path   string      // without links
 	device string      // without links, or the UUID
 }
@@ -492,7 +492,7 @@ func (m *mountState) remount(ctx context.Context, diff *value.Dict, options stri
 }
 
 type unmountedArgs struct {
-	Name    string    `salt:"name" doc:"folder"`
+	Name    string    `salt:"name" doc:"directory"`
 	Device  string    `salt:"device" doc:"what must be mounted there to be unmounted" default:"null"`
 	Config  string    `salt:"config" doc:"the file fstab" default:"/etc/fstab"`
 	Persist bool      `salt:"persist" doc:"have no entry in fstab" default:"false"`
@@ -636,7 +636,7 @@ func swap(ctx context.Context, e *state.Env, a swapArgs) (state.Plan, error) {
 
 type fstabArgs struct {
 	Name      string `salt:"name" doc:"the device"`
-	File      string `salt:"fs_file" doc:"folder to mount on"`
+	File      string `salt:"fs_file" doc:"directory to mount on"`
 	Type      string `salt:"fs_vfstype" doc:"type of the file system"`
 	Opts      any    `salt:"fs_mntops" doc:"options, with commas or as a list" default:"defaults"`
 	Freq      any    `salt:"fs_freq" doc:"whether dump(8) looks at it" default:"0"`
@@ -724,7 +724,7 @@ func fstabPresent(ctx context.Context, e *state.Env, a fstabArgs) (state.Plan, e
 
 type fstabAbsentArgs struct {
 	Name    string `salt:"name" doc:"the device"`
-	File    string `salt:"fs_file" doc:"folder that it is mounted on"`
+	File    string `salt:"fs_file" doc:"directory that it is mounted on"`
 	MountBy any    `salt:"mount_by" doc:"how the device is named: device, label, uuid, partlabel or partuuid" default:"null"`
 	Config  string `salt:"config" doc:"the file fstab" default:"/etc/fstab"`
 }
@@ -756,7 +756,7 @@ func fstabAbsent(ctx context.Context, e *state.Env, a fstabAbsentArgs) (state.Pl
 }
 
 type remountArgs struct {
-	Name   string    `salt:"name" doc:"folder"`
+	Name   string    `salt:"name" doc:"directory"`
 	Sfun   string    `salt:"sfun" doc:"function of the state that watches" default:"null"`
 	User   any       `salt:"user" doc:"user whose rights are used" default:"null"`
 	Kwargs fn.Kwargs `salt:"kwargs"`

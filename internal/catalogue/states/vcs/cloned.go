@@ -21,7 +21,7 @@ func init() {
 
 type clonedArgs struct {
 	Name   string `salt:"name" doc:"address of the remote repository"`
-	Target string `salt:"target" doc:"folder of the checkout"`
+	Target string `salt:"target" doc:"directory of the checkout"`
 	Branch any    `salt:"branch" doc:"branch to check out" default:"null"`
 	access
 }
@@ -95,11 +95,11 @@ func (a clonedArgs) plan(r repo, branch string) (state.Plan, error) {
 }
 
 type presentArgs struct {
-	Name     string `salt:"name" doc:"folder of the repository"`
-	Force    bool   `salt:"force" doc:"remove what is in the folder if it is no repository" default:"false"`
+	Name     string `salt:"name" doc:"directory of the repository"`
+	Force    bool   `salt:"force" doc:"remove what is in the directory if it is no repository" default:"false"`
 	Bare     bool   `salt:"bare" doc:"make a repository without a checkout" default:"true"`
-	Template any    `salt:"template" doc:"folder of templates" default:"null"`
-	GitDir   any    `salt:"separate_git_dir" doc:"folder for the repository itself" default:"null"`
+	Template any    `salt:"template" doc:"directory of templates" default:"null"`
+	GitDir   any    `salt:"separate_git_dir" doc:"directory for the repository itself" default:"null"`
 	Shared   any    `salt:"shared" doc:"who may write" default:"null"`
 	as
 }

@@ -24,7 +24,7 @@ type configSetArgs struct {
 	Name     string `salt:"name" doc:"name of the setting"`
 	Value    any    `salt:"value" doc:"value" default:"null"`
 	Multivar any    `salt:"multivar" doc:"list of values" default:"null"`
-	Repo     string `salt:"repo" doc:"folder of the checkout or repository; not with global" default:"null"`
+	Repo     string `salt:"repo" doc:"directory of the checkout or repository; not with global" default:"null"`
 	as
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }
@@ -158,7 +158,7 @@ func listOrNil(list []string) any {
 type configUnsetArgs struct {
 	Name  string `salt:"name" doc:"pattern of the names of settings"`
 	Regex string `salt:"value_regex" doc:"only values that this fits" default:"null"`
-	Repo  string `salt:"repo" doc:"folder of the checkout or repository; not with global" default:"null"`
+	Repo  string `salt:"repo" doc:"directory of the checkout or repository; not with global" default:"null"`
 	as
 	Kwargs fn.Kwargs `salt:"kwargs"`
 }

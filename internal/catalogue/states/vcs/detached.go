@@ -22,9 +22,9 @@ func init() {
 type detachedArgs struct {
 	Name          string `salt:"name" doc:"address of the remote repository"`
 	Rev           string `salt:"rev" doc:"branch, tag or commit"`
-	Target        string `salt:"target" doc:"folder of the checkout"`
+	Target        string `salt:"target" doc:"directory of the checkout"`
 	Remote        string `salt:"remote" doc:"name of the remote repository in the checkout" default:"origin"`
-	ForceClone    bool   `salt:"force_clone" doc:"remove what is in the folder if it is no checkout" default:"false"`
+	ForceClone    bool   `salt:"force_clone" doc:"remove what is in the directory if it is no checkout" default:"false"`
 	ForceCheckout bool   `salt:"force_checkout" doc:"discard local changes that are in the way" default:"false"`
 	FetchRemote   bool   `salt:"fetch_remote" doc:"fetch unless the commit is there already" default:"true"`
 	HardReset     bool   `salt:"hard_reset" doc:"discard local changes" default:"false"`
@@ -107,7 +107,7 @@ func (p *pinned) look(ctx context.Context) (state.Plan, error) {
 	return p.plan(at)
 }
 
-// plan foretells the first thing that will be done: what follows depends on
+// plan predicts the first thing that will be done: what follows depends on
 // it.
 func (p *pinned) plan(at string) (state.Plan, error) {
 	r := &state.Result{}

@@ -27,7 +27,7 @@ type hgArgs struct {
 	Clean      bool   `salt:"clean" doc:"throw local changes away" default:"false"`
 	User       any    `salt:"user" doc:"user to run hg as" default:"null"`
 	Identity   any    `salt:"identity" doc:"file of a private key for SSH" default:"null"`
-	Force      bool   `salt:"force" doc:"replace a folder that is no checkout" default:"false"`
+	Force      bool   `salt:"force" doc:"replace a directory that is no checkout" default:"false"`
 	Opts       any    `salt:"opts" doc:"further options of hg pull and hg clone" default:"false"`
 	UpdateHead bool   `salt:"update_head" doc:"check out what was fetched" default:"true"`
 }

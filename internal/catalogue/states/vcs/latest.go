@@ -22,12 +22,12 @@ func init() {
 
 type latestArgs struct {
 	Name          string `salt:"name" doc:"address of the remote repository"`
-	Target        string `salt:"target" doc:"folder of the checkout"`
+	Target        string `salt:"target" doc:"directory of the checkout"`
 	Rev           string `salt:"rev" doc:"branch, tag or commit; HEAD is what the remote repository has checked out" default:"HEAD"`
 	Branch        string `salt:"branch" doc:"local branch; otherwise the one that is checked out" default:"null"`
 	UpdateHead    bool   `salt:"update_head" doc:"move the local HEAD; false only fetches" default:"true"`
 	ForceCheckout bool   `salt:"force_checkout" doc:"discard local changes that keep another branch from being checked out" default:"false"`
-	ForceClone    bool   `salt:"force_clone" doc:"remove what is in the folder if it is no checkout" default:"false"`
+	ForceClone    bool   `salt:"force_clone" doc:"remove what is in the directory if it is no checkout" default:"false"`
 	ForceFetch    bool   `salt:"force_fetch" doc:"fetch branches that were rewritten" default:"false"`
 	ForceReset    any    `salt:"force_reset" doc:"discard local commits and changes that are in the way: true, false, or remote-changes, only when there is something new" default:"false"`
 	Submodules    bool   `salt:"submodules" doc:"update submodules" default:"false"`
@@ -200,7 +200,7 @@ func (f *following) there(ctx context.Context) bool {
 	return f.r.isCheckout(ctx)
 }
 
-// equal tells whether a local commit is the wanted one.
+// equal reports whether a local commit is the wanted one.
 func (f *following) equal(local string) bool {
 	if f.kind == kindHash && local != "" && f.hash != "" {
 		return strings.HasPrefix(local, f.hash)

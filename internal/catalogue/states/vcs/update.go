@@ -26,7 +26,7 @@ type checkout struct {
 	dirty            bool   // changes that are not committed
 	equals           bool   // HEAD is the wanted commit
 	has              bool   // the wanted commit is there, and named as it should be
-	// ahead tells whether base is an ancestor of the wanted commit; nil when
+	// ahead reports whether base is an ancestor of the wanted commit; nil when
 	// only a fetch can tell.
 	ahead *bool
 }
@@ -104,10 +104,10 @@ func (f *following) failedFetch(err error) error {
 	return already(f.done, "Fetch failed. Set 'force_fetch' to True to force the fetch if the failure was due to not being able to fast-forward. Output of the fetch command follows:\n\n%s", said(err))
 }
 
-// moves tells whether another local branch is to be checked out.
+// moves reports whether another local branch is to be checked out.
 func (c *checkout) moves() bool { return c.Branch != "" && c.Branch != c.branch }
 
-// stays tells whether HEAD is not to be moved although it differs.
+// stays reports whether HEAD is not to be moved although it differs.
 func (c *checkout) stays() bool { return !c.equals && !c.UpdateHead && !c.moves() }
 
 func (c *checkout) present(place string) string {
@@ -191,7 +191,7 @@ func without(all, known []string) []string {
 	return out
 }
 
-// settled tells whether nothing at all is to be done.
+// settled reports whether nothing at all is to be done.
 func (c *checkout) settled() bool {
 	opts, _ := c.follow(c.follows, c.branches)
 	return c.equals && c.has && !c.moves() && !c.dirty && c.fetchURL == c.url && opts == nil &&

@@ -175,12 +175,12 @@ func (r repo) clone(ctx context.Context, url string, opts ...string) error {
 	return err
 }
 
-// isCheckout tells whether the folder is a checkout.
+// isCheckout reports whether the directory is a checkout.
 func (r repo) isCheckout(ctx context.Context) bool {
 	return filesys.IsDir(filepath.Join(r.dir, ".git")) || filesys.IsDir(r.dir) && r.IsWorktree(ctx)
 }
 
-// room makes sure that a folder can be cloned into. It returns whether there
+// room makes sure that a directory can be cloned into. It returns whether there
 // are contents in the way that force allows to remove.
 func room(target string, force bool) (clear bool, err error) {
 	items, err := os.ReadDir(target)
@@ -196,7 +196,7 @@ func room(target string, force bool) (clear bool, err error) {
 	return force, nil
 }
 
-// empty removes what is in a folder.
+// empty removes what is in a directory.
 func empty(target string) error {
 	items, err := os.ReadDir(target)
 	if err != nil {
@@ -253,7 +253,7 @@ func known(k fn.Kwargs, names ...string) error {
 // short is the beginning of a hash.
 func short(hash string) string { return hash[:min(len(hash), 7)] }
 
-// isHash tells whether a revision looks like a hash or its beginning.
+// isHash reports whether a revision looks like a hash or its beginning.
 func isHash(rev string) bool {
 	return len(rev) <= 40 && strings.Trim(rev, "0123456789abcdefABCDEF") == ""
 }

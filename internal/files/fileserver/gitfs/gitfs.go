@@ -34,12 +34,12 @@ import (
 type Config struct {
 	// Name is what fileserver_backend calls it: gitfs or git.
 	Name string
-	// CacheDir is the cachedir; all is kept in its folder gitfs.
+	// CacheDir is the cachedir; all is kept in its directory gitfs.
 	CacheDir string
-	// HashType is the option hash_type, of which folders have their names.
+	// HashType is the option hash_type, of which directories have their names.
 	HashType string
-	// Alone says that nobody calls Due: whoever asks for files fetches first,
-	// if it is time. Minions without a master are so.
+	// Alone says that Due is not called: a request
+	// for files fetches first, if the interval has passed. Minions without a master are so.
 	Alone bool
 	Log   *slog.Logger
 }
@@ -87,7 +87,7 @@ func New(o Options, c Config) (*FS, error) {
 			return nil, err
 		}
 		if other, ok := folders[r.folder]; ok {
-			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same folder in the cache: give each a name of its own, by the parameter name", redact.Text(other), redact.Text(r.id))
+			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same directory in the cache: give each a name of its own, by the parameter name", redact.Text(other), redact.Text(r.id))
 		}
 		folders[r.folder] = r.id
 		f.remotes = append(f.remotes, r)
@@ -98,7 +98,7 @@ func New(o Options, c Config) (*FS, error) {
 // Name implements fileserver.Backend.
 func (f *FS) Name() string { return f.c.Name }
 
-// fresh fetches before files are asked for, where nobody else does.
+// fresh fetches before files are asked for, where no other process does.
 func (f *FS) fresh(ctx context.Context) {
 	if !f.c.Alone {
 		return
@@ -158,7 +158,7 @@ func (f *FS) Find(env, name string, _ map[string]string) (fileserver.Found, bool
 // renewal is how long a content that is in use may look old.
 const renewal = 24 * time.Hour
 
-// unused is how old a content becomes that nobody asks for.
+// unused is the maximum age of contents that are not requested.
 const unused = 30 * 24 * time.Hour
 
 // content returns the file that holds the content of an entry, and makes it
@@ -245,7 +245,7 @@ type listed struct {
 // maxListed bounds the environments whose lists are kept.
 const maxListed = 200
 
-// Lists implements fileserver.Backend. git has no empty folders.
+// Lists implements fileserver.Backend. git has no empty directories.
 func (f *FS) Lists(ctx context.Context, env string) (*fileserver.Lists, error) {
 	f.fresh(ctx)
 	of := make([]*gitrepo.Snapshot, len(f.remotes))
@@ -455,7 +455,7 @@ func (f *FS) update(ctx context.Context, on []*remote, wait time.Duration) (file
 }
 
 // tidyUp removes the copies of remotes that are configured no more, and tells
-// which folder belongs to which. It reports whether there were some.
+// which directory belongs to which. It reports whether there were some.
 func (f *FS) tidyUp() (changed bool) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# gitfs_remote map\n")
@@ -488,14 +488,14 @@ func (f *FS) tidyUp() (changed bool) {
 	return changed
 }
 
-// abandoned reports whether nobody has fetched a copy for an hour: another
+// abandoned reports whether no master has fetched a copy for an hour: another
 // master with the same cachedir may have other remotes.
 func abandoned(dir string) bool {
 	st, err := os.Stat(filepath.Join(dir, "status.json"))
 	return err != nil || time.Since(st.ModTime()) > time.Hour
 }
 
-// dropUnused removes, once a day, contents that nobody asks for.
+// dropUnused removes, once a day, contents that are not requested.
 func (f *FS) dropUnused() {
 	dir := filepath.Join(f.c.dir(), "objects")
 	mark := filepath.Join(dir, ".swept")

@@ -192,7 +192,7 @@ func (f *FS) close() {
 }
 
 // TestAsSalt compares with what stock Salt 3007.10 answered; BRINE_RECORD=1
-// with BRINE_STOCK_SALT asks it anew.
+// with BRINE_STOCK_SALT asks it again.
 func TestAsSalt(t *testing.T) {
 	t.Parallel()
 	url, sha := sample(t)
@@ -301,7 +301,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// The runner's functions: locks, the cache, what is told of remotes.
+// The runner's functions: locks, the cache, what is reported remotes.
 func TestFetcher(t *testing.T) {
 	t.Parallel()
 	url, sha := sample(t)
@@ -346,7 +346,7 @@ func TestFetcher(t *testing.T) {
 		t.Error(err)
 	}
 	if _, any, err := fs.Due(t.Context(), true); err != nil || !any || len(srv.Envs()) == 0 {
-		t.Error("it is not fetched anew", err)
+		t.Error("it is not fetched again", err)
 	}
 	if _, any, _ := fs.Due(t.Context(), true); any {
 		t.Error("it is fetched again at once")

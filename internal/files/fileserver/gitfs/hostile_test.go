@@ -11,7 +11,7 @@ import (
 	"brine/test/gittest"
 )
 
-// tree lists all that is below a folder.
+// tree lists all that is below a directory.
 func tree(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

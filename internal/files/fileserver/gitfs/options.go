@@ -12,8 +12,8 @@ import (
 type Options struct {
 	Remotes  any    `salt:"gitfs_remotes" default:"[]" doc:"git repositories whose branches and tags are environments: a list of addresses, or of maps of an address to its parameters" change:"live"`
 	Base     string `salt:"gitfs_base" default:"master" doc:"branch, tag or commit that is the environment base" change:"live"`
-	Root     string `salt:"gitfs_root" default:"" doc:"folder of the repository that is served; empty: all of it" change:"live"`
-	Mount    string `salt:"gitfs_mountpoint" default:"" doc:"folder that the files appear below, such as salt://web" change:"live"`
+	Root     string `salt:"gitfs_root" default:"" doc:"directory of the repository that is served; empty: all of it" change:"live"`
+	Mount    string `salt:"gitfs_mountpoint" default:"" doc:"directory that the files appear below, such as salt://web" change:"live"`
 	Fallback string `salt:"gitfs_fallback" default:"" doc:"branch or tag for environments that there is none of in a repository" change:"live"`
 	Saltenv  any    `salt:"gitfs_saltenv" default:"[]" doc:"environments whose ref, root or mountpoint is another" change:"live"`
 
@@ -33,7 +33,7 @@ type Options struct {
 	Passphrase   string `salt:"gitfs_passphrase" default:"" doc:"passphrase of the private key" change:"live"`
 	SSLVerify    bool   `salt:"gitfs_ssl_verify" default:"true" doc:"refuse https servers whose certificate is not known" change:"live"`
 
-	GlobalLock bool `salt:"gitfs_global_lock" default:"true" doc:"heed locks whose process is not on this machine, for masters that share a cachedir; a dead owner's lock ends by itself" change:"live"`
+	GlobalLock bool `salt:"gitfs_global_lock" default:"true" doc:"honour locks whose process is not on this machine, for masters that share a cachedir; a dead owner's lock ends by itself" change:"live"`
 
 	Provider string `salt:"gitfs_provider" default:"" doc:"pygit2 or gitpython, which both mean the git program here" change:"live"`
 }

@@ -1,9 +1,9 @@
 // Package s3fs is the file server of buckets of Amazon S3 and what speaks its
-// protocol. Each environment has some buckets, or each bucket a folder for
+// protocol. Each environment has some buckets, or each bucket a directory for
 // each environment, by the form of the option s3.buckets.
 //
 // What there is comes from a list that is fetched from time to time and kept
-// on disk, so that a master serves what it has while the service is away. A
+// on disk, so that a master serves what it has while the service is unreachable. A
 // list counts when it is whole. Contents are kept by bucket, key and ETag.
 package s3fs
 
@@ -35,7 +35,7 @@ import (
 
 // Options are Salt's options of s3fs.
 type Options struct {
-	Buckets    any           `salt:"s3.buckets" default:"null" doc:"buckets with files: a map of environments to lists of buckets, or a list of buckets that have a folder for each environment" change:"live"`
+	Buckets    any           `salt:"s3.buckets" default:"null" doc:"buckets with files: a map of environments to lists of buckets, or a list of buckets that have a directory for each environment" change:"live"`
 	KeyID      string        `salt:"s3.keyid" default:"" doc:"id of the access key; empty: of the environment (AWS_ACCESS_KEY_ID), or none" change:"live"`
 	Key        string        `salt:"s3.key" default:"" doc:"secret access key" change:"live"`
 	ServiceURL string        `salt:"s3.service_url" default:"s3.amazonaws.com" doc:"host of the service, with a port if it has one of its own" change:"live"`
@@ -92,7 +92,7 @@ type place struct {
 
 var _ fileserver.Fetcher = (*FS)(nil)
 
-// New returns the file server of a cachedir. alone says that nobody calls Due.
+// New returns the file server of a cachedir. alone says that Due is not called.
 func New(o Options, name, cacheDir string, ignored func(string) bool, alone bool, log *slog.Logger) (*FS, error) {
 	f := &FS{o: o, name: name, dir: filepath.Join(cacheDir, "s3cache"), c: newClient(o), ignored: ignored, alone: alone, log: log}
 	switch x := o.Buckets.(type) {

@@ -142,7 +142,7 @@ func TestBuckets(t *testing.T) {
 	if c, err := f.Update(t.Context()); err != nil || !c.Any || read(f, "base", "top.sls") != "new" {
 		t.Error(c, err)
 	}
-	// The service is away: what there is goes on being served, after a
+	// The service is unreachable: what there is goes on being served, after a
 	// restart, too.
 	down.Store(true)
 	f = open(t, addr, cache, buckets, false)

@@ -97,7 +97,7 @@ func TestTryOnAFullSocket(t *testing.T) {
 		q.Push(Message{Body: body})
 	}
 	if q.Len() == 0 {
-		t.Error("20 MB went into a connection that nobody reads")
+		t.Error("20 MB went into a connection that is not read")
 	}
 	var got bytes.Buffer
 	if _, err := io.CopyN(&got, peer, int64(messages*len(body))); err != nil {

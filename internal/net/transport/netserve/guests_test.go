@@ -42,7 +42,7 @@ func TestGuests(t *testing.T) {
 	evil2, _ := come("10.0.0.9")
 	newcomer, _ := come("10.0.0.2")
 	if !evil.closed || evil2.closed || good.closed || good2.closed || newcomer.closed {
-		t.Errorf("closed: evil %t %t, good %t %t, newcomer %t", evil.closed, evil2.closed, good.closed, good2.closed, newcomer.closed)
+		t.Errorf("closed: evil %t %t, good %t %t, new %t", evil.closed, evil2.closed, good.closed, good2.closed, newcomer.closed)
 	}
 	leaveEvil() // its handler ends after it was dropped
 	if g.total != 4 {

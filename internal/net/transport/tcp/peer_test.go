@@ -95,7 +95,7 @@ func TestRegistrationFilters(t *testing.T) {
 	}
 	send("to a", []string{"a", "a", "nobody", "x"})
 	send("to b", []string{"b"})
-	send("to nobody", []string{})
+	send("to none", []string{})
 	send("to both", []string{"a", "b"})
 	send("to all", nil)
 	for name, x := range map[string]struct {

@@ -73,7 +73,7 @@ func testPublishNobody(t *testing.T, tr transport.Transport) {
 	}
 	within(t, "Publish before Serve", func() { p.Publish(transport.Publication{Payload: Text("early")}) })
 	s := start(t, p.Addr(), p.Serve)
-	within(t, "Publish to nobody", func() {
+	within(t, "Publish without subscribers", func() {
 		for range 100 {
 			p.Publish(transport.Publication{Payload: Text("nobody")})
 		}

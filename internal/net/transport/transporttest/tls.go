@@ -98,7 +98,7 @@ func RunTLS(t *testing.T, newTransport func() transport.Transport) {
 	ca, stranger := NewAuthority(t), NewAuthority(t)
 	cert, key := ca.Issue(t, "master")
 	minionCert, minionKey := ca.Issue(t, "minion")
-	strangerCert, strangerKey := stranger.Issue(t, "stranger")
+	strangerCert, strangerKey := stranger.Issue(t, "other")
 
 	plain := transport.TLSOptions{CertFile: cert, KeyFile: key, CertReqs: "CERT_NONE"}
 	mutual := transport.TLSOptions{CertFile: cert, KeyFile: key, CACerts: ca.File}

@@ -201,7 +201,7 @@ func TestSubscriptionHeartbeats(t *testing.T) {
 }
 
 func TestSubscribeGivesUp(t *testing.T) {
-	s := newFakeServer(t) // nobody accepts
+	s := newFakeServer(t) // does not accept
 	_, err := subscribe(context.Background(), s.addr(), transport.DialOptions{DialTimeout: 20 * time.Millisecond})
 	if salt.KindOf(err) != salt.Timeout || !strings.Contains(err.Error(), s.addr()) {
 		t.Errorf("a mute server: %v", err)
@@ -214,7 +214,7 @@ func TestSubscribeGivesUp(t *testing.T) {
 	s.Close()
 	_, err = subscribe(context.Background(), s.addr(), transport.DialOptions{})
 	if salt.KindOf(err) != salt.Unavailable || strings.Count(err.Error(), s.addr()) != 1 {
-		t.Errorf("nobody there: %v", err)
+		t.Errorf("no server: %v", err)
 	}
 }
 

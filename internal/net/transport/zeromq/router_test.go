@@ -385,7 +385,7 @@ func TestRequesterNeverSendsTwice(t *testing.T) {
 	if err := <-results; err != nil {
 		t.Fatal(err)
 	}
-	// The connection ends while nobody uses it: the next request finds that
+	// The connection ends while it is unused: the next request finds that
 	// out before it is sent, and goes over another.
 	p.Close()
 	go send()

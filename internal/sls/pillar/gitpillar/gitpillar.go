@@ -1,5 +1,5 @@
 // Package gitpillar keeps the git repositories that the external pillar git
-// takes its files from. Each commit that is in use is a folder of its own, so
+// takes its files from. Each commit that is in use is a directory of its own, so
 // that a pillar that is being made goes on with the commit that it began with
 // while another one arrives.
 package gitpillar
@@ -28,7 +28,7 @@ type Options struct {
 	Base     string `salt:"git_pillar_base" default:"master" doc:"branch that is the environment base" change:"live"`
 	Branch   string `salt:"git_pillar_branch" default:"master" doc:"branch of repositories that are named without one" change:"live"`
 	Env      string `salt:"git_pillar_env" default:"" doc:"environment of the pillar in place of the one that follows from the branch" change:"live"`
-	Root     string `salt:"git_pillar_root" default:"" doc:"folder of the repository that has the pillar's files; empty: all of it" change:"live"`
+	Root     string `salt:"git_pillar_root" default:"" doc:"directory of the repository that has the pillar's files; empty: all of it" change:"live"`
 	Fallback string `salt:"git_pillar_fallback" default:"" doc:"branch for environments that there is none of in a repository" change:"live"`
 	Includes bool   `salt:"git_pillar_includes" default:"true" doc:"let the files of all repositories of an environment see each other" change:"live"`
 
@@ -43,7 +43,7 @@ type Options struct {
 	Passphrase   string `salt:"git_pillar_passphrase" default:"" doc:"passphrase of the private key" change:"live"`
 	SSLVerify    bool   `salt:"git_pillar_ssl_verify" default:"true" doc:"refuse https servers whose certificate is not known" change:"live"`
 
-	GlobalLock bool   `salt:"git_pillar_global_lock" default:"true" doc:"heed locks whose process is not on this machine, for masters that share a cachedir; a dead owner's lock ends by itself" change:"live"`
+	GlobalLock bool   `salt:"git_pillar_global_lock" default:"true" doc:"honour locks whose process is not on this machine, for masters that share a cachedir; a dead owner's lock ends by itself" change:"live"`
 	Verify     bool   `salt:"git_pillar_verify_config" default:"true" doc:"say at the start of a master which repositories are not configured well" change:"live"`
 	Provider   string `salt:"git_pillar_provider" default:"" doc:"pygit2 or gitpython, which both mean the git program here" change:"live"`
 }
@@ -66,11 +66,11 @@ const anyEnv = "__env__"
 
 // Config is what a Source needs besides.
 type Config struct {
-	// CacheDir is the cachedir; all is kept in its folder git_pillar.
+	// CacheDir is the cachedir; all is kept in its directory git_pillar.
 	CacheDir string
-	// HashType is the option hash_type, of which folders have their names.
+	// HashType is the option hash_type, of which directories have their names.
 	HashType string
-	// Alone says that nobody calls Due; see gitfs.
+	// Alone says that Due is not called; see gitfs.
 	Alone bool
 	Log   *slog.Logger
 }
@@ -150,7 +150,7 @@ func (s *Source) Add(entry any) ([]*Remote, error) {
 			s.order = append(s.order, r)
 		}
 		if other, ok := folders[r.folder]; ok {
-			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same folder in the cache: give each a name of its own, by the parameter name", redact.Text(other), redact.Text(r.ID))
+			return nil, salt.Errorf(salt.Invalid, "the git remotes %s and %s have the same directory in the cache: give each a name of its own, by the parameter name", redact.Text(other), redact.Text(r.ID))
 		}
 		folders[r.folder] = r.ID
 		out = append(out, r)
@@ -182,7 +182,7 @@ func (s *Source) remote(entry any) (*Remote, error) {
 	r.mount = strings.Trim(mount, "/")
 	for _, p := range []string{r.root, r.mount} {
 		if p != "" && (!filepath.IsLocal(p) || filepath.Clean(p) != p) {
-			return nil, salt.Errorf(salt.Invalid, "%q of the git remote %s is no folder", p, redact.Text(r.ID))
+			return nil, salt.Errorf(salt.Invalid, "%q of the git remote %s is no directory", p, redact.Text(r.ID))
 		}
 	}
 	if r.folder, err = c.FolderName(s.c.HashType); err != nil {
@@ -198,18 +198,18 @@ func (s *Source) remote(entry any) (*Remote, error) {
 	return r, nil
 }
 
-// Dir is a folder of pillar files.
+// Dir is a directory of pillar files.
 type Dir struct {
-	// Path is the folder, Env the environment of the pillar that it is for.
+	// Path is the directory, Env the environment of the pillar that it is for.
 	Path, Env string
 	// Mounted says that its top file does not count: it is there for others.
 	Mounted bool
 }
 
-// Dirs returns the folders of an entry of ext_pillar for an environment. What
+// Dirs returns the directories of an entry of ext_pillar for an environment. What
 // was never fetched is fetched now. A branch that is not there is left out, as
 // in Salt; the error is of repositories that cannot be had at all, and the
-// folders are those of the others.
+// directories are those of the others.
 func (s *Source) Dirs(ctx context.Context, entry any, pillarenv, saltenv string) ([]Dir, error) {
 	remotes, err := s.Add(entry)
 	if err != nil {
@@ -314,7 +314,7 @@ func (s *Source) dirOf(ctx context.Context, r *Remote, pillarenv, saltenv string
 	}
 	d := &Dir{Path: filepath.Join(top, "tree", r.root), Env: s.envOf(r, pillarenv, saltenv)}
 	if st, err := os.Stat(d.Path); err != nil || !st.IsDir() {
-		s.log.Error("a repository of the pillar has no such folder", "remote", redact.Text(r.ID), "root", r.root)
+		s.log.Error("a repository of the pillar has no such directory", "remote", redact.Text(r.ID), "root", r.root)
 		return nil, nil
 	}
 	if r.mount != "" {
@@ -326,7 +326,7 @@ func (s *Source) dirOf(ctx context.Context, r *Remote, pillarenv, saltenv string
 	return d, nil
 }
 
-// checkedOut returns the folder of a commit, with its files in the folder tree.
+// checkedOut returns the directory of a commit, with its files in the directory tree.
 func (s *Source) checkedOut(ctx context.Context, r *Remote, snap *gitrepo.Snapshot, commit string) (string, error) {
 	top := filepath.Join(s.dir(), r.folder, "commits", commit)
 	if st, err := os.Stat(top); err == nil {
@@ -346,7 +346,7 @@ func (s *Source) checkedOut(ctx context.Context, r *Remote, snap *gitrepo.Snapsh
 	return top, nil
 }
 
-// mounted returns a folder in which another one appears at a place below.
+// mounted returns a directory in which another one appears at a place below.
 func mounted(top, dir, mount string) (string, error) {
 	links := filepath.Join(top, "mounts", strings.ReplaceAll(mount, "/", "|")+"@"+strings.ReplaceAll(strings.TrimPrefix(dir, top), "/", "|"))
 	link := filepath.Join(links, mount)
@@ -362,10 +362,10 @@ func mounted(top, dir, mount string) (string, error) {
 	return links, nil
 }
 
-// keepCommits is how long the folder of a commit stays that nobody uses.
+// keepCommits is how long the unused directory of a commit is kept.
 const keepCommits = 24 * time.Hour
 
-// tidyUp removes the folders of commits that are out of use.
+// tidyUp removes the directories of commits that are out of use.
 func (s *Source) tidyUp(r *Remote) {
 	snap := r.clone.Snapshot()
 	dir := filepath.Join(s.dir(), r.folder, "commits")

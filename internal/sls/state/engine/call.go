@@ -151,7 +151,7 @@ func (r *run) selfRequired(low *value.Dict) (faults []string) {
 	return faults
 }
 
-// evaluate heeds unless, onlyif and creates, runs the function, and heeds
+// evaluate uses unless, onlyif and creates, runs the function, and uses
 // check_cmd.
 func (r *run) evaluate(u *unit, f *state.Func, low *value.Dict, mask *int) *value.Dict {
 	c := r.deps.Call().Prepare()
@@ -317,7 +317,7 @@ func carryOut(ctx context.Context, p state.Plan, err error, test bool) state.Res
 	return out
 }
 
-// conditionsHold heeds the option global_state_conditions: of the conditions
+// conditionsHold uses the option global_state_conditions: of the conditions
 // that are about a state, one has to match the minion.
 func (r *run) conditionsHold(c *fn.Call, low *value.Dict) bool {
 	mod := value.Str(low.At("state"))
@@ -345,7 +345,7 @@ func (r *run) conditionsHold(c *fn.Call, low *value.Dict) bool {
 	return !asked
 }
 
-// reload collects anew what the state asks for.
+// reload collects again what the state asks for.
 func (r *run) reload(low, res *value.Dict) {
 	if r.deps.Reload == nil {
 		return

@@ -55,7 +55,7 @@ func (r *run) chunk(u *unit, depth int) {
 	r.finish(u)
 }
 
-// finish tells of a result, and makes results of their own of what a state
+// finish reports a result, and makes results of their own of what a state
 // lists as parts of its work.
 func (r *run) finish(u *unit) {
 	res, ok := r.results.At(u.tag).(*value.Dict)
@@ -138,7 +138,7 @@ func (r *run) recursive(u *unit) *value.Dict {
 var wanted = []string{"require", "require_any", "watch", "watch_any", "prereq", "onfail", "onfail_any", "onfail_all", "onchanges", "onchanges_any"}
 
 // runRequired runs what a state requires and has not run yet, and then the
-// state. It reports false if what came to pass is told of already.
+// state. It reports false if what came to pass is reported already.
 func (r *run) runRequired(u *unit, depth int) bool {
 	units, lost := r.required(u)
 	if lost != "" {
@@ -243,7 +243,7 @@ func (r *run) loop(u, need *unit) bool {
 	return false
 }
 
-// foretell notes what a state would change, for those that have it as prereq.
+// predict notes what a state would change, for those that have it as prereq.
 func (r *run) foretell(u *unit) {
 	status, _, _ := r.check(u, false)
 	res := r.call(u, u.low, 1)

@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// conditions heeds onlyif, unless and creates. It returns nil if the state is
+// conditions uses onlyif, unless and creates. It returns nil if the state is
 // to run, and else what its result says.
 func (r *run) conditions(c *fn.Call, low *value.Dict) *value.Dict {
 	opts := commandOptions(c, low)

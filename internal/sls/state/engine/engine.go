@@ -37,7 +37,7 @@ type Options struct {
 	// Aggregate names the modules whose chunks are merged, or is true for all:
 	// the option state_aggregate.
 	Aggregate any
-	// DisabledRequisites are requisites that are not heeded.
+	// DisabledRequisites are requisites that are not used.
 	DisabledRequisites []string
 	// DisabledStates are globs of "module.function" that must not run here:
 	// the grain state_runs_disabled.
@@ -48,9 +48,9 @@ type Options struct {
 
 // Observer is told what the run is doing, by one goroutine.
 type Observer interface {
-	// Started is told of a state that runs now.
+	// Started is reported a state that runs now.
 	Started(low *value.Dict)
-	// Done is told of what a state came to, how many there are so far, and how
+	// Done is reported what a state came to, how many there are so far, and how
 	// many chunks the run has.
 	Done(low, result *value.Dict, n, total int)
 }
@@ -66,13 +66,13 @@ type Deps struct {
 	Template func(ctx context.Context, c *fn.Call, t state.Template) (string, error)
 	// Fire sends an event to the master.
 	Fire func(ctx context.Context, tag string, data *value.Dict)
-	// Reload collects "grains", "pillar" or "modules" anew.
+	// Reload collects "grains", "pillar" or "modules" again.
 	Reload func(ctx context.Context, what string) error
 	// Hold waits while the run is paused before the state of an id, and says
 	// whether the run is to end instead.
 	Hold func(ctx context.Context, id string) (end bool)
 	// Where, if set, returns "(file, line n)" of a chunk's ID, or "". Then a
-	// state that there is not is told of in more words than Salt's.
+	// state that there is not is reported in more words than Salt's.
 	Where func(ctx context.Context, low *value.Dict) string
 	// Watch is told what happens.
 	Watch Observer
@@ -170,7 +170,7 @@ type run struct {
 	ctx     context.Context
 	shared  *state.Run
 	units   []*unit
-	byName  map[string][]*unit // by id and by name; nil until somebody asks
+	byName  map[string][]*unit // by id and by name; nil until the first use
 	results *value.Dict        // by tag; those of shared, or of what listens alone
 	pre     *value.Dict        // what states would change, by tag
 	active  map[string]bool
@@ -294,7 +294,7 @@ func (r *run) failedHard(u *unit) bool {
 	return hard && ok && res.At("result") != nil && !value.Truth(res.At("result"))
 }
 
-// event fires what the master is told of one state's end.
+// event fires what the master is reported one state's end.
 func (r *run) event(u *unit, result *value.Dict) {
 	if r.deps.Watch != nil {
 		r.deps.Watch.Done(u.low, result, r.results.Len(), r.total)

@@ -51,7 +51,7 @@ func conditionFault(keyword string, v any) string {
 	return fmt.Sprintf("%s: %s is a %s, where %s", keyword, value.Repr(v), value.TypeName(v), expected)
 }
 
-// idle tells of keywords that Salt passes over and that do no harm: conditions
+// idle reports keywords that Salt passes over and that do no harm: conditions
 // that decide nothing, since they are no command but what a template made of
 // one (True, False or nothing), and settings of retry for which the usual ones
 // are taken. Trees that have them work with Salt, so they are only warned of.
@@ -70,7 +70,7 @@ func idle(low *value.Dict) (warnings []string) {
 	return warnings
 }
 
-// retryWarnings tells of settings of retry that readRetry does not take.
+// retryWarnings reports settings of retry that readRetry does not take.
 func retryWarnings(v any) (warnings []string) {
 	switch x := v.(type) {
 	case bool:

@@ -45,7 +45,7 @@ func TestFormsOfKeywords(t *testing.T) {
 	}
 }
 
-// TestRetryOfOtherForms: a setting that cannot be used is told of, and the
+// TestRetryOfOtherForms: a setting that cannot be used is reported, and the
 // default counts, as with Salt.
 func TestRetryOfOtherForms(t *testing.T) {
 	const usual = "every 30 seconds (with a splay of up to 0 seconds) a maximum of 2 times or until a result of True "
@@ -90,7 +90,7 @@ func warning(res *value.Dict) string {
 }
 
 // TestConditionThatIsNone: what a template made True or False decides
-// nothing, as with Salt, but is told of.
+// nothing, as with Salt, but is reported.
 func TestConditionThatIsNone(t *testing.T) {
 	for _, arg := range []string{"onlyif", "unless"} {
 		for _, v := range []bool{true, false} {

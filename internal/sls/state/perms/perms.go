@@ -25,8 +25,8 @@ func Differs(user, group any, mode string, now filesys.Facts) *value.Dict {
 }
 
 // New is what Salt shows of the owner and mode of a new file: what is not the
-// minion's own, and the mode, if it is to be shown, unless nobody but the owner
-// has rights. In a folder with the setgid bit the folder's group is the
+// minion's own, and the mode, if it is to be shown, unless only the
+// owner has permissions. In a directory with the setgid bit the directory's group is the
 // minion's own.
 func New(user, group any, mode string, now filesys.Facts, dir string) *value.Dict {
 	d := value.NewDict(3)
@@ -42,7 +42,7 @@ func New(user, group any, mode string, now filesys.Facts, dir string) *value.Dic
 	return d
 }
 
-// born is the group of what this process makes in a folder.
+// born is the group of what this process makes in a directory.
 func born(dir string) int {
 	if st, err := os.Stat(dir); err == nil && st.Mode()&os.ModeSetgid != 0 {
 		if sys, ok := st.Sys().(*syscall.Stat_t); ok {
@@ -58,7 +58,7 @@ func same(want any, name func() string, id int) bool {
 	return value.Equal(want, int64(id)) || value.Str(want) == value.Str(int64(id)) || value.Equal(want, name())
 }
 
-// DirMode is the mode of folders that are made for a file with this mode: who
+// DirMode is the mode of directories that are made for a file with this mode: who
 // may do anything with the file may enter them. -1 is none.
 func DirMode(mode string) int {
 	bits, err := filesys.ParseMode(mode)

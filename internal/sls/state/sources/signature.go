@@ -26,7 +26,7 @@ type SignerArgs struct {
 	ByAny     any    `salt:"signed_by_any" doc:"fingerprints of keys, one of which must have signed" default:"null"`
 	ByAll     any    `salt:"signed_by_all" doc:"fingerprints of keys that must all have signed" default:"null"`
 	Keyring   string `salt:"keyring" doc:"file with the keys to trust" default:"null"`
-	GnuPGHome string `salt:"gnupghome" doc:"folder with the keys to trust; null: that of the minion's user" default:"null"`
+	GnuPGHome string `salt:"gnupghome" doc:"directory with the keys to trust; null: that of the minion's user" default:"null"`
 }
 
 // CheckSignature checks the signature of a source that is in the file path.

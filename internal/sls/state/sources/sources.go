@@ -92,7 +92,7 @@ type buffer [32 << 10]byte
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// Same tells whether a regular file holds the content.
+// Same reports whether a regular file holds the content.
 func (c *Content) Same(path string) (bool, error) {
 	there, err := filesys.OpenRegular(path)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Content) Same(path string) (bool, error) {
 	return SameContent(there, r)
 }
 
-// SameContent tells whether two readers give the same.
+// SameContent reports whether two readers give the same.
 func SameContent(there, r io.Reader) (bool, error) {
 	a, b := buffers.Get().(*buffer), buffers.Get().(*buffer)
 	defer buffers.Put(a)
@@ -260,13 +260,13 @@ func FirstThere(ctx context.Context, files *fileclient.Client, all []Source) (So
 	return Source{}, fn.Errorf("none of the specified sources were found")
 }
 
-// isDir tells whether a salt:// source is a folder.
+// isDir reports whether a salt:// source is a directory.
 func isDir(ctx context.Context, files *fileclient.Client, s Source) bool {
 	path, env, _ := fileclient.SplitURL(s.URL)
 	if env == "" {
 		env = s.Env
 	}
-	// A prefix is not a folder to a master: a.conf begins a.conf.jinja, too.
+	// A prefix is not a directory to a master: a.conf begins a.conf.jinja, too.
 	dir := strings.Trim(path, "/") + "/"
 	names, err := files.List(ctx, fileclient.Files, env, dir)
 	return err == nil && slices.ContainsFunc(names, func(f string) bool { return strings.HasPrefix(f, dir) })
@@ -515,8 +515,8 @@ func hashWord(line, kind string) (fileclient.Hash, bool) {
 
 // FindHash finds a file's hash in the text of a file of hashes: in the first
 // line that names source_hash_name, else the file, else the source, and if
-// there is none, the first hash. kind is that of the hash, "" any, and so is a
-// kind that nobody knows.
+// there is none, the first hash. kind is that of the hash, "" any, as is
+// an unknown kind.
 func FindHash(text, kind, url string, o How) (fileclient.Hash, bool) {
 	if fileclient.NewHash(kind) == nil {
 		kind = ""
@@ -546,8 +546,8 @@ func FindHash(text, kind, url string, o How) (fileclient.Hash, bool) {
 	return fileclient.Hash{}, false
 }
 
-// namesFile tells whether a line of a file of hashes is about a file: it has
-// the name as a word, perhaps with folders before it.
+// namesFile reports whether a line of a file of hashes is about a file: it has
+// the name as a word, perhaps with directories before it.
 func namesFile(line, name string) bool {
 	if name == "" {
 		return false

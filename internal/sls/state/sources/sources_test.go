@@ -12,7 +12,7 @@ import (
 )
 
 // TestFirstThere has names of which one begins another: a master lists files
-// by the beginning of their names, and only what is in a folder makes one.
+// by the beginning of their names, and only what is in a directory makes one.
 func TestFirstThere(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"a.conf.jinja": "x", "tree/file": "y"} {
