@@ -26,7 +26,7 @@ import (
 
 // file is the module file of one machine. What is reported files is in this
 // file, what changes them in file_change.go and file_edit.go, the search in
-// file_find.go, and what programs do with them in file_more.go.
+// file_find.go, and what programs do with them in file_tools.go.
 type file struct{ m *host.Machine }
 
 func fileModule(m *host.Machine) fn.Module {
@@ -72,7 +72,7 @@ func fileModule(m *host.Machine) fn.Module {
 		fn.Of("join", f.join, `Join the parts of a path.`, fn.Example("salt '*' file.join / usr local bin")),
 	}
 	all = append(append(all, f.changes()...), f.edits()...)
-	all = append(append(all, f.finds()...), f.more()...)
+	all = append(append(all, f.finds()...), f.tools()...)
 	all = append(append(all, f.sourced()...), f.managed()...)
 	return fn.Module{Name: "file", Doc: `Files, directories and links: what they are and what is in them.`, Funcs: all}
 }

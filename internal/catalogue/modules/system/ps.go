@@ -39,7 +39,7 @@ func psModule(m *host.Machine) fn.Module {
 		fn.Of("boot_time", p.bootTime, `Return when the machine was started, in seconds since 1970 or in a format of strftime.`, fn.Example("salt '*' ps.boot_time")),
 		fn.Of("disk_usage", p.diskUsage, `Return how full the file system of a path is, in bytes.`, fn.Example("salt '*' ps.disk_usage /home")),
 		fn.Of("network_io_counters", p.netCounters, `Return what went over the network since boot.`, fn.Example("salt '*' ps.network_io_counters interface=eth0")),
-	}, p.more())}
+	}, p.details())}
 }
 
 func (p ps) pids(context.Context, *fn.Call, none) ([]int, error) { return process.PIDs(p.m), nil }

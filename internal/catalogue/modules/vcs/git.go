@@ -82,7 +82,7 @@ func gitModule(m *host.Machine) fn.Module {
 		return "", true
 	}
 	ex := func(line string) fn.Option { return fn.Example("salt myminion git." + line) }
-	return fn.Module{Name: "git", When: when, Doc: `Checkouts and repositories of git.`, Funcs: append(g.more(),
+	return fn.Module{Name: "git", When: when, Doc: `Checkouts and repositories of git.`, Funcs: append(g.commands(),
 		fn.Of("add", g.add, `Put a file into the index.`, ex("add /path/to/repo foo.txt"), takes("cwd filename "+plus)),
 		fn.Of("branch", g.branch, `Make, change or delete a branch.`, ex("branch /path/to/repo newbranch develop"), takes("cwd name "+plus), fn.Default("name", "null")),
 		fn.Of("checkout", g.checkout, `Check a revision out.`, ex("checkout /path/to/repo rev=mybranch"), takes("cwd rev force "+plus)),

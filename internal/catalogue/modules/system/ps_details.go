@@ -17,7 +17,7 @@ import (
 	"brine/internal/py/value"
 )
 
-func (p ps) more() []fn.Func {
+func (p ps) details() []fn.Func {
 	return []fn.Func{
 		fn.Of("proc_info", p.procInfo, `Return what is known of a process, under psutil's names.
 			All but its connections and its maps of memory.`, fn.Example("salt '*' ps.proc_info 2322"), fn.Example(`salt '*' ps.proc_info 2322 attrs='["pid", "name"]'`)),

@@ -22,9 +22,9 @@ import (
 	"brine/internal/py/value"
 )
 
-// more are functions that run programs on files, make nodes and look after the
+// tools returns the functions that run programs on files, make nodes and look after the
 // copies that changes leave behind.
-func (f file) more() []fn.Func {
+func (f file) tools() []fn.Func {
 	return []fn.Func{
 		fn.Of("grep", f.grep, `Run grep(1) on a file, or on those that a glob finds, and return what cmd.run_all does.`, fn.Example("salt '*' file.grep /etc/passwd nobody"), fn.Example(`salt '*' file.grep /etc/sysconfig/network ipaddr "\-i"`)),
 		fn.Of("sed", f.sed, `Replace with sed(1) and return what cmd.run_all does. file.replace is the better choice.`, fn.Example("salt '*' file.sed /etc/httpd/httpd.conf 'LogLevel warn' 'LogLevel info'")),

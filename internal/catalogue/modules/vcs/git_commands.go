@@ -60,8 +60,8 @@ type refArgs struct {
 	Encoding any    `salt:"output_encoding" ignored:"output is UTF-8" default:"null"`
 }
 
-// more are the functions that daily work seldom needs.
-func (g git) more() []fn.Func {
+// commands returns the rarer functions, which run git with arguments.
+func (g git) commands() []fn.Func {
 	ex := func(line string) fn.Option { return fn.Example("salt myminion git." + line) }
 	return []fn.Func{
 		fn.Of("archive", g.archive, `Write the files of a revision to an archive; the keyword is format.`, ex("archive /path/to/repo /path/to/archive.tar"),
