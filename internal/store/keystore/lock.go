@@ -11,8 +11,8 @@ import (
 )
 
 // MirrorMark is a file in the directory of keys whose keys are replicated to other masters. Its presence makes
-// every change wait for Exclusive: the one who replicates compares the keys with what it knows before it writes
-// what another master decided, and nobody may decide between the two.
+// every change wait for Exclusive: the replica compares the keys with what it knows before it writes
+// another master's decision, and no other decision may come in between.
 const MirrorMark = ".brine-replica-key"
 
 // Bounds of the wait for the lock. A change goes on without it rather than not at all.
