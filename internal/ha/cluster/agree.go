@@ -4,16 +4,20 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/ha/cluster/refusal"
 )
 
-// tryHandshake connects to a peer and disconnects.
-func (c *Cluster) tryHandshake(ctx context.Context, p *peer) error {
+// tryHandshake connects to the peer and disconnects.
+func (p *peer) tryHandshake(ctx context.Context) error {
+	c := p.c
 	s, _, err := p.handshake(ctx)
 	if err == nil {
 		c.conns.Remove(s.Conn.Raw)
@@ -25,7 +29,7 @@ func (c *Cluster) tryHandshake(ctx context.Context, p *peer) error {
 // unshared returns an error if this master has just created the key of the cluster although a peer runs whose key is not in the directory:
 // it is not the one that the masters share, for example because it is not mounted. With a key of its own this master would make minions
 // refuse the others. The created key is removed.
-func (c *Cluster) unshared() error {
+func unshared(c *local) error {
 	if !c.secrets.Created || c.cfg.Options.Isolated {
 		return nil
 	}
@@ -66,4 +70,80 @@ func (c *Cluster) unshared() error {
 	err := salt.Errorf(salt.Invalid, "cluster_pki_dir %s had no key of the cluster and has none of %s, which runs: it is not the directory that the masters share. Is it mounted?",
 		c.cfg.Options.PKIDir, strings.Join(absent, ", "))
 	return errors.Join(err, c.secrets.Discard())
+}
+
+// agreeTime is the timeout for the peers at the start of a master.
+const agreeTime = 3 * time.Second
+
+// dataPause is the time between two looks at data of a peer that a network file system may show late.
+const dataPause = 250 * time.Millisecond
+
+// agree checks the settings with the running Brine masters. Those that are unreachable or do not answer are checked when they connect.
+func (c *Cluster) agree() error {
+	ctx, cancel := context.WithTimeout(context.Background(), agreeTime)
+	defer cancel()
+	var mu sync.Mutex
+	var reasons, unknown []string  // unknown: a member may not know yet who has joined
+	var clocks []string            // of two clocks it is unknown which one is wrong
+	unnamed := map[string]string{} // by peer
+	agreed := c.founding           // accepted by the member that admitted it
+	var wg sync.WaitGroup
+	for _, p := range c.peers.all() {
+		if _, err := os.Stat(markPath(c.cfg.Options.PKIDir, p.id)); err != nil && !c.cfg.Options.Isolated {
+			continue
+		}
+		wg.Go(func() {
+			err := p.tryHandshake(ctx)
+			for refusal.Is(err, refusal.Data) {
+				select {
+				case <-ctx.Done():
+				case <-time.After(dataPause):
+				}
+				again := p.tryHandshake(ctx)
+				if ctx.Err() != nil {
+					break
+				}
+				err = again
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			r := refusal.Of(err)
+			switch {
+			case err == nil:
+				agreed = true
+			case r == nil:
+			case r.Code == refusal.Shares:
+				c.log.Warn("continuing without a peer: "+r.Reason, "peer", p.id)
+				agreed = true
+			case r.Code == refusal.Clock && c.cfg.Options.Isolated:
+				clocks = append(clocks, r.Reason)
+			case r.Code == refusal.NotMember:
+				unknown = append(unknown, r.Reason)
+			case r.Code == refusal.Unnamed:
+				unnamed[p.id] = r.Reason
+			default:
+				reasons = append(reasons, r.Reason)
+			}
+		})
+	}
+	wg.Wait()
+	if !agreed {
+		reasons = append(reasons, unknown...)
+		reasons = slices.AppendSeq(reasons, maps.Values(unnamed))
+	} else {
+		// One master with an incomplete list must not keep the others from starting.
+		for _, id := range slices.Sorted(maps.Keys(unnamed)) {
+			c.log.Warn("continuing without a peer: "+unnamed[id], "peer", id)
+		}
+	}
+	if !agreed && len(clocks) > 1 {
+		reasons = append(reasons, clocks...) // its own clock is wrong
+	} else if len(clocks) > 0 {
+		c.log.Warn("continuing without a peer until the clocks agree", "reasons", strings.Join(clocks, "; "))
+	}
+	if len(reasons) == 0 {
+		return nil
+	}
+	slices.Sort(reasons)
+	return salt.Errorf(salt.Invalid, "this master cannot be a member of the cluster: %s", strings.Join(reasons, "; "))
 }

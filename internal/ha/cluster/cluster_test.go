@@ -70,7 +70,7 @@ func (h *host) has(ok func(h *host) bool) func() error {
 
 var hosts atomic.Int32
 
-// newHosts returns loopback addresses that nobody else uses, and a port that is
+// newHosts returns loopback addresses that no other test uses, and a port that is
 // free on all of them.
 func newHosts(t testing.TB, n int) (ids []string, port int) {
 	t.Helper()
@@ -102,7 +102,7 @@ func newHosts(t testing.TB, n int) (ids []string, port int) {
 	return nil, 0
 }
 
-// set is the configurations of masters on one shared folder.
+// set is the configurations of masters on one shared directory.
 type set struct {
 	t    testing.TB
 	dir  string
@@ -211,13 +211,13 @@ func TestThreeMasters(t *testing.T) {
 		}
 	}
 
-	// b's minion returns for a's job: that is a's business, and nobody else's.
+	// b's minion returns for a's job: only a needs it.
 	b.fire("salt/job/"+jid(3)+"/ret/m", "id", "m")
 	clustertest.Eventually(t, "the return comes to who published the job", a.has(func(h *host) bool { return slices.Contains(h.events, b.cfg.ID+" salt/job/"+jid(3)+"/ret/m") }))
 	if err := c.has(func(h *host) bool { return len(h.events) == 0 })(); err != nil {
-		t.Error("an event came to where nobody waits: ", err)
+		t.Error("an event came to a master without a listener for it: ", err)
 	}
-	// Somebody at c watches.
+	// A listener at c waits.
 	c.Want([]string{"custom/"})
 	clustertest.Eventually(t, "c hears what it wants", func() error {
 		b.fire("custom/x")
@@ -225,7 +225,7 @@ func TestThreeMasters(t *testing.T) {
 		return c.has(func(h *host) bool { return slices.Contains(h.events, b.cfg.ID+" custom/x") })()
 	})
 	if err := c.has(func(h *host) bool { return !slices.Contains(h.events, b.cfg.ID+" other/x") })(); err != nil {
-		t.Error("an event came that nobody wants: ", err)
+		t.Error("an event came for which no listener waits: ", err)
 	}
 
 	a.Tell(NoteSpeaks, "m1")
@@ -333,7 +333,7 @@ func TestRemoval(t *testing.T) {
 	for _, r := range []*running{a, b} {
 		clustertest.Eventually(t, "it is dropped", r.linked(1))
 	}
-	clustertest.Eventually(t, "it has nobody, and knows why", func() error {
+	clustertest.Eventually(t, "it has no peer, and knows why", func() error {
 		for _, m := range c.Members() {
 			if m.Up || !strings.Contains(m.Problem, "was removed from the cluster") || !strings.Contains(m.Problem, "restart") {
 				return fmt.Errorf("%+v", m)
@@ -363,7 +363,7 @@ func TestRefusals(t *testing.T) {
 		"asymmetric peers":  {func(s *set, _ *Config) { s.cfgs[0].Options.Peers = nil }, []string{"cluster_peers of", "does not name"}},
 		"another id there":  {func(s *set, cfg *Config) { s.cfgs[0].ID = "boss" }, nil},
 		"another cluster key": {func(s *set, cfg *Config) {
-			// Another folder, with the keys of the peers and the marks copied.
+			// Another directory, with the keys of the peers and the marks copied.
 			cfg.Options.PKIDir = filepath.Join(s.dir, "pki2")
 			if err := os.CopyFS(cfg.Options.PKIDir, os.DirFS(s.cfgs[0].Options.PKIDir)); err != nil {
 				s.t.Fatal(err)
@@ -382,7 +382,7 @@ func TestRefusals(t *testing.T) {
 				s.cfgs[0].ID = "boss"
 				s.cfgs[1].Options.Peers = []string{address}
 				s.start(0)
-				// Its key and mark are under its id; whoever looks for the address finds neither.
+				// Its key and mark are under its id; a master that looks for the address finds neither.
 				b := s.start(1)
 				if b.Members()[0].Up {
 					t.Error("it is a peer")
@@ -536,7 +536,7 @@ func TestRefusedOptions(t *testing.T) {
 }
 
 // TestSameInstant: three masters that start at the same moment on an empty
-// folder are one cluster each time. BRINE_CLUSTER_STARTS says how often, 3 if
+// directory are one cluster each time. BRINE_CLUSTER_STARTS says how often, 3 if
 // it is not set.
 func TestSameInstant(t *testing.T) {
 	times := 3
@@ -605,7 +605,7 @@ func TestRotateByAge(t *testing.T) {
 
 // TestReturnBeforeItsJob: a return that is quicker than the word of its job
 // comes to who published the job, once, whether that one waits for all events
-// or not; what becomes of jobs that nobody tells of is forgotten.
+// or not; events of jobs that no master announces are dropped.
 func TestReturnBeforeItsJob(t *testing.T) {
 	s := newSet(t, 3)
 	a, b, c := s.start(0), s.start(1), s.start(2)
@@ -641,12 +641,12 @@ func TestReturnBeforeItsJob(t *testing.T) {
 		t.Error("not once: ", err)
 	}
 	if err := c.has(func(h *host) bool { return len(h.events) == 0 })(); err != nil {
-		t.Error("an event came to where nobody waits: ", err)
+		t.Error("an event came to a master without a listener for it: ", err)
 	}
 	b.fire("salt/job/"+jid(3)+"/new", "jid", jid(3)) // of b's own job, which it is about to publish
-	b.Cluster.mu.Lock()
+	b.relay.mu.Lock()
 	waited := len(b.early.byJob)
-	b.Cluster.mu.Unlock()
+	b.relay.mu.Unlock()
 	if waited != 0 {
 		t.Errorf("%d jobs are waited for", waited)
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"brine/internal/base/wait"
 	"brine/internal/ha/cluster/clustertest"
 	"brine/internal/ha/cluster/keys"
 	"brine/internal/ha/cluster/memberauth"
@@ -16,57 +15,8 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
-	"brine/internal/store/oplog"
 	"brine/test/fuzztest"
 )
-
-// FuzzFeed: what a peer says about changes, and the changes, end in no panic,
-// and in nothing that is out of bounds.
-func FuzzFeed(tf *testing.F) {
-	f := fuzztest.Wrap(tf)
-	for _, d := range []*value.Dict{
-		value.DictOf("rep", "records", "origin", "a", "from", int64(0), "to", int64(2), "items", value.ListOf(value.ListOf(int64(1), []byte("x")))),
-		value.DictOf("rep", "records", "vec", value.DictOf("a", int64(3)), "got", int64(1)),
-		value.DictOf("rep", "records", "gap", true, "err", "no"),
-		value.DictOf("vec", value.DictOf("records", value.DictOf("a", int64(3)))),
-	} {
-		b, err := msgpack.Marshal(d, msgpack.NewSpec)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		v, err := msgpack.UnmarshalTyped(b)
-		d, _ := v.(*value.Dict)
-		if err != nil || d == nil {
-			return
-		}
-		batches := make(chan oplog.Batch, 1)
-		if err := (applyQueues{"records": batches}).give(d); err == nil {
-			for _, it := range (<-batches).Items {
-				if int64(it.Number) < 0 {
-					t.Fatalf("change %d", it.Number)
-				}
-			}
-		}
-		fd := &feed{name: "records", news: wait.NewWakeup(), have: oplog.Vector{}, sent: oplog.Vector{"a": 1}, lag: map[string]lag{}, open: 1}
-		fd.answered(d)
-		if fd.open < 0 {
-			t.Fatalf("%d batches are open", fd.open)
-		}
-		for _, vec := range []oplog.Vector{fd.have, readVector(d.Dict("vec").Dict("records"))} {
-			if len(vec) > maxVector {
-				t.Fatalf("%d origins", len(vec))
-			}
-			for origin, n := range vec {
-				if n == 0 || int64(n) < 0 || len(origin) > maxOrigin {
-					t.Fatalf("%q: %d", origin, n)
-				}
-			}
-		}
-	})
-}
 
 // openSecrets makes the keys of a master in a shared directory.
 func openSecrets(t testing.TB, dir, id string, i int) *keys.Secrets {
@@ -93,8 +43,8 @@ func FuzzJoin(tf *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	stranger := pairs[0].Public().PEM()
-	discover, err := wire.Encode(memberauth.TagDiscover, value.DictOf("id", "a", "cluster", "c", "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub", stranger))
+	unknown := pairs[0].Public().PEM()
+	discover, err := wire.Encode(memberauth.TagDiscover, value.DictOf("id", "a", "cluster", "c", "protocol", wire.Protocol, "nonce", wire.Nonce(), "pub", unknown))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -107,7 +57,7 @@ func FuzzJoin(tf *testing.F) {
 		f.Fatal(err)
 	}
 	welcome, err := msgpack.Marshal(value.DictOf("proof", []byte("x"), "cluster_pem", pairs[2].PEM(), "cluster_pub", pairs[2].Public().PEM(), "aes", crypt.NewKey(),
-		"peers", value.DictOf("b", stranger)), msgpack.NewSpec)
+		"peers", value.DictOf("b", unknown)), msgpack.NewSpec)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -115,7 +65,7 @@ func FuzzJoin(tf *testing.F) {
 	f.Add(discover, discover)
 	f.Add(welcome, join)
 	cfg := Config{ID: "b", Own: pairs[1], OwnPub: pairs[1].Public().PEM(), Options: Options{ID: "c", PKIDir: dir, Isolated: true, Secret: strings.Repeat("s", keys.MinSecret)}}
-	c := assemble(cfg, s, clustertest.Quiet())
+	c := assemble(cfg, s, nil, clustertest.Quiet())
 	c.ring.Store(keys.NewRing(s.Key, keys.Rotation{}))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		if tag, _, ok := event.SplitBody(first); ok && tag == memberauth.TagDiscover {
@@ -132,7 +82,7 @@ func FuzzJoin(tf *testing.F) {
 			if d == nil || settle(joiner, d) != nil {
 				return
 			}
-			if _, err := keys.OpenSecrets(fresh, "a", pairs[0], stranger, "", 2048, clustertest.Quiet()); err != nil {
+			if _, err := keys.OpenSecrets(fresh, "a", pairs[0], unknown, "", 2048, clustertest.Quiet()); err != nil {
 				t.Fatalf("what was taken is of no use: %v", err)
 			}
 		}

@@ -29,8 +29,8 @@ func FuzzReceive(tf *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(hello)
-	c := assemble(Config{ID: "b"}, b, clustertest.Quiet())
-	c.host = &host{}
+	c := assemble(Config{ID: "b"}, b, nil, clustertest.Quiet())
+	c.local.host = &host{}
 	c.ring.Store(keys.NewRing(b.Key, keys.Rotation{}))
 	p := c.peers.adopt("a")
 	f.Fuzz(func(t *testing.T, b []byte) {

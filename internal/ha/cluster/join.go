@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -231,35 +230,6 @@ func settle(cfg *Config, welcome *value.Dict) error {
 		}
 	}
 	return nil
-}
-
-// answerJoin admits a master that knows the secret.
-func (c *Cluster) answerJoin(conn *wire.Line, frames *event.FrameReader, discover []byte) {
-	conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
-	id, err := c.letIn(conn, frames, bytes.Clone(discover))
-	switch no := refusal.Of(err); {
-	case no != nil:
-		c.rateLimitedLog.Warn("join "+no.Reason, "refused a master that wants to join the cluster", "addr", conn.RemoteAddr(), "reason", no.Reason)
-	case err != nil:
-		c.rateLimitedLog.Warn("join", "a master failed to join the cluster", "addr", conn.RemoteAddr(), "err", err)
-	default:
-		c.log.Info("a master has joined the cluster", "peer", id, "addr", conn.RemoteAddr())
-		c.peers.takeUp()
-	}
-}
-
-func (c *Cluster) letIn(conn *wire.Line, frames *event.FrameReader, discover []byte) (id string, err error) {
-	ring := c.ring.Load()
-	clusterPub, err := os.ReadFile(filepath.Join(c.cfg.Options.PKIDir, PublicFile))
-	if err != nil {
-		return "", err
-	}
-	a := memberauth.NewAdmitter(memberauth.Host{ID: c.cfg.ID, Cluster: c.cfg.Options.ID, Own: c.cfg.Own, OwnPub: c.cfg.OwnPub, Key: ring.Key, ClusterPub: clusterPub},
-		&admission{trust: c.trust, o: &c.cfg.Options, id: c.cfg.ID, pub: c.cfg.OwnPub, clusterPub: clusterPub, ring: ring}, connOf(conn))
-	_, err = drive(a, discover, frames.Next, func(body []byte) error { return c.send(conn, body) }, func(err error) {
-		c.log.Debug("cannot send a refusal", "addr", conn.RemoteAddr(), "err", err)
-	})
-	return a.ID(), err
 }
 
 // admission is what a member knows for letting a master join.

@@ -83,7 +83,7 @@ func FuzzJoinTalk(tf *testing.F) {
 	}
 	secret := strings.Repeat("s", keys.MinSecret)
 	b := assemble(Config{ID: "b", Own: pairs[1], OwnPub: pairs[1].Public().PEM(), Options: Options{ID: "c", PKIDir: dir, Isolated: true, Secret: secret}},
-		s, clustertest.Quiet())
+		s, nil, clustertest.Quiet())
 	b.ring.Store(keys.NewRing(s.Key, keys.Rotation{}))
 	if err := b.trust.files.Ban("b", "banned"); err != nil {
 		f.Fatal(err)

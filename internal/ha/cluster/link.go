@@ -3,21 +3,14 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"net"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
-	"brine/internal/base/atomicfile"
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
-	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/feed"
 	"brine/internal/ha/cluster/memberauth"
 	"brine/internal/ha/cluster/refusal"
 	"brine/internal/ha/cluster/saltwire"
@@ -36,7 +29,7 @@ import (
 //	A: {n, d, ack, want}
 //	D: {n, d, ask, what, arg} A: {n, d, re, data}
 //
-// and, without a shared directory (feed.go),
+// and, without a shared directory (package feed),
 //
 //	A: {n, d, last, want, vec}              what it knows of each stream
 //	D: {n, d, rep, origin, from, to, items} changes of a stream
@@ -206,7 +199,7 @@ func (p *peer) runOut(ctx context.Context) error {
 	p.want = texts(start, "want")
 	p.mu.Unlock()
 	c.log.Info("connected to a peer", "peer", p.id)
-	fed, unfeed := p.feedAll(ctx, s, start)
+	fed, unfeed := feed.Start(ctx, p.feedPeer(), c.streams, s, start)
 	defer unfeed()
 	p.mu.Lock()
 	p.fed = fed
@@ -290,15 +283,34 @@ func texts(d *value.Dict, key string) (out []string) {
 	return out
 }
 
+// feedPeer returns what feeds use of the peer.
+func (p *peer) feedPeer() feed.Peer {
+	return feed.Peer{ID: p.id, Log: p.c.log, Limited: p.c.rateLimitedLog, Excluded: func() bool { return p.c.excluded(p.id) }, Behind: p.setBehind}
+}
+
+func (p *peer) setBehind(stream string, n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if old, ok := p.behind[stream]; ok && old == n {
+		return
+	}
+	next := maps.Clone(p.behind)
+	if next == nil {
+		next = map[string]int64{}
+	}
+	next[stream] = n
+	p.behind = next
+}
+
 // readAcks handles the peer's acknowledgements and answers.
-func (p *peer) readAcks(s *wire.Session, fed map[string]*feed) error {
+func (p *peer) readAcks(s *wire.Session, fed map[string]*feed.Feed) error {
 	for {
 		d, err := s.Receive()
 		if err != nil {
 			return err
 		}
 		if f := fed[d.Str("rep")]; f != nil {
-			f.answered(d)
+			f.Answered(d)
 		}
 		if d.Has("ack") {
 			p.out.Ack(uint64(max(d.Int("ack"), 0)))
@@ -320,86 +332,6 @@ func (p *peer) readAcks(s *wire.Session, fed map[string]*feed) error {
 			}
 		}
 	}
-}
-
-// answerLink serves a connection made by a Brine master.
-func (c *Cluster) answerLink(ctx context.Context, conn *wire.Line, frames *event.FrameReader, hello []byte) {
-	p, s, inc, err := c.agreeWith(conn, frames, hello)
-	if err == nil {
-		c.conns.Authenticated(conn.Raw)
-	}
-	if errors.Is(err, io.EOF) || wire.IsTimeout(err) {
-		c.log.Debug("a master has ended the handshake", "addr", conn.RemoteAddr(), "err", err)
-		return
-	}
-	if err != nil {
-		host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
-		key := "link from " + host
-		if why := refusal.Of(err); why != nil {
-			key += " " + why.Reason // log each reason; other errors may contain a port
-		}
-		c.rateLimitedLog.Warn(key, "refused a connection of another master", "addr", conn.RemoteAddr(), "reason", err)
-		return
-	}
-	p.mu.Lock()
-	if old := p.in; old != nil {
-		old.Close()
-	}
-	p.in = conn
-	if p.inInc != inc {
-		p.inInc, p.inLast = inc, 0
-	}
-	last := p.inLast
-	news := p.mode != kindBrine
-	p.mode = kindBrine
-	p.mu.Unlock()
-	if news {
-		p.plain.Clear()
-		p.poke()
-	}
-	defer func() {
-		p.mu.Lock()
-		if p.in == conn {
-			p.in = nil
-		}
-		p.mu.Unlock()
-	}()
-	if err := p.receiveItems(ctx, s, last); err != nil && ctx.Err() == nil {
-		c.log.Debug("connection of a peer ended", "peer", p.id, "err", err)
-	}
-}
-
-// agreeWith answers the handshake of a dialling master.
-func (c *Cluster) agreeWith(conn *wire.Line, frames *event.FrameReader, hello []byte) (*peer, *wire.Session, string, error) {
-	conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
-	a := memberauth.NewAnswerer(c.self(), c.trust, connOf(conn))
-	out, err := drive(a, event.Body(memberauth.TagHello, hello), frames.Next, func(body []byte) error { return c.send(conn, body) }, func(err error) {
-		c.log.Debug("cannot send a refusal", "addr", conn.RemoteAddr(), "err", err)
-	})
-	var refused *memberauth.Refused
-	if errors.As(err, &refused) {
-		c.refusedBy(refused)
-	}
-	if err != nil {
-		return nil, nil, "", err
-	}
-	p := c.peers.all()[out.Peer.ID]
-	return p, p.authenticated(conn, frames, &wire.Session{Cipher: out.Cipher, Out: "a", In: "d"}), out.Process, nil
-}
-
-// send sends the body of a frame.
-func (c *Cluster) send(conn net.Conn, body []byte) error {
-	n, err := conn.Write(event.Frame(body))
-	c.Sent.Add(int64(n))
-	return err
-}
-
-// self returns what this master brings to a handshake.
-func (c *Cluster) self() memberauth.Self {
-	return memberauth.Self{Own: c.cfg.Own, Token: c.token, Process: c.inc, Facts: memberauth.Facts{
-		ID: c.cfg.ID, Cluster: c.cfg.Options.ID, Peers: c.cfg.Options.Peers, Key: c.ring.Load().Fingerprint,
-		HashType: c.cfg.HashType, Version: salt.Version, Protocol: wire.Protocol, Isolated: c.cfg.Options.Isolated, Refusals: refusal.Version,
-	}}
 }
 
 func connOf(l *wire.Line) memberauth.Conn {
@@ -432,23 +364,9 @@ func drive(s stepper, first []byte, next func() ([]byte, error), send func(body 
 	}
 }
 
-// refusedBy logs that a dialling master refuses this one.
-func (c *Cluster) refusedBy(r *memberauth.Refused) {
-	switch p := c.peers.all()[r.ID]; {
-	case r.Unknown:
-		c.rateLimitedLog.Warn("refused by an unauthenticated master", "an unauthenticated master (its key is unknown here) refuses this one", "peer", fmt.Sprintf("%.100s", r.ID), "reason", fmt.Sprintf("%.1000s", r.Claimed), "err", r.Err)
-	case r.Why == nil:
-		c.rateLimitedLog.Warn("refusal of "+r.ID, "invalid refusal in a handshake", "peer", r.ID, "err", r.Err)
-	case p != nil:
-		p.trouble(r.Why.Reason)
-	default:
-		c.rateLimitedLog.Error("refused "+r.ID, "another master refuses this one: "+r.Why.Reason, "peer", r.ID)
-	}
-}
-
 // inquire asks a peer that is a Brine master and hung up without a message for the reason.
 func (p *peer) inquire(ctx context.Context) {
-	if _, err := os.Stat(p.c.markPath(p.id)); err != nil || p.kind() != kindUnknown || p.isGone() {
+	if _, err := os.Stat(markPath(p.c.cfg.Options.PKIDir, p.id)); err != nil || p.kind() != kindUnknown || p.isGone() {
 		return
 	}
 	s, _, err := p.handshake(ctx)
@@ -495,7 +413,7 @@ func (p *peer) receiveItems(ctx context.Context, s *wire.Session, last uint64) e
 	if err := s.Send("last", int64(last), "want", value.Strings(c.wanted()), "vec", c.vectors(), "live", true); err != nil {
 		return err
 	}
-	applyQueues, stop := p.applyAll(s)
+	applyQueues, stop := feed.Apply(p.feedPeer(), c.streams, s)
 	defer stop()
 	news, end := c.conns.Changes()
 	defer end()
@@ -541,7 +459,7 @@ func (p *peer) receiveItems(ctx context.Context, s *wire.Session, last uint64) e
 			continue
 		}
 		if d.Has("rep") {
-			if err := applyQueues.give(d); err != nil {
+			if err := applyQueues.Give(d); err != nil {
 				return err
 			}
 			continue
@@ -639,95 +557,4 @@ func idsOf(d *value.Dict, key string) []string {
 		}
 	}
 	return out
-}
-
-// markPath is the file that marks a Brine master before the first connection.
-func (c *Cluster) markPath(id string) string {
-	return filepath.Join(c.cfg.Options.PKIDir, keys.PeersDir, "."+id+".brine")
-}
-
-// announce writes the own mark; withdraw removes it, since a stock master may replace this one.
-func (c *Cluster) announce() error {
-	if c.cfg.Options.Isolated {
-		return nil
-	}
-	return atomicfile.Write(c.markPath(c.cfg.ID), nil, 0o644, false)
-}
-
-func (c *Cluster) withdraw() { os.Remove(c.markPath(c.cfg.ID)) }
-
-// agreeTime is the timeout for the peers at the start of a master.
-const agreeTime = 3 * time.Second
-
-// dataPause is the time between two looks at data of a peer that a network file system may show late.
-const dataPause = 250 * time.Millisecond
-
-// agree checks the settings with the running Brine masters. Those that are unreachable or do not answer are checked when they connect.
-func (c *Cluster) agree() error {
-	ctx, cancel := context.WithTimeout(context.Background(), agreeTime)
-	defer cancel()
-	var mu sync.Mutex
-	var reasons, unknown []string  // unknown: a member may not know yet who has joined
-	var clocks []string            // of two clocks it is unknown which one is wrong
-	unnamed := map[string]string{} // by peer
-	agreed := c.founding           // accepted by the member that admitted it
-	var wg sync.WaitGroup
-	for _, p := range c.peers.all() {
-		if _, err := os.Stat(c.markPath(p.id)); err != nil && !c.cfg.Options.Isolated {
-			continue
-		}
-		wg.Go(func() {
-			err := c.tryHandshake(ctx, p)
-			for refusal.Is(err, refusal.Data) {
-				select {
-				case <-ctx.Done():
-				case <-time.After(dataPause):
-				}
-				again := c.tryHandshake(ctx, p)
-				if ctx.Err() != nil {
-					break
-				}
-				err = again
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			r := refusal.Of(err)
-			switch {
-			case err == nil:
-				agreed = true
-			case r == nil:
-			case r.Code == refusal.Shares:
-				c.log.Warn("continuing without a peer: "+r.Reason, "peer", p.id)
-				agreed = true
-			case r.Code == refusal.Clock && c.cfg.Options.Isolated:
-				clocks = append(clocks, r.Reason)
-			case r.Code == refusal.NotMember:
-				unknown = append(unknown, r.Reason)
-			case r.Code == refusal.Unnamed:
-				unnamed[p.id] = r.Reason
-			default:
-				reasons = append(reasons, r.Reason)
-			}
-		})
-	}
-	wg.Wait()
-	if !agreed {
-		reasons = append(reasons, unknown...)
-		reasons = slices.AppendSeq(reasons, maps.Values(unnamed))
-	} else {
-		// One master with an incomplete list must not keep the others from starting.
-		for _, id := range slices.Sorted(maps.Keys(unnamed)) {
-			c.log.Warn("continuing without a peer: "+unnamed[id], "peer", id)
-		}
-	}
-	if !agreed && len(clocks) > 1 {
-		reasons = append(reasons, clocks...) // its own clock is wrong
-	} else if len(clocks) > 0 {
-		c.log.Warn("continuing without a peer until the clocks agree", "reasons", strings.Join(clocks, "; "))
-	}
-	if len(reasons) == 0 {
-		return nil
-	}
-	slices.Sort(reasons)
-	return salt.Errorf(salt.Invalid, "this master cannot be a member of the cluster: %s", strings.Join(reasons, "; "))
 }

@@ -5,15 +5,21 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"net"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/feed"
+	"brine/internal/ha/cluster/keys"
+	"brine/internal/ha/cluster/limitlog"
+	"brine/internal/ha/cluster/memberauth"
 	"brine/internal/ha/cluster/queue"
 	"brine/internal/ha/cluster/saltwire"
 	"brine/internal/ha/cluster/wire"
@@ -33,9 +39,30 @@ const (
 
 func (k kind) String() string { return [...]string{"unknown", "salt", "brine"}[k] }
 
+// local is what the connections to other masters use of this one.
+type local struct {
+	*relay
+	*feeds
+	*queries
+	*removal
+	*traffic
+	cfg            *Config
+	log            *slog.Logger
+	rateLimitedLog *limitlog.Log
+	conns          *wire.ConnSet
+	secrets        *keys.Secrets
+	identity       *wire.Identity // nil with a shared directory
+	trust          *trust
+	peers          *peerSet
+	self           func() memberauth.Self
+	host           Host   // nil until Run
+	aes            string // own key for events to stock masters
+	began          time.Time
+}
+
 // peer is another master of the cluster.
 type peer struct {
-	c  *Cluster
+	c  *local
 	id string
 	// out are the messages for a Brine master, plain the frames for a stock master. While the kind is unknown, both are filled.
 	out, plain *queue.Queue
@@ -63,7 +90,7 @@ type peer struct {
 	// tls says that it has used TLS with this process, certEnds when its last certificate expires.
 	tls      bool
 	certEnds time.Time
-	fed      map[string]*feed // over link
+	fed      map[string]*feed.Feed // over link
 
 	link      *wire.Line    // to it
 	ended     chan struct{} // closed when link has
@@ -82,7 +109,7 @@ type earlyEvent struct {
 	data []byte
 }
 
-func newPeer(c *Cluster, id string) *peer {
+func newPeer(c *local, id string) *peer {
 	mode := kindUnknown
 	if c.cfg.Options.Isolated {
 		mode = kindBrine
@@ -428,3 +455,6 @@ func (p *peer) cutOff() bool {
 	defer p.mu.Unlock()
 	return p.mode == kindBrine && !p.gone && !p.up
 }
+
+// traffic counts the bytes to and from peers.
+type traffic struct{ Sent, Received atomic.Int64 }

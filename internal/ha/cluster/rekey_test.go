@@ -15,7 +15,7 @@ import (
 // TestOneRotationAtATime: two rotations at once would write one file for the
 // private half, and the cluster could get a key that no member has.
 func TestOneRotationAtATime(t *testing.T) {
-	var c Cluster
+	c := assemble(Config{}, &keys.Secrets{}, nil, clustertest.Quiet())
 	c.rotating.Lock()
 	if _, _, err := c.RotateKey(t.Context(), false); salt.KindOf(err) != salt.Unavailable {
 		t.Errorf("a second rotation: %v", err)
@@ -30,7 +30,7 @@ func TestOneRotationAtATime(t *testing.T) {
 // removed id, and a removal that could not ban the id can be tried again.
 func TestRemovalIsOnRecord(t *testing.T) {
 	dir := t.TempDir()
-	c := assemble(Config{Options: Options{PKIDir: dir}}, &keys.Secrets{Dir: dir}, clustertest.Quiet())
+	c := assemble(Config{Options: Options{PKIDir: dir}}, &keys.Secrets{Dir: dir}, nil, clustertest.Quiet())
 	peer := c.secrets.PeerPath("b")
 	if err := os.MkdirAll(filepath.Dir(peer), 0o755); err != nil {
 		t.Fatal(err)

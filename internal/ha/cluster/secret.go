@@ -11,23 +11,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
 	"brine/internal/ha/cluster/keys"
-	"brine/internal/ha/cluster/witness"
 )
-
-// secretTag identifies the secret without disclosing it.
-func (c *Cluster) secretTag() string {
-	s, err := c.cfg.Options.secret()
-	if err != nil {
-		return ""
-	}
-	return witness.TagOf(s)
-}
-
-// isTag reports whether a witness with a tag has the current secret: that of witnesses or, for older versions, the joining secret.
-func (c *Cluster) isTag(tag string) bool {
-	s, err := c.cfg.Options.secret()
-	return err == nil && tag != "" && (tag == witness.TagOf(witness.Secret(s)) || tag == witness.TagOf(s))
-}
 
 // SecretTime is the timeout for members to get a new secret.
 const SecretTime = 10 * time.Second

@@ -33,7 +33,7 @@ func (c *Cluster) agreeSessions(may bool) error {
 		return err
 	}
 	c.log.Info("session keys of minions are now computed from a separate secret", "path", keys.SessionFile)
-	if c.host == nil {
+	if c.local.host == nil {
 		return nil // it is being started
 	}
 	// Masters removed earlier know the present one.

@@ -175,7 +175,7 @@ func FuzzMemberTalk(tf *testing.F) {
 	n := uint64(0)
 	f.Fuzz(func(t *testing.T, program []byte) {
 		h := &host{}
-		b.host = h
+		b.local.host = h
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		serve := func(conn net.Conn) { b.serve(ctx, conn) }

@@ -17,7 +17,7 @@ import (
 	"brine/internal/py/value"
 )
 
-// secretsOf makes the keys of a master in a shared folder.
+// secretsOf makes the keys of a master in a shared directory.
 func secretsOf(t testing.TB, dir, id string, i int) *keys.Secrets {
 	t.Helper()
 	pairs, err := clustertest.Keys()
@@ -51,7 +51,7 @@ func TestKeyMessage(t *testing.T) {
 	if g, err := ReadGreeting(c, data); err != nil || g.Key != "" { // a does not know c's key
 		t.Errorf("%+v %v", g, err)
 	}
-	// Somebody else says to be a.
+	// Another master claims to be a.
 	pairs, _ := clustertest.Keys()
 	if err := os.WriteFile(a.PeerPath("a"), pairs[3].Public().PEM(), 0o600); err != nil {
 		t.Fatal(err)

@@ -162,8 +162,7 @@ func CheckCertificate(cert *x509.Certificate, by *crypt.PublicKey, cluster, id s
 // Stamp formats a time for messages.
 func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Line is a connection between masters: by TLS or, in a cluster with a shared
-// folder and to masters of versions that have none, without.
+// Line is a connection between masters. In a cluster with a shared directory, and to masters of versions without TLS, it does not use TLS.
 type Line struct {
 	net.Conn
 	Raw  net.Conn
@@ -172,8 +171,7 @@ type Line struct {
 	Cert *x509.Certificate // that the other end has shown, nil for none
 }
 
-// Close ends it at once: what TLS says at an end may wait for a peer that does
-// not read.
+// Close ends it at once: the end of TLS may wait for a peer that does not read.
 func (l *Line) Close() error { return l.Raw.Close() }
 
 // shake does the handshake of TLS.
@@ -216,8 +214,7 @@ func (u *Unread) Read(b []byte) (int, error) {
 	return u.Conn.Read(b)
 }
 
-// Server takes a connection that somebody has made, by TLS or without, as he
-// wants it.
+// Server accepts a connection, with or without TLS as the other end begins it.
 func (b *Identity) Server(ctx context.Context, conn net.Conn) (*Line, error) {
 	first := make([]byte, 1)
 	if _, err := io.ReadFull(conn, first); err != nil {
@@ -230,8 +227,8 @@ func (b *Identity) Server(ctx context.Context, conn net.Conn) (*Line, error) {
 	return shake(ctx, conn, tls.Server(again, b.config()))
 }
 
-// Client begins TLS on a connection that was made. check says what is against the
-// certificate of the other end.
+// Client begins TLS on a connection that this end has made. check returns what is
+// against the certificate of the other end, nil if nothing is.
 func (b *Identity) Client(ctx context.Context, conn net.Conn, check func(*x509.Certificate) *refusal.Error) (*Line, error) {
 	c := b.config()
 	c.VerifyConnection = func(s tls.ConnectionState) error {

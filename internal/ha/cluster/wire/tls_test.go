@@ -192,7 +192,7 @@ func (h *half) Write(b []byte) (int, error) {
 	return h.Writer.Write(b)
 }
 
-// FuzzCertificate: no certificate that somebody makes is one of the cluster.
+// FuzzCertificate: no other certificate is one of the cluster.
 func FuzzCertificate(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	b := identityOf(f, "a", "main", 0)

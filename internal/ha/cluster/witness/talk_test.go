@@ -26,7 +26,7 @@ func FuzzWitnessTalk(tf *testing.F) {
 	recorded := []*value.Dict{
 		value.DictOf("cluster", "test", "id", "b", "nonce", wire.Nonce()),
 		value.DictOf("proof", clustertest.Computed, "sig", []byte("x")),
-		value.DictOf("tidings", Update{Secret: "a secret that is told without TLS", Members: map[string]string{"b": "x"}}.dict()),
+		value.DictOf("tidings", Update{Secret: "a secret that is sent without TLS", Members: map[string]string{"b": "x"}}.dict()),
 		RequestDict(lease.Request{Holder: "b", Voters: lease.Fingerprint([]string{"w", "b", "a"})}),
 		RequestDict(lease.Request{Holder: "b", Token: 7, Voters: lease.Fingerprint([]string{"w", "b", "a"})}),
 	}

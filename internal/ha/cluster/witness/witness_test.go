@@ -30,7 +30,7 @@ const witnessSecret = "7ef7697a5ec2e70f7e5755ecd0123456"
 func runWitness(t testing.TB, dir, secret string) (w *Server, stop func()) {
 	t.Helper()
 	voters := []string{"a", "b", "w"}
-	// An address of this process alone, where nobody else's connections begin.
+	// An address of this process alone, that no other connection begins at.
 	host := fmt.Sprintf("127.77.%d.%d", os.Getpid()>>8&0xff, os.Getpid()&0xff)
 	w, err := New(Options{ID: "w", Interface: host, Cluster: "test", Secret: secret, Voters: voters, Port: 24529, Dir: dir}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -90,7 +90,7 @@ func (a *teller) answers(t testing.TB, when, refused string) {
 	}
 }
 
-// TestWitness: it answers who knows the secret, also after it was started anew;
+// TestWitness: it answers who knows the secret, also after a restart;
 // nonsense, silence and frames that come twice end a connection, and no more.
 func TestWitness(t *testing.T) {
 	dir := t.TempDir()
@@ -153,7 +153,7 @@ func TestWitness(t *testing.T) {
 	stop()
 	_, stop = runWitness(t, dir, witnessSecret)
 	defer stop()
-	good.answers(t, "after it was started anew", "")
+	good.answers(t, "after a restart", "")
 }
 
 // TestWitnessRemembers: who has shown once that he knows the secret is known by

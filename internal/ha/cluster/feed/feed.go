@@ -1,15 +1,18 @@
-package cluster
+// Package feed sends the changes of a stream that masters replicate to another master over a connection, and stores those that come. It
+// opens no connection.
+package feed
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
-	"os"
 	"sync"
 	"time"
 
 	"brine/internal/base/wait"
+	"brine/internal/ha/cluster/limitlog"
 	"brine/internal/ha/cluster/wire"
 	"brine/internal/py/value"
 	"brine/internal/store/oplog"
@@ -17,18 +20,29 @@ import (
 
 // Bounds of a feed.
 const (
-	feedItems  = 256
-	feedBytes  = 256 << 10
-	feedWindow = 4 // batches without an answer
+	items  = 256
+	bytes  = 256 << 10
+	window = 4 // batches without an answer
 	// hearsay is how long a peer may lack the changes of a third master before this one sends them.
 	hearsay = time.Second
-	// feedPause is the delay before sending changes again that a peer could not store.
-	feedPause = time.Second
+	// pause is the delay before sending changes again that a peer could not store.
+	pause = time.Second
 )
 
-// feed sends the changes of one stream to one peer over one connection.
-type feed struct {
-	p      *peer
+// Peer is the master that gets or sends changes.
+type Peer struct {
+	ID      string
+	Log     *slog.Logger
+	Limited *limitlog.Log
+	// Excluded reports whether the records of this master exclude the peer.
+	Excluded func() bool
+	// Behind is called with the number of changes of a stream that the peer lacks.
+	Behind func(stream string, n int64)
+}
+
+// Feed sends the changes of one stream to one peer over one connection.
+type Feed struct {
+	p      Peer
 	s      *wire.Session
 	name   string
 	stream oplog.Stream
@@ -49,21 +63,8 @@ type lag struct {
 	since  time.Time
 }
 
-// vectors returns what this master knows of each stream.
-func (c *Cluster) vectors() *value.Dict {
-	d := value.NewDict(len(c.streams))
-	for name, s := range c.streams {
-		v, err := s.Vector()
-		if err != nil {
-			c.rateLimitedLog.Error("vector "+name, "cannot read the version vector of a stream", "stream", name, "err", err)
-			continue
-		}
-		d.Set(name, vectorDict(v))
-	}
-	return d
-}
-
-func vectorDict(v oplog.Vector) *value.Dict {
+// VectorDict encodes a vector.
+func VectorDict(v oplog.Vector) *value.Dict {
 	d := value.NewDict(len(v))
 	for origin, n := range v {
 		d.Set(origin, int64(n))
@@ -89,20 +90,20 @@ func readVector(d *value.Dict) oplog.Vector {
 	return v
 }
 
-// feedAll sends the peer everything it lacks until stop is called. start is the frame with the peer's vectors.
-func (p *peer) feedAll(ctx context.Context, s *wire.Session, start *value.Dict) (feeds map[string]*feed, stop func()) {
+// Start sends the peer everything it lacks until stop is called. start is the frame with the peer's vectors.
+func Start(ctx context.Context, p Peer, streams map[string]oplog.Stream, s *wire.Session, start *value.Dict) (feeds map[string]*Feed, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	feeds = map[string]*feed{}
-	for name, stream := range p.c.streams {
+	feeds = map[string]*Feed{}
+	for name, stream := range streams {
 		if !start.Dict("vec").Has(name) {
 			continue
 		}
-		f := &feed{p: p, s: s, name: name, stream: stream, news: wait.NewWakeup(), have: readVector(start.Dict("vec").Dict(name)), sent: oplog.Vector{}, lag: map[string]lag{}, live: start.Bool("live")}
+		f := &Feed{p: p, s: s, name: name, stream: stream, news: wait.NewWakeup(), have: readVector(start.Dict("vec").Dict(name)), sent: oplog.Vector{}, lag: map[string]lag{}, live: start.Bool("live")}
 		feeds[name] = f
 		wg.Go(func() {
 			if err := f.run(ctx); err != nil && ctx.Err() == nil {
-				p.c.rateLimitedLog.Warn("feed "+p.id+" "+name, "cannot send changes to a peer", "peer", p.id, "stream", name, "err", err)
+				p.Limited.Warn("feed "+p.ID+" "+name, "cannot send changes to a peer", "peer", p.ID, "stream", name, "err", err)
 				s.Conn.Close()
 			}
 		})
@@ -110,8 +111,15 @@ func (p *peer) feedAll(ctx context.Context, s *wire.Session, start *value.Dict) 
 	return feeds, func() { cancel(); wg.Wait() }
 }
 
-// answered handles the peer's answer to a batch, or a new vector.
-func (f *feed) answered(d *value.Dict) {
+// Have returns what the peer is known to have.
+func (f *Feed) Have() oplog.Vector {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.have.Clone()
+}
+
+// Answered handles the peer's answer to a batch, or a new vector.
+func (f *Feed) Answered(d *value.Dict) {
 	f.mu.Lock()
 	for origin, n := range readVector(d.Dict("vec")) {
 		if f.have[origin] < n && (f.have[origin] > 0 || len(f.have) < maxVector) {
@@ -129,7 +137,7 @@ func (f *feed) answered(d *value.Dict) {
 	f.news.Wake()
 }
 
-func (f *feed) run(ctx context.Context) error {
+func (f *Feed) run(ctx context.Context) error {
 	self := f.stream.Self()
 	mine, err := f.stream.Vector()
 	if err != nil {
@@ -139,11 +147,11 @@ func (f *feed) run(ctx context.Context) error {
 	ahead := f.have[self] > mine[self]
 	f.mu.Unlock()
 	if ahead {
-		f.p.c.log.Warn("a peer has changes that this process made and does not have: was a virtual machine set back? continuing with a new origin id", "peer", f.p.id, "stream", f.name)
+		f.p.Log.Warn("a peer has changes that this process made and does not have: was a virtual machine set back? continuing with a new origin id", "peer", f.p.ID, "stream", f.name)
 		return errors.Join(errors.New("this master has lost own changes that the peer has"), f.stream.Renew())
 	}
 	if n := f.lostOwn(mine); n > 0 {
-		f.p.c.log.Warn("a peer has changes that this master made before its start and does not have any more: the disk is an older copy; fetching them", "peer", f.p.id, "stream", f.name, "changes", n)
+		f.p.Log.Warn("a peer has changes that this master made before its start and does not have any more: the disk is an older copy; fetching them", "peer", f.p.ID, "stream", f.name, "changes", n)
 	}
 	if err := f.tellLive(ctx, mine); err != nil || ctx.Err() != nil {
 		return err
@@ -164,8 +172,8 @@ func (f *feed) run(ctx context.Context) error {
 		f.trouble = ""
 		f.mu.Unlock()
 		if trouble != "" {
-			f.p.c.rateLimitedLog.Warn("feed of "+f.p.id, "a peer cannot store replicated changes; sending them again", "peer", f.p.id, "stream", f.name, "err", trouble)
-			if !wait.Sleep(ctx, feedPause) {
+			f.p.Limited.Warn("feed of "+f.p.ID, "a peer cannot store replicated changes; sending them again", "peer", f.p.ID, "stream", f.name, "err", trouble)
+			if !wait.Sleep(ctx, pause) {
 				return nil
 			}
 			continue
@@ -181,7 +189,7 @@ func (f *feed) run(ctx context.Context) error {
 }
 
 // lostOwn returns how many changes that this master made before its start the peer has and the master does not.
-func (f *feed) lostOwn(mine oplog.Vector) (n uint64) {
+func (f *Feed) lostOwn(mine oplog.Vector) (n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for origin, number := range f.have {
@@ -194,7 +202,7 @@ func (f *feed) lostOwn(mine oplog.Vector) (n uint64) {
 
 // tellLive sends a peer that lacks changes which this master has dropped the list of valid ones: the rest was deleted. It precedes
 // everything else on this connection, so that a peer with later changes has applied it.
-func (f *feed) tellLive(ctx context.Context, mine oplog.Vector) error {
+func (f *Feed) tellLive(ctx context.Context, mine oplog.Vector) error {
 	stream, ok := f.stream.(oplog.Forgetful)
 	if !ok || !f.live {
 		return nil
@@ -237,10 +245,10 @@ func (f *feed) tellLive(ctx context.Context, mine oplog.Vector) error {
 }
 
 // room waits until another batch may be sent.
-func (f *feed) room(ctx context.Context) bool {
+func (f *Feed) room(ctx context.Context) bool {
 	for {
 		f.mu.Lock()
-		free := f.open < feedWindow
+		free := f.open < window
 		f.mu.Unlock()
 		if free {
 			return true
@@ -254,7 +262,7 @@ func (f *feed) room(ctx context.Context) bool {
 }
 
 // step sends one batch if there are changes to send.
-func (f *feed) step() (sent bool, err error) {
+func (f *Feed) step() (sent bool, err error) {
 	mine, err := f.stream.Vector()
 	if err != nil {
 		return false, err
@@ -263,7 +271,7 @@ func (f *feed) step() (sent bool, err error) {
 	if !ok {
 		return false, nil
 	}
-	b, err := f.stream.Read(origin, after, feedItems, feedBytes)
+	b, err := f.stream.Read(origin, after, items, bytes)
 	if err != nil {
 		return false, err
 	}
@@ -272,23 +280,23 @@ func (f *feed) step() (sent bool, err error) {
 	}
 	// Check after reading the changes: they may contain secrets created because the peer was removed, and the removal is recorded before
 	// them.
-	if f.p.c.excluded(f.p.id) {
+	if f.p.Excluded() {
 		return false, errors.New("the peer was removed from the cluster")
 	}
 	f.mu.Lock()
 	f.sent[origin] = b.To
 	f.open++
 	f.mu.Unlock()
-	items := &value.List{}
+	list := &value.List{}
 	for _, it := range b.Items {
-		items.Append(&value.List{Items: []any{int64(it.Number), it.Data}})
+		list.Append(&value.List{Items: []any{int64(it.Number), it.Data}})
 	}
-	return true, f.s.Send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "items", items)
+	return true, f.s.Send("rep", f.name, "origin", b.Origin, "from", int64(b.From), "to", int64(b.To), "items", list)
 }
 
 // next selects an origin whose changes the peer lacks. Changes of other masters are left to these, and sent from here only if the peer
 // still lacks them after a while.
-func (f *feed) next(mine oplog.Vector) (origin string, after uint64, ok bool) {
+func (f *Feed) next(mine oplog.Vector) (origin string, after uint64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	behind := int64(0)
@@ -301,7 +309,7 @@ func (f *feed) next(mine oplog.Vector) (origin string, after uint64, ok bool) {
 		}
 		behind += int64(n - have)
 		at := max(have, f.sent[o])
-		if ok || at >= n || f.open >= feedWindow || f.trouble != "" {
+		if ok || at >= n || f.open >= window || f.trouble != "" {
 			continue
 		}
 		if !f.stream.Own(o) {
@@ -314,16 +322,7 @@ func (f *feed) next(mine oplog.Vector) (origin string, after uint64, ok bool) {
 		}
 		origin, after, ok = o, at, true
 	}
-	f.p.mu.Lock()
-	defer f.p.mu.Unlock()
-	if old, ok := f.p.behind[f.name]; !ok || old != behind {
-		next := maps.Clone(f.p.behind)
-		if next == nil {
-			next = map[string]int64{}
-		}
-		next[f.name] = behind
-		f.p.behind = next
-	}
+	f.p.Behind(f.name, behind)
 	return origin, after, ok
 }
 
@@ -335,103 +334,24 @@ func applyLive(stream oplog.Stream, b oplog.Batch) error {
 	return f.ApplyLive(b)
 }
 
-// KnownToAll returns up to where all members have reported the changes of a stream, and up to where any of them has; ok is false if one of
-// them is unreachable.
-func (c *Cluster) KnownToAll(stream string) (all, any oplog.Vector, ok bool) {
-	s := c.streams[stream]
-	if s == nil {
-		return nil, nil, false
-	}
-	mine, err := s.Vector()
-	if err != nil {
-		return nil, nil, false
-	}
-	all, any = mine.Clone(), mine
-	for _, p := range c.peers.all() {
-		p.mu.Lock()
-		f, gone := p.fed[stream], p.gone
-		p.mu.Unlock()
-		if gone {
-			continue
-		}
-		if f == nil {
-			return nil, nil, false
-		}
-		f.mu.Lock()
-		for origin, n := range all {
-			all[origin] = min(n, f.have[origin])
-		}
-		any.Merge(f.have)
-		f.mu.Unlock()
-	}
-	return all, any, true
-}
+// Queues hold the batches received on one connection, by stream.
+type Queues map[string]chan oplog.Batch
 
-// HandedOver reports whether all reachable peers have all changes of this master, and their number.
-func (c *Cluster) HandedOver() (peers int, all bool, err error) {
-	all = true
-	for name, stream := range c.streams {
-		mine, err := stream.Vector()
-		if err != nil {
-			return 0, false, err
-		}
-		peers = 0
-		for _, p := range c.peers.all() {
-			p.mu.Lock()
-			f := p.fed[name]
-			p.mu.Unlock()
-			if f == nil {
-				continue
-			}
-			peers++
-			f.mu.Lock()
-			for origin, n := range mine {
-				all = all && f.have[origin] >= n
-			}
-			f.mu.Unlock()
-		}
-	}
-	return peers, all, nil
-}
-
-// Disowned reports whether a peer has reported that this master is not a member, so that it knows what Forget would publish.
-func (c *Cluster) Disowned() bool {
-	for _, p := range c.peers.all() {
-		p.mu.Lock()
-		disowns := p.disowns
-		p.mu.Unlock()
-		if disowns {
-			return true
-		}
-	}
-	return false
-}
-
-// Forget deletes this master's own key from the members' keys; the change is replicated.
-func (c *Cluster) Forget() error {
-	if err := c.files.Forget(c.cfg.ID); err != nil {
-		return err
-	}
-	return os.Remove(c.secrets.PeerPath(c.cfg.ID))
-}
-
-// applyQueues hold the batches received on one connection, by stream.
-type applyQueues map[string]chan oplog.Batch
-
-func (p *peer) applyAll(s *wire.Session) (applyQueues, func()) {
-	e := applyQueues{}
+// Apply stores what the peer sends (Give) until stop is called, and answers it.
+func Apply(p Peer, streams map[string]oplog.Stream, s *wire.Session) (q Queues, stop func()) {
+	e := Queues{}
 	done := make(chan struct{})
 	var wg sync.WaitGroup
-	for name, stream := range p.c.streams {
-		batches := make(chan oplog.Batch, feedWindow)
+	for name, stream := range streams {
+		batches := make(chan oplog.Batch, window)
 		e[name] = batches
-		wg.Go(func() { p.apply(s, name, stream, batches, done) })
+		wg.Go(func() { apply(p, s, name, stream, batches, done) })
 	}
 	return e, func() { close(done); wg.Wait() }
 }
 
-// give queues a batch.
-func (e applyQueues) give(d *value.Dict) error {
+// Give queues a batch.
+func (e Queues) Give(d *value.Dict) error {
 	batches := e[d.Str("rep")]
 	if batches == nil {
 		return fmt.Errorf("changes of an unknown stream: %.80q", d.Str("rep"))
@@ -458,10 +378,10 @@ func (e applyQueues) give(d *value.Dict) error {
 }
 
 // apply stores batches, and reports to the peer what this master knows, including changes from other masters.
-func (p *peer) apply(s *wire.Session, name string, stream oplog.Stream, batches chan oplog.Batch, done chan struct{}) {
+func apply(p Peer, s *wire.Session, name string, stream oplog.Stream, batches chan oplog.Batch, done chan struct{}) {
 	tick := time.NewTicker(hearsay / 2)
 	defer tick.Stop()
-	var told oplog.Vector
+	var reported oplog.Vector
 	for {
 		pairs := []any{"rep", name}
 		select {
@@ -472,7 +392,7 @@ func (p *peer) apply(s *wire.Session, name string, stream oplog.Stream, batches 
 			if b.Live != nil {
 				if err := applyLive(stream, b); err != nil {
 					// Later changes must not be applied without it.
-					p.c.rateLimitedLog.Error("apply "+name, "cannot drop outdated records; retrying", "peer", p.id, "stream", name, "err", err)
+					p.Limited.Error("apply "+name, "cannot drop outdated records; retrying", "peer", p.ID, "stream", name, "err", err)
 					s.Conn.Close()
 					return
 				}
@@ -482,7 +402,7 @@ func (p *peer) apply(s *wire.Session, name string, stream oplog.Stream, batches 
 			case errors.Is(err, oplog.ErrGap):
 				pairs = append(pairs, "gap", true)
 			case err != nil:
-				p.c.rateLimitedLog.Error("apply "+name, "cannot store changes of another master; it will send them again", "peer", p.id, "stream", name, "err", err)
+				p.Limited.Error("apply "+name, "cannot store changes of another master; it will send them again", "peer", p.ID, "stream", name, "err", err)
 				pairs = append(pairs, "err", fmt.Sprintf("%.500s", err.Error()))
 			}
 		case <-tick.C:
@@ -492,22 +412,22 @@ func (p *peer) apply(s *wire.Session, name string, stream oplog.Stream, batches 
 			s.Conn.Close()
 			return
 		}
-		if len(pairs) == 2 && maps.Equal(v, told) {
+		if len(pairs) == 2 && maps.Equal(v, reported) {
 			continue
 		}
-		if err := s.Send(append(pairs, "vec", vectorDict(changedSince(told, v)))...); err != nil {
+		if err := s.Send(append(pairs, "vec", VectorDict(changedSince(reported, v)))...); err != nil {
 			return
 		}
-		told = v
+		reported = v
 	}
 }
 
-// changedSince returns what has changed in a vector since the peer was told. A master has an origin for each start in
+// changedSince returns what has changed in a vector since the last report to the peer. A master has an origin for each start in
 // which it made changes, so that whole vectors are too large for every answer; the reader of an answer merges it.
-func changedSince(told, now oplog.Vector) oplog.Vector {
+func changedSince(reported, now oplog.Vector) oplog.Vector {
 	out := oplog.Vector{}
 	for origin, n := range now {
-		if told[origin] != n {
+		if reported[origin] != n {
 			out[origin] = n
 		}
 	}

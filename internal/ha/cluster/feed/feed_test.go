@@ -1,0 +1,59 @@
+package feed
+
+import (
+	"testing"
+
+	"brine/internal/base/wait"
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
+	"brine/internal/store/oplog"
+	"brine/test/fuzztest"
+)
+
+// FuzzFeed: what a peer says about changes, and the changes, end in no panic,
+// and in nothing that is out of bounds.
+func FuzzFeed(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
+	for _, d := range []*value.Dict{
+		value.DictOf("rep", "records", "origin", "a", "from", int64(0), "to", int64(2), "items", value.ListOf(value.ListOf(int64(1), []byte("x")))),
+		value.DictOf("rep", "records", "vec", value.DictOf("a", int64(3)), "got", int64(1)),
+		value.DictOf("rep", "records", "gap", true, "err", "no"),
+		value.DictOf("vec", value.DictOf("records", value.DictOf("a", int64(3)))),
+	} {
+		b, err := msgpack.Marshal(d, msgpack.NewSpec)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := msgpack.UnmarshalTyped(b)
+		d, _ := v.(*value.Dict)
+		if err != nil || d == nil {
+			return
+		}
+		batches := make(chan oplog.Batch, 1)
+		if err := (Queues{"records": batches}).Give(d); err == nil {
+			for _, it := range (<-batches).Items {
+				if int64(it.Number) < 0 {
+					t.Fatalf("change %d", it.Number)
+				}
+			}
+		}
+		fd := &Feed{name: "records", news: wait.NewWakeup(), have: oplog.Vector{}, sent: oplog.Vector{"a": 1}, lag: map[string]lag{}, open: 1}
+		fd.Answered(d)
+		if fd.open < 0 {
+			t.Fatalf("%d batches are open", fd.open)
+		}
+		for _, vec := range []oplog.Vector{fd.have, readVector(d.Dict("vec").Dict("records"))} {
+			if len(vec) > maxVector {
+				t.Fatalf("%d origins", len(vec))
+			}
+			for origin, n := range vec {
+				if n == 0 || int64(n) < 0 || len(origin) > maxOrigin {
+					t.Fatalf("%q: %d", origin, n)
+				}
+			}
+		}
+	})
+}

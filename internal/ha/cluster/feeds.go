@@ -1,0 +1,131 @@
+package cluster
+
+import (
+	"sync"
+
+	"brine/internal/ha/cluster/feed"
+	"brine/internal/ha/cluster/limitlog"
+	"brine/internal/py/value"
+	"brine/internal/store/oplog"
+)
+
+// feeds are the streams of changes that the masters replicate, and what is known of the others' state.
+type feeds struct {
+	rateLimitedLog *limitlog.Log
+	peers          *peerSet
+
+	mu      sync.Mutex
+	streams map[string]oplog.Stream
+}
+
+// vectors returns what this master knows of each stream.
+func (fs *feeds) vectors() *value.Dict {
+	d := value.NewDict(len(fs.streams))
+	for name, s := range fs.streams {
+		v, err := s.Vector()
+		if err != nil {
+			fs.rateLimitedLog.Error("vector "+name, "cannot read the version vector of a stream", "stream", name, "err", err)
+			continue
+		}
+		d.Set(name, feed.VectorDict(v))
+	}
+	return d
+}
+
+// KnownToAll returns up to where all members have reported the changes of a stream, and up to where any of them has; ok is false if one of
+// them is unreachable.
+func (fs *feeds) KnownToAll(stream string) (all, any oplog.Vector, ok bool) {
+	s := fs.streams[stream]
+	if s == nil {
+		return nil, nil, false
+	}
+	mine, err := s.Vector()
+	if err != nil {
+		return nil, nil, false
+	}
+	all, any = mine.Clone(), mine
+	for _, p := range fs.peers.all() {
+		p.mu.Lock()
+		f, gone := p.fed[stream], p.gone
+		p.mu.Unlock()
+		if gone {
+			continue
+		}
+		if f == nil {
+			return nil, nil, false
+		}
+		have := f.Have()
+		for origin, n := range all {
+			all[origin] = min(n, have[origin])
+		}
+		any.Merge(have)
+	}
+	return all, any, true
+}
+
+// HandedOver reports whether all reachable peers have all changes of this master, and their number.
+func (fs *feeds) HandedOver() (peers int, all bool, err error) {
+	all = true
+	for name, stream := range fs.streams {
+		mine, err := stream.Vector()
+		if err != nil {
+			return 0, false, err
+		}
+		peers = 0
+		for _, p := range fs.peers.all() {
+			p.mu.Lock()
+			f := p.fed[name]
+			p.mu.Unlock()
+			if f == nil {
+				continue
+			}
+			peers++
+			have := f.Have()
+			for origin, n := range mine {
+				all = all && have[origin] >= n
+			}
+		}
+	}
+	return peers, all, nil
+}
+
+// Share replicates changes of a store to the other masters. It must be called before Run, with the same names on all masters.
+func (fs *feeds) Share(name string, s oplog.Stream) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	fs.streams[name] = s
+}
+
+// CaughtUp reports whether this master has all changes of a stream that the reachable masters have, and whether it has tried to reach each.
+// A peer that has never answered and is still being tried does not count as unreachable.
+func (fs *feeds) CaughtUp(stream string) bool {
+	fs.mu.Lock()
+	s := fs.streams[stream]
+	fs.mu.Unlock()
+	if s == nil || !fs.peers.begun() {
+		return false
+	}
+	mine, err := s.Vector()
+	if err != nil {
+		return false
+	}
+	for _, p := range fs.peers.all() {
+		p.mu.Lock()
+		f, tried := p.fed[stream], p.tried || p.gone
+		p.mu.Unlock()
+		if f == nil && !tried {
+			return false
+		}
+		if f == nil {
+			continue
+		}
+		behind := false
+		for origin, n := range f.Have() {
+			behind = behind || mine[origin] < n
+		}
+		if behind {
+			return false
+		}
+	}
+	return true
+}
