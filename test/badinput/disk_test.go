@@ -48,10 +48,20 @@ func (d *disk) fill() {
 // free makes room again.
 func (d *disk) free() { must(d.t, os.Remove(filepath.Join(d.dir, "filler"))) }
 
-// TestFullDiskOfMaster fills the disk of a master that runs.
+// TestFullDiskOfMaster fills the disk of a master that runs, also of one that writes
+// returns as files, too, or bounds what minions may store.
 func TestFullDiskOfMaster(t *testing.T) {
 	t.Parallel()
-	m := newMaster(t, "")
+	for name, more := range map[string]string{"as it is": "", "with files of jobs": "job_cache_files: True\n", "with a small quota": "minion_return_quota: 1\n"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testFullDisk(t, more)
+		})
+	}
+}
+
+func testFullDisk(t *testing.T, more string) {
+	m := newMaster(t, more)
 	d := newDisk(t, m.Path("var/cache/salt/master"), "2m")
 	m.Start()
 	minion(t, "w", "return_retry_timer_max: 1\n", m)

@@ -54,3 +54,13 @@ func (q *quota) take(id string, n int, limit int64) bool {
 	q.used[id] += int64(n)
 	return true
 }
+
+// giveBack takes back what take has counted and was not stored: the minion sends
+// it again.
+func (q *quota) giveBack(id string, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.used[id] > 0 {
+		q.used[id] = max(q.used[id]-int64(n), 0)
+	}
+}

@@ -76,6 +76,9 @@ func (r *returns) take(c *channel.Call) {
 		r.rateLimitedLog.Log(slog.LevelError, "cannot look up the job of a return", "jid", jid, "minion", c.ID, "err", err)
 	}
 	r.store(load, job, func(err error) {
+		if err != nil && !published {
+			r.own.giveBack(c.ID, c.Size())
+		}
 		switch {
 		case err == nil:
 			c.Reply(nil)

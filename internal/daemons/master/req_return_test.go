@@ -75,6 +75,25 @@ func TestReturnQuota(t *testing.T) {
 	}
 }
 
+// TestReturnQuotaOfUnstored: a return that the disk does not take is sent again, and
+// counts only once it is stored.
+func TestReturnQuotaOfUnstored(t *testing.T) {
+	p := newParts(t, []string{"web1"}, func(c *Config) { c.Options.MinionReturnQuota = 1 })
+	r := p.returns()
+	if err := p.jobs.Close(); err != nil { // from now on nothing can be stored
+		t.Fatal(err)
+	}
+	for _, jid := range []string{"req", "20260101000000000001"} {
+		v := answer(t, r.take, "web1", "_return", value.DictOf("jid", jid, "return", true, "fun", "test.ping"))
+		if !v.Has(salt.KeepReturn) {
+			t.Errorf("%s: the answer is %s", jid, value.Repr(v))
+		}
+	}
+	if n := r.own.used["web1"]; n != 0 {
+		t.Errorf("%d bytes count that were not stored", n)
+	}
+}
+
 // TestReturnsOfSyndics are taken where there may be syndics, and stored for the
 // minions that they name.
 func TestReturnsOfSyndics(t *testing.T) {
