@@ -429,10 +429,22 @@ func (s *scanner) selection(sel *ast.SelectorExpr) {
 	s.add(r)
 }
 
+// sent tells whether a field is one of a message. wire.Encode reads all of them,
+// by reflection.
+func (s *scanner) sent(lit *ast.CompositeLit, f *types.Var) bool {
+	st, ok := s.sp.info.Types[lit].Type.Underlying().(*types.Struct)
+	for i := 0; ok && i < st.NumFields(); i++ {
+		if st.Field(i).Origin() == f.Origin() {
+			return strings.Contains(st.Tag(i), `wire:"`)
+		}
+	}
+	return false
+}
+
 func (s *scanner) destination(lit *ast.CompositeLit, e ast.Node) *types.Var {
 	for i := range lit.Elts {
 		if lit.Elts[i] == e {
-			if f := s.fieldOf(lit, i); f != nil {
+			if f := s.fieldOf(lit, i); f != nil && !s.sent(lit, f) {
 				return f.Origin()
 			}
 		}
