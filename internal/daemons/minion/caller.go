@@ -69,7 +69,7 @@ func NewCaller(ctx context.Context, cfg Config, local bool, log *slog.Logger) (*
 
 // caller is what salt-call needs of a minion that does not run.
 func (m *Minion) caller() *Caller {
-	return &Caller{cfg: &m.cfg, log: m.log, links: m.links, inUse: m.inUse(), funcs: m.funcs, grains: m.grains, calls: m.calls, runner: m.runner,
+	return &Caller{cfg: &m.cfg, log: m.log, links: m.links, inUse: m.cfg.inUse(), funcs: m.funcs, grains: m.grains, calls: m.calls, runner: m.runner,
 		notes: m.notes, returners: m.returners, wait: m.background.Wait, jid: salt.NewJID(time.Now())}
 }
 

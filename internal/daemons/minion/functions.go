@@ -33,7 +33,8 @@ func (m *Minion) buildFunctions() error {
 	if err := m.buildStates(); err != nil {
 		return err
 	}
-	r, err := fn.NewRegistry(m.grains.Reader(nil), m.permitted(m.catalogue())...)
+	o := &m.cfg.Options
+	r, err := fn.NewRegistry(m.grains.Reader(nil), permitted(m.catalogue(), o.DisableModules, o.WhitelistModules, m.grains.Reader(nil))...)
 	m.funcs = r
 	return err
 }
@@ -53,7 +54,7 @@ func (m *Minion) catalogue() []fn.Module {
 	refresher := refresh.Functions{Server: m.refresh}
 	return append(catalogue.Modules(),
 		core.Grains(grainFunctions{m.grains, refresher}),
-		control.Saltutil(control.Deps{Jobs: jobFunctions{m.jobs, m.notes}, Refresh: refresher, Keys: keys{&m.cfg, m.log}, Masters: masters, Local: catalogue.LocalMaster{Open: m.openLocalMaster}}),
+		control.Saltutil(control.Deps{Jobs: jobFunctions{m.jobs, m.notes}, Refresh: refresher, Keys: keys{&m.cfg, m.log}, Masters: masters, Local: catalogue.LocalMaster{Open: m.cfg.openLocalMaster}}),
 		control.Event(masters, m.bus),
 		control.Mine(masters),
 		control.Publish(masters),
@@ -64,11 +65,11 @@ func (m *Minion) catalogue() []fn.Module {
 }
 
 // openLocalMaster opens the way to the master on this machine.
-func (m *Minion) openLocalMaster() (*client.Client, func(), error) {
-	if m.cfg.LocalMaster == nil {
+func (cfg *Config) openLocalMaster() (*client.Client, func(), error) {
+	if cfg.LocalMaster == nil {
 		return nil, nil, salt.Errorf(salt.Unavailable, "there is no configuration of a master")
 	}
-	return m.cfg.LocalMaster()
+	return cfg.LocalMaster()
 }
 
 // grainFunctions lets functions change the grains.

@@ -73,7 +73,7 @@ func (m *Minion) buildLinks(ctx context.Context) error {
 // finder finds out the names of the masters.
 func (m *Minion) finder() *masters.Finder {
 	f := &masters.Finder{
-		Options: &m.cfg.Options.MasterOptions, ID: m.cfg.ID, Failback: m.cfg.Options.Failback, Resolver: m.cfg.Resolver, Log: m.log, InUse: m.inUse,
+		Options: &m.cfg.Options.MasterOptions, ID: m.cfg.ID, Failback: m.cfg.Options.Failback, Resolver: m.cfg.Resolver, Log: m.log, InUse: m.cfg.inUse,
 		Call: func(ctx context.Context, j fn.Job) fn.Outcome { return m.funcs.Run(ctx, m.calls.New(nil, ""), j) },
 	}
 	if f.Resolver == nil {
@@ -86,7 +86,7 @@ func (m *Minion) finder() *masters.Finder {
 func (cfg *Config) statusFile() string { return filepath.Join(cfg.CacheDir, "brine", "masters.json") }
 
 // inUse returns the masters that the running daemon of this minion uses.
-func (m *Minion) inUse() []string { return status.InUse(m.cfg.statusFile(), jobs.RunsJobs) }
+func (cfg *Config) inUse() []string { return status.InUse(cfg.statusFile(), jobs.RunsJobs) }
 
 // addLink adds a link to one master, of several that have keys of their own.
 func (m *Minion) addLink(addr address.Master, several bool) (int, error) {

@@ -7,17 +7,15 @@ import (
 	"brine/internal/py/value"
 )
 
-// permitted returns the modules that disable_modules and whitelist_modules
-// leave. Salt's minion compares the first with the names of its files and the
+// permitted returns the modules that disable_modules (off) and whitelist_modules
+// (only) leave. Salt's minion compares the first with the names of its files and the
 // second with the names that functions have; its example of a configuration has
 // names of files in both. Here both names count in both options, so that no
 // module stays because the administrator has taken the other one.
-func (m *Minion) permitted(all []fn.Module) []fn.Module {
-	off, only := m.cfg.Options.DisableModules, m.cfg.Options.WhitelistModules
+func permitted(all []fn.Module, off, only []string, grains fn.Reader) []fn.Module {
 	if len(off) == 0 && len(only) == 0 {
 		return all
 	}
-	grains := m.grains.Reader(nil)
 	return slices.DeleteFunc(all, func(mod fn.Module) bool {
 		names := append([]string{mod.Name, saltFile(mod.Name, grains)}, mod.Aliases...)
 		in := func(list []string) bool {
