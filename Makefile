@@ -4,7 +4,7 @@ PROGRAMS := salt salt-master salt-minion salt-key salt-call salt-run salt-cp sal
 PKGS    := ./...
 export CGO_ENABLED = 0
 
-.PHONY: tools normal durable durable-apart build man demo demo-cluster test test-all check fmt vet lint race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help
+.PHONY: tools pam normal durable durable-apart build man demo demo-cluster test test-all check fmt vet lint deadcode race fuzz fuzz-count fuzz-keep bench bench-quick soak git-size microbench interop changelog clean help
 
 build: ## the static binary bin/brine, and a link for each of Salt's programs
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/brine ./cmd/brine
@@ -39,14 +39,19 @@ test-all: tools ## all tests
 race: tools ## under the race detector, which needs cgo, the tests that run Brine in their own process
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(APART))$$')
 
-fmt:
+fmt: ## fail if gofmt would change a file
 	@files=$$(gofmt -l bench cmd internal test); if [ -n "$$files" ]; then echo "gofmt these:"; echo "$$files"; exit 1; fi
 
-vet:
+vet: ## go vet
 	$(GO) vet $(PKGS)
 
-lint:
+lint: ## staticcheck and the rules of this project, which are in test/vetrules and test/english
 	$(GO) tool staticcheck $(PKGS)
+	$(GO) vet -vettool=$$($(GO) tool -n vetrules) $(PKGS)
+	$(GO) test ./test/english ./test/layers
+
+deadcode: ## functions that neither a program nor a test reaches
+	@found=$$($(GO) run golang.org/x/tools/cmd/deadcode -test $(PKGS)) && [ -z "$$found" ] || { echo "$$found"; exit 1; }
 
 check: fmt vet lint test-all race ## what CI runs
 
@@ -107,8 +112,8 @@ normal: ## three hot masters and their minions for NORMAL: nothing may be logged
 changelog: ## move the fragments of changelog/ into CHANGELOG.md
 	@changelog/gather
 
-clean:
+clean: ## remove bin
 	rm -rf bin
 
-help:
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'

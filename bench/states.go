@@ -124,7 +124,7 @@ func runHighstate(ctx context.Context, b *bench, k kind) error {
 	}
 	last := filepath.Join(t.dir, fmt.Sprintf("out/%02d/file_%d", (n-1)%20, n-1))
 	if st, err := os.Stat(last); err != nil || st.Mode().Perm() != 0o640 {
-		return fmt.Errorf("%s is not as the state says: %v %v", last, st, err)
+		return fmt.Errorf("%s is not as the state says: %v %w", last, st, err)
 	}
 	return nil
 }

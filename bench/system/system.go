@@ -183,12 +183,6 @@ func Files() (uint64, error) {
 	return l.Cur, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l)
 }
 
-// Release returns the kernel's release.
-func Release() string {
-	b, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return strings.TrimSpace(string(b))
-}
-
 // Bytes returns how many bytes a process has read and written, from and to
 // files and connections.
 func Bytes(pid int) (int64, error) {

@@ -189,27 +189,3 @@ func (b *Browser) Cookies() (all []Cookie) {
 	b.must(http.MethodGet, "/cookie", nil, &all)
 	return all
 }
-
-// Complaints returns what the browser has said in its console at level SEVERE
-// since the last time.
-func (b *Browser) Complaints() (out []string) {
-	b.t.Helper()
-	var lines []struct{ Level, Message string }
-	b.must(http.MethodPost, "/se/log", map[string]any{"type": "browser"}, &lines)
-	for _, l := range lines {
-		if l.Level == "SEVERE" {
-			out = append(out, l.Message)
-		}
-	}
-	return out
-}
-
-// Picture stores what the window shows as a PNG file.
-func (b *Browser) Picture(path string) {
-	b.t.Helper()
-	var png []byte // base64 in JSON
-	b.must(http.MethodGet, "/screenshot", nil, &png)
-	if err := os.WriteFile(path, png, 0o644); err != nil {
-		b.t.Fatal(err)
-	}
-}

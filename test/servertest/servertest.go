@@ -146,7 +146,7 @@ func (s *Server) Start() error {
 		}
 		select {
 		case <-s.gone:
-			err = fmt.Errorf("it has ended: %v", err)
+			err = fmt.Errorf("it has ended: %w", err)
 		case <-time.After(20 * time.Millisecond):
 			if time.Now().Before(end) {
 				continue
@@ -154,7 +154,7 @@ func (s *Server) Start() error {
 		}
 		text, _ := os.ReadFile(s.out)
 		s.Stop()
-		return fmt.Errorf("%s does not start: %v\n%s", s.Name, err, text)
+		return fmt.Errorf("%s does not start: %w\n%s", s.Name, err, text)
 	}
 }
 
@@ -234,7 +234,7 @@ func (s *Server) answers() error {
 	c := s.admin("")
 	c.Stdin = strings.NewReader("SELECT 1")
 	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%v: %s", err, out)
+		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
 }
@@ -417,7 +417,7 @@ func Rabbit(t testing.TB) (s *Server, env []string) {
 		c := as(exec.Command(bin+"rabbitmqctl", "await_startup"), nil, s.Dir)
 		c.Env = append(c.Env, env...)
 		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("%v: %s", err, out)
+			return fmt.Errorf("%w: %s", err, out)
 		}
 		return nil
 	}

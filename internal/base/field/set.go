@@ -429,7 +429,7 @@ func setStruct(dst reflect.Value, v any) error {
 
 // at prepends an element to the path of an error.
 func at(err error, step string) error {
-	e, ok := err.(*Error)
+	e, ok := err.(*Error) // exact: the texts around a wrapped one would be lost
 	if !ok {
 		return fmt.Errorf("%s: %w", step, err)
 	}

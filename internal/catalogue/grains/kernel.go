@@ -65,7 +65,7 @@ func systemd(ctx context.Context, c *collection) (*value.Dict, error) {
 	}
 	version, features, err := boot.Systemd(ctx, c.Machine)
 	if err != nil {
-		c.log.Debug("cannot ask systemctl for its version", "error", err)
+		c.log.Debug("cannot ask systemctl for its version", "err", err)
 	}
 	if version == "" {
 		version = "UNDEFINED"

@@ -44,7 +44,7 @@ func metadata(ctx context.Context, c *collection) (*value.Dict, error) {
 		}
 	}
 	if err != nil || status != http.StatusOK {
-		c.log.Debug("no metadata server", "status", status, "error", err)
+		c.log.Debug("no metadata server", "status", status, "err", err)
 		return nil, nil
 	}
 	v, err := w.walk(ctx, "latest/", 0)

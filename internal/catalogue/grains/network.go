@@ -165,7 +165,7 @@ func defaultGateway(_ context.Context, c *collection) (*value.Dict, error) {
 	for _, v4 := range []bool{true, false} {
 		g, ok, err := netif.DefaultGateway(v4)
 		if err != nil {
-			c.log.Debug("cannot read routes", "error", err)
+			c.log.Debug("cannot read routes", "err", err)
 		}
 		if !ok {
 			continue

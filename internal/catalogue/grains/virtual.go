@@ -60,7 +60,7 @@ func (c *collection) askTools(v *verdict) {
 		if c.Which("dmidecode") != "" && c.Superuser() {
 			table, err := dmi.Table(c.Machine)
 			if err != nil {
-				c.log.Debug("cannot read the SMBIOS table", "error", err)
+				c.log.Debug("cannot read the SMBIOS table", "err", err)
 			}
 			smbios(v, table)
 			return

@@ -265,7 +265,7 @@ func (r *Reactor) reactions(ctx context.Context, e *event.Event) []reaction {
 	vars := value.DictOf("tag", e.Tag, "data", e.Data.Clone())
 	for _, f := range r.files(e.Tag) {
 		if err := r.render(ctx, f, vars, high); err != nil {
-			r.d.Log.Error("a reaction cannot be rendered", "tag", e.Tag, "file", f, "err", err)
+			r.d.Log.Error("a reaction cannot be rendered", "tag", e.Tag, "path", f, "err", err)
 		}
 	}
 	out, err := compile(high)

@@ -174,7 +174,7 @@ func run(ctx context.Context, env *frame.Env, args []string) int {
 		return command.Fail(env, err.Error())
 	}
 	defer show.Close()
-	logger.Debug("read the configuration", "file", cfg.Files.ConfFile, "id", cfg.Files.ID)
+	logger.Debug("read the configuration", "path", cfg.Files.ConfFile, "id", cfg.Files.ID)
 	r := &runner{env: env, o: o, args: inv.Args, show: show, log: logger.Logger}
 	return r.run(ctx, cfg, tree)
 }

@@ -241,7 +241,7 @@ func TestOptions(t *testing.T) {
 func TestLogFile(t *testing.T) {
 	dir := newMinion(t, "log_file: file:///dev/doesnotexist\n")
 	got := runCall(t.Context(), dir, "", "--local", "test.ping")
-	if want := `[WARNING ] going on without the log file error="cannot log to file:///dev/doesnotexist: only paths of files are supported"` + "\n"; got.code != 0 || got.stderr != want {
+	if want := `[WARNING ] going on without the log file err="cannot log to file:///dev/doesnotexist: only paths of files are supported"` + "\n"; got.code != 0 || got.stderr != want {
 		t.Errorf("got %+v, want %s", got, want)
 	}
 	if got := runCall(t.Context(), dir, "", "--local", "-l", "quiet", "test.ping"); got.code != 0 || got.stderr != "" {

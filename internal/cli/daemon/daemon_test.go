@@ -509,7 +509,7 @@ func TestStacks(t *testing.T) {
 				log = p.read("var/log/salt/" + strings.TrimPrefix(program, "salt-"))
 			}
 			found, err := filepath.Glob(tmp + "/salt-debug-*.log")
-			if err != nil || len(found) != 1 || !strings.Contains(log, "file="+found[0]) {
+			if err != nil || len(found) != 1 || !strings.Contains(log, "path="+found[0]) {
 				t.Fatalf("%v, %v, log:\n%s", found, err, log)
 			}
 			text, err := os.ReadFile(found[0])

@@ -58,7 +58,8 @@ service:
 // shareFiles puts the tree on every master.
 func (d *demo) shareFiles(files map[string]string) error {
 	for _, m := range d.fleet.Masters {
-		for name, text := range files {
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			text := files[name]
 			name = filepath.Join(m.Dir, name)
 			if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
 				return err

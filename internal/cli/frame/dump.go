@@ -40,7 +40,7 @@ func DumpOnSignal(env *Env, log *slog.Logger) (stop func()) {
 				log.Error("cannot write the stacks that SIGUSR1 asks for", "err", err)
 				continue
 			}
-			log.Warn("received SIGUSR1: the stacks of all goroutines are in a file", "file", path)
+			log.Warn("received SIGUSR1: the stacks of all goroutines are in a file", "path", path)
 		}
 	}()
 	return func() { signal.Stop(usr1); close(done) }

@@ -125,7 +125,7 @@ func (l *Logging) Open(env *Env, o log.Options, out *Output) (*log.Log, error) {
 		return nil, err
 	}
 	if err != nil && (l.LogFile != "" || o.Chosen) {
-		logger.Warn("going on without the log file", "error", err)
+		logger.Warn("going on without the log file", "err", err)
 	}
 	return logger, nil
 }
@@ -143,7 +143,7 @@ func ReopenOnHangup(ctx context.Context, l *log.Log) {
 				return
 			case <-hangup:
 				if err := l.Reopen(); err != nil {
-					l.Error("cannot open the log file again, keeping the old one", "error", err)
+					l.Error("cannot open the log file again, keeping the old one", "err", err)
 				}
 			}
 		}
@@ -223,7 +223,7 @@ func (o *Output) Open(env *Env, opts output.Options, logger *slog.Logger) (*Disp
 	if on && opts.ColorTheme != "" {
 		theme, err := loadTheme(opts.ColorTheme)
 		if err != nil {
-			logger.Warn("cannot use the color theme", "error", err)
+			logger.Warn("cannot use the color theme", "err", err)
 		}
 		opts.Theme = theme
 	}

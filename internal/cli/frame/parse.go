@@ -269,7 +269,7 @@ func (p *parser) explain(err error, args []string) error {
 			return end
 		}
 		name := spelling(args, invalid)
-		if cause == errNoValue {
+		if errors.Is(cause, errNoValue) {
 			return fmt.Errorf("%s option %w", name, cause)
 		}
 		return fmt.Errorf("option %s: %w", name, cause)

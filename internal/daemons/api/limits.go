@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -214,7 +215,7 @@ func (l *limits) digest(creds *value.Dict) (d [32]byte) {
 // attempt begins a login of the client by these credentials.
 func (c *call) attempt(creds *value.Dict) (end func(verdict), err error) {
 	end, err = c.limits.begin(c.r.Context(), c.address(), creds)
-	if t, ok := err.(tooMany); ok {
+	if t, ok := errors.AsType[tooMany](err); ok {
 		c.w.Header().Set("Retry-After", fmt.Sprint(t.seconds()))
 		return nil, &failure{http.StatusTooManyRequests, t.Error()}
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"compress/gzip"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -102,7 +103,7 @@ type body struct {
 func readBody(r *http.Request, limit int64) (body, error) {
 	raw, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, limit))
 	if err != nil {
-		if _, ok := err.(*http.MaxBytesError); ok {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			// Who is still sending when the connection ends sees that, and no
 			// answer. More than so much is not waited for.
 			_, _ = io.CopyN(io.Discard, r.Body, 4*limit)

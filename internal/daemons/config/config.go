@@ -193,10 +193,10 @@ func flatten(errs []error) []error {
 		if err == nil {
 			continue
 		}
-		if _, isFault := err.(*Fault); !isFault && errors.As(err, &s) && s == err {
+		if _, isFault := err.(*Fault); !isFault && errors.As(err, &s) && s == err { // exact: only the outermost layer is taken off
 			err = s.Err
 		}
-		if many, ok := err.(interface{ Unwrap() []error }); ok {
+		if many, ok := err.(interface{ Unwrap() []error }); ok { // exact: deeper ones are one error
 			out = append(out, flatten(many.Unwrap())...)
 			continue
 		}

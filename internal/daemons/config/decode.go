@@ -180,7 +180,7 @@ func (t *Tree) blame(err error) []error {
 	}
 	out := flatten([]error{err})
 	for i, e := range out {
-		if w, ok := e.(*wrong); ok {
+		if w, ok := e.(*wrong); ok { // exact: the texts around a wrapped one would be lost
 			out[i] = t.fault(w.key, w.err)
 		}
 	}

@@ -102,7 +102,7 @@ func (r *reader) file(path string, main bool) *layer {
 	data, err := readFile(path)
 	switch {
 	case main && errors.Is(err, fs.ErrNotExist):
-		r.tree.log.Debug("there is no configuration file; the defaults count", "file", path)
+		r.tree.log.Debug("there is no configuration file; the defaults count", "path", path)
 		return l
 	case err != nil:
 		r.fault(&Fault{Origin: Origin{File: path}, Err: fmt.Errorf("cannot read the configuration: %w", err)})
@@ -163,7 +163,7 @@ func (r *reader) malformed(path string, err error) {
 		return
 	}
 	if strings.HasSuffix(path, "_schedule.conf") {
-		r.tree.log.Error("the saved schedule is malformed and left out", "file", path, "err", err)
+		r.tree.log.Error("the saved schedule is malformed and left out", "path", path, "err", err)
 		return
 	}
 	bare := *e

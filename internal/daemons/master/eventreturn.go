@@ -68,7 +68,7 @@ func newEventReturners(o EventReturnOptions, sinks sinkConfig, bus *event.Bus, l
 				err = returner.ErrNoEvents
 			}
 			if err != nil {
-				log.Error("event_return: there is nothing of this name to keep events; there are rawfile_json, local, mysql, pgjsonb, postgres and postgres_local_cache", "name", name, "error", err)
+				log.Error("event_return: there is nothing of this name to keep events; there are rawfile_json, local, mysql, pgjsonb, postgres and postgres_local_cache", "name", name, "err", err)
 				continue
 			}
 			k.to = &database{r, max(sinks.returner.Timeout, time.Second)}
@@ -164,7 +164,7 @@ func (k *eventReturner) add(e *event.Event) {
 // reportLost logs how many events were lost.
 func (k *eventReturner) reportLost(events *event.Subscription) {
 	if n := k.dropped + events.Dropped(); n > 0 && n != k.told {
-		k.log.Error("events were lost to event_return, which is too slow or fails", "name", k.name, "lost in all", n)
+		k.log.Error("events were lost to event_return, which is too slow or fails", "name", k.name, "lost_in_all", n)
 		k.told = n
 	}
 }

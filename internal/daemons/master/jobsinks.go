@@ -159,7 +159,7 @@ func (s *jobSinks) clean(ctx context.Context) {
 		err := o.r.Clean(ctx, keep, s.cfg.returner.Archive)
 		cancel()
 		if err != nil {
-			s.log.Warn("old jobs cannot be removed from a server", "returner", o.name, "error", err)
+			s.log.Warn("old jobs cannot be removed from a server", "returner", o.name, "err", err)
 		}
 	}
 }
@@ -224,7 +224,7 @@ func (h *history) ask(f func(context.Context) error) error {
 	defer cancel()
 	err := f(ctx)
 	if err != nil && h.local != nil {
-		h.sinks.log.Warn("the job cache does not answer; this master's own jobs are shown", "error", err)
+		h.sinks.log.Warn("the job cache does not answer; this master's own jobs are shown", "err", err)
 		return nil
 	}
 	return err

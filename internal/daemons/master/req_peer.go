@@ -440,7 +440,7 @@ func (p *peers) forget(now time.Time, keep time.Duration) {
 	for _, e := range entries {
 		if fi, err := e.Info(); err == nil && fi.Mode().IsRegular() && now.Sub(fi.ModTime()) > keep {
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-				p.log.Warn("cannot remove an old file", "file", e.Name(), "err", err)
+				p.log.Warn("cannot remove an old file", "path", e.Name(), "err", err)
 			}
 		}
 	}

@@ -13,9 +13,6 @@ import (
 	"brine/internal/sls/state"
 )
 
-// States returns the state modules of every minion, to be described.
-func States() []state.Module { return catalogue.States(orchestration.Deps{}) }
-
 // buildStates collects the state functions.
 func (m *Minion) buildStates() error {
 	r, err := state.NewRegistry(m.grains.Reader(nil), catalogue.States(orchestration.Deps{Listen: m.bus.Watcher().Listen})...)

@@ -89,7 +89,7 @@ func (c *Client) CacheDir() string { return c.o.CacheDir }
 type absent string
 
 func (a absent) Error() string      { return string(a) }
-func (absent) Is(target error) bool { return target == fs.ErrNotExist }
+func (absent) Is(target error) bool { return target == fs.ErrNotExist } // exact: errors.Is unwraps
 
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 

@@ -438,18 +438,3 @@ func withoutCut(b []byte) []byte {
 	}
 	return b
 }
-
-// IsTextFile is IsText for the beginning of a file.
-func IsTextFile(path string, size int) (bool, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	block := make([]byte, size)
-	n, err := io.ReadFull(f, block)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return false, err
-	}
-	return IsText(block[:n]), nil
-}

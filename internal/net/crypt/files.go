@@ -61,7 +61,7 @@ func LoadOwn(path, passphrase string, log *slog.Logger) (*PrivateKey, error) {
 		return nil, salt.Errorf(salt.Denied, "the private key %s is readable by others (mode %04o), and chmod failed: %w; run chmod 400 on it", path, mode, err)
 	}
 	log.Warn("others than its owner could read the private key; its mode is changed. Make a new key if another user may have read it",
-		"file", path, "mode", fmt.Sprintf("%04o", mode), "changed_to", fmt.Sprintf("%04o", mode&0o700))
+		"path", path, "mode", fmt.Sprintf("%04o", mode), "changed_to", fmt.Sprintf("%04o", mode&0o700))
 	return k, nil
 }
 

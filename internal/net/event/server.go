@@ -220,7 +220,7 @@ func (s *Server) publish(e *Event) {
 	}
 	frame, err := e.Frame()
 	if err != nil {
-		s.log.Error("cannot encode an event for other programs", "tag", e.Tag, "error", err)
+		s.log.Error("cannot encode an event for other programs", "tag", e.Tag, "err", err)
 		return
 	}
 	s.backlog.add(frame)
@@ -332,18 +332,18 @@ func (s *Server) serveWriter(conn net.Conn) {
 		body, err := frames.next()
 		if err != nil {
 			if s.open.Err() == nil && err != io.EOF {
-				s.log.Warn("disconnected a program that sends events", "error", err)
+				s.log.Warn("disconnected a program that sends events", "err", err)
 			}
 			return
 		}
 		e, err := parseBody(body)
 		if err != nil {
-			s.log.Warn("dropped an event of another program", "error", err)
+			s.log.Warn("dropped an event of another program", "err", err)
 			continue
 		}
 		if !e.Data.Has("_stamp") {
 			if err := s.bus.Fire(e.Tag, e.Data); err != nil {
-				s.log.Warn("dropped an event of another program", "error", err)
+				s.log.Warn("dropped an event of another program", "err", err)
 			}
 			continue
 		}

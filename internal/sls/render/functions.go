@@ -1,32 +1,13 @@
 package render
 
 import (
-	"context"
 	"errors"
 	"sort"
 	"strings"
 
-	"brine/internal/call/fn"
 	"brine/internal/py/jinja"
 	"brine/internal/py/value"
 )
-
-// Registry makes Functions of a registry. c is the call on whose behalf the
-// template is rendered; what its readers hold belongs to the run, since
-// a template can change what a function hands out.
-func Registry(r *fn.Registry, c *fn.Call) Functions { return &registry{r, c} }
-
-type registry struct {
-	r *fn.Registry
-	c *fn.Call
-}
-
-func (f *registry) Has(name string) bool { return f.r.Has(name) }
-func (f *registry) Names() []string      { return f.r.Names() }
-
-func (f *registry) Call(ctx context.Context, name string, args []any, kwargs *value.Dict) (any, error) {
-	return f.r.Call(ctx, f.c, name, args, kwargs)
-}
 
 // saltObject is the variable salt.
 type saltObject struct{ funcs Functions }

@@ -2,6 +2,7 @@ package job
 
 import (
 	"bytes"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -182,7 +183,7 @@ func (s *Store) List(f Filter) ([]*Job, error) {
 			}
 			return f.inHour(hour, &jobs)
 		})
-		if err == errFound {
+		if errors.Is(err, errFound) {
 			return nil
 		}
 		return err

@@ -2,6 +2,7 @@ package returner
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func newRedis(c Config) (Returner, error) {
 }
 
 func redisFailed(err error) error {
-	if e, ok := err.(goredis.Error); ok && (strings.HasPrefix(e.Error(), "WRONGTYPE") || strings.HasPrefix(e.Error(), "ERR ")) {
+	if e, ok := errors.AsType[goredis.Error](err); ok && (strings.HasPrefix(e.Error(), "WRONGTYPE") || strings.HasPrefix(e.Error(), "ERR ")) {
 		return salt.Errorf(salt.Invalid, "the redis server refuses: %w", err)
 	}
 	return remote.Failed("the redis server", err)
@@ -71,7 +72,7 @@ func (r *redis) SaveLoad(ctx context.Context, jid string, load *value.Dict) erro
 
 func (r *redis) Load(ctx context.Context, jid string) (*value.Dict, error) {
 	text, err := r.c.Get(ctx, "load:"+jid).Result()
-	if err == goredis.Nil {
+	if errors.Is(err, goredis.Nil) {
 		return nil, nil
 	}
 	if err != nil {
@@ -113,7 +114,7 @@ func (r *redis) Jobs(ctx context.Context) (map[string]*value.Dict, error) {
 		}
 		return nil
 	})
-	if err != nil && err != goredis.Nil {
+	if err != nil && !errors.Is(err, goredis.Nil) {
 		return nil, redisFailed(err)
 	}
 	for i, k := range keys {

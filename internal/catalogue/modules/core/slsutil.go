@@ -73,7 +73,7 @@ func (slsutil) renderer(ctx context.Context, c *fn.Call, a rendererArgs) (any, e
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist), salt.KindOf(err) == salt.NotFound: // as Salt: templates count on it
-			c.Log.Warn("slsutil.renderer: there is no such file; the result is empty", "file", a.Path)
+			c.Log.Warn("slsutil.renderer: there is no such file; the result is empty", "path", a.Path)
 			return value.NewDict(0), nil
 		case err != nil:
 			return nil, fn.Errorf("cannot fetch %s: %w", a.Path, err)

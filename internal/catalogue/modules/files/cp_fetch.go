@@ -472,7 +472,7 @@ func (m cp) push(ctx context.Context, c *fn.Call, a pushArgs) (any, error) {
 	}
 	if a.RemoveSource {
 		if err := os.Remove(p); err != nil {
-			c.Log.Error("cp.push failed to remove file", "file", p, "err", err)
+			c.Log.Error("cp.push failed to remove file", "path", p, "err", err)
 			return false, nil
 		}
 	}

@@ -155,7 +155,7 @@ func (n npm) went(ctx context.Context, c *fn.Call, a npmArgs, words ...string) (
 		return false, err
 	}
 	if d.Int("retcode") != 0 {
-		c.Log.Error("npm failed", "arguments", strings.Join(words, " "), "error", d.Str("stderr"))
+		c.Log.Error("npm failed", "arguments", strings.Join(words, " "), "err", d.Str("stderr"))
 		return false, nil
 	}
 	return true, nil

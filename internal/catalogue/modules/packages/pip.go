@@ -456,7 +456,7 @@ func (p pip) requirements(ctx context.Context, c *fn.Call, v any, cwd, user, sal
 		if strings.HasPrefix(file, "salt://") {
 			cached, err := c.Files.CacheFile(ctx, file, saltenv)
 			if err != nil {
-				c.Log.Error("a file of requirements cannot be fetched", "file", file, "err", err)
+				c.Log.Error("a file of requirements cannot be fetched", "path", file, "err", err)
 				return nil, done, file, nil
 			}
 			file = cached

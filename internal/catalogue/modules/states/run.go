@@ -140,7 +140,7 @@ func (m *mod) cached(c *fn.Call, a args) *value.Dict {
 	v, err := msgpack.Unmarshal(b)
 	high, ok := v.(*value.Dict)
 	if err != nil || !ok {
-		c.Log.Warn("the high data in the cache cannot be read", "file", name, "err", err)
+		c.Log.Warn("the high data in the cache cannot be read", "path", name, "err", err)
 		return nil
 	}
 	return high

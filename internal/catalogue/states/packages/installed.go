@@ -2,6 +2,7 @@ package packages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -62,7 +63,7 @@ func installed(ctx context.Context, e *state.Env, a installArgs) (state.Plan, er
 	in.options.Set("allow_updates", a.AllowUpdates)
 	in.refresh = due(e, a.Refresh, true)
 	err := in.look(ctx)
-	if s, ok := err.(*settled); ok {
+	if s, ok := errors.AsType[*settled](err); ok {
 		return in.onlyHold(ctx, s.comment)
 	}
 	if err == nil && len(in.unpurge) > 0 && !e.Can("lowpkg.unpurge") {

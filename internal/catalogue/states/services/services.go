@@ -9,6 +9,7 @@ package services
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -324,7 +325,7 @@ func (service) running(ctx context.Context, e *state.Env, a runArgs) (state.Plan
 
 // failed makes the comment of a change the error's, if there is one.
 func failed(c state.Change, err error) (state.Change, error) {
-	if err == errBad {
+	if errors.Is(err, errBad) {
 		err = fn.Errorf("%s", c.Comment)
 		c.Comment = ""
 	}

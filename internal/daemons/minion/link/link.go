@@ -411,7 +411,7 @@ func (c *Link) session(ctx context.Context, role roles.Role, changed <-chan stru
 		}
 	}()
 	err := c.anyAddress(ctx, role)
-	if context.Cause(ctx) == errRoleChanged {
+	if errors.Is(context.Cause(ctx), errRoleChanged) {
 		return errRoleChanged
 	}
 	return err

@@ -69,7 +69,7 @@ func (s *Members) Recall() {
 		_, err = s.Take(b)
 	}
 	if err != nil {
-		s.cfg.Log.Warn("the list of masters that was kept is not used; a master will give it again", "file", s.cfg.Path, "err", err)
+		s.cfg.Log.Warn("the list of masters that was kept is not used; a master will give it again", "path", s.cfg.Path, "err", err)
 	}
 }
 

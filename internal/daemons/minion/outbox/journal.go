@@ -97,10 +97,10 @@ func (j *jobJournal) open(path string) {
 	defer j.mu.Unlock()
 	file, cut, err := journal.Open(path, j.replay)
 	if cut > 0 {
-		j.log.Warn("the end of the journal of jobs could not be read: the last notes before a loss of power, or damage", "file", path, "bytes", cut)
+		j.log.Warn("the end of the journal of jobs could not be read: the last notes before a loss of power, or damage", "path", path, "bytes", cut)
 	}
 	if err != nil {
-		j.log.Error("the journal of jobs cannot be used: returns and the ids of jobs are kept in memory only, and are lost when this process ends", "file", path, "err", err)
+		j.log.Error("the journal of jobs cannot be used: returns and the ids of jobs are kept in memory only, and are lost when this process ends", "path", path, "err", err)
 		return
 	}
 	j.file = file

@@ -225,7 +225,7 @@ func (o *Outbox) findOthers(now time.Time) {
 		if i < 0 {
 			continue
 		}
-		there[i].log.Info("a return goes to this master: its own has not taken it", "jid", s.load.Str("jid"), "published by", s.own)
+		there[i].log.Info("a return goes to this master: its own has not taken it", "jid", s.load.Str("jid"), "published_by", s.own)
 		there[i].Put(s.load)
 	}
 }

@@ -101,7 +101,7 @@ func (r *Returners) Collect(ctx context.Context, pillar func() *value.Dict) {
 			path := filepath.Join(r.calledDir(), f.Name())
 			if err := r.adopt(path, pillar()); err != nil && !refused[path] {
 				refused[path] = true
-				r.cfg.Log.Error("what salt-call left for a server cannot be delivered", "file", path, "error", err)
+				r.cfg.Log.Error("what salt-call left for a server cannot be delivered", "path", path, "err", err)
 			}
 		}
 		select {

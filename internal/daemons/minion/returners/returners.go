@@ -93,7 +93,7 @@ func (r *Returners) Send(load, pillar, ret *value.Dict) {
 		data := ret.Clone()
 		data.Delete("cmd")
 		if err := r.put(pillar, name, data); err != nil {
-			r.cfg.Log.Error("a result is sent to the master only", "jid", load.Str("jid"), "returner", name, "error", err)
+			r.cfg.Log.Error("a result is sent to the master only", "jid", load.Str("jid"), "returner", name, "err", err)
 		}
 	}
 }
@@ -153,7 +153,7 @@ func (r *Returners) Recall() {
 			continue
 		}
 		if _, err := r.box(name); err != nil {
-			r.cfg.Log.Error("results that wait for a server cannot be read", "returner", name, "error", err)
+			r.cfg.Log.Error("results that wait for a server cannot be read", "returner", name, "err", err)
 		}
 	}
 }

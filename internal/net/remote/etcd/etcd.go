@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -319,7 +320,7 @@ type errorV2 struct {
 func (e *errorV2) Error() string { return fmt.Sprintf("etcd: %s (%s)", e.Message, e.Cause) }
 
 func isNotFound(err error) bool {
-	e, ok := err.(*errorV2)
+	e, ok := errors.AsType[*errorV2](err)
 	return ok && e.Code == notFound
 }
 

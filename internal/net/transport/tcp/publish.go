@@ -171,7 +171,7 @@ func (p *publisher) serve(ctx context.Context, c net.Conn) {
 	}()
 	defer r.release()
 	switch err := p.listen(s, r); {
-	case err == errRefused:
+	case errors.Is(err, errRefused):
 		p.log.Log(slog.LevelWarn, "closed a connection to the publish port: too many refused registrations", peerName(c))
 	case err != nil:
 		complain(p.log, "publish port", s.conn, err)

@@ -57,7 +57,7 @@ func (r *requester) Request(ctx context.Context, body []byte) ([]byte, error) {
 			return nil, err
 		}
 		reply, err := c.request(ctx, body)
-		if err != errEnded {
+		if !errors.Is(err, errEnded) {
 			return reply, err
 		}
 		// Nothing was sent, so that it is safe to try again.

@@ -2,6 +2,7 @@ package transporttest
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -128,7 +129,7 @@ func mustClose(t *testing.T, c net.Conn, what string) {
 	t.Helper()
 	c.SetReadDeadline(time.Now().Add(Timeout))
 	if _, err := io.Copy(io.Discard, c); err != nil {
-		if ne, ok := err.(net.Error); ok && ne.Timeout() {
+		if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
 			t.Fatalf("a silent connection to %s is kept", what)
 		}
 	}

@@ -9,6 +9,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"strings"
 	"time"
@@ -54,7 +55,7 @@ func (d *Driver) bankName(bank string) string     { return d.bank + d.sepa + ban
 func (d *Driver) bankKeysName(bank string) string { return d.bankKeys + d.sepa + bank }
 
 func failed(err error) error {
-	if e, ok := err.(goredis.Error); ok {
+	if e, ok := errors.AsType[goredis.Error](err); ok {
 		text := e.Error()
 		for _, p := range []string{"LOADING", "READONLY", "CLUSTERDOWN", "MASTERDOWN", "NOAUTH", "WRONGPASS", "NOPERM", "MISCONF", "OOM", "TRYAGAIN", "BUSY"} {
 			if strings.HasPrefix(text, p) {
@@ -89,7 +90,7 @@ func (d *Driver) Store(ctx context.Context, bank, key string, data []byte) error
 // Fetch returns a value, nil if there is none.
 func (d *Driver) Fetch(ctx context.Context, bank, key string) ([]byte, error) {
 	b, err := d.c.Get(ctx, d.keyName(bank, key)).Bytes()
-	if err == goredis.Nil {
+	if errors.Is(err, goredis.Nil) {
 		return nil, nil
 	}
 	return b, failed(err)
@@ -98,7 +99,7 @@ func (d *Driver) Fetch(ctx context.Context, bank, key string) ([]byte, error) {
 // Written returns the time at which a value was written.
 func (d *Driver) Written(ctx context.Context, bank, key string) (time.Time, error) {
 	b, err := d.c.Get(ctx, d.stampName(bank, key)).Bytes()
-	if err == goredis.Nil {
+	if errors.Is(err, goredis.Nil) {
 		return time.Time{}, nil
 	}
 	if err != nil {
@@ -116,7 +117,7 @@ func (d *Driver) Each(ctx context.Context, banks []string, key string, known []s
 		}
 		return nil
 	})
-	if err != nil && err != goredis.Nil {
+	if err != nil && !errors.Is(err, goredis.Nil) {
 		return nil, failed(err)
 	}
 	out := make([]cache.Value, len(banks))
@@ -133,7 +134,7 @@ func (d *Driver) Each(ctx context.Context, banks []string, key string, known []s
 		}
 		return nil
 	})
-	if err != nil && err != goredis.Nil {
+	if err != nil && !errors.Is(err, goredis.Nil) {
 		return nil, failed(err)
 	}
 	for i, v := range values {

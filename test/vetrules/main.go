@@ -1,0 +1,231 @@
+// Command vetrules is a tool for go vet with the rules of this project: make lint
+// runs it. Each rule reports what has been a defect here before.
+package main
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/token"
+	"go/types"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/passes/inspect"
+	"golang.org/x/tools/go/analysis/unitchecker"
+	"golang.org/x/tools/go/ast/inspector"
+)
+
+func main() { unitchecker.Main(all...) }
+
+var all = []*analysis.Analyzer{mapOrder, errorCompare, logKeys, imports}
+
+var errorType = types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
+
+func rule(name, doc string, run func(*analysis.Pass, *inspector.Inspector)) *analysis.Analyzer {
+	return &analysis.Analyzer{Name: name, Doc: doc, Requires: []*analysis.Analyzer{inspect.Analyzer}, Run: func(p *analysis.Pass) (any, error) {
+		run(p, p.ResultOf[inspect.Analyzer].(*inspector.Inspector))
+		return nil, nil
+	}}
+}
+
+func isTest(p *analysis.Pass, at token.Pos) bool {
+	return strings.HasSuffix(p.Fset.Position(at).Filename, "_test.go")
+}
+
+func isError(t types.Type) bool { return t != nil && types.Implements(t, errorType) }
+
+func isNil(p *analysis.Pass, e ast.Expr) bool { return p.TypesInfo.Types[e].IsNil() }
+
+// shown are the packages whose errors tell users what to mend. Elsewhere the loops
+// go over stored data, any of which may fail for one reason.
+var shown = regexp.MustCompile(`^brine/internal/(base|py|files|call|sls|catalogue|cli|daemons/config)(/|$)`)
+
+var mapOrder = rule("maporder", "reports loops over a map that return an error: which one is returned differs from run to run",
+	func(p *analysis.Pass, in *inspector.Inspector) {
+		if !shown.MatchString(p.Pkg.Path()) {
+			return
+		}
+		in.Preorder([]ast.Node{(*ast.RangeStmt)(nil)}, func(n ast.Node) {
+			loop := n.(*ast.RangeStmt)
+			if isTest(p, n.Pos()) {
+				return
+			}
+			if _, ok := p.TypesInfo.TypeOf(loop.X).Underlying().(*types.Map); !ok {
+				return
+			}
+			ast.Inspect(loop.Body, func(n ast.Node) bool {
+				switch x := n.(type) {
+				case *ast.FuncLit:
+					return false
+				case *ast.ReturnStmt:
+					if len(x.Results) == 0 {
+						break
+					}
+					last := x.Results[len(x.Results)-1]
+					if isError(p.TypesInfo.TypeOf(last)) && !isNil(p, last) {
+						p.Reportf(loop.Pos(), "the first error of a map differs from run to run: range over sorted keys or a slice")
+					}
+				}
+				return true
+			})
+		})
+	})
+
+var errorCompare = rule("errorcompare", "reports comparisons and assertions of errors that miss wrapped ones",
+	func(p *analysis.Pass, in *inspector.Inspector) {
+		in.Preorder([]ast.Node{(*ast.BinaryExpr)(nil), (*ast.TypeAssertExpr)(nil), (*ast.CallExpr)(nil)}, func(n ast.Node) {
+			if isTest(p, n.Pos()) {
+				return
+			}
+			switch x := n.(type) {
+			case *ast.BinaryExpr:
+				if x.Op != token.EQL && x.Op != token.NEQ || isNil(p, x.X) || isNil(p, x.Y) {
+					return
+				}
+				a, b := p.TypesInfo.TypeOf(x.X), p.TypesInfo.TypeOf(x.Y)
+				if types.IsInterface(a) && types.IsInterface(b) && isError(a) && isError(b) && !isEOF(p, x.Y) && !exact(p, x) {
+					p.Reportf(x.Pos(), "compare errors with errors.Is: a wrapped one is not equal")
+				}
+			case *ast.TypeAssertExpr:
+				t := p.TypesInfo.TypeOf(x.X)
+				if types.IsInterface(t) && types.Identical(t.Underlying(), errorType) && !exact(p, x) {
+					p.Reportf(x.Pos(), "use errors.As or errors.AsType: a wrapped error has another type")
+				}
+			case *ast.CallExpr:
+				wrapped(p, x)
+			}
+		})
+	})
+
+// isEOF tells io.EOF, which readers return as it is: a wrapped one means something else.
+func isEOF(p *analysis.Pass, e ast.Expr) bool {
+	sel, ok := e.(*ast.SelectorExpr)
+	return ok && p.TypesInfo.Uses[sel.Sel] != nil && p.TypesInfo.Uses[sel.Sel].String() == "var io.EOF error"
+}
+
+// exact tells whether the line ends in a comment "exact: REASON".
+func exact(p *analysis.Pass, n ast.Node) bool {
+	at := p.Fset.Position(n.Pos())
+	for _, f := range p.Files {
+		if p.Fset.Position(f.Pos()).Filename != at.Filename {
+			continue
+		}
+		for _, group := range f.Comments {
+			for _, c := range group.List {
+				if p.Fset.Position(c.Pos()).Line == at.Line && strings.HasPrefix(c.Text, "// exact: ") {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// wrapped reports arguments of fmt.Errorf that are errors and not wrapped.
+func wrapped(p *analysis.Pass, call *ast.CallExpr) {
+	f := callee(p, call)
+	if f == nil || f.FullName() != "fmt.Errorf" || len(call.Args) < 2 {
+		return
+	}
+	format := p.TypesInfo.Types[call.Args[0]].Value
+	if format == nil || strings.Contains(constant.StringVal(format), "[") {
+		return
+	}
+	if strings.Contains(constant.StringVal(format), "%w") {
+		return // the kind of one error counts, and that of the other must not
+	}
+	verbs := regexp.MustCompile(`%[-+# 0-9.*]*([a-zA-Z%])`).FindAllStringSubmatch(constant.StringVal(format), -1)
+	i := 1
+	for _, v := range verbs {
+		if v[1] == "%" {
+			continue
+		}
+		if strings.Contains(v[0], "*") || i >= len(call.Args) {
+			return
+		}
+		if v[1] == "v" && isError(p.TypesInfo.TypeOf(call.Args[i])) {
+			p.Reportf(call.Args[i].Pos(), "wrap the error by %%w, so that errors.Is finds it")
+		}
+		i++
+	}
+}
+
+func callee(p *analysis.Pass, call *ast.CallExpr) *types.Func {
+	var id *ast.Ident
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		id = f
+	case *ast.SelectorExpr:
+		id = f.Sel
+	default:
+		return nil
+	}
+	f, _ := p.TypesInfo.Uses[id].(*types.Func)
+	return f
+}
+
+// renamed are keys of log records that stand for another one.
+var renamed = map[string]string{"error": "err", "e": "err", "file": "path", "filename": "path", "minion_id": "minion"}
+
+var logKey = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+var logKeys = rule("logkeys", "reports log records whose keys are not constant words in lower case, or have another name elsewhere",
+	func(p *analysis.Pass, in *inspector.Inspector) {
+		first := map[string]int{"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "Log": 3, "With": 0}
+		in.Preorder([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node) {
+			call := n.(*ast.CallExpr)
+			f := callee(p, call)
+			if f == nil || f.Pkg() == nil || f.Pkg().Path() != "log/slog" || isTest(p, n.Pos()) || call.Ellipsis.IsValid() {
+				return
+			}
+			from, ok := first[f.Name()]
+			if !ok || f.Signature().Recv() == nil {
+				return
+			}
+			for i := from; i < len(call.Args); i += 2 {
+				if t := p.TypesInfo.TypeOf(call.Args[i]); t != nil && t.String() == "log/slog.Attr" {
+					i--
+					continue
+				}
+				v := p.TypesInfo.Types[call.Args[i]].Value
+				switch {
+				case v == nil || v.Kind() != constant.String:
+					p.Reportf(call.Args[i].Pos(), "the key of a log record is not a constant")
+				case !logKey.MatchString(constant.StringVal(v)):
+					p.Reportf(call.Args[i].Pos(), "the key %s of a log record is not a word in lower case", v)
+				case renamed[constant.StringVal(v)] != "":
+					p.Reportf(call.Args[i].Pos(), "the key %s of a log record is called %q elsewhere", v, renamed[constant.StringVal(v)])
+				}
+			}
+		})
+	})
+
+// refused are packages that are not imported, with what is used instead.
+var refused = map[string]string{
+	"io/ioutil":             "io and os",
+	"log":                   "log/slog",
+	"math/rand":             "math/rand/v2, or crypto/rand for secrets",
+	"golang.org/x/exp/maps": "maps",
+	"github.com/pkg/errors": "errors",
+	"gopkg.in/yaml.v3":      "internal/py/yaml",
+}
+
+var imports = rule("imports", "reports imports of packages that this project does not use",
+	func(p *analysis.Pass, _ *inspector.Inspector) {
+		for _, f := range p.Files {
+			if isTest(p, f.Pos()) {
+				continue
+			}
+			for _, im := range f.Imports {
+				path, err := strconv.Unquote(im.Path.Value)
+				if err != nil {
+					continue
+				}
+				if use := refused[path]; use != "" {
+					p.Reportf(im.Pos(), "%s is not used here: use %s", path, use)
+				}
+			}
+		}
+	})
