@@ -302,7 +302,7 @@ func TestOpenToOthers(t *testing.T) {
 	}
 	log, err := os.ReadFile(own.Path("var/log/salt/master"))
 	must(t, err)
-	demand(t, "the log", string(log), "others than its owner could read the private key; its mode is changed", "file="+pem, "mode=0644", "changed_to=0600")
+	demand(t, "the log", string(log), "others than its owner could read the private key; its mode is changed", "path="+pem, "mode=0644", "changed_to=0600")
 	reachable(t)
 	n := daemontest.NewMaster(t, brine, "boss", daemontest.Host(), "")
 	socks := n.Path("var/run/salt/master")
