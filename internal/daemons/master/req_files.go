@@ -2,6 +2,7 @@ package master
 
 import (
 	"brine/internal/base/ratelimit"
+	"brine/internal/daemons/master/filequota"
 	"bytes"
 	"context"
 	"errors"
@@ -25,7 +26,7 @@ type fileRoutes struct {
 	settings   *settings
 	refuses    func() error // why no file is served, or nil
 	background *sync.WaitGroup
-	queue      *fileQueue
+	queue      *filequota.Queue
 	log        *slog.Logger
 
 	rateLimitedLog *ratelimit.Log
@@ -59,21 +60,21 @@ func (f *fileRoutes) failed(c *channel.Call, err error) {
 // part answers with a part of a file when it is the minion's turn. Waiting for
 // that holds back only the peer that asked.
 func (f *fileRoutes) part(c *channel.Call) {
-	turn := f.queue.wait(c.ID, f.settings.fileServer().PartSize())
-	f.background.Go(func() { c.ReplyThen(f.answer(c, turn.size), turn.end) })
+	turn := f.queue.Wait(c.ID, f.settings.fileServer().PartSize())
+	f.background.Go(func() { c.ReplyThen(f.answer(c, turn.Size), turn.End) })
 }
 
 // share answers a command of Brine minions.
 func (f *fileRoutes) share(c *channel.Call) { f.replyShared(c, nil) }
 
 func (f *fileRoutes) sharedPart(c *channel.Call) {
-	turn := f.queue.wait(c.ID, f.settings.fileServer().PartSize())
+	turn := f.queue.Wait(c.ID, f.settings.fileServer().PartSize())
 	f.background.Go(func() { f.replyShared(c, turn) })
 }
 
 // replyShared answers a command with what it shares. turn is nil for what is
 // not in the queue.
-func (f *fileRoutes) replyShared(c *channel.Call, turn *turn) {
+func (f *fileRoutes) replyShared(c *channel.Call, turn *filequota.Turn) {
 	load := c.Load.Clone()
 	load.Set("cmd", c.Cmd)
 	err := f.refuses()
@@ -88,11 +89,11 @@ func (f *fileRoutes) replyShared(c *channel.Call, turn *turn) {
 	}
 	if s == nil {
 		c.Reply(v)
-		turn.end()
+		turn.End()
 		return
 	}
-	turn.shares(s)
-	c.ReplyShared(v, s, turn.end)
+	turn.Shares(s)
+	c.ReplyShared(v, s, turn.End)
 }
 
 // masterOpts tells what of the master's options counts for states: the names

@@ -2,6 +2,7 @@ package master
 
 import (
 	"brine/internal/base/ratelimit"
+	"brine/internal/daemons/master/filequota"
 	"context"
 	"fmt"
 	"net"
@@ -289,7 +290,7 @@ func (m *Master) handlers() handlers {
 		data:   m.data,
 		files: &fileRoutes{
 			cacheDir: cfg.CacheDir, ctx: m.life.context, settings: m.settings, refuses: m.revisions.refuses, background: &m.background,
-			queue: newFileQueue(queueBytes), log: m.log, rateLimitedLog: m.refusals,
+			queue: filequota.New(filequota.Bytes), log: m.log, rateLimitedLog: m.refusals,
 		},
 		queue:   &queueRequests{id: cfg.ID, states: m.states, access: m.access},
 		publish: &commands{access: m.access, recorder: m.recorder, jobs: m.jobs, publisher: m.publisher, log: m.log, rateLimitedLog: m.refusals},

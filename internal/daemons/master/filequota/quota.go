@@ -1,4 +1,6 @@
-package master
+// Package filequota bounds the memory that parts of files take while a master
+// sends them, and shares it between minions. It reads no file and sends nothing.
+package filequota
 
 import (
 	"sync"
@@ -7,29 +9,29 @@ import (
 )
 
 const (
-	// queueBytes bounds the parts of files that are being made or sent, over
+	// Bytes bounds the parts of files that are being made or sent, over
 	// all minions.
-	queueBytes = 64 << 20
-	// leastPart is the smallest part that a crowd is served in, in bytes; it
+	Bytes = 64 << 20
+	// leastPart is the smallest part that many minions are served in, in bytes; it
 	// is also what the answer with a part that others get as well counts for.
 	leastPart = 64 << 10
 	// partsEach bounds what one minion has of the queue, in parts.
 	partsEach = 4
 )
 
-// fileQueue bounds the memory that parts of files take, from before they are
+// Queue bounds the memory that parts of files take, from before they are
 // read until the system has taken them or the peer is gone, and lets minions
 // have their turns one after the other, however many requests one sends.
 //
 // Parts get smaller when half of the room is taken, so that many slow minions
 // fit. A minion that reads nothing keeps what it has until its transport gives
 // it up, and cannot have more than a few parts.
-type fileQueue struct {
+type Queue struct {
 	mu      sync.Mutex
 	free    int64
 	total   int64
 	held    map[string]int64   // by minion
-	waiting map[string][]*turn // by minion, the first one first
+	waiting map[string][]*Turn // by minion, the first one first
 	order   []string           // minions that wait, the next one first
 	shared  map[*crypt.Shared]*sharedTurns
 }
@@ -40,25 +42,26 @@ type sharedTurns struct {
 	size int64
 }
 
-// turn is the room that one request has. The nil turn has none.
-type turn struct {
-	q      *fileQueue
+// Turn is the room that one request has. The nil turn has none.
+type Turn struct {
+	q      *Queue
 	id     string
-	size   int64 // of the part that may be made
+	Size   int64 // of the part that may be made
 	room   int64 // that is taken
 	most   int64
 	ready  chan struct{}
 	shared *crypt.Shared
 }
 
-func newFileQueue(total int64) *fileQueue {
-	return &fileQueue{free: total, total: total, held: map[string]int64{}, waiting: map[string][]*turn{}, shared: map[*crypt.Shared]*sharedTurns{}}
+// New returns a queue of so many bytes.
+func New(total int64) *Queue {
+	return &Queue{free: total, total: total, held: map[string]int64{}, waiting: map[string][]*Turn{}, shared: map[*crypt.Shared]*sharedTurns{}}
 }
 
-// wait returns when it is a minion's turn to get a part of at most so many
+// Wait returns when it is a minion's turn to get a part of at most so many
 // bytes. The turn must be ended.
-func (q *fileQueue) wait(id string, most int64) *turn {
-	t := &turn{q: q, id: id, most: min(most, q.total), ready: make(chan struct{})}
+func (q *Queue) Wait(id string, most int64) *Turn {
+	t := &Turn{q: q, id: id, most: min(most, q.total), ready: make(chan struct{})}
 	q.mu.Lock()
 	if len(q.waiting[id]) == 0 {
 		q.order = append(q.order, id)
@@ -71,7 +74,7 @@ func (q *fileQueue) wait(id string, most int64) *turn {
 }
 
 // deal gives turns to those who wait, in order; q.mu is held.
-func (q *fileQueue) deal() {
+func (q *Queue) deal() {
 	for i := 0; i < len(q.order); {
 		id := q.order[i]
 		t := q.waiting[id][0]
@@ -83,7 +86,7 @@ func (q *fileQueue) deal() {
 			i++ // it has its share
 			continue
 		}
-		t.size, t.room = size, size
+		t.Size, t.room = size, size
 		q.free -= size
 		q.held[id] += size
 		q.order = append(q.order[:i], q.order[i+1:]...)
@@ -97,7 +100,7 @@ func (q *fileQueue) deal() {
 }
 
 // part is how large a part may be now.
-func (q *fileQueue) part(most int64) int64 {
+func (q *Queue) part(most int64) int64 {
 	switch {
 	case q.free > q.total/2:
 		return most
@@ -107,9 +110,9 @@ func (q *fileQueue) part(most int64) int64 {
 	return min(most, leastPart)
 }
 
-// shares tells that the part is one that others may get as well: it takes its
+// Shares tells that the part is one that others may get as well: it takes its
 // memory once.
-func (t *turn) shares(s *crypt.Shared) {
+func (t *Turn) Shares(s *crypt.Shared) {
 	if t == nil {
 		return
 	}
@@ -128,7 +131,7 @@ func (t *turn) shares(s *crypt.Shared) {
 	q.deal()
 }
 
-func (q *fileQueue) resize(t *turn, room int64) {
+func (q *Queue) resize(t *Turn, room int64) {
 	q.free += t.room - room
 	if q.held[t.id] += room - t.room; q.held[t.id] <= 0 {
 		delete(q.held, t.id)
@@ -136,8 +139,8 @@ func (q *fileQueue) resize(t *turn, room int64) {
 	t.room = room
 }
 
-// end gives the room back. Ending a turn again does nothing.
-func (t *turn) end() {
+// End gives the room back. Ending a turn again does nothing.
+func (t *Turn) End() {
 	if t == nil {
 		return
 	}

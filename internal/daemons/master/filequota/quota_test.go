@@ -1,4 +1,4 @@
-package master
+package filequota
 
 import (
 	"fmt"
@@ -14,36 +14,36 @@ import (
 // once: they do not wait behind it.
 func TestQueueOfFilesIsFair(t *testing.T) {
 	const part = 1 << 20
-	q := newFileQueue(8 * part)
-	var held []*turn
+	q := New(8 * part)
+	var held []*Turn
 	for len(held) < partsEach {
-		held = append(held, q.wait("greedy", part))
+		held = append(held, q.Wait("greedy", part))
 	}
-	greedy := make(chan *turn, 300)
+	greedy := make(chan *Turn, 300)
 	for range 300 {
-		go func() { greedy <- q.wait("greedy", part) }()
+		go func() { greedy <- q.Wait("greedy", part) }()
 	}
 	for i := range 20 {
-		done := make(chan *turn)
-		go func() { done <- q.wait(fmt.Sprint("modest", i), part) }()
+		done := make(chan *Turn)
+		go func() { done <- q.Wait(fmt.Sprint("modest", i), part) }()
 		select {
 		case turn := <-done:
-			if turn.size < leastPart || turn.size > part {
-				t.Fatalf("a part of %d bytes", turn.size)
+			if turn.Size < leastPart || turn.Size > part {
+				t.Fatalf("a part of %d bytes", turn.Size)
 			}
-			turn.end()
-			turn.end()
+			turn.End()
+			turn.End()
 		case <-time.After(time.Minute):
 			t.Fatal("a minion that asks once waits behind one that asks always")
 		}
 	}
 	for _, turn := range held {
-		turn.end()
+		turn.End()
 	}
 	for range 300 {
 		select {
 		case turn := <-greedy:
-			turn.end()
+			turn.End()
 		case <-time.After(time.Minute):
 			t.Fatal("a request is forgotten")
 		}
@@ -51,7 +51,7 @@ func TestQueueOfFilesIsFair(t *testing.T) {
 	q.checkEmpty(t)
 }
 
-func (q *fileQueue) checkEmpty(t *testing.T) {
+func (q *Queue) checkEmpty(t *testing.T) {
 	t.Helper()
 	if q.free != q.total || len(q.held)+len(q.waiting)+len(q.order)+len(q.shared) > 0 {
 		t.Errorf("of %d bytes %d are free; %v %v %v %v are left", q.total, q.free, q.held, q.waiting, q.order, q.shared)
@@ -63,15 +63,15 @@ func (q *fileQueue) checkEmpty(t *testing.T) {
 func TestQueueOfFilesIsBounded(t *testing.T) {
 	const part, total = 1 << 20, 8 << 20
 	for name, one := range map[string]*crypt.Shared{"parts of their own": nil, "one part for all": crypt.NewShared(make([]byte, part))} {
-		q := newFileQueue(total)
+		q := New(total)
 		var now, most, served atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 1000 {
 			wg.Go(func() {
-				turn := q.wait(fmt.Sprint("minion", i), part)
-				size := turn.size
+				turn := q.Wait(fmt.Sprint("minion", i), part)
+				size := turn.Size
 				if one != nil {
-					turn.shares(one)
+					turn.Shares(one)
 					size = leastPart
 				}
 				for n := now.Add(size); ; {
@@ -82,7 +82,7 @@ func TestQueueOfFilesIsBounded(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				now.Add(-size)
 				served.Add(1)
-				turn.end()
+				turn.End()
 			})
 		}
 		wg.Wait()
