@@ -11,6 +11,7 @@ import (
 	"brine/internal/call/output"
 	"brine/internal/catalogue/reactor"
 	"brine/internal/daemons/master"
+	"brine/internal/daemons/master/sinks"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/backends"
 	"brine/internal/ha/cluster"
@@ -51,7 +52,7 @@ type Master struct {
 	Pillar    pillar.Options
 	Templates render.Limits
 	Reactor   reactor.Options
-	Returns   master.EventReturnOptions
+	Returns   sinks.EventReturnOptions
 	GitPillar gitpillar.Options
 	Output    output.Options
 	Profile   profile.Options

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"brine/internal/daemons/master/sinks"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -21,7 +22,7 @@ func CheckStart(cfg *Config) (faults []error) {
 		faults = append(faults, err)
 	}
 	for _, name := range []string{cfg.Returners.JobCache, cfg.Client.ExtJobCache} {
-		if name != "" && name != localJobs && name != "local" && !slices.Contains(returner.Names(), name) {
+		if name != "" && name != sinks.LocalJobs && name != "local" && !slices.Contains(returner.Names(), name) {
 			_, err := returner.Open(name, returner.Config{})
 			faults = append(faults, err)
 		}

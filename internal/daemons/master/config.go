@@ -4,6 +4,7 @@ import (
 	"brine/internal/call/auth"
 	"brine/internal/call/client"
 	"brine/internal/catalogue/reactor"
+	"brine/internal/daemons/master/sinks"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/backends"
 	"brine/internal/ha/cluster"
@@ -61,7 +62,7 @@ type Config struct {
 	Templates   render.Limits
 	GitPillar   gitpillar.Options
 	Reactor     reactor.Options
-	EventReturn EventReturnOptions
+	EventReturn sinks.EventReturnOptions
 	// Opts are all options under their names, for config.get.
 	Opts *value.Dict
 }

@@ -3,6 +3,7 @@ package master
 import (
 	"brine/internal/base/ratelimit"
 	"brine/internal/call/auth"
+	"brine/internal/daemons/master/sinks"
 	"brine/internal/ha/cluster"
 	"brine/internal/store/job"
 	"context"
@@ -22,7 +23,7 @@ type maintenance struct {
 	redelivery  *redelivery
 	files       *fileUpdates
 	presence    *presence
-	sinks       *jobSinks
+	sinks       *sinks.Jobs
 	jobs        jobStore
 	stockJobs   *job.LocalCache
 	tokens      *auth.Tokens
@@ -69,7 +70,7 @@ func (m *maintenance) run(ctx context.Context) error {
 			if !cleaning.Swap(true) {
 				go func() {
 					defer cleaning.Store(false)
-					m.sinks.clean(ctx)
+					m.sinks.Clean(ctx)
 				}()
 			}
 		}

@@ -10,6 +10,7 @@ package master
 
 import (
 	"brine/internal/base/ratelimit"
+	"brine/internal/daemons/master/sinks"
 	"context"
 	"errors"
 	"fmt"
@@ -65,9 +66,9 @@ type Master struct {
 	publish    *channel.PublishServer
 	requests   *channel.Server
 	servers    []transport.RequestServer
-	answerer   *discovery.Answerer // of the option discovery, or nil
-	reactor    *reactor.Reactor    // of the option reactor, or nil
-	returners  []*eventReturner    // of the option event_return
+	answerer   *discovery.Answerer    // of the option discovery, or nil
+	reactor    *reactor.Reactor       // of the option reactor, or nil
+	returners  []*sinks.EventReturner // of the option event_return
 }
 
 // services are what Master makes of its stores.
@@ -83,8 +84,8 @@ type services struct {
 	presence   *presence
 	redelivery *redelivery
 	publisher  *publisher
-	sinks      *jobSinks
-	stock      *stockFiles
+	sinks      *sinks.Jobs
+	stock      *sinks.StockFiles
 	runners    *runnerCalls
 	wheels     *wheelCalls
 	inside     *insideCalls
@@ -214,7 +215,7 @@ func (m *Master) Run(ctx context.Context) error {
 	back.Wait()
 	m.states.store()
 	err = errors.Join(err, m.jobs.Close(), m.audit.Close(), m.cache.Close(), m.replicated.Close())
-	m.sinks.close()
+	m.sinks.Close()
 	return err
 }
 
@@ -223,9 +224,9 @@ func (m *Master) parts() (out []func(context.Context) error) {
 	for _, p := range m.publishers {
 		out = append(out, p.Serve)
 	}
-	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.run, m.stock.run, m.files.fetch, m.adoptJobs)
+	out = append(out, m.eventIPC.Serve, m.maintenance().run, m.sinks.Run, m.stock.Run, m.files.fetch, m.adoptJobs)
 	for _, r := range m.returners {
-		out = append(out, r.run)
+		out = append(out, r.Run)
 	}
 	if m.reactor != nil {
 		out = append(out, m.reactor.Run)
@@ -263,7 +264,7 @@ func (m *Master) release() {
 		m.cache.Close()
 	}
 	m.replicated.Close()
-	m.sinks.close()
+	m.sinks.Close()
 	if m.audit != nil {
 		m.audit.Close()
 	}
@@ -283,9 +284,9 @@ func (m *Master) RotateAES() { m.rotation.rotateOrLog() }
 func (m *Master) Subscribers() []transport.Peer { return subscribers(m.publishers) }
 
 // Job returns the stored load of a job, nil if it is not known.
-func (m *Master) Job(jid string) (*value.Dict, error) { return m.sinks.history().Load(jid) }
+func (m *Master) Job(jid string) (*value.Dict, error) { return m.sinks.History().Load(jid) }
 
 // JobReturns returns what is stored of a job, by minion.
 func (m *Master) JobReturns(jid string) (map[string]*value.Dict, error) {
-	return m.sinks.history().Returns(jid)
+	return m.sinks.History().Returns(jid)
 }

@@ -1,6 +1,7 @@
 package master
 
 import (
+	"brine/internal/daemons/master/sinks"
 	"context"
 	"log/slog"
 	"os"
@@ -51,7 +52,7 @@ func RunOffline(ctx context.Context, cfg Config, fun string, args []any, progres
 	}
 	m := &offline{
 		cfg: cfg, log: log, bus: event.NewBus(0),
-		sinks: sinkConfig{masterID: cfg.ID, jobs: cfg.Jobs, returner: cfg.Returners, opts: cfg.Opts, ctx: func() context.Context { return ctx }},
+		sinks: sinks.Config{MasterID: cfg.ID, Jobs: cfg.Jobs, Returner: cfg.Returners, Opts: cfg.Opts, Ctx: func() context.Context { return ctx }},
 	}
 	defer m.close()
 	if err := m.open(fun); err != nil {
@@ -82,7 +83,7 @@ type offline struct {
 	cfg   Config
 	log   *slog.Logger
 	bus   *event.Bus
-	sinks sinkConfig
+	sinks sinks.Config
 
 	keys    *keystore.Store
 	cache   *cache.Cache
@@ -126,7 +127,7 @@ func (m *offline) open(fun string) error {
 	}
 	s := &settings{cacheDir: m.cfg.CacheDir, log: m.log, keys: m.keys, roots: func(cfg Config) Config { return cfg }}
 	t, err := newTemplates(templates{
-		id: m.cfg.ID, cacheDir: m.cfg.CacheDir, opts: m.cfg.Opts, ctx: m.sinks.ctx, settings: s, runners: func() *fn.Registry { return m.runners }, log: m.log,
+		id: m.cfg.ID, cacheDir: m.cfg.CacheDir, opts: m.cfg.Opts, ctx: m.sinks.Ctx, settings: s, runners: func() *fn.Registry { return m.runners }, log: m.log,
 		renderer: render.New(render.Options{Log: m.log}),
 	}, render.Limits{})
 	if err != nil {
@@ -135,20 +136,20 @@ func (m *offline) open(fun string) error {
 	s.compiler = t.compiler
 	s.set(m.cfg)
 	known := &targets{groups: s.nodegroups, keys: m.keys, cache: m.cache}
-	data := &minionData{ctx: m.sinks.ctx, settings: s, targets: known, cache: m.cache, bus: m.bus, log: m.log}
+	data := &minionData{ctx: m.sinks.Ctx, settings: s, targets: known, cache: m.cache, bus: m.bus, log: m.log}
 	wheels, err := newWheels(wheel.Deps{Keys: m.keys, HashType: m.cfg.Options.HashType, KeySize: m.cfg.Options.Keysize}, m.bus, m.cache, s, func() {})
 	if err != nil {
 		return err
 	}
-	sinks := &jobSinks{cfg: m.sinks, log: m.log}
+	var stored runners.Jobs
 	if m.jobs != nil {
-		sinks.own = m.jobs
+		stored = m.jobs
 	}
 	none := &client.InProcess{Events: m.bus, User: "root", Publish: func(*value.Dict) *value.Dict {
 		return value.DictOf("error", value.DictOf("name", "SaltMasterError", "message", "no master runs"))
 	}}
 	m.runners, err = fn.NewRegistry(nil, runners.New(runners.Deps{
-		ID: m.cfg.ID, Jobs: jobs, JobsOf: sinks.jobsOf, Keys: m.keys, Cache: m.cache, Nodegroups: s.nodegroups,
+		ID: m.cfg.ID, Jobs: jobs, JobsOf: sinks.NewReader(m.sinks, stored, m.log).JobsOf, Keys: m.keys, Cache: m.cache, Nodegroups: s.nodegroups,
 		Client: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), none, none, m.log),
 		Fire:   m.bus.Fire, Subscribe: m.bus.Subscribe, Running: (&running{}).list, Wheels: func() *value.Dict { return wheels.Docs() },
 		Files: func() runners.FileServer { return s.fileServer() }, TellChanges: func([]fileserver.Changes) {},
@@ -161,9 +162,9 @@ func (m *offline) open(fun string) error {
 // openJobs opens the jobs for reading, if they are asked for.
 func (m *offline) openJobs(own string, wanted bool) (runners.Jobs, error) {
 	if !wanted {
-		return noJobs{}, nil
+		return sinks.NoJobs{}, nil
 	}
-	var jobs runners.Jobs = noJobs{}
+	var jobs runners.Jobs = sinks.NoJobs{}
 	switch o := m.cfg.Cluster; {
 	case o.On() && !o.Isolated:
 		s, err := job.OpenShared(m.cfg.CacheDir, m.cfg.ID, m.cfg.Options.HashType, m.cfg.Jobs, m.log)
@@ -181,18 +182,18 @@ func (m *offline) openJobs(own string, wanted bool) (runners.Jobs, error) {
 		}
 	}
 	name := m.cfg.Client.ExtJobCache
-	if name == "" || name == localJobs {
+	if name == "" || name == sinks.LocalJobs {
 		name = m.cfg.Returners.JobCache
 	}
-	if name == "" || name == localJobs || name == "local" {
+	if name == "" || name == sinks.LocalJobs || name == "local" {
 		return jobs, nil
 	}
-	remote, err := m.sinks.open(name)
+	remote, err := m.sinks.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	m.remote = remote
-	return &history{sinks: &jobSinks{cfg: m.sinks, log: m.log}, remote: remote, local: jobs, away: func() bool { return false }}, nil
+	return sinks.NewReader(m.sinks, jobs, m.log).Beside(remote), nil
 }
 
 func (m *offline) close() {
@@ -206,11 +207,3 @@ func (m *offline) close() {
 		m.remote.Close()
 	}
 }
-
-// noJobs are those of a master that has none.
-type noJobs struct{}
-
-func (noJobs) Load(string) (*value.Dict, error)               { return nil, nil }
-func (noJobs) Minions(string) ([]string, error)               { return nil, nil }
-func (noJobs) Returns(string) (map[string]*value.Dict, error) { return map[string]*value.Dict{}, nil }
-func (noJobs) List(job.Filter) ([]*job.Job, error)            { return nil, nil }

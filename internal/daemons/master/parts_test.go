@@ -1,6 +1,7 @@
 package master
 
 import (
+	"brine/internal/daemons/master/sinks"
 	"context"
 	"log/slog"
 	"net"
@@ -120,7 +121,7 @@ func newParts(t *testing.T, minions []string, set func(*Config)) *parts {
 	check(err)
 	m.jobs = p.store
 	t.Cleanup(func() { p.store.Close(); m.audit.Close(); m.cache.Close() })
-	m.sinks, err = openJobSinks(m.sinkConfig(), t.TempDir(), m.jobs, discard)
+	m.sinks, err = sinks.Open(m.sinkConfig(), t.TempDir(), m.jobs, discard)
 	check(err)
 	m.bus = event.NewBus(c.Events.MaxEventSize)
 	p.events = m.bus.Subscribe(1000)
@@ -141,7 +142,7 @@ func newParts(t *testing.T, minions []string, set func(*Config)) *parts {
 	m.states = &jobStates{queue: m.queue, jobs: m.jobs, bus: m.bus, log: discard, rateLimitedLog: p.limited}
 	m.stockJobs, err = job.NewLocalCache(c.CacheDir, c.Options.HashType)
 	check(err)
-	m.stock = newStockFiles(m.stockJobs, func() bool { return true }, func() bool { return true }, discard)
+	m.stock = sinks.NewStockFiles(m.stockJobs, func() bool { return true }, func() bool { return true }, discard)
 	check(m.wireServices())
 	return p
 }

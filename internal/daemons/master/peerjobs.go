@@ -1,6 +1,7 @@
 package master
 
 import (
+	"brine/internal/daemons/master/sinks"
 	"log/slog"
 	"strings"
 	"sync"
@@ -25,7 +26,7 @@ type peerJobs struct {
 	states    *jobStates
 	publisher *publisher
 	server    *channel.PublishServer
-	stock     *stockFiles
+	stock     *sinks.StockFiles
 	bus       *event.Bus
 	log       *slog.Logger
 
@@ -46,7 +47,7 @@ type peerJobs struct {
 func (p *peerJobs) took(news []job.Taken) {
 	for _, t := range news {
 		if t.ID != "" {
-			p.stock.putReturn(t.JID, t.ID, t.Return)
+			p.stock.PutReturn(t.JID, t.ID, t.Return)
 			p.tookReturn(t)
 		}
 	}

@@ -2,6 +2,7 @@ package master
 
 import (
 	"brine/internal/base/ratelimit"
+	"brine/internal/daemons/master/sinks"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -96,8 +97,8 @@ type publisher struct {
 	// revision returns the state of files that a cluster has agreed on, or "".
 	revision   func() string
 	jobs       jobStore
-	sinks      *jobSinks
-	stock      *stockFiles
+	sinks      *sinks.Jobs
+	stock      *sinks.StockFiles
 	bus        *event.Bus
 	queue      *queue
 	redelivery *redelivery
@@ -170,8 +171,8 @@ func (p *publisher) recordJob(load *value.Dict, jid string, minions []string, ex
 	if err := p.jobs.NewJobUntil(load, minions, expires); err != nil {
 		return err
 	}
-	p.sinks.sendLoad(load, jid, minions)
-	p.stock.putLoad(load, jid, minions)
+	p.sinks.SendLoad(load, jid, minions)
+	p.stock.PutLoad(load, jid, minions)
 	return nil
 }
 

@@ -2,6 +2,7 @@ package master
 
 import (
 	"brine/internal/base/ratelimit"
+	"brine/internal/daemons/master/sinks"
 	"log/slog"
 	"sync"
 	"time"
@@ -20,8 +21,8 @@ type returns struct {
 	jobs     jobStore
 	bus      *event.Bus
 	queue    *queue
-	sinks    *jobSinks
-	stock    *stockFiles
+	sinks    *sinks.Jobs
+	stock    *sinks.StockFiles
 	log      *slog.Logger
 
 	// told are the returns whose event was fired although they could not be
@@ -124,15 +125,15 @@ func (r *returns) started(load *value.Dict, minted bool) (*value.Dict, error) {
 func (r *returns) store(load, job *value.Dict, done func(error)) {
 	jid, id := load.Str("jid"), load.Str("id")
 	if job != nil {
-		r.stock.putLoad(job, jid, []string{id})
+		r.stock.PutLoad(job, jid, []string{id})
 	}
 	r.jobs.ReturnStartedAsync(load, job, func(dup bool, err error) {
 		if job != nil && !dup {
-			r.sinks.sendLoad(job, jid, []string{id})
+			r.sinks.SendLoad(job, jid, []string{id})
 		}
 		r.queue.returned(jid, id)
 		// Also one that came twice: this master may have been killed in between.
-		r.sinks.sendReturn(load)
+		r.sinks.SendReturn(load)
 		key := jid + "/" + id
 		if err != nil {
 			r.rateLimitedLog.Log(slog.LevelError, "cannot store a return; a minion of Brine keeps it and sends it again", "jid", jid, "minion", id, "err", err)
@@ -146,7 +147,7 @@ func (r *returns) store(load, job *value.Dict, done func(error)) {
 			r.bus.Fire(salt.Tag("job", jid, "ret", id), load)
 		}
 		if err == nil && !dup {
-			r.stock.putReturn(jid, id, load)
+			r.stock.PutReturn(jid, id, load)
 		}
 		done(err)
 	})

@@ -2,6 +2,7 @@ package master
 
 import (
 	"brine/internal/base/ratelimit"
+	"brine/internal/daemons/master/sinks"
 	"context"
 	"log/slog"
 	"slices"
@@ -23,7 +24,7 @@ type runnerCalls struct {
 	registry *fn.Registry
 	running  *running
 	jobs     jobStore
-	sinks    *jobSinks
+	sinks    *sinks.Jobs
 	bus      *event.Bus
 	log      *slog.Logger
 
@@ -61,12 +62,12 @@ func (r *runnerCalls) keep(done *value.Dict) {
 	jid, fun := done.Str("jid"), done.Str("fun")
 	load := value.DictOf("id", r.id, "tgt", r.id, "jid", jid, "fun", fun, "user", done.At("user"))
 	run := &job.Whole{Job: job.Job{JID: jid, Load: load}}
-	r.sinks.sendLoad(load, jid, nil)
+	r.sinks.SendLoad(load, jid, nil)
 	if !strings.HasPrefix(fun, "runner.jobs.") && !secretRunner(strings.TrimPrefix(fun, "runner.")) {
 		run.Returns = map[string]*value.Dict{r.id: value.DictOf("return", done)}
 		ret := load.Clone()
 		ret.Set("return", done)
-		r.sinks.sendReturn(ret)
+		r.sinks.SendReturn(ret)
 	}
 	if err := r.jobs.Put(run); err != nil {
 		r.rateLimitedLog.Log(slog.LevelError, "cannot keep what a runner returned", "jid", jid, "fun", fun, "err", err)

@@ -3,6 +3,7 @@ package master
 import (
 	"brine/internal/base/ratelimit"
 	"brine/internal/daemons/master/filequota"
+	"brine/internal/daemons/master/sinks"
 	"context"
 	"fmt"
 	"net"
@@ -82,7 +83,7 @@ func (m *Master) openStores() (err error) {
 	if m.jobs, err = openJobs(&m.cfg, m.cluster, own, took, m.log); err != nil {
 		return err
 	}
-	if m.sinks, err = openJobSinks(m.sinkConfig(), own, m.jobs, m.log); err != nil {
+	if m.sinks, err = sinks.Open(m.sinkConfig(), own, m.jobs, m.log); err != nil {
 		return err
 	}
 	m.bus = event.NewBus(m.cfg.Events.MaxEventSize)
@@ -95,10 +96,10 @@ func (m *Master) openStores() (err error) {
 	return nil
 }
 
-func (m *Master) sinkConfig() sinkConfig {
-	return sinkConfig{
-		masterID: m.cfg.ID, jobs: m.cfg.Jobs, returner: m.cfg.Returners, ext: m.cfg.Client.ExtJobCache, opts: m.cfg.Opts,
-		ctx: m.life.context, leads: func() bool { return m.cluster == nil || m.cluster.Leads() },
+func (m *Master) sinkConfig() sinks.Config {
+	return sinks.Config{
+		MasterID: m.cfg.ID, Jobs: m.cfg.Jobs, Returner: m.cfg.Returners, Ext: m.cfg.Client.ExtJobCache, Opts: m.cfg.Opts,
+		Ctx: m.life.context, Leads: func() bool { return m.cluster == nil || m.cluster.Leads() },
 	}
 }
 
@@ -152,7 +153,7 @@ func (m *Master) wireStores() (err error) {
 		m.log.Warn("other users may read the jobs", "err", err)
 	}
 	// In a shared directory they are there already.
-	m.stock = newStockFiles(m.stockJobs, func() bool { return m.settings.options().JobCacheForStock && !sharesDir(m.cluster) },
+	m.stock = sinks.NewStockFiles(m.stockJobs, func() bool { return m.settings.options().JobCacheForStock && !sharesDir(m.cluster) },
 		func() bool { return m.settings.options().JobCacheFiles && cfg.Jobs.JobCache && !sharesDir(m.cluster) }, m.log)
 	if err := os.MkdirAll(cfg.Events.SockDir, 0o755); err != nil {
 		return fmt.Errorf("cannot make sock_dir: %w", err)
@@ -340,7 +341,7 @@ func (m *Master) wireFunctions() (err error) {
 	if m.reactor, err = newReactor(m.cfg.Reactor, m.templates, m.inside, m.cluster); err != nil {
 		return err
 	}
-	m.returners = newEventReturners(m.cfg.EventReturn, m.sinkConfig(), m.bus, m.log)
+	m.returners = sinks.NewEventReturners(m.cfg.EventReturn, m.sinkConfig(), m.bus, m.log)
 	return nil
 }
 
@@ -350,7 +351,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 	here := &client.InProcess{Publish: m.publisher.publish, Events: m.bus, User: "root"}
 	d := runners.Deps{
 		ID: m.cfg.ID, PKIDir: m.cfg.PKIDir, Client: client.New(m.cfg.Client, value.Str(m.cfg.Opts.At("conf_file")), here, here, m.log),
-		Jobs: m.sinks.history(), JobsOf: m.sinks.jobsOf, JobCaches: m.sinks.statuses, Keys: m.keys, Cache: m.cache, Audit: m.audit.Recent,
+		Jobs: m.sinks.History(), JobsOf: m.sinks.JobsOf, JobCaches: m.sinks.Statuses, Keys: m.keys, Cache: m.cache, Audit: m.audit.Recent,
 		Connected: m.presence.connected, Holders: m.presence.holders, Standings: m.reports.collect,
 		Fire: m.bus.Fire, Subscribe: m.bus.Subscribe, Running: m.runners.running.list, Nodegroups: m.settings.nodegroups, Matches: m.targets.matches,
 		Mine:   m.data.mineFor,

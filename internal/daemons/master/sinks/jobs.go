@@ -1,4 +1,7 @@
-package master
+// Package sinks has what gets the jobs, returns and events of a master besides its
+// own store: the servers of master_job_cache and ext_job_cache, the files that
+// Salt's own programs read, and the returners of event_return.
+package sinks
 
 import (
 	"context"
@@ -17,28 +20,29 @@ import (
 	"brine/internal/store/returner"
 )
 
-// localJobs is the word of master_job_cache for this master's own store alone.
-const localJobs = "local_cache"
+// LocalJobs is the word of master_job_cache for this master's own store alone.
+const LocalJobs = "local_cache"
 
-// jobSinks are the servers of master_job_cache and ext_job_cache, which get jobs
+// Jobs are the servers of master_job_cache and ext_job_cache, which get jobs
 // besides this master's own store.
-type jobSinks struct {
-	cfg  sinkConfig
+type Jobs struct {
+	cfg  Config
 	list []*jobSink
 	own  runners.Jobs
 	log  *slog.Logger
 }
 
-// sinkConfig are the options of job sinks.
-type sinkConfig struct {
-	masterID string
-	jobs     job.Options
-	returner returner.MasterOptions
-	ext      string // ext_job_cache
-	opts     *value.Dict
-	ctx      func() context.Context
-	// leads reports whether this master removes old jobs from the servers.
-	leads func() bool
+// Config are the options of job sinks.
+type Config struct {
+	MasterID string // the id of this master
+	Jobs     job.Options
+	Returner returner.MasterOptions
+	Ext      string      // ext_job_cache
+	Opts     *value.Dict // all options under their names, for returners
+	// Ctx is the context of what servers are asked for.
+	Ctx func() context.Context
+	// Leads reports whether this master removes old jobs from the servers.
+	Leads func() bool
 }
 
 // jobSink is a server that gets jobs besides this master's own store.
@@ -56,38 +60,49 @@ const (
 	parcelReturn = "return"
 )
 
-func (c *sinkConfig) open(name string) (returner.Returner, error) {
+// Open connects to the server of a returner.
+func (c *Config) Open(name string) (returner.Returner, error) {
 	return returner.Open(name, returner.Config{
-		Source: remote.Options(c.opts), Keep: c.jobs.Keep(), Timeout: c.returner.Timeout, MasterID: c.masterID,
+		Source: remote.Options(c.Opts), Keep: c.Jobs.Keep(), Timeout: c.Returner.Timeout, MasterID: c.MasterID,
 	})
 }
 
-// openJobSinks opens the servers of master_job_cache and ext_job_cache. dir has
+// Open opens the servers of master_job_cache and ext_job_cache. dir has
 // what waits for them; own is the master's own store.
-func openJobSinks(cfg sinkConfig, dir string, own runners.Jobs, log *slog.Logger) (*jobSinks, error) {
-	s := &jobSinks{cfg: cfg, own: own, log: log}
-	names := []string{cfg.returner.JobCache}
-	if ext := cfg.ext; ext != names[0] {
+func Open(cfg Config, dir string, own runners.Jobs, log *slog.Logger) (*Jobs, error) {
+	s := &Jobs{cfg: cfg, own: own, log: log}
+	names := []string{cfg.Returner.JobCache}
+	if ext := cfg.Ext; ext != names[0] {
 		names = append(names, ext)
 	}
 	for i, name := range names {
-		if name == "" || name == localJobs || name == "local" {
+		if name == "" || name == LocalJobs || name == "local" {
 			continue
 		}
-		r, err := cfg.open(name)
+		r, err := cfg.Open(name)
 		if err != nil {
-			s.close()
+			s.Close()
 			return nil, err
 		}
 		o := &jobSink{name: name, r: r, returns: i == 0}
-		if o.box, err = returner.OpenOutbox(filepath.Join(dir, "outbox."+name), name, 2*max(cfg.returner.Timeout, time.Second), o.deliver, log); err != nil {
+		if o.box, err = returner.OpenOutbox(filepath.Join(dir, "outbox."+name), name, 2*max(cfg.Returner.Timeout, time.Second), o.deliver, log); err != nil {
 			r.Close()
-			s.close()
+			s.Close()
 			return nil, err
 		}
 		s.list = append(s.list, o)
 	}
 	return s, nil
+}
+
+// NewReader returns sinks to which nothing is sent, to read what servers have.
+func NewReader(cfg Config, own runners.Jobs, log *slog.Logger) *Jobs {
+	return &Jobs{cfg: cfg, own: own, log: log}
+}
+
+// Beside returns what the own store has, and a server beside that.
+func (s *Jobs) Beside(remote returner.Returner) runners.Jobs {
+	return &history{sinks: s, remote: remote, local: s.own, away: func() bool { return false }}
 }
 
 func (o *jobSink) deliver(ctx context.Context, d *value.Dict) error {
@@ -97,9 +112,9 @@ func (o *jobSink) deliver(ctx context.Context, d *value.Dict) error {
 	return o.r.Return(ctx, d.Dict("data"))
 }
 
-// sendLoad has the servers get a job.
-func (s *jobSinks) sendLoad(load *value.Dict, jid string, minions []string) {
-	if len(s.list) == 0 || !s.cfg.jobs.JobCache {
+// SendLoad has the servers get a job.
+func (s *Jobs) SendLoad(load *value.Dict, jid string, minions []string) {
+	if len(s.list) == 0 || !s.cfg.Jobs.JobCache {
 		return
 	}
 	load = load.Clone()
@@ -109,10 +124,10 @@ func (s *jobSinks) sendLoad(load *value.Dict, jid string, minions []string) {
 	}
 }
 
-// sendReturn has the job cache get a return.
-func (s *jobSinks) sendReturn(ret *value.Dict) {
+// SendReturn has the job cache get a return.
+func (s *Jobs) SendReturn(ret *value.Dict) {
 	jid := ret.Str("jid")
-	if !s.cfg.jobs.JobCache || strings.HasSuffix(jid, "nocache") {
+	if !s.cfg.Jobs.JobCache || strings.HasSuffix(jid, "nocache") {
 		return
 	}
 	for _, o := range s.list {
@@ -122,8 +137,8 @@ func (s *jobSinks) sendReturn(ret *value.Dict) {
 	}
 }
 
-// run delivers until ctx ends.
-func (s *jobSinks) run(ctx context.Context) error {
+// Run delivers until ctx ends.
+func (s *Jobs) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, o := range s.list {
 		wg.Go(func() { o.box.Run(ctx) })
@@ -132,7 +147,8 @@ func (s *jobSinks) run(ctx context.Context) error {
 	return nil
 }
 
-func (s *jobSinks) close() {
+// Close ends the connections. A nil *jobSinks has none.
+func (s *Jobs) Close() {
 	if s == nil {
 		return
 	}
@@ -142,21 +158,21 @@ func (s *jobSinks) close() {
 	}
 }
 
-// clean has the servers forget old jobs. It runs beside other
+// Clean has the servers forget old jobs. It runs beside other
 // housekeeping, because a server may take its time. Of the masters of a cluster,
 // which have servers in common, the one that leads does so: looking through them
 // costs, and two that archive rows at the same moment would have them twice.
-func (s *jobSinks) clean(ctx context.Context) {
-	if !s.cfg.leads() {
+func (s *Jobs) Clean(ctx context.Context) {
+	if !s.cfg.Leads() {
 		return
 	}
-	keep := s.cfg.jobs.Keep()
+	keep := s.cfg.Jobs.Keep()
 	for _, o := range s.list {
 		if keep <= 0 || !o.returns || o.box.Status().Unreachable != nil {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
-		err := o.r.Clean(ctx, keep, s.cfg.returner.Archive)
+		err := o.r.Clean(ctx, keep, s.cfg.Returner.Archive)
 		cancel()
 		if err != nil {
 			s.log.Warn("old jobs cannot be removed from a server", "returner", o.name, "err", err)
@@ -164,8 +180,8 @@ func (s *jobSinks) clean(ctx context.Context) {
 	}
 }
 
-// statuses says how the servers are that get jobs.
-func (s *jobSinks) statuses() []returner.OutboxStatus {
+// Statuses says how the servers are that get jobs.
+func (s *Jobs) Statuses() []returner.OutboxStatus {
 	out := make([]returner.OutboxStatus, 0, len(s.list))
 	for _, o := range s.list {
 		out = append(out, o.box.Status())
@@ -173,9 +189,9 @@ func (s *jobSinks) statuses() []returner.OutboxStatus {
 	return out
 }
 
-// history is what runners see of jobs: this master's own store, and what the
+// History is what runners see of jobs: this master's own store, and what the
 // server that is asked first has beside that.
-func (s *jobSinks) history() runners.Jobs {
+func (s *Jobs) History() runners.Jobs {
 	if len(s.list) == 0 {
 		return s.own
 	}
@@ -183,11 +199,11 @@ func (s *jobSinks) history() runners.Jobs {
 	return &history{sinks: s, remote: o.r, local: s.own, away: func() bool { return o.box.Status().Unreachable != nil }}
 }
 
-// jobsOf returns the jobs that a returner has, for a question that names it.
-func (s *jobSinks) jobsOf(name string) (runners.Jobs, error) {
-	if name == localJobs || name == "local" {
+// JobsOf returns the jobs that a returner has, for a question that names it.
+func (s *Jobs) JobsOf(name string) (runners.Jobs, error) {
+	if name == LocalJobs || name == "local" {
 		if s.own == nil {
-			return noJobs{}, nil
+			return NoJobs{}, nil
 		}
 		return s.own, nil
 	}
@@ -196,7 +212,7 @@ func (s *jobSinks) jobsOf(name string) (runners.Jobs, error) {
 			return &history{sinks: s, remote: o.r, away: func() bool { return false }}, nil
 		}
 	}
-	r, err := s.cfg.open(name)
+	r, err := s.cfg.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +220,7 @@ func (s *jobSinks) jobsOf(name string) (runners.Jobs, error) {
 }
 
 type history struct {
-	sinks  *jobSinks
+	sinks  *Jobs
 	remote returner.Returner
 	local  runners.Jobs // nil: only remote is asked
 	away   func() bool
@@ -220,7 +236,7 @@ func (h *history) ask(f func(context.Context) error) error {
 	if h.once {
 		defer h.remote.Close()
 	}
-	ctx, cancel := context.WithTimeout(h.sinks.cfg.ctx(), 4*max(h.sinks.cfg.returner.Timeout, time.Second))
+	ctx, cancel := context.WithTimeout(h.sinks.cfg.Ctx(), 4*max(h.sinks.cfg.Returner.Timeout, time.Second))
 	defer cancel()
 	err := f(ctx)
 	if err != nil && h.local != nil {
@@ -335,3 +351,11 @@ func (h *history) List(f job.Filter) ([]*job.Job, error) {
 	}
 	return out, nil
 }
+
+// NoJobs are those of a master that has none.
+type NoJobs struct{}
+
+func (NoJobs) Load(string) (*value.Dict, error)               { return nil, nil }
+func (NoJobs) Minions(string) ([]string, error)               { return nil, nil }
+func (NoJobs) Returns(string) (map[string]*value.Dict, error) { return map[string]*value.Dict{}, nil }
+func (NoJobs) List(job.Filter) ([]*job.Job, error)            { return nil, nil }

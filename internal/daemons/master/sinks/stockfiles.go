@@ -1,4 +1,4 @@
-package master
+package sinks
 
 import (
 	"brine/internal/base/ratelimit"
@@ -20,9 +20,9 @@ const (
 	maxReturnFileBytes = 64 << 20
 )
 
-// stockFiles keeps jobs and returns where Salt's own programs look for them.
+// StockFiles keeps jobs and returns where Salt's own programs look for them.
 // Returns it writes in the background (option job_cache_files).
-type stockFiles struct {
+type StockFiles struct {
 	cache *job.LocalCache
 	// loads and returns say whether to write these; that may change while the
 	// master runs.
@@ -39,12 +39,12 @@ type returnFile struct {
 	size    int64
 }
 
-func newStockFiles(cache *job.LocalCache, loads, returns func() bool, log *slog.Logger) *stockFiles {
-	return &stockFiles{cache: cache, loads: loads, returns: returns, log: log, rateLimitedLog: ratelimit.NewLog(log, 1, time.Minute), queue: make(chan returnFile, maxReturnFiles)}
+func NewStockFiles(cache *job.LocalCache, loads, returns func() bool, log *slog.Logger) *StockFiles {
+	return &StockFiles{cache: cache, loads: loads, returns: returns, log: log, rateLimitedLog: ratelimit.NewLog(log, 1, time.Minute), queue: make(chan returnFile, maxReturnFiles)}
 }
 
-// putLoad writes a job.
-func (f *stockFiles) putLoad(load *value.Dict, jid string, minions []string) {
+// PutLoad writes a job.
+func (f *StockFiles) PutLoad(load *value.Dict, jid string, minions []string) {
 	if !f.loads() {
 		return
 	}
@@ -53,8 +53,8 @@ func (f *stockFiles) putLoad(load *value.Dict, jid string, minions []string) {
 	}
 }
 
-// putReturn has a return written. ret must not change any more.
-func (f *stockFiles) putReturn(jid, id string, ret *value.Dict) {
+// PutReturn has a return written. ret must not change any more.
+func (f *StockFiles) PutReturn(jid, id string, ret *value.Dict) {
 	if !f.returns() || strings.HasSuffix(jid, "nocache") {
 		return
 	}
@@ -70,8 +70,8 @@ func (f *stockFiles) putReturn(jid, id string, ret *value.Dict) {
 	f.report(salt.Errorf(salt.Unavailable, "the disk cannot keep up with the returns"), jid, id)
 }
 
-// run writes until ctx ends, and then what is waiting.
-func (f *stockFiles) run(ctx context.Context) error {
+// Run writes until ctx ends, and then what is waiting.
+func (f *StockFiles) Run(ctx context.Context) error {
 	for {
 		select {
 		case r := <-f.queue:
@@ -85,13 +85,13 @@ func (f *stockFiles) run(ctx context.Context) error {
 	}
 }
 
-func (f *stockFiles) write(r returnFile) {
+func (f *StockFiles) write(r returnFile) {
 	defer f.waiting.Add(-r.size)
 	if err := f.cache.WriteReturn(r.jid, r.id, r.ret); err != nil {
 		f.report(err, r.jid, r.id)
 	}
 }
 
-func (f *stockFiles) report(err error, jid, id string) {
+func (f *StockFiles) report(err error, jid, id string) {
 	f.rateLimitedLog.Log(slog.LevelWarn, "cannot write a return for Salt's own programs (job_cache_files); salt-run shows it", "jid", jid, "minion", id, "err", err)
 }

@@ -1,4 +1,4 @@
-package master
+package sinks
 
 import (
 	"context"
@@ -28,8 +28,8 @@ type EventReturnOptions struct {
 	RawFile    string `salt:"rawfile_json.filename" default:"/var/log/salt/events" doc:"file of event_return: rawfile_json" change:"restart"`
 }
 
-// EventReturner keeps events outside of the master.
-type EventReturner interface {
+// eventStore keeps events outside of the master.
+type eventStore interface {
 	// KeepEvents stores events in their order. An error means that none of
 	// them is stored; they come again.
 	KeepEvents(ctx context.Context, events []*event.Event) error
@@ -47,12 +47,12 @@ const (
 	returnerLast = 5 * time.Second
 )
 
-// newEventReturners makes the returners that event_return names. One that is not
+// NewEventReturners makes the returners that event_return names. One that is not
 // known is logged and does nothing, as in Salt.
-func newEventReturners(o EventReturnOptions, sinks sinkConfig, bus *event.Bus, log *slog.Logger) []*eventReturner {
-	var out []*eventReturner
+func NewEventReturners(o EventReturnOptions, sinks Config, bus *event.Bus, log *slog.Logger) []*EventReturner {
+	var out []*EventReturner
 	for _, name := range value.Texts(o.Returners) {
-		k := &eventReturner{name: name, bus: bus, log: log, most: max(o.Queue, 1), age: time.Duration(o.MaxSeconds) * time.Second,
+		k := &EventReturner{name: name, bus: bus, log: log, most: max(o.Queue, 1), age: time.Duration(o.MaxSeconds) * time.Second,
 			allow: tagGlobs(o.Whitelist), deny: tagGlobs(o.Blacklist)}
 		switch name {
 		case "":
@@ -62,7 +62,7 @@ func newEventReturners(o EventReturnOptions, sinks sinkConfig, bus *event.Bus, l
 		case "local":
 			k.to = logFile{log}
 		default:
-			r, err := sinks.open(name)
+			r, err := sinks.Open(name)
 			if err == nil && !returner.KeepsEvents(name) {
 				r.Close()
 				err = returner.ErrNoEvents
@@ -71,7 +71,7 @@ func newEventReturners(o EventReturnOptions, sinks sinkConfig, bus *event.Bus, l
 				log.Error("event_return: there is nothing of this name to keep events; there are rawfile_json, local, mysql, pgjsonb, postgres and postgres_local_cache", "name", name, "err", err)
 				continue
 			}
-			k.to = &database{r, max(sinks.returner.Timeout, time.Second)}
+			k.to = &database{r, max(sinks.Returner.Timeout, time.Second)}
 		}
 		out = append(out, k)
 	}
@@ -95,12 +95,17 @@ func (d *database) KeepEvents(ctx context.Context, events []*event.Event) error 
 	return d.r.Events(ctx, list)
 }
 
-func tagGlobs(v any) []target.Glob { return globs(value.Texts(v)...) }
+func tagGlobs(v any) (out []target.Glob) {
+	for _, p := range value.Texts(v) {
+		out = append(out, target.ParseGlob(p))
+	}
+	return out
+}
 
-// eventReturner collects the events for one event returner.
-type eventReturner struct {
+// EventReturner collects the events for one event returner.
+type EventReturner struct {
 	name        string
-	to          EventReturner
+	to          eventStore
 	bus         *event.Bus
 	log         *slog.Logger
 	most        int           // events that are collected
@@ -113,13 +118,13 @@ type eventReturner struct {
 }
 
 // wants reports whether an event is to be kept.
-func (k *eventReturner) wants(tag string) bool {
+func (k *EventReturner) wants(tag string) bool {
 	fits := func(g target.Glob) bool { return g.Match(tag) }
 	return (len(k.allow) == 0 || slices.ContainsFunc(k.allow, fits)) && !slices.ContainsFunc(k.deny, fits)
 }
 
-// run keeps events until ctx ends, and then what is left.
-func (k *eventReturner) run(ctx context.Context) error {
+// Run keeps events until ctx ends, and then what is left.
+func (k *EventReturner) Run(ctx context.Context) error {
 	events := k.bus.Subscribe(returnerQueue)
 	defer events.Close()
 	timer := time.NewTimer(time.Hour)
@@ -153,7 +158,7 @@ func (k *eventReturner) run(ctx context.Context) error {
 	}
 }
 
-func (k *eventReturner) add(e *event.Event) {
+func (k *EventReturner) add(e *event.Event) {
 	if len(k.waiting) >= max(returnerMost, k.most) {
 		k.waiting = k.waiting[1:]
 		k.dropped++
@@ -162,14 +167,14 @@ func (k *eventReturner) add(e *event.Event) {
 }
 
 // reportLost logs how many events were lost.
-func (k *eventReturner) reportLost(events *event.Subscription) {
+func (k *EventReturner) reportLost(events *event.Subscription) {
 	if n := k.dropped + events.Dropped(); n > 0 && n != k.told {
 		k.log.Error("events were lost to event_return, which is too slow or fails", "name", k.name, "lost_in_all", n)
 		k.told = n
 	}
 }
 
-func (k *eventReturner) flush(ctx context.Context) error {
+func (k *EventReturner) flush(ctx context.Context) error {
 	if len(k.waiting) == 0 {
 		return nil
 	}
@@ -183,7 +188,7 @@ func (k *eventReturner) flush(ctx context.Context) error {
 }
 
 // drain keeps what was fired before the end.
-func (k *eventReturner) drain(events *event.Subscription) {
+func (k *EventReturner) drain(events *event.Subscription) {
 	events.Close()
 	for e := range events.C {
 		if k.wants(e.Tag) {
@@ -205,7 +210,7 @@ func eventJSON(e *event.Event) (string, error) {
 // so that it can be rotated.
 type rawFile string
 
-// KeepEvents implements EventReturner.
+// KeepEvents implements eventStore.
 func (f rawFile) KeepEvents(_ context.Context, events []*event.Event) error {
 	var b strings.Builder
 	for _, e := range events {
@@ -241,7 +246,7 @@ func (f rawFile) KeepEvents(_ context.Context, events []*event.Event) error {
 // logFile is the master's log, in place of Salt's standard output.
 type logFile struct{ log *slog.Logger }
 
-// KeepEvents implements EventReturner.
+// KeepEvents implements eventStore.
 func (l logFile) KeepEvents(_ context.Context, events []*event.Event) error {
 	for _, e := range events {
 		if text, err := eventJSON(e); err == nil {
