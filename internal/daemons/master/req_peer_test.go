@@ -98,7 +98,7 @@ func TestPeersWait(t *testing.T) {
 	defer returned.Close()
 	go func() {
 		for e := range returned.C {
-			if jid := e.Data.Str("jid"); e.Data.Has("minions") {
+			if jid := e.Data.Str("jid"); e.Data.Str("tgt") == "db1" {
 				p.store.Return(value.DictOf("jid", jid, "id", "db1", "return", "pong"))
 				p.bus.Fire("salt/job/"+jid+"/ret/db1", value.DictOf("jid", jid, "id", "db1"))
 			}
