@@ -61,7 +61,7 @@ func (k *PrivateKey) EncryptedPEM(passphrase string) ([]byte, error) {
 	if passphrase == "" {
 		return k.PEM(), nil
 	}
-	// lint:ignore SA1019 stock masters beside this one read this form
+	//lint:ignore SA1019 stock masters beside this one read this form
 	block, err := x509.EncryptPEMBlock(rand.Reader, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(k.key), []byte(passphrase), x509.PEMCipherAES256)
 	if err != nil {
 		return nil, fmt.Errorf("cannot encrypt a key: %w", err)
