@@ -79,6 +79,8 @@ type Error struct {
 	SLS, Saltenv string
 	// ID is the state that is at fault, "" if none is.
 	ID string
+
+	missing string // the SLS that the file server does not have, "" for other errors
 }
 
 func (e *Error) Error() string { return e.Text }
@@ -203,17 +205,11 @@ func (c *Compiler) renderMatch(ctx context.Context, high *value.Dict, saltenv, p
 			c.merge(high, data)
 		}
 		for _, e := range c.errs[before:] {
-			if e.missing(pattern) {
+			if e.missing == pattern {
 				e.Text = fmt.Sprintf("No matching sls found for '%s' in env '%s'", pattern, saltenv)
 			}
 		}
 	}
-}
-
-const textMissing = "Specified SLS %s in saltenv %s is not available on the salt master or through a configured fileserver"
-
-func (e *Error) missing(sls string) bool {
-	return strings.Contains(e.Text, "is not available") && strings.Contains(e.Text, "SLS "+sls+" in saltenv")
 }
 
 // RenderData compiles the data of one SLS that is of no file server. Includes
@@ -240,7 +236,7 @@ func (c *Compiler) render(ctx context.Context, f place, depth int) *value.Dict {
 	file, err := c.src.Load(ctx, f.sls, f.env)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		c.faultf(place{}, "", textMissing, f.sls, f.env)
+		c.fault(&Error{Text: fmt.Sprintf("Specified SLS %s in saltenv %s is not available on the salt master or through a configured fileserver", f.sls, f.env), missing: f.sls})
 		return nil
 	case err != nil:
 		c.done[f.String()] = true

@@ -304,17 +304,17 @@ func makeJob(name string, kw *value.Dict) (job, why *value.Dict) {
 	return job, nil
 }
 
-// conflict tells what keywords do not go together.
-func conflict(kw *value.Dict) string {
+// conflict tells what keywords do not go together. interval says that one of them is an interval.
+func conflict(kw *value.Dict) (why string, interval bool) {
 	for _, k := range []string{"seconds", "minutes", "hours", "days"} {
 		if kw.Has(k) && (kw.Has("when") || kw.Has("cron")) {
-			return `Unable to use "seconds", "minutes", "hours", or "days" with "when" or "cron" options.`
+			return `Unable to use "seconds", "minutes", "hours", or "days" with "when" or "cron" options.`, true
 		}
 	}
 	if kw.Has("when") && kw.Has("cron") {
-		return `Unable to use "when" and "cron" options together.  Ignoring.`
+		return `Unable to use "when" and "cron" options together.  Ignoring.`, false
 	}
-	return ""
+	return "", false
 }
 
 func needFunction(kw *value.Dict) error {
@@ -329,7 +329,7 @@ func (m schedule) build(_ context.Context, _ *fn.Call, a scheduleJobArgs) (any, 
 	if err := needFunction(kw); err != nil {
 		return nil, err
 	}
-	if why := conflict(kw); why != "" {
+	if why, _ := conflict(kw); why != "" {
 		return value.DictOf("comment", why, "result", false), nil
 	}
 	job, why := makeJob(value.Str(a.Name), kw)
@@ -349,8 +349,8 @@ func (m schedule) add(ctx context.Context, _ *fn.Call, a scheduleJobArgs) (any, 
 	if jobs.Has(name) {
 		return scheduleResult(false, fmt.Sprintf("Job %s already exists in schedule.", name)), nil
 	}
-	if why := conflict(kw); why != "" {
-		if strings.Contains(why, "seconds") {
+	if why, interval := conflict(kw); why != "" {
+		if interval {
 			why = "Error: " + why
 		}
 		return scheduleResult(false, why), nil
@@ -384,8 +384,8 @@ func (m schedule) add(ctx context.Context, _ *fn.Call, a scheduleJobArgs) (any, 
 
 func (m schedule) modify(ctx context.Context, _ *fn.Call, a scheduleJobArgs) (any, error) {
 	name, kw := value.Str(a.Name), a.Kw.Clean()
-	if why := conflict(kw); why != "" {
-		if strings.Contains(why, "seconds") {
+	if why, interval := conflict(kw); why != "" {
+		if interval {
 			why = `Error: Unable to use "seconds", "minutes", "hours", or "days" with "when" option.`
 		}
 		return scheduleResult(false, why), nil
