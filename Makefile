@@ -51,7 +51,7 @@ lint: ## staticcheck and the rules of this project, which are in test/vetrules a
 	$(GO) test ./test/english ./test/layers
 
 deadcode: ## functions that neither a program nor a test reaches
-	@found=$$($(GO) run golang.org/x/tools/cmd/deadcode -test $(PKGS)) && [ -z "$$found" ] || { echo "$$found"; exit 1; }
+	@found=$$($(GO) run golang.org/x/tools/cmd/deadcode@$$($(GO) list -m -f '{{.Version}}' golang.org/x/tools) -test $(PKGS)) && [ -z "$$found" ] || { echo "$$found"; exit 1; }
 
 check: fmt vet lint test-all race ## what CI runs
 

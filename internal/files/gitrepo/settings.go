@@ -146,11 +146,6 @@ func (s Settings) Remote(address string) (Remote, error) {
 	return r, r.Check()
 }
 
-// AuthParameters are those that Remote reads.
-func AuthParameters() []string {
-	return []string{"user", "password", "pubkey", "privkey", "passphrase", "insecure_auth"}
-}
-
 // FolderName returns the directory of a remote within a cache: its name, or a
 // hash of its id, as Salt has it.
 func (s Settings) FolderName(hashType string) (string, error) {
