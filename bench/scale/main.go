@@ -1,5 +1,5 @@
 // Command scale reckons what fleets need that do not fit on one machine, from
-// what a message costs a master on this one.
+// cost of a message at a master on this one.
 //
 //	go run ./bench/scale -measure   (with -report A,B where a part was measured by itself) takes the costs from docs/performance/report.json, and measures those that are not in it
 //	go run ./bench/scale            prints the tables of docs/scale.md

@@ -29,7 +29,7 @@ var (
 // Tables returns the tables of docs/scale.md.
 func Tables(c Costs) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| what a message costs a master | |\n|---|---|\n")
+	fmt.Fprintf(&b, "| cost of a message at a master | |\n|---|---|\n")
 	for _, row := range []struct {
 		what string
 		v    string
@@ -56,7 +56,7 @@ func Tables(c Costs) string {
 		a := c.Reckon(s.f, day)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", s.name, seconds(a.Lost), seconds(a.Half), seconds(a.Restart))
 	}
-	fmt.Fprintf(&b, "\n| what breaks first: minions until | 10 masters, returns on all | 10 masters, returns on 3 | 3 masters, returns on all |\n|---|---|---|---|\n")
+	fmt.Fprintf(&b, "\n| first limit: number of minions | 10 masters, returns on all | 10 masters, returns on 3 | 3 masters, returns on all |\n|---|---|---|---|\n")
 	var columns [][]int
 	for _, f := range []Fleet{{Masters: 10, Cores: 16, Copies: 9, Standby: true}, {Masters: 10, Cores: 16, Copies: 2, Standby: true}, {Masters: 3, Cores: 16, Copies: 2, Standby: true}} {
 		columns = append(columns, c.Breaks(f, day))
