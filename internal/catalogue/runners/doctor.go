@@ -116,7 +116,7 @@ func (p *patient) members() (out []finding) {
 		case s.Problem != "":
 			out = append(out, finding{"members", s.ID, s.Problem, "put right what it says, and restart that master"})
 		case !s.Up:
-			out = append(out, finding{"members", s.ID, "it cannot be reached from " + p.self, "start it, and let masters through to its cluster_pool_port; if it is gone for good: brine cluster remove " + s.ID})
+			out = append(out, finding{"members", s.ID, "it cannot be reached from " + p.self, "start it, and let masters through to its cluster_pool_port; if it is gone for good, take it out of cluster_peers of all masters and run brine cluster remove " + s.ID})
 		case s.Says == nil && s.Kind != "salt":
 			out = append(out, finding{"members", s.ID, "it is there and does not answer", "look at its log and its load; a process that stands still is to be killed and started"})
 		default:

@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -145,5 +147,14 @@ func (c *Cluster) agree() error {
 		return nil
 	}
 	slices.Sort(reasons)
+	if len(unknown) > 0 && !agreed {
+		reasons = append(reasons, c.local.wayBack())
+	}
 	return salt.Errorf(salt.Invalid, "this master cannot be a member of the cluster: %s", strings.Join(reasons, "; "))
+}
+
+// wayBack says what a master does that the members do not know any more, and that is to be a member again.
+func (c *local) wayBack() string {
+	return fmt.Sprintf("if it was removed and is to join again, run brine cluster readmit %s on a member, stop this master, remove %s and start it",
+		c.cfg.ID, filepath.Join(c.cfg.Options.PKIDir, "cluster.pem"))
 }

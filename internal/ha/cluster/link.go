@@ -74,6 +74,9 @@ func (p *peer) runLink(ctx context.Context) {
 			return
 		case unknown && time.Since(p.c.began) < newTime:
 			pause = firstPause // it does not know this master yet
+		case unknown:
+			p.trouble(refused.Reason + "; " + p.c.wayBack())
+			pause = 5 * time.Second
 		case refused != nil:
 			p.trouble(refused.Reason)
 			pause = 5 * time.Second
