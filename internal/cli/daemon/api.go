@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"crypto/tls"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -11,7 +10,7 @@ import (
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/api"
 	"brine/internal/daemons/config"
-	"brine/internal/net/transport"
+	"brine/internal/net/transport/named"
 )
 
 // APIApplet is the entry of salt-api in the table of programs.
@@ -67,11 +66,7 @@ type apiService struct {
 }
 
 func newAPI(cfg *config.Master, o *apiOptions, s *api.Settings, log *slog.Logger) (*apiService, error) {
-	var conf *tls.Config
-	ssl, err := transport.ParseTLS(cfg.Network.SSL)
-	if err == nil && ssl != nil && cfg.Network.Transport != "zeromq" {
-		conf, err = transport.ClientTLS(*ssl)
-	}
+	conf, err := named.ClientTLS(cfg.Network.Transport, cfg.Network.SSL)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@
 package session
 
 import (
-	"crypto/tls"
 	"errors"
 	"log/slog"
 
@@ -14,7 +13,7 @@ import (
 	"brine/internal/call/output"
 	"brine/internal/cli/frame"
 	"brine/internal/daemons/config"
-	"brine/internal/net/transport"
+	"brine/internal/net/transport/named"
 )
 
 // Options are the command line options that both programs have.
@@ -109,11 +108,7 @@ func (s *Session) load(path string) error {
 
 // connect makes the client; it sends nothing yet.
 func (s *Session) connect(getenv func(string) string, log *slog.Logger) error {
-	var conf *tls.Config
-	ssl, err := transport.ParseTLS(s.Conf.Network.SSL)
-	if err == nil && ssl != nil && s.Conf.Network.Transport != "zeromq" {
-		conf, err = transport.ClientTLS(*ssl)
-	}
+	conf, err := named.ClientTLS(s.Conf.Network.Transport, s.Conf.Network.SSL)
 	if err != nil {
 		return err
 	}

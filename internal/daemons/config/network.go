@@ -4,12 +4,13 @@ import (
 	"slices"
 
 	"brine/internal/base/field"
+	"brine/internal/net/transport/named"
 )
 
 // checkTransport refuses a word that names no transport. The word detect is
 // Salt's for zeromq.
 func (t *Tree) checkTransport(name string) []error {
-	if slices.Contains([]string{"zeromq", "tcp", "ws", "detect"}, name) {
+	if slices.Contains(named.Names, name) {
 		return nil
 	}
 	return []error{t.faultf("transport", "expected zeromq, tcp or ws, got %s", field.Describe(name))}

@@ -180,7 +180,7 @@ func (m *Master) bindPublishers() error {
 		o := l.Options
 		o.Guests = m.addresses.guests
 		o.Syndics, o.Heartbeat, o.Identify = m.cfg.Options.OrderMasters, m.cfg.Options.Heartbeat, identify
-		if l.Transport.Name() == "tcp" && o.Syndics {
+		if l.Transport.Traits().Registers && o.Syndics {
 			o.Filter = false // the minions of a syndic cannot be known here
 		}
 		p, err := l.Transport.ListenPublish(l.Publish, o)

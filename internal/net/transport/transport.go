@@ -212,10 +212,20 @@ func (o ListenOptions) Unfinished() *netserve.Budget {
 	return netserve.NewBudget(o.MaxBuffered)
 }
 
+// Traits are what the users of a transport must know of it.
+type Traits struct {
+	// Registers says that a master sends a publication for certain minions only to those that have registered
+	// with it, by a message under its current key.
+	Registers bool
+	// TLS says that the option ssl applies.
+	TLS bool
+}
+
 // Transport is one way to carry bytes.
 type Transport interface {
-	// Name is its name in the option transport.
+	// Name is its name in the option transport. Nothing decides by it: see Traits.
 	Name() string
+	Traits() Traits
 	// ListenRequests and ListenPublish bind addr (host:port, [v6]:port).
 	ListenRequests(addr string, o ListenOptions) (RequestServer, error)
 	ListenPublish(addr string, o ListenOptions) (Publisher, error)

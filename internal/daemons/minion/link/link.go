@@ -646,11 +646,11 @@ func (c *Link) receive(ctx context.Context, sub *channel.Subscription, failed <-
 	}
 }
 
-// reauthDelay spreads the sign-ins of a fleet. Over tcp there is no time for
+// reauthDelay spreads the sign-ins of a fleet. Where minions register there is no time for
 // that: a master sends targeted jobs only to minions that have registered,
 // which takes its new key.
 func (c *Link) reauthDelay() time.Duration {
-	if c.cfg.Transport.Name() == "tcp" {
+	if c.cfg.Transport.Traits().Registers {
 		return 0
 	}
 	return wait.Jitter(c.cfg.Options.RandomReauthDelay)

@@ -49,10 +49,10 @@ func (c *Link) askAgain(ctx context.Context) {
 // askSpread is the time over which a fleet asks for what it missed.
 const askSpread = time.Second
 
-// askSoon has the master asked what was missed, unless that says nothing: over
-// tcp and with filters a minion gets only a part of what is published.
+// askSoon has the master asked what was missed, unless that says nothing: where
+// minions register and with filters a minion gets only a part of what is published.
 func (c *Link) askSoon() {
-	if c.cfg.Transport.Name() == "tcp" || c.cfg.Options.FilterPublications {
+	if c.cfg.Transport.Traits().Registers || c.cfg.Options.FilterPublications {
 		return
 	}
 	c.again.Wake()

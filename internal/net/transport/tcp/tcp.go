@@ -72,6 +72,9 @@ func New(log *slog.Logger) *Transport { return &Transport{log: log.With("compone
 // Name returns "tcp".
 func (*Transport) Name() string { return "tcp" }
 
+// Traits implements transport.Transport.
+func (*Transport) Traits() transport.Traits { return transport.Traits{Registers: true, TLS: true} }
+
 // ListenRequests binds addr for requests.
 func (t *Transport) ListenRequests(addr string, o transport.ListenOptions) (transport.RequestServer, error) {
 	return listenRequests(addr, o, t.log)

@@ -78,6 +78,9 @@ func New(log *slog.Logger) *Transport {
 // Name returns "zeromq".
 func (t *Transport) Name() string { return "zeromq" }
 
+// Traits implements transport.Transport.
+func (*Transport) Traits() transport.Traits { return transport.Traits{} }
+
 // ListenRequests binds a ROUTER for REQ and DEALER peers. TLS is ignored.
 func (t *Transport) ListenRequests(addr string, o transport.ListenOptions) (transport.RequestServer, error) {
 	return listenRequests(addr, o, t.log)
