@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
@@ -94,7 +95,7 @@ type itemsArgs struct {
 
 func (grains) items(_ context.Context, c *fn.Call, a itemsArgs) (*value.Dict, error) {
 	all := c.Grains.All().Clone()
-	if isTrue(a.Sanitize) {
+	if salt.IsTrue(a.Sanitize) {
 		sanitize(all)
 	}
 	return all, nil
@@ -120,7 +121,7 @@ func (grains) item(_ context.Context, c *fn.Call, a anyArgs) (*value.Dict, error
 		}
 		out.Set(key, v)
 	}
-	if isTrue(a.Kwargs.At("sanitize")) {
+	if salt.IsTrue(a.Kwargs.At("sanitize")) {
 		sanitize(out)
 	}
 	return out, nil

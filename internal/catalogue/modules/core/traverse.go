@@ -121,19 +121,3 @@ func joined(a, b *value.List) *value.List {
 	}
 	return out
 }
-
-// isTrue reads a word as Salt's functions do: numbers above 0, "true".
-func isTrue(v any) bool {
-	switch x := v.(type) {
-	case string:
-		if f, err := strconv.ParseFloat(strings.TrimSpace(x), 64); err == nil {
-			return f > 0
-		}
-		return strings.EqualFold(x, "true")
-	case int64:
-		return x > 0
-	case float64:
-		return x > 0
-	}
-	return value.Truth(v)
-}

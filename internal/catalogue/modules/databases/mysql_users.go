@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 )
@@ -87,9 +88,9 @@ func (x *conn) hasUser(ctx context.Context, a existsArgs) (bool, error) {
 		return false, err
 	}
 	switch {
-	case isTrue(a.Passwordless) && isTrue(a.Socket):
+	case salt.IsTrue(a.Passwordless) && salt.IsTrue(a.Socket):
 		q, args = q+" AND plugin = ?", append(args, x.by())
-	case isTrue(a.Passwordless):
+	case salt.IsTrue(a.Passwordless):
 		q += " AND " + column + " = ''"
 	case value.Truth(a.Password):
 		if x.maria() || plugin == native {
@@ -100,14 +101,6 @@ func (x *conn) hasUser(ctx context.Context, a existsArgs) (bool, error) {
 	}
 	l, err := x.column(ctx, q, args...)
 	return l.Len() == 1, err
-}
-
-// isTrue is Salt's notion of what an option that is on looks like.
-func isTrue(v any) bool {
-	if s, ok := v.(string); ok {
-		return strings.EqualFold(s, "true")
-	}
-	return value.Truth(v)
 }
 
 func userExists(ctx context.Context, c *fn.Call, a existsArgs) (bool, error) {
@@ -175,7 +168,7 @@ func userCreate(ctx context.Context, c *fn.Call, a createArgs) (bool, error) {
 			return false, err
 		}
 		q += by
-	case isTrue(a.Open):
+	case salt.IsTrue(a.Open):
 	case a.Password != nil && newer:
 		q, args = q+" IDENTIFIED WITH ? BY ?", append(args, a.Plugin, value.Str(a.Password))
 	case a.Password != nil:
@@ -220,7 +213,7 @@ func userChpass(ctx context.Context, c *fn.Call, a chpassArgs) (bool, error) {
 		secret = hash(value.Str(a.Password))
 	case a.Hash != nil:
 		secret = value.Str(a.Hash)
-	case !isTrue(a.Open):
+	case !salt.IsTrue(a.Open):
 		c.Log.Error("password or password_hash must be specified, unless allow_passwordless=True")
 		return false, nil
 	}
@@ -231,7 +224,7 @@ func userChpass(ctx context.Context, c *fn.Call, a chpassArgs) (bool, error) {
 		return false, err
 	}
 	switch {
-	case isTrue(a.Open) && isTrue(a.Socket):
+	case salt.IsTrue(a.Open) && salt.IsTrue(a.Socket):
 		by, err := x.bySocket(ctx, a.Host)
 		if err != nil {
 			return false, err
@@ -567,7 +560,7 @@ func grantAdd(ctx context.Context, c *fn.Call, a addArgs) (bool, error) {
 			return false, err
 		}
 		q, args = q+more, append(args, values...)
-		if isTrue(a.Option) {
+		if salt.IsTrue(a.Option) {
 			q += " WITH GRANT OPTION"
 		}
 		if err := x.run(ctx, q, args...); err != nil {
@@ -583,7 +576,7 @@ func grantRevoke(ctx context.Context, c *fn.Call, a grantArgs) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if isTrue(a.Option) {
+		if salt.IsTrue(a.Option) {
 			grant += ", GRANT OPTION"
 		}
 		escaped := a

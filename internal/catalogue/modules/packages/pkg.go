@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/call/fn"
 	"brine/internal/host"
@@ -79,13 +80,10 @@ func expected(err error) error {
 
 // isTrue reads a keyword that may be a word.
 func isTrue(v any, otherwise bool) bool {
-	switch x := v.(type) {
-	case nil:
+	if v == nil {
 		return otherwise
-	case string:
-		return strings.EqualFold(x, "true") || x == "1"
 	}
-	return value.Truth(v)
+	return salt.IsTrue(v)
 }
 
 type listArgs struct {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
@@ -61,7 +62,7 @@ func (a *args) test(c *fn.Call) *bool {
 		return &yes
 	}
 	for k, v := range a.Kwargs.All() {
-		if s, ok := k.(string); ok && strings.EqualFold(s, "test") && isTrue(v) {
+		if s, ok := k.(string); ok && strings.EqualFold(s, "test") && salt.IsTrue(v) {
 			return &yes
 		}
 	}
@@ -71,13 +72,6 @@ func (a *args) test(c *fn.Call) *bool {
 		}
 	}
 	return nil
-}
-
-func isTrue(v any) bool {
-	if s, ok := v.(string); ok {
-		return strings.EqualFold(s, "true")
-	}
-	return value.Truth(v)
 }
 
 // override reads the pillar that is merged over the minion's own.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"brine/internal/base/atomicfile"
+	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
@@ -126,21 +127,13 @@ type userArgs struct {
 
 func (a userArgs) who() string { return a.Name + "@" + a.Host }
 
-// isTrue is Salt's notion of what an option that is on looks like.
-func isTrue(v any) bool {
-	if s, ok := v.(string); ok {
-		return strings.EqualFold(s, "true")
-	}
-	return value.Truth(v)
-}
-
 func userPresent(ctx context.Context, e *state.Env, a userArgs) (state.Plan, error) {
 	s := server{e, "mysql", a.Conn}
 	passwordless := !value.Truth(a.Password) && !value.Truth(a.Hash)
 	asks := []any{"user", a.Name, "host", a.Host, "unix_socket", a.Socket, "password_column", a.Column}
 	already := "User " + a.who() + " is already present"
 	if passwordless {
-		if !isTrue(a.Open) && !value.Truth(a.Socket) {
+		if !salt.IsTrue(a.Open) && !value.Truth(a.Socket) {
 			return state.Plan{}, state.Errorf("Either password or password_hash must be specified, unless allow_passwordless is True")
 		}
 		asks = append(asks, "passwordless", true)
@@ -178,18 +171,18 @@ func (a userArgs) change(s server, passwordless bool) (state.Plan, error) {
 		word, past = "clear", "cleared"
 	}
 	would := "Password for user " + a.who() + " is set to be " + past
-	if passwordless && !isTrue(a.Open) {
+	if passwordless && !salt.IsTrue(a.Open) {
 		would += ", but allow_passwordless != True"
 	}
 	p := one(would, func(ctx context.Context) (state.Change, error) {
 		ok, err := s.is(ctx, "user_chpass", "user", a.Name, "host", a.Host, "password", a.Password, "password_hash", a.Hash, "allow_passwordless", a.Open, "unix_socket", a.Socket)
 		c, err := done(ok, err, a.Name, "Updated", "Password for user "+a.who()+" has been "+past, "Failed to "+word+" password for user "+a.who())
-		if err != nil && passwordless && !isTrue(a.Open) {
+		if err != nil && passwordless && !salt.IsTrue(a.Open) {
 			err = state.Errorf("%w. Note: allow_passwordless must be True to permit passwordless login.", err)
 		}
 		return c, err
 	})
-	if passwordless && !isTrue(a.Open) {
+	if passwordless && !salt.IsTrue(a.Open) {
 		p.Forecast = &state.Result{Verdict: state.Failed, Comment: would}
 	}
 	return p, nil
@@ -201,7 +194,7 @@ func (a userArgs) create(s server) (state.Plan, error) {
 	if value.Truth(a.Open) {
 		would, did = would+" with passwordless login", did+" with passwordless login"
 	}
-	refused := value.Truth(a.Open) && !isTrue(a.Open)
+	refused := value.Truth(a.Open) && !salt.IsTrue(a.Open)
 	if refused {
 		would += ", but allow_passwordless != True"
 	}

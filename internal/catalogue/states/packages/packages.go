@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 
+	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/call/fn"
 	"brine/internal/call/output"
@@ -139,17 +140,9 @@ func due(e *state.Env, refresh any, mayBeFirst bool) bool {
 		r.done = true
 		return true
 	}
-	on := isTrue(refresh)
+	on := salt.IsTrue(refresh)
 	r.done = r.done || on
 	return on
-}
-
-// isTrue reads an option that may be a word.
-func isTrue(v any) bool {
-	if s, ok := v.(string); ok {
-		return strings.EqualFold(s, "true") || s == "1"
-	}
-	return value.Truth(v)
 }
 
 // normal leaves the machine's own architecture out of a name.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"brine/internal/base/log/redact"
+	"brine/internal/base/salt"
 	"brine/internal/call/fn"
 	"brine/internal/host"
 	"brine/internal/host/packages"
@@ -78,11 +79,11 @@ func (r *repo) read() error {
 	}
 	on := true
 	if hasEnabled {
-		on = isTrue(enabled)
+		on = salt.IsTrue(enabled)
 	} else if hasDisabled {
-		on = !isTrue(disabled)
+		on = !salt.IsTrue(disabled)
 	}
-	if secure, ok := take(kw, "allow_insecure_key"); ok && !isTrue(secure) && strings.HasPrefix(strings.TrimSpace(kw.Str("key_url")), "http:") {
+	if secure, ok := take(kw, "allow_insecure_key"); ok && !salt.IsTrue(secure) && strings.HasPrefix(strings.TrimSpace(kw.Str("key_url")), "http:") {
 		return fn.Errorf("Cannot have 'key_url' using http with 'allow_insecure_key' set to True")
 	}
 	if debian(r.e) {
@@ -188,13 +189,13 @@ func (r *repo) same(key string, now any, known bool, want any) bool {
 	case key == "comps" || key == "architectures":
 		return sameSet(value.Texts(now), value.Texts(want))
 	case key == "enabled":
-		return isTrue(want) == (!known || isTrue(now))
+		return salt.IsTrue(want) == (!known || salt.IsTrue(now))
 	case key == "comments":
 		return slices.Equal(comments(now), comments(want))
 	case !known:
 		return want == nil || want == ""
 	case value.TypeName(want) == "bool" || value.TypeName(now) == "bool":
-		return isTrue(want) == isTrue(now)
+		return salt.IsTrue(want) == salt.IsTrue(now)
 	case value.TypeName(want) == "list":
 		return value.Str(now) == strings.Join(value.Texts(want), "\n")
 	}
@@ -230,7 +231,7 @@ func sameLine(a, b string, withComment bool) bool {
 
 // do writes the repository, and looks what changed.
 func (r *repo) do(ctx context.Context, have *value.Dict) (state.Change, error) {
-	if path := r.options.Str("file"); path != "" && isTrue(r.options.At("clean_file")) {
+	if path := r.options.Str("file"); path != "" && salt.IsTrue(r.options.At("clean_file")) {
 		if err := new(host.Machine).WriteFile(path, nil); err != nil {
 			return state.Change{}, fn.Errorf("Failed to configure repo '%s': %w", r.a.Name, err)
 		}
