@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -18,7 +17,6 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"time"
 
 	"brine/internal/base/salt"
 	"brine/internal/net/event"
@@ -227,7 +225,9 @@ func (l *Local) Subscribe(ctx context.Context, prefixes ...string) (Events, erro
 		if ownOnly(prefixes) {
 			r.OwnOnly(true) // only saves work
 		}
-		l.settle(ctx)
+		if err := event.Settle(ctx, l.place.Sockets); err != nil {
+			l.log.Debug("the master is slow to accept event subscribers", "err", err)
+		}
 		l.hub = newHub(r, stop)
 	} else if !ownOnly(prefixes) {
 		l.hub.reader.OwnOnly(false)
@@ -255,31 +255,6 @@ func ownOnly(prefixes []string) bool {
 	return len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p string) bool {
 		return !strings.HasPrefix(p, "salt/job/") && !strings.HasPrefix(p, "salt/run/") && !strings.HasPrefix(p, "salt/wheel/")
 	})
-}
-
-// settleTime is the timeout of settle.
-const settleTime = 500 * time.Millisecond
-
-// settle waits until the master has accepted the connection that was just dialled. Connections are accepted in order, and the master closes
-// one that the client ends; so settle does that with a second connection.
-func (l *Local) settle(ctx context.Context) {
-	var d net.Dialer
-	limited, cancel := context.WithTimeout(ctx, settleTime)
-	defer cancel()
-	conn, err := d.DialContext(limited, l.place.Sockets.Network, l.place.Sockets.Pub)
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	half, ok := conn.(interface{ CloseWrite() error })
-	if !ok || half.CloseWrite() != nil {
-		return
-	}
-	end, _ := limited.Deadline()
-	conn.SetReadDeadline(end)
-	if _, err := io.Copy(io.Discard, conn); err != nil {
-		l.log.Debug("the master is slow to accept event subscribers", "err", err)
-	}
 }
 
 // Fire puts an event on the master's bus.

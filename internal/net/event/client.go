@@ -2,6 +2,7 @@ package event
 
 import (
 	"context"
+	"io"
 	"iter"
 	"net"
 	"strings"
@@ -42,6 +43,36 @@ func Dial(ctx context.Context, at Sockets) (*Reader, error) {
 	// This identifies a Brine program to the bus; a failure shows when the first event is read.
 	_ = r.OwnOnly(false)
 	return r, nil
+}
+
+// settleTime bounds the wait of Settle.
+const settleTime = 500 * time.Millisecond
+
+// Settle waits until the bus has accepted the connections that were dialled before: a daemon may answer
+// a request before it has accepted the connection on which the answer is read. A bus accepts connections in
+// order and closes one that the peer ends, so Settle does that with a connection of its own. Its error says
+// that the bus is slow, or of another kind; the connections may be used all the same.
+func Settle(ctx context.Context, at Sockets) error {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	conn, err := dial(ctx, at, at.Pub)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	half, ok := conn.(interface{ CloseWrite() error })
+	if !ok {
+		return nil
+	}
+	if err := half.CloseWrite(); err != nil {
+		return err
+	}
+	end, _ := ctx.Deadline()
+	if err := conn.SetReadDeadline(end); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, conn)
+	return err
 }
 
 // Next waits for the next event. It fails when the connection has ended.

@@ -164,6 +164,7 @@ func (b *Bus) AskAll(ctx context.Context, tag string, requests []*value.Dict, an
 	if err != nil {
 		return nil, err
 	}
+	_ = event.Settle(ctx, *at) // or the answer may come before the daemon knows this reader
 	p, err := event.DialPush(ctx, *at, 0)
 	if err == nil {
 		defer p.Close()
