@@ -149,7 +149,9 @@ func (t *minionTable) learn(e Seen, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	t.sessions.adopt(e.ID, e.Generation)
+	if err := t.sessions.adopt(e.ID, e.Generation); err != nil {
+		return err
+	}
 	if _, err := t.cipherOf(e.ID, m, now); err != nil {
 		return err
 	}

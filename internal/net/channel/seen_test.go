@@ -152,3 +152,45 @@ func TestLearnFromHostileMember(t *testing.T) {
 		t.Errorf("the minion is answered %v", got)
 	}
 }
+
+// TestGenerationOfHostileMember: no number that another master tells uses up those
+// that follow: a session key can still be replaced before its time.
+func TestGenerationOfHostileMember(t *testing.T) {
+	now := time.Now()
+	s := member(t, &now)
+	s.Learn([]Seen{{ID: vecID, Key: 1, Generation: 1<<32 - 1}})
+	before := s.sealed(t)
+	if err := s.sessions.Renew(vecID); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.replay(t, before, before.load()); got != badLoad {
+		t.Errorf("with the key that was replaced: %v", got)
+	}
+	if seal := s.sealed(t); s.replay(t, seal, seal.load()) != "served" {
+		t.Error("with the new key the minion is not served")
+	}
+}
+
+// TestGenerationsEndWithSecret: with another secret all keys are new, and what a
+// master tells of generations under the old one does not count.
+func TestGenerationsEndWithSecret(t *testing.T) {
+	now := time.Now()
+	s, other := member(t, &now), member(t, &now)
+	secret := []byte("secret of all masters")
+	for _, m := range []*testServer{s, other} {
+		if err := m.sessions.Derive(func() []byte { return secret }, func(string) (string, error) { return "key of the minion", nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.sessions.Renew(vecID); err != nil {
+		t.Fatal(err)
+	}
+	secret = []byte("the next secret of all masters")
+	own, _, err := s.sessions.Get(vecID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh, _, err := other.sessions.Get(vecID); err != nil || own != fresh {
+		t.Errorf("a master that was not told of the old generation has another key (%v)", err)
+	}
+}

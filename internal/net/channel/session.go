@@ -32,7 +32,7 @@ type Sessions struct {
 
 	// generations has how often the derived key of an id was replaced before its
 	// time.
-	generations sync.Map // id -> uint32
+	generations sync.Map // id -> generation
 
 	// making is held while a key is made, so that two who need the same key
 	// do not replace each other's.
@@ -108,7 +108,7 @@ func (s *Sessions) derived(id string) (string, stamp, error) {
 	if err != nil {
 		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
 	}
-	generation := s.generation(id)
+	generation := s.generation(id, secretTag(secret))
 	text := fmt.Sprintf("%s\x00%d\x00%s", id, from.Unix(), pub)
 	if generation > 0 {
 		text += fmt.Sprintf("\x00%d", generation)
@@ -119,25 +119,56 @@ func (s *Sessions) derived(id string) (string, stamp, error) {
 // derivedStamp changes when the key does, unless the minion has another key
 // pair.
 func derivedStamp(secret []byte, from time.Time, generation uint32) stamp {
-	h := fnv.New64a()
-	h.Write(secret)
-	return stamp{from, int64(h.Sum64()), generation}
+	return stamp{from, int64(secretTag(secret)), generation}
 }
 
-func (s *Sessions) generation(id string) uint32 {
+// secretTag tells a secret from the one before.
+func secretTag(secret []byte) uint64 {
+	h := fnv.New64a()
+	h.Write(secret)
+	return h.Sum64()
+}
+
+// generation is how often a derived key was replaced under one secret. With
+// another secret all keys are new, so the count begins again.
+type generation struct {
+	secret uint64 // its tag
+	n      uint32
+}
+
+// maxGenerations bounds how far the generation of another master may be above the
+// own one. Without a bound, one wrong number would use up all that follow.
+const maxGenerations = 1000
+
+// errGeneration is the error of a generation that is not adopted.
+var errGeneration = errors.New("the generation of the session key is too far above the own one")
+
+func (s *Sessions) generation(id string, secret uint64) uint32 {
 	v, _ := s.generations.Load(id)
-	n, _ := v.(uint32)
-	return n
+	if g, _ := v.(generation); g.secret == secret {
+		return g.n
+	}
+	return 0
 }
 
 // adopt takes over the generation of a derived key from another master. Masters
 // use the highest that one of them has.
-func (s *Sessions) adopt(id string, generation uint32) {
+func (s *Sessions) adopt(id string, n uint32) error {
+	if s.derive == nil {
+		return nil
+	}
 	s.making.Lock()
 	defer s.making.Unlock()
-	if s.derive != nil && generation > s.generation(id) {
-		s.generations.Store(id, generation)
+	secret := secretTag(s.derive.secret())
+	own := s.generation(id, secret)
+	switch {
+	case n <= own:
+		return nil
+	case n-own > maxGenerations:
+		return errGeneration
 	}
+	s.generations.Store(id, generation{secret, n})
+	return nil
 }
 
 // Renew replaces the session key of id before its time. A derived key gets
@@ -146,7 +177,10 @@ func (s *Sessions) Renew(id string) error {
 	if s.derive == nil {
 		return s.Forget(id)
 	}
-	s.adopt(id, s.generation(id)+1)
+	s.making.Lock()
+	defer s.making.Unlock()
+	secret := secretTag(s.derive.secret())
+	s.generations.Store(id, generation{secret, s.generation(id, secret) + 1})
 	return nil
 }
 
@@ -221,7 +255,8 @@ func replaceable(err error) bool {
 // in it is too old or must not be trusted.
 func (s *Sessions) stat(id string) (stamp, error) {
 	if s.derive != nil {
-		return derivedStamp(s.derive.secret(), s.begin(id), s.generation(id)), nil
+		secret := s.derive.secret()
+		return derivedStamp(secret, s.begin(id), s.generation(id, secretTag(secret))), nil
 	}
 	if u, ok := s.inMemory(id); ok {
 		if age := s.now().Sub(u.at); s.maxAge > 0 && (age > s.maxAge || age < -s.maxAge) {
