@@ -134,9 +134,10 @@ func checkRotation(t *testing.T, master *node, k kind) {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, "the master takes the request for a new key", func() error {
-		_, err := os.Lstat(path)
-		if err == nil {
-			return fmt.Errorf("%s is still there", path)
+		for _, path := range []string{path, path + "-rotating"} { // the second one is of a master of ours
+			if _, err := os.Lstat(path); err == nil {
+				return fmt.Errorf("%s is still there", path)
+			}
 		}
 		return nil
 	})

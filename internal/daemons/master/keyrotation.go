@@ -1,7 +1,6 @@
 package master
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -27,27 +26,43 @@ type keyRotation struct {
 // that holds the id of the master it is meant for.
 const dropfile = ".dfn"
 
+// rotating is added to the name of the drop file of a request that the master
+// follows. It stays until the key is replaced: one that is there before is of a
+// master that ended meanwhile, or of a replacement that failed.
+const rotating = "-rotating"
+
 // rotateOnRequest calls rotate if the drop file asks the master with this id for
-// a new AES key, and removes the file afterwards: salt-key and scripts wait until
-// it is gone, and then all masters of a cluster must use the new key. If rotate
-// fails, the request stays.
+// a new AES key. salt-key writes no second request while the drop file is there,
+// so the file is renamed first: a key that is deleted during rotate needs another
+// new AES key. A request is not lost if rotate fails or the master ends meanwhile.
 func rotateOnRequest(path, id string, rotate func() error) error {
-	fi, err := os.Lstat(path)
-	if err != nil || !fi.Mode().IsRegular() || fi.Mode().Perm() != 0o400 || fi.Size() > 1024 {
+	taken := path + rotating
+	var err error
+	switch {
+	case isRequest(path, id):
+		err = os.Rename(path, taken)
+	case isRequest(taken, id):
+		err = os.Chmod(taken, 0o400) // is it writable?
+	default:
 		return nil
 	}
-	b, err := os.ReadFile(path)
-	if err != nil || strings.TrimSpace(string(b)) != id {
-		return nil
-	}
-	// A file that cannot be removed must not ask again each second.
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err != nil { // it must not ask again each second
 		return fmt.Errorf("the request for a new AES key is not followed, because it could not be removed: %w", err)
 	}
 	if err := rotate(); err != nil {
-		return errors.Join(err, os.Chmod(path, 0o400))
+		return err
 	}
-	return os.Remove(path)
+	return os.Remove(taken)
+}
+
+// isRequest reports whether a file asks the master with this id for a new key.
+func isRequest(path, id string) bool {
+	fi, err := os.Lstat(path)
+	if err != nil || !fi.Mode().IsRegular() || fi.Mode().Perm() != 0o400 || fi.Size() > 1024 {
+		return false
+	}
+	b, err := os.ReadFile(path)
+	return err == nil && strings.TrimSpace(string(b)) == id
 }
 
 // onRequest replaces the key if the drop file asks for that.

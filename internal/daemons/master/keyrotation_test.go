@@ -7,42 +7,81 @@ import (
 	"testing"
 )
 
-// TestRequestForAESKey: the file that asks for a new key is gone when the key is
-// replaced, not before, and stays if that has failed.
+// TestRequestForAESKey: a request for a new key is followed once, and is not lost
+// when the replacement fails, when the master ends before it is done, or when
+// salt-key asks meanwhile.
 func TestRequestForAESKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), dropfile)
-	there := func() bool { _, err := os.Stat(path); return err == nil }
-	calls := 0
-	rotate := func() error {
-		if calls++; !there() {
-			t.Error("the file is gone before the key is replaced")
-		}
-		return nil
-	}
-	failed := errors.New("no space")
-	for _, c := range []struct {
-		text   string
-		mode   os.FileMode
-		rotate func() error
-		calls  int
-		left   bool
-		err    error
-	}{
-		{"boss\n", 0o400, rotate, 1, false, nil},
-		{"boss", 0o600, rotate, 0, true, nil},
-		{"other", 0o400, rotate, 0, true, nil},
-		{"boss", 0o400, func() error { calls++; return failed }, 1, true, failed},
-	} {
-		calls = 0
-		if err := os.WriteFile(path, []byte(c.text), c.mode); err != nil {
+	there := func(path string) bool { _, err := os.Lstat(path); return err == nil }
+	request := func(text string, mode os.FileMode) {
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
-		if err := rotateOnRequest(path, "boss", c.rotate); !errors.Is(err, c.err) || calls != c.calls || there() != c.left {
-			t.Errorf("%q of mode %o: %v, %d calls, there: %v", c.text, c.mode, err, calls, there())
+	}
+	failed := errors.New("no space")
+	var result error
+	var meanwhile func()
+	calls := 0
+	rotate := func() error {
+		calls++
+		if there(path) {
+			t.Error("salt-key sees the request, and would not ask for a deletion from now on")
 		}
-		if fi, err := os.Stat(path); err == nil && fi.Mode().Perm() != c.mode {
-			t.Errorf("%q: the mode is now %o", c.text, fi.Mode().Perm())
+		if do := meanwhile; do != nil {
+			meanwhile = nil
+			do()
+		}
+		return result
+	}
+	// look is the look for a request that the master takes each second.
+	look := func(what string, wantCalls int, want error) {
+		t.Helper()
+		calls = 0
+		if err := rotateOnRequest(path, "boss", rotate); !errors.Is(err, want) || calls != wantCalls {
+			t.Errorf("%s: %v, %d calls", what, err, calls)
+		}
+	}
+
+	for _, c := range []struct {
+		text string
+		mode os.FileMode
+	}{{"boss", 0o600}, {"other", 0o400}} {
+		request(c.text, c.mode)
+		look("no request", 0, nil)
+		if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != c.mode {
+			t.Errorf("%q: what is not a request was changed: %v", c.text, err)
 		}
 		os.Remove(path)
+	}
+
+	request("boss\n", 0o400)
+	look("a request", 1, nil)
+	look("after it", 0, nil)
+
+	request("boss", 0o400)
+	result = failed
+	look("a replacement that fails", 1, failed)
+	look("once more", 1, failed)
+	result = nil
+	look("one that succeeds", 1, nil)
+	look("after it", 0, nil)
+
+	request("boss", 0o400)
+	meanwhile = func() { request("boss", 0o400) }
+	look("a request meanwhile", 1, nil)
+	look("that one", 1, nil)
+	look("after both", 0, nil)
+
+	request("boss", 0o400)
+	func() {
+		defer func() { recover() }()
+		meanwhile = func() { panic("the master ends here") }
+		rotateOnRequest(path, "boss", rotate)
+		t.Error("the master has not ended")
+	}()
+	look("the next start", 1, nil)
+	look("after it", 0, nil)
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) > 0 {
+		t.Errorf("%v are left, %v", left, err)
 	}
 }
