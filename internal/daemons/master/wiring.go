@@ -470,9 +470,9 @@ func (m *Master) runCluster(ctx context.Context) error {
 	c.AnswerWith(askFetched, m.files.toldFetched)
 	seen := newSeenTeller(c, m.requests, m.cfg.ID)
 	c.AnswerWith(askSeen, seen.take)
-	ctx, cancel := context.WithCancel(ctx)
+	within, cancel := context.WithCancel(ctx)
 	var aside sync.WaitGroup
-	aside.Go(func() { seen.run(ctx) })
+	aside.Go(func() { seen.run(within) })
 	defer aside.Wait()
 	defer cancel()
 	defer m.bus.Handle(c.Event)()
@@ -485,7 +485,7 @@ func (m *Master) runCluster(ctx context.Context) error {
 			c.Want(always)
 		}
 	})
-	return c.Run(ctx, &clusterHost{
+	return c.Run(within, &clusterHost{
 		cluster: c, bus: m.bus, queue: m.queue, presence: m.presence, reconnects: m.reconnects, jobs: m.peerJobs, rotated: func() { m.publish.AES() }, log: m.log,
 	})
 }
