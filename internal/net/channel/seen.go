@@ -106,15 +106,28 @@ func (s *Server) TakeSeen() []Seen { return s.table.seen.take() }
 
 // AllSeen returns what this master knows to have been served by any master, for
 // one that has started or could not be reached. Of nonces older than replayTime
-// the floor is told.
+// the floor is told, and of session keys that were replaced before their time the
+// generation, also while nothing was served under them.
 func (s *Server) AllSeen() (out []Seen) {
 	old := uint32(s.now().Add(-replayTime).Unix())
+	renewed := s.table.sessions.renewed()
 	s.table.m.Range(func(id, v any) bool {
 		if e := v.(*minionState).allSeen(id.(string), old); e.Floor > 0 || len(e.Nonces) > 0 {
 			out = append(out, e)
+			if e.Generation == renewed[e.ID] {
+				delete(renewed, e.ID)
+			}
 		}
 		return true
 	})
+	for id, n := range renewed {
+		// Of a key that cannot be computed here the number is told all the same.
+		e := Seen{ID: id, Generation: n}
+		if key, st, err := s.table.sessions.Get(id); err == nil {
+			e.Key, e.Generation = tagOf(key), st.generation
+		}
+		out = append(out, e)
+	}
 	return out
 }
 

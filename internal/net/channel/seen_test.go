@@ -194,3 +194,35 @@ func TestGenerationsEndWithSecret(t *testing.T) {
 		t.Errorf("a master that was not told of the old generation has another key (%v)", err)
 	}
 }
+
+// TestGenerationToldToAbsentMember: a member that was down when a session key was
+// replaced before its time has the same key once it is told.
+func TestGenerationToldToAbsentMember(t *testing.T) {
+	now := time.Now()
+	one, absent := member(t, &now), member(t, &now)
+	old := one.sealed(t)
+	if got := one.replay(t, old, old.load("ts", now.Unix())); got != "served" {
+		t.Fatal(got)
+	}
+	for range 2 * nonceWindow {
+		now = now.Add(2 * replayTime / nonceWindow)
+		if got := one.replay(t, old, old.load("ts", now.Unix())); got != "served" {
+			t.Fatal(got)
+		}
+	}
+	if got := one.replay(t, old, old.load("ts", now.Add(-time.Hour).Unix())); got != badLoad {
+		t.Fatal(got)
+	}
+	if got := verdictOf(t, one.ask(t, signInBody(t, vecID, "minion"), false)); got != "accepted" {
+		t.Fatal(got)
+	}
+	one.TakeSeen() // told to others
+	absent.Learn(one.AllSeen())
+	seal := one.sealed(t)
+	if got := absent.replay(t, seal, seal.load()); got != "served" {
+		t.Errorf("the minion at the member that was down: %v", got)
+	}
+	if got := absent.replay(t, old, old.load()); got != badLoad {
+		t.Errorf("the old session key at the member that was down: %v", got)
+	}
+}

@@ -151,6 +151,22 @@ func (s *Sessions) generation(id string, secret uint64) uint32 {
 	return 0
 }
 
+// renewed returns the ids whose derived keys were replaced before their time, with
+// the generation.
+func (s *Sessions) renewed() map[string]uint32 {
+	if s.derive == nil {
+		return nil
+	}
+	secret, out := secretTag(s.derive.secret()), map[string]uint32{}
+	s.generations.Range(func(id, v any) bool {
+		if g := v.(generation); g.secret == secret && g.n > 0 {
+			out[id.(string)] = g.n
+		}
+		return true
+	})
+	return out
+}
+
 // adopt takes over the generation of a derived key from another master. Masters
 // use the highest that one of them has.
 func (s *Sessions) adopt(id string, n uint32) error {
