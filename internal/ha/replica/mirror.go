@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -136,8 +137,22 @@ func (m *Mirror) Sync() error {
 			return err
 		}
 	}
-	return m.apply()
+	for range applyTries {
+		changed, err := m.apply()
+		if err != nil || !changed {
+			return err
+		}
+		// What was changed here in the meantime is recorded first. A file that was rewritten in place is no news.
+		m.f.News()
+		if err := m.collect(false); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s: %w, again and again", m.f.Dir(), errChanged)
 }
+
+// applyTries is how often a round begins again because files change while it writes.
+const applyTries = 5
 
 // begin compares all files with all records. A directory that does not belong to the records was lost or replaced, so that missing files
 // are not deletions.
@@ -354,24 +369,24 @@ func (m *Mirror) base(name string) (oplog.Vector, error) {
 	return m.s.Forgotten()
 }
 
-// apply writes records of other masters to files.
-func (m *Mirror) apply() error {
+// apply writes records of other masters to files. changed says that some were left alone, because they have changed.
+func (m *Mirror) apply() (changed bool, err error) {
 	names, err := m.s.todo(m.kind)
 	if err != nil || len(names) == 0 {
-		return err
+		return false, err
 	}
 	written := map[string]oplog.Vector{}
 	for _, name := range names {
 		switch err := m.write(name); {
-		case errors.Is(err, errChanged): // the next round records that change, and comes back to this one
-			m.Wake()
+		case errors.Is(err, errChanged):
+			changed = true
 		case err != nil:
-			return err
+			return changed, err
 		default:
 			written[name] = m.known[name].ctx
 		}
 	}
-	return m.s.done(m.kind, written)
+	return changed, m.s.done(m.kind, written)
 }
 
 // write updates the file of a thing to the winning version. Once the files were compared with the records it replaces nothing that it has

@@ -541,7 +541,7 @@ func (s *Store) OnChange(fn func(kind, name string)) {
 // Apply implements oplog.Stream. Of a batch with a record that cannot be decoded it applies those before, and fails: what was not stored
 // is not acknowledged.
 func (s *Store) Apply(b oplog.Batch) error {
-	records, unreadable := readItems(&b)
+	records, unreadable := readItems(&b, s.latestPlace())
 	var news []*Record
 	err := s.db.Update(func(tx *bolt.Tx) error {
 		news = nil
@@ -593,10 +593,27 @@ func (s *Store) Apply(b oplog.Batch) error {
 	return unreadable
 }
 
-// readItems decodes the items of a batch. It cuts the batch off before the first one that cannot be decoded.
-func readItems(b *oplog.Batch) (records []*Record, unreadable error) {
+// latestPlace returns the latest place in the order that a record of another master may have: a thousand years, more than any clock is wrong,
+// behind what is known here. All masters count on from what they accept, so that a member that means harm could use the order up.
+func (s *Store) latestPlace() int64 {
+	var at int64
+	s.db.View(func(tx *bolt.Tx) error { at = s.tick(tx, 0); return nil })
+	return min(at+maxJump, maxAt)
+}
+
+// readItems decodes the items of a batch. It cuts the batch off before the first one that cannot be decoded, or whose place in the order is
+// behind the latest allowed.
+func readItems(b *oplog.Batch, latest int64) (records []*Record, unreadable error) {
+	last := b.From
 	for i, it := range b.Items {
+		if it.Number <= last || it.Number > b.To {
+			return nil, nil // out of order: oplog.Accept refuses the whole batch
+		}
+		last = it.Number
 		r, err := readItem(it.Data)
+		if err == nil && r.At > latest {
+			err = errors.New("its place in the order is out of bounds")
+		}
 		if err != nil {
 			unreadable = fmt.Errorf("change %d of %s: %w; is that master of a newer version?", it.Number, b.Origin, err)
 			b.Items, b.To = b.Items[:i], it.Number-1
@@ -612,6 +629,7 @@ func readItems(b *oplog.Batch) (records []*Record, unreadable error) {
 const (
 	maxName = 512
 	maxAt   = 1 << 62
+	maxJump = 1000 * 365 * 24 * int64(time.Hour/time.Microsecond)
 )
 
 func readItem(data []byte) (*Record, error) {

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -11,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"brine/internal/py/msgpack"
+	"brine/internal/py/value"
 	"brine/internal/store/keystore"
 	"brine/internal/store/oplog"
 	"brine/test/fuzztest"
@@ -308,6 +311,7 @@ func TestRestoredDiskDecidesApart(t *testing.T) {
 			}
 			meet(t, a, b)
 			backup := t.TempDir()
+			a.reopen("a", func() {}) // the backup has a name under which nothing was written
 			a.reopen("a", func() { copyTree(t, a.dir, backup) })
 			for i := range 20 {
 				a.must(a.keys.Delete(keystore.Accepted, fmt.Sprint("gone", i)))
@@ -382,6 +386,19 @@ func TestUnreadableRecord(t *testing.T) {
 			t.Errorf("% x was taken", data)
 		}
 	}
+	// Neither is one whose place leaves no room for others behind it.
+	far, err := msgpack.Marshal(&value.List{Items: []any{"key", "m1", []byte("x"), int64(maxAt), "b", value.NewDict(0)}}, msgpack.NewSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []uint64{0, 1, 7} { // and no number that the batch does not have
+		if err := s.Apply(oplog.Batch{Origin: "other", From: 0, To: 1, Items: []oplog.Item{{Number: n, Data: far}}}); err == nil {
+			t.Errorf("number %d was taken", n)
+		}
+		if err := s.Apply(oplog.Batch{Origin: "other", From: 0, To: 1, Items: []oplog.Item{{Number: n, Data: []byte{0xc1}}}}); err == nil {
+			t.Errorf("number %d was taken", n)
+		}
+	}
 	if v, err := s.Vector(); err != nil || v["other"] != 0 {
 		t.Errorf("%v, %v", v, err)
 	}
@@ -414,7 +431,7 @@ func TestRejectionDuringWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range []*Mirror{a.mirror, a.tokens} {
-		if err := m.apply(); err != nil {
+		if _, err := m.apply(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -427,6 +444,30 @@ func TestRejectionDuringWrite(t *testing.T) {
 		}
 		if got, err := os.ReadFile(filepath.Join(s.dir, "tokens", "t1")); err != nil || string(got) != "mine" {
 			t.Errorf("the token is %q at %s (%v)", got, s.store.id, err)
+		}
+	}
+}
+
+// TestChangeInPlaceDuringWrite: a key file is rewritten in place, which leaves no
+// trace in its directory. A decision of another master is written all the same.
+func TestChangeInPlaceDuringWrite(t *testing.T) {
+	a, b := newSite(t, t.TempDir(), "a"), newSite(t, t.TempDir(), "b")
+	a.add("m1", "key")
+	a.move("m1", keystore.Pending, keystore.Accepted)
+	meet(t, a, b)
+	time.Sleep(2 * settled)
+	b.sync()
+	if err := os.WriteFile(filepath.Join(b.dir, "pki", "minions", "m1"), fmt.Appendf(nil, pem, "other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.must(a.keys.Delete(keystore.Accepted, "m1"))
+	for range 2 {
+		give(t, a, b)
+		give(t, b, a)
+	}
+	for _, s := range []*site{a, b} {
+		if st, _, err := s.keys.Lookup("m1"); err != nil || st != keystore.None {
+			t.Errorf("m1 is %v at %s (%v)", st, s.store.id, err)
 		}
 	}
 }
@@ -565,7 +606,10 @@ func FuzzApply(tf *testing.F) {
 	f.Add(b.Items[0].Data)
 	n := uint64(0)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, bad := readItem(data)
+		r, bad := readItem(data)
+		if bad == nil && r.At > s.latestPlace() {
+			bad = errors.New("too far")
+		}
 		err := s.Apply(oplog.Batch{Origin: "other", From: n, To: n + 1, Items: []oplog.Item{{Number: n + 1, Data: data}}})
 		if (err == nil) != (bad == nil) {
 			t.Fatal(err, bad)

@@ -227,7 +227,12 @@ func (s *Store) Apply(b oplog.Batch) error {
 
 // readItems decodes the items of a batch. It cuts the batch off before the first one that cannot be decoded.
 func readItems(b *oplog.Batch) (items []item, unreadable error) {
+	last := b.From
 	for i, it := range b.Items {
+		if it.Number <= last || it.Number > b.To {
+			return nil, nil // out of order: oplog.Accept refuses the whole batch
+		}
+		last = it.Number
 		decoded, err := decodeItem(it.Data)
 		if err != nil {
 			unreadable = fmt.Errorf("change %d of %s: %w; is that master of a newer version?", it.Number, b.Origin, err)

@@ -111,20 +111,16 @@ var (
 // maxName bounds the name of an origin in bytes.
 const maxName = 64
 
-// Init creates missing buckets and gives the file a new name if changes were made under the present one: it is
-// called when a file is opened, which may be an older copy of itself. Others may then know changes under the
-// present name that this copy does not, and would take new ones with the same numbers for those. owner is the id
-// of the master.
+// Init creates missing buckets and gives the file a new name: it is called when a file is opened, which may be an
+// older copy of itself. Others may then know changes under the present name that this copy does not, even if it
+// has none, and would take new ones with the same numbers for those. owner is the id of the master.
 func Init(tx *bolt.Tx, owner string) error {
 	for _, name := range [][]byte{entriesBucket, vectorBucket} {
 		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 			return err
 		}
 	}
-	if self := Self(tx); self == "" || known(tx, self) > 0 {
-		return Renew(tx, owner)
-	}
-	return nil
+	return Renew(tx, owner)
 }
 
 // Renew gives the file a new origin name. Changes under the old name stay.
