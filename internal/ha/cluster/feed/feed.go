@@ -73,9 +73,9 @@ func VectorDict(v oplog.Vector) *value.Dict {
 }
 
 // Bounds of a peer's vector: the number of origins, and the length of a name in bytes. A master has one for each
-// start in which it made changes.
+// start in which it made changes, so that these are decades.
 const (
-	maxVector = 4096
+	maxVector = 1 << 16
 	maxOrigin = 64
 )
 
@@ -295,12 +295,13 @@ func (f *Feed) step() (sent bool, err error) {
 }
 
 // next selects an origin whose changes the peer lacks. Changes of other masters are left to these, and sent from here only if the peer
-// still lacks them after a while.
+// still lacks them after a while. Own changes of before the start go before those of after it: a removal before the secrets that were replaced
+// because of it.
 func (f *Feed) next(mine oplog.Vector) (origin string, after uint64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	behind := int64(0)
-	now := time.Now()
+	now, self := time.Now(), f.stream.Self()
 	for o, n := range mine {
 		have := f.have[o]
 		if have >= n {
@@ -309,7 +310,7 @@ func (f *Feed) next(mine oplog.Vector) (origin string, after uint64, ok bool) {
 		}
 		behind += int64(n - have)
 		at := max(have, f.sent[o])
-		if ok || at >= n || f.open >= window || f.trouble != "" {
+		if ok && origin != self || at >= n || f.open >= window || f.trouble != "" {
 			continue
 		}
 		if !f.stream.Own(o) {
@@ -320,7 +321,9 @@ func (f *Feed) next(mine oplog.Vector) (origin string, after uint64, ok bool) {
 				continue
 			}
 		}
-		origin, after, ok = o, at, true
+		if !ok || f.stream.Own(o) {
+			origin, after, ok = o, at, true
+		}
 	}
 	f.p.Behind(f.name, behind)
 	return origin, after, ok

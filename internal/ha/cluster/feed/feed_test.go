@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"slices"
 	"testing"
 
 	"brine/internal/base/wait"
@@ -56,4 +57,34 @@ func FuzzFeed(tf *testing.F) {
 			}
 		}
 	})
+}
+
+// ownNames is a stream that only has names.
+type ownNames struct {
+	oplog.Stream
+	self string
+}
+
+func (s ownNames) Self() string           { return s.self }
+func (s ownNames) Own(origin string) bool { return origin[0] == s.self[0] }
+
+// TestOwnChangesInOrder: changes of before the start are sent before those of after
+// it, and those of other masters later than both.
+func TestOwnChangesInOrder(t *testing.T) {
+	mine := oplog.Vector{"a1": 3, "a2": 2, "b1": 7, "c1": 1}
+	for range 50 { // maps have no order
+		f := &Feed{p: Peer{Behind: func(string, int64) {}}, stream: ownNames{self: "a2"}, have: oplog.Vector{"a1": 1}, sent: oplog.Vector{}, lag: map[string]lag{}}
+		var got []string
+		for {
+			origin, _, ok := f.next(mine)
+			if !ok {
+				break
+			}
+			got = append(got, origin)
+			f.sent[origin] = mine[origin]
+		}
+		if !slices.Equal(got, []string{"a1", "a2"}) {
+			t.Fatalf("sent %v", got)
+		}
+	}
 }
