@@ -260,7 +260,7 @@ func (c *Client) published(reply any) (Published, error) {
 		return Published{}, unreadable(err)
 	}
 	jid, _ := in.JID.(string)
-	p := Published{JID: jid, Minions: in.Minions, Missing: in.Missing, Elsewhere: map[string]string{}}
+	p := Published{JID: jid, Minions: texts(in.Minions), Missing: texts(in.Missing), Elsewhere: map[string]string{}}
 	for id, master := range in.Elsewhere.All() {
 		p.Elsewhere[value.Str(id)] = value.Str(master)
 	}
@@ -286,4 +286,20 @@ func texts(l *value.List) []string {
 		}
 	}
 	return out
+}
+
+// listOf returns a list or tuple as a list.
+func listOf(v any) (l *value.List, ok bool) {
+	switch x := v.(type) {
+	case *value.List:
+		return x, true
+	case value.Tuple:
+		return &value.List{Items: x}, true
+	}
+	return nil, false
+}
+
+func isList(v any) bool {
+	_, ok := listOf(v)
+	return ok
 }

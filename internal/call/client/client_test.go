@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -414,5 +415,39 @@ func TestUnreadableKeyFile(t *testing.T) {
 	_, _, err = c.RunAsync(t.Context(), Runner{Fun: "test.arg"})
 	if salt.KindOf(err) != salt.Unavailable || !strings.Contains(err.Error(), "cannot read the key") || !strings.Contains(err.Error(), path) || NotRunning(err) {
 		t.Error(err)
+	}
+}
+
+// TestOddMessages: what stock masters and any minion can put into messages of a job
+// is passed over, and ends no command.
+func TestOddMessages(t *testing.T) {
+	f := newFake(func(*value.Dict) (any, error) {
+		return value.DictOf("enc", "clear", "load", value.DictOf("jid", testJID, "minions", value.ListOf("a", int64(7)), "missing", value.ListOf("b", int64(42), nil))), nil
+	})
+	c := f.client(Options{})
+	run, err := c.Start(t.Context(), Job{Target: "a", Fun: "test.ping"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if !slices.Equal(run.Minions, []string{"a"}) || !slices.Equal(run.Missing, []string{"b"}) {
+		t.Errorf("%v, %v", run.Minions, run.Missing)
+	}
+	for _, data := range []*value.Dict{
+		value.DictOf("minions", "a", "missing", value.NewDict(0), "id", int64(3), "state", value.NewDict(0)),
+		value.DictOf("minions", value.ListOf(int64(1)), "id", value.ListOf("x")),
+		value.DictOf("id", "a", "state", true),
+	} {
+		for _, k := range []kind{announced, info, ret, answer} {
+			if _, ok, err := run.take(k, data); ok || err != nil {
+				t.Errorf("%s: %v, %v", value.Repr(data), ok, err)
+			}
+		}
+	}
+	if _, _, err := run.take(info, value.DictOf("error", "no", "minions", "odd")); err == nil {
+		t.Error("an error beside odd values is passed over")
+	}
+	if _, err := c.NewToken(t.Context(), value.DictOf("eauth", "pam", "cmd", value.NewDict(0))); salt.KindOf(err) != salt.Denied {
+		t.Errorf("credentials beside other keys: %v", err)
 	}
 }

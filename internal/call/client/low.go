@@ -482,11 +482,10 @@ func (c *Client) wheel(ctx context.Context, cmd, fun string, args []any, kwargs 
 // NewToken requests a token from the master: {start, expire, name, eauth, token} and perms, the permissions of its user. creds are eauth,
 // username and password, and optionally token_expire.
 func (c *Client) NewToken(ctx context.Context, creds *value.Dict) (*value.Dict, error) {
-	var login wire.Login
-	if err := wire.Decode(creds, &login); err != nil {
-		return nil, err
+	login := wire.Login{
+		Cmd: "mk_token", EAuth: creds.At("eauth"), Username: creds.At("username"), Password: creds.At("password"),
+		TokenExpire: creds.At("token_expire"), Perms: true,
 	}
-	login.Cmd, login.Perms, login.Rest = "mk_token", true, nil
 	reply, err := c.request(ctx, wire.Encode(login), c.o.Timeout)
 	if err != nil {
 		return nil, err

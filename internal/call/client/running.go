@@ -107,7 +107,7 @@ func (r *Running) take(k kind, data *value.Dict) (res Result, ok bool, err error
 	case announced, info:
 		var e wire.JobEvent
 		if err := wire.Decode(data, &e); err != nil {
-			r.c.log.Warn("ignoring an event of a job", "jid", r.JID, "err", err)
+			r.c.log.Debug("ignoring an event of a job", "jid", r.JID, "err", err)
 			break
 		}
 		if e.Error != nil {
@@ -133,7 +133,7 @@ func (r *Running) take(k kind, data *value.Dict) (res Result, ok bool, err error
 // takeAnswer handles an event of the question which minions still run the job: its announcement, or an answer.
 func (r *Running) takeAnswer(data *value.Dict, now time.Time) {
 	var about wire.JobEvent
-	if err := wire.Decode(data, &about); err == nil && about.Minions != nil {
+	if err := wire.Decode(data, &about); err == nil && isList(about.Minions) {
 		r.wait.info(&wire.JobEvent{Minions: about.Minions}, now)
 		return
 	}
@@ -151,14 +151,16 @@ func (r *Running) takeAnswer(data *value.Dict, now time.Time) {
 
 // state handles an event about the state of a minion.
 func (r *Running) state(e *wire.JobEvent, now time.Time) {
-	if e.ID == "" || e.State == "" {
+	id, _ := e.ID.(string)
+	state, _ := e.State.(string)
+	if id == "" || state == "" {
 		return
 	}
-	if e.State == Delivered {
-		r.wait.delivered(e.ID, now)
+	if state == Delivered {
+		r.wait.delivered(id, now)
 	}
 	if r.job.StateChanged != nil {
-		r.job.StateChanged(r.JID, e.ID, e.State)
+		r.job.StateChanged(r.JID, id, state)
 	}
 }
 

@@ -121,11 +121,13 @@ func (w *wait) classify(tag string) kind {
 
 // info handles an event that lists the targeted minions.
 func (w *wait) info(e *wire.JobEvent, now time.Time) {
-	if e.Minions == nil {
+	minions, ok := listOf(e.Minions)
+	if !ok {
 		return
 	}
-	w.expect(texts(e.Minions), now)
-	w.miss(texts(e.Missing))
+	missing, _ := listOf(e.Missing)
+	w.expect(texts(minions), now)
+	w.miss(texts(missing))
 }
 
 // delivered starts the time of a minion that has just received the job.

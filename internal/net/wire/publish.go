@@ -25,10 +25,12 @@ type Publish struct {
 // Published is the load of the answer to a Publish. JID is nil and Error says
 // why if no minion matched. Source: Salt's ClearFuncs.publish.
 type Published struct {
-	JID     any      `wire:"jid"`
-	Minions []string `wire:"minions"`
-	Missing []string `wire:"missing,omitempty"`
-	Error   string   `wire:"error,omitempty"`
+	JID any `wire:"jid"`
+	// Minions and Missing have texts. Stock masters repeat in Missing whatever the
+	// request's list of targets had.
+	Minions *value.List `wire:"minions"`
+	Missing *value.List `wire:"missing,omitempty"`
+	Error   string      `wire:"error,omitempty"`
 	// Elsewhere has the minions that another master commands, and that master
 	// (Brine only).
 	Elsewhere *value.Dict `wire:"elsewhere,omitempty"`
@@ -56,7 +58,7 @@ type States struct {
 	// States has a state for each minion.
 	States *value.Dict `wire:"states"`
 	// Delivered are the minions that received the job when they reconnected.
-	Delivered []string `wire:"delivered"`
+	Delivered *value.List `wire:"delivered"`
 	// Expires is until when the job is stored for absent minions, in Unix seconds.
 	Expires any         `wire:"expires"`
 	Rest    *value.Dict `wire:"*"`

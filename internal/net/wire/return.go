@@ -18,13 +18,14 @@ type Return struct {
 	Rest    *value.Dict `wire:"*"`
 }
 
-// JobEvent is an event of a job that is no return: who is to return it, or its
-// state on one minion.
+// JobEvent is an event of a job that is no return: who is to return it (lists
+// of texts), or its state on one minion (a text). On stock masters any minion
+// can fire such events, with values of any type.
 type JobEvent struct {
-	ID      string      `wire:"id,omitempty" max:"1024"`
-	State   string      `wire:"state,omitempty" max:"64"`
-	Minions *value.List `wire:"minions,omitempty"`
-	Missing *value.List `wire:"missing,omitempty"`
+	ID      any         `wire:"id,omitempty"`
+	State   any         `wire:"state,omitempty"`
+	Minions any         `wire:"minions,omitempty"`
+	Missing any         `wire:"missing,omitempty"`
 	Error   any         `wire:"error,omitempty"`
 	Rest    *value.Dict `wire:"*"`
 }
