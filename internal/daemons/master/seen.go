@@ -30,6 +30,9 @@ const (
 	seenChunk   = 1 << 14
 	seenMinions = 2000
 	nonceSize   = 8 + 4
+	// seenWaits bounds the minions and nonces that wait for one other master. Beyond
+	// it that master is told everything anew, as one that was down.
+	seenWaits = 1 << 20
 )
 
 // seenTeller tells the other masters of a cluster which requests this one serves.
@@ -38,6 +41,8 @@ type seenTeller struct {
 	server  *channel.Server
 	self    string
 	boot    string
+	// ask sends one message to a master and waits for the answer.
+	ask func(ctx context.Context, id string, arg *value.Dict) error
 
 	mu    sync.Mutex
 	peers map[string]*seenPeer
@@ -54,7 +59,11 @@ type seenPeer struct {
 func newSeenTeller(c *cluster.Cluster, server *channel.Server, self string) *seenTeller {
 	var b [8]byte
 	rand.Read(b[:])
-	return &seenTeller{cluster: c, server: server, self: self, boot: hex.EncodeToString(b[:]), peers: map[string]*seenPeer{}}
+	ask := func(ctx context.Context, id string, arg *value.Dict) error {
+		_, err := c.AskOne(ctx, id, askSeen, arg)
+		return err
+	}
+	return &seenTeller{cluster: c, server: server, self: self, boot: hex.EncodeToString(b[:]), ask: ask, peers: map[string]*seenPeer{}}
 }
 
 // run tells until ctx ends.
@@ -84,7 +93,7 @@ func (s *seenTeller) look(ctx context.Context, id string, up bool, news []channe
 		return
 	}
 	if p.told {
-		p.waits = append(p.waits, news...)
+		p.wait(append(p.waits, news...))
 	}
 	if p.busy || p.told && len(p.waits) == 0 {
 		return
@@ -107,21 +116,45 @@ func (s *seenTeller) peer(id string) *seenPeer {
 	return p
 }
 
+// tell sends what is new to a master. What could not be sent waits again: with
+// everything from the beginning a slow master might never come to the end.
 func (s *seenTeller) tell(ctx context.Context, id string, p *seenPeer, seen []channel.Seen) {
-	ctx, cancel := context.WithTimeout(ctx, tellTime)
-	defer cancel()
 	var err error
 	// At least one message is sent: it says which process this is.
 	for first := true; err == nil && (first || len(seen) > 0); first = false {
-		var chunk *value.List
-		chunk, seen = packSeen(seen)
-		_, err = s.cluster.AskOne(ctx, id, askSeen, value.DictOf("from", s.self, "boot", s.boot, "seen", chunk))
+		chunk, rest := packSeen(seen)
+		if err = s.send(ctx, id, chunk); err == nil {
+			seen = rest
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.busy = false
-	if err != nil {
-		p.told, p.waits = false, nil
+	switch {
+	case err == nil || !p.told:
+	case len(seen) == 0:
+		p.told, p.waits = false, nil // it does not know of this process yet
+	default:
+		p.wait(append(seen, p.waits...))
+	}
+}
+
+// send sends one message, which has its own time.
+func (s *seenTeller) send(ctx context.Context, id string, chunk *value.List) error {
+	ctx, cancel := context.WithTimeout(ctx, tellTime)
+	defer cancel()
+	return s.ask(ctx, id, value.DictOf("from", s.self, "boot", s.boot, "seen", chunk))
+}
+
+// wait sets what waits to be told. If it is too much, everything is told anew.
+func (p *seenPeer) wait(seen []channel.Seen) {
+	n := len(seen)
+	for _, e := range seen {
+		n += len(e.Nonces)
+	}
+	p.told, p.waits = n <= seenWaits, seen
+	if !p.told {
+		p.waits = nil
 	}
 }
 

@@ -1,6 +1,8 @@
 package master
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"testing"
@@ -48,5 +50,51 @@ func TestPackSeen(t *testing.T) {
 		if got := unpackSeen([]any{bad}); len(got) > 0 {
 			t.Errorf("%v is read as %v", value.Repr(bad), got)
 		}
+	}
+}
+
+// TestTellSeenGoesOn: after a message that another master did not answer, the next
+// time goes on with it; what was answered is not told again, and each message has
+// its own time. Only what is too much to be kept is told from the beginning.
+func TestTellSeenGoesOn(t *testing.T) {
+	var seen []channel.Seen
+	for i := range 3*seenMinions - 1 {
+		seen = append(seen, channel.Seen{ID: fmt.Sprint("minion", i), Floor: 1})
+	}
+	news := []channel.Seen{{ID: "new", Floor: 1}}
+	var got []channel.Seen
+	calls, fail, p := 0, 2, &seenPeer{told: true, busy: true, waits: news}
+	var last context.Context
+	s := &seenTeller{peers: map[string]*seenPeer{"other": p}, ask: func(ctx context.Context, _ string, arg *value.Dict) error {
+		if _, timed := ctx.Deadline(); !timed || ctx == last {
+			t.Error("a message without its own time")
+		}
+		last = ctx
+		if calls++; calls == fail {
+			return errors.New("no answer")
+		}
+		got = append(got, unpackSeen(arg.List("seen"))...)
+		return nil
+	}}
+	s.tell(t.Context(), "other", p, seen)
+	if calls != fail || p.busy || !p.told || len(p.waits) != len(seen)-seenMinions+len(news) {
+		t.Fatalf("after %d messages %d entries wait (%v, %v)", calls, len(p.waits), p.busy, p.told)
+	}
+	rest := p.waits
+	p.waits = nil
+	s.tell(t.Context(), "other", p, rest)
+	if want := append(seen, news...); len(got) != len(want) || got[0].ID != want[0].ID || got[len(got)-1].ID != "new" || len(p.waits) > 0 {
+		t.Errorf("%d entries of %d were told, %d wait", len(got), len(want), len(p.waits))
+	}
+
+	for name, seen := range map[string][]channel.Seen{"too much": {{ID: "a", Nonces: make([]channel.SeenNonce, seenWaits)}}, "the first message": nil} {
+		p.told, p.waits, fail = true, news, calls+1
+		if s.tell(t.Context(), "other", p, seen); p.told || len(p.waits) > 0 {
+			t.Errorf("%s: not told from the beginning", name)
+		}
+	}
+	p.waits, fail = nil, calls+1 // it was started again while a message was on its way
+	if s.tell(t.Context(), "other", p, news); p.told || len(p.waits) > 0 {
+		t.Error("a master that was started again is not told from the beginning")
 	}
 }
