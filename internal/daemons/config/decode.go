@@ -211,8 +211,13 @@ func (t *Tree) WarnUnknown(declare ...any) {
 	slices.Sort(all)
 	for _, k := range t.Values.Keys() {
 		name := value.Str(k)
-		if v, _ := t.Values.Get(k); !declared[name] && value.Truth(v) && strings.Contains(withoutEffect, " "+name+" ") {
-			t.warn(name, "this option of Salt has no effect in Brine: see docs/differences.md")
+		if v, _ := t.Values.Get(k); !declared[name] && value.Truth(v) {
+			switch {
+			case strings.Contains(withoutEffect, " "+name+" "):
+				t.warn(name, "this option of Salt has no effect in Brine: see docs/differences.md")
+			case strings.Contains(ofMinions, " "+name+" "):
+				t.warn(name, "this option of Salt has an effect only on minions in Brine: see docs/differences.md")
+			}
 		}
 		if declared[name] || isKnown(name) || strings.ContainsAny(name, ".:") || strings.HasPrefix(name, "__") {
 			continue

@@ -23,6 +23,10 @@ const withoutEffect = " detect_remote_minions django_auth_path drop_messages_sig
 	"minion_restart_command range_server require_minion_sign_messages snapper_states sudo_user svnfs_remotes syndic_master thorium_top " +
 	"update_url winrepo_remotes winrepo_remotes_ng "
 
+// ofMinions are options of Salt that Brine's minions alone obey: they are warned
+// about in the configuration of a daemon that does not declare them.
+const ofMinions = " disable_modules disable_returners whitelist_modules "
+
 // WithoutEffect returns the options of Salt's that are warned about because
 // they have no effect.
 func WithoutEffect() []string { return strings.Fields(withoutEffect) }
