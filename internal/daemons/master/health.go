@@ -29,7 +29,7 @@ type health struct {
 	cacheDir string
 	keyDir   string // of the keys of minions
 	options  cluster.Options
-	opts     *value.Dict // all options
+	settings *settings
 	cluster  *cluster.Cluster
 	presence *presence
 	reports  *connectionReports
@@ -86,13 +86,20 @@ func (h *health) own(*value.Dict) *value.Dict {
 	}
 	d.Set("disks", disks)
 	d.Set("few", h.fewMasters(members))
-	options := value.NewDict(len(deciding))
-	for _, name := range deciding {
-		sum := sha256.Sum256([]byte(value.Repr(h.opts.At(name))))
-		options.Set(name, hex.EncodeToString(sum[:8]))
-	}
-	d.Set("options", options)
+	d.Set("options", h.sums())
 	return d
+}
+
+// sums returns the sums of the deciding options as they are in force: a reload
+// changes some of them.
+func (h *health) sums() *value.Dict {
+	opts := h.settings.current().opts
+	out := value.NewDict(len(deciding))
+	for _, name := range deciding {
+		sum := sha256.Sum256([]byte(value.Repr(opts.At(name))))
+		out.Set(name, hex.EncodeToString(sum[:8]))
+	}
+	return out
 }
 
 // deciding are options that decide what minions get from a master. Their values

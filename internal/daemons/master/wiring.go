@@ -235,7 +235,7 @@ func (m *Master) wireServices() (err error) {
 			server: m.publish, stock: m.stock, bus: m.bus, log: m.log,
 		}
 		m.health = &health{
-			id: cfg.ID, pkiDir: cfg.PKIDir, cacheDir: cfg.CacheDir, keyDir: keyDir(cfg), options: cfg.Cluster, opts: cfg.Opts, cluster: m.cluster, presence: m.presence, reports: m.reports,
+			id: cfg.ID, pkiDir: cfg.PKIDir, cacheDir: cfg.CacheDir, keyDir: keyDir(cfg), options: cfg.Cluster, settings: m.settings, cluster: m.cluster, presence: m.presence, reports: m.reports,
 		}
 	}
 	return nil
