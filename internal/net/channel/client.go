@@ -54,10 +54,18 @@ type Client struct {
 
 	mu      sync.Mutex
 	addr    string
-	req     transport.Requester
-	dials   int // how many requesters there were
+	req     *connection
+	retired map[*connection]bool // those that were replaced, with requests under way
 	creds   *credentials
 	renewal *renewal // the sign-in under way, or nil
+}
+
+// connection is a requester with the number of its requests under way. Client.mu
+// guards the fields.
+type connection struct {
+	transport.Requester
+	pending int
+	expire  *time.Timer // ends it although requests are under way; nil until it is retired
 }
 
 // credentials are the keys of one sign-in. gen tells one from the next.
@@ -115,7 +123,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot sign with the minion's key: %w", err)
 	}
-	return &Client{cfg: cfg, tok: tok}, nil
+	return &Client{cfg: cfg, tok: tok, retired: map[*connection]bool{}}, nil
 }
 
 // SetAddress sets the master's request address (host:port). An address other
@@ -126,48 +134,100 @@ func (c *Client) SetAddress(addr string) {
 		c.mu.Unlock()
 		return
 	}
-	old := c.req
-	c.addr, c.req = addr, c.cfg.Transport.NewRequester(addr, c.cfg.Dial)
-	c.dials++
+	old := c.connections()
+	c.addr, c.req = addr, c.dial(addr)
 	c.mu.Unlock()
-	if old != nil {
-		old.Close()
-	}
+	closeAll(old)
 }
 
 // Close drops the connection; requests under way fail. SetAddress makes a new
 // one.
 func (c *Client) Close() {
 	c.mu.Lock()
-	old := c.req
+	old := c.connections()
 	c.req = nil
 	c.mu.Unlock()
-	if old != nil {
-		old.Close()
+	closeAll(old)
+}
+
+// connections returns all connections, for an end. c.mu is held.
+func (c *Client) connections() (all []*connection) {
+	for r := range c.retired {
+		r.expire.Stop()
+		all = append(all, r)
+	}
+	clear(c.retired)
+	if c.req != nil {
+		all = append(all, c.req)
+	}
+	return all
+}
+
+func closeAll(all []*connection) {
+	for _, r := range all {
+		r.Close()
 	}
 }
 
-// redial replaces the connection, unless there is a later one than number dial.
-func (c *Client) redial(dial int) {
+// dial returns a connection that is made when it is needed.
+func (c *Client) dial(addr string) *connection {
+	return &connection{Requester: c.cfg.Transport.NewRequester(addr, c.cfg.Dial)}
+}
+
+// redial replaces the connection, unless another one than old is in use. Requests
+// under way end on the old one: they may wait for an answer of a master that is in
+// order.
+func (c *Client) redial(old *connection) {
 	c.mu.Lock()
-	var old transport.Requester
-	if c.dials == dial && c.req != nil {
-		old, c.req = c.req, c.cfg.Transport.NewRequester(c.addr, c.cfg.Dial)
-		c.dials++
+	if c.req != old {
+		c.mu.Unlock()
+		return
+	}
+	c.req = c.dial(c.addr)
+	busy := old.pending > 0
+	if busy {
+		c.retired[old] = true
+		old.expire = time.AfterFunc(c.cfg.RequestTimeout, func() { c.retire(old) })
 	}
 	c.mu.Unlock()
-	if old != nil {
+	if !busy {
 		old.Close()
 	}
 }
 
-func (c *Client) requester() (transport.Requester, error) {
+// retire ends a connection that was replaced, unless it has ended.
+func (c *Client) retire(r *connection) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.req == nil {
-		return nil, salt.Errorf(salt.Unavailable, "not connected to a master")
+	mine := c.retired[r]
+	delete(c.retired, r)
+	c.mu.Unlock()
+	if mine {
+		r.expire.Stop()
+		r.Close()
 	}
-	return c.req, nil
+}
+
+// send sends a message on the present connection, which it returns as well.
+func (c *Client) send(ctx context.Context, body []byte) (raw []byte, r *connection, err error) {
+	c.mu.Lock()
+	r = c.req
+	if r == nil {
+		c.mu.Unlock()
+		return nil, nil, salt.Errorf(salt.Unavailable, "not connected to a master")
+	}
+	r.pending++
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		r.pending--
+		last := r.pending == 0 && c.retired[r]
+		c.mu.Unlock()
+		if last {
+			c.retire(r)
+		}
+	}()
+	raw, err = r.Request(ctx, body)
+	return raw, r, err
 }
 
 func (c *Client) current() *credentials {
@@ -222,11 +282,7 @@ func (c *Client) Ping(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.requester()
-	if err != nil {
-		return err
-	}
-	_, err = r.Request(ctx, body)
+	_, _, err = c.send(ctx, body)
 	return err
 }
 
@@ -317,14 +373,7 @@ func (c *Client) attempt(ctx context.Context) (*handshake.Credentials, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	dial := c.dials
-	c.mu.Unlock()
-	r, err := c.requester()
-	if err != nil {
-		return nil, err
-	}
-	raw, err := r.Request(ctx, body)
+	raw, conn, err := c.send(ctx, body)
 	if err != nil {
 		return nil, fmt.Errorf("sign-in: %w", err)
 	}
@@ -333,7 +382,7 @@ func (c *Client) attempt(ctx context.Context) (*handshake.Credentials, error) {
 	if err != nil && !errors.As(err, &busy) {
 		// Behind a balancer the next connection may reach another master, whose
 		// answer is another one.
-		c.redial(dial)
+		c.redial(conn)
 	}
 	if err == nil && got.Signed != "" {
 		c.cfg.Log.Debug("Successfully verified signature of master public key with verification public key " + got.Signed)
@@ -456,13 +505,9 @@ func (c *Client) exchange(ctx context.Context, cr *credentials, load *value.Dict
 	if err != nil {
 		return "", nil, err
 	}
-	r, err := c.requester()
-	if err != nil {
-		return "", nil, err
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
 	defer cancel()
-	raw, err = r.Request(ctx, body)
+	raw, _, err = c.send(ctx, body)
 	return nonce, raw, err
 }
 

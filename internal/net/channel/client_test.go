@@ -3,6 +3,7 @@ package channel
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -187,6 +188,94 @@ func TestRefusedByOneOfMany(t *testing.T) {
 		if err := c.SignIn(t.Context()); err != nil || way.dials.Load() != 2 {
 			t.Errorf("%s: a good connection is given up: %d, %v", name, way.dials.Load(), err)
 		}
+	}
+}
+
+// closable is a requester that ends its requests when it is closed, as a connection
+// does.
+type closable struct {
+	direct
+	closed chan struct{}
+}
+
+func newClosable(d direct) *closable { return &closable{d, make(chan struct{})} }
+
+func (c *closable) Request(ctx context.Context, body []byte) ([]byte, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-c.closed:
+			cancel(net.ErrClosed)
+		case <-ctx.Done():
+		}
+	}()
+	raw, err := c.direct(ctx, body)
+	if err != nil {
+		err = context.Cause(ctx)
+	}
+	return raw, err
+}
+
+func (c *closable) Close() error { close(c.closed); return nil }
+
+// TestRedialLeavesRequests: a sign-in whose answer is of no use leads to another
+// connection, but the requests under way on the old one, such as returns, are
+// answered; it is closed with the last of them, after the time of a request, or
+// with the client.
+func TestRedialLeavesRequests(t *testing.T) {
+	ends := map[string]func(c *Client, answer chan<- struct{}){
+		"answered": func(_ *Client, answer chan<- struct{}) { close(answer) },
+		"timeout":  func(*Client, chan<- struct{}) {},
+		"closed":   func(c *Client, _ chan<- struct{}) { c.Close() },
+		"moved":    func(c *Client, _ chan<- struct{}) { c.SetAddress("another") },
+	}
+	for name, end := range ends {
+		synctest.Test(t, func(t *testing.T) {
+			answer := make(chan struct{})
+			old := newClosable(nil)
+			waiting := false
+			old.direct = func(ctx context.Context, _ []byte) ([]byte, error) {
+				if waiting {
+					return []byte{0xc1}, nil // the sign-in
+				}
+				waiting = true
+				select {
+				case <-answer:
+					return []byte{0xc0}, nil
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			way := turns{next: []transport.Requester{old, newClosable(nil), newClosable(nil)}, dials: &atomic.Int64{}}
+			c := newClient(t, way.wire, func(cfg *ClientConfig) { cfg.Transport, cfg.RequestTimeout = way, time.Minute })
+			c.SetAddress("master")
+			done := make(chan error, 1)
+			go func() { done <- c.Ping(t.Context()) }()
+			synctest.Wait()
+			if err := c.SignIn(t.Context()); err == nil || way.dials.Load() != 2 {
+				t.Fatalf("%s: %d connections, %v", name, way.dials.Load(), err)
+			}
+			synctest.Wait()
+			select {
+			case err := <-done:
+				t.Fatalf("%s: a request under way ended with the sign-in: %v", name, err)
+			default:
+			}
+			end(c, answer)
+			if err := <-done; (err == nil) != (name == "answered") {
+				t.Errorf("%s: %v", name, err)
+			}
+			<-old.closed
+			synctest.Wait()
+			c.mu.Lock()
+			kept := len(c.retired)
+			c.mu.Unlock()
+			if kept > 0 {
+				t.Errorf("%s: the old connection is kept", name)
+			}
+			c.Close()
+		})
 	}
 }
 

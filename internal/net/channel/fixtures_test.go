@@ -275,7 +275,12 @@ type wire struct {
 	sub transport.Subscription
 }
 
-func (w wire) NewRequester(string, transport.DialOptions) transport.Requester { return w.req }
+func (w wire) NewRequester(string, transport.DialOptions) transport.Requester {
+	if w.req == nil {
+		return direct(func(context.Context, []byte) ([]byte, error) { return nil, net.ErrClosed })
+	}
+	return w.req
+}
 func (w wire) Subscribe(context.Context, string, transport.DialOptions) (transport.Subscription, error) {
 	return w.sub, nil
 }
