@@ -157,6 +157,10 @@ func (s *connectionReports) of(id string) (runners.Standing, bool) {
 	return st, ok
 }
 
+// reportAge is how old a report may be that tells which master commands a minion.
+// A minion repeats it to a master that stands by every five seconds.
+const reportAge = time.Minute
+
 // elsewhere returns which of these minions another master commands, and that
 // master.
 func (s *connectionReports) elsewhere(ids []string) *value.Dict {
@@ -164,7 +168,11 @@ func (s *connectionReports) elsewhere(ids []string) *value.Dict {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		if master, _, ok := s.byID[id].Elsewhere(); ok {
+		st := s.byID[id]
+		if time.Since(st.At) >= reportAge {
+			continue // it may be off by now
+		}
+		if master, _, ok := st.Elsewhere(); ok {
 			out.Set(id, master)
 		}
 	}

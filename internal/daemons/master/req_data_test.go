@@ -138,6 +138,24 @@ func TestRevokedKeys(t *testing.T) {
 	}
 }
 
+// TestElsewhere: the report of a minion that another master commands counts while
+// it is recent: a minion that is switched off reports nothing.
+func TestElsewhere(t *testing.T) {
+	p := newParts(t, nil, nil)
+	answer(t, p.reports.take, "web1", "_brine_standing", value.DictOf("mode", "failover", "masters", value.ListOf(
+		value.DictOf("master", "a", "state", "standby", "you", true), value.DictOf("master", "b", "state", "connected"))))
+	ids := []string{"web1", "web2"}
+	if d := p.reports.elsewhere(ids); d.Len() != 1 || d.Str("web1") != "b" {
+		t.Errorf("commanded elsewhere: %s", value.Repr(d))
+	}
+	st := p.reports.byID["web1"]
+	st.At = st.At.Add(-reportAge)
+	p.reports.byID["web1"] = st
+	if d := p.reports.elsewhere(ids); d.Len() != 0 {
+		t.Errorf("by an old report: %s", value.Repr(d))
+	}
+}
+
 // TestConnectionReports: what a minion reports is bounded, comes back as it was,
 // and the newest report counts.
 func TestConnectionReports(t *testing.T) {
