@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"brine/internal/call/client"
 	"brine/internal/py/value"
@@ -132,9 +133,21 @@ func (p *program) setExpire(kw *value.Dict) {
 // maxNamed is how many minions a message names.
 const maxNamed = 5
 
+// printable returns a name that a minion reports, quoted if it has characters that a terminal could obey.
+func printable(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return !strconv.IsPrint(r) }) || !utf8.ValidString(name) {
+		return strconv.Quote(name)
+	}
+	return name
+}
+
 // tellElsewhere says at once which minions another master commands. They are waited for all the same: one may come here meanwhile.
 func (p *program) tellElsewhere(elsewhere map[string]string) {
-	p.elsewhere = elsewhere
+	p.elsewhere = make(map[string]string, len(elsewhere))
+	for id, master := range elsewhere {
+		p.elsewhere[id] = printable(master)
+	}
+	elsewhere = p.elsewhere
 	byMaster := map[string][]string{}
 	for _, id := range slices.Sorted(maps.Keys(elsewhere)) {
 		byMaster[elsewhere[id]] = append(byMaster[elsewhere[id]], id)

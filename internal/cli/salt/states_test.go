@@ -1,8 +1,13 @@
 package salt
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"brine/internal/call/client"
+	"brine/internal/cli/session"
+	"brine/internal/py/value"
 )
 
 func TestParseExpire(t *testing.T) {
@@ -15,5 +20,20 @@ func TestParseExpire(t *testing.T) {
 		if d, ok := parseExpire(text); ok {
 			t.Errorf("%q is taken as %v", text, d)
 		}
+	}
+}
+
+// TestElsewhereIsPrintable: a minion names the master that commands it, and cannot
+// send control characters to the terminal by that.
+func TestElsewhereIsPrintable(t *testing.T) {
+	env, _, stderr := testEnv(nil, "")
+	p := &program{Session: &session.Session{Env: env}}
+	p.tellElsewhere(map[string]string{"a": "bücher.example", "b": "\x1b]0;x\a\n\u202e"})
+	for _, id := range []string{"a", "b"} {
+		v, _ := p.shape(client.Result{ID: id, Absent: true}, "").data.Get(id)
+		stderr.WriteString(value.Str(v))
+	}
+	if got := stderr.String(); strings.Count(got, "bücher.example") != 2 || strings.Count(got, `\x1b]0;x\a\n\u202e`) != 2 || strings.ContainsAny(got, "\x1b\a\u202e") {
+		t.Errorf("%q", got)
 	}
 }
