@@ -43,11 +43,24 @@ func (s *connectionReports) prune(accepted map[string]bool) {
 	}
 }
 
+// worthwhile reports whether so many of all numbers are to be dropped: a quarter
+// or more. So at most a third more numbers are kept than are needed.
+func worthwhile(dropped, all int) bool { return dropped > 0 && dropped >= all/4 }
+
 // prune drops the numbers of minions that are not accepted and have no job that
 // is remembered. All sets are made again, so it waits until that is worthwhile.
 func (q *queue) prune(accepted map[string]bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	candidates := 0
+	for id := range q.index {
+		if !accepted[id] {
+			candidates++
+		}
+	}
+	if !worthwhile(candidates, len(q.index)) {
+		return // the sets of jobs are many, and publications wait for the lock
+	}
 	var used bitset
 	for _, j := range q.order {
 		for _, set := range j.sets() {
@@ -60,7 +73,7 @@ func (q *queue) prune(accepted map[string]bool) {
 			unused++
 		}
 	}
-	if unused == 0 || unused < len(q.index)/4 {
+	if !worthwhile(unused, len(q.index)) {
 		return
 	}
 

@@ -50,3 +50,25 @@ func TestForgottenMinions(t *testing.T) {
 		t.Errorf("%d words for four minions", words)
 	}
 }
+
+// TestPruneOfAccepted: prune does not look at the minions of jobs while most
+// minions are accepted. It runs at each loop_interval, and publications wait for
+// it meanwhile.
+func TestPruneOfAccepted(t *testing.T) {
+	q := newQueue(time.Now)
+	accepted := map[string]bool{}
+	var ids []string
+	for i := range 1000 {
+		id := fmt.Sprint("minion", i)
+		ids = append(ids, id)
+		accepted[id] = i > 100
+	}
+	const jid = "20260101000000000001"
+	q.add(value.DictOf("jid", jid, "fun", "test.ping"), jid, ids, ids, time.Now().Add(time.Hour))
+	if n := testing.AllocsPerRun(10, func() { q.prune(accepted) }); n != 0 {
+		t.Errorf("%v allocations: the sets of jobs were read", n)
+	}
+	if len(q.index) != len(ids) {
+		t.Errorf("%d minions are left", len(q.index))
+	}
+}
