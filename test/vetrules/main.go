@@ -173,14 +173,17 @@ var logKey = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
 var logKeys = rule("logkeys", "reports log records whose keys are not constant words in lower case, or have another name elsewhere",
 	func(p *analysis.Pass, in *inspector.Inspector) {
-		first := map[string]int{"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "Log": 3, "With": 0}
+		first := map[string]map[string]int{ // argument of each method
+			"log/slog":                      {"Debug": 1, "Info": 1, "Warn": 1, "Error": 1, "Log": 3, "With": 0},
+			"brine/internal/base/ratelimit": {"Log": 2},
+		}
 		in.Preorder([]ast.Node{(*ast.CallExpr)(nil)}, func(n ast.Node) {
 			call := n.(*ast.CallExpr)
 			f := callee(p, call)
-			if f == nil || f.Pkg() == nil || f.Pkg().Path() != "log/slog" || isTest(p, n.Pos()) || call.Ellipsis.IsValid() {
+			if f == nil || f.Pkg() == nil || isTest(p, n.Pos()) || call.Ellipsis.IsValid() {
 				return
 			}
-			from, ok := first[f.Name()]
+			from, ok := first[f.Pkg().Path()][f.Name()]
 			if !ok || f.Signature().Recv() == nil {
 				return
 			}
