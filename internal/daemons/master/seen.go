@@ -31,7 +31,7 @@ const (
 	seenMinions = 2000
 	nonceSize   = 8 + 4
 	// seenWaits bounds the minions and nonces that wait for one other master. Beyond
-	// it that master is told everything anew, as one that was down.
+	// it that master is told everything again, as one that was down.
 	seenWaits = 1 << 20
 )
 
@@ -146,7 +146,7 @@ func (s *seenTeller) send(ctx context.Context, id string, chunk *value.List) err
 	return s.ask(ctx, id, value.DictOf("from", s.self, "boot", s.boot, "seen", chunk))
 }
 
-// wait sets what waits to be told. If it is too much, everything is told anew.
+// wait sets what waits to be told. If it is too much, everything is told again.
 func (p *seenPeer) wait(seen []channel.Seen) {
 	n := len(seen)
 	for _, e := range seen {
