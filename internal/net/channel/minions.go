@@ -91,6 +91,7 @@ type minionTable struct {
 	log      *slog.Logger
 	large    *semaphore.Weighted // large requests of all minions
 	seen     *seenBox            // for other masters; nil if there are none
+	waiting  waitingSeen         // from other masters
 	m        sync.Map            // id -> *minionState
 }
 
@@ -173,6 +174,7 @@ func (t *minionTable) refresh(id string, s *minionState, now time.Time) *crypt.C
 }
 
 func (t *minionTable) reload(id string, s *minionState, now time.Time) (changed bool, err error) {
+	t.adoptWaiting(id)
 	key, st, err := t.sessions.Get(id)
 	if err != nil {
 		return false, err
@@ -186,6 +188,7 @@ func (t *minionTable) reload(id string, s *minionState, now time.Time) (changed 
 		// What was sealed with the old key can be opened no more, so its nonces and
 		// the minion's clock of then do not matter.
 		s.nonces = nonceRing{}
+		t.placeWaiting(id, s, now)
 	}
 	s.stamp, s.checked = st, now
 	return changed, nil

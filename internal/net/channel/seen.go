@@ -3,9 +3,12 @@ package channel
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"hash/fnv"
 	"sync"
 	"time"
+
+	"brine/internal/base/salt"
 )
 
 // A request can be opened by every master of a cluster, but only the one that
@@ -147,7 +150,9 @@ func (m *minionState) allSeen(id string, old uint32) Seen {
 }
 
 // Learn takes what another master has served, so that this one refuses its
-// replay. Minions that are not accepted here are left out.
+// replay. What is told of minions that are not accepted here, or of session keys
+// that are not known here, is kept for some minutes: their keys or the secret of
+// the cluster may be on the way.
 func (s *Server) Learn(seen []Seen) {
 	now := s.now()
 	for _, e := range seen {
@@ -158,29 +163,138 @@ func (s *Server) Learn(seen []Seen) {
 }
 
 func (t *minionTable) learn(e Seen, now time.Time) error {
+	if err := salt.CheckID(e.ID); err != nil {
+		return err
+	}
 	m, err := t.get(e.ID)
 	if err != nil {
+		err = errors.Join(err, t.waiting.keep(e, now))
+		// It may have been accepted and served meanwhile.
+		if v, ok := t.m.Load(e.ID); ok {
+			m = v.(*minionState)
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			t.placeWaiting(e.ID, m, now)
+		}
 		return err
 	}
 	if err := t.sessions.adopt(e.ID, e.Generation); err != nil {
 		return err
 	}
 	if _, err := t.cipherOf(e.ID, m, now); err != nil {
-		return err
+		return errors.Join(err, t.waiting.keep(e, now))
 	}
 	if m.tag() != e.Key {
 		t.refresh(e.ID, m, now)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.sessionTag != e.Key {
-		return nil // this key opens nothing here
+	if m.sessionTag == e.Key {
+		m.learn(e, now)
+	} else if e.Floor > 0 || len(e.Nonces) > 0 {
+		return t.waiting.keep(e, now)
 	}
+	return nil
+}
+
+// learn enters what was served under the present session key. m.mu is held.
+func (m *minionState) learn(e Seen, now time.Time) {
 	m.nonces.floor = max(m.nonces.floor, e.Floor)
 	for _, n := range e.Nonces {
 		m.nonces.add(n.Hash, n.Sent, now)
 	}
+}
+
+// maxWaiting bounds the entries and nonces in a waitingSeen.
+const maxWaiting = 1 << 16
+
+var errWaiting = errors.New("too much waits for keys that are not known here")
+
+// waitingSeen holds what cannot be entered yet, for replayTime.
+type waitingSeen struct {
+	mu   sync.Mutex
+	byID map[string][]lateSeen
+	size int
+}
+
+type lateSeen struct {
+	Seen
+	came time.Time
+}
+
+func (e lateSeen) size() int { return 1 + len(e.Nonces) }
+
+func (w *waitingSeen) keep(e Seen, now time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	late := lateSeen{e, now}
+	if w.size+late.size() > maxWaiting {
+		return errWaiting
+	}
+	if w.byID == nil {
+		w.byID = map[string][]lateSeen{}
+	}
+	w.byID[e.ID] = append(w.byID[e.ID], late)
+	w.size += late.size()
 	return nil
+}
+
+// remove drops the entries of id for which which is true, and returns them.
+// w.mu is held.
+func (w *waitingSeen) remove(id string, which func(lateSeen) bool) (out []lateSeen) {
+	all := w.byID[id]
+	if len(all) == 0 {
+		return nil
+	}
+	var rest []lateSeen
+	for _, e := range all {
+		if which(e) {
+			out = append(out, e)
+			w.size -= e.size()
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	if w.byID[id] = rest; len(rest) == 0 {
+		delete(w.byID, id)
+	}
+	return out
+}
+
+// expire drops what has waited for too long.
+func (w *waitingSeen) expire(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id := range w.byID {
+		w.remove(id, func(e lateSeen) bool { return now.Sub(e.came) > replayTime })
+	}
+}
+
+// adoptWaiting takes over the generations that wait for id and lead to the keys that
+// were told with them: others are of another secret.
+func (t *minionTable) adoptWaiting(id string) {
+	t.waiting.mu.Lock()
+	defer t.waiting.mu.Unlock()
+	for _, e := range t.waiting.byID[id] {
+		if key, err := t.sessions.derivedAt(id, e.Generation); err != nil || e.Key != 0 && e.Key != tagOf(key) {
+			continue
+		}
+		if err := t.sessions.adopt(id, e.Generation); err != nil {
+			t.log.Debug("cannot note what another master has served", "minion", id, "err", err)
+		}
+	}
+}
+
+// placeWaiting enters what waits for the present session key of m. m.mu is held.
+func (t *minionTable) placeWaiting(id string, m *minionState, now time.Time) {
+	if m.session == "" {
+		return
+	}
+	t.waiting.mu.Lock()
+	defer t.waiting.mu.Unlock()
+	for _, e := range t.waiting.remove(id, func(e lateSeen) bool { return e.Key == m.sessionTag }) {
+		m.learn(e.Seen, now)
+	}
 }
 
 func (m *minionState) tag() uint64 {

@@ -226,3 +226,72 @@ func TestGenerationToldToAbsentMember(t *testing.T) {
 		t.Errorf("the old session key at the member that was down: %v", got)
 	}
 }
+
+// TestLearnBeforeKeysArrive: what another master has served is refused also by one
+// that was told before the minion was accepted there, or before it had the secret
+// of the session keys.
+func TestLearnBeforeKeysArrive(t *testing.T) {
+	for _, generation := range []int{0, 2} {
+		now := time.Now()
+		one := member(t, &now)
+		for range generation {
+			if err := one.sessions.Renew(vecID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		seal := one.sealed(t)
+		recorded := seal.load()
+		if got := one.replay(t, seal, recorded); got != "served" {
+			t.Fatal(got)
+		}
+		told := one.TakeSeen()
+
+		early := member(t, &now)
+		early.book.remove(vecID)
+		early.Learn(told)
+		early.book.accept(vecID, private(t, "minion").Public())
+
+		other := member(t, &now)
+		secret := "the secret of before"
+		err := other.sessions.Derive(func() []byte { return []byte(secret) }, func(string) (string, error) { return "key of the minion", nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := other.sealed(t)
+		if got := other.replay(t, before, before.load()); got != "served" {
+			t.Fatal(got)
+		}
+		other.Learn(told)
+		secret = "secret of all masters"
+
+		for name, s := range map[string]*testServer{"accepted later": early, "with the secret later": other} {
+			if got := s.replay(t, seal, recorded); got != badLoad {
+				t.Errorf("%s, generation %d: a replay is answered %v", name, generation, got)
+			}
+			if got := s.replay(t, seal, seal.load()); got != "served" {
+				t.Errorf("%s, generation %d: the minion is answered %v", name, generation, got)
+			}
+			if n := s.table.waiting.size; n != 0 {
+				t.Errorf("%s, generation %d: %d still wait", name, generation, n)
+			}
+		}
+	}
+}
+
+// TestWaitingSeenIsBounded: what cannot be entered takes bounded memory, and is
+// dropped after some minutes.
+func TestWaitingSeenIsBounded(t *testing.T) {
+	now := time.Now()
+	s := member(t, &now)
+	for i := range 10 {
+		s.Learn([]Seen{{ID: vecID, Key: uint64(i + 1), Nonces: make([]SeenNonce, maxWaiting/5)}, {ID: "unknown", Nonces: make([]SeenNonce, 1)}})
+	}
+	if n := s.table.waiting.size; n > maxWaiting || n < maxWaiting/2 {
+		t.Errorf("%d entries and nonces wait", n)
+	}
+	now = now.Add(replayTime + time.Second)
+	s.Prune()
+	if n := len(s.table.waiting.byID) + s.table.waiting.size; n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}

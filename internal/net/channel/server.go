@@ -93,6 +93,7 @@ func (s *Server) Prune() {
 		}
 		return true
 	})
+	s.table.waiting.expire(s.now())
 }
 
 // Handle takes one request from a transport.

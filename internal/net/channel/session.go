@@ -109,11 +109,28 @@ func (s *Sessions) derived(id string) (string, stamp, error) {
 		return "", stamp{}, fmt.Errorf("session key of %s: %w", id, err)
 	}
 	generation := s.generation(id, secretTag(secret))
+	return derivedKey(secret, id, from, pub, generation), derivedStamp(secret, from, generation), nil
+}
+
+// derivedAt computes the session key that id has now under a generation; "" where
+// keys are not computed.
+func (s *Sessions) derivedAt(id string, generation uint32) (string, error) {
+	if s.derive == nil {
+		return "", nil
+	}
+	pub, err := s.derive.key(id)
+	if err != nil {
+		return "", err
+	}
+	return derivedKey(s.derive.secret(), id, s.begin(id), pub, generation), nil
+}
+
+func derivedKey(secret []byte, id string, from time.Time, pub string, generation uint32) string {
 	text := fmt.Sprintf("%s\x00%d\x00%s", id, from.Unix(), pub)
 	if generation > 0 {
 		text += fmt.Sprintf("\x00%d", generation)
 	}
-	return crypt.DeriveKey(secret, text), derivedStamp(secret, from, generation), nil
+	return crypt.DeriveKey(secret, text)
 }
 
 // derivedStamp changes when the key does, unless the minion has another key
