@@ -108,7 +108,7 @@ type change struct {
 	serial    uint64
 }
 
-// question is a running read of the store. Its answer must not overwrite keys changed meanwhile.
+// question is a running read of the store. Its answer must not overwrite keys changed meanwhile, or waiting when it began.
 type question struct{ touched map[string]bool }
 
 // kind is what was read about one key of all minions.
@@ -460,13 +460,26 @@ func (f *shared) waits(bank, key string) bool {
 	}
 }
 
-// ask begins a read of the store.
+// ask begins a read of the store. What waits for the store now may reach it after it was read.
 func (f *shared) ask() *question {
 	q := &question{touched: map[string]bool{}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	for _, ch := range f.pending {
+		q.touched[ch.bank+"/"+ch.key] = true
+	}
 	f.asking[q] = true
 	return q
+}
+
+// changed reports whether a value, or a bank that it is in, was changed here during the read.
+func (q *question) changed(bank, key string) bool {
+	for b := bank; !q.touched[b+"/"]; b = filepath.Dir(b) {
+		if !strings.Contains(b, "/") {
+			return q.touched[bank+"/"+key]
+		}
+	}
+	return true
 }
 
 func (f *shared) answered(q *question) {
@@ -478,7 +491,7 @@ func (f *shared) answered(q *question) {
 // take copies a value of the store, nil for none, unless it was changed here. It reports whether it
 // did. f.mu is held.
 func (f *shared) take(q *question, bank, key string, data []byte) bool {
-	if f.waits(bank, key) || q.touched[bank+"/"+key] || q.touched[bank+"/"] {
+	if f.waits(bank, key) || q.changed(bank, key) {
 		return false
 	}
 	path, err := f.c.file(bank, key)
