@@ -14,7 +14,7 @@ import (
 // slowStore is a store of one value whose reads and writes wait for the test.
 type slowStore struct {
 	Driver
-	write, read, reading, reply chan struct{}
+	write, reading, reply chan struct{}
 
 	mu   sync.Mutex
 	data map[string][]byte
