@@ -112,10 +112,19 @@ func withQueues(t testing.TB, python string) string {
 	if exec.Command(python, "-c", "import tornado\ntornado.queues").Run() == nil {
 		return python
 	}
-	dir := t.TempDir()
+	// Salt's children inherit the path, also those of other users and with a
+	// Python of their own, such as in a virtual environment.
+	dir, err := os.MkdirTemp("", "brine-python-")
+	if err == nil {
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	wrapper := filepath.Join(dir, "python")
 	for name, text := range map[string]string{
-		filepath.Join(dir, "sitecustomize.py"): "import tornado.queues\n",
+		filepath.Join(dir, "sitecustomize.py"): "try:\n    import tornado.queues\nexcept ImportError:\n    pass\n",
 		wrapper:                                "#!/bin/sh\nPYTHONPATH=\"${PYTHONPATH:+$PYTHONPATH:}" + dir + "\" exec " + python + " \"$@\"\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
