@@ -15,24 +15,34 @@ import (
 // another master's decision, and no other decision may come in between.
 const MirrorMark = ".brine-replica-key"
 
-// Bounds of the wait for the lock. A change goes on without it rather than not at all.
+// flock is replaced by tests.
+var flock = syscall.Flock
+
+// Bounds of the wait for the lock.
 const (
 	lockTime = 10 * time.Second
 	lockStep = 2 * time.Millisecond
 )
 
 // Exclusive calls fn while no other process or goroutine changes keys through this package. fn gets a store for
-// its own changes. Programs that know no lock, such as Salt's, are not held back.
+// its own changes. Programs that know no lock, such as Salt's, are not held back. Its error is that of fn, or of
+// kind Unavailable if a change takes longer than the wait. On a file system without flock fn is called without
+// a lock: the moment between comparison and write is short.
 func (s *Store) Exclusive(fn func(*Store) error) error {
 	unlock, err := lockDir(s.dir, syscall.LOCK_EX)
-	if err != nil {
-		return salt.Errorf(salt.Unavailable, "cannot lock the keys of minions in %s: %w", s.dir, err)
+	switch {
+	case err == nil:
+		defer unlock()
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return salt.Errorf(salt.Unavailable, "the keys of minions in %s have been locked by another process for %v", s.dir, lockTime)
+	default:
+		s.log.Debug("writing keys of minions without a lock", "path", s.dir, "err", err)
 	}
-	defer unlock()
 	return fn(&Store{directory: s.directory, by: s.by, locked: true})
 }
 
-// shared begins a change: it waits for Exclusive of others where keys are replicated.
+// shared begins a change: it waits for Exclusive of others where keys are replicated. A change is made without the
+// lock rather than not at all.
 func (s *Store) shared() (done func()) {
 	if s.locked {
 		return func() {}
@@ -55,7 +65,7 @@ func lockDir(dir string, how int) (unlock func(), err error) {
 		return nil, err
 	}
 	for end := time.Now().Add(lockTime); ; time.Sleep(lockStep) {
-		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		err := flock(int(f.Fd()), how|syscall.LOCK_NB)
 		if err == nil {
 			return func() { f.Close() }, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -57,5 +58,25 @@ func TestExclusive(t *testing.T) {
 		if st, _, err := program.Lookup("m"); err != nil || st == None {
 			t.Errorf("%v, %v", st, err)
 		}
+	}
+}
+
+// TestNoLocks: on a file system without flock, keys can be changed all the same.
+func TestNoLocks(t *testing.T) {
+	flock = func(int, int) error { return syscall.ENOLCK }
+	t.Cleanup(func() { flock = syscall.Flock })
+	dir := t.TempDir()
+	s, err := Open(dir, slog.New(slog.DiscardHandler))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, MirrorMark), nil, 0o600)
+	}
+	if err == nil {
+		err = s.Exclusive(func(s *Store) error { return s.Put(Pending, "m", "key") })
+	}
+	if err == nil {
+		err = s.Move("m", Pending, Accepted)
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }
