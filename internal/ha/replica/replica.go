@@ -7,7 +7,9 @@
 //
 // A record that causally follows another wins: its number At is higher, because a master's numbers never go back behind any that it has
 // seen. They are times by the clock unless that is behind what was seen, so that of two concurrent records the later one wins if the clocks
-// are right. A wrong clock decides about nothing else: no record is refused for its time. If the kind has a rank (minion keys), all concurrent records are kept until a later one follows all of them; until then the
+// are right. A wrong clock decides about nothing else: no record is refused for its time.
+//
+// If the kind has a rank (minion keys), all concurrent records are kept until a later one follows all of them; until then the
 // one with the highest rank wins, the first of several.
 package replica
 
@@ -541,7 +543,18 @@ func (s *Store) OnChange(fn func(kind, name string)) {
 // Apply implements oplog.Stream. Of a batch with a record that cannot be decoded it applies those before, and fails: what was not stored
 // is not acknowledged.
 func (s *Store) Apply(b oplog.Batch) error {
-	records, unreadable := readItems(&b, s.latestPlace())
+	latest := s.latestPlace()
+	records, unreadable := oplog.Decode(&b, func(it oplog.Item) (*Record, error) {
+		r, err := readItem(it.Data)
+		if err != nil {
+			return nil, err
+		}
+		if r.At > latest {
+			return nil, errors.New("its place in the order is out of bounds")
+		}
+		r.origin, r.number = b.Origin, it.Number
+		return r, nil
+	})
 	var news []*Record
 	err := s.db.Update(func(tx *bolt.Tx) error {
 		news = nil
@@ -549,12 +562,12 @@ func (s *Store) Apply(b oplog.Batch) error {
 		if err != nil {
 			return err
 		}
-		latest := int64(0)
+		last := int64(0)
 		for _, r := range records {
 			if r.number <= before {
 				continue
 			}
-			latest = max(latest, r.At)
+			last = max(last, r.At)
 			all, err := load(tx, r.Kind, r.Name)
 			if err != nil {
 				return err
@@ -574,7 +587,7 @@ func (s *Store) Apply(b oplog.Batch) error {
 			}
 			news = append(news, r)
 		}
-		return tx.Bucket(metaBucket).Put(clockKey, fmt.Append(nil, s.tick(tx, latest)))
+		return tx.Bucket(metaBucket).Put(clockKey, fmt.Append(nil, s.tick(tx, last)))
 	})
 	if err != nil {
 		return failed(err)
@@ -594,35 +607,11 @@ func (s *Store) Apply(b oplog.Batch) error {
 }
 
 // latestPlace returns the latest place in the order that a record of another master may have: a thousand years, more than any clock is wrong,
-// behind what is known here. All masters count on from what they accept, so that a member that means harm could use the order up.
+// behind what is known here. All masters count on from what they accept, so that a hostile member could use the order up.
 func (s *Store) latestPlace() int64 {
 	var at int64
 	s.db.View(func(tx *bolt.Tx) error { at = s.tick(tx, 0); return nil })
 	return min(at+maxJump, maxAt)
-}
-
-// readItems decodes the items of a batch. It cuts the batch off before the first one that cannot be decoded, or whose place in the order is
-// behind the latest allowed.
-func readItems(b *oplog.Batch, latest int64) (records []*Record, unreadable error) {
-	last := b.From
-	for i, it := range b.Items {
-		if it.Number <= last || it.Number > b.To {
-			return nil, nil // out of order: oplog.Accept refuses the whole batch
-		}
-		last = it.Number
-		r, err := readItem(it.Data)
-		if err == nil && r.At > latest {
-			err = errors.New("its place in the order is out of bounds")
-		}
-		if err != nil {
-			unreadable = fmt.Errorf("change %d of %s: %w; is that master of a newer version?", it.Number, b.Origin, err)
-			b.Items, b.To = b.Items[:i], it.Number-1
-			return records, unreadable
-		}
-		r.origin, r.number = b.Origin, it.Number
-		records = append(records, r)
-	}
-	return records, nil
 }
 
 // Bounds of a record from another master. maxAt leaves room to count up.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -211,7 +210,7 @@ func readItem(tx *bolt.Tx, ref []byte) ([]byte, error) {
 // Apply implements oplog.Stream. Of a batch with an item that cannot be decoded it applies those before, and
 // fails: what was not stored is not acknowledged.
 func (s *Store) Apply(b oplog.Batch) error {
-	items, unreadable := readItems(&b)
+	items, unreadable := oplog.Decode(&b, func(it oplog.Item) (item, error) { return decodeItem(it.Data) })
 	o := &op{kind: opTake, batch: b, items: items}
 	if err := s.wait(o); err != nil {
 		return err
@@ -223,25 +222,6 @@ func (s *Store) Apply(b oplog.Batch) error {
 		s.shares.taken(o.took)
 	}
 	return unreadable
-}
-
-// readItems decodes the items of a batch. It cuts the batch off before the first one that cannot be decoded.
-func readItems(b *oplog.Batch) (items []item, unreadable error) {
-	last := b.From
-	for i, it := range b.Items {
-		if it.Number <= last || it.Number > b.To {
-			return nil, nil // out of order: oplog.Accept refuses the whole batch
-		}
-		last = it.Number
-		decoded, err := decodeItem(it.Data)
-		if err != nil {
-			unreadable = fmt.Errorf("change %d of %s: %w; is that master of a newer version?", it.Number, b.Origin, err)
-			b.Items, b.To = b.Items[:i], it.Number-1
-			return items, unreadable
-		}
-		items = append(items, decoded)
-	}
-	return items, nil
 }
 
 // take stores the new items of a batch. An invalid batch is skipped, so that the rest of the transaction is

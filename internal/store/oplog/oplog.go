@@ -4,9 +4,10 @@
 // A log is a set of buckets in the bbolt file of the data, and is written in the transactions that change the
 // data. It has entries of several origins: the file itself, which gets a random name each time it is opened,
 // and the files of other masters. Each origin numbers its changes from 1. No number is used twice under one
-// name, also when the file is replaced by an older copy of itself: the copy goes on under a new name. An entry only names the changed item; its
-// data is read when it is sent. So a replaced change costs nothing more, and a log is never larger than the
-// data.
+// name, also when the file is replaced by an older copy of itself: the copy goes on under a new name.
+//
+// An entry only names the changed item; its data is read when it is sent. So a replaced change costs nothing
+// more, and a log is never larger than the data.
 //
 // A Vector holds for each origin the number up to which a file has all changes that still count. A batch that
 // continues the vector raises it, whichever master sent the batch. Masters that are connected, directly or
@@ -65,6 +66,27 @@ type Batch struct {
 	// each the distance to the previous one. Items is empty then. Forgotten is the value of Forgetful.
 	Live      []byte
 	Forgotten uint64
+}
+
+// Decode decodes the items of a batch. It cuts the batch off before the first one that cannot be decoded, so that
+// nothing is acknowledged that is not stored, and returns why. A batch that is out of order stays as it is, with
+// nothing decoded: Accept refuses it.
+func Decode[T any](b *Batch, item func(Item) (T, error)) (decoded []T, unreadable error) {
+	last := b.From
+	for i, it := range b.Items {
+		if it.Number <= last || it.Number > b.To {
+			return nil, nil
+		}
+		last = it.Number
+		d, err := item(it)
+		if err != nil {
+			unreadable = fmt.Errorf("change %d of %s: %w; is that master of a newer version?", it.Number, b.Origin, err)
+			b.Items, b.To = b.Items[:i], it.Number-1
+			return decoded, unreadable
+		}
+		decoded = append(decoded, d)
+	}
+	return decoded, nil
 }
 
 // Forgetful is a Stream that forgets deletions known to all masters.
