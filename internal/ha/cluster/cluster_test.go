@@ -421,7 +421,7 @@ func TestPartialList(t *testing.T) {
 	}
 	s.cfgs[3].Options.Peers = []string{s.cfgs[0].ID}
 	a, _ := s.start(0), s.start(3)
-	clustertest.Eventually(t, "the newcomer is linked", a.linked(1))
+	clustertest.Eventually(t, "the joining master is linked", a.linked(1))
 	b := s.start(1)
 	clustertest.Eventually(t, "b and a are linked", b.linked(1))
 	s.start(2)

@@ -383,7 +383,7 @@ func decodeKeys(content []byte) *value.Dict {
 	return d
 }
 
-// Write implements FileSet. It writes what admits a minion last, and what keeps it out first, while nobody else changes keys.
+// Write implements FileSet. It writes what admits a minion last, and what keeps it out first, while no other process changes keys.
 func (f *Keys) Write(id string, content []byte, was func([]byte) bool) error {
 	if salt.CheckID(id) != nil {
 		return nil

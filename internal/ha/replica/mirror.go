@@ -28,8 +28,8 @@ type FileSet interface {
 	// Read returns the content, nil if the file does not exist.
 	Read(name string) ([]byte, error)
 	// Write replaces the content, nil deletes it. It returns after syncing to disk. If was is not nil it is asked first whether the present
-	// content, nil if there is none, may be replaced; else nothing is written and the error is errChanged. Nobody changes the file between the
-	// question and the answer, as far as the kind has a lock for that.
+	// content, nil if there is none, may be replaced; else nothing is written and the error is errChanged. No other process changes the file
+	// between the question and the write, as far as the kind has a lock for that.
 	Write(name string, content []byte, was func(now []byte) bool) error
 }
 

@@ -359,7 +359,7 @@ func TestClockAhead(t *testing.T) {
 	a.reopen("a", func() {})
 	a.move("m3", keystore.Accepted, keystore.Rejected)
 	meet(t, a, b)
-	b.move("m3", keystore.Rejected, keystore.Accepted) // whoever has seen a decision may decide otherwise
+	b.move("m3", keystore.Rejected, keystore.Accepted) // a master that has seen a decision may decide otherwise
 	meet(t, a, b)
 	for id, want := range map[string]keystore.State{"m1": keystore.Rejected, "m2": keystore.None, "m3": keystore.Accepted} {
 		for _, s := range []*site{a, b} {

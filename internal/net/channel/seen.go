@@ -309,8 +309,8 @@ func tagOf(session string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// nonceHash is the same on all masters. A nonce is a random number that nobody
-// but its minion can choose, and equal hashes harm only that minion.
+// nonceHash is the same on all masters. A nonce is a random number that only
+// its minion can choose, and equal hashes harm only that minion.
 func nonceHash(nonce string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(nonce))
