@@ -26,15 +26,15 @@ type keyRotation struct {
 // that holds the id of the master it is meant for.
 const dropfile = ".dfn"
 
-// rotating is added to the name of the drop file of a request that the master
-// follows. It stays until the key is replaced: one that is there before is of a
-// master that ended meanwhile, or of a replacement that failed.
+// rotating is added to the name of the drop file while the master replaces the
+// key. A file of this name that exists earlier was left by a master that ended
+// before the key was replaced, or by a replacement that failed: it is a request.
 const rotating = "-rotating"
 
 // rotateOnRequest calls rotate if the drop file asks the master with this id for
 // a new AES key. salt-key writes no second request while the drop file is there,
-// so the file is renamed first: a key that is deleted during rotate needs another
-// new AES key. A request is not lost if rotate fails or the master ends meanwhile.
+// so the file is renamed first: a minion key that is deleted during rotate needs
+// another new AES key. A request is not lost if rotate fails or the master ends meanwhile.
 func rotateOnRequest(path, id string, rotate func() error) error {
 	taken := path + rotating
 	var err error

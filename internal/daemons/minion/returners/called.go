@@ -17,8 +17,8 @@ import (
 )
 
 // A call outside of the daemon delivers its result itself. If the server is
-// away it leaves the result in a directory of its own, as the outbox is the
-// daemon's, which looks there every now and then.
+// unreachable, it stores the result in a directory that the daemon reads every
+// calledEvery: only the daemon may write to the outbox.
 const (
 	calledName  = "called"
 	calledEvery = 3 * time.Second
