@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -24,26 +25,27 @@ func (l *latency) class(now time.Time) (class int, known bool) {
 // Class is how quickly the master answers, if that is known; 0 is the quickest.
 func (c *Link) Class(now time.Time) (class int, known bool) { return c.latency.class(now) }
 
-// answered notes how long the master took for a sign of life.
-func (c *Link) answered(took time.Duration) {
-	if c.cfg.Members == nil {
-		return
+// answered notes how long the master took for a sign of life, and reports whether
+// its class has changed.
+func (l *latency) answered(cfg *Config, took time.Duration, log *slog.Logger) bool {
+	if cfg.Members == nil {
+		return false
 	}
-	c.latency.mu.Lock()
-	changed := c.latency.l.Add(took, time.Now(), c.cfg.Options.Bounds())
-	class, _ := c.latency.l.Class(time.Now())
-	c.latency.mu.Unlock()
+	l.mu.Lock()
+	changed := l.l.Add(took, time.Now(), cfg.Options.Bounds())
+	class, _ := l.l.Class(time.Now())
+	l.mu.Unlock()
 	if changed {
-		c.log.Info("how quickly the master answers", "class", class, "milliseconds", took.Seconds()*1000)
-		c.cfg.Learned()
+		log.Info("how quickly the master answers", "class", class, "milliseconds", took.Seconds()*1000)
 	}
+	return changed
 }
 
 // getting reports whether it is still to be found out how quickly the master
 // answers.
-func (c *Link) getting() bool {
-	_, known := c.latency.class(time.Now())
-	return !known && c.cfg.Members != nil && len(c.cfg.Options.Latency) > 0
+func (l *latency) getting(cfg *Config) bool {
+	_, known := l.class(time.Now())
+	return !known && cfg.Members != nil && len(cfg.Options.Latency) > 0
 }
 
 // Bounds are those of the option master_latency.

@@ -15,7 +15,6 @@ import (
 	"net"
 	"os"
 	"regexp"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -121,6 +120,7 @@ func New(cfg *Config, addr address.Master, signer *handshake.Minion) (*Link, err
 		return nil, err
 	}
 	c := &Link{cfg: cfg, Addr: addr, Client: client, log: log}
+	c.missed.link = c
 	c.Out = cfg.Outbox.NewQueue(addr.Text, client.Request, func() bool { return c.Is(status.Connected) }, log)
 	return c, nil
 }
@@ -161,20 +161,13 @@ type Link struct {
 	view   view
 	// greeted is set once the start event has been sent to this master; with
 	// one master at a time the Set knows.
-	greeted bool
-	// warm is the address at which a standby session was good until now.
-	warm    string
-	lookups int // that failed in a row
-	// resolved is what the last look-up that succeeded has found.
-	resolved []address.Endpoint
+	greeted  bool
+	locator  locator
 	reported map[cause]bool // why there was no connection since the last one that stood
 	state    atomic.Pointer[linkState]
 	fatal    int // code of the last refusal, guarded by Set.refusals
-	// keepsJobs is set once the master has shown that it keeps jobs for
-	// minions that are away, as Brine's do.
-	keepsJobs atomic.Bool
-	latency   latency
-	again     wait.Wakeup // of the session: something may have been missed
+	missed   missedJobs
+	latency  latency
 }
 
 // linkState is what others may know of a connection.
@@ -257,7 +250,7 @@ func (c *Link) Run(ctx context.Context) {
 		role, changed := c.role.get()
 		if role == roles.Off {
 			c.setState(status.Off)
-			c.warm = ""
+			c.locator.warm = ""
 			wait.Until(ctx, changed, 0)
 			pause = 0
 			continue
@@ -274,7 +267,7 @@ func (c *Link) Run(ctx context.Context) {
 		if time.Since(up) > stable {
 			pause = 0
 		}
-		c.warm = ""
+		c.locator.warm = ""
 		c.cfg.Links.refusedBy(c, err)
 		pause = c.nextPause(pause, err)
 		c.report(err, pause)
@@ -304,7 +297,7 @@ func (c *Link) nextPause(last time.Duration, err error) time.Duration {
 	if errors.As(err, &busy) {
 		return busy.Wait // the master has said when it will have time
 	}
-	if d := c.lookupPause(); d > 0 {
+	if d := c.locator.pause(o); d > 0 {
 		return d
 	}
 	lo := time.Duration(max(o.ReconDefault, 10)) * time.Millisecond
@@ -419,12 +412,12 @@ func (c *Link) session(ctx context.Context, role roles.Role, changed <-chan stru
 
 // anyAddress tries the addresses of the master one after the other.
 func (c *Link) anyAddress(ctx context.Context, role roles.Role) error {
-	addrs, unresolved := c.addresses(ctx)
+	addrs, unresolved := c.locator.addresses(ctx, c.Addr, c.cfg.Resolver)
 	if len(addrs) == 0 {
-		c.lookups++
+		c.locator.failed++
 		return unresolved
 	}
-	c.lookups = 0
+	c.locator.failed = 0
 	var last error
 	for _, a := range addrs {
 		attach := c.attach
@@ -443,48 +436,6 @@ func (c *Link) anyAddress(ctx context.Context, role roles.Role) error {
 	return last
 }
 
-// addresses returns where to look for the master: where it was a moment ago,
-// or what its name means now. While that cannot be found out, and err says so,
-// it is where the name led before: a name server that is away parts no minion
-// from its master, and who answers there has to prove itself anyway.
-func (c *Link) addresses(ctx context.Context) (found []address.Endpoint, err error) {
-	if host, port, err := net.SplitHostPort(c.warm); err == nil {
-		p, _ := strconv.Atoi(port)
-		return []address.Endpoint{{Host: host, Port: p}}, nil
-	}
-	if len(c.resolved) > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, lookupAgain)
-		defer cancel()
-	}
-	if found, err = c.Addr.Resolve(ctx, c.cfg.Resolver); err != nil {
-		return c.resolved, err
-	}
-	c.resolved = found
-	return found, nil
-}
-
-// lookupAgain is how long a look-up may take when there is another address to
-// try.
-const lookupAgain = 2 * time.Second
-
-// lookupPause is how long to wait after a look-up that failed, 0 for as long
-// as after any other failure. The options retry_dns and retry_dns_count make
-// a name server's life easier; a name is never given up.
-func (c *Link) lookupPause() time.Duration {
-	o := &c.cfg.Options
-	switch {
-	case c.lookups == 0:
-		return 0
-	case o.RetryDNSCount > 0 && c.lookups >= o.RetryDNSCount:
-		return max(o.RetryDNS, slowLookup)
-	}
-	return o.RetryDNS
-}
-
-// slowLookup is the pause once retry_dns_count look-ups have failed.
-const slowLookup = 30 * time.Second
-
 // attach connects to one address. was tells that there was a connection, so
 // that other addresses of the name need not be tried.
 func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err error) {
@@ -494,7 +445,7 @@ func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err e
 	// A master that we know is listened to at once and greeted afterwards,
 	// so that nothing it publishes meanwhile is missed.
 	gen := c.Client.Generation()
-	known, warm := gen > 0, c.warm == at.String()
+	known, warm := gen > 0, c.locator.warm == at.String()
 	if !known {
 		if err := c.Client.SignIn(ctx); err != nil {
 			return handshake.Refused(err), err
@@ -521,10 +472,10 @@ func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err e
 	defer c.fire(tagDisconnected)
 	failed := make(chan error, 2) // of settling and watching
 	var aside sync.WaitGroup
-	c.again = wait.NewWakeup()
+	c.missed.again = wait.NewWakeup()
 	aside.Go(func() {
 		failed <- c.settle(ctx, sub, known, warm, gen)
-		c.askAgain(ctx)
+		c.missed.askAgain(ctx)
 	})
 	aside.Go(func() { failed <- c.watch(ctx, sub) })
 	aside.Go(func() { c.restored(ctx) })
@@ -532,7 +483,7 @@ func (c *Link) attach(ctx context.Context, at address.Endpoint) (was bool, err e
 	cancel()
 	aside.Wait() // the next session finds this one's state complete
 	// Leaving is in order; the session is as good as before.
-	c.warm = at.String()
+	c.locator.warm = at.String()
 	return true, err
 }
 
@@ -564,7 +515,7 @@ func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, war
 	}
 	greet := c.cfg.Links.toGreet(c)
 	if !greet {
-		c.fetchMissed(ctx)
+		c.missed.fetch(ctx)
 	}
 	c.Out.Kick()
 	if !greet {
@@ -576,7 +527,7 @@ func (c *Link) settle(ctx context.Context, sub *channel.Subscription, known, war
 		}
 		c.log.Error("cannot fetch the pillar", "err", err)
 	}
-	c.fetchMissed(ctx) // with the pillar, by which a job may be meant for us
+	c.missed.fetch(ctx) // with the pillar, by which a job may be meant for us
 	c.SendStart()
 	c.cfg.Links.markGreeted(c)
 	c.cfg.Ready(c)
@@ -641,7 +592,7 @@ func (c *Link) receive(ctx context.Context, sub *channel.Subscription, failed <-
 		}
 		c.cfg.Jobs.Accept(c, load)
 		if sub.Missed() {
-			c.askSoon()
+			c.missed.askSoon()
 		}
 	}
 }

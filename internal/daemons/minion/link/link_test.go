@@ -180,7 +180,7 @@ func TestPauses(t *testing.T) {
 		{0, handshake.ErrFull, 0, 10 * time.Second}, {0, &handshake.Busy{Wait: 7 * time.Second}, 0, 7 * time.Second},
 		{0, io.EOF, 1, 2 * time.Second}, {0, io.EOF, 3, slowLookup},
 	} {
-		c.lookups = x.lookups
+		c.locator.failed = x.lookups
 		if got := c.nextPause(x.last, x.err); got != x.want {
 			t.Errorf("after %v and %v, %d look-ups: %v, want %v", x.last, x.err, x.lookups, got, x.want)
 		}
@@ -256,17 +256,17 @@ func TestLostMaster(t *testing.T) {
 func TestAddresses(t *testing.T) {
 	cfg, _ := newLinks(t, nil, "127.0.0.1:4506")
 	c := cfg.Links.All()[0]
-	if got, err := c.addresses(t.Context()); err != nil || got[0].String() != "127.0.0.1:4506" {
+	if got, err := c.locator.addresses(t.Context(), c.Addr, c.cfg.Resolver); err != nil || got[0].String() != "127.0.0.1:4506" {
 		t.Errorf("%v, %v", got, err)
 	}
-	c.warm = "10.0.0.7:1"
-	if got, err := c.addresses(t.Context()); err != nil || got[0].String() != "10.0.0.7:1" {
+	c.locator.warm = "10.0.0.7:1"
+	if got, err := c.locator.addresses(t.Context(), c.Addr, c.cfg.Resolver); err != nil || got[0].String() != "10.0.0.7:1" {
 		t.Errorf("where it was a moment ago: %v, %v", got, err)
 	}
-	c.warm, c.Addr.Host = "", "_salt._tcp.no.invalid"
+	c.locator.warm, c.Addr.Host = "", "_salt._tcp.no.invalid"
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, err := c.addresses(ctx); err == nil || got[0].String() != "127.0.0.1:4506" {
+	if got, err := c.locator.addresses(ctx, c.Addr, c.cfg.Resolver); err == nil || got[0].String() != "127.0.0.1:4506" {
 		t.Errorf("without a name server: %v, %v", got, err)
 	}
 	if p := c.publishPort(); p != defaultPublishPort {

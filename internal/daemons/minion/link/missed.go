@@ -2,6 +2,7 @@ package link
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"brine/internal/base/wait"
@@ -17,10 +18,19 @@ const missedRounds = 1000
 // had taken in the subscription went nowhere.
 var laterChecks = []time.Duration{2 * time.Second, 10 * time.Second}
 
+// missedJobs asks one master for the jobs that it keeps for this minion.
+type missedJobs struct {
+	link *Link
+	// kept is set once the master has shown that it keeps jobs for minions that
+	// are unreachable, as Brine masters do.
+	kept  atomic.Bool
+	again wait.Wakeup // of the session: something may have been missed
+}
+
 // askAgain asks the master at those times, and whenever the numbers of what it
 // published show a gap, until ctx ends.
-func (c *Link) askAgain(ctx context.Context) {
-	if !c.keepsJobs.Load() {
+func (m *missedJobs) askAgain(ctx context.Context) {
+	if !m.kept.Load() {
 		return
 	}
 	from, checks := time.Now(), laterChecks
@@ -36,13 +46,13 @@ func (c *Link) askAgain(ctx context.Context) {
 			return
 		case <-due:
 			checks = checks[1:]
-		case <-c.again.C():
+		case <-m.again.C():
 			// What one minion missed many may have missed.
 			if !wait.Sleep(ctx, wait.Jitter(askSpread)) {
 				return
 			}
 		}
-		c.fetchMissed(ctx)
+		m.fetch(ctx)
 	}
 }
 
@@ -51,18 +61,20 @@ const askSpread = time.Second
 
 // askSoon has the master asked what was missed, unless that says nothing: where
 // minions register and with filters a minion gets only a part of what is published.
-func (c *Link) askSoon() {
+func (m *missedJobs) askSoon() {
+	c := m.link
 	if c.cfg.Transport.Traits().Registers || c.cfg.Options.FilterPublications {
 		return
 	}
-	c.again.Wake()
+	m.again.Wake()
 }
 
-// fetchMissed asks the master for the jobs that it keeps for this minion: those
+// fetch asks the master for the jobs that it keeps for this minion: those
 // that were published while it was away. What it has run before, also in an
 // earlier life of the process, is recognised by its id. Salt's masters are not
 // asked: they would log an error.
-func (c *Link) fetchMissed(ctx context.Context) {
+func (m *missedJobs) fetch(ctx context.Context) {
+	c := m.link
 	if !c.Client.Peer().Brine {
 		return
 	}
@@ -77,7 +89,7 @@ func (c *Link) fetchMissed(ctx context.Context) {
 		if !ok || !d.Has("jobs") {
 			return
 		}
-		c.keepsJobs.Store(true)
+		m.kept.Store(true)
 		for _, it := range d.List("jobs") {
 			if load, ok := it.(*value.Dict); ok {
 				c.log.Debug("a job that was kept for this minion", "jid", load.Str("jid"))

@@ -39,7 +39,7 @@ func (c *Link) SayRunning(ctx context.Context, jids ...string) {
 }
 
 // KeepsJobs reports whether the master has shown that it keeps jobs for minions.
-func (c *Link) KeepsJobs() bool { return c.keepsJobs.Load() }
+func (c *Link) KeepsJobs() bool { return c.missed.kept.Load() }
 
 // fire fires an event about a master on the minion's own bus.
 func (c *Link) fire(tag string) {

@@ -22,7 +22,7 @@ import (
 // there is no subscription.
 func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err error) {
 	c.Client.SetAddress(at.String())
-	signed := c.warm == at.String() // it was the active one a moment ago
+	signed := c.locator.warm == at.String() // it was the active one a moment ago
 	if signed {
 		outdated, err := c.probe(ctx)
 		signed = err == nil && !outdated
@@ -32,14 +32,14 @@ func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err 
 			return handshake.Refused(err), err
 		}
 	}
-	c.warm = at.String()
+	c.locator.warm = at.String()
 	c.setState(status.Standby)
 	c.cfg.Notify(roles.Event{Kind: roles.Up, Master: c.Index})
 	c.log.Info("signed in to the master, which stands by", "address", at.Host)
 	c.Out.Kick() // returns of jobs from its time as the active one
 	// What it published just before we left it is still ours to run: its
 	// sender was told that it would be.
-	c.fetchMissed(ctx)
+	c.missed.fetch(ctx)
 	stood, leave := context.WithCancel(ctx)
 	var aside sync.WaitGroup
 	aside.Go(func() { c.restored(stood) })
@@ -47,7 +47,7 @@ func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err 
 	leave()
 	aside.Wait()
 	if err != nil {
-		c.warm = ""
+		c.locator.warm = ""
 	}
 	return true, err
 }
@@ -59,7 +59,7 @@ func (c *Link) keepGood(ctx context.Context) error {
 	signed := time.Now()
 	for first := true; ; first = false {
 		pause := every - every/8 + rand.N(every/4)
-		if first || c.getting() {
+		if first || c.latency.getting(c.cfg) {
 			pause = every / 8
 		}
 		if !wait.Sleep(ctx, pause) {
@@ -101,7 +101,9 @@ func (c *Link) showStatus(ctx context.Context) (outdated bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	c.answered(time.Since(asked))
+	if c.latency.answered(c.cfg, time.Since(asked), c.log) {
+		c.cfg.Learned()
+	}
 	d, ok := v.(*value.Dict)
 	if !ok {
 		return false, errors.New("the answer is not a map")
@@ -160,7 +162,7 @@ func (c *Link) watch(ctx context.Context, sub *channel.Subscription) error {
 // another list. The first times come sooner, to know how quickly it answers.
 func (c *Link) nextAsk() time.Duration {
 	pause := membersPause
-	if c.getting() {
+	if c.latency.getting(c.cfg) {
 		pause = usualProbe
 	}
 	return pause - pause/8 + rand.N(pause/4)
