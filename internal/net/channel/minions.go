@@ -236,7 +236,7 @@ func (t *minionTable) judge(s *minionState, id, nonce, cmd string, ts int64, now
 	h := nonceHash(nonce)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sent := uint32(min(max(ts, 0), math.MaxUint32))
+	sent := uint32(min(max(ts, 0), math.MaxUint32-1)) // room for the floor above it
 	if sent < s.nonces.floor {
 		s.renew = true
 		return outrun
@@ -287,7 +287,7 @@ const repeatTime = 5 * time.Minute
 // A replayed request is recognised among the last nonceWindow ones of its
 // minion, and among all of the last replayTime, but at most nonceBurst: a minion
 // that reports a thousand jobs at once does not make room for a replay. Of older
-// ones the floor is remembered: by the minion's own clock they were not sent later.
+// ones the floor is remembered: by the minion's own clock all were sent before it.
 const (
 	nonceWindow = 128
 	nonceBurst  = 8192
@@ -302,7 +302,7 @@ type nonceRing struct {
 	times  []uint32 // of the Unix clock, good until 2106
 	sent   []uint32 // the same of the minion's clock
 	next   int
-	floor  uint32 // the latest that a forgotten request was sent
+	floor  uint32 // the second after the latest in which a forgotten request was sent
 }
 
 // add enters a nonce; if it is there already it returns since when.
@@ -313,7 +313,7 @@ func (r *nonceRing) add(h uint64, sent uint32, now time.Time) (since time.Time, 
 	r.hashes, r.times, r.sent = append(r.hashes, h), append(r.times, uint32(now.Unix())), append(r.sent, sent)
 	old := uint32(now.Add(-replayTime).Unix())
 	for n := len(r.hashes) - r.next; n > nonceWindow && (n > nonceBurst || r.times[r.next] < old); n-- {
-		r.floor = max(r.floor, r.sent[r.next])
+		r.floor = max(r.floor, above(r.sent[r.next]))
 		r.next++
 	}
 	if r.next > (len(r.hashes)-r.next)/4 {
@@ -324,4 +324,14 @@ func (r *nonceRing) add(h uint64, sent uint32, now time.Time) (since time.Time, 
 		r.next = 0
 	}
 	return now, false
+}
+
+// above returns the floor that a forgotten request leaves, which must refuse the
+// request itself. One without a time leaves none: it would refuse all of a minion
+// that sends no times.
+func above(sent uint32) uint32 {
+	if sent == 0 {
+		return 0
+	}
+	return max(sent, sent+1)
 }

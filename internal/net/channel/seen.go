@@ -27,8 +27,8 @@ type Seen struct {
 	// Generation is how often the session key was replaced before its time, for
 	// keys that masters compute (Sessions.Derive).
 	Generation uint32
-	// Floor is the latest time of requests whose nonces are forgotten, in seconds
-	// by the minion's clock.
+	// Floor is the second after the latest one in which a request was sent whose
+	// nonce is forgotten, by the minion's clock. All sent before it are refused.
 	Floor  uint32
 	Nonces []SeenNonce
 }
@@ -141,7 +141,7 @@ func (m *minionState) allSeen(id string, old uint32) Seen {
 	e := Seen{ID: id, Key: m.sessionTag, Generation: m.stamp.generation, Floor: r.floor}
 	for i := r.next; i < len(r.hashes); i++ {
 		if r.times[i] < old {
-			e.Floor = max(e.Floor, r.sent[i])
+			e.Floor = max(e.Floor, above(r.sent[i]))
 		} else {
 			e.Nonces = append(e.Nonces, SeenNonce{Hash: r.hashes[i], Sent: r.sent[i]})
 		}
