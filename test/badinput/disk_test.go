@@ -1,7 +1,6 @@
 package badinput
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,42 +10,6 @@ import (
 
 	"brine/test/daemontest"
 )
-
-// disk is a small file system.
-type disk struct {
-	t   *testing.T
-	dir string
-}
-
-// newDisk mounts one at dir, which only root may.
-func newDisk(t *testing.T, dir, size string) *disk {
-	t.Helper()
-	must(t, os.MkdirAll(dir, 0o755))
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size+",mode=0755"); err != nil {
-		t.Skip("cannot mount a small file system:", err)
-	}
-	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
-	return &disk{t, dir}
-}
-
-// fill leaves no room.
-func (d *disk) fill() {
-	d.t.Helper()
-	f, err := os.Create(filepath.Join(d.dir, "filler"))
-	must(d.t, err)
-	defer f.Close()
-	for n := 64 << 10; n > 0; {
-		if _, err := f.Write(make([]byte, n)); err != nil {
-			if !errors.Is(err, syscall.ENOSPC) {
-				d.t.Fatal(err)
-			}
-			n /= 2
-		}
-	}
-}
-
-// free makes room again.
-func (d *disk) free() { must(d.t, os.Remove(filepath.Join(d.dir, "filler"))) }
 
 // TestFullDiskOfMaster fills the disk of a master that runs, also of one that writes
 // returns as files, too, or bounds what minions may store.
@@ -62,10 +25,10 @@ func TestFullDiskOfMaster(t *testing.T) {
 
 func testFullDisk(t *testing.T, more string) {
 	m := newMaster(t, more)
-	d := newDisk(t, m.Path("var/cache/salt/master"), "2m")
+	d := daemontest.NewDisk(t, m.Path("var/cache/salt/master"), "2m")
 	m.Start()
 	minion(t, "w", "return_retry_timer_max: 1\n", m)
-	d.fill()
+	d.Fill()
 
 	// Values that need pages of their own in the store, so that no page that
 	// happens to be free takes them.
@@ -88,7 +51,7 @@ func testFullDisk(t *testing.T, more string) {
 	if !m.Alive() || !late.Alive() {
 		t.Error("a daemon has ended")
 	}
-	d.free()
+	d.Free()
 	answers(t, m, "w", "late")
 	for jid, text := range jids {
 		eventually(t, "the return is stored", func() error {
@@ -121,16 +84,16 @@ func TestFullDiskAtStart(t *testing.T) {
 		"var/run/salt/master":   "/var/run/salt/master",
 	} {
 		m := newMaster(t, "")
-		d := newDisk(t, m.Path(place), "64k,nr_inodes=20")
+		d := daemontest.NewDisk(t, m.Path(place), "64k,nr_inodes=20")
 		// No room for files, and none for names.
-		d.fill()
+		d.Fill()
 		for i := range 40 {
-			if os.WriteFile(filepath.Join(d.dir, fmt.Sprint("name", i)), nil, 0o600) != nil {
+			if os.WriteFile(filepath.Join(d.Dir, fmt.Sprint("name", i)), nil, 0o600) != nil {
 				break
 			}
 		}
 		fails(t, m, 1, want, "no space left on device")
-		must(t, syscall.Mount("tmpfs", d.dir, "tmpfs", syscall.MS_REMOUNT, "size=8m,nr_inodes=1000"))
+		must(t, syscall.Mount("tmpfs", d.Dir, "tmpfs", syscall.MS_REMOUNT, "size=8m,nr_inodes=1000"))
 		m.Start()
 	}
 }
@@ -140,8 +103,8 @@ func TestFullDiskOfMinion(t *testing.T) {
 	t.Parallel()
 	m := master(t, "")
 	w := daemontest.NewMinion(t, brine, "w", []string{m.Host}, "")
-	d := newDisk(t, w.Path("var/cache/salt/minion"), "64k")
-	d.fill()
+	d := daemontest.NewDisk(t, w.Path("var/cache/salt/minion"), "64k")
+	d.Fill()
 	w.Start()
 	answers(t, m, "w")
 	for range 3 {
@@ -152,7 +115,7 @@ func TestFullDiskOfMinion(t *testing.T) {
 	if len(notes) > 0 {
 		t.Errorf("empty notes are left: %v", notes)
 	}
-	d.free()
+	d.Free()
 	mustPing(t, m, "w")
 }
 
@@ -161,24 +124,24 @@ func TestFullDiskOfMinion(t *testing.T) {
 func TestFullDiskOfKeys(t *testing.T) {
 	t.Parallel()
 	m := newMaster(t, "")
-	d := newDisk(t, m.Path(masterPKI), "256k")
+	d := daemontest.NewDisk(t, m.Path(masterPKI), "256k")
 	m.Start()
 	minion(t, "w", "", m)
-	d.fill()
+	d.Fill()
 	n := daemontest.NewMinion(t, brine, "n", []string{m.Host}, "")
 	must(t, os.MkdirAll(n.Path(minionPKI), 0o700))
 	n.Start()
 	m.Logged("cannot decide about a sign-in", "no space left on device")
 	mustPing(t, m, "w")
-	d.free()
+	d.Free()
 	answers(t, m, "w", "n")
 
 	own := daemontest.NewMinion(t, brine, "own", []string{m.Host}, "")
-	small := newDisk(t, own.Path(minionPKI), "64k")
+	small := daemontest.NewDisk(t, own.Path(minionPKI), "64k")
 	put(t, own.Path(minionPKI+"/minion.pem"), newKey(t).PEM(), 0o400)
-	small.fill()
+	small.Fill()
 	own.Start()
 	own.Logged("cannot keep the master's key", "no space left on device")
-	small.free()
+	small.Free()
 	answers(t, m, "own")
 }

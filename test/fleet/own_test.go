@@ -117,6 +117,7 @@ func TestMinionsHaveTheirOwnAlone(t *testing.T) {
 		"minion_publish": {value.DictOf("fun", "test.ping", "arg", value.ListOf(), "tgt", "victim", "ret", "", "tmo", 1)},
 		"minion_runner":  {value.DictOf("fun", "cache.pillar", "arg", value.ListOf("victim"))},
 		"_brine_missed":  {value.DictOf("since", 0)},
+		"_brine_record":  {value.DictOf("jid", jid)},
 		"_brine_about":   {value.DictOf("jid", jid), value.DictOf("jids", value.ListOf(jid))},
 	}
 	// Of files everybody may have all; these say nothing of any minion.

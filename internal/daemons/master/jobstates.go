@@ -44,16 +44,24 @@ func (s *jobStates) load() error {
 // store puts what is known of jobs on the disk, for the time after a
 // restart.
 func (s *jobStates) store() {
+	if err := s.tryStore(); err != nil {
+		s.rateLimitedLog.Log(slog.LevelWarn, "cannot write the state of jobs to disk; trying again, a restart before that forgets it", "err", err)
+	}
+}
+
+// tryStore is store with the error in place of a warning.
+func (s *jobStates) tryStore() error {
 	s.storing.Lock()
 	defer s.storing.Unlock()
 	notes, any := s.queue.unstored()
 	if !any {
-		return
+		return nil
 	}
-	if err := s.jobs.Note(notes); err != nil {
+	err := s.jobs.Note(notes)
+	if err != nil {
 		s.queue.notStored(notes)
-		s.rateLimitedLog.Log(slog.LevelWarn, "cannot write the state of jobs to disk; trying again, a restart before that forgets it", "err", err)
 	}
+	return err
 }
 
 // storedJob makes the map that minions get from what the job store has, or nil.

@@ -6,6 +6,7 @@ import (
 	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
 	"brine/internal/py/value"
+	"brine/internal/store/job"
 )
 
 // queueRequests answers minions that ask which jobs they missed, and command
@@ -75,6 +76,20 @@ func (q *queueRequests) running(c *channel.Call) {
 			q.states.fire(jid, c.ID, stateRunning)
 		}
 	}
+}
+
+// record notes on disk that a minion begins a job, which has no room to note it
+// itself: {jid}. The answer is {recorded}: true if the job was published to this
+// minion, which has not begun it before, and is not handed out to it any more.
+func (q *queueRequests) record(c *channel.Call) {
+	jid := c.Load.Str("jid")
+	recorded := q.states.queue.runs(jid, c.ID)
+	if recorded {
+		q.states.fire(jid, c.ID, stateRunning)
+		_, forgets := q.states.jobs.(*job.Shared) // has no states of jobs on disk
+		recorded = !forgets && q.states.tryStore() == nil
+	}
+	c.Reply(value.DictOf("recorded", recorded))
 }
 
 // report tells a command line what is known of a job: {jid, key, user}. The

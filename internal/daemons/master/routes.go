@@ -83,6 +83,7 @@ func newRouter(h handlers, asked func(id string, from net.Addr), identify func(l
 			"_minion_event":   {handle: h.events.take},
 			"_brine_missed":   {handle: h.queue.missed, slow: true},
 			"_brine_running":  {handle: h.queue.running},
+			"_brine_record":   {handle: h.queue.record, slow: true},
 			"_brine_about":    {handle: h.queue.about},
 			"_brine_standing": {handle: h.reports.take},
 			"_brine_members":  {handle: h.reports.members},

@@ -71,6 +71,9 @@ type Journal struct {
 	f    *os.File   // nil after Close
 	size int64
 	buf  []byte
+	// reserve is how much disk space Append leaves to AppendNote; reserved is where
+	// the space ends that the file has.
+	reserve, reserved int64
 
 	flush  sync.Mutex // of flushing; taken before mu
 	synced int64      // bytes that are on disk; guarded by flush
@@ -189,8 +192,52 @@ func readBody(in io.Reader, body []byte, n int) ([]byte, error) {
 	return body, nil
 }
 
+// Reserve keeps n bytes of disk space behind the records for those of AppendNote. Append writes a record only
+// if so much is left after it. A file system that cannot reserve space is used without. An error says that
+// there is less at present; each append tries again.
+func (j *Journal) Reserve(n int64) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.f == nil {
+		return errClosed
+	}
+	j.reserve = n
+	return atomicfile.Cause(j.ensure(j.size))
+}
+
+// ensure allocates disk space up to end and the reserve behind it; j.mu is held.
+func (j *Journal) ensure(end int64) error {
+	want := end + j.reserve
+	if j.reserve <= 0 || j.reserved >= want {
+		return nil
+	}
+	to := want + j.reserve // seldom
+	err := allocate(j.f, j.size, to)
+	if err != nil {
+		to = want
+		err = allocate(j.f, j.size, to)
+	}
+	switch {
+	case err == nil:
+		j.reserved = to
+	case cannotAllocate(err):
+		j.reserve = 0
+		return nil
+	}
+	return err
+}
+
 // Append writes a record. A record that cannot be written as a whole is removed.
 func (j *Journal) Append(kind byte, payload []byte) (Position, error) {
+	return j.append(kind, payload, false)
+}
+
+// AppendNote is Append for a short record that may use the reserved disk space.
+func (j *Journal) AppendNote(kind byte, payload []byte) (Position, error) {
+	return j.append(kind, payload, true)
+}
+
+func (j *Journal) append(kind byte, payload []byte, note bool) (Position, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.f == nil {
@@ -200,12 +247,28 @@ func (j *Journal) Append(kind byte, payload []byte) (Position, error) {
 		return Position{}, fmt.Errorf("a record of %d bytes is too large", len(payload))
 	}
 	j.buf = frame(j.buf[:0], kind, payload)
-	if _, err := j.f.WriteAt(j.buf, j.size); err != nil {
-		_ = j.f.Truncate(j.size)
+	end := j.size + int64(len(j.buf))
+	err := j.ensure(end)
+	if err != nil && note && end > j.reserved {
+		// What an earlier process has reserved, and not used, is still there.
+		if err = allocate(j.f, j.size, end); err == nil {
+			j.reserved = end
+		}
+	} else if note {
+		err = nil
+	}
+	if err != nil {
+		return Position{}, atomicfile.Cause(err)
+	}
+	if n, err := j.f.WriteAt(j.buf, j.size); err != nil {
+		if n > 0 {
+			_ = j.f.Truncate(j.size)
+			j.reserved = j.size // the reserved space is gone with the rest
+		}
 		return Position{}, atomicfile.Cause(err)
 	}
 	at := Position{j.size, len(payload) + 1}
-	j.size += int64(len(j.buf))
+	j.size = end
 	if cap(j.buf) > 64<<10 {
 		j.buf = nil
 	}
@@ -297,7 +360,18 @@ func (j *Journal) Rewrite(fill func(emit func(kind byte, payload []byte) (Positi
 	if err == nil {
 		err = fill(emit, old.Read)
 	}
-	for _, step := range []func() error{out.Flush, f.Sync, func() error { return os.Rename(temp, j.path) }} {
+	reserved := size + j.reserve
+	reserve := func() error {
+		if j.reserve <= 0 {
+			return nil
+		}
+		if err := allocate(f, size, reserved); !cannotAllocate(err) {
+			return err
+		}
+		j.reserve = 0
+		return nil
+	}
+	for _, step := range []func() error{out.Flush, reserve, f.Sync, func() error { return os.Rename(temp, j.path) }} {
 		if err == nil {
 			err = step()
 		}
@@ -309,7 +383,7 @@ func (j *Journal) Rewrite(fill func(emit func(kind byte, payload []byte) (Positi
 	}
 	atomicfile.SyncDir(filepath.Dir(j.path))
 	j.f.Close()
-	j.f, j.size, j.synced = f, size, size
+	j.f, j.size, j.synced, j.reserved = f, size, size, reserved
 	return nil
 }
 

@@ -38,6 +38,21 @@ func (c *Link) SayRunning(ctx context.Context, jids ...string) {
 	}
 }
 
+// RecordBegun has the master record that a job begins here, and reports whether it
+// has: then it never gives the job to this minion again. It records no job twice.
+func (c *Link) RecordBegun(ctx context.Context, jid string) bool {
+	if !c.Client.Peer().Brine {
+		return false
+	}
+	v, err := c.Client.Request(ctx, value.DictOf("cmd", "_brine_record", "id", c.cfg.ID, "jid", jid))
+	if err != nil {
+		c.log.Warn("the master cannot record that a job begins", "jid", jid, "err", err)
+		return false
+	}
+	d, _ := v.(*value.Dict)
+	return d.Bool("recorded")
+}
+
 // KeepsJobs reports whether the master has shown that it keeps jobs for minions.
 func (c *Link) KeepsJobs() bool { return c.missed.kept.Load() }
 

@@ -2,9 +2,11 @@ package outbox
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"brine/internal/base/salt"
@@ -29,7 +31,9 @@ type jobJournal struct {
 	flushes wait.Wakeup
 
 	mu      sync.Mutex
+	path    string
 	file    *journal.Journal // nil: nothing outlives the process
+	full    error            // why there is none, if the disk was full
 	seen    map[string]bool
 	order   []string // of seen, oldest first
 	begun   map[string]*value.Dict
@@ -91,20 +95,39 @@ func newJournal(limit int64, seen int, log *slog.Logger) *jobJournal {
 		seen: map[string]bool{}, begun: map[string]*value.Dict{}, parcels: map[string]*parcel{}}
 }
 
+// reserve is the disk space that is kept for notes of jobs: several hundred that
+// begin while the disk is full.
+const reserve = 256 << 10
+
 // open takes over the journal at path.
 func (j *jobJournal) open(path string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	file, cut, err := journal.Open(path, j.replay)
-	if cut > 0 {
-		j.log.Warn("the end of the journal of jobs could not be read: the last notes before a loss of power, or damage", "path", path, "bytes", cut)
-	}
-	if err != nil {
+	j.path = path
+	if err := j.reopen(); err != nil {
 		j.log.Error("the journal of jobs cannot be used: returns and the ids of jobs are kept in memory only, and are lost when this process ends", "path", path, "err", err)
-		return
+	}
+}
+
+// reopen opens the journal; j.mu is held.
+func (j *jobJournal) reopen() error {
+	file, cut, err := journal.Open(j.path, j.replay)
+	if cut > 0 {
+		j.log.Warn("the end of the journal of jobs could not be read: the last notes before a loss of power, or damage", "path", j.path, "bytes", cut)
+	}
+	j.full = nil
+	if err != nil {
+		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+			j.full = err
+		}
+		return err
 	}
 	j.file = file
+	if err := file.Reserve(reserve); err != nil {
+		j.log.Warn("cannot reserve disk space for the notes of jobs; without free space no job runs that the master cannot record", "path", j.path, "bytes", reserve, "err", err)
+	}
 	j.compact()
+	return nil
 }
 
 // replay takes one record. One that makes no sense is left out.
@@ -172,8 +195,10 @@ func (j *jobJournal) knows(jid string) bool {
 // smallArg bounds the arguments that are noted with a job.
 const smallArg = 16 << 10
 
-// begin notes that a job is about to run for some masters.
-func (j *jobJournal) begin(jid string, fun any, load *value.Dict, masters []string) {
+// begin notes that a job is about to run for some masters. An error says that a
+// later process would not know it. Without a journal, for another reason than a
+// full disk, none is expected to.
+func (j *jobJournal) begin(jid string, fun any, load *value.Dict, masters []string) error {
 	d := value.DictOf("jid", jid, "fun", fun, "to", masters)
 	for _, k := range []string{"user", "master_id", "metadata", "ret", "ret_config", "ret_kwargs", "schedule", "startup_states"} {
 		if v, ok := load.Get(k); ok {
@@ -186,9 +211,22 @@ func (j *jobJournal) begin(jid string, fun any, load *value.Dict, masters []stri
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.remember(jid)
+	if j.full != nil {
+		_ = j.reopen() // there may be room by now
+	}
 	j.begun[jid] = d
-	_, _ = j.write(recBegun, d)
+	switch {
+	case j.full != nil:
+		return j.full
+	case j.file == nil:
+		return nil
+	}
+	_, err := j.write(recBegun, d)
+	if err != nil {
+		return fmt.Errorf("%s: %w", j.path, err)
+	}
 	j.flushes.Wake()
+	return nil
 }
 
 // started notes a process that a job has started.
@@ -263,9 +301,13 @@ func (j *jobJournal) writeRaw(kind byte, jid string) {
 }
 
 func (j *jobJournal) append(kind byte, b []byte) (journal.Position, error) {
-	at, err := j.file.Append(kind, b)
+	write := j.file.AppendNote
+	if kind == recReturn {
+		write = j.file.Append
+	}
+	at, err := write(kind, b)
 	if err != nil && !j.failing {
-		j.log.Error("the journal of jobs cannot be written: returns are kept in memory only", "err", err)
+		j.log.Error("the journal of jobs cannot be written: returns are kept in memory only", "path", j.path, "err", err)
 	}
 	j.failing = err != nil
 	return at, err

@@ -36,7 +36,9 @@ func openJournal(t *testing.T, path string, limit int64) (m *jobJournal, dying f
 // beginTest notes the beginning of a job.
 func (j *jobJournal) beginTest(jid string) {
 	load := value.DictOf("jid", jid, "fun", "test.echo", "arg", value.ListOf("x"), "user", "root")
-	j.begin(jid, "test.echo", load, []string{"a", "b"})
+	if err := j.begin(jid, "test.echo", load, []string{"a", "b"}); err != nil {
+		panic(err)
+	}
 }
 
 func aReturn(jid, text string) *value.Dict {

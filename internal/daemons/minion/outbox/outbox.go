@@ -83,9 +83,10 @@ func (o *Outbox) all() []*Queue {
 // Knows reports whether a job was begun before, also by an earlier process.
 func (o *Outbox) Knows(jid string) bool { return o.journal.knows(jid) }
 
-// Begin notes that a job is about to run for some masters.
-func (o *Outbox) Begin(jid string, fun any, load *value.Dict, to []*Queue) {
-	o.journal.begin(jid, fun, load, addrs(to))
+// Begin notes that a job is about to run for some masters. After an error, which
+// names the file, a later process of this minion would not know it.
+func (o *Outbox) Begin(jid string, fun any, load *value.Dict, to []*Queue) error {
+	return o.journal.begin(jid, fun, load, addrs(to))
 }
 
 // Started notes a process that a job has started.

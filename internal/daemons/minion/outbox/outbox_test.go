@@ -90,7 +90,9 @@ func TestNoReturnIsSentWithoutPubRet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t.TempDir(), Options{OutboxSize: 1 << 20}, "a")
 		stop := w.run(t)
-		w.Begin("1", "test.ping", value.NewDict(0), []*Queue{w.queues["a"]})
+		if err := w.Begin("1", "test.ping", value.NewDict(0), []*Queue{w.queues["a"]}); err != nil {
+			t.Fatal(err)
+		}
 		w.GiveBack(aReturn("1", ""), []*Queue{w.queues["a"]}, true)
 		time.Sleep(time.Minute)
 		if got := w.journal.interrupted(); len(got) != 0 {
@@ -110,9 +112,13 @@ func TestRecall(t *testing.T) {
 		w := newWorld(dir, options, "a", "b")
 		w.Recall(func(*value.Dict, string) *value.Dict { t.Error("no job was interrupted"); return nil })
 		to := []*Queue{w.queues["a"]}
-		w.Begin("1", "test.ping", value.NewDict(0), to)
+		if err := w.Begin("1", "test.ping", value.NewDict(0), to); err != nil {
+			t.Fatal(err)
+		}
 		w.GiveBack(aReturn("1", ""), to, true)
-		w.Begin("2", "test.sleep", value.DictOf("user", "root"), []*Queue{w.queues["a"], nil})
+		if err := w.Begin("2", "test.sleep", value.DictOf("user", "root"), []*Queue{w.queues["a"], nil}); err != nil {
+			t.Fatal(err)
+		}
 		w.Started("2", 1<<30) // no such process
 		w.Close()
 

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"time"
 
 	"brine/internal/base/salt"
@@ -13,12 +14,36 @@ import (
 )
 
 // note remembers that a job begins, and what it starts, and tells its masters
-// that it runs if it takes longer than a moment. It returns what ends that.
-func (r *Runner) note(j *jobs.Job, procs *proc.Group) (end func()) {
+// that it runs if it takes longer than a moment. It returns what ends that, or
+// why the job must not run: neither this minion nor its masters could record it,
+// so that it might run again after a crash.
+func (r *Runner) note(ctx context.Context, j *jobs.Job, procs *proc.Group) (end func(), err error) {
 	procs.Started = func(pid int) { r.cfg.Outbox.Started(j.JID, pid) }
-	r.cfg.Outbox.Begin(j.JID, j.Fun, j.Load, queues(r.cfg.Jobs.Origins(j)))
+	origins := r.cfg.Jobs.Origins(j)
+	err = r.cfg.Outbox.Begin(j.JID, j.Fun, j.Load, queues(origins))
+	if err != nil && !j.Load.Has(startupKey) && !recorded(ctx, origins, j.JID) {
+		r.cfg.Log.Error("a job is not run: it cannot be recorded", "jid", j.JID, "err", err)
+		return nil, salt.Errorf(salt.Unavailable,
+			"the job was not run: neither this minion nor the master can record it, so that it could run twice; free disk space on the minion: %w", err)
+	}
 	long := time.AfterFunc(sayRunning, func() { r.sayRuns(j) })
-	return func() { long.Stop() }
+	return func() { long.Stop() }, nil
+}
+
+// recordTime bounds how long a job waits for its masters to record it.
+const recordTime = 10 * time.Second
+
+// recorded has the masters of a job record that it begins, and reports whether
+// all have.
+func recorded(ctx context.Context, origins []*link.Link, jid string) bool {
+	ctx, cancel := context.WithTimeout(ctx, recordTime)
+	defer cancel()
+	for _, c := range origins {
+		if !c.RecordBegun(ctx, jid) {
+			return false
+		}
+	}
+	return len(origins) > 0
 }
 
 // sayRunning is how long a job runs before its masters are told: a return that

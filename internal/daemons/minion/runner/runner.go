@@ -91,7 +91,13 @@ func (r *Runner) execute(ctx context.Context, j *jobs.Job) {
 		}
 	}
 	if lasting {
-		defer r.note(j, procs)()
+		end, err := r.note(ctx, j, procs)
+		if err != nil {
+			ret := r.returnLoad(j, fn.Outcome{Return: "ERROR: " + err.Error(), Retcode: 1, Out: "nested", Err: err})
+			r.cfg.Outbox.GiveBack(ret, queues(r.cfg.Jobs.Finish(j, ret)), true)
+			return
+		}
+		defer end()
 	}
 	r.cfg.Log.Info("job", "jid", j.JID, "fun", value.Str(j.Fun), "user", j.Load.Str("user"))
 	forget := r.cfg.Notes.Record(j)

@@ -3,11 +3,14 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -260,5 +263,31 @@ func TestInterruptedAndTooLarge(t *testing.T) {
 	o := fitting(fn.Outcome{Return: strings.Repeat("x", outbox.MaxReturn+1), Success: true})
 	if o.Success || o.Retcode != 1 || !strings.Contains(o.Return.(string), "more than 60 MiB") {
 		t.Errorf("%.100v", o.Return)
+	}
+}
+
+// TestNoRoomForNotes: a job that neither the minion nor a master can record is not
+// run, and its return names the file.
+func TestNoRoomForNotes(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16k"); err != nil {
+		t.Skip("cannot mount a small file system:", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	for n := 4096; n > 0; n /= 2 {
+		for i := 0; os.WriteFile(filepath.Join(dir, fmt.Sprint(n, "-", i)), make([]byte, n), 0o600) == nil; i++ {
+		}
+	}
+	f := newFloor(t, func(c *Config) {
+		var o outbox.Options
+		if err := field.Defaults(&o); err != nil {
+			t.Fatal(err)
+		}
+		c.Outbox = outbox.New(outbox.Config{Options: o, ID: "w1", Dir: filepath.Join(dir, "brine"), Fire: c.Links.Fire, Log: c.Log})
+		c.Outbox.Recall(nil)
+	})
+	f.Accept(f.a, aJob(jid1, "t.echo", "x"))
+	if d := f.ret(t, jid1); d.Bool("success") || d.Int("retcode") != 1 || !strings.Contains(d.Str("return"), "was not run") || !strings.Contains(d.Str("return"), dir) {
+		t.Errorf("%s", value.Repr(d))
 	}
 }
