@@ -276,6 +276,15 @@ type Output struct {
 	Exit           int
 }
 
+// Message returns what the program wrote to stderr or, if that is nothing, to
+// stdout.
+func (o Output) Message() string {
+	if o.Stderr != "" {
+		return o.Stderr
+	}
+	return o.Stdout
+}
+
 // Do runs a program like Run and also returns its stderr, for programs that
 // change something and whose messages are logged. A Machine with Exec has no
 // stderr.

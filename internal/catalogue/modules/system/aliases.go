@@ -2,11 +2,10 @@ package system
 
 import (
 	"context"
-	"regexp"
-	"strings"
 
 	"brine/internal/call/fn"
 	"brine/internal/host"
+	"brine/internal/host/mailaliases"
 	"brine/internal/py/value"
 )
 
@@ -24,49 +23,18 @@ func aliasesModule(m *host.Machine) fn.Module {
 	}}
 }
 
-func (aliases) path(c *fn.Call) string {
+func (a aliases) file(c *fn.Call) mailaliases.File {
+	f := mailaliases.File{M: a.m}
 	if v := c.Config.Get("aliases.file"); value.Truth(v) {
-		return value.Str(v)
+		f.Path = value.Str(v)
 	}
-	return "/etc/aliases"
-}
-
-// aliasLine is a line of the file; alias is "" for a comment.
-type aliasLine struct{ alias, target, comment, raw string }
-
-func (a aliases) lines(c *fn.Call) (out []aliasLine) {
-	re := regexp.MustCompile(`^([^:#]*)\s*:?\s*([^#]*?)(\s+#.*|$)`)
-	for _, raw := range a.m.Lines(a.path(c)) {
-		l := aliasLine{raw: raw}
-		if m := re.FindStringSubmatch(raw); m != nil && strings.TrimSpace(m[1]) != "" && m[2] != "" {
-			l.alias, l.target, l.comment = m[1], m[2], m[3]
-		}
-		out = append(out, l)
-	}
-	return out
-}
-
-func (a aliases) write(ctx context.Context, c *fn.Call, lines []aliasLine) error {
-	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString(l.raw + "\n")
-	}
-	if err := a.m.WriteFile(a.path(c), []byte(b.String())); err != nil {
-		return fn.Errorf("cannot write the aliases: %w", err)
-	}
-	if a.m.Which("newaliases") == "" {
-		return nil
-	}
-	_, err := run(ctx, a.m, "newaliases")
-	return err
+	return f
 }
 
 func (a aliases) list(_ context.Context, c *fn.Call, _ none) (*value.Dict, error) {
 	d := value.NewDict(8)
-	for _, l := range a.lines(c) {
-		if l.alias != "" {
-			d.Set(l.alias, l.target)
-		}
+	for _, l := range a.file(c).All() {
+		d.Set(l.Name, l.Target)
 	}
 	return d, nil
 }
@@ -75,9 +43,8 @@ type aliasArgs struct {
 	Alias string `salt:"alias" doc:"alias"`
 }
 
-func (a aliases) get(ctx context.Context, c *fn.Call, args aliasArgs) (string, error) {
-	d, err := a.list(ctx, c, none{})
-	return d.Str(args.Alias), err
+func (a aliases) get(_ context.Context, c *fn.Call, args aliasArgs) (string, error) {
+	return a.file(c).Target(args.Alias), nil
 }
 
 type aliasTargetArgs struct {
@@ -85,64 +52,16 @@ type aliasTargetArgs struct {
 	Target any    `salt:"target" doc:"mailbox, or a list of them"`
 }
 
-// target is the text of a target.
-func (a aliasTargetArgs) target() (string, error) {
-	text := strings.Join(value.Texts(a.Target), ", ")
-	if text == "" {
-		return "", fn.Invalidf("target can not be an empty string")
-	}
-	return text, nil
-}
-
-func (a aliases) has(ctx context.Context, c *fn.Call, args aliasTargetArgs) (bool, error) {
-	want, err := args.target()
-	if err != nil {
-		return false, err
-	}
-	now, err := a.get(ctx, c, aliasArgs{args.Alias})
-	return now == want, err
+func (a aliases) has(_ context.Context, c *fn.Call, args aliasTargetArgs) (bool, error) {
+	has, err := a.file(c).Has(args.Alias, value.Texts(args.Target))
+	return has, fn.FromHost(err)
 }
 
 func (a aliases) set(ctx context.Context, c *fn.Call, args aliasTargetArgs) (bool, error) {
-	want, err := args.target()
-	switch {
-	case err != nil:
-		return false, err
-	case args.Alias == "":
-		return false, fn.Invalidf("alias can not be an empty string")
-	case strings.ContainsAny(args.Alias+want, "\n\r"):
-		return false, fn.Invalidf("neither alias nor target can have several lines")
-	}
-	var out []aliasLine
-	done := false
-	for _, l := range a.lines(c) {
-		if l.alias == args.Alias {
-			if done {
-				continue // once is enough
-			}
-			done = true
-			if l.target != want {
-				l.raw = args.Alias + ": " + want + l.comment
-			}
-		}
-		out = append(out, l)
-	}
-	if !done {
-		out = append(out, aliasLine{raw: args.Alias + ": " + want})
-	}
-	return true, a.write(ctx, c, out)
+	err := a.file(c).Set(ctx, args.Alias, value.Texts(args.Target))
+	return err == nil, fn.FromHost(err)
 }
 
 func (a aliases) remove(ctx context.Context, c *fn.Call, args aliasArgs) (bool, error) {
-	var out []aliasLine
-	all := a.lines(c)
-	for _, l := range all {
-		if l.alias != args.Alias || l.alias == "" {
-			out = append(out, l)
-		}
-	}
-	if len(out) == len(all) {
-		return true, nil
-	}
-	return true, a.write(ctx, c, out)
+	return true, fn.FromHost(a.file(c).Remove(ctx, args.Alias))
 }

@@ -387,7 +387,7 @@ func (d disk) hpa(ctx context.Context, c *fn.Call, a hpaArgs) (any, error) {
 		c.Log.Warn("a job hides sectors of a disk", "disk", name, "sectors", size, "jid", c.JID)
 		out, err := d.do(ctx, value.Str(name), "hdparm", "--yes-i-know-what-i-am-doing", "-Np"+strconv.FormatInt(size, 10))
 		if err == nil && out.Exit != 0 {
-			err = fn.Errorf("hdparm failed: %s", said(out))
+			err = fn.Errorf("hdparm failed: %s", out.Message())
 		}
 		if err != nil {
 			return nil, err
@@ -412,7 +412,7 @@ func (d disk) smart(ctx context.Context, _ *fn.Call, a smartArgs) (*value.Dict, 
 		return nil, err
 	}
 	if out.Exit != 0 {
-		return nil, fn.Errorf("%s", said(out))
+		return nil, fn.Errorf("%s", out.Message())
 	}
 	_, table, _ := strings.Cut(out.Stdout, "ID#")
 	heads, rows, _ := strings.Cut(table, "\n")

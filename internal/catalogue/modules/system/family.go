@@ -28,17 +28,9 @@ func run(ctx context.Context, m *host.Machine, program string, args ...string) (
 		return "", fn.Errorf("cannot run %s: %w", program, err)
 	}
 	if out.Exit != 0 {
-		return "", fn.Errorf("%s failed: %s", program, said(out))
+		return "", fn.Errorf("%s failed: %s", program, out.Message())
 	}
 	return out.Stdout, nil
-}
-
-// said returns what a program said, on either output.
-func said(out host.Output) string {
-	if out.Stderr != "" {
-		return out.Stderr
-	}
-	return out.Stdout
 }
 
 // number makes a number of a text that is one.

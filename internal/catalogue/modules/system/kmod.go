@@ -2,22 +2,19 @@ package system
 
 import (
 	"context"
-	"io/fs"
-	"path"
-	"path/filepath"
+	"errors"
 	"slices"
-	"strings"
 
-	"brine/internal/base/atomicfile"
 	"brine/internal/call/fn"
 	"brine/internal/host"
+	"brine/internal/host/kmod"
 	"brine/internal/py/value"
 )
 
-type kmod struct{ m *host.Machine }
+type kmods struct{ m *host.Machine }
 
 func kmodModule(m *host.Machine) fn.Module {
-	k := kmod{m}
+	k := kmods{m}
 	return fn.Module{Name: "kmod", Doc: `Modules of the kernel.`, Funcs: []fn.Func{
 		fn.Of("available", k.available, `Return the names of all modules that there are.`, fn.Example("salt '*' kmod.available")),
 		fn.Of("check_available", k.checkAvailable, `Say whether there is a module.`, fn.Example("salt '*' kmod.check_available kvm")),
@@ -29,98 +26,43 @@ func kmodModule(m *host.Machine) fn.Module {
 	}}
 }
 
-func (k kmod) available(context.Context, *fn.Call, none) (*value.List, error) {
-	dir := "/lib/modules/" + k.m.Uname().Release
-	var names []string
-	for _, line := range k.m.Lines(dir + "/modules.builtin") {
-		names = append(names, strings.TrimSuffix(path.Base(line), ".ko"))
-	}
-	root := k.m.Path(dir)
-	_ = filepath.WalkDir(root, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return nil // what cannot be read has no modules for us
-		}
-		if name, _, ok := strings.Cut(e.Name(), ".ko"); ok && !e.IsDir() {
-			names = append(names, strings.ReplaceAll(name, "-", "_"))
-		}
-		return nil
-	})
-	slices.Sort(names)
-	return value.Strings(names), nil
+func (k kmods) kernel(c *fn.Call) kmod.Kernel {
+	return kmod.Kernel{M: k.m, Systemd: c.Grains.Get("systemd") != nil}
+}
+
+func (k kmods) available(_ context.Context, c *fn.Call, _ none) (*value.List, error) {
+	return value.Strings(k.kernel(c).Available()), nil
 }
 
 type modArgs struct {
 	Mod string `salt:"mod" doc:"name of the module"`
 }
 
-func (k kmod) checkAvailable(ctx context.Context, c *fn.Call, a modArgs) (bool, error) {
-	all, err := k.available(ctx, c, none{})
-	return slices.Contains(all.Items, any(a.Mod)), err
+func (k kmods) checkAvailable(_ context.Context, c *fn.Call, a modArgs) (bool, error) {
+	return slices.Contains(k.kernel(c).Available(), a.Mod), nil
 }
 
-func (k kmod) lsmod(context.Context, *fn.Call, none) (*value.List, error) {
+func (k kmods) lsmod(_ context.Context, c *fn.Call, _ none) (*value.List, error) {
 	out := &value.List{}
-	for _, line := range k.m.Lines("/proc/modules") {
-		f := strings.Fields(line)
-		if len(f) < 4 {
-			continue
-		}
-		deps := &value.List{}
-		for dep := range strings.SplitSeq(f[3], ",") {
-			if dep != "" && dep != "-" {
-				deps.Append(dep)
-			}
-		}
-		out.Append(value.DictOf("size", f[1], "module", f[0], "depcount", f[2], "deps", deps))
+	for _, m := range k.kernel(c).Modules() {
+		out.Append(value.DictOf("size", m.Size, "module", m.Name, "depcount", m.Users, "deps", value.Strings(m.UsedBy)))
 	}
 	return out, nil
-}
-
-// loaded returns the sorted names of the loaded modules.
-func (k kmod) loaded() []string {
-	var names []string
-	for _, line := range k.m.Lines("/proc/modules") {
-		if name, _, ok := strings.Cut(line, " "); ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// bootList is the file of the modules to load at boot.
-func (k kmod) bootList(c *fn.Call) string {
-	if c.Grains.Get("systemd") != nil {
-		return "/etc/modules-load.d/salt_managed.conf"
-	}
-	return "/etc/modules"
-}
-
-// atBoot returns the sorted names in the file of modules to load at boot.
-func (k kmod) atBoot(c *fn.Call) []string {
-	var names []string
-	for _, line := range k.m.Lines(k.bootList(c)) {
-		if f := strings.Fields(line); len(f) > 0 && f[0][0] != '#' {
-			names = append(names, f[0])
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 type modListArgs struct {
 	OnlyPersist bool `salt:"only_persist" doc:"those that are loaded at boot" default:"false"`
 }
 
-func (k kmod) modList(_ context.Context, c *fn.Call, a modListArgs) (*value.List, error) {
+func (k kmods) modList(_ context.Context, c *fn.Call, a modListArgs) (*value.List, error) {
 	if a.OnlyPersist {
-		return value.Strings(k.atBoot(c)), nil
+		return value.Strings(k.kernel(c).AtBoot()), nil
 	}
-	return value.Strings(k.loaded()), nil
+	return value.Strings(k.kernel(c).Loaded()), nil
 }
 
-func (k kmod) isLoaded(_ context.Context, _ *fn.Call, a modArgs) (bool, error) {
-	return slices.Contains(k.loaded(), a.Mod), nil
+func (k kmods) isLoaded(_ context.Context, c *fn.Call, a modArgs) (bool, error) {
+	return slices.Contains(k.kernel(c).Loaded(), a.Mod), nil
 }
 
 type loadArgs struct {
@@ -128,59 +70,18 @@ type loadArgs struct {
 	Persist bool   `salt:"persist" doc:"load it at boot too" default:"false"`
 }
 
-// words refuses what modprobe would take for options.
-func words(mod string) ([]string, error) {
-	f := strings.Fields(mod)
-	if len(f) == 0 || slices.ContainsFunc(f, func(w string) bool { return w[0] == '-' || strings.Contains(w, "/") }) {
-		return nil, fn.Invalidf("%q is no name of a module", mod)
+// changedNames returns names, or the message of the program that failed: that is no
+// error to Salt.
+func changedNames(all []string, err error) (any, error) {
+	var failed *kmod.ProgramError
+	if errors.As(err, &failed) {
+		return failed.Error(), nil
 	}
-	return f, nil
+	return value.Strings(all), fn.FromHost(err)
 }
 
-func (k kmod) load(ctx context.Context, c *fn.Call, a loadArgs) (any, error) {
-	args, err := words(a.Mod)
-	if err != nil {
-		return nil, err
-	}
-	before := k.loaded()
-	out, err := k.m.Do(ctx, "modprobe", args...)
-	if err != nil {
-		return nil, fn.Errorf("cannot run modprobe: %w", err)
-	}
-	if out.Exit != 0 {
-		return "Error loading module " + a.Mod + ": " + said(out), nil
-	}
-	changed := without(k.loaded(), before)
-	if a.Persist && !slices.Contains(k.atBoot(c), args[0]) {
-		if err := k.editBoot(c, func(lines []string) []string { return append(lines, strings.Join(args, " ")) }); err != nil {
-			return nil, err
-		}
-		changed = append(changed, args[0])
-	}
-	return sortedNames(changed), nil
-}
-
-// without returns what is in a and not in b.
-func without(a, b []string) []string {
-	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
-}
-
-func sortedNames(names []string) *value.List {
-	slices.Sort(names)
-	return value.Strings(slices.Compact(names))
-}
-
-// editBoot changes the file of modules to load at boot.
-func (k kmod) editBoot(c *fn.Call, edit func(lines []string) []string) error {
-	file := k.bootList(c)
-	text := strings.Join(edit(k.m.Lines(file)), "\n")
-	if text != "" {
-		text += "\n"
-	}
-	if err := atomicfile.Write(k.m.Path(file), []byte(text), 0o644, false); err != nil {
-		return fn.Errorf("cannot write the modules to load at boot: %w", err)
-	}
-	return nil
+func (k kmods) load(ctx context.Context, c *fn.Call, a loadArgs) (any, error) {
+	return changedNames(k.kernel(c).Load(ctx, a.Mod, a.Persist))
 }
 
 type removeArgs struct {
@@ -189,36 +90,6 @@ type removeArgs struct {
 	Comment bool   `salt:"comment" doc:"with persist: make its line a comment instead of removing it" default:"true"`
 }
 
-func (k kmod) remove(ctx context.Context, c *fn.Call, a removeArgs) (any, error) {
-	args, err := words(a.Mod)
-	if err != nil {
-		return nil, err
-	}
-	before := k.loaded()
-	out, err := k.m.Do(ctx, "rmmod", args[0])
-	if err != nil {
-		return nil, fn.Errorf("cannot run rmmod: %w", err)
-	}
-	if out.Exit != 0 {
-		return "Error removing module " + a.Mod + ": " + said(out), nil
-	}
-	changed := without(before, k.loaded())
-	if a.Persist && slices.Contains(k.atBoot(c), args[0]) {
-		err := k.editBoot(c, func(lines []string) []string {
-			var kept []string
-			for _, line := range lines {
-				if f := strings.Fields(line); len(f) == 0 || f[0] != args[0] {
-					kept = append(kept, line)
-				} else if a.Comment {
-					kept = append(kept, "#"+line)
-				}
-			}
-			return kept
-		})
-		if err != nil {
-			return nil, err
-		}
-		changed = append(changed, args[0])
-	}
-	return sortedNames(changed), nil
+func (k kmods) remove(ctx context.Context, c *fn.Call, a removeArgs) (any, error) {
+	return changedNames(k.kernel(c).Remove(ctx, a.Mod, a.Persist, a.Comment))
 }

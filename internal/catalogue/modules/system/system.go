@@ -10,6 +10,7 @@ import (
 
 	"brine/internal/call/fn"
 	"brine/internal/host"
+	"brine/internal/host/timezone"
 	"brine/internal/py/value"
 )
 
@@ -95,7 +96,7 @@ type offsetArgs struct {
 // clockNow returns the time at an offset, or in the machine's zone.
 func (p power) clockNow(offset any) (time.Time, error) {
 	if offset == nil {
-		return timezone(p).now(), nil
+		return timezone.Now(p.m), nil
 	}
 	text := value.Str(offset)
 	if t, err := time.Parse("-0700", text); err == nil {

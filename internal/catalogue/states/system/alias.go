@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/host/mailaliases"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -16,22 +17,31 @@ func init() {
 	}})
 }
 
+// aliasFile is the file of the option aliases.file.
+func aliasFile(e *state.Env) mailaliases.File {
+	f := mailaliases.File{M: machine}
+	if v := e.Config.Get("aliases.file"); value.Truth(v) {
+		f.Path = value.Str(v)
+	}
+	return f
+}
+
 type aliasArgs struct {
 	Name   string `salt:"name" doc:"alias"`
 	Target any    `salt:"target" doc:"mailbox, or a list of them"`
 }
 
-func aliasPresent(ctx context.Context, e *state.Env, a aliasArgs) (state.Plan, error) {
-	has, err := e.Exec(ctx, "aliases.has_target", nil, a.Name, a.Target)
+func aliasPresent(_ context.Context, e *state.Env, a aliasArgs) (state.Plan, error) {
+	has, err := aliasFile(e).Has(a.Name, value.Texts(a.Target))
 	if err != nil {
 		return state.Plan{}, err
 	}
-	if has == true {
+	if has {
 		return state.Plan{Comment: "Alias " + a.Name + " already present"}, nil
 	}
 	shown := a.Name + " -> " + value.Str(a.Target)
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Alias " + shown + " is set to be added"}, Do: func(ctx context.Context) (state.Change, error) {
-		if _, err := e.Exec(ctx, "aliases.set_target", nil, a.Name, a.Target); err != nil {
+		if err := aliasFile(e).Set(ctx, a.Name, value.Texts(a.Target)); err != nil {
 			return state.Change{}, fn.Errorf("Failed to set alias %s: %w", shown, err)
 		}
 		return state.Change{Diff: value.DictOf("alias", a.Name), Comment: "Set email alias " + shown}, nil
@@ -42,16 +52,12 @@ type aliasNameArgs struct {
 	Name string `salt:"name" doc:"alias"`
 }
 
-func aliasAbsent(ctx context.Context, e *state.Env, a aliasNameArgs) (state.Plan, error) {
-	now, err := e.Exec(ctx, "aliases.get_target", nil, a.Name)
-	if err != nil {
-		return state.Plan{}, err
-	}
-	if !value.Truth(now) {
+func aliasAbsent(_ context.Context, e *state.Env, a aliasNameArgs) (state.Plan, error) {
+	if aliasFile(e).Target(a.Name) == "" {
 		return state.Plan{Comment: "Alias " + a.Name + " already absent"}, nil
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Alias " + a.Name + " is set to be removed"}, Do: func(ctx context.Context) (state.Change, error) {
-		if _, err := e.Exec(ctx, "aliases.rm_alias", nil, a.Name); err != nil {
+		if err := aliasFile(e).Remove(ctx, a.Name); err != nil {
 			return state.Change{}, fn.Errorf("Failed to remove alias %s: %w", a.Name, err)
 		}
 		return state.Change{Diff: value.DictOf("alias", a.Name), Comment: "Removed alias " + a.Name}, nil

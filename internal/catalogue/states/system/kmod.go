@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/host/kmod"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -31,23 +32,14 @@ func (a kmodArgs) wanted() []string {
 	return []string{a.Name}
 }
 
-// kmodLists returns the modules that are loaded now, and those loaded at boot.
-func kmodLists(ctx context.Context, e *state.Env) (now, boot []string, err error) {
-	for i, to := range []*[]string{&now, &boot} {
-		v, err := e.Exec(ctx, "kmod.mod_list", nil, i == 1)
-		if err != nil {
-			return nil, nil, err
-		}
-		*to = value.Texts(v)
-	}
-	return now, boot, nil
+// kernelOf returns the kernel of this machine.
+func kernelOf(e *state.Env) kmod.Kernel {
+	return kmod.Kernel{M: machine, Systemd: e.Grains.Get("systemd") != nil}
 }
 
-func kmodPresent(ctx context.Context, e *state.Env, a kmodArgs) (state.Plan, error) {
-	now, boot, err := kmodLists(ctx, e)
-	if err != nil {
-		return state.Plan{}, err
-	}
+func kmodPresent(_ context.Context, e *state.Env, a kmodArgs) (state.Plan, error) {
+	kernel := kernelOf(e)
+	now, boot := kernel.Loaded(), kernel.AtBoot()
 	var there, missing []string
 	for _, m := range a.wanted() {
 		if slices.Contains(now, m) && (!a.Persist || slices.Contains(boot, m)) {
@@ -65,11 +57,7 @@ func kmodPresent(ctx context.Context, e *state.Env, a kmodArgs) (state.Plan, err
 	}
 	would := joined("Kernel module", missing, "is set to be loaded", "are set to be loaded")
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: strings.TrimSpace(note + "\n" + would)}, Do: func(ctx context.Context) (state.Change, error) {
-		v, err := e.Exec(ctx, "kmod.available", nil)
-		if err != nil {
-			return state.Change{}, err
-		}
-		known := append(value.Texts(v), now...) // what is loaded may be built in
+		known := append(kernel.Available(), now...) // what is loaded may be built in
 		r := kmodRun{notes: nonEmpty(note), diff: value.NewDict(2), word: "loaded"}
 		var unknown, rest []string
 		for _, m := range missing {
@@ -83,7 +71,7 @@ func kmodPresent(ctx context.Context, e *state.Env, a kmodArgs) (state.Plan, err
 			r.failed = true
 			r.notes = append(r.notes, joined("Kernel module", unknown, "is unavailable", "are unavailable"))
 		}
-		r.each(rest, func(m string) (any, error) { return e.Exec(ctx, "kmod.load", nil, m, a.Persist) })
+		r.each(rest, func(m string) ([]string, error) { return kernel.Load(ctx, m, a.Persist) })
 		return r.end("Loaded kernel module", "Failed to load kernel module")
 	}}}}, nil
 }
@@ -106,23 +94,20 @@ type kmodRun struct {
 }
 
 // each does the same with modules, of which one may bring others.
-func (r *kmodRun) each(mods []string, do func(string) (any, error)) {
+func (r *kmodRun) each(mods []string, do func(string) ([]string, error)) {
 	for _, m := range mods {
 		if r.diff.Has(m) { // another needed it
 			r.done = append(r.done, m)
 			continue
 		}
-		v, err := do(m)
-		changed, isList := v.(*value.List)
+		changed, err := do(m)
 		switch {
 		case err != nil:
 			r.errors = append(r.errors, m+": "+err.Error())
-		case !isList:
-			r.errors = append(r.errors, m+": "+value.Str(v))
-		case changed.Len() == 0:
+		case len(changed) == 0:
 			r.nothing = append(r.nothing, m)
 		default:
-			for _, it := range changed.Items {
+			for _, it := range changed {
 				r.diff.Set(it, r.word)
 			}
 			r.done = append(r.done, m)
@@ -159,11 +144,9 @@ type kmodAbsentArgs struct {
 	Mods    any    `salt:"mods" doc:"list of modules" default:"null"`
 }
 
-func kmodAbsent(ctx context.Context, e *state.Env, a kmodAbsentArgs) (state.Plan, error) {
-	now, boot, err := kmodLists(ctx, e)
-	if err != nil {
-		return state.Plan{}, err
-	}
+func kmodAbsent(_ context.Context, e *state.Env, a kmodAbsentArgs) (state.Plan, error) {
+	kernel := kernelOf(e)
+	now, boot := kernel.Loaded(), kernel.AtBoot()
 	wanted := kmodArgs{Name: a.Name, Mods: a.Mods}.wanted()
 	var there []string
 	for _, m := range wanted {
@@ -177,7 +160,7 @@ func kmodAbsent(ctx context.Context, e *state.Env, a kmodAbsentArgs) (state.Plan
 	would := joined("Kernel module", there, "is set to be removed", "are set to be removed")
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
 		r := kmodRun{diff: value.NewDict(2), word: "removed"}
-		r.each(there, func(m string) (any, error) { return e.Exec(ctx, "kmod.remove", nil, m, a.Persist, a.Comment) })
+		r.each(there, func(m string) ([]string, error) { return kernel.Remove(ctx, m, a.Persist, a.Comment) })
 		return r.end("Removed kernel module", "Failed to remove kernel module")
 	}}}}, nil
 }

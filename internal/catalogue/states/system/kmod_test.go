@@ -7,62 +7,66 @@ import (
 	"testing"
 
 	"brine/internal/call/fn"
+	"brine/internal/host"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 	"brine/internal/sls/state/engine"
 )
 
-// kernel stands for the functions kmod.*: modules cannot be loaded for a test.
-type kernel struct{ now, boot, known []string }
-
-type anyArgs struct {
-	Args fn.Args `salt:"args"`
+// kernel stands for the machine's: modules cannot be loaded for a test.
+func kernel(t *testing.T) {
+	m := &host.Machine{Root: t.TempDir()}
+	loaded := []string{"loop"}
+	write := func(path, text string) {
+		if err := m.WriteFile(path, []byte(text)); err != nil {
+			t.Error(err)
+		}
+	}
+	show := func() {
+		text := ""
+		for _, name := range loaded {
+			text += name + " 1 0 - Live 0x0\n"
+		}
+		write("/proc/modules", text)
+	}
+	write("/etc/modules", "")
+	write("/proc/sys/kernel/osrelease", "6.1\n")
+	for _, name := range []string{"loop", "kvm", "tun", "stuck", "busy"} {
+		write("/lib/modules/6.1/"+name+".ko", "")
+	}
+	for _, program := range []string{"/sbin/modprobe", "/sbin/rmmod"} {
+		write(program, "")
+		if err := m.Chmod(program, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	show()
+	m.Exec = func(_ context.Context, path string, args ...string) (string, int, error) {
+		name := args[0]
+		switch {
+		case name == "stuck":
+			return "no", 1, nil
+		case strings.HasSuffix(path, "modprobe"):
+			loaded = append(loaded, name)
+		case name != "busy":
+			loaded = slices.DeleteFunc(loaded, func(s string) bool { return s == name })
+		}
+		show()
+		return "", 0, nil
+	}
+	before := machine
+	machine = m
+	t.Cleanup(func() { machine = before })
 }
 
-func (k *kernel) functions() fn.Module {
-	list := func(_ context.Context, _ *fn.Call, a anyArgs) (any, error) {
-		if len(a.Args) > 0 && a.Args[0] == true {
-			return value.Strings(k.boot), nil
-		}
-		return value.Strings(k.now), nil
-	}
-	known := func(context.Context, *fn.Call, anyArgs) (any, error) { return value.Strings(k.known), nil }
-	load := func(_ context.Context, _ *fn.Call, a anyArgs) (any, error) {
-		mod := a.Args[0].(string)
-		if mod == "stuck" {
-			return "Error loading module stuck: no", nil
-		}
-		k.now = append(k.now, mod)
-		if a.Args[1] == true {
-			k.boot = append(k.boot, mod)
-		}
-		return value.ListOf(mod), nil
-	}
-	remove := func(_ context.Context, _ *fn.Call, a anyArgs) (any, error) {
-		if a.Args[0] == "busy" {
-			return value.ListOf(), nil
-		}
-		without := func(l []string) []string {
-			return slices.DeleteFunc(slices.Clone(l), func(s string) bool { return s == a.Args[0] })
-		}
-		k.now, k.boot = without(k.now), without(k.boot)
-		return value.ListOf(a.Args[0]), nil
-	}
-	return fn.Module{Name: "kmod", Doc: "d", Funcs: []fn.Func{fn.Of("mod_list", list, "d"), fn.Of("available", known, "d"), fn.Of("load", load, "d"), fn.Of("remove", remove, "d")}}
-}
-
-func (k *kernel) run(t *testing.T, test bool, fun string, args ...any) string {
+func runKmod(t *testing.T, test bool, fun string, args ...any) string {
 	t.Helper()
 	grains := fn.Tree{Dict: value.DictOf("kernel", "Linux")}
 	states, err := state.NewRegistry(grains, Modules()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	funcs, err := fn.NewRegistry(grains, k.functions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	deps := engine.Deps{States: states, Call: func() *fn.Call { return &fn.Call{Grains: grains, Funcs: funcs} }}
+	deps := engine.Deps{States: states, Call: func() *fn.Call { return (&fn.Call{Grains: grains}).Prepare() }}
 	low := value.DictOf("state", "kmod", "fun", fun, "__id__", "x", "__sls__", "x", "__env__", "base", "order", int64(1))
 	low.Update(value.DictOf(args...))
 	r := engine.New(deps, engine.Options{Test: test}).Single(t.Context(), low)
@@ -70,7 +74,7 @@ func (k *kernel) run(t *testing.T, test bool, fun string, args ...any) string {
 }
 
 func TestKernelModules(t *testing.T) {
-	k := &kernel{now: []string{"loop"}, known: []string{"loop", "kvm", "tun", "stuck", "busy"}}
+	kernel(t)
 	for _, c := range []struct {
 		test bool
 		fun  string
@@ -92,7 +96,7 @@ func TestKernelModules(t *testing.T) {
 		{false, "absent", []any{"name", "busy"}, "False: Failed to remove kernel module busy {}"},
 		{false, "absent", []any{"name", "x", "mods", value.ListOf("a", "b")}, "True: Kernel modules a, b are already removed {}"},
 	} {
-		if got := k.run(t, c.test, c.fun, c.args...); got != c.want {
+		if got := runKmod(t, c.test, c.fun, c.args...); got != c.want {
 			t.Errorf("kmod.%s %v, test=%v:\n got %s\nwant %s", c.fun, c.args, c.test, got, c.want)
 		}
 	}

@@ -2,9 +2,12 @@ package system
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/host/locale"
+	"brine/internal/host/timezone"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -88,15 +91,11 @@ type timezoneArgs struct {
 }
 
 func timezoneSystem(ctx context.Context, e *state.Env, a timezoneArgs) (state.Plan, error) {
-	same, err := e.Exec(ctx, "timezone.zone_compare", nil, a.Name)
+	same, err := timezone.Is(machine, a.Name)
 	if err != nil {
 		return state.Plan{}, fn.Errorf("Unable to compare desired timezone '%s' to system timezone: %w", a.Name, err)
 	}
-	clock, err := e.Exec(ctx, "timezone.get_hwclock", nil)
-	if err != nil {
-		return state.Plan{}, err
-	}
-	setZone, setClock := same != true, a.UTC && clock == "localtime"
+	setZone, setClock := !same, a.UTC && timezone.ClockIsLocal(machine)
 	if !setZone && !setClock {
 		text := "Timezone " + a.Name + " already set"
 		if a.UTC {
@@ -117,14 +116,15 @@ func timezoneSystem(ctx context.Context, e *state.Env, a timezoneArgs) (state.Pl
 			c := state.Change{Diff: value.NewDict(2)}
 			var said []string
 			if setZone {
-				if ok, err := e.Exec(ctx, "timezone.set_zone", nil, a.Name); err != nil || !value.Truth(ok) {
+				family := e.Grains.Get("os_family")
+				if err := timezone.Set(machine, a.Name, family == "Debian" || family == "Gentoo"); err != nil {
 					return c, because("Failed to set timezone", err)
 				}
 				c.Diff.Set("timezone", a.Name)
 				said = append(said, "Set timezone "+a.Name)
 			}
 			if setClock {
-				if ok, err := e.Exec(ctx, "timezone.set_hwclock", nil, "UTC"); err != nil || !value.Truth(ok) {
+				if ok, err := timezone.SetClockLocal(ctx, machine, false); err != nil || !ok {
 					return c, because(strings.Join(append(said, "Failed to set UTC to True"), ", "), err)
 				}
 				c.Diff.Set("utc", true)
@@ -148,33 +148,38 @@ type localeArgs struct {
 	Name string `salt:"name" doc:"name of the locale, such as de_DE.UTF-8"`
 }
 
-func localeSystem(ctx context.Context, e *state.Env, a localeArgs) (state.Plan, error) {
-	now, err := e.Exec(ctx, "locale.get_locale", nil)
-	if err != nil {
-		return state.Plan{}, fn.Errorf("Failed to set system locale: %w", err)
-	}
-	if now == a.Name {
+func localeSystem(_ context.Context, _ *state.Env, a localeArgs) (state.Plan, error) {
+	if locale.Default(machine) == a.Name {
 		return state.Plan{Comment: "System locale " + a.Name + " already set"}, nil
 	}
-	return localePlan(e, "locale.set_locale", a.Name, "System locale "+a.Name+" needs to be set", "Set system locale "+a.Name, "Failed to set system locale to "+a.Name), nil
+	set := func(ctx context.Context) (bool, error) { return locale.SetDefault(ctx, machine, a.Name) }
+	return localePlan(set, a.Name, "System locale "+a.Name+" needs to be set", "Set system locale "+a.Name, "Failed to set system locale to "+a.Name), nil
 }
 
 func localePresent(ctx context.Context, e *state.Env, a localeArgs) (state.Plan, error) {
-	there, err := e.Exec(ctx, "locale.avail", nil, a.Name)
+	there, err := locale.IsInstalled(ctx, machine, a.Name)
 	if err != nil {
 		return state.Plan{}, err
 	}
-	if value.Truth(there) {
+	if there {
 		return state.Plan{Comment: "Locale " + a.Name + " is already present"}, nil
 	}
-	return localePlan(e, "locale.gen_locale", a.Name, "Locale "+a.Name+" needs to be generated", "Generated locale "+a.Name, "Failed to generate locale "+a.Name), nil
+	install := func(ctx context.Context) (bool, error) {
+		out, err := locale.Install(ctx, machine, locale.Wanted{Name: a.Name, OS: value.Str(e.Grains.Get("os")), Family: value.Str(e.Grains.Get("os_family"))})
+		if errors.Is(err, locale.ErrUnknown) || err == nil && out.Exit != 0 {
+			e.Log.Error("cannot install the locale", "locale", a.Name, "stderr", out.Stderr, "err", err)
+			return false, nil
+		}
+		return err == nil, err
+	}
+	return localePlan(install, a.Name, "Locale "+a.Name+" needs to be generated", "Generated locale "+a.Name, "Failed to generate locale "+a.Name), nil
 }
 
-func localePlan(e *state.Env, fun, name, will, did, failed string) state.Plan {
+func localePlan(do func(context.Context) (bool, error), name, will, did, failed string) state.Plan {
 	return state.Plan{Steps: []state.Step{{
 		Change: state.Change{Comment: will},
 		Do: func(ctx context.Context) (state.Change, error) {
-			if ok, err := e.Exec(ctx, fun, nil, name); err != nil || !value.Truth(ok) {
+			if ok, err := do(ctx); err != nil || !ok {
 				return state.Change{}, because(failed, err)
 			}
 			return state.Change{Diff: value.DictOf("locale", name), Comment: did}, nil

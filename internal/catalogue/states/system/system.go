@@ -2,18 +2,21 @@
 // host, sysctl, mount, iptables, timezone, locale, kmod, alias, lvm, blockdev and firewalld. A module is one file, which adds
 // itself to the list.
 //
-// Settings are read and changed by the minion's execution modules, whichever
-// they are.
+// They use the packages below host, as the execution modules of the same names do.
 package system
 
 import (
 	"context"
 
+	"brine/internal/host"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
 
 var modules []state.Module
+
+// machine is the machine that states change; tests set another.
+var machine = &host.Machine{}
 
 func add(m state.Module) { modules = append(modules, m) }
 
