@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"brine/internal/base/salt"
+	"brine/internal/base/wait"
 	"brine/internal/ha/cluster/refusal"
 )
 
@@ -27,6 +29,41 @@ func (p *peer) tryHandshake(ctx context.Context) error {
 	}
 	return err
 }
+
+// consent returns what the peer answers to this master, nil if it agrees. It retries a peer that takes the connection but does not answer,
+// until ctx ends, and one whose data a network file system may show late, for dataTime.
+func (p *peer) consent(ctx context.Context) error {
+	var late time.Time
+	for {
+		err := p.tryHandshake(ctx)
+		switch {
+		case refusal.Is(err, refusal.Data):
+			if late.IsZero() {
+				late = time.Now().Add(dataTime)
+			}
+			if time.Now().After(late) {
+				return err
+			}
+		case !silent(err):
+			return err
+		}
+		if !wait.Sleep(ctx, dataPause) {
+			return err
+		}
+	}
+}
+
+// silent reports whether the peer took the connection and did not answer in time.
+func silent(err error) bool {
+	var made unreachableError
+	var timeout net.Error
+	return !errors.As(err, &made) && errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// unreachableError is the error of a connection that could not be made.
+type unreachableError struct{ error }
+
+func (e unreachableError) Unwrap() error { return e.error }
 
 // unshared returns an error if this master has just created the key of the cluster although a peer runs whose key is not in the directory:
 // it is not the one that the masters share, for example because it is not mounted. With a key of its own this master would make minions
@@ -74,15 +111,22 @@ func unshared(c *local) error {
 	return errors.Join(err, c.secrets.Discard())
 }
 
-// agreeTime is the timeout for the peers at the start of a master.
-const agreeTime = 3 * time.Second
+// Times at the start of a master.
+const (
+	// agreeTime is how long the key of a peer that takes connections may be missing.
+	agreeTime = 3 * time.Second
+	// answerTime is how long a peer that takes connections may take to answer. It is no longer, so that a master starts beside one that hangs.
+	answerTime = 30 * time.Second
+	// dataTime is how long data of a peer may be older than the peer, dataPause the time between two looks at it. A network file system may
+	// show it late.
+	dataTime  = 3 * time.Second
+	dataPause = 250 * time.Millisecond
+)
 
-// dataPause is the time between two looks at data of a peer that a network file system may show late.
-const dataPause = 250 * time.Millisecond
-
-// agree checks the settings with the running Brine masters. Those that are unreachable or do not answer are checked when they connect.
+// agree checks the settings with the running Brine masters. Those that are unreachable are checked when they connect, as are those that take
+// connections but have not answered after answerTime.
 func (c *Cluster) agree() error {
-	ctx, cancel := context.WithTimeout(context.Background(), agreeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	var mu sync.Mutex
 	var reasons, unknown []string  // unknown: a member may not know yet who has joined
@@ -95,24 +139,15 @@ func (c *Cluster) agree() error {
 			continue
 		}
 		wg.Go(func() {
-			err := p.tryHandshake(ctx)
-			for refusal.Is(err, refusal.Data) {
-				select {
-				case <-ctx.Done():
-				case <-time.After(dataPause):
-				}
-				again := p.tryHandshake(ctx)
-				if ctx.Err() != nil {
-					break
-				}
-				err = again
-			}
+			err := p.consent(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			r := refusal.Of(err)
 			switch {
 			case err == nil:
 				agreed = true
+			case r == nil && silent(err):
+				c.log.Warn("continuing without the answer of a peer that takes connections; it is checked when it connects", "peer", p.id, "err", err)
 			case r == nil:
 			case r.Code == refusal.Shares:
 				c.log.Warn("continuing without a peer: "+r.Reason, "peer", p.id)

@@ -545,13 +545,16 @@ func TestSameInstant(t *testing.T) {
 	}
 	for i := range times {
 		s := newSet(t, 3)
-		var wg sync.WaitGroup
+		var wg, run sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
 		go_ := make(chan struct{})
 		cs, errs := make([]*Cluster, 3), make([]error, 3)
 		for j := range 3 {
 			wg.Go(func() {
 				<-go_
-				cs[j], errs[j] = New(s.cfgs[j], clustertest.Quiet())
+				if cs[j], errs[j] = New(s.cfgs[j], clustertest.Quiet()); errs[j] == nil {
+					run.Go(func() { cs[j].Run(ctx, &host{}) }) // the others wait for its answer
+				}
 			})
 		}
 		close(go_)
@@ -560,7 +563,6 @@ func TestSameInstant(t *testing.T) {
 			if errs[j] != nil {
 				t.Fatalf("start %d: %v", i, errs[j])
 			}
-			defer c.Close()
 			if !c.secrets.Key.Public().Equal(cs[0].secrets.Key.Public()) || c.secrets.AES.Current() != cs[0].secrets.AES.Current() {
 				t.Fatalf("start %d: not one cluster", i)
 			}
@@ -569,6 +571,8 @@ func TestSameInstant(t *testing.T) {
 				t.Fatalf("start %d: cluster.pub is not that of cluster.pem", i)
 			}
 		}
+		cancel()
+		run.Wait()
 	}
 }
 

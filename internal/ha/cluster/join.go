@@ -30,7 +30,7 @@ import (
 
 // Times of joining.
 const (
-	// foundTime is how long a master that may create the cluster waits for others that do not answer.
+	// foundTime is how long a master that may create the cluster waits for unreachable others. One that takes connections prevents it.
 	foundTime = 5 * time.Second
 	// joinTime is how long any other master waits for a member.
 	joinTime  = 60 * time.Second
@@ -56,7 +56,7 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 	}
 	from := time.Now()
 	for told := false; ; told = true {
-		silent, last := 0, error(nil)
+		unreachable, listening, last := 0, "", error(nil)
 		for _, id := range cfg.Options.Peers {
 			err := join(cfg, id)
 			var no *refusal.Error
@@ -66,16 +66,24 @@ func establish(cfg *Config, log *slog.Logger) (isNew bool, err error) {
 				return true, nil
 			case errors.As(err, &no):
 				return false, salt.Errorf(salt.Invalid, "this master cannot join the cluster at %s: %s", id, no.Reason)
-			case !errors.Is(err, syscall.ECONNREFUSED):
-				silent++
+			case errors.Is(err, syscall.ECONNREFUSED):
+			case errors.As(err, new(unreachableError)):
+				unreachable++
+			default: // it may be a member that is busy, or about to end
+				listening = id
 			}
-			last = err
+			if listening == "" || listening == id {
+				last = err
+			}
 		}
 		waited := time.Since(from)
 		switch {
-		case founder && (silent == 0 || waited > foundTime):
+		case founder && listening == "" && (unreachable == 0 || waited > foundTime):
 			log.Warn("creating a new cluster: no other master answers. To join an existing one instead, stop this master, remove cluster_pki_dir, and name a running member in cluster_peers", "cluster", cfg.Options.ID)
 			return true, nil
+		case waited > joinTime && listening != "":
+			return false, salt.Errorf(salt.Unavailable, "the master at %s takes connections on port %d but does not let this one join: see its log, and restart it, or remove it from cluster_peers: %w",
+				listening, cfg.Options.Port, last)
 		case waited > joinTime:
 			first := slices.Min(cfg.Options.Peers) + " first, which creates it"
 			if cfg.Options.Fingerprint != "" {
@@ -117,10 +125,10 @@ func join(cfg *Config, id string) error {
 	}
 	dial := func() (net.Conn, error) {
 		conn, err := d.Dial("tcp", cfg.Options.address(id))
-		if err == nil {
-			conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
+		if err != nil {
+			return nil, unreachableError{err}
 		}
-		return conn, err
+		return conn, conn.SetDeadline(time.Now().Add(wire.HandshakeTime))
 	}
 	raw, err := dial()
 	if err != nil {

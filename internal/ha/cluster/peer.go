@@ -330,7 +330,7 @@ func (p *peer) dial(ctx context.Context) (net.Conn, error) {
 	}
 	conn, err := d.DialContext(ctx, "tcp", p.c.cfg.Options.address(p.id))
 	if err != nil {
-		return nil, err
+		return nil, unreachableError{err}
 	}
 	if !p.c.conns.Add(conn, false) {
 		conn.Close()
