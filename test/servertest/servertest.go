@@ -362,6 +362,7 @@ func Postgres(t testing.TB) *Server {
 func runPostgres(t testing.TB, secure bool) *Server {
 	t.Helper()
 	bin := tools.Need(t, "postgresql", "/usr/lib/postgresql/*/bin/postgres", "postgres")
+	tools.NeedAccount(t, "initdb")
 	tool := func(name string) string { return filepath.Join(filepath.Dir(bin), name) }
 	who := credential(t, "postgres")
 	s := &Server{Name: "postgresql", Host: address(), Port: 5432, Dir: folder(t, who), User: "salt", Password: "p@ss/w:rd", Database: "salt"}

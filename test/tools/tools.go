@@ -3,10 +3,13 @@
 package tools
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -69,6 +72,15 @@ func Slow(t testing.TB) {
 func Missing(t testing.TB, pkg string) {
 	t.Helper()
 	Without(t, "it needs Debian's "+pkg+" (test/tools/install gets it)")
+}
+
+// NeedAccount skips the test of a program that refuses a user without a name, if
+// the user that runs it has none.
+func NeedAccount(t testing.TB, program string) {
+	t.Helper()
+	if _, err := user.LookupId(strconv.Itoa(os.Getuid())); err != nil {
+		Without(t, fmt.Sprintf("%s needs the name of the user that runs it: %v", program, err))
+	}
 }
 
 // Without skips the test for a reason that a machine for CI must not have, or

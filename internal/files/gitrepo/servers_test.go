@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"brine/test/tools"
 )
 
 // tool returns the path of a program or skips the test.
@@ -107,6 +109,7 @@ func (s *syncBuffer) String() string {
 
 func makeKey(t *testing.T, file, passphrase string) {
 	t.Helper()
+	tools.NeedAccount(t, "ssh-keygen")
 	if out, err := exec.Command(tool(t, "ssh-keygen"), "-q", "-t", "ed25519", "-N", passphrase, "-f", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}

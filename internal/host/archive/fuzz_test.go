@@ -40,12 +40,14 @@ func FuzzUnzip(tf *testing.F) {
 	}
 	base := f.TempDir()
 	victim, file, dest := filepath.Join(base, "victim"), filepath.Join(base, "x.zip"), filepath.Join(base, "dest")
+	f.Cleanup(func() { permit(dest) })
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for path, text := range map[string][]byte{victim: []byte("mine"), file: b} {
 			if err := os.WriteFile(path, text, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
+		permit(dest)
 		if err := os.RemoveAll(dest); err != nil {
 			t.Fatal(err)
 		}
@@ -62,6 +64,16 @@ func FuzzUnzip(tf *testing.F) {
 		if list, err := os.ReadDir(base); err != nil || len(list) != 3 {
 			t.Errorf("outside: %v, %v", list, err)
 		}
+	})
+}
+
+// permit lets any user remove a tree, whatever modes an archive gave its directories.
+func permit(dir string) {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, _ error) error {
+		if d != nil && d.IsDir() {
+			_ = os.Chmod(path, 0o700)
+		}
+		return nil
 	})
 }
 
@@ -96,6 +108,7 @@ func FuzzUntar(tf *testing.F) {
 	base := f.TempDir()
 	victim, file, dest := filepath.Join(base, "victim"), filepath.Join(base, "x.tar"), filepath.Join(base, "dest")
 	keep := func(_, _ string, _, _ int) (int, int) { return os.Getuid(), os.Getgid() }
+	f.Cleanup(func() { permit(dest) })
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) > 64<<10 || bytes.Contains(b, []byte("GNU.sparse")) {
 			return // a hole of any size takes a few bytes, and the target's disk is not bounded here
@@ -105,6 +118,7 @@ func FuzzUntar(tf *testing.F) {
 				t.Fatal(err)
 			}
 		}
+		permit(dest)
 		if err := os.RemoveAll(dest); err != nil {
 			t.Fatal(err)
 		}

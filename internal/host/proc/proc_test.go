@@ -68,7 +68,8 @@ func TestStartErrors(t *testing.T) {
 		{nil, "", syscall.ENOENT},
 		{[]string{"true"}, dir + "/none", syscall.ENOENT},
 	} {
-		_, err := Run(t.Context(), Cmd{Args: tt.args, Dir: tt.dir, Env: os.Environ()})
+		// A directory of PATH that the user of the test cannot read is another error.
+		_, err := Run(t.Context(), Cmd{Args: tt.args, Dir: tt.dir, Env: []string{"PATH=/usr/bin:/bin"}})
 		var start *StartError
 		if !errors.As(err, &start) || !errors.Is(err, tt.want) {
 			t.Errorf("%q in %q: %v, want a StartError of %v", tt.args, tt.dir, err, tt.want)
