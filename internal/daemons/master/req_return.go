@@ -46,8 +46,9 @@ func (r *returns) take(c *channel.Call) {
 	minted := jid == "req" || jid == ""
 	switch {
 	case minted:
-		jid = salt.NewJID(time.Now())
+		jid = r.calledJID(load)
 		load.Set("jid", jid)
+		load.Delete("call_jid")
 	case jid == "nocache": // a scheduled job with return_job: nocache
 		r.bus.Fire(salt.Tag("job", jid, "ret", c.ID), load)
 		c.Reply(nil)
@@ -89,6 +90,19 @@ func (r *returns) take(c *channel.Call) {
 			c.Reply(value.DictOf(salt.KeepReturn, err.Error()))
 		}
 	})
+}
+
+// calledJID returns the id for a job of salt-call. Brine's proposes one, so that a
+// return that is sent again does not become another job. An id that another job has
+// already does not count.
+func (r *returns) calledJID(load *value.Dict) string {
+	if jid := load.Str("call_jid"); salt.ValidJID(jid) {
+		known, err := r.jobs.Load(jid)
+		if err == nil && (known == nil || job.StartedBy(known, load.Str("id"))) {
+			return jid
+		}
+	}
+	return salt.NewJID(time.Now())
 }
 
 // started returns the load of a job that the minion has started itself, nil if
@@ -225,6 +239,8 @@ func (r *returns) takeSyndic(c *channel.Call) {
 			}
 			load := value.DictOf("jid", entry.Str("jid"), "id", id, "fun", entry.At("fun"), "fun_args", d.At("fun_args"))
 			load.Update(d)
+			load.Set("jid", entry.Str("jid")) // as they were checked, whatever the return says
+			load.Set("id", id)
 			if mid, ok := entry.Get("master_id"); ok {
 				load.Set("master_id", mid)
 			}

@@ -3,6 +3,7 @@ package master
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,39 @@ func TestReturns(t *testing.T) {
 	}
 }
 
+// TestReturnOfCallSentAgain: the return of salt-call is one job however often it is
+// sent, also to a master that was started again. The id that the minion proposes
+// counts only for its own job.
+func TestReturnOfCallSentAgain(t *testing.T) {
+	p := newParts(t, []string{"web1", "db1"}, nil)
+	published := p.publisher.publish(value.DictOf("fun", "test.ping", "tgt", "*")).Dict("load").Str("jid")
+	p.tags()
+	const called = "20260101000000000001"
+	send := func(id, jid string) (events []string) {
+		t.Helper()
+		load := value.DictOf("jid", "req", "call_jid", jid, "return", true, "fun", "test.echo", "fun_args", value.ListOf("a"))
+		if v := ask(t, p.returns().take, id, "_return", load); v != nil {
+			t.Errorf("%s: the answer is %s", id, value.Repr(v))
+		}
+		return p.tags()
+	}
+	if tags := send("web1", called); !slices.Equal(tags, []string{salt.Tag("job", called, "ret", "web1")}) {
+		t.Errorf("events %v", tags)
+	}
+	if tags := send("web1", called); len(tags) != 0 {
+		t.Errorf("sent again: events %v", tags)
+	}
+	for id, jid := range map[string]string{"db1": called, "web1": published} {
+		tags := send(id, jid)
+		if len(tags) != 1 || strings.Contains(tags[0], jid) {
+			t.Errorf("the id of another job: events %v", tags)
+		}
+	}
+	if tags := send("web1", "../x"); len(tags) != 1 || strings.Contains(tags[0], "..") {
+		t.Errorf("an invalid id: events %v", tags)
+	}
+}
+
 // TestReturnQuota: returns of jobs that no master published are bounded.
 func TestReturnQuota(t *testing.T) {
 	p := newParts(t, []string{"web1"}, func(c *Config) { c.Options.MinionReturnQuota = 1 })
@@ -98,7 +132,7 @@ func TestReturnQuotaOfUnstored(t *testing.T) {
 // minions that they name.
 func TestReturnsOfSyndics(t *testing.T) {
 	load := value.DictOf("load", value.ListOf(value.DictOf("jid", "20260101000000000001", "fun", "test.ping", "master_id", "low", "return", value.DictOf(
-		"low1", value.DictOf("return", true), "low2", value.DictOf("return", false), "../evil", value.DictOf("return", true), "low3", "text",
+		"low1", value.DictOf("return", true, "id", "victim", "jid", "../x"), "low2", value.DictOf("return", false), "../evil", value.DictOf("return", true), "low3", "text",
 	)), value.DictOf("jid", "bad"), "text"))
 	p := newParts(t, []string{"syndic"}, nil)
 	if v := ask(t, p.returns().takeSyndic, "syndic", "_syndic_return", load); v != "" {
@@ -112,6 +146,9 @@ func TestReturnsOfSyndics(t *testing.T) {
 	slices.Sort(tags)
 	if !slices.Equal(tags, []string{"salt/job/20260101000000000001/ret/low1", "salt/job/20260101000000000001/ret/low2"}) {
 		t.Errorf("events %v", tags)
+	}
+	if stored, err := p.jobs.Returns("20260101000000000001"); err != nil || len(stored) != 2 || stored["low1"] == nil || stored["low2"] == nil {
+		t.Errorf("stored are %v, %v", stored, err)
 	}
 }
 

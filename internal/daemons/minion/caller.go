@@ -167,6 +167,9 @@ func (c *Caller) Return(ctx context.Context, fun string, args []any, o fn.Outcom
 	}
 	load := value.DictOf("cmd", "_return", "id", c.cfg.ID, "jid", "req", "return", o.Return, "retcode", o.Retcode,
 		"fun", fun, "fun_args", &value.List{Items: args})
+	if c.conn.Client.Peer().Brine {
+		load.Set("call_jid", c.jid) // so that it is one job if it has to be sent again
+	}
 	if o.Out != "" {
 		load.Set("out", o.Out)
 	}

@@ -40,4 +40,9 @@ func StartedLoad(jid, id string, ret *value.Dict) *value.Dict {
 	return load
 }
 
+// StartedBy reports whether load was made by StartedLoad for the minion id.
+func StartedBy(load *value.Dict, id string) bool {
+	return load.Str("cmd") == startedCmd && load.Str("id") == id
+}
+
 func fits(v any) bool { return value.Weight(v, maxStartedArg) <= maxStartedArg }
