@@ -3,6 +3,7 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -141,5 +142,53 @@ func TestSaltsMinionBehindHAProxy(t *testing.T) {
 		for _, m := range f.masters {
 			eventually(t, "it answers again to "+m.Name, func() error { return m.PingAll(brine, "old") })
 		}
+	}
+}
+
+// TestStockMinionKilledInAJob: a stock minion is killed in a job and started
+// again, and then its master is killed and started: the job is not run again.
+func TestStockMinionKilledInAJob(t *testing.T) {
+	t.Parallel()
+	daemontest.StockTree(t)
+	for name, cluster := range map[string]func(t *testing.T) *node{
+		"shared directory": func(t *testing.T) *node { return newFleet(t, "auto_accept: true\n", brine, brine).start().masters[0] },
+		"isolated":         func(t *testing.T) *node { return newApart(t, 2, "auto_accept: true\n").start().masters[0] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			one := cluster(t)
+			minion := daemontest.NewMinion(t, stock, "old", []string{one.Host}, "").Start()
+			answers := func(when string) {
+				t.Helper()
+				eventually(t, "it answers "+when, func() error { return one.PingAll(brine, "old") })
+			}
+			answers("at first")
+			ran := minion.Path("ran")
+			if out, errs, code := one.Run(brine, "salt", "--async", "--expire", "1h", "old", "cmd.run", fmt.Sprintf("echo ran >>%s; sleep 100", ran)); code != 0 {
+				t.Fatal(out, errs)
+			}
+			lines := func() string {
+				b, _ := os.ReadFile(ran)
+				return string(b)
+			}
+			eventually(t, "the job runs", func() error {
+				if lines() == "" {
+					return errors.New("not yet")
+				}
+				return nil
+			})
+			minion.Kill()
+			must(t, os.RemoveAll(minion.Path("var/run"))) // by its files a minion may think that it runs already
+			minion.Start()
+			answers("after its restart")
+			one.Kill()
+			one.Start()
+			answers("after the restart of its master")
+			time.Sleep(5 * time.Second) // five times the master looks who has come
+			answers("later")
+			if got := lines(); got != "ran\n" {
+				t.Errorf("it ran %q", got)
+			}
+		})
 	}
 }

@@ -190,7 +190,7 @@ func (m *Master) Run(ctx context.Context) error {
 	front, stopFront := context.WithCancel(ctx)
 	defer stopFront()
 	// One failure stops all.
-	failed := make(chan error, 15+2*len(m.servers))
+	failed := make(chan error, 16+2*len(m.servers))
 	back := group{failed: failed}
 	for _, part := range m.parts() {
 		back.Go(func() error { return part(inner) })
@@ -235,7 +235,7 @@ func (m *Master) parts() (out []func(context.Context) error) {
 		out = append(out, m.answerer.Serve)
 	}
 	if m.cluster != nil {
-		out = append(out, m.runCluster)
+		out = append(out, m.runCluster, m.reconnects.kept.run)
 	}
 	return out
 }

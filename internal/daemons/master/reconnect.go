@@ -1,7 +1,10 @@
 package master
 
 import (
+	"brine/internal/base/ratelimit"
+	"maps"
 	"net"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +24,11 @@ type reconnects struct {
 	conns  map[string]bool
 	due    bool // there is a new one since the last look
 	signed map[string]time.Time
+
+	// kept has the sign-ins of minions that may be stock ones, for the time after a
+	// restart; nil for a master of its own.
+	kept  *signInLog
+	stock func(id string) bool
 }
 
 // Bounds of what is published again: stock minions remember the last hundred
@@ -32,6 +40,13 @@ const (
 
 // signedIn notes that a minion has signed in.
 func (w *reconnects) signedIn(id string, now time.Time) {
+	w.note(id, now)
+	if w.kept != nil && w.stock(id) {
+		w.kept.add(id, now)
+	}
+}
+
+func (w *reconnects) note(id string, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.signed == nil {
@@ -44,6 +59,25 @@ func (w *reconnects) signedIn(id string, now time.Time) {
 		}
 		break
 	}
+}
+
+// keep takes over the recorded sign-ins, and records new ones in the directory of
+// this master, which is beside those of the others that share a cachedir.
+func (w *reconnects) keep(dir string, stock func(id string) bool, log *ratelimit.Log) error {
+	recent := func() map[string]time.Time {
+		w.mu.Lock()
+		out := maps.Clone(w.signed)
+		w.mu.Unlock()
+		oldest := time.Now().Add(-2 * againFor)
+		maps.DeleteFunc(out, func(id string, at time.Time) bool { return at.Before(oldest) || !stock(id) })
+		return out
+	}
+	w.kept, w.stock = newSignInLog(dir, recent, log), stock
+	signed, err := readSignIns(filepath.Dir(dir), time.Now().Add(-2*againFor))
+	for id, at := range signed {
+		w.note(id, at)
+	}
+	return err
 }
 
 // since reports whether a minion has signed in after a moment.

@@ -208,6 +208,16 @@ func (m *Master) wireServices() (err error) {
 	}
 	m.reports = &connectionReports{publishKey: m.publish.AES, cluster: m.cluster}
 	m.reconnects = &reconnects{}
+	if m.cluster != nil {
+		own, err := ownDir(cfg)
+		if err != nil {
+			return err
+		}
+		stock := func(id string) bool { return len(m.queue.mute([]string{id})) > 0 }
+		if err := m.reconnects.keep(own, stock, m.pending.rateLimitedLog); err != nil {
+			m.log.Warn("cannot read which stock minions have signed in; jobs of the last minute may be published to them again", "err", err)
+		}
+	}
 	m.redelivery = &redelivery{
 		states: m.states, publishers: m.publishers, addresses: m.addresses, reconnects: m.reconnects, cluster: m.cluster, server: m.publish, log: m.log,
 	}

@@ -393,6 +393,11 @@ func (s *Shared) QueuedBut(now time.Time, limit int, known func(jid string) bool
 		if info, err := e.Info(); err == nil {
 			at = info.ModTime()
 		}
+		// The clock of the file server may be ahead of the masters'. By it a minion
+		// that signed in after the publication would have done so before.
+		if made, err := salt.JIDTime(jid); err == nil && made.Before(at) {
+			at = made
+		}
 		out = append(out, Queued{Job: *j, At: at, Until: until, From: string(bytes.TrimSpace(from))})
 	}
 	slices.SortStableFunc(out, func(a, b Queued) int { return a.At.Compare(b.At) })

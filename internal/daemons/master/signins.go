@@ -1,0 +1,177 @@
+package master
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"brine/internal/base/atomicfile"
+	"brine/internal/base/ratelimit"
+	"brine/internal/base/salt"
+	"brine/internal/base/wait"
+)
+
+// signInsName is the file, in the own directory of a master in a cluster, with
+// the recent sign-ins of stock minions: a line "MILLISECONDS ID" for each.
+const signInsName = "signedin"
+
+// signInLog keeps sign-ins of stock minions on disk. A master that restarts must
+// know them, or it would publish a job again to a minion that was killed in it
+// and has been restarted.
+//
+// A sign-in is appended before it is answered, so that it survives the process.
+// One flush for all that were appended meanwhile has it survive the machine.
+type signInLog struct {
+	path string
+	// recent returns the sign-ins that still matter.
+	recent func() map[string]time.Time
+	sync   func(*os.File) error
+	log    *ratelimit.Log
+
+	mu       sync.Mutex
+	file     *os.File // nil: to be written whole with the next sign-in
+	lines    int
+	appended wait.Wakeup
+}
+
+// signInLines is how many lines more than necessary the file may have.
+const signInLines = 20_000
+
+func newSignInLog(dir string, recent func() map[string]time.Time, log *ratelimit.Log) *signInLog {
+	return &signInLog{path: filepath.Join(dir, signInsName), recent: recent, sync: (*os.File).Sync, log: log, appended: wait.NewWakeup()}
+}
+
+// add appends a sign-in, which is among the recent ones.
+func (l *signInLog) add(id string, at time.Time) {
+	if salt.CheckID(id) != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.append(id, at); err != nil {
+		l.close()
+		l.failed(err)
+	}
+}
+
+func (l *signInLog) append(id string, at time.Time) error {
+	if l.file == nil || l.lines > signInLines {
+		return l.rewrite()
+	}
+	if _, err := l.file.Write(signInLine(nil, id, at)); err != nil {
+		return err
+	}
+	l.lines++
+	l.appended.Wake()
+	return nil
+}
+
+func signInLine(b []byte, id string, at time.Time) []byte {
+	b = strconv.AppendInt(b, at.UnixMilli(), 10)
+	b = append(b, ' ')
+	b = append(b, id...)
+	return append(b, '\n')
+}
+
+// rewrite replaces the file by one with the recent sign-ins; l.mu is held.
+func (l *signInLog) rewrite() error {
+	l.close()
+	recent := l.recent()
+	var b []byte
+	for id, at := range recent {
+		b = signInLine(b, id, at)
+	}
+	if err := atomicfile.Write(l.path, b, 0o600, true); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	l.file, l.lines = f, 0
+	return nil
+}
+
+// close has the next sign-in write the whole file; l.mu is held.
+func (l *signInLog) close() {
+	if l.file != nil {
+		l.file.Close() // what matters of it is in memory
+		l.file = nil
+	}
+}
+
+func (l *signInLog) failed(err error) {
+	l.log.Log(slog.LevelWarn, "cannot record that stock minions signed in; after a restart within a minute jobs may be published to them again", "path", l.path, "err", atomicfile.Cause(err))
+}
+
+// run flushes what was appended, until ctx ends.
+func (l *signInLog) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.close()
+			return nil
+		case <-l.appended.C():
+		}
+		l.mu.Lock()
+		f := l.file
+		l.mu.Unlock()
+		if f == nil {
+			continue
+		}
+		err := l.sync(f)
+		if err == nil || errors.Is(err, fs.ErrClosed) { // closed: replaced by a newer file
+			continue
+		}
+		// The system reports a failed write once. A second flush of this file would
+		// succeed without the data.
+		l.mu.Lock()
+		if err = l.rewrite(); err != nil {
+			l.failed(err)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// readSignIns returns the sign-ins after a time that masters have recorded, each
+// in its directory below masters. An error with one file does not hide the others.
+func readSignIns(masters string, after time.Time) (map[string]time.Time, error) {
+	out := map[string]time.Time{}
+	dirs, err := os.ReadDir(masters)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for recorded sign-ins: %w", err)
+	}
+	var failed []error
+	for _, d := range dirs {
+		b, err := os.ReadFile(filepath.Join(masters, d.Name(), signInsName))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("cannot read recorded sign-ins: %w", err))
+			continue
+		}
+		// Without its end a line may lack a part of the id.
+		b = b[:bytes.LastIndexByte(b, '\n')+1]
+		for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
+			ms, id, _ := bytes.Cut(s.Bytes(), []byte{' '})
+			n, err := strconv.ParseInt(string(ms), 10, 64)
+			at := time.UnixMilli(n)
+			if err == nil && salt.CheckID(string(id)) == nil && at.After(after) && at.After(out[string(id)]) {
+				out[string(id)] = at
+			}
+		}
+	}
+	return out, errors.Join(failed...)
+}

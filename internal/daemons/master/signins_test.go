@@ -1,0 +1,148 @@
+package master
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"brine/internal/base/ratelimit"
+	"brine/internal/base/wait"
+	"brine/internal/py/value"
+)
+
+func testLimit() *ratelimit.Log {
+	return ratelimit.NewLog(slog.New(slog.DiscardHandler), 1, time.Minute)
+}
+
+// TestSignInsSurviveARestart: a master that was killed right after sign-ins does
+// not publish a job again to these minions, but to others. The sign-ins at another
+// master that shares the directory count as well.
+func TestSignInsSurviveARestart(t *testing.T) {
+	masters := t.TempDir()
+	dirs := map[string]string{}
+	for _, id := range []string{"m1", "m2"} {
+		dirs[id] = filepath.Join(masters, id)
+		if err := os.Mkdir(dirs[id], 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func(master string, q *queue) *reconnects {
+		w := &reconnects{}
+		if err := w.keep(dirs[master], func(id string) bool { return len(q.mute([]string{id})) > 0 }, testLimit()); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	published := time.Now()
+	before := newQueue(time.Now)
+	before.missed("brines", 0, 1)
+	one, two := start("m1", before), start("m2", before)
+	one.signedIn("early", published.Add(-time.Second))
+	one.signedIn("restarted", published.Add(time.Second))
+	one.signedIn("with space", published.Add(time.Second))
+	one.signedIn("brines", published.Add(time.Second))
+	two.signedIn("elsewhere", published.Add(time.Second))
+	// No flush and no Close: the process is killed. The last line is torn.
+	f, err := os.OpenFile(filepath.Join(dirs["m1"], signInsName), os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = fmt.Fprintf(f, "%d ear", published.Add(time.Second).UnixMilli())
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := newQueue(time.Now)
+	minions := []string{"early", "restarted", "with space", "elsewhere", "never", "ear"}
+	after.add(value.DictOf("fun", "test.ping"), "1", minions, nil, published.Add(time.Hour))
+	for _, master := range []string{"m1", "m2", "m1"} {
+		w := start(master, after)
+		for id, want := range map[string]bool{"early": false, "restarted": true, "with space": true, "elsewhere": true, "never": false, "ear": false, "brines": false} {
+			if got := w.since(id, published); got != want {
+				t.Errorf("%s after its restart: %s signed in after the publication: %v", master, id, got)
+			}
+		}
+		got := after.unheard(againFor, againJobs, 100, w.since)
+		if len(got) != 3 || got["early"] == nil || got["never"] == nil || got["ear"] == nil {
+			t.Errorf("%s would publish again to %v", master, got)
+		}
+		w.signedIn("other", published) // writes the whole file
+	}
+}
+
+// TestSignInsOfALargeFleet: the file stays small, and an error with it is not the
+// end of recording.
+func TestSignInsOfALargeFleet(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "m1")
+	w := &reconnects{}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.keep(dir, func(string) bool { return true }, testLimit()); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	for range 3 {
+		for i := range signInLines / 2 {
+			w.signedIn(fmt.Sprintf("minion%05d", i), now)
+		}
+	}
+	read := func() int {
+		got, err := readSignIns(filepath.Dir(dir), now.Add(-time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(got)
+	}
+	if n := read(); n != signInLines/2 {
+		t.Errorf("%d minions are recorded", n)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, signInsName))
+	if err != nil || len(b) > 2*signInLines*len("1234567890123 minion12345\n") {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+	w.kept.file.Close() // writing fails
+	w.signedIn("lost", now)
+	w.signedIn("next", now)
+	if n := read(); n != signInLines/2+2 {
+		t.Errorf("%d minions are recorded after an error", n)
+	}
+}
+
+// TestFailedFlushOfSignIns: a failed flush is never repeated on the same file,
+// since the second one would succeed without the data.
+func TestFailedFlushOfSignIns(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "m1")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w := &reconnects{}
+	if err := w.keep(dir, func(string) bool { return true }, testLimit()); err != nil {
+		t.Fatal(err)
+	}
+	flushed := wait.NewWakeup()
+	w.kept.sync = func(*os.File) error { flushed.Wake(); return errors.New("input/output error") }
+	go w.kept.run(t.Context())
+	now := time.Now()
+	w.signedIn("a", now)
+	w.kept.mu.Lock()
+	old := w.kept.file
+	w.kept.mu.Unlock()
+	w.signedIn("b", now)
+	<-flushed.C()
+	replaced := func() bool {
+		w.kept.mu.Lock()
+		defer w.kept.mu.Unlock()
+		return w.kept.file != old
+	}
+	for deadline := time.Now().Add(time.Minute); !replaced() && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	got, err := readSignIns(filepath.Dir(dir), now.Add(-time.Second))
+	if err != nil || len(got) != 2 || !replaced() {
+		t.Errorf("%v %v", got, err)
+	}
+}
