@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
@@ -136,7 +137,7 @@ func (m *offline) open(fun string) error {
 	s.compiler = t.compiler
 	s.set(m.cfg)
 	known := &targets{groups: s.nodegroups, keys: m.keys, cache: m.cache}
-	data := &minionData{ctx: m.sinks.Ctx, settings: s, targets: known, cache: m.cache, bus: m.bus, log: m.log}
+	data := &minionData{ctx: m.sinks.Ctx, settings: s, targets: known, cache: m.cache, bus: m.bus, log: m.log, rateLimitedLog: ratelimit.NewLog(m.log, 10, 10*time.Second)}
 	wheels, err := newWheels(wheel.Deps{Keys: m.keys, HashType: m.cfg.Options.HashType, KeySize: m.cfg.Options.Keysize}, m.bus, m.cache, s, func() {})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/ratelimit"
 	"brine/internal/base/salt"
 	"brine/internal/base/target"
 	"brine/internal/net/channel"
@@ -28,7 +29,11 @@ type minionData struct {
 	keys     keyBook
 	// forget drops what the channel remembers of a minion whose key is deleted.
 	forget func(id string)
-	log    *slog.Logger
+	// answerBytes bounds the mine data of one answer; 0 is maxMineAnswer.
+	answerBytes int
+	log         *slog.Logger
+
+	rateLimitedLog *ratelimit.Log // about mine data that is too large
 }
 
 // maxCompile bounds the making of one pillar: a template must not hold a
@@ -103,6 +108,13 @@ const (
 	mineACL  = "__saltmine_acl__"
 )
 
+// Bounds of the mine. Each minion can ask for the data of all at once.
+const (
+	maxMine          = 16 << 20 // bytes of one minion's data
+	maxMineAnswer    = 64 << 20 // bytes of one answer
+	maxMineFunctions = 1000     // of one request
+)
+
 // mine stores what a minion publishes about itself.
 func (d *minionData) mine(c *channel.Call) {
 	data := c.Load.Dict("data")
@@ -117,6 +129,11 @@ func (d *minionData) mine(c *channel.Call) {
 			merged.Update(data)
 			data = merged
 		}
+	}
+	if value.Weight(data, maxMine) > maxMine {
+		d.rateLimitedLog.Log(slog.LevelError, "the mine data of a minion is refused: it is too large; remove functions with mine.delete", "minion", c.ID, "limit_mb", maxMine>>20)
+		c.Reply(false)
+		return
 	}
 	if err := d.cache.Store(bank, "mine", data); err != nil {
 		d.log.Error("cannot keep a minion's mine", "minion", c.ID, "err", err)
@@ -148,52 +165,78 @@ func (d *minionData) mineFor(asker string, load *value.Dict) *value.Dict {
 	if err != nil || len(funs) == 0 {
 		return value.NewDict(0)
 	}
-	out := value.NewDict(len(funs))
-	for _, f := range funs {
-		out.Set(f, value.NewDict(len(ids)))
+	if len(funs) > maxMineFunctions {
+		d.rateLimitedLog.Log(slog.LevelWarn, "a request for mine data is refused: it names too many functions", "minion", asker, "limit", maxMineFunctions)
+		return value.NewDict(0)
 	}
+	found := make([]*value.Dict, len(funs))
+	for i := range found {
+		found[i] = value.NewDict(0)
+	}
+	limit := d.answerBytes
+	if limit == 0 {
+		limit = maxMineAnswer
+	}
+	who := d.targets.subject(asker)
 	for _, id := range ids {
 		mine := d.mineOf(id)
-		for _, f := range funs {
-			if entry, ok := mine.Get(f); ok {
-				if v, ok := d.unwrap(entry, asker); ok {
-					out.Dict(f).Set(id, v)
-				}
+		budget := target.NewBudget(minionTargetTime) // of each owner: none can use up that of others
+		for i, f := range funs {
+			entry, ok := mine.Get(f)
+			if !ok {
+				continue
 			}
+			v, ok := unwrap(entry, who, budget)
+			if !ok {
+				continue
+			}
+			if limit -= value.Weight(v, limit) + len(id); limit < 0 {
+				d.rateLimitedLog.Log(slog.LevelError, "a request for mine data is not answered: there is too much; choose fewer minions or functions", "minion", asker, "functions", len(funs))
+				return value.NewDict(0)
+			}
+			found[i].Set(id, v)
 		}
 	}
 	if single {
-		return out.Dict(funs[0])
+		return found[0]
 	}
-	for _, f := range funs {
-		if out.Dict(f).Len() == 0 {
-			out.Delete(f)
+	out := value.NewDict(len(funs))
+	for i, f := range funs {
+		if found[i].Len() > 0 {
+			out.Set(f, found[i])
 		}
 	}
 	return out
 }
 
+// mineFunctions returns the functions that a request names, each once, and at most
+// one more than it may.
 func mineFunctions(v any) (funs []string, single bool) {
+	seen := map[string]bool{}
+	add := func(f string) {
+		if f != "" && !seen[f] && len(funs) <= maxMineFunctions {
+			seen[f] = true
+			funs = append(funs, f)
+		}
+	}
 	switch x := v.(type) {
 	case string:
-		for _, f := range strings.Split(x, ",") {
-			if f = strings.TrimSpace(f); f != "" {
-				funs = append(funs, f)
-			}
+		for f := range strings.SplitSeq(x, ",") {
+			add(strings.TrimSpace(f))
 		}
 		return funs, len(funs) == 1
 	case *value.List:
 		for _, it := range x.Items {
 			if s, ok := it.(string); ok {
-				funs = append(funs, s)
+				add(s)
 			}
 		}
 	}
 	return funs, false
 }
 
-// unwrap returns the value of a mine entry if asker may see it.
-func (d *minionData) unwrap(entry any, asker string) (any, bool) {
+// unwrap returns the value of a mine entry if the minion who asks may see it.
+func unwrap(entry any, who target.Subject, budget *target.Budget) (any, bool) {
 	e, ok := entry.(*value.Dict)
 	if !ok || !e.Has(mineACL) {
 		return entry, true
@@ -206,8 +249,8 @@ func (d *minionData) unwrap(entry any, asker string) (any, bool) {
 	if typ == "" {
 		typ = "glob"
 	}
-	t, err := target.Parse(typ, tgt, "")
-	if err != nil || !t.Match(d.targets.subject(asker)) {
+	t, err := target.Nodegroups(nil).ParseWithin(budget, typ, tgt, "")
+	if err != nil || !t.Match(who) {
 		return nil, false
 	}
 	return e.At(mineData), true

@@ -2,9 +2,11 @@ package master
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"brine/internal/base/salt"
@@ -65,6 +67,66 @@ func TestMine(t *testing.T) {
 	}
 	if v := ask(t, d.mine, "web1", "_mine", value.NewDict(0)); v != false {
 		t.Errorf("no data: %s", value.Repr(v))
+	}
+}
+
+// TestMineIsBounded: what one minion publishes is bounded, also in parts, and so are
+// the functions and the size of an answer. Only the request that is too large fails.
+func TestMineIsBounded(t *testing.T) {
+	p := newParts(t, []string{"web1", "web2", "web3"}, nil)
+	d := p.Master.data
+	d.answerBytes = maxMine * 3 / 2
+	large := strings.Repeat("x", maxMine*2/3)
+	put := func(id, fun, text string) any {
+		t.Helper()
+		return ask(t, d.mine, id, "_mine", value.DictOf("data", value.DictOf(fun, text), "clear", false))
+	}
+	if v := put("web1", "a", large); v != true {
+		t.Errorf("the answer is %s", value.Repr(v))
+	}
+	if v := put("web1", "b", large); v != false {
+		t.Errorf("too much in two parts: %s", value.Repr(v))
+	}
+	if v := put("web1", "b", "small"); v != true {
+		t.Errorf("afterwards: %s", value.Repr(v))
+	}
+	get := func(tgt string, fun any) *value.Dict {
+		t.Helper()
+		return answer(t, d.mineGet, "web3", "_mine_get", value.DictOf("tgt", tgt, "fun", fun))
+	}
+	put("web2", "a", large)
+	put("web3", "a", large)
+	if got := get("*", "a"); got.Len() != 0 {
+		t.Errorf("an answer that is too large has %d entries", got.Len())
+	}
+	if got := get("web[12]", "a"); got.Len() != 2 {
+		t.Errorf("a large answer has %d entries", got.Len())
+	}
+	if got := get("*", "b,b,c,b"); got.Len() != 1 || got.Dict("b").Str("web1") != "small" {
+		t.Errorf("a function named twice: %s", value.Repr(got))
+	}
+	many := &value.List{}
+	for i := range 1 << 20 {
+		many.Append(fmt.Sprint(i))
+	}
+	many.Append("b")
+	if got := get("*", many); got.Len() != 0 {
+		t.Errorf("of too many functions: %d", got.Len())
+	}
+	// Each rule of an owner takes a part of one budget, whatever the number of its entries.
+	rules := value.NewDict(0)
+	for i := range 200 {
+		rules.Set(fmt.Sprint("f", i), value.DictOf(mineACL, int64(1), mineData, int64(1), "allow_tgt", `^(?=(w|we|web|e|b|3)+\d*!)`, "allow_tgt_type", "pcre"))
+	}
+	if v := ask(t, d.mine, "web2", "_mine", value.DictOf("data", rules, "clear", true)); v != true {
+		t.Fatal(v)
+	}
+	funs := &value.List{}
+	for i := range 200 {
+		funs.Append(fmt.Sprint("f", i))
+	}
+	if got := get("*", funs); got.Len() != 0 {
+		t.Errorf("entries for others: %s", value.Repr(got))
 	}
 }
 

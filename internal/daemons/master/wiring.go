@@ -231,7 +231,7 @@ func (m *Master) wireServices() (err error) {
 	m.files = &fileUpdates{ctx: m.life.context, settings: m.settings, events: cfg.Files.Events, bus: m.bus, cluster: m.cluster, log: m.log}
 	m.data = &minionData{
 		ctx: m.life.context, settings: m.settings, targets: m.targets, cache: m.cache, refuses: m.revisions.refuses, bus: m.bus, keys: m.keyBook(),
-		forget: func(id string) { m.requests.Forget(id) }, log: m.log,
+		forget: func(id string) { m.requests.Forget(id) }, log: m.log, rateLimitedLog: m.refusals,
 	}
 	m.wheels = &wheelCalls{id: cfg.ID, ctx: m.life.context, settings: m.settings, keys: m.keyBook(), bus: m.bus, log: m.log}
 	m.inside = &insideCalls{
