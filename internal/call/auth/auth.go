@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"brine/internal/base/registry"
 	"brine/internal/base/salt"
 	"brine/internal/base/wait"
 	"brine/internal/call/acl"
@@ -77,27 +78,11 @@ type refusal struct{}
 
 func (refusal) Error() string { return "the name or password is wrong" }
 
-// systems holds the constructors, which get their part of external_auth.
-var systems = map[string]func(conf *value.Dict, o *Options) (System, error){
-	"auto":         newAuto,
-	"file":         newFile,
-	"ldap":         newLDAP,
-	"oidc":         newOIDC,
-	"pam":          newPAM,
-	"pki":          newPKI,
-	"rest":         newREST,
-	"sharedsecret": newSharedSecret,
-}
+// systems are the names in external_auth. Their constructors get their part of it.
+var systems = registry.New[func(conf *value.Dict, o *Options) (System, error)]("authentication system")
 
 // Systems returns the names of the supported systems, sorted.
-func Systems() []string {
-	var names []string
-	for n := range systems {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
+func Systems() []string { return systems.Names() }
 
 // Service authenticates users.
 type Service struct {
@@ -124,7 +109,7 @@ func New(o Options, tokens *Tokens, log *slog.Logger) (s *Service, errs []error)
 	s = &Service{o: o, used: map[string]System{}, broken: map[string]error{}, tokens: tokens, log: log, limiter: newLimiter(maxAsked, maxAskedOfOne), slowest: refusalTime}
 	for k, v := range o.External.All() {
 		name := value.Str(k)
-		build, ok := systems[name]
+		build, ok := systems.Lookup(name)
 		conf, isDict := v.(*value.Dict)
 		switch {
 		case !ok:

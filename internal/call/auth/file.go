@@ -29,6 +29,8 @@ type file struct {
 	name, password                     int // fields, from 0
 }
 
+func init() { systems.Register("file", newFile) }
+
 func newFile(conf *value.Dict, _ *Options) (System, error) {
 	set := func(key, usual string) string {
 		if v, ok := conf.Get("^" + key); ok {

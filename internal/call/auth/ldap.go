@@ -50,6 +50,8 @@ type directory struct {
 	uri string
 }
 
+func init() { systems.Register("ldap", newLDAP) }
+
 func newLDAP(_ *value.Dict, all *Options) (System, error) {
 	d := &directory{o: all.LDAPOptions, uri: all.LDAPURI}
 	o := &d.o

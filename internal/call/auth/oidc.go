@@ -36,6 +36,8 @@ type openID struct {
 // oidcTime is the timeout of one request to the provider.
 const oidcTime = 10 * time.Second
 
+func init() { systems.Register("oidc", newOIDC) }
+
 func newOIDC(conf *value.Dict, _ *Options) (System, error) {
 	set := func(key, usual string) string {
 		if v, ok := conf.Get("^" + key); ok {

@@ -24,6 +24,8 @@ type pam struct {
 // pamHelper is the file name of the helper, next to this program.
 const pamHelper = "brine-pam"
 
+func init() { systems.Register("pam", newPAM) }
+
 func newPAM(_ *value.Dict, o *Options) (System, error) {
 	p := &pam{helper: o.PAMHelper, service: o.PAMService, machine: &host.Machine{}}
 	if p.helper == "" {

@@ -15,6 +15,8 @@ import (
 // user's. Like Salt, it does not check possession of the key: a copy of the certificate is enough to sign in.
 type pki struct{ caFile string }
 
+func init() { systems.Register("pki", newPKI) }
+
 func newPKI(conf *value.Dict, _ *Options) (System, error) {
 	path := conf.Str("ca_file")
 	if path == "" {

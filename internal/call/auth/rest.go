@@ -19,6 +19,8 @@ type rest struct {
 	client *http.Client
 }
 
+func init() { systems.Register("rest", newREST) }
+
 func newREST(conf *value.Dict, _ *Options) (System, error) {
 	u, err := url.Parse(conf.Str("^url"))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

@@ -18,6 +18,8 @@ func equal(a, b string) bool {
 // auto accepts every user. It is meant for testing a configuration.
 type auto struct{}
 
+func init() { systems.Register("auto", newAuto) }
+
 func newAuto(*value.Dict, *Options) (System, error) { return auto{}, nil }
 
 // Authenticate implements System.
@@ -25,6 +27,8 @@ func (auto) Authenticate(context.Context, Credentials) (Vouched, error) { return
 
 // sharedSecret accepts one password for all users.
 type sharedSecret struct{ secret string }
+
+func init() { systems.Register("sharedsecret", newSharedSecret) }
 
 func newSharedSecret(_ *value.Dict, o *Options) (System, error) {
 	if o.SharedSecret == "" {

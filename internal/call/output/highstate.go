@@ -18,6 +18,8 @@ const stateSep = "_|-"
 // changesIndent is the column of comments and changes in a state's block.
 const changesIndent = 14
 
+func init() { outputters.Register("highstate", (*Printer).highstate) }
+
 // highstate shows the results of state runs: a block or line per state and a summary per minion.
 func (p *Printer) highstate(data any, _ Call) (string, error) {
 	return p.stateRuns(data, 1)

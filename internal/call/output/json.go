@@ -11,6 +11,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { outputters.Register("json", (*Printer).json) }
+
 // json writes one JSON document like Python's json.dumps with ensure_ascii=False, keys in the order of the data.
 func (p *Printer) json(data any, _ Call) (string, error) {
 	var text strings.Builder

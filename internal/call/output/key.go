@@ -19,6 +19,8 @@ var keyStates = map[string]struct {
 	"minions_rejected": {"Rejected Keys:", lightBlue, blue},
 }
 
+func init() { outputters.Register("key", (*Printer).key) }
+
 // key shows minion keys by state: a map of state to ids, or to a map of id to
 // fingerprint or key.
 func (p *Printer) key(data any, _ Call) (string, error) {

@@ -8,6 +8,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { outputters.Register("nested", (*Printer).nested) }
+
 // nested is the default outputter: every value on its own lines, indented under its key.
 func (p *Printer) nested(data any, c Call) (string, error) {
 	indent := c.Indent

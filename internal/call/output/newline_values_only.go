@@ -7,6 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { outputters.Register("newline_values_only", (*Printer).newlineValuesOnly) }
+
 // newlineValuesOnly writes the values without the ids, one list item per line.
 func (p *Printer) newlineValuesOnly(data any, _ Call) (string, error) {
 	d, ok := data.(*value.Dict)

@@ -6,6 +6,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { outputters.Register("no_return", (*Printer).noReturn) }
+
 // noReturn shows messages about minions that did not return: all red. It omits values other than strings and maps.
 func (p *Printer) noReturn(data any, _ Call) (string, error) {
 	var b strings.Builder

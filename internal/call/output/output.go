@@ -17,6 +17,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"brine/internal/base/registry"
 	"brine/internal/py/value"
 )
 
@@ -101,33 +102,11 @@ func New(opts Options, log *slog.Logger) *Printer {
 // outputter renders data without a trailing newline, or returns an error if the data has the wrong shape.
 type outputter func(p *Printer, data any, c Call) (string, error)
 
-// outputters maps the names of --out to outputters.
-var outputters = map[string]outputter{
-	"nested":              (*Printer).nested,
-	"highstate":           (*Printer).highstate,
-	"json":                (*Printer).json,
-	"yaml":                (*Printer).yaml,
-	"txt":                 (*Printer).txt,
-	"raw":                 (*Printer).raw,
-	"pprint":              (*Printer).pprint,
-	"quiet":               (*Printer).quiet,
-	"key":                 (*Printer).key,
-	"newline_values_only": (*Printer).newlineValuesOnly,
-	"table":               (*Printer).table,
-	"no_return":           (*Printer).noReturn,
-	"profile":             (*Printer).profile,
-	"progress":            (*Printer).progress,
-}
+// outputters are the values of --out.
+var outputters = registry.New[outputter]("outputter")
 
 // Names returns the names of all outputters, sorted.
-func Names() []string {
-	names := make([]string, 0, len(outputters))
-	for n := range outputters {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
-}
+func Names() []string { return outputters.Names() }
 
 // Choose returns the outputter to use: the one the user requested, if any, otherwise the one suggested by the returned data. A request for
 // highstate yields to the suggestion, because highstate fits only state runs.
@@ -145,7 +124,7 @@ func (p *Printer) find(name string) outputter {
 	case "text":
 		name = "txt"
 	}
-	if f := outputters[name]; f != nil {
+	if f, ok := outputters.Lookup(name); ok {
 		return f
 	}
 	if name != "grains" { // requested by very old minions

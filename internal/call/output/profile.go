@@ -25,6 +25,8 @@ type step struct {
 	ms        float64
 }
 
+func init() { outputters.Register("profile", (*Printer).profile) }
+
 // profile shows the states of all minions and their durations as one table. Rows are sorted by duration as a string.
 func (p *Printer) profile(data any, c Call) (string, error) {
 	steps, err := steps(data)

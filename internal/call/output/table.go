@@ -14,6 +14,8 @@ const tableColumn = 50
 
 var errNoTable = errors.New("only lists of maps, of strings or of lists of strings can be shown as a table")
 
+func init() { outputters.Register("table", (*Printer).table) }
+
 // table draws each list of rows as a table under its key.
 func (p *Printer) table(data any, c Call) (string, error) {
 	t := tableWriter{p: p}

@@ -6,6 +6,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { outputters.Register("txt", (*Printer).txt) }
+
 // txt prefixes every line of text with the id, which suits the output of shell commands.
 func (p *Printer) txt(data any, _ Call) (string, error) {
 	switch x := data.(type) {

@@ -2,6 +2,8 @@ package output
 
 import "brine/internal/py/yaml"
 
+func init() { outputters.Register("yaml", (*Printer).yaml) }
+
 // yaml writes one YAML document in block style, or in braces on as few lines
 // as possible when the indentation is negative.
 func (p *Printer) yaml(data any, _ Call) (string, error) {

@@ -10,6 +10,8 @@ import (
 
 type auditing struct{ Deps }
 
+func init() { runners.Register("audit", auditModule) }
+
 func auditModule(d Deps) fn.Module {
 	return fn.Module{Name: "audit", Doc: `Who asked this master for what, and what came of it.`, Funcs: []fn.Func{
 		fn.Of("list", auditing{d}.list, `Return the newest requests of users, the newest first.`,

@@ -17,6 +17,8 @@ type Tokens interface {
 
 type tokens struct{ Deps }
 
+func init() { runners.Register("auth", authModule) }
+
 func authModule(d Deps) fn.Module {
 	t := tokens{d}
 	return fn.Module{Name: "auth", Doc: `Tokens of external_auth.`, Funcs: []fn.Func{

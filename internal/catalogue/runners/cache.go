@@ -10,6 +10,8 @@ import (
 
 type cached struct{ Deps }
 
+func init() { runners.Register("cache", cacheModule) }
+
 func cacheModule(d Deps) fn.Module {
 	c := cached{d}
 	return fn.Module{Name: "cache", Doc: `What the master keeps of minions, and other values that it keeps.`, Funcs: []fn.Func{

@@ -48,6 +48,8 @@ type Cluster interface {
 
 type clusters struct{ Deps }
 
+func init() { runners.Register("cluster", clusterModule) }
+
 func clusterModule(d Deps) fn.Module {
 	c := clusters{d}
 	return fn.Module{Name: "cluster", Doc: `The cluster of masters that this one belongs to.`, Funcs: []fn.Func{

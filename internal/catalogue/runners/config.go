@@ -9,6 +9,8 @@ import (
 
 type configuration struct{}
 
+func init() { runners.Register("config", func(Deps) fn.Module { return configModule() }) }
+
 func configModule() fn.Module {
 	return fn.Module{Name: "config", Doc: `The options of the master.`, Funcs: []fn.Func{
 		fn.Of("get", configuration{}.get, `Return an option, or a part of one by a path of keys.`,

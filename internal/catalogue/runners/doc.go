@@ -11,6 +11,8 @@ import (
 
 type docs struct{ Deps }
 
+func init() { runners.Register("doc", docModule) }
+
 func docModule(d Deps) fn.Module {
 	m := docs{d}
 	return fn.Module{Name: "doc", Doc: `The documentation of functions.`, Funcs: []fn.Func{

@@ -10,6 +10,8 @@ import (
 
 type failure struct{}
 
+func init() { runners.Register("error", func(Deps) fn.Module { return errorModule() }) }
+
 func errorModule() fn.Module {
 	return fn.Module{Name: "error", Doc: `Failures on purpose, to see how they are handled.`, Funcs: []fn.Func{
 		fn.Of("error", failure{}.error, `Fail with a message, or return an empty map if no name is given.`,

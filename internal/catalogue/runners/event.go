@@ -9,6 +9,8 @@ import (
 
 type events struct{ Deps }
 
+func init() { runners.Register("event", eventModule) }
+
 func eventModule(d Deps) fn.Module {
 	return fn.Module{Name: "event", Doc: `The master's event bus.`, Funcs: []fn.Func{
 		fn.Of("send", events{d}.send, `Put an event on the master's bus.`, fn.Example(`salt-run event.send my/custom/event '{"foo": "bar"}'`)),

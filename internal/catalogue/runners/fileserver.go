@@ -31,6 +31,8 @@ var _ FileServer = (*fileserver.Server)(nil)
 
 type files struct{ d Deps }
 
+func init() { runners.Register("fileserver", filesModule) }
+
 func filesModule(d Deps) fn.Module {
 	f := files{d}
 	return fn.Module{Name: "fileserver", Doc: `The files that this master serves.`, Funcs: []fn.Func{

@@ -20,6 +20,8 @@ type GitPillar interface {
 
 type gitPillar struct{ Deps }
 
+func init() { runners.Register("git_pillar", gitPillarModule) }
+
 func gitPillarModule(d Deps) fn.Module {
 	g := gitPillar{d}
 	return fn.Module{Name: "git_pillar", Doc: `The git repositories that pillars come from.`, Funcs: []fn.Func{

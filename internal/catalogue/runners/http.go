@@ -16,6 +16,8 @@ import (
 
 type web struct{ query *fn.Func }
 
+func init() { runners.Register("http", func(Deps) fn.Module { return httpModule() }) }
+
 func httpModule() fn.Module {
 	w := web{}
 	for _, m := range modnetwork.Modules(modnetwork.Sources{}) {

@@ -17,6 +17,8 @@ import (
 
 type jobs struct{ Deps }
 
+func init() { runners.Register("jobs", jobsModule) }
+
 func jobsModule(d Deps) fn.Module {
 	j := jobs{d}
 	return fn.Module{Name: "jobs", Doc: `What jobs there are and were, and what they returned.`, Funcs: []fn.Func{

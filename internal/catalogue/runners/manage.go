@@ -21,6 +21,8 @@ import (
 
 type manage struct{ Deps }
 
+func init() { runners.Register("manage", manageModule) }
+
 func manageModule(d Deps) fn.Module {
 	m := manage{d}
 	mod := fn.Module{Name: "manage", Doc: `Which minions are up.`, Funcs: []fn.Func{

@@ -10,6 +10,8 @@ import (
 
 type match struct{ Deps }
 
+func init() { runners.Register("match", matchModule) }
+
 func matchModule(d Deps) fn.Module {
 	return fn.Module{Name: "match", Doc: `Targets, seen from the master.`, Funcs: []fn.Func{
 		fn.Of("compound_matches", match{d}.compound, `Return {res: ID} if an accepted minion is known to match a compound target, else {res: False}.

@@ -12,6 +12,8 @@ import (
 
 type mine struct{ Deps }
 
+func init() { runners.Register("mine", mineModule) }
+
 func mineModule(d Deps) fn.Module {
 	m := mine{d}
 	return fn.Module{Name: "mine", Doc: `What minions publish of themselves.`, Funcs: []fn.Func{

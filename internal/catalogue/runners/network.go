@@ -20,6 +20,8 @@ import (
 
 type network struct{ Deps }
 
+func init() { runners.Register("network", networkModule) }
+
 func networkModule(d Deps) fn.Module {
 	n := network{d}
 	return fn.Module{Name: "network", Doc: `Wake machines by the network.`, Funcs: []fn.Func{

@@ -8,6 +8,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { runners.Register("state", stateModule) }
+
 // stateModule is the module state of the master: state.event and what runs SLS
 // files on it.
 func stateModule(d Deps) fn.Module {

@@ -22,6 +22,8 @@ var _ Pillars = (*pillar.Compiler)(nil)
 
 type pillars struct{ d Deps }
 
+func init() { runners.Register("pillar", pillarModule) }
+
 func pillarModule(d Deps) fn.Module {
 	p := pillars{d}
 	return fn.Module{Name: "pillar", Doc: `The pillar that this master makes.`, Funcs: []fn.Func{

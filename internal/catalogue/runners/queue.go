@@ -27,6 +27,8 @@ const queueBank = "queues"
 // queueBackend is the name of Salt's default backend, which stands for this one.
 const queueBackend = "sqlite"
 
+func init() { runners.Register("queue", queueModule) }
+
 func queueModule(d Deps) fn.Module {
 	q := queues{d, &sync.Mutex{}}
 	return fn.Module{Name: "queue", Doc: `Queues of items, which the reactor or further runners work off.`, Funcs: []fn.Func{

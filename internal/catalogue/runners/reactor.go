@@ -20,6 +20,8 @@ type Reactor interface {
 
 type reactors struct{ Deps }
 
+func init() { runners.Register("reactor", reactorModule) }
+
 func reactorModule(d Deps) fn.Module {
 	r := reactors{d}
 	return fn.Module{Name: "reactor", Doc: `The rules of this master's reactor. Changes last until the master ends.`, Funcs: []fn.Func{

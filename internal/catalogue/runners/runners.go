@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"time"
 
+	"brine/internal/base/registry"
 	"brine/internal/base/target"
 	"brine/internal/call/client"
 	"brine/internal/call/fn"
@@ -154,13 +155,17 @@ type Deps struct {
 	PKIDir string
 }
 
-// New returns the modules.
+// runners make the modules of what the master has.
+var runners = registry.New[func(Deps) fn.Module]("runner")
+
+// New returns the modules, in the order of their names.
 func New(d Deps) []fn.Module {
-	return []fn.Module{
-		auditModule(d), authModule(d), cacheModule(d), clusterModule(d), configModule(), docModule(d), errorModule(), eventModule(d), filesModule(d), gitPillarModule(d), httpModule(), jobsModule(d), manageModule(d),
-		matchModule(d), mineModule(d), networkModule(d), pillarModule(d), queueModule(d), reactorModule(d),
-		saltModule(d), saltutilModule(), stateModule(d), surveyModule(d), testModule(),
+	var all []fn.Module
+	for _, name := range runners.Names() {
+		build, _ := runners.Lookup(name)
+		all = append(all, build(d))
 	}
+	return all
 }
 
 // Texts that salt-run's users know.

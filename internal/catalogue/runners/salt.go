@@ -21,6 +21,8 @@ type execution struct {
 	funcs func() (*fn.Registry, error)
 }
 
+func init() { runners.Register("salt", saltModule) }
+
 func saltModule(d Deps) fn.Module {
 	e := execution{d, sync.OnceValues(newFunctions)}
 	return fn.Module{Name: "salt", Doc: `Functions of minions, run on the master or through it.`, Funcs: []fn.Func{

@@ -12,6 +12,8 @@ import (
 var synced = []string{"clouds", "modules", "states", "grains", "renderers", "returners", "output", "proxymodules", "runners", "wheel", "engines", "thorium",
 	"queues", "pillar", "utils", "sdb", "cache", "fileserver", "tops", "eauth_tokens", "serializers", "executors", "roster", "wrapper"}
 
+func init() { runners.Register("saltutil", func(Deps) fn.Module { return saltutilModule() }) }
+
 func saltutilModule() fn.Module {
 	m := fn.Module{Name: "saltutil", Doc: `Modules in Python, of which Brine runs none: nothing is ever fetched.`, Funcs: []fn.Func{
 		fn.Of("sync_all", syncAll, `Return that no modules were fetched, by kind: Brine runs no modules in Python.`, fn.Example("salt-run saltutil.sync_all")),

@@ -13,6 +13,8 @@ import (
 
 type survey struct{ Deps }
 
+func init() { runners.Register("survey", surveyModule) }
+
 func surveyModule(d Deps) fn.Module {
 	s := survey{d}
 	return fn.Module{Name: "survey", Doc: `Which minions return the same.`, Funcs: []fn.Func{

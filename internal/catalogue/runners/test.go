@@ -12,6 +12,8 @@ import (
 
 type test struct{}
 
+func init() { runners.Register("test", func(Deps) fn.Module { return testModule() }) }
+
 func testModule() fn.Module {
 	t := test{}
 	return fn.Module{Name: "test", Doc: `Functions to try runners with.`, Funcs: []fn.Func{

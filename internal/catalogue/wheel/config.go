@@ -18,6 +18,8 @@ import (
 
 type configuration struct{}
 
+func init() { modules.Register("config", func(Deps) fn.Module { return configModule() }) }
+
 func configModule() fn.Module {
 	return fn.Module{Name: "config", Doc: `The options of the master.`, Funcs: []fn.Func{
 		fn.Of("values", configuration{}.values, `Return the options of the master, without passwords.`),

@@ -28,6 +28,8 @@ func (k key) of(ctx context.Context) key {
 	return k
 }
 
+func init() { modules.Register("key", keyModule) }
+
 func keyModule(d Deps) fn.Module {
 	k := key{d}
 	return fn.Module{Name: "key", Doc: `The keys of minions.`, Funcs: []fn.Func{

@@ -10,6 +10,8 @@ import (
 
 type minions struct{ Deps }
 
+func init() { modules.Register("minions", minionsModule) }
+
 func minionsModule(d Deps) fn.Module {
 	return fn.Module{Name: "minions", Doc: `The minions of the master.`, Funcs: []fn.Func{
 		fn.Of("connected", minions{d}.connected, `Return the minions that are connected now, sorted.`),

@@ -27,10 +27,14 @@ type roots struct {
 	mode, dirMode fs.FileMode
 }
 
+func init() { modules.Register("file_roots", func(Deps) fn.Module { return fileRootsModule() }) }
+
 func fileRootsModule() fn.Module {
 	r := roots{option: "file_roots", refused: func(p string) string { return "Invalid path: " + p }, mode: 0o644, dirMode: 0o755}
 	return r.module(`The files of file_roots.`)
 }
+
+func init() { modules.Register("pillar_roots", func(Deps) fn.Module { return pillarRootsModule() }) }
 
 func pillarRootsModule() fn.Module {
 	// Pillar is secret mostly.

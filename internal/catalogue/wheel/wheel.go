@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 
+	"brine/internal/base/registry"
 	"brine/internal/call/fn"
 	"brine/internal/py/value"
 	"brine/internal/store/keystore"
@@ -49,9 +50,17 @@ func With(ctx context.Context, keys Keys) context.Context {
 	return context.WithValue(ctx, keysOf{}, keys)
 }
 
-// New returns the modules.
+// modules make the modules of what the master has.
+var modules = registry.New[func(Deps) fn.Module]("wheel module")
+
+// New returns the modules, in the order of their names.
 func New(d Deps) []fn.Module {
-	return []fn.Module{configModule(), errorModule(), fileRootsModule(), keyModule(d), minionsModule(d), pillarRootsModule()}
+	var all []fn.Module
+	for _, name := range modules.Names() {
+		build, _ := modules.Lookup(name)
+		all = append(all, build(d))
+	}
+	return all
 }
 
 // Run executes a function as a job. What went wrong is told as Salt tells it.
@@ -68,6 +77,8 @@ func Run(ctx context.Context, r *fn.Registry, c *fn.Call, fun string, args []any
 	}
 	return o.Return, true
 }
+
+func init() { modules.Register("error", func(Deps) fn.Module { return errorModule() }) }
 
 func errorModule() fn.Module {
 	return fn.Module{Name: "error", Doc: `Failures on purpose, to see how they are handled.`, Funcs: []fn.Func{

@@ -2,11 +2,11 @@ package master
 
 import (
 	"context"
-	"maps"
 	"os"
 	"slices"
 	"time"
 
+	"brine/internal/base/registry"
 	"brine/internal/base/salt"
 	"brine/internal/host/proc"
 	"brine/internal/net/channel"
@@ -26,22 +26,19 @@ const (
 type topSource func(ctx context.Context, id string, conf any) (*value.Dict, error)
 
 // topSources are the sources of the option master_tops.
-func topSources() map[string]topSource {
-	return map[string]topSource{"ext_nodes": extNodes}
-}
+var topSources = registry.New[topSource]("source of master_tops")
 
 // TopSources returns the names of the sources of master_tops, sorted.
-func TopSources() []string { return slices.Sorted(maps.Keys(topSources())) }
+func TopSources() []string { return topSources.Names() }
 
 // tops answers what master_tops say of the minion that asks. What one of them
 // cannot tell is left out, as in Salt.
 func (f *fileRoutes) tops(c *channel.Call) {
 	out := value.NewDict(1)
 	conf := f.settings.options().MasterTops
-	known := topSources()
 	for k, v := range conf.All() {
 		name := value.Str(k)
-		source, ok := known[name]
+		source, ok := topSources.Lookup(name)
 		if !ok {
 			f.log.Error("there is no such source of top data", "master_tops", name)
 			continue
@@ -63,6 +60,8 @@ func (f *fileRoutes) tops(c *channel.Call) {
 	}
 	c.Reply(out)
 }
+
+func init() { topSources.Register("ext_nodes", extNodes) }
 
 // extNodes asks a program, whose last argument is the minion's id. It writes a
 // map in YAML: classes, a list or a map whose keys count, and perhaps

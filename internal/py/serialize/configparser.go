@@ -74,6 +74,8 @@ func (c *config) set(section string, options any, into *value.Dict) error {
 	return nil
 }
 
+func init() { register("configparser", Format{writeConfig, readConfig}) }
+
 func writeConfig(v any, opts *value.Dict) (any, error) {
 	c, err := newConfig(opts)
 	if err != nil {

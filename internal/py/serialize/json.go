@@ -8,6 +8,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { register("json", Format{writeJSON, readJSON}) }
+
 func writeJSON(v any, opts *value.Dict) (any, error) {
 	o := of("json", opts)
 	f := json.Format{SortKeys: o.truth("sort_keys", false), ASCII: o.truth("ensure_ascii", false)}

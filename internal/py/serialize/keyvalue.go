@@ -12,6 +12,8 @@ import (
 
 // keyvalue has lines of the form KEY=value.
 
+func init() { register("keyvalue", Format{writeKeyvalue, readKeyvalue}) }
+
 func writeKeyvalue(v any, opts *value.Dict) (any, error) {
 	pairs, err := pairsOf(v)
 	if err != nil {

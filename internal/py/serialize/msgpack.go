@@ -9,6 +9,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { register("msgpack", Format{writeMsgpack, readMsgpack}) }
+
 func writeMsgpack(v any, opts *value.Dict) (any, error) {
 	o := of("msgpack", opts)
 	dialect := msgpack.NewSpec

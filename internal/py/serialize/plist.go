@@ -29,6 +29,8 @@ type plistForm struct {
 	sort, skip bool
 }
 
+func init() { register("plist", Format{writePlist, readPlist}) }
+
 func writePlist(v any, opts *value.Dict) (any, error) {
 	o := of("plist", opts)
 	f := plistForm{sort: o.truth("sort_keys", true), skip: o.truth("skipkeys", false)}

@@ -7,6 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { register("python", Format{writePython, nil}) }
+
 // writePython writes a value as Python's pprint does, after conversion to JSON
 // and back, which makes keys strings.
 func writePython(v any, opts *value.Dict) (any, error) {

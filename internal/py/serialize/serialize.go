@@ -11,6 +11,8 @@ package serialize
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
 	"strings"
 
@@ -39,19 +41,23 @@ type Format struct {
 	Read func(data []byte, options *value.Dict) (any, error)
 }
 
+// formats are the formats by name. Each file registers its own; see base/registry, which
+// this package is too low to import.
+var formats = map[string]Format{}
+
+func register(name string, f Format) {
+	if _, ok := formats[name]; ok {
+		panic("serialize: two formats are registered as " + name)
+	}
+	formats[name] = f
+}
+
+// Names returns the names of all formats, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(formats)) }
+
 // Named returns the format with one of Salt's names.
 func Named(name string) (Format, bool) {
-	f, ok := map[string]Format{
-		"configparser": {writeConfig, readConfig},
-		"json":         {writeJSON, readJSON},
-		"keyvalue":     {writeKeyvalue, readKeyvalue},
-		"msgpack":      {writeMsgpack, readMsgpack},
-		"plist":        {writePlist, readPlist},
-		"python":       {writePython, nil},
-		"toml":         {writeTOML, readTOML},
-		"yaml":         {writeYAML, readYAML},
-		"yamlex":       {writeYamlex, readYamlex},
-	}[name]
+	f, ok := formats[name]
 	if f.Read != nil {
 		read := f.Read
 		f.Read = func(data []byte, options *value.Dict) (any, error) {

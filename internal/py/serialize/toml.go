@@ -20,6 +20,8 @@ type tomlTable struct {
 	dict *value.Dict
 }
 
+func init() { register("toml", Format{writeTOML, readTOML}) }
+
 // writeTOML writes as Python's library toml does: first the values of a table,
 // then its arrays of tables, then its subtables, level by level. Unlike that
 // library, it writes strings with control characters or \x correctly.

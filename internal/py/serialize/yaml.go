@@ -55,6 +55,8 @@ func yamlOptions(o *options) ([]yaml.Option, error) {
 	return opts, o.done()
 }
 
+func init() { register("yaml", Format{writeYAML, readYAML}) }
+
 func writeYAML(v any, opts *value.Dict) (any, error) {
 	o, err := yamlOptions(of("yaml", opts))
 	if err != nil {
@@ -83,6 +85,8 @@ func readYAML(data []byte, opts *value.Dict) (any, error) {
 	}
 	return yaml.Load(data, "the text")
 }
+
+func init() { register("yamlex", Format{writeYamlex, readYamlex}) }
 
 // writeYamlex writes plain YAML; YAMLEX is a superset of it.
 func writeYamlex(v any, opts *value.Dict) (any, error) {

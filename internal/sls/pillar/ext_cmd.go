@@ -14,6 +14,10 @@ import (
 	"brine/internal/py/yaml"
 )
 
+func init() { externals.Register("cmd_yaml", cmdYAML) }
+
+func init() { externals.Register("cmd_yamlex", cmdYAML) } // without its own tags, it is the same language
+
 // cmdYAML runs a command in a shell and reads its output as YAML. %s in the
 // command is the minion's id.
 func cmdYAML(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
@@ -28,6 +32,8 @@ func cmdYAML(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	}
 	return v, nil
 }
+
+func init() { externals.Register("cmd_json", cmdJSON) }
 
 // cmdJSON runs a command and reads its output as JSON.
 func cmdJSON(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {

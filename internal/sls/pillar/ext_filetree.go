@@ -16,6 +16,8 @@ import (
 	"brine/internal/sls/render"
 )
 
+func init() { externals.Register("file_tree", fileTree) }
+
 // fileTree makes pillar of the names and contents of files: those of the
 // minion's nodegroups below nodegroups/NAME, then those below hosts/ID.
 func fileTree(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {

@@ -34,6 +34,8 @@ func Entries(o Options, source string) []any {
 	return out
 }
 
+func init() { externals.Register("git", gitRepositories) }
+
 // gitRepositories makes a pillar of each repository that is not mounted into
 // others, by its own top file, and merges them.
 func gitRepositories(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {

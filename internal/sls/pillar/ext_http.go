@@ -18,6 +18,8 @@ import (
 	"brine/internal/py/yaml"
 )
 
+func init() { externals.Register("http_json", httpJSON) }
+
 func httpJSON(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	in, err := a.bind(append(slices.Clone(httpArgs), "namespace")...)
 	if err != nil {
@@ -29,6 +31,8 @@ func httpJSON(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	}
 	return v, err
 }
+
+func init() { externals.Register("http_yaml", httpYAML) }
 
 func httpYAML(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	in, err := a.bind(httpArgs...)

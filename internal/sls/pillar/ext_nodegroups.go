@@ -7,6 +7,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { externals.Register("nodegroups", nodegroups) }
+
 // nodegroups lists the named targets that the minion is in.
 func nodegroups(_ context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	in, err := a.bind("pillar_name")

@@ -43,6 +43,8 @@ func (d *databases) open(name string, open func() (*remote.SQL, error)) (*remote
 // those for TLS; see package remote.
 var dbNames = remote.Names{Password: "pass", Database: "db", Host: "localhost", User: "salt", Pass: "salt", DB: "salt"}
 
+func init() { externals.Register("mysql", mySQL) }
+
 func mySQL(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	db, err := r.dbs.open("mysql", func() (*remote.SQL, error) {
 		return remote.MySQL(remote.Options(r.c.Opts).Under("mysql"), dbNames, dbTimeout)
@@ -52,6 +54,8 @@ func mySQL(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	}
 	return queries(func(text string) ([]string, [][]any, error) { return ask(ctx, db, text, r.q.ID) }, a)
 }
+
+func init() { externals.Register("postgres", postgres) }
 
 func postgres(ctx context.Context, r *run, _ *value.Dict, a args) (any, error) {
 	db, err := r.dbs.open("postgres", func() (*remote.SQL, error) {

@@ -18,6 +18,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { externals.Register("sqlite3", sqlite) }
+
 // sqlite reads a database of the option sqlite3 by the program of that name: a
 // library would add megabytes to a binary that reads no database on nearly
 // every machine, and the program is in every distribution.

@@ -14,6 +14,8 @@ import (
 	"brine/internal/sls/render"
 )
 
+func init() { externals.Register("stack", stack) }
+
 // stack builds pillar of YAML files that are laid over each other: files of
 // configuration, which are templates, list them in order. Each file sees what
 // is there so far as the variable stack, and says by the key __ how it is

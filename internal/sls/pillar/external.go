@@ -3,10 +3,10 @@ package pillar
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
+	"brine/internal/base/registry"
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
 )
@@ -53,26 +53,10 @@ func (a args) bind(names ...string) (map[string]any, error) {
 }
 
 // externals are the sources by name, each in a file of its own.
-func externals() map[string]external {
-	return map[string]external{
-		"cmd_yaml":                    cmdYAML,
-		"cmd_json":                    cmdJSON,
-		"cmd_yamlex":                  cmdYAML, // without its own tags, it is the same language
-		"extra_minion_data_in_pillar": extraMinionData,
-		"file_tree":                   fileTree,
-		"git":                         gitRepositories,
-		"http_json":                   httpJSON,
-		"http_yaml":                   httpYAML,
-		"mysql":                       mySQL,
-		"postgres":                    postgres,
-		"sqlite3":                     sqlite,
-		"nodegroups":                  nodegroups,
-		"stack":                       stack,
-	}
-}
+var externals = registry.New[external]("external pillar")
 
 // Externals returns the names of the sources of ext_pillar, sorted.
-func Externals() []string { return slices.Sorted(maps.Keys(externals())) }
+func Externals() []string { return externals.Names() }
 
 // addOnDemand adds the source that the minion asks for, if it may.
 func (r *run) addOnDemand() {
@@ -99,7 +83,6 @@ func (r *run) ext(ctx context.Context, pillar *value.Dict) *value.Dict {
 	if r.q.Override.Len() > 0 {
 		pillar = r.merge(pillar, r.q.Override)
 	}
-	known := externals()
 	for _, it := range r.external {
 		d, ok := it.(*value.Dict)
 		if !ok || d.Len() == 0 {
@@ -108,7 +91,7 @@ func (r *run) ext(ctx context.Context, pillar *value.Dict) *value.Dict {
 		}
 		for k, v := range d.All() {
 			name := value.Str(k)
-			source, ok := known[name]
+			source, ok := externals.Lookup(name)
 			if !ok {
 				r.log.Error("Specified ext_pillar interface " + name + " is unavailable")
 				continue
@@ -127,6 +110,8 @@ func (r *run) ext(ctx context.Context, pillar *value.Dict) *value.Dict {
 	}
 	return pillar
 }
+
+func init() { externals.Register("extra_minion_data_in_pillar", extraMinionData) }
 
 // extraMinionData puts what the minion sent of its options into the pillar.
 func extraMinionData(_ context.Context, r *run, _ *value.Dict, a args) (any, error) {

@@ -9,7 +9,7 @@ import (
 // Decrypt sends data, instead of a text, through one renderer such as gpg,
 // which may change it. Of req only Opts and Path matter.
 func (r *Renderer) Decrypt(ctx context.Context, name string, data any, req Request) (any, error) {
-	do, ok := steps()[name]
+	do, ok := steps.Lookup(name)
 	if !ok {
 		return nil, salt.Errorf(salt.Invalid, "Decryption renderer '%s' is not available", name)
 	}

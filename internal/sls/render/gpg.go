@@ -20,6 +20,8 @@ type gpg struct {
 	r             *Renderer
 }
 
+func init() { steps.Register("gpg", renderGPG) }
+
 // renderGPG decrypts every armoured message in a text, or in the texts of
 // data. What cannot be decrypted is a fault, unless the option
 // gpg_decrypt_must_succeed is False: then it stays as it is, with a warning.

@@ -126,6 +126,8 @@ func readOptions(opts *value.Dict, sls bool) jinjaOptions {
 	return o
 }
 
+func init() { steps.Register("jinja", renderJinja) }
+
 // renderJinja fills a template in.
 func renderJinja(ctx context.Context, r *Renderer, req *Request, in any, arg string) (any, error) {
 	if arg != "" && arg != "-s" {

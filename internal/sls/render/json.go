@@ -9,6 +9,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { steps.Register("json", renderJSON) }
+
 // renderJSON loads a JSON document. Nothing is an empty dict.
 func renderJSON(_ context.Context, _ *Renderer, req *Request, in any, _ string) (any, error) {
 	text, err := asText(req, in, "json")

@@ -24,6 +24,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"brine/internal/base/registry"
 	"brine/internal/py/value"
 )
 
@@ -171,24 +172,10 @@ func (r *Renderer) turn(ctx context.Context) (context.Context, func(), error) {
 type step func(ctx context.Context, r *Renderer, req *Request, in any, arg string) (any, error)
 
 // steps are the renderers by name.
-func steps() map[string]step {
-	return map[string]step{
-		"jinja": renderJinja,
-		"yaml":  renderYAML,
-		"json":  renderJSON,
-		"text":  renderText,
-		"gpg":   renderGPG,
-		"toml":  renderTOML,
-
-		"stateconf": renderStateconf,
-		"yamlex":    renderYamlex,
-	}
-}
+var steps = registry.New[step]("renderer")
 
 // Names returns the names of the renderers, sorted.
-func Names() []string {
-	return []string{"gpg", "jinja", "json", "stateconf", "text", "toml", "yaml", "yamlex"}
-}
+func Names() []string { return steps.Names() }
 
 // Render sends a text through its pipe and returns what comes out: data after
 // yaml or json, a string after jinja or text. A text of nothing but blanks is
@@ -257,14 +244,13 @@ func parsePipe(req *Request) ([]pipeStep, error) {
 	if s, ok := oldPipe(spec); ok {
 		spec = s
 	}
-	known := steps()
 	var out []pipeStep
 	for _, part := range strings.Split(spec, "|") {
 		name, arg, _ := strings.Cut(strings.TrimSpace(part), " ")
 		if !allowed(name, req.Whitelist, req.Blacklist) {
 			continue
 		}
-		do, ok := known[name]
+		do, ok := steps.Lookup(name)
 		if !ok {
 			return nil, unknownRenderer(req, name, spec)
 		}

@@ -32,6 +32,8 @@ type stateconf struct {
 	function, module string
 }
 
+func init() { steps.Register("stateconf", renderStateconf) }
+
 // renderStateconf renders a file by two further renderers, one for the
 // template and one for data, and makes names that begin with a dot local to
 // the file. What stateconf.set states above the line "end of state config"
@@ -78,9 +80,13 @@ func renderStateconf(ctx context.Context, r *Renderer, req *Request, in any, arg
 	if s.ordered && data[0] != "yaml" {
 		return nil, s.fail("Implicit ordering is only supported if the yaml renderer is used!")
 	}
-	known := steps()
-	if known[data[0]] == nil || known[template[0]] == nil {
-		return nil, unknownRenderer(req, firstOf(unknownOf(known, data[0]), template[0]), arg)
+	read, ok := steps.Lookup(data[0])
+	if !ok {
+		return nil, unknownRenderer(req, data[0], arg)
+	}
+	expand, ok := steps.Lookup(template[0])
+	if !ok {
+		return nil, unknownRenderer(req, template[0], arg)
 	}
 	text, err := asText(req, in, "stateconf")
 	if err != nil {
@@ -92,11 +98,11 @@ func renderStateconf(ctx context.Context, r *Renderer, req *Request, in any, arg
 		q.Context = value.DictOf("sls_dir", s.folder())
 		q.Context.Update(more)
 		q.Context.Update(req.Context)
-		out, err := known[template[0]](ctx, r, &q, text, strings.Join(template[1:], " "))
+		out, err := expand(ctx, r, &q, text, strings.Join(template[1:], " "))
 		if err != nil {
 			return nil, err
 		}
-		high, err := known[data[0]](ctx, r, &q, out, strings.Join(data[1:], " "))
+		high, err := read(ctx, r, &q, out, strings.Join(data[1:], " "))
 		if err != nil {
 			return nil, err
 		}
@@ -128,13 +134,6 @@ func firstOf(s, otherwise string) string {
 		return otherwise
 	}
 	return s
-}
-
-func unknownOf(known map[string]step, name string) string {
-	if known[name] == nil {
-		return name
-	}
-	return ""
 }
 
 func moduleOf(state string) string {

@@ -5,6 +5,8 @@ import (
 	"strings"
 )
 
+func init() { steps.Register("text", renderText) }
+
 // renderText hands the text on as it is, without its "#!" line.
 func renderText(_ context.Context, _ *Renderer, req *Request, in any, _ string) (any, error) {
 	text, err := asText(req, in, "text")

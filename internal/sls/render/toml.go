@@ -8,6 +8,8 @@ import (
 	"brine/internal/py/yaml"
 )
 
+func init() { steps.Register("toml", renderTOML) }
+
 // renderTOML loads a TOML document. Dates become texts, as those of YAML.
 func renderTOML(_ context.Context, _ *Renderer, req *Request, in any, _ string) (any, error) {
 	text, err := asText(req, in, "toml")
@@ -21,6 +23,8 @@ func renderTOML(_ context.Context, _ *Renderer, req *Request, in any, _ string) 
 	}
 	return serialize.Plain(v), nil
 }
+
+func init() { steps.Register("yamlex", renderYamlex) }
 
 // renderYamlex loads YAML with the tags !aggregate and !reset. Nothing is an
 // empty dict.

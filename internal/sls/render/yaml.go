@@ -10,6 +10,8 @@ import (
 	"brine/internal/py/yaml"
 )
 
+func init() { steps.Register("yaml", renderYAML) }
+
 // renderYAML loads a YAML document. Nothing, and what Python takes for
 // nothing, is an empty dict.
 func renderYAML(_ context.Context, _ *Renderer, req *Request, in any, _ string) (any, error) {

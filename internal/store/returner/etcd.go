@@ -29,6 +29,8 @@ type etcd struct {
 	history     bool
 }
 
+func init() { kinds.Register("etcd", kind{open: newEtcd}) }
+
 func newEtcd(c Config) (Returner, error) {
 	src := func(profile string) remote.Source {
 		if profile == "" {

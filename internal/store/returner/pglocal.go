@@ -18,6 +18,10 @@ type pgLocal struct {
 	keep     time.Duration
 }
 
+func init() {
+	kinds.Register("postgres_local_cache", kind{open: newPostgresLocalCache, events: true, onlyTexts: true})
+}
+
 func newPostgresLocalCache(c Config) (Returner, error) {
 	db, err := remote.Postgres(c.Source.Under("master_job_cache.postgres"), remote.Names{Password: "passwd", Database: "db", Host: "localhost", User: "salt", Pass: "salt", DB: "salt"}, c.Timeout)
 	return &pgLocal{db, c.MasterID, c.Keep}, err

@@ -25,6 +25,8 @@ type redis struct {
 	history bool
 }
 
+func init() { kinds.Register("redis", kind{open: newRedis}) }
+
 func newRedis(c Config) (Returner, error) {
 	client, err := remote.Redis(c.settings("redis"), "salt", c.Timeout)
 	if err != nil {

@@ -6,10 +6,10 @@ package returner
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
+	"brine/internal/base/registry"
 	"brine/internal/base/salt"
 	"brine/internal/net/remote"
 	"brine/internal/py/json"
@@ -66,24 +66,37 @@ func (c Config) settings(prefix string) remote.Settings {
 	return c.Source.ForReturn(prefix, c.Alternative, c.Keywords)
 }
 
-var kinds = map[string]func(Config) (Returner, error){
-	"redis": newRedis, "etcd": newEtcd, "mysql": newMySQL, "pgjsonb": newPGJSONB, "postgres": newPostgres, "postgres_local_cache": newPostgresLocalCache,
+// kind is a returner as its file registers it.
+type kind struct {
+	open func(Config) (Returner, error)
+	// events says that it stores events, onlyTexts that it stores results only as Python prints them.
+	events, onlyTexts bool
 }
 
-// Names returns the known returners.
-func Names() []string {
-	return []string{"etcd", "mysql", "pgjsonb", "postgres", "postgres_local_cache", "redis"}
-}
+var kinds = registry.New[kind]("returner")
+
+// Names returns the known returners, sorted.
+func Names() []string { return kinds.Names() }
 
 // KeepsEvents reports whether a returner stores events.
-func KeepsEvents(name string) bool { return name != "redis" && name != "etcd" }
+func KeepsEvents(name string) bool {
+	k, ok := kinds.Lookup(name)
+	return ok && k.events
+}
+
+// Texts reports whether a returner stores results only as Python prints them.
+func Texts(name string) bool {
+	k, ok := kinds.Lookup(name)
+	return ok && k.onlyTexts
+}
 
 // Open returns the returner with a name. It does not connect.
 func Open(name string, c Config) (Returner, error) {
-	if !slices.Contains(Names(), name) {
+	k, ok := kinds.Lookup(name)
+	if !ok {
 		return nil, salt.Errorf(salt.NotFound, "there is no returner %q: %s are known", name, strings.Join(Names(), ", "))
 	}
-	return kinds[name](c)
+	return k.open(c)
 }
 
 // dump encodes v as Salt's returners do. Bytes that are not UTF-8 are replaced, since JSON has no form for
@@ -110,9 +123,6 @@ func AsStored(v any) (any, error) {
 	}
 	return json.Load(withoutNUL(t))
 }
-
-// Texts reports whether a returner stores results only as Python prints them.
-func Texts(name string) bool { return name == "postgres_local_cache" }
 
 // loadDict reads a map.
 func loadDict(text string) (*value.Dict, error) {

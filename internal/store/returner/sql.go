@@ -21,15 +21,21 @@ type database struct {
 	jsonb    bool // its columns are JSON, not strings
 }
 
+func init() { kinds.Register("mysql", kind{open: newMySQL, events: true}) }
+
 func newMySQL(c Config) (Returner, error) {
 	db, err := remote.MySQL(c.settings("mysql"), remote.Names{Password: "pass", Database: "db", Host: "salt", User: "salt", Pass: "salt", DB: "salt"}, c.Timeout)
 	return &database{db: db, masterID: c.MasterID, ascii: true}, err
 }
 
+func init() { kinds.Register("pgjsonb", kind{open: newPGJSONB, events: true}) }
+
 func newPGJSONB(c Config) (Returner, error) {
 	db, err := remote.Postgres(c.settings("returner.pgjsonb"), remote.Names{Password: "pass", Database: "db", Host: "localhost", User: "salt", Pass: "salt", DB: "salt"}, c.Timeout)
 	return &database{db: db, masterID: c.MasterID, jsonb: true}, err
 }
+
+func init() { kinds.Register("postgres", kind{open: newPostgres, events: true}) }
 
 func newPostgres(c Config) (Returner, error) {
 	db, err := remote.Postgres(c.settings("returner.postgres"), remote.Names{Password: "passwd", Database: "db", Host: "localhost", User: "salt", Pass: "salt", DB: "salt"}, c.Timeout)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules"
 	"brine/internal/host"
 	"brine/internal/py/value"
 )
@@ -16,10 +17,11 @@ import (
 // none is the argument of functions without any.
 type none struct{}
 
-// Modules returns the modules of this family, working on one machine.
-func Modules(m *host.Machine) []fn.Module {
-	return []fn.Module{userModule(m), groupModule(m), shadowModule(m), sshModule(m)}
-}
+// units are the modules, which their files register.
+var units = modules.Family()
+
+// Modules returns the modules of this family.
+func Modules(m *host.Machine) []fn.Module { return units.Modules(m) }
 
 // rootArg is the argument that names another root of the file system.
 type rootArg struct {

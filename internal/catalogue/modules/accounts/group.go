@@ -14,6 +14,8 @@ import (
 
 type group struct{ m *host.Machine }
 
+func init() { units.Register("group", groupModule) }
+
 func groupModule(m *host.Machine) fn.Module {
 	g := group{m}
 	return fn.Module{Name: "group", Doc: `Groups of the machine.`, Funcs: []fn.Func{

@@ -16,6 +16,8 @@ import (
 
 type shadow struct{ m *host.Machine }
 
+func init() { units.Register("shadow", shadowModule) }
+
 func shadowModule(m *host.Machine) fn.Module {
 	s := shadow{m}
 	mod := fn.Module{Name: "shadow", Doc: `Passwords of users and when they expire.`, Funcs: []fn.Func{

@@ -19,6 +19,8 @@ import (
 
 type ssh struct{ m *host.Machine }
 
+func init() { units.Register("ssh", sshModule) }
+
 func sshModule(m *host.Machine) fn.Module {
 	s := ssh{m}
 	return fn.Module{Name: "ssh", Doc: `Keys that SSH trusts.`, Funcs: []fn.Func{

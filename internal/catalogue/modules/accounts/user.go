@@ -14,6 +14,8 @@ import (
 
 type user struct{ m *host.Machine }
 
+func init() { units.Register("user", userModule) }
+
 func userModule(m *host.Machine) fn.Module {
 	u := user{m}
 	const noClass = "login classes are those of OpenBSD"

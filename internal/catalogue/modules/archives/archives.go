@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules"
 	"brine/internal/host"
 	"brine/internal/host/account"
 	"brine/internal/host/archive"
@@ -22,10 +23,17 @@ import (
 
 type archiver struct{ m *host.Machine }
 
-// Modules returns the modules of this family, working on one machine.
-func Modules(m *host.Machine) []fn.Module {
+// units are the modules, which their files register.
+var units = modules.Family()
+
+// Modules returns the modules of this family.
+func Modules(m *host.Machine) []fn.Module { return units.Modules(m) }
+
+func init() { units.Register("archive", archiveModule) }
+
+func archiveModule(m *host.Machine) fn.Module {
 	a := archiver{m}
-	return []fn.Module{{Name: "archive", Doc: `Archives.`, Funcs: []fn.Func{
+	return fn.Module{Name: "archive", Doc: `Archives.`, Funcs: []fn.Func{
 		fn.Of("tar", a.tar, `Run tar and return the lines that it prints.`, fn.Example("salt '*' archive.tar cjvf /tmp/tarfile.tar.bz2 '/tmp/file_1,/tmp/file_2'")),
 		fn.Of("gzip", a.gzip, `Compress a file.`, fn.Example("salt '*' archive.gzip /tmp/sourcefile.txt options='-9 --verbose'")),
 		fn.Of("gunzip", a.gunzip, `Unpack a compressed file.`, fn.Example("salt '*' archive.gunzip /tmp/sourcefile.txt.gz options='--verbose'")),
@@ -37,7 +45,7 @@ func Modules(m *host.Machine) []fn.Module {
 		fn.Of("rar", a.rar, `Run rar to pack files and return the lines that it prints.`, fn.Example("salt '*' archive.rar /tmp/rarfile.rar '/tmp/sourcefile1,/tmp/sourcefile2'")),
 		fn.Of("unrar", a.unrar, `Run unrar, or rar, to unpack a file and return the lines that it prints.`, fn.Example("salt '*' archive.unrar /tmp/rarfile.rar /home/strongbad/ excludes=file_1,file_2")),
 		fn.Of("list", a.list, `Return what is in a tar or zip file.`, fn.Example("salt '*' archive.list /path/to/myfile.tar.gz strip_components=1")),
-	}}}
+	}}
 }
 
 // run runs a program and returns its lines. Where the program fails, they say

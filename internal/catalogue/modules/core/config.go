@@ -14,7 +14,7 @@ import (
 type config struct{}
 
 func init() {
-	add(fn.Module{Name: "config", Doc: `Options of the minion, and values that grains or pillar set in their place.`, Funcs: []fn.Func{
+	units.Add(fn.Module{Name: "config", Doc: `Options of the minion, and values that grains or pillar set in their place.`, Funcs: []fn.Func{
 		fn.Of("get", config{}.get, `Return the value at a path.
 			Options come first, then grains, pillar and the master's options in pillar.`,
 			fn.Params("key", "default", "delimiter", "merge", "omit_opts", "omit_pillar", "omit_master", "omit_grains"), fn.Example("salt '*' config.get pkg:apache")),

@@ -6,11 +6,13 @@
 // therefore built by Grains.
 package core
 
-import "brine/internal/call/fn"
+import (
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules"
+)
 
-var modules []fn.Module
-
-func add(m fn.Module) { modules = append(modules, m) }
+// units are the modules, which their files register.
+var units = modules.Family()
 
 // Modules returns the modules of this family that need no daemon.
-func Modules() []fn.Module { return modules }
+func Modules() []fn.Module { return units.Modules(nil) }

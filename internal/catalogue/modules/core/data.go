@@ -22,7 +22,7 @@ type datastore struct{ mu *sync.Mutex }
 
 func init() {
 	d := datastore{&sync.Mutex{}}
-	add(fn.Module{Name: "data", Doc: `A map that the minion keeps on disk for whatever use.`, Funcs: []fn.Func{
+	units.Add(fn.Module{Name: "data", Doc: `A map that the minion keeps on disk for whatever use.`, Funcs: []fn.Func{
 		fn.Of("clear", d.clear, `Remove all that is kept.`, fn.Example("salt '*' data.clear")),
 		fn.Of("load", d.load, `Return all that is kept.`, fn.Example("salt '*' data.load")),
 		fn.Of("items", d.load, `Same as data.load.`, fn.Example("salt '*' data.items")),

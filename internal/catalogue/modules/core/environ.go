@@ -13,7 +13,7 @@ import (
 type environ struct{}
 
 func init() {
-	add(fn.Module{Name: "environ", Doc: `Environment variables of the minion. A change lasts until the minion ends and holds for all jobs.`, Funcs: []fn.Func{
+	units.Add(fn.Module{Name: "environ", Doc: `Environment variables of the minion. A change lasts until the minion ends and holds for all jobs.`, Funcs: []fn.Func{
 		fn.Of("setval", environ{}.setval, `Set a variable.`, fn.Example("salt '*' environ.setval foo bar")),
 		fn.Of("setenv", environ{}.setenv, `Set several variables.`, fn.Example("salt '*' environ.setenv '{foo: bar, baz: quux}'")),
 		fn.Of("get", environ{}.get, `Return the value of a variable.`, fn.Example("salt '*' environ.get foo")),

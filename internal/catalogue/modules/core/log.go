@@ -23,7 +23,7 @@ func init() {
 	} {
 		m.Funcs = append(m.Funcs, fn.Of(l.name, logger{l.level}.log, `Write a message of level `+l.name+`.`, fn.Example("salt '*' log."+l.name+" 'This is a message'")))
 	}
-	add(m)
+	units.Add(m)
 }
 
 type logArgs struct {

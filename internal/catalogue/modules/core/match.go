@@ -35,7 +35,7 @@ func init() {
 		fn.Of("search_by", match{}.searchBy, `Return the keys of a map whose lists hold a target that means the minion.`, fn.Example("salt '*' match.search_by '{web: [node1, node2], db: [node2, node]}'")),
 		fn.Of("ifelse", match{}.ifelse, `Return the value after the first target that means the minion, or else the last argument.`, fn.Example("salt '*' match.ifelse 'foo*' 'Foo!' 'bar*' 'Bar!' minion_id=bar03")),
 	)
-	add(m)
+	units.Add(m)
 }
 
 // means says whether a target means the minion, or another id with this

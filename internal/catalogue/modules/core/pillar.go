@@ -14,7 +14,7 @@ import (
 type pillar struct{}
 
 func init() {
-	add(fn.Module{Name: "pillar", Doc: `Data that the master keeps for this minion.`, Funcs: []fn.Func{
+	units.Add(fn.Module{Name: "pillar", Doc: `Data that the master keeps for this minion.`, Funcs: []fn.Func{
 		fn.Of("get", pillar{}.get, `Return the value at a path.`, notSet, fn.Example("salt '*' pillar.get pkg:apache")),
 		fn.Of("fetch", pillar{}.get, `Same as pillar.get.`, notSet, fn.Example("salt '*' pillar.fetch pkg:apache")),
 		fn.Of("items", pillar{}.items, `Return the whole pillar, or the values at some paths.`, fn.Example("salt '*' pillar.items")),

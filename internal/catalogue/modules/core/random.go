@@ -21,7 +21,7 @@ import (
 type random struct{}
 
 func init() {
-	add(fn.Module{Name: "random", Doc: `Random texts and numbers, and hashes.`, Funcs: []fn.Func{
+	units.Add(fn.Module{Name: "random", Doc: `Random texts and numbers, and hashes.`, Funcs: []fn.Func{
 		fn.Of("hash", random{}.hash, `Return the hash of a text.`, fn.Example("salt '*' random.hash 'I am a string' md5")),
 		fn.Of("str_encode", random{}.strEncode, `Return a text in base64.`, fn.Example("salt '*' random.str_encode 'I am a new string'")),
 		fn.Of("get_str", random{}.getStr, `Return a random text, fit for a password.`, fn.Example("salt '*' random.get_str 128 chars='abc123.!()'")),

@@ -23,7 +23,7 @@ type slsutil struct{}
 
 func init() {
 	s := slsutil{}
-	add(fn.Module{Name: "slsutil", Doc: `What templates of states need: merging maps, texts of values, files of the state tree.`, Funcs: []fn.Func{
+	units.Add(fn.Module{Name: "slsutil", Doc: `What templates of states need: merging maps, texts of values, files of the state tree.`, Funcs: []fn.Func{
 		fn.Of("merge", s.merge, `Return two maps put together.
 			The strategies are smart, recurse, aggregate, overwrite, list and none.`, fn.Example(`salt '*' slsutil.merge '{foo: Foo}' '{bar: Bar}'`)),
 		fn.Of("merge_all", s.mergeAll, `Return several maps put together in their order.`, fn.Example(`salt '*' slsutil.merge_all '[{foo: Foo}, {foo: Bar}]'`)),

@@ -37,7 +37,7 @@ func init() {
 		fn.Of("renderer_doc", sys{"renderers"}.doc, `Return the documentation of renderers.`, fn.Example("salt '*' sys.renderer_doc")),
 		fn.Of("list_renderers", sys{"renderers"}.listModules, `Return the names of renderers.`, fn.Example("salt '*' sys.list_renderers")),
 	)
-	add(m)
+	units.Add(m)
 }
 
 func (s sys) registry(c *fn.Call) *fn.Registry {

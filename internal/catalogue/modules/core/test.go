@@ -31,7 +31,7 @@ type test struct{}
 type none struct{}
 
 func init() {
-	add(fn.Module{Name: "test", Doc: `Functions to try a minion with.`, Funcs: []fn.Func{
+	units.Add(fn.Module{Name: "test", Doc: `Functions to try a minion with.`, Funcs: []fn.Func{
 		fn.Of("ping", test{}.yes, `Say that the minion is up and listens.
 			This is no ICMP ping: it goes through the whole command path.`, fn.Example("salt '*' test.ping")),
 		fn.Of("true", test{}.yes, `Return true.`, fn.Example("salt '*' test.true")),

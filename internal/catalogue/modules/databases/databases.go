@@ -5,8 +5,12 @@ package databases
 
 import (
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules"
 	"brine/internal/host"
 )
 
+// units are the modules, which their files register.
+var units = modules.Family()
+
 // Modules returns the modules of this family.
-func Modules(m *host.Machine) []fn.Module { return []fn.Module{mysqlModule(), postgresModule(m)} }
+func Modules(m *host.Machine) []fn.Module { return units.Modules(m) }

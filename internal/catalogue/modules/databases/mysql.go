@@ -20,6 +20,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { units.Add(mysqlModule()) }
+
 func mysqlModule() fn.Module {
 	return fn.Module{Name: "mysql", Doc: `Databases, users and rights of a MySQL or MariaDB server.
 		The server and who asks it are given by the keywords connection_host, connection_port, connection_user, connection_pass, connection_db,

@@ -21,6 +21,8 @@ import (
 
 type postgres struct{ m *host.Machine }
 
+func init() { units.Register("postgres", postgresModule) }
+
 func postgresModule(m *host.Machine) fn.Module {
 	x := postgres{m}
 	mod := fn.Module{Name: "postgres", Doc: `Databases and roles of a PostgreSQL server, by psql(1).

@@ -12,6 +12,8 @@ import (
 // acl asks getfacl(1) and setfacl(1).
 type acl struct{ m *host.Machine }
 
+func init() { units.Register("acl", aclModule) }
+
 func aclModule(m *host.Machine) fn.Module {
 	a := acl{m}
 	when := func(fn.Reader) (string, bool) {

@@ -25,6 +25,8 @@ const maxInflated = 32 << 20
 
 type cp struct{}
 
+func init() { units.Add(cpModule()) }
+
 func cpModule() fn.Module {
 	return fn.Module{Name: "cp", Doc: `Fetch files from the master and elsewhere, keep them, and receive them.`, Funcs: append(fetchFunctions(), []fn.Func{
 		fn.Of("recv", cp{}.recv, `Write files that salt-cp sends, whole, and say of each whether it was written.

@@ -29,6 +29,8 @@ import (
 // file_find.go, and what programs do with them in file_tools.go.
 type file struct{ m *host.Machine }
 
+func init() { units.Register("file", fileModule) }
+
 func fileModule(m *host.Machine) fn.Module {
 	f := file{m}
 	all := []fn.Func{

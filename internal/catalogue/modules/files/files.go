@@ -5,10 +5,12 @@ package files
 
 import (
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules"
 	"brine/internal/host"
 )
 
-// Modules returns the modules of this family. They need no daemon.
-func Modules(m *host.Machine) []fn.Module {
-	return []fn.Module{cpModule(), fileModule(m), hashutilModule(), iniModule(), aclModule(m), openstackModule(m)}
-}
+// units are the modules, which their files register.
+var units = modules.Family()
+
+// Modules returns the modules of this family.
+func Modules(m *host.Machine) []fn.Module { return units.Modules(m) }

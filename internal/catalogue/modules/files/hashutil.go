@@ -25,6 +25,8 @@ import (
 
 type hashutil struct{}
 
+func init() { units.Add(hashutilModule()) }
+
 func hashutilModule() fn.Module {
 	h := hashutil{}
 	return fn.Module{Name: "hashutil", Doc: `Hashes and encodings of texts and files.`, Funcs: []fn.Func{

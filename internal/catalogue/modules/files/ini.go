@@ -12,6 +12,8 @@ import (
 // ini are the functions of files with sections and options.
 type ini struct{}
 
+func init() { units.Add(iniModule()) }
+
 func iniModule() fn.Module {
 	m := ini{}
 	return fn.Module{Name: "ini", Doc: `Options in files with sections. Comments are kept.`, Funcs: []fn.Func{

@@ -11,6 +11,8 @@ import (
 // openstack asks openstack-config(1), of openstack-utils.
 type openstack struct{ m *host.Machine }
 
+func init() { units.Register("openstack_config", openstackModule) }
+
 func openstackModule(m *host.Machine) fn.Module {
 	o := openstack{m}
 	return fn.Module{Name: "openstack_config", Doc: `Options of OpenStack's services, by openstack-config.`, Funcs: []fn.Func{

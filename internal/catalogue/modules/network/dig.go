@@ -16,6 +16,8 @@ import (
 // dig asks name servers by the program dig.
 type dig struct{ m *host.Machine }
 
+func init() { units.Register("dig", digModule) }
+
 func digModule(m *host.Machine) fn.Module {
 	d := dig{m}
 	mod := fn.Module{Name: "dig", When: d.when, Doc: `What name servers say, by dig(1). What cannot be found out is an empty list.`, Funcs: []fn.Func{

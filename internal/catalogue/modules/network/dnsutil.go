@@ -21,6 +21,8 @@ type dnsutil struct{ m *host.Machine }
 
 const needsDig = "This function requires dig, which is not currently available"
 
+func init() { units.Register("dnsutil", dnsutilModule) }
+
 func dnsutilModule(m *host.Machine) fn.Module {
 	d := dnsutil{m}
 	return fn.Module{Name: "dnsutil", Doc: `Zone files, serial numbers of zones, the hosts file and what name servers say.`, Funcs: []fn.Func{

@@ -13,6 +13,8 @@ import (
 // firewalld asks firewall-cmd(1), which commands the daemon firewalld.
 type firewalld struct{ m *host.Machine }
 
+func init() { units.Register("firewalld", firewalldModule) }
+
 func firewalldModule(m *host.Machine) fn.Module {
 	f := firewalld{m}
 	when := func(fn.Reader) (string, bool) {

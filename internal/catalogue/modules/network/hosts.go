@@ -12,6 +12,8 @@ import (
 
 type hosts struct{ m *host.Machine }
 
+func init() { units.Register("hosts", hostsModule) }
+
 func hostsModule(m *host.Machine) fn.Module {
 	h := hosts{m}
 	return fn.Module{Name: "hosts", Doc: `The file that names addresses: /etc/hosts, or what the option hosts.file names.`, Funcs: []fn.Func{

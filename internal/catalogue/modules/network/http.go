@@ -27,6 +27,8 @@ import (
 
 type web struct{}
 
+func init() { units.Add(httpModule()) }
+
 func httpModule() fn.Module {
 	w := web{}
 	return fn.Module{Name: "http", Doc: `Requests to web servers.`, Funcs: []fn.Func{

@@ -17,6 +17,8 @@ import (
 
 type iptables struct{ m *host.Machine }
 
+func init() { units.Register("iptables", iptablesModule) }
+
 func iptablesModule(m *host.Machine) fn.Module {
 	x := iptables{m}
 	return fn.Module{Name: "iptables", Doc: `The packet filter of the kernel, by iptables(8) and ip6tables(8).`, Funcs: []fn.Func{

@@ -16,6 +16,7 @@ import (
 
 	"brine/internal/base/target"
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules"
 	"brine/internal/host"
 	"brine/internal/host/names"
 	"brine/internal/host/netif"
@@ -37,10 +38,29 @@ type none struct{}
 
 type network struct{ Sources }
 
-// Modules returns the modules of this family.
+// units are the modules, which their files register.
+var units = modules.Family()
+
+// Modules returns the modules of this family, with other sources than those of the machine.
 func Modules(s Sources) []fn.Module {
+	all := units.Modules(s.Machine)
+	for i := range all {
+		if all[i].Name == "network" {
+			all[i] = networkModule(s)
+		}
+	}
+	return all
+}
+
+func init() {
+	units.Register("network", func(m *host.Machine) fn.Module {
+		return networkModule(Sources{Machine: m, Interfaces: netif.Interfaces, DNS: &net.Resolver{PreferGo: true}})
+	})
+}
+
+func networkModule(s Sources) fn.Module {
 	n := network{s}
-	return []fn.Module{{Name: "network", Doc: `How the machine is connected.`, Funcs: []fn.Func{
+	return fn.Module{Name: "network", Doc: `How the machine is connected.`, Funcs: []fn.Func{
 		fn.Of("interfaces", n.interfaces, `Return all interfaces with their addresses.`, fn.Example("salt '*' network.interfaces")),
 		fn.Of("interface", n.inet, `Return the IPv4 addresses of an interface.`, fn.Example("salt '*' network.interface eth0")),
 		fn.Of("interface_ip", n.interfaceIP, `Return the first IPv4 address of an interface.`, fn.Example("salt '*' network.interface_ip eth0")),
@@ -86,7 +106,7 @@ func Modules(s Sources) []fn.Module {
 		fn.Of("mod_bufsize", n.setBufsize, `Set the sizes of an interface's ring buffers.
 			The keywords are rx, tx, rx-mini and rx-jumbo.`, fn.Example("salt '*' network.mod_bufsize eth0 rx=512 tx=512")),
 		fn.Of("mod_hostname", n.setHostname, `Set the host name, also in the files that hold it.`, fn.Example("salt '*' network.mod_hostname master.saltstack.com")),
-	}}, hostsModule(s.Machine), digModule(s.Machine), dnsutilModule(s.Machine), httpModule(), iptablesModule(s.Machine), firewalldModule(s.Machine)}
+	}}
 }
 
 func (n network) interfaces(context.Context, *fn.Call, none) (*value.Dict, error) {

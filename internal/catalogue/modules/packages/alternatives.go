@@ -12,6 +12,8 @@ import (
 
 type choices struct{ m *host.Machine }
 
+func init() { units.Register("alternatives", alternativesModule) }
+
 func alternativesModule(m *host.Machine) fn.Module {
 	a := choices{m}
 	when := func(fn.Reader) (string, bool) {

@@ -14,6 +14,8 @@ import (
 // debconf are the answers to the questions of Debian's packages.
 type debconf struct{ m *host.Machine }
 
+func init() { units.Register("debconf", debconfModule) }
+
 func debconfModule(m *host.Machine) fn.Module {
 	d := debconf{m}
 	return fn.Module{Name: "debconf", When: d.when, Doc: `Answers to the questions that Debian's packages ask.`, Funcs: []fn.Func{

@@ -14,6 +14,8 @@ import (
 // gem manages packages of Ruby.
 type gem struct{ m *host.Machine }
 
+func init() { units.Register("gem", gemModule) }
+
 func gemModule(m *host.Machine) fn.Module {
 	g := gem{m}
 	place := []string{"ruby", "runas", "gem_bin"}

@@ -15,6 +15,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { units.Register("lowpkg", lowpkgModule) }
+
 // lowpkgModule is the module of what is below a package manager: files of
 // packages, and dpkg's own list of what is wanted.
 func lowpkgModule(m *host.Machine) fn.Module {

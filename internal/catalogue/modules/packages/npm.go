@@ -16,6 +16,8 @@ import (
 // npm manages packages of Node.js.
 type npm struct{ m *host.Machine }
 
+func init() { units.Register("npm", npmModule) }
+
 func npmModule(m *host.Machine) fn.Module {
 	n := npm{m}
 	return fn.Module{Name: "npm", When: n.when, Doc: `Packages of Node.js, by way of npm: those of a directory, or without one those of the whole machine.`, Funcs: []fn.Func{

@@ -5,10 +5,12 @@ package packages
 
 import (
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules"
 	"brine/internal/host"
 )
 
-// Modules returns the modules of this family, working on one machine.
-func Modules(m *host.Machine) []fn.Module {
-	return []fn.Module{pkgModule(m), lowpkgModule(m), alternativesModule(m), pipModule(m), virtualenvModule(m), gemModule(m), npmModule(m), debconfModule(m)}
-}
+// units are the modules, which their files register.
+var units = modules.Family()
+
+// Modules returns the modules of this family.
+func Modules(m *host.Machine) []fn.Module { return units.Modules(m) }

@@ -20,6 +20,8 @@ import (
 
 type pip struct{ m *host.Machine }
 
+func init() { units.Register("pip", pipModule) }
+
 func pipModule(m *host.Machine) fn.Module {
 	p := pip{m}
 	place := fn.Params("bin_env", "user", "cwd")

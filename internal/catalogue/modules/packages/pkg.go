@@ -22,6 +22,8 @@ import (
 
 type pkg struct{ m *host.Machine }
 
+func init() { units.Register("pkg", pkgModule) }
+
 func pkgModule(m *host.Machine) fn.Module {
 	p := pkg{m}
 	reading := []fn.Func{

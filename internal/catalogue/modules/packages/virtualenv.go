@@ -17,6 +17,8 @@ import (
 // virtualenv makes environments of Python that are apart from the system's.
 type virtualenv struct{ m *host.Machine }
 
+func init() { units.Register("virtualenv", virtualenvModule) }
+
 func virtualenvModule(m *host.Machine) fn.Module {
 	v := virtualenv{m}
 	return fn.Module{Name: "virtualenv", Doc: `Virtual environments of Python. The option venv_bin, in the pillar or the minion's configuration, names the program; without it that is virtualenv, or Python's own venv where there is none.`, Funcs: []fn.Func{

@@ -12,6 +12,8 @@ import (
 
 type apache struct{ m *host.Machine }
 
+func init() { units.Register("apache", apacheModule) }
+
 func apacheModule(m *host.Machine) fn.Module {
 	x := apache{m}
 	when := func(grains fn.Reader) (string, bool) {

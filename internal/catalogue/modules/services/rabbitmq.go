@@ -18,6 +18,8 @@ import (
 // this machine.
 type rabbitmq struct{ m *host.Machine }
 
+func init() { units.Register("rabbitmq", rabbitmqModule) }
+
 func rabbitmqModule(m *host.Machine) fn.Module {
 	r := rabbitmq{m}
 	when := func(fn.Reader) (string, bool) {

@@ -16,6 +16,8 @@ import (
 
 type service struct{ m *host.Machine }
 
+func init() { units.Register("service", serviceModule) }
+
 func serviceModule(m *host.Machine) fn.Module {
 	s := service{m}
 	var (

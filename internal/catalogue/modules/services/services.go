@@ -5,13 +5,15 @@ package services
 
 import (
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules"
 	"brine/internal/host"
 )
 
-// Modules returns the modules of this family, working on one machine.
-func Modules(m *host.Machine) []fn.Module {
-	return []fn.Module{serviceModule(m), apacheModule(m), supervisordModule(m), rabbitmqModule(m), webutilModule(m)}
-}
+// units are the modules, which their files register.
+var units = modules.Family()
+
+// Modules returns the modules of this family.
+func Modules(m *host.Machine) []fn.Module { return units.Modules(m) }
 
 // none is the argument of functions without any.
 type none struct{}

@@ -15,6 +15,8 @@ import (
 // supervisord asks supervisorctl, which commands the daemon supervisord.
 type supervisord struct{ m *host.Machine }
 
+func init() { units.Register("supervisord", supervisordModule) }
+
 func supervisordModule(m *host.Machine) fn.Module {
 	s := supervisord{m}
 	place := []string{"user", "conf_file", "bin_env"}

@@ -12,6 +12,8 @@ import (
 // webutil asks htpasswd(1).
 type webutil struct{ m *host.Machine }
 
+func init() { units.Register("webutil", webutilModule) }
+
 func webutilModule(m *host.Machine) fn.Module {
 	w := webutil{m}
 	when := func(fn.Reader) (string, bool) {

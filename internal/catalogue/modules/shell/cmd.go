@@ -19,7 +19,7 @@ func init() {
 	usual := fn.Shown("shell", func() any { return defaultShell() })
 	unused := fn.Ignored("there is no PowerShell on Unix", strings.Fields("cmd cwd stdin runas shell env clean_env template rstrip umask output_encoding output_loglevel hide_output "+
 		"timeout reset_system_locale ignore_retcode saltenv "+success)...)
-	add(fn.Module{Name: "cmd", Aliases: []string{"cmdmod"}, Doc: `Run programs and shell commands.`, Funcs: []fn.Func{
+	units.Add(fn.Module{Name: "cmd", Aliases: []string{"cmdmod"}, Doc: `Run programs and shell commands.`, Funcs: []fn.Func{
 		fn.Of("run", cmd{}.run, `Run a command and return its output.`, usual, takes(
 			"python_shell env clean_env template rstrip umask output_encoding output_loglevel log_callback hide_output timeout reset_system_locale "+
 				"ignore_retcode saltenv use_vt redirect_stderr bg password encoded_cmd raise_err prepend_path "+success),

@@ -2,11 +2,13 @@
 // skins over host/proc with Salt's arguments, defaults and texts.
 package shell
 
-import "brine/internal/call/fn"
+import (
+	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules"
+)
 
-var modules []fn.Module
-
-func add(m fn.Module) { modules = append(modules, m) }
+// units are the modules, which their files register.
+var units = modules.Family()
 
 // Modules returns the modules of this family.
-func Modules() []fn.Module { return modules }
+func Modules() []fn.Module { return units.Modules(nil) }

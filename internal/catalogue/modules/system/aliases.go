@@ -12,6 +12,8 @@ import (
 // aliases are the other names of mailboxes, as sendmail's file has them.
 type aliases struct{ m *host.Machine }
 
+func init() { units.Register("aliases", aliasesModule) }
+
 func aliasesModule(m *host.Machine) fn.Module {
 	a := aliases{m}
 	return fn.Module{Name: "aliases", Doc: `Aliases of mailboxes, in the file of the option aliases.file, /etc/aliases for most.`, Funcs: []fn.Func{

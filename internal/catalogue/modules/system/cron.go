@@ -16,6 +16,8 @@ import (
 
 type crontab struct{ m *host.Machine }
 
+func init() { units.Register("cron", cronModule) }
+
 func cronModule(m *host.Machine) fn.Module {
 	x := crontab{m}
 	when := func(fn.Reader) (string, bool) {

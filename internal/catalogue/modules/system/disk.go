@@ -12,6 +12,8 @@ import (
 
 type disk struct{ m *host.Machine }
 
+func init() { units.Register("disk", diskModule) }
+
 func diskModule(m *host.Machine) fn.Module {
 	d := disk{m}
 	return fn.Module{Name: "disk", Doc: `How full file systems are, and the devices that they are on.`, Funcs: append([]fn.Func{

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules"
 	"brine/internal/host"
 	"brine/internal/py/value"
 )
@@ -15,11 +16,11 @@ import (
 // none is the argument of functions without any.
 type none struct{}
 
-// Modules returns the modules of this family, working on one machine.
-func Modules(m *host.Machine) []fn.Module {
-	return []fn.Module{diskModule(m), statusModule(m), psModule(m), timezoneModule(m), localeModule(m), kmodModule(m), systemModule(m),
-		mountModule(m), sysctlModule(m), aliasesModule(m), lvmModule(m), cronModule(m)}
-}
+// units are the modules, which their files register.
+var units = modules.Family()
+
+// Modules returns the modules of this family.
+func Modules(m *host.Machine) []fn.Module { return units.Modules(m) }
 
 // run runs a program that has to succeed.
 func run(ctx context.Context, m *host.Machine, program string, args ...string) (string, error) {

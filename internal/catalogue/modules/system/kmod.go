@@ -13,6 +13,8 @@ import (
 
 type kmods struct{ m *host.Machine }
 
+func init() { units.Register("kmod", kmodModule) }
+
 func kmodModule(m *host.Machine) fn.Module {
 	k := kmods{m}
 	return fn.Module{Name: "kmod", Doc: `Modules of the kernel.`, Funcs: []fn.Func{

@@ -12,6 +12,8 @@ import (
 
 type locales struct{ m *host.Machine }
 
+func init() { units.Register("locale", localeModule) }
+
 func localeModule(m *host.Machine) fn.Module {
 	l := locales{m}
 	return fn.Module{Name: "locale", Doc: `The language of the machine.`, Funcs: []fn.Func{

@@ -14,6 +14,8 @@ import (
 // lvm asks the programs of lvm(8).
 type lvm struct{ m *host.Machine }
 
+func init() { units.Register("lvm", lvmModule) }
+
 func lvmModule(m *host.Machine) fn.Module {
 	l := lvm{m}
 	when := func(fn.Reader) (string, bool) {

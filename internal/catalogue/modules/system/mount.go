@@ -17,6 +17,8 @@ import (
 
 type mounts struct{ m *host.Machine }
 
+func init() { units.Register("mount", mountModule) }
+
 func mountModule(m *host.Machine) fn.Module {
 	x := mounts{m}
 	return fn.Module{Name: "mount", Doc: `What is mounted, and what is to be mounted at boot.`, Funcs: append(x.cached(), []fn.Func{

@@ -21,6 +21,8 @@ import (
 
 type ps struct{ m *host.Machine }
 
+func init() { units.Register("ps", psModule) }
+
 func psModule(m *host.Machine) fn.Module {
 	p := ps{m}
 	return fn.Module{Name: "ps", Doc: `Processes, and how they use the machine.`, Funcs: slices.Concat([]fn.Func{

@@ -24,6 +24,8 @@ import (
 
 type status struct{ m *host.Machine }
 
+func init() { units.Register("status", statusModule) }
+
 func statusModule(m *host.Machine) fn.Module {
 	s := status{m}
 	return fn.Module{Name: "status", Doc: `What the machine does at the moment.`, Funcs: []fn.Func{

@@ -18,6 +18,8 @@ import (
 
 type kernel struct{ m *host.Machine }
 
+func init() { units.Register("sysctl", sysctlModule) }
+
 func sysctlModule(m *host.Machine) fn.Module {
 	k := kernel{m}
 	return fn.Module{Name: "sysctl", Doc: `Parameters of the kernel.`, Funcs: []fn.Func{

@@ -16,6 +16,8 @@ import (
 
 type power struct{ m *host.Machine }
 
+func init() { units.Register("system", systemModule) }
+
 func systemModule(m *host.Machine) fn.Module {
 	p := power{m}
 	return fn.Module{Name: "system", Doc: `Restart the machine or switch it off; its time and its name.`, Funcs: []fn.Func{

@@ -13,6 +13,8 @@ import (
 
 type zones struct{ m *host.Machine }
 
+func init() { units.Register("timezone", timezoneModule) }
+
 func timezoneModule(m *host.Machine) fn.Module {
 	z := zones{m}
 	return fn.Module{Name: "timezone", Doc: `The time zone of the machine.`, Funcs: []fn.Func{

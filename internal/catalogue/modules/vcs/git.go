@@ -73,6 +73,8 @@ const (
 
 func takes(names string) fn.Option { return fn.Params(strings.Fields(names)...) }
 
+func init() { units.Register("git", gitModule) }
+
 func gitModule(m *host.Machine) fn.Module {
 	g := git{m}
 	when := func(fn.Reader) (string, bool) {

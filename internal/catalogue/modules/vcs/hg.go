@@ -12,6 +12,8 @@ import (
 // hg asks Mercurial's hg(1).
 type hg struct{ m *host.Machine }
 
+func init() { units.Register("hg", hgModule) }
+
 func hgModule(m *host.Machine) fn.Module {
 	h := hg{m}
 	when := func(fn.Reader) (string, bool) {

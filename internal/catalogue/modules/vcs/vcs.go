@@ -4,8 +4,12 @@ package vcs
 
 import (
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/modules"
 	"brine/internal/host"
 )
 
-// Modules returns the modules of this family, working on one machine.
-func Modules(m *host.Machine) []fn.Module { return []fn.Module{gitModule(m), hgModule(m)} }
+// units are the modules, which their files register.
+var units = modules.Family()
+
+// Modules returns the modules of this family.
+func Modules(m *host.Machine) []fn.Module { return units.Modules(m) }

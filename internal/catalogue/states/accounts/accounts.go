@@ -8,16 +8,16 @@ package accounts
 import (
 	"context"
 
+	"brine/internal/catalogue/states"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
 
-var modules []state.Module
-
-func add(m state.Module) { modules = append(modules, m) }
+// units are the modules, which their files register.
+var units = states.Family()
 
 // Modules returns the state modules of this family.
-func Modules() []state.Module { return modules }
+func Modules() []state.Module { return units.Modules(nil) }
 
 // info returns what user.info or group.info says, an empty map for an unknown name.
 // local asks for the machine's own accounts, past a directory service.

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "group", Doc: `Keep groups of users.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "group", Doc: `Keep groups of users.`, Funcs: []state.Func{
 		state.Of("present", groupPresent, `Have a group, possibly with an id and members.`),
 		state.Of("absent", groupAbsent, `Have no such group.`),
 	}})

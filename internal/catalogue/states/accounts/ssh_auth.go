@@ -13,7 +13,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "ssh_auth", Doc: `Keep the keys with which users may log in.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "ssh_auth", Doc: `Keep the keys with which users may log in.`, Funcs: []state.Func{
 		state.Of("present", authPresent, `Have a key that may log in as a user, or all keys of a file.`),
 		state.Of("absent", authAbsent, `Have no such key, or none of a file.`),
 		state.Of("manage", authManage, `Have keys, and no others, that may log in as a user.`),

@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "ssh_known_hosts", Doc: `Keep the keys of hosts that users trust.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "ssh_known_hosts", Doc: `Keep the keys of hosts that users trust.`, Funcs: []state.Func{
 		state.Of("present", knownPresent, `Have the key of a host: one that is given, or one that the host sends and that has a fingerprint.`),
 		state.Of("absent", knownAbsent, `Have no key of a host.`),
 	}})

@@ -13,7 +13,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "user", Doc: `Keep users.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "user", Doc: `Keep users.`, Funcs: []state.Func{
 		state.Of("present", userPresent, `Have a user, possibly with an id, groups, a home, a password and more.`),
 		state.Of("absent", userAbsent, `Have no such user.`),
 	}})

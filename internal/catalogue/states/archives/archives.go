@@ -17,6 +17,7 @@ import (
 
 	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/states"
 	"brine/internal/files/fileclient"
 	"brine/internal/host"
 	"brine/internal/host/archive"
@@ -29,12 +30,19 @@ import (
 
 type archives struct{ m *host.Machine }
 
-// Modules returns the module archive, working on one machine.
-func Modules(m *host.Machine) []state.Module {
+// units are the modules, which their files register.
+var units = states.Family()
+
+// Modules returns the modules of this family.
+func Modules(m *host.Machine) []state.Module { return units.Modules(m) }
+
+func init() { units.Register("archive", archiveModule) }
+
+func archiveModule(m *host.Machine) state.Module {
 	a := archives{m}
-	return []state.Module{{Name: "archive", Doc: `Unpack archives.`, Funcs: []state.Func{
+	return state.Module{Name: "archive", Doc: `Unpack archives.`, Funcs: []state.Func{
 		state.Of("extracted", a.extracted, `Keep what is in an archive unpacked in a directory.`),
-	}}}
+	}}
 }
 
 type extractedArgs struct {

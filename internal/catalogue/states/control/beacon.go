@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "beacon", Doc: `What the minion looks out for.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "beacon", Doc: `What the minion looks out for.`, Funcs: []state.Func{
 		state.Of("present", beaconPresent, `Have a beacon. All further keywords are its settings.`),
 		state.Of("absent", beaconAbsent, `Have no beacon of a name.`),
 		state.Of("enabled", beaconEnabled, `Have a beacon enabled.`),

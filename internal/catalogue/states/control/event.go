@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "event", Doc: `Fire events during a run.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "event", Doc: `Fire events during a run.`, Funcs: []state.Func{
 		state.Of("send", sendEvent, `Fire an event on the masters. Further keywords are those of the function event.send.`),
 		state.Of("fire_master", sendEvent, `Same as event.send.`),
 		state.Of("wait", waitToSend, `Fire an event if something that this state watches has changed.`),

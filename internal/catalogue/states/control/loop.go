@@ -13,7 +13,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "loop", Doc: `Call a function until it returns what is wanted.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "loop", Doc: `Call a function until it returns what is wanted.`, Funcs: []state.Func{
 		state.Of("until", until, `Wait until a condition holds for what a function returns.
 			The condition is an expression of Jinja, in which m_ret is what the function returned; Salt has one of Python there.`),
 		state.Of("until_no_eval", untilNoEval, `Wait until a function returns what is expected.`),

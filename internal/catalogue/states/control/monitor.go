@@ -13,14 +13,14 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "status", Doc: `Watch the load and the programs of the machine.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "status", Doc: `Watch the load and the programs of the machine.`, Funcs: []state.Func{
 		state.Of("loadavg", loadavg, `Fail unless a load average is within limits.`),
 		state.Of("process", process, `Fail unless a program runs.`),
 	}})
-	add(state.Module{Name: "disk", Doc: `Watch the space of the machine's disks.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "disk", Doc: `Watch the space of the machine's disks.`, Funcs: []state.Func{
 		state.Of("status", diskStatus, `Fail unless the space of a mount point or directory is within limits.`),
 	}})
-	add(state.Module{Name: "process", Doc: `Programs that run.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "process", Doc: `Programs that run.`, Funcs: []state.Func{
 		state.Of("absent", processAbsent, `Have no program run whose command line matches a pattern.`),
 	}})
 }

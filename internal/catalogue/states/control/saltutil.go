@@ -19,7 +19,7 @@ func init() {
 	for _, kind := range kinds {
 		m.Funcs = append(m.Funcs, state.Of("sync_"+kind, syncOne(kind), `Fetch modules of a kind. Keywords are those of the function.`))
 	}
-	add(m)
+	units.Add(m)
 }
 
 type syncArgs struct {

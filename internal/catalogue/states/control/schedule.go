@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "schedule", Doc: `Jobs that the minion runs by time.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "schedule", Doc: `Jobs that the minion runs by time.`, Funcs: []state.Func{
 		state.Of("present", jobPresent, `Have a job in the schedule. Keywords are those of the function schedule.add.`),
 		state.Of("absent", jobAbsent, `Have no job of a name in the schedule.`),
 		state.Of("enabled", jobTurned("enable_job", "Enabled job %s from schedule"), `Have a job of the schedule enabled.`),

@@ -3,11 +3,13 @@
 // returns.
 package core
 
-import "brine/internal/sls/state"
+import (
+	"brine/internal/catalogue/states"
+	"brine/internal/sls/state"
+)
 
-var modules []state.Module
-
-func add(m state.Module) { modules = append(modules, m) }
+// units are the modules, which their files register.
+var units = states.Family()
 
 // Modules returns the state modules of this family.
-func Modules() []state.Module { return modules }
+func Modules() []state.Module { return units.Modules(nil) }

@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "environ", Doc: `Set variables of the minion's environment.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "environ", Doc: `Set variables of the minion's environment.`, Funcs: []state.Func{
 		state.Of("setenv", setenv, `Have variables in the environment of the minion and what it starts.`),
 	}})
 }

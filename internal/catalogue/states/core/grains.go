@@ -14,7 +14,7 @@ type grains struct{}
 
 func init() {
 	g := grains{}
-	add(state.Module{Name: "grains", Doc: `Keep grains in the minion's file of grains.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "grains", Doc: `Keep grains in the minion's file of grains.`, Funcs: []state.Func{
 		state.Of("exists", g.exists, `Fail unless there is a grain.`),
 		state.Of("present", g.present, `Have a grain with a value.`),
 		state.Of("absent", g.absent, `Have a grain without value, or no such grain.`),

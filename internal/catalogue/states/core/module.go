@@ -14,7 +14,7 @@ import (
 type module struct{}
 
 func init() {
-	add(state.Module{Name: "module", Doc: `Call execution functions.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "module", Doc: `Call execution functions.`, Funcs: []state.Func{
 		state.Of("run", module{}.run, `Call functions. Keywords with a dot are functions, each with a list of its arguments; without such, the name is the function and the keywords are its arguments.`),
 		state.Of("wait", module{}.wait, `Call functions when something that the state watches has changed.`),
 		state.Of("watch", module{}.wait, `Same as module.wait.`),

@@ -8,7 +8,7 @@ import (
 
 func init() {
 	set := func(context.Context, *state.Env, anyArgs) (state.Plan, error) { return state.Plan{}, nil }
-	add(state.Module{Name: "stateconf", Doc: `What SLS files of the renderer stateconf set; the states do nothing.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "stateconf", Doc: `What SLS files of the renderer stateconf set; the states do nothing.`, Funcs: []state.Func{
 		state.Of("set", set, `Set names for the templates of this file and of those that include it.`),
 		state.Of("context", set, `The same as stateconf.set.`),
 	}})

@@ -15,7 +15,7 @@ import (
 type test struct{}
 
 func init() {
-	add(state.Module{Name: "test", Doc: `States that do nothing, to try requisites and outputters with.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "test", Doc: `States that do nothing, to try requisites and outputters with.`, Funcs: []state.Func{
 		state.Of("nop", test{}.nop, `Do nothing, whatever the arguments are.`),
 		state.Of("succeed_without_changes", test{}.succeed, `Succeed without changes.`),
 		state.Of("succeed_with_changes", test{}.succeedWithChanges, `Succeed and report a change.`),

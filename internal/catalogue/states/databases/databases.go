@@ -9,16 +9,16 @@ import (
 	"context"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/states"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
 
-var modules []state.Module
-
-func add(m state.Module) { modules = append(modules, m) }
+// units are the modules, which their files register.
+var units = states.Family()
 
 // Modules returns the state modules of this family.
-func Modules() []state.Module { return modules }
+func Modules() []state.Module { return units.Modules(nil) }
 
 // server calls functions of an execution module for one server.
 type server struct {

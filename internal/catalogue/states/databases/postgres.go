@@ -13,11 +13,11 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "postgres_database", Doc: `Have databases of a PostgreSQL server, or not.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "postgres_database", Doc: `Have databases of a PostgreSQL server, or not.`, Funcs: []state.Func{
 		state.Of("present", pgDatabasePresent, `Have a database.`),
 		state.Of("absent", pgDatabaseAbsent, `Have no such database.`),
 	}})
-	add(state.Module{Name: "postgres_user", Doc: `Have roles of a PostgreSQL server that may log in, or not.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "postgres_user", Doc: `Have roles of a PostgreSQL server that may log in, or not.`, Funcs: []state.Func{
 		state.Of("present", roleNeeded, `Have a role.`),
 		state.Of("absent", roleUnwanted, `Have no such role.`),
 	}})

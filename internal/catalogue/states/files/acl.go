@@ -13,6 +13,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Register("acl", aclModule) }
+
 // aclModule are the states of access control lists.
 func aclModule(m *host.Machine) state.Module {
 	when := func(fn.Reader) (string, bool) {

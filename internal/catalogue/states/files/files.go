@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/states"
 	"brine/internal/host"
 	"brine/internal/host/filesys"
 	"brine/internal/py/value"
@@ -27,8 +28,18 @@ var functions []func(file) []state.Func
 
 func add(f func(file) []state.Func) { functions = append(functions, f) }
 
+// units are the modules, which their files register.
+var units = states.Family()
+
 // Modules returns the modules of this family, working on one machine.
-func Modules(m *host.Machine) []state.Module {
+func Modules(m *host.Machine) []state.Module { return units.Modules(m) }
+
+// Module returns one of them.
+func Module(name string, m *host.Machine) state.Module { return units.Module(name, m) }
+
+func init() { units.Register("file", fileModule) }
+
+func fileModule(m *host.Machine) state.Module {
 	mod := state.Module{Name: "file", Doc: `Keep files, directories and links as they are declared.`}
 	for _, f := range functions {
 		for _, s := range f(file{m}) {
@@ -38,7 +49,7 @@ func Modules(m *host.Machine) []state.Module {
 			mod.Funcs = append(mod.Funcs, s)
 		}
 	}
-	return []state.Module{mod, iniModule(), aclModule(m), openstackModule()}
+	return mod
 }
 
 // absolute checks the name of a state and expands it.

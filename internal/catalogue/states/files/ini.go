@@ -10,6 +10,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Add(iniModule()) }
+
 // iniModule are the states of files with sections and options.
 func iniModule() state.Module {
 	return state.Module{Name: "ini", Doc: `Keep options and sections in files of such. Comments are kept.`, Funcs: []state.Func{

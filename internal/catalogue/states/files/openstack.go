@@ -8,6 +8,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Add(openstackModule()) }
+
 // openstackModule are the states of the configuration of OpenStack's services.
 func openstackModule() state.Module {
 	return state.Module{Name: "openstack_config", Doc: `Keep options of OpenStack's services, by openstack-config.`, Funcs: []state.Func{

@@ -9,6 +9,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Add(alternativesModule()) }
+
 func alternativesModule() state.Module {
 	return state.Module{Name: "alternatives", Doc: `Keep which of several programs a common name stands for.`, Funcs: []state.Func{
 		state.Of("install", alternativeInstalled, `Have a program among those for a name.`),

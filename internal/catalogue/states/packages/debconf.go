@@ -9,6 +9,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Add(debconfModule()) }
+
 // debconfModule are the states of answers to the questions of packages.
 func debconfModule() state.Module {
 	return state.Module{Name: "debconf", When: func(grains fn.Reader) (string, bool) {

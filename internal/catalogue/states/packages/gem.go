@@ -12,6 +12,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Add(gemModule()) }
+
 // gemModule are the states of Ruby's packages.
 func gemModule() state.Module {
 	return state.Module{Name: "gem", Doc: `Keep packages of Ruby installed, or not, by way of gem.`, Funcs: []state.Func{

@@ -11,6 +11,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Add(npmModule()) }
+
 // npmModule are the states of packages of Node.js.
 func npmModule() state.Module {
 	return state.Module{Name: "npm", Doc: `Keep packages of Node.js installed, or not, by way of npm: in a directory, or on the whole machine.`, Funcs: []state.Func{

@@ -18,6 +18,7 @@ import (
 	"brine/internal/base/target"
 	"brine/internal/call/fn"
 	"brine/internal/call/output"
+	"brine/internal/catalogue/states"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -29,9 +30,14 @@ type pkg struct {
 	options *value.Dict
 }
 
+// units are the modules, which their files register.
+var units = states.Family()
+
 // Modules returns the modules of this family.
-func Modules() []state.Module {
-	return []state.Module{{Name: "pkg", Doc: `Keep software packages installed, or not.`, Aggregate: aggregate, Funcs: []state.Func{
+func Modules() []state.Module { return units.Modules(nil) }
+
+func init() {
+	units.Add(state.Module{Name: "pkg", Doc: `Keep software packages installed, or not.`, Aggregate: aggregate, Funcs: []state.Func{
 		state.Of("installed", installed, `Have packages installed, possibly in a version.`),
 		state.Of("latest", latest, `Have the newest version of packages installed.`),
 		state.Of("removed", uninstalled("remove"), `Have packages not installed.`),
@@ -44,7 +50,7 @@ func Modules() []state.Module {
 		state.Of("patch_downloaded", patchDownloaded, `Have the packages of advisories fetched.`),
 		state.Of("group_installed", groupInstalled, `Have a group of packages installed.`),
 		state.Of("mod_watch", watch, `Do what the state that watches is about.`),
-	}}, repoModule(), pipModule(), virtualenvModule(), gemModule(), npmModule(), alternativesModule(), debconfModule()}
+	}})
 }
 
 // words are the arguments that all states with packages have.
@@ -427,7 +433,7 @@ func watch(ctx context.Context, e *state.Env, a watchArgs) (state.Plan, error) {
 	}
 	kw := a.Kwargs.Clone()
 	kw.Set("name", a.Name)
-	for _, f := range Modules()[0].Funcs {
+	for _, f := range units.Module("pkg", nil).Funcs {
 		if f.Name() == a.Sfun {
 			return f.Plan(ctx, e, kw)
 		}

@@ -15,6 +15,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Add(pipModule()) }
+
 // pipModule are the states of Python's packages.
 func pipModule() state.Module {
 	return state.Module{Name: "pip", Doc: `Keep packages of Python installed, or not, by way of pip.`, Funcs: []state.Func{

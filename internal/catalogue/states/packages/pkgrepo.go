@@ -15,6 +15,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Add(repoModule()) }
+
 func repoModule() state.Module {
 	return state.Module{Name: "pkgrepo", Doc: `Keep repositories of packages.`, Funcs: []state.Func{
 		state.Of("managed", repoManaged, `Have a repository: with apt a line of its sources, with dnf a section of a file and its options as keywords.`),

@@ -14,6 +14,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Add(virtualenvModule()) }
+
 // virtualenvModule are the states of Python's virtual environments.
 func virtualenvModule() state.Module {
 	return state.Module{Name: "virtualenv", Doc: `Keep virtual environments of Python.`, Funcs: []state.Func{

@@ -12,6 +12,12 @@ import (
 // state is named for, and the word in the functions of the module apache.
 type apachePart struct{ name, word string }
 
+func init() {
+	for _, m := range apacheModules() {
+		units.Add(m)
+	}
+}
+
 // apacheModules returns the modules apache_module, apache_site and
 // apache_conf.
 func apacheModules() (all []state.Module) {

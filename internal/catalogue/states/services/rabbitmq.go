@@ -12,6 +12,12 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() {
+	for _, m := range rabbitmqModules() {
+		units.Add(m)
+	}
+}
+
 // rabbitmqModules are the states of the broker RabbitMQ.
 func rabbitmqModules() []state.Module {
 	return []state.Module{

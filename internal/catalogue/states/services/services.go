@@ -15,16 +15,22 @@ import (
 
 	"brine/internal/base/wait"
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/states"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
 
 type service struct{}
 
+// units are the modules, which their files register.
+var units = states.Family()
+
 // Modules returns the modules of this family.
-func Modules() []state.Module {
+func Modules() []state.Module { return units.Modules(nil) }
+
+func init() {
 	s := service{}
-	return append(append(append(apacheModules(), rabbitmqModules()...), supervisordModule(), webutilModule()), state.Module{Name: "service", Doc: `Have services run or not, now and after a boot.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "service", Doc: `Have services run or not, now and after a boot.`, Funcs: []state.Func{
 		state.Of("running", s.running, `Have a service run.`),
 		state.Of("dead", s.dead, `Have a service not run.`),
 		state.Of("enabled", s.enabled, `Have a service start at boot.`),

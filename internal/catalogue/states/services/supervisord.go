@@ -10,6 +10,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Add(supervisordModule()) }
+
 // supervisordModule are the states of programs that the daemon supervisord
 // runs.
 func supervisordModule() state.Module {

@@ -13,6 +13,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Add(webutilModule()) }
+
 // webutilModule are the states of files of users for web servers.
 func webutilModule() state.Module {
 	when := func(fn.Reader) (string, bool) {

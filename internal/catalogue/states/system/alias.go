@@ -11,7 +11,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "alias", Doc: `Keep aliases of mailboxes.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "alias", Doc: `Keep aliases of mailboxes.`, Funcs: []state.Func{
 		state.Of("present", aliasPresent, `Have an alias with a target.`),
 		state.Of("absent", aliasAbsent, `Have no such alias.`),
 	}})

@@ -14,7 +14,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "cron", Doc: `Keep jobs in crontabs.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "cron", Doc: `Keep jobs in crontabs.`, Funcs: []state.Func{
 		state.Of("present", cronPresent, `Have a job in a crontab.`),
 		state.Of("absent", cronAbsent, `Have no such job in a crontab.`),
 		state.Of("file", cronFile, `Have a file as a crontab.`),
@@ -318,7 +318,7 @@ func (a cronFileArgs) managed(ctx context.Context, e *state.Env, path string) (s
 		"template": a.Template, "context": a.Context, "defaults": a.Defaults, "mode": "0600"} {
 		kw.Set(k, v)
 	}
-	for _, f := range files.Modules(&host.Machine{})[0].Funcs {
+	for _, f := range files.Module("file", &host.Machine{}).Funcs {
 		if f.Name() == "managed" {
 			return f.Plan(ctx, e, kw)
 		}

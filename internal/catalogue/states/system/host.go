@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "host", Doc: `Keep names of hosts in the hosts file.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "host", Doc: `Keep names of hosts in the hosts file.`, Funcs: []state.Func{
 		state.Of("present", hostPresent, `Have addresses of a name in the hosts file.`),
 		state.Of("absent", hostAbsent, `Have no such addresses of a name in the hosts file.`),
 		state.Of("only", hostOnly, `Have names, and no others, for an address.`),

@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "iptables", Doc: `Keep the rules of the packet filter.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "iptables", Doc: `Keep the rules of the packet filter.`, Funcs: []state.Func{
 		state.Of("chain_present", chainPresent, `Have a chain.`),
 		state.Of("chain_absent", chainAbsent, `Have no chain of this name.`),
 		state.Of("append", ruleAppended, `Have a rule in a chain, at its end if it is new. Further arguments are iptables' long options.`),

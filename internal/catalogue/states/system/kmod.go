@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "kmod", Doc: `Have modules of the kernel loaded, or not.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "kmod", Doc: `Have modules of the kernel loaded, or not.`, Funcs: []state.Func{
 		state.Of("present", kmodPresent, `Have modules loaded, and with persist at boot, too.`),
 		state.Of("absent", kmodAbsent, `Have modules not loaded.`),
 	}})

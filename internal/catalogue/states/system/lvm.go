@@ -14,7 +14,7 @@ import (
 
 func init() {
 	when := func(fn.Reader) (string, bool) { return "lvm command not found", (&host.Machine{}).Which("lvm") != "" }
-	add(state.Module{Name: "lvm", When: when, Doc: `Keep physical volumes, volume groups and logical volumes. Further arguments are options of pvcreate, vgcreate and lvcreate.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "lvm", When: when, Doc: `Keep physical volumes, volume groups and logical volumes. Further arguments are options of pvcreate, vgcreate and lvcreate.`, Funcs: []state.Func{
 		state.Of("pv_present", pvPresent, `Have a device be a physical volume.`),
 		state.Of("pv_absent", pvAbsent, `Have a device be no physical volume.`),
 		state.Of("vg_present", vgPresent, `Have a volume group with physical volumes.`),

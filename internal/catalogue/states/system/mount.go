@@ -15,7 +15,7 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "mount", Doc: `Keep file systems mounted, or not, and the file fstab.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "mount", Doc: `Keep file systems mounted, or not, and the file fstab.`, Funcs: []state.Func{
 		state.Of("mounted", mounted, `Have a file system mounted, now and after a boot.`),
 		state.Of("unmounted", unmounted, `Have nothing mounted on a directory.`),
 		state.Of("swap", swap, `Have a file or device to swap to.`),

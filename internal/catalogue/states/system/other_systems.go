@@ -53,6 +53,6 @@ var elsewhere = map[string]string{
 
 func init() {
 	for name, reason := range elsewhere {
-		add(state.Module{Name: name, Doc: `States of another system.`, When: func(fn.Reader) (string, bool) { return reason, false }})
+		units.Add(state.Module{Name: name, Doc: `States of another system.`, When: func(fn.Reader) (string, bool) { return reason, false }})
 	}
 }

@@ -13,13 +13,13 @@ import (
 )
 
 func init() {
-	add(state.Module{Name: "sysctl", Doc: `Keep parameters of the kernel.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "sysctl", Doc: `Keep parameters of the kernel.`, Funcs: []state.Func{
 		state.Of("present", sysctlPresent, `Have a value of a kernel parameter, now and after a boot.`),
 	}})
-	add(state.Module{Name: "timezone", Doc: `Keep the time zone.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "timezone", Doc: `Keep the time zone.`, Funcs: []state.Func{
 		state.Of("system", timezoneSystem, `Have a time zone, and the hardware clock in UTC.`),
 	}})
-	add(state.Module{Name: "locale", Doc: `Keep locales.`, Funcs: []state.Func{
+	units.Add(state.Module{Name: "locale", Doc: `Keep locales.`, Funcs: []state.Func{
 		state.Of("system", localeSystem, `Have a locale as the system's.`),
 		state.Of("present", localePresent, `Have a locale that can be used.`),
 	}})

@@ -8,20 +8,20 @@ package system
 import (
 	"context"
 
+	"brine/internal/catalogue/states"
 	"brine/internal/host"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
 
-var modules []state.Module
-
 // machine is the machine that states change; tests set another.
 var machine = &host.Machine{}
 
-func add(m state.Module) { modules = append(modules, m) }
+// units are the modules, which their files register.
+var units = states.Family()
 
 // Modules returns the state modules of this family.
-func Modules() []state.Module { return modules }
+func Modules() []state.Module { return units.Modules(nil) }
 
 // ask calls an execution function that returns a map.
 func ask(ctx context.Context, e *state.Env, fun string, args ...any) (*value.Dict, error) {

@@ -12,6 +12,8 @@ import (
 	"brine/internal/sls/state"
 )
 
+func init() { units.Register("hg", hgModule) }
+
 // hgModule are the states of Mercurial.
 func hgModule(m *host.Machine) state.Module {
 	when := func(fn.Reader) (string, bool) { return "Command hg not found", m.Which("hg") != "" }

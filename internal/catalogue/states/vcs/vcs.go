@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/states"
 	"brine/internal/host"
 	"brine/internal/host/filesys"
 	gitcmd "brine/internal/host/git"
@@ -25,8 +26,15 @@ var functions []func(git) []state.Func
 
 func add(f func(git) []state.Func) { functions = append(functions, f) }
 
+// units are the modules, which their files register.
+var units = states.Family()
+
 // Modules returns the modules of this family, working on one machine.
-func Modules(m *host.Machine) []state.Module {
+func Modules(m *host.Machine) []state.Module { return units.Modules(m) }
+
+func init() { units.Register("git", gitModule) }
+
+func gitModule(m *host.Machine) state.Module {
 	mod := state.Module{Name: "git", Doc: `Keep checkouts and settings of git as they are declared.`, When: func(fn.Reader) (string, bool) {
 		if m.Which("git") == "" {
 			return "git module could not be loaded", false
@@ -36,7 +44,7 @@ func Modules(m *host.Machine) []state.Module {
 	for _, f := range functions {
 		mod.Funcs = append(mod.Funcs, f(git{m})...)
 	}
-	return []state.Module{mod, hgModule(m)}
+	return mod
 }
 
 // as says who git runs as.

@@ -5,26 +5,36 @@ import (
 	"fmt"
 	"time"
 
+	"brine/internal/base/registry"
 	"brine/internal/base/wait"
 	"brine/internal/call/fn"
 	"brine/internal/daemons/minion/jobs"
 	"brine/internal/py/value"
 )
 
-// Executors stand between a job and its function: each may do something before
-// it, and the last one calls it. There are direct_call, which only calls, and
-// splay, which first waits for a part of a time that is different for every
-// minion. Those that a job names count, else those of the configuration.
-const (
-	directCall = "direct_call"
-	splay      = "splay"
-)
+// executor stands between a job and its function. It does something before the function,
+// or calls it. Those that a job names count, else those of the configuration.
+type executor func(ctx context.Context, r *Runner, j *jobs.Job, call func() fn.Outcome) (o fn.Outcome, called bool, err error)
+
+var executors = registry.New[executor]("executor")
+
+// directCall only calls.
+const directCall = "direct_call"
+
+func init() {
+	executors.Register(directCall, func(_ context.Context, _ *Runner, _ *jobs.Job, call func() fn.Outcome) (fn.Outcome, bool, error) {
+		return call(), true, nil
+	})
+	executors.Register("splay", func(ctx context.Context, r *Runner, j *jobs.Job, _ func() fn.Outcome) (fn.Outcome, bool, error) {
+		return fn.Outcome{}, false, r.splay(ctx, j)
+	})
+}
 
 // defaultSplay is the time in seconds over which splay spreads minions.
 const defaultSplay = 300
 
 // ExecutorNames returns the names of the executors, sorted.
-func ExecutorNames() []string { return []string{directCall, splay} }
+func ExecutorNames() []string { return executors.Names() }
 
 // executorsOf returns the executors of a job, or why it cannot be run.
 func (r *Runner) executorsOf(j *jobs.Job) ([]string, error) {
@@ -60,16 +70,17 @@ func (r *Runner) Through(ctx context.Context, j *jobs.Job, name string, call fun
 		return notExecuted(name, err)
 	}
 	for _, e := range names {
-		switch e {
-		case directCall:
-			return call()
-		case splay:
-			if err := r.splay(ctx, j); err != nil {
-				return notExecuted(name, err)
-			}
-		default:
+		run, ok := executors.Lookup(e)
+		if !ok {
 			//lint:ignore ST1005 it is Salt's text
 			return notExecuted(name, fmt.Errorf("Executor '%s' is not available", e))
+		}
+		o, called, err := run(ctx, r, j, call)
+		switch {
+		case err != nil:
+			return notExecuted(name, err)
+		case called:
+			return o
 		}
 	}
 	return fn.Outcome{Success: true}
@@ -79,8 +90,8 @@ func notExecuted(name string, err error) fn.Outcome {
 	return fn.Outcome{Return: fmt.Sprintf("ERROR executing '%s': %s", name, err), Retcode: 1, Out: "nested", Err: err}
 }
 
-// splay waits for this minion's part of the time that the job's executor_opts
-// say.
+// splay waits for a part of a time that is different for every minion: the one that the job's
+// executor_opts say.
 func (r *Runner) splay(ctx context.Context, j *jobs.Job) error {
 	seconds := float64(defaultSplay)
 	if v, ok := j.Load.Dict("executor_opts").Get("splaytime"); ok {

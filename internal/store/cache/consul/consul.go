@@ -21,9 +21,11 @@ type Driver struct {
 	suffix string
 }
 
+func init() { cache.RegisterDriver("consul", New) }
+
 // New reads the option consul.timestamp_suffix and those of the client,
 // consul.host and so on.
-func New(src remote.Source, timeout time.Duration) (*Driver, error) {
+func New(src remote.Source, timeout time.Duration) (cache.Driver, error) {
 	s := src.Under("consul")
 	c, err := client.New(s, timeout)
 	if err != nil {

@@ -23,9 +23,11 @@ type Driver struct {
 	prefix, suffix string
 }
 
+func init() { cache.RegisterDriver("etcd", New) }
+
 // New reads the options etcd.path_prefix, etcd.timestamp_suffix and those of
 // the client, etcd.host and so on.
-func New(src remote.Source, timeout time.Duration) (*Driver, error) {
+func New(src remote.Source, timeout time.Duration) (cache.Driver, error) {
 	s := src.Under("etcd")
 	c, err := client.New(s, timeout)
 	if err != nil {

@@ -29,10 +29,12 @@ type Driver struct {
 	bank, bankKeys, key, stamp, sepa string
 }
 
+func init() { cache.RegisterDriver("redis", New) }
+
 // New reads the options cache.redis.host, port, unix_socket_path, db, password, cluster_mode,
 // cluster.startup_nodes, bank_prefix, bank_keys_prefix, key_prefix, timestamp_prefix, separator, and further
 // ones of remote.Redis.
-func New(src remote.Source, timeout time.Duration) (*Driver, error) {
+func New(src remote.Source, timeout time.Duration) (cache.Driver, error) {
 	s := src.Under("cache.redis")
 	c, err := remote.Redis(s, "localhost", timeout)
 	if err != nil {

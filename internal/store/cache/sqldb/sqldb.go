@@ -24,9 +24,14 @@ type Driver struct {
 	create, put, version, seconds string
 }
 
+func init() {
+	cache.RegisterDriver("mysql", MySQL)
+	cache.RegisterDriver("postgres", Postgres)
+}
+
 // MySQL reads the options mysql.host, port, user, password, database, unix_socket, connect_timeout, charset,
 // ssl_ca, ssl_cert, ssl_key and table_name. Connections are reused, whatever fresh_connection says.
-func MySQL(src remote.Source, timeout time.Duration) (*Driver, error) {
+func MySQL(src remote.Source, timeout time.Duration) (cache.Driver, error) {
 	s := src.Under("mysql")
 	table, err := remote.Identifier(s.Text("table_name", "salt"))
 	if err != nil {
@@ -47,7 +52,7 @@ func MySQL(src remote.Source, timeout time.Duration) (*Driver, error) {
 
 // Postgres reads the options cache.postgres.host, port, user, password,
 // database, sslmode, sslcert, sslkey, sslrootcert and table_name.
-func Postgres(src remote.Source, timeout time.Duration) (*Driver, error) {
+func Postgres(src remote.Source, timeout time.Duration) (cache.Driver, error) {
 	s := src.Under("cache.postgres")
 	table, err := remote.Identifier(s.Text("table_name", "salt_cache"))
 	if err != nil {

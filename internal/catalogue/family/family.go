@@ -1,0 +1,60 @@
+// Package family registers modules that every machine has: execution modules and state
+// modules. A family is a package of them, whose files each register their modules.
+package family
+
+import (
+	"brine/internal/base/registry"
+	"brine/internal/host"
+)
+
+// Build makes a module of a machine.
+type Build[M any] func(*host.Machine) M
+
+// Kind is the modules of all families of one kind, of which no two have one name.
+type Kind[M any] struct {
+	units *registry.Registry[Build[M]]
+	name  func(M) string
+}
+
+// NewKind returns a kind without modules. name returns the name of a module.
+func NewKind[M any](what string, name func(M) string) Kind[M] {
+	return Kind[M]{registry.New[Build[M]](what), name}
+}
+
+// Modules returns the modules of all families that the program imports, in the order of
+// their names.
+func (k Kind[M]) Modules(m *host.Machine) []M {
+	all := make([]M, 0, len(k.units.Names()))
+	for _, name := range k.units.Names() {
+		build, _ := k.units.Lookup(name)
+		all = append(all, build(m))
+	}
+	return all
+}
+
+// Module returns the module with a name, which must be registered.
+func (k Kind[M]) Module(name string, m *host.Machine) M {
+	build, ok := k.units.Lookup(name)
+	if !ok {
+		panic("family: no module " + name)
+	}
+	return build(m)
+}
+
+// Family is the modules of one package.
+type Family[M any] struct {
+	all Kind[M]
+	Kind[M]
+}
+
+// Family returns a family without modules.
+func (k Kind[M]) Family() Family[M] { return Family[M]{k, NewKind("module", k.name)} }
+
+// Register adds a module by its name.
+func (f Family[M]) Register(name string, build Build[M]) {
+	f.all.units.Register(name, build)
+	f.units.Register(name, build)
+}
+
+// Add registers a module that needs nothing of the machine.
+func (f Family[M]) Add(mod M) { f.Register(f.name(mod), func(*host.Machine) M { return mod }) }
