@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"brine/internal/base/registry"
 	"brine/internal/call/fn"
 	"brine/internal/host"
 	"brine/internal/host/mount"
@@ -98,28 +99,20 @@ type Beacon struct {
 	Look func(context.Context, Look) ([]*value.Dict, error)
 }
 
+// kinds make the beacons of a machine.
+var kinds = registry.New[func(machine) Beacon]("beacon")
+
+// Names returns the names of all beacons, sorted.
+func Names() []string { return kinds.Names() }
+
 // All returns the kinds by name.
 func All(m *host.Machine) map[string]Beacon {
-	b := machine{m}
 	out := map[string]Beacon{}
-	for _, k := range append(platform(), []Beacon{
-		{"btmp", validLogins, b.btmp},
-		{"cert_info", validCert, b.certificates},
-		{"diskusage", b.validDisk, b.disk},
-		{"load", validLoad, b.load},
-		{"log", validLog, b.log},
-		{"memusage", needsPercent, b.percent("memusage", "ps.virtual_memory")},
-		{"network_info", validNetwork, b.network},
-		{"pkg", validPackages, packages},
-		{"ps", needs("processes"), b.ps},
-		{"salt_monitor", validMonitor, monitor},
-		{"service", needs("services"), service},
-		{"sh", valid, b.shell},
-		{"status", valid, status},
-		{"swapusage", needsPercent, b.percent("swapusage", "ps.swap_memory")},
-		{"wtmp", validLogins, b.wtmp},
-	}...) {
-		out[k.Name] = k
+	for _, name := range kinds.Names() {
+		build, _ := kinds.Lookup(name)
+		k := build(machine{m})
+		k.Name = name
+		out[name] = k
 	}
 	return out
 }
@@ -172,6 +165,10 @@ func validLoad(c Config) error {
 	return nil
 }
 
+func init() {
+	kinds.Register("load", func(b machine) Beacon { return Beacon{Validate: validLoad, Look: b.load} })
+}
+
 func (b machine) load(_ context.Context, l Look) ([]*value.Dict, error) {
 	raw, err := os.ReadFile(b.m.Path("/proc/loadavg"))
 	if err != nil {
@@ -208,6 +205,18 @@ func (b machine) load(_ context.Context, l Look) ([]*value.Dict, error) {
 		}
 	}
 	return nil, nil
+}
+
+func init() {
+	kinds.Register("memusage", func(b machine) Beacon {
+		return Beacon{Validate: needsPercent, Look: b.percent("memusage", "ps.virtual_memory")}
+	})
+}
+
+func init() {
+	kinds.Register("swapusage", func(b machine) Beacon {
+		return Beacon{Validate: needsPercent, Look: b.percent("swapusage", "ps.swap_memory")}
+	})
 }
 
 // percent tells the usage of memory, from a percentage on.
@@ -247,6 +256,10 @@ func diskPattern(key string) (*pyre.Regexp, error) {
 	return pyre.Compile(key, 0)
 }
 
+func init() {
+	kinds.Register("diskusage", func(b machine) Beacon { return Beacon{Validate: b.validDisk, Look: b.disk} })
+}
+
 // disk reports file systems that are full from a percentage on. Their names are
 // regular expressions of mount points.
 func (b machine) disk(ctx context.Context, l Look) (out []*value.Dict, err error) {
@@ -274,6 +287,10 @@ func (b machine) disk(ctx context.Context, l Look) (out []*value.Dict, err error
 	return out, nil
 }
 
+func init() {
+	kinds.Register("ps", func(b machine) Beacon { return Beacon{Validate: needs("processes"), Look: b.ps} })
+}
+
 func (b machine) ps(_ context.Context, l Look) (out []*value.Dict, err error) {
 	there := map[string]bool{}
 	for _, p := range process.All(b.m) {
@@ -291,6 +308,10 @@ func (b machine) ps(_ context.Context, l Look) (out []*value.Dict, err error) {
 		}
 	}
 	return out, nil
+}
+
+func init() {
+	kinds.Register("service", func(_ machine) Beacon { return Beacon{Validate: needs("services"), Look: service} })
 }
 
 func service(ctx context.Context, l Look) (out []*value.Dict, err error) {
@@ -339,6 +360,10 @@ func changed(l Look, name string, set, state, tell *value.Dict) []*value.Dict {
 		}
 	}
 	return nil
+}
+
+func init() {
+	kinds.Register("status", func(_ machine) Beacon { return Beacon{Validate: valid, Look: status} })
 }
 
 func status(ctx context.Context, l Look) ([]*value.Dict, error) {

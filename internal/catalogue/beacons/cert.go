@@ -77,6 +77,10 @@ func validCert(c Config) error {
 	return err
 }
 
+func init() {
+	kinds.Register("cert_info", func(b machine) Beacon { return Beacon{Validate: validCert, Look: b.certificates} })
+}
+
 // certificates reports, in one event, the certificates that end soon. Files
 // that cannot be read are an error after the others were reported.
 func (b machine) certificates(_ context.Context, l Look) ([]*value.Dict, error) {

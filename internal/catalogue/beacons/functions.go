@@ -15,6 +15,10 @@ func validPackages(c Config) error {
 	return nil
 }
 
+func init() {
+	kinds.Register("pkg", func(_ machine) Beacon { return Beacon{Validate: validPackages, Look: packages} })
+}
+
 // packages reports packages whose status has changed since the last look:
 // installed, upgrade (a newer version is available) or not-installed.
 func packages(ctx context.Context, l Look) (out []*value.Dict, err error) {
@@ -115,6 +119,10 @@ func parseMonitored(it any) (m monitored, err error) {
 func validMonitor(c Config) error {
 	_, _, err := monitoredFunctions(c)
 	return err
+}
+
+func init() {
+	kinds.Register("salt_monitor", func(_ machine) Beacon { return Beacon{Validate: validMonitor, Look: monitor} })
 }
 
 // monitor calls functions and reports what they return, of a list only what is

@@ -18,7 +18,9 @@ import (
 	"brine/internal/py/value"
 )
 
-func platform() []Beacon { return []Beacon{{"inotify", validInotify, inotify}} }
+func init() {
+	kinds.Register("inotify", func(machine) Beacon { return Beacon{Validate: validInotify, Look: inotify} })
+}
 
 // inotifyMasks are the words of mask, by which the names of changes are made,
 // too: "create" is told as IN_CREATE.

@@ -42,6 +42,10 @@ func validLog(c Config) error {
 	return err
 }
 
+func init() {
+	kinds.Register("log", func(b machine) Beacon { return Beacon{Validate: validLog, Look: b.log} })
+}
+
 // log reports the new lines of a file that match a pattern at their beginning.
 // The fields and their values are Salt's.
 func (b machine) log(_ context.Context, l Look) (out []*value.Dict, err error) {

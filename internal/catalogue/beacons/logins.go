@@ -209,12 +209,20 @@ func (b machine) logins(ctx context.Context, l Look, path string, each func(*val
 	return out, nil
 }
 
+func init() {
+	kinds.Register("btmp", func(b machine) Beacon { return Beacon{Validate: validLogins, Look: b.btmp} })
+}
+
 func (b machine) btmp(ctx context.Context, l Look) ([]*value.Dict, error) {
 	return b.logins(ctx, l, btmpFile, func(*value.Dict) {})
 }
 
 // maxTerminals bounds the users that are remembered for their logouts.
 const maxTerminals = 10_000
+
+func init() {
+	kinds.Register("wtmp", func(b machine) Beacon { return Beacon{Validate: validLogins, Look: b.wtmp} })
+}
 
 // wtmp adds action to logins and logouts, and to logouts, whose records have
 // none, the user who had logged in at that terminal.

@@ -63,6 +63,10 @@ func validNetwork(c Config) error {
 	return err
 }
 
+func init() {
+	kinds.Register("network_info", func(b machine) Beacon { return Beacon{Validate: validNetwork, Look: b.network} })
+}
+
 // network reports the counters of interfaces of which one is at its limit.
 func (b machine) network(_ context.Context, l Look) (out []*value.Dict, err error) {
 	names, limits, err := netInterfaces(l.Config)

@@ -179,6 +179,10 @@ func unquoteC(s string) (text, rest string, ok bool) {
 	return "", "", false
 }
 
+func init() {
+	kinds.Register("sh", func(b machine) Beacon { return Beacon{Validate: valid, Look: b.shell} })
+}
+
 // shell reports what users execute in the shells of /etc/shells that have no
 // arguments.
 func (b machine) shell(ctx context.Context, l Look) ([]*value.Dict, error) {

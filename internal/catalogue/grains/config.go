@@ -9,6 +9,8 @@ import (
 	"brine/internal/py/yaml"
 )
 
+func init() { collectors.Register("config", grainsFile) }
+
 // grainsFile reads the file "grains" beside the minion's configuration file.
 // A fault in it is told with file and line, and the file counts as empty.
 func grainsFile(_ context.Context, c *collection) (*value.Dict, error) {

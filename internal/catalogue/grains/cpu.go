@@ -10,6 +10,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { collectors.Register("cpu", cpuGrains) }
+
 func cpuGrains(_ context.Context, c *collection) (*value.Dict, error) {
 	info := c.cpu()
 	if info.Model == "" {
@@ -17,6 +19,8 @@ func cpuGrains(_ context.Context, c *collection) (*value.Dict, error) {
 	}
 	return value.DictOf("num_cpus", info.Count, "cpu_model", info.Model, "cpu_flags", info.Flags), nil
 }
+
+func init() { collectors.Register("mem", memory) }
 
 // memory is in MiB, rounded down.
 func memory(_ context.Context, c *collection) (*value.Dict, error) {
@@ -34,6 +38,8 @@ var gpuVendorIDs = map[uint16]string{
 }
 
 var wordBreak = lazily(`[^A-Za-z0-9]`)
+
+func init() { collectors.Register("gpu", gpuGrains) }
 
 func gpuGrains(_ context.Context, c *collection) (*value.Dict, error) {
 	if !c.GPU || !c.PCI {

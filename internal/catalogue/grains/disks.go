@@ -10,6 +10,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { collectors.Register("disks", disks) }
+
 func disks(_ context.Context, c *collection) (*value.Dict, error) {
 	hard, solid := value.ListOf(), value.ListOf()
 	for _, d := range disk.Devices(c.Machine) {
@@ -21,6 +23,8 @@ func disks(_ context.Context, c *collection) (*value.Dict, error) {
 	}
 	return value.DictOf("disks", hard, "ssds", solid), nil
 }
+
+func init() { collectors.Register("lvm", lvm) }
 
 func lvm(ctx context.Context, c *collection) (*value.Dict, error) {
 	groups, ok := disk.Groups(ctx, c.Machine)
@@ -34,6 +38,8 @@ func lvm(ctx context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("lvm", d), nil
 }
 
+func init() { collectors.Register("mdadm", mdadm) }
+
 func mdadm(_ context.Context, c *collection) (*value.Dict, error) {
 	names, ok := disk.RAID(c.Machine)
 	if !ok {
@@ -41,6 +47,8 @@ func mdadm(_ context.Context, c *collection) (*value.Dict, error) {
 	}
 	return value.DictOf("mdadm", names), nil
 }
+
+func init() { collectors.Register("zfs", zfs) }
 
 func zfs(ctx context.Context, c *collection) (*value.Dict, error) {
 	supported := disk.ZFS(c.Machine)
@@ -99,6 +107,8 @@ func zfsSize(s string) any {
 	return s
 }
 
+func init() { collectors.Register("iscsi", iscsi) }
+
 func iscsi(_ context.Context, c *collection) (*value.Dict, error) {
 	if !c.ISCSI {
 		return nil, nil
@@ -106,12 +116,16 @@ func iscsi(_ context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("iscsi_iqn", disk.ISCSINames(c.Machine)), nil
 }
 
+func init() { collectors.Register("nvme", nvme) }
+
 func nvme(_ context.Context, c *collection) (*value.Dict, error) {
 	if !c.NVMe {
 		return nil, nil
 	}
 	return value.DictOf("nvme_nqn", disk.NVMeNames(c.Machine)), nil
 }
+
+func init() { collectors.Register("fibre_channel", fibreChannel) }
 
 func fibreChannel(_ context.Context, c *collection) (*value.Dict, error) {
 	if !c.Fibre {

@@ -32,70 +32,53 @@ import (
 	"errors"
 	"log/slog"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
+	"brine/internal/base/registry"
 	"brine/internal/host"
 	"brine/internal/host/cpu"
 	"brine/internal/host/names"
 	"brine/internal/py/value"
 )
 
-// family is a group of grains that are found together. It may return nil, and
-// grains along with an error that concerns only some of them.
-type family struct {
-	name    string
-	collect func(context.Context, *collection) (*value.Dict, error)
+// collector finds a group of grains. It may return nil, and grains along with an error
+// that concerns only some of them.
+type collector func(context.Context, *collection) (*value.Dict, error)
+
+var collectors = registry.New[collector]("group of grains")
+
+// saltOrder are the groups that Salt has, in its order: a later one replaces what an
+// earlier one says. Groups that are not in it come last.
+var saltOrder = []string{
+	"append_domain", "cwd", "default_gateway", "dns", "fqdns", "machine_id", "master", "hostname",
+	"hwaddr_interfaces", "id", "ip_interfaces", "kernelparams", "locale_info", "kernel", "selinux",
+	"systemd", "init", "os", "cpu", "gpu", "devicetree", "osarch", "mem", "hardware", "virtual", "ps",
+	"osrelease", "path", "python", "versions", "disks", "config", "shell", "transactional", "uefi",
+	"fibre_channel", "iscsi", "lvm", "mdadm", "metadata", "minion_process", "nvme", "opts", "package",
+	"zfs",
 }
 
-// families are in Salt's order: a later one replaces what an earlier one says.
-var families = []family{
-	{"append_domain", appendDomain},
-	{"cwd", workingDir},
-	{"default_gateway", defaultGateway},
-	{"dns", resolver},
-	{"fqdns", fqdns},
-	{"machine_id", machineID},
-	{"master", masterAndServerID},
-	{"hostname", hostname},
-	{"hwaddr_interfaces", hardwareAddresses},
-	{"id", minionID},
-	{"ip_interfaces", interfaceAddresses},
-	{"kernelparams", kernelParams},
-	{"locale_info", localeInfo},
-	{"kernel", kernel},
-	{"selinux", selinux},
-	{"systemd", systemd},
-	{"init", initSystem},
-	{"os", osGrains},
-	{"cpu", cpuGrains},
-	{"gpu", gpuGrains},
-	{"devicetree", deviceTree},
-	{"osarch", osArch},
-	{"mem", memory},
-	{"hardware", hardware},
-	{"virtual", virtual},
-	{"ps", psCommand},
-	{"osrelease", osRelease},
-	{"path", searchPath},
-	{"python", python},
-	{"versions", versions},
-	{"disks", disks},
-	{"config", grainsFile},
-	{"shell", shell},
-	{"transactional", transactional},
-	{"uefi", uefi},
-	{"fibre_channel", fibreChannel},
-	{"iscsi", iscsi},
-	{"lvm", lvm},
-	{"mdadm", mdadm},
-	{"metadata", metadata},
-	{"minion_process", process},
-	{"nvme", nvme},
-	{"opts", optsGrain},
-	{"package", packageGrain},
-	{"zfs", zfs},
+// family is a registered group.
+type family struct {
+	name    string
+	collect collector
 }
+
+// families are all groups, in their order.
+var families = sync.OnceValue(func() []family {
+	all := make([]family, 0, len(saltOrder))
+	for _, names := range [][]string{saltOrder, collectors.Names()} {
+		for _, name := range names {
+			collect, ok := collectors.Lookup(name)
+			if ok && !slices.ContainsFunc(all, func(f family) bool { return f.name == name }) {
+				all = append(all, family{name, collect})
+			}
+		}
+	}
+	return all
+})
 
 // programTimeout bounds the programs that a collection runs.
 const programTimeout = 10 * time.Second
@@ -112,6 +95,7 @@ func Collect(ctx context.Context, o Options, log *slog.Logger) (*value.Dict, err
 	}
 	c := newCollection(ctx, o, log)
 	defer c.cancel()
+	families := families()
 	found := make([]*value.Dict, len(families))
 	faults := make([]error, len(families))
 	took := make([]time.Duration, len(families))

@@ -21,6 +21,8 @@ var dmiGrains = [][2]string{
 	{"serialnumber", "product_serial"},
 }
 
+func init() { collectors.Register("hardware", hardware) }
+
 func hardware(_ context.Context, c *collection) (*value.Dict, error) { return c.firmware(), nil }
 
 // firmware finds manufacturer, productname and the like. Those that only root
@@ -86,6 +88,8 @@ func bogus(grain, val string) bool {
 	}
 	return bogusAnything().MatchString(val)
 }
+
+func init() { collectors.Register("devicetree", deviceTree) }
 
 func deviceTree(_ context.Context, c *collection) (*value.Dict, error) {
 	if !dmi.HasDeviceTree(c.Machine) {

@@ -9,6 +9,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { collectors.Register("kernel", kernel) }
+
 func kernel(_ context.Context, c *collection) (*value.Dict, error) {
 	u := c.uname()
 	return value.DictOf(
@@ -16,6 +18,8 @@ func kernel(_ context.Context, c *collection) (*value.Dict, error) {
 		"kernel", u.System, "nodename", u.Node, "kernelrelease", u.Release, "kernelversion", u.Version, "cpuarch", u.Machine,
 	), nil
 }
+
+func init() { collectors.Register("kernelparams", kernelParams) }
 
 // kernelParams are pairs of name and value. As in Salt a value that contains
 // an equals sign is lost.
@@ -40,12 +44,16 @@ func kernelParams(_ context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("kernelparams", params), nil
 }
 
+func init() { collectors.Register("machine_id", machineID) }
+
 func machineID(_ context.Context, c *collection) (*value.Dict, error) {
 	if id, ok := boot.MachineID(c.Machine); ok {
 		return value.DictOf("machine_id", id), nil
 	}
 	return nil, nil
 }
+
+func init() { collectors.Register("selinux", selinux) }
 
 func selinux(_ context.Context, c *collection) (*value.Dict, error) {
 	if c.Which("selinuxenabled") == "" {
@@ -58,6 +66,8 @@ func selinux(_ context.Context, c *collection) (*value.Dict, error) {
 	}
 	return value.DictOf("selinux", d), nil
 }
+
+func init() { collectors.Register("systemd", systemd) }
 
 func systemd(ctx context.Context, c *collection) (*value.Dict, error) {
 	if c.Which("systemctl") == "" || c.Which("localectl") == "" {
@@ -73,6 +83,8 @@ func systemd(ctx context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("systemd", value.DictOf("version", version, "features", features)), nil
 }
 
+func init() { collectors.Register("init", initSystem) }
+
 func initSystem(_ context.Context, c *collection) (*value.Dict, error) {
 	name := boot.Init(c.Machine)
 	if name == "" {
@@ -81,14 +93,20 @@ func initSystem(_ context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("init", name), nil
 }
 
+func init() { collectors.Register("uefi", uefi) }
+
 func uefi(_ context.Context, c *collection) (*value.Dict, error) {
 	efi, secure := boot.EFI(c.Machine)
 	return value.DictOf("efi", efi, "efi-secure-boot", secure), nil
 }
 
+func init() { collectors.Register("transactional", transactional) }
+
 func transactional(_ context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("transactional", c.Which("transactional-update") != ""), nil
 }
+
+func init() { collectors.Register("ps", psCommand) }
 
 func psCommand(_ context.Context, c *collection) (*value.Dict, error) {
 	ps := "ps -efHww"

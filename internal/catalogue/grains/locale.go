@@ -8,6 +8,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { collectors.Register("locale_info", localeInfo) }
+
 // localeInfo tells what Python would find. The language of the C locale is
 // null.
 func localeInfo(_ context.Context, c *collection) (*value.Dict, error) {

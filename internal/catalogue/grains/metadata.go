@@ -23,6 +23,8 @@ const (
 	metadataBytes    = 1 << 20 // of one answer
 )
 
+func init() { collectors.Register("metadata", metadata) }
+
 // metadata walks the tree that a cloud's metadata server shows. Without such
 // a server there are no grains.
 func metadata(ctx context.Context, c *collection) (*value.Dict, error) {

@@ -46,6 +46,8 @@ func dnsOf(o Options, m *host.Machine) names.Resolver {
 	return nil
 }
 
+func init() { collectors.Register("hwaddr_interfaces", hardwareAddresses) }
+
 func hardwareAddresses(_ context.Context, c *collection) (*value.Dict, error) {
 	found := c.interfaces()
 	d := value.NewDict(len(found.list))
@@ -56,6 +58,8 @@ func hardwareAddresses(_ context.Context, c *collection) (*value.Dict, error) {
 	}
 	return value.DictOf("hwaddr_interfaces", d), found.err
 }
+
+func init() { collectors.Register("ip_interfaces", interfaceAddresses) }
 
 // interfaceAddresses are ip_interfaces, ipv4, fqdn_ip4 and their like.
 func interfaceAddresses(_ context.Context, c *collection) (*value.Dict, error) {
@@ -136,6 +140,8 @@ func addressText(a netip.Addr) string {
 	return a.String()
 }
 
+func init() { collectors.Register("hostname", hostname) }
+
 func hostname(_ context.Context, c *collection) (*value.Dict, error) {
 	fqdn := c.fqdn()
 	if fqdn == "" {
@@ -144,6 +150,8 @@ func hostname(_ context.Context, c *collection) (*value.Dict, error) {
 	name, domain, _ := strings.Cut(fqdn, ".")
 	return value.DictOf("localhost", c.uname().Node, "fqdn", fqdn, "host", name, "domain", domain), nil
 }
+
+func init() { collectors.Register("fqdns", fqdns) }
 
 // fqdns are the names of all addresses that DNS told in time.
 func fqdns(_ context.Context, c *collection) (*value.Dict, error) {
@@ -154,6 +162,8 @@ func fqdns(_ context.Context, c *collection) (*value.Dict, error) {
 	all := slices.Concat(addresses(list, true, false), addresses(list, false, false))
 	return value.DictOf("fqdns", c.names.Reverse(c.lookups, all)), nil
 }
+
+func init() { collectors.Register("default_gateway", defaultGateway) }
 
 // defaultGateway tells the address of the router, or true if there is a
 // default route without one.
@@ -191,6 +201,8 @@ func gateway(g netif.Gateway) any {
 	}
 	return true
 }
+
+func init() { collectors.Register("dns", resolver) }
 
 // resolver is the grain dns.
 func resolver(_ context.Context, c *collection) (*value.Dict, error) {

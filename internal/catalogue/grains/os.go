@@ -102,6 +102,8 @@ func osName(name, id string) string {
 	return distro
 }
 
+func init() { collectors.Register("os", osGrains) }
+
 func osGrains(_ context.Context, c *collection) (*value.Dict, error) { return c.dist(), nil }
 
 // distribution finds os, os_family, osfullname, osrelease, oscodename and
@@ -330,6 +332,8 @@ func shortenCodename(d *value.Dict) {
 	d.Set("lsb_distrib_codename", inner)
 }
 
+func init() { collectors.Register("osrelease", osRelease) }
+
 // osRelease takes the release apart: osrelease_info, osmajorrelease, osfinger.
 func osRelease(_ context.Context, c *collection) (*value.Dict, error) {
 	return releaseGrains(c.dist().Str("os"), c.dist().Str("osfullname"), c.dist().Str("osrelease")), nil
@@ -369,6 +373,8 @@ func digits(s string) any {
 	n, _ := new(big.Int).SetString(s, 10)
 	return value.Big(n)
 }
+
+func init() { collectors.Register("osarch", osArch) }
 
 // osArch is the architecture in the words of the package manager.
 func osArch(ctx context.Context, c *collection) (*value.Dict, error) {

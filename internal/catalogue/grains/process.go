@@ -14,9 +14,13 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { collectors.Register("id", minionID) }
+
 func minionID(_ context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("id", c.ID), nil
 }
+
+func init() { collectors.Register("master", masterAndServerID) }
 
 // masterAndServerID are master and server_id. The latter is a number for
 // MySQL and its like, the last 31 bits of the id's hash.
@@ -29,12 +33,16 @@ func masterAndServerID(_ context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("master", master, "server_id", binary.BigEndian.Uint32(sum[28:])&0x7fffffff), nil
 }
 
+func init() { collectors.Register("append_domain", appendDomain) }
+
 func appendDomain(_ context.Context, c *collection) (*value.Dict, error) {
 	if c.AppendDomain == nil {
 		return nil, nil
 	}
 	return value.DictOf("append_domain", c.AppendDomain), nil
 }
+
+func init() { collectors.Register("cwd", workingDir) }
 
 func workingDir(context.Context, *collection) (*value.Dict, error) {
 	dir, err := os.Getwd()
@@ -44,10 +52,14 @@ func workingDir(context.Context, *collection) (*value.Dict, error) {
 	return value.DictOf("cwd", dir), nil
 }
 
+func init() { collectors.Register("path", searchPath) }
+
 func searchPath(_ context.Context, c *collection) (*value.Dict, error) {
 	path := strings.TrimSpace(strings.ToValidUTF8(c.Env("PATH"), "\ufffd"))
 	return value.DictOf("path", path, "systempath", strings.Split(path, ":")), nil
 }
+
+func init() { collectors.Register("shell", shell) }
 
 func shell(_ context.Context, c *collection) (*value.Dict, error) {
 	sh := c.Env("SHELL")
@@ -56,6 +68,8 @@ func shell(_ context.Context, c *collection) (*value.Dict, error) {
 	}
 	return value.DictOf("shell", sh), nil
 }
+
+func init() { collectors.Register("minion_process", process) }
 
 // process describes whom the minion runs as. A user or group without a name
 // is called by its number.
@@ -72,6 +86,8 @@ func process(_ context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("username", user.Name, "groupname", group, "pid", os.Getpid(), "gid", gid, "uid", uid), nil
 }
 
+func init() { collectors.Register("opts", optsGrain) }
+
 func optsGrain(_ context.Context, c *collection) (*value.Dict, error) {
 	if !c.GrainOpts || c.Opts == nil {
 		return nil, nil
@@ -79,12 +95,16 @@ func optsGrain(_ context.Context, c *collection) (*value.Dict, error) {
 	return value.DictOf("opts", c.Opts), nil
 }
 
+func init() { collectors.Register("package", packageGrain) }
+
 func packageGrain(context.Context, *collection) (*value.Dict, error) {
 	return value.DictOf("package", "onedir"), nil
 }
 
 // zmqVersion is that of the libzmq whose protocol Brine speaks.
 const zmqVersion = "4.3.5"
+
+func init() { collectors.Register("versions", versions) }
 
 func versions(_ context.Context, c *collection) (*value.Dict, error) {
 	info := value.ListOf()
@@ -106,6 +126,8 @@ const (
 )
 
 var pythonName = lazily(`^python(\d+)\.(\d+)$`)
+
+func init() { collectors.Register("python", python) }
 
 // python describes the system's python3. Its micro version would take a
 // process to know and counts as 0.

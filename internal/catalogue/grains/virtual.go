@@ -11,6 +11,8 @@ import (
 	"brine/internal/py/value"
 )
 
+func init() { collectors.Register("virtual", virtual) }
+
 func virtual(_ context.Context, c *collection) (*value.Dict, error) { return c.virtual(), nil }
 
 // verdict is what is believed so far; later signs replace earlier ones.

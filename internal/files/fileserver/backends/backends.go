@@ -4,7 +4,9 @@ package backends
 
 import (
 	"log/slog"
+	"slices"
 
+	"brine/internal/base/registry"
 	"brine/internal/files/fileserver"
 	"brine/internal/files/fileserver/gitfs"
 	"brine/internal/files/fileserver/minionfs"
@@ -39,16 +41,36 @@ type Config struct {
 	Log   *slog.Logger
 }
 
+var makers = registry.New[func(o Options, c Config, name string) (fileserver.Backend, error)]("file server backend")
+
+// Both names of a backend mean the same.
+func init() {
+	for _, name := range []string{"git", "gitfs"} {
+		makers.Register(name, func(o Options, c Config, name string) (fileserver.Backend, error) {
+			return gitfs.New(o.Git, gitfs.Config{Name: name, CacheDir: c.CacheDir, HashType: c.HashType, Alone: c.Alone, Log: c.Log})
+		})
+	}
+	for _, name := range []string{"minion", "minionfs"} {
+		makers.Register(name, func(o Options, c Config, name string) (fileserver.Backend, error) {
+			return minionfs.New(o.Minion, name, c.CacheDir, c.Receives, fileserver.Ignored(c.Files, c.Log))
+		})
+	}
+	for _, name := range []string{"s3", "s3fs"} {
+		makers.Register(name, func(o Options, c Config, name string) (fileserver.Backend, error) {
+			return s3fs.New(o.S3, name, c.CacheDir, fileserver.Ignored(c.Files, c.Log), c.Alone, c.Log)
+		})
+	}
+}
+
+// Names returns the values of the option fileserver_backend, sorted.
+func Names() []string { return slices.Sorted(slices.Values(append(makers.Names(), "roots"))) }
+
 // More returns the constructors, for fileserver.Config.
 func More(o Options, c Config) map[string]func(name string) (fileserver.Backend, error) {
-	git := func(name string) (fileserver.Backend, error) {
-		return gitfs.New(o.Git, gitfs.Config{Name: name, CacheDir: c.CacheDir, HashType: c.HashType, Alone: c.Alone, Log: c.Log})
+	more := map[string]func(string) (fileserver.Backend, error){}
+	for _, name := range makers.Names() {
+		build, _ := makers.Lookup(name)
+		more[name] = func(name string) (fileserver.Backend, error) { return build(o, c, name) }
 	}
-	minion := func(name string) (fileserver.Backend, error) {
-		return minionfs.New(o.Minion, name, c.CacheDir, c.Receives, fileserver.Ignored(c.Files, c.Log))
-	}
-	s3 := func(name string) (fileserver.Backend, error) {
-		return s3fs.New(o.S3, name, c.CacheDir, fileserver.Ignored(c.Files, c.Log), c.Alone, c.Log)
-	}
-	return map[string]func(string) (fileserver.Backend, error){"git": git, "gitfs": git, "minion": minion, "minionfs": minion, "s3": s3, "s3fs": s3}
+	return more
 }
