@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"slices"
 
 	"brine/internal/base/salt"
 	"brine/internal/call/auth"
@@ -11,6 +12,7 @@ import (
 	"brine/internal/daemons/config"
 	"brine/internal/daemons/master"
 	"brine/internal/net/transport/named"
+	"brine/internal/py/value"
 )
 
 // MasterApplet is the entry of salt-master in the table of programs.
@@ -33,7 +35,8 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, user: cfg.Files.User,
 		folders: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(_ context.Context, c *checker) {
-			_, faults := auth.New(cfg.Auth, nil, log)
+			c.units(t, append(masterUnits, commonUnits...)...)
+			_, faults := auth.New(knownSystems(cfg.Auth), nil, log)
 			for _, err := range faults {
 				c.warn("%v", err)
 			}
@@ -73,6 +76,18 @@ func loadMaster(t *config.Tree, _ bool, log *slog.Logger) (*common, error) {
 			return err
 		},
 	}, nil
+}
+
+// knownSystems leaves out the systems of external_auth that units warns about.
+func knownSystems(o auth.Options) auth.Options {
+	known := value.NewDict(o.External.Len())
+	for k, v := range o.External.All() {
+		if slices.Contains(auth.Systems(), value.Str(k)) {
+			known.Set(k, v)
+		}
+	}
+	o.External = known
+	return o
 }
 
 func masterConfig(cfg *config.Master, t *config.Tree, log *slog.Logger) (master.Config, error) {

@@ -36,6 +36,7 @@ func loadMinion(t *config.Tree, starting bool, log *slog.Logger) (*common, error
 		log: &cfg.Log, pidFile: cfg.Files.PIDFile, profile: cfg.Profile, user: cfg.Files.User,
 		folders: []string{cfg.Files.PKIDir, cfg.Files.CacheDir, cfg.Files.SockDir},
 		check: func(ctx context.Context, c *checker) {
+			c.units(t, append(minionUnits, commonUnits...)...)
 			c.key(filepath.Join(cfg.Files.PKIDir, "minion.pem"), "")
 			mc, err := MinionConfig(cfg, t, log)
 			if err != nil {

@@ -38,6 +38,12 @@ func (t *Tree) checkWords() []error {
 	return faults
 }
 
+// UnknownName is the error for a name in an option that is none of the known ones. It says
+// where the option is set.
+func (t *Tree) UnknownName(key, name string, known []string) error {
+	return t.faultf(key, "there is no %q; use one of %s", name, strings.Join(known, ", "))
+}
+
 // checkLog warns about templates of log lines that cannot be used, and takes
 // them away, so that the defaults count: a log in another form is better than a
 // daemon that does not start.
