@@ -28,7 +28,7 @@ tools: ## what tests need of Debian's packages and this machine has not
 # Tests that start many daemons as processes, or measure.
 SLOW := bench(/.*)?|test/(api|badinput|cli|cluster|durable|git|ha|interop|jobcache|stores)
 # Tests whose subject is another process, which is built without the race detector.
-APART := test/(api|badinput|cli|cluster|durable|git|ha|interop|jobcache|layers)
+APART := test/(api|badinput|cli|cluster|durable|git|ha|interop|jobcache|layers|registration)
 
 test: tools ## the tests of packages and of masters and minions in one process, but for the slowest
 	$(GO) test -short -timeout 30m $$($(GO) list $(PKGS) | grep -vE '^brine/($(SLOW))$$')
