@@ -68,14 +68,14 @@ func faults(t *testing.T) []fault {
 	}
 }
 
-// TestStandbyNamesTheMaster: a command on a master that stands by says which
-// master the minion obeys, before it is waited for, and why it did not return.
+// TestStandbyNamesTheMaster: a command on a master that stands by, whose jobs the
+// minion does not run, says at once which master the minion obeys.
 func TestStandbyNamesTheMaster(t *testing.T) {
-	s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "master_type: failover")
+	s := newSetup(t, daemontest.Brine, daemontest.Brine, 2, "master_type: failover\nstandby_jobs: False")
 	s.usable(0)
 	s.standsBy(1, 1)
 	host := s.sites[0].front.host
-	out, errs, code := s.sites[1].Run(daemontest.Brine, "salt", "-t", "1", "w1", "test.ping")
+	out, errs, code := s.sites[1].Run(daemontest.Brine, "salt", "-t", "300", "w1", "test.ping") // longer than the test waits
 	if want := "w1 is commanded by the master " + host + " at present"; code != 1 || !strings.Contains(errs, want) {
 		t.Errorf("code %d, stderr %q, want %q", code, errs, want)
 	}
@@ -136,8 +136,12 @@ func testFailover(t *testing.T, masters daemontest.Kind, more string) {
 		f.undo(s.sites[at])
 		at = next
 	}
-	// No other master commands it.
+	// No other master commands it, but those whose jobs it runs while they stand by.
 	for i, x := range s.sites {
+		if masters == daemontest.Brine {
+			s.usable(i)
+			continue
+		}
 		rets, _ := x.SaltJSON(x.Kind, "w1", "test.ping")
 		if got := rets["w1"] == true; got != (i == at) {
 			t.Errorf("%s commands w1: %v", x.Name, got)

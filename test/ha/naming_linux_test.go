@@ -54,7 +54,7 @@ func TestMastersOfAService(t *testing.T) {
 	within := alone(t, "-m", "mount --bind $arg /etc/resolv.conf", conf)
 	// The better one comes last in the answer.
 	serve(t, server, map[string]service{"b.example.com.": {two.Host, 20}, "a.example.com.": {one.Host, 10}})
-	w := daemontest.NewMinion(t, daemontest.Brine, "w1", []string{"_salt._tcp.example.com"}, "master_type: failover\n")
+	w := daemontest.NewMinion(t, daemontest.Brine, "w1", []string{"_salt._tcp.example.com"}, "master_type: failover\nstandby_jobs: False\n")
 	// The ports are those of the service.
 	w.Write("minion", strings.Replace(w.Read("minion"), fmt.Sprintf("master_port: %d", daemontest.RetPort), "master_port: 1", 1))
 	w.Within = within

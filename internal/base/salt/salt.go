@@ -55,6 +55,14 @@ func CheckNewID(id string) error {
 	return nil
 }
 
+// StandbyJobs is the key in a Brine master's answer to a minion's status report: true
+// if minions run its jobs while it stands by.
+const StandbyJobs = "standby_jobs"
+
+// JobRecord is the key of a return that has the signed record of its job, as the
+// master gave it to the minion that published the job. It is for another master.
+const JobRecord = "brine_record"
+
 // KeepReturn is the key in a Brine master's reply to a return that it could not
 // store. Its value is the reason. The minion keeps the return and sends it
 // again later. Salt's minions ignore the reply. Salt's masters never send this

@@ -113,7 +113,8 @@ type Published struct {
 	JID string
 	// Minions are those expected to return, Missing those that were named but are unknown to the master.
 	Minions, Missing []string
-	// Elsewhere has the minions that another master commands at present, by the name of that master in the minion's configuration.
+	// Elsewhere has the minions that another master commands at present, by the name of that master in the minion's configuration. They are
+	// not waited for.
 	Elsewhere map[string]string
 }
 

@@ -58,7 +58,7 @@ func (r *Running) Results(ctx context.Context) iter.Seq2[Result, error] {
 				return
 			}
 		}
-		for _, id := range r.wait.left() {
+		for _, id := range r.wait.unreturned() {
 			if !yield(Result{ID: id, Absent: true}, nil) {
 				return
 			}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,8 @@ type wait struct {
 	waiting map[string]time.Time // expected and not returned yet, with the end of its time
 	ends    []end                // of waiting, ascending; may hold outdated entries
 	missing map[string]bool
+	// elsewhere are expected, but not waited for: another master commands them.
+	elsewhere map[string]bool
 
 	probe   string          // jid of the last question
 	silent  map[string]bool // minions that have not answered it
@@ -37,7 +40,7 @@ type end struct {
 func (c *Client) newWait(p Published, j *Job, now time.Time) *wait {
 	w := &wait{
 		jid: p.JID, timeout: c.timeout(j), gatherTimeout: j.GatherTimeout, grace: c.o.GatherJobGrace, syndics: c.o.OrderMasters,
-		found: map[string]bool{}, waiting: make(map[string]time.Time, len(p.Minions)), missing: map[string]bool{},
+		found: map[string]bool{}, elsewhere: make(map[string]bool, len(p.Elsewhere)), waiting: make(map[string]time.Time, len(p.Minions)), missing: map[string]bool{},
 		running: true, syndicAt: now.Add(c.o.SyndicWait),
 	}
 	if w.gatherTimeout <= 0 {
@@ -47,6 +50,11 @@ func (c *Client) newWait(p Published, j *Job, now time.Time) *wait {
 		w.gatherTimeout += c.o.SyndicWait
 	}
 	w.roundAt = now.Add(w.timeout)
+	for _, id := range p.Minions {
+		if _, ok := p.Elsewhere[id]; ok {
+			w.elsewhere[id] = true
+		}
+	}
 	w.expect(p.Minions, now)
 	w.miss(p.Missing)
 	return w
@@ -55,7 +63,7 @@ func (c *Client) newWait(p Published, j *Job, now time.Time) *wait {
 // expect adds minions that should return.
 func (w *wait) expect(ids []string, now time.Time) {
 	for _, id := range ids {
-		if _, ok := w.waiting[id]; !ok && !w.found[id] {
+		if _, ok := w.waiting[id]; !ok && !w.found[id] && !w.elsewhere[id] {
 			w.extend(id, now)
 		}
 	}
@@ -144,6 +152,7 @@ func (w *wait) returned(id string) bool {
 	}
 	w.found[id] = true
 	delete(w.waiting, id)
+	delete(w.elsewhere, id)
 	return true
 }
 
@@ -228,6 +237,13 @@ func (w *wait) left() []string {
 	for id := range w.waiting {
 		ids = append(ids, id)
 	}
+	slices.Sort(ids)
+	return ids
+}
+
+// unreturned returns the minions that have not returned, waited for or not, sorted.
+func (w *wait) unreturned() []string {
+	ids := append(w.left(), slices.Collect(maps.Keys(w.elsewhere))...)
 	slices.Sort(ids)
 	return ids
 }

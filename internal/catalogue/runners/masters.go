@@ -29,6 +29,8 @@ type StandingMaster struct {
 	Since time.Time
 	// Here marks the master that was told.
 	Here bool
+	// Jobs says that the minion runs jobs of a master that stands by.
+	Jobs bool
 }
 
 // StandingChange is a change of the master that commands a minion.
@@ -57,6 +59,12 @@ func (s Standing) Elsewhere() (master string, since time.Time, ok bool) {
 		}
 	}
 	return master, since, ok
+}
+
+// RunsStandbyJobs reports whether the minion runs jobs of this master although another
+// one commands it.
+func (s Standing) RunsStandbyJobs() bool {
+	return slices.ContainsFunc(s.Masters, func(m StandingMaster) bool { return m.Here && m.Jobs && m.State == stateStandby })
 }
 
 func stamp(t time.Time) any {

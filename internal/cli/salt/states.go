@@ -141,7 +141,7 @@ func printable(name string) string {
 	return name
 }
 
-// tellElsewhere says at once which minions another master commands. They are waited for all the same: one may come here meanwhile.
+// tellElsewhere says which minions another master commands, which are not waited for.
 func (p *program) tellElsewhere(elsewhere map[string]string) {
 	p.elsewhere = make(map[string]string, len(elsewhere))
 	for id, master := range elsewhere {

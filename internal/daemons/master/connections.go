@@ -2,9 +2,11 @@ package master
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
+	"brine/internal/base/salt"
 	"brine/internal/catalogue/runners"
 	"brine/internal/ha/cluster"
 	"brine/internal/net/channel"
@@ -19,6 +21,8 @@ type connectionReports struct {
 	// publishKey returns the key for publications.
 	publishKey func() string
 	cluster    *cluster.Cluster // nil for a master of its own
+	// standbyJobs reports whether minions run jobs of this master while it stands by.
+	standbyJobs func() bool
 
 	mu   sync.Mutex
 	byID map[string]runners.Standing
@@ -41,7 +45,7 @@ func parseStanding(load *value.Dict) runners.Standing {
 			break
 		}
 		st.Masters = append(st.Masters, runners.StandingMaster{
-			Master: cut(d.Str("master")), State: cut(d.Str("state")), Since: timeOf(d.At("since")), Here: d.Bool("you"),
+			Master: cut(d.Str("master")), State: cut(d.Str("state")), Since: timeOf(d.At("since")), Here: d.Bool("you"), Jobs: d.Bool("jobs"),
 		})
 	}
 	if d := load.Dict("last"); d.Len() > 0 {
@@ -57,7 +61,7 @@ func parseStanding(load *value.Dict) runners.Standing {
 func encodeStanding(st runners.Standing) *value.Dict {
 	masters := &value.List{}
 	for _, m := range st.Masters {
-		masters.Append(value.DictOf("master", m.Master, "state", m.State, "since", secondsOf(m.Since), "you", m.Here))
+		masters.Append(value.DictOf("master", m.Master, "state", m.State, "since", secondsOf(m.Since), "you", m.Here, "jobs", m.Jobs))
 	}
 	d := value.DictOf("mode", st.Mode, "masters", masters, "at", secondsOf(st.At))
 	if c := st.Last; c != nil {
@@ -78,6 +82,9 @@ func (s *connectionReports) take(c *channel.Call) {
 	s.byID[c.ID] = st
 	s.mu.Unlock()
 	answer := value.DictOf("key", channel.KeyTag(s.publishKey()))
+	if s.standbyJobs() {
+		answer.Set(salt.StandbyJobs, true)
+	}
 	if s.cluster != nil {
 		if _, version := s.cluster.Roster(); version > 0 {
 			answer.Set("members", version)
@@ -162,9 +169,10 @@ func (s *connectionReports) of(id string) (runners.Standing, bool) {
 const reportAge = time.Minute
 
 // elsewhere returns which of these minions another master commands, and that
-// master.
+// master, but not those that run jobs of this one as well.
 func (s *connectionReports) elsewhere(ids []string) *value.Dict {
 	out := value.NewDict(0)
+	offered := s.standbyJobs()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
@@ -172,9 +180,30 @@ func (s *connectionReports) elsewhere(ids []string) *value.Dict {
 		if time.Since(st.At) >= reportAge {
 			continue // it may be off by now
 		}
+		if offered && st.RunsStandbyJobs() {
+			continue
+		}
 		if master, _, ok := st.Elsewhere(); ok {
 			out.Set(id, master)
 		}
+	}
+	return out
+}
+
+// commanded returns the connected minions without those that only run standby jobs
+// of this master: max_minions is about those that it commands.
+func (s *connectionReports) commanded(present map[string]bool) map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := present
+	for id := range present {
+		if !s.byID[id].RunsStandbyJobs() {
+			continue
+		}
+		if len(out) == len(present) {
+			out = maps.Clone(present)
+		}
+		delete(out, id)
 	}
 	return out
 }

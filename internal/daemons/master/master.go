@@ -73,28 +73,29 @@ type Master struct {
 
 // services are what Master makes of its stores.
 type services struct {
-	templates  *templates
-	targets    *targets
-	access     *access
-	recorder   *recorder
-	queue      *queue
-	states     *jobStates
-	addresses  *addresses
-	reconnects *reconnects
-	presence   *presence
-	redelivery *redelivery
-	publisher  *publisher
-	sinks      *sinks.Jobs
-	stock      *sinks.StockFiles
-	runners    *runnerCalls
-	wheels     *wheelCalls
-	inside     *insideCalls
-	data       *minionData
-	peers      *peers
-	reports    *connectionReports
-	pending    *pendingCount
-	files      *fileUpdates
-	rotation   *keyRotation
+	templates   *templates
+	targets     *targets
+	access      *access
+	recorder    *recorder
+	queue       *queue
+	states      *jobStates
+	addresses   *addresses
+	reconnects  *reconnects
+	presence    *presence
+	redelivery  *redelivery
+	publisher   *publisher
+	sinks       *sinks.Jobs
+	stock       *sinks.StockFiles
+	runners     *runnerCalls
+	wheels      *wheelCalls
+	inside      *insideCalls
+	data        *minionData
+	peers       *peers
+	reports     *connectionReports
+	standbyJobs *standbyJobs
+	pending     *pendingCount
+	files       *fileUpdates
+	rotation    *keyRotation
 
 	// Of a master in a cluster, else nil.
 	cluster  *cluster.Cluster

@@ -35,6 +35,7 @@ type Options struct {
 	MinionDataEvents bool          `salt:"minion_data_cache_events" default:"true" doc:"fire an event when a minion's data was refreshed" change:"live"`
 	OrderMasters     bool          `salt:"order_masters" default:"false" doc:"this master has syndics below it" change:"restart"`
 	Heartbeat        time.Duration `salt:"heartbeat_interval" default:"2" doc:"seconds between pings to quiet peers; one that is silent for three is dropped; 0 turns it off (Brine only)" change:"restart"`
+	StandbyJobs      bool          `salt:"standby_jobs" default:"true" doc:"have Brine minions with master_type failover run jobs of this master also while another one is active; without, commands name the active master (Brine only)" change:"live"`
 	Nodegroups       *value.Dict   `salt:"nodegroups" default:"null" doc:"named targets" change:"live"`
 	Timeout          time.Duration `salt:"timeout" default:"5" doc:"seconds that commands wait for minions" change:"live"`
 	GatherJobTimeout time.Duration `salt:"gather_job_timeout" default:"10" doc:"seconds that commands wait for the answer whether a job is still running" change:"live"`

@@ -23,6 +23,7 @@ type returns struct {
 	queue    *queue
 	sinks    *sinks.Jobs
 	stock    *sinks.StockFiles
+	standby  *standbyJobs
 	log      *slog.Logger
 
 	// told are the returns whose event was fired although they could not be
@@ -36,6 +37,16 @@ type returns struct {
 // return is on disk, so what it has been relieved of cannot be lost. A return
 // that was stored before is answered without being told again.
 func (r *returns) take(c *channel.Call) {
+	record, has := c.Load.Get(salt.JobRecord)
+	c.Load.Delete(salt.JobRecord)
+	if b, ok := record.([]byte); has && ok {
+		r.standby.take(c, b, func() { r.takeReturn(c) })
+		return
+	}
+	r.takeReturn(c)
+}
+
+func (r *returns) takeReturn(c *channel.Call) {
 	load := c.Load
 	load.Set("id", c.ID)
 	if !load.Has("return") || !load.Has("jid") {

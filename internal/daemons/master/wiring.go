@@ -207,6 +207,11 @@ func (m *Master) wireServices() (err error) {
 		id: cfg.ID, publishers: m.publishers, cluster: m.cluster, bus: m.bus, ctx: m.life.context, accepted: m.keys.Accepted, data: m.targets.minionData, now: time.Now,
 	}
 	m.reports = &connectionReports{publishKey: m.publish.AES, cluster: m.cluster}
+	m.standbyJobs = &standbyJobs{
+		id: cfg.ID, settings: m.settings, cluster: m.cluster, key: m.identity.Key, queue: m.queue, jobs: m.jobs, expired: cfg.Jobs.Expired, targets: m.targets,
+		sinks: m.sinks, stock: m.stock, background: &m.background, slots: newSlots(recordSlots, recordShare), rateLimitedLog: ratelimit.NewLog(m.log, 10, 10*time.Second),
+	}
+	m.reports.standbyJobs = m.standbyJobs.offered
 	m.reconnects = &reconnects{}
 	if m.cluster != nil {
 		own, err := ownDir(cfg)
@@ -271,7 +276,7 @@ func (m *Master) bindChannel() error {
 	if a, ok := m.publishers[0].Addr().(*net.TCPAddr); ok {
 		port = a.Port
 	}
-	auth := channel.NewAuthenticator(m.identity, m.keyBook(), admission{m.settings, m.keys, m.presence.current, m.pending}, sessions,
+	auth := channel.NewAuthenticator(m.identity, m.keyBook(), admission{m.settings, m.keys, func() map[string]bool { return m.reports.commanded(m.presence.current()) }, m.pending}, sessions,
 		func() channel.Publications {
 			return channel.Publications{Key: m.publish.AES(), Port: port, Signed: m.cfg.Publish.SignPubMessages}
 		}, m.signedIn, m.log)
@@ -295,7 +300,7 @@ func (m *Master) handlers() handlers {
 	return handlers{
 		returns: &returns{
 			settings: m.settings, rules: &returnRules{m.settings, m.queue, m.jobs}, jobs: m.jobs, bus: m.bus, queue: m.queue, sinks: m.sinks, stock: m.stock,
-			log: m.log, rateLimitedLog: limited(), own: quota{now: time.Now},
+			standby: m.standbyJobs, log: m.log, rateLimitedLog: limited(), own: quota{now: time.Now},
 		},
 		events: &events{settings: m.settings, bus: m.bus, cluster: m.cluster, queue: m.queue, addresses: m.addresses, log: m.log, refused: limited()},
 		data:   m.data,
@@ -313,6 +318,7 @@ func (m *Master) handlers() handlers {
 		logins:  &logins{ctx: m.life.context, settings: m.settings, tokens: m.tokens, recorder: m.recorder, log: m.log},
 		peers:   m.peers,
 		reports: m.reports,
+		standby: m.standbyJobs,
 	}
 }
 

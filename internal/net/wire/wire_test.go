@@ -19,6 +19,7 @@ var messages = []any{
 	Run{}, Arguments{}, Started{}, Wheel{}, Ran{},
 	Login{}, TokenRequest{}, Token{},
 	Return{}, JobEvent{},
+	SignedRecord{}, JobRecord{},
 }
 
 // sample has one field of each kind.

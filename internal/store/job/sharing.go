@@ -126,7 +126,7 @@ func (p *place) mergeLoad(load []byte) error {
 // published reports whether a load was published by a master, rather than made from a return.
 func published(load []byte) bool {
 	d, err := decodeDict(load)
-	return err == nil && !d.Has("return") && d.Str("cmd") != startedCmd
+	return err == nil && Published(d)
 }
 
 // Self implements oplog.Stream.

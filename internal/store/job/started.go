@@ -14,6 +14,9 @@ const (
 	maxStartedArg  = 64 << 10
 )
 
+// Published reports whether a job's load was published by a master, rather than made from a return.
+func Published(load *value.Dict) bool { return !load.Has("return") && load.Str("cmd") != startedCmd }
+
 // StartedLoad makes the load of a job that the minion id started itself from its return. salt-call, the
 // schedule and startup_states start such jobs. The load has the shape of a published one: arg, tgt and
 // tgt_type say what ran where. Fields of a wrong type or size are left out.

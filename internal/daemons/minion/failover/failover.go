@@ -83,6 +83,10 @@ const drainTime = 5 * time.Minute
 // the configuration does not say.
 const usualFailback = 30 * time.Second
 
+// commandingStandbys is how many masters stand by if their jobs are run: each is
+// another connection of every minion.
+const commandingStandbys = 3
+
 // New returns a Failover that has given no role yet. The links are those that the
 // configuration names.
 func New(c Config) *Failover {
@@ -155,6 +159,14 @@ func (f *Failover) Run(ctx context.Context, delay time.Duration) {
 func (f *Failover) step(e roles.Event) {
 	now := time.Now()
 	f.drain(now)
+	if i := f.machine.Active(); i >= 0 {
+		// It is one of masters whose jobs are run while they stand by, or is not.
+		n := 1
+		if f.cfg.Links.All()[i].RunsStandbyJobs() {
+			n = commandingStandbys
+		}
+		f.machine.SetStandbys(n)
+	}
 	done := f.machine.Step(e, now)
 	if i := f.machine.Active(); i >= 0 {
 		f.cfg.Links.Use(i)

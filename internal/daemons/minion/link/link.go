@@ -55,6 +55,7 @@ type Options struct {
 	SignPubMessages     bool          `salt:"sign_pub_messages" default:"false" doc:"demand that publications are signed, also of masters that do not announce that they sign; Brine masters do" change:"restart"`
 	AutosignGrains      []string      `salt:"autosign_grains" default:"[]" doc:"grains offered to the master for automatic acceptance" change:"restart"`
 	FilterPublications  bool          `salt:"zmq_filtering" default:"false" doc:"subscribe by topic; the masters must have the same setting" change:"restart"`
+	StandbyJobs         bool          `salt:"standby_jobs" default:"true" doc:"with failover and distributed, also run the jobs of up to three Brine masters that stand by, and give job and result to the active master as well (Brine only)" change:"restart"`
 	RejectedRetry       bool          `salt:"rejected_retry" default:"true" doc:"go on asking after the master rejected the key (Salt: False, and the process ends)" change:"restart"`
 }
 
@@ -120,8 +121,8 @@ func New(cfg *Config, addr address.Master, signer *handshake.Minion) (*Link, err
 		return nil, err
 	}
 	c := &Link{cfg: cfg, Addr: addr, Client: client, log: log}
-	c.missed.link = c
-	c.Out = cfg.Outbox.NewQueue(addr.Text, client.Request, func() bool { return c.Is(status.Connected) }, log)
+	c.missed.link, c.standby.link = c, c
+	c.Out = cfg.Outbox.NewQueue(addr.Text, c.standby.deliver, func() bool { return c.Is(status.Connected) }, log)
 	return c, nil
 }
 
@@ -167,6 +168,7 @@ type Link struct {
 	state    atomic.Pointer[linkState]
 	fatal    int // code of the last refusal, guarded by Set.refusals
 	missed   missedJobs
+	standby  standbyJobs
 	latency  latency
 }
 
@@ -195,7 +197,7 @@ func (c *Link) Is(state string) bool {
 
 // State returns the status of the link.
 func (c *Link) State() status.Master {
-	m := status.Master{Name: c.Addr.Text}
+	m := status.Master{Name: c.Addr.Text, Jobs: c.standby.taking.Load()}
 	if st := c.state.Load(); st != nil {
 		m.State, m.Since = st.text, st.since
 	}
@@ -211,8 +213,16 @@ func (c *Link) Role() roles.Role {
 	return r
 }
 
-// Pillar returns the pillar of this master, nil if it has sent none yet.
-func (c *Link) Pillar() *value.Dict { return c.pillar.Load() }
+// Pillar returns the pillar of this master, nil if it has sent none yet. Of one that
+// stands by it is that of the active one: only that is asked.
+func (c *Link) Pillar() *value.Dict {
+	if active := c.cfg.Links.active(); active != nil && active != c {
+		if p := active.pillar.Load(); p != nil {
+			return p
+		}
+	}
+	return c.pillar.Load()
+}
 
 // assignment is the role of a connection, which another goroutine sets.
 type assignment struct {

@@ -136,6 +136,16 @@ func (s *Set) Pillar() *value.Dict {
 	return nil
 }
 
+// active is the master that is used, of one at a time; else nil.
+func (s *Set) active() *Link {
+	if s.OneAtATime {
+		if all := s.Receivers(); len(all) > 0 {
+			return all[0]
+		}
+	}
+	return nil
+}
+
 // Receivers are the masters that are told what concerns all: every one of hot
 // masters, else the active one.
 func (s *Set) Receivers() []*Link {
@@ -167,13 +177,14 @@ func (s *Set) markGreeted(c *Link) {
 }
 
 // tellRefused tells the other masters that one does not take this minion, or
-// is not what it should be, so that an operator learns of it.
+// is not what it should be, so that an operator learns of it. Those that stand by
+// hear of it, too: the active one may be lost before it has.
 func (s *Set) tellRefused(c *Link, err error) {
 	data := value.DictOf("id", s.ID, "master", c.Addr.Text, "reason", reason(err))
 	load := value.DictOf("id", s.ID, "cmd", "_minion_event", "pretag", nil,
 		"tag", "salt/minion/"+s.ID+"/master_refused", "data", data)
 	for _, o := range s.All() {
-		if r, _ := o.role.get(); o != c && r == roles.Active {
+		if r, _ := o.role.get(); o != c && r != roles.Off {
 			o.Out.Put(load)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 // standBy signs in at one address and keeps the session good until the role
-// changes or the master is lost. Nothing that this master publishes is taken:
-// there is no subscription.
+// changes or the master is lost. Of what this master publishes only jobs are
+// taken, if at all (standbyJobs).
 func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err error) {
 	c.Client.SetAddress(at.String())
 	signed := c.locator.warm == at.String() // it was the active one a moment ago
@@ -43,6 +43,7 @@ func (c *Link) standBy(ctx context.Context, at address.Endpoint) (was bool, err 
 	stood, leave := context.WithCancel(ctx)
 	var aside sync.WaitGroup
 	aside.Go(func() { c.restored(stood) })
+	aside.Go(func() { c.standby.run(stood, at) })
 	err = c.keepGood(ctx)
 	leave()
 	aside.Wait()
@@ -108,6 +109,7 @@ func (c *Link) showStatus(ctx context.Context) (outdated bool, err error) {
 	if !ok {
 		return false, errors.New("the answer is not a map")
 	}
+	c.standby.answered(d)
 	c.learn(ctx, d.Int("members"))
 	return d.Str("key") != c.Client.KeyTag(), nil
 }

@@ -3,9 +3,8 @@
 // without sockets and without a clock: it is told what happened and when, and
 // says which role each master has from then on. Package minion drives it.
 //
-// One master commands. The next one in line that answers stands by: the
-// minion is signed in there and keeps the session good, but takes no command
-// from it. When the commanding master is lost, the one that stands by takes
+// One master commands. The next one in line that answers stands by, or the next
+// ones: the minion is signed in there and keeps the session good. When the commanding master is lost, the one that stands by takes
 // its place at once, and the lost one moves to the end of the line. While
 // none answers, all are tried for ever. Which masters there are, and which one
 // is preferred, may change meanwhile (Arrange).
@@ -81,6 +80,8 @@ const (
 type Options struct {
 	// Masters is how many there are at first; 0 is the preferred one.
 	Masters int
+	// Standbys is how many masters are to stand by; 0 is one.
+	Standbys int
 	// Failback is how long the preferred master must have been good before
 	// the minion goes back to it; 0 is never.
 	Failback time.Duration
@@ -182,6 +183,9 @@ func after(b bool) int {
 	}
 	return 0
 }
+
+// SetStandbys changes the option Standbys. It needs a Step to have effects.
+func (m *Machine) SetStandbys(n int) { m.o.Standbys = n }
 
 // Role returns the role of master i.
 func (m *Machine) Role(i int) Role { return m.m[i].role }
@@ -360,9 +364,13 @@ func (m *Machine) plan(now time.Time) {
 	}
 }
 
-// candidates marks those that stand by or are tried: the first that is up,
-// and all before it that have not shown yet that they are not.
+// candidates marks those that stand by or are tried: the first that are up,
+// and all before them that have not shown yet that they are not.
 func (m *Machine) candidates(want []Role, now time.Time) {
+	left := 1
+	if m.active >= 0 { // or a quicker one than the preferred would become the active one
+		left = max(m.o.Standbys, 1)
+	}
 	for _, i := range m.order {
 		if want[i] == Active {
 			continue
@@ -370,7 +378,9 @@ func (m *Machine) candidates(want []Role, now time.Time) {
 		x := &m.m[i]
 		want[i] = Standby
 		if x.up || x.role == Off || !x.failed && now.Sub(x.since) < m.o.Patience {
-			return
+			if left--; left == 0 {
+				return
+			}
 		}
 	}
 }

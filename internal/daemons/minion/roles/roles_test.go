@@ -125,6 +125,8 @@ func options(t *testing.T, line string) Options {
 		switch k {
 		case "masters":
 			o.Masters, err = strconv.Atoi(v)
+		case "standbys":
+			o.Standbys, err = strconv.Atoi(v)
 		case "failback":
 			o.Failback = d
 		case "patience":

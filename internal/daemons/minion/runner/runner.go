@@ -100,13 +100,15 @@ func (r *Runner) execute(ctx context.Context, j *jobs.Job) {
 		defer end()
 	}
 	r.cfg.Log.Info("job", "jid", j.JID, "fun", value.Str(j.Fun), "user", j.Load.Str("user"))
+	record := r.fetchRecord(j)
 	forget := r.cfg.Notes.Record(j)
 	ret := r.bounded(proc.WithGroup(ctx, procs), j)
 	forget()
 	if lasting {
 		r.cfg.Returners.Send(j.Load, r.pillarOf(j), ret)
 	}
-	r.cfg.Outbox.GiveBack(ret, queues(r.cfg.Jobs.Finish(j, ret)), lasting)
+	ret, to := r.forActive(ret, record, r.cfg.Jobs.Finish(j, ret))
+	r.cfg.Outbox.GiveBack(ret, queues(to), lasting)
 }
 
 // grace is how long a job that was told to end may take to do so.

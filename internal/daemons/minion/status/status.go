@@ -32,6 +32,8 @@ type Master struct {
 	// was tried yet.
 	State string
 	Since time.Time
+	// Jobs says that jobs of a master are run that stands by.
+	Jobs bool
 }
 
 // Config is what a Status needs.
@@ -134,6 +136,9 @@ func (s *Status) Load(name string) *value.Dict {
 		if o.State != "" {
 			d.Set("state", o.State)
 			d.Set("since", unix(o.Since))
+		}
+		if o.Jobs {
+			d.Set("jobs", true)
 		}
 		if o.Name == name {
 			d.Set("you", true)

@@ -15,7 +15,7 @@ import (
 )
 
 func newStatus(t *testing.T) (s *Status, masters *[]Master) {
-	masters = &[]Master{{"a", Standby, time.Unix(100, 0)}, {"b", Connected, time.Unix(200, 0)}, {"c", "", time.Time{}}}
+	masters = &[]Master{{Name: "a", State: Standby, Since: time.Unix(100, 0)}, {Name: "b", State: Connected, Since: time.Unix(200, 0)}, {Name: "c"}}
 	return New(Config{ID: "w1", Path: filepath.Join(t.TempDir(), "brine", "masters.json"), OneAtATime: func() bool { return true },
 		Masters: func() []Master { return *masters }, Log: slog.New(slog.DiscardHandler)}), masters
 }

@@ -1,0 +1,60 @@
+package runner
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"brine/internal/base/salt"
+	"brine/internal/daemons/minion/jobs"
+	"brine/internal/daemons/minion/link"
+	"brine/internal/py/value"
+)
+
+// active returns the master that commands this minion if it is one of several
+// that are used one at a time, else nil.
+func (r *Runner) active() *link.Link {
+	if !r.cfg.Links.OneAtATime {
+		return nil
+	}
+	if all := r.cfg.Links.Receivers(); len(all) > 0 {
+		return all[0]
+	}
+	return nil
+}
+
+// recordTimeout bounds how long a return waits for the record of its job.
+const recordTimeout = 2 * time.Second
+
+// fetchRecord asks a master that stands by for the record of a job that it has
+// published, while the job runs. It returns nil for jobs of the active master.
+func (r *Runner) fetchRecord(j *jobs.Job) <-chan []byte {
+	if name, one := j.Fun.(string); one && controls[name] {
+		return nil // a question that only its sender awaits
+	}
+	if a := r.active(); a == nil || j.First == nil || a == j.First || !a.RunsStandbyJobs() {
+		return nil
+	}
+	c := make(chan []byte, 1)
+	r.cfg.Background.Go(func() {
+		ctx, cancel := context.WithTimeout(r.cfg.Background.Context(), recordTimeout)
+		defer cancel()
+		c <- j.First.JobRecord(ctx, j.JID)
+	})
+	return c
+}
+
+// forActive returns a return with the record of its job, and its receivers with
+// the active master among them, for a job that a master has published that stands
+// by: the operator finds job and result at both.
+func (r *Runner) forActive(ret *value.Dict, record <-chan []byte, to []*link.Link) (*value.Dict, []*link.Link) {
+	a := r.active()
+	if record == nil || a == nil || slices.Contains(to, a) || !a.RunsStandbyJobs() {
+		return ret, to
+	}
+	if b := <-record; len(b) > 0 {
+		ret = ret.Clone()
+		ret.Set(salt.JobRecord, b)
+	}
+	return ret, append(to, a)
+}
