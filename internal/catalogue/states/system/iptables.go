@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/iptables"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -27,6 +28,13 @@ type chainArgs struct {
 	Family string `salt:"family" doc:"ipv4 or ipv6" default:"ipv4"`
 }
 
+func (a chainArgs) chain() iptables.ChainArgs {
+	return iptables.ChainArgs{Table: a.Table, Chain: a.Name, Family: a.Family}
+}
+
+// filter is the packet filter of this machine.
+func filter() iptables.Filter { return iptables.Filter{M: machine} }
+
 // one is a plan of one step. A failure is told by an error.
 func one(would string, do func(ctx context.Context) (state.Change, error)) state.Plan {
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: would}, Do: do}}}
@@ -38,7 +46,7 @@ func changed(name, comment string) state.Change {
 }
 
 func chainPresent(ctx context.Context, e *state.Env, a chainArgs) (state.Plan, error) {
-	there, err := e.Exec(ctx, "iptables.check_chain", nil, a.Table, a.Name, a.Family)
+	there, err := filter().CheckChain(ctx, e.Call, a.chain())
 	if err != nil {
 		return state.Plan{}, err
 	}
@@ -46,7 +54,7 @@ func chainPresent(ctx context.Context, e *state.Env, a chainArgs) (state.Plan, e
 		return state.Plan{Comment: "iptables " + a.Name + " chain is already exist in " + a.Table + " table for " + a.Family}, nil
 	}
 	return one("iptables "+a.Name+" chain in "+a.Table+" table needs to be set for "+a.Family, func(ctx context.Context) (state.Change, error) {
-		said, err := e.Exec(ctx, "iptables.new_chain", nil, a.Table, a.Name, a.Family)
+		said, err := filter().Edit("-N")(ctx, e.Call, a.chain())
 		if err == nil && said != true {
 			err = state.Errorf("Failed to create %s chain in %s table: %s for %s", a.Name, a.Table, strings.TrimSpace(value.Str(said)), a.Family)
 		}
@@ -58,7 +66,7 @@ func chainPresent(ctx context.Context, e *state.Env, a chainArgs) (state.Plan, e
 }
 
 func chainAbsent(ctx context.Context, e *state.Env, a chainArgs) (state.Plan, error) {
-	there, err := e.Exec(ctx, "iptables.check_chain", nil, a.Table, a.Name, a.Family)
+	there, err := filter().CheckChain(ctx, e.Call, a.chain())
 	if err != nil {
 		return state.Plan{}, err
 	}
@@ -66,14 +74,14 @@ func chainAbsent(ctx context.Context, e *state.Env, a chainArgs) (state.Plan, er
 		return state.Plan{Comment: "iptables " + a.Name + " chain is already absent in " + a.Table + " table for " + a.Family}, nil
 	}
 	return one("iptables "+a.Name+" chain in "+a.Table+" table needs to be removed "+a.Family, func(ctx context.Context) (state.Change, error) {
-		said, err := e.Exec(ctx, "iptables.flush", nil, a.Table, a.Name, a.Family)
-		if err == nil && value.Truth(said) {
-			err = state.Errorf("Failed to flush %s chain in %s table: %s for %s", a.Name, a.Table, strings.TrimSpace(value.Str(said)), a.Family)
+		wrong, err := filter().Flush(ctx, e.Call, iptables.FlushArgs(a.chain()))
+		if err == nil && wrong != "" {
+			err = state.Errorf("Failed to flush %s chain in %s table: %s for %s", a.Name, a.Table, strings.TrimSpace(wrong), a.Family)
 		}
 		if err != nil {
 			return state.Change{}, err
 		}
-		said, err = e.Exec(ctx, "iptables.delete_chain", nil, a.Table, a.Name, a.Family)
+		said, err := filter().Edit("-X")(ctx, e.Call, a.chain())
 		if err == nil && said != true {
 			err = state.Errorf("Failed to delete %s chain in %s table: %s for %s", a.Name, a.Table, strings.TrimSpace(value.Str(said)), a.Family)
 		}
@@ -115,44 +123,45 @@ func (a ruleArgs) look(ctx context.Context, e *state.Env, letter string) (*filte
 		return nil, err
 	}
 	r := &filterRule{ruleArgs: a, e: e, chain: value.Str(a.Kwargs.At("chain"))}
-	kw := a.Kwargs.Clone()
-	kw.Set("table", a.Table)
-	kw.Set("family", a.Family)
-	rule, err := e.Exec(ctx, "iptables.build_rule", kw)
+	b := iptables.BuildArgs{Table: a.Table, Chain: r.chain, Position: "", Family: a.Family, Kwargs: fn.Kwargs{Dict: a.Kwargs.Clone()}}
+	if v, ok := b.Kwargs.Get("position"); ok {
+		b.Position = v
+	}
+	for _, key := range []string{"chain", "position", "command", "full"} {
+		b.Kwargs.Delete(key)
+	}
+	rule, err := filter().Build(ctx, e.Call, b)
 	if err != nil {
 		return nil, err
 	}
-	kw = kw.Clone()
-	kw.Set("full", true)
-	kw.Set("command", letter)
-	command, err := e.Exec(ctx, "iptables.build_rule", kw)
+	b.Full, b.Command = true, letter
+	command, err := filter().Build(ctx, e.Call, b)
 	if err != nil {
 		return nil, err
 	}
-	r.rule, r.command = value.Str(rule), strings.TrimSpace(value.Str(command))
-	there, err := e.Exec(ctx, "iptables.check", nil, a.Table, r.chain, r.rule, a.Family)
+	r.rule, r.command = rule, strings.TrimSpace(command)
+	there, err := filter().Check(ctx, e.Call, iptables.RuleArgs{Table: a.Table, Chain: r.chain, Rule: r.rule, Family: a.Family})
 	r.there = there == true
 	return r, err
 }
 
-// file is where to save the rules, if that is to be done; nil stands for the
+// file is where to save the rules, if that is to be done; "" stands for the
 // file that the system reads at boot.
-func (a ruleArgs) file() (file any, save bool) {
+func (a ruleArgs) file() (file string, save bool) {
 	v := a.Kwargs.At("save")
-	if v == true {
-		v = nil
+	if v != true && value.Truth(v) {
+		file = value.Str(v)
 	}
-	return v, value.Truth(a.Kwargs.At("save"))
+	return file, value.Truth(v)
 }
 
-func (a ruleArgs) saveTo(ctx context.Context, e *state.Env, file any) (string, error) {
-	said, err := e.Exec(ctx, "iptables.save", nil, file, a.Family)
+func (a ruleArgs) saveTo(ctx context.Context, e *state.Env, file string) (string, error) {
+	said, err := filter().Save(ctx, e.Call, iptables.SaveArgs{File: file, Family: a.Family})
 	return value.Str(said), err
 }
 
 // rulesOf are the rules of all chains.
-func rulesOf(v any) *value.List {
-	all, _ := v.(*value.Dict)
+func rulesOf(all *value.Dict) *value.List {
 	out := &value.List{}
 	for _, table := range all.All() {
 		chains, _ := table.(*value.Dict)
@@ -165,12 +174,12 @@ func rulesOf(v any) *value.List {
 }
 
 // unsaved reports whether the file has other rules than the kernel.
-func (a ruleArgs) unsaved(ctx context.Context, e *state.Env, file any) (bool, error) {
-	saved, err := e.Exec(ctx, "iptables.get_saved_rules", nil, file, a.Family)
+func (a ruleArgs) unsaved(ctx context.Context, e *state.Env, file string) (bool, error) {
+	saved, err := filter().SavedRules(ctx, e.Call, iptables.SavedArgs{File: file, Family: a.Family})
 	if err != nil {
 		return false, err
 	}
-	now, err := e.Exec(ctx, "iptables.get_rules", nil, a.Family)
+	now, err := filter().Rules(ctx, e.Call, iptables.FilterArgs{Family: a.Family})
 	return !value.Equal(rulesOf(saved), rulesOf(now)), err
 }
 
@@ -222,7 +231,7 @@ func ruleAppended(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, er
 		"iptables rule for "+a.Name+" needs to be set ("+r.command+") for "+a.Family,
 		"Failed to set iptables rule for "+a.Name+".\nAttempted rule was "+r.command+" for "+a.Family,
 		func(ctx context.Context) (bool, error) {
-			done, err := e.Exec(ctx, "iptables.append", nil, a.Table, r.chain, r.rule, a.Family)
+			done, err := filter().Append(ctx, e.Call, iptables.RuleArgs{Table: a.Table, Chain: r.chain, Rule: r.rule, Family: a.Family})
 			return value.Truth(done), err
 		})
 }
@@ -239,7 +248,7 @@ func ruleInserted(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, er
 		"iptables rule for "+a.Name+" needs to be set for "+a.Family+" ("+r.command+")",
 		"Failed to set iptables rule for "+a.Name+".\nAttempted rule was "+r.command,
 		func(ctx context.Context) (bool, error) {
-			wrong, err := e.Exec(ctx, "iptables.insert", nil, a.Table, r.chain, a.Kwargs.At("position"), r.rule, a.Family)
+			wrong, err := filter().Insert(ctx, e.Call, iptables.InsertArgs{Table: a.Table, Chain: r.chain, Position: a.Kwargs.At("position"), Rule: r.rule, Family: a.Family})
 			return !value.Truth(wrong), err
 		})
 }
@@ -254,12 +263,12 @@ func ruleDeleted(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, err
 		return state.Plan{Comment: "iptables rule for " + a.Name + " already absent for " + a.Family + " (" + r.command + ")"}, nil
 	}
 	return one("iptables rule for "+a.Name+" needs to be deleted for "+a.Family+" ("+r.command+")", func(ctx context.Context) (state.Change, error) {
-		kw := value.DictOf("family", a.Family, "rule", r.rule)
+		due := iptables.DeleteArgs{Table: a.Table, Chain: r.chain, Rule: r.rule, Family: a.Family}
 		if byPosition {
-			kw = value.DictOf("family", a.Family, "position", position)
+			due.Rule, due.Position = "", position
 		}
-		wrong, err := e.Exec(ctx, "iptables.delete", kw, a.Table, r.chain)
-		if err == nil && value.Truth(wrong) {
+		wrong, err := filter().Delete(ctx, e.Call, due)
+		if err == nil && wrong != "" {
 			err = state.Errorf("Failed to delete iptables rule for %s.\nAttempted rule was %s", a.Name, r.command)
 		}
 		if err != nil {
@@ -279,7 +288,7 @@ func policySet(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, error
 		return state.Plan{}, err
 	}
 	chain, policy := value.Str(a.Kwargs.At("chain")), value.Str(a.Kwargs.At("policy"))
-	now, err := e.Exec(ctx, "iptables.get_policy", nil, a.Table, chain, a.Family)
+	now, err := filter().Policy(ctx, e.Call, iptables.ChainArgs{Table: a.Table, Chain: chain, Family: a.Family})
 	if err != nil {
 		return state.Plan{}, err
 	}
@@ -288,8 +297,8 @@ func policySet(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, error
 		return state.Plan{Comment: about + " already set to " + policy}, nil
 	}
 	return one(about+" needs to be set to "+policy, func(ctx context.Context) (state.Change, error) {
-		wrong, err := e.Exec(ctx, "iptables.set_policy", nil, a.Table, chain, policy, a.Family)
-		if err == nil && value.Truth(wrong) {
+		wrong, err := filter().SetPolicy(ctx, e.Call, iptables.PolicyArgs{Table: a.Table, Chain: chain, Policy: policy, Family: a.Family})
+		if err == nil && wrong != "" {
 			err = state.Errorf("Failed to set iptables default policy")
 		}
 		if err != nil {
@@ -310,8 +319,8 @@ func flushed(ctx context.Context, e *state.Env, a ruleArgs) (state.Plan, error) 
 		chain = value.Str(v)
 	}
 	return one("iptables rules in "+a.Name+" table "+a.Table+" chain "+a.Family+" family needs to be flushed", func(ctx context.Context) (state.Change, error) {
-		wrong, err := e.Exec(ctx, "iptables.flush", nil, a.Table, chain, a.Family)
-		if err == nil && value.Truth(wrong) {
+		wrong, err := filter().Flush(ctx, e.Call, iptables.FlushArgs{Table: a.Table, Chain: chain, Family: a.Family})
+		if err == nil && wrong != "" {
 			err = state.Errorf("Failed to flush iptables rules")
 		}
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/lvm"
 	"brine/internal/host"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
@@ -24,18 +25,37 @@ func init() {
 	}})
 }
 
-// displayed is what a function of the module lvm shows of something.
-func displayed(ctx context.Context, e *state.Env, fun, name string) (*value.Dict, error) {
-	v, err := e.Exec(ctx, "lvm."+fun, value.DictOf("quiet", true), name)
-	d, _ := v.(*value.Dict)
-	return d, err
+// volumes are those of this machine.
+func volumes() lvm.Volumes { return lvm.Volumes{M: machine} }
+
+// given calls a function with the keywords that the user gave the state.
+func given[A, R any](ctx context.Context, e *state.Env, f func(context.Context, *fn.Call, A) (R, error), kw *value.Dict, args ...any) (any, error) {
+	fun := fn.Of("lvm", f, "Change volumes.")
+	return fun.Call(ctx, e.Call, args, kw)
 }
 
-// lvmThing makes or removes something that a function shows.
+// display shows a thing by its name.
+type display func(ctx context.Context, e *state.Env, name string) (*value.Dict, error)
+
+func shownPV(ctx context.Context, e *state.Env, name string) (*value.Dict, error) {
+	return volumes().Pvdisplay(ctx, e.Call, lvm.PvdisplayArgs{Name: name})
+}
+
+func shownVG(ctx context.Context, e *state.Env, name string) (*value.Dict, error) {
+	return volumes().Vgdisplay(ctx, e.Call, lvm.VgdisplayArgs{Name: name})
+}
+
+func shownLV(ctx context.Context, e *state.Env, name string) (*value.Dict, error) {
+	return volumes().Lvdisplay(ctx, e.Call, lvm.LvdisplayArgs{Name: name})
+}
+
+// lvmThing makes or removes something.
 type lvmThing struct {
-	show, name, noun string // noun is how the thing is called, with its name
-	made             bool   // make it, and do not remove it
-	do               func(ctx context.Context) (any, error)
+	show       display
+	name, noun string // noun is how the thing is called, with its name
+	made       bool   // make it, and do not remove it
+	logical    bool   // it is a logical volume
+	do         func(ctx context.Context) (any, error)
 }
 
 // plan is that of a thing that is not as it is to be.
@@ -49,7 +69,7 @@ func (t lvmThing) plan(e *state.Env) state.Plan {
 		if err != nil {
 			return state.Change{}, err
 		}
-		d, err := displayed(ctx, e, t.show, t.name)
+		d, err := t.show(ctx, e, t.name)
 		switch {
 		case err != nil:
 			return state.Change{}, err
@@ -57,7 +77,7 @@ func (t lvmThing) plan(e *state.Env) state.Plan {
 			text := "Failed to " + fails + " " + t.noun
 			if out, _ := v.(*value.Dict); out.Has("Output from lvcreate") {
 				text += ". Error: " + out.Str("Output from lvcreate")
-			} else if said, ok := v.(string); ok && t.show == "lvdisplay" && t.made {
+			} else if said, ok := v.(string); ok && t.logical && t.made {
 				text += ". " + said
 			}
 			return state.Change{}, state.Errorf("%s", text)
@@ -73,12 +93,12 @@ type pvPresentArgs struct {
 
 func pvPresent(ctx context.Context, e *state.Env, a pvPresentArgs) (state.Plan, error) {
 	noun := "Physical Volume " + a.Name
-	d, err := displayed(ctx, e, "pvdisplay", a.Name)
+	d, err := shownPV(ctx, e, a.Name)
 	if err != nil || d.Len() > 0 {
 		return state.Plan{Comment: noun + " already present"}, err
 	}
-	return lvmThing{"pvdisplay", a.Name, noun, true, func(ctx context.Context) (any, error) {
-		return e.Exec(ctx, "lvm.pvcreate", a.Kwargs.Clean(), a.Name)
+	return lvmThing{shownPV, a.Name, noun, true, false, func(ctx context.Context) (any, error) {
+		return given(ctx, e, volumes().Pvcreate, a.Kwargs.Clean(), a.Name)
 	}}.plan(e), nil
 }
 
@@ -88,11 +108,13 @@ type lvmNameArgs struct {
 
 func pvAbsent(ctx context.Context, e *state.Env, a lvmNameArgs) (state.Plan, error) {
 	noun := "Physical Volume " + a.Name
-	d, err := displayed(ctx, e, "pvdisplay", a.Name)
+	d, err := shownPV(ctx, e, a.Name)
 	if err != nil || d.Len() == 0 {
 		return state.Plan{Comment: noun + " does not exist"}, err
 	}
-	return lvmThing{"pvdisplay", a.Name, noun, false, func(ctx context.Context) (any, error) { return e.Exec(ctx, "lvm.pvremove", nil, a.Name) }}.plan(e), nil
+	return lvmThing{shownPV, a.Name, noun, false, false, func(ctx context.Context) (any, error) {
+		return volumes().Pvremove(ctx, e.Call, lvm.PvArgs{Devices: a.Name, Override: true, Force: true})
+	}}.plan(e), nil
 }
 
 type vgPresentArgs struct {
@@ -110,15 +132,15 @@ func (a vgPresentArgs) devices() []string {
 
 func vgPresent(ctx context.Context, e *state.Env, a vgPresentArgs) (state.Plan, error) {
 	noun := "Volume Group " + a.Name
-	d, err := displayed(ctx, e, "vgdisplay", a.Name)
+	d, err := shownVG(ctx, e, a.Name)
 	switch {
 	case err != nil:
 		return state.Plan{}, err
 	case d.Len() > 0:
 		return a.extended(ctx, e)
 	}
-	return lvmThing{"vgdisplay", a.Name, noun, true, func(ctx context.Context) (any, error) {
-		return e.Exec(ctx, "lvm.vgcreate", a.Kwargs.Clean(), a.Name, value.Strings(a.devices()))
+	return lvmThing{shownVG, a.Name, noun, true, false, func(ctx context.Context) (any, error) {
+		return given(ctx, e, volumes().Vgcreate, a.Kwargs.Clean(), a.Name, value.Strings(a.devices()))
 	}}.plan(e), nil
 }
 
@@ -144,7 +166,7 @@ func (a vgPresentArgs) extended(ctx context.Context, e *state.Env) (state.Plan, 
 		default:
 			diff := value.DictOf(device, "added to "+a.Name)
 			p.Steps = append(p.Steps, state.Step{Change: state.Change{Diff: diff}, Do: func(ctx context.Context) (state.Change, error) {
-				if _, err := e.Exec(ctx, "lvm.vgextend", nil, a.Name, device); err != nil {
+				if _, err := volumes().Vgextend(ctx, e.Call, lvm.VgextendArgs{Name: a.Name, Devices: device}); err != nil {
 					return state.Change{}, err
 				}
 				if now, _, err := groupOf(ctx, e, device); err != nil || now != a.Name {
@@ -177,18 +199,19 @@ func groupOf(ctx context.Context, e *state.Env, device string) (group string, th
 	if path, err := filepath.EvalSymlinks(device); err == nil {
 		real = path
 	}
-	v, err := e.Exec(ctx, "lvm.pvdisplay", value.DictOf("real", true), real)
-	d, _ := v.(*value.Dict)
+	d, err := volumes().Pvdisplay(ctx, e.Call, lvm.PvdisplayArgs{Name: real, Real: true})
 	return d.Dict(real).Str("Volume Group Name"), d.Has(real), err
 }
 
 func vgAbsent(ctx context.Context, e *state.Env, a lvmNameArgs) (state.Plan, error) {
 	noun := "Volume Group " + a.Name
-	d, err := displayed(ctx, e, "vgdisplay", a.Name)
+	d, err := shownVG(ctx, e, a.Name)
 	if err != nil || d.Len() == 0 {
 		return state.Plan{Comment: noun + " already absent"}, err
 	}
-	return lvmThing{"vgdisplay", a.Name, noun, false, func(ctx context.Context) (any, error) { return e.Exec(ctx, "lvm.vgremove", nil, a.Name) }}.plan(e), nil
+	return lvmThing{shownVG, a.Name, noun, false, false, func(ctx context.Context) (any, error) {
+		return volumes().Vgremove(ctx, e.Call, lvm.VgremoveArgs{Name: a.Name, Force: true})
+	}}.plan(e), nil
 }
 
 type lvPresentArgs struct {
@@ -241,7 +264,7 @@ func lvPresent(ctx context.Context, e *state.Env, a lvPresentArgs) (state.Plan, 
 		group, _, _ = strings.Cut(group, "/")
 	}
 	path := "/dev/" + group + "/" + name
-	d, err := displayed(ctx, e, "lvdisplay", path)
+	d, err := shownLV(ctx, e, path)
 	if err != nil {
 		return state.Plan{}, err
 	}
@@ -253,10 +276,10 @@ func lvPresent(ctx context.Context, e *state.Env, a lvPresentArgs) (state.Plan, 
 			return state.Plan{}, err
 		}
 	}
-	return lvmThing{"lvdisplay", path, "Logical Volume " + name, true, func(ctx context.Context) (any, error) {
+	return lvmThing{shownLV, path, "Logical Volume " + name, true, true, func(ctx context.Context) (any, error) {
 		kw := a.Kwargs.Clean()
 		kw.Update(value.DictOf("size", a.Size, "extents", a.Extents, "snapshot", of, "pv", a.PV, "thinvolume", a.Thin, "thinpool", a.Pool, "force", a.Force))
-		return e.Exec(ctx, "lvm.lvcreate", kw, name, a.Group)
+		return given(ctx, e, volumes().Lvcreate, kw, name, a.Group)
 	}}.plan(e), nil
 }
 
@@ -276,20 +299,20 @@ func (a lvPresentArgs) resized(ctx context.Context, e *state.Env, name, path str
 		was = n
 	}
 	size, extents := had, was
-	kw := value.DictOf("lvpath", path, "resizefs", a.FS, "force", a.Force)
+	due := lvm.LvresizeArgs{Path: path, FS: a.FS, Force: a.Force}
 	switch {
 	case value.Truth(a.Size):
 		if size, err = megabytes(a.Size); err != nil {
 			return there, err
 		}
-		kw.Set("size", a.Size)
+		due.Size = a.Size
 	case strings.Contains(value.Str(a.Extents), "%"):
 		there.Comment += ", " + value.Str(a.Extents) + " won't be resized."
 	default:
 		if extents, err = strconv.ParseFloat(value.Str(a.Extents), 64); err != nil {
 			return there, fn.Errorf("extents is a number or a share such as 50%%FREE, not %s", value.Repr(a.Extents))
 		}
-		kw.Set("extents", a.Extents)
+		due.Extents = a.Extents
 	}
 	switch {
 	case !a.Force && (size < had || extents < was):
@@ -298,17 +321,16 @@ func (a lvPresentArgs) resized(ctx context.Context, e *state.Env, name, path str
 		return there, nil
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: noun + " is set to be resized"}, Do: func(ctx context.Context) (state.Change, error) {
-		v, err := e.Exec(ctx, "lvm.lvresize", kw)
+		v, err := volumes().Resize("lvresize", "resized", "--force")(ctx, e.Call, due)
 		if err != nil {
 			return state.Change{}, err
 		}
-		d, err := displayed(ctx, e, "lvdisplay", path)
+		d, err := shownLV(ctx, e, path)
 		if err != nil {
 			return state.Change{}, err
 		}
 		if has, err := megabytes(d.Dict(path).Str("Logical Volume Size") + "s"); err != nil || has == had {
-			said, _ := v.(*value.Dict)
-			return state.Change{}, state.Errorf("Failed to resize %s.\nError: %s", noun, said.Str("Output from lvresize"))
+			return state.Change{}, state.Errorf("Failed to resize %s.\nError: %s", noun, v.Str("Output from lvresize"))
 		}
 		return state.Change{Diff: value.DictOf("resized", v), Comment: "Resized " + noun}, nil
 	}}}}, nil
@@ -321,9 +343,11 @@ type lvAbsentArgs struct {
 
 func lvAbsent(ctx context.Context, e *state.Env, a lvAbsentArgs) (state.Plan, error) {
 	noun, path := "Logical Volume "+a.Name, "/dev/"+a.Group+"/"+a.Name
-	d, err := displayed(ctx, e, "lvdisplay", path)
+	d, err := shownLV(ctx, e, path)
 	if err != nil || d.Len() == 0 {
 		return state.Plan{Comment: noun + " already absent"}, err
 	}
-	return lvmThing{"lvdisplay", path, noun, false, func(ctx context.Context) (any, error) { return e.Exec(ctx, "lvm.lvremove", nil, a.Name, a.Group) }}.plan(e), nil
+	return lvmThing{shownLV, path, noun, false, true, func(ctx context.Context) (any, error) {
+		return volumes().Lvremove(ctx, e.Call, lvm.LvremoveArgs{Name: a.Name, Group: a.Group, Force: true})
+	}}.plan(e), nil
 }
