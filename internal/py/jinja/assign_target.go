@@ -1,12 +1,12 @@
 package jinja
 
-func (p *parser) nameTarget() *nameExpr {
+func (p *statementParser) nameTarget() *nameExpr {
 	t := p.expect(tName)
 	p.checkTarget(t.text, t.line)
 	return &nameExpr{name: t.text, line: t.line, store: true}
 }
 
-func (p *parser) checkTarget(name string, line int) {
+func (p *statementParser) checkTarget(name string, line int) {
 	switch name {
 	case "true", "false", "none", "True", "False", "None":
 		p.fail(line, "can't assign to 'name'")
@@ -15,7 +15,7 @@ func (p *parser) checkTarget(name string, line int) {
 
 // assignTarget parses the target of an assignment: names, tuples of them and,
 // if allowed, an attribute of a namespace.
-func (p *parser) assignTarget(o tupleOpts, namespace bool) expr {
+func (p *statementParser) assignTarget(o tupleOpts, namespace bool) expr {
 	if namespace && p.look().kind == "." {
 		t := p.expect(tName)
 		p.next()
@@ -24,7 +24,7 @@ func (p *parser) assignTarget(o tupleOpts, namespace bool) expr {
 	}
 	o.simple = true
 	line := p.cur().line
-	e := p.tuple(o)
+	e := p.expr.tuple(o)
 	if what := markStore(e); what != "" {
 		p.fail(line, "can't assign to '%s'", what)
 	}

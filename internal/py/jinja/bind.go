@@ -2,8 +2,9 @@ package jinja
 
 // binder resolves names to variables after parsing.
 type binder struct {
-	p *parser
-	t *Template
+	t      *Template
+	blocks map[string]*blockStmt // of the template, by name
+	fails  *tokenReader          // reports what is well-formed but invalid
 }
 
 // place is the position of a statement in a template.
@@ -33,7 +34,7 @@ func (b *binder) template(body []stmt) {
 	pl.sym.stmts(body)
 	b.stmts(body, pl)
 	fn.entry = pl.sym.entry()
-	for name, n := range b.p.blocks {
+	for name, n := range b.blocks {
 		b.t.blocks[name] = b.block(n)
 	}
 }
@@ -255,7 +256,7 @@ func (b *binder) loading(st stmt, pl place) {
 	switch n := st.(type) {
 	case *extendsStmt:
 		if !pl.top {
-			b.p.assertion(n.line, "cannot use extend from a non top-level scope")
+			b.fails.assertion(n.line, "cannot use extend from a non top-level scope")
 		}
 		b.expr(pl, n.name)
 	case *includeStmt:
@@ -289,7 +290,7 @@ func (b *binder) ifStmt(n *ifStmt, pl place) {
 func (b *binder) forStmt(n *forStmt, pl place) {
 	walkNames(n.target, func(t *nameExpr) {
 		if t.name == "loop" {
-			b.p.assertion(n.line, "Can't assign to special loop variable in for-loop target")
+			b.fails.assertion(n.line, "Can't assign to special loop variable in for-loop target")
 		}
 	})
 	b.expr(pl, n.iter)
@@ -370,7 +371,7 @@ func (b *binder) macro(n *macroStmt, pl place) {
 			if name == "caller" {
 				n.explicitCaller = true
 				if usesName(n.body, name) && i < len(n.args)-len(n.defaults) {
-					b.p.assertion(n.line, `When defining macros or call blocks the special "caller" argument must be omitted or be given a default.`)
+					b.fails.assertion(n.line, `When defining macros or call blocks the special "caller" argument must be omitted or be given a default.`)
 				}
 				n.caller = usesName(n.body, name)
 			}
@@ -400,12 +401,12 @@ func (b *binder) callables(e expr, soft bool) {
 	case *condExpr:
 		soft = true
 	case *filterExpr:
-		if x.fn = b.p.env.filters[x.name]; x.fn == nil && !soft {
-			b.p.assertion(x.line, "No filter named %s.", quoted(x.name))
+		if x.fn = b.t.env.filters[x.name]; x.fn == nil && !soft {
+			b.fails.assertion(x.line, "No filter named %s.", quoted(x.name))
 		}
 	case *testExpr:
-		if x.fn = b.p.env.tests[x.name]; x.fn == nil && !soft {
-			b.p.assertion(x.line, "No test named %s.", quoted(x.name))
+		if x.fn = b.t.env.tests[x.name]; x.fn == nil && !soft {
+			b.fails.assertion(x.line, "No test named %s.", quoted(x.name))
 		}
 	}
 	for _, c := range children(e) {

@@ -147,11 +147,10 @@ func (e *Env) Parse(name, source string) (t *Template, err error) {
 			t, err = nil, f
 		}
 	}()
-	p := &parser{env: e, name: name, blocks: map[string]*blockStmt{}}
-	p.toks = tokenize(&e.o, source)
+	p := newStatementParser(&e.o, name, source)
 	body := p.subparse(nil)
 	t = &Template{env: e, name: name, source: source, blocks: map[string]*function{}}
-	b := &binder{p: p, t: t}
+	b := &binder{t: t, blocks: p.blocks, fails: p.tokenReader}
 	b.template(body)
 	return t, nil
 }

@@ -1,5 +1,8 @@
 package jinja
 
+// expressionParser turns tokens into expressions. It knows no tags.
+type expressionParser struct{ *tokenReader }
+
 type tupleOpts struct {
 	simple bool   // only names and literals, as in a for's target
 	noCond bool   // no inline if
@@ -8,7 +11,7 @@ type tupleOpts struct {
 }
 
 // tuple parses an expression, or several separated by commas.
-func (p *parser) tuple(o tupleOpts) expr {
+func (p *expressionParser) tuple(o tupleOpts) expr {
 	line := p.cur().line
 	var items []expr
 	isTuple := false
@@ -45,7 +48,7 @@ func (p *parser) tuple(o tupleOpts) expr {
 	return &tupleExpr{items: items, line: line}
 }
 
-func (p *parser) expression() expr {
+func (p *expressionParser) expression() expr {
 	line := p.cur().line
 	p.enter(line)
 	defer p.leave()
@@ -67,13 +70,13 @@ func (p *parser) expression() expr {
 const maxChain = 2000
 
 // link counts one more element of a chain.
-func (p *parser) link(n *int) {
+func (p *expressionParser) link(n *int) {
 	if *n++; *n > maxChain {
 		p.fail(p.cur().line, "an expression has more than %d parts", maxChain)
 	}
 }
 
-func (p *parser) or() expr {
+func (p *expressionParser) or() expr {
 	e := p.and()
 	for n := 0; p.skipName("or"); p.link(&n) {
 		e = &orExpr{e, p.and()}
@@ -81,7 +84,7 @@ func (p *parser) or() expr {
 	return e
 }
 
-func (p *parser) and() expr {
+func (p *expressionParser) and() expr {
 	e := p.not()
 	for n := 0; p.skipName("and"); p.link(&n) {
 		e = &andExpr{e, p.not()}
@@ -89,7 +92,7 @@ func (p *parser) and() expr {
 	return e
 }
 
-func (p *parser) not() expr {
+func (p *expressionParser) not() expr {
 	if p.cur().is("not") {
 		p.enter(p.next().line)
 		defer p.leave()
@@ -98,7 +101,7 @@ func (p *parser) not() expr {
 	return p.compare()
 }
 
-func (p *parser) compare() expr {
+func (p *expressionParser) compare() expr {
 	e := p.math1()
 	var c *compExpr
 	for {
@@ -127,7 +130,7 @@ func (p *parser) compare() expr {
 	}
 }
 
-func (p *parser) math1() expr {
+func (p *expressionParser) math1() expr {
 	e := p.concat()
 	for n := 0; p.cur().kind == "+" || p.cur().kind == "-"; p.link(&n) {
 		op := p.next().kind[0]
@@ -136,7 +139,7 @@ func (p *parser) math1() expr {
 	return e
 }
 
-func (p *parser) concat() expr {
+func (p *expressionParser) concat() expr {
 	e := p.math2()
 	if p.cur().kind != "~" {
 		return e
@@ -148,7 +151,7 @@ func (p *parser) concat() expr {
 	return &concatExpr{items}
 }
 
-func (p *parser) math2() expr {
+func (p *expressionParser) math2() expr {
 	e := p.pow()
 	for n := 0; ; p.link(&n) {
 		op := byte(0)
@@ -165,7 +168,7 @@ func (p *parser) math2() expr {
 	}
 }
 
-func (p *parser) pow() expr {
+func (p *expressionParser) pow() expr {
 	e := p.unary(true)
 	for n := 0; p.skip("**"); p.link(&n) {
 		e = &binExpr{'p', e, p.unary(true)}
@@ -173,7 +176,7 @@ func (p *parser) pow() expr {
 	return e
 }
 
-func (p *parser) unary(withFilter bool) expr {
+func (p *expressionParser) unary(withFilter bool) expr {
 	var e expr
 	switch t := p.cur(); t.kind {
 	case "-", "+":
@@ -191,7 +194,7 @@ func (p *parser) unary(withFilter bool) expr {
 	return e
 }
 
-func (p *parser) primary() expr {
+func (p *expressionParser) primary() expr {
 	t := p.cur()
 	switch t.kind {
 	case tName:
@@ -228,7 +231,7 @@ func (p *parser) primary() expr {
 	return nil
 }
 
-func (p *parser) list() expr {
+func (p *expressionParser) list() expr {
 	p.next()
 	l := &listExpr{}
 	for p.cur().kind != "]" {
@@ -244,7 +247,7 @@ func (p *parser) list() expr {
 	return l
 }
 
-func (p *parser) dict() expr {
+func (p *expressionParser) dict() expr {
 	p.next()
 	d := &dictExpr{}
 	for p.cur().kind != "}" {
@@ -262,7 +265,7 @@ func (p *parser) dict() expr {
 	return d
 }
 
-func (p *parser) postfix(e expr) expr {
+func (p *expressionParser) postfix(e expr) expr {
 	for n := 0; ; p.link(&n) {
 		switch p.cur().kind {
 		case ".", "[":
@@ -275,7 +278,7 @@ func (p *parser) postfix(e expr) expr {
 	}
 }
 
-func (p *parser) filterExpr(e expr) expr {
+func (p *expressionParser) filterExpr(e expr) expr {
 	for n := 0; ; p.link(&n) {
 		t := p.cur()
 		switch {
@@ -291,7 +294,7 @@ func (p *parser) filterExpr(e expr) expr {
 	}
 }
 
-func (p *parser) subscript(e expr) expr {
+func (p *expressionParser) subscript(e expr) expr {
 	if p.next().kind == "." {
 		t := p.next()
 		switch t.kind {
@@ -319,7 +322,7 @@ func (p *parser) subscript(e expr) expr {
 	return &getitemExpr{e, &tupleExpr{items: args, line: line}}
 }
 
-func (p *parser) subscribed() expr {
+func (p *expressionParser) subscribed() expr {
 	s := &loneSlice{}
 	if p.cur().kind != ":" {
 		e := p.expression()
@@ -339,12 +342,12 @@ func (p *parser) subscribed() expr {
 	return s
 }
 
-func (p *parser) call(e expr) expr {
+func (p *expressionParser) call(e expr) expr {
 	line := p.cur().line
 	return &callExpr{fn: e, callArgs: p.callArgs(), line: line}
 }
 
-func (p *parser) callArgs() callArgs {
+func (p *expressionParser) callArgs() callArgs {
 	line := p.expect("(").line
 	p.enter(line)
 	defer p.leave()
@@ -386,7 +389,7 @@ func (p *parser) callArgs() callArgs {
 }
 
 // dotted parses a name with dots.
-func (p *parser) dotted() *token {
+func (p *expressionParser) dotted() *token {
 	t := *p.expect(tName)
 	for p.skip(".") {
 		t.text += "." + p.expect(tName).text
@@ -395,7 +398,7 @@ func (p *parser) dotted() *token {
 }
 
 // filters parses a chain of filters; inline, the first has no bar before it.
-func (p *parser) filters(e expr, inline bool) expr {
+func (p *expressionParser) filters(e expr, inline bool) expr {
 	for n := 0; p.cur().kind == "|" || inline; p.link(&n) {
 		if !inline {
 			p.next()
@@ -411,7 +414,7 @@ func (p *parser) filters(e expr, inline bool) expr {
 	return e
 }
 
-func (p *parser) test(e expr) expr {
+func (p *expressionParser) test(e expr) expr {
 	line := p.next().line
 	negated := p.skipName("not")
 	name := p.dotted().text

@@ -5,17 +5,11 @@ import (
 	"strings"
 )
 
-// maxNesting bounds how deep tags and expressions may nest.
-const maxNesting = 200
-
-// parser turns tokens into a tree. It panics with an *Error, which parse
-// recovers.
-type parser struct {
-	env   *Env
-	name  string
-	toks  []token
-	i     int
-	depth int
+// statementParser turns tokens into a tree of tags and text.
+type statementParser struct {
+	*tokenReader
+	expr  expressionParser
+	o     *Options   // the tags that it adds
 	tags  []string   // open tags
 	ends  [][]string // what may end them
 	loops int
@@ -23,8 +17,13 @@ type parser struct {
 	blocks map[string]*blockStmt
 }
 
+func newStatementParser(o *Options, name, source string) *statementParser {
+	r := &tokenReader{name: name, toks: tokenize(o, source)}
+	return &statementParser{tokenReader: r, expr: expressionParser{r}, o: o, blocks: map[string]*blockStmt{}}
+}
+
 // body parses statements and text up to a tag of ends, which becomes current.
-func (p *parser) body(ends []string) []stmt {
+func (p *statementParser) body(ends []string) []stmt {
 	p.skip(":")
 	p.expect(tBlockEnd)
 	out := p.subparse(ends)
@@ -35,13 +34,13 @@ func (p *parser) body(ends []string) []stmt {
 }
 
 // bodyTo is body, and skips the end tag.
-func (p *parser) bodyTo(end string) []stmt {
+func (p *statementParser) bodyTo(end string) []stmt {
 	out := p.body([]string{end})
 	p.next()
 	return out
 }
 
-func (p *parser) failEOF(ends []string) {
+func (p *statementParser) failEOF(ends []string) {
 	p.failUntil("", p.cur().line, ends)
 }
 
@@ -54,7 +53,7 @@ func orList(names []string) string {
 }
 
 // failUntil reports the missing or superfluous tag.
-func (p *parser) failUntil(name string, line int, ends []string) {
+func (p *statementParser) failUntil(name string, line int, ends []string) {
 	msg := "Unexpected end of template."
 	if name != "" {
 		msg = fmt.Sprintf("Encountered unknown tag %s.", quoted(name))
@@ -88,7 +87,7 @@ func (p *parser) failUntil(name string, line int, ends []string) {
 	p.fail(line, "%s", msg)
 }
 
-func (p *parser) subparse(ends []string) []stmt {
+func (p *statementParser) subparse(ends []string) []stmt {
 	p.enter(p.cur().line)
 	defer p.leave()
 	if ends != nil {
@@ -124,20 +123,20 @@ func (p *parser) subparse(ends []string) []stmt {
 	}
 }
 
-func (p *parser) output(o *outputStmt) {
+func (p *statementParser) output(o *outputStmt) {
 	t := p.next()
 	if t.kind == tData {
 		o.texts[len(o.texts)-1] += t.text
 		return
 	}
 	o.lines = append(o.lines, p.cur().line)
-	o.exprs = append(o.exprs, p.tuple(tupleOpts{}))
+	o.exprs = append(o.exprs, p.expr.tuple(tupleOpts{}))
 	o.texts = append(o.texts, "")
 	p.expect(tVariableEnd)
 }
 
 // statement parses one tag with its body.
-func (p *parser) statement() []stmt {
+func (p *statementParser) statement() []stmt {
 	t := p.cur()
 	if t.kind != tName {
 		p.fail(t.line, "tag name expected")
@@ -161,7 +160,7 @@ func (p *parser) statement() []stmt {
 		return []stmt{p.parseBlock()}
 	case "extends":
 		p.next()
-		return []stmt{&extendsStmt{name: p.expression(), line: t.line}}
+		return []stmt{&extendsStmt{name: p.expr.expression(), line: t.line}}
 	case "include":
 		return []stmt{p.parseInclude()}
 	case "import":
@@ -172,13 +171,13 @@ func (p *parser) statement() []stmt {
 		return []stmt{p.parseWith()}
 	case "autoescape":
 		p.next()
-		val := p.expression()
+		val := p.expr.expression()
 		return []stmt{&autoescapeStmt{val: val, body: p.bodyTo("endautoescape"), line: t.line}}
 	case "print":
 		return []stmt{p.parsePrint()}
 	case "do":
 		p.next()
-		return []stmt{&doStmt{val: p.tuple(tupleOpts{}), line: t.line}}
+		return []stmt{&doStmt{val: p.expr.tuple(tupleOpts{}), line: t.line}}
 	case "break", "continue":
 		p.next()
 		f := breakLoop
@@ -201,9 +200,8 @@ func (p *parser) statement() []stmt {
 }
 
 // extension parses the tags added by Options.
-func (p *parser) extension(t *token) []stmt {
-	o := &p.env.o
-	if c, ok := o.CaptureTags[t.text]; ok {
+func (p *statementParser) extension(t *token) []stmt {
+	if c, ok := p.o.CaptureTags[t.text]; ok {
 		p.next()
 		p.expectName("as")
 		target := p.assignTarget(tupleOpts{}, false)
@@ -213,29 +211,29 @@ func (p *parser) extension(t *token) []stmt {
 		p.loops = loops
 		return []stmt{&setBlockStmt{target: target, filter: &filterExpr{name: c.Filter, line: t.line}, body: body, line: t.line}}
 	}
-	if filter, ok := o.ImportTags[t.text]; ok {
+	if filter, ok := p.o.ImportTags[t.text]; ok {
 		im := p.parseImport()
 		load := &nameExpr{name: im.target.name, line: t.line}
 		set := &setStmt{target: &nameExpr{name: im.target.name, line: t.line, store: true}, line: t.line,
 			val: &filterExpr{in: load, name: filter, line: t.line}}
 		return []stmt{&timedStmt{label: im.name, source: t.text, body: []stmt{im, set}, line: t.line}}
 	}
-	if end, ok := o.TimedTags[t.text]; ok {
+	if end, ok := p.o.TimedTags[t.text]; ok {
 		p.next()
 		p.expectName("as")
-		label := p.expression()
+		label := p.expr.expression()
 		return []stmt{&timedStmt{label: label, source: t.text + " block", body: p.bodyTo(end), line: t.line}}
 	}
 	return nil
 }
 
-func (p *parser) parseFor() stmt {
+func (p *statementParser) parseFor() stmt {
 	n := &forStmt{line: p.next().line}
 	n.target = p.assignTarget(tupleOpts{end: "in"}, false)
 	p.expectName("in")
-	n.iter = p.tuple(tupleOpts{noCond: true, end: "recursive"})
+	n.iter = p.expr.tuple(tupleOpts{noCond: true, end: "recursive"})
 	if p.skipName("if") {
-		n.test = p.expression()
+		n.test = p.expr.expression()
 	}
 	n.recursive = p.skipName("recursive")
 	p.loops++
@@ -247,12 +245,12 @@ func (p *parser) parseFor() stmt {
 	return n
 }
 
-func (p *parser) parseIf() stmt {
+func (p *statementParser) parseIf() stmt {
 	n := &ifStmt{}
 	line := p.next().line
 	for {
 		n.lines = append(n.lines, line)
-		n.tests = append(n.tests, p.tuple(tupleOpts{noCond: true}))
+		n.tests = append(n.tests, p.expr.tuple(tupleOpts{noCond: true}))
 		n.bodies = append(n.bodies, p.body([]string{"elif", "else", "endif"}))
 		t := p.next()
 		if t.text == "elif" {
@@ -266,21 +264,21 @@ func (p *parser) parseIf() stmt {
 	}
 }
 
-func (p *parser) parseSet() stmt {
+func (p *statementParser) parseSet() stmt {
 	line := p.next().line
 	target := p.assignTarget(tupleOpts{}, true)
 	if p.skip("=") {
-		return &setStmt{target: target, val: p.tuple(tupleOpts{}), line: line}
+		return &setStmt{target: target, val: p.expr.tuple(tupleOpts{}), line: line}
 	}
 	n := &setBlockStmt{target: target, line: line}
-	if f := p.filters(nil, false); f != nil {
+	if f := p.expr.filters(nil, false); f != nil {
 		n.filter = f.(*filterExpr)
 	}
 	n.body = p.bodyTo("endset")
 	return n
 }
 
-func (p *parser) parseWith() stmt {
+func (p *statementParser) parseWith() stmt {
 	n := &withStmt{line: p.next().line}
 	for p.cur().kind != tBlockEnd {
 		if len(n.targets) > 0 {
@@ -290,7 +288,7 @@ func (p *parser) parseWith() stmt {
 		asParam(t)
 		n.targets = append(n.targets, t)
 		p.expect("=")
-		n.vals = append(n.vals, p.expression())
+		n.vals = append(n.vals, p.expr.expression())
 	}
 	n.body = p.bodyTo("endwith")
 	return n
@@ -307,7 +305,7 @@ func asParam(e expr) {
 	}
 }
 
-func (p *parser) parseBlock() stmt {
+func (p *statementParser) parseBlock() stmt {
 	n := &blockStmt{line: p.next().line}
 	n.name = p.expect(tName).text
 	n.scoped = p.skipName("scoped")
@@ -341,7 +339,7 @@ func blank(body []stmt) bool {
 }
 
 // withContext parses "with context" or "without context".
-func (p *parser) withContext(def bool) (with, given bool) {
+func (p *statementParser) withContext(def bool) (with, given bool) {
 	t := p.cur()
 	if (t.is("with") || t.is("without")) && p.look().is("context") {
 		p.next()
@@ -351,9 +349,9 @@ func (p *parser) withContext(def bool) (with, given bool) {
 	return def, false
 }
 
-func (p *parser) parseInclude() stmt {
+func (p *statementParser) parseInclude() stmt {
 	n := &includeStmt{line: p.next().line}
-	n.name = p.expression()
+	n.name = p.expr.expression()
 	if p.cur().is("ignore") && p.look().is("missing") {
 		p.next()
 		p.next()
@@ -363,18 +361,18 @@ func (p *parser) parseInclude() stmt {
 	return n
 }
 
-func (p *parser) parseImport() *importStmt {
+func (p *statementParser) parseImport() *importStmt {
 	n := &importStmt{line: p.next().line}
-	n.name = p.expression()
+	n.name = p.expr.expression()
 	p.expectName("as")
 	n.target = p.nameTarget()
 	n.withContext, _ = p.withContext(false)
 	return n
 }
 
-func (p *parser) parseFrom() stmt {
+func (p *statementParser) parseFrom() stmt {
 	n := &fromStmt{line: p.next().line}
-	n.name = p.expression()
+	n.name = p.expr.expression()
 	p.expectName("import")
 	for {
 		if len(n.names) > 0 {
@@ -402,7 +400,7 @@ func (p *parser) parseFrom() stmt {
 	}
 }
 
-func (p *parser) signature(n *macroStmt) {
+func (p *statementParser) signature(n *macroStmt) {
 	p.expect("(")
 	for p.cur().kind != ")" {
 		if len(n.args) > 0 {
@@ -411,7 +409,7 @@ func (p *parser) signature(n *macroStmt) {
 		a := p.nameTarget()
 		a.param = true
 		if p.skip("=") {
-			n.defaults = append(n.defaults, p.expression())
+			n.defaults = append(n.defaults, p.expr.expression())
 		} else if len(n.defaults) > 0 {
 			p.fail(p.cur().line, "non-default argument follows default argument")
 		}
@@ -420,14 +418,14 @@ func (p *parser) signature(n *macroStmt) {
 	p.expect(")")
 }
 
-func (p *parser) macroBody(n *macroStmt, end string) {
+func (p *statementParser) macroBody(n *macroStmt, end string) {
 	loops := p.loops
 	p.loops = 0
 	n.body = p.bodyTo(end)
 	p.loops = loops
 }
 
-func (p *parser) parseMacro() stmt {
+func (p *statementParser) parseMacro() stmt {
 	n := &macroStmt{line: p.next().line}
 	n.name = p.nameTarget()
 	p.signature(n)
@@ -435,13 +433,13 @@ func (p *parser) parseMacro() stmt {
 	return n
 }
 
-func (p *parser) parseCall() stmt {
+func (p *statementParser) parseCall() stmt {
 	line := p.next().line
 	n := &callStmt{macro: &macroStmt{line: line}, line: line}
 	if p.cur().kind == "(" {
 		p.signature(n.macro)
 	}
-	call, ok := p.expression().(*callExpr)
+	call, ok := p.expr.expression().(*callExpr)
 	if !ok {
 		p.fail(line, "expected call")
 	}
@@ -450,21 +448,21 @@ func (p *parser) parseCall() stmt {
 	return n
 }
 
-func (p *parser) parseFilterBlock() stmt {
+func (p *statementParser) parseFilterBlock() stmt {
 	n := &filterStmt{line: p.next().line}
-	n.filter = p.filters(nil, true).(*filterExpr)
+	n.filter = p.expr.filters(nil, true).(*filterExpr)
 	n.body = p.bodyTo("endfilter")
 	return n
 }
 
-func (p *parser) parsePrint() stmt {
+func (p *statementParser) parsePrint() stmt {
 	o := &outputStmt{texts: []string{""}, line: p.next().line}
 	for p.cur().kind != tBlockEnd {
 		if len(o.exprs) > 0 {
 			p.expect(",")
 		}
 		o.lines = append(o.lines, p.cur().line)
-		o.exprs = append(o.exprs, p.expression())
+		o.exprs = append(o.exprs, p.expr.expression())
 		o.texts = append(o.texts, "")
 	}
 	return o

@@ -5,16 +5,29 @@ import (
 	"strings"
 )
 
-func (p *parser) cur() *token { return &p.toks[p.i] }
+// maxNesting bounds how deep tags and expressions may nest.
+const maxNesting = 200
 
-func (p *parser) look() *token {
+// tokenReader goes through the tokens of one template for the parsers of
+// statements and expressions, which share its position and depth. It panics
+// with an *Error, which Parse recovers.
+type tokenReader struct {
+	name  string // of the template
+	toks  []token
+	i     int
+	depth int
+}
+
+func (p *tokenReader) cur() *token { return &p.toks[p.i] }
+
+func (p *tokenReader) look() *token {
 	if p.i+1 < len(p.toks) {
 		return &p.toks[p.i+1]
 	}
 	return &p.toks[len(p.toks)-1]
 }
 
-func (p *parser) next() *token {
+func (p *tokenReader) next() *token {
 	t := &p.toks[p.i]
 	if t.kind == tError {
 		p.fail(t.line, "%s", t.text)
@@ -28,22 +41,22 @@ func (p *parser) next() *token {
 	return t
 }
 
-func (p *parser) fail(line int, format string, args ...any) {
+func (p *tokenReader) fail(line int, format string, args ...any) {
 	panic(&Error{Kind: SyntaxError, Message: fmt.Sprintf(format, args...), Template: p.name, Line: line})
 }
 
 // assertion fails for a template that is well-formed but invalid.
-func (p *parser) assertion(line int, format string, args ...any) {
+func (p *tokenReader) assertion(line int, format string, args ...any) {
 	panic(&Error{Kind: AssertionError, Message: fmt.Sprintf(format, args...), Template: p.name, Line: line})
 }
 
-func (p *parser) enter(line int) {
+func (p *tokenReader) enter(line int) {
 	if p.depth++; p.depth > maxNesting {
 		p.fail(line, "tags or expressions nest more than %d deep", maxNesting)
 	}
 }
 
-func (p *parser) leave() { p.depth-- }
+func (p *tokenReader) leave() { p.depth-- }
 
 func (t *token) is(name string) bool { return t.kind == tName && t.text == name }
 
@@ -58,7 +71,7 @@ func (t *token) any(names []string) bool {
 	return false
 }
 
-func (p *parser) skipName(name string) bool {
+func (p *tokenReader) skipName(name string) bool {
 	if p.cur().is(name) {
 		p.next()
 		return true
@@ -66,7 +79,7 @@ func (p *parser) skipName(name string) bool {
 	return false
 }
 
-func (p *parser) skip(k kind) bool {
+func (p *tokenReader) skip(k kind) bool {
 	if p.cur().kind == k {
 		p.next()
 		return true
@@ -74,7 +87,7 @@ func (p *parser) skip(k kind) bool {
 	return false
 }
 
-func (p *parser) expect(k kind) *token {
+func (p *tokenReader) expect(k kind) *token {
 	t := p.cur()
 	if t.kind != k {
 		if t.kind == tEOF {
@@ -85,7 +98,7 @@ func (p *parser) expect(k kind) *token {
 	return p.next()
 }
 
-func (p *parser) expectName(name string) *token {
+func (p *tokenReader) expectName(name string) *token {
 	t := p.cur()
 	if !t.is(name) {
 		if t.kind == tEOF {
