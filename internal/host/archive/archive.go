@@ -253,12 +253,16 @@ func Unzip(file, dest string, excludes []string, perms bool) ([]string, error) {
 		return nil, err
 	}
 	defer root.Close()
+	if err := apart(z.File); err != nil {
+		return nil, err
+	}
+	space := roomIn(root)
 	var done []string
 	for _, f := range z.File {
 		if slices.Contains(excludes, f.Name) {
 			continue
 		}
-		if err := unpack(root, f, perms); err != nil {
+		if err := unpack(root, space, f, perms); err != nil {
 			return done, err
 		}
 		done = append(done, f.Name)
@@ -266,7 +270,7 @@ func Unzip(file, dest string, excludes []string, perms bool) ([]string, error) {
 	return done, nil
 }
 
-func unpack(root *os.Root, f *zip.File, perms bool) error {
+func unpack(root *os.Root, space *room, f *zip.File, perms bool) error {
 	name := filepath.Clean(strings.TrimLeft(f.Name, "/"))
 	if f.FileInfo().IsDir() {
 		if err := root.MkdirAll(name, 0o755); err != nil || !perms || f.ExternalAttrs>>16 == 0 {
@@ -295,12 +299,18 @@ func unpack(root *os.Root, f *zip.File, perms bool) error {
 	if perms && f.ExternalAttrs>>16 != 0 {
 		mode = f.Mode().Perm()
 	}
-	return replace(root, name, in, mode, nil)
+	if err := space.check(int64(min(f.UncompressedSize64, 1<<62)), false); err != nil {
+		return fmt.Errorf("cannot unpack %s: %w", f.Name, err)
+	}
+	return replace(root, name, mode, func(out *os.File) error {
+		_, err := io.Copy(out, in)
+		return err
+	}, nil)
 }
 
 // replace writes a temporary file and renames it when complete. finish, if set,
 // is called with its name before that.
-func replace(root *os.Root, name string, from io.Reader, mode fs.FileMode, finish func(aside string) error) (err error) {
+func replace(root *os.Root, name string, mode fs.FileMode, write func(*os.File) error, finish func(aside string) error) (err error) {
 	aside := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%x.%s", rand.Uint64(), "unpack"))
 	out, err := root.OpenFile(aside, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -311,8 +321,7 @@ func replace(root *os.Root, name string, from io.Reader, mode fs.FileMode, finis
 			_ = root.Remove(aside)
 		}
 	}()
-	_, err = io.Copy(out, from)
-	if err = errors.Join(err, out.Close()); err != nil {
+	if err = errors.Join(write(out), out.Close()); err != nil {
 		return err
 	}
 	if finish != nil {

@@ -26,7 +26,11 @@ func Untar(ctx context.Context, file, dest string, lookUp func(user, group strin
 		return nil, err
 	}
 	defer root.Close()
-	u := &untar{root: root, lookUp: lookUp, asRoot: os.Geteuid() == 0}
+	u := &untar{root: root, space: roomIn(root), lookUp: lookUp, asRoot: os.Geteuid() == 0}
+	return u.unpack(ctx, file)
+}
+
+func (u *untar) unpack(ctx context.Context, file string) ([]string, error) {
 	if err := eachTar(ctx, file, nil, u.entry); err != nil {
 		return u.done, err
 	}
@@ -35,7 +39,7 @@ func Untar(ctx context.Context, file, dest string, lookUp func(user, group strin
 		if err := u.finish(h, clean(h.Name)); err != nil {
 			return u.done, err
 		}
-		if err := root.Chmod(clean(h.Name), mode(h)); err != nil {
+		if err := u.root.Chmod(clean(h.Name), mode(h)); err != nil {
 			return u.done, err
 		}
 	}
@@ -44,6 +48,7 @@ func Untar(ctx context.Context, file, dest string, lookUp func(user, group strin
 
 type untar struct {
 	root   *os.Root
+	space  *room
 	lookUp func(user, group string, uid, gid int) (int, int)
 	asRoot bool
 	done   []string
@@ -88,7 +93,18 @@ func (u *untar) put(h *tar.Header, name string, content io.Reader) error {
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 		return u.special(h, name)
 	}
-	return replace(u.root, name, content, mode(h), func(aside string) error { return u.finish(h, aside) })
+	sparse := isSparse(h)
+	if err := u.space.check(h.Size, sparse); err != nil {
+		return err
+	}
+	write := func(out *os.File) error {
+		if sparse {
+			return copySparse(out, content, h.Size)
+		}
+		_, err := io.Copy(out, content)
+		return err
+	}
+	return replace(u.root, name, mode(h), write, func(aside string) error { return u.finish(h, aside) })
 }
 
 // finish sets owner and times of an entry.
