@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/rabbitmq"
 	"brine/internal/host"
 	"brine/internal/py/json"
 	"brine/internal/py/value"
@@ -44,14 +45,14 @@ func withRabbitmq(fn.Reader) (string, bool) {
 	return "Command not found: rabbitmqctl", (&host.Machine{}).Which("rabbitmqctl") != ""
 }
 
-// rabbit calls a function of the execution module with a runas. Its errors
-// are worded as the states' comments are.
-func rabbit(ctx context.Context, e *state.Env, runas any, fun string, args ...any) (any, error) {
-	v, err := e.Exec(ctx, "rabbitmq."+fun, value.DictOf("runas", runas), args...)
+var broker = rabbitmq.Broker{M: &host.Machine{}}
+
+// answer words errors as the states' comments are worded.
+func answer[T any](v T, err error) (T, error) {
 	if err != nil {
-		return nil, state.Errorf("Error: %w", err)
+		err = state.Errorf("Error: %w", err)
 	}
-	return v, nil
+	return v, err
 }
 
 type rabbitUserArgs struct {
@@ -67,6 +68,10 @@ type rabbitUserArgs struct {
 type rabbitRights struct {
 	vhost string
 	perms []any
+}
+
+func (r rabbitRights) args(a rabbitUserArgs) rabbitmq.RightsArgs {
+	return rabbitmq.RightsArgs{Vhost: r.vhost, User: a.Name, Conf: value.Str(r.perms[0]), Write: value.Str(r.perms[1]), Read: value.Str(r.perms[2]), RunAs: a.RunAs}
 }
 
 func (r rabbitRights) dict() *value.Dict {
@@ -97,21 +102,29 @@ func (a rabbitUserArgs) rights() (all []rabbitRights, err error) {
 	return all, nil
 }
 
+// password is the declared password as the program takes it.
+func (a rabbitUserArgs) password() string {
+	if a.Password == nil {
+		return ""
+	}
+	return value.Str(a.Password)
+}
+
 func rabbitUserPresent(ctx context.Context, e *state.Env, a rabbitUserArgs) (state.Plan, error) {
 	rights, err := a.rights()
 	if err != nil {
 		return state.Plan{}, err
 	}
-	there, err := rabbit(ctx, e, a.RunAs, "user_exists", a.Name)
+	there, err := answer(broker.UserExists(ctx, e.Call, rabbitmq.Args{Name: a.Name, RunAs: a.RunAs}))
 	if err != nil {
 		return state.Plan{}, err
 	}
-	if there != true {
+	if !there {
 		diff := value.DictOf("user", value.DictOf("old", "", "new", a.Name))
 		return state.Plan{Steps: []state.Step{{
 			Change: state.Change{Diff: diff, Comment: "User '" + a.Name + "' is set to be created."},
 			Do: func(ctx context.Context) (state.Change, error) {
-				if _, err := rabbit(ctx, e, a.RunAs, "add_user", a.Name, a.Password); err != nil {
+				if _, err := answer(broker.AddUser(ctx, e.Call, rabbitmq.Args{Name: a.Name, Password: a.password(), RunAs: a.RunAs})); err != nil {
 					return state.Change{Diff: diff}, err
 				}
 				return a.configure(ctx, e, rights, diff.Clone(), false)
@@ -120,11 +133,11 @@ func rabbitUserPresent(ctx context.Context, e *state.Env, a rabbitUserArgs) (sta
 	}
 	wrong := false
 	if a.Password != nil {
-		right, err := rabbit(ctx, e, a.RunAs, "check_password", a.Name, a.Password)
+		right, err := answer(broker.CheckPassword(ctx, e.Call, rabbitmq.Args{Name: a.Name, Password: a.password(), RunAs: a.RunAs}))
 		if err != nil {
 			return state.Plan{}, err
 		}
-		wrong = right != true
+		wrong = !right
 	}
 	if !wrong && !value.Truth(a.Force) && len(rights) == 0 && !value.Truth(a.Tags) {
 		return state.Plan{Comment: "User '" + a.Name + "' is already present."}, nil
@@ -147,11 +160,11 @@ func rabbitUserPresent(ctx context.Context, e *state.Env, a rabbitUserArgs) (sta
 	would.Comment = "Configuration for '" + a.Name + "' will change."
 	return state.Plan{Steps: []state.Step{{Change: would, Do: func(ctx context.Context) (state.Change, error) {
 		if before.Len() > 0 {
-			fun, args := "clear_password", []any{a.Name}
+			set := broker.ClearPassword
 			if a.Password != nil {
-				fun, args = "change_password", append(args, a.Password)
+				set = broker.ChangePassword
 			}
-			if _, err := rabbit(ctx, e, a.RunAs, fun, args...); err != nil {
+			if _, err := answer(set(ctx, e.Call, rabbitmq.Args{Name: a.Name, Password: a.password(), RunAs: a.RunAs})); err != nil {
 				return state.Change{}, err
 			}
 		}
@@ -168,18 +181,17 @@ func (a rabbitUserArgs) configure(ctx context.Context, e *state.Env, rights []ra
 			return c, err
 		}
 	}
-	v, err := rabbit(ctx, e, a.RunAs, "list_user_permissions", a.Name)
+	now, err := answer(broker.ListUserPermissions(ctx, e.Call, rabbitmq.Args{Name: a.Name, RunAs: a.RunAs}))
 	if err != nil {
 		return c, err
 	}
-	now, _ := v.(*value.Dict)
 	same := func(r rabbitRights) bool { return now.Has(r.vhost) && value.Equal(now.At(r.vhost), r.dict()) }
 	if !slices.ContainsFunc(rights, func(r rabbitRights) bool { return !same(r) }) {
 		return c, nil
 	}
 	for _, r := range rights {
 		if !test {
-			if _, err := rabbit(ctx, e, a.RunAs, "set_permissions", r.vhost, a.Name, r.perms[0], r.perms[1], r.perms[2]); err != nil {
+			if _, err := answer(broker.SetPermissions(ctx, e.Call, r.args(a))); err != nil {
 				return c, err
 			}
 		}
@@ -199,8 +211,7 @@ func (a rabbitUserArgs) configure(ctx context.Context, e *state.Env, rights []ra
 }
 
 func (a rabbitUserArgs) tag(ctx context.Context, e *state.Env, diff *value.Dict, test bool) error {
-	v, err := rabbit(ctx, e, a.RunAs, "list_users")
-	users, _ := v.(*value.Dict)
+	users, err := broker.ListUsers(ctx, e.Call, rabbitmq.Args{RunAs: a.RunAs})
 	now := value.ListOf()
 	if l, ok := users.At(a.Name).(*value.List); err == nil && ok {
 		now = l
@@ -218,7 +229,7 @@ func (a rabbitUserArgs) tag(ctx context.Context, e *state.Env, diff *value.Dict,
 		return nil
 	}
 	if !test {
-		if _, err := rabbit(ctx, e, a.RunAs, "set_user_tags", a.Name, tags); err != nil {
+		if _, err := answer(broker.SetTags(ctx, e.Call, rabbitmq.TagsArgs{Name: a.Name, Tags: tags, RunAs: a.RunAs})); err != nil {
 			return err
 		}
 	}
@@ -231,10 +242,13 @@ type rabbitNameArgs struct {
 	RunAs any    `salt:"runas" doc:"user to run the program as" default:"null"`
 }
 
+// rabbitCall changes something and returns what the broker says, by a title.
+type rabbitCall func(context.Context, *fn.Call, rabbitmq.Args) (*value.Dict, error)
+
 // rabbitStep is a plan of one call.
-func rabbitStep(e *state.Env, diff *value.Dict, would string, runas any, did func(said any) string, fun string, args ...any) state.Plan {
+func rabbitStep(e *state.Env, diff *value.Dict, would string, did func(said *value.Dict) string, do rabbitCall, args rabbitmq.Args) state.Plan {
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
-		v, err := rabbit(ctx, e, runas, fun, args...)
+		v, err := answer(do(ctx, e.Call, args))
 		if err != nil {
 			return state.Change{}, err
 		}
@@ -242,18 +256,18 @@ func rabbitStep(e *state.Env, diff *value.Dict, would string, runas any, did fun
 	}}}}
 }
 
-func just(text string) func(any) string { return func(any) string { return text } }
+func just(text string) func(*value.Dict) string { return func(*value.Dict) string { return text } }
 
 func rabbitUserAbsent(ctx context.Context, e *state.Env, a rabbitNameArgs) (state.Plan, error) {
-	there, err := rabbit(ctx, e, a.RunAs, "user_exists", a.Name)
+	there, err := answer(broker.UserExists(ctx, e.Call, rabbitmq.Args{Name: a.Name, RunAs: a.RunAs}))
 	if err != nil {
 		return state.Plan{}, err
 	}
-	if there != true {
+	if !there {
 		return state.Plan{Comment: "The user '" + a.Name + "' is not present."}, nil
 	}
-	return rabbitStep(e, value.DictOf("name", value.DictOf("old", a.Name, "new", "")), "The user '"+a.Name+"' will be removed.", a.RunAs,
-		just("The user '"+a.Name+"' was removed."), "delete_user", a.Name), nil
+	return rabbitStep(e, value.DictOf("name", value.DictOf("old", a.Name, "new", "")), "The user '"+a.Name+"' will be removed.",
+		just("The user '"+a.Name+"' was removed."), broker.DeleteUser, rabbitmq.Args{Name: a.Name, RunAs: a.RunAs}), nil
 }
 
 type rabbitVhostArgs struct {
@@ -261,35 +275,35 @@ type rabbitVhostArgs struct {
 }
 
 // field returns a text of what a function has said.
-func fieldOf(name string) func(any) string {
-	return func(v any) string { d, _ := v.(*value.Dict); return d.Str(name) }
+func fieldOf(name string) func(*value.Dict) string {
+	return func(d *value.Dict) string { return d.Str(name) }
 }
 
 func rabbitVhost(want bool) func(context.Context, *state.Env, rabbitVhostArgs) (state.Plan, error) {
 	return func(ctx context.Context, e *state.Env, a rabbitVhostArgs) (state.Plan, error) {
-		there, err := rabbit(ctx, e, nil, "vhost_exists", a.Name)
+		there, err := answer(broker.VhostExists(ctx, e.Call, rabbitmq.Args{Name: a.Name}))
 		about := "Virtual Host '" + a.Name + "' "
 		switch {
 		case err != nil:
 			return state.Plan{}, err
-		case want && there == true:
+		case want && there:
 			return state.Plan{Comment: about + "already exists."}, nil
 		case want:
-			return rabbitStep(e, value.DictOf("old", "", "new", a.Name), about+"will be created.", nil, fieldOf("Added"), "add_vhost", a.Name), nil
-		case there != true:
+			return rabbitStep(e, value.DictOf("old", "", "new", a.Name), about+"will be created.", fieldOf("Added"), broker.AddVhost, rabbitmq.Args{Vhost: a.Name}), nil
+		case !there:
 			return state.Plan{Comment: about + "is not present."}, nil
 		}
-		return rabbitStep(e, value.DictOf("new", "", "old", a.Name), about+"will be removed.", nil, fieldOf("Deleted"), "delete_vhost", a.Name), nil
+		return rabbitStep(e, value.DictOf("new", "", "old", a.Name), about+"will be removed.", fieldOf("Deleted"), broker.DeleteVhost, rabbitmq.Args{Vhost: a.Name}), nil
 	}
 }
 
 func rabbitPlugin(want bool) func(context.Context, *state.Env, rabbitNameArgs) (state.Plan, error) {
-	word, verb, diff := "disabled", "disable_plugin", func(name string) *value.Dict { return value.DictOf("old", name, "new", "") }
+	word, verb, diff := "disabled", broker.DisablePlugin, func(name string) *value.Dict { return value.DictOf("old", name, "new", "") }
 	if want {
-		word, verb, diff = "enabled", "enable_plugin", func(name string) *value.Dict { return value.DictOf("old", "", "new", name) }
+		word, verb, diff = "enabled", broker.EnablePlugin, func(name string) *value.Dict { return value.DictOf("old", "", "new", name) }
 	}
 	return func(ctx context.Context, e *state.Env, a rabbitNameArgs) (state.Plan, error) {
-		is, err := rabbit(ctx, e, a.RunAs, "plugin_is_enabled", a.Name)
+		is, err := answer(broker.PluginIsEnabled(ctx, e.Call, rabbitmq.Args{Name: a.Name, RunAs: a.RunAs}))
 		about := "Plugin '" + a.Name + "' "
 		switch {
 		case err != nil:
@@ -297,7 +311,7 @@ func rabbitPlugin(want bool) func(context.Context, *state.Env, rabbitNameArgs) (
 		case is == want:
 			return state.Plan{Comment: about + "is already " + word + "."}, nil
 		}
-		return rabbitStep(e, diff(a.Name), about+"is set to be "+word+".", a.RunAs, just(about+"was "+word+"."), verb, a.Name), nil
+		return rabbitStep(e, diff(a.Name), about+"is set to be "+word+".", just(about+"was "+word+"."), verb, rabbitmq.Args{Name: a.Name, RunAs: a.RunAs}), nil
 	}
 }
 
@@ -312,11 +326,10 @@ type rabbitPolicyArgs struct {
 }
 
 func rabbitPolicyPresent(ctx context.Context, e *state.Env, a rabbitPolicyArgs) (state.Plan, error) {
-	v, err := e.Exec(ctx, "rabbitmq.list_policies", value.DictOf("vhost", a.Vhost, "runas", a.RunAs))
+	policies, err := broker.ListPolicies(ctx, e.Call, rabbitmq.Args{Vhost: a.Vhost, RunAs: a.RunAs})
 	if err != nil {
 		return state.Plan{}, err
 	}
-	policies, _ := v.(*value.Dict)
 	now := policies.Dict(a.Vhost).Dict(a.Name)
 	about := "Policy " + a.Vhost + " " + a.Name + " "
 	diff, would := value.DictOf("old", value.NewDict(0), "new", a.Name), about+"is set to be created"
@@ -331,7 +344,7 @@ func rabbitPolicyPresent(ctx context.Context, e *state.Env, a rabbitPolicyArgs) 
 		diff, would = value.DictOf("old", now, "new", value.Strings(updates)), about+"is set to be updated"
 	}
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
-		v, err := e.Exec(ctx, "rabbitmq.set_policy", value.DictOf("priority", a.Priority, "runas", a.RunAs, "apply_to", a.ApplyTo), a.Vhost, a.Name, a.Pattern, a.Definition)
+		v, err := broker.SetPolicy(ctx, e.Call, rabbitmq.PolicyArgs{Vhost: a.Vhost, Name: a.Name, Pattern: a.Pattern, Definition: a.Definition, Priority: a.Priority, RunAs: a.RunAs, ApplyTo: a.ApplyTo})
 		if err != nil {
 			return state.Change{}, err
 		}
@@ -374,13 +387,13 @@ type rabbitPolicyAbsentArgs struct {
 }
 
 func rabbitPolicyAbsent(ctx context.Context, e *state.Env, a rabbitPolicyAbsentArgs) (state.Plan, error) {
-	there, err := rabbit(ctx, e, a.RunAs, "policy_exists", a.Vhost, a.Name)
+	there, err := answer(broker.PolicyExists(ctx, e.Call, rabbitmq.Args{Vhost: a.Vhost, Name: a.Name, RunAs: a.RunAs}))
 	about := "Policy '" + a.Vhost + " " + a.Name + "' "
 	switch {
 	case err != nil:
 		return state.Plan{}, err
-	case there != true:
+	case !there:
 		return state.Plan{Comment: about + "is not present."}, nil
 	}
-	return rabbitStep(e, value.DictOf("new", "", "old", a.Name), about+"will be removed.", a.RunAs, just("Deleted"), "delete_policy", a.Vhost, a.Name), nil
+	return rabbitStep(e, value.DictOf("new", "", "old", a.Name), about+"will be removed.", just("Deleted"), broker.DeletePolicy, rabbitmq.Args{Vhost: a.Vhost, Name: a.Name, RunAs: a.RunAs}), nil
 }
