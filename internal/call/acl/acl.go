@@ -43,7 +43,20 @@ func Lists(m *value.Dict, name string) []any {
 // minions of the calls; it may be nil if there are none.
 //
 // Salt allows a request with several functions as soon as one of them is allowed. That is a security hole, so here each must be.
+//
+// covers is asked once for each target, however many calls there are: it may read the data of all minions.
 func Allowed(list []any, calls []Call, covers func(target string) bool) bool {
+	if covers != nil {
+		ask, known := covers, map[string]bool{}
+		covers = func(tgt string) bool {
+			ok, asked := known[tgt]
+			if !asked {
+				ok = ask(tgt)
+				known[tgt] = ok
+			}
+			return ok
+		}
+	}
 	for _, c := range calls {
 		if !allowed(list, c, covers) {
 			return false

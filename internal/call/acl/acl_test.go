@@ -76,6 +76,23 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// TestTargetsAreComparedOnce: a request with many functions has each target of the
+// list resolved once, since that reads the data of all minions.
+func TestTargetsAreComparedOnce(t *testing.T) {
+	l := load(t, `[{'web*': [a.b]}, {'db*': [a.b, c.d]}]`).(*value.List)
+	calls := make([]Call, 1000)
+	for i := range calls {
+		calls[i].Fun = "c.d"
+	}
+	asked := map[string]int{}
+	if !Allowed(l.Items, calls, func(tgt string) bool { asked[tgt]++; return true }) {
+		t.Error("not allowed")
+	}
+	if asked["web*"] != 1 || asked["db*"] != 1 {
+		t.Errorf("compared were %v", asked)
+	}
+}
+
 func FuzzAllowed(tf *testing.F) {
 	f := fuzztest.Wrap(tf)
 	f.Add("- test.*\n- 'x': [{a.b: {args: [1], kwargs: {k: v}}}]", "a.b", "v")

@@ -220,8 +220,7 @@ func (p *peers) granted(list []any, j *peerJob) bool {
 	}
 	minions, ok := p.exactly(j)
 	return ok && acl.Allowed(list, j.calls, func(tgt string) bool {
-		valid, err := p.targets.matching("compound", tgt, "") // the operator's words
-		return err == nil && !slices.ContainsFunc(minions, func(id string) bool { return !slices.Contains(valid, id) })
+		return p.targets.within(minions, tgt) // the operator's words
 	})
 }
 
@@ -238,7 +237,7 @@ func (p *peers) exactly(j *peerJob) (minions []string, ok bool) {
 		return minions, true
 	}
 	valid, _, err := p.targets.resolveWithin(budget, exact, j.load.At("tgt"), "")
-	return minions, err == nil && !slices.ContainsFunc(minions, func(id string) bool { return !slices.Contains(valid, id) })
+	return minions, err == nil && subset(minions, valid)
 }
 
 // permitted returns the job that a minion asks for, if the option peer grants it.

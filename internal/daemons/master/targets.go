@@ -93,9 +93,11 @@ func (t *targets) matches(typ string, tgt any, id string) (bool, error) {
 // within reports whether minions belong to a target of type compound.
 func (t *targets) within(minions []string, tgt string) bool {
 	valid, err := t.matching("compound", tgt, "")
-	if err != nil {
-		return false
-	}
+	return err == nil && subset(minions, valid)
+}
+
+// subset reports whether all minions are among the valid ones.
+func subset(minions, valid []string) bool {
 	in := make(map[string]bool, len(valid))
 	for _, id := range valid {
 		in[id] = true
