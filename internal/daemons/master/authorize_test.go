@@ -1,9 +1,12 @@
 package master
 
 import (
+	"fmt"
+	"runtime"
 	"testing"
 
 	"brine/internal/call/acl"
+	"brine/internal/net/channel"
 	"brine/internal/py/value"
 )
 
@@ -49,6 +52,31 @@ func TestCallersByKey(t *testing.T) {
 	}
 	if who := p.access.identify(t.Context(), value.DictOf("kwargs", value.DictOf("token", "unknown"))); who != nil {
 		t.Errorf("an unknown token is %+v", who)
+	}
+}
+
+// TestUnknownSendersAreRefusedFirst: the arguments of a runner or wheel function are
+// not copied for a client that does not show who it is.
+func TestUnknownSendersAreRefusedFirst(t *testing.T) {
+	p := newParts(t, nil, nil)
+	many := value.NewDict(0)
+	for i := range 100_000 {
+		many.Set(fmt.Sprint("k", i), int64(i))
+	}
+	r := &runs{access: p.access, recorder: p.recorder, calls: &runnerCalls{registry: echoRunner(t)}, rateLimitedLog: p.limited}
+	w := &wheels{access: p.access, recorder: p.recorder, calls: p.Master.wheels, rateLimitedLog: p.limited}
+	for name, handle := range map[string]func(*channel.Call){"runner": r.start, "wheel": w.run} {
+		load := value.DictOf("fun", "test.arg", "kwarg", many, "key", "guessed")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		d := answer(t, handle, "", name, load)
+		runtime.ReadMemStats(&after)
+		if !d.Has("error") {
+			t.Errorf("%s: the answer is %s", name, value.Repr(d))
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+			t.Errorf("%s: %d bytes are allocated", name, n)
+		}
 	}
 }
 

@@ -91,11 +91,13 @@ type wheelRun struct {
 // take reads a request and answers it if it is refused.
 func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 	who := w.access.sender(c)
+	if who == nil { // before its arguments are copied
+		w.refuse(c, nil, refusedOnMaster(c.Load, nil))
+		return nil, false
+	}
 	r := w.calls.begin(c.Load.Str("fun"), c.Load, "")
 	if reply := mayRun(who, acl.Wheel, r.fun, r.args, r.kwargs, c.Load); reply != nil {
-		w.rateLimitedLog.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", r.fun))
-		w.recorder.record(c, who, refusal(who), "")
-		c.Reply(reply)
+		w.refuse(c, who, reply)
 		return nil, false
 	}
 	w.recorder.record(c, who, resultDone, r.jid)
@@ -105,6 +107,12 @@ func (w *wheels) take(c *channel.Call) (*wheelRun, bool) {
 		r.way = who.how
 	}
 	return r, true
+}
+
+func (w *wheels) refuse(c *channel.Call, who *caller, reply *value.Dict) {
+	w.rateLimitedLog.Log(slog.LevelWarn, "a wheel function was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", c.Load.Str("fun")))
+	w.recorder.record(c, who, refusal(who), "")
+	c.Reply(reply)
 }
 
 // begin reads what is to run, for a user who may.

@@ -35,14 +35,16 @@ type runs struct {
 func (r *runs) start(c *channel.Call) {
 	who := r.access.sender(c)
 	fun := c.Load.Str("fun")
+	if who == nil { // before its arguments are copied
+		r.refuse(c, nil, refusedOnMaster(c.Load, nil))
+		return
+	}
 	args, kwargs := runnerArgs(c.Load)
 	if f, err := r.calls.registry.Lookup(fun); err == nil && c.Load.Bool("lenient") {
 		args, kwargs = f.Known(wire(args, kwargs))
 	}
 	if reply := mayRun(who, acl.Runner, fun, args, kwargs, c.Load); reply != nil {
-		r.rateLimitedLog.Log(slog.LevelWarn, "a runner was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", fun))
-		r.recorder.record(c, who, refusal(who), "")
-		c.Reply(reply)
+		r.refuse(c, who, reply)
 		return
 	}
 	jid := c.Load.Str("jid")
@@ -63,6 +65,12 @@ func (r *runs) start(c *channel.Call) {
 		opts.Set("skip_grains", true)
 	}
 	r.background.Go(func() { r.calls.run(tag, jid, fun, who.onMaster(), wire(args, kwargs), opts) })
+}
+
+func (r *runs) refuse(c *channel.Call, who *caller, reply *value.Dict) {
+	r.rateLimitedLog.Log(slog.LevelWarn, "a runner was refused", "peer", c.Peer(), "fun", fmt.Sprintf("%.80s", c.Load.Str("fun")))
+	r.recorder.record(c, who, refusal(who), "")
+	c.Reply(reply)
 }
 
 // order has a runner run once in the whole cluster.
