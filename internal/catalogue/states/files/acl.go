@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"brine/internal/call/fn"
+	"brine/internal/catalogue/actions/acl"
 	"brine/internal/host"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
@@ -37,14 +38,21 @@ type aclNow struct {
 	entries   *value.List // those of the file itself
 }
 
+// aclLists are those of this machine.
+var aclLists = acl.Lists{M: &host.Machine{}}
+
+// aclKeywords ask for errors, and for the files of a directory, too.
+func aclKeywords(recurse bool) fn.Kwargs {
+	return fn.Kwargs{Dict: value.DictOf("recursive", recurse, "raise_err", true)}
+}
+
 // aclLook reads what a file has. A kind that no file can have is an error.
 func aclLook(ctx context.Context, e *state.Env, name, kind string, recurse bool) (aclNow, error) {
 	if _, err := os.Stat(name); err != nil {
 		return aclNow{}, state.Errorf("%s does not exist", name)
 	}
-	v, err := e.Exec(ctx, "acl.getfacl", value.DictOf("recursive", recurse), name)
-	n := aclNow{name: name, kind: kind}
-	n.files, _ = v.(*value.Dict)
+	files, err := aclLists.Get(ctx, e.Call, acl.Args{Files: fn.Args{name}, Kwargs: aclKeywords(recurse)})
+	n := aclNow{name: name, kind: kind, files: files}
 	for _, d := range []string{"d:", "default:"} {
 		if rest, ok := strings.CutPrefix(kind, d); ok {
 			n.kind, n.byDefault = rest, true
@@ -176,14 +184,13 @@ func aclPresent(ctx context.Context, e *state.Env, a aclArgs) (state.Plan, error
 // reported as shown.
 func aclPlan(e *state.Env, a aclArgs, names []string, shown string, diff *value.Dict, would, did string) state.Plan {
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Diff: diff, Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
-		kw := value.DictOf("recursive", a.Recurse, "raise_err", true)
 		var err error
 		if a.Force {
-			_, err = e.Exec(ctx, "acl.wipefacls", value.DictOf("recursive", a.Recurse), a.Name)
+			_, err = aclLists.Wipe(ctx, e.Call, acl.Args{Files: fn.Args{a.Name}, Kwargs: aclKeywords(a.Recurse)})
 		}
 		for _, name := range names {
 			if err == nil {
-				_, err = e.Exec(ctx, "acl.modfacl", kw, a.Type, name, a.Perms, a.Name)
+				_, err = aclLists.Modify(ctx, e.Call, acl.ModifyArgs{Type: a.Type, Name: name, Perms: a.Perms, Files: fn.Args{a.Name}, Kwargs: aclKeywords(a.Recurse)})
 			}
 		}
 		if err != nil {
@@ -222,7 +229,8 @@ func aclRemoval(e *state.Env, file, kind string, names []string, recurse, there 
 	c := state.Change{Comment: "Removing permissions"}
 	return state.Plan{Steps: []state.Step{{Change: c, Do: func(ctx context.Context) (state.Change, error) {
 		for _, name := range names {
-			if _, err := e.Exec(ctx, "acl.delfacl", value.DictOf("recursive", recurse, "raise_err", true), kind, name, file); err != nil {
+			due := acl.RemoveArgs{Type: kind, Name: name, Files: fn.Args{file}, Kwargs: aclKeywords(recurse)}
+			if _, err := aclLists.Remove(ctx, e.Call, due); err != nil {
 				return state.Change{}, state.Errorf("Error removing permissions of %s: %w", name, err)
 			}
 		}

@@ -2,8 +2,12 @@ package files
 
 import (
 	"context"
-	"strings"
+	"errors"
+	"os/exec"
 
+	"brine/internal/call/fn"
+	"brine/internal/host"
+	"brine/internal/host/openstack"
 	"brine/internal/py/value"
 	"brine/internal/sls/state"
 )
@@ -18,13 +22,26 @@ func openstackModule() state.Module {
 	}}
 }
 
-// option returns the value of an option, and whether it is there.
-func option(ctx context.Context, e *state.Env, file, section, parameter string) (v any, there bool, err error) {
-	v, err = e.Exec(ctx, "openstack_config.get", nil, file, section, parameter)
-	if err != nil && strings.HasPrefix(strings.ToLower(err.Error()), "parameter not found:") {
-		return nil, false, nil
+// lookUpOption returns the value of an option, and whether it is there.
+func lookUpOption(ctx context.Context, o openstack.Option) (v string, there bool, err error) {
+	v, err = o.Get(ctx)
+	var failed *openstack.ProgramError
+	if errors.As(err, &failed) && failed.Absent() {
+		return "", false, nil
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		err = &fn.ProgramError{Program: openstack.Program}
 	}
 	return v, err == nil, err
+}
+
+// openstackOption is an option of this machine. Its name is that of the state,
+// unless another is given.
+func openstackOption(file, section, name string, parameter any) openstack.Option {
+	if parameter != nil {
+		name = value.Str(parameter)
+	}
+	return openstack.Option{M: &host.Machine{}, File: file, Section: section, Name: name}
 }
 
 type openstackPresentArgs struct {
@@ -35,25 +52,22 @@ type openstackPresentArgs struct {
 	Parameter any    `salt:"parameter" doc:"name of the option" default:"null"`
 }
 
-func parameter(name string, p any) string {
-	if p == nil {
-		return name
-	}
-	return value.Str(p)
-}
-
-func openstackPresent(ctx context.Context, e *state.Env, a openstackPresentArgs) (state.Plan, error) {
-	p := parameter(a.Name, a.Parameter)
-	now, there, err := option(ctx, e, a.File, a.Section, p)
+func openstackPresent(ctx context.Context, _ *state.Env, a openstackPresentArgs) (state.Plan, error) {
+	o := openstackOption(a.File, a.Section, a.Name, a.Parameter)
+	now, there, err := lookUpOption(ctx, o)
 	switch {
 	case err != nil:
 		return state.Plan{}, err
-	case there && value.Str(now) == value.Str(a.Value):
+	case there && now == value.Str(a.Value):
 		return state.Plan{Comment: "The value is already set to the correct value"}, nil
 	}
-	would := "Value '" + value.Str(now) + "' is set to be changed to '" + value.Str(a.Value) + "'."
+	was := now
+	if !there {
+		was = "None"
+	}
+	would := "Value '" + was + "' is set to be changed to '" + value.Str(a.Value) + "'."
 	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: would}, Do: func(ctx context.Context) (state.Change, error) {
-		if _, err := e.Exec(ctx, "openstack_config.set", nil, a.File, a.Section, p, a.Value); err != nil {
+		if _, err := o.Set(ctx, value.Str(a.Value)); err != nil {
 			return state.Change{}, err
 		}
 		return state.Change{Diff: value.DictOf("Value", "Updated"), Comment: "The value has been updated"}, nil
@@ -67,17 +81,17 @@ type openstackAbsentArgs struct {
 	Parameter any    `salt:"parameter" doc:"name of the option" default:"null"`
 }
 
-func openstackAbsent(ctx context.Context, e *state.Env, a openstackAbsentArgs) (state.Plan, error) {
-	p := parameter(a.Name, a.Parameter)
-	now, there, err := option(ctx, e, a.File, a.Section, p)
+func openstackAbsent(ctx context.Context, _ *state.Env, a openstackAbsentArgs) (state.Plan, error) {
+	o := openstackOption(a.File, a.Section, a.Name, a.Parameter)
+	now, there, err := lookUpOption(ctx, o)
 	switch {
 	case err != nil:
 		return state.Plan{}, err
 	case !there:
 		return state.Plan{Comment: "The value is already absent"}, nil
 	}
-	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Value '" + value.Str(now) + "' is set to be deleted."}, Do: func(ctx context.Context) (state.Change, error) {
-		if _, err := e.Exec(ctx, "openstack_config.delete", nil, a.File, a.Section, p); err != nil {
+	return state.Plan{Steps: []state.Step{{Change: state.Change{Comment: "Value '" + now + "' is set to be deleted."}, Do: func(ctx context.Context) (state.Change, error) {
+		if _, err := o.Delete(ctx); err != nil {
 			return state.Change{}, err
 		}
 		return state.Change{Diff: value.DictOf("Value", "Deleted"), Comment: "The value has been deleted"}, nil
