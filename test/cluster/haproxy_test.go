@@ -37,13 +37,19 @@ func (f *fleet) balance() string {
 // balanceAt is balance at an address, by a command that runs it elsewhere.
 func (f *fleet) balanceAt(host string, within []string) {
 	f.t.Helper()
+	f.balanceOver(host, within, f.masters...)
+}
+
+// balanceOver is balanceAt over the masters of the file, in its order.
+func (f *fleet) balanceOver(host string, within []string, masters ...*node) {
+	f.t.Helper()
 	program := haproxyProgram(f.t)
 	b, err := os.ReadFile("../../packaging/haproxy/haproxy.cfg")
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	text := string(b)
-	for i, m := range f.masters {
+	for i, m := range masters {
 		for _, port := range []string{"4505", "4506"} {
 			text = strings.Replace(text, fmt.Sprintf("192.0.2.%d:%s", i+1, port), m.Host+":2"+port, 1)
 		}
