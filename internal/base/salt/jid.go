@@ -2,6 +2,8 @@ package salt
 
 import (
 	"fmt"
+	"hash/fnv"
+	"slices"
 	"sync"
 	"time"
 )
@@ -9,22 +11,84 @@ import (
 // jidLayout is the UTC time to the microsecond without separators.
 const jidLayout = "20060102150405.000000"
 
-var lastJID struct {
+// JIDSlots is the number of masters that can make job ids at the same time
+// without making the same one. Each has a slot of every millisecond.
+const JIDSlots = 200
+
+const jidSlot = time.Millisecond / JIDSlots
+
+// noSlot uses every microsecond.
+const noSlot = -1
+
+var jids = struct {
 	sync.Mutex
-	t time.Time
+	last time.Time
+	slot int
+}{slot: noSlot}
+
+// UseJIDSlot has NewJID use only one slot of each millisecond, from 0 to
+// JIDSlots-1. Masters call it, since minions run an id only once, whichever master
+// it is from.
+func UseJIDSlot(slot int) {
+	jids.Lock()
+	defer jids.Unlock()
+	jids.slot = slot
 }
 
 // NewJID returns a job id: 20 digits, the UTC time in microseconds. Ids of one
 // process are unique and increase, even if the clock goes back.
 func NewJID(now time.Time) string {
-	lastJID.Lock()
-	defer lastJID.Unlock()
-	now = now.UTC().Truncate(time.Microsecond)
-	if !now.After(lastJID.t) {
-		now = lastJID.t.Add(time.Microsecond)
+	jids.Lock()
+	defer jids.Unlock()
+	jids.last = nextJID(now.UTC(), jids.last, jids.slot)
+	return FormatJID(jids.last)
+}
+
+// nextJID returns the time of the next id after last.
+func nextJID(now, last time.Time, slot int) time.Time {
+	if slot == noSlot {
+		if now = now.Truncate(time.Microsecond); !now.After(last) {
+			now = last.Add(time.Microsecond)
+		}
+		return now
 	}
-	lastJID.t = now
-	return FormatJID(now)
+	begin := func(t time.Time) time.Time { return t.Truncate(time.Millisecond).Add(time.Duration(slot) * jidSlot) }
+	if t := begin(now); t.After(last) {
+		return t
+	}
+	if next, end := last.Add(time.Microsecond), begin(last).Add(jidSlot); next.Before(end) && !next.Before(begin(last)) {
+		return next
+	}
+	next := begin(last)
+	if !next.After(last) {
+		next = next.Add(time.Millisecond)
+	}
+	return next
+}
+
+// JIDSlot returns the slot of a master among all that make ids for the same
+// minions. It differs for each of up to JIDSlots masters that know the same ids.
+// Most masters keep theirs when others come and go.
+func JIDSlot(id string, all []string) int {
+	ids := slices.Clone(all)
+	if !slices.Contains(ids, id) {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	taken := map[int]bool{}
+	for _, other := range slices.Compact(ids) {
+		h := fnv.New64a()
+		h.Write([]byte(other))
+		slot := int(h.Sum64() % JIDSlots)
+		for taken[slot] && len(taken) < JIDSlots {
+			slot = (slot + 1) % JIDSlots
+		}
+		taken[slot] = true
+		if other == id {
+			return slot
+		}
+	}
+	return 0 // not reached: id is among them
 }
 
 // FormatJID returns the job id of a time.

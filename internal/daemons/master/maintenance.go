@@ -31,6 +31,7 @@ type maintenance struct {
 	minions     *minionMemory
 	cluster     *cluster.Cluster // nil for a master of its own
 	replicated  *replicated      // in a cluster without a shared directory, else nil
+	useJIDSlot  func()           // again, since members come and go
 	log         *slog.Logger
 }
 
@@ -79,6 +80,9 @@ func (m *maintenance) run(ctx context.Context) error {
 
 // round is one turn of housekeeping.
 func (m *maintenance) round() {
+	if m.cluster != nil {
+		m.useJIDSlot()
+	}
 	m.replicated.forgetDeleted(time.Now(), m.keepDeleted)
 	if !sharesDir(m.cluster) || m.cluster.Leads() {
 		if _, err := m.jobs.Prune(); err != nil {

@@ -105,7 +105,23 @@ type publisher struct {
 	cluster    *cluster.Cluster // nil for a master of its own
 	server     *channel.PublishServer
 	reports    *connectionReports
+	mint       func(now time.Time) string // salt.NewJID
 	log        *slog.Logger
+}
+
+// newJID makes the id of a job. After a restart with a clock that was set back, an
+// id may be one of before; the minions that ran that would not run the new job.
+func (p *publisher) newJID() string {
+	for {
+		jid := p.mint(time.Now())
+		known, err := p.jobs.Load(jid)
+		if err != nil { // a master whose job store is damaged can still be commanded
+			p.log.Warn("cannot look up whether a job id is in use", "jid", jid, "err", err)
+		}
+		if known == nil {
+			return jid
+		}
+	}
 }
 
 // publish starts a job whose sender may do so, and returns the
@@ -127,7 +143,7 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 	}
 	jid := load.Str("jid")
 	if jid == "" {
-		jid = salt.NewJID(time.Now())
+		jid = p.newJID()
 	} else if !salt.ValidJID(jid) {
 		return value.DictOf("error", value.DictOf("name", "SaltInvocationError", "message", fmt.Sprintf("%q is not a job id", jid)))
 	}

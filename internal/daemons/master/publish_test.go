@@ -165,3 +165,23 @@ func TestExpiredJobs(t *testing.T) {
 		t.Errorf("events %v", tags)
 	}
 }
+
+// TestFreshJobID: a job never gets the id of another one, which a clock that was set
+// back can bring.
+func TestFreshJobID(t *testing.T) {
+	p := newParts(t, []string{"web1"}, nil)
+	old, fresh := "20260101000000000001", "20260101000000000003"
+	if err := p.store.NewJob(value.DictOf("jid", old, "fun", "test.ping"), []string{"web1"}); err != nil {
+		t.Fatal(err)
+	}
+	minted := []string{old, old, fresh}
+	p.publisher.mint = func(time.Time) string {
+		jid := minted[0]
+		minted = minted[1:]
+		return jid
+	}
+	reply := answer(t, p.commands().publish, "", "publish", command("root", "test.ping", "*"))
+	if jid := reply.Dict("load").Str("jid"); jid != fresh {
+		t.Errorf("the job got the id %s: %s", jid, value.Repr(reply))
+	}
+}

@@ -258,7 +258,7 @@ func (p *peers) start(c *channel.Call) (jid string, minions *value.List, ok bool
 		p.rateLimitedLog.Log(slog.LevelWarn, "a minion asked to publish what the option peer does not grant", "minion", c.ID, "fun", fmt.Sprintf("%.80s", c.Load.Str("fun")))
 		return "", nil, false
 	}
-	jid = salt.NewJID(time.Now())
+	jid = p.publisher.newJID()
 	j.load.Set("jid", jid)
 	j.load.Set("id", c.ID)
 	if err := p.note(jid, c.ID); err != nil {

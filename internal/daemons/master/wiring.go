@@ -228,8 +228,10 @@ func (m *Master) wireServices() (err error) {
 	}
 	m.publisher = &publisher{
 		masterID: cfg.MasterID, settings: m.settings, targets: m.targets, keep: cfg.Jobs.Keep(), revision: m.revisions.current, jobs: m.jobs, sinks: m.sinks,
-		stock: m.stock, bus: m.bus, queue: m.queue, redelivery: m.redelivery, cluster: m.cluster, server: m.publish, reports: m.reports, log: m.log,
+		stock: m.stock, bus: m.bus, queue: m.queue, redelivery: m.redelivery, cluster: m.cluster, server: m.publish, reports: m.reports, mint: salt.NewJID,
+		log: m.log,
 	}
+	m.useJIDSlot()
 	m.rotation = &keyRotation{
 		id: cfg.ID, cacheDir: cfg.CacheDir, settings: m.settings, replace: m.publish.Rotate, publisher: m.publisher, bus: m.bus, log: m.log,
 	}
@@ -254,6 +256,19 @@ func (m *Master) wireServices() (err error) {
 		}
 	}
 	return nil
+}
+
+// useJIDSlot has this master make other job ids than those that it works with. Hot
+// masters without a cluster do not know of each other: the hashes of their ids
+// differ but for one in salt.JIDSlots.
+func (m *Master) useJIDSlot() {
+	var all []string
+	if m.cluster != nil {
+		for _, member := range m.cluster.Members() {
+			all = append(all, member.ID)
+		}
+	}
+	salt.UseJIDSlot(salt.JIDSlot(m.cfg.ID, all))
 }
 
 func (m *Master) keyBook() keyBook { return keyBook{m.keys, m.decisions.Note} }
@@ -440,7 +455,8 @@ func (m *Master) maintenance() *maintenance {
 		keep: m.cfg.Jobs.Keep(), keepDeleted: time.Duration(m.cfg.Cluster.KeepDeleted) * time.Second, interval: m.cfg.Files.Interval,
 		settings: m.settings, rotation: m.rotation, states: m.states, redelivery: m.redelivery, files: m.files, presence: m.presence, sinks: m.sinks,
 		jobs: m.jobs, stockJobs: m.stockJobs, tokens: m.tokens, peers: m.peers,
-		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.log}, cluster: m.cluster, replicated: m.replicated, log: m.log,
+		minions: &minionMemory{m.keys, m.reports, m.queue, m.requests, m.log}, cluster: m.cluster, replicated: m.replicated, useJIDSlot: m.useJIDSlot,
+		log: m.log,
 	}
 }
 
