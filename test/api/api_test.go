@@ -21,7 +21,7 @@ import (
 	"github.com/coder/websocket"
 
 	"brine/internal/call/client"
-	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // post runs a chunk by a session.
@@ -42,7 +42,7 @@ func TestRights(t *testing.T) {
 	if a := s.do("POST", "/login", `{"username":"admin","password":"s3cret","eauth":"sharedsecret","token_expire":0.5}`, "Content-Type", asJSON); a.status == 200 {
 		expired = a.header.Get("X-Auth-Token")
 	}
-	daemontest.Eventually(t, time.Minute, "a token has expired", func() error {
+	eventually.Nil(t, time.Minute, "a token has expired", func() error {
 		if a := s.do("GET", "/keys", "", "X-Auth-Token", expired); a.status != 401 || expired == "" {
 			return fmt.Errorf("status %d", a.status)
 		}
@@ -244,7 +244,7 @@ func TestCookie(t *testing.T) {
 	// A session outlives the program, and its id is nowhere on disk.
 	s.api.Kill()
 	s.api.Launch()
-	daemontest.Eventually(t, time.Minute, "the API is back", func() error {
+	eventually.Nil(t, time.Minute, "the API is back", func() error {
 		resp, err := http.Get(s.url + "/health")
 		if err == nil {
 			resp.Body.Close()
@@ -271,7 +271,7 @@ func TestCookie(t *testing.T) {
 func TestWrongPasswordsAreSlowedDown(t *testing.T) {
 	s := start(t)
 	var last answer
-	daemontest.Eventually(t, time.Minute, "attempts are refused", func() error {
+	eventually.Nil(t, time.Minute, "attempts are refused", func() error {
 		if last = s.do("POST", "/login", "{}", "Content-Type", asJSON); last.status != http.StatusTooManyRequests {
 			return fmt.Errorf("status %d", last.status)
 		}
@@ -423,7 +423,7 @@ func TestEvents(t *testing.T) {
 				}
 			}
 		}()
-		daemontest.Eventually(t, time.Minute, "an event on "+c.path, func() error {
+		eventually.Nil(t, time.Minute, "an event on "+c.path, func() error {
 			if a := s.do("POST", "/hook/try/me", `{"a":"ö"}`, "Content-Type", asJSON, "X-Auth-Token", admin, "Cookie", "session_id=x", "X-Other", "y"); a.status != 200 {
 				return fmt.Errorf("hook: %d", a.status)
 			}
@@ -491,7 +491,7 @@ func TestWebSocket(t *testing.T) {
 		}
 	}()
 	var text string
-	daemontest.Eventually(t, time.Minute, "an event", func() error {
+	eventually.Nil(t, time.Minute, "an event", func() error {
 		s.do("POST", "/hook/ws", "")
 		select {
 		case text = <-heard:

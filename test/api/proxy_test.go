@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/tools"
 )
 
@@ -95,7 +96,7 @@ func TestHAProxy(t *testing.T) {
 		return resp, string(b)
 	}
 	one, two := client(daemontest.Host()), client(daemontest.Host())
-	daemontest.Eventually(t, time.Minute, "the proxy serves", func() error {
+	eventually.Nil(t, time.Minute, "the proxy serves", func() error {
 		if resp, body := send(one, "GET", "/health", ""); resp.StatusCode != 200 {
 			return fmt.Errorf("%d %s", resp.StatusCode, body)
 		}
@@ -137,7 +138,7 @@ func TestHAProxy(t *testing.T) {
 	}
 	stop()
 	s.master.Kill()
-	daemontest.Eventually(t, time.Minute, "the salt-api of a dead master is taken out", func() error {
+	eventually.Nil(t, time.Minute, "the salt-api of a dead master is taken out", func() error {
 		if resp, body := send(one, "GET", "/", "", "Accept", asJSON); resp.StatusCode != 503 || strings.Contains(body, `"return"`) {
 			return fmt.Errorf("%d %s", resp.StatusCode, body)
 		}

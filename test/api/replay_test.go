@@ -22,6 +22,7 @@ import (
 
 	"brine/internal/net/crypt"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 const recordings = "../../testdata/golden/api"
@@ -101,7 +102,7 @@ func startWith(t *testing.T, host string, change func(conf string) string, minio
 		n.Level = m.Level
 		s.minions = append(s.minions, n.Start())
 	}
-	daemontest.Eventually(t, time.Minute, "the API answers", func() error {
+	eventually.Nil(t, time.Minute, "the API answers", func() error {
 		resp, err := anyCertificate.Get(s.url + "/health")
 		if err == nil {
 			resp.Body.Close()
@@ -109,7 +110,7 @@ func startWith(t *testing.T, host string, change func(conf string) string, minio
 		return err
 	})
 	if len(minions) > 0 {
-		daemontest.Eventually(t, time.Minute, "the minions answer", func() error { return m.PingAll(daemontest.Brine, minions...) })
+		eventually.Nil(t, time.Minute, "the minions answer", func() error { return m.PingAll(daemontest.Brine, minions...) })
 	}
 	return s
 }
@@ -311,7 +312,7 @@ func TestReplay(t *testing.T) {
 		t.Fatalf("a job: %s", a.body)
 	}
 	jid := started.Return[0].JID
-	daemontest.Eventually(t, time.Minute, "the job is done", func() error {
+	eventually.Nil(t, time.Minute, "the job is done", func() error {
 		a := s.do("GET", "/jobs/"+jid, "", "X-Auth-Token", admin)
 		if !strings.Contains(a.body, `"beta": true`) || !strings.Contains(a.body, `"alpha": true`) {
 			return fmt.Errorf("%s", a.body)

@@ -12,6 +12,7 @@ import (
 	"brine/internal/net/crypt"
 	"brine/test/browsertest"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // exchange is one request of the page with what it got.
@@ -61,7 +62,7 @@ func (g *gui) settled(page, want string) {
 		Exchanges []exchange
 		Faults    []string
 	}
-	daemontest.Eventually(g.t, time.Minute, page+" shows "+want, func() error {
+	eventually.Nil(g.t, time.Minute, page+" shows "+want, func() error {
 		g.b.Run(&got, `await new Promise((r) => setTimeout(r, 300)); return {text: document.getElementById("page-" + args[0]).innerText, pending: window.pending, exchanges: window.exchanges, faults: window.faults};`, name)
 		if got.Pending != 0 || strings.Contains(got.Text, "(loading)") || !re.MatchString(got.Text) {
 			return fmt.Errorf("it shows %.3000s\n%d requests wait, %.3000v", got.Text, got.Pending, got.Exchanges)
@@ -94,7 +95,7 @@ func (g *gui) command(target, command, want string) {
 		document.getElementById("popup-output").innerText = "";
 		document.getElementById("run-command").click();`, target, command)
 	re := regexp.MustCompile(want)
-	daemontest.Eventually(g.t, time.Minute, command+" shows "+want, func() error {
+	eventually.Nil(g.t, time.Minute, command+" shows "+want, func() error {
 		var got struct {
 			Text    string
 			Pending int
@@ -200,7 +201,7 @@ func TestSaltGUI(t *testing.T) {
 	}
 	// The page of events shows what happens while it is looked at.
 	g.b.Run(nil, `[...document.querySelectorAll("#page-events .small-button")].find((e) => e.innerText.includes("\u2BC8")).click();`)
-	daemontest.Eventually(t, time.Minute, "an event is on the page", func() error {
+	eventually.Nil(t, time.Minute, "an event is on the page", func() error {
 		s.do("POST", "/hook/seen", "")
 		var text string
 		g.b.Run(&text, `return document.getElementById("page-events").innerText;`)
@@ -210,7 +211,7 @@ func TestSaltGUI(t *testing.T) {
 		return nil
 	})
 	g.b.Run(nil, `history.pushState({}, "", "/#logout"); window.dispatchEvent(new PopStateEvent("popstate"));`)
-	daemontest.Eventually(t, time.Minute, "the session is over", func() error {
+	eventually.Nil(t, time.Minute, "the session is over", func() error {
 		for _, c := range b.Cookies() {
 			if a := s.do("GET", "/keys", "", "Cookie", "session_id="+c.Value); a.status != 401 {
 				return fmt.Errorf("status %d", a.status)

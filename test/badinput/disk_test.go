@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestFullDiskOfMaster fills the disk of a master that runs, also of one that writes
@@ -54,7 +55,7 @@ func testFullDisk(t *testing.T, more string) {
 	d.Free()
 	answers(t, m, "w", "late")
 	for jid, text := range jids {
-		eventually(t, "the return is stored", func() error {
+		eventually.Nil(t, patience, "the return is stored", func() error {
 			rets, err := stored(t, m, jid)
 			if err == nil && rets["w"] != text {
 				err = fmt.Errorf("stored of %s: %.100v", jid, rets)

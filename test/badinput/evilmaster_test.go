@@ -22,6 +22,7 @@ import (
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // rawMaster does the same with every connection to either port.
@@ -221,7 +222,7 @@ func TestMinionAmongEvilMasters(t *testing.T) {
 	h := examine(t, w)
 	during(t, m, []string{"w"}, func() {
 		flood(t, flooder, w.Path("evil"))
-		eventually(t, "every lie was told", func() error {
+		eventually.Nil(t, patience, "every lie was told", func() error {
 			if n := stolen.met.Load(); n < int64(len(all)) {
 				return fmt.Errorf("%d of %d", n, len(all))
 			}
@@ -229,7 +230,7 @@ func TestMinionAmongEvilMasters(t *testing.T) {
 		})
 	})
 	for name, n := range met {
-		eventually(t, "the master that "+name+" is not given up", func() error {
+		eventually.Nil(t, patience, "the master that "+name+" is not given up", func() error {
 			if n.Load() < 2 {
 				return fmt.Errorf("met %d times", n.Load())
 			}
@@ -258,7 +259,7 @@ func TestMinionAmongEvilMasters(t *testing.T) {
 // a crowd of proper jobs.
 func flood(t *testing.T, l *liar, file string) {
 	t.Helper()
-	eventually(t, "the minion listens to the flooder", func() error {
+	eventually.Nil(t, patience, "the minion listens to the flooder", func() error {
 		if len(l.pub.Peers()) == 0 {
 			return fmt.Errorf("it does not")
 		}

@@ -15,6 +15,7 @@ import (
 	"brine/internal/py/value"
 	"brine/internal/store/job"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // async starts a job and returns its id, or "" if the master was not there.
@@ -59,7 +60,7 @@ func TestKillMasterDuringReturns(t *testing.T) {
 			})
 		}
 		// Some returns are in, others on their way.
-		eventually(t, "returns", func() error {
+		eventually.Nil(t, patience, "returns", func() error {
 			if n := strings.Count(tags(), "/ret/w\n"); n < 3+round {
 				return fmt.Errorf("%d", n)
 			}
@@ -135,7 +136,7 @@ func TestKillMinionDuringJob(t *testing.T) {
 	runs := w.Path("runs")
 	jid := async(t, m, "cmd.run", "echo x >> "+runs+"; sleep 3; echo y >> "+runs)
 	note := w.Path("var/cache/salt/minion/proc/" + jid)
-	eventually(t, "the job runs", func() error { _, err := os.Stat(runs); return err })
+	eventually.Nil(t, patience, "the job runs", func() error { _, err := os.Stat(runs); return err })
 	if _, err := os.Stat(note); err != nil || jid == "" {
 		t.Errorf("no note of the job: %v", err)
 	}
@@ -169,7 +170,7 @@ func TestHangup(t *testing.T) {
 		put(t, m.Path("master"), []byte(base+more), 0o600)
 		n := strings.Count(m.Log(), says)
 		m.Signal(syscall.SIGHUP)
-		eventually(t, says, func() error {
+		eventually.Nil(t, patience, says, func() error {
 			if strings.Count(m.Log(), says) == n {
 				return errors.New("it does not say so")
 			}
@@ -251,9 +252,9 @@ func TestTerminate(t *testing.T) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { m.Run(brine, "salt-run", "manage.status", "timeout=3600") })
-	eventually(t, "the runner runs", func() error { return contains(tags(), "salt/run/", "/new\n") })
+	eventually.Nil(t, patience, "the runner runs", func() error { return contains(tags(), "salt/run/", "/new\n") })
 	jid := async(t, m, "cmd.run", "sleep 3600")
-	eventually(t, "the job runs", func() error { _, err := os.Stat(w.Path("var/cache/salt/minion/proc/" + jid)); return err })
+	eventually.Nil(t, patience, "the job runs", func() error { _, err := os.Stat(w.Path("var/cache/salt/minion/proc/" + jid)); return err })
 
 	for _, n := range []*node{w, m} {
 		place := map[*node]string{m: "master", w: "minion"}[n]

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 func TestMain(m *testing.M) { daemontest.Main(m) }
@@ -24,11 +25,6 @@ type node = daemontest.Node
 
 // patience is how long anything may take that should come soon.
 const patience = 60 * time.Second
-
-func eventually(t *testing.T, what string, ok func() error) time.Duration {
-	t.Helper()
-	return daemontest.Eventually(t, patience, what, ok)
-}
 
 // program runs one of Brine's programs to its end.
 func program(t *testing.T, name string, args ...string) (out string, code int) {
@@ -83,7 +79,7 @@ func minion(t *testing.T, id, more string, masters ...*node) *node {
 // answers waits until minions answer a master.
 func answers(t *testing.T, m *node, ids ...string) time.Duration {
 	t.Helper()
-	return eventually(t, fmt.Sprintf("%v answer", ids), func() error {
+	return eventually.Nil(t, patience, fmt.Sprintf("%v answer", ids), func() error {
 		return allTrue(m.SaltJSON(brine, "-t", "1", "-L", strings.Join(ids, ","), "test.ping"))(ids)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"brine/test/eventually"
 )
 
 // status returns a number of /proc/PID/status, in its unit.
@@ -68,7 +70,7 @@ func (h *healthy) bounded(more int) {
 // recovers wants what the daemon had open and held to be given back.
 func (h *healthy) recovers(more int) {
 	h.t.Helper()
-	took := eventually(h.t, h.n.Name+" gives back files and memory", func() error {
+	took := eventually.Nil(h.t, patience, h.n.Name+" gives back files and memory", func() error {
 		if now := files(h.t, h.n); now > h.files+5 {
 			return fmt.Errorf("%d files are open, %d before", now, h.files)
 		}

@@ -10,6 +10,7 @@ import (
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestReplays records a minion's whole life with its master and says it again:
@@ -31,7 +32,7 @@ func testReplays(t *testing.T, transport string) {
 	tags := m.Events()
 	w := daemontest.NewMinion(t, brine, "w", []string{p.host}, more).Start()
 	answers(t, m, "w")
-	eventually(t, "the start event", func() error { return contains(tags(), "salt/minion/w/start") })
+	eventually.Nil(t, patience, "the start event", func() error { return contains(tags(), "salt/minion/w/start") })
 
 	// A publication: what the minion hears while one job is published.
 	sub := p.to(daemontest.PublishPort)
@@ -112,7 +113,7 @@ func TestCutConnections(t *testing.T) {
 		if code != 0 {
 			t.Fatal(code, out, errs)
 		}
-		eventually(t, "the job runs", func() error {
+		eventually.Nil(t, patience, "the job runs", func() error {
 			if b, _ := os.ReadFile(file); strings.Count(string(b), "\n") != i+1 {
 				return errors.New(string(b))
 			}

@@ -12,6 +12,7 @@ import (
 
 	"brine/internal/net/crypt"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // fails wants a daemon not to come up, in the foreground and in the
@@ -229,7 +230,7 @@ func TestTwoMastersInOnePlace(t *testing.T) {
 	}
 	before := m.Events()
 	if err := m.PingAll(brine, "w"); err != nil || !strings.Contains(before(), "/ret/w") {
-		eventually(t, "the events of the first", func() error {
+		eventually.Nil(t, patience, "the events of the first", func() error {
 			if !strings.Contains(before(), "/ret/w") {
 				return fmt.Errorf("%v, events %q", err, before())
 			}

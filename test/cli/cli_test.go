@@ -17,6 +17,7 @@ import (
 
 	"brine/internal/call/client/clienttest"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 const recordings = "../../testdata/golden/cli"
@@ -40,7 +41,7 @@ func fleet(t *testing.T, kinds ...daemontest.Kind) (master, alpha *daemontest.No
 			alpha = n
 		}
 	}
-	daemontest.Eventually(t, 60*time.Second, "the minions answer", func() error { return master.PingAll(daemontest.Brine, "alpha", "beta") })
+	eventually.Nil(t, 60*time.Second, "the minions answer", func() error { return master.PingAll(daemontest.Brine, "alpha", "beta") })
 	return master, alpha
 }
 
@@ -140,7 +141,7 @@ func TestCallIsAJob(t *testing.T) {
 			t.Fatalf("%d: code %d, %s%s", i, code, stdout, stderr)
 		}
 	}
-	daemontest.Eventually(t, time.Minute, "the master knows the jobs", func() error {
+	eventually.Nil(t, time.Minute, "the master knows the jobs", func() error {
 		stdout, stderr, _ := master.Run(daemontest.Brine, "salt-run", "jobs.list_jobs", "--out=json")
 		if strings.Count(stdout, "test.echo") != 2 || !strings.Contains(stdout, `"origin": "test"`) {
 			return fmt.Errorf("jobs: %s%s", stdout, stderr)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // salt and salt-run for users of an external system, by password and by token;
@@ -26,7 +27,7 @@ external_auth:
       - '@runner': [test.arg]
 `).Start()
 	daemontest.NewMinion(t, daemontest.Brine, "alpha", []string{host}, "").Start()
-	daemontest.Eventually(t, time.Minute, "the minion answers", func() error { return master.PingAll(daemontest.Brine, "alpha") })
+	eventually.Nil(t, time.Minute, "the minion answers", func() error { return master.PingAll(daemontest.Brine, "alpha") })
 	for _, name := range []string{"eauth_ok", "eauth_denied_fun"} {
 		replay(t, master, "salt", name, strings.NewReplacer())
 	}

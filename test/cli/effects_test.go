@@ -19,6 +19,7 @@ import (
 	"brine/internal/net/crypt"
 	"brine/internal/py/value"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // prepare makes what the effects need: keys in all states on the master, and a
@@ -491,7 +492,7 @@ func jobRecorded(fun, mark, text string, want bool) func(*testing.T, *field, []s
 		before, marked := calls(fun), calls(mark)
 		f.run(t, "salt-call", &effect{line: "@ " + fun}, opt)
 		f.run(t, "salt-call", &effect{line: mark}, nil) // is noted after it
-		daemontest.Eventually(t, time.Minute, "the master knows the later job", func() error {
+		eventually.Nil(t, time.Minute, "the master knows the later job", func() error {
 			if calls(mark) == marked {
 				return errors.New("it does not")
 			}
@@ -552,7 +553,7 @@ func background(program, name, conf string) func(*testing.T, *field, []string) e
 		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 			return fmt.Errorf("process %d: %w", pid, err)
 		}
-		daemontest.Eventually(t, time.Minute, "it ends", func() error {
+		eventually.Nil(t, time.Minute, "it ends", func() error {
 			if err := syscall.Kill(pid, 0); err == nil {
 				return errors.New("it lives")
 			}

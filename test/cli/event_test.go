@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // watching runs state.event in a program of a node and calls fire until it
@@ -23,7 +24,7 @@ func watching(t *testing.T, n *daemontest.Node, program string, args []string, f
 	}
 	done := make(chan struct{})
 	go func() { _ = c.Wait(); close(done) }()
-	daemontest.Eventually(t, 60*time.Second, program+" has seen its events", func() error {
+	eventually.Nil(t, 60*time.Second, program+" has seen its events", func() error {
 		select {
 		case <-done:
 			return nil

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // ending is a command that ends as a row of docs/exit-codes.md says.
@@ -269,7 +270,7 @@ func exitFolders(t *testing.T, master, alpha *daemontest.Node) *strings.Replacer
 	pending := minion("pending", strictHost, "")
 	rejected := minion("rejected", strictHost, "rejected_retry: False\n")
 	rejected.Run(daemontest.Brine, "salt-call", "test.ping")
-	daemontest.Eventually(t, 60*time.Second, "the key is rejected", func() error {
+	eventually.Nil(t, 60*time.Second, "the key is rejected", func() error {
 		out, errs, _ := strict.Run(daemontest.Brine, "salt-key", "-y", "-r", "rejected")
 		if !strings.Contains(out, "rejected.") {
 			return fmt.Errorf("%s%s", out, errs)

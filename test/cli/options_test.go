@@ -19,6 +19,7 @@ import (
 	"brine/internal/cli"
 	"brine/internal/cli/frame"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // effect is how an option shows that it works: a command line, and what is so
@@ -171,7 +172,7 @@ func (r *ran) daemon(t *testing.T, program string, e *effect, opt []string) {
 	where := "no file"
 	done := make(chan struct{})
 	go func() { c.Wait(); close(done) }()
-	daemontest.Eventually(t, 2*time.Minute, program+" is up", func() error {
+	eventually.Nil(t, 2*time.Minute, program+" is up", func() error {
 		select {
 		case <-done:
 			return nil

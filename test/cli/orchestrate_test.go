@@ -17,6 +17,7 @@ import (
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // orchestra starts a master with the SLS files of the recordings of
@@ -40,7 +41,7 @@ func orchestra(t *testing.T, second daemontest.Kind) (master *daemontest.Node, r
 		"file_roots: {base: ["+work+"/salt]}\npillar_roots: {base: ["+work+"/pillar]}\n").Start()
 	daemontest.NewMinion(t, daemontest.Brine, "m1", []string{host}, "").Start()
 	daemontest.NewMinion(t, second, "m2", []string{host}, "").Start()
-	daemontest.Eventually(t, 120*time.Second, "the minions answer", func() error { return master.PingAll(daemontest.Brine, "m1", "m2") })
+	eventually.Nil(t, 120*time.Second, "the minions answer", func() error { return master.PingAll(daemontest.Brine, "m1", "m2") })
 	return master, recorded, work
 }
 
@@ -187,7 +188,7 @@ second:
 	} {
 		jid := fmt.Sprintf("2026010100000000000%d", i)
 		running := run("state.orch", "slow", "orchestration_jid="+jid, "--out=json")
-		daemontest.Eventually(t, 60*time.Second, "it runs", func() error { _, err := os.Stat(flag); return err })
+		eventually.Nil(t, 60*time.Second, "it runs", func() error { _, err := os.Stat(flag); return err })
 		if out, _, code := master.Run(daemontest.Brine, "salt-run", c.steer, jid, "second"); code != 0 {
 			t.Errorf("%s: %s", c.steer, out)
 		}

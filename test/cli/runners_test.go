@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestRunners calls every runner through the real salt-run, at a master with
@@ -122,7 +123,7 @@ func TestRunnerReturnsAreKept(t *testing.T) {
 		t.Fatalf("salt-run --async: code %d, %q", code, errs)
 	}
 	want := regexp.MustCompile(`^\{\n    "m": \{\n        "fun": "runner\.test\.arg",\n(?s:.*)"return": \{\n            "args": \[\n                "one"\n(?s:.*)"success": true\n`)
-	daemontest.Eventually(t, time.Minute, "the result is kept", func() error {
+	eventually.Nil(t, time.Minute, "the result is kept", func() error {
 		if out, errs, _ := m.Run(daemontest.Brine, "salt-run", "jobs.lookup_jid", jid, "--out=json"); !want.MatchString(out) {
 			return fmt.Errorf("%s%s", out, errs)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"brine/internal/call/client/clienttest"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // stateFleet starts the fleet of the recordings of states: a master with their
@@ -44,7 +45,7 @@ func stateFleet(t *testing.T, kinds ...daemontest.Kind) (master, alpha *daemonte
 			alpha = n
 		}
 	}
-	daemontest.Eventually(t, 120*time.Second, "the minions answer", func() error { return master.PingAll(daemontest.Brine, "alpha", "beta") })
+	eventually.Nil(t, 120*time.Second, "the minions answer", func() error { return master.PingAll(daemontest.Brine, "alpha", "beta") })
 	return master, alpha, work
 }
 
@@ -204,7 +205,7 @@ func held(t *testing.T, master *daemontest.Node, work string, do func()) {
 	if out, errs, code := master.Run(daemontest.Brine, "salt", "--async", "alpha", "state.apply", "hold"); code != 0 {
 		t.Fatal(out, errs)
 	}
-	daemontest.Eventually(t, 60*time.Second, "the states run", func() error {
+	eventually.Nil(t, 60*time.Second, "the states run", func() error {
 		if out := running(); !strings.Contains(out, `"state.apply" is running`) {
 			return errors.New(out)
 		}
@@ -212,7 +213,7 @@ func held(t *testing.T, master *daemontest.Node, work string, do func()) {
 	})
 	do()
 	new(field).write(t, free, "")
-	daemontest.Eventually(t, 60*time.Second, "the run ends", func() error {
+	eventually.Nil(t, 60*time.Second, "the run ends", func() error {
 		if out := running(); strings.Contains(out, "is running") {
 			return fmt.Errorf("still: %s", out)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/netns"
 )
 
@@ -55,7 +56,7 @@ func TestApartFaults(t *testing.T) {
 		minions[id], ids = m.Start(), append(ids, id)
 	}
 	for _, id := range ids {
-		eventually(t, id+" is seen", func() error {
+		eventually.Nil(t, soon, id+" is seen", func() error {
 			if s := state(a.masters[0], id); s != "minions_pre" && s != "minions" {
 				return errors.New(s)
 			}
@@ -66,7 +67,7 @@ func TestApartFaults(t *testing.T) {
 	answer := func(when string, masters ...*node) {
 		t.Helper()
 		for _, m := range masters {
-			eventually(t, "all answer to "+m.Name+" "+when, func() error { return m.PingOnly(brine, ids...) })
+			eventually.Nil(t, soon, "all answer to "+m.Name+" "+when, func() error { return m.PingOnly(brine, ids...) })
 		}
 	}
 	heal := func(m *node) {
@@ -91,7 +92,7 @@ func TestApartFaults(t *testing.T) {
 		if jid == "" {
 			t.Fatalf("%s: %s takes no job: %s%s", when, m.Name, out, errs)
 		}
-		eventually(t, fmt.Sprintf("%s: %s has all returns", when, m.Name), func() error {
+		eventually.Nil(t, soon, fmt.Sprintf("%s: %s has all returns", when, m.Name), func() error {
 			out, errs, _ := m.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
 			for _, id := range ids {
 				if !containsAll(out, `"`+id+`"`, word) {
@@ -146,7 +147,7 @@ func TestApartFaults(t *testing.T) {
 		}
 		if f.gone {
 			for _, id := range held[victim] {
-				eventually(t, id+" moves", func() error {
+				eventually.Nil(t, soon, id+" moves", func() error {
 					if now, _ := mastersOf(minions[id]); len(now) != 1 || now[0] == victim.Host {
 						return fmt.Errorf("at %q", now)
 					}
@@ -165,14 +166,14 @@ func TestApartFaults(t *testing.T) {
 		n := daemontest.NewMinion(t, brine, late, []string{others[0].Host}, "")
 		n.Within = away.Within()
 		n.Start()
-		eventually(t, late+" is seen", func() error {
+		eventually.Nil(t, soon, late+" is seen", func() error {
 			if s := state(others[0], late); s != "minions_pre" {
 				return errors.New(s)
 			}
 			return nil
 		})
 		others[0].Accept(late)
-		took := eventually(t, late+" is accepted on the other", func() error {
+		took := eventually.Nil(t, soon, late+" is accepted on the other", func() error {
 			if s := state(others[1], late); s != "minions" {
 				return errors.New(s)
 			}
@@ -181,7 +182,7 @@ func TestApartFaults(t *testing.T) {
 		t.Logf("%s: a key accepted on one was accepted on the other after %v", f.name, took.Round(time.Millisecond))
 		n.Kill()
 		f.undo(victim)
-		took = eventually(t, late+" is accepted on the one that was unreachable", func() error {
+		took = eventually.Nil(t, soon, late+" is accepted on the one that was unreachable", func() error {
 			if s := state(victim, late); s != "minions" {
 				return errors.New(s)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/test/eventually"
 	"brine/test/servertest"
 )
 
@@ -41,7 +42,7 @@ func TestCleansOnce(t *testing.T) {
 	t.Parallel()
 	s := servertest.Redis(t)
 	a := newApart(t, 3, fmt.Sprintf("auto_accept: true\nmaster_job_cache: redis\nredis.host: %s\nredis.port: %d\n", s.Host, s.Port)).start()
-	eventually(t, "all see each other", func() error {
+	eventually.Nil(t, soon, "all see each other", func() error {
 		for _, m := range a.masters {
 			if out, errs, code := m.Run(brine, "salt-run", "cluster.status"); code != 0 {
 				return fmt.Errorf("%s: %s%s", m.Name, out, errs)
@@ -58,7 +59,7 @@ func TestCleansOnce(t *testing.T) {
 		}
 		from := time.Now()
 		n := 0
-		eventually(t, what, func() error {
+		eventually.Nil(t, soon, what, func() error {
 			now, err := looks(s)
 			if n = now - before; err == nil && n < 2*turns { // at jobs, and at returns
 				err = fmt.Errorf("%d", n)

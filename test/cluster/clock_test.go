@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestWrongClock: a master whose clock is five minutes ahead is none of the
@@ -22,7 +23,7 @@ func TestWrongClock(t *testing.T) {
 			f.masters[who].Within = ahead
 			first.Launch().Await()
 			f.minion(brine, "m0", first.Host, "")
-			eventually(t, "the minion answers", func() error { return first.PingAll(brine, "m0") })
+			eventually.Nil(t, soon, "the minion answers", func() error { return first.PingAll(brine, "m0") })
 			second.Launch()
 			if code := second.Wait(90 * time.Second); code == 0 {
 				t.Errorf("the second ends with %d", code)
@@ -33,7 +34,7 @@ func TestWrongClock(t *testing.T) {
 				refused(t, m, fmt.Sprintf(`(?m)^(salt-master:|.*\[ERROR *\]).*the clock of %s is (5m0|4m5)[0-9.]*s %s (of )?that of %s; at most 5s are allowed`,
 					regexp.QuoteMeta(first.Host), how, regexp.QuoteMeta(second.Host)))
 			}
-			eventually(t, "the first goes on", func() error { return first.PingAll(brine, "m0") })
+			eventually.Nil(t, soon, "the first goes on", func() error { return first.PingAll(brine, "m0") })
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 type diagnosis struct {
@@ -36,7 +37,7 @@ func diagnose(m *node, args ...string) (d diagnosis, code int, err error) {
 // finds waits until the doctor of a master finds something.
 func finds(t *testing.T, m *node, check, master, text string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("the doctor of %s finds %s of %q: %s", m.Name, check, master, text), func() error {
+	eventually.Nil(t, soon, fmt.Sprintf("the doctor of %s finds %s of %q: %s", m.Name, check, master, text), func() error {
 		d, _, err := diagnose(m)
 		if err != nil {
 			return err
@@ -52,7 +53,7 @@ func finds(t *testing.T, m *node, check, master, text string) {
 
 func (a *apart) healthy(at *node) {
 	a.t.Helper()
-	eventually(a.t, "nothing is wrong", func() error {
+	eventually.Nil(a.t, soon, "nothing is wrong", func() error {
 		d, _, err := diagnose(at)
 		if err == nil && (len(d.Findings) > 0 || len(d.Masters) != len(a.masters)) {
 			err = fmt.Errorf("%+v", d)
@@ -69,7 +70,7 @@ func TestDoctorOfCluster(t *testing.T) {
 	a := newApart(t, 3, fmt.Sprintf("auto_accept: true\nfile_roots: {base: [%s]}\npillar_roots: {base: [%s]}\n", roots, roots)).start()
 	one, two, three := a.masters[0], a.masters[1], a.masters[2]
 	a.minion("all", a.masters...)
-	eventually(t, "it answers", func() error { return two.PingAll(brine, "all") })
+	eventually.Nil(t, soon, "it answers", func() error { return two.PingAll(brine, "all") })
 	a.healthy(one)
 	few := daemontest.NewMinion(t, brine, "few", []string{one.Host, two.Host}, "").Start()
 	finds(t, one, "minions", one.Name, "the minion few knows only")
@@ -141,7 +142,7 @@ func TestDoctorOfSharedFolder(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "", brine, brine).start()
 	one, two := f.masters[0], f.masters[1]
-	eventually(t, "nothing is wrong", func() error {
+	eventually.Nil(t, soon, "nothing is wrong", func() error {
 		d, _, err := diagnose(one)
 		if err == nil && (len(d.Findings) > 0 || len(d.Masters) != 2) {
 			err = fmt.Errorf("%+v", d)
@@ -151,7 +152,7 @@ func TestDoctorOfSharedFolder(t *testing.T) {
 	two.Kill()
 	finds(t, one, "members", two.Name, "cannot be reached")
 	two.Start()
-	eventually(t, "nothing is wrong again", func() error {
+	eventually.Nil(t, soon, "nothing is wrong again", func() error {
 		d, _, err := diagnose(one)
 		if err == nil && len(d.Findings) > 0 {
 			err = fmt.Errorf("%+v", d)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 type drilled struct {
@@ -62,7 +63,7 @@ func TestDrillOfOwnCluster(t *testing.T) {
 	for _, id := range []string{"m0", "m1"} {
 		daemontest.NewMinion(t, brine, id, []string{two.Host, one.Host}, "master_type: failover\n").Start()
 	}
-	eventually(t, "they answer", func() error { return one.PingAll(brine, "m0", "m1") })
+	eventually.Nil(t, soon, "they answer", func() error { return one.PingAll(brine, "m0", "m1") })
 	a.equal(one, 3, map[string]int{"key": 2})
 	d := drill(t, one, "--harm", fmt.Sprintf("kill -STOP %d", two.PID()), "--mend", fmt.Sprintf("kill -CONT %d", two.PID()), "--away=5")
 	if len(d.Minions) != 2 || !strings.HasPrefix(d.Fault, "kill -STOP") {

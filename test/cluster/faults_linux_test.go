@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // smallDisk gives a node a disk of its own in a directory, in a mount namespace of
@@ -58,7 +59,7 @@ func TestApartFullDisk(t *testing.T) {
 	disk := smallDisk(t, full, full.Path("var/cache/salt/master"), "64m")
 	a.start()
 	a.minion("m0", full, a.masters[0])
-	eventually(t, "m0 is seen", func() error {
+	eventually.Nil(t, soon, "m0 is seen", func() error {
 		if s := state(a.masters[1], "m0"); s != "minions_pre" {
 			return errors.New(s)
 		}
@@ -66,7 +67,7 @@ func TestApartFullDisk(t *testing.T) {
 	})
 	a.masters[1].Accept("m0")
 	for _, m := range a.masters {
-		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 	}
 	a.equal(a.masters[0], 3, map[string]int{"key": 1, "minion": 1})
 	// To the last byte, and what the master frees meanwhile.
@@ -77,7 +78,7 @@ func TestApartFullDisk(t *testing.T) {
 	for i, m := range a.masters[:2] {
 		for j := range 5 {
 			text := fmt.Sprintf("while it is full %d %d", i, j)
-			eventually(t, "a job of "+m.Name, func() error {
+			eventually.Nil(t, soon, "a job of "+m.Name, func() error {
 				out, errs, _ := m.Run(brine, "salt", "--out=json", "m0", "test.echo", text)
 				if !strings.Contains(out, text) {
 					return errors.New(out + errs)
@@ -89,15 +90,15 @@ func TestApartFullDisk(t *testing.T) {
 		}
 	}
 	a.minion("m1", a.masters[0])
-	eventually(t, "m1 is seen", func() error {
+	eventually.Nil(t, soon, "m1 is seen", func() error {
 		if s := state(a.masters[1], "m1"); s != "minions_pre" {
 			return errors.New(s)
 		}
 		return nil
 	})
 	a.masters[1].Accept("m1")
-	eventually(t, "m1 answers", func() error { return a.masters[0].PingAll(brine, "m1") })
-	eventually(t, "the disk is really full", func() error {
+	eventually.Nil(t, soon, "m1 answers", func() error { return a.masters[0].PingAll(brine, "m1") })
+	eventually.Nil(t, soon, "the disk is really full", func() error {
 		if log := full.Log(); !strings.Contains(log, "no space left") {
 			return errors.New(log[max(0, len(log)-1000):])
 		}
@@ -119,7 +120,7 @@ func TestApartFullDisk(t *testing.T) {
 			t.Errorf("job %s is not at the master whose disk was full: %s%s", jid, out, errs)
 		}
 	}
-	eventually(t, "all answer to it", func() error { return full.PingAll(brine, "m0", "m1") })
+	eventually.Nil(t, soon, "all answer to it", func() error { return full.PingAll(brine, "m0", "m1") })
 }
 
 // TestApartWrongClock: a master whose clock is five minutes ahead is not let in
@@ -133,7 +134,7 @@ func TestApartWrongClock(t *testing.T) {
 	wrong := a.masters[2]
 	a.minion("m0", wrong, a.masters[0])
 	for _, m := range a.masters {
-		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 	}
 	// Alone it cannot know that its clock is wrong.
 	for _, m := range a.masters {
@@ -141,14 +142,14 @@ func TestApartWrongClock(t *testing.T) {
 	}
 	wrong.Within = ahead
 	wrong.Start()
-	eventually(t, "it answers to the one whose clock is wrong", func() error { return wrong.PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "it answers to the one whose clock is wrong", func() error { return wrong.PingAll(brine, "m0") })
 	for _, m := range a.masters[:2] {
 		m.Start()
 	}
 	for _, m := range a.masters[:2] {
-		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 	}
-	eventually(t, "what is wrong is said", func() error {
+	eventually.Nil(t, soon, "what is wrong is said", func() error {
 		if !strings.Contains(wrong.Log()+a.masters[0].Log(), "the clock of") {
 			return errors.New(wrong.Log())
 		}
@@ -163,7 +164,7 @@ func TestApartWrongClock(t *testing.T) {
 	wrong.Within = nil
 	wrong.Start()
 	a.equal(a.masters[0], 3, map[string]int{"key": 1, "job": 4, "return": 4})
-	eventually(t, "it answers to all", func() error {
+	eventually.Nil(t, soon, "it answers to all", func() error {
 		for _, m := range a.masters {
 			if err := m.PingAll(brine, "m0"); err != nil {
 				return err
@@ -190,13 +191,13 @@ func TestApartClockJumps(t *testing.T) {
 	answer := func(when string, masters ...*node) {
 		t.Helper()
 		for _, m := range masters {
-			eventually(t, "it answers to "+m.Name+" "+when, func() error { return m.PingAll(brine, "m0") })
+			eventually.Nil(t, soon, "it answers to "+m.Name+" "+when, func() error { return m.PingAll(brine, "m0") })
 		}
 	}
 	answer("at first", a.masters...)
 	// It is known to all, and pending.
 	late := a.minion("late", others[0])
-	eventually(t, "it is seen", func() error {
+	eventually.Nil(t, soon, "it is seen", func() error {
 		if s := state(wrong, "late"); s != "minions_pre" {
 			return errors.New(s)
 		}
@@ -211,7 +212,7 @@ func TestApartClockJumps(t *testing.T) {
 	if jid == "" {
 		t.Fatal(out, errs)
 	}
-	eventually(t, "the job of then has returned", func() error {
+	eventually.Nil(t, soon, "the job of then has returned", func() error {
 		out, errs, _ := wrong.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
 		if !strings.Contains(out, `"ahead"`) {
 			return errors.New(out + errs)
@@ -221,7 +222,7 @@ func TestApartClockJumps(t *testing.T) {
 	jump(false)
 	answer("when it is right again", a.masters...)
 	for _, m := range a.masters {
-		eventually(t, "the decision of then is known to "+m.Name, func() error {
+		eventually.Nil(t, soon, "the decision of then is known to "+m.Name, func() error {
 			if s := state(m, "late"); s != "minions" {
 				return errors.New(s)
 			}
@@ -233,7 +234,7 @@ func TestApartClockJumps(t *testing.T) {
 		t.Fatal(out, errs)
 	}
 	for _, m := range a.masters {
-		eventually(t, "the later decision is known to "+m.Name, func() error {
+		eventually.Nil(t, soon, "the later decision is known to "+m.Name, func() error {
 			if s := state(m, "late"); s != "minions_rejected" {
 				return errors.New(s)
 			}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"brine/test/eventually"
 	"brine/test/gittest"
 )
 
@@ -86,7 +87,7 @@ ext_pillar:
 // serve waits until masters serve a file.
 func (g *gitServer) serve(name string, masters ...*node) {
 	g.t.Helper()
-	took := eventually(g.t, "all serve "+name, func() error {
+	took := eventually.Nil(g.t, soon, "all serve "+name, func() error {
 		for _, m := range masters {
 			if out, errs, _ := m.Run(brine, "salt-run", "--out=json", "fileserver.file_list"); !strings.Contains(out, `"`+name+`"`) {
 				return errors.New(m.Name + ": " + out + errs)
@@ -101,7 +102,7 @@ func (g *gitServer) serve(name string, masters ...*node) {
 func (g *gitServer) pillar(masters ...*node) {
 	g.t.Helper()
 	head := g.head("pillar")
-	eventually(g.t, "all have the pillar", func() error {
+	eventually.Nil(g.t, soon, "all have the pillar", func() error {
 		for _, m := range masters {
 			if out, errs, _ := m.Run(brine, "salt-run", "--out=json", "git_pillar.remotes"); !strings.Contains(out, head) {
 				return errors.New(m.Name + ": " + out + errs)
@@ -117,7 +118,7 @@ func (g *gitServer) count(what string, n int64) {
 	g.t.Helper()
 	const interval = 2 * time.Second
 	from, before := time.Now(), g.fetches["often"].Load()
-	eventually(g.t, "some fetches", func() error {
+	eventually.Nil(g.t, soon, "some fetches", func() error {
 		if now := g.fetches["often"].Load(); now < before+n {
 			return fmt.Errorf("%d", now-before)
 		}

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"brine/test/eventually"
 )
 
 // forgotten waits until masters know nothing of a key any more, not even that it
@@ -15,7 +17,7 @@ import (
 func forgotten(t *testing.T, id string, masters ...*node) {
 	t.Helper()
 	for _, m := range masters {
-		eventually(t, m.Name+" has forgotten "+id, func() error {
+		eventually.Nil(t, soon, m.Name+" has forgotten "+id, func() error {
 			all, err := keyRecords(m)
 			if err == nil && all[id].State != "" {
 				err = fmt.Errorf("%+v", all[id])
@@ -27,7 +29,7 @@ func forgotten(t *testing.T, id string, masters ...*node) {
 
 func isState(t *testing.T, m *node, id, want string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s is in %q on %s", id, want, m.Name), func() error {
+	eventually.Nil(t, soon, fmt.Sprintf("%s is in %q on %s", id, want, m.Name), func() error {
 		if s := state(m, id); s != want {
 			return errors.New(s)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/tools"
 )
 
@@ -87,7 +88,7 @@ func (f *fleet) balanceOver(host string, within []string, masters ...*node) {
 func (f *fleet) holder(asked *node, id string) *node {
 	f.t.Helper()
 	var holder *node
-	eventually(f.t, "another process uses "+id, func() error {
+	eventually.Nil(f.t, soon, "another process uses "+id, func() error {
 		out, _, _ := asked.Run(brine, "salt-run", "--out=json", "manage.masters", "tgt="+id)
 		var d map[string]struct {
 			By []string `json:"held_by"`
@@ -112,7 +113,7 @@ func (f *fleet) holder(asked *node, id string) *node {
 func (f *fleet) publish(at *node, tgt string, call ...string) string {
 	f.t.Helper()
 	jid := ""
-	eventually(f.t, "a job is published", func() error {
+	eventually.Nil(f.t, soon, "a job is published", func() error {
 		out, errs, _ := at.Run(brine, "salt", append([]string{"--async", "--expire=5m", tgt}, call...)...)
 		if jid = jidIn(out + errs); jid == "" {
 			return errors.New(out + errs)
@@ -162,7 +163,7 @@ func TestLostHolder(t *testing.T) {
 		f.minion(brine, id, host, "")
 	}
 	for _, m := range f.masters {
-		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
 	}
 	for _, fault := range []struct {
 		name string
@@ -179,7 +180,7 @@ func TestLostHolder(t *testing.T) {
 			from := time.Now()
 			jid := f.publish(survivor, id, "test.echo", fault.name)
 			sent := time.Since(from)
-			eventually(t, "the job that was sent when "+victim.Name+" was "+fault.name+" has returned", func() error {
+			eventually.Nil(t, soon, "the job that was sent when "+victim.Name+" was "+fault.name+" has returned", func() error {
 				if !f.returned(jid, id) {
 					return errors.New("no return")
 				}
@@ -191,7 +192,7 @@ func TestLostHolder(t *testing.T) {
 			t.Logf("holder of %s %s: job sent after %v, returned after %v", id, fault.name, sent.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
 			fault.undo(victim)
 			for _, m := range f.masters {
-				eventually(t, "all answer to "+m.Name+" again", func() error { return m.PingAll(brine, ids...) })
+				eventually.Nil(t, soon, "all answer to "+m.Name+" again", func() error { return m.PingAll(brine, ids...) })
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 const secret = "7ef7697a5ec2e70f7e5755ecd0123456"
@@ -106,7 +107,7 @@ func check(m *node) (r report, err error) {
 func (a *apart) equal(at *node, n int, least map[string]int) report {
 	a.t.Helper()
 	var r report
-	eventually(a.t, fmt.Sprintf("%d masters have the same", n), func() (err error) {
+	eventually.Nil(a.t, soon, fmt.Sprintf("%d masters have the same", n), func() (err error) {
 		if r, err = check(at); err != nil {
 			return err
 		}
@@ -157,7 +158,7 @@ func TestApart(t *testing.T) {
 	for i := range 3 {
 		id := fmt.Sprint("m", i)
 		for _, m := range a.masters {
-			eventually(t, id+" is seen at "+m.Name, func() error {
+			eventually.Nil(t, soon, id+" is seen at "+m.Name, func() error {
 				if s := state(m, id); s != "minions_pre" {
 					return errors.New(s)
 				}
@@ -167,7 +168,7 @@ func TestApart(t *testing.T) {
 		a.masters[(i+1)%3].Accept(id)
 		from := time.Now()
 		for _, m := range a.masters {
-			eventually(t, id+" is accepted at "+m.Name, func() error {
+			eventually.Nil(t, soon, id+" is accepted at "+m.Name, func() error {
 				if s := state(m, id); s != "minions" {
 					return errors.New(s)
 				}
@@ -177,13 +178,13 @@ func TestApart(t *testing.T) {
 		t.Logf("%s was accepted at all after %v", id, time.Since(from).Round(time.Millisecond))
 	}
 	for _, m := range a.masters {
-		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, "m0", "m1", "m2") })
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, "m0", "m1", "m2") })
 	}
 	// Jobs and returns.
 	out, errs, _ := a.masters[0].Run(brine, "salt", "--async", "--out=json", "*", "test.echo", "hello")
 	jid := jidIn(out + errs)
 	for _, m := range a.masters {
-		eventually(t, "the job is known to "+m.Name, func() error {
+		eventually.Nil(t, soon, "the job is known to "+m.Name, func() error {
 			out, _, _ := m.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
 			if strings.Count(out, "hello") != 3 {
 				return errors.New(out)
@@ -206,7 +207,7 @@ func TestApart(t *testing.T) {
 		t.Fatal(errs)
 	}
 	for _, m := range a.masters {
-		eventually(t, "m0 is not accepted at "+m.Name, func() error {
+		eventually.Nil(t, soon, "m0 is not accepted at "+m.Name, func() error {
 			if s := state(m, "m0"); s == "minions" {
 				return errors.New(s)
 			}
@@ -253,7 +254,7 @@ func TestApartJoinAndLeave(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 3, "auto_accept: true\n").start()
 	a.minion("m0", a.masters[0])
-	eventually(t, "it answers", func() error { return a.masters[1].PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "it answers", func() error { return a.masters[1].PingAll(brine, "m0") })
 	for _, c := range []struct{ secret, more, want string }{
 		{strings.Repeat("f", 32), "", "does not know cluster_secret"},
 		{"short", "", "cluster_secret of at least"},
@@ -273,12 +274,12 @@ func TestApartJoinAndLeave(t *testing.T) {
 	late.Start()
 	a.equal(late, 4, map[string]int{"key": 1, "peer": 4, "minion": 1, "job": 1, "return": 1})
 	t.Logf("joined and had all after %v", time.Since(from).Round(time.Millisecond))
-	eventually(t, "it commands", func() error { return late.PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "it commands", func() error { return late.PingAll(brine, "m0") })
 	if _, errs, code := a.masters[0].Run(brine, "salt-run", "cluster.remove", late.Name); code != 0 {
 		t.Fatal(errs)
 	}
 	for _, m := range a.masters[:3] {
-		eventually(t, m.Name+" has dropped it", func() error {
+		eventually.Nil(t, soon, m.Name+" has dropped it", func() error {
 			if _, err := os.Stat(m.Path("cluster/peers/" + late.Name + ".pub")); err == nil {
 				return errors.New("its key is there")
 			}
@@ -318,7 +319,7 @@ func TestSecretRotates(t *testing.T) {
 			late.Launch()
 			if want == "" {
 				late.Await()
-				eventually(t, "it has joined at "+m.Name, func() error {
+				eventually.Nil(t, soon, "it has joined at "+m.Name, func() error {
 					if r, err := check(late); err != nil || !r.Equal {
 						return fmt.Errorf("%+v %w", r, err)
 					}
@@ -353,12 +354,12 @@ func TestApartWhileMastersDie(t *testing.T) {
 		a.minion(id, slices.Concat(a.masters[i:], a.masters[:i])...)
 	}
 	for _, m := range a.masters {
-		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
 	}
 	ledger := daemontest.ShortDir(t)
 	give := func(at *node, i int) string {
 		jid := ""
-		eventually(t, "a job is published", func() error {
+		eventually.Nil(t, soon, "a job is published", func() error {
 			out, errs, _ := at.Run(brine, "salt", "--async", "--expire=5m", "*", "cmd.run", fmt.Sprintf("echo %d >> %s/{{grains.id}}", i, ledger), "python_shell=True", "template=jinja")
 			if jid = jidIn(out + errs); jid == "" {
 				return errors.New(out + errs)
@@ -438,7 +439,7 @@ func TestCheckFinds(t *testing.T) {
 	t.Parallel()
 	a := newApart(t, 2, "auto_accept: true\n").start()
 	a.minion("m0", a.masters[0])
-	eventually(t, "it answers", func() error { return a.masters[1].PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "it answers", func() error { return a.masters[1].PingAll(brine, "m0") })
 	a.equal(a.masters[0], 2, map[string]int{"return": 1})
 	b := a.masters[1]
 	b.Kill()
@@ -465,7 +466,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 	b.Start()
 	var r report
-	eventually(t, "the loss is found", func() (err error) {
+	eventually.Nil(t, soon, "the loss is found", func() (err error) {
 		if r, err = check(a.masters[0]); err != nil {
 			return err
 		}
@@ -507,7 +508,7 @@ func TestHotMastersBecomeOne(t *testing.T) {
 	a := &apart{t: t, masters: ms}
 	a.minion("m0", one, two)
 	one.Accept("m0")
-	eventually(t, "it answers", func() error { return one.PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "it answers", func() error { return one.PingAll(brine, "m0") })
 
 	out, errs, code := one.Run(brine, "cluster", "init", "--id", one.Host, "--name", "former")
 	if code != 0 {
@@ -574,7 +575,7 @@ func TestHotMastersBecomeOne(t *testing.T) {
 	restart(two)
 	a.equal(two, 2, map[string]int{"key": 1, "peer": 2, "minion": 1})
 	for _, m := range ms {
-		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 		if got := state(m, "m0"); got != "minions" {
 			t.Errorf("m0 is in %q at %s", got, m.Name)
 		}
@@ -595,7 +596,7 @@ func TestHotMastersBecomeOne(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	for _, jid := range jids {
-		eventually(t, "the job is at the one that is left", func() error {
+		eventually.Nil(t, soon, "the job is at the one that is left", func() error {
 			out, _, _ := two.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
 			if !strings.Contains(out, "kept") {
 				return errors.New(out)
@@ -603,7 +604,7 @@ func TestHotMastersBecomeOne(t *testing.T) {
 			return nil
 		})
 	}
-	eventually(t, "the one that is left is alone", func() error {
+	eventually.Nil(t, soon, "the one that is left is alone", func() error {
 		out, _, _ := two.Run(brine, "cluster", "members", "--out=json")
 		if !strings.Contains(out, "was removed from the cluster") {
 			return errors.New(out)

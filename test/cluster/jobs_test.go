@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"brine/test/eventually"
 )
 
 // TestJobsWhileMastersDie gives jobs to the masters in turn while these are
@@ -27,7 +29,7 @@ func TestJobsWhileMastersDie(t *testing.T) {
 		f.minion(brine, id, host, "")
 	}
 	for _, m := range f.masters {
-		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
 	}
 	ledger := filepath.Join(f.shared, "ledger")
 	if err := os.Mkdir(ledger, 0o700); err != nil {
@@ -54,7 +56,7 @@ func TestJobsWhileMastersDie(t *testing.T) {
 	if dead != nil {
 		dead.Start()
 	}
-	eventually(t, "all returns are in the shared directory", func() error {
+	eventually.Nil(t, soon, "all returns are in the shared directory", func() error {
 		for i, jid := range jids {
 			for _, id := range ids {
 				if !f.returned(jid, id) {

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"brine/test/eventually"
 )
 
 type keyRecord struct{ State, Since, On, Who, How string }
@@ -33,7 +35,7 @@ func TestKeyRecords(t *testing.T) {
 	is := func(id, state string, on *node) {
 		t.Helper()
 		for _, m := range a.masters {
-			eventually(t, fmt.Sprintf("%s says that %s is %s, by %s", m.Name, id, state, on.Name), func() error {
+			eventually.Nil(t, soon, fmt.Sprintf("%s says that %s is %s, by %s", m.Name, id, state, on.Name), func() error {
 				all, err := keyRecords(m)
 				r := all[id]
 				if at, perr := time.Parse(time.RFC3339, r.Since); err == nil && (r.State != state || r.On != on.Name || perr != nil || at.Before(from) || at.After(time.Now().Add(time.Minute))) {
@@ -57,7 +59,7 @@ func TestKeyRecords(t *testing.T) {
 	is("m1", "rejected", one)
 	is("m2", "deleted", one)
 	var seen [2]map[string]keyRecord
-	eventually(t, "both say the same", func() (err error) {
+	eventually.Nil(t, soon, "both say the same", func() (err error) {
 		for i, m := range a.masters {
 			if seen[i], err = keyRecords(m); err != nil {
 				return err

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"brine/test/eventually"
 )
 
 // TestKeysAtOnce: what one master is reported a key, all know with the next
@@ -20,7 +22,7 @@ func TestKeysAtOnce(t *testing.T) {
 			t.Errorf("%s: %s shows %v: %v", what, m.Name, keys, err)
 		}
 	}
-	eventually(t, "the key has come", func() error {
+	eventually.Nil(t, soon, "the key has come", func() error {
 		keys, err := c.Keys()
 		if err == nil && !slices.Contains(keys["minions_pre"], "m0") {
 			err = fmt.Errorf("%v", keys)
@@ -36,7 +38,7 @@ func TestKeysAtOnce(t *testing.T) {
 	// call asks the daemon that the minion is at.
 	call := func(want int) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("salt-call ends with %d", want), func() error {
+		eventually.Nil(t, soon, fmt.Sprintf("salt-call ends with %d", want), func() error {
 			if out, errs, code := w.Run(brine, "salt-call", "--out=json", "pillar.items"); code != want {
 				return fmt.Errorf("%d: %s%s", code, out, errs)
 			}
@@ -48,7 +50,7 @@ func TestKeysAtOnce(t *testing.T) {
 		in("accepted", "minions", m)
 	}
 	for _, m := range f.masters {
-		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 	}
 	call(0)
 	act(c, "-r", "m0", "--include-accepted")
@@ -61,7 +63,7 @@ func TestKeysAtOnce(t *testing.T) {
 	act(a, "-a", "m0", "--include-rejected")
 	for _, m := range f.masters {
 		in("accepted again", "minions", m)
-		eventually(t, "it answers again to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "it answers again to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 	}
 	act(b, "-d", "m0")
 	for _, m := range f.masters {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/netns"
 )
 
@@ -58,7 +59,7 @@ func addWitness(a *apart, host string) *node {
 // another, and says so itself.
 func holder(t *testing.T, what string, above uint64, among ...*node) (m *node, token uint64) {
 	t.Helper()
-	took := eventually(t, "one has the lease "+what, func() error {
+	took := eventually.Nil(t, soon, "one has the lease "+what, func() error {
 		for _, n := range among {
 			l, err := lease(n)
 			if err != nil {
@@ -89,10 +90,10 @@ func TestLease(t *testing.T) {
 	w.Launch()
 	a.start()
 	a.minion("m0", a.masters...)
-	eventually(t, "it answers", func() error { return a.masters[0].PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "it answers", func() error { return a.masters[0].PingAll(brine, "m0") })
 	first, token := holder(t, "at first", 0, a.masters...)
 	other := but(a.masters, first)[0]
-	eventually(t, "all know of it", func() error {
+	eventually.Nil(t, soon, "all know of it", func() error {
 		for _, m := range a.masters {
 			if l, err := lease(m); err != nil || l.Holder == "" || !l.Majority || len(l.Voters) != 3 {
 				return fmt.Errorf("%+v %w", l, err)
@@ -100,7 +101,7 @@ func TestLease(t *testing.T) {
 		}
 		return nil
 	})
-	eventually(t, "the exit code is 0 at one of them", func() error {
+	eventually.Nil(t, soon, "the exit code is 0 at one of them", func() error {
 		_, _, one := first.Run(brine, "salt-run", "cluster.lease", "here=True")
 		_, _, two := other.Run(brine, "salt-run", "cluster.lease", "here=True")
 		if one+two != 1 {
@@ -112,7 +113,7 @@ func TestLease(t *testing.T) {
 	first.Kill()
 	second, next := holder(t, "after a kill", token, other)
 	first.Start()
-	eventually(t, "the master that was killed sees it", func() error {
+	eventually.Nil(t, soon, "the master that was killed sees it", func() error {
 		l, err := lease(first)
 		if err == nil && l.Holder == "" {
 			err = fmt.Errorf("%+v", l)
@@ -134,14 +135,14 @@ func TestLease(t *testing.T) {
 	_, last = holder(t, "without the witness", 0, a.masters...)
 	a.masters[0].Kill()
 	left := a.masters[1]
-	eventually(t, "no master has the lease", func() error {
+	eventually.Nil(t, soon, "no master has the lease", func() error {
 		l, err := lease(left)
 		if err == nil && (l.Here || l.Majority || l.Holder != "") {
 			err = fmt.Errorf("%+v", l)
 		}
 		return err
 	})
-	eventually(t, "all else works", func() error { return left.PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "all else works", func() error { return left.PingAll(brine, "m0") })
 	w.Launch()
 	holder(t, "with the witness back", last, left)
 }
@@ -154,7 +155,7 @@ func TestWitnessRefuses(t *testing.T) {
 	w.Write("witness", strings.Replace(w.Read("witness"), secret, "another secret of the tests", 1))
 	w.Launch()
 	a.start()
-	eventually(t, "it is told why the witness does not vote", func() error {
+	eventually.Nil(t, soon, "it is told why the witness does not vote", func() error {
 		l, err := lease(a.masters[0])
 		if err == nil && !strings.Contains(l.Voters[w.Host], "does not know cluster_secret") {
 			err = fmt.Errorf("%+v", l)
@@ -212,7 +213,7 @@ func TestLeaseCutOff(t *testing.T) {
 	w.Launch()
 	a.start()
 	replaced := func(m *node) int { return strings.Count(m.Log(), "the AES key of the cluster was replaced") }
-	eventually(t, "the AES key is replaced", func() error {
+	eventually.Nil(t, soon, "the AES key is replaced", func() error {
 		if replaced(a.masters[0])+replaced(a.masters[1]) == 0 {
 			return errors.New("not yet")
 		}
@@ -228,7 +229,7 @@ func TestLeaseCutOff(t *testing.T) {
 		t.Errorf("the master that is cut off: %+v %v", l, err)
 	}
 	before, there := replaced(first), replaced(other)
-	eventually(t, "the other replaces the AES key", func() error {
+	eventually.Nil(t, soon, "the other replaces the AES key", func() error {
 		if replaced(other) < there+1 {
 			return errors.New("not yet")
 		}
@@ -239,7 +240,7 @@ func TestLeaseCutOff(t *testing.T) {
 	}
 	net.Join(at[first], at[other])
 	net.Join(at[first], machines[2])
-	eventually(t, "both agree", func() error {
+	eventually.Nil(t, soon, "both agree", func() error {
 		x, err := lease(first)
 		y, err2 := lease(other)
 		if err = errors.Join(err, err2); err == nil && (x.Holder == "" || x.Holder != y.Holder || x.Here == y.Here) {
@@ -267,7 +268,7 @@ func TestMajorityLost(t *testing.T) {
 	a.start()
 	left := a.masters[2]
 	a.minion("m0", left)
-	eventually(t, "it answers", func() error { return a.masters[0].PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "it answers", func() error { return a.masters[0].PingAll(brine, "m0") })
 	out, errs, _ := a.masters[0].Run(brine, "salt", "--async", "m0", "test.echo", "kept")
 	jid := jidIn(out + errs)
 	before := a.equal(left, 3, map[string]int{"job": 2, "return": 2})
@@ -283,7 +284,7 @@ func TestMajorityLost(t *testing.T) {
 	for _, m := range a.masters[:2] {
 		m.Kill()
 	}
-	eventually(t, "the lost ones are named, and nothing is done", func() error {
+	eventually.Nil(t, soon, "the lost ones are named, and nothing is done", func() error {
 		text, code := recoverLost()
 		if code != 0 || !strings.Contains(text, ids[0]) || !strings.Contains(text, ids[1]) {
 			return fmt.Errorf("%d %s", code, text)
@@ -296,7 +297,7 @@ func TestMajorityLost(t *testing.T) {
 	if text, code := recoverLost("--sure"); code != 0 || !strings.Contains(text, "restart the master") {
 		t.Fatalf("%d %s", code, text)
 	}
-	eventually(t, "the lost ones are taken out", func() error {
+	eventually.Nil(t, soon, "the lost ones are taken out", func() error {
 		rows, code, err := status(left)
 		if err != nil || code != 0 || len(rows) != 1 {
 			return fmt.Errorf("%d %+v %w", code, rows, err)
@@ -306,7 +307,7 @@ func TestMajorityLost(t *testing.T) {
 	left.Signal(syscall.SIGTERM)
 	left.Wait(30 * time.Second)
 	left.Start()
-	eventually(t, "it has the rights of one, and what it held", func() error {
+	eventually.Nil(t, soon, "it has the rights of one, and what it held", func() error {
 		if err := left.PingAll(brine, "m0"); err != nil {
 			return err
 		}
@@ -340,7 +341,7 @@ func TestMajorityLost(t *testing.T) {
 	a.equal(left, 3, before.Counts)
 	holder(t, "with new voters", 0, append(slices.Clone(a.masters[3:]), left)...)
 	for _, m := range a.masters[3:] {
-		eventually(t, "the job is at "+m.Name, func() error {
+		eventually.Nil(t, soon, "the job is at "+m.Name, func() error {
 			if out, errs, _ := m.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid); !strings.Contains(out, "kept") {
 				return errors.New(out + errs)
 			}

@@ -15,6 +15,7 @@ import (
 	"brine/bench/simulate"
 	"brine/internal/net/transport/zeromq"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // load gives jobs to masters in turn, one after the other, while it runs.
@@ -89,7 +90,7 @@ func TestJoinAndLeaveUnderLoad(t *testing.T) {
 	must(t, f.SignIn(t.Context(), 8))
 	var failed atomic.Pointer[error]
 	must(t, f.Subscribe(t.Context(), 8, simulate.Answer(t.Context(), func(err error) { failed.Store(&err) })))
-	eventually(t, "all minions listen", func() error {
+	eventually.Nil(t, soon, "all minions listen", func() error {
 		rows, _, err := status(a.masters[0])
 		for _, r := range rows {
 			if r.ID == a.masters[0].Name && r.Minions == count {
@@ -111,14 +112,14 @@ func TestJoinAndLeaveUnderLoad(t *testing.T) {
 	late := a.add(daemontest.Host(), a.masters[0].Host)
 	from := time.Now()
 	late.Launch()
-	eventually(t, "it has joined", func() error {
+	eventually.Nil(t, soon, "it has joined", func() error {
 		if !strings.Contains(late.Log(), "joined the cluster") {
 			return errors.New("not yet")
 		}
 		return nil
 	})
 	joined := time.Since(from)
-	eventually(t, "nothing that was there is missing", func() error {
+	eventually.Nil(t, soon, "nothing that was there is missing", func() error {
 		rows, _, err := status(a.masters[0])
 		for _, r := range rows {
 			if r.ID == late.Name && r.State == "up" && r.Lag == 0 && r.Version != "" {
@@ -139,7 +140,7 @@ func TestJoinAndLeaveUnderLoad(t *testing.T) {
 
 	// It leaves, while it is given jobs, too.
 	going = giveJobs(t, every, late, a.masters[1])
-	eventually(t, "it takes jobs", func() error {
+	eventually.Nil(t, soon, "it takes jobs", func() error {
 		if going.jobs.Load() < 4 {
 			return errors.New("not yet")
 		}

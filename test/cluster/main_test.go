@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 func TestMain(m *testing.M) { daemontest.Main(m) }
@@ -30,10 +31,8 @@ const (
 
 const poolPort = 24520
 
-func eventually(t *testing.T, what string, ok func() error) time.Duration {
-	t.Helper()
-	return daemontest.Eventually(t, 90*time.Second, what, ok)
-}
+// soon is how long anything may take that should come soon.
+const soon = 90 * time.Second
 
 // fleet is masters on one shared directory. They are named by their addresses.
 type fleet struct {
@@ -111,7 +110,7 @@ func TestEachCommandsAll(t *testing.T) {
 		ids = append(ids, id)
 	}
 	for _, m := range f.masters {
-		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
 	}
 	out, errs, _ := f.masters[0].Run(brine, "salt", "--async", "--out=json", "*", "test.echo", "hello")
 	jid := jidIn(out + errs)
@@ -119,7 +118,7 @@ func TestEachCommandsAll(t *testing.T) {
 		t.Fatalf("no job: %q %q", out, errs)
 	}
 	for _, m := range f.masters {
-		eventually(t, "the job is known to "+m.Name, func() error {
+		eventually.Nil(t, soon, "the job is known to "+m.Name, func() error {
 			out, _, _ := m.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
 			if strings.Count(out, "hello") != 3 {
 				return errors.New(out)
@@ -133,7 +132,7 @@ func TestEachCommandsAll(t *testing.T) {
 	minions[2].Kill()
 	// A busy machine needs longer.
 	kept := 2500 * time.Millisecond
-	eventually(t, "two return before the job expires", func() error {
+	eventually.Nil(t, soon, "two return before the job expires", func() error {
 		kept = min(2*kept, 20*time.Second)
 		from := time.Now()
 		out, errs, _ := f.masters[0].Run(brine, "salt", "--async", fmt.Sprintf("--expire=%.0f", kept.Seconds()), "*", "test.ping")
@@ -152,7 +151,7 @@ func TestEachCommandsAll(t *testing.T) {
 		return nil
 	})
 	for _, m := range f.masters {
-		eventually(t, "the job has expired at "+m.Name, func() error {
+		eventually.Nil(t, soon, "the job has expired at "+m.Name, func() error {
 			for line := range strings.Lines(m.Log()) {
 				if strings.Contains(line, "a job has expired") && strings.Contains(line, jid) {
 					if !strings.Contains(line, "minions=1 ") {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 type statusRow struct {
@@ -65,7 +66,7 @@ func mastersOf(minion *node) (active, standby []string) {
 // any, stands by.
 func uses(t *testing.T, minion *node, one []*node) (active string) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s uses one of %d masters and another stands by", minion.Name, len(one)), func() error {
+	eventually.Nil(t, soon, fmt.Sprintf("%s uses one of %d masters and another stands by", minion.Name, len(one)), func() error {
 		now, standby := mastersOf(minion)
 		if len(now) != 1 || len(standby) == 0 || slices.Contains(standby, now[0]) ||
 			!slices.ContainsFunc(one, func(m *node) bool { return m.Host == now[0] }) {
@@ -99,7 +100,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 	if other == at {
 		other = north[1]
 	}
-	eventually(t, "it answers to all", func() error {
+	eventually.Nil(t, soon, "it answers to all", func() error {
 		for _, x := range a.masters {
 			if err := x.PingAll(brine, "m0"); err != nil {
 				return err
@@ -108,7 +109,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 		return nil
 	})
 	// The status says where it is.
-	eventually(t, "all are well", func() error {
+	eventually.Nil(t, soon, "all are well", func() error {
 		rows, code, err := status(first)
 		if err != nil {
 			return err
@@ -129,7 +130,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 		t.Fatal(out, errs)
 	}
 	uses(t, m, []*node{other})
-	eventually(t, "it is known that it drains", func() error {
+	eventually.Nil(t, soon, "it is known that it drains", func() error {
 		rows, _, err := status(other)
 		if err != nil {
 			return err
@@ -144,7 +145,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 	if out, errs, code := at.Run(brine, "cluster", "undrain"); code != 0 {
 		t.Fatal(out, errs)
 	}
-	eventually(t, "it does not drain any more", func() error {
+	eventually.Nil(t, soon, "it does not drain any more", func() error {
 		rows, _, err := status(first)
 		if err == nil && slices.ContainsFunc(rows, func(r statusRow) bool { return r.Draining }) {
 			err = fmt.Errorf("%+v", rows)
@@ -156,8 +157,8 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 	at = a.named(uses(t, m, a.masters))
 	at.Kill()
 	rest := slices.DeleteFunc(slices.Clone(a.masters), func(x *node) bool { return x == at })
-	eventually(t, "it uses another one", func() error { return rest[0].PingAll(brine, "m0") })
-	eventually(t, "the status says that one is unreachable", func() error {
+	eventually.Nil(t, soon, "it uses another one", func() error { return rest[0].PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "the status says that one is unreachable", func() error {
 		rows, code, err := status(rest[0])
 		if err == nil && (code != 1 || len(rows) != 3) {
 			err = fmt.Errorf("exit code %d: %+v", code, rows)
@@ -169,7 +170,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 	m.Signal(syscall.SIGTERM)
 	m.Wait(30 * time.Second)
 	m.Start()
-	eventually(t, "a new process knows the masters", func() error { return north[1].PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "a new process knows the masters", func() error { return north[1].PingAll(brine, "m0") })
 	if out, errs, code := m.Run(brine, "salt-call", "test.ping"); code != 0 || !strings.Contains(out, "True") {
 		t.Errorf("salt-call: %d %s%s", code, out, errs)
 	}
@@ -200,7 +201,7 @@ func TestMinionsLearnTheMasters(t *testing.T) {
 	if _, errs, code := first.Run(brine, "cluster", "remove", north[0].Name); code != 0 {
 		t.Fatal(errs)
 	}
-	eventually(t, "it is left", func() error {
+	eventually.Nil(t, soon, "it is left", func() error {
 		now, _ := mastersOf(m)
 		if len(now) != 1 || now[0] == north[0].Host {
 			return errors.New(fmt.Sprint(now))
@@ -236,7 +237,7 @@ func TestWeights(t *testing.T) {
 	heavy.Start()
 	next.Start()
 	uses(t, m, []*node{next})
-	eventually(t, "the status says so", func() error {
+	eventually.Nil(t, soon, "the status says so", func() error {
 		rows, _, err := status(a.masters[0])
 		if err != nil {
 			return err
@@ -308,7 +309,7 @@ func TestSlowMaster(t *testing.T) {
 	slow.Write("master", slow.Read("master")+"cluster_weight: 10000\ncluster_minion_address: "+host+"\n")
 	a.start()
 	m := daemontest.NewMinion(t, brine, "m0", []string{near.Host}, "master_type: cluster\nmaster_rebalance: 3\nmaster_latency: [600]\n").Start()
-	eventually(t, "it is known to be slow", func() error {
+	eventually.Nil(t, soon, "it is known to be slow", func() error {
 		for line := range strings.Lines(m.Log()) {
 			if strings.Contains(line, "how quickly the master answers") && strings.Contains(line, host) && strings.Contains(line, "class=1") {
 				return nil
@@ -319,7 +320,7 @@ func TestSlowMaster(t *testing.T) {
 	})
 	uses(t, m, []*node{near})
 	near.Kill()
-	eventually(t, "it uses the slow one", func() error {
+	eventually.Nil(t, soon, "it uses the slow one", func() error {
 		if now, _ := mastersOf(m); len(now) != 1 || now[0] != host {
 			return fmt.Errorf("at %q", now)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // previous returns the command that runs the previous release in the place of the usual program (Node.Within). The environment names it,
@@ -46,7 +47,7 @@ func TestMixedReleases(t *testing.T) {
 		a.minion("m0", one)
 		a.minion("m1", two)
 		for _, m := range a.masters {
-			eventually(t, "both minions answer to "+m.Name, func() error { return m.PingAll(brine, "m0", "m1") })
+			eventually.Nil(t, soon, "both minions answer to "+m.Name, func() error { return m.PingAll(brine, "m0", "m1") })
 		}
 		if out, errs, code := one.Run(brine, "cluster", "remove", late.Name); code != 0 {
 			t.Fatal(out, errs)
@@ -54,7 +55,7 @@ func TestMixedReleases(t *testing.T) {
 		for _, m := range a.masters[:2] {
 			refused(t, m, `a peer was removed from the cluster: its key was deleted.*`+late.Name)
 		}
-		eventually(t, "the removed master is refused", func() error {
+		eventually.Nil(t, soon, "the removed master is refused", func() error {
 			if text := late.Log(); !strings.Contains(text, "is no member of the cluster (any more) in the eyes") {
 				return fmt.Errorf("it says %s", text)
 			}
@@ -77,7 +78,7 @@ func TestMixedReleases(t *testing.T) {
 		}
 		refused(t, late, `cannot join the cluster at .*: it refuses: `)
 		for _, m := range a.masters[:2] {
-			eventually(t, "both minions answer to "+m.Name, func() error { return m.PingAll(brine, "m0", "m1") })
+			eventually.Nil(t, soon, "both minions answer to "+m.Name, func() error { return m.PingAll(brine, "m0", "m1") })
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestMoveIntoACluster copies all that a master keeps into a cluster's directories
@@ -24,7 +25,7 @@ func TestMoveIntoACluster(t *testing.T) {
 	}
 	old.Accept(ids...)
 	f.minion(brine, "m2", old.Host, "")
-	eventually(t, "all have come", func() error {
+	eventually.Nil(t, soon, "all have come", func() error {
 		keys, err := old.Keys()
 		if err == nil && !slices.Contains(keys["minions_pre"], "m2") {
 			err = fmt.Errorf("%v", keys)
@@ -79,7 +80,7 @@ func TestMoveIntoACluster(t *testing.T) {
 	})
 	publish()
 	for _, jid := range jids {
-		eventually(t, "all have returned", func() error {
+		eventually.Nil(t, soon, "all have returned", func() error {
 			out, errs, _ := old.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
 			var d map[string]any
 			if err := json.Unmarshal([]byte(out), &d); err != nil || len(d) != 2 {
@@ -103,7 +104,7 @@ func TestMoveIntoACluster(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "the jobs are listed", func() error {
+	eventually.Nil(t, soon, "the jobs are listed", func() error {
 		out, errs, _ := f.masters[1].Run(brine, "salt-run", "--out=json", "jobs.list_jobs", "search_function=test.echo")
 		var d map[string]any
 		if err := json.Unmarshal([]byte(out), &d); err != nil || len(d) != len(jids) {

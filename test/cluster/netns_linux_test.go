@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/netns"
 	"brine/test/tools"
 )
@@ -54,7 +55,7 @@ func TestNetworkFaults(t *testing.T) {
 	ready := func(what string) {
 		t.Helper()
 		for _, m := range f.masters {
-			eventually(t, "all answer to "+m.Name+" "+what, func() error { return m.PingAll(brine, ids...) })
+			eventually.Nil(t, soon, "all answer to "+m.Name+" "+what, func() error { return m.PingAll(brine, ids...) })
 		}
 	}
 	ready("at first")
@@ -66,7 +67,7 @@ func TestNetworkFaults(t *testing.T) {
 		sent = append(sent, word)
 		from := time.Now()
 		jid := f.publish(to, "*", "cmd.run", "echo "+word+" >> "+f.shared+"/ledger/{{grains.id}}", "python_shell=True", "template=jinja")
-		eventually(t, "the job has returned: "+what, func() error {
+		eventually.Nil(t, soon, "the job has returned: "+what, func() error {
 			for _, id := range ids {
 				if !f.returned(jid, id) {
 					return errors.New("no return of " + id)

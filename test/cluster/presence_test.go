@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"brine/test/eventually"
 )
 
 // presenceOf returns the minions that came and went by what a master's bus
@@ -42,7 +44,7 @@ func TestPresenceOnce(t *testing.T) {
 	a.minion("at-other", other)
 	ids := []string{"at-first", "at-other"}
 	for i := range heard {
-		eventually(t, "both are said to have come", func() error {
+		eventually.Nil(t, soon, "both are said to have come", func() error {
 			if came, _ := presenceOf(t, heard[i]()); len(came) < 2 {
 				return fmt.Errorf("%q", came)
 			}
@@ -51,7 +53,7 @@ func TestPresenceOnce(t *testing.T) {
 	}
 	first.Kill()
 	second, _ := holder(t, "after a kill", token, other)
-	eventually(t, "the minion of the one that was killed is said to be gone", func() error {
+	eventually.Nil(t, soon, "the minion of the one that was killed is said to be gone", func() error {
 		if _, gone := presenceOf(t, heard[1]()); !slices.Contains(gone, "at-first") {
 			return fmt.Errorf("%q", gone)
 		}
@@ -66,7 +68,7 @@ func TestPresenceOnce(t *testing.T) {
 	}
 	// Without a majority.
 	w.Kill()
-	eventually(t, "no master has the lease", func() error {
+	eventually.Nil(t, soon, "no master has the lease", func() error {
 		if l, err := lease(second); err != nil || l.Here {
 			return fmt.Errorf("%+v %w", l, err)
 		}
@@ -74,10 +76,10 @@ func TestPresenceOnce(t *testing.T) {
 	})
 	before := heard[1]()
 	late := a.minion("late", second)
-	eventually(t, "it answers", func() error { return second.PingOnly(brine, "late") })
+	eventually.Nil(t, soon, "it answers", func() error { return second.PingOnly(brine, "late") })
 	late.Kill()
 	w.Launch()
-	eventually(t, "it is told again", func() error {
+	eventually.Nil(t, soon, "it is told again", func() error {
 		if now := heard[1](); strings.Count(now, "salt/presence/present") < strings.Count(before, "salt/presence/present")+2 {
 			return errors.New("not yet")
 		}
@@ -92,7 +94,7 @@ func TestMastersOfMinionsElsewhere(t *testing.T) {
 	f := newFleet(t, "auto_accept: true\n", brine, brine).start()
 	f.minion(brine, "m0", f.masters[0].Host, "")
 	for _, m := range f.masters {
-		eventually(t, m.Name+" knows how m0 stands", func() error {
+		eventually.Nil(t, soon, m.Name+" knows how m0 stands", func() error {
 			var d map[string]struct {
 				Mode   string
 				Active map[string]string

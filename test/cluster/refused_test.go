@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"brine/internal/net/crypt"
+	"brine/test/eventually"
 )
 
 // refused waits until n gives a reason, as the error that it ends with or, if
@@ -16,7 +17,7 @@ import (
 func refused(t *testing.T, n *node, pattern string) {
 	t.Helper()
 	p := regexp.MustCompile(pattern)
-	eventually(t, "the refusal "+pattern, func() error {
+	eventually.Nil(t, soon, "the refusal "+pattern, func() error {
 		// Quotes are quoted in some forms of the log.
 		if text := strings.NewReplacer(`\`, "", `"`, "").Replace(n.Log()); !p.MatchString(text) {
 			return fmt.Errorf("alive %v, says %s", n.Alive(), text)

@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/net/crypt"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // clusterKeys returns the cluster's key as each master has it and shows it.
@@ -45,7 +46,7 @@ func TestRotateKey(t *testing.T) {
 	}
 	ids := []string{"hot", "single", "strict", "cluster"}
 	for _, m := range a.masters {
-		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
 	}
 	before := clusterKeys(t, one)[0]
 	thief, err := crypt.LoadPrivate(one.Path("cluster/cluster.pem"), "")
@@ -97,7 +98,7 @@ func TestRotateKey(t *testing.T) {
 	known := func(want string, ids ...string) {
 		t.Helper()
 		for _, id := range ids {
-			eventually(t, id+" knows the new key", func() error {
+			eventually.Nil(t, soon, id+" knows the new key", func() error {
 				if b, _ := os.ReadFile(minions[id].Path("etc/salt/pki/minion/minion_master.pub")); crypt.CleanKey(string(b)) != crypt.CleanKey(want) {
 					return errors.New("it knows another one")
 				}
@@ -131,10 +132,10 @@ func TestRotateKey(t *testing.T) {
 	three.Kill()
 	minions["single"].Kill()
 	some := []string{"hot", "strict", "cluster"}
-	eventually(t, "all others answer", func() error { return one.PingAll(brine, some...) })
+	eventually.Nil(t, soon, "all others answer", func() error { return one.PingAll(brine, some...) })
 	rotate(one)
 	for _, m := range a.masters[:2] {
-		eventually(t, "the others answer to "+m.Name, func() error {
+		eventually.Nil(t, soon, "the others answer to "+m.Name, func() error {
 			out, errs, _ := m.Run(brine, "salt", "-L", strings.Join(some, ","), "test.echo", "after")
 			if strings.Count(out, "after") != len(some) {
 				return errors.New(out + errs)
@@ -145,7 +146,7 @@ func TestRotateKey(t *testing.T) {
 	three.Start()
 	minions["single"].Start()
 	want := clusterKeys(t, one)[0]
-	eventually(t, "the member that was unreachable has the new key", func() error {
+	eventually.Nil(t, soon, "the member that was unreachable has the new key", func() error {
 		if clusterKeys(t, three)[0] != want {
 			return errors.New("not yet")
 		}
@@ -153,7 +154,7 @@ func TestRotateKey(t *testing.T) {
 	})
 	a.equal(three, 3, map[string]int{"rotated": 1})
 	for _, m := range a.masters {
-		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
 	}
 	known(want, ids...)
 	// All of it is so after a restart, too.
@@ -162,7 +163,7 @@ func TestRotateKey(t *testing.T) {
 	}
 	a.start()
 	for _, m := range a.masters {
-		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
 	}
 }
 
@@ -174,7 +175,7 @@ func TestRotateKeyWithStockMinions(t *testing.T) {
 	a := newApart(t, 1, "auto_accept: true\n").start()
 	one := a.masters[0]
 	s := daemontest.NewMinion(t, stock, "s", []string{one.Host}, "").Start()
-	eventually(t, "it answers", func() error { return one.PingAll(brine, "s") })
+	eventually.Nil(t, soon, "it answers", func() error { return one.PingAll(brine, "s") })
 	before := clusterKeys(t, one)[0]
 	if out, errs, code := one.Run(brine, "cluster", "rotate-key"); code == 0 || !strings.Contains(out+errs, "may be Salt's (s ...)") || clusterKeys(t, one)[0] != before {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
@@ -184,5 +185,5 @@ func TestRotateKeyWithStockMinions(t *testing.T) {
 	if out, errs, code := one.Run(brine, "cluster", "rotate-key", "--force"); code != 0 || clusterKeys(t, one)[0] == before {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
-	eventually(t, "it answers after the rotation", func() error { return one.PingAll(brine, "s") })
+	eventually.Nil(t, soon, "it answers after the rotation", func() error { return one.PingAll(brine, "s") })
 }

@@ -20,6 +20,7 @@ import (
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // loot is what a member can copy to use it after it was removed.
@@ -154,7 +155,7 @@ func TestRemovedMemberIsAStranger(t *testing.T) {
 	one, two, three := a.masters[0], a.masters[1], a.masters[2]
 	v := a.minion("v", one, two)
 	for _, m := range a.masters[:2] {
-		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "v") })
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "v") })
 	}
 	token := filepath.Join(t.TempDir(), "token")
 	one.Write("master", one.Read("master")+"token_file: "+token+"\n")
@@ -293,7 +294,7 @@ func TestRemovedIDMustBeReadmitted(t *testing.T) {
 	late.Kill()
 	refuses("with the old secret", secret, "does not know cluster_secret")
 	refuses("with the new secret", now, "was removed from this cluster")
-	eventually(t, "the other member knows", func() error {
+	eventually.Nil(t, soon, "the other member knows", func() error {
 		_, err := os.Stat(two.Path("cluster/removed/" + late.Name))
 		return err
 	})
@@ -303,7 +304,7 @@ func TestRemovedIDMustBeReadmitted(t *testing.T) {
 	if out, errs, code := two.Run(brine, "cluster", "readmit", late.Name); code == 0 || !strings.Contains(out+errs, "no master "+late.Name+" was removed") {
 		t.Errorf("readmitted twice: %d %s%s", code, out, errs)
 	}
-	eventually(t, "the first member knows", func() error {
+	eventually.Nil(t, soon, "the first member knows", func() error {
 		if _, err := os.Stat(one.Path("cluster/removed/" + late.Name)); err == nil {
 			return errors.New("not yet")
 		}
@@ -321,7 +322,7 @@ func TestRemovedIDMustBeReadmitted(t *testing.T) {
 	if out, errs, code := one.Run(brine, "cluster", "readmit", late.Name); code != 0 {
 		t.Fatal(out, errs)
 	}
-	eventually(t, "the members know", func() error {
+	eventually.Nil(t, soon, "the members know", func() error {
 		if _, err := os.Stat(two.Path("cluster/removed/" + late.Name)); err == nil {
 			return errors.New("not yet")
 		}

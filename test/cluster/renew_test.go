@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestUpgradeToSessionSecret: masters of a version that computed session keys
@@ -30,7 +31,7 @@ func TestUpgradeToSessionSecret(t *testing.T) {
 	a.start()
 	v := a.minion("v", a.masters...)
 	for _, m := range a.masters {
-		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "v") })
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "v") })
 	}
 	gone := a.add(daemontest.Host(), a.masters[0].Host)
 	a.masters = a.masters[:3]
@@ -50,7 +51,7 @@ func TestUpgradeToSessionSecret(t *testing.T) {
 		m.Start()
 		a.equal(m, 3, map[string]int{"key": 1})
 		for k, m := range a.masters {
-			eventually(t, "it is connected to "+m.Name, func() error { return m.PingAll(brine, "v") })
+			eventually.Nil(t, soon, "it is connected to "+m.Name, func() error { return m.PingAll(brine, "v") })
 			word := fmt.Sprint("word", i, k)
 			if out, errs, _ := m.Run(brine, "salt", "v", "test.echo", word); !strings.Contains(out, word) {
 				t.Errorf("with %d new masters a job of %s is lost: %s%s", i+1, m.Name, out, errs)
@@ -78,7 +79,7 @@ func TestStockMinionSignsInAgain(t *testing.T) {
 	a := newApart(t, 2, "auto_accept: true\ntimeout: 30\n").start()
 	one := a.masters[0]
 	daemontest.NewMinion(t, stock, "s", []string{one.Host}, "").Start()
-	eventually(t, "it answers", func() error { return one.PingAll(brine, "s") })
+	eventually.Nil(t, soon, "it answers", func() error { return one.PingAll(brine, "s") })
 	for i := range 3 {
 		if out, errs, code := one.Run(brine, "cluster", "rotate-secret"); code != 0 {
 			t.Fatal(out, errs)

@@ -16,6 +16,7 @@ import (
 	"brine/internal/net/transport/zeromq"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/test/eventually"
 )
 
 // sealed returns a request of the minion as it is on the wire.
@@ -56,7 +57,7 @@ func TestReplayAtAnotherMember(t *testing.T) {
 	a := newApart(t, 3, "auto_accept: true\npublish_session: 0\n").start()
 	one, two, three := a.masters[0], a.masters[1], a.masters[2]
 	v := a.minion("v", one)
-	eventually(t, "it answers", func() error { return one.PingAll(brine, "v") })
+	eventually.Nil(t, soon, "it answers", func() error { return one.PingAll(brine, "v") })
 	a.equal(three, 3, map[string]int{"key": 1})
 	l := steal(t, one, v)
 	store := func(at *node, x string) []byte {
@@ -71,7 +72,7 @@ func TestReplayAtAnotherMember(t *testing.T) {
 	// request of its own, since a replay that is served is known from then on.
 	told := func(from, to *node) {
 		t.Helper()
-		eventually(t, to.Name+" is told what "+from.Name+" serves", func() error {
+		eventually.Nil(t, soon, to.Name+" is told what "+from.Name+" serves", func() error {
 			probe := store(from, "probe")
 			time.Sleep(100 * time.Millisecond)
 			if l.serves(to, probe) {
@@ -106,5 +107,5 @@ func TestReplayAtAnotherMember(t *testing.T) {
 	told(two, one)
 	store(one, "new")
 	refused(one, "after its restart", recorded)
-	eventually(t, "the minion is served", func() error { return one.PingAll(brine, "v") })
+	eventually.Nil(t, soon, "the minion is served", func() error { return one.PingAll(brine, "v") })
 }

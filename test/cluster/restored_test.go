@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"brine/test/eventually"
 )
 
 // TestRestoredDiskDecidesApart: a master gets a backup of its disk back, starts
@@ -65,7 +67,7 @@ func TestRestoredDiskDecidesApart(t *testing.T) {
 		for _, id := range kept {
 			isState(t, m, id, "minions")
 		}
-		eventually(t, m.Name+" knows the jobs", func() error {
+		eventually.Nil(t, soon, m.Name+" knows the jobs", func() error {
 			out, errs, _ := m.Run(brine, "salt-run", "--out=json", "jobs.list_jobs")
 			for _, jid := range jids {
 				if !strings.Contains(out, jid) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/netns"
 )
 
@@ -103,12 +104,12 @@ func TestAgreedFiles(t *testing.T) {
 		a.minion(ids[i], m)
 	}
 	for _, m := range a.masters {
-		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
 	}
 	if g := ask[agreement](t, two, "cluster.revision"); g.Agreed != "" {
 		t.Errorf("agreed on something: %+v", g)
 	}
-	eventually(t, "it is told that directories differ", func() error {
+	eventually.Nil(t, soon, "it is told that directories differ", func() error {
 		if r, err := check(one); err != nil || len(r.Masters) != 3 || len(r.Differences["tree"]) != 1 {
 			return fmt.Errorf("%+v %w", r, err)
 		}
@@ -121,7 +122,7 @@ func TestAgreedFiles(t *testing.T) {
 	each := func(what, word string) {
 		t.Helper()
 		for _, id := range ids {
-			eventually(t, id+" gets "+word+" "+what, func() error {
+			eventually.Nil(t, soon, id+" gets "+word+" "+what, func() error {
 				s, err := text(one, id, "salt://word")
 				if err != nil || s != word {
 					return fmt.Errorf("%q %w", s, err)
@@ -144,7 +145,7 @@ func TestAgreedFiles(t *testing.T) {
 	first := ask[choice](t, two, "cluster.sync_roots")
 	all := func(what, revision string, masters ...*node) {
 		t.Helper()
-		eventually(t, "all serve "+revision+" "+what, func() error {
+		eventually.Nil(t, soon, "all serve "+revision+" "+what, func() error {
 			g := ask[agreement](t, two, "cluster.revision")
 			for _, m := range masters {
 				if g.Agreed != revision || g.Members[m.Name] != "serves it" {
@@ -164,7 +165,7 @@ func TestAgreedFiles(t *testing.T) {
 	a.equal(one, 3, nil)
 	out, errs, _ = one.Run(brine, "salt", "--async", "m0", "test.ping")
 	jid := jidIn(out + errs)
-	eventually(t, "another master tells what the job was given with", func() error {
+	eventually.Nil(t, soon, "another master tells what the job was given with", func() error {
 		out, errs, _ := three.Run(brine, "salt-run", "--out=json", "jobs.print_job", jid)
 		if !strings.Contains(out, first.Revision) {
 			return errors.New(out + errs)
@@ -189,7 +190,7 @@ func TestAgreedFiles(t *testing.T) {
 	all("with one away", second.Revision, one, two)
 	said := len(three.Log())
 	three.Start()
-	eventually(t, "the master that was unreachable serves files again", func() error {
+	eventually.Nil(t, soon, "the master that was unreachable serves files again", func() error {
 		s, err := text(three, "m2", "salt://word")
 		if err == nil && s != "changed" {
 			// Only if the others were silent for as long as it waits.
@@ -249,7 +250,7 @@ func TestAgreedBeforeServing(t *testing.T) {
 	one, two := a.masters[0], a.masters[1]
 	a.start()
 	a.minion("m0", two)
-	eventually(t, "it answers", func() error { return one.PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "it answers", func() error { return one.PingAll(brine, "m0") })
 	one.Write("states/word", "agreed")
 	one.Write("pillar/words.sls", "word: agreed\n")
 	trees := two.Path(filepath.Join("var/cache/salt/master/brine/masters", two.Name, "revisions"))
@@ -269,7 +270,7 @@ func TestAgreedBeforeServing(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := ask[choice](t, one, "cluster.sync_roots")
-	eventually(t, "the other has it", func() error {
+	eventually.Nil(t, soon, "the other has it", func() error {
 		_, err := os.Stat(filepath.Join(trees, "trees", c.Revision))
 		return err
 	})
@@ -279,7 +280,7 @@ func TestAgreedBeforeServing(t *testing.T) {
 		t.Fatal(err)
 	}
 	two.Start()
-	eventually(t, "it commands", func() error { return two.PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "it commands", func() error { return two.PingAll(brine, "m0") })
 	if s, err := text(two, "m0", "salt://word"); err == nil && s != "" {
 		t.Errorf("it serves %q", s)
 	}
@@ -287,7 +288,7 @@ func TestAgreedBeforeServing(t *testing.T) {
 		t.Error("it gives an old pillar")
 	}
 	one.Start()
-	eventually(t, "it serves what was agreed", func() error {
+	eventually.Nil(t, soon, "it serves what was agreed", func() error {
 		s, err := text(two, "m0", "salt://word")
 		if err == nil && s != "agreed" {
 			err = fmt.Errorf("%q", s)
@@ -314,7 +315,7 @@ func TestAgreedInTwo(t *testing.T) {
 	a.equalPeers(2)
 	net.Part(left, right)
 	for _, m := range a.masters {
-		eventually(t, m.Name+" hears nothing of the other", func() error {
+		eventually.Nil(t, soon, m.Name+" hears nothing of the other", func() error {
 			d := ask[map[string]struct{ Up, Self bool }](t, m, "cluster.members")
 			for id, x := range d {
 				if x.Up && !x.Self {
@@ -331,7 +332,7 @@ func TestAgreedInTwo(t *testing.T) {
 	}
 	net.Join(left, right)
 	for _, m := range a.masters {
-		eventually(t, m.Name+" serves what was chosen later", func() error {
+		eventually.Nil(t, soon, m.Name+" serves what was chosen later", func() error {
 			g := ask[agreement](t, m, "cluster.revision")
 			if g.Agreed != later.Revision || len(g.History) != 2 || g.Members[one.Name] != "serves it" || g.Members[two.Name] != "serves it" {
 				return fmt.Errorf("%+v", g)
@@ -345,7 +346,7 @@ func TestAgreedInTwo(t *testing.T) {
 func (a *apart) equalPeers(n int) {
 	a.t.Helper()
 	for _, m := range a.masters {
-		eventually(a.t, "the masters know each other", func() error {
+		eventually.Nil(a.t, soon, "the masters know each other", func() error {
 			r, err := check(m)
 			delete(r.Differences, "tree") // they have different directories
 			if err != nil || len(r.Masters) != n || len(r.Differences) > 0 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestEventIsAnsweredOnce: an event that three masters hear of is answered by
@@ -32,7 +33,7 @@ func TestEventIsAnsweredOnce(t *testing.T) {
 		heard = append(heard, m.Events()) // with which all masters tell this one of all events
 	}
 	for _, m := range f.masters {
-		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, "m0", "m1", "m2") })
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, "m0", "m1", "m2") })
 	}
 	fire := func(m *node, id, tag string) {
 		if out, errs, code := m.Run(brine, "salt", id, "event.send", tag); code != 0 {
@@ -42,7 +43,7 @@ func TestEventIsAnsweredOnce(t *testing.T) {
 	}
 	await := func(tag string) {
 		for i, m := range f.masters {
-			eventually(t, m.Name+" hears of "+tag, func() error {
+			eventually.Nil(t, soon, m.Name+" hears of "+tag, func() error {
 				if !strings.Contains(heard[i](), tag+"\n") {
 					return errors.New("not yet")
 				}
@@ -60,7 +61,7 @@ func TestEventIsAnsweredOnce(t *testing.T) {
 		fire(m, fmt.Sprintf("m%d", i), fmt.Sprintf("my/last/%d", i))
 	}
 	slices.Sort(want)
-	eventually(t, "each event is answered once", func() error {
+	eventually.Nil(t, soon, "each event is answered once", func() error {
 		b, _ := os.ReadFile(ledger)
 		got := strings.Fields(string(b))
 		slices.Sort(got)
@@ -83,7 +84,7 @@ func TestTokensAreGoodEverywhere(t *testing.T) {
 	f := newFleet(t, "auto_accept: true\ntimeout: 10\nsharedsecret: s3cret\nexternal_auth: {sharedsecret: {alice: [test.ping]}}\ntoken_file: "+file+"\n", brine, brine).start()
 	f.minion(brine, "m0", f.masters[0].Host, "")
 	for _, m := range f.masters {
-		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 	}
 	salt := func(m *node, args ...string) string {
 		out, errs, _ := m.Run(brine, "salt", args...)

@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/net/crypt"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/tools"
 )
 
@@ -48,7 +49,7 @@ func TestLateCacheDir(t *testing.T) {
 	show([]byte("older"))
 	two.Launch()
 	// The peer says why it does not work with it yet.
-	eventually(t, "the peer has looked", func() error {
+	eventually.Nil(t, soon, "the peer has looked", func() error {
 		if !two.Alive() {
 			return nil // reported below
 		}
@@ -61,7 +62,7 @@ func TestLateCacheDir(t *testing.T) {
 	two.Await()
 	f.minion(brine, "m0", two.Host, "")
 	for _, m := range f.masters {
-		eventually(t, "m0 answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "m0 answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 	}
 }
 
@@ -74,7 +75,7 @@ func TestUnmountedShare(t *testing.T) {
 	one, two := f.masters[0], f.masters[1]
 	one.Start()
 	f.minion(brine, "m0", one.Host, "")
-	eventually(t, "m0 answers", func() error { return one.PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "m0 answers", func() error { return one.PingAll(brine, "m0") })
 
 	// What lies below the mount point is another, empty directory.
 	below := daemontest.ShortDir(t)
@@ -114,7 +115,7 @@ func TestUnmountedShare(t *testing.T) {
 	two.Within = nil
 	two.Start()
 	for _, m := range f.masters {
-		eventually(t, "m0 answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "m0 answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 	}
 }
 
@@ -131,7 +132,7 @@ func TestWrongMasterBehindBalancer(t *testing.T) {
 	f.balanceOver(host, nil, wrong, right, right) // the first connection is to the first one
 	// It knows the right master already.
 	w := daemontest.NewMinion(t, brine, "m0", []string{right.Host}, "").Start()
-	eventually(t, "m0 answers", func() error { return right.PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "m0 answers", func() error { return right.PingAll(brine, "m0") })
 	w.Kill()
 	w.Write("minion", strings.Replace(w.Read("minion"), "["+right.Host+"]", "["+host+"]", 1))
 	was, err := crypt.LoadPublic(w.Path("etc/salt/pki/minion/minion_master.pub"))
@@ -145,7 +146,7 @@ func TestWrongMasterBehindBalancer(t *testing.T) {
 		}
 		seen := refusals()
 		w.Start()
-		eventually(t, "m0 answers behind the balancer", func() error { return right.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "m0 answers behind the balancer", func() error { return right.PingAll(brine, "m0") })
 		if refusals() > seen {
 			met++
 		}
@@ -170,9 +171,9 @@ func TestDoctorOfDeletedMember(t *testing.T) {
 		}
 		return err
 	}
-	eventually(t, "the masters are connected", well)
+	eventually.Nil(t, soon, "the masters are connected", well)
 	two.Kill()
 	finds(t, one, "members", two.Name, "cannot be reached from "+one.Name)
 	must(t, os.Remove(filepath.Join(f.shared, "pki/peers", two.Name+".pub")))
-	eventually(t, "nothing is wrong", well)
+	eventually.Nil(t, soon, "nothing is wrong", well)
 }

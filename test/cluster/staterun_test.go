@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // stateRun is a run of states that waits in the middle, and then fetches a file
@@ -37,7 +38,7 @@ late:
 `, r.dir, name))
 	r.write(roots, name+".txt", "text of "+name)
 	r.jid = f.publish(at, "*", "state.apply", name)
-	eventually(t, "all are in the middle of "+name, func() error {
+	eventually.Nil(t, soon, "all are in the middle of "+name, func() error {
 		for _, id := range ids {
 			if _, err := os.Stat(filepath.Join(r.dir, id+".begun")); err != nil {
 				return err
@@ -62,7 +63,7 @@ func (r *stateRun) goOn() { r.write(r.dir, "go", "") }
 func (r *stateRun) doneAt(masters ...*node) {
 	t := r.f.t
 	t.Helper()
-	eventually(t, "all have returned "+r.name, func() error {
+	eventually.Nil(t, soon, "all have returned "+r.name, func() error {
 		for _, id := range r.ids {
 			if !r.f.returned(r.jid, id) {
 				return errors.New(id + " has not")
@@ -76,7 +77,7 @@ func (r *stateRun) doneAt(masters ...*node) {
 		}
 	}
 	for _, m := range masters {
-		eventually(t, m.Name+" shows the results of "+r.name, func() error {
+		eventually.Nil(t, soon, m.Name+" shows the results of "+r.name, func() error {
 			out, errs, _ := m.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", r.jid)
 			if strings.Count(out, `"result": true`) != 2*len(r.ids) || strings.Contains(out, `"result": false`) {
 				return errors.New(out + errs)
@@ -114,7 +115,7 @@ func stateRuns(t *testing.T, k kind) {
 	answer := func() {
 		t.Helper()
 		for _, m := range f.masters {
-			eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
+			eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(brine, ids...) })
 		}
 	}
 	answer()

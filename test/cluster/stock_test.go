@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestBesideSalt: a stock master and two of Brine's on one shared directory.
@@ -32,10 +33,10 @@ func TestBesideSalt(t *testing.T) {
 	f.masters[0].Accept(ids[:3]...)
 	f.masters[1].Accept(ids[3:]...)
 	for _, m := range f.masters {
-		eventually(t, "all answer to "+m.Name, func() error { return m.PingAll(m.Kind, ids...) })
+		eventually.Nil(t, soon, "all answer to "+m.Name, func() error { return m.PingAll(m.Kind, ids...) })
 	}
 	for _, m := range f.masters {
-		eventually(t, "a job's returns are the same everywhere", func() error {
+		eventually.Nil(t, soon, "a job's returns are the same everywhere", func() error {
 			out, errs, _ := m.Run(m.Kind, "salt", "--async", "*", "test.echo", "from-"+m.Name)
 			jid := jidIn(out + errs)
 			return sameJob(f, jid, "from-"+m.Name, len(ids))
@@ -47,7 +48,7 @@ func TestBesideSalt(t *testing.T) {
 			t.Fatalf("salt-key -d on %s: %s", m.Name, errs)
 		}
 		// A minion that is idle learns of it by the next command.
-		eventually(t, ids[i]+" asks to be accepted again", func() error {
+		eventually.Nil(t, soon, ids[i]+" asks to be accepted again", func() error {
 			f.masters[2].SaltJSON(brine, "*", "test.ping")
 			keys, err := f.masters[2].Keys()
 			if err == nil && !slices.Contains(keys["minions_pre"], ids[i]) {
@@ -57,7 +58,7 @@ func TestBesideSalt(t *testing.T) {
 		})
 		f.masters[2].Accept(ids[i])
 		for _, m := range f.masters {
-			eventually(t, "all answer again to "+m.Name, func() error { return m.PingAll(m.Kind, ids...) })
+			eventually.Nil(t, soon, "all answer again to "+m.Name, func() error { return m.PingAll(m.Kind, ids...) })
 		}
 	}
 	for _, m := range f.masters[1:] {
@@ -107,7 +108,7 @@ func TestSaltsMinionBehindHAProxy(t *testing.T) {
 	host := f.balance()
 	f.minion(stock, "old", host, "") // with recon_default and recon_max as docs/cluster.md has them, or less
 	for _, m := range f.masters {
-		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "old") })
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "old") })
 	}
 	for _, fault := range []struct {
 		name     string
@@ -120,14 +121,14 @@ func TestSaltsMinionBehindHAProxy(t *testing.T) {
 		for _, i := range []int{0, 2} {
 			f.masters[i].Kill()
 		}
-		eventually(t, "it is at the one that is left", func() error { return f.masters[1].PingAll(brine, "old") })
+		eventually.Nil(t, soon, "it is at the one that is left", func() error { return f.masters[1].PingAll(brine, "old") })
 		for _, i := range []int{0, 2} {
 			f.masters[i].Start()
 		}
 		fault.do(f.masters[1])
 		from := time.Now()
 		jid := f.publish(f.masters[0], "old", "test.echo", fault.name)
-		eventually(t, "the job has returned", func() error {
+		eventually.Nil(t, soon, "the job has returned", func() error {
 			if !f.returned(jid, "old") {
 				return errors.New("no return")
 			}
@@ -140,7 +141,7 @@ func TestSaltsMinionBehindHAProxy(t *testing.T) {
 		}
 		fault.undo(f.masters[1])
 		for _, m := range f.masters {
-			eventually(t, "it answers again to "+m.Name, func() error { return m.PingAll(brine, "old") })
+			eventually.Nil(t, soon, "it answers again to "+m.Name, func() error { return m.PingAll(brine, "old") })
 		}
 	}
 }
@@ -160,7 +161,7 @@ func TestStockMinionKilledInAJob(t *testing.T) {
 			minion := daemontest.NewMinion(t, stock, "old", []string{one.Host}, "").Start()
 			answers := func(when string) {
 				t.Helper()
-				eventually(t, "it answers "+when, func() error { return one.PingAll(brine, "old") })
+				eventually.Nil(t, soon, "it answers "+when, func() error { return one.PingAll(brine, "old") })
 			}
 			answers("at first")
 			ran := minion.Path("ran")
@@ -171,7 +172,7 @@ func TestStockMinionKilledInAJob(t *testing.T) {
 				b, _ := os.ReadFile(ran)
 				return string(b)
 			}
-			eventually(t, "the job runs", func() error {
+			eventually.Nil(t, soon, "the job runs", func() error {
 				if lines() == "" {
 					return errors.New("not yet")
 				}

@@ -26,6 +26,7 @@ import (
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // shows makes a certificate that a key has signed, with its key.
@@ -115,7 +116,7 @@ func TestIntruders(t *testing.T) {
 		if !strings.Contains(answer, c.want) {
 			t.Errorf("%s: it is told %q, not %q", what, answer, c.want)
 		}
-		eventually(t, "the log says of "+what, func() error {
+		eventually.Nil(t, soon, "the log says of "+what, func() error {
 			if text := strings.NewReplacer(`\`, "", `"`, "").Replace(at.Log()); !strings.Contains(text, c.want) {
 				return errors.New("it does not: " + c.want)
 			}
@@ -209,9 +210,9 @@ func TestNothingInClear(t *testing.T) {
 	a.start()
 	a.minion("m0", a.masters[0])
 	heard := a.masters[1].Events()
-	eventually(t, "it answers", func() error { return a.masters[1].PingAll(brine, "m0") })
+	eventually.Nil(t, soon, "it answers", func() error { return a.masters[1].PingAll(brine, "m0") })
 	const planted = "planted-word-of-an-event"
-	eventually(t, "the event is at both", func() error {
+	eventually.Nil(t, soon, "the event is at both", func() error {
 		if _, errs, code := a.masters[0].Run(brine, "salt", "m0", "event.send", "my/"+planted); code != 0 {
 			return errors.New(errs)
 		}
@@ -267,7 +268,7 @@ func tlsOf(m *node) (map[string]string, error) {
 // alike waits until n masters have the same.
 func alike(t *testing.T, at *node, n int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d masters of two versions have the same", n), func() error {
+	eventually.Nil(t, soon, fmt.Sprintf("%d masters of two versions have the same", n), func() error {
 		r, err := check(at)
 		if err == nil && (len(r.Masters) != n || !r.Equal || r.Counts["key"] != 1 || r.Counts["peer"] != n) {
 			err = fmt.Errorf("%+v", r)
@@ -293,7 +294,7 @@ func TestUpgradeToTLS(t *testing.T) {
 	a.start()
 	a.minion("m0", a.masters...)
 	for _, m := range a.masters {
-		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 	}
 	for i, m := range a.masters {
 		m.Signal(syscall.SIGTERM)
@@ -302,7 +303,7 @@ func TestUpgradeToTLS(t *testing.T) {
 		m.Start()
 		alike(t, m, 3)
 		for _, m := range a.masters {
-			eventually(t, fmt.Sprintf("it answers to %s with %d new ones", m.Name, i+1), func() error { return m.PingAll(brine, "m0") })
+			eventually.Nil(t, soon, fmt.Sprintf("it answers to %s with %d new ones", m.Name, i+1), func() error { return m.PingAll(brine, "m0") })
 		}
 		if i == 0 { // who joins now may be of either version
 			late := a.add(daemontest.Host(), m.Host)
@@ -317,7 +318,7 @@ func TestUpgradeToTLS(t *testing.T) {
 		}
 	}
 	for _, m := range a.masters {
-		eventually(t, "all speak TLS with "+m.Name, func() error {
+		eventually.Nil(t, soon, "all speak TLS with "+m.Name, func() error {
 			by, err := tlsOf(m)
 			if err == nil && len(by) != 2 {
 				err = fmt.Errorf("%v", by)

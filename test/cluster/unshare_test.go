@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"brine/test/eventually"
 )
 
 // TestSharedFolderIsLeft: two masters on a shared directory become a cluster
@@ -21,14 +23,14 @@ func TestSharedFolderIsLeft(t *testing.T) {
 	a := &apart{t: t, masters: f.masters}
 	m := a.minion("m0", one, two)
 	process := m.PID()
-	eventually(t, "m0 is seen", func() error {
+	eventually.Nil(t, soon, "m0 is seen", func() error {
 		if s := state(two, "m0"); s != "minions_pre" {
 			return errors.New(s)
 		}
 		return nil
 	})
 	one.Accept("m0")
-	eventually(t, "it answers", func() error { return errors.Join(one.PingAll(brine, "m0"), two.PingAll(brine, "m0")) })
+	eventually.Nil(t, soon, "it answers", func() error { return errors.Join(one.PingAll(brine, "m0"), two.PingAll(brine, "m0")) })
 	out, errs, _ := one.Run(brine, "salt", "m0", "test.echo", "from before", "--async")
 	before := jidIn(out + errs)
 	returned := func(at *node, jid, text string) func() error {
@@ -40,7 +42,7 @@ func TestSharedFolderIsLeft(t *testing.T) {
 			return nil
 		}
 	}
-	eventually(t, "it has returned", returned(two, before, "from before"))
+	eventually.Nil(t, soon, "it has returned", returned(two, before, "from before"))
 
 	for want, args := range map[string][]string{
 		"is in the shared directory": {"--pki-dir", filepath.Join(f.shared, "pki", "own")},
@@ -54,7 +56,7 @@ func TestSharedFolderIsLeft(t *testing.T) {
 		other := f.masters[1-i]
 		x.Signal(syscall.SIGTERM)
 		x.Wait(30 * time.Second)
-		eventually(t, "it answers to the other one", func() error { return other.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "it answers to the other one", func() error { return other.PingAll(brine, "m0") })
 		args := []string{"unshare"}
 		if i == 1 {
 			args = append(args, "--pki-dir", x.Path("own/pki"), "--cache-dir", x.Path("own/cache"))
@@ -67,7 +69,7 @@ func TestSharedFolderIsLeft(t *testing.T) {
 		}
 		x.Start()
 		for _, at := range f.masters {
-			eventually(t, "it answers to "+at.Name, func() error { return at.PingAll(brine, "m0") })
+			eventually.Nil(t, soon, "it answers to "+at.Name, func() error { return at.PingAll(brine, "m0") })
 		}
 	}
 	for _, path := range []string{one.Path("etc/salt/pki/master/cluster/minions/m0"), one.Path("var/cache/salt/master-own/minions/m0"), two.Path("own/pki/minions/m0"), two.Path("own/cache/minions/m0")} {
@@ -83,14 +85,14 @@ func TestSharedFolderIsLeft(t *testing.T) {
 	}
 	out, errs, _ = two.Run(brine, "salt", "m0", "test.echo", "from now", "--async")
 	now := jidIn(out + errs)
-	eventually(t, "what is returned now is at both", func() error {
+	eventually.Nil(t, soon, "what is returned now is at both", func() error {
 		return errors.Join(returned(one, now, "from now")(), returned(two, now, "from now")())
 	})
 	if out, errs, code := one.Run(brine, "migrate", "jobs", "--from", "local_cache:"+filepath.Join(f.shared, "cache"), "--to", "brine"); code != 0 {
 		t.Fatal(out, errs)
 	}
 	for _, x := range f.masters {
-		eventually(t, "what was returned before is at "+x.Name, returned(x, before, "from before"))
+		eventually.Nil(t, soon, "what was returned before is at "+x.Name, returned(x, before, "from before"))
 	}
 	a.equal(one, 2, nil)
 	if !m.Alive() || m.PID() != process {

@@ -19,6 +19,7 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // decided waits until all masters say of a key in which state it is and by whom
@@ -26,7 +27,7 @@ import (
 func (a *apart) decided(id, state, who, how string) {
 	a.t.Helper()
 	for _, m := range a.masters {
-		eventually(a.t, fmt.Sprintf("%s says that %s is %s: %s, %s", m.Name, id, state, who, how), func() error {
+		eventually.Nil(a.t, soon, fmt.Sprintf("%s says that %s is %s: %s, %s", m.Name, id, state, who, how), func() error {
 			var d struct{ Keys map[string]keyRecord }
 			out, errs, _ := m.Run(brine, "salt-run", "--out=json", "cluster.keys", id)
 			if err := json.Unmarshal([]byte(out), &d); err != nil {
@@ -130,7 +131,7 @@ rest_cherrypy: {host: %s, port: 28000, disable_ssl: true}
 	// By the API, with a name and password, or a token.
 	daemontest.NewAPI(two).Launch()
 	url := fmt.Sprintf("http://%s:28000", two.Host)
-	eventually(t, "the API answers", func() error {
+	eventually.Nil(t, soon, "the API answers", func() error {
 		resp, err := http.Get(url + "/health")
 		if err == nil {
 			resp.Body.Close()
@@ -230,7 +231,7 @@ func TestWhoDecidesByRule(t *testing.T) {
 	daemontest.NewMinion(t, brine, "s0", []string{rules.Host}, "").Launch()
 	a.decided("s0", "accepted, denied", "minion", "sign-in")
 	// One that takes its key back.
-	eventually(t, "it answers", func() error { return all.PingAll(brine, "a0") })
+	eventually.Nil(t, soon, "it answers", func() error { return all.PingAll(brine, "a0") })
 	if out, errs, code := m.Run(brine, "salt-call", "saltutil.revoke_auth", "preserve_minion_cache=True"); code != 0 {
 		t.Log(out, errs)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 type voterRow struct {
@@ -45,7 +46,7 @@ func votersAt(m *node) (map[string]voterRow, error) {
 func witnessIs(t *testing.T, what string, w *node, byTLS, secret bool, masters ...*node) {
 	t.Helper()
 	for _, m := range masters {
-		eventually(t, what+" in the eyes of "+m.Name, func() error {
+		eventually.Nil(t, soon, what+" in the eyes of "+m.Name, func() error {
 			by, err := votersAt(m)
 			r := by[w.Host]
 			if err == nil && (len(by) != 3 || r.Is != "witness" || r.Votes != "yes" || r.TLS != byTLS || r.Secret == nil || *r.Secret != secret) {
@@ -88,7 +89,7 @@ func TestWitnessLearns(t *testing.T) {
 	if len(have) != 2 || !slices.Equal(late, []string{w.Host}) {
 		t.Errorf("while the witness is unreachable have the new secret: %v, and will: %v", have, late)
 	}
-	eventually(t, "it is said that it is unreachable", func() error {
+	eventually.Nil(t, soon, "it is said that it is unreachable", func() error {
 		by, err := votersAt(a.masters[0])
 		if err == nil && !strings.HasPrefix(by[w.Host].Votes, "no: ") {
 			err = fmt.Errorf("%+v", by)
@@ -143,7 +144,7 @@ func TestWitnessLearns(t *testing.T) {
 	if _, errs, code := rest[0].Run(brine, "cluster", "remove", first.Name); code != 0 {
 		t.Fatal(errs)
 	}
-	eventually(t, "the witness knows that it was removed", func() error {
+	eventually.Nil(t, soon, "the witness knows that it was removed", func() error {
 		if s := w.Read("state/known.json"); strings.Contains(s, fmt.Sprintf("%q:", first.Name)) || !strings.Contains(s, late3.Name) {
 			return errors.New(s)
 		}
@@ -204,7 +205,7 @@ func TestWitnessUpgrade(t *testing.T) {
 			witnessIs(t, "it speaks TLS", w, true, true, a.masters...)
 			holder(t, "by TLS", token, a.masters...)
 
-			eventually(t, "it is told that all speak TLS", func() error {
+			eventually.Nil(t, soon, "it is told that all speak TLS", func() error {
 				if s := w.Read("state/known.json"); !strings.Contains(s, `"tls": true`) {
 					return errors.New(s)
 				}
@@ -214,7 +215,7 @@ func TestWitnessUpgrade(t *testing.T) {
 			w.Wait(60 * time.Second)
 			w.Within = within
 			w.Launch()
-			eventually(t, "the old witness is refused", func() error {
+			eventually.Nil(t, soon, "the old witness is refused", func() error {
 				by, err := votersAt(a.masters[0])
 				if err == nil && !strings.Contains(by[w.Host].Votes, "TLS with the witness") {
 					err = fmt.Errorf("%+v", by)
@@ -229,7 +230,7 @@ func TestWitnessUpgrade(t *testing.T) {
 func votes(t *testing.T, w *node, masters ...*node) {
 	t.Helper()
 	for _, m := range masters {
-		eventually(t, "the witness votes in the eyes of "+m.Name, func() error {
+		eventually.Nil(t, soon, "the witness votes in the eyes of "+m.Name, func() error {
 			l, err := lease(m)
 			if err == nil && !strings.HasPrefix(l.Voters[w.Host], "grants it to") {
 				err = fmt.Errorf("%+v", l)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 type work struct {
@@ -33,7 +34,7 @@ func workAt(m *node, jid string) (w work, err error) {
 
 func inState(t *testing.T, m *node, jid, state string) (w work) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s says of %s that it is %s", m.Name, jid, state), func() (err error) {
+	eventually.Nil(t, soon, fmt.Sprintf("%s says of %s that it is %s", m.Name, jid, state), func() (err error) {
 		if w, err = workAt(m, jid); err == nil && w.State != state {
 			err = fmt.Errorf("%+v", w)
 		}
@@ -55,7 +56,7 @@ func TestWorkOnce(t *testing.T) {
 	a.start()
 	a.minion("m0", a.masters...)
 	for _, m := range a.masters {
-		eventually(t, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
+		eventually.Nil(t, soon, "it answers to "+m.Name, func() error { return m.PingAll(brine, "m0") })
 	}
 	dir := daemontest.ShortDir(t)
 	count := func(name string) int {
@@ -94,7 +95,7 @@ func TestWorkOnce(t *testing.T) {
 	// ordered again, under another name.
 	running := func(at func() *node, name string, args ...string) (jid, as string, on, other *node, token uint64) {
 		t.Helper()
-		eventually(t, "one runs "+name, func() error {
+		eventually.Nil(t, soon, "one runs "+name, func() error {
 			as = fmt.Sprint(name, time.Now().UnixNano())
 			t.Cleanup(func() { let(as) })
 			jid = order(at(), as, until(as), args...)
@@ -117,7 +118,7 @@ func TestWorkOnce(t *testing.T) {
 
 	holder(t, "at first", 0, a.masters...)
 	for _, m := range a.masters { // wherever it is ordered
-		eventually(t, "what is ordered at "+m.Name+" is done", func() error {
+		eventually.Nil(t, soon, "what is ordered at "+m.Name+" is done", func() error {
 			out, errs, code := m.Run(brine, "salt-run", "--cluster", "--out=json", "salt.cmd", "test.echo", "hello")
 			if code != 0 || !strings.Contains(out, "hello") {
 				return fmt.Errorf("%d %s%s", code, out, errs)
@@ -136,13 +137,13 @@ func TestWorkOnce(t *testing.T) {
 	if got.Lost != first.Name || got.On != second.Name || got.Token <= token || !strings.Contains(fmt.Sprint(got.Return), "is not run again") {
 		t.Errorf("%+v", got)
 	}
-	eventually(t, "the bus hears of it", func() error {
+	eventually.Nil(t, soon, "the bus hears of it", func() error {
 		if all := events(); !strings.Contains(all, "salt/cluster/work/"+jid) || got.By == second.Name && !strings.Contains(all, "salt/run/"+jid+"/ret") {
 			return errors.New(all)
 		}
 		return nil
 	})
-	eventually(t, "the job cache has it", func() error {
+	eventually.Nil(t, soon, "the job cache has it", func() error {
 		out, _, _ := second.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
 		if !strings.Contains(out, "is not run again") {
 			return errors.New(out)
@@ -166,7 +167,7 @@ func TestWorkOnce(t *testing.T) {
 	if same == third {
 		least = 2
 	}
-	eventually(t, "the other runs again what it may", func() error {
+	eventually.Nil(t, soon, "the other runs again what it may", func() error {
 		if n := count(again); n < least {
 			return fmt.Errorf("%d times", n)
 		}

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"brine/test/tools"
 )
@@ -95,20 +94,4 @@ var hosts atomic.Int32
 func Host() string {
 	pid, n := os.Getpid(), int(hosts.Add(1))
 	return fmt.Sprintf("127.%d.%d.%d", 64+pid>>8&0x3f, pid&0xff, 1+n%250)
-}
-
-// Eventually asks again until ok returns nil, and returns how long that took.
-func Eventually(t testing.TB, within time.Duration, what string, ok func() error) time.Duration {
-	t.Helper()
-	from := time.Now()
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		err := ok()
-		if err == nil {
-			return time.Since(from)
-		}
-		if time.Since(from) > within {
-			t.Fatalf("waited %v for: %s: %v", within, what, err)
-		}
-		time.Sleep(pause)
-	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"brine/internal/net/event"
 	saltjson "brine/internal/py/json"
+	"brine/test/eventually"
 )
 
 // The ports that masters are configured with.
@@ -240,7 +241,7 @@ func (n *Node) Alive() bool {
 // listening waits until a master takes requests.
 func (n *Node) listening() {
 	n.t.Helper()
-	Eventually(n.t, 2*time.Minute, n.Name+" listens", func() error {
+	eventually.Nil(n.t, 2*time.Minute, n.Name+" listens", func() error {
 		c, err := net.DialTimeout("tcp", n.Requests(), time.Second)
 		if err == nil {
 			c.Close()
@@ -257,7 +258,7 @@ func (n *Node) listening() {
 func (n *Node) Logged(texts ...string) {
 	n.t.Helper()
 	for _, text := range texts {
-		Eventually(n.t, 2*time.Minute, fmt.Sprintf("%s says %q", n.Name, text), func() error {
+		eventually.Nil(n.t, 2*time.Minute, fmt.Sprintf("%s says %q", n.Name, text), func() error {
 			if !strings.Contains(n.Log(), text) {
 				return errors.New("it does not")
 			}
@@ -334,7 +335,7 @@ func (n *Node) Keys() (map[string][]string, error) {
 // Accept waits for keys to be pending, and accepts them.
 func (n *Node) Accept(ids ...string) {
 	n.t.Helper()
-	Eventually(n.t, 60*time.Second, "the keys are pending on "+n.Name, func() error {
+	eventually.Nil(n.t, 60*time.Second, "the keys are pending on "+n.Name, func() error {
 		keys, err := n.Keys()
 		if err != nil {
 			return err

@@ -18,6 +18,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/netns"
 )
 
@@ -206,7 +207,7 @@ func TestManyJobsApart(t *testing.T) {
 		}
 	}
 	for _, m := range f.masters { // all are there, and know all minions
-		daemontest.Eventually(t, 2*patience, "all minions answer "+m.Name, func() error {
+		eventually.Nil(t, 2*patience, "all minions answer "+m.Name, func() error {
 			jid := salt.NewJID(time.Now())
 			if _, err := m.tell(order{jid, "echo " + jid}); err != nil {
 				return err
@@ -265,12 +266,12 @@ func TestManyJobsApart(t *testing.T) {
 	<-done
 	settled := time.Now()
 	within := 2*patience + time.Duration(jobs*minions)*20*time.Millisecond
-	daemontest.Eventually(t, within, "all jobs have run", func() error { l.read(ran); return missing(l) })
+	eventually.Nil(t, within, "all jobs have run", func() error { l.read(ran); return missing(l) })
 	ranAfter := time.Since(settled)
 	for _, jid := range l.jobs {
 		l.shown[jid] = map[string][]string{}
 	}
-	daemontest.Eventually(t, within, "all results are shown by all masters", func() error {
+	eventually.Nil(t, within, "all results are shown by all masters", func() error {
 		for _, m := range f.masters {
 			for _, jid := range l.jobs {
 				if slices.ContainsFunc(l.minions, func(id string) bool { return !slices.Contains(l.shown[jid][id], m.Name) }) {

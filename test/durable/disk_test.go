@@ -10,6 +10,7 @@ import (
 
 	"brine/internal/py/value"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestFullDiskOfMinionOnce kills a minion whose disk is full in a job that has just
@@ -41,7 +42,7 @@ func TestFullDiskOfMinionOnce(t *testing.T) {
 				b, _ := os.ReadFile(ledger)
 				return strings.Count(string(b), "x")
 			}
-			daemontest.Eventually(t, patience, "the job begins", func() error {
+			eventually.Nil(t, patience, "the job begins", func() error {
 				if runs() == 0 {
 					return errors.New("it has not")
 				}
@@ -56,7 +57,7 @@ func TestFullDiskOfMinionOnce(t *testing.T) {
 			m.answered("w")
 			// A job that was published later has returned: what was kept was handed out before.
 			later := m.mustShell("w", "echo y >> "+ledger, nil)
-			daemontest.Eventually(t, patience, "a later job returns", func() error {
+			eventually.Nil(t, patience, "a later job returns", func() error {
 				b, _ := os.ReadFile(ledger)
 				if !strings.Contains(string(b), "y") {
 					return fmt.Errorf("%s has not run: %q", later, b)
@@ -70,7 +71,7 @@ func TestFullDiskOfMinionOnce(t *testing.T) {
 			if before {
 				return
 			}
-			daemontest.Eventually(t, patience, "the interrupted job returns", func() error {
+			eventually.Nil(t, patience, "the interrupted job returns", func() error {
 				out, errs, _ := m.Run(brine, "salt-run", "jobs.lookup_jid", jid)
 				if !strings.Contains(out, "stopped or killed while it ran this job") {
 					return fmt.Errorf("%q %q", out, errs)
@@ -89,7 +90,7 @@ func TestStockMasterFullDiskOfMinion(t *testing.T) {
 	d := daemontest.NewDisk(t, w.Path("var/cache/salt/minion"), "64k")
 	d.Fill()
 	w.Start()
-	daemontest.Eventually(t, 2*time.Minute, "the minion refuses a job", func() error {
+	eventually.Nil(t, 2*time.Minute, "the minion refuses a job", func() error {
 		rets, err := m.SaltJSON(stock, "w", "test.echo", "x")
 		if text := fmt.Sprint(rets["w"]); err != nil || !strings.Contains(text, "was not run") || !strings.Contains(text, "jobs.journal") || !strings.Contains(text, "no space left on device") {
 			return fmt.Errorf("%v, %w", rets, err)
@@ -97,7 +98,7 @@ func TestStockMasterFullDiskOfMinion(t *testing.T) {
 		return nil
 	})
 	d.Free()
-	daemontest.Eventually(t, 2*time.Minute, "the minion runs a job", func() error {
+	eventually.Nil(t, 2*time.Minute, "the minion runs a job", func() error {
 		rets, err := m.SaltJSON(stock, "w", "test.echo", "x")
 		if rets["w"] != "x" {
 			return fmt.Errorf("%v, %w", rets, err)

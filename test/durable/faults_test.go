@@ -14,6 +14,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // mark is a script that leaves a line in the minion's directory, and says it.
@@ -21,7 +22,7 @@ func mark(text string) string { return "echo " + text + " >> /proc/$PPID/cwd/ran
 
 func (b *boss) stateIs(jid, id, want string) {
 	b.t.Helper()
-	daemontest.Eventually(b.t, patience, fmt.Sprintf("%s says of %s that it is %s", b.Name, id, want), func() error {
+	eventually.Nil(b.t, patience, fmt.Sprintf("%s says of %s that it is %s", b.Name, id, want), func() error {
 		if got := b.state(jid, id); got != want {
 			return fmt.Errorf("it says %q", got)
 		}
@@ -38,7 +39,7 @@ func ranOnce(t *testing.T, w *node, want ...string) {
 
 func begun(t *testing.T, w *node, n int) {
 	t.Helper()
-	daemontest.Eventually(t, patience, "the job has begun", func() error {
+	eventually.Nil(t, patience, "the job has begun", func() error {
 		if len(lines(w.Path("ran"))) < n {
 			return errNotYet
 		}
@@ -185,7 +186,7 @@ func TestResultOutlivesMastersAndMinion(t *testing.T) {
 		b.Kill()
 	}
 	begun(t, w, 2)
-	daemontest.Eventually(t, patience, "the return is on disk", func() error {
+	eventually.Nil(t, patience, "the return is on disk", func() error {
 		j, err := os.ReadFile(w.Path("var/cache/salt/minion/brine/jobs.journal"))
 		if err == nil && !strings.Contains(string(j), "end") {
 			err = errNotYet

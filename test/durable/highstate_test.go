@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // tree is a directory that highstates change between two versions of everything.
@@ -162,7 +162,7 @@ func TestKilledHighstate(t *testing.T) {
 		name := s.files[(i*7)%len(s.files)]
 		kill, ended := s.start(v)
 		size := int64(len(s.want(name, v)))
-		daemontest.Eventually(t, patience, name+" changes", func() error {
+		eventually.Nil(t, patience, name+" changes", func() error {
 			if st, err := os.Stat(s.path(name)); err == nil && st.Size() == size {
 				return nil
 			}

@@ -15,7 +15,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/py/value"
-	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // amount is how many jobs TestManyJobs publishes to how many minions.
@@ -158,14 +158,14 @@ func TestManyJobs(t *testing.T) {
 	}
 	settled := time.Now()
 	within := patience + time.Duration(jobs*minions)*10*time.Millisecond
-	daemontest.Eventually(t, within, "all jobs have run", func() error { l.read(ran); return missing(l) })
+	eventually.Nil(t, within, "all jobs have run", func() error { l.read(ran); return missing(l) })
 	for _, jid := range l.jobs {
 		l.shown[jid] = map[string][]string{}
 		for _, b := range masters {
 			b.collect(l, jid)
 		}
 	}
-	daemontest.Eventually(t, within, "all results are shown by the masters that published the jobs", func() error { return l.collectMissing(masters) })
+	eventually.Nil(t, within, "all results are shown by the masters that published the jobs", func() error { return l.collectMissing(masters) })
 	l.read(ran)
 	faults := l.faults()
 	for _, f := range faults[:min(len(faults), 20)] {

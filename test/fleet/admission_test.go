@@ -15,6 +15,7 @@ import (
 	"brine/internal/net/transport"
 	"brine/internal/py/value"
 	"brine/internal/store/keystore"
+	"brine/test/eventually"
 )
 
 // write makes a file that only its owner may write.
@@ -48,7 +49,7 @@ func TestAutosignFileGrainsAndStub(t *testing.T) {
 	want := map[string]keystore.State{"web1": keystore.Accepted, "stub": keystore.Accepted, "byrack": keystore.Accepted,
 		"bad1": keystore.Rejected, "other": keystore.Pending}
 	for id, state := range want {
-		eventually(t, id+" is "+state.String(), func() error {
+		eventually.Nil(t, eventually.Limit, id+" is "+state.String(), func() error {
 			if st, _, err := m.keys.Lookup(id); st != state {
 				return errors.Join(errors.New(st.String()), err)
 			}
@@ -81,7 +82,7 @@ func TestMaxMinionsKeepsFurtherOnesOut(t *testing.T) {
 				if e.Data.Str("act") != "full" || e.Data.Bool("result") {
 					t.Errorf("event: %v", value.Repr(e.Data))
 				}
-				eventually(t, "the minion says why", func() error {
+				eventually.Nil(t, eventually.Limit, "the minion says why", func() error {
 					if !strings.Contains(w3.log.String(), "max_minions") {
 						return errors.New("not yet")
 					}
@@ -111,11 +112,11 @@ func TestSameIDWithAnotherKeyIsDenied(t *testing.T) {
 	startMinion(t, "w1", "zeromq", []*theMaster{m}, nil)
 	m.awaitStart(starts, "w1")
 	impostor := startMinion(t, "w1", "zeromq", []*theMaster{m}, nil)
-	eventually(t, "the key is denied", func() error {
+	eventually.Nil(t, eventually.Limit, "the key is denied", func() error {
 		_, err := m.keys.Read(keystore.Denied, "w1")
 		return err
 	})
-	eventually(t, "the minion says so", func() error {
+	eventually.Nil(t, eventually.Limit, "the minion says so", func() error {
 		if !strings.Contains(impostor.log.String(), handshake.ErrRejected.Error()) {
 			return errors.New("not yet")
 		}
@@ -160,7 +161,7 @@ func TestSignedMasterKeys(t *testing.T) {
 	// A master without the signing key is refused, and the reason is given.
 	other := startMaster(t, "other", "zeromq", sign)
 	w2 := startMinion(t, "w2", "zeromq", []*theMaster{other}, verify)
-	eventually(t, "the refusal is told", func() error {
+	eventually.Nil(t, eventually.Limit, "the refusal is told", func() error {
 		if !strings.Contains(w2.log.String(), "is not signed by master_sign.pub") {
 			return errors.New("not yet")
 		}

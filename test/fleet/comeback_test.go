@@ -13,6 +13,7 @@ import (
 	"brine/internal/daemons/minion"
 	"brine/internal/net/crypt"
 	"brine/internal/net/event"
+	"brine/test/eventually"
 	"brine/test/tools"
 )
 
@@ -45,7 +46,7 @@ func TestFleetComesBackAtASetRate(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all keys are accepted", func() error {
+	eventually.Nil(t, eventually.Limit, "all keys are accepted", func() error {
 		ids, err := m.keys.Accepted()
 		if len(ids) < fleet {
 			return fmt.Errorf("%d of %d: %v", len(ids), fleet, err)

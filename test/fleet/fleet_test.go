@@ -31,6 +31,7 @@ import (
 	"brine/internal/net/transport/zeromq"
 	"brine/internal/py/value"
 	"brine/internal/store/keystore"
+	"brine/test/eventually"
 )
 
 // logBuffer is a log that tests may search for texts that are promised to
@@ -175,7 +176,7 @@ func (m *theMaster) restart() {
 func (m *theMaster) accept(ids ...string) {
 	m.t.Helper()
 	for _, id := range ids {
-		eventually(m.t, "the key of "+id+" is pending", func() error {
+		eventually.Nil(m.t, eventually.Limit, "the key of "+id+" is pending", func() error {
 			st, _, err := m.keys.Lookup(id)
 			if err == nil && st == keystore.Pending {
 				return m.keys.Move(id, keystore.Pending, keystore.Accepted)
@@ -286,21 +287,6 @@ func startMinion(t *testing.T, id, tr string, masters []*theMaster, change func(
 	return m
 }
 
-func eventually(t testing.TB, what string, ok func() error) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for: %s: %v", what, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
 // sameKey gives a second master the key pair of the first, as operators do.
 func sameKey(first *theMaster) func(*master.Config) {
 	return func(cfg *master.Config) {
@@ -403,13 +389,13 @@ func TestOneMasterDiesAndComesBack(t *testing.T) {
 	}
 	time.Sleep(time.Second) // the job ends without its master
 	one.restart()
-	eventually(t, "the return reaches the master that asked for it", func() error {
+	eventually.Nil(t, eventually.Limit, "the return reaches the master that asked for it", func() error {
 		return one.returned(slow, "w1", "survived")
 	})
 	// What is published before the minion is connected again is not heard,
 	// as with Salt: so ask until it answers.
 	events := one.events("salt/job/")
-	eventually(t, "the master that came back commands the minion", func() error {
+	eventually.Nil(t, eventually.Limit, "the master that came back commands the minion", func() error {
 		one.publish("glob", "*", "test.ping", "")
 		select {
 		case e := <-events:
@@ -432,7 +418,7 @@ func TestRestartedMasterSendsByID(t *testing.T) {
 	m.accept("w1")
 	m.awaitStart(starts, "w1")
 	m.restart()
-	eventually(t, "the minion is connected again", func() error {
+	eventually.Nil(t, eventually.Limit, "the minion is connected again", func() error {
 		if n := strings.Count(w.log.String(), "connected to the master"); n < 2 {
 			return fmt.Errorf("%d connections", n)
 		}
@@ -480,7 +466,7 @@ func TestMasterWithAnotherKeyIsNamedAndTheOtherGoesOn(t *testing.T) {
 		}
 		return crypt.Fingerprint(b, "sha256")
 	}
-	eventually(t, "the mismatch is told", func() error {
+	eventually.Nil(t, eventually.Limit, "the mismatch is told", func() error {
 		for _, want := range []string{other.req, "fingerprint " + fp(other), fp(good), filepath.Join(cfg.PKIDir, "minion_master.pub")} {
 			if !strings.Contains(w2.log.String(), want) {
 				return fmt.Errorf("the log does not name %q", want)

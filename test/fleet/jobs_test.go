@@ -10,6 +10,7 @@ import (
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/minion"
 	"brine/internal/py/value"
+	"brine/test/eventually"
 )
 
 var nilLog = slog.New(slog.DiscardHandler)
@@ -38,7 +39,7 @@ func TestFindAndKillJob(t *testing.T) {
 	for _, how := range []string{"saltutil.kill_job", "saltutil.term_job"} {
 		events := m.events("salt/job/")
 		jid := m.publish("glob", "*", "cmd.run", "", "sleep 600")
-		eventually(t, "the job is found", func() error {
+		eventually.Nil(t, eventually.Limit, "the job is found", func() error {
 			ret := m.command("glob", "*", "saltutil.find_job", 1, jid)["w1"]
 			if ret.Dict("return").Str("jid") != jid {
 				return errNotYet
@@ -73,7 +74,7 @@ func TestProcessCountMax(t *testing.T) {
 	first := m.publish("glob", "*", "cmd.run", "", "sleep 1; date +%s%N")
 	second := m.publish("glob", "*", "cmd.run", "", "date +%s%N")
 	// Questions about jobs are answered even by a full minion.
-	eventually(t, "the first job is found", func() error {
+	eventually.Nil(t, eventually.Limit, "the first job is found", func() error {
 		if m.command("glob", "*", "saltutil.find_job", 1, first)["w1"].Dict("return").Len() == 0 {
 			return errNotYet
 		}
@@ -93,7 +94,7 @@ func TestSeveralFunctionsInOneJob(t *testing.T) {
 	rep := m.Publish(value.DictOf("fun", value.ListOf("test.echo", "test.ping", "no.such"), "arg", value.ListOf(value.ListOf("a"), value.ListOf(), value.ListOf()),
 		"tgt", "*", "tgt_type", "glob", "ret", "", "user", "root", "kwargs", value.NewDict(0)))
 	jid := rep.Dict("load").Str("jid")
-	eventually(t, "the return is stored", func() error {
+	eventually.Nil(t, eventually.Limit, "the return is stored", func() error {
 		rets, err := m.JobReturns(jid)
 		if err != nil || rets["w1"] == nil {
 			return errNotYet
@@ -125,7 +126,7 @@ func TestScheduleAndMine(t *testing.T) {
 			t.Fatal("the schedule does not run")
 		}
 	}
-	eventually(t, "the mine has the role", func() error {
+	eventually.Nil(t, eventually.Limit, "the mine has the role", func() error {
 		v := m.command("glob", "*", "mine.get", 1, "*", "roles")["w1"]
 		if v.Dict("return").Str("w1") != "web" {
 			return errNotYet

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"brine/internal/daemons/minion"
+	"brine/test/eventually"
 )
 
 // cuttable is a TCP proxy whose connections can be cut and refused.
@@ -74,7 +75,7 @@ func TestJobPublishedWhileAwayIsNotLost(t *testing.T) {
 	m.awaitStart(starts, "w1")
 	for i := range 3 {
 		pub.set(true)
-		eventually(t, "the minion is cut off", func() error {
+		eventually.Nil(t, eventually.Limit, "the minion is cut off", func() error {
 			if len(m.Subscribers()) > 0 {
 				return errNotYet
 			}

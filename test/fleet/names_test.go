@@ -9,6 +9,7 @@ import (
 
 	"brine/internal/daemons/minion"
 	"brine/internal/net/handshake"
+	"brine/test/eventually"
 )
 
 // nameServer says that every name is this machine, or, while it is down, that
@@ -63,7 +64,7 @@ func TestNameStopsResolving(t *testing.T) {
 	})
 	connected := func(m *theMaster) {
 		t.Helper()
-		eventually(t, m.cfg.ID+" has a subscriber", func() error {
+		eventually.Nil(t, eventually.Limit, m.cfg.ID+" has a subscriber", func() error {
 			if len(m.Subscribers()) == 0 {
 				return errNotYet
 			}
@@ -132,7 +133,7 @@ func TestReasonsAfterFailedLookups(t *testing.T) {
 	said := func(text string) int { return strings.Count(w.log.String(), text) }
 	wait := func(text string, times int) {
 		t.Helper()
-		eventually(t, text, func() error {
+		eventually.Nil(t, eventually.Limit, text, func() error {
 			if said(text) < times {
 				return errNotYet
 			}

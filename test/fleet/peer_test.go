@@ -11,6 +11,7 @@ import (
 	"brine/internal/net/channel"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
+	"brine/test/eventually"
 )
 
 const grants = `
@@ -108,7 +109,7 @@ func TestHostilePeers(t *testing.T) {
 	if !salt.ValidJID(jid) || value.Repr(job.At("minions")) != "['w2']" {
 		t.Fatalf("published: %v", value.Repr(job))
 	}
-	eventually(t, "the owner gets the return", func() error {
+	eventually.Nil(t, eventually.Limit, "the owner gets the return", func() error {
 		if d, ok := ask(w1, "cmd", "pub_ret", "jid", jid).(*value.Dict); !ok || d.Dict("w2").At("ret") != true {
 			return errNotYet
 		}

@@ -11,6 +11,7 @@ import (
 	"brine/internal/daemons/master"
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
+	"brine/test/eventually"
 )
 
 // What a minion fires is answered with jobs, runners, wheel functions and
@@ -79,14 +80,14 @@ here:
 			delete(want, "wheel")
 		}
 	}
-	eventually(t, "the function of the master's machine", func() error {
+	eventually.Nil(t, eventually.Limit, "the function of the master's machine", func() error {
 		b, err := os.ReadFile(filepath.Join(dir, "here"))
 		if err == nil && strings.TrimSpace(string(b)) != "w1" {
 			err = fmt.Errorf("it wrote %q", b)
 		}
 		return err
 	})
-	eventually(t, "the events are kept", func() error {
+	eventually.Nil(t, eventually.Limit, "the events are kept", func() error {
 		b, err := os.ReadFile(kept)
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"brine/internal/daemons/master"
 	"brine/internal/daemons/minion"
 	"brine/internal/store/keystore"
+	"brine/test/eventually"
 )
 
 // TestRegenKeys gives a minion a new key pair: its return and further commands
@@ -41,7 +42,7 @@ func TestRegenKeys(t *testing.T) {
 	m.command("list", "w1", "test.ping", 1)
 	first.stop()
 	second := startMinion(t, "w1", "zeromq", []*theMaster{m}, func(cfg *minion.Config) { cfg.PKIDir = first.cfg.PKIDir })
-	eventually(t, "the new key is denied", func() error {
+	eventually.Nil(t, eventually.Limit, "the new key is denied", func() error {
 		if !strings.Contains(m.log.String(), "sign-in denied") {
 			return errors.New("it is not")
 		}

@@ -7,6 +7,7 @@ import (
 	"brine/internal/net/channel"
 	"brine/internal/net/transport"
 	"brine/internal/py/value"
+	"brine/test/eventually"
 )
 
 // TestJobIsKeptForASaltMinion has a minion that does as Salt's do, which is to
@@ -60,7 +61,7 @@ func TestJobIsKeptForASaltMinion(t *testing.T) {
 			}
 			present := func(want int) {
 				t.Helper()
-				eventually(t, "the master sees who is connected", func() error {
+				eventually.Nil(t, eventually.Limit, "the master sees who is connected", func() error {
 					n := 0
 					for _, p := range m.Subscribers() {
 						if p.ID != "" || p.Claimed != "" {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/gittest"
 )
 
@@ -84,7 +85,7 @@ ext_pillar:
 	const patience = 2 * time.Minute
 	applied := func(m *daemontest.Node, want string) {
 		t.Helper()
-		daemontest.Eventually(t, patience, "the file is "+want, func() error {
+		eventually.Nil(t, patience, "the file is "+want, func() error {
 			out, errs, code := m.Run(daemontest.Brine, "salt", "web1", "state.apply", "--out=json")
 			got, err := os.ReadFile(target)
 			if err != nil || string(got) != want || code != 0 {
@@ -131,7 +132,7 @@ ext_pillar:
 		t.Error(got)
 	}
 	// One that an update has at that moment is no lock by hand.
-	daemontest.Eventually(t, patience, "nothing is locked", func() error {
+	eventually.Nil(t, patience, "nothing is locked", func() error {
 		if got := run(t, masters[1], "fileserver.clear_lock"); got != "No locks were removed" {
 			return fmt.Errorf("%v", got)
 		}
@@ -144,7 +145,7 @@ ext_pillar:
 			t.Fatal(err)
 		}
 	}
-	daemontest.Eventually(t, patience, "events of faults", func() error {
+	eventually.Nil(t, patience, "events of faults", func() error {
 		if got := events(); !strings.Contains(got, "salt/fileserver/gitfs/fault") || !strings.Contains(got, "salt/pillar/git/fault") {
 			return fmt.Errorf("there are:\n%s", got)
 		}
@@ -202,7 +203,7 @@ func TestMasterTops(t *testing.T) {
 	m := daemontest.NewMaster(t, daemontest.Brine, "tops", daemontest.Host(), fmt.Sprintf("file_roots: {base: [%[1]s/srv]}\nmaster_tops:\n  ext_nodes: %[1]s/classify -x\n", dir)).Start()
 	daemontest.NewMinion(t, daemontest.Brine, "web1", []string{m.Host}, "").Start()
 	m.Accept("web1")
-	daemontest.Eventually(t, 2*time.Minute, "the told state is applied", func() error {
+	eventually.Nil(t, 2*time.Minute, "the told state is applied", func() error {
 		out, errs, _ := m.Run(daemontest.Brine, "salt", "web1", "state.apply")
 		if got, err := os.ReadFile(dir + "/target"); err != nil || string(got) != "told\n" {
 			return fmt.Errorf("%q %v\n%s%s", got, err, out, errs)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestWrongClock has the clock of the minion, and then of a master, be five
@@ -40,7 +41,7 @@ func TestWrongClock(t *testing.T) {
 				t.Fatal(out, errs)
 			}
 			s.minion.Start()
-			daemontest.Eventually(t, within, "the kept job has run", func() error {
+			eventually.Nil(t, within, "the kept job has run", func() error {
 				_, err := os.Stat(kept)
 				return err
 			})

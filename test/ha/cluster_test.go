@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/netns"
 )
 
@@ -45,7 +46,7 @@ func TestPartitionedCluster(t *testing.T) {
 	}
 	equal := func() {
 		t.Helper()
-		daemontest.Eventually(t, 90*time.Second, "all have the same", func() error {
+		eventually.Nil(t, 90*time.Second, "all have the same", func() error {
 			out, errs, _ := masters[0].Run(daemontest.Brine, "salt-run", "--out=json", "cluster.check")
 			var r struct {
 				Equal   bool
@@ -59,7 +60,7 @@ func TestPartitionedCluster(t *testing.T) {
 	}
 	keyState := func(m *daemontest.Node, id, want string) {
 		t.Helper()
-		daemontest.Eventually(t, 60*time.Second, fmt.Sprintf("%s is %q at %s", id, want, m.Name), func() error {
+		eventually.Nil(t, 60*time.Second, fmt.Sprintf("%s is %q at %s", id, want, m.Name), func() error {
 			keys, err := m.Keys()
 			if err != nil {
 				return err
@@ -80,7 +81,7 @@ func TestPartitionedCluster(t *testing.T) {
 	}
 	answer := func(m *daemontest.Node, ids ...string) { // not of all: who is not there is waited for
 		t.Helper()
-		daemontest.Eventually(t, 60*time.Second, fmt.Sprintf("%v answer to %s", ids, m.Name), func() error {
+		eventually.Nil(t, 60*time.Second, fmt.Sprintf("%v answer to %s", ids, m.Name), func() error {
 			rets, err := m.SaltJSON(daemontest.Brine, "-L", strings.Join(ids, ","), "test.ping")
 			for _, id := range ids {
 				if rets[id] != true {
@@ -92,7 +93,7 @@ func TestPartitionedCluster(t *testing.T) {
 	}
 	masters[0].Accept("m0", "m1", "m2")
 	for _, m := range masters {
-		daemontest.Eventually(t, 60*time.Second, "all answer to "+m.Name, func() error { return m.PingAll(daemontest.Brine, "m0", "m1", "m2") })
+		eventually.Nil(t, 60*time.Second, "all answer to "+m.Name, func() error { return m.PingAll(daemontest.Brine, "m0", "m1", "m2") })
 	}
 	// More keys, to be decided upon, of minions that are not there any more.
 	for _, id := range []string{"x", "y", "z"} {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestDiscovery has a minion that knows no master find one by broadcast: one
@@ -36,7 +37,7 @@ func TestDiscovery(t *testing.T) {
 				m.Start()
 				w.Start()
 			}
-			daemontest.Eventually(t, within, "w1 answers the master that it has found", func() error {
+			eventually.Nil(t, within, "w1 answers the master that it has found", func() error {
 				return m.PingAll(daemontest.Brine, "w1")
 			})
 			if out, errs, code := w.Run(daemontest.Brine, "salt-call", "test.ping"); code != 0 {

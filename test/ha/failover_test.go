@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // standsBy waits until master at has heard from w1 that it stands by at site i.
 func (s *setup) standsBy(at, i int) {
 	s.t.Helper()
-	daemontest.Eventually(s.t, within, "w1 stands by at "+s.sites[i].Name, func() error {
+	eventually.Nil(s.t, within, "w1 stands by at "+s.sites[i].Name, func() error {
 		d, err := s.masters(at)
 		if err != nil {
 			return err
@@ -121,7 +122,7 @@ func testFailover(t *testing.T, masters daemontest.Kind, more string) {
 		if from := data.Str("from"); from != s.sites[at].front.host {
 			t.Errorf("%s: the event says that it was %s", f.name, from)
 		}
-		daemontest.Eventually(t, within, "the start event", func() error {
+		eventually.Nil(t, within, "the start event", func() error {
 			if s.sites[next].heard.count(startTag) != starts+1 {
 				return errors.New("none, or too many")
 			}
@@ -188,7 +189,7 @@ func TestStartAfterOutage(t *testing.T) {
 			first.front.set(mode{})
 			s.usable(0)
 			want := map[string]int{"failover": 1, "str": 0}[kind]
-			daemontest.Eventually(t, within, "the start event", func() error {
+			eventually.Nil(t, within, "the start event", func() error {
 				if n := first.heard.count(startTag); n != want {
 					return fmt.Errorf("%d start events, want %d", n, want)
 				}
@@ -227,7 +228,7 @@ func TestFailback(t *testing.T) {
 		t.Errorf("the minion left its job's master after %.1f s, and the job takes %s", took.Seconds(), lasts)
 	}
 	ret := "salt/job/" + jidOf(out) + "/ret/w1"
-	daemontest.Eventually(t, 90*time.Second, "the job's master has its return", func() error {
+	eventually.Nil(t, 90*time.Second, "the job's master has its return", func() error {
 		if s.sites[1].heard.count(ret) == 0 {
 			return errors.New("not yet")
 		}

@@ -10,6 +10,7 @@ import (
 
 	"brine/internal/net/crypt"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // generate writes a key pair into a daemon's directory.
@@ -107,7 +108,7 @@ func TestSigningKey(t *testing.T) {
 			if rets, _ := bad.SaltJSON(daemontest.Brine, "*", "test.ping"); rets["w1"] == true {
 				t.Error("the master without the right signature is obeyed")
 			}
-			daemontest.Eventually(t, within, "the good master hears of the bad one", func() error {
+			eventually.Nil(t, within, "the good master hears of the bad one", func() error {
 				d, n := s.sites[1].heard.last("salt/minion/w1/master_refused")
 				if n == 0 || d.Dict("data").Str("master") != bad.front.host || !strings.Contains(d.Dict("data").Str("reason"), "not signed") {
 					return fmt.Errorf("%d events, the last %v", n, d)
@@ -244,7 +245,7 @@ func TestWrongAndRejectedKeys(t *testing.T) {
 	s.minion.Start()
 	s.usable(0)
 	for what, text := range map[string]string{"wrong key": "fingerprint", "rejected key": "has rejected"} {
-		daemontest.Eventually(t, within, "the good master hears of a "+what, func() error {
+		eventually.Nil(t, within, "the good master hears of a "+what, func() error {
 			for _, e := range s.sites[0].heard.all("salt/minion/w1/master_refused") {
 				if strings.Contains(e.Dict("data").Str("reason"), text) {
 					return nil

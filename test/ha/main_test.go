@@ -20,6 +20,7 @@ import (
 	"brine/internal/net/event"
 	"brine/internal/py/value"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 func TestMain(m *testing.M) { daemontest.Main(m) }
@@ -78,7 +79,7 @@ const pki = "etc/salt/pki/master/"
 
 func waitKeys(t *testing.T, m *daemontest.Node) {
 	t.Helper()
-	daemontest.Eventually(t, within, "the master's key", func() error {
+	eventually.Nil(t, within, "the master's key", func() error {
 		_, err := os.Stat(m.Path(pki + "master.pub"))
 		return err
 	})
@@ -100,7 +101,7 @@ func shareKeys(t *testing.T, from, to *daemontest.Node) {
 // that took.
 func (s *setup) usable(i int) time.Duration {
 	s.t.Helper()
-	return daemontest.Eventually(s.t, within, "w1 answers "+s.sites[i].Name, func() error {
+	return eventually.Nil(s.t, within, "w1 answers "+s.sites[i].Name, func() error {
 		return s.sites[i].PingAll(s.sites[i].Kind, "w1")
 	})
 }
@@ -134,7 +135,7 @@ func listen(t *testing.T, n *daemontest.Node) *bus {
 	o.IPCMode, o.SockDir = "ipc", n.Path("var/run/salt/master")
 	ctx, cancel := context.WithCancel(context.Background())
 	var r *event.Reader
-	daemontest.Eventually(t, within, "the event bus of "+n.Name, func() (err error) {
+	eventually.Nil(t, within, "the event bus of "+n.Name, func() (err error) {
 		r, err = event.Dial(ctx, o.Sockets())
 		return err
 	})
@@ -202,7 +203,7 @@ const (
 // moved waits until the master at i has heard of a change to it.
 func (s *setup) moved(i int, before int) (data *value.Dict, took time.Duration) {
 	s.t.Helper()
-	took = daemontest.Eventually(s.t, within, "w1 moves to "+s.sites[i].Name, func() error {
+	took = eventually.Nil(s.t, within, "w1 moves to "+s.sites[i].Name, func() error {
 		d, n := s.sites[i].heard.last(changedTag)
 		if n <= before {
 			return errors.New("no event")

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/netns"
 	"brine/test/tools"
 )
@@ -38,7 +39,7 @@ func twoMasters(t *testing.T) (one, two *daemontest.Node) {
 
 func answers(t *testing.T, m *daemontest.Node, what string) {
 	t.Helper()
-	daemontest.Eventually(t, within, "it answers to "+m.Name+" "+what, func() error { return m.PingAll(daemontest.Brine, "w1") })
+	eventually.Nil(t, within, "it answers to "+m.Name+" "+what, func() error { return m.PingAll(daemontest.Brine, "w1") })
 }
 
 // TestMastersOfAService: the daemon finds its masters by a service of a real
@@ -192,7 +193,7 @@ func TestSourceAddresses(t *testing.T) {
 					answers(t, m, c.options+when)
 					// The master's ends of the connections.
 					args := append(here.Within()[1:], "ss", "-Htn", "state", "established", "sport", "=", fmt.Sprintf(":%d", daemontest.RetPort), "or", "sport", "=", fmt.Sprintf(":%d", daemontest.PublishPort))
-					daemontest.Eventually(t, within, "it is connected as it was told: "+c.options+when, func() error {
+					eventually.Nil(t, within, "it is connected as it was told: "+c.options+when, func() error {
 						out, err := exec.Command("nsenter", args...).Output()
 						if err != nil {
 							return err

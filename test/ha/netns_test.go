@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/netns"
 )
 
@@ -55,7 +56,7 @@ func testNetworkFaults(t *testing.T, more string) {
 	}
 	await := func(x *site, id string) {
 		t.Helper()
-		daemontest.Eventually(t, within, id+" answers "+x.Name, func() error { return answers(x, id) })
+		eventually.Nil(t, within, id+" answers "+x.Name, func() error { return answers(x, id) })
 	}
 	for _, x := range s.sites {
 		await(x, "hot")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // normalTime is how long TestNormalHour lasts, unless BRINE_NORMAL says: what
@@ -73,7 +74,7 @@ func TestNormalHour(t *testing.T) {
 	}
 	// The third one answers one master only, and is asked there.
 	for i, x := range s.sites {
-		daemontest.Eventually(t, within, "the minions answer "+x.Name, func() error {
+		eventually.Nil(t, within, "the minions answer "+x.Name, func() error {
 			if i == 0 {
 				return answered(x, 3, "-L", "w1,w2,w3", "test.ping")
 			}
@@ -82,7 +83,7 @@ func TestNormalHour(t *testing.T) {
 	}
 	leaving := minions[3]
 	for _, x := range s.sites {
-		daemontest.Eventually(t, within, "leaving answers "+x.Name, func() error {
+		eventually.Nil(t, within, "leaving answers "+x.Name, func() error {
 			rets, err := x.SaltJSON(daemontest.Brine, "leaving", "test.ping")
 			if err == nil && rets["leaving"] != true {
 				err = fmt.Errorf("%v", rets)

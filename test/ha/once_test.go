@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestOnce: however many masters there are, hot or one at a time, the schedule
@@ -35,7 +36,7 @@ schedule:
     seconds: 1
 `).Start()
 			s.usable(0)
-			daemontest.Eventually(t, within, "the startup states ran", func() error {
+			eventually.Nil(t, within, "the startup states ran", func() error {
 				if n, ok := s.startups(); n == 0 || !ok {
 					return fmt.Errorf("%d times, well: %v", n, ok)
 				}
@@ -47,7 +48,7 @@ schedule:
 			const turns = 10
 			at := count("schedule")
 			s.sites[0].Kill()
-			took := daemontest.Eventually(t, within, "the schedule goes on", func() error {
+			took := eventually.Nil(t, within, "the schedule goes on", func() error {
 				if n := count("schedule"); n < at+turns {
 					return fmt.Errorf("%d turns", n-at)
 				}

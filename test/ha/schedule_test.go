@@ -9,6 +9,7 @@ import (
 	"brine/internal/py/value"
 	"brine/internal/py/yaml"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestOneScheduleForAllMasters has three hot masters change and use the
@@ -43,7 +44,7 @@ func TestOneScheduleForAllMasters(t *testing.T) {
 	}
 	counted := func(file string, n int) {
 		t.Helper()
-		daemontest.Eventually(t, within, fmt.Sprintf("%d runs of %s", n, file), func() error {
+		eventually.Nil(t, within, fmt.Sprintf("%d runs of %s", n, file), func() error {
 			if got := count(file); got != n {
 				return fmt.Errorf("%d", got)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 var jidLine = regexp.MustCompile(`(?m)^jid: (\d{20})$`)
@@ -30,7 +31,7 @@ func (s *setup) commands(i, active int) {
 		s.t.Fatalf("a command at %s: %d %q %q", s.sites[i].Name, code, out, errs)
 	}
 	for _, x := range []*site{s.sites[i], s.sites[active]} {
-		daemontest.Eventually(s.t, within, "job and result at "+x.Name, func() error {
+		eventually.Nil(s.t, within, "job and result at "+x.Name, func() error {
 			var result map[string]string
 			out, errs, _ := x.Run(daemontest.Brine, "salt-run", "jobs.lookup_jid", jid[1], "--out=json")
 			if json.Unmarshal([]byte(out), &result) != nil || result["w1"] != "done" {
@@ -77,7 +78,7 @@ func TestAnyMasterCommands(t *testing.T) {
 			s.sites[0].Start()
 			s.sites[0].heard = listen(t, s.sites[0].Node)
 			s.commands(0, 1)
-			daemontest.Eventually(t, within, "all others stand by", func() error {
+			eventually.Nil(t, within, "all others stand by", func() error {
 				if d, err := s.masters(1); err != nil || len(d.Active) != 1 || len(d.Standby) != 2 {
 					return fmt.Errorf("manage.masters: %+v, %w", d, err)
 				}
@@ -99,7 +100,7 @@ func TestCommandsOfStandbyRefused(t *testing.T) {
 	m.Kill()
 	m.Start()
 	s.standsBy(0, 1)
-	daemontest.Eventually(t, within, "the command is refused", func() error {
+	eventually.Nil(t, within, "the command is refused", func() error {
 		out, errs, _ := m.Run(daemontest.Brine, "salt", "-t", "1", "w1", "test.ping")
 		if !strings.Contains(out, "Commanded by "+s.sites[0].front.host) {
 			return errors.New(out + errs)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestFailoverAmongStockMasters has a Brine minion move between stock masters,
@@ -102,7 +103,7 @@ func TestJobKeptForAStockMinion(t *testing.T) {
 		return string(b)
 	}
 	command("echo had >>%s")
-	daemontest.Eventually(t, within, "the first job runs", func() error {
+	eventually.Nil(t, within, "the first job runs", func() error {
 		if lines() != "had\n" {
 			return errors.New("not yet")
 		}
@@ -112,7 +113,7 @@ func TestJobKeptForAStockMinion(t *testing.T) {
 	command("echo kept >>%s")
 	for range 2 {
 		s.minion.Start()
-		daemontest.Eventually(t, within, "the kept job has run", func() error {
+		eventually.Nil(t, within, "the kept job has run", func() error {
 			if lines() != "had\nkept\n" {
 				return errors.New(lines())
 			}
@@ -136,7 +137,7 @@ func TestJobKeptForAStockMinionCutOff(t *testing.T) {
 	m, ran := s.sites[0], s.minion.Path("ran")
 	alive := func(want bool) {
 		t.Helper()
-		daemontest.Eventually(t, within, fmt.Sprintf("w1 is connected: %v", want), func() error {
+		eventually.Nil(t, within, fmt.Sprintf("w1 is connected: %v", want), func() error {
 			out, errs, _ := m.Run(daemontest.Brine, "salt-run", "manage.alived", "--out=json")
 			if strings.Contains(out, "w1") != want {
 				return fmt.Errorf("%s %s", out, errs)
@@ -154,7 +155,7 @@ func TestJobKeptForAStockMinionCutOff(t *testing.T) {
 		}
 		m.front.set(mode{})
 		want += fmt.Sprintf("kept%d\n", round)
-		daemontest.Eventually(t, within, "the kept job has run", func() error {
+		eventually.Nil(t, within, "the kept job has run", func() error {
 			if b, _ := os.ReadFile(ran); string(b) != want {
 				return fmt.Errorf("%q", b)
 			}

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestFiles has minions of both kinds use the file servers of masters of both
@@ -39,7 +39,7 @@ file_buffer_size: 65536
 			minions[string(k)] = newMinion(t, k, string(k), []string{host}, "file_recv_max_size: 1\n").Start()
 		}
 		master.Accept("brine", "stock")
-		eventually(t, 60*time.Second, "the minions answer", func() error { return master.PingAll(mk, "brine", "stock") })
+		eventually.Nil(t, stockLimit, "the minions answer", func() error { return master.PingAll(mk, "brine", "stock") })
 		var mu sync.Mutex
 		t.Run(string(mk)+"-master", func(t *testing.T) {
 			for id, n := range minions {

@@ -5,9 +5,9 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestFilesAreOfTheMasterThatAsks has two hot masters with different trees and
@@ -31,7 +31,7 @@ func TestFilesAreOfTheMasterThatAsks(t *testing.T) {
 	newMinion(t, brine, "both", hosts, "").Start()
 	for _, m := range masters {
 		m.Accept("both")
-		eventually(t, 60*time.Second, "the minion answers "+m.Name, func() error { return m.PingAll(brine, "both") })
+		eventually.Nil(t, stockLimit, "the minion answers "+m.Name, func() error { return m.PingAll(brine, "both") })
 	}
 	var wg sync.WaitGroup
 	for i, m := range masters {

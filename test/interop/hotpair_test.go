@@ -4,9 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestHotPair runs two hot masters with one key and minions of both kinds,
@@ -33,7 +33,7 @@ func testHotPair(t *testing.T, ka, kb kind, workers []kind) {
 	}
 	for _, m := range []*node{a, b} {
 		m.Accept(ids...)
-		eventually(t, 90*time.Second, "all minions answer "+m.Name, func() error { return m.PingAll(m.Kind, ids...) })
+		eventually.Nil(t, stockLimit, "all minions answer "+m.Name, func() error { return m.PingAll(m.Kind, ids...) })
 	}
 	for _, pair := range [][2]*node{{a, b}, {b, a}} {
 		dead, living := pair[0], pair[1]
@@ -44,7 +44,7 @@ func testHotPair(t *testing.T, ka, kb kind, workers []kind) {
 			}
 		}
 		dead.Start()
-		took := eventually(t, 60*time.Second, dead.Name+" commands all minions again", func() error { return dead.PingAll(dead.Kind, ids...) })
+		took := eventually.Nil(t, stockLimit, dead.Name+" commands all minions again", func() error { return dead.PingAll(dead.Kind, ids...) })
 		t.Logf("%s (%s) commanded all minions %.1f s after it listened again", dead.Name, dead.Kind, took.Seconds())
 		if err := living.PingAll(living.Kind, ids...); err != nil {
 			t.Error(err)

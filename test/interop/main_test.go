@@ -36,7 +36,5 @@ func stockTree(t *testing.T) string {
 	return daemontest.StockTree(t)
 }
 
-func eventually(t *testing.T, within time.Duration, what string, ok func() error) time.Duration {
-	t.Helper()
-	return daemontest.Eventually(t, max(within, 3*time.Minute), what, ok)
-}
+// stockLimit is at least how long a test waits: stock daemons are slow to start.
+const stockLimit = 3 * time.Minute

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // mixed starts a Brine master with a minion of each kind, which are alike but
@@ -24,7 +24,7 @@ func mixed(t *testing.T) (master *node, brineID, stockID string) {
 		newMinion(t, k, string(k), []string{host}, "grains: {role: web, deployed: {env: lab, rack: 7}, mixed: [1, two], spaced name: 'a b'}\n"+
 			"test.foo: bar\nnested: {opt: 5}\n").Start()
 	}
-	eventually(t, 120*time.Second, "both minions answer", func() error { return master.PingAll(brine, "brine", "stock") })
+	eventually.Nil(t, stockLimit, "both minions answer", func() error { return master.PingAll(brine, "brine", "stock") })
 	return master, "brine", "stock"
 }
 

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestPairs puts every kind of master together with every kind of minion, but
@@ -36,8 +36,8 @@ func testPair(t *testing.T, mk, wk kind, transport string) {
 	minion.Start()
 
 	master.Accept("worker")
-	eventually(t, 60*time.Second, "the minion answers", func() error { return master.PingAll(mk, "worker") })
-	eventually(t, time.Minute, "its start event", func() error { return has(tags(), "salt/minion/worker/start") })
+	eventually.Nil(t, stockLimit, "the minion answers", func() error { return master.PingAll(mk, "worker") })
+	eventually.Nil(t, stockLimit, "its start event", func() error { return has(tags(), "salt/minion/worker/start") })
 
 	checkCommands(t, master, mk)
 	for _, want := range []string{"salt/auth", "salt/key", "minion_start", "minion/refresh/worker", "/ret/worker", "/new"} {
@@ -56,7 +56,7 @@ func testPair(t *testing.T, mk, wk kind, transport string) {
 	}
 	master.Kill()
 	master.Start()
-	took := eventually(t, 60*time.Second, "the minion answers after a restart of the master", func() error { return master.PingAll(mk, "worker") })
+	took := eventually.Nil(t, stockLimit, "the minion answers after a restart of the master", func() error { return master.PingAll(mk, "worker") })
 	t.Logf("answered %.1f s after the restarted master listened", took.Seconds())
 	checkCommands(t, master, mk)
 }
@@ -133,7 +133,7 @@ func checkRotation(t *testing.T, master *node, k kind) {
 	if err := os.Rename(path+"-next", path); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, time.Minute, "the master takes the request for a new key", func() error {
+	eventually.Nil(t, stockLimit, "the master takes the request for a new key", func() error {
 		for _, path := range []string{path, path + "-rotating"} { // the second one is of a master of ours
 			if _, err := os.Lstat(path); err == nil {
 				return fmt.Errorf("%s is still there", path)

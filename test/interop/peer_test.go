@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestPublishFromMinions has minions of both kinds command each other by way
@@ -34,7 +34,7 @@ func testPeers(t *testing.T, mk kind) {
 		newMinion(t, k, id, []string{host}, "grains: {role: "+id+"}\n").Start()
 	}
 	master.Accept("asker-brine", "asker-stock", "mute")
-	eventually(t, 60*time.Second, "the minions answer", func() error { return master.PingAll(mk, "asker-brine", "asker-stock", "mute") })
+	eventually.Nil(t, stockLimit, "the minions answer", func() error { return master.PingAll(mk, "asker-brine", "asker-stock", "mute") })
 	for _, c := range []struct {
 		args []string
 		want string

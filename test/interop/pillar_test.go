@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestPillar has minions of both kinds ask masters of both kinds for their
@@ -38,7 +38,7 @@ on_demand_ext_pillar: [cmd_json]
 			newMinion(t, k, string(k), []string{host}, "grains: {role: web}\n").Start()
 		}
 		master.Accept("brine", "stock")
-		eventually(t, 90*time.Second, "the minions answer", func() error { return master.PingAll(mk, "brine", "stock") })
+		eventually.Nil(t, stockLimit, "the minions answer", func() error { return master.PingAll(mk, "brine", "stock") })
 		var mu sync.Mutex
 		t.Run(string(mk)+"-master", func(t *testing.T) {
 			for _, k := range []kind{stock, brine} {

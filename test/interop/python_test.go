@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // python runs code with stock Salt's packages. Its arguments are those of the
@@ -86,7 +87,7 @@ func TestStockLocalClient(t *testing.T) {
 	}
 	m.Start()
 	newMinion(t, brine, "m1", []string{m.Host}, "").Start()
-	eventually(t, 60*time.Second, "the minion answers", func() error { return m.PingAll(brine, "m1") })
+	eventually.Nil(t, stockLimit, "the minion answers", func() error { return m.PingAll(brine, "m1") })
 	if out, err := python(t, localClient, m.Path("master"), "m1"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

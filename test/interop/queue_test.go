@@ -9,9 +9,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestQueue orders state runs while another goes on, from minions of both
@@ -31,7 +31,7 @@ func TestQueue(t *testing.T) {
 		queues[string(k)].master, queues[string(k)].minion = master, newMinion(t, k, string(k), []string{host}, "").Start()
 	}
 	master.Accept("brine", "stock")
-	eventually(t, 90*time.Second, "the minions answer", func() error { return master.PingAll(brine, "brine", "stock") })
+	eventually.Nil(t, stockLimit, "the minions answer", func() error { return master.PingAll(brine, "brine", "stock") })
 	t.Run("minions", func(t *testing.T) {
 		for id, q := range queues {
 			t.Run(id, func(t *testing.T) {
@@ -101,7 +101,7 @@ func (q *queue) start(args ...string) (jid string) {
 // runs waits until there are so many state functions that go on or wait.
 func (q *queue) runs(n int) {
 	q.t.Helper()
-	eventually(q.t, 80*time.Second, fmt.Sprintf("%d runs on %s", n, q.id), func() error {
+	eventually.Nil(q.t, stockLimit, fmt.Sprintf("%d runs on %s", n, q.id), func() error {
 		rets, err := q.master.SaltJSON(brine, "-t", "60", q.id, "saltutil.is_running", "state.*")
 		if err != nil {
 			return err
@@ -117,7 +117,7 @@ func (q *queue) runs(n int) {
 // result waits for what a run has returned, and notes it.
 func (q *queue) result(what, jid string) {
 	q.t.Helper()
-	eventually(q.t, 80*time.Second, "the result of "+what+" on "+q.id, func() error {
+	eventually.Nil(q.t, stockLimit, "the result of "+what+" on "+q.id, func() error {
 		out, _, _ := q.master.Run(brine, "salt-run", "--out=json", "jobs.lookup_jid", jid)
 		var rets map[string]any
 		if err := json.Unmarshal([]byte(out), &rets); err != nil || rets[q.id] == nil {

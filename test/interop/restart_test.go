@@ -6,9 +6,9 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestRestartsUnderMinions kills a master while jobs run on minions of both
@@ -22,7 +22,7 @@ func TestRestartsUnderMinions(t *testing.T) {
 	for _, id := range ids {
 		newMinion(t, kind(id), id, []string{host}, "").Start()
 	}
-	eventually(t, 120*time.Second, "both minions answer", func() error { return master.PingAll(brine, ids...) })
+	eventually.Nil(t, stockLimit, "both minions answer", func() error { return master.PingAll(brine, ids...) })
 	session := func(id string) string {
 		b, err := os.ReadFile(master.Path("var/cache/salt/master/sessions/" + id))
 		if err != nil {
@@ -37,7 +37,7 @@ func TestRestartsUnderMinions(t *testing.T) {
 		if code != 0 || !ok {
 			t.Fatal(code, out, errs)
 		}
-		eventually(t, time.Minute, "both minions run the job", func() error {
+		eventually.Nil(t, stockLimit, "both minions run the job", func() error {
 			for _, id := range ids {
 				if rets, err := master.SaltJSON(brine, id, "saltutil.is_running", "test.sleep"); err != nil || !strings.Contains(fmt.Sprint(rets[id]), jid) {
 					return fmt.Errorf("%s runs %v: %v", id, rets, err)
@@ -51,7 +51,7 @@ func TestRestartsUnderMinions(t *testing.T) {
 		}
 		master.Kill()
 		master.Start()
-		took := eventually(t, time.Minute, "both returns arrive", func() error {
+		took := eventually.Nil(t, stockLimit, "both returns arrive", func() error {
 			out, errs, _ := master.Run(brine, "salt-run", "jobs.lookup_jid", jid, "--out=json")
 			var rets map[string]any
 			if err := json.Unmarshal([]byte(out), &rets); err != nil || len(rets) != len(ids) {
@@ -60,7 +60,7 @@ func TestRestartsUnderMinions(t *testing.T) {
 			return nil
 		})
 		t.Logf("both returns were there %.1f s after the restart", took.Seconds())
-		took = eventually(t, time.Minute, "both minions answer", func() error { return master.PingAll(brine, ids...) })
+		took = eventually.Nil(t, stockLimit, "both minions answer", func() error { return master.PingAll(brine, ids...) })
 		t.Logf("both minions answered %.1f s later", took.Seconds())
 		for _, id := range ids {
 			if session(id) == before[id] {

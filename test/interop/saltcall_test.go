@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestSaltCallAndDaemon has salt-call change things that the running minion
@@ -96,7 +96,7 @@ func testSaltCall(t *testing.T, daemon, call kind) {
 	minion := newMinion(t, daemon, "mi", []string{host}, "")
 	minion.Write("minion.d/none.conf", "") // Salt's beacons.save does not make the directory
 	minion.Start()
-	eventually(t, 120*time.Second, "the minion answers", func() error { return master.PingAll(brine, "mi") })
+	eventually.Nil(t, stockLimit, "the minion answers", func() error { return master.PingAll(brine, "mi") })
 
 	run := func(args ...string) {
 		t.Helper()
@@ -113,7 +113,7 @@ func testSaltCall(t *testing.T, daemon, call kind) {
 			}
 			return
 		}
-		eventually(t, time.Minute, what, ok)
+		eventually.Nil(t, stockLimit, what, ok)
 	}
 
 	run("state.apply", "g")
@@ -137,7 +137,7 @@ func testSaltCall(t *testing.T, daemon, call kind) {
 			args := strings.Split(c.call, "|")
 			run(append(strings.Fields(args[0]), args[1:]...)...)
 			for _, want := range c.events {
-				eventually(t, time.Minute, want, func() error { return event(heard(), want) })
+				eventually.Nil(t, stockLimit, want, func() error { return event(heard(), want) })
 			}
 			if c.ask == "" {
 				return
@@ -181,7 +181,7 @@ func TestSaltCallTellsAllMasters(t *testing.T) {
 		t.Fatalf("salt-call mine.send: %d %s %s", code, out, errs)
 	}
 	for _, m := range []*node{one, two} {
-		eventually(t, time.Minute, m.Name+" has the data", func() error {
+		eventually.Nil(t, stockLimit, m.Name+" has the data", func() error {
 			out, errs, _ := minion.Run(brine, "salt-call", "--master="+m.Host, "mine.get", "mi", "test.echo", "--out=json")
 			if !strings.Contains(out, `"mi": "left"`) {
 				return fmt.Errorf("%s %s", out, errs)
@@ -203,7 +203,7 @@ func hotPair(t *testing.T, more string) (one, two, minion *node) {
 	two.Start()
 	minion = newMinion(t, brine, "mi", hosts, "").Start()
 	for _, m := range []*node{one, two} {
-		eventually(t, 60*time.Second, "the minion answers "+m.Name, func() error { return m.PingAll(brine, "mi") })
+		eventually.Nil(t, stockLimit, "the minion answers "+m.Name, func() error { return m.PingAll(brine, "mi") })
 	}
 	return one, two, minion
 }
@@ -244,7 +244,7 @@ func TestWhatMinionsAnswer(t *testing.T) {
 	host := daemontest.Host()
 	master := newMaster(t, brine, "boss", host, "auto_accept: true\n").Start()
 	newMinion(t, brine, "mi", []string{host}, "schedule: {j: {function: test.ping, seconds: 3600}}\n").Start()
-	eventually(t, 60*time.Second, "the minion answers", func() error { return master.PingAll(brine, "mi") })
+	eventually.Nil(t, stockLimit, "the minion answers", func() error { return master.PingAll(brine, "mi") })
 	for call, want := range map[string]string{
 		"schedule.list return_yaml=False":       `"name":"j"`,
 		"sys.list_runners":                      `"jobs"`,
@@ -262,7 +262,7 @@ func TestWhatMinionsAnswer(t *testing.T) {
 	if got, err := asked(master, "event.send my/tag"); err != nil || got != "true" {
 		t.Errorf("event.send: %s %v", got, err)
 	}
-	eventually(t, time.Minute, "the event", func() error { return event(heard(), `my/tag	"pretag": null`) })
+	eventually.Nil(t, stockLimit, "the event", func() error { return event(heard(), `my/tag	"pretag": null`) })
 }
 
 // TestPillarTimesOut has a pillar take longer than request_channel_timeout.
@@ -270,7 +270,7 @@ func TestPillarTimesOut(t *testing.T) {
 	host := daemontest.Host()
 	newMaster(t, brine, "boss", host, "auto_accept: true\next_pillar: [cmd_yaml: 'sleep 5; echo \"{a: 1}\"']\n").Start()
 	minion := newMinion(t, brine, "mi", []string{host}, "request_channel_timeout: 1\n")
-	eventually(t, 60*time.Second, "salt-call says so", func() error {
+	eventually.Nil(t, stockLimit, "salt-call says so", func() error {
 		_, errs, _ := minion.Run(brine, "salt-call", "test.ping")
 		if !strings.Contains(errs, "Pillar timed out after 1 seconds") {
 			return fmt.Errorf("%s", errs)

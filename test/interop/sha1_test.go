@@ -2,9 +2,9 @@ package interop
 
 import (
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestRefuseSHA1 has a master demand SHA-224: minions of both kinds that are
@@ -19,7 +19,7 @@ func TestRefuseSHA1(t *testing.T) {
 		newMinion(t, kind(id), id, []string{host}, sha224).Start()
 	}
 	old := newMinion(t, stock, "sha1", []string{host}, "").Start()
-	eventually(t, 120*time.Second, "minions with SHA-224 answer", func() error { return master.PingAll(brine, ids...) })
+	eventually.Nil(t, stockLimit, "minions with SHA-224 answer", func() error { return master.PingAll(brine, ids...) })
 	for _, id := range ids {
 		if rets, err := master.SaltJSON(brine, id, "saltutil.refresh_pillar", "wait=True"); err != nil || rets[id] != true {
 			t.Errorf("pillar of %s: %v, %v", id, rets[id], err)

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestJobsThatMinionsStart: a master of either kind knows arguments and target
@@ -22,7 +22,7 @@ func TestJobsThatMinionsStart(t *testing.T) {
 			for _, kk := range []kind{brine, stock} {
 				minions[kk] = newMinion(t, kk, string(kk), []string{m.Host}, more).Start()
 			}
-			eventually(t, 120*time.Second, "both minions answer", func() error { return m.PingAll(k, "brine", "stock") })
+			eventually.Nil(t, stockLimit, "both minions answer", func() error { return m.PingAll(k, "brine", "stock") })
 			for kk, minion := range minions {
 				if out, stderr, code := minion.Run(kk, "salt-call", "test.echo", "by hand"); code != 0 {
 					t.Fatal(out, stderr)
@@ -33,7 +33,7 @@ func TestJobsThatMinionsStart(t *testing.T) {
 				{"brine", "test.arg", "[one]"}, {"stock", "test.arg", "[one]"},
 				{"brine", "state.sls", "[[web]]"}, {"stock", "state.sls", "[[web]]"},
 			} {
-				eventually(t, 60*time.Second, fmt.Sprint("the job is listed: ", c), func() error {
+				eventually.Nil(t, stockLimit, fmt.Sprint("the job is listed: ", c), func() error {
 					out, stderr, _ := m.Run(k, "salt-run", "--out=json", "jobs.list_jobs", "search_target="+c.id, "search_function="+c.fun)
 					var list map[string]map[string]any
 					if err := json.Unmarshal([]byte(out), &list); err != nil || len(list) != 1 {

@@ -6,9 +6,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestStartupStates: what masters of both kinds store and fire of the jobs of
@@ -39,7 +39,7 @@ func TestStartupStates(t *testing.T) {
 				for _, kk := range kinds {
 					id := fmt.Sprintf("%s-%s", mode, kk)
 					minion := newMinion(t, kk, id, []string{m.Host}, more).Start()
-					eventually(t, 120*time.Second, id+" returned", func() error {
+					eventually.Nil(t, stockLimit, id+" returned", func() error {
 						got[kk] = startup(t, m, k, id, functions[mode], heard())
 						if got[kk] == "" {
 							return fmt.Errorf("no return")

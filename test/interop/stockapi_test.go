@@ -10,9 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestStockAPI: Salt's own salt-api serves over a Brine master.
@@ -23,7 +23,7 @@ func TestStockAPI(t *testing.T) {
 	m.Write("api/master", m.Read("master")+fmt.Sprintf("rest_cherrypy: {host: %s, port: 24580, disable_ssl: true}\napi_logfile: %s\npidfile: %s\n", m.Host, m.Path("api.log"), m.Path("api.pid")))
 	m.Start()
 	newMinion(t, brine, "m1", []string{m.Host}, "").Start()
-	eventually(t, 60*time.Second, "the minion answers", func() error { return m.PingAll(brine, "m1") })
+	eventually.Nil(t, stockLimit, "the minion answers", func() error { return m.PingAll(brine, "m1") })
 
 	c := daemontest.Stock.Command(context.Background(), t, "salt-api", "-c", m.Path("api"))
 	out, err := os.Create(m.Path("api.out"))
@@ -67,7 +67,7 @@ func TestStockAPI(t *testing.T) {
 		}
 		return string(b), err
 	}
-	eventually(t, 60*time.Second, "salt-api lets ops in", func() error {
+	eventually.Nil(t, stockLimit, "salt-api lets ops in", func() error {
 		text, err := ask("/login", `{"username": "ops", "password": "x", "eauth": "auto"}`)
 		if err != nil {
 			return err

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"brine/test/daemontest"
+	"brine/test/eventually"
 )
 
 // TestTakeOver migrates a master and a minion in place and back: the same
@@ -22,7 +22,7 @@ func TestTakeOver(t *testing.T) {
 	master.Start()
 	minion.Start()
 	master.Accept("worker")
-	eventually(t, 60*time.Second, "the minion answers Salt's master", func() error { return master.PingAll(stock, "worker") })
+	eventually.Nil(t, stockLimit, "the minion answers Salt's master", func() error { return master.PingAll(stock, "worker") })
 	before := pkiOf(t, master)
 
 	for _, step := range []struct {
@@ -36,7 +36,7 @@ func TestTakeOver(t *testing.T) {
 		step.n.Kill()
 		step.n.Kind = step.kind
 		step.n.Start()
-		eventually(t, 90*time.Second, "the minion answers after the take-over of the "+step.what, func() error {
+		eventually.Nil(t, stockLimit, "the minion answers after the take-over of the "+step.what, func() error {
 			return master.PingAll(master.Kind, "worker")
 		})
 		if rets, err := master.SaltJSON(master.Kind, "-G", "role:web", "test.ping"); err != nil || rets["worker"] != true {
@@ -84,7 +84,7 @@ func TestFrozenMaster(t *testing.T) {
 			w := newMinion(t, brine, "worker", []string{ha, hb}, "heartbeat_interval: 1\n").Start()
 			for _, m := range []*daemontest.Node{a, b} {
 				m.Accept("worker")
-				eventually(t, 60*time.Second, "the minion answers "+m.Name, func() error { return m.PingAll(m.Kind, "worker") })
+				eventually.Nil(t, stockLimit, "the minion answers "+m.Name, func() error { return m.PingAll(m.Kind, "worker") })
 			}
 			// All its processes: of a stock master the first one has no part in
 			// what minions see.
@@ -99,7 +99,7 @@ func TestFrozenMaster(t *testing.T) {
 				t.Errorf("through the other master: %v", err)
 			}
 			freeze(syscall.SIGCONT)
-			took := eventually(t, 60*time.Second, "the minion answers the master that woke up", func() error { return a.PingAll(a.Kind, "worker") })
+			took := eventually.Nil(t, stockLimit, "the minion answers the master that woke up", func() error { return a.PingAll(a.Kind, "worker") })
 			t.Logf("answered %.1f s after the master woke up", took.Seconds())
 		})
 	}

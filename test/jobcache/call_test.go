@@ -11,6 +11,7 @@ import (
 	"brine/internal/py/value"
 	"brine/internal/store/returner"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/servertest"
 )
 
@@ -75,7 +76,7 @@ func TestCallReturns(t *testing.T) {
 	}
 	minion.Start()
 	during, _ := jid("--local", "--return=redis", "test.echo", "kept, too")
-	daemontest.Eventually(t, patience, "the daemon has taken over both", func() error {
+	eventually.Nil(t, patience, "the daemon has taken over both", func() error {
 		left, err := os.ReadDir(minion.Path("var/cache/salt/minion/brine/called"))
 		if err != nil || len(left) > 0 {
 			return fmt.Errorf("%v %v", left, err)
@@ -86,6 +87,6 @@ func TestCallReturns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{before, during} {
-		daemontest.Eventually(t, patience, "the server has what was kept", func() error { return stored(id) })
+		eventually.Nil(t, patience, "the server has what was kept", func() error { return stored(id) })
 	}
 }

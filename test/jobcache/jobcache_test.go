@@ -13,6 +13,7 @@ import (
 	"brine/internal/py/value"
 	"brine/internal/store/returner"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/servertest"
 )
 
@@ -49,7 +50,7 @@ auto_accept: True
 	a := daemontest.NewMaster(t, daemontest.Brine, "a", "127.0.78.1", shared).Start()
 	b := daemontest.NewMaster(t, daemontest.Brine, "b", "127.0.78.2", shared).Start()
 	minion := daemontest.NewMinion(t, daemontest.Brine, "m1", []string{a.Host}, fmt.Sprintf("redis.host: %s\nredis.port: %d\nredis.db: 5\nreturn: redis\n", s.Host, s.Port)).Start()
-	daemontest.Eventually(t, patience, "the minion answers", func() error { return a.PingAll(daemontest.Brine, "m1") })
+	eventually.Nil(t, patience, "the minion answers", func() error { return a.PingAll(daemontest.Brine, "m1") })
 	far, err := returner.Open("redis", returner.Config{Source: remote.Options(value.DictOf("redis.host", s.Host, "redis.port", s.Port, "redis.db", 5)), Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -70,14 +71,14 @@ auto_accept: True
 	// a job.
 	everywhere := func(jid, text string) {
 		t.Helper()
-		daemontest.Eventually(t, patience, "the other master shows "+jid, func() error {
+		eventually.Nil(t, patience, "the other master shows "+jid, func() error {
 			out, stderr, _ := b.Run(daemontest.Brine, "salt-run", "jobs.lookup_jid", jid, "--out=txt")
 			if !strings.Contains(out, text) {
 				return fmt.Errorf("%s%s", out, stderr)
 			}
 			return nil
 		})
-		daemontest.Eventually(t, patience, "the minion's server has "+jid, func() error {
+		eventually.Nil(t, patience, "the minion's server has "+jid, func() error {
 			rets, err := far.Returns(t.Context(), jid)
 			if err != nil || rets["m1"].Str("return") != text {
 				return fmt.Errorf("%v %v", rets, err)
@@ -97,7 +98,7 @@ auto_accept: True
 		t.Error("the other master has the job itself:", out)
 	}
 	// Grains are known to both by the shared cache.
-	daemontest.Eventually(t, patience, "the other master knows the grains", func() error {
+	eventually.Nil(t, patience, "the other master knows the grains", func() error {
 		if out := salted(t, b, "salt-run", "cache.fetch", "minions/m1", "data", "--out=txt"); !strings.Contains(out, "saltversion") {
 			return fmt.Errorf("%.200s", out)
 		}
@@ -112,7 +113,7 @@ auto_accept: True
 	if ids, err := ask(a, "-G", "id:m1", "test.ping"); err != nil || ids["m1"] != true {
 		t.Error("by grains:", ids, err)
 	}
-	daemontest.Eventually(t, patience, "the state is shown", func() error {
+	eventually.Nil(t, patience, "the state is shown", func() error {
 		if out := salted(t, a, "salt-run", "jobs.cache_status", "--out=json"); !strings.Contains(out, `"connected": false`) {
 			return fmt.Errorf("%s", out)
 		}
@@ -123,12 +124,12 @@ auto_accept: True
 	a.Kill()
 	a.Start()
 	minion.Start()
-	daemontest.Eventually(t, patience, "the minion answers", func() error { return a.PingAll(daemontest.Brine, "m1") })
+	eventually.Nil(t, patience, "the minion answers", func() error { return a.PingAll(daemontest.Brine, "m1") })
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 	everywhere(second, "meanwhile")
-	daemontest.Eventually(t, patience, "nothing waits", func() error {
+	eventually.Nil(t, patience, "nothing waits", func() error {
 		out := salted(t, a, "salt-run", "jobs.cache_status", "--out=json") + salted(t, a, "salt-run", "cache.status", "--out=json")
 		if strings.Contains(out, `"connected": false`) || strings.Count(out, `"waiting": 0`) != 2 {
 			return fmt.Errorf("%s", out)
@@ -162,7 +163,7 @@ returner.pgjsonb.pass: %s
 	}
 	kept := func(want string) {
 		t.Helper()
-		daemontest.Eventually(t, patience, "the database has "+want, func() error {
+		eventually.Nil(t, patience, "the database has "+want, func() error {
 			if got := s.Exec(t, "salt", "SELECT tag || ' ' || master_id FROM salt_events ORDER BY id"); got != want {
 				return fmt.Errorf("%q", got)
 			}

@@ -14,6 +14,7 @@ import (
 	"brine/internal/py/value"
 	"brine/internal/store/cache"
 	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/servertest"
 )
 
@@ -27,7 +28,7 @@ func record(t *testing.T) {
 	t.Helper()
 	m := daemontest.NewMaster(t, daemontest.Stock, "stock", "127.0.78.11", "auto_accept: true\n").Start()
 	daemontest.NewMinion(t, daemontest.Stock, "old1", []string{m.Host}, "mine_functions:\n  test.ping: []\n").Start()
-	daemontest.Eventually(t, patience, "it answers", func() error { return m.PingAll(daemontest.Stock, "old1") })
+	eventually.Nil(t, patience, "it answers", func() error { return m.PingAll(daemontest.Stock, "old1") })
 	for _, call := range [][]string{{"test.echo", "héllo"}, {"saltutil.refresh_pillar"}, {"mine.update"}} {
 		if out, errs, code := m.Run(daemontest.Stock, "salt", append([]string{"-t", "60", "old1"}, call...)...); code != 0 {
 			t.Fatalf("%d: %s%s", code, out, errs)
@@ -234,7 +235,7 @@ func TestStartOnSaltsCachedir(t *testing.T) {
 	}
 	shown := func(want string) {
 		t.Helper()
-		daemontest.Eventually(t, patience, want+" is listed", func() error {
+		eventually.Nil(t, patience, want+" is listed", func() error {
 			out := salted(t, m, "salt-run", "jobs.list_jobs", "--out=json")
 			if !strings.Contains(out, want) {
 				return fmt.Errorf("%s", out)

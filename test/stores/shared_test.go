@@ -10,7 +10,7 @@ import (
 	"brine/internal/py/value"
 	"brine/internal/store/cache"
 	"brine/internal/store/cache/drivers"
-	"brine/test/daemontest"
+	"brine/test/eventually"
 	"brine/test/servertest"
 )
 
@@ -29,7 +29,7 @@ func master(t *testing.T, s *servertest.Server, dir string, timeout time.Duratio
 
 func written(t *testing.T, c *cache.Cache) {
 	t.Helper()
-	daemontest.Eventually(t, time.Minute, "everything is in the store", func() error {
+	eventually.Nil(t, time.Minute, "everything is in the store", func() error {
 		if s := c.Status(); s.Unreachable != nil || s.Waiting > 0 {
 			return fmt.Errorf("%+v", s)
 		}
@@ -41,7 +41,7 @@ func osOf(c *cache.Cache, id string) string { return c.MinionData(id).Grains.Str
 
 func sees(t *testing.T, c *cache.Cache, id, want string) {
 	t.Helper()
-	daemontest.Eventually(t, time.Minute, id+" has "+want, func() error {
+	eventually.Nil(t, time.Minute, id+" has "+want, func() error {
 		if got := osOf(c, id); got != want {
 			return fmt.Errorf("it has %q", got)
 		}
@@ -91,7 +91,7 @@ func TestTwoMasters(t *testing.T) {
 	if osOf(a, "m1") != "new" || osOf(a, "m2") != "" {
 		t.Error("changes are not known here")
 	}
-	daemontest.Eventually(t, time.Minute, "it is known that the store is unreachable", func() error {
+	eventually.Nil(t, time.Minute, "it is known that the store is unreachable", func() error {
 		if st := a.Status(); st.Unreachable == nil || st.Waiting != 3 {
 			return fmt.Errorf("%+v", st)
 		}
@@ -133,7 +133,7 @@ func TestFrozenStore(t *testing.T) {
 	written(t, a)
 	sees(t, a, "m", "Debian")
 	thaw := s.Freeze()
-	daemontest.Eventually(t, time.Minute, "it is known that the store is unreachable", func() error {
+	eventually.Nil(t, time.Minute, "it is known that the store is unreachable", func() error {
 		if osOf(a, "m") != "Debian" {
 			t.Fatal("the minion is forgotten")
 		}

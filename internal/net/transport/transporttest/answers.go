@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"brine/internal/net/transport"
+	"brine/test/eventually"
 )
 
 // testAnswer answers many peers with the same large body, each with a different head, and counts
@@ -37,7 +38,7 @@ func testAnswer(t *testing.T, tr transport.Transport) {
 		})
 	}
 	wg.Wait()
-	eventually(t, "Sent is called for all answers", func() bool { return sent.Load() == peers*each*101 })
+	eventually.True(t, "Sent is called for all answers", func() bool { return sent.Load() == peers*each*101 })
 	if !bytes.Equal(shared, before) {
 		t.Error("the shared body has changed")
 	}
@@ -56,10 +57,10 @@ func testAnswerGone(t *testing.T, tr transport.Transport) {
 	held := <-requests
 	gone.Close()
 	answer(held)
-	eventually(t, "an answer to a peer that is gone is given up", func() bool { return sent.Load() == 1 })
+	eventually.True(t, "an answer to a peer that is gone is given up", func() bool { return sent.Load() == 1 })
 	go ask(requester(t, tr, s.addr, transport.DialOptions{}), Text("hold"))
 	held = <-requests
 	s.stop()
 	answer(held)
-	eventually(t, "an answer after the end of the server is given up", func() bool { return sent.Load() == 2 })
+	eventually.True(t, "an answer after the end of the server is given up", func() bool { return sent.Load() == 2 })
 }

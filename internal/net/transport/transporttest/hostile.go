@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"brine/internal/net/transport"
+	"brine/test/eventually"
 )
 
 // dialRaw opens a bare connection that is closed at the end of the test.
@@ -201,7 +202,7 @@ func testHeartbeatFrozenSubscriber(t *testing.T, tr transport.Transport) {
 	}()
 	time.Sleep(2 * heartbeat)
 	proxy.frozen.Store(true)
-	eventually(t, "the frozen subscriber is dropped", func() bool { return len(p.Peers()) == 1 })
+	eventually.True(t, "the frozen subscriber is dropped", func() bool { return len(p.Peers()) == 1 })
 }
 
 // testMemoryBudget sends large incomplete requests from unauthenticated peers.

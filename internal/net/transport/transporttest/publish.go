@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"brine/internal/net/transport"
+	"brine/test/eventually"
 )
 
 func testPublishMany(t *testing.T, tr transport.Transport) {
@@ -60,7 +61,7 @@ func testPublisherChanges(t *testing.T, tr transport.Transport) {
 		t.Errorf("with %d peers Changes is %d, with one it was %d", len(p.Peers()), both, before)
 	}
 	second.Close()
-	eventually(t, "the second has gone", func() bool { return len(p.Peers()) == 1 })
+	eventually.True(t, "the second has gone", func() bool { return len(p.Peers()) == 1 })
 	if now := p.Changes(); now == both || now == before {
 		t.Errorf("after the second has gone Changes is %d, before it was %d, and %d before the second came", now, both, before)
 	}
@@ -204,7 +205,7 @@ func testSubscriberLeaves(t *testing.T, tr transport.Transport) {
 	leaves := subscribe(t, tr, s.addr, transport.DialOptions{})
 	joined(t, p, stays, leaves)
 	leaves.Close()
-	eventually(t, "the publisher forgets a subscriber that left", func() bool {
+	eventually.True(t, "the publisher forgets a subscriber that left", func() bool {
 		p.Publish(transport.Publication{Payload: hello})
 		return len(p.Peers()) == 1
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"brine/internal/net/transport"
+	"brine/test/eventually"
 )
 
 func testRequestReply(t *testing.T, tr transport.Transport) {
@@ -287,7 +288,7 @@ func testPeerGone(t *testing.T, tr transport.Transport) {
 		t.Error("the request of a closed requester is answered")
 	}
 	if held.Gone != nil {
-		eventually(t, "the peer is known to be gone", held.Gone)
+		eventually.True(t, "the peer is known to be gone", held.Gone)
 	}
 	other := requester(t, tr, s.addr, transport.DialOptions{})
 	for i := range 5 {

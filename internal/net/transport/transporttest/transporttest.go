@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"brine/internal/net/transport"
+	"brine/test/eventually"
 )
 
 // Timeout is how long the suite waits for what must happen.
@@ -202,7 +203,7 @@ func mustEcho(t *testing.T, r transport.Requester, body []byte) {
 // eventuallyEcho is mustEcho for a requester whose connection may have died.
 func eventuallyEcho(t *testing.T, r transport.Requester, body []byte) {
 	t.Helper()
-	eventually(t, "a request is answered", func() bool {
+	eventually.True(t, "a request is answered", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		got, err := r.Request(ctx, body)
@@ -215,15 +216,6 @@ func short(b []byte) string {
 		return fmt.Sprintf("%q... (%d bytes)", b[:40], len(b))
 	}
 	return fmt.Sprintf("%q", b)
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(Timeout); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %v still not: %s", Timeout, what)
-		}
-	}
 }
 
 // within fails the test if f takes longer than Timeout.

@@ -9,6 +9,7 @@ import (
 
 	"brine/internal/net/transport"
 	"brine/internal/net/transport/transporttest"
+	"brine/test/eventually"
 )
 
 // TestPublishAllocations: a publication is made once, and costs no more than
@@ -25,7 +26,7 @@ func TestPublishAllocations(t *testing.T) {
 		}
 		conns[i].SetDeadline(time.Time{})
 	}
-	waitFor(t, "all have subscribed", func() bool { return len(p.Peers()) == subscribers })
+	eventually.True(t, "all have subscribed", func() bool { return len(p.Peers()) == subscribers })
 	payload := make([]byte, 1<<10)
 	const frameHead = 4 // of what is longer than 125 bytes and has no mask
 	transporttest.PublishAllocations(t, p, conns, payload, frameHead+len(wrap(payload)), 3.2*subscribers)

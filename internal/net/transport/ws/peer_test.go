@@ -24,6 +24,7 @@ import (
 	"brine/internal/net/transport/transporttest"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/test/eventually"
 	"brine/test/fuzztest"
 )
 
@@ -89,15 +90,6 @@ func publish(t testing.TB, o transport.ListenOptions) transport.Publisher {
 	return p
 }
 
-func waitFor(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(transporttest.Timeout); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited without effect until %s", what)
-		}
-	}
-}
-
 func dial(t testing.TB, addr string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
@@ -154,7 +146,7 @@ func TestRecordedPublication(t *testing.T) {
 	x := recorded(t).Publications[0]
 	p := publish(t, transport.ListenOptions{})
 	in := upgraded(t, dial(t, p.Addr().String()), x.HTTP)
-	waitFor(t, "the subscriber is known", func() bool { return len(p.Peers()) == 1 })
+	eventually.True(t, "the subscriber is known", func() bool { return len(p.Peers()) == 1 })
 	p.Publish(transport.Publication{Payload: x.Payload})
 	got := make([]byte, len(x.Frame))
 	if _, err := io.ReadFull(in, got); err != nil || !bytes.Equal(got, x.Frame) {
@@ -290,7 +282,7 @@ func TestConnectionsAreReused(t *testing.T) {
 		wg.Go(func() { r.Request(context.Background(), []byte{7}) })
 	}
 	wg.Wait()
-	waitFor(t, "only so many connections are kept", func() bool { return s.(*requestServer).srv.Len() <= maxIdle })
+	eventually.True(t, "only so many connections are kept", func() bool { return s.(*requestServer).srv.Len() <= maxIdle })
 }
 
 // TestForeignSubscriberIsNotDropped guards Salt's subscriber, which hangs when
@@ -299,7 +291,7 @@ func TestForeignSubscriberIsNotDropped(t *testing.T) {
 	const beat = 50 * time.Millisecond
 	p := publish(t, transport.ListenOptions{Heartbeat: beat})
 	in := upgraded(t, dial(t, p.Addr().String()), recorded(t).Publications[0].HTTP)
-	waitFor(t, "the subscriber is known", func() bool { return len(p.Peers()) == 1 })
+	eventually.True(t, "the subscriber is known", func() bool { return len(p.Peers()) == 1 })
 	ping := make([]byte, 3)
 	if _, err := io.ReadFull(in, ping); err != nil || ping[0] != 0x89 {
 		t.Fatalf("got %x, %v, want a ping", ping, err)
@@ -327,7 +319,7 @@ func TestStockSubscriber(t *testing.T) {
 	p := publish(t, transport.ListenOptions{Heartbeat: 50 * time.Millisecond})
 	_, port, _ := net.SplitHostPort(p.Addr().String())
 	s := transporttest.StartStock(t, "ws", "subscribe", port, "lisa")
-	waitFor(t, "the subscriber is known", func() bool { return len(p.Peers()) == 1 })
+	eventually.True(t, "the subscriber is known", func() bool { return len(p.Peers()) == 1 })
 	for _, key := range []string{"first", "end"} {
 		b, err := msgpack.Marshal(value.DictOf(key, strings.Repeat("é", 1000)), msgpack.Wire)
 		if err != nil {
@@ -520,7 +512,7 @@ func BenchmarkPublish1000(b *testing.B) {
 			}
 		}()
 	}
-	waitFor(b, "all have subscribed", func() bool { return len(p.Peers()) == subs })
+	eventually.True(b, "all have subscribed", func() bool { return len(p.Peers()) == subs })
 	payload := bytes.Repeat([]byte("x"), 800)
 	frame := int64(4 + len(wrap(payload)))
 	b.ReportAllocs()

@@ -11,6 +11,7 @@ import (
 
 	"brine/internal/base/wait"
 	"brine/internal/net/transport"
+	"brine/test/eventually"
 )
 
 // connectBench connects n peers that subscribe to prefix and returns them.
@@ -28,7 +29,7 @@ func connectBench(b testing.TB, p *publisher, n int, prefix string) []net.Conn {
 		}
 		conns[i] = c
 	}
-	until(b, "all have subscribed", func() bool { return len(p.Peers()) == n })
+	eventually.True(b, "all have subscribed", func() bool { return len(p.Peers()) == n })
 	return conns
 }
 
@@ -92,7 +93,7 @@ func BenchmarkPublishFiltered(b *testing.B) {
 	own := connectBench(b, p, 1000, topicAll)[0]
 	own.Write(appendCommand(nil, cmdSubscribe, p.messages(transport.Publication{Minions: []string{"web1"}})[0].topic))
 	go io.Copy(io.Discard, own)
-	until(b, "the topic is known", func() bool { return subscriptions(p) >= 2 })
+	eventually.True(b, "the topic is known", func() bool { return subscriptions(p) >= 2 })
 	b.ReportAllocs()
 	for b.Loop() {
 		p.Publish(transport.Publication{Payload: make([]byte, 1024), Minions: []string{"web1"}})
@@ -180,7 +181,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 		c.Write(appendReady(greeting(), ready{socket: "REQ"}))
 		conns = append(conns, c)
 	}
-	until(b, "all are connected", func() bool { return len(s.current()) == n })
+	eventually.True(b, "all are connected", func() bool { return len(s.current()) == n })
 	perRequester := float64(memory()-before) / n
 	for b.Loop() {
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"brine/internal/net/transport"
+	"brine/test/eventually"
 )
 
 // TestBusySubscriber takes much longer than two heartbeats over a publication:
@@ -19,7 +20,7 @@ func TestBusySubscriber(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	until(t, "the subscription counts", func() bool { return len(p.Peers()) == 1 })
+	eventually.True(t, "the subscription counts", func() bool { return len(p.Peers()) == 1 })
 	for range 3 {
 		p.say("x")
 		if _, err := s.Receive(); err != nil {

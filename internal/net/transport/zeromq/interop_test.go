@@ -15,6 +15,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/net/transport"
+	"brine/test/eventually"
 	"brine/test/tools"
 )
 
@@ -186,10 +187,10 @@ for m in ms:
 say('quiet')
 `)
 	py.expect("ready")
-	until(t, "both have subscribed", func() bool { return len(p.Peers()) == 2 })
+	eventually.True(t, "both have subscribed", func() bool { return len(p.Peers()) == 2 })
 	messages := []string{"", "x", "a" + strings.Repeat("y", 300), "b", "bb", "c", "bb" + strings.Repeat("z", 2_000_000), "a end"}
 	// Every subscription of the second one must be known, not just the first.
-	until(t, "all is subscribed", func() bool { return subscriptions(p) == 3 })
+	eventually.True(t, "all is subscribed", func() bool { return subscriptions(p) == 3 })
 	for _, m := range messages {
 		p.say(m)
 	}
@@ -229,7 +230,7 @@ for _ in range(2):
     say('broadcast' if t == b'broadcast' else 'own' if t == topic else t, b.decode())
 `)
 	py.expect("ready")
-	until(t, "both topics are subscribed", func() bool { return subscriptions(p) == 2 })
+	eventually.True(t, "both topics are subscribed", func() bool { return subscriptions(p) == 2 })
 	p.Publish(transport.Publication{Payload: []byte("not for you"), Minions: []string{"other"}})
 	p.Publish(transport.Publication{Payload: []byte("for you"), Minions: []string{"other", "vecminion"}})
 	p.say("for all")

@@ -167,16 +167,6 @@ func mustEcho(t testing.TB, r transport.Requester, body string) {
 	}
 }
 
-// until waits for what another goroutine will bring about.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited without effect until %s", what)
-		}
-	}
-}
-
 // fakeServer accepts connections for a test that plays the master.
 type fakeServer struct {
 	t *testing.T

@@ -15,6 +15,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/net/transport"
+	"brine/test/eventually"
 )
 
 func (p *publisher) say(payload string) { p.Publish(transport.Publication{Payload: []byte(payload)}) }
@@ -27,7 +28,7 @@ func subscribeRaw(t *testing.T, p *publisher, minor byte, prefixes ...string) *r
 	for _, prefix := range prefixes {
 		c.say(appendSubscribe(nil, int(minor), prefix))
 	}
-	until(t, "the subscription is known", func() bool { return len(p.Peers()) > before })
+	eventually.True(t, "the subscription is known", func() bool { return len(p.Peers()) > before })
 	c.sync() // so all of them are
 	return c
 }
@@ -50,7 +51,7 @@ func TestSubscriptionsOfBothVersions(t *testing.T) {
 		p.say("bb3")
 		c.expect(0, "bb3")
 		c.Close()
-		until(t, "the subscriber is gone", func() bool { return len(p.Peers()) == 0 })
+		eventually.True(t, "the subscriber is gone", func() bool { return len(p.Peers()) == 0 })
 	}
 }
 
@@ -85,7 +86,7 @@ func TestPublisherRefuses(t *testing.T) {
 		})
 	}
 	t.Run("a requester", func(t *testing.T) { rawConnect(t, p.Addr(), 1, "REQ").expectClosed() })
-	until(t, "they are forgotten", func() bool { return len(p.Peers()) == 1 })
+	eventually.True(t, "they are forgotten", func() bool { return len(p.Peers()) == 1 })
 	p.say("still here")
 	healthy.expect(0, "still here")
 	for _, s := range p.shards {
@@ -246,10 +247,10 @@ func TestStalledAmongHealthy(t *testing.T) {
 			}
 		})
 	}
-	until(t, "all have subscribed", func() bool { return len(p.Peers()) == healthy+stalled })
+	eventually.True(t, "all have subscribed", func() bool { return len(p.Peers()) == healthy+stalled })
 	for n := range messages {
 		if n%500 == 0 { // half the high-water mark ahead of the slowest healthy one
-			until(t, "the healthy ones keep pace", func() bool {
+			eventually.True(t, "the healthy ones keep pace", func() bool {
 				for i := range progress {
 					if progress[i].Load() < int64(n-500) {
 						return false
@@ -307,7 +308,7 @@ func TestDropsAreCounted(t *testing.T) {
 		last = n
 		got++
 	}
-	until(t, "the queue is empty", p.idle)
+	eventually.True(t, "the queue is empty", p.idle)
 	publish() // it is as good as any other again
 	if f := c.frame(); int(binary.BigEndian.Uint64(f.body)) != sent-1 {
 		t.Error("the message after the stall was missed")

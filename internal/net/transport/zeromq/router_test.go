@@ -13,6 +13,7 @@ import (
 
 	"brine/internal/base/salt"
 	"brine/internal/net/transport"
+	"brine/test/eventually"
 )
 
 func TestRouterRefuses(t *testing.T) {
@@ -137,7 +138,7 @@ func TestRouterPipeliningFlood(t *testing.T) {
 	}
 	// The server must be waiting now, and not reading another.
 	l := s.current()[0]
-	until(t, "the flood is dammed", func() bool { return l.waiting(maxAsked) })
+	eventually.True(t, "the flood is dammed", func() bool { return l.waiting(maxAsked) })
 	select {
 	case <-requests:
 		t.Fatalf("more than %d open requests", maxAsked)
@@ -198,7 +199,7 @@ func TestRouterPeerThatNeverReads(t *testing.T) {
 		defer l.out.mu.Unlock()
 		return l.out.bytes
 	}
-	until(t, "replies are held back", func() bool { return queued() >= maxAskedBytes })
+	eventually.True(t, "replies are held back", func() bool { return queued() >= maxAskedBytes })
 	for before := int64(-1); before != asked.Load(); time.Sleep(50 * time.Millisecond) {
 		before = asked.Load() // until the kernel's buffers are full
 	}
@@ -221,7 +222,7 @@ func TestRouterGivesUpAStalledPeer(t *testing.T) {
 	})
 	p := rawConnect(t, s.Addr(), 1, "REQ")
 	p.say(request("all of it"))
-	until(t, "the peer is gone", func() bool { return len(s.current()) == 0 })
+	eventually.True(t, "the peer is gone", func() bool { return len(s.current()) == 0 })
 }
 
 func TestRouterSlowloris(t *testing.T) {
@@ -346,7 +347,7 @@ func TestRequesterUsesFewConnections(t *testing.T) {
 	for i := range 20 {
 		wg.Go(func() { mustEcho(t, r, fmt.Sprint(i)) })
 	}
-	until(t, "all connections are busy", func() bool { return now.Load() == maxConns })
+	eventually.True(t, "all connections are busy", func() bool { return now.Load() == maxConns })
 	close(gate)
 	wg.Wait()
 	if most.Load() != maxConns || len(s.current()) != maxConns {
@@ -360,7 +361,7 @@ func TestRequesterClosesIdleConnections(t *testing.T) {
 	r.keep = time.Millisecond
 	defer r.Close()
 	mustEcho(t, r, "x")
-	until(t, "the connection is closed", func() bool { return len(s.current()) == 0 })
+	eventually.True(t, "the connection is closed", func() bool { return len(s.current()) == 0 })
 	mustEcho(t, r, "y")
 }
 
