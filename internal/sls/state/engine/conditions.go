@@ -212,3 +212,31 @@ func (r *run) checkCmd(c *fn.Call, low *value.Dict) *value.Dict {
 	}
 	return res
 }
+
+// conditionsHold uses the option global_state_conditions: of the conditions
+// that are about a state, one has to match the minion.
+func (r *run) conditionsHold(c *fn.Call, low *value.Dict) bool {
+	mod := value.Str(low.At("state"))
+	full := mod + "." + value.Str(low.At("fun"))
+	asked := false
+	for k, v := range r.opts.Conditions.All() {
+		if k != "*" && k != full && k != mod {
+			continue
+		}
+		items := []any{v}
+		if l, ok := v.(*value.List); ok {
+			items = l.Items
+		}
+		for _, it := range items {
+			asked = true
+			ok, err := c.Funcs.Call(r.ctx, c, "match.compound", []any{it}, nil)
+			if err != nil {
+				r.deps.Log.Error("cannot check a global state condition", "condition", value.Str(it), "err", err)
+			}
+			if value.Truth(ok) {
+				return true
+			}
+		}
+	}
+	return !asked
+}

@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"brine/internal/base/target"
+	"brine/internal/base/textedit"
+	"brine/internal/py/value"
+	"brine/internal/sls/state"
+)
+
+// verify looks whether a chunk can be called. faults are in Salt's words; f is
+// nil if there is nothing to call or no arguments for it.
+func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string) {
+	if name := low.At("name"); value.Truth(name) && value.TypeName(name) != "str" {
+		in := ""
+		if low.Has("__sls__") {
+			in = fmt.Sprintf("in SLS '%s' ", value.Str(low.At("__sls__")))
+		}
+		faults = append(faults, fmt.Sprintf("ID '%s' %sis not formed as a string, but is a %s", value.Str(name), in, value.TypeName(name)))
+	}
+	if v, ok := low.Get("umask"); ok {
+		n, err := strconv.ParseUint(value.Str(v), 8, 12)
+		if err != nil {
+			faults = append(faults, "Invalid umask: "+value.Str(v))
+		}
+		m := int(n)
+		mask = &m
+	}
+	if faults = append(faults, forms(low)...); len(faults) > 0 {
+		return nil, nil, faults
+	}
+	full := value.Str(low.At("state")) + "." + value.Str(low.At("fun"))
+	f, err := r.deps.States.Lookup(full)
+	if err != nil {
+		if !low.Has("__sls__") {
+			return nil, nil, []string{fmt.Sprintf("Specified state '%s' was not found", full)}
+		}
+		faults := []string{fmt.Sprintf("State '%s' was not found in SLS '%s'", full, value.Str(low.At("__sls__"))), "Reason: " + err.Error()}
+		if _, refused := r.deps.States.Declarations().Missing()[value.Str(low.At("state"))]; !refused && r.deps.Where != nil {
+			if more := r.unknown(full); more != "" {
+				faults = append(faults, strings.TrimSuffix(more+"\n"+r.deps.Where(r.ctx, low), "\n"))
+			}
+		}
+		return nil, nil, faults
+	}
+	params := f.Params()
+	for i := range params { // they are large, and many
+		if p := &params[i]; !p.Optional && !low.Has(p.Name) {
+			faults = append(faults, fmt.Sprintf("Missing parameter %s for state %s", p.Name, full))
+		}
+	}
+	incomplete := len(faults) > 0
+	if faults = append(faults, r.selfRequired(low)...); incomplete {
+		f = nil
+	}
+	return f, mask, faults
+}
+
+// unknown says what there is in place of a state that Brine has not got. It is
+// empty for a module that Salt has not got either and that is like no other: then
+// Salt's words say all.
+func (r *run) unknown(full string) string {
+	names := r.deps.States.Declarations().Names()
+	if near := textedit.Nearest(full, names); len(near) > 0 {
+		return "Brine has no state " + full + "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	module, _, _ := strings.Cut(full, ".")
+	own := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !strings.HasPrefix(n, module+".") })
+	if len(own) > 0 {
+		return "Brine has no state " + full + "; it has " + strings.Join(own, ", ")
+	}
+	if state.Unsupported(module) {
+		return "Brine does not have the states of Salt's module " + module
+	}
+	return ""
+}
+
+// selfRequired finds a state that requires itself.
+func (r *run) selfRequired(low *value.Dict) (faults []string) {
+	kind := ""
+	if low.Has("require") {
+		kind = "require"
+	}
+	if low.Has("watch") {
+		r.adoptWatch(low)
+		if kind = "require"; low.Has("watch") {
+			kind = "watch"
+		}
+	}
+	for _, it := range low.List(kind) {
+		d, _ := it.(*value.Dict)
+		if d.Len() == 0 {
+			continue
+		}
+		k, v := d.Entry(0)
+		pattern, ok := v.(string)
+		if !ok || !value.Equal(k, low.At("state")) {
+			continue
+		}
+		if g := target.ParseGlob(pattern); g.Match(value.Str(low.At("name"))) || g.Match(value.Str(low.At("__id__"))) {
+			faults = append(faults, fmt.Sprintf("Recursive require detected in SLS %s for require %s in ID %s",
+				value.Str(low.At("__sls__")), value.Repr(d), value.Str(low.At("__id__"))))
+		}
+	}
+	return faults
+}
