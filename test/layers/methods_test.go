@@ -78,11 +78,9 @@ var large = map[string]int{
 	"catalogue/states/files.managedFile": 45,
 	"cli/salt.program":                   50,
 	"daemons/api.call":                   53,
-	"daemons/minion/link.Link":           43,
 	"files/fileclient.Client":            55,
 	"ha/cluster.Cluster":                 94,
 	"sls/pillar.slsRun":                  43,
-	"sls/state/engine.run":               61,
 	"store/job.Store":                    50,
 }
 

@@ -18,7 +18,7 @@ var allRequisites = append(slices.Clone(state.Requisites), state.RequisitesIn...
 // result. attempt counts from 1.
 func (r *run) call(u *unit, low *value.Dict, attempt int) *value.Dict {
 	began := r.now()
-	f, mask, faults := r.verify(low)
+	f, mask, faults := r.verifier.verify(low)
 	if len(faults) > 0 {
 		res := value.DictOf("result", false, "name", low.At("name"), "changes", value.NewDict(0),
 			"comment", strings.Join(faults, "\n")+"\n", "__run_num__", r.next())
@@ -56,7 +56,7 @@ func (r *run) evaluate(u *unit, f *state.Func, low *value.Dict, mask *int) *valu
 	}
 	var res *value.Dict
 	if low.Has("unless") || low.Has("onlyif") || low.Has("creates") {
-		if check := r.conditions(c, low); check != nil {
+		if check := r.conditions.unmet(c, low); check != nil {
 			res = value.DictOf("result", false, "name", low.At("name"), "changes", value.NewDict(0))
 			res.Update(check)
 		}
@@ -65,16 +65,16 @@ func (r *run) evaluate(u *unit, f *state.Func, low *value.Dict, mask *int) *valu
 	case res != nil:
 	case r.opts.Mock:
 		res = value.DictOf("name", low.At("name"), "comment", "Not called, mocked", "changes", value.NewDict(0), "result", true)
-	case !r.conditionsHold(c, low):
+	case !r.conditions.global(c, low):
 		res = value.DictOf("name", low.At("name"), "comment", "Failed to meet global state conditions. State not called.",
 			"changes", value.NewDict(0), "result", nil)
 	case value.Truth(low.At("parallel")) && !u.prereq:
 		res = r.start(u, f, c, low, mask)
 	default:
-		res = r.perform(r.ctx, f, c, low, mask, r.opts.Test || u.prereq)
+		res = r.performer.perform(r.ctx, f, c, low, mask, r.opts.Test || u.prereq)
 	}
 	if _, own := f.Param("check_cmd"); low.Has("check_cmd") && !own {
-		res.Update(r.checkCmd(c, low))
+		res.Update(r.conditions.checkCmd(c, low))
 	}
 	if warnings := idle(low); len(warnings) > 0 {
 		all := value.Strings(warnings)

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -10,9 +12,19 @@ import (
 	"brine/internal/py/value"
 )
 
-// conditions uses onlyif, unless and creates. It returns nil if the state is
+// conditions decide by commands, functions and files whether a state runs, and
+// by commands whether it succeeded.
+type conditions struct {
+	ctx      context.Context
+	log      *slog.Logger
+	slots    slots
+	newCall  func() *fn.Call
+	anywhere *value.Dict // the option global_state_conditions
+}
+
+// unmet uses onlyif, unless and creates. It returns nil if the state is
 // to run, and else what its result says.
-func (r *run) conditions(c *fn.Call, low *value.Dict) *value.Dict {
+func (k *conditions) unmet(c *fn.Call, low *value.Dict) *value.Dict {
 	opts := commandOptions(c, low)
 	var comments []string
 	skip := false
@@ -21,10 +33,10 @@ func (r *run) conditions(c *fn.Call, low *value.Dict) *value.Dict {
 		skip = skip || stop
 	}
 	if v, ok := low.Get("onlyif"); ok {
-		note(r.onlyif(c, v, opts))
+		note(k.onlyif(c, v, opts))
 	}
 	if v, ok := low.Get("unless"); ok {
-		note(r.unless(c, v, opts))
+		note(k.unless(c, v, opts))
 	}
 	if v, ok := low.Get("creates"); ok {
 		note(creates(v))
@@ -66,10 +78,10 @@ func commandOptions(c *fn.Call, low *value.Dict) *value.Dict {
 }
 
 // retcode runs a command; ok is false if it cannot be run.
-func (r *run) retcode(c *fn.Call, cmd string, opts *value.Dict) (good, ok bool) {
-	code, err := c.Funcs.Call(r.ctx, c, "cmd.retcode", []any{cmd}, opts)
+func (k *conditions) retcode(c *fn.Call, cmd string, opts *value.Dict) (good, ok bool) {
+	code, err := c.Funcs.Call(k.ctx, c, "cmd.retcode", []any{cmd}, opts)
 	if err != nil {
-		r.deps.Log.Warn("cannot run the command of a condition", "err", err)
+		k.log.Warn("cannot run the command of a condition", "err", err)
 		return false, false
 	}
 	return value.Equal(code, int64(0)), true
@@ -83,19 +95,19 @@ func items(v any) []any {
 }
 
 // onlyif reports true for stop as soon as one condition does not hold.
-func (r *run) onlyif(c *fn.Call, v any, opts *value.Dict) (comment string, stop bool) {
+func (k *conditions) onlyif(c *fn.Call, v any, opts *value.Dict) (comment string, stop bool) {
 	const no, yes = "onlyif condition is false", "onlyif condition is true"
 	for _, it := range items(v) {
 		switch x := it.(type) {
 		case string:
-			if good, _ := r.retcode(c, x, opts); !good {
+			if good, _ := k.retcode(c, x, opts); !good {
 				return no, true
 			}
 		case *value.Dict:
 			if !x.Has("fun") {
-				return r.noFunction("onlyif", x), false
+				return k.noFunction("onlyif", x), false
 			}
-			if !r.holds(c, x) {
+			if !k.holds(c, x) {
 				return no, true
 			}
 		default:
@@ -107,19 +119,19 @@ func (r *run) onlyif(c *fn.Call, v any, opts *value.Dict) (comment string, stop 
 }
 
 // unless reports true for stop if all conditions hold.
-func (r *run) unless(c *fn.Call, v any, opts *value.Dict) (comment string, stop bool) {
+func (k *conditions) unless(c *fn.Call, v any, opts *value.Dict) (comment string, stop bool) {
 	const no, yes = "unless condition is false", "unless condition is true"
 	for _, it := range items(v) {
 		switch x := it.(type) {
 		case string:
-			if good, ran := r.retcode(c, x, opts); ran && !good {
+			if good, ran := k.retcode(c, x, opts); ran && !good {
 				return no, false
 			}
 		case *value.Dict:
 			if !x.Has("fun") {
-				return r.noFunction("unless", x), false
+				return k.noFunction("unless", x), false
 			}
-			if !r.holds(c, x) {
+			if !k.holds(c, x) {
 				return no, false
 			}
 		default:
@@ -132,31 +144,31 @@ func (r *run) unless(c *fn.Call, v any, opts *value.Dict) (comment string, stop 
 }
 
 // noFunction warns of a condition that names no function, and returns the comment.
-func (r *run) noFunction(keyword string, entry *value.Dict) string {
+func (k *conditions) noFunction(keyword string, entry *value.Dict) string {
 	comment := fmt.Sprintf("no `fun` argument in %s: %s", keyword, value.Repr(entry))
-	r.deps.Log.Warn(comment)
+	k.log.Warn(comment)
 	return comment
 }
 
 // holds calls an execution function as a condition.
-func (r *run) holds(c *fn.Call, entry *value.Dict) bool {
+func (k *conditions) holds(c *fn.Call, entry *value.Dict) bool {
 	fun, want := value.Str(entry.At("fun")), entry.At("get_return")
 	kwargs := entry.Clone()
 	args := items2(entry.At("args"))
 	for _, k := range []string{"fun", "args", "get_return"} {
 		kwargs.Delete(k)
 	}
-	kwargs, err := r.slots(r.ctx, c, kwargs)
+	kwargs, err := k.slots.fill(k.ctx, c, kwargs)
 	if err == nil {
-		args, err = r.slotList(r.ctx, c, args)
+		args, err = k.slots.list(k.ctx, c, args)
 	}
 	var got any
-	own := r.deps.Call().Prepare()
+	own := k.newCall().Prepare()
 	if err == nil {
-		got, err = own.Funcs.Call(r.ctx, own, fun, args, kwargs)
+		got, err = own.Funcs.Call(k.ctx, own, fun, args, kwargs)
 	}
 	if err != nil {
-		r.deps.Log.Warn("the function of a condition failed", "fun", fun, "err", err)
+		k.log.Warn("the function of a condition failed", "fun", fun, "err", err)
 		return false
 	}
 	if s, ok := want.(string); ok && s != "" {
@@ -192,7 +204,7 @@ func creates(v any) (comment string, stop bool) {
 }
 
 // checkCmd lets commands decide whether a state succeeded.
-func (r *run) checkCmd(c *fn.Call, low *value.Dict) *value.Dict {
+func (k *conditions) checkCmd(c *fn.Call, low *value.Dict) *value.Dict {
 	opts := value.DictOf("ignore_retcode", true, "python_shell", true)
 	if v := c.Grains.Get("shell"); v != nil {
 		opts.Set("shell", v)
@@ -202,7 +214,7 @@ func (r *run) checkCmd(c *fn.Call, low *value.Dict) *value.Dict {
 		res.Set(k, low.At(k))
 	}
 	for _, it := range items(low.At("check_cmd")) {
-		if good, _ := r.retcode(c, value.Str(it), opts); !good {
+		if good, _ := k.retcode(c, value.Str(it), opts); !good {
 			res.Set("comment", "check_cmd determined the state failed")
 			res.Set("result", false)
 			return res
@@ -213,14 +225,14 @@ func (r *run) checkCmd(c *fn.Call, low *value.Dict) *value.Dict {
 	return res
 }
 
-// conditionsHold uses the option global_state_conditions: of the conditions
+// global uses the option global_state_conditions: of the conditions
 // that are about a state, one has to match the minion.
-func (r *run) conditionsHold(c *fn.Call, low *value.Dict) bool {
+func (k *conditions) global(c *fn.Call, low *value.Dict) bool {
 	mod := value.Str(low.At("state"))
 	full := mod + "." + value.Str(low.At("fun"))
 	asked := false
-	for k, v := range r.opts.Conditions.All() {
-		if k != "*" && k != full && k != mod {
+	for about, v := range k.anywhere.All() {
+		if about != "*" && about != full && about != mod {
 			continue
 		}
 		items := []any{v}
@@ -229,9 +241,9 @@ func (r *run) conditionsHold(c *fn.Call, low *value.Dict) bool {
 		}
 		for _, it := range items {
 			asked = true
-			ok, err := c.Funcs.Call(r.ctx, c, "match.compound", []any{it}, nil)
+			ok, err := c.Funcs.Call(k.ctx, c, "match.compound", []any{it}, nil)
 			if err != nil {
-				r.deps.Log.Error("cannot check a global state condition", "condition", value.Str(it), "err", err)
+				k.log.Error("cannot check a global state condition", "condition", value.Str(it), "err", err)
 			}
 			if value.Truth(ok) {
 				return true

@@ -139,7 +139,8 @@ func (e *Engine) Single(ctx context.Context, low *value.Dict) *value.Dict {
 
 // Verify returns why a chunk cannot be called, in Salt's words.
 func (e *Engine) Verify(low *value.Dict) []string {
-	_, _, faults := (&run{Engine: e}).verify(low)
+	v := verifier{states: e.deps.States, where: e.deps.Where}
+	_, _, faults := v.verify(low)
 	return faults
 }
 
@@ -166,8 +167,15 @@ func newUnit(low *value.Dict) *unit {
 // run is the state of one run. One goroutine works on it; states that run in
 // parallel report by pending.
 type run struct {
-	*Engine
-	ctx     context.Context
+	deps *Deps
+	opts *Options
+	now  func() time.Time
+	ctx  context.Context
+	// What a state needs besides the run, each with its part of deps.
+	verifier   verifier
+	conditions conditions
+	performer  performer
+
 	shared  *state.Run
 	units   []*unit
 	byName  map[string][]*unit // by id and by name; nil until the first use
@@ -182,7 +190,12 @@ type run struct {
 
 func (e *Engine) newRun(ctx context.Context, chunks []*value.Dict) *run {
 	shared := state.NewRun(chunks)
-	r := &run{Engine: e, ctx: ctx, shared: shared, results: shared.Results(), pre: value.NewDict(0),
+	fills := slots{e.deps.Log}
+	r := &run{deps: &e.deps, opts: &e.opts, now: e.now, ctx: ctx,
+		verifier:   verifier{ctx, e.deps.States, e.deps.Where},
+		conditions: conditions{ctx, e.deps.Log, fills, e.deps.Call, e.opts.Conditions},
+		performer:  performer{e.deps.Log, fills, shared, e.deps.Template},
+		shared:     shared, results: shared.Results(), pre: value.NewDict(0),
 		active: map[string]bool{}, pending: map[string]*pending{}, total: len(chunks), units: make([]*unit, 0, len(chunks))}
 	for _, low := range chunks {
 		r.units = append(r.units, newUnit(low))

@@ -47,7 +47,9 @@ func (r *run) listen(results *value.Dict) {
 			watchers = append(watchers, r.heard(l, it, find, results, faults)...)
 		}
 	}
-	watching := &run{Engine: r.Engine, ctx: r.ctx, shared: r.shared, units: watchers, results: value.NewDict(0), pre: value.NewDict(0),
+	watching := &run{deps: r.deps, opts: r.opts, now: r.now, ctx: r.ctx,
+		verifier: r.verifier, conditions: r.conditions, performer: r.performer,
+		shared: r.shared, units: watchers, results: value.NewDict(0), pre: value.NewDict(0),
 		active: map[string]bool{}, pending: map[string]*pending{}, num: r.num, total: r.total + len(watchers)}
 	watching.all(watchers)
 	results.Update(watching.results)

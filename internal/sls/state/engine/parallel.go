@@ -28,7 +28,7 @@ func (r *run) start(u *unit, f *state.Func, c *fn.Call, low *value.Dict, mask *i
 // inParallel runs a state, and again if it is to be retried.
 func (r *run) inParallel(f *state.Func, c *fn.Call, low *value.Dict, mask *int) *value.Dict {
 	began := r.now()
-	res := r.perform(r.ctx, f, c, low, mask, r.opts.Test)
+	res := r.performer.perform(r.ctx, f, c, low, mask, r.opts.Test)
 	res.Set("__parallel__", true)
 	took := r.now().Sub(began)
 	if low.Has("retry") {
@@ -38,7 +38,7 @@ func (r *run) inParallel(f *state.Func, c *fn.Call, low *value.Dict, mask *int) 
 		}
 		for n := int64(1); !r.opts.Test && n <= d.attempts && !d.satisfied(res) && r.ctx.Err() == nil; n++ {
 			r.pause(d)
-			again := r.perform(r.ctx, f, c, low, mask, false)
+			again := r.performer.perform(r.ctx, f, c, low, mask, false)
 			comment := value.Str(res.At("comment")) + "\n"
 			if text := value.Str(again.At("comment")); text != "" {
 				comment += fmt.Sprintf("Attempt %d: Returned a result of \"%s\", with the following comment: \"%s\"",

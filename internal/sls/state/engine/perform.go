@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"strings"
 
@@ -13,19 +14,28 @@ import (
 	"brine/internal/sls/state"
 )
 
+// performer runs the functions of states, several at once if they run in
+// parallel: so it has nothing of the run that changes.
+type performer struct {
+	log      *slog.Logger
+	slots    slots
+	shared   *state.Run
+	template func(ctx context.Context, c *fn.Call, t state.Template) (string, error)
+}
+
 // perform asks the state for its plan, and carries it out unless this is a
-// test. It uses nothing of the run that changes.
-func (r *run) perform(ctx context.Context, f *state.Func, c *fn.Call, low *value.Dict, mask *int, test bool) *value.Dict {
+// test.
+func (p *performer) perform(ctx context.Context, f *state.Func, c *fn.Call, low *value.Dict, mask *int, test bool) *value.Dict {
 	var out state.Result
 	name := low.At("name")
 	withUmask(mask, func() {
 		defer func() {
-			if p := recover(); p != nil {
-				r.deps.Log.Error("a state panicked", "state", f.Name(), "id", value.Str(low.At("__id__")), "err", p, "stack", string(debug.Stack()))
-				out = state.Result{Verdict: state.Failed, Comment: fmt.Sprintf("An exception occurred in this state: %v", p)}
+			if cause := recover(); cause != nil {
+				p.log.Error("a state panicked", "state", f.Name(), "id", value.Str(low.At("__id__")), "err", cause, "stack", string(debug.Stack()))
+				out = state.Result{Verdict: state.Failed, Comment: fmt.Sprintf("An exception occurred in this state: %v", cause)}
 			}
 		}()
-		out = r.plan(ctx, f, c, low, test, &name)
+		out = p.plan(ctx, f, c, low, test, &name)
 	})
 	// Errors of functions and programs quote the URLs that they were given.
 	out.Comment = redact.Text(out.Comment)
@@ -52,13 +62,13 @@ func (r *run) perform(ctx context.Context, f *state.Func, c *fn.Call, low *value
 
 // plan asks for the plan and follows it. name becomes what the state is called,
 // which a slot may fill in.
-func (r *run) plan(ctx context.Context, f *state.Func, c *fn.Call, low *value.Dict, test bool, name *any) state.Result {
+func (p *performer) plan(ctx context.Context, f *state.Func, c *fn.Call, low *value.Dict, test bool, name *any) state.Result {
 	full := value.Str(low.At("state")) + "." + value.Str(low.At("fun"))
 	kwargs, extra := f.Arguments(low)
 	if len(extra) > 0 {
 		return state.Result{Verdict: state.Failed, Comment: invalidArguments(full, extra)}
 	}
-	filled, err := r.slots(ctx, c, kwargs)
+	filled, err := p.slots.fill(ctx, c, kwargs)
 	if err != nil {
 		return state.Result{Verdict: state.Failed, Comment: err.Error()}
 	}
@@ -69,15 +79,15 @@ func (r *run) plan(ctx context.Context, f *state.Func, c *fn.Call, low *value.Di
 	if v, ok := kwargs.Get("name"); ok {
 		*name = v
 	}
-	env := &state.Env{Call: c, Low: low, Run: r.shared, Saltenv: state.SaltenvOf(low)}
+	env := &state.Env{Call: c, Low: low, Run: p.shared, Saltenv: state.SaltenvOf(low)}
 	env.Template = func(ctx context.Context, t state.Template) (string, error) {
-		if r.deps.Template == nil {
+		if p.template == nil {
 			return "", errors.New("there is no template engine")
 		}
-		return r.deps.Template(ctx, c, t)
+		return p.template(ctx, c, t)
 	}
-	p, err := f.Plan(ctx, env, kwargs)
-	return carryOut(ctx, p, err, test)
+	plan, err := f.Plan(ctx, env, kwargs)
+	return carryOut(ctx, plan, err, test)
 }
 
 func invalidArguments(full string, names []string) string {

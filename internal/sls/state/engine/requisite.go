@@ -31,10 +31,10 @@ var kinds = []string{"require", "require_any", "watch", "watch_any", "prereq", "
 var kindsAndPrerequired = append(slices.Clone(kinds), "prerequired")
 
 // adoptWatch makes watch a require if the module has no mod_watch.
-func (r *run) adoptWatch(low *value.Dict) {
+func adoptWatch(states *state.Registry, low *value.Dict) {
 	for _, s := range []string{"", "_any"} {
 		v, ok := low.Get("watch" + s)
-		if !ok || r.deps.States.Has(value.Str(low.At("state"))+".mod_watch") {
+		if !ok || states.Has(value.Str(low.At("state"))+".mod_watch") {
 			continue
 		}
 		low.Delete("watch" + s)
@@ -138,7 +138,7 @@ func (q reqs) lows() *value.Dict {
 // check looks up how the requisites of a state stand. With pre it also looks
 // at the states that have it as prereq.
 func (r *run) check(u *unit, pre bool) (verdict, reqs, error) {
-	r.adoptWatch(u.low)
+	adoptWatch(r.deps.States, u.low)
 	list := kinds
 	if pre {
 		list = kindsAndPrerequired

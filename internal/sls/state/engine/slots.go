@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 
 	"brine/internal/call/fn"
@@ -13,15 +14,18 @@ import (
 // state runs: "__slot__:salt:module.function(arg, key=arg).path ~ text".
 const slotMark = "__slot__:"
 
-// slots fills the slots of arguments: texts, and texts one level down in
+// slots calls the functions that slots in arguments name.
+type slots struct{ log *slog.Logger }
+
+// fill fills the slots of arguments: texts, and texts one level down in
 // lists and mappings. Arguments without any are returned as they are.
-func (r *run) slots(ctx context.Context, c *fn.Call, kwargs *value.Dict) (*value.Dict, error) {
+func (s slots) fill(ctx context.Context, c *fn.Call, kwargs *value.Dict) (*value.Dict, error) {
 	if !hasSlot(kwargs, 3) {
 		return kwargs, nil
 	}
 	out := value.NewDict(kwargs.Len())
 	for k, v := range kwargs.All() {
-		nv, err := r.slot(ctx, c, v, 2)
+		nv, err := s.one(ctx, c, v, 2)
 		if err != nil {
 			return nil, err
 		}
@@ -42,11 +46,11 @@ func dropNulls(f *state.Func, before, filled *value.Dict) {
 	}
 }
 
-func (r *run) slotList(ctx context.Context, c *fn.Call, args []any) ([]any, error) {
+func (s slots) list(ctx context.Context, c *fn.Call, args []any) ([]any, error) {
 	out := make([]any, len(args))
 	for i, v := range args {
 		var err error
-		if out[i], err = r.slot(ctx, c, v, 2); err != nil {
+		if out[i], err = s.one(ctx, c, v, 2); err != nil {
 			return nil, err
 		}
 	}
@@ -73,11 +77,11 @@ func hasSlot(v any, depth int) bool {
 	return false
 }
 
-func (r *run) slot(ctx context.Context, c *fn.Call, v any, depth int) (any, error) {
+func (s slots) one(ctx context.Context, c *fn.Call, v any, depth int) (any, error) {
 	switch x := v.(type) {
 	case string:
 		if strings.HasPrefix(x, slotMark) {
-			return r.evalSlot(ctx, c, x)
+			return s.eval(ctx, c, x)
 		}
 	case *value.Dict:
 		if depth == 0 || !hasSlot(x, 1) {
@@ -85,7 +89,7 @@ func (r *run) slot(ctx context.Context, c *fn.Call, v any, depth int) (any, erro
 		}
 		out := value.NewDict(x.Len())
 		for k, w := range x.All() {
-			nv, err := r.slot(ctx, c, w, 0)
+			nv, err := s.one(ctx, c, w, 0)
 			if err != nil {
 				return nil, err
 			}
@@ -98,7 +102,7 @@ func (r *run) slot(ctx context.Context, c *fn.Call, v any, depth int) (any, erro
 		}
 		out := &value.List{}
 		for _, w := range x.Items {
-			nv, err := r.slot(ctx, c, w, 1)
+			nv, err := s.one(ctx, c, w, 1)
 			if err != nil {
 				return nil, err
 			}
@@ -109,18 +113,18 @@ func (r *run) slot(ctx context.Context, c *fn.Call, v any, depth int) (any, erro
 	return v, nil
 }
 
-// evalSlot calls the function of a slot. What is no slot stays as it is, with
+// eval calls the function of a slot. What is no slot stays as it is, with
 // a warning, as in Salt.
-func (r *run) evalSlot(ctx context.Context, c *fn.Call, text string) (any, error) {
+func (s slots) eval(ctx context.Context, c *fn.Call, text string) (any, error) {
 	parts := strings.SplitN(text, ":", 3)
 	if len(parts) != 3 || parts[1] != "salt" {
-		r.deps.Log.Warn("a slot has to begin with __slot__:salt:", "slot", text)
+		s.log.Warn("a slot has to begin with __slot__:salt:", "slot", text)
 		return text, nil
 	}
 	call, more, appended := strings.Cut(parts[2], "~")
 	fun, args, kwargs, rest, ok := parseCall(call)
 	if !ok || !c.Funcs.Has(fun) {
-		r.deps.Log.Warn("a slot has to call an execution function, as in test.arg('arg', kw='kwarg')", "slot", text)
+		s.log.Warn("a slot has to call an execution function, as in test.arg('arg', kw='kwarg')", "slot", text)
 		return text, nil
 	}
 	got, err := c.Funcs.Call(ctx, c, fun, args, kwargs)
@@ -130,10 +134,10 @@ func (r *run) evalSlot(ctx context.Context, c *fn.Call, text string) (any, error
 	if path := strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(rest), ".")); path != "" {
 		got, _ = value.Traverse(got, path, ".")
 	}
-	if s, isText := got.(string); appended && isText {
-		return s + strings.TrimSpace(more), nil
+	if t, isText := got.(string); appended && isText {
+		return t + strings.TrimSpace(more), nil
 	} else if appended {
-		r.deps.Log.Error("a slot appends to what is no text", "slot", text)
+		s.log.Error("a slot appends to what is no text", "slot", text)
 	}
 	return got, nil
 }

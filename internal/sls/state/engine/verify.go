@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,9 +13,16 @@ import (
 	"brine/internal/sls/state"
 )
 
+// verifier looks for what keeps a chunk from being called.
+type verifier struct {
+	ctx    context.Context
+	states *state.Registry
+	where  func(ctx context.Context, low *value.Dict) string // Deps.Where
+}
+
 // verify looks whether a chunk can be called. faults are in Salt's words; f is
 // nil if there is nothing to call or no arguments for it.
-func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string) {
+func (v *verifier) verify(low *value.Dict) (f *state.Func, mask *int, faults []string) {
 	if name := low.At("name"); value.Truth(name) && value.TypeName(name) != "str" {
 		in := ""
 		if low.Has("__sls__") {
@@ -22,10 +30,10 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 		}
 		faults = append(faults, fmt.Sprintf("ID '%s' %sis not formed as a string, but is a %s", value.Str(name), in, value.TypeName(name)))
 	}
-	if v, ok := low.Get("umask"); ok {
-		n, err := strconv.ParseUint(value.Str(v), 8, 12)
+	if text, ok := low.Get("umask"); ok {
+		n, err := strconv.ParseUint(value.Str(text), 8, 12)
 		if err != nil {
-			faults = append(faults, "Invalid umask: "+value.Str(v))
+			faults = append(faults, "Invalid umask: "+value.Str(text))
 		}
 		m := int(n)
 		mask = &m
@@ -34,15 +42,15 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 		return nil, nil, faults
 	}
 	full := value.Str(low.At("state")) + "." + value.Str(low.At("fun"))
-	f, err := r.deps.States.Lookup(full)
+	f, err := v.states.Lookup(full)
 	if err != nil {
 		if !low.Has("__sls__") {
 			return nil, nil, []string{fmt.Sprintf("Specified state '%s' was not found", full)}
 		}
 		faults := []string{fmt.Sprintf("State '%s' was not found in SLS '%s'", full, value.Str(low.At("__sls__"))), "Reason: " + err.Error()}
-		if _, refused := r.deps.States.Declarations().Missing()[value.Str(low.At("state"))]; !refused && r.deps.Where != nil {
-			if more := r.unknown(full); more != "" {
-				faults = append(faults, strings.TrimSuffix(more+"\n"+r.deps.Where(r.ctx, low), "\n"))
+		if _, refused := v.states.Declarations().Missing()[value.Str(low.At("state"))]; !refused && v.where != nil {
+			if more := v.unknown(full); more != "" {
+				faults = append(faults, strings.TrimSuffix(more+"\n"+v.where(v.ctx, low), "\n"))
 			}
 		}
 		return nil, nil, faults
@@ -54,7 +62,7 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 		}
 	}
 	incomplete := len(faults) > 0
-	if faults = append(faults, r.selfRequired(low)...); incomplete {
+	if faults = append(faults, v.selfRequired(low)...); incomplete {
 		f = nil
 	}
 	return f, mask, faults
@@ -63,8 +71,8 @@ func (r *run) verify(low *value.Dict) (f *state.Func, mask *int, faults []string
 // unknown says what there is in place of a state that Brine has not got. It is
 // empty for a module that Salt has not got either and that is like no other: then
 // Salt's words say all.
-func (r *run) unknown(full string) string {
-	names := r.deps.States.Declarations().Names()
+func (v *verifier) unknown(full string) string {
+	names := v.states.Declarations().Names()
 	if near := textedit.Nearest(full, names); len(near) > 0 {
 		return "Brine has no state " + full + "; did you mean " + strings.Join(near, " or ") + "?"
 	}
@@ -80,13 +88,13 @@ func (r *run) unknown(full string) string {
 }
 
 // selfRequired finds a state that requires itself.
-func (r *run) selfRequired(low *value.Dict) (faults []string) {
+func (v *verifier) selfRequired(low *value.Dict) (faults []string) {
 	kind := ""
 	if low.Has("require") {
 		kind = "require"
 	}
 	if low.Has("watch") {
-		r.adoptWatch(low)
+		adoptWatch(v.states, low)
 		if kind = "require"; low.Has("watch") {
 			kind = "watch"
 		}
@@ -96,8 +104,8 @@ func (r *run) selfRequired(low *value.Dict) (faults []string) {
 		if d.Len() == 0 {
 			continue
 		}
-		k, v := d.Entry(0)
-		pattern, ok := v.(string)
+		k, ref := d.Entry(0)
+		pattern, ok := ref.(string)
 		if !ok || !value.Equal(k, low.At("state")) {
 			continue
 		}
