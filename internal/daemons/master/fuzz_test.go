@@ -3,9 +3,11 @@ package master
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"brine/internal/base/salt"
+	"brine/internal/net/channel"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
 	"brine/test/fuzztest"
@@ -52,6 +54,39 @@ func FuzzEndorsements(tf *testing.F) {
 		}
 		if len(es) > len(b) {
 			t.Errorf("%d endorsements in %d bytes", len(es), len(b))
+		}
+	})
+}
+
+// FuzzSeen reads what another master of a cluster has served: what is understood
+// is told on unchanged, and takes no more room than the message.
+func FuzzSeen(tf *testing.F) {
+	f := fuzztest.Wrap(tf)
+	chunk, _ := packSeen([]channel.Seen{{ID: "a", Key: 1 << 63, Generation: 2, Floor: 1<<32 - 1, Nonces: []channel.SeenNonce{{Hash: 1, Sent: 2}, {Hash: 3}}}, {ID: "b"}})
+	for _, l := range []*value.List{chunk, {}, value.ListOf(value.ListOf("a"), nil, value.ListOf("a", []byte("short"), int64(0), int64(-1), []byte{1}))} {
+		b, err := msgpack.Marshal(l, msgpack.NewSpec)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := msgpack.UnmarshalTyped(b)
+		l, ok := v.(*value.List)
+		if err != nil || !ok {
+			return
+		}
+		seen := unpackSeen(l.Items)
+		nonces := 0
+		for _, e := range seen {
+			nonces += len(e.Nonces)
+		}
+		if len(seen)+nonces > len(b) {
+			t.Errorf("%d entries and %d nonces in %d bytes", len(seen), nonces, len(b))
+		}
+		chunk, rest := packSeen(seen)
+		if again := append(unpackSeen(chunk.Items), rest...); len(seen) > 0 && !reflect.DeepEqual(again, seen) {
+			t.Errorf("%v became %v", seen, again)
 		}
 	})
 }
