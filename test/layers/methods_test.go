@@ -78,7 +78,7 @@ var large = map[string]int{
 	"catalogue/states/files.managedFile": 45,
 	"cli/salt.program":                   50,
 	"daemons/api.call":                   53,
-	"files/fileclient.Client":            55,
+	"files/fileclient.Client":            50,
 	"ha/cluster.Cluster":                 94,
 	"sls/pillar.slsRun":                  43,
 	"store/job.Store":                    50,

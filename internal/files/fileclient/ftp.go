@@ -15,7 +15,7 @@ import (
 )
 
 // ftp fetches one file in binary and passive mode.
-func (c *Client) ftp(ctx context.Context, u *url.URL, w io.Writer) (err error) {
+func (w webServers) ftp(ctx context.Context, u *url.URL, to io.Writer) (err error) {
 	defer func() {
 		if err != nil {
 			err = salt.Errorf(salt.Unavailable, "Could not retrieve %s from FTP server. Exception: %w", redact.Text(u.String()), err)
@@ -25,7 +25,7 @@ func (c *Client) ftp(ctx context.Context, u *url.URL, w io.Writer) (err error) {
 	if port == "" {
 		port = "21"
 	}
-	conn, err := c.dialer().DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	conn, err := w.dialer().DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (c *Client) ftp(ctx context.Context, u *url.URL, w io.Writer) (err error) {
 	if err := s.login(u); err != nil {
 		return err
 	}
-	data, err := s.passive(ctx, c.dialer(), u.Hostname())
+	data, err := s.passive(ctx, w.dialer(), u.Hostname())
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (c *Client) ftp(ctx context.Context, u *url.URL, w io.Writer) (err error) {
 	if err := s.command(1, "RETR %s", strings.TrimLeft(u.Path, "/")); err != nil {
 		return err
 	}
-	if _, err := io.Copy(w, data); err != nil {
+	if _, err := io.Copy(to, data); err != nil {
 		return err
 	}
 	data.Close()

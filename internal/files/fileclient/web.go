@@ -77,7 +77,7 @@ func (c *Client) GetURL(ctx context.Context, text, dest string, o URLOptions) (s
 	if cached && hasHash(dest, o.SourceHash) {
 		return dest, nil
 	}
-	return dest, c.web(ctx, u, dest, o)
+	return dest, webServers{c.o.Web}.fetch(ctx, u, dest, o)
 }
 
 func absolute(p string) (string, error) {
@@ -147,17 +147,21 @@ func hasHash(path, want string) bool {
 	return err == nil && sum == want
 }
 
-func (c *Client) web(ctx context.Context, u *url.URL, dest string, o URLOptions) error {
-	timeout := c.o.Web.RequestTimeout
+// webServers fetches files from http, https and ftp servers.
+type webServers struct{ o WebOptions }
+
+// fetch puts the file of a URL at dest.
+func (w webServers) fetch(ctx context.Context, u *url.URL, dest string, o URLOptions) error {
+	timeout := w.o.RequestTimeout
 	if timeout <= 0 {
 		timeout = time.Hour
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if u.Scheme == "ftp" {
-		return atomicfile.Replace(dest, -1, func(w io.Writer) error { return c.ftp(ctx, u, w) })
+		return atomicfile.Replace(dest, -1, func(to io.Writer) error { return w.ftp(ctx, u, to) })
 	}
-	resp, err := c.httpGet(ctx, u, dest, o)
+	resp, err := w.httpGet(ctx, u, dest, o)
 	if err != nil {
 		return err
 	}
@@ -168,7 +172,7 @@ func (c *Client) web(ctx context.Context, u *url.URL, dest string, o URLOptions)
 	if resp.StatusCode != http.StatusOK {
 		return httpStatus(resp, u)
 	}
-	err = atomicfile.Replace(dest, -1, func(w io.Writer) error { _, err := io.Copy(w, resp.Body); return err })
+	err = atomicfile.Replace(dest, -1, func(to io.Writer) error { _, err := io.Copy(to, resp.Body); return err })
 	if err != nil {
 		return fmt.Errorf("cannot fetch %s: %w", redact.Text(u.String()), err)
 	}
@@ -187,8 +191,8 @@ func httpStatus(resp *http.Response, u *url.URL) error {
 	return salt.Errorf(kind, "Error: HTTP %d: %s reading %s", resp.StatusCode, http.StatusText(resp.StatusCode), u.Path)
 }
 
-func (c *Client) httpGet(ctx context.Context, u *url.URL, dest string, o URLOptions) (*http.Response, error) {
-	tr, err := c.httpTransport(o)
+func (w webServers) httpGet(ctx context.Context, u *url.URL, dest string, o URLOptions) (*http.Response, error) {
+	tr, err := w.httpTransport(o)
 	if err != nil {
 		return nil, err
 	}
@@ -202,8 +206,8 @@ func (c *Client) httpGet(ctx context.Context, u *url.URL, dest string, o URLOpti
 		password, _ := u.User.Password()
 		req.SetBasicAuth(u.User.Username(), password)
 	}
-	if c.o.Web.UserAgent != "" {
-		req.Header.Set("User-Agent", c.o.Web.UserAgent)
+	if w.o.UserAgent != "" {
+		req.Header.Set("User-Agent", w.o.UserAgent)
 	}
 	if o.ETag {
 		if tag, err := os.ReadFile(dest + ".etag"); err == nil && exists(dest) {
@@ -222,25 +226,25 @@ func exists(p string) bool {
 	return err == nil
 }
 
-func (c *Client) httpTransport(o URLOptions) (*http.Transport, error) {
+func (w webServers) httpTransport(o URLOptions) (*http.Transport, error) {
 	t := &tls.Config{InsecureSkipVerify: o.Insecure} //nolint:gosec // the user asked for it by verify_ssl
-	if c.o.Web.CABundle != "" {
-		pem, err := os.ReadFile(c.o.Web.CABundle)
+	if w.o.CABundle != "" {
+		pem, err := os.ReadFile(w.o.CABundle)
 		if err != nil {
 			return nil, fmt.Errorf("ca_bundle: %w", err)
 		}
 		t.RootCAs = x509.NewCertPool()
 		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, salt.Errorf(salt.Invalid, "ca_bundle: there is no certificate in %s", c.o.Web.CABundle)
+			return nil, salt.Errorf(salt.Invalid, "ca_bundle: there is no certificate in %s", w.o.CABundle)
 		}
 	}
 	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, DialContext: c.dialer().DialContext, ForceAttemptHTTP2: true, DisableKeepAlives: true,
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: t, DialContext: w.dialer().DialContext, ForceAttemptHTTP2: true, DisableKeepAlives: true,
 	}, nil
 }
 
-func (c *Client) dialer() *net.Dialer {
-	d := c.o.Web.ConnectTimeout
+func (w webServers) dialer() *net.Dialer {
+	d := w.o.ConnectTimeout
 	if d <= 0 {
 		d = 20 * time.Second
 	}
@@ -259,7 +263,7 @@ func (c *Client) GetText(ctx context.Context, text string, o URLOptions) ([]byte
 			return nil, salt.Errorf(salt.Invalid, "cannot read the URL %s: %w", redact.Text(text), errors.Unwrap(err))
 		}
 		o.ETag = false
-		resp, err := c.httpGet(ctx, u, "", o)
+		resp, err := webServers{c.o.Web}.httpGet(ctx, u, "", o)
 		if err != nil {
 			return nil, err
 		}
