@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -205,7 +206,28 @@ func (n *Node) Kill() {
 	}
 	_ = syscall.Kill(-n.PID(), syscall.SIGKILL)
 	<-n.done
+	// Children of stock daemons hold sockets on which the next daemon listens.
+	for deadline := time.Now().Add(time.Minute); groupLives(n.PID()) && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
 	n.cmd = nil
+}
+
+// groupLives reports whether a process of the group runs. Zombies do not count.
+func groupLives(group int) bool {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		stat, err := os.ReadFile(path)
+		if err != nil {
+			continue // the process has ended
+		}
+		// pid (name) state ppid pgrp ...; a name may contain spaces and parentheses
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+		if len(fields) > 2 && fields[2] == strconv.Itoa(group) && fields[0] != "Z" && fields[0] != "X" {
+			return true
+		}
+	}
+	return false
 }
 
 // Signal sends a signal to the daemon alone.
