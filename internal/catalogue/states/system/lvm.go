@@ -28,12 +28,12 @@ func init() {
 // volumes are those of this machine.
 func volumes() lvm.Volumes { return lvm.Volumes{M: machine} }
 
-// given calls a function, which errors name, with the keywords that the user gave
-// the state.
-func given[A, R any](ctx context.Context, e *state.Env, name string, f func(context.Context, *fn.Call, A) (R, error), kw *value.Dict, args ...any) (any, error) {
-	fun := fn.Of(name, f, "Change volumes.")
-	return fun.Call(ctx, e.Call, args, kw)
-}
+// Functions that are called with the keywords that the user gave a state.
+var (
+	pvcreate = fn.Of("pvcreate", volumes().Pvcreate, "Make physical volumes.")
+	vgcreate = fn.Of("vgcreate", volumes().Vgcreate, "Make a volume group.")
+	lvcreate = fn.Of("lvcreate", volumes().Lvcreate, "Make a logical volume.")
+)
 
 // display shows a thing by its name.
 type display func(ctx context.Context, e *state.Env, name string) (*value.Dict, error)
@@ -99,7 +99,7 @@ func pvPresent(ctx context.Context, e *state.Env, a pvPresentArgs) (state.Plan, 
 		return state.Plan{Comment: noun + " already present"}, err
 	}
 	return lvmThing{shownPV, a.Name, noun, true, false, func(ctx context.Context) (any, error) {
-		return given(ctx, e, "pvcreate", volumes().Pvcreate, a.Kwargs.Clean(), a.Name)
+		return pvcreate.Call(ctx, e.Call, []any{a.Name}, a.Kwargs.Clean())
 	}}.plan(e), nil
 }
 
@@ -141,7 +141,7 @@ func vgPresent(ctx context.Context, e *state.Env, a vgPresentArgs) (state.Plan, 
 		return a.extended(ctx, e)
 	}
 	return lvmThing{shownVG, a.Name, noun, true, false, func(ctx context.Context) (any, error) {
-		return given(ctx, e, "vgcreate", volumes().Vgcreate, a.Kwargs.Clean(), a.Name, value.Strings(a.devices()))
+		return vgcreate.Call(ctx, e.Call, []any{a.Name, value.Strings(a.devices())}, a.Kwargs.Clean())
 	}}.plan(e), nil
 }
 
@@ -280,7 +280,7 @@ func lvPresent(ctx context.Context, e *state.Env, a lvPresentArgs) (state.Plan, 
 	return lvmThing{shownLV, path, "Logical Volume " + name, true, true, func(ctx context.Context) (any, error) {
 		kw := a.Kwargs.Clean()
 		kw.Update(value.DictOf("size", a.Size, "extents", a.Extents, "snapshot", of, "pv", a.PV, "thinvolume", a.Thin, "thinpool", a.Pool, "force", a.Force))
-		return given(ctx, e, "lvcreate", volumes().Lvcreate, kw, name, a.Group)
+		return lvcreate.Call(ctx, e.Call, []any{name, a.Group}, kw)
 	}}.plan(e), nil
 }
 
