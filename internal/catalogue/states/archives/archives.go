@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"brine/internal/base/log/redact"
 	"brine/internal/call/fn"
@@ -363,11 +364,10 @@ func (u *unpacking) compare() error {
 	for _, k := range kinds {
 		for _, name := range k.names {
 			info, err := os.Lstat(strings.TrimRight(filepath.Join(u.name, name), "/"))
-			var fault *fs.PathError
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
 				u.missing = true
-			case errors.As(err, &fault) && fault.Err.Error() == "not a directory":
+			case errors.Is(err, syscall.ENOTDIR):
 			case err != nil:
 				return fn.Errorf("%w", err)
 			case !k.right(info.Mode()):
