@@ -58,3 +58,10 @@ func (f Family[M]) Register(name string, build Build[M]) {
 
 // Add registers a module that needs nothing of the machine.
 func (f Family[M]) Add(mod M) { f.Register(f.name(mod), func(*host.Machine) M { return mod }) }
+
+// Declare registers a module that needs nothing of the machine, which is built when the
+// modules of the family are asked for. A program that runs no modules, such as salt, then
+// does not spend time and memory on its description.
+func (f Family[M]) Declare(name string, build func() M) {
+	f.Register(name, func(*host.Machine) M { return build() })
+}

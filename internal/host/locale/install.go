@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"brine/internal/base/textedit"
 	"brine/internal/host"
@@ -103,11 +104,13 @@ type Wanted struct {
 }
 
 // localeName is a language, a territory, a character set and a modifier.
-var localeName = regexp.MustCompile(`^([a-z]+)(_[A-Za-z]+)?(?:\.([A-Za-z0-9-]+))?(@[A-Za-z0-9]+)?(?: ([A-Za-z0-9-]+))?$`)
+var localeName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([a-z]+)(_[A-Za-z]+)?(?:\.([A-Za-z0-9-]+))?(@[A-Za-z0-9]+)?(?: ([A-Za-z0-9-]+))?$`)
+})
 
 // Install installs a locale and returns the output of the program that did it.
 func Install(ctx context.Context, m *host.Machine, w Wanted) (host.Output, error) {
-	parts := localeName.FindStringSubmatch(w.Name)
+	parts := localeName().FindStringSubmatch(w.Name)
 	if parts == nil {
 		return host.Output{}, invalid(w.Name)
 	}

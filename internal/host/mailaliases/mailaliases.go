@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"brine/internal/host"
 )
@@ -27,12 +28,14 @@ func (f File) path() string {
 // line is a line of the file; alias is "" for a comment.
 type line struct{ alias, target, comment, raw string }
 
-var pattern = regexp.MustCompile(`^([^:#]*)\s*:?\s*([^#]*?)(\s+#.*|$)`)
+var pattern = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([^:#]*)\s*:?\s*([^#]*?)(\s+#.*|$)`)
+})
 
 func (f File) lines() (out []line) {
 	for _, raw := range f.M.Lines(f.path()) {
 		l := line{raw: raw}
-		if m := pattern.FindStringSubmatch(raw); m != nil && strings.TrimSpace(m[1]) != "" && m[2] != "" {
+		if m := pattern().FindStringSubmatch(raw); m != nil && strings.TrimSpace(m[1]) != "" && m[2] != "" {
 			l.alias, l.target, l.comment = m[1], m[2], m[3]
 		}
 		out = append(out, l)

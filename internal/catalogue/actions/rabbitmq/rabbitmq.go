@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"brine/internal/call/fn"
 	"brine/internal/host"
@@ -200,7 +201,9 @@ func (r Broker) AddUser(ctx context.Context, c *fn.Call, a Args) (*value.Dict, e
 	return said, nil
 }
 
-var rabbitVersion = regexp.MustCompile(`(?:RabbitMQ version:\s*|\{rabbit,"RabbitMQ",")([0-9]+)\.([0-9]+)\.([0-9]+)`)
+var rabbitVersion = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?:RabbitMQ version:\s*|\{rabbit,"RabbitMQ",")([0-9]+)\.([0-9]+)\.([0-9]+)`)
+})
 
 // CheckPassword does rabbitmq.check_password.
 func (r Broker) CheckPassword(ctx context.Context, c *fn.Call, a Args) (bool, error) {
@@ -209,7 +212,7 @@ func (r Broker) CheckPassword(ctx context.Context, c *fn.Call, a Args) (bool, er
 		return false, err
 	}
 	var version []int
-	if m := rabbitVersion.FindStringSubmatch(status.Str("stdout")); m != nil {
+	if m := rabbitVersion().FindStringSubmatch(status.Str("stdout")); m != nil {
 		for _, part := range m[1:] {
 			n, _ := strconv.Atoi(part)
 			version = append(version, n)

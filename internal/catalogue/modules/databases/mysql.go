@@ -20,7 +20,7 @@ import (
 	"brine/internal/py/value"
 )
 
-func init() { units.Add(mysqlModule()) }
+func init() { units.Declare("mysql", mysqlModule) }
 
 func mysqlModule() fn.Module {
 	return fn.Module{Name: "mysql", Doc: `Databases, users and rights of a MySQL or MariaDB server.

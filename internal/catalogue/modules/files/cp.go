@@ -25,7 +25,7 @@ const maxInflated = 32 << 20
 
 type cp struct{}
 
-func init() { units.Add(cpModule()) }
+func init() { units.Declare("cp", cpModule) }
 
 func cpModule() fn.Module {
 	return fn.Module{Name: "cp", Doc: `Fetch files from the master and elsewhere, keep them, and receive them.`, Funcs: append(fetchFunctions(), []fn.Func{

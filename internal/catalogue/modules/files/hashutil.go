@@ -25,7 +25,7 @@ import (
 
 type hashutil struct{}
 
-func init() { units.Add(hashutilModule()) }
+func init() { units.Declare("hashutil", hashutilModule) }
 
 func hashutilModule() fn.Module {
 	h := hashutil{}

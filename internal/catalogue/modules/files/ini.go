@@ -12,7 +12,7 @@ import (
 // ini are the functions of files with sections and options.
 type ini struct{}
 
-func init() { units.Add(iniModule()) }
+func init() { units.Declare("ini", iniModule) }
 
 func iniModule() fn.Module {
 	m := ini{}

@@ -27,7 +27,7 @@ import (
 
 type web struct{}
 
-func init() { units.Add(httpModule()) }
+func init() { units.Declare("http", httpModule) }
 
 func httpModule() fn.Module {
 	w := web{}

@@ -10,7 +10,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-func init() { units.Add(iniModule()) }
+func init() { units.Declare("ini", iniModule) }
 
 // iniModule are the states of files with sections and options.
 func iniModule() state.Module {

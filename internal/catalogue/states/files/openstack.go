@@ -12,7 +12,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-func init() { units.Add(openstackModule()) }
+func init() { units.Declare("openstack_config", openstackModule) }
 
 // openstackModule are the states of the configuration of OpenStack's services.
 func openstackModule() state.Module {

@@ -9,7 +9,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-func init() { units.Add(alternativesModule()) }
+func init() { units.Declare("alternatives", alternativesModule) }
 
 func alternativesModule() state.Module {
 	return state.Module{Name: "alternatives", Doc: `Keep which of several programs a common name stands for.`, Funcs: []state.Func{

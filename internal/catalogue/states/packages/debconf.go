@@ -9,7 +9,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-func init() { units.Add(debconfModule()) }
+func init() { units.Declare("debconf", debconfModule) }
 
 // debconfModule are the states of answers to the questions of packages.
 func debconfModule() state.Module {

@@ -12,7 +12,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-func init() { units.Add(gemModule()) }
+func init() { units.Declare("gem", gemModule) }
 
 // gemModule are the states of Ruby's packages.
 func gemModule() state.Module {

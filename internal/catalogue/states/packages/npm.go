@@ -11,7 +11,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-func init() { units.Add(npmModule()) }
+func init() { units.Declare("npm", npmModule) }
 
 // npmModule are the states of packages of Node.js.
 func npmModule() state.Module {

@@ -36,8 +36,10 @@ var units = states.Family()
 // Modules returns the modules of this family.
 func Modules() []state.Module { return units.Modules(nil) }
 
-func init() {
-	units.Add(state.Module{Name: "pkg", Doc: `Keep software packages installed, or not.`, Aggregate: aggregate, Funcs: []state.Func{
+func init() { units.Declare("pkg", pkgModule) }
+
+func pkgModule() state.Module {
+	return state.Module{Name: "pkg", Doc: `Keep software packages installed, or not.`, Aggregate: aggregate, Funcs: []state.Func{
 		state.Of("installed", installed, `Have packages installed, possibly in a version.`),
 		state.Of("latest", latest, `Have the newest version of packages installed.`),
 		state.Of("removed", uninstalled("remove"), `Have packages not installed.`),
@@ -50,7 +52,7 @@ func init() {
 		state.Of("patch_downloaded", patchDownloaded, `Have the packages of advisories fetched.`),
 		state.Of("group_installed", groupInstalled, `Have a group of packages installed.`),
 		state.Of("mod_watch", watch, `Do what the state that watches is about.`),
-	}})
+	}}
 }
 
 // words are the arguments that all states with packages have.
@@ -433,7 +435,7 @@ func watch(ctx context.Context, e *state.Env, a watchArgs) (state.Plan, error) {
 	}
 	kw := a.Kwargs.Clone()
 	kw.Set("name", a.Name)
-	for _, f := range units.Module("pkg", nil).Funcs {
+	for _, f := range pkgModule().Funcs {
 		if f.Name() == a.Sfun {
 			return f.Plan(ctx, e, kw)
 		}

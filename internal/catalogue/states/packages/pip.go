@@ -15,7 +15,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-func init() { units.Add(pipModule()) }
+func init() { units.Declare("pip", pipModule) }
 
 // pipModule are the states of Python's packages.
 func pipModule() state.Module {

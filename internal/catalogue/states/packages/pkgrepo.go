@@ -15,7 +15,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-func init() { units.Add(repoModule()) }
+func init() { units.Declare("pkgrepo", repoModule) }
 
 func repoModule() state.Module {
 	return state.Module{Name: "pkgrepo", Doc: `Keep repositories of packages.`, Funcs: []state.Func{

@@ -14,7 +14,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-func init() { units.Add(virtualenvModule()) }
+func init() { units.Declare("virtualenv", virtualenvModule) }
 
 // virtualenvModule are the states of Python's virtual environments.
 func virtualenvModule() state.Module {

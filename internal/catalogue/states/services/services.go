@@ -28,9 +28,11 @@ var units = states.Family()
 // Modules returns the modules of this family.
 func Modules() []state.Module { return units.Modules(nil) }
 
-func init() {
+func init() { units.Declare("service", serviceModule) }
+
+func serviceModule() state.Module {
 	s := service{}
-	units.Add(state.Module{Name: "service", Doc: `Have services run or not, now and after a boot.`, Funcs: []state.Func{
+	return state.Module{Name: "service", Doc: `Have services run or not, now and after a boot.`, Funcs: []state.Func{
 		state.Of("running", s.running, `Have a service run.`),
 		state.Of("dead", s.dead, `Have a service not run.`),
 		state.Of("enabled", s.enabled, `Have a service start at boot.`),
@@ -38,7 +40,7 @@ func init() {
 		state.Of("masked", s.mask(true), `Have nothing start a service (systemd).`),
 		state.Of("unmasked", s.mask(false), `Let a service be started again (systemd).`),
 		state.Of("mod_watch", s.watch, `Restart or reload the service of a state that watches, or stop it.`),
-	}})
+	}}
 }
 
 type runArgs struct {

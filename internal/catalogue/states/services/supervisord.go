@@ -10,7 +10,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-func init() { units.Add(supervisordModule()) }
+func init() { units.Declare("supervisord", supervisordModule) }
 
 // supervisordModule are the states of programs that the daemon supervisord
 // runs.

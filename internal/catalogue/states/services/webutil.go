@@ -13,7 +13,7 @@ import (
 	"brine/internal/sls/state"
 )
 
-func init() { units.Add(webutilModule()) }
+func init() { units.Declare("webutil", webutilModule) }
 
 // webutilModule are the states of files of users for web servers.
 func webutilModule() state.Module {

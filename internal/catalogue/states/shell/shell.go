@@ -24,15 +24,17 @@ var units = states.Family()
 // Modules returns the modules of this family.
 func Modules() []state.Module { return units.Modules(nil) }
 
-func init() {
-	units.Add(state.Module{Name: "cmd", Doc: `Run commands and scripts.`, Funcs: []state.Func{
+func init() { units.Declare("cmd", cmdModule) }
+
+func cmdModule() state.Module {
+	return state.Module{Name: "cmd", Doc: `Run commands and scripts.`, Funcs: []state.Func{
 		state.Of("run", run, `Run a command by way of the shell.`),
 		state.Of("wait", wait, `Run a command when something that the state watches has changed.`),
 		state.Of("watch", wait, `Same as cmd.wait.`),
 		state.Of("script", script, `Run a script that is fetched from the file server or elsewhere.`),
 		state.Of("wait_script", waitScript, `Run a script when something that the state watches has changed.`),
 		state.Of("mod_watch", watch, `Run the command or script of a state that watches.`),
-	}})
+	}}
 }
 
 // common are the arguments of commands and scripts.
@@ -343,7 +345,7 @@ func watch(ctx context.Context, e *state.Env, a watchArgs) (state.Plan, error) {
 	}
 	kw := a.Kwargs.Clone()
 	kw.Set("name", a.Name)
-	for _, f := range units.Module("cmd", nil).Funcs {
+	for _, f := range cmdModule().Funcs {
 		if f.Name() == name {
 			return f.Plan(ctx, e, kw)
 		}
