@@ -446,6 +446,36 @@ func (r *running) until(lines <-chan string, tag string) []string {
 	}
 }
 
+// A line break in a tag, which senders of hooks and minions choose, must not begin another event of the stream.
+func TestTagsAreOneLine(t *testing.T) {
+	r := serve(t, settings(t, "webhook_disable_auth: true"))
+	lines, stop := r.listen(r.login())
+	defer stop()
+	r.until(lines, "begin")
+	if resp, b := r.do("POST", "/hook/a%0Adata:%20forged%0A"+"b", ""); resp.StatusCode != 200 {
+		t.Fatalf("%d %s", resp.StatusCode, b)
+	}
+	r.events.Fire("a\rdata: forged\rb", value.NewDict(0))
+	r.events.Fire("end", value.NewDict(0))
+	var tags []string
+	for l := range lines {
+		if l == "tag: end" {
+			break
+		}
+		for part := range strings.SplitSeq(l, "\r") {
+			if part == "data: forged" {
+				t.Errorf("an event of the sender's own: %q", l)
+			}
+		}
+		if tag, ok := strings.CutPrefix(l, "tag: "); ok && tag != "begin" {
+			tags = append(tags, tag)
+		}
+	}
+	if got := strings.Join(tags, "|"); got != "salt/netapi/hook/a data: forged b|a data: forged b" {
+		t.Errorf("the tags are %q", got)
+	}
+}
+
 // A reader that does not read is disconnected and delays no other reader.
 func TestSlowReader(t *testing.T) {
 	r := serve(t, settings(t, ""))

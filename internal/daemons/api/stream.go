@@ -23,9 +23,13 @@ type message struct {
 	data *value.Dict
 }
 
-// appendSSE adds the message to text as a server-sent event.
+// oneLine replaces what ends a line of server-sent events.
+var oneLine = strings.NewReplacer("\n", " ", "\r", " ")
+
+// appendSSE adds the message to text as a server-sent event. Line breaks in the tag, which minions and senders of hooks choose, are
+// replaced: they could begin another event. The JSON has the tag as it is.
 func (m *message) appendSSE(text []byte) []byte {
-	text = append(append(text, "tag: "...), m.tag...)
+	text = append(append(text, "tag: "...), oneLine.Replace(m.tag)...)
 	text = append(append(text, "\ndata: "...), m.json...)
 	return append(text, "\n\n"...)
 }
