@@ -476,6 +476,32 @@ func TestTagsAreOneLine(t *testing.T) {
 	}
 }
 
+// Of a chunk with a token the master does not look at the password, which is therefore not taken for a right one: with a token of his own,
+// a user could try any number of passwords of others.
+func TestTokenProvesNoPassword(t *testing.T) {
+	r := serve(t, settings(t, "login_limit: 3"))
+	token := strings.Repeat("00", 32)
+	guess := func(i int) string { return fmt.Sprintf("username=root&password=x%d&eauth=x", i) }
+	for i := range 10 {
+		if resp, b := r.do("POST", "/run", "client=local&tgt=a&fun=test.ping&token="+token+"&"+guess(i), "Content-Type", form); resp.StatusCode != 200 {
+			t.Fatalf("a chunk with a token: %d %s", resp.StatusCode, b)
+		}
+	}
+	for i := range 10 {
+		want := http.StatusUnauthorized
+		if i >= 3 {
+			want = http.StatusTooManyRequests
+		}
+		if resp, b := r.do("POST", "/login", guess(i), "Content-Type", form); resp.StatusCode != want {
+			t.Errorf("login %d: %d %s, want %d", i, resp.StatusCode, b, want)
+		}
+	}
+	// Nor is the limit one of the token.
+	if resp, b := r.do("POST", "/run", "client=local&tgt=a&fun=test.ping&token="+token+"&"+guess(0), "Content-Type", form); resp.StatusCode != 200 {
+		t.Errorf("a chunk with a token: %d %s", resp.StatusCode, b)
+	}
+}
+
 // A reader that does not read is disconnected and delays no other reader.
 func TestSlowReader(t *testing.T) {
 	r := serve(t, settings(t, ""))

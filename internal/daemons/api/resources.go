@@ -173,7 +173,7 @@ func (c *call) one(d *value.Dict) ([]any, error) {
 		}
 	}
 	end := func(verdict) {}
-	if d.Has("eauth") {
+	if d.Has("eauth") && !d.Has("token") { // with a token, the master does not look at the password
 		var err error
 		if end, err = c.attempt(d); err != nil {
 			return nil, err
