@@ -5,15 +5,13 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"brine/internal/cli"
 	"brine/internal/cli/frame"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := frame.Signals(context.Background())
 	code := cli.Main(ctx, frame.OSEnv(), cli.Applets(), os.Args)
 	stop()
 	os.Exit(code)

@@ -287,11 +287,13 @@ func (b *blueprint) start(ctx context.Context, c *common, logger *log.Log) (*pid
 // goodbye says why the daemon ends, in Salt's words.
 func (b *blueprint) goodbye(ctx context.Context, env *frame.Env, logger *log.Log) {
 	text := "The " + b.title + " is shutdown."
-	for word, name := range map[string]string{"interrupt": "SIGINT", "terminated": "SIGTERM"} {
-		if cause := context.Cause(ctx); cause != nil && strings.HasPrefix(cause.Error(), word) {
-			logger.Warn(b.class + " received a " + name + ". Exiting.")
-			text += " " + b.class + " received a " + name + ". Exited."
+	if cause, ok := errors.AsType[frame.SignalError](context.Cause(ctx)); ok {
+		name := "SIGTERM"
+		if cause.Signal == os.Interrupt {
+			name = "SIGINT"
 		}
+		logger.Warn(b.class + " received a " + name + ". Exiting.")
+		text += " " + b.class + " received a " + name + ". Exited."
 	}
 	env.Errorf("%s", text)
 }

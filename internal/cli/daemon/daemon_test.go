@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/signal"
 	"os/user"
 	"path/filepath"
 	"regexp"
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 	name := os.Getenv(programEnv)
 	for _, a := range []frame.Applet{MasterApplet(), MinionApplet(), APIApplet()} {
 		if a.Name == name {
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := frame.Signals(context.Background())
 			defer stop()
 			os.Exit(a.Run(ctx, frame.OSEnv(), os.Args[1:]))
 		}

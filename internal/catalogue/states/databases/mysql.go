@@ -61,7 +61,8 @@ func databasePresent(ctx context.Context, e *state.Env, a databaseArgs) (state.P
 		texts = append(texts, "Database character set "+value.Str(a.Charset)+" != "+now.Str("character_set")+" needs to be updated")
 	}
 	already := "Database " + a.Name + " is already present"
-	if value.Truth(a.Collate) && value.Str(a.Collate) != now.Str("collate") {
+	collates := value.Truth(a.Collate) && value.Str(a.Collate) != now.Str("collate")
+	if collates {
 		if len(texts) == 0 {
 			texts = append(texts, already)
 		}
@@ -72,7 +73,7 @@ func databasePresent(ctx context.Context, e *state.Env, a databaseArgs) (state.P
 	}
 	comment := strings.Join(texts, "\n")
 	would := comment
-	if !strings.Contains(comment, "collate") {
+	if !collates {
 		would += "\nDatabase " + a.Name + " is going to be updated"
 	}
 	return one(would, func(ctx context.Context) (state.Change, error) {

@@ -119,8 +119,13 @@ func (u unit) available(ctx context.Context) (bool, error) {
 	return false, err
 }
 
+// unavailableError says that the machine has no such service.
+type unavailableError struct{ error }
+
+func (e unavailableError) Unwrap() error { return e.error }
+
 func (u unit) unavailable() error {
-	return fn.Errorf("The named service %s is not available", u.name)
+	return unavailableError{fn.Errorf("The named service %s is not available", u.name)}
 }
 
 func newUnit(e *state.Env, name string, sig any, kw *value.Dict) unit {
@@ -463,7 +468,7 @@ func (service) dead(ctx context.Context, e *state.Env, a runArgs) (state.Plan, e
 func (service) enabled(ctx context.Context, e *state.Env, a bootArgs) (state.Plan, error) {
 	u := newUnit(e, a.Name, nil, a.Kwargs.Dict)
 	p, err := u.onlyBoot(ctx, true)
-	if err != nil && err.Error() == u.unavailable().Error() {
+	if _, ok := errors.AsType[unavailableError](err); ok {
 		p.Forecast = &state.Result{Comment: "Service " + a.Name + " not present; if created in this state run, it would have been enabled"}
 	}
 	return p, err
