@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,7 +14,8 @@ import (
 )
 
 // TestFullDiskOfMaster fills the disk of a master that runs, also of one that writes
-// returns as files, too, or bounds what minions may store.
+// returns as files, too, or bounds what minions may store. Commands are refused, since
+// they cannot be recorded, and returns are stored once there is room.
 func TestFullDiskOfMaster(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]string{"as it is": "", "with files of jobs": "job_cache_files: True\n", "with a small quota": "minion_return_quota: 1\n"} {
@@ -28,27 +30,47 @@ func testFullDisk(t *testing.T, more string) {
 	m := newMaster(t, more)
 	d := daemontest.NewDisk(t, m.Path("var/cache/salt/master"), "2m")
 	m.Start()
-	minion(t, "w", "return_retry_timer_max: 1\n", m)
-	d.Fill()
-
-	// Values that need pages of their own in the store, so that no page that
-	// happens to be free takes them.
-	jids := map[string]string{}
+	w := minion(t, "w", "return_retry_timer_max: 1\n", m)
 	tags := m.Events()
+
+	// Jobs that return once the disk is full. Their values need pages of their own in
+	// the store, so that no page that happens to be free takes them.
+	const size = 100_000
+	full := filepath.Join(t.TempDir(), "full")
+	jids := map[string]string{}
 	for i := range 4 {
-		text := strings.Repeat(fmt.Sprint(i), 100_000)
-		jid, result := command(t, m, "w", "test.echo", text)
-		if result != text {
-			t.Errorf("a command on a master with a full disk: %.100v", result)
+		out, errs, code := m.Run(brine, "salt", "--async", "--out=json", "w", "cmd.run",
+			fmt.Sprintf("while ! test -e %s; do sleep 0.1; done; head -c %d /dev/zero | tr '\\0' %d", full, size, i))
+		jid := regexp.MustCompile(`\d{20}`).FindString(out + errs)
+		if jid == "" {
+			t.Fatalf("salt ends with %d: %s%s", code, out, errs)
 		}
-		mustPing(t, m, "w")
-		jids[jid] = text
+		jids[jid] = strings.Repeat(fmt.Sprint(i), size)
 	}
+	d.Fill()
+	put(t, full, nil, 0o600)
 	m.Logged("cannot store a return", "no space left on device")
+
+	out, errs, code := m.Run(brine, "salt", "-t", "20", "w", "test.echo", "refused"+strings.Repeat("x", size))
+	if err := contains(errs, "the master cannot record the job", "jobs.db", "no space left on device", "make room"); err != nil || code != 1 {
+		t.Errorf("a command on a master with a full disk ends with %d: %.300s, %v", code, out, err)
+	}
+	if err := contains(m.Log(), "cannot record a job; it is not published"); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(w.Log(), "refused") {
+		t.Error("the minion has received the command")
+	}
+	if out, errs, code := m.Run(brine, "salt", "--out=json", "-t", "20", "w", "saltutil.running"); code != 0 {
+		t.Errorf("it cannot be asked what runs: %d %s%s", code, out, errs)
+	}
 
 	// A new minion needs no room for its session key, which is kept in memory.
 	late := daemontest.NewMinion(t, brine, "late", []string{m.Host}, "").Start()
-	answers(t, m, "w", "late")
+	eventually.Nil(t, patience, "late is connected", func() error {
+		out, errs, _ := m.Run(brine, "salt-run", "manage.present", "--out=json")
+		return contains(out+errs, `"late"`, `"w"`)
+	})
 	if !m.Alive() || !late.Alive() {
 		t.Error("a daemon has ended")
 	}

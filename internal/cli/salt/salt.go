@@ -196,6 +196,9 @@ func (p *program) exitCode(err error) int {
 	case errors.As(err, &lost):
 		p.Env.Errorf("ERROR: %s", err)
 		return frame.ExitFailure
+	case errors.As(err, &refused) && refused.Name == "SaltMasterError": // a failure of Brine's master, which no script of Salt's knows
+		p.Env.Errorf("ERROR: %s", err)
+		return frame.ExitFailure
 	case errors.As(err, &refused), salt.KindOf(err) == salt.Unavailable, salt.KindOf(err) == salt.Timeout, salt.KindOf(err) == salt.Invalid:
 		if err := p.Show.Show(err.Error(), "", output.Call{Retcode: 1}); err != nil {
 			p.Env.Errorf("ERROR: %s", err)

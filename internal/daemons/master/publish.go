@@ -71,7 +71,11 @@ func (p *commands) publish(c *channel.Call) {
 		load.Delete(k)
 	}
 	reply := p.publisher.publish(load)
-	p.recorder.record(c, who, resultDone, reply.Dict("load").Str("jid"))
+	result := resultDone
+	if reply.Has("error") {
+		result = resultFailed
+	}
+	p.recorder.record(c, who, result, reply.Dict("load").Str("jid"))
 	c.Reply(reply)
 }
 
@@ -126,7 +130,8 @@ func (p *publisher) newJID() string {
 
 // publish starts a job whose sender may do so, and returns the
 // reply that the sender is owed: {enc: clear, load: {jid, minions, missing}}
-// or a map with error. The job is on disk before it is sent, if the disk takes it.
+// or a map with error. The job is on disk before it is sent; one that the disk does
+// not take is refused.
 func (p *publisher) publish(load *value.Dict) *value.Dict {
 	typ := load.Str("tgt_type")
 	if typ == "" {
@@ -153,9 +158,11 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 	}
 	expires := p.expiry(load, time.Now())
 	if err := p.recordJob(load, jid, minions, expires); err != nil {
-		// It is sent all the same: an operator whose master's disk is full
-		// needs to command it, and minions keep returns that are not stored.
-		p.log.Error("cannot record a job; it is sent, but cannot be looked up later", "jid", jid, "err", err)
+		if fun := load.Str("fun"); !jobControl[fun] && !endsJobs[fun] {
+			p.log.Error("cannot record a job; it is not published", "jid", jid, "err", err)
+			return unrecorded(err)
+		}
+		p.log.Error("cannot record a job; it is published, but cannot be looked up later", "jid", jid, "err", err)
 	}
 	p.announce(load, jid, minions, missing)
 	job := jobMap(load, jid, p.masterID)
@@ -171,6 +178,13 @@ func (p *publisher) publish(load *value.Dict) *value.Dict {
 		reply.Set("elsewhere", others)
 	}
 	return clearReply(reply)
+}
+
+// unrecorded is the reply to the sender of a job that cannot be recorded. Were it
+// published, it could be lost or run twice after a restart, without a trace.
+func unrecorded(why error) *value.Dict {
+	return value.DictOf("error", value.DictOf("name", "SaltMasterError",
+		"message", fmt.Sprintf("the master cannot record the job, so no minion has received it: %v; make room on that disk or repair it, and give the command again", why)))
 }
 
 func clearReply(load *value.Dict) *value.Dict {
@@ -218,6 +232,13 @@ func (p *publisher) handToPeers(jobMap *value.Dict, jid string, minions []string
 // answer is useless, so they are not kept for disconnected minions.
 var jobControl = map[string]bool{
 	"saltutil.find_job": true, "saltutil.running": true, "saltutil.is_running": true,
+}
+
+// endsJobs are the functions by which an operator ends jobs. They are published
+// even if they cannot be recorded: a job may be what fills the disk.
+var endsJobs = map[string]bool{
+	"saltutil.kill_job": true, "saltutil.term_job": true, "saltutil.signal_job": true,
+	"saltutil.kill_all_jobs": true, "saltutil.term_all_jobs": true,
 }
 
 // expiry is until when a job is kept for minions that are unreachable: for as long as

@@ -2,6 +2,7 @@ package master
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -163,6 +164,37 @@ func TestExpiredJobs(t *testing.T) {
 	p.states.expire()
 	if tags := p.tags(); !slices.Equal(tags, []string{salt.Tag("job", jid, "expired")}) {
 		t.Errorf("events %v", tags)
+	}
+}
+
+// fullStore stores no job.
+type fullStore struct{ jobStore }
+
+func (fullStore) NewJobUntil(*value.Dict, []string, time.Time) error {
+	return salt.Errorf(salt.Unavailable, "cannot use the job database /x/jobs.db: no space left on device")
+}
+
+// TestUnrecordedJob: a job that cannot be recorded reaches no minion, and its sender
+// learns why. Functions that look at jobs, or end them, are sent all the same.
+func TestUnrecordedJob(t *testing.T) {
+	p := newParts(t, []string{"web1"}, nil)
+	p.publisher.jobs = fullStore{p.jobs}
+	reply := answer(t, p.commands().publish, "", "publish", command("root", "test.ping", "*"))
+	e := reply.Dict("error")
+	if e.Str("name") != "SaltMasterError" || !strings.Contains(e.Str("message"), "/x/jobs.db: no space left on device") {
+		t.Errorf("the answer is %s", value.Repr(reply))
+	}
+	if sent, tags := p.sent.take(), p.tags(); len(sent) > 0 || len(tags) > 0 {
+		t.Errorf("published to %v, events %v", sent, tags)
+	}
+	if records, err := p.audit.Recent(10, func(*value.Dict) bool { return true }); err != nil || len(records) != 1 || records[0].Str("result") != resultFailed {
+		t.Errorf("on record: %v, %v", records, err)
+	}
+	for _, fun := range []string{"saltutil.find_job", "saltutil.kill_job", "saltutil.term_all_jobs"} {
+		reply := answer(t, p.commands().publish, "", "publish", command("root", fun, "*"))
+		if sent := p.sent.take(); len(sent) != 1 || reply.Has("error") {
+			t.Errorf("%s: published to %v; the answer is %s", fun, sent, value.Repr(reply))
+		}
 	}
 }
 
