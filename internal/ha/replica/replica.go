@@ -32,6 +32,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/internal/store/boltfile"
 	"brine/internal/store/keystore"
 	"brine/internal/store/oplog"
 )
@@ -64,7 +65,7 @@ type Ranks map[string]func(value []byte) int
 
 // Store holds the records of one master. It is safe for concurrent use.
 type Store struct {
-	db     *bolt.DB
+	db     *boltfile.File
 	id     string
 	ranks  Ranks
 	log    *slog.Logger
@@ -92,7 +93,7 @@ const lockTimeout = time.Second
 // Open opens the records in dir or creates them. id is the master's.
 func Open(dir, id string, ranks Ranks, log *slog.Logger) (*Store, error) {
 	path := filepath.Join(dir, fileName)
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
+	db, err := boltfile.Open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
 	if err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "cannot open %s: %w; if it is damaged, stop the master, move it away and start again: its contents are fetched from the other masters", path, err)
 	}

@@ -41,6 +41,7 @@ import (
 	"brine/internal/base/salt"
 	"brine/internal/py/msgpack"
 	"brine/internal/py/value"
+	"brine/internal/store/boltfile"
 	"brine/internal/store/oplog"
 )
 
@@ -65,7 +66,7 @@ type Store struct {
 	now      func() time.Time
 
 	mu sync.RWMutex // held for reading by every use of db, for writing to replace it
-	db *bolt.DB
+	db *boltfile.File
 
 	ops     chan *op
 	waiting atomic.Int64 // bytes in ops
@@ -123,8 +124,8 @@ func OpenReadOnly(dir string, o Options, log *slog.Logger) (*Store, error) {
 	if _, err := os.Stat(s.path); err != nil {
 		return nil, salt.Errorf(salt.NotFound, "there is no job database: %w", err)
 	}
-	db, err := guard(func() (*bolt.DB, error) {
-		return bolt.Open(s.path, 0o600, &bolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	db, err := guard(func() (*boltfile.File, error) {
+		return boltfile.Open(s.path, bolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	})
 	if err != nil {
 		return nil, openError(s.path, err)
@@ -169,9 +170,9 @@ const lockTimeout = time.Second
 var errDamaged = errors.New("the job database is damaged")
 
 // openFile opens or creates the file. The error matches errDamaged if the content is the cause.
-func openFile(path string) (*bolt.DB, error) {
-	db, err := guard(func() (*bolt.DB, error) {
-		return bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
+func openFile(path string) (*boltfile.File, error) {
+	db, err := guard(func() (*boltfile.File, error) {
+		return boltfile.Open(path, bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType})
 	})
 	if err != nil {
 		return nil, openError(path, err)
@@ -220,7 +221,7 @@ func guard[T any](fn func() (T, error)) (v T, err error) {
 }
 
 // recreate moves the damaged file aside and opens a new one.
-func (s *Store) recreate(why error) (*bolt.DB, error) {
+func (s *Store) recreate(why error) (*boltfile.File, error) {
 	aside := s.path + ".damaged-" + s.now().UTC().Format("20060102T150405.000000")
 	if err := os.Rename(s.path, aside); err != nil {
 		return nil, salt.Errorf(salt.Unavailable, "%w; cannot move it aside: %w", why, err)
@@ -249,7 +250,7 @@ func (s *Store) replace(why error) {
 	defer s.mu.Unlock()
 	s.damaged.Store(false)
 	guard(func() (any, error) { return nil, s.db.Close() })
-	var db *bolt.DB
+	var db *boltfile.File
 	var err error
 	if errors.Is(why, errDamaged) {
 		db, err = s.recreate(why)
