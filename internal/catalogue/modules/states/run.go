@@ -241,7 +241,7 @@ func (m *mod) single(ctx context.Context, c *fn.Call, a args) (any, error) {
 				low.Delete(k)
 			}
 		}
-		if faults := s.Engine().Verify(low); len(faults) > 0 {
+		if faults := s.Engine().Verify(ctx, low); len(faults) > 0 {
 			return faulty(c, faults), nil
 		}
 		results, tag := value.NewDict(1), highstate.Tag(low)
@@ -266,7 +266,7 @@ func (m *mod) low(ctx context.Context, c *fn.Call, a args) (any, error) {
 		low.Set("__id__", low.At("name"))
 	}
 	return m.in(ctx, c, a, session{"state.low", "", anyPillar}, func(s *highstate.Session) (any, error) {
-		if faults := s.Engine().Verify(low); len(faults) > 0 {
+		if faults := s.Engine().Verify(ctx, low); len(faults) > 0 {
 			return faulty(c, faults), nil
 		}
 		// A failure sets no exit code here: as of every function, the result

@@ -26,6 +26,9 @@ type source struct {
 }
 
 func (s source) Request(ctx context.Context, load *value.Dict) (any, error) {
+	if err := ctx.Err(); err != nil { // as a request to a master
+		return nil, err
+	}
 	switch load.Str("cmd") {
 	case "_master_opts":
 		return s.opts, nil
@@ -124,6 +127,7 @@ func TestRuns(t *testing.T) {
 		{"state.high", []any{value.DictOf("v", value.DictOf("test", value.ListOf("nop")))}, 0, "test_|-v_|-v_|-nop"},
 		{"state.low", []any{value.DictOf("state", "test", "fun", "nop", "name", "v")}, 0, "'comment': 'Success!'"},
 		{"state.low", []any{value.DictOf("state", "test", "fun", "fail_without_changes", "name", "v")}, 1, "'comment': 'Failure!'"},
+		{"state.low", []any{value.DictOf("state", "test", "fun", "nopp", "name", "v", "__id__", "b", "__sls__", "a")}, 1, "did you mean test.nop?\\n(a.sls, line 5)"},
 		{"state.template_str", []any{"a: test.nop"}, 0, "test_|-a_|-a_|-nop"},
 		{"state.show_top", nil, 0, "{'base': ['a', 'sub']}"},
 		{"state.show_states", nil, 0, "['sub', 'a']"},

@@ -138,8 +138,8 @@ func (e *Engine) Single(ctx context.Context, low *value.Dict) *value.Dict {
 }
 
 // Verify returns why a chunk cannot be called, in Salt's words.
-func (e *Engine) Verify(low *value.Dict) []string {
-	v := verifier{states: e.deps.States, where: e.deps.Where}
+func (e *Engine) Verify(ctx context.Context, low *value.Dict) []string {
+	v := verifier{ctx, e.deps.States, e.deps.Where}
 	_, _, faults := v.verify(low)
 	return faults
 }
