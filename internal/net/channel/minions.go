@@ -251,6 +251,14 @@ func (t *minionTable) judge(s *minionState, id, nonce, cmd string, ts int64, now
 	return fresh
 }
 
+// forgetNonces frees the memory of a burst of requests of a minion that is quiet
+// since.
+func (m *minionState) forgetNonces(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nonces.forget(now)
+}
+
 // renewSession replaces the session key of a minion that is signing in, if one of
 // its requests was outrun: with a new key its clock begins again, and no request
 // of before can be opened.
@@ -288,14 +296,22 @@ const repeatTime = 5 * time.Minute
 // minion, and among all of the last replayTime, but at most nonceBurst: a minion
 // that reports a thousand jobs at once does not make room for a replay. Of older
 // ones the floor is remembered: by the minion's own clock all were sent before it.
+//
+// A minion that fetches many small files sends thousands of requests in a second.
+// The floor must not reach what it is sending, so all of the last burstTime are
+// remembered, at most nonceMost, which is more than one connection carries in a
+// second.
 const (
 	nonceWindow = 128
 	nonceBurst  = 8192
+	nonceMost   = 1 << 15
 	replayTime  = 5 * time.Minute
+	burstTime   = 10 * time.Second
 )
 
 // nonceRing remembers the hashes of the last nonces and the seconds in which they
-// came and were sent. It takes some 2.5 KiB for a minion that talks much; the nonces
+// came and were sent. It takes some 2.5 KiB for a minion that talks much, and at most
+// 0.5 MiB; the nonces
 // themselves would take several times as much, for each of thousands of minions.
 type nonceRing struct {
 	hashes []uint64 // those from next on count
@@ -311,8 +327,17 @@ func (r *nonceRing) add(h uint64, sent uint32, now time.Time) (since time.Time, 
 		return time.Unix(int64(r.times[r.next+i]), 0), true
 	}
 	r.hashes, r.times, r.sent = append(r.hashes, h), append(r.times, uint32(now.Unix())), append(r.sent, sent)
-	old := uint32(now.Add(-replayTime).Unix())
-	for n := len(r.hashes) - r.next; n > nonceWindow && (n > nonceBurst || r.times[r.next] < old); n-- {
+	r.forget(now)
+	return now, false
+}
+
+// forget drops what need not be remembered any more.
+func (r *nonceRing) forget(now time.Time) {
+	old, burst := uint32(now.Add(-replayTime).Unix()), uint32(now.Add(-burstTime).Unix())
+	for n := len(r.hashes) - r.next; n > nonceWindow; n-- {
+		if at := r.times[r.next]; at >= old && (n <= nonceBurst || at >= burst) && n <= nonceMost {
+			break
+		}
 		r.floor = max(r.floor, above(r.sent[r.next]))
 		r.next++
 	}
@@ -323,7 +348,6 @@ func (r *nonceRing) add(h uint64, sent uint32, now time.Time) (since time.Time, 
 		r.sent = append(make([]uint32, 0, len(r.sent)-r.next+nonceWindow/4), r.sent[r.next:]...)
 		r.next = 0
 	}
-	return now, false
 }
 
 // above returns the floor that a forgotten request leaves, which must refuse the

@@ -87,10 +87,11 @@ func (s *Server) Forget(id string) {
 // Prune drops what is remembered of minions that are not accepted any more. It is
 // cheap enough for once a minute.
 func (s *Server) Prune() {
-	s.table.m.Range(func(id, _ any) bool {
+	s.table.m.Range(func(id, v any) bool {
 		if _, err := s.table.get(id.(string)); err != nil && !errors.Is(err, errNotAccepted) {
 			s.log.Debug("cannot read the key of a minion", "minion", id, "err", err)
 		}
+		v.(*minionState).forgetNonces(s.now())
 		return true
 	})
 	s.table.waiting.expire(s.now())

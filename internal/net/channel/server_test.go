@@ -320,6 +320,44 @@ func TestOldReplay(t *testing.T) {
 	}
 }
 
+// TestBusyMinion: a minion that sends more requests in one second of its clock than
+// are remembered of a quiet one is served, and none of them can be replayed, then
+// nor when they are forgotten.
+func TestBusyMinion(t *testing.T) {
+	seal := newSealer(t, vecSession, "minion")
+	now := time.Now()
+	s := newVecServer(t, func(c *Call) { c.Reply("served") })
+	s.now = func() time.Time { return now }
+	ask := func() (request []byte, answer any) {
+		load := seal.load("ts", now.Unix())
+		request = seal.request(t, load)
+		return request, seal.answerOf(t, s.ask(t, request, false), load.Str("nonce"))
+	}
+	first, _ := ask()
+	for i := range 2 * nonceBurst {
+		if _, answer := ask(); answer != "served" {
+			t.Fatalf("request %d: %v", i, answer)
+		}
+	}
+	replay := func(when string) {
+		t.Helper()
+		if answer := decode(t, s.ask(t, first, false)); answer != badLoad {
+			t.Errorf("a replay %s is answered %v", when, answer)
+		}
+	}
+	replay("at once")
+	m, _ := s.table.m.Load(vecID)
+	now = now.Add(2 * burstTime)
+	s.Prune()
+	if r := &m.(*minionState).nonces; len(r.hashes)-r.next != nonceBurst || cap(r.hashes) > 2*nonceBurst {
+		t.Errorf("of a minion that is quiet again %d requests are remembered, with room for %d", len(r.hashes)-r.next, cap(r.hashes))
+	}
+	replay("later")
+	if _, answer := ask(); answer != "served" {
+		t.Errorf("the minion later: %v", answer)
+	}
+}
+
 // TestRequestServerTTL: a request that is too old is refused, and one from
 // the future, too; without the option no clock matters.
 func TestRequestServerTTL(t *testing.T) {
