@@ -40,13 +40,13 @@ func (c *Client) Low(ctx context.Context, chunk *value.Dict) ([]any, error) {
 	if !creds.Has("token") && !creds.Has("eauth") {
 		return nil, ErrNoCredentials
 	}
-	return low{Client: c.As(creds), chunk: chunk}.do(ctx)
+	return low{client: c.As(creds), chunk: chunk}.do(ctx)
 }
 
 // LowTrusted runs a chunk of low data as the user of this process and ignores credentials in it. It is for requests from the machine's own
 // configuration.
 func (c *Client) LowTrusted(ctx context.Context, chunk *value.Dict) ([]any, error) {
-	return low{Client: c, chunk: chunk, trusted: true}.do(ctx)
+	return low{client: c, chunk: chunk, trusted: true}.do(ctx)
 }
 
 // do runs the chunk.
@@ -82,8 +82,8 @@ func (l low) do(ctx context.Context) ([]any, error) {
 
 // low is one chunk with its client.
 type low struct {
-	*Client
-	chunk *value.Dict
+	client *Client
+	chunk  *value.Dict
 	// trusted says that the chunk comes from the machine's own configuration.
 	trusted bool
 }
@@ -199,7 +199,7 @@ func (l low) local(ctx context.Context) (any, error) {
 
 // collect runs a job and returns a map of minions to returns.
 func (l low) collect(ctx context.Context, j Job) (any, error) {
-	pub, results, err := l.Call(ctx, j)
+	pub, results, err := l.client.Call(ctx, j)
 	all := value.NewDict(len(results))
 	if errors.Is(err, ErrNoMatch) {
 		return all, nil
@@ -240,7 +240,7 @@ func (l low) localAsync(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := l.Publish(ctx, j)
+	p, err := l.client.Publish(ctx, j)
 	if errors.Is(err, ErrNoMatch) {
 		return value.NewDict(0), nil
 	}
@@ -267,7 +267,7 @@ func (l low) localBatch(ctx context.Context) ([]any, error) {
 		return nil, salt.Errorf(salt.Invalid, "batch must be a number or a percentage, such as 3 or 10%%")
 	}
 	out := []any{}
-	for step, err := range l.RunBatch(ctx, Batch{Job: j, Size: size}) {
+	for step, err := range l.client.RunBatch(ctx, Batch{Job: j, Size: size}) {
 		switch r := step.Result; {
 		case errors.Is(err, ErrNoMatch):
 			return out, nil
@@ -319,7 +319,7 @@ func (l low) localSubset(ctx context.Context) (any, error) {
 			return nil, salt.Errorf(salt.Invalid, "subset must be 1 or more")
 		}
 	}
-	ids, err := l.Pick(ctx, j, n)
+	ids, err := l.client.Pick(ctx, j, n)
 	if err != nil && !errors.Is(err, ErrNoMatch) {
 		return nil, err
 	}
@@ -409,7 +409,7 @@ func (l low) runner(ctx context.Context) (any, error) {
 	if !l.chunk.Dict("kwarg").Has("timeout") {
 		r.Kwargs.Delete("timeout")
 	}
-	data, err := l.Run(limited, r, nil, nil)
+	data, err := l.client.Run(limited, r, nil, nil)
 	switch {
 	case err != nil && ctx.Err() == nil && limited.Err() != nil:
 		return nil, salt.Errorf(salt.Timeout, "RunnerClient job '%s' timed out", r.Fun)
@@ -437,7 +437,7 @@ func (l low) runnerAsync(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	jid, tag, err := l.RunAsync(ctx, r)
+	jid, tag, err := l.client.RunAsync(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -453,7 +453,7 @@ func (l low) master(ctx context.Context, cmd string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.Client.wheel(ctx, cmd, value.Str(l.chunk.At("fun")), args, kwargs)
+	return l.client.wheel(ctx, cmd, value.Str(l.chunk.At("fun")), args, kwargs)
 }
 
 // Wheel runs a wheel function on the master and returns the data of its event: {fun, jid, user, return, success, ...}. args and kwargs may

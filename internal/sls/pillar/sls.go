@@ -85,7 +85,7 @@ func noEnv(env string) string {
 
 // slsRun renders the SLS files of one environment.
 type slsRun struct {
-	*run
+	run  *run
 	env  string
 	mods map[string]any // what each file rendered to, without its includes
 }
@@ -99,10 +99,10 @@ const (
 // sls renders one file with what it includes. nil means that there is none.
 func (s *slsRun) sls(ctx context.Context, sls string, defaults *value.Dict, depth int) any {
 	if depth > maxDepth || len(s.mods) > maxFiles {
-		s.fail(fmt.Sprintf("SLS '%s' is included more than %d levels deep, or there are more than %d files", sls, maxDepth, maxFiles))
+		s.run.fail(fmt.Sprintf("SLS '%s' is included more than %d levels deep, or there are more than %d files", sls, maxDepth, maxFiles))
 		return nil
 	}
-	f, ok := s.find(sls, s.env)
+	f, ok := s.run.find(sls, s.env)
 	if !ok {
 		return s.missing(sls)
 	}
@@ -117,7 +117,7 @@ func (s *slsRun) sls(ctx context.Context, sls string, defaults *value.Dict, dept
 	}
 	d, ok := state.(*value.Dict)
 	if !ok {
-		s.fail(fmt.Sprintf("SLS '%s' does not render to a dictionary", sls))
+		s.run.fail(fmt.Sprintf("SLS '%s' does not render to a dictionary", sls))
 		return nil
 	}
 	include, ok := d.Get("include")
@@ -126,7 +126,7 @@ func (s *slsRun) sls(ctx context.Context, sls string, defaults *value.Dict, dept
 	}
 	l, ok := include.(*value.List)
 	if !ok {
-		s.fail(fmt.Sprintf("Include Declaration in SLS '%s' is not formed as a list", sls))
+		s.run.fail(fmt.Sprintf("Include Declaration in SLS '%s' is not formed as a list", sls))
 		return d
 	}
 	d = d.Clone()
@@ -140,7 +140,7 @@ func (s *slsRun) file(ctx context.Context, f fileserver.Found, sls string, defau
 	if err != nil {
 		return nil, err
 	}
-	return s.text(ctx, f, source, s.env, sls, defaults)
+	return s.run.text(ctx, f, source, s.env, sls, defaults)
 }
 
 // hasFolders reports whether pillar_roots has directories for an environment.
@@ -151,13 +151,13 @@ func (r *run) hasFolders(env string) bool {
 // missing says that there is no such SLS, unless that is allowed.
 func (s *slsRun) missing(sls string) any {
 	switch {
-	case s.ignored[s.env][sls]:
-		s.log.Debug("a missing SLS of the pillar is ignored", "sls", sls, "pillarenv", s.env)
-	case s.known(s.env) && s.hasFolders(s.env): // Salt says nothing of one without
-		s.fail(fmt.Sprintf("Specified SLS '%s' in environment '%s' is not available on the salt master", sls, s.env))
+	case s.run.ignored[s.env][sls]:
+		s.run.log.Debug("a missing SLS of the pillar is ignored", "sls", sls, "pillarenv", s.env)
+	case s.run.known(s.env) && s.run.hasFolders(s.env): // Salt says nothing of one without
+		s.run.fail(fmt.Sprintf("Specified SLS '%s' in environment '%s' is not available on the salt master", sls, s.env))
 		s.mods[sls] = nil
 	default:
-		s.log.Debug("an SLS of the pillar is in an environment that pillar_roots does not have", "sls", sls, "pillarenv", s.env)
+		s.run.log.Debug("an SLS of the pillar is in an environment that pillar_roots does not have", "sls", sls, "pillarenv", s.env)
 	}
 	return nil
 }
@@ -166,11 +166,11 @@ func (s *slsRun) missing(sls string) any {
 // unless minions may know.
 func (s *slsRun) broken(sls string, err error) {
 	why := fmt.Sprintf("Rendering SLS '%s' failed, render error:\n%v", sls, err)
-	if s.o.SafeErrors {
-		s.log.Error(why, "minion", s.q.ID)
+	if s.run.o.SafeErrors {
+		s.run.log.Error(why, "minion", s.run.q.ID)
 		why = fmt.Sprintf("Rendering SLS '%s' failed. Please see master log for details.", sls)
 	}
-	s.fail(why)
+	s.run.fail(why)
 }
 
 // include merges an SLS with those that it includes.
@@ -179,7 +179,7 @@ func (s *slsRun) include(ctx context.Context, sls string, f fileserver.Found, st
 	for _, it := range items {
 		name, key, known := "", "", true
 		if name, key, defaults, known = readInclude(it, defaults); !known {
-			s.fail(fmt.Sprintf("Include Declaration in SLS '%s' has an item that is no name: %s", sls, value.Repr(it)))
+			s.run.fail(fmt.Sprintf("Include Declaration in SLS '%s' has an item that is no name: %s", sls, value.Repr(it)))
 			continue
 		}
 		for _, n := range s.included(ctx, sls, f, name) {
@@ -192,19 +192,19 @@ func (s *slsRun) include(ctx context.Context, sls string, f fileserver.Found, st
 				continue
 			}
 			d = nest(d, key)
-			if s.o.IncludesOverride {
-				state = s.merge(state, d)
+			if s.run.o.IncludesOverride {
+				state = s.run.merge(state, d)
 			} else {
 				included = append(included, d)
 			}
 		}
 	}
-	if s.o.IncludesOverride || len(included) == 0 {
+	if s.run.o.IncludesOverride || len(included) == 0 {
 		return state
 	}
 	all := included[0]
 	for _, d := range append(included[1:], state) {
-		all = s.merge(all, d)
+		all = s.run.merge(all, d)
 	}
 	return all
 }
@@ -246,11 +246,11 @@ func nest(d *value.Dict, key string) *value.Dict {
 // included returns the names that an item stands for. A name that begins with
 // a dot is looked for both at the top and beside the SLS, as in Salt.
 func (s *slsRun) included(ctx context.Context, sls string, f fileserver.Found, name string) []string {
-	if !s.known(s.env) {
-		s.fail(noEnv(s.env))
+	if !s.run.known(s.env) {
+		s.run.fail(noEnv(s.env))
 		return []string{name}
 	}
-	out := s.match(ctx, strings.ReplaceAll(strings.TrimLeft(name, "."), "/", "."), s.env)
+	out := s.run.match(ctx, strings.ReplaceAll(strings.TrimLeft(name, "."), "/", "."), s.env)
 	if strings.HasPrefix(name, ".") {
 		parts := strings.Split(sls, ".")
 		if !strings.HasSuffix(f.Rel, "/init.sls") {
@@ -258,7 +258,7 @@ func (s *slsRun) included(ctx context.Context, sls string, f fileserver.Found, n
 		}
 		name = strings.Join(append(parts, name[1:]), ".")
 	}
-	out = append(out, s.match(ctx, name, s.env)...)
+	out = append(out, s.run.match(ctx, name, s.env)...)
 	if len(out) == 0 {
 		return []string{name}
 	}
