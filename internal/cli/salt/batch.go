@@ -42,7 +42,7 @@ func (p *program) batch(ctx context.Context) error {
 	code := 0
 	progress := p.newProgress(nil)
 	defer progress.stop()
-	for step, err := range p.Client.RunBatch(ctx, b) {
+	for step, err := range p.session.Client.RunBatch(ctx, b) {
 		if err != nil {
 			progress.stop()
 			return p.stopped(p.batchError(err), "")
@@ -59,7 +59,7 @@ func (p *program) batch(ctx context.Context) error {
 	}
 	progress.stop()
 	if halted != "" {
-		p.Log.Error("Minion " + halted + " returned with non-zero exit code. Batch run stopped due to failhard")
+		p.session.Log.Error("Minion " + halted + " returned with non-zero exit code. Batch run stopped due to failhard")
 	}
 	if code != 0 {
 		return exit{code: code}
@@ -106,7 +106,7 @@ func (p *program) batchStep(s client.BatchStep) (code int, err error) {
 	if code = r.Retcode; code == 0 && p.falls(*r) {
 		code = frame.ExitFailure
 	}
-	return code, p.Show.Show(data, r.Out, output.Call{})
+	return code, p.session.Show.Show(data, r.Out, output.Call{})
 }
 
 // staticBatch runs a batch and shows all returns together at the end.
@@ -119,7 +119,7 @@ func (p *program) staticBatch(ctx context.Context) error {
 	failed := false
 	progress := p.newProgress(nil)
 	defer progress.stop()
-	for step, err := range p.Client.RunBatch(ctx, b) {
+	for step, err := range p.session.Client.RunBatch(ctx, b) {
 		if err != nil {
 			progress.stop()
 			return p.stopped(err, "")

@@ -21,13 +21,13 @@ func (p *program) notConnected(id string) bool {
 		p.peers = map[netip.Addr]bool{}
 		for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 			if f, err := os.Open(path); err == nil {
-				addPeers(p.peers, f, p.Conf.Network.PublishPort)
+				addPeers(p.peers, f, p.session.Conf.Network.PublishPort)
 				f.Close()
 			}
 		}
 		addLocal(p.peers)
 	}
-	grains := cache.New(p.Conf.Files.CacheDir, p.Conf.Cache, p.Log.Logger).MinionData(id).Grains
+	grains := cache.New(p.session.Conf.Files.CacheDir, p.session.Conf.Cache, p.session.Log.Logger).MinionData(id).Grains
 	if len(p.peers) == 0 || grains == nil {
 		return false
 	}

@@ -33,8 +33,8 @@ func (p *program) printDocs(docs *value.Dict, minions int) error {
 	}
 	slices.Sort(funs)
 	for _, fun := range funs {
-		if p.Show.Wanted() != "" {
-			if err := p.Show.Show(value.DictOf(fun, docs.At(fun)), "nested", output.Call{}); err != nil {
+		if p.session.Show.Wanted() != "" {
+			if err := p.session.Show.Show(value.DictOf(fun, docs.At(fun)), "nested", output.Call{}); err != nil {
 				return err
 			}
 			continue

@@ -22,7 +22,7 @@ func (p *program) job() client.Job {
 }
 
 func (p *program) async(ctx context.Context) error {
-	pub, err := p.Client.Publish(ctx, p.job())
+	pub, err := p.session.Client.Publish(ctx, p.job())
 	if errors.Is(err, client.ErrNoMatch) {
 		p.say("%s\nExecuted command with job ID: 0\n", err)
 		return p.strict(frame.ExitNoReturn, textNoReturn)
@@ -59,9 +59,9 @@ func (p *program) start(ctx context.Context) (*client.Running, error) {
 	}
 	if p.opts.Verbose {
 		j.StillRunning = func(id string) { p.aside(func() { p.say("Execution is still running on %s\n", id) }) }
-		j.StateChanged = func(jid, id, state string) { p.aside(func() { p.told(jid, id, state, "") }) }
+		j.StateChanged = func(jid, id, state string) { p.aside(func() { p.states().change(jid, id, state, "") }) }
 	}
-	r, err := p.Client.Start(ctx, j)
+	r, err := p.session.Client.Start(ctx, j)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (p *program) start(ctx context.Context) (*client.Running, error) {
 
 // subset selects random minions that have the function.
 func (p *program) subset(ctx context.Context) ([]string, error) {
-	ids, err := p.Client.Pick(ctx, p.job(), p.opts.Subset)
+	ids, err := p.session.Client.Pick(ctx, p.job(), p.opts.Subset)
 	if err != nil {
 		return nil, p.stopped(err, "")
 	}
@@ -128,10 +128,12 @@ func (p *program) execute(ctx context.Context) error {
 	if p.cmd.doc() {
 		return p.printDocs(docs, sum.targeted())
 	}
-	if p.opts.Summary && p.Show.Wanted() == "" {
-		sum.print(p.Env.Stdout, p.opts.Verbose)
+	if p.opts.Summary && p.session.Show.Wanted() == "" {
+		sum.print(p.session.Env.Stdout, p.opts.Verbose)
 	}
-	p.tellStates(ctx, r.JID, absent, sum.returned)
+	if p.wantsStates() {
+		p.states().absent(ctx, r.JID, absent, sum.returned)
+	}
 	if failed {
 		return exit{1, textFailed}
 	}
@@ -164,7 +166,9 @@ func (p *program) static(ctx context.Context) error {
 		}
 	}
 	progress.stop()
-	defer p.tellStates(ctx, r.JID, absent, all.Len())
+	if p.wantsStates() {
+		defer p.states().absent(ctx, r.JID, absent, all.Len())
+	}
 	return p.allPrinted(all, failed)
 }
 
@@ -178,9 +182,9 @@ func (p *program) allPrinted(all *value.Dict, failed bool) error {
 
 // printNothing prints the empty result in machine-readable output.
 func (p *program) printNothing() error {
-	switch p.Show.Wanted() {
+	switch p.session.Show.Wanted() {
 	case "json", "yaml", "raw", "pprint":
-		return p.Show.Show(value.NewDict(0), "", output.Call{})
+		return p.session.Show.Show(value.NewDict(0), "", output.Call{})
 	}
 	return nil
 }
@@ -198,7 +202,7 @@ func (p *program) printAll(all *value.Dict) error {
 	if strings.HasPrefix(p.cmd.funs()[0], "state.") {
 		out = "highstate"
 	}
-	if err := p.Show.Show(all, out, output.Call{}); err != nil {
+	if err := p.session.Show.Show(all, out, output.Call{}); err != nil {
 		return err
 	}
 	if all.Len() == 0 {
@@ -229,5 +233,5 @@ func (p *program) shape(res client.Result, jid string) shown {
 }
 
 func (p *program) print(s shown) error {
-	return p.Show.Show(s.data, s.out, output.Call{Retcode: s.retcode})
+	return p.session.Show.Show(s.data, s.out, output.Call{Retcode: s.retcode})
 }

@@ -34,9 +34,9 @@ func (p *program) newProgress(ids []string) *progress {
 	pr := &progress{begun: time.Now(), bar: p.opts.Progress, since: map[string]time.Time{}, stop: func() {}}
 	p.live = pr
 	if pr.bar {
-		pr.Line = p.Env.StderrLine()
-	} else if p.Show.Wanted() != "quiet" {
-		pr.Line = p.Env.Live()
+		pr.Line = p.session.Env.StderrLine()
+	} else if p.session.Show.Wanted() != "quiet" {
+		pr.Line = p.session.Env.Live()
 	}
 	if pr.Line == nil {
 		return pr

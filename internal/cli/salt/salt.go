@@ -67,9 +67,9 @@ type batching struct {
 
 // program is one run of salt.
 type program struct {
-	*session.Session
-	opts options
-	cmd  *call
+	session *session.Session
+	opts    options
+	cmd     *call
 
 	live  *progress           // of the running job, or nil
 	peers map[netip.Addr]bool // connected to the master; nil before the first look
@@ -95,11 +95,11 @@ func (p *program) run(ctx context.Context, env *frame.Env, args []string) int {
 			return incomplete(env, err)
 		}
 	}
-	if p.Session, err = session.Open(env, inv, &p.opts.Options, p.tune); err != nil {
+	if p.session, err = session.Open(env, inv, &p.opts.Options, p.tune); err != nil {
 		return session.Fail(env, &command, err)
 	}
-	defer p.Close()
-	if v, ok := p.Tree.Values.Get("show_timeout"); inv.Given("show_timeout") {
+	defer p.session.Close()
+	if v, ok := p.session.Tree.Values.Get("show_timeout"); inv.Given("show_timeout") {
 		p.opts.HideTimeout = p.opts.HideTimeout || !p.opts.ShowTimeout // that may be from the Saltfile
 	} else if ok && !value.Truth(v) {
 		p.opts.HideTimeout = true
@@ -116,7 +116,7 @@ func (p *program) do(ctx context.Context) error {
 	case o.Preview:
 		return p.preview()
 	}
-	if err := p.Authenticate(ctx); err != nil {
+	if err := p.session.Authenticate(ctx); err != nil {
 		return err
 	}
 	if o.SafeLimit > 1 && o.Batch == "" && !o.Static {
@@ -169,44 +169,44 @@ func (p *program) exitCode(err error) int {
 		return frame.ExitOK
 	case errors.As(err, &e):
 		if e.text != "" {
-			p.Env.Errorf("%s", e.text)
+			p.session.Env.Errorf("%s", e.text)
 		}
 		return e.code
 	case errors.Is(err, context.Canceled):
 		return p.interrupted("")
 	case errors.Is(err, session.ErrAuthentication):
-		p.Env.Errorf("%s", err)
+		p.session.Env.Errorf("%s", err)
 		return frame.ExitNoReturn
 	case errors.As(err, new(*client.NoAccess)):
-		p.Env.Errorf("ERROR: %s", err)
+		p.session.Env.Errorf("ERROR: %s", err)
 		return frame.ExitNoPerm
 	case errors.As(err, &circle):
-		p.Log.Error(err.Error())
+		p.session.Log.Error(err.Error())
 		return p.exitCode(client.ErrNoMatch)
 	case errors.Is(err, client.ErrNoMatch):
 		p.say("%s\n", err)
 		if err := p.printNothing(); err != nil {
-			p.Env.Errorf("ERROR: %s", err)
+			p.session.Env.Errorf("ERROR: %s", err)
 		}
-		p.Env.Errorf(textNoReturn)
+		p.session.Env.Errorf(textNoReturn)
 		return frame.ExitNoReturn
 	case errors.Is(err, client.ErrNoReply):
-		p.Env.Errorf(textNoReturn)
+		p.session.Env.Errorf(textNoReturn)
 		return frame.ExitNoReturn
 	case errors.As(err, &lost):
-		p.Env.Errorf("ERROR: %s", err)
+		p.session.Env.Errorf("ERROR: %s", err)
 		return frame.ExitFailure
 	case errors.As(err, &refused) && refused.Name == "SaltMasterError": // a failure of Brine's master, which no script of Salt's knows
-		p.Env.Errorf("ERROR: %s", err)
+		p.session.Env.Errorf("ERROR: %s", err)
 		return frame.ExitFailure
 	case errors.As(err, &refused), salt.KindOf(err) == salt.Unavailable, salt.KindOf(err) == salt.Timeout, salt.KindOf(err) == salt.Invalid:
-		if err := p.Show.Show(err.Error(), "", output.Call{Retcode: 1}); err != nil {
-			p.Env.Errorf("ERROR: %s", err)
+		if err := p.session.Show.Show(err.Error(), "", output.Call{Retcode: 1}); err != nil {
+			p.session.Env.Errorf("ERROR: %s", err)
 			return frame.ExitFailure
 		}
 		return p.opts.Strict(refusal(err))
 	}
-	p.Env.Errorf("ERROR: %s", err)
+	p.session.Env.Errorf("ERROR: %s", err)
 	return frame.ExitFailure
 }
 
@@ -231,7 +231,7 @@ func (p *program) interrupted(jid string) int {
 	if jid != "" {
 		text += fmt.Sprintf("\nThis job's jid is: %s\n"+lookupHint, jid, jid)
 	}
-	p.Env.Errorf("%s", text)
+	p.session.Env.Errorf("%s", text)
 	if p.opts.HardCrash.HardCrash {
 		return frame.ExitFailure
 	}
@@ -247,11 +247,11 @@ func (p *program) stopped(err error, jid string) error {
 }
 
 func (p *program) say(format string, args ...any) {
-	fmt.Fprintf(p.Env.Stdout, format, args...)
+	fmt.Fprintf(p.session.Env.Stdout, format, args...)
 }
 
 func (p *program) configDump() error {
-	all, err := config.Dump(p.Tree, p.Conf)
+	all, err := config.Dump(p.session.Tree, p.session.Conf)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"brine/internal/call/client"
+	"brine/internal/cli/frame"
 	"brine/internal/py/value"
 )
 
@@ -38,7 +39,7 @@ func (p *program) expire() (seconds int64, ok bool) {
 		d, _ := parseExpire(o.Expire)
 		return int64(d / time.Second), true
 	case o.Timeout > 0:
-		return int64(o.Timeout) + int64(p.Client.Options().GatherJobTimeout/time.Second), true
+		return int64(o.Timeout) + int64(p.session.Client.Options().GatherJobTimeout/time.Second), true
 	}
 	return 0, false
 }
@@ -46,40 +47,54 @@ func (p *program) expire() (seconds int64, ok bool) {
 // wantsStates reports whether to show the states of minions.
 func (p *program) wantsStates() bool { return p.opts.Verbose || p.opts.Summary || p.opts.Progress }
 
-// told shows a changed state of a minion on stderr.
-func (p *program) told(jid, id, state, more string) {
-	if p.asJSON() {
+// stateReport shows on stderr the states of the minions of a job that have not returned.
+type stateReport struct {
+	client interface {
+		States(ctx context.Context, jid string) (*client.States, error)
+	}
+	env *frame.Env
+	// json selects one JSON object a line. counts adds the number of minions in each state.
+	json, counts bool
+}
+
+// states returns the report on a job's minions in the form that the options select.
+func (p *program) states() stateReport {
+	return stateReport{
+		client: p.session.Client, env: p.session.Env, json: strings.HasPrefix(p.session.Show.Wanted(), "json"), counts: p.opts.Summary,
+	}
+}
+
+// change shows a changed state of a minion on stderr.
+func (r stateReport) change(jid, id, state, more string) {
+	if r.json {
 		line := map[string]string{"jid": jid, "minion": id, "state": state}
 		if more != "" {
 			line["detail"] = more
 		}
 		b, err := json.Marshal(line)
 		if err == nil {
-			p.Env.Errorf("%s", b)
+			r.env.Errorf("%s", b)
 		}
 		return
 	}
 	if more != "" {
 		more = ": " + more
 	}
-	p.Env.Errorf("%s is %s%s", id, state, more)
+	r.env.Errorf("%s is %s%s", id, state, more)
 }
 
-// asJSON reports whether the output is JSON.
-func (p *program) asJSON() bool { return strings.HasPrefix(p.Show.Wanted(), "json") }
-
-// tellStates shows the state of each minion that did not return, and the number of minions in each state. It shows nothing if the master
+// absent shows the state of each minion that did not return, and the number of minions in each state. It shows nothing if the master
 // does not track states, as stock masters.
-func (p *program) tellStates(ctx context.Context, jid string, absent []string, returned int) {
-	if !p.wantsStates() || len(absent) == 0 {
+func (r stateReport) absent(ctx context.Context, jid string, ids []string, returned int) {
+	if len(ids) == 0 {
 		return
 	}
-	known, err := p.Client.States(ctx, jid)
+	known, err := r.client.States(ctx, jid)
 	if err != nil || known == nil {
 		return
 	}
 	counts := map[string]int{client.Returned: returned}
-	for _, id := range absent {
+	for _, id := range ids {
 		state := known.Minions[id]
 		more := ""
 		switch state {
@@ -97,18 +112,18 @@ func (p *program) tellStates(ctx context.Context, jid string, absent []string, r
 			continue
 		}
 		counts[state]++
-		p.told(jid, id, state, more)
+		r.change(jid, id, state, more)
 	}
-	if p.opts.Summary {
-		p.tellCounts(jid, counts)
+	if r.counts {
+		r.total(jid, counts)
 	}
 }
 
-// tellCounts shows the number of minions in each state.
-func (p *program) tellCounts(jid string, counts map[string]int) {
-	if p.asJSON() {
+// total shows the number of minions in each state.
+func (r stateReport) total(jid string, counts map[string]int) {
+	if r.json {
 		if b, err := json.Marshal(map[string]any{"jid": jid, "states": counts}); err == nil {
-			p.Env.Errorf("%s", b)
+			r.env.Errorf("%s", b)
 		}
 		return
 	}
@@ -117,12 +132,12 @@ func (p *program) tellCounts(jid string, counts map[string]int) {
 		parts = append(parts, fmt.Sprintf("%s: %d", state, n))
 	}
 	slices.Sort(parts)
-	p.Env.Errorf("States of the minions: %s", strings.Join(parts, ", "))
+	r.env.Errorf("States of the minions: %s", strings.Join(parts, ", "))
 }
 
 // setExpire adds the expiry to the additional keys of the job.
 func (p *program) setExpire(kw *value.Dict) {
-	if p.Session == nil {
+	if p.session == nil {
 		return
 	}
 	if n, ok := p.expire(); ok {
@@ -161,7 +176,7 @@ func (p *program) tellElsewhere(elsewhere map[string]string) {
 		if len(ids) > 1 {
 			are = "are"
 		}
-		p.Env.Errorf("%s%s %s commanded by the master %s at present: run the command there, or make the masters a cluster",
+		p.session.Env.Errorf("%s%s %s commanded by the master %s at present: run the command there, or make the masters a cluster",
 			strings.Join(ids[:min(len(ids), maxNamed)], ", "), more, are, master)
 	}
 }

@@ -27,7 +27,7 @@ func TestParseExpire(t *testing.T) {
 // send control characters to the terminal by that.
 func TestElsewhereIsPrintable(t *testing.T) {
 	env, _, stderr := testEnv(nil, "")
-	p := &program{Session: &session.Session{Env: env}}
+	p := &program{session: &session.Session{Env: env}}
 	p.tellElsewhere(map[string]string{"a": "bücher.example", "b": "\x1b]0;x\a\n\u202e"})
 	for _, id := range []string{"a", "b"} {
 		v, _ := p.shape(client.Result{ID: id, Absent: true}, "").data.Get(id)

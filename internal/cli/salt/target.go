@@ -83,7 +83,7 @@ func parseTarget(typ, text string) any {
 // targeted returns the minions that the master would expect to match, from its data on disk.
 func (p *program) targeted() ([]string, error) {
 	groups := target.Nodegroups{}
-	for k, v := range p.Settings.Client.Nodegroups.All() {
+	for k, v := range p.session.Settings.Client.Nodegroups.All() {
 		groups[value.Str(k)] = v
 	}
 	m, err := groups.Parse(p.opts.targetType(), p.cmd.target, p.opts.Delimiter)
@@ -91,10 +91,10 @@ func (p *program) targeted() ([]string, error) {
 		return nil, err
 	}
 	if err != nil {
-		p.Log.Debug("the target matches nothing", "err", err)
+		p.session.Log.Debug("the target matches nothing", "err", err)
 		return nil, nil
 	}
-	keys, err := keystore.Open(p.Conf.Files.PKIDir, p.Log.Logger)
+	keys, err := keystore.Open(p.session.Conf.Files.PKIDir, p.session.Log.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (p *program) targeted() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	known := cache.New(p.Conf.Files.CacheDir, p.Conf.Cache, p.Log.Logger)
+	known := cache.New(p.session.Conf.Files.CacheDir, p.session.Conf.Cache, p.session.Log.Logger)
 	minions, _ := m.Expected(accepted, func(id string) (grains, pillar *value.Dict) {
 		d := known.MinionData(id)
 		return d.Grains, d.Pillar
@@ -116,7 +116,7 @@ func (p *program) preview() error {
 		return err
 	}
 	slices.Sort(ids)
-	if err := p.Show.Show(value.Strings(ids), "", output.Call{}); err != nil {
+	if err := p.session.Show.Show(value.Strings(ids), "", output.Call{}); err != nil {
 		return err
 	}
 	if len(ids) == 0 {
