@@ -77,7 +77,6 @@ var large = map[string]int{
 	"catalogue/states/files.managedFile": 45,
 	"daemons/api.call":                   53,
 	"files/fileclient.Client":            50,
-	"ha/cluster.Cluster":                 94,
 	"store/job.Store":                    50,
 }
 

@@ -23,12 +23,6 @@ type Cluster interface {
 	Leads() bool
 	// Isolated reports whether they share no directory.
 	Isolated() bool
-	// Lease reports the lease for what is to be done once, nil without voters;
-	// Once whether this master may do it, and with which token.
-	Lease(ctx context.Context) *lease.Status
-	Once() (token uint64, may bool)
-	// Voters are those that give the lease.
-	Voters(ctx context.Context) []cluster.Voter
 	// Remove takes a member out for good and replaces the keys that it knew, Drop
 	// takes one out that is lost, and Readmit lets a removed id join again.
 	Remove(ctx context.Context, id string, keepSecret bool) (have, late []string, err error)
@@ -44,6 +38,16 @@ type Cluster interface {
 	RotateKey(ctx context.Context, force bool) (have, late []string, err error)
 	// Stations are the members as minions see them.
 	Stations() map[string]roster.Member
+}
+
+// ClusterVoting decides which master of the cluster does what is to be done once.
+type ClusterVoting interface {
+	// Lease reports the lease for that, nil without voters; Once whether this master
+	// may do it, and with which token.
+	Lease(ctx context.Context) *lease.Status
+	Once() (token uint64, may bool)
+	// Voters are those that give the lease.
+	Voters(ctx context.Context) []cluster.Voter
 }
 
 type clusters struct{ Deps }
@@ -268,7 +272,7 @@ func (c clusters) recover(ctx context.Context, _ *fn.Call, a recoverArgs) (*valu
 	if err := c.isolated(); err != nil {
 		return nil, err
 	}
-	if s := c.Cluster.Lease(ctx); s != nil && len(s.Voters) > len(s.Silent) {
+	if s := c.ClusterVoting.Lease(ctx); s != nil && len(s.Voters) > len(s.Silent) {
 		return nil, salt.Errorf(salt.Invalid, "a majority of cluster_voters answers: nothing is lost; cluster.remove takes a master out")
 	}
 	lost := []string{}
@@ -449,7 +453,7 @@ func (c clusters) voters(ctx context.Context, call *fn.Call, _ struct{}) (*value
 	if err := c.isolated(); err != nil {
 		return nil, err
 	}
-	voters := c.Cluster.Voters(ctx)
+	voters := c.ClusterVoting.Voters(ctx)
 	if len(voters) == 0 {
 		return nil, salt.Errorf(salt.Invalid, "cluster_voters is not set: the first master by id does what one is to do, of those that see each other")
 	}
@@ -480,9 +484,9 @@ func (c clusters) lease(ctx context.Context, call *fn.Call, a leaseArgs) (*value
 	if err := c.isolated(); err != nil {
 		return nil, err
 	}
-	token, here := c.Cluster.Once()
+	token, here := c.ClusterVoting.Once()
 	out := value.DictOf("here", here)
-	if s := c.Cluster.Lease(ctx); s != nil {
+	if s := c.ClusterVoting.Lease(ctx); s != nil {
 		if here {
 			out.Set("token", int64(token))
 		}
@@ -507,7 +511,7 @@ func (c clusters) lease(ctx context.Context, call *fn.Call, a leaseArgs) (*value
 	} else {
 		out.Set("note", "cluster_voters is not set: the first master by id does it, of those that see each other, so that two may")
 	}
-	if _, now := c.Cluster.Once(); a.Here && (!here || !now) {
+	if _, now := c.ClusterVoting.Once(); a.Here && (!here || !now) {
 		call.SetRetcode(1)
 	}
 	return out, nil

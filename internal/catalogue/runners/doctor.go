@@ -55,7 +55,7 @@ func (c clusters) doctor(ctx context.Context, call *fn.Call, _ struct{}) (*value
 	p.health = c.ClusterHealth(asked)
 	stop()
 	if p.isolated {
-		p.voters = c.Cluster.Voters(ctx)
+		p.voters = c.ClusterVoting.Voters(ctx)
 		d, err := c.ClusterCheck(ctx)
 		if err != nil {
 			return nil, err

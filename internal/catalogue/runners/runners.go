@@ -93,12 +93,13 @@ type Deps struct {
 	// nil for a master of its own.
 	Holders func() map[string][]string
 	// Cluster is the cluster of this master, whose name there is ID; nil for a
-	// master of its own. ClusterCheck compares what its masters have,
+	// master of its own, as ClusterVoting. ClusterCheck compares what its masters have,
 	// ClusterLeave has this one leave it, and end.
-	Cluster      Cluster
-	ID           string
-	ClusterCheck func(context.Context) (*value.Dict, error)
-	ClusterLeave func() error
+	Cluster       Cluster
+	ClusterVoting ClusterVoting
+	ID            string
+	ClusterCheck  func(context.Context) (*value.Dict, error)
+	ClusterLeave  func() error
 	// ClusterWork returns what was ordered for the whole cluster, or one of it.
 	ClusterWork func(jid string) (*value.Dict, error)
 	// ClusterHealth asks the masters how they find the cluster, by their ids.

@@ -118,7 +118,7 @@ func (w *clusterJobs) look() {
 
 // order takes a runner that the cluster is to run once.
 func (w *clusterJobs) order(jid, fun, user string, args []any, repeatable bool) error {
-	if w == nil || !w.cluster.Votes() {
+	if w == nil || !w.cluster.Voting.Votes() {
 		return salt.Errorf(salt.Invalid, "no lease service is configured to decide which master runs it: it needs a cluster without a shared directory (cluster_isolated_filesystem) with cluster_voters")
 	}
 	open := 0
@@ -148,7 +148,7 @@ func (w *clusterJobs) order(jid, fun, user string, args []any, repeatable bool) 
 	}
 	// If this master dies now another one is to know of it.
 	for end := time.Now().Add(workSpread); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if _, all, err := w.cluster.HandedOver(); err != nil || all {
+		if _, all, err := w.cluster.Feeds.HandedOver(); err != nil || all {
 			break
 		}
 	}
@@ -215,7 +215,7 @@ func (w *clusterJobs) round(ctx context.Context) (open bool) {
 		w.log.Error("the work of the cluster cannot be read", "err", err)
 		return true
 	}
-	token, holds := w.cluster.Once()
+	token, holds := w.cluster.Voting.Once()
 	for _, it := range all {
 		age := time.Since(time.Unix(it.d.Int("at"), 0))
 		open = open || !ended(it.d)
@@ -230,7 +230,7 @@ func (w *clusterJobs) round(ctx context.Context) (open bool) {
 					w.log.Error("old work of the cluster cannot be forgotten", "err", err)
 				}
 			}
-		case !holds || !w.cluster.Votes() || w.here(it.jid) || ctx.Err() != nil:
+		case !holds || !w.cluster.Voting.Votes() || w.here(it.jid) || ctx.Err() != nil:
 		case it.d.Str("state") == workRuns:
 			if uint64(it.d.Int("token")) < token || it.d.Str("on") == w.id {
 				w.takeOver(ctx, it.jid, it.d, it.d.Str("on"), token)
@@ -252,7 +252,7 @@ func (w *clusterJobs) here(jid string) bool {
 // begin claims an order, and runs it. No master has begun it as far as this one
 // knows, nor has it itself: it notes that in the record before.
 func (w *clusterJobs) begin(ctx context.Context, jid string, d *value.Dict, age time.Duration) {
-	token, by, err := w.cluster.Claim(ctx, "work/"+jid)
+	token, by, err := w.cluster.Voting.Claim(ctx, "work/"+jid)
 	switch {
 	case err != nil:
 		w.log.Debug("work of the cluster cannot be claimed now", "jid", jid, "err", err)
@@ -314,7 +314,7 @@ func (w *clusterJobs) start(ctx context.Context, jid string, token uint64) {
 
 // holds reports whether this master has the lease with a token.
 func (w *clusterJobs) holds(token uint64) bool {
-	now, holds := w.cluster.Once()
+	now, holds := w.cluster.Voting.Once()
 	return holds && now == token
 }
 

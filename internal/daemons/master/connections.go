@@ -140,7 +140,7 @@ func (s *connectionReports) collect(ctx context.Context, ids []string) map[strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, standingsTime)
 	defer cancel()
-	for _, answer := range s.cluster.AskAbout(ctx, askStandings, value.DictOf("ids", value.Strings(ids))) {
+	for _, answer := range s.cluster.Queries.AskAbout(ctx, askStandings, value.DictOf("ids", value.Strings(ids))) {
 		for _, id := range ids {
 			d := answer.Dict(id)
 			if d.Len() == 0 {

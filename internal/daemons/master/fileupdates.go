@@ -56,7 +56,7 @@ func (u *fileUpdates) tellFetched(states fetch.States) {
 		go func() { // one may take its time
 			ctx, cancel := context.WithTimeout(u.ctx(), tellTime)
 			defer cancel()
-			if _, err := u.cluster.AskOne(ctx, p.ID, askFetched, arg); err != nil {
+			if _, err := u.cluster.Queries.AskOne(ctx, p.ID, askFetched, arg); err != nil {
 				u.log.Debug("a peer was not told what was fetched", "peer", p.ID, "err", err)
 			}
 		}()

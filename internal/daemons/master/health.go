@@ -37,7 +37,7 @@ type health struct {
 
 // collect asks all masters of the cluster how they find it, by their ids.
 func (h *health) collect(ctx context.Context) map[string]*value.Dict {
-	all := h.cluster.Ask(ctx, askHealth)
+	all := h.cluster.Queries.Ask(ctx, askHealth)
 	all[h.id] = h.own(nil)
 	return all
 }
@@ -54,10 +54,10 @@ func (h *health) collect(ctx context.Context) map[string]*value.Dict {
 func (h *health) own(*value.Dict) *value.Dict {
 	d := value.DictOf("own", fingerOf(filepath.Join(h.pkiDir, "master.pub")), "cluster", fingerOf(filepath.Join(h.options.PKIDir, cluster.PublicFile)))
 	peers := value.NewDict(4)
-	files, _ := os.ReadDir(h.cluster.PeersDir())
+	files, _ := os.ReadDir(h.cluster.Paths.PeersDir())
 	for _, f := range files {
 		if isPeerFile(f.Name()) {
-			peers.Set(strings.TrimSuffix(f.Name(), ".pub"), fingerOf(filepath.Join(h.cluster.PeersDir(), f.Name())))
+			peers.Set(strings.TrimSuffix(f.Name(), ".pub"), fingerOf(filepath.Join(h.cluster.Paths.PeersDir(), f.Name())))
 		}
 	}
 	d.Set("peers", peers)

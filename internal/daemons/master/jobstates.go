@@ -34,7 +34,7 @@ func (s *jobStates) load() error {
 	jobs, err2 := s.jobs.Queued(s.queue.now(), queueJobs)
 	for _, j := range jobs {
 		if s.cluster != nil && j.From != "" {
-			s.cluster.SetOrigin(j.JID, j.From)
+			s.cluster.Relay.SetOrigin(j.JID, j.From)
 		}
 		s.queue.restore(j)
 	}

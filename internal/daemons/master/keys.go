@@ -31,7 +31,7 @@ func loadIdentity(cfg *Config, in *cluster.Cluster, log *slog.Logger) (*handshak
 	var key *crypt.PrivateKey
 	var err error
 	if in != nil {
-		key = in.Key()
+		key = in.Keyring.Key()
 	} else if key, err = loadPair(cfg.PKIDir, "master", cfg.Options.KeyPass, cfg.Options.Keysize, log); err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func loadIdentity(cfg *Config, in *cluster.Cluster, log *slog.Logger) (*handshak
 		return nil, err
 	}
 	if in != nil {
-		es = append(es, in.Endorsements()...)
+		es = append(es, in.Keyring.Endorsements()...)
 	}
 	id.SetEndorsements(es, in != nil)
 	return id, nil

@@ -55,7 +55,7 @@ func (p *peerJobs) took(news []job.Taken) {
 		if t.ID != "" || p.states.queue.knows(t.JID) || !t.Until.After(time.Now()) {
 			continue
 		}
-		p.cluster.SetOrigin(t.JID, t.From)
+		p.cluster.Relay.SetOrigin(t.JID, t.From)
 		returned, err := p.jobs.Returns(t.JID)
 		if err != nil {
 			p.log.Error("cannot read the returns of a job", "jid", t.JID, "err", err)
@@ -75,7 +75,7 @@ func (p *peerJobs) took(news []job.Taken) {
 func (p *peerJobs) tookReturn(t job.Taken) {
 	p.telling.Lock()
 	defer p.telling.Unlock()
-	if !p.states.queue.returned(t.JID, t.ID) || p.cluster.Origin(t.JID) != p.id {
+	if !p.states.queue.returned(t.JID, t.ID) || p.cluster.Relay.Origin(t.JID) != p.id {
 		return
 	}
 	load := t.Return.Clone()
@@ -118,7 +118,7 @@ func (p *peerJobs) fromStock(from, jid string, data *value.Dict) {
 	if load, err := p.jobs.Load(jid); err == nil && load == nil && !strings.HasSuffix(jid, "nocache") {
 		p.log.Error("a peer has published a job that is not in the shared directory: its cachedir is not the one of this master", "peer", from, "jid", jid, "cachedir", p.cacheDir)
 	}
-	p.cluster.SetOrigin(jid, from)
+	p.cluster.Relay.SetOrigin(jid, from)
 	p.publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: p.publisher.expiry(jobMap, time.Now()), From: from})
 }
 
@@ -155,7 +155,7 @@ func (p *peerJobs) takeOver(peer string) {
 				continue
 			}
 			p.log.Info("a job that a peer had not handed on is published", "peer", j.From, "jid", j.JID)
-			p.cluster.SetOrigin(j.JID, j.From)
+			p.cluster.Relay.SetOrigin(j.JID, j.From)
 			p.publish(cluster.Job{JID: j.JID, Map: jobMap(j.Load, j.JID, p.masterID), Minions: j.Minions, Until: j.Until, From: j.From})
 		}
 	}()

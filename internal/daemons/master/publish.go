@@ -223,7 +223,7 @@ func (p *publisher) handToPeers(jobMap *value.Dict, jid string, minions []string
 	if p.cluster == nil {
 		return
 	}
-	if err := p.cluster.Publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: until}); err != nil {
+	if err := p.cluster.Relay.Publish(cluster.Job{JID: jid, Map: jobMap, Minions: minions, Until: until}); err != nil {
 		p.log.Error("a job cannot be handed to other masters", "jid", jid, "err", err)
 	}
 }

@@ -74,14 +74,14 @@ func openReplicated(c *replicated, own string, keys *replica.Keys, minions *cach
 	}
 	sets := map[string]replica.FileSet{
 		kindKey:     keys,
-		kindPeer:    &replica.Files{Path: c.cluster.PeersDir(), Mode: 0o644, Keep: isPeerFile},
-		kindSecret:  &replica.Files{Path: filepath.Dir(c.cluster.AESFile()), Mode: 0o600, Initial: true, Keep: func(n string) bool { return n == filepath.Base(c.cluster.AESFile()) || n == cluster.SecretFile }},
-		kindSession: &replica.Files{Path: filepath.Dir(c.cluster.AESFile()), Mode: 0o600, Initial: true, Keep: func(n string) bool { return n == cluster.SessionFile }},
-		kindRotated: &replica.Files{Path: filepath.Dir(c.cluster.AESFile()), Mode: 0o644, Initial: true, Keep: func(n string) bool { return n == cluster.RotationFile }},
-		kindRemoved: &replica.Files{Path: c.cluster.RemovedDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
-		kindMember:  &replica.Files{Path: c.cluster.StationsDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
-		kindRoster:  &replica.Files{Path: filepath.Dir(c.cluster.RosterFile()), Mode: 0o644, Keep: func(n string) bool { return n == filepath.Base(c.cluster.RosterFile()) }},
-		kindShare:   &replica.Files{Path: c.cluster.SharesDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
+		kindPeer:    &replica.Files{Path: c.cluster.Paths.PeersDir(), Mode: 0o644, Keep: isPeerFile},
+		kindSecret:  &replica.Files{Path: filepath.Dir(c.cluster.Paths.AESFile()), Mode: 0o600, Initial: true, Keep: func(n string) bool { return n == filepath.Base(c.cluster.Paths.AESFile()) || n == cluster.SecretFile }},
+		kindSession: &replica.Files{Path: filepath.Dir(c.cluster.Paths.AESFile()), Mode: 0o600, Initial: true, Keep: func(n string) bool { return n == cluster.SessionFile }},
+		kindRotated: &replica.Files{Path: filepath.Dir(c.cluster.Paths.AESFile()), Mode: 0o644, Initial: true, Keep: func(n string) bool { return n == cluster.RotationFile }},
+		kindRemoved: &replica.Files{Path: c.cluster.Paths.RemovedDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
+		kindMember:  &replica.Files{Path: c.cluster.Paths.StationsDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
+		kindRoster:  &replica.Files{Path: filepath.Dir(c.cluster.Paths.RosterFile()), Mode: 0o644, Keep: func(n string) bool { return n == filepath.Base(c.cluster.Paths.RosterFile()) }},
+		kindShare:   &replica.Files{Path: c.cluster.Paths.SharesDir(), Mode: 0o644, Keep: func(n string) bool { return salt.CheckID(n) == nil && !strings.HasPrefix(n, ".") }},
 		kindToken:   &replica.Files{Path: filepath.Join(c.cacheDir, "tokens"), Mode: 0o600, Keep: auth.ValidToken},
 	}
 	if minions != nil { // else a server has it
@@ -123,18 +123,18 @@ func (c *replicated) Close() error {
 // share gives the other masters what there is, and has files follow what comes
 // from them, until ctx ends; stop waits for that.
 func (c *replicated) share(ctx context.Context) (stop func()) {
-	c.cluster.Share(streamRecords, c.records)
-	c.cluster.Exclude(func(id string) bool {
+	c.cluster.Feeds.Share(streamRecords, c.records)
+	c.cluster.Removal.Exclude(func(id string) bool {
 		r, err := c.records.Get(kindPeer, id+".pub")
 		return err == nil && r != nil && r.Value == nil
 	})
 	c.records.OnChange(func(kind, name string) {
 		if id, ok := strings.CutSuffix(name, ".pub"); ok && kind == kindPeer && c.mirrors[kindPeer].Sync() == nil {
-			c.cluster.Look(id)
+			c.cluster.Removal.Look(id)
 		}
 		if kind == kindRotated && c.mirrors[kindRotated].Sync() == nil {
 			go func() { // it asks other masters, of which this may be the connection
-				if err := c.cluster.FollowKey(ctx); err != nil {
+				if err := c.cluster.Keyring.FollowKey(ctx); err != nil {
 					c.log.Debug("the key of the cluster is not here yet", "err", err)
 				}
 			}()
@@ -174,7 +174,7 @@ func (c *replicated) handOver() {
 	if !c.leaves.Load() {
 		return
 	}
-	err := c.cluster.Forget()
+	err := c.cluster.Removal.Forget()
 	if err == nil {
 		err = c.handedOver(ctx)
 	}
@@ -195,10 +195,10 @@ func (c *replicated) handedOver(ctx context.Context) error {
 				return err
 			}
 		}
-		peers, all, err := c.cluster.HandedOver()
+		peers, all, err := c.cluster.Feeds.HandedOver()
 		// A peer that has heard that this one leaves ends the connection, maybe before it
 		// has said that it has heard.
-		if err != nil || all && (peers > 0 || !c.leaves.Load() || c.cluster.Disowned()) {
+		if err != nil || all && (peers > 0 || !c.leaves.Load() || c.cluster.Removal.Disowned()) {
 			return err
 		}
 		select {
@@ -211,7 +211,7 @@ func (c *replicated) handedOver(ctx context.Context) error {
 
 // leave has this master hand over what it has, leave the cluster, and end.
 func (c *replicated) leave(end func()) error {
-	peers, _, err := c.cluster.HandedOver()
+	peers, _, err := c.cluster.Feeds.HandedOver()
 	if err == nil && peers == 0 {
 		err = salt.Errorf(salt.Unavailable, "no other master of the cluster can be reached: what this one alone has would be lost. Start another one, or have one join")
 	}

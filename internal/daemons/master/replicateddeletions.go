@@ -28,7 +28,7 @@ func (c *replicated) forgetDeleted(now time.Time, keep time.Duration) {
 	// their records say, so that no member changes what was deleted without knowing.
 	acked, seen := c.acked, c.seen
 	var ok bool
-	if c.acked, c.seen, ok = c.cluster.KnownToAll(streamRecords); !ok {
+	if c.acked, c.seen, ok = c.cluster.Feeds.KnownToAll(streamRecords); !ok {
 		c.acked, c.seen = nil, nil // one is unreachable, and may have what was deleted
 	}
 	for _, kind := range forgetting {

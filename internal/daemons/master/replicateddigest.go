@@ -86,7 +86,7 @@ const maxDifferences = 100
 func (x *comparison) check(ctx context.Context) (*value.Dict, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	all := x.replicated.cluster.Ask(ctx, askDigest)
+	all := x.replicated.cluster.Queries.Ask(ctx, askDigest)
 	all[x.replicated.id] = x.digest()
 	masters := slices.Sorted(maps.Keys(all))
 	silent := &value.List{}

@@ -20,7 +20,7 @@ type queueRequests struct {
 // tellPeers tells the other masters of a cluster something small about a minion.
 func tellPeers(c *cluster.Cluster, n cluster.Note, id string) {
 	if c != nil {
-		c.Tell(n, id)
+		c.Relay.Tell(n, id)
 	}
 }
 

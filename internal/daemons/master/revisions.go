@@ -351,7 +351,7 @@ func (r *revisions) fetch(ctx context.Context, id string) error {
 func (r *revisions) contents(ctx context.Context, peer string, wants *value.List) (out [][]byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, contentTime)
 	defer cancel()
-	d, err := r.cluster.AskOne(ctx, peer, askContents, value.DictOf("wants", wants))
+	d, err := r.cluster.Queries.AskOne(ctx, peer, askContents, value.DictOf("wants", wants))
 	if err != nil {
 		return nil, err
 	}
@@ -432,7 +432,7 @@ func (r *revisions) catchUp(ctx context.Context) {
 			}
 		}
 	}
-	heard := func() bool { return r.cluster.CaughtUp(streamRecords) }
+	heard := func() bool { return r.cluster.Feeds.CaughtUp(streamRecords) }
 	if wait(heard); !heard() && ctx.Err() == nil {
 		r.log.Warn("not all masters that seem to be there have answered in time; this one serves the files that it has, or those that others have told it of", "after", catchUpTime)
 	}
@@ -690,7 +690,7 @@ const askTime = 2 * time.Second
 func (r *revisions) ask(ctx context.Context, peer string, about *value.Dict) (*value.Dict, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	return r.cluster.AskOne(ctx, peer, askStage, about)
+	return r.cluster.Queries.AskOne(ctx, peer, askStage, about)
 }
 
 // show tells what is agreed, and what was; or what a job was given with.

@@ -60,7 +60,7 @@ func newSeenTeller(c *cluster.Cluster, server *channel.Server, self string) *see
 	var b [8]byte
 	rand.Read(b[:])
 	ask := func(ctx context.Context, id string, arg *value.Dict) error {
-		_, err := c.AskOne(ctx, id, askSeen, arg)
+		_, err := c.Queries.AskOne(ctx, id, askSeen, arg)
 		return err
 	}
 	return &seenTeller{cluster: c, server: server, self: self, boot: hex.EncodeToString(b[:]), ask: ask, peers: map[string]*seenPeer{}}

@@ -406,7 +406,7 @@ func (m *Master) newRunners() (*fn.Registry, error) {
 	d.ClusterWork, d.ClusterKeys = m.clusterJobs.show, m.replicated.keyRecords
 	d.ClusterSync, d.ClusterRevision, d.ClusterRollback = m.revisions.sync, m.revisions.show, m.revisions.rollback
 	if m.cluster != nil { // else an interface would hold nil
-		d.Cluster, d.ClusterHealth = m.cluster, m.health.collect
+		d.Cluster, d.ClusterVoting, d.ClusterHealth = m.cluster, m.cluster.Voting, m.health.collect
 		d.ClusterLeave = func() error { return leaveCluster(m.cfg.ID, m.replicated, m.life.end) }
 	}
 	d.ClusterCheck = m.comparison.check
@@ -480,14 +480,14 @@ func (m *Master) adoptJobs(ctx context.Context) error {
 func (m *Master) runCluster(ctx context.Context) error {
 	c := m.cluster
 	if m.replicated != nil {
-		c.OnKey(m.identity.Replace)
-		c.Answer(askDigest, m.comparison.digest)
-		c.AnswerWith(askStage, m.revisions.answerStage)
-		c.AnswerWith(askContents, m.revisions.answerContents)
+		c.Keyring.OnKey(m.identity.Replace)
+		c.Queries.Answer(askDigest, m.comparison.digest)
+		c.Queries.AnswerWith(askStage, m.revisions.answerStage)
+		c.Queries.AnswerWith(askContents, m.revisions.answerContents)
 		stop := m.replicated.share(ctx)
 		defer stop()
 		if s, ok := m.jobs.(*job.Store); ok {
-			c.Share(streamJobs, s)
+			c.Feeds.Share(streamJobs, s)
 		}
 		var wait sync.WaitGroup
 		wait.Go(func() { m.revisions.run(ctx) })
@@ -497,24 +497,24 @@ func (m *Master) runCluster(ctx context.Context) error {
 	c.Describe(func() *value.Dict {
 		return value.DictOf("version", salt.Version, "since", m.began.UTC().Format(time.RFC3339), "minions", int64(len(m.presence.current())), "files", orNil(shortID(m.revisions.current())))
 	})
-	c.AnswerWith(askHealth, m.health.own)
-	c.AnswerWith(askStandings, m.reports.answer)
-	c.AnswerWith(askFetched, m.files.toldFetched)
+	c.Queries.AnswerWith(askHealth, m.health.own)
+	c.Queries.AnswerWith(askStandings, m.reports.answer)
+	c.Queries.AnswerWith(askFetched, m.files.toldFetched)
 	seen := newSeenTeller(c, m.requests, m.cfg.ID)
-	c.AnswerWith(askSeen, seen.take)
+	c.Queries.AnswerWith(askSeen, seen.take)
 	within, cancel := context.WithCancel(ctx)
 	var aside sync.WaitGroup
 	aside.Go(func() { seen.run(within) })
 	defer aside.Wait()
 	defer cancel()
-	defer m.bus.Handle(c.Event)()
+	defer m.bus.Handle(c.Relay.Event)()
 	always := []string{tagPresent} // what another one is to go on with
-	c.Want(always)
+	c.Relay.Want(always)
 	m.eventIPC.OnReaders(func(n int) {
 		if n > 0 {
-			c.Want([]string{""})
+			c.Relay.Want([]string{""})
 		} else {
-			c.Want(always)
+			c.Relay.Want(always)
 		}
 	})
 	return c.Run(within, &clusterHost{

@@ -36,16 +36,16 @@ import (
 	"brine/internal/store/oplog"
 )
 
-// Cluster is one master's part of a cluster. It creates the parts, which have its methods for the master, and runs them.
+// Cluster is one master's part of a cluster. It creates the parts, some of which the master uses directly, and runs them.
 type Cluster struct {
-	*relay
-	*queries
-	*feeds
-	*voting
-	*keyring
-	*removal
-	*inbound
-	members.Paths
+	Relay   *relay
+	Queries *queries
+	Feeds   *feeds
+	Voting  *voting
+	Keyring *keyring
+	Removal *removal
+	inbound *inbound
+	Paths   members.Paths
 
 	cfg            Config
 	log            *slog.Logger
@@ -96,15 +96,15 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	}
 	c := assemble(cfg, secrets, identity, log)
 	c.founding = founding
-	if c.cipher, err = crypt.NewCrypticle(c.local.aes); err != nil {
+	if c.Relay.cipher, err = crypt.NewCrypticle(c.local.aes); err != nil {
 		return nil, err
 	}
-	if err := c.openKeyring(); err != nil {
+	if err := c.Keyring.openKeyring(); err != nil {
 		return nil, err
 	}
 	if cfg.Options.Isolated {
-		c.AnswerWith(askKey, c.answerKey)
-		identity.Resign(c.Key(), c.ring.Load().Rotation.Endorsed)
+		c.Queries.AnswerWith(askKey, c.Keyring.answerKey)
+		identity.Resign(c.Keyring.Key(), c.Keyring.ring.Load().Rotation.Endorsed)
 		if c.legacy, err = c.signSessions(); err != nil {
 			return nil, err
 		}
@@ -113,17 +113,17 @@ func New(cfg Config, log *slog.Logger) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.token, err = newToken(dir); err != nil {
+	if c.inbound.token, err = newToken(dir); err != nil {
 		return nil, err
 	}
-	if err := c.vote(dir); err != nil {
+	if err := c.Voting.vote(dir); err != nil {
 		return nil, err
 	}
 	if err := c.stand(); err != nil {
 		return nil, err
 	}
 	if cfg.Options.Isolated {
-		if err := os.MkdirAll(c.RemovedDir(), 0o755); err != nil {
+		if err := os.MkdirAll(c.Paths.RemovedDir(), 0o755); err != nil {
 			return nil, salt.Errorf(salt.Unavailable, "cannot make a directory of the cluster: %w", err)
 		}
 	}
@@ -165,28 +165,28 @@ func assemble(cfg Config, secrets *keys.Secrets, identity *wire.Identity, log *s
 	o := &c.cfg.Options
 	c.peers = newPeerSet(cfg.ID, dir.PeersDir(), limited, func(id string) *peer { return newPeer(c.local, id) })
 	c.files = &members.Files{Paths: dir, Log: limited}
-	c.list = &members.List{Files: c.files, Cluster: o.ID, Key: func() *crypt.PrivateKey { return c.Key() }, InCharge: c.inCharge}
+	c.list = &members.List{Files: c.files, Cluster: o.ID, Key: func() *crypt.PrivateKey { return c.Keyring.Key() }, InCharge: c.inCharge}
 	c.share = &members.Share{Files: c.files, ID: cfg.ID, Weight: o.weight(), Shed: o.ShedLoad, Busy: cfg.Busy, Log: log}
-	c.queries = &queries{log: log, peers: c.peers, answers: map[string]func(*value.Dict) *value.Dict{}}
-	c.keyring = &keyring{
-		cfg: &c.cfg, log: log, rateLimitedLog: limited, secrets: secrets, identity: identity, peers: c.peers, queries: c.queries, list: c.list, restate: c.restate,
+	c.Queries = &queries{log: log, peers: c.peers, answers: map[string]func(*value.Dict) *value.Dict{}}
+	c.Keyring = &keyring{
+		cfg: &c.cfg, log: log, rateLimitedLog: limited, secrets: secrets, identity: identity, peers: c.peers, queries: c.Queries, list: c.list, restate: c.restate,
 	}
 	c.trust = &trust{
-		cluster: o.ID, pkiDir: o.PKIDir, cacheDir: cfg.CacheDir, isolated: o.Isolated, secrets: secrets, ring: &c.ring, files: c.files, peers: c.peers,
+		cluster: o.ID, pkiDir: o.PKIDir, cacheDir: cfg.CacheDir, isolated: o.Isolated, secrets: secrets, ring: &c.Keyring.ring, files: c.files, peers: c.peers,
 	}
-	c.relay = &relay{cfg: &c.cfg, log: log, secrets: secrets, conns: &c.conns, peers: c.peers, origins: map[string]string{}}
-	c.feeds = &feeds{rateLimitedLog: limited, peers: c.peers, streams: map[string]oplog.Stream{}}
-	c.voting = &voting{
-		cfg: &c.cfg, log: log, rateLimitedLog: limited, secrets: secrets, identity: identity, peers: c.peers, trust: c.trust, queries: c.queries, paths: dir,
+	c.Relay = &relay{cfg: &c.cfg, log: log, secrets: secrets, conns: &c.conns, peers: c.peers, origins: map[string]string{}}
+	c.Feeds = &feeds{rateLimitedLog: limited, peers: c.peers, streams: map[string]oplog.Stream{}}
+	c.Voting = &voting{
+		cfg: &c.cfg, log: log, rateLimitedLog: limited, secrets: secrets, identity: identity, peers: c.peers, trust: c.trust, queries: c.Queries, paths: dir,
 	}
-	c.removal = &removal{cfg: &c.cfg, secrets: secrets, files: c.files, peers: c.peers}
+	c.Removal = &removal{cfg: &c.cfg, secrets: secrets, files: c.files, peers: c.peers}
 	c.inbound = &inbound{
 		traffic: &traffic{}, cfg: &c.cfg, log: log, rateLimitedLog: limited, conns: &c.conns, secrets: secrets, identity: identity,
-		peers: c.peers, trust: c.trust, clusterKey: &c.ring, inc: wire.Nonce(),
+		peers: c.peers, trust: c.trust, clusterKey: &c.Keyring.ring, inc: wire.Nonce(),
 	}
 	c.local = &local{
-		relay: c.relay, feeds: c.feeds, queries: c.queries, removal: c.removal, traffic: c.traffic, cfg: &c.cfg, log: log, rateLimitedLog: limited, conns: &c.conns,
-		secrets: secrets, identity: identity, trust: c.trust, peers: c.peers, self: c.self, aes: crypt.NewKey(), began: time.Now(),
+		relay: c.Relay, feeds: c.Feeds, queries: c.Queries, removal: c.Removal, traffic: c.inbound.traffic, cfg: &c.cfg, log: log, rateLimitedLog: limited, conns: &c.conns,
+		secrets: secrets, identity: identity, trust: c.trust, peers: c.peers, self: c.inbound.self, aes: crypt.NewKey(), began: time.Now(),
 	}
 	return c
 }
@@ -207,8 +207,8 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 	stop := context.AfterFunc(ctx, func() { c.listener.Close(); c.conns.CloseAll() })
 	defer stop()
 	c.peers.begin(func(p *peer) { wg.Go(func() { p.run(ctx) }) })
-	if c.once != nil {
-		wg.Go(func() { c.once.Run(ctx, c.peers.first) })
+	if c.Voting.once != nil {
+		wg.Go(func() { c.Voting.once.Run(ctx, c.peers.first) })
 	}
 	tended := make(chan struct{})
 	go func() { defer close(tended); c.tend(ctx) }()
@@ -233,7 +233,7 @@ func (c *Cluster) Run(ctx context.Context, host Host) error {
 		}
 		wg.Go(func() {
 			defer c.conns.Remove(conn)
-			c.serve(ctx, conn)
+			c.inbound.serve(ctx, conn)
 		})
 	}
 }
@@ -262,7 +262,7 @@ func (c *Cluster) tend(ctx context.Context) {
 			if c.following.CompareAndSwap(false, true) { // it may wait for others
 				go func() {
 					defer c.following.Store(false)
-					c.followKey(ctx)
+					c.Keyring.followKey(ctx)
 				}()
 			}
 			if err := c.agreeSessions(c.peers.first()); err != nil {
@@ -293,7 +293,7 @@ const weighEvery = 10
 
 // lead tries to become the leader, and does the leader's work.
 func (c *Cluster) lead() {
-	token, leads := c.Once()
+	token, leads := c.Voting.Once()
 	var err error
 	if !c.cfg.Options.Isolated {
 		leads, err = c.leader.Hold()
@@ -307,7 +307,7 @@ func (c *Cluster) lead() {
 	}
 	age, err := c.secrets.AES.Age(time.Now())
 	if err == nil && age >= c.cfg.PublishSession {
-		if now, still := c.Once(); c.once != nil && (!still || now != token) {
+		if now, still := c.Voting.Once(); c.Voting.once != nil && (!still || now != token) {
 			return // the process may have been suspended
 		}
 		if err := c.Rotate(); err != nil {
@@ -318,8 +318,8 @@ func (c *Cluster) lead() {
 
 // Leads reports whether this master does the work of which one master is in charge.
 func (c *Cluster) Leads() bool {
-	if c.once != nil {
-		_, holds := c.once.Token()
+	if c.Voting.once != nil {
+		_, holds := c.Voting.once.Token()
 		return holds
 	}
 	return c.leads.Load()
@@ -341,7 +341,7 @@ func (c *Cluster) Rotate() error {
 	}
 	c.log.Info("the AES key of the cluster was replaced")
 	data := value.DictOf(tagRotate, true, "_stamp", event.Stamp(time.Now()))
-	c.sendEvent(tagRotate, data, func(*peer) bool { return true })
+	c.Relay.sendEvent(tagRotate, data, func(*peer) bool { return true })
 	c.local.host.Rotated()
 	return nil
 }

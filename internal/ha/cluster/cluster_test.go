@@ -174,14 +174,14 @@ func jid(n int) string { return fmt.Sprintf("20260101%012d", n) }
 
 func (r *running) publish(t *testing.T, n int) {
 	t.Helper()
-	if err := r.Cluster.Publish(Job{JID: jid(n), Map: value.DictOf("fun", "test.ping", "jid", jid(n)), Minions: []string{"m"}, Until: time.Now().Add(time.Hour)}); err != nil {
+	if err := r.Cluster.Relay.Publish(Job{JID: jid(n), Map: value.DictOf("fun", "test.ping", "jid", jid(n)), Minions: []string{"m"}, Until: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (r *running) fire(tag string, pairs ...any) {
 	bus := event.NewBus(0)
-	defer bus.Handle(r.Cluster.Event)()
+	defer bus.Handle(r.Cluster.Relay.Event)()
 	bus.Fire(tag, value.DictOf(pairs...))
 }
 
@@ -218,7 +218,7 @@ func TestThreeMasters(t *testing.T) {
 		t.Error("an event came to a master without a listener for it: ", err)
 	}
 	// A listener at c waits.
-	c.Want([]string{"custom/"})
+	c.Cluster.Relay.Want([]string{"custom/"})
 	clustertest.Eventually(t, "c hears what it wants", func() error {
 		b.fire("custom/x")
 		b.fire("other/x")
@@ -228,7 +228,7 @@ func TestThreeMasters(t *testing.T) {
 		t.Error("an event came for which no listener waits: ", err)
 	}
 
-	a.Tell(NoteSpeaks, "m1")
+	a.Cluster.Relay.Tell(NoteSpeaks, "m1")
 	for _, r := range []*running{b, c} {
 		clustertest.Eventually(t, "a note is there", r.has(func(h *host) bool { return slices.Contains(h.notes, "speaks m1") }))
 	}
@@ -629,7 +629,7 @@ func TestReturnBeforeItsJob(t *testing.T) {
 	a.publish(t, 1)
 	clustertest.Eventually(t, "the return that was early is there", a.has(func(h *host) bool { return heard(h, 1) == 1 }))
 
-	a.Want([]string{"salt/"})
+	a.Cluster.Relay.Want([]string{"salt/"})
 	clustertest.Eventually(t, "b knows that a waits for all", func() error {
 		if !b.peers.all()[a.cfg.ID].wants(ret(2)) {
 			return errors.New("not yet")
@@ -648,9 +648,9 @@ func TestReturnBeforeItsJob(t *testing.T) {
 		t.Error("an event came to a master without a listener for it: ", err)
 	}
 	b.fire("salt/job/"+jid(3)+"/new", "jid", jid(3)) // of b's own job, which it is about to publish
-	b.relay.mu.Lock()
-	waited := len(b.early.byJob)
-	b.relay.mu.Unlock()
+	b.Cluster.Relay.mu.Lock()
+	waited := len(b.Cluster.Relay.early.byJob)
+	b.Cluster.Relay.mu.Unlock()
 	if waited != 0 {
 		t.Errorf("%d jobs are waited for", waited)
 	}

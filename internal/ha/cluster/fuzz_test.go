@@ -66,11 +66,11 @@ func FuzzJoin(tf *testing.F) {
 	f.Add(welcome, join)
 	cfg := Config{ID: "b", Own: pairs[1], OwnPub: pairs[1].Public().PEM(), Options: Options{ID: "c", PKIDir: dir, Isolated: true, Secret: strings.Repeat("s", keys.MinSecret)}}
 	c := assemble(cfg, s, nil, clustertest.Quiet())
-	c.ring.Store(keys.NewRing(s.Key, keys.Rotation{}))
+	c.Keyring.ring.Store(keys.NewRing(s.Key, keys.Rotation{}))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		if tag, _, ok := event.SplitBody(first); ok && tag == memberauth.TagDiscover {
 			frames := event.NewFrameReader(io.MultiReader(bytes.NewReader(event.Frame(second))), wire.MaxGreeting)
-			if id, err := c.letIn(&wire.Line{Conn: clustertest.Drain{}, Raw: clustertest.Drain{}}, frames, first); err == nil {
+			if id, err := c.inbound.letIn(&wire.Line{Conn: clustertest.Drain{}, Raw: clustertest.Drain{}}, frames, first); err == nil {
 				t.Fatalf("%q has joined", id)
 			}
 		}

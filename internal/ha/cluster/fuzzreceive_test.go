@@ -31,14 +31,14 @@ func FuzzReceive(tf *testing.F) {
 	f.Add(hello)
 	c := assemble(Config{ID: "b"}, b, nil, clustertest.Quiet())
 	c.local.host = &host{}
-	c.ring.Store(keys.NewRing(b.Key, keys.Rotation{}))
+	c.Keyring.ring.Store(keys.NewRing(b.Key, keys.Rotation{}))
 	p := c.peers.adopt("a")
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if tag, data, ok := event.SplitBody(b); ok {
-			c.receive(tag, data)
+			c.inbound.receive(tag, data)
 		}
 		if _, d, err := wire.Decode(b); err == nil {
-			memberauth.Differences(c.self().Facts, memberauth.ReadFacts(d.Dict("facts")), "", nil, c.trust)
+			memberauth.Differences(c.inbound.self().Facts, memberauth.ReadFacts(d.Dict("facts")), "", nil, c.trust)
 		}
 		p.takeItem(b)
 	})

@@ -84,7 +84,7 @@ func FuzzJoinTalk(tf *testing.F) {
 	secret := strings.Repeat("s", keys.MinSecret)
 	b := assemble(Config{ID: "b", Own: pairs[1], OwnPub: pairs[1].Public().PEM(), Options: Options{ID: "c", PKIDir: dir, Isolated: true, Secret: secret}},
 		s, nil, clustertest.Quiet())
-	b.ring.Store(keys.NewRing(s.Key, keys.Rotation{}))
+	b.Keyring.ring.Store(keys.NewRing(s.Key, keys.Rotation{}))
 	if err := b.trust.files.Ban("b", "banned"); err != nil {
 		f.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func FuzzJoinTalk(tf *testing.F) {
 		if tag, _, ok := event.SplitBody(body); err != nil || !ok || tag != memberauth.TagDiscover {
 			return ""
 		}
-		id, err = b.letIn(&wire.Line{Conn: conn, Raw: conn, TLS: true}, frames, bytes.Clone(body))
+		id, err = b.inbound.letIn(&wire.Line{Conn: conn, Raw: conn, TLS: true}, frames, bytes.Clone(body))
 		if err != nil {
 			return ""
 		}

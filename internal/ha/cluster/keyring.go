@@ -187,15 +187,15 @@ func (c *Cluster) RotateKey(ctx context.Context, force bool) (have, late []strin
 	if err != nil {
 		return nil, nil, salt.Errorf(salt.Unavailable, "cannot store the new key of the cluster: %w", err)
 	}
-	r := c.ring.Load().Rotation
+	r := c.Keyring.ring.Load().Rotation
 	r.Pub = string(next.Public().PEM())
-	if r, err = c.ring.Load().Endorse(r); err != nil {
+	if r, err = c.Keyring.ring.Load().Endorse(r); err != nil {
 		return nil, nil, err
 	}
 	if err := r.Write(c.cfg.Options.PKIDir); err != nil {
 		return nil, nil, err
 	}
-	if err := c.FollowKey(ctx); err != nil {
+	if err := c.Keyring.FollowKey(ctx); err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, KeyTime)

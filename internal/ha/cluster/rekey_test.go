@@ -42,31 +42,31 @@ func TestRemovalIsOnRecord(t *testing.T) {
 		}
 	}
 	write(peer)
-	write(c.RemovedDir()) // in the place of the directory
-	if err := c.take(t.Context(), "b"); salt.KindOf(err) != salt.Unavailable {
+	write(c.Paths.RemovedDir()) // in the place of the directory
+	if err := c.Removal.take(t.Context(), "b"); salt.KindOf(err) != salt.Unavailable {
 		t.Errorf("the ban cannot be written: %v", err)
 	}
 	if _, err := os.Stat(peer); err != nil {
 		t.Errorf("the member is half removed: %v", err)
 	}
-	if err := os.Remove(c.RemovedDir()); err != nil {
+	if err := os.Remove(c.Paths.RemovedDir()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.take(t.Context(), "unknown"); salt.KindOf(err) != salt.NotFound {
+	if err := c.Removal.take(t.Context(), "unknown"); salt.KindOf(err) != salt.NotFound {
 		t.Errorf("an unknown id: %v", err)
 	}
 	if _, banned, _ := c.files.Banned("unknown"); banned {
 		t.Error("an unknown id was banned")
 	}
-	c.excludes = func(string) bool { return false }
+	c.Removal.excludes = func(string) bool { return false }
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := c.take(ctx, "b"); salt.KindOf(err) != salt.Unavailable {
+	if err := c.Removal.take(ctx, "b"); salt.KindOf(err) != salt.Unavailable {
 		t.Errorf("not on record: %v", err)
 	}
 	write(peer)
-	c.excludes = func(id string) bool { return id == "b" }
-	if err := c.take(t.Context(), "b"); err != nil {
+	c.Removal.excludes = func(id string) bool { return id == "b" }
+	if err := c.Removal.take(t.Context(), "b"); err != nil {
 		t.Errorf("on record: %v", err)
 	}
 }

@@ -35,8 +35,8 @@ func (r *removal) Look(id string) {
 	}
 }
 
-// Drop removes a peer from the cluster: its key is deleted here and, without a shared directory, eventually on all others.
-func (r *removal) Drop(id string) error {
+// drop deletes the key of a peer, see Cluster.Drop.
+func (r *removal) drop(id string) error {
 	if err := r.removable(id); err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (r *removal) take(ctx context.Context, id string) error {
 	if err := r.files.Ban(r.cfg.ID, id); err != nil {
 		return err
 	}
-	if err := r.Drop(id); err != nil {
+	if err := r.drop(id); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTime)
@@ -115,7 +115,7 @@ func (c *Cluster) Remove(ctx context.Context, id string, keepSecret bool) (have,
 		return nil, nil, c.Drop(id)
 	}
 	old := !c.trust.allUseSecret()
-	if err := c.take(ctx, id); err != nil {
+	if err := c.Removal.take(ctx, id); err != nil {
 		return nil, nil, err
 	}
 	if old {
@@ -131,6 +131,9 @@ func (c *Cluster) Remove(ctx context.Context, id string, keepSecret bool) (have,
 	}
 	return c.RotateSecret(ctx)
 }
+
+// Drop removes a peer from the cluster: its key is deleted here and, without a shared directory, eventually on all others.
+func (c *Cluster) Drop(id string) error { return c.Removal.drop(id) }
 
 // Readmit lets a removed id join again.
 func (c *Cluster) Readmit(id string) error { return c.files.Readmit(id) }

@@ -22,7 +22,7 @@ func (c *Cluster) stand() error {
 		return err
 	}
 	old, err := c.files.Read(c.cfg.ID)
-	now := members.Station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since, TLS: c.cfg.Options.Isolated, Sessions: c.cfg.Options.Isolated, Key: c.ring.Load().Fingerprint}
+	now := members.Station{Host: host, Ports: c.cfg.Ports, Zone: c.cfg.Options.Zone, Draining: old.Draining, Since: old.Since, TLS: c.cfg.Options.Isolated, Sessions: c.cfg.Options.Isolated, Key: c.Keyring.ring.Load().Fingerprint}
 	if err == nil && reflect.DeepEqual(old, now) {
 		return nil
 	}
@@ -32,7 +32,7 @@ func (c *Cluster) stand() error {
 // restate updates this master's file if its version or its cluster key has changed.
 func (c *Cluster) restate() error {
 	s, err := c.files.Read(c.cfg.ID)
-	tag := c.ring.Load().Fingerprint
+	tag := c.Keyring.ring.Load().Fingerprint
 	if err != nil || s.TLS && s.Sessions && s.Key == tag {
 		return nil // do not restore a missing file, as after leaving
 	}

@@ -34,7 +34,7 @@ func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err er
 	}
 	ctx, cancel := context.WithTimeout(ctx, SecretTime)
 	defer cancel()
-	mine := c.secretTag()
+	mine := c.Voting.secretTag()
 	for {
 		have, late = nil, nil
 		away := 0
@@ -48,8 +48,8 @@ func (c *Cluster) RotateSecret(ctx context.Context) (have, late []string, err er
 			}
 			late = append(late, s.ID)
 		}
-		for _, w := range c.outside() {
-			switch has, err := c.informed(ctx, w); {
+		for _, w := range c.Voting.outside() {
+			switch has, err := c.Voting.informed(ctx, w); {
 			case has:
 				have = append(have, w)
 				continue

@@ -14,7 +14,7 @@ import (
 // SessionSecret returns the secret from which session keys are computed now.
 func (c *Cluster) SessionSecret() []byte {
 	if s := c.secrets.Sessions.Current(); s != "" {
-		return []byte(s + c.ring.Load().SessionSalt())
+		return []byte(s + c.Keyring.ring.Load().SessionSalt())
 	}
 	return c.legacy
 }

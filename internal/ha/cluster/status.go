@@ -29,13 +29,13 @@ type Status struct {
 
 // Describe sets the function that returns this master's report for Status. It must be called before Run.
 func (c *Cluster) Describe(fn func() *value.Dict) {
-	c.Answer(askStatus, func() *value.Dict {
+	c.Queries.Answer(askStatus, func() *value.Dict {
 		d := fn()
 		_, version := c.Roster()
 		d.Set("roster", version)
 		d.Set("leads", c.Leads())
-		d.Set("secret", c.secretTag())
-		d.Set("key", c.ring.Load().Fingerprint)
+		d.Set("secret", c.Voting.secretTag())
+		d.Set("key", c.Keyring.ring.Load().Fingerprint)
 		if c.identity != nil {
 			d.Set("certificate", wire.Stamp(c.identity.Expires()))
 		}
@@ -49,7 +49,7 @@ func (c *Cluster) Status(ctx context.Context) []Status {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	out := []Status{{Member: Member{ID: c.cfg.ID, Kind: kindBrine.String(), Up: true}, Self: true}}
-	if fn := c.answers[askStatus]; fn != nil {
+	if fn := c.Queries.answers[askStatus]; fn != nil {
 		out[0].Says = fn(nil)
 	}
 	var mu sync.Mutex

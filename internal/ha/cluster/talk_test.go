@@ -49,7 +49,7 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 		if err != nil {
 			return false
 		}
-		for k, v := range map[string]any{"key": box, "proof": memberauth.ProofOf(m.token, m.nonce), "inc": m.inc} {
+		for k, v := range map[string]any{"key": box, "proof": memberauth.ProofOf(m.inbound.token, m.nonce), "inc": m.inbound.inc} {
 			if d.Str(k) == clustertest.Computed {
 				d.Set(k, v)
 			}
@@ -71,7 +71,7 @@ func (m *member) say(c *clustertest.Caller, msg *value.Dict) bool {
 		if err != nil || err2 != nil || ready != memberauth.TagReady {
 			return false
 		}
-		m.out = &wire.Session{Count: &m.Sent, Conn: &wire.Line{Conn: c, Raw: c}, Cipher: cipher, Out: "d", In: "a"}
+		m.out = &wire.Session{Count: &m.inbound.Sent, Conn: &wire.Line{Conn: c, Raw: c}, Cipher: cipher, Out: "d", In: "a"}
 		return true
 	case tag == memberauth.TagHello:
 		b, err := wire.Encode(tag, d)
@@ -145,7 +145,7 @@ func FuzzMemberTalk(tf *testing.F) {
 		masters = append(masters, c)
 	}
 	b, evil, good := masters[0], masters[1], masters[2]
-	b.AnswerWith("echo", func(arg *value.Dict) *value.Dict { return arg })
+	b.Queries.AnswerWith("echo", func(arg *value.Dict) *value.Dict { return arg })
 	hello := func(c *Cluster) *value.Dict {
 		return value.DictOf("say", "hello", "data", value.DictOf("nonce", wire.Nonce(), "facts", factsOf(c)))
 	}
@@ -171,14 +171,14 @@ func FuzzMemberTalk(tf *testing.F) {
 		f.Add(p)
 	}
 	f.Add([]byte{})
-	peers := tree(f, b.PeersDir())
+	peers := tree(f, b.Paths.PeersDir())
 	n := uint64(0)
 	f.Fuzz(func(t *testing.T, program []byte) {
 		h := &host{}
 		b.local.host = h
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
-		serve := func(conn net.Conn) { b.serve(ctx, conn) }
+		serve := func(conn net.Conn) { b.inbound.serve(ctx, conn) }
 
 		c, hangUp := clustertest.Call(serve, wire.MaxFrame)
 		m := &member{Cluster: evil, to: b, patience: 100 * time.Millisecond}
@@ -205,7 +205,7 @@ func FuzzMemberTalk(tf *testing.F) {
 				t.Errorf("an event is relayed as if it came from another member: %.200q", e)
 			}
 		}
-		if tree(t, b.PeersDir()) != peers {
+		if tree(t, b.Paths.PeersDir()) != peers {
 			t.Error("the keys of the members have changed")
 		}
 	})
@@ -213,7 +213,7 @@ func FuzzMemberTalk(tf *testing.F) {
 
 // factsOf returns what a member says of itself in hello.
 func factsOf(c *Cluster) *value.Dict {
-	f := c.self().Facts
-	f.Proof, f.Now = memberauth.ProofOf(c.token, ""), time.Now()
+	f := c.inbound.self().Facts
+	f.Proof, f.Now = memberauth.ProofOf(c.inbound.token, ""), time.Now()
 	return f.Dict()
 }
