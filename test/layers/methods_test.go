@@ -76,7 +76,6 @@ const mostMethods = 40
 var large = map[string]int{
 	"catalogue/states/files.managedFile": 45,
 	"daemons/api.call":                   53,
-	"files/fileclient.Client":            50,
 	"store/job.Store":                    50,
 }
 

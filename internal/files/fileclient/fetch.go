@@ -126,13 +126,13 @@ func (c *Client) fetchAs(ctx context.Context, at location, dest string, want Has
 
 // obtain makes dest a file with this hash.
 func (c *Client) obtain(ctx context.Context, at location, dest string, want Hash, o fetchOptions) (*os.File, error) {
-	if c.sharer == nil || !o.cache {
+	if c.origin.sharer == nil || !o.cache {
 		if f := unchanged(dest, want); f != nil {
 			return f, nil
 		}
 		return c.download(ctx, at, dest, want, o)
 	}
-	f, err := c.keep(ctx, at, dest, want, o.gzip)
+	f, err := c.store().keep(ctx, c.origin, at, dest, want, o.gzip)
 	if err != nil {
 		return nil, err
 	}
@@ -143,38 +143,10 @@ func (c *Client) obtain(ctx context.Context, at location, dest string, want Hash
 	return f, nil
 }
 
-// keep makes sure that the store has a content. dest is where a cache of Salt or an older Brine may have it.
-func (c *Client) keep(ctx context.Context, at location, dest string, want Hash, level int) (*os.File, error) {
-	s := c.store()
-	f, err := s.fill(ctx, want, func(part *os.File, from int64) error {
-		if from == 0 {
-			if old := unchanged(dest, want); old != nil {
-				defer old.Close()
-				_, err := io.Copy(part, old)
-				return err
-			}
-		}
-		h := NewHash(want.Type)
-		if from > 0 {
-			if _, err := part.Seek(0, io.SeekStart); err != nil {
-				return err
-			}
-			if _, err := io.CopyN(h, part, from); err != nil {
-				return err
-			}
-		}
-		return c.receive(ctx, at, part, h, from, want, level)
-	})
-	if err == nil {
-		s.sweep()
-	}
-	return f, err
-}
-
 // Content makes sure that a file with the current content of a salt:// URL exists, and returns its path. The
 // path never gets other content, except by a manual change in the cache.
 func (c *Client) Content(ctx context.Context, url, saltenv string) (string, error) {
-	if c.sharer == nil {
+	if c.origin.sharer == nil {
 		return c.CacheFile(ctx, url, saltenv)
 	}
 	at, ok := locate(url, saltenv)
@@ -212,7 +184,7 @@ func (c *Client) Small(ctx context.Context, url, saltenv string) (data []byte, p
 		return nil, "", err
 	}
 	defer f.Close()
-	if c.sharer != nil {
+	if c.origin.sharer != nil {
 		dest = f.Name() // as Content
 	}
 	if data, err = io.ReadAll(io.LimitReader(f, maxSmall+1)); err != nil {
@@ -254,7 +226,7 @@ func (c *Client) download(ctx context.Context, at location, dest string, want Ha
 	}
 	var f *os.File
 	pour := func(w io.Writer) error {
-		if err := c.pourTo(ctx, at, w, want, o.gzip); err != nil {
+		if err := c.store().pourTo(ctx, c.origin, at, w, want, o.gzip); err != nil {
 			return err
 		}
 		var err error
@@ -271,18 +243,6 @@ func (c *Client) download(ctx context.Context, at location, dest string, want Ha
 		f = nil
 	}
 	return f, err
-}
-
-// pourTo writes a content to w, from the store if it has it.
-func (c *Client) pourTo(ctx context.Context, at location, w io.Writer, want Hash, level int) error {
-	if full, ok := c.store().path(want); ok && c.sharer != nil {
-		if f := unchanged(full, want); f != nil {
-			defer f.Close()
-			_, err := io.Copy(w, f)
-			return err
-		}
-	}
-	return c.receive(ctx, at, w, NewHash(want.Type), 0, want, level)
 }
 
 // prepare creates the directory of a file. In the cache it removes files that are in the way, since they are

@@ -34,7 +34,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 
 	"brine/internal/base/log/redact"
 	"brine/internal/base/salt"
@@ -62,13 +61,10 @@ type Options struct {
 
 // Client fetches files. Any number of goroutines may use it.
 type Client struct {
-	src    Source
-	sharer Sharer // src, if it can be a master; files are kept by content then
+	origin *origin
 	o      Options
 	log    *slog.Logger
 	run    run
-	// heard is set while src answers.
-	heard atomic.Bool
 }
 
 // New returns a client. src may be nil if there is no master: then only files
@@ -77,9 +73,7 @@ func New(src Source, o Options, log *slog.Logger) *Client {
 	if o.HashType == "" {
 		o.HashType = "sha256"
 	}
-	c := &Client{src: src, o: o, log: log}
-	c.sharer, _ = src.(Sharer)
-	return c
+	return &Client{origin: newOrigin(src, log), o: o, log: log}
 }
 
 // CacheDir returns the directory that the cache is in.
@@ -95,30 +89,6 @@ func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 func notFound(path, saltenv string) error {
 	return salt.Errorf(salt.NotFound, "%w", absent(fmt.Sprintf("there is no file salt://%s in the environment %s", path, saltenv)))
-}
-
-// request asks the source.
-func (c *Client) request(ctx context.Context, cmd string, pairs ...any) (any, error) {
-	if c.src == nil {
-		return nil, salt.Errorf(salt.Unavailable, "there is no master to fetch files from; set file_client: local to use the file_roots of this machine")
-	}
-	load := value.DictOf(pairs...)
-	load.Set("cmd", cmd)
-	var v any
-	ask := func() (err error) {
-		v, err = c.src.Request(ctx, load)
-		return err
-	}
-	var err error
-	if cmd == "_file_recv" { // what is appended twice is twice there
-		err = ask()
-	} else {
-		err = c.patiently(ctx, ask)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot ask the file server: %w", err)
-	}
-	return v, nil
 }
 
 // Hash is the hash of a file.
@@ -154,7 +124,7 @@ func (c *Client) hashRemote(ctx context.Context, at location) (Hash, error) {
 			return h, nil
 		}
 	}
-	v, err := c.request(ctx, "_file_hash", "path", at.path, "saltenv", at.env)
+	v, err := c.origin.request(ctx, "_file_hash", "path", at.path, "saltenv", at.env)
 	if err != nil {
 		return Hash{}, err
 	}
@@ -175,7 +145,7 @@ func (c *Client) Stat(ctx context.Context, path, saltenv string) ([]int64, error
 	if !ok {
 		return statNumbers(path)
 	}
-	v, err := c.request(ctx, "_file_find", "path", at.path, "saltenv", at.env)
+	v, err := c.origin.request(ctx, "_file_find", "path", at.path, "saltenv", at.env)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +198,7 @@ func (c *Client) List(ctx context.Context, what Listing, saltenv, prefix string)
 			return out, nil
 		}
 	}
-	v, err := c.request(ctx, string(what), "saltenv", saltenv, "prefix", prefix)
+	v, err := c.origin.request(ctx, string(what), "saltenv", saltenv, "prefix", prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -256,23 +226,12 @@ func texts(v any) []string {
 // Symlinks returns the symbolic links of an environment and what they point
 // to.
 func (c *Client) Symlinks(ctx context.Context, saltenv, prefix string) (*value.Dict, error) {
-	return c.dict(ctx, "_symlink_list", "saltenv", saltenv, "prefix", prefix)
-}
-
-func (c *Client) dict(ctx context.Context, cmd string, pairs ...any) (*value.Dict, error) {
-	v, err := c.request(ctx, cmd, pairs...)
-	if err != nil {
-		return nil, err
-	}
-	if d, ok := v.(*value.Dict); ok {
-		return d, nil
-	}
-	return value.NewDict(0), nil
+	return c.origin.dict(ctx, "_symlink_list", "saltenv", saltenv, "prefix", prefix)
 }
 
 // Envs returns the names of the environments.
 func (c *Client) Envs(ctx context.Context) ([]string, error) {
-	v, err := c.request(ctx, "_file_envs")
+	v, err := c.origin.request(ctx, "_file_envs")
 	if err != nil {
 		return nil, err
 	}
@@ -283,13 +242,13 @@ func (c *Client) Envs(ctx context.Context) ([]string, error) {
 // file_roots (the names of the environments only), state_top, nodegroups and
 // so on.
 func (c *Client) MasterOpts(ctx context.Context) (*value.Dict, error) {
-	return c.dict(ctx, "_master_opts")
+	return c.origin.dict(ctx, "_master_opts")
 }
 
 // MasterTops returns what the source's master_tops say about a minion: a dict
 // of environments and lists of SLS names.
 func (c *Client) MasterTops(ctx context.Context, id string, opts *value.Dict) (*value.Dict, error) {
-	return c.dict(ctx, "_master_tops", "id", id, "opts", opts)
+	return c.origin.dict(ctx, "_master_tops", "id", id, "opts", opts)
 }
 
 // States returns the names of the SLS files of an environment, sorted.
@@ -343,7 +302,7 @@ func (c *Client) IsCached(path, saltenv string) string {
 			}
 		}
 	}
-	if p, err := c.externPath(path, saltenv); err == nil && !ok {
+	if p, err := c.ExternPath(path, saltenv); err == nil && !ok {
 		if st, err := os.Stat(p); err == nil && !st.IsDir() {
 			return p
 		}
@@ -371,7 +330,7 @@ func (c *Client) CacheDest(url, saltenv string) (string, error) {
 	if !strings.Contains(url, "://") {
 		return url, nil
 	}
-	return c.externPath(url, saltenv)
+	return c.ExternPath(url, saltenv)
 }
 
 // Cached returns the paths of all files in the cache of an environment, and of

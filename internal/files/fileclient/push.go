@@ -43,7 +43,7 @@ func (c *Client) Push(ctx context.Context, id, path, name string, part int) (ok 
 		if n == 0 && !first {
 			return true, nil
 		}
-		v, err := c.request(ctx, "_file_recv", "id", id, "path", names, "size", st.Size(), "loc", loc, "data", buf[:n])
+		v, err := c.origin.request(ctx, "_file_recv", "id", id, "path", names, "size", st.Size(), "loc", loc, "data", buf[:n])
 		if err != nil {
 			return false, err
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"brine/internal/base/salt"
@@ -17,13 +19,64 @@ import (
 // states survives a restart or failover of its master.
 const patience = 2 * time.Minute
 
+// origin makes the requests to where files come from.
+type origin struct {
+	src    Source
+	sharer Sharer // src, if it can be a master; files are kept by content then
+	log    *slog.Logger
+	// heard is set while src answers.
+	heard atomic.Bool
+}
+
+func newOrigin(src Source, log *slog.Logger) *origin {
+	o := &origin{src: src, log: log}
+	o.sharer, _ = src.(Sharer)
+	return o
+}
+
+// request asks the source, and waits for a master that has answered before.
+func (o *origin) request(ctx context.Context, cmd string, pairs ...any) (any, error) {
+	if o.src == nil {
+		return nil, salt.Errorf(salt.Unavailable, "there is no master to fetch files from; set file_client: local to use the file_roots of this machine")
+	}
+	load := value.DictOf(pairs...)
+	load.Set("cmd", cmd)
+	var v any
+	ask := func() (err error) {
+		v, err = o.src.Request(ctx, load)
+		return err
+	}
+	var err error
+	if cmd == "_file_recv" { // what is appended twice is twice there
+		err = ask()
+	} else {
+		err = o.patiently(ctx, ask)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask the file server: %w", err)
+	}
+	return v, nil
+}
+
+// dict is request for a reply that is a dict.
+func (o *origin) dict(ctx context.Context, cmd string, pairs ...any) (*value.Dict, error) {
+	v, err := o.request(ctx, cmd, pairs...)
+	if err != nil {
+		return nil, err
+	}
+	if d, ok := v.(*value.Dict); ok {
+		return d, nil
+	}
+	return value.NewDict(0), nil
+}
+
 // receive writes a file to w from an offset on; h has hashed what is before. The error is a *changedError if
 // the whole does not have the wanted hash. It waits for a broken connection to return.
-func (c *Client) receive(ctx context.Context, at location, w io.Writer, h hash.Hash, from int64, want Hash, level int) error {
+func (o *origin) receive(ctx context.Context, at location, w io.Writer, h hash.Hash, from int64, want Hash, level int) error {
 	if h == nil {
 		return salt.Errorf(salt.Invalid, "the file server uses the hash %q, which is not known here", want.Type)
 	}
-	next := c.partsOf(at, want, level)
+	next := o.partsOf(at, want, level)
 	for loc := from; ; {
 		part, end, free, err := next(ctx, loc)
 		if err != nil {
@@ -47,7 +100,7 @@ func (c *Client) receive(ctx context.Context, at location, w io.Writer, h hash.H
 
 // patiently makes a request, and retries it if the master has answered before and is now unreachable. After
 // an unsuccessful wait, requests do not wait until the master answers again.
-func (c *Client) patiently(ctx context.Context, ask func() error) error {
+func (o *origin) patiently(ctx context.Context, ask func() error) error {
 	for until, pause := time.Now().Add(patience), 100*time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := ask()
 		if err != nil && ctx.Err() != nil {
@@ -55,17 +108,17 @@ func (c *Client) patiently(ctx context.Context, ask func() error) error {
 		}
 		kind := salt.KindOf(err)
 		if err == nil || kind != salt.Unavailable && kind != salt.Timeout {
-			c.heard.Store(true)
+			o.heard.Store(true)
 			return err
 		}
-		if c.sharer == nil || !c.heard.Load() {
+		if o.sharer == nil || !o.heard.Load() {
 			return err
 		}
 		if time.Now().After(until) {
-			c.heard.Store(false)
+			o.heard.Store(false)
 			return err
 		}
-		c.log.Debug("the master that files come from is waited for", "err", err)
+		o.log.Debug("the master that files come from is waited for", "err", err)
 		if !wait.Sleep(ctx, pause) {
 			return context.Cause(ctx)
 		}
@@ -73,9 +126,9 @@ func (c *Client) patiently(ctx context.Context, ask func() error) error {
 }
 
 // requestShared makes a request to a Brine master.
-func (c *Client) requestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, free func(), err error) {
-	err = c.patiently(ctx, func() (err error) {
-		v, shared, free, err = c.sharer.RequestShared(ctx, load)
+func (o *origin) requestShared(ctx context.Context, load *value.Dict) (v any, shared []byte, free func(), err error) {
+	err = o.patiently(ctx, func() (err error) {
+		v, shared, free, err = o.sharer.RequestShared(ctx, load)
 		return err
 	})
 	return v, shared, free, err
@@ -83,24 +136,24 @@ func (c *Client) requestShared(ctx context.Context, load *value.Dict) (v any, sh
 
 // partsOf returns a function that fetches the part of a file at an offset, and reports whether it is the last
 // one. The caller calls free when it no longer uses the part.
-func (c *Client) partsOf(at location, want Hash, level int) func(ctx context.Context, loc int64) (part []byte, end bool, free func(), err error) {
-	shares := c.sharer != nil
+func (o *origin) partsOf(at location, want Hash, level int) func(ctx context.Context, loc int64) (part []byte, end bool, free func(), err error) {
+	shares := o.sharer != nil
 	return func(ctx context.Context, loc int64) (part []byte, end bool, free func(), err error) {
 		if shares {
-			part, end, free, err := c.sharedPart(ctx, at, want, loc)
+			part, end, free, err := o.sharedPart(ctx, at, want, loc)
 			if salt.KindOf(err) != salt.NotFound || isAbsent(err) {
 				return part, end, free, err
 			}
 			shares = false // a stock master
 		}
-		part, end, err = c.servedPart(ctx, at, loc, level)
+		part, end, err = o.servedPart(ctx, at, loc, level)
 		return part, end, func() {}, err
 	}
 }
 
 // sharedPart requests a part from a Brine master.
-func (c *Client) sharedPart(ctx context.Context, at location, want Hash, loc int64) (part []byte, end bool, free func(), err error) {
-	v, part, free, err := c.requestShared(ctx, value.DictOf("cmd", "_brine_part", "path", at.path, "saltenv", at.env, "hsum", want.Sum, "loc", loc))
+func (o *origin) sharedPart(ctx context.Context, at location, want Hash, loc int64) (part []byte, end bool, free func(), err error) {
+	v, part, free, err := o.requestShared(ctx, value.DictOf("cmd", "_brine_part", "path", at.path, "saltenv", at.env, "hsum", want.Sum, "loc", loc))
 	if err != nil {
 		return nil, false, nil, err
 	}
@@ -118,12 +171,12 @@ func (c *Client) sharedPart(ctx context.Context, at location, want Hash, loc int
 }
 
 // servedPart requests a part as Salt's minions do. An empty part is the end.
-func (c *Client) servedPart(ctx context.Context, at location, loc int64, level int) ([]byte, bool, error) {
+func (o *origin) servedPart(ctx context.Context, at location, loc int64, level int) ([]byte, bool, error) {
 	pairs := []any{"path", at.path, "saltenv", at.env, "loc", loc}
 	if level > 0 {
 		pairs = append(pairs, "gzip", int64(level))
 	}
-	v, err := c.request(ctx, "_serve_file", pairs...)
+	v, err := o.request(ctx, "_serve_file", pairs...)
 	if err != nil {
 		return nil, false, err
 	}

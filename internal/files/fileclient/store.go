@@ -35,6 +35,46 @@ func (s store) path(h Hash) (p string, ok bool) {
 	return filepath.Join(s.dir, strings.ToLower(h.Type), h.Sum[:2], h.Sum), true
 }
 
+// keep makes sure that the store has a content, which it requests from the origin if need be. dest is where a
+// cache of Salt or an older Brine may have it.
+func (s store) keep(ctx context.Context, from *origin, at location, dest string, want Hash, level int) (*os.File, error) {
+	f, err := s.fill(ctx, want, func(part *os.File, offset int64) error {
+		if offset == 0 {
+			if old := unchanged(dest, want); old != nil {
+				defer old.Close()
+				_, err := io.Copy(part, old)
+				return err
+			}
+		}
+		h := NewHash(want.Type)
+		if offset > 0 {
+			if _, err := part.Seek(0, io.SeekStart); err != nil {
+				return err
+			}
+			if _, err := io.CopyN(h, part, offset); err != nil {
+				return err
+			}
+		}
+		return from.receive(ctx, at, part, h, offset, want, level)
+	})
+	if err == nil {
+		s.sweep()
+	}
+	return f, err
+}
+
+// pourTo writes a content to w, from the store if it has it, else from the origin.
+func (s store) pourTo(ctx context.Context, from *origin, at location, w io.Writer, want Hash, level int) error {
+	if full, ok := s.path(want); ok && from.sharer != nil {
+		if f := unchanged(full, want); f != nil {
+			defer f.Close()
+			_, err := io.Copy(w, f)
+			return err
+		}
+	}
+	return from.receive(ctx, at, w, NewHash(want.Type), 0, want, level)
+}
+
 const (
 	// abandoned is the age at which a content without another name, or an incomplete one, is removed.
 	abandoned = 7 * 24 * time.Hour

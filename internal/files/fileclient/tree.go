@@ -163,7 +163,7 @@ func (r *run) forget(name string) {
 // tree returns the tree of an environment, or nil. It is fetched once per job, so that all files are from the
 // same time, and only from the second file on.
 func (c *Client) tree(ctx context.Context, env string) (*tree, error) {
-	if c.sharer == nil {
+	if c.origin.sharer == nil {
 		return nil, nil
 	}
 	e := c.run.env(env)
@@ -173,7 +173,7 @@ func (c *Client) tree(ctx context.Context, env string) (*tree, error) {
 	if e.tree != nil || e.none || e.asked == 1 {
 		return e.tree, nil
 	}
-	v, packed, free, err := c.requestShared(ctx, value.DictOf("cmd", "_brine_tree", "saltenv", env, "known", c.o.Trees.tags()))
+	v, packed, free, err := c.origin.requestShared(ctx, value.DictOf("cmd", "_brine_tree", "saltenv", env, "known", c.o.Trees.tags()))
 	if salt.KindOf(err) == salt.NotFound {
 		e.none = true
 		return nil, nil

@@ -90,7 +90,7 @@ func absolute(p string) (string, error) {
 // webDest decides where a file of the web goes, and makes its directory.
 func (c *Client) webDest(text, dest string, u *url.URL, o URLOptions) (string, error) {
 	if dest == "" {
-		p, err := c.externPath(text, o.Saltenv)
+		p, err := c.ExternPath(text, o.Saltenv)
 		if err != nil {
 			return "", err
 		}
@@ -106,8 +106,9 @@ func (c *Client) webDest(text, dest string, u *url.URL, o URLOptions) (string, e
 	return dest, prepare(dest, fetchOptions{makedirs: o.Makedirs})
 }
 
-// externPath returns where a file of the web is kept.
-func (c *Client) externPath(text, saltenv string) (string, error) {
+// ExternPath returns where the file of a URL is kept; get_template puts what
+// it makes there, too.
+func (c *Client) ExternPath(text, saltenv string) (string, error) {
 	if saltenv == "" {
 		saltenv = "base"
 	}
@@ -131,10 +132,6 @@ func (c *Client) externPath(text, saltenv string) (string, error) {
 	}
 	return filepath.Join(root, file), nil
 }
-
-// ExternPath returns where the file of a URL is kept; get_template puts what
-// it makes there, too.
-func (c *Client) ExternPath(url, saltenv string) (string, error) { return c.externPath(url, saltenv) }
 
 // hasHash reports whether a file has a hash that the user wrote.
 func hasHash(path, want string) bool {
