@@ -3,11 +3,11 @@
 // without sockets and without a clock: it is told what happened and when, and
 // says which role each master has from then on. Package minion drives it.
 //
-// One master commands. The next one in line that answers stands by, or the next
-// ones: the minion is signed in there and keeps the session good. When the commanding master is lost, the one that stands by takes
-// its place at once, and the lost one moves to the end of the line. While
-// none answers, all are tried for ever. Which masters there are, and which one
-// is preferred, may change meanwhile (Arrange).
+// One master is active. The next one in line that answers stands by, or the next
+// ones: the minion is signed in there and keeps the sessions good. When the active
+// master is lost, the first one that stands by takes its place at once, and the lost
+// one moves to the end of the line. While none answers, all are tried for ever. Which
+// masters there are, and which one is preferred, may change meanwhile (Arrange).
 package roles
 
 import (

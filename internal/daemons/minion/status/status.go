@@ -32,7 +32,7 @@ type Master struct {
 	// was tried yet.
 	State string
 	Since time.Time
-	// Jobs says that jobs of a master are run that stands by.
+	// Jobs says that the master stands by and its jobs are run.
 	Jobs bool
 }
 
