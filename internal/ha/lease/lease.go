@@ -21,10 +21,20 @@
 // may begin once a majority has recorded it. Another holder that claims the same name later finds at least one voter that knows the first
 // claim, and learns its holder. The same holder may claim again with another token: it knows itself whether it has begun. Claims are kept
 // for ClaimTime, so work ordered longer ago must not begin.
+//
+// Names must sort by the time of the order. A voter with too many claims forgets those with the lowest names, and records the highest one of
+// them: no lower name is claimed after that, since it may be one of those forgotten.
+//
+// # Who the holder is
+//
+// A holder is one start of a master, not its name: a copy of its machine, or the machine set back to an earlier state, has the same name, and
+// does not know what the other one has begun. So the name is followed by a random number of the start. A master that is killed waits for
+// the end of its own lease.
 package lease
 
 import (
 	"context"
+	crand "crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -32,6 +42,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -59,6 +70,7 @@ const (
 
 // Request is a request of a candidate or holder to a voter. Token 0 only queries the state.
 type Request struct {
+	// Holder is the id of a master and its start: see identity.
 	Holder string
 	Token  uint64
 	// Voters is the fingerprint of their list.
@@ -186,26 +198,48 @@ func (v *Voter) claim(r Request, live bool) (Answer, error) {
 		return a, nil
 	}
 	now := v.now()
+	next := map[string]claim{}
 	for name, c := range v.claims {
-		if age := now.Sub(c.At); age > ClaimTime {
-			delete(v.claims, name)
+		if now.Sub(c.At) <= ClaimTime {
+			next[name] = c
 		}
 	}
-	if len(v.claims) >= maxClaims {
-		a.Why = fmt.Sprintf("it has %d claims from the last two hours, which is the limit", maxClaims)
+	if r.Claim <= next[forgottenKey].Holder {
+		a.By = forgottenHolder
 		return a, nil
 	}
-	v.claims[r.Claim] = claim{r.Holder, now}
-	b, err := json.Marshal(v.claims)
+	forgetOldest(next, now)
+	next[r.Claim] = claim{r.Holder, now}
+	b, err := json.Marshal(next)
 	if err == nil {
 		err = atomicfile.Write(v.claimsPath(), b, 0o600, v.flush)
 	}
 	if err != nil {
-		delete(v.claims, r.Claim)
 		return a, fmt.Errorf("cannot record the claim: %w", err)
 	}
+	v.claims = next
 	a.Claimed = true
 	return a, nil
+}
+
+// forgottenKey is the entry of claims that has, as its holder, the highest name of those forgotten. Older versions take it for a claim.
+const forgottenKey = ""
+
+// forgottenHolder stands for the holder of a claim that was forgotten.
+const forgottenHolder = "(unknown)"
+
+// forgetOldest makes room for a claim.
+func forgetOldest(claims map[string]claim, now time.Time) {
+	names := slices.Sorted(maps.Keys(claims))
+	if len(names) > 0 && names[0] == forgottenKey {
+		names = names[1:]
+	}
+	if n := len(names) - maxClaims + 1; n > 0 {
+		for _, name := range names[:n] {
+			delete(claims, name)
+		}
+		claims[forgottenKey] = claim{max(names[n-1], claims[forgottenKey].Holder), now}
+	}
 }
 
 // maxToken bounds tokens: a greater one could block all later leases.
@@ -255,7 +289,7 @@ func (v *Voter) Answer(r Request) (Answer, error) {
 
 // Holder is a candidate for, or the holder of, the lease. Run does the work.
 type Holder struct {
-	id     string
+	self   string // the identity
 	voters []string
 	print  string
 	ask    func(ctx context.Context, voter string, r Request) (Answer, error)
@@ -270,7 +304,16 @@ type Holder struct {
 
 // NewHolder returns a candidate with an id. ask sends a request to a voter.
 func NewHolder(id string, voters []string, ask func(ctx context.Context, voter string, r Request) (Answer, error), log *slog.Logger) *Holder {
-	return &Holder{id: id, voters: voters, print: Fingerprint(voters), ask: ask, log: log, now: time.Now}
+	return &Holder{self: identity(id), voters: voters, print: Fingerprint(voters), ask: ask, log: log, now: time.Now}
+}
+
+// identity returns the name of one start of a master.
+func identity(id string) string { return id + "/" + crand.Text() }
+
+// idOf returns the id in an identity. Older versions have no start, and ids have no slash.
+func idOf(identity string) string {
+	id, _, _ := strings.Cut(identity, "/")
+	return id
 }
 
 // Majority returns the number of grants needed.
@@ -352,7 +395,7 @@ func (h *Holder) askAll(ctx context.Context, r Request) <-chan said {
 func (h *Holder) round(ctx context.Context, token uint64) {
 	from := h.now()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
-	answers := h.askAll(ctx, Request{Holder: h.id, Token: token, Voters: h.print})
+	answers := h.askAll(ctx, Request{Holder: h.self, Token: token, Voters: h.print})
 	var granted []string
 	for range h.voters {
 		a := <-answers
@@ -391,7 +434,7 @@ func (h *Holder) release(ctx context.Context, token uint64, voters []string) {
 	var wg sync.WaitGroup
 	for _, v := range voters {
 		wg.Go(func() {
-			if _, err := h.ask(ctx, v, Request{Holder: h.id, Token: token, Voters: h.print, Release: true}); err != nil {
+			if _, err := h.ask(ctx, v, Request{Holder: h.self, Token: token, Voters: h.print, Release: true}); err != nil {
 				h.log.Debug("cannot release a grant; it will expire", "voter", v, "err", err)
 			}
 		})
@@ -412,7 +455,7 @@ func (h *Holder) Claim(ctx context.Context, name string) (token uint64, by strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	answers := h.askAll(ctx, Request{Holder: h.id, Token: token, Voters: h.print, Claim: name})
+	answers := h.askAll(ctx, Request{Holder: h.self, Token: token, Voters: h.print, Claim: name})
 	claimed := 0
 	why := ""
 	for range h.voters {
@@ -423,7 +466,7 @@ func (h *Holder) Claim(ctx context.Context, name string) (token uint64, by strin
 		case a.Claimed:
 			claimed++
 		case a.By != "":
-			by = a.By
+			by = idOf(a.By)
 		case a.Why != "":
 			why = a.Why
 		}
@@ -455,7 +498,7 @@ type Status struct {
 func (h *Holder) Status(ctx context.Context) Status {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	answers := h.askAll(ctx, Request{Holder: h.id, Voters: h.print})
+	answers := h.askAll(ctx, Request{Holder: h.self, Voters: h.print})
 	s := Status{Voters: map[string]Answer{}, Silent: map[string]string{}}
 	type grant struct {
 		holder string
@@ -470,7 +513,9 @@ func (h *Holder) Status(ctx context.Context) Status {
 		case a.Why != "":
 			s.Silent[a.voter] = a.Why
 		default:
-			s.Voters[a.voter] = a.Answer
+			shown := a.Answer
+			shown.Holder = idOf(a.Holder)
+			s.Voters[a.voter] = shown
 			if a.Holder != "" {
 				grants[grant{a.Holder, a.Seen}]++
 			}
@@ -478,7 +523,7 @@ func (h *Holder) Status(ctx context.Context) Status {
 	}
 	for g, n := range grants {
 		if n >= h.Majority() {
-			s.Holder, s.Token = g.holder, g.token
+			s.Holder, s.Token = idOf(g.holder), g.token
 		}
 	}
 	return s

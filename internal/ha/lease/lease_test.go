@@ -133,12 +133,12 @@ func (w *world) step() error {
 		if !holds {
 			continue
 		}
-		held = append(held, fmt.Sprint(h.id, " ", token))
-		if token < w.greatest || token == w.greatest && w.owner != h.id {
-			return fmt.Errorf("%s holds %d after %s had %d", h.id, token, w.owner, w.greatest)
+		held = append(held, fmt.Sprint(h.self, " ", token))
+		if token < w.greatest || token == w.greatest && w.owner != h.self {
+			return fmt.Errorf("%s holds %d after %s had %d", h.self, token, w.owner, w.greatest)
 		}
 		if token > w.greatest {
-			w.greatest, w.owner = token, h.id
+			w.greatest, w.owner = token, h.self
 			w.changes++
 		}
 	}
@@ -264,7 +264,7 @@ func TestClaims(t *testing.T) {
 			if err != nil || by != "" {
 				continue
 			}
-			me := h.id
+			me := h.self
 			if old := begun[name]; old != "" && old != me {
 				return fmt.Errorf("%s was begun by %s and by %s", name, old, me)
 			}
@@ -287,6 +287,114 @@ func TestClaims(t *testing.T) {
 		}
 	}
 	t.Error("no name was begun twice where voters forget")
+}
+
+// TestTwoOfOneName: a copy of a master, or the master after a restart, has the name
+// of the holder, but neither its lease nor its claims.
+func TestTwoOfOneName(t *testing.T) {
+	list := []string{"a", "b", "c"}
+	now := time.Now()
+	voters := map[string]*Voter{}
+	for _, name := range list {
+		v, err := OpenVoter(filepath.Join(t.TempDir(), name), list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.now, v.flush, v.until = func() time.Time { return now }, false, time.Time{}
+		voters[name] = v
+	}
+	ask := func(_ context.Context, voter string, r Request) (Answer, error) { return voters[voter].Answer(r) }
+	start := func() *Holder {
+		h := NewHolder("a", list, ask, slog.New(slog.DiscardHandler))
+		h.now = func() time.Time { return now }
+		return h
+	}
+	holds := func(what string, h *Holder, want bool) {
+		t.Helper()
+		if _, holds := h.Token(); holds != want {
+			t.Errorf("%s: holds the lease: %v", what, holds)
+		}
+	}
+	first, second := start(), start()
+	first.round(t.Context(), 5)
+	holds("the first", first, true)
+	if _, by, err := first.Claim(t.Context(), "work"); by != "" || err != nil {
+		t.Fatal(by, err)
+	}
+	second.round(t.Context(), 5)
+	holds("the second with the same token", second, false)
+	second.round(t.Context(), 6)
+	holds("the second with another token", second, false)
+	holds("the first meanwhile", first, true)
+	if s := first.Status(t.Context()); s.Holder != "a" || s.Voters["b"].Holder != "a" {
+		t.Errorf("the holder is shown as %+v", s)
+	}
+	now = now.Add(Term + time.Second)
+	second.round(t.Context(), 6)
+	holds("the second after the term", second, true)
+	holds("the first after the term", first, false)
+	if _, by, err := second.Claim(t.Context(), "work"); by != "a" || err != nil {
+		t.Errorf("a claim of an earlier start: by %q, %v", by, err)
+	}
+}
+
+// TestManyClaims: of more claims than a voter keeps it forgets the oldest ones, and
+// lets none of them be claimed by another holder, also after a restart.
+func TestManyClaims(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lease")
+	list := []string{"a", "b", "c"}
+	now := time.Now()
+	open := func() *Voter {
+		v, err := OpenVoter(path, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.now, v.flush, v.until = func() time.Time { return now }, false, time.Time{}
+		return v
+	}
+	ask := func(v *Voter, id string, token uint64, claim string) Answer {
+		t.Helper()
+		r := request(id, token, list)
+		r.Claim = claim
+		a, err := v.Answer(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	name := func(i int) string { return fmt.Sprintf("work/%08d", i) }
+	v := open()
+	ask(v, "a", 5, "")
+	for i := range maxClaims {
+		v.claims[name(i)] = claim{"a", now}
+	}
+	for i := range 10 {
+		if a := ask(v, "a", 5, name(maxClaims+i)); !a.Claimed {
+			t.Fatalf("claim %d is refused: %+v", maxClaims+i, a)
+		}
+	}
+	if len(v.claims) > maxClaims+1 {
+		t.Errorf("%d claims are kept", len(v.claims))
+	}
+	v = open()
+	ask(v, "b", 6, "")
+	for i := range 12 {
+		want := "a"
+		if i < 10 {
+			want = forgottenHolder
+		}
+		if a := ask(v, "b", 6, name(i)); a.Claimed || a.By != want {
+			t.Errorf("old claim %d: %+v", i, a)
+		}
+	}
+	if a := ask(v, "b", 6, name(maxClaims+20)); !a.Claimed {
+		t.Errorf("a new claim: %+v", a)
+	}
+	now = now.Add(ClaimTime + time.Second)
+	ask(v, "b", 7, "")
+	if a := ask(v, "b", 7, name(maxClaims+21)); !a.Claimed || len(v.claims) != 1 {
+		t.Errorf("old claims are kept: %d, %+v", len(v.claims), a)
+	}
 }
 
 // TestVoterClaims: what one voter notes, keeps and refuses.
@@ -341,10 +449,6 @@ func TestVoterClaims(t *testing.T) {
 	if len(v.claims) != 1 {
 		t.Errorf("old claims are kept: %v", v.claims)
 	}
-	for i := range maxClaims {
-		v.claims[fmt.Sprint(i)] = claim{"a", now}
-	}
-	ask("one too many", "b", 8, "v", false, "")
 	if err := os.WriteFile(v.claimsPath(), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
