@@ -253,7 +253,9 @@ func (a *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.stats.requests.Add(1)
 	a.stats.active.Add(1)
 	defer a.stats.active.Add(-1)
-	c := &call{Server: a, w: w, r: r, kind: typeJSON, status: http.StatusOK}
+	bounded := bound(w, r, &a.s)
+	defer bounded.more() // the server sends the end of the answer
+	c := &call{Server: a, w: bounded, r: r, kind: typeJSON, status: http.StatusOK}
 	h := w.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Expose-Headers", "GET, POST")
@@ -370,13 +372,14 @@ func (c *call) serve(res *resource) {
 		return
 	}
 	if c.r.Method == http.MethodPost {
-		http.NewResponseController(c.w).SetReadDeadline(time.Now().Add(bodyTime))
 		var err error
 		if c.body, err = readBody(c.r, c.s.MaxBody); err != nil {
 			c.answer(nil, err)
 			return
 		}
-		http.NewResponseController(c.w).SetReadDeadline(time.Time{})
+		if c.r.ContentLength != 0 { // what is done with the body may take longer
+			http.NewResponseController(c.w).SetReadDeadline(time.Time{})
+		}
 	}
 	c.answer(do(c))
 }

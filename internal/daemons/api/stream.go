@@ -222,7 +222,7 @@ const (
 	// checkTime is how often an open stream's token is looked at again, and
 	// at least how often something is sent.
 	checkTime = 30 * time.Second
-	// writeTime bounds one write to a stream.
+	// writeTime bounds one write to a client.
 	writeTime = 30 * time.Second
 	// maxPiece is about how many bytes of events are written at once.
 	maxPiece = 16 << 10
@@ -249,7 +249,6 @@ func (c *call) events() (any, error) {
 	}
 	ctl := http.NewResponseController(c.w)
 	send := func(text []byte) bool {
-		ctl.SetWriteDeadline(time.Now().Add(writeTime))
 		_, err := c.w.Write(text)
 		return err == nil && ctl.Flush() == nil
 	}

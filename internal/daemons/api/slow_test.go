@@ -1,0 +1,131 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"brine/internal/py/value"
+	"brine/test/eventually"
+)
+
+// dial opens a connection for requests written by hand.
+func (r *running) dial() net.Conn {
+	r.t.Helper()
+	c, err := net.Dial("tcp", r.Addr().String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// rested waits until no request is at work.
+func (r *running) rested(what string) {
+	r.t.Helper()
+	eventually.Nil(r.t, time.Minute, what, func() error {
+		if n := r.stats.active.Load(); n != 0 {
+			return fmt.Errorf("%d requests are at work", n)
+		}
+		return nil
+	})
+}
+
+// A body that does not come holds a connection for a bounded time, whether it is read or not.
+func TestBodiesThatDoNotCome(t *testing.T) {
+	s := settings(t, "webhook_disable_auth: true")
+	s.bodyTime = 100 * time.Millisecond
+	r := serve(t, s)
+	var wg sync.WaitGroup
+	for _, line := range []string{"POST /nosuch", "POST /", "POST /logout", "POST /login", "POST /hook/a", "GET /health", "GET /events", "PUT /login", "OPTIONS /login"} {
+		c := r.dial()
+		wg.Go(func() {
+			if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+				t.Error(line, err)
+			}
+			c.SetReadDeadline(time.Now().Add(time.Minute))
+			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%s: the connection is still open", line)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// An answer that a client does not read holds a connection for a bounded time.
+func TestAnswersThatAreNotRead(t *testing.T) {
+	const size = 256 << 20 // more than sockets hold
+	icon := filepath.Join(t.TempDir(), "favicon.ico")
+	if err := os.WriteFile(icon, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(icon, size); err != nil {
+		t.Fatal(err)
+	}
+	s := settings(t, "favicon: "+icon)
+	s.writeTime = 100 * time.Millisecond
+	r := serve(t, s)
+	large := strings.Repeat("x", size/8)
+	r.master.low = func(*value.Dict) ([]any, error) { return []any{large}, nil }
+	token := strings.Repeat("00", 32)
+	body := `{"client":"local","tgt":"a","fun":"test.ping","token":"` + token + `"}`
+	for _, request := range []string{
+		"GET /favicon.ico HTTP/1.1\r\nHost: a\r\n\r\n",
+		fmt.Sprintf("POST /run HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body),
+	} {
+		c := r.dial()
+		if _, err := io.WriteString(c, request); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.ReadFull(c, make([]byte, 1)) // the answer has begun, or has been given up already
+		r.rested(request)
+	}
+}
+
+// deadlines is an answer that knows the deadline of its connection for reading.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	read time.Time
+}
+
+// SetReadDeadline is what http.ResponseController calls.
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.read = at
+	return nil
+}
+
+// The time for a body ends with the body: the functions of a chunk may take longer, and a deadline that passes meanwhile cancels them.
+func TestBodyTimeEndsWithTheBody(t *testing.T) {
+	r := serve(t, settings(t, ""))
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	ran := false
+	r.master.low = func(*value.Dict) ([]any, error) {
+		if ran = true; !w.read.IsZero() {
+			t.Errorf("a chunk runs until %v", w.read)
+		}
+		return []any{"done"}, nil
+	}
+	req := httptest.NewRequest("POST", "/run", strings.NewReader(`{"client":"local","tgt":"a","fun":"test.ping","token":"00"}`))
+	req.Header.Set("Content-Type", typeJSON)
+	if r.ServeHTTP(w, req); !ran {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	for _, method := range []string{"GET", "POST"} {
+		if r.ServeHTTP(w, httptest.NewRequest(method, "/nosuch", strings.NewReader("x"))); w.read.IsZero() {
+			t.Errorf("%s: a body that is not read has any time", method)
+		}
+		w.read = time.Time{}
+		if r.ServeHTTP(w, httptest.NewRequest(method, "/nosuch", http.NoBody)); !w.read.IsZero() {
+			t.Errorf("%s: a request without a body has a deadline", method)
+		}
+	}
+}
