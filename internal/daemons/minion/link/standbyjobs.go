@@ -55,13 +55,23 @@ func (s *standbyJobs) run(ctx context.Context, at address.Endpoint) {
 	if !c.cfg.Options.takesStandbyJobs(c.cfg) || !c.Client.Peer().Brine {
 		return
 	}
+	failed := false
 	for ctx.Err() == nil {
 		if !s.known.Load() {
 			c.tryShowStatus(ctx)
 		}
 		if s.offered.Load() {
-			if err := s.take(ctx, at); err != nil && ctx.Err() == nil {
+			from := time.Now()
+			err := s.take(ctx, at)
+			switch {
+			case err == nil || ctx.Err() != nil:
+			case !s.offered.Load():
+				c.log.Info("jobs of the master are not run any more while it stands by: it has standby_jobs: False")
+			case failed && time.Since(from) < resubscribe: // once for attempts that fail in a row
+				c.log.Debug("no jobs are received from the master, which stands by; it is tried again", "err", err, "retry", resubscribe)
+			default:
 				c.log.Warn("no jobs are received from the master, which stands by; it is tried again", "err", err, "retry", resubscribe)
+				failed = true
 			}
 		}
 		wait.Sleep(ctx, resubscribe/2+wait.Jitter(resubscribe/2))
