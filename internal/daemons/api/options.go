@@ -58,8 +58,8 @@ type Settings struct {
 	SessionsDir string
 	Timeout     time.Duration
 	hasACL      bool
-	// bodyTime and writeTime are the constants of these names, but in tests.
-	bodyTime, writeTime time.Duration
+	// bodyTime, writeTime and checkTime are the constants of these names, but in tests.
+	bodyTime, writeTime, checkTime time.Duration
 }
 
 // known are the keys of rest_cherrypy. Those of Salt that are only about its
@@ -116,7 +116,7 @@ func (o *Options) Read(dir string) (*Settings, error) {
 		Favicon: text("favicon", ""), Prefix: strings.TrimSuffix("/"+strings.Trim(text("root_prefix", "/"), "/"), "/"),
 		Sessions: truth("enable_sessions", true), Timeout: o.Timeout, SessionsDir: dir,
 		LoginLimit: int(number("login_limit", 20, 0, 1<<20)), HSTS: int(number("hsts_max_age", 0, 0, 1<<31-1)),
-		bodyTime: bodyTime, writeTime: writeTime,
+		bodyTime: bodyTime, writeTime: writeTime, checkTime: checkTime,
 	}
 	if !d.Has("port") {
 		fault("port", "is missing: set it to the port that salt-api is to listen on")

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"brine/internal/py/value"
 	"brine/test/eventually"
 )
@@ -127,5 +129,42 @@ func TestBodyTimeEndsWithTheBody(t *testing.T) {
 		if r.ServeHTTP(w, httptest.NewRequest(method, "/nosuch", http.NoBody)); !w.read.IsZero() {
 			t.Errorf("%s: a request without a body has a deadline", method)
 		}
+	}
+}
+
+// A WebSocket ends with its token also before its client wants events, and if the client does not answer.
+func TestSocketsThatAreOver(t *testing.T) {
+	s := settings(t, "")
+	s.checkTime = 20 * time.Millisecond
+	for _, c := range []struct {
+		what         string
+		ready, reads bool
+		write        time.Duration
+	}{
+		{"logged out before it wanted events", false, true, time.Minute},
+		{"logged out", true, true, time.Minute},
+		{"does not answer", true, false, 100 * time.Millisecond},
+		{"does not answer, and wants nothing", false, false, 100 * time.Millisecond},
+	} {
+		s.writeTime = c.write
+		r := serve(t, s)
+		id := r.login()
+		conn, _, err := websocket.Dial(t.Context(), strings.Replace(r.url, "http", "ws", 1)+"/ws/"+id, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.CloseNow() })
+		if c.ready {
+			if err := conn.Write(t.Context(), websocket.MessageText, []byte(ready)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.reads {
+			conn.CloseRead(t.Context()) // answers pings
+			if resp, b := r.do("POST", "/logout", "", "X-Auth-Token", id); resp.StatusCode != http.StatusOK {
+				t.Fatalf("%d %s", resp.StatusCode, b)
+			}
+		}
+		r.rested(c.what)
 	}
 }

@@ -256,7 +256,7 @@ func (c *call) events() (any, error) {
 		return nil, nil
 	}
 	var text []byte
-	check := time.NewTicker(checkTime)
+	check := time.NewTicker(c.s.checkTime)
 	defer check.Stop()
 	for {
 		select {
@@ -311,6 +311,16 @@ func (c *call) recheck(token string, v *view) (over bool) {
 // ready is what a client sends when it wants events.
 const ready = "websocket client ready"
 
+// untilReady reads until the client wants events, and reports whether it does.
+func untilReady(ctx context.Context, conn *websocket.Conn) bool {
+	for {
+		_, text, err := conn.Read(ctx)
+		if err != nil || string(text) == ready {
+			return err == nil
+		}
+	}
+}
+
 // socket sends the event bus over a WebSocket.
 func (c *call) socket() (any, error) {
 	token := c.streamToken(c.part())
@@ -335,20 +345,34 @@ func (c *call) socket() (any, error) {
 	defer conn.CloseNow()
 	conn.SetReadLimit(4 << 10)
 	ctx := c.r.Context()
-	for {
-		_, text, err := conn.Read(ctx)
-		if err != nil {
-			return nil, nil
-		}
-		if string(text) == ready {
-			break
+	ping := func() bool {
+		limited, cancel := context.WithTimeout(ctx, c.s.writeTime)
+		defer cancel()
+		return conn.Ping(limited) == nil
+	}
+	check := time.NewTicker(c.s.checkTime)
+	defer check.Stop()
+	begun := make(chan bool, 1)
+	go func() { begun <- untilReady(ctx, conn) }() // ends with the connection at the latest
+	for waiting := true; waiting; {
+		select {
+		case ok := <-begun:
+			if !ok {
+				return nil, nil
+			}
+			waiting = false
+		case <-check.C:
+			if c.recheck(token, v) || !ping() {
+				return nil, nil
+			}
 		}
 	}
 	r := c.feed.open()
 	defer c.feed.close(r)
+	if c.recheck(token, v) { // the client may have waited for long
+		return nil, nil
+	}
 	ctx = conn.CloseRead(ctx)
-	check := time.NewTicker(checkTime)
-	defer check.Stop()
 	var state *formatted
 	if c.r.URL.Query().Has("format_events") {
 		state = newFormatted()
@@ -358,7 +382,7 @@ func (c *call) socket() (any, error) {
 		case <-ctx.Done():
 			return nil, nil
 		case <-check.C:
-			if c.recheck(token, v) || conn.Ping(ctx) != nil {
+			if c.recheck(token, v) || !ping() {
 				return nil, nil
 			}
 		case m, ok := <-r.c:
@@ -375,7 +399,7 @@ func (c *call) socket() (any, error) {
 				texts = state.take(m)
 			}
 			for _, text := range texts {
-				limited, cancel := context.WithTimeout(ctx, writeTime)
+				limited, cancel := context.WithTimeout(ctx, c.s.writeTime)
 				err := conn.Write(limited, websocket.MessageText, []byte("data: "+text+"\n\n"))
 				cancel()
 				if err != nil {
