@@ -119,7 +119,7 @@ func (p *publisher) newJID() string {
 	for {
 		jid := p.mint(time.Now())
 		known, err := p.jobs.Load(jid)
-		if err != nil { // a master whose job store is damaged can still be commanded
+		if err != nil { // recordJob reports what is wrong with the store
 			p.log.Warn("cannot look up whether a job id is in use", "jid", jid, "err", err)
 		}
 		if known == nil {
