@@ -18,7 +18,8 @@ func TestShared(t *testing.T) {
 		if bytes.Equal(ticket, other) || n > 15 && bytes.Equal(sealed, again) {
 			t.Fatal("a key was used twice")
 		}
-		if _, err := OpenShared(other, bytes.Clone(sealed)); n > 0 && !errors.Is(err, ErrAuth) {
+		// Of one byte, two keys give the same in 1 of 256 pairs.
+		if _, err := OpenShared(other, bytes.Clone(sealed)); n > 1 && !errors.Is(err, ErrAuth) {
 			t.Error("a ticket opens what is another's:", err)
 		}
 		if n > 0 {
